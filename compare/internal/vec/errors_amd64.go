@@ -15,7 +15,7 @@ func (p Precision) errorsSIMD(got, exact, near []float64, lanes *[errorLanes]Err
 	least, top := archsimd.BroadcastFloat64x4(p.Least), archsimd.BroadcastFloat64x4(p.Top)
 	exponent := archsimd.BroadcastInt64x4(0x7ff << 52)
 	inverse := archsimd.BroadcastInt64x4((2046 + int64(p.Mant)) << 52)
-	var n, inexact, toward, below, beyond archsimd.Int64x4
+	var zero, n, inexact, toward, below, beyond archsimd.Int64x4
 	var r2, r4, rd, r3d, r2d2, r, d, d2, away, up, ulp2 archsimd.Float64x4
 	g, e, q := unsafe.Pointer(unsafe.SliceData(got)), unsafe.Pointer(unsafe.SliceData(exact)),
 		unsafe.Pointer(unsafe.SliceData(near))
@@ -42,8 +42,8 @@ func (p Precision) errorsSIMD(got, exact, near []float64, lanes *[errorLanes]Err
 		up = up.Add(w.Mul(perUnit))
 		away = away.Add(w.AsInt64x4().Xor(negative).AsFloat64x4().Mul(perUnit))
 		ulp2 = ulp2.Add(t.Mul(t))
-		below = below.Add(side.AsUint64x4().ShiftAllRight(63).AsInt64x4())
-		toward = toward.Add(side.Xor(negative).And(rounded).AsUint64x4().ShiftAllRight(63).AsInt64x4())
+		below = below.Sub(zero.Greater(side).ToInt64x4())
+		toward = toward.Sub(zero.Greater(side.Xor(negative).And(rounded)).ToInt64x4())
 		beyond = beyond.Sub(side.And(magnitude).AsFloat64x4().GreaterEqual(one).ToInt64x4())
 	}
 	var counts [5][errorLanes]int64
