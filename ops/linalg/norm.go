@@ -353,7 +353,8 @@ func newMatrixNorm(x *tensor.Tensor, ord value.Value, dim []int, keepdim bool, d
 
 // normOp completes the declaration of a norm whose argument arg it is of.
 func normOp[A any](o opdef.Planned[A, *normOf], arg string, call func(*A) (*normOf, error)) *opdef.Entry {
-	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4}}
+	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 2,
+		Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true}}
 	o.Plan = call
 	o.Terms = func(n *normOf) int { return elements.NumelOver(n.x.Shape, n.dims) }
 	o.Scale = func(n *normOf, outs []*tensor.Tensor) []*tensor.Tensor {
