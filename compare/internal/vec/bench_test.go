@@ -35,6 +35,32 @@ func BenchmarkNear32(b *testing.B) {
 	}
 }
 
+// BenchmarkNear tallies a block of float32 against exact values, all of them near and one in a hundred further off.
+func BenchmarkNear(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		far  int
+	}{{"near", 1 << 20}, {"some", 100}} {
+		b.Run(c.name, func(b *testing.B) {
+			r := rand.New(rand.NewPCG(7, 7))
+			x, y := make([]float64, 8192), make([]float64, 8192)
+			for i := range x {
+				y[i] = r.NormFloat64()
+				x[i] = float64(float32(y[i] * (1 + 1e-7*r.Float64())))
+				if i%c.far == c.far/2 {
+					x[i] *= 1 + 1e-6
+				}
+			}
+			reach := Reach{ULPs: 3, Mant: 23, Low: 1023 - 126, High: 1023 + 127, Gradual: true, Factor: 0x1p-22, Covers: true}
+			within, beyond := 1.0, 20.0
+			b.SetBytes(int64(8 * len(x)))
+			for b.Loop() {
+				reach.Near(x, y, nil, &within, &beyond, func(lo, hi int) {})
+			}
+		})
+	}
+}
+
 // BenchmarkErrors sums up the errors of a block that stays in the cache.
 func BenchmarkErrors(b *testing.B) {
 	r := rand.New(rand.NewPCG(7, 7))

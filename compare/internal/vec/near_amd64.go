@@ -16,9 +16,75 @@ const (
 	part = 16
 )
 
+// A tally64 is what the loop of Near works with that most vectors need no more than: elements off by half a unit
+// or by no more than the furthest within reach.
+type tally64 struct {
+	exponent, magnitude uint64
+	least               float64 // what the unit of lesser exact values follows from
+	low, high           float64 // least and largest power of 2 that the loop speaks of
+	mant                uint64
+	inner               float64 // in units
+	far, above          [4]int64
+}
+
+// usual tallies elements from i on, in vectors of four, up to the first vector that is to be looked at more closely,
+// whose place it returns.
+func (k *tally64) usual(got, exact []float64, i int) int {
+	exponent, magnitude := archsimd.BroadcastUint64x4(k.exponent), archsimd.BroadcastUint64x4(k.magnitude)
+	mant, least := archsimd.BroadcastUint64x4(k.mant), archsimd.BroadcastFloat64x4(k.least)
+	low, high := archsimd.BroadcastFloat64x4(k.low), archsimd.BroadcastFloat64x4(k.high)
+	inner, point5 := archsimd.BroadcastFloat64x4(k.inner), archsimd.BroadcastFloat64x4(0.5)
+	far, above := archsimd.LoadInt64x4(&k.far), archsimd.LoadInt64x4(&k.above)
+	p, q := unsafe.Pointer(unsafe.SliceData(got)), unsafe.Pointer(unsafe.SliceData(exact))
+	for ; i < len(got); i += 4 {
+		x := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(p, 8*i)))
+		y := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(q, 8*i)))
+		diff := x.Sub(y)
+		e := y.AsUint64x4().And(exponent).AsFloat64x4().Max(least)
+		unit := e.AsUint64x4().Sub(mant).AsFloat64x4()
+		d := diff.AsUint64x4().And(magnitude).AsFloat64x4()
+		near := d.LessEqual(unit.Mul(inner)).And(e.GreaterEqual(low)).And(e.LessEqual(high))
+		if near.Or(x.Equal(y)).ToBits() != 0xf {
+			break
+		}
+		half := unit.Mul(point5)
+		far, above = far.Sub(d.Greater(half).ToInt64x4()), above.Sub(diff.Greater(half).ToInt64x4())
+	}
+	far.Store(&k.far)
+	above.Store(&k.above)
+	archsimd.ClearAVXUpperBits()
+	return i
+}
+
 // nearSIMD is Near for a multiple of four elements and a reach of at least half
 // a unit, which elements out of reach are then beyond.
-func (r Reach) nearSIMD(got, exact, scale []float64, within, beyond *float64, look func(lo, hi int)) Tally {
+func (r Reach) nearSIMD(got, exact, scale []float64, within, beyond *float64, look func(lo, hi int)) (t Tally) {
+	power := func(exponent uint64) float64 { return math.Float64frombits(exponent << 52) }
+	least, low := max(r.floor(), uint64(r.Mant)+2), r.Low // half a unit is a normal number
+	if !r.Gradual {
+		low = max(low, least+1)
+	}
+	k := tally64{exponent: 0x7ff << 52, magnitude: math.MaxInt64, mant: uint64(r.Mant) << 52, least: power(least),
+		low: power(low), high: power(r.High)}
+	for i := 0; ; {
+		k.inner = max(min(*within, 1)*r.ULPs, 0.5)
+		if i = k.usual(got, exact, i); i == len(got) {
+			break
+		}
+		end := min(i+part, len(got))
+		r.nearVectors(&t, got[:end], exact[:end], scale, i, within, beyond, look)
+		i = end
+	}
+	for i, n := range k.above {
+		t.Above += int(n)
+		t.Below += int(k.far[i] - n)
+	}
+	return t
+}
+
+// nearVectors tallies the vectors from start on that may hold elements to be looked at.
+func (r Reach) nearVectors(t *Tally, got, exact, scale []float64, start int, within, beyond *float64,
+	look func(lo, hi int)) {
 	const exponent = 0x7ff << 52
 	mask, mant := archsimd.BroadcastInt64x4(exponent), archsimd.BroadcastInt64x4(int64(r.Mant)<<52)
 	floor, high := archsimd.BroadcastInt64x4(int64(r.floor())<<52), archsimd.BroadcastInt64x4(int64(r.High)<<52+1)
@@ -37,7 +103,7 @@ func (r Reach) nearSIMD(got, exact, scale []float64, within, beyond *float64, lo
 	var up, down, out archsimd.Int64x4
 	magnitude := unsafe.Pointer(unsafe.SliceData(scale))
 	p, q := unsafe.Pointer(unsafe.SliceData(got)), unsafe.Pointer(unsafe.SliceData(exact))
-	for i := 0; i < len(got); i += 4 {
+	for i := start; i < len(got); i += 4 {
 		x := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(p, 8*i)))
 		y := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(q, 8*i)))
 		diff := x.Sub(y)
@@ -73,8 +139,11 @@ func (r Reach) nearSIMD(got, exact, scale []float64, within, beyond *float64, lo
 	down.Store(&v)
 	out.Store(&w)
 	archsimd.ClearAVXUpperBits()
-	return Tally{Above: int(u[0] + u[1] + u[2] + u[3]), Below: int(v[0] + v[1] + v[2] + v[3]),
-		Out: int(w[0] + w[1] + w[2] + w[3])}
+	for i := range u {
+		t.Above += int(u[i])
+		t.Below += int(v[i])
+		t.Out += int(w[i])
+	}
 }
 
 // A tally32 is what the vector loop of Near32 works with. Distances are in units

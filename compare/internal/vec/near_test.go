@@ -31,6 +31,10 @@ func TestNear(t *testing.T) {
 				exact[i], got[i] = 0, 0
 			case 4:
 				exact[i] = 0x1p200
+			case 5:
+				exact[i], got[i] = 0, 0x1p-149
+			case 6:
+				got[i], exact[i] = math.Inf(-1), math.Inf(-1)
 			}
 		}
 		var scale []float64
@@ -45,7 +49,7 @@ func TestNear(t *testing.T) {
 			worst, beyond      float64
 		}
 		want, have := result{at: -1, outAt: -1}, result{at: -1, outAt: -1}
-		reach.Final = trial%2 == 0
+		reach.Final, reach.Gradual = trial%2 == 0, trial%7 < 3
 		if reach.Covers = trial%5 < 2; reach.Covers {
 			reach.Factor, reach.Constant = 0x1p-24, 0x1p-40 // at most a unit of the exact value
 			for i := range scale {
@@ -57,9 +61,12 @@ func TestNear(t *testing.T) {
 		one := func(s *result, i int) {
 			y := exact[i]
 			e := int(math.Float64bits(y) >> 52 & 0x7ff)
+			if reach.Gradual {
+				e = max(e, int(reach.Low))
+			}
 			unit := math.Ldexp(1, e-1023-23)
 			d := got[i] - y
-			if d == 0 {
+			if got[i] == y {
 				return
 			}
 			most := 3 * unit
@@ -109,6 +116,42 @@ func TestNear(t *testing.T) {
 		have.Out += tally.Out
 		if have != want {
 			t.Fatalf("trial %d, %d elements: got %+v, want %+v", trial, n, have, want)
+		}
+	}
+}
+
+// TestNearTiny compares elements about the smallest that a unit is known of with those taken one by one.
+func TestNearTiny(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 5))
+	reach := Reach{ULPs: 2, Mant: 52, Low: 53, High: 2046, Final: true}
+	for range 300 {
+		got, exact := make([]float64, 32), make([]float64, 32)
+		for i := range got {
+			exact[i] = math.Ldexp(r.Float64(), -1022+r.IntN(60)) * float64(r.IntN(3))
+			got[i] = math.Float64frombits(math.Float64bits(exact[i]) + uint64(r.IntN(4)*r.IntN(2)))
+		}
+		follow := func(near func(within, beyond *float64, look func(lo, hi int)) Tally) (all [2]Tally) {
+			within, beyond := 1.0, math.Inf(1)
+			all[1] = near(&within, &beyond, func(lo, hi int) {
+				for i := lo; i < hi; i++ {
+					if e := math.Float64bits(exact[i]) >> 52; e >= reach.Low {
+						tally(reach, &all[0], 0, got[i:i+1], exact[i:i+1], nil, &within, &beyond, func(int, int) {})
+					} else if got[i] != exact[i] {
+						all[0].Out += 1000 // r does not speak of them
+					}
+				}
+			})
+			return [2]Tally{{all[0].Above + all[1].Above, all[0].Below + all[1].Below, all[0].Out + all[1].Out}}
+		}
+		have := follow(func(within, beyond *float64, look func(lo, hi int)) Tally {
+			return reach.Near(got, exact, nil, within, beyond, look)
+		})
+		want := follow(func(within, beyond *float64, look func(lo, hi int)) (t Tally) {
+			tally(reach, &t, 0, got, exact, nil, within, beyond, look)
+			return t
+		})
+		if have != want {
+			t.Fatalf("got %+v, want %+v of\n%g\n%g", have, want, got, exact)
 		}
 	}
 }
