@@ -60,17 +60,14 @@ func ZipAt[S, T tensor.Elem](
 	dt tensor.DType, shape []int, f func(lo int, dst []T, src [][]S), ts ...*tensor.Tensor,
 ) *tensor.Tensor {
 	return tensor.LazyOf(dt, shape, func(lo int, dst []T) {
-		src := make([][]S, len(ts))
-		held := make([]*[]S, len(ts))
-		for k, t := range ts {
-			held[k] = Scratch[S](len(dst))
-			src[k] = *held[k]
-			tensor.Load(t, lo, src[k])
+		blocks := sourcesOf[S]()
+		for _, t := range ts {
+			b := Scratch[S](len(dst))
+			tensor.Load(t, lo, *b)
+			blocks.held, blocks.src = append(blocks.held, b), append(blocks.src, *b)
 		}
-		f(lo, dst, src)
-		for _, h := range held {
-			Release(h)
-		}
+		f(lo, dst, blocks.src)
+		blocks.release()
 	}, ts...)
 }
 

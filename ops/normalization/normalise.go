@@ -182,8 +182,11 @@ func (n *normalisation) rounded(s statistic, v float64) float64 {
 // asked for. All but weights and biases may be overwritten.
 type run struct {
 	x, up, w, b []float64
-	of          [][]float64
+	of          [mostNumbers][]float64
 }
+
+// mostNumbers is how many tensors there are at most of which a run has a number.
+const mostNumbers = 5
 
 // byRuns is a tensor of x's shape computed run by run: from x, from up if it is not nil, from
 // weight and bias, 1 and 0 if they are nil, and from tensors of x's dimensions before those of a run.
@@ -208,23 +211,21 @@ func (n *normalisation) byRuns(dt tensor.DType, up, weight, bias *tensor.Tensor,
 		runs := last - first + 1
 		held := opdef.Scratch[float64](len(numbers) * runs)
 		defer opdef.Release(held)
-		all := make([][]float64, len(numbers))
 		for k, t := range numbers {
-			all[k] = (*held)[k*runs : (k+1)*runs]
-			tensor.Load(t, first, all[k])
+			tensor.Load(t, first, (*held)[k*runs:(k+1)*runs])
 		}
-		some := make([][]float64, len(numbers))
 		// part is elements i to j of the block, of which the numbers of runs k to l are.
 		part := func(i, j, k, l int) {
-			for m, v := range all {
-				some[m] = v[k:l]
+			number := func(m int) []float64 { return (*held)[m*runs:][k:l] }
+			r := run{x: src[0][i:j]}
+			for m := range of {
+				r.of[m] = number(m)
 			}
-			r := run{x: src[0][i:j], of: some[:len(of)]}
 			if up != nil {
 				r.up = src[1][i:j]
 			}
 			if shared {
-				r.w, r.b = some[len(of)], some[len(of)+1]
+				r.w, r.b = number(len(of)), number(len(of)+1)
 			} else {
 				at := (lo + i) % length
 				r.w, r.b = weights[at:at+j-i], biases[at:at+j-i]

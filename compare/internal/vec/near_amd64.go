@@ -66,14 +66,18 @@ func (r Reach) nearSIMD(got, exact, scale []float64, within, beyond *float64, lo
 	}
 	k := tally64{exponent: 0x7ff << 52, magnitude: math.MaxInt64, mant: uint64(r.Mant) << 52, least: power(least),
 		low: power(low), high: power(r.High)}
-	for i := 0; ; {
+	for i, run := 0, 4; ; {
 		k.inner = max(min(*within, 1)*r.ULPs, 0.5)
-		if i = k.usual(got, exact, i); i == len(got) {
+		next := k.usual(got, exact, i)
+		if next == len(got) {
 			break
 		}
-		end := min(i+part, len(got))
-		r.nearVectors(&t, got[:end], exact[:end], scale, i, within, beyond, look)
-		i = end
+		if next > i {
+			run = 4
+		}
+		i = min(next+run, len(got))
+		r.nearVectors(&t, got[:i], exact[:i], scale, next, within, beyond, look)
+		run = min(2*run, tile)
 	}
 	for i, n := range k.above {
 		t.Above += int(n)

@@ -6,28 +6,24 @@ import "simd/archsimd"
 
 // A number that a loop takes for element i from element i&each of v.
 type number struct {
-	one  vector
 	v    []float64
 	each int
 }
 
-func (k *number) set(v []float64, n int) {
+// numberOf is v, of n elements or one for all, which one is made of.
+func numberOf(one *vector, v []float64, n int) number {
 	if len(v) == 1 {
-		k.one = splat(v[0])
-		k.v, k.each = k.one[:], 0
-		return
+		*one = splat(v[0])
+		return number{one[:], 0}
 	}
-	k.v, k.each = v[:n], -1
+	return number{v[:n], -1}
 }
 
 func (k *number) at(i int) archsimd.Float64x4 { return load(k.v, i&k.each) }
 
 func combineSIMD(dst, x, a, y, m, b, c []float64, n int) {
-	var f, g, h, k number
-	f.set(a, n)
-	g.set(m, n)
-	h.set(b, n)
-	k.set(c, n)
+	var one [4]vector
+	f, g, h, k := numberOf(&one[0], a, n), numberOf(&one[1], m, n), numberOf(&one[2], b, n), numberOf(&one[3], c, n)
 	dst, x, y = dst[:n], x[:n], y[:n]
 	for i := 0; i < n; i += 4 {
 		d := load(y, i).Sub(g.at(i))
@@ -37,11 +33,8 @@ func combineSIMD(dst, x, a, y, m, b, c []float64, n int) {
 }
 
 func magnitudesSIMD(dst, x, a, y, m, b, c []float64, n int) {
-	var f, g, h, k number
-	f.set(a, n)
-	g.set(m, n)
-	h.set(b, n)
-	k.set(c, n)
+	var one [4]vector
+	f, g, h, k := numberOf(&one[0], a, n), numberOf(&one[1], m, n), numberOf(&one[2], b, n), numberOf(&one[3], c, n)
 	dst, x, y = dst[:n], x[:n], y[:n]
 	for i := 0; i < n; i += 4 {
 		d := abs(load(y, i).Sub(g.at(i)))
