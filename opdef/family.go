@@ -140,9 +140,11 @@ type Binary struct {
 	ToFloat bool
 	NoBool  bool // bool with bool is refused
 
-	// DF are the partial derivatives at x, y with result z; DC likewise.
+	// DF are the partial derivatives at x, y with result z; DC likewise. DX and DY, if set, take the place of DF:
+	// the gradients of both operands for that of the result, up, from tensors of the result's shape.
 	DF     func(x, y, z float64) (dx, dy float64)
 	DC     func(x, y, z complex128) (dx, dy complex128)
+	DX, DY func(up, x, y, z *tensor.Tensor) *tensor.Tensor
 	NoGrad string
 
 	// DFElse are partial derivatives that are as right as DF: those of another version of torch.
@@ -170,7 +172,7 @@ func (b Binary) Entry() *Entry {
 		Kernel: b.kernel,
 		Cases:  b.cases,
 	}
-	if b.DF != nil || b.DC != nil {
+	if b.DF != nil || b.DC != nil || b.DX != nil {
 		op.Grad = b.grad
 		ofTerms := op.Error.Class == Exact && op.Error.Grad != nil // of both signs: copysign
 		if op.Error.Class != Exact && op.Error.Grad == nil {
@@ -356,10 +358,10 @@ func (b Binary) gradients(a *BinaryArgs, g *Grad, magnitudes bool) (Grads, error
 		if magnitudes && b.DS != nil {
 			df = b.DS
 		}
-		if dt.IsComplex() {
-			if b.DC == nil {
-				return Refuse("self", "no gradient for complex numbers")
-			}
+		switch whole := [2]func(up, x, y, z *tensor.Tensor) *tensor.Tensor{b.DX, b.DY}[pick]; {
+		case dt.IsComplex() && b.DC == nil:
+			return Refuse("self", "no gradient for complex numbers")
+		case dt.IsComplex():
 			t = ZipN(dt, shape, func(dst []complex128, s [][]complex128) {
 				for i, gi := range s[0] {
 					d := [2]complex128{}
@@ -367,7 +369,9 @@ func (b Binary) gradients(a *BinaryArgs, g *Grad, magnitudes bool) (Grads, error
 					dst[i] = gi * cmplx.Conj(d[pick])
 				}
 			}, g.Out[0], ts[0], ts[1], g.Outs[0])
-		} else {
+		case whole != nil:
+			t = whole(g.Out[0], ts[0], ts[1], g.Outs[0])
+		default:
 			t = ZipN(dt, shape, func(dst []float64, s [][]float64) {
 				up, x, y, z := s[0], s[1][:len(dst)], s[2][:len(dst)], s[3][:len(dst)]
 				for i := range dst {

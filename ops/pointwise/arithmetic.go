@@ -53,7 +53,8 @@ var arithmeticOps = []*opdef.Entry{
 		C:          func(x, y complex128) complex128 { return x * y },
 		TwoNumbers: true,
 		I:          func(x, y int64) int64 { return x * y },
-		DF:         func(x, y, _ float64) (float64, float64) { return y, x },
+		DX:         func(up, _, y, z *tensor.Tensor) *tensor.Tensor { return opdef.ZipBlock(z.DType, up, y, vmath.Mul) },
+		DY:         func(up, x, _, z *tensor.Tensor) *tensor.Tensor { return opdef.ZipBlock(z.DType, up, x, vmath.Mul) },
 		DC:         func(x, y, _ complex128) (complex128, complex128) { return y, x },
 	}.Entry().WithTakenFor("torch.div"),
 	opdef.Binary{
@@ -68,7 +69,14 @@ var arithmeticOps = []*opdef.Entry{
 		C:          kernel.Quo,
 		TwoNumbers: true,
 		ToFloat:    true,
-		DF:         func(_, y, z float64) (float64, float64) { return 1 / y, -z / y },
+		DX:         func(up, _, y, z *tensor.Tensor) *tensor.Tensor { return opdef.ZipBlock(z.DType, up, y, vmath.Div) },
+		DY: func(up, _, y, z *tensor.Tensor) *tensor.Tensor {
+			return opdef.ZipN(z.DType, z.Shape, func(dst []float64, s [][]float64) {
+				vmath.Div(dst, s[1], s[2])
+				vmath.Mul(dst, dst, s[0])
+				vmath.Scale(dst, dst, -1)
+			}, up, z, y)
+		},
 		DC: func(_, y, z complex128) (complex128, complex128) {
 			return kernel.Reciprocal(y), kernel.Quo(-z, y)
 		},
