@@ -141,12 +141,14 @@ func loadMagnitudes(t *tensor.Tensor, lo int, dst []float64) {
 		return
 	}
 	tensor.Load(t, lo, dst)
-	vmath.Abs(dst, dst)
-	if vmath.Max(dst) <= math.MaxFloat64 {
-		return
+	if len(dst) > leastPiece {
+		vmath.Abs(dst, dst)
+		if vmath.Max(dst) <= math.MaxFloat64 {
+			return
+		}
 	}
 	for i, x := range dst {
-		if !(x <= math.MaxFloat64) {
+		if dst[i] = math.Abs(x); !(dst[i] <= math.MaxFloat64) {
 			dst[i] = 0
 		}
 	}

@@ -53,9 +53,13 @@ var arithmeticOps = []*opdef.Entry{
 		C:          func(x, y complex128) complex128 { return x * y },
 		TwoNumbers: true,
 		I:          func(x, y int64) int64 { return x * y },
-		DX:         func(up, _, y, z *tensor.Tensor) *tensor.Tensor { return opdef.ZipBlock(z.DType, up, y, vmath.Mul) },
-		DY:         func(up, x, _, z *tensor.Tensor) *tensor.Tensor { return opdef.ZipBlock(z.DType, up, x, vmath.Mul) },
-		DC:         func(x, y, _ complex128) (complex128, complex128) { return y, x },
+		DX: func(up, _, y, z *tensor.Tensor) *tensor.Tensor {
+			return opdef.ZipBlock(z.DType, up, y, vmath.Mul)
+		},
+		DY: func(up, x, _, z *tensor.Tensor) *tensor.Tensor {
+			return opdef.ZipBlock(z.DType, up, x, vmath.Mul)
+		},
+		DC: func(x, y, _ complex128) (complex128, complex128) { return y, x },
 	}.Entry().WithTakenFor("torch.div"),
 	opdef.Binary{
 		Name: "div",
@@ -69,7 +73,9 @@ var arithmeticOps = []*opdef.Entry{
 		C:          kernel.Quo,
 		TwoNumbers: true,
 		ToFloat:    true,
-		DX:         func(up, _, y, z *tensor.Tensor) *tensor.Tensor { return opdef.ZipBlock(z.DType, up, y, vmath.Div) },
+		DX: func(up, _, y, z *tensor.Tensor) *tensor.Tensor {
+			return opdef.ZipBlock(z.DType, up, y, vmath.Div)
+		},
 		DY: func(up, _, y, z *tensor.Tensor) *tensor.Tensor {
 			return opdef.ZipN(z.DType, z.Shape, func(dst []float64, s [][]float64) {
 				vmath.Div(dst, s[1], s[2])

@@ -117,18 +117,20 @@ func WithSign(x, m *tensor.Tensor) *tensor.Tensor {
 
 // NormGrad is the gradient of x for the gradient up of its norm y of order p.
 func NormGrad(x, y, up *tensor.Tensor, p float64, dims []int) *tensor.Tensor {
-	yy, up := opdef.Unreduce(y, x.Shape, dims), opdef.Unreduce(up, x.Shape, dims)
+	up = opdef.Unreduce(up, x.Shape, dims)
 	if p == 2 && !x.DType.IsComplex() {
+		y := opdef.Map(y.DType, y, func(y float64) float64 {
+			if y == 0 { // where all elements are 0, so is their gradient
+				return math.Inf(1)
+			}
+			return y
+		})
 		return opdef.ZipN(x.DType, x.Shape, func(dst []float64, s [][]float64) {
 			vmath.Div(dst, s[0], s[1])
-			for i, y := range s[1] {
-				if y == 0 {
-					dst[i] = 0
-				}
-			}
 			vmath.Mul(dst, dst, s[2])
-		}, x, yy, up)
+		}, x, opdef.Unreduce(y, x.Shape, dims), up)
 	}
+	yy := opdef.Unreduce(y, x.Shape, dims)
 	ax, ties := opdef.Abs(x), tensor.Full(tensor.Float64, x.Shape, 1.0)
 	if math.IsInf(p, 0) {
 		same := opdef.Zip(tensor.Float64, ax, yy, func(a, y float64) float64 { return NormSlope(p, a, y, 1) })

@@ -51,7 +51,8 @@ func BenchmarkNear(b *testing.B) {
 					x[i] *= 1 + 1e-6
 				}
 			}
-			reach := Reach{ULPs: 3, Mant: 23, Low: 1023 - 126, High: 1023 + 127, Gradual: true, Factor: 0x1p-22, Covers: true}
+			reach := Reach{ULPs: 3, Mant: 23, Low: 1023 - 126, High: 1023 + 127, Gradual: true, Factor: 0x1p-22,
+				Covers: true}
 			within, beyond := 1.0, 20.0
 			b.SetBytes(int64(8 * len(x)))
 			for b.Loop() {
