@@ -262,11 +262,11 @@ func (c *checker) common(worst class) func() (factor, offset float64) {
 			}
 		}
 		var products, squares, sum float64
-		n := 0
+		n, least := 0, 2*b.dt.SmallestNormal()
 		sample(c, func(lo, n int, s *scratch) (part [4]float64) {
 			r, scale := s.loadRef(c.pair, lo, n), c.scaleOf(whole, lo, n, s)
 			for i, x := range r {
-				if !(math.Abs(x) <= math.MaxFloat64) || math.Abs(x) < 2*b.dt.SmallestNormal() {
+				if !(math.Abs(x) <= math.MaxFloat64) || math.Abs(x) < least {
 					continue
 				}
 				d := off(lo+i, x, scale[i])

@@ -38,9 +38,10 @@ func BenchmarkNear32(b *testing.B) {
 // BenchmarkNear tallies a block of float32 against exact values, all of them near and one in a hundred further off.
 func BenchmarkNear(b *testing.B) {
 	for _, c := range []struct {
-		name string
-		far  int
-	}{{"near", 1 << 20}, {"some", 100}} {
+		name   string
+		far    int
+		covers bool
+	}{{"near", 1 << 20, false}, {"covered", 1 << 20, true}, {"some", 100, true}} {
 		b.Run(c.name, func(b *testing.B) {
 			r := rand.New(rand.NewPCG(7, 7))
 			x, y := make([]float64, 8192), make([]float64, 8192)
@@ -52,7 +53,7 @@ func BenchmarkNear(b *testing.B) {
 				}
 			}
 			reach := Reach{ULPs: 3, Mant: 23, Low: 1023 - 126, High: 1023 + 127, Gradual: true, Factor: 0x1p-22,
-				Covers: true}
+				Covers: c.covers}
 			within, beyond := 1.0, 20.0
 			b.SetBytes(int64(8 * len(x)))
 			for b.Loop() {

@@ -16,14 +16,16 @@ const (
 	part = 16
 )
 
-// A tally64 is what the loop of Near works with that most vectors need no more than: elements off by half a unit
+// A tally64 is what the loops of Near work with that most vectors need no more than: elements off by half a unit
 // or by no more than the furthest within reach.
 type tally64 struct {
 	exponent, magnitude uint64
 	least               float64 // what the unit of lesser exact values follows from
 	low, high           float64 // least and largest power of 2 that the loop speaks of
 	mant                uint64
-	inner               float64 // in units
+	inner, ulps         float64 // in units
+	within              float64
+	factor, constant    float64
 	far, above          [4]int64
 }
 
@@ -43,8 +45,43 @@ func (k *tally64) usual(got, exact []float64, i int) int {
 		e := y.AsUint64x4().And(exponent).AsFloat64x4().Max(least)
 		unit := e.AsUint64x4().Sub(mant).AsFloat64x4()
 		d := diff.AsUint64x4().And(magnitude).AsFloat64x4()
-		near := d.LessEqual(unit.Mul(inner)).And(e.GreaterEqual(low)).And(e.LessEqual(high))
-		if near.Or(x.Equal(y)).ToBits() != 0xf {
+		near := d.LessEqual(unit.Mul(inner))
+		spoken := e.GreaterEqual(low).And(e.LessEqual(high))
+		if near.And(spoken).Or(x.Equal(y)).ToBits() != 0xf {
+			break
+		}
+		half := unit.Mul(point5)
+		far, above = far.Sub(d.Greater(half).ToInt64x4()), above.Sub(diff.Greater(half).ToInt64x4())
+	}
+	far.Store(&k.far)
+	above.Store(&k.above)
+	archsimd.ClearAVXUpperBits()
+	return i
+}
+
+// covered is usual where the reach may be that of an element's own magnitude. Which elements need that is as good as
+// random: branches would take longer. It is another loop because all it works with does not fit in the registers.
+func (k *tally64) covered(got, exact []float64, i int) int {
+	exponent, magnitude := archsimd.BroadcastUint64x4(k.exponent), archsimd.BroadcastUint64x4(k.magnitude)
+	mant, least := archsimd.BroadcastUint64x4(k.mant), archsimd.BroadcastFloat64x4(k.least)
+	low, high := archsimd.BroadcastFloat64x4(k.low), archsimd.BroadcastFloat64x4(k.high)
+	inner, point5 := archsimd.BroadcastFloat64x4(k.inner), archsimd.BroadcastFloat64x4(0.5)
+	ulps, within := archsimd.BroadcastFloat64x4(k.ulps), archsimd.BroadcastFloat64x4(k.within)
+	factor, constant := archsimd.BroadcastFloat64x4(k.factor), archsimd.BroadcastFloat64x4(k.constant)
+	far, above := archsimd.LoadInt64x4(&k.far), archsimd.LoadInt64x4(&k.above)
+	p, q := unsafe.Pointer(unsafe.SliceData(got)), unsafe.Pointer(unsafe.SliceData(exact))
+	for ; i < len(got); i += 4 {
+		x := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(p, 8*i)))
+		y := archsimd.LoadFloat64x4((*[4]float64)(unsafe.Add(q, 8*i)))
+		diff := x.Sub(y)
+		e := y.AsUint64x4().And(exponent).AsFloat64x4().Max(least)
+		unit := e.AsUint64x4().Sub(mant).AsFloat64x4()
+		d := diff.AsUint64x4().And(magnitude).AsFloat64x4()
+		short := unit.Mul(ulps)
+		reach := short.Add(y.AsUint64x4().And(magnitude).AsFloat64x4().Mul(factor)).Add(constant)
+		near := d.LessEqual(unit.Mul(inner)).Or(d.Greater(short).And(d.LessEqual(reach.Mul(within))))
+		spoken := e.GreaterEqual(low).And(e.LessEqual(high))
+		if near.And(spoken).Or(x.Equal(y)).ToBits() != 0xf {
 			break
 		}
 		half := unit.Mul(point5)
@@ -65,19 +102,25 @@ func (r Reach) nearSIMD(got, exact, scale []float64, within, beyond *float64, lo
 		low = max(low, least+1)
 	}
 	k := tally64{exponent: 0x7ff << 52, magnitude: math.MaxInt64, mant: uint64(r.Mant) << 52, least: power(least),
-		low: power(low), high: power(r.High)}
+		low: power(low), high: power(r.High), ulps: r.ULPs, factor: r.Factor, constant: r.Constant}
+	usual := k.usual
+	if r.Covers && scale == nil {
+		usual = k.covered
+	}
 	for i, run := 0, 4; ; {
-		k.inner = max(min(*within, 1)*r.ULPs, 0.5)
-		next := k.usual(got, exact, i)
+		k.within = min(*within, 1)
+		k.inner = max(k.within*r.ULPs, 0.5)
+		next := usual(got, exact, i)
 		if next == len(got) {
 			break
 		}
-		if next > i {
+		if next-i < part { // the more there are to be looked at, the more at once
+			run = min(2*run, tile)
+		} else {
 			run = 4
 		}
 		i = min(next+run, len(got))
 		r.nearVectors(&t, got[:i], exact[:i], scale, next, within, beyond, look)
-		run = min(2*run, tile)
 	}
 	for i, n := range k.above {
 		t.Above += int(n)
