@@ -114,10 +114,10 @@ func (r Reach) nearSIMD(got, exact, scale []float64, within, beyond *float64, lo
 		if next == len(got) {
 			break
 		}
-		if next-i < part { // the more there are to be looked at, the more at once
-			run = min(2*run, tile)
-		} else {
+		if scale == nil && next-i >= part {
 			run = 4
+		} else { // the more there are to be looked at, the more at once; magnitudes were asked for where there are many
+			run *= 2
 		}
 		i = min(next+run, len(got))
 		r.nearVectors(&t, got[:i], exact[:i], scale, next, within, beyond, look)
