@@ -311,7 +311,7 @@ type hookDescription struct {
 
 // record implements description.
 func (c hookDescription) record(k Kind, _ pthformat.ReadMode) (*Record, []io.Closer, error) {
-	l := &hookLoader{run: c.run, open: map[int]*hookFile{}}
+	l := &hookLoader{run: c.run, open: map[int]*hookFile{}, memory: map[memoryOf]*tensor.Storage{}}
 	r := &Record{Name: c.op, Kwargs: &value.Dict{}, Identifier: c.op + "/" + strconv.Itoa(c.id)}
 	if err := c.fill(l, r, k); err != nil {
 		l.Close()
@@ -395,14 +395,21 @@ func (c hookDescription) addresses(k Kind) Addresses {
 	return l.at
 }
 
+// A memoryOf is what lay at an address of the process: a tensor that is given twice, as in a.mul_(a), is one.
+type memoryOf struct {
+	ptr  string
+	blob hookBlob
+}
+
 // A hookLoader makes values of what events say.
 type hookLoader struct {
 	run     *hookRun
 	open    map[int]*hookFile
-	instead *object           // by the number of a tensor: what it was after the call
-	tensors int               // met so far
-	count   bool              // tensors are only counted
-	at      Addresses         // where they lay, unless nil
+	instead *object   // by the number of a tensor: what it was after the call
+	tensors int       // met so far
+	count   bool      // tensors are only counted
+	at      Addresses // where they lay, unless nil
+	memory  map[memoryOf]*tensor.Storage
 	used    map[hookBlob]bool // what holds them, unless nil
 }
 
@@ -593,12 +600,10 @@ func (l *hookLoader) tensor(o *object, path string) (value.Value, error) {
 			o = changed
 		}
 	}
-	if l.at != nil {
-		if ptr, ok := o.get("ptr"); ok {
-			if n, ok := ptr.(json.Number); ok {
-				l.at[path] = n.String()
-			}
-		}
+	ptr, _ := o.get("ptr")
+	address, addressed := ptr.(json.Number)
+	if l.at != nil && addressed {
+		l.at[path] = address.String()
 	}
 	at, _ := o.get("tensor")
 	n, ok := jsonInt(at)
@@ -627,9 +632,14 @@ func (l *hookLoader) tensor(o *object, path string) (value.Value, error) {
 			return nil, errors.New("calls.jsonl: stored is not a list of strides")
 		}
 	}
-	s, err := l.storage(blob)
-	if err != nil {
-		return nil, err
+	where := memoryOf{address.String(), blob}
+	s := l.memory[where]
+	if s == nil || !addressed {
+		var err error
+		if s, err = l.storage(blob); err != nil {
+			return nil, err
+		}
+		l.memory[where] = s
 	}
 	t, err := tensor.NewView(s, tensor.View{DType: dt, Shape: shape, Stride: stride})
 	if err != nil {

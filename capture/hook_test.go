@@ -152,6 +152,35 @@ func TestHookArgumentsAfterTheCall(t *testing.T) {
 	}
 }
 
+// TestHookMemory: a tensor that is given twice is one, another of the same values is not.
+func TestHookMemory(t *testing.T) {
+	for address, same := range map[string]bool{"7": true, "8": false} {
+		dir := t.TempDir()
+		calls := `{"event":"run","format":"optool-capture","version":1,"pid":1,"rank":null}
+{"event":"blob","n":0,"key":"k","file":0,"begin":0,"bytes":8}
+{"event":"call","id":0,"name":"torch.Tensor.mul_","args":[{"tensor":0,"dtype":"float32","shape":[2],"ptr":7},` +
+			`{"tensor":0,"dtype":"float32","shape":[2],"ptr":` + address + `}],"kwargs":{}}
+`
+		for name, text := range map[string]string{"calls.jsonl": calls, "tensors-00000.safetensors": "12345678"} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		found, errs := scanned(t, dir)
+		if len(errs) > 0 || len(found) != 1 {
+			t.Fatalf("%d calls, errors %v", len(found), errs)
+		}
+		c, err := found[0].Load(capture.LoadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Args[0].(*tensor.Tensor).SameMemory(c.Args[1].(*tensor.Tensor)); got != same {
+			t.Errorf("addresses 7 and %s: the same memory is %t", address, got)
+		}
+		c.Close()
+	}
+}
+
 func TestHookStrides(t *testing.T) {
 	c, err := hookEntry(t, "torch.Tensor.expand.11").Load(capture.LoadOptions{})
 	if err != nil {

@@ -545,7 +545,7 @@ func (r *comparison) compareArguments() {
 	}
 	expected := func(t *tensor.Tensor) (*tensor.Tensor, opdef.Bound) {
 		n, changed := now[t]
-		switch k := slices.Index(r.bound.Written(), t); {
+		switch k := slices.IndexFunc(r.bound.Written(), t.SameMemory); {
 		case !changed:
 			return t, opdef.Bound{}
 		case k >= 0 && k < len(drawn):
@@ -585,22 +585,35 @@ type changed struct {
 	bound opdef.Bound
 }
 
-// changedArguments maps the tensors the call changes to their values after it.
+// changedArguments maps the tensors the call changes to their values after it. One that is given twice, as in
+// a.mul_(a), changes in both places.
 func (r *comparison) changedArguments() map[*tensor.Tensor]changed {
 	now := map[*tensor.Tensor]changed{}
+	given := flatten(r.Record.Args)
+	for _, it := range r.Record.Kwargs.Items {
+		given = append(given, flatten([]value.Value{it.Value})...)
+	}
+	change := func(t *tensor.Tensor, n changed) {
+		now[t] = n
+		for _, g := range tensorsOf(given) {
+			if g.SameMemory(t) {
+				now[g] = n
+			}
+		}
+	}
 	written := r.bound.Written()
 	if ts := r.bound.Tensors(); len(written) == 0 && len(ts) > 0 && opdef.IsInPlaceName(r.Op) { // t_ and other views
 		written = []*tensor.Tensor{ts[0].Tensor}
 	}
 	for i, t := range written {
 		if i < len(r.fwd.Outs) {
-			now[t] = changed{r.fwd.Outs[i], r.bound.OutBound(r.fwd, i)}
+			change(t, changed{r.fwd.Outs[i], r.bound.OutBound(r.fwd, i)})
 		}
 	}
 	for _, a := range r.bound.Tensors() {
 		ts := r.fwd.After[a.Name]
 		if i := max(a.Index, 0); i < len(ts) && ts[i] != nil {
-			now[r.recorded(a.Tensor)] = changed{ts[i], r.bound.AfterBound(a.Name, i, ts[i])}
+			change(r.recorded(a.Tensor), changed{ts[i], r.bound.AfterBound(a.Name, i, ts[i])})
 		}
 	}
 	return now

@@ -436,3 +436,25 @@ func TestShapesOfGiants(t *testing.T) {
 		}
 	}
 }
+
+// TestTheSameMemoryTwice: a tensor that is given twice, as in a.mul_(a), changes in both places; one of the same
+// values does not.
+func TestTheSameMemoryTwice(t *testing.T) {
+	const op = "torch.Tensor.mul_"
+	a, other := stored(tensor.Float32, []int{3}, 1, 2, 3), stored(tensor.Float32, []int{3}, 1, 2, 3)
+	square := stored(tensor.Float32, []int{3}, 1, 4, 9)
+	for _, tc := range []struct {
+		name   string
+		factor *tensor.Tensor
+		want   verdict.Verdict
+	}{{"itself", a, verdict.Pass}, {"another", other, verdict.Fail}} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := record(t, op, []value.Value{a, tc.factor}, square)
+			write(t, filepath.Join(dir, "after.pth"), op, []value.Value{square, square})
+			o := replay.Run(entries(t, dir)[0], options(t))
+			if o.Verdict() != tc.want {
+				t.Errorf("%s, want %s: %+v", o.Verdict(), tc.want, o.Results)
+			}
+		})
+	}
+}

@@ -264,6 +264,12 @@ func (t *Tensor) IsContiguous() bool {
 // Storage returns the bytes the tensor views, nil for computed tensors.
 func (t *Tensor) Storage() *Storage { return t.back.stored }
 
+// SameMemory reports whether t and u view the same elements of one storage.
+func (t *Tensor) SameMemory(u *Tensor) bool {
+	return t == u || t.back.stored != nil && t.back.stored == u.back.stored && t.DType == u.DType &&
+		t.Offset == u.Offset && slices.Equal(t.Shape, u.Shape) && slices.Equal(t.Stride, u.Stride)
+}
+
 // IsLazy reports whether the elements are computed on demand.
 func (t *Tensor) IsLazy() bool { return t.back.lazy != nil }
 
