@@ -98,10 +98,14 @@ func (r *comparison) autocast(dt tensor.DType) []reading {
 }
 
 // roundedNumbers reads the call with Python numbers and 0-d tensors rounded to
-// the 16-bit dtype of the result before anything is computed, as torch did on
-// the CPU before 2.0 and kernels with operands of one dtype do.
+// the dtype of the result before anything is computed: in 16 bits as torch did on
+// the CPU before 2.0 and kernels with operands of one dtype do, in float32 as all do.
 func (r *comparison) roundedNumbers(dt tensor.DType) []reading {
-	if !dt.IsHalf() {
+	v := verdict.Warn
+	switch {
+	case dt == tensor.Float32:
+		v = verdict.Pass
+	case !dt.IsHalf():
 		return nil
 	}
 	changed := false
@@ -113,7 +117,7 @@ func (r *comparison) roundedNumbers(dt tensor.DType) []reading {
 	original := map[*tensor.Tensor]*tensor.Tensor{}
 	call := r.bound.Map(func(a opdef.Arg) *tensor.Tensor {
 		t := a.Tensor
-		if t.Dim() != 0 || !t.DType.IsFloat() || t.DType.IsHalf() {
+		if t.Dim() != 0 || !t.DType.IsFloat() || t.DType.Size() <= dt.Size() {
 			return t
 		}
 		n := tensor.Scalar(t.DType, round(tensor.At[float64](t, 0)))
@@ -130,7 +134,7 @@ func (r *comparison) roundedNumbers(dt tensor.DType) []reading {
 	if !changed {
 		return nil
 	}
-	return []reading{{call, original, nil, verdict.Warn, "numbers among the arguments were rounded to " +
+	return []reading{{call, original, nil, v, "numbers among the arguments were rounded to " +
 		dt.String() + " first"}}
 }
 

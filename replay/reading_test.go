@@ -58,6 +58,14 @@ func TestReadings(t *testing.T) {
 	w := func() *tensor.Tensor { return needsGrad(stored(f32, []int{1, 2}, 1, 1)) }
 	b := func() *tensor.Tensor { return needsGrad(stored(f32, []int{1}, 0)) }
 	const linear = "torch.nn.functional.linear"
+	row := func(factor float64) *tensor.Tensor {
+		v := make([]float64, 1000)
+		for i := range v {
+			v[i] = float64(float32(1+float64(i)/1000)) * factor
+		}
+		return needsGrad(stored(f32, []int{1000}, v...))
+	}
+	number := float64(float32(0.3))
 	for _, tc := range []struct {
 		name    string
 		op      string
@@ -88,6 +96,10 @@ func TestReadings(t *testing.T) {
 			verdict.Warn, "numbers among the arguments were rounded to bfloat16 first", 1},
 		{"number as it is", "torch.Tensor.remainder", []value.Value{stored(bf16, []int{1}, 1), 0.0316},
 			stored(bf16, []int{1}, 1-31*0.0316), nil, verdict.Pass, "", 1},
+		{"number of float32", "torch.mul", []value.Value{row(1), 0.3}, row(number),
+			[]value.Value{value.NewTuple(row(number), nil), value.NewTuple(row(1))}, verdict.Pass, "", 2},
+		{"another number", "torch.mul", []value.Value{row(1), 0.3}, row(number),
+			[]value.Value{value.NewTuple(row(1.00001*number), nil), value.NewTuple(row(1))}, verdict.Fail, "", 2},
 		{"wrong with either number", "torch.Tensor.remainder", []value.Value{stored(bf16, []int{1}, 1), 0.0316},
 			stored(bf16, []int{1}, 0.03), nil, verdict.Fail, "", 1},
 	} {
