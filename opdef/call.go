@@ -598,7 +598,7 @@ func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg stri
 	class := c.sound().errorClass().grad()
 	b := class.bound()
 	t := grads[arg][i]
-	b.Terms = max(c.plan.gradTerms(), spread(t, out))
+	b.Terms = max(c.plan.gradTerms(arg), spread(t, out))
 	scale, alone := c.plan.gradScale(), map[string]bool{arg: true}
 	switch {
 	case scale != nil:
@@ -678,7 +678,7 @@ func (c *Call) NodeBound(f *Forward, out []*tensor.Tensor, node Node, i int) Bou
 	class := c.sound().errorClass().grad()
 	b := class.bound()
 	t := node.Grads[i]
-	b.Terms = max(c.plan.gradTerms(), spread(t, out))
+	b.Terms = max(c.plan.gradTerms(""), spread(t, out))
 	switch {
 	case node.Scale != nil:
 		b.Scale = func() *tensor.Tensor { return node.Scale()[i] }

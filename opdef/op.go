@@ -133,6 +133,9 @@ type Planned[A, P any] struct {
 	Terms     func(p P) int
 	GradTerms func(p P) int
 
+	// GradTermsOf is GradTerms of one argument, where those of others are far more.
+	GradTermsOf func(p P, arg string) int
+
 	// Lookup names the tensor argument that values are picked from: no more of it
 	// is read than the results hold.
 	Lookup string

@@ -38,6 +38,7 @@ type functions struct {
 	gradChain  func(p any, g *Grad) (Grads, error)
 	terms      func(p any) int
 	gradTerms  func(p any) int
+	termsOf    func(p any, arg string) int
 	products   func(p any) float64
 	accept     func(p any, got, want []*tensor.Tensor) []Acceptance
 	drawn      func(p any, got []*tensor.Tensor) Drawn
@@ -61,8 +62,9 @@ func (o *Planned[A, P]) functions() *functions {
 		node: erasedWith2(o.Node), scale: erasedWith(o.Scale), gradScale: erasedGradScale(o.GradScale),
 		least: erasedWith(o.Least), gradLeast: erasedWith2(o.GradLeast),
 		others: erasedWith(o.Else), gradOthers: erasedWith2(o.GradElse), gradChain: erasedWith2(o.GradChain),
-		terms: erased(o.Terms), gradTerms: erased(o.GradTerms), products: erased(o.Products),
-		accept: erasedAccept(o.Accept), drawn: erasedWith(o.Drawn), drawnGrads: erasedDrawnGrads(o.DrawnGrads),
+		terms: erased(o.Terms), gradTerms: erased(o.GradTerms), termsOf: erasedWith(o.GradTermsOf),
+		products: erased(o.Products),
+		accept:   erasedAccept(o.Accept), drawn: erasedWith(o.Drawn), drawnGrads: erasedDrawnGrads(o.DrawnGrads),
 		exactOut: erased(o.ExactOut),
 		mistakes: erasedMistakes(o.Mistakes), errorOf: erased(o.ErrorOf), randomIf: erased(o.RandomIf),
 		axes: erased(o.Axes),
@@ -261,8 +263,11 @@ func (c planned) terms() int {
 	return max(1, c.functions.terms(c.p))
 }
 
-// gradTerms is at least 1.
-func (c planned) gradTerms() int {
+// gradTerms is at least 1, of the gradient of an argument or of any ("").
+func (c planned) gradTerms(arg string) int {
+	if c.functions.termsOf != nil && arg != "" {
+		return max(1, c.functions.termsOf(c.p, arg))
+	}
 	if c.functions.gradTerms == nil {
 		return c.terms()
 	}

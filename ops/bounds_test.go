@@ -3,6 +3,7 @@ package ops
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/optool/optool/opdef"
@@ -202,6 +203,75 @@ func TestAttentionBound(t *testing.T) {
 		}
 		for _, arg := range []string{"query", "key", "value"} {
 			check("gradient of "+arg, gr[arg][0], c.GradBound(f, up, gr, arg, 0))
+		}
+	}
+}
+
+// TestTermsOfGradients: of arguments and upstream gradients that are all ones a gradient counts its terms, of which the
+// bound knows no fewer, and hardly more than the largest has.
+func TestTermsOfGradients(t *testing.T) {
+	ones := func(shape ...int) *tensor.Tensor {
+		x := tensor.Full(tensor.Float64, shape, 1.0)
+		x.RequiresGrad = true
+		return x
+	}
+	r := rand.New(rand.NewPCG(1, 9))
+	index := func(n int, shape ...int) *tensor.Tensor {
+		v := make([]int64, tensor.Numel(shape))
+		for i := range v {
+			v[i] = r.Int64N(int64(n))
+		}
+		return tensor.New(tensor.Int64, shape, v)
+	}
+	zero, one, two := int64(0), int64(1), int64(2)
+	for _, tc := range []struct {
+		op   string
+		args []value.Value
+		of   []string // arguments
+	}{
+		{"torch.nn.functional.conv2d", []value.Value{ones(3, 4, 20, 20), ones(6, 4, 3, 3), ones(6), one, one},
+			[]string{"input", "weight", "bias"}},
+		{"torch.nn.functional.conv2d", []value.Value{ones(4, 20, 20), ones(6, 2, 3, 3), ones(6), one, one, one, two},
+			[]string{"input", "weight", "bias"}},
+		{"torch.nn.functional.conv_transpose1d", []value.Value{ones(3, 4, 50), ones(4, 6, 3), ones(6), two},
+			[]string{"input", "weight", "bias"}},
+		{"torch.scatter_add", []value.Value{ones(50, 9), zero, index(50, 70, 9), ones(70, 9)},
+			[]string{"self", "src"}},
+		{"torch.index_add", []value.Value{ones(50, 9), zero, index(50, 70), ones(70, 9)},
+			[]string{"self", "source"}},
+		{"torch.index_put", []value.Value{ones(50, 9), value.NewTuple(index(50, 70)), ones(70, 9), true},
+			[]string{"self", "values"}},
+		{"torch.gather", []value.Value{ones(50, 9), zero, index(50, 70, 9)}, []string{"self"}},
+		{"torch.index_select", []value.Value{ones(9, 50), one, index(50, 70)}, []string{"self"}},
+		{"torch.take", []value.Value{ones(50, 9), index(450, 700)}, []string{"self"}},
+		{"torch.Tensor.__getitem__", []value.Value{ones(50, 9), value.NewTuple(index(50, 70))}, []string{"self"}},
+		{"torch.nn.functional.embedding", []value.Value{index(50, 70), ones(50, 9)}, []string{"weight"}},
+		{"torch.repeat_interleave", []value.Value{ones(5), index(9, 5)}, []string{"self"}},
+	} {
+		c, f, err := invoke(t, tc.op, tc.args)
+		if err != nil {
+			t.Fatal(tc.op, err)
+		}
+		for _, arg := range tc.of {
+			grad, b := gradBound(t, c, f, arg)
+			if most := int(slices.Max(grad)); b.Terms < most || b.Terms > most*5/4+1 {
+				t.Errorf("%s: gradient of %s of %d terms, said to have %d", tc.op, arg, most, b.Terms)
+			}
+		}
+	}
+	// A result has those that are written to one element, and what was there.
+	for _, op := range []string{"torch.scatter_add", "torch.index_add"} {
+		at := index(50, 70)
+		if op == "torch.scatter_add" {
+			at = index(50, 70, 9)
+		}
+		c, f, err := invoke(t, op, []value.Value{ones(50, 9), zero, at, ones(70, 9)})
+		if err != nil {
+			t.Fatal(op, err)
+		}
+		most := int(slices.Max(tensor.Data[float64](f.Outs[0])))
+		if n := c.OutBound(f, 0).Terms; n != most {
+			t.Errorf("%s: a result of %d terms, said to have %d", op, most, n)
 		}
 	}
 }

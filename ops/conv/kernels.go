@@ -15,6 +15,7 @@ func convEntry[A any](o opdef.Planned[A, *convCall]) *opdef.Entry {
 	o.Kernel, o.Grad = (*convCall).forward, (*convCall).grads
 	o.Axes = (*convCall).axes
 	o.Terms, o.Products, o.GradTerms = (*convCall).terms, (*convCall).products, (*convCall).gradTerms
+	o.GradTermsOf = (*convCall).gradTermsOf
 	return o.Entry()
 }
 
@@ -132,10 +133,22 @@ func (cc *convCall) products() float64 {
 }
 
 func (cc *convCall) gradTerms() int {
+	return max(cc.gradTermsOf("input"), cc.gradTermsOf("weight"), cc.gradTermsOf("bias"))
+}
+
+func (cc *convCall) gradTermsOf(arg string) int {
 	c := &cc.c
-	per := c.Kernel[0] * c.Kernel[1] * c.Kernel[2]
-	return max(c.Batch*tensor.Numel(cc.shape)/max(cc.shape[0], 1), per*max(c.OutC, c.InC)/c.Groups,
-		c.Batch*tensor.Numel(c.Out[:]))
+	switch arg {
+	case "bias":
+		return c.Batch * tensor.Numel(cc.shape[len(cc.shape)-cc.nd:])
+	case "weight":
+		return c.Batch * tensor.Numel(c.Out[:])
+	}
+	channels := c.OutC
+	if cc.transposed {
+		channels = c.InC
+	}
+	return channels / c.Groups * tensor.Numel(c.Kernel[:])
 }
 
 func convForward(dt tensor.DType, c *kernel.Conv, shape []int, x, w *tensor.Tensor) *tensor.Tensor {

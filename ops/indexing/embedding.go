@@ -40,7 +40,7 @@ var embeddingOps = []*opdef.Entry{
 		Grad: func(a *embedding, g *opdef.Grad) (opdef.Grads, error) {
 			return opdef.Grads{"weight": {a.grad(g.Out[0])}}, nil
 		},
-		GradTerms: func(a *embedding) int { return max(1, a.Input.Numel()) },
+		GradTerms: func(a *embedding) int { return a.terms() },
 		Mistakes: func(a *embedding) []opdef.Mistake[*embedding] {
 			return []opdef.Mistake[*embedding]{{Text: lostGradients, Plan: func() (*embedding, error) {
 				m, l := *a, *a.lookup
@@ -75,7 +75,7 @@ var embeddingOps = []*opdef.Entry{
 		Grad: func(l *lookup, g *opdef.Grad) (opdef.Grads, error) {
 			return opdef.Grads{"weight": {l.grad(g.Out[0])}}, nil
 		},
-		GradTerms: func(l *lookup) int { return max(1, len(l.idx)) },
+		GradTerms: (*lookup).terms,
 		Mistakes: func(l *lookup) []opdef.Mistake[*lookup] {
 			return []opdef.Mistake[*lookup]{{Text: lostGradients, Plan: func() (*lookup, error) {
 				m := *l
@@ -157,6 +157,9 @@ type lookup struct {
 }
 
 const lostGradients = "of several gradients of one row the last alone counts"
+
+// terms is how many gradients at most are added to one row, and by how many they are divided.
+func (l *lookup) terms() int { return runs.AtStarts(1, l.idx).Most(l.weight.Shape[0]) }
 
 func newLookup(weight, index *tensor.Tensor, padding int, byFreq bool) (*lookup, error) {
 	if weight.Dim() < 1 {

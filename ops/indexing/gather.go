@@ -19,10 +19,13 @@ var gatherOps = []*opdef.Entry{
 		Lookup:   "self",
 		Doc: opdef.Doc{Summary: "Elements at indices along a dimension",
 			Formula: "out[i, j, k] = self[i, index[i, j, k], k] for dim=1"},
-		Error:     elements.MovedError,
-		Kernel:    func(a *gatherArgs) ([]*tensor.Tensor, error) { return gathered(a.Self, a.Dim, a.Index) },
-		Grad:      func(a *gatherArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
-		GradTerms: func(a *gatherArgs) int { return max(1, a.Index.Numel()) },
+		Error:  elements.MovedError,
+		Kernel: func(a *gatherArgs) ([]*tensor.Tensor, error) { return gathered(a.Self, a.Dim, a.Index) },
+		Grad:   func(a *gatherArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
+		GradTerms: func(a *gatherArgs) int {
+			r := opdef.Must(Along(a.Self.Shape, a.Dim, a.Index))
+			return r.Most(a.Self.Numel())
+		},
 		Cases: func(g opdef.Gen) []*gatherArgs {
 			return []*gatherArgs{
 				{g.Normal(tensor.Float32, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 2, 3)}, {g.Normal(tensor.Float64, 2, 5),
@@ -49,8 +52,11 @@ var gatherOps = []*opdef.Entry{
 			}
 			return []*tensor.Tensor{runs.Pick(a.Self, shape, r)}, nil
 		},
-		Grad:      func(a *indexSelectArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
-		GradTerms: func(a *indexSelectArgs) int { return max(1, a.Index.Numel()) },
+		Grad: func(a *indexSelectArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
+		GradTerms: func(a *indexSelectArgs) int {
+			_, r, err := slicesAt(a.Self.Shape, a.Dim, a.Index)
+			return opdef.Must(r, err).Most(a.Self.Numel())
+		},
 		Cases: func(g opdef.Gen) []*indexSelectArgs {
 			return []*indexSelectArgs{
 				{g.Normal(tensor.Float32, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 5)}, {g.Normal(tensor.Float64, 2, 3, 2),
@@ -75,7 +81,7 @@ var gatherOps = []*opdef.Entry{
 			return []*tensor.Tensor{runs.Pick(a.Self, a.Index.Shape, r)}, nil
 		},
 		Grad:      func(a *takeArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
-		GradTerms: func(a *takeArgs) int { return max(1, a.Index.Numel()) },
+		GradTerms: func(a *takeArgs) int { return opdef.Must(flatAt(a.Self, a.Index)).Most(a.Self.Numel()) },
 		Cases: func(g opdef.Gen) []*takeArgs {
 			return []*takeArgs{
 				{g.Normal(tensor.Float32, 4, 3), g.Int(tensor.Int64, -12, 11, 5)}, {g.Normal(tensor.Float64, 2, 3),

@@ -265,7 +265,7 @@ var getItemOp = opdef.Planned[getItemArgs, *item]{
 		if x.selected == nil {
 			return 1
 		}
-		return max(1, x.selected.runs.Count)
+		return x.selected.runs.Most(tensor.Numel(x.selected.source))
 	},
 	// The node of the last of several steps saw what the others show.
 	Node: func(x *item, g *opdef.Grad) (opdef.Node, error) {
@@ -458,9 +458,10 @@ var indexPutOp = opdef.Planned[indexPutArgs, *indexPut]{
 		if !a.Accumulate {
 			return 1
 		}
-		return a.runs.Count
+		return 1 + a.runs.Most(a.Self.Numel())
 	},
-	Grad: func(a *indexPut, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]), nil },
+	GradTerms: func(a *indexPut) int { return max(1, a.runs.Count*a.runs.Len/max(a.Values.Numel(), 1)) },
+	Grad:      func(a *indexPut, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]), nil },
 	GradScale: func(a *indexPut, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 		return a.grad(opdef.Abs(g.Out[0])), nil
 	},

@@ -124,7 +124,7 @@ func repeatEntry[A any](schema string, plan func(*A) (*repetition, error), cases
 		Grad: func(r *repetition, g *opdef.Grad) (opdef.Grads, error) {
 			return opdef.Grads{"self": {r.grad(g.Out[0]).Reshape(r.self.Shape...)}}, nil
 		},
-		GradTerms: func(r *repetition) int { return r.runs.Count },
+		GradTerms: func(r *repetition) int { return r.runs.Most(r.self.Numel()) },
 		// The node is that of index_select on the flattened tensor.
 		Node: func(r *repetition, g *opdef.Grad) (opdef.Node, error) {
 			return opdef.Node{Grads: []*tensor.Tensor{r.grad(g.Out[0])}}, nil

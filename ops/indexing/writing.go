@@ -219,8 +219,8 @@ func (o writingOp[A]) Entry() *opdef.Entry {
 		Scale: func(w *writing, _ []*tensor.Tensor) []*tensor.Tensor {
 			return []*tensor.Tensor{w.result(opdef.Abs(w.self), opdef.Abs(multipleOf(w.src, w.alpha)))}
 		},
-		Terms: func(w *writing) int { return w.runs.Count },
-		Grad:  func(w *writing, g *opdef.Grad) (opdef.Grads, error) { return grads(w, g.Out[0], g.Outs[0]) },
+		Terms: (*writing).terms, GradTerms: (*writing).gradTerms,
+		Grad: func(w *writing, g *opdef.Grad) (opdef.Grads, error) { return grads(w, g.Out[0], g.Outs[0]) },
 		GradScale: func(w *writing, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			s, err := grads(w, opdef.Abs(g.Out[0]), g.Outs[0])
 			for _, ts := range s {
@@ -232,6 +232,26 @@ func (o writingOp[A]) Entry() *opdef.Entry {
 		},
 		Cases: o.Cases,
 	}.Entry()
+}
+
+// terms is how many numbers at most are written to one element, with what is there.
+func (w *writing) terms() int {
+	if w.how == runs.Assign {
+		return 1
+	}
+	return 1 + w.runs.Most(w.self.Numel())
+}
+
+// gradTerms: the gradients of sums are copies, where what is written is not an expanded tensor.
+func (w *writing) gradTerms() int {
+	n := 1
+	if w.how != runs.Add {
+		n = w.terms()
+	}
+	if w.given != nil && w.given.Numel() < tensor.Numel(w.shape) {
+		n = max(n, tensor.Numel(w.shape)/max(w.given.Numel(), 1))
+	}
+	return n
 }
 
 // argument is the tensor self is the broadcast of.

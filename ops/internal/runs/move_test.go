@@ -71,6 +71,21 @@ func TestPut(t *testing.T) {
 	}
 }
 
+// TestMost counts runs that begin at multiples of their length, and anywhere.
+func TestMost(t *testing.T) {
+	for _, tc := range []struct {
+		length int
+		starts []int64
+		want   int
+	}{
+		{1, []int64{3, 9, 3, 3, 0, 9}, 3}, {2, []int64{4, 8, 4}, 2}, {2, []int64{3, 4, 2}, 4}, {3, nil, 0},
+	} {
+		if got := AtStarts(tc.length, tc.starts).Most(10); got != tc.want {
+			t.Errorf("runs of %d at %v: %d at most, want %d", tc.length, tc.starts, got, tc.want)
+		}
+	}
+}
+
 // TestPutSpread adds single elements to more than the caches hold, in more than one round, and compares with a plain
 // loop to the last bit, which the order of the sums decides.
 func TestPutSpread(t *testing.T) {

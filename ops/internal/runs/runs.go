@@ -83,6 +83,32 @@ func AtStarts(n int, starts []int64) Runs {
 	return Runs{Len: n, Count: len(starts), Starts: func(lo int, dst []int64) { copy(dst, starts[lo:]) }}
 }
 
+// Most is how many runs at most meet one element of a tensor of n, or twice as many where they begin anywhere.
+func (r Runs) Most(n int) int {
+	if r.Count == 0 || r.Len == 0 {
+		return 0
+	}
+	met := tensor.Make[int32](n/r.Len + 1) // where runs that begin at multiples of their length begin
+	aligned := true
+	const chunk = 1 << 13
+	starts := opdef.Scratch[int64](min(chunk, r.Count))
+	defer opdef.Release(starts)
+	for lo := 0; lo < r.Count; lo += chunk {
+		some := (*starts)[:min(chunk, r.Count-lo)]
+		r.Starts(lo, some)
+		for _, p := range some {
+			k := int(p) / r.Len
+			met[k]++
+			aligned = aligned && k*r.Len == int(p)
+		}
+	}
+	most := int(slices.Max(met))
+	if !aligned {
+		most *= 2
+	}
+	return most
+}
+
 // Within are the runs of a view of a probe, as runs of the probe itself.
 func (r Runs) Within(view *tensor.Tensor) Runs {
 	if view.IsContiguous() && view.Offset == 0 {
