@@ -203,6 +203,28 @@ func TestCheckComplex(t *testing.T) {
 	}
 }
 
+// TestMultipleOfResidue: where all terms cancel, a multiple of the noise that the reference has left is no common
+// factor of a result that was accumulated in bfloat16; where they do not, it is one.
+func TestMultipleOfResidue(t *testing.T) {
+	const n = 512
+	for _, tc := range []struct {
+		left float64
+		want verdict.Verdict
+	}{{1e-16, verdict.Warn}, {1e-2, verdict.Fail}} {
+		ref, got, s := make([]float64, n), make([]float64, n), make([]float64, n)
+		for i := range ref {
+			ref[i] = tc.left * math.Sin(float64(i*i))
+			got[i] = 1e-2*math.Sin(float64(i*i)) + ref[i]
+			s[i] = 10
+		}
+		m := Model{ULPs: 1, Terms: 100, Scale: func() *tensor.Tensor { return floats(tensor.Float64, []int{n}, s...) }}
+		res := check(floats(tensor.BFloat16, []int{n}, got...).Rounded(), floats(tensor.BFloat16, []int{n}, ref...), m)
+		if res.Verdict != tc.want {
+			t.Errorf("%g left: %s %q, want %s", tc.left, res.Verdict, res.Reason, tc.want)
+		}
+	}
+}
+
 func TestPatterns(t *testing.T) {
 	const rows, cols = 8, 16
 	n := rows * cols

@@ -26,7 +26,7 @@ func (c *checker) notRounding(p *part) string {
 		residual := math.Max(s.AA-s.Dot*s.Dot/s.BB, 1e-7*s.AA)
 		sigma := math.Sqrt(residual / float64(s.N-1) / s.BB)
 		if math.Abs(slope) > slopeEps*c.grid.Eps() && math.Abs(slope) > slopeSigma*sigma &&
-			math.Abs(slope) > c.chainFactor() {
+			math.Abs(slope) > c.chainFactor() && !c.residue() { // of what rounding leaves a multiple says nothing
 			return fmt.Sprintf("all scaled by %.5g", 1+slope)
 		}
 	}
