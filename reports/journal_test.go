@@ -27,7 +27,8 @@ func TestJournalThatContradictsItself(t *testing.T) {
 		{"all elements wrong", "", []string{run, counted(`"mismatched":4,"numel":4`), one}},
 		{"more elements wrong than there are", "line 2: mismatched: 5 of 4 elements",
 			[]string{run, counted(`"mismatched":5,"numel":4`), one}},
-		{"fewer than none", "line 2: mismatched: -1 of 4 elements", []string{run, counted(`"mismatched":-1,"numel":4`), one}},
+		{"fewer than none", "line 2: mismatched: -1 of 4 elements",
+			[]string{run, counted(`"mismatched":-1,"numel":4`), one}},
 		{"done twice", "line 4: a has 0 results, want 1", []string{run, result("a"), one, one}},
 		{"no run", `line 1: want the line of kind "run"`, []string{result("a"), one}},
 	} {

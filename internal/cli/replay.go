@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
@@ -225,7 +226,8 @@ type replayRun struct {
 	saver    *failureSaver
 	tally    tally
 	unsaved  bool
-	steps    bool // there are calls that step reads
+	steps    bool   // there are calls that step reads
+	wrong    string // the path of the first wrong call
 	// explain are findings that were made before the run was stopped and are printed with
 	// all they say, by capture.
 	explain map[string]*reports.Finding
@@ -311,7 +313,7 @@ func (r *replayRun) run(ctx context.Context, paths []string) error {
 	}
 	if r.tally.captures > 1 && r.steps && r.none() && r.Differs() {
 		r.digest.Next = "what this did to the later calls and to the loss:\n  " +
-			strings.Join(r.command("step", quotePath(paths[0])), " ")
+			strings.Join(r.command("step", quotePath(r.stepOf(paths))), " ")
 	}
 	r.FailOn = r.failOn
 	return r.finish(r.app, r.tally, r.start)
@@ -345,6 +347,7 @@ func (r *replayRun) take(ctx context.Context, x replayed) error {
 				return r.explained(ctx, r.limits, x.of.entry, r.opt, until)
 			}
 		}
+		r.point(x.of.entry)
 		r.bar.add(false, 0)
 		return nil
 	}
@@ -375,8 +378,28 @@ func (r *replayRun) take(ctx context.Context, x replayed) error {
 	if err := r.add(x.found, false); err != nil {
 		return err
 	}
+	r.point(x.of.entry)
 	return r.json.done(&reports.Done{Capture: x.of.entry.Rel, Index: x.of.index, Results: len(x.found.Results),
 		Hidden: x.hidden, Changed: x.changed, CSV: r.csv.pos()})
+}
+
+// point takes note where the first wrong call lies, if that is a call of e.
+func (r *replayRun) point(e *capture.Entry) {
+	if f := r.digest.First(); f != nil && e != nil && f.Results[0].Capture == e.Rel {
+		r.wrong = pathOf(e)
+	}
+}
+
+// stepOf is the path given that holds the first wrong call.
+func (r *replayRun) stepOf(paths []string) string {
+	wrong, err := files.Abs(r.wrong)
+	for _, p := range paths {
+		abs, failed := files.Abs(p)
+		if err == nil && failed == nil && strings.HasPrefix(wrong+"/", strings.TrimSuffix(abs, "/")+"/") {
+			return p
+		}
+	}
+	return paths[0]
 }
 
 // told counts what settings did to a call.
