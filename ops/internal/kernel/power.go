@@ -8,8 +8,9 @@ const (
 	ln2Low  = 0x1.ef35793c7673p-45
 )
 
-// Pow is x**y to about a unit in the last place. math.Pow multiplies powers of
-// x, each product rounded, and loses some bits for exponents beyond a few.
+// Pow is x**y to about a unit in the last place, two where math.Exp finds no fused
+// multiplication. math.Pow multiplies powers of x, each product rounded, and loses
+// some bits for exponents beyond a few.
 func Pow(x, y float64) float64 {
 	a := math.Abs(x)
 	if y == 3 && a > 0x1p-300 && a < 0x1p300 {
