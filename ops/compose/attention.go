@@ -720,11 +720,11 @@ func (at *attention) scoreBounds(b, e queries) (d, placed, h kernel.Matrix[float
 // gradients are those of query, key, value and mask.
 func (at *attention) gradients(up *Value) []*Value {
 	ts, least := at.grads(up.T)
-	bounds := sync.OnceValue(func() []*tensor.Tensor { return at.gradBounds(up, ts) })
+	bounds := at.gradBounds(up, ts)
 	out := make([]*Value, len(ts))
 	for k, t := range ts {
 		if t != nil {
-			out[k] = at.g.value(t, func(t *tensor.Tensor) *tensor.Tensor { return bounds()[k] }, nil)
+			out[k] = at.g.value(t, func(t *tensor.Tensor) *tensor.Tensor { return bounds[k] }, nil)
 			out[k].least = least[k]
 		}
 	}
@@ -733,6 +733,8 @@ func (at *attention) gradients(up *Value) []*Value {
 
 // A gradient is those of all operands in the making.
 type gradient struct{ q, k, v, mask []float64 }
+
+func (d *gradient) parts() [4][]float64 { return [4][]float64{d.q, d.k, d.v, d.mask} }
 
 func (at *attention) newGradient() *gradient {
 	items := tensor.Numel(at.batch)
@@ -839,13 +841,35 @@ func (at *attention) leastBounds(b queries, w, h kernel.Matrix[float64], low *gr
 	kernel.Gemm(x, at.rows(b.k, step, 1), 0, at.out(low.q, b, at.e))
 }
 
-// gradBounds are the bounds of the gradients ts.
+// gradBounds are the bounds of the gradients ts, of which those of a batch item are computed once one of them
+// is asked for.
 func (at *attention) gradBounds(up *Value, ts []*tensor.Tensor) []*tensor.Tensor {
-	d := at.newGradient()
+	d, known := sync.OnceValue(at.newGradient), make([]func(), tensor.Numel(at.batch))
+	for i := range known {
+		known[i] = sync.OnceFunc(func() { at.addBounds(d(), i, up) })
+	}
+	out := make([]*tensor.Tensor, len(ts))
+	for k, t := range ts {
+		if t == nil {
+			continue
+		}
+		each := max(1, t.Numel()/max(1, len(known)))
+		out[k] = at.rounded(tensor.Lazy(tensor.Float64, t.Shape, 1, func(lo int, dst []float64) {
+			for i := lo / each; i*each < lo+len(dst); i++ {
+				known[i]()
+			}
+			copy(dst, d().parts()[k][lo:])
+		}), t)
+	}
+	return out
+}
+
+// addBounds adds the bounds of the gradients of a batch item to d.
+func (at *attention) addBounds(d *gradient, i int, up *Value) {
 	eq, ek, ev, eg := errorsOf(at.q), errorsOf(at.k), errorsOf(at.v), errorsOf(up)
 	none := kernel.Matrix[float64]{}
 	scale := at.g.of(at.Scale)
-	at.items(func(i, r int) {
+	for r := 0; r < at.l; r += queryBlock {
 		b, e := at.load(i, r, at.q.T, at.k.T, at.v.T, up.T), at.load(i, r, eq, ek, ev, eg)
 		w, _, h := at.scoreGrads(b)
 		dw, placed, dh, means := at.scoreBounds(b, e)
@@ -877,14 +901,7 @@ func (at *attention) gradBounds(up *Value, ts []*tensor.Tensor) []*tensor.Tensor
 		}
 		kernel.Gemm(dh.T(), at.magnitudes(b.q), 1, at.keys(d, i))
 		at.product(at.keys(d, i), h.T(), none, b.q, e.q)
-	})
-	out := at.tensors(tensor.Float64, d)
-	for k, t := range ts {
-		if t != nil {
-			out[k] = at.rounded(out[k], t)
-		}
 	}
-	return out
 }
 
 // BoolMask is the mask that adds -Inf where keep is false.
