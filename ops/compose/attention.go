@@ -167,11 +167,11 @@ func (at *attention) tensor(dt tensor.DType, data []float64, rows, cols int) *te
 	return tensor.New(dt, append(slices.Clone(at.batch), rows, cols), data)
 }
 
-// A queries is a block of n queries from r of batch item i, with its keys and
-// values, and of a gradient its rows.
+// A queries is a block of n queries from r of batch item i, with the keys that they see, from the first of these
+// on, their values, and of a gradient its rows.
 type queries struct {
-	i, r, n    int
-	q, k, v, g kernel.Matrix[float64]
+	i, r, n, first int
+	q, k, v, g     kernel.Matrix[float64]
 }
 
 // matrixRows is rows r .. r+n of the matrix i of a batch; of nil it is empty.
@@ -184,29 +184,82 @@ func matrixRows(t *tensor.Tensor, i, rows, r, n, cols int) kernel.Matrix[float64
 	return kernel.Dense(n, cols, m)
 }
 
-// load reads a block of what q, k, v and g hold: values or bounds.
-func (at *attention) load(i, r int, q, k, v, g *tensor.Tensor) queries {
-	return at.loadRows(i, r, min(queryBlock, at.l-r), q, k, v, g)
+// A source is what blocks of queries are read from, values or bounds. It keeps the keys and values of the batch
+// item that was read last.
+type source struct {
+	at         *attention
+	q, k, v, g *tensor.Tensor
+	item       int
+	tame       bool // its keys and values
+	keys       kernel.Matrix[float64]
+	values     kernel.Matrix[float64]
 }
 
-// loadRows is load of n queries.
-func (at *attention) loadRows(i, r, n int, q, k, v, g *tensor.Tensor) queries {
-	return queries{i, r, n, matrixRows(q, i, at.l, r, n, at.e), matrixRows(k, i, at.s, 0, at.s, at.e),
-		matrixRows(v, i, at.s, 0, at.s, at.f), matrixRows(g, i, at.l, r, n, at.f)}
+// source is that of the operands and a gradient up, nil for none, for one goroutine.
+func (at *attention) source(up *tensor.Tensor) *source {
+	return &source{at: at, q: at.q.T, k: at.k.T, v: at.v.T, g: up, item: -1}
 }
+
+// errorSource is that of the bounds of the operands and of up.
+func (at *attention) errorSource(up *Value) *source {
+	s := &source{at: at, q: errorsOf(at.q), k: errorsOf(at.k), v: errorsOf(at.v), item: -1}
+	if up != nil {
+		s.g = errorsOf(up)
+	}
+	return s
+}
+
+// rows is a block of n queries. Keys that none of them sees are left out where that makes no difference.
+func (s *source) rows(i, r, n int) queries {
+	b := s.block(i, r, n)
+	if s.tame && tame(b.q) && tame(b.g) {
+		from, to := s.at.seen(r, n)
+		b.first, b.k, b.v = from, part(b.k, from, to), part(b.v, from, to)
+	}
+	return b
+}
+
+// like is a block of the same queries and keys as b.
+func (s *source) like(b queries) queries {
+	e := s.block(b.i, b.r, b.n)
+	e.first, e.k, e.v = b.first, part(e.k, b.first, b.first+b.k.Rows), part(e.v, b.first, b.first+b.k.Rows)
+	return e
+}
+
+// block is a block with all keys.
+func (s *source) block(i, r, n int) queries {
+	at := s.at
+	if s.item != i {
+		s.item, s.keys, s.values = i, matrixRows(s.k, i, at.s, 0, at.s, at.e), matrixRows(s.v, i, at.s, 0, at.s, at.f)
+		s.tame = tame(s.keys) && tame(s.values)
+	}
+	return queries{i: i, r: r, n: n, q: matrixRows(s.q, i, at.l, r, n, at.e), k: s.keys, v: s.values,
+		g: matrixRows(s.g, i, at.l, r, n, at.f)}
+}
+
+// part is rows from .. to of m, which may be empty.
+func part(m kernel.Matrix[float64], from, to int) kernel.Matrix[float64] {
+	if m.Data == nil {
+		return m
+	}
+	return kernel.Dense(to-from, m.Cols, m.Data[from*m.Cols:to*m.Cols])
+}
+
+// tame reports whether products with elements of m are finite, so that a weight of zero hides them.
+func tame(m kernel.Matrix[float64]) bool { return vmath.Dot(m.Data, m.Data) < 1e200 }
 
 // row is row j of m.
 func row(m kernel.Matrix[float64], j int) []float64 { return m.Data[j*m.Cols : (j+1)*m.Cols] }
 
-// zeros is the zero matrix of a row per query and a column per key.
-func (at *attention) zeros(n int) kernel.Matrix[float64] {
-	return kernel.Dense(n, at.s, tensor.Make[float64](n*at.s))
+// zeros is a matrix of so many rows and columns.
+func zeros(rows, cols int) kernel.Matrix[float64] {
+	return kernel.Dense(rows, cols, tensor.Make[float64](rows*cols))
 }
 
 // scores are the scores of a block, and the derivatives of the limit on them, nil
 // without one.
 func (at *attention) scores(b queries) (w kernel.Matrix[float64], slope []float64) {
-	w = at.zeros(b.n)
+	w = zeros(b.n, b.k.Rows)
 	kernel.Gemm(b.q, b.k.T(), 0, w)
 	var mask kernel.Matrix[float64]
 	if at.mask != nil {
@@ -230,7 +283,7 @@ func (at *attention) scores(b queries) (w kernel.Matrix[float64], slope []float6
 		if at.Wrong.Hidden {
 			all = logSumExp(r)
 		}
-		if at.place(r, b.i, b.r+j); at.Wrong.Hidden {
+		if at.place(r, b.i, b.r+j, b.first); at.Wrong.Hidden {
 			for c := range r {
 				r[c] -= all
 			}
@@ -249,25 +302,48 @@ func round(v []float64, to func(float64) float64) {
 	}
 }
 
-// place adds what depends on the places of query r and the keys to its scores.
-func (at *attention) place(scores []float64, i, r int) {
-	own := r + at.Offset
+// place adds what depends on the places of query r and the keys, from the first on, to its scores.
+func (at *attention) place(scores []float64, i, r, first int) {
 	if at.slopes != nil {
 		for c := range scores {
-			scores[c] -= at.slopes[i] * math.Abs(float64(own-c))
+			scores[c] -= at.slopes[i] * math.Abs(float64(r+at.Offset-first-c))
 		}
 	}
-	hide := func(lo, hi int) {
-		for c := max(lo, 0); c < min(hi, len(scores)); c++ {
+	from, to := at.sees(r)
+	for c := range scores {
+		if key := first + c; key < from || key >= to {
 			scores[c] = math.Inf(-1)
 		}
 	}
+}
+
+// sees are the keys that query r sees by its place, none if to is not larger than from.
+func (at *attention) sees(r int) (from, to int) {
+	own, to := r+at.Offset, at.s
 	if at.Before >= 0 {
-		hide(0, own-at.Before)
+		from = max(0, own-at.Before)
 	}
 	if at.After >= 0 {
-		hide(own+at.After+1, len(scores))
+		to = min(to, own+at.After+1)
 	}
+	return from, to
+}
+
+// seen are the keys that some of n queries from r see. They are all keys where a query sees none, since the NaN
+// that it gives reaches all gradients, where a mask says more and where all keys are drawn for or counted.
+func (at *attention) seen(r, n int) (from, to int) {
+	if at.mask != nil || at.Dropout > 0 || !at.sound() {
+		return 0, at.s
+	}
+	from, to = at.s, 0
+	for j := range n {
+		lo, hi := at.sees(r + j)
+		if lo >= hi {
+			return 0, at.s
+		}
+		from, to = min(from, lo), max(to, hi)
+	}
+	return from, to
 }
 
 // weights replaces scores by the attention weights, their softmax.
@@ -348,17 +424,15 @@ func (g *Graph) AttentionSums(q, k *Value, s Scores) (top, sum *Value) {
 	n := tensor.Numel(at.batch) * at.l
 	of := func(f func(w, d kernel.Matrix[float64], j int) (top, sum float64), bounds bool) [2]*tensor.Tensor {
 		out := [2][]float64{tensor.Make[float64](n), tensor.Make[float64](n)}
-		eq, ek := errorsOf(at.q), errorsOf(at.k)
-		at.blocks(func(i, r int) {
+		at.blocks(func(b queries) {
 			var w, d kernel.Matrix[float64]
-			b := at.load(i, r, at.q.T, at.k.T, nil, nil)
 			if bounds {
-				w, d, _ = at.scoreErrors(b, at.load(i, r, eq, ek, nil, nil))
+				w, d, _ = at.scoreErrors(b, at.errorSource(nil).like(b))
 			} else {
 				w, _ = at.scores(b)
 			}
 			for j := range b.n {
-				out[0][i*at.l+r+j], out[1][i*at.l+r+j] = f(w, d, j)
+				out[0][b.i*at.l+b.r+j], out[1][b.i*at.l+b.r+j] = f(w, d, j)
 			}
 		})
 		dt := tensor.Float32
@@ -408,11 +482,13 @@ func (g *Graph) AttentionSums(q, k *Value, s Scores) (top, sum *Value) {
 }
 
 // blocks calls f for all blocks of queries, in parallel.
-func (at *attention) blocks(f func(i, r int)) {
+func (at *attention) blocks(f func(b queries)) {
 	items, each := tensor.Numel(at.batch), (at.l+queryBlock-1)/queryBlock
 	tensor.Parallel(items*each, 1, func(lo, hi int) {
+		s := at.source(nil)
 		for b := lo; b < hi; b++ {
-			f(b/each, b%each*queryBlock)
+			r := b % each * queryBlock
+			f(s.rows(b/each, r, min(queryBlock, at.l-r)))
 		}
 	})
 }
@@ -460,8 +536,7 @@ func (at *attention) forward() (t, least *tensor.Tensor) {
 	if n := tensor.Numel(shape); n <= largestHeld {
 		both := sync.OnceValue(func() [2][]float64 {
 			v := [2][]float64{tensor.Make[float64](n), tensor.Make[float64](n)}
-			at.blocks(func(i, r int) {
-				b := at.load(i, r, at.q.T, at.k.T, at.v.T, nil)
+			at.blocks(func(b queries) {
 				out := at.out(v[0], b, at.f)
 				w := at.average(b, out)
 				if at.sound() {
@@ -478,11 +553,12 @@ func (at *attention) forward() (t, least *tensor.Tensor) {
 		}
 		return part(at.dt, 0), part(tensor.Float64, 1)
 	}
-	loaded := func(i, r, n int) queries { return at.loadRows(i, r, n, at.q.T, at.k.T, at.v.T, nil) }
-	t = at.byQueries(at.dt, func(i, r, n int, out kernel.Matrix[float64]) { at.average(loaded(i, r, n), out) })
+	t = at.byQueries(at.dt, func(i, r, n int, out kernel.Matrix[float64]) {
+		at.average(at.source(nil).rows(i, r, n), out)
+	})
 	if at.sound() {
 		least = at.byQueries(tensor.Float64, func(i, r, n int, out kernel.Matrix[float64]) {
-			b, t := loaded(i, r, n), kernel.Dense(n, at.f, tensor.Make[float64](n*at.f))
+			b, t := at.source(nil).rows(i, r, n), zeros(n, at.f)
 			at.leastBound(b, at.average(b, t), t, out)
 		})
 	}
@@ -498,49 +574,81 @@ func (at *attention) average(b queries, out kernel.Matrix[float64]) kernel.Matri
 	return w
 }
 
-// some is one in how many of n indices what is nowhere more than a bound is made of: errors in 16 bits
-// are nearer to their bounds.
-func (at *attention) some(n int) int {
+// some are one in so many of n indices and, if the first few are alone in some sums, all of those: what is made of
+// them is nowhere more than a bound. Errors in 16 bits are nearer to their bounds.
+func (at *attention) some(n int, alone bool) (indices []int) {
+	step, few := max(1, min(8, n/16)), 16
 	if at.g.squared {
-		return max(1, min(3, n/16))
+		step, few = max(1, min(3, n/96)), 64
 	}
-	return max(1, min(8, n/16))
+	if !alone {
+		few = 0
+	}
+	for i := range n {
+		if i < few || (i-few)%step == 0 {
+			indices = append(indices, i)
+		}
+	}
+	return indices
+}
+
+// someKeys are some of the keys of a block: where queries see none behind them, the first queries see the first
+// keys alone.
+func (at *attention) someKeys(b queries) []int {
+	return at.some(b.k.Rows, at.After >= 0 && b.first == 0)
+}
+
+// someQueries are some of the queries of a block: the last keys are seen by the last queries alone.
+func (at *attention) someQueries(b queries) []int {
+	indices := at.some(b.n, at.After >= 0 && b.r+b.n == at.l)
+	for j, i := range indices {
+		indices[j] = b.n - 1 - i
+	}
+	return indices
 }
 
 // leastBound stores in out what is nowhere more than the bound of the results t of a block with
 // weights w: what weightBounds gives weights of errors of their own, for some of the keys.
 func (at *attention) leastBound(b queries, w, t, out kernel.Matrix[float64]) {
-	step := at.some(at.s)
-	x, v := at.columns(w, step, 2*at.keySum+at.stored), at.rows(b.v, step, 1)
-	kernel.Gemm(x, v, 0, out)
+	keys := at.someKeys(b)
+	kernel.Gemm(at.sizes(columns(w, keys), 2*at.keySum+at.stored), at.sizes(rows(b.v, keys), 1), 0, out)
 	for c, y := range t.Data {
 		out.Data[c] += at.stored * at.g.of(y)
 	}
 }
 
-// columns are the magnitudes of every step-th column of m, times k, rows those of every step-th row.
-func (at *attention) columns(m kernel.Matrix[float64], step int, k float64) kernel.Matrix[float64] {
-	n := (m.Cols + step - 1) / step
-	out := kernel.Dense(m.Rows, n, tensor.Make[float64](m.Rows*n))
+// columns are some columns of m.
+func columns(m kernel.Matrix[float64], some []int) kernel.Matrix[float64] {
+	out := zeros(m.Rows, len(some))
 	for j := range m.Rows {
 		from, to := row(m, j), row(out, j)
-		for c := range to {
-			to[c] = k * at.g.of(from[c*step])
+		for c, i := range some {
+			to[c] = from[i]
 		}
 	}
 	return out
 }
 
-func (at *attention) rows(m kernel.Matrix[float64], step int, k float64) kernel.Matrix[float64] {
-	n := (m.Rows + step - 1) / step
-	out := kernel.Dense(n, m.Cols, tensor.Make[float64](n*m.Cols))
-	for j := range n {
-		to := row(out, j)
-		for c, x := range row(m, j*step) {
-			to[c] = k * at.g.of(x)
-		}
+// rows are some rows of m.
+func rows(m kernel.Matrix[float64], some []int) kernel.Matrix[float64] {
+	out := zeros(len(some), m.Cols)
+	for j, i := range some {
+		copy(row(out, j), row(m, i))
 	}
 	return out
+}
+
+// sizes replaces the elements of m by their magnitudes, times k.
+func (at *attention) sizes(m kernel.Matrix[float64], k float64) kernel.Matrix[float64] {
+	if at.g.squared {
+		vmath.Mul(m.Data, m.Data, m.Data)
+	} else {
+		vmath.Abs(m.Data, m.Data)
+	}
+	if k != 1 {
+		vmath.Scale(m.Data, m.Data, k)
+	}
+	return m
 }
 
 // magnitudes is m as it enters bounds.
@@ -577,7 +685,7 @@ func (at *attention) product(d, x, ex, y, ey kernel.Matrix[float64]) {
 // the derivatives of the limit on scores. Devices may store scores.
 func (at *attention) scoreErrors(b, e queries) (w, d kernel.Matrix[float64], slope []float64) {
 	w, slope = at.scores(b)
-	d = at.zeros(b.n)
+	d = zeros(b.n, b.k.Rows)
 	kernel.Gemm(at.magnitudes(b.q), at.magnitudes(b.k).T(), 0, d)
 	for c := range d.Data {
 		d.Data[c] *= at.keySum
@@ -626,9 +734,9 @@ func (at *attention) weightBounds(b, e queries) (w, d kernel.Matrix[float64], sl
 
 // bound is that of the result t.
 func (at *attention) bound(t *tensor.Tensor) *tensor.Tensor {
-	eq, ek, ev := errorsOf(at.q), errorsOf(at.k), errorsOf(at.v)
 	part := func(i, r, n int, out kernel.Matrix[float64]) {
-		b, e := at.loadRows(i, r, n, at.q.T, at.k.T, at.v.T, nil), at.loadRows(i, r, n, eq, ek, ev, nil)
+		b := at.source(nil).rows(i, r, n)
+		e := at.errorSource(nil).like(b)
 		w, d, _ := at.weightBounds(b, e)
 		w, d = at.thinned(b, w), at.thinnedBound(b, d)
 		kernel.Gemm(d, at.magnitudes(b.v), 0, out)
@@ -653,11 +761,12 @@ func (at *attention) rounded(e, t *tensor.Tensor) *tensor.Tensor {
 }
 
 // scoreGrads are the weights of a block, the gradients of what becomes scores by
-// mask and place, and those of the products: w*(h - sum(w*h)) with h = g v^T.
-func (at *attention) scoreGrads(b queries) (w, placed, h kernel.Matrix[float64]) {
+// mask and place, and those of the products: w*(h - sum(w*h)) with h = g v^T; means are those sums.
+func (at *attention) scoreGrads(b queries) (w, placed, h kernel.Matrix[float64], means []float64) {
 	w, slope := at.scores(b)
+	means = make([]float64, b.n)
 	at.weights(w)
-	h = at.zeros(b.n)
+	h = zeros(b.n, b.k.Rows)
 	kernel.Gemm(b.g, b.v.T(), 0, h)
 	h = at.thinned(b, h)
 	for j := range b.n {
@@ -666,10 +775,11 @@ func (at *attention) scoreGrads(b queries) (w, placed, h kernel.Matrix[float64])
 		if at.Wrong.NoMean {
 			dot = 0
 		}
+		means[j] = dot
 		vmath.Affine(d, d, -dot, 1)
 		vmath.Mul(d, ws, d)
 	}
-	return w, h, at.throughLimit(h, slope, func(s float64) float64 { return s })
+	return w, h, at.throughLimit(h, slope, func(s float64) float64 { return s }), means
 }
 
 // throughLimit is h times the derivative of the limit on scores, as of sees it.
@@ -678,7 +788,7 @@ func (at *attention) throughLimit(h kernel.Matrix[float64], slope []float64,
 	if slope == nil {
 		return h
 	}
-	out := at.zeros(h.Rows)
+	out := zeros(h.Rows, h.Cols)
 	for c, s := range slope {
 		out.Data[c] = h.Data[c] * of(s)
 	}
@@ -690,8 +800,8 @@ func (at *attention) throughLimit(h kernel.Matrix[float64], slope []float64,
 // computed.
 func (at *attention) scoreBounds(b, e queries) (d, placed, h kernel.Matrix[float64], means []float64) {
 	w, d, slope := at.weightBounds(b, e)
-	h = at.zeros(b.n)
-	own, passed := at.zeros(b.n), at.zeros(b.n)
+	h = zeros(b.n, b.k.Rows)
+	own, passed := zeros(b.n, b.k.Rows), zeros(b.n, b.k.Rows)
 	kernel.Gemm(b.g, b.v.T(), 0, h)
 	kernel.Gemm(at.magnitudes(b.g), at.magnitudes(b.v).T(), 0, own)
 	for c := range own.Data {
@@ -746,13 +856,13 @@ func (at *attention) newGradient() *gradient {
 	return d
 }
 
-// keys and values are the rows of those of a batch item.
-func (at *attention) keys(d *gradient, i int) kernel.Matrix[float64] {
-	return kernel.Dense(at.s, at.e, d.k[i*at.s*at.e:][:at.s*at.e])
+// keys and values are the rows of those of a block.
+func (at *attention) keys(d *gradient, b queries) kernel.Matrix[float64] {
+	return kernel.Dense(b.k.Rows, at.e, d.k[(b.i*at.s+b.first)*at.e:][:b.k.Rows*at.e])
 }
 
-func (at *attention) values(d *gradient, i int) kernel.Matrix[float64] {
-	return kernel.Dense(at.s, at.f, d.v[i*at.s*at.f:][:at.s*at.f])
+func (at *attention) values(d *gradient, b queries) kernel.Matrix[float64] {
+	return kernel.Dense(b.k.Rows, at.f, d.v[(b.i*at.s+b.first)*at.f:][:b.k.Rows*at.f])
 }
 
 // tensors are the gradients as tensors, nil for a mask that wants none.
@@ -768,16 +878,12 @@ func (at *attention) tensors(dt tensor.DType, d *gradient) []*tensor.Tensor {
 	return append(out, at.tensor(dt, d.mask, at.l, at.s))
 }
 
-// items calls f for all blocks of queries, those of a batch item one after the
-// other: they add to the same keys.
-func (at *attention) items(f func(i, r int)) {
-	tensor.Parallel(tensor.Numel(at.batch), 1, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			for r := 0; r < at.l; r += queryBlock {
-				f(i, r)
-			}
-		}
-	})
+// item calls f for the blocks of queries of a batch item that s has, one after the other: they add to the same
+// keys.
+func (at *attention) item(s *source, i int, f func(b queries)) {
+	for r := 0; r < at.l; r += queryBlock {
+		f(s.rows(i, r, min(queryBlock, at.l-r)))
+	}
 }
 
 // grads are the gradients, and what is nowhere more than their bounds; nil for the mask, and with mistakes.
@@ -785,28 +891,29 @@ func (at *attention) grads(up *tensor.Tensor) (ts, least []*tensor.Tensor) {
 	d := at.newGradient()
 	low := &gradient{q: tensor.Make[float64](len(d.q)), k: tensor.Make[float64](len(d.k)),
 		v: tensor.Make[float64](len(d.v))}
-	at.items(func(i, r int) {
-		b := at.load(i, r, at.q.T, at.k.T, at.v.T, up)
-		w, placed, h := at.scoreGrads(b)
-		if at.sound() {
-			at.leastBounds(b, w, h, low)
-		}
-		if weights := at.thinned(b, w); at.Wrong.Transposed {
-			kernel.Gemm(weights, b.g, 1, at.values(d, i))
-		} else {
-			kernel.Gemm(weights.T(), b.g, 1, at.values(d, i))
-		}
-		if d.mask != nil {
-			copy(at.out(d.mask, b, at.s).Data, placed.Data)
-		}
-		vmath.Scale(h.Data, h.Data, at.Scale)
-		kernel.Gemm(h.T(), b.q, 1, at.keys(d, i))
-		if lost := at.Wrong.LostKeys; lost > 0 {
-			for j := range b.n {
-				clear(row(h, j)[at.s-lost:])
+	at.each(func(i int) {
+		at.item(at.source(up), i, func(b queries) {
+			w, placed, h, means := at.scoreGrads(b)
+			if at.sound() {
+				at.leastBounds(b, w, h, means, low)
 			}
-		}
-		kernel.Gemm(h, b.k, 0, at.out(d.q, b, at.e))
+			if weights := at.thinned(b, w); at.Wrong.Transposed {
+				kernel.Gemm(weights, b.g, 1, at.values(d, b))
+			} else {
+				kernel.Gemm(weights.T(), b.g, 1, at.values(d, b))
+			}
+			if d.mask != nil {
+				copy(at.out(d.mask, b, at.s).Data, placed.Data)
+			}
+			vmath.Scale(h.Data, h.Data, at.Scale)
+			kernel.Gemm(h.T(), b.q, 1, at.keys(d, b))
+			if lost := at.Wrong.LostKeys; lost > 0 {
+				for j := range b.n {
+					clear(row(h, j)[at.s-lost:])
+				}
+			}
+			kernel.Gemm(h, b.k, 0, at.out(d.q, b, at.e))
+		})
 	})
 	ts, least = at.tensors(at.dt, d), at.tensors(tensor.Float64, low)
 	for k, t := range ts {
@@ -821,24 +928,52 @@ func (at *attention) grads(up *tensor.Tensor) (ts, least []*tensor.Tensor) {
 }
 
 // leastBounds adds to low what is nowhere more than what a block adds to the bounds of gradients, given
-// its weights and the gradients of its products: what gradBounds adds for errors of their own, of some
-// queries for keys and values, of some keys for queries.
-func (at *attention) leastBounds(b queries, w, h kernel.Matrix[float64], low *gradient) {
-	scale, own := at.g.of(at.Scale), 2+at.stored
-	step := at.some(b.n)
-	kernel.Gemm(at.rows(at.thinned(b, w), step, 2*at.keySum+at.stored+at.querySum).T(), at.rows(b.g, step, 1), 1,
-		at.values(low, b.i))
-	kernel.Gemm(at.rows(h, step, scale*(own+at.querySum)).T(), at.rows(b.q, step, 1), 1, at.keys(low, b.i))
-	step = at.some(at.s)
-	x := at.columns(h, step, scale*own)
+// its weights, the gradients of its products and the means of those: what addBounds adds for errors of their
+// own, of some queries for keys and values, of some keys for queries.
+func (at *attention) leastBounds(b queries, w, h kernel.Matrix[float64], means []float64, low *gradient) {
+	scale, some := at.g.of(at.Scale), at.someQueries(b)
+	kernel.Gemm(at.sizes(rows(at.thinned(b, w), some), 2*at.keySum+at.stored+at.querySum).T(),
+		at.sizes(rows(b.g, some), 1), 1, at.values(low, b))
+	ws, x := rows(w, some), rows(h, some)
+	for j, i := range some {
+		at.leastScores(row(x, j), row(ws, j), means[i], at.querySum)
+	}
+	kernel.Gemm(x.T(), at.sizes(rows(b.q, some), scale), 1, at.keys(low, b))
+	some = at.someKeys(b)
+	ws, x = columns(w, some), columns(h, some)
+	for j := range b.n {
+		at.leastScores(row(x, j), row(ws, j), means[j], 0)
+	}
 	if at.kept == nil && at.Softcap == 0 { // and those of the products of gradients and values
-		ws, sums := at.columns(w, step, scale*at.keySum), kernel.Dense(x.Rows, x.Cols, make([]float64, len(x.Data)))
-		kernel.Gemm(at.magnitudes(b.g), at.rows(b.v, step, 1).T(), 0, sums)
+		sums := zeros(b.n, len(some))
+		kernel.Gemm(at.magnitudes(b.g), at.sizes(rows(b.v, some), at.keySum).T(), 0, sums)
 		for c, y := range sums.Data {
-			x.Data[c] += ws.Data[c] * y
+			x.Data[c] += at.g.of(ws.Data[c]) * y
 		}
 	}
-	kernel.Gemm(x, at.rows(b.k, step, 1), 0, at.out(low.q, b, at.e))
+	kernel.Gemm(x, at.sizes(rows(b.k, some), scale), 0, at.out(low.q, b, at.e))
+}
+
+// leastScores replaces gradients h of a query's products by what is nowhere more than the bounds that scoreBounds
+// makes of them, more times their magnitudes added, given the weights w and the mean of the gradients.
+func (at *attention) leastScores(h, w []float64, mean, more float64) {
+	passed, sum := 2*at.keySum+at.stored, 0.0 // by an error of the weight, for each unit of it
+	own := passed + 2 + at.stored + more
+	if at.Softcap != 0 {
+		for c, x := range h {
+			h[c] = own * at.g.of(x)
+		}
+		return
+	}
+	for c, x := range h {
+		whole := at.g.of(x + mean*w[c]) // the weight times its gradient
+		h[c] = own*at.g.of(x) + at.stored*whole
+		sum += whole
+	}
+	sum *= passed // of the error of the mean
+	for c, x := range w {
+		h[c] += sum * at.g.of(x)
+	}
 }
 
 // gradBounds are the bounds of the gradients ts, of which those of a batch item are computed once one of them
@@ -866,19 +1001,17 @@ func (at *attention) gradBounds(up *Value, ts []*tensor.Tensor) []*tensor.Tensor
 
 // addBounds adds the bounds of the gradients of a batch item to d.
 func (at *attention) addBounds(d *gradient, i int, up *Value) {
-	eq, ek, ev, eg := errorsOf(at.q), errorsOf(at.k), errorsOf(at.v), errorsOf(up)
-	none := kernel.Matrix[float64]{}
-	scale := at.g.of(at.Scale)
-	for r := 0; r < at.l; r += queryBlock {
-		b, e := at.load(i, r, at.q.T, at.k.T, at.v.T, up.T), at.load(i, r, eq, ek, ev, eg)
-		w, _, h := at.scoreGrads(b)
+	none, scale, errors := kernel.Matrix[float64]{}, at.g.of(at.Scale), at.errorSource(up)
+	at.item(at.source(up.T), i, func(b queries) {
+		e := errors.like(b)
+		w, _, h, _ := at.scoreGrads(b)
 		dw, placed, dh, means := at.scoreBounds(b, e)
 		weights, grads := at.magnitudes(w), at.magnitudes(h)
 		for c := range weights.Data {
 			dw.Data[c] += at.querySum * weights.Data[c]
 		}
-		kernel.Gemm(at.thinnedBound(b, dw).T(), at.magnitudes(b.g), 1, at.values(d, i))
-		at.product(at.values(d, i), at.thinned(b, w).T(), none, b.g, e.g)
+		kernel.Gemm(at.thinnedBound(b, dw).T(), at.magnitudes(b.g), 1, at.values(d, b))
+		at.product(at.values(d, b), at.thinned(b, w).T(), none, b.g, e.g)
 		if d.mask != nil {
 			copy(at.out(d.mask, b, at.s).Data, placed.Data)
 		}
@@ -891,7 +1024,7 @@ func (at *attention) addBounds(d *gradient, i int, up *Value) {
 		kernel.Gemm(dh, at.magnitudes(b.k), 0, q)
 		at.product(q, h, none, b.k, e.k)
 		// The error of a query's mean is one for all of its keys.
-		toward := kernel.Dense(b.n, at.e, tensor.Make[float64](b.n*at.e))
+		toward := zeros(b.n, at.e)
 		kernel.Gemm(w, b.k, 0, toward)
 		for c, x := range toward.Data {
 			q.Data[c] += scale * means[c/at.e] * at.g.of(x)
@@ -899,9 +1032,9 @@ func (at *attention) addBounds(d *gradient, i int, up *Value) {
 		for c := range dh.Data {
 			dh.Data[c] += at.querySum * grads.Data[c]
 		}
-		kernel.Gemm(dh.T(), at.magnitudes(b.q), 1, at.keys(d, i))
-		at.product(at.keys(d, i), h.T(), none, b.q, e.q)
-	}
+		kernel.Gemm(dh.T(), at.magnitudes(b.q), 1, at.keys(d, b))
+		at.product(at.keys(d, b), h.T(), none, b.q, e.q)
+	})
 }
 
 // BoolMask is the mask that adds -Inf where keep is false.

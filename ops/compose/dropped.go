@@ -110,16 +110,15 @@ func (c *Call) Drawn(got []*tensor.Tensor) opdef.Drawn {
 	at.each(func(i int) {
 		s := at.sums(t.Numel(), "query")
 		shown[i] = true
-		for r := 0; r < at.l; r += queryBlock {
-			b := at.load(i, r, at.q.T, at.k.T, at.v.T, out)
+		at.item(at.source(out), i, func(b queries) {
 			w, _ := at.scores(b)
 			at.weights(w)
 			mask := kernel.Matrix[float64]{}
 			if kept != nil {
-				mask = kernel.Dense(b.n, at.s, kept[(i*at.l+r)*at.s:][:b.n*at.s])
+				mask = at.out(kept, b, at.s)
 			}
-			shown[i] = s.Add(r, b.g, w, b.v, matrixRows(slack, i, at.l, r, b.n, at.f), mask) && shown[i]
-		}
+			shown[i] = s.Add(b.r, b.g, w, b.v, matrixRows(slack, i, at.l, b.r, b.n, at.f), mask) && shown[i]
+		})
 		judges[i] = s
 	})
 	d := draws.Together(judges)
@@ -224,32 +223,31 @@ func (at *attention) judgeGradients(i int, up, out, outSlack *tensor.Tensor, got
 	items := tensor.Numel(at.batch)
 	js := []*draws.Sums{at.sums(items*at.l*at.e, "query"), at.sums(items*at.s*at.e, "key"),
 		at.sums(items*at.s*at.f, "key")}
-	p, h, placed := at.zeros(at.l), at.zeros(at.l), at.zeros(at.l)
+	p, h, placed := zeros(at.l, at.s), zeros(at.l, at.s), zeros(at.l, at.s)
 	q, k, v := rowsOf(at.q.T, i, at.l, at.e), rowsOf(at.k.T, i, at.s, at.e), rowsOf(at.v.T, i, at.s, at.f)
 	g, y, around := rowsOf(up, i, at.l, at.f), rowsOf(out, i, at.l, at.f), rowsOf(outSlack, i, at.l, at.f)
 	kernel.Gemm(g, v.T(), 0, h)
 	sum, sumSlack := 0.0, 0.0
-	for r := 0; r < at.l; r += queryBlock {
-		b := at.load(i, r, at.q.T, at.k.T, at.v.T, nil)
+	at.item(at.source(nil), i, func(b queries) {
 		w, slope := at.scores(b)
 		at.weights(w)
-		copy(p.Data[r*at.s:], w.Data)
+		copy(p.Data[b.r*at.s:], w.Data)
 		for j := range b.n {
-			d := 0.0
-			for c, x := range row(g, r+j) {
-				d += x * row(y, r+j)[c]
-				sumSlack += math.Abs(x) * row(around, r+j)[c]
+			d, r := 0.0, b.r+j
+			for c, x := range row(g, r) {
+				d += x * row(y, r)[c]
+				sumSlack += math.Abs(x) * row(around, r)[c]
 			}
 			sum += d
 			for c, x := range row(w, j) {
 				if slope != nil {
 					x *= slope[j*at.s+c]
 				}
-				placed.Data[(r+j)*at.s+c] = at.Scale * d * x
-				h.Data[(r+j)*at.s+c] *= at.Scale * x
+				placed.Data[r*at.s+c] = at.Scale * d * x
+				h.Data[r*at.s+c] *= at.Scale * x
 			}
 		}
-	}
+	})
 	var products, slacks [3]float64
 	judge := func(n int, rows, cols int, weights, vectors, base, own kernel.Matrix[float64]) {
 		if got[n] == nil {
@@ -328,14 +326,13 @@ func (c *Call) DrawnProjected(got, matrix, bias, mean *tensor.Tensor) opdef.Draw
 			}
 			kernel.Gemm(rowsOf(at.v.T, i, at.s, at.f), part, 0, kernel.Dense(at.s, width,
 				vectors.Data[h*at.s*width:][:at.s*width]))
-			for r := 0; r < at.l; r += queryBlock {
-				block := at.load(i, r, at.q.T, at.k.T, at.v.T, nil)
-				p, _ := at.scores(block)
+			at.item(at.source(nil), i, func(b queries) {
+				p, _ := at.scores(b)
 				at.weights(p)
-				for q := range block.n {
-					copy(w.Data[(r+q)*w.Cols+h*at.s:], row(p, q))
+				for q := range b.n {
+					copy(w.Data[(b.r+q)*w.Cols+h*at.s:], row(p, q))
 				}
-			}
+			})
 		}
 		for j := range y.Data {
 			from := (j/width*batch+b)*width + j%width
