@@ -2,6 +2,7 @@ package compose
 
 import (
 	"math"
+	"math/bits"
 	"reflect"
 	"slices"
 	"sync"
@@ -172,7 +173,33 @@ func (at *attention) tensor(dt tensor.DType, data []float64, rows, cols int) *te
 type queries struct {
 	i, r, n, first int
 	q, k, v, g     kernel.Matrix[float64]
+	room           *workspace
 }
+
+// A workspace holds the matrices that are made of a block of queries, for those of the next one: fresh memory costs
+// a tenth of the time.
+type workspace struct {
+	held [][]float64
+	used int
+}
+
+var workspaces = sync.Pool{New: func() any { return new(workspace) }}
+
+// matrix is one of so many rows and columns with arbitrary elements, until the next block.
+func (w *workspace) matrix(rows, cols int) kernel.Matrix[float64] {
+	n := rows * cols
+	if w.used == len(w.held) {
+		w.held = append(w.held, nil)
+	}
+	own := &w.held[w.used]
+	if w.used++; cap(*own) < n {
+		*own = tensor.Make[float64](1 << bits.Len(uint(n-1)))
+	}
+	return kernel.Dense(rows, cols, (*own)[:n])
+}
+
+// scores is a matrix of arbitrary elements for all queries and keys of b.
+func (b queries) scores() kernel.Matrix[float64] { return b.room.matrix(b.n, b.k.Rows) }
 
 // matrixRows is rows r .. r+n of the matrix i of a batch; of nil it is empty.
 func matrixRows(t *tensor.Tensor, i, rows, r, n, cols int) kernel.Matrix[float64] {
@@ -184,11 +211,12 @@ func matrixRows(t *tensor.Tensor, i, rows, r, n, cols int) kernel.Matrix[float64
 	return kernel.Dense(n, cols, m)
 }
 
-// A source is what blocks of queries are read from, values or bounds. It keeps the keys and values of the batch
-// item that was read last.
+// A source is what blocks of queries are read from, values or bounds, one after the other. It keeps the keys and
+// values of the batch item that was read last.
 type source struct {
 	at         *attention
 	q, k, v, g *tensor.Tensor
+	room       *workspace
 	item       int
 	tame       bool // its keys and values
 	keys       kernel.Matrix[float64]
@@ -197,10 +225,17 @@ type source struct {
 
 // source is that of the operands and a gradient up, nil for none, for one goroutine.
 func (at *attention) source(up *tensor.Tensor) *source {
-	return &source{at: at, q: at.q.T, k: at.k.T, v: at.v.T, g: up, item: -1}
+	return &source{at: at, q: at.q.T, k: at.k.T, v: at.v.T, g: up, room: workspaces.Get().(*workspace), item: -1}
 }
 
-// errorSource is that of the bounds of the operands and of up.
+// close ends the use of what was made of the last block.
+func (s *source) close() {
+	s.room.used = 0
+	workspaces.Put(s.room)
+	s.room = nil
+}
+
+// errorSource is that of the bounds of the operands and of up, to ask for what is like blocks of values.
 func (at *attention) errorSource(up *Value) *source {
 	s := &source{at: at, q: errorsOf(at.q), k: errorsOf(at.k), v: errorsOf(at.v), item: -1}
 	if up != nil {
@@ -212,6 +247,7 @@ func (at *attention) errorSource(up *Value) *source {
 // rows is a block of n queries. Keys that none of them sees are left out where that makes no difference.
 func (s *source) rows(i, r, n int) queries {
 	b := s.block(i, r, n)
+	b.room, s.room.used = s.room, 0
 	if s.tame && tame(b.q) && tame(b.g) {
 		from, to := s.at.seen(r, n)
 		b.first, b.k, b.v = from, part(b.k, from, to), part(b.v, from, to)
@@ -259,7 +295,7 @@ func zeros(rows, cols int) kernel.Matrix[float64] {
 // scores are the scores of a block, and the derivatives of the limit on them, nil
 // without one.
 func (at *attention) scores(b queries) (w kernel.Matrix[float64], slope []float64) {
-	w = zeros(b.n, b.k.Rows)
+	w = b.scores()
 	kernel.Gemm(b.q, b.k.T(), 0, w)
 	var mask kernel.Matrix[float64]
 	if at.mask != nil {
@@ -486,6 +522,7 @@ func (at *attention) blocks(f func(b queries)) {
 	items, each := tensor.Numel(at.batch), (at.l+queryBlock-1)/queryBlock
 	tensor.Parallel(items*each, 1, func(lo, hi int) {
 		s := at.source(nil)
+		defer s.close()
 		for b := lo; b < hi; b++ {
 			r := b % each * queryBlock
 			f(s.rows(b/each, r, min(queryBlock, at.l-r)))
@@ -554,11 +591,16 @@ func (at *attention) forward() (t, least *tensor.Tensor) {
 		return part(at.dt, 0), part(tensor.Float64, 1)
 	}
 	t = at.byQueries(at.dt, func(i, r, n int, out kernel.Matrix[float64]) {
-		at.average(at.source(nil).rows(i, r, n), out)
+		s := at.source(nil)
+		defer s.close()
+		at.average(s.rows(i, r, n), out)
 	})
 	if at.sound() {
 		least = at.byQueries(tensor.Float64, func(i, r, n int, out kernel.Matrix[float64]) {
-			b, t := at.source(nil).rows(i, r, n), zeros(n, at.f)
+			s := at.source(nil)
+			defer s.close()
+			b := s.rows(i, r, n)
+			t := b.room.matrix(n, at.f)
 			at.leastBound(b, at.average(b, t), t, out)
 		})
 	}
@@ -611,15 +653,15 @@ func (at *attention) someQueries(b queries) []int {
 // weights w: what weightBounds gives weights of errors of their own, for some of the keys.
 func (at *attention) leastBound(b queries, w, t, out kernel.Matrix[float64]) {
 	keys := at.someKeys(b)
-	kernel.Gemm(at.sizes(columns(w, keys), 2*at.keySum+at.stored), at.sizes(rows(b.v, keys), 1), 0, out)
+	kernel.Gemm(at.sizes(b.columns(w, keys), 2*at.keySum+at.stored), at.sizes(b.rows(b.v, keys), 1), 0, out)
 	for c, y := range t.Data {
 		out.Data[c] += at.stored * at.g.of(y)
 	}
 }
 
 // columns are some columns of m.
-func columns(m kernel.Matrix[float64], some []int) kernel.Matrix[float64] {
-	out := zeros(m.Rows, len(some))
+func (b queries) columns(m kernel.Matrix[float64], some []int) kernel.Matrix[float64] {
+	out := b.room.matrix(m.Rows, len(some))
 	for j := range m.Rows {
 		from, to := row(m, j), row(out, j)
 		for c, i := range some {
@@ -630,8 +672,8 @@ func columns(m kernel.Matrix[float64], some []int) kernel.Matrix[float64] {
 }
 
 // rows are some rows of m.
-func rows(m kernel.Matrix[float64], some []int) kernel.Matrix[float64] {
-	out := zeros(len(some), m.Cols)
+func (b queries) rows(m kernel.Matrix[float64], some []int) kernel.Matrix[float64] {
+	out := b.room.matrix(len(some), m.Cols)
 	for j, i := range some {
 		copy(row(out, j), row(m, i))
 	}
@@ -685,7 +727,7 @@ func (at *attention) product(d, x, ex, y, ey kernel.Matrix[float64]) {
 // the derivatives of the limit on scores. Devices may store scores.
 func (at *attention) scoreErrors(b, e queries) (w, d kernel.Matrix[float64], slope []float64) {
 	w, slope = at.scores(b)
-	d = zeros(b.n, b.k.Rows)
+	d = b.scores()
 	kernel.Gemm(at.magnitudes(b.q), at.magnitudes(b.k).T(), 0, d)
 	for c := range d.Data {
 		d.Data[c] *= at.keySum
@@ -735,7 +777,9 @@ func (at *attention) weightBounds(b, e queries) (w, d kernel.Matrix[float64], sl
 // bound is that of the result t.
 func (at *attention) bound(t *tensor.Tensor) *tensor.Tensor {
 	part := func(i, r, n int, out kernel.Matrix[float64]) {
-		b := at.source(nil).rows(i, r, n)
+		s := at.source(nil)
+		defer s.close()
+		b := s.rows(i, r, n)
 		e := at.errorSource(nil).like(b)
 		w, d, _ := at.weightBounds(b, e)
 		w, d = at.thinned(b, w), at.thinnedBound(b, d)
@@ -766,7 +810,7 @@ func (at *attention) scoreGrads(b queries) (w, placed, h kernel.Matrix[float64],
 	w, slope := at.scores(b)
 	means = make([]float64, b.n)
 	at.weights(w)
-	h = zeros(b.n, b.k.Rows)
+	h = b.scores()
 	kernel.Gemm(b.g, b.v.T(), 0, h)
 	h = at.thinned(b, h)
 	for j := range b.n {
@@ -800,8 +844,9 @@ func (at *attention) throughLimit(h kernel.Matrix[float64], slope []float64,
 // computed.
 func (at *attention) scoreBounds(b, e queries) (d, placed, h kernel.Matrix[float64], means []float64) {
 	w, d, slope := at.weightBounds(b, e)
-	h = zeros(b.n, b.k.Rows)
-	own, passed := zeros(b.n, b.k.Rows), zeros(b.n, b.k.Rows)
+	h = b.scores()
+	own, passed := b.scores(), b.scores()
+	clear(passed.Data)
 	kernel.Gemm(b.g, b.v.T(), 0, h)
 	kernel.Gemm(at.magnitudes(b.g), at.magnitudes(b.v).T(), 0, own)
 	for c := range own.Data {
@@ -878,9 +923,11 @@ func (at *attention) tensors(dt tensor.DType, d *gradient) []*tensor.Tensor {
 	return append(out, at.tensor(dt, d.mask, at.l, at.s))
 }
 
-// item calls f for the blocks of queries of a batch item that s has, one after the other: they add to the same
-// keys.
-func (at *attention) item(s *source, i int, f func(b queries)) {
+// item calls f for the blocks of queries of a batch item, with a gradient up, nil for none, one after the other:
+// they add to the same keys.
+func (at *attention) item(i int, up *tensor.Tensor, f func(b queries)) {
+	s := at.source(up)
+	defer s.close()
 	for r := 0; r < at.l; r += queryBlock {
 		f(s.rows(i, r, min(queryBlock, at.l-r)))
 	}
@@ -892,7 +939,7 @@ func (at *attention) grads(up *tensor.Tensor) (ts, least []*tensor.Tensor) {
 	low := &gradient{q: tensor.Make[float64](len(d.q)), k: tensor.Make[float64](len(d.k)),
 		v: tensor.Make[float64](len(d.v))}
 	at.each(func(i int) {
-		at.item(at.source(up), i, func(b queries) {
+		at.item(i, up, func(b queries) {
 			w, placed, h, means := at.scoreGrads(b)
 			if at.sound() {
 				at.leastBounds(b, w, h, means, low)
@@ -932,26 +979,27 @@ func (at *attention) grads(up *tensor.Tensor) (ts, least []*tensor.Tensor) {
 // own, of some queries for keys and values, of some keys for queries.
 func (at *attention) leastBounds(b queries, w, h kernel.Matrix[float64], means []float64, low *gradient) {
 	scale, some := at.g.of(at.Scale), at.someQueries(b)
-	kernel.Gemm(at.sizes(rows(at.thinned(b, w), some), 2*at.keySum+at.stored+at.querySum).T(),
-		at.sizes(rows(b.g, some), 1), 1, at.values(low, b))
-	ws, x := rows(w, some), rows(h, some)
+	kernel.Gemm(at.sizes(b.rows(at.thinned(b, w), some), 2*at.keySum+at.stored+at.querySum).T(),
+		at.sizes(b.rows(b.g, some), 1), 1, at.values(low, b))
+	ws, x := b.rows(w, some), b.rows(h, some)
 	for j, i := range some {
 		at.leastScores(row(x, j), row(ws, j), means[i], at.querySum)
 	}
-	kernel.Gemm(x.T(), at.sizes(rows(b.q, some), scale), 1, at.keys(low, b))
+	kernel.Gemm(x.T(), at.sizes(b.rows(b.q, some), scale), 1, at.keys(low, b))
 	some = at.someKeys(b)
-	ws, x = columns(w, some), columns(h, some)
+	ws, x = b.columns(w, some), b.columns(h, some)
 	for j := range b.n {
 		at.leastScores(row(x, j), row(ws, j), means[j], 0)
 	}
-	if at.kept == nil && at.Softcap == 0 { // and those of the products of gradients and values
-		sums := zeros(b.n, len(some))
-		kernel.Gemm(at.magnitudes(b.g), at.sizes(rows(b.v, some), at.keySum).T(), 0, sums)
+	// And those of the products of gradients and values, which are little beside roundings to 16 bits.
+	if at.kept == nil && at.Softcap == 0 && !at.g.squared {
+		sums := b.room.matrix(b.n, len(some))
+		kernel.Gemm(at.magnitudes(b.g), at.sizes(b.rows(b.v, some), at.keySum).T(), 0, sums)
 		for c, y := range sums.Data {
 			x.Data[c] += at.g.of(ws.Data[c]) * y
 		}
 	}
-	kernel.Gemm(x, at.sizes(rows(b.k, some), scale), 0, at.out(low.q, b, at.e))
+	kernel.Gemm(x, at.sizes(b.rows(b.k, some), scale), 0, at.out(low.q, b, at.e))
 }
 
 // leastScores replaces gradients h of a query's products by what is nowhere more than the bounds that scoreBounds
@@ -1002,7 +1050,7 @@ func (at *attention) gradBounds(up *Value, ts []*tensor.Tensor) []*tensor.Tensor
 // addBounds adds the bounds of the gradients of a batch item to d.
 func (at *attention) addBounds(d *gradient, i int, up *Value) {
 	none, scale, errors := kernel.Matrix[float64]{}, at.g.of(at.Scale), at.errorSource(up)
-	at.item(at.source(up.T), i, func(b queries) {
+	at.item(i, up.T, func(b queries) {
 		e := errors.like(b)
 		w, _, h, _ := at.scoreGrads(b)
 		dw, placed, dh, means := at.scoreBounds(b, e)
@@ -1024,7 +1072,7 @@ func (at *attention) addBounds(d *gradient, i int, up *Value) {
 		kernel.Gemm(dh, at.magnitudes(b.k), 0, q)
 		at.product(q, h, none, b.k, e.k)
 		// The error of a query's mean is one for all of its keys.
-		toward := zeros(b.n, at.e)
+		toward := b.room.matrix(b.n, at.e)
 		kernel.Gemm(w, b.k, 0, toward)
 		for c, x := range toward.Data {
 			q.Data[c] += scale * means[c/at.e] * at.g.of(x)

@@ -110,7 +110,7 @@ func (c *Call) Drawn(got []*tensor.Tensor) opdef.Drawn {
 	at.each(func(i int) {
 		s := at.sums(t.Numel(), "query")
 		shown[i] = true
-		at.item(at.source(out), i, func(b queries) {
+		at.item(i, out, func(b queries) {
 			w, _ := at.scores(b)
 			at.weights(w)
 			mask := kernel.Matrix[float64]{}
@@ -228,7 +228,7 @@ func (at *attention) judgeGradients(i int, up, out, outSlack *tensor.Tensor, got
 	g, y, around := rowsOf(up, i, at.l, at.f), rowsOf(out, i, at.l, at.f), rowsOf(outSlack, i, at.l, at.f)
 	kernel.Gemm(g, v.T(), 0, h)
 	sum, sumSlack := 0.0, 0.0
-	at.item(at.source(nil), i, func(b queries) {
+	at.item(i, nil, func(b queries) {
 		w, slope := at.scores(b)
 		at.weights(w)
 		copy(p.Data[b.r*at.s:], w.Data)
@@ -326,7 +326,7 @@ func (c *Call) DrawnProjected(got, matrix, bias, mean *tensor.Tensor) opdef.Draw
 			}
 			kernel.Gemm(rowsOf(at.v.T, i, at.s, at.f), part, 0, kernel.Dense(at.s, width,
 				vectors.Data[h*at.s*width:][:at.s*width]))
-			at.item(at.source(nil), i, func(b queries) {
+			at.item(i, nil, func(b queries) {
 				p, _ := at.scores(b)
 				at.weights(p)
 				for q := range b.n {
