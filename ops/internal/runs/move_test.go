@@ -71,7 +71,8 @@ func TestPut(t *testing.T) {
 	}
 }
 
-// TestMost counts runs that begin at multiples of their length, and anywhere.
+// TestMost counts runs that begin at multiples of their length, and anywhere, of small tensors and of those that
+// have no room in memory.
 func TestMost(t *testing.T) {
 	for _, tc := range []struct {
 		length int
@@ -79,9 +80,12 @@ func TestMost(t *testing.T) {
 		want   int
 	}{
 		{1, []int64{3, 9, 3, 3, 0, 9}, 3}, {2, []int64{4, 8, 4}, 2}, {2, []int64{3, 4, 2}, 4}, {3, nil, 0},
+		{1, []int64{9}, 1}, {2, []int64{2, 6, 2, 6, 6}, 3},
 	} {
-		if got := AtStarts(tc.length, tc.starts).Most(10); got != tc.want {
-			t.Errorf("runs of %d at %v: %d at most, want %d", tc.length, tc.starts, got, tc.want)
+		for _, n := range []int{10, 1 << 50} {
+			if got := AtStarts(tc.length, tc.starts).Most(n); got != tc.want {
+				t.Errorf("runs of %d at %v of %d: %d at most, want %d", tc.length, tc.starts, n, got, tc.want)
+			}
 		}
 	}
 }

@@ -88,25 +88,47 @@ func (r Runs) Most(n int) int {
 	if r.Count == 0 || r.Len == 0 {
 		return 0
 	}
-	met := tensor.Make[int32](n/r.Len + 1) // where runs that begin at multiples of their length begin
-	aligned := true
+	most, aligned := 0, true
+	if cells := n/r.Len + 1; cells <= sparse*r.Count {
+		met := tensor.Make[int32](cells)
+		aligned = r.cells(func(k int) { met[k]++ })
+		most = int(slices.Max(met))
+	} else { // few runs of a large tensor
+		at := tensor.Make[int](r.Count)[:0]
+		aligned = r.cells(func(k int) { at = append(at, k) })
+		slices.Sort(at)
+		for i := 0; i < len(at); {
+			first := i
+			for ; i < len(at) && at[i] == at[first]; i++ {
+			}
+			most = max(most, i-first)
+		}
+	}
+	if !aligned {
+		most *= 2
+	}
+	return most
+}
+
+// sparse is from how many places for each run on they are sorted instead of counted.
+const sparse = 8
+
+// cells calls f with where each run begins, in lengths of a run, and reports whether all begin at multiples of theirs.
+func (r Runs) cells(f func(k int)) (aligned bool) {
 	const chunk = 1 << 13
 	starts := opdef.Scratch[int64](min(chunk, r.Count))
 	defer opdef.Release(starts)
+	aligned = true
 	for lo := 0; lo < r.Count; lo += chunk {
 		some := (*starts)[:min(chunk, r.Count-lo)]
 		r.Starts(lo, some)
 		for _, p := range some {
 			k := int(p) / r.Len
-			met[k]++
 			aligned = aligned && k*r.Len == int(p)
+			f(k)
 		}
 	}
-	most := int(slices.Max(met))
-	if !aligned {
-		most *= 2
-	}
-	return most
+	return aligned
 }
 
 // Within are the runs of a view of a probe, as runs of the probe itself.
