@@ -41,7 +41,8 @@ var placeholders = map[string]string{
 	"/opt/venv/bin/python": "torch-double", "PATH...": "op_tools_results", "PATH": "op_tools_results", "CAPTURES": "op_tools_results", "LIBRARY": "./libdiopi_impl.so", "RUN": "run.jsonl",
 	"FILE": "run.jsonl", "A": "run1/op_tools_results", "[B]": "run2/op_tools_results", "OLD": "old.jsonl",
 	"NEW": "new.jsonl", "...": "gen_case",
-	"/opt/vendor/lib/libdiopi_impl.so": "./libdiopi_impl.so", "libdiopi_impl.so": "./libdiopi_impl.so",
+	"/opt/vendor/lib/libdiopi_impl.so": "./libdiopi_impl.so", "./new/libdiopi_impl.so": "./libdiopi_impl.so",
+	"./old/libdiopi_impl.so": "./libdiopi_impl.so", "libdiopi_impl.so": "./libdiopi_impl.so",
 }
 
 // shorter makes a command that measures, or generates all data, do less of it.
