@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/tensor"
 )
@@ -103,6 +105,28 @@ func (d *Device) Renew() {
 		}
 	}
 	d.launcher.move()
+}
+
+// Place has the workers that there are call functions on one processor, the turn-th of those that this process may
+// use, counted round. Threads that the library has made by then stay where they are.
+func (d *Device) Place(turn int) {
+	var all, one unix.CPUSet
+	if unix.SchedGetaffinity(0, &all) != nil || all.Count() == 0 {
+		return
+	}
+	cpu := -1
+	for range turn%all.Count() + 1 {
+		for cpu++; !all.IsSet(cpu); cpu++ {
+		}
+	}
+	one.Set(cpu)
+	for range d.slots {
+		s := <-d.free
+		defer func() { d.free <- s }()
+		if s.worker != nil {
+			unix.SchedSetaffinity(s.worker.cmd.Process.Pid, &one) // of the main thread alone
+		}
+	}
 }
 
 // Close ends the workers. Runs must have returned.

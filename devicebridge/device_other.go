@@ -23,6 +23,9 @@ func (d *Device) Info() Info { return Info{} }
 // Renew ends the workers; new ones start when they are needed.
 func (d *Device) Renew() {}
 
+// Place does nothing.
+func (d *Device) Place(int) {}
+
 // Close ends the workers.
 func (d *Device) Close() error { return nil }
 

@@ -5,12 +5,15 @@ package devicebridge
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/internal/quota"
@@ -307,6 +310,38 @@ func TestTimingKnown(t *testing.T) {
 				t.Errorf("%s, %d bytes flushed: %v; want 5 runs of at least %v", fault, flush, r.Calls[0].Runs, wanted)
 			}
 		}
+	}
+}
+
+// TestPlace: the thread of a worker that calls functions runs on the processor of a turn, of those that may be used.
+func TestPlace(t *testing.T) {
+	var all unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, "none", Config{})
+	d.Renew()
+	d.Place(0) // no worker runs
+	p, out := addPlan()
+	wantValues(t, run(t, d, p, Options{}), out, 11, 22, 33, 44, 55)
+	seen := map[int]bool{}
+	for turn := range 2 * all.Count() {
+		d.Place(turn)
+		wantValues(t, run(t, d, p, Options{}), out, 11, 22, 33, 44, 55)
+		var one unix.CPUSet
+		if err := unix.SchedGetaffinity(d.slots[0].worker.cmd.Process.Pid, &one); err != nil || one.Count() != 1 {
+			t.Fatalf("turn %d: on %d processors, %v, want one", turn, one.Count(), err)
+		}
+		for cpu := range 8 * len(one) * 8 {
+			if one.IsSet(cpu) && !all.IsSet(cpu) {
+				t.Errorf("turn %d: on processor %d, which this process may not use", turn, cpu)
+			}
+			seen[cpu] = seen[cpu] || one.IsSet(cpu)
+		}
+	}
+	maps.DeleteFunc(seen, func(_ int, yes bool) bool { return !yes })
+	if len(seen) != all.Count() {
+		t.Errorf("on %d processors in turn, want all %d", len(seen), all.Count())
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 var PairRounds = []int{15, 25, 40, 65, 100, 160}
 
 // MeasurePair takes samples of two runners in turn, in batches that one and the other
-// begin alternately, so that whatever the machine does meanwhile meets both. The options
+// begin alternately, on the same processor, so that whatever the machine does meanwhile meets both. The options
 // are for each. An error comes with what was measured of both before, nils if that is nothing.
 func MeasurePair(ctx context.Context, pair [2]Runner, cache Cache, opt Options) ([2]*Series, error) {
 	opt = opt.withDefaults()
@@ -26,6 +26,11 @@ func MeasurePair(ctx context.Context, pair [2]Runner, cache Cache, opt Options) 
 		series[i] = &Series{Cache: cache, Clock: pair[i].Clock()}
 		if _, err := warmUp(ctx, pair[i], cache, opt, series[i]); err != nil {
 			return [2]*Series{}, err
+		}
+	}
+	for _, r := range pair {
+		if p, ok := r.(Placer); ok {
+			p.Place(opt.Round)
 		}
 	}
 	var rules [2]stopRule
@@ -44,6 +49,10 @@ func MeasurePair(ctx context.Context, pair [2]Runner, cache Cache, opt Options) 
 		}
 	}
 }
+
+// A Placer is a Runner that can be told on which processor to run: the one of a turn, of as many as
+// there are one after the other. One processor is often slower than another for a while.
+type Placer interface{ Place(turn int) }
 
 // pairBatch is how many runs of each to ask for at once. With cold caches that is one:
 // each starts from the same, whatever ran before. With hot ones the other's have changed

@@ -107,6 +107,28 @@ func (r *turns) Sample(ctx context.Context, cache Cache, n int) ([]Sample, error
 	return s, err
 }
 
+// placed notes for what turn it was told to run.
+type placed struct {
+	script
+	turns []int
+}
+
+func (r *placed) Place(turn int) { r.turns = append(r.turns, turn) }
+
+// TestPlaces: both run on the same processor, another in the next round.
+func TestPlaces(t *testing.T) {
+	a, b := &placed{script: script{next: constant(1)}}, &placed{script: script{next: constant(1)}}
+	for round := range 3 {
+		opt := Options{Runs: 1, Warmup: 1, Round: round}
+		if _, err := MeasurePair(t.Context(), [2]Runner{a, b}, Cold, opt); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []int{0, 1, 2}; !slices.Equal(a.turns, want) || !slices.Equal(b.turns, want) {
+		t.Errorf("told to run in turns %v and %v, want %v", a.turns, b.turns, want)
+	}
+}
+
 func TestMeasurePair(t *testing.T) {
 	for _, tc := range []struct {
 		cache Cache

@@ -73,6 +73,10 @@ func ended(res *devicebridge.Result) error {
 // Clock is the host's: the worker's monotonic clock.
 func (t *Timer) Clock() timing.Clock { return timing.HostClock }
 
+// Place implements timing.Placer: the thread that calls the library's functions runs on that processor, others that
+// it has by now where they like.
+func (t *Timer) Place(turn int) { t.device.library.Place(turn) }
+
 // Sample implements timing.Runner.
 func (t *Timer) Sample(ctx context.Context, cache timing.Cache, n int) ([]timing.Sample, error) {
 	o := devicebridge.Options{Time: &devicebridge.Timing{Runs: n}}
