@@ -1,6 +1,7 @@
 package timing
 
 import (
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -129,24 +130,33 @@ func Compare(old, cur []Sample, resolution float64) Change {
 
 func (s Sample) calm() bool { return float64(s.Waited) <= waitLimit*float64(s.Elapsed) }
 
-// rounds are the times that stand for the rounds, in nanoseconds; a round all of whose
-// runs waited has none.
+// rounds are the times that stand for the rounds, in nanoseconds.
 func rounds(samples []Sample) []float64 {
 	var out []float64
-	for i := 0; i < len(samples); {
-		var runs []time.Duration
-		round := samples[i].Round
-		for ; i < len(samples) && samples[i].Round == round; i++ {
-			if samples[i].calm() {
-				runs = append(runs, samples[i].Elapsed)
-			}
-		}
-		if len(runs) > 0 {
-			slices.Sort(runs)
-			out = append(out, float64(quantile(runs, low)))
-		}
+	for _, runs := range calmRounds(samples) {
+		out = append(out, float64(quantile(runs, low)))
 	}
 	return out
+}
+
+// calmRounds are the runs of each round that did not wait, ascending; a round all of
+// whose runs waited is left out.
+func calmRounds(samples []Sample) iter.Seq2[int, []time.Duration] {
+	return func(yield func(round int, runs []time.Duration) bool) {
+		for i := 0; i < len(samples); {
+			var runs []time.Duration
+			round := samples[i].Round
+			for ; i < len(samples) && samples[i].Round == round; i++ {
+				if samples[i].calm() {
+					runs = append(runs, samples[i].Elapsed)
+				}
+			}
+			slices.Sort(runs)
+			if len(runs) > 0 && !yield(round, runs) {
+				return
+			}
+		}
+	}
 }
 
 // tick is the smallest difference between runs: not finer than the clock's.

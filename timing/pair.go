@@ -170,21 +170,14 @@ func pairRatios(old, cur []Sample) []float64 {
 // quickHalves are, by round, the means of the quicker half of the runs that did not wait:
 // what disturbs runs only makes them slower, and a mean is finer than the clock's ticks.
 func quickHalves(samples []Sample) map[int]float64 {
-	runs := map[int][]time.Duration{}
-	for _, s := range samples {
-		if s.calm() {
-			runs[s.Round] = append(runs[s.Round], s.Elapsed)
-		}
-	}
 	means := map[int]float64{}
-	for round, r := range runs {
-		slices.Sort(r)
-		r = r[:(len(r)+1)/2]
+	for round, runs := range calmRounds(samples) {
+		runs = runs[:(len(runs)+1)/2]
 		sum := time.Duration(0)
-		for _, d := range r {
+		for _, d := range runs {
 			sum += d
 		}
-		means[round] = float64(sum) / float64(len(r))
+		means[round] = float64(sum) / float64(len(runs))
 	}
 	return means
 }
