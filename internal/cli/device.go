@@ -154,11 +154,12 @@ func (d *deviceFlags) addAgainst(cmd *cobra.Command, help string) {
 		"`PROGRAM` that runs --against-device torch:DEVICE (default that of --python)")
 }
 
-// sameDevice reports whether two names are of one device.
-func sameDevice(a, b string) bool {
-	x, errX := filepath.Abs(a)
-	y, errY := filepath.Abs(b)
-	return a == b || errX == nil && errY == nil && x == y && !isTorch(a) && a != devicebridge.Host
+// deviceName is the one name of a device: the whole path of a library.
+func deviceName(device string) string {
+	if path, err := filepath.Abs(device); err == nil && device != devicebridge.Host && !isTorch(device) {
+		return path
+	}
+	return device
 }
 
 // lock waits until this process may use the device, unless it holds it already.
@@ -173,7 +174,7 @@ func (d *deviceFlags) lock(ctx context.Context, a *app, alone bool) (release fun
 func (d *deviceFlags) second() *deviceFlags {
 	s := *d
 	s.device, s.against = d.against, d.device
-	s.locked = sameDevice(d.device, d.against)
+	s.locked = deviceName(d.device) == deviceName(d.against)
 	s.torch.python = cmp.Or(d.againstPython, d.torch.python)
 	return &s
 }

@@ -20,10 +20,7 @@ import (
 // process; the last to release it removes the file. Where no file can be made, the
 // user is told and goes on without.
 func lockDevice(ctx context.Context, a *app, device string, alone bool) (release func(), err error) {
-	named := device == "host" || isTorch(device)
-	if path, err := filepath.Abs(device); err == nil && !named {
-		device = path
-	}
+	device = deviceName(device)
 	h := fnv.New64a()
 	h.Write([]byte(device))
 	name := filepath.Join(os.TempDir(), fmt.Sprintf("optool-device-%d-%x.lock", os.Getuid(), h.Sum64()))
