@@ -593,9 +593,10 @@ func (r *comparison) changedArguments() map[*tensor.Tensor]changed {
 	for _, it := range r.Record.Kwargs.Items {
 		given = append(given, flatten([]value.Value{it.Value})...)
 	}
+	tensors := tensorsOf(given)
 	change := func(t *tensor.Tensor, n changed) {
 		now[t] = n
-		for _, g := range tensorsOf(given) {
+		for _, g := range tensors {
 			if g.SameMemory(t) {
 				now[g] = n
 			}
