@@ -682,11 +682,7 @@ func (b queries) rows(m kernel.Matrix[float64], some []int) kernel.Matrix[float6
 
 // sizes replaces the elements of m by their magnitudes, times k.
 func (at *attention) sizes(m kernel.Matrix[float64], k float64) kernel.Matrix[float64] {
-	if at.g.squared {
-		vmath.Mul(m.Data, m.Data, m.Data)
-	} else {
-		vmath.Abs(m.Data, m.Data)
-	}
+	at.measure(m.Data, m.Data)
 	if k != 1 {
 		vmath.Scale(m.Data, m.Data, k)
 	}
@@ -696,13 +692,18 @@ func (at *attention) sizes(m kernel.Matrix[float64], k float64) kernel.Matrix[fl
 // magnitudes is m as it enters bounds.
 func (at *attention) magnitudes(m kernel.Matrix[float64]) kernel.Matrix[float64] {
 	data := make([]float64, len(m.Data))
-	if at.g.squared {
-		vmath.Mul(data, m.Data, m.Data)
-	} else {
-		vmath.Abs(data, m.Data)
-	}
+	at.measure(data, m.Data)
 	m.Data = data
 	return m
+}
+
+// measure stores the magnitudes of x in dst, as they enter bounds.
+func (at *attention) measure(dst, x []float64) {
+	if at.g.squared {
+		vmath.Mul(dst, x, x)
+	} else {
+		vmath.Abs(dst, x)
+	}
 }
 
 // errorsOf are the bounds of a value, nil if it is exact.
