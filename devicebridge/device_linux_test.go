@@ -5,37 +5,26 @@ package devicebridge
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
 
 	"github.com/optool/optool/devicebridge/diopi"
+	"github.com/optool/optool/internal/faulttest"
 	"github.com/optool/optool/tensor"
 )
-
-// buildBroken builds native/build/broken, the corpus of wrong devices.
-var buildBroken = sync.OnceValue(func() error {
-	out, err := exec.Command("make", "-s", "-C", "native", "SAN="+os.Getenv("OPTOOL_SAN"), "broken").CombinedOutput()
-	if err != nil {
-		return errors.New(string(out))
-	}
-	return nil
-})
 
 // open opens the device with a fault; the test is skipped where nothing can be
 // compiled.
 func open(t testing.TB, fault string, c Config) *Device {
 	t.Helper()
 	requireNative(t)
-	c.Library = filepath.Join("native", build, "broken", fault+".so")
+	c.Library = faulttest.Library(t, fault)
 	if c.Timeout == 0 {
 		c.Timeout = 30 * time.Second
 	}
@@ -51,14 +40,6 @@ func requireNative(t testing.TB) {
 	t.Helper()
 	if _, err := built("worker"); err != nil {
 		t.Skip(err)
-	}
-	for _, tool := range []string{"make", "g++"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip(err)
-		}
-	}
-	if err := buildBroken(); err != nil {
-		t.Fatal(err)
 	}
 }
 

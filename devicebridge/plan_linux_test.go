@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/optool/optool/devicebridge/diopi"
+	"github.com/optool/optool/internal/faulttest"
 	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/tensor"
 )
@@ -405,7 +406,7 @@ func TestPlanErrors(t *testing.T) {
 
 func TestOpenErrors(t *testing.T) {
 	requireNative(t)
-	crash := "native/build/broken/crashes_on_load.so"
+	crash := faulttest.Library(t, "crashes_on_load")
 	content, err := os.ReadFile(crash)
 	if err != nil {
 		t.Fatal(err)
@@ -425,19 +426,19 @@ func TestOpenErrors(t *testing.T) {
 	}
 	cut, sparc, short := file("cut.so", content[:len(content)/2]), file("sparc.so", changed(18, 2)),
 		file("ehdr.so", content[:20])
-	object := file("object.o", changed(16, 1))
+	object, none := file("object.o", changed(16, 1)), faulttest.Library(t, "none")
 	for want, c := range map[string]Config{
-		"device /nowhere.so: no such file":                                         {Library: "/nowhere.so"},
-		"device .: it is a directory, want a shared library":                       {Library: "."},
-		"device ./doc.go: it is no shared library: no ELF file, or a damaged one":  {Library: "./doc.go"},
-		"device " + short + ": it is no shared library: no ELF file":               {Library: short},
-		"device " + sparc + ": it is built for sparc (64 bits), this machine is ":  {Library: sparc},
-		"device " + object + ": it is no shared library but of type ET_REL":        {Library: object},
-		"device " + cut + ": it is ":                                               {Library: cut},
-		"device /dev/null: it is no regular file, want a shared library":           {Library: "/dev/null"},
-		"device " + crash + ": loading it: killed by SIGSEGV":                      {Library: crash},
-		"device native/build/broken/none.so: adaptor: no such file":                {Library: "native/build/broken/none.so", Adaptor: "/nowhere.so"},
-		"device native/build/broken/none.so: adaptor: it has none of device_mallo": {Library: "native/build/broken/none.so", Adaptor: "native/build/broken/none.so"},
+		"device /nowhere.so: no such file":                                        {Library: "/nowhere.so"},
+		"device .: it is a directory, want a shared library":                      {Library: "."},
+		"device ./doc.go: it is no shared library: no ELF file, or a damaged one": {Library: "./doc.go"},
+		"device " + short + ": it is no shared library: no ELF file":              {Library: short},
+		"device " + sparc + ": it is built for sparc (64 bits), this machine is ": {Library: sparc},
+		"device " + object + ": it is no shared library but of type ET_REL":       {Library: object},
+		"device " + cut + ": it is ":                                              {Library: cut},
+		"device /dev/null: it is no regular file, want a shared library":          {Library: "/dev/null"},
+		"device " + crash + ": loading it: killed by SIGSEGV":                     {Library: crash},
+		"device " + none + ": adaptor: no such file":                              {Library: none, Adaptor: "/nowhere.so"},
+		"device " + none + ": adaptor: it has none of device_mallo":               {Library: none, Adaptor: none},
 	} {
 		d, err := Open(t.Context(), c)
 		if err == nil {
@@ -451,7 +452,7 @@ func TestOpenErrors(t *testing.T) {
 
 // Device functions may come from a library of their own.
 func TestAdaptor(t *testing.T) {
-	d := open(t, "separate_memory", Config{Adaptor: filepath.Join("native", build, "broken", "separate_memory.so")})
+	d := open(t, "separate_memory", Config{Adaptor: faulttest.Library(t, "separate_memory")})
 	if !d.Info().Adaptor {
 		t.Error("the device functions were not found")
 	}

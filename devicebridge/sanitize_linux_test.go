@@ -9,17 +9,13 @@ import (
 	"testing/fstest"
 )
 
-// build is where the corpus of wrong devices lies, below native.
-var build = "build"
-
 // With OPTOOL_SAN=thread or address,undefined the tests use the worker and the
 // built-in device that make -C native SAN=... built: a report ends it, which fails the test.
 func TestMain(m *testing.M) {
 	if san := os.Getenv("OPTOOL_SAN"); san != "" {
-		build = "build-" + san
 		files := fstest.MapFS{}
 		for _, name := range []string{"worker", hostLibrary} {
-			content, err := os.ReadFile(filepath.Join("native", build, "dist", name))
+			content, err := os.ReadFile(filepath.Join("native", "build-"+san, "dist", name))
 			if err != nil {
 				panic(err)
 			}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/optool/optool/devicebridge/diopi"
+	"github.com/optool/optool/internal/faulttest"
 	"github.com/optool/optool/tensor"
 )
 
@@ -69,7 +70,7 @@ func TestMixedRun(t *testing.T) {
 	requireNative(t)
 	cache, _ := os.UserCacheDir()
 	shm, cached, fds, procs := entries(t, "/dev/shm"), entries(t, cache), descriptors(t), len(children(t))
-	d, err := Open(t.Context(), Config{Library: filepath.Join("native", build, "broken", "mixed.so"), Workers: 2,
+	d, err := Open(t.Context(), Config{Library: faulttest.Library(t, "mixed"), Workers: 2,
 		Timeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ package conformance
 
 import (
 	"errors"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/diopi_conformance/configs"
+	"github.com/optool/optool/internal/faulttest"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/verdict"
 )
@@ -20,21 +20,13 @@ import (
 // where it cannot be built.
 func openBroken(t *testing.T, fault string) *devicebridge.Device {
 	t.Helper()
-	for _, tool := range []string{"make", "g++"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip(err)
-		}
-	}
-	if out, err := exec.Command("make", "-s", "-C", "../devicebridge/native", "broken").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
 	host, err := devicebridge.Open(t.Context(), devicebridge.Config{Library: devicebridge.Host})
 	if err != nil {
 		t.Skip(err)
 	}
 	host.Close()
-	d, err := devicebridge.Open(t.Context(), devicebridge.Config{Library: "../devicebridge/native/build/broken/" +
-		fault + ".so", Timeout: 30 * time.Second})
+	d, err := devicebridge.Open(t.Context(), devicebridge.Config{Library: faulttest.Library(t, fault),
+		Timeout: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

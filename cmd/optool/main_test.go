@@ -3,13 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/johannesboyne/gofakes3"
@@ -18,6 +18,7 @@ import (
 
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/internal/cli"
+	"github.com/optool/optool/internal/faulttest"
 	"github.com/optool/optool/internal/torchdouble"
 )
 
@@ -28,9 +29,6 @@ func TestMain(m *testing.M) {
 		"python3":      torchdouble.Main, // what documented commands run, which tests do not need
 	})
 }
-
-// native is the C++ side of the device bridge.
-const native = "../../devicebridge/native"
 
 // TestScripts runs testdata/script/*.txtar. They find the fixtures in $CAPTURES, operators
 // of a project's own in $CUSTOM, whole steps in $STEPS and wrong devices, one fault each, in
@@ -45,8 +43,8 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	faulty, err := filepath.Abs(native + "/build/broken")
-	if err != nil {
+	faulty, err := faulttest.Build()
+	if err != nil && !errors.Is(err, exec.ErrNotFound) {
 		t.Fatal(err)
 	}
 	custom, err := filepath.Abs("../../fixtures/custom-ops")
@@ -68,7 +66,7 @@ func TestScripts(t *testing.T) {
 			case "device":
 				return hasDevice(t.Context()), nil
 			case "faulty":
-				return hasDevice(t.Context()) && buildFaulty() == nil, nil
+				return hasDevice(t.Context()) && faulty != "", nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
@@ -80,12 +78,6 @@ func hasDevice(ctx context.Context) bool {
 	d, err := devicebridge.Open(ctx, devicebridge.Config{Library: devicebridge.Host})
 	return err == nil && d.Close() == nil
 }
-
-// buildFaulty builds the wrong devices of the device bridge's tests; it needs a
-// C++ compiler.
-var buildFaulty = sync.OnceValue(func() error {
-	return exec.Command("make", "-s", "-C", native, "broken").Run()
-})
 
 // objectStore is the command "objectstore DIR": a store with the files of DIR in the bucket "run", under
 // "a step/".

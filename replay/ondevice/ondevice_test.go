@@ -6,10 +6,8 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
+	"github.com/optool/optool/internal/faulttest"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/replay"
@@ -26,24 +25,8 @@ import (
 	"github.com/optool/optool/verdict"
 )
 
-const native = "../../devicebridge/native"
-
-// buildBroken builds the corpus of wrong devices.
-var buildBroken = sync.OnceValue(func() error {
-	out, err := exec.Command("make", "-s", "-C", native, "broken").CombinedOutput()
-	if err != nil {
-		return errors.New(string(out))
-	}
-	return nil
-})
-
 func openLibrary(t *testing.T, c devicebridge.Config) *devicebridge.Device {
 	t.Helper()
-	for _, tool := range []string{"make", "g++"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip(err)
-		}
-	}
 	d, err := devicebridge.Open(t.Context(), c)
 	if errors.Is(err, devicebridge.ErrNoDevices) {
 		t.Skip(err)
@@ -58,13 +41,7 @@ func openLibrary(t *testing.T, c devicebridge.Config) *devicebridge.Device {
 // openBroken opens the device with a fault.
 func openBroken(t *testing.T, fault string, timeout time.Duration) *devicebridge.Device {
 	t.Helper()
-	if _, err := exec.LookPath("g++"); err == nil {
-		if err := buildBroken(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return openLibrary(t, devicebridge.Config{Library: filepath.Join(native, "build", "broken", fault+".so"),
-		Timeout: timeout})
+	return openLibrary(t, devicebridge.Config{Library: faulttest.Library(t, fault), Timeout: timeout})
 }
 
 // record writes a capture of a call; output may be nil.

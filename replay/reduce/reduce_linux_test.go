@@ -4,17 +4,15 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/devicebridge"
+	"github.com/optool/optool/internal/faulttest"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/ondevice"
@@ -23,29 +21,11 @@ import (
 	"github.com/optool/optool/value"
 )
 
-const native = "../../devicebridge/native"
-
-var buildBroken = sync.OnceValue(func() error {
-	out, err := exec.Command("make", "-s", "-C", native, "broken").CombinedOutput()
-	if err != nil {
-		return errors.New(string(out))
-	}
-	return nil
-})
-
 // broken opens the device with a fault.
 func broken(t *testing.T, fault string) replay.Device {
 	t.Helper()
-	for _, tool := range []string{"make", "g++"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip(err)
-		}
-	}
-	if err := buildBroken(); err != nil {
-		t.Fatal(err)
-	}
-	d, err := devicebridge.Open(t.Context(), devicebridge.Config{
-		Library: filepath.Join(native, "build", "broken", fault+".so"), Workers: 1, Timeout: 2 * time.Second})
+	d, err := devicebridge.Open(t.Context(), devicebridge.Config{Library: faulttest.Library(t, fault), Workers: 1,
+		Timeout: 2 * time.Second})
 	if errors.Is(err, devicebridge.ErrNoDevices) {
 		t.Skip(err)
 	}
