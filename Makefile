@@ -12,13 +12,15 @@ BUILDVCS   := $(if $(shell git rev-parse HEAD 2>/dev/null),true,false)
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 export GOEXPERIMENT = $(SIMD)
+# Builds and tests share what is compiled, wherever the source lies.
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
 
 .PHONY: all build native demo man test test-hook race portable lint bench generate clean
 
 all: build
 
 build: native
-	$(GO) build -trimpath -buildvcs=$(BUILDVCS) -tags "$(TAGS)" -o bin/optool ./cmd/optool
+	$(GO) build -buildvcs=$(BUILDVCS) -tags "$(TAGS)" -o bin/optool ./cmd/optool
 
 # The worker and the built-in device of the device bridge, which the binary embeds.
 native:
@@ -34,8 +36,22 @@ demo: build
 	@if [ -x devicebridge/native/dist/worker ]; then set -x; \
 	bin/optool replay --acc_check --device host --out $${TMPDIR:-/tmp}/optool-demo fixtures/demo; fi
 
-test: native
-	$(GO) test ./...
+# TESTFLAGS=-shuffle=on runs each package's tests in another order.
+TESTFLAGS ?=
+test: native wrong-devices
+	$(GO) test $(TESTFLAGS) ./...
+
+# The libraries with planted faults that tests of devices need.
+.PHONY: wrong-devices
+wrong-devices:
+	@if command -v $(firstword $(CXX)) >/dev/null; then $(MAKE) -C devicebridge/native --no-print-directory -j2 broken; fi
+
+# Each package by itself, in another order each time. In a clone in which nothing was built this shows
+# tests that need what another one made.
+.PHONY: test-alone
+test-alone:
+	@failed=; for p in $$($(GO) list ./...); do $(GO) test -shuffle=on $$p || failed="$$failed $$p"; done; \
+	test -z "$$failed" || { echo "make: these packages fail by themselves:$$failed" >&2; exit 1; }
 
 # The recorder's own tests, with a Python that has torch 1.13 or newer.
 PYTHON ?= python3
@@ -53,13 +69,18 @@ slurm-test: build
 kubernetes-test:
 	cd cluster/testdata/strict && $(GO) test ./...
 
-# What else CI runs: the race detector, then everything without simd and cgo.
+# The race detector, on the packages that start goroutines or guard what they share.
+concurrent = $(sort $(dir $(shell grep -rlE --include=*.go --exclude=*_test.go '^\s+go [a-z]|\bsync\.|\batomic\.' .)))
 race:
-	CGO_ENABLED=1 $(GO) test -race -timeout 30m ./...
+	CGO_ENABLED=1 $(GO) test -race -timeout 30m $(concurrent)
 
+# Without vectors and without cgo: everything compiles, and what computes gives the same.
+portable: export GOEXPERIMENT =
+portable: export CGO_ENABLED = 0
 portable:
-	GOEXPERIMENT= CGO_ENABLED=0 $(GO) vet ./...
-	GOEXPERIMENT= CGO_ENABLED=0 $(GO) test ./...
+	$(GO) build ./...
+	$(GO) vet ./internal/num/... ./tensor ./compare/...
+	$(GO) test ./internal/num/... ./tensor ./compare/... ./opdef/... ./ops/... ./opcheck ./replay
 
 lint:
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "gofmt: $$out"; exit 1; }
