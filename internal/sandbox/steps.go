@@ -13,12 +13,18 @@ import (
 // Starlark's own limits let one step make lists of 16 GiB.
 const maxMade = 1 << 20
 
-// boundedOperators are those that could make something giant of what is not: the
-// functions that stand for them in a rewritten file have their names, which no file can
-// call. The values are those of the assignments.
-var boundedOperators = map[syntax.Token]syntax.Token{
-	syntax.STAR: syntax.STAR_EQ, syntax.PERCENT: syntax.PERCENT_EQ,
-}
+// boundedOperators are those that could make something giant of what is not, in one step or, as
+// x + x, in a few. The functions that stand for them in a rewritten file have their names, which
+// no file can call. An assignment of the second kind is rewritten with the operator's function;
+// += has one of its own, since it changes a list in place.
+var (
+	boundedOperators   = []syntax.Token{syntax.STAR, syntax.PERCENT, syntax.PLUS}
+	boundedAssignments = map[syntax.Token]syntax.Token{syntax.STAR_EQ: syntax.STAR, syntax.PERCENT_EQ: syntax.PERCENT,
+		syntax.PLUS_EQ: syntax.PLUS_EQ}
+)
+
+// extendMethod stands for the method extend of lists.
+const extendMethod = ".extend"
 
 // unknownMethods are those that could too, which no data need.
 var unknownMethods = []string{"format", "join", "replace"}
@@ -30,15 +36,18 @@ func boundedSteps(f *syntax.File) error {
 	syntax.Walk(f, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.BinaryExpr:
-			if _, ok := boundedOperators[n.Op]; ok {
-				call := operation(n.OpPos, n.Op, n.X, n.Y)
+			if slices.Contains(boundedOperators, n.Op) {
+				call := operation(n.OpPos, n.Op.String(), n.X, n.Y)
 				n.X, n.Op, n.Y = &syntax.Ident{NamePos: n.OpPos, Name: "True"}, syntax.AND, call
 			}
 		case *syntax.AssignStmt:
-			for op, assignment := range boundedOperators {
-				if n.Op == assignment {
-					n.Op, n.RHS = syntax.EQ, operation(n.OpPos, op, n.LHS, n.RHS)
-				}
+			if op, ok := boundedAssignments[n.Op]; ok {
+				n.Op, n.RHS = syntax.EQ, operation(n.OpPos, op.String(), n.LHS, n.RHS)
+			}
+		case *syntax.CallExpr:
+			if m, ok := n.Fn.(*syntax.DotExpr); ok && m.Name.Name == "extend" {
+				n.Fn = &syntax.Ident{NamePos: m.NamePos, Name: extendMethod}
+				n.Args = append([]syntax.Expr{m.X}, n.Args...)
 			}
 		case *syntax.DotExpr:
 			if slices.Contains(unknownMethods, n.Name.Name) && err == nil {
@@ -51,9 +60,8 @@ func boundedSteps(f *syntax.File) error {
 }
 
 // operation is the call of the function that stands for an operator.
-func operation(at syntax.Position, op syntax.Token, x, y syntax.Expr) syntax.Expr {
-	return &syntax.CallExpr{Fn: &syntax.Ident{NamePos: at, Name: op.String()}, Lparen: at, Args: []syntax.Expr{x, y},
-		Rparen: at}
+func operation(at syntax.Position, op string, x, y syntax.Expr) syntax.Expr {
+	return &syntax.CallExpr{Fn: &syntax.Ident{NamePos: at, Name: op}, Lparen: at, Args: []syntax.Expr{x, y}, Rparen: at}
 }
 
 // boundedFunctions are those that stand for operators, and those of Starlark that could
@@ -63,7 +71,7 @@ func boundedFunctions() starlark.StringDict {
 	for name, f := range map[string]func(
 		*starlark.Thread, *starlark.Builtin, starlark.Tuple, []starlark.Tuple,
 	) (starlark.Value, error){
-		"*": multiply, "%": remainder, "range": makeRange, "str": write, "repr": write, "print": write, "fail": write,
+		"*": multiply, "%": remainder, "+": add, "+=": addTo, extendMethod: extend, "range": makeRange, "str": write, "repr": write, "print": write, "fail": write,
 		"getattr": getattr,
 	} {
 		all[name] = starlark.NewBuiltin(name, f)
@@ -116,6 +124,55 @@ func repeatable(v starlark.Value, times starlark.Int) error {
 			maxMade)
 	}
 	return nil
+}
+
+// add is the operator +, of numbers and of what has a length.
+func add(_ *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (starlark.Value, error) {
+	if err := joinable(args[0], args[1]); err != nil {
+		return nil, err
+	}
+	return starlark.Binary(syntax.PLUS, args[0], args[1])
+}
+
+// joinable says that x and y are longer together than may be.
+func joinable(x, y starlark.Value) error {
+	if n := max(0, starlark.Len(x)) + max(0, starlark.Len(y)); n > maxMade {
+		return fmt.Errorf("a %s of length %d, want at most %d elements", x.Type(), n, maxMade)
+	}
+	return nil
+}
+
+// addTo is the operator +=, which extends a list and adds anything else.
+func addTo(thread *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, _ []starlark.Tuple) (
+	starlark.Value, error,
+) {
+	list, ok := args[0].(*starlark.List)
+	if _, iterable := args[1].(starlark.Iterable); !ok || !iterable {
+		return add(thread, b, args, nil)
+	}
+	_, err := extend(thread, b, starlark.Tuple{list, args[1]}, nil)
+	return list, err
+}
+
+// extend is the method of that name of its first argument.
+func extend(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (
+	starlark.Value, error,
+) {
+	x, ok := args[0].(starlark.HasAttrs)
+	if !ok {
+		return nil, fmt.Errorf("%s has no .extend field or method", args[0].Type())
+	}
+	method, err := x.Attr("extend")
+	if err == nil && method == nil {
+		err = fmt.Errorf("%s has no .extend field or method", args[0].Type())
+	}
+	if err == nil && len(args) > 1 {
+		err = joinable(args[0], args[1])
+	}
+	if err != nil {
+		return nil, err
+	}
+	return starlark.Call(thread, method, args[1:], kwargs)
 }
 
 // remainder is the operator %, of numbers and of texts that are filled in.
