@@ -243,7 +243,8 @@ type Summary struct {
 	Refused     int    `json:"refused"`   // files and directories that could not be read
 	Unwritten   int    `json:"unwritten"` // files into which torch saved nothing
 	Interrupted bool   `json:"interrupted"`
-	Exit        int    `json:"exit_code"`
+	reports.Unjudged
+	Exit int `json:"exit_code"`
 	// Settings are what the run was told about what to check.
 	Settings reports.Settings `json:"settings,omitempty"`
 }
@@ -251,6 +252,9 @@ type Summary struct {
 // Add counts a call.
 func (s *Summary) Add(c *Call) {
 	s.Captures++
+	for _, r := range c.Results {
+		s.Unjudged.Add(r)
+	}
 	s.Values += len(c.Rows())
 	s.Refused += len(c.Failures)
 	s.Unwritten += c.Unwritten
@@ -259,7 +263,16 @@ func (s *Summary) Add(c *Call) {
 	}
 }
 
-// String is the summary for people.
+// Write prints the totals.
+func (s *Summary) Write(w io.Writer, st reports.Style) error {
+	if text := s.Unjudged.String(); text != "" {
+		fmt.Fprintln(w, st.Wrap(text, 2))
+	}
+	_, err := fmt.Fprintln(w, s)
+	return err
+}
+
+// String is the last line of the totals.
 func (s *Summary) String() string {
 	text := fmt.Sprintf("%s, %s: inf or nan in %s", reports.Count(s.Captures, "capture"),
 		reports.Count(s.Values, "value"), reports.Count(s.Overflow, "capture"))

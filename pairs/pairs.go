@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/verdict"
 )
 
 // A Pair is two recorded calls to compare. In a saved failure both are sides of
@@ -90,14 +91,14 @@ func Corresponding(ctx context.Context, pathA, pathB string) (iter.Seq[Pair], er
 		for _, a := range as {
 			p := Pair{A: a, B: partner[a], kinds: capture.Kinds()}
 			if p.B == nil {
-				p.only = "only in " + pathA
+				p.only = verdict.OnlyIn + pathA
 			}
 			if !yield(p) {
 				return
 			}
 		}
 		for _, b := range bs {
-			if !taken[b] && !yield(Pair{A: b, only: "only in " + pathB, inserted: true}) {
+			if !taken[b] && !yield(Pair{A: b, only: verdict.OnlyIn + pathB, inserted: true}) {
 				return
 			}
 		}

@@ -29,9 +29,10 @@ type Digest struct {
 	// ExplainIn is the time that Explain may take; some seconds if it is 0.
 	ExplainIn time.Duration
 
-	kinds map[string]*kind
-	first *Finding // the first wrong call
-	rest  int      // findings of kinds that are not kept
+	failOn []verdict.Verdict
+	kinds  map[string]*kind
+	first  *Finding // the first wrong call
+	rest   int      // findings of kinds that are not kept
 }
 
 // An Order is an order of findings.
@@ -57,19 +58,25 @@ const (
 // A kind is findings that are alike.
 type kind struct {
 	first     *Finding
+	only      bool // they are findings only because their verdict makes the run fail
 	findings  int
 	ids       []int // the least ones besides the first's
 	processes map[string]bool
 }
 
-// NewDigest returns a digest without findings.
-func NewDigest() *Digest { return &Digest{kinds: map[string]*kind{}} }
+// NewDigest returns a digest without findings. Captures whose worst verdict is in failOn are
+// findings too: they make the run fail.
+func NewDigest(failOn []verdict.Verdict) *Digest {
+	return &Digest{kinds: map[string]*kind{}, failOn: failOn}
+}
 
 // Add adds what was said of a capture; what is no finding is passed over.
 func (d *Digest) Add(f *Finding) {
-	if !f.Bad() {
+	only := !f.Bad()
+	if only && !slices.Contains(d.failOn, f.Worst()) {
 		return
 	}
+	f.FailsRun = only
 	if f.Wrong() && (d.first == nil || Earlier(f, d.first)) {
 		d.first = f
 	}
@@ -80,7 +87,7 @@ func (d *Digest) Add(f *Finding) {
 			d.rest++
 			return
 		}
-		k = &kind{first: f, processes: map[string]bool{}}
+		k = &kind{first: f, only: only, processes: map[string]bool{}}
 		d.kinds[key] = k
 	} else {
 		other := f
@@ -106,8 +113,17 @@ func (k *kind) note(f *Finding) {
 	k.ids = k.ids[:min(len(k.ids), shownIDs+1)]
 }
 
-// bad is the first result of f, which is Bad, that is a finding.
-func (f *Finding) bad() *Result { return f.Results[slices.IndexFunc(f.Results, (*Result).Finding)] }
+// tells reports whether r is why f is a finding: because it is one itself or, where none is, because
+// it has the worst verdict, which makes the run fail.
+func (f *Finding) tells(r *Result) bool {
+	if f.Bad() {
+		return r.Finding()
+	}
+	return r.Verdict == f.Worst()
+}
+
+// bad is the first result of f that is why f is a finding.
+func (f *Finding) bad() *Result { return f.Results[slices.IndexFunc(f.Results, f.tells)] }
 
 // Wrong reports whether the call itself gave a wrong result or none; other findings are
 // of what was recorded.
@@ -120,7 +136,7 @@ func (f *Finding) kind() string {
 	var b strings.Builder
 	b.WriteString(f.Results[0].Op)
 	for _, r := range f.Results {
-		if !r.Finding() {
+		if !f.tells(r) {
 			continue
 		}
 		fmt.Fprintf(&b, "\n%s %s %s", r.Phase, r.Target, r.Verdict)
@@ -229,7 +245,7 @@ func (d *Digest) sorted() []*kind {
 		default: // the first wrong call leads, whichever process made it
 			by = cmp.Compare(btoi(y == d.first), btoi(x == d.first))
 		}
-		return cmp.Or(by, compareExecution(x, y))
+		return cmp.Or(cmp.Compare(btoi(a.only), btoi(b.only)), by, compareExecution(x, y))
 	})
 }
 
@@ -286,7 +302,9 @@ func (d *Digest) Write(w io.Writer, st Style) error {
 		fmt.Fprintf(w, "%s\n\n", st.Paint(verdict.Fail, "First wrong call:"))
 	}
 	for i, k := range kinds[:min(len(kinds), shownKinds)] {
-		if i == 1 && d.first != nil && d.leads() {
+		if k.only && (i == 0 || !kinds[i-1].only) {
+			fmt.Fprintf(w, "These fail the run, as --fail-on %s says:\n\n", verdict.List(d.failOn))
+		} else if i == 1 && d.first != nil && d.leads() {
 			fmt.Fprint(w, "Also, in order of the calls:\n\n")
 		}
 		if err := k.first.write(w, st, k.like(), i > 0); err != nil {

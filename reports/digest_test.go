@@ -21,7 +21,7 @@ func wrong(op string, id, pid int, target, reason string) *Finding {
 }
 
 func digest(st Style, order Order, fs ...*Finding) string {
-	d := NewDigest()
+	d := NewDigest(nil)
 	d.Order = order
 	for _, f := range fs {
 		d.Add(f)

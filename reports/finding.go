@@ -23,6 +23,8 @@ type Finding struct {
 	Profiles []*Profile // of values that are wrong
 	// Explain finds the causes until a deadline, and the profiles; nil if nobody can.
 	Explain func(until time.Time) ([]Cause, []*Profile)
+	// FailsRun says that the run fails because of the worst verdict, which is no finding otherwise.
+	FailsRun bool
 }
 
 // A Cause is a mistake under which the reference gives what was recorded.
@@ -150,7 +152,7 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 	if more > 0 {
 		fmt.Fprintf(&b, "  and      %d more values of this call\n", more)
 	}
-	if f.Bad() {
+	if f.Bad() || f.FailsRun {
 		if like != "" {
 			fmt.Fprintf(&b, "  like it  %s\n", st.Wrap(like, findingIndent))
 		}

@@ -120,7 +120,7 @@ func (rec *Recording) keepShown() error {
 	for _, p := range rec.Profiles {
 		at[p.Capture] = 0
 	}
-	d, shown, n := NewDigest(), map[string]bool{}, 0
+	d, shown, n := NewDigest(nil), map[string]bool{}, 0
 	for f := range rec.Findings() {
 		d.Add(f)
 		if _, ok := at[f.Results[0].Capture]; ok {

@@ -119,7 +119,7 @@ func (j *JSONLines) Profile(p *Profile) error {
 // count per verdict of results and, as captures_<verdict>, of captures by their
 // worst, then time, memory and the counts by op.
 func (j *JSONLines) Summary(s *Summary) error {
-	ops := s.Ops()
+	ops, unjudged := s.Ops(), s.NotJudged()
 	total := 0
 	for _, n := range s.Captures {
 		total += n
@@ -127,7 +127,7 @@ func (j *JSONLines) Summary(s *Summary) error {
 	m := map[string]any{
 		"kind": "summary", "captures": total, "interrupted": s.Interrupted,
 		"elapsed_s": s.Elapsed.Seconds(), "peak_rss_bytes": s.PeakRSS, "ops": ops, "exit_code": s.Exit,
-		"refused": s.NotRead,
+		"refused": s.NotRead, "not_judged": unjudged.NotJudged, "reasons": unjudged.Reasons,
 	}
 	if len(s.FailOn) > 0 {
 		m["fail_on"] = s.FailOn

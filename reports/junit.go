@@ -54,7 +54,8 @@ type junitNote struct {
 // result or measured series. fail is a failure; invalid, error, crash and
 // timeout are errors; unsupported, skipped and mistrusted are skipped, as are files
 // into which torch saved nothing; warn passes and says why. What the calls of an
-// operator say together is a case too. The settings that were in force are properties.
+// operator say together is a case too. The settings that were in force are properties, and
+// what was not judged is one. Values for which the run was told to fail are failures.
 //
 // A suite begins with its counts, so cases wait in a temporary file until all are known.
 func WriteJUnit(w io.Writer, rec *Recording) (err error) {
@@ -76,11 +77,14 @@ func WriteJUnit(w io.Writer, rec *Recording) (err error) {
 	b.WriteString(xml.Header)
 	all.begin(b, "", "testsuites", xml.Attr{Name: xml.Name{Local: "time"},
 		Value: fmt.Sprintf("%.3f", rec.Summary.Elapsed.Seconds())})
-	if len(rec.Summary.Settings) > 0 {
-		list := &junitSettings{}
-		for _, s := range rec.Summary.Settings {
-			list.List = append(list.List, junitSetting{s.Kind + " " + s.Name, s.Value + ": " + s.String()})
-		}
+	list := &junitSettings{}
+	for _, s := range rec.Summary.Settings {
+		list.List = append(list.List, junitSetting{s.Kind + " " + s.Name, s.Value + ": " + s.String()})
+	}
+	if text := rec.Summary.NotJudged().String(); text != "" {
+		list.List = append(list.List, junitSetting{"not judged", text})
+	}
+	if len(list.List) > 0 {
 		e := xml.NewEncoder(b)
 		e.Indent(" ", " ")
 		if err := e.EncodeElement(list, xml.StartElement{Name: xml.Name{Local: "properties"}}); err != nil {
@@ -167,15 +171,23 @@ func junitCases(w io.Writer, rec *Recording, all *junitSuite) (suites []*junitSu
 	for _, c := range rec.Causes {
 		causes[c.Capture] = append(causes[c.Capture], c)
 	}
-	for r := range rec.Results.All() {
-		c := junitResult(r)
-		for _, k := range causes[r.Capture] {
-			if c.Failure != nil && slices.Contains(k.Targets, r.Target) {
-				c.Failure.Text = k.Label() + ": " + k.String() + "\n" + c.Failure.Text
+	for f := range rec.Findings() {
+		failing := slices.Contains(rec.Summary.FailOn, f.Worst())
+		for _, r := range f.Results {
+			c := junitResult(r)
+			if failing && r.Verdict == f.Worst() {
+				c.Skipped, c.Out = nil, ""
+				c.Failure = &junitNote{Type: string(r.Verdict), Text: strings.Join(details(r), "\n"),
+					Message: "--fail-on " + string(r.Verdict) + ": " + r.Reason}
 			}
-		}
-		if err := add(c); err != nil {
-			return nil, err
+			for _, k := range causes[r.Capture] {
+				if c.Failure != nil && slices.Contains(k.Targets, r.Target) {
+					c.Failure.Text = k.Label() + ": " + k.String() + "\n" + c.Failure.Text
+				}
+			}
+			if err := add(c); err != nil {
+				return nil, err
+			}
 		}
 	}
 	for _, f := range rec.Summary.Systematic() {

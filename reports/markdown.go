@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/optool/optool/timing"
-	"github.com/optool/optool/verdict"
 )
 
 // Most findings and rows that fit a comment.
@@ -36,9 +35,9 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 	s := rec.Summary
 	mark := "✅"
 	switch {
-	case s.Differs():
+	case s.Differs() || s.Unwanted():
 		mark = "❌"
-	case s.Refused() || s.Interrupted || s.Compared() == 0:
+	case s.Refused() || s.Interrupted || s.Judged() == 0:
 		mark = "⚠️"
 	}
 	ops := s.Ops()
@@ -50,7 +49,7 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 	used := s.used()
 	var rows [][]string
 	for _, o := range ops {
-		if o.Worst.Verdict == verdict.Pass && o.Worst.Reason == "" {
+		if o.passed() && o.Worst.Reason == "" {
 			continue
 		}
 		row := []string{escapeMarkdown(o.Op)}
@@ -66,7 +65,7 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 	if len(rows) > 0 {
 		markdownTable(b, append(append([]string{"op"}, columnsOf(used)...), "worst"), rows)
 	}
-	digest := NewDigest()
+	digest := NewDigest(s.FailOn)
 	for f := range rec.Findings() {
 		digest.Add(f)
 	}
@@ -83,7 +82,7 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 			fmt.Fprintf(b, "- %s: **%s**\n", c.Label(), escapeMarkdown(c.String()))
 		}
 		for _, r := range f.Results {
-			if !r.Finding() {
+			if !f.tells(r) {
 				continue
 			}
 			fmt.Fprintf(b, "- %s\n", escapeMarkdown(strings.TrimSpace(r.Target+" "+string(r.Verdict)+": "+r.Reason)))

@@ -258,7 +258,7 @@ func TestCausesInReports(t *testing.T) {
 {"kind":"cause","capture":"c/1","op":"torch.exp","forward_id":3,"targets":["output[0]"],"text":"self is limited","exact":true}
 {"kind":"cause","capture":"c/2","op":"torch.sin","forward_id":4,"targets":["output[0]"],"text":"wrong only where self is above 3","exact":false,"pattern":true}
 `)
-	digest := NewDigest()
+	digest := NewDigest(nil)
 	for f := range rec.Findings() {
 		digest.Add(f)
 	}

@@ -265,6 +265,9 @@ func (r *Result) OverflowRow() OverflowRow {
 // Finding reports whether r is something that its reader has to look at.
 func (r *Result) Finding() bool { return r.Verdict.Finding() && !r.Unwritten }
 
+// passed reports whether every capture of the operator passed: captures that were not judged did not.
+func (o *OpSummary) passed() bool { return len(o.Counts) == 1 && o.Counts[verdict.Pass] > 0 }
+
 // An OpSummary counts the captures of one op by their worst verdict.
 type OpSummary struct {
 	Op     string                  `json:"op"`

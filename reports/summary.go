@@ -38,8 +38,9 @@ type Summary struct {
 	Budget *Budget
 	// Generated is what data was made; nil of a run that compared.
 	Generated *Generated
+	// Unjudged are the values that were not judged.
+	Unjudged Unjudged
 
-	unjudged     map[string]int    // why gradients were not compared, in calls
 	unwritten    map[string]int    // calls into whose files torch saved nothing, by op
 	notSaved     int               // results of those
 	projected    int               // results of which not all elements were compared, but their projections
@@ -56,7 +57,7 @@ type Summary struct {
 // NewSummary returns an empty summary.
 func NewSummary() *Summary {
 	return &Summary{Captures: map[verdict.Verdict]int{}, Results: map[verdict.Verdict]int{},
-		unjudged: map[string]int{}, unwritten: map[string]int{}, changed: map[string]bool{},
+		unwritten: map[string]int{}, changed: map[string]bool{},
 		pools: map[poolKey]*pool{}, ops: map[string]*OpSummary{}}
 }
 
@@ -74,9 +75,7 @@ func (s *Summary) Add(r *Result) {
 		}
 		s.Generated.add(r)
 	}
-	if r.Phase == "backward" && r.Verdict == verdict.Skipped {
-		s.unjudged[r.Reason]++
-	}
+	s.Unjudged.Add(r)
 	switch {
 	case r.Projected != nil:
 		s.projected++
@@ -154,6 +153,25 @@ func (s *Summary) Ops() []*OpSummary {
 // Compared is the number of results that compared something.
 func (s *Summary) Compared() int {
 	return s.Results[verdict.Pass] + s.Results[verdict.Warn] + s.Results[verdict.Fail] + s.Results[verdict.Mistrusted]
+}
+
+// Judged is the number of results that were judged: that passed or did not, and not only in a way
+// that proves little.
+func (s *Summary) Judged() int { return s.Total() - s.Unjudged.NotJudged }
+
+// NotJudged are the values that were not judged: those of Unjudged and, as one value each, the calls that
+// a run with a budget did not look at.
+func (s *Summary) NotJudged() *Unjudged {
+	if s.Left() == 0 {
+		return &s.Unjudged
+	}
+	all := s.Unjudged.clone()
+	for _, o := range s.Budget.Ops {
+		if n := o.Left(); n > 0 {
+			all.Count("not looked at within the budget", o.Op, n)
+		}
+	}
+	return all
 }
 
 // Total is the number of results.
@@ -279,7 +297,7 @@ func (s *Summary) writeOps(w io.Writer, st Style) error {
 	}
 	shown, passed, captures := 0, 0, 0
 	for _, o := range ops {
-		if len(o.Counts) == 1 && o.Counts[verdict.Pass] > 0 && !st.Tables {
+		if o.passed() && !st.Tables {
 			passed++
 			captures += o.Counts[verdict.Pass]
 			continue
@@ -331,12 +349,41 @@ func (s *Summary) notes() []string {
 	for _, f := range s.Systematic() {
 		lines = append(lines, f.String())
 	}
-	for _, line := range []string{s.inParts(), s.gradients(), s.notWritten(), s.lookAt()} {
+	for _, line := range []string{s.inParts(), s.notWritten(), s.lookAt()} {
+		if line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return append(lines, s.Told()...)
+}
+
+// Told are lines about what was not judged and why, and for which captures the run fails besides
+// those that differ; none if there is nothing of the kind.
+func (s *Summary) Told() []string {
+	var lines []string
+	for _, line := range []string{s.NotJudged().String(), s.failedOn()} {
 		if line != "" {
 			lines = append(lines, line)
 		}
 	}
 	return lines
+}
+
+// failedOn says how many captures have a verdict of FailOn; "" if none has.
+func (s *Summary) failedOn() string {
+	s.endCapture()
+	total, parts := 0, []string{}
+	for _, v := range s.FailOn {
+		if n := s.Captures[v]; n > 0 {
+			total += n
+			parts = append(parts, fmt.Sprintf("%d %s", n, v))
+		}
+	}
+	if total == 0 {
+		return ""
+	}
+	return fmt.Sprintf("--fail-on %s fails the run: %s (%s)", verdict.List(s.FailOn), Count(total, "capture"),
+		strings.Join(parts, ", "))
 }
 
 // usual is how many calls of an operator pass, at least, for each whose results are a warning,
@@ -396,23 +443,18 @@ func (s *Summary) notWritten() string {
 
 // tally is the sum of counts, and each with its name, the largest first.
 func tally(counts map[string]int) (total int, parts []string) {
-	for _, name := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
-		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
-	}) {
+	for _, name := range byCount(counts) {
 		total += counts[name]
 		parts = append(parts, fmt.Sprintf("%d %s", counts[name], OneLine(name)))
 	}
 	return total, parts
 }
 
-// gradients says how many gradients were recorded but not compared, and why, the
-// most frequent reasons first; "" if there are none.
-func (s *Summary) gradients() string {
-	total, parts := tally(s.unjudged)
-	if total == 0 {
-		return ""
-	}
-	return fmt.Sprintf("gradients of %s not judged: %s", Count(total, "call"), strings.Join(parts, "; "))
+// byCount are the names of counts, the largest first.
+func byCount(counts map[string]int) []string {
+	return slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
 }
 
 // Line is the summary in one line.

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -256,23 +255,6 @@ func WriteOverflow(w io.Writer, width int, rows []OverflowRow) error {
 		}
 	}
 	return writeTable(w, width, cols)
-}
-
-// OneLine makes s safe for one line of a terminal: what does not print, line
-// breaks and escape sequences among it, is written as Go writes it in a string.
-func OneLine(s string) string {
-	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if unicode.IsPrint(r) {
-			b.WriteRune(r)
-		} else {
-			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
-		}
-	}
-	return b.String()
 }
 
 // WriteCasts prints op_tools' table of dtype conversions: rows of name, target,

@@ -278,7 +278,8 @@ func (rec *Recording) SummarySheet() Sheet {
 	if len(rec.Timings) > 0 {
 		rows = append(rows, []any{"series", len(rec.Timings)})
 	} else {
-		rows = append(rows, []any{"results", s.Total()}, []any{"compared", s.Compared()})
+		rows = append(rows, []any{"results", s.Total()}, []any{"compared", s.Compared()},
+			[]any{"not_judged", s.NotJudged().NotJudged})
 		for _, v := range s.used() {
 			rows = append(rows, []any{"captures_" + v, s.Captures[v]})
 		}

@@ -60,6 +60,8 @@ type SummaryRecord struct {
 	First  *reports.Place `json:"first"`
 	Calls  int            `json:"calls"`
 	Device *Reruns        `json:"device,omitempty"`
+	// Unjudged are the values that were not judged.
+	reports.Unjudged
 	// Settings are what the run was told about what to check.
 	Settings reports.Settings `json:"settings,omitempty"`
 }
@@ -251,6 +253,43 @@ func (t *Trace) Judged() int {
 		}
 	}
 	return n
+}
+
+// Unrecorded counts the parameters of which no gradient was recorded, though the backward passes of
+// calls that read them were.
+func (t *Trace) Unrecorded() int {
+	n := 0
+	for _, p := range t.Processes {
+		recorded := map[*Value]bool{} // by the first reading of a parameter
+		for _, c := range p.Calls {
+			for _, v := range c.Inputs {
+				if v.RequiresGrad && v.From.How == IsLeaf && c.HasBackward() {
+					first := cmp.Or(v.From.first, v)
+					recorded[first] = recorded[first] || c.hasGradient(v)
+				}
+			}
+		}
+		for _, is := range recorded {
+			if !is {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// hasGradient reports whether a value of the shape of v, or of that turned round, was recorded that can
+// be its gradient: beside the call, or by an optimizer.
+func (c *Call) hasGradient(v *Value) bool {
+	turned := slices.Clone(v.Shape)
+	slices.Reverse(turned)
+	like := func(w *Value) bool {
+		return (slices.Equal(w.Shape, v.Shape) || slices.Equal(w.Shape, turned)) &&
+			(w.Address == 0 || w.Address != v.Address)
+	}
+	return slices.ContainsFunc(c.Grads, like) || c.Step != nil && slices.ContainsFunc(c.Step.Tail, func(c *Call) bool {
+		return slices.ContainsFunc(c.Inputs, like)
+	})
 }
 
 // NotRun counts the calls that could not be run again.

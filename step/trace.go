@@ -163,6 +163,16 @@ func (c *Call) DType() tensor.DType {
 // HasBackward reports whether gradients of the results were recorded.
 func (c *Call) HasBackward() bool { return len(c.GradOutputs) > 0 }
 
+// ForwardVerdict is the worst verdict of the results of the call; Skipped where none was looked at.
+func (c *Call) ForwardVerdict() verdict.Verdict {
+	return cmp.Or(c.byPass[replay.Forward], verdict.Skipped)
+}
+
+// BackwardVerdict is the worst verdict of its gradients; Skipped where none was looked at.
+func (c *Call) BackwardVerdict() verdict.Verdict {
+	return cmp.Or(c.byPass[replay.Backward], verdict.Skipped)
+}
+
 // find is the value with a target, nil if there is none.
 func (c *Call) find(target string) *Value {
 	for _, vs := range [][]*Value{c.Inputs, c.Outputs, c.Grads, c.GradOutputs} {

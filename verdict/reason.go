@@ -1,5 +1,10 @@
 package verdict
 
+import (
+	"strings"
+	"unicode"
+)
+
 // Reasons why something is skipped. Besides these there are those that an
 // operator's declaration gives: that it draws random numbers, that it has no
 // gradient, that what was recorded belongs to another operator.
@@ -15,4 +20,34 @@ const (
 	NoDeviceCall     = "takes no call of the device"
 	FallsBack        = "falls back to the CPU"
 	NoGradientOfOp   = "no gradient: " // and why, as the operator declares
+	OnlyIn           = "only in "      // and which of the two recordings that are compared
 )
+
+// families are reasons that name something special behind these words, and what they say without it.
+var families = []struct{ words, general string }{
+	{NoGradientOfOp, "the operator has no gradient"},
+	{OnlyIn, "only in one of the two recordings"},
+}
+
+// General is a reason without what it says of one value only: numbers, names, files and what
+// explains it. Values that were not judged are counted by it.
+func General(reason string) string {
+	for _, f := range families {
+		if strings.HasPrefix(reason, f.words) {
+			return f.general
+		}
+	}
+	reason = strings.Replace(reason, "the only element is", "all elements are", 1)
+	if at := strings.IndexAny(reason, ":;,("); at >= 0 {
+		reason = reason[:at]
+	}
+	var words []string
+	for _, w := range strings.Fields(reason) {
+		stem := strings.TrimSuffix(strings.TrimSuffix(w, ".pth"), ".")
+		name := strings.Contains(stem, ".") || strings.ContainsAny(w, `/"_`)
+		if !name && !strings.ContainsFunc(w, unicode.IsDigit) {
+			words = append(words, w)
+		}
+	}
+	return strings.Join(words, " ")
+}

@@ -3,7 +3,10 @@
 // its parts.
 package verdict
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // A Verdict is the outcome of a comparison, as it is written to files.
 type Verdict string
@@ -29,6 +32,15 @@ var ranked = []Verdict{Skipped, Mistrusted, Pass, Warn, Unsupported, Fail, Inval
 
 // All lists the verdicts from best to worst.
 func All() []Verdict { return slices.Clone(ranked) }
+
+// List is verdicts as flags have them: unsupported,skipped.
+func List(vs []Verdict) string {
+	var names []string
+	for _, v := range vs {
+		names = append(names, string(v))
+	}
+	return strings.Join(names, ",")
+}
 
 // Worse returns the worse of two verdicts, in the order of All; the empty verdict
 // is better than all. A skipped or mistrusted part does not hide one that passed.

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -124,7 +123,7 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 		if err := s.Settings.Write(j.text(), a.outputWidth()); err != nil {
 			return failed(err)
 		}
-		if _, err := fmt.Fprintln(j.text(), s); err != nil {
+		if err := s.Write(j.text(), a.style()); err != nil {
 			return failed(err)
 		}
 	}

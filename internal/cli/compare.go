@@ -156,7 +156,7 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 	defer j.close()
 	var t tally
 	var parted pairs.Divergence
-	out := a.compare("compare", "pair", o.sort, o.tables, j)
+	out := a.compare("compare", "pair", o.sort, o.tables, o.failOn, j)
 	out.Settings = settings
 	comparer := pairs.Comparer{Tolerances: tol, Read: o.read, Repro: o.repro}
 	err = ordered(ctx, a.jobs, all,
@@ -200,7 +200,6 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 		t.refused++
 		a.warn("%v", err)
 	}
-	out.FailOn = o.failOn
 	return out.finish(a, t, start)
 }
 

@@ -112,7 +112,7 @@ func (a *app) compareValues(cmd *cobra.Command, o *compareOptions, paths []strin
 		pair   pairs.NamedPair
 		result *reports.Result
 	}
-	out := a.compare("compare", "value", o.sort, o.tables, j)
+	out := a.compare("compare", "value", o.sort, o.tables, o.failOn, j)
 	out.bar.expect(len(all), 0)
 	out.Settings = settings
 	err = ordered(ctx, a.jobs, slices.Values(all),
@@ -144,7 +144,6 @@ func (a *app) compareValues(cmd *cobra.Command, o *compareOptions, paths []strin
 		t.refused++
 		a.warn("%v", err)
 	}
-	out.FailOn = o.failOn
 	return out.finish(a, t, start)
 }
 

@@ -32,13 +32,7 @@ func (v *verdicts) addFlag(cmd *cobra.Command) {
 		"exit code 1 also for captures that are of these `VERDICTS`: unsupported, mistrusted, skipped, warn")
 }
 
-func (v *verdicts) String() string {
-	var s []string
-	for _, x := range *v {
-		s = append(s, string(x))
-	}
-	return strings.Join(s, ",")
-}
+func (v *verdicts) String() string { return verdict.List(*v) }
 
 // Type names the flag's values in the help.
 func (v *verdicts) Type() string { return "VERDICTS" }
@@ -76,8 +70,9 @@ func (o *order) Set(s string) error {
 }
 
 // compare starts a comparison: name is what is being done, noun what is counted.
-func (a *app) compare(name, noun string, by order, tables bool, j *jsonOutput) *comparison {
-	c := &comparison{Summary: reports.NewSummary(), digest: reports.NewDigest(), style: a.style(), json: j}
+func (a *app) compare(name, noun string, by order, tables bool, failOn verdicts, j *jsonOutput) *comparison {
+	c := &comparison{Summary: reports.NewSummary(), digest: reports.NewDigest(failOn), style: a.style(), json: j}
+	c.FailOn = failOn
 	c.style.Tables, c.digest.Order = tables, reports.Order(by)
 	c.bar = a.newProgress(name, noun)
 	return c

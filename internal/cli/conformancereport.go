@@ -21,6 +21,7 @@ type conformanceReport struct {
 	*reports.Summary
 	o        *conformanceOptions
 	cases    *reports.CaseTable
+	failing  *reports.Digest // the cases for which --fail-on makes the run fail
 	list     [][]any         // a row for each case
 	coverage *functionCounts // nil without a device
 	// converted counts the cases with tensors that were converted to another dtype.
@@ -29,7 +30,8 @@ type conformanceReport struct {
 }
 
 func newConformanceReport(o *conformanceOptions) *conformanceReport {
-	return &conformanceReport{Summary: reports.NewSummary(), o: o, cases: reports.NewCaseTable()}
+	return &conformanceReport{Summary: reports.NewSummary(), o: o, cases: reports.NewCaseTable(),
+		failing: reports.NewDigest(o.failOn)}
 }
 
 // add counts a case.
@@ -55,6 +57,9 @@ func (r *conformanceReport) add(results []*reports.Result, leftOut bool) {
 
 func (r *conformanceReport) count(function string, dtypes []string, results []*reports.Result, leftOut bool) {
 	r.cases.Add(function, dtypes, results, leftOut)
+	if f := reports.NewFinding(results); !f.Bad() { // others are told at once
+		r.failing.Add(f)
+	}
 	for _, res := range results {
 		r.Add(res)
 	}
@@ -65,13 +70,16 @@ func (r *conformanceReport) finish(a *app, j *jsonOutput, start time.Time) error
 	s := r.Summary
 	s.Elapsed, s.PeakRSS = j.elapsed(start), rss.Peak()
 	s.FailOn = r.o.failOn
+	w := j.text()
 	if s.Exit = comparisonExit(s, 0); r.empty && !s.Interrupted {
 		s.Exit = ExitOK
 	}
 	if err := j.summary(s); err != nil {
 		return failed(err)
 	}
-	w := j.text()
+	if err := r.failing.Write(w, a.style()); err != nil {
+		return failed(err)
+	}
 	if !a.quiet {
 		if err := r.cases.Write(w, a.outputWidth()); err != nil {
 			return failed(err)
@@ -85,6 +93,9 @@ func (r *conformanceReport) finish(a *app, j *jsonOutput, start time.Time) error
 	}
 	if err := s.Settings.Write(w, a.outputWidth()); err != nil {
 		return failed(err)
+	}
+	for _, text := range s.Told() {
+		fmt.Fprintln(w, a.style().Wrap(text, 2))
 	}
 	if _, err := fmt.Fprintln(w, s.Line()); err != nil {
 		return failed(err)

@@ -190,7 +190,8 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 		return err
 	}
 	r := &replayRun{replayOptions: o, app: a, start: time.Now(), opt: opt, settings: settings,
-		comparison: a.compare("replay", "capture", o.sort, o.tables, nil), explain: map[string]*reports.Finding{}}
+		comparison: a.compare("replay", "capture", o.sort, o.tables, o.failOn, nil),
+		explain:    map[string]*reports.Finding{}}
 	defer r.bar.end()
 	r.Settings = settings
 	r.dir, err = a.openRun(cmd, o.keep, paths, "AUTOCOMPARE", r.recall)
@@ -315,7 +316,6 @@ func (r *replayRun) run(ctx context.Context, paths []string) error {
 		r.digest.Next = "what this did to the later calls and to the loss:\n  " +
 			strings.Join(r.command("step", quotePath(r.stepOf(paths))), " ")
 	}
-	r.FailOn = r.failOn
 	return r.finish(r.app, r.tally, r.start)
 }
 
@@ -342,7 +342,7 @@ func (r *replayRun) take(ctx context.Context, x replayed) error {
 	}
 	r.steps = r.steps || x.of.entry != nil && !x.of.entry.IsPair()
 	if x.of.finished {
-		if f := r.explain[x.of.entry.Rel]; f != nil && r.explainable(f) {
+		if f := r.explain[x.of.entry.Rel]; f != nil && f.Bad() && r.explainable(f) {
 			f.Explain = func(until time.Time) ([]reports.Cause, []*reports.Profile) {
 				return r.explained(ctx, r.limits, x.of.entry, r.opt, until)
 			}

@@ -175,7 +175,7 @@ func (a *app) printRecording(w io.Writer, rec *reports.Recording, o *reportOptio
 	case rec.Summary.Generated != nil:
 		return a.printGenerated(w, rec)
 	}
-	style, digest := a.style(), reports.NewDigest()
+	style, digest := a.style(), reports.NewDigest(rec.Summary.FailOn)
 	style.Tables, digest.Order = o.tables, reports.Order(o.sort)
 	for f := range rec.Findings() {
 		digest.Add(f)
@@ -264,8 +264,7 @@ func (a *app) printOverflows(w io.Writer, rec *reports.Recording, all bool) (int
 	if s.Exit < 0 { // it did not end, or is of parts
 		s.Exit = checkExit(&s)
 	}
-	_, err := fmt.Fprintln(w, &s)
-	return s.Exit, err
+	return s.Exit, s.Write(w, a.style())
 }
 
 // printGenerated prints which cases gave no data, and how many did.

@@ -134,10 +134,14 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	}
 	refused += a.sayDamaged(t)
 	o.tellEffects(t, settings)
-	if err := writeStep(j, t, settings); err != nil {
+	rec := o.recording(a, t, settings)
+	if err := writeStep(j, t, rec.Summary); err != nil {
 		return failed(err)
 	}
 	if err := o.show(cmd, a, j.text(), t, opt, imagined, path); err != nil {
+		return failed(err)
+	}
+	if err := a.writeTold(j.text(), rec); err != nil {
 		return failed(err)
 	}
 	if len(settings) > 0 {
@@ -152,13 +156,35 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	if err := j.close(); err != nil {
 		return failed(err)
 	}
-	rec := o.recording(a, t, settings, start)
+	rec.Summary.Elapsed, rec.Summary.PeakRSS = time.Since(start), rss.Peak()
 	*rec.Exit = stepExit(t, rec.Summary, refused)
 	rec.Summary.Exit = *rec.Exit
 	if err := writeReports(a.Out, rec, nil, j.files, func(string) {}); err != nil {
 		return failed(err)
 	}
 	return exitWith(*rec.Exit)
+}
+
+// writeTold prints the calls for which --fail-on makes the run fail, and what was not judged.
+func (a *app) writeTold(w io.Writer, rec *reports.Recording) error {
+	failing := reports.NewDigest(rec.Summary.FailOn)
+	for f := range rec.Findings() {
+		if !f.Bad() { // others are findings of the step
+			failing.Add(f)
+		}
+	}
+	for i, text := range rec.Summary.Told() {
+		if i == 0 {
+			fmt.Fprintln(w)
+			if err := failing.Write(w, a.style()); err != nil {
+				return err
+			}
+		}
+		if _, err := fmt.Fprintln(w, a.style().Wrap(text, 2)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // diverge compares the step with the other one; refused are captures of that.
@@ -229,15 +255,17 @@ func stepExit(t *step.Trace, s *reports.Summary, refused int) int {
 }
 
 // recording is what reports are made of.
-func (o *stepOptions) recording(a *app, t *step.Trace, settings reports.Settings, start time.Time) *reports.Recording {
+func (o *stepOptions) recording(a *app, t *step.Trace, settings reports.Settings) *reports.Recording {
 	rec := &reports.Recording{Run: a.run(o.device, settings...), Last: []byte("{}"), Summary: reports.NewSummary(),
 		Exit: new(int)}
 	rec.Results = reports.ResultsOf(t.Results(o.repro)...)
 	for r := range rec.Results.All() {
 		rec.Summary.Add(r)
 	}
+	if n := t.Unrecorded(); n > 0 {
+		rec.Summary.Unjudged.Count("weight gradients were not recorded", "", n)
+	}
 	rec.Summary.Settings, rec.Summary.FailOn = settings, o.failOn
-	rec.Summary.Elapsed, rec.Summary.PeakRSS = time.Since(start), rss.Peak()
 	return rec
 }
 
@@ -340,7 +368,7 @@ func (a *app) readCalls(cmd *cobra.Command, paths []string, lim *limits, opt ste
 }
 
 // writeStep writes the records of a step.
-func writeStep(j *jsonOutput, t *step.Trace, settings reports.Settings) error {
+func writeStep(j *jsonOutput, t *step.Trace, counted *reports.Summary) error {
 	if j.lines == nil {
 		return nil
 	}
@@ -353,7 +381,7 @@ func writeStep(j *jsonOutput, t *step.Trace, settings reports.Settings) error {
 		}
 	}
 	s := t.Summary()
-	s.Settings = settings
+	s.Unjudged, s.Settings = counted.Unjudged, counted.Settings
 	return j.write(s)
 }
 

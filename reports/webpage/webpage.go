@@ -78,6 +78,7 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 	data := struct {
 		Title    string
 		Line     string
+		Told     []string // what was not judged and why, and for what the run fails besides
 		State    string
 		Style    template.CSS
 		Facts    [][]any
@@ -93,8 +94,9 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 		Timeline, Margins, Quartiles, Roofline template.HTML
 	}{
 		Style: template.CSS(Style),
-		Title: "optool", Line: rec.Line(), State: state(rec), Facts: slices.Collect(printable(rec.SummarySheet())),
-		ByOp: collect(rec.OpSheet()), Total: max(rec.Summary.Total(), len(rec.Timings)),
+		Title: "optool", Line: rec.Line(), Told: rec.Summary.Told(), State: state(rec),
+		Facts: slices.Collect(printable(rec.SummarySheet())),
+		ByOp:  collect(rec.OpSheet()), Total: max(rec.Summary.Total(), len(rec.Timings)),
 	}
 	if len(rec.Run.Command) > 1 {
 		data.Title = strings.Join(append([]string{"optool"}, rec.Run.Command[1:]...), " ")
@@ -102,7 +104,7 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 	for _, m := range more {
 		data.Sections = append(data.Sections, section{strings.ToUpper(m.Name[:1]) + m.Name[1:], collect(m)})
 	}
-	digest, dtypes := reports.NewDigest(), reports.NewDTypeCount()
+	digest, dtypes := reports.NewDigest(rec.Summary.FailOn), reports.NewDTypeCount()
 	timeline, margins := charts.NewTimeline(rec.LastOrder), charts.NewMargins()
 	least := leastRank(rec)
 	var kept []*reports.Result
@@ -171,9 +173,9 @@ func leastRank(rec *reports.Recording) int {
 func state(rec *reports.Recording) string {
 	s := rec.Summary
 	switch {
-	case s.Differs():
+	case s.Differs() || s.Unwanted():
 		return "fail"
-	case s.Refused() || s.Interrupted || len(rec.Timings) == 0 && s.Compared() == 0:
+	case s.Refused() || s.Interrupted || len(rec.Timings) == 0 && s.Judged() == 0:
 		return "warn"
 	}
 	return "pass"

@@ -130,13 +130,7 @@ func node(c *step.Call) Node {
 		n.DType = c.DType().String()
 		n.Shape = fmt.Sprint(c.Outputs[0].Shape)
 	}
-	forward, backward := verdict.Pass, verdict.Verdict("")
 	for _, r := range c.Results {
-		if r.Phase == "backward" {
-			backward = verdict.Worse(cmp.Or(backward, verdict.Pass), r.Verdict)
-		} else {
-			forward = verdict.Worse(forward, r.Verdict)
-		}
 		if n.Reason == "" && r.Verdict != verdict.Skipped {
 			n.Reason = strings.TrimSpace(r.Target + " " + r.Reason)
 		}
@@ -149,7 +143,7 @@ func node(c *step.Call) Node {
 	}
 	n.Device = strings.TrimPrefix(n.Device, ", ")
 	if c.HasBackward() {
-		n.Verdict, n.Backward = string(forward), string(cmp.Or(backward, verdict.Pass))
+		n.Verdict, n.Backward = string(c.ForwardVerdict()), string(c.BackwardVerdict())
 	}
 	return n
 }

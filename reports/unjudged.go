@@ -1,0 +1,135 @@
+package reports
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/optool/optool/verdict"
+)
+
+// An Unjudged counts the values that a run did not judge, and why. What the reasons say of one
+// value only (numbers, names, files) is left out of them, so that there are few.
+type Unjudged struct {
+	NotJudged int     `json:"not_judged"`
+	Reasons   Reasons `json:"reasons"`
+
+	ops map[string]map[string]int // by reason, how many values are of each operator
+}
+
+// Reasons are how many values were not judged for each reason.
+type Reasons map[string]int
+
+// MarshalJSON implements json.Marshaler: no reasons are an empty object.
+func (r Reasons) MarshalJSON() ([]byte, error) {
+	if r == nil {
+		return []byte("{}"), nil
+	}
+	return json.Marshal(map[string]int(r))
+}
+
+const (
+	maxReasons    = 48 // that are told apart; values with further ones are otherReason
+	shownReasons  = 3
+	longestReason = 80 // in characters
+	otherReason   = "other reasons"
+)
+
+// Add counts r, unless it was judged. Cases whose data was only written are not judged by nature.
+func (u *Unjudged) Add(r *Result) {
+	if why := unjudged(r); why != "" && r.Generated == nil {
+		u.Count(why, r.Op, 1)
+	}
+}
+
+// Count counts n values of an operator, "" for none, that were not judged for this reason.
+func (u *Unjudged) Count(why, op string, n int) {
+	if u.Reasons == nil {
+		u.Reasons = Reasons{}
+	}
+	if u.ops == nil {
+		u.ops = map[string]map[string]int{}
+	}
+	if _, known := u.Reasons[why]; !known && len(u.Reasons) >= maxReasons {
+		why = otherReason
+	}
+	u.NotJudged += n
+	u.Reasons[why] += n
+	if u.ops[why] == nil {
+		u.ops[why] = map[string]int{}
+	}
+	if op != "" {
+		u.ops[why][op] += n
+	}
+}
+
+// clone is a copy that counts apart.
+func (u *Unjudged) clone() *Unjudged {
+	c := &Unjudged{NotJudged: u.NotJudged, Reasons: maps.Clone(u.Reasons), ops: map[string]map[string]int{}}
+	for why, ops := range u.ops {
+		c.ops[why] = maps.Clone(ops)
+	}
+	return c
+}
+
+// String says how many values were not judged, and the most frequent reasons; "" if all were.
+func (u *Unjudged) String() string {
+	if u.NotJudged == 0 {
+		return ""
+	}
+	reasons := byCount(u.Reasons)
+	var parts []string
+	rest := 0
+	for i, why := range reasons {
+		if i >= shownReasons {
+			rest += u.Reasons[why]
+			continue
+		}
+		text := fmt.Sprintf("%d %s", u.Reasons[why], OneLine(why))
+		parts = append(parts, text+u.of(why))
+	}
+	if rest > 0 {
+		parts = append(parts, fmt.Sprintf("%d for %s", rest, Count(len(reasons)-shownReasons, "other reason")))
+	}
+	return fmt.Sprintf("%s not judged: %s", Count(u.NotJudged, "value"), strings.Join(parts, ", "))
+}
+
+// of names the operators whose values were not judged for a reason, if they are known.
+func (u *Unjudged) of(why string) string {
+	ops, known := byCount(u.ops[why]), 0
+	for _, n := range u.ops[why] {
+		known += n
+	}
+	if len(ops) == 0 || known < u.Reasons[why] {
+		return ""
+	}
+	text := truncate(OneLine(ops[0]), longestReason)
+	if len(ops) > 1 {
+		text += " and " + Count(len(ops)-1, "other op")
+	}
+	return " (" + text + ")"
+}
+
+// unjudged is why r was not judged, apart from what only r has; "" if it was.
+func unjudged(r *Result) string {
+	switch r.Verdict {
+	case verdict.Pass, verdict.Warn, verdict.Fail, verdict.Timeout, verdict.Crash:
+		return ""
+	case verdict.Error:
+		return "could not be computed"
+	case verdict.Invalid:
+		if r.Unwritten {
+			return "torch saved nothing into the file"
+		}
+		return "the input could not be read"
+	}
+	why := truncate(verdict.General(r.Reason), longestReason)
+	switch {
+	case why == "":
+		return string(r.Verdict)
+	case r.Verdict == verdict.Mistrusted:
+		return "mistrusted: " + why
+	}
+	return why
+}
