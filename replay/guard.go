@@ -19,6 +19,20 @@ type stopped struct {
 func (s *stopped) Error() string { return s.err.Error() }
 func (s *stopped) Unwrap() error { return s.err }
 
+// An InternalError is a panic of the reference that no input should cause: a bug of optool.
+type InternalError struct {
+	Value any
+	Stack []byte // of the goroutine that panicked
+}
+
+func (e *InternalError) Error() string {
+	return fmt.Sprintf("internal error of the reference: %v", e.Value)
+}
+
+// ReportPanic is called by Guard with each mistake of the reference, if it is not nil, also from
+// several goroutines. It is set once, before any call runs.
+var ReportPanic func(*InternalError)
+
 // Guard runs f, which computes or reads tensors of a capture, and turns a panic
 // into an error: a storage that cannot be read (also a file that shrank under its
 // memory map), sizes for which the memory does not suffice, computing that was
@@ -45,7 +59,11 @@ func Guard(f func() error) (err error) {
 		case errors.As(cause, &fault):
 			err = &stopped{verdict.Invalid, errors.New("a file changed while it was read")}
 		default:
-			err = &stopped{verdict.Error, fmt.Errorf("internal error of the reference: %v", p)}
+			mistake := &InternalError{p, debug.Stack()}
+			if ReportPanic != nil {
+				ReportPanic(mistake)
+			}
+			err = &stopped{verdict.Error, mistake}
 		}
 	}()
 	return f()

@@ -14,42 +14,54 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/optool/optool/internal/collector"
 	"github.com/optool/optool/internal/quota"
+	"github.com/optool/optool/replay"
 )
 
 // limits keep calls that run beside each other within the memory of the process,
-// and each within a deadline. Computing can only be stopped as a whole (quota.Stop):
-// when one call is to end, those beside it are run again.
+// and each within a deadline. Computing can only be stopped as a whole (quota.Stop).
+// A call that is late is stopped once the calls beside it have ended or are late too. When
+// memory runs out all are stopped at once, and those beside are run again.
 type limits struct {
-	timeout time.Duration       // of one call; 0: none
-	sem     *semaphore.Weighted // of bytes; nil: no limit known
-	total   int64
+	*pool
+	timeout time.Duration   // of one call; 0: none
 	over    <-chan struct{} // closed when all calls are to end, unless it is nil
+}
 
-	mu       sync.Mutex
-	resumed  sync.Cond
-	running  int
-	started  int // calls ever
-	stops    int // how often computing was stopped
-	stopping bool
+// by returns limits of the same process for a call that is to end at a time.
+func (l *limits) by(end time.Time) *limits {
+	return &limits{pool: l.pool, timeout: max(time.Until(end), time.Millisecond), over: l.over}
+}
+
+// A pool is what the calls of the process share.
+type pool struct {
+	total int64 // bytes; 0: no limit known
+
+	mu        sync.Mutex
+	changed   sync.Cond
+	used      int64         // bytes of the calls that run
+	abandoned int64         // bytes of calls that were given up and still compute
+	running   int           // calls
+	late      int           // of these, those that are late
+	alone     chan struct{} // closed when all that run are late; nil if none is
+	started   int           // calls ever
+	stops     int           // how often computing was stopped
+	stopping  bool
 }
 
 // newLimits limits the process to so many bytes of memory, 0 for three quarters of what
 // is available, and calls to timeout: what does not fit is refused, not killed.
 func newLimits(memory int64, timeout time.Duration) *limits {
-	l := &limits{timeout: timeout, total: cmp.Or(memory, availableMemory()/4*3)}
+	l := &limits{pool: &pool{total: cmp.Or(memory, availableMemory()/4*3)}, timeout: timeout}
 	// What is freed keeps its addresses: where these are limited (ulimit -v), a run on giants
 	// takes four times as many as memory.
 	if most := availableAddresses() / 5; most > 0 && (l.total == 0 || most < l.total) {
 		l.total = most
 	}
-	l.resumed.L = &l.mu
+	l.changed.L = &l.mu
 	quota.SetMemory(l.total)
 	if l.total > 0 {
-		l.sem = semaphore.NewWeighted(l.total)
 		collector.Limit(l.total)
 	}
 	return l
@@ -76,8 +88,9 @@ const (
 
 // within runs f, which computes what a capture of so many bytes on disk asks for,
 // within the limits. f is run again if it was stopped for the sake of another call,
-// and alone if the memory did not suffice beside others. Beside f's own, the error
-// is a *timeoutError, a *quota.MemoryError, errOver or ctx's.
+// and alone if the memory did not suffice beside others. A panic of f is an error, as
+// replay.Guard has it. Beside these and f's own, the error is a *timeoutError, a
+// *quota.MemoryError, errOver or ctx's; v is then what f returned when it was stopped.
 func within[T any](ctx context.Context, l *limits, bytes int64, f func() (T, error)) (v T, err error) {
 	// Widened to float64, a bfloat16 operand takes four times its size, and results
 	// and gradients as much again.
@@ -96,27 +109,32 @@ func within[T any](ctx context.Context, l *limits, bytes int64, f func() (T, err
 
 // once runs f once; again asks for another run.
 func once[T any](ctx context.Context, l *limits, need int64, f func() (T, error)) (v T, err error, again bool) {
-	if l.sem != nil {
-		if err := l.sem.Acquire(ctx, need); err != nil {
-			return v, err, false
-		}
-		defer l.sem.Release(need)
+	began, err := l.enter(ctx, need)
+	if err != nil {
+		return v, err, false
 	}
-	began := l.enter()
-	defer l.leave(ctx)
 	type outcome struct {
-		v     T
-		err   error
-		panic any
+		v   T
+		err error
 	}
 	done := make(chan outcome, 1)
 	go func() {
 		var o outcome
-		defer func() {
-			o.panic = recover()
-			done <- o
-		}()
-		o.v, o.err = f()
+		o.err = replay.Guard(func() (err error) {
+			o.v, err = f()
+			return err
+		})
+		done <- o
+	}()
+	ended, late := false, false
+	defer func() {
+		l.leave(ctx, need, late, ended)
+		if !ended {
+			go func() {
+				<-done
+				l.forget(need)
+			}()
+		}
 	}()
 	var deadline <-chan time.Time
 	if l.timeout > 0 {
@@ -131,15 +149,22 @@ func once[T any](ctx context.Context, l *limits, need int64, f func() (T, error)
 	for over == nil {
 		select {
 		case o := <-done:
-			if o.panic != nil {
-				panic(o.panic)
-			}
+			ended = true
 			short := errors.As(o.err, new(*quota.MemoryError))
 			return o.v, o.err, l.stoppedSince(began) || short && l.shared(began)
 		case <-deadline:
-			over = &timeoutError{l.timeout}
+			over, late = &timeoutError{l.timeout}, true
+			select {
+			case <-l.othersDone():
+			case o := <-done:
+				ended = true
+				return o.v, over, false
+			case <-l.over:
+			case <-ctx.Done():
+				over, grace = ctx.Err(), interruptGrace
+			}
 		case <-watch.C:
-			if live := l.liveMemory(); l.total > 0 && live > l.total {
+			if live := liveMemory(); l.total > 0 && live > l.total {
 				over = &quota.MemoryError{Need: live, Limit: l.total}
 			}
 		case <-l.over:
@@ -150,7 +175,8 @@ func once[T any](ctx context.Context, l *limits, need int64, f func() (T, error)
 	}
 	l.stop()
 	select {
-	case <-done:
+	case o := <-done:
+		v, ended = o.v, true
 	case <-time.After(grace):
 	}
 	return v, over, errors.As(over, new(*quota.MemoryError)) && l.shared(began)
@@ -159,54 +185,109 @@ func once[T any](ctx context.Context, l *limits, need int64, f func() (T, error)
 // A beginning is what was going on when a call began.
 type beginning struct{ running, started, stops int }
 
-func (l *limits) enter() beginning {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for l.stopping {
-		l.resumed.Wait()
+// enter begins a call that needs so many bytes, once they are free and the calls that are to be
+// stopped have ended. A call that needs more than there is begins when no other runs.
+func (p *pool) enter(ctx context.Context, need int64) (beginning, error) {
+	defer context.AfterFunc(ctx, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.changed.Broadcast()
+	})()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for ctx.Err() == nil && (p.stopping || p.late > 0 || !p.fits(need)) {
+		p.changed.Wait()
 	}
-	l.running++
-	l.started++
-	return beginning{l.running, l.started, l.stops}
+	if err := ctx.Err(); err != nil {
+		return beginning{}, err
+	}
+	p.used += need
+	p.running++
+	p.started++
+	return beginning{p.running, p.started, p.stops}, nil
 }
 
-func (l *limits) leave(ctx context.Context) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.running--
-	if l.stopping && l.running == 0 {
-		l.stopping = false
+// fits reports whether a call that needs so many bytes may run beside those that do.
+func (p *pool) fits(need int64) bool {
+	return p.total == 0 || p.used == 0 || p.used+need <= p.total-p.abandoned
+}
+
+// leave ends a call that entered with so many bytes. They stay taken if it has not ended but was
+// given up, until forget.
+func (p *pool) leave(ctx context.Context, need int64, late, ended bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running--
+	p.used -= need
+	if !ended {
+		p.abandoned += need
+	}
+	if late {
+		p.late--
+	}
+	p.tellAlone()
+	if p.stopping && p.running == 0 {
+		p.stopping = false
 		if ctx.Err() == nil {
 			quota.Resume()
 		}
-		l.resumed.Broadcast()
+	}
+	p.changed.Broadcast()
+}
+
+// othersDone says that the caller is late. The channel is closed when all calls that run are late:
+// then none is stopped for the sake of another.
+func (p *pool) othersDone() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.late++; p.alone == nil {
+		p.alone = make(chan struct{})
+	}
+	alone := p.alone
+	p.tellAlone()
+	return alone
+}
+
+func (p *pool) tellAlone() {
+	if p.alone != nil && p.running == p.late {
+		close(p.alone)
+		p.alone = nil
 	}
 }
 
-func (l *limits) stop() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.stopping = true
-	l.stops++
+// stop stops all that computes.
+func (p *pool) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopping = true
+	p.stops++
 	quota.Stop()
 }
 
+// forget gives back the memory of a call that was given up and has ended.
+func (p *pool) forget(bytes int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.abandoned -= bytes
+	p.changed.Broadcast()
+}
+
 // stoppedSince reports whether computing was stopped after a call began.
-func (l *limits) stoppedSince(b beginning) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.stops != b.stops
+func (p *pool) stoppedSince(b beginning) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stops != b.stops
 }
 
 // shared reports whether another call ran beside one that began so.
-func (l *limits) shared(b beginning) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return b.running > 1 || l.started != b.started
+func (p *pool) shared(b beginning) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return b.running > 1 || p.started != b.started
 }
 
 // liveMemory is how many bytes were in use after the last garbage collection.
-func (l *limits) liveMemory() int64 {
+func liveMemory() int64 {
 	s := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(s)
 	return int64(s[0].Value.Uint64()) - collector.Untouched()

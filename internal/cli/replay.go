@@ -483,42 +483,47 @@ func (o *replayOptions) sound(f *reports.Finding) bool {
 	})
 }
 
-// explained looks for what went wrong in a call that failed, and where its errors lie.
+// explained looks for what went wrong in a call that failed, and where its errors lie. It ends soon
+// after until, or when the memory does not suffice, with what was found by then.
 func (o *replayOptions) explained(ctx context.Context, lim *limits, e *capture.Entry, opt replay.Options,
-	until time.Time) (causes []reports.Cause, profiles []*reports.Profile) {
-	_, err := within(ctx, lim, o.fuse.bytes(e), func() (struct{}, error) {
+	until time.Time) ([]reports.Cause, []*reports.Profile) {
+	type explanation struct {
+		causes   []reports.Cause
+		profiles []*reports.Profile
+	}
+	f, _ := within(ctx, lim.by(until), o.fuse.bytes(e), func() (f explanation, _ error) {
 		call, closed, err := o.fuse.open(ctx, e, opt)
 		if err != nil {
-			return struct{}{}, err
+			return f, err
 		}
 		defer closed()
 		e := o.fuse.entry(e)
 		outcome := call.Compare()
 		for i := range outcome.Results {
 			r := &outcome.Results[i]
-			if r.Verdict != verdict.Fail || r.Device != "" || len(profiles) == maxProfiles {
+			if r.Verdict != verdict.Fail || r.Device != "" || len(f.profiles) == maxProfiles {
 				continue
 			}
 			if p := call.Profile(r); p != nil {
-				profiles = append(profiles, results.OfProfile(e, r, p))
+				f.profiles = append(f.profiles, results.OfProfile(e, r, p))
 			}
 		}
 		for i := range outcome.Results {
 			if r := &outcome.Results[i]; r.Phase == replay.Forward && r.Layout == "" && r.Device == "" {
-				causes = append(causes, elsewhere(ctx, o.paths, e, call, r, until)...)
+				f.causes = append(f.causes, elsewhere(ctx, o.paths, e, call, r, until)...)
 			}
 		}
-		if len(causes) == 0 {
-			for _, c := range call.Causes(outcome, until) {
-				causes = append(causes, results.OfCause(e, c))
-			}
+		if len(f.causes) == 0 {
+			err = replay.Guard(func() error { // what was found before stays
+				for _, c := range call.Causes(outcome, until) {
+					f.causes = append(f.causes, results.OfCause(e, c))
+				}
+				return nil
+			})
 		}
-		return struct{}{}, nil
+		return f, err
 	})
-	if err != nil {
-		return nil, nil // no time or memory for more than the verdict
-	}
-	return causes, profiles
+	return f.causes, f.profiles
 }
 
 // maxProfiles is how many values of a finding are profiled.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"syscall"
@@ -20,6 +21,7 @@ import (
 	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/pthformat"
+	"github.com/optool/optool/replay"
 )
 
 // An app is what every command has: streams and the flags of the root.
@@ -45,12 +47,14 @@ type app struct {
 func Main(args []string, s Streams) (code int) {
 	defer func() {
 		if r := recover(); r != nil {
-			s.warn("internal error: %v", r)
+			s.warn("internal error: %v%s", r, traceHint())
+			traceStack(s, debug.Stack())
 			code = ExitFailed
 		}
 	}()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	replay.ReportPanic = func(e *replay.InternalError) { traceStack(s, e.Stack) }
 	a := &app{Streams: s, args: args, cutOff: new(atomic.Int32)}
 	a.cutOff.Store(ExitInterrupted)
 	defer interruptible(cancel, a.cutOff)()
@@ -64,6 +68,22 @@ func Main(args []string, s Streams) (code int) {
 		}
 	}
 	return exitCode(err)
+}
+
+// traceVariable has the stack of each internal error printed, for a report of the bug.
+const traceVariable = "OPTOOL_TRACE"
+
+func traceHint() string {
+	if os.Getenv(traceVariable) != "" {
+		return ""
+	}
+	return " (" + traceVariable + "=1 prints where)"
+}
+
+func traceStack(s Streams, stack []byte) {
+	if os.Getenv(traceVariable) != "" {
+		fmt.Fprintf(s.Err, "%s\n", stack)
+	}
 }
 
 // exitGrace is how long after a signal the program may take to write what is finished.
