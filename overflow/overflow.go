@@ -263,10 +263,13 @@ func (s *Summary) Add(c *Call) {
 	}
 }
 
-// Write prints the totals.
+// Write prints the totals; where the style is quiet, only what was not judged.
 func (s *Summary) Write(w io.Writer, st reports.Style) error {
 	if text := s.Unjudged.String(); text != "" {
 		fmt.Fprintln(w, st.Wrap(text, 2))
+	}
+	if st.Quiet {
+		return nil
 	}
 	_, err := fmt.Fprintln(w, s)
 	return err

@@ -116,18 +116,18 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 	}
 	err = cmp.Or(j.write(s), err, empty)
 	j.ended = err == nil && !s.Interrupted
-	if err := cmp.Or(err, j.end(a)); err != nil {
-		return failed(err)
+	if err != nil {
+		return failed(errors.Join(err, j.end(a)))
 	}
 	if !a.quiet {
 		if err := s.Settings.Write(j.text(), a.outputWidth()); err != nil {
 			return failed(err)
 		}
-		if err := s.Write(j.text(), a.style()); err != nil {
-			return failed(err)
-		}
 	}
-	return exitWith(s.Exit)
+	if err := s.Write(j.text(), a.style()); err != nil {
+		return failed(err)
+	}
+	return a.unwritten(s.Exit, j.end(a))
 }
 
 // check checks one capture, unless that is finished.

@@ -129,10 +129,7 @@ func (c *comparison) finish(a *app, t tally, start time.Time) error {
 		}
 	}
 	c.json.ended = !s.Interrupted
-	if err := c.json.end(a); err != nil {
-		return failed(err)
-	}
-	return exitWith(s.Exit)
+	return a.unwritten(s.Exit, c.json.end(a))
 }
 
 // comparisonExit is the exit code of a comparison that refused some inputs

@@ -138,10 +138,7 @@ func (run *generation) all(ctx context.Context, cases []listedCase) error {
 	}
 	fmt.Fprintf(run.json.text(), "%s, %.2f s\n", s.Generated, s.Elapsed.Seconds())
 	run.json.ended = !s.Interrupted
-	if err := run.json.end(run.app); err != nil {
-		return failed(err)
-	}
-	return exitWith(s.Exit)
+	return run.app.unwritten(s.Exit, run.json.end(run.app))
 }
 
 // one makes the data of a case, unless that is finished.

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,7 +27,8 @@ type conformanceReport struct {
 	coverage *functionCounts // nil without a device
 	// converted counts the cases with tensors that were converted to another dtype.
 	converted int
-	empty     bool // the run is a part without cases
+	empty     bool  // the run is a part without cases
+	unwritten error // why a file that only the command has could not be written
 }
 
 func newConformanceReport(o *conformanceOptions) *conformanceReport {
@@ -106,10 +108,7 @@ func (r *conformanceReport) finish(a *app, j *jsonOutput, start time.Time) error
 		}
 	}
 	j.ended = !s.Interrupted
-	if err := j.endWith(a, r.sheets(), wrote); err != nil {
-		return failed(err)
-	}
-	return exitWith(s.Exit)
+	return a.unwritten(s.Exit, errors.Join(r.unwritten, j.endWith(a, r.sheets(), wrote)))
 }
 
 // sheets are the tables of a run beside those of all runs.

@@ -186,6 +186,9 @@ func runDevice(cmd *cobra.Command, a *app, o *deviceOptions) error {
 	if err := o.parse(cmd, a, "CAPTURE"); err != nil {
 		return err
 	}
+	if err := o.files(nil, nil).writable(); err != nil {
+		return failed(err)
+	}
 	d, err := o.target(cmd.Context(), a)
 	if err != nil {
 		return err
@@ -219,7 +222,7 @@ func runDevice(cmd *cobra.Command, a *app, o *deviceOptions) error {
 		err = o.print(a, &r, covered)
 	}
 	if err == nil {
-		err = o.write(&r, covered)
+		err = o.files(&r, covered).writeAll()
 	}
 	if err != nil {
 		return failed(err)
@@ -228,20 +231,14 @@ func runDevice(cmd *cobra.Command, a *app, o *deviceOptions) error {
 	return exitWith(t.code())
 }
 
-// write writes the files that are asked for.
-func (o *deviceOptions) write(r *deviceReport, covered *reports.Coverage) error {
-	if o.csv != "" {
-		err := writeFile(o.csv, func(w io.Writer) error { return reports.WriteCSV(w, covered.Sheet()) })
-		if err != nil {
-			return err
-		}
+// files are those that are asked for.
+func (o *deviceOptions) files(r *deviceReport, covered *reports.Coverage) artifacts {
+	return artifacts{
+		{"csv", o.csv, func(w io.Writer) error { return reports.WriteCSV(w, covered.Sheet()) }},
+		{"html", o.html, func(w io.Writer) error {
+			return webpage.WriteCoverage(w, "optool device "+o.device, r.facts(), o.sentence(covered), covered)
+		}},
 	}
-	if o.html == "" {
-		return nil
-	}
-	return writeFile(o.html, func(w io.Writer) error {
-		return webpage.WriteCoverage(w, "optool device "+o.device, r.facts(), o.sentence(covered), covered)
-	})
 }
 
 func newLibraryReport(name string, i devicebridge.Info) *libraryReport {

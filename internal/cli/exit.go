@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,32 @@ func exitWith(code int) error {
 		return nil
 	}
 	return &exitError{code: code}
+}
+
+// unwritten ends a command that found what code says, but could not write all that was asked for: err, if
+// it is not nil. 1 goes before 3.
+func (s Streams) unwritten(code int, err error) error {
+	if err != nil && (code == ExitDiffers || code == ExitInterrupted) {
+		s.fail(err)
+		err = nil
+	}
+	return cmp.Or(failed(err), exitWith(code))
+}
+
+// fail prints an error. Errors that were joined are printed one by one.
+func (s Streams) fail(err error) {
+	var e *exitError
+	if errors.As(err, &e) && e.err != nil {
+		err = e.err
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok || err.Error() != errors.Join(joined.Unwrap()...).Error() {
+		s.warn("%v", err)
+		return
+	}
+	for _, err := range joined.Unwrap() {
+		s.fail(err)
+	}
 }
 
 // usageError is a mistake in the command line.

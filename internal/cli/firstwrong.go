@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/replay"
@@ -35,6 +36,7 @@ func (o *selection) wrongCalls(ctx context.Context, a *app, command string, lim 
 	bar.index(ctx, paths)
 	var t tally
 	var wrong []judged
+	counted, digest := reports.NewSummary(), reports.NewDigest(nil)
 	var last *capture.Entry
 	err := ordered(ctx, a.jobs, scan(ctx, paths, capture.Options{}), func(f found) judged {
 		if f.err != nil {
@@ -51,7 +53,8 @@ func (o *selection) wrongCalls(ctx context.Context, a *app, command string, lim 
 		if err != nil {
 			outcome = replay.NotDone(f.entry.Op, err)
 		}
-		return judged{entry: f.entry, found: results.OfReplay(f.entry, outcome, "", ""), bytes: bytes}
+		again := strings.Join(o.command(command, quotePath(pathOf(f.entry))), " ")
+		return judged{entry: f.entry, found: results.OfReplay(f.entry, outcome, again, ""), bytes: bytes}
 	}, func(j judged) error {
 		t.walked++
 		bar.add(j.found != nil && j.found.Bad(), j.bytes)
@@ -62,8 +65,13 @@ func (o *selection) wrongCalls(ctx context.Context, a *app, command string, lim 
 		case j.entry != nil:
 			t.captures++
 			last = j.entry
+			for _, r := range j.found.Results {
+				counted.Add(r)
+			}
 			if j.found.Wrong() {
 				wrong = append(wrong, j)
+			} else {
+				digest.Add(j.found)
 			}
 		}
 		return nil
@@ -96,6 +104,16 @@ func (o *selection) wrongCalls(ctx context.Context, a *app, command string, lim 
 	if t.captures == 0 {
 		return nil, exitWith(ExitFailed)
 	}
-	fmt.Fprintf(a.Out, "none of %s failed\n", reports.Count(t.captures, "capture"))
-	return nil, exitWith(t.code())
+	if err := digest.Write(a.Out, a.style()); err != nil { // what could not be judged
+		return nil, failed(err)
+	}
+	for _, line := range counted.Told() {
+		fmt.Fprintln(a.Out, a.style().Wrap(line, 2))
+	}
+	line := fmt.Sprintf("none of %s failed", reports.Count(t.captures, "capture"))
+	if counted.Judged() < counted.Total() {
+		line += fmt.Sprintf(", as far as they were judged: %d of %d values", counted.Judged(), counted.Total())
+	}
+	fmt.Fprintln(a.Out, line)
+	return nil, exitWith(comparisonExit(counted, t.refused))
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
@@ -88,6 +89,67 @@ func (r reportFiles) any() bool {
 	return slices.ContainsFunc(r, func(f reportFile) bool { return *f.path != "" })
 }
 
+// writable is why a file cannot be written, nil if all can: what would fail after a long run fails before
+// it. What is there stays as it is.
+func (r reportFiles) writable() error {
+	for _, f := range r {
+		if *f.path == "" || *f.path == "-" {
+			continue
+		}
+		if err := writable(*f.path); err != nil {
+			return fmt.Errorf("--%s: %w", f.format.name, err)
+		}
+		if f.format.file != nil {
+			if err := sqlite.Check(*f.path); err != nil {
+				return fmt.Errorf("--%s: %w", f.format.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// writable is why writeFile cannot write a file, nil if it can.
+func writable(path string) error { return naming(path, wholefile.Check(path)) }
+
+// An artifact is a further file that a command writes at its end, if its flag names one.
+type artifact struct {
+	flag, path string
+	write      func(io.Writer) error
+}
+
+type artifacts []artifact
+
+// writable is why a file cannot be written, nil if all can.
+func (as artifacts) writable() error {
+	for _, x := range as {
+		if x.path == "" {
+			continue
+		}
+		if err := writable(x.path); err != nil {
+			return fmt.Errorf("--%s: %w", x.flag, err)
+		}
+	}
+	return nil
+}
+
+// writeAll writes the files. One that fails does not keep the others from being written.
+func (as artifacts) writeAll() error {
+	var failures []error
+	for _, x := range as {
+		if x.path == "" {
+			continue
+		}
+		err := writeFile(x.path, func(w io.Writer) error {
+			b := bufio.NewWriter(w)
+			return cmp.Or(x.write(b), b.Flush())
+		})
+		if err != nil {
+			failures = append(failures, fmt.Errorf("--%s: %w", x.flag, err))
+		}
+	}
+	return errors.Join(failures...)
+}
+
 // check refuses what cannot be standard output: more than one file, or a database.
 func (r reportFiles) check() error {
 	n := 0
@@ -119,10 +181,11 @@ func allSheets(rec *reports.Recording, own []reports.Sheet) []reports.Sheet {
 	return append(append([]reports.Sheet{rec.SummarySheet()}, own...), rec.ResultSheet())
 }
 
-// writeReports writes a run to files, each in its format; a file of - is w.
-// It calls wrote with the name of each file.
+// writeReports writes a run to files, each in its format; a file of - is w. One that fails does not keep
+// the others from being written. It calls wrote with the name of each file.
 func writeReports(w io.Writer, rec *reports.Recording, own []reports.Sheet, files reportFiles,
 	wrote func(path string)) error {
+	var failures []error
 	for _, f := range files {
 		path, err := *f.path, error(nil)
 		write := func(w io.Writer) error { return cmp.Or(f.format.write(w, rec, own), rec.Results.Err()) }
@@ -139,11 +202,12 @@ func writeReports(w io.Writer, rec *reports.Recording, own []reports.Sheet, file
 			err = writeFile(path, write)
 		}
 		if err != nil {
-			return err
+			failures = append(failures, fmt.Errorf("--%s: %w", f.format.name, err))
+			continue
 		}
 		wrote(path)
 	}
-	return nil
+	return errors.Join(failures...)
 }
 
 // writeFile writes a file that appears whole or not at all, or into what is there and is no

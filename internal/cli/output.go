@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"io"
 	"os"
 	"runtime"
@@ -66,8 +67,9 @@ func (a *app) openRecordsIn(d *runDir, o outputs, run reports.Run) (*jsonOutput,
 	if o.files.stdout() {
 		j.out = io.Discard
 	}
-	var err error
+	err := j.files.writable()
 	switch {
+	case err != nil:
 	case o.json != "" && o.json != "-":
 		j.file, err = os.Create(o.json)
 	case o.files.any() && d == nil:
@@ -214,7 +216,7 @@ func (j *jsonOutput) endWith(a *app, own []reports.Sheet, wrote func(path string
 	}
 	defer rec.Close()
 	if err := writeReports(a.Out, rec, own, j.files, wrote); err != nil {
-		return err
+		return errors.Join(err, j.close())
 	}
 	return cmp.Or(j.close(), j.dir.end(j.ended))
 }

@@ -72,7 +72,7 @@ Exit codes are those of the run; 130 for one that did not end.`,
 // report prints a run, writes the files and returns the run's exit code. A
 // FILE of - is standard output, which then holds nothing else.
 func (a *app) report(o *reportOptions, paths ...string) error {
-	if err := o.files.check(); err != nil {
+	if err := cmp.Or(o.files.check(), failed(o.files.writable())); err != nil {
 		return err
 	}
 	rec, err := a.readRecording(paths...)
@@ -88,10 +88,7 @@ func (a *app) report(o *reportOptions, paths ...string) error {
 	if err != nil {
 		return failed(err)
 	}
-	if err := writeReports(a.Out, rec, nil, o.files, func(string) {}); err != nil {
-		return failed(err)
-	}
-	return exitWith(exit)
+	return a.unwritten(exit, writeReports(a.Out, rec, nil, o.files, func(string) {}))
 }
 
 // awaitEvery is how often the parts of a run are looked at.

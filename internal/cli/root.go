@@ -62,7 +62,7 @@ func Main(args []string, s Streams) (code int) {
 	root.SetArgs(repeatListFlags(args))
 	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && err.Error() != "" && exitCode(err) != ExitInterrupted {
-		s.warn("%v", err)
+		s.fail(err)
 		if exitCode(err) == ExitUsage {
 			fmt.Fprintf(s.Err, "run \"%s --help\" for usage\n", cmd.CommandPath())
 		}

@@ -1,14 +1,14 @@
 package cli
 
 import (
-	"bufio"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -93,7 +93,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	if err != nil {
 		return err
 	}
-	if err := o.check(); err != nil {
+	if err := cmp.Or(o.check(), failed(o.drawings(nil).writable())); err != nil {
 		return err
 	}
 	start := time.Now()
@@ -150,19 +150,13 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 			return failed(err)
 		}
 	}
-	if err := o.draw(t); err != nil {
-		return failed(err)
-	}
-	if err := j.close(); err != nil {
-		return failed(err)
-	}
+	graph := sync.OnceValue(func() *view.Graph { return view.NewGraph(t) })
+	failures := errors.Join(o.drawings(graph).writeAll(), j.close())
 	rec.Summary.Elapsed, rec.Summary.PeakRSS = time.Since(start), rss.Peak()
 	*rec.Exit = stepExit(t, rec.Summary, refused)
 	rec.Summary.Exit = *rec.Exit
-	if err := writeReports(a.Out, rec, nil, j.files, func(string) {}); err != nil {
-		return failed(err)
-	}
-	return exitWith(*rec.Exit)
+	failures = errors.Join(failures, writeReports(a.Out, rec, nil, j.files, func(string) {}))
+	return a.unwritten(*rec.Exit, failures)
 }
 
 // writeTold prints the calls for which --fail-on makes the run fail, and what was not judged.
@@ -269,35 +263,14 @@ func (o *stepOptions) recording(a *app, t *step.Trace, settings reports.Settings
 	return rec
 }
 
-// draw writes the pictures that were asked for.
-func (o *stepOptions) draw(t *step.Trace) error {
-	if o.html+o.graph+o.dot+o.mermaid == "" {
-		return nil
+// drawings are the pictures that the flags name, of the graph that of makes.
+func (o *stepOptions) drawings(of func() *view.Graph) artifacts {
+	return artifacts{
+		{"html", o.html, func(w io.Writer) error { return of().WriteHTML(w) }},
+		{"graph", o.graph, func(w io.Writer) error { return of().WriteJSON(w) }},
+		{"dot", o.dot, func(w io.Writer) error { return of().WriteDot(w, of().RegionAround(o.around)) }},
+		{"mermaid", o.mermaid, func(w io.Writer) error { return of().WriteMermaid(w, of().RegionAround(o.around)) }},
 	}
-	g := view.NewGraph(t)
-	near := g.RegionAround(o.around)
-	for _, out := range []struct {
-		path  string
-		write func(io.Writer) error
-	}{
-		{o.html, g.WriteHTML},
-		{o.graph, g.WriteJSON},
-		{o.dot, func(w io.Writer) error { return g.WriteDot(w, near) }},
-		{o.mermaid, func(w io.Writer) error { return g.WriteMermaid(w, near) }},
-	} {
-		if out.path == "" {
-			continue
-		}
-		f, err := os.Create(out.path)
-		if err != nil {
-			return err
-		}
-		b := bufio.NewWriter(f)
-		if err := cmp.Or(out.write(b), b.Flush(), f.Close()); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // A stepCall is what one capture gave: nothing, if it is no call of the step.

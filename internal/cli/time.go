@@ -209,8 +209,7 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 		t.measuring.Order = rand.New(rand.NewPCG(o.seed, 0))
 	}
 	defer t.csv.close()
-	defer t.closeExports()
-	if err := t.createExports(); err != nil {
+	if err := t.exports().writable(); err != nil {
 		return failed(err)
 	}
 	if !o.none() {
@@ -422,16 +421,14 @@ func (t *timer) finish(tasks []*timed.Task, start time.Time, interrupted bool) e
 	if err := t.json.write(t.last(s)); err != nil {
 		return failed(err)
 	}
-	if err := errors.Join(t.export(), t.json.end(t.app)); err != nil {
-		return failed(err)
-	}
+	unwritten := errors.Join(t.export(), t.json.end(t.app))
 	if t.csv.path != "" && !t.quiet {
 		fmt.Fprintf(t.Err, "op elasped info saved to %s\n", t.csv.path)
 	}
 	if len(t.done) == 0 && !interrupted {
-		return &exitError{s.Exit, errors.New("nothing was measured")}
+		return &exitError{s.Exit, errors.Join(unwritten, errors.New("nothing was measured"))}
 	}
-	return exitWith(s.Exit)
+	return t.unwritten(s.Exit, unwritten)
 }
 
 // printAverages prints the times by op.
@@ -441,63 +438,28 @@ func (a *app) printAverages(w io.Writer, ts []*reports.Timing, cache timing.Cach
 	return reports.WriteAverages(w, a.outputWidth(), reports.Averages(ts, cache, byShape, column), byShape, limit)
 }
 
-// An exportFile is a file of --bench, --trace or --plot.
-type exportFile struct {
-	file  *os.File
-	write func(io.Writer) error
-}
-
-// createExports creates the files before anything is measured: what cannot be
-// written is told then.
-func (t *timer) createExports() error {
+// exports are the files of --bench, --trace and --plot.
+func (t *timer) exports() artifacts {
 	device := t.o.device
 	if device == "none" {
 		device = "reference"
 	}
-	for _, x := range []struct {
-		path  string
-		write func(io.Writer) error
-	}{
-		{t.o.bench, func(f io.Writer) error { return reports.GoBenchmark(f, device, t.done) }},
-		{t.o.trace, func(f io.Writer) error { return reports.Trace(f, device, t.done) }},
-		{t.o.plot, func(f io.Writer) error {
-			_, err := f.Write(charts.File(charts.Quartiles(t.done)))
+	return artifacts{
+		{"bench", t.o.bench, func(w io.Writer) error { return reports.GoBenchmark(w, device, t.done) }},
+		{"trace", t.o.trace, func(w io.Writer) error { return reports.Trace(w, device, t.done) }},
+		{"plot", t.o.plot, func(w io.Writer) error {
+			_, err := w.Write(charts.File(charts.Quartiles(t.done)))
 			return err
 		}},
-	} {
-		if x.path == "" {
-			continue
-		}
-		f, err := os.Create(x.path)
-		if err != nil {
-			return err
-		}
-		t.exports = append(t.exports, exportFile{f, x.write})
 	}
-	return nil
 }
 
 // export writes what was measured to the files, if anything was.
 func (t *timer) export() error {
-	for _, x := range t.exports {
-		if len(t.done) == 0 {
-			break
-		}
-		if err := errors.Join(x.write(x.file), x.file.Close()); err != nil {
-			return fmt.Errorf("%s: %w", x.file.Name(), err)
-		}
+	if len(t.done) == 0 {
+		return nil
 	}
-	return nil
-}
-
-// closeExports closes the files that were not written, and removes them.
-func (t *timer) closeExports() {
-	for _, x := range t.exports {
-		if st, err := x.file.Stat(); err == nil && st.Mode().IsRegular() && st.Size() == 0 {
-			x.file.Close()
-			os.Remove(x.file.Name())
-		}
-	}
+	return t.exports().writeAll()
 }
 
 // A timeSummary is the last line of a run of time.

@@ -30,7 +30,6 @@ type timer struct {
 	peaks     timed.Peaks
 	json      *jsonOutput
 	csv       *timeCSV
-	exports   []exportFile
 	table     *timeTable
 	tally     tally
 	settings  reports.Settings

@@ -2,14 +2,38 @@
 package wholefile
 
 import (
+	"cmp"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
+
+// Check is why Write cannot write path, nil if it can. It leaves path as it is. What exists and is no plain
+// file is not looked at, but for directories.
+func Check(path string) error {
+	switch info, err := os.Stat(path); {
+	case err == nil && info.IsDir():
+		return &fs.PathError{Op: "write", Path: path, Err: syscall.EISDIR}
+	case err == nil && !info.Mode().IsRegular():
+		return nil
+	}
+	f, err := create(path)
+	if err != nil {
+		return err
+	}
+	return cmp.Or(f.Close(), os.Remove(f.Name()))
+}
+
+// create creates the file that will take the place of path.
+func create(path string) (*os.File, error) {
+	return os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+}
 
 // Write has write fill a file that takes the place of path, readable by all, once it
 // is complete; until then, and if write fails, path is as it was.
 func Write(path string, write func(f *os.File) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	f, err := create(path)
 	if err != nil {
 		return err
 	}

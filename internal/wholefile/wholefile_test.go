@@ -36,3 +36,24 @@ func TestWrite(t *testing.T) {
 		t.Errorf("%d files, %v, want 1", len(all), err)
 	}
 }
+
+// TestCheck: what Write could not write is told before, and nothing is left behind or changed.
+func TestCheck(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	if err := os.WriteFile(path, []byte("old"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for p, ok := range map[string]bool{path: true, filepath.Join(dir, "new"): true, os.DevNull: true, dir: false,
+		filepath.Join(dir, "none", "f"): false, filepath.Join(path, "f"): false} {
+		if err := wholefile.Check(p); (err == nil) != ok {
+			t.Errorf("%s: %v", p, err)
+		}
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != "old" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if all, err := os.ReadDir(dir); err != nil || len(all) != 1 {
+		t.Errorf("%d files, %v, want 1", len(all), err)
+	}
+}

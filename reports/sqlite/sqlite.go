@@ -26,8 +26,8 @@ const applicationID = 0x6f70746c
 //
 // The database grows under another name and takes its place when it is complete.
 func WriteFile(path string, sheets ...reports.Sheet) error {
-	if !replaceable(path) {
-		return fmt.Errorf("%s is not a database that optool wrote: it is left as it is", path)
+	if err := Check(path); err != nil {
+		return err
 	}
 	part := fmt.Sprintf("%s.%d.tmp", path, os.Getpid())
 	err := write(part, sheets)
@@ -37,6 +37,14 @@ func WriteFile(path string, sheets ...reports.Sheet) error {
 	if err != nil {
 		os.Remove(part)
 		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// Check is why WriteFile refuses to write path, nil if it does not.
+func Check(path string) error {
+	if !replaceable(path) {
+		return fmt.Errorf("%s is not a database that optool wrote: it is left as it is", path)
 	}
 	return nil
 }

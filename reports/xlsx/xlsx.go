@@ -259,7 +259,7 @@ func (b *book) part(s reports.Sheet) error {
 		}
 		var opts []excelize.RowOpts
 		if lines > 1 { // not every program makes such a row higher by itself
-			opts = append(opts, excelize.RowOpts{Height: float64(lines) * lineHeight})
+			opts = append(opts, excelize.RowOpts{Height: min(float64(lines)*lineHeight, excelize.MaxRowHeight)})
 		}
 		if err := sw.SetRow("A"+strconv.Itoa(x.rows), cells, opts...); err != nil {
 			return err
