@@ -547,7 +547,13 @@ func (l *hookLoader) object(o *object, path string) (value.Value, error) {
 	case kind == "generator" && isText:
 		return &value.Opaque{Global: "torch.Generator", Args: text}, nil
 	case kind == "object" && isText:
-		return &value.Opaque{Global: text, Reason: o.text("text")}, nil
+		what := o.text("text")
+		if class, ok := strings.CutPrefix(what, "<class '"); ok && text == "builtins.type" { // of Python: dtype=int
+			if name := strings.TrimSuffix(class, "'>"); !strings.Contains(name, ".") {
+				return &value.Opaque{Global: "builtins." + name}, nil
+			}
+		}
+		return &value.Opaque{Global: text, Reason: what}, nil
 	}
 	return nil, fmt.Errorf("calls.jsonl: %q is not a kind of value, or not this one", kind)
 }

@@ -348,6 +348,30 @@ func loadAll(dir string) string {
 	return strings.Join(said, "\n")
 }
 
+// TestHookTypes: a type of Python is known by its name, as in a pickle.
+func TestHookTypes(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "calls.jsonl"), []byte(`{"event":"run","format":"optool-capture","version":1,"pid":1,"rank":null}
+{"event":"call","id":0,"name":"torch.zeros","args":[2],"kwargs":{"dtype":{"object":"builtins.type","text":"<class 'int'>"},`+
+		`"device":{"object":"builtins.type","text":"<class 'numpy.float32'>"}}}
+`), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for e, err := range capture.Scan(context.Background(), []string{dir}, capture.Options{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, _ := e.Load(capture.LoadOptions{})
+		var got []string
+		for _, it := range c.Kwargs.Items {
+			got = append(got, it.Value.(*value.Opaque).Global)
+		}
+		if want := []string{"builtins.int", "builtins.type"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func FuzzHook(f *testing.F) {
 	b, err := os.ReadFile(filepath.Join(hookRecording, "calls.jsonl"))
 	if err != nil {

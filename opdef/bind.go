@@ -267,7 +267,7 @@ func itemConverter(t Type) func(value.Value) (reflect.Value, error) {
 		}
 	case "dtype":
 		return func(v value.Value) (reflect.Value, error) {
-			if d, ok := v.(tensor.DType); ok {
+			if d, ok := dtypeOf(v); ok {
 				if !d.Computable() {
 					return reflect.Value{}, fmt.Errorf("dtype %s has no values to compute with", d)
 				}
@@ -278,6 +278,23 @@ func itemConverter(t Type) func(value.Value) (reflect.Value, error) {
 	}
 	return func(v value.Value) (reflect.Value, error) { return reflect.ValueOf(v), nil }
 }
+
+// dtypeOf is v as torch's argument parser takes it for a dtype: a type of Python is one of torch's.
+func dtypeOf(v value.Value) (tensor.DType, bool) {
+	switch v := v.(type) {
+	case tensor.DType:
+		return v, true
+	case *value.Opaque:
+		_, name, _ := strings.Cut(v.Global, ".")
+		if dt, ok := pythonTypes[name]; ok && v.Args == nil && v.Global == "builtins."+name {
+			return dt, true
+		}
+	}
+	return 0, false
+}
+
+var pythonTypes = map[string]tensor.DType{"bool": tensor.Bool, "int": tensor.Int64, "float": tensor.Float64,
+	"complex": tensor.Complex128}
 
 // ScalarOf converts a Python number.
 func ScalarOf(v value.Value) (Scalar, bool) {
@@ -376,22 +393,24 @@ func (e *Entry) bind(args []value.Value, kwargs *value.Dict) (any, error) {
 	st := p.Elem()
 	params := e.Schema.Params
 	given := make([]bool, len(params))
+	taken := 0
+	refuse := func(arg, msg string) error { return &RefusedError{Arg: arg, Msg: msg, taken: taken} }
 	set := func(i int, v value.Value) error {
 		given[i] = true
-		if e.setters[i].field == nil {
-			return nil
+		if e.setters[i].field != nil {
+			x, err := e.setters[i].conv(v)
+			if err != nil {
+				return refuse(params[i].Name, err.Error())
+			}
+			st.FieldByIndex(e.setters[i].field).Set(x)
 		}
-		x, err := e.setters[i].conv(v)
-		if err != nil {
-			return &RefusedError{Arg: params[i].Name, Msg: err.Error()}
-		}
-		st.FieldByIndex(e.setters[i].field).Set(x)
+		taken++
 		return nil
 	}
 	i := 0
 	for k := 0; k < len(args); i++ {
 		if i >= len(params) || params[i].Keyword {
-			return nil, &RefusedError{Msg: fmt.Sprintf("takes %d positional arguments, got %d", i, len(args))}
+			return nil, refuse("", fmt.Sprintf("takes %d positional arguments, got %d", i, len(args)))
 		}
 		v := args[k]
 		if params[i].Type.Variadic {
@@ -412,10 +431,10 @@ func (e *Entry) bind(args []value.Value, kwargs *value.Dict) (any, error) {
 			key, _ := it.Key.(string)
 			at := e.keyword(key, given)
 			if at < 0 {
-				return nil, &RefusedError{Msg: fmt.Sprintf("unexpected keyword argument %q", key)}
+				return nil, refuse("", fmt.Sprintf("unexpected keyword argument %q", key))
 			}
 			if given[at] {
-				return nil, &RefusedError{Arg: key, Msg: "given twice"}
+				return nil, refuse(key, "given twice")
 			}
 			if err := set(at, it.Value); err != nil {
 				return nil, err
@@ -427,7 +446,7 @@ func (e *Entry) bind(args []value.Value, kwargs *value.Dict) (any, error) {
 			continue
 		}
 		if prm.Required {
-			return nil, &RefusedError{Arg: prm.Name, Msg: "missing"}
+			return nil, refuse(prm.Name, "missing")
 		}
 		if f := e.setters[i].field; f != nil {
 			st.FieldByIndex(f).Set(e.setters[i].def)
@@ -456,11 +475,14 @@ func (e *Entry) keyword(key string, given []bool) int {
 }
 
 // A RefusedError is a call that torch refuses too: a wrong argument, a shape
-// that does not fit.
+// that does not fit. With Limit it is one that torch or the library of the function may
+// compute, and the reference does not.
 type RefusedError struct {
-	Op  string
-	Arg string // "" if no single argument is to blame
-	Msg string
+	Op    string
+	Arg   string // "" if no single argument is to blame
+	Msg   string
+	Limit bool
+	taken int // arguments that fitted before the one that does not
 }
 
 func (e *RefusedError) Error() string {
@@ -478,4 +500,10 @@ func (e *RefusedError) Error() string {
 // is the schema name of the argument, "" if none is to blame.
 func Refuse(arg, format string, args ...any) error {
 	return &RefusedError{Arg: arg, Msg: fmt.Sprintf(format, args...)}
+}
+
+// Unsupported returns the error of a kernel for an argument that the function takes and the
+// reference does not compute with: its verdict is unsupported, not error.
+func Unsupported(arg, format string, args ...any) error {
+	return &RefusedError{Arg: arg, Msg: fmt.Sprintf(format, args...), Limit: true}
 }

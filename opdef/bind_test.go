@@ -163,6 +163,11 @@ func TestBindConversions(t *testing.T) {
 		{"str", nil, nil, "want str, got None"},
 		{"mstr", "m", func(a *everything) any { return *a.Mstr }, "m"},
 		{"dtype", tensor.BFloat16, func(a *everything) any { return *a.Dtype }, tensor.BFloat16},
+		{"dtype", &value.Opaque{Global: "builtins.int"}, func(a *everything) any { return *a.Dtype }, tensor.Int64},
+		{"dtype", &value.Opaque{Global: "builtins.float"}, func(a *everything) any { return *a.Dtype }, tensor.Float64},
+		{"dtype", &value.Opaque{Global: "builtins.bool"}, func(a *everything) any { return *a.Dtype }, tensor.Bool},
+		{"dtype", &value.Opaque{Global: "builtins.str"}, nil, "want dtype, got builtins.str"},
+		{"dtype", &value.Opaque{Global: "mypkg.int"}, nil, "want dtype, got mypkg.int"},
 		{"dtype", tensor.QInt8, nil, "dtype qint8 has no values to compute with"},
 		{"dtype", "float32", nil, "want dtype, got str"},
 		{"any", value.Slice{}, func(a *everything) any { return a.Any }, value.Slice{}},
@@ -253,6 +258,37 @@ func TestBindForms(t *testing.T) {
 			t.Errorf("%s with %s, %v: got %q, want %q", tc.e.Op(), value.Repr(value.NewList(tc.args...)), tc.kwargs,
 				got, tc.want)
 		}
+	}
+}
+
+// TestBindOut: a result is written to out=, or to the argument out where the schema has a place for it.
+func TestBindOut(t *testing.T) {
+	byKeyword := echo("f(Tensor self) -> Tensor", "", func(a *selfArgs) *tensor.Tensor { return a.Self }).Entry()
+	byPlace := echo("f(Tensor self, Out? out=None) -> Tensor", "",
+		func(a *selfArgs) *tensor.Tensor { return a.Self }).Entry()
+	for _, tc := range []struct {
+		e      *Entry
+		args   []value.Value
+		kwargs *value.Dict
+		want   bool // the result is written
+	}{
+		{byKeyword, []value.Value{x}, nil, false}, {byKeyword, []value.Value{x}, keywords("out", x), true},
+		{byKeyword, []value.Value{x}, keywords("out", nil), false}, {byPlace, []value.Value{x}, nil, false},
+		{byPlace, []value.Value{x, nil}, nil, false}, {byPlace, []value.Value{x, x}, nil, true},
+		{byPlace, []value.Value{x}, keywords("out", x), true},
+	} {
+		c, err := tc.e.Bind("torch.f", tc.args, tc.kwargs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f, err := c.Forward(); err != nil || f.Written != tc.want {
+			t.Errorf("%s with %s, %v: written %t, error %v", tc.e.Op(), value.Repr(value.NewList(tc.args...)),
+				tc.kwargs, f.Written, err)
+		}
+	}
+	if _, err := byPlace.Bind("torch.f", []value.Value{x, 1.5}, nil); err == nil ||
+		err.Error() != `op f: argument "out": want a tensor, got float` {
+		t.Errorf("a number to write to: %v", err)
 	}
 }
 

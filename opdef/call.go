@@ -84,7 +84,7 @@ func (e *Entry) Bind(name string, args []value.Value, kwargs *value.Dict) (*Call
 		return nil, err
 	}
 	c := &Call{Entry: e, Name: name, prepared: &prepared{}, bound: &binding{args: args, kwargs: kwargs}}
-	kwargs, err := c.takeOut(kwargs)
+	kwargs, err := c.takeOut(args, kwargs)
 	if err == nil {
 		c.args, err = e.bind(args, kwargs)
 	}
@@ -121,21 +121,36 @@ func (e *Entry) onlyMethods() bool {
 func (e *Entry) refused(err error) error {
 	var r *RefusedError
 	if errors.As(err, &r) && r.Op == "" {
-		return &RefusedError{Op: e.Op(), Arg: r.Arg, Msg: r.Msg}
+		named := *r
+		named.Op = e.Op()
+		return &named
 	}
 	return err
 }
 
-// takeOut removes out= from the keywords, unless the op declares it itself.
-func (c *Call) takeOut(kwargs *value.Dict) (*value.Dict, error) {
+// takeOut removes out= from the keywords, unless the op declares a tensor of that name, and notes what
+// the results are written to.
+func (c *Call) takeOut(args []value.Value, kwargs *value.Dict) (*value.Dict, error) {
 	if kwargs == nil {
-		return nil, nil
+		kwargs = &value.Dict{}
 	}
 	at := slices.IndexFunc(kwargs.Items, func(it value.Item) bool { return it.Key == value.Value("out") })
-	if at < 0 || slices.ContainsFunc(c.Entry.Schema.Params, func(p Param) bool { return p.Name == "out" }) {
+	param := slices.IndexFunc(c.Entry.Schema.Params, func(p Param) bool { return p.Name == "out" })
+	switch {
+	case param >= 0 && c.Entry.Schema.Params[param].Type.Base != "Out":
 		return kwargs, nil
+	case at >= 0:
+		rest := slices.Delete(slices.Clone(kwargs.Items), at, at+1)
+		return &value.Dict{Class: kwargs.Class, Items: rest}, c.writeTo(kwargs.Items[at].Value)
+	case param >= 0 && param < len(args):
+		return kwargs, c.writeTo(args[param])
 	}
-	switch v := kwargs.Items[at].Value.(type) {
+	return kwargs, nil
+}
+
+// writeTo notes the tensor, or the tensors, that results are written to.
+func (c *Call) writeTo(v value.Value) error {
+	switch v := v.(type) {
 	case nil:
 	case *tensor.Tensor:
 		c.out = []*tensor.Tensor{v}
@@ -143,14 +158,14 @@ func (c *Call) takeOut(kwargs *value.Dict) (*value.Dict, error) {
 		for _, it := range v.Items {
 			t, ok := it.(*tensor.Tensor)
 			if !ok {
-				return nil, Refuse("out", "want tensors, got %s", TypeName(it))
+				return Refuse("out", "want tensors, got %s", TypeName(it))
 			}
 			c.out = append(c.out, t)
 		}
 	default:
-		return nil, Refuse("out", "want a tensor, got %s", TypeName(v))
+		return Refuse("out", "want a tensor, got %s", TypeName(v))
 	}
-	return &value.Dict{Class: kwargs.Class, Items: slices.Delete(slices.Clone(kwargs.Items), at, at+1)}, nil
+	return nil
 }
 
 func (c *Call) inplaceFlag() bool {

@@ -107,5 +107,11 @@ var inPlaceDunder = map[string]bool{
 	"__ipow__": true, "__iand__": true, "__ior__": true, "__ixor__": true, "__ilshift__": true, "__irshift__": true,
 }
 
+// OfTorch reports whether a public name is one of torch's Python API, whose signatures the table has,
+// and not that of a function of the dispatcher or of another library.
+func OfTorch(name string) bool {
+	return strings.HasPrefix(name, "torch.") && !strings.HasPrefix(name, dispatched)
+}
+
 // isMethod reports whether a public name is that of a method of torch.Tensor.
 func isMethod(name string) bool { return strings.HasPrefix(name, "torch.Tensor.") }

@@ -102,28 +102,54 @@ func TrustedRegistry(tables ...[]*Entry) *Registry {
 func (r *Registry) Entries() []*Entry { return sound(r.entries) }
 
 // Lookup returns the overloads that answer to a public name.
-func (r *Registry) Lookup(name string) []*Entry { return sound(r.byName[r.spelled(name)]) }
+func (r *Registry) Lookup(name string) []*Entry {
+	var out []*Entry
+	for _, n := range r.spellings(name) {
+		out = append(out, r.byName[n]...)
+	}
+	return sound(out)
+}
 
-// spelled is name, or, of an unknown name of ATen's, torch.ops.aten.linalg_inv.default, the one
-// that Python's API has for the same function with the same arguments in the same order. Those
-// of torch.nn.functional are not among them: most are written in Python, with others.
-func (r *Registry) spelled(name string) string {
-	aten, ok := strings.CutPrefix(name, "torch.ops.aten.")
-	if !ok || len(r.byName[name]) > 0 {
-		return name
-	}
-	aten, _, _ = strings.Cut(aten, ".")
-	spellings := []string{"torch." + aten, "torch.Tensor." + aten, "torch._C._nn." + aten}
-	if family, rest, ok := strings.Cut(aten, "_"); ok && slices.Contains([]string{"linalg", "fft", "special"}, family) {
-		spellings = append(spellings, "torch."+family+"."+rest)
-	}
-	for _, s := range spellings {
-		if len(r.byName[s]) > 0 {
-			return s
+// spellings are the known names of the function that a recorder calls name. Recorders disagree about
+// functions of the dispatcher: torch.ops.torchvision.nms is torchvision.nms for some of them, and some
+// add the overload, torch.ops.aten.linalg_inv.default. A function of ATen is in addition the one that
+// Python's API has with the same arguments in the same order, torch.linalg.inv. Functions of
+// torch.nn.functional are not among them: most are written in Python and have other arguments.
+func (r *Registry) spellings(name string) []string {
+	var out []string
+	add := func(n string) {
+		if len(r.byName[n]) > 0 && !slices.Contains(out, n) {
+			out = append(out, n)
 		}
 	}
-	return name
+	add(name)
+	if OfTorch(name) {
+		return out
+	}
+	parts := strings.Split(strings.TrimPrefix(name, dispatched), ".")
+	if len(parts) < 2 || len(parts) > 3 { // namespace, function, overload
+		return out
+	}
+	add(dispatched + strings.Join(parts, "."))
+	add(dispatched + parts[0] + "." + parts[1])
+	if parts[0] != "aten" {
+		return out
+	}
+	aten, before := parts[1], len(out)
+	python := []string{"torch." + aten, "torch.Tensor." + aten, "torch._C._nn." + aten}
+	if family, rest, ok := strings.Cut(aten, "_"); ok && slices.Contains([]string{"linalg", "fft", "special"}, family) {
+		python = append(python, "torch."+family+"."+rest)
+	}
+	for _, n := range python {
+		if add(n); len(out) > before {
+			break
+		}
+	}
+	return out
 }
+
+// dispatched is how the names of functions begin that are called through PyTorch's dispatcher.
+const dispatched = "torch.ops."
 
 func sound(es []*Entry) []*Entry {
 	return slices.DeleteFunc(slices.Clone(es), func(e *Entry) bool { return e.Ready() != nil })
@@ -132,31 +158,47 @@ func sound(es []*Entry) []*Entry {
 // ErrUnknownOp is the error of Bind for a name no op answers to.
 var ErrUnknownOp = errors.New("unknown op")
 
-// Bind finds the overload of name that accepts the arguments. It returns
-// ErrUnknownOp, or the *RefusedError of the first overload, which is the one that
-// is used most.
+// An UnboundError is a call of a known function whose arguments fit none of the overloads that are
+// known.
+type UnboundError struct {
+	Nearest string        // the schema of the overload that took most arguments
+	Refused *RefusedError // why it does not take the next one
+}
+
+func (e *UnboundError) Error() string { return e.Refused.Error() }
+
+// Unwrap gives the refusal of the nearest overload.
+func (e *UnboundError) Unwrap() error { return e.Refused }
+
+// Bind finds the overload of name that accepts the arguments. It returns ErrUnknownOp, or an
+// *UnboundError where no overload does.
 func (r *Registry) Bind(name string, args []value.Value, kwargs *value.Dict) (*Call, error) {
-	known := r.spelled(name)
-	overloads := r.byName[known]
-	if len(overloads) == 0 {
+	known := r.spellings(name)
+	if len(known) == 0 {
 		return nil, fmt.Errorf("%w %s", ErrUnknownOp, name)
 	}
-	var first error
-	for _, e := range overloads {
-		c, err := e.Bind(known, args, kwargs)
-		if err == nil {
-			return c, nil
-		}
-		if first == nil {
-			first = err
+	var nearest *UnboundError
+	for _, n := range known {
+		for _, e := range r.byName[n] {
+			c, err := e.Bind(n, args, kwargs)
+			if err == nil {
+				return c, nil
+			}
+			var refused *RefusedError
+			switch {
+			case !errors.As(err, &refused):
+				return nil, err
+			case nearest == nil || refused.taken > nearest.Refused.taken: // the first is used most
+				nearest = &UnboundError{e.schema, refused}
+			}
 		}
 	}
-	return nil, first
+	return nil, nearest
 }
 
 // Knows reports whether an op answers to a name, or to one whose last part it is.
 func (r *Registry) Knows(name string) bool {
-	if known := r.byName[r.spelled(name)]; len(known) > 0 || strings.Contains(name, ".") {
+	if known := r.spellings(name); len(known) > 0 || strings.Contains(name, ".") {
 		return len(known) > 0
 	}
 	return len(r.Similar(name)) > 0

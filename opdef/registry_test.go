@@ -137,7 +137,12 @@ func TestLookup(t *testing.T) {
 		!strings.Contains(err.Error(), `argument "self"`) {
 		t.Errorf("no overload: %v", err)
 	}
-	for name, want := range map[string]int{"torch.ops.aten.f": 2, "torch.ops.aten.f.default": 2,
+	var unbound *UnboundError
+	if _, err := reg.Bind("torch.f", []value.Value{x, int64(0), "text"}, nil); !errors.As(err, &unbound) ||
+		unbound.Nearest != two.Schema || err.Error() != `op f.dim: takes 2 positional arguments, got 3` {
+		t.Errorf("no overload: %v, nearest %+v, want f.dim, which takes two", err, unbound)
+	}
+	for name, want := range map[string]int{"torch.ops.aten.f": 2, "torch.ops.aten.f.default": 2, "aten.f.default": 2,
 		"torch.ops.aten.special_f": 1, "torch.ops.aten.linalg_f": 0, "torch.ops.aten.g": 0, "torch.ops.mylib.f": 0} {
 		if got := len(reg.Lookup(name)); got != want || reg.Knows(name) != (want > 0) {
 			t.Errorf("%d overloads of %s, want %d", got, name, want)
@@ -145,6 +150,16 @@ func TestLookup(t *testing.T) {
 	}
 	if c, err := reg.Bind("torch.ops.aten.f.default", []value.Value{x}, nil); err != nil || c.Entry.Schema.Name != "f" {
 		t.Errorf("ATen's f(x) binds to %v, error %v", c, err)
+	}
+	for name, want := range map[string]string{"torchvision.nms": "torch.ops.torchvision.nms",
+		"torchvision.nms.default": "torch.ops.torchvision.nms", "torch.ops.torchvision.nms.default": "torch.ops.torchvision.nms",
+		"torch.ops.aten.f.dim": "torch.ops.aten.f.dim", "torch.torchvision.nms": "", "nms": ""} {
+		reg := TrustedRegistry([]*Entry{echo("f.dim(Tensor self) -> Tensor", "f torch.ops.aten.f.dim "+
+			"torch.ops.torchvision.nms", func(a *selfArgs) *tensor.Tensor { return a.Self }).Entry()})
+		c, err := reg.Bind(name, []value.Value{x}, nil)
+		if (err == nil) != (want != "") || err == nil && c.Name != want {
+			t.Errorf("%s is called by %v, error %v, want %q", name, c, err, want)
+		}
 	}
 	if got, want := reg.Similar("torch.linalg.f"), []string{"torch.Tensor.f", "torch.f",
 		"torch.special.f"}; !slices.Equal(got, want) {

@@ -40,13 +40,15 @@ type Param struct {
 
 // Type is a schema type: base name with its modifiers.
 type Type struct {
-	Base     string // Tensor, Scalar, int, float, bool, str, dtype, any, Device, Layout, MemoryFormat, Generator
-	Optional bool   // T?: None allowed
-	List     bool   // T[]
-	ListOpt  bool   // T?[]: items may be None
-	Len      int    // T[n]: a single number stands for n equal ones
-	Scalar   bool   // Tensor|Scalar
-	Variadic bool   // T[]...
+	// Base is Tensor, Scalar, int, float, bool, str, dtype, any, Device, Layout, MemoryFormat, Generator,
+	// ignored, or Out: a tensor that the result is written to, where that is not a keyword only.
+	Base     string
+	Optional bool // T?: None allowed
+	List     bool // T[]
+	ListOpt  bool // T?[]: items may be None
+	Len      int  // T[n]: a single number stands for n equal ones
+	Scalar   bool // Tensor|Scalar
+	Variadic bool // T[]...
 }
 
 func (t Type) String() string {
@@ -74,7 +76,7 @@ func (t Type) String() string {
 // formats and generators do not change what is computed.
 func (t Type) carried() bool {
 	switch t.Base {
-	case "Device", "Layout", "MemoryFormat", "Generator", "ignored":
+	case "Device", "Layout", "MemoryFormat", "Generator", "Out", "ignored":
 		return false
 	}
 	return true
@@ -224,7 +226,7 @@ func parseParam(s string) (Param, error) {
 	t.Base = typ
 	switch typ {
 	case "Tensor", "Scalar", "int", "float", "bool", "str", "dtype", "any", "Device", "Layout", "MemoryFormat",
-		"Generator", "ignored":
+		"Generator", "Out", "ignored":
 	default:
 		return p, fmt.Errorf("argument %q: unknown type %q", s, typ)
 	}

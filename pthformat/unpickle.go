@@ -150,6 +150,9 @@ func (c *converter) convert(x any, depth int) (value.Value, int, error) {
 	case *types.ByteArray:
 		return value.Bytes(*x), 1, nil
 	case *class:
+		if builtin, ok := strings.CutPrefix(x.name, "__builtin__."); ok { // as protocol 2 spells it
+			return &value.Opaque{Global: "builtins." + builtin}, 1, nil
+		}
 		return &value.Opaque{Global: x.name}, 1, nil
 	case storageClass:
 		return &value.Opaque{Global: x.name}, 1, nil

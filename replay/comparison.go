@@ -254,6 +254,7 @@ const mostSimilar = 5
 // addRefusal adds the result of a call that the reference does not run.
 func (r *comparison) addRefusal(err error) {
 	var refused *opdef.RefusedError
+	var unbound *opdef.UnboundError
 	switch {
 	case errors.Is(err, opdef.ErrUnknownOp) && r.withoutValues():
 		r.addCall(verdict.Skipped, verdict.NothingReturned)
@@ -275,10 +276,24 @@ func (r *comparison) addRefusal(err error) {
 			r.addCall(verdict.Unsupported, "an argument that was recorded as None may be another value: "+err.Error())
 			return
 		}
-		r.addCall(verdict.Error, err.Error())
+		switch {
+		case errors.As(err, &unbound) && !r.torchRefuses():
+			r.addCall(verdict.Unsupported, "no known form of "+r.Op+" takes these arguments: "+err.Error()+
+				"; nearest: "+unbound.Nearest)
+		case refused.Limit:
+			r.addCall(verdict.Unsupported, err.Error())
+		default:
+			r.addCall(verdict.Error, err.Error())
+		}
 	default:
 		r.addCall(verdict.Error, err.Error())
 	}
+}
+
+// torchRefuses reports whether the function itself refuses arguments that fit no overload: the forms
+// of torch's Python API are known, and a call that returned was not refused.
+func (r *comparison) torchRefuses() bool {
+	return opdef.OfTorch(r.Op) && r.Record.Err(capture.Output) != nil
 }
 
 // withoutValues reports whether the call took no tensor and returned None, as what sets a mode or

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/ops"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
@@ -203,6 +204,36 @@ func TestUnknownOps(t *testing.T) {
 		}
 		if o := replay.Of(capture.Made(call), options(t)).Compare(); o.Verdict() != tc.want {
 			t.Errorf("%s: got %s, want %s: %+v", tc.name, o.Verdict(), tc.want, o.Results)
+		}
+	}
+}
+
+// TestUnknownForms: arguments that fit no form of a known operator are an error only where torch itself refuses them,
+// not where the call returned or belongs to a library whose signature changes.
+func TestUnknownForms(t *testing.T) {
+	x := stored(tensor.Float32, []int{1}, 2)
+	for _, tc := range []struct {
+		op       string
+		returned bool
+		want     verdict.Verdict
+	}{
+		{"torch.abs", false, verdict.Error}, {"torch.abs", true, verdict.Unsupported},
+		{"torch.ops._C.silu_and_mul", false, verdict.Unsupported},
+		{"flashinfer.silu_and_mul", true, verdict.Unsupported},
+	} {
+		call := map[capture.Kind]*capture.Record{capture.Input: {Args: []value.Value{x, x, x, "fast"}}}
+		if tc.returned {
+			call[capture.Output] = &capture.Record{Args: []value.Value{x}}
+		}
+		for k, r := range call {
+			r.Name, r.Identifier, r.Kwargs = tc.op, tc.op+"/"+k.String(), &value.Dict{}
+		}
+		opt := options(t)
+		opt.Registry = ops.Default()
+		o := replay.Of(capture.Made(call), opt).Compare()
+		if o.Verdict() != tc.want || !strings.Contains(o.Results[0].Reason, "argument") ||
+			strings.Contains(o.Results[0].Reason, "; nearest: ") != (tc.want == verdict.Unsupported) {
+			t.Errorf("%s, returned %t: got %+v, want %s", tc.op, tc.returned, o.Results, tc.want)
 		}
 	}
 }

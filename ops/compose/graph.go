@@ -83,6 +83,12 @@ func (v *Value) DType() tensor.DType { return v.T.DType }
 // Refuse ends the composition: torch refuses the argument.
 func (g *Graph) Refuse(arg, format string, args ...any) { panic(opdef.Refuse(arg, format, args...)) }
 
+// Unsupported ends the composition: the function takes the argument, the reference does not compute
+// with it.
+func (g *Graph) Unsupported(arg, format string, args ...any) {
+	panic(opdef.Unsupported(arg, format, args...))
+}
+
 // Check ends the composition on an error that is not nil: torch refuses the call.
 func (g *Graph) Check(err error) {
 	var refused *opdef.RefusedError

@@ -165,6 +165,21 @@ var convertOps = []*opdef.Entry{
 	same("__deepcopy__", "Tensor.__deepcopy__", "(Tensor self, ignored memo=None) -> Tensor", "A copy", false),
 	same("detach", "detach Tensor.detach Tensor.detach_ detach_copy Tensor.data.__get__", "(Tensor self) -> Tensor",
 		"The tensor without its history", true).WithUncast("detach"),
+	opdef.Op[setDataArgs]{
+		Schema: "__set_data__(Tensor self, Tensor value) -> None", Names: "Tensor.data.__set__",
+		Doc: opdef.Doc{Summary: "Gives the tensor the memory of another, and its shape", Formula: "self = value",
+			Notes: "Written as x.data = value, which returns nothing.", Source: "torch.Tensor.data"},
+		Error:  elements.ExactError,
+		NoGrad: "autograd does not see it",
+		Value:  func(*setDataArgs) (value.Value, error) { return nil, nil },
+		After: func(a *setDataArgs, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+			return map[string][]*tensor.Tensor{"self": {a.Value}}, nil
+		},
+		Cases: func(g opdef.Gen) []*setDataArgs {
+			return []*setDataArgs{{g.Normal(tensor.Float32, 3), g.Normal(tensor.Float32, 2, 4)},
+				{g.Normal(tensor.Float64, 2), g.Normal(tensor.Float64, 2)}}
+		},
+	}.Entry(),
 	opdef.Op[CopyArgs]{
 		Schema: "copy_(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", Names: "Tensor.copy_",
 		InPlace: true,
@@ -193,6 +208,8 @@ var convertOps = []*opdef.Entry{
 		},
 	}.Entry(),
 }
+
+type setDataArgs struct{ Self, Value *tensor.Tensor }
 
 // FixedDType exempts an operator whose argument says the dtype of the result.
 var FixedDType = map[string]string{"dtypes": "the dtype of the result does not follow that of the argument"}

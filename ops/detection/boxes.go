@@ -394,7 +394,7 @@ func converted(g *compose.Graph, x *compose.Value, from, to string) *compose.Val
 		return joined(g, c...)
 	}
 	if !x.DType().IsFloat() {
-		g.Refuse("boxes", "turned boxes of integers are not supported")
+		g.Unsupported("boxes", "turned boxes of integers are not supported")
 	}
 	if from == "xyxyxyxy" {
 		c := columns(g, "boxes", x, 8)

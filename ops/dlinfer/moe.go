@@ -59,7 +59,7 @@ var fusedMoe = compose.Declare(compose.Op[moeArgs]{
 	}),
 }, compose.Fused, func(g *compose.Graph, a *moeArgs) compose.Values {
 	if a.ChunkedMoeLayout != nil {
-		g.Refuse("chunked_moe_layout", "weights in chunks are not supported")
+		g.Unsupported("chunked_moe_layout", "weights in chunks are not supported")
 	}
 	x, weights := g.Arg("hidden_states", a.HiddenStates), g.Arg("topk_weights", a.TopkWeights)
 	if a.Topk < 1 || x.Dim() != 2 || weights.T.Numel() != x.Shape()[0]*a.Topk {
@@ -98,7 +98,7 @@ var linear = compose.Declare(compose.Op[linearArgs]{
 	}),
 }, compose.Fused, func(g *compose.Graph, a *linearArgs) compose.Values {
 	if a.AllReduce != nil && *a.AllReduce {
-		g.Refuse("all_reduce", "a sum over processes is not known from one of them")
+		g.Unsupported("all_reduce", "a sum over processes is not known from one of them")
 	}
 	weight := g.Arg("weight", a.Weight)
 	if s := slices.Clone(weight.Shape()); len(s) == 4 && s[0] == 1 {

@@ -141,7 +141,7 @@ var weightQuantMatmul = compose.Declare(compose.Op[weightQuantArgs]{
 	}),
 }, compose.Fused, func(g *compose.Graph, a *weightQuantArgs) compose.Values {
 	if reduce, _ := a.AllReduce.(bool); reduce {
-		g.Refuse("all_reduce", "a sum over processes is not known from one of them")
+		g.Unsupported("all_reduce", "a sum over processes is not known from one of them")
 	}
 	group, offset := 0, a.Offset
 	if a.GroupSize != nil {

@@ -278,7 +278,7 @@ func (a *normArgs) norm() (*normOf, error) {
 			return newSpectralNorm(a.Self, "self", &spectralNorm{word: v}, dim, a.Keepdim, a.Dtype)
 		}
 		if v != "fro" {
-			return nil, opdef.Refuse("p", "norms of order %q are not known to this reference", v)
+			return nil, opdef.Unsupported("p", "norms of order %q are not known to this reference", v)
 		}
 	default:
 		var err error
@@ -343,7 +343,7 @@ func newMatrixNorm(x *tensor.Tensor, ord value.Value, dim []int, keepdim bool, d
 	case math.Inf(1):
 		n.inner, outer = &n.dims[1], n.dims[0]
 	default:
-		return nil, opdef.Refuse("ord", "matrix norms of order %v are not known to this reference", ord)
+		return nil, opdef.Unsupported("ord", "matrix norms of order %v are not known to this reference", ord)
 	}
 	if x.Shape[outer] == 0 {
 		return nil, opdef.Refuse("A", "dimension %d has no elements, which have no largest or smallest sum", outer)

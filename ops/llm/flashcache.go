@@ -114,7 +114,7 @@ var flashWithKVCache = compose.Declare(compose.Op[flashCacheArgs]{
 			return x
 		}
 		if a.CacheLeftpad != nil {
-			g.Refuse("cache_leftpad", "positions of rotation after padding are not known")
+			g.Unsupported("cache_leftpad", "positions of rotation after padding are not known")
 		}
 		positions := tensor.Make[int](batch * x.Shape()[1])
 		for i := range positions {

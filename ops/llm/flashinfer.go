@@ -23,7 +23,7 @@ type infNormArgs struct {
 func infNorm(name string, more float64, doc opdef.Doc) *opdef.Entry {
 	doc.Source = "flashinfer." + name
 	return compose.Declare(compose.Op[infNormArgs]{
-		Schema: "flashinfer_" + name + "(Tensor input, Tensor weight, float eps=1e-6, *, " +
+		Schema: "flashinfer_" + name + "(Tensor input, Tensor weight, float eps=1e-6, Out? out=None, " +
 			"bool? enable_pdl=None) -> Tensor",
 		Names: "flashinfer." + name + " flashinfer.norm." + name,
 		Doc:   doc,
@@ -87,7 +87,7 @@ type infGateArgs struct {
 
 func infGate(name, formula string, act func(g *compose.Graph, x *compose.Value) *compose.Value) *opdef.Entry {
 	return compose.Declare(compose.Op[infGateArgs]{
-		Schema: "flashinfer_" + name + "(Tensor input, *, bool? enable_pdl=None) -> Tensor",
+		Schema: "flashinfer_" + name + "(Tensor input, Out? out=None, bool? enable_pdl=None) -> Tensor",
 		Names:  "flashinfer." + name + " flashinfer.activation." + name,
 		Doc: opdef.Doc{Summary: "The first half of rows through a gate, times the second",
 			Formula: formula + "(a) * b, a and b the halves of the last dimension of input"},

@@ -414,10 +414,10 @@ var infPrefill = compose.Declare(compose.Op[prefillArgs]{
 	},
 }, compose.Fused, func(g *compose.Graph, a *prefillArgs) compose.Values {
 	if a.ScaleQ != nil || a.ScaleK != nil || a.ScaleV != nil || a.KvCacheSf != nil {
-		g.Refuse("scale_q", "quantised queries, keys and values are not supported")
+		g.Unsupported("scale_q", "quantised queries, keys and values are not supported")
 	}
 	if a.PackedCustomMask != nil {
-		g.Refuse("packed_custom_mask", "packed masks are not supported")
+		g.Unsupported("packed_custom_mask", "packed masks are not supported")
 	}
 	if a.ODtype != nil && *a.ODtype != a.Q.DType {
 		g.Refuse("o_dtype", "want that of q, %s, got %s", a.Q.DType, *a.ODtype)

@@ -147,7 +147,9 @@ func (c *maskedCall) renamed(err error) error {
 			arg = in.arg
 		}
 	}
-	return &opdef.RefusedError{Arg: arg, Msg: r.Msg}
+	named := *r
+	named.Op, named.Arg = "", arg
+	return &named
 }
 
 // plain is the call of the plain op, the gradients of its results and of its inputs.

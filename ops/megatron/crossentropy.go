@@ -155,7 +155,7 @@ var tokenCrossEntropy = compose.Declare(compose.Op[tokenArgs]{
 	}),
 }, compose.Fused, func(g *compose.Graph, a *tokenArgs) compose.Values {
 	if a.DistProcessGroup != nil {
-		g.Refuse("dist_process_group", "the logits of other processes are not known")
+		g.Unsupported("dist_process_group", "the logits of other processes are not known")
 	}
 	ignored := func(id int64) bool { return id == int64(a.IgnoreIdx) }
 	x := g.Arg("inp", a.Inp)

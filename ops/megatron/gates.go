@@ -212,7 +212,7 @@ func geluGates() []*opdef.Entry {
 				refuseFloat8(g, a.Fp8InputStore)
 				x, bias := g.Arg("input", a.Input), g.Arg("bias", a.Bias)
 				if a.ClampValue != nil && bias != nil {
-					g.Refuse("clamp_value", "it is limited before the bias is added, which is not known here")
+					g.Unsupported("clamp_value", "it is limited before the bias is added, which is not known here")
 				}
 				y := gated(g, biased(g, x, bias), quickGELU, a.ClampValue, a.LinearOffset)
 				return weighted(g, y, g.Arg("weights", a.Weights))

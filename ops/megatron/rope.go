@@ -344,7 +344,7 @@ const engineNotes = "t is (positions, batch, heads, size), (batch, positions, he
 // engineRope is Transformer Engine's rotary embedding.
 func engineRope(g *compose.Graph, a *engineRopeArgs) *compose.Value {
 	if a.CpSize != 1 {
-		g.Refuse("cp_size", "parts of sequences are not supported")
+		g.Unsupported("cp_size", "parts of sequences are not supported")
 	}
 	t := turn{a.Interleaved, !a.Fused, 1}
 	var starts []int

@@ -64,7 +64,7 @@ func dequantized(g *compose.Graph, name string, x *compose.Value, scale, offset 
 	dt tensor.DType) *compose.Value {
 	if scale == nil {
 		if !x.DType().IsFloat() {
-			g.Refuse(name, "%s without a scale is not supported", x.DType())
+			g.Unsupported(name, "%s without a scale is not supported", x.DType())
 		}
 		return x
 	}
@@ -279,7 +279,7 @@ func (a *inference) keysOf(g *compose.Graph, k, v *compose.Value, layout string,
 func none(g *compose.Graph, of map[string]*tensor.Tensor) {
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		if of[name] != nil {
-			g.Refuse(name, "it is not supported")
+			g.Unsupported(name, "it is not supported")
 		}
 	}
 }

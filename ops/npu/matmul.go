@@ -66,7 +66,7 @@ var quantMatmul = compose.Declare(compose.Op[quantMatmulArgs]{
 	},
 }, compose.Fused, func(g *compose.Graph, a *quantMatmulArgs) compose.Values {
 	if a.Scale.DType == tensor.Int64 || slices.ContainsFunc(a.GroupSizes, func(n int) bool { return n > 1 }) {
-		g.Refuse("scale", "packed scales and scales of groups are not supported")
+		g.Unsupported("scale", "packed scales and scales of groups are not supported")
 	}
 	y := fused.QuantizedMatmul(g, g.Arg("x1", a.X1), g.Arg("x2", a.X2), g.Arg("scale", a.Scale),
 		g.Arg("pertoken_scale", a.PertokenScale), g.Arg("bias", a.Bias))
@@ -167,7 +167,7 @@ var groupedMatmul = compose.Declare(compose.Op[groupedArgs]{
 }, compose.Fused, func(g *compose.Graph, a *groupedArgs) compose.Values {
 	if len(a.Offset)+len(a.ActivationInput)+len(a.ActivationQuantScale)+len(a.ActivationQuantOffset) > 0 ||
 		a.ActType != nil && *a.ActType != 0 {
-		g.Refuse("act_type", "offsets and activations are not supported")
+		g.Unsupported("act_type", "offsets and activations are not supported")
 	}
 	set := func(p *int) int {
 		if p == nil {

@@ -200,7 +200,7 @@ var tokenPermute = compose.Declare(compose.Op[permuteArgs]{
 }, compose.Fused, func(g *compose.Graph, a *permuteArgs) compose.Values {
 	x := g.Arg("tokens", a.Tokens)
 	if a.PaddedMode {
-		g.Refuse("padded_mode", "it is not supported")
+		g.Unsupported("padded_mode", "it is not supported")
 	}
 	if x.Dim() != 2 || a.Indices.Dim() == 0 || a.Indices.Dim() > 2 || a.Indices.Shape[0] != x.Shape()[0] ||
 		a.Indices.DType.Kind() != tensor.KindInt {
@@ -248,7 +248,7 @@ var tokenUnpermute = compose.Declare(compose.Op[unpermuteArgs]{
 		k = max(probs.Shape()[1], 1)
 	}
 	if a.PaddedMode {
-		g.Refuse("padded_mode", "it is not supported")
+		g.Unsupported("padded_mode", "it is not supported")
 	}
 	if x.Dim() != 2 || len(places)%k != 0 || probs != nil && probs.T.Numel() != len(places) {
 		g.Refuse("sorted_indices", "%d places do not fit %s in groups of %d", len(places), a.PermutedTokens.Meta(), k)

@@ -22,27 +22,14 @@ var arithmeticOps = []*opdef.Entry{
 		"sub subtract Tensor.sub Tensor.subtract Tensor.__sub__", subCases),
 	subOp("sub.deprecated(Tensor self, Scalar alpha, Tensor other) -> Tensor", "sub Tensor.sub",
 		func(g opdef.Gen) []*AddArgs { return subCases(g)[:2] }),
-	opdef.Op[AddArgs]{
-		Schema: "rsub(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
-		Names:  "rsub Tensor.rsub Tensor.__rsub__",
-		Doc: opdef.Doc{Summary: "Difference of two tensors, the first scaled and subtracted",
-			Formula: "other - alpha*self"},
-		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
-		Kernel: func(a *AddArgs) ([]*tensor.Tensor, error) { return subtract(a.Other, a.Self, a.Alpha) },
-		Grad: func(a *AddArgs, g *opdef.Grad) (opdef.Grads, error) {
-			gr, err := addScaledGrad(a.Other, a.Self, a.Alpha, -1, g)
-			if err == nil {
-				gr["self"], gr["other"] = gr["other"], gr["self"]
-			}
-			return gr, err
-		},
-		Scale: func(a *AddArgs, _ []*tensor.Tensor) []*tensor.Tensor {
-			return sumOfMagnitudes(a.Other, a.Self, a.Alpha)
-		},
-		Cases: func(g opdef.Gen) []*AddArgs {
+	rsubOp("rsub(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", "rsub Tensor.rsub Tensor.__rsub__",
+		func(g opdef.Gen) []*AddArgs {
 			return slices.DeleteFunc(subCases(g), func(a *AddArgs) bool { return a.Self.Wrapped })
-		},
-	}.Entry(),
+		}),
+	// The dispatcher takes alpha by position beside a number.
+	addOp("add.Scalar(Tensor self, Tensor|Scalar other, Scalar alpha) -> Tensor", "torch.ops.aten.add", scalarCases),
+	subOp("sub.Scalar(Tensor self, Tensor|Scalar other, Scalar alpha) -> Tensor", "torch.ops.aten.sub", scalarCases),
+	rsubOp("rsub.Scalar(Tensor self, Tensor|Scalar other, Scalar alpha) -> Tensor", "torch.ops.aten.rsub", scalarCases),
 	opdef.Binary{
 		Name:       "mul",
 		Names:      "mul multiply Tensor.mul Tensor.multiply Tensor.__mul__ Tensor.__rmul__",

@@ -3,6 +3,7 @@ package pointwise
 import (
 	"math"
 	"math/cmplx"
+	"slices"
 
 	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/opdef"
@@ -78,6 +79,32 @@ func subOp(schema, names string, cases func(g opdef.Gen) []*AddArgs) *opdef.Entr
 		},
 		Cases: cases,
 	}.Entry()
+}
+
+func rsubOp(schema, names string, cases func(g opdef.Gen) []*AddArgs) *opdef.Entry {
+	return opdef.Op[AddArgs]{
+		Schema: schema, Names: names,
+		Doc: opdef.Doc{Summary: "Difference of two tensors, the first scaled and subtracted",
+			Formula: "other - alpha*self"},
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
+		Kernel: func(a *AddArgs) ([]*tensor.Tensor, error) { return subtract(a.Other, a.Self, a.Alpha) },
+		Grad: func(a *AddArgs, g *opdef.Grad) (opdef.Grads, error) {
+			gr, err := addScaledGrad(a.Other, a.Self, a.Alpha, -1, g)
+			if err == nil {
+				gr["self"], gr["other"] = gr["other"], gr["self"]
+			}
+			return gr, err
+		},
+		Scale: func(a *AddArgs, _ []*tensor.Tensor) []*tensor.Tensor {
+			return sumOfMagnitudes(a.Other, a.Self, a.Alpha)
+		},
+		Cases: cases,
+	}.Entry()
+}
+
+// scalarCases are those of addCases whose other operand is a number.
+func scalarCases(g opdef.Gen) []*AddArgs {
+	return slices.DeleteFunc(addCases(g), func(a *AddArgs) bool { return !a.Other.Wrapped })
 }
 
 // addcOps declares both signatures of addcmul or addcdiv.

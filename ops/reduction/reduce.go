@@ -136,8 +136,12 @@ var reduceOps = []*opdef.Entry{
 			}
 		},
 	}.Entry(),
-	boolReduction("any", "Whether any element is non-zero", 0),
-	boolReduction("all", "Whether all elements are non-zero", 1),
+	anyTrue,
+	allTrue,
+	opdef.Overload[boolArgs, opdef.UnaryArgs]{Schema: "_is_any_true(Tensor self) -> Tensor", Of: anyTrue,
+		Names: "_is_any_true Tensor._is_any_true", To: ofBools, From: wholeBools}.Entry(),
+	opdef.Overload[boolArgs, opdef.UnaryArgs]{Schema: "_is_all_true(Tensor self) -> Tensor", Of: allTrue,
+		Names: "_is_all_true Tensor._is_all_true", To: ofBools, From: wholeBools}.Entry(),
 	opdef.Op[plainReduceArgs]{
 		Schema: "count_nonzero(Tensor self, int[1]? dim=None) -> Tensor",
 		Doc:    opdef.Doc{Summary: "Number of elements that are not zero"},
@@ -403,6 +407,27 @@ func countNumbers(x *tensor.Tensor, dims []int, keepdim bool) *tensor.Tensor {
 
 // boolReduction declares any and all: whether an element differs in truth from
 // rest, the result of no elements.
+var (
+	anyTrue = boolReduction("any", "Whether any element is non-zero", 0)
+	allTrue = boolReduction("all", "Whether all elements are non-zero", 1)
+)
+
+// ofBools are the arguments of a reduction of all elements, which must be bool.
+func ofBools(a *opdef.UnaryArgs) (*boolArgs, error) {
+	if a.Self.DType != tensor.Bool {
+		return nil, opdef.Refuse("self", "want dtype bool, got %s", a.Self.DType)
+	}
+	return &boolArgs{Self: a.Self}, nil
+}
+
+// wholeBools are the arguments of ofBools, nil where it has none for a.
+func wholeBools(a *boolArgs) *opdef.UnaryArgs {
+	if a.Self.DType != tensor.Bool || a.Dim != nil || a.Keepdim {
+		return nil
+	}
+	return &opdef.UnaryArgs{Self: a.Self}
+}
+
 func boolReduction(name, summary string, rest int64) *opdef.Entry {
 	return opdef.Op[boolArgs]{
 		Schema:  name + "(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor",

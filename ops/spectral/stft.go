@@ -15,24 +15,23 @@ import (
 // fast transform are bounded by the norm of a frame, which running error analysis,
 // element by element, could only overestimate.
 var stftOps = []*opdef.Entry{
-	opdef.Planned[stftArgs, *spectrogram]{
-		Schema: "stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool " +
-			"center=True, str pad_mode='reflect', " +
-			"bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> " +
-			"Tensor",
-		Names: "stft functional.stft Tensor.stft",
-		Doc: opdef.Doc{Summary: "Short-time Fourier transform",
-			Formula: "out[w, t] = sum_k window[k] * input[t*hop_length + k] * exp(-2*pi*i*k*w/n_fft)",
-			Notes: "(L) or (B, L) gives (B, n_fft/2+1, T), or n_fft frequencies without onesided. With center input " +
-				"is padded by n_fft/2 on both sides. " +
-				"A window shorter than n_fft is padded with zeros on both sides; with align_to_window so is the input, " +
-				"and the window given, not the padded one, begins at t*hop_length. Without return_complex the result " +
-				"has a last dimension of real and imaginary parts."},
-		Error:  opdef.Error{Class: opdef.Normwise},
-		Plan:   (*stftArgs).plan,
-		Kernel: (*spectrogram).forward, Grad: (*spectrogram).backward, Scale: (*spectrogram).magnitudes,
-		Terms: func(s *spectrogram) int { return s.n },
-		Cases: stftCases,
+	stft,
+	opdef.Overload[stftArgs, atenStftArgs]{ // of the dispatcher, from frames that the caller has made
+		Schema: "stft.frames(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, " +
+			"Tensor? window=None, bool normalized=False, bool? onesided=None, bool? return_complex=None, " +
+			"bool? align_to_window=None) -> Tensor",
+		Names: "torch.ops.aten.stft", Of: stft,
+		To: func(a *atenStftArgs) (*stftArgs, error) {
+			return &stftArgs{a.Self, a.NFft, a.HopLength, a.WinLength, a.Window, false, "reflect", a.Normalized,
+				a.Onesided, a.ReturnComplex, a.AlignToWindow}, nil
+		},
+		From: func(a *stftArgs) *atenStftArgs {
+			if a.Center {
+				return nil
+			}
+			return &atenStftArgs{a.Self, a.NFft, a.HopLength, a.WinLength, a.Window, a.Normalized, a.Onesided,
+				a.ReturnComplex, a.AlignToWindow}
+		},
 	}.Entry(),
 	opdef.Planned[istftArgs, *overlapAdd]{
 		Schema: "istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, " +
@@ -50,6 +49,37 @@ var stftOps = []*opdef.Entry{
 		Terms: func(o *overlapAdd) int { return o.n },
 		Cases: istftCases,
 	}.Entry(),
+}
+
+// stft computes the Fourier transform of overlapping frames.
+var stft = opdef.Planned[stftArgs, *spectrogram]{
+	Schema: "stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool " +
+		"center=True, str pad_mode='reflect', " +
+		"bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> " +
+		"Tensor",
+	Names: "stft functional.stft Tensor.stft torch.ops.aten.stft.center",
+	Doc: opdef.Doc{Summary: "Short-time Fourier transform",
+		Formula: "out[w, t] = sum_k window[k] * input[t*hop_length + k] * exp(-2*pi*i*k*w/n_fft)",
+		Notes: "(L) or (B, L) gives (B, n_fft/2+1, T), or n_fft frequencies without onesided. With center input " +
+			"is padded by n_fft/2 on both sides. " +
+			"A window shorter than n_fft is padded with zeros on both sides; with align_to_window so is the input, " +
+			"and the window given, not the padded one, begins at t*hop_length. Without return_complex the result " +
+			"has a last dimension of real and imaginary parts."},
+	Error:  opdef.Error{Class: opdef.Normwise},
+	Plan:   (*stftArgs).plan,
+	Kernel: (*spectrogram).forward, Grad: (*spectrogram).backward, Scale: (*spectrogram).magnitudes,
+	Terms: func(s *spectrogram) int { return s.n },
+	Cases: stftCases,
+}.Entry()
+
+type atenStftArgs struct {
+	Self                    *tensor.Tensor
+	NFft                    int
+	HopLength, WinLength    *int
+	Window                  *tensor.Tensor
+	Normalized              bool
+	Onesided, ReturnComplex *bool
+	AlignToWindow           *bool
 }
 
 type stftArgs struct {

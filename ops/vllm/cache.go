@@ -17,14 +17,14 @@ type cacheArgs struct {
 
 const (
 	cacheSchema = "Tensor key, Tensor value, Tensor key_cache, Tensor value_cache, Tensor slot_mapping, " +
-		"str kv_cache_dtype, Tensor k_scale, Tensor v_scale"
+		"str kv_cache_dtype, Tensor|Scalar k_scale, Tensor|Scalar v_scale"
 	splitNotes = "key_cache is (pages, heads, size/x, rows, x), value_cache (pages, heads, size, rows). "
 	autoNotes  = "kv_cache_dtype other than auto is refused; the scales are not read."
 )
 
 func checkAuto(g *compose.Graph, dtype string) {
 	if dtype != "auto" {
-		g.Refuse("kv_cache_dtype", "caches of another dtype, %s, are not supported", dtype)
+		g.Unsupported("kv_cache_dtype", "caches of another dtype, %s, are not supported", dtype)
 	}
 }
 
@@ -124,8 +124,8 @@ type (
 
 const pagedSchema = "Tensor query, Tensor key_cache, Tensor value_cache, int num_kv_heads, float scale, " +
 	"Tensor block_tables, Tensor seq_lens, int block_size, int max_seq_len, Tensor? alibi_slopes, " +
-	"str kv_cache_dtype, Tensor k_scale, Tensor v_scale, int tp_rank=0, int blocksparse_local_blocks=0, " +
-	"int blocksparse_vert_stride=0, int blocksparse_block_size=64, int blocksparse_head_sliding_step=0"
+	"str kv_cache_dtype, Tensor|Scalar k_scale, Tensor|Scalar v_scale, int tp_rank=0, " +
+	"int blocksparse_local_blocks=0, int blocksparse_vert_stride=0, int blocksparse_block_size=64, int blocksparse_head_sliding_step=0"
 
 var pagedDoc = opdef.Doc{Summary: "Attention of the next position of sequences over pages, into out",
 	Formula: "out = softmax(scale*q k^T - alibi_slopes*|distance|) v of each head and sequence",
@@ -150,7 +150,7 @@ func pagedCases[A any](of func(g opdef.Gen, dt tensor.DType, o pagedOptions) *A)
 func (o *pagedOptions) attend(g *compose.Graph) *compose.Value {
 	checkAuto(g, o.KvCacheDtype)
 	if o.BlocksparseVertStride > 1 {
-		g.Refuse("blocksparse_vert_stride", "sparse blocks are not supported")
+		g.Unsupported("blocksparse_vert_stride", "sparse blocks are not supported")
 	}
 	q := g.Arg("query", o.Query)
 	fused.CheckRank(g, "query", q, 3)

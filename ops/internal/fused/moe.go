@@ -1,6 +1,7 @@
 package fused
 
 import (
+	"math"
 	"slices"
 
 	"github.com/optool/optool/opdef"
@@ -66,10 +67,72 @@ func Gating(g *compose.Graph, x *compose.Value, k int, factor float64) (weights,
 	if x.Dim() == 0 || !x.DType().IsFloat() {
 		g.Refuse("", "want floating rows, got %s", x.T.Meta())
 	}
-	p := g.Softmax(g.AtLeast(x, tensor.Float32), -1)
-	top, at := g.TopK(p, k)
-	if factor != 1 {
-		top = g.Scale(top, factor)
+	weights, places = Router{K: k, Factor: factor}.Route(g, g.Softmax(g.AtLeast(x, tensor.Float32), -1), nil)
+	return g.To(weights, x.DType()), places
+}
+
+// A Router chooses K experts of each row and weighs them.
+type Router struct {
+	K int
+	// Groups is into how many groups the experts are divided, all in one where it is 0; only those
+	// of TopGroups groups are chosen, the groups whose two best experts have the largest sums.
+	Groups, TopGroups int
+	Renormalize       bool    // the weights of a row are divided by their sum
+	Factor            float64 // of all weights
+}
+
+// Route gives the weights of the chosen experts and their places as int32: scores [rows, experts] plus
+// bias [experts], which is nil where there is none, choose the experts, and the scores are their
+// weights. Other places of elements that are equal within rounding are accepted.
+func (r Router) Route(g *compose.Graph, scores, bias *compose.Value) (weights, places *compose.Value) {
+	chosen := scores
+	if bias != nil {
+		if bias.Dim() != 1 || scores.Dim() == 0 || bias.Shape()[0] != scores.Shape()[scores.Dim()-1] {
+			g.Refuse("bias", "want a number for each expert of %s, got %s", scores.T.Meta(), bias.T.Meta())
+		}
+		chosen = g.Add(scores, bias)
 	}
-	return g.To(top, x.DType()), g.Places(p, opdef.Cast(at, tensor.Int32))
+	return r.RouteBy(g, scores, chosen)
+}
+
+// RouteBy is Route where chosen, of the shape of scores, chooses the experts.
+func (r Router) RouteBy(g *compose.Graph, scores, chosen *compose.Value) (weights, places *compose.Value) {
+	if r.Groups > 1 {
+		chosen = r.inGroups(g, chosen)
+	}
+	_, at := g.TopK(chosen, r.K)
+	return r.Weights(g, scores, at), g.Places(chosen, opdef.Cast(at, tensor.Int32))
+}
+
+// Weights are the scores of the experts at places, as r weighs them.
+func (r Router) Weights(g *compose.Graph, scores *compose.Value, at *tensor.Tensor) *compose.Value {
+	weights := g.Gather(scores, -1, at)
+	if r.Renormalize {
+		weights = g.Div(weights, g.Sum(weights, true, -1))
+	}
+	if r.Factor != 1 {
+		weights = g.Scale(weights, r.Factor)
+	}
+	return weights
+}
+
+// inGroups is x, minus infinity outside of the groups that are chosen.
+func (r Router) inGroups(g *compose.Graph, x *compose.Value) *compose.Value {
+	CheckRank(g, "scores", x, 2)
+	rows, experts := x.Shape()[0], x.Shape()[1]
+	each := experts / r.Groups
+	if each < 2 || experts%r.Groups != 0 || r.TopGroups < 1 || r.TopGroups > r.Groups {
+		g.Refuse("n_group", "%d experts are not in %d groups, of which %d are chosen", experts, r.Groups, r.TopGroups)
+	}
+	best, _ := g.TopK(g.Reshape(x, rows, r.Groups, each), 2)
+	_, groups := g.TopK(g.Sum(best, false, -1), r.TopGroups)
+	left := tensor.Make[int64](rows * experts)
+	for i := range left {
+		left[i] = 1
+	}
+	for i, group := range tensor.Data[int64](groups) {
+		from := i/r.TopGroups*experts + int(group)*each
+		clear(left[from : from+each])
+	}
+	return g.MaskedFill(x, tensor.New(tensor.Bool, x.Shape(), left), math.Inf(-1))
 }

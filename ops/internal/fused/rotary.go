@@ -128,15 +128,28 @@ func RotateAt(g *compose.Graph, name string, x, cos, sin *compose.Value, positio
 // shape; the cosines of a position are the first half of its row of cache, the sines the other.
 func RotatedHeads(g *compose.Graph, name string, t *tensor.Tensor, size int, cache *compose.Value, positions []int,
 	interleaved bool) *compose.Value {
+	return RotatedParts(g, name, t, size, 0, cache, positions, interleaved, false)
+}
+
+// RotatedParts is RotatedHeads that begins at element offset of each head, back where it is inverse.
+func RotatedParts(g *compose.Graph, name string, t *tensor.Tensor, size, offset int, cache *compose.Value,
+	positions []int, interleaved, inverse bool) *compose.Value {
 	CheckRank(g, "cos_sin_cache", cache, 2)
 	if cache.Shape()[1]%2 != 0 {
 		g.Refuse("cos_sin_cache", "want rows of an even length, got %s", cache.T.Meta())
 	}
 	rows := len(positions)
-	if size < 1 || rows == 0 || t.Numel()%(rows*size) != 0 {
-		g.Refuse(name, "want heads of %d at %d positions, got %s", size, rows, t.Meta())
+	if size < 1 || rows == 0 || t.Numel()%(rows*size) != 0 || offset < 0 || offset > size {
+		g.Refuse(name, "want heads of %d at %d positions, turned from %d, got %s", size, rows, offset, t.Meta())
 	}
 	parts := g.Chunk(cache, 2, -1)
+	if inverse {
+		parts[1] = g.Neg(parts[1])
+	}
 	heads := g.Reshape(g.Arg(name, t), rows, t.Numel()/(rows*size), size)
-	return g.Reshape(RotateAt(g, name, heads, parts[0], parts[1], positions, interleaved), t.Shape...)
+	turned := RotateAt(g, name, g.Narrow(heads, -1, offset, size-offset), parts[0], parts[1], positions, interleaved)
+	if offset > 0 {
+		turned = g.Cat(-1, g.Narrow(heads, -1, 0, offset), turned)
+	}
+	return g.Reshape(turned, t.Shape...)
 }

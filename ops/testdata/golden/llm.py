@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Golden values of flash-attn's and DeepLinkExt's attention and of vLLM's kernels, from formulas in plain torch.
+"""Golden values of flash-attn's and DeepLinkExt's attention and of vLLM's and SGLang's kernels, from formulas in plain torch.
 
   python3 ops/testdata/golden/llm.py
 
@@ -176,12 +176,67 @@ def paged_v2(out, exp_sums, max_logits, tmp_out, *rest):
     paged_v1(out, *rest)
 
 
-def topk_softmax(weights, indices, sources, logits, renormalize=False):
-    w, at = torch.softmax(logits.to(F32), -1).topk(weights.shape[1], -1)
-    weights.copy_(w / w.sum(-1, keepdim=True) if renormalize else w)
+def routed(scores, at, renormalize, factor=1.0):
+    w = scores.gather(-1, at)
+    return (w / w.sum(-1, keepdim=True) if renormalize else w) * factor
+
+
+def choose(weights, indices, sources, scores, renormalize=False, bias=None, factor=1.0):
+    """Experts are chosen by scores + bias and weigh what their scores are."""
+    at = (scores if bias is None else scores + bias).topk(weights.shape[1], -1)[1]
+    weights.copy_(routed(scores, at, renormalize, factor))
     indices.copy_(at)
     rows, k = weights.shape
-    sources.copy_(torch.arange(rows * k).reshape(k, rows).t())
+    if sources is not None:
+        sources.copy_(torch.arange(rows * k).reshape(k, rows).t())
+
+
+def topk_softmax(weights, indices, sources, logits, renormalize=False, bias=None):
+    choose(weights, indices, sources, torch.softmax(logits.to(F32), -1), renormalize, bias)
+
+
+def topk_sigmoid(weights, indices, sources, logits, renormalize=False, bias=None, factor=1.0):
+    choose(weights, indices, sources, torch.sigmoid(logits.to(F32)), renormalize, bias, factor)
+
+
+def topk_softplus_sqrt(weights, indices, sources, logits, renormalize, factor, bias=None, tokens=None, table=None):
+    scores = torch.nn.functional.softplus(logits.to(F32)).sqrt()
+    choose(weights, indices, sources, scores, renormalize, bias, factor)
+    if table is not None:
+        indices.copy_(table[tokens.long()])
+        weights.copy_(routed(scores, indices.long(), renormalize, factor))
+
+
+def sgl_topk_softmax(weights, indices, logits, renormalize=False, cap=0.0, bias=None):
+    x = logits.to(F32)
+    x = torch.tanh(x / cap) * cap if cap else x
+    choose(weights, indices, None, torch.softmax(x if bias is None else x + bias, -1), renormalize)
+
+
+def sgl_topk_sigmoid(weights, indices, logits, renormalize=False, bias=None):
+    topk_sigmoid(weights, indices, None, logits, renormalize, bias)
+
+
+def grouped(scores, biased, groups, chosen, k, renormalize, factor):
+    each = biased.unflatten(-1, (groups, -1))
+    best = each.topk(2, -1)[0].sum(-1).topk(chosen, -1)[1]
+    kept = torch.zeros(each.shape[:2], dtype=torch.bool).scatter(1, best, True)[:, :, None].expand_as(each).flatten(1)
+    at = biased.masked_fill(~kept, float("-inf")).topk(k, -1)[1]
+    return routed(scores, at, renormalize, factor), at.to(torch.int32)
+
+
+def grouped_topk(scores, groups, chosen, k, renormalize, factor, bias, function=0):
+    scores = scores.to(F32)
+    scores = torch.sigmoid(scores) if function else scores
+    return grouped(scores, scores + bias, groups, chosen, k, renormalize, factor)
+
+
+def grouped_topk_biased(scores, biased, *rest):
+    return grouped(scores.to(F32), biased.to(F32), *rest)
+
+
+def moe_sum(x, out):
+    out.copy_(wide(x).sum(1))
 
 
 def align(ids, experts, block, sorted_ids, expert_ids, total):
@@ -278,6 +333,35 @@ def calls():
     zeros = lambda n: torch.zeros(n, dtype=torch.int32)
     yield ("vllm_moe_align_block_size", ["torch.ops._moe_C.moe_align_block_size"], align,
            (ints((2, 3), (0, 2), (2, 0), (3, 2)), 4, 2, zeros(14), zeros(7), zeros(1)), {})
+    yield from routes()
+
+
+def routes():
+    """Calls of the kernels that choose experts."""
+    g = torch.Generator().manual_seed(record.SEED + 1)
+    apart = lambda dt, *shape: (torch.randperm(torch.Size(shape).numel(), generator=g).reshape(shape) / 8 - 1).to(dt)
+    outs = lambda: (torch.zeros(3, 2), torch.zeros(3, 2, dtype=torch.int32))
+    places = lambda: torch.zeros(3, 2, dtype=torch.int32)
+    bias = torch.tensor([0.5, -0.25, 0.125, 0.75, -0.5, 0.0])
+    tokens, table = torch.tensor([1, 0, 1], dtype=torch.int32), torch.tensor([[5, 0], [2, 3]], dtype=torch.int32)
+    for dt, renormalize in ((F32, False), (F16, True), (BF16, True)):
+        logits = apart(dt, 3, 6)
+        for name, fn, *rest in (("topk_softmax", topk_softmax, renormalize, bias), ("topk_sigmoid", topk_sigmoid, renormalize),
+                                ("topk_sigmoid", topk_sigmoid, renormalize, bias, 2.5),
+                                ("topk_softplus_sqrt", topk_softplus_sqrt, renormalize, 1.5, bias),
+                                ("topk_softplus_sqrt", topk_softplus_sqrt, renormalize, 1.5, None, tokens, table)):
+            yield "vllm_" + name, ["torch.ops._moe_C." + name], fn, (*outs(), places(), logits, *rest), {}
+        for name, fn, *rest in (("topk_softmax", sgl_topk_softmax, renormalize), ("topk_softmax", sgl_topk_softmax, renormalize, 2.0, bias),
+                                ("topk_sigmoid", sgl_topk_sigmoid, renormalize, bias)):
+            yield "sgl_" + name, ["torch.ops.sgl_kernel." + name, "sgl_kernel." + name], fn, (*outs(), logits, *rest), {}
+        yield ("sgl_topk_softmax.earlier", ["torch.ops.sgl_kernel.topk_softmax"], topk_softmax, (*outs(), places(), logits), {})
+        names = ["torch.ops._moe_C.grouped_topk", "vllm._custom_ops.grouped_topk"]
+        for function in (0, 1):
+            yield ("vllm_grouped_topk", names, grouped_topk, (apart(dt, 3, 12), 4, 2, 3, renormalize, 2.5, apart(F32, 12), function), {})
+        yield ("vllm_grouped_topk.biased", names, grouped_topk_biased, (apart(dt, 3, 12), apart(dt, 3, 12), 4, 2, 3, renormalize, 2.5), {})
+        yield "vllm_moe_sum", ["torch.ops._moe_C.moe_sum"], moe_sum, (apart(dt, 3, 2, 4), torch.zeros(3, 4, dtype=dt)), {}
+        halves = torch.zeros(3, 8, dtype=dt), apart(dt, 3, 8), None, 1e-3
+        yield "vllm_rms_norm", ["torch.ops._C.rms_norm"], lambda out, x, w, eps: rms_norm(out, x, torch.ones(8, dtype=x.dtype), eps), halves, {}
 
 
 if __name__ == "__main__":
