@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/internal/smallfile"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
@@ -135,7 +136,7 @@ func prefixesOf(rels []string, joined bool) []string {
 func (s *Set) missingShards(root string, rels []string) {
 	indices, _ := filepath.Glob(filepath.Join(root, "*.index.json"))
 	for _, path := range indices {
-		b, err := os.ReadFile(path)
+		b, err := smallfile.Read(path, 4*smallfile.Most)
 		var index struct {
 			Weights map[string]string `json:"weight_map"`
 		}

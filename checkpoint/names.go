@@ -2,9 +2,10 @@ package checkpoint
 
 import (
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
+
+	"github.com/optool/optool/internal/smallfile"
 )
 
 // A Map says what values are called on the other side.
@@ -25,7 +26,7 @@ type rule struct {
 // matches the whole of a name holds; other names stay as they are. A value that is
 // transposed has its last two axes exchanged.
 func LoadMap(path string) (*Map, error) {
-	b, err := os.ReadFile(path)
+	b, err := smallfile.Read(path, smallfile.Most)
 	if err != nil {
 		return nil, err
 	}

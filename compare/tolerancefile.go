@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/optool/optool/internal/smallfile"
 	"github.com/optool/optool/tensor"
 )
 
@@ -77,7 +77,7 @@ func (f *ToleranceFile) Layers() []Layer {
 
 // LoadToleranceFile reads a tolerance file. Errors name the file and the line.
 func LoadToleranceFile(path string) (*ToleranceFile, error) {
-	data, err := os.ReadFile(path)
+	data, err := smallfile.Read(path, smallfile.Most)
 	if err != nil {
 		return nil, err
 	}

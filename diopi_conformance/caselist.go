@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/optool/optool/diopi_conformance/configs"
+	"github.com/optool/optool/internal/smallfile"
 	"github.com/optool/optool/value"
 )
 
@@ -152,7 +152,7 @@ func about(c *configs.Case) string {
 
 // ReadCaseList reads a list.
 func ReadCaseList(path string) (*CaseList, error) {
-	text, err := os.ReadFile(path)
+	text, err := smallfile.Read(path, 4*smallfile.Most)
 	if err != nil {
 		return nil, err
 	}

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/optool/optool/internal/smallfile"
 	"github.com/optool/optool/tensor"
 )
 
@@ -54,7 +54,7 @@ type functionConversions struct {
 
 // LoadConvertConfig reads a convert_config.yaml. Errors name the file and the line.
 func LoadConvertConfig(path string) (*ConvertConfig, error) {
-	data, err := os.ReadFile(path)
+	data, err := smallfile.Read(path, smallfile.Most)
 	if err != nil {
 		return nil, err
 	}

@@ -3,9 +3,7 @@ package configs
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math/big"
-	"os"
 	"strings"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 
 	"github.com/optool/optool/diopi_conformance/numpypickle"
 	"github.com/optool/optool/internal/sandbox"
+	"github.com/optool/optool/internal/smallfile"
 	"github.com/optool/optool/value"
 )
 
@@ -39,17 +38,9 @@ var defaultLimits = limits{Steps: 20_000_000, Time: 30 * time.Second, Heap: 512 
 // to the global name. Import lines are dropped; np (its scalar types, inf,
 // nan), Skip and slice are known.
 func Load(path, name string) (*value.Dict, error) {
-	f, err := os.Open(path)
+	src, err := smallfile.Read(path, maxSize)
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	src, err := io.ReadAll(io.LimitReader(f, maxSize+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(src) > maxSize {
-		return nil, fmt.Errorf("%s: want at most %d MiB of configuration", path, maxSize>>20)
 	}
 	return Parse(path, src, name)
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/optool/optool/internal/smallfile"
 )
 
 // configFile is the file of flags that a command line need not repeat, in the working
@@ -24,7 +26,7 @@ const configFile = "optool.yaml"
 func (a *app) configure(cmd *cobra.Command) error {
 	path, named := os.LookupEnv("OPTOOL_CONFIG")
 	path = cmp.Or(path, configFile)
-	text, err := os.ReadFile(path)
+	text, err := smallfile.Read(path, smallfile.Most)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !named:
 		return nil

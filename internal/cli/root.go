@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/internal/num/blas"
 	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/opdef"
@@ -100,6 +101,7 @@ func interruptible(cancel context.CancelFunc, code *atomic.Int32) (end func()) {
 		case <-signals:
 			signal.Stop(signals)
 			quota.Stop()
+			files.Cancel()
 			cancel()
 		case <-ended:
 			return

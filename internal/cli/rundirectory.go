@@ -77,7 +77,11 @@ func (a *app) openRun(cmd *cobra.Command, r runFlags, paths []string, tool strin
 	}
 	d := &runDir{app: a, finished: map[string]int{}}
 	if r.shard != "" {
-		p, err := rundir.ParsePart(fromScheduler(r.shard))
+		text, err := fromScheduler(r.shard)
+		if err != nil {
+			return nil, usageError("--shard %s: %w", r.shard, err)
+		}
+		p, err := rundir.ParsePart(text)
 		if err != nil {
 			return nil, usageError("--shard: %w", err)
 		}
@@ -109,15 +113,28 @@ func (a *app) openRun(cmd *cobra.Command, r runFlags, paths []string, tool strin
 
 // fromScheduler puts the number that a scheduler gave this process in place of auto:
 // Slurm's task of an array, or Kubernetes' index of a job, which counts from 0.
-func fromScheduler(part string) string {
+func fromScheduler(part string) (string, error) {
 	n, ok := strings.CutPrefix(part, "auto/")
 	if !ok {
-		return part
+		return part, nil
 	}
-	if i, err := strconv.Atoi(os.Getenv("JOB_COMPLETION_INDEX")); err == nil {
-		return fmt.Sprintf("%d/%s", i+1, n)
+	const kubernetes, slurm = "JOB_COMPLETION_INDEX", "SLURM_ARRAY_TASK_ID"
+	for _, by := range []struct {
+		name  string
+		first int
+	}{{kubernetes, 0}, {slurm, 1}} {
+		text := os.Getenv(by.name)
+		if text == "" {
+			continue
+		}
+		i, err := strconv.Atoi(text)
+		if err != nil {
+			return "", fmt.Errorf("%s: want a number, got %q", by.name, text)
+		}
+		return fmt.Sprintf("%d/%s", i-by.first+1, n), nil
 	}
-	return os.Getenv("SLURM_ARRAY_TASK_ID") + "/" + n
+	return "", fmt.Errorf("neither %s (of a Slurm array) nor %s (of an indexed Kubernetes job) is set; outside of them "+
+		"name the part, such as 1/%s", slurm, kubernetes, n)
 }
 
 // exit is the error that a run ends with, as --exit-zero says: a run that has ended is done.

@@ -2,6 +2,7 @@ package files
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -24,12 +25,19 @@ var (
 	backend  = s3mem.New()
 	requests atomic.Int64
 	breaks   atomic.Int64 // so many answers to GET break off
+	// stuck, if it is not nil, gets each request that comes, and none is answered.
+	stuck atomic.Pointer[chan string]
 )
 
 func TestMain(m *testing.M) {
 	served := gofakes3.New(backend).Server()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		requests.Add(1)
+		if c := stuck.Load(); c != nil {
+			*c <- r.URL.Path
+			<-r.Context().Done()
+			return
+		}
 		if r.Header.Get("Range") != "" && breaks.Add(-1) >= 0 {
 			w = &breaking{w, 1000}
 		}
@@ -194,6 +202,40 @@ func TestBrokenConnection(t *testing.T) {
 	}
 }
 
+// TestCancel: requests that a store never answers end at once, and no further ones are made.
+func TestCancel(t *testing.T) {
+	put(t, "stuck", map[string][]byte{"k": noise(100)})
+	f, _, err := Open("s3://stuck/k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	came := make(chan string, 100)
+	stuck.Store(&came)
+	defer stuck.Store(nil)
+	defer func() { process, cancel = context.WithCancel(context.Background()) }()
+	done := make(chan error, 2)
+	go func() {
+		_, err := f.ReadAt(make([]byte, 10), 0)
+		done <- err
+	}()
+	go func() {
+		_, err := ReadDir("s3://stuck/dir")
+		done <- err
+	}()
+	for range 2 {
+		<-came
+	}
+	Cancel()
+	for range 2 {
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want that it was canceled", err)
+		}
+	}
+	if _, err := Stat("s3://stuck/k"); !errors.Is(err, context.Canceled) {
+		t.Errorf("after it: %v", err)
+	}
+}
+
 // TestChanged writes an object again after it was opened.
 func TestChanged(t *testing.T) {
 	put(t, "changed", map[string][]byte{"k": noise(100)})
@@ -236,7 +278,8 @@ func TestCacheIsBounded(t *testing.T) {
 }
 
 func TestAbs(t *testing.T) {
-	for path, want := range map[string]string{"s3:/b/x/../y/": "s3://b/y", "s3://b": "s3://b"} {
+	for path, want := range map[string]string{"s3:/b/x/../y/": "s3://b/y", "s3://b": "s3://b",
+		"s3://bucket/../../etc": "s3://bucket/etc", "s3:/bucket/..": "s3://bucket"} {
 		if got, err := Abs(path); err != nil || got != want {
 			t.Errorf("Abs(%s): got %s, %v, want %s", path, got, err, want)
 		}

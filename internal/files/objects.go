@@ -26,12 +26,18 @@ var ErrNotRegular = errors.New("not a regular file")
 // A place is a bucket, and a key or the beginning of keys in it.
 type place struct{ bucket, key string }
 
-// parse reads s3://bucket/key.
+// parse reads s3://bucket/key. No ".." leads out of the bucket.
 func parse(name string) place {
-	rest := strings.Trim(path.Clean("/"+strings.TrimPrefix(name, "s3:")), "/")
-	bucket, key, _ := strings.Cut(rest, "/")
-	return place{bucket, key}
+	bucket, key, _ := strings.Cut(strings.TrimLeft(strings.TrimPrefix(name, "s3:"), "/"), "/")
+	return place{bucket, strings.Trim(path.Clean("/"+key), "/")}
 }
+
+// process is what all requests to stores belong to, and Cancel ends.
+var process, cancel = context.WithCancel(context.Background())
+
+// Cancel ends all requests to object stores that are waited for, and refuses further ones: their error is
+// context.Canceled.
+func Cancel() { cancel() }
 
 func (p place) String() string { return strings.TrimSuffix("s3://"+p.bucket+"/"+p.key, "/") }
 
@@ -161,7 +167,7 @@ func listTree(dir place) (*tree, error) {
 		prefix += "/"
 	}
 	t := &tree{root: dir, at: map[string]*info{}, dirs: map[string][]fs.FileInfo{}}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(process)
 	defer cancel()
 	for o := range c.Client.ListObjects(ctx, dir.bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true}) {
 		if o.Err != nil {
@@ -230,7 +236,7 @@ func statObject(p place) (fs.FileInfo, error) {
 		if err != nil {
 			return nil, err
 		}
-		o, err := c.Client.StatObject(context.Background(), p.bucket, p.key, minio.StatObjectOptions{})
+		o, err := c.Client.StatObject(process, p.bucket, p.key, minio.StatObjectOptions{})
 		if err == nil {
 			return &info{name: path.Base(p.key), size: o.Size, time: o.LastModified, etag: o.ETag}, nil
 		}
@@ -316,7 +322,7 @@ func (o *object) get(b []byte, at int64) error {
 		if err := errors.Join(opt.SetRange(at, at+int64(len(b))-1), opt.SetMatchETag(o.etag)); err != nil {
 			return o.failed(err)
 		}
-		body, said, _, err := c.GetObject(context.Background(), o.bucket, o.key, opt)
+		body, said, _, err := c.GetObject(process, o.bucket, o.key, opt)
 		if err != nil {
 			return o.failed(err)
 		}

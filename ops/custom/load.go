@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"go.starlark.net/starlark"
 
 	"github.com/optool/optool/internal/sandbox"
+	"github.com/optool/optool/internal/smallfile"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
 )
@@ -37,7 +37,7 @@ func Load(paths ...string) ([]*opdef.Entry, error) {
 			return nil, err
 		}
 		for _, f := range files {
-			src, err := read(f)
+			src, err := smallfile.Read(f, maxSize)
 			if err != nil {
 				return nil, err
 			}
@@ -71,19 +71,6 @@ func filesOf(path string) ([]string, error) {
 // escaped is path as a pattern that matches itself alone.
 func escaped(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
-}
-
-func read(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	src, err := io.ReadAll(io.LimitReader(f, maxSize+1))
-	if err == nil && len(src) > maxSize {
-		err = fmt.Errorf("%s: want at most %d KiB of operators", path, maxSize>>10)
-	}
-	return src, err
 }
 
 // Parse is Load of one file whose content is at hand.
