@@ -45,6 +45,8 @@ type Call struct {
 	After       []value.Value // positional arguments after the call
 	AfterKwargs *value.Dict   // keyword arguments after the call
 
+	Unseen map[*tensor.Tensor]bool // see Record.Unseen
+
 	// Unknown are the files in which None may be a value that the producer does not know.
 	Unknown FileSet
 
@@ -132,7 +134,7 @@ func (c *Call) set(k Kind, r *Record) {
 	case GradOutputs:
 		c.GradOutputs = r.Args
 	case After:
-		c.After, c.AfterKwargs, c.HasAfter = r.Args, r.Kwargs, true
+		c.After, c.AfterKwargs, c.HasAfter, c.Unseen = r.Args, r.Kwargs, true, r.Unseen
 	}
 }
 

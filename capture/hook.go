@@ -343,6 +343,8 @@ func (c hookDescription) fill(l *hookLoader, r *Record, k Kind) error {
 		if l.instead, _ = after.(*object); l.instead == nil {
 			return fmt.Errorf("calls.jsonl: call %d: after is not an object", c.id)
 		}
+		r.Unseen = map[*tensor.Tensor]bool{}
+		l.unseen = r.Unseen
 		return l.arguments(r, begun)
 	case GradInputs:
 		counting := &hookLoader{run: c.run, count: true}
@@ -410,7 +412,8 @@ type hookLoader struct {
 	count   bool      // tensors are only counted
 	at      Addresses // where they lay, unless nil
 	memory  map[memoryOf]*tensor.Storage
-	used    map[hookBlob]bool // what holds them, unless nil
+	used    map[hookBlob]bool       // what holds them, unless nil
+	unseen  map[*tensor.Tensor]bool // those that are not in instead, unless nil
 }
 
 // Close releases the files that tensors are read from.
@@ -547,6 +550,9 @@ func (l *hookLoader) object(o *object, path string) (value.Value, error) {
 	case kind == "generator" && isText:
 		return &value.Opaque{Global: "torch.Generator", Args: text}, nil
 	case kind == "object" && isText:
+		if _, ok := o.get("tensors"); ok { // one whose elements the hook cannot read
+			l.tensors++
+		}
 		what := o.text("text")
 		if class, ok := strings.CutPrefix(what, "<class '"); ok && text == "builtins.type" { // of Python: dtype=int
 			if name := strings.TrimSuffix(class, "'>"); !strings.Contains(name, ".") {
@@ -597,8 +603,10 @@ func parseDevice(s string) value.Device {
 func (l *hookLoader) tensor(o *object, path string) (value.Value, error) {
 	number := l.tensors
 	l.tensors++
+	seen := false
 	if l.instead != nil {
-		if v, ok := l.instead.get(strconv.Itoa(number)); ok {
+		var v any
+		if v, seen = l.instead.get(strconv.Itoa(number)); seen {
 			changed, ok := v.(*object)
 			if !ok {
 				return nil, errors.New("calls.jsonl: after holds something else than tensors")
@@ -656,6 +664,9 @@ func (l *hookLoader) tensor(o *object, path string) (value.Value, error) {
 	t.RequiresGrad, _ = grad.(bool)
 	_, named := o.get("name")
 	t.Parameter = named && t.RequiresGrad
+	if l.unseen != nil && !seen {
+		l.unseen[t] = true
+	}
 	return t, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/pthformat"
+	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 )
 
@@ -17,6 +18,9 @@ type Record struct {
 	Kwargs     *value.Dict   // never nil
 	Identifier string        // "<id>/<time>/<file>"; empty where there is none
 	Unknown    bool          // None may be a value that the producer does not know
+
+	// Unseen are the tensors of an After record that the producer did not look at after the call: it saw no change.
+	Unseen map[*tensor.Tensor]bool
 }
 
 // ErrNotCapture is wrapped by the errors of ParseRecord for files that hold

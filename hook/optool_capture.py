@@ -30,9 +30,11 @@ ditorch's op_tools (torch.load(weights_only=True) reads them).
 
 import atexit
 import collections
+import contextlib
 import ctypes
 import functools
 import hashlib
+import importlib
 import json
 import math
 import mmap
@@ -45,6 +47,7 @@ import sys
 import tempfile
 import threading
 import time
+import types
 import warnings
 import weakref
 
@@ -536,9 +539,8 @@ class _Encoder:
 
     def _tensor(self, t):
         torch = self.torch
-        if t.layout != torch.strided or t.is_quantized or t.device.type == "meta" or type(t) not in _plain(torch):
-            return {"object": type(t).__module__ + "." + type(t).__qualname__, "text": "%s %s %s on %s" % (
-                t.layout, t.dtype, tuple(t.shape), t.device)}
+        if not _readable(t, torch):
+            return self._opaque(t)
         d = t.detach()
         e = {"tensor": 0, "dtype": str(d.dtype)[6:], "shape": list(d.shape)}
         if not d.is_contiguous():
@@ -569,6 +571,14 @@ class _Encoder:
             self.saved[id(t)] = _Saved(t, e, functools.partial(self._forget, id(t)))
         return e
 
+    def _opaque(self, t):
+        """A tensor whose elements cannot be read. Its place among the tensors counts."""
+        try:
+            text = "%s %s %s on %s" % (t.layout, t.dtype, tuple(t.shape), t.device)
+        except Exception:
+            text = ""
+        return {"object": type(t).__module__ + "." + type(t).__qualname__, "text": text, "tensors": 1}
+
     def _forget(self, key, reference):
         saved = self.saved.get(key)
         if saved is not None and saved.reference is reference:
@@ -576,7 +586,7 @@ class _Encoder:
 
     def expose(self, tensors):
         """The memory of these can be written from now on without a new version of the tensor."""
-        self.exposed.update(_memory(t) for t in tensors if t.layout == self.torch.strided and t.device.type == "cpu")
+        self.exposed.update(_memory(t) for t in tensors if _readable(t, self.torch) and t.device.type == "cpu")
         self.forget()
 
     def forget(self):
@@ -695,16 +705,17 @@ EXPOSE = {"data_ptr", "storage", "untyped_storage", "_typed_storage", "numpy", "
           "set_", "share_memory_", "from_numpy", "frombuffer", "as_tensor", "asarray"}  # ways to memory past torch
 RANDOM = re.compile(r"(rand|randn|randint|randperm|multinomial|bernoulli|poisson|normal|dropout|uniform|exponential|"
                     r"geometric|cauchy|log_normal|random|rrelu|gumbel|trunc_normal|kaiming|xavier|orthogonal)")
-WRITES_UNSEEN = re.compile(r"(batch_norm|instance_norm)")  # running statistics are written without a new version
+WRITES_UNSEEN = re.compile(r"(batch_norm|instance_norm)")  # schemas do not say that running statistics are written
+_NOTHING = (frozenset(), frozenset())
 
 
 class _Policy:
     """What the name of a function says about it."""
 
     __slots__ = ("name", "overload", "last", "skip", "in_place", "aliases", "foreign", "may_write", "random",
-                 "runs_backward", "exposes")
+                 "runs_backward", "exposes", "writes", "python", "function")
 
-    def __init__(self, name, func):
+    def __init__(self, name, func, torch):
         self.name, self.overload = name, None
         if name.startswith("aten.") or type(func).__name__ in ("OpOverload", "OpOverloadPacket"):
             parts = str(func).split(".")
@@ -724,12 +735,48 @@ class _Policy:
             in_place = self.last == "__set__"  # x.data = y
         foreign = not self.name.startswith("torch.") or self.name.startswith(("torch.ops.", "torch.classes")) and (
             not self.name.startswith("torch.ops.aten."))
+        # Positions and names of the arguments that it writes, as far as its schema says so.
+        self.writes = _written(self.last, func, torch)
+        if self.writes is None:
+            self.writes = (frozenset((0,)), frozenset()) if in_place else _NOTHING
+        self.python = func is None or isinstance(func, types.FunctionType)  # it may ask which arguments are the same
+        self.function = False  # a torch.autograd.Function
         self.in_place = in_place
         self.aliases = not in_place and self.last != "detach" and not self.name.endswith(".data.__get__")
         # What may change its arguments though their versions do not say so.
         self.foreign = foreign
         self.may_write = bool(WRITES_UNSEEN.search(self.last)) or foreign
         self.random = bool(RANDOM.search(self.last))
+
+
+def _written(name, func, torch):
+    """Positions and names of the arguments that some overload of a function of the dispatcher writes; None if func is
+    none. The versions of these arguments need not change: fused kernels do not raise them."""
+    try:
+        kind = type(func).__name__
+        if kind == "OpOverload":
+            schemas = [func._schema]
+        elif kind == "OpOverloadPacket":
+            schemas = [getattr(func, overload)._schema for overload in func.overloads()]
+        elif kind in ("builtin_function_or_method", "method_descriptor", "wrapper_descriptor"):
+            schemas = torch._C._jit_get_schemas_for_operator("aten::" + name)
+        else:
+            return None
+        positions, names, known = set(), set(), False
+        for schema in schemas:
+            full = schema.name + "." * bool(schema.overload_name) + schema.overload_name
+            if not torch._C._dispatch_has_kernel(full):  # of TorchScript alone: a list's sort
+                continue
+            known = True
+            for i, argument in enumerate(schema.arguments):
+                alias = argument.alias_info
+                if alias is not None and alias.is_write and "Tensor" in str(argument.type):
+                    names.add(argument.name)
+                    if not argument.kwarg_only:
+                        positions.add(i)
+        return (frozenset(positions), frozenset(names)) if known else None
+    except Exception:
+        return None
 
 
 def _name(func, torch):
@@ -753,13 +800,14 @@ class record:
     Used as a context manager, or with start() and stop() around a training loop.
 
     path        where to write; created if missing
-    steps       the steps to record, counted from 0 (None: all). A step ends where step() is called, or, if it never
-                is, with each step of the program's first optimizer
+    steps       the steps to record, counted from 0 (None: all). A step ends with each step of the program's first
+                optimizer; from the first call of step() on it ends where step() is called
     ranks       the ranks to record (None: all); a rank is torch.distributed's, or RANK of the environment
     ops, not_ops  names or regular expressions that match a whole name (a list, or text with commas), as in op_tools'
                 OP_CAPTURE_LIST and OP_CAPTURE_DISABLE_LIST, which are the defaults
     model       a module whose parts and parameters are to be known by name (None: the first one that is called)
-    wrap        dotted names of functions of other packages to be recorded as one call, as "flash_attn.flash_attn_func"
+    wrap        dotted names of functions of other packages to be recorded as one call, as "flash_attn.flash_attn_func";
+                "amp_C.*" stands for all functions of an extension module
     backward    whether gradients are recorded
     max_bytes, max_calls, max_seconds   stop recording new calls then; the index says so
     repeats     (first, every): of calls with the same name, shapes and dtypes only the first ones are recorded, then
@@ -783,7 +831,12 @@ class record:
         self.limits = (max_bytes, max_calls, max_seconds)
         self.repeats = repeats
         self.ring_bytes = ring_bytes
-        self.current_step = 0
+        self.current_step = self.last_step = 0
+        self.steps_recorded = set()
+        self.calls = 0
+        self.lost = 0  # calls that could not be recorded
+        self.cut = None  # the limit that was reached
+        self.by_hand = False  # whether step() counts, not an optimizer
         self.channel = None
         self.installed = None
         self.started = False
@@ -802,10 +855,13 @@ class record:
         """Begins to record, if this rank and step are asked for."""
         self.started = True
         self.pid = os.getpid()
-        self.by_hand = False
         self.rank = _rank(self.torch)
         if self.ranks is not None and self.rank not in self.ranks:
             self.started = False
+            world = _world(self.torch) or 1
+            if all(rank not in range(world) for rank in self.ranks):
+                _warn("nothing is recorded: ranks=%s was asked for, the ranks are %s" % (
+                    sorted(self.ranks), _spans(range(world))))
             return self
         self.counter = _StepCounter(self)
         self.counter.install()
@@ -813,8 +869,11 @@ class record:
         return self
 
     def step(self):
-        """Says that a training step has ended."""
-        self.by_hand = True
+        """Says that a training step has ended. From the first call on only these calls count: steps that an optimizer
+        counted before are part of the first one."""
+        if self.started and not self.by_hand:
+            self.by_hand = True
+            self.current_step = 0
         self._next_step()
 
     def stop(self):
@@ -827,11 +886,48 @@ class record:
             self.installed.remove()
             self.installed = None
         if self.channel:
+            whole = not self.channel.broken
             self.channel.close()
             atexit.unregister(self.stop)
+            if not whole:
+                return
+        if self.channel and self.calls:
+            print("optool_capture: " + self._summary(), file=sys.stderr)
+        else:
+            _warn("nothing was recorded: " + self._why_nothing())
+
+    def _summary(self):
+        steps = sorted(self.steps_recorded)
+        text = "recorded %s call%s of step%s %s, %s, in %s" % (
+            format(self.calls, ","), "s" * (self.calls != 1), "s" * (len(steps) != 1), _spans(steps),
+            _size(self.channel.written()), self.directory)
+        if self.cut:
+            text += "; it ended early at %s" % self.cut
+        if self.lost:
+            text += "; %d call%s could not be recorded" % (self.lost, "s" * (self.lost != 1))
+        return text
+
+    def _why_nothing(self):
+        if self.last_step:
+            seen = "the program made step%s %s" % ("s" * (self.last_step > 1), _spans(range(self.last_step)))
+        else:
+            seen = "no step ended: no optimizer ran and step() was not called"
+        if self.steps is not None and not self.steps.intersection(range(max(1, self.last_step))):
+            return "steps=%s was asked for; %s" % (sorted(self.steps), seen)
+        reasons = []
+        if self.cut:
+            reasons.append("%s was reached" % self.cut)
+        if self.only is not None:
+            reasons.append("ops=%s was asked for" % _text(self.only))
+        if self.never is not None:
+            reasons.append("not_ops=%s was left out" % _text(self.never))
+        if self.lost:
+            reasons.append("%d calls could not be recorded" % self.lost)
+        return "%s; %s" % (", ".join(reasons) or "no call of torch was made", seen)
 
     def _next_step(self):
         self.current_step += 1
+        self.last_step = max(self.last_step, self.current_step)
         if self.started:
             self._switch()
 
@@ -857,9 +953,7 @@ class record:
         self.channel = _Channel(self.directory, self.ring_bytes)
         self.encoder = _Encoder(torch, self.channel)
         self.begun = time.monotonic()
-        self.calls = 0
         self.order = 0
-        self.cut = False
         self.seen = collections.Counter()
         self.channel.line({
             "event": "run", "format": "optool-capture", "version": 1, "torch": torch.__version__,
@@ -886,7 +980,7 @@ class record:
             reason = "max_seconds=%g" % max_seconds
         if reason is None:
             return True
-        self.cut = True
+        self.cut = reason
         self.channel.line({"event": "cut", "reason": reason, "step": self.current_step, "calls": self.calls})
         return False
 
@@ -897,6 +991,27 @@ def _patterns(names):
     if isinstance(names, str):
         names = names.split(",")
     return [re.compile(n.strip()) for n in names if n.strip()] or None
+
+
+def _spans(numbers):
+    """Ascending numbers as text: "0-2, 5"."""
+    spans = []
+    for n in numbers:
+        if spans and spans[-1][1] == n - 1:
+            spans[-1][1] = n
+        else:
+            spans.append([n, n])
+    return ", ".join(str(a) if a == b else "%d-%d" % (a, b) for a, b in spans)
+
+
+def _size(n):
+    for unit in ("bytes", "kB", "MB"):
+        if n < 1000:
+            break
+        n /= 1000
+    else:
+        unit = "GB"
+    return "%.3g %s" % (n, unit)
 
 
 def _text(patterns):
@@ -1031,10 +1146,6 @@ def _make_mode():
         def __torch_function__(self, func, types, args=(), kwargs=None):
             return self.called(func, args, kwargs or {})
 
-    try:  # compiled parts run as they are, calls between them are recorded
-        Mode.__torch_function__ = torch._dynamo.disable(Mode.__torch_function__)
-    except Exception:
-        pass
     return Mode
 
 
@@ -1060,45 +1171,72 @@ class _Recorder:
         self.autocast_enabled = getattr(self.torch._C, "_is_any_autocast_enabled", None) or (  # torch 1.13
             lambda: self.torch.is_autocast_enabled() or self.torch.is_autocast_cpu_enabled())
         self.policies = {}
-        self.read = {}  # ids of the tensors that calls read since they were made or changed
+        # What keeps the code of a tensor subclass, and modes of the program, from seeing what the recorder does.
+        self.no_override = getattr(self.torch._C, "DisableTorchFunctionSubclass", self.torch._C.DisableTorchFunction)
+        try:
+            self.no_modes = importlib.import_module("torch.utils._python_dispatch")._disable_current_modes
+            self.dispatch_modes = self.torch._C._len_torch_dispatch_stack
+        except (ImportError, AttributeError):  # torch 1.13
+            self.dispatch_modes = lambda: 0
+        self.transforms = getattr(getattr(self.torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
+        self.tracing = self.torch._C._get_tracing_state
+        self.plain = _plain(self.torch)
         self.patches = _Patches()
         self.handles = []
         self.modules = _Modules(self)
         self.active = False
-        self.failures = 0
 
     # Installing -------------------------------------------------------------------------------------------------------
 
     def install(self):
         torch = self.torch
         self.active = True
-        module = torch.nn.modules.module
-        self.handles.append(module.register_module_forward_pre_hook(self.modules.enter))
-        try:
-            self.handles.append(module.register_module_forward_hook(self.modules.leave, always_call=True))
-        except TypeError:  # torch 1.13
-            self.handles.append(module.register_module_forward_hook(self.modules.leave))
         if self.owner.model is not None:
             self.modules.learn(self.owner.model)
         self._patch_functions()
         self._patch_engine()
+        self._patch_compiler()
         if _before_2(torch):
             self._patch_indexing()
         self._patch_collectives()
         for name in self.owner.wrap:
             self._patch_named(name)
-        self.__enter__()
+        self._begin_seeing()
 
     def remove(self):
         self.active = False
-        for handle in self.handles:
-            handle.remove()
-        self.handles.clear()
         self.patches.remove()
+        self._end_seeing()
+
+    def _begin_seeing(self):
+        """Puts the mode below those of the program, which take away what is on top when they end; watches modules."""
+        module = self.torch.nn.modules.module
+        self.handles.append(module.register_module_forward_pre_hook(self.modules.enter))
         try:
-            self.__exit__(None, None, None)  # if another mode was entered since and is still there, ours only rests
-        except Exception:
-            pass
+            self.handles.append(module.register_module_forward_hook(self.modules.leave, always_call=True))
+        except TypeError:  # torch 1.13
+            self.handles.append(module.register_module_forward_hook(self.modules.leave))
+        overrides = self.torch.overrides
+        others = [overrides._pop_mode() for _ in range(overrides._len_torch_function_stack())]
+        for mode in [self] + others[::-1]:
+            overrides._push_mode(mode)
+
+    def _end_seeing(self):
+        """Takes the mode from the stack, wherever it is; reports whether it was there."""
+        while self.handles:
+            self.handles.pop().remove()
+        overrides = self.torch.overrides
+        others = []
+        while overrides._len_torch_function_stack():
+            mode = overrides._pop_mode()
+            if mode is self:
+                break
+            others.append(mode)
+        else:
+            mode = None
+        for other in others[::-1]:
+            overrides._push_mode(other)
+        return mode is self
 
     def _patch_functions(self):
         """torch.autograd.Function.apply of classes outside of torch."""
@@ -1112,7 +1250,8 @@ class _Recorder:
                 call = super(torch.autograd.Function, cls).apply
             if cls.__module__.split(".")[0] == "torch":
                 return call(*args, **kwargs)
-            return recorder.foreign("%s.%s.apply" % (cls.__module__, cls.__qualname__), call, args, kwargs)
+            return recorder.foreign("%s.%s.apply" % (cls.__module__, cls.__qualname__), call, args, kwargs,
+                                    function=True)
 
         self.patches.set(torch.autograd.Function, "apply", classmethod(apply))
 
@@ -1133,6 +1272,26 @@ class _Recorder:
                     return engine.run_backward(*args, **kwargs)
 
         self.patches.set(variable, "_execution_engine", Engine())
+
+    def _patch_compiler(self):
+        """Compiled functions are compiled and run as they are: torch.compile would trace the mode and the hooks."""
+        recorder, state = self, self.state
+        try:
+            frames = self.torch._dynamo.eval_frame
+            original = frames._maybe_set_eval_frame
+        except Exception:  # torch 1.13 has none
+            return
+
+        def set_frame(callback):
+            if callable(callback):
+                state.aside = recorder._end_seeing() or getattr(state, "aside", False)
+            elif getattr(state, "aside", False):
+                state.aside = False
+                if recorder.active:
+                    recorder._begin_seeing()
+            return original(callback)
+
+        self.patches.set(frames, "_maybe_set_eval_frame", set_frame)
 
     def _patch_indexing(self):
         """torch 1.13 tells no mode about x[i], and not always about x[i] = y."""
@@ -1173,11 +1332,14 @@ class _Recorder:
             self.patches.set(distributed, name, functools.wraps(original)(collective))
 
     def _patch_named(self, name):
-        import importlib
-
         module, _, last = name.rpartition(".")
         try:
             owner = importlib.import_module(module)
+            if last == "*":
+                for each, f in list(vars(owner).items()):
+                    if callable(f) and not isinstance(f, type) and not each.startswith("_"):
+                        self._patch_named(module + "." + each)
+                return
             original = getattr(owner, last)
         except (ImportError, AttributeError, ValueError) as e:
             _warn("wrap=%r: %s" % (name, e))
@@ -1193,14 +1355,38 @@ class _Recorder:
     # One call ---------------------------------------------------------------------------------------------------------
 
     def recording(self):
-        return self.active and not getattr(self.state, "busy", False) and not self.channel.broken
+        if not self.active or getattr(self.state, "busy", False) or self.channel.broken:
+            return False
+        if self.tracing() is not None or self.transforms() is not None:  # torch.jit.trace, torch.func
+            return False
+        return not self.dispatch_modes() or not self._faked()
+
+    def _faked(self):
+        """Whether calls compute no values: those of a compiler that traces."""
+        try:
+            return self.torch._guards.detect_fake_mode() is not None
+        except Exception:
+            return False
+
+    def _unseen(self, tensors):
+        """A context in which neither subclasses among these tensors nor modes of the program see calls."""
+        modes = self.dispatch_modes()
+        strange = not all(type(t) in self.plain for t in tensors)
+        if not modes and not strange:
+            return contextlib.nullcontext()
+        context = contextlib.ExitStack()
+        if modes:
+            context.enter_context(self.no_modes())
+        if strange:
+            context.enter_context(self.no_override())
+        return context
 
     def policy(self, func):
         try:
             return self.policies[func]
         except (KeyError, TypeError):
             pass
-        p = _Policy(_name(func, self.torch), func)
+        p = _Policy(_name(func, self.torch), func, self.torch)
         self._filter(p)
         try:
             self.policies[func] = p
@@ -1215,14 +1401,14 @@ class _Recorder:
         if owner.never is not None and _matches(owner.never, p.name):
             p.skip = True
 
-    def foreign(self, name, func, args, kwargs, may_write=True, group=False):
+    def foreign(self, name, func, args, kwargs, may_write=True, group=False, function=False):
         """A call that no mode tells: a collective, a custom function, a function of another package."""
         if not self.recording():
             return func(*args, **kwargs)
         p = self.policies.get(name)
         if p is None:
-            p = _Policy(name, None)
-            p.skip, p.may_write, p.foreign = False, may_write, may_write
+            p = _Policy(name, None, self.torch)
+            p.skip, p.may_write, p.foreign, p.function = False, may_write, may_write, function
             p.aliases = p.aliases and not group
             self._filter(p)
             self.policies[name] = p
@@ -1235,7 +1421,7 @@ class _Recorder:
             return func(*args, **kwargs)
         p = self.policy(func)
         if p.exposes:
-            self.encoder.expose(_tensors((args, kwargs), self.torch, []))
+            self._expose(_tensors((args, kwargs), self.torch, []))
         if p.runs_backward:
             self.state.resting = True
             try:
@@ -1246,13 +1432,26 @@ class _Recorder:
             return func(*args, **kwargs)
         return self.one(p, func, args, kwargs)
 
+    def _expose(self, tensors):
+        busy, self.state.busy = getattr(self.state, "busy", False), True
+        try:
+            with self._unseen(tensors):
+                self.encoder.expose(tensors)
+        except Exception as e:
+            self._failed("an address", e)
+        finally:
+            self.state.busy = busy
+
     def one(self, p, func, args, kwargs, group=False):
         state = self.state
         call = None
         state.busy = True
         try:
-            if self.owner._within_limits() and self._worth(p, args, kwargs):
-                call = self.before(p, args, kwargs, group)
+            if self.owner._within_limits():
+                tensors = _tensors((args, kwargs), self.torch, [])
+                with self._unseen(tensors):
+                    if self._worth(p, tensors):
+                        call = self.before(p, tensors, args, kwargs, group)
         except OSError as e:
             self._give_up(e)
         except Exception as e:
@@ -1275,7 +1474,9 @@ class _Recorder:
             state.within = within
         state.busy = True
         try:
-            return self.after(call, p, result)
+            outputs = _tensors(result, self.torch, [])
+            with self._unseen(call.tensors + outputs):
+                return self.after(call, p, result, outputs)
         except OSError as e:
             self._give_up(e)
         except Exception as e:
@@ -1284,22 +1485,21 @@ class _Recorder:
             state.busy = False
         return call.original(result)
 
-    def _worth(self, p, args, kwargs):
+    def _worth(self, p, tensors):
         """Whether a call of this name, shapes and dtypes is still wanted."""
         if self.owner.repeats is None:
             return True
         first, every = self.owner.repeats
         key = [p.name]
-        for t in _tensors((args, kwargs), self.torch, []):
+        for t in tensors:
             key += (t.dtype, t.shape)
         key = tuple(key)
         n = self.owner.seen[key]
         self.owner.seen[key] += 1
         return n < first or every and n % every == 0
 
-    def before(self, p, args, kwargs, group):
+    def before(self, p, tensors, args, kwargs, group):
         torch, owner = self.torch, self.owner
-        tensors = _tensors((args, kwargs), torch, [])
         if not all(_ordinary(t, torch) for t in tensors):
             return None
         call = _Call(tensors)
@@ -1331,71 +1531,106 @@ class _Recorder:
         if tensors or p.foreign:
             self._begin(call)
         call.versions = [_version(t) for t in tensors]
+        call.written = _positions(p.writes, args, kwargs, torch)
         if p.last == "expand_as" and len(args) == 2 and args[0] is args[1]:
             pass  # DDP and FSDP find the node that accumulates a parameter's gradient like that
-        elif grad and owner.backward and kwargs.get("out") is None:
+        elif grad and owner.backward and kwargs.get("out") is None and not p.function:
             if p.aliases and not kwargs.get("inplace"):
-                self._alias(call, torch)
+                self._alias(call, p.python)
             elif tensors and p.last != "__set__":
                 call.changes = tensors[0]
-                self._alias(call, torch)
-                self._watch(call.id, tensors[0])
+                call.source = _source(tensors[0])
+                self._alias(call, p.python)
         return call
 
     def _begin(self, call):
         """Says that the call is made. One without tensors is worth it only if its result has some."""
         call.id = call.event["id"] = self.owner.calls
         self.owner.calls += 1
+        self.owner.steps_recorded.add(call.event["step"])
         self.channel.line(call.event)
         call.event = None
 
-    def _alias(self, call, torch):
+    def _alias(self, call, python):
         """Gives the call views of the arguments that need gradients: a hook on a view sees the gradient of this use.
-        What the call changes must stay itself."""
-        order = {}
-        for i, t in enumerate(call.tensors):
-            order.setdefault(id(t), []).append(i)
+        What the call changes must stay itself, and a function written in Python may ask whether two arguments are one
+        tensor. The last view is made first: the gradients of one tensor are then added in the order of the arguments,
+        as without views."""
+        torch = self.torch
+        ids = [id(t) for t in call.tensors]
+        views = {}
+        for i in reversed(range(len(ids))):
+            t = call.tensors[i]
+            if t is call.changes or not t.requires_grad or t.layout != torch.strided or type(t) not in self.plain or (
+                    python and ids.count(ids[i]) > 1):
+                continue
+            view = torch.ops.aten.alias(t)  # its backward passes on what it gets, sparse gradients too
+            call.aliases[id(view)] = (view, t)
+            view.register_hook(functools.partial(self.on_gradient, "grad_input", call.id, i))
+            views.setdefault(ids[i], []).append((i, view))
+        if not views:
+            return
+        count = iter(range(len(ids)))
 
         def new(t):
-            i = order[id(t)].pop(0)
-            if t is call.changes or not t.requires_grad:
-                return t
-            alias = t.view_as(t)
-            call.aliases[id(alias)] = (alias, t)
-            alias.register_hook(functools.partial(self.on_gradient, "grad_input", call.id, i))
-            self.read[id(t)] = weakref.ref(t, functools.partial(_forget, self.read, id(t)))
-            return alias
+            i = next(count)
+            return next((view for at, view in views.get(id(t), ()) if at == i), t)
 
         call.args = _replace(call.args, torch, new)
         call.kwargs = _replace(call.kwargs, torch, new)
 
-    def _watch(self, call, t):
-        """The gradient of an argument that the call changes: what reaches the node that made the argument. That is the
-        sum over all of its uses, so it tells this gradient only where all calls are recorded and none read it before.
-        Where it is a view the call's gradient goes to the node that made its base.
-        """
-        owner = self.owner
-        if not t.requires_grad or t.is_leaf or t._is_view() or owner.only or owner.never or owner.repeats or owner.cut:
+    def _watch_change(self, call):
+        """The gradient of an argument that the call changed, from the node that the call made for it."""
+        t = call.changes
+        base, before, number = call.source
+        node = base.grad_fn
+        if node is None or node is before:
             return
-        if self.read.pop(id(t), None) is None:
-            number = t.output_nr
-            t.grad_fn.register_hook(lambda _, received: self.on_gradient("grad_input", call, 0, received[number]))
+        edges = [k for k, edge in enumerate(node.next_functions) if edge[0] is before and edge[1] == number]
+        if len(edges) != 1:  # several nodes, or several uses
+            return
+        edge, region = edges[0], _region(t, base)
+        node.register_hook(lambda inputs, _: self.on_gradient("grad_input", call.id, 0, inputs[edge], region))
 
-    def after(self, call, p, result):
+    def _watch_function(self, call, p, outputs):
+        """The gradients of the arguments of a torch.autograd.Function, from its node. It gets no views: it may write
+        its arguments and return them."""
+        torch = self.torch
+        node = next((t.grad_fn for t in outputs if t.grad_fn is not None), None)
+        if node is None or type(node).__name__ != p.name.split(".")[-2] + "Backward":
+            return
+        wanted, i = [], 0
+        edges = 0
+        for a in call.args:
+            if isinstance(a, torch.Tensor):
+                if a.requires_grad:
+                    wanted.append((edges, i))
+                edges += 1
+            i += len(_tensors(a, torch, []))
+        if len(node.next_functions) != edges:
+            return
+
+        def received(inputs, _):
+            for edge, i in wanted:
+                self.on_gradient("grad_input", call.id, i, inputs[edge])
+
+        node.register_hook(received)
+
+    def after(self, call, p, result, outputs):
         torch = self.torch
         changed = {}
         for i, (t, version) in enumerate(zip(call.tensors, call.versions)):
-            if version != _version(t) or p.may_write and (p.foreign or i and not t.requires_grad):
+            seen = version != _version(t)
+            if not seen and i in call.written or p.may_write:
+                self.encoder.forget()
+            if seen or i in call.written or p.may_write and (p.foreign or i and not t.requires_grad):
                 changed[str(i)] = t
-        if p.may_write:
-            self.encoder.forget()
-        outputs = _tensors(result, torch, [])
         if p.exposes:
             self.encoder.expose(outputs)
         if result is None and call.changes is not None:  # x[i] = y
             outputs = [call.changes]
         if call.id is None:
-            if not outputs:
+            if not outputs or not all(_ordinary(t, torch) for t in outputs):
                 return result
             self._begin(call)
         returned, *written = self.encoder.at_once([call.original(result), *changed.values()])
@@ -1405,24 +1640,35 @@ class _Recorder:
         self.channel.line(event)
         result = call.original(result)
         if self.owner.backward and torch.is_grad_enabled():
-            result = self._watch_results(call, outputs, result, torch)
+            if call.source is not None:
+                self._watch_change(call)
+            if p.function:
+                self._watch_function(call, p, outputs)
+            result = self._watch_results(call, outputs, result)
         return result
 
-    def _watch_results(self, call, outputs, result, torch):
+    def _watch_results(self, call, outputs, result):
         """Records the gradients of the results. One result may be computed from another (lstm_cell's), whose gradient
         then holds what flows through the call itself: where they are of several nodes, the program gets views of them,
-        whose hooks see only what the program made of them. A view that the call changed is made anew from its base, so
-        that its gradient lacks what other readers of the base and later changes of it give."""
-        wanted = {id(t): i for i, t in enumerate(outputs)
-                  if t.requires_grad and not t.is_leaf and not (t is call.changes and t._is_view())}
+        whose hooks see only what the program made of them. A view that the call changed is made anew from its base by
+        each reader: its gradient is that part of the base's."""
+        torch = self.torch
+        wanted = {id(t): i for i, t in enumerate(outputs) if t.requires_grad and not t.is_leaf and type(t) in self.plain}
         several = len({id(t.grad_fn) for t in outputs if id(t) in wanted}) > 1
 
         def watched(t):
             i = wanted.pop(id(t), None)
-            if i is not None:
-                if several and all(t is not a for a in call.tensors):
-                    t = t.view_as(t)
-                t.register_hook(functools.partial(self.on_gradient, "grad_output", call.id, i))
+            if i is None:
+                return t
+            if t is call.changes:  # hooks of the tensor itself would see what becomes of it (torch 1.13)
+                base = t._base if t._is_view() else t
+                number, region = base.output_nr, _region(t, base)
+                base.grad_fn and base.grad_fn.register_hook(lambda _, received: self.on_gradient(
+                    "grad_output", call.id, i, received[number], region))
+                return t
+            if several and all(t is not a for a in call.tensors):
+                t = torch.ops.aten.alias(t)
+            t.register_hook(functools.partial(self.on_gradient, "grad_output", call.id, i))
             return t
 
         if several:
@@ -1431,7 +1677,7 @@ class _Recorder:
             watched(t)
         return result
 
-    def on_gradient(self, event, call, i, grad):
+    def on_gradient(self, event, call, i, grad, region=None):
         state = self.state
         if self.channel.broken or grad is None:
             return None
@@ -1440,7 +1686,7 @@ class _Recorder:
             order = self.owner.order
             self.owner.order += 1
             with self.torch._C.DisableTorchFunction():  # during backward the mode is on
-                value = self.encoder.value(grad)
+                value = self.encoder.value(grad if region is None else region(grad))
             self.channel.line({"event": event, "id": call, "i": i, "order": order, "value": value})
         except OSError as e:
             self._give_up(e)
@@ -1477,20 +1723,21 @@ class _Recorder:
             _warn("recording ended: %s" % error)
 
     def _failed(self, name, error):
-        self.failures += 1
-        if self.failures <= 3:
+        self.owner.lost += 1
+        if self.owner.lost <= 3:
             _warn("%s is not recorded: %s: %s" % (name, type(error).__name__, error))
         self._say({"event": "lost", "name": name, "error": "%s: %s" % (type(error).__name__, str(error)[:300])})
 
 
 class _Call:
-    __slots__ = ("id", "event", "tensors", "args", "kwargs", "versions", "aliases", "changes")
+    __slots__ = ("id", "event", "tensors", "args", "kwargs", "versions", "written", "aliases", "changes", "source")
 
     def __init__(self, tensors):
         self.id = None
         self.tensors = tensors
         self.aliases = {}
-        self.changes = None
+        self.changes = None  # the tensor that it changes in place
+        self.source = None  # see _source
 
     def original(self, result):
         """The result with our views replaced by what they are views of: a call may return its argument."""
@@ -1542,23 +1789,60 @@ class _Modules:
 
 
 def _ordinary(t, torch):
-    """Whether t holds values that can be saved: not a stand-in of a compiler or of torch.func."""
-    if t.device.type == "meta":
+    """Whether t is a tensor of the program: not a stand-in of a compiler or of torch.func."""
+    if t.is_meta or type(t).__name__ in ("FakeTensor", "FunctionalTensor"):
         return False
-    kind = type(t).__name__
-    if kind in ("FakeTensor", "FunctionalTensor"):
-        return False
+    wrapped, functional = _stand_ins(torch)
+    return not wrapped(t) and not functional(t)
+
+
+@functools.lru_cache(None)
+def _stand_ins(torch):
+    no = lambda t: False
     functorch = getattr(torch._C, "_functorch", None)
-    if functorch is not None:
-        wrapped = getattr(functorch, "is_functorch_wrapped_tensor", None)
-        if wrapped is not None and wrapped(t):
-            return False
-    return not getattr(torch, "_is_functional_tensor", lambda t: False)(t)
+    return getattr(functorch, "is_functorch_wrapped_tensor", no), getattr(torch, "_is_functional_tensor", no)
 
 
-def _forget(table, key, reference):
-    if table.get(key) is reference:
-        del table[key]
+def _readable(t, torch):
+    """Whether the elements of t are in memory of its own, one beside the other."""
+    if type(t) not in _plain(torch) and type(t).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:
+        return False
+    return t.layout == torch.strided and not t.is_quantized and _ordinary(t, torch)
+
+
+def _positions(writes, args, kwargs, torch):
+    """The numbers of the tensors among the arguments that are written; see _Policy.writes."""
+    positions, names = writes
+    if not positions and not names:
+        return ()
+    written, i = set(), 0
+    for named, values in ((False, enumerate(args)), (True, kwargs.items())):
+        for key, a in values:
+            n = 1 if isinstance(a, torch.Tensor) else len(_tensors(a, torch, []))
+            if key in (names if named else positions):
+                written.update(range(i, i + n))
+            i += n
+    return written
+
+
+def _source(t):
+    """The tensor in whose graph a change of t is noted, and the node that made it: of a view that of its base."""
+    base = t._base if t._is_view() else t
+    if not t.requires_grad or base.grad_fn is None:
+        return None
+    return base, base.grad_fn, base.output_nr
+
+
+def _region(t, base):
+    """A function that takes from the gradient of a view's base that of the view; None if t is the base."""
+    if t is base:
+        return None
+    if t.dtype != base.dtype:
+        raise TypeError("a view in another dtype was changed")
+    import torch
+
+    whole, part = (base.size(), base.stride()), (t.size(), t.stride(), t.storage_offset() - base.storage_offset())
+    return lambda g: torch.empty_strided(*whole, dtype=g.dtype, device=g.device).copy_(g).as_strided(*part)
 
 
 def _version(t):

@@ -1,7 +1,9 @@
 """Tests of optool_capture.py with whatever torch (1.13 or newer) runs them: python3 optool_capture_test.py"""
 
+import contextlib
 import ctypes
 import glob
+import io
 import json
 import os
 import shutil
@@ -44,6 +46,32 @@ def train(model, optimizer):
     value.backward()
     optimizer.step()
     return value
+
+
+class Scaled(torch.autograd.Function):
+    """Writes its first argument, and asks whether both are one."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.factor = 3 if x is y else 2
+        x.mul_(ctx.factor)
+        ctx.mark_dirty(x)
+        return x, torch.ones(2)
+
+    @staticmethod
+    def backward(ctx, g, _):
+        return g * ctx.factor, torch.zeros_like(g)
+
+
+class Named(torch.Tensor):
+    """Counts the calls that it sees."""
+
+    count = 0
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.count += 1
+        return super().__torch_function__(func, types, args, kwargs or {})
 
 
 class Recording(unittest.TestCase):
@@ -105,6 +133,66 @@ class Recording(unittest.TestCase):
         torch.ones(2) + 1
         self.assertEqual(self.calls(), [])
 
+    def test_a_program_sees_no_recorder(self):
+        """Each of these programs, with and without a recorder, gives the same values, and no error."""
+        def attention():  # computes the three projections at once if all arguments are one tensor
+            m = nn.MultiheadAttention(16, 4, batch_first=True)
+            x = torch.randn(2, 7, 16, requires_grad=True)
+            m(x, x, x)[0].pow(2).sum().backward()
+            return [x.grad, m.in_proj_weight.grad]
+
+        def sums():  # rounded in the order in which they are added
+            x = torch.randn(1000, requires_grad=True)
+            torch.cat([x * 3, x, x, x]).mul(torch.randn(4000)).sum().backward()
+            return [x.grad]
+
+        def sparse():
+            m = nn.Embedding(10, 4, sparse=True)
+            m(torch.tensor([1, 3, 3])).pow(2).sum().backward()
+            return [m.weight.grad.to_dense()]
+
+        def functions():
+            x = torch.randn(4, requires_grad=True)
+            y, z = x * 3, x * 2
+            a, b = Scaled.apply(y, x)
+            c, _ = Scaled.apply(z, z)
+            (a.sum() + y.exp().sum() + b.sum() + c.sum()).backward()
+            return [a, y, z, x.grad]
+
+        def subclass():
+            Named.count = 0
+            x = torch.ones(4).as_subclass(Named)
+            y = (x * 2).exp() + torch.ones(4)
+            return [torch.tensor(Named.count), y.as_subclass(torch.Tensor)]
+
+        def device():  # the mode of a `with` that ends while ours is on
+            with torch.device("meta") if hasattr(torch, "get_default_device") else contextlib.nullcontext():
+                self.recording.step()
+            return [torch.ones(2)]
+
+        def traced():
+            return [torch.jit.trace(nn.Linear(4, 4), torch.ones(2, 4))(torch.ones(2, 4))]
+
+        def transforms():
+            if not hasattr(torch, "func"):
+                return []
+            return [torch.func.vmap(torch.func.grad(lambda x: x.sin().sum()))(torch.ones(3, 2)),
+                    torch.func.jvp(torch.sin, (torch.ones(2),), (torch.ones(2),))[1]]
+
+        for program in attention, sums, sparse, functions, subclass, device, traced, transforms:
+            with self.subTest(program.__name__), warnings.catch_warnings():
+                warnings.simplefilter("error", RuntimeWarning)
+                self.recording = unittest.mock.Mock()
+                torch.manual_seed(2)
+                wanted = program()
+                torch.manual_seed(2)
+                path = os.path.join(self.path, program.__name__)
+                with optool_capture.record(path) as self.recording, contextlib.redirect_stderr(io.StringIO()):
+                    got = program()
+                    torch.ones(1)
+                for a, b in zip(got, wanted):
+                    self.equal(a, b)
+
     # What is recorded ---------------------------------------------------------------------------------------------------
 
     def test_each_gradient_is_that_of_its_call(self):
@@ -164,7 +252,7 @@ class Recording(unittest.TestCase):
         (mul_,) = self.named("torch.Tensor.mul_")
         self.equal(mul_["grad_inputs"][0], torch.tensor([2.0, 3.0]))
         self.equal(mul_["grad_inputs"][1], torch.tensor([4.0, 6.0]))
-        self.assertNotIn("grad_inputs", self.named("torch.Tensor.add_")[0])
+        self.equal(self.named("torch.Tensor.add_")[0]["grad_inputs"][0], torch.tensor([2.0, 2.0]))
         self.equal(self.named("torch.nn.functional.relu")[0]["grad_inputs"][0], torch.tensor([2.0, 2.0]))
         (setitem,) = self.named("torch.Tensor.__setitem__")
         self.equal(setitem["grad_inputs"][1], torch.tensor([1.0, 1.0]))
@@ -174,14 +262,18 @@ class Recording(unittest.TestCase):
         x = torch.tensor([2.0, 3.0, 4.0], requires_grad=True)
         with optool_capture.record(self.path):
             y = x * 2
-            part = y[:2]
+            part = y.view(1, 3).t()[:2, 0]
             part[0] = x[2]
             part.mul_(3)
-            (y.sum() + part.exp().sum()).backward()
-        for name in "torch.Tensor.__setitem__", "torch.Tensor.mul_":
-            (call,) = self.named(name)
-            self.assertNotIn("grad_outputs", call)  # the hook would see what comes from exp alone
-            self.assertNotIn(0, call.get("grad_inputs", {}))
+            (y.sum() + part.square().sum()).backward()
+        after = 1 + 2 * torch.tensor([12.0, 18.0])  # of part once it was changed: from y and from the square
+        (mul,) = self.named("torch.Tensor.mul_")
+        self.equal(mul["grad_outputs"][0], after)
+        self.equal(mul["grad_inputs"][0], 3 * after)
+        (setitem,) = self.named("torch.Tensor.__setitem__")
+        self.equal(setitem["grad_outputs"][0], 3 * after)
+        self.equal(setitem["grad_inputs"][0], 3 * after * torch.tensor([0.0, 1.0]))
+        self.equal(setitem["grad_inputs"][1], 3 * after[0])
 
     def test_where_a_call_stands(self):
         model = nn.Sequential(nn.Sequential(nn.Linear(2, 2)), nn.ReLU())
@@ -209,6 +301,66 @@ class Recording(unittest.TestCase):
         self.equal(after[1], norm.running_mean)
         self.equal(after[2], norm.running_var)
         self.assertNotIn(0, after)
+
+    def test_what_raises_no_version(self):
+        """Fused kernels write without a new version; what they write is what their schema says."""
+        g = lambda *values: torch.tensor(values)
+        found, inverse = g(0.0), g(0.5)
+        grads, scale, tracker = [g(2.0, 4.0), g(6.0)], g(8.0), torch.tensor(3, dtype=torch.int32)
+        p, m, v = [g(1.0, 2.0)], [g(0.0, 0.0)], [g(0.0, 0.0)]
+        adam = dict(lr=0.1, beta1=0.9, beta2=0.99, weight_decay=0.0, eps=1e-8, amsgrad=False, maximize=False)
+        with optool_capture.record(self.path):
+            with torch.inference_mode():
+                x = torch.zeros(3)
+                x[1:] = 5.0
+            if not torch.__version__.startswith("1."):  # which has no kernels of the CPU for these
+                torch._amp_foreach_non_finite_check_and_unscale_(grads, found, inverse)
+                torch.neg(grads[1])
+                torch._amp_update_scale_(scale, tracker, found, 2.0, 0.5, 4)
+                torch._fused_adamw_(p, [grads[0]], m, v, [], [g(1.0)], **adam)
+                torch.ops.aten.rrelu_with_noise(g(-1.0, 1.0), noise := torch.zeros(2), training=True)
+        after = {c["name"].split(".")[-1]: c.get("after", {}) for c in self.calls()}
+        self.equal(after["__setitem__"][0], g(0.0, 5.0, 5.0))
+        if torch.__version__.startswith("1."):
+            return
+        self.equal(after["_amp_foreach_non_finite_check_and_unscale_"][0], g(1.0, 2.0))
+        self.equal(after["_amp_foreach_non_finite_check_and_unscale_"][1], g(3.0))
+        self.equal(after["_amp_foreach_non_finite_check_and_unscale_"][2], found)
+        self.equal(self.named("torch.neg")[0]["args"][0], g(3.0))
+        self.equal(after["_amp_update_scale_"][0], g(16.0))
+        self.equal(after["_amp_update_scale_"][1], torch.tensor(0, dtype=torch.int32))
+        for i, t in enumerate(p + [grads[0]] + m + v):
+            self.equal(after["_fused_adamw_"][i], t)
+        self.equal(after["rrelu_with_noise"][1], noise)
+
+    def test_kernels_of_others(self):
+        """What a kernel without a schema writes is found by content; one of the dispatcher says what it writes."""
+        def kernel(chunk, lists, factor):
+            for t in lists[1]:
+                ctypes.memset(t.data_ptr(), 0, 4)
+
+        sys.modules["amp_C"] = module = types.ModuleType("amp_C")
+        self.addCleanup(sys.modules.pop, "amp_C")
+        module.multi_tensor_zero = kernel
+        a, b, c = torch.ones(2), torch.ones(2), torch.ones(3)
+        with optool_capture.record(self.path, wrap=["amp_C.*"]):
+            module.multi_tensor_zero(64, [[a], [b, c]], 2.0)
+        (call,) = self.named("amp_C.multi_tensor_zero")
+        self.equal(call["after"][1], torch.tensor([0.0, 1.0]))
+        self.equal(call["after"][2], torch.tensor([0.0, 1.0, 1.0]))
+
+        if not hasattr(torch.library, "custom_op"):
+            return
+
+        @torch.library.custom_op("optool_test::fill", mutates_args={"out"})
+        def fill(x: torch.Tensor, out: torch.Tensor) -> None:
+            out.copy_(x * 2)
+
+        shutil.rmtree(os.path.join(self.path, "rank0"))
+        with optool_capture.record(self.path):
+            torch.ops.optool_test.fill(a, b)
+        (call,) = self.named("torch.ops.optool_test.fill")
+        self.equal(call["after"][1], torch.tensor([2.0, 2.0]))
 
     def test_views_and_properties(self):
         x = torch.arange(12.0).reshape(3, 4)
@@ -379,6 +531,51 @@ class Recording(unittest.TestCase):
                 torch.full((1,), k)
                 recording.step()
         self.assertEqual([c["args"][1] for c in self.named("torch.full")], [2])
+
+    def test_who_counts_steps(self):
+        """From the first step() on only these calls count, whatever optimizers do."""
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(3):
+            path = os.path.join(self.path, str(step))
+            with self.said() as said, optool_capture.record(path, steps=[step]) as recording:
+                for k in range(3):
+                    torch.full((1,), k)
+                    train(model, optimizer)
+                    recording.step()
+            self.assertEqual([c["args"][1] for c in self.calls(path) if c["name"] == "torch.full"], [step])
+            self.assertRegex(said(), r"^optool_capture: recorded \d+ calls of step %d, [\d.]+ kB, in %s/rank0/" % (step, path))
+
+    @contextlib.contextmanager
+    def said(self):
+        """What is printed and warned."""
+        text = []
+        with warnings.catch_warnings(record=True) as warned, contextlib.redirect_stderr(io.StringIO()) as printed:
+            warnings.simplefilter("always")
+            yield lambda: "".join(text)
+            text += [printed.getvalue()] + [str(w.message) for w in warned if "optool_capture" in str(w.message)]
+
+    def test_what_is_said_at_the_end(self):
+        def program(recording, steps=2):
+            for _ in range(steps):
+                torch.ones(2) + 1
+                recording.step()
+
+        for options, steps, wanted in (
+                (dict(steps=[0, 1, 3]), 4, r"recorded 6 calls of steps 0-1, 3, [\d.]+ bytes, in "),
+                (dict(max_calls=1), 1, r"recorded 1 call of step 0, 8 bytes, in .*; it ended early at max_calls=1"),
+                (dict(steps=[2, 5]), 2, r"nothing was recorded: steps=\[2, 5\] was asked for; the program made steps 0-1"),
+                (dict(steps=[1]), 0, r"nothing was recorded: steps=\[1\] was asked for; no step ended"),
+                (dict(ops="torch.cat"), 1, r"nothing was recorded: ops=\['torch.cat'\] was asked for; the program made step 0$"),
+                (dict(max_calls=0), 1, r"nothing was recorded: max_calls=0 was reached; "),
+                (dict(not_ops=".*"), 1, r"nothing was recorded: not_ops=\['.\*'\] was left out; "),
+                ({}, 0, r"nothing was recorded: no call of torch was made; no step ended"),
+                (dict(ranks=[1]), 1, r"nothing is recorded: ranks=\[1\] was asked for, the ranks are 0$")):
+            with self.subTest(str(options)):
+                with self.said() as said, optool_capture.record(self.path, **options) as recording:
+                    program(recording, steps)
+                self.assertRegex(said(), wanted)
+                self.assertEqual(said().count("optool_capture: "), 1)
 
     def test_lists(self):
         with optool_capture.record(self.path, ops="torch.Tensor.*,torch.cat", not_ops=["torch.Tensor.exp"]):
