@@ -79,11 +79,8 @@ func (d *Device) open(ctx context.Context) error {
 		d.free <- s
 	}
 	first := d.slots[0]
-	if first.worker, err = l.start(ctx, first.arena); err != nil {
+	if first.worker, err = l.first(ctx, first.arena); err != nil {
 		return err
-	}
-	if first.worker.problem != "" {
-		return errors.New(first.worker.problem)
 	}
 	d.info = first.worker.hello
 	return nil
@@ -124,7 +121,7 @@ func (d *Device) Place(turn int) {
 		s := <-d.free
 		defer func() { d.free <- s }()
 		if s.worker != nil {
-			unix.SchedSetaffinity(s.worker.cmd.Process.Pid, &one) // of the main thread alone
+			unix.SchedSetaffinity(s.worker.pid(), &one) // of the main thread only
 		}
 	}
 }

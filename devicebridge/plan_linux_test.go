@@ -330,7 +330,7 @@ func TestPlace(t *testing.T) {
 		d.Place(turn)
 		wantValues(t, run(t, d, p, Options{}), out, 11, 22, 33, 44, 55)
 		var one unix.CPUSet
-		if err := unix.SchedGetaffinity(d.slots[0].worker.cmd.Process.Pid, &one); err != nil || one.Count() != 1 {
+		if err := unix.SchedGetaffinity(d.slots[0].worker.pid(), &one); err != nil || one.Count() != 1 {
 			t.Fatalf("turn %d: on %d processors, %v, want one", turn, one.Count(), err)
 		}
 		for cpu := range 8 * len(one) * 8 {

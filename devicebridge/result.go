@@ -32,6 +32,7 @@ type Info struct {
 	Functions []string // the operators it exports, in the order of diopi.Functions
 	Missing   []string // the operators it does not export
 	Remarks   []string // sentences about what is wrong with what it says about itself
+	Isolation []string // what keeps the library away from optool's own process; empty if nothing does
 }
 
 // Options vary one run of a plan.

@@ -3,6 +3,7 @@
 package devicebridge
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -19,11 +20,14 @@ import (
 )
 
 const (
-	arenaLeast   = 64 << 20        // bytes of addresses without which there is no device
-	arenaKept    = 64 << 20        // bytes of shared memory that are kept for the next plan
-	highFD       = 64              // above what a child's own descriptors are given
-	graceToEnd   = 2 * time.Second // for finalizeLibrary
-	graceToDrain = 200 * time.Millisecond
+	arenaLeast = 64 << 20 // bytes of addresses without which there is no device
+	arenaKept  = 64 << 20 // bytes of shared memory that are kept for the next plan
+	// No answer of a worker is as long: it has 100 bytes for each call, tensor and finding, and a text of
+	// 4 KiB at most for each call.
+	largestAnswer = 64 << 20
+	highFD        = 64              // above what a child's own descriptors are given
+	graceToEnd    = 2 * time.Second // for finalizeLibrary
+	graceToDrain  = 200 * time.Millisecond
 )
 
 // An executable is a file of native/dist that can be run or loaded: in memory,
@@ -180,8 +184,9 @@ type worker struct {
 	stderr  *tail.Tail
 	ended   chan struct{} // closed when the process has been waited for
 	hello   Info
-	problem string // why the library cannot be used
-	request uint32 // the number of the last request that was sent; 0: none was
+	problem string             // why the library cannot be used
+	status  syscall.WaitStatus // how it ended, once it has
+	request uint32             // the number of the last request that was sent; 0: none was
 	// addresses are the bytes of shared memory that the worker has addresses for.
 	addresses int64
 	fitness   fitness // after its last plan
@@ -195,6 +200,7 @@ type launcher struct {
 	adaptor string
 	env     []string
 	timeout time.Duration
+	isolation
 }
 
 func (l *launcher) close() {
@@ -221,6 +227,34 @@ func (l *launcher) move() {
 	}
 }
 
+// first starts the first worker, in the strictest isolation that this system allows and the library can
+// be loaded in. Those after it are started in the same. Where the library cannot be loaded in any,
+// what it says in the strictest is returned.
+func (l *launcher) first(ctx context.Context, a *arena) (w *worker, err error) {
+	for i, way := range isolations() {
+		if l.isolation = way; way&unix.CLONE_NEWUSER == 0 {
+			hide()
+		}
+		next, nextErr := l.start(ctx, a)
+		if nextErr == nil && next.problem == "" || ctx.Err() != nil {
+			return next, nextErr
+		}
+		if next != nil {
+			next.close()
+			nextErr = errors.New(next.problem)
+		}
+		if i == 0 || errors.As(err, new(*startError)) {
+			err = nextErr
+		}
+	}
+	return nil, err
+}
+
+// A startError says that the process of a worker could not be made.
+type startError struct{ error }
+
+func (e *startError) Unwrap() error { return e.error }
+
 // start runs a worker and waits until it has loaded the library.
 func (l *launcher) start(ctx context.Context, a *arena) (*worker, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -236,7 +270,13 @@ func (l *launcher) start(ctx context.Context, a *arena) (*worker, error) {
 		return nil, err
 	}
 	defer stderrW.Close()
-	path, files := l.path, []*os.File{theirs, a.file}
+	status, statusW, err := os.Pipe()
+	if err != nil {
+		conn.Close()
+		stderr.Close()
+		return nil, err
+	}
+	path, files := l.path, []*os.File{theirs, a.file, statusW}
 	if l.library != nil {
 		path = l.library.path
 		if l.library.file != nil {
@@ -248,17 +288,21 @@ func (l *launcher) start(ctx context.Context, a *arena) (*worker, error) {
 	cmd.Stdout, cmd.Stderr = stderrW, stderrW
 	cmd.ExtraFiles = files
 	cmd.Env = append(os.Environ(), l.env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
+	cmd.SysProcAttr = l.attributes()
+	err = cmd.Start()
+	statusW.Close()
+	if err != nil {
 		conn.Close()
 		stderr.Close()
-		return nil, fmt.Errorf("the worker does not start: %w", err)
+		status.Close()
+		return nil, &startError{fmt.Errorf("the worker does not start: %w", err)}
 	}
 	w := &worker{cmd: cmd, conn: conn, stderr: tail.New(stderr), ended: make(chan struct{})}
 	go func() {
 		cmd.Wait()
 		// What the library started goes too, and does not keep us waiting.
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		w.status = endedWith(status, cmd.ProcessState)
 		close(w.ended)
 		conn.SetReadDeadline(time.Now().Add(graceToDrain))
 	}()
@@ -289,6 +333,7 @@ func (w *worker) greet(timeout time.Duration) error {
 	w.problem = d.text()
 	w.hello = Info{Vendor: d.text(), Version: d.text(), LastError: d.u8() != 0, Adaptor: d.u8() != 0}
 	w.addresses = d.i64()
+	w.hello.Isolation = isolationOf(d.u8())
 	for range d.count(4) {
 		w.hello.Remarks = append(w.hello.Remarks, d.text())
 	}
@@ -340,11 +385,17 @@ func (w *worker) next(timeout time.Duration) (*decoder, error) {
 	if _, err := io.ReadFull(w.conn, head[:]); err != nil {
 		return nil, err
 	}
-	b := make([]byte, binary.LittleEndian.Uint32(head[:]))
-	if _, err := io.ReadFull(w.conn, b); err != nil {
+	n := int64(binary.LittleEndian.Uint32(head[:]))
+	if n > largestAnswer {
+		w.kill()
+		<-w.ended
+		return nil, io.ErrUnexpectedEOF
+	}
+	var b bytes.Buffer // grows with what comes: the length is the word of a process that the library may have changed
+	if _, err := io.CopyN(&b, w.conn, n); err != nil {
 		return nil, err
 	}
-	return &decoder{b: b}, nil
+	return &decoder{b: b.Bytes()}, nil
 }
 
 func (w *worker) send(message []byte) error {
@@ -382,8 +433,7 @@ func (w *worker) fate(err error) *Fate {
 	case <-time.After(graceToDrain): // a process it started holds the pipe
 	}
 	f.Stderr = w.stderr.String()
-	status, _ := w.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	switch {
+	switch status := w.status; {
 	case f.Status == TimedOut:
 	case status.Signaled():
 		f.Status, f.Signal = Crashed, unix.SignalName(status.Signal())

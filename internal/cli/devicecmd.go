@@ -115,6 +115,7 @@ type libraryReport struct {
 	Vendor       string         `json:"vendor"`
 	Version      string         `json:"version"`
 	Remarks      []string       `json:"remarks,omitempty"` // what is wrong with vendor and version
+	Isolation    []string       `json:"isolation"`         // what keeps the library away from optool
 	Interface    int            `json:"diopi_version"`     // of the headers optool knows
 	LastError    bool           `json:"has_last_error_string"`
 	DeviceMemory bool           `json:"has_device_functions"`
@@ -244,6 +245,7 @@ func (o *deviceOptions) files(r *deviceReport, covered *reports.Coverage) artifa
 func newLibraryReport(name string, i devicebridge.Info) *libraryReport {
 	r := &libraryReport{
 		Library: name, Vendor: i.Vendor, Version: i.Version, Remarks: i.Remarks,
+		Isolation: i.Isolation,
 		Interface: diopi.Version(), LastError: i.LastError,
 		DeviceMemory: i.Adaptor,
 		Exported:     i.Functions, Missing: i.Missing,
@@ -377,7 +379,7 @@ func (r *deviceReport) facts() [][2]string {
 		memory = "the device's own, through its device functions"
 	}
 	facts := [][2]string{{"library", r.Library}, {"vendor", given(r.Vendor)}, {"version", given(r.Version)},
-		{"memory", memory}}
+		{"memory", memory}, {"isolation", cmp.Or(strings.Join(r.Isolation, ", "), "none")}}
 	for _, remark := range r.Remarks {
 		facts = append(facts, [2]string{"remark", remark})
 	}
@@ -397,7 +399,7 @@ func (o *deviceOptions) sentence(c *reports.Coverage) string {
 
 func (o *deviceOptions) print(a *app, r *deviceReport, covered *reports.Coverage) error {
 	for _, f := range r.facts() {
-		fmt.Fprintf(a.Out, "%-8s %s\n", f[0], f[1])
+		fmt.Fprintf(a.Out, "%-10s %s\n", f[0], f[1])
 	}
 	if r.libraryReport != nil {
 		if err := r.printFunctions(a, o.missing); err != nil {

@@ -7,11 +7,17 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <dirent.h>
+#include <sys/ioctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cctype>
 #include <cerrno>
 #include <cfenv>
 #include <chrono>
@@ -23,6 +29,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -122,6 +129,12 @@
   F(recurses) /* without end */ \
   F(unloads_itself) \
   F(traces_parent) /* tries to, which would stop it */ \
+  F(signals_threads) /* of its victims */ \
+  F(foreign_calls) /* signals its victims through system calls of another architecture */ \
+  F(owns_signals) /* has the kernel signal its victims */ \
+  F(writes_memory) /* of its victims */ \
+  F(limits_others) /* leaves its victims no file sizes, no memory, no open files */ \
+  F(writes_files) /* that its victims have open */ \
   F(catches_signals) /* and goes on after the one that a bad address raises */ \
   F(null_name) /* no text where its name is asked for */ \
   F(dangling_name) /* an address that holds nothing */ \
@@ -359,6 +372,24 @@ void jumpOut() {
   std::longjmp(frame, 1);
 }
 
+// The processes that an attack is for: the parent, and the one that OPTOOL_TEST_VICTIM names.
+std::vector<pid_t> victims() {
+  std::vector<pid_t> all = {getppid()};
+  if (const char* named = std::getenv("OPTOOL_TEST_VICTIM")) all.push_back(std::atoi(named));
+  return all;
+}
+
+// The entries of a folder that are numbers.
+std::vector<pid_t> numbers(const std::string& path) {
+  std::vector<pid_t> all;
+  DIR* dir = opendir(path.c_str());
+  while (const dirent* entry = dir ? readdir(dir) : nullptr) {
+    if (std::isdigit(entry->d_name[0])) all.push_back(std::atoi(entry->d_name));
+  }
+  if (dir) closedir(dir);
+  return all;
+}
+
 __attribute__((noinline)) int recurse(int n) {
   volatile char frame[4096];
   frame[n % 4096] = static_cast<char>(n);
@@ -487,7 +518,7 @@ void misbehave(diopiContextHandle_t ctx, const View& in) {
       throw std::runtime_error("\n  index out of range\nframe #0: 0x7f\nframe #1: 0x7e\n");
     case kills_parent:
       for (pid_t p : {getppid(), -getpgid(getppid()), -1}) {
-        if (kill(p, 0) != 0 && errno != EPERM) std::abort();
+        if (kill(p, 0) != 0 && errno != EPERM && errno != ESRCH) std::abort();
         if (kill(p, SIGKILL) == 0) std::abort();
       }
       break;
@@ -544,6 +575,63 @@ void misbehave(diopiContextHandle_t ctx, const View& in) {
       break;
     case traces_parent:
       if (ptrace(PTRACE_ATTACH, getppid(), nullptr, nullptr) == 0) std::abort();
+      break;
+    case signals_threads:
+      for (pid_t p : victims()) {
+        for (pid_t t : numbers("/proc/" + std::to_string(p) + "/task")) syscall(SYS_tkill, t, SIGKILL);
+        kill(p, SIGKILL);
+      }
+      break;
+    case foreign_calls:
+#if defined(__x86_64__)
+      for (pid_t p : victims()) {
+        long result = 37;  // kill, for 32 bits
+        asm volatile("int $0x80" : "+a"(result) : "b"(p), "c"(SIGKILL) : "memory");
+        syscall(0x40000000 | SYS_kill, p, SIGKILL);  // x32
+      }
+#endif
+      break;
+    case owns_signals:
+      for (pid_t p : victims()) {
+        int pair[2];
+        socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
+        struct f_owner_ex owner = {F_OWNER_PID, p};
+        fcntl(pair[0], F_SETFL, O_ASYNC);
+        fcntl(pair[0], F_SETSIG, SIGKILL);
+        for (int way = 0; way < 3; way++) {
+          if (way == 0) fcntl(pair[0], F_SETOWN, p);
+          if (way == 1) fcntl(pair[0], F_SETOWN_EX, &owner);
+          if (way == 2) ioctl(pair[0], FIOSETOWN, &p);
+          if (write(pair[1], "x", 1) != 1) std::perror("write");
+        }
+      }
+      break;
+    case writes_memory:
+      for (pid_t p : victims()) {
+        const std::string dir = "/proc/" + std::to_string(p);
+        std::ifstream maps(dir + "/maps");
+        const int mem = open((dir + "/mem").c_str(), O_RDWR);
+        for (std::string line; mem >= 0 && std::getline(maps, line);) {
+          if (line.find(" rw-p ") == std::string::npos) continue;
+          const std::vector<char> junk(4096, '\x5a');
+          if (pwrite(mem, junk.data(), junk.size(), std::stol(line, nullptr, 16)) < 0) std::perror("pwrite");
+        }
+      }
+      break;
+    case limits_others:
+      for (pid_t p : victims()) {
+        const struct rlimit nothing = {0, 0};
+        for (auto limit : {RLIMIT_FSIZE, RLIMIT_AS, RLIMIT_NOFILE}) prlimit(p, limit, &nothing, nullptr);
+      }
+      break;
+    case writes_files:
+      for (pid_t p : victims()) {
+        const std::string dir = "/proc/" + std::to_string(p) + "/fd";
+        for (pid_t fd : numbers(dir)) {
+          const int file = open((dir + "/" + std::to_string(fd)).c_str(), O_WRONLY | O_NONBLOCK);
+          if (file >= 0 && write(file, "\x1b[31m", 5) < 0) std::perror("write");
+        }
+      }
       break;
     case catches_signals:
       std::signal(SIGSEGV, [](int) {});

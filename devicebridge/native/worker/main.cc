@@ -2,8 +2,8 @@
 //
 //   worker LIBRARY ADAPTOR      (ADAPTOR may be empty)
 //
-// Descriptor 3 is the socket to optool, 4 the shared memory. It ends when the
-// socket closes, whatever the library is doing.
+// Descriptor 3 is the socket to optool, 4 the shared memory, 5 where the first process of a
+// namespace says how the worker ended. It ends when the socket closes, whatever the library is doing.
 
 #include <fcntl.h>
 #include <poll.h>
@@ -17,12 +17,13 @@
 #include <memory>
 #include <thread>
 
+#include "isolate.h"
 #include "plan.h"
 #include "restrain.h"
 
 namespace {
 
-constexpr int socketFd = 3, arenaFd = 4;
+constexpr int socketFd = 3, arenaFd = 4, statusFd = 5;
 constexpr size_t plansKept = 64;  // that have ended: threads that outlive their call may hold handles
 
 bool readAll(char* p, size_t n) {
@@ -73,7 +74,7 @@ void watch() {
   kill(0, SIGKILL);
 }
 
-void sayHello(const optool::Library& library, const optool::Arena& arena, const std::string& problem) {
+void sayHello(const optool::Library& library, const optool::Arena& arena, uint8_t isolation, const std::string& problem) {
   optool::Writer w;
   w.put(optool::Answer::hello);
   w.text(problem);
@@ -82,6 +83,7 @@ void sayHello(const optool::Library& library, const optool::Arena& arena, const 
   w.u8(library.hasLastError);
   w.u8(!library.device.isHostMemory());
   w.u64(arena.size());
+  w.u8(isolation);
   w.u32(static_cast<uint32_t>(library.remarks.size()));
   for (const std::string& remark : library.remarks) w.text(remark);
   w.u32(static_cast<uint32_t>(library.symbols.size()));
@@ -96,17 +98,18 @@ int main(int argc, char** argv) {
     std::fputs("worker: it is started by optool\n", stderr);
     return 2;
   }
+  uint8_t isolation = optool::ownNamespace(statusFd);
   // Programs that the library starts do not keep the connection.
   fcntl(socketFd, F_SETFD, FD_CLOEXEC);
   fcntl(arenaFd, F_SETFD, FD_CLOEXEC);
   self = getpid();
-  optool::protectParent();
+  if (optool::protectParent()) isolation |= optool::filtered;
   std::thread(watch).detach();
   optool::Library library;
   std::string problem = library.open(argv[1], argv[2]);
   optool::Arena arena(arenaFd, library.device);
   library.process = optool::Process();
-  sayHello(library, arena, problem);
+  sayHello(library, arena, isolation, problem);
   if (!problem.empty()) return 1;
   std::deque<std::unique_ptr<optool::Plan>> ended;
   uint32_t length;

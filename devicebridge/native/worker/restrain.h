@@ -3,10 +3,12 @@
 
 namespace optool {
 
-// From now on this process and what it starts cannot signal optool, whose process is
-// the parent, its group, or all processes at once; signal 0, which only asks, is let
-// through. Where the kernel has no filters of system calls nothing changes.
-void protectParent();
+// From now on this process and what it starts cannot signal the parent, its group, or all processes
+// at once, trace the parent, change its limits, or have the kernel signal it (F_SETOWN_EX, FIOSETOWN);
+// signal 0, which only asks, is let through. System calls of other architectures are refused. The
+// second line behind ownNamespace: a thread of the parent can still be signalled by its id. False
+// where the kernel has no filters of system calls: then nothing changes.
+bool protectParent();
 
 }  // namespace optool
 
