@@ -170,6 +170,7 @@ type part struct {
 	maxULP       float64 // where stats does not have it
 	scaled       bool    // an element was judged by S
 	signs        int     // of those that failed, zeros of the wrong sign
+	saturated    int     // of those that passed, largest values where the reference overflows
 }
 
 func (p *part) add(q *part) {
@@ -185,6 +186,7 @@ func (p *part) add(q *part) {
 	p.maxULP = math.Max(p.maxULP, q.maxULP)
 	p.scaled = p.scaled || q.scaled
 	p.signs += q.signs
+	p.saturated += q.saturated
 }
 
 // differs records one element that is not equal to the rounded reference.
@@ -208,7 +210,7 @@ func (c *checker) run(r *Result, tol Tolerance) {
 	default:
 		c.bound.rule = "exact"
 	}
-	c.signs = c.model.Moved && c.model.Exact && c.dt.IsFloat() && c.override == nil
+	c.signs = (c.model.Moved && c.model.Exact || c.model.Signed) && c.dt.IsFloat() && c.override == nil
 	if c.judgedTogether() {
 		samples, _ := c.sampling()
 		c.met = make([]Distribution, samples)
@@ -227,9 +229,8 @@ func (c *checker) run(r *Result, tol Tolerance) {
 		blocks(func(lo, n int, s *scratch) {
 			st := c.measure(lo, n, s)
 			p.stats.Add(&st)
-			if c.model.Moved && c.model.Exact && float && st.Equal() {
+			if c.signs && (c.model.Signed || st.Equal()) {
 				c.zeroSigns(p, lo, n, s)
-				return
 			}
 			if st.NotClose == 0 && (st.Equal() && !c.regrid || c.sameTol) {
 				return
@@ -253,14 +254,15 @@ func (c *checker) run(r *Result, tol Tolerance) {
 	c.conclude(r, &sum, tol)
 }
 
-// zeroSigns looks for zeros of the wrong sign in a block of equal elements.
+// zeroSigns looks for zeros of the wrong sign in a block, among elements that are zero, or flushed to it, on both sides.
 func (c *checker) zeroSigns(p *part, lo, n int, s *scratch) {
-	if !c.signs || s.identical {
+	if s.identical {
 		return
 	}
+	tiny := c.bound.dt.SmallestNormal()
 	g, r := s.loadGot(c.pair, lo, n), s.loadRef(c.pair, lo, n)
 	for i, x := range g {
-		if x == 0 && math.Signbit(x) != math.Signbit(r[i]) {
+		if x == 0 && math.Signbit(x) != math.Signbit(r[i]) && math.Abs(r[i]) < tiny {
 			p.counts[failed]++
 			p.worst[failed].offer(1, lo+i)
 			p.signs++
@@ -355,6 +357,10 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 			r.Reason = fmt.Sprintf("each of %d elements is within its bound, but all together they are not: %s",
 				c.n, what)
 		}
+	}
+	if r.Verdict == verdict.Pass && p.saturated > 0 {
+		r.Reason = fmt.Sprintf("%d of %d elements overflow and are the largest value, as in torch 2.12 and later and "+
+			"on GPUs; earlier versions give NaN", p.saturated, c.n)
 	}
 	switch {
 	case r.Verdict != verdict.Pass:
@@ -600,10 +606,22 @@ func (c *checker) judgeAt(p *part, lo, i int, x, exact, rounded float64, s *scra
 			}
 		}
 	}
-	if cl != passed && c.otherwise(lo, i, x, s) {
+	switch {
+	case cl != passed && c.saturates(x, exact):
+		cl, score = passed, 1
+		p.saturated++
+	case cl != passed && c.otherwise(lo, i, x, s):
 		cl, score = passed, 1
 	}
 	p.differs(cl, score, lo+i, x > rounded, x < rounded)
+}
+
+// saturates reports whether x is what one of two sound conversions makes of an exact value that overflows
+// float8_e4m3fn, which has no infinity.
+func (c *checker) saturates(x, exact float64) bool {
+	w := c.dt.Round(exact)
+	return c.override == nil && c.dt == tensor.Float8E4M3FN && exact == exact && w != w &&
+		x == math.Copysign(c.dt.Max(), exact)
 }
 
 // otherwise reports whether x, recorded for element i of the block at lo, is right as

@@ -240,6 +240,7 @@ func TestPatterns(t *testing.T) {
 		"NaN": {func(v []float64) { v[3], v[9] = math.NaN(), math.NaN() },
 			"2 elements are NaN where a number is due"},
 		"tail":       {func(v []float64) { clear(v[n-37:]) }, "tail of 37 zeros"},
+		"blank":      {func(v []float64) { clear(v) }, "all 128 elements are zero"},
 		"holes":      {func(v []float64) { v[5], v[50] = 0, 0 }, "2 elements are zero"},
 		"subnormals": {func(v []float64) { v[100] = 0 }, "1 element is flushed to zero though subnormal"},
 		"scaled":     {func(v []float64) { scale(v, 1.25) }, "all scaled by 1.25"},
@@ -402,6 +403,30 @@ func TestResidue(t *testing.T) {
 		w.DType = tensor.Float32
 		if res := check(floats(tensor.Float32, []int{n}, x...), w, m); res.Verdict != tc.want {
 			t.Errorf("%s: %s (%s), want %s", tc.name, res.Verdict, res.Reason, tc.want)
+		}
+	}
+}
+
+// TestULPs: distances in representable values are exact, also of float64.
+func TestULPs(t *testing.T) {
+	next := math.Nextafter
+	for _, c := range []struct {
+		dt   tensor.DType
+		x, y float64
+		want float64
+	}{
+		{tensor.Float64, 1, next(1, 2), 1}, {tensor.Float64, 1, next(next(1, 2), 2), 2},
+		{tensor.Float64, 2, next(2, 1), 1},
+		{tensor.Float64, 0x1p-1074, -0x1p-1074, 2}, {tensor.Float64, 0, math.Copysign(0, -1), 0},
+		{tensor.Float64, math.MaxFloat64, math.Inf(1), 1}, {tensor.Complex128, 3, 3 + 0x5p-51, 5},
+		{tensor.Float64, math.Inf(-1), math.Inf(1), 2 * 0x7ffp52}, {tensor.Float32, 1, 1 + 0x3p-23, 3},
+		{tensor.BFloat16, -0x1p-133, 0x1p-133, 2},
+	} {
+		if got := ulps(c.dt, c.x, c.y); got != c.want {
+			t.Errorf("%s: %v and %v are %v ulp apart, want %v", c.dt, c.x, c.y, got, c.want)
+		}
+		if got := ulps(c.dt, c.y, c.x); got != c.want {
+			t.Errorf("%s: %v and %v are %v ulp apart, want %v", c.dt, c.y, c.x, got, c.want)
 		}
 	}
 }

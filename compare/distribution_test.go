@@ -130,5 +130,51 @@ func TestZeroSigns(t *testing.T) {
 		if c := Check(got, got, Model{Exact: true, Moved: true}, DefaultTolerance(dt), nil); c.Verdict != verdict.Pass {
 			t.Errorf("%s: equal to itself: %s %s", dt, c.Verdict, c.Reason)
 		}
+		// Products are rounded: other elements are an ulp off, and a tiny one is flushed to a zero of its sign.
+		tiny := -dt.SmallestNormal() / 4
+		ref = tensor.New(dt, []int{4}, []float64{1, negative, 2, tiny})
+		for _, p := range []struct {
+			zero, flushed float64
+			want          verdict.Verdict
+		}{{negative, negative, verdict.Pass}, {0, negative, verdict.Fail}, {negative, 0, verdict.Fail}} {
+			got := tensor.New(dt, []int{4}, []float64{1 + dt.Eps(), p.zero, 2, p.flushed}).Rounded()
+			m := Model{ULPs: 1, Signed: true, Scale: func() *tensor.Tensor { return tensor.Full(dt, []int{4}, 1.0) }}
+			c := Check(got, ref, m, DefaultTolerance(dt), nil)
+			says := "1 of 4 elements are zeros of the wrong sign"
+			if c.Verdict != p.want || p.want == verdict.Fail && !strings.Contains(c.Reason, says) {
+				t.Errorf("%s, %v and %v: %s %q, want %s", dt, p.zero, p.flushed, c.Verdict, c.Reason, p.want)
+			}
+		}
+	}
+}
+
+// TestSaturation: what overflows float8_e4m3fn may be NaN or the largest value, of its sign.
+func TestSaturation(t *testing.T) {
+	dt, nan := tensor.Float8E4M3FN, math.NaN()
+	ref := tensor.New(dt, []int{5}, []float64{1, 500, -1e9, math.Inf(1), nan})
+	for _, c := range []struct {
+		got  []float64
+		want verdict.Verdict
+		says string
+	}{
+		{[]float64{1, nan, nan, nan, nan}, verdict.Pass, ""},
+		{[]float64{1, 448, -448, 448, nan}, verdict.Pass, "3 of 5 elements overflow and are the largest value"},
+		{[]float64{1, 448, 448, 448, nan}, verdict.Fail, "1 of 5"},
+		{[]float64{1, 448, -448, 448, 448}, verdict.Fail, "1 of 5"},
+		{[]float64{1, 416, -448, 448, nan}, verdict.Fail, "1 of 5"},
+	} {
+		for _, m := range []Model{{Exact: true}, {ULPs: 1}} {
+			r := Check(tensor.New(dt, []int{5}, c.got).Rounded(), ref, m, DefaultTolerance(dt), nil)
+			if r.Verdict != c.want || !strings.Contains(r.Reason, c.says) {
+				t.Errorf("%v: %s %q, want %s %q", c.got, r.Verdict, r.Reason, c.want, c.says)
+			}
+		}
+	}
+	for _, other := range []tensor.DType{tensor.Float8E4M3FNUZ, tensor.Float8E5M2FNUZ} { // NaN in every torch
+		ref := tensor.New(other, []int{2}, []float64{1, 1e9})
+		got := tensor.New(other, []int{2}, []float64{1, other.Max()}).Rounded()
+		if r := Check(got, ref, Model{Exact: true}, DefaultTolerance(other), nil); r.Verdict != verdict.Fail {
+			t.Errorf("%s: %s %q", other, r.Verdict, r.Reason)
+		}
 	}
 }

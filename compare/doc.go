@@ -59,7 +59,8 @@
 // Parts of complex numbers are judged one by one, with the ULP of the modulus.
 // NaN must meet NaN and Inf must meet Inf, except that near the largest value
 // either may be Inf if the exact value is within the bound of overflowing.
-// Signs of zero matter only where values are moved (Model.Moved). Exact ops, integers and bool must be equal.
+// Signs of zero matter where values are moved (Model.Moved) and where IEEE 754 fixes them, in products, quotients,
+// square roots and rounding (Model.Signed). Exact ops, integers and bool must be equal.
 //
 // # Accumulated in low precision
 //
@@ -112,6 +113,8 @@
 // Where a function or its derivative jumps within rounding of an argument, both
 // sides are right (Model.Else): the slope of hardswish at 3, the gradient of
 // grid_sample's positions on a grid line, a limit of 0.1 that bfloat16 does not have.
+// What overflows float8_e4m3fn, which has no infinity, is NaN in torch before 2.12 and the largest value since, and on
+// GPUs.
 // The sign of a number is exact in every dtype, so that a jump at 0 has one right side.
 // A sum of powers that overflows its accumulator may be infinite, of which the root is
 // not.

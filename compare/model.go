@@ -19,6 +19,9 @@ type Model struct {
 	// Moved: the op moves values, so that a zero must keep its sign.
 	Moved bool
 
+	// Signed: the sign of a zero is fixed although results are rounded.
+	Signed bool
+
 	// ULPs is the number of units in the last place an element may be off
 	// whatever its terms are: 1 for correctly rounded element-wise ops.
 	ULPs float64
@@ -174,7 +177,7 @@ func newBound(m Model, dt tensor.DType) bound {
 	}
 	b.reach.ULPs, b.reach.Factor, b.reach.Constant = b.ulps, b.sum, b.flush
 	b.reach.Covers = m.Covers && b.sum > 0
-	b.reach.Final = b.lowest == "" && m.Else == nil
+	b.reach.Final = b.lowest == "" && m.Else == nil && dt != tensor.Float8E4M3FN
 	return b
 }
 
@@ -195,11 +198,26 @@ func (b *bound) ulp(x float64) float64 {
 
 // ulps is the number of representable values of floating dtype dt from x to y.
 func ulps(dt tensor.DType, x, y float64) float64 {
+	if dt.Real() == tensor.Float64 {
+		i, j := ordinal64(x), ordinal64(y)
+		if i < j {
+			i, j = j, i
+		}
+		return float64(uint64(i) - uint64(j))
+	}
 	return math.Abs(ordinal(dt, x) - ordinal(dt, y))
 }
 
-// ordinal numbers the values of dt in order, 0 for both zeros. Float64 has
-// more values than float64 has integers: distances beyond 2^53 are rounded.
+// ordinal64 numbers the values of float64 in order, 0 for both zeros.
+func ordinal64(x float64) int64 {
+	n := int64(math.Float64bits(math.Abs(x)))
+	if math.Signbit(x) {
+		return -n
+	}
+	return n
+}
+
+// ordinal numbers the values of dt, narrower than float64, in order, 0 for both zeros.
 func ordinal(dt tensor.DType, x float64) float64 {
 	a := math.Abs(x)
 	mant, emin := dt.MantissaBits(), math.Ilogb(dt.SmallestNormal())
@@ -207,11 +225,7 @@ func ordinal(dt tensor.DType, x float64) float64 {
 		a = dt.Max() + dt.ULP(dt.Max())
 	}
 	var n float64
-	switch {
-	case a == 0:
-	case math.IsInf(a, 0): // float64
-		n = math.Ldexp(2046, mant) + math.Ldexp(1, mant)
-	default:
+	if a != 0 {
 		e := max(math.Ilogb(a), emin)
 		n = math.Ldexp(float64(e-emin), mant) + math.Ldexp(a, mant-e)
 	}

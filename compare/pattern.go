@@ -20,9 +20,10 @@ type window struct {
 	shape     []int     // of the whole tensor
 	whole     bool      // the window is the whole tensor
 	dt        tensor.DType
-	near      float64 // 4 eps
-	normal    float64 // the smallest normal number
-	off       []int   // elements that differ by more than a few ULP, relative to lo
+	near      float64     // 4 eps
+	normal    float64     // the smallest normal number
+	off       []int       // elements that differ by more than a few ULP, relative to lo
+	blank     func() bool // whether all elements of the whole tensor are zero
 }
 
 // A windowBuffer is the memory of a window.
@@ -46,6 +47,7 @@ func (c *checker) pattern(at int) string {
 		}
 	}
 	w := c.window(at, patternWindow, buf)
+	w.blank = c.blank
 	if len(w.off) == 0 {
 		return c.conjugated(w.lo, len(w.got))
 	}
@@ -224,6 +226,9 @@ func (w *window) zeros() string {
 	}
 	if tiny := w.dt.SmallestNormal(); w.allOff(func(i int) bool { return math.Abs(w.want[i]) < tiny }) {
 		return fmt.Sprintf("%s flushed to zero though subnormal", elements(len(w.off)))
+	}
+	if w.got[0] == 0 && w.blank() {
+		return fmt.Sprintf("all %d elements are zero", numel(w.shape))
 	}
 	tail := 0
 	for i := len(w.got) - 1; i >= 0 && w.got[i] == 0; i-- {

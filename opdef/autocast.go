@@ -45,6 +45,12 @@ func (e *Entry) AsMoving() *Entry {
 	return e
 }
 
+// AsSigned says that IEEE 754 fixes the sign of a zero among the results: products, quotients, square roots, rounding.
+func (e *Entry) AsSigned() *Entry {
+	e.Signed = true
+	return e
+}
+
 // AsMovingOnCPU says that torch's CPU kernel keeps the sign of zero, and others may not:
 // CUDA's maximum of -0 and 0 is 0.
 func (e *Entry) AsMovingOnCPU() *Entry {

@@ -405,6 +405,7 @@ type Facts struct {
 	Copied           string // see Planned.Copied
 	Moves            bool   // see AsMoving
 	MovesOnCPU       bool   // see AsMovingOnCPU
+	Signed           bool   // see AsSigned
 	Like             string // see ShapedAs
 	Exempt           map[string]string
 	View             bool     // the result is an argument seen otherwise

@@ -719,6 +719,7 @@ func (r *comparison) compareValue(l label, got, want value.Value, b opdef.Bound,
 		m := r.model(l.phase, b, precision)
 		e := r.bound.Entry
 		m.Moved = l.phase == Forward && (e.Moves || e.MovesOnCPU && r.opt.Device == nil && g.OnCPU())
+		m.Signed = l.phase != Backward && e.Signed
 		c := compare.Check(g, w, m, tol, asked)
 		res.Compared, res.Verdict, res.Reason = &c, c.Verdict, c.Reason
 	case isTensor && wantTensor:

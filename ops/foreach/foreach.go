@@ -147,6 +147,11 @@ func (f foreach[A]) entries() []*opdef.Entry {
 			NoGrad: "the in-place form returns nothing",
 		}.Entry())
 	}
+	if base.Signed || base.Moves {
+		for _, e := range out {
+			e.AsSigned()
+		}
+	}
 	return out
 }
 
