@@ -37,8 +37,8 @@ type Cause struct {
 // bounds under it, and nearer than before by a factor of eight at least; of values that
 // are rounded on the way nineteen of twenty elements that were wrong. Those that explain
 // results come first, of these those that explain most. What a mistake explains, those after it
-// need not, nor gradients where one explains results, from which they follow. Where there is
-// none, what the errors depend on is said.
+// need not, nor gradients where one explains results, from which they follow. What a value shows by itself comes before
+// all of them. Where there is none, what the errors depend on is said.
 func (c *Call) Causes(o *Outcome, until time.Time) []Cause {
 	var fails []Result
 	for _, r := range o.Results {
@@ -54,7 +54,11 @@ func (c *Call) Causes(o *Outcome, until time.Time) []Cause {
 			return r.Phase != Forward || c.values.Output == nil
 		})}, until)
 	}
-	causes := c.likeliest(fails, until)
+	plain, fails := c.plain(fails)
+	if len(fails) == 0 {
+		return plain
+	}
+	causes := append(plain, c.likeliest(fails, until)...)
 	if causes == nil {
 		return c.dependence(fails)
 	}

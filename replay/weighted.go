@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/optool/optool/internal/num/roundoff"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
 )
@@ -314,16 +315,8 @@ func (c *Call) sumOf(r *Result, k knownValue) (text string, alter alteration) {
 	}
 	_ = Guard(func() error { // what cannot be read is no sum
 		x, y, z := pieces(got), pieces(want), pieces(k.t)
-		size := 0.0
-		for i := range x {
-			size = max(size, math.Abs(y[i]), math.Abs(z[i]))
-		}
 		for _, s := range sums {
-			near := true
-			for i := 0; i < len(x) && near; i++ {
-				near = math.Abs(x[i]-s.due*y[i]-s.known*z[i]) <= 4*got.DType.Eps()*size
-			}
-			if !near {
+			if !predicts(got.DType, x, y, func(i int) float64 { return s.due*y[i] + s.known*z[i] }) {
 				continue
 			}
 			text = fmt.Sprintf(s.text, k.text)
@@ -342,6 +335,26 @@ func (c *Call) sumOf(r *Result, k knownValue) (text string, alter alteration) {
 		return nil
 	})
 	return text, alter
+}
+
+// predicts reports whether what a cause makes of each element is what was recorded, x, to rounding, and explains what
+// is wrong with it: beside what is due, y, the errors are nothing.
+func predicts(dt tensor.DType, x, y []float64, of func(i int) float64) bool {
+	size := 0.0
+	for i := range x {
+		size = max(size, math.Abs(y[i]), math.Abs(of(i)))
+	}
+	sums := 8 * min(dt.Eps()/2, roundoff.U32) * size // the terms were added in float32, or better
+	wrong, left := 0.0, 0.0
+	for i := range x {
+		p := of(i)
+		d, was := math.Abs(x[i]-p), math.Abs(x[i]-dt.Round(y[i]))
+		if !(d <= dt.ULP(p)+sums) {
+			return false
+		}
+		wrong, left = wrong+was*was, left+math.Pow(math.Abs(x[i]-dt.Round(p)), 2)
+	}
+	return left*nearness*nearness <= wrong
 }
 
 // SumOf says of a value that failed that it is what is due and something else that is known added up, or that alone;
