@@ -254,7 +254,7 @@ func (c *checker) run(r *Result, tol Tolerance) {
 	c.conclude(r, &sum, tol)
 }
 
-// zeroSigns looks for zeros of the wrong sign in a block, among elements that are zero, or flushed to it, on both sides.
+// zeroSigns looks for zeros of the wrong sign in a block, among elements that are zero or flushed to it on both sides.
 func (c *checker) zeroSigns(p *part, lo, n int, s *scratch) {
 	if s.identical {
 		return

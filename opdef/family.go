@@ -47,6 +47,9 @@ type Unary struct {
 	// S16 is S in dtypes of 16 bits alone, whose kernels may be coarser in float32 than
 	// those of float32, but finer than the dtype except near zeros of F.
 	S16 float64
+	// DS64, if set, multiplies DS in float64, whose kernels compute the derivative no more precisely than float32
+	// asks for.
+	DS64 float64
 
 	NoInts, NoBool bool // integers, or bool alone, are refused
 
@@ -67,7 +70,7 @@ func (u Unary) Entry() *Entry {
 		F:        fixed[A](u.F, u.F == nil), Block: fixed[A](u.Block, u.Block == nil), C: fixed[A](u.C, u.C == nil),
 		I: fixed[A](u.I, u.I == nil), NoInts: u.NoInts, NoBool: u.NoBool,
 		DF: fixed[A](u.DF, u.DF == nil), DC: fixed[A](u.DC, u.DC == nil), Saved: u.Saved,
-		S: u.scale(), DS: fixed[A](u.DS, u.DS == nil), SC: fixed[A](u.SC, u.SC == nil),
+		S: u.scale(), DS: u.slopeScale(), SC: fixed[A](u.SC, u.SC == nil),
 		Cases: u.cases,
 	}.Entry()
 }
@@ -82,6 +85,18 @@ func (u Unary) scale() func(a *UnaryArgs) func(x, y float64) float64 {
 			s = u.S16
 		}
 		return func(_, _ float64) float64 { return s }
+	}
+}
+
+func (u Unary) slopeScale() func(a *UnaryArgs) func(x, y float64) float64 {
+	if u.DS64 == 0 {
+		return fixed[UnaryArgs](u.DS, u.DS == nil)
+	}
+	return func(a *UnaryArgs) func(x, y float64) float64 {
+		if a.Self.DType != tensor.Float64 {
+			return u.DS
+		}
+		return func(x, y float64) float64 { return u.DS64 * u.DS(x, y) }
 	}
 }
 

@@ -157,7 +157,6 @@ var goldenDeviations = []goldenDeviation{
 	{"rnn_tanh.packed", "gradient of params", "torch adds up the gradient of a bias in bfloat16, step by step"},
 	{"convolution_backward", "torch has a gradient", "gradients of gradients are not computed"},
 	{"silu", "gradient of self", "torch's gradient of the in-place form is another one for complex numbers"},
-	{"tanhshrink", "gradient of self", "torch is 7 ulp off for complex numbers, the bound has 4"},
 	{"solve_ex", "output 1", "torch has an info for every matrix, not for every system"},
 	{"ormqr", "torch has a gradient", "the gradient is not computed"},
 	{"_foreach_clamp_min.List", "gradient of", "torch gives the gradient of a tie to self, not half of it to each"},

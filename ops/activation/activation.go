@@ -151,8 +151,9 @@ var activationOps = []*opdef.Entry{
 		name: "silu", names: "F.silu _C._nn.silu torch_npu.npu_silu torch.ops.npu.npu_silu", summary: "Sigmoid " +
 			"linear unit", formula: "self * sigmoid(self)",
 		error:  elements.ElementwiseError,
+		s:      flushedFactor,
 		block:  vmath.SiLU,
-		c:      func(x complex128) complex128 { return x / (1 + cmplx.Exp(-x)) },
+		c:      func(x complex128) complex128 { return x / (1 + kernel.CExp(-x)) },
 		dblock: ofArgument(vmath.SiLUSlope),
 		dsblock: func(dst, x, _ []float64) {
 			vmath.Sigmoid(dst, x)
@@ -161,18 +162,15 @@ var activationOps = []*opdef.Entry{
 			}
 		},
 		ofX: true, covers: true,
-		dc: func(x, _ complex128) complex128 { s := 1 / (1 + cmplx.Exp(-x)); return s * (1 + x*(1-s)) },
+		dc: func(x, _ complex128) complex128 { s := 1 / (1 + kernel.CExp(-x)); return s * (1 + x*(1-s)) },
 		ds: func(x, _ float64) float64 { s := kernel.Sigmoid(x); return s * (1 + math.Abs(x)) },
 	}.entry().WithTakenFor("torch.nn.functional.hardswish", "torch.nn.functional.gelu", "torch.nn.functional.relu"),
 	activation{
 		name: "mish", names: "F.mish _C._nn.mish torch_npu.npu_mish torch.ops.npu.npu_mish", summary: "Self " +
 			"regularised non-monotonic activation",
-		formula: "self * tanh(softplus(self))", error: elements.ElementwiseError,
-		f: func(x float64) float64 { return x * math.Tanh(kernel.Softplus(x)) },
-		df: func(x, _ float64) float64 {
-			t := math.Tanh(kernel.Softplus(x))
-			return t + x*kernel.Sigmoid(x)*(1-t*t)
-		},
+		formula: "self * tanh(softplus(self))", error: elements.ElementwiseError, s: flushedFactor,
+		f:  kernel.Mish,
+		df: func(x, _ float64) float64 { return kernel.MishSlope(x) },
 		ds: func(x, _ float64) float64 {
 			t := math.Tanh(kernel.Softplus(x))
 			return t + math.Abs(x)*kernel.Sigmoid(x)*(1+t*t)
@@ -223,7 +221,7 @@ var activationOps = []*opdef.Entry{
 		name: "tanhshrink", names: "F.tanhshrink", summary: "Argument minus its hyperbolic tangent",
 		formula: "self - tanh(self)", noInPlace: true,
 		error: elements.ElementwiseError, promote: true,
-		f:  func(x float64) float64 { return x - math.Tanh(x) },
+		f:  kernel.TanhShrink,
 		c:  func(x complex128) complex128 { return x - kernel.CTanh(x) },
 		df: func(x, _ float64) float64 { t := math.Tanh(x); return t * t },
 		dc: func(x, _ complex128) complex128 { t := kernel.CTanh(x); return t * t },
@@ -607,3 +605,7 @@ type thresholdArgs struct {
 	Threshold, Value opdef.Scalar
 	Inplace          bool
 }
+
+// flushedFactor is S of a product of x and a factor that underflows before the product does, in float32 or float64: a
+// number that is nothing beside every normal result.
+func flushedFactor(x, _ float64) float64 { return kernel.FiniteAbs(x) * 0x1p-105 }

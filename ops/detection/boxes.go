@@ -6,6 +6,7 @@ import (
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
+	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/tensor"
 )
 
@@ -427,7 +428,7 @@ func converted(g *compose.Graph, x *compose.Value, from, to string) *compose.Val
 	return joined(g, c...)
 }
 
-var atan2 = opdef.Binary{Error: opdef.Error{Class: opdef.Elementwise, ULPs: 4}, F: math.Atan2,
+var atan2 = opdef.Binary{Error: opdef.Error{Class: opdef.Elementwise, ULPs: 4}, F: kernel.Atan2,
 	DF: func(y, x, _ float64) (dy, dx float64) {
 		r := x*x + y*y
 		return x / r, -y / r

@@ -92,7 +92,7 @@ func slogdetGrad[T kernel.Field](in matrices[T]) matrices[T] {
 
 func logdet[T kernel.Field](in matrices[T]) matrices[T] {
 	s, l := signLog(in[0])
-	v := kernel.FromParts[T](l, math.Atan2(kernel.Im(s), kernel.Re(s)))
+	v := kernel.FromParts[T](l, kernel.Atan2(kernel.Im(s), kernel.Re(s)))
 	if _, isReal := any(s).(float64); isReal && kernel.Re(s) < 0 {
 		v = kernel.From[T](math.NaN())
 	}

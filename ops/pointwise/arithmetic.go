@@ -47,7 +47,7 @@ var arithmeticOps = []*opdef.Entry{
 			return opdef.ZipBlock(z.DType, up, x, vmath.Mul)
 		},
 		DC: func(x, y, _ complex128) (complex128, complex128) { return y, x },
-	}.Entry().WithTakenFor("torch.div"),
+	}.Entry().AsSigned().WithTakenFor("torch.div"),
 	opdef.Binary{
 		Name: "div",
 		Names: "div divide true_divide Tensor.div Tensor.divide Tensor.true_divide Tensor.__truediv__ " +
@@ -73,7 +73,7 @@ var arithmeticOps = []*opdef.Entry{
 		DC: func(_, y, z complex128) (complex128, complex128) {
 			return kernel.Reciprocal(y), kernel.Quo(-z, y)
 		},
-	}.Entry().WithTakenFor("torch.mul"),
+	}.Entry().AsSigned().WithTakenFor("torch.mul"),
 	opdef.Op[opdef.BinaryArgs]{
 		Schema: "__rtruediv__(Tensor self, Tensor|Scalar other) -> Tensor",
 		Names:  "Tensor.__rtruediv__ Tensor.__rdiv__", Composite: true,
@@ -82,6 +82,7 @@ var arithmeticOps = []*opdef.Entry{
 		Error:    opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise}},
 		Autocast: opdef.AutocastFloat32,
 		Kernel:   func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) { return quotient(a.Other, a.Self) },
+		Else:     timesReciprocal,
 		Grad:     reverseQuotientGrad,
 		Node: func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Node, error) {
 			inner, err := elements.MapN(g.Outs[0].DType,
@@ -102,7 +103,7 @@ var arithmeticOps = []*opdef.Entry{
 			}
 			return cs
 		},
-	}.Entry(),
+	}.Entry().AsSigned(),
 	opdef.Op[divModeArgs]{
 		Schema:  "div.Tensor_mode(Tensor|Scalar self, Tensor|Scalar other, *, str? rounding_mode) -> Tensor",
 		Names:   "div divide Tensor.div Tensor.divide",
@@ -147,7 +148,7 @@ var arithmeticOps = []*opdef.Entry{
 	}.Entry(),
 	modulus("fmod(Tensor self, Tensor|Scalar other) -> Tensor", "fmod Tensor.fmod", true, false,
 		"Remainder with the sign of the dividend", "self - other*trunc(self/other)", math.Mod,
-		func(x, y int64) int64 { return x % y }, func(x, y float64) float64 { return -math.Trunc(x / y) }),
+		func(x, y int64) int64 { return x % y }, func(x, y float64) float64 { return -math.Trunc(x / y) }).AsSigned(),
 	modulus("remainder(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", "remainder Tensor.remainder Tensor.__mod__",
 		true, false, "Remainder with the sign of the divisor", "self - other*floor(self/other)", pyMod,
 		kernel.FloorMod, func(x, y float64) float64 { return -floorDiv(x, y) }),

@@ -18,7 +18,7 @@ var binaryOps = []*opdef.Entry{
 		Autocast:  opdef.AutocastWidest,
 		Doc:       opdef.Doc{Summary: "Angle of the point (other, self)", Formula: "atan2(self, other)"},
 		NoNumbers: true,
-		F:         math.Atan2,
+		F:         kernel.Atan2,
 		DF: func(x, y, _ float64) (float64, float64) {
 			r := x*x + y*y
 			if r == 0 {
@@ -45,7 +45,7 @@ var binaryOps = []*opdef.Entry{
 			}
 			return z / x, 0
 		},
-	}.Entry(),
+	}.Entry().AsSigned(),
 	opdef.Binary{
 		Name: "logaddexp", Error: elements.ElementwiseError,
 		Doc:       opdef.Doc{Summary: "Logarithm of the sum of exponentials", Formula: "ln(e**self + e**other)"},

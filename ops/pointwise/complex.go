@@ -144,7 +144,7 @@ var complexOps = []*opdef.Entry{
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			x := a.Self
 			if x.DType.IsComplex() {
-				return elements.Result(opdef.Map(x.DType.Real(), x, cmplx.Phase))
+				return elements.Result(opdef.Map(x.DType.Real(), x, kernel.Angle))
 			}
 			dt := x.DType
 			if !dt.IsFloat() {

@@ -65,7 +65,7 @@ var pointwiseOps = []*opdef.Entry{
 		I:   func(x int64) int64 { return x },
 		DF:  unitSlope,
 		DC:  func(_, _ complex128) complex128 { return 1 },
-	}.Entry(),
+	}.Entry().AsMoving(),
 	opdef.Unary{
 		Name: "sign", InPlace: true, Error: elements.ExactError,
 		Doc:   opdef.Doc{Summary: "Sign", Formula: "-1, 0 or 1", Notes: "The sign of NaN is 0."},
@@ -104,19 +104,19 @@ var pointwiseOps = []*opdef.Entry{
 		Name: "ceil", InPlace: true, Error: elements.ExactError, NoBool: true, Kinks: integers,
 		Doc: opdef.Doc{Summary: "Smallest integer not less than each element", Formula: "ceil(self)"},
 		F:   math.Ceil, I: func(x int64) int64 { return x }, DF: zeroSlope,
-	}.Entry(),
+	}.Entry().AsSigned(),
 	opdef.Unary{
 		Name: "floor", InPlace: true, Error: elements.ExactError, NoBool: true, Kinks: integers,
 		Doc: opdef.Doc{Summary: "Largest integer not greater than each element", Formula: "floor(self)"},
 		F:   math.Floor, I: func(x int64) int64 { return x }, DF: zeroSlope,
-	}.Entry().WithTakenFor("torch.trunc"),
+	}.Entry().AsSigned().WithTakenFor("torch.trunc"),
 	opdef.Unary{
 		Name: "trunc", Names: "trunc fix Tensor.trunc Tensor.fix", InPlace: true, Error: elements.ExactError,
 		NoBool: true,
 		Kinks:  integers,
 		Doc:    opdef.Doc{Summary: "Integer part", Formula: "trunc(self)"},
 		F:      math.Trunc, I: func(x int64) int64 { return x }, DF: zeroSlope,
-	}.Entry().WithTakenFor("torch.floor"),
+	}.Entry().AsSigned().WithTakenFor("torch.floor"),
 	opdef.Unary{
 		Name: "frac", InPlace: true, Error: elements.ExactError, NoInts: true, Kinks: integers,
 		Doc: opdef.Doc{Summary: "Fractional part", Formula: "self - trunc(self)"},
@@ -161,7 +161,7 @@ var pointwiseOps = []*opdef.Entry{
 			}
 		},
 		Exempt: map[string]string{"dtypes": "the scaled value is rounded to the dtype"},
-	}.Entry().WithTakenFor("torch.trunc"),
+	}.Entry().AsSigned().WithTakenFor("torch.trunc"),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "square(Tensor self) -> Tensor", InPlace: true,
 		Doc:   opdef.Doc{Summary: "Square", Formula: "self**2"},
@@ -191,7 +191,7 @@ var pointwiseOps = []*opdef.Entry{
 		Scale:     complexScale,
 		GradScale: elements.ComplexGradScale,
 		Cases:     elements.CasesAwayFromZero,
-	}.Entry(),
+	}.Entry().AsSigned(),
 	opdef.Unary{
 		Name: "reciprocal", InPlace: true, Error: opdef.Error{Class: opdef.Rounded,
 			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 6}}, Autocast: opdef.AutocastFloat32, Saved: true,
@@ -201,14 +201,14 @@ var pointwiseOps = []*opdef.Entry{
 		C:     kernel.Reciprocal,
 		DF:    func(_, y float64) float64 { return -y * y },
 		DC:    func(_, y complex128) complex128 { return -y * y },
-	}.Entry(),
+	}.Entry().AsSigned(),
 	opdef.Unary{
 		Name: "sqrt", InPlace: true, Error: elements.RoundedError, Saved: true, Lo: 0.2, Hi: 4,
 		Doc:   opdef.Doc{Summary: "Square root", Formula: "sqrt(self)"},
 		Block: vmath.Sqrt, C: cmplx.Sqrt,
 		DF: func(_, y float64) float64 { return 1 / (2 * y) },
 		DC: func(_, y complex128) complex128 { return kernel.Reciprocal(2 * y) },
-	}.Entry().WithTakenFor("torch.rsqrt"),
+	}.Entry().AsSigned().WithTakenFor("torch.rsqrt"),
 	opdef.Unary{
 		// The result's own error of 2 ulp counts three times in the gradient.
 		Name: "rsqrt", InPlace: true, Error: opdef.Error{Class: opdef.Rounded, ULPs: 2,
@@ -223,7 +223,7 @@ var pointwiseOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "exp", InPlace: true, Error: elements.ElementwiseError, Autocast: opdef.AutocastFloat32, Saved: true,
 		Doc:   opdef.Doc{Summary: "Exponential", Formula: "e**self", Notes: annexG},
-		Block: vmath.Exp, C: cmplx.Exp,
+		Block: vmath.Exp, C: kernel.CExp,
 		DF: func(_, y float64) float64 { return y },
 		DC: func(_, y complex128) complex128 { return y },
 	}.Entry().WithTakenFor("torch.exp2"),
@@ -231,7 +231,7 @@ var pointwiseOps = []*opdef.Entry{
 		Name: "exp2", Names: "exp2 special.exp2 Tensor.exp2", InPlace: true, Error: elements.ElementwiseError,
 		Saved: true,
 		Doc:   opdef.Doc{Summary: "Power of two", Formula: "2**self"},
-		F:     math.Exp2, C: func(x complex128) complex128 { return kernel.PowC(2, x) },
+		F:     math.Exp2, C: kernel.CExp2,
 		DF: func(_, y float64) float64 { return y * math.Ln2 },
 		DC: func(_, y complex128) complex128 { return y * math.Ln2 },
 		// the product with ln(2) is rounded
@@ -249,21 +249,21 @@ var pointwiseOps = []*opdef.Entry{
 	opdef.Unary{
 		Name: "log", InPlace: true, Error: elements.ElementwiseError, Autocast: opdef.AutocastFloat32, Lo: 0.2, Hi: 4,
 		Doc:   opdef.Doc{Summary: "Natural logarithm", Formula: "ln(self)"},
-		Block: vmath.Log, C: cmplx.Log,
+		Block: vmath.Log, C: kernel.CLog,
 		DF: func(x, _ float64) float64 { return 1 / x },
 		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(x) },
 	}.Entry().WithTakenFor("torch.log2"),
 	opdef.Unary{
 		Name: "log2", InPlace: true, Error: elements.ElementwiseError, Autocast: opdef.AutocastFloat32, Lo: 0.2, Hi: 4,
 		Doc: opdef.Doc{Summary: "Logarithm to base 2", Formula: "log2(self)"},
-		F:   log2, C: func(x complex128) complex128 { return logC(x, math.Ln2) },
+		F:   kernel.Log2, C: func(x complex128) complex128 { return logC(x, math.Ln2) },
 		DF: func(x, _ float64) float64 { return 1 / (x * math.Ln2) },
 		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(x * math.Ln2) },
 	}.Entry().WithTakenFor("torch.log"),
 	opdef.Unary{
 		Name: "log10", InPlace: true, Error: elements.ElementwiseError, Autocast: opdef.AutocastFloat32, Lo: 0.2, Hi: 4,
 		Doc: opdef.Doc{Summary: "Logarithm to base 10", Formula: "log10(self)"},
-		F:   func(x float64) float64 { return math.Log(x) / math.Ln10 },
+		F:   kernel.Log10,
 		C:   func(x complex128) complex128 { return logC(x, math.Ln10) },
 		DF:  func(x, _ float64) float64 { return 1 / (x * math.Ln10) },
 		DC:  func(x, _ complex128) complex128 { return kernel.Reciprocal(x * math.Ln10) },
@@ -282,7 +282,7 @@ var pointwiseOps = []*opdef.Entry{
 		Saved: true,
 		Doc:   opdef.Doc{Summary: "Logistic function", Formula: "1 / (1 + exp(-self))"},
 		Block: vmath.Sigmoid,
-		C:     func(x complex128) complex128 { return kernel.Reciprocal(1 + cmplx.Exp(-x)) },
+		C:     func(x complex128) complex128 { return kernel.Reciprocal(1 + kernel.CExp(-x)) },
 		DF:    func(_, y float64) float64 { return y * (1 - y) },
 		DC:    func(_, y complex128) complex128 { return y * (1 - y) },
 		DS:    func(_, y float64) float64 { return y * (1 + y) },
@@ -292,13 +292,13 @@ var pointwiseOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Degrees to radians", Formula: "self * pi/180"},
 		F:   func(x float64) float64 { return x * (math.Pi / 180) },
 		DF:  func(_, _ float64) float64 { return math.Pi / 180 },
-	}.Entry(),
+	}.Entry().AsSigned(),
 	opdef.Unary{
 		Name: "rad2deg", InPlace: true, Error: elements.RoundedError,
 		Doc: opdef.Doc{Summary: "Radians to degrees", Formula: "self * 180/pi"},
 		F:   func(x float64) float64 { return x * (180 / math.Pi) },
 		DF:  func(_, _ float64) float64 { return 180 / math.Pi },
-	}.Entry(),
+	}.Entry().AsSigned(),
 	opdef.Pointwise[nanToNumArgs]{
 		Schema:  "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
 		InPlace: true,
@@ -396,18 +396,9 @@ func sgnGrad(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
 	return gr, nil
 }
 
-// log2 is exact at powers of two and free of cancellation near 1, where
-// math.Log2, which splits off the exponent, is not.
-func log2(x float64) float64 {
-	if f, e := math.Frexp(x); f == 0.5 {
-		return float64(e - 1)
-	}
-	return math.Log(x) / math.Ln2
-}
-
 // logC is the logarithm to the base whose natural logarithm is ln.
 func logC(x complex128, ln float64) complex128 {
-	y := cmplx.Log(x)
+	y := kernel.CLog(x)
 	return complex(real(y)/ln, imag(y)/ln)
 }
 

@@ -24,6 +24,16 @@ func quotient(x, y *tensor.Tensor) ([]*tensor.Tensor, error) {
 	return []*tensor.Tensor{t}, err
 }
 
+// timesReciprocal is the quotient as torch computes it, whose reciprocal may overflow.
+func timesReciprocal(a *opdef.BinaryArgs, outs []*tensor.Tensor) [][]*tensor.Tensor {
+	dt := outs[0].DType
+	if !dt.IsFloat() {
+		return [][]*tensor.Tensor{nil}
+	}
+	return [][]*tensor.Tensor{{opdef.Must(elements.MapN(dt, nil,
+		func(v []float64) float64 { return dt.Round(1/v[0]) * v[1] }, a.Self, a.Other))}}
+}
+
 func quotientGrad(x, y *tensor.Tensor, g *opdef.Grad) (opdef.Grads, error) {
 	dt := g.Outs[0].DType
 	gx, err := elements.MapN(dt, func(v []complex128) complex128 { return v[0] / cmplx.Conj(v[1]) },

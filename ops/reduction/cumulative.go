@@ -68,7 +68,7 @@ var cumulativeOps = []*opdef.Entry{
 			zero.RequiresGrad = true
 			return append(cumulativeCases(g), &CumulativeArgs{Self: zero, Dim: 1})
 		},
-	}.Entry(),
+	}.Entry().AsSigned(),
 	runningExtremum("cummax", "Running maximum along a dimension and its indices", false),
 	runningExtremum("cummin", "Running minimum along a dimension and its indices", true),
 	opdef.Op[opdef.DimArgs]{

@@ -135,7 +135,7 @@ var reduceOps = []*opdef.Entry{
 				{Self: g.Normal(tensor.Complex128, 3, 2), Dim: new(0)},
 			}
 		},
-	}.Entry(),
+	}.Entry().AsSigned(),
 	anyTrue,
 	allTrue,
 	opdef.Overload[boolArgs, opdef.UnaryArgs]{Schema: "_is_any_true(Tensor self) -> Tensor", Of: anyTrue,

@@ -86,7 +86,7 @@ var besselOps = []*opdef.Entry{
 			case math.IsInf(x, 0):
 				return 0
 			}
-			return math.Sin(x) / x
+			return kernel.Sin(x) / x
 		}, func(_, _ float64) float64 { return 0 }),
 	besselWave("airy_ai", "Airy function", "Ai(self), NaN at infinity", kernel.Airy, func(x, y float64) float64 {
 		s := kernel.FiniteAbs(y)

@@ -76,27 +76,27 @@ type chebyshevKind struct {
 var (
 	chebyshevT = chebyshevKind{
 		func(x float64) float64 { return x },
-		func(t, n float64) float64 { return math.Cos(n * t) }, func(float64) float64 { return 1 }, 6,
+		func(t, n float64) float64 { return kernel.Cos(n * t) }, func(float64) float64 { return 1 }, 6,
 	}
 	chebyshevU = chebyshevKind{
 		func(x float64) float64 { return 2 * x },
-		func(t, n float64) float64 { return math.Sin((n + 1) * t) }, math.Sin, 8,
+		func(t, n float64) float64 { return kernel.Sin((n + 1) * t) }, kernel.Sin, 8,
 	}
 	chebyshevV = chebyshevKind{
 		func(x float64) float64 { return 2*x - 1 },
-		func(t, n float64) float64 { return math.Cos((n + 0.5) * t) },
-		func(t float64) float64 { return math.Cos(t / 2) }, 8,
+		func(t, n float64) float64 { return kernel.Cos((n + 0.5) * t) },
+		func(t float64) float64 { return kernel.Cos(t / 2) }, 8,
 	}
 	chebyshevW = chebyshevKind{
 		func(x float64) float64 { return 2*x + 1 },
-		func(t, n float64) float64 { return math.Sin((n + 0.5) * t) },
-		func(t float64) float64 { return math.Sin(t / 2) }, 8,
+		func(t, n float64) float64 { return kernel.Sin((n + 0.5) * t) },
+		func(t float64) float64 { return kernel.Sin(t / 2) }, 8,
 	}
 )
 
 func (c chebyshevKind) at(x float64, n int64) (y, largest float64) {
 	if n > c.above && math.Abs(x) < 1 {
-		t := math.Acos(x)
+		t := kernel.Arccos(x)
 		over := c.over(t)
 		return c.wave(t, float64(n)) / over, 1 / over
 	}

@@ -19,16 +19,16 @@ var specialOps = []*opdef.Entry{
 		Doc:   opdef.Doc{Summary: "Error function", Formula: "2/sqrt(pi) * integral of exp(-t**2) from 0 to self"},
 		Block: vmath.Erf,
 		S16:   1, // torch takes it of bfloat16 as 1 less a product, in float32
-		DF:    func(x, _ float64) float64 { return gauss(x) },
-		DS:    func(x, _ float64) float64 { return (1 + x*x) * gauss(x) },
+		DF:    func(x, _ float64) float64 { return kernel.Gauss(x) },
+		DS:    func(x, _ float64) float64 { return (1 + x*x) * kernel.Gauss(x) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "erfc", Names: "erfc special.erfc Tensor.erfc", InPlace: true, Error: elements.ElementwiseError,
 		Doc:   opdef.Doc{Summary: "Complementary error function", Formula: "1 - erf(self)"},
 		Block: vmath.Erfc,
 		S:     squareAmplified,
-		DF:    func(x, _ float64) float64 { return -gauss(x) },
-		DS:    func(x, _ float64) float64 { return (1 + x*x) * gauss(x) },
+		DF:    func(x, _ float64) float64 { return -kernel.Gauss(x) },
+		DS:    func(x, _ float64) float64 { return (1 + x*x) * kernel.Gauss(x) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "erfinv", Names: "erfinv special.erfinv Tensor.erfinv", InPlace: true, Error: elements.ElementwiseError,
@@ -37,17 +37,18 @@ var specialOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Inverse of the error function", Formula: "x with erf(x) = self",
 			Notes: "Infinite at -1 and 1, NaN beyond."},
 		F:  math.Erfinv,
-		S:  func(_, y float64) float64 { return kernel.FiniteAbs(1 / gauss(y)) }, // a Newton step with erf(y)
-		DF: func(_, y float64) float64 { return 1 / gauss(y) },
-		DS: func(_, y float64) float64 { return (1 + y*y + 2*math.Abs(y)/gauss(y)) / gauss(y) },
+		S:  func(_, y float64) float64 { return kernel.FiniteAbs(1 / kernel.Gauss(y)) }, // a Newton step with erf(y)
+		DF: func(_, y float64) float64 { return 1 / kernel.Gauss(y) },
+		DS: func(_, y float64) float64 { return (1 + y*y + 2*math.Abs(y)/kernel.Gauss(y)) / kernel.Gauss(y) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "special_erfcx", Names: "special.erfcx", Error: elements.ElementwiseError, Saved: true,
 		Doc: opdef.Doc{Summary: "Scaled complementary error function", Formula: "exp(self**2) * erfc(self)"},
 		F:   kernel.Erfcx,
-		S:   squareAmplifiedBelow0,
-		DF:  func(x, y float64) float64 { return 2*x*y - 2/math.SqrtPi },
-		DS:  func(x, y float64) float64 { return 2*math.Abs(x*y) + 2*squareAmplifiedBelow0(x, x*y) + 2/math.SqrtPi },
+		// torch's polynomials are exact to 7 ulp
+		S:  func(x, y float64) float64 { return kernel.FiniteAbs(y) + squareAmplifiedBelow0(x, y) },
+		DF: func(x, y float64) float64 { return 2*x*y - 2/math.SqrtPi },
+		DS: func(x, y float64) float64 { return 2*math.Abs(x*y) + 2*squareAmplifiedBelow0(x, x*y) + 2/math.SqrtPi },
 	}.Entry(),
 	opdef.Unary{
 		Name: "special_ndtr", Names: "special.ndtr", Error: elements.ElementwiseError,
@@ -55,21 +56,16 @@ var specialOps = []*opdef.Entry{
 			Formula: "(1 + erf(self/sqrt(2))) / 2"},
 		F:  kernel.NormalCDF,
 		S:  func(_, _ float64) float64 { return 1 }, // torch adds 1 to erf
-		DF: func(x, _ float64) float64 { return normalDensity(x) },
-		DS: func(x, _ float64) float64 { return (1 + x*x) * normalDensity(x) },
+		DF: func(x, _ float64) float64 { return kernel.NormalDensity(x) },
+		DS: func(x, _ float64) float64 { return (1 + x*x) * kernel.NormalDensity(x) },
 	}.Entry().AsComposite(),
 	opdef.Unary{
 		Name: "special_log_ndtr", Names: "special.log_ndtr", Error: elements.ElementwiseError,
 		Doc: opdef.Doc{Summary: "Logarithm of the distribution function of the standard normal distribution",
 			Formula: "ln(ndtr(self))"},
-		F: kernel.LogNormalCDF,
-		S: squareAmplified,
-		DF: func(x, _ float64) float64 {
-			if math.IsInf(x, -1) {
-				return math.NaN() // as torch has it
-			}
-			return math.Sqrt(2/math.Pi) / kernel.Erfcx(-x/math.Sqrt2)
-		},
+		F:  kernel.LogNormalCDF,
+		S:  func(x, y float64) float64 { return kernel.FiniteAbs(y) + squareAmplified(x, y) }, // of 1 less erfc/2
+		DF: func(x, _ float64) float64 { return kernel.LogNormalCDFSlope(x) },
 		DS: func(x, _ float64) float64 { return (1 + x*x) * math.Sqrt(2/math.Pi) / kernel.Erfcx(-x/math.Sqrt2) },
 	}.Entry(),
 	opdef.Unary{
@@ -79,8 +75,8 @@ var specialOps = []*opdef.Entry{
 			Formula: "x with ndtr(x) = self", Notes: "Infinite at 0 and 1, NaN beyond."},
 		F:  kernel.NormalQuantile,
 		S:  func(_, y float64) float64 { return max(1, kernel.FiniteAbs(y)) }, // 1 - 2*self near 1/2
-		DF: func(_, y float64) float64 { return 1 / normalDensity(y) },
-		DS: func(_, y float64) float64 { return (1 + y*y) / normalDensity(y) },
+		DF: func(_, y float64) float64 { return 1 / kernel.NormalDensity(y) },
+		DS: func(_, y float64) float64 { return (1 + y*y) / kernel.NormalDensity(y) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "special_entr", Names: "special.entr", Error: elements.ElementwiseError, Lo: 0.1, Hi: 3,
@@ -92,9 +88,9 @@ var specialOps = []*opdef.Entry{
 			case x == 0:
 				return 0
 			}
-			return -x * math.Log(x)
+			return -x * kernel.Log(x)
 		},
-		DF: func(x, _ float64) float64 { return -1 - math.Log(x) },
+		DF: func(x, _ float64) float64 { return -1 - kernel.Log(x) },
 		DS: func(x, _ float64) float64 { return 1 + kernel.FiniteAbs(math.Log(x)) },
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
@@ -123,8 +119,9 @@ var specialOps = []*opdef.Entry{
 			if !a.Self.DType.IsComplex() {
 				return []*tensor.Tensor{tensor.Full(tensor.Float64, a.Self.Shape, 1.0)}
 			}
-			return pairScale(opdef.Abs(a.Self), opdef.Abs(outs[0]),
-				func(x, y float64) float64 { return (1 + math.Pi*x) * y })
+			return []*tensor.Tensor{opdef.Zip(tensor.Float64, a.Self, outs[0], func(x, y complex128) float64 {
+				return kernel.FiniteAbs((1+math.Pi*cmplx.Abs(x))*cmplx.Abs(y) + math.Cosh(math.Pi*imag(x)))
+			})}
 		},
 		GradScale: func(a *opdef.UnaryArgs, g *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
 			if !a.Self.DType.IsComplex() {
@@ -157,7 +154,10 @@ var specialOps = []*opdef.Entry{
 				} else if x > hi {
 					x = hi
 				}
-				return math.Log(x / (1 - x))
+				if x > 0.25 && x < 0.75 {
+					return 2 * math.Atanh(2*x-1) // both steps exact
+				}
+				return kernel.Log(x / (1 - x))
 			}
 		},
 		S: func(*logitArgs) func(x, y float64) float64 {
@@ -190,7 +190,7 @@ var specialOps = []*opdef.Entry{
 		Name: "lgamma", Names: "lgamma special.gammaln Tensor.lgamma", InPlace: true, Error: elements.ElementwiseError,
 		Lo: 0.2, Hi: 6,
 		Doc: opdef.Doc{Summary: "Logarithm of the magnitude of the gamma function", Formula: "ln|Gamma(self)|"},
-		F:   logGamma,
+		F:   kernel.LogGamma,
 		S:   logGammaScale,
 		DF:  func(x, _ float64) float64 { return kernel.Digamma(x) },
 		DS:  func(x, _ float64) float64 { return digammaScale(x) },
@@ -204,7 +204,7 @@ var specialOps = []*opdef.Entry{
 		F:  kernel.Digamma,
 		S:  func(x, _ float64) float64 { return digammaScale(x) },
 		DF: func(x, _ float64) float64 { return kernel.Polygamma(1, x) },
-		DS: func(x, _ float64) float64 { return polygammaScale(1, x) },
+		DS: func(x, _ float64) float64 { return polygammaScale(1, x) }, DS64: trigamma64,
 	}.Entry(),
 	polygammaOp("polygamma(int n, Tensor self) -> Tensor", "polygamma special.polygamma", false),
 	polygammaOp("polygamma.method(Tensor self, int n) -> Tensor", "Tensor.polygamma", true),
@@ -222,10 +222,10 @@ var specialOps = []*opdef.Entry{
 			}
 			return nil
 		},
-		F:  func(a *mvlgammaArgs) func(float64) float64 { return a.sum(logGamma, math.Log(math.Pi)) },
+		F:  func(a *mvlgammaArgs) func(float64) float64 { return a.sum(kernel.LogGamma, math.Log(math.Pi)) },
 		DF: func(a *mvlgammaArgs) func(x, y float64) float64 { return ignoreResult(a.sum(kernel.Digamma, 0)) },
 		S: func(a *mvlgammaArgs) func(x, y float64) float64 {
-			return ignoreResult(a.sum(func(x float64) float64 { return logGammaScale(x, logGamma(x)) },
+			return ignoreResult(a.sum(func(x float64) float64 { return logGammaScale(x, kernel.LogGamma(x)) },
 				math.Log(math.Pi)))
 		},
 		DS: func(a *mvlgammaArgs) func(x, y float64) float64 { return ignoreResult(a.sum(digammaScale, 0)) },
@@ -284,6 +284,17 @@ type (
 	}
 )
 
+// trigamma64 times 2^-50 is the error of ATen's series for the derivative of digamma, which ends at x**-7.
+const trigamma64 = 0x1p21
+
+// trigamma is trigamma64 for the n-th derivative of digamma if ATen computes it by that series.
+func (a *polygammaArgs) trigamma(n int) float64 {
+	if n == 1 && a.Self.DType == tensor.Float64 {
+		return trigamma64
+	}
+	return 1
+}
+
 // range01 is the range that the argument is clamped to, in its dtype:
 // everything without eps.
 func (a *logitArgs) range01() (lo, hi float64) {
@@ -313,11 +324,6 @@ func ignoreResult(f func(float64) float64) func(x, y float64) float64 {
 	return func(x, _ float64) float64 { return f(x) }
 }
 
-// gauss is the derivative of erf.
-func gauss(x float64) float64 { return 2 / math.SqrtPi * math.Exp(-x*x) }
-
-func normalDensity(x float64) float64 { return math.Exp(-x*x/2) / math.Sqrt(2*math.Pi) }
-
 // squareAmplified is the scale of exp(-x*x) and the like, whose argument is
 // rounded.
 func squareAmplified(x, y float64) float64 { return kernel.FiniteAbs(x * x * y) }
@@ -329,20 +335,12 @@ func squareAmplifiedBelow0(x, y float64) float64 {
 	return squareAmplified(x, y)
 }
 
-func logGamma(x float64) float64 {
-	if math.IsInf(x, -1) {
-		return math.Inf(1)
-	}
-	y, _ := math.Lgamma(x)
-	return y
-}
-
 // logGammaScale: near the zeros terms of magnitude 1 cancel, left of them the
 // logarithm of the gamma function of -x and that of pi/|sin(pi*x)|.
 func logGammaScale(x, y float64) float64 {
 	s := max(1, kernel.FiniteAbs(y))
 	if x < 0 {
-		s += kernel.FiniteAbs(logGamma(-x))
+		s += kernel.FiniteAbs(kernel.LogGamma(-x))
 	}
 	return s
 }
@@ -352,7 +350,7 @@ func logGammaScale(x, y float64) float64 {
 func digammaScale(x float64) float64 {
 	s := 4 + kernel.FiniteAbs(kernel.Digamma(x))
 	if x < 0 {
-		sin := math.Sin(math.Pi * math.Remainder(x, 1))
+		sin := kernel.SinPi(x)
 		s += kernel.FiniteAbs(math.Pi * math.Pi / (sin * sin))
 	}
 	return s
@@ -379,7 +377,7 @@ func polygammaScale(n int, x float64) float64 {
 	case n == 1:
 		return kernel.FiniteAbs(kernel.Trigamma(x))
 	}
-	l := logGamma(float64(n) + 1)
+	l := kernel.LogGamma(float64(n) + 1)
 	return kernel.FiniteAbs(math.Exp(l) * (1 + l) * zetaScale(float64(n)+1, x))
 }
 
@@ -387,8 +385,8 @@ func polygammaOp(schema, names string, inPlace bool) *opdef.Entry {
 	return opdef.Pointwise[polygammaArgs]{
 		Schema: schema, Names: names, InPlace: inPlace,
 		Doc: opdef.Doc{Summary: "Derivative of the digamma function", Formula: "n-th derivative of digamma at self",
-			Notes: "Infinite at 0 and at negative integers; only large there for n = 1, which follows ATen's series " +
-				"with its error of 1e-9.", Source: "torch.polygamma"},
+			Notes: "Infinite at 0 and at negative integers; only large there for n = 1, as ATen has it, whose " +
+				"float64 results are held to the error of its series, 1e-9.", Source: "torch.polygamma"},
 		Error: elements.ElementwiseError,
 		Self:  func(a *polygammaArgs) *tensor.Tensor { return a.Self },
 		Check: func(a *polygammaArgs) error {
@@ -401,13 +399,13 @@ func polygammaOp(schema, names string, inPlace bool) *opdef.Entry {
 			return func(x float64) float64 { return kernel.Polygamma(a.N, x) }
 		},
 		S: func(a *polygammaArgs) func(x, y float64) float64 {
-			return func(x, _ float64) float64 { return polygammaScale(a.N, x) }
+			return func(x, _ float64) float64 { return a.trigamma(a.N) * polygammaScale(a.N, x) }
 		},
 		DF: func(a *polygammaArgs) func(x, y float64) float64 {
 			return func(x, _ float64) float64 { return kernel.Polygamma(a.N+1, x) }
 		},
 		DS: func(a *polygammaArgs) func(x, y float64) float64 {
-			return func(x, _ float64) float64 { return polygammaScale(a.N+1, x) }
+			return func(x, _ float64) float64 { return a.trigamma(a.N+1) * polygammaScale(a.N+1, x) }
 		},
 		Cases: func(g opdef.Gen) []*polygammaArgs {
 			return []*polygammaArgs{
@@ -472,7 +470,7 @@ func otherGrad(a *opdef.BinaryArgs, g *opdef.Grad, f func(gi, x, y float64) floa
 // derivative with respect to other.
 func gammaRatio(name, special, which, formula string, f func(a, x float64) float64, sign float64) *opdef.Entry {
 	density := func(gi, a, x float64) float64 {
-		return gi * sign * math.Exp((a-1)*math.Log(x)-x-logGamma(a))
+		return gi * sign * math.Exp((a-1)*math.Log(x)-x-kernel.LogGamma(a))
 	}
 	return opdef.Op[opdef.BinaryArgs]{
 		Schema: name + "(Tensor self, Tensor other) -> Tensor", Names: name + " special." + special + " Tensor." + name,
@@ -492,7 +490,7 @@ func gammaRatio(name, special, which, formula string, f func(a, x float64) float
 		GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return otherGrad(a, g, func(gi, a, x float64) float64 {
 				return kernel.FiniteAbs(density(gi, a, x) * (4 + kernel.FiniteAbs((a-1)*math.Log(x)) + x +
-					kernel.FiniteAbs(logGamma(a))))
+					kernel.FiniteAbs(kernel.LogGamma(a))))
 			})
 		},
 		Cases: func(g opdef.Gen) []*opdef.BinaryArgs { return shapeAndQuantile(g, 0.5, 4, 0.5, 4) },
@@ -510,7 +508,8 @@ func gammaRatioScale(a, x, y float64, double bool) float64 {
 	case double:
 		k = 16
 	}
-	s := y * (1 + math.Abs(a-x) + kernel.FiniteAbs(a*math.Log(x/a)))
+	// torch's series for large a takes the quotient x/a, which is rounded
+	s := y * (1 + math.Sqrt(a) + math.Abs(a-x) + kernel.FiniteAbs(a*math.Log(x/a)))
 	if x <= 1.1 {
 		s++
 	}

@@ -16,7 +16,7 @@ func Asin(z complex128) complex128 {
 		return cmplx.Asin(z)
 	}
 	p, q := roots(z)
-	return complex(math.Atan2(real(z), real(p*q)), math.Asinh(imag(cmplx.Conj(p)*q)))
+	return complex(Atan2(real(z), real(p*q)), math.Asinh(imag(cmplx.Conj(p)*q)))
 }
 
 // Acos is the inverse cosine.
@@ -25,7 +25,7 @@ func Acos(z complex128) complex128 {
 		return cmplx.Acos(z)
 	}
 	p, q := roots(z)
-	return complex(2*math.Atan2(real(p), real(q)), math.Asinh(imag(cmplx.Conj(q)*p)))
+	return complex(2*Atan2(real(p), real(q)), math.Asinh(imag(cmplx.Conj(q)*p)))
 }
 
 // Atan is the inverse tangent.
@@ -40,7 +40,7 @@ func Acosh(z complex128) complex128 {
 		return cmplx.Acosh(z)
 	}
 	p, q := cmplx.Sqrt(z-1), cmplx.Sqrt(z+1)
-	return complex(math.Asinh(real(cmplx.Conj(p)*q)), 2*math.Atan2(imag(p), real(q)))
+	return complex(math.Asinh(real(cmplx.Conj(p)*q)), 2*Atan2(imag(p), real(q)))
 }
 
 // Atanh is the inverse hyperbolic tangent.
@@ -52,16 +52,19 @@ func Atanh(z complex128) complex128 {
 	if math.Signbit(x) { // the function is odd; below, nothing cancels for x >= 0
 		return -Atanh(-z)
 	}
-	return complex(0.25*math.Log1p(4*x/((1-x)*(1-x)+y*y)), 0.5*math.Atan2(2*y, (1-x)*(1+x)-y*y))
+	return complex(0.25*math.Log1p(4*x/((1-x)*(1-x)+y*y)), 0.5*Atan2(2*y, (1-x)*(1+x)-y*y))
 }
+
+// Angle is the angle of a complex number.
+func Angle(z complex128) float64 { return Atan2(imag(z), real(z)) }
 
 // Expm1 is exp(z) - 1.
 func Expm1(z complex128) complex128 {
 	if !finite(z) {
 		return cmplx.Exp(z) - 1
 	}
-	h := math.Sin(imag(z) / 2) // cos(y) = 1 - 2*h*h
-	s, c := math.Sincos(imag(z))
+	h := Sin(imag(z) / 2) // cos(y) = 1 - 2*h*h
+	s, c := Sincos(imag(z))
 	return complex(math.Expm1(real(z))*c-2*h*h, math.Exp(real(z))*s)
 }
 
@@ -69,9 +72,9 @@ func Expm1(z complex128) complex128 {
 func Log1p(z complex128) complex128 {
 	x, y := real(z), imag(z)
 	if !finite(z) || math.Abs(x) > 0.5 || math.Abs(y) > 0.5 {
-		return cmplx.Log(1 + z)
+		return CLog(1 + z)
 	}
-	return complex(0.5*math.Log1p(x*(2+x)+y*y), math.Atan2(y, 1+x))
+	return complex(0.5*math.Log1p(squaresLess1(x, y)), Atan2(y, 1+x))
 }
 
 // rotated is -i*f(i*z) without the products, which would turn infinities into NaN.

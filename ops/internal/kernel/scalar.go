@@ -22,6 +22,44 @@ func SoftplusBlock(dst, src []float64) {
 	}
 }
 
+// Mish is x tanh(log(1 + e^x)), which is x n/(n+2) with n = e^x (e^x + 2).
+func Mish(x float64) float64 {
+	switch {
+	case x > 40:
+		return x
+	case x < -700: // e^x alone would lose digits where it is subnormal
+		e := math.Exp(x / 2)
+		return x * e * e
+	}
+	e := math.Exp(x)
+	n := e * (e + 2)
+	return x * (n / (n + 2))
+}
+
+// MishSlope is the derivative of Mish: the hyperbolic tangent, and x times the sigmoid times 1 less its square.
+func MishSlope(x float64) float64 {
+	if x > 40 || x != x || math.IsInf(x, 0) {
+		t := math.Tanh(Softplus(x))
+		return t + x*Sigmoid(x)*(1-t*t)
+	}
+	e := math.Exp(x)
+	n := e * (e + 2)
+	d := n + 2
+	return n/d + 4*x*Sigmoid(x)*((n+1)/d)/d
+}
+
+// TanhShrink is x - tanh(x). Near 0 it is (x cosh(x) - sinh(x))/cosh(x), whose series has terms of one sign.
+func TanhShrink(x float64) float64 {
+	if !(math.Abs(x) < 1) {
+		return x - math.Tanh(x)
+	}
+	q, s := x*x, 1.0
+	for k := 10.0; k >= 1; k-- {
+		s = 1 + q*s/(2*k*(2*k+3))
+	}
+	return x * (q / 3) * s / math.Cosh(x)
+}
+
 // LogAddExpC is the logarithm of the sum of two complex exponentials.
 func LogAddExpC(x, y complex128) complex128 {
 	if real(x) < real(y) || real(x) != real(x) {
@@ -29,11 +67,11 @@ func LogAddExpC(x, y complex128) complex128 {
 	}
 	switch {
 	case real(x) != real(y) || !math.IsInf(real(x), 0):
-		return x + Log1p(cmplx.Exp(y-x))
+		return x + Log1p(CExp(y-x))
 	case real(x) < 0: // no angle is that of 0
 		return x
 	}
-	return cmplx.Log(cmplx.Exp(x) + cmplx.Exp(y))
+	return CLog(CExp(x) + CExp(y))
 }
 
 // ExpDiffC is exp(x - y), where equal infinite real parts differ by nothing.
@@ -41,7 +79,7 @@ func ExpDiffC(x, y complex128) complex128 {
 	if math.IsInf(real(x), 0) && real(x) == real(y) {
 		return cmplx.Rect(1, imag(x)-imag(y))
 	}
-	return cmplx.Exp(x - y)
+	return CExp(x - y)
 }
 
 // Sign is -1, 0 or 1 as x is negative, neither, or positive.

@@ -16,33 +16,48 @@ func chebyshev(c []float64, t float64) float64 {
 	return c[0] + t*b0 - b1
 }
 
-// besselI is exp(-|x|) times the modified Bessel function of the first kind
-// whose series are small and large, for |x|.
-func besselI(small, large []float64, x float64) float64 {
-	x = math.Abs(x)
-	if x <= 8 {
-		return chebyshev(small, x/4-1)
+// besselSeries is the sum of q^k / (k! (k+order)!), times order!, for q up to 16: terms of one sign.
+func besselSeries(order int, q float64) float64 {
+	s := 1.0
+	for k := 40; k >= 1; k-- {
+		s = 1 + q*s/float64(k*(k+order))
 	}
-	return chebyshev(large, 16/x-1) / math.Sqrt(x)
+	return s
 }
 
 // BesselI0e is exp(-|x|) I0(x), to 2 ulp.
-func BesselI0e(x float64) float64 { return besselI(i0Small, i0Large, x) }
+func BesselI0e(x float64) float64 {
+	x = math.Abs(x)
+	if x <= 8 {
+		return math.Exp(-x) * besselSeries(0, x*x/4)
+	}
+	return chebyshev(i0Large, 16/x-1) / math.Sqrt(x)
+}
 
 // BesselI1e is exp(-|x|) I1(x), to 2 ulp.
 func BesselI1e(x float64) float64 {
-	y := besselI(i1Small, i1Large, x)
-	if math.Abs(x) <= 8 {
-		return x * y
+	a := math.Abs(x)
+	if a <= 8 {
+		return math.Exp(-a) * (x / 2) * besselSeries(1, x*x/4)
 	}
-	return math.Copysign(y, x)
+	return math.Copysign(chebyshev(i1Large, 16/a-1)/math.Sqrt(a), x)
 }
 
 // BesselI0 is the modified Bessel function of the first kind of order 0.
-func BesselI0(x float64) float64 { return growing(BesselI0e(x), x) }
+func BesselI0(x float64) float64 {
+	if math.Abs(x) <= 8 {
+		return besselSeries(0, x*x/4)
+	}
+	return growing(BesselI0e(x), x)
+}
 
 // BesselI1 is the modified Bessel function of the first kind of order 1.
-func BesselI1(x float64) float64 { return growing(BesselI1e(x), x) }
+func BesselI1(x float64) float64 {
+	if math.Abs(x) <= 8 {
+		return x / 2 * besselSeries(1, x*x/4)
+	}
+	return growing(BesselI1e(x), x)
+}
 
 // growing is y*exp(|x|) without overflow while the product is finite.
 func growing(y, x float64) float64 {
@@ -61,7 +76,7 @@ func BesselK0e(x float64) float64 {
 	case !(x > 0):
 		return math.NaN()
 	case x <= 2:
-		return math.Exp(x) * (chebyshev(k0Small, x*x/2-1) - math.Log(x/2)*BesselI0(x))
+		return math.Exp(x) * (chebyshev(k0Small, x*x/2-1) - logHalf(x)*BesselI0(x))
 	}
 	return chebyshev(k0Large, 4/x-1) / math.Sqrt(x)
 }
@@ -74,9 +89,17 @@ func BesselK1e(x float64) float64 {
 	case !(x > 0):
 		return math.NaN()
 	case x <= 2:
-		return math.Exp(x) * (chebyshev(k1Small, x*x/2-1)/x + math.Log(x/2)*BesselI1(x))
+		return math.Exp(x) * (chebyshev(k1Small, x*x/2-1)/x + logHalf(x)*BesselI1(x))
 	}
 	return chebyshev(k1Large, 4/x-1) / math.Sqrt(x)
+}
+
+// logHalf is the logarithm of x/2, also where that is subnormal.
+func logHalf(x float64) float64 {
+	if x < 0x1p-1000 {
+		return Log(x) - math.Ln2
+	}
+	return math.Log(x / 2)
 }
 
 // Erfcx is exp(x*x) erfc(x), to a few ulp.
@@ -99,14 +122,61 @@ func Erfcx(x float64) float64 {
 }
 
 // NormalCDF is the distribution function of the standard normal distribution.
-func NormalCDF(x float64) float64 { return math.Erfc(-x/math.Sqrt2) / 2 }
+func NormalCDF(x float64) float64 {
+	if x > 0 {
+		return 1 - normalTail(x)
+	}
+	return normalTail(-x)
+}
+
+// normalTail is NormalCDF(-x) for x >= 0, which the rounding of x*x costs no digits.
+func normalTail(x float64) float64 {
+	h := 0.5 * x * x
+	low := math.FMA(0.5*x, x, -h)
+	e := math.Exp(-h / 2) // its square may be subnormal
+	switch {
+	case x != x:
+		return x
+	case e == 0:
+		return 0
+	}
+	t := 0.5 * e * Erfcx(x/math.Sqrt2)
+	return (t - low*t) * e
+}
 
 // LogNormalCDF is the logarithm of NormalCDF, also where that underflows.
 func LogNormalCDF(x float64) float64 {
 	if x < -1 {
 		return math.Log(Erfcx(-x/math.Sqrt2)/2) - x*x/2
 	}
-	return math.Log1p(-math.Erfc(x/math.Sqrt2) / 2)
+	return math.Log1p(-NormalCDF(-x))
+}
+
+// LogNormalCDFSlope is the derivative of LogNormalCDF, the density over NormalCDF.
+func LogNormalCDFSlope(x float64) float64 {
+	switch {
+	case math.IsInf(x, -1):
+		return math.NaN() // as torch has it
+	case x <= 0:
+		return math.Sqrt(2/math.Pi) / Erfcx(-x/math.Sqrt2)
+	}
+	return NormalDensity(x) / NormalCDF(x)
+}
+
+// NormalDensity is the density of the standard normal distribution.
+func NormalDensity(x float64) float64 { return expSquare(x, 0.5) / math.Sqrt(2*math.Pi) }
+
+// Gauss is the derivative of the error function.
+func Gauss(x float64) float64 { return 2 / math.SqrtPi * expSquare(x, 1) }
+
+// expSquare is exp(-k x^2), which the rounding of the square costs no digits.
+func expSquare(x, k float64) float64 {
+	if x = math.Abs(x); x >= 50 {
+		return 0
+	}
+	h := k * x * x
+	e := math.Exp(-h)
+	return e - math.FMA(k*x, x, -h)*e
 }
 
 // NormalQuantile is the inverse of NormalCDF: NaN outside [0, 1].
@@ -117,9 +187,58 @@ func NormalQuantile(p float64) float64 {
 	return mathext.NormalQuantile(p)
 }
 
-// sinPi and tanPi are sin(pi*x) and tan(pi*x), exact at integers.
-func sinPi(x float64) float64 { return math.Sin(math.Pi * math.Remainder(x, 2)) }
-func tanPi(x float64) float64 { return math.Tan(math.Pi * math.Remainder(x, 1)) }
+// tanPi is tan(pi*x), exact at integers.
+func tanPi(x float64) float64 { return SinPi(x) / CosPi(x) }
+
+// zetaLess1 are zeta(k) - 1 for k from 2 on, computed with 40 digits.
+var zetaLess1 = [...]float64{
+	0.64493406684822643647, 0.2020569031595942854, 0.082323233711138191516, 0.036927755143369926331,
+	0.017343061984449139715, 0.0083492773819228268398, 0.0040773561979443393787, 0.0020083928260822144179,
+	0.00099457512781808533715, 0.0004941886041194645587, 0.00024608655330804829864, 0.00012271334757848914675,
+	0.000061248135058704829259, 0.000030588236307020493552, 0.000015282259408651871733, 7.6371976378997622736e-6,
+	3.8172932649998398565e-6, 1.9082127165539389257e-6, 9.5396203387279611315e-7, 4.7693298678780646312e-7,
+	2.3845050272773299e-7, 1.1921992596531107307e-7, 5.9608189051259479612e-8, 2.9803503514652280186e-8,
+	1.4901554828365041235e-8, 7.450711789835429492e-9, 3.7253340247884570548e-9, 1.8626597235130490064e-9,
+}
+
+// logGamma2 is the logarithm of the gamma function of 2 + z, |z| <= 0.5: https://dlmf.nist.gov/5.7.3.
+func logGamma2(z float64) float64 {
+	const less = 0.4227843350984671393934879 // 1 - gamma
+	s := 0.0
+	for i := len(zetaLess1) - 1; i >= 0; i-- {
+		k := float64(i + 2)
+		c := zetaLess1[i] / k
+		if i%2 != 0 {
+			c = -c
+		}
+		s = s*z + c
+	}
+	return z * (less + z*s)
+}
+
+// LogGamma is the logarithm of the magnitude of the gamma function: of numbers up to 2.5, where math.Lgamma loses two
+// digits, by the series at 2.
+func LogGamma(x float64) float64 {
+	switch {
+	case x != x || x > 2.5 || x == 0 || math.IsInf(x, 0):
+		y, _ := math.Lgamma(math.Abs(x))
+		return y
+	case x >= 1.5:
+		return logGamma2(x - 2)
+	case x >= 0.5:
+		return logGamma2(x-1) - math.Log1p(x-1)
+	case x > 0:
+		return logGamma2(x) - math.Log1p(x) - Log(x)
+	}
+	s := math.Abs(SinPi(x) * x)
+	if s == 0 {
+		if x > -1 { // x*x is too small
+			return -Log(-x)
+		}
+		return math.Inf(1)
+	}
+	return math.Log(math.Pi/s) - LogGamma(-x)
+}
 
 // Digamma is the logarithmic derivative of the gamma function, to 1e-15 of the
 // larger of 1 and itself: -Inf at 0, +Inf at -0, NaN at negative integers.
@@ -153,22 +272,24 @@ func horner(c []float64, t float64) float64 {
 	return s
 }
 
-// Trigamma is the derivative of Digamma as ATen computes it (calc_trigamma):
-// its asymptotic series ends at x**-7, an error of 1e-9, and its values at 0 and
-// the negative integers are large instead of infinite, since pi*x is rounded.
-// Source: aten/src/ATen/native/Math.h
+// Trigamma is the derivative of Digamma. At 0 and the negative integers it is large instead of infinite, as in
+// ATen (calc_trigamma), which rounds pi*x.
 func Trigamma(x float64) float64 {
 	if x < 0.5 {
-		s := math.Sin(math.Pi * x)
+		s := SinPi(x)
+		if s == 0 {
+			s = math.Sin(math.Pi * x)
+		}
 		return math.Pi*math.Pi/(s*s) - Trigamma(1-x)
 	}
 	sum := 0.0
-	for range 6 {
+	for ; x < 12; x++ {
 		sum += 1 / (x * x)
-		x++
 	}
+	// the Bernoulli numbers B_2k, https://dlmf.nist.gov/5.15.8
+	c := [...]float64{1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6, -3617.0 / 510}
 	w := 1 / (x * x)
-	return sum + (1+1/(2*x)+w*(1.0/6-w*(1.0/30-w/42)))/x
+	return sum + (1+0.5/x+w*horner(c[:], w))/x
 }
 
 // Polygamma is the n-th derivative of Digamma, n >= 0; from the second on it is
@@ -180,13 +301,12 @@ func Polygamma(n int, x float64) float64 {
 	case n == 1:
 		return Trigamma(x)
 	}
-	// exp and Lgamma do not overflow before the product with zeta does.
+	// exp and LogGamma do not overflow before the product with zeta does.
 	f := 1.0
 	if n <= 100 {
 		f = math.Gamma(float64(n) + 1)
 	} else {
-		l, _ := math.Lgamma(float64(n) + 1)
-		f = math.Exp(l)
+		f = math.Exp(LogGamma(float64(n) + 1))
 	}
 	if n%2 == 0 {
 		f = -f
@@ -217,9 +337,32 @@ func Zeta(s, q float64) float64 {
 		if math.Mod(s, 2) != 0 {
 			sign = -1
 		}
-		return mathext.Zeta(s, above) + sign*(mathext.Zeta(s, below)-mathext.Zeta(s, 1-q))
+		return hurwitz(s, above) + sign*(hurwitz(s, below)-hurwitz(s, 1-q))
 	}
-	return mathext.Zeta(s, q)
+	return hurwitz(s, q)
+}
+
+// hurwitz is the sum of (k+q)**-s over k >= 0 for s > 1 and q > 0: some terms, and the formula of Euler and Maclaurin
+// (https://dlmf.nist.gov/25.11.5) for the others.
+func hurwitz(s, q float64) float64 {
+	sum, x := 0.0, q
+	for ; x < 12+s; x++ {
+		t := Pow(x, -s)
+		sum += t
+		if t <= 0x1p-60*sum { // both may be 0
+			return sum
+		}
+	}
+	t := Pow(x, -s)
+	rest := x/(s-1) + 0.5
+	// B_2k/(2k)! times s (s+1) ... (s+2k-2) x^(1-2k)
+	c := s / x
+	for k, b := range [...]float64{1.0 / 12, -1.0 / 720, 1.0 / 30240, -1.0 / 1209600, 1.0 / 47900160,
+		-691.0 / 1307674368000, 1.0 / 74724249600, -3617.0 / 10670622842880000} {
+		rest += b * c
+		c *= (s + float64(2*k+1)) / x * ((s + float64(2*k+2)) / x)
+	}
+	return sum + t*rest
 }
 
 // GammaP is the regularised lower incomplete gamma function of a and x.
@@ -277,10 +420,13 @@ func Airy(x float64) float64 {
 
 // Sinc is sin(pi*x)/(pi*x), 1 at 0.
 func Sinc(x float64) float64 {
-	if x == 0 {
+	switch {
+	case x == 0:
 		return 1
+	case math.Abs(x) < 0x1p-30:
+		return 1 - math.Pi*math.Pi/6*x*x
 	}
-	return sinPi(x) / (math.Pi * x)
+	return SinPi(x) / (math.Pi * x)
 }
 
 // SincC is Sinc of a complex number.
@@ -288,7 +434,7 @@ func SincC(x complex128) complex128 {
 	if x == 0 {
 		return 1
 	}
-	return cmplx.Sin(math.Pi*x) / (math.Pi * x)
+	return CSinPi(x) / (math.Pi * x)
 }
 
 // sincSeries is the derivative of sin(p)/p over p, in p*p.
@@ -299,14 +445,14 @@ func SincSlope(x float64) float64 {
 	if p := math.Pi * x; math.Abs(p) < 0.3 {
 		return math.Pi * p * horner(sincSeries, p*p)
 	}
-	return (math.Cos(math.Pi*math.Remainder(x, 2)) - Sinc(x)) / x
+	return (CosPi(x) - Sinc(x)) / x
 }
 
 // SincSlopeC is the derivative of SincC.
 func SincSlopeC(x complex128) complex128 {
 	p := math.Pi * x
 	if cmplx.Abs(p) >= 0.3 {
-		return (cmplx.Cos(p) - SincC(x)) / x
+		return (CCos(p) - SincC(x)) / x
 	}
 	s := complex128(0)
 	for k := len(sincSeries) - 1; k >= 0; k-- {
