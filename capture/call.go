@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -46,6 +47,7 @@ type Call struct {
 	AfterKwargs *value.Dict   // keyword arguments after the call
 
 	Unseen map[*tensor.Tensor]bool // see Record.Unseen
+	Placed string                  // see Record.Placed
 
 	// Unknown are the files in which None may be a value that the producer does not know.
 	Unknown FileSet
@@ -121,6 +123,7 @@ func (c *Call) set(k Kind, r *Record) {
 	}
 	c.read.add(k)
 	c.names[k] = r.Name
+	c.Placed = cmp.Or(c.Placed, r.Placed)
 	if r.Unknown {
 		c.Unknown.add(k)
 	}

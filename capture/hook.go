@@ -317,6 +317,7 @@ func (c hookDescription) record(k Kind, _ pthformat.ReadMode) (*Record, []io.Clo
 		l.Close()
 		return nil, nil, err
 	}
+	r.Placed = l.placed
 	return r, []io.Closer{l}, nil
 }
 
@@ -409,6 +410,7 @@ type hookLoader struct {
 	open    map[int]*hookFile
 	instead *object   // by the number of a tensor: what it was after the call
 	tensors int       // met so far
+	placed  string    // how a DTensor lies on several processes, "" if none does
 	count   bool      // tensors are only counted
 	at      Addresses // where they lay, unless nil
 	memory  map[memoryOf]*tensor.Storage
@@ -624,6 +626,11 @@ func (l *hookLoader) tensor(o *object, path string) (value.Value, error) {
 	blob, saved := l.run.blobs[int(n)]
 	if l.used != nil && ok && saved {
 		l.used[blob] = true
+	}
+	for _, p := range o.list("placements") {
+		if text, ok := p.(string); ok && text != "Replicate()" {
+			l.placed = text
+		}
 	}
 	if l.count {
 		return nil, nil

@@ -19,6 +19,8 @@ type Record struct {
 	Identifier string        // "<id>/<time>/<file>"; empty where there is none
 	Unknown    bool          // None may be a value that the producer does not know
 
+	// Placed is how a DTensor among the values lies on several processes: its value is the part of this process.
+	Placed string
 	// Unseen are the tensors of an After record that the producer did not look at after the call: it saw no change.
 	Unseen map[*tensor.Tensor]bool
 }

@@ -540,7 +540,10 @@ class _Encoder:
     def _tensor(self, t):
         torch = self.torch
         if not _readable(t, torch):
-            return self._opaque(t)
+            local = _local(t)
+            if local is None or not _readable(local[0], torch):
+                return self._opaque(t)
+            return dict(self._tensor(local[0]), placements=local[1], whole=list(t.shape))
         d = t.detach()
         e = {"tensor": 0, "dtype": str(d.dtype)[6:], "shape": list(d.shape)}
         if not d.is_contiguous():
@@ -1808,6 +1811,14 @@ def _readable(t, torch):
     if type(t) not in _plain(torch) and type(t).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:
         return False
     return t.layout == torch.strided and not t.is_quantized and _ordinary(t, torch)
+
+
+def _local(t):
+    """The part of a DTensor that this process holds, and how it is placed; None if t is none."""
+    local, spec = getattr(t, "_local_tensor", None), getattr(t, "_spec", None)
+    if local is None or spec is None:
+        return None
+    return local, ["Replicate()" if p.is_replicate() else str(p) for p in spec.placements]
 
 
 def _positions(writes, args, kwargs, torch):

@@ -210,9 +210,10 @@ func TestGiantRow(t *testing.T) {
 	}
 }
 
-// TestArgumentsNotLookedAt: the hook looks at what it knows to have been written. Of a list it may have
-// looked at some tensors only: of the others nothing is known, unless they should not have changed.
-func TestArgumentsNotLookedAt(t *testing.T) {
+// TestWhatTheHookSaw: the hook looks at what it knows to have been written, which may be only a part of a
+// list; nothing is known about the others, unless they should not have changed. Of a DTensor it has the
+// part of this process, which need not follow from the parts of the arguments.
+func TestWhatTheHookSaw(t *testing.T) {
 	dir := t.TempDir()
 	calls := `{"event":"run","format":"optool-capture","version":1,"pid":1,"rank":null}
 {"event":"blob","n":0,"key":"a","file":0,"begin":0,"bytes":8}
@@ -225,10 +226,17 @@ func TestArgumentsNotLookedAt(t *testing.T) {
 {"event":"return","id":2,"result":null,"after":{"0":B,"1":A}}
 {"event":"call","id":3,"name":"torch._foreach_mul_","args":[[A],[B]],"kwargs":{}}
 {"event":"return","id":3,"result":null,"after":{"0":B}}
+{"event":"call","id":4,"name":"torch.mul","args":[S,2],"kwargs":{}}
+{"event":"return","id":4,"result":B}
+{"event":"call","id":5,"name":"torch.mul","args":[S,2],"kwargs":{}}
+{"event":"return","id":5,"result":A}
+{"event":"call","id":6,"name":"torch.mul","args":[R,2],"kwargs":{}}
+{"event":"return","id":6,"result":A}
 `
-	for name, n := range map[string]string{"A": "0", "B": "1"} {
+	for name, what := range map[string]string{"A": "0", "B": "1", "S": `0,"placements":["S(0)"]`,
+		"R": `0,"placements":["Replicate()"]`} {
 		for _, before := range "[,:" {
-			calls = strings.ReplaceAll(calls, string(before)+name, string(before)+`{"tensor":`+n+
+			calls = strings.ReplaceAll(calls, string(before)+name, string(before)+`{"tensor":`+what+
 				`,"dtype":"float32","shape":[2]}`)
 		}
 	}
@@ -241,7 +249,7 @@ func TestArgumentsNotLookedAt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	wants := []string{"unsupported", "pass skipped", "pass fail", "fail pass"}
+	wants := []string{"unsupported", "pass skipped", "pass fail", "fail pass", "pass", "skipped", "fail"}
 	for e, err := range capture.Scan(context.Background(), []string{dir}, capture.Options{}) {
 		if err != nil {
 			t.Fatal(err)

@@ -53,6 +53,7 @@ func Run(e *capture.Entry, opt Options) *Outcome {
 func (c *Call) Compare() *Outcome {
 	r := &comparison{Call: c, out: &Outcome{Op: c.Op}}
 	r.guard(r.run)
+	r.skipParts()
 	c.values = r.values
 	_ = Guard(func() error { c.reconsider(r.out); return nil })
 	if r.out.asked() {
@@ -175,6 +176,21 @@ func (r *comparison) run() {
 	r.compareCall()
 	if r.opt.Device == nil {
 		r.tryReadings()
+	}
+}
+
+// skipParts skips the results that differ where values are parts of DTensors: the result's part need not follow
+// from the parts of the arguments, which the call may have moved between processes.
+func (r *comparison) skipParts() {
+	if r.Record == nil || r.Record.Placed == "" || r.opt.Device != nil {
+		return
+	}
+	for i := range r.out.Results {
+		switch res := &r.out.Results[i]; res.Verdict {
+		case verdict.Fail, verdict.Warn, verdict.Error:
+			res.Verdict = verdict.Skipped
+			res.Reason = "only this process's parts of DTensors (" + r.Record.Placed + ") were recorded"
+		}
 	}
 }
 
