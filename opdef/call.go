@@ -25,6 +25,7 @@ type Call struct {
 	// accepted are recorded results that Accept found right, nil for the rest.
 	accepted []*tensor.Tensor
 	bound    *binding // nil for a call that was not made by Bind
+	version  string   // the text of Planned.Versions that the plan is of, "" for the declaration's own
 }
 
 // A binding is what a call was made from.
@@ -48,6 +49,9 @@ func (c *Call) Plan() error {
 		err := c.checkSizes()
 		if err == nil {
 			c.plan, err = c.Entry.op.plan(c.args)
+		}
+		if err == nil {
+			c.plan, err = c.plan.as(c.version)
 		}
 		if err != nil {
 			c.refusal = c.Entry.refused(err)

@@ -24,6 +24,9 @@ func (c *Call) Mistakes() []Mistake[*Call] {
 	for _, m := range c.sound().mistakes() {
 		out = append(out, Mistake[*Call]{m.Text, m.Rounds, func() (*Call, error) {
 			plan, err := m.Plan()
+			if err == nil {
+				plan, err = plan.as(c.version)
+			}
 			if err != nil {
 				return nil, err
 			}

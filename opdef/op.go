@@ -191,6 +191,10 @@ type Planned[A, P any] struct {
 	// under which this declaration computes what such kernels give.
 	Mistakes func(p P) []Mistake[P]
 
+	// Versions are what sound implementations give instead, all as right: of own, "" for
+	// what goes without saying, this declaration is one. nil: all give the same.
+	Versions func(p P) (own string, others []Version[P])
+
 	// Cases generates arguments for the checks of package opcheck, small and of
 	// every kind of call the op has; the same ones for the same state of g.
 	Cases func(g Gen) []*A
@@ -251,7 +255,7 @@ type Node struct {
 	// reshaped". Its results are mistrusted instead of pass.
 	Weak string
 	// Else are what other versions of torch record for the same call, told apart by
-	// the shapes.
+	// shapes, dtypes and values.
 	Else []Node
 	// Axes labels the dimensions of Grads, as Axes of the declaration does those of arguments;
 	// nil if they cannot be cut.

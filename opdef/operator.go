@@ -45,6 +45,7 @@ type functions struct {
 	drawnGrads func(p any, g *Grad, got Grads) Drawn
 	exactOut   func(p any) bool
 	mistakes   func(p any) []Mistake[any]
+	versions   func(p any) (string, []Version[any])
 	errorOf    func(p any) Error
 	randomIf   func(p any) string
 	axes       func(p any) *Axes
@@ -66,7 +67,7 @@ func (o *Planned[A, P]) functions() *functions {
 		products: erased(o.Products),
 		accept:   erasedAccept(o.Accept), drawn: erasedWith(o.Drawn), drawnGrads: erasedDrawnGrads(o.DrawnGrads),
 		exactOut: erased(o.ExactOut),
-		mistakes: erasedMistakes(o.Mistakes), errorOf: erased(o.ErrorOf), randomIf: erased(o.RandomIf),
+		mistakes: erasedMistakes(o.Mistakes), versions: erasedVersions(o.Versions), errorOf: erased(o.ErrorOf), randomIf: erased(o.RandomIf),
 		axes: erased(o.Axes),
 		err:  o.Error, random: o.Random,
 	}
@@ -132,6 +133,20 @@ func erasedMistakes[P any](f func(P) []Mistake[P]) func(any) []Mistake[any] {
 			out = append(out, Mistake[any]{m.Text, m.Rounds, func() (any, error) { return m.Plan() }})
 		}
 		return out
+	}
+}
+
+func erasedVersions[P any](f func(P) (string, []Version[P])) func(any) (string, []Version[any]) {
+	if f == nil {
+		return nil
+	}
+	return func(p any) (string, []Version[any]) {
+		own, others := f(p.(P))
+		var out []Version[any]
+		for _, v := range others {
+			out = append(out, Version[any]{v.Text, func() (any, error) { return v.Plan() }})
+		}
+		return own, out
 	}
 }
 
@@ -323,6 +338,28 @@ func (c planned) mistakes() []Mistake[planned] {
 		}})
 	}
 	return out
+}
+
+func (c planned) versions() (own string, others []Version[any]) {
+	if c.functions.versions == nil {
+		return "", nil
+	}
+	return c.functions.versions(c.p)
+}
+
+// as is the plan of a version, the plan itself where the call has none of that text.
+func (c planned) as(version string) (planned, error) {
+	if version == "" {
+		return c, nil
+	}
+	_, others := c.versions()
+	for _, v := range others {
+		if v.Text == version {
+			p, err := v.Plan()
+			return planned{c.functions, p}, err
+		}
+	}
+	return c, nil
 }
 
 // bind is f of one plan, nil if f is.

@@ -174,9 +174,8 @@ func (r *comparison) run() {
 		return
 	}
 	r.compareCall()
-	if r.opt.Device == nil {
-		r.tryReadings()
-	}
+	r.sayVersion()
+	r.tryReadings()
 }
 
 // skipParts skips the results that differ where values are parts of DTensors: the result's part need not follow

@@ -43,13 +43,47 @@ func (w reading) then(next alteration) reading {
 	return w
 }
 
-// readings are the ways to understand the call apart from the plain one.
+// readings are the ways to understand the call apart from the plain one. What a device gave has
+// no other arguments than the recorded ones.
 func (r *comparison) readings() []reading {
+	ways := reading{call: r.bound, original: r.original, verdict: verdict.Pass}.versions()
 	dt := r.recordedDType()
-	if !dt.IsFloat() {
-		return nil
+	if !dt.IsFloat() || r.opt.Device != nil {
+		return ways
 	}
-	return append(r.autocast(dt), r.roundedNumbers(dt)...)
+	for _, way := range append(r.autocast(dt), r.roundedNumbers(dt)...) {
+		ways = append(append(ways, way), way.versions()...)
+	}
+	return ways
+}
+
+// versions are the reading with what other sound implementations give: see opdef.Planned.Versions.
+func (w reading) versions() []reading {
+	_, others := w.call.Versions()
+	ways := make([]reading, 0, len(others))
+	for _, v := range others {
+		call, err := v.Plan()
+		if err != nil {
+			continue
+		}
+		reason := v.Text
+		if w.reason != "" {
+			reason = w.reason + "; " + reason
+		}
+		ways = append(ways, reading{call, w.original, nil, w.verdict, reason})
+	}
+	return ways
+}
+
+// sayVersion says in what passes which of several sound results it is.
+func (r *comparison) sayVersion() {
+	if own, _ := r.bound.Versions(); own != "" {
+		for i := range r.out.Results {
+			if res := &r.out.Results[i]; res.Verdict == verdict.Pass && res.Reason == "" {
+				res.Reason = own
+			}
+		}
+	}
 }
 
 // recordedDType is the dtype of the first recorded result.
@@ -86,7 +120,7 @@ func (r *comparison) autocast(dt tensor.DType) []reading {
 		if t.Wrapped || t.DType == dt || t.DType != tensor.Float32 && !t.DType.IsHalf() {
 			return t
 		}
-		c := opdef.Cast(t, dt).Rounded()
+		c := converted(t, dt)
 		c.RequiresGrad = t.RequiresGrad
 		original[c], cast = t, true
 		return c
@@ -95,6 +129,28 @@ func (r *comparison) autocast(dt tensor.DType) []reading {
 		return nil
 	}
 	return []reading{{call, original, nil, verdict.Pass, "as under autocast: arguments cast to " + dt.String()}}
+}
+
+// converted is t in another dtype with the strides that torch gives it: its own if it fills memory
+// without gaps.
+func converted(t *tensor.Tensor, dt tensor.DType) *tensor.Tensor {
+	if len(t.Stride) != t.Dim() {
+		return opdef.Cast(t, dt).Rounded()
+	}
+	order := make([]int, t.Dim()) // of the dimensions, from the largest stride to the smallest
+	for d := range order {
+		order[d] = d
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return t.Stride[b] - t.Stride[a] })
+	packed := t.Permute(order...)
+	if !packed.IsContiguous() {
+		return opdef.Cast(t, dt).Rounded()
+	}
+	back := make([]int, t.Dim())
+	for i, d := range order {
+		back[d] = i
+	}
+	return opdef.Cast(packed, dt).Rounded().Permute(back...)
 }
 
 // roundedNumbers reads the call with Python numbers and 0-d tensors rounded to

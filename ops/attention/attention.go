@@ -17,8 +17,8 @@ var attentionOps = []*opdef.Entry{
 		Names: "F.scaled_dot_product_attention _C._nn.scaled_dot_product_attention",
 		Doc: opdef.Doc{Summary: "Attention", Formula: "softmax(query key^T * scale + mask) value",
 			Notes: "query is (*, L, E), key (*, S, E), value (*, S, F); scale is 1/sqrt(E) by default. A bool mask " +
-				"keeps where it is true; is_causal keeps keys up to the query's position. A query without any key " +
-				"gives nan. enable_gqa repeats the heads, dimension -3, of key and value."},
+				"keeps where it is true; is_causal keeps keys up to the query's position. A query that sees no " +
+				"key gives 0, or NaN as torch did before 2.5. enable_gqa repeats the heads, dimension -3, of key and value."},
 		Autocast: opdef.AutocastLower,
 		Error: opdef.Error{Class: opdef.Composed, ULPs: 4, Coarse: true, Grad: &opdef.Error{Class: opdef.Composed,
 			ULPs: 6, Coarse: true}},

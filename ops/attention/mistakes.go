@@ -34,8 +34,8 @@ func attentionMistakes(a *attentionArgs) []opdef.Mistake[*compose.Call] {
 		}
 		add(func(x *attentionParts) { x.After = 1 }, "the causal mask lets each query see one key too many")
 		add(func(x *attentionParts) { x.Offset, x.After = -1, 0 }, "the causal mask hides each query's own key")
-		add(func(x *attentionParts) { x.Offset, x.After, x.ZeroUnseeing = -1, 0, true },
-			"the causal mask hides each query's own key, and a query without keys gives 0")
+		add(func(x *attentionParts) { x.Offset, x.After = -1, 0; x.g.UnseeingGivesNaN() },
+			"the causal mask hides each query's own key, and a query without keys gives NaN")
 	}
 	scale := 1 / math.Sqrt(float64(e))
 	if a.Scale != nil {

@@ -25,8 +25,6 @@ type Scores struct {
 	// place and After behind it; negative: all.
 	Offset, Before, After int
 
-	ZeroUnseeing bool // a query that sees no key gives 0 instead of NaN
-
 	// Dropout is the probability with which a weight is dropped; the others are divided
 	// by what it leaves. See Call.Drawn.
 	Dropout float64
@@ -66,6 +64,7 @@ func Everything(scale float64) Scores { return Scores{Scale: scale, Before: -1, 
 // of a few queries at a time.
 func (g *Graph) Attention(q, k, v *Value, s Scores) *Value {
 	at := g.attention(q, k, v, s)
+	g.attends = append(g.attends, at)
 	at.draw()
 	t, least := at.forward()
 	y := g.value(t, at.bound, at.gradients, at.operands()...)
@@ -382,11 +381,63 @@ func (at *attention) seen(r, n int) (from, to int) {
 	return from, to
 }
 
+// UnseeingGivesNaN lets queries that see no key give NaN. Without it they give 0, and no gradient
+// passes. See versions.
+func (g *Graph) UnseeingGivesNaN() { g.nan = true }
+
+// versions are what becomes of queries that see no key, if the call has some.
+func (c *Call) versions() (own string, others []opdef.Version[*Call]) {
+	if c.graph.nan || !slices.ContainsFunc(c.graph.attends, (*attention).isBlind) {
+		return "", nil
+	}
+	return "queries that see no key give 0 (torch 2.5 and later)", []opdef.Version[*Call]{{
+		Text: "queries that see no key give NaN (torch before 2.5)",
+		Plan: func() (*Call, error) { return c.again(&Graph{nan: true}) },
+	}}
+}
+
+// isBlind reports whether some query sees no key.
+func (at *attention) isBlind() bool {
+	mask := tensor.Full(tensor.Float64, []int{1, 1}, 0.0)
+	if m := at.Mask; m != nil {
+		rows, cols := 1, 1
+		if d := m.Dim(); d > 0 {
+			cols = m.Shape()[d-1]
+		}
+		if d := m.Dim(); d > 1 {
+			rows = m.Shape()[d-2]
+		}
+		mask = m.T.Reshape(m.T.Numel()/max(1, rows*cols), rows, cols)
+	}
+	rows, cols := mask.Shape[mask.Dim()-2], mask.Shape[mask.Dim()-1]
+	values := make([]float64, cols)
+	for lo := 0; lo < mask.Numel(); lo += rows * cols {
+		for r := range at.l {
+			from, to := at.sees(r)
+			if from >= to {
+				return true
+			}
+			if at.Mask == nil {
+				continue
+			}
+			tensor.Load(mask, lo+r%rows*cols, values)
+			seen := values
+			if cols > 1 {
+				seen = values[from:to]
+			}
+			if !slices.ContainsFunc(seen, func(x float64) bool { return x != math.Inf(-1) }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // weights replaces scores by the attention weights, their softmax.
 func (at *attention) weights(w kernel.Matrix[float64]) {
 	for j := range w.Rows {
 		r := row(w, j)
-		if at.ZeroUnseeing && !slices.ContainsFunc(r, func(x float64) bool { return x != math.Inf(-1) }) {
+		if !at.g.nan && !slices.ContainsFunc(r, func(x float64) bool { return x != math.Inf(-1) }) {
 			clear(r)
 			continue
 		}

@@ -45,7 +45,7 @@ func fusedAttention(g *Graph, a *maskedArgs) Values {
 	q, k, v := g.Arg("q", a.Q), g.Arg("k", a.K), g.Arg("v", a.V)
 	return Values{g.Attention(g.Tanh(q), g.Scale(k, 0.25), g.Exp(v), Scores{Scale: 0.5, Softcap: 2,
 		Mask: g.Arg("mask", a.Mask), Slopes: tensor.New(tensor.Float32, []int{2}, []float64{0.5, 0.25}),
-		Offset: 1, Before: 2, After: 1, ZeroUnseeing: true})}
+		Offset: 1, Before: 2, After: 1})}
 }
 
 // rmsNorm computes in float32, as LLaMA does.

@@ -88,6 +88,7 @@ func Declare[A any](op Op[A], torch Torch, compose func(g *Graph, a *A) Values) 
 		}
 		return c.graph.accept(got, want)
 	}
+	op.Versions = (*Call).versions
 	op.After, op.AfterScale, op.AfterElse = (*Call).after, (*Call).afterScale, (*Call).afterElse
 	if op.NoGrad != "" {
 		return op.Entry()

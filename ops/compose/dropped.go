@@ -124,7 +124,7 @@ func (c *Call) Drawn(got []*tensor.Tensor) opdef.Drawn {
 	d := draws.Together(judges)
 	if d.Wrong == "" && kept != nil && !slices.Contains(shown, false) {
 		mask := tensor.New(tensor.Float64, append(slices.Clone(at.batch), at.l, at.s), kept)
-		d.Plan = func() (any, error) { return c.again(&Graph{drawn: []*tensor.Tensor{mask}}) }
+		d.Plan = func() (any, error) { return c.again(&Graph{drawn: []*tensor.Tensor{mask}, nan: c.graph.nan}) }
 	}
 	return d
 }

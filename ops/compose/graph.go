@@ -18,6 +18,8 @@ type Graph struct {
 	squared bool // errors are kept squared: some value has 16 bits or fewer
 	double  bool // some result is float64 or complex128
 	accept  func(got, want []*tensor.Tensor) []opdef.Acceptance
+	attends []*attention
+	nan     bool      // queries that see no key give NaN, not 0
 	drawing []drawing // what draws random numbers
 	drawn   []*tensor.Tensor
 	works   works

@@ -37,7 +37,7 @@ func (a *attention) stored(g *compose.Graph, out *tensor.Tensor) compose.Values 
 	}
 	for i, n := range a.lengths {
 		k, v, s := a.of(i, lo)
-		s.Scale, s.ZeroUnseeing = fused.ScaleOf(a.scale, a.q.Shape()[2]), true
+		s.Scale = fused.ScaleOf(a.scale, a.q.Shape()[2])
 		q := g.Unsqueeze(g.Narrow(a.q, 0, lo, n), 0)
 		y := fused.Attend(g, q, g.Unsqueeze(k, 0), g.Unsqueeze(v, 0), slopes, s)
 		rows = append(rows, g.Squeeze(y, 0))

@@ -124,7 +124,7 @@ func (o *flashOptions) scores(g *compose.Graph, size, queries, keys int) compose
 		g.Refuse("window_size", "want two sizes, got %v", o.WindowSize)
 	}
 	s := compose.Scores{Scale: fused.ScaleOf(o.SoftmaxScale, size), Softcap: o.Softcap, Offset: keys - queries,
-		Before: o.WindowSize[0], After: o.WindowSize[1], ZeroUnseeing: true, Dropout: o.DropoutP}
+		Before: o.WindowSize[0], After: o.WindowSize[1], Dropout: o.DropoutP}
 	if o.Causal {
 		s.After = 0
 	}

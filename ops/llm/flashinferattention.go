@@ -270,8 +270,7 @@ func (a *infAttention) attend(g *compose.Graph, q, k, v *compose.Value) compose.
 	}
 	queries, heads, keys := q.Shape()[0], q.Shape()[1], k.Shape()[0]
 	s := compose.Scores{Scale: number(a.scale, 1/math.Sqrt(float64(q.Shape()[2]))) * a.factor,
-		Softcap: max(number(a.softcap, 0), 0), Offset: keys - queries, Before: max(a.window, -1), After: -1,
-		ZeroUnseeing: true}
+		Softcap: max(number(a.softcap, 0), 0), Offset: keys - queries, Before: max(a.window, -1), After: -1}
 	switch {
 	case a.mask != nil:
 		if !slices.Equal(a.mask.Shape, []int{queries, keys}) || a.mask.DType != tensor.Bool {

@@ -41,7 +41,6 @@ const sparseNotes = "atten_mask hides keys where it is not 0; without it all are
 // keys at all.
 func (p *sparsity) scores(g *compose.Graph, i, queries, keys int) compose.Scores {
 	s := compose.Everything(1)
-	s.ZeroUnseeing = true
 	if p.mask == nil {
 		return s
 	}
@@ -126,7 +125,7 @@ func withSink(g *compose.Graph, k, v, sink *compose.Value, s compose.Scores, que
 	batch := []int{few, heads / few}
 	mask = g.Expand(mask, append(slices.Clone(batch), queries, keys)...)
 	column := g.Expand(g.Reshape(g.To(sink, mask.DType()), few, heads/few, 1, 1), append(batch, queries, 1)...)
-	s = compose.Scores{Scale: s.Scale, Mask: g.Cat(-1, mask, column), Before: -1, After: -1, ZeroUnseeing: true}
+	s = compose.Scores{Scale: s.Scale, Mask: g.Cat(-1, mask, column), Before: -1, After: -1}
 	return zero(k), zero(v), s
 }
 

@@ -169,7 +169,7 @@ func (o *pagedOptions) attend(g *compose.Graph) *compose.Value {
 	parts := []*compose.Value{g.Full(q.DType(), []int{0, q.Shape()[1], q.Shape()[2]}, 0)}
 	for i, n := range lens {
 		s := compose.Everything(o.Scale)
-		s.Offset, s.ZeroUnseeing = n-1, true
+		s.Offset = n - 1
 		out := fused.Attend(g, g.Unsqueeze(g.Narrow(q, 0, i, 1), 0), g.Unsqueeze(k.Of(g, i, n), 0),
 			g.Unsqueeze(v.Of(g, i, n), 0), o.AlibiSlopes, s)
 		parts = append(parts, g.Squeeze(out, 0))
