@@ -2,6 +2,7 @@ package replay
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -47,17 +48,25 @@ func (r *comparison) compareGradients() {
 			out[i] = r.altered(incoming, t)
 		}
 	}
-	targets, ok := r.attribute(saved, out)
-	if !ok {
-		return
+	if r.Record.ByOpTools {
+		r.compareReceived(saved, out)
+	} else if r.hasGradient() {
+		if targets, ok := r.perTensor(saved); ok {
+			r.compareTargets(saved, targets, out)
+		}
 	}
+}
+
+// compareTargets compares recorded gradients with those of arguments, an Arg without tensor where
+// there is nothing to compare.
+func (r *comparison) compareTargets(saved []value.Value, targets []opdef.Arg, out []*tensor.Tensor) {
 	need := map[string]bool{}
 	for _, a := range targets {
 		if a.Tensor != nil {
 			need[a.Name] = true
 		}
 	}
-	grads, err := r.backward(out, need)
+	grads, err := r.gradientsOf(saved, targets, out, need)
 	if err != nil {
 		r.addPhase(Backward, verdict.Error, err.Error())
 		return
@@ -174,64 +183,128 @@ func (r *comparison) judgeDrawn(saved []value.Value) bool {
 	return true
 }
 
-// attribute finds out what the recorded gradients are gradients of. Those of
-// arguments it gives, an Arg without tensor for None; ok is false where they are
-// not, and what there is to say is said: they were compared as what the last of
-// several autograd nodes received, or belong to none that could be told, or do not
-// fit what the operator gives.
-func (r *comparison) attribute(saved []value.Value, out []*tensor.Tensor) (targets []opdef.Arg, ok bool) {
-	if !r.Record.ByOpTools {
-		if !r.hasGradient() {
-			return nil, false
-		}
-		return r.perTensor(saved)
+// gradientsOf computes the gradients that are needed. That one of an argument was recorded says
+// that it required one, whatever the recorder kept of it: targets are then of a call that has it so.
+func (r *comparison) gradientsOf(saved []value.Value, targets []opdef.Arg, out []*tensor.Tensor,
+	need map[string]bool) (opdef.Grads, error) {
+	grads, err := r.backward(out, need)
+	if err != nil {
+		return nil, err
 	}
+	detached := map[*tensor.Tensor]*tensor.Tensor{}
+	for i, a := range targets {
+		if _, ok := saved[i].(*tensor.Tensor); !ok || a.Tensor == nil || a.Tensor.RequiresGrad {
+			continue
+		}
+		if g, k := grads[a.Name], max(a.Index, 0); r.sampler != nil || k >= len(g) || g[k] == nil {
+			t := *a.Tensor
+			t.RequiresGrad = true
+			detached[a.Tensor] = &t
+		}
+	}
+	if len(detached) == 0 {
+		return grads, nil
+	}
+	way := reading{original: map[*tensor.Tensor]*tensor.Tensor{}, alter: r.alter}
+	way.call = r.bound.Map(func(a opdef.Arg) *tensor.Tensor {
+		t, ok := detached[a.Tensor]
+		if !ok {
+			t = a.Tensor
+		}
+		if o := r.recorded(a.Tensor); o != t {
+			way.original[t] = o
+		}
+		return t
+	})
+	call := r.readAs(way)
+	if err := call.start(); err != nil {
+		return nil, err
+	}
+	r.Call = call
+	for i, a := range targets {
+		if t, ok := detached[a.Tensor]; ok {
+			targets[i].Tensor = t
+		}
+	}
+	return r.backward(out, need)
+}
+
+// compareReceived compares what op_tools recorded: what the last autograd node of the result
+// received. Which node that is differs between versions of torch, devices and settings, so it is
+// compared as what each node that may be the last received, and the first of these counts that does
+// not fail. Autograd sees to the shapes: gradients in others are no wrong ones of these nodes, but those of a
+// node that is not known.
+func (r *comparison) compareReceived(saved []value.Value, out []*tensor.Tensor) {
 	node, composed, err := r.node(out)
+	several := composed || r.bound.Entry.Composite
 	switch {
 	case err != nil:
 		r.addPhase(Backward, verdict.Skipped, err.Error())
-		return nil, false
+		return
 	case node.Skip != "":
 		r.addPhase(Backward, verdict.Skipped, node.Skip)
-		return nil, false
-	}
-	if len(tensorsOf(saved)) == 0 && (composed || !r.bound.Entry.HasGrad) {
+		return
+	case len(tensorsOf(saved)) == 0 && (several || !r.bound.Entry.HasGrad):
 		r.addPhase(Backward, verdict.Skipped, verdict.NoGradient)
-		return nil, false
+		return
 	}
+	var ways, weak []func()
 	if composed {
 		for _, n := range append([]opdef.Node{node}, node.Else...) {
-			if fits(saved, n) {
-				r.compareNode(n, out, saved)
-				return nil, false
+			way := func() { r.compareNode(n, out, saved) }
+			switch {
+			case !r.fits(saved, n):
+			case n.Weak != "":
+				weak = append(weak, way)
+			default:
+				ways = append(ways, way)
 			}
 		}
 	}
-	if composed || r.bound.Entry.Composite {
-		if n, ok := viewed(saved, out); ok {
-			r.compareNode(n, out, saved)
-			return nil, false
+	misfit, known := "", len(ways)+len(weak) > 0 // not the gradients of the arguments alone
+	if r.bound.Entry.HasGrad {
+		targets, no := r.align(saved, out)
+		if misfit = no; misfit == "" && !(several && r.converted(saved, targets)) {
+			ways = append(ways, func() { r.compareTargets(saved, targets, out) })
 		}
 	}
-	if !r.hasGradient() {
-		return nil, false
+	ways = append(ways, weak...)
+	if r.firstSound(ways) {
+		return
 	}
-	if r.bound.Entry.Composite {
-		r.addPhase(Backward, verdict.Skipped, verdict.GradOfAnotherOp)
-		return nil, false
+	if several {
+		if n, ok := viewed(saved, out); ok {
+			r.compareNode(n, out, saved)
+			return
+		}
 	}
-	targets, misfit := r.align(saved, out)
 	switch {
-	case misfit == "":
-		return targets, true
-	case node.Grads != nil:
-		misfit = "want those of the last step, " + shapesOf(node.Grads)
+	case known || len(ways) > 0 && !r.bound.Entry.Composite:
+		ways[0]()
+	case !r.hasGradient():
+	case several:
+		r.addPhase(Backward, verdict.Skipped, verdict.GradOfAnotherOp)
 	case r.inBase(saved):
 		r.addPhase(Backward, verdict.Skipped, "the call wrote to a view: its gradients are those of the view's base")
-		return nil, false
+	default:
+		r.addPhase(Backward, verdict.Fail, "gradients "+shapesOfValues(saved)+" were recorded: "+misfit)
 	}
-	r.addPhase(Backward, verdict.Fail, "gradients "+shapesOfValues(saved)+" were recorded: "+misfit)
-	return nil, false
+}
+
+// firstSound keeps what the first of several comparisons found in which nothing fails. It reports
+// whether there is one.
+func (r *comparison) firstSound(ways []func()) bool {
+	at, call, values := len(r.out.Results), r.Call, r.values
+	for _, way := range ways {
+		way()
+		if !slices.ContainsFunc(r.out.Results[at:], func(x Result) bool {
+			return x.Verdict == verdict.Fail || x.Verdict == verdict.Error
+		}) {
+			return true
+		}
+		r.out.Results, r.Call, r.values = r.out.Results[:at], call, values
+	}
+	return false
 }
 
 // hasGradient reports whether the operator has a gradient, and says so if not.
@@ -376,24 +449,69 @@ func (r *comparison) inBase(saved []value.Value) bool {
 		!slices.Equal(ts[0].Shape, w[0].Shape)
 }
 
-// viewed is the node of a result that is a view of another operator's, which
-// received the only gradient of a result in another shape. It is one only if saved
-// is just that.
+// viewed is the node of a result that is another operator's, seen in another shape, in another order of
+// its dimensions or converted: it received the only gradient of a result so. It is one only if saved is
+// just that.
 func viewed(saved []value.Value, out []*tensor.Tensor) (opdef.Node, bool) {
 	ts := tensorsOf(saved)
 	ups := slices.DeleteFunc(slices.Clone(out), func(t *tensor.Tensor) bool { return t == nil })
 	if len(ts) != 1 || len(saved) != 1 || len(ups) != 1 || ts[0].Numel() != ups[0].Numel() ||
-		ts[0].DType != ups[0].DType {
+		ts[0].DType.Kind() != ups[0].DType.Kind() {
 		return opdef.Node{}, false
 	}
-	up := ups[0].Reshape(ts[0].Shape...)
-	c := compare.Check(ts[0], up, compare.Model{Exact: true}, compare.DefaultTolerance(up.DType), nil)
-	return opdef.Node{Grads: []*tensor.Tensor{up}, Weak: "the incoming gradient reshaped"}, c.Mismatched == 0
+	up, weak := ups[0], "the incoming gradient reshaped"
+	if ts[0].DType != up.DType {
+		up, weak = opdef.Cast(up, ts[0].DType), "the incoming gradient converted"
+	}
+	for turned := range seenAs(up, ts[0].Shape) {
+		c := compare.Check(ts[0], turned, compare.Model{Exact: true}, compare.DefaultTolerance(up.DType), nil)
+		if c.Mismatched == 0 {
+			return opdef.Node{Grads: []*tensor.Tensor{turned}, Weak: weak}, true
+		}
+	}
+	return opdef.Node{}, false
 }
 
-// fits reports whether saved can be what a node received: tensors of its shapes,
+// mostTurned is the number of dimensions up to which a tensor is seen in all orders of them.
+const mostTurned = 5
+
+// seenAs are t in a shape of as many elements: in the order that it has, and with its dimensions
+// in any other that gives the shape.
+func seenAs(t *tensor.Tensor, shape []int) iter.Seq[*tensor.Tensor] {
+	return func(yield func(*tensor.Tensor) bool) {
+		if !yield(t.Reshape(shape...)) || t.Dim() != len(shape) || t.Dim() > mostTurned {
+			return
+		}
+		var try func(dims []int) bool
+		try = func(dims []int) bool {
+			if len(dims) == t.Dim() {
+				return slices.IsSorted(dims) || yield(t.Permute(dims...))
+			}
+			for d := range t.Dim() {
+				if t.Shape[d] == shape[len(dims)] && !slices.Contains(dims, d) && !try(append(slices.Clone(dims), d)) {
+					return false
+				}
+			}
+			return true
+		}
+		try(nil)
+	}
+}
+
+// converted reports whether a gradient has another dtype than its argument: it belongs to the node of a
+// conversion. Those of a live comparison are wider.
+func (r *comparison) converted(saved []value.Value, targets []opdef.Arg) bool {
+	for i, a := range targets {
+		if t, ok := saved[i].(*tensor.Tensor); ok && a.Tensor != nil && t.DType != a.Tensor.DType && !r.pair {
+			return true
+		}
+	}
+	return false
+}
+
+// fits reports whether saved can be what a node received: tensors of its shapes and dtypes,
 // and at least one.
-func fits(saved []value.Value, n opdef.Node) bool {
+func (r *comparison) fits(saved []value.Value, n opdef.Node) bool {
 	any := false
 	for i := range max(len(saved), len(n.Grads)) {
 		if i >= len(saved) && n.Grads[i] != nil || i >= len(n.Grads) && saved[i] != nil {
@@ -406,7 +524,7 @@ func fits(saved []value.Value, n opdef.Node) bool {
 		if !ok || n.Grads[i] == nil {
 			continue
 		}
-		if !slices.Equal(t.Shape, n.Grads[i].Shape) {
+		if !slices.Equal(t.Shape, n.Grads[i].Shape) || t.DType != n.Grads[i].DType && !r.pair {
 			return false
 		}
 		any = true

@@ -31,7 +31,7 @@ var gatedOps = []*opdef.Entry{
 					g.Normal(tensor.Float32, 3)},
 			}
 		},
-	}, compose.Fused, prelu),
+	}, compose.Unfused, prelu), // since 2.0 torch brings weight to the dimensions of self first
 	compose.Declare(compose.Op[gluArgs]{
 		Schema: "glu(Tensor self, int dim=-1) -> Tensor", Names: "F.glu _C._nn.glu",
 		Doc: opdef.Doc{Summary: "Gated linear unit", Formula: "a * sigmoid(b), a and b the halves of self along dim"},
@@ -70,7 +70,7 @@ type rreluNativeArgs struct {
 // prelu gives every channel, dimension 1 of self, its slope.
 func prelu(g *compose.Graph, a *preluArgs) compose.Values {
 	x, w := g.Arg("self", a.Self), g.Arg("weight", a.Weight)
-	channels, shape := 1, make([]int, max(x.Dim()-1, 1))
+	channels, shape := 1, slices.Repeat([]int{1}, x.Dim())
 	if x.Dim() > 1 {
 		channels = x.Shape()[1]
 	}
@@ -85,13 +85,8 @@ func prelu(g *compose.Graph, a *preluArgs) compose.Values {
 		g.Refuse("weight", "want at most 1 dim, got shape %s", tensor.ShapeString(w.Shape()))
 	case n != 1 && n != channels:
 		g.Refuse("weight", "want 1 or %d elements, got %d", channels, n)
-	case n == 1:
-		shape = nil
-	default:
-		for i := range shape {
-			shape[i] = 1
-		}
-		shape[0] = n
+	case n != 1:
+		shape[1] = n
 	}
 	return compose.Values{g.Binary(opdef.Binary{
 		Error: elements.RoundedError,

@@ -21,6 +21,7 @@ type indexing struct {
 	shape []int                                 // of the indexed tensor
 	views []func(*tensor.Tensor) *tensor.Tensor // each of one autograd node
 	plain []bool                                // views that keep all elements
+	whole []bool                                // slices without ends, which torch skips since 2.0
 	at    []*tensor.Tensor                      // index tensors by dimension of the viewed tensor; nil takes all
 	probe *tensor.Tensor                        // the probe after the views
 }
@@ -84,7 +85,7 @@ func isMask(t *tensor.Tensor) bool { return t.DType == tensor.Bool || t.DType ==
 
 // view adds a view.
 func (x *indexing) view(plain bool, f func(*tensor.Tensor) *tensor.Tensor) {
-	x.views, x.plain = append(x.views, f), append(x.plain, plain)
+	x.views, x.plain, x.whole = append(x.views, f), append(x.plain, plain), append(x.whole, false)
 	x.probe = f(x.probe)
 }
 
@@ -187,6 +188,7 @@ func (x *indexing) slice(dim int, s value.Slice, tuple bool) error {
 	sp := shape.SliceSpan(n, start, stop)
 	count := (sp.N + step - 1) / step
 	x.view(count == n, func(t *tensor.Tensor) *tensor.Tensor { return t.Slice(dim, sp.Start, count, step) })
+	x.whole[len(x.whole)-1] = tuple && part[1] == nil && start == 0 && step == 1
 	return nil
 }
 
@@ -270,24 +272,20 @@ var getItemOp = opdef.Planned[getItemArgs, *item]{
 	// The node of the last of several steps saw what the others show.
 	Node: func(x *item, g *opdef.Grad) (opdef.Node, error) {
 		last := len(x.views) - 1
-		switch {
-		case x.selected != nil && last >= 0:
+		if x.selected != nil && last >= 0 {
 			return opdef.Node{Grads: []*tensor.Tensor{x.selected.grad(g.Out[0])}}, nil
-		case x.selected != nil || last < 1:
-			return opdef.Node{}, nil
 		}
-		inner := &indexing{views: x.views[:last]}
-		p, err := runs.Probe(x.shape)
-		if err != nil {
-			return opdef.Node{}, err
+		n, err := x.viewNode(last, g)
+		if last < 1 || err != nil {
+			return n, err
 		}
-		viewed := inner.viewed(p).Shape
-		back, err := shape.ViewBack(viewed, g.Out[0], func(t *tensor.Tensor) (*tensor.Tensor, error) {
-			return x.views[last](t), nil
-		})
-		n := opdef.Node{Grads: []*tensor.Tensor{back}}
-		if x.plain[last] {
-			n.Weak = "the incoming gradient reshaped"
+		for last > 0 && x.whole[last] {
+			last--
+		}
+		if last < len(x.views)-1 && last > 0 {
+			var other opdef.Node
+			other, err = x.viewNode(last, g)
+			n.Else = []opdef.Node{other}
 		}
 		return n, err
 	},
@@ -310,6 +308,26 @@ var getItemOp = opdef.Planned[getItemArgs, *item]{
 		}
 	},
 }.Entry()
+
+// viewNode is the node of a view that others come before, empty where it is the first.
+func (x *item) viewNode(last int, g *opdef.Grad) (opdef.Node, error) {
+	if x.selected != nil || last < 1 {
+		return opdef.Node{}, nil
+	}
+	p, err := runs.Probe(x.shape)
+	if err != nil {
+		return opdef.Node{}, err
+	}
+	inner := &indexing{views: x.views[:last]}
+	back, err := shape.ViewBack(inner.viewed(p).Shape, g.Out[0], func(t *tensor.Tensor) (*tensor.Tensor, error) {
+		return x.views[last](t), nil
+	})
+	n := opdef.Node{Grads: []*tensor.Tensor{back}}
+	if x.plain[last] {
+		n.Weak = "the incoming gradient reshaped"
+	}
+	return n, err
+}
 
 // written returns self with v, broadcast, written to what the index shows.
 func (x *indexing) written(self, v *tensor.Tensor, add bool) (*tensor.Tensor, error) {

@@ -474,7 +474,7 @@ func matmulNode(x, y *tensor.Tensor, g *opdef.Grad) (opdef.Node, error) {
 		}
 		return opdef.Node{}, nil
 	case m >= 3 && n <= 2 && folds(x, n):
-		rows := x.Numel() / max(x.Shape[m-1], 1)
+		rows := tensor.Numel(x.Shape[:m-1])
 		if n == 1 {
 			return elements.ReshapedNode(g, rows), nil
 		}

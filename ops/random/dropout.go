@@ -39,7 +39,9 @@ func dropout(name, names, params string) *opdef.Entry {
 		GradElse: func(a *dropoutArgs, g *opdef.Grad) ([]opdef.Grads, error) {
 			return keepElse(name, a.Self, a.P, a.Training, g)
 		},
-		Node: func(a *dropoutArgs, _ *opdef.Grad) (opdef.Node, error) { return keepNode(a.P, a.Training) },
+		Node: func(a *dropoutArgs, g *opdef.Grad) (opdef.Node, error) {
+			return keepNode(name, a.Self, a.P, a.Training, g)
+		},
 		Drawn: func(a *dropoutArgs, got []*tensor.Tensor) opdef.Drawn {
 			return judgeMask(masked(name, a.Self, a.P), a.Self, got)
 		},
@@ -66,7 +68,9 @@ func nativeDropout(name, names string) *opdef.Entry {
 		GradElse: func(a *nativeDropoutArgs, g *opdef.Grad) ([]opdef.Grads, error) {
 			return keepElse(name, a.Self, a.P, a.Train, g)
 		},
-		Node: func(a *nativeDropoutArgs, _ *opdef.Grad) (opdef.Node, error) { return keepNode(a.P, a.Train) },
+		Node: func(a *nativeDropoutArgs, g *opdef.Grad) (opdef.Node, error) {
+			return keepNode(name, a.Self, a.P, a.Train, g)
+		},
 		Drawn: func(a *nativeDropoutArgs, got []*tensor.Tensor) opdef.Drawn {
 			return judgeMask(masked(name, a.Self, a.P), a.Self, got)
 		},
@@ -213,10 +217,18 @@ func keepElse(name string, x *tensor.Tensor, p float64, training bool, g *opdef.
 		{"self": {rounded.Grad(x, g.Outs[0], g.Out[0], false)}}}, nil
 }
 
-// keepNode: without training the argument itself is returned.
-func keepNode(p float64, training bool) (opdef.Node, error) {
-	if !training || p == 0 {
+// keepNode: without training the argument itself is returned, without samples it is seen with one; what is kept
+// is multiplied by a mask, which has no gradient, and alpha dropout ends in an addition.
+func keepNode(name string, x *tensor.Tensor, p float64, training bool, g *opdef.Grad) (opdef.Node, error) {
+	switch {
+	case !training || p == 0:
 		return opdef.Node{Skip: elements.GradOfOtherOp}, nil
+	case strings.HasPrefix(name, "dropout3d") && x.Dim() == 4, strings.HasPrefix(name, "dropout1d") && x.Dim() == 2:
+		return elements.ReshapedNode(g, append([]int{1}, x.Shape...)...), nil
+	case strings.Contains(name, "alpha_") && p < 1:
+		return opdef.Node{Grads: []*tensor.Tensor{g.Out[0], nil}, Weak: "the incoming gradient"}, nil
+	case p == 1:
+		return opdef.Node{Grads: []*tensor.Tensor{tensor.Full(g.Out[0].DType, g.Out[0].Shape, 0.0), nil}}, nil
 	}
 	return opdef.Node{}, nil
 }
