@@ -194,6 +194,40 @@ func TestBroadcastSubnormals(t *testing.T) {
 	}
 }
 
+// TestAttentionSubnormals: kernels store the gradients of scores in float16, as multiples of 2^-24 where they are
+// small, and as zero below half of that.
+func TestAttentionSubnormals(t *testing.T) {
+	const f16, keys, up = tensor.Float16, 4096, 1e-4
+	r := rand.New(rand.NewPCG(7, 1))
+	k, v := make([]float64, keys), make([]float64, keys)
+	out, product, mean := 0.0, 0.0, 0.0
+	for i := range k {
+		k[i], v[i] = f16.Round(r.NormFloat64()), f16.Round(r.NormFloat64())
+		out += v[i] / keys
+		product += f16.Round(up) * v[i] * k[i] / keys
+		mean += k[i] / keys
+	}
+	exact := product - f16.Round(up)*out*mean
+	one := func(x float64) *tensor.Tensor { return stored(f16, []int{1, 1}, x) }
+	for _, tc := range []struct {
+		name string
+		grad float64
+		want verdict.Verdict
+	}{
+		{"rounded once", exact, verdict.Pass},
+		{"of zeros", 0, verdict.Mistrusted},
+		{"off by more", exact + 3e-5, verdict.Fail},
+	} {
+		(&judged{tc.name, "torch.nn.functional.scaled_dot_product_attention", []value.Value{needsGrad(one(0)),
+			stored(f16, []int{keys, 1}, k...), stored(f16, []int{keys, 1}, v...)}, one(out),
+			[]value.Value{one(tc.grad), nil, nil}, one(up), tc.want}).run(t,
+			func(r replay.Result) bool { return r.Phase == replay.Backward })
+	}
+	if math.Abs(exact) < 8*f16.ULP(0) {
+		t.Errorf("the gradient is %g, too small to tell it from zero", exact)
+	}
+}
+
 // TestSignOfChosenZero records a zero of the other sign than the one that was chosen.
 func TestSignOfChosenZero(t *testing.T) {
 	const f32 = tensor.Float32

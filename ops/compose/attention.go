@@ -90,8 +90,9 @@ type attention struct {
 	kept          *tensor.Tensor // what weights are multiplied by after the softmax, (batch, l, s); nil: 1
 
 	// Roundings of a value of magnitude 1: stored in the dtype, and in sums over
-	// keys and over queries. Those of 16 bits outweigh those of sums.
-	stored, keySum, querySum float64
+	// keys and over queries. Those of 16 bits outweigh those of sums. Weights and gradients of scores are often
+	// so small that they are stored as subnormal numbers of float16, which are off by no less than some floor.
+	stored, keySum, querySum, floor float64
 }
 
 func (g *Graph) attention(q, k, v *Value, s Scores) *attention {
@@ -140,7 +141,7 @@ func (g *Graph) attention(q, k, v *Value, s Scores) *attention {
 		}
 		at.slopes = tensor.Data[float64](t)
 	}
-	if at.stored = g.rounding(at.dt, 0.5); !at.dt.IsReduced() {
+	if at.stored, at.floor = g.rounding(at.dt, 0.5), g.subnormal(at.dt); !at.dt.IsReduced() {
 		at.keySum, at.querySum = g.of(growth(at.e+at.s)), g.of(growth(at.l))
 	}
 	return at
@@ -817,7 +818,7 @@ func (at *attention) weightBounds(b, e queries) (w, d kernel.Matrix[float64], sl
 		}
 		for c, x := range ws {
 			if x > 0 {
-				ds[c] = at.g.of(x) * (2*at.keySum + at.stored + ds[c] + mean)
+				ds[c] = at.g.of(x)*(2*at.keySum+at.stored+ds[c]+mean) + at.floor
 			} else {
 				ds[c] = x
 			}
@@ -915,10 +916,16 @@ func (at *attention) scoreBounds(b, e queries) (d, placed, h kernel.Matrix[float
 			mean += x * grad[c]
 			meanError += ds[c]*of(grad[c]) + of(x)*(sum[c]+more[c]) + at.stored*x*sum[c]
 		}
+		for _, x := range row(b.g, j) { // the mean may be computed of the result as it is stored
+			meanError += at.floor * of(x)
+		}
 		means[j] = meanError
 		for c, x := range ws {
 			left := of(grad[c] - mean)
 			sum[c] = ds[c]*left + of(x)*(sum[c]+more[c]+at.stored*of(grad[c])+meanError+(2+at.stored)*left)
+			if x > 0 {
+				sum[c] += at.floor
+			}
 		}
 	}
 	return d, own, at.throughLimit(own, slope, of), means

@@ -53,6 +53,14 @@ func (g *Graph) rounding(dt tensor.DType, ulps float64) float64 {
 	return g.of(ulps * dt.Eps() / g.unit())
 }
 
+// subnormal is the bound of the rounding of a number to dt that is too small to have all its digits there.
+func (g *Graph) subnormal(dt tensor.DType) float64 {
+	if !dt.IsReduced() {
+		return 0
+	}
+	return g.of(2 * dt.ULP(0) / g.unit())
+}
+
 // bound is the error of v, of its shape, as it enters bounds; a tensor of zeros
 // if it has none.
 func (v *Value) bound() *tensor.Tensor {
