@@ -46,20 +46,20 @@ func (w reading) then(next alteration) reading {
 // readings are the ways to understand the call apart from the plain one. What a device gave has
 // no other arguments than the recorded ones.
 func (r *comparison) readings() []reading {
-	ways := reading{call: r.bound, original: r.original, verdict: verdict.Pass}.versions()
 	dt := r.recordedDType()
 	if !dt.IsFloat() || r.opt.Device != nil {
-		return ways
+		return nil
 	}
-	for _, way := range append(r.autocast(dt), r.roundedNumbers(dt)...) {
-		ways = append(append(ways, way), way.versions()...)
-	}
-	return ways
+	return append(r.autocast(dt), r.roundedNumbers(dt)...)
 }
 
-// versions are the reading with what other sound implementations give: see opdef.Planned.Versions.
-func (w reading) versions() []reading {
-	_, others := w.call.Versions()
+// versions are the call, which is read in a way, as other sound implementations compute it: see
+// opdef.Planned.Versions.
+func (r *comparison) versions(way reading) []reading {
+	if r.fwd == nil { // the call was not run, which may take long
+		return nil
+	}
+	_, others := r.bound.Versions()
 	ways := make([]reading, 0, len(others))
 	for _, v := range others {
 		call, err := v.Plan()
@@ -67,16 +67,19 @@ func (w reading) versions() []reading {
 			continue
 		}
 		reason := v.Text
-		if w.reason != "" {
-			reason = w.reason + "; " + reason
+		if way.reason != "" {
+			reason = way.reason + "; " + reason
 		}
-		ways = append(ways, reading{call, w.original, nil, w.verdict, reason})
+		ways = append(ways, reading{call, r.original, nil, way.verdict, reason})
 	}
 	return ways
 }
 
 // sayVersion says in what passes which of several sound results it is.
 func (r *comparison) sayVersion() {
+	if r.fwd == nil {
+		return
+	}
 	if own, _ := r.bound.Versions(); own != "" {
 		for i := range r.out.Results {
 			if res := &r.out.Results[i]; res.Verdict == verdict.Pass && res.Reason == "" {
@@ -202,7 +205,10 @@ func (r *comparison) tryReadings() {
 		return
 	}
 	var closer *comparison
-	for _, way := range r.readings() {
+	ways := append(r.versions(reading{verdict: verdict.Pass}), r.readings()...)
+	for len(ways) > 0 {
+		way := ways[0]
+		ways = ways[1:]
 		alt := &comparison{Call: r.readAs(way), out: &Outcome{Op: r.Op}}
 		alt.guard(alt.compareCall)
 		for i := range alt.out.Results {
@@ -221,6 +227,7 @@ func (r *comparison) tryReadings() {
 		if closer == nil && alt.out.unexplained() < r.out.unexplained() {
 			closer = alt
 		}
+		ways = append(alt.versions(way), ways...)
 	}
 	if closer != nil {
 		r.out, r.values = closer.out, closer.values
