@@ -67,9 +67,10 @@ func (o *Planned[A, P]) functions() *functions {
 		products: erased(o.Products),
 		accept:   erasedAccept(o.Accept), drawn: erasedWith(o.Drawn), drawnGrads: erasedDrawnGrads(o.DrawnGrads),
 		exactOut: erased(o.ExactOut),
-		mistakes: erasedMistakes(o.Mistakes), versions: erasedVersions(o.Versions), errorOf: erased(o.ErrorOf), randomIf: erased(o.RandomIf),
-		axes: erased(o.Axes),
-		err:  o.Error, random: o.Random,
+		mistakes: erasedMistakes(o.Mistakes), versions: erasedVersions(o.Versions), errorOf: erased(o.ErrorOf),
+		randomIf: erased(o.RandomIf),
+		axes:     erased(o.Axes),
+		err:      o.Error, random: o.Random,
 	}
 }
 

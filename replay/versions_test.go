@@ -79,6 +79,7 @@ func TestOtherNodes(t *testing.T) {
 	}
 	const attention, dropout = "torch.nn.functional.scaled_dot_product_attention", "torch.nn.functional.dropout"
 	one := func(dt tensor.DType) *tensor.Tensor { return needsGrad(upTo(dt, 1, 2)) }
+	signed, slope := stored(f32, []int{2, 1, 2}, -1, 2, -3, 4), stored(f32, []int{1}, .5)
 	weight := func() *tensor.Tensor { return needsGrad(stored(f32, []int{1, 2}, 1, 1)) }
 	for _, tc := range []judged{
 		{"a slice before a whole one", "torch.Tensor.__getitem__", []value.Value{needsGrad(upTo(f32, 1, 2, 2, 1)),
@@ -95,8 +96,8 @@ func TestOtherNodes(t *testing.T) {
 			stored(f32, []int{1, 1, 1, 1}, 5), verdict.Skipped},
 		{"a conversion", attention, []value.Value{one(bf16), one(bf16), one(bf16)}, upTo(bf16, 1, 2),
 			[]value.Value{upTo(f32, 1, 2)}, upTo(bf16, 1, 2), verdict.Mistrusted},
-		{"another value in another dtype", attention, []value.Value{one(bf16), one(bf16), one(bf16)}, upTo(bf16, 1, 2),
-			[]value.Value{stored(f32, []int{1, 2}, 2, 1)}, upTo(bf16, 1, 2), verdict.Skipped},
+		{"another value in another dtype", attention, []value.Value{one(bf16), one(bf16), one(bf16)},
+			upTo(bf16, 1, 2), []value.Value{stored(f32, []int{1, 2}, 2, 1)}, upTo(bf16, 1, 2), verdict.Skipped},
 		{"of value alone", attention, []value.Value{upTo(f64, 1, 2), upTo(f64, 1, 2), one(f64)}, upTo(f64, 1, 2),
 			[]value.Value{nil, nil, upTo(f64, 1, 2)}, upTo(f64, 1, 2), verdict.Pass},
 		{"of query alone", attention, []value.Value{one(f64), upTo(f64, 2, 2), stored(f64, []int{2, 2}, 1, 1, 1, 1)},
@@ -109,17 +110,15 @@ func TestOtherNodes(t *testing.T) {
 		{"a sum", "torch.nn.functional.linear", []value.Value{needsGrad(upTo(f32, 1, 2, 3).Permute(0, 2, 1)), weight(),
 			needsGrad(stored(f32, []int{1}, 0))}, stored(bf16, []int{1, 3, 1}, 5, 7, 9),
 			[]value.Value{upTo(bf16, 1, 3, 1), stored(bf16, []int{1}, 6)}, upTo(bf16, 1, 3, 1), verdict.Mistrusted},
-		{"a transposed gradient", "torch.stft", []value.Value{needsGrad(upTo(f32, 4)), int64(2), int64(2), nil, nil, false,
-			"reflect", false, true, false}, stored(f32, []int{2, 2, 2}, 3, 0, 7, 0, -1, 0, -1, 0),
+		{"a transposed gradient", "torch.stft", []value.Value{needsGrad(upTo(f32, 4)), int64(2), int64(2), nil, nil,
+			false, "reflect", false, true, false}, stored(f32, []int{2, 2, 2}, 3, 0, 7, 0, -1, 0, -1, 0),
 			[]value.Value{turned4(f32)}, upTo(f32, 2, 2, 2), verdict.Mistrusted},
-		{"a slope in the dimensions of self", "torch.nn.functional.prelu", []value.Value{needsGrad(stored(f32,
-			[]int{2, 1, 2}, -1, 2, -3, 4)), needsGrad(stored(f32, []int{1}, .5))}, stored(f32, []int{2, 1, 2}, -.5, 2, -1.5,
-			4), []value.Value{stored(f32, []int{2, 1, 2}, .5, 1, .5, 1), stored(f32, []int{1, 1, 1}, -4)},
-			stored(f32, []int{2, 1, 2}, 1, 1, 1, 1), verdict.Pass},
-		{"a slope of its own", "torch.nn.functional.prelu", []value.Value{needsGrad(stored(f32,
-			[]int{2, 1, 2}, -1, 2, -3, 4)), needsGrad(stored(f32, []int{1}, .5))}, stored(f32, []int{2, 1, 2}, -.5, 2, -1.5,
-			4), []value.Value{stored(f32, []int{2, 1, 2}, .5, 1, .5, 1), stored(f32, []int{1}, -4)},
-			stored(f32, []int{2, 1, 2}, 1, 1, 1, 1), verdict.Pass},
+		{"a slope in the dimensions of self", "torch.nn.functional.prelu", []value.Value{needsGrad(signed), needsGrad(slope)},
+			stored(f32, []int{2, 1, 2}, -.5, 2, -1.5, 4), []value.Value{stored(f32, []int{2, 1, 2}, .5, 1, .5, 1),
+				stored(f32, []int{1, 1, 1}, -4)}, stored(f32, []int{2, 1, 2}, 1, 1, 1, 1), verdict.Pass},
+		{"a slope of its own", "torch.nn.functional.prelu", []value.Value{needsGrad(signed), needsGrad(slope)},
+			stored(f32, []int{2, 1, 2}, -.5, 2, -1.5, 4), []value.Value{stored(f32, []int{2, 1, 2}, .5, 1, .5, 1),
+				stored(f32, []int{1}, -4)}, stored(f32, []int{2, 1, 2}, 1, 1, 1, 1), verdict.Pass},
 	} {
 		tc.run(t, func(r replay.Result) bool { return r.Phase == replay.Backward })
 	}
@@ -160,8 +159,9 @@ func TestDetachedArguments(t *testing.T) {
 			u = stored(f32, []int{1, 1}, 1)
 		}
 		made := map[capture.Kind]*capture.Record{
-			capture.Input:  {Args: tc.args},
-			capture.Output: {Args: []value.Value{stored(f32, tc.shape, tc.out...)}}, capture.GradInputs: {Args: tc.grads},
+			capture.Input:       {Args: tc.args},
+			capture.Output:      {Args: []value.Value{stored(f32, tc.shape, tc.out...)}},
+			capture.GradInputs:  {Args: tc.grads},
 			capture.GradOutputs: {Args: []value.Value{u}},
 		}
 		for k, r := range made {
