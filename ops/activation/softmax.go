@@ -263,13 +263,11 @@ func (c *softmaxCall) scaleRow(dst, x, y []float64) {
 	if c.sign < 0 {
 		negate(x)
 	}
-	m := vmath.Max(x)
+	vmath.Affine(dst, x, -vmath.Max(x), -1) // first, since masks of the smallest number swallow the rest
 	if c.log {
-		l := -vmath.Max(y)
-		vmath.Affine(dst, x, -(1 + m + l), -1)
+		vmath.Affine(dst, dst, 1-vmath.Max(y), 1)
 	} else {
-		l := -math.Log(vmath.Max(y))
-		vmath.Affine(dst, x, -(2 + m + l), -1)
+		vmath.Affine(dst, dst, 2-math.Log(vmath.Max(y)), 1)
 		vmath.Mul(dst, dst, y)
 	}
 	if vmath.Max(dst) <= math.MaxFloat64 {
