@@ -22,7 +22,7 @@ type CaseCount struct {
 	Failed         int // other results, crashes, timeouts, data that does not read
 	LeftOut        int // by a rule or a list of the device
 	NotImplemented int
-	NotCompared    int // nothing to compare with, or not meant to be run this way
+	NotCompared    int // nothing to compare with, not meant to be run this way, or nothing that proves anything
 	Worst          string
 	worst          int
 }
@@ -58,8 +58,10 @@ func countOf(m map[string]*CaseCount, name string) *CaseCount {
 
 func (c *CaseCount) add(v verdict.Verdict, note string, leftOut bool) {
 	switch v {
-	case verdict.Pass, verdict.Warn, verdict.Mistrusted:
+	case verdict.Pass, verdict.Warn:
 		c.Passed++
+	case verdict.Mistrusted:
+		c.NotCompared++
 	case verdict.Unsupported:
 		c.NotImplemented++
 	case verdict.Skipped:

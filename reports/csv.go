@@ -62,10 +62,14 @@ func NewTimeCSV(w io.Writer, block int) *CSV {
 // Compare writes one row of a comparison.
 func (c *CSV) Compare(r CompareRow) error {
 	fields := []string{r.ForwardID}
-	for _, col := range compareColumns {
-		fields = append(fields, col.cell(r))
+	for i, col := range compareColumns {
+		cell := col.cell(r)
+		if i == 0 { // the name; others are numbers, which may be negative
+			cell = textField(cell)
+		}
+		fields = append(fields, cell)
 	}
-	return c.write(append(fields, string(r.Verdict), r.Reason))
+	return c.write(append(fields, string(r.Verdict), textField(r.Reason)))
 }
 
 // A TimeRow is one run of a timed call; times are negative where there is
@@ -80,8 +84,8 @@ type TimeRow struct {
 // Time writes one timed run.
 func (c *CSV) Time(r TimeRow) error {
 	return c.write([]string{
-		r.Name, fmt.Sprint(r.ForwardID), milliseconds(r.Forward), milliseconds(r.Backward), "ms",
-		r.Input, r.Output, r.GradInputs, r.GradOutputs,
+		textField(r.Name), fmt.Sprint(r.ForwardID), milliseconds(r.Forward), milliseconds(r.Backward), "ms",
+		Cell(r.Input), Cell(r.Output), Cell(r.GradInputs), Cell(r.GradOutputs),
 	})
 }
 

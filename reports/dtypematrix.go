@@ -80,7 +80,7 @@ func (c *DTypeCount) Matrix() *DTypeMatrix {
 		m.DTypes = append(slices.Delete(m.DTypes, i, i+1), unknownDType)
 	}
 	for op, cells := range c.cells {
-		row := DTypeRow{Op: op}
+		row := DTypeRow{Op: Name(op)}
 		for _, dt := range m.DTypes {
 			cell := DTypeCell{}
 			if c := cells[dt]; c != nil {

@@ -157,7 +157,7 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 			fmt.Fprintf(&b, "  like it  %s\n", st.Wrap(like, findingIndent))
 		}
 		if first.Repro != nil {
-			fmt.Fprintf(&b, "  again    %s\n", OneLine(*first.Repro))
+			fmt.Fprintf(&b, "  again    %s\n", Command(*first.Repro))
 		}
 		if first.Saved != "" && !brief {
 			fmt.Fprintf(&b, "  saved to %s\n", OneLine(first.Saved))
@@ -198,7 +198,7 @@ func (r *Result) target() string {
 
 // Title names the op, and which call of the program it is, as far as that was recorded.
 func (r *Result) Title() string {
-	parts := []string{r.Op}
+	parts := []string{Name(r.Op)}
 	if r.ForwardID != nil {
 		parts = append(parts, "id "+strconv.Itoa(*r.ForwardID))
 	}

@@ -178,7 +178,7 @@ func junitCases(w io.Writer, rec *Recording, all *junitSuite) (suites []*junitSu
 			if failing && r.Verdict == f.Worst() {
 				c.Skipped, c.Out = nil, ""
 				c.Failure = &junitNote{Type: string(r.Verdict), Text: strings.Join(details(r), "\n"),
-					Message: "--fail-on " + string(r.Verdict) + ": " + r.Reason}
+					Message: "--fail-on " + string(r.Verdict) + ": " + OneLine(r.Reason)}
 			}
 			for _, k := range causes[r.Capture] {
 				if c.Failure != nil && slices.Contains(k.Targets, r.Target) {
@@ -201,20 +201,21 @@ func junitCases(w io.Writer, rec *Recording, all *junitSuite) (suites []*junitSu
 
 func junitResult(r *Result) junitCase {
 	value := r.Capture + " " + r.Phase + " " + r.Target + " " + r.Device
-	c := junitCase{Class: r.Op, Name: strings.Join(strings.Fields(value), " ")}
+	c := junitCase{Class: Name(r.Op), Name: Cell(strings.Join(strings.Fields(value), " "))}
+	reason := OneLine(r.Reason)
 	if r.Unwritten {
-		c.Skipped = &junitNote{Message: string(r.Verdict) + ": " + r.Reason}
+		c.Skipped = &junitNote{Message: string(r.Verdict) + ": " + reason}
 		return c
 	}
-	note := &junitNote{Type: string(r.Verdict), Message: r.Reason, Text: strings.Join(details(r), "\n")}
+	note := &junitNote{Type: string(r.Verdict), Message: reason, Text: strings.Join(details(r), "\n")}
 	switch r.Verdict {
 	case verdict.Pass:
 	case verdict.Warn:
-		c.Out = "warn: " + r.Reason
+		c.Out = "warn: " + reason
 	case verdict.Fail:
 		c.Failure = note
 	case verdict.Skipped, verdict.Mistrusted, verdict.Unsupported:
-		c.Skipped = &junitNote{Message: string(r.Verdict) + ": " + r.Reason}
+		c.Skipped = &junitNote{Message: string(r.Verdict) + ": " + reason}
 	default:
 		c.Error = note
 	}

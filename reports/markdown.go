@@ -91,7 +91,7 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 			fmt.Fprintf(b, "- like it: %s\n", escapeMarkdown(like))
 		}
 		if repro := f.Results[0].Repro; repro != nil {
-			text := OneLine(*repro)
+			text := Command(*repro)
 			fence := "```"
 			for strings.Contains(text, fence) {
 				fence += "`"

@@ -41,10 +41,15 @@ func csvField(v any) string {
 	case float64:
 		return number(v, -1)
 	case string:
-		if v != "" && strings.ContainsRune("=+-@\t\r", rune(v[0])) {
-			return "'" + v
-		}
-		return v
+		return textField(v)
 	}
 	return ""
+}
+
+// textField is a text as a cell of a CSV file, which is no formula.
+func textField(s string) string {
+	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
+		s = "'" + s
+	}
+	return Cell(s)
 }

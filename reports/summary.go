@@ -275,7 +275,7 @@ func (s *Summary) Write(w io.Writer, st Style) error {
 		fmt.Fprintln(w, st.Wrap(line, 2))
 	}
 	if odd := s.odd(); odd != nil && odd.Worst.Repro != nil {
-		fmt.Fprintf(w, "  again    %s\n", OneLine(*odd.Worst.Repro))
+		fmt.Fprintf(w, "  again    %s\n", Command(*odd.Worst.Repro))
 	}
 	if s.Budget != nil {
 		s.endCapture()

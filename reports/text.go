@@ -6,8 +6,12 @@ import (
 	"unicode"
 )
 
-// longestText is the length of the longest text from outside that is printed whole, in characters.
-const longestText = 1000
+// Lengths of the longest texts from outside that are printed whole, in characters.
+const (
+	longestText = 1000
+	longestName = 200
+	longestCell = 32_767 // of a spreadsheet
+)
 
 // OneLine makes a text that came from outside (a file, a device, the environment) safe for one
 // line of a terminal or a report. What does not print is written as Go writes it in a string:
@@ -15,17 +19,14 @@ const longestText = 1000
 // than 1,000 characters is shortened: "..." stands for its end.
 func OneLine(s string) string { return truncate(escape(s), longestText) }
 
+// Name is OneLine for a name that stands beside others, of 200 characters at most.
+func Name(s string) string { return truncate(escape(s), longestName) }
+
+// Cell is OneLine for a cell of a table in a file, which may hold as much as a spreadsheet takes.
+func Cell(s string) string { return truncate(escape(s), longestCell) }
+
 // Command is OneLine for a command line, which is of no use in part: it is never shortened.
 func Command(s string) string { return escape(s) }
-
-// Lines is OneLine for a text of several lines.
-func Lines(s string) string {
-	lines := strings.Split(s, "\n")
-	for i := range lines {
-		lines[i] = OneLine(lines[i])
-	}
-	return strings.Join(lines, "\n")
-}
 
 // truncate cuts s to n characters, of which "..." are the last three.
 func truncate(s string, n int) string {

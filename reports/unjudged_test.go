@@ -187,3 +187,12 @@ SKIPPED  torch.abs, id 0, process 7
 		t.Errorf("%v: Markdown lacks the call:\n%s", err, b.String())
 	}
 }
+
+// TestMistrustedCase: a case whose values prove nothing is not counted as passed.
+func TestMistrustedCase(t *testing.T) {
+	c := NewCaseTable()
+	c.Add("relu", []string{"float32"}, []*Result{{Verdict: verdict.Mistrusted, Reason: "all zero"}}, false)
+	if n := c.Total(); n.Passed != 0 || n.NotCompared != 1 {
+		t.Errorf("%+v", n)
+	}
+}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 )
@@ -473,4 +474,4 @@ func maskScale(out, in *tensor.Tensor) (scale float64, ok bool) {
 }
 
 // String names the call in messages.
-func (c *Call) String() string { return fmt.Sprintf("%s/%d", c.Op, c.Entry.ID) }
+func (c *Call) String() string { return fmt.Sprintf("%s/%d", reports.Name(c.Op), c.Entry.ID) }

@@ -255,6 +255,19 @@ func (t *Trace) Judged() int {
 	return n
 }
 
+// NotJudged counts the values of calls that were not judged.
+func (t *Trace) NotJudged() int {
+	n := 0
+	for _, c := range t.Calls() {
+		for _, r := range c.Results {
+			if r.Verdict == verdict.Skipped || r.Verdict == verdict.Mistrusted || r.Verdict == verdict.Unsupported {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // Unrecorded counts the parameters of which no gradient was recorded, though the backward passes of
 // calls that read them were.
 func (t *Trace) Unrecorded() int {

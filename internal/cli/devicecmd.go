@@ -454,9 +454,10 @@ func (r *libraryReport) printFunctions(a *app, missing bool) error {
 // runChecks prints every way in which the device breaks a check of package opcheck.
 func (o *deviceOptions) runChecks(ctx context.Context, a *app, d *target) error {
 	suite := devicecheck.Suite(d, a.known())
-	operators, findings := 0, 0
+	operators, findings, others := 0, 0, 0
 	for _, e := range a.known().Entries() {
 		if !d.may(e) {
+			others++
 			continue
 		}
 		operators++
@@ -470,11 +471,18 @@ func (o *deviceOptions) runChecks(ctx context.Context, a *app, d *target) error 
 			return failed(ctx.Err())
 		}
 	}
-	if _, err := fmt.Fprintf(a.Out, "%d operators, %d findings\n", operators, findings); err != nil {
+	text := fmt.Sprintf("%d operators, %d findings", operators, findings)
+	if others > 0 {
+		text += fmt.Sprintf("; %s not checked: the device cannot run them", reports.Count(others, "operator"))
+	}
+	if _, err := fmt.Fprintln(a.Out, text); err != nil {
 		return failed(err)
 	}
-	if findings > 0 {
-		return exitWith(1)
+	switch {
+	case findings > 0:
+		return exitWith(ExitDiffers)
+	case operators == 0:
+		return exitWith(ExitFailed)
 	}
 	return nil
 }

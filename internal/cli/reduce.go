@@ -170,7 +170,7 @@ func (o *reduceOptions) print(w io.Writer, st reports.Style, e *capture.Entry, r
 	if !r.Done {
 		fmt.Fprintf(&b, ", then the time was up: --timeout allows more than %v", o.total)
 	}
-	fmt.Fprintf(&b, "\nwritten to %s\nagain: %s\n", reports.OneLine(o.out), reports.OneLine(o.repro()))
+	fmt.Fprintf(&b, "\nwritten to %s\nagain: %s\n", reports.OneLine(o.out), reports.Command(o.repro()))
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -218,7 +218,7 @@ func (o *showOptions) tables(e *capture.Entry) shown {
 			}
 		}
 		if p.title == nil && c.Op != "" {
-			p.title = []string{reports.OneLine(c.Op), "forward_id: " + e.Number(c.Identifier)}
+			p.title = []string{reports.OneLine(c.Op), "forward_id: " + reports.OneLine(e.Number(c.Identifier))}
 		}
 	}
 	p.title = append(p.title, reports.OneLine(e.Rel))
@@ -284,7 +284,7 @@ func (s *shown) print(o *showOptions, p *page) {
 			if r.Of.Numel() > len(v) {
 				v = append(v, "...")
 			}
-			fmt.Fprintf(&b, "%s: [%s]\n", r.Name, strings.Join(v, ", "))
+			fmt.Fprintf(&b, "%s: [%s]\n", reports.OneLine(r.Name), reports.Command(strings.Join(v, ", ")))
 		}
 	}
 	b.WriteByte('\n')

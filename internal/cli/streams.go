@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"golang.org/x/term"
+
+	"github.com/optool/optool/reports"
 )
 
 // Streams are a command's standard streams. Data goes to Out, everything else
@@ -49,7 +51,7 @@ func (s Streams) tableWidth() int {
 	return width
 }
 
-// warn prints a message on standard error.
+// warn prints a message on standard error, on one line.
 func (s Streams) warn(format string, args ...any) {
-	fmt.Fprintf(s.Err, "optool: "+format+"\n", args...)
+	fmt.Fprintf(s.Err, "optool: %s\n", reports.OneLine(fmt.Sprintf(format, args...)))
 }

@@ -60,6 +60,7 @@ type Server struct {
 // A run is a table of the database.
 type run struct {
 	Name, Line        string
+	Told              []string // what was not judged, and for what the run fails besides
 	Timeline, Margins template.HTML
 	columns           []string
 	listed            map[string]bool // columns of the list that have a value
@@ -98,7 +99,8 @@ func New(dir string, runs []Run, open Opener) (*Server, error) {
 		sheet := sheetOf(r.Recording, other, i == 1)
 		sheet.Name = table(i)
 		sheets = append(sheets, sheet, textSheet(texts(i), r.Recording))
-		x := &run{Name: r.Name, Line: r.Recording.Line(), columns: sheet.Columns, causes: r.Recording.Causes}
+		x := &run{Name: r.Name, Line: r.Recording.Line(), Told: r.Recording.Summary.Told(), columns: sheet.Columns,
+			causes: r.Recording.Causes}
 		timeline, margins := charts.NewTimeline(r.Recording.LastOrder), charts.NewMargins()
 		for res := range r.Recording.Results.All() {
 			timeline.Add(res)

@@ -31,7 +31,7 @@ func (p *picture) add(format string, args ...any) { fmt.Fprintf(&p.b, format, ar
 
 // text puts a text at a place; anchor is start, middle or end.
 func (p *picture) text(x, y float64, anchor, s string) {
-	p.add(`<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, x, y, anchor, html.EscapeString(s))
+	p.add(`<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, x, y, anchor, html.EscapeString(reports.OneLine(s)))
 }
 
 // rect is a rectangle of a class that says what it is when pointed at, and leads to
@@ -41,7 +41,7 @@ func (p *picture) rect(x, y, w, h float64, class, title, href string) {
 		p.add(`<a href="%s">`, html.EscapeString(href))
 	}
 	p.add(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" class="%s"><title>%s</title></rect>`, x, y, w, h,
-		class, html.EscapeString(title))
+		class, html.EscapeString(reports.OneLine(title)))
 	if href != "" {
 		p.add(`</a>`)
 	}

@@ -53,7 +53,7 @@ func (e *Explanation) Write(w io.Writer, st reports.Style) error {
 		e.places(&b, st)
 	}
 	if e.Again != "" {
-		fmt.Fprintf(&b, "\nagain: %s\n", reports.OneLine(e.Again))
+		fmt.Fprintf(&b, "\nagain: %s\n", reports.Command(e.Again))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -183,16 +183,17 @@ func state(rec *reports.Recording) string {
 
 func newFinding(f *reports.Finding, id, like string) finding {
 	first := f.Results[0]
-	out := finding{ID: id, Verdict: string(f.Worst()), Title: first.Title(), Capture: first.Capture, Like: like}
+	out := finding{ID: id, Verdict: string(f.Worst()), Title: first.Title(),
+		Capture: reports.OneLine(first.Capture), Like: like}
 	if first.Repro != nil {
-		out.Repro = *first.Repro
+		out.Repro = reports.Command(*first.Repro)
 	}
 	for _, r := range f.Results {
 		if r.Verdict == verdict.Pass && r.Reason == "" {
 			continue
 		}
-		v := foundValue{Verdict: string(r.Verdict), Target: strings.TrimSpace(r.Phase + " " + r.Target),
-			Reason: r.Reason}
+		v := foundValue{Verdict: string(r.Verdict), Target: reports.OneLine(strings.TrimSpace(r.Phase + " " + r.Target)),
+			Reason: reports.OneLine(r.Reason)}
 		if r.Worst != nil && r.Finding() {
 			v.Worst = fmt.Sprint(r.Worst)
 			v.Actual, v.Expected = strings.Trim(string(r.Actual), `"`), strings.Trim(string(r.Expected), `"`)
@@ -200,7 +201,7 @@ func newFinding(f *reports.Finding, id, like string) finding {
 		out.Values = append(out.Values, v)
 	}
 	for i := range f.Causes {
-		out.Causes = append(out.Causes, [2]string{f.Causes[i].Label(), f.Causes[i].String()})
+		out.Causes = append(out.Causes, [2]string{f.Causes[i].Label(), reports.OneLine(f.Causes[i].String())})
 	}
 	for _, p := range f.Profiles {
 		out.Pictures = append(out.Pictures, picture{Target: p.Phase + " " + p.Target, Numel: p.Numel, Where: p.Where,
@@ -219,8 +220,13 @@ func printable(s reports.Sheet) func(yield func([]any) bool) {
 	return func(yield func([]any) bool) {
 		for row := range s.Rows {
 			for i, v := range row {
-				if f, ok := v.(float64); ok && (math.IsNaN(f) || math.IsInf(f, 0)) {
-					row[i] = strings.ToLower(strings.TrimPrefix(fmt.Sprint(f), "+"))
+				switch v := v.(type) {
+				case float64:
+					if math.IsNaN(v) || math.IsInf(v, 0) {
+						row[i] = strings.ToLower(strings.TrimPrefix(fmt.Sprint(v), "+"))
+					}
+				case string:
+					row[i] = reports.Cell(v)
 				}
 			}
 			if !yield(row) {

@@ -439,6 +439,8 @@ func cell(v any, style int) any {
 			return strings.TrimPrefix(strings.ToLower(strconv.FormatFloat(x, 'g', -1, 64)), "+")
 		}
 	case int:
+	case string:
+		return reports.Cell(x)
 	default:
 		return v
 	}

@@ -291,7 +291,7 @@ func (g *Graph) RegionAround(distance int) Region {
 
 // label names a node in graphs of other programs.
 func (n *Node) label() string {
-	return n.Op[strings.LastIndexByte(n.Op, '.')+1:] + fmt.Sprintf("/%d", n.ID)
+	return reports.Name(n.Op[strings.LastIndexByte(n.Op, '.')+1:]) + fmt.Sprintf("/%d", n.ID)
 }
 
 // colors of verdicts in graphs of other programs.
@@ -330,9 +330,11 @@ func (g *Graph) WriteDot(w io.Writer, r Region) error {
 func (g *Graph) WriteMermaid(w io.Writer, r Region) error {
 	var b strings.Builder
 	b.WriteString("flowchart TB\n")
+	quote := strings.NewReplacer(`"`, "#quot;", "<", "#lt;", ">", "#gt;")
 	for i := r.From; i < r.To; i++ {
 		n := &g.Nodes[i]
-		fmt.Fprintf(&b, "  n%d[\"%s<br/>%s %s\"]\n  style n%d fill:%s\n", i, n.label(), n.DType, n.Shape, i, n.color())
+		fmt.Fprintf(&b, "  n%d[\"%s<br/>%s %s\"]\n  style n%d fill:%s\n", i, quote.Replace(n.label()), n.DType, n.Shape, i,
+			n.color())
 	}
 	largest := g.largestEffect()
 	for k, e := range g.within(r) {

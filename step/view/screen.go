@@ -43,7 +43,7 @@ func Screen(w io.Writer, t *step.Trace, x Extra) error {
 		loss(&b, t, s, x)
 	}
 	for _, line := range x.Imagine {
-		b.WriteString(x.Style.Wrap(line, 2) + "\n")
+		b.WriteString(x.Style.Wrap(reports.OneLine(line), 2) + "\n")
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return err
@@ -58,9 +58,9 @@ func Screen(w io.Writer, t *step.Trace, x Extra) error {
 	}
 	for i, line := range x.Next {
 		if i == 0 {
-			line = "\nnext: " + line
+			line = "\nnext: " + reports.Command(line)
 		} else {
-			line = "      " + line
+			line = "      " + reports.Command(line)
 		}
 		if _, err := fmt.Fprintln(w, line); err != nil {
 			return err
@@ -99,7 +99,7 @@ func counts(out *strings.Builder, t *step.Trace, st reports.Style) {
 	if differ, shared := t.Apart(); len(differ) > 0 {
 		v := differ[0]
 		fmt.Fprintf(&b, "%s differ between processes that have %d in common, first %s of %s of process %d\n",
-			reports.Count(len(differ), "parameter"), shared, v.Target, v.Call, v.Call.Process.PID)
+			reports.Count(len(differ), "parameter"), shared, reports.Name(v.Target), v.Call, v.Call.Process.PID)
 	}
 	if n := t.NotRun(); n > 0 {
 		fmt.Fprintf(&b, "%s could not be run again: what is behind them is taken as it was recorded\n",
@@ -132,7 +132,7 @@ func findings(b *strings.Builder, t *step.Trace, x Extra) {
 		}
 		fmt.Fprintf(b, "\n%s\n", finding(f, x.Style))
 		for _, place := range places(f.Call) {
-			fmt.Fprintf(b, "  %s\n", x.Style.ShortenLeft(place, 2))
+			fmt.Fprintf(b, "  %s\n", x.Style.ShortenLeft(reports.OneLine(place), 2))
 		}
 		if f == first {
 			behind(b, f, x.Style)
@@ -143,7 +143,7 @@ func findings(b *strings.Builder, t *step.Trace, x Extra) {
 // paragraphs writes lines, each wrapped.
 func paragraphs(b *strings.Builder, s string, st reports.Style) {
 	for line := range strings.Lines(s) {
-		b.WriteString(st.Wrap(strings.TrimSuffix(line, "\n"), 0) + "\n")
+		b.WriteString(st.Wrap(reports.OneLine(strings.TrimSuffix(line, "\n")), 0) + "\n")
 	}
 }
 
@@ -154,7 +154,7 @@ func finding(f *step.Finding, st reports.Style) string {
 	if f.Rule == verdict.Drift {
 		v = verdict.Warn
 	}
-	return st.Paint(v, rule) + strings.TrimPrefix(st.Wrap(rule+": "+sentence(f), 2), rule)
+	return st.Paint(v, rule) + strings.TrimPrefix(st.Wrap(reports.OneLine(rule+": "+sentence(f)), 2), rule)
 }
 
 // headline is what a trace without a fault comes to, coloured where it was judged
@@ -213,7 +213,7 @@ func often(b *strings.Builder, title string, names []string) {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteString(n)
+		b.WriteString(reports.Name(n))
 		if count[n] > 1 {
 			fmt.Fprintf(b, " x%d", count[n])
 		}
@@ -227,8 +227,24 @@ func places(c *step.Call) []string {
 		func(s string) bool { return s == "" })
 }
 
-// nothing says that there is no fault, or that none could be found.
+// nothing says that there is no fault, or that none could be found, and what was not looked at.
 func nothing(t *step.Trace) string {
+	said := nothingWrong(t)
+	var but []string
+	if n := t.NotJudged(); n > 0 && t.Judged() > 0 {
+		but = append(but, reports.Count(n, "value")+" of calls")
+	}
+	if n := t.Unrecorded(); n > 0 && t.Judged() > 0 {
+		but = append(but, reports.Count(n, "weight gradient")+" that nothing recorded")
+	}
+	if len(but) > 0 {
+		said += " Not judged: " + strings.Join(but, ", ") + "."
+	}
+	return said
+}
+
+// nothingWrong says of which calls nothing is wrong.
+func nothingWrong(t *step.Trace) string {
 	switch n, all := t.Judged(), len(t.Calls()); {
 	case n > 0 && len(t.Damaged()) > 0:
 		return fmt.Sprintf("Nothing is wrong with what could be read; files of %s are damaged, first of %s.",
@@ -311,11 +327,11 @@ func loss(out *strings.Builder, t *step.Trace, s *step.Step, x Extra) {
 	}
 	if n := len(s.Unlinked); n > 0 {
 		fmt.Fprintf(b, "the exact step goes on from recorded values at %s whose producers were not recorded, first %s of %s\n",
-			reports.Count(n, "input"), s.Unlinked[0].Target, s.Unlinked[0].Call)
+			reports.Count(n, "input"), reports.Name(s.Unlinked[0].Target), s.Unlinked[0].Call)
 	}
 	if n := len(s.Breaks); n > 0 && !math.IsNaN(s.Exact) {
 		fmt.Fprintf(b, "the exact step took the results of %s as they were recorded, first %s: %s\n",
-			reports.Count(n, "call"), s.Breaks[0].Call, s.Breaks[0].Reason)
+			reports.Count(n, "call"), s.Breaks[0].Call, reports.OneLine(s.Breaks[0].Reason))
 	}
 	if n := len(s.Averaged); n > 0 && !math.IsNaN(s.Exact) {
 		fmt.Fprintf(b, "of %s that drew random numbers inside, first %s, the exact step knows the effect on average alone\n",
