@@ -22,8 +22,14 @@ func OneLine(s string) string { return truncate(escape(s), longestText) }
 // Name is OneLine for a name that stands beside others, of 200 characters at most.
 func Name(s string) string { return truncate(escape(s), longestName) }
 
-// Cell is OneLine for a cell of a table in a file, which may hold as much as a spreadsheet takes.
-func Cell(s string) string { return truncate(escape(s), longestCell) }
+// Cell is OneLine for a cell of a table in a file, which may hold as much as a spreadsheet takes, and lines.
+func Cell(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = escape(lines[i])
+	}
+	return truncate(strings.Join(lines, "\n"), longestCell)
+}
 
 // Command is OneLine for a command line, which is of no use in part: it is never shortened.
 func Command(s string) string { return escape(s) }

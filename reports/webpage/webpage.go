@@ -192,8 +192,8 @@ func newFinding(f *reports.Finding, id, like string) finding {
 		if r.Verdict == verdict.Pass && r.Reason == "" {
 			continue
 		}
-		v := foundValue{Verdict: string(r.Verdict), Target: reports.OneLine(strings.TrimSpace(r.Phase + " " + r.Target)),
-			Reason: reports.OneLine(r.Reason)}
+		v := foundValue{Verdict: string(r.Verdict), Reason: reports.OneLine(r.Reason),
+			Target: reports.OneLine(strings.TrimSpace(r.Phase + " " + r.Target))}
 		if r.Worst != nil && r.Finding() {
 			v.Worst = fmt.Sprint(r.Worst)
 			v.Actual, v.Expected = strings.Trim(string(r.Actual), `"`), strings.Trim(string(r.Expected), `"`)
@@ -201,7 +201,8 @@ func newFinding(f *reports.Finding, id, like string) finding {
 		out.Values = append(out.Values, v)
 	}
 	for i := range f.Causes {
-		out.Causes = append(out.Causes, [2]string{f.Causes[i].Label(), reports.OneLine(f.Causes[i].String())})
+		out.Causes = append(out.Causes, [2]string{f.Causes[i].Label(),
+			reports.OneLine(f.Causes[i].String())})
 	}
 	for _, p := range f.Profiles {
 		out.Pictures = append(out.Pictures, picture{Target: p.Phase + " " + p.Target, Numel: p.Numel, Where: p.Where,

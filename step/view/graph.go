@@ -333,8 +333,8 @@ func (g *Graph) WriteMermaid(w io.Writer, r Region) error {
 	quote := strings.NewReplacer(`"`, "#quot;", "<", "#lt;", ">", "#gt;")
 	for i := r.From; i < r.To; i++ {
 		n := &g.Nodes[i]
-		fmt.Fprintf(&b, "  n%d[\"%s<br/>%s %s\"]\n  style n%d fill:%s\n", i, quote.Replace(n.label()), n.DType, n.Shape, i,
-			n.color())
+		fmt.Fprintf(&b, "  n%d[\"%s<br/>%s %s\"]\n  style n%d fill:%s\n", i, quote.Replace(n.label()), n.DType,
+			n.Shape, i, n.color())
 	}
 	largest := g.largestEffect()
 	for k, e := range g.within(r) {
