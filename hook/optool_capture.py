@@ -1285,11 +1285,14 @@ class _Recorder:
         except Exception:  # torch 1.13 has none
             return
 
-        def set_frame(callback):
-            if callable(callback):
-                state.aside = recorder._end_seeing() or getattr(state, "aside", False)
-            elif getattr(state, "aside", False):
-                state.aside = False
+        def set_frame(callback):  # called where a compiled function begins and, by the same frame, where it ends
+            caller = sys._getframe(1)
+            aside = getattr(state, "aside", None)
+            if aside is None and callable(callback) and caller.f_code.co_name != "__enter__":
+                if recorder._end_seeing():
+                    state.aside = id(caller)
+            elif aside == id(caller) and not callable(callback):
+                state.aside = None
                 if recorder.active:
                     recorder._begin_seeing()
             return original(callback)
