@@ -198,3 +198,33 @@ func TestDetachedArguments(t *testing.T) {
 		}
 	}
 }
+
+// TestScaleOfResult: float8 results of a scaled product may be multiplied or divided by scale_result, all of them.
+func TestScaleOfResult(t *testing.T) {
+	const f8 = tensor.Float8E4M3FN
+	one, scale := stored(tensor.Float32, nil, 1), stored(tensor.Float32, nil, 16)
+	x, y := stored(f8, []int{2, 2}, 1, 2, -1, 4), stored(f8, []int{2, 2}, 1, 0, 0, 1)
+	for _, tc := range []struct {
+		name   string
+		out    []float64
+		want   verdict.Verdict
+		reason string
+	}{
+		{"multiplied", []float64{16, 32, -16, 64}, verdict.Pass, "results are multiplied by scale_result (CUDA)"},
+		{"divided", []float64{.0625, .125, -.0625, .25}, verdict.Pass, "divided by scale_result (torch 2.15 on the CPU)"},
+		{"not scaled", []float64{1, 2, -1, 4}, verdict.Fail, ""},
+		{"one of each", []float64{16, 32, -.0625, .25}, verdict.Fail, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			args := []value.Value{x, y, one, one, nil, scale}
+			dir := record(t, "torch._scaled_mm", args, stored(f8, []int{2, 2}, tc.out...))
+			o := replay.Run(entries(t, dir)[0], options(t))
+			if o.Verdict() != tc.want || len(o.Results) != 1 {
+				t.Fatalf("got %s, want %s: %+v", o.Verdict(), tc.want, o.Results)
+			}
+			if reason := o.Results[0].Reason; tc.want == verdict.Pass && !strings.Contains(reason, tc.reason) {
+				t.Errorf("reason %q, want %q", reason, tc.reason)
+			}
+		})
+	}
+}

@@ -386,8 +386,21 @@ func (at *attention) seen(r, n int) (from, to int) {
 // passes. See versions.
 func (g *Graph) UnseeingGivesNaN() { g.nan = true }
 
-// versions are what becomes of queries that see no key, if the call has some.
+// OtherVersion says that sound implementations differ in what the composition does next: own is what it does if nothing
+// else is asked for, other what other implementations do. It reports whether to do that.
+func (g *Graph) OtherVersion(own, other string) bool {
+	g.own, g.other = own, other
+	return g.version == other
+}
+
+// versions are what sound implementations do otherwise: as the composition says, and with queries that see no key, if
+// the call has some.
 func (c *Call) versions() (own string, others []opdef.Version[*Call]) {
+	if other := c.graph.other; other != "" && c.graph.version == "" {
+		return c.graph.own, []opdef.Version[*Call]{{
+			Text: other, Plan: func() (*Call, error) { return c.again(&Graph{version: other}) },
+		}}
+	}
 	if c.graph.nan || !slices.ContainsFunc(c.graph.attends, (*attention).isBlind) {
 		return "", nil
 	}

@@ -20,6 +20,9 @@ type Graph struct {
 	accept  func(got, want []*tensor.Tensor) []opdef.Acceptance
 	attends []*attention
 	nan     bool      // queries that see no key give NaN, not 0
+	own     string    // what the composition does where sound implementations differ, see OtherVersion
+	other   string    // and what others do
+	version string    // the one of others that this graph is of
 	drawing []drawing // what draws random numbers
 	drawn   []*tensor.Tensor
 	works   works

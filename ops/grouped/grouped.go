@@ -165,7 +165,7 @@ func groupedCases(g opdef.Gen) (cs []*groupedArgs) {
 const scaleForms = "self (M, K) and mat2 (K, N) are float8. A scale is one float32 number, one for each row of self " +
 	"and each column of mat2, or one for each block; block sizes follow from the shapes, by rounding up. Bias is " +
 	"added before the result is rounded; out_dtype is that of self, else. Results in float8 are multiplied by " +
-	"scale_result, as on CUDA; torch's own CPU kernel ignores it."
+	"scale_result, as on CUDA, or divided by it, as torch 2.15 does on the CPU."
 
 var scaledMM = compose.Declare(compose.Op[scaledArgs]{
 	Schema: "_scaled_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, Tensor? " +
@@ -328,7 +328,13 @@ func narrowed(g *compose.Graph, z *compose.Value, scale *tensor.Tensor, as *tens
 		if scale.Numel() != 1 || !scale.DType.IsFloat() {
 			g.Refuse("scale_result", "want one floating number, got %s", scale.Meta())
 		}
-		z = g.Mul(z, g.Reshape(g.Arg("scale_result", scale)))
+		s := g.Reshape(g.Arg("scale_result", scale))
+		if g.OtherVersion("results are multiplied by scale_result (CUDA)",
+			"results are divided by scale_result (torch 2.15 on the CPU)") {
+			z = g.Div(z, s)
+		} else {
+			z = g.Mul(z, s)
+		}
 	}
 	return g.To(z, dt)
 }
