@@ -125,8 +125,16 @@ var table = map[string]string{
 	"grid_sample":                      "grid_sample !align_corners",
 
 	// losses: aten's overloads have a number for the reduction
-	"binary_cross_entropy_with_logits.int": "none",
-	"ctc_loss.int":                         "none",
+	"binary_cross_entropy_with_logits.int":  "none",
+	"ctc_loss.int":                          "none",
+	"binary_cross_entropy_with_logits.aten": "none",
+	"ctc_loss.aten":                         "none",
+	"mse_loss.int":                          "none",
+	"mse_loss.aten":                         "none",
+	"smooth_l1_loss.int":                    "none",
+	"smooth_l1_loss.aten":                   "none",
+	"binary_cross_entropy.int":              "none",
+	"binary_cross_entropy.aten":             "none",
 
 	// attention and boxes
 	"flash_attn_func": "flash_attention p_dropout=dropout_p is_causal=causal window_size_left=-1 " +
