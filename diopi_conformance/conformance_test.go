@@ -13,6 +13,7 @@ import (
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/diopi_conformance/configs"
+	"github.com/optool/optool/diopi_conformance/reference"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 	"github.com/optool/optool/verdict"
@@ -365,6 +366,38 @@ func TestNearest(t *testing.T) {
 	}
 }
 
+// TestOtherwise: a result that is right with another value of a switch says so.
+func TestOtherwise(t *testing.T) {
+	c := suiteCases(t, "rotary_emb")[0]
+	x := tensor.New(tensor.Float32, []int{1, 2, 1, 4}, []float64{1, 2, 3, 4, 5, 6, 7, 8}).Rounded()
+	half := func(v float64) *tensor.Tensor { return tensor.Full(tensor.Float32, []int{2, 1, 2}, v).Rounded() }
+	kwargs := func(interleaved bool) *value.Dict {
+		return &value.Dict{Items: []value.Item{{Key: "input", Value: x}, {Key: "cos", Value: half(0.5)},
+			{Key: "sin", Value: half(0.25)}, {Key: "conj", Value: false}, {Key: "interleaved", Value: interleaved}}}
+	}
+	of := func(interleaved bool) value.Value {
+		ref, err := reference.Compute(c, kwargs(interleaved), reference.Ones)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ref.Output
+	}
+	for _, tc := range []struct {
+		got  value.Value
+		want string
+	}{{of(false), "; right with interleaved=False"}, {of(true), ""}, {x, "differ"}} {
+		r := &run{function: "rotary_emb", opt: CheckOptions{}, rules: CheckOptions{}.rules(c)}
+		got := value.NewList(tc.got)
+		r.compare("forward", "output", got, of(true))
+		r.otherwise(judged{c, kwargs(true), nil}, got)
+		reason := r.results[0].Reason
+		if strings.Contains(reason, "right with") != strings.HasPrefix(tc.want, "; ") ||
+			!strings.Contains(reason, tc.want) {
+			t.Errorf("got %q, want %q", reason, tc.want)
+		}
+	}
+}
+
 func TestDistributions(t *testing.T) {
 	kwargs := func(pairs ...value.Value) *value.Dict {
 		d := &value.Dict{}
@@ -398,6 +431,8 @@ func TestDistributions(t *testing.T) {
 		{"random", kwargs("start", int64(2), "end", int64(4)), floats(4), "outside"},
 		{"normal", kwargs("mean", int64(0), "std", int64(1)), floats(spread...), ""},
 		{"normal", kwargs("mean", int64(1), "std", int64(1)), floats(spread...), "the distribution is off"},
+		{"normal", kwargs("mean", false, "std", true), floats(spread...), ""},
+		{"normal", kwargs("mean", true, "std", true), floats(spread...), "the distribution is off"},
 		{"multinomial", kwargs("input", floats(1, 1, 1), "num_samples", int64(2), "replacement", false),
 			ints(0, 2), ""},
 		{"multinomial", kwargs("input", floats(1, 1, 1), "num_samples", int64(2), "replacement", false), ints(1, 1),

@@ -54,6 +54,7 @@ func (s *Store) CheckOperators(d replay.Device, c *configs.Case, opt CheckOption
 		if ref := j.accept(r.results, got.Output); ref != nil && grads != nil {
 			grads = ref.Grads
 		}
+		r.otherwise(j, items(got.Output))
 		if grads != nil {
 			r.results = append(r.results, opt.judge("backward", r.rules, kitcheck.Compare("grad", orNone(got.Grads),
 				grads, r.rules))...)

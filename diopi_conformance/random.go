@@ -63,6 +63,11 @@ func float(kwargs *value.Dict, name string, otherwise float64) float64 {
 		return v
 	case int64:
 		return float64(v)
+	case bool: // Python's True is 1
+		if v {
+			return 1
+		}
+		return 0
 	}
 	return otherwise
 }

@@ -31,6 +31,7 @@ type out struct {
 type grad struct {
 	of   string
 	rule func(b *build) any
+	sum  bool // it has the shape to which the argument is broadcast
 }
 
 // A build is a plan being made. Rules and bindings report what is wrong with
@@ -300,7 +301,11 @@ func (b *build) gradient(g grad) Arg {
 	}
 	d.Role = "grad_" + g.of
 	if slices.Contains(b.c.RequiresGrad, g.of) {
-		b.plan.Grads = append(b.plan.Grads, Grad{Name: g.of, Arg: d})
+		var sum []int
+		if g.sum {
+			sum = t.Shape
+		}
+		b.plan.Grads = append(b.plan.Grads, Grad{Name: g.of, Arg: d, Sum: sum})
 	}
 	return d
 }

@@ -26,6 +26,7 @@ type Plan struct {
 type Grad struct {
 	Name string // of the argument: "input", "weight"
 	Arg  Arg
+	Sum  []int // the shape that it is summed to, as DIOPI's kit does; nil: it has its shape
 }
 
 // A Call is one C call. Args holds every parameter but ctx by its C name.

@@ -32,7 +32,7 @@ var matrices = []*Recipe{
 	{Function: "cdist", sig: "x1 x2 p compute_mode=None", fwd: "Cdist", bwd: "CdistBackward",
 		bind: bindings{"input1": "x1", "input2": "x2", "compute_mode": computeMode},
 		gbind: bindings{"input1": "x1", "input2": "x2", "cdist": firstResult,
-			"grad_input": grad{of: "x1", rule: fresh(dtypeOf("x1"), x1Wide)}},
+			"grad_input": grad{of: "x1", rule: fresh(dtypeOf("x1"), x1Wide), sum: true}},
 		outs: []out{result(dtypeOf("x1"), func(b *build) []int {
 			x1, x2 := b.tensor("x1").Shape, b.tensor("x2").Shape
 			return append(slices.Clone(x1Wide(b)[:max(len(x1), len(x2))-1]), x2[len(x2)-2])

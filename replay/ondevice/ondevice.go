@@ -11,6 +11,7 @@ import (
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/devicebridge/diopi/mapping"
+	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/verdict"
@@ -182,6 +183,9 @@ func (p *Prepared) fill(run *replay.DeviceRun, res *devicebridge.Result) {
 		t, ok := res.Tensor(g.Arg)
 		if !ok || name == "" {
 			continue
+		}
+		if g.Sum != nil {
+			t = opdef.SumTo(t, g.Sum).Rounded()
 		}
 		list := run.Grads[name]
 		for len(list) <= item {

@@ -1,4 +1,5 @@
 // Activation functions.
+#include "dense.h"
 #include "elementwise.h"
 
 namespace host {
@@ -75,10 +76,17 @@ void hardtanh(const Tensor& out, const Tensor& input, const diopiScalar_t& low, 
   });
 }
 
+// An integer for a limit is one of the input's dtype: -1 is 255 beside uint8.
 void threshold(const Tensor& out, const Tensor& input, const diopiScalar_t& limit, const diopiScalar_t& value) {
   visitReal(input.dtype, [&](auto zero) {
     using C = decltype(zero);
-    const C l = as<C>(limit), v = as<C>(value);
+    C l = as<C>(limit);
+    const C v = as<C>(value);
+    if constexpr (std::is_same_v<C, int64_t>) {
+      const ScalarTensor wrapped(limit, input.dtype);
+      const In<C> limits(wrapped);
+      l = limits[0];
+    }
     map<C>(out, [l, v](C x) { return x <= l ? v : x; }, in<C>(input));
   });
 }
