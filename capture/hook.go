@@ -494,7 +494,7 @@ func (l *hookLoader) values(vs []any, path string) ([]value.Value, error) {
 }
 
 // hookKinds are the keys that say what an object of several keys is.
-var hookKinds = []string{"tensor", "tuple", "object"}
+var hookKinds = []string{"tensor", "array", "tuple", "object"}
 
 // object makes a value of an object.
 func (l *hookLoader) object(o *object, path string) (value.Value, error) {
@@ -510,6 +510,11 @@ func (l *hookLoader) object(o *object, path string) (value.Value, error) {
 	switch {
 	case kind == "tensor":
 		return l.tensor(o, path)
+	case kind == "array":
+		if l.count {
+			return nil, nil
+		}
+		return l.elements(o, x)
 	case kind == "tuple" && isList:
 		vs, err := l.values(items, path)
 		return &value.Sequence{Kind: value.Tuple, Class: o.text("type"), Items: vs}, err
@@ -622,18 +627,34 @@ func (l *hookLoader) tensor(o *object, path string) (value.Value, error) {
 		l.at[path] = address.String()
 	}
 	at, _ := o.get("tensor")
-	n, ok := jsonInt(at)
-	blob, saved := l.run.blobs[int(n)]
-	if l.used != nil && ok && saved {
-		l.used[blob] = true
-	}
 	for _, p := range o.list("placements") {
 		if text, ok := p.(string); ok && text != "Replicate()" {
 			l.placed = text
 		}
 	}
 	if l.count {
+		if n, ok := jsonInt(at); ok && l.used != nil {
+			if blob, saved := l.run.blobs[int(n)]; saved {
+				l.used[blob] = true
+			}
+		}
 		return nil, nil
+	}
+	v, err := l.elements(o, at)
+	if t, ok := v.(*tensor.Tensor); ok && l.unseen != nil && !seen {
+		l.unseen[t] = true
+	}
+	return v, err
+}
+
+// elements makes a tensor of the elements that were written as number at.
+func (l *hookLoader) elements(o *object, at any) (value.Value, error) {
+	ptr, _ := o.get("ptr")
+	address, addressed := ptr.(json.Number)
+	n, ok := jsonInt(at)
+	blob, saved := l.run.blobs[int(n)]
+	if l.used != nil && ok && saved {
+		l.used[blob] = true
 	}
 	dt, known := tensor.ParseDType(o.text("dtype"))
 	shapeOf, _ := o.get("shape")
@@ -671,9 +692,6 @@ func (l *hookLoader) tensor(o *object, path string) (value.Value, error) {
 	t.RequiresGrad, _ = grad.(bool)
 	_, named := o.get("name")
 	t.Parameter = named && t.RequiresGrad
-	if l.unseen != nil && !seen {
-		l.unseen[t] = true
-	}
 	return t, nil
 }
 

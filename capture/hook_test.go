@@ -348,6 +348,37 @@ func loadAll(dir string) string {
 	return strings.Join(said, "\n")
 }
 
+// TestHookArrays: an array of numpy is a tensor that is not counted among those of the call.
+func TestHookArrays(t *testing.T) {
+	dir := t.TempDir()
+	calls := `{"event":"run","format":"optool-capture","version":1,"pid":1,"rank":null}
+{"event":"blob","n":0,"key":"a","file":0,"begin":0,"bytes":8}
+{"event":"blob","n":1,"key":"b","file":0,"begin":8,"bytes":8}
+{"event":"call","id":0,"name":"torch.f","args":[{"array":0,"dtype":"float64","shape":[]},{"tensor":1,"dtype":"float32","shape":[2]}],"kwargs":{}}
+{"event":"return","id":0,"result":null,"after":{"0":{"tensor":0,"dtype":"float32","shape":[2]}}}
+`
+	for name, b := range map[string]string{"calls.jsonl": calls, "tensors-00000.safetensors": "\x00\x00\x00\x00\x00\x00\x04\x40" +
+		"\x00\x00\x80\x3f\x00\x00\x00\x40"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(b), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for e, err := range capture.Scan(context.Background(), []string{dir}, capture.Options{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := e.Load(capture.LoadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, y := c.Args[0].(*tensor.Tensor), c.Args[1].(*tensor.Tensor)
+		if x.Item() != 2.5 || y.Meta() != "float32[2]" || c.Err(capture.Output) != nil {
+			t.Errorf("got %v and %v, error %v", x.Item(), y.Meta(), c.Err(capture.Output))
+		}
+		c.Close()
+	}
+}
+
 // TestHookTypes: a type of Python is known by its name, as in a pickle.
 func TestHookTypes(t *testing.T) {
 	dir := t.TempDir()

@@ -472,6 +472,7 @@ class _Encoder:
         self.torch = torch
         self.channel = channel
         self.memo = None  # of one moment: id of a tensor -> what was said about it
+        self.exact = False  # whether numbers of numpy are arrays without dimensions
         self.saved = {}  # id of a tensor -> _Saved
         self.exposed = set()  # where memory begins that can be written without torch's knowledge
         self.names = {}  # id of a parameter or buffer -> its name in the model
@@ -495,6 +496,10 @@ class _Encoder:
             return [self.value(x) for x in v]
         if isinstance(v, dict):
             return {"dict": [[self.value(k), self.value(x)] for k, x in v.items()]}
+        if type(v).__module__ == "numpy" and (hasattr(v, "strides") and getattr(v, "ndim", 0) or self.exact):
+            array = self.array(v)
+            if array is not None:
+                return array
         if isinstance(v, bool):
             return bool(v)
         if isinstance(v, int):  # numpy, enumerations
@@ -521,13 +526,22 @@ class _Encoder:
             return self.value(v.item())
         return {"object": type(v).__module__ + "." + type(v).__qualname__, "text": repr(v)[:200]}
 
-    def at_once(self, values):
-        """Encodes values of one moment: a tensor that occurs twice is copied once."""
-        self.memo = {}
+    def array(self, v):
+        """An array of numpy, or a number of it; None if it holds no numbers that torch has."""
+        try:
+            t = self.torch.from_numpy(v.__array__().copy())
+        except (AttributeError, TypeError, ValueError):
+            return None
+        return {"array": self.channel.tensor(t), "dtype": str(t.dtype)[6:], "shape": list(t.shape)}
+
+    def at_once(self, values, exact=False):
+        """Encodes values of one moment: a tensor that occurs twice is copied once. With exact the dtype of numpy's numbers
+        is kept."""
+        self.memo, self.exact = {}, exact
         try:
             return [self.value(v) for v in values]
         finally:
-            self.memo = None
+            self.memo, self.exact = None, False
 
     def tensor(self, t):
         if self.memo is None:
@@ -706,6 +720,7 @@ IGNORED = {
 }
 EXPOSE = {"data_ptr", "storage", "untyped_storage", "_typed_storage", "numpy", "__array__", "__dlpack__", "to_dlpack",
           "set_", "share_memory_", "from_numpy", "frombuffer", "as_tensor", "asarray"}  # ways to memory past torch
+FROM_DATA = {"tensor", "as_tensor", "asarray"}  # the dtype of the result is that of the data
 RANDOM = re.compile(r"(rand|randn|randint|randperm|multinomial|bernoulli|poisson|normal|dropout|uniform|exponential|"
                     r"geometric|cauchy|log_normal|random|rrelu|gumbel|trunc_normal|kaiming|xavier|orthogonal)")
 WRITES_UNSEEN = re.compile(r"(batch_norm|instance_norm)")  # schemas do not say that running statistics are written
@@ -1532,7 +1547,7 @@ class _Recorder:
         if p.random:
             event["rng"] = self._random_state(tensors, args, kwargs)
         call.args, call.kwargs = args, kwargs
-        values = self.encoder.at_once([*args, *kwargs.values()])
+        values = self.encoder.at_once([*args, *kwargs.values()], p.last in FROM_DATA)
         event["args"], event["kwargs"] = values[:len(args)], dict(zip(kwargs, values[len(args):]))
         if tensors or p.foreign:
             self._begin(call)
@@ -1962,6 +1977,8 @@ def load(directory):
             return v
         if "tensor" in v:
             return tensor(v)
+        if "array" in v:
+            return tensor(dict(v, tensor=v["array"])).numpy()
         kind, x = next(iter(v.items()))
         return {
             "float": lambda: float(x), "size": lambda: torch.Size(x), "tuple": lambda: tuple(value(i) for i in x),

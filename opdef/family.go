@@ -262,8 +262,11 @@ func Common(ts ...*tensor.Tensor) (tensor.DType, []*tensor.Tensor, error) {
 	out := make([]*tensor.Tensor, len(ts))
 	for i, t := range ts {
 		out[i] = t
-		if t.Wrapped {
+		switch {
+		case t.Wrapped:
 			out[i] = roundNumber(t, dt)
+		case t.Dim() == 0 && t.DType != dt && dt.Kind() == tensor.KindInt && t.DType.Kind() == tensor.KindInt:
+			out[i] = Cast(t, dt).Rounded() // a tensor without dimensions may be wider than the result
 		}
 	}
 	return dt, out, nil

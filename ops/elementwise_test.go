@@ -25,6 +25,10 @@ func TestElementwiseGolden(t *testing.T) {
 		kwargs *value.Dict
 		want   value.Value
 	}{
+		{"torch.maximum", []value.Value{tensor.New(tensor.Uint8, []int{2}, []int64{0, 200}), tensor.Scalar(tensor.Int64,
+			int64(-1))}, nil, tensor.New(tensor.Uint8, []int{2}, []int64{255, 255})},
+		{"torch.minimum", []value.Value{tensor.New(tensor.Uint8, []int{2}, []int64{0, 200}), tensor.Scalar(tensor.Int64,
+			int64(257))}, nil, tensor.New(tensor.Uint8, []int{2}, []int64{0, 1})},
 		{"torch.abs", []value.Value{odd}, nil, tensor.New(tensor.Float64, []int{7}, []float64{2.5, 0.5, 0.0, 0.3, 1.7,
 			math.NaN(), math.Inf(1)})},
 		{"torch.neg", []value.Value{odd}, nil, tensor.New(tensor.Float64, []int{7}, []float64{2.5, 0.5, 0.0, -0.3, -1.7,

@@ -18,13 +18,10 @@ func fromData(v value.Value, dt *tensor.DType) ([]*tensor.Tensor, error) {
 		return elements.Result(opdef.Cast(t, elements.OrElse(dt, t.DType)))
 	}
 	var flat []opdef.Scalar
-	shape, err := nestedNumbers(v, &flat, 0)
+	d := tensor.Invalid
+	shape, err := nestedNumbers(v, &flat, &d, 0)
 	if err != nil {
 		return nil, err
-	}
-	d := tensor.Invalid
-	for _, s := range flat {
-		d = tensor.Promote(d, dtypeOfNumber(s))
 	}
 	if len(flat) == 0 {
 		d = tensor.DefaultDType
@@ -53,18 +50,26 @@ func numbers[T any](ss []opdef.Scalar, f func(opdef.Scalar) T) []T {
 // maxNesting bounds the depth of nested sequences, which may contain themselves.
 const maxNesting = 64
 
-// nestedNumbers appends the numbers in v to flat and returns the shape v spells.
-func nestedNumbers(v value.Value, flat *[]opdef.Scalar, depth int) ([]int, error) {
+// nestedNumbers appends the numbers in v to flat, promotes dt by their dtypes and returns the shape v
+// spells. A tensor is a number; an array of numpy, which is recorded as one, may have dimensions.
+func nestedNumbers(v value.Value, flat *[]opdef.Scalar, dt *tensor.DType, depth int) ([]int, error) {
 	seq, ok := v.(*value.Sequence)
+	if t, isTensor := v.(*tensor.Tensor); isTensor && t.DType.Computable() {
+		if err := tensor.CheckSize(t.Shape); err != nil {
+			return nil, opdef.Refuse("data", "%v", err)
+		}
+		for i := range t.Numel() {
+			*flat = append(*flat, opdef.ScalarAt(t, i))
+		}
+		*dt = tensor.Promote(*dt, t.DType)
+		return slices.Clone(t.Shape), nil
+	}
 	if !ok {
 		s, ok := opdef.ScalarOf(v)
-		if t, isTensor := v.(*tensor.Tensor); isTensor && t.Numel() == 1 && t.DType.Computable() {
-			s, ok = opdef.ScalarAt(t, 0), true
-		}
 		if !ok {
 			return nil, opdef.Refuse("data", "want numbers, got %s", opdef.TypeName(v))
 		}
-		*flat = append(*flat, s)
+		*flat, *dt = append(*flat, s), tensor.Promote(*dt, dtypeOfNumber(s))
 		return []int{}, nil
 	}
 	if depth == maxNesting {
@@ -72,7 +77,7 @@ func nestedNumbers(v value.Value, flat *[]opdef.Scalar, depth int) ([]int, error
 	}
 	var inner []int
 	for i, it := range seq.Items {
-		sh, err := nestedNumbers(it, flat, depth+1)
+		sh, err := nestedNumbers(it, flat, dt, depth+1)
 		if err != nil {
 			return nil, err
 		}
