@@ -304,7 +304,7 @@ class _Channel:
 
     def written(self):
         """Bytes of tensors on disk so far."""
-        return struct.unpack_from("<Q", self.ring, 8)[0]
+        return self.final if self.ring.closed else struct.unpack_from("<Q", self.ring, 8)[0]
 
     def room(self, n):
         """Waits for n bytes in one piece; returns where they begin."""
@@ -363,6 +363,8 @@ class _Channel:
         meta = json.dumps({"dtype": str(t.dtype)[6:], "shape": list(t.shape)}).encode()
         piece = self.size // 4
         with self.lock:
+            if self.ring.closed:
+                raise BrokenPipeError("the recording has ended")
             if size <= piece:
                 begin = self.room(size)
                 if size and t.is_contiguous() and not t.is_neg() and not (t.is_complex() and t.is_conj()):
@@ -391,6 +393,10 @@ class _Channel:
             pass
         os.close(self.pipe)
         self.writer.wait()
+        with self.lock:
+            self.final = self.written()
+            self.bytes = None  # without the tensor that shows it the ring can be closed, and its memory is free
+            self.ring.close()
 
     def abandon(self):
         """In a process forked from the recorded one: the channel is not ours."""

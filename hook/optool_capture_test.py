@@ -523,6 +523,17 @@ class Recording(unittest.TestCase):
         self.assertEqual({c["step"] for c in self.calls()}, {1})
         self.assertEqual(len(self.named("torch.nn.functional.embedding")), 1)
 
+    @unittest.skipUnless(os.path.exists("/proc/self/maps"), "needs /proc")
+    def test_memory_of_recordings_that_ended(self):
+        def mapped():
+            with open("/proc/self/maps") as maps:
+                return sum("(deleted)" in line for line in maps)
+        before = mapped()
+        for i in range(3):
+            with optool_capture.record(os.path.join(self.path, str(i))):
+                torch.relu(torch.ones(3))
+        self.assertEqual(mapped(), before)
+
     def test_steps_by_hand(self):
         with optool_capture.record(self.path, steps=[2]) as recording:
             for k in range(4):
