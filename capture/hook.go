@@ -547,7 +547,7 @@ func (l *hookLoader) object(o *object, path string) (value.Value, error) {
 		if dt, ok := tensor.ParseDType(text); ok {
 			return dt, nil
 		}
-		return &value.Opaque{Global: "torch." + text}, nil
+		return &value.Opaque{Global: "torch." + text, Whole: true}, nil
 	case kind == "device" && isText:
 		return parseDevice(text), nil
 	case kind == "layout" && isText:
@@ -555,7 +555,7 @@ func (l *hookLoader) object(o *object, path string) (value.Value, error) {
 	case kind == "memory_format" && isText:
 		return value.MemoryFormat("torch." + text), nil
 	case kind == "generator" && isText:
-		return &value.Opaque{Global: "torch.Generator", Args: text}, nil
+		return &value.Opaque{Global: "torch.Generator", Parts: []value.Part{{Name: "(0)", Value: text}}}, nil
 	case kind == "object" && isText:
 		if _, ok := o.get("tensors"); ok { // one whose elements the hook cannot read
 			l.tensors++

@@ -616,7 +616,8 @@ func (l *msprobeLoader) tensor(class string, o *object) (value.Value, error) {
 	t.RequiresGrad = requires
 	if class != "torch.Tensor" && class != "torch.nn.parameter.Parameter" && class != "mindspore.Tensor" &&
 		class != "numpy.ndarray" {
-		return &value.Opaque{Global: class, Args: value.NewTuple(t), Reason: class + ", recorded in part"}, nil
+		return &value.Opaque{Global: class, Parts: []value.Part{{Name: "(0)", Value: t}},
+			Reason: class + ", recorded in part"}, nil
 	}
 	return t, nil
 }

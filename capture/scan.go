@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/optool/optool/internal/files"
+	"github.com/optool/optool/pthformat"
 )
 
 // Options of a scan.
@@ -49,10 +50,28 @@ func MarkedAt(dir string) time.Time {
 // IsValueFile reports whether a file of this name may hold values.
 func IsValueFile(name string) bool {
 	switch strings.ToLower(filepath.Ext(name)) {
-	case ".pt", ".pth", ".ckpt", ".safetensors", ".npy", ".npz":
+	case ".pt", ".pth", ".pt2", ".ckpt", ".safetensors", ".npy", ".npz", pthformat.ShardExt:
 		return true
 	}
 	return weights.MatchString(name)
+}
+
+// ValueFiles are the names in a directory of files that may hold values. The shards of a
+// distributed checkpoint are read by its metadata.
+func ValueFiles(names []string) []string {
+	shards, metadata := false, slices.Contains(names, pthformat.MetadataName)
+	for _, name := range names {
+		shards = shards || filepath.Ext(name) == pthformat.ShardExt
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		switch {
+		case filepath.Ext(name) == pthformat.ShardExt:
+			return metadata
+		case name == pthformat.MetadataName:
+			return !shards
+		}
+		return !IsValueFile(name)
+	})
 }
 
 // weights are files of torch.save as transformers and diffusers call them.
@@ -203,10 +222,11 @@ func (w *walker) read(rel string, depth int) *listing {
 			l.flat[Device].add(k)
 		case ok:
 			l.flat[Host].add(k)
-		case w.opt.Loose && IsValueFile(name):
+		case w.opt.Loose:
 			l.loose = append(l.loose, name)
 		}
 	}
+	l.loose = ValueFiles(l.loose)
 	isHidden := func(name string) bool { return slices.Contains(hidden, name) }
 	l.dirs, l.loose = slices.DeleteFunc(l.dirs, isHidden), slices.DeleteFunc(l.loose, isHidden)
 	slices.SortFunc(l.dirs, compareNames)

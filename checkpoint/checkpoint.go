@@ -91,6 +91,8 @@ func Open(ctx context.Context, path string, read pthformat.ReadMode, joined bool
 
 // list finds the files below a directory that may hold values, sorted.
 func list(ctx context.Context, root string) (rels []string, err error) {
+	byDir := map[string][]string{}
+	var dirs []string
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -98,21 +100,30 @@ func list(ctx context.Context, root string) (rels []string, err error) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if !d.IsDir() && capture.IsValueFile(d.Name()) {
-			rel, err := filepath.Rel(root, path)
+		if d.IsDir() {
+			dirs = append(dirs, path)
+			return nil
+		}
+		dir := filepath.Dir(path)
+		byDir[dir] = append(byDir[dir], d.Name())
+		return nil
+	})
+	for _, dir := range dirs {
+		for _, name := range capture.ValueFiles(byDir[dir]) {
+			rel, err := filepath.Rel(root, filepath.Join(dir, name))
 			if err != nil {
-				return err
+				return nil, err
 			}
 			rels = append(rels, filepath.ToSlash(rel))
 		}
-		return nil
-	})
+	}
+	slices.Sort(rels)
 	return rels, err
 }
 
 // stem is the name of a file without what numbers it and without its extension.
 func stem(rel string) string {
-	rel = strings.TrimSuffix(rel, filepath.Ext(rel))
+	rel = strings.TrimSuffix(rel, filepath.Ext(rel)) // of .metadata nothing is left
 	return shard.ReplaceAllString(rel, "")
 }
 
@@ -194,71 +205,18 @@ func (s *Set) add(path, rel, prefix string, read pthformat.ReadMode) error {
 }
 
 // Flatten names the values in a file: keys of dicts are joined by dots, items of
-// lists numbered, and a value that stands alone is called value.
+// lists numbered, and a value that stands alone is called value. Of an object its parts
+// are listed after it.
 func Flatten(root value.Value) ([]*Named, error) {
-	f := flattener{inside: map[any]bool{}}
-	if err := f.add("", root); err != nil {
+	all, err := value.Open("", root)
+	if err != nil {
 		return nil, err
 	}
-	return f.out, nil
-}
-
-type flattener struct {
-	out    []*Named
-	inside map[any]bool
-	seen   int
-}
-
-func (f *flattener) add(name string, v value.Value) error {
-	if f.seen++; f.seen > value.MaxItems {
-		return value.ErrTooMany
+	out := make([]*Named, len(all))
+	for i, n := range all {
+		out[i] = &Named{Name: n.Name, Value: n.Value}
 	}
-	enter := func(c any) error {
-		if f.inside[c] {
-			return value.ErrLoop
-		}
-		f.inside[c] = true
-		return nil
-	}
-	switch v := v.(type) {
-	case *value.Dict:
-		if err := enter(v); err != nil {
-			return err
-		}
-		defer delete(f.inside, v)
-		for _, it := range v.Items {
-			key, ok := it.Key.(string)
-			if !ok {
-				key = value.Repr(it.Key)
-			}
-			if name != "" {
-				key = name + "." + key
-			}
-			if err := f.add(key, it.Value); err != nil {
-				return err
-			}
-		}
-		return nil
-	case *value.Sequence:
-		if v.Class == "torch.Size" {
-			break
-		}
-		if err := enter(v); err != nil {
-			return err
-		}
-		defer delete(f.inside, v)
-		for i, it := range v.Items {
-			if err := f.add(fmt.Sprintf("%s[%d]", name, i), it); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if name == "" {
-		name = "value"
-	}
-	f.out = append(f.out, &Named{Name: name, Value: v})
-	return nil
+	return out, nil
 }
 
 // Close releases the files; tensors of the set must not be used after it.

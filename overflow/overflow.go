@@ -4,6 +4,7 @@
 package overflow
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -109,18 +110,53 @@ func (c *Call) file(e *capture.Entry, recorded *capture.Call, k capture.Kind) {
 	}
 	phase, target := results.Phase(k)
 	for i, v := range leaves {
-		r := &reports.Result{Phase: phase, Target: fmt.Sprintf("%s[%d]", target, i), Verdict: verdict.Pass,
-			Label: fmt.Sprintf("%s[%d]", k, i)}
-		results.Locate(r, e, recorded.Op)
-		if err := examine(v, r); err != nil {
+		all, err := value.Open("", v)
+		if err != nil {
 			refuse(err)
 			continue
 		}
-		if r.NaN+r.Inf > 0 {
-			r.Verdict, r.Reason = verdict.Fail, countText(r.NaN, r.Inf)
+		for j, n := range all {
+			r := &reports.Result{Phase: phase, Target: fmt.Sprintf("%s[%d]", target, i), Label: fmt.Sprintf("%s[%d]", k, i)}
+			if j > 0 {
+				r.Target, r.Label = value.Join(r.Target, n.Name), value.Join(r.Label, n.Name)
+			}
+			results.Locate(r, e, recorded.Op)
+			c.add(r, n.Value, refuse)
 		}
-		c.Results = append(c.Results, r)
 	}
+}
+
+// add adds the result of a value.
+func (c *Call) add(r *reports.Result, v value.Value, refuse func(error)) {
+	r.Verdict = verdict.Pass
+	if reason := unread(v); reason != "" {
+		r.Verdict, r.Reason = verdict.Unsupported, reason
+		c.Results = append(c.Results, r)
+		return
+	}
+	if err := examine(v, r); err != nil {
+		refuse(err)
+		return
+	}
+	if r.NaN+r.Inf > 0 {
+		r.Verdict, r.Reason = verdict.Fail, countText(r.NaN, r.Inf)
+	}
+	c.Results = append(c.Results, r)
+}
+
+// unread says what a value is that may hold inf or nan, but cannot be read; "" for others.
+func unread(v value.Value) string {
+	switch v := v.(type) {
+	case *value.Opaque:
+		if !v.Whole {
+			return cmp.Or(v.Reason, "object of class "+v.Global)
+		}
+	case *tensor.Tensor:
+		if v.DType == tensor.Bits8 { // the quantized dtypes and float4 have neither
+			return "elements that are no numbers"
+		}
+	}
+	return ""
 }
 
 // values checks a file that holds values by name instead of a call.
@@ -141,15 +177,8 @@ func (c *Call) values(e *capture.Entry, k capture.Kind, read pthformat.ReadMode)
 	for _, n := range named {
 		r := &reports.Result{}
 		results.Locate(r, e, n.Name)
-		r.Phase, r.Target, r.Verdict = "forward", n.Name, verdict.Pass
-		if err := examine(n.Value, r); err != nil {
-			refuse(err)
-			continue
-		}
-		if r.NaN+r.Inf > 0 {
-			r.Verdict, r.Reason = verdict.Fail, countText(r.NaN, r.Inf)
-		}
-		c.Results = append(c.Results, r)
+		r.Phase, r.Target = "forward", n.Name
+		c.add(r, n.Value, refuse)
 	}
 }
 
@@ -176,11 +205,30 @@ func examine(v value.Value, r *reports.Result) error {
 		if err != nil {
 			return err
 		}
+		if pthformat.IsTime(v) {
+			st.nan = notTimes(v)
+		}
 		r.DType, r.Shape, r.Numel = &dtype, results.Shape(v.Shape), &st.numel
 		*r.Stats = reports.Stats{NaN: st.nan, Inf: st.inf, Min: known(st.min), Max: known(st.max),
 			Mean: known(st.mean), Std: known(st.std), Norm: reports.Num(st.norm)}
 	}
 	return nil
+}
+
+// notTimes counts the NaT of times.
+func notTimes(t *tensor.Tensor) int {
+	n := 0
+	v := make([]int64, min(t.Block(), t.Numel()))
+	for lo := 0; lo < t.Numel(); lo += len(v) {
+		part := v[:min(len(v), t.Numel()-lo)]
+		tensor.Load(t, lo, part)
+		for _, x := range part {
+			if x == pthformat.NotATime {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // ofSummary is what statistics without elements tell: that there is at least one

@@ -12,10 +12,13 @@ import (
 	"github.com/optool/optool/verdict"
 )
 
-// Rules that decide where only statistics or checksums were recorded.
+// Rules that decide where only statistics or checksums were recorded, of objects, and of
+// elements that are no numbers.
 const (
 	ruleChecksum   = "checksum"
 	ruleStatistics = "statistics"
+	ruleObjects    = "class"
+	ruleBits       = "bits"
 )
 
 // summaries compares two tensors of which one, or both, are only summarised. They

@@ -54,7 +54,7 @@ func ByName(a, b *checkpoint.Set, names *checkpoint.Map) []NamedPair {
 // CompareNamed compares two values of one name; again is the command that compares
 // the files again. A value that only one side has is a difference.
 func (c Comparer) CompareNamed(p NamedPair, again string) *reports.Result {
-	r := &comparison{Comparer: c, op: p.Name}
+	r := &comparison{Comparer: c, op: p.Name, stored: true}
 	r.locate = func(res *reports.Result) {
 		res.Capture, res.Op, res.Phase, res.Target, res.Repro = p.File, p.Name, "forward", p.Name, &again
 	}

@@ -81,14 +81,14 @@ func TestArrays(t *testing.T) {
 	}
 }
 
-// TestText: an array of strings is shown, not read.
+// TestText: an array of strings is an object that holds its characters.
 func TestText(t *testing.T) {
 	f, err := Open("testdata/arrays/text.npy", Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if o, ok := f.Root.(*value.Opaque); !ok || o.Reason != "elements of numpy type <U2" {
+	if o, ok := f.Root.(*value.Opaque); !ok || o.Reason != "array of <U2" || !o.Whole {
 		t.Errorf("got %s", value.Str(f.Root))
 	}
 }
@@ -144,9 +144,14 @@ func TestHostileArrays(t *testing.T) {
 		{"npy overflow", "x.npy", npyOf("{'descr': '<f4', 'fortran_order': True, "+
 			"'shape': (4294967296, 4294967296)}", 8), "too many elements"},
 		{"npy negative", "x.npy", npyOf("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", 8), "negative"},
-		{"npy structured", "x.npy", npyOf("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", 4),
-			"no plain descr"},
-		{"npz", "x.npz", makeZip(t, entry{"a.npy", []byte("no array")}), "a.npy: npy: not an array file"},
+		{"npy no descr", "x.npy", npyOf("{'fortran_order': False, 'shape': (1,)}", 4), "no descr"},
+		{"npy descr", "x.npy", npyOf("{'descr': 'nonsense', 'fortran_order': False, 'shape': (1,)}", 4), "not known"},
+		{"npy fields", "x.npy", npyOf("{'descr': [('a', '<f4'), 'b'], 'fortran_order': False, 'shape': (1,)}", 4),
+			"no list of fields"},
+		{"npy field shape", "x.npy", npyOf("{'descr': [('a', '<f4', (1073741824, 4))], 'fortran_order': False, "+
+			"'shape': (1,)}", 4), `field "a"`},
+		{"npy deep", "x.npy", npyOf("{'descr': "+strings.Repeat("[('a', ", 50)+", 'fortran_order': False, 'shape': (1,)}",
+			4), "nested too deep"},
 		{"neither", "x.bin", []byte(f4), "neither a zip nor a pickle"},
 	} {
 		t.Run(tc.file, func(t *testing.T) {

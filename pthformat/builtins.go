@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/nlpodyssey/gopickle/types"
@@ -210,10 +211,34 @@ func bytesOf(v any) ([]byte, bool) {
 func buildReconstructed(_ *unpickler, _ string, args []any) (any, error) {
 	if len(args) > 0 {
 		if c, ok := args[0].(*class); ok {
-			return &object{global: c.name, args: args[min(len(args), 2):]}, nil
+			args = args[min(len(args), 2):]
+			if len(args) == 1 && args[0] == nil {
+				args = nil
+			}
+			return &object{global: c.name, args: args}, nil
 		}
 	}
 	return nil, malformed("want a class")
+}
+
+// buildGetattr: a class or object and the name of an attribute, as bound functions and methods
+// are pickled. Nothing is looked up: the name is shown.
+func buildGetattr(u *unpickler, name string, args []any) (any, error) {
+	if len(args) == 2 {
+		attr, ok := args[1].(string)
+		safe := ok && attr != "" && !strings.HasPrefix(attr, "__") && !strings.Contains(attr, ".") && !refusedModules[attr]
+		switch of := args[0].(type) {
+		case *class:
+			if safe {
+				return &class{u: u, name: of.name + "." + attr}, nil // perhaps a class inside of another
+			}
+		case *object:
+			if safe {
+				return &object{global: of.global + "." + attr, args: []any{of}}, nil
+			}
+		}
+	}
+	return nil, forbidden(name)
 }
 
 // kindOf names the type of what the machine made, for messages.

@@ -17,7 +17,8 @@ var storageTypes = map[string]tensor.DType{
 	"BoolStorage": tensor.Bool, "ComplexDoubleStorage": tensor.Complex128,
 	"ComplexFloatStorage": tensor.Complex64, "QInt8Storage": tensor.QInt8, "QUInt8Storage": tensor.QUint8,
 	"QInt32Storage": tensor.QInt32, "QUInt4x2Storage": tensor.QUint4x2,
-	"UntypedStorage": untyped,
+	"QUInt2x4Storage": tensor.QUint2x4,
+	"UntypedStorage":  untyped,
 }
 
 // untyped marks a storage that counts bytes; its tensors bring their dtype.
@@ -53,11 +54,11 @@ var constants = map[string]value.Value{
 	"torch.preserve_format":   value.MemoryFormat("torch.preserve_format"),
 }
 
-// builtinTypes are the names of builtins that are data types; every other
-// builtin is refused.
+// builtinTypes are the names of builtins that are data types, and getattr (see
+// buildGetattr); every other builtin is refused.
 var builtinTypes = set("Ellipsis", "NotImplemented", "None", "True", "False", "bool", "bytearray", "bytes", "complex",
 	"dict", "float",
-	"frozenset", "int", "list", "long", "object", "range", "set", "slice", "str", "tuple", "unicode", "xrange")
+	"frozenset", "getattr", "int", "list", "long", "object", "range", "set", "slice", "str", "tuple", "unicode", "xrange")
 
 // refusedModules can run code, reach the system or load more pickles. A file
 // that names one was made to attack its reader; nothing of it is shown.
@@ -85,6 +86,9 @@ var refusedModules = set(
 	"types", "urllib", "urllib2", "venv", "webbrowser", "winreg", "xmlrpc", "zipapp", "zipimport",
 )
 
+// harmless are classes of refused modules that only hold data.
+var harmless = set("types.SimpleNamespace")
+
 // refusedPackages are parts of packages that are otherwise data.
 var refusedPackages = []string{
 	"torch.hub", "torch.utils.cpp_extension", "torch.utils.model_zoo", "torch.package", "torch.multiprocessing",
@@ -105,7 +109,7 @@ func set(names ...string) map[string]bool {
 func checkGlobal(module, name string) string {
 	full := module + "." + name
 	top, _, _ := strings.Cut(module, ".")
-	if refusedModules[top] {
+	if refusedModules[top] && !harmless[full] {
 		return "forbidden global " + full
 	}
 	for _, p := range refusedPackages {
@@ -161,6 +165,9 @@ type class struct {
 	build builder
 }
 
+// forbidden is the error of a global that is never called, or not with these arguments.
+func forbidden(name string) *FormatError { return malformed("forbidden global %s", name) }
+
 type builder func(u *unpickler, name string, args []any) (any, error)
 
 // Call is REDUCE and OBJ.
@@ -169,7 +176,7 @@ func (c *class) Call(args ...any) (any, error) {
 		return &object{global: c.name, args: args}, nil
 	}
 	v, err := c.build(c.u, c.name, args)
-	if fe, ok := err.(*FormatError); ok {
+	if fe, ok := err.(*FormatError); ok && *fe != *forbidden(c.name) {
 		fe.Msg = c.name + ": " + fe.Msg
 	}
 	return v, err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -64,8 +65,10 @@ func (l Limits) withDefaults() Limits {
 // A File is an open file of values. Its tensors are views of the file: no byte of a
 // storage is read before a value is needed.
 type File struct {
-	Path     string
-	Format   string      // "zip" or "legacy" of torch.save, "safetensors", "npy", "npz", "polygraphy"
+	Path string
+	// Format is "zip" or "legacy" of torch.save, "pt2", "distributed checkpoint",
+	// "safetensors", "npy", "npz" or "polygraphy".
+	Format   string
 	Root     value.Value // the saved object
 	Protocol int         // of the pickle of the saved object; 0 without one
 	Globals  []string    // names of the classes and functions in that pickle, in order of appearance
@@ -82,6 +85,8 @@ type File struct {
 	src    source
 	lim    Limits
 	verify bool // see Options
+	mode   ReadMode
+	parts  []*File // files inside of this one
 }
 
 // Open reads the structure of a file that torch.save wrote, or of a .safetensors,
@@ -94,12 +99,10 @@ func Open(path string, opt Options) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := read(path, src, opt.Limits)
-	if f != nil {
-		f.verify = opt.Verify
-	}
-	if err != nil {
-		src.close()
+	f := newFile(path, src, opt.Limits)
+	f.verify, f.mode = opt.Verify, opt.Read
+	if err := f.read(); err != nil {
+		f.Close()
 		return nil, err
 	}
 	return f, nil
@@ -112,17 +115,36 @@ func (f *File) Close() error {
 	}
 	src := f.src
 	f.src = nil
+	for _, g := range f.parts {
+		g.src = nil
+	}
 	return src.close()
 }
 
-// read finds out the format and reads the structure.
+func newFile(path string, src source, lim Limits) *File {
+	return &File{Path: path, Size: src.size(), src: src, lim: lim.withDefaults()}
+}
+
+// read is Open of a source.
 func read(path string, src source, lim Limits) (*File, error) {
-	f := &File{Path: path, Size: src.size(), src: src, lim: lim.withDefaults()}
-	head, err := src.view(0, min(4, f.Size))
+	f := newFile(path, src, lim)
+	if err := f.read(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// read finds out the format and reads the structure.
+func (f *File) read() error {
+	head, err := f.src.view(0, min(4, f.Size))
 	if err == nil {
 		switch {
 		case f.Size == 0:
 			err = malformed("empty file")
+		case f.isMetadata():
+			err = f.readMetadata()
+		case filepath.Ext(f.Path) == ShardExt:
+			err = malformed("a shard of a distributed checkpoint: it is read with the %s beside it", MetadataName)
 		case f.isSafetensors():
 			err = f.readSafetensors()
 		case f.Size < 4:
@@ -140,9 +162,9 @@ func read(path string, src source, lim Limits) (*File, error) {
 		}
 	}
 	if err != nil {
-		return nil, f.named(err)
+		return f.named(err)
 	}
-	return f, nil
+	return nil
 }
 
 // named adds the path to an error.
@@ -197,6 +219,9 @@ func (f *File) readZip() error {
 	if a.isNpz() {
 		return f.readNpz(a)
 	}
+	if root, ok := a.isExport(); ok {
+		return f.readExport(a, root)
+	}
 	root, err := a.root()
 	if err != nil {
 		return err
@@ -245,8 +270,32 @@ func (f *File) readZip() error {
 	if err != nil {
 		return err
 	}
-	table := storageTable{open: func(id storageID) (*storage, error) {
-		name := "data/" + id.key
+	table := f.table(a, root, "data", bigEndian, sound)
+	p, v, err := f.decode(b, &unpickler{persistent: table.resolve})
+	if err != nil {
+		return inRecord("data.pkl", err)
+	}
+	if extra := len(b) - p.length; extra > 0 {
+		f.warn("data.pkl: %d bytes follow the pickle", extra)
+	}
+	f.Root, f.Protocol, f.Globals = v, p.protocol, p.globals
+	return f.program(a, root, bigEndian, sound)
+}
+
+// soundness compares the content of a record with its checksum.
+type soundness func(r *record, content []byte) bool
+
+// table makes the storages of an archive from the records in a folder.
+func (f *File) table(a *archive, root, folder string, bigEndian bool, sound soundness) storageTable {
+	inRecord := func(name string, err error) error {
+		var fe *FormatError
+		if errors.As(err, &fe) && fe.Record == "" {
+			fe.Record = name
+		}
+		return err
+	}
+	return storageTable{open: func(id storageID) (*storage, error) {
+		name := folder + "/" + id.key
 		s := &storage{class: id.class.name, dtype: id.class.dtype, count: id.count, swap: bigEndian}
 		r, ok := a.lookup(root + "/" + name)
 		if !ok {
@@ -271,15 +320,6 @@ func (f *File) readZip() error {
 		s.data.Key, s.data.Location = id.key, id.location
 		return s, nil
 	}}
-	p, v, err := f.decode(b, &unpickler{persistent: table.resolve})
-	if err != nil {
-		return inRecord("data.pkl", err)
-	}
-	if extra := len(b) - p.length; extra > 0 {
-		f.warn("data.pkl: %d bytes follow the pickle", extra)
-	}
-	f.Root, f.Protocol, f.Globals = v, p.protocol, p.globals
-	return nil
 }
 
 // littleEndian returns b, or a copy with the bytes of each element swapped if

@@ -137,8 +137,17 @@ func dumpTo(b *strings.Builder, v value.Value, indent string, open map[any]bool)
 		}
 		children(v, names, items)
 	case *value.Opaque:
-		line("opaque %s %q", v.Global, v.Reason)
-		children(v, []string{"args ", "state "}, []value.Value{v.Args, v.State})
+		lacking := ""
+		if !v.Whole {
+			lacking = " (not whole)"
+		}
+		line("opaque %s %q%s", v.Global, v.Reason, lacking)
+		var names []string
+		var items []value.Value
+		for _, p := range v.Parts {
+			names, items = append(names, p.Name+" "), append(items, p.Value)
+		}
+		children(v, names, items)
 	case value.Slice:
 		line("slice")
 		children(nil, []string{"start ", "stop ", "step "}, []value.Value{v.Start, v.Stop, v.Step})

@@ -21,16 +21,17 @@ const npyMagic = "\x93NUMPY"
 const npyHeader = 64 << 10
 
 var (
-	npyDescr   = regexp.MustCompile(`'descr':\s*'([<>|=]?)([A-Za-z]\d*)'`)
 	npyFortran = regexp.MustCompile(`'fortran_order':\s*(True|False)`)
-	npyShape   = regexp.MustCompile(`'shape':\s*\(([^()]*)\)`)
+	npyShape   = regexp.MustCompile(`'shape':\s*\(([^()]*)\)\s*,?\s*}`)
+	npyDescr   = regexp.MustCompile(`'descr':\s*`)
+	npyCode    = regexp.MustCompile(`^([<>|=]?)([A-Za-z]\d*)(?:\[(\w+)\])?$`)
 )
 
 // A npyArray is what the header of a .npy file says.
 type npyArray struct {
-	arrayType
+	*arrayType
 	fortran bool
-	shape   []int64
+	dims    []int64
 	start   int64 // of the elements
 }
 
@@ -63,14 +64,21 @@ func parseNpy(b []byte) (a npyArray, err error) {
 	}
 	text := b[a.start:][:n]
 	a.start += n
-	descr, fortran, shape := npyDescr.FindSubmatch(text), npyFortran.FindSubmatch(text), npyShape.FindSubmatch(text)
+	at, fortran, shape := npyDescr.FindIndex(text), npyFortran.FindSubmatch(text), npyShape.FindSubmatch(text)
 	if fortran == nil || shape == nil {
 		return a, malformed("npy: the header lacks fortran_order or shape")
 	}
-	if descr == nil {
-		return a, malformed("npy: the header has no plain descr, such as '<f4'")
+	if at == nil {
+		return a, malformed("npy: the header has no descr")
 	}
-	a.order, a.code, a.fortran = string(descr[1]), string(descr[2]), string(fortran[1]) == "True"
+	d := descriptor{string(text[at[1]:])}
+	if a.arrayType, err = d.dtype(0); err == nil {
+		err = a.check()
+	}
+	if err != nil {
+		return a, malformed("npy: %s", err)
+	}
+	a.fortran = string(fortran[1]) == "True"
 	for part := range strings.SplitSeq(string(shape[1]), ",") {
 		if part = strings.TrimSpace(part); part == "" {
 			continue
@@ -79,45 +87,145 @@ func parseNpy(b []byte) (a npyArray, err error) {
 		if err != nil {
 			return a, malformed("npy: dimension %q in the shape", part)
 		}
-		a.shape = append(a.shape, d)
+		a.dims = append(a.dims, d)
 	}
 	return a, nil
 }
 
-// value makes the tensor of a file of size bytes; load gives its bytes from at on.
-func (a npyArray) value(size int64, load func(at, n int64) ([]byte, error)) (value.Value, error) {
-	dt, ok := arrayTypes[a.code]
-	if !ok {
-		return &value.Opaque{Global: "numpy.ndarray", Reason: "elements of numpy type " + a.order + a.code}, nil
+// A descriptor is what is left to read of a descr: a text such as '<f4', or a list of fields
+// (name, descr) or (name, descr, shape).
+type descriptor struct{ text string }
+
+func (d *descriptor) next(token string) bool {
+	d.text = strings.TrimLeft(d.text, " \n")
+	rest, ok := strings.CutPrefix(d.text, token)
+	if ok {
+		d.text = rest
 	}
-	shape, n, err := sized(a.shape, dt)
-	if err != nil {
-		return nil, malformed("npy: %s", err)
+	return ok
+}
+
+// quoted reads a string without escapes.
+func (d *descriptor) quoted() (string, error) {
+	d.next("")
+	if len(d.text) > 0 && (d.text[0] == '\'' || d.text[0] == '"') {
+		if s, rest, ok := strings.Cut(d.text[1:], d.text[:1]); ok && !strings.Contains(s, `\`) {
+			d.text = rest
+			return s, nil
+		}
 	}
-	if have := size - a.start; have != n {
-		return nil, malformed("npy: %s%s has %d bytes, the file holds %d", dt, tensor.ShapeString(shape), n, have)
+	return "", malformed("the descr has no text where one should be")
+}
+
+func (d *descriptor) dtype(depth int) (*arrayType, error) {
+	if depth > 32 {
+		return nil, malformed("the descr is nested too deep")
 	}
-	s := tensor.OpenStorage(n, func() ([]byte, error) {
-		b, err := load(a.start, n)
+	if !d.next("[") {
+		text, err := d.quoted()
 		if err != nil {
 			return nil, err
 		}
-		return a.decode(b), nil
-	})
-	stride := tensor.Contiguous(shape)
-	if a.fortran {
-		step := 1
-		for i, d := range shape {
-			stride[i] = step
-			step *= max(d, 1)
+		m := npyCode.FindStringSubmatch(text)
+		if m == nil {
+			return nil, malformed("the descr %q is not known", text)
+		}
+		return &arrayType{order: m[1], code: m[2], unit: m[3]}, nil
+	}
+	t := &arrayType{code: "V", fields: []arrayField{}}
+	for !d.next("]") {
+		if !d.next("(") {
+			return nil, malformed("the descr is no list of fields")
+		}
+		f := arrayField{offset: t.bytes}
+		var err error
+		if d.next("(") { // a title and a name
+			if _, err = d.quoted(); err != nil || !d.next(",") {
+				return nil, malformed("the descr is no list of fields")
+			}
+			if f.name, err = d.quoted(); err != nil || !d.next(")") {
+				return nil, malformed("the descr is no list of fields")
+			}
+		} else if f.name, err = d.quoted(); err != nil {
+			return nil, err
+		}
+		if !d.next(",") {
+			return nil, malformed("the descr has a field without type")
+		}
+		if f.of, err = d.dtype(depth + 1); err != nil {
+			return nil, err
+		}
+		if d.next(",") && d.next("(") {
+			sub := &arrayType{sub: f.of, code: f.of.code}
+			for !d.next(")") {
+				d.next(",")
+				d.next("")
+				end := strings.IndexAny(d.text, ",)")
+				if end <= 0 {
+					return nil, malformed("the descr has a field of no shape")
+				}
+				n, err := strconv.Atoi(strings.TrimSpace(d.text[:end]))
+				if err != nil || n < 0 || len(sub.shape) == maxDim {
+					return nil, malformed("the descr has a field of no shape")
+				}
+				sub.shape, d.text = append(sub.shape, n), d.text[end:]
+				d.next(",")
+			}
+			f.of = sub
+		}
+		size := f.of.size()
+		if !d.next(")") || size < 0 || size > maxElement-t.bytes {
+			return nil, malformed("the descr has a field %q that is not known", f.name)
+		}
+		t.bytes += size
+		if t.fields = append(t.fields, f); len(t.fields) > 1000 {
+			return nil, malformed("the descr has too many fields")
+		}
+		d.next(",")
+	}
+	return t, nil
+}
+
+// value makes the array of a file of size bytes; load gives its bytes from at on.
+func (a npyArray) value(size int64, load func(at, n int64) ([]byte, error)) (value.Value, error) {
+	for _, d := range a.dims {
+		if d < 0 {
+			return nil, malformed("npy: negative dimension %d in shape %v", d, a.dims)
 		}
 	}
-	t, err := tensor.NewView(s, tensor.View{DType: dt, Shape: shape, Stride: stride})
+	shape, _, err := sized(a.dims, max(a.arrayType.size(), 1))
 	if err != nil {
 		return nil, malformed("npy: %s", err)
 	}
-	t.Device = "numpy"
-	return t, nil
+	n := size - a.start
+	v, err := a.arrayType.array(shape, a.fortran, n, func() ([]byte, error) { return load(a.start, n) })
+	if err != nil {
+		return nil, malformed("npy: %s", err)
+	}
+	return v, nil
+}
+
+// member is the value of an array of size bytes that begin with head. One that cannot be read
+// is a value whose use gives the error, so that it does not lose those beside it.
+func (f *File) member(head []byte, size int64, load func(at, n int64) ([]byte, error)) (value.Value, error) {
+	a, err := parseNpy(head)
+	if err != nil {
+		return nil, err
+	}
+	if a.code != "O" || a.fields != nil || a.sub != nil {
+		return a.value(size, load)
+	}
+	b, err := load(a.start, size-a.start) // the elements are pickled
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(b)) > f.lim.Pickle {
+		return nil, malformed("%d bytes exceed the limit of %d for a pickle", len(b), f.lim.Pickle)
+	}
+	cyclic := f.Cyclic
+	_, v, err := f.decode(b, &unpickler{})
+	f.Cyclic = f.Cyclic || cyclic
+	return v, err
 }
 
 // readNpy reads one array.
@@ -127,12 +235,18 @@ func (f *File) readNpy() error {
 	if err != nil {
 		return err
 	}
-	a, err := parseNpy(b)
+	v, err := f.member(b, f.Size, f.src.view)
 	if err != nil {
 		return err
 	}
-	f.Root, err = a.value(f.Size, func(at, n int64) ([]byte, error) { return f.src.view(at, n) })
-	return err
+	f.setRoot(v)
+	return nil
+}
+
+// setRoot is the value of a file that no pickle describes.
+func (f *File) setRoot(v value.Value) {
+	f.Root, f.Expanded = v, 0
+	value.Walk(v, func(value.Value) { f.Expanded++ })
 }
 
 // isNpz reports whether a zip holds nothing but arrays.
@@ -159,13 +273,11 @@ func (f *File) readNpz(a *archive) error {
 		}
 		head, err := a.start(r, npyHeader+16)
 		if err != nil {
-			return inRecord(err)
+			root.Items = append(root.Items, value.Item{Key: strings.TrimSuffix(r.name, ".npy"),
+				Value: f.damaged(inRecord(err))})
+			continue
 		}
-		array, err := parseNpy(head)
-		if err != nil {
-			return inRecord(err)
-		}
-		v, err := array.value(r.size, func(at, n int64) ([]byte, error) {
+		v, err := f.member(head, r.size, func(at, n int64) ([]byte, error) {
 			b, err := a.read(r, f.lim.Inflate)
 			if err == nil && (f.verify || r.size <= CheckedStorage) && !r.intact(b) {
 				err = malformed("checksum mismatch")
@@ -176,12 +288,20 @@ func (f *File) readNpz(a *archive) error {
 			return b[at : at+n], nil
 		})
 		if err != nil {
-			return inRecord(err)
+			v = f.damaged(inRecord(err))
 		}
 		root.Items = append(root.Items, value.Item{Key: strings.TrimSuffix(r.name, ".npy"), Value: v})
 	}
-	f.Root, f.Expanded = root, 2*len(root.Items)+1
+	f.setRoot(root)
 	return nil
+}
+
+// damaged is a value that cannot be read: its use gives the error.
+func (f *File) damaged(err error) value.Value {
+	err = f.named(err)
+	s := tensor.OpenStorage(1, func() ([]byte, error) { return nil, err })
+	t, _ := tensor.NewView(s, tensor.View{DType: tensor.Uint8, Shape: []int{1}, Stride: []int{1}})
+	return t
 }
 
 // start returns the first bytes of a record's content, at most n.

@@ -1,9 +1,14 @@
 package pthformat
 
 import (
+	"fmt"
 	"math"
-	"math/bits"
+	"regexp"
 	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nlpodyssey/gopickle/types"
 
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
@@ -18,13 +23,26 @@ var arrayTypes = map[string]tensor.DType{
 	"f2": tensor.Float16, "f4": tensor.Float32, "f8": tensor.Float64, "c8": tensor.Complex64, "c16": tensor.Complex128,
 }
 
-// arrayType is a numpy.dtype. BUILD brings its byte order.
+// arrayType is a numpy.dtype. In a pickle BUILD brings all but its code.
 type arrayType struct {
-	code  string // "f4"
-	order string // "<", ">", "|" or "="
+	code   string // "f4", "M8", "V16"
+	order  string // "<", ">", "|" or "="
+	unit   string // of datetime64 and timedelta64: "ns", "10ms"
+	fields []arrayField
+	sub    *arrayType // of elements that are arrays themselves
+	shape  []int      // of those
+	bytes  int        // of an element with fields
 }
 
-// PySetState takes (version, byte order, ...).
+// An arrayField is a field of a structured type.
+type arrayField struct {
+	name   string
+	of     *arrayType
+	offset int
+}
+
+// PySetState takes (version, byte order, sub-array, names, fields, size, alignment, flags) and,
+// for times, (metadata, (unit, count, ...)).
 func (t *arrayType) PySetState(state any) error {
 	items, ok := elements(state)
 	if !ok || len(items) < 2 {
@@ -33,16 +51,139 @@ func (t *arrayType) PySetState(state any) error {
 	if t.order, ok = items[1].(string); !ok {
 		return malformed("numpy.dtype: the byte order is %s", kindOf(items[1]))
 	}
+	if len(items) < 6 {
+		return nil
+	}
+	if sub, ok := elements(items[2]); ok && len(sub) == 2 {
+		of, ok := sub[0].(*arrayType)
+		shape, err := dims(sub[1], "shape of a numpy.dtype")
+		if !ok || err != nil {
+			return malformed("numpy.dtype: a sub-array of %s", kindOf(sub[0]))
+		}
+		t.sub, t.shape = of, shape
+	}
+	if t.bytes, ok = items[5].(int); !ok {
+		return malformed("numpy.dtype: the size is %s", kindOf(items[5]))
+	}
+	if names, ok := elements(items[3]); ok {
+		fields, ok := items[4].(*types.Dict)
+		if !ok || len(*fields) > len(names)*2 {
+			return malformed("numpy.dtype: the fields are %s", kindOf(items[4]))
+		}
+		for _, name := range names {
+			f := arrayField{}
+			for _, e := range *fields {
+				if e.Key != name {
+					continue
+				}
+				if at, ok := elements(e.Value); ok && len(at) >= 2 {
+					f.of, _ = at[0].(*arrayType)
+					f.offset, _ = at[1].(int)
+				}
+			}
+			if f.name, ok = name.(string); !ok || f.of == nil {
+				return malformed("numpy.dtype: field %v has no type", name)
+			}
+			t.fields = append(t.fields, f)
+		}
+	}
+	if len(items) == 9 && strings.Contains("Mm", t.code[:1]) {
+		t.unit = timeUnit(items[8])
+	}
+	return t.check()
+}
+
+// check refuses a type that contains itself, and one of more parts than numpy has a use for.
+func (t *arrayType) check() error {
+	left := 1000
+	var finite func(t *arrayType, depth int) bool
+	finite = func(t *arrayType, depth int) bool {
+		if left--; left < 0 || depth == 0 {
+			return false
+		}
+		ok := t.sub == nil || finite(t.sub, depth-1)
+		for _, f := range t.fields {
+			ok = ok && finite(f.of, depth-1)
+		}
+		return ok
+	}
+	if !finite(t, 32) {
+		return malformed("numpy.dtype: too many parts, or one that contains itself")
+	}
 	return nil
 }
 
+// timeUnit is the unit of a time: the last item of (metadata, (unit, count, ...)).
+func timeUnit(v any) string {
+	if items, ok := elements(v); ok && len(items) == 2 {
+		if of, ok := elements(items[1]); ok && len(of) >= 2 {
+			unit := ""
+			if b, ok := bytesOf(of[0]); ok {
+				unit = string(b)
+			} else if s, ok := of[0].(string); ok {
+				unit = s
+			}
+			if n, ok := of[1].(int); ok && n != 1 {
+				return fmt.Sprintf("%d%s", n, unit)
+			}
+			return unit
+		}
+	}
+	return "?"
+}
+
+// arrayCodes are numpy's type codes: a letter and what follows it.
+var arrayCodes = regexp.MustCompile(`^([a-zA-Z])(\d*)$`)
+
+// size is the number of bytes of an element, -1 if the type has none.
+func (t *arrayType) size() int {
+	if t.sub != nil {
+		n := t.sub.size()
+		for _, d := range t.shape {
+			if d < 0 || n < 0 || n > 0 && d > maxElement/n {
+				return -1
+			}
+			n *= d
+		}
+		return n
+	}
+	if t.fields != nil {
+		return t.bytes
+	}
+	if dt, ok := arrayTypes[t.code]; ok {
+		return dt.Size()
+	}
+	m := arrayCodes.FindStringSubmatch(t.code)
+	if m == nil {
+		return -1
+	}
+	n, err := strconv.Atoi(m[2])
+	switch {
+	case err != nil || n > maxElement:
+		return -1
+	case m[1] == "U":
+		return 4 * n
+	}
+	return n
+}
+
+// maxElement bounds the size of an element in bytes.
+const maxElement = 1 << 30
+
 // decode returns the bytes of elements of t in little-endian order.
 func (t *arrayType) decode(b []byte) []byte {
-	if t.order != ">" {
+	size := arrayTypes[t.code].Real().Size()
+	switch t.code[0] {
+	case 'M', 'm':
+		size = 8
+	case 'U':
+		size = 4
+	}
+	if t.order != ">" || size < 2 {
 		return b
 	}
 	b = slices.Clone(b)
-	swapBytes(b, arrayTypes[t.code].Real().Size())
+	swapBytes(b, size)
 	return b
 }
 
@@ -59,12 +200,10 @@ func swapBytes(b []byte, size int) {
 // buildArrayType: code, align, copy.
 func buildArrayType(_ *unpickler, name string, args []any) (any, error) {
 	if len(args) > 0 {
-		if code, ok := args[0].(string); ok {
-			if _, known := arrayTypes[code]; known {
-				return &arrayType{code: code}, nil
-			}
-			return &object{global: name, args: args}, nil
+		if code, ok := args[0].(string); ok && arrayCodes.MatchString(code) {
+			return &arrayType{code: code}, nil
 		}
+		return &object{global: name, args: args}, nil
 	}
 	return nil, malformed("want a type code")
 }
@@ -80,7 +219,13 @@ func buildArrayScalar(_ *unpickler, name string, args []any) (any, error) {
 		return &object{global: name, reason: "numpy scalar of another type", args: args}, nil
 	}
 	b, ok := bytesOf(args[1])
-	dt := arrayTypes[t.code]
+	dt, number := arrayTypes[t.code]
+	if !number && ok { // a time, a text or a record
+		return &array{kind: t, shape: &types.Tuple{}, data: args[1]}, nil
+	}
+	if !number {
+		return &object{global: name, reason: "numpy scalar of another type", args: args}, nil
+	}
 	if !ok || len(b) != dt.Size() {
 		return nil, malformed("want %d bytes for a scalar of %s", dt.Size(), dt)
 	}
@@ -154,48 +299,243 @@ func buildArrayFromBuffer(_ *unpickler, _ string, args []any) (any, error) {
 	return &array{kind: args[1], shape: args[2], fortran: order == "F", data: args[0]}, nil
 }
 
-// value is the array as a tensor whose Device is "numpy"; an array of objects
-// or of a type without a dtype is opaque.
-func (a *array) value() (value.Value, error) {
+// A masked is a numpy.ma.MaskedArray.
+type masked struct{ object }
+
+func buildMasked(_ *unpickler, _ string, _ []any) (any, error) {
+	return &masked{object{global: "numpy.ma.MaskedArray"}}, nil
+}
+
+// PySetState takes (version, shape, type, is Fortran order, data, mask, fill value).
+func (m *masked) PySetState(state any) error {
+	items, ok := elements(state)
+	if !ok || len(items) != 7 {
+		return malformed("numpy.ma.MaskedArray: the state is %s", kindOf(state))
+	}
+	fortran, ok := items[3].(bool)
+	t, plain := items[2].(*arrayType)
+	if !ok || !plain || t.fields != nil {
+		m.lacking = true
+		return nil
+	}
+	m.part("data", &array{kind: t, shape: items[1], fortran: fortran, data: items[4]})
+	m.part("mask", &array{kind: &arrayType{code: "b1"}, shape: items[1], fortran: fortran, data: items[5]})
+	m.part("fill_value", items[6])
+	return nil
+}
+
+// elements gives the array as a tensor whose Device is "numpy", or as an object of the parts
+// that its type has. items are those of an array of objects.
+func (a *array) elements() (v value.Value, items []any, err error) {
+	shape, err := dims(a.shape, "shape of a numpy.ndarray")
+	if err != nil {
+		return nil, nil, err
+	}
 	t, ok := a.kind.(*arrayType)
 	if !ok {
-		return &value.Opaque{Global: "numpy.ndarray", Reason: "array of another type"}, nil
+		return &value.Opaque{Global: "numpy.ndarray", Reason: "array of another type"}, nil, nil
+	}
+	if list, ok := elements(a.data); ok {
+		return nil, list, nil
 	}
 	b, ok := bytesOf(a.data)
 	if !ok {
-		return nil, malformed("numpy.ndarray: the data is %s", kindOf(a.data))
+		return nil, nil, malformed("numpy.ndarray: the data is %s", kindOf(a.data))
 	}
-	shape, err := dims(a.shape, "shape of a numpy.ndarray")
+	v, err = t.array(shape, a.fortran, int64(len(b)), func() ([]byte, error) { return b, nil })
+	if err != nil {
+		return nil, nil, malformed("numpy.ndarray: %s", err)
+	}
+	return v, nil, nil
+}
+
+// value is the array where it holds no objects.
+func (a *array) value() (value.Value, error) {
+	v, items, err := a.elements()
+	if err == nil && items != nil {
+		return &value.Opaque{Global: "numpy.ndarray", Reason: "array of objects"}, nil
+	}
+	return v, err
+}
+
+// array is what elements of a type mean that lie one behind the other in size bytes.
+func (t *arrayType) array(shape []int, fortran bool, size int64, load func() ([]byte, error)) (value.Value, error) {
+	element := t.size()
+	if element <= 0 {
+		return &value.Opaque{Global: "numpy.ndarray", Reason: "elements of numpy type " + t.order + t.code}, nil
+	}
+	wide := make([]int64, len(shape))
+	for i, n := range shape {
+		wide[i] = int64(n)
+	}
+	_, n, err := sized(wide, 1)
 	if err != nil {
 		return nil, err
 	}
-	dt := arrayTypes[t.code]
-	want := uint64(dt.Size())
-	for _, n := range shape {
-		if n < 0 {
-			return nil, malformed("numpy.ndarray: negative dimension %d", n)
-		}
-		hi, lo := bits.Mul64(want, uint64(n))
-		if want = lo; hi != 0 || lo > math.MaxInt64 {
-			want = math.MaxUint64
-			break
-		}
+	if element > 0 && n > math.MaxInt64/int64(element) {
+		return nil, malformed("shape %v has too many elements", shape)
 	}
-	if want != uint64(len(b)) {
-		return nil, malformed("numpy.ndarray: shape %v of %s needs %d bytes, has %d", shape, dt, want, len(b))
+	if want := n * int64(element); want != size {
+		return nil, malformed("%s%s has %d bytes, there are %d", t, tensor.ShapeString(shape), want, size)
 	}
 	stride := tensor.Contiguous(shape)
-	if a.fortran {
-		n := 1
+	if fortran {
+		step := 1
 		for i, d := range shape {
-			stride[i] = n
-			n *= max(d, 1)
+			stride[i] = step
+			step *= max(d, 1)
 		}
 	}
-	v, err := tensor.NewView(tensor.NewStorage(t.decode(b)), tensor.View{DType: dt, Shape: shape, Stride: stride})
+	return t.view(layoutOf{int(n), shape, stride, load})
+}
+
+// A layoutOf says where elements of a type are: one behind the other in memory, n of them, as
+// an array of a shape with strides in elements.
+type layoutOf struct {
+	n      int
+	shape  []int
+	stride []int
+	load   func() ([]byte, error)
+}
+
+// within is the layout of arrays of a shape that are the elements of l.
+func (l layoutOf) within(shape []int) layoutOf {
+	inner := tensor.Contiguous(shape)
+	each := 1
+	for _, d := range shape {
+		each *= d
+	}
+	out := layoutOf{n: l.n * each, shape: slices.Concat(l.shape, shape), load: l.load}
+	for _, s := range l.stride {
+		out.stride = append(out.stride, s*each)
+	}
+	out.stride = append(out.stride, inner...)
+	return out
+}
+
+// gather is the layout of a field of size bytes at an offset of each element of step bytes.
+func (l layoutOf) gather(step, offset, size int) layoutOf {
+	load := l.load
+	l.load = func() ([]byte, error) {
+		b, err := load()
+		if err != nil {
+			return nil, err
+		}
+		out := make([]byte, 0, l.n*size)
+		for i := range l.n {
+			out = append(out, b[i*step+offset:][:size]...)
+		}
+		return out, nil
+	}
+	return l
+}
+
+// view makes the value of elements of a type.
+func (t *arrayType) view(l layoutOf) (value.Value, error) {
+	if len(l.shape) > maxDim {
+		return nil, malformed("%d dimensions, the limit is %d", len(l.shape), maxDim)
+	}
+	if t.sub != nil {
+		return t.sub.view(l.within(t.shape))
+	}
+	if t.fields != nil {
+		o := &value.Opaque{Global: "numpy.ndarray", Reason: "structured array", Whole: true}
+		all := 0
+		for _, f := range t.fields {
+			if all += max(f.of.size(), 0); all > t.bytes {
+				return &value.Opaque{Global: "numpy.ndarray", Reason: "structured array of fields that overlap"}, nil
+			}
+		}
+		for _, f := range t.fields {
+			size := f.of.size()
+			if size < 0 || f.offset < 0 || size > t.bytes || f.offset > t.bytes-size {
+				return nil, malformed("field %q reaches past its element of %d bytes", f.name, t.bytes)
+			}
+			v, err := f.of.view(l.gather(t.bytes, f.offset, size))
+			if err != nil {
+				return nil, err
+			}
+			o.Parts = append(o.Parts, value.Part{Name: "[" + value.StringRepr(f.name) + "]", Value: v})
+		}
+		return o, nil
+	}
+	dt, ok := arrayTypes[t.code]
+	decode, part, what := t.decode, "", t.String() // a part of an object, unless elements are plain numbers
+	letter, size, nat := t.code[0], t.size(), false
+	switch {
+	case ok:
+	case (letter == 'M' || letter == 'm') && size == 8:
+		what = map[byte]string{'M': "datetime64", 'm': "timedelta64"}[letter] + "[" + t.unit + "]"
+		dt, part, nat = tensor.Int64, "ticks", true
+	case t.order != ">" && (t.code == "f16" || t.code == "c32"): // extended precision of x86
+		dt, part, decode = tensor.Float64, "values", extended
+		if letter == 'c' {
+			dt = tensor.Complex128
+		}
+	case letter == 'U':
+		dt, part, l = tensor.Uint32, "chars", l.within([]int{size / 4})
+	case letter == 'S':
+		dt, part, l = tensor.Uint8, "bytes", l.within([]int{size})
+	default:
+		dt, part, l = tensor.Bits8, "bytes", l.within([]int{size})
+	}
+	s := tensor.OpenStorage(int64(l.n*dt.Size()), func() ([]byte, error) {
+		b, err := l.load()
+		if err != nil {
+			return nil, err
+		}
+		return decode(b), nil
+	})
+	v, err := tensor.NewView(s, tensor.View{DType: dt, Shape: l.shape, Stride: l.stride})
 	if err != nil {
 		return nil, err
 	}
 	v.Device = "numpy"
-	return v, nil
+	if part == "" {
+		return v, nil
+	}
+	if nat {
+		v.Layout = what
+	}
+	return &value.Opaque{Global: "numpy.ndarray", Reason: "array of " + what, Whole: true,
+		Parts: []value.Part{{Name: part, Value: v}}}, nil
+}
+
+// IsTime reports whether a tensor holds the ticks of a datetime64 or timedelta64, of which the
+// Layout is the type. NotATime stands for no time.
+func IsTime(t *tensor.Tensor) bool {
+	return strings.HasPrefix(t.Layout, "datetime64") || strings.HasPrefix(t.Layout, "timedelta64")
+}
+
+// NotATime is numpy's NaT.
+const NotATime = math.MinInt64
+
+// String is numpy's str of a type.
+func (t *arrayType) String() string {
+	if t.unit != "" {
+		return t.order + t.code + "[" + t.unit + "]"
+	}
+	return t.order + t.code
+}
+
+// extended converts x86's extended precision, which numpy keeps in 16 bytes, to float64.
+func extended(b []byte) []byte {
+	out := make([]byte, 0, len(b)/2)
+	for ; len(b) >= 16; b = b[16:] {
+		mantissa, e := le.Uint64(b), le.Uint16(b[8:])
+		x := math.Ldexp(float64(mantissa), int(e&0x7fff)-16383-63)
+		switch {
+		case e&0x7fff == 0x7fff && mantissa<<1 == 0:
+			x = math.Inf(1)
+		case e&0x7fff == 0x7fff:
+			x = math.NaN()
+		case math.IsInf(x, 1):
+			x = math.MaxFloat64 // finite there
+		}
+		if e&0x8000 != 0 {
+			x = -x
+		}
+		out = le.AppendUint64(out, math.Float64bits(x))
+	}
+	return out
 }

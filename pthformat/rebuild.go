@@ -17,52 +17,47 @@ import (
 // Source: torch/_utils.py, torch/_tensor.py, torch/serialization.py (1.13 and
 // 2.5), numpy/core/src/multiarray, torch_npu/utils/storage.py.
 var builders = map[string]builder{
-	"torch._utils._rebuild_tensor":                   buildTensor,
-	"torch._utils._rebuild_tensor_v2":                buildTensorV2,
-	"torch._utils._rebuild_tensor_v3":                buildTensorV3,
-	"torch._utils._rebuild_parameter":                buildParameter,
-	"torch._utils._rebuild_parameter_with_state":     buildParameter,
-	"torch.tensor._rebuild_from_type":                buildFromType, // torch 1.7
-	"torch._tensor._rebuild_from_type":               buildFromType,
-	"torch._tensor._rebuild_from_type_v2":            buildFromType,
-	"torch._utils._rebuild_device_tensor_from_numpy": buildFromNumpy,
-	"torch._utils._rebuild_xla_tensor":               buildFromNumpy,
-	"torch_npu.utils.storage._rebuild_npu_tensor":    buildNPUTensor,
-	"torch._utils._rebuild_sparse_tensor":            opaque("sparse tensor"),
-	"torch._utils._rebuild_sparse_csr_tensor":        opaque("sparse tensor"),
-	"torch._utils._rebuild_qtensor":                  opaque("quantized tensor"),
-	"torch._utils._rebuild_meta_tensor_no_storage":   opaque("meta tensor: it has no values"),
-	"torch._utils._rebuild_nested_tensor":            opaque("nested tensor"),
-	"torch._utils._rebuild_mkldnn_tensor":            opaque("tensor in the layout of mkldnn"),
-	"torch._utils._rebuild_wrapper_subclass":         opaque("tensor subclass without values"),
-	"torch.Size":                                     buildSize,
-	"torch.device":                                   buildDevice,
-	"torch.serialization._get_layout":                buildLayout,
-	"collections.OrderedDict":                        buildMapping,
-	"collections.defaultdict":                        buildMapping,
-	"collections.Counter":                            buildMapping,
-	"builtins.dict":                                  buildMapping,
-	"builtins.list":                                  buildSequence(value.List),
-	"builtins.tuple":                                 buildSequence(value.Tuple),
-	"builtins.set":                                   buildSequence(value.Set),
-	"builtins.frozenset":                             buildSequence(value.FrozenSet),
-	"builtins.slice":                                 buildSlice,
-	"builtins.complex":                               buildComplex,
-	"builtins.bytes":                                 buildBytes,
-	"builtins.bytearray":                             buildBytes,
-	"_codecs.encode":                                 buildBytes,
-	"copyreg._reconstructor":                         buildReconstructed,
-	"numpy.dtype":                                    buildArrayType,
-	"numpy.core.multiarray.scalar":                   buildArrayScalar,
-	"numpy.core.multiarray._reconstruct":             buildArray,
-	"numpy.core.numeric._frombuffer":                 buildArrayFromBuffer,
-}
-
-// opaque builds an object that is shown with its reason.
-func opaque(reason string) builder {
-	return func(_ *unpickler, name string, args []any) (any, error) {
-		return &object{global: name, reason: reason, args: args}, nil
-	}
+	"torch._utils._rebuild_tensor":                      buildTensor,
+	"torch._utils._rebuild_tensor_v2":                   buildTensorV2,
+	"torch._utils._rebuild_tensor_v3":                   buildTensorV3,
+	"torch._utils._rebuild_parameter":                   buildParameter,
+	"torch._utils._rebuild_parameter_with_state":        buildParameter,
+	"torch.tensor._rebuild_from_type":                   buildFromType, // torch 1.7
+	"torch._tensor._rebuild_from_type":                  buildFromType,
+	"torch._tensor._rebuild_from_type_v2":               buildFromType,
+	"torch._utils._rebuild_device_tensor_from_numpy":    buildFromNumpy,
+	"torch._utils._rebuild_xla_tensor":                  buildFromNumpy,
+	"torch_npu.utils.storage._rebuild_npu_tensor":       buildNPUTensor,
+	"torch._utils._rebuild_sparse_tensor":               buildSparse,
+	"torch._utils._rebuild_sparse_csr_tensor":           buildSparse, // torch 1.8 and 1.9
+	"torch._utils._rebuild_qtensor":                     buildQuantized,
+	"torch._utils._rebuild_meta_tensor_no_storage":      buildMeta,
+	"torch._utils._rebuild_nested_tensor":               buildNested,
+	"torch.nested._internal.nested_tensor._rebuild_njt": buildJagged,
+	"torch._utils._rebuild_wrapper_subclass":            buildWrapper,
+	"torch.Size":                                        buildSize,
+	"torch.device":                                      buildDevice,
+	"torch.serialization._get_layout":                   buildLayout,
+	"collections.OrderedDict":                           buildMapping,
+	"collections.defaultdict":                           buildMapping,
+	"collections.Counter":                               buildMapping,
+	"builtins.dict":                                     buildMapping,
+	"builtins.list":                                     buildSequence(value.List),
+	"builtins.tuple":                                    buildSequence(value.Tuple),
+	"builtins.set":                                      buildSequence(value.Set),
+	"builtins.frozenset":                                buildSequence(value.FrozenSet),
+	"builtins.slice":                                    buildSlice,
+	"builtins.complex":                                  buildComplex,
+	"builtins.bytes":                                    buildBytes,
+	"builtins.bytearray":                                buildBytes,
+	"_codecs.encode":                                    buildBytes,
+	"builtins.getattr":                                  buildGetattr,
+	"copyreg._reconstructor":                            buildReconstructed,
+	"numpy.dtype":                                       buildArrayType,
+	"numpy.core.multiarray.scalar":                      buildArrayScalar,
+	"numpy.core.multiarray._reconstruct":                buildArray,
+	"numpy.ma.core._mareconstruct":                      buildMasked,
+	"numpy.core.numeric._frombuffer":                    buildArrayFromBuffer,
 }
 
 // malformedTensor says that the arguments of a tensor constructor are not
@@ -188,7 +183,7 @@ func buildTensorV3(_ *unpickler, name string, args []any) (any, error) {
 	case tensor.DType:
 		dt = d
 	case *class: // a dtype that came after this package
-		return &object{global: name, reason: "tensor of dtype " + d.name, args: args}, nil
+		return uninterpreted(name, d, args)
 	default:
 		return nil, malformedTensor("the dtype is %s", kindOf(d))
 	}
@@ -197,6 +192,25 @@ func buildTensorV3(_ *unpickler, name string, args []any) (any, error) {
 		return nil, err
 	}
 	return finish(t, args[4], args[7:])
+}
+
+// uninterpreted is a tensor of an unknown dtype: the bytes of its storage, and where in them
+// it lies.
+func uninterpreted(name string, dtype *class, args []any) (any, error) {
+	s, ok := args[0].(*storage)
+	if !ok {
+		return nil, malformedTensor("the storage is %s", kindOf(args[0]))
+	}
+	o := &object{global: name, reason: "tensor of dtype " + dtype.name}
+	n := int(s.bytes())
+	b, err := tensor.NewView(s.data, tensor.View{DType: tensor.Bits8, Shape: []int{n}, Stride: []int{1}})
+	if err != nil {
+		return nil, err
+	}
+	for i, what := range []any{dtype, args[2], args[3], args[1], b} {
+		o.part([]string{"dtype", "shape", "stride", "storage_offset", "bytes"}[i], what)
+	}
+	return o, nil
 }
 
 // buildNPUTensor: as v2, then the number of the NPU's memory format, or a
@@ -311,15 +325,21 @@ func buildParameter(_ *unpickler, name string, args []any) (any, error) {
 	case *tensor.Tensor:
 		p := *t
 		p.Parameter, p.RequiresGrad = true, rg
+		if len(args) == 4 {
+			p.Attrs = args[3]
+		}
 		return &p, nil
 	case *object:
+		if len(args) == 4 && args[3] != nil {
+			return &object{global: "torch.nn.parameter.Parameter", reason: t.reason, base: t, state: args[3]}, nil
+		}
 		return t, nil
 	}
 	return nil, malformedTensor("the data is %s", kindOf(args[0]))
 }
 
 // buildFromType: constructor, type, its arguments, state. A tensor of a
-// subclass of unknown meaning is opaque.
+// subclass of unknown meaning is an object.
 func buildFromType(_ *unpickler, name string, args []any) (any, error) {
 	if err := arity(args, 4, 4); err != nil {
 		return nil, err
@@ -338,16 +358,151 @@ func buildFromType(_ *unpickler, name string, args []any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	x, isTensor := t.(*tensor.Tensor)
 	switch kind.name {
-	case "torch.Tensor":
-		return t, nil
-	case "torch.nn.parameter.Parameter":
-		if t, ok := t.(*tensor.Tensor); ok {
-			t.Parameter = true
+	case "torch.Tensor", "torch.nn.parameter.Parameter":
+		if isTensor {
+			x.Attrs = args[3]
+			x.Parameter = x.Parameter || kind.name != "torch.Tensor"
+			return x, nil
 		}
-		return t, nil
+		if o, ok := t.(*object); ok {
+			return &object{global: o.global, reason: o.reason, base: o, state: args[3]}, nil
+		}
 	}
-	return &object{global: kind.name, reason: "tensor subclass", args: []any{t}, state: args[3]}, nil
+	o := &object{global: kind.name, reason: "tensor subclass", state: args[3]}
+	if isTensor {
+		o.part("(0)", x)
+	} else {
+		o.base = t
+	}
+	return o, nil
+}
+
+// buildSparse: layout, then a tuple of the parts. Coordinates are indices, values, size and,
+// in torch 2, whether each place occurs once; compressed layouts are the compressed and the
+// plain indices, values and size.
+func buildSparse(_ *unpickler, name string, args []any) (any, error) {
+	if len(args) == 2 {
+		if parts, ok := elements(args[1]); ok {
+			layout, _ := args[0].(value.Layout)
+			var names []string
+			switch layout {
+			case "torch.sparse_coo":
+				names = []string{"indices", "values", "shape", "is_coalesced"}
+			case "torch.sparse_csr", "torch.sparse_bsr":
+				names = []string{"crow_indices", "col_indices", "values", "shape"}
+			case "torch.sparse_csc", "torch.sparse_bsc":
+				names = []string{"ccol_indices", "row_indices", "values", "shape"}
+			}
+			o := &object{global: name, reason: "sparse tensor"}
+			o.part("layout", args[0])
+			for i, x := range parts {
+				if i < len(names) {
+					o.part(names[i], x)
+				} else {
+					o.part(fmt.Sprintf("(%d)", i), x)
+				}
+			}
+			return o, nil
+		}
+	}
+	return &object{global: name, reason: "sparse tensor", args: args}, nil
+}
+
+// buildQuantized: storage, offset, size, stride, parameters of the quantizer, requires_grad,
+// hooks. The parameters are the scheme, scale and zero point, or the scheme, a tensor of each
+// and the axis.
+func buildQuantized(_ *unpickler, name string, args []any) (any, error) {
+	if err := arity(args, 7, 7); err != nil {
+		return nil, err
+	}
+	s, ok := args[0].(*storage)
+	if !ok {
+		return nil, malformedTensor("the storage is %s", kindOf(args[0]))
+	}
+	o := &object{global: name, reason: "quantized tensor"}
+	o.part("dtype", s.dtype)
+	switch s.dtype {
+	case tensor.QInt8, tensor.QUint8, tensor.QInt32:
+		t, err := geometry(args, map[tensor.DType]tensor.DType{tensor.QInt8: tensor.Int8, tensor.QUint8: tensor.Uint8,
+			tensor.QInt32: tensor.Int32}[s.dtype])
+		if err != nil {
+			return nil, err
+		}
+		o.part("int_repr", t)
+	case tensor.QUint4x2, tensor.QUint2x4: // several elements in a byte
+		t, err := tensor.NewView(s.data, tensor.View{DType: tensor.Uint8, Shape: []int{int(s.bytes())}, Stride: []int{1}})
+		if err != nil {
+			return nil, err
+		}
+		o.part("shape", args[2])
+		o.part("int_repr", t)
+	default:
+		return nil, malformedTensor("a quantized tensor over a %s", s.class)
+	}
+	params, ok := elements(args[4])
+	if !ok || len(params) > 4 {
+		o.part("quantizer", args[4])
+		return o, nil
+	}
+	for i, x := range params {
+		o.part([]string{"qscheme", "scale", "zero_point", "axis"}[i], x)
+	}
+	return o, nil
+}
+
+// buildNested: buffer, sizes, strides, offsets.
+func buildNested(_ *unpickler, name string, args []any) (any, error) {
+	if len(args) != 4 {
+		return &object{global: name, reason: "nested tensor", args: args}, nil
+	}
+	return &object{global: name, reason: "nested tensor", args: args,
+		named: []string{"values", "sizes", "strides", "offsets"}}, nil
+}
+
+// buildJagged: a dict of values, offsets, lengths and what goes with them.
+func buildJagged(_ *unpickler, name string, args []any) (any, error) {
+	o := &object{global: name, reason: "nested tensor"}
+	d, ok := (*types.Dict)(nil), len(args) == 1
+	if ok {
+		d, ok = args[0].(*types.Dict)
+	}
+	if !ok {
+		o.args = args
+		return o, nil
+	}
+	for _, e := range *d {
+		if key, ok := e.Key.(string); ok {
+			o.part(key, e.Value)
+		} else {
+			o.part("["+kindOf(e.Key)+"]", e.Value)
+		}
+	}
+	return o, nil
+}
+
+// buildMeta: dtype, size, stride, requires_grad. A tensor of the meta device has no values.
+func buildMeta(_ *unpickler, name string, args []any) (any, error) {
+	o := &object{global: name, reason: "meta tensor: it has no values", lacking: true, args: args}
+	if len(args) >= 2 {
+		o.args, o.named = args[:2], []string{"dtype", "shape"}
+	}
+	return o, nil
+}
+
+// buildWrapper: type, dtype, size, stride, offset, layout, device, requires_grad. What the tensor
+// holds is in the state of the subclass.
+func buildWrapper(_ *unpickler, name string, args []any) (any, error) {
+	o := &object{global: name, reason: "tensor subclass"}
+	if len(args) < 6 {
+		o.args = args
+		return o, nil
+	}
+	o.part("dtype", args[1])
+	o.part("shape", args[2])
+	o.part("layout", args[5])
+	return o, nil
 }
 
 // buildFromNumpy: array, dtype, device, requires_grad.

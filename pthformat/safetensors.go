@@ -14,7 +14,7 @@ import (
 )
 
 // safetensorsTypes are the dtypes of a header that tensors can have here. Others
-// (F4, F6_*) are shown as opaque values.
+// (F4, F6_*) are shown as their bytes.
 //
 // Source: safetensors/src/tensor.rs, enum Dtype.
 var safetensorsTypes = map[string]tensor.DType{
@@ -88,7 +88,7 @@ func (f *File) readSafetensors() error {
 	if err := covers(entries, f.Size-buffer); err != nil {
 		return bad("%s", err)
 	}
-	f.Root, f.Expanded = root, 2*len(root.Items)+1
+	f.setRoot(root)
 	return nil
 }
 
@@ -148,9 +148,9 @@ func (f *File) safetensor(e headerEntry, buffer int64) (value.Value, error) {
 	size := e.Offsets[1] - e.Offsets[0]
 	dt, ok := safetensorsTypes[e.DType]
 	if !ok {
-		return &value.Opaque{Global: "safetensors." + e.DType, Reason: "dtype " + e.DType + " is not known"}, nil
+		return f.packed(e, buffer), nil
 	}
-	shape, want, err := sized(e.Shape, dt)
+	shape, want, err := sized(e.Shape, dt.Size())
 	if err != nil {
 		return nil, err
 	}
@@ -169,10 +169,32 @@ func (f *File) safetensor(e headerEntry, buffer int64) (value.Value, error) {
 	return t, nil
 }
 
+// packed is a tensor of a dtype that is not known here: its shape and its bytes. Those of 4 and 6
+// bits have neither inf nor nan.
+func (f *File) packed(e headerEntry, buffer int64) value.Value {
+	size, at := e.Offsets[1]-e.Offsets[0], buffer+e.Offsets[0]
+	shape := &value.Sequence{Kind: value.Tuple, Class: "torch.Size"}
+	for _, n := range e.Shape {
+		shape.Items = append(shape.Items, n)
+	}
+	dt := tensor.Bits8
+	if e.DType == "F4" || strings.HasPrefix(e.DType, "F6_") {
+		dt = tensor.Uint8
+	}
+	s := tensor.OpenStorage(size, func() ([]byte, error) { return f.src.view(at, size) })
+	t, err := tensor.NewView(s, tensor.View{DType: dt, Shape: []int{int(size)}, Stride: []int{1}})
+	if err != nil {
+		return f.damaged(err)
+	}
+	t.Device = "cpu"
+	return &value.Opaque{Global: "safetensors." + e.DType, Reason: "dtype " + e.DType, Whole: true,
+		Parts: []value.Part{{Name: "shape", Value: shape}, {Name: "bytes", Value: t}}}
+}
+
 // sized checks a shape that a file declares and gives the bytes that its elements
 // take.
-func sized(declared []int64, dt tensor.DType) (shape []int, size int64, err error) {
-	n, empty := uint64(dt.Size()), false
+func sized(declared []int64, each int) (shape []int, size int64, err error) {
+	n, empty := uint64(each), false
 	overflow := false
 	shape = make([]int, len(declared))
 	for i, d := range declared {

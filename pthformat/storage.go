@@ -34,11 +34,11 @@ func (s *storage) opaque() value.Value {
 	if dt == untyped {
 		dt = tensor.Uint8
 	}
-	op := &value.Opaque{Global: s.class, Reason: "storage"}
+	op := &value.Opaque{Global: s.class, Reason: "storage", Whole: true}
 	if t, err := tensor.NewView(s.data, tensor.View{DType: dt, Shape: []int{int(s.count)},
 		Stride: []int{1}}); err == nil {
 		t.Device = s.data.Location
-		op.Args = value.NewTuple(t)
+		op.Parts = []value.Part{{Name: "(0)", Value: t}}
 	}
 	return op
 }
@@ -113,8 +113,14 @@ type storageTable struct {
 	open func(id storageID) (*storage, error)
 }
 
-// resolve answers a persistent id.
+// resolve answers a persistent id. In legacy files ('module', class, file, source) is a class
+// of modules.
 func (st *storageTable) resolve(raw any) (any, error) {
+	if t, ok := raw.(*types.Tuple); ok && len(*t) == 4 && (*t)[0] == "module" {
+		if c, ok := (*t)[1].(*class); ok {
+			return c, nil
+		}
+	}
 	id, err := parseID(raw)
 	if err != nil {
 		return nil, err

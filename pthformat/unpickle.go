@@ -86,12 +86,20 @@ func (u *unpickler) persistentID(id any) (any, error) {
 // object is an instance of a class outside the closed list. It takes whatever
 // the pickle gives it and never does anything.
 type object struct {
-	global string
-	reason string
-	args   []any
-	state  any
-	items  []any // APPEND, ADDITEMS
-	pairs  []any // SETITEM: key, value, key, value
+	global  string
+	reason  string
+	lacking bool     // the file does not hold all of it
+	args    []any    // what it was made with
+	named   []string // names of args; nil: they have positions
+	base    any      // of a tensor subclass: the tensor it was made of
+	state   any
+	items   []any // APPEND, ADDITEMS
+	pairs   []any // SETITEM: key, value, key, value
+}
+
+// part adds something that has a name.
+func (o *object) part(name string, x any) {
+	o.args, o.named = append(o.args, x), append(o.named, name)
 }
 
 func (o *object) PySetState(state any) error { o.state = state; return nil }
@@ -122,6 +130,9 @@ func (s *sequence) Add(v any)    { s.items = append(s.items, v) }
 // slice is a slice object.
 type slice struct{ parts [3]any }
 
+// reference is a class or function that a file names.
+func reference(global string) *value.Opaque { return &value.Opaque{Global: global, Whole: true} }
+
 // converter turns what the machine made into values. Shared objects stay
 // shared; objects may contain themselves.
 type converter struct {
@@ -140,9 +151,13 @@ type visit struct {
 // the limit holds for that number; an object met inside itself counts once.
 func (c *converter) convert(x any, depth int) (value.Value, int, error) {
 	switch x := x.(type) {
-	case nil, bool, float64, complex128, string, *big.Int, *tensor.Tensor, tensor.DType,
+	case nil, bool, float64, complex128, string, *big.Int, tensor.DType,
 		value.Device, value.Layout, value.MemoryFormat, value.Ellipsis, value.Bytes:
 		return x, 1, nil
+	case *tensor.Tensor:
+		if x.Attrs == nil {
+			return x, 1, nil
+		}
 	case int:
 		return int64(x), 1, nil
 	case []byte:
@@ -150,18 +165,22 @@ func (c *converter) convert(x any, depth int) (value.Value, int, error) {
 	case *types.ByteArray:
 		return value.Bytes(*x), 1, nil
 	case *class:
-		if builtin, ok := strings.CutPrefix(x.name, "__builtin__."); ok { // as protocol 2 spells it
-			return &value.Opaque{Global: "builtins." + builtin}, 1, nil
+		name := x.name
+		if builtin, ok := strings.CutPrefix(name, "__builtin__."); ok { // as protocol 2 spells it
+			name = "builtins." + builtin
 		}
-		return &value.Opaque{Global: x.name}, 1, nil
+		if name == "builtins.getattr" { // only called, see buildGetattr
+			return nil, 0, forbidden(x.name)
+		}
+		return reference(name), 1, nil
 	case storageClass:
-		return &value.Opaque{Global: x.name}, 1, nil
+		return reference(x.name), 1, nil
 	case *types.ObjectClass:
-		return &value.Opaque{Global: "builtins.object"}, 1, nil
+		return reference("builtins.object"), 1, nil
 	case *types.OrderedDictClass:
-		return &value.Opaque{Global: "collections.OrderedDict"}, 1, nil
+		return reference("collections.OrderedDict"), 1, nil
 	case *types.Reconstructor:
-		return &value.Opaque{Global: "copyreg._reconstructor"}, 1, nil
+		return reference("copyreg._reconstructor"), 1, nil
 	case *storage:
 		return x.opaque(), 1, nil
 	case *slice:
@@ -246,11 +265,32 @@ func (c *converter) container(x any, here *visit, depth int) (int, error) {
 	case *mapping:
 		return dict(x.class, x.pairs)
 	case *array:
-		v, err := x.value()
-		here.v = v
-		return 1, err
+		v, items, err := x.elements()
+		if err != nil || items == nil {
+			here.v = v
+			return 1 + 2*len(value.Parts(v)), err
+		}
+		shape := types.Tuple(nil)
+		if s, ok := elements(x.shape); ok {
+			shape = s
+		}
+		return c.object(&object{global: "numpy.ndarray", reason: "array of objects", args: []any{&shape},
+			named: []string{"shape"}, items: items}, here, depth)
+	case *masked:
+		return c.object(&x.object, here, depth)
+	case *arrayType:
+		here.v = reference("numpy.dtype " + x.String())
+		return 1, nil
 	case *object:
 		return c.object(x, here, depth)
+	case *tensor.Tensor:
+		here.v = x
+		state, n, err := c.convert(x.Attrs, depth)
+		x.Attrs = nil
+		if parts := attributes(state); len(parts) > 0 {
+			x.Attrs = parts
+		}
+		return n + 1, err
 	}
 	return 0, malformed("unexpected %T in the pickle", x)
 }
@@ -287,43 +327,138 @@ func (c *converter) slice(s *slice, depth int) (value.Value, int, error) {
 	return value.Slice{Start: parts[0], Stop: parts[1], Step: parts[2]}, n, nil
 }
 
-// object converts an opaque object: its arguments, and as its state what was
-// given to it later. Items and pairs follow the state in a tuple.
+// object converts an opaque object. Its parts are what a builder named, or else the arguments
+// that it was made with, then its state, items and entries.
 func (c *converter) object(o *object, here *visit, depth int) (int, error) {
-	op := &value.Opaque{Global: o.global, Reason: o.reason}
+	op := &value.Opaque{Global: o.global, Reason: o.reason, Whole: !o.lacking}
 	here.v = op
 	total := 1
-	add := func(x any) (value.Value, error) {
+	convert := func(x any) (value.Value, error) {
 		v, n, err := c.convert(x, depth)
 		total += n
 		return v, err
 	}
-	var err error
-	args := types.Tuple(o.args)
-	if op.Args, err = add(&args); err != nil {
+	given := map[value.Value]bool{} // tensors that the object was made with
+	for i, x := range o.args {
+		v, err := convert(x)
+		if err != nil {
+			return 0, err
+		}
+		name := fmt.Sprintf("(%d)", i)
+		if o.named != nil {
+			name = o.named[i]
+		}
+		op.Parts = append(op.Parts, value.Part{Name: name, Value: v})
+		if t, ok := v.(*tensor.Tensor); ok {
+			given[t] = true
+		}
+	}
+	if o.base != nil { // what a subclass adds to a tensor that is an object itself
+		v, err := convert(o.base)
+		if err != nil {
+			return 0, err
+		}
+		if b, ok := v.(*value.Opaque); ok && len(b.Parts) > 0 {
+			op.Parts, op.Whole = append(op.Parts, b.Parts...), op.Whole && b.Whole
+			for _, p := range b.Parts {
+				if t, ok := p.Value.(*tensor.Tensor); ok {
+					given[t] = true
+				}
+			}
+		} else {
+			op.Parts = append(op.Parts, value.Part{Name: "(0)", Value: v})
+		}
+	}
+	state, err := convert(o.state)
+	if err != nil {
 		return 0, err
 	}
-	state := []any{}
-	if o.state != nil {
-		state = append(state, o.state)
+	telling := bookkeepers[o.global]
+	for _, p := range attributes(state) {
+		if t, ok := p.Value.(*tensor.Tensor); (!ok || !given[t]) && (telling == nil || telling[p.Name]) {
+			op.Parts = append(op.Parts, p)
+		}
 	}
-	if len(o.items) > 0 {
-		items := types.List(o.items)
-		state = append(state, &items)
+	for i, x := range o.items {
+		v, err := convert(x)
+		if err != nil {
+			return 0, err
+		}
+		op.Parts = append(op.Parts, value.Part{Name: fmt.Sprintf("[%d]", i), Value: v})
 	}
 	if len(o.pairs) > 0 {
-		state = append(state, &mapping{pairs: o.pairs})
+		v, err := convert(&mapping{pairs: o.pairs})
+		if err != nil {
+			return 0, err
+		}
+		op.Parts = append(op.Parts, value.Parts(v)...)
 	}
-	switch len(state) {
-	case 0:
-		return total, nil
-	case 1:
-		op.State, err = add(state[0])
-	default:
-		all := types.Tuple(state)
-		op.State, err = add(&all)
+	return total, nil
+}
+
+// attributes lists the state of an object by the names of its attributes. A state is a dict,
+// or a pair of dicts where the class has slots; anything else is one part, called state. The
+// parameters, buffers and submodules of a torch.nn.Module are attributes, as in Python.
+func attributes(state value.Value) []value.Part {
+	switch s := state.(type) {
+	case nil:
+		return nil
+	case *value.Dict:
+		var parts []value.Part
+		module := isModule(s)
+		for _, p := range value.Parts(s) {
+			switch {
+			case compilerMarks[p.Name]:
+			case module && (p.Name == "_parameters" || p.Name == "_buffers" || p.Name == "_modules"):
+				parts = append(parts, value.Parts(p.Value)...)
+			default:
+				parts = append(parts, p)
+			}
+		}
+		return parts
+	case *value.Sequence:
+		if s.Kind == value.Tuple && s.Class == "" && len(s.Items) == 2 && isAttributes(s.Items[0]) &&
+			isAttributes(s.Items[1]) {
+			return append(attributes(s.Items[0]), attributes(s.Items[1])...)
+		}
 	}
-	return total, err
+	return []value.Part{{Name: "state", Value: state}}
+}
+
+// compilerMarks are attributes that torch.compile leaves on tensors. They say nothing of values.
+var compilerMarks = set("_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_static_indices",
+	"_dynamo_unbacked_indices", "_dynamo_strict_unbacked_indices", "_dynamo_propagated_dynamic_indices",
+	"_dynamo_static_input_type", "_dynamo_hint_overrides", "_dynamo_dynamic_range", "_has_dynamo_dim_marking",
+	"_specialize_on")
+
+// bookkeepers are classes that keep notes of the process beside what they describe, and the
+// attributes that describe it.
+var bookkeepers = map[string]map[string]bool{
+	"torch.distributed.tensor._dtensor_spec.DTensorSpec":     set("mesh", "placements"),
+	"torch.distributed._tensor._dtensor_spec.DTensorSpec":    set("mesh", "placements"),
+	"torch.distributed._tensor.placement_types.DTensorSpec":  set("mesh", "placements"),
+	"torch.distributed._tensor.placement_types._DTensorSpec": set("mesh", "placements"),
+	"torch.distributed.device_mesh.DeviceMesh":               meshAttributes,
+	"torch.distributed._tensor.device_mesh.DeviceMesh":       meshAttributes,
+}
+
+var meshAttributes = set("device_type", "_device_type", "mesh", "_mesh", "_rank_map", "_layout", "mesh_dim_names",
+	"_mesh_dim_names")
+
+func isAttributes(v value.Value) bool {
+	_, ok := v.(*value.Dict)
+	return ok || v == nil
+}
+
+// isModule reports whether attributes are those of a torch.nn.Module.
+func isModule(d *value.Dict) bool {
+	for _, name := range []string{"_parameters", "_buffers", "_modules"} {
+		v, _ := d.Get(name)
+		if _, ok := v.(*value.Dict); !ok {
+			return false
+		}
+	}
+	return true
 }
 
 // members lists a set that the machine made, in an order of our own: the

@@ -44,6 +44,8 @@ const (
 	QUint8         // quantised: opaque, sizes only
 	QInt32         // quantised: opaque, sizes only
 	QUint4x2       // quantised: opaque, sizes only
+	QUint2x4       // quantised: opaque, sizes only
+	Bits8          // bytes that mean no number: opaque, sizes only
 	numDTypes
 )
 
@@ -119,6 +121,8 @@ var dtypes = [numDTypes]dtypeRow{
 	QUint8:         {name: "quint8", size: 1},
 	QInt32:         {name: "qint32", size: 4},
 	QUint4x2:       {name: "quint4x2", size: 1},
+	QUint2x4:       {name: "quint2x4", size: 1},
+	Bits8:          {name: "bits8", size: 1},
 }
 
 // The floating-point formats. max is (2 - 2^-mant) * 2^emax, except where the

@@ -34,6 +34,8 @@ type Tensor struct {
 	Parameter    bool   // was a torch.nn.Parameter
 	Device       string // "cpu", "npu:0"; "" means cpu
 	Layout       string // "torch.strided" when empty
+	// Attrs is what Python code attached to the tensor, a []value.Part; nil for nothing.
+	Attrs any
 
 	// Wrapped marks a Python number that became a 0-d tensor; type promotion
 	// gives it the lowest priority in its category.

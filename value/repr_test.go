@@ -106,7 +106,7 @@ func TestTensors(t *testing.T) {
 	a, b := tensor.Scalar(tensor.Float32, 1.0), tensor.Scalar(tensor.Float32, math.Pi)
 	shared := NewList(b)
 	shared.Items = append(shared.Items, shared)
-	v := NewTuple(a, &Dict{Items: []Item{{"k", shared}, {"l", shared}}}, &Opaque{Args: NewTuple(a)})
+	v := NewTuple(a, &Dict{Items: []Item{{"k", shared}, {"l", shared}}}, &Opaque{Parts: []Part{{"(0)", a}}})
 	got := Tensors(v)
 	if len(got) != 3 || got[0] != a || got[1] != b || got[2] != a {
 		t.Errorf("tensors %v, want a, b, a", got)

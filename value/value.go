@@ -89,15 +89,17 @@ type Slice struct{ Start, Stop, Step Value }
 // Ellipsis is Python's `...`.
 type Ellipsis struct{}
 
-// Opaque is an object of a class that is not in the closed list: its global
-// name and what it was built from. Nothing of it is ever called. Reason says
-// why when the class is known but its values are not ("quantized tensor",
-// "sparse tensor").
+// Opaque is an object of a class that is not in the closed list: its global name and
+// what it was built from. Nothing of it is ever called.
 type Opaque struct {
 	Global string
-	Args   Value
-	State  Value
+	Parts  []Part
+	// Reason says what the object is, or why there is no more of it, where the class alone
+	// does not say: "sparse tensor", "meta tensor: it has no values".
 	Reason string
+	// Whole says that Parts hold everything that was recorded of the object: two of one
+	// class with equal parts are equal.
+	Whole bool
 }
 
 // Walk calls f for v and everything inside it, depth first, containers before
@@ -131,8 +133,9 @@ func walk(v Value, f func(Value), seen map[any]bool) {
 		}
 		seen[v] = true
 		f(v)
-		walk(v.Args, f, seen)
-		walk(v.State, f, seen)
+		for _, p := range v.Parts {
+			walk(p.Value, f, seen)
+		}
 	default:
 		f(v)
 	}

@@ -91,7 +91,7 @@ func (r *resolver) resolve(v value.Value) value.Value {
 	switch x := v.(type) {
 	case *value.Opaque:
 		name, ok := strings.CutPrefix(x.Global, "numpy.")
-		if dt, known := scalarTypes[name]; ok && known && x.Args == nil && x.State == nil {
+		if dt, known := scalarTypes[name]; ok && known && len(x.Parts) == 0 {
 			return dt
 		}
 	case *value.Sequence:

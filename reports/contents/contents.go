@@ -169,6 +169,13 @@ func (l *lister) add(path string, v value.Value) error {
 		return nil
 	case *tensor.Tensor:
 		l.tensor(&it, v)
+		put()
+		if l.inside[v] {
+			return nil
+		}
+		l.inside[v] = true
+		defer delete(l.inside, v)
+		return l.parts(path, v)
 	case *value.Opaque:
 		it.Kind, it.Class, it.Reason = "opaque", v.Global, v.Reason
 		put()
@@ -177,18 +184,21 @@ func (l *lister) add(path string, v value.Value) error {
 		}
 		l.inside[v] = true
 		defer delete(l.inside, v)
-		if s, ok := v.Args.(*value.Sequence); ok {
-			for i, item := range s.Items {
-				if err := l.add(fmt.Sprintf("%s(%d)", path, i), item); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
+		return l.parts(path, v)
 	default:
 		it.Kind, it.Value = scalarJSON(v)
 	}
 	put()
+	return nil
+}
+
+// parts lists what is inside of an object, or attached to a tensor.
+func (l *lister) parts(path string, v value.Value) error {
+	for _, p := range value.Parts(v) {
+		if err := l.add(value.Join(path, p.Name), p.Value); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
