@@ -116,7 +116,8 @@ func (c *Call) file(e *capture.Entry, recorded *capture.Call, k capture.Kind) {
 			continue
 		}
 		for j, n := range all {
-			r := &reports.Result{Phase: phase, Target: fmt.Sprintf("%s[%d]", target, i), Label: fmt.Sprintf("%s[%d]", k, i)}
+			r := &reports.Result{Phase: phase, Target: fmt.Sprintf("%s[%d]", target, i),
+				Label: fmt.Sprintf("%s[%d]", k, i)}
 			if j > 0 {
 				r.Target, r.Label = value.Join(r.Target, n.Name), value.Join(r.Label, n.Name)
 			}

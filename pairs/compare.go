@@ -260,6 +260,9 @@ func (c *comparison) leaf(phase, target, label string, got, want value.Value) {
 	case isTensor && wantTensor:
 		dt, shape, reference = g.DType, g.Shape, w.DType.String()
 		res, plain = c.tensors(label, g, w)
+		if c.stored && res.Verdict == verdict.Mistrusted && res.OpTools.MaxAbs == 0 {
+			res.Verdict, res.Reason = verdict.Pass, "" // zeros that were saved are what they are
+		}
 	case isObject || wantObject:
 		res.Verdict, res.Mismatched, res.Rule = verdict.Fail, 1, ruleObjects
 		res.Reason = fmt.Sprintf("%s against %s", value.Str(got), value.Str(want))
@@ -367,8 +370,8 @@ func (c *comparison) judge(g, w *tensor.Tensor, tol compare.Tolerance, override 
 		model.Round = c.precision
 	}
 	res := compare.Check(g, w, model, tol, override)
-	exact := c.stored && g.DType.IsIntegral()
-	if n := res.OpTools; override == nil && n.AllClose && !exact && (res.Verdict == verdict.Fail || res.Verdict == verdict.Warn) {
+	exact := override != nil || c.stored && g.DType.IsIntegral()
+	if n := res.OpTools; !exact && n.AllClose && (res.Verdict == verdict.Fail || res.Verdict == verdict.Warn) {
 		res.Verdict, res.Reason, res.Mismatched = verdict.Pass, "", 0
 		res.Rule = fmt.Sprintf("allclose atol=%g rtol=%g", n.Atol, n.Rtol)
 	}

@@ -226,7 +226,8 @@ func buildReconstructed(_ *unpickler, _ string, args []any) (any, error) {
 func buildGetattr(u *unpickler, name string, args []any) (any, error) {
 	if len(args) == 2 {
 		attr, ok := args[1].(string)
-		safe := ok && attr != "" && !strings.HasPrefix(attr, "__") && !strings.Contains(attr, ".") && !refusedModules[attr]
+		safe := ok && attr != "" && !strings.HasPrefix(attr, "__") && !strings.Contains(attr, ".") &&
+			!refusedModules[attr]
 		switch of := args[0].(type) {
 		case *class:
 			if safe {

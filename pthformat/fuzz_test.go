@@ -24,6 +24,13 @@ func seed(f *testing.F, add func(b []byte)) {
 			add(b)
 		}
 	}
+	for _, path := range objectFiles(f, "a") {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		add(b)
+	}
 }
 
 // FuzzOpen reads a whole file. What can be read is used, written and read
@@ -41,6 +48,23 @@ func FuzzOpen(f *testing.F) {
 			return
 		}
 		useValue(t, file)
+	})
+}
+
+// FuzzMetadata reads the metadata of a checkpoint, of which the shards are not there.
+func FuzzMetadata(f *testing.F) {
+	b, err := os.ReadFile("testdata/objects/a/dcp/.metadata")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		file, err := read("nowhere/"+MetadataName, memory(b), fuzzLimits)
+		fuzzcheck.Sentence(t, err)
+		if err == nil {
+			value.Walk(file.Root, func(value.Value) {})
+			_ = load(file.Root)
+		}
 	})
 }
 

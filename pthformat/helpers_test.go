@@ -120,6 +120,9 @@ func dumpTo(b *strings.Builder, v value.Value, indent string, open map[any]bool)
 		}
 		line("%s stride %v offset %d of storage %s (%d bytes, %s)%s: %s", v.Meta(), v.Stride, v.Offset, v.Storage().Key,
 			v.Storage().Len(), v.Device, s, data)
+		for _, p := range value.Parts(v) {
+			children(v, []string{p.Name + " "}, []value.Value{p.Value})
+		}
 	case *value.Sequence:
 		line("%s %s (%d)", []string{"list", "tuple", "set", "frozenset"}[v.Kind], v.Class, len(v.Items))
 		names := make([]string, len(v.Items))
@@ -153,6 +156,8 @@ func dumpTo(b *strings.Builder, v value.Value, indent string, open map[any]bool)
 		children(nil, []string{"start ", "stop ", "step "}, []value.Value{v.Start, v.Stop, v.Step})
 	case *big.Int:
 		line("int %v", v)
+	case value.Bytes:
+		line("value.Bytes %v", []byte(v))
 	case value.Ellipsis:
 		line("Ellipsis")
 	case value.Device:

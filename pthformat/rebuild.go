@@ -432,7 +432,8 @@ func buildQuantized(_ *unpickler, name string, args []any) (any, error) {
 		}
 		o.part("int_repr", t)
 	case tensor.QUint4x2, tensor.QUint2x4: // several elements in a byte
-		t, err := tensor.NewView(s.data, tensor.View{DType: tensor.Uint8, Shape: []int{int(s.bytes())}, Stride: []int{1}})
+		t, err := tensor.NewView(s.data, tensor.View{DType: tensor.Uint8, Shape: []int{int(s.bytes())},
+			Stride: []int{1}})
 		if err != nil {
 			return nil, err
 		}

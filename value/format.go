@@ -294,4 +294,16 @@ func quoted(s string, last rune) string {
 func (s Slice) String() string { return Repr(s) }
 
 // String is Python's repr.
+func (s *Sequence) String() string { return Repr(s) }
+
+// String is Python's repr.
+func (d *Dict) String() string { return Repr(d) }
+
+// String is Python's repr.
+func (b Bytes) String() string { return Repr(b) }
+
+// String is the class of the object.
+func (o *Opaque) String() string { return Repr(o) }
+
+// String is Python's repr.
 func (e Ellipsis) String() string { return Repr(e) }

@@ -2,6 +2,7 @@ package value
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"slices"
@@ -99,6 +100,16 @@ func TestReprContainers(t *testing.T) {
 	long := &Sequence{Kind: List, Items: slices.Repeat([]Value{int64(7)}, textLimit)}
 	if got := LongRepr(long); len(got) != 3*textLimit {
 		t.Errorf("LongRepr of %d items has %d bytes", textLimit, len(got))
+	}
+}
+
+// TestString: values print as Python does wherever Go prints them.
+func TestString(t *testing.T) {
+	for _, v := range []Value{&Sequence{Kind: Tuple, Class: "torch.Size", Items: []Value{int64(1)}}, Bytes("a"),
+		&Dict{Items: []Item{{"k", nil}}}, &Opaque{Global: "a.B"}, Slice{}, Ellipsis{}} {
+		if got := fmt.Sprint(v); got != Repr(v) {
+			t.Errorf("%T prints %s, want %s", v, got, Repr(v))
+		}
 	}
 }
 

@@ -51,6 +51,10 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	objects, err := filepath.Abs("../../pthformat/testdata/objects")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:  "testdata/script",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"objectstore": objectStore},
@@ -58,6 +62,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("CAPTURES", captures)
 			e.Setenv("CUSTOM", custom)
 			e.Setenv("STEPS", steps)
+			e.Setenv("OBJECTS", objects)
 			e.Setenv("FAULTY", faulty)
 			return nil
 		},

@@ -24,7 +24,7 @@ func newCheckCmd(a *app) *cobra.Command {
 		Short: "Find inf and nan in recorded values",
 		Long: `Check every recorded value for inf and nan, and print min, max, mean, std and
 norm of each tensor over its finite elements. Files of values (.pt, .pth,
-.safetensors, .npy, .npz) are checked by name. Tables are printed for calls that
+.pt2, .safetensors, .npy, .npz, distributed checkpoints) are checked by name. Tables are printed for calls that
 hold inf or nan, and for all with --all. Exit code 1 means that some were found.`,
 		Example: `  optool check op_tools_results
   optool check --all --op torch.nn.functional.softmax op_tools_results

@@ -41,10 +41,10 @@ A value passes if op_tools' allclose holds, or if every element is within one
 unit in the last place of the reference rounded to its dtype. Whether a larger
 difference is a bug depends on the op: replay knows, compare does not.
 
-Two files of values (.pt, .pth, .safetensors, .npy, .npz: tensors, lists,
-state_dicts; the JSON of polygraphy run), or directories of them, such as
-sharded checkpoints, are compared by name; values that only one side has are
-differences.
+Two files of values (.pt, .pth, .pt2, .safetensors, .npy, .npz: tensors, lists,
+state_dicts, whole modules; the JSON of polygraphy run), or directories of them,
+such as sharded and distributed checkpoints, are compared by name; values that
+only one side has are differences. Integers that were saved must be equal.
 
 In two trees a capture belongs to the one with the same path; failing that, to
 the one of the same op and id in the corresponding process. Where one run made
