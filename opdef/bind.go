@@ -286,7 +286,7 @@ func dtypeOf(v value.Value) (tensor.DType, bool) {
 		return v, true
 	case *value.Opaque:
 		_, name, _ := strings.Cut(v.Global, ".")
-		if dt, ok := pythonTypes[name]; ok && v.Args == nil && v.Global == "builtins."+name {
+		if dt, ok := pythonTypes[name]; ok && len(v.Parts) == 0 && v.Global == "builtins."+name {
 			return dt, true
 		}
 	}

@@ -148,7 +148,7 @@ func TestValues(t *testing.T) {
 		{"ordered dict, protocol 4", "\x80\x04\x8c\x0bcollections\x8c\x0bOrderedDict\x93)RU\x01aK\x01s.",
 			"dict collections.OrderedDict (1)|  string a: int64 1"},
 		{"slices", "c__builtin__\nslice\nK\x05\x85R.", "slice|  start None|  stop int64 5|  step None"},
-		{"type of Python", "c__builtin__\nfloat\n.", "opaque builtins.float \"\"|  args None|  state None"},
+		{"type of Python", "c__builtin__\nfloat\n.", "opaque builtins.float \"\""},
 		{"device", "ctorch\ndevice\nU\x05npu:3\x85R.", "device npu 3"},
 		{"instance", "(K\x01imod\nCls\n.", "opaque mod.Cls \"\"|  (0) int64 1"},
 		{"instance by OBJ", "(cmod\nCls\nK\x01o.", "opaque mod.Cls \"\"|  (0) int64 1"},
