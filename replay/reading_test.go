@@ -89,6 +89,10 @@ func TestReadings(t *testing.T) {
 			verdict.Fail, "", 1},
 		{"float32 under autocast", "torch.exp", []value.Value{stored(bf16, []int{1}, 1)},
 			stored(f32, []int{1}, 2.7182817), nil, verdict.Pass, "as under autocast: arguments cast to float32", 1},
+		{"the product within", "torch.linalg.vecdot", []value.Value{x(f32), w()}, stored(bf16, []int{1}, 4), nil,
+			verdict.Pass, "as under autocast: arguments cast to bfloat16", 1},
+		{"the product within", "torch.inner", []value.Value{x(f32), w()}, stored(bf16, []int{1, 1}, 4), nil,
+			verdict.Pass, "as under autocast: arguments cast to bfloat16", 1},
 		{"no op of autocast", "torch.abs", []value.Value{stored(f32, []int{1}, -1)}, stored(bf16, []int{1}, 1), nil,
 			verdict.Fail, "dtype is bfloat16, want float32", 1},
 		// 0.0316 is 0.031494140625 in bfloat16

@@ -97,8 +97,8 @@ var matmulOps = []*opdef.Entry{
 		return p, err
 	}),
 	Multilinear(Op[vecdotArgs]{
-		Schema: "vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor",
-		Names:  "linalg.vecdot",
+		Schema: "vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", Autocast: opdef.AutocastLower,
+		Names: "linalg.vecdot",
 		Doc: opdef.Doc{Summary: "Inner products along a dimension, the first operand conjugated",
 			Formula: "sum(conj(x) * y, dim)"},
 		Cases: func(g opdef.Gen) []*vecdotArgs {
@@ -107,7 +107,7 @@ var matmulOps = []*opdef.Entry{
 		},
 	}, vecdotPlan),
 	Multilinear(Op[innerArgs]{
-		Schema: "inner(Tensor self, Tensor other) -> Tensor", Composite: true,
+		Schema: "inner(Tensor self, Tensor other) -> Tensor", Composite: true, Autocast: opdef.AutocastLower,
 		Doc: opdef.Doc{Summary: "Products summed over the last dimension of both operands",
 			Formula: "sum_k self[..., k] * other[..., k]"},
 		Node: func(c *Call[innerArgs], g *opdef.Grad) (opdef.Node, error) {
