@@ -55,7 +55,7 @@ func (t *Trace) exchanges() []exchange {
 	for _, p := range t.Processes {
 		calls[p.Rank] = map[string][]*Call{}
 		for _, c := range p.Calls {
-			if len(c.Entry.Group) < 2 || c.collective() == "" || strings.Contains(c.Op, "functional") {
+			if len(c.Entry.Group) == 0 || c.collective() == "" || strings.Contains(c.Op, "functional") {
 				continue // those of functional collectives are results, which wait_tensor completes
 			}
 			key := fmt.Sprint(c.Entry.Group, c.Entry.Step)
@@ -189,7 +189,7 @@ func (x exchange) wants(sides []side, i int) []want {
 			}
 		}
 		return out
-	case "all_gather_into_tensor", "all_gather_base":
+	case "all_gather_into_tensor", "all_gather_base", "all_gather_single":
 		var out []want
 		for r, o := range sides {
 			if len(o.before) == 2 && n%ranks == 0 {
@@ -226,7 +226,7 @@ func (x exchange) wants(sides []side, i int) []want {
 		if len(s.after) == ranks+1 {
 			return []want{{0, s.after[0], 0, column(i + 1), 0, n, reduction(s.rec, 2)}}
 		}
-	case "reduce_scatter_tensor", "reduce_scatter_base":
+	case "reduce_scatter_tensor", "reduce_scatter_base", "reduce_scatter_single":
 		return []want{{0, s.after[0], 0, column(1), i * n, n, reduction(s.rec, 2)}}
 	}
 	return nil
@@ -319,7 +319,8 @@ func (w want) element(parts [][]float64, k int) (x, bound float64) {
 	if w.reduce == "PRODUCT" {
 		size = math.Abs(x)
 	}
-	if w.got.DType.IsFloat() && w.reduce != "" && w.reduce != "MAX" && w.reduce != "MIN" {
+	// The result of one rank is what it put in.
+	if n > 1 && w.got.DType.IsFloat() && w.reduce != "" && w.reduce != "MAX" && w.reduce != "MIN" {
 		bound = n * w.got.DType.Eps() * size
 	}
 	return x, bound

@@ -194,6 +194,29 @@ func TestExchanged(t *testing.T) {
 	}
 }
 
+// TestExchangeOfOne: the only rank of a group has what it put in, bit for bit.
+func TestExchangeOfOne(t *testing.T) {
+	of := func(x ...float64) *tensor.Tensor { return tensor.New(tensor.Float32, []int{len(x)}, x).Rounded() }
+	for _, name := range []string{"all_reduce", "reduce_scatter_tensor", "reduce_scatter_single",
+		"all_gather_into_tensor", "all_gather_single"} {
+		for _, tc := range []struct {
+			got  float64
+			want bool // it is wrong
+		}{{2, false}, {2 + 0x1p-22, true}, {0, true}} {
+			before, after := []*tensor.Tensor{of(0, 0), of(1, 2)}, []*tensor.Tensor{of(1, tc.got), of(1, 2)}
+			if name == "all_reduce" {
+				before, after = before[1:], after[:1]
+			}
+			x := exchange{name, []int{0}, nil}
+			ws := x.wants([]side{{&capture.Call{Kwargs: &value.Dict{}}, before, after}}, 0)
+			if len(ws) != 1 || (ws[0].differs() != "") != tc.want {
+				t.Errorf("%s of %v: got %d values, wrong %v, want %v", name, tc.got, len(ws),
+					len(ws) == 1 && ws[0].differs() != "", tc.want)
+			}
+		}
+	}
+}
+
 func negated(xs []float32) []float32 {
 	out := make([]float32, len(xs))
 	for i, x := range xs {

@@ -3,6 +3,7 @@ package step
 import (
 	"hash/maphash"
 	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/optool/optool/tensor"
@@ -37,14 +38,14 @@ func newFingerprint(t *tensor.Tensor) fingerprint {
 	var raw []byte
 	size := t.DType.Size()
 	stored := t.Storage() != nil
-	if stored {
+	n := t.Numel()
+	if stored && n > 0 { // the offset of an empty tensor may lie anywhere
 		b, err := t.Storage().Load()
 		if err != nil {
 			panic(&tensor.ReadError{Err: err})
 		}
 		raw = b[t.Offset*size:]
 	}
-	n := t.Numel()
 	switch {
 	case n == 0:
 	case stored && t.IsContiguous():
@@ -113,21 +114,34 @@ func (f *fingerprint) sample(t *tensor.Tensor) {
 		}
 		one.Offset = off
 		buf = one.AppendBytes(buf[:0])
-		bits := uint64(0)
+		word := uint64(0)
 		for j := min(len(buf), 16) - 1; j >= 0; j-- {
-			bits = bits<<8 ^ uint64(buf[j])
+			word = word<<8 ^ uint64(buf[j])
 		}
-		f.samples = append(f.samples, bits)
+		f.samples = append(f.samples, word)
 	}
 	f.plain = !slices.ContainsFunc(f.samples, func(x uint64) bool { return x != f.samples[0] })
 }
 
-// place is where sample k of n elements is taken.
+// place is where sample k of n elements is taken: somewhere in the k-th of as many parts. Evenly spaced
+// places would be the diagonal of a square matrix, which is the same after a transpose.
 func place(k, n int) int {
 	if n <= sampled {
 		return k
 	}
-	return int(uint64(k) * uint64(n-1) / (sampled - 1))
+	hi, lo := bits.Mul64(uint64(k), uint64(n))
+	begin, _ := bits.Div64(hi, lo, sampled)
+	hi, lo = bits.Mul64(uint64(k+1), uint64(n))
+	end, _ := bits.Div64(hi, lo, sampled)
+	return int(begin + scramble(uint64(k))%(end-begin))
+}
+
+// scramble is the k-th number of the SplitMix64 generator (Steele, Lea, Flood 2014).
+func scramble(k uint64) uint64 {
+	z := (k + 1) * 0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
 }
 
 // dense reports whether a geometry fills its memory without gaps or overlaps.
@@ -200,11 +214,11 @@ func (f *fingerprint) near(g *fingerprint, dt tensor.DType) bool {
 	return 2*close > len(f.samples)
 }
 
-// decode is the number that the bits of a sample stand for.
-func decode(dt tensor.DType, bits uint64) float64 {
+// decode is the number that a sample stands for.
+func decode(dt tensor.DType, word uint64) float64 {
 	raw := make([]byte, dt.Size())
 	for i := range raw {
-		raw[i] = byte(bits >> (8 * i))
+		raw[i] = byte(word >> (8 * i))
 	}
 	t, err := tensor.NewView(tensor.NewStorage(raw), tensor.View{DType: dt})
 	if err != nil {

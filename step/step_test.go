@@ -262,6 +262,34 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
+// TestSampledLayouts: the samples of a matrix and of its transpose are others, whatever its shape.
+func TestSampledLayouts(t *testing.T) {
+	for _, shape := range [][2]int{{16, 16}, {64, 64}, {128, 128}, {64, 32}, {512, 512}} {
+		data := make([]float64, shape[0]*shape[1])
+		for i := range data {
+			data[i] = float64(i%4093) + 0.5
+		}
+		x := tensor.New(tensor.Float32, shape[:], data).Rounded()
+		a, b := newFingerprint(x), newFingerprint(x.Transpose(0, 1))
+		if share, n := a.alike(&b); share > 0.1 || n != sampled {
+			t.Errorf("%v: %v of %d samples are those of the transpose, want next to none", shape, share, n)
+		}
+	}
+}
+
+// TestEmptyFingerprint: the offset of an empty tensor may lie past its storage.
+func TestEmptyFingerprint(t *testing.T) {
+	x, err := tensor.NewView(tensor.NewStorage(nil), tensor.View{DType: tensor.Float32, Shape: []int{0, 3},
+		Stride: []int{3, 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Offset = 100
+	if f := newFingerprint(x); f.samples != nil {
+		t.Errorf("got samples %v of an empty tensor", f.samples)
+	}
+}
+
 // TestMaskScale: the factor of a dropout, and tensors that are none.
 func TestMaskScale(t *testing.T) {
 	in := tensor.New(tensor.Float32, []int{4}, []float64{1, -2, 3, 0.1}).Rounded()
