@@ -271,6 +271,8 @@ func (r *comparison) addRefusal(err error) {
 	var refused *opdef.RefusedError
 	var unbound *opdef.UnboundError
 	switch {
+	case errors.Is(err, opdef.ErrUnknownOp) && Collective(r.Op) != "":
+		r.addCall(verdict.Skipped, verdict.BetweenProcesses)
 	case errors.Is(err, opdef.ErrUnknownOp) && r.withoutValues():
 		r.addCall(verdict.Skipped, verdict.NothingReturned)
 	case errors.Is(err, opdef.ErrUnknownOp):
@@ -309,6 +311,17 @@ func (r *comparison) addRefusal(err error) {
 // of torch's Python API are known, and a call that returned was not refused.
 func (r *comparison) torchRefuses() bool {
 	return opdef.OfTorch(r.Op) && r.Record.Err(capture.Output) != nil
+}
+
+// Collective is the name of a call between processes, without its module; "" of any other
+// operator.
+func Collective(op string) string {
+	for _, module := range []string{"torch.distributed.", "torch.ops.c10d.", "torch.ops._c10d_functional."} {
+		if strings.HasPrefix(op, module) {
+			return strings.Trim(op[strings.LastIndexByte(op, '.')+1:], "_")
+		}
+	}
+	return ""
 }
 
 // withoutValues reports whether the call took no tensor and returned None, as what sets a mode or

@@ -17,15 +17,7 @@ import (
 
 // collective is the name of a call between processes, without its module; "" of
 // any other call.
-func (c *Call) collective() string {
-	for _, module := range []string{"torch.distributed.", "torch.ops.c10d.", "torch.ops._c10d_functional."} {
-		if strings.HasPrefix(c.Op, module) {
-			name := c.Op[strings.LastIndexByte(c.Op, '.')+1:]
-			return strings.Trim(name, "_")
-		}
-	}
-	return ""
-}
+func (c *Call) collective() string { return replay.Collective(c.Op) }
 
 // outsideBy is the link to what another process may have changed through a call.
 func outsideBy(c *Call) (Link, bool) {
