@@ -177,6 +177,8 @@ type Binary struct {
 	// NoNumbers refuses Python numbers as operands (maximum), TensorSelf as the
 	// first (copysign); TwoNumbers takes even two of them (mul).
 	NoNumbers, TensorSelf, TwoNumbers bool
+
+	selects bool // the gradient is 0 where the derivative is, also for infinity and NaN
 }
 
 // Entry declares the op.
@@ -198,9 +200,12 @@ func (b Binary) Entry() *Entry {
 			op.GradScale = func(a *BinaryArgs, g *Grad, _ Grads) (Grads, error) { return b.gradients(a, g, true) }
 		}
 	}
-	if b.DFElse != nil {
+	if b.DFElse != nil || b.Error.Class == Exact && b.DF != nil { // what selects does not multiply by 0
 		other := b
-		other.DF = b.DFElse
+		other.selects = true
+		if b.DFElse != nil {
+			other.DF = b.DFElse
+		}
 		op.GradElse = func(a *BinaryArgs, g *Grad) ([]Grads, error) {
 			gr, err := other.grad(a, g)
 			return []Grads{gr}, err
@@ -397,7 +402,9 @@ func (b Binary) gradients(a *BinaryArgs, g *Grad, magnitudes bool) (Grads, error
 					if pick == 1 {
 						d = dy
 					}
-					dst[i] = up[i] * d
+					if dst[i] = up[i] * d; d == 0 && b.selects {
+						dst[i] = 0
+					}
 				}
 			}, g.Out[0], ts[0], ts[1], g.Outs[0])
 		}

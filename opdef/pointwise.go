@@ -195,7 +195,9 @@ func (p Pointwise[A]) zip(dt tensor.DType, g *Grad, x *tensor.Tensor, f func(dst
 }
 
 // gradElse are the gradients on the other side of a jump of the derivative that is
-// within rounding of the argument, below and above it.
+// within rounding of the argument, below and above it. Where the derivative is 0 they
+// are 0 whatever comes in: kernels that select (relu's) do not multiply by it, which
+// shows where infinity or NaN comes in.
 func (p Pointwise[A]) gradElse(a *A, g *Grad) ([]Grads, error) {
 	x := p.Self(a)
 	if !x.DType.IsFloat() {
@@ -206,7 +208,9 @@ func (p Pointwise[A]) gradElse(a *A, g *Grad) ([]Grads, error) {
 		t := ZipN(x.DType, x.Shape, func(dst []float64, s [][]float64) {
 			beyond(dst, s[1])
 			for i, gi := range s[0] {
-				dst[i] *= gi
+				if dst[i] != 0 {
+					dst[i] *= gi
+				}
 			}
 		}, g.Out[0], x)
 		out = append(out, Grads{"self": {t}})

@@ -275,3 +275,29 @@ func TestTermsOfGradients(t *testing.T) {
 		}
 	}
 }
+
+// TestIgnoredPosition: torch's CPU multiplies the softmax of an ignored position by 0, which NaN
+// among its scores survives, other kernels store 0: both are right there, and nowhere else.
+func TestIgnoredPosition(t *testing.T) {
+	nan := math.NaN()
+	x := tensor.New(tensor.Float64, []int{2, 2}, []float64{nan, 1, 0, 0})
+	x.RequiresGrad = true
+	target := tensor.New(tensor.Int64, []int{2}, []int64{-100, 1})
+	c, f, err := invoke(t, "torch.nn.functional.cross_entropy", []value.Value{x, target})
+	if err != nil {
+		t.Fatal(err)
+	}
+	grad, b := gradBound(t, c, f, "input")
+	if want := []float64{0, 0, 0.5, -0.5}; !slices.Equal(grad, want) {
+		t.Errorf("gradient %v, want %v", grad, want)
+	}
+	for _, other := range b.Else() {
+		v := tensor.Data[float64](other)
+		if !math.IsNaN(v[0]) || !math.IsNaN(v[1]) || v[2] != 0.5 || v[3] != -0.5 {
+			t.Errorf("another gradient is %v, want NaN, NaN, 0.5, -0.5", v)
+		}
+	}
+	if b.Else() == nil {
+		t.Error("no other gradient is right")
+	}
+}

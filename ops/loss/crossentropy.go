@@ -36,7 +36,7 @@ var crossEntropyOps = []*opdef.Entry{
 		GradScale: func(l *classLoss, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return l.grads(g, true), nil
 		},
-		GradElse: (*classLoss).otherDivisor,
+		GradElse: (*classLoss).otherGrads,
 		Node:     func(l *classLoss, g *opdef.Grad) (opdef.Node, error) { return l.node(g.Out[0]), nil },
 		Cases:    crossEntropyCases, Mistakes: (*classLoss).mistakes,
 	}.Entry(),
@@ -118,6 +118,8 @@ type classLoss struct {
 	fewer    float64
 	lacks    int
 	unpicked bool
+
+	timesZero bool // the softmax of an ignored position is multiplied by 0, which NaN among its scores survives
 }
 
 // terms are how many one result depends on through one chain of additions: the scores of a position,
@@ -517,6 +519,10 @@ func (l *classLoss) grads(gr *opdef.Grad, magnitudes bool) opdef.Grads {
 		if l.probs == nil {
 			if t = l.target[p]; t < 0 {
 				clear(dst)
+				if l.timesZero {
+					kernel.Softmax(dst, x)
+					vmath.Scale(dst, dst, 0)
+				}
 				return
 			}
 			total = l.weightOf(t)
@@ -609,6 +615,17 @@ func (l *classLoss) node(up *tensor.Tensor) opdef.Node {
 	}
 	return opdef.Node{Grads: elements.Single(picked),
 		Scale: func() []*tensor.Tensor { return elements.Single(opdef.Abs(picked)) }}
+}
+
+// otherGrads are the gradients as torch's CPU computes ignored positions, and those of otherDivisor.
+func (l *classLoss) otherGrads(gr *opdef.Grad) ([]opdef.Grads, error) {
+	out, err := l.otherDivisor(gr)
+	if err != nil || !slices.ContainsFunc(l.target, func(t int64) bool { return t < 0 }) {
+		return out, err
+	}
+	m := *l
+	m.timesZero = true
+	return append(out, m.grads(gr, false)), nil
 }
 
 // otherDivisor are the gradients where the mean divides by weights that were added in 16 bits.
