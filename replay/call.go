@@ -36,6 +36,8 @@ type Call struct {
 
 	// alter, if not nil, makes what is compared of a value of the reference, by its target.
 	alter alteration
+	// mixed, if set, is the dtype of 16 bits that float32 results are precise to.
+	mixed tensor.DType
 
 	values Values
 

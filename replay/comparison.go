@@ -520,7 +520,10 @@ func (r *comparison) compareOutputs(got, want []value.Value) {
 		if t, ok := w.(*tensor.Tensor); ok && r.sampler != nil && result == 0 {
 			res = r.compareSampled(l, got[i], t, &sampledValue{labels: r.sampler.axes.Out}, tensor.Invalid)
 		} else {
-			res = r.compareValue(l, got[i], w, bound, tensor.Invalid)
+			if r.mixed != tensor.Invalid && ok {
+				w = opdef.Cast(t, tensor.Float32)
+			}
+			res = r.compareValue(l, got[i], w, bound, r.mixed)
 		}
 		failed = failed || res.Verdict == verdict.Fail
 		if t, ok := got[i].(*tensor.Tensor); ok && result >= 0 && res.Verdict != verdict.Fail {

@@ -19,6 +19,7 @@ type reading struct {
 	// original maps the tensors of call to the recorded ones they stand for.
 	original map[*tensor.Tensor]*tensor.Tensor
 	alter    alteration      // see Call.alter
+	mixed    tensor.DType    // see Call.mixed
 	verdict  verdict.Verdict // of the values that failed as written
 	reason   string
 }
@@ -50,7 +51,7 @@ func (r *comparison) readings() []reading {
 	if !dt.IsFloat() || r.opt.Device != nil {
 		return nil
 	}
-	return append(r.autocast(dt), r.roundedNumbers(dt)...)
+	return slices.Concat(r.autocast(dt), r.mixedCells(dt), r.roundedNumbers(dt))
 }
 
 // versions are the call, which is read in a way, as other sound implementations compute it: see
@@ -131,7 +132,25 @@ func (r *comparison) autocast(dt tensor.DType) []reading {
 	if !cast {
 		return nil
 	}
-	return []reading{{call, original, nil, verdict.Pass, "as under autocast: arguments cast to " + dt.String()}}
+	return []reading{{call: call, original: original, verdict: verdict.Pass,
+		reason: "as under autocast: arguments cast to " + dt.String()}}
+}
+
+// mixedCells reads a recurrent network with float32 results as torch computes it under autocast
+// where no kernel does all of it: products in 16 bits, and with them what is added to states in
+// float32.
+func (r *comparison) mixedCells(dt tensor.DType) (out []reading) {
+	e := r.bound.Entry
+	if dt != tensor.Float32 || e.Autocast != opdef.AutocastLower || !e.Composite || !e.Error.Coarse {
+		return nil
+	}
+	for _, half := range []tensor.DType{tensor.Float16, tensor.BFloat16} {
+		for _, way := range r.autocast(half) {
+			way.mixed, way.reason = half, "as under autocast: products in "+half.String()
+			out = append(out, way)
+		}
+	}
+	return out
 }
 
 // converted is t in another dtype with the strides that torch gives it: its own if it fills memory
@@ -193,7 +212,7 @@ func (r *comparison) roundedNumbers(dt tensor.DType) []reading {
 	if !changed {
 		return nil
 	}
-	return []reading{{call, original, nil, v, "numbers among the arguments were rounded to " +
+	return []reading{{call: call, original: original, verdict: v, reason: "numbers among the arguments were rounded to " +
 		dt.String() + " first"}}
 }
 
@@ -266,7 +285,7 @@ func (o *Outcome) passed(p Phase, target string) bool {
 // readAs is the call under another reading.
 func (c *Call) readAs(way reading) *Call {
 	d := *c
-	d.bound, d.original, d.alter, d.fwd = way.call, way.original, way.alter, nil
+	d.bound, d.original, d.alter, d.mixed, d.fwd = way.call, way.original, way.alter, way.mixed, nil
 	d.sampler = nil
 	return &d
 }

@@ -67,6 +67,10 @@ func TestReadings(t *testing.T) {
 		return needsGrad(stored(f32, []int{1000}, v...))
 	}
 	number := float64(float32(0.3))
+	cell := func() []value.Value {
+		return []value.Value{stored(f32, []int{1, 2}, 1.1, -0.7), stored(f32, []int{1, 1}, 0.3),
+			stored(f32, []int{3, 2}, 0.9, 0.2, -0.4, 1.3, 0.7, -1.1), stored(f32, []int{3, 1}, 0.5, -0.3, 0.8)}
+	}
 	for _, tc := range []struct {
 		name    string
 		op      string
@@ -93,6 +97,9 @@ func TestReadings(t *testing.T) {
 			verdict.Pass, "as under autocast: arguments cast to bfloat16", 1},
 		{"the product within", "torch.inner", []value.Value{x(f32), w()}, stored(bf16, []int{1, 1}, 4), nil,
 			verdict.Pass, "as under autocast: arguments cast to bfloat16", 1},
+		{"a cell under autocast", "torch.gru_cell", cell(), stored(f32, []int{1, 1}, 0.8203125), nil, verdict.Pass,
+			"as under autocast: products in bfloat16", 1},
+		{"a wrong cell under autocast", "torch.gru_cell", cell(), stored(f32, []int{1, 1}, 0.87), nil, verdict.Fail, "", 1},
 		{"no op of autocast", "torch.abs", []value.Value{stored(f32, []int{1}, -1)}, stored(bf16, []int{1}, 1), nil,
 			verdict.Fail, "dtype is bfloat16, want float32", 1},
 		// 0.0316 is 0.031494140625 in bfloat16
