@@ -1,0 +1,1001 @@
+"""Small training programs for sound.py: today's architectures with random weights, by configuration.
+
+PROGRAMS gives by name a function that makes an Example: a model, the tensors that it is called with and its loss. Those
+whose package is missing, or too old to know the architecture, raise Missing.
+"""
+import dataclasses, inspect, math
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+BATCH, LENGTH, WORDS = 2, 16, 96
+
+
+class Missing(Exception):
+    """A package that a program needs is not there."""
+
+
+class Example:
+    """A model, what it is called with, and the loss. `pads` says that the inputs have an attention mask."""
+
+    def __init__(self, model, inputs, loss=None, pads=False, images=False):
+        self.model, self.inputs, self.loss, self.pads, self.images = model, inputs, loss or default_loss, pads, images
+
+
+def tensors(v):
+    if isinstance(v, torch.Tensor):
+        yield v
+    elif isinstance(v, dict):
+        for x in v.values():
+            yield from tensors(x)
+    elif isinstance(v, (list, tuple)):
+        for x in v:
+            yield from tensors(x)
+
+
+def default_loss(model, inputs):
+    """The model's own loss, or one of all its results."""
+    out = model(*inputs) if isinstance(inputs, tuple) else model(**inputs)
+    if getattr(out, "loss", None) is not None:
+        return out.loss.mean()
+    return sum(t.float().square().mean() for t in tensors(out) if t.is_floating_point() and t.requires_grad)
+
+
+def words(*shape):
+    return torch.randint(5, WORDS, shape or (BATCH, LENGTH))
+
+
+# --- transformers -----------------------------------------------------------------------------------------------------
+
+# What configurations call their sizes. A class gets those that it knows and whose default is a number.
+SIZES = dict(
+    vocab_size=WORDS, hidden_size=32, d_model=32, n_embd=32, dim=32, embed_dim=32, encoder_embed_dim=32, hidden_dim=32,
+    num_hidden_layers=2, num_layers=2, n_layer=2, n_layers=2, encoder_layers=2, decoder_layers=2, num_encoder_layers=2,
+    num_decoder_layers=2, encoder_num_hidden_layers=2, decoder_num_hidden_layers=2,
+    num_attention_heads=4, n_head=4, n_heads=4, num_heads=4, encoder_attention_heads=4, decoder_attention_heads=4,
+    encoder_num_attention_heads=4, decoder_num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+    intermediate_size=64, encoder_ffn_dim=64, decoder_ffn_dim=64, d_ff=64, ffn_dim=64, d_kv=8, d_inner=64,
+    max_position_embeddings=64, n_positions=64, image_size=32, patch_size=8, num_channels=3,
+    num_experts=4, num_local_experts=4, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
+    n_shared_experts=1, shared_expert_intermediate_size=32, projection_dim=32, use_cache=False, pad_token_id=0,
+    bos_token_id=1, eos_token_id=2, state_size=8, mamba_d_state=8, mamba_d_conv=4, mamba_expand=2, expand=2,
+)
+
+
+def fields(config_class):
+    if dataclasses.is_dataclass(config_class):
+        return {f.name: f.default for f in dataclasses.fields(config_class)}
+    return {n: p.default for n, p in inspect.signature(config_class.__init__).parameters.items()}
+
+
+def small(config_class, over):
+    """A configuration of small sizes; `over` has other values, of parts as dicts by the part's name."""
+    import transformers
+    known = fields(config_class)
+    given = {n: v for n, v in SIZES.items() if n in known and (known[n] is None or isinstance(known[n], (int, bool)))}
+    for n, part in getattr(config_class, "sub_configs", {}).items():
+        if inspect.isclass(part) and part.__name__ != "AutoConfig":
+            given[n] = small(part, over.get(n, {})).to_dict()
+        elif n in over:
+            kind = transformers.AutoConfig.for_model(over[n]["model_type"]).__class__
+            given[n] = small(kind, {k: v for k, v in over[n].items() if k != "model_type"}).to_dict()
+    given.update({n: v for n, v in over.items() if n not in given or not isinstance(v, dict)})
+    return config_class(**given)
+
+
+def text(c):
+    return dict(input_ids=words(), attention_mask=torch.ones(BATCH, LENGTH, dtype=torch.long))
+
+
+def causal(c):
+    return dict(text(c), labels=words())
+
+
+def tokens(c):
+    return dict(input_ids=words(), labels=words())
+
+
+def sequences(c):
+    return dict(causal(c), labels=words(BATCH, 8))
+
+
+def image(c):
+    size = getattr(c, "image_size", 32)
+    size = (size, size) if isinstance(size, int) else size
+    return dict(pixel_values=torch.randn(BATCH, getattr(c, "num_channels", 3), *size))
+
+
+def image_of(size, **more):
+    return lambda c: dict(pixel_values=torch.randn(BATCH, 3, size, size), **more)
+
+
+def labelled(c):
+    return dict(image(c), labels=torch.tensor([0, 1]))
+
+
+def boxes(size):
+    def inputs(c):
+        targets = [dict(class_labels=torch.tensor([1, 0]), boxes=torch.tensor([[.3, .3, .2, .4], [.6, .5, .3, .3]]))
+                   for _ in range(BATCH)]
+        return dict(pixel_values=torch.randn(BATCH, 3, size, size), labels=targets)
+    return inputs
+
+
+def pairs(c):
+    v = c.vision_config
+    return dict(text(c), pixel_values=torch.randn(BATCH, 3, v.image_size, v.image_size), return_loss=True)
+
+
+def wave(n, **more):
+    return lambda c: dict(input_values=torch.randn(BATCH, n), **more)
+
+
+def spectrum(bins, n, **more):
+    return lambda c: dict(input_features=torch.randn(BATCH, n, bins), **more)
+
+
+def with_images(size, count, **more):
+    """Text with `count` words that stand for one image."""
+    def inputs(c):
+        t = causal(c)
+        word = getattr(c, "image_token_id", None)
+        word = c.image_token_index if word is None else word
+        t["input_ids"][:, 1:1 + count] = word
+        return dict(t, pixel_values=torch.randn(BATCH, 3, size, size), **more)
+    return inputs
+
+
+VISION = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, image_size=32, patch_size=8)
+LINEAR = ["linear_attention", "full_attention"]
+LOCAL = ["sliding_attention", "full_attention"]
+ROTARY = dict(rope_type="default", rope_theta=10000.0)
+LATENT = dict(q_lora_rank=16, kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=8, n_group=2, topk_group=1)
+MAMBA2 = dict(mamba_n_heads=4, mamba_d_head=16, mamba_n_groups=1, mamba_d_ssm=64, mamba_chunk_size=8)
+
+# Class, inputs, sizes of its own.
+TRANSFORMERS = {
+    # those of the first trial
+    "qwen3-next": ("Qwen3NextForCausalLM", causal, dict(
+        layer_types=LINEAR, linear_num_value_heads=4, linear_num_key_heads=2, linear_key_head_dim=8, linear_value_head_dim=8)),
+    "glm4-moe": ("Glm4MoeForCausalLM", causal, dict(n_group=1, topk_group=1, first_k_dense_replace=1)),
+    "minimax": ("MiniMaxForCausalLM", causal, dict(layer_types=LINEAR, block_size=8)),
+    "modernbert": ("ModernBertForMaskedLM", causal, dict(local_attention=8, global_attn_every_n_layers=2)),
+    "longformer": ("LongformerForMaskedLM", causal, dict(attention_window=[4, 4])),
+    "mask2former": ("Mask2FormerForUniversalSegmentation", lambda c: dict(
+        pixel_values=torch.randn(BATCH, 3, 64, 64), mask_labels=[(torch.rand(2, 64, 64) > .5).float() for _ in range(BATCH)],
+        class_labels=[torch.tensor([0, 1]) for _ in range(BATCH)]), dict(
+        backbone_config=dict(model_type="swin", embed_dim=8, depths=[1, 1, 1, 1], num_heads=[1, 1, 2, 2], window_size=4,
+                             patch_size=4, out_features=["stage1", "stage2", "stage3", "stage4"]),
+        feature_size=32, mask_feature_size=32, hidden_dim=32, encoder_feedforward_dim=32, dim_feedforward=32,
+        encoder_layers=1, decoder_layers=2, num_queries=4, num_labels=3, train_num_points=16)),
+    "falcon-h1": ("FalconH1ForCausalLM", causal, dict(MAMBA2)),
+    "rwkv": ("RwkvForCausalLM", tokens, dict(attention_hidden_size=32, context_length=64)),
+    "olmo2": ("Olmo2ForCausalLM", causal, {}),
+    "siglip": ("SiglipModel", pairs, dict(vision_config=dict(patch_size=8))),
+    "dinov3": ("DINOv3ViTModel", image, dict(image_size=32, patch_size=8)),
+    # language models
+    "llama": ("LlamaForCausalLM", causal, {}),
+    "deepseek-v3": ("DeepseekV3ForCausalLM", causal, dict(LATENT, first_k_dense_replace=1, head_dim=8, num_key_value_heads=4)),
+    "qwen3-moe": ("Qwen3MoeForCausalLM", causal, dict(output_router_logits=True)),
+    "gemma3": ("Gemma3ForCausalLM", causal, dict(layer_types=LOCAL, sliding_window=8, query_pre_attn_scalar=8)),
+    "llama4": ("Llama4ForCausalLM", causal, dict(intermediate_size_mlp=64, attention_chunk_size=8)),
+    "gpt-oss": ("GptOssForCausalLM", causal, dict(layer_types=LOCAL, sliding_window=8)),
+    "mamba": ("MambaForCausalLM", tokens, dict(time_step_rank=4)),
+    "mamba2": ("Mamba2ForCausalLM", tokens, dict(num_heads=8, head_dim=8, n_groups=1, chunk_size=8)),
+    "bamba": ("BambaForCausalLM", causal, dict(MAMBA2, attn_layer_indices=[1])),
+    "jamba": ("JambaForCausalLM", causal, dict(attn_layer_period=2, attn_layer_offset=1, expert_layer_period=2,
+                                               expert_layer_offset=1, use_mamba_kernels=False, mamba_dt_rank=4)),
+    "zamba2": ("Zamba2ForCausalLM", causal, dict(
+        mamba_d_state=8, n_mamba_heads=8, mamba_headdim=8, mamba_ngroups=1, chunk_size=8, hybrid_layer_ids=[1],
+        layer_types=["mamba", "hybrid"], num_mem_blocks=1, adapter_rank=8)),
+    "phi3": ("Phi3ForCausalLM", causal, {}),
+    "phi4": ("PhiForCausalLM", causal, {}),
+    "smollm3": ("SmolLM3ForCausalLM", causal, {}),
+    "nemotron": ("NemotronForCausalLM", causal, {}),
+    "cohere2": ("Cohere2ForCausalLM", causal, dict(layer_types=LOCAL, sliding_window=8)),
+    "granite-moe": ("GraniteMoeForCausalLM", causal, {}),
+    "granite-hybrid": ("GraniteMoeHybridForCausalLM", causal, dict(
+        layer_types=["mamba", "attention"], mamba_n_heads=8, mamba_d_head=8, mamba_n_groups=1, mamba_chunk_size=8,
+        shared_intermediate_size=32)),
+    "gpt2": ("GPT2LMHeadModel", causal, {}),
+    "t5gemma": ("T5GemmaForConditionalGeneration", sequences, dict(
+        encoder=dict(layer_types=LOCAL, sliding_window=8), decoder=dict(layer_types=LOCAL, sliding_window=8, cross_attention_hidden_size=32))),
+    "bart": ("BartForConditionalGeneration", sequences, {}),
+    "nllb-moe": ("NllbMoeForConditionalGeneration", sequences, dict(
+        encoder_sparse_step=2, decoder_sparse_step=2, expert_capacity=16, num_experts=4)),
+    "xlnet": ("XLNetLMHeadModel", causal, {}),
+    "reformer": ("ReformerModelWithLMHead", causal, dict(
+        attention_head_size=8, axial_pos_shape=[4, 4], axial_pos_embds_dim=[16, 16], feed_forward_size=64, attn_layers=["local", "lsh"],
+        local_attn_chunk_length=4, lsh_attn_chunk_length=4, num_buckets=2, is_decoder=True, num_hashes=1, hash_seed=1)),
+    # time series
+    "informer": ("InformerForPrediction", lambda c: dict(
+        past_values=torch.randn(BATCH, 24), past_time_features=torch.randn(BATCH, 24, 2), past_observed_mask=torch.ones(BATCH, 24),
+        future_values=torch.randn(BATCH, 8), future_time_features=torch.randn(BATCH, 8, 2)), dict(
+        prediction_length=8, context_length=16, lags_sequence=[1, 4, 8], num_time_features=2, distil=True)),
+    "patchtst": ("PatchTSTForPrediction", lambda c: dict(
+        past_values=torch.randn(BATCH, 16, 3), future_values=torch.randn(BATCH, 4, 3)), dict(
+        num_input_channels=3, context_length=16, prediction_length=4, patch_length=4, patch_stride=4)),
+    "timesfm": ("TimesFmModelForPrediction", lambda c: dict(
+        past_values=[torch.randn(32), torch.randn(24)], freq=[0, 0], future_values=torch.randn(BATCH, 8)), dict(
+        patch_length=8, context_length=32, horizon_length=8)),
+    # speech and sound
+    "moonshine": ("MoonshineForConditionalGeneration", lambda c: dict(input_values=torch.randn(BATCH, 2000), labels=words(BATCH, 8)),
+                  dict(encoder_num_key_value_heads=4, decoder_num_key_value_heads=4)),
+    "whisper": ("WhisperForConditionalGeneration", lambda c: dict(input_features=torch.randn(BATCH, 16, 32), labels=words(BATCH, 8)),
+                dict(num_mel_bins=16, max_source_positions=16, max_target_positions=32, decoder_start_token_id=1, suppress_tokens=None,
+                     begin_suppress_tokens=None)),
+    "wav2vec2-bert": ("Wav2Vec2BertForCTC", spectrum(16, 24, labels=torch.randint(5, 20, (BATCH, 4))), dict(
+        feature_projection_input_dim=16, conv_depthwise_kernel_size=3, ctc_zero_infinity=True)),
+    "parakeet": ("ParakeetForCTC", spectrum(16, 64, labels=torch.randint(5, 20, (BATCH, 3)), attention_mask=torch.ones(BATCH, 64, dtype=torch.long)), dict(encoder_config=dict(
+        num_mel_bins=16, subsampling_conv_channels=8, conv_kernel_size=3))),
+    "encodec": ("EncodecModel", lambda c: dict(input_values=torch.randn(BATCH, 1, 640)), dict(
+        num_filters=4, codebook_size=16, codebook_dim=16, hidden_size=16, upsampling_ratios=[4, 2], target_bandwidths=[24.0], sampling_rate=8000)),
+    "dac": ("DacModel", lambda c: dict(input_values=torch.randn(BATCH, 1, 640)), dict(
+        encoder_hidden_size=4, downsampling_ratios=[2, 4], decoder_hidden_size=16, n_codebooks=2, codebook_size=16, codebook_dim=4)),
+    "mimi": ("MimiModel", lambda c: dict(input_values=torch.randn(BATCH, 1, 960)), dict(
+        num_filters=4, hidden_size=16, upsampling_ratios=[4, 2], codebook_size=16, codebook_dim=16, vector_quantization_hidden_dimension=16,
+        upsample_groups=16,
+        num_quantizers=3, num_semantic_quantizers=1, sampling_rate=8000, frame_rate=500.0, head_dim=4, sliding_window=16)),
+    # images and text
+    "clip": ("CLIPModel", pairs, dict(text_config=dict(eos_token_id=2), vision_config=dict(patch_size=8))),
+    "blip2": ("Blip2ForConditionalGeneration", with_images(32, 4), dict(
+        qformer_config=dict(encoder_hidden_size=32), text_config=dict(model_type="opt", word_embed_proj_dim=32),
+        num_query_tokens=4, image_token_index=4, image_token_id=4)),
+    "qwen2-vl": ("Qwen2VLForConditionalGeneration", lambda c: qwen_vl(c), dict(
+        vision_config=dict(depth=2, embed_dim=32, hidden_size=32, num_heads=4, patch_size=4, spatial_merge_size=2, temporal_patch_size=2),
+        text_config=dict(rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[1, 1, 2])),
+        image_token_id=4, vision_start_token_id=3, vision_end_token_id=2)),
+    "paligemma": ("PaliGemmaForConditionalGeneration", with_images(32, 4, token_type_ids=torch.tensor([5 * [0] + 11 * [1]] * BATCH)), dict(
+        vision_config=dict(model_type="siglip_vision_model", patch_size=16), text_config=dict(model_type="gemma"), image_token_id=4,
+        image_token_index=4)),
+    "idefics3": ("Idefics3ForConditionalGeneration", lambda c: dict(
+        with_images(32, 4)(c), pixel_values=torch.randn(BATCH, 1, 3, 32, 32)), dict(
+        vision_config=dict(patch_size=8), text_config=dict(model_type="llama"), scale_factor=2, image_token_id=4)),
+    # images
+    "detr": ("DetrForObjectDetection", boxes(64), dict(backbone_config=dict(
+        model_type="resnet", embedding_size=8, hidden_sizes=[8, 8, 8, 16], depths=[1, 1, 1, 1], layer_type="basic", out_features=["stage4"]),
+        num_queries=5, num_labels=3)),
+    "rt-detr": ("RTDetrForObjectDetection", boxes(64), dict(
+        backbone_config=dict(model_type="rt_detr_resnet", embedding_size=8, hidden_sizes=[8, 8, 16, 16], depths=[1, 1, 1, 1], layer_type="basic",
+                             out_features=["stage2", "stage3", "stage4"]),
+        encoder_hidden_dim=16, encoder_in_channels=[8, 16, 16], d_model=16, decoder_in_channels=[16, 16, 16], decoder_ffn_dim=32,
+        encoder_ffn_dim=32, num_queries=6, num_labels=3, hidden_expansion=1.0, num_denoising=4)),
+    "sam2": ("Sam2Model", lambda c: dict(
+        pixel_values=torch.randn(1, 3, 64, 64), input_points=torch.tensor([[[[20., 30.]]]]), input_labels=torch.tensor([[[1]]])), dict(
+        vision_config=dict(model_type="sam2_vision_model", backbone_config=dict(model_type="sam2_hiera_det_model", image_size=[64, 64], embed_dim_per_stage=[16, 32, 64, 128],
+                                                num_attention_heads_per_stage=[1, 2, 4, 8], blocks_per_stage=[1, 1, 2, 1], hidden_size=16,
+                                                window_size_per_stage=[4, 4, 4, 2], global_attention_blocks=[3], window_positional_embedding_background_size=[4, 4],
+                                                patch_kernel_size=[7, 7], patch_stride=[4, 4], patch_padding=[3, 3]),
+                           backbone_channel_list=[128, 64, 32, 16], backbone_feature_sizes=[[16, 16], [8, 8], [4, 4]], fpn_hidden_size=32),
+        prompt_encoder_config=dict(hidden_size=32, image_size=64, patch_size=16, mask_input_channels=8),
+        mask_decoder_config=dict(hidden_size=32, mlp_dim=32, num_hidden_layers=2, num_attention_heads=4, iou_head_hidden_dim=32))),
+    "segformer": ("SegformerForSemanticSegmentation", image_of(64, labels=torch.randint(0, 3, (BATCH, 64, 64))), dict(
+        depths=[1, 1, 1, 1], hidden_sizes=[8, 16, 16, 32], num_attention_heads=[1, 2, 2, 4], decoder_hidden_size=16, num_labels=3)),
+    "dpt": ("DPTForDepthEstimation", image_of(32), dict(
+        neck_hidden_sizes=[8, 8, 8, 8], fusion_hidden_size=16, backbone_out_indices=[0, 1, 2, 3], num_hidden_layers=4, is_hybrid=False,
+        reassemble_factors=[4, 2, 1, .5])),
+    "vitdet": ("VitDetModel", image_of(32), dict(window_size=2, window_block_indices=[0], residual_block_indices=[1], pretrain_image_size=32,
+                                                 use_relative_position_embeddings=True)),
+    "swinv2": ("Swinv2ForImageClassification", labelled, dict(
+        image_size=32, patch_size=4, embed_dim=16, depths=[2, 1], num_heads=[2, 4], window_size=4)),
+    "convnextv2": ("ConvNextV2ForImageClassification", labelled, dict(image_size=64, depths=[1, 1, 1, 1], hidden_sizes=[8, 8, 16, 16], patch_size=4)),
+}
+
+# The second set: families and options that the first does not have.
+SECOND = {
+    "bloom-alibi": ("BloomForCausalLM", causal, {}),
+    "mpt-alibi": ("MptForCausalLM", causal, {}),
+    "falcon-alibi": ("FalconForCausalLM", causal, dict(alibi=True, new_decoder_architecture=False, multi_query=True, parallel_attn=False)),
+    "bitnet-relu2": ("BitNetForCausalLM", causal, {}),
+    "apertus": ("ApertusForCausalLM", causal, {}),
+    "arcee-relu2": ("ArceeForCausalLM", causal, {}),
+    "codegen": ("CodeGenForCausalLM", causal, dict(rotary_dim=4, n_ctx=64, n_embd=32, n_head=4)),
+    "dbrx": ("DbrxForCausalLM", causal, dict(attn_config=dict(kv_n_heads=2, rope_theta=1e4), ffn_config=dict(ffn_hidden_size=32, moe_num_experts=4, moe_top_k=2, hidden_size=32))),
+    "diffllama": ("DiffLlamaForCausalLM", causal, {}),
+    "doge": ("DogeForCausalLM", causal, dict(keep_window_size=16)),
+    "dots1": ("Dots1ForCausalLM", causal, dict(first_k_dense_replace=1, n_group=1, topk_group=1)),
+    "ernie45-moe": ("Ernie4_5_MoeForCausalLM", causal, dict(moe_num_experts=4, moe_k=2, moe_layer_start_index=1)),
+    "exaone4-postnorm": ("Exaone4ForCausalLM", causal, dict(sliding_window=8, layer_types=LOCAL)),
+    "flex-olmo": ("FlexOlmoForCausalLM", causal, {}),
+    "gemma2-softcap": ("Gemma2ForCausalLM", causal, dict(sliding_window=8, query_pre_attn_scalar=8)),
+    "glm4-sandwich": ("Glm4ForCausalLM", causal, {}),
+    "starcoder-mqa": ("GPTBigCodeForCausalLM", causal, {}),
+    "gpt-neo-local": ("GPTNeoForCausalLM", causal, dict(attention_types=[[["global", "local"], 1]], window_size=4)),
+    "gpt-neox-partial": ("GPTNeoXForCausalLM", causal, {}),
+    "gptj": ("GPTJForCausalLM", causal, dict(rotary_dim=4)),
+    "helium": ("HeliumForCausalLM", causal, {}),
+    "hunyuan": ("HunYuanDenseV1ForCausalLM", causal, {}),
+    "jetmoe": ("JetMoeForCausalLM", causal, dict(kv_channels=8, num_key_value_heads=4)),
+    "lfm2": ("Lfm2ForCausalLM", causal, dict(layer_types=["conv", "full_attention"])),
+    "longcat": ("LongcatFlashForCausalLM", causal, dict(LATENT, num_layers=2, ffn_hidden_size=64, expert_ffn_hidden_size=32, moe_topk=2, zero_expert_num=2,
+                                                       num_key_value_heads=4)),
+    "mistral-window": ("MistralForCausalLM", causal, dict(sliding_window=6)),
+    "mixtral-aux": ("MixtralForCausalLM", causal, dict(output_router_logits=True)),
+    "nemotron-h": ("NemotronHForCausalLM", causal, dict(mamba_num_heads=4, mamba_head_dim=8, n_groups=1, chunk_size=8, ssm_state_size=8,
+                                                        layers_block_type=["mamba", "attention"])),
+    "olmo-clip": ("OlmoForCausalLM", causal, dict(clip_qkv=0.3)),
+    "olmoe": ("OlmoeForCausalLM", causal, dict(output_router_logits=True)),
+    "opt-tied": ("OPTForCausalLM", causal, dict(word_embed_proj_dim=32)),
+    "persimmon": ("PersimmonForCausalLM", causal, {}),
+    "phimoe": ("PhimoeForCausalLM", causal, {}),
+    "qwen2-moe": ("Qwen2MoeForCausalLM", causal, {}),
+    "qwen3-tied": ("Qwen3ForCausalLM", causal, dict(tie_word_embeddings=True)),
+    "recurrent-gemma": ("RecurrentGemmaForCausalLM", causal, dict(lru_width=32, attention_window_size=8, block_types=["recurrent", "attention"])),
+    "seed-oss": ("SeedOssForCausalLM", causal, {}),
+    "stablelm-qknorm": ("StableLmForCausalLM", causal, dict(qk_layernorm=True, use_parallel_residual=True)),
+    "starcoder2": ("Starcoder2ForCausalLM", causal, dict(sliding_window=8)),
+    "xlstm": ("xLSTMForCausalLM", tokens, dict(num_blocks=2, chunk_size=8)),
+    "minimax-m2": ("MiniMaxM2ForCausalLM", causal, {}),
+    "deepseek-v2": ("DeepseekV2ForCausalLM", causal, dict(LATENT, first_k_dense_replace=1, head_dim=8, num_key_value_heads=4)),
+    "kimi-linear": ("KimiLinearForCausalLM", causal, dict(LATENT)),
+    "nanochat": ("NanoChatForCausalLM", causal, {}),
+    "albert-tied": ("AlbertForMaskedLM", causal, dict(embedding_size=16)),
+    "deberta-v2": ("DebertaV2ForMaskedLM", causal, dict(relative_attention=True, pos_att_type=["p2c", "c2p"], position_buckets=8)),
+    "electra": ("ElectraForMaskedLM", causal, dict(embedding_size=16)),
+    "esm": ("EsmForMaskedLM", causal, dict(mask_token_id=4)),
+    "fnet": ("FNetForMaskedLM", tokens, {}),
+    "mobilebert": ("MobileBertForMaskedLM", causal, dict(embedding_size=32, true_hidden_size=16, intra_bottleneck_size=16, num_feedforward_networks=2)),
+    "mpnet": ("MPNetForMaskedLM", causal, {}),
+    "nystromformer": ("NystromformerForMaskedLM", causal, dict(num_landmarks=4, segment_means_seq_len=16)),
+    "roformer": ("RoFormerForMaskedLM", causal, {}),
+    "bigbird": ("BigBirdForMaskedLM", causal, dict(block_size=4, num_random_blocks=1)),
+    "t5": ("T5ForConditionalGeneration", sequences, dict(decoder_start_token_id=0)),
+    "longt5": ("LongT5ForConditionalGeneration", sequences, dict(decoder_start_token_id=0, local_radius=4, encoder_attention_type="transient-global", global_block_size=4)),
+    "switch": ("SwitchTransformersForConditionalGeneration", sequences, dict(decoder_start_token_id=0, num_sparse_encoder_layers=1, num_sparse_decoder_layers=1)),
+    "prophetnet": ("ProphetNetForConditionalGeneration", sequences, dict(num_encoder_attention_heads=4, num_decoder_attention_heads=4, num_buckets=8,
+                                                                        relative_max_distance=16, ngram=2)),
+    "led": ("LEDForConditionalGeneration", sequences, dict(attention_window=[4, 4], max_encoder_position_embeddings=32, max_decoder_position_embeddings=32)),
+    "beit": ("BeitForImageClassification", labelled, dict(use_relative_position_bias=True, layer_scale_init_value=.1, out_indices=[1, 2])),
+    "cvt": ("CvtForImageClassification", labelled, dict(embed_dim=[8, 16, 16], num_heads=[1, 1, 2], depth=[1, 1, 1], patch_sizes=[7, 3, 3])),
+    "dinov2": ("Dinov2ForImageClassification", labelled, dict(use_swiglu_ffn=True)),
+    "focalnet": ("FocalNetForImageClassification", labelled, dict(image_size=32, patch_size=4, embed_dim=16, depths=[1, 1], hidden_sizes=[16, 32],
+                                                                  focal_levels=[2, 2], focal_windows=[3, 3])),
+    "levit": ("LevitForImageClassification", labelled, dict(image_size=64, patch_size=16, hidden_sizes=[16, 16, 32], depths=[1, 1, 1], num_attention_heads=[1, 2, 2],
+                                                            key_dim=[8, 8, 8])),
+    "mobilevit": ("MobileViTForImageClassification", labelled, dict(image_size=64, patch_size=2, hidden_sizes=[16, 24, 32], neck_hidden_sizes=[8, 8, 16, 16, 16, 16, 32])),
+    "pvt-v2": ("PvtV2ForImageClassification", labelled, dict(image_size=64, hidden_sizes=[8, 16, 16, 32], depths=[1, 1, 1, 1], num_attention_heads=[1, 1, 2, 2])),
+    "swiftformer": ("SwiftFormerForImageClassification", labelled, dict(image_size=64, embed_dims=[8, 16, 16, 32], depths=[1, 1, 1, 1])),
+    "vit-mae": ("ViTMAEForPreTraining", image, dict(decoder_hidden_size=16, decoder_intermediate_size=32)),
+    "yolos": ("YolosForObjectDetection", boxes(64), dict(image_size=[64, 64], patch_size=16, num_detection_tokens=5, num_labels=3)),
+    "deformable-detr": ("DeformableDetrForObjectDetection", boxes(64), dict(
+        backbone_config=dict(model_type="resnet", embedding_size=8, hidden_sizes=[8, 8, 8, 16], depths=[1, 1, 1, 1], layer_type="basic",
+                             out_features=["stage2", "stage3", "stage4"]), num_queries=5, num_labels=3, num_feature_levels=3)),
+    "hubert": ("HubertForCTC", wave(800, labels=torch.randint(5, 20, (BATCH, 3))), dict(
+        conv_dim=[8, 8, 8], conv_stride=[5, 2, 2], conv_kernel=[10, 3, 3], num_conv_pos_embeddings=8, num_conv_pos_embedding_groups=2, num_feat_extract_layers=3,
+        ctc_zero_infinity=True)),
+    "wavlm": ("WavLMForCTC", wave(800, labels=torch.randint(5, 20, (BATCH, 3))), dict(
+        conv_dim=[8, 8, 8], conv_stride=[5, 2, 2], conv_kernel=[10, 3, 3], num_conv_pos_embeddings=8, num_conv_pos_embedding_groups=2, num_feat_extract_layers=3)),
+    "ast": ("ASTForAudioClassification", lambda c: dict(input_values=torch.randn(BATCH, 32, 16), labels=torch.tensor([0, 1])), dict(
+        max_length=32, num_mel_bins=16, time_stride=8, frequency_stride=8)),
+    "musicgen": ("MusicgenForCausalLM", lambda c: dict(input_ids=words(2 * BATCH, 12) % 40, labels=words(BATCH, 12, 2) % 40), dict(
+        num_codebooks=2, vocab_size=64)),
+    "llava": ("LlavaForConditionalGeneration", with_images(32, 4), dict(
+        vision_config=dict(model_type="clip_vision_model", patch_size=16), text_config=dict(model_type="llama"), image_token_id=4, image_token_index=4)),
+    "internvl": ("InternVLForConditionalGeneration", with_images(32, 4), dict(
+        vision_config=dict(image_size=[32, 32], patch_size=[8, 8]), text_config=dict(model_type="qwen2"), image_token_id=4)),
+    "vilt": ("ViltModel", lambda c: dict(text(c), pixel_values=torch.randn(BATCH, 3, 32, 32)), {}),
+    "flava-image": ("FlavaImageModel", image, {}),
+    "autoformer": ("AutoformerForPrediction", lambda c: dict(
+        past_values=torch.randn(BATCH, 24), past_time_features=torch.randn(BATCH, 24, 2), past_observed_mask=torch.ones(BATCH, 24),
+        future_values=torch.randn(BATCH, 8), future_time_features=torch.randn(BATCH, 8, 2)), dict(
+        prediction_length=8, context_length=16, lags_sequence=[1, 4, 8], num_time_features=2, moving_average=5)),
+    "patchtsmixer": ("PatchTSMixerForPrediction", lambda c: dict(
+        past_values=torch.randn(BATCH, 16, 3), future_values=torch.randn(BATCH, 4, 3)), dict(
+        num_input_channels=3, context_length=16, prediction_length=4, patch_length=4, patch_stride=4, self_attn=True)),
+}
+
+
+def qwen_vl(c):
+    grid = torch.tensor([[1, 4, 4]] * BATCH)
+    t = causal(c)
+    t["input_ids"][:, 1] = 3
+    t["input_ids"][:, 2:6] = 4
+    return dict(t, pixel_values=torch.randn(BATCH * 16, 3 * 2 * 4 * 4), image_grid_thw=grid,
+                mm_token_type_ids=(t["input_ids"] == 4).int())
+
+
+def of_transformers(name):
+    def make():
+        try:
+            import transformers
+        except ImportError:
+            raise Missing("transformers")
+        transformers.logging.set_verbosity_error()
+        model_class, inputs, over = {**TRANSFORMERS, **SECOND}[name]
+        if not hasattr(transformers, model_class):
+            raise Missing(model_class + " of transformers")
+        model_class = getattr(transformers, model_class)
+        config = small(model_class.config_class, over)
+        model = model_class(config)
+        given = inputs(config)
+        return Example(model, given, pads="attention_mask" in given, images="pixel_values" in given)
+    return make
+
+
+# --- timm and torchvision ---------------------------------------------------------------------------------------------
+
+TIMM = {
+    "efficientvit": ("efficientvit_b0", dict(widths=(4, 8, 8, 16, 16), depths=(1, 1, 1, 1, 1), head_widths=(32, 32), head_dim=8), 64),
+    "fastvit": ("fastvit_t8", dict(layers=(1, 1, 1, 1), embed_dims=(16, 16, 32, 64)), 64),
+    "mobilenetv4": ("mobilenetv4_conv_small_035", {}, 64),
+    "repvit": ("repvit_m0_9", dict(embed_dim=(16, 16, 32, 32), depth=(1, 1, 1, 1)), 64),
+    "resnet": ("resnet18", dict(layers=(1, 1, 1, 1), channels=(8, 8, 16, 16)), 64),
+    "vit": ("vit_tiny_patch16_224", dict(img_size=32, patch_size=8, embed_dim=32, depth=2, num_heads=4), 32),
+    "eva02": ("eva02_tiny_patch14_224", dict(img_size=28, patch_size=7, embed_dim=32, depth=2, num_heads=4), 28),
+    "maxvit": ("maxvit_rmlp_pico_rw_256", dict(img_size=64, embed_dim=(32, 32), depths=(1, 1), stem_width=8), 64),
+}
+
+SECOND_TIMM = {
+    "regnety": ("regnety_002", {}, 64),
+    "ghostnet": ("ghostnet_050", {}, 64),
+    "edgenext": ("edgenext_xx_small", dict(dims=(8, 16, 16, 32), depths=(1, 1, 1, 1), heads=(2, 2, 2, 2)), 64),
+    "xcit": ("xcit_nano_12_p16_224", dict(img_size=32, patch_size=8, embed_dim=32, depth=2, num_heads=4), 32),
+    "coat": ("coat_lite_tiny", dict(img_size=64), 64),
+    "mambaout": ("mambaout_femto", dict(depths=(1, 1, 1, 1), dims=(8, 16, 16, 32)), 64),
+    "gmlp": ("gmlp_ti16_224", dict(img_size=32), 32),
+    "davit": ("davit_tiny", dict(depths=(1, 1), embed_dims=(16, 32), num_heads=(2, 4), window_size=4), 64),
+    "starnet": ("starnet_s1", dict(base_dim=8, depths=(1, 1, 1, 1)), 64),
+}
+
+
+def of_timm(name):
+    def make():
+        try:
+            import timm
+        except ImportError:
+            raise Missing("timm")
+        kind, over, size = {**TIMM, **SECOND_TIMM}[name]
+        model = timm.create_model(kind, num_classes=10, **over)
+        return Example(model, (torch.randn(BATCH, 3, size, size),), images=True, loss=classes)
+    return make
+
+
+def classes(model, inputs):
+    return F.cross_entropy(model(*inputs), torch.arange(BATCH), label_smoothing=0.1)
+
+
+def deform():
+    torchvision = package("torchvision")
+
+    class Deformed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem = nn.Conv2d(3, 8, 3, padding=1)
+            self.offset = nn.Conv2d(8, 18, 3, padding=1)
+            self.deform = torchvision.ops.DeformConv2d(8, 8, 3, padding=1)
+            self.head = nn.Linear(8 * 9, 5)
+
+        def forward(self, x):
+            x = F.relu(self.stem(x))
+            x = self.deform(x, self.offset(x))
+            rois = torch.tensor([[0., 1, 1, 10, 10], [1, 2, 3, 14, 12]], dtype=x.dtype)
+            x = torchvision.ops.roi_align(x, rois, 3, sampling_ratio=2)
+            boxes = rois[:, 1:].float()
+            torchvision.ops.nms(boxes, torch.tensor([.9, .8]), .5)
+            return self.head(torchvision.ops.stochastic_depth(x, 0.5, "row", training=False).flatten(1))
+    return Example(Deformed(), (torch.randn(BATCH, 3, 16, 16),), images=True, loss=classes)
+
+
+def raft():
+    flow = package("torchvision").models.optical_flow
+    model = flow.raft_small(weights=None)
+    return Example(model, (torch.randn(1, 3, 128, 128), torch.randn(1, 3, 128, 128), 1), images=True)
+
+
+# --- by hand ----------------------------------------------------------------------------------------------------------
+
+def package(name):
+    try:
+        return __import__(name)
+    except ImportError:
+        raise Missing(name)
+
+
+class GraphLayer(nn.Module):
+    """Attention over the edges of a graph, as GAT has it, and a mean over neighbours."""
+
+    def __init__(self, d):
+        super().__init__()
+        self.lin, self.score, self.own = nn.Linear(d, d), nn.Linear(2 * d, 1), nn.Linear(d, d)
+
+    def forward(self, x, edges):
+        src, dst = edges
+        h = self.lin(x)
+        e = F.leaky_relu(self.score(torch.cat([h[src], h[dst]], -1)), 0.2).squeeze(-1)
+        top = torch.full((len(x),), -1e4, dtype=e.dtype).scatter_reduce(0, dst, e.detach(), "amax")
+        w = (e - top[dst]).exp()
+        total = torch.zeros(len(x), dtype=w.dtype).index_add(0, dst, w)
+        w = w / (total[dst] + 1e-6)
+        y = torch.zeros_like(h).index_add(0, dst, (w[:, None] * h[src]).to(h.dtype))
+        degree = torch.bincount(dst, minlength=len(x)).clamp(min=1).to(h.dtype)
+        mean = torch.zeros_like(h).scatter_add(0, dst[:, None].expand(-1, h.shape[1]), h[src]) / degree[:, None]
+        return F.elu(self.own(x) + y + mean)
+
+
+def gnn():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(10, 32)
+            self.layers = nn.ModuleList([GraphLayer(32), GraphLayer(32)])
+            self.norm, self.out = nn.LayerNorm(32), nn.Linear(32, 4)
+
+        def forward(self, kinds, edges, graph):
+            x = self.embed(kinds)
+            for layer in self.layers:
+                x = self.norm(x + layer(x, edges))
+            pooled = torch.stack([x[graph == g].mean(0) for g in range(2)])
+            return self.out(torch.cat([pooled, pooled]) / 2)
+    edges = torch.randint(0, 20, (2, 60))
+    return Example(Net(), (torch.randint(0, 10, (20,)), edges, (torch.arange(20) >= 9).long()),
+                   loss=lambda m, i: F.cross_entropy(m(*i), torch.tensor([0, 1, 2, 3])))
+
+
+def hifigan():
+    from torch.nn.utils import weight_norm
+
+    class Vocoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.pre = weight_norm(nn.Conv1d(16, 32, 7, padding=3))
+            self.ups = nn.ModuleList([weight_norm(nn.ConvTranspose1d(32 >> i, 16 >> i, 8, 4, padding=2)) for i in range(2)])
+            self.res = nn.ModuleList([weight_norm(nn.Conv1d(16 >> i, 16 >> i, 3, dilation=d, padding=d))
+                                      for i in range(2) for d in (1, 3)])
+            self.post = weight_norm(nn.Conv1d(8, 1, 7, padding=3))
+
+        def forward(self, mel):
+            x = self.pre(mel)
+            for i, up in enumerate(self.ups):
+                x = up(F.leaky_relu(x, 0.1))
+                x = sum(r(F.leaky_relu(x, 0.1)) + x for r in self.res[2 * i:2 * i + 2]) / 2
+            return torch.tanh(self.post(F.leaky_relu(x)))
+
+    def loss(model, inputs):
+        mel, wave = inputs
+        y = model(mel).squeeze(1).float()
+        window = torch.hann_window(64)
+        spec = [torch.stft(v, 64, 16, 64, window, return_complex=True) for v in (y, wave.float())]
+        a, b = [torch.sqrt(s.real ** 2 + s.imag ** 2 + 1e-9) for s in spec]
+        return F.l1_loss(y, wave.float()) + F.l1_loss(a.clamp(min=1e-5).log(), b.clamp(min=1e-5).log())
+    return Example(Vocoder(), (torch.randn(BATCH, 16, 16), torch.tanh(torch.randn(BATCH, 256))), loss=loss)
+
+
+class Residual(nn.Module):
+    def __init__(self, a, b, t):
+        super().__init__()
+        self.n1, self.c1, self.t = nn.GroupNorm(4, a), nn.Conv2d(a, b, 3, padding=1), nn.Linear(t, 2 * b)
+        self.n2, self.c2 = nn.GroupNorm(4, b), nn.Conv2d(b, b, 3, padding=1)
+        self.skip = nn.Conv2d(a, b, 1) if a != b else nn.Identity()
+
+    def forward(self, x, t):
+        h = self.c1(F.silu(self.n1(x)))
+        scale, shift = self.t(F.silu(t))[:, :, None, None].chunk(2, 1)
+        return self.skip(x) + self.c2(F.silu(self.n2(h) * (1 + scale) + shift))
+
+
+def unet():
+    class Net(nn.Module):
+        def __init__(self, w=16):
+            super().__init__()
+            self.time = nn.Sequential(nn.Linear(w, w), nn.SiLU(), nn.Linear(w, w))
+            self.first, self.down = nn.Conv2d(3, w, 3, padding=1), nn.Conv2d(w, w, 3, stride=2, padding=1)
+            self.a, self.b, self.c = Residual(w, w, w), Residual(w, w, w), Residual(2 * w, w, w)
+            self.qkv, self.proj, self.norm = nn.Conv2d(w, 3 * w, 1), nn.Conv2d(w, w, 1), nn.GroupNorm(4, w)
+            self.last = nn.Conv2d(w, 3, 3, padding=1)
+
+        def forward(self, x, t):
+            w = torch.exp(-math.log(1e4) * torch.arange(8) / 8)
+            angle = t[:, None].float() * w[None]
+            t = self.time(torch.cat([angle.sin(), angle.cos()], -1).to(x.dtype))
+            x = self.a(self.first(x), t)
+            h = self.b(self.down(x), t)
+            q, k, v = self.qkv(self.norm(h)).flatten(2).transpose(1, 2).chunk(3, -1)
+            y = F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None]).squeeze(1)
+            h = h + self.proj(y.transpose(1, 2).reshape(h.shape))
+            h = F.interpolate(h, scale_factor=2.0, mode="nearest")
+            return self.last(F.silu(self.c(torch.cat([h, x], 1), t)))
+
+    def loss(model, inputs):
+        x, noise, t = inputs
+        keep = torch.linspace(0.99, 0.1, 100).to(x.dtype)[t][:, None, None, None]
+        return F.mse_loss(model(keep.sqrt() * x + (1 - keep).sqrt() * noise, t).float(), noise.float())
+    shape = (BATCH, 3, 16, 16)
+    return Example(Net(), (torch.randn(shape), torch.randn(shape), torch.tensor([3, 70])), loss=loss, images=True)
+
+
+class Block(nn.Module):
+    """Attention and a gated layer, modulated as in DiT where there is a condition."""
+
+    def __init__(self, d=32, heads=4, condition=False):
+        super().__init__()
+        self.heads = heads
+        self.n1, self.n2 = nn.LayerNorm(d, elementwise_affine=not condition), nn.LayerNorm(d, elementwise_affine=not condition)
+        self.qkv, self.proj = nn.Linear(d, 3 * d), nn.Linear(d, d)
+        self.up, self.down = nn.Linear(d, 2 * d), nn.Linear(2 * d, d)
+        self.mod = nn.Linear(d, 6 * d) if condition else None
+
+    def forward(self, x, c=None, causal=False):
+        s = self.mod(F.silu(c))[:, None].chunk(6, -1) if self.mod is not None else None
+        h = self.n1(x) if s is None else self.n1(x) * (1 + s[0]) + s[1]
+        q, k, v = self.qkv(h).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        h = self.proj(F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2).flatten(2))
+        x = x + (h if s is None else s[2] * h)
+        h = self.n2(x) if s is None else self.n2(x) * (1 + s[3]) + s[4]
+        h = self.down(F.gelu(self.up(h), approximate="tanh"))
+        return x + (h if s is None else s[5] * h)
+
+
+def dit():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.patch, self.label = nn.Conv2d(3, 32, 4, 4), nn.Embedding(10, 32)
+            self.place = nn.Parameter(torch.randn(1, 16, 32) * .02)
+            self.blocks = nn.ModuleList([Block(condition=True) for _ in range(2)])
+            self.out = nn.Linear(32, 48)
+
+        def forward(self, x, y):
+            x, c = self.patch(x).flatten(2).mT + self.place, self.label(y)
+            for b in self.blocks:
+                x = b(x, c)
+            return self.out(x).reshape(-1, 4, 4, 4, 4, 3).permute(0, 5, 1, 3, 2, 4).flatten(4).flatten(2, 3)
+    return Example(Net(), (torch.randn(BATCH, 3, 16, 16), torch.tensor([2, 7])), images=True)
+
+
+class Speaker(nn.Module):
+    def __init__(self, blocks=2, width=32):
+        super().__init__()
+        self.embed = nn.Embedding(WORDS, width)
+        self.blocks = nn.ModuleList([Block(width) for _ in range(blocks)])
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, WORDS, bias=False)
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        for b in self.blocks:
+            x = b(x, causal=True)
+        return self.head(self.norm(x))
+
+
+def graphormer():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.kind, self.degree, self.near = nn.Embedding(10, 32), nn.Embedding(12, 32), nn.Embedding(6, 4)
+            self.qkv, self.up, self.down, self.head = nn.Linear(32, 96), nn.Linear(32, 64), nn.Linear(64, 32), nn.Linear(32, 1)
+            self.n1, self.n2 = nn.LayerNorm(32), nn.LayerNorm(32)
+
+        def forward(self, kinds, degrees, distances, hidden):
+            x = self.kind(kinds) + self.degree(degrees)
+            q, k, v = self.qkv(self.n1(x)).unflatten(-1, (3, 4, 8)).permute(2, 0, 3, 1, 4)
+            scores = q @ k.mT / 8 ** .5 + self.near(distances).permute(0, 3, 1, 2)
+            scores = scores.masked_fill(hidden[:, None, None], float("-inf"))
+            x = x + (scores.softmax(-1, dtype=torch.float32).to(v.dtype) @ v).transpose(1, 2).flatten(2)
+            x = x + self.down(F.gelu(self.up(self.n2(x))))
+            return self.head(x[:, 0]).squeeze(-1)
+    hidden = torch.zeros(BATCH, 12, dtype=torch.bool)
+    hidden[1, 9:] = True
+    sizes = torch.randint(0, 10, (BATCH, 12)), torch.randint(0, 12, (BATCH, 12)), torch.randint(0, 6, (BATCH, 12, 12)), hidden
+    return Example(Net(), sizes, loss=lambda m, i: F.huber_loss(m(*i).float(), torch.tensor([0.5, 3.0])))
+
+
+def grpo():
+    def loss(model, inputs):
+        ids, rewards, old, ref, mask = inputs
+        logits = model(ids[:, :-1]).float() / 0.9
+        logp = torch.gather(logits.log_softmax(-1), -1, ids[:, 1:, None]).squeeze(-1)
+        advantage = ((rewards - rewards.mean()) / (rewards.std() + 1e-4))[:, None].float()
+        ratio = torch.exp(logp - (logp.detach() + old.float()))
+        clipped = torch.clamp(ratio, 0.8, 1.2)
+        apart = ref.float()
+        kl = torch.exp(apart) - apart - 1 + (logp - logp.detach())
+        entropy = -(logits.softmax(-1) * logits.log_softmax(-1)).sum(-1)
+        each = -torch.min(ratio * advantage, clipped * advantage) + 0.04 * kl - 0.01 * entropy
+        return ((each * mask).sum(-1) / mask.sum(-1).clamp(min=1)).mean()
+    mask = torch.ones(4, 15)
+    mask[1, 10:] = 0
+    return Example(Speaker(), (words(4, 16), torch.randn(4), torch.randn(4, 15) * .2, torch.randn(4, 15) * .2, mask), loss=loss)
+
+
+def dlrm():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tables = nn.ModuleList([nn.EmbeddingBag(50, 16, mode=m) for m in ("sum", "mean", "sum")])
+            self.bottom = nn.Sequential(nn.Linear(13, 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU())
+            self.top = nn.Sequential(nn.Linear(16 + 6, 32), nn.ReLU(), nn.Linear(32, 1))
+
+        def forward(self, dense, ids, offsets):
+            x = self.bottom(dense)
+            t = torch.stack([x] + [table(i, offsets) for table, i in zip(self.tables, ids)], 1)
+            dots = torch.bmm(t, t.transpose(1, 2))
+            i, j = torch.tril_indices(4, 4, -1)
+            return self.top(torch.cat([x, dots[:, i, j]], 1)).squeeze(1)
+    return Example(Net(), (torch.randn(8, 13), torch.randint(0, 50, (3, 24)), torch.arange(0, 24, 3)),
+                   loss=lambda m, i: F.binary_cross_entropy_with_logits(m(*i).float(), torch.tensor([0., 1] * 4)))
+
+
+def lstm():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(WORDS, 24)
+            self.lstm = nn.LSTM(24, 16, 2, batch_first=True, bidirectional=True)
+            self.gru = nn.GRU(32, 16, batch_first=True)
+            self.cell, self.head = nn.LSTMCell(16, 16), nn.Linear(16, WORDS)
+
+        def forward(self, ids):
+            x = nn.utils.rnn.pack_padded_sequence(self.embed(ids), torch.tensor([16, 11]), batch_first=True)
+            x, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(x)[0], batch_first=True)
+            x, _ = self.gru(x)
+            h = c = torch.zeros_like(x[:, 0])
+            for t in range(4):
+                h, c = self.cell(x[:, t], (h, c))
+            return self.head(x + h[:, None])
+    return Example(Net(), (words(),), loss=lambda m, i: F.cross_entropy(m(*i).float().flatten(0, 1), i[0].flatten()))
+
+
+def moe():
+    class Experts(nn.Module):
+        def __init__(self, d=32, n=4):
+            super().__init__()
+            self.gate = nn.Linear(d, n, bias=False)
+            self.up, self.down = nn.Parameter(torch.randn(n, d, 2 * d) * .1), nn.Parameter(torch.randn(n, d, d) * .1)
+
+        def forward(self, x):
+            flat = x.reshape(-1, x.shape[-1])
+            p = self.gate(flat).float().softmax(-1)
+            w, chosen = torch.topk(p, 2, -1)
+            w = (w / w.sum(-1, keepdim=True)).to(x.dtype)
+            hits = F.one_hot(chosen, 4).permute(2, 1, 0)
+            y = torch.zeros_like(flat)
+            for e in hits.sum((-1, -2)).nonzero().flatten().tolist():
+                k, row = torch.where(hits[e])
+                a, b = (flat[row] @ self.up[e].to(x.dtype)).chunk(2, -1)
+                h = (F.silu(a) * b) @ self.down[e].to(x.dtype) * w[row, k, None]
+                y.index_add_(0, row, h.to(y.dtype))
+            share = F.one_hot(chosen[:, 0], 4).float().mean(0)
+            return y.reshape(x.shape), 4 * (share * p.mean(0)).sum()
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.experts, self.head = nn.Embedding(WORDS, 32), Experts(), nn.Linear(32, WORDS)
+
+        def forward(self, ids):
+            y, balance = self.experts(self.embed(ids))
+            return F.cross_entropy(self.head(y).float().flatten(0, 1), ids.flatten()) + 0.01 * balance
+    return Example(Net(), (words(),), loss=lambda m, i: m(*i))
+
+
+def vae():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.enc = nn.Sequential(nn.Conv2d(1, 8, 4, 2, 1), nn.BatchNorm2d(8), nn.LeakyReLU(.2), nn.Conv2d(8, 16, 4, 2, 1), nn.PReLU())
+            self.stats, self.up = nn.Linear(16 * 16, 16), nn.Linear(8, 256)
+            self.dec = nn.Sequential(nn.ConvTranspose2d(16, 8, 4, 2, 1), nn.InstanceNorm2d(8, affine=True), nn.Mish(),
+                                     nn.Conv2d(8, 4, 3, padding=1, padding_mode="reflect"), nn.PixelShuffle(2))
+
+        def forward(self, x, noise):
+            mu, log = self.stats(self.enc(x).flatten(1)).chunk(2, -1)
+            z = mu + noise * torch.exp(0.5 * log)
+            y = self.dec(self.up(z).reshape(-1, 16, 4, 4))
+            kl = -0.5 * (1 + log - mu.pow(2) - log.exp()).sum(-1).mean()
+            return F.smooth_l1_loss(torch.sigmoid(F.avg_pool2d(y, 2).float()), F.adaptive_avg_pool2d(x.float(), 8)) + 1e-2 * kl
+    return Example(Net(), (torch.rand(BATCH, 1, 16, 16), torch.randn(BATCH, 8)), loss=lambda m, i: m(*i), images=True)
+
+
+def transformer():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(WORDS, 32, padding_idx=0)
+            self.body = nn.Transformer(32, 4, 1, 1, 64, dropout=0.0, batch_first=True, norm_first=True)
+            self.head = nn.Linear(32, WORDS)
+
+        def forward(self, a, b):
+            x, y = self.embed(a), self.embed(b)
+            causal = nn.Transformer.generate_square_subsequent_mask(b.shape[1], dtype=x.dtype) if torch.__version__ > "2" else \
+                nn.Transformer.generate_square_subsequent_mask(b.shape[1]).to(x.dtype)
+            hidden = (a == 0)
+            return self.head(self.body(x, y, tgt_mask=causal, src_key_padding_mask=hidden, memory_key_padding_mask=hidden))
+    a = words()
+    a[1, 11:] = 0
+    return Example(Net(), (a, words(BATCH, 8)), loss=lambda m, i: F.cross_entropy(m(*i).float().transpose(1, 2), i[1], ignore_index=7))
+
+
+def speaker():
+    return Example(Speaker(), (words(),), loss=lambda m, i: F.cross_entropy(m(*i)[:, :-1].float().flatten(0, 1), i[0][:, 1:].flatten()))
+
+
+def contrastive():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.utils.parametrizations.spectral_norm(nn.Linear(24, 16)), nn.Linear(12, 16)
+            self.scale = nn.Parameter(torch.tensor([2.6]))
+
+        def forward(self, x, y):
+            a, b = F.normalize(self.a(x), dim=-1), F.normalize(self.b(y), dim=-1)
+            logits = self.scale.exp().clamp(max=100) * a @ b.t()
+            own = torch.arange(len(x))
+            triplet = F.triplet_margin_loss(a, b, b.roll(1, 0)) + F.cosine_embedding_loss(a, b, torch.ones(len(x)))
+            apart = F.kl_div(logits.log_softmax(-1), logits.detach().softmax(-1).roll(1, 0), reduction="batchmean")
+            return (F.cross_entropy(logits, own) + F.cross_entropy(logits.t(), own)) / 2 + triplet + apart + torch.cdist(a, b).mean()
+    return Example(Net(), (torch.randn(8, 24), torch.randn(8, 12)), loss=lambda m, i: m(*i))
+
+# --- by hand, the second set ------------------------------------------------------------------------------------------
+
+def dpo():
+    def loss(model, inputs):
+        better, worse, ref = inputs
+        def score(ids):
+            logp = model(ids[:, :-1]).float().log_softmax(-1)
+            return logp.gather(-1, ids[:, 1:, None]).squeeze(-1).sum(-1)
+        margin = score(better) - score(worse) - ref.float()
+        return -F.logsigmoid(0.1 * margin).mean() + 0.01 * F.softplus(-margin).mean()
+    return Example(Speaker(), (words(), words(), torch.randn(BATCH)), loss=loss)
+
+
+def wavenet():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.skip = nn.Embedding(32, 16), nn.ModuleList([nn.Conv1d(16, 16, 1) for _ in range(3)])
+            self.gates = nn.ModuleList([nn.Conv1d(16, 32, 2, dilation=2 ** i) for i in range(3)])
+            self.out = nn.Conv1d(16, 32, 1)
+
+        def forward(self, ids):
+            x, total = self.embed(ids).transpose(1, 2), 0
+            for i, (g, s) in enumerate(zip(self.gates, self.skip)):
+                a, b = g(F.pad(x, (2 ** i, 0))).chunk(2, 1)
+                y = s(torch.tanh(a) * torch.sigmoid(b))
+                x, total = x + y, total + y
+            return self.out(F.relu(total))
+    return Example(Net(), (words(BATCH, 24) % 32,), loss=lambda m, i: F.nll_loss(m(*i).float().log_softmax(1), i[0]))
+
+
+def nerf():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.rgb = nn.Linear(3 * 8, 32), nn.Linear(32 + 24, 32), nn.Linear(32, 4)
+
+        def forward(self, points):
+            f = 2.0 ** torch.arange(4, dtype=points.dtype)
+            e = (points[..., None] * f).flatten(-2)
+            e = torch.cat([e.sin(), e.cos()], -1)
+            y = self.rgb(F.relu(self.b(torch.cat([F.relu(self.a(e)), e], -1))))
+            alpha = 1 - torch.exp(-F.softplus(y[..., 3]) * 0.1)
+            through = torch.cumprod(torch.cat([torch.ones_like(alpha[:, :1]), 1 - alpha + 1e-5], 1), 1)[:, :-1]
+            return ((alpha * through)[..., None] * y[..., :3].sigmoid()).sum(1)
+    return Example(Net(), (torch.rand(8, 12, 3),))
+
+
+def flow():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w, self.nets = nn.Parameter(torch.linalg.qr(torch.randn(8, 8))[0]), nn.ModuleList([nn.Sequential(
+                nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 8)) for _ in range(2)])
+
+        def forward(self, x):
+            z, det = x.float() @ self.w.float().t(), torch.linalg.slogdet(self.w.float())[1]
+            for net in self.nets:
+                a, b = z.chunk(2, -1)
+                s, t = net(a.to(self.w.dtype)).float().chunk(2, -1)
+                s = torch.tanh(s)
+                z, det = torch.cat([b * s.exp() + t, a], -1), det + s.sum(-1)
+            return (0.5 * z.pow(2).sum(-1) + 4 * math.log(2 * math.pi) - det).mean()
+    return Example(Net(), (torch.randn(16, 8),), loss=lambda m, i: m(*i))
+
+
+def pointnet():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.norm, self.out = nn.Conv1d(3, 16, 1), nn.Conv1d(22, 32, 1), nn.BatchNorm1d(16), nn.Linear(32, 2)
+
+        def forward(self, p):
+            near = torch.cdist(p.float(), p.float()).topk(4, largest=False)[1]
+            groups = torch.gather(p[:, None].expand(-1, p.shape[1], -1, -1), 2, near[..., None].expand(-1, -1, -1, 3))
+            x = F.relu(self.norm(self.a(p.transpose(1, 2))))
+            spread = (groups - p[:, :, None]).amax(2).transpose(1, 2)
+            x = torch.cat([x, spread, groups.mean(2).transpose(1, 2)], 1)
+            return self.out(F.gelu(self.b(x)).max(-1)[0])
+    return Example(Net(), (torch.randn(BATCH, 20, 3),), loss=classes)
+
+
+def spectral_mixer():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.filter, self.lin = nn.Parameter(torch.randn(16, 9, dtype=torch.float32) * .2), nn.Linear(16, 16)
+            self.log, self.mix = nn.Parameter(torch.randn(16)), nn.Bilinear(16, 16, 8)
+
+        def forward(self, x):
+            y = torch.fft.irfft(torch.fft.rfft(x.float(), dim=1) * self.filter.float().t(), n=x.shape[1], dim=1).to(x.dtype)
+            k = torch.logcumsumexp((self.log.float()[None, None] * torch.ones(1, x.shape[1], 1)), 1).to(x.dtype)
+            y = self.lin(y * torch.sigmoid(k)) + x.cumsum(1) / torch.arange(1, x.shape[1] + 1, dtype=x.dtype)[:, None]
+            return self.mix(y, x.roll(1, 1))
+    return Example(Net(), (torch.randn(BATCH, 16, 16),))
+
+
+def distilled():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Sequential(nn.Linear(16, 32), nn.BatchNorm1d(32), nn.SELU(), nn.Linear(32, 24), nn.Softsign(), nn.Linear(24, 8))
+
+        def forward(self, x, teacher, several):
+            y = self.net(x).float() / 2
+            p = teacher.float().softmax(-1)
+            js = (p + y.softmax(-1)) / 2
+            apart = (F.kl_div(js.log(), p, reduction="sum") + F.kl_div(y.log_softmax(-1), js, reduction="sum")) / 16
+            return apart + F.multilabel_soft_margin_loss(y, several) + F.multi_margin_loss(y, p.argmax(-1)) + \
+                F.poisson_nll_loss(y, several) + F.gaussian_nll_loss(y, p, F.softplus(y) + .1) + F.cross_entropy(y, p)
+    return Example(Net(), (torch.randn(8, 16), torch.randn(8, 8), (torch.rand(8, 8) > .5).float()), loss=lambda m, i: m(*i))
+
+
+def kan():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w, self.scale = nn.ParameterList([nn.Parameter(torch.randn(8, 8, 6) * .1) for _ in range(2)]), nn.ParameterList(
+                [nn.Parameter(torch.ones(8, 8)) for _ in range(2)])
+
+        def forward(self, x):
+            grid = torch.linspace(-2, 2, 6, dtype=x.dtype)
+            for w, s in zip(self.w, self.scale):
+                base = torch.exp(-((x.unsqueeze(-1) - grid) / .8) ** 2)
+                x = torch.einsum("bik,oik->bo", base, w) + F.linear(F.silu(x), s) + torch.addmm(x.new_zeros(8), x, s, alpha=.1)
+                x = x / x.norm(dim=-1, keepdim=True).clamp_min(1e-3)
+            return x
+    return Example(Net(), (torch.randn(8, 8),))
+
+
+def double_precision():
+    example = vae()
+    model = example.model.double()
+    return Example(model, tuple(t.double() for t in example.inputs), loss=lambda m, i: m(*(t.to(next(m.parameters()).dtype) for t in i)))
+
+
+def deepset_ema():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.q = nn.Sequential(nn.Linear(12, 24), nn.Hardswish(), nn.Linear(24, 8))
+            self.k = nn.Sequential(nn.Linear(12, 24), nn.Hardswish(), nn.Linear(24, 8))
+            self.register_buffer("queue", F.normalize(torch.randn(8, 16), dim=0))
+
+        def forward(self, x, y):
+            with torch.no_grad():
+                for a, b in zip(self.q.parameters(), self.k.parameters()):
+                    b.mul_(0.99).add_(a, alpha=0.01)
+                k = F.normalize(self.k(y), dim=-1)
+            q = F.normalize(self.q(x), dim=-1)
+            logits = torch.cat([(q * k).sum(-1, keepdim=True), q @ self.queue.to(q.dtype).clone()], 1).float() / .07
+            with torch.no_grad():
+                self.queue[:, :len(k)] = k.t()
+            return F.cross_entropy(logits, torch.zeros(len(x), dtype=torch.long))
+    return Example(Net(), (torch.randn(8, 12), torch.randn(8, 12)), loss=lambda m, i: m(*i))
+
+
+BY_HAND = dict(gnn=gnn, hifigan=hifigan, unet=unet, dit=dit, graphormer=graphormer, grpo=grpo, dlrm=dlrm, lstm=lstm, moe=moe, vae=vae,
+               speaker=speaker, transformer=transformer, contrastive=contrastive, deform=deform, raft=raft)
+SECOND_BY_HAND = dict(dpo=dpo, wavenet=wavenet, nerf=nerf, flow=flow, pointnet=pointnet, spectral_mixer=spectral_mixer, distilled=distilled, kan=kan,
+                      double_precision=double_precision, deepset_ema=deepset_ema)
+
+FIRST = {**BY_HAND, **{n: of_transformers(n) for n in TRANSFORMERS}, **{"timm-" + n: of_timm(n) for n in TIMM}}
+FRESH = {**SECOND_BY_HAND, **{n: of_transformers(n) for n in SECOND}, **{"timm-" + n: of_timm(n) for n in SECOND_TIMM}}
+PROGRAMS = {**FIRST, **FRESH}
+
+# Which have pictures (channels_last), attention masks (padding), and blocks whose layers can be split over ranks.
+IMAGES = {"unet", "dit", "vae", "deform", "raft", "double_precision", *("timm-" + n for n in {**TIMM, **SECOND_TIMM}),
+          *(n for n, v in {**TRANSFORMERS, **SECOND}.items() if v[1] in (image, labelled))}
+TEXT = {n for n, v in {**TRANSFORMERS, **SECOND}.items() if v[1] in (causal, text, sequences)}
+LANGUAGE = {*TRANSFORMERS, *SECOND}
+BLOCKS = {"speaker", "grpo", "dit", "dpo"}
+
+QUICK = {"speaker", "dlrm", "unet", "lstm", "llama", "gpt2", "timm-vit", "dpo", "kan"}  # to compile
