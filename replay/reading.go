@@ -71,7 +71,7 @@ func (r *comparison) versions(way reading) []reading {
 		if way.reason != "" {
 			reason = way.reason + "; " + reason
 		}
-		ways = append(ways, reading{call, r.original, nil, way.verdict, reason})
+		ways = append(ways, reading{call: call, original: r.original, verdict: way.verdict, reason: reason})
 	}
 	return ways
 }
