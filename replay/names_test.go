@@ -58,8 +58,8 @@ func TestForeignNames(t *testing.T) {
 	if o.Verdict() != verdict.Unsupported || o.Results[0].Reason != want {
 		t.Errorf("got %+v, want %q", o.Results, want)
 	}
-	o = replay.Run(entries(t, record(t, "torch.distributed.distributed_c10d.all_gather_single", []value.Value{x}, y))[0],
-		opt)
+	const gather = "torch.distributed.distributed_c10d.all_gather_single"
+	o = replay.Run(entries(t, record(t, gather, []value.Value{x}, y))[0], opt)
 	if o.Verdict() != verdict.Skipped || o.Results[0].Reason != verdict.BetweenProcesses {
 		t.Errorf("a collective: got %+v", o.Results)
 	}

@@ -99,7 +99,8 @@ func TestReadings(t *testing.T) {
 			verdict.Pass, "as under autocast: arguments cast to bfloat16", 1},
 		{"a cell under autocast", "torch.gru_cell", cell(), stored(f32, []int{1, 1}, 0.8203125), nil, verdict.Pass,
 			"as under autocast: products in bfloat16", 1},
-		{"a wrong cell under autocast", "torch.gru_cell", cell(), stored(f32, []int{1, 1}, 0.87), nil, verdict.Fail, "", 1},
+		{"a wrong cell under autocast", "torch.gru_cell", cell(), stored(f32, []int{1, 1}, 0.87), nil, verdict.Fail, "",
+			1},
 		{"no op of autocast", "torch.abs", []value.Value{stored(f32, []int{1}, -1)}, stored(bf16, []int{1}, 1), nil,
 			verdict.Fail, "dtype is bfloat16, want float32", 1},
 		// 0.0316 is 0.031494140625 in bfloat16

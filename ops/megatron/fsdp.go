@@ -39,7 +39,8 @@ var gatherCopyIn = compose.Declare(compose.Op[gatherCopyInArgs]{
 		"all_gather_output[rank*n : (rank+1)*n] becomes the inputs one after the other, n = all_gather_input_numel"),
 	NoGrad: "it copies without recording gradients",
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *gatherCopyInArgs {
-		return &gatherCopyInArgs{[]*tensor.Tensor{g.Normal(dt, 4), g.Normal(dt, 2)}, g.Normal(dt, 12), []int{4, 2}, 6, 1}
+		return &gatherCopyInArgs{[]*tensor.Tensor{g.Normal(dt, 4), g.Normal(dt, 2)}, g.Normal(dt, 12), []int{4, 2}, 6,
+			1}
 	}),
 }, compose.Fused, func(g *compose.Graph, a *gatherCopyInArgs) compose.Values {
 	whole, n := g.Arg("all_gather_output", a.AllGatherOutput), a.AllGatherInputNumel
@@ -75,7 +76,8 @@ var splitCopy = compose.DeclareInPlace(compose.Op[splitCopyArgs]{
 	Names: "torch.ops.fsdp.split_with_sizes_copy",
 	Doc:   fsdpDoc("Parts of given sizes along a dimension, into out", "out[i] = split(all_gather_output, sizes, dim)[i]"),
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *splitCopyArgs {
-		return &splitCopyArgs{g.Normal(dt, 2, 5), []int{3, 2}, 1, []*tensor.Tensor{g.Normal(dt, 2, 3), g.Normal(dt, 2, 2)}}
+		return &splitCopyArgs{g.Normal(dt, 2, 5), []int{3, 2}, 1,
+			[]*tensor.Tensor{g.Normal(dt, 2, 3), g.Normal(dt, 2, 2)}}
 	}),
 }, nil, func(g *compose.Graph, a *splitCopyArgs) compose.Values {
 	x, out := g.Arg("all_gather_output", a.AllGatherOutput), g.Args("out", a.Out)
