@@ -91,6 +91,7 @@ func Open(ctx context.Context, path string, read pthformat.ReadMode, joined bool
 
 // list finds the files below a directory that may hold values, sorted.
 func list(ctx context.Context, root string) (rels []string, err error) {
+	root = filepath.Clean(root) // as filepath.Dir has it
 	byDir := map[string][]string{}
 	var dirs []string
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

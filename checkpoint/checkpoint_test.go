@@ -85,6 +85,10 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
 		}
 	}
+	root := tree(t, map[string]value.Value{"a.pt": dict("w", one), "x/b.pt": one})
+	if got, want := names(open(t, root+"/", false)), names(open(t, root, false)); got != want || got == "" {
+		t.Errorf("a directory with a slash behind it: %q, want %q", got, want)
+	}
 	cyclic := value.NewList()
 	cyclic.Items = append(cyclic.Items, cyclic)
 	if got, err := Flatten(cyclic); err != nil || len(got) != 1 || value.Str(got[0].Value) != "<a reference to the whole>" {

@@ -47,7 +47,8 @@ func (g *Graph) rounding(dt tensor.DType, ulps float64) float64 {
 	if dt = dt.Real(); !dt.IsFloat() || ulps == 0 {
 		return 0
 	}
-	if dt.IsReduced() { // computed in float32, then rounded
+	// Of 16 bits: computed in float32, then rounded. Nothing is computed in 8 bits: values are only rounded to them.
+	if dt.IsReduced() && dt.Size() > 1 {
 		return g.of(max(2, ulps) * dt.Eps() / g.unit())
 	}
 	return g.of(ulps * dt.Eps() / g.unit())

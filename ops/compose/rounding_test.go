@@ -3,6 +3,7 @@ package compose
 import (
 	"testing"
 
+	"github.com/optool/optool/internal/num/roundoff"
 	"github.com/optool/optool/tensor"
 )
 
@@ -34,6 +35,21 @@ func TestApproximated(t *testing.T) {
 			tensor.Full(tensor.Float32, []int{1}, 1.0), false)
 		if s := tensor.Data[float64](scales[""])[0]; s < c.least {
 			t.Errorf("%s of %v has the scale %v, want %v at least", name, c.x, s, c.least)
+		}
+	}
+}
+
+// TestStored8: a value that is only rounded to 8 bits is off by half a unit in the last place at most, so that the
+// next number of a coarse dtype is told from it.
+func TestStored8(t *testing.T) {
+	for _, dt := range []tensor.DType{tensor.Float8E4M3FN, tensor.Float8E5M2} {
+		x := tensor.New(tensor.Float32, []int{1}, []float64{3})
+		x.RequiresGrad = true
+		_, scales := Evaluate(func(g *Graph) *Value { return g.To(g.Arg("x", x), dt) },
+			tensor.Full(tensor.Float32, []int{1}, 1.0), false)
+		bound := tensor.Data[float64](scales[""])[0] * unitTerms * roundoff.U32
+		if want := 3 * dt.Eps() / 2; bound > 1.01*want || bound < 0.99*want {
+			t.Errorf("%s: bound %v, want %v", dt, bound, want)
 		}
 	}
 }
