@@ -112,8 +112,9 @@ func (r *comparison) autocast(dt tensor.DType) []reading {
 		if dt != tensor.Float32 {
 			return nil
 		}
-	case opdef.AutocastWidest:
-		if !slices.ContainsFunc(r.bound.Tensors(), func(a opdef.Arg) bool { return a.Tensor.DType == dt }) {
+	case opdef.AutocastWidest: // on the CPU these are cast to float32
+		among := func(a opdef.Arg) bool { return a.Tensor.DType == dt }
+		if dt != tensor.Float32 && !slices.ContainsFunc(r.bound.Tensors(), among) {
 			return nil
 		}
 	}

@@ -450,7 +450,8 @@ func TestRoundedPositions(t *testing.T) {
 	}
 }
 
-// TestWidestOfArguments: autocast casts to the widest dtype among the arguments, not to another that was recorded.
+// TestWidestOfArguments: autocast casts to the widest dtype among the arguments, or on the CPU to float32, not to
+// another that was recorded.
 func TestWidestOfArguments(t *testing.T) {
 	image := stored(tensor.Float32, []int{1, 1, 1, 2}, 1, 3)
 	grid := stored(tensor.Float32, []int{1, 1, 1, 2}, 0, 0)
@@ -459,6 +460,15 @@ func TestWidestOfArguments(t *testing.T) {
 			stored(dt, []int{1, 1, 1, 1}, 2))
 		if o := replay.Run(entries(t, dir)[0], options(t)); o.Verdict() != want {
 			t.Errorf("%s: got %s, want %s: %+v", dt, o.Verdict(), want, o.Results)
+		}
+	}
+	image16 := stored(tensor.Float16, []int{1, 1, 1, 2}, 1, 3)
+	grid16 := stored(tensor.Float16, []int{1, 1, 1, 2}, 0, 0)
+	for got, want := range map[float64]verdict.Verdict{2: verdict.Pass, 2.002: verdict.Fail} {
+		dir := record(t, "torch.nn.functional.grid_sample", []value.Value{image16, grid16, "bilinear", "zeros",
+			false}, stored(tensor.Float32, []int{1, 1, 1, 1}, got))
+		if o := replay.Run(entries(t, dir)[0], options(t)); o.Verdict() != want {
+			t.Errorf("float16 to float32 %v: got %s, want %s: %+v", got, o.Verdict(), want, o.Results)
 		}
 	}
 }
