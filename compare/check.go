@@ -54,10 +54,12 @@ func Check(got, ref *tensor.Tensor, m Model, tol Tolerance, override *Tolerance)
 		c.regrid = true
 	}
 	c.partials = sync.OnceValue(func() []float64 {
-		if m.Chain == nil {
-			return nil
+		if m.Chain != nil {
+			if t := m.Chain(); t != nil {
+				return tensor.Data[float64](t)
+			}
 		}
-		return tensor.Data[float64](m.Chain())
+		return nil
 	})
 	c.others = sync.OnceValue(func() (all []*tensor.Tensor) {
 		if m.Else != nil && c.dt.IsFloat() {
@@ -601,8 +603,10 @@ func (c *checker) judgeAt(p *part, lo, i int, x, exact, rounded float64, s *scra
 			}
 			scale := c.scaleAt(whole, lo, i, s)
 			cl, score = b.judge(x, rounded, exact, cheap, scale, 0)
-			if cl == failed && b.low > 0 && c.model.Chain != nil {
-				cl, score = b.judge(x, rounded, exact, cheap, scale, c.partials()[lo+i])
+			if cl == failed && b.low > 0 {
+				if partials := c.partials(); partials != nil {
+					cl, score = b.judge(x, rounded, exact, cheap, scale, partials[lo+i])
+				}
 			}
 		}
 	}

@@ -548,8 +548,8 @@ type Bound struct {
 	Scale, Least func() *tensor.Tensor
 	LeastShare   float64
 	// Else computes other results that are as right, and Chain the sums of the
-	// magnitudes of partial sums, of the result's shape; nil where there are none. See
-	// Planned.Else and Planned.GradChain.
+	// magnitudes of partial sums, of the result's shape; nil, or of Chain a nil tensor, where
+	// there are none. See Planned.Else and Planned.GradChain.
 	Else  func() []*tensor.Tensor
 	Chain func() *tensor.Tensor
 }
@@ -664,7 +664,7 @@ func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg stri
 			if len(s) > i && s[i] != nil {
 				return s[i]
 			}
-			return tensor.Full(tensor.Float64, t.Shape, 0.0)
+			return nil
 		}
 	}
 	return b

@@ -41,6 +41,12 @@ var embeddingOps = []*opdef.Entry{
 			return opdef.Grads{"weight": {a.grad(g.Out[0])}}, nil
 		},
 		GradTerms: func(a *embedding) int { return a.terms() },
+		GradChain: func(a *embedding, g *opdef.Grad) (opdef.Grads, error) {
+			if a.byFreq || a.table.Numel() > largestChain {
+				return nil, nil
+			}
+			return opdef.Grads{"weight": {a.partialSums(g.Out[0])}}, nil
+		},
 		Mistakes: func(a *embedding) []opdef.Mistake[*embedding] {
 			return []opdef.Mistake[*embedding]{{Text: lostGradients, Plan: func() (*embedding, error) {
 				m, l := *a, *a.lookup
@@ -217,6 +223,27 @@ func (l *lookup) of(table *tensor.Tensor) *tensor.Tensor {
 }
 
 func (l *lookup) rows() runs.Runs { return SlicesOf(l.weight.Shape, 0, l.idx) }
+
+// largestChain is the number of elements of a table up to which partial sums are computed: they take 16 bytes each.
+const largestChain = 1 << 27
+
+// partialSums are what Planned.GradChain wants of grad: torch's CPU kernel adds row after row in the dtype.
+func (l *lookup) partialSums(g *tensor.Tensor) *tensor.Tensor {
+	inner := tensor.Numel(l.weight.Shape[1:])
+	up, n := tensor.Data[float64](g), l.weight.Numel()
+	sum, sums := tensor.Make[float64](n), tensor.Make[float64](n)
+	for i, row := range l.idx {
+		if row == int64(l.padding) && l.padding >= 0 {
+			continue
+		}
+		for k, x := range up[i*inner : (i+1)*inner] {
+			at := int(row)*inner + k
+			sum[at] += x
+			sums[at] += math.Abs(sum[at]) + math.Abs(x)
+		}
+	}
+	return tensor.New(tensor.Float64, l.weight.Shape, sums)
+}
 
 // grad adds the rows of g to those of the table they were read from.
 func (l *lookup) grad(g *tensor.Tensor) *tensor.Tensor {
