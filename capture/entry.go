@@ -80,7 +80,10 @@ type Entry struct {
 	BackwardOrder int    // the same of the call's backward pass
 	Module        string // path of the module that made the call: "blocks.0.mlp"
 	Location      string // line of the user's that made the call: "train.py:67"
-	Group         []int  // ranks of a collective, in the group's order; nil if not known
+	// Autocast has the dtypes that torch.autocast had by type of device ("cpu": "bfloat16"), none where it was off;
+	// nil: not known.
+	Autocast map[string]string
+	Group    []int // ranks of a collective, in the group's order; nil if not known
 
 	rec    recording // where the values are; nil in op_tools' files
 	notRun string    // see NotRun

@@ -72,6 +72,7 @@ type hookCall struct {
 	step                   int
 	module, location, fail string
 	group                  []int
+	autocast               map[string]string
 	begun, returned        span
 	gradInputs             []span
 	gradOutputs            []span
@@ -80,23 +81,25 @@ type hookCall struct {
 
 // A hookEvent holds the fields of an event by which calls are found.
 type hookEvent struct {
-	Event    string          `json:"event"`
-	Format   string          `json:"format"`
-	Version  int             `json:"version"`
-	Rank     *int            `json:"rank"`
-	PID      int             `json:"pid"`
-	N        int             `json:"n"`
-	File     int             `json:"file"`
-	Begin    int64           `json:"begin"`
-	Bytes    int64           `json:"bytes"`
-	ID       int             `json:"id"`
-	Name     string          `json:"name"`
-	Step     *int            `json:"step"`
-	Module   string          `json:"module"`
-	Location string          `json:"location"`
-	Group    []int           `json:"group"`
-	Error    string          `json:"error"`
-	After    json.RawMessage `json:"after"`
+	Event    string `json:"event"`
+	Format   string `json:"format"`
+	Version  int    `json:"version"`
+	Rank     *int   `json:"rank"`
+	PID      int    `json:"pid"`
+	N        int    `json:"n"`
+	File     int    `json:"file"`
+	Begin    int64  `json:"begin"`
+	Bytes    int64  `json:"bytes"`
+	ID       int    `json:"id"`
+	Name     string `json:"name"`
+	Step     *int   `json:"step"`
+	Module   string `json:"module"`
+	Location string `json:"location"`
+	Group    []int  `json:"group"`
+	Error    string `json:"error"`
+	// Dtypes by type of device; nil: autocast was off.
+	Autocast map[string]string `json:"autocast"`
+	After    json.RawMessage   `json:"after"`
 }
 
 func openHook(dir, name string) (iter.Seq2[*Entry, error], bool) {
@@ -206,7 +209,7 @@ func (r *hookRun) event(e *hookEvent, s span, byID map[int]*hookCall, position *
 			return fmt.Errorf("%q is not the name of an operator", e.Name)
 		}
 		c = &hookCall{run: r, id: e.ID, op: e.Name, order: *position, backward: -1, step: -1, module: e.Module,
-			location: e.Location, group: e.Group, begun: s}
+			location: e.Location, group: e.Group, autocast: e.Autocast, begun: s}
 		if e.Step != nil {
 			c.step = *e.Step
 		}
@@ -253,11 +256,17 @@ func (c *hookCall) add(e *hookEvent, s span, position *int) {
 	}
 }
 
+// noAutocast is Entry.Autocast of the calls that the hook recorded outside of it.
+var noAutocast = map[string]string{}
+
 func (r *hookRun) entry(c *hookCall) *Entry {
 	e := newForeign(Hook, c.op+"."+strconv.Itoa(c.id), c)
 	e.Op, e.ID, e.PID, e.Rank = c.op, c.id, r.pid, r.rank
 	e.Step, e.Order, e.BackwardOrder, e.Module, e.Location = c.step, c.order, c.backward, c.module, c.location
 	e.Group = c.group
+	if e.Autocast = c.autocast; e.Autocast == nil {
+		e.Autocast = noAutocast
+	}
 	e.Files.add(Input)
 	if c.returned != (span{}) {
 		e.Files.add(Output)

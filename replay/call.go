@@ -36,6 +36,8 @@ type Call struct {
 
 	// alter, if not nil, makes what is compared of a value of the reference, by its target.
 	alter alteration
+	// autocasts is capture.Entry.Autocast.
+	autocasts map[string]string
 	// mixed, if set, is the dtype of 16 bits that float32 results are precise to.
 	mixed tensor.DType
 
@@ -56,7 +58,7 @@ func (c *Call) altered(target string, t *tensor.Tensor) *tensor.Tensor {
 func Open(e *capture.Entry, opt Options) *Call {
 	// It gives what could be read, also with an error.
 	rec, err := e.Load(capture.LoadOptions{Read: opt.Read, Verify: true})
-	c := &Call{Op: rec.Op, Record: rec, opt: opt, pair: rec.IsPair(), loadErr: err}
+	c := &Call{Op: rec.Op, Record: rec, opt: opt, pair: rec.IsPair(), loadErr: err, autocasts: e.Autocast}
 	if why := e.NotRun(); why != "" {
 		c.err = &stopped{verdict.Skipped, errors.New(why)}
 		return c

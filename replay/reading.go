@@ -139,15 +139,19 @@ func (r *comparison) autocast(dt tensor.DType) []reading {
 
 // mixedCells reads a recurrent network with float32 results as torch computes it under autocast
 // where no kernel does all of it: products in 16 bits, and with them what is added to states in
-// float32.
+// float32. Where nobody recorded whether autocast was on, such a result is a warning.
 func (r *comparison) mixedCells(dt tensor.DType) (out []reading) {
 	e := r.bound.Entry
-	if dt != tensor.Float32 || e.Autocast != opdef.AutocastLower || !e.Composite || !e.Error.Coarse {
+	off := r.autocasts != nil && len(r.autocasts) == 0
+	if off || dt != tensor.Float32 || e.Autocast != opdef.AutocastLower || !e.Composite || !e.Error.Coarse {
 		return nil
 	}
 	for _, half := range []tensor.DType{tensor.Float16, tensor.BFloat16} {
 		for _, way := range r.autocast(half) {
 			way.mixed, way.reason = half, "as under autocast: products in "+half.String()
+			if r.autocasts == nil {
+				way.verdict = verdict.Warn
+			}
 			out = append(out, way)
 		}
 	}

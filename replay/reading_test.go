@@ -97,7 +97,7 @@ func TestReadings(t *testing.T) {
 			verdict.Pass, "as under autocast: arguments cast to bfloat16", 1},
 		{"the product within", "torch.inner", []value.Value{x(f32), w()}, stored(bf16, []int{1, 1}, 4), nil,
 			verdict.Pass, "as under autocast: arguments cast to bfloat16", 1},
-		{"a cell under autocast", "torch.gru_cell", cell(), stored(f32, []int{1, 1}, 0.8203125), nil, verdict.Pass,
+		{"a cell under autocast", "torch.gru_cell", cell(), stored(f32, []int{1, 1}, 0.8203125), nil, verdict.Warn,
 			"as under autocast: products in bfloat16", 1},
 		{"a wrong cell under autocast", "torch.gru_cell", cell(), stored(f32, []int{1, 1}, 0.87), nil, verdict.Fail, "",
 			1},
@@ -521,5 +521,23 @@ func TestTheSameMemoryTwice(t *testing.T) {
 				t.Errorf("%s, want %s: %+v", o.Verdict(), tc.want, o.Results)
 			}
 		})
+	}
+}
+
+// TestCellsKnownAutocast: float32 results of a recurrent cell that are precise to 16 bits only are right where the
+// recording says that autocast was on, and wrong where it says that it was off.
+func TestCellsKnownAutocast(t *testing.T) {
+	const f32 = tensor.Float32
+	args := []value.Value{stored(f32, []int{1, 2}, 1.1, -0.7), stored(f32, []int{1, 1}, 0.3),
+		stored(f32, []int{3, 2}, 0.9, 0.2, -0.4, 1.3, 0.7, -1.1), stored(f32, []int{3, 1}, 0.5, -0.3, 0.8)}
+	for _, tc := range []struct {
+		autocast map[string]string
+		want     verdict.Verdict
+	}{{nil, verdict.Warn}, {map[string]string{"cpu": "bfloat16"}, verdict.Pass}, {map[string]string{}, verdict.Fail}} {
+		e := entries(t, record(t, "torch.gru_cell", args, stored(f32, []int{1, 1}, 0.8203125)))[0]
+		e.Autocast = tc.autocast
+		if o := replay.Run(e, options(t)); o.Verdict() != tc.want {
+			t.Errorf("autocast %v: got %s, want %s: %+v", tc.autocast, o.Verdict(), tc.want, o.Results)
+		}
 	}
 }

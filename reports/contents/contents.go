@@ -192,9 +192,14 @@ func (l *lister) add(path string, v value.Value) error {
 	return nil
 }
 
-// parts lists what is inside of an object, or attached to a tensor.
+// parts lists what is inside of an object, or the tensors that are attached to a tensor: other attributes are
+// none of the items that the interface fixes.
 func (l *lister) parts(path string, v value.Value) error {
+	_, attached := v.(*tensor.Tensor)
 	for _, p := range value.Parts(v) {
+		if attached && len(value.Tensors(p.Value)) == 0 {
+			continue
+		}
 		if err := l.add(value.Join(path, p.Name), p.Value); err != nil {
 			return err
 		}

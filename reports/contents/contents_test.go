@@ -62,6 +62,8 @@ func TestOfFile(t *testing.T) {
 	x := tensor.New(tensor.Float32, []int{2}, []float64{1, -2}).Rounded()
 	loop := value.NewList(int64(3))
 	loop.Items = append(loop.Items, loop)
+	scale := tensor.New(tensor.Float32, nil, []float64{2})
+	x.Attrs = []value.Part{{Name: "tag", Value: "a"}, {Name: "scale", Value: scale}}
 	root := &value.Dict{Items: []value.Item{{Key: "x", Value: x}, {Key: int64(1), Value: loop}}}
 	f, err := OfFile("a.pth", &pthformat.File{Root: root})
 	if err == nil {
@@ -74,7 +76,7 @@ func TestOfFile(t *testing.T) {
 	for _, it := range f.Items {
 		paths = append(paths, it.Path+" "+it.Kind+" "+it.Reason)
 	}
-	want := []string{"root dict ", "root.x tensor ", "root[1] list ", "root[1][0] int ", "root[1][1] list contains itself"}
+	want := []string{"root dict ", "root.x tensor ", "root.x.scale tensor ", "root[1] list ", "root[1][0] int ", "root[1][1] list contains itself"}
 	if !slices.Equal(paths, want) {
 		t.Errorf("items %q, want %q", paths, want)
 	}
@@ -82,7 +84,7 @@ func TestOfFile(t *testing.T) {
 		t.Errorf("SHA-256 %q", got)
 	}
 	rows := f.Rows()
-	if len(rows) != len(want) || rows[1].Of != x || rows[2].Value != "list of 2" || rows[3].Value != "3" {
+	if len(rows) != len(want) || rows[1].Of != x || rows[3].Value != "list of 2" || rows[4].Value != "3" {
 		t.Errorf("rows %+v", rows)
 	}
 	if v, err := FirstValues(x, 5); err != nil || !slices.Equal(v, []string{"1", "-2"}) {
