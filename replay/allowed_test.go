@@ -59,6 +59,7 @@ func TestShownGradients(t *testing.T) {
 		{"of another mask", stored(f32, []int{4}, 2, 2, 2, 0), verdict.Fail},
 		{"of none", stored(f32, []int{4}, 1, 1, 1, 1), verdict.Fail},
 		{"another shape", stored(f32, []int{2, 2}, 2, 0, 2, 2), verdict.Fail},
+		{"NaN where a number is due", stored(f32, []int{4}, 2, math.NaN(), 2, 2), verdict.Fail},
 	} {
 		dir := record(t, dropout, []value.Value{x(), 0.5, true}, stored(f32, []int{4}, 2, 0, 0, 6),
 			value.NewTuple(tc.gradient), value.NewTuple(stored(f32, []int{4}, 1, 1, 1, 1)))
@@ -167,6 +168,22 @@ func TestAllowed(t *testing.T) {
 			stored(f32, []int{1}, 0.1), nil, nil, verdict.Pass},
 	} {
 		tc.run(t, func(r replay.Result) bool { return !strings.HasSuffix(r.Reason, "zero on both sides") })
+	}
+}
+
+// TestDroppedOverflow: where a gradient is infinite or NaN a dropped element gets NaN from torch, which multiplies by
+// the mask, and 0 from kernels that select.
+func TestDroppedOverflow(t *testing.T) {
+	inf, nan := math.Inf(1), math.NaN()
+	of := func(v ...float64) *tensor.Tensor { return stored(tensor.Float32, []int{4}, v...) }
+	for name, tc := range map[string]struct {
+		got  []float64
+		want verdict.Verdict
+	}{"multiplied": {[]float64{inf, nan, nan, 2}, verdict.Pass}, "selected": {[]float64{inf, 0, 0, 2}, verdict.Pass},
+		"lost": {[]float64{0, 0, 0, 2}, verdict.Fail}} {
+		c := judged{name, "torch.nn.functional.dropout", []value.Value{needsGrad(of(1, -2, 1, 3)), 0.5, true},
+			of(2, 0, 0, 6), []value.Value{of(tc.got...)}, of(inf, inf, nan, 1), tc.want}
+		c.run(t, func(r replay.Result) bool { return r.Phase == replay.Backward })
 	}
 }
 

@@ -45,7 +45,7 @@ var stochasticDepth = opdef.Op[depthArgs]{
 		case a.Training && a.P == 1:
 			return opdef.Grads{"input": {tensor.Full(g.Out[0].DType, g.Out[0].Shape, 0.0)}}, nil
 		case drops(a.P, a.Training) != "":
-			return opdef.Grads{"input": {a.mask().Grad(a.Input, g.Outs[0], g.Out[0], false)}}, nil
+			return opdef.Grads{"input": {a.mask().Grad(a.Input, g.Outs[0], g.Out[0])}}, nil
 		}
 		return opdef.Grads{"input": {g.Out[0]}}, nil
 	},
@@ -53,11 +53,7 @@ var stochasticDepth = opdef.Op[depthArgs]{
 		if drops(a.P, a.Training) == "" {
 			return nil, nil
 		}
-		m := a.mask()
-		rounded := m
-		rounded.Scale = a.Input.DType.Round(m.Scale)
-		return []opdef.Grads{{"input": {m.Grad(a.Input, g.Outs[0], g.Out[0], true)}},
-			{"input": {rounded.Grad(a.Input, g.Outs[0], g.Out[0], false)}}}, nil
+		return othersOf("input", a.mask(), a.Input, g), nil
 	},
 	Node: func(a *depthArgs, _ *opdef.Grad) (opdef.Node, error) {
 		if !a.Training || a.P == 0 {

@@ -199,22 +199,25 @@ func keepGrad(name string, x *tensor.Tensor, p float64, training bool, g *opdef.
 	case training && p == 1:
 		return opdef.Grads{"self": {tensor.Full(g.Out[0].DType, g.Out[0].Shape, 0.0)}}, nil
 	case drops(p, training) != "":
-		return opdef.Grads{"self": {masked(name, x, p).Grad(x, g.Outs[0], g.Out[0], false)}}, nil
+		return opdef.Grads{"self": {masked(name, x, p).Grad(x, g.Outs[0], g.Out[0])}}, nil
 	}
 	return elements.PassGrad(g)
 }
 
-// keepElse is keepGrad where elements that look dropped and kept were dropped, and with
-// the scale rounded to the dtype, as torch does.
+// keepElse are the other gradients of the mask.
 func keepElse(name string, x *tensor.Tensor, p float64, training bool, g *opdef.Grad) ([]opdef.Grads, error) {
 	if drops(p, training) == "" {
 		return nil, nil
 	}
-	m := masked(name, x, p)
-	rounded := m
-	rounded.Scale = x.DType.Round(m.Scale)
-	return []opdef.Grads{{"self": {m.Grad(x, g.Outs[0], g.Out[0], true)}},
-		{"self": {rounded.Grad(x, g.Outs[0], g.Out[0], false)}}}, nil
+	return othersOf("self", masked(name, x, p), x, g), nil
+}
+
+// othersOf are draws.Mask.Others as gradients of an argument.
+func othersOf(arg string, m draws.Mask, x *tensor.Tensor, g *opdef.Grad) (all []opdef.Grads) {
+	for _, t := range m.Others(x, g.Outs[0], g.Out[0]) {
+		all = append(all, opdef.Grads{arg: {t}})
+	}
+	return all
 }
 
 // keepNode: without training the argument itself is returned, without samples it is seen with one; what is kept

@@ -508,15 +508,30 @@ func (m Mask) Judge(x, got *tensor.Tensor) opdef.Drawn {
 		Checked: fmt.Sprintf("dropped and scaled %s, their number and order, of %d", what, n/group)}
 }
 
-// Grad is the gradient of x where y shows what was kept and up is y's gradient; where it
-// does not show, other says which of the two possible gradients is returned.
-func (m Mask) Grad(x, y, up *tensor.Tensor, other bool) *tensor.Tensor {
+// Grad is the gradient of x where y shows what was kept and up is y's gradient. Where it does not
+// show, the element was kept. A dropped element whose gradient is NaN or infinite gets NaN: torch
+// multiplies by the mask.
+func (m Mask) Grad(x, y, up *tensor.Tensor) *tensor.Tensor { return m.grad(x, y, up, false, false) }
+
+// Others are gradients that are as right as Grad: what does not show was dropped, the scale is rounded to
+// the dtype, as torch does, and dropped elements are 0 whatever their gradient, as from kernels that select.
+func (m Mask) Others(x, y, up *tensor.Tensor) []*tensor.Tensor {
+	rounded := m
+	rounded.Scale = x.DType.Round(m.Scale)
+	return []*tensor.Tensor{m.grad(x, y, up, true, false), rounded.Grad(x, y, up), m.grad(x, y, up, false, true)}
+}
+
+func (m Mask) grad(x, y, up *tensor.Tensor, other, selects bool) *tensor.Tensor {
 	return opdef.ZipN(tensor.Float64, x.Shape, func(dst []float64, v [][]float64) {
 		for i := range dst {
 			kept, dropped := m.Kept(y.DType, v[0][i], v[1][i])
-			dst[i] = 0
-			if kept && !(dropped && other) {
-				dst[i] = m.Scale * v[2][i]
+			switch g := v[2][i]; {
+			case kept && !(dropped && other):
+				dst[i] = m.Scale * g
+			case g-g != 0 && !selects:
+				dst[i] = math.NaN()
+			default:
+				dst[i] = 0
 			}
 		}
 	}, x, y, up)
