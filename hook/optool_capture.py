@@ -29,15 +29,18 @@ ditorch's op_tools (torch.load(weights_only=True) reads them).
 """
 
 import atexit
+import calendar
 import collections
 import contextlib
 import ctypes
 import functools
 import hashlib
 import importlib
+import itertools
 import json
 import math
 import mmap
+import operator
 import os
 import queue
 import re
@@ -56,6 +59,7 @@ __all__ = ["record", "load", "export"]
 
 ALIGNMENT = 64  # of values in the ring and in files, bytes
 _HEADER = 64  # of the ring: bytes consumed, bytes written to disk
+TIME = "%Y-%m-%d-%H-%M-%S"  # in names of directories
 _TENSOR = struct.Struct("<QQQQQB")  # number, position in the ring, bytes used up to its end, size, hint, more parts follow
 _NO_HINT = (1 << 64) - 1
 
@@ -280,11 +284,17 @@ class _Channel:
             file.truncate(_HEADER + self.size)
             self.ring = mmap.mmap(file.fileno(), 0)
             read, self.pipe = os.pipe()
-            self.writer = subprocess.Popen(
-                [sys.executable, "-S", "-E", os.path.abspath(__file__), "--write", directory, str(file.fileno()), str(read)],
-                pass_fds=(file.fileno(), read), stdin=subprocess.DEVNULL, start_new_session=True,
-                env={k: v for k, v in os.environ.items() if not k.startswith("OPTOOL_CAPTURE")})
-            os.close(read)
+            try:
+                self.writer = subprocess.Popen(
+                    [sys.executable, "-S", "-E", os.path.abspath(__file__), "--write", directory, str(file.fileno()),
+                     str(read)],
+                    pass_fds=(file.fileno(), read), stdin=subprocess.DEVNULL, start_new_session=True,
+                    env={k: v for k, v in os.environ.items() if not k.startswith("OPTOOL_CAPTURE")})
+            except BaseException:
+                os.close(self.pipe)
+                raise
+            finally:
+                os.close(read)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self.bytes = torch.frombuffer(self.ring, dtype=torch.uint8, offset=_HEADER)
@@ -334,8 +344,19 @@ class _Channel:
 
     def line(self, event):
         with self.lock:
+            if self.broken:
+                return
             self.frame("L", self.encode(event).encode())
-            self.flush()
+            try:
+                self.flush()
+            except OSError as e:
+                self.give_up(e)
+
+    def give_up(self, error):
+        """The writing process is gone: the program goes on, unrecorded."""
+        if not self.broken:
+            self.broken = True
+            _warn("recording ended: %s" % error)
 
     # Tensors ----------------------------------------------------------------------------------------------------------
 
@@ -446,6 +467,8 @@ class _Stage:
                 if event is not None:
                     event.synchronize()
                 self.channel.copy(number, host, hint)
+            except OSError as e:
+                self.channel.give_up(e)
             except Exception as e:
                 _warn("a value could not be copied from the device: %s" % e)
             with self.done:
@@ -824,9 +847,10 @@ class record:
     Used as a context manager, or with start() and stop() around a training loop.
 
     path        where to write; created if missing
-    steps       the steps to record, counted from 0 (None: all). A step ends with each step of the program's first
-                optimizer; from the first call of step() on it ends where step() is called
-    ranks       the ranks to record (None: all); a rank is torch.distributed's, or RANK of the environment
+    steps       the steps to record, counted from 0: a number, a list of numbers, or text like "0-2,5" (None: all). A
+                step ends with each step of the program's first optimizer; from the first call of step() on it ends
+                where step() is called
+    ranks       the ranks to record, in the same forms; a rank is torch.distributed's, or RANK of the environment
     ops, not_ops  names or regular expressions that match a whole name (a list, or text with commas), as in op_tools'
                 OP_CAPTURE_LIST and OP_CAPTURE_DISABLE_LIST, which are the defaults
     model       a module whose parts and parameters are to be known by name (None: the first one that is called)
@@ -845,8 +869,8 @@ class record:
 
         self.torch = torch
         self.path = str(path)
-        self.steps = None if steps is None else frozenset(steps)
-        self.ranks = None if ranks is None else frozenset(ranks)
+        self.steps = _numbers("steps", steps)
+        self.ranks = _numbers("ranks", ranks)
         self.only = _patterns(os.environ.get("OP_CAPTURE_LIST") if ops is None else ops)
         self.never = _patterns(os.environ.get("OP_CAPTURE_DISABLE_LIST") if not_ops is None else not_ops)
         self.model = model
@@ -855,14 +879,6 @@ class record:
         self.limits = (max_bytes, max_calls, max_seconds)
         self.repeats = repeats
         self.ring_bytes = ring_bytes
-        self.current_step = self.last_step = 0
-        self.steps_recorded = set()
-        self.calls = 0
-        self.lost = 0  # calls that could not be recorded
-        self.cut = None  # the limit that was reached
-        self.by_hand = False  # whether step() counts, not an optimizer
-        self.channel = None
-        self.installed = None
         self.started = False
 
     # Life -------------------------------------------------------------------------------------------------------------
@@ -876,26 +892,49 @@ class record:
         return False
 
     def start(self):
-        """Begins to record, if this rank and step are asked for."""
-        self.started = True
+        """Begins to record, if this rank and step are asked for. Raises an error if nothing can be written."""
+        if self.started:
+            return self
         self.pid = os.getpid()
+        self.current_step = self.last_step = 0
+        self.steps_recorded = set()
+        self.calls = 0
+        self.lost = 0  # calls that could not be recorded
+        self.cut = None  # the limit that was reached
+        self.by_hand = False  # whether step() counts, not an optimizer
+        self.other_threads = 0  # that called a module or an optimizer, and in which nothing is recorded
+        self.thread = threading.local()  # has `noticed` in threads that were looked at for it
+        self.channel = None
+        self.installed = None
         self.rank = _rank(self.torch)
         if self.ranks is not None and self.rank not in self.ranks:
-            self.started = False
             world = _world(self.torch) or 1
             if all(rank not in range(world) for rank in self.ranks):
                 _warn("nothing is recorded: ranks=%s was asked for, the ranks are %s" % (
                     sorted(self.ranks), _spans(range(world))))
             return self
+        self.started = True
         self.counter = _StepCounter(self)
-        self.counter.install()
-        self._switch()
+        atexit.register(self.stop)
+        try:
+            self.counter.install()
+            self._switch()
+            if self.channel is None:  # a later step is asked for: whether it can be written is known now
+                os.rmdir(self._new_directory())
+        except OSError as e:
+            self._end()
+            raise OSError(e.errno, "optool_capture cannot record: %s" % (e.strerror or e), e.filename) from None
+        except BaseException:
+            self._end()
+            raise
         return self
 
     def step(self):
         """Says that a training step has ended. From the first call on only these calls count: steps that an optimizer
         counted before are part of the first one."""
-        if self.started and not self.by_hand:
+        if not self.started:
+            return
+        if not self.by_hand:
             self.by_hand = True
             self.current_step = 0
         self._next_step()
@@ -904,21 +943,25 @@ class record:
         """Ends recording and waits until everything is written."""
         if not self.started or os.getpid() != self.pid:
             return
+        broken = self.channel and self.channel.broken
+        self._end()
+        if broken:
+            return  # which was said
+        if self.channel and self.calls:
+            print("optool_capture: " + self._summary(), file=sys.stderr)
+        else:
+            _warn("nothing was recorded: " + self._why_nothing())
+
+    def _end(self):
+        """Takes back everything that was installed."""
         self.started = False
+        atexit.unregister(self.stop)
         self.counter.remove()
         if self.installed:
             self.installed.remove()
             self.installed = None
         if self.channel:
-            whole = not self.channel.broken
             self.channel.close()
-            atexit.unregister(self.stop)
-            if not whole:
-                return
-        if self.channel and self.calls:
-            print("optool_capture: " + self._summary(), file=sys.stderr)
-        else:
-            _warn("nothing was recorded: " + self._why_nothing())
 
     def _summary(self):
         steps = sorted(self.steps_recorded)
@@ -929,7 +972,11 @@ class record:
             text += "; it ended early at %s" % self.cut
         if self.lost:
             text += "; %d call%s could not be recorded" % (self.lost, "s" * (self.lost != 1))
-        return text
+        return text + self._unrecorded()
+
+    def _unrecorded(self):
+        n = self.other_threads
+        return "; calls of %d other thread%s are not recorded" % (n, "s" * (n != 1)) if n else ""
 
     def _why_nothing(self):
         if self.last_step:
@@ -947,13 +994,17 @@ class record:
             reasons.append("not_ops=%s was left out" % _text(self.never))
         if self.lost:
             reasons.append("%d calls could not be recorded" % self.lost)
-        return "%s; %s" % (", ".join(reasons) or "no call of torch was made", seen)
+        return "%s; %s%s" % (", ".join(reasons) or "no call of torch was made", seen, self._unrecorded())
 
     def _next_step(self):
         self.current_step += 1
         self.last_step = max(self.last_step, self.current_step)
         if self.started:
-            self._switch()
+            try:
+                self._switch()
+            except Exception as e:
+                self._end()
+                _warn("recording ended: %s" % e)
 
     def _switch(self):
         wanted = self.steps is None or self.current_step in self.steps
@@ -970,11 +1021,14 @@ class record:
 
     def _open(self):
         torch = self.torch
-        stamp = time.strftime("%Y-%m-%d-%H-%M-%S")
-        rank = "rank%d" % self.rank if self.rank is not None else "rank0"
-        self.directory = os.path.join(self.path, rank, "%d-%s" % (self.pid, stamp))
-        os.makedirs(self.directory, exist_ok=True)
-        self.channel = _Channel(self.directory, self.ring_bytes)
+        self.pid = os.getpid()  # the program may have forked since
+        self.directory = self._new_directory()
+        try:
+            self.channel = _Channel(self.directory, self.ring_bytes)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.rmdir(self.directory)
+            raise
         self.encoder = _Encoder(torch, self.channel)
         self.begun = time.monotonic()
         self.order = 0
@@ -986,10 +1040,20 @@ class record:
             "backward": self.backward, "ops": _text(self.only), "not_ops": _text(self.never),
             "steps": sorted(self.steps) if self.steps is not None else None,
         })
-        atexit.register(self.stop)
         if hasattr(os, "register_at_fork"):
             channel = self.channel
             os.register_at_fork(after_in_child=channel.abandon)
+
+    def _new_directory(self):
+        """Makes a directory that no other recording has, of this process or of one with its number on another host."""
+        name = os.path.join(self.path, "rank%d" % (self.rank or 0), "%d-%s" % (os.getpid(), time.strftime(TIME)))
+        os.makedirs(os.path.dirname(name), exist_ok=True)
+        for suffix in itertools.chain([""], map("-%d".__mod__, itertools.count(2))):
+            try:
+                os.mkdir(name + suffix)
+                return name + suffix
+            except FileExistsError:
+                pass
 
     def _within_limits(self):
         if self.cut:
@@ -1007,6 +1071,23 @@ class record:
         self.cut = reason
         self.channel.line({"event": "cut", "reason": reason, "step": self.current_step, "calls": self.calls})
         return False
+
+
+def _numbers(name, given):
+    """Steps or ranks, which are given as a number, as numbers or as text; None if all are wanted."""
+    try:
+        if given is None or isinstance(given, str):
+            numbers = _ranges(given)
+        else:
+            numbers = [given] if hasattr(given, "__index__") and not getattr(given, "ndim", 0) else list(given)
+        if numbers is None:
+            return None
+        if isinstance(given, bytes) or any(isinstance(n, bool) or operator.index(n) < 0 for n in numbers):
+            raise TypeError
+    except (TypeError, ValueError):
+        raise TypeError("%s has to be a number from 0, a list of numbers, or text like \"0-2,5\"; it is %r" % (
+            name, given)) from None
+    return frozenset(map(operator.index, numbers))
 
 
 def _patterns(names):
@@ -1111,6 +1192,7 @@ class _StepCounter:
         owner = self.owner
         if not owner.started or not owner.installed:
             return
+        owner.installed.notice_thread()
         try:
             groups = []
             for group in optimizer.param_groups:
@@ -1234,6 +1316,7 @@ class _Recorder:
 
     def _begin_seeing(self):
         """Puts the mode below those of the program, which take away what is on top when they end; watches modules."""
+        self.thread = threading.get_ident()
         module = self.torch.nn.modules.module
         self.handles.append(module.register_module_forward_pre_hook(self.modules.enter))
         try:
@@ -1261,6 +1344,18 @@ class _Recorder:
         for other in others[::-1]:
             overrides._push_mode(other)
         return mode is self
+
+    def notice_thread(self):
+        """Called where every thread of the program passes: modes hold for one thread."""
+        if threading.get_ident() == self.thread or getattr(self.owner.thread, "noticed", False):
+            return
+        self.owner.thread.noticed = True
+        overrides = self.torch.overrides
+        modes = [overrides._pop_mode() for _ in range(overrides._len_torch_function_stack())]
+        for mode in modes[::-1]:
+            overrides._push_mode(mode)
+        if self not in modes:  # threads of a backward pass have the modes of the thread that began it
+            self.owner.other_threads += 1
 
     def _patch_functions(self):
         """torch.autograd.Function.apply of classes outside of torch."""
@@ -1480,7 +1575,7 @@ class _Recorder:
                     if self._worth(p, tensors):
                         call = self.before(p, tensors, args, kwargs, group)
         except OSError as e:
-            self._give_up(e)
+            self.channel.give_up(e)
         except Exception as e:
             self._failed(p.name, e)
         finally:
@@ -1494,7 +1589,7 @@ class _Recorder:
             result = func(*call.args, **call.kwargs)
         except BaseException as e:
             if call.id is not None:
-                self._say({"event": "raise", "id": call.id,
+                self.channel.line({"event": "raise", "id": call.id,
                            "error": "%s: %s" % (type(e).__name__, str(e)[:500])})
             raise
         finally:
@@ -1505,7 +1600,7 @@ class _Recorder:
             with self._unseen(call.tensors + outputs):
                 return self.after(call, p, result, outputs)
         except OSError as e:
-            self._give_up(e)
+            self.channel.give_up(e)
         except Exception as e:
             self._failed(p.name, e)
         finally:
@@ -1716,7 +1811,7 @@ class _Recorder:
                 value = self.encoder.value(grad if region is None else region(grad))
             self.channel.line({"event": event, "id": call, "i": i, "order": order, "value": value})
         except OSError as e:
-            self._give_up(e)
+            self.channel.give_up(e)
         except Exception as e:
             self._failed(event, e)
         finally:
@@ -1737,23 +1832,11 @@ class _Recorder:
         module = getattr(torch, device.type, None)
         return self.encoder.value(module.get_rng_state(device)) if hasattr(module, "get_rng_state") else None
 
-    def _say(self, event):
-        try:
-            self.channel.line(event)
-        except OSError as e:
-            self._give_up(e)
-
-    def _give_up(self, error):
-        """The writing process is gone: the program goes on, unrecorded."""
-        if not self.channel.broken:
-            self.channel.broken = True
-            _warn("recording ended: %s" % error)
-
     def _failed(self, name, error):
         self.owner.lost += 1
         if self.owner.lost <= 3:
             _warn("%s is not recorded: %s: %s" % (name, type(error).__name__, error))
-        self._say({"event": "lost", "name": name, "error": "%s: %s" % (type(error).__name__, str(error)[:300])})
+        self.channel.line({"event": "lost", "name": name, "error": "%s: %s" % (type(error).__name__, str(error)[:300])})
 
 
 class _Call:
@@ -1796,6 +1879,7 @@ class _Modules:
                 self.recorder.encoder.names.setdefault(id(t), name)
 
     def enter(self, module, args):
+        self.recorder.notice_thread()
         stack = self.stack.__dict__.setdefault("modules", [])
         if id(module) not in self.names:
             if stack:
@@ -2007,14 +2091,24 @@ def load(directory):
         yield call
 
 
-def export(directory, out):
-    """Writes what was recorded as directories of .pth files, as op_tools does."""
+def export(directory, out, taken=None):
+    """Writes what was recorded as directories of .pth files, as op_tools does. Those have the process and the second in
+    their names: of recordings that have both in common, as `taken` tells, all but the first get a later second."""
     import torch
 
+    with open(os.path.join(directory, "calls.jsonl"), "rb") as lines:
+        line = lines.readline()
+    if not line.endswith(b"\n"):  # of a process that was killed at once
+        return 0
+    run = json.loads(line)
+    taken = set() if taken is None else taken
+    pid, second = str(run["pid"]), calendar.timegm(time.strptime(run["start"][:19], "%Y-%m-%dT%H:%M:%S"))
+    while (pid, second) in taken:
+        second += 1
+    taken.add((pid, second))
+    time_ = time.strftime(TIME, time.gmtime(second))
     count = 0
     for call in load(directory):
-        time_ = os.path.basename(os.path.normpath(directory)).partition("-")[2]
-        pid = os.path.basename(os.path.normpath(directory)).partition("-")[0]
         where = os.path.join(out, "op_tools_results", "op_capture_results", call["name"], pid, str(call["id"]), time_)
         os.makedirs(where, exist_ok=True)
 
@@ -2044,11 +2138,22 @@ def _from_environment():
     if not path:
         return
     env = lambda name: os.environ.get("OPTOOL_CAPTURE_" + name) or None
-    number = lambda name: int(float(env(name))) if env(name) else None
-    options = dict(steps=_ranges(env("STEPS")), ranks=_ranges(env("RANKS")), ops=env("OPS"), not_ops=env("NOT_OPS"),
-                   wrap=(env("WRAP") or "").split(",") if env("WRAP") else (), max_bytes=number("MAX_BYTES"),
-                   max_calls=number("MAX_CALLS"), max_seconds=number("MAX_SECONDS"))
-    _after_import("torch", lambda: record(path, **options).start())
+
+    def number(name):
+        try:
+            return int(float(env(name))) if env(name) else None
+        except (ValueError, OverflowError):
+            raise ValueError("OPTOOL_CAPTURE_%s is no number: %r" % (name, env(name))) from None
+
+    def begin():
+        try:
+            record(path, steps=env("STEPS"), ranks=env("RANKS"), ops=env("OPS"), not_ops=env("NOT_OPS"),
+                   wrap=env("WRAP").split(",") if env("WRAP") else (), max_bytes=number("MAX_BYTES"),
+                   max_calls=number("MAX_CALLS"), max_seconds=number("MAX_SECONDS")).start()
+        except Exception as e:  # the program has not asked for it
+            _warn("nothing is recorded: %s" % e)
+
+    _after_import("torch", begin)
 
 
 def _ranges(text):
@@ -2056,8 +2161,11 @@ def _ranges(text):
         return None
     numbers = []
     for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        numbers += range(int(first), int(last or first) + 1)
+        first, dash, last = part.partition("-")
+        span = range(int(first), int(last if dash else first) + 1)
+        if not span:
+            raise ValueError(part)
+        numbers += span
     return numbers
 
 
@@ -2091,14 +2199,19 @@ def _after_import(name, then):
 
 def _main(argv):
     if len(argv) == 5 and argv[1] == "--write":
-        _Writer(argv[2], int(argv[3]), int(argv[4])).run()
+        try:
+            _Writer(argv[2], int(argv[3]), int(argv[4])).run()
+        except OSError as e:
+            print("optool_capture: %s" % e, file=sys.stderr)
+            return 1
         return 0
     if len(argv) == 4 and argv[1] == "export":
         processes = [where for where, _, files in os.walk(argv[2]) if "calls.jsonl" in files]
         if not processes:
             print("%s: nothing that was recorded" % argv[2], file=sys.stderr)
             return 1
-        print("%d calls" % sum(export(where, argv[3]) for where in sorted(processes)))
+        taken = set()
+        print("%d calls" % sum(export(where, argv[3], taken) for where in sorted(processes)))
         return 0
     print(__doc__)
     return 2

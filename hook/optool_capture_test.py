@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
 import types
 import unittest
@@ -28,6 +29,9 @@ import optool_capture
 HERE = os.path.dirname(os.path.abspath(optool_capture.__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "fixtures", "hook"))
 from record import Net, loss  # noqa: E402
+
+
+time_of = time.strftime
 
 
 class Doubled(torch.autograd.Function):
@@ -586,6 +590,28 @@ class Recording(unittest.TestCase):
                 self.assertRegex(said(), wanted)
                 self.assertEqual(said().count("optool_capture: "), 1)
 
+    def test_other_threads(self):
+        model = nn.Linear(3, 2)
+        for threads, wanted in (0, r"in \S+$"), (1, r"; calls of 1 other thread are"), (2, r"; calls of 2 other threads are"):
+            with self.subTest(threads), self.said() as said, optool_capture.record(self.path):
+                model(torch.ones(2, 3)).sum().backward()
+                for _ in range(threads):
+                    thread = threading.Thread(target=lambda: [model(torch.ones(2, 3)) for _ in range(2)])
+                    thread.start()
+                    thread.join()
+            self.assertRegex(said(), wanted)
+
+    def test_forms_of_steps(self):
+        for given, wanted in (
+                (None, None), (1, {1}), ([0, 2], {0, 2}), (range(2), {0, 1}), ((n for n in [3]), {3}), ("1-2", {1, 2}),
+                ("0, 5-6", {0, 5, 6}), ("", None), (torch.tensor(2), {2}), (torch.tensor([1, 2]), {1, 2}), ([], set())):
+            with self.subTest(str(given)):
+                self.assertEqual(optool_capture.record(self.path, steps=given).steps, wanted)
+                self.assertEqual(optool_capture.record(self.path, ranks=given if wanted != {3} else [3]).ranks, wanted)
+        for given in True, 1.0, -1, [1.5], ["1"], [True], b"1", "a", "1,", "2-1", "-1", "1-", object(), [None]:
+            with self.subTest(str(given)), self.assertRaisesRegex(TypeError, "steps has to be a number from 0, "):
+                optool_capture.record(self.path, steps=given)
+
     def test_lists(self):
         with optool_capture.record(self.path, ops="torch.Tensor.*,torch.cat", not_ops=["torch.Tensor.exp"]):
             x = torch.ones(2)
@@ -624,6 +650,49 @@ class Recording(unittest.TestCase):
                 torch.full((1,), k)
             torch.full((2,), 10)
         self.assertEqual([c["args"][1] for c in self.named("torch.full")], [0, 1, 4, 8])
+
+    # Directories that cannot be written ----------------------------------------------------------------------------------
+
+    def unwritable(self):
+        path = os.path.join(self.path, "file")
+        open(path, "w").close()
+        return path
+
+    def test_a_recorder_that_cannot_begin(self):
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        before = torch.optim.SGD.step
+        for steps in None, [1]:
+            recording = optool_capture.record(self.unwritable(), steps=steps)
+            with self.subTest(str(steps)), self.said() as said:
+                with self.assertRaisesRegex(OSError, "optool_capture cannot record: "):
+                    recording.start()
+                self.assertIs(torch.optim.SGD.step, before)
+                train(model, optimizer)
+                recording.step()
+                recording.stop()
+            self.assertEqual(said(), "")
+
+    def test_a_recorder_that_cannot_go_on(self):
+        """Whether the directory vanishes before the step or the writing process ends later."""
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        before = torch.optim.SGD.step
+        for broken, steps in ("directory", [1, 3]), ("process", None), ("process", [1, 3]):
+            path = os.path.join(self.path, broken)
+            with self.subTest(broken=broken, steps=steps), self.said() as said:
+                with optool_capture.record(path, steps=steps) as recording:
+                    for step in range(4):
+                        if step == 0 and broken == "directory":
+                            shutil.rmtree(path)
+                            open(path, "w").close()  # makedirs would make it again
+                        if recording.channel and broken == "process":
+                            recording.channel.writer.kill()
+                            recording.channel.writer.wait()
+                        train(model, optimizer)
+            self.assertRegex(said(), "^optool_capture: recording ended: ")
+            self.assertEqual(said().count("optool_capture: "), 1)
+            self.assertIs(torch.optim.SGD.step, before)
 
     # Files --------------------------------------------------------------------------------------------------------------
 
@@ -715,6 +784,23 @@ class Recording(unittest.TestCase):
             end = entry["data_offsets"][1]
         self.assertEqual(end, len(rest))
 
+    def test_each_recording_has_its_directory(self):
+        """Also those of one second, and those of a process with the same number on another host."""
+        again = optool_capture.record(self.path)
+        with unittest.mock.patch("time.strftime", lambda form, *at: time_of(form, *at or (time.gmtime(0),))):
+            for k in range(4):
+                with again if k % 2 else optool_capture.record(self.path):
+                    torch.full((1,), k)
+        names = [os.path.basename(d) for d in self.directories()]
+        self.assertEqual(names, ["%d-1970-01-01-00-00-00%s" % (os.getpid(), s) for s in ("", "-2", "-3", "-4")])
+        calls = [list(optool_capture.load(d)) for d in self.directories()]
+        self.assertEqual([[c["args"][1] for c in each] for each in calls], [[0], [1], [2], [3]])
+        out = os.path.join(self.path, "out")
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual(optool_capture._main(["", "export", self.path, out]), 0)
+        files = glob.glob(os.path.join(out, "*/*/torch.full/%d/0/1970-01-01-00-00-0[0-3]/input.pth" % os.getpid()))
+        self.assertEqual([torch.load(f, weights_only=True)["args"][1] for f in sorted(files)], [0, 1, 2, 3])
+
     def test_export(self):
         model = Net()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -760,17 +846,46 @@ class Recording(unittest.TestCase):
         self.equal(crashed["args"][0], torch.arange(100000.0) * 2)
         self.assertNotIn("result", crashed)
 
-    def test_environment_alone(self):
+    def run_alone(self, text, **variables):
+        """A program that doesn't know of the recorder."""
         site = os.path.join(self.path, "site")
-        os.mkdir(site)
+        os.makedirs(site, exist_ok=True)
         shutil.copy(os.path.join(HERE, "optool_capture.py"), os.path.join(site, "sitecustomize.py"))
-        got = self.run_program("""
+        env = {"OPTOOL_CAPTURE" + name: value for name, value in variables.items()}
+        got = self.run_program(text, dict({"PYTHONPATH": site, "OPTOOL_CAPTURE": os.path.join(self.path, "out")}, **env))
+        self.assertEqual(got.returncode, 0, got.stderr)
+        return got
+
+    def test_environment_alone(self):
+        self.run_alone("""
             import torch
             torch.nn.Linear(2, 2)(torch.ones(1, 2)).sum().backward()
-        """, {"PYTHONPATH": site, "OPTOOL_CAPTURE": os.path.join(self.path, "out"), "OPTOOL_CAPTURE_OPS": ".*linear,.*sum"})
-        self.assertEqual(got.returncode, 0, got.stderr)
+        """, _OPS=".*linear,.*sum")
         names = [c["name"] for c in self.calls(os.path.join(self.path, "out"))]
         self.assertEqual(names, ["torch.nn.functional.linear", "torch.Tensor.sum"])
+
+    def test_environment_that_records_nothing(self):
+        file = self.unwritable()
+        for variables, wanted in (
+                ({"_STEPS": "9"}, r"nothing was recorded: steps=\[9\] was asked for; the program made steps 0-1\n"),
+                ({"": file}, "nothing is recorded: .*optool_capture cannot record: .*" + file),
+                ({"": file, "_STEPS": "1"}, "nothing is recorded: .*optool_capture cannot record: .*" + file),
+                ({"_STEPS": "x"}, "nothing is recorded: steps has to be a number"),
+                ({"_MAX_CALLS": "x"}, "nothing is recorded: OPTOOL_CAPTURE_MAX_CALLS is no number: 'x'")):
+            with self.subTest(str(variables)):
+                got = self.run_alone("""
+                    import torch
+                    model = torch.nn.Linear(2, 2)
+                    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+                    for _ in range(2):
+                        model(torch.ones(1, 2)).sum().backward()
+                        optimizer.step()
+                    print("trained")
+                """, **variables)
+                self.assertEqual(got.stdout, "trained\n")
+                self.assertRegex(got.stderr, wanted)
+                self.assertEqual(got.stderr.count("RuntimeWarning"), 1)
+                self.assertEqual(self.directories(os.path.join(self.path, "out")), [])
 
     def test_a_fork(self):
         got = self.run_program("""
@@ -786,6 +901,21 @@ class Recording(unittest.TestCase):
         """)
         self.assertEqual(got.returncode, 0, got.stderr)
         self.assertEqual([c["args"][0] for c in self.calls(os.path.join(self.path, "out"))], [2, 4])
+
+    def test_a_fork_before_the_step(self):
+        """Each process has its own directory."""
+        got = self.run_program("""
+            import os, sys, torch, optool_capture
+            with optool_capture.record(sys.argv[1], steps=[1]) as recording:
+                child = os.fork()
+                recording.step()
+                torch.full((1,), 1 if child else 0)
+                assert child == 0 or os.waitpid(child, 0)[1] == 0
+        """)
+        self.assertEqual(got.returncode, 0, got.stderr)
+        directories = self.directories(os.path.join(self.path, "out"))
+        self.assertEqual(sorted(c["args"][1] for d in directories for c in optool_capture.load(d)), [0, 1])
+        self.assertEqual(len({os.path.basename(d).partition("-")[0] for d in directories}), 2)
 
     @unittest.skipUnless(torch.distributed.is_available(), "torch without torch.distributed")
     def test_distributed(self):
