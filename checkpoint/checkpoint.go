@@ -28,6 +28,8 @@ type Named struct {
 	Name  string
 	File  string // relative to the path given; its base name where that is a file
 	Value value.Value
+	// Bare says that the file holds this value in no container: it has no name of its own.
+	Bare bool
 
 	group string // of ranks that may each hold a part; "" without ranks
 	rank  int
@@ -40,11 +42,17 @@ type Named struct {
 type Set struct {
 	Path   string
 	Values []*Named // in the order of files and of what is in them
-	// Failures are files that could not be read, and shards that an index names and
-	// that are not there.
-	Failures []error
+	// Failures are files that could not be read, shards that an index names and that are
+	// not there, and values whose parts could not be joined.
+	Failures []Failure
 
 	files []*pthformat.File
+}
+
+// A Failure is what could not be read, and why.
+type Failure struct {
+	Name string // of the file, relative to the path given, or of the value
+	Err  error
 }
 
 var (
@@ -82,7 +90,7 @@ func Open(ctx context.Context, path string, read pthformat.ReadMode, joined bool
 			return nil, err
 		}
 		if err := s.add(filepath.Join(path, rel), rel, prefixes[i], read); err != nil {
-			s.Failures = append(s.Failures, err)
+			s.Failures = append(s.Failures, Failure{rel, err})
 		}
 	}
 	s.orderDumped()
@@ -156,7 +164,8 @@ func (s *Set) missingShards(root string, rels []string) {
 			err = json.Unmarshal(b, &index)
 		}
 		if err != nil {
-			s.Failures = append(s.Failures, fmt.Errorf("%s: %w", filepath.Base(path), err))
+			name := filepath.Base(path)
+			s.Failures = append(s.Failures, Failure{name, fmt.Errorf("%s: %w", name, err)})
 			continue
 		}
 		missing := map[string]int{}
@@ -166,8 +175,8 @@ func (s *Set) missingShards(root string, rels []string) {
 			}
 		}
 		for _, file := range slices.Sorted(maps.Keys(missing)) {
-			s.Failures = append(s.Failures, fmt.Errorf("%s: shard %q with %d values is missing", filepath.Base(path),
-				file, missing[file]))
+			s.Failures = append(s.Failures, Failure{file, fmt.Errorf("%s: shard %q with %d values is missing",
+				filepath.Base(path), file, missing[file])})
 		}
 	}
 }
@@ -216,6 +225,9 @@ func Flatten(root value.Value) ([]*Named, error) {
 	out := make([]*Named, len(all))
 	for i, n := range all {
 		out[i] = &Named{Name: n.Name, Value: n.Value}
+	}
+	if len(out) > 0 && len(value.Parts(root)) == 0 {
+		out[0].Bare = true
 	}
 	return out, nil
 }

@@ -89,6 +89,17 @@ func TestOpen(t *testing.T) {
 	if got, want := names(open(t, root+"/", false)), names(open(t, root, false)); got != want || got == "" {
 		t.Errorf("a directory with a slash behind it: %q, want %q", got, want)
 	}
+	for _, tc := range []struct {
+		root value.Value
+		bare bool
+	}{
+		{one, true}, {int64(3), true}, {&value.Sequence{Kind: value.Tuple, Class: "torch.Size"}, true},
+		{value.NewList(one), false}, {dict("value", one), false},
+	} {
+		if got, err := Flatten(tc.root); err != nil || len(got) != 1 || got[0].Bare != tc.bare {
+			t.Errorf("%s: %v, %v; want one that is bare: %v", value.Str(tc.root), got, err, tc.bare)
+		}
+	}
 	cyclic := value.NewList()
 	cyclic.Items = append(cyclic.Items, cyclic)
 	if got, err := Flatten(cyclic); err != nil || len(got) != 1 || value.Str(got[0].Value) != "<a reference to the whole>" {
@@ -108,11 +119,12 @@ func TestMissingShard(t *testing.T) {
 	}
 	s := open(t, root, false)
 	var all []string
-	for _, err := range s.Failures {
-		all = append(all, err.Error())
+	for _, f := range s.Failures {
+		all = append(all, f.Name+": "+f.Err.Error())
 	}
 	text := strings.Join(all, "\n")
-	for _, want := range []string{`shard "m-2-of-2.pt" with 1 values is missing`, "x.index.json", "bad.pt"} {
+	for _, want := range []string{`m-2-of-2.pt: m.index.json: shard "m-2-of-2.pt" with 1 values is missing`, "x.index.json: ",
+		"bad.pt: "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %q", want, text)
 		}
@@ -208,7 +220,7 @@ func TestUnshardRefused(t *testing.T) {
 		if err := s.Unshard(j, func(string) []int { return []int{2, 2} }); err != nil {
 			t.Fatal(err)
 		}
-		if len(s.Failures) != 1 || !strings.Contains(s.Failures[0].Error(), tc.want) {
+		if len(s.Failures) != 1 || !strings.Contains(s.Failures[0].Err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", tc.name, s.Failures, tc.want)
 		}
 	}

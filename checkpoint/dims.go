@@ -96,8 +96,8 @@ func (s *Set) addDumped(e *capture.Entry, root value.Value, rel string) error {
 	if !ok {
 		return fmt.Errorf("%s: the key value is missing", rel)
 	}
-	n := &Named{Name: e.Call, File: rel, Value: v, group: filepath.Dir(rel), rank: max(e.Rank, 0), step: e.Step,
-		index: e.Order, sharding: &sharding{place: map[string]axisPlace{}}}
+	n := &Named{Name: e.Call, File: rel, Value: v, Bare: true, group: filepath.Dir(rel), rank: max(e.Rank, 0),
+		step: e.Step, index: e.Order, sharding: &sharding{place: map[string]axisPlace{}}}
 	if e.Step >= 0 {
 		n.Name = fmt.Sprintf("step%d %s", e.Step, e.Call)
 	}

@@ -87,8 +87,8 @@ func TestDims(t *testing.T) {
 				text := strings.Trim(fmt.Sprint(tensor.Data[float64](v)), "[]")
 				got = append(got, fmt.Sprint(n.Name, " ", v.Shape, " ", text))
 			}
-			for _, err := range s.Failures {
-				got = append(got, err.Error())
+			for _, f := range s.Failures {
+				got = append(got, f.Err.Error())
 			}
 			if text := strings.Join(got, ", "); text != tc.want && (len(s.Failures) == 0 ||
 				!strings.Contains(text, tc.want)) {
@@ -109,7 +109,7 @@ func TestDimsOfOthers(t *testing.T) {
 	if err := s.Unshard(j, func(string) []int { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if len(s.Failures) != 1 || !strings.Contains(s.Failures[0].Error(), "does not say how ranks share dimensions") {
+	if len(s.Failures) != 1 || !strings.Contains(s.Failures[0].Err.Error(), "does not say how ranks share dimensions") {
 		t.Errorf("failures %v", s.Failures)
 	}
 }

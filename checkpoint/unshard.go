@@ -107,7 +107,6 @@ func (s *Set) Unshard(j *Join, shapeOf func(name string) []int) error {
 		byGroup[key] = append(byGroup[key], n)
 	}
 	var out []*Named
-	var errs []error
 	for _, key := range order {
 		parts := byGroup[key]
 		slices.SortStableFunc(parts, func(a, b *Named) int { return a.rank - b.rank })
@@ -115,7 +114,7 @@ func (s *Set) Unshard(j *Join, shapeOf func(name string) []int) error {
 		if r := j.rule(whole.Name); len(parts) > 1 || r != nil && r.dims {
 			v, err := j.join(whole.Name, parts, shapeOf(whole.Name))
 			if err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", whole.Name, err))
+				s.Failures = append(s.Failures, Failure{whole.Name, fmt.Errorf("%s: %w", whole.Name, err)})
 				continue
 			}
 			whole.Value = v
@@ -123,7 +122,6 @@ func (s *Set) Unshard(j *Join, shapeOf func(name string) []int) error {
 		out = append(out, &whole)
 	}
 	s.Values = out
-	s.Failures = append(s.Failures, errs...)
 	return nil
 }
 

@@ -15,7 +15,8 @@ type NamedPair struct {
 }
 
 // ByName pairs the values of two sets, in the order of the first, by what names maps
-// its names to; those of the second that have no partner come last.
+// its names to; those of the second that have no partner come last. Where each has one value
+// and one of these has no name of its own, the two are a pair.
 func ByName(a, b *checkpoint.Set, names *checkpoint.Map) []NamedPair {
 	others := map[string]*checkpoint.Named{}
 	for _, n := range b.Values {
@@ -23,7 +24,7 @@ func ByName(a, b *checkpoint.Set, names *checkpoint.Map) []NamedPair {
 			others[n.Name] = n
 		}
 	}
-	single := len(a.Values) == 1 && len(b.Values) == 1
+	nameless := len(a.Values) == 1 && len(b.Values) == 1 && (a.Values[0].Bare || b.Values[0].Bare)
 	taken := map[*checkpoint.Named]bool{}
 	var out []NamedPair
 	for _, n := range a.Values {
@@ -34,8 +35,8 @@ func ByName(a, b *checkpoint.Set, names *checkpoint.Map) []NamedPair {
 			n = &t
 		}
 		p := NamedPair{Name: n.Name, File: n.File, A: n, B: others[name]}
-		if single {
-			p.B = b.Values[0] // two arrays, whatever they are called
+		if nameless {
+			p.B = b.Values[0]
 		}
 		if p.B == nil || taken[p.B] {
 			p.B, p.only = nil, "only in "+a.Path

@@ -45,9 +45,15 @@ func TestByName(t *testing.T) {
 	if text := strings.Join(got, ", "); text != want {
 		t.Errorf("got  %s\nwant %s", text, want)
 	}
-	// Two values that stand alone belong together.
-	if p := ByName(set("a", "value", floats(1)), set("b", "w", floats(1)), nil); len(p) != 1 ||
+	// A value that stands alone belongs to the only one of the other side; names that differ are a difference.
+	alone := set("a", "value", floats(1))
+	alone.Values[0].Bare = true
+	if p := ByName(alone, set("b", "w", floats(1)), nil); len(p) != 1 ||
 		c.CompareNamed(p[0], "").Verdict != verdict.Pass {
-		t.Errorf("two arrays: %+v", p)
+		t.Errorf("an array and a dict of one: %+v", p)
+	}
+	if p := ByName(set("a", "v", floats(1)), set("b", "w", floats(1)), nil); len(p) != 2 || p[0].B != nil ||
+		p[1].A != nil {
+		t.Errorf("two dicts of one: %+v", p)
 	}
 }

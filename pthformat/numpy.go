@@ -26,6 +26,7 @@ var arrayTypes = map[string]tensor.DType{
 // arrayType is a numpy.dtype. In a pickle BUILD brings all but its code.
 type arrayType struct {
 	code   string // "f4", "M8", "V16"
+	class  string // of elements that are of no class of numpy's own: "numpy.record"
 	order  string // "<", ">", "|" or "="
 	unit   string // of datetime64 and timedelta64: "ns", "10ms"
 	fields []arrayField
@@ -197,11 +198,14 @@ func swapBytes(b []byte, size int) {
 	}
 }
 
-// buildArrayType: code, align, copy.
+// buildArrayType: code or, of elements of another class, that class, then align, copy.
 func buildArrayType(_ *unpickler, name string, args []any) (any, error) {
 	if len(args) > 0 {
 		if code, ok := args[0].(string); ok && arrayCodes.MatchString(code) {
 			return &arrayType{code: code}, nil
+		}
+		if c, ok := args[0].(*class); ok {
+			return &arrayType{code: "V0", class: c.name}, nil
 		}
 		return &object{global: name, args: args}, nil
 	}
@@ -362,7 +366,7 @@ func (a *array) value() (value.Value, error) {
 func (t *arrayType) array(shape []int, fortran bool, size int64, load func() ([]byte, error)) (value.Value, error) {
 	element := t.size()
 	if element <= 0 {
-		return &value.Opaque{Global: "numpy.ndarray", Reason: "elements of numpy type " + t.order + t.code}, nil
+		return t.unknown(), nil
 	}
 	wide := make([]int64, len(shape))
 	for i, n := range shape {
@@ -387,6 +391,11 @@ func (t *arrayType) array(shape []int, fortran bool, size int64, load func() ([]
 		}
 	}
 	return t.view(layoutOf{int(n), shape, stride, load})
+}
+
+// unknown is an array whose elements cannot be read.
+func (t *arrayType) unknown() value.Value {
+	return &value.Opaque{Global: "numpy.ndarray", Reason: "elements of numpy type " + t.String()}
 }
 
 // A layoutOf says where elements of a type are: one behind the other in memory, n of them, as
@@ -437,6 +446,9 @@ func (t *arrayType) view(l layoutOf) (value.Value, error) {
 	}
 	if t.sub != nil {
 		return t.sub.view(l.within(t.shape))
+	}
+	if t.class != "" && t.fields == nil {
+		return t.unknown(), nil
 	}
 	if t.fields != nil {
 		o := &value.Opaque{Global: "numpy.ndarray", Reason: "structured array", Whole: true}
@@ -512,6 +524,9 @@ const NotATime = math.MinInt64
 
 // String is numpy's str of a type.
 func (t *arrayType) String() string {
+	if t.class != "" {
+		return t.class
+	}
 	if t.unit != "" {
 		return t.order + t.code + "[" + t.unit + "]"
 	}

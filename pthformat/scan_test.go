@@ -125,6 +125,19 @@ func TestForbiddenGlobals(t *testing.T) {
 // other Python programs leave.
 func TestValues(t *testing.T) {
 	py2Ordered := "ccollections\nOrderedDict\n](](U\x01aK\x01ee\x85R."
+	arrayOf := func(dtype string) string {
+		return "cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nrecarray\nK\x00\x85C\x01btR(K\x01K\x01\x85" + dtype +
+			"\x89C\x04\x00\x00\xc0\x7ftb."
+	}
+	float32 := "cnumpy\ndtype\n(U\x02f4\x89\x88tR(K\x03U\x01<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+	bfloat16 := "cnumpy\ndtype\n(cml_dtypes\nbfloat16\n\x89\x88tR(K\x03U\x01<NNNK\x04K\x02K\x00tb"
+	record := func(field string) string {
+		return "cnumpy\ndtype\n(cnumpy\nrecord\n\x89\x88tR(K\x03U\x01|NU\x01y\x85}U\x01y" + field +
+			"K\x00\x86sK\x04K\x01K\x10tb"
+	}
+	noted := func(note string) string { // on a state_dict, of one module
+		return "ccollections\nOrderedDict\n)RU\x01aK\x01s}U\x09_metadataccollections\nOrderedDict\n)RU\x00" + note + "ssb."
+	}
 	for _, tt := range []struct{ name, pickle, want string }{
 		{"none", "N.", "None"},
 		{"bools", "(I01\nI00\n\x88\x89t.",
@@ -147,6 +160,21 @@ func TestValues(t *testing.T) {
 		{"python 2 ordered dict", py2Ordered, "dict collections.OrderedDict (1)|  string a: int64 1"},
 		{"ordered dict, protocol 4", "\x80\x04\x8c\x0bcollections\x8c\x0bOrderedDict\x93)RU\x01aK\x01s.",
 			"dict collections.OrderedDict (1)|  string a: int64 1"},
+		{"ordered dict with an attribute", "ccollections\nOrderedDict\n)RU\x01aK\x01s}U\x03fooK\x02sb.",
+			"opaque collections.OrderedDict \"\"|  foo int64 2|  a int64 1"},
+		{"counter with an attribute", "ccollections\nCounter\n}U\x01aK\x01s\x85R}U\x03fooK\x02sb.",
+			"opaque collections.Counter \"\"|  foo int64 2|  a int64 1"},
+		{"state_dict", noted("}U\x07versionK\x02s"), "dict collections.OrderedDict (1)|  string a: int64 1"},
+		{"other notes on a state_dict", noted("K\x03"), "opaque collections.OrderedDict \"\"|" +
+			"  _metadata dict collections.OrderedDict (1)|    string: int64 3|  a int64 1"},
+		{"a number among versions", noted("}U\x07versionF1.5\ns"), "opaque collections.OrderedDict \"\"|" +
+			"  _metadata dict collections.OrderedDict (1)|    string: dict  (1)|      string version: float64 1.5|" +
+			"  a int64 1"},
+		{"array of records", arrayOf(record(float32)), "opaque numpy.ndarray \"structured array\"|" +
+			"  ['y'] float32[1] stride [1] offset 0 of storage  (4 bytes, numpy): 0000c07f"},
+		{"array of a class", arrayOf(bfloat16), "opaque numpy.ndarray \"elements of numpy type ml_dtypes.bfloat16\" (not whole)"},
+		{"records of a class", arrayOf(record(bfloat16)), "opaque numpy.ndarray \"structured array\"|" +
+			"  ['y'] opaque numpy.ndarray \"elements of numpy type ml_dtypes.bfloat16\" (not whole)"},
 		{"slices", "c__builtin__\nslice\nK\x05\x85R.", "slice|  start None|  stop int64 5|  step None"},
 		{"type of Python", "c__builtin__\nfloat\n.", "opaque builtins.float \"\""},
 		{"device", "ctorch\ndevice\nU\x05npu:3\x85R.", "device npu 3"},

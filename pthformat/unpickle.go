@@ -1,6 +1,7 @@
 package pthformat
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -107,15 +108,69 @@ func (o *object) Append(v any)               { o.items = append(o.items, v) }
 func (o *object) Add(v any)                  { o.items = append(o.items, v) }
 func (o *object) Set(k, v any)               { o.pairs = append(o.pairs, k, v) }
 
-// mapping is an OrderedDict, defaultdict, Counter or dict made by a call. Its
-// attributes (BUILD) are of no interest: state_dict's _metadata.
+// mapping is an OrderedDict, defaultdict, Counter or dict made by a call.
 type mapping struct {
 	class string
 	pairs []any
+	state any
 }
 
-func (m *mapping) PySetState(any) error { return nil }
-func (m *mapping) Set(k, v any)         { m.pairs = append(m.pairs, k, v) }
+func (m *mapping) PySetState(state any) error { m.state = state; return nil }
+func (m *mapping) Set(k, v any)               { m.pairs = append(m.pairs, k, v) }
+
+// attributes are the state without what torch notes on a state_dict; nil if nothing is left.
+func (m *mapping) attributes() any {
+	d, ok := m.state.(*types.Dict)
+	if !ok {
+		return m.state
+	}
+	left := slices.DeleteFunc(slices.Clone(*d), func(e types.DictEntry) bool {
+		return e.Key == "_metadata" && versions(e.Value)
+	})
+	if len(left) == 0 {
+		return nil
+	}
+	return &left
+}
+
+// versions reports whether x is what torch notes of the modules of a state_dict: dicts of
+// flags and of the numbers of versions, by module.
+func versions(x any) bool {
+	for _, v := range valuesOf(x) {
+		flags := valuesOf(v)
+		if flags == nil {
+			return false
+		}
+		for _, f := range flags {
+			switch f.(type) {
+			case nil, bool, int:
+			default:
+				return false
+			}
+		}
+	}
+	return valuesOf(x) != nil
+}
+
+// valuesOf are the values of a dict without attributes; nil of anything else.
+func valuesOf(x any) []any {
+	values := []any{}
+	switch x := x.(type) {
+	case *types.Dict:
+		for _, e := range *x {
+			values = append(values, e.Value)
+		}
+		return values
+	case *mapping:
+		if x.state == nil {
+			for i := 1; i < len(x.pairs); i += 2 {
+				values = append(values, x.pairs[i])
+			}
+			return values
+		}
+	}
+	return nil
+}
 
 // sequence is a list, tuple or set made by a call.
 type sequence struct {
@@ -263,6 +318,10 @@ func (c *converter) container(x any, here *visit, depth int) (int, error) {
 	case *sequence:
 		return list(x.kind, x.class, x.items)
 	case *mapping:
+		if state := x.attributes(); state != nil {
+			o := &object{global: cmp.Or(x.class, "builtins.dict"), state: state, pairs: x.pairs}
+			return c.object(o, here, depth)
+		}
 		return dict(x.class, x.pairs)
 	case *array:
 		v, items, err := x.elements()

@@ -27,7 +27,7 @@ type Summary struct {
 	Witness map[string]int
 	Against *Contest // of two devices; nil without
 	Exit    int      // exit code of the run
-	NotRead int      // files and directories that gave no result
+	NotRead int      // files and directories that gave no result, and files of values that could not be read
 	// Settings are what the run was told about what to check.
 	Settings Settings
 	// FailOn are verdicts of captures that are no differences, but not wanted either.

@@ -25,7 +25,7 @@ func newCheckCmd(a *app) *cobra.Command {
 		Long: `Check every recorded value for inf and nan, and print min, max, mean, std and
 norm of each tensor over its finite elements. Files of values (.pt, .pth,
 .pt2, .safetensors, .npy, .npz, distributed checkpoints) are checked by name. Tables are printed for calls that
-hold inf or nan, and for all with --all. Exit code 1 means that some were found.`,
+hold inf or nan, and for all with --all. Exit code 1 means that some were found, 3 that no value could be looked at.`,
 		Example: `  optool check op_tools_results
   optool check --all --op torch.nn.functional.softmax op_tools_results
   optool check --json overflow.jsonl op_tools_results
@@ -177,7 +177,7 @@ func checkExit(s *overflow.Summary) int {
 		return ExitInterrupted
 	case s.Overflow > 0:
 		return ExitDiffers
-	case s.Refused > 0 || s.Unwritten > 0 && s.Values == 0:
+	case s.Refused > 0 || s.Captures > 0 && s.Values == 0:
 		return ExitFailed
 	}
 	return ExitOK

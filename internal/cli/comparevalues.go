@@ -93,11 +93,12 @@ func (a *app) compareValues(cmd *cobra.Command, o *compareOptions, paths []strin
 		return failed(err)
 	}
 	for _, s := range sets {
-		for _, err := range s.Failures {
+		for _, f := range s.Failures {
 			t.refused++
-			a.warn("%v", err)
+			a.warn("%v", f.Err)
 		}
 	}
+	unread := unreadable(sets)
 	all := slices.DeleteFunc(pairs.ByName(sets[0], sets[1], names), func(p pairs.NamedPair) bool {
 		t.walked++
 		part := o.filter.ExcludesOp(p.Name)
@@ -113,7 +114,7 @@ func (a *app) compareValues(cmd *cobra.Command, o *compareOptions, paths []strin
 		result *reports.Result
 	}
 	out := a.compare("compare", "value", o.sort, o.tables, o.failOn, j)
-	out.bar.expect(len(all), 0)
+	out.bar.expect(len(all)+len(unread), 0)
 	out.Settings = settings
 	err = ordered(ctx, a.jobs, slices.Values(all),
 		func(p pairs.NamedPair) done { return done{p, comparer.CompareNamed(p, again)} },
@@ -126,6 +127,15 @@ func (a *app) compareValues(cmd *cobra.Command, o *compareOptions, paths []strin
 			out.bar.add(d.result.Finding(), 0)
 			return out.add(reports.NewFinding([]*reports.Result{d.result}), d.pair.A == nil || d.pair.B == nil)
 		})
+	for _, f := range unread {
+		if err != nil {
+			break
+		}
+		r := &reports.Result{Capture: f.Name, Op: f.Name, Phase: "forward", Verdict: verdict.Invalid,
+			Reason: f.Err.Error(), Repro: &again}
+		out.bar.add(false, 0)
+		err = out.add(reports.NewFinding([]*reports.Result{r}), false)
+	}
 	out.bar.end()
 	if err != nil && ctx.Err() == nil {
 		return failed(err)
@@ -183,6 +193,21 @@ func unshard(sets []*checkpoint.Set, join *checkpoint.Join, names *checkpoint.Ma
 		return err
 	}
 	return sets[1].Unshard(join, other(sets[0], shapes[0], func(n string) string { return back[n] }))
+}
+
+// unreadable are what could not be read, each once, be it on one side or on both.
+func unreadable(sets []*checkpoint.Set) (out []checkpoint.Failure) {
+	for _, s := range sets {
+		for _, f := range s.Failures {
+			same := func(o checkpoint.Failure) bool { return o.Name == f.Name }
+			if i := slices.IndexFunc(out, same); i < 0 {
+				out = append(out, f)
+			} else if o := &out[i]; o.Err.Error() != f.Err.Error() {
+				o.Err = fmt.Errorf("%w; %w", o.Err, f.Err)
+			}
+		}
+	}
+	return out
 }
 
 // writeAlone lists the values that only one side has.
