@@ -165,6 +165,8 @@ func TestValues(t *testing.T) {
 		{"counter with an attribute", "ccollections\nCounter\n}U\x01aK\x01s\x85R}U\x03fooK\x02sb.",
 			"opaque collections.Counter \"\"|  foo int64 2|  a int64 1"},
 		{"state_dict", noted("}U\x07versionK\x02s"), "dict collections.OrderedDict (1)|  string a: int64 1"},
+		{"state_dict of a class that names its version", noted("}U\x07versionU\x021bs"),
+			"dict collections.OrderedDict (1)|  string a: int64 1"},
 		{"other notes on a state_dict", noted("K\x03"), "opaque collections.OrderedDict \"\"|" +
 			"  _metadata dict collections.OrderedDict (1)|    string: int64 3|  a int64 1"},
 		{"a number among versions", noted("}U\x07versionF1.5\ns"), "opaque collections.OrderedDict \"\"|" +

@@ -134,7 +134,7 @@ func (m *mapping) attributes() any {
 }
 
 // versions reports whether x is what torch notes of the modules of a state_dict: dicts of
-// flags and of the numbers of versions, by module.
+// flags and versions, by module.
 func versions(x any) bool {
 	for _, v := range valuesOf(x) {
 		flags := valuesOf(v)
@@ -143,7 +143,7 @@ func versions(x any) bool {
 		}
 		for _, f := range flags {
 			switch f.(type) {
-			case nil, bool, int:
+			case nil, bool, int, string:
 			default:
 				return false
 			}

@@ -44,7 +44,9 @@ difference is a bug depends on the op: replay knows, compare does not.
 Two files of values (.pt, .pth, .pt2, .safetensors, .npy, .npz: tensors, lists,
 state_dicts, whole modules; the JSON of polygraphy run), or directories of them,
 such as sharded and distributed checkpoints, are compared by name; values that
-only one side has are differences. Integers that were saved must be equal.
+only one side has are differences. A value in no container has no name: it is
+compared with the only value of the other side. Integers that were saved must be
+equal.
 
 In two trees a capture belongs to the one with the same path; failing that, to
 the one of the same op and id in the corresponding process. Where one run made
