@@ -314,3 +314,25 @@ func TestNormWeightGradient(t *testing.T) {
 			func(r replay.Result) bool { return r.Phase == replay.Backward })
 	}
 }
+
+// TestOneWrongGradient: gradients that op_tools recorded of a composition, of which one has a wrong shape or dtype, are
+// wrong. Where none fits they are those of another node.
+func TestOneWrongGradient(t *testing.T) {
+	const f32, bf16, op = tensor.Float32, tensor.BFloat16, "torch.nn.functional.scaled_dot_product_attention"
+	shape := []int{1, 2, 2}
+	x := func(dt tensor.DType, shape ...int) *tensor.Tensor { return stored(dt, shape, 0.5, 0.25, -1, 2) }
+	for name, tc := range map[string]struct {
+		grads []value.Value
+		want  verdict.Verdict
+	}{
+		"a dtype":     {[]value.Value{x(bf16, 1, 2, 2), x(f32, 1, 2, 2), x(f32, 1, 2, 2)}, verdict.Fail},
+		"a shape":     {[]value.Value{x(f32, 4), x(f32, 1, 2, 2), x(f32, 1, 2, 2)}, verdict.Fail},
+		"None":        {[]value.Value{nil, x(f32, 1, 2, 2), x(f32, 1, 2, 2)}, verdict.Fail},
+		"all shapes":  {[]value.Value{x(f32, 4), x(f32, 4), x(f32, 4)}, verdict.Skipped},
+		"two of them": {[]value.Value{x(f32, 2, 2), x(f32, 4)}, verdict.Skipped},
+	} {
+		args := []value.Value{needsGrad(x(f32, shape...)), needsGrad(x(f32, shape...)), needsGrad(x(f32, shape...))}
+		c := judged{name, op, args, x(f32, shape...), tc.grads, x(f32, shape...), tc.want}
+		c.run(t, func(r replay.Result) bool { return r.Phase == replay.Backward })
+	}
+}
