@@ -361,7 +361,9 @@ func (c hookDescription) fill(l *hookLoader, r *Record, k Kind) error {
 		if err := counting.arguments(&Record{Kwargs: &value.Dict{}}, begun); err != nil {
 			return err
 		}
-		r.Args, err = c.gradients(l, counting.tensors, c.gradInputs)
+		if r.Args, err = c.gradients(l, counting.tensors, c.gradInputs); err != nil {
+			return err
+		}
 		r.Unknown = slices.Contains(r.Args, nil) // a backward pass need not reach all arguments
 	case GradOutputs:
 		counting := &hookLoader{run: c.run, count: true}
@@ -373,10 +375,54 @@ func (c hookDescription) fill(l *hookLoader, r *Record, k Kind) error {
 	return err
 }
 
-// gradients are those of n tensors; a second backward pass through the same call is
-// left out.
+// A hookPass tells the events of the first backward pass through a call from those of later ones. An
+// argument's gradient of one pass does not belong to a result's of another.
+type hookPass struct {
+	number int64 // of the pass, -1: the recorder has no numbers
+	end    int64 // where the gradient of some result comes again
+}
+
+func (p hookPass) has(s span, event *object) bool {
+	return s.at < p.end && (p.number < 0 || passOf(event) == p.number)
+}
+
+// passOf is the number of the pass that the event of a gradient belongs to, -1 if it does not say.
+func passOf(event *object) int64 {
+	v, _ := event.get("pass")
+	if n, ok := jsonInt(v); ok && n >= 0 {
+		return n
+	}
+	return -1
+}
+
+func (c hookDescription) firstPass() (hookPass, error) {
+	p, seen := hookPass{-1, math.MaxInt64}, map[int64]bool{}
+	for _, s := range c.gradOutputs {
+		e, err := c.events.at(s)
+		if err != nil {
+			return p, err
+		}
+		if len(seen) == 0 {
+			p.number = passOf(e)
+		}
+		of, _ := e.get("i")
+		if i, _ := jsonInt(of); seen[i] {
+			p.end = s.at
+			break
+		} else {
+			seen[i] = true
+		}
+	}
+	return p, nil
+}
+
+// gradients are those of n tensors in the first backward pass through the call.
 func (c hookDescription) gradients(l *hookLoader, n int, spans []span) ([]value.Value, error) {
 	out := make([]value.Value, n)
+	pass, err := c.firstPass()
+	if err != nil {
+		return nil, err
+	}
 	for _, s := range spans {
 		e, err := c.events.at(s)
 		if err != nil {
@@ -387,7 +433,7 @@ func (c hookDescription) gradients(l *hookLoader, n int, spans []span) ([]value.
 		if !ok || i < 0 || i >= int64(n) {
 			return nil, fmt.Errorf("calls.jsonl: call %d: gradient of tensor %v of %d", c.id, at, n)
 		}
-		if out[i] != nil {
+		if out[i] != nil || !pass.has(s, e) {
 			continue
 		}
 		v, _ := e.get("value")

@@ -1274,6 +1274,7 @@ class _Recorder:
         self.channel = owner.channel
         self.encoder = owner.encoder
         self.state = threading.local()
+        self.backward_pass = getattr(self.torch._C, "_current_graph_task_id", lambda: -1)  # torch 1.13 has none
         self.autocast_enabled = getattr(self.torch._C, "_is_any_autocast_enabled", None) or (  # torch 1.13
             lambda: self.torch.is_autocast_enabled() or self.torch.is_autocast_cpu_enabled())
         self.policies = {}
@@ -1809,7 +1810,11 @@ class _Recorder:
             self.owner.order += 1
             with self.torch._C.DisableTorchFunction():  # during backward the mode is on
                 value = self.encoder.value(grad if region is None else region(grad))
-            self.channel.line({"event": event, "id": call, "i": i, "order": order, "value": value})
+            line = {"event": event, "id": call, "i": i, "order": order, "value": value}
+            number = self.backward_pass()
+            if number >= 0:  # a call may be reached by several
+                line["pass"] = number
+            self.channel.line(line)
         except OSError as e:
             self.channel.give_up(e)
         except Exception as e:

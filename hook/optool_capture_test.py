@@ -538,6 +538,21 @@ class Recording(unittest.TestCase):
                 torch.relu(torch.ones(3))
         self.assertEqual(mapped(), before)
 
+    @unittest.skipUnless(hasattr(torch._C, "_current_graph_task_id"), "this torch does not number backward passes")
+    def test_backward_passes(self):
+        linear, x = torch.nn.Linear(3, 1), torch.randn(4, 3, requires_grad=True)
+        with optool_capture.record(self.path):
+            (g,) = torch.autograd.grad(linear(x).sum(), x, create_graph=True)
+            (g**2).sum().backward()
+        passes = {}
+        for name in glob.glob(os.path.join(self.path, "rank*", "*", "calls.jsonl")):
+            with open(name) as lines:
+                for e in map(json.loads, lines):
+                    if e["event"] in ("grad_output", "grad_input") and e["id"] == 0:
+                        passes.setdefault(e["pass"], []).append((e["event"], e["i"]))
+        self.assertEqual([passes[n] for n in sorted(passes)],
+                         [[("grad_output", 0), ("grad_input", 0)], [("grad_input", 1)]])
+
     def test_steps_by_hand(self):
         with optool_capture.record(self.path, steps=[2]) as recording:
             for k in range(4):
