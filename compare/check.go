@@ -3,6 +3,7 @@ package compare
 import (
 	"fmt"
 	"math"
+	"math/cmplx"
 	"slices"
 	"strconv"
 	"sync"
@@ -323,7 +324,15 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 	if cl == warned {
 		unsound = c.notRounding(p)
 	}
+	notANumber := 0 // of the elements that overflow, where others are the largest value
+	if p.saturated > 0 {
+		notANumber = c.madeNaN()
+	}
 	switch {
+	case cl != failed && notANumber > 0:
+		r.Verdict, r.Pattern = verdict.Fail, "some elements that overflow are NaN, others the largest value"
+		r.Reason = fmt.Sprintf("of the elements that overflow %d are NaN and %d the largest value: no conversion gives both",
+			notANumber, p.saturated)
 	case cl == failed && p.signs == p.counts[failed]:
 		r.Verdict, r.Pattern = verdict.Fail, "zeros of the wrong sign"
 		r.Reason = fmt.Sprintf("%d of %d elements are zeros of the wrong sign: at %s got %s want %s", p.signs, c.n,
@@ -618,6 +627,28 @@ func (c *checker) judgeAt(p *part, lo, i int, x, exact, rounded float64, s *scra
 		cl, score = passed, 1
 	}
 	p.differs(cl, score, lo+i, x > rounded, x < rounded)
+}
+
+// madeNaN counts the elements that were recorded as NaN where the exact value is a number.
+func (c *checker) madeNaN() int {
+	counts := make([]int, c.spans())
+	c.walk(func(k int, blocks func(func(lo, n int, s *scratch))) {
+		blocks(func(lo, n int, s *scratch) {
+			g, r := resize(&s.gotC, n), resize(&s.refC, n)
+			tensor.Load(c.got, lo, g)
+			tensor.Load(c.ref, lo, r)
+			for i, x := range g {
+				if cmplx.IsNaN(x) && !cmplx.IsNaN(r[i]) {
+					counts[k]++
+				}
+			}
+		})
+	})
+	all := 0
+	for _, n := range counts {
+		all += n
+	}
+	return all
 }
 
 // saturates reports whether x is what one of two sound conversions makes of an exact value that overflows

@@ -159,6 +159,7 @@ func TestSaturation(t *testing.T) {
 	}{
 		{[]float64{1, nan, nan, nan, nan}, verdict.Pass, ""},
 		{[]float64{1, 448, -448, 448, nan}, verdict.Pass, "3 of 5 elements overflow and are the largest value"},
+		{[]float64{1, 448, nan, nan, nan}, verdict.Fail, "2 are NaN and 1 the largest value"},
 		{[]float64{1, 448, 448, 448, nan}, verdict.Fail, "1 of 5"},
 		{[]float64{1, 448, -448, 448, 448}, verdict.Fail, "1 of 5"},
 		{[]float64{1, 416, -448, 448, nan}, verdict.Fail, "1 of 5"},
