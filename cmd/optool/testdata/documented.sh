@@ -35,7 +35,7 @@ mkdir megatron hf
 values model.safetensors layers.0.weight 177
 values megatron/model.safetensors decoder.layers.0.weight 077
 values hf/model.safetensors model.layers.0.weight 077
-echo 'model.* -> decoder.*' >names.txt
+echo 'decoder.* -> model.*' >names.txt
 
 # Runs to report and to compare.
 optool replay --quiet --json run.jsonl op_tools_results
