@@ -47,9 +47,9 @@ wrong-devices:
 	@if command -v $(firstword $(CXX)) >/dev/null; then $(MAKE) -C devicebridge/native --no-print-directory -j2 broken; fi
 
 # Each package by itself, in another order each time. In a clone in which nothing was built this shows
-# tests that need what another one made.
+# tests that need what another one made: only optool's own devices are built before.
 .PHONY: test-alone
-test-alone:
+test-alone: native
 	@failed=; for p in $$($(GO) list ./...); do $(GO) test -shuffle=on $$p || failed="$$failed $$p"; done; \
 	test -z "$$failed" || { echo "make: these packages fail by themselves:$$failed" >&2; exit 1; }
 
