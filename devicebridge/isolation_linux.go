@@ -69,10 +69,12 @@ func endedWith(status *os.File, p *os.ProcessState) syscall.WaitStatus {
 // that is the first of a namespace.
 func (w *worker) pid() int {
 	started := w.cmd.Process.Pid
+	if w.cmd.SysProcAttr.Cloneflags == 0 {
+		return started
+	}
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", started))
 	child := 0
-	if _, scanErr := fmt.Sscan(strings.TrimSpace(string(b)), &child); err != nil || scanErr != nil ||
-		w.cmd.SysProcAttr.Cloneflags == 0 {
+	if _, scanErr := fmt.Sscan(strings.TrimSpace(string(b)), &child); err != nil || scanErr != nil {
 		return started
 	}
 	return child

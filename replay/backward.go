@@ -248,9 +248,10 @@ func (r *comparison) compareReceived(saved []value.Value, out []*tensor.Tensor) 
 		r.addPhase(Backward, verdict.Skipped, verdict.NoGradient)
 		return
 	}
+	nodes := append([]opdef.Node{node}, node.Else...)
 	var ways, weak []func()
 	if composed {
-		for _, n := range append([]opdef.Node{node}, node.Else...) {
+		for _, n := range nodes {
 			way := func() { r.compareNode(n, out, saved) }
 			switch {
 			case !r.fits(saved, n):
@@ -282,7 +283,7 @@ func (r *comparison) compareReceived(saved []value.Value, out []*tensor.Tensor) 
 	case known || len(ways) > 0 && !r.bound.Entry.Composite:
 		ways[0]()
 	case !r.hasGradient():
-	case several && !r.nearly(saved, append(node.Else, node)):
+	case several && !r.nearly(saved, nodes):
 		r.addPhase(Backward, verdict.Skipped, verdict.GradOfAnotherOp)
 	case r.inBase(saved):
 		r.addPhase(Backward, verdict.Skipped, "the call wrote to a view: its gradients are those of the view's base")
@@ -295,15 +296,11 @@ func (r *comparison) compareReceived(saved []value.Value, out []*tensor.Tensor) 
 // for one of at least three: then these are wrong, and not the gradients of another node. One of two that fits
 // proves nothing: rms_norm ends in a product of a tensor with the weight.
 func (r *comparison) nearly(saved []value.Value, nodes []opdef.Node) bool {
-	var all, wanting []*tensor.Tensor
-	for _, a := range r.bound.Tensors() {
-		if t := a.Tensor; t.DType.IsFloat() || t.DType.IsComplex() {
-			if all = append(all, t); t.RequiresGrad {
-				wanting = append(wanting, t)
-			}
-		}
+	var candidates [][]*tensor.Tensor
+	all, wanting := r.differentiable()
+	for _, args := range [][]opdef.Arg{all, wanting} {
+		candidates = append(candidates, tensorsOfArgs(args))
 	}
-	candidates := [][]*tensor.Tensor{all, wanting}
 	for _, n := range nodes {
 		candidates = append(candidates, n.Grads)
 	}
@@ -382,15 +379,7 @@ func (r *comparison) perTensor(saved []value.Value) (targets []opdef.Arg, ok boo
 // one, None or another gradient for the others. misfit says what was wanted where
 // it cannot be so.
 func (r *comparison) align(saved []value.Value, out []*tensor.Tensor) (targets []opdef.Arg, misfit string) {
-	var all, wanting []opdef.Arg
-	for _, a := range r.bound.Tensors() {
-		if a.Tensor.DType.IsFloat() || a.Tensor.DType.IsComplex() {
-			all = append(all, a)
-			if a.Tensor.RequiresGrad {
-				wanting = append(wanting, a)
-			}
-		}
-	}
+	all, wanting := r.differentiable()
 	// Dropout multiplies by its mask, which is no argument.
 	if most := r.bound.TensorArguments(); len(saved) > most && r.bound.Random() == "" {
 		return nil, fmt.Sprintf("%d gradients for %d tensor arguments", len(saved), most)
@@ -427,11 +416,28 @@ func (r *comparison) align(saved []value.Value, out []*tensor.Tensor) (targets [
 			break
 		}
 	}
-	wanted := make([]*tensor.Tensor, len(wanting))
-	for i, a := range wanting {
-		wanted[i] = a.Tensor
+	return nil, "want " + shapesOf(tensorsOfArgs(wanting))
+}
+
+// differentiable are the arguments that can have a gradient, and those of them that want one.
+func (r *comparison) differentiable() (all, wanting []opdef.Arg) {
+	for _, a := range r.bound.Tensors() {
+		if a.Tensor.DType.IsFloat() || a.Tensor.DType.IsComplex() {
+			all = append(all, a)
+			if a.Tensor.RequiresGrad {
+				wanting = append(wanting, a)
+			}
+		}
 	}
-	return nil, "want " + shapesOf(wanted)
+	return all, wanting
+}
+
+func tensorsOfArgs(args []opdef.Arg) []*tensor.Tensor {
+	ts := make([]*tensor.Tensor, len(args))
+	for i, a := range args {
+		ts[i] = a.Tensor
+	}
+	return ts
 }
 
 // assign gives each saved tensor an argument, in order; nil where that leaves an
