@@ -48,7 +48,8 @@ func (c *Call) Plan() error {
 	c.once.Do(func() {
 		err := c.checkSizes()
 		if err == nil {
-			c.plan, err = c.Entry.op.plan(c.args)
+			c.plan.functions = c.Entry.functions
+			c.plan.p, err = c.Entry.op.plan(c.args)
 		}
 		if err == nil {
 			c.plan, err = c.plan.as(c.version)

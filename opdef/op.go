@@ -11,12 +11,13 @@ import (
 )
 
 // A Planned declares one operator overload: everything that optool knows about it
-// stands here and nowhere else. A is the struct its arguments arrive in: one
+// stands here and nowhere else. A points to the struct its arguments arrive in: one
 // exported field per schema argument, in Go case (negative_slope:
 // NegativeSlope); it is checked against the schema when the registry is built.
-// P is what Plan makes of the arguments, once per call: checked, dimensions
+// P points to what Plan makes of the arguments, once per call: checked, dimensions
 // resolved, dtypes promoted. Kernel, gradient and bounds take the plan, so that
-// none of them meets arguments that another has refused.
+// none of them meets arguments that another has refused. Both are pointers, so that
+// the compiler makes one copy of the methods for all operators, not one for each.
 //
 // Field types by schema type:
 //
@@ -62,7 +63,7 @@ type Planned[A, P any] struct {
 	// Plan checks the arguments and prepares what the other functions take. An
 	// argument torch refuses gives an error made by Refuse. nil: the plan is the
 	// argument struct itself (see Op).
-	Plan func(a *A) (P, error)
+	Plan func(a A) (P, error)
 
 	// Kernel computes the results from the arguments: tensors whose elements
 	// are unrounded compute values and whose DType is the dtype torch gives.
@@ -197,7 +198,7 @@ type Planned[A, P any] struct {
 
 	// Cases generates arguments for the checks of package opcheck, small and of
 	// every kind of call the op has; the same ones for the same state of g.
-	Cases func(g Gen) []*A
+	Cases func(g Gen) []A
 
 	// Exempt names checks of package opcheck that do not hold for the op, with
 	// the reason: {"strides": "addresses memory by its strides"}.
@@ -208,7 +209,7 @@ type Planned[A, P any] struct {
 const Uninitialised = "uninitialised memory"
 
 // An Op is a declaration whose functions take the argument struct itself.
-type Op[A any] = Planned[A, *A]
+type Op[A any] = Planned[*A, *A]
 
 // Doc is what a reader of docs/ops.md sees.
 type Doc struct {
@@ -429,11 +430,12 @@ type Entry struct {
 	Place    string
 	Replaces bool
 
-	op      operator
-	setters []setter // per schema parameter
-	schema  string   // as declared
-	once    sync.Once
-	problem error
+	op        operator
+	functions *functions // of op, nil before Ready
+	setters   []setter   // per schema parameter
+	schema    string     // as declared
+	once      sync.Once
+	problem   error
 }
 
 // Entry erases the types. A declaration that contradicts itself is reported by
@@ -486,6 +488,7 @@ func (e *Entry) init() error {
 	if problem := e.op.problem(); problem != "" {
 		return wrap("%s", problem)
 	}
+	e.functions = e.op.functions()
 	switch {
 	case e.Doc.Summary == "":
 		return wrap("want a summary")

@@ -15,8 +15,10 @@ type operator interface {
 	problem() string
 	// cases generates argument structs (pointers), nil for ops without.
 	cases(g Gen) []any
-	// plan checks an argument struct (a pointer).
-	plan(args any) (planned, error)
+	// plan checks an argument struct (a pointer) and makes the plan of it.
+	plan(args any) (any, error)
+	// functions are what the declaration says of a plan.
+	functions() *functions
 }
 
 // functions are what a declaration says of a plan, with the plan's type erased: one type
@@ -54,8 +56,7 @@ type functions struct {
 	random string
 }
 
-// functions erases the type of the plan. The functions that it calls are compiled once for
-// all plans that are pointers, which keeps the binary small.
+// functions erases the type of the plan.
 func (o *Planned[A, P]) functions() *functions {
 	return &functions{
 		kernel: erased2(o.Kernel), value: erased2(o.Value), after: erasedWith2(o.After),
@@ -158,15 +159,14 @@ type planned struct {
 	p any
 }
 
-func (o *Planned[A, P]) argsType() reflect.Type { return reflect.TypeFor[A]() }
+func (o *Planned[A, P]) argsType() reflect.Type { return reflect.TypeFor[A]().Elem() }
 
 func (o *Planned[A, P]) problem() string {
-	var isArgs bool
-	if o.Plan == nil {
-		_, isArgs = any((*A)(nil)).(P)
-	}
+	a, p := reflect.TypeFor[A](), reflect.TypeFor[P]()
 	switch {
-	case o.Plan == nil && !isArgs:
+	case a.Kind() != reflect.Pointer || p.Kind() != reflect.Pointer:
+		return "want pointers to arguments and plan"
+	case o.Plan == nil && a != p:
 		return "want Plan"
 	case (o.Kernel == nil) == (o.Value == nil):
 		return "want one of Kernel and Value"
@@ -189,15 +189,11 @@ func (o *Planned[A, P]) cases(g Gen) []any {
 	return out
 }
 
-func (o *Planned[A, P]) plan(args any) (planned, error) {
+func (o *Planned[A, P]) plan(args any) (any, error) {
 	if o.Plan == nil {
-		return planned{o.functions(), args}, nil
+		return args, nil
 	}
-	p, err := o.Plan(args.(*A))
-	if err != nil {
-		return planned{}, err
-	}
-	return planned{o.functions(), p}, nil
+	return o.Plan(args.(A))
 }
 
 func (c planned) kernel() ([]*tensor.Tensor, error) { return c.functions.kernel(c.p) }

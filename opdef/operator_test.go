@@ -9,7 +9,7 @@ import (
 // that it does not say.
 func TestFunctions(t *testing.T) {
 	type args struct{}
-	var o, none Planned[args, *args]
+	var o, none Planned[*args, *args]
 	said := 0
 	v := reflect.ValueOf(&o).Elem()
 	for i := range v.NumField() {

@@ -45,10 +45,10 @@ func (o overload[A, B]) cases(g Gen) []any {
 	return out
 }
 
-func (o overload[A, B]) plan(args any) (planned, error) {
+func (o overload[A, B]) plan(args any) (any, error) {
 	a, err := o.To(args.(*B))
 	if err != nil {
-		return planned{}, err
+		return nil, err
 	}
 	return o.operator.plan(a)
 }

@@ -43,7 +43,7 @@ func (o runtimeOperator) cases(g Gen) []any {
 	return out
 }
 
-func (o runtimeOperator) plan(args any) (planned, error) {
+func (o runtimeOperator) plan(args any) (any, error) {
 	return o.operator.plan(&Arguments{o.schema, reflect.ValueOf(args).Elem()})
 }
 

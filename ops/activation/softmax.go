@@ -99,7 +99,7 @@ func softmaxOp[A any](schema, names, source, arg string, v softmaxVariant,
 	of func(*A) (x *tensor.Tensor, dim int, dt *tensor.DType),
 	args func(*tensor.Tensor, int, *tensor.DType) *A) *opdef.Entry {
 	type call = *softmaxCall
-	return opdef.Planned[A, call]{
+	return opdef.Planned[*A, call]{
 		Schema: schema, Names: names, Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: v.summary, Formula: v.formula,
 			Notes: "x is the input, converted to dtype. A row of -inf alone gives nan.", Source: source},

@@ -136,7 +136,7 @@ func (p *diffPlan) coarseness() float64 {
 	return elements.EpsOverFloat32(p.dt)
 }
 
-var diffOp = opdef.Planned[diffArgs, *diffPlan]{
+var diffOp = opdef.Planned[*diffArgs, *diffPlan]{
 	Composite: true,
 	Schema:    "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
 	Doc: opdef.Doc{Summary: "Differences of adjacent elements along a dimension, n times",
@@ -293,7 +293,7 @@ func gridSteps(v value.Value, n int) (func(i int) complex128, error) {
 	return func(i int) complex128 { return at[i+1] - at[i] }, nil
 }
 
-var gradientOp = opdef.Planned[gradientArgs, *finiteDifferences]{
+var gradientOp = opdef.Planned[*gradientArgs, *finiteDifferences]{
 	Schema: "gradient(Tensor self, *, any spacing=None, any dim=None, int edge_order=1) -> Tensor[]",
 	Names:  "gradient", Composite: true,
 	Doc: opdef.Doc{Summary: "First derivatives along dimensions by central differences",

@@ -12,7 +12,7 @@ import (
 
 // An Op is the declaration of a composed operator: schema, names, documentation
 // and cases. Declare fills in the rest.
-type Op[A any] = opdef.Planned[A, *Call]
+type Op[A any] = opdef.Planned[*A, *Call]
 
 // A Call is a composed call, its results known.
 type Call struct {

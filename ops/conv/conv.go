@@ -25,7 +25,7 @@ var convOps = []*opdef.Entry{
 		"padding=0, int[2] output_padding=0, int groups=1, int[2] dilation=1) -> Tensor"),
 	convTransposeOp(3, "conv_transpose3d(Tensor input, Tensor weight, Tensor? bias=None, int[3] stride=1, int[3] "+
 		"padding=0, int[3] output_padding=0, int groups=1, int[3] dilation=1) -> Tensor"),
-	convEntry(opdef.Planned[convolutionArgs, *convCall]{
+	convEntry(opdef.Planned[*convolutionArgs, *convCall]{
 		Schema: "convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] " +
 			"dilation, bool transposed, int[] output_padding, int groups) -> Tensor",
 		Names: "convolution",
@@ -42,7 +42,7 @@ var convOps = []*opdef.Entry{
 			}
 		},
 	}),
-	opdef.Planned[convolutionBackwardArgs, *convolutionBackward]{
+	opdef.Planned[*convolutionBackwardArgs, *convolutionBackward]{
 		Schema: "convolution_backward(Tensor grad_output, Tensor input, Tensor weight, int[]? bias_sizes, int[] " +
 			"stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups, bool[] " +
 			"output_mask) -> (Tensor, Tensor, Tensor)",
@@ -112,7 +112,7 @@ type convCall struct {
 
 func convOp(nd int, schema string) *opdef.Entry {
 	name := schema[:6]
-	return convEntry(opdef.Planned[convArgs, *convCall]{
+	return convEntry(opdef.Planned[*convArgs, *convCall]{
 		Schema: schema,
 		Names:  name + " F." + name,
 		Doc: opdef.Doc{
@@ -132,7 +132,7 @@ func convOp(nd int, schema string) *opdef.Entry {
 
 func convTransposeOp(nd int, schema string) *opdef.Entry {
 	name := schema[:16]
-	return convEntry(opdef.Planned[convTransposeArgs, *convCall]{
+	return convEntry(opdef.Planned[*convTransposeArgs, *convCall]{
 		Schema: schema,
 		Names:  name + " F." + name,
 		Doc: opdef.Doc{

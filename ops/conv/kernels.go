@@ -10,7 +10,7 @@ import (
 )
 
 // convEntry completes the declaration of a convolution.
-func convEntry[A any](o opdef.Planned[A, *convCall]) *opdef.Entry {
+func convEntry[A any](o opdef.Planned[*A, *convCall]) *opdef.Entry {
 	o.Error = opdef.Error{Class: opdef.Accumulated}
 	o.Kernel, o.Grad = (*convCall).forward, (*convCall).grads
 	o.Axes = (*convCall).axes

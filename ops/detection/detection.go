@@ -237,7 +237,7 @@ func (s *suppression) result() ([]*tensor.Tensor, error) {
 
 const byIndices = "indices have no gradient"
 
-var nms = opdef.Planned[nmsArgs, *suppression]{
+var nms = opdef.Planned[*nmsArgs, *suppression]{
 	Schema: "nms(Tensor boxes, Tensor scores, float iou_threshold) -> Tensor",
 	Names:  "torchvision.nms torchvision.ops.nms torchvision.ops.boxes.nms torch.ops.torchvision.nms",
 	Doc: opdef.Doc{Summary: "Indices of the boxes that overlap none with a higher score",
@@ -262,7 +262,7 @@ var nms = opdef.Planned[nmsArgs, *suppression]{
 	},
 }.Entry()
 
-var batchedNMS = opdef.Planned[batchedNMSArgs, *suppression]{
+var batchedNMS = opdef.Planned[*batchedNMSArgs, *suppression]{
 	Schema: "batched_nms(Tensor boxes, Tensor scores, Tensor idxs, float iou_threshold) -> Tensor",
 	Names:  "torchvision.ops.batched_nms torchvision.ops.boxes.batched_nms",
 	Doc: opdef.Doc{Summary: "nms of the boxes of each class",

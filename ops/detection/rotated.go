@@ -197,7 +197,7 @@ var rotatedShared = opdef.Op[rotatedOverlapsArgs]{
 	}),
 }.Entry()
 
-var nmsRotated = opdef.Planned[nmsRotatedArgs, *suppression]{
+var nmsRotated = opdef.Planned[*nmsRotatedArgs, *suppression]{
 	Schema: "npu_nms_rotated(Tensor self, Tensor scores, float iou_threshold, float scores_threshold=0, " +
 		"int max_output_size=-1, int mode=0) -> (Tensor, Tensor)",
 	Names: npuNames("npu_nms_rotated"),
@@ -260,7 +260,7 @@ func counts(got *tensor.Tensor, n int) opdef.Acceptance {
 	return opdef.Acceptance{OK: true, Rule: "overlap"}
 }
 
-var nmsV4 = opdef.Planned[nmsV4Args, *suppression]{
+var nmsV4 = opdef.Planned[*nmsV4Args, *suppression]{
 	Schema: "npu_nms_v4(Tensor self, Tensor scores, Scalar max_output_size, Tensor iou_threshold, " +
 		"Tensor scores_threshold, bool pad_to_max_output_size=False) -> (Tensor, Tensor)",
 	Names: npuNames("npu_nms_v4"),

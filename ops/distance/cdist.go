@@ -210,7 +210,7 @@ func cdistGrad(a *distances, g *opdef.Grad) (opdef.Grads, error) {
 }
 
 var distanceOps = []*opdef.Entry{
-	opdef.Planned[cdistArgs, *distances]{
+	opdef.Planned[*cdistArgs, *distances]{
 		Schema: "cdist(Tensor x1, Tensor x2, float p=2.0, str? compute_mode=None) -> Tensor",
 		Names:  "cdist functional.cdist",
 		Doc: opdef.Doc{Summary: "Distances between all pairs of rows of two batches of matrices",
@@ -237,7 +237,7 @@ var distanceOps = []*opdef.Entry{
 				&cdistArgs{opdef.NonContiguous(g.Normal(f64, 3, 2)), opdef.NonContiguous(g.Normal(f64, 2, 2)), 2, nil})
 		},
 	}.Entry(),
-	opdef.Planned[pdistArgs, *distances]{
+	opdef.Planned[*pdistArgs, *distances]{
 		Schema: "pdist(Tensor input, float p=2.0) -> Tensor",
 		Names:  "pdist F.pdist",
 		Doc: opdef.Doc{Summary: "Distances between all pairs of rows of a matrix",

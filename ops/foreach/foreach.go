@@ -95,7 +95,7 @@ func (f foreach[A]) entries() []*opdef.Entry {
 	var out []*opdef.Entry
 	plan := func(a *A) (*items, error) { return f.plan(base, a) }
 	if !f.inPlace {
-		op := opdef.Planned[A, *items]{
+		op := opdef.Planned[*A, *items]{
 			Schema: "_foreach_" + f.name + f.overload + "(" + f.params + ") -> Tensor[]", Names: "_foreach_" + f.name,
 			Doc: doc, Error: base.Error, Trivial: base.Trivial, Plan: plan,
 			Kernel: func(l *items) ([]*tensor.Tensor, error) {
@@ -116,7 +116,7 @@ func (f foreach[A]) entries() []*opdef.Entry {
 		out = append(out, op.Entry())
 	}
 	if !f.functional {
-		out = append(out, opdef.Planned[A, *items]{
+		out = append(out, opdef.Planned[*A, *items]{
 			Schema: "_foreach_" + f.name + "_" + f.overload + "(" + f.params + ") -> ()", Names: "_foreach_" + f.name +
 				"_", Doc: doc, Error: base.Error, Trivial: base.Trivial, Plan: plan,
 			Value: func(*items) (value.Value, error) { return nil, nil },

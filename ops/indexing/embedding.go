@@ -12,7 +12,7 @@ import (
 
 // embeddingOps look rows of a table up.
 var embeddingOps = []*opdef.Entry{
-	opdef.Planned[embeddingArgs, *embedding]{
+	opdef.Planned[*embeddingArgs, *embedding]{
 		Schema: "embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float " +
 			"norm_type=2.0, bool scale_grad_by_freq=False, ignored sparse=False) -> Tensor",
 		Names:  "F.embedding",
@@ -67,7 +67,7 @@ var embeddingOps = []*opdef.Entry{
 			}
 		},
 	}.Entry(),
-	opdef.Planned[embeddingRowsArgs, *lookup]{
+	opdef.Planned[*embeddingRowsArgs, *lookup]{
 		Schema: "embedding.rows(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, " +
 			"ignored sparse=False) -> Tensor",
 		Names: "embedding",

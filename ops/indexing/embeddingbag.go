@@ -22,7 +22,7 @@ type embeddingBagArgs struct {
 	PaddingIdx        *int
 }
 
-var embeddingBagOp = opdef.Planned[embeddingBagArgs, *bagged]{
+var embeddingBagOp = opdef.Planned[*embeddingBagArgs, *bagged]{
 	Schema: "embedding_bag(Tensor input, Tensor weight, Tensor? offsets=None, float? max_norm=None, float " +
 		"norm_type=2, bool scale_grad_by_freq=False, str mode='mean', " +
 		"ignored sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int? " +

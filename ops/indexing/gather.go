@@ -481,7 +481,7 @@ func (t *takeAlongDim) grads(g *tensor.Tensor) (wide, self *tensor.Tensor, err e
 	return wide, opdef.SumTo(wide, t.shape), nil
 }
 
-var takeAlongDimOp = opdef.Planned[takeAlongDimArgs, *takeAlongDim]{
+var takeAlongDimOp = opdef.Planned[*takeAlongDimArgs, *takeAlongDim]{
 	Schema: "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
 	Names:  "take_along_dim Tensor.take_along_dim",
 	Lookup: "self",

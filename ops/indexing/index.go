@@ -246,7 +246,7 @@ func (x *item) grad(g *tensor.Tensor) (opdef.Grads, error) {
 	return opdef.Grads{"self": {g}}, nil
 }
 
-var getItemOp = opdef.Planned[getItemArgs, *item]{
+var getItemOp = opdef.Planned[*getItemArgs, *item]{
 	Schema: "__getitem__(Tensor self, any index) -> Tensor",
 	Names:  "Tensor.__getitem__",
 	Lookup: "self",
@@ -400,7 +400,7 @@ func (a *assignment) grad(g *tensor.Tensor) (opdef.Grads, error) {
 }
 
 // setItemOp has the gradient of what self became.
-var setItemOp = opdef.Planned[setItemArgs, *assignment]{
+var setItemOp = opdef.Planned[*setItemArgs, *assignment]{
 	Schema: "__setitem__(Tensor self, any index, Tensor|Scalar value) -> None",
 	Names:  "Tensor.__setitem__",
 	Doc: opdef.Doc{Summary: "Writes elements by index", Formula: "self[index] = value",
@@ -455,7 +455,7 @@ func (a *indexPut) put(self, values *tensor.Tensor) *tensor.Tensor {
 	return a.unpermuted(runs.Put(a.permuted(self), v, a.runs, how, true))
 }
 
-var indexPutOp = opdef.Planned[indexPutArgs, *indexPut]{
+var indexPutOp = opdef.Planned[*indexPutArgs, *indexPut]{
 	Schema:  "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
 	Names:   "index_put Tensor.index_put",
 	InPlace: true,

@@ -113,7 +113,7 @@ func (r *repetition) grad(g *tensor.Tensor) *tensor.Tensor {
 
 // repeatEntry declares repeat_interleave for one type of counts.
 func repeatEntry[A any](schema string, plan func(*A) (*repetition, error), cases func(opdef.Gen) []*A) *opdef.Entry {
-	return opdef.Planned[A, *repetition]{
+	return opdef.Planned[*A, *repetition]{
 		Schema: schema, Names: "repeat_interleave Tensor.repeat_interleave",
 		Doc:   opdef.Doc{Summary: "Each slice of a dimension repeated", Notes: "Without dim the tensor is flattened."},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 1}},

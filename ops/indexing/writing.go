@@ -193,7 +193,7 @@ func (o writingOp[A]) Entry() *opdef.Entry {
 		}
 		return gr, nil
 	}
-	return opdef.Planned[A, *writing]{
+	return opdef.Planned[*A, *writing]{
 		Schema: o.Schema, Names: o.Names, InPlace: !o.Only, Doc: o.Doc, Autocast: o.Autocast,
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1},
 		ErrorOf: func(w *writing) opdef.Error {

@@ -196,7 +196,7 @@ func kindOf[T kernel.Field]() tensor.DType {
 }
 
 // A matrixDecl is the declaration of an op whose calls are matrixCalls.
-type matrixDecl[A any] = opdef.Planned[A, *matrixOpCall[A]]
+type matrixDecl[A any] = opdef.Planned[*A, *matrixOpCall[A]]
 
 // A matrixOpCall is a matrixCall with the arguments it was given.
 type matrixOpCall[A any] struct {

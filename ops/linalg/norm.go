@@ -97,7 +97,7 @@ func normFrom(p string) func(a *normArgs) *atenNormArgs {
 
 // vectorNormOps are norms of vectors and matrices and what is scaled by them.
 var vectorNormOps = []*opdef.Entry{
-	normOp(opdef.Planned[normArgs, *normOf]{
+	normOp(opdef.Planned[*normArgs, *normOf]{
 		Schema:   "norm(Tensor self, any p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None) -> Tensor",
 		Names:    "norm functional.norm Tensor.norm",
 		Autocast: opdef.AutocastFloat32,
@@ -122,7 +122,7 @@ var vectorNormOps = []*opdef.Entry{
 			}
 		},
 	}, "self", (*normArgs).norm),
-	normOp(opdef.Planned[linalgNormArgs, *normOf]{
+	normOp(opdef.Planned[*linalgNormArgs, *normOf]{
 		Schema: "linalg_norm(Tensor A, any ord=None, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> " +
 			"Tensor",
 		Names:    "linalg.norm",
@@ -144,7 +144,7 @@ var vectorNormOps = []*opdef.Entry{
 			}
 		},
 	}, "A", (*linalgNormArgs).norm),
-	normOp(opdef.Planned[VectorNormArgs, *normOf]{
+	normOp(opdef.Planned[*VectorNormArgs, *normOf]{
 		Schema: "linalg_vector_norm(Tensor x, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? " +
 			"dtype=None) -> Tensor",
 		Names: "linalg.vector_norm",
@@ -164,7 +164,7 @@ var vectorNormOps = []*opdef.Entry{
 	}, "x", func(a *VectorNormArgs) (*normOf, error) {
 		return newNorm(a.X, "x", a.Ord.Float64(), a.Dim, a.Keepdim, a.Dtype)
 	}),
-	normOp(opdef.Planned[linalgMatrixNormArgs, *normOf]{
+	normOp(opdef.Planned[*linalgMatrixNormArgs, *normOf]{
 		Schema: "linalg_matrix_norm(Tensor A, any ord='fro', int[] dim=[-2, -1], bool keepdim=False, *, dtype? " +
 			"dtype=None) -> Tensor",
 		Names: "linalg.matrix_norm",
@@ -352,7 +352,7 @@ func newMatrixNorm(x *tensor.Tensor, ord value.Value, dim []int, keepdim bool, d
 }
 
 // normOp completes the declaration of a norm whose argument arg it is of.
-func normOp[A any](o opdef.Planned[A, *normOf], arg string, call func(*A) (*normOf, error)) *opdef.Entry {
+func normOp[A any](o opdef.Planned[*A, *normOf], arg string, call func(*A) (*normOf, error)) *opdef.Entry {
 	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 2,
 		Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true}}
 	o.Plan = call

@@ -53,7 +53,7 @@ func wholePower[T tensor.Elem](x T, k int) T {
 	return p
 }
 
-var vandermonde = opdef.Planned[vandermondeArgs, *powers]{
+var vandermonde = opdef.Planned[*vandermondeArgs, *powers]{
 	Schema: "linalg_vander(Tensor x, *, int? N=None) -> Tensor", Names: "linalg.vander", Composite: true,
 	Doc: opdef.Doc{Summary: "Powers of elements along a new last dimension", Formula: "x^k, k from 0 to N-1",
 		Notes: "N is the size of the last dimension by default. Of integers and bool the result is int64. A 0-d " +

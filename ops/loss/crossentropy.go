@@ -16,7 +16,7 @@ import (
 
 // crossEntropyOps are losses that pick the scores of classes.
 var crossEntropyOps = []*opdef.Entry{
-	opdef.Planned[crossEntropyArgs, *classLoss]{
+	opdef.Planned[*crossEntropyArgs, *classLoss]{
 		Schema: "cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int " +
 			"ignore_index=-100, bool? reduce=None, str reduction='mean', float label_smoothing=0.0) -> Tensor",
 		Names: "F.cross_entropy",
@@ -40,7 +40,7 @@ var crossEntropyOps = []*opdef.Entry{
 		Node:     func(l *classLoss, g *opdef.Grad) (opdef.Node, error) { return l.node(g.Out[0]), nil },
 		Cases:    crossEntropyCases, Mistakes: (*classLoss).mistakes,
 	}.Entry(),
-	opdef.Planned[nllArgs, *classLoss]{
+	opdef.Planned[*nllArgs, *classLoss]{
 		Schema: "nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int " +
 			"ignore_index=-100, bool? reduce=None, str reduction='mean') -> Tensor",
 		Names: "F.nll_loss",

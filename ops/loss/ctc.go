@@ -13,7 +13,7 @@ import (
 
 // ctcOps is connectionist temporal classification.
 var ctcOps = []*opdef.Entry{
-	opdef.Planned[ctcArgs, *alignment]{
+	opdef.Planned[*ctcArgs, *alignment]{
 		Schema: "ctc_loss(Tensor log_probs, Tensor targets, any input_lengths, any target_lengths, int blank=0, str " +
 			"reduction='mean', bool zero_infinity=False) -> Tensor",
 		Names: "F.ctc_loss", Composite: true,

@@ -83,7 +83,7 @@ func reductionOf(name string, sizeAverage, reduce *bool) (reductionMode, error) 
 }
 
 // elementLossOp completes the declaration of a loss whose call gives its terms.
-func elementLossOp[A any](o opdef.Planned[A, *elementLoss]) *opdef.Entry {
+func elementLossOp[A any](o opdef.Planned[*A, *elementLoss]) *opdef.Entry {
 	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 4, Shared: o.Error.Shared,
 		Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}}
 	o.Terms = func(l *elementLoss) int {

@@ -13,7 +13,7 @@ import (
 
 // lossOps are losses made of one term per element.
 var lossOps = []*opdef.Entry{
-	elementLossOp(opdef.Planned[plainLossArgs, *elementLoss]{
+	elementLossOp(opdef.Planned[*plainLossArgs, *elementLoss]{
 		Schema: "mse_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
 			"reduction='mean', Tensor? weight=None) -> Tensor",
 		Names:    "F.mse_loss",
@@ -29,7 +29,7 @@ var lossOps = []*opdef.Entry{
 			})
 		},
 	}),
-	elementLossOp(opdef.Planned[plainLossArgs, *elementLoss]{
+	elementLossOp(opdef.Planned[*plainLossArgs, *elementLoss]{
 		Schema: "l1_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
 			"reduction='mean', Tensor? weight=None) -> Tensor",
 		Names:    "F.l1_loss",
@@ -54,7 +54,7 @@ var lossOps = []*opdef.Entry{
 			return l, err
 		},
 	}),
-	elementLossOp(opdef.Planned[smoothL1Args, *elementLoss]{
+	elementLossOp(opdef.Planned[*smoothL1Args, *elementLoss]{
 		Schema: "smooth_l1_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
 			"reduction='mean', float beta=1.0) -> Tensor",
 		Names:    "F.smooth_l1_loss",
@@ -78,7 +78,7 @@ var lossOps = []*opdef.Entry{
 			return l, err
 		},
 	}),
-	elementLossOp(opdef.Planned[huberArgs, *elementLoss]{
+	elementLossOp(opdef.Planned[*huberArgs, *elementLoss]{
 		Schema: "huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, Tensor? " +
 			"weight=None) -> Tensor",
 		Names:    "F.huber_loss",
@@ -100,7 +100,7 @@ var lossOps = []*opdef.Entry{
 			return l, err
 		},
 	}),
-	elementLossOp(opdef.Planned[bceArgs, *elementLoss]{
+	elementLossOp(opdef.Planned[*bceArgs, *elementLoss]{
 		Schema: "binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, " +
 			"bool? reduce=None, str reduction='mean') -> Tensor",
 		Names: "F.binary_cross_entropy",
@@ -143,7 +143,7 @@ var lossOps = []*opdef.Entry{
 			}, nil
 		},
 	}),
-	elementLossOp(opdef.Planned[bceLogitsArgs, *elementLoss]{
+	elementLossOp(opdef.Planned[*bceLogitsArgs, *elementLoss]{
 		Schema: "binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, bool? " +
 			"size_average=None, bool? reduce=None, str reduction='mean', Tensor? pos_weight=None) -> Tensor",
 		Names:    "F.binary_cross_entropy_with_logits",
@@ -210,7 +210,7 @@ var lossOps = []*opdef.Entry{
 			}, nil
 		},
 	}),
-	elementLossOp(opdef.Planned[klDivArgs, *elementLoss]{
+	elementLossOp(opdef.Planned[*klDivArgs, *elementLoss]{
 		Schema: "kl_div(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
 			"reduction='mean', bool log_target=False) -> Tensor",
 		Names:    "F.kl_div",
@@ -227,7 +227,7 @@ var lossOps = []*opdef.Entry{
 		},
 		Plan: klDiv,
 	}),
-	elementLossOp(opdef.Planned[poissonArgs, *elementLoss]{
+	elementLossOp(opdef.Planned[*poissonArgs, *elementLoss]{
 		Schema: "poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False, bool? " +
 			"size_average=None, float eps=1e-08, bool? reduce=None, str reduction='mean') -> Tensor",
 		Names:    "F.poisson_nll_loss",
@@ -247,7 +247,7 @@ var lossOps = []*opdef.Entry{
 		},
 		Plan: poissonLoss,
 	}),
-	elementLossOp(opdef.Planned[gaussianArgs, *elementLoss]{
+	elementLossOp(opdef.Planned[*gaussianArgs, *elementLoss]{
 		Schema: "gaussian_nll_loss(Tensor input, Tensor target, Tensor|Scalar var, bool full=False, float " +
 			"eps=1e-06, str reduction='mean') -> Tensor",
 		Names: "F.gaussian_nll_loss",
@@ -281,7 +281,7 @@ var lossOps = []*opdef.Entry{
 			})(g)
 		},
 	}, compose.Unfused, hingeEmbedding),
-	elementLossOp(opdef.Planned[softMarginArgs, *elementLoss]{
+	elementLossOp(opdef.Planned[*softMarginArgs, *elementLoss]{
 		Schema: "soft_margin_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
 			"reduction='mean') -> Tensor",
 		Names:    "F.soft_margin_loss",

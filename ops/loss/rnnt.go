@@ -10,7 +10,7 @@ import (
 )
 
 // rnntLoss is the loss of a transducer.
-var rnntLoss = opdef.Planned[rnntArgs, *lattice]{
+var rnntLoss = opdef.Planned[*rnntArgs, *lattice]{
 	Schema: "rnnt_loss(Tensor logits, Tensor targets, Tensor logit_lengths, Tensor target_lengths, int blank=-1, " +
 		"float clamp=-1, str reduction='mean', bool fused_log_softmax=True) -> Tensor",
 	Names: "torchaudio.functional.rnnt_loss torchaudio.functional.functional.rnnt_loss",

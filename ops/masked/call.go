@@ -236,7 +236,7 @@ func scaleOf(b opdef.Bound, t *tensor.Tensor) *tensor.Tensor {
 
 // maskedEntry completes the declaration of an op that call takes to a plain one,
 // whose error model it has; terms as in opdef.Op, nil: 1.
-func maskedEntry[A any](o opdef.Planned[A, *maskedCall], call func(a *A) (*maskedCall, error),
+func maskedEntry[A any](o opdef.Planned[*A, *maskedCall], call func(a *A) (*maskedCall, error),
 	terms func(a *A) int) *opdef.Entry {
 	o.Plan = func(a *A) (*maskedCall, error) {
 		c, err := call(a)

@@ -145,7 +145,7 @@ func maskedReduction(name, summary, notes, neutral string, call func(*maskedRedu
 	if name == "amax" || name == "amin" {
 		class = opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}}
 	}
-	return maskedEntry(opdef.Planned[maskedReduceArgs, *maskedCall]{
+	return maskedEntry(opdef.Planned[*maskedReduceArgs, *maskedCall]{
 		Schema: "masked_" + name +
 			"(Tensor input, int[1]? dim=None, *, bool keepdim=False, dtype? dtype=None, Tensor? mask=None) -> Tensor",
 		Names: maskedNames(name), Doc: maskedDoc(name, summary, notes, neutral), Error: class, Cases: cases,
@@ -228,7 +228,7 @@ func maskedIndex(name, summary string, with neutral) *opdef.Entry {
 	doc := maskedDoc(name, summary,
 		"The index has the dtype of the input unless dtype says otherwise. Any index of equal elements is accepted.",
 		"neutral")
-	return maskedEntry(opdef.Planned[maskedIndexArgs, *maskedCall]{
+	return maskedEntry(opdef.Planned[*maskedIndexArgs, *maskedCall]{
 		Schema: "masked_" + name +
 			"(Tensor input, int? dim=None, *, bool keepdim=False, dtype? dtype=None, Tensor? mask=None) -> Tensor",
 		Names: maskedNames(name), Doc: doc, NoGrad: "the result is an index", Trivial: true,
@@ -247,7 +247,7 @@ func maskedIndex(name, summary string, with neutral) *opdef.Entry {
 	}, call, nil)
 }
 
-var maskedMedian = maskedEntry(opdef.Planned[maskedMedianArgs, *maskedCall]{
+var maskedMedian = maskedEntry(opdef.Planned[*maskedMedianArgs, *maskedCall]{
 	Schema: "masked_median(Tensor input, int dim=-1, *, bool keepdim=False, dtype? dtype=None, Tensor? mask=None) " +
 		"-> Tensor",
 	Names: maskedNames("median"), Doc: maskedDoc("median", "Median of the elements a mask keeps",
@@ -288,7 +288,7 @@ func maskedAlong(name, summary string, base *opdef.Entry, arg, neutral string, w
 	args func(x *tensor.Tensor, a *maskedDimArgs) any) *opdef.Entry {
 	class := base.Error
 	class.ULPs = max(class.ULPs, 2)
-	return maskedEntry(opdef.Planned[maskedDimArgs, *maskedCall]{
+	return maskedEntry(opdef.Planned[*maskedDimArgs, *maskedCall]{
 		Schema: "masked_" + name + "(Tensor input, int dim, *, dtype? dtype=None, Tensor? mask=None) -> Tensor",
 		Names:  maskedNames(name), Doc: maskedDoc(name, summary,
 			"Masked elements have results too, which mean nothing.", neutral), Error: class,
@@ -316,7 +316,7 @@ func maskedSoftmax(name, summary, neutral string, with neutral) *opdef.Entry {
 		})
 }
 
-var maskedLogAddExp = maskedEntry(opdef.Planned[maskedLogAddExpArgs, *maskedCall]{
+var maskedLogAddExp = maskedEntry(opdef.Planned[*maskedLogAddExpArgs, *maskedCall]{
 	Schema: "masked_logaddexp(Tensor input, Tensor other, *, dtype? dtype=None, Tensor? input_mask=None, Tensor? " +
 		"other_mask=None) -> Tensor",
 	Names: maskedNames("logaddexp"),

@@ -10,7 +10,7 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-var maskedNorm = maskedEntry(opdef.Planned[maskedNormArgs, *maskedCall]{
+var maskedNorm = maskedEntry(opdef.Planned[*maskedNormArgs, *maskedCall]{
 	Schema: "masked_norm(Tensor input, Scalar ord=2.0, int[1]? dim=None, *, bool keepdim=False, dtype? dtype=None, " +
 		"Tensor? mask=None) -> Tensor",
 	Names: maskedNames("norm"), Doc: maskedDoc("norm", "Vector norm of the elements a mask keeps", "",

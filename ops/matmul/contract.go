@@ -532,7 +532,7 @@ func (p *Product) gradTerms() int {
 }
 
 // An Op is the declaration of an op whose calls are products.
-type Op[A any] = opdef.Planned[A, *Call[A]]
+type Op[A any] = opdef.Planned[*A, *Call[A]]
 
 // A Call is a call that is a product, with its arguments.
 type Call[A any] struct {

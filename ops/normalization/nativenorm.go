@@ -14,7 +14,7 @@ import (
 // share the fused kernels of the normalisations that do not, which a test of compose
 // holds against their composition.
 var nativeNormOps = []*opdef.Entry{
-	nativeNorm(opdef.Planned[nativeLayerNormArgs, *nativeNormalisation]{
+	nativeNorm(opdef.Planned[*nativeLayerNormArgs, *nativeNormalisation]{
 		Schema: "native_layer_norm(Tensor input, int[1] normalized_shape, Tensor? weight, Tensor? bias, float eps) " +
 			"-> (Tensor, Tensor, Tensor)",
 		Names: "native_layer_norm",
@@ -39,7 +39,7 @@ var nativeNormOps = []*opdef.Entry{
 			return &nativeNormalisation{n, reduction.KeptShape(a.Input.Shape, n.dims)}, nil
 		},
 	}),
-	nativeNorm(opdef.Planned[nativeGroupNormArgs, *nativeNormalisation]{
+	nativeNorm(opdef.Planned[*nativeGroupNormArgs, *nativeNormalisation]{
 		Schema: "native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, " +
 			"float eps) -> (Tensor, Tensor, Tensor)",
 		Names: "native_group_norm",
@@ -94,7 +94,7 @@ func (a *nativeBatchNormArgs) plain() *batchNormArgs {
 		Bias: a.Bias, Training: a.Training, Momentum: a.Momentum, Eps: a.Eps}
 }
 
-var nativeBatchNorm = nativeNorm(opdef.Planned[nativeBatchNormArgs, *nativeNormalisation]{
+var nativeBatchNorm = nativeNorm(opdef.Planned[*nativeBatchNormArgs, *nativeNormalisation]{
 	Schema: "native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? " +
 		"running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
 	Names: "native_batch_norm",
@@ -131,7 +131,7 @@ type nativeNormalisation struct {
 }
 
 // nativeNorm completes the declaration of a normalisation with its statistics.
-func nativeNorm[A any](o opdef.Planned[A, *nativeNormalisation]) *opdef.Entry {
+func nativeNorm[A any](o opdef.Planned[*A, *nativeNormalisation]) *opdef.Entry {
 	type norm = *nativeNormalisation
 	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}}
 	o.Exempt = map[string]string{"gradients": "the statistics take no gradient"}

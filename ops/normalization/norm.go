@@ -14,7 +14,7 @@ import (
 // normOps normalise by mean and variance, or by root mean square, taken over
 // some dimensions.
 var normOps = []*opdef.Entry{
-	normEntry(opdef.Planned[layerNormArgs, *normalisation]{
+	normEntry(opdef.Planned[*layerNormArgs, *normalisation]{
 		Plan: (*layerNormArgs).norm,
 		Schema: "layer_norm(Tensor input, int[1] normalized_shape, Tensor? weight=None, Tensor? bias=None, float " +
 			"eps=1e-05, bool cudnn_enable=True) -> Tensor",
@@ -37,7 +37,7 @@ var normOps = []*opdef.Entry{
 			}
 		},
 	}),
-	normEntry(opdef.Planned[rmsNormArgs, *normalisation]{
+	normEntry(opdef.Planned[*rmsNormArgs, *normalisation]{
 		Plan:      (*rmsNormArgs).norm,
 		Schema:    "rms_norm(Tensor input, int[1] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
 		Names:     "F.rms_norm rms_norm",
@@ -57,7 +57,7 @@ var normOps = []*opdef.Entry{
 			}
 		},
 	}),
-	normEntry(opdef.Planned[groupNormArgs, *normalisation]{
+	normEntry(opdef.Planned[*groupNormArgs, *normalisation]{
 		Plan: (*groupNormArgs).norm,
 		Schema: "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, " +
 			"bool cudnn_enabled=True) -> Tensor",
@@ -94,7 +94,7 @@ var normOps = []*opdef.Entry{
 
 // batchNorm declares a batch normalisation, whose arguments have two orders.
 func batchNorm(schema, names string) *opdef.Entry {
-	return normEntry(opdef.Planned[batchNormArgs, *normalisation]{
+	return normEntry(opdef.Planned[*batchNormArgs, *normalisation]{
 		Plan:   (*batchNormArgs).norm,
 		Schema: schema, Names: names,
 		Doc: opdef.Doc{Summary: "Normalisation of each channel over the batch",
@@ -127,7 +127,7 @@ func batchNorm(schema, names string) *opdef.Entry {
 
 // instanceNorm is batchNorm for each sample by itself.
 func instanceNorm(schema, names string) *opdef.Entry {
-	return normEntry(opdef.Planned[instanceNormArgs, *normalisation]{
+	return normEntry(opdef.Planned[*instanceNormArgs, *normalisation]{
 		Plan:   (*instanceNormArgs).norm,
 		Schema: schema, Names: names,
 		Doc: opdef.Doc{Summary: "Normalisation of each channel of each sample",
@@ -159,7 +159,7 @@ func instanceNorm(schema, names string) *opdef.Entry {
 
 // normEntry completes the declaration of a normalisation. A result is a sum of a
 // few products of numbers known to normalisation.scale.
-func normEntry[A any](o opdef.Planned[A, *normalisation]) *opdef.Entry {
+func normEntry[A any](o opdef.Planned[*A, *normalisation]) *opdef.Entry {
 	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}}
 	o.Terms = func(n *normalisation) int { return elements.NumelOver(n.x.Shape, n.dims) }
 	o.GradTerms = o.Terms // of the input; sums over rows have as many as are spread

@@ -222,7 +222,7 @@ func newFusedStep(names []string, lists ...[]*tensor.Tensor) (*fusedStep, error)
 
 // fusedOp declares an op that returns None and changes lists of tensors.
 func fusedOp[A any](names, schema string, doc opdef.Doc, step func(a *A) (*fusedStep, error)) *opdef.Entry {
-	return opdef.Planned[A, *fusedStep]{
+	return opdef.Planned[*A, *fusedStep]{
 		Schema: schema, Names: names, Doc: doc, Error: elements.ElementwiseError, NoGrad: "it returns nothing",
 		Plan:  step,
 		Value: func(*fusedStep) (value.Value, error) { return nil, nil },

@@ -179,7 +179,7 @@ func clampGradTied(a *clampArgs, g *opdef.Grad, tied float64) (opdef.Grads, erro
 // clampedAt declares the cut at one bound: the calls of clamp that give just that.
 func clampedAt[A any](schema, summary, formula string, plan func(a *A) (*clampArgs, error),
 	call func(c *clampArgs) (a *A, ok bool)) *opdef.Entry {
-	return opdef.Planned[A, *clampArgs]{
+	return opdef.Planned[*A, *clampArgs]{
 		Schema: schema, InPlace: true,
 		Doc:   opdef.Doc{Summary: summary, Formula: formula},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},

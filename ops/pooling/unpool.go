@@ -86,7 +86,7 @@ func (a *unpoolArgs) plan(nd int) (*unpooling, error) {
 
 func unpoolOps(nd int) []*opdef.Entry {
 	name := fmt.Sprintf("max_unpool%dd", nd)
-	return []*opdef.Entry{opdef.Planned[unpoolArgs, *unpooling]{
+	return []*opdef.Entry{opdef.Planned[*unpoolArgs, *unpooling]{
 		Schema: fmt.Sprintf("%s(Tensor input, Tensor indices, int[%d] kernel_size, int[%d]? stride=None, int[%d] "+
 			"padding=0, int[]? output_size=None) -> Tensor", name, nd, nd, nd),
 		Names: "F." + name, Composite: nd == 1, // it runs in two dimensions

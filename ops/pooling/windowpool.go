@@ -28,7 +28,7 @@ func (a *maxPoolArgs) plan(nd int, withIndices bool) (*pooling, error) {
 }
 
 // maxPoolOf completes the declaration of an op whose calls are max poolings.
-func maxPoolOf[A any](op opdef.Planned[A, *pooling]) *opdef.Entry {
+func maxPoolOf[A any](op opdef.Planned[*A, *pooling]) *opdef.Entry {
 	op.Error = opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}}
 	op.Kernel = func(p *pooling) ([]*tensor.Tensor, error) {
 		v, i := p.max()
@@ -209,11 +209,11 @@ func maxPoolOps(nd int) []*opdef.Entry {
 		}
 	}
 	both := []*opdef.Entry{
-		maxPoolOf(opdef.Planned[maxPoolArgs, *pooling]{
+		maxPoolOf(opdef.Planned[*maxPoolArgs, *pooling]{
 			Schema: name + "(" + args + ") -> Tensor|Tensor[]", Names: name + " F." + name, Doc: doc,
 			Cases: cases, Plan: func(a *maxPoolArgs) (*pooling, error) { return a.plan(nd, a.ReturnIndices) },
 		}).WithTakenFor(fmt.Sprintf("torch.nn.functional.avg_pool%dd", nd)),
-		maxPoolOf(opdef.Planned[maxPoolArgs, *pooling]{
+		maxPoolOf(opdef.Planned[*maxPoolArgs, *pooling]{
 			Schema: name + "_with_indices(" + args + ") -> (Tensor, Tensor)",
 			Names: "F." + name + "_with_indices _C._nn." + name + "_with_indices" +
 				map[bool]string{true: " max_pool1d_with_indices"}[nd == 1], Doc: doc, Cases: cases,
@@ -256,7 +256,7 @@ func (a *avgPoolArgs) plan(nd int) (*pooling, error) {
 }
 
 // meanPoolOf completes the declaration of an op whose calls are averages.
-func meanPoolOf[A any](op opdef.Planned[A, *pooling]) *opdef.Entry {
+func meanPoolOf[A any](op opdef.Planned[*A, *pooling]) *opdef.Entry {
 	op.Error = opdef.Error{Class: opdef.Accumulated}
 	op.Kernel = func(p *pooling) ([]*tensor.Tensor, error) { return []*tensor.Tensor{p.mean()}, nil }
 	op.Grad = func(p *pooling, g *opdef.Grad) (opdef.Grads, error) {
@@ -302,7 +302,7 @@ func avgPoolOps(nd int) []*opdef.Entry {
 		}
 	}
 	if nd == 1 {
-		return []*opdef.Entry{meanPoolOf(opdef.Planned[avgPool1dArgs, *pooling]{
+		return []*opdef.Entry{meanPoolOf(opdef.Planned[*avgPool1dArgs, *pooling]{
 
 			Schema: name + "(" + args + ") -> Tensor", Names: name + " F." + name, Doc: doc,
 			Cases: func(g opdef.Gen) (cs []*avgPool1dArgs) {
@@ -319,7 +319,7 @@ func avgPoolOps(nd int) []*opdef.Entry {
 		})}
 	}
 	taken := fmt.Sprintf("torch.nn.functional.max_pool%dd", nd)
-	return []*opdef.Entry{meanPoolOf(opdef.Planned[avgPoolArgs, *pooling]{
+	return []*opdef.Entry{meanPoolOf(opdef.Planned[*avgPoolArgs, *pooling]{
 		Schema: name + "(" + args + ", int? divisor_override=None) -> Tensor", Names: "F." + name + " _C._nn." + name,
 		Doc: doc, Cases: cases, Plan: func(a *avgPoolArgs) (*pooling, error) { return a.plan(nd) },
 	}).WithTakenFor(taken)}
@@ -378,7 +378,7 @@ func adaptivePoolOps(nd int) []*opdef.Entry {
 		avgNames, withIndices = avg+" F."+avg, most+" F."+most+"_with_indices"
 	}
 	return []*opdef.Entry{
-		meanPoolOf(opdef.Planned[adaptiveAvgArgs, *pooling]{
+		meanPoolOf(opdef.Planned[*adaptiveAvgArgs, *pooling]{
 			Schema: avg + "(Tensor input, any output_size) -> Tensor", Names: avgNames,
 			// One window is a mean, in channels-last memory seen with other strides.
 			Node: func(_ *pooling, g *opdef.Grad) (opdef.Node, error) {
@@ -403,7 +403,7 @@ func adaptivePoolOps(nd int) []*opdef.Entry {
 			},
 			Plan: func(a *adaptiveAvgArgs) (*pooling, error) { return adaptivePlan(a.Input, a.OutputSize, nd, false) },
 		}),
-		maxPoolOf(opdef.Planned[adaptiveMaxArgs, *pooling]{
+		maxPoolOf(opdef.Planned[*adaptiveMaxArgs, *pooling]{
 			Schema: most + "(Tensor input, any output_size, bool return_indices=False) -> Tensor|Tensor[]",
 			Names:  maxNames,
 			Doc:    maxDoc, Cases: maxCases,
@@ -411,7 +411,7 @@ func adaptivePoolOps(nd int) []*opdef.Entry {
 				return adaptivePlan(a.Input, a.OutputSize, nd, a.ReturnIndices)
 			},
 		}),
-		maxPoolOf(opdef.Planned[adaptiveMaxArgs, *pooling]{
+		maxPoolOf(opdef.Planned[*adaptiveMaxArgs, *pooling]{
 			Schema: most +
 				"_with_indices(Tensor input, any output_size, bool return_indices=False) -> (Tensor, Tensor)",
 			Names: withIndices, Doc: maxDoc, Cases: maxCases,

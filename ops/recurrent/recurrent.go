@@ -85,7 +85,7 @@ const (
 	cellParams    = "Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None"
 )
 
-var lstmOp = recurrentOp(opdef.Planned[lstmArgs, *network]{
+var lstmOp = recurrentOp(opdef.Planned[*lstmArgs, *network]{
 	Schema: "lstm(Tensor input, Tensor[] hx, " + networkParams + ", bool batch_first) -> (Tensor, Tensor, Tensor)",
 	Names:  "lstm", Doc: lstmDoc,
 	Cases: func(g opdef.Gen) (cs []*lstmArgs) {
@@ -103,7 +103,7 @@ var lstmOp = recurrentOp(opdef.Planned[lstmArgs, *network]{
 	},
 })
 
-var lstmPackedOp = recurrentOp(opdef.Planned[lstmPackedArgs, *network]{
+var lstmPackedOp = recurrentOp(opdef.Planned[*lstmPackedArgs, *network]{
 	Schema: "lstm.packed(Tensor data, Tensor batch_sizes, Tensor[] hx, " + networkParams +
 		") -> (Tensor, Tensor, Tensor)", Names: "lstm", Doc: lstmDoc,
 	Cases: func(g opdef.Gen) (cs []*lstmPackedArgs) {
@@ -120,7 +120,7 @@ var lstmPackedOp = recurrentOp(opdef.Planned[lstmPackedArgs, *network]{
 	},
 })
 
-var lstmCellOp = recurrentOp(opdef.Planned[lstmCellArgs, *network]{
+var lstmCellOp = recurrentOp(opdef.Planned[*lstmCellArgs, *network]{
 	Schema: "lstm_cell(Tensor input, Tensor[] hx, " + cellParams + ") -> (Tensor, Tensor)", Names: "lstm_cell",
 	Doc: lstmDoc,
 	Cases: func(g opdef.Gen) (cs []*lstmCellArgs) {
@@ -138,7 +138,7 @@ var lstmCellOp = recurrentOp(opdef.Planned[lstmCellArgs, *network]{
 // recurrentOf declares the three forms of a network whose state is one tensor.
 func recurrentOf(name string, cell kernel.Cell, doc opdef.Doc) []*opdef.Entry {
 	return []*opdef.Entry{
-		recurrentOp(opdef.Planned[recurrentArgs, *network]{
+		recurrentOp(opdef.Planned[*recurrentArgs, *network]{
 			Schema: name + "(Tensor input, Tensor hx, " + networkParams + ", bool batch_first) -> (Tensor, Tensor)",
 			Names:  name, Doc: doc,
 			Cases: func(g opdef.Gen) (cs []*recurrentArgs) {
@@ -155,7 +155,7 @@ func recurrentOf(name string, cell kernel.Cell, doc opdef.Doc) []*opdef.Entry {
 				return n, n.sequence(a.Input)
 			},
 		}),
-		recurrentOp(opdef.Planned[recurrentPackedArgs, *network]{
+		recurrentOp(opdef.Planned[*recurrentPackedArgs, *network]{
 			Schema: name + ".packed(Tensor data, Tensor batch_sizes, Tensor hx, " + networkParams +
 				") -> (Tensor, Tensor)", Names: name, Doc: doc,
 			Cases: func(g opdef.Gen) (cs []*recurrentPackedArgs) {
@@ -172,7 +172,7 @@ func recurrentOf(name string, cell kernel.Cell, doc opdef.Doc) []*opdef.Entry {
 				return n, n.packed(a.Data, a.BatchSizes)
 			},
 		}),
-		recurrentOp(opdef.Planned[recurrentCellArgs, *network]{
+		recurrentOp(opdef.Planned[*recurrentCellArgs, *network]{
 			Schema: name + "_cell(Tensor input, Tensor hx, " + cellParams + ") -> Tensor", Names: name + "_cell",
 			Doc: doc,
 			Cases: func(g opdef.Gen) (cs []*recurrentCellArgs) {
@@ -193,7 +193,7 @@ func recurrentOf(name string, cell kernel.Cell, doc opdef.Doc) []*opdef.Entry {
 // running error analysis would add up the errors of all steps at worst, which grow
 // without limit along sequences, where devices are exact to a few units of the
 // largest element.
-func recurrentOp[A any](o opdef.Planned[A, *network]) *opdef.Entry {
+func recurrentOp[A any](o opdef.Planned[*A, *network]) *opdef.Entry {
 	o.Error = opdef.Error{Class: opdef.Normwise, ULPs: 4, Coarse: true, Grad: &opdef.Error{Class: opdef.Normwise,
 		ULPs: 4, Coarse: true}}
 	o.Autocast, o.Composite = opdef.AutocastLower, true

@@ -180,7 +180,7 @@ func (s *segments) grad(g *opdef.Grad) []float64 {
 	return out
 }
 
-var segmentReduceOp = opdef.Planned[segmentReduceArgs, *segments]{
+var segmentReduceOp = opdef.Planned[*segmentReduceArgs, *segments]{
 	Schema: "segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? " +
 		"offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor",
 	Names: "segment_reduce",

@@ -201,7 +201,7 @@ func binomial(n, k int) int {
 	return int(c)
 }
 
-var combinationsOp = opdef.Planned[combinationsArgs, *combinations]{
+var combinationsOp = opdef.Planned[*combinationsArgs, *combinations]{
 	Schema: "combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor",
 	Names:  "combinations",
 	Doc: opdef.Doc{Summary: "Combinations of the elements of a vector",

@@ -11,7 +11,7 @@ import (
 
 // padOps extend, cut, unfold and rearrange planes.
 var padOps = []*opdef.Entry{
-	opdef.Planned[padArgs, *Padding]{
+	opdef.Planned[*padArgs, *Padding]{
 		Schema: "pad(Tensor input, int[] pad, str mode='constant', Scalar? value=None) -> Tensor",
 		Names:  "F.pad _C._nn.pad", Autocast: opdef.AutocastFloat32, // modes reflect and replicate, on the processor
 		Doc: opdef.Doc{
@@ -50,7 +50,7 @@ var padOps = []*opdef.Entry{
 			}
 		},
 	}.Entry(),
-	opdef.Planned[constantPadArgs, *Padding]{
+	opdef.Planned[*constantPadArgs, *Padding]{
 		Schema: "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor",
 		Names:  "constant_pad_nd",
 		Doc: opdef.Doc{Summary: "Extend dimensions at both ends with a constant",
@@ -67,7 +67,7 @@ var padOps = []*opdef.Entry{
 			}
 		},
 	}.Entry(),
-	opdef.Planned[unfoldArgs, *columns]{
+	opdef.Planned[*unfoldArgs, *columns]{
 		Schema: "im2col(Tensor input, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1) " +
 			"-> Tensor",
 		Names: "F.unfold _C._nn.im2col",
@@ -92,7 +92,7 @@ var padOps = []*opdef.Entry{
 			}
 		},
 	}.Entry(),
-	opdef.Planned[foldArgs, *columns]{
+	opdef.Planned[*foldArgs, *columns]{
 		Schema: "col2im(Tensor input, int[2] output_size, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, " +
 			"int[2] stride=1) -> Tensor",
 		Names: "F.fold _C._nn.col2im",

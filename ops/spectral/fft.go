@@ -294,7 +294,7 @@ func (c *fftCall) node(name string, g *tensor.Tensor, widens bool) opdef.Node {
 // fftOp completes the declaration of a transform; widens says that torch makes
 // a real input complex first.
 func fftOp[A any](
-	op opdef.Planned[A, *fftCall], name string, kind spectrum, inverse, widens bool,
+	op opdef.Planned[*A, *fftCall], name string, kind spectrum, inverse, widens bool,
 ) *opdef.Entry {
 	sign := "-"
 	if inverse {
@@ -346,7 +346,7 @@ func fftInputs(g opdef.Gen, kind spectrum, shape ...int) []*tensor.Tensor {
 }
 
 func fft1(name string, kind spectrum, inverse bool) *opdef.Entry {
-	return fftOp(opdef.Planned[fft1Args, *fftCall]{
+	return fftOp(opdef.Planned[*fft1Args, *fftCall]{
 		Schema: name + "(Tensor self, int? n=None, int dim=-1, str? norm=None) -> Tensor",
 		Cases: func(g opdef.Gen) (cs []*fft1Args) {
 			ortho, forward, n := "ortho", "forward", 3
@@ -369,7 +369,7 @@ func fft1(name string, kind spectrum, inverse bool) *opdef.Entry {
 }
 
 func fft2(name string, kind spectrum, inverse bool) *opdef.Entry {
-	return fftOp(opdef.Planned[fftNArgs, *fftCall]{
+	return fftOp(opdef.Planned[*fftNArgs, *fftCall]{
 		Schema: name + "(Tensor self, int[]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
 		Cases: func(g opdef.Gen) (cs []*fftNArgs) {
 			ortho := "ortho"
@@ -385,7 +385,7 @@ func fft2(name string, kind spectrum, inverse bool) *opdef.Entry {
 }
 
 func fftn(name string, kind spectrum, inverse bool) *opdef.Entry {
-	return fftOp(opdef.Planned[fftNArgs, *fftCall]{
+	return fftOp(opdef.Planned[*fftNArgs, *fftCall]{
 		Schema: name + "(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
 		Cases: func(g opdef.Gen) (cs []*fftNArgs) {
 			forward := "forward"

@@ -33,7 +33,7 @@ var stftOps = []*opdef.Entry{
 				a.ReturnComplex, a.AlignToWindow}
 		},
 	}.Entry(),
-	opdef.Planned[istftArgs, *overlapAdd]{
+	opdef.Planned[*istftArgs, *overlapAdd]{
 		Schema: "istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, " +
 			"bool center=True, bool normalized=False, " +
 			"bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor",
@@ -52,7 +52,7 @@ var stftOps = []*opdef.Entry{
 }
 
 // stft computes the Fourier transform of overlapping frames.
-var stft = opdef.Planned[stftArgs, *spectrogram]{
+var stft = opdef.Planned[*stftArgs, *spectrogram]{
 	Schema: "stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool " +
 		"center=True, str pad_mode='reflect', " +
 		"bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> " +

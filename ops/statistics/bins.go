@@ -11,7 +11,7 @@ import (
 
 // binOps are histogram and histogramdd: the first counts elements in bins, as points of one coordinate.
 var binOps = []*opdef.Entry{
-	histogram(opdef.Planned[histogramEdgesArgs, *cells]{
+	histogram(opdef.Planned[*histogramEdgesArgs, *cells]{
 		Schema: "histogram.edges(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor " +
 			"hist, Tensor bin_edges)",
 		Cases: func(g opdef.Gen) []*histogramEdgesArgs {
@@ -27,7 +27,7 @@ var binOps = []*opdef.Entry{
 			return newCells(a.Self, a.Weight, a.Density, a.Self.Shape, [][]float64{edges})
 		},
 	}),
-	histogram(opdef.Planned[histogramCountArgs, *cells]{
+	histogram(opdef.Planned[*histogramCountArgs, *cells]{
 		Schema: "histogram.count(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool " +
 			"density=False) -> (Tensor hist, Tensor bin_edges)",
 		Cases: func(g opdef.Gen) []*histogramCountArgs {
@@ -42,7 +42,7 @@ var binOps = []*opdef.Entry{
 			return newCells(a.Self, a.Weight, a.Density, a.Self.Shape, edges)
 		},
 	}),
-	gridHistogram(opdef.Planned[gridCountArgs, *cells]{
+	gridHistogram(opdef.Planned[*gridCountArgs, *cells]{
 		Schema: "histogramdd.count(Tensor self, int bins, float[]? range=None, Tensor? weight=None, bool " +
 			"density=False) -> Tensor[]",
 		Cases: func(g opdef.Gen) []*gridCountArgs {
@@ -54,7 +54,7 @@ var binOps = []*opdef.Entry{
 			return evenCells(&gridCountsArgs{a.Self, slices.Repeat([]int{a.Bins}, d), a.Range, a.Weight, a.Density})
 		},
 	}),
-	gridHistogram(opdef.Planned[gridCountsArgs, *cells]{
+	gridHistogram(opdef.Planned[*gridCountsArgs, *cells]{
 		Schema: "histogramdd.counts(Tensor self, int[] bins, float[]? range=None, Tensor? weight=None, bool " +
 			"density=False) -> Tensor[]",
 		Cases: func(g opdef.Gen) []*gridCountsArgs {
@@ -63,7 +63,7 @@ var binOps = []*opdef.Entry{
 		},
 		Plan: evenCells,
 	}),
-	gridHistogram(opdef.Planned[gridEdgesArgs, *cells]{
+	gridHistogram(opdef.Planned[*gridEdgesArgs, *cells]{
 		Schema: "histogramdd.edges(Tensor self, Tensor[] bins, float[]? range=None, Tensor? weight=None, bool " +
 			"density=False) -> Tensor[]",
 		Cases: func(g opdef.Gen) []*gridEdgesArgs {
@@ -287,7 +287,7 @@ next:
 }
 
 // histogram completes the declaration of a histogram of elements.
-func histogram[A any](o opdef.Planned[A, *cells]) *opdef.Entry {
+func histogram[A any](o opdef.Planned[*A, *cells]) *opdef.Entry {
 	o.Names = "histogram Tensor.histogram"
 	o.Doc = opdef.Doc{Summary: "Number, or sum of weights, of the elements in each bin, with the edges of the bins",
 		Notes: "With density divided by the sum and the widths of the bins. Counts are accepted that the recorded " +
@@ -296,7 +296,7 @@ func histogram[A any](o opdef.Planned[A, *cells]) *opdef.Entry {
 }
 
 // gridHistogram completes the declaration of a histogram of points.
-func gridHistogram[A any](o opdef.Planned[A, *cells]) *opdef.Entry {
+func gridHistogram[A any](o opdef.Planned[*A, *cells]) *opdef.Entry {
 	o.Names = "histogramdd"
 	o.Doc = opdef.Doc{Summary: "Number, or sum of weights, of the points in each cell of a grid, with the edges of " +
 		"each dimension",
@@ -305,7 +305,7 @@ func gridHistogram[A any](o opdef.Planned[A, *cells]) *opdef.Entry {
 	return cellCounts(o)
 }
 
-func cellCounts[A any](o opdef.Planned[A, *cells]) *opdef.Entry {
+func cellCounts[A any](o opdef.Planned[*A, *cells]) *opdef.Entry {
 	o.Trivial, o.NoGrad = true, "PyTorch defines none"
 	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 4}
 	o.Exempt = map[string]string{"dtypes": "elements near an edge change bins when rounded",

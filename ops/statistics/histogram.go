@@ -72,7 +72,7 @@ func (a *histcArgs) count() (*tally, error) {
 		tensor.New(tensor.Float64, []int{a.Bins + 1}, near)}, nil
 }
 
-var histcOp = opdef.Planned[histcArgs, *tally]{
+var histcOp = opdef.Planned[*histcArgs, *tally]{
 	Schema: "histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
 	Doc: opdef.Doc{Summary: "The number of elements in bins of equal width",
 		Notes: "With min equal to max the elements' own range. Elements within rounding of an edge are accepted on " +

@@ -200,7 +200,7 @@ func countNaN(v []float64) int {
 }
 
 func quantileOp(name, summary, notes string, ignoreNaN bool) *opdef.Entry {
-	return opdef.Planned[quantileArgs, *quantile]{
+	return opdef.Planned[*quantileArgs, *quantile]{
 		Schema: name +
 			"(Tensor self, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
 		Doc:    opdef.Doc{Summary: summary, Formula: "the element of rank q*(n-1), interpolated", Notes: notes},

@@ -12,7 +12,7 @@ import (
 
 // gridOps sample images at computed positions, and measure distances.
 var gridOps = []*opdef.Entry{
-	opdef.Planned[gridSampleArgs, *sampler]{
+	opdef.Planned[*gridSampleArgs, *sampler]{
 		Schema: "grid_sample(Tensor input, Tensor grid, str mode='bilinear', str padding_mode='zeros', bool? " +
 			"align_corners=None) -> Tensor",
 		Names: "F.grid_sample",

@@ -16,7 +16,7 @@ import (
 // visionOps resample images; padding, folds and shuffles are in shape.padOps,
 // sampling at computed positions in gridOps.
 var visionOps = []*opdef.Entry{
-	resizeOp(opdef.Planned[interpolateArgs, *interpolation]{
+	resizeOp(opdef.Planned[*interpolateArgs, *interpolation]{
 		Schema: "interpolate(Tensor input, any size=None, any scale_factor=None, str mode='nearest', bool? " +
 			"align_corners=None, bool? recompute_scale_factor=None, bool antialias=False) -> Tensor",
 		Names: "F.interpolate",
@@ -30,7 +30,7 @@ var visionOps = []*opdef.Entry{
 		},
 		Cases: interpolateCases,
 	}, func(a *interpolateArgs) *interpolateArgs { return a }),
-	resizeOp(opdef.Planned[upsampleArgs, *interpolation]{
+	resizeOp(opdef.Planned[*upsampleArgs, *interpolation]{
 		Schema: "upsample(Tensor input, any size=None, any scale_factor=None, str mode='nearest', bool? " +
 			"align_corners=None) -> Tensor",
 		Names: "F.upsample",
@@ -42,7 +42,7 @@ var visionOps = []*opdef.Entry{
 	}, func(a *upsampleArgs) *interpolateArgs {
 		return &interpolateArgs{a.Input, a.Size, a.ScaleFactor, a.Mode, a.AlignCorners, nil, false}
 	}),
-	resizeOp(opdef.Planned[upsampleSizeArgs, *interpolation]{
+	resizeOp(opdef.Planned[*upsampleSizeArgs, *interpolation]{
 		Schema: "upsample_nearest(Tensor input, any size=None, any scale_factor=None) -> Tensor",
 		Names:  "F.upsample_nearest",
 		Doc:    interpolateDoc,
@@ -53,7 +53,7 @@ var visionOps = []*opdef.Entry{
 	}, func(a *upsampleSizeArgs) *interpolateArgs {
 		return &interpolateArgs{a.Input, a.Size, a.ScaleFactor, "nearest", nil, nil, false}
 	}),
-	resizeOp(opdef.Planned[upsampleSizeArgs, *interpolation]{
+	resizeOp(opdef.Planned[*upsampleSizeArgs, *interpolation]{
 		Schema: "upsample_bilinear(Tensor input, any size=None, any scale_factor=None) -> Tensor",
 		Names:  "F.upsample_bilinear",
 		Doc:    interpolateDoc,
@@ -128,7 +128,7 @@ func (p *interpolation) mistakes() []opdef.Mistake[*interpolation] {
 }
 
 // resizeOp completes the declaration of an op whose calls are interpolations.
-func resizeOp[A any](op opdef.Planned[A, *interpolation], call func(a *A) *interpolateArgs) *opdef.Entry {
+func resizeOp[A any](op opdef.Planned[*A, *interpolation], call func(a *A) *interpolateArgs) *opdef.Entry {
 	op.Plan = func(a *A) (*interpolation, error) { return call(a).plan() }
 	op.Error = opdef.Error{Class: opdef.Accumulated}
 	op.Mistakes = (*interpolation).mistakes
