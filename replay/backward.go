@@ -10,13 +10,11 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/replay/causes"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 	"github.com/optool/optool/verdict"
 )
-
-// incoming is the target of gradients of results, which a backward pass starts from.
-const incoming = "grad_output"
 
 // compareGradients computes and compares the recorded gradients.
 func (r *comparison) compareGradients() {
@@ -45,7 +43,7 @@ func (r *comparison) compareGradients() {
 	}
 	for i, t := range out {
 		if t != nil {
-			out[i] = r.altered(incoming, t)
+			out[i] = r.altered(causes.Incoming, t)
 		}
 	}
 	if r.Record.ByOpTools {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/replay/causes"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 	"github.com/optool/optool/verdict"
@@ -35,7 +36,7 @@ type Call struct {
 	noBackward  string           // why there is no backward pass
 
 	// alter, if not nil, makes what is compared of a value of the reference, by its target.
-	alter alteration
+	alter causes.Alteration
 	// autocasts is capture.Entry.Autocast.
 	autocasts map[string]string
 	// mixed, if set, is the dtype of 16 bits that float32 results are precise to.

@@ -1,8 +1,8 @@
 package replay
 
 import (
-	"cmp"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -10,36 +10,16 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/replay/causes"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 	"github.com/optool/optool/verdict"
 )
 
-// A Cause is a mistake under which the reference gives what was recorded: another
-// argument, an operand that was read or rounded in another way.
-type Cause struct {
-	Text string // "eps is 0.01, not 1e-05"
-	// Targets are the values that fail and that it explains.
-	Targets []string
-	// Exact says that each explained element is the nearest value of its dtype.
-	Exact bool
-	// Share is the part of the elements that is explained: below 1 where values are
-	// rounded on the way, and some lie near the middle between two.
-	Share float64
-	// Pattern says that nothing was found that reproduces the value: Text is what its errors
-	// depend on, "it is wrong only where self is below 0.5".
-	Pattern bool
-}
-
 // Causes looks for what went wrong in a call that failed with this outcome: the
 // reference runs again under what kernels get wrong, each mistake by itself, until a
-// deadline. A mistake is a cause if all values of a pass that fail are within their
-// bounds under it, and nearer than before by a factor of eight at least; of values that
-// are rounded on the way nineteen of twenty elements that were wrong. Those that explain
-// results come first, of these those that explain most. What a mistake explains, those after it
-// need not, nor gradients where one explains results, from which they follow. What a value shows by itself comes before
-// all of them. Where there is none, what the errors depend on is said.
-func (c *Call) Causes(o *Outcome, until time.Time) []Cause {
+// deadline. What a mistake has to explain: see package causes.
+func (c *Call) Causes(o *Outcome, until time.Time) []causes.Cause {
 	var fails []Result
 	for _, r := range o.Results {
 		if r.Verdict == verdict.Fail && r.Compared != nil && r.Layout == "" && r.Device == "" {
@@ -54,77 +34,75 @@ func (c *Call) Causes(o *Outcome, until time.Time) []Cause {
 			return r.Phase != Forward || c.values.Output == nil
 		})}, until)
 	}
-	plain, fails := c.plain(fails)
-	if len(fails) == 0 {
-		return plain
-	}
-	causes := append(plain, c.likeliest(fails, until)...)
-	if causes == nil {
-		return c.dependence(fails)
-	}
-	return causes
-}
-
-// likeliest are the causes of values that fail, the likeliest first.
-func (c *Call) likeliest(fails []Result, until time.Time) []Cause {
-	var causes []Cause
+	var said []causes.Cause
 	for _, f := range fails {
-		if f.Mistake != "" && !slices.ContainsFunc(causes, func(k Cause) bool { return k.Text == f.Mistake }) {
-			causes = append(causes, Cause{Text: f.Mistake, Targets: []string{f.Target}, Share: 1})
+		if f.Mistake != "" && !slices.ContainsFunc(said, func(k causes.Cause) bool { return k.Text == f.Mistake }) {
+			said = append(said, causes.Cause{Text: f.Mistake, Targets: []string{f.Target}, Share: 1})
 		}
 	}
-	ofResult := func(k Cause) bool { return strings.HasPrefix(k.Targets[0], "output") }
-	sources, rest := c.mistakes(fails)
-	for i, source := range slices.Concat(sources, rest) {
-		if i >= len(sources) && slices.ContainsFunc(causes, ofResult) {
-			break // what is fitted explains much that has another cause
-		}
-		before, like := causes, ""
-		for m := range source {
-			if time.Now().After(until) {
-				break
-			}
-			if like != "" && m.like == like {
-				continue
-			}
-			k, ok := c.explains(m, fails)
-			if ok && !slices.ContainsFunc(before, func(b Cause) bool { return b.covers(k) }) {
-				causes, like = append(causes, k), m.like
-			}
-		}
-		if slices.ContainsFunc(causes, func(k Cause) bool { return len(k.Targets) == len(fails) }) {
-			break
-		}
-	}
-	slices.SortStableFunc(causes, func(a, b Cause) int {
-		switch {
-		case ofResult(a) != ofResult(b):
-			if ofResult(a) {
-				return -1
-			}
-			return 1
-		case len(a.Targets) != len(b.Targets):
-			return len(b.Targets) - len(a.Targets)
-		case a.Exact != b.Exact:
-			if a.Exact {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Compare(b.Share, a.Share)
+	return c.search().Find(c.wrongs(fails), said, until, func(m causes.Mistake, left []causes.Wrong) causes.Cause {
+		return c.explains(m, slices.DeleteFunc(slices.Clone(fails), func(f Result) bool {
+			return !slices.ContainsFunc(left, func(w causes.Wrong) bool { return w.Target == f.Target })
+		}))
 	})
-	var first []Cause
-	for _, k := range causes {
-		if !slices.ContainsFunc(first, func(b Cause) bool { return b.covers(k) || ofResult(b) && !ofResult(k) }) {
-			first = append(first, k)
-		}
-	}
-	return first
 }
 
-// covers reports whether k explains all that l does.
-func (k Cause) covers(l Cause) bool {
-	return !slices.ContainsFunc(l.Targets, func(t string) bool { return !slices.Contains(k.Targets, t) })
+// search is what the search for causes knows of the call.
+func (c *Call) search() *causes.Search {
+	s := &causes.Search{Bound: c.bound, Op: c.Record.Op, Registry: c.opt.Registry, Ran: c.fwd, Original: c.original,
+		Incoming: tensorsOf(flatten(c.values.RecordedGradOutputs)), Guard: Guard}
+	s.Due = func(pass string) iter.Seq2[string, *tensor.Tensor] {
+		values := c.values.Output
+		if pass == "grad" {
+			values = c.values.GradInputs
+		}
+		return func(yield func(string, *tensor.Tensor) bool) {
+			for i, v := range flatten(values) {
+				if t, ok := v.(*tensor.Tensor); ok && !yield(fmt.Sprintf("%s[%d]", pass, i), t) {
+					return
+				}
+			}
+		}
+	}
+	s.Under = func(w causes.Way, target string) *tensor.Tensor {
+		alt := c.ranAs(w)
+		phase := Forward
+		if strings.HasPrefix(target, "grad") {
+			phase = Backward
+		}
+		_, want, ok := alt.Pair(&Result{Phase: phase, Target: target})
+		if !ok {
+			return nil
+		}
+		return want
+	}
+	return s
+}
+
+// wrongs are values that failed, for the search for causes.
+func (c *Call) wrongs(fails []Result) []causes.Wrong {
+	out := make([]causes.Wrong, len(fails))
+	for i := range fails {
+		got, want, ok := c.Pair(&fails[i])
+		if fails[i].Phase == Input {
+			got, ok = c.after(fails[i].Target)
+			want = nil
+		}
+		if out[i].Target = fails[i].Target; ok {
+			out[i].Got, out[i].Want = got, want
+		}
+	}
+	return out
+}
+
+// ranAs is a comparison of the call that runs another way.
+func (c *Call) ranAs(way causes.Way) *comparison {
+	alt := &comparison{Call: c.readAs(reading{call: way.Call, original: way.Original, alter: way.Alter}),
+		out: &Outcome{Op: c.Op}}
+	alt.opt.Runs = 1
+	alt.guard(alt.compareCall)
+	alt.Call.values = alt.values
+	return alt
 }
 
 // asRecorded is the call with what a device gave in place of what was recorded, its
@@ -141,28 +119,26 @@ func (c *Call) asRecorded() *Call {
 	return &d
 }
 
-// explains runs the call with a mistake.
-func (c *Call) explains(m mistake, fails []Result) (Cause, bool) {
-	k := Cause{Text: m.text, Exact: true, Share: 1}
-	var way reading
-	if err := Guard(func() (err error) { way, err = m.make(); return err }); err != nil || way.call == nil {
-		return k, false
+// explains runs the call with a mistake. The cause has no targets if it explains none.
+func (c *Call) explains(m causes.Mistake, fails []Result) causes.Cause {
+	k := causes.Cause{Text: m.Text, Exact: true, Share: 1}
+	var way causes.Way
+	if err := Guard(func() (err error) { way, err = m.Make(); return err }); err != nil || way.Call == nil {
+		return k
 	}
 	for i := range fails {
 		first := fails[i].Phase == Forward && fails[i].Target == "output[0]" || fails[i].Phase == Input && i == 0
 		if first && c.refuted(m, way, &fails[i]) {
-			return k, false
+			return k
 		}
 	}
-	alt := &comparison{Call: c.readAs(way), out: &Outcome{Op: c.Op}}
-	alt.opt.Runs = 1
-	alt.guard(alt.compareCall)
+	alt := c.ranAs(way)
 	passes := map[Phase]bool{}
 	for _, f := range fails {
 		i := slices.IndexFunc(alt.out.Results, func(r Result) bool {
 			return r.Phase == f.Phase && r.Target == f.Target
 		})
-		ok := i >= 0 && (nearer(alt.out.Results[i], f) || m.rounds && mostly(alt.out.Results[i], f, m.few()))
+		ok := i >= 0 && (nearer(alt.out.Results[i], f) || m.Rounds && mostly(alt.out.Results[i], f, m.Few()))
 		if ok {
 			r := alt.out.Results[i].Compared
 			k.Targets = append(k.Targets, f.Target)
@@ -170,6 +146,7 @@ func (c *Call) explains(m mistake, fails []Result) (Cause, bool) {
 			if alt.out.Results[i].Verdict == verdict.Fail {
 				k.Share = min(k.Share, 1-float64(r.Mismatched)/float64(r.Numel))
 			}
+			k.Bits += c.evidence(alt, &f)
 		}
 		if before, seen := passes[f.Phase]; seen {
 			ok = ok && before
@@ -183,12 +160,26 @@ func (c *Call) explains(m mistake, fails []Result) (Cause, bool) {
 			})
 		}
 	}
-	return k, len(k.Targets) > 0 && !(m.all && len(k.Targets) < len(fails))
+	return k
+}
+
+// evidence is how many bits of a value the call that runs another way explains; those of an argument that is changed
+// are not counted.
+func (c *Call) evidence(alt *comparison, f *Result) (bits float64) {
+	got, want, ok := c.Pair(f)
+	_, other, ok2 := alt.Pair(f)
+	if !ok || !ok2 {
+		return causes.Plenty
+	}
+	if Guard(func() error { bits = causes.Evidence(got, want, alt.altered(f.Target, other)); return nil }) != nil {
+		return 0
+	}
+	return bits
 }
 
 // refuted reports whether some elements of the first result, which cost little beside a whole
 // comparison with its bounds and gradients, show that a mistake does not explain it.
-func (c *Call) refuted(m mistake, way reading, r *Result) bool {
+func (c *Call) refuted(m causes.Mistake, way causes.Way, r *Result) bool {
 	got, _, ok := c.Pair(r)
 	if r.Phase == Input {
 		got, ok = c.after(r.Target)
@@ -199,33 +190,33 @@ func (c *Call) refuted(m mistake, way reading, r *Result) bool {
 	}
 	refuted := false
 	err := Guard(func() error {
-		f, err := way.call.Forward()
+		f, err := way.Call.Forward()
 		if err != nil {
 			return err
 		}
 		var z *tensor.Tensor
 		if r.Phase == Input {
-			z = c.readAs(way).changed(f, r.Target)
+			z = c.readAs(reading{call: way.Call, original: way.Original, alter: way.Alter}).changed(f, r.Target)
 		} else if len(f.Outs) > 0 {
 			z = f.Outs[0]
 		}
 		if z == nil {
 			return nil
 		}
-		if way.alter != nil {
-			z = way.alter(r.Target, z)
+		if way.Alter != nil {
+			z = way.Alter(r.Target, z)
 		}
 		if !slices.Equal(z.Shape, got.Shape) || !z.DType.IsFloat() {
 			refuted = true
 			return nil
 		}
-		far, x, y := 0, pieces(got), pieces(z)
+		far, x, y := 0, causes.Pieces(got), causes.Pieces(z)
 		for i := range x {
 			if math.Abs(x[i]-got.DType.Round(y[i])) > (1+1e-3)*was/nearness {
 				far++
 			}
 		}
-		refuted = far > 0 && !m.rounds || far > len(x)/20
+		refuted = far > 0 && !m.Rounds || far > len(x)/20
 		return nil
 	})
 	return err == nil && refuted
@@ -262,7 +253,7 @@ func (c *Call) changed(f *opdef.Forward, target string) *tensor.Tensor {
 }
 
 // nearness is how much nearer values have to be under a mistake.
-const nearness = 8
+const nearness = causes.Nearness
 
 // nearer reports whether a value is explained by r, where it failed as f.
 func nearer(r, f Result) bool {
@@ -284,18 +275,15 @@ func mostly(r, f Result, few int) bool {
 	return r.Compared != nil && f.Compared.Mismatched >= 2*few && few*r.Compared.Mismatched <= f.Compared.Mismatched
 }
 
-// few is of how many elements that were wrong one may still be under the mistake: of more
-// where a number was fitted to them, which comes near to much.
-func (m mistake) few() int {
-	if m.like != "" {
-		return 50
-	}
-	return 20
-}
-
 // Explain replays a capture and looks for the causes of what fails.
-func Explain(e *capture.Entry, opt Options, until time.Time) []Cause {
+func Explain(e *capture.Entry, opt Options, until time.Time) []causes.Cause {
 	c := Open(e, opt)
 	defer c.Close()
 	return c.Causes(c.Compare(), until)
+}
+
+// SumOf says of a value that failed that it is what is due and something else that is known added up, or that alone;
+// empty if it is neither.
+func (c *Call) SumOf(r *Result, text string, t *tensor.Tensor) string {
+	return causes.SumOf(&c.wrongs([]Result{*r})[0], Guard, text, t)
 }

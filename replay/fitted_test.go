@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/optool/optool/compare"
+	"github.com/optool/optool/replay/causes"
 )
 
 // TestMostly: of 100 wrong elements some may still be wrong under a mistake, fewer where a number was fitted to them.
@@ -14,7 +15,7 @@ func TestMostly(t *testing.T) {
 		left int
 		want bool
 	}{{"", 5, true}, {"", 6, false}, {"elements", 2, true}, {"elements", 3, false}} {
-		if got := mostly(with(tc.left), with(100), mistake{like: tc.like}.few()); got != tc.want {
+		if got := mostly(with(tc.left), with(100), causes.Mistake{Like: tc.like}.Few()); got != tc.want {
 			t.Errorf("like %q, %d left of 100: %v, want %v", tc.like, tc.left, got, tc.want)
 		}
 	}

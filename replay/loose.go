@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/optool/optool/replay/causes"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/verdict"
 )
@@ -47,16 +48,13 @@ func (c *Call) reconsider(o *Outcome) {
 		forward.opt.ForwardOnly = true
 		as = &forward
 	}
-	sources := []iter.Seq[mistake]{as.wrongArguments(), as.declared(), as.otherOperators()}
-	if c.settle(o, loose, sources, func(m mistake) []string {
-		if k, ok := as.explains(m, loose); ok {
-			return k.Targets
-		}
-		return nil
+	sources := as.search().Plausible()
+	if c.settle(o, loose, sources, func(m causes.Mistake) []string {
+		return as.explains(m, loose).Targets
 	}, false) {
 		return
 	}
-	c.settle(o, loose, sources, func(m mistake) []string {
+	c.settle(o, loose, sources, func(m causes.Mistake) []string {
 		for i := range loose {
 			if loose[i].Target == "output[0]" && c.inclined(m, &loose[i]) && as.within(m, loose[i]) {
 				return []string{loose[i].Target}
@@ -69,11 +67,11 @@ func (c *Call) reconsider(o *Outcome) {
 // settle makes failures of values that a mistake explains, the first that explains any, and
 // reports whether one does. With rounds intermediate results are rounded too, so that no
 // element need come out to rounding.
-func (c *Call) settle(o *Outcome, loose []Result, sources []iter.Seq[mistake], explained func(mistake) []string,
-	rounds bool) bool {
+func (c *Call) settle(o *Outcome, loose []Result, sources []iter.Seq[causes.Mistake],
+	explained func(causes.Mistake) []string, rounds bool) bool {
 	for _, source := range sources {
 		for m := range source {
-			if m.rounds || !rounds && !c.promising(m, loose) {
+			if m.Rounds || !rounds && !c.promising(m, loose) {
 				continue
 			}
 			targets := explained(m)
@@ -82,7 +80,7 @@ func (c *Call) settle(o *Outcome, loose []Result, sources []iter.Seq[mistake], e
 			}
 			for i := range o.Results {
 				if r := &o.Results[i]; r.loose() && slices.Contains(targets, r.Target) {
-					r.Verdict, r.Mistake = verdict.Fail, m.text
+					r.Verdict, r.Mistake = verdict.Fail, m.Text
 					if rounds {
 						r.Mistake += ", with intermediate results in " + r.DType.String()
 					}
@@ -109,18 +107,18 @@ const (
 // roundings besides: the share of it that is in them, by least squares, is 1, and it explains at
 // least half of their squares. The standard error takes each row for one observation, since
 // what a row has in common may have been rounded.
-func (c *Call) inclined(m mistake, r *Result) bool {
+func (c *Call) inclined(m causes.Mistake, r *Result) bool {
 	got, want, ok := c.Pair(r)
 	if !ok || got.Dim() == 0 || got.Numel() == 0 || got.Numel()/got.Shape[got.Dim()-1] < fewestRows {
 		return false
 	}
 	found := false
 	err := Guard(func() error {
-		way, err := m.make()
-		if err != nil || way.call == nil {
+		way, err := m.Make()
+		if err != nil || way.Call == nil {
 			return err
 		}
-		f, err := way.call.Forward()
+		f, err := way.Call.Forward()
 		if err != nil || len(f.Outs) == 0 || !slices.Equal(f.Outs[0].Shape, got.Shape) {
 			return err
 		}
@@ -160,10 +158,10 @@ func partOf(x, y, z [][]float64) bool {
 func someRows(t *tensor.Tensor) [][]float64 {
 	width := t.Shape[t.Dim()-1]
 	rows := t.Numel() / width
-	n := min(rows, max(fitSample/width, 4*fewestRows))
+	n := min(rows, max(causes.SampleSize/width, 4*fewestRows))
 	out := make([][]float64, n)
 	for i := range out {
-		out[i] = make([]float64, min(width, fitSample))
+		out[i] = make([]float64, min(width, causes.SampleSize))
 		tensor.Load(t, i*rows/n*width, out[i])
 	}
 	return out
@@ -171,14 +169,12 @@ func someRows(t *tensor.Tensor) [][]float64 {
 
 // within reports whether a value of the call with a mistake is within its bounds, or those of a
 // lower precision.
-func (c *Call) within(m mistake, r Result) bool {
-	var way reading
-	if err := Guard(func() (err error) { way, err = m.make(); return err }); err != nil || way.call == nil {
+func (c *Call) within(m causes.Mistake, r Result) bool {
+	var way causes.Way
+	if err := Guard(func() (err error) { way, err = m.Make(); return err }); err != nil || way.Call == nil {
 		return false
 	}
-	alt := &comparison{Call: c.readAs(way), out: &Outcome{Op: c.Op}}
-	alt.opt.Runs = 1
-	alt.guard(alt.compareCall)
+	alt := c.ranAs(way)
 	return slices.ContainsFunc(alt.out.Results, func(x Result) bool {
 		return x.Phase == r.Phase && x.Target == r.Target && (x.Verdict == verdict.Pass || x.Verdict == verdict.Warn)
 	})
@@ -213,7 +209,7 @@ func explainsLoose(r, was Result) bool {
 
 // promising reports whether a mistake brings some elements of the first result nearer: most
 // do not, which a look at few is enough to see. Values that it knows nothing of may be.
-func (c *Call) promising(m mistake, loose []Result) bool {
+func (c *Call) promising(m causes.Mistake, loose []Result) bool {
 	var got, want *tensor.Tensor
 	for i := range loose {
 		if g, w, ok := c.Pair(&loose[i]); ok && loose[i].Phase == Forward && loose[i].Target == "output[0]" {
@@ -225,16 +221,16 @@ func (c *Call) promising(m mistake, loose []Result) bool {
 	}
 	better := false
 	err := Guard(func() error {
-		way, err := m.make()
-		if err != nil || way.call == nil {
+		way, err := m.Make()
+		if err != nil || way.Call == nil {
 			return err
 		}
-		f, err := way.call.Forward()
+		f, err := way.Call.Forward()
 		if err != nil || len(f.Outs) == 0 || !slices.Equal(f.Outs[0].Shape, got.Shape) {
 			return err
 		}
 		dt := got.DType
-		x, y, z := pieces(got), pieces(want), pieces(f.Outs[0])
+		x, y, z := causes.Pieces(got), causes.Pieces(want), causes.Pieces(f.Outs[0])
 		var was, is float64
 		for i := range x {
 			a, b := x[i]-dt.Round(y[i]), x[i]-dt.Round(z[i])
@@ -245,21 +241,4 @@ func (c *Call) promising(m mistake, loose []Result) bool {
 		return nil
 	})
 	return err == nil && better
-}
-
-// pieces are some elements of t in runs, evenly spread: a run costs little more than an
-// element where whole rows are computed.
-func pieces(t *tensor.Tensor) []float64 {
-	const runs = 16
-	n := t.Numel()
-	if n <= fitSample {
-		return elements(t)
-	}
-	out := make([]float64, 0, fitSample)
-	for k := range runs {
-		run := make([]float64, fitSample/runs)
-		tensor.Load(t, k*((n-len(run))/(runs-1)), run)
-		out = append(out, run...)
-	}
-	return out
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/replay/causes"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/verdict"
 )
@@ -18,30 +19,10 @@ type reading struct {
 	call *opdef.Call
 	// original maps the tensors of call to the recorded ones they stand for.
 	original map[*tensor.Tensor]*tensor.Tensor
-	alter    alteration      // see Call.alter
-	mixed    tensor.DType    // see Call.mixed
-	verdict  verdict.Verdict // of the values that failed as written
+	alter    causes.Alteration // see Call.alter
+	mixed    tensor.DType      // see Call.mixed
+	verdict  verdict.Verdict   // of the values that failed as written
 	reason   string
-}
-
-// An alteration makes what is compared of a value of the reference, by its target.
-type alteration func(target string, t *tensor.Tensor) *tensor.Tensor
-
-// altering is the call as it is, of which other values are compared.
-func (c *Call) altering(alter alteration) func() (reading, error) {
-	return func() (reading, error) { return reading{call: c.bound, original: c.original, alter: alter}, nil }
-}
-
-// then is the reading whose values are altered once more.
-func (w reading) then(next alteration) reading {
-	first := w.alter
-	w.alter = func(target string, t *tensor.Tensor) *tensor.Tensor {
-		if first != nil {
-			t = first(target, t)
-		}
-		return next(target, t)
-	}
-	return w
 }
 
 // readings are the ways to understand the call apart from the plain one. What a device gave has

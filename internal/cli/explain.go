@@ -13,6 +13,7 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/replay/causes"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/explanation"
 	"github.com/optool/optool/reports/results"
@@ -108,7 +109,7 @@ func (a *app) explain(ctx context.Context, e *capture.Entry, o *explainOptions, 
 
 // inFull is all that is known of a result of a call, of which rec is the record.
 func inFull(e *capture.Entry, call *replay.Call, r *replay.Result, rec *reports.Result,
-	causes []replay.Cause) *explanation.Explanation {
+	found []causes.Cause) *explanation.Explanation {
 	x := &explanation.Explanation{Result: rec, Profile: call.Profile(r)}
 	if rec.Rule != nil {
 		x.Rule = *rec.Rule
@@ -118,7 +119,7 @@ func inFull(e *capture.Entry, call *replay.Call, r *replay.Result, rec *reports.
 			return l, replay.Guard(func() error { l = r.Compared.Limit(index); return nil })
 		}
 	}
-	for _, c := range causes {
+	for _, c := range found {
 		if slices.Contains(c.Targets, rec.Target) {
 			x.Causes = append(x.Causes, results.OfCause(e, c))
 		}

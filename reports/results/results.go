@@ -13,6 +13,7 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/replay/causes"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
 )
@@ -39,7 +40,7 @@ func OfReplay(e *capture.Entry, o *replay.Outcome, repro, saved string) *reports
 }
 
 // OfCause is a record of a mistake that reproduces what a capture recorded.
-func OfCause(e *capture.Entry, c replay.Cause) reports.Cause {
+func OfCause(e *capture.Entry, c causes.Cause) reports.Cause {
 	out := reports.Cause{Capture: e.Rel, Op: e.Op, ForwardID: Known(e.ID), Targets: c.Targets, Text: c.Text,
 		Exact: c.Exact, Pattern: c.Pattern}
 	if c.Share < 1 {

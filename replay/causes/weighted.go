@@ -1,4 +1,4 @@
-package replay
+package causes
 
 import (
 	"errors"
@@ -19,45 +19,45 @@ const mostBlocks = 16
 // than once: a tile that is lost or taken twice. How often each block of a dimension counts is solved for, by least
 // squares, from what is wrong with the value in a place, nil for everywhere; the value is linear in the operand, or no
 // solution explains it.
-func (c *Call) weightedParts(fails []Result, in *place) iter.Seq[mistake] {
-	return func(yield func(mistake) bool) {
-		if c.fwd == nil || len(fails) == 0 {
+func (c *Search) weightedParts(fails []Wrong, in *place) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		if c.Ran == nil || len(fails) == 0 {
 			return
 		}
 		r := &fails[0]
-		got, want, ok := c.Pair(r)
+		got, want, ok := r.Pair()
 		if !ok || !got.DType.IsFloat() || !slices.Equal(got.Shape, want.Shape) || got.Numel() < 2*mostBlocks ||
 			got.Numel() > largestOperand {
 			return
 		}
-		try := func(name string, shape []int, with func(p part, weights []float64) func() (reading, error)) bool {
+		try := func(name string, shape []int, with func(p part, weights []float64) func() (Way, error)) bool {
 			for _, p := range partsOf(shape) {
-				weights := c.weights(r, got, want, in, p.n, func(w []float64) func() (reading, error) {
+				weights := c.weights(r, got, want, in, p.n, func(w []float64) func() (Way, error) {
 					return with(p, w)
 				})
 				if weights == nil {
 					continue
 				}
-				if !yield(mistake{text: p.text(weights, name), rounds: true, make: with(p, weights)}) {
+				if !yield(Mistake{Text: p.text(weights, name), Rounds: true, Make: with(p, weights)}) {
 					return false
 				}
 			}
 			return true
 		}
 		for _, a := range c.operands() {
-			if !try(argName(a), a.Tensor.Shape, func(p part, w []float64) func() (reading, error) {
+			if !try(argName(a), a.Tensor.Shape, func(p part, w []float64) func() (Way, error) {
 				return c.one(a, func() *tensor.Tensor { return p.scaled(a.Tensor, w) })
 			}) {
 				return
 			}
 		}
-		if r.Phase != Backward || len(c.fwd.Outs) != 1 {
+		if !r.Backward() || len(c.Ran.Outs) != 1 {
 			return
 		}
-		shape := c.fwd.Outs[0].Shape
-		try("the incoming gradient", shape, func(p part, w []float64) func() (reading, error) {
+		shape := c.Ran.Outs[0].Shape
+		try("the incoming gradient", shape, func(p part, w []float64) func() (Way, error) {
 			return c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
-				if target != incoming || !slices.Equal(t.Shape, shape) {
+				if target != Incoming || !slices.Equal(t.Shape, shape) {
 					return t
 				}
 				return p.scaled(t, w)
@@ -119,8 +119,8 @@ func (p part) text(weights []float64, name string) string {
 
 // weights are how often each index of a dimension of n counts, nil if that is once, or does not explain the value:
 // some blocks count as often, the others once.
-func (c *Call) weights(r *Result, got, want *tensor.Tensor, in *place, n int,
-	with func([]float64) func() (reading, error)) []float64 {
+func (c *Search) weights(r *Wrong, got, want *tensor.Tensor, in *place, n int,
+	with func([]float64) func() (Way, error)) []float64 {
 	block := 1
 	for (n+block-1)/block > mostBlocks {
 		block *= 2
@@ -131,7 +131,7 @@ func (c *Call) weights(r *Result, got, want *tensor.Tensor, in *place, n int,
 	}
 	var x [][]float64 // what each block contributes
 	var e []float64   // what is wrong
-	if Guard(func() error {
+	if c.Guard(func() error {
 		due := in.elements(want)
 		e = in.elements(got)
 		for i := range e {
@@ -185,27 +185,19 @@ func (c *Call) weights(r *Result, got, want *tensor.Tensor, in *place, n int,
 var errNoValue = errors.New("there is no such value")
 
 // valueUnder is the value of a result under a mistake, nil if there is none.
-func (c *Call) valueUnder(make func() (reading, error), r *Result) *tensor.Tensor {
+func (c *Search) valueUnder(make func() (Way, error), r *Wrong) *tensor.Tensor {
 	way, err := make()
-	if err != nil || way.call == nil {
+	if err != nil || way.Call == nil {
 		return nil
 	}
-	if r.Phase == Forward {
-		f, err := way.call.Forward()
+	if r.Forward() {
+		f, err := way.Call.Forward()
 		if err != nil || len(f.Outs) == 0 {
 			return nil
 		}
 		return resultOf(f, r.Target)
 	}
-	alt := &comparison{Call: c.readAs(way), out: &Outcome{Op: c.Op}}
-	alt.opt.Runs = 1
-	alt.guard(alt.compareCall)
-	alt.Call.values = alt.values
-	_, want, ok := alt.Pair(r)
-	if !ok {
-		return nil
-	}
-	return want
+	return c.Under(way, r.Target)
 }
 
 // leastSquares are the numbers by which the columns of x add up to y as nearly as they can, nil if x does not tell
@@ -261,20 +253,21 @@ type knownValue struct {
 }
 
 // known are what a kernel has at hand beside a value: arguments, the incoming gradient, the other gradients or results.
-func (c *Call) known(r *Result) (all []knownValue) {
+func (c *Search) known(r *Wrong) (all []knownValue) {
 	for _, a := range c.operands() {
 		all = append(all, knownValue{argName(a), a.Tensor})
 	}
-	others, name := c.values.Output, "output"
-	if r.Phase == Backward {
-		others, name = c.values.GradInputs, "grad"
-		for _, t := range tensorsOf(flatten(c.values.RecordedGradOutputs)) {
+	if r.Backward() {
+		for _, t := range c.Incoming {
 			all = append(all, knownValue{"the incoming gradient", t})
 		}
 	}
-	for i, v := range flatten(others) {
-		target := fmt.Sprintf("%s[%d]", name, i)
-		if t, ok := v.(*tensor.Tensor); ok && target != r.Target {
+	others := c.Due("output")
+	if r.Backward() {
+		others = c.Due("grad")
+	}
+	for target, t := range others {
+		if target != r.Target {
 			all = append(all, knownValue{"what is due of " + target, t})
 		}
 	}
@@ -289,8 +282,8 @@ var sums = []struct {
 
 // addedValues are values to which something is added that is known, as where a sum does not begin with 0, or that
 // are something else that is known.
-func (c *Call) addedValues(fails []Result) iter.Seq[mistake] {
-	return func(yield func(mistake) bool) {
+func (c *Search) addedValues(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
 		for i := range fails {
 			r := &fails[i]
 			for _, k := range c.known(r) {
@@ -298,7 +291,7 @@ func (c *Call) addedValues(fails []Result) iter.Seq[mistake] {
 				if alter == nil {
 					continue
 				}
-				if !yield(mistake{text: text, rounds: true, make: c.altering(alter)}) {
+				if !yield(Mistake{Text: text, Rounds: true, Make: c.altering(alter)}) {
 					return
 				}
 			}
@@ -307,14 +300,14 @@ func (c *Call) addedValues(fails []Result) iter.Seq[mistake] {
 }
 
 // sumOf says which sum of what is due and what is known a value is, with what alters it so; nil if it is none.
-func (c *Call) sumOf(r *Result, k knownValue) (text string, alter alteration) {
-	got, want, ok := c.Pair(r)
+func (c *Search) sumOf(r *Wrong, k knownValue) (text string, alter Alteration) {
+	got, want, ok := r.Pair()
 	if !ok || !got.DType.IsFloat() || got.Numel() < leastInNarrow || got.Numel() > largestOperand ||
 		!k.t.DType.IsFloat() || !slices.Equal(got.Shape, want.Shape) || !slices.Equal(got.Shape, k.t.Shape) {
 		return "", nil
 	}
-	_ = Guard(func() error { // what cannot be read is no sum
-		x, y, z := pieces(got), pieces(want), pieces(k.t)
+	_ = c.Guard(func() error { // what cannot be read is no sum
+		x, y, z := Pieces(got), Pieces(want), Pieces(k.t)
 		for _, s := range sums {
 			if !predicts(got.DType, x, y, func(i int) float64 { return s.due*y[i] + s.known*z[i] }) {
 				continue
@@ -354,12 +347,12 @@ func predicts(dt tensor.DType, x, y []float64, of func(i int) float64) bool {
 		}
 		wrong, left = wrong+was*was, left+math.Pow(math.Abs(x[i]-dt.Round(p)), 2)
 	}
-	return left*nearness*nearness <= wrong
+	return left*Nearness*Nearness <= wrong
 }
 
 // SumOf says of a value that failed that it is what is due and something else that is known added up, or that alone;
 // empty if it is neither.
-func (c *Call) SumOf(r *Result, text string, t *tensor.Tensor) string {
-	text, _ = c.sumOf(r, knownValue{text, t})
+func SumOf(r *Wrong, guard func(func() error) error, text string, t *tensor.Tensor) string {
+	text, _ = (&Search{Guard: guard}).sumOf(r, knownValue{text, t})
 	return text
 }

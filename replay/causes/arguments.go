@@ -1,4 +1,4 @@
-package replay
+package causes
 
 import (
 	"cmp"
@@ -13,40 +13,21 @@ import (
 	"github.com/optool/optool/value"
 )
 
-// A mistake is a way to run a call wrongly.
-type mistake struct {
-	text   string
-	make   func() (reading, error)
-	rounds bool   // see opdef.Mistake
-	like   string // what it is one value of: once one explains, others are not tried
-	all    bool   // it explains nothing unless it explains all that failed
-}
-
-// mistakes are the kinds of what kernels get wrong, the likeliest first: arguments, results as
-// such, what the operator declares, precision, how operands lie in memory, parts of
-// them left out. Those of which a number is fitted to what was recorded, those that are
-// confined to the place of the errors, and others that take long, come apart.
-func (c *Call) mistakes(fails []Result) (all, rest []iter.Seq[mistake]) {
-	local := []iter.Seq[mistake]{c.wrongArguments(), c.exchangedArguments(), c.declared(), c.passedGradients(),
-		c.otherOperators(), c.endedOtherwise(fails), c.misderived(fails), c.rounded(), c.misreadIndices(),
-		c.misreadOperands(), c.misbroadcast(), c.permutedOperands(), c.swappedOperands(), c.missingParts(),
-		c.missingRows()}
-	all = slices.Concat(local[:2], []iter.Seq[mistake]{c.misplacedResults(fails), c.exchangedResults()}, local[2:],
-		[]iter.Seq[mistake]{c.addedValues(fails), c.wrongSizes()})
-	return all, []iter.Seq[mistake]{c.fittedNumbers(fails), c.limited(fails), c.weightedParts(fails, nil),
-		c.quantized(), c.operandsInMemory(), c.confined(fails, local), c.scaledBesides(fails, local)}
+// Plausible are the mistakes that a value may have whose errors a lower precision would explain, too.
+func (c *Search) Plausible() []iter.Seq[Mistake] {
+	return []iter.Seq[Mistake]{c.wrongArguments(), c.declared(), c.otherOperators()}
 }
 
 // declared are the mistakes that the operator declares.
-func (c *Call) declared() iter.Seq[mistake] {
-	return func(yield func(mistake) bool) {
-		if c.bound.Plan() != nil {
+func (c *Search) declared() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		if c.Bound.Plan() != nil {
 			return
 		}
-		for _, m := range c.bound.Mistakes() {
-			if !yield(mistake{m.Text, func() (reading, error) {
+		for _, m := range c.Bound.Mistakes() {
+			if !yield(Mistake{m.Text, func() (Way, error) {
 				call, err := m.Plan()
-				return reading{call: call}, err
+				return Way{Call: call}, err
 			}, m.Rounds, "", false}) {
 				return
 			}
@@ -55,27 +36,27 @@ func (c *Call) declared() iter.Seq[mistake] {
 }
 
 // otherOperators are those that the operator is taken for.
-func (c *Call) otherOperators() iter.Seq[mistake] {
-	return func(yield func(mistake) bool) {
-		for _, name := range c.bound.Entry.TakenFor {
-			if !yield(mistake{text: "it is computed as " + name[strings.LastIndexByte(name, '.')+1:],
-				make: func() (reading, error) {
-					args, kwargs := c.bound.Python()
-					call, err := c.opt.Registry.Bind(name, args, kwargs)
+func (c *Search) otherOperators() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		for _, name := range c.Bound.Entry.TakenFor {
+			if !yield(Mistake{Text: "it is computed as " + name[strings.LastIndexByte(name, '.')+1:],
+				Make: func() (Way, error) {
+					args, kwargs := c.Bound.Python()
+					call, err := c.Registry.Bind(name, args, kwargs)
 					if err == nil {
-						return reading{call: call}, nil
+						return Way{Call: call}, nil
 					}
 					if call := c.byName(name); call != nil {
-						return reading{call: call}, nil
+						return Way{Call: call}, nil
 					}
 					args = nil
-					for _, a := range c.bound.Arguments() {
+					for _, a := range c.Bound.Arguments() {
 						if a.Required {
 							args = append(args, a.Python())
 						}
 					}
-					call, err = c.opt.Registry.Bind(name, args, &value.Dict{})
-					return reading{call: call}, err
+					call, err = c.Registry.Bind(name, args, &value.Dict{})
+					return Way{Call: call}, err
 				}}) {
 				return
 			}
@@ -84,15 +65,15 @@ func (c *Call) otherOperators() iter.Seq[mistake] {
 }
 
 // byName is a call of another operator with the arguments that have names there too, nil if it lacks one.
-func (c *Call) byName(op string) *opdef.Call {
-	for _, e := range c.opt.Registry.Lookup(op) {
+func (c *Search) byName(op string) *opdef.Call {
+	for _, e := range c.Registry.Lookup(op) {
 		kwargs := &value.Dict{}
-		for _, a := range c.bound.Arguments() {
+		for _, a := range c.Bound.Arguments() {
 			if slices.ContainsFunc(e.Schema.Params, func(p opdef.Param) bool { return p.Name == a.Name }) {
 				kwargs.Items = append(kwargs.Items, value.Item{Key: a.Name, Value: a.Python()})
 			}
 		}
-		if call, err := c.opt.Registry.Bind(op, nil, kwargs); err == nil {
+		if call, err := c.Registry.Bind(op, nil, kwargs); err == nil {
 			return call
 		}
 	}
@@ -101,14 +82,14 @@ func (c *Call) byName(op string) *opdef.Call {
 
 // wrongArguments gives each argument other values: the default, what else such an
 // argument often is, none.
-func (c *Call) wrongArguments() iter.Seq[mistake] { return c.mistakenArguments(false) }
+func (c *Search) wrongArguments() iter.Seq[Mistake] { return c.mistakenArguments(false) }
 
 // wrongSizes are arguments of the same kind that make more than is due, which is not written.
-func (c *Call) wrongSizes() iter.Seq[mistake] { return c.mistakenArguments(true) }
+func (c *Search) wrongSizes() iter.Seq[Mistake] { return c.mistakenArguments(true) }
 
-func (c *Call) mistakenArguments(cropped bool) iter.Seq[mistake] {
-	return func(yield func(mistake) bool) {
-		for _, a := range c.bound.Arguments() {
+func (c *Search) mistakenArguments(cropped bool) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		for _, a := range c.Bound.Arguments() {
 			for _, v := range a.Mistaken() {
 				if _, is := v.(float64); cropped && (is || !isNumbers(v)) {
 					continue
@@ -118,11 +99,11 @@ func (c *Call) mistakenArguments(cropped bool) iter.Seq[mistake] {
 				if _, isTensor := was.(*tensor.Tensor); isTensor && v == nil {
 					text = a.Name + " is left out"
 				}
-				if !yield(mistake{text: text, make: func() (reading, error) {
+				if !yield(Mistake{Text: text, Make: func() (Way, error) {
 					other := map[string]value.Value{a.Name: v}
 					way, err := c.withArguments(other)
-					if err != nil || way.call.Plan() != nil { // what went with the old value may not go with it
-						for _, b := range c.bound.Arguments() {
+					if err != nil || way.Call.Plan() != nil { // what went with the old value may not go with it
+						for _, b := range c.Bound.Arguments() {
 							if _, is := b.Python().(bool); is && b.MayBeNone() {
 								other[b.Name] = nil
 							}
@@ -130,7 +111,7 @@ func (c *Call) mistakenArguments(cropped bool) iter.Seq[mistake] {
 						way, err = c.withArguments(other)
 					}
 					if cropped {
-						way.alter = c.cropped
+						way.Alter = c.cropped
 					}
 					return way, err
 				}}) {
@@ -152,11 +133,11 @@ func resultOf(f *opdef.Forward, target string) *tensor.Tensor {
 
 // cropped is the beginning of a result that is larger than the one that is due: a kernel
 // writes no more than that.
-func (c *Call) cropped(target string, t *tensor.Tensor) *tensor.Tensor {
-	if c.fwd == nil {
+func (c *Search) cropped(target string, t *tensor.Tensor) *tensor.Tensor {
+	if c.Ran == nil {
 		return t
 	}
-	whole := resultOf(c.fwd, target)
+	whole := resultOf(c.Ran, target)
 	if whole == nil {
 		return t
 	}
@@ -183,10 +164,10 @@ func shown(v value.Value) string {
 }
 
 // withArguments is the call with other values of arguments.
-func (c *Call) withArguments(other map[string]value.Value) (reading, error) {
-	args, kwargs := c.bound.Python()
+func (c *Search) withArguments(other map[string]value.Value) (Way, error) {
+	args, kwargs := c.Bound.Python()
 	i := 0
-	for _, p := range c.bound.Entry.Schema.Params {
+	for _, p := range c.Bound.Entry.Schema.Params {
 		if p.Keyword {
 			continue
 		}
@@ -202,15 +183,15 @@ func (c *Call) withArguments(other map[string]value.Value) (reading, error) {
 			}
 		}
 	}
-	call, err := c.opt.Registry.Bind(c.Record.Op, args, kwargs)
-	return reading{call: call}, err
+	call, err := c.Registry.Bind(c.Op, args, kwargs)
+	return Way{Call: call}, err
 }
 
 // replaced is the call with other tensors in place of those among its arguments; f returns
-// nil for one that stays. There is no reading if all stay.
-func (c *Call) replaced(f func(opdef.Arg) *tensor.Tensor) (reading, error) {
-	way := reading{original: map[*tensor.Tensor]*tensor.Tensor{}}
-	call := c.bound.Map(func(a opdef.Arg) *tensor.Tensor {
+// nil for one that stays. There is no Way if all stay.
+func (c *Search) replaced(f func(opdef.Arg) *tensor.Tensor) (Way, error) {
+	way := Way{Original: map[*tensor.Tensor]*tensor.Tensor{}}
+	call := c.Bound.Map(func(a opdef.Arg) *tensor.Tensor {
 		t := a.Tensor
 		if t.Wrapped || t.Numel() == 0 || t.Numel() > largestOperand {
 			return t
@@ -220,11 +201,11 @@ func (c *Call) replaced(f func(opdef.Arg) *tensor.Tensor) (reading, error) {
 			return t
 		}
 		n.RequiresGrad, n.Parameter = t.RequiresGrad, t.Parameter
-		way.original[n] = c.recorded(t)
+		way.Original[n] = c.recorded(t)
 		return n
 	})
-	if len(way.original) > 0 {
-		way.call = call
+	if len(way.Original) > 0 {
+		way.Call = call
 	}
 	return way, nil
 }
@@ -244,12 +225,12 @@ func elements(t *tensor.Tensor) []float64 {
 
 // endedOtherwise are results whose last step is missing, or of which one too many is taken: a root that is
 // left out or taken, an activation that was fused with a neighbour.
-func (c *Call) endedOtherwise(fails []Result) iter.Seq[mistake] {
-	return func(yield func(mistake) bool) {
+func (c *Search) endedOtherwise(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
 		n := 0
 		for _, r := range fails {
-			if r.Phase == Forward {
-				n += r.Compared.Numel
+			if r.Forward() {
+				n += r.Numel()
 			}
 		}
 		if n < fewestScaled {
@@ -268,8 +249,8 @@ func (c *Call) endedOtherwise(fails []Result) iter.Seq[mistake] {
 }
 
 // ending is the call whose results have another end.
-func (c *Call) ending(end ending) mistake {
-	return mistake{text: end.text, rounds: true, make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+func (c *Search) ending(end ending) Mistake {
+	return Mistake{Text: end.text, Rounds: true, Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
 		if !t.DType.IsFloat() || !strings.HasPrefix(target, "output[") {
 			return t
 		}
@@ -285,10 +266,10 @@ type ending struct {
 
 // limitedResults are the ending of results none of which is beyond the largest or the smallest of them where
 // more than one is due beyond it.
-func limitedResults(got, want *tensor.Tensor) []ending {
+func (c *Search) limitedResults(got, want *tensor.Tensor) []ending {
 	lo, hi := math.Inf(1), math.Inf(-1)
 	beyond := map[bool]int{}
-	if Guard(func() error {
+	if c.Guard(func() error {
 		x, y := elements(got), elements(want)
 		for _, v := range x {
 			lo, hi = math.Min(lo, v), math.Max(hi, v)
@@ -322,25 +303,25 @@ func limitedResults(got, want *tensor.Tensor) []ending {
 }
 
 // rounded rounds results, operands or both to coarser numbers.
-func (c *Call) rounded() iter.Seq[mistake] {
+func (c *Search) rounded() iter.Seq[Mistake] {
 	var finest tensor.DType
 	for _, a := range c.operands() {
 		if finest == tensor.Invalid || a.Tensor.DType.Eps() < finest.Eps() {
 			finest = a.Tensor.DType
 		}
 	}
-	return func(yield func(mistake) bool) {
+	return func(yield func(Mistake) bool) {
 		if finest == tensor.Invalid {
 			return
 		}
 		for _, g := range opdef.CoarserGrids(finest) {
 			results := func(target string, t *tensor.Tensor) *tensor.Tensor {
-				if !t.DType.IsFloat() || target == incoming {
+				if !t.DType.IsFloat() || target == Incoming {
 					return t
 				}
 				return g.OnGrid(t)
 			}
-			operands := func() (reading, error) {
+			operands := func() (Way, error) {
 				return c.replaced(func(a opdef.Arg) *tensor.Tensor {
 					if !a.Tensor.DType.IsFloat() {
 						return nil
@@ -348,12 +329,12 @@ func (c *Call) rounded() iter.Seq[mistake] {
 					return g.OnGrid(a.Tensor).Rounded()
 				})
 			}
-			for _, m := range []mistake{
+			for _, m := range []Mistake{
 				{"results are rounded to " + g.Name, c.altering(results), true, "", false},
 				{"operands are rounded to " + g.Name + " first", operands, true, "", false},
-				{"operands and results are rounded to " + g.Name, func() (reading, error) {
+				{"operands and results are rounded to " + g.Name, func() (Way, error) {
 					way, err := operands()
-					way.alter = results
+					way.Alter = results
 					return way, err
 				}, true, "", false},
 			} {
@@ -365,9 +346,9 @@ func (c *Call) rounded() iter.Seq[mistake] {
 	}
 }
 
-// operands are the tensors whose reading may be wrong.
-func (c *Call) operands() []opdef.Arg {
-	return slices.DeleteFunc(c.bound.Tensors(), func(a opdef.Arg) bool {
+// operands are the tensors whose Way may be wrong.
+func (c *Search) operands() []opdef.Arg {
+	return slices.DeleteFunc(c.Bound.Tensors(), func(a opdef.Arg) bool {
 		t := a.Tensor
 		return t.Wrapped || !t.DType.IsFloat() || t.Dim() == 0 || t.Numel() > largestOperand
 	})
@@ -381,8 +362,8 @@ func argName(a opdef.Arg) string {
 }
 
 // one replaces a single operand.
-func (c *Call) one(a opdef.Arg, f func() *tensor.Tensor) func() (reading, error) {
-	return func() (reading, error) {
+func (c *Search) one(a opdef.Arg, f func() *tensor.Tensor) func() (Way, error) {
+	return func() (Way, error) {
 		return c.replaced(func(b opdef.Arg) *tensor.Tensor {
 			if b.Name != a.Name || b.Index != a.Index {
 				return nil
@@ -395,11 +376,11 @@ func (c *Call) one(a opdef.Arg, f func() *tensor.Tensor) func() (reading, error)
 // misreadOperands reads an operand with strides of a contiguous one, transposed, backwards
 // along its last dimensions as a convolution that is none of cross-correlation does, or with
 // its heads, groups or rows shifted by one.
-func (c *Call) misreadOperands() iter.Seq[mistake] {
-	return func(yield func(mistake) bool) {
+func (c *Search) misreadOperands() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
 		for _, a := range c.operands() {
 			t, name := a.Tensor, argName(a)
-			if !t.IsContiguous() && !yield(mistake{text: "the strides of " + name + " are ignored", make: c.one(a,
+			if !t.IsContiguous() && !yield(Mistake{Text: "the strides of " + name + " are ignored", Make: c.one(a,
 				func() *tensor.Tensor {
 					n, err := t.Strided(t.Shape, tensor.Contiguous(t.Shape), t.Offset)
 					if err != nil {
@@ -410,22 +391,22 @@ func (c *Call) misreadOperands() iter.Seq[mistake] {
 				return
 			}
 			if d := t.Dim(); d >= 2 && t.Shape[d-1] == t.Shape[d-2] && t.Shape[d-1] > 1 &&
-				!yield(mistake{text: name + " is transposed", make: c.one(a, func() *tensor.Tensor {
+				!yield(Mistake{Text: name + " is transposed", Make: c.one(a, func() *tensor.Tensor {
 					n := *t.Transpose(d-2, d-1)
 					return &n
 				})}) {
 				return
 			}
 			if d := t.Dim(); d >= 3 && t.Shape[0] == t.Shape[1] && t.Shape[0] > 1 &&
-				!yield(mistake{text: "dimensions 0 and 1 of " + name + " are exchanged",
-					make: c.one(a, func() *tensor.Tensor {
+				!yield(Mistake{Text: "dimensions 0 and 1 of " + name + " are exchanged",
+					Make: c.one(a, func() *tensor.Tensor {
 						n := *t.Transpose(0, 1)
 						return &n
 					})}) {
 				return
 			}
 			if inner := tensor.Numel(t.Shape[min(2, t.Dim()):]); t.Dim() >= 3 && inner > 1 && inner <= largestKernel &&
-				!yield(mistake{text: name + " is read backwards from dimension 2 on", make: c.one(a,
+				!yield(Mistake{Text: name + " is read backwards from dimension 2 on", Make: c.one(a,
 					func() *tensor.Tensor {
 						v := elements(t)
 						for i := 0; i < len(v); i += inner {
@@ -436,9 +417,9 @@ func (c *Call) misreadOperands() iter.Seq[mistake] {
 				return
 			}
 			for d := range t.Shape {
-				if n := t.Shape[d]; n > 1 && n <= 256 && !yield(mistake{
-					text: fmt.Sprintf("%s is read one further along dimension %d", name, d),
-					make: c.one(a, func() *tensor.Tensor {
+				if n := t.Shape[d]; n > 1 && n <= 256 && !yield(Mistake{
+					Text: fmt.Sprintf("%s is read one further along dimension %d", name, d),
+					Make: c.one(a, func() *tensor.Tensor {
 						inner, v := tensor.Contiguous(t.Shape)[d], elements(t)
 						out := make([]float64, len(v))
 						for i := range v {
@@ -455,8 +436,8 @@ func (c *Call) misreadOperands() iter.Seq[mistake] {
 }
 
 // swappedOperands exchanges two operands of one shape.
-func (c *Call) swappedOperands() iter.Seq[mistake] {
-	return func(yield func(mistake) bool) {
+func (c *Search) swappedOperands() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
 		all := c.operands()
 		for i, a := range all {
 			for _, b := range all[i+1:] {
@@ -464,7 +445,7 @@ func (c *Call) swappedOperands() iter.Seq[mistake] {
 					continue
 				}
 				text := argName(a) + " and " + argName(b) + " are swapped"
-				if !yield(mistake{text: text, make: func() (reading, error) {
+				if !yield(Mistake{Text: text, Make: func() (Way, error) {
 					return c.replaced(func(x opdef.Arg) *tensor.Tensor {
 						var n tensor.Tensor
 						switch {
@@ -487,8 +468,8 @@ func (c *Call) swappedOperands() iter.Seq[mistake] {
 
 // missingParts leaves out the end of a dimension of an operand, an incomplete tile or
 // the last elements, or the first, or the operand altogether.
-func (c *Call) missingParts() iter.Seq[mistake] {
-	return func(yield func(mistake) bool) {
+func (c *Search) missingParts() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
 		for _, a := range c.operands() {
 			t, name := a.Tensor, argName(a)
 			for d := t.Dim() - 1; d >= 0; d-- {
@@ -498,25 +479,25 @@ func (c *Call) missingParts() iter.Seq[mistake] {
 					if tail == 1 {
 						text = fmt.Sprintf("the last of dimension %d of %s is left out", d, name)
 					}
-					if !yield(mistake{text: text, make: c.one(a, func() *tensor.Tensor {
+					if !yield(Mistake{Text: text, Make: c.one(a, func() *tensor.Tensor {
 						return without(t, d, n-tail, n)
 					})}) {
 						return
 					}
 				}
 				first := fmt.Sprintf("index 0 of dimension %d of %s is ", d, name)
-				if n > 1 && !(yield(mistake{text: first + "taken for 0", make: c.one(a, func() *tensor.Tensor {
+				if n > 1 && !(yield(Mistake{Text: first + "taken for 0", Make: c.one(a, func() *tensor.Tensor {
 					return without(t, d, 0, 1)
-				})}) && yield(mistake{text: first + "multiplied by 0", make: c.one(a, func() *tensor.Tensor {
+				})}) && yield(Mistake{Text: first + "multiplied by 0", Make: c.one(a, func() *tensor.Tensor {
 					return altered(t, d, 0, 1, func(x float64) float64 { return 0 * x }) // keeps the sign
 				})})) {
 					return
 				}
 			}
-			if arg, _ := c.bound.Argument(a.Name); !arg.Required { // that it is left out was tried
+			if arg, _ := c.Bound.Argument(a.Name); !arg.Required { // that it is left out was tried
 				continue
 			}
-			if !yield(mistake{text: name + " is taken for 0", make: c.one(a, func() *tensor.Tensor {
+			if !yield(Mistake{Text: name + " is taken for 0", Make: c.one(a, func() *tensor.Tensor {
 				return tensor.Full(t.DType, t.Shape, 0.0)
 			})}) {
 				return
@@ -542,27 +523,27 @@ func altered(t *tensor.Tensor, d, from, to int, f func(x float64) float64) *tens
 }
 
 // operandsInMemory reads an operand in the order in which other dimensions would lie in memory.
-func (c *Call) operandsInMemory() iter.Seq[mistake] {
-	return func(yield func(mistake) bool) {
+func (c *Search) operandsInMemory() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
 		for _, a := range c.operands() {
 			t := a.Tensor
 			if t.Dim() < 2 || t.Dim() > mostDimensions-1 {
 				continue
 			}
 			for _, dims := range orders(t.Dim()) {
-				if !yield(mistake{like: argName(a),
-					text: argName(a) + " is read as if its dimensions lay in memory in the order " + beginning(dims),
-					make: c.one(a, func() *tensor.Tensor {
+				if !yield(Mistake{Like: argName(a),
+					Text: argName(a) + " is read as if its dimensions lay in memory in the order " + beginning(dims),
+					Make: c.one(a, func() *tensor.Tensor {
 						v, from := elements(t), laidOut(t.Shape, dims)
 						out := make([]float64, len(v))
 						for i := range out {
 							out[i] = v[from(i)]
 						}
 						return tensor.New(t.DType, t.Shape, out)
-					})}) || !yield(mistake{like: argName(a),
-					text: argName(a) + " is read as if it were contiguous in the order of dimensions " +
+					})}) || !yield(Mistake{Like: argName(a),
+					Text: argName(a) + " is read as if it were contiguous in the order of dimensions " +
 						beginning(dims),
-					make: c.one(a, func() *tensor.Tensor {
+					Make: c.one(a, func() *tensor.Tensor {
 						v, from := elements(t), laidOut(t.Shape, dims)
 						out := make([]float64, len(v))
 						for i := range out {
@@ -580,20 +561,20 @@ func (c *Call) operandsInMemory() iter.Seq[mistake] {
 // missingRows leaves out the end of the gradient that a backward pass starts from, as where the
 // sum for a weight's gradient ends early, after a tile, or counts one of a batch: the last rows
 // of all, or the end of one dimension.
-func (c *Call) missingRows() iter.Seq[mistake] {
-	return func(yield func(mistake) bool) {
-		if c.fwd == nil || len(c.fwd.Outs) != 1 || c.fwd.Outs[0].Dim() < 2 || c.fwd.Outs[0].Numel() > largestOperand {
+func (c *Search) missingRows() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		if c.Ran == nil || len(c.Ran.Outs) != 1 || c.Ran.Outs[0].Dim() < 2 || c.Ran.Outs[0].Numel() > largestOperand {
 			return
 		}
-		shape := c.fwd.Outs[0].Shape
+		shape := c.Ran.Outs[0].Shape
 		last := len(shape) - 1
 		rows := tensor.Numel(shape[:last])
 		each := rows / max(shape[0], 1) // of a batch
 		without := func(what string, n, inner, tail int) bool {
-			return yield(mistake{
-				text: fmt.Sprintf("the last %d of %d %s of the incoming gradient are left out", tail, n, what),
-				make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
-					if target != incoming || t.Numel() != tensor.Numel(shape) {
+			return yield(Mistake{
+				Text: fmt.Sprintf("the last %d of %d %s of the incoming gradient are left out", tail, n, what),
+				Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+					if target != Incoming || t.Numel() != tensor.Numel(shape) {
 						return t
 					}
 					v := elements(t)

@@ -1,21 +1,20 @@
-package replay
+package causes
 
 import (
 	"fmt"
 	"math"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/verdict"
 )
 
-// plain are the causes that a value shows by itself, before anything is computed with a mistake: nothing was written,
+// Plain are the causes that a value shows by itself, before anything is computed with a mistake: nothing was written,
 // or each element is the neighbour of the reference on one side. rest are the failures that have none.
-func (c *Call) plain(fails []Result) (causes []Cause, rest []Result) {
+func (c *Search) Plain(fails []Wrong) (causes []Cause, rest []Wrong) {
 	for _, r := range fails {
 		text := ""
-		if got, want, ok := c.Pair(&r); ok && r.Compared != nil && got.Numel() <= largestOperand {
-			_ = Guard(func() error { // what cannot be read shows nothing
-				if text = unwritten(got, want); text == "" && r.Verdict == verdict.Fail {
+		if got, want, ok := r.Pair(); ok && got.Numel() <= largestOperand {
+			_ = c.Guard(func() error { // what cannot be read shows nothing
+				if text = unwritten(got, want); text == "" {
 					text = directed(got, want)
 				}
 				return nil

@@ -1,4 +1,4 @@
-package replay
+package causes
 
 import (
 	"cmp"
@@ -15,15 +15,15 @@ import (
 // misplacedResults are results of which parts along a dimension were not written, or stand
 // elsewhere (heads, channels or rows in another order, or repeated), or that lie in memory in
 // another order of dimensions.
-func (c *Call) misplacedResults(fails []Result) iter.Seq[mistake] {
-	return func(yield func(mistake) bool) {
+func (c *Search) misplacedResults(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
 		for i := range fails {
-			got, want, ok := c.Pair(&fails[i])
+			got, want, ok := fails[i].Pair()
 			if !ok || !got.DType.IsFloat() || !slices.Equal(got.Shape, want.Shape) || got.Numel() > largestOperand {
 				continue
 			}
 			var x, y []float64
-			if Guard(func() error { x, y = elements(got), elements(want); return nil }) != nil {
+			if c.Guard(func() error { x, y = elements(got), elements(want); return nil }) != nil {
 				continue
 			}
 			m := &misplaced{shape: got.Shape, got: x, want: y, near: 16 * got.DType.Eps()}
@@ -31,7 +31,7 @@ func (c *Call) misplacedResults(fails []Result) iter.Seq[mistake] {
 				m.near = 4 * got.DType.Eps()
 			}
 			is := func(text string, rounds bool, from func(j int) int) bool {
-				return yield(mistake{text: text, make: c.resultIs(fails[i].Target, from), rounds: rounds})
+				return yield(Mistake{Text: text, Make: c.resultIs(fails[i].Target, from), Rounds: rounds})
 			}
 			for d := range got.Shape {
 				if m.length(d) < 2 {
@@ -86,12 +86,12 @@ func (c *Call) misplacedResults(fails []Result) iter.Seq[mistake] {
 }
 
 // exchangedResults are those of a call of several, two of them in each other's place.
-func (c *Call) exchangedResults() iter.Seq[mistake] {
-	return func(yield func(mistake) bool) {
-		if c.fwd == nil || len(c.fwd.Outs) > mostResults {
+func (c *Search) exchangedResults() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		if c.Ran == nil || len(c.Ran.Outs) > mostResults {
 			return
 		}
-		outs := c.fwd.Outs
+		outs := c.Ran.Outs
 		for i := range outs {
 			for j := i + 1; j < len(outs); j++ {
 				if !slices.Equal(outs[i].Shape, outs[j].Shape) || outs[i].DType != outs[j].DType {
@@ -99,8 +99,8 @@ func (c *Call) exchangedResults() iter.Seq[mistake] {
 				}
 				other := map[string]*tensor.Tensor{fmt.Sprintf("output[%d]", i): outs[j],
 					fmt.Sprintf("output[%d]", j): outs[i]}
-				if !yield(mistake{text: fmt.Sprintf("results %d and %d are exchanged", i, j),
-					make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+				if !yield(Mistake{Text: fmt.Sprintf("results %d and %d are exchanged", i, j),
+					Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
 						return cmp.Or(other[target], t)
 					})}) {
 					return
@@ -114,14 +114,14 @@ func (c *Call) exchangedResults() iter.Seq[mistake] {
 const mostResults = 8
 
 // passedGradients are those that a kernel passes on as they come.
-func (c *Call) passedGradients() iter.Seq[mistake] {
-	return func(yield func(mistake) bool) {
-		yield(mistake{text: "the incoming gradient is passed on as it is", make: func() (reading, error) {
+func (c *Search) passedGradients() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		yield(Mistake{Text: "the incoming gradient is passed on as it is", Make: func() (Way, error) {
 			var up *tensor.Tensor // which comes before the gradients that are made of it
-			return reading{call: c.bound, original: c.original,
-				alter: func(target string, t *tensor.Tensor) *tensor.Tensor {
+			return Way{Call: c.Bound, Original: c.Original,
+				Alter: func(target string, t *tensor.Tensor) *tensor.Tensor {
 					switch {
-					case target == incoming:
+					case target == Incoming:
 						up = t
 					case up != nil && strings.HasPrefix(target, "grad[") && slices.Equal(up.Shape, t.Shape):
 						return up
@@ -134,7 +134,7 @@ func (c *Call) passedGradients() iter.Seq[mistake] {
 
 // resultIs is the call of which one value has at place i the element at place from(i), 0
 // where that is negative.
-func (c *Call) resultIs(target string, from func(i int) int) func() (reading, error) {
+func (c *Search) resultIs(target string, from func(i int) int) func() (Way, error) {
 	return c.altering(func(of string, t *tensor.Tensor) *tensor.Tensor {
 		if of != target {
 			return t
@@ -542,8 +542,8 @@ var permutations = []permutation{
 
 // permutedOperands reads an operand, or two that follow each other and have one shape (keys and
 // values, weight and bias), in another order along a dimension.
-func (c *Call) permutedOperands() iter.Seq[mistake] {
-	return func(yield func(mistake) bool) {
+func (c *Search) permutedOperands() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
 		all := c.operands()
 		var groups [][]opdef.Arg
 		for i, a := range all {
@@ -575,9 +575,9 @@ func (c *Call) permutedOperands() iter.Seq[mistake] {
 						continue
 					}
 					tried = append(tried, order)
-					if !yield(mistake{
-						text: fmt.Sprintf("%s%s along dimension %d", what, p.text, d),
-						make: func() (reading, error) {
+					if !yield(Mistake{
+						Text: fmt.Sprintf("%s%s along dimension %d", what, p.text, d),
+						Make: func() (Way, error) {
 							return c.replaced(func(a opdef.Arg) *tensor.Tensor {
 								if !slices.ContainsFunc(group, func(b opdef.Arg) bool {
 									return a.Name == b.Name && a.Index == b.Index

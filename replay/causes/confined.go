@@ -1,4 +1,4 @@
-package replay
+package causes
 
 import (
 	"fmt"
@@ -97,11 +97,11 @@ func (p *place) holds(i int) bool {
 // elements are some of those of t that lie there, of all of t where p is nil.
 func (p *place) elements(t *tensor.Tensor) []float64 {
 	if p == nil {
-		return pieces(t)
+		return Pieces(t)
 	}
 	var out []float64
 	for i, x := range elements(t) {
-		if p.holds(i) && len(out) < fitSample {
+		if p.holds(i) && len(out) < SampleSize {
 			out = append(out, x)
 		}
 	}
@@ -136,22 +136,19 @@ func indicesText(at []int) string {
 
 // confined are the mistakes of other sources where the values that fail are wrong, and nothing elsewhere: one tile,
 // one head, the end.
-func (c *Call) confined(fails []Result, sources []iter.Seq[mistake]) iter.Seq[mistake] {
-	return func(yield func(mistake) bool) {
-		pass := Backward
-		if slices.ContainsFunc(fails, func(r Result) bool { return r.Phase == Forward }) {
-			pass = Forward
-		}
+func (c *Search) confined(fails []Wrong, sources []iter.Seq[Mistake]) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		results := slices.ContainsFunc(fails, func(r Wrong) bool { return r.Forward() })
 		places, right := map[string]*place{}, map[string]*tensor.Tensor{}
-		text, first := "", (*Result)(nil)
+		text, first := "", (*Wrong)(nil)
 		for i := range fails {
 			r := &fails[i]
-			got, want, ok := c.Pair(r)
-			if !ok || r.Phase != pass {
+			got, want, ok := r.Pair()
+			if !ok || r.Forward() != results {
 				continue
 			}
 			var p *place
-			if Guard(func() error { p = placeOf(got, want); return nil }) != nil || p == nil {
+			if c.Guard(func() error { p = placeOf(got, want); return nil }) != nil || p == nil {
 				return
 			}
 			places[r.Target], right[r.Target] = p, want
@@ -162,14 +159,14 @@ func (c *Call) confined(fails []Result, sources []iter.Seq[mistake]) iter.Seq[mi
 		if first == nil {
 			return
 		}
-		sources := append(slices.Clone(sources), c.weightedParts([]Result{*first}, places[first.Target]))
+		sources := append(slices.Clone(sources), c.weightedParts([]Wrong{*first}, places[first.Target]))
 		for _, source := range sources {
 			for m := range source {
 				inner := m
-				m.text = text + ": " + inner.text
-				m.make = func() (reading, error) {
-					way, err := inner.make()
-					return way.then(func(target string, t *tensor.Tensor) *tensor.Tensor {
+				m.Text = text + ": " + inner.Text
+				m.Make = func() (Way, error) {
+					way, err := inner.Make()
+					return way.Then(func(target string, t *tensor.Tensor) *tensor.Tensor {
 						p := places[target]
 						if p == nil || !slices.Equal(t.Shape, p.shape) {
 							return t

@@ -1,4 +1,4 @@
-package replay
+package causes
 
 import (
 	"cmp"
@@ -74,15 +74,15 @@ func (r *region) between() float64 {
 	return r.wrong
 }
 
-// dependence says of a result that is a function of one operand, element for element, where it
+// Dependence says of a result that is a function of one operand, element for element, where it
 // is wrong, or that it is another function.
-func (c *Call) dependence(fails []Result) []Cause {
+func (c *Search) Dependence(fails []Wrong) []Cause {
 	got, want := c.wrongResult(fails)
 	if got == nil {
 		return nil
 	}
 	var found []Cause
-	_ = Guard(func() error {
+	_ = c.Guard(func() error {
 		for _, a := range c.operands() {
 			if r := regionOf(a.Tensor, got, want); r != nil {
 				side := "above"

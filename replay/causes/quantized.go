@@ -1,4 +1,4 @@
-package replay
+package causes
 
 import (
 	"fmt"
@@ -47,16 +47,16 @@ func sharings(shape []int) []sharing {
 }
 
 // quantized are operands that went through a few bits, as where a kernel of quantized weights is taken.
-func (c *Call) quantized() iter.Seq[mistake] {
-	return func(yield func(mistake) bool) {
+func (c *Search) quantized() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
 		for _, a := range c.operands() {
 			if a.Tensor.Numel() < leastInNarrow {
 				continue
 			}
 			for _, s := range sharings(a.Tensor.Shape) {
 				for _, q := range quantizations {
-					if !yield(mistake{text: fmt.Sprintf("%s is rounded to %s, scaled %s", argName(a), q.name, s.text),
-						rounds: true, make: c.one(a, func() *tensor.Tensor {
+					if !yield(Mistake{Text: fmt.Sprintf("%s is rounded to %s, scaled %s", argName(a), q.name, s.text),
+						Rounds: true, Make: c.one(a, func() *tensor.Tensor {
 							return q.of(a.Tensor, s.size(a.Tensor.Shape))
 						})}) {
 						return

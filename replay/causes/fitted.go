@@ -1,4 +1,4 @@
-package replay
+package causes
 
 import (
 	"fmt"
@@ -17,26 +17,26 @@ import (
 // fittedNumbers looks for the factor of a value, for the value of a floating argument, or for
 // the factor of an operand, under which the results come nearest to those recorded: one number
 // for all elements.
-func (c *Call) fittedNumbers(fails []Result) iter.Seq[mistake] {
-	return func(yield func(mistake) bool) {
+func (c *Search) fittedNumbers(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
 		scalar := c.scalarResult(fails)
-		results := slices.ContainsFunc(fails, func(r Result) bool { return r.Phase == Forward })
+		results := slices.ContainsFunc(fails, func(r Wrong) bool { return r.Forward() })
 		for i := range fails {
-			if results && !scalar && fails[i].Phase != Forward { // gradients follow from what is wrong with the results
+			if results && !scalar && !fails[i].Forward() { // gradients follow from what is wrong with the results
 				continue
 			}
 			factors := c.factors(&fails[i])
 			for _, x := range factors {
 				text := fmt.Sprintf("all elements are multiplied by %.7g", x) + c.ofSizes(factors[len(factors)-1])
-				if !yield(mistake{text: text, like: "elements", rounds: true, all: scalar && results,
-					make: c.altering(times(x))}) {
+				if !yield(Mistake{Text: text, Like: "elements", Rounds: true, All: scalar && results,
+					Make: c.altering(times(x))}) {
 					return
 				}
 			}
 		}
 		var got *tensor.Tensor
 		for i := range fails {
-			if g, _, ok := c.Pair(&fails[i]); ok && fails[i].Phase == Forward && g.DType.IsFloat() &&
+			if g, _, ok := fails[i].Pair(); ok && fails[i].Forward() && g.DType.IsFloat() &&
 				(g.Numel() > 1 || scalar) {
 				got = g
 				break
@@ -45,30 +45,30 @@ func (c *Call) fittedNumbers(fails []Result) iter.Seq[mistake] {
 		if got == nil {
 			return
 		}
-		for _, a := range c.bound.Arguments() {
+		for _, a := range c.Bound.Arguments() {
 			was, ok := a.Python().(float64)
 			if !ok || math.IsInf(was, 0) || math.IsNaN(was) {
 				continue
 			}
-			with := func(x float64) (reading, error) {
+			with := func(x float64) (Way, error) {
 				return c.withArguments(map[string]value.Value{a.Name: x})
 			}
 			for _, x := range c.fit(got, was, with) {
-				if !yield(mistake{text: fmt.Sprintf("%s is %.7g, not %.7g", a.Name, x, was), like: a.Name,
-					all: scalar, make: func() (reading, error) { return with(x) }}) {
+				if !yield(Mistake{Text: fmt.Sprintf("%s is %.7g, not %.7g", a.Name, x, was), Like: a.Name,
+					All: scalar, Make: func() (Way, error) { return with(x) }}) {
 					return
 				}
 			}
 		}
 		for _, a := range c.operands() {
-			with := func(x float64) (reading, error) {
+			with := func(x float64) (Way, error) {
 				return c.one(a, func() *tensor.Tensor {
 					return opdef.Map(a.Tensor.DType, a.Tensor, func(y float64) float64 { return x * y })
 				})()
 			}
 			for _, x := range c.fit(got, 1, with) {
-				if !yield(mistake{text: fmt.Sprintf("%s is multiplied by %.7g", argName(a), x), like: argName(a),
-					all: scalar, make: func() (reading, error) { return with(x) }}) {
+				if !yield(Mistake{Text: fmt.Sprintf("%s is multiplied by %.7g", argName(a), x), Like: argName(a),
+					All: scalar, Make: func() (Way, error) { return with(x) }}) {
 					return
 				}
 			}
@@ -78,20 +78,20 @@ func (c *Call) fittedNumbers(fails []Result) iter.Seq[mistake] {
 
 // scalarResult reports whether a result of one element failed, which some number explains by chance, with
 // gradients that tell.
-func (c *Call) scalarResult(fails []Result) bool {
+func (c *Search) scalarResult(fails []Wrong) bool {
 	got, _ := c.wrongResult(fails)
-	return got != nil && got.Numel() == 1 && slices.ContainsFunc(fails, func(r Result) bool {
-		return r.Phase == Backward && r.Compared.Numel >= fewestScaled
+	return got != nil && got.Numel() == 1 && slices.ContainsFunc(fails, func(r Wrong) bool {
+		return r.Backward() && r.Numel() >= fewestScaled
 	})
 }
 
 // ofSizes says of which size of the call, and of one less, one more or the next power of two, a factor is the
 // quotient, or the root of it: what a mean was divided by; empty of a number that says enough, or that is known to few
 // digits.
-func (c *Call) ofSizes(x float64) string {
+func (c *Search) ofSizes(x float64) string {
 	plain := len(shortened(x, 1)) > 1 && len(fmt.Sprintf("%.7g", shortened(x, 1)[0])) <= 4 &&
 		math.Abs(shortened(x, 1)[0]/x-1) < 1e-6
-	if c.fwd == nil || len(c.fwd.Outs) == 0 || c.fwd.Outs[0].DType.IsReduced() || plain {
+	if c.Ran == nil || len(c.Ran.Outs) == 0 || c.Ran.Outs[0].DType.IsReduced() || plain {
 		return ""
 	}
 	var sizes []int
@@ -122,8 +122,8 @@ func (c *Call) ofSizes(x float64) string {
 }
 
 // scaledBesides are the mistakes of other sources whose results are wrong by one factor besides.
-func (c *Call) scaledBesides(fails []Result, sources []iter.Seq[mistake]) iter.Seq[mistake] {
-	return func(yield func(mistake) bool) {
+func (c *Search) scaledBesides(fails []Wrong, sources []iter.Seq[Mistake]) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
 		got, want := c.wrongResult(fails)
 		if got == nil || got.Numel() < fewestScaled {
 			return
@@ -131,22 +131,22 @@ func (c *Call) scaledBesides(fails []Result, sources []iter.Seq[mistake]) iter.S
 		for _, source := range sources {
 			for m := range source {
 				var factor float64
-				if Guard(func() error {
-					z := c.valueUnder(m.make, &fails[0])
+				if c.Guard(func() error {
+					z := c.valueUnder(m.Make, &fails[0])
 					if z == nil || !slices.Equal(z.Shape, got.Shape) || !z.DType.IsFloat() {
 						return errNoValue
 					}
-					factor = proportion(pieces(got), pieces(z), pieces(want))
+					factor = proportion(Pieces(got), Pieces(z), Pieces(want))
 					return nil
 				}) != nil || factor == 0 {
 					continue
 				}
 				inner := m
 				for _, x := range shortened(factor, 1) {
-					m := mistake{text: fmt.Sprintf("%s, and all elements are multiplied by %.7g", inner.text, x),
-						rounds: true, like: inner.text, make: func() (reading, error) {
-							way, err := inner.make()
-							return way.then(times(x)), err
+					m := Mistake{Text: fmt.Sprintf("%s, and all elements are multiplied by %.7g", inner.Text, x),
+						Rounds: true, Like: inner.Text, Make: func() (Way, error) {
+							way, err := inner.Make()
+							return way.Then(times(x)), err
 						}}
 					if !yield(m) {
 						return
@@ -181,8 +181,8 @@ func proportion(x, y, z []float64) float64 {
 
 // limited limits an operand, element for element with the result, from below or above, where that
 // may explain what is wrong, elements beyond some number alone, or results.
-func (c *Call) limited(fails []Result) iter.Seq[mistake] {
-	return func(yield func(mistake) bool) {
+func (c *Search) limited(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
 		got, want := c.wrongResult(fails)
 		if got == nil {
 			return
@@ -197,15 +197,15 @@ func (c *Call) limited(fails []Result) iter.Seq[mistake] {
 				if !r.below {
 					side, f = "above", math.Min
 				}
-				if !yield(mistake{text: fmt.Sprintf("%s is limited to %.7g from %s", argName(a), limit, side),
-					like: argName(a), make: c.one(a, func() *tensor.Tensor {
+				if !yield(Mistake{Text: fmt.Sprintf("%s is limited to %.7g from %s", argName(a), limit, side),
+					Like: argName(a), Make: c.one(a, func() *tensor.Tensor {
 						return opdef.Map(a.Tensor.DType, a.Tensor, func(x float64) float64 { return f(x, limit) })
 					})}) {
 					return
 				}
 			}
 		}
-		for _, end := range limitedResults(got, want) {
+		for _, end := range c.limitedResults(got, want) {
 			if !yield(c.ending(end)) {
 				return
 			}
@@ -214,10 +214,10 @@ func (c *Call) limited(fails []Result) iter.Seq[mistake] {
 }
 
 // wrongResult is the first result that is wrong, and what is due, of one shape; nil if there is none.
-func (c *Call) wrongResult(fails []Result) (got, want *tensor.Tensor) {
+func (c *Search) wrongResult(fails []Wrong) (got, want *tensor.Tensor) {
 	for i := range fails {
-		if fails[i].Phase == Forward {
-			g, w, ok := c.Pair(&fails[i])
+		if fails[i].Forward() {
+			g, w, ok := fails[i].Pair()
 			if ok && g.DType.IsFloat() && g.Numel() <= largestOperand && slices.Equal(g.Shape, w.Shape) {
 				return g, w
 			}
@@ -228,19 +228,19 @@ func (c *Call) wrongResult(fails []Result) (got, want *tensor.Tensor) {
 }
 
 const (
-	fitSteps  = 12      // of Gauss and Newton
-	fitSample = 1 << 14 // elements of the result that are looked at
+	fitSteps   = 12      // of Gauss and Newton
+	SampleSize = 1 << 14 // elements of the result that are looked at
 )
 
 // factors are those of a value by which its elements are too large, first as short as they can
 // be told; none of few elements, which some factor explains by chance.
-func (c *Call) factors(r *Result) []float64 {
-	got, want, ok := c.Pair(r)
+func (c *Search) factors(r *Wrong) []float64 {
+	got, want, ok := r.Pair()
 	if !ok || !got.DType.IsFloat() || !slices.Equal(got.Shape, want.Shape) || got.Numel() < fewestScaled {
 		return nil
 	}
 	var up, down float64
-	if Guard(func() error {
+	if c.Guard(func() error {
 		x, y := sample(got), sample(want)
 		for i := range x {
 			if p := x[i] * y[i]; !math.IsInf(p, 0) && !math.IsNaN(p) {
@@ -265,7 +265,7 @@ const fewestScaled = 16
 // times multiplies rounded results.
 func times(x float64) func(target string, t *tensor.Tensor) *tensor.Tensor {
 	return func(target string, t *tensor.Tensor) *tensor.Tensor {
-		if !t.DType.IsFloat() || target == incoming {
+		if !t.DType.IsFloat() || target == Incoming {
 			return t
 		}
 		return opdef.Map(t.DType, t.Rounded(), func(y float64) float64 { return x * y })
@@ -287,16 +287,16 @@ func shortened(x, but float64) []float64 {
 // fit is the number near was under which the first result comes nearest to got, first as
 // short as it can be told, by Gauss's and Newton's method with a difference quotient; none
 // if it stays where it was.
-func (c *Call) fit(got *tensor.Tensor, was float64, with func(x float64) (reading, error)) []float64 {
+func (c *Search) fit(got *tensor.Tensor, was float64, with func(x float64) (Way, error)) []float64 {
 	var found []float64
-	_ = Guard(func() error { // a call that cannot be run with a number has none
+	_ = c.Guard(func() error { // a call that cannot be run with a number has none
 		due := sample(got)
 		at := func(x float64) ([]float64, bool) {
 			way, err := with(x)
-			if err != nil || way.call == nil {
+			if err != nil || way.Call == nil {
 				return nil, false
 			}
-			f, err := way.call.Forward()
+			f, err := way.Call.Forward()
 			if err != nil || len(f.Outs) == 0 || f.Outs[0].Numel() != got.Numel() || !f.Outs[0].DType.IsFloat() {
 				return nil, false
 			}
@@ -341,13 +341,30 @@ func (c *Call) fit(got *tensor.Tensor, was float64, with func(x float64) (readin
 // sample are some elements of t, evenly spread.
 func sample(t *tensor.Tensor) []float64 {
 	n := t.Numel()
-	if n <= fitSample {
+	if n <= SampleSize {
 		return elements(t)
 	}
-	out, one := make([]float64, fitSample), make([]float64, 1)
+	out, one := make([]float64, SampleSize), make([]float64, 1)
 	for i := range out {
-		tensor.Load(t, int(int64(i)*int64(n)/fitSample), one)
+		tensor.Load(t, int(int64(i)*int64(n)/SampleSize), one)
 		out[i] = one[0]
+	}
+	return out
+}
+
+// Pieces are some elements of t in runs, evenly spread: a run costs little more than an
+// element where whole rows are computed.
+func Pieces(t *tensor.Tensor) []float64 {
+	const runs = 16
+	n := t.Numel()
+	if n <= SampleSize {
+		return elements(t)
+	}
+	out := make([]float64, 0, SampleSize)
+	for k := range runs {
+		run := make([]float64, SampleSize/runs)
+		tensor.Load(t, k*((n-len(run))/(runs-1)), run)
+		out = append(out, run...)
 	}
 	return out
 }

@@ -1,4 +1,4 @@
-package replay
+package causes
 
 import (
 	"fmt"
@@ -11,12 +11,12 @@ import (
 
 // misbroadcast are operands that are broadcast and read at a wrong stride: as if they were contiguous in the shape of
 // the result, over and over or each element as often as there are results to it, or along another dimension.
-func (c *Call) misbroadcast() iter.Seq[mistake] {
-	return func(yield func(mistake) bool) {
-		if c.fwd == nil || len(c.fwd.Outs) != 1 || c.fwd.Outs[0].Numel() > largestOperand {
+func (c *Search) misbroadcast() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		if c.Ran == nil || len(c.Ran.Outs) != 1 || c.Ran.Outs[0].Numel() > largestOperand {
 			return
 		}
-		shape := c.fwd.Outs[0].Shape
+		shape := c.Ran.Outs[0].Shape
 		for _, a := range c.operands() {
 			t := a.Tensor
 			n, total := t.Numel(), tensor.Numel(shape)
@@ -24,7 +24,7 @@ func (c *Call) misbroadcast() iter.Seq[mistake] {
 				continue
 			}
 			for _, w := range readings(t.Shape, shape) {
-				if !yield(mistake{text: argName(a) + " is read " + w.text, make: c.one(a, func() *tensor.Tensor {
+				if !yield(Mistake{Text: argName(a) + " is read " + w.text, Make: c.one(a, func() *tensor.Tensor {
 					v, out := elements(t), make([]float64, total)
 					for i := range out {
 						out[i] = v[w.at(i)]
@@ -80,16 +80,16 @@ func readings(operand, shape []int) []strideReading {
 
 // misderived are gradients of functions of elements that lack a part: the incoming gradient, the term of the product
 // rule in which the factor beside self is derived, or that are computed at the result.
-func (c *Call) misderived(fails []Result) iter.Seq[mistake] {
-	return func(yield func(mistake) bool) {
+func (c *Search) misderived(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
 		all := c.operands()
-		if c.fwd == nil || len(c.fwd.Outs) != 1 || len(all) == 0 || fails[0].Phase != Backward {
+		if c.Ran == nil || len(c.Ran.Outs) != 1 || len(all) == 0 || !fails[0].Backward() {
 			return
 		}
-		y, x := c.fwd.Outs[0], all[0].Tensor
-		if !yield(mistake{text: "the incoming gradient is taken for 1",
-			make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
-				if target != incoming {
+		y, x := c.Ran.Outs[0], all[0].Tensor
+		if !yield(Mistake{Text: "the incoming gradient is taken for 1",
+			Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+				if target != Incoming {
 					return t
 				}
 				return tensor.Full(t.DType, t.Shape, 1.0)
@@ -100,14 +100,14 @@ func (c *Call) misderived(fails []Result) iter.Seq[mistake] {
 			return
 		}
 		name := argName(all[0])
-		if !yield(mistake{text: "the gradient is computed at the result, not at " + name,
-			make: c.one(all[0], func() *tensor.Tensor { return y.Rounded() })}) {
+		if !yield(Mistake{Text: "the gradient is computed at the result, not at " + name,
+			Make: c.one(all[0], func() *tensor.Tensor { return y.Rounded() })}) {
 			return
 		}
 		var up *tensor.Tensor
-		with := func(f func(x, y float64) float64) func() (reading, error) {
+		with := func(f func(x, y float64) float64) func() (Way, error) {
 			return c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
-				if target == incoming {
+				if target == Incoming {
 					up = t
 				}
 				if target != "grad[0]" || up == nil || !slices.Equal(up.Shape, x.Shape) {
@@ -120,13 +120,13 @@ func (c *Call) misderived(fails []Result) iter.Seq[mistake] {
 				}, up, x, y)
 			})
 		}
-		_ = yield(mistake{text: fmt.Sprintf("it is the incoming gradient times result / %s: a term of the product rule is "+
-			"missing", name), make: with(func(x, y float64) float64 { return y / x }), rounds: true}) &&
-			yield(mistake{text: "it is the incoming gradient times the result", make: with(func(_, y float64) float64 {
+		_ = yield(Mistake{Text: fmt.Sprintf("it is the incoming gradient times result / %s: a term of the product rule is "+
+			"missing", name), Make: with(func(x, y float64) float64 { return y / x }), Rounds: true}) &&
+			yield(Mistake{Text: "it is the incoming gradient times the result", Make: with(func(_, y float64) float64 {
 				return y
-			}), rounds: true}) &&
-			yield(mistake{text: "it is the incoming gradient times " + name, make: with(func(x, _ float64) float64 {
+			}), Rounds: true}) &&
+			yield(Mistake{Text: "it is the incoming gradient times " + name, Make: with(func(x, _ float64) float64 {
 				return x
-			}), rounds: true})
+			}), Rounds: true})
 	}
 }

@@ -1,4 +1,4 @@
-package replay
+package causes
 
 import (
 	"fmt"
@@ -12,16 +12,16 @@ import (
 
 // misreadIndices reads indices and masks wrongly: one too high or low, at other places, not at
 // all; a mask the other way round.
-func (c *Call) misreadIndices() iter.Seq[mistake] {
-	return func(yield func(mistake) bool) {
-		for _, a := range c.bound.Tensors() {
+func (c *Search) misreadIndices() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		for _, a := range c.Bound.Tensors() {
 			t, name := a.Tensor, argName(a)
 			if t.Wrapped || !t.DType.IsIntegral() && t.DType != tensor.Bool || t.Dim() == 0 || t.Numel() == 0 ||
 				t.Numel() > largestOperand {
 				continue
 			}
 			is := func(text string, of func(i int, v []int64) int64) bool {
-				return yield(mistake{text: name + " is " + text, make: c.one(a, func() *tensor.Tensor {
+				return yield(Mistake{Text: name + " is " + text, Make: c.one(a, func() *tensor.Tensor {
 					v := make([]int64, t.Numel())
 					tensor.Load(t, 0, v)
 					out := make([]int64, len(v))
@@ -87,10 +87,10 @@ func first(i int, v []int64) int64 {
 
 // exchangedArguments gives two arguments, numbers or lists of them, each other's value, or one that of the other: what
 // one has where the other is None, too.
-func (c *Call) exchangedArguments() iter.Seq[mistake] {
-	return func(yield func(mistake) bool) {
+func (c *Search) exchangedArguments() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
 		var all []opdef.Argument
-		for _, a := range c.bound.Arguments() {
+		for _, a := range c.Bound.Arguments() {
 			if isNumbers(a.Python()) || a.Python() == nil {
 				all = append(all, a)
 			}
@@ -107,7 +107,7 @@ func (c *Call) exchangedArguments() iter.Seq[mistake] {
 				} else if y == nil {
 					text = a.Name + " is taken for " + b.Name
 				}
-				if !yield(mistake{text: text, make: func() (reading, error) {
+				if !yield(Mistake{Text: text, Make: func() (Way, error) {
 					return c.withArguments(map[string]value.Value{a.Name: y, b.Name: x})
 				}}) {
 					return
@@ -119,8 +119,8 @@ func (c *Call) exchangedArguments() iter.Seq[mistake] {
 					name, of string
 					v        value.Value
 				}{{a.Name, b.Name, y}, {b.Name, a.Name, x}} {
-					if !yield(mistake{text: one.name + " is " + shown(one.v) + ", which is " + one.of,
-						make: func() (reading, error) {
+					if !yield(Mistake{Text: one.name + " is " + shown(one.v) + ", which is " + one.of,
+						Make: func() (Way, error) {
 							return c.withArguments(map[string]value.Value{one.name: one.v})
 						}}) {
 						return

@@ -1,0 +1,183 @@
+package causes
+
+import (
+	"cmp"
+	"math"
+	"math/cmplx"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/optool/optool/tensor"
+)
+
+// Find looks for the causes of values that failed, until a deadline. said are causes that are known before; explains
+// runs the call with a mistake and says which of the values that are left it explains. The causes of results come
+// first, of these those that explain most. What a mistake explains, those after it need not, nor gradients where one
+// explains results, from which they follow. What a value shows by itself comes before all of them. Where there is
+// none, what the errors depend on is said.
+func (c *Search) Find(fails []Wrong, said []Cause, until time.Time,
+	explains func(m Mistake, left []Wrong) Cause) []Cause {
+	plain, fails := c.Plain(fails)
+	if len(fails) == 0 {
+		return plain
+	}
+	found := append(plain, c.likeliest(fails, said, until, explains)...)
+	if found == nil {
+		return c.Dependence(fails)
+	}
+	return found
+}
+
+// ofResult reports whether a cause explains a result.
+func (k Cause) ofResult() bool { return strings.HasPrefix(k.Targets[0], "output") }
+
+// likeliest are the causes of values that fail, the likeliest first.
+func (c *Search) likeliest(fails []Wrong, causes []Cause, until time.Time,
+	explains func(m Mistake, left []Wrong) Cause) []Cause {
+	sources, rest := c.Mistakes(fails)
+	tried := 0
+	for i, source := range slices.Concat(sources, rest) {
+		if i >= len(sources) && slices.ContainsFunc(causes, Cause.ofResult) {
+			break // what is fitted explains much that has another cause
+		}
+		before, like := causes, ""
+		for m := range source {
+			if time.Now().After(until) {
+				break
+			}
+			if like != "" && m.Like == like {
+				continue
+			}
+			tried++
+			k := explains(m, fails)
+			if len(k.Targets) == 0 || m.All && len(k.Targets) < len(fails) || k.Bits < required(tried) {
+				continue
+			}
+			if !slices.ContainsFunc(before, func(b Cause) bool { return b.covers(k) }) {
+				causes, like = append(causes, k), m.Like
+			}
+		}
+		if slices.ContainsFunc(causes, func(k Cause) bool { return len(k.Targets) == len(fails) }) {
+			break
+		}
+	}
+	slices.SortStableFunc(causes, func(a, b Cause) int {
+		switch {
+		case a.ofResult() != b.ofResult():
+			if a.ofResult() {
+				return -1
+			}
+			return 1
+		case len(a.Targets) != len(b.Targets):
+			return len(b.Targets) - len(a.Targets)
+		case a.Exact != b.Exact:
+			if a.Exact {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(b.Share, a.Share)
+	})
+	var first []Cause
+	for _, k := range causes {
+		if !slices.ContainsFunc(first, func(b Cause) bool { return b.covers(k) || b.ofResult() && !k.ofResult() }) {
+			first = append(first, k)
+		}
+	}
+	return first
+}
+
+// covers reports whether k explains all that l does.
+func (k Cause) covers(l Cause) bool {
+	return !slices.ContainsFunc(l.Targets, func(t string) bool { return !slices.Contains(k.Targets, t) })
+}
+
+// The rule of evidence. Evidence counts how many bits of a recorded value a mistake explains that the sound call does
+// not. Of n mistakes that are tried, one explains log2(n) bits by chance; a cause has to explain leastBits more.
+const leastBits = 14
+
+// Plenty is the evidence of what is not counted.
+const Plenty = 1e6
+
+// required is how many bits a cause has to explain after so many mistakes were tried.
+func required(tried int) float64 { return leastBits + math.Log2(float64(max(tried, 1))) }
+
+// Evidence is how many bits of a recorded value are explained by what a mistake makes of it, and not by what is due:
+// the logarithm of how much nearer each element comes, no more than its dtype has bits. An element cannot come nearer
+// than rounding, nor than nine of ten others do. Equal elements count a few times at most: zeros are what many
+// mistakes make.
+func Evidence(got, due, made *tensor.Tensor) float64 {
+	if got.Numel() != due.Numel() || got.Numel() != made.Numel() {
+		return Plenty // of a value that has another shape than is due
+	}
+	if got.DType.IsComplex() || !got.DType.IsFloat() {
+		return whole(got, due, made)
+	}
+	x, y, z := Pieces(got), Pieces(due), Pieces(made)
+	after := make([]float64, 0, len(x))
+	dt := got.DType
+	for i := range x {
+		if a := math.Abs(x[i] - dt.Round(z[i])); !math.IsNaN(a) && !math.IsInf(a, 0) {
+			after = append(after, a)
+		}
+	}
+	slices.Sort(after)
+	noise := 0.0
+	if len(after) > 0 {
+		noise = after[len(after)*9/10]
+	}
+	most, seen, bits := -math.Log2(dt.Eps()), map[float64]int{}, 0.0
+	for i := range x {
+		floor := max(dt.ULP(x[i])/2, noise)
+		b, a := apart(x[i], dt.Round(y[i]), floor), apart(x[i], dt.Round(z[i]), floor)
+		if b == a {
+			continue
+		}
+		if seen[x[i]]++; seen[x[i]] > mostEqual {
+			continue
+		}
+		bits += max(-most, min(most, math.Log2(b/a)))
+	}
+	return bits
+}
+
+// mostEqual is how many elements of one value count as evidence.
+const mostEqual = 4
+
+// apart is how far a value is from a recorded one, at least floor; values that are not finite on one side are as far
+// apart as sixteen times that.
+func apart(x, y, floor float64) float64 {
+	if x == y || x != x && y != y {
+		return floor
+	}
+	d := math.Abs(x - y)
+	if math.IsNaN(d) || math.IsInf(d, 0) {
+		return 16 * floor
+	}
+	return max(d, floor)
+}
+
+// whole is the evidence of elements that are integers, booleans or complex numbers.
+func whole(got, due, made *tensor.Tensor) (bits float64) {
+	n := got.Numel()
+	for k := range min(n, SampleSize) {
+		i := k * max(1, n/SampleSize)
+		if got.DType.IsComplex() {
+			x := tensor.At[complex128](got, i)
+			b, a := cmplx.Abs(x-tensor.At[complex128](due, i)), cmplx.Abs(x-tensor.At[complex128](made, i))
+			if floor := max(cmplx.Abs(x), b) * tensor.Float32.Eps(); b > floor || a > floor {
+				bits += math.Log2(max(b, floor) / max(a, floor))
+			}
+			continue
+		}
+		x := tensor.At[int64](got, i)
+		was, is := tensor.At[int64](due, i) == x, tensor.At[int64](made, i) == x
+		each := 4.0
+		if got.DType == tensor.Bool {
+			each = 1
+		}
+		bits += each * float64(btoi(is)-btoi(was))
+	}
+	return bits
+}

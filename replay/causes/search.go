@@ -1,0 +1,154 @@
+package causes
+
+import (
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+)
+
+// A Search is what is known of a call of which values are wrong.
+type Search struct {
+	Bound    *opdef.Call
+	Op       string // the recorded name
+	Registry *opdef.Registry
+	Ran      *opdef.Forward // of the sound call, nil if it was not run
+	Original map[*tensor.Tensor]*tensor.Tensor
+	Incoming []*tensor.Tensor // recorded gradients of results
+	// Due are the sound values of a pass, "output" or "grad", by their targets.
+	Due func(pass string) iter.Seq2[string, *tensor.Tensor]
+	// Under is a value of the call that runs another way, nil if there is none.
+	Under func(w Way, target string) *tensor.Tensor
+	// Guard runs what reads or computes tensors.
+	Guard func(f func() error) error
+}
+
+// A Wrong is a value that failed, with the one that is due; both are nil if there are no such tensors.
+type Wrong struct {
+	Target    string // "output[0]", "grad[1]", "input[0]"
+	Got, Want *tensor.Tensor
+}
+
+// Pair is the recorded value and the one that is due, false if one of them is no tensor.
+func (w *Wrong) Pair() (got, want *tensor.Tensor, ok bool) {
+	return w.Got, w.Want, w.Got != nil && w.Want != nil
+}
+
+// Numel is the number of recorded elements.
+func (w *Wrong) Numel() int {
+	if w.Got == nil {
+		return 0
+	}
+	return w.Got.Numel()
+}
+
+// Forward reports whether the value is a result.
+func (w *Wrong) Forward() bool { return strings.HasPrefix(w.Target, "output") }
+
+// Backward reports whether the value is a gradient.
+func (w *Wrong) Backward() bool { return strings.HasPrefix(w.Target, "grad") }
+
+// A Way is how a call may have run: other arguments, other values.
+type Way struct {
+	Call *opdef.Call
+	// Original maps the tensors of Call to the recorded ones they stand for.
+	Original map[*tensor.Tensor]*tensor.Tensor
+	Alter    Alteration // nil: none
+}
+
+// An Alteration makes what is compared of a value of the reference, by its target. The gradient that a backward pass
+// starts from has the target Incoming.
+type Alteration func(target string, t *tensor.Tensor) *tensor.Tensor
+
+// Incoming is the target of the gradients that a backward pass starts from.
+const Incoming = "grad_output"
+
+// Then is the way whose values are altered once more.
+func (w Way) Then(next Alteration) Way {
+	first := w.Alter
+	w.Alter = func(target string, t *tensor.Tensor) *tensor.Tensor {
+		if first != nil {
+			t = first(target, t)
+		}
+		return next(target, t)
+	}
+	return w
+}
+
+// altering is the call as it is, of which other values are compared.
+func (c *Search) altering(alter Alteration) func() (Way, error) {
+	return func() (Way, error) { return Way{Call: c.Bound, Original: c.Original, Alter: alter}, nil }
+}
+
+// recorded is the recorded tensor that an argument of the call stands for.
+func (c *Search) recorded(t *tensor.Tensor) *tensor.Tensor {
+	if o, ok := c.Original[t]; ok {
+		return o
+	}
+	return t
+}
+
+// A Mistake is a way to run a call wrongly.
+type Mistake struct {
+	Text   string
+	Make   func() (Way, error)
+	Rounds bool   // see opdef.Mistake
+	Like   string // what it is one value of: once one explains, others are not tried
+	All    bool   // it explains nothing unless it explains all that failed
+}
+
+// Few is of how many elements that were wrong one may still be under the mistake: of more
+// where a number was fitted to them, which comes near to much.
+func (m Mistake) Few() int {
+	if m.Like != "" {
+		return 50
+	}
+	return 20
+}
+
+// A Cause is a mistake under which the reference gives what was recorded: another
+// argument, an operand that was read or rounded in another way.
+type Cause struct {
+	Text string // "eps is 0.01, not 1e-05"
+	// Targets are the values that fail and that it explains.
+	Targets []string
+	// Exact says that each explained element is the nearest value of its dtype.
+	Exact bool
+	// Share is the part of the elements that is explained: below 1 where values are
+	// rounded on the way, and some lie near the middle between two.
+	Share float64
+	// Pattern says that nothing was found that reproduces the value: Text is what its errors
+	// depend on, "it is wrong only where self is below 0.5".
+	Pattern bool
+	// Bits is how much of what was recorded the mistake explains and the sound call does not: see Evidence.
+	Bits float64
+}
+
+// Mistakes are the kinds of what kernels get wrong, the likeliest first: arguments, results as
+// such, what the operator declares, precision, how operands lie in memory, parts of
+// them left out. Those of which a number is fitted to what was recorded, those that are
+// confined to the place of the errors, and others that take long, come apart.
+func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
+	local := []iter.Seq[Mistake]{c.wrongArguments(), c.exchangedArguments(), c.declared(), c.passedGradients(),
+		c.otherOperators(), c.endedOtherwise(fails), c.misderived(fails), c.rounded(), c.misreadIndices(),
+		c.misreadOperands(), c.misbroadcast(), c.permutedOperands(), c.swappedOperands(), c.missingParts(),
+		c.missingRows()}
+	all = slices.Concat(local[:2], []iter.Seq[Mistake]{c.misplacedResults(fails), c.exchangedResults()}, local[2:],
+		[]iter.Seq[Mistake]{c.addedValues(fails), c.wrongSizes()})
+	return all, []iter.Seq[Mistake]{c.fittedNumbers(fails), c.limited(fails), c.weightedParts(fails, nil),
+		c.quantized(), c.operandsInMemory(), c.confined(fails, local), c.scaledBesides(fails, local)}
+}
+
+// upTo are the numbers from lo to below hi.
+func upTo(lo, hi int) []int {
+	idx := make([]int, hi-lo)
+	for i := range idx {
+		idx[i] = lo + i
+	}
+	return idx
+}
+
+// Nearness is how much nearer values have to be under a mistake.
+const Nearness = 8
