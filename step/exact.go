@@ -61,6 +61,18 @@ type rerun struct {
 	// calls.
 	keep []*Value
 	move mover
+	// under, of a variation, is the rerun that it differs from: what it has no value of is there.
+	under *rerun
+	// decisions reports that whole numbers which floating ones decide stay as recorded.
+	decisions bool
+}
+
+// value is a result in the rerun, nil if it is the recorded one.
+func (x *rerun) value(w *Value) *tensor.Tensor {
+	if t := x.values[w]; t != nil || x.under == nil {
+		return t
+	}
+	return x.under.value(w)
 }
 
 func (x *rerun) run(calls []*Call) error {
@@ -262,7 +274,7 @@ func (x *rerun) input(v *Value, recorded *tensor.Tensor) *tensor.Tensor {
 	if w == nil {
 		return nil
 	}
-	t := x.values[w]
+	t := x.value(w)
 	if x.whatIf != nil && v.From.How == IsChanged {
 		switch {
 		case !x.repairs(v):
@@ -329,7 +341,7 @@ func (x *rerun) store(c *Call, rec *capture.Call, outs []*tensor.Tensor) {
 			break
 		}
 		kept := slices.Contains(x.keep, o)
-		if c.decided() && !o.DType.IsFloat() && !o.DType.IsComplex() && !kept {
+		if (c.decided() || x.decisions) && !o.DType.IsFloat() && !o.DType.IsComplex() && !kept {
 			continue // as recorded: of equal numbers, sort has a choice
 		}
 		t := outs[i]

@@ -60,6 +60,7 @@ type SummaryRecord struct {
 	First  *reports.Place `json:"first"`
 	Calls  int            `json:"calls"`
 	Device *Reruns        `json:"device,omitempty"`
+	Metric any            `json:"metric,omitempty"` // with --of: a record of package metric
 	// Unjudged are the values that were not judged.
 	reports.Unjudged
 	// Settings are what the run was told about what to check.

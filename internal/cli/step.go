@@ -18,6 +18,7 @@ import (
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
+	"github.com/optool/optool/step/metric"
 	"github.com/optool/optool/step/view"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/verdict"
@@ -37,7 +38,8 @@ type stepOptions struct {
 	failOn     verdicts
 	exact      []string
 	in         []string
-	starting   []readiness // of the device
+	metricFlags
+	starting []readiness // of the device
 }
 
 func newStepCmd(a *app) *cobra.Command {
@@ -73,6 +75,7 @@ which it does not, and what it gets wrong that was recorded right.`,
 	f.StringVar(&o.dot, "dot", "", "also write what is around the first finding, or before the loss, for Graphviz to `FILE`")
 	f.StringVar(&o.mermaid, "mermaid", "", "the same for Mermaid")
 	f.IntVar(&o.around, "around", 12, "how many calls to each side --dot and --mermaid show")
+	o.metricFlags.add(cmd)
 	f.StringSliceVar(&o.exact, "exact", nil, "the loss as it would have been with the ops of this list computed exactly")
 	f.StringArrayVar(&o.in, "in", nil, "the loss as it would have been with ops in another dtype: `DTYPE=OP[,OP]`")
 	return cmd
@@ -125,6 +128,10 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	if err := t.Analyze(cmd.Context(), opt); err != nil {
 		return failed(err)
 	}
+	measured, err := o.measure(cmd.Context(), t, opt)
+	if err != nil {
+		return err
+	}
 	if o.against != "" {
 		more, err := o.diverge(cmd, a, t, lim, opt)
 		if err != nil {
@@ -135,7 +142,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	refused += a.sayDamaged(t)
 	o.tellEffects(t, settings)
 	rec := o.recording(a, t, settings)
-	if err := writeStep(j, t, rec.Summary); err != nil {
+	if err := writeStep(j, t, measured, rec.Summary); err != nil {
 		return failed(err)
 	}
 	if err := o.show(cmd, a, j.text(), t, opt, imagined, path); err != nil {
@@ -341,7 +348,7 @@ func (a *app) readCalls(cmd *cobra.Command, paths []string, lim *limits, opt ste
 }
 
 // writeStep writes the records of a step.
-func writeStep(j *jsonOutput, t *step.Trace, counted *reports.Summary) error {
+func writeStep(j *jsonOutput, t *step.Trace, m *metric.Metric, counted *reports.Summary) error {
 	if j.lines == nil {
 		return nil
 	}
@@ -355,6 +362,9 @@ func writeStep(j *jsonOutput, t *step.Trace, counted *reports.Summary) error {
 	}
 	s := t.Summary()
 	s.Unjudged, s.Settings = counted.Unjudged, counted.Settings
+	if m != nil {
+		s.Metric = m.Record()
+	}
 	return j.write(s)
 }
 

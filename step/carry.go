@@ -1,0 +1,384 @@
+package step
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// A Carry runs the calls that some results depend on in float64, from the recorded leaves: once exactly, and
+// once for each variation. All of them are run together, call by call, so that each file is read once.
+type Carry struct {
+	// Of are the results to return.
+	Of []*Value
+	// Variations differ from the exact run: calls that one of them reports keep the error that they were
+	// recorded with, the recorded result minus the reference on the recorded arguments.
+	Variations []func(c *Call) bool
+	// Decisions keeps whole numbers that floating ones decide as they were recorded: routes of experts, masks
+	// of comparisons. Values that were chosen with them (topk, sort) are the exact ones at the recorded places.
+	Decisions bool
+	// Replace, if not nil, gives results in place of those that a call computes exactly; nil where it does not.
+	Replace func(c *Call, rec *capture.Call, exact []*tensor.Tensor) ([]*tensor.Tensor, error)
+	// Each, if not nil, is told the exact results of each call that runs.
+	Each func(c *Call, rec *capture.Call, exact []*tensor.Tensor)
+}
+
+// Carried is what became of the results.
+type Carried struct {
+	Exact []*tensor.Tensor   // nil where a result could not be computed
+	With  [][]*tensor.Tensor // by variation
+	// Breaks are the calls whose results were taken as they were recorded.
+	Breaks []Break
+	// Calls are those that were run.
+	Calls []*Call
+}
+
+// Run runs the calls. All results are of one process.
+func (k *Carry) Run(ctx context.Context, opt Options) (*Carried, error) {
+	if len(k.Of) == 0 {
+		return &Carried{}, nil
+	}
+	out := &Carried{Calls: Cone(k.Of...)}
+	rerunOf := func(under *rerun) *rerun {
+		return &rerun{process: k.Of[0].Call.Process, opt: opt, ctx: ctx, values: map[*Value]*tensor.Tensor{},
+			keep: k.Of, under: under, decisions: k.Decisions, averaged: func(*Call) {}, broken: func(*Call, string) {},
+			loss: func(*Step, float64) {}}
+	}
+	exact := rerunOf(nil)
+	exact.uses = uses(out.Calls, k.Of)
+	with := make([]*rerun, len(k.Variations))
+	for i := range with {
+		with[i] = rerunOf(exact)
+		with[i].uses = exact.uses
+	}
+	for _, c := range out.Calls {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if err := opt.within(c, func() error { return k.call(c, exact, with) }); err != nil {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			out.Breaks = append(out.Breaks, Break{c, err.Error()})
+			exact.recorded(c)
+			for _, x := range with {
+				x.recorded(c)
+			}
+		}
+		for _, v := range c.Inputs {
+			w := v.From.origin()
+			if w == nil {
+				continue
+			}
+			if exact.uses[w]--; exact.uses[w] == 0 {
+				delete(exact.values, w)
+				for _, x := range with {
+					delete(x.values, w)
+				}
+			}
+		}
+	}
+	results := func(x *rerun) []*tensor.Tensor {
+		ts := make([]*tensor.Tensor, len(k.Of))
+		for i, v := range k.Of {
+			ts[i] = x.value(v)
+		}
+		return ts
+	}
+	out.Exact = results(exact)
+	for _, x := range with {
+		out.With = append(out.With, results(x))
+	}
+	return out, nil
+}
+
+// uses counts the readers of each value among calls, and those that are kept.
+func uses(calls []*Call, keep []*Value) map[*Value]int {
+	n := map[*Value]int{}
+	for _, v := range keep {
+		n[v]++
+	}
+	for _, c := range calls {
+		for _, v := range c.Inputs {
+			if w := v.From.origin(); w != nil {
+				n[w]++
+			}
+		}
+	}
+	return n
+}
+
+// Cone is the calls that results depend on, in order, their own included.
+func Cone(of ...*Value) []*Call {
+	in := map[*Call]bool{}
+	var todo []*Call
+	add := func(c *Call) {
+		if !in[c] {
+			in[c] = true
+			todo = append(todo, c)
+		}
+	}
+	for _, v := range of {
+		add(v.Call)
+	}
+	for len(todo) > 0 {
+		c := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		for _, v := range c.Inputs {
+			if w := v.From.origin(); w != nil && w.Call.Order < c.Order {
+				add(w.Call)
+			}
+		}
+	}
+	var out []*Call
+	for _, c := range of[0].Call.Process.Calls {
+		if in[c] {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// call runs a call exactly and in each variation that tells it from the exact run.
+func (k *Carry) call(c *Call, exact *rerun, with []*rerun) error {
+	if c.notRun != nil {
+		return c.notRun
+	}
+	rec, err := c.Entry.Load(capture.LoadOptions{Read: exact.opt.Read, Only: capture.Of(capture.Input, capture.Output)})
+	defer rec.Close()
+	if err != nil && rec.Err(capture.Input) != nil {
+		return rec.Err(capture.Input)
+	}
+	outs, err := k.run(exact, c, rec)
+	if err != nil {
+		return err
+	}
+	if k.Each != nil {
+		k.Each(c, rec, outs)
+	}
+	var errors []*tensor.Tensor // of the call's own
+	for _, has := range k.Variations {
+		if has(c) {
+			if errors, err = exact.errors(rec, len(c.Outputs)); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	if errors != nil && !slices.ContainsFunc(errors, func(t *tensor.Tensor) bool { return t != nil }) {
+		errors = nil
+	}
+	var all errgroup.Group
+	all.SetLimit(runtime.GOMAXPROCS(0))
+	for i, x := range with {
+		inserts := errors != nil && k.Variations[i](c)
+		touched := slices.ContainsFunc(c.Inputs, func(v *Value) bool {
+			w := v.From.origin()
+			return w != nil && x.values[w] != nil
+		})
+		if !inserts && !touched {
+			continue
+		}
+		all.Go(func() error {
+			return replay.Guard(func() (err error) {
+				now := outs
+				if touched {
+					if now, err = k.run(x, c, rec); err != nil {
+						return err
+					}
+				}
+				if inserts {
+					now = added(now, errors)
+				}
+				x.store(c, rec, now)
+				return nil
+			})
+		})
+	}
+	return all.Wait()
+}
+
+// run computes a call in one of the runs and keeps the results.
+func (k *Carry) run(x *rerun, c *Call, rec *capture.Call) ([]*tensor.Tensor, error) {
+	args, kwargs, err := x.arguments(c, rec)
+	if err != nil {
+		return nil, err
+	}
+	bound, err := x.bind(rec, args, kwargs)
+	if err != nil {
+		return nil, err
+	}
+	if why := bound.Random(); why != "" {
+		return nil, errRandom(why)
+	}
+	f, err := bound.Forward()
+	if err != nil {
+		return nil, err
+	}
+	outs, err := results(f, len(c.Outputs))
+	if err != nil {
+		return nil, err
+	}
+	outs = slices.Clone(outs)
+	for i, t := range outs {
+		if t != nil && t.IsLazy() { // computed once, not by each of its readers
+			outs[i] = solid(t)
+		}
+	}
+	if k.Decisions && !c.decided() {
+		outs = atRecorded(c, rec, args, outs)
+	}
+	if k.Replace != nil {
+		now, err := k.Replace(c, rec, outs)
+		if err != nil {
+			return nil, err
+		}
+		if now != nil {
+			outs = now
+		}
+	}
+	x.store(c, rec, outs)
+	x.storeChanged(c, bound, f, args, kwargs)
+	return outs, nil
+}
+
+// An errRandom says why a call is not run.
+type errRandom string
+
+func (e errRandom) Error() string { return string(e) }
+
+// errors are what the recorded results of a call differ by from the reference on the recorded arguments; nil
+// where they are no floating numbers, or equal.
+func (x *rerun) errors(rec *capture.Call, n int) ([]*tensor.Tensor, error) {
+	bound, err := x.bind(rec, rec.Args, rec.Kwargs)
+	if err != nil {
+		return nil, err
+	}
+	f, err := bound.Forward()
+	if err != nil {
+		return nil, err
+	}
+	want, err := results(f, n)
+	if err != nil {
+		return nil, err
+	}
+	got := rec.Outputs()
+	out := make([]*tensor.Tensor, n)
+	for i := range out {
+		if i >= len(got) || i >= len(want) || want[i] == nil || !comparable(got[i], want[i]) {
+			continue
+		}
+		d := solid(opdef.Zip(got[i].DType, got[i], want[i], func(g, w float64) float64 {
+			if d := g - w; d-d == 0 { // else both infinite: a mask
+				return d
+			}
+			return 0
+		}))
+		if slices.ContainsFunc(tensor.Data[float64](d), func(v float64) bool { return v != 0 }) {
+			out[i] = d
+		}
+	}
+	return out, nil
+}
+
+// added are results with errors added.
+func added(outs, errors []*tensor.Tensor) []*tensor.Tensor {
+	outs = slices.Clone(outs)
+	for i, e := range errors {
+		if e != nil && i < len(outs) && outs[i] != nil && comparable(outs[i], e) {
+			outs[i] = solid(opdef.Zip(outs[i].DType, outs[i], e, func(x, d float64) float64 { return x + d }))
+		}
+	}
+	return outs
+}
+
+// atRecorded are the results of a call that chooses elements and says which (topk, sort, max of a dimension):
+// values are those at the recorded places.
+func atRecorded(c *Call, rec *capture.Call, args []value.Value, outs []*tensor.Tensor) []*tensor.Tensor {
+	got := rec.Outputs()
+	var from, was *tensor.Tensor
+	if ts, before := value.Tensors(value.NewTuple(args...)), value.Tensors(value.NewTuple(rec.Args...)); len(ts) > 0 &&
+		len(before) == len(ts) {
+		from, was = ts[0], before[0]
+	}
+	if from == nil || len(got) != len(outs) {
+		return outs
+	}
+	for i, at := range got {
+		if at.DType.Kind() != tensor.KindInt {
+			continue
+		}
+		for k, v := range got {
+			if !v.DType.IsFloat() || !sameShape(v.Shape, at.Shape) || !comparable(v, outs[k]) {
+				continue
+			}
+			places := tensor.Data[int64](got[i])
+			for d := range from.Shape {
+				if t := gathered(was, d, at.Shape, places); t == nil || !slices.Equal(t, tensor.Data[float64](v)) {
+					continue
+				}
+				outs[k] = tensor.New(outs[k].DType, outs[k].Shape, gathered(from, d, at.Shape, places))
+				break
+			}
+		}
+	}
+	return outs
+}
+
+// gathered are the elements of t at places of dimension d, in the shape of the places; nil if the shapes do not
+// belong together.
+func gathered(t *tensor.Tensor, d int, shape []int, places []int64) []float64 {
+	if len(shape) != len(t.Shape) || !t.DType.IsFloat() {
+		return nil
+	}
+	for i := range shape {
+		if i != d && shape[i] != t.Shape[i] {
+			return nil
+		}
+	}
+	all := tensor.Data[float64](t)
+	inner := tensor.Numel(t.Shape[d+1:])
+	out := make([]float64, len(places))
+	for i, p := range places {
+		if p < 0 || int(p) >= t.Shape[d] {
+			return nil
+		}
+		row := i / inner / shape[d]
+		out[i] = all[(row*t.Shape[d]+int(p))*inner+i%inner]
+	}
+	return out
+}
+
+// Named reports whether the call is the one that people call so: OP/ID, as String gives it, the name as it was
+// recorded, or the path of its capture.
+func (c *Call) Named(name string) bool {
+	return name == c.String() || name == fmt.Sprintf("%s/%d", c.Op, c.Entry.ID) || name == c.Entry.Rel
+}
+
+// Floats are the recorded elements of a value; nil if they cannot be read.
+func (v *Value) Floats(opt Options) []float64 { return elements[float64](v, opt) }
+
+// Whole are the recorded elements of a value of whole numbers; nil if they cannot be read.
+func (v *Value) Whole(opt Options) []int64 { return elements[int64](v, opt) }
+
+func elements[T tensor.Elem](v *Value, opt Options) (out []T) {
+	_ = opt.within(v.Call, func() error {
+		t, done, err := v.load(opt)
+		if err != nil {
+			return err
+		}
+		defer done()
+		out = slices.Clone(tensor.Data[T](t))
+		return nil
+	})
+	return out
+}

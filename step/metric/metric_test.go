@@ -1,0 +1,116 @@
+package metric
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/ops"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/step"
+)
+
+func options(t *testing.T) step.Options {
+	t.Helper()
+	tol, err := compare.NewTolerances(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return step.Options{Options: replay.Options{Registry: ops.Default(), Tolerances: tol}}
+}
+
+// open reads and analyses a tree of testdata.
+func open(t *testing.T, tree string) *step.Trace {
+	t.Helper()
+	opt := options(t)
+	var calls []*step.Call
+	at := []string{filepath.Join("testdata", tree)}
+	for e, err := range capture.Scan(context.Background(), at, capture.Options{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls = append(calls, step.Read(e, opt))
+	}
+	tr := step.New(calls)
+	if err := tr.Analyze(context.Background(), opt); err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+// A truth is an effect that record.py computed in float64.
+type truth struct {
+	KL      float64 `json:"kl"`
+	LogProb float64 `json:"logprob"`
+	Flips   int     `json:"flips"`
+	MaxAbs  float64 `json:"max_abs"`
+}
+
+func truths(t *testing.T, tree string) map[string]truth {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("testdata", "truth.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all map[string]map[string]truth
+	if err := json.Unmarshal(raw, &all); err != nil {
+		t.Fatal(err)
+	}
+	return all[tree]
+}
+
+func wantEffect(t *testing.T, name string, e Effect, want truth) {
+	t.Helper()
+	near := func(what string, got, want float64) {
+		t.Helper()
+		if math.Abs(got-want) > 1e-9*math.Abs(want)+1e-15 {
+			t.Errorf("%s: %s is %.12g, want %.12g", name, what, got, want)
+		}
+	}
+	near("kl", e.KL, want.KL)
+	near("logprob", e.LogProb, want.LogProb)
+	near("max_abs", e.MaxAbs, want.MaxAbs)
+	if len(e.Flips) != want.Flips {
+		t.Errorf("%s: %d flips, want %d", name, len(e.Flips), want.Flips)
+	}
+}
+
+func measure(t *testing.T, tree string) *Metric {
+	t.Helper()
+	of, err := Find(open(t, tree), "last")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := Measure(context.Background(), of, Options{Options: options(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestMeasure: what torch computes in float64, of the whole run and of one operator's errors alone.
+func TestMeasure(t *testing.T) {
+	m, want := measure(t, "logits"), truths(t, "logits")
+	wantEffect(t, "all", m.Total, want["all"])
+	for _, g := range m.ByOp {
+		if g.Name == "torch.nn.functional.silu" {
+			wantEffect(t, "silu", g.Effect, want["silu"])
+			return
+		}
+	}
+	t.Error("silu is not among the operators")
+}
+
+// TestRoutes: with the recorded routes no single operator costs as much as the flipped route does.
+func TestRoutes(t *testing.T) {
+	m := measure(t, "routed")
+	wantEffect(t, "all", m.Total, truths(t, "routed")["all"])
+	if m.Routes == nil || m.Routes.KL <= m.ByOp[0].KL {
+		t.Errorf("routes cost %+v, the first operator %g", m.Routes, m.ByOp[0].KL)
+	}
+}

@@ -1,0 +1,102 @@
+"""Records the trees here and writes the truth beside them, computed in float64: python3 record.py (torch 2.15)."""
+
+import json
+import os
+import shutil
+import sys
+
+import torch
+import torch.nn.functional as F
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "..", "hook"))
+import optool_capture  # noqa: E402
+
+V, W, E = 24, 8, 4  # tokens, width, experts
+
+
+def weights(seed, routed=False):
+    torch.manual_seed(seed)
+    w = {"embed": torch.randn(V, W), "norm": torch.rand(W) + 0.5, "up": torch.randn(16, W) / 2,
+         "down": torch.randn(W, 16) / 3, "head": torch.randn(V, W)}
+    if routed:
+        w["router"] = torch.randn(E, W)
+        w["experts"] = torch.randn(E, W, W) / 2
+    return {k: v.to(torch.bfloat16) for k, v in w.items()}
+
+
+def model(ids, w, plant=lambda name, x, y: y):
+    """plant(name, argument, result) stands below the recorder: it gives the result of a call."""
+    x = F.embedding(ids, w["embed"])
+    h = F.layer_norm(x, (W,), w["norm"])
+    h = F.linear(h, w["up"])
+    h = plant("silu", h, F.silu(h))
+    x = x + F.linear(h, w["down"])
+    if "router" in w:
+        score, at = F.linear(x, w["router"]).softmax(-1).topk(2, -1)
+        gate = torch.zeros(*ids.shape, E, dtype=x.dtype).scatter(-1, at, score)
+        each = torch.stack([F.linear(x, e) for e in w["experts"].unbind(0)], -1)
+        x = x + (each * gate.unsqueeze(-2)).sum(-1)
+    return F.linear(x, w["head"])
+
+
+def effect(exact, logits, ids):
+    p, q = exact.double().log_softmax(-1), logits.double().log_softmax(-1)
+    next = ids[:, 1:, None]
+    return {"kl": (p.exp() * (p - q)).sum(-1).mean().item(),
+            "logprob": (q[:, :-1].gather(-1, next) - p[:, :-1].gather(-1, next)).mean().item(),
+            "flips": int((exact.argmax(-1) != logits.argmax(-1)).sum()), "max_abs": (exact - logits).abs().max().item()}
+
+
+def double(w):
+    return {k: v.double() for k, v in w.items()}
+
+
+def run(name, call):
+    shutil.rmtree(name, ignore_errors=True)
+    with torch.no_grad(), optool_capture.record(name):
+        return call()
+
+
+def logits():
+    """A forward pass of a dense model in bfloat16."""
+    w, ids = weights(1), torch.randint(0, V, (2, 6))
+    got, error = run("logits", lambda: model(ids, w)), {}
+
+    def keep(name, x, y):
+        error[name] = y.double() - F.silu(x.double())
+        return y
+
+    model(ids, w, keep)
+    exact = model(ids, double(w))
+    only = model(ids, double(w), lambda name, x, y: y + error[name])
+    return {"all": effect(exact, got, ids), "silu": effect(exact, only, ids)}
+
+
+def routed():
+    """The same with a mixture of experts, of which rounding sends a token to another expert."""
+    for seed in range(1000):
+        w = weights(seed, True)
+        ids = torch.randint(0, V, (1, 8))
+        routes = []
+        plain = torch.Tensor.topk
+
+        def topk(x, *a):
+            y = plain(x, *a)
+            routes.append(y[1].sort(-1)[0])
+            return y
+
+        torch.Tensor.topk = topk
+        try:
+            got, exact = model(ids, w), model(ids, double(w))
+        finally:
+            torch.Tensor.topk = plain
+        if not torch.equal(*routes):
+            run("routed", lambda: model(ids, w))
+            return {"all": effect(exact, got, ids)}
+    raise AssertionError("no seed flips a route")
+
+
+os.chdir(HERE)
+with open("truth.json", "w") as f:
+    json.dump({t.__name__: t() for t in (logits, routed)}, f, indent=1)
