@@ -201,8 +201,8 @@ const (
 func (p pair) forward() (f *Finding, s state) {
 	a, b := p.a, p.b
 	// What cannot be read tells nothing.
-	_ = p.opt.within(b, func() error {
-		in, at, err := apart(a.Inputs, b.Inputs, p.opt)
+	_ = p.opt.within(b, "the two runs' results were not compared", func(opt Options) error {
+		in, at, err := apart(a.Inputs, b.Inputs, opt)
 		if err != nil {
 			return err
 		}
@@ -215,7 +215,7 @@ func (p pair) forward() (f *Finding, s state) {
 			}
 			return nil
 		}
-		out, at, err := apart(a.Outputs, b.Outputs, p.opt)
+		out, at, err := apart(a.Outputs, b.Outputs, opt)
 		if err != nil {
 			return err
 		}
@@ -235,10 +235,10 @@ func (p pair) backward() (f *Finding) {
 	if len(a.Grads) == 0 || len(b.Grads) == 0 || a.Entry.ByOther() != b.Entry.ByOther() {
 		return nil // recorders differ in whose gradients they save
 	}
-	_ = p.opt.within(b, func() error {
+	_ = p.opt.within(b, "the two runs' gradients were not compared", func(opt Options) error {
 		in := 0.0
 		for _, vs := range [][2][]*Value{{a.Inputs, b.Inputs}, {a.Outputs, b.Outputs}, {a.GradOutputs, b.GradOutputs}} {
-			d, _, err := apart(vs[0], vs[1], p.opt)
+			d, _, err := apart(vs[0], vs[1], opt)
 			if err != nil {
 				return err
 			}
@@ -247,7 +247,7 @@ func (p pair) backward() (f *Finding) {
 		if !p.near(in) {
 			return nil
 		}
-		out, at, err := apart(a.Grads, b.Grads, p.opt)
+		out, at, err := apart(a.Grads, b.Grads, opt)
 		if err != nil {
 			return err
 		}

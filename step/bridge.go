@@ -30,13 +30,11 @@ func (p *Process) Bridge(ctx context.Context, opt Options) error {
 	}
 	for _, s := range p.Steps {
 		for _, c := range s.Calls {
-			for _, g := range c.GradOutputs {
-				if out := c.result(g); g.From.Role == "inner" && out != nil && !c.readOutside(g) && ctx.Err() == nil {
-					all.Go(func() error {
-						bridge(g, out.names(c), opt)
-						return ctx.Err()
-					})
-				}
+			if ctx.Err() == nil {
+				all.Go(func() error {
+					c.bridge(opt)
+					return ctx.Err()
+				})
 			}
 		}
 	}
@@ -73,27 +71,43 @@ func (v *Value) names(c *Call) []*Value {
 	return out
 }
 
-// bridge decides whether g is the gradient of a value that has several names.
-func bridge(g *Value, names []*Value, opt Options) {
-	var readings []*Value
-	for _, n := range names {
-		for _, r := range n.readers {
-			if r.Kind == inputKind && r.Call.HasBackward() && r.Call.passes(r) == nil {
-				readings = append(readings, r)
+// bridge decides whether the gradients of results of c that equal no recorded one are what the calls
+// that read the results give.
+func (c *Call) bridge(opt Options) {
+	readings := map[*Value][]*Value{} // by gradient
+	var open []*Value
+	pulled := newPulls()
+	for _, g := range c.GradOutputs {
+		out := c.result(g)
+		if g.From.Role != "inner" || out == nil || c.readOutside(g) {
+			continue
+		}
+		for _, n := range out.names(c) {
+			for _, r := range n.readers {
+				if r.Kind == inputKind && r.Call.HasBackward() && r.Call.passes(r) == nil {
+					readings[g] = append(readings[g], r)
+				}
 			}
 		}
+		if len(readings[g]) > 0 {
+			open = append(open, g)
+			pulled.want(readings[g])
+		}
 	}
-	if len(readings) == 0 {
+	if len(open) == 0 {
 		return
 	}
 	// What the reference does not differentiate stays unexplained.
-	_ = opt.within(g.Call, func() error {
-		want, err := gradient(readings, opt)
-		if err != nil || want == nil {
-			return err
-		}
-		return g.settleSum(want, readings[0], opt)
-	})
+	_ = opt.within(c, "its gradients were not compared with those of the calls that read its results",
+		func(opt Options) error {
+			return each(open, func(g *Value) error {
+				want, err := pulled.gradient(readings[g], opt)
+				if err != nil || want == nil {
+					return err
+				}
+				return g.settleSum(want, readings[g][0], opt)
+			})
+		})
 }
 
 // BridgeParameters finds weight gradients among the inputs of the optimizer's calls.
@@ -130,33 +144,46 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 	var last []*Value
 	var want *tensor.Tensor
 	for i, c := range s.Tail {
+		if ctx.Err() != nil {
+			return
+		}
+		readings := map[*Value][]*Value{} // by gradient
+		updated := updated(s.Tail[max(0, i-beside):min(len(s.Tail), i+beside+1)], c, parameters)
+		var open []*Value
 		for _, v := range c.Inputs {
 			if v.From.Value != nil && !v.isPartOfGradient() || v.From.first != nil || v.From.Role == "collective" ||
 				!v.DType.IsFloat() ||
-				v.Numel() < sampled || v.content.plain || parameters[v.Address] != nil || ctx.Err() != nil {
+				v.Numel() < sampled || v.content.plain || parameters[v.Address] != nil {
 				continue
 			}
-			readings := updated(s.Tail[max(0, i-beside):min(len(s.Tail), i+beside+1)], c, v, parameters)
-			if readings == nil && v.isPartOfGradient() { // far from the update: clipping reads all gradients first
-				readings = parameters[v.From.Value.argument().Address]
+			r := updated[v.form()]
+			if r == nil && v.isPartOfGradient() { // far from the update: clipping reads all gradients first
+				r = parameters[v.From.Value.argument().Address]
 			}
-			if readings == nil {
-				continue
+			if r != nil {
+				readings[v], open = r, append(open, v)
 			}
-			_ = opt.within(c, func() error {
-				if !slices.Equal(readings, last) {
+		}
+		if len(open) == 0 {
+			continue
+		}
+		_ = opt.within(c, "gradients that it read were not compared with those of the calls", func(opt Options) error {
+			return each(open, func(v *Value) error {
+				if !slices.Equal(readings[v], last) {
 					var err error
-					last, want = readings, nil
-					if want, err = gradient(readings, opt); err != nil {
+					last, want = readings[v], nil
+					if want, err = newPulls(readings[v]...).gradient(readings[v], opt); err != nil {
 						return err
 					}
 				}
 				if want == nil {
 					return nil
 				}
-				return v.settleSum(want, readings[0], opt)
+				return v.settleSum(want, readings[v][0], opt)
 			})
-			if v.isPartOfGradient() && v.reason == "" && severalCalls(readings) {
+		})
+		for _, v := range open {
+			if v.isPartOfGradient() && v.reason == "" && severalCalls(readings[v]) {
 				// A sum of gradients of which one has most elements: rows of an embedding that
 				// shares its weight.
 				v.From = Link{How: IsLeaf, Role: "gradient", Parts: []*Value{v.From.Value}}
@@ -183,42 +210,85 @@ func severalCalls(vs []*Value) bool {
 	return slices.ContainsFunc(vs, func(v *Value) bool { return v.Call != vs[0].Call })
 }
 
-// updated are the readings of the parameter that is written nearest to call c and
-// has the shape of v.
-func updated(near []*Call, c *Call, v *Value, parameters map[uint64][]*Value) (best []*Value) {
-	distance := math.MaxInt
+// updated are, for each dtype and shape, the readings of the parameter that is written nearest to call c.
+func updated(near []*Call, c *Call, parameters map[uint64][]*Value) map[form][]*Value {
+	best, distance := map[form][]*Value{}, map[form]int{}
 	for _, n := range near {
 		for _, u := range n.Inputs {
 			r := parameters[u.Address]
-			if d := max(n.Order-c.Order, c.Order-n.Order); r != nil && r[0].like(v) && d < distance {
-				best, distance = r, d
+			if r == nil {
+				continue
+			}
+			f, d := r[0].form(), max(n.Order-c.Order, c.Order-n.Order)
+			if had, ok := distance[f]; !ok || d < had {
+				best[f], distance[f] = r, d
 			}
 		}
 	}
 	return best
 }
 
+// pulls are gradients that calls give, computed once for all values that are asked for.
+type pulls struct {
+	wanted map[*Value]bool
+	got    map[*Call]pulled
+}
+
+type pulled struct {
+	grads map[int]*tensor.Tensor // by the number of the input
+	err   error
+}
+
+// newPulls is for the gradients of those values.
+func newPulls(wanted ...*Value) pulls {
+	p := pulls{map[*Value]bool{}, map[*Call]pulled{}}
+	p.want(wanted)
+	return p
+}
+
+// want asks for the gradients of values, before the first is computed.
+func (p pulls) want(vs []*Value) {
+	for _, v := range vs {
+		p.wanted[v] = true
+	}
+}
+
+// of are the gradients that c gives.
+func (p pulls) of(c *Call, opt Options) (map[int]*tensor.Tensor, error) {
+	had, ok := p.got[c]
+	if !ok {
+		numbers := map[int]bool{}
+		for k, v := range c.Inputs {
+			if p.wanted[v] {
+				numbers[k] = true
+			}
+		}
+		had.grads, had.err = c.pull(numbers, opt)
+		p.got[c] = had
+	}
+	return had.grads, had.err
+}
+
 // gradient is the sum of what the calls that read a value give for it; nil if one of
 // them does not say.
-func gradient(readings []*Value, opt Options) (*tensor.Tensor, error) {
+func (p pulls) gradient(readings []*Value, opt Options) (*tensor.Tensor, error) {
 	var sum *tensor.Tensor
-	var done []*Call
+	done, of := map[*Call]bool{}, map[*Value]bool{}
 	for _, r := range readings {
-		if slices.Contains(done, r.Call) {
+		of[r] = true
+	}
+	for _, r := range readings {
+		if done[r.Call] {
 			continue
 		}
-		done = append(done, r.Call)
-		wanted := map[int]bool{}
-		for k, v := range r.Call.Inputs {
-			wanted[k] = slices.Contains(readings, v)
-		}
-		gs, err := r.Call.pull(wanted, opt)
+		done[r.Call] = true
+		gs, err := p.of(r.Call, opt)
 		if err != nil {
 			return nil, err
 		}
-		for k, want := range wanted {
+		for k, v := range r.Call.Inputs {
 			switch {
-			case !want:
+			case !of[v]:
 				continue
 			case gs[k] == nil:
 				return nil, nil

@@ -64,7 +64,7 @@ func (k *Carry) Run(ctx context.Context, opt Options) (*Carried, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := opt.within(c, func() error { return k.call(c, exact, with) }); err != nil {
+		if err := opt.within(c, "", func(Options) error { return k.call(c, exact, with) }); err != nil {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
@@ -371,7 +371,7 @@ func (v *Value) Floats(opt Options) []float64 { return elements[float64](v, opt)
 func (v *Value) Whole(opt Options) []int64 { return elements[int64](v, opt) }
 
 func elements[T tensor.Elem](v *Value, opt Options) (out []T) {
-	_ = opt.within(v.Call, func() error {
+	_ = opt.within(v.Call, "", func(opt Options) error {
 		t, done, err := v.load(opt)
 		if err != nil {
 			return err

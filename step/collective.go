@@ -85,7 +85,7 @@ func (t *Trace) exchanges() []exchange {
 func (t *Trace) checkExchanges(opt Options) {
 	for _, x := range t.exchanges() {
 		// What cannot be read has a verdict that says so.
-		_ = opt.within(x.calls[0], func() error { return x.check(opt) })
+		_ = opt.within(x.calls[0], "what the ranks got was not compared", x.check)
 	}
 }
 

@@ -90,7 +90,7 @@ func (s *Step) pullBack(ctx context.Context, opt Options) error {
 			return err
 		}
 		// A call that the reference does not differentiate has no effect to tell.
-		_ = opt.within(c, func() error { return s.pullBackCall(c, carrying[c], wanted, grads, opt) })
+		_ = opt.within(c, "", func(opt Options) error { return s.pullBackCall(c, carrying[c], wanted, grads, opt) })
 		for _, o := range c.Outputs {
 			delete(grads, o)
 		}

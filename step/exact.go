@@ -91,7 +91,7 @@ func (x *rerun) run(calls []*Call) error {
 		if err := x.ctx.Err(); err != nil {
 			return err
 		}
-		if err := x.opt.within(c, func() error { return x.call(c) }); err != nil {
+		if err := x.opt.within(c, "", func(Options) error { return x.call(c) }); err != nil {
 			x.recorded(c)
 			x.broken(c, err.Error())
 		}
@@ -323,7 +323,17 @@ func seenAs(t *tensor.Tensor, w, v *Value, offset int) *tensor.Tensor {
 	if !dense(w.Shape, w.Stride) {
 		return nil
 	}
-	memory := t.Permute(byStride(w.Shape, w.Stride)...).Dense()
+	return lyingIn(lying(t, w), v, offset)
+}
+
+// lying is t, which has the elements of w, in the order in which w lay in memory.
+func lying(t *tensor.Tensor, w *Value) *tensor.Tensor {
+	return t.Permute(byStride(w.Shape, w.Stride)...).Dense()
+}
+
+// lyingIn is the part of a memory with the geometry of v, from the element with number offset on;
+// nil if the memory ends before.
+func lyingIn(memory *tensor.Tensor, v *Value, offset int) *tensor.Tensor {
 	u, err := memory.Strided(v.Shape, v.Stride, memory.Offset+offset)
 	if err != nil {
 		return nil

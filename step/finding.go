@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/optool/optool/capture"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/verdict"
@@ -106,18 +107,18 @@ func (t *Trace) Analyze(ctx context.Context, opt Options) error {
 func (p *Process) findings(opt Options) []*Finding {
 	var all []*Finding
 	for _, c := range p.Calls {
+		var of []*Value
 		for _, v := range c.Inputs {
 			if v.From.How == IsChanged && v.From.first == nil {
-				all = append(all, changed(v, opt))
+				of = append(of, v)
 			}
 		}
 		for _, v := range c.GradOutputs {
 			if v.From.How == IsChanged {
-				f := changed(v, opt)
-				f.backward = true
-				all = append(all, f)
+				of = append(of, v)
 			}
 		}
+		all = append(all, changed(of, opt)...)
 		for _, r := range c.Results {
 			if r.Verdict == verdict.Fail {
 				all = append(all, &Finding{Rule: verdict.Wrong, Call: c, Target: r.Target, Reason: r.Reason,
@@ -161,31 +162,45 @@ func causes(all []*Finding) []*Finding {
 	return out
 }
 
-// changed is the finding about a value of which a part was overwritten.
-func changed(v *Value, opt Options) *Finding {
-	f := &Finding{Rule: verdict.Changed, Call: v.Call, Target: v.Target, From: v.From.Value}
-	f.Reason = fmt.Sprintf("it is not what %s of %s left: no recorded call wrote there in between", f.From.Target,
-		f.From.Call)
-	if v.reason != "" {
-		f.Reason = v.reason
-		return f
+// changed are the findings about values of a call of which a part was overwritten.
+func changed(vs []*Value, opt Options) []*Finding {
+	var all []*Finding
+	by := map[*Value]*Finding{}
+	for _, v := range vs {
+		f := &Finding{Rule: verdict.Changed, Call: v.Call, Target: v.Target, From: v.From.Value,
+			Reason: v.reason, backward: v.Kind == capture.GradOutputs}
+		all = append(all, f)
+		if f.Reason == "" {
+			f.Reason = fmt.Sprintf("it is not what %s of %s left: no recorded call wrote there in between",
+				f.From.Target, f.From.Call)
+			by[v] = f
+		}
 	}
-	err := opt.within(v.Call, func() error {
-		d, err := difference(v, f.From, opt)
-		if err != nil {
-			return err
-		}
-		f.Reason = fmt.Sprintf("%s since %s of %s, and no recorded call wrote there", d.text(v.Shape),
-			f.From.Target, f.From.Call)
-		if w := v.elsewhere(f.From, d.at, opt); w != nil {
-			f.Reason += fmt.Sprintf("; they are those of %s of %s", w.Target, w.Call)
-		}
-		return nil
+	if len(by) == 0 {
+		return all
+	}
+	// What cannot be read leaves the finding as it is.
+	_ = opt.within(vs[0].Call, "", func(opt Options) error {
+		return each(vs, func(v *Value) error {
+			f := by[v]
+			if f == nil {
+				return nil
+			}
+			d, err := difference(v, f.From, opt)
+			if err != nil {
+				f.Reason += " (" + err.Error() + ")"
+				return nil
+			}
+			reason := fmt.Sprintf("%s since %s of %s, and no recorded call wrote there", d.text(v.Shape),
+				f.From.Target, f.From.Call)
+			if w := v.elsewhere(f.From, d.at, opt); w != nil {
+				reason += fmt.Sprintf("; they are those of %s of %s", w.Target, w.Call)
+			}
+			f.Reason = reason
+			return nil
+		})
 	})
-	if err != nil {
-		f.Reason += " (" + err.Error() + ")"
-	}
-	return f
+	return all
 }
 
 // difference compares an input with its producer's result.

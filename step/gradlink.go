@@ -165,20 +165,25 @@ func (c *Call) readOutside(g *Value) bool {
 func (p *Process) confirm(opt Options) {
 	for _, s := range p.Steps {
 		for _, c := range s.Calls {
+			var changed []*Value
 			for _, g := range c.GradOutputs {
-				if g.From.How != IsChanged {
-					continue
-				}
-				copied := false
-				// Elements that cannot be read leave the finding as it is.
-				_ = opt.within(c, func() (err error) {
-					copied, err = c.copied(c.result(g), opt)
-					return err
-				})
-				if copied {
-					g.From = Link{How: IsLeaf, Role: "inner", Parts: g.From.Parts}
+				if g.From.How == IsChanged {
+					changed = append(changed, g)
 				}
 			}
+			if len(changed) == 0 {
+				continue
+			}
+			// Elements that cannot be read leave the finding as it is.
+			_ = opt.within(c, "", func(opt Options) error {
+				return each(changed, func(g *Value) error {
+					copied, err := c.copied(c.result(g), opt)
+					if copied {
+						g.From = Link{How: IsLeaf, Role: "inner", Parts: g.From.Parts}
+					}
+					return err
+				})
+			})
 		}
 	}
 }
@@ -218,10 +223,10 @@ func (c *Call) copied(out *Value, opt Options) (bool, error) {
 // unrecorded is the role of values with a gradient that no recorded call made.
 const unrecorded = "unrecorded"
 
-// linked takes v from the inputs without a producer.
-func (s *Step) linked(v *Value) {
+// linked takes values of which rows was set from the inputs without a producer.
+func (s *Step) linked() {
 	if s != nil {
-		s.Unlinked = slices.DeleteFunc(s.Unlinked, func(u *Value) bool { return u == v })
+		s.Unlinked = slices.DeleteFunc(s.Unlinked, func(u *Value) bool { return u.From.rows != nil })
 	}
 }
 

@@ -15,6 +15,14 @@ type contentKey struct {
 
 func (v *Value) key() contentKey { return contentKey{v.DType, fmt.Sprint(v.Shape), v.content.sum} }
 
+// A form is what two values have in common whose elements correspond.
+type form struct {
+	dtype tensor.DType
+	shape string
+}
+
+func (v *Value) form() form { return form{v.DType, fmt.Sprint(v.Shape)} }
+
 // flatKey is the key without the shape: views that were not recorded have it too.
 func (v *Value) flatKey() contentKey {
 	return contentKey{v.DType, fmt.Sprint(v.Numel()), v.content.sum}

@@ -3,8 +3,8 @@ package step
 import (
 	"context"
 	"fmt"
+	"slices"
 
-	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 )
 
@@ -18,45 +18,58 @@ func (p *Process) compareMemory(ctx context.Context, opt Options) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		for _, v := range c.Inputs {
-			// What cannot be read has a verdict that says so, and stays as it is.
-			_ = opt.within(c, func() error {
-				switch from := v.From; {
-				case from.first != nil:
-					if first := from.first; first.From.How == IsChanged && from.How != IsChanged {
-						v.From = first.From.again(first)
-					}
-				case from.How == IsOutside && from.view != nil && !from.rewritten:
-					return v.comparePart(from.view, opt)
-				case from.Role == unrecorded && from.view == nil:
-					w, rows, err := v.picked(opt)
-					if w != nil && err == nil {
-						v.From.view, v.From.rows = w, rows
-						c.Step.linked(v)
-					}
-					return err
-				case from.written && from.Value != nil && from.Value.after != nil &&
-					from.Value.after.sum != v.content.sum && from.Value.overlays(v):
-					return v.compareAfter(from.Value, opt)
-				}
-				return nil
-			})
+		if !slices.ContainsFunc(c.Inputs, (*Value).undecided) {
+			continue
 		}
+		// What cannot be read has a verdict that says so, and stays as it is.
+		_ = opt.within(c, "its arguments were not compared with what their memory held", c.compareMemory)
 	}
 	return nil
 }
 
+// undecided reports whether the elements of an input are to be compared with what its memory held.
+func (v *Value) undecided() bool {
+	from := v.From
+	return from.first != nil && from.first.From.How == IsChanged && from.How != IsChanged ||
+		from.How == IsOutside && from.view != nil && !from.rewritten ||
+		from.Role == unrecorded && from.view == nil || from.written && from.Value != nil && from.Value.after != nil
+}
+
+func (c *Call) compareMemory(opt Options) error {
+	var unrecordeds []*Value
+	err := each(c.Inputs, func(v *Value) error {
+		switch from := v.From; {
+		case from.first != nil:
+			if first := from.first; first.From.How == IsChanged && from.How != IsChanged {
+				v.From = first.From.again(first)
+			}
+		case from.How == IsOutside && from.view != nil && !from.rewritten:
+			return v.comparePart(from.view, opt)
+		case from.Role == unrecorded && from.view == nil:
+			unrecordeds = append(unrecordeds, v)
+		case from.written && from.Value != nil && from.Value.after != nil &&
+			from.Value.after.sum != v.content.sum && from.Value.overlays(v):
+			return v.compareAfter(from.Value, opt)
+		}
+		return nil
+	})
+	if err != nil || len(unrecordeds) == 0 {
+		return err
+	}
+	defer c.Step.linked()
+	return c.findPicked(unrecordeds, opt)
+}
+
 // comparePart compares v with that part of the recorded value w where it lies.
 func (v *Value) comparePart(w *Value, opt Options) error {
-	if w.after != nil || v.Address < w.Address {
-		return nil // its file holds what was there before
+	if w.after != nil || v.Address < w.Address || !dense(w.Shape, w.Stride) {
+		return nil // its file holds what was there before, or its memory has gaps
 	}
-	whole, doneWhole, err := w.load(opt)
+	memory, err := opt.files.lying(w, opt)
 	if err != nil {
 		return err
 	}
-	defer doneWhole()
-	part := seenAs(whole.Dense(), w, v, int(v.Address-w.Address)/v.DType.Size())
+	part := lyingIn(memory, v, int(v.Address-w.Address)/v.DType.Size())
 	if part == nil {
 		return nil
 	}
@@ -87,36 +100,24 @@ func (v *Value) comparePart(w *Value, opt Options) error {
 // compareAfter compares v with what the reference says that a call left in its
 // argument w.
 func (v *Value) compareAfter(w *Value, opt Options) error {
-	call := replay.Open(w.Call.Entry, opt.Options)
-	defer call.Close()
-	if err := call.Start(); err != nil {
+	left, err := opt.files.leftIn(w, opt)
+	if err != nil || left == nil || !v.DType.IsFloat() {
 		return err
 	}
-	ls, err := leaves(call.Record.Args, call.Record.Kwargs)
+	now, done, err := v.load(opt)
 	if err != nil {
 		return err
 	}
-	for _, l := range ls {
-		left := call.Changed()[l.tensor]
-		if l.number != w.leaf || left == nil || !v.DType.IsFloat() {
-			continue
-		}
-		now, done, err := v.load(opt)
-		if err != nil {
-			return err
-		}
-		defer done()
-		x, y := tensor.Data[float64](now), tensor.Data[float64](left)
-		first, n, ok := outliers(x, y, v.DType.Eps())
-		if !ok || n == 0 {
-			return nil
-		}
-		v.From.How = IsChanged
-		v.reason = fmt.Sprintf("%d of %d elements are not what %s of %s was left with, the others are: at %s %.6g instead "+
-			"of %.6g, and no recorded call wrote there", n, len(x), w.Target, w.Call, index(first, v.Shape), x[first],
-			y[first])
+	defer done()
+	x, y := tensor.Data[float64](now), tensor.Data[float64](left)
+	first, n, ok := outliers(x, y, v.DType.Eps())
+	if !ok || n == 0 {
 		return nil
 	}
+	v.From.How = IsChanged
+	v.reason = fmt.Sprintf("%d of %d elements are not what %s of %s was left with, the others are: at %s %.6g instead "+
+		"of %.6g, and no recorded call wrote there", n, len(x), w.Target, w.Call, index(first, v.Shape), x[first],
+		y[first])
 	return nil
 }
 

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"strconv"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
@@ -24,14 +26,74 @@ type Options struct {
 	Within func(bytes int64, f func() error) error
 	// Rerun, if not nil, is a device that each call is run on again, beside what was recorded.
 	Rerun replay.Device
+
+	files *files // of one piece of work; nil outside of one
 }
 
-// within runs f, which computes with a call, within the limits. A panic is its error.
-func (o Options) within(c *Call, f func() error) error {
-	if o.Within == nil {
-		return replay.Guard(f)
+// within runs f, which computes with a call, within the limits. A panic is its error. f is given
+// options with which values are loaded. If a limit or a mistake of optool ends it, what is what the
+// call says was not looked at: it is not said where that is "".
+func (o Options) within(c *Call, what string, f func(opt Options) error) error {
+	guarded := func() error {
+		opt := o
+		opt.files = &files{}
+		defer opt.files.end()
+		return replay.Guard(func() error { return f(opt) })
 	}
-	return o.Within(c.Entry.Bytes(), func() error { return replay.Guard(f) })
+	var err error
+	if o.Within == nil {
+		err = guarded()
+	} else {
+		err = o.Within(c.Entry.Bytes(), guarded)
+	}
+	if what != "" && gaveUp(err) {
+		c.giveUp(what, err)
+	}
+	return err
+}
+
+// each calls f with each value. What cannot be read costs one value; what ends all work ends this too.
+func each(vs []*Value, f func(v *Value) error) error {
+	for _, v := range vs {
+		quota.Check()
+		err := replay.Guard(func() error { return f(v) })
+		if errors.Is(err, quota.ErrStopped) || gaveUp(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// gaveUp reports whether an error says that a limit or a mistake of optool ended something, not that
+// there is nothing to find.
+func gaveUp(err error) bool {
+	return errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, new(*quota.MemoryError)) ||
+		errors.As(err, new(*quota.StepsError)) || errors.As(err, new(*replay.InternalError))
+}
+
+// A GivenUp is a question about a call that the analysis gave up.
+type GivenUp struct {
+	Call *Call
+	What string // what was not looked at
+	Err  error
+}
+
+// String says what was not looked at, and why.
+func (g GivenUp) String() string { return g.What + ": " + g.Err.Error() }
+
+func (c *Call) giveUp(what string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.givenUp = append(c.givenUp, GivenUp{c, what, err})
+}
+
+// GivenUp are the questions that the analysis gave up, in order of the calls.
+func (t *Trace) GivenUp() []GivenUp {
+	var all []GivenUp
+	for _, c := range t.Calls() {
+		all = append(all, c.givenUp...)
+	}
+	return all
 }
 
 // NotRun is a call that is not run, for a reason: a limit that it went beyond. What it
@@ -354,27 +416,4 @@ func distance(got, want, grad *tensor.Tensor) gap {
 		sum.square, sum.norm, sum.dot, sum.odd = sum.square+p.square, sum.norm+p.norm, sum.dot+p.dot, sum.odd+p.odd
 	}
 	return sum
-}
-
-// load opens the file of a value and gives the tensor, until close is called.
-func (v *Value) load(opt Options) (t *tensor.Tensor, closer func(), err error) {
-	rec, err := v.Call.Entry.Load(capture.LoadOptions{Read: opt.Read, Only: capture.Of(v.Kind)})
-	closer = func() { rec.Close() }
-	if err == nil {
-		var kwargs *value.Dict
-		if v.Kind == capture.Input {
-			kwargs = rec.Kwargs
-		}
-		var ls []leaf
-		if ls, err = leaves(rec.Values(v.Kind), kwargs); err == nil {
-			for _, l := range ls {
-				if l.number == v.leaf {
-					return l.tensor, closer, nil
-				}
-			}
-			err = fmt.Errorf("%s: %s is not there any more", v.Call.Entry.Rel, v.Target)
-		}
-	}
-	closer()
-	return nil, nil, err
 }

@@ -218,6 +218,9 @@ func (t *Trace) Results(repro func(c *Call, onDevice bool) string) []*reports.Re
 		}) {
 			add(string(replay.Forward), "", v, c.Failed)
 		}
+		for _, g := range c.givenUp {
+			add(string(replay.Forward), "", verdict.Error, g.String())
+		}
 		if c.Rerun == nil {
 			continue
 		}

@@ -166,10 +166,13 @@ func (r *Region) Open(ctx context.Context, opt Options) (call *replay.Call, clos
 			closed()
 		}
 	}()
+	reading := opt
+	reading.files = &files{}
+	done = append(done, reading.files.end)
 	load := func(vs []*Value) ([]value.Value, error) {
 		var out []value.Value
 		for _, v := range vs {
-			t, closer, err := v.load(opt)
+			t, closer, err := v.load(reading)
 			if err != nil {
 				return nil, err
 			}

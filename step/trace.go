@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/replay"
@@ -120,6 +121,9 @@ type Call struct {
 	// there is none.
 	TooLarge error
 	notRun   error // why the call is not to be run, nil if it is
+
+	mu      sync.Mutex
+	givenUp []GivenUp // what the analysis gave up
 
 	// LocalError is the relative error (root mean square) of the results against the
 	// reference on the recorded arguments; NaN where nothing was compared.

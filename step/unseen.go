@@ -43,7 +43,7 @@ func (f *Finding) findUnseen(all []*Finding, opt Options) {
 // givenBy reports whether the recorded results of c are those that it gives with the
 // elements of v in place of those of its argument u.
 func (c *Call) givenBy(u, v *Value, opt Options) (given bool) {
-	err := opt.within(c, func() error {
+	err := opt.within(c, "", func(opt Options) error {
 		rec, err := c.Entry.Load(capture.LoadOptions{Read: opt.Read, Only: capture.Of(capture.Input, capture.Output)})
 		if err != nil {
 			rec.Close()

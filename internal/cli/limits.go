@@ -74,6 +74,9 @@ func (e *timeoutError) Error() string {
 	return fmt.Sprintf("not done after %v on the reference: --timeout allows more", e.after)
 }
 
+// Is makes it one of the errors that say that a deadline has passed.
+func (e *timeoutError) Is(target error) bool { return target == os.ErrDeadlineExceeded }
+
 // errOver says that a call was not done when all were to end.
 var errOver = errors.New("the time of the run is over")
 

@@ -139,7 +139,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 		}
 		refused += more
 	}
-	refused += a.sayDamaged(t)
+	refused += a.sayDamaged(t) + len(t.GivenUp())
 	o.tellEffects(t, settings)
 	rec := o.recording(a, t, settings)
 	if err := writeStep(j, t, measured, rec.Summary); err != nil {

@@ -1,12 +1,42 @@
 package view
 
 import (
+	"context"
+	"math"
+	"os"
 	"strings"
 	"testing"
 
+	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
 	"github.com/optool/optool/verdict"
 )
+
+// TestGivenUp: where questions were given up at a limit, nothing passes for right.
+func TestGivenUp(t *testing.T) {
+	tr, opt := trace(t, "picked"), options(t)
+	opt.Within = func(int64, func() error) error { return os.ErrDeadlineExceeded }
+	if err := tr.Analyze(context.Background(), opt); err != nil {
+		t.Fatal(err)
+	}
+	if len(tr.GivenUp()) == 0 {
+		t.Fatal("nothing was given up")
+	}
+	var b strings.Builder
+	if err := Screen(&b, tr, Extra{Style: reports.Style{Color: true}, Without: math.NaN()}); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	for _, want := range []string{"given up at a limit, first of", "Nothing is wrong with what was looked at;"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in %q", want, text)
+		}
+	}
+	green := (reports.Style{Color: true}).Paint(verdict.Pass, "Nothing")
+	if strings.Contains(text, green[:len(green)/2]) {
+		t.Errorf("drawn as a pass: %q", text)
+	}
+}
 
 // TestAllClear: a step without faults says what was not looked at, and a call of which no value was judged
 // is not drawn as one that passed.

@@ -101,6 +101,10 @@ func counts(out *strings.Builder, t *step.Trace, st reports.Style) {
 		fmt.Fprintf(&b, "%s differ between processes that have %d in common, first %s of %s of process %d\n",
 			reports.Count(len(differ), "parameter"), shared, reports.Name(v.Target), v.Call, v.Call.Process.PID)
 	}
+	if given := t.GivenUp(); len(given) > 0 {
+		fmt.Fprintf(&b, "%s given up at a limit, first of %s: %s\n", reports.Count(len(given), "question"),
+			given[0].Call, given[0])
+	}
 	if n := t.NotRun(); n > 0 {
 		fmt.Fprintf(&b, "%s could not be run again: what is behind them is taken as it was recorded\n",
 			reports.Count(n, "call"))
@@ -161,7 +165,7 @@ func finding(f *step.Finding, st reports.Style) string {
 // and has no finding.
 func headline(s string, t *step.Trace, st reports.Style) string {
 	s = st.Wrap(s, 0)
-	if len(t.Findings) == 0 && 2*t.Judged() >= len(t.Calls()) {
+	if len(t.Findings) == 0 && len(t.GivenUp()) == 0 && 2*t.Judged() >= len(t.Calls()) {
 		return st.Paint(verdict.Pass, s)
 	}
 	return s
@@ -245,7 +249,10 @@ func nothing(t *step.Trace) string {
 
 // nothingWrong says of which calls nothing is wrong.
 func nothingWrong(t *step.Trace) string {
-	switch n, all := t.Judged(), len(t.Calls()); {
+	switch n, all, given := t.Judged(), len(t.Calls()), len(t.GivenUp()); {
+	case n > 0 && given > 0:
+		return fmt.Sprintf("Nothing is wrong with what was looked at; %s about calls given up at a limit, first of %s.",
+			reports.Count(given, "question"), t.GivenUp()[0].Call)
 	case n > 0 && len(t.Damaged()) > 0:
 		return fmt.Sprintf("Nothing is wrong with what could be read; files of %s are damaged, first of %s.",
 			reports.Count(len(t.Damaged()), "call"), t.Damaged()[0])

@@ -18,13 +18,18 @@ import (
 )
 
 // trace reads and analyses a tree of package step's testdata.
-func trace(t *testing.T, tree string) *step.Trace {
+func options(t *testing.T) step.Options {
 	t.Helper()
 	tol, err := compare.NewTolerances(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	opt := step.Options{Options: replay.Options{Registry: ops.Default(), Tolerances: tol}}
+	return step.Options{Options: replay.Options{Registry: ops.Default(), Tolerances: tol}}
+}
+
+func trace(t *testing.T, tree string) *step.Trace {
+	t.Helper()
+	opt := options(t)
 	var calls []*step.Call
 	for e, err := range capture.Scan(context.Background(), []string{"../testdata/" + tree}, capture.Options{}) {
 		if err != nil {

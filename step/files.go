@@ -1,0 +1,158 @@
+package step
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// files are the recorded files that one piece of work reads. The files used last stay open,
+// so that a file with many values is read once, not once for each value. One goroutine uses it.
+type files struct {
+	opened []*file // the one used last is the last
+	loads  int     // files read so far
+	// left is what the call leftBy left in its arguments, by the number of their leaves.
+	leftBy *Call
+	left   map[int]*tensor.Tensor
+	done   func() // ends leftBy's
+	// memory is the memory of memoryOf, and kept ends it.
+	memory   *tensor.Tensor
+	memoryOf *Value
+	kept     func()
+}
+
+// A file is one that was read.
+type file struct {
+	call    *Call
+	kind    capture.Kind
+	rec     *capture.Call
+	tensors map[int]*tensor.Tensor // by the number of their leaves
+	users   int                    // who still read its tensors
+	dropped bool                   // no longer among those opened
+}
+
+// mostOpen is how many files stay open beside those in use.
+const mostOpen = 4
+
+// of is the file that holds a value.
+func (fs *files) of(v *Value, opt Options) (*file, error) {
+	i := slices.IndexFunc(fs.opened, func(f *file) bool { return f.call == v.Call && f.kind == v.Kind })
+	if i >= 0 {
+		f := fs.opened[i]
+		fs.opened = append(slices.Delete(fs.opened, i, i+1), f)
+		return f, nil
+	}
+	fs.loads++
+	rec, err := v.Call.Entry.Load(capture.LoadOptions{Read: opt.Read, Only: capture.Of(v.Kind)})
+	f := &file{call: v.Call, kind: v.Kind, rec: rec, tensors: map[int]*tensor.Tensor{}}
+	if err == nil {
+		var kwargs *value.Dict
+		if v.Kind == capture.Input {
+			kwargs = rec.Kwargs
+		}
+		var ls []leaf
+		ls, err = leaves(rec.Values(v.Kind), kwargs)
+		for _, l := range ls {
+			f.tensors[l.number] = l.tensor
+		}
+	}
+	if err != nil {
+		rec.Close()
+		return nil, err
+	}
+	fs.opened = append(fs.opened, f)
+	if len(fs.opened) > mostOpen {
+		fs.opened[0].drop()
+		fs.opened = fs.opened[1:]
+	}
+	return f, nil
+}
+
+// drop closes f once nobody reads its tensors.
+func (f *file) drop() {
+	f.dropped = true
+	f.release(0)
+}
+
+func (f *file) release(n int) {
+	if f.users -= n; f.dropped && f.users == 0 {
+		f.rec.Close()
+	}
+}
+
+// end closes all files.
+func (fs *files) end() {
+	for _, done := range []func(){fs.done, fs.kept} {
+		if done != nil {
+			done()
+		}
+	}
+	for _, f := range fs.opened {
+		f.drop()
+	}
+}
+
+// load gives the tensor of a value, until release is called.
+func (v *Value) load(opt Options) (t *tensor.Tensor, release func(), err error) {
+	fs := opt.files
+	if fs == nil {
+		fs = &files{}
+		defer fs.end()
+	}
+	f, err := fs.of(v, opt)
+	if err != nil {
+		return nil, nil, err
+	}
+	if t = f.tensors[v.leaf]; t == nil {
+		return nil, nil, fmt.Errorf("%s: %s is not there any more", v.Call.Entry.Rel, v.Target)
+	}
+	f.users++
+	return t, func() { f.release(1) }, nil
+}
+
+// leftIn is what the reference says that a call left in its argument w; nil if it did not change it.
+func (fs *files) leftIn(w *Value, opt Options) (*tensor.Tensor, error) {
+	if fs.leftBy == w.Call {
+		return fs.left[w.leaf], nil
+	}
+	if fs.done != nil {
+		fs.done()
+	}
+	call := replay.Open(w.Call.Entry, opt.Options)
+	fs.leftBy, fs.left, fs.done = w.Call, map[int]*tensor.Tensor{}, func() { call.Close() }
+	fs.loads++
+	if err := call.Start(); err != nil {
+		return nil, err
+	}
+	ls, err := leaves(call.Record.Args, call.Record.Kwargs)
+	if err != nil {
+		return nil, err
+	}
+	changed := call.Changed()
+	for _, l := range ls {
+		if t := changed[l.tensor]; t != nil {
+			fs.left[l.number] = t
+		}
+	}
+	return fs.left[w.leaf], nil
+}
+
+// lying is the elements of w as they lay in memory, which has no gaps.
+func (fs *files) lying(w *Value, opt Options) (*tensor.Tensor, error) {
+	if fs.memoryOf == w {
+		return fs.memory, nil
+	}
+	t, done, err := w.load(opt)
+	if err != nil {
+		return nil, err
+	}
+	if fs.kept != nil {
+		fs.kept()
+	}
+	fs.memoryOf, fs.memory, fs.kept = w, lying(t.Dense(), w), done
+	return fs.memory, nil
+}
