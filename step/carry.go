@@ -259,15 +259,7 @@ func (e errRandom) Error() string { return string(e) }
 // errors are what the recorded results of a call differ by from the reference on the recorded arguments; nil
 // where they are no floating numbers, or equal.
 func (x *rerun) errors(rec *capture.Call, n int) ([]*tensor.Tensor, error) {
-	bound, err := x.bind(rec, rec.Args, rec.Kwargs)
-	if err != nil {
-		return nil, err
-	}
-	f, err := bound.Forward()
-	if err != nil {
-		return nil, err
-	}
-	want, err := results(f, n)
+	want, err := x.reference(rec, n)
 	if err != nil {
 		return nil, err
 	}
@@ -288,6 +280,43 @@ func (x *rerun) errors(rec *capture.Call, n int) ([]*tensor.Tensor, error) {
 		}
 	}
 	return out, nil
+}
+
+// reference are the n results of a call on its recorded arguments, unrounded.
+func (x *rerun) reference(rec *capture.Call, n int) ([]*tensor.Tensor, error) {
+	bound, err := x.bind(rec, rec.Args, rec.Kwargs)
+	if err != nil {
+		return nil, err
+	}
+	if why := bound.Random(); why != "" {
+		return nil, errRandom(why)
+	}
+	f, err := bound.Forward()
+	if err != nil {
+		return nil, err
+	}
+	return results(f, n)
+}
+
+// Reference are the results of a call on its recorded arguments, unrounded.
+func (c *Call) Reference(opt Options) (out []*tensor.Tensor, err error) {
+	err = opt.within(c, func() error {
+		rec, err := c.Entry.Load(capture.LoadOptions{Read: opt.Read, Only: capture.Of(capture.Input, capture.Output)})
+		defer rec.Close()
+		if err != nil {
+			return err
+		}
+		if out, err = (&rerun{opt: opt}).reference(rec, len(c.Outputs)); err != nil {
+			return err
+		}
+		for i, t := range out {
+			if t != nil {
+				out[i] = solid(t)
+			}
+		}
+		return nil
+	})
+	return out, err
 }
 
 // added are results with errors added.
@@ -381,4 +410,18 @@ func elements[T tensor.Elem](v *Value, opt Options) (out []T) {
 		return nil
 	})
 	return out
+}
+
+// Recorded is the value as it was recorded, independent of any file.
+func (v *Value) Recorded(opt Options) (out *tensor.Tensor, err error) {
+	err = opt.within(v.Call, func() error {
+		t, done, err := v.load(opt)
+		if err != nil {
+			return err
+		}
+		defer done()
+		out = solid(t)
+		return nil
+	})
+	return out, err
 }

@@ -18,6 +18,7 @@ type compareOptions struct {
 	records    outputs
 	failOn     verdicts
 	results    bool
+	rows       bool
 	tolerances toleranceFile
 	names      string   // --map
 	unshard    []string // rules
@@ -55,6 +56,7 @@ calls that the other did not, the sequence of calls decides instead.`,
   optool compare run1/op_tools_results run2/op_tools_results
   optool compare --json result.jsonl a/output.pth b/output.pth
   optool compare --map names.txt --unshard auto megatron/ hf/model.safetensors
+  optool compare --rows batch1 batch8
   optool compare --time old.jsonl new.jsonl
   optool compare --results before.jsonl run.jsonl`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -64,6 +66,10 @@ calls that the other did not, the sequence of calls decides instead.`,
 			switch {
 			case o.results && len(args) != 2:
 				return usageError("compare --results: want OLD and NEW, got %d paths", len(args))
+			case o.rows && len(args) != 2:
+				return usageError("compare --rows: want A and B, got %d paths", len(args))
+			case o.rows && (o.results || o.times):
+				return usageError("--rows, --results and --time exclude each other")
 			case o.results && o.times:
 				return usageError("--results and --time exclude each other")
 			case o.times && len(args) != 2:
@@ -84,6 +90,9 @@ calls that the other did not, the sequence of calls decides instead.`,
 				if o.records.files.any() {
 					return usageError("--results and --time write no reports but --json")
 				}
+			}
+			if o.rows {
+				return runCompareRows(cmd, a, &o, paths)
 			}
 			if o.results {
 				return a.compareResults(paths[0], paths[1], o.records)
@@ -106,6 +115,8 @@ calls that the other did not, the sequence of calls decides instead.`,
 	o.sort.addFlag(cmd)
 	f.BoolVar(&o.results, "results", false,
 		"A and B are JSON lines of two runs: what got worse, better, is new or gone; exit code 1 if anything got worse")
+	f.BoolVar(&o.rows, "rows", false, "A and B are one program in batches, paddings or packings of different sizes: the first call "+
+		"whose row in A is not the same bit for bit in B")
 	f.BoolVar(&o.times, "time", false,
 		"A and B are JSON lines of optool time: what became slower or faster; exit code 1 if anything is slower")
 	f.Float64Var(&o.resolution, "resolution", 100*timing.Resolution,

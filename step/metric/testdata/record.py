@@ -7,6 +7,7 @@ import sys
 
 import torch
 import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "..", "hook"))
@@ -97,6 +98,31 @@ def routed():
     raise AssertionError("no seed flips a route")
 
 
+class Kernels(TorchDispatchMode):
+    """Matrix products that stand below the recorder: rounded once, for few rows in parts that are rounded each."""
+
+    def __init__(self, parts):
+        super().__init__()
+        self.parts = parts
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        if op is not torch.ops.aten.mm.default:
+            return op(*args, **(kwargs or {}))
+        a, b = args[0].double(), args[1].double()
+        n = self.parts if len(a) == 4 else 1
+        return sum((x @ y).to(args[0].dtype) for x, y in zip(a.chunk(n, 1), b.chunk(n, 0)))
+
+
+def batches():
+    """One program with one row, and with three of which it is the last; the second pair sums in two parts."""
+    w, ids = weights(2), torch.randint(0, V, (3, 4))
+    for name, parts in ("same", 1), ("parts", 2):
+        for rows, batch in (ids[2:], "one"), (ids, "three"):
+            with Kernels(parts):
+                run(f"{name}_{batch}", lambda: model(rows, w))
+    return {}
+
+
 os.chdir(HERE)
 with open("truth.json", "w") as f:
-    json.dump({t.__name__: t() for t in (logits, routed)}, f, indent=1)
+    json.dump({t.__name__: t() for t in (logits, routed, batches)}, f, indent=1)

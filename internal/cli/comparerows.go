@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/step"
+	"github.com/optool/optool/step/metric"
+)
+
+// A rowsSummary is the last record of compare --rows.
+type rowsSummary struct {
+	Kind     string         `json:"kind"` // "summary"
+	Captures int            `json:"captures"`
+	Compared int            `json:"compared"`
+	Differ   int            `json:"differ"`
+	Origins  int            `json:"origins"`
+	First    *reports.Place `json:"first"`
+	Logits   *logitsRecord  `json:"logits"`
+}
+
+// A logitsRecord is what the difference of two batches does to the last result.
+type logitsRecord struct {
+	KL     *reports.Number `json:"kl"`
+	Flips  int             `json:"flips"`
+	MaxAbs *reports.Number `json:"max_abs"`
+}
+
+// runCompareRows compares the rows of one batch with those of another.
+func runCompareRows(cmd *cobra.Command, a *app, o *compareOptions, paths []string) error {
+	if err := o.parse(cmd, a, "AUTOCOMPARE"); err != nil {
+		return err
+	}
+	reg := a.known()
+	tol, err := o.tolerances.load(reg)
+	if err != nil {
+		return err
+	}
+	settings := append(a.operatorSettings(), o.tolerances.settings(tol)...)
+	j, err := a.openRecords(o.records, a.run("none", settings...))
+	if err != nil {
+		return err
+	}
+	defer j.close()
+	opt := step.Options{Options: replay.Options{Registry: reg, Tolerances: tol, Read: o.read}}
+	var traces [2]*step.Trace
+	lim := newLimits(0, referenceTimeout)
+	refused := 0
+	var starting []readiness
+	for i, path := range paths {
+		n := 0
+		if traces[i], n, err = a.readStep(cmd, path, lim, opt, &starting); err != nil {
+			return err
+		}
+		refused += n
+	}
+	rows, err := metric.CompareRows(cmd.Context(), traces[0], traces[1], opt)
+	if err != nil {
+		return failed(err)
+	}
+	if err := a.writeRows(j, rows); err != nil {
+		return failed(err)
+	}
+	if err := j.close(); err != nil {
+		return failed(err)
+	}
+	switch {
+	case len(rows.Differ) > 0:
+		return &exitError{ExitDiffers, nil}
+	case refused > 0 || rows.Compared == 0:
+		return &exitError{ExitFailed, nil}
+	}
+	return nil
+}
+
+func (a *app) writeRows(j *jsonOutput, rows *metric.Rows) error {
+	s := rowsSummary{Kind: "summary", Captures: rows.Calls, Compared: rows.Compared, Differ: len(rows.Differ),
+		Origins: rows.Origins()}
+	if rows.Logits != nil {
+		s.Logits = &logitsRecord{reports.Num(rows.Logits.KL), len(rows.Logits.Flips), reports.Num(rows.Logits.MaxAbs)}
+	}
+	if d := rows.First(); d != nil {
+		s.First = &reports.Place{Capture: d.A.Entry.Rel, Target: d.Target}
+	}
+	if j.lines != nil {
+		for _, d := range rows.Differ {
+			if !d.Origin && d != rows.First() {
+				continue // it passes on what another began
+			}
+			if err := j.write(d.Record()); err != nil {
+				return err
+			}
+		}
+		if err := j.write(&s); err != nil {
+			return err
+		}
+	}
+	return a.printRows(j.text(), rows)
+}
+
+// printRows writes the screen.
+func (a *app) printRows(w io.Writer, rows *metric.Rows) error {
+	st := a.style()
+	if rows.Compared == 0 {
+		_, err := fmt.Fprintf(w, "%d calls in both runs; the rows of A were found in none of them\n", rows.Calls)
+		return err
+	}
+	d := rows.First()
+	if d == nil {
+		_, err := fmt.Fprintf(w, "The rows of all %d calls are the same bit for bit.\n", rows.Compared)
+		return err
+	}
+	text := fmt.Sprintf("DIFFERS: %s of %s: %s", d.Target, d.A, d.Reason())
+	fmt.Fprintln(w, st.Wrap(text, 2))
+	for _, line := range []string{d.A.Entry.Rel, d.A.Entry.Module, d.A.Entry.Location} {
+		if line != "" {
+			fmt.Fprintf(w, "  %s\n", reports.OneLine(line))
+		}
+	}
+	fmt.Fprintf(w, "\n%d of %d calls differ; %d of them read the same bits\n", len(rows.Differ), rows.Compared,
+		rows.Origins())
+	if e := rows.Logits; e != nil {
+		fmt.Fprintf(w, "last result: KL %.3g, %d flips, largest change %.3g\n", e.KL, len(e.Flips), e.MaxAbs)
+	}
+	_, err := fmt.Fprintf(w, "\nnext: %s\n", reports.OneLine(fmt.Sprintf("optool replay --acc_check --tables %s %s",
+		quotePath(pathOf(d.A.Entry)), quotePath(pathOf(d.B.Entry)))))
+	return err
+}

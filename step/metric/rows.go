@@ -1,0 +1,509 @@
+package metric
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/pairs"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/step"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/verdict"
+)
+
+// Rows is what a comparison of two batches of one program gave: the rows of the smaller one in the larger one.
+type Rows struct {
+	Calls    int // in both runs
+	Compared int // of these, those with a value whose rows were found
+	// Differ are the calls whose row is not the same bit for bit, in order.
+	Differ []*RowDifference
+	// Logits is what the difference does to the last result, A's as the exact one; nil if that is no logits.
+	Logits *Effect
+}
+
+// A RowDifference is a call whose row differs.
+type RowDifference struct {
+	A, B   *step.Call
+	Target string
+	Shape  []int // of the row
+	// Elements, of which Differing are not the same bits, MaxAbs the largest difference, Relative that of the norms.
+	Elements, Differing int
+	MaxAbs, Relative    float64
+	// Origin reports that what the call read of the row is the same bit for bit.
+	Origin bool
+	// Within reports that both calls are within rounding of the exact values; nil if that is not known.
+	Within *bool
+	// Why is what the kernels do otherwise, as far as it can be told.
+	Why string
+}
+
+// A rowFinder finds the values of one batch in those of another.
+type rowFinder struct {
+	opt step.Options
+	// begins are the places where a dimension of n elements begins in one of m.
+	begins map[[2]int]int
+}
+
+// CompareRows finds the rows of batch A in batch B and compares them bit for bit, call by call.
+func CompareRows(ctx context.Context, a, b *step.Trace, opt step.Options) (*Rows, error) {
+	r := &Rows{}
+	for i, p := range a.Processes {
+		if i >= len(b.Processes) {
+			break
+		}
+		if err := r.compare(ctx, p.Calls, b.Processes[i].Calls, opt); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+func (r *Rows) compare(ctx context.Context, a, b []*step.Call, opt step.Options) error {
+	f := &rowFinder{opt: opt, begins: map[[2]int]int{}}
+	var last [2]*tensor.Tensor
+	for _, at := range alignRows(a, b).Pairs {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		x, y := a[at[0]], b[at[1]]
+		r.Calls++
+		origin := true
+		for _, v := range x.Inputs { // first: tokens say which row it is
+			if w := counterpart(y.Inputs, v); w != nil {
+				if d, ok := f.differ(v, w); ok && d.Differing > 0 {
+					origin = false
+				}
+			}
+		}
+		found, worst := false, (*RowDifference)(nil)
+		for _, v := range x.Outputs {
+			w := counterpart(y.Outputs, v)
+			if w == nil {
+				continue
+			}
+			d, ok := f.differ(v, w)
+			if !ok {
+				continue
+			}
+			found = true
+			if v.DType.IsFloat() {
+				last = d.rows
+			}
+			if d.Differing > 0 && worst == nil {
+				worst = &RowDifference{A: x, B: y, Target: v.Target, Shape: d.rows[0].Shape, Elements: d.rows[0].Numel(),
+					Differing: d.Differing, MaxAbs: d.maxAbs, Relative: d.relative, Origin: origin, Within: within(x, y)}
+				worst.Why = f.reason(worst, d)
+			}
+		}
+		if found {
+			r.Compared++
+		}
+		if worst != nil {
+			r.Differ = append(r.Differ, worst)
+		}
+	}
+	if last[0] != nil && r.Logits == nil {
+		if d, err := NewDistribution(last[0], nil); err == nil {
+			e := d.Effect(tensor.Data[float64](last[1]))
+			r.Logits = &e
+		}
+	}
+	return nil
+}
+
+// alignRows pairs the calls of two batches: operators, and lines of the program.
+func alignRows(a, b []*step.Call) pairs.Alignment {
+	names := func(calls []*step.Call) []string {
+		out := make([]string, len(calls))
+		for i, c := range calls {
+			out[i] = pairs.Operator(c.Op)
+		}
+		return out
+	}
+	inA, inB := names(a), names(b)
+	return pairs.Align(len(a), len(b), func(i, j int) int {
+		if inA[i] != inB[j] {
+			return 0
+		}
+		n := 1
+		if a[i].Entry.Location == b[j].Entry.Location && a[i].Entry.Module == b[j].Entry.Module {
+			n += 2
+		}
+		if slices.EqualFunc(a[i].Outputs, b[j].Outputs, func(v, w *step.Value) bool {
+			return len(v.Shape) == len(w.Shape)
+		}) {
+			n++
+		}
+		return n
+	}, 4, nil)
+}
+
+func counterpart(vs []*step.Value, v *step.Value) *step.Value {
+	for _, w := range vs {
+		if w.Target == v.Target && w.DType == v.DType && len(w.Shape) == len(v.Shape) {
+			return w
+		}
+	}
+	return nil
+}
+
+// within reports whether two calls are both within rounding, as replay judged them.
+func within(a, b *step.Call) *bool {
+	yes := true
+	for _, c := range []*step.Call{a, b} {
+		switch c.ForwardVerdict() {
+		case verdict.Pass, verdict.Warn:
+		case verdict.Fail:
+			no := false
+			return &no
+		default:
+			return nil
+		}
+	}
+	return &yes
+}
+
+// A rowGap is how a row differs.
+type rowGap struct {
+	rows             [2]*tensor.Tensor
+	Differing        int
+	maxAbs, relative float64
+}
+
+// differ compares the part that two values have in common; ok is false if there is none that can be told.
+func (f *rowFinder) differ(v, w *step.Value) (g rowGap, ok bool) {
+	x, errX := v.Recorded(f.opt)
+	y, errY := w.Recorded(f.opt)
+	if errX != nil || errY != nil {
+		return g, false
+	}
+	x, y, ok = f.common(x, y)
+	if !ok {
+		return g, false
+	}
+	g.rows = [2]*tensor.Tensor{x, y}
+	if !x.DType.IsFloat() {
+		m, n := tensor.Data[int64](x), tensor.Data[int64](y)
+		for i := range m {
+			if m[i] != n[i] {
+				g.Differing++
+				g.maxAbs = max(g.maxAbs, math.Abs(float64(m[i]-n[i])))
+			}
+		}
+		return g, true
+	}
+	m, n := tensor.Data[float64](x), tensor.Data[float64](y)
+	square, norm := 0.0, 0.0
+	for i := range m {
+		norm += n[i] * n[i]
+		if math.Float64bits(m[i]) == math.Float64bits(n[i]) || m[i] != m[i] && n[i] != n[i] {
+			continue
+		}
+		g.Differing++
+		d := math.Abs(m[i] - n[i])
+		g.maxAbs = max(g.maxAbs, d)
+		square += d * d
+	}
+	if square > 0 {
+		g.relative = math.Sqrt(square / norm)
+	}
+	return g, true
+}
+
+// A dimension of both is taken whole where it has one size; otherwise the smaller one's elements begin somewhere
+// in the larger one: at the row of a batch, behind padding, in a packed sequence.
+func (f *rowFinder) common(x, y *tensor.Tensor) (a, b *tensor.Tensor, ok bool) {
+	if x.Dim() != y.Dim() {
+		return nil, nil, false
+	}
+	var unknown []int
+	narrow := func(dims []int) {
+		a, b = x, y
+		for _, d := range dims {
+			m, n := x.Shape[d], y.Shape[d]
+			at := f.begins[[2]int{min(m, n), max(m, n)}]
+			if m < n {
+				b = b.Slice(d, at, m, 1)
+			} else {
+				a = a.Slice(d, at, n, 1)
+			}
+		}
+	}
+	var dims []int
+	for d := range x.Shape {
+		m, n := min(x.Shape[d], y.Shape[d]), max(x.Shape[d], y.Shape[d])
+		if m == n {
+			continue
+		}
+		if m == 0 {
+			return nil, nil, false
+		}
+		dims = append(dims, d)
+		if _, known := f.begins[[2]int{m, n}]; !known && !slices.ContainsFunc(unknown, func(u int) bool {
+			return min(x.Shape[u], y.Shape[u]) == m && max(x.Shape[u], y.Shape[u]) == n
+		}) {
+			unknown = append(unknown, d)
+		}
+	}
+	if len(unknown) > 0 && !f.search(x, y, unknown, func() (*tensor.Tensor, *tensor.Tensor) { narrow(dims); return a, b }) {
+		return nil, nil, false
+	}
+	narrow(dims)
+	return a.Dense(), b.Dense(), true
+}
+
+// search finds where the elements begin in dimensions of which that is not known yet: at the only place where
+// most of them are the same.
+func (f *rowFinder) search(x, y *tensor.Tensor, unknown []int, narrowed func() (a, b *tensor.Tensor)) bool {
+	const most = 1 << 14 // places
+	keys, places := make([][2]int, len(unknown)), 1
+	for i, d := range unknown {
+		keys[i] = [2]int{min(x.Shape[d], y.Shape[d]), max(x.Shape[d], y.Shape[d])}
+		places *= keys[i][1] - keys[i][0] + 1
+	}
+	if places > most {
+		return false
+	}
+	best, twice, share := 0, false, 0.5
+	set := func(place int) {
+		for _, k := range keys {
+			n := k[1] - k[0] + 1
+			f.begins[k] = place % n
+			place /= n
+		}
+	}
+	for place := range places {
+		set(place)
+		switch s := equalShare(narrowed()); {
+		case s > share:
+			best, twice, share = place, false, s
+		case s == share && s < 1: // equal rows are as good as each other
+			twice = true
+		}
+	}
+	if share == 0.5 || twice {
+		for _, k := range keys {
+			delete(f.begins, k)
+		}
+		return false
+	}
+	set(best)
+	return true
+}
+
+// equalShare is the share of elements that are the same.
+func equalShare(a, b *tensor.Tensor) float64 {
+	same := 0
+	if a.DType.IsFloat() {
+		x, y := tensor.Data[float64](a), tensor.Data[float64](b)
+		for i := range x {
+			if x[i] == y[i] {
+				same++
+			}
+		}
+	} else {
+		x, y := tensor.Data[int64](a), tensor.Data[int64](b)
+		for i := range x {
+			if x[i] == y[i] {
+				same++
+			}
+		}
+	}
+	return float64(same) / float64(max(1, a.Numel()))
+}
+
+// reason says what the two kernels do otherwise, as far as it can be told.
+func (f *rowFinder) reason(r *RowDifference, g rowGap) string {
+	if !r.Origin {
+		return "what it reads differs already"
+	}
+	i := slices.IndexFunc(r.A.Outputs, func(v *step.Value) bool { return v.Target == r.Target })
+	outs, err := r.A.Reference(f.opt)
+	if err != nil || i >= len(outs) || outs[i] == nil || !outs[i].DType.IsFloat() {
+		return ""
+	}
+	w := counterpart(r.B.Outputs, r.A.Outputs[i])
+	y, err := w.Recorded(f.opt)
+	if err != nil {
+		return ""
+	}
+	exact, _, ok := f.common(outs[i], y)
+	if !ok {
+		return ""
+	}
+	once := [2]bool{roundedOnce(g.rows[0], exact), roundedOnce(g.rows[1], exact)}
+	if once[0] && once[1] {
+		return "each rounds the same sum once: another order of the sums in float32 explains it"
+	}
+	var parts [2]int
+	for k, c := range []*step.Call{r.A, r.B} {
+		if parts[k] = 1; !once[k] {
+			parts[k] = f.parts(c, i, g.rows[k], k == 1)
+		}
+	}
+	if parts[0] > 0 && parts[1] > 0 {
+		return fmt.Sprintf("%s, %s", summed("this one", parts[0]), summed("the other", parts[1]))
+	}
+	return fmt.Sprintf("this one is off by %.2g, the other by %.2g: one of them rounds more often",
+		off(g.rows[0], exact), off(g.rows[1], exact))
+}
+
+func summed(who string, parts int) string {
+	if parts == 1 {
+		return who + " rounds its sum once"
+	}
+	return fmt.Sprintf("%s splits the sum in %d parts and rounds each", who, parts)
+}
+
+// off is the relative distance from the exact values.
+func off(t, exact *tensor.Tensor) float64 {
+	x, y := tensor.Data[float64](t), tensor.Data[float64](exact)
+	square, norm := 0.0, 0.0
+	for i := range x {
+		square += (x[i] - y[i]) * (x[i] - y[i])
+		norm += y[i] * y[i]
+	}
+	return math.Sqrt(square / norm)
+}
+
+// roundedOnce reports whether all elements are what one rounding of sums in float32 gives.
+func roundedOnce(t, exact *tensor.Tensor) bool {
+	x, y := tensor.Data[float64](t), tensor.Data[float64](exact)
+	largest := 0.0
+	for _, v := range y {
+		if v-v == 0 {
+			largest = max(largest, math.Abs(v))
+		}
+	}
+	const terms = 16 // roundings of float32 that a sum may add up to, of the largest element
+	sums := terms * tensor.Float32.Eps() * largest
+	for i := range x {
+		if d := math.Abs(x[i] - y[i]); d > t.DType.Eps()/2*math.Abs(y[i])+sums {
+			return false
+		}
+	}
+	return true
+}
+
+// parts is in how many parts, each rounded, a call splits the sums of its products; 0 if that does not explain its
+// results. row has those of the row, which lies in a larger batch if within is set.
+func (f *rowFinder) parts(c *step.Call, i int, row *tensor.Tensor, within bool) int {
+	if len(c.Inputs) < 2 || !multiplies(c) {
+		return 0
+	}
+	x, errX := c.Inputs[0].Recorded(f.opt)
+	w, errW := c.Inputs[1].Recorded(f.opt)
+	if errX != nil || errW != nil || w.Dim() != 2 || x.Dim() == 0 || x.Shape[x.Dim()-1] != w.Shape[1] {
+		return 0
+	}
+	m, n := tensor.Data[float64](x), tensor.Data[float64](w)
+	k, cols := w.Shape[1], w.Shape[0]
+	rows := len(m) / k
+	for _, parts := range []int{2, 4, 8, 16, 32} {
+		if k%parts != 0 {
+			continue
+		}
+		for _, each := range []bool{true, false} { // the sums of parts are rounded too, or only the last one
+			got := tensor.New(row.DType, c.Outputs[i].Shape, splitProducts(row.DType, m, n, rows, cols, k, parts, each))
+			if ok := false; within {
+				if _, got, ok = f.common(row, got); !ok {
+					return 0
+				}
+			}
+			const most = 0.99 // a sum in float32 rounds otherwise now and then
+			if slices.Equal(got.Shape, row.Shape) && equalShare(got, row) >= most {
+				return parts
+			}
+		}
+	}
+	return 0
+}
+
+// splitProducts multiplies rows of k elements with columns of as many, each sum in parts that are rounded.
+func splitProducts(dt tensor.DType, m, n []float64, rows, cols, k, parts int, each bool) []float64 {
+	out := make([]float64, rows*cols)
+	round := func(x float64) float64 {
+		one := []float64{x}
+		tensor.RoundBlock(dt, one)
+		return one[0]
+	}
+	for r := range rows {
+		for j := range cols {
+			sum := 0.0
+			for p := range parts {
+				part := 0.0
+				for q := p * k / parts; q < (p+1)*k/parts; q++ {
+					part += m[r*k+q] * n[j*k+q]
+				}
+				if sum += round(part); each {
+					sum = round(sum)
+				}
+			}
+			out[r*cols+j] = round(sum)
+		}
+	}
+	return out
+}
+
+// multiplies reports whether the results of a call are products of a matrix with the transposed second one.
+func multiplies(c *step.Call) bool {
+	op := pairs.Operator(c.Op)
+	return len(c.Inputs) == 2 && (op == "linear" || strings.HasSuffix(op, ".linear"))
+}
+
+// First is the first call whose row differs, nil if none does.
+func (r *Rows) First() *RowDifference {
+	if len(r.Differ) == 0 {
+		return nil
+	}
+	return r.Differ[0]
+}
+
+// Origins counts the calls whose row differs though what they read of it is the same.
+func (r *Rows) Origins() (n int) {
+	for _, d := range r.Differ {
+		if d.Origin {
+			n++
+		}
+	}
+	return n
+}
+
+// Record is the finding about the difference.
+func (r *RowDifference) Record() *RowRecord {
+	c := r.A
+	return &RowRecord{FindingRecord: reports.FindingRecord{Kind: "finding", Rule: verdict.Diverged,
+		Capture: c.Entry.Rel, Target: r.Target, Op: c.Op, Module: c.Entry.Module, Location: c.Entry.Location,
+		Peer: r.B.Entry.Rel, Reason: r.Reason()}, Within: r.Within, Origin: r.Origin, Elements: r.Elements,
+		Differing: r.Differing, MaxAbs: known(r.MaxAbs), Relative: known(r.Relative)}
+}
+
+// Reason is one sentence about the difference.
+func (r *RowDifference) Reason() string {
+	s := fmt.Sprintf("%d of %d elements of the row differ, by %.2g at most", r.Differing, r.Elements, r.MaxAbs)
+	if r.Within != nil {
+		if *r.Within {
+			s += "; both are within rounding of the exact values"
+		} else {
+			s += "; not both are within rounding of the exact values"
+		}
+	}
+	if r.Why != "" {
+		s += "; " + r.Why
+	}
+	return s
+}
+
+// A RowRecord is the finding about a call whose row differs.
+type RowRecord struct {
+	reports.FindingRecord
+	Within    *bool           `json:"within_rounding"`
+	Origin    bool            `json:"inputs_equal"`
+	Elements  int             `json:"elements"`
+	Differing int             `json:"differing"`
+	MaxAbs    *reports.Number `json:"max_abs"`
+	Relative  *reports.Number `json:"relative"`
+}
