@@ -300,7 +300,7 @@ func (x *rerun) reference(rec *capture.Call, n int) ([]*tensor.Tensor, error) {
 
 // Reference are the results of a call on its recorded arguments, unrounded.
 func (c *Call) Reference(opt Options) (out []*tensor.Tensor, err error) {
-	err = opt.within(c, func() error {
+	err = opt.within(c, "", func(opt Options) error {
 		rec, err := c.Entry.Load(capture.LoadOptions{Read: opt.Read, Only: capture.Of(capture.Input, capture.Output)})
 		defer rec.Close()
 		if err != nil {
@@ -414,7 +414,7 @@ func elements[T tensor.Elem](v *Value, opt Options) (out []T) {
 
 // Recorded is the value as it was recorded, independent of any file.
 func (v *Value) Recorded(opt Options) (out *tensor.Tensor, err error) {
-	err = opt.within(v.Call, func() error {
+	err = opt.within(v.Call, "", func(opt Options) error {
 		t, done, err := v.load(opt)
 		if err != nil {
 			return err

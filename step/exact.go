@@ -76,17 +76,7 @@ func (x *rerun) value(w *Value) *tensor.Tensor {
 }
 
 func (x *rerun) run(calls []*Call) error {
-	x.uses = map[*Value]int{}
-	for _, v := range x.keep {
-		x.uses[v]++
-	}
-	for _, c := range calls {
-		for _, v := range c.Inputs {
-			if w := v.From.origin(); w != nil {
-				x.uses[w]++
-			}
-		}
-	}
+	x.uses = uses(calls, x.keep)
 	for _, c := range calls {
 		if err := x.ctx.Err(); err != nil {
 			return err

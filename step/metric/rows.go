@@ -93,8 +93,9 @@ func (r *Rows) compare(ctx context.Context, a, b []*step.Call, opt step.Options)
 				last = d.rows
 			}
 			if d.Differing > 0 && worst == nil {
-				worst = &RowDifference{A: x, B: y, Target: v.Target, Shape: d.rows[0].Shape, Elements: d.rows[0].Numel(),
-					Differing: d.Differing, MaxAbs: d.maxAbs, Relative: d.relative, Origin: origin, Within: within(x, y)}
+				worst = &RowDifference{A: x, B: y, Target: v.Target, Shape: d.rows[0].Shape,
+					Elements: d.rows[0].Numel(), Differing: d.Differing, MaxAbs: d.maxAbs, Relative: d.relative,
+					Origin: origin, Within: within(x, y)}
 				worst.Why = f.reason(worst, d)
 			}
 		}
@@ -248,7 +249,11 @@ func (f *rowFinder) common(x, y *tensor.Tensor) (a, b *tensor.Tensor, ok bool) {
 			unknown = append(unknown, d)
 		}
 	}
-	if len(unknown) > 0 && !f.search(x, y, unknown, func() (*tensor.Tensor, *tensor.Tensor) { narrow(dims); return a, b }) {
+	narrowed := func() (*tensor.Tensor, *tensor.Tensor) {
+		narrow(dims)
+		return a, b
+	}
+	if len(unknown) > 0 && !f.search(x, y, unknown, narrowed) {
 		return nil, nil, false
 	}
 	narrow(dims)
