@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,12 +18,12 @@ import (
 // they begin, with the reason.
 var notRun = map[string]string{
 	"go ": "builds optool or runs its tests, which CI does",
-	"optool replay --acc_check <directory> --op '.*squared_distance'": "no capture of the operator that the page declares",
-	"optool time --device host --calibrate":                           "takes half a minute; time.txtar runs --calibrate on the reference",
-	"optool time":                                                     "names the command, in a sentence",
-	"optool device --build-worker":                                    "compiles for a minute; a test of devicebridge builds, with less optimisation",
-	"optool compare --time":                                           "names the mode, in a sentence",
-	"optool conformance":                                              "names the command, in a sentence",
+	"optool replay <directory> --op '.*squared_distance'": "no capture of the operator that the page declares",
+	"optool time --device host --calibrate":               "takes half a minute; time.txtar runs --calibrate on the reference",
+	"optool time":                                         "names the command, in a sentence",
+	"optool device --build-worker":                        "compiles for a minute; a test of devicebridge builds, with less optimisation",
+	"optool compare --time":                               "names the mode, in a sentence",
+	"optool conformance":                                  "names the command, in a sentence",
 }
 
 // excused returns the entry of notRun for a line, if there is one.
@@ -50,8 +51,13 @@ var shorter = strings.NewReplacer(
 	"optool time --run_times", "optool time --run_times", "optool time ", "optool time --run_times 1 ",
 	"--mode gen_data --fname", "--mode gen_data --fname", "--mode gen_data", "--mode gen_data --fname relu")
 
-// A documented line is a command line of a page or of --help.
-type documented struct{ source, line string }
+// A documented line is a command line of a page or of --help. shown is the output that the page shows for it, without
+// which any output is right; exit is the exit code that its comment states, -1 if it states none.
+type documented struct {
+	source, line string
+	shown        []string
+	exit         int
+}
 
 // command is the line as it is run.
 func (d documented) command() string {
@@ -68,25 +74,79 @@ func (d documented) command() string {
 var (
 	isCommand = regexp.MustCompile(`^(bin/)?optool [a-z]|^make |^go [a-z]`)
 	mentioned = regexp.MustCompile("`((?:bin/)?optool [^`]*|make [^`]*|go [a-z]+ [^`]*)`")
-	fenced    = regexp.MustCompile("(?ms)^```\\w*\n(.*?)^```$")
+	fenced    = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
 	continued = regexp.MustCompile(`\\\n\s*`)
 	comment   = regexp.MustCompile(`\s+# .*`)
+	exitCode  = regexp.MustCompile(`(?:exit code|退出码) (\d+)`)
 )
 
-// commandsOf are the command lines of a page.
+// newDocumented is a documented line, with its comment.
+func newDocumented(source, line string) documented {
+	d := documented{source: source, line: strings.TrimSpace(comment.ReplaceAllString(line, "")), exit: -1}
+	if m := exitCode.FindStringSubmatch(comment.FindString(line)); m != nil {
+		d.exit, _ = strconv.Atoi(m[1])
+	}
+	return d
+}
+
+// commandsOf are the command lines of a page. In a block of console a command follows "$ ", and its
+// output follows it.
 func commandsOf(source, text string) []documented {
 	var out []documented
 	for _, block := range fenced.FindAllStringSubmatch(text, -1) {
-		for line := range strings.Lines(continued.ReplaceAllString(block[1], "")) {
-			if isCommand.MatchString(line) {
-				out = append(out, documented{source, strings.TrimSpace(comment.ReplaceAllString(line, ""))})
+		console := block[1] == "console"
+		for line := range strings.Lines(continued.ReplaceAllString(block[2], "")) {
+			line, prompt := strings.CutPrefix(strings.TrimRight(line, "\n"), "$ ")
+			switch {
+			case prompt == console && isCommand.MatchString(line):
+				out = append(out, newDocumented(source, line))
+			case console && !prompt && len(out) > 0:
+				out[len(out)-1].shown = append(out[len(out)-1].shown, line)
 			}
 		}
 	}
 	for _, m := range mentioned.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
-		out = append(out, documented{source, strings.Join(strings.Fields(m[1]), " ")})
+		out = append(out, newDocumented(source, strings.Join(strings.Fields(m[1]), " ")))
 	}
 	return out
+}
+
+// varying are the parts of an output that differ from run to run, and what takes their place.
+var varying = []struct {
+	part  *regexp.Regexp
+	place string
+}{
+	{regexp.MustCompile(`\S*/optool `), "optool "},
+	{regexp.MustCompile(`\b\d+(\.\d+)?( ?)(ns|us|ms|s|KiB|MiB|GiB)\b`), "N$2$3"},
+	{regexp.MustCompile(`[ \t]+$`), ""},
+}
+
+// notShown is the first line that a page shows and that the output of a command in dir does not have at its place:
+// the lines shown are lines of the output, in its order, some left out; "..." in a line is any text.
+func notShown(shown []string, output, dir string) (line string, ok bool) {
+	same := func(line string) string {
+		line = strings.ReplaceAll(line, dir+"/", "")
+		for _, v := range varying {
+			line = v.part.ReplaceAllString(line, v.place)
+		}
+		return line
+	}
+	rest := strings.Split(output, "\n")
+	for i := range rest {
+		rest[i] = same(rest[i])
+	}
+	for _, line := range shown {
+		if t := strings.TrimSpace(line); t == "" || t == "..." {
+			continue
+		}
+		any := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(same(line)), `\.\.\.`, ".*") + "$")
+		at := slices.IndexFunc(rest, any.MatchString)
+		if at < 0 {
+			return line, true
+		}
+		rest = rest[at+1:]
+	}
+	return "", false
 }
 
 // TestTranslation: the Chinese README names the same flags, pages and verdicts as the
@@ -113,7 +173,7 @@ func TestTranslation(t *testing.T) {
 		t.Errorf("README_zh.md has the commands %q, README.md %q", translated, lines)
 	}
 	for _, n := range named {
-		if n != "](README_zh.md)" && !slices.Contains(translatedNames, n) {
+		if n != "](README_zh.md)" && !strings.HasPrefix(n, "](#") && !slices.Contains(translatedNames, n) {
 			t.Errorf("README_zh.md does not name %q", n)
 		}
 	}
@@ -163,12 +223,13 @@ func documentedCommands(t *testing.T) []documented {
 var exits = map[string]int{
 	"optool check":     1, // the mask that the softmax gets holds -inf
 	"bin/optool check": 1, // and so does the checkpoint
-
-	"optool replay --acc_check --ops fixtures/custom-ops": 1, // one of the calls is wrong
 }
 
 // exitOf is the exit code that a command should have.
-func exitOf(command string) int {
+func (d documented) exitOf(command string) int {
+	if d.exit >= 0 {
+		return d.exit
+	}
 	for begin, code := range exits {
 		if strings.HasPrefix(command, begin) {
 			return code
@@ -178,7 +239,8 @@ func exitOf(command string) int {
 }
 
 // TestDocumentedCommands runs every command line that README, docs and --help
-// give, in a directory with what they name. Of make the target has to exist.
+// give, in a directory with what they name, and compares outputs with those that are shown. Of make the target has to
+// exist.
 func TestDocumentedCommands(t *testing.T) {
 	base := t.TempDir()
 	repo, err := filepath.Abs("../..")
@@ -239,8 +301,11 @@ func (d documented) run(t *testing.T, repo, dir string) {
 	if strings.Contains(string(out), devicebridge.ErrNoDevices.Error()) {
 		t.Skip(devicebridge.ErrNoDevices)
 	}
-	if got, want := cmd.ProcessState.ExitCode(), exitOf(command); got != want {
+	if got, want := cmd.ProcessState.ExitCode(), d.exitOf(command); got != want {
 		t.Errorf("%s: exit code %d, want %d: %v\n%s", command, got, want, err, out)
+	}
+	if line, ok := notShown(d.shown, string(out), dir); ok {
+		t.Errorf("%s shows a line that is not printed, or not there:\n%s\nprinted is\n%s", d.source, line, out)
 	}
 }
 
@@ -295,5 +360,28 @@ func TestCommandsOf(t *testing.T) {
 	want := []string{"bin/optool a --b 'c'", "optool d e", "make x", "optool ls op_tools_results"}
 	if !slices.Equal(got, want) {
 		t.Errorf("commands %q, want %q", got, want)
+	}
+}
+
+// TestShownOutput: a console block gives commands, exit codes and outputs, of which lines may be left out but not
+// changed, added or exchanged.
+func TestShownOutput(t *testing.T) {
+	got := commandsOf("page", "```console\n$ optool a   # exit code 1: why\none ... three\n\n$ optool b\n```\n")
+	if len(got) != 2 || got[0].line != "optool a" || got[0].exit != 1 || got[1].exit != -1 ||
+		!slices.Equal(got[0].shown, []string{"one ... three", ""}) || len(got[1].shown) != 0 {
+		t.Errorf("got %+v", got)
+	}
+	output := "one two three\nrun /tmp/x/bin/optool ls /tmp/d/a\ntook 0.05 s \nlast\n"
+	for _, test := range []struct{ shown, missing string }{
+		{"one two three\n...\nlast", ""},
+		{"one ... three\nrun optool ls a\ntook 1.25 s", ""},
+		{"one two", "one two"},
+		{"last\none two three", "one two three"},
+		{"took 0.05 min", "took 0.05 min"},
+	} {
+		line, ok := notShown(strings.Split(test.shown, "\n"), output, "/tmp/d")
+		if line != test.missing || ok != (line != "") {
+			t.Errorf("%q: missing %q, want %q", test.shown, line, test.missing)
+		}
 	}
 }

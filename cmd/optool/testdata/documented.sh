@@ -6,7 +6,10 @@ below=op_tools_results/op_capture_results
 
 mkdir bin fixtures
 ln -s "$(command -v optool)" bin/optool
-cp -r "$REPO/fixtures/demo" fixtures/demo
+cp -r "$REPO/fixtures/demo" "$REPO/fixtures/tutorial" fixtures
+cp -r "$REPO/fixtures/hook" captures
+mkdir -p step/testdata
+cp -r "$REPO/step/testdata/scaled" step/testdata
 ls "$REPO"/devicebridge/native/dist/libdiopi_host.so >/dev/null 2>&1 &&
 	cp "$REPO/devicebridge/native/dist/libdiopi_host.so" libdiopi_impl.so
 
