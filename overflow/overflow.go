@@ -14,6 +14,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/checkpoint"
+	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/results"
@@ -29,13 +30,36 @@ type Call struct {
 	Failures []error // files that could not be read; each has a result too
 	// Unwritten counts files into which torch saved nothing; each has a result too.
 	Unwritten int
+
+	known map[*tensor.Tensor]reports.Stats // tensors that a value holds more than once are read once
+}
+
+// New is a call of which nothing was checked yet.
+func New(e *capture.Entry) *Call {
+	return &Call{Title: fmt.Sprintf("%s    forward_id: %s    %s", e.Op, e.Number(""), e.Rel),
+		known: map[*tensor.Tensor]reports.Stats{}}
+}
+
+// GiveUp adds that the check of the call ended for a reason, such as a limit. Values checked before stay.
+func (c *Call) GiveUp(e *capture.Entry, err error) {
+	r := &reports.Result{Phase: "forward", Verdict: verdict.Error, Reason: err.Error()}
+	results.Locate(r, e, e.Op)
+	c.Results = append(c.Results, r)
+	c.Failures = append(c.Failures, fmt.Errorf("%s: %w", e.Rel, err))
 }
 
 // Check checks every value of a recorded call.
 func Check(e *capture.Entry, read pthformat.ReadMode) *Call {
+	c := New(e)
+	c.Check(e, read)
+	return c
+}
+
+// Check checks every value of the recorded call that c is about. If it panics, what was checked by then stays.
+func (c *Call) Check(e *capture.Entry, read pthformat.ReadMode) {
 	recorded, _ := e.Load(capture.LoadOptions{Read: read}) // gives what could be read, also with an error
 	defer recorded.Close()
-	c := &Call{Title: fmt.Sprintf("%s    forward_id: %s    %s", recorded.Op, e.Number(recorded.Identifier), e.Rel)}
+	c.Title = fmt.Sprintf("%s    forward_id: %s    %s", recorded.Op, e.Number(recorded.Identifier), e.Rel)
 	for _, k := range capture.Kinds() {
 		err := recorded.Err(k)
 		switch {
@@ -48,7 +72,6 @@ func Check(e *capture.Entry, read pthformat.ReadMode) *Call {
 			c.file(e, recorded, k)
 		}
 	}
-	return c
 }
 
 // Overflow reports whether any value holds inf or nan.
@@ -129,15 +152,22 @@ func (c *Call) file(e *capture.Entry, recorded *capture.Call, k capture.Kind) {
 
 // add adds the result of a value.
 func (c *Call) add(r *reports.Result, v value.Value, refuse func(error)) {
+	quota.Check()
 	r.Verdict = verdict.Pass
 	if reason := unread(v); reason != "" {
 		r.Verdict, r.Reason = verdict.Unsupported, reason
 		c.Results = append(c.Results, r)
 		return
 	}
-	if err := examine(v, r); err != nil {
+	t, _ := v.(*tensor.Tensor)
+	if known, ok := c.known[t]; ok && t != nil {
+		describe(t, r)
+		*r.Stats = known
+	} else if err := examine(v, r); err != nil {
 		refuse(err)
 		return
+	} else if t != nil {
+		c.known[t] = *r.Stats
 	}
 	if r.NaN+r.Inf > 0 {
 		r.Verdict, r.Reason = verdict.Fail, countText(r.NaN, r.Inf)
@@ -192,13 +222,11 @@ func examine(v value.Value, r *reports.Result) error {
 	case complex128:
 		countScalar(r.Stats, math.IsNaN(real(v)) || math.IsNaN(imag(v)), cmplx.IsInf(v))
 	case *tensor.Tensor:
+		describe(v, r)
 		if !v.DType.Computable() {
 			return nil
 		}
-		dtype := v.DType.String()
 		if s := v.Summary(); s != nil {
-			n := v.Numel()
-			r.DType, r.Shape, r.Numel = &dtype, results.Shape(v.Shape), &n
 			*r.Stats = ofSummary(s)
 			return nil
 		}
@@ -209,11 +237,19 @@ func examine(v value.Value, r *reports.Result) error {
 		if pthformat.IsTime(v) {
 			st.nan = notTimes(v)
 		}
-		r.DType, r.Shape, r.Numel = &dtype, results.Shape(v.Shape), &st.numel
 		*r.Stats = reports.Stats{NaN: st.nan, Inf: st.inf, Min: known(st.min), Max: known(st.max),
 			Mean: known(st.mean), Std: known(st.std), Norm: reports.Num(st.norm)}
 	}
 	return nil
+}
+
+// describe fills in what a tensor is, and no statistics.
+func describe(t *tensor.Tensor, r *reports.Result) {
+	r.Stats = &reports.Stats{}
+	if t.DType.Computable() {
+		dtype, n := t.DType.String(), t.Numel()
+		r.DType, r.Shape, r.Numel = &dtype, results.Shape(t.Shape), &n
+	}
 }
 
 // notTimes counts the NaT of times.

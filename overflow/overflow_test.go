@@ -2,6 +2,7 @@ package overflow
 
 import (
 	"context"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -9,7 +10,9 @@ import (
 	"testing"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/pthformat"
+	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 	"github.com/optool/optool/verdict"
@@ -92,5 +95,59 @@ func TestCheck(t *testing.T) {
 func TestNoOverflow(t *testing.T) {
 	if c := checkCall(t, 1.0, tensor.Scalar(tensor.Float16, 2.0)); c.Overflow() {
 		t.Errorf("finite values: %+v", c.Results)
+	}
+}
+
+// TestShared: a tensor that a list holds many times is read once, and each place has its statistics.
+func TestShared(t *testing.T) {
+	loads := 0
+	shared := tensor.New(tensor.Float32, []int{4}, []float64{1, 2, 3, math.Inf(1)})
+	lazy := tensor.Lazy(shared.DType, shared.Shape, 4, func(lo int, dst []float64) {
+		loads++
+		tensor.Load(shared, lo, dst)
+	})
+	c := &Call{known: map[*tensor.Tensor]reports.Stats{}}
+	for range 100 {
+		c.add(&reports.Result{}, lazy, func(err error) { t.Error(err) })
+	}
+	if loads != 1 {
+		t.Errorf("it is read %d times, want once", loads)
+	}
+	if r := c.Results[99]; len(c.Results) != 100 || r.Inf != 1 || *r.Max != 3 || *r.Numel != 4 ||
+		*r.DType != "float32" || r.Verdict != verdict.Fail {
+		t.Errorf("the last of %d results is %+v", len(c.Results), r)
+	}
+}
+
+// TestGiveUp: what was checked before the time is over stays, and that it is over is no pass.
+func TestGiveUp(t *testing.T) {
+	root := t.TempDir()
+	path := filepath.Join(root, "a.pt")
+	if err := pthformat.WriteFile(path, value.NewList(1.0, math.Inf(1), 2.0)); err != nil {
+		t.Fatal(err)
+	}
+	for e, err := range capture.Scan(context.Background(), []string{path}, capture.Options{Loose: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		quota.Stop()
+		c := New(e)
+		func() {
+			defer quota.Resume()
+			defer func() {
+				if p := recover(); p != quota.ErrStopped {
+					t.Errorf("the check ends with %v, want that it is stopped", p)
+				}
+			}()
+			c.Check(e, pthformat.Plain)
+		}()
+		late := errors.New("not done after 1s")
+		c.GiveUp(e, late)
+		s := &Summary{}
+		s.Add(c)
+		if r := c.Results[len(c.Results)-1]; r.Verdict != verdict.Error || r.Reason != late.Error() || s.Refused != 1 ||
+			s.NotJudged != 1 {
+			t.Errorf("got %+v, refused %d, not judged %d", r, s.Refused, s.NotJudged)
+		}
 	}
 }

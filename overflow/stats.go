@@ -32,7 +32,7 @@ func statsOf(t *tensor.Tensor) (stats, error) {
 	}
 	t = short[0]
 	n, step := t.Numel(), t.Block()
-	parts := make([]moments, (n+step-1)/step) // by block, so that sums do not depend on timing
+	parts := tensor.Make[moments]((n + step - 1) / step) // by block, so that sums do not depend on timing
 	tensor.Parallel(len(parts), 16, func(a, b int) {
 		v := make([]float64, min(step, n))
 		var z []complex128

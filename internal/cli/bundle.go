@@ -48,7 +48,7 @@ The same call gives the same bytes. Exit codes are those of replay.`,
 		"what the verdict is about: none, the recorded results; host, the built-in device; a DIOPI `LIBRARY`; or "+
 			"torch:DEVICE, a device of PyTorch")
 	o.addReplay(cmd)
-	addTimeoutFlag(cmd, &o.timeout)
+	addTimeoutFlag(cmd, &o.timeout, "one call", deviceAndReference)
 	f := cmd.Flags()
 	o.tolerances.addFlag(cmd)
 	f.StringVarP(&o.out, "out", "o", "bug.zip", "write `FILE`")

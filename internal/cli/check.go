@@ -2,12 +2,15 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/overflow"
+	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 )
 
@@ -15,6 +18,9 @@ type checkOptions struct {
 	selection
 	records outputs
 	keep    runFlags
+	timeout time.Duration
+	memory  int64
+	limits  *limits
 }
 
 func newCheckCmd(a *app) *cobra.Command {
@@ -39,6 +45,8 @@ hold inf or nan, and for all with --all. Exit code 1 means that some were found,
 	o.addFlags(cmd)
 	o.records.addFlags(cmd)
 	o.keep.addFlags(cmd)
+	addTimeoutFlag(cmd, &o.timeout, "the check of one call or file", referenceTimeout.String())
+	addMemoryFlag(cmd, &o.memory)
 	return cmd
 }
 
@@ -55,6 +63,7 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 	if err := o.parse(cmd, a, "OVERFLOW_CHECK"); err != nil {
 		return err
 	}
+	o.limits = limitsOf(o.memory, cmp.Or(o.timeout, referenceTimeout))
 	s := &overflow.Summary{Kind: "summary", Settings: o.settings()}
 	walked := 0
 	dir, err := a.openRun(cmd, o.keep, paths, "OVERFLOW_CHECK", func(c *reports.JournalCall) error {
@@ -81,7 +90,7 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 	entries := readAhead(cmd.Context(), dir.scan(cmd.Context(), paths, capture.Options{Loose: true}, bar), bytesAhead,
 		func(e *capture.Entry) bool { return o.filter.Surely(e) })
 	err = ordered(cmd.Context(), a.jobs, entries, func(f found) checked {
-		return o.check(dir, j, f)
+		return o.check(cmd.Context(), dir, j, f)
 	}, func(c checked) error {
 		if stop := new(stopError); errors.As(c.err, &stop) {
 			return stop.error
@@ -131,7 +140,7 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 }
 
 // check checks one capture, unless that is finished.
-func (o *checkOptions) check(dir *runDir, j *jsonOutput, f found) checked {
+func (o *checkOptions) check(ctx context.Context, dir *runDir, j *jsonOutput, f found) checked {
 	if f.finished {
 		return checked{of: f}
 	}
@@ -145,7 +154,20 @@ func (o *checkOptions) check(dir *runDir, j *jsonOutput, f found) checked {
 	if err := dir.begin(j, f.entry.Rel); err != nil {
 		return checked{of: f, err: err}
 	}
-	return checked{of: f, call: overflow.Check(f.entry, o.read), bytes: bytes}
+	call, err := within(ctx, o.limits, bytes, func() (*overflow.Call, error) {
+		c := overflow.New(f.entry)
+		return c, replay.Guard(func() error {
+			c.Check(f.entry, o.read)
+			return nil
+		})
+	})
+	if err != nil {
+		if call == nil {
+			call = overflow.New(f.entry)
+		}
+		call.GiveUp(f.entry, err)
+	}
+	return checked{of: f, call: call, bytes: bytes}
 }
 
 // checked prints and writes what a call gave.

@@ -127,7 +127,7 @@ directory, or from a list that gen_case wrote (--test_cases_path).`,
 			"of PyTorch; or none, the recorded results themselves")
 	o.torch.add(cmd)
 	f.StringVar(&o.adaptor, "adaptor", "", "`LIBRARY` with the vendor's device functions (device_malloc, ...)")
-	addTimeoutFlag(cmd, &o.timeout)
+	addTimeoutFlag(cmd, &o.timeout, "one call", deviceAndReference)
 	addMemoryFlag(cmd, &o.memory)
 	f.IntVar(&o.debugLevel, "failure_debug_level", 0,
 		"1: print the configuration of failing cases; 2: also inputs and results")
@@ -318,7 +318,7 @@ func (o *conformanceOptions) limits() *limits {
 	if o.mode == "run_test" { // a call on the device has a deadline of its own
 		timeout = max(timeout, referenceTimeout)
 	}
-	return newLimits(o.memory, timeout)
+	return limitsOf(o.memory, timeout)
 }
 
 // log writes a line in the form of the kit's log.

@@ -60,7 +60,7 @@ const (
 
 func (d *deviceFlags) add(cmd *cobra.Command, byDefault, help string) {
 	d.addWhich(cmd, byDefault, help)
-	addTimeoutFlag(cmd, &d.timeout)
+	addTimeoutFlag(cmd, &d.timeout, "one call", deviceAndReference)
 	cmd.Flags().IntVar(&d.devices, "devices", 1, "how many processes run the device at once")
 }
 
@@ -81,12 +81,14 @@ func (d *deviceFlags) limits() *limits {
 	if !d.none() {
 		timeout = max(timeout, referenceTimeout)
 	}
-	return newLimits(d.memory, timeout)
+	return limitsOf(d.memory, timeout)
 }
 
-func addTimeoutFlag(cmd *cobra.Command, timeout *time.Duration) {
-	cmd.Flags().Var((*timeLimit)(timeout), "timeout", fmt.Sprintf(
-		"most `TIME` one call may take (default %v on a device, %v on the reference)", deviceTimeout, referenceTimeout))
+var deviceAndReference = fmt.Sprintf("%v on a device, %v on the reference", deviceTimeout, referenceTimeout)
+
+func addTimeoutFlag(cmd *cobra.Command, timeout *time.Duration, of, byDefault string) {
+	cmd.Flags().Var((*timeLimit)(timeout), "timeout",
+		fmt.Sprintf("most `TIME` %s may take (default %s)", of, byDefault))
 }
 
 // timeLimit is a flag's duration of more than 0.

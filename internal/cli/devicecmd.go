@@ -85,7 +85,7 @@ write the table to files.`,
 	f := cmd.Flags()
 	f.StringVar(&o.adaptor, "adaptor", "", "shared library with the vendor's device functions, if `LIBRARY` has none")
 	o.torch.add(cmd)
-	addTimeoutFlag(cmd, &o.timeout)
+	addTimeoutFlag(cmd, &o.timeout, "one call", deviceAndReference)
 	f.StringArrayVar(&o.captures, "captures", nil,
 		"say which recorded calls under `PATH` the device can run; may be repeated")
 	f.BoolVar(&o.dtypes, "dtypes", false, "run a small example of every operator with every dtype")

@@ -26,6 +26,7 @@ import (
 type limits struct {
 	*pool
 	timeout time.Duration   // of one call; 0: none
+	byFlag  bool            // --timeout sets it
 	over    <-chan struct{} // closed when all calls are to end, unless it is nil
 }
 
@@ -50,6 +51,13 @@ type pool struct {
 	stopping  bool
 }
 
+// limitsOf are those that the flags --memory and --timeout set.
+func limitsOf(memory int64, timeout time.Duration) *limits {
+	l := newLimits(memory, timeout)
+	l.byFlag = true
+	return l
+}
+
 // newLimits limits the process to so many bytes of memory, 0 for three quarters of what
 // is available, and calls to timeout: what does not fit is refused, not killed.
 func newLimits(memory int64, timeout time.Duration) *limits {
@@ -68,10 +76,16 @@ func newLimits(memory int64, timeout time.Duration) *limits {
 }
 
 // A timeoutError says that a call was not done in time.
-type timeoutError struct{ after time.Duration }
+type timeoutError struct {
+	after  time.Duration
+	byFlag bool // --timeout allows more
+}
 
 func (e *timeoutError) Error() string {
-	return fmt.Sprintf("not done after %v on the reference: --timeout allows more", e.after)
+	if e.byFlag {
+		return fmt.Sprintf("not done after %v: --timeout allows more", e.after)
+	}
+	return fmt.Sprintf("not done after %v", e.after)
 }
 
 // Is makes it one of the errors that say that a deadline has passed.
@@ -156,7 +170,7 @@ func once[T any](ctx context.Context, l *limits, need int64, f func() (T, error)
 			short := errors.As(o.err, new(*quota.MemoryError))
 			return o.v, o.err, l.stoppedSince(began) || short && l.shared(began)
 		case <-deadline:
-			over, late = &timeoutError{l.timeout}, true
+			over, late = &timeoutError{l.timeout, l.byFlag}, true
 			select {
 			case <-l.othersDone():
 			case o := <-done:

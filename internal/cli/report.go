@@ -296,7 +296,7 @@ func overflowCall(results []*reports.Result) *overflow.Call {
 		}
 		if r.Unwritten {
 			c.Unwritten++
-		} else if r.Stats == nil {
+		} else if r.Verdict == verdict.Invalid || r.Verdict == verdict.Error {
 			c.Failures = append(c.Failures, errors.New(reports.OneLine(r.Reason)))
 		}
 	}
