@@ -26,6 +26,7 @@ type FindingRecord struct {
 	Peer     string `json:"peer,omitempty"` // the other run's call
 	Module   string `json:"module,omitempty"`
 	Location string `json:"location,omitempty"`
+	Side     string `json:"side,omitempty"` // of two runs: this, or against
 	Reason   string `json:"reason"`
 }
 

@@ -20,17 +20,27 @@ import (
 type Carry struct {
 	// Of are the results to return.
 	Of []*Value
-	// Variations differ from the exact run: calls that one of them reports keep the error that they were
-	// recorded with, the recorded result minus the reference on the recorded arguments.
-	Variations []func(c *Call) bool
+	// Variations are the runs beside the exact one.
+	Variations []Variation
 	// Decisions keeps whole numbers that floating ones decide as they were recorded: routes of experts, masks
 	// of comparisons. Values that were chosen with them (topk, sort) are the exact ones at the recorded places.
 	Decisions bool
-	// Replace, if not nil, gives results in place of those that a call computes exactly; nil where it does not.
-	Replace func(c *Call, rec *capture.Call, exact []*tensor.Tensor) ([]*tensor.Tensor, error)
 	// Each, if not nil, is told the exact results of each call that runs.
-	Each func(c *Call, rec *capture.Call, exact []*tensor.Tensor)
+	Each func(c *Call, exact []*tensor.Tensor)
 }
+
+// A Variation is how a run differs from the exact one.
+type Variation struct {
+	// Errors, if not nil, reports the calls that keep the error that they were recorded with: the recorded result
+	// minus the reference on the recorded arguments.
+	Errors func(c *Call) bool
+	// Replace, if not nil, gives a call other results than the exact ones, nil for those that stay. args are the
+	// recorded tensors that it reads.
+	Replace func(c *Call, args, exact []*tensor.Tensor) []*tensor.Tensor
+}
+
+// errs reports whether a call keeps its error.
+func (v Variation) errs(c *Call) bool { return v.Errors != nil && v.Errors(c) }
 
 // Carried is what became of the results.
 type Carried struct {
@@ -163,15 +173,12 @@ func (k *Carry) call(c *Call, exact *rerun, with []*rerun) error {
 		return err
 	}
 	if k.Each != nil {
-		k.Each(c, rec, outs)
+		k.Each(c, outs)
 	}
 	var errors []*tensor.Tensor // of the call's own
-	for _, has := range k.Variations {
-		if has(c) {
-			if errors, err = exact.errors(rec, len(c.Outputs)); err != nil {
-				return err
-			}
-			break
+	if slices.ContainsFunc(k.Variations, func(v Variation) bool { return v.errs(c) }) {
+		if errors, err = exact.errors(rec, len(c.Outputs)); err != nil {
+			return err
 		}
 	}
 	if errors != nil && !slices.ContainsFunc(errors, func(t *tensor.Tensor) bool { return t != nil }) {
@@ -180,17 +187,25 @@ func (k *Carry) call(c *Call, exact *rerun, with []*rerun) error {
 	var all errgroup.Group
 	all.SetLimit(runtime.GOMAXPROCS(0))
 	for i, x := range with {
-		inserts := errors != nil && k.Variations[i](c)
+		inserts := errors != nil && k.Variations[i].errs(c)
+		var others []*tensor.Tensor
+		if replace := k.Variations[i].Replace; replace != nil {
+			others = replace(c, rec.Inputs(), outs)
+		}
 		touched := slices.ContainsFunc(c.Inputs, func(v *Value) bool {
 			w := v.From.origin()
 			return w != nil && x.values[w] != nil
 		})
-		if !inserts && !touched {
+		if !inserts && !touched && others == nil {
 			continue
 		}
 		all.Go(func() error {
 			return replay.Guard(func() (err error) {
 				now := outs
+				if others != nil {
+					x.store(c, rec, others)
+					return nil
+				}
 				if touched {
 					if now, err = k.run(x, c, rec); err != nil {
 						return err
@@ -236,15 +251,6 @@ func (k *Carry) run(x *rerun, c *Call, rec *capture.Call) ([]*tensor.Tensor, err
 	}
 	if k.Decisions && !c.decided() {
 		outs = atRecorded(c, rec, args, outs)
-	}
-	if k.Replace != nil {
-		now, err := k.Replace(c, rec, outs)
-		if err != nil {
-			return nil, err
-		}
-		if now != nil {
-			outs = now
-		}
 	}
 	x.store(c, rec, outs)
 	x.storeChanged(c, bound, f, args, kwargs)
@@ -425,3 +431,6 @@ func (v *Value) Recorded(opt Options) (out *tensor.Tensor, err error) {
 	})
 	return out, err
 }
+
+// First is where the value of a leaf is read first.
+func (v *Value) First() *Value { return v.first() }

@@ -23,6 +23,7 @@ type Finding struct {
 	Target string
 	From   *Value // of Changed: what wrote the value last, or read it before
 	Peer   *Call  // of two runs: the other run's call
+	Side   Side   // of two runs: whose call it is
 	Reason string
 	// Behind counts the calls that merely read what this made wrong.
 	Behind int
@@ -32,6 +33,15 @@ type Finding struct {
 	// had copied it before it changed.
 	unseen []*Call
 }
+
+// A Side is one of two runs that are compared.
+type Side string
+
+// The sides.
+const (
+	This  Side = "this"    // the run that was given first
+	Other Side = "against" // the run that it is compared with
+)
 
 // before orders findings by the time at which they show.
 func (f *Finding) before(g *Finding) bool {

@@ -61,6 +61,7 @@ type SummaryRecord struct {
 	Calls  int            `json:"calls"`
 	Device *Reruns        `json:"device,omitempty"`
 	Metric any            `json:"metric,omitempty"` // with --of: a record of package metric
+	Tokens any            `json:"tokens,omitempty"` // of two runs of the same tokens: a record of package metric
 	// Unjudged are the values that were not judged.
 	reports.Unjudged
 	// Settings are what the run was told about what to check.
@@ -157,7 +158,7 @@ func inputs(vs []*Value) []Input {
 func (f *Finding) Record() *reports.FindingRecord {
 	r := &reports.FindingRecord{Kind: "finding", Rule: f.Rule, Capture: f.Call.Entry.Rel, Target: f.Target,
 		From: f.From.place(), Op: f.Call.Op, Module: f.Call.Entry.Module, Location: f.Call.Entry.Location,
-		Reason: f.Reason}
+		Reason: f.Reason, Side: string(f.Side)}
 	if f.Peer != nil {
 		r.Peer = f.Peer.Entry.Rel
 	}

@@ -39,6 +39,7 @@ type stepOptions struct {
 	exact      []string
 	in         []string
 	metricFlags
+	measured
 	starting []readiness // of the device
 }
 
@@ -128,8 +129,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	if err := t.Analyze(cmd.Context(), opt); err != nil {
 		return failed(err)
 	}
-	measured, err := o.measure(cmd.Context(), t, opt)
-	if err != nil {
+	if err := o.measure(cmd.Context(), t, opt); err != nil {
 		return err
 	}
 	if o.against != "" {
@@ -142,7 +142,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	refused += a.sayDamaged(t) + len(t.GivenUp())
 	o.tellEffects(t, settings)
 	rec := o.recording(a, t, settings)
-	if err := writeStep(j, t, measured, rec.Summary); err != nil {
+	if err := writeStep(j, t, o.measured, rec.Summary); err != nil {
 		return failed(err)
 	}
 	if err := o.show(cmd, a, j.text(), t, opt, imagined, path); err != nil {
@@ -196,6 +196,13 @@ func (o *stepOptions) diverge(cmd *cobra.Command, a *app, t *step.Trace, lim *li
 	other, refused, err := a.readStep(cmd, o.against, lim, alone, &o.starting)
 	if err != nil {
 		return refused, err
+	}
+	if o.pair, err = metric.NewPair(cmd.Context(), t, other, o.of, opt); err != nil {
+		return refused, failed(err)
+	}
+	if o.pair != nil {
+		o.pair.Merge(t)
+		return refused, nil
 	}
 	return refused, failed(t.Against(cmd.Context(), other, opt))
 }
@@ -348,12 +355,19 @@ func (a *app) readCalls(cmd *cobra.Command, paths []string, lim *limits, opt ste
 }
 
 // writeStep writes the records of a step.
-func writeStep(j *jsonOutput, t *step.Trace, m *metric.Metric, counted *reports.Summary) error {
+func writeStep(j *jsonOutput, t *step.Trace, m measured, counted *reports.Summary) error {
 	if j.lines == nil {
 		return nil
 	}
 	if err := t.Nodes(func(n *step.Node) error { return j.write(n) }); err != nil {
 		return err
+	}
+	if m.pair != nil {
+		for _, k := range m.pair.Tokens {
+			if err := j.write(k.Record()); err != nil {
+				return err
+			}
+		}
 	}
 	for _, f := range t.Findings {
 		if err := j.write(f.Record()); err != nil {
@@ -362,8 +376,11 @@ func writeStep(j *jsonOutput, t *step.Trace, m *metric.Metric, counted *reports.
 	}
 	s := t.Summary()
 	s.Unjudged, s.Settings = counted.Unjudged, counted.Settings
-	if m != nil {
-		s.Metric = m.Record()
+	if m.metric != nil {
+		s.Metric = m.metric.Record()
+	}
+	if m.pair != nil {
+		s.Tokens = m.pair.Record()
 	}
 	return j.write(s)
 }
@@ -453,7 +470,7 @@ func (o *stepOptions) next(t *step.Trace, path string) []string {
 	if len(t.Findings) > 0 {
 		f := t.Findings[0]
 		at := quotePath(pathOf(f.Call.Entry))
-		if f.Rule == verdict.Diverged {
+		if f.Rule == verdict.Diverged && f.Peer != nil {
 			out = append(out, o.command("compare", "--tables", quotePath(pathOf(f.Peer.Entry)), at))
 		} else {
 			out = append(out, o.repro(f.Call, false))

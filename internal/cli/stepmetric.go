@@ -20,15 +20,21 @@ func (m *metricFlags) add(cmd *cobra.Command) {
 		"or last")
 }
 
-// measure measures what --of asks for, nil if it asks for nothing.
-func (m *metricFlags) measure(ctx context.Context, t *step.Trace, opt step.Options) (*metric.Metric, error) {
-	if m.of == "" {
-		return nil, nil
+// measured is what was measured on results that are no losses.
+type measured struct {
+	metric *metric.Metric // nil without --of
+	pair   *metric.Pair   // nil unless two runs of the same tokens are compared
+}
+
+// measure measures what --of asks for.
+func (o *stepOptions) measure(ctx context.Context, t *step.Trace, opt step.Options) error {
+	if o.of == "" {
+		return nil
 	}
-	of, err := metric.Find(t, m.of)
+	of, err := metric.Find(t, o.of)
 	if err != nil {
-		return nil, usageError("--of: %w", err)
+		return usageError("--of: %w", err)
 	}
-	out, err := metric.Measure(ctx, of, metric.Options{Options: opt})
-	return out, failed(err)
+	o.metric, err = metric.Measure(ctx, of, metric.Options{Options: opt})
+	return failed(err)
 }

@@ -88,10 +88,10 @@ func Measure(ctx context.Context, of *step.Value, opt Options) (*Metric, error) 
 	}
 	m.ByOp = groups(func(c *step.Call) string { return reports.Name(c.Op) })
 	m.ByCall = groups((*step.Call).String)
-	var variations []func(*step.Call) bool
+	var variations []step.Variation
 	all := append(slices.Clone(m.ByOp), m.ByCall...)
 	for _, g := range all {
-		variations = append(variations, func(c *step.Call) bool { return slices.Contains(g.Calls, c) })
+		variations = append(variations, g.alone())
 	}
 	carried, err := (&step.Carry{Of: []*step.Value{of}, Variations: variations, Decisions: true}).Run(ctx, opt.Options)
 	if err != nil {
@@ -132,3 +132,12 @@ func dtypeOf(c *step.Call) string {
 
 // Known reports whether log-probabilities were measured.
 func (e Effect) Known() bool { return !math.IsNaN(e.LogProb) }
+
+// alone is the run with the errors of the group's calls.
+func (g *Group) alone() step.Variation {
+	has := map[*step.Call]bool{}
+	for _, c := range g.Calls {
+		has[c] = true
+	}
+	return step.Variation{Errors: func(c *step.Call) bool { return has[c] }}
+}

@@ -49,6 +49,7 @@ type truth struct {
 	LogProb float64 `json:"logprob"`
 	Flips   int     `json:"flips"`
 	MaxAbs  float64 `json:"max_abs"`
+	MeanAbs float64 `json:"mean_abs"` // of tokens of two runs
 }
 
 func truths(t *testing.T, tree string) map[string]truth {

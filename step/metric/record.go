@@ -1,7 +1,10 @@
 package metric
 
 import (
+	"math"
+
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/step"
 )
 
 // A Record is the metric in the summary of a step.
@@ -79,4 +82,92 @@ func known(x float64) *reports.Number {
 		return nil
 	}
 	return reports.Num(x)
+}
+
+// A TokenRecord is a token of two runs.
+type TokenRecord struct {
+	Kind           string          `json:"kind"` // "token"
+	Position       int             `json:"position"`
+	ID             int64           `json:"id"`
+	LogProb        *reports.Number `json:"logprob"`
+	Against        *reports.Number `json:"against"`
+	Exact          *reports.Number `json:"exact"`
+	ExactAgainst   *reports.Number `json:"exact_against"`
+	Nearer         step.Side       `json:"nearer"`
+	ExplainedBy    []string        `json:"explained_by"`
+	ExplainedSides []step.Side     `json:"explained_sides"`
+}
+
+// Record is the token as it is written to files.
+func (t *Token) Record() *TokenRecord {
+	r := &TokenRecord{Kind: "token", Position: t.Position, ID: t.ID, LogProb: known(t.This.LogProb),
+		Against: known(t.Other.LogProb), Exact: known(t.This.Exact), ExactAgainst: known(t.Other.Exact),
+		Nearer: t.Nearer(), ExplainedBy: []string{}, ExplainedSides: t.ExplainedSides}
+	for _, c := range t.ExplainedBy {
+		r.ExplainedBy = append(r.ExplainedBy, c.Entry.Rel)
+	}
+	return r
+}
+
+// A PairRecord is what two runs of the same tokens differ by, in the summary of a step. Ratios are importance
+// ratios: the probability in the other run, the training step, by that in this one, the rollout.
+type PairRecord struct {
+	Tokens   int             `json:"tokens"`
+	Mean     *reports.Number `json:"mean"` // of this run's log-probability less the other's
+	MeanAbs  *reports.Number `json:"mean_abs"`
+	MaxAbs   *reports.Number `json:"max_abs"`
+	Worst    int             `json:"worst"` // position of the largest
+	K3       *reports.Number `json:"k3"`    // mean of r - 1 - log r, an estimate of the KL divergence
+	RatioMin *reports.Number `json:"ratio_min"`
+	RatioMax *reports.Number `json:"ratio_max"`
+	Clipped  *reports.Number `json:"clipped"` // share of tokens whose ratio is not within 0.2 of 1
+	Program  *reports.Number `json:"program"` // mean absolute difference of the exact log-probabilities
+	Nearer   map[string]int  `json:"nearer"`  // tokens by the run that is nearer to its exact value
+	Causes   []CauseRecord   `json:"causes"`
+}
+
+// A CauseRecord is what the errors of the calls of one operator and line do.
+type CauseRecord struct {
+	Side     step.Side       `json:"side"`
+	Op       string          `json:"op"`
+	Location string          `json:"location,omitempty"`
+	Module   string          `json:"module,omitempty"`
+	DType    string          `json:"dtype,omitempty"`
+	Capture  string          `json:"capture"`
+	Calls    int             `json:"calls"`
+	MeanAbs  *reports.Number `json:"mean_abs"`
+}
+
+// clip is how far ratios may be from 1 before they are clipped (PPO).
+const clip = 0.2
+
+// Record is the difference as it is written to files.
+func (p *Pair) Record() *PairRecord {
+	r := &PairRecord{Tokens: len(p.Tokens), MeanAbs: known(p.MeanAbs()), Program: known(p.Program),
+		Nearer: map[string]int{string(step.This): 0, string(step.Other): 0}, Causes: []CauseRecord{}}
+	n := float64(len(p.Tokens))
+	mean, largest, k3, low, high, clipped := 0.0, -1.0, 0.0, math.Inf(1), 0.0, 0.0
+	for _, t := range p.Tokens {
+		d := t.Difference()
+		ratio := math.Exp(-d)
+		mean += d / n
+		k3 += (ratio - 1 + d) / n
+		low, high = min(low, ratio), max(high, ratio)
+		if math.Abs(ratio-1) > clip {
+			clipped += 1 / n
+		}
+		if math.Abs(d) > largest {
+			largest, r.Worst = math.Abs(d), t.Position
+		}
+		r.Nearer[string(t.Nearer())]++
+	}
+	r.Mean, r.MaxAbs, r.K3, r.RatioMin, r.RatioMax = known(mean), known(largest), known(k3), known(low), known(high)
+	r.Clipped = known(clipped)
+	for _, c := range p.Causes {
+		w := c.worst()
+		r.Causes = append(r.Causes, CauseRecord{Side: c.Side, Op: reports.Name(w.Op), Location: w.Entry.Location,
+			Module: w.Entry.Module, DType: c.DType, Capture: w.Entry.Rel, Calls: len(c.Calls),
+			MeanAbs: known(c.MeanAbs)})
+	}
+	return r
 }

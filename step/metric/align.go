@@ -1,0 +1,116 @@
+package metric
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A match is a run of equal tokens in a sequence of each side.
+type match struct{ a, b, i, j, n int } // rows, places in them, and length
+
+// alignTokens pairs the tokens of two sides: each is part of the longest run of equal tokens that it can be in.
+// Padding at the ends of rows is left out.
+func alignTokens(a, b [][]Score) [][2]*Score {
+	pad := padding(a, b)
+	trimA, trimB := trimmed(a, pad), trimmed(b, pad)
+	var all []match
+	for x, s := range trimA {
+		for y, t := range trimB {
+			all = append(all, commonRuns(x, y, s, t)...)
+		}
+	}
+	slices.SortStableFunc(all, func(m, n match) int { return cmp.Compare(n.n, m.n) })
+	usedA, usedB := map[[2]int]bool{}, map[[2]int]bool{}
+	type placed struct {
+		at   [2]int
+		pair [2]*Score
+	}
+	var out []placed
+	for _, m := range all {
+		for k := range m.n {
+			at, to := [2]int{m.a, m.i + k}, [2]int{m.b, m.j + k}
+			if usedA[at] || usedB[to] {
+				continue
+			}
+			usedA[at], usedB[to] = true, true
+			out = append(out, placed{at, [2]*Score{&trimA[m.a][m.i+k], &trimB[m.b][m.j+k]}})
+		}
+	}
+	slices.SortFunc(out, func(x, y placed) int { return cmp.Or(x.at[0]-y.at[0], x.at[1]-y.at[1]) })
+	pairs := make([][2]*Score, len(out))
+	for i, p := range out {
+		pairs[i] = p.pair
+	}
+	return pairs
+}
+
+// commonRuns are the runs of equal tokens of two rows that are long enough not to be chance.
+func commonRuns(x, y int, s, t []Score) []match {
+	least := min(8, max(1, (min(len(s), len(t))+1)/2))
+	var out []match
+	length := make([]int, len(t)+1) // of the run that ends before token j of t
+	for i := range s {
+		before := 0
+		for j := range t {
+			now := 0
+			if s[i].ID == t[j].ID {
+				now = before + 1
+			}
+			before, length[j+1] = length[j+1], now
+			ends := i+1 == len(s) || j+1 == len(t) || s[i+1].ID != t[j+1].ID
+			if now >= least && ends {
+				out = append(out, match{x, y, i + 1 - now, j + 1 - now, now})
+			}
+		}
+	}
+	return out
+}
+
+// padding is the token that rows of a batch begin or end with more than once; none if there is no such token.
+func padding(sides ...[][]Score) int64 {
+	count := map[int64]int{}
+	for _, rows := range sides {
+		if len(rows) < 2 {
+			continue
+		}
+		for _, r := range rows {
+			if n := len(r); n > 2 {
+				if r[0].ID == r[1].ID {
+					count[r[0].ID]++
+				}
+				if r[n-1].ID == r[n-2].ID {
+					count[r[n-1].ID]++
+				}
+			}
+		}
+	}
+	best, most := int64(none), 0
+	for id, n := range count {
+		if n > most || n == most && id < best {
+			best, most = id, n
+		}
+	}
+	return best
+}
+
+// trimmed are the rows of a batch without padding, and without the token that only padding tells.
+func trimmed(rows [][]Score, pad int64) [][]Score {
+	if len(rows) < 2 || pad == none {
+		return rows
+	}
+	out := make([][]Score, len(rows))
+	for i, r := range rows {
+		first, last := 0, len(r)
+		for last > 0 && r[last-1].ID == pad {
+			last--
+		}
+		for first < last && r[first].ID == pad {
+			first++
+		}
+		if first > 0 && first < last {
+			first++ // it is told by the last padding
+		}
+		out[i] = r[first:last]
+	}
+	return out
+}

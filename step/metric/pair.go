@@ -1,0 +1,327 @@
+package metric
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/optool/optool/pairs"
+	"github.com/optool/optool/step"
+	"github.com/optool/optool/verdict"
+)
+
+// A Token is a token that both runs gave a log-probability.
+type Token struct {
+	Position       int // among the tokens of this run
+	ID             int64
+	This, Other    Score
+	ExplainedBy    []*step.Call
+	ExplainedSides []step.Side
+}
+
+// Difference is the log-probability of this run less that of the other.
+func (t *Token) Difference() float64 { return t.This.LogProb - t.Other.LogProb }
+
+// Nearer is the run whose log-probability is nearer to its exact one.
+func (t *Token) Nearer() step.Side {
+	if math.Abs(t.This.LogProb-t.This.Exact) <= math.Abs(t.Other.LogProb-t.Other.Exact) {
+		return step.This
+	}
+	return step.Other
+}
+
+// A Cause is calls of one run, of one operator and line, and what their errors do to the tokens.
+type Cause struct {
+	Side step.Side
+	Group
+	// Change is the change of each token's log-probability, in the order of Pair.Tokens; MeanAbs is the mean of its
+	// absolute values.
+	Change  []float64
+	MeanAbs float64
+	// Error is the root mean square of the calls' relative errors, in units of what one rounding to their dtype
+	// leaves at most.
+	Error float64
+}
+
+// A Pair is two runs of the same tokens.
+type Pair struct {
+	Tokens []*Token
+	Causes []*Cause // the largest first
+	// Program is the mean absolute difference of the exact log-probabilities: what the two programs compute
+	// otherwise, whatever their precision.
+	Program  float64
+	Findings []*step.Finding
+	Sides    [2]*Scores // of this run and of the other
+}
+
+// NewPair compares two runs of the same tokens, for example a rollout and a training step. It is nil if the
+// results of the two are no log-probabilities of common tokens, or if one of them has a loss.
+func NewPair(ctx context.Context, this, other *step.Trace, of string, opt step.Options) (*Pair, error) {
+	p := &Pair{}
+	if hasLoss(this) || hasLoss(other) {
+		return nil, nil
+	}
+	for i, t := range []*step.Trace{this, other} {
+		s, err := ScoresOf(ctx, t, of, opt)
+		if s == nil || err != nil {
+			return nil, err
+		}
+		p.Sides[i] = s
+	}
+	for _, at := range alignTokens(p.Sides[0].Rows, p.Sides[1].Rows) {
+		p.Tokens = append(p.Tokens, &Token{Position: len(p.Tokens), ID: at[0].ID, This: *at[0], Other: *at[1]})
+	}
+	if len(p.Tokens) == 0 {
+		return nil, nil
+	}
+	for _, t := range p.Tokens {
+		p.Program += math.Abs(t.This.Exact-t.Other.Exact) / float64(len(p.Tokens))
+	}
+	for i, side := range []step.Side{step.This, step.Other} {
+		if err := p.causes(ctx, i, side, opt); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(p.Causes, func(a, b *Cause) int { return cmp.Compare(b.MeanAbs, a.MeanAbs) })
+	p.explain()
+	p.find(opt)
+	return p, nil
+}
+
+func hasLoss(t *step.Trace) bool {
+	return slices.ContainsFunc(t.Processes, func(p *step.Process) bool { return len(p.Steps) > 0 })
+}
+
+// MeanAbs is the mean absolute difference of the log-probabilities.
+func (p *Pair) MeanAbs() (mean float64) {
+	for _, t := range p.Tokens {
+		mean += math.Abs(t.Difference()) / float64(len(p.Tokens))
+	}
+	return mean
+}
+
+// causes measures what the errors of each operator and line of a run do to the tokens.
+func (p *Pair) causes(ctx context.Context, i int, side step.Side, opt step.Options) error {
+	s := p.Sides[i]
+	byPlace := map[string]*Cause{}
+	var all []*Cause
+	for _, c := range s.Calls {
+		if !(c.LocalError > 0) {
+			continue
+		}
+		at := c.Op + "\n" + c.Entry.Location
+		g := byPlace[at]
+		if g == nil {
+			g = &Cause{Side: side, Group: Group{Name: pairs.Operator(c.Op), DType: dtypeOf(c)}}
+			byPlace[at] = g
+			all = append(all, g)
+		}
+		g.Calls = append(g.Calls, c)
+		if u := c.DType().Eps() / 2; u > 0 {
+			g.Error += (c.LocalError / u) * (c.LocalError / u)
+		}
+	}
+	variations := make([]step.Variation, len(all))
+	for k, g := range all {
+		g.Error = math.Sqrt(g.Error / float64(len(g.Calls)))
+		variations[k] = g.alone()
+	}
+	carried, err := (&step.Carry{Of: []*step.Value{s.Of}, Variations: variations, Decisions: true}).Run(ctx, opt)
+	if err != nil || carried.Exact[0] == nil {
+		return err
+	}
+	exact := s.LogProbs(carried.Exact[0])
+	for k, g := range all {
+		now := s.LogProbs(carried.With[k][0])
+		for _, t := range p.Tokens {
+			at := t.This.at
+			if side == step.Other {
+				at = t.Other.at
+			}
+			d := now[at] - exact[at]
+			g.Change = append(g.Change, d)
+			g.MeanAbs += math.Abs(d) / float64(len(p.Tokens))
+		}
+	}
+	p.Causes = append(p.Causes, all...)
+	return nil
+}
+
+// explain names the calls that explain the difference of each token: those that move it in its direction most,
+// until half of it is explained.
+func (p *Pair) explain() {
+	const most = 3
+	for k, t := range p.Tokens {
+		d, left := t.Difference(), math.Abs(t.Difference())/2
+		sorted := slices.Clone(p.Causes)
+		share := func(c *Cause) float64 {
+			x := c.Change[k]
+			if c.Side == step.Other {
+				x = -x
+			}
+			if d < 0 {
+				x = -x
+			}
+			return x
+		}
+		slices.SortStableFunc(sorted, func(a, b *Cause) int { return cmp.Compare(share(b), share(a)) })
+		for _, c := range sorted {
+			x := share(c)
+			if x <= 0 || left <= 0 || len(t.ExplainedBy) == most {
+				break
+			}
+			left -= x
+			t.ExplainedBy = append(t.ExplainedBy, c.worst())
+			t.ExplainedSides = append(t.ExplainedSides, c.Side)
+		}
+	}
+}
+
+// worst is the call with the largest relative error.
+func (c *Cause) worst() *step.Call {
+	return slices.MaxFunc(c.Calls, func(a, b *step.Call) int { return cmp.Compare(a.LocalError, b.LocalError) })
+}
+
+// How much more than one rounding a kernel may be off, on average, and which share of the difference it must make
+// to be named: twice where replay has a doubt, more where it has none.
+const (
+	doubted   = 1.5
+	undoubted = 4
+	telling   = 0.05
+	// programs whose exact log-probabilities differ by less, or by a smaller share of the difference, are one.
+	sameProgram      = 1e-6
+	sameProgramShare = 0.02
+)
+
+// find draws the findings: what the programs compute otherwise, and the kernels that are off by more than
+// rounding, the most important first.
+func (p *Pair) find(opt step.Options) {
+	if p.Program > max(sameProgram, sameProgramShare*p.MeanAbs()) {
+		if f := p.weights(opt); len(f) > 0 {
+			p.Findings = append(p.Findings, f...)
+		} else if f := p.program(opt); f != nil {
+			p.Findings = append(p.Findings, f)
+		}
+	}
+	for _, g := range p.Causes {
+		bad := slices.IndexFunc(g.Calls, func(c *step.Call) bool { return c.ForwardVerdict() == verdict.Fail })
+		warned := slices.ContainsFunc(g.Calls, func(c *step.Call) bool { return c.ForwardVerdict() == verdict.Warn })
+		tells := g.MeanAbs >= telling*p.MeanAbs()
+		f := &step.Finding{Rule: verdict.Wrong, Call: g.worst(), Target: "output[0]", Side: g.Side}
+		what := fmt.Sprintf("%d calls of this operator and line move the tokens by %.2g of %.2g on average",
+			len(g.Calls), g.MeanAbs, p.MeanAbs())
+		switch {
+		case bad >= 0:
+			f.Call = g.Calls[bad]
+			f.Reason = what + "; " + reasonOf(f.Call)
+		case tells && (warned && g.Error > doubted || g.Error > undoubted):
+			f.Reason = fmt.Sprintf("%s; they are off by %.2g times what one rounding to %s leaves", what, g.Error,
+				g.DType)
+		default:
+			continue
+		}
+		p.Findings = append(p.Findings, f)
+	}
+}
+
+// Merge makes the findings of the pair those of this run's trace. Calls of its own that are wrong stay, behind
+// them, where no finding names their operator and line.
+func (p *Pair) Merge(t *step.Trace) {
+	named := map[string]bool{}
+	place := func(c *step.Call) string { return c.Op + "\n" + c.Entry.Location }
+	for _, f := range p.Findings {
+		if f.Side == step.This && f.Rule == verdict.Wrong {
+			named[place(f.Call)] = true
+		}
+	}
+	out := slices.Clone(p.Findings)
+	for _, f := range t.Findings {
+		if f.Rule != verdict.Wrong || !named[place(f.Call)] {
+			f.Side = step.This
+			out = append(out, f)
+		}
+	}
+	t.Findings = out
+}
+
+// reasonOf is what replay says of a call that it fails.
+func reasonOf(c *step.Call) string {
+	for _, r := range c.Results {
+		if r.Verdict == verdict.Fail {
+			return r.Reason
+		}
+	}
+	return "it is wrong"
+}
+
+// good tells, by call of a side, which share of the rows of its exact results the other side has too, and whether
+// these are as many as belong to tokens: the others are padding.
+func (p *Pair) good(i int) (share map[*step.Call]float64, good map[*step.Call]bool) {
+	others := rowSet{}
+	for _, r := range p.Sides[1-i].values {
+		others.add(r)
+	}
+	s := p.Sides[i]
+	total := 0
+	for _, r := range s.Rows {
+		total += len(r) + 1
+	}
+	const slack = 0.95 // results of the last position are often left out
+	valid := slack * float64(len(p.Tokens)+len(s.Rows)) / float64(max(1, total))
+	share, good = map[*step.Call]float64{}, map[*step.Call]bool{}
+	for _, c := range s.Calls {
+		if x := others.share(s.values[c]); x == x {
+			share[c] = x
+			good[c] = x >= valid
+		}
+	}
+	return share, good
+}
+
+// program finds where the exact values of this run cease to be those of the other.
+func (p *Pair) program(opt step.Options) *step.Finding {
+	share, good := p.good(0)
+	s := p.Sides[0]
+	recovers := map[*step.Call]bool{}
+	readers := map[*step.Call][]*step.Call{}
+	for _, c := range s.Calls {
+		for _, v := range c.Inputs {
+			if w := v.From.Value; w != nil {
+				readers[w.Call] = append(readers[w.Call], c)
+			}
+		}
+	}
+	for _, c := range slices.Backward(s.Calls) {
+		recovers[c] = slices.ContainsFunc(readers[c], func(r *step.Call) bool { return good[r] || recovers[r] })
+	}
+	var lost []*step.Call // from the first value that the other side does not have to one that it has in part
+	for _, c := range s.Calls {
+		_, told := share[c]
+		if good[c] || recovers[c] || !told || c == s.Of.Call {
+			continue
+		}
+		lost = append(lost, c)
+		if share[c] > 0 {
+			break
+		}
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	f := &step.Finding{Rule: verdict.Diverged, Call: lost[0], Target: "output[0]", Side: step.This,
+		Reason: fmt.Sprintf("the programs differ: exact log-probabilities are %.2g apart on average, and from here on "+
+			"exact values are not those of the other run", p.Program)}
+	weights := p.weightRows()
+	for _, c := range lost {
+		for _, v := range c.Inputs {
+			if v.From.How == step.IsLeaf && v.Numel() > 1 && !weights.hasValue(v, opt) {
+				f.Call, f.Target = c, v.Target
+				f.Reason += "; it reads a value from outside that the other run does not have"
+				return f
+			}
+		}
+	}
+	return f
+}

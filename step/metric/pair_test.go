@@ -1,0 +1,108 @@
+package metric
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/step"
+	"github.com/optool/optool/verdict"
+)
+
+func pair(t *testing.T, this, other string) *Pair {
+	t.Helper()
+	p, err := NewPair(context.Background(), open(t, this), open(t, other), "", options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p == nil {
+		t.Fatal("the two runs have no tokens in common")
+	}
+	return p
+}
+
+// TestPair: tokens decoded one after the other against one pass, sound and with a fault on either side.
+func TestPair(t *testing.T) {
+	want := truths(t, "two_runs")
+	for _, tc := range []struct {
+		this, other, truth string
+		rule               verdict.Rule
+		side               step.Side
+		op, reason         string
+	}{
+		{"rollout", "train", "sound", "", "", "", ""},
+		{"train", "rollout", "sound", "", "", "", ""},
+		{"rollout_silu", "train", "silu", verdict.Wrong, step.This, "torch.nn.functional.silu", "4 calls of"},
+		{"train", "rollout_silu", "silu", verdict.Wrong, step.Other, "torch.nn.functional.silu", "4 calls of"},
+		{"rollout_stale", "train", "stale", verdict.Diverged, step.This, "torch.nn.functional.linear", "the weights"},
+	} {
+		p := pair(t, tc.this, tc.other)
+		if got := p.MeanAbs(); math.Abs(got-want[tc.truth].MeanAbs) > 1e-6 || len(p.Tokens) != 4 {
+			t.Errorf("%s, %s: %d tokens are %g apart, want %g", tc.this, tc.other, len(p.Tokens), got,
+				want[tc.truth].MeanAbs)
+		}
+		if tc.rule == "" {
+			if len(p.Findings) > 0 {
+				t.Errorf("%s, %s: %+v", tc.this, tc.other, p.Findings[0])
+			}
+			continue
+		}
+		if len(p.Findings) == 0 {
+			t.Errorf("%s, %s: nothing was found", tc.this, tc.other)
+			continue
+		}
+		f := p.Findings[0]
+		if f.Rule != tc.rule || f.Side != tc.side || f.Call.Op != tc.op || !strings.Contains(f.Reason, tc.reason) {
+			t.Errorf("%s, %s: %s %s %s: %s", tc.this, tc.other, f.Rule, f.Side, f.Call, f.Reason)
+		}
+	}
+}
+
+// TestExplained: the calls that explain the worst token are those of the faulty operator.
+func TestExplained(t *testing.T) {
+	p := pair(t, "rollout_silu", "train")
+	worst := slices.MaxFunc(p.Tokens, func(a, b *Token) int {
+		if math.Abs(a.Difference()) < math.Abs(b.Difference()) {
+			return -1
+		}
+		return 1
+	})
+	if len(worst.ExplainedBy) == 0 || worst.ExplainedBy[0].Op != "torch.nn.functional.silu" ||
+		worst.ExplainedSides[0] != step.This || worst.Nearer() != step.Other {
+		t.Errorf("the worst token is explained by %v on %v", worst.ExplainedBy, worst.ExplainedSides)
+	}
+}
+
+// TestAlignTokens: rows that are padded on the left, on the right, and packed in one row.
+func TestAlignTokens(t *testing.T) {
+	rows := func(all ...[]int64) (out [][]Score) {
+		for _, ids := range all {
+			var r []Score
+			for i, id := range ids {
+				r = append(r, Score{ID: id, at: i})
+			}
+			out = append(out, r)
+		}
+		return out
+	}
+	right := rows([]int64{5, 6, 7, 8, 9, 5}, []int64{4, 3, 0, 0, 0, 0})
+	left := rows([]int64{5, 6, 7, 8, 9, 5}, []int64{0, 0, 0, 2, 4, 3})
+	packed := rows([]int64{5, 6, 7, 8, 9, 5, 2, 4, 3})
+	for _, tc := range []struct {
+		name string
+		a, b [][]Score
+	}{{"left", left, right}, {"packed", packed, right}, {"the same", right, right}} {
+		var ids []int64
+		for _, p := range alignTokens(tc.a, tc.b) {
+			if p[0].ID != p[1].ID {
+				t.Errorf("%s: %d is paired with %d", tc.name, p[0].ID, p[1].ID)
+			}
+			ids = append(ids, p[0].ID)
+		}
+		if want := []int64{5, 6, 7, 8, 9, 5, 4, 3}; !slices.Equal(ids, want) {
+			t.Errorf("%s: %v, want %v", tc.name, ids, want)
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package metric
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+
+	"github.com/optool/optool/pairs"
+	"github.com/optool/optool/step"
+	"github.com/optool/optool/tensor"
+)
+
+// Scores are the log-probabilities that a run gave its tokens.
+type Scores struct {
+	Of    *step.Value
+	Calls []*step.Call // that they depend on
+	// Rows are the sequences; in each, tokens in order.
+	Rows   [][]Score
+	Breaks []step.Break
+
+	exact  []float64           // of the result
+	logits *Distribution       // nil where the result is log-probabilities
+	values map[*step.Call]rows // of the exact results of each call
+}
+
+// A Score is one token of a sequence.
+type Score struct {
+	ID             int64
+	LogProb, Exact float64
+	at             int // in the result
+}
+
+// ScoresOf finds the log-probabilities in the last result of a run: one for each token, as gather or a cross
+// entropy picks them, or logits of the tokens that an embedding read. It is nil if the result is neither.
+func ScoresOf(ctx context.Context, t *step.Trace, of string, opt step.Options) (*Scores, error) {
+	v, err := Find(t, cmp.Or(of, "last"))
+	if err != nil || len(v.Shape) == 0 {
+		return nil, err
+	}
+	s := &Scores{Of: v, values: map[*step.Call]rows{}}
+	carried, err := (&step.Carry{Of: []*step.Value{v}, Variations: []step.Variation{{Replace: chosenTokens}},
+		Each: func(c *step.Call, exact []*tensor.Tensor) { s.values[c] = newRows(c, exact) }}).Run(ctx, opt)
+	if err != nil {
+		return nil, err
+	}
+	recorded := v.Floats(opt)
+	if carried.Exact[0] == nil || recorded == nil {
+		return nil, nil
+	}
+	s.Calls, s.Breaks, s.exact = carried.Calls, carried.Breaks, float64s(carried.Exact[0])
+	row := v.Shape[len(v.Shape)-1]
+	if ids := wholeIDs(float64s(carried.With[0][0]), float64s(carried.Exact[0])); ids != nil {
+		for i := range ids {
+			if i%max(1, row) == 0 {
+				s.Rows = append(s.Rows, nil)
+			}
+			last := len(s.Rows) - 1
+			s.Rows[last] = append(s.Rows[last], Score{ids[i], recorded[i], s.exact[i], i})
+		}
+		return s, nil
+	}
+	tokens := Next(v, opt)
+	if tokens == nil {
+		return nil, nil
+	}
+	if s.logits, err = NewDistribution(carried.Exact[0], tokens); err != nil {
+		return nil, nil
+	}
+	is, was := s.logits.of(recorded), s.logits.LogProbs()
+	n := len(tokens)
+	if len(v.Shape) > 1 {
+		n = v.Shape[len(v.Shape)-2]
+	}
+	for i, id := range tokens {
+		if i%max(1, n) == 0 {
+			s.Rows = append(s.Rows, nil)
+		}
+		if id >= 0 {
+			last := len(s.Rows) - 1
+			s.Rows[last] = append(s.Rows[last], Score{id, is[i], was[i], i})
+		}
+	}
+	return s, nil
+}
+
+// of are the log-probabilities that other logits give the tokens.
+func (d *Distribution) of(logits []float64) []float64 {
+	logp := make([]float64, len(logits))
+	for t := range d.Positions {
+		logSoftmax(d.row(logp, t), d.row(logits, t))
+	}
+	return d.logProbs(logp)
+}
+
+// LogProbs are the log-probabilities that another value of the result gives, by place in the result.
+func (s *Scores) LogProbs(result *tensor.Tensor) []float64 {
+	if s.logits != nil {
+		return s.logits.of(float64s(result))
+	}
+	return float64s(result)
+}
+
+// chosenTokens gives calls that pick the probability of a token the number of the token as their result, so that
+// the program itself brings the numbers to where it brings the log-probabilities.
+func chosenTokens(c *step.Call, args, exact []*tensor.Tensor) []*tensor.Tensor {
+	if len(exact) != 1 || !exact[0].DType.IsFloat() {
+		return nil
+	}
+	var ids *tensor.Tensor
+	for _, t := range args {
+		if t.DType.IsIntegral() && t.Numel() == exact[0].Numel() {
+			ids = t
+		}
+	}
+	switch op := pairs.Operator(c.Op); op {
+	case "gather", "take_along_dim", "cross_entropy", "nll_loss", "__getitem__", "cross_entropy_loss":
+		if ids == nil {
+			return nil
+		}
+		n := tensor.Data[int64](ids)
+		out := make([]float64, len(n))
+		for i, id := range n {
+			out[i] = float64(id)
+		}
+		return []*tensor.Tensor{tensor.New(exact[0].DType, exact[0].Shape, out)}
+	case "logsumexp": // log-probabilities as logits less their sum
+		return []*tensor.Tensor{tensor.New(exact[0].DType, exact[0].Shape, make([]float64, exact[0].Numel()))}
+	}
+	return nil
+}
+
+// wholeIDs are the numbers of tokens that a result holds, negated or not; nil if they are none, or what the
+// exact run gives.
+func wholeIDs(ids, exact []float64) []int64 {
+	if len(ids) == 0 || slices.Equal(ids, exact) {
+		return nil
+	}
+	out := make([]int64, len(ids))
+	for i, x := range ids {
+		n := math.Round(math.Abs(x))
+		if math.Abs(math.Abs(x)-n) > 1e-6 || n > 1<<31 {
+			return nil
+		}
+		out[i] = int64(n)
+	}
+	return out
+}
+
+// rows are what the rows of exact results, the elements of the last dimension, can be told by.
+type rows struct {
+	norms, dots []float64
+}
+
+// most is how many rows of a call are looked at.
+const mostRows = 1 << 16
+
+func newRows(c *step.Call, exact []*tensor.Tensor) (out rows) {
+	for _, t := range exact {
+		if t == nil || !t.DType.IsFloat() || t.Dim() == 0 || t.Shape[t.Dim()-1] < 4 {
+			continue
+		}
+		n := t.Shape[t.Dim()-1]
+		v := float64s(t)
+		for i := 0; i+n <= len(v) && len(out.norms) < mostRows; i += n {
+			out.add(v[i : i+n])
+		}
+	}
+	return out
+}
+
+func (r *rows) add(row []float64) {
+	square, dot := 0.0, 0.0
+	for k, x := range row {
+		square += x * x
+		dot += x * weightOf(k)
+	}
+	if square > 0 && square-square == 0 {
+		r.norms, r.dots = append(r.norms, math.Sqrt(square)), append(r.dots, dot)
+	}
+}
+
+// weightOf is a fixed number for each place of a row, between -1 and 1.
+func weightOf(k int) float64 {
+	z := (uint64(k) + 1) * 0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return float64(int64(z^z>>31)) / (1 << 63)
+}
+
+// A rowSet finds rows that are equal up to rounding of float64.
+type rowSet map[int64][][2]float64
+
+// rowTolerance is how far equal rows are apart, relative to their norms.
+const rowTolerance = 1e-9
+
+func bucket(norm float64) int64 { return int64(math.Floor(math.Log(norm) / (4 * rowTolerance))) }
+
+func (s rowSet) add(r rows) {
+	for i, n := range r.norms {
+		b := bucket(n)
+		s[b] = append(s[b], [2]float64{n, r.dots[i]})
+	}
+}
+
+func (s rowSet) has(norm, dot float64) bool {
+	b := bucket(norm)
+	for k := b - 1; k <= b+1; k++ {
+		for _, x := range s[k] {
+			if math.Abs(x[0]-norm) <= rowTolerance*norm && math.Abs(x[1]-dot) <= 2*rowTolerance*norm {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// share is the share of rows that are in the set; NaN of none.
+func (s rowSet) share(r rows) float64 {
+	n := 0
+	for i, norm := range r.norms {
+		if s.has(norm, r.dots[i]) {
+			n++
+		}
+	}
+	return float64(n) / float64(len(r.norms))
+}
+
+// rounded is t rounded to a dtype.
+func rounded(dt tensor.DType, v []float64) []float64 {
+	out := slices.Clone(v)
+	tensor.RoundBlock(dt, out)
+	return out
+}
