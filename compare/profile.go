@@ -208,7 +208,7 @@ func indices(hit []int, n int) string {
 	}
 	step := hit[1] - hit[0]
 	uneven := slices.ContainsFunc(hit, func(i int) bool { return (i-hit[0])%step != 0 })
-	if !uneven && hit[last]-hit[0] == step*last {
+	if last > 1 && !uneven && hit[last]-hit[0] == step*last { // two are no period
 		return fmt.Sprintf("every %dth index from %d", step, hit[0])
 	}
 	if len(hit) > 8 {

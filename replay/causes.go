@@ -64,6 +64,7 @@ func (c *Call) search() *causes.Search {
 			}
 		}
 	}
+	s.Changed = c.changed
 	s.Under = func(w causes.Way, target string) *tensor.Tensor {
 		alt := c.ranAs(w)
 		phase := Forward
@@ -85,8 +86,9 @@ func (c *Call) wrongs(fails []Result) []causes.Wrong {
 	for i := range fails {
 		got, want, ok := c.Pair(&fails[i])
 		if fails[i].Phase == Input {
-			got, ok = c.after(fails[i].Target)
-			want = nil
+			if got, ok = c.after(fails[i].Target); c.fwd != nil {
+				want = c.changed(c.fwd, fails[i].Target)
+			}
 		}
 		if out[i].Target = fails[i].Target; ok {
 			out[i].Got, out[i].Want = got, want
@@ -138,7 +140,7 @@ func (c *Call) explains(m causes.Mistake, fails []Result) causes.Cause {
 		i := slices.IndexFunc(alt.out.Results, func(r Result) bool {
 			return r.Phase == f.Phase && r.Target == f.Target
 		})
-		ok := i >= 0 && (nearer(alt.out.Results[i], f) || m.Rounds && mostly(alt.out.Results[i], f, m.Few()))
+		ok := i >= 0 && (within(alt.out.Results[i], f) || m.Rounds && mostly(alt.out.Results[i], f, m.Few()))
 		if ok {
 			r := alt.out.Results[i].Compared
 			k.Targets = append(k.Targets, f.Target)
@@ -163,11 +165,10 @@ func (c *Call) explains(m causes.Mistake, fails []Result) causes.Cause {
 	return k
 }
 
-// evidence is how many bits of a value the call that runs another way explains; those of an argument that is changed
-// are not counted.
+// evidence is how many bits of a value the call that runs another way explains.
 func (c *Call) evidence(alt *comparison, f *Result) (bits float64) {
-	got, want, ok := c.Pair(f)
-	_, other, ok2 := alt.Pair(f)
+	got, want, ok := c.wrongs([]Result{*f})[0].Pair()
+	_, other, ok2 := alt.Call.wrongs([]Result{*f})[0].Pair()
 	if !ok || !ok2 {
 		return causes.Plenty
 	}
@@ -212,7 +213,7 @@ func (c *Call) refuted(m causes.Mistake, way causes.Way, r *Result) bool {
 		}
 		far, x, y := 0, causes.Pieces(got), causes.Pieces(z)
 		for i := range x {
-			if math.Abs(x[i]-got.DType.Round(y[i])) > (1+1e-3)*was/nearness {
+			if math.Abs(x[i]-got.DType.Round(y[i])) > (1+1e-3)*was/causes.Nearness {
 				far++
 			}
 		}
@@ -252,21 +253,15 @@ func (c *Call) changed(f *opdef.Forward, target string) *tensor.Tensor {
 	return nil
 }
 
-// nearness is how much nearer values have to be under a mistake.
-const nearness = causes.Nearness
-
-// nearer reports whether a value is explained by r, where it failed as f.
-func nearer(r, f Result) bool {
+// within reports whether a value that failed as f is explained by r so far as its bounds say; evidence says the rest.
+func within(r, f Result) bool {
 	switch {
 	case r.Verdict != verdict.Pass && r.Verdict != verdict.Warn || r.Compared == nil:
 		return false
 	case f.Compared.Loose > 0:
 		return explainsLoose(r, f)
-	case r.Verdict == verdict.Warn && r.Compared.Numel < fewestLoose: // some mistake comes as near by chance
-		return false
 	}
-	now, was := r.Compared.OpTools.MaxAbs, f.Compared.OpTools.MaxAbs
-	return math.IsNaN(was) || math.IsInf(was, 0) || now <= was/nearness
+	return true
 }
 
 // mostly reports whether all elements but one in so many of those that were wrong in f are

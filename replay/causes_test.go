@@ -580,7 +580,7 @@ func TestCausesOfResults(t *testing.T) {
 				return 0
 			}
 			return v[i]
-		}), "each index of dimension 1 that is 3 mod 8 is not written"},
+		}), "nothing is written at indices 3 11 of dimension 1"},
 		{"torch.matmul", []value.Value{a, b}, edited(run("torch.matmul", a, b), func(i int, v []float64) float64 {
 			if i/19 >= 8 && i/19 < 12 {
 				i -= 4 * 19
@@ -774,14 +774,14 @@ func TestCausesOfResults(t *testing.T) {
 			"interpolation is 'lower', not 'linear'"},
 		{"torch.cdist", []value.Value{a, a}, edited(run("torch.cdist", a, a), func(i int, v []float64) float64 {
 			return v[i] * v[i]
-		}), "results are squared"},
+		}), "the result is squared"},
 		{"torch.std", []value.Value{a, int64(1)}, edited(run("torch.std", a, int64(1)), func(i int,
 			v []float64) float64 {
 			return v[i] * v[i]
-		}), "results are squared"},
+		}), "the result is squared"},
 		{"torch.matmul", []value.Value{a, b}, edited(run("torch.matmul", a, b), func(i int, v []float64) float64 {
 			return math.Max(v[i], 0)
-		}), "negative results are set to 0"},
+		}), "negative elements of the result are set to 0"},
 		{"torch.matmul", []value.Value{a, b}, run("torch.matmul", edited(a, func(i int, v []float64) float64 {
 			if i%48/8 == 3 {
 				return 2 * v[i]

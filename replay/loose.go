@@ -48,9 +48,13 @@ func (c *Call) reconsider(o *Outcome) {
 		forward.opt.ForwardOnly = true
 		as = &forward
 	}
-	sources := as.search().Plausible()
+	sources, tried := as.search().Plausible(), 0
 	if c.settle(o, loose, sources, func(m causes.Mistake) []string {
-		return as.explains(m, loose).Targets
+		tried++
+		if k := as.explains(m, loose); k.Bits >= causes.Required(tried) {
+			return k.Targets
+		}
+		return nil
 	}, false) {
 		return
 	}

@@ -15,7 +15,7 @@ import (
 
 // Plausible are the mistakes that a value may have whose errors a lower precision would explain, too.
 func (c *Search) Plausible() []iter.Seq[Mistake] {
-	return []iter.Seq[Mistake]{c.wrongArguments(), c.declared(), c.otherOperators()}
+	return []iter.Seq[Mistake]{c.wrongArguments(), c.declared(), c.takenFor()}
 }
 
 // declared are the mistakes that the operator declares.
@@ -25,43 +25,85 @@ func (c *Search) declared() iter.Seq[Mistake] {
 			return
 		}
 		for _, m := range c.Bound.Mistakes() {
-			if !yield(Mistake{m.Text, func() (Way, error) {
+			if !yield(Mistake{Text: m.Text, Rounds: m.Rounds, Make: func() (Way, error) {
 				call, err := m.Plan()
 				return Way{Call: call}, err
-			}, m.Rounds, "", false}) {
+			}}) {
 				return
 			}
 		}
 	}
 }
 
-// otherOperators are those that the operator is taken for.
-func (c *Search) otherOperators() iter.Seq[Mistake] {
+// takenFor are the operators that kernels are known to compute instead.
+func (c *Search) takenFor() iter.Seq[Mistake] { return c.otherOperators(c.Bound.Entry.TakenFor) }
+
+// relatives are the operators that take the same required arguments.
+func (c *Search) relatives() iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
-		for _, name := range c.Bound.Entry.TakenFor {
+		var names []string
+		of := c.Bound.Entry
+		for _, e := range c.Registry.Entries() {
+			name := e.Names[0]
+			known := slices.Contains(slices.Concat(of.Names, of.TakenFor, names), name)
+			if !known && slices.Equal(requiredTypes(e), requiredTypes(of)) && len(requiredTypes(of)) > 0 {
+				names = append(names, name)
+			}
+		}
+		for m := range c.otherOperators(names) {
+			if !yield(m) {
+				return
+			}
+		}
+	}
+}
+
+// requiredTypes are the types of the arguments that a call of an operator has to have.
+func requiredTypes(e *opdef.Entry) []string {
+	var types []string
+	for _, p := range e.Schema.Params {
+		if p.Required {
+			types = append(types, p.Type.Base)
+		}
+	}
+	return types
+}
+
+// otherOperators are calls of operators of these names.
+func (c *Search) otherOperators(names []string) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		for _, name := range names {
 			if !yield(Mistake{Text: "it is computed as " + name[strings.LastIndexByte(name, '.')+1:],
 				Make: func() (Way, error) {
-					args, kwargs := c.Bound.Python()
-					call, err := c.Registry.Bind(name, args, kwargs)
-					if err == nil {
-						return Way{Call: call}, nil
+					call, err := c.callOf(name)
+					if err == nil && call.Random() != "" {
+						err = errNoValue
 					}
-					if call := c.byName(name); call != nil {
-						return Way{Call: call}, nil
-					}
-					args = nil
-					for _, a := range c.Bound.Arguments() {
-						if a.Required {
-							args = append(args, a.Python())
-						}
-					}
-					call, err = c.Registry.Bind(name, args, &value.Dict{})
 					return Way{Call: call}, err
 				}}) {
 				return
 			}
 		}
 	}
+}
+
+// callOf is a call of another operator: of the same arguments, of those that have names there too, or of those that are
+// required.
+func (c *Search) callOf(name string) (*opdef.Call, error) {
+	args, kwargs := c.Bound.Python()
+	if call, err := c.Registry.Bind(name, args, kwargs); err == nil {
+		return call, nil
+	}
+	if call := c.byName(name); call != nil {
+		return call, nil
+	}
+	args = nil
+	for _, a := range c.Bound.Arguments() {
+		if a.Required {
+			args = append(args, a.Python())
+		}
+	}
+	return c.Registry.Bind(name, args, &value.Dict{})
 }
 
 // byName is a call of another operator with the arguments that have names there too, nil if it lacks one.
@@ -188,7 +230,7 @@ func (c *Search) withArguments(other map[string]value.Value) (Way, error) {
 }
 
 // replaced is the call with other tensors in place of those among its arguments; f returns
-// nil for one that stays. There is no Way if all stay.
+// nil for one that stays. There is no way if all stay.
 func (c *Search) replaced(f func(opdef.Arg) *tensor.Tensor) (Way, error) {
 	way := Way{Original: map[*tensor.Tensor]*tensor.Tensor{}}
 	call := c.Bound.Map(func(a opdef.Arg) *tensor.Tensor {
@@ -221,31 +263,6 @@ func elements(t *tensor.Tensor) []float64 {
 	v := make([]float64, t.Numel())
 	tensor.Load(t, 0, v)
 	return v
-}
-
-// endedOtherwise are results whose last step is missing, or of which one too many is taken: a root that is
-// left out or taken, an activation that was fused with a neighbour.
-func (c *Search) endedOtherwise(fails []Wrong) iter.Seq[Mistake] {
-	return func(yield func(Mistake) bool) {
-		n := 0
-		for _, r := range fails {
-			if r.Forward() {
-				n += r.Numel()
-			}
-		}
-		if n < fewestScaled {
-			return
-		}
-		for _, end := range []ending{
-			{"results are squared", func(x float64) float64 { return x * x }},
-			{"the square root of results is taken", math.Sqrt},
-			{"negative results are set to 0", func(x float64) float64 { return math.Max(x, 0) }},
-		} {
-			if !yield(c.ending(end)) {
-				return
-			}
-		}
-	}
 }
 
 // ending is the call whose results have another end.
@@ -302,55 +319,16 @@ func (c *Search) limitedResults(got, want *tensor.Tensor) []ending {
 	return nil
 }
 
-// rounded rounds results, operands or both to coarser numbers.
-func (c *Search) rounded() iter.Seq[Mistake] {
-	var finest tensor.DType
-	for _, a := range c.operands() {
-		if finest == tensor.Invalid || a.Tensor.DType.Eps() < finest.Eps() {
-			finest = a.Tensor.DType
-		}
-	}
-	return func(yield func(Mistake) bool) {
-		if finest == tensor.Invalid {
-			return
-		}
-		for _, g := range opdef.CoarserGrids(finest) {
-			results := func(target string, t *tensor.Tensor) *tensor.Tensor {
-				if !t.DType.IsFloat() || target == Incoming {
-					return t
-				}
-				return g.OnGrid(t)
-			}
-			operands := func() (Way, error) {
-				return c.replaced(func(a opdef.Arg) *tensor.Tensor {
-					if !a.Tensor.DType.IsFloat() {
-						return nil
-					}
-					return g.OnGrid(a.Tensor).Rounded()
-				})
-			}
-			for _, m := range []Mistake{
-				{"results are rounded to " + g.Name, c.altering(results), true, "", false},
-				{"operands are rounded to " + g.Name + " first", operands, true, "", false},
-				{"operands and results are rounded to " + g.Name, func() (Way, error) {
-					way, err := operands()
-					way.Alter = results
-					return way, err
-				}, true, "", false},
-			} {
-				if !yield(m) {
-					return
-				}
-			}
-		}
-	}
+// operands are the floating tensors whose reading may be wrong.
+func (c *Search) operands() []opdef.Arg {
+	return slices.DeleteFunc(c.readable(), func(a opdef.Arg) bool { return !a.Tensor.DType.IsFloat() })
 }
 
-// operands are the tensors whose Way may be wrong.
-func (c *Search) operands() []opdef.Arg {
+// readable are the tensors of any dtype whose reading may be wrong.
+func (c *Search) readable() []opdef.Arg {
 	return slices.DeleteFunc(c.Bound.Tensors(), func(a opdef.Arg) bool {
 		t := a.Tensor
-		return t.Wrapped || !t.DType.IsFloat() || t.Dim() == 0 || t.Numel() > largestOperand
+		return t.Wrapped || t.Dim() == 0 || t.Numel() == 0 || t.Numel() > largestOperand
 	})
 }
 
@@ -370,68 +348,6 @@ func (c *Search) one(a opdef.Arg, f func() *tensor.Tensor) func() (Way, error) {
 			}
 			return f()
 		})
-	}
-}
-
-// misreadOperands reads an operand with strides of a contiguous one, transposed, backwards
-// along its last dimensions as a convolution that is none of cross-correlation does, or with
-// its heads, groups or rows shifted by one.
-func (c *Search) misreadOperands() iter.Seq[Mistake] {
-	return func(yield func(Mistake) bool) {
-		for _, a := range c.operands() {
-			t, name := a.Tensor, argName(a)
-			if !t.IsContiguous() && !yield(Mistake{Text: "the strides of " + name + " are ignored", Make: c.one(a,
-				func() *tensor.Tensor {
-					n, err := t.Strided(t.Shape, tensor.Contiguous(t.Shape), t.Offset)
-					if err != nil {
-						return nil
-					}
-					return n
-				})}) {
-				return
-			}
-			if d := t.Dim(); d >= 2 && t.Shape[d-1] == t.Shape[d-2] && t.Shape[d-1] > 1 &&
-				!yield(Mistake{Text: name + " is transposed", Make: c.one(a, func() *tensor.Tensor {
-					n := *t.Transpose(d-2, d-1)
-					return &n
-				})}) {
-				return
-			}
-			if d := t.Dim(); d >= 3 && t.Shape[0] == t.Shape[1] && t.Shape[0] > 1 &&
-				!yield(Mistake{Text: "dimensions 0 and 1 of " + name + " are exchanged",
-					Make: c.one(a, func() *tensor.Tensor {
-						n := *t.Transpose(0, 1)
-						return &n
-					})}) {
-				return
-			}
-			if inner := tensor.Numel(t.Shape[min(2, t.Dim()):]); t.Dim() >= 3 && inner > 1 && inner <= largestKernel &&
-				!yield(Mistake{Text: name + " is read backwards from dimension 2 on", Make: c.one(a,
-					func() *tensor.Tensor {
-						v := elements(t)
-						for i := 0; i < len(v); i += inner {
-							slices.Reverse(v[i : i+inner])
-						}
-						return tensor.New(t.DType, t.Shape, v)
-					})}) {
-				return
-			}
-			for d := range t.Shape {
-				if n := t.Shape[d]; n > 1 && n <= 256 && !yield(Mistake{
-					Text: fmt.Sprintf("%s is read one further along dimension %d", name, d),
-					Make: c.one(a, func() *tensor.Tensor {
-						inner, v := tensor.Contiguous(t.Shape)[d], elements(t)
-						out := make([]float64, len(v))
-						for i := range v {
-							at := i / inner % n
-							out[i] = v[i+((at+1)%n-at)*inner]
-						}
-						return tensor.New(t.DType, t.Shape, out)
-					})}) {
-					return
-				}
-			}
-		}
 	}
 }
 
@@ -520,42 +436,6 @@ func altered(t *tensor.Tensor, d, from, to int, f func(x float64) float64) *tens
 		}
 	}
 	return tensor.New(t.DType, t.Shape, v)
-}
-
-// operandsInMemory reads an operand in the order in which other dimensions would lie in memory.
-func (c *Search) operandsInMemory() iter.Seq[Mistake] {
-	return func(yield func(Mistake) bool) {
-		for _, a := range c.operands() {
-			t := a.Tensor
-			if t.Dim() < 2 || t.Dim() > mostDimensions-1 {
-				continue
-			}
-			for _, dims := range orders(t.Dim()) {
-				if !yield(Mistake{Like: argName(a),
-					Text: argName(a) + " is read as if its dimensions lay in memory in the order " + beginning(dims),
-					Make: c.one(a, func() *tensor.Tensor {
-						v, from := elements(t), laidOut(t.Shape, dims)
-						out := make([]float64, len(v))
-						for i := range out {
-							out[i] = v[from(i)]
-						}
-						return tensor.New(t.DType, t.Shape, out)
-					})}) || !yield(Mistake{Like: argName(a),
-					Text: argName(a) + " is read as if it were contiguous in the order of dimensions " +
-						beginning(dims),
-					Make: c.one(a, func() *tensor.Tensor {
-						v, from := elements(t), laidOut(t.Shape, dims)
-						out := make([]float64, len(v))
-						for i := range out {
-							out[from(i)] = v[i]
-						}
-						return tensor.New(t.DType, t.Shape, out)
-					})}) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // missingRows leaves out the end of the gradient that a backward pass starts from, as where the

@@ -3,7 +3,9 @@ package causes
 import (
 	"fmt"
 	"iter"
+	"math"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
@@ -87,15 +89,6 @@ func (c *Search) misderived(fails []Wrong) iter.Seq[Mistake] {
 			return
 		}
 		y, x := c.Ran.Outs[0], all[0].Tensor
-		if !yield(Mistake{Text: "the incoming gradient is taken for 1",
-			Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
-				if target != Incoming {
-					return t
-				}
-				return tensor.Full(t.DType, t.Shape, 1.0)
-			})}) {
-			return
-		}
 		if !slices.Equal(x.Shape, y.Shape) || x.DType != y.DType || y.Numel() > largestOperand {
 			return
 		}
@@ -120,13 +113,33 @@ func (c *Search) misderived(fails []Wrong) iter.Seq[Mistake] {
 				}, up, x, y)
 			})
 		}
-		_ = yield(Mistake{Text: fmt.Sprintf("it is the incoming gradient times result / %s: a term of the product rule is "+
-			"missing", name), Make: with(func(x, y float64) float64 { return y / x }), Rounds: true}) &&
-			yield(Mistake{Text: "it is the incoming gradient times the result", Make: with(func(_, y float64) float64 {
-				return y
-			}), Rounds: true}) &&
-			yield(Mistake{Text: "it is the incoming gradient times " + name, Make: with(func(x, _ float64) float64 {
-				return x
-			}), Rounds: true})
+		for _, m := range []struct {
+			text string
+			f    func(x, y float64) float64
+		}{
+			{"result / %s: a term of the product rule is missing", func(x, y float64) float64 { return y / x }},
+			{"the result", func(_, y float64) float64 { return y }},
+			{"%s", func(x, _ float64) float64 { return x }},
+			{"1 - the result", func(_, y float64) float64 { return 1 - y }},
+			{"1 - %s", func(x, _ float64) float64 { return 1 - x }},
+			{"the square of the result", func(_, y float64) float64 { return y * y }},
+			{"the square of %s", func(x, _ float64) float64 { return x * x }},
+			{"1 - the square of the result", func(_, y float64) float64 { return 1 - y*y }},
+			{"1 - the square of %s", func(x, _ float64) float64 { return 1 - x*x }},
+			{"the result times 1 - the result", func(_, y float64) float64 { return y * (1 - y) }},
+			{"%s * (1 - %[1]s)", func(x, _ float64) float64 { return x * (1 - x) }},
+			{"1 / %s", func(x, _ float64) float64 { return 1 / x }},
+			{"1 / the result", func(_, y float64) float64 { return 1 / y }},
+			{"the sign of %s", func(x, _ float64) float64 { return math.Copysign(1, x) }},
+			{"1 where %s is positive, 0 elsewhere", func(x, _ float64) float64 { return float64(btoi(x > 0)) }},
+		} {
+			text := m.text
+			if strings.Contains(text, "%") {
+				text = fmt.Sprintf(text, name)
+			}
+			if !yield(Mistake{Text: "it is the incoming gradient times " + text, Make: with(m.f), Rounds: true}) {
+				return
+			}
+		}
 	}
 }

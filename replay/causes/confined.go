@@ -64,18 +64,49 @@ func placeOf(got, want *tensor.Tensor) *place {
 	if run := p.to - p.from; run < box {
 		p.indices, box = nil, run
 	}
-	if wrong == 0 || 2*wrong < box || 4*box > 3*len(x) {
-		return nil
-	}
-	if bits := -math.Log2(got.DType.Eps()); float64(wrong)*bits < leastEvidence {
+	if wrong == 0 || 2*wrong < box || 4*box > 3*len(x) || math.IsInf(p.cost(), 1) {
 		return nil
 	}
 	return p
 }
 
-// leastEvidence is how many bits of the elements that are wrong have to be right under a mistake that is
-// confined to them: of some hundreds that are tried none is by chance.
-const leastEvidence = 40
+// cost is how many bits it takes to say where the place is, infinity of one that has no order: each dimension has a
+// range of indices, or every so many, or few.
+func (p *place) cost() (bits float64) {
+	if p.indices == nil {
+		return 2 * math.Log2(float64(tensor.Numel(p.shape)))
+	}
+	for d, at := range p.indices {
+		numbers := float64(len(at))
+		switch _, ok := progression(at); {
+		case len(at) == p.shape[d]:
+			continue
+		case ok:
+			numbers = min(numbers, 3)
+		case len(at) > fewIndices:
+			return math.Inf(1)
+		}
+		bits += numbers * math.Log2(float64(p.shape[d]))
+	}
+	return bits
+}
+
+// fewIndices are so many that each is named.
+const fewIndices = 4
+
+// progression is by how much numbers rise, all by as much; two numbers are none unless they follow each other.
+func progression(at []int) (step int, ok bool) {
+	if len(at) < 2 {
+		return 1, true
+	}
+	step = at[1] - at[0]
+	for i := range at {
+		if at[i] != at[0]+i*step {
+			return 0, false
+		}
+	}
+	return step, len(at) > 2 || step == 1
+}
 
 // unimportant is the part of the largest error below which rounding may be the cause of another.
 const unimportant = 1e-3
@@ -108,6 +139,15 @@ func (p *place) elements(t *tensor.Tensor) []float64 {
 	return out
 }
 
+// parts is the number of dimensions of which the place has a part only.
+func (p *place) parts() int {
+	n := 0
+	for d, at := range p.indices {
+		n += btoi(len(at) < p.shape[d])
+	}
+	return n
+}
+
 func (p *place) String() string {
 	if p.indices == nil {
 		return fmt.Sprintf("in elements %d to %d of %d", p.from, p.to-1, tensor.Numel(p.shape))
@@ -130,6 +170,9 @@ func indicesText(at []int) string {
 		return fmt.Sprintf("index %d", first)
 	case last-first == len(at)-1:
 		return fmt.Sprintf("indices %d to %d", first, last)
+	}
+	if step, ok := progression(at); ok {
+		return fmt.Sprintf("indices %d to %d in steps of %d", first, last, step)
 	}
 	return "indices " + beginning(at)
 }
@@ -163,7 +206,7 @@ func (c *Search) confined(fails []Wrong, sources []iter.Seq[Mistake]) iter.Seq[M
 		for _, source := range sources {
 			for m := range source {
 				inner := m
-				m.Text = text + ": " + inner.Text
+				m.Text, m.Cost = text+": "+inner.Text, inner.Cost+places[first.Target].cost()
 				m.Make = func() (Way, error) {
 					way, err := inner.Make()
 					return way.Then(func(target string, t *tensor.Tensor) *tensor.Tensor {

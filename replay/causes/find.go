@@ -30,7 +30,7 @@ func (c *Search) Find(fails []Wrong, said []Cause, until time.Time,
 }
 
 // ofResult reports whether a cause explains a result.
-func (k Cause) ofResult() bool { return strings.HasPrefix(k.Targets[0], "output") }
+func (k Cause) ofResult() bool { return !strings.HasPrefix(k.Targets[0], "grad") }
 
 // likeliest are the causes of values that fail, the likeliest first.
 func (c *Search) likeliest(fails []Wrong, causes []Cause, until time.Time,
@@ -51,7 +51,7 @@ func (c *Search) likeliest(fails []Wrong, causes []Cause, until time.Time,
 			}
 			tried++
 			k := explains(m, fails)
-			if len(k.Targets) == 0 || m.All && len(k.Targets) < len(fails) || k.Bits < required(tried) {
+			if len(k.Targets) == 0 || m.All && len(k.Targets) < len(fails) || k.Bits < Required(tried)+m.Cost {
 				continue
 			}
 			if !slices.ContainsFunc(before, func(b Cause) bool { return b.covers(k) }) {
@@ -100,8 +100,8 @@ const leastBits = 14
 // Plenty is the evidence of what is not counted.
 const Plenty = 1e6
 
-// required is how many bits a cause has to explain after so many mistakes were tried.
-func required(tried int) float64 { return leastBits + math.Log2(float64(max(tried, 1))) }
+// Required is how many bits a cause has to explain after so many mistakes were tried.
+func Required(tried int) float64 { return leastBits + math.Log2(float64(max(tried, 1))) }
 
 // Evidence is how many bits of a recorded value are explained by what a mistake makes of it, and not by what is due:
 // the logarithm of how much nearer each element comes, no more than its dtype has bits. An element cannot come nearer
@@ -148,7 +148,7 @@ const mostEqual = 4
 // apart is how far a value is from a recorded one, at least floor; values that are not finite on one side are as far
 // apart as sixteen times that.
 func apart(x, y, floor float64) float64 {
-	if x == y || x != x && y != y {
+	if alike(x, y) {
 		return floor
 	}
 	d := math.Abs(x - y)

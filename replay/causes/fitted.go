@@ -28,17 +28,18 @@ func (c *Search) fittedNumbers(fails []Wrong) iter.Seq[Mistake] {
 			factors := c.factors(&fails[i])
 			for _, x := range factors {
 				text := fmt.Sprintf("all elements are multiplied by %.7g", x) + c.ofSizes(factors[len(factors)-1])
-				if !yield(Mistake{Text: text, Like: "elements", Rounds: true, All: scalar && results,
+				if !yield(Mistake{Text: text, Like: "elements", Cost: digits(x), Rounds: true, All: scalar && results,
 					Make: c.altering(times(x))}) {
 					return
 				}
 			}
 		}
 		var got *tensor.Tensor
+		var of *Wrong
 		for i := range fails {
 			if g, _, ok := fails[i].Pair(); ok && fails[i].Forward() && g.DType.IsFloat() &&
 				(g.Numel() > 1 || scalar) {
-				got = g
+				got, of = g, &fails[i]
 				break
 			}
 		}
@@ -53,9 +54,9 @@ func (c *Search) fittedNumbers(fails []Wrong) iter.Seq[Mistake] {
 			with := func(x float64) (Way, error) {
 				return c.withArguments(map[string]value.Value{a.Name: x})
 			}
-			for _, x := range c.fit(got, was, with) {
+			for _, x := range c.fit(of, was, with) {
 				if !yield(Mistake{Text: fmt.Sprintf("%s is %.7g, not %.7g", a.Name, x, was), Like: a.Name,
-					All: scalar, Make: func() (Way, error) { return with(x) }}) {
+					Cost: digits(x), All: scalar, Make: func() (Way, error) { return with(x) }}) {
 					return
 				}
 			}
@@ -66,9 +67,9 @@ func (c *Search) fittedNumbers(fails []Wrong) iter.Seq[Mistake] {
 					return opdef.Map(a.Tensor.DType, a.Tensor, func(y float64) float64 { return x * y })
 				})()
 			}
-			for _, x := range c.fit(got, 1, with) {
+			for _, x := range c.fit(of, 1, with) {
 				if !yield(Mistake{Text: fmt.Sprintf("%s is multiplied by %.7g", argName(a), x), Like: argName(a),
-					All: scalar, Make: func() (Way, error) { return with(x) }}) {
+					Cost: digits(x), All: scalar, Make: func() (Way, error) { return with(x) }}) {
 					return
 				}
 			}
@@ -144,7 +145,7 @@ func (c *Search) scaledBesides(fails []Wrong, sources []iter.Seq[Mistake]) iter.
 				inner := m
 				for _, x := range shortened(factor, 1) {
 					m := Mistake{Text: fmt.Sprintf("%s, and all elements are multiplied by %.7g", inner.Text, x),
-						Rounds: true, Like: inner.Text, Make: func() (Way, error) {
+						Rounds: true, Like: inner.Text, Cost: inner.Cost + digits(x), Make: func() (Way, error) {
 							way, err := inner.Make()
 							return way.Then(times(x)), err
 						}}
@@ -284,23 +285,19 @@ func shortened(x, but float64) []float64 {
 	return append(found, x)
 }
 
-// fit is the number near was under which the first result comes nearest to got, first as
+// fit is the number near was under which a result comes nearest to what was recorded, first as
 // short as it can be told, by Gauss's and Newton's method with a difference quotient; none
 // if it stays where it was.
-func (c *Search) fit(got *tensor.Tensor, was float64, with func(x float64) (Way, error)) []float64 {
+func (c *Search) fit(of *Wrong, was float64, with func(x float64) (Way, error)) []float64 {
 	var found []float64
 	_ = c.Guard(func() error { // a call that cannot be run with a number has none
-		due := sample(got)
+		due := sample(of.Got)
 		at := func(x float64) ([]float64, bool) {
-			way, err := with(x)
-			if err != nil || way.Call == nil {
+			made := c.valueUnder(func() (Way, error) { return with(x) }, of)
+			if made == nil || made.Numel() != of.Got.Numel() || !made.DType.IsFloat() {
 				return nil, false
 			}
-			f, err := way.Call.Forward()
-			if err != nil || len(f.Outs) == 0 || f.Outs[0].Numel() != got.Numel() || !f.Outs[0].DType.IsFloat() {
-				return nil, false
-			}
-			return sample(f.Outs[0]), true
+			return sample(made), true
 		}
 		x := was
 		for range fitSteps {
@@ -336,6 +333,18 @@ func (c *Search) fit(got *tensor.Tensor, was float64, with func(x float64) (Way,
 		return nil
 	})
 	return found
+}
+
+// digits is how many bits a number takes that was fitted: those of its digits, and of its exponent.
+func digits(x float64) float64 {
+	n := 1
+	for ; n < 17; n++ {
+		y, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', n, 64), 64)
+		if err == nil && math.Abs(y-x) <= 1e-7*math.Abs(x) {
+			break
+		}
+	}
+	return float64(n)*math.Log2(10) + 4
 }
 
 // sample are some elements of t, evenly spread.

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
 )
 
@@ -55,17 +54,6 @@ func (c *Search) misplacedResults(fails []Wrong) iter.Seq[Mistake] {
 					return
 				}
 			}
-			if last := len(m.shape) - 1; last > 1 { // rows of all dimensions but the last
-				rows := *m
-				rows.shape = []int{tensor.Numel(m.shape[:last]), m.shape[last]}
-				if order := rows.order(0); order != nil && !is(strings.ReplaceAll(orderText(0, order), "dimension 0",
-					fmt.Sprintf("%d rows", rows.shape[0])), true, func(j int) int {
-					at := j / rows.inner(0)
-					return j + (order[at]-at)*rows.inner(0)
-				}) {
-					return
-				}
-			}
 			if side, of := m.triangle(); side != "" &&
 				!is("elements "+side+" the diagonal are not written", false, of) {
 				return
@@ -81,33 +69,56 @@ func (c *Search) misplacedResults(fails []Wrong) iter.Seq[Mistake] {
 			if dims := m.dimensions(); dims != nil && !is(dimensionsText(m.shape, dims), true, laidOut(m.shape, dims)) {
 				return
 			}
-		}
-	}
-}
-
-// exchangedResults are those of a call of several, two of them in each other's place.
-func (c *Search) exchangedResults() iter.Seq[Mistake] {
-	return func(yield func(Mistake) bool) {
-		if c.Ran == nil || len(c.Ran.Outs) > mostResults {
-			return
-		}
-		outs := c.Ran.Outs
-		for i := range outs {
-			for j := i + 1; j < len(outs); j++ {
-				if !slices.Equal(outs[i].Shape, outs[j].Shape) || outs[i].DType != outs[j].DType {
-					continue
-				}
-				other := map[string]*tensor.Tensor{fmt.Sprintf("output[%d]", i): outs[j],
-					fmt.Sprintf("output[%d]", j): outs[i]}
-				if !yield(Mistake{Text: fmt.Sprintf("results %d and %d are exchanged", i, j),
-					Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
-						return cmp.Or(other[target], t)
-					})}) {
+			if last := len(m.shape) - 1; last > 1 { // rows of all dimensions but the last
+				rows := *m
+				rows.shape = []int{tensor.Numel(m.shape[:last]), m.shape[last]}
+				if order := rows.order(0); order != nil && !is(strings.ReplaceAll(orderText(0, order), "dimension 0",
+					fmt.Sprintf("%d rows", rows.shape[0])), true, func(j int) int {
+					at := j / rows.inner(0)
+					return j + (order[at]-at)*rows.inner(0)
+				}) {
 					return
 				}
 			}
 		}
 	}
+}
+
+// exchanged are results, or gradients, of a call of several, two of them in each other's place.
+func (c *Search) exchanged(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		for _, pass := range []struct{ prefix, what string }{{"output", "results"}, {"grad", "gradients"}} {
+			var targets []string
+			due := map[string]*tensor.Tensor{}
+			for target, t := range c.Due(pass.prefix) {
+				if slices.ContainsFunc(fails, func(w Wrong) bool { return w.Target == target }) {
+					targets, due[target] = append(targets, target), t
+				}
+			}
+			if len(targets) > mostResults {
+				continue
+			}
+			for i, a := range targets {
+				for _, b := range targets[i+1:] {
+					if !slices.Equal(due[a].Shape, due[b].Shape) {
+						continue
+					}
+					other := map[string]*tensor.Tensor{a: due[b], b: due[a]}
+					text := fmt.Sprintf("%s %s and %s are exchanged", pass.what, number(a), number(b))
+					if !yield(Mistake{Text: text, Make: c.altering(
+						func(target string, t *tensor.Tensor) *tensor.Tensor { return cmp.Or(other[target], t) })}) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// number is the number in a target: "1" of "output[1]".
+func number(target string) string {
+	_, rest, _ := strings.Cut(target, "[")
+	return strings.TrimSuffix(rest, "]")
 }
 
 // mostResults is the number of results up to which all pairs are tried.
@@ -237,13 +248,10 @@ func unwrittenText(d, n int, parts []int) string {
 		}
 		return fmt.Sprintf("index %d of dimension %d is not written", first, d)
 	}
-	step := parts[1] - first
-	for i, at := range parts {
-		if at != first+i*step {
-			return ""
-		}
-	}
+	step, ok := progression(parts)
 	switch {
+	case !ok:
+		return ""
 	case first == n-k:
 		return fmt.Sprintf("the last %d of dimension %d are not written", k, d)
 	case step == 1:
@@ -521,6 +529,7 @@ type permutation struct {
 }
 
 var permutations = []permutation{
+	{"read one further", func(i, n int) int { return (i + 1) % n }},
 	{"read one back", func(i, n int) int { return (i + n - 1) % n }},
 	{"read with neighbours exchanged", func(i, n int) int { return min(i^1, n-1) }},
 	{"read with halves exchanged", func(i, n int) int { return (i + n/2) % n }},
@@ -538,70 +547,4 @@ var permutations = []permutation{
 	{"read with fours exchanged", func(i, n int) int { return min(i^4, n-1) }},
 	{"read with eights exchanged", func(i, n int) int { return min(i^8, n-1) }},
 	{"read with sixteens exchanged", func(i, n int) int { return min(i^16, n-1) }},
-}
-
-// permutedOperands reads an operand, or two that follow each other and have one shape (keys and
-// values, weight and bias), in another order along a dimension.
-func (c *Search) permutedOperands() iter.Seq[Mistake] {
-	return func(yield func(Mistake) bool) {
-		all := c.operands()
-		var groups [][]opdef.Arg
-		for i, a := range all {
-			groups = append(groups, []opdef.Arg{a})
-			if i > 1 && slices.Equal(all[i-1].Tensor.Shape, a.Tensor.Shape) {
-				groups = append(groups, all[i-1:i+1])
-			}
-		}
-		for _, group := range groups {
-			var names []string
-			for _, a := range group {
-				names = append(names, argName(a))
-			}
-			what := strings.Join(names, " and ") + " are "
-			if len(names) == 1 {
-				what = names[0] + " is "
-			}
-			for d, n := range group[0].Tensor.Shape {
-				if n > mostPermuted {
-					continue
-				}
-				tried := [][]int{upTo(0, n)}
-				for _, p := range permutations {
-					order := upTo(0, n)
-					for i := range order {
-						order[i] = p.of(i, n)
-					}
-					if slices.ContainsFunc(tried, func(o []int) bool { return slices.Equal(o, order) }) {
-						continue
-					}
-					tried = append(tried, order)
-					if !yield(Mistake{
-						Text: fmt.Sprintf("%s%s along dimension %d", what, p.text, d),
-						Make: func() (Way, error) {
-							return c.replaced(func(a opdef.Arg) *tensor.Tensor {
-								if !slices.ContainsFunc(group, func(b opdef.Arg) bool {
-									return a.Name == b.Name && a.Index == b.Index
-								}) {
-									return nil
-								}
-								return reordered(a.Tensor, d, p.of)
-							})
-						}}) {
-						return
-					}
-				}
-			}
-		}
-	}
-}
-
-// reordered is t with part of(i) in place of part i along a dimension.
-func reordered(t *tensor.Tensor, d int, of func(i, n int) int) *tensor.Tensor {
-	n, inner, v := t.Shape[d], tensor.Numel(t.Shape[d+1:]), elements(t)
-	out := make([]float64, len(v))
-	for i := range v {
-		at := i / inner % n
-		out[i] = v[i+(of(at, n)-at)*inner]
-	}
-	return tensor.New(t.DType, t.Shape, out)
 }

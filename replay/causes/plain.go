@@ -1,52 +1,95 @@
 package causes
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
 	"math"
+	"slices"
 
 	"github.com/optool/optool/tensor"
 )
 
 // Plain are the causes that a value shows by itself, before anything is computed with a mistake: nothing was written,
-// or each element is the neighbour of the reference on one side. rest are the failures that have none.
+// all elements are the same, or each is the neighbour of the reference on one side. rest are the failures that have
+// none; gradients follow from results.
 func (c *Search) Plain(fails []Wrong) (causes []Cause, rest []Wrong) {
 	for _, r := range fails {
 		text := ""
 		if got, want, ok := r.Pair(); ok && got.Numel() <= largestOperand {
 			_ = c.Guard(func() error { // what cannot be read shows nothing
-				if text = unwritten(got, want); text == "" {
-					text = directed(got, want)
-				}
+				text = cmp.Or(unwritten(got, want), unwrittenPlace(got, want), directed(got, want))
 				return nil
 			})
 		}
-		if text == "" {
+		i := slices.IndexFunc(causes, func(k Cause) bool { return k.Text == text })
+		switch {
+		case text == "":
 			rest = append(rest, r)
-			continue
+		case i >= 0:
+			causes[i].Targets = append(causes[i].Targets, r.Target)
+		default:
+			causes = append(causes, Cause{Text: text, Targets: []string{r.Target}, Exact: true, Share: 1, Bits: Plenty})
 		}
-		causes = append(causes, Cause{Text: text, Targets: []string{r.Target}, Exact: true, Share: 1})
+	}
+	if slices.ContainsFunc(causes, Cause.ofResult) {
+		causes = slices.DeleteFunc(causes, func(k Cause) bool { return !k.ofResult() })
+		rest = slices.DeleteFunc(rest, func(w Wrong) bool { return w.Backward() })
 	}
 	return causes, rest
 }
 
-// unwritten says of a value all of whose elements are zero that nothing was written, if most are due to be others.
+// unwritten says of a value all of whose elements are the same, zero or NaN as in memory that nobody wrote, that they
+// are, if most are due to be others.
 func unwritten(got, want *tensor.Tensor) string {
-	if got.DType.IsComplex() || want.DType.IsComplex() || got.Numel() < 2 || got.Numel() != want.Numel() {
+	n := got.Numel()
+	if got.DType.IsComplex() || want.DType.IsComplex() || n < 2 || n != want.Numel() {
 		return ""
 	}
-	due := 0
-	for i, x := range elements(got) {
-		if x != 0 {
+	x, due := elements(got), 0
+	for i := range x {
+		if !alike(x[i], x[0]) {
 			return ""
 		}
-		if tensor.At[float64](want, i) != 0 {
+		if !alike(tensor.At[float64](want, i), x[0]) {
 			due++
 		}
 	}
-	if 2*due < got.Numel() {
+	switch {
+	case 2*due < n:
+		return ""
+	case x[0] == 0:
+		return fmt.Sprintf("nothing was written: all %d elements are zero", n)
+	}
+	return fmt.Sprintf("all %d elements are %s", n, constant(x[0]))
+}
+
+// alike reports whether two numbers are equal, or both are NaN.
+func alike(x, y float64) bool { return x == y || x != x && y != y }
+
+// constant is the text of a number that all elements are.
+func constant(x float64) string {
+	switch {
+	case x == 0:
+		return "zero"
+	case x != x:
+		return "NaN"
+	}
+	return fmt.Sprintf("%.7g", x)
+}
+
+// unwrittenPlace says of a value whose wrong elements lie together, and are all the same, that nothing is written
+// there. Parts of one dimension that are zero are told with their numbers: see misplaced.unwritten.
+func unwrittenPlace(got, want *tensor.Tensor) string {
+	p := placeOf(got, want)
+	if p == nil || p.parts() < 2 && p.indices != nil {
 		return ""
 	}
-	return fmt.Sprintf("nothing was written: all %d elements are zero", got.Numel())
+	v := p.elements(got)
+	if len(v) < leastInPart || slices.ContainsFunc(v, func(x float64) bool { return !alike(x, v[0]) }) {
+		return ""
+	}
+	return fmt.Sprintf("nothing is written %s: all %d elements are %s", p, len(v), constant(v[0]))
 }
 
 // directed says how a value is rounded each of whose elements is a neighbour of the exact one, always on the same side.
@@ -90,4 +133,31 @@ func directed(got, want *tensor.Tensor) string {
 		return ""
 	}
 	return "results are rounded " + sides[0].text
+}
+
+// unwrittenAt are values all of whose wrong elements are zero, at a place that is less likely than those that Plain
+// looks for: few indices of a dimension.
+func (c *Search) unwrittenAt(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		for _, r := range fails {
+			got, want, ok := r.Pair()
+			if !ok {
+				continue
+			}
+			var p *place
+			if c.Guard(func() error { p = placeOf(got, want); return nil }) != nil || p == nil ||
+				slices.ContainsFunc(p.elements(got), func(x float64) bool { return x != 0 }) {
+				continue
+			}
+			if !yield(Mistake{Text: "nothing is written " + p.String(), Cost: p.cost(), Make: c.resultIs(r.Target,
+				func(i int) int {
+					if p.holds(i) {
+						return -1
+					}
+					return i
+				})}) {
+				return
+			}
+		}
+	}
 }

@@ -2,7 +2,6 @@ package causes
 
 import (
 	"fmt"
-	"iter"
 	"math"
 
 	"github.com/optool/optool/tensor"
@@ -44,27 +43,6 @@ func sharings(shape []int) []sharing {
 		}
 	}
 	return out
-}
-
-// quantized are operands that went through a few bits, as where a kernel of quantized weights is taken.
-func (c *Search) quantized() iter.Seq[Mistake] {
-	return func(yield func(Mistake) bool) {
-		for _, a := range c.operands() {
-			if a.Tensor.Numel() < leastInNarrow {
-				continue
-			}
-			for _, s := range sharings(a.Tensor.Shape) {
-				for _, q := range quantizations {
-					if !yield(Mistake{Text: fmt.Sprintf("%s is rounded to %s, scaled %s", argName(a), q.name, s.text),
-						Rounds: true, Make: c.one(a, func() *tensor.Tensor {
-							return q.of(a.Tensor, s.size(a.Tensor.Shape))
-						})}) {
-						return
-					}
-				}
-			}
-		}
-	}
 }
 
 // of is t quantized, so many elements in row-major order with one scale.

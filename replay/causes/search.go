@@ -21,6 +21,8 @@ type Search struct {
 	Due func(pass string) iter.Seq2[string, *tensor.Tensor]
 	// Under is a value of the call that runs another way, nil if there is none.
 	Under func(w Way, target string) *tensor.Tensor
+	// Changed is an argument as a call that ran has changed it, by its target, nil if it has not.
+	Changed func(f *opdef.Forward, target string) *tensor.Tensor
 	// Guard runs what reads or computes tensors.
 	Guard func(f func() error) error
 }
@@ -44,8 +46,8 @@ func (w *Wrong) Numel() int {
 	return w.Got.Numel()
 }
 
-// Forward reports whether the value is a result.
-func (w *Wrong) Forward() bool { return strings.HasPrefix(w.Target, "output") }
+// Forward reports whether the value is a result, or an argument that the call changes.
+func (w *Wrong) Forward() bool { return !w.Backward() }
 
 // Backward reports whether the value is a gradient.
 func (w *Wrong) Backward() bool { return strings.HasPrefix(w.Target, "grad") }
@@ -97,6 +99,8 @@ type Mistake struct {
 	Rounds bool   // see opdef.Mistake
 	Like   string // what it is one value of: once one explains, others are not tried
 	All    bool   // it explains nothing unless it explains all that failed
+	// Cost is how many bits of what was recorded went into the mistake: numbers that were fitted, the place of errors.
+	Cost float64
 }
 
 // Few is of how many elements that were wrong one may still be under the mistake: of more
@@ -132,13 +136,17 @@ type Cause struct {
 // confined to the place of the errors, and others that take long, come apart.
 func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 	local := []iter.Seq[Mistake]{c.wrongArguments(), c.exchangedArguments(), c.declared(), c.passedGradients(),
-		c.otherOperators(), c.endedOtherwise(fails), c.misderived(fails), c.rounded(), c.misreadIndices(),
-		c.misreadOperands(), c.misbroadcast(), c.permutedOperands(), c.swappedOperands(), c.missingParts(),
-		c.missingRows()}
-	all = slices.Concat(local[:2], []iter.Seq[Mistake]{c.misplacedResults(fails), c.exchangedResults()}, local[2:],
+		c.takenFor(), c.misderived(fails), c.rounded(), c.misread(inMemory),
+		c.misread(ofElements), c.misbroadcast(), c.misread(alongDimensions), c.permutedTogether(), c.swappedOperands(),
+		c.altered(fails, ofElements), c.missingParts(), c.missingRows(), c.lostDuplicates(fails),
+		c.misreadIncoming(inMemory),
+		c.misreadIncoming(ofElements), c.misreadIncoming(alongDimensions), c.untransposed(fails)}
+	all = slices.Concat(local[:2], []iter.Seq[Mistake]{c.misplacedResults(fails), c.exchanged(fails)}, local[2:],
 		[]iter.Seq[Mistake]{c.addedValues(fails), c.wrongSizes()})
-	return all, []iter.Seq[Mistake]{c.fittedNumbers(fails), c.limited(fails), c.weightedParts(fails, nil),
-		c.quantized(), c.operandsInMemory(), c.confined(fails, local), c.scaledBesides(fails, local)}
+	return all, []iter.Seq[Mistake]{c.relatives(), c.unwrittenAt(fails), c.fittedNumbers(fails),
+		c.limited(fails), c.weightedParts(fails, nil),
+		c.misread(inFewBits), c.together(inFewBits), c.misread(inOtherLayouts), c.misreadIncoming(inOtherLayouts),
+		c.confined(fails, local), c.scaledBesides(fails, local)}
 }
 
 // upTo are the numbers from lo to below hi.

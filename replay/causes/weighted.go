@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/internal/num/roundoff"
 	"github.com/optool/optool/opdef"
@@ -192,8 +193,11 @@ func (c *Search) valueUnder(make func() (Way, error), r *Wrong) *tensor.Tensor {
 	}
 	if r.Forward() {
 		f, err := way.Call.Forward()
-		if err != nil || len(f.Outs) == 0 {
+		if err != nil {
 			return nil
+		}
+		if strings.HasPrefix(r.Target, "input") {
+			return c.Changed(f, r.Target)
 		}
 		return resultOf(f, r.Target)
 	}

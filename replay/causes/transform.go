@@ -1,0 +1,498 @@
+package causes
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"math/cmplx"
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+)
+
+// A transformation is what a kernel makes of a tensor by mistake: it reads other elements, or other numbers. The same
+// transformations are tried on operands, on incoming gradients and, those of single elements, on results and gradients.
+type transformation struct {
+	text   string // with the name of the tensor for %s
+	of     func(t *tensor.Tensor) *tensor.Tensor
+	rounds bool
+	like   string // see Mistake.Like
+}
+
+// A transformer lists transformations of tensors like one.
+type transformer func(t *tensor.Tensor) iter.Seq[transformation]
+
+// misread are operands of any dtype that are taken for something else.
+func (c *Search) misread(transformations transformer) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		for _, a := range c.readable() {
+			name := argName(a)
+			for f := range transformations(a.Tensor) {
+				if !yield(Mistake{Text: fmt.Sprintf(f.text, name), Rounds: f.rounds,
+					Like: cond(f.like != "", name+f.like),
+					Make: c.one(a, func() *tensor.Tensor { return f.of(a.Tensor) })}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// misreadIncoming are gradients that a backward pass starts from and takes for something else.
+func (c *Search) misreadIncoming(transformations transformer) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		if len(c.Incoming) == 0 || c.Incoming[0].Numel() == 0 || c.Incoming[0].Numel() > largestOperand {
+			return
+		}
+		for f := range transformations(c.Incoming[0]) {
+			if !yield(Mistake{Text: fmt.Sprintf(f.text, "the incoming gradient"), Rounds: f.rounds, Like: f.like,
+				Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+					if target != Incoming {
+						return t
+					}
+					return orSame(f.of(t), t)
+				})}) {
+				return
+			}
+		}
+	}
+}
+
+// altered are results, or gradients if none of those is wrong, of which single elements are taken for something else.
+func (c *Search) altered(fails []Wrong, transformations transformer) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		name, prefix := "the gradient", "grad"
+		if slices.ContainsFunc(fails, func(w Wrong) bool { return w.Forward() }) {
+			name, prefix = "the result", "output"
+		}
+		var first *tensor.Tensor
+		n := 0
+		for _, w := range fails {
+			if strings.HasPrefix(w.Target, prefix) && w.Got != nil {
+				first = w.Got
+				n += w.Got.Numel()
+			}
+		}
+		if first == nil || n < 2 || n > largestOperand {
+			return
+		}
+		for f := range transformations(first) {
+			if !yield(Mistake{Text: fmt.Sprintf(f.text, name), Rounds: true,
+				Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+					if !slices.ContainsFunc(fails, func(w Wrong) bool { return w.Target == target }) {
+						return t
+					}
+					return orSame(f.of(t), t)
+				})}) {
+				return
+			}
+		}
+	}
+}
+
+func orSame(made, t *tensor.Tensor) *tensor.Tensor {
+	if made == nil {
+		return t
+	}
+	return made
+}
+
+func cond(is bool, text string) string {
+	if is {
+		return text
+	}
+	return ""
+}
+
+// inMemory are a tensor's elements read at other places of its memory, or without what a view says of them.
+func inMemory(t *tensor.Tensor) iter.Seq[transformation] {
+	return func(yield func(transformation) bool) {
+		strided := func(stride []int, offset int) func(t *tensor.Tensor) *tensor.Tensor {
+			return func(t *tensor.Tensor) *tensor.Tensor {
+				n, err := t.Strided(t.Shape, stride, offset)
+				if err != nil {
+					return nil
+				}
+				return n
+			}
+		}
+		packed := tensor.Contiguous(t.Shape)
+		if !t.IsContiguous() && !yield(transformation{text: "the strides of %s are ignored",
+			of: strided(packed, t.Offset)}) {
+			return
+		}
+		if t.Offset != 0 {
+			if !yield(transformation{text: "the storage offset of %s is ignored", of: strided(t.Stride, 0)}) ||
+				!t.IsContiguous() && !yield(transformation{text: "the strides and the storage offset of %s are ignored",
+					of: strided(packed, 0)}) {
+				return
+			}
+		}
+		d := t.Dim()
+		if d >= 2 && t.Shape[d-1] == t.Shape[d-2] && t.Shape[d-1] > 1 &&
+			!yield(transformation{text: "%s is transposed", of: func(t *tensor.Tensor) *tensor.Tensor {
+				n := *t.Transpose(d-2, d-1)
+				return &n
+			}}) {
+			return
+		}
+		if d >= 3 && t.Shape[0] == t.Shape[1] && t.Shape[0] > 1 &&
+			!yield(transformation{text: "dimensions 0 and 1 of %s are exchanged",
+				of: func(t *tensor.Tensor) *tensor.Tensor {
+					n := *t.Transpose(0, 1)
+					return &n
+				}}) {
+			return
+		}
+		if inner := tensor.Numel(t.Shape[min(2, d):]); d >= 3 && inner > 1 && inner <= largestKernel {
+			yield(transformation{text: "%s is read backwards from dimension 2 on",
+				of: func(t *tensor.Tensor) *tensor.Tensor {
+					return gathered(t, func(i int) int { return i/inner*inner + inner - 1 - i%inner })
+				}})
+		}
+	}
+}
+
+// alongDimensions are a tensor's elements read in another order along one dimension.
+func alongDimensions(t *tensor.Tensor) iter.Seq[transformation] {
+	return func(yield func(transformation) bool) {
+		for d, n := range t.Shape {
+			for p := range turns(n) {
+				if !yield(transformation{text: fmt.Sprintf("%%s is %s along dimension %d", p.text, d),
+					of: func(t *tensor.Tensor) *tensor.Tensor { return reordered(t, d, p.of) }}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// turns are the orders in which n parts are read by mistake, each once.
+func turns(n int) iter.Seq[permutation] {
+	return func(yield func(permutation) bool) {
+		if n < 2 || n > mostPermuted {
+			return
+		}
+		tried := [][]int{upTo(0, n)}
+		for _, p := range permutations {
+			order := upTo(0, n)
+			for i := range order {
+				order[i] = p.of(i, n)
+			}
+			if slices.ContainsFunc(tried, func(o []int) bool { return slices.Equal(o, order) }) {
+				continue
+			}
+			if tried = append(tried, order); !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+// inOtherLayouts are a tensor's elements read in the order in which other dimensions would lie in memory.
+func inOtherLayouts(t *tensor.Tensor) iter.Seq[transformation] {
+	return func(yield func(transformation) bool) {
+		if t.Dim() < 2 || t.Dim() > mostDimensions-1 {
+			return
+		}
+		for _, dims := range orders(t.Dim()) {
+			if !yield(transformation{like: " ", text: "%s is read as if its dimensions lay in memory in the order " +
+				beginning(dims), of: func(t *tensor.Tensor) *tensor.Tensor {
+				return gathered(t, laidOut(t.Shape, dims))
+			}}) || !yield(transformation{like: " ", text: "%s is read as if it were contiguous in the order of " +
+				"dimensions " + beginning(dims), of: func(t *tensor.Tensor) *tensor.Tensor {
+				from, back := laidOut(t.Shape, dims), make([]int, t.Numel())
+				for i := range back {
+					back[from(i)] = i
+				}
+				return gathered(t, func(i int) int { return back[i] })
+			}}) {
+				return
+			}
+		}
+	}
+}
+
+// An elementMap takes a number for another.
+type elementMap struct {
+	text string
+	f    func(x float64) float64
+}
+
+// ofElements are a tensor's numbers taken for others, each by itself.
+func ofElements(t *tensor.Tensor) iter.Seq[transformation] {
+	return func(yield func(transformation) bool) {
+		switch dt := t.DType; {
+		case dt.IsComplex():
+			for _, m := range []struct {
+				text string
+				f    func(x complex128) complex128
+			}{
+				{"the conjugation of %s is ignored: its complex conjugate is taken", cmplx.Conj},
+				{"the imaginary part of %s is taken for 0", func(x complex128) complex128 {
+					return complex(real(x), 0)
+				}},
+				{"the real part of %s is taken for 0", func(x complex128) complex128 {
+					return complex(0, imag(x))
+				}},
+				{"real and imaginary part of %s are exchanged", func(x complex128) complex128 {
+					return complex(imag(x), real(x))
+				}},
+				{"%s is negated", func(x complex128) complex128 { return -x }},
+			} {
+				if !yield(transformation{text: m.text, of: func(t *tensor.Tensor) *tensor.Tensor {
+					return opdef.Map(t.DType, t, m.f)
+				}}) {
+					return
+				}
+			}
+		case dt == tensor.Bool:
+			_ = yield(ofWhole("%s is taken the other way round", func(_ int, x int64) int64 { return 1 - x })) &&
+				yield(ofWhole("%s is taken for True everywhere", func(int, int64) int64 { return 1 })) &&
+				yield(ofWhole("%s is taken for False everywhere", func(int, int64) int64 { return 0 })) &&
+				yield(transformation{text: "%s is taken for as many True, which come first", of: firstTrue})
+		case dt.IsIntegral():
+			n := max(1, t.Shape[max(0, t.Dim()-1):][0])
+			if !yield(ofWhole("%s is one too high", func(_ int, x int64) int64 { return x + 1 })) ||
+				!yield(ofWhole("%s is one too low", func(_ int, x int64) int64 { return x - 1 })) ||
+				!yield(ofWhole("%s is taken for 0 1 2 ...", func(i int, _ int64) int64 { return int64(i % n) })) ||
+				!yield(ofWhole("%s is taken for 0", func(int, int64) int64 { return 0 })) ||
+				!yield(ofWhole("%s is negated", func(_ int, x int64) int64 { return -x })) {
+				return
+			}
+			for _, bits := range []int{7, 8, 15, 16} {
+				if mod := int64(1) << bits; !yield(ofWhole(fmt.Sprintf("%%s is taken modulo %d", mod),
+					func(_ int, x int64) int64 { return x & (mod - 1) })) {
+					return
+				}
+			}
+		case dt.IsFloat():
+			for _, m := range elementMaps(dt) {
+				if !yield(transformation{text: m.text, of: func(t *tensor.Tensor) *tensor.Tensor {
+					return opdef.Map(t.DType, t, m.f)
+				}}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// elementMaps are what numbers of a dtype are taken for by mistake.
+func elementMaps(dt tensor.DType) []elementMap {
+	largest := dt.Max()
+	return []elementMap{
+		{"%s is negated", func(x float64) float64 { return -x }},
+		{"the magnitude of %s is taken", math.Abs},
+		{"%s is squared", func(x float64) float64 { return x * x }},
+		{"the square root of %s is taken", math.Sqrt},
+		{"negative elements of %s are set to 0", func(x float64) float64 {
+			if x < 0 {
+				return 0
+			}
+			return x
+		}},
+		{"1 is added to %s", func(x float64) float64 { return x + 1 }},
+		{"1 is subtracted from %s", func(x float64) float64 { return x - 1 }},
+		{"1 - %s is taken", func(x float64) float64 { return 1 - x }},
+		{"the reciprocal of %s is taken", func(x float64) float64 { return 1 / x }},
+		{"the exponential of %s is taken", math.Exp},
+		{"the logarithm of %s is taken", math.Log},
+		{"NaN in %s is taken for 0", func(x float64) float64 {
+			if x != x {
+				return 0
+			}
+			return x
+		}},
+		{"infinity in %s is replaced by the largest number", func(x float64) float64 {
+			return min(max(x, -largest), largest)
+		}},
+		{"infinity in %s is taken for 0", func(x float64) float64 {
+			if math.IsInf(x, 0) {
+				return 0
+			}
+			return x
+		}},
+		{"infinity in %s is taken for NaN", func(x float64) float64 {
+			if math.IsInf(x, 0) {
+				return math.NaN()
+			}
+			return x
+		}},
+		{"NaN and infinity in %s are taken for 0 and the largest number", func(x float64) float64 {
+			if x != x {
+				return 0
+			}
+			return min(max(x, -largest), largest)
+		}},
+		{"subnormal numbers in %s are taken for 0", func(x float64) float64 {
+			if math.Abs(x) < dt.SmallestNormal() {
+				return math.Copysign(0, x)
+			}
+			return x
+		}},
+	}
+}
+
+// ofWhole are whole numbers taken for others.
+func ofWhole(text string, f func(i int, x int64) int64) transformation {
+	return transformation{text: text, of: func(t *tensor.Tensor) *tensor.Tensor {
+		v := make([]int64, t.Numel())
+		tensor.Load(t, 0, v)
+		same := true
+		for i, x := range v {
+			v[i] = f(i, x)
+			same = same && v[i] == x
+		}
+		if same {
+			return nil
+		}
+		return tensor.New(t.DType, t.Shape, v)
+	}}
+}
+
+// firstTrue has as many ones as t, at the beginning.
+func firstTrue(t *tensor.Tensor) *tensor.Tensor {
+	v := make([]int64, t.Numel())
+	tensor.Load(t, 0, v)
+	slices.SortFunc(v, func(a, b int64) int { return int(b - a) })
+	return tensor.New(t.DType, t.Shape, v)
+}
+
+// gathered is t whose element i is that at from(i), 0 where that is negative, of any dtype.
+func gathered(t *tensor.Tensor, from func(i int) int) *tensor.Tensor {
+	switch {
+	case t.DType.IsComplex():
+		return gatheredAs[complex128](t, from)
+	case t.DType.IsFloat():
+		return gatheredAs[float64](t, from)
+	}
+	return gatheredAs[int64](t, from)
+}
+
+func gatheredAs[T tensor.Elem](t *tensor.Tensor, from func(i int) int) *tensor.Tensor {
+	v := make([]T, t.Numel())
+	tensor.Load(t, 0, v)
+	out := make([]T, len(v))
+	for i := range out {
+		if j := from(i); j >= 0 {
+			out[i] = v[j]
+		}
+	}
+	return tensor.New(t.DType, t.Shape, out)
+}
+
+// reordered is t with part of(i) in place of part i along a dimension.
+func reordered(t *tensor.Tensor, d int, of func(i, n int) int) *tensor.Tensor {
+	n, inner := t.Shape[d], tensor.Numel(t.Shape[d+1:])
+	return gathered(t, func(i int) int {
+		at := i / inner % n
+		return i + (of(at, n)-at)*inner
+	})
+}
+
+// rounded rounds results, operands or both to coarser numbers.
+func (c *Search) rounded() iter.Seq[Mistake] {
+	var finest tensor.DType
+	for _, a := range c.operands() {
+		if finest == tensor.Invalid || a.Tensor.DType.Eps() < finest.Eps() {
+			finest = a.Tensor.DType
+		}
+	}
+	return func(yield func(Mistake) bool) {
+		if finest == tensor.Invalid {
+			return
+		}
+		for _, g := range opdef.CoarserGrids(finest) {
+			results := func(target string, t *tensor.Tensor) *tensor.Tensor {
+				if !t.DType.IsFloat() || target == Incoming {
+					return t
+				}
+				return g.OnGrid(t)
+			}
+			operands := func() (Way, error) {
+				return c.replaced(func(a opdef.Arg) *tensor.Tensor {
+					if !a.Tensor.DType.IsFloat() {
+						return nil
+					}
+					return g.OnGrid(a.Tensor).Rounded()
+				})
+			}
+			for _, m := range []Mistake{
+				{Text: "results are rounded to " + g.Name, Make: c.altering(results), Rounds: true},
+				{Text: "operands are rounded to " + g.Name + " first", Make: operands, Rounds: true},
+				{Text: "operands and results are rounded to " + g.Name, Make: func() (Way, error) {
+					way, err := operands()
+					way.Alter = results
+					return way, err
+				}, Rounds: true},
+			} {
+				if !yield(m) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// inFewBits are a tensor's numbers after they went through a dtype of 8 bits, or through few bits with a scale, as
+// where
+// a kernel of quantized weights is taken.
+func inFewBits(t *tensor.Tensor) iter.Seq[transformation] {
+	return func(yield func(transformation) bool) {
+		if !t.DType.IsFloat() || t.Numel() < leastInNarrow {
+			return
+		}
+		for _, dt := range []tensor.DType{tensor.Float8E4M3FN, tensor.Float8E5M2} {
+			if dt.Eps() > t.DType.Eps() && !yield(transformation{text: "%s is rounded to " + dt.String(),
+				rounds: true, of: func(t *tensor.Tensor) *tensor.Tensor {
+					return opdef.Map(t.DType, t, dt.Round)
+				}}) {
+				return
+			}
+		}
+		for _, s := range sharings(t.Shape) {
+			for _, q := range quantizations {
+				if !yield(transformation{text: fmt.Sprintf("%%s is rounded to %s, scaled %s", q.name, s.text),
+					rounds: true, of: func(t *tensor.Tensor) *tensor.Tensor { return q.of(t, s.size(t.Shape)) }}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// permutedTogether reads two operands that follow each other and have one shape (keys and values, weight and bias) in
+// another order along a dimension.
+func (c *Search) permutedTogether() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		all := c.operands()
+		for i := 2; i < len(all); i++ {
+			a, b := all[i-1], all[i]
+			if !slices.Equal(a.Tensor.Shape, b.Tensor.Shape) {
+				continue
+			}
+			for d, n := range a.Tensor.Shape {
+				for p := range turns(n) {
+					if !yield(Mistake{
+						Text: fmt.Sprintf("%s and %s are %s along dimension %d", argName(a), argName(b), p.text, d),
+						Make: func() (Way, error) {
+							return c.replaced(func(x opdef.Arg) *tensor.Tensor {
+								if !same(x, a) && !same(x, b) {
+									return nil
+								}
+								return reordered(x.Tensor, d, p.of)
+							})
+						}}) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// same reports whether two arguments are one.
+func same(a, b opdef.Arg) bool { return a.Name == b.Name && a.Index == b.Index }
