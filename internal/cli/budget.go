@@ -24,8 +24,9 @@ import (
 type timeBudget time.Duration
 
 func (b *timeBudget) addFlag(cmd *cobra.Command) {
-	cmd.Flags().Var(b, "budget", "begin no call after this `TIME` (10m), and look at the most telling calls first: the "+
-		"first of each op, dtype and shape; what was not looked at is counted")
+	cmd.Flags().Var(b, "budget",
+		"start no call after this `TIME` (10m). The most informative calls come first: the first of each op, "+
+			"dtype and shape. Calls that were not reached are counted")
 }
 
 func (b *timeBudget) String() string {
@@ -67,8 +68,8 @@ type sampling float64
 const sampledByDefault = 5
 
 func (s *sampling) addFlag(cmd *cobra.Command) {
-	flag := cmd.Flags().VarPF(s, "sample", "", "check products, convolutions and attention of more than `GFLOP` floating-point "+
-		"operations, in thousand millions, in parts: some elements one by one, the whole by random projections (so does --budget)")
+	flag := cmd.Flags().VarPF(s, "sample", "", "check matrix products, convolutions and attention above this "+
+		"many `GFLOP` in part: some elements exactly, the rest by random projections (--budget does so, too)")
 	flag.NoOptDefVal = strconv.Itoa(sampledByDefault)
 }
 

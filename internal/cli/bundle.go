@@ -30,14 +30,14 @@ func newBundleCmd(a *app) *cobra.Command {
 	var o bundleOptions
 	cmd := &cobra.Command{
 		Use:   "bundle PATH",
-		Short: "One zip file for a vendor: a call, what it should give, and programs that repeat it",
-		Long: `Write a recorded call into one zip file for whoever has to repair it: the call as
-.pth, the expected results in float64 and rounded, a README with the verdict and
-pictures, a Python script that repeats it with PyTorch on any device, and, where
-DIOPI computes the operator, a C program that repeats it on a library. Of a tree
-the first wrong call is taken.
+		Short: "Pack a wrong call for a vendor: data, expected results, programs that repeat it",
+		Long: `bundle packs one wrong call into a zip file for the people who repair it. The zip
+holds the call as .pth files, the expected results in float64 and rounded, a README
+with the verdict and pictures, and a Python script that repeats the call with PyTorch
+on any device. If DIOPI computes the operator, it also holds a C program that repeats
+the call on a library. Of several calls bundle takes the first wrong one.
 
-The same call gives the same bytes. Exit codes are those of replay.`,
+The same call gives the same bytes. The exit codes are those of replay.`,
 		Example: `  optool bundle op_tools_results -o bug.zip
   optool bundle --device ./libdiopi_impl.so -o device.zip op_tools_results`,
 		Args: onePath,
@@ -51,7 +51,7 @@ The same call gives the same bytes. Exit codes are those of replay.`,
 	addTimeoutFlag(cmd, &o.timeout, "one call", deviceAndReference)
 	f := cmd.Flags()
 	o.tolerances.addFlag(cmd)
-	f.StringVarP(&o.out, "out", "o", "bug.zip", "write `FILE`")
+	f.StringVarP(&o.out, "out", "o", "bug.zip", "write the bundle to `FILE`")
 	return cmd
 }
 

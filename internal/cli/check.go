@@ -27,11 +27,14 @@ func newCheckCmd(a *app) *cobra.Command {
 	var o checkOptions
 	cmd := &cobra.Command{
 		Use:   "check PATH...",
-		Short: "Find inf and nan in recorded values",
-		Long: `Check every recorded value for inf and nan, and print min, max, mean, std and
-norm of each tensor over its finite elements. Files of values (.pt, .pth,
-.pt2, .safetensors, .npy, .npz, distributed checkpoints) are checked by name. Tables are printed for calls that
-hold inf or nan, and for all with --all. Exit code 1 means that some were found, 3 that no value could be looked at.`,
+		Short: "Find NaN and infinity in recorded values",
+		Long: `check looks for NaN and infinity in every recorded value. It prints minimum, maximum,
+mean, standard deviation and norm of the finite elements of each tensor. It also
+reads files of values: .pt, .pth, .pt2, .safetensors, .npy, .npz and distributed
+checkpoints. It prints tables of the calls that hold NaN or infinity; --all prints
+all tables.
+
+Exit code 1: some values are NaN or infinity. 3: no value could be checked.`,
 		Example: `  optool check op_tools_results
   optool check --all --op torch.nn.functional.softmax op_tools_results
   optool check --json overflow.jsonl op_tools_results

@@ -36,10 +36,10 @@ func (o *clusterOptions) addFlags(cmd *cobra.Command, parts string) {
 	f := cmd.Flags()
 	f.IntVar(&o.parts, parts, 0, "run in `N` parts (default: so many that each takes about half an hour)")
 	f.StringVar(&o.name, "name", "", "call the job `NAME` (default: optool and the command)")
-	f.IntVar(&o.cpus, "cpus", 4, "processors of a part")
-	f.Var(&o.memory, "mem", "memory of a part, in bytes or as `SIZE` like 8GiB (default: from the largest call)")
-	f.DurationVar(&o.time, "time", 0, "most `TIME` a part may take (default: three times the estimate)")
-	f.IntVar(&o.retries, "retries", 3, "how often a part that was stopped or killed goes on")
+	f.IntVar(&o.cpus, "cpus", 4, "processors for each part")
+	f.Var(&o.memory, "mem", "memory of a part, in bytes or as `SIZE` like 8GiB (default: that of the largest call)")
+	f.DurationVar(&o.time, "time", 0, "time limit of a part, a `TIME` such as 2h (default: three times the estimate)")
+	f.IntVar(&o.retries, "retries", 3, "how many times a part that was killed continues")
 }
 
 // wholeCommand is the Args of commands that take a command of optool's.
@@ -55,17 +55,17 @@ func newSlurmCmd(a *app) *cobra.Command {
 	var s cluster.SlurmOptions
 	cmd := &cobra.Command{
 		Use:   "slurm [flags] -- COMMAND --run DIR [PATH...]",
-		Short: "Print a job of Slurm that runs a command over many hosts",
-		Long: `Print a script that runs a command (replay, check, conformance) in parts, as an
-array of jobs of Slurm, and the report of all of them when they have ended. Parts
-that are stopped or killed go on where they were.
+		Short: "Print a Slurm job that runs a command on many hosts",
+		Long: `slurm prints a script that runs a command (replay, check, conformance) in parts, as a
+Slurm job array, and reports all parts when they have ended. Parts that are stopped or
+killed continue where they were.
 
-The number of parts, their time and their memory come from an estimate, if the
-captures can be read from here; it stands in the script. DIR and PATHs have to be
-on disks that all hosts share. Reports that the command asks for (--html FILE, ...)
-are made of all parts together, in DIR unless FILE names a directory.`,
-		Example: `  optool slurm --partition cpu -- replay --acc_check --run checked --html run.html op_tools_results >job.sh
-  optool slurm --array 8 --time 2h --mem 16GiB -- replay --acc_check --run checked op_tools_results
+The number of parts, their time and their memory come from an estimate if the captures
+can be read here; the script shows it. DIR and the PATHs must be on disks that all
+hosts share. Reports of the command (--html FILE, ...) cover all parts and are written
+to DIR unless FILE names a directory.`,
+		Example: `  optool slurm --partition cpu -- replay --run checked --html run.html op_tools_results >job.sh
+  optool slurm --array 8 --time 2h --mem 16GiB -- replay --run checked op_tools_results
   optool slurm --array 4 -- conformance --mode gen_data --run made --cache_dir cache`,
 		Args: wholeCommand,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -94,16 +94,16 @@ func newKubernetesCmd(a *app) *cobra.Command {
 	var claims []string
 	cmd := &cobra.Command{
 		Use:   "kubernetes [flags] -- COMMAND --run DIR [PATH...]",
-		Short: "Print a job of Kubernetes that runs a command over many hosts",
-		Long: `Print a manifest that runs a command (replay, check, conformance) in parts, as an Indexed Job of
-Kubernetes (1.29 or newer), and a job that waits for them and reports them as one run. Parts that are
-stopped or killed go on where they were.
+		Short: "Print a Kubernetes job that runs a command on many hosts",
+		Long: `kubernetes prints a manifest that runs a command (replay, check, conformance) in parts,
+as an Indexed Job (Kubernetes 1.29 or newer), and a job that reports all parts as one
+run. Parts that are stopped or killed continue where they were.
 
-DIR and PATHs are those in the pods, on volumes that --claim names. The number of
-parts, their time and their memory come from an estimate, if the same PATHs can be
-read from here; it stands in the manifest.`,
+DIR and the PATHs are paths in the pods, on volumes that --claim names. The number of
+parts, their time and their memory come from an estimate if the same PATHs can be read
+here; the manifest shows it.`,
 		Example: `  optool kubernetes --image registry.example/optool --claim captures:/data --parts 64 --mem 16GiB --time 2h \
-    -- replay --acc_check --run /data/checked --html run.html /data/op_tools_results`,
+    -- replay --run /data/checked --html run.html /data/op_tools_results`,
 		Args: wholeCommand,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, s := range claims {

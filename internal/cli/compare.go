@@ -33,25 +33,21 @@ func newCompareCmd(a *app) *cobra.Command {
 	var o compareOptions
 	cmd := &cobra.Command{
 		Use:   "compare A [B]",
-		Short: "Compare recorded values, nothing is run",
-		Long: `Compare two captures, two trees of captures or two .pth files value by value;
-with A alone, the device/cpu pairs that op_tools saved under it. A (or device) is
-judged, B (or cpu) is the reference.
+		Short: "Compare two recordings, runs or files, without computing anything",
+		Long: `compare compares two captures, two trees of captures or two files of values, value by
+value. With A only, it compares the device and CPU results that op_tools saved in A.
+A (or the device) is checked; B (or the CPU) is the reference.
 
-A value passes if op_tools' allclose holds, or if every element is within one
-unit in the last place of the reference rounded to its dtype. Whether a larger
-difference is a bug depends on the op: replay knows, compare does not.
+A value passes if op_tools' allclose passes, or if every element is within one unit
+in the last place of the reference in its dtype. compare does not know the operator,
+so it cannot tell whether a larger difference is a bug: use replay for that.
 
-Two files of values (.pt, .pth, .pt2, .safetensors, .npy, .npz: tensors, lists,
-state_dicts, whole modules; the JSON of polygraphy run), or directories of them,
-such as sharded and distributed checkpoints, are compared by name; values that
-only one side has are differences. A value in no container has no name: it is
-compared with the only value of the other side. Integers that were saved must be
-equal.
+Files of values (.pt, .pth, .pt2, .safetensors, .npy, .npz, the JSON of polygraphy
+run), and directories of them such as sharded checkpoints, are compared by name. A
+value that only one side has is a difference. Saved integers must be equal.
 
-In two trees a capture belongs to the one with the same path; failing that, to
-the one of the same op and id in the corresponding process. Where one run made
-calls that the other did not, the sequence of calls decides instead.`,
+Calls of two trees are paired by path, then by op, id and process. If one run made
+calls that the other did not, they are paired by their sequence.`,
 		Example: `  optool compare op_tools_results
   optool compare run1/op_tools_results run2/op_tools_results
   optool compare --json result.jsonl a/output.pth b/output.pth
@@ -108,20 +104,22 @@ calls that the other did not, the sequence of calls decides instead.`,
 	o.records.addFlags(cmd)
 	o.failOn.addFlag(cmd)
 	o.tolerances.addFlag(cmd)
-	f.StringVar(&o.names, "map", "", "names of values on the other side, from a `FILE` of lines such as a.*.w -> b.*.w")
+	f.StringVar(&o.names, "map", "", "pair values by the names in `FILE`, with lines such as a.*.w -> b.*.w")
 	f.StringArrayVar(&o.unshard, "unshard", nil,
-		"join what ranks hold of a value by a `RULE`: dim=N, column, row, auto, qkv=N, dims; PATTERN:RULE for some names")
+		"join a value that is sharded over ranks by `RULE`: dim=N, column, row, auto, qkv=N, dims; "+
+			"PATTERN:RULE limits it to some names")
 	f.BoolVar(&o.tables, "tables", false, "print every capture, with op_tools' table")
 	o.sort.addFlag(cmd)
 	f.BoolVar(&o.results, "results", false,
-		"A and B are JSON lines of two runs: what got worse, better, is new or gone; exit code 1 if anything got worse")
-	f.BoolVar(&o.rows, "rows", false, "A and B are one program in batches, paddings or packings of different sizes: the first call "+
-		"whose row in A is not the same bit for bit in B")
+		"compare the JSON lines of two runs: what got worse, better, is new or gone; exit code 1 if anything "+
+			"got worse")
+	f.BoolVar(&o.rows, "rows", false, "compare one program in batches, paddings or packings of different sizes: the first "+
+		"call whose row in A is not the same bit for bit in B")
 	f.BoolVar(&o.times, "time", false,
-		"A and B are JSON lines of optool time: what became slower or faster; exit code 1 if anything is slower")
+		"compare the JSON lines of two runs of optool time; exit code 1 if anything got slower")
 	f.Float64Var(&o.resolution, "resolution", 100*timing.Resolution,
-		"with --time, up to how many `PERCENT` apart two are the same")
-	f.Float64Var(&o.threshold, "threshold", 0, "with --time, how many percent slower is no reason for exit code 1")
+		"with --time: treat times within this `PERCENT` of each other as equal")
+	f.Float64Var(&o.threshold, "threshold", 0, "with --time: allowed slowdown in `PERCENT` before the exit code is 1")
 	return cmd
 }
 

@@ -28,8 +28,7 @@ type comparison struct {
 type verdicts []verdict.Verdict
 
 func (v *verdicts) addFlag(cmd *cobra.Command) {
-	cmd.Flags().Var(v, "fail-on",
-		"exit code 1 also for captures that are of these `VERDICTS`: unsupported, mistrusted, skipped, warn")
+	cmd.Flags().Var(v, "fail-on", "exit with 1 also for these `VERDICTS`: unsupported, mistrusted, skipped, warn")
 }
 
 func (v *verdicts) String() string { return verdict.List(*v) }
@@ -53,7 +52,7 @@ type order reports.Order
 
 func (o *order) addFlag(cmd *cobra.Command) {
 	*o = order(reports.OrderExecution)
-	cmd.Flags().Var(o, "sort", "findings in the `ORDER` of execution (order), worst first (worst), by name (op)")
+	cmd.Flags().Var(o, "sort", "sort findings by `ORDER`: order (of execution), worst (by error) or op (by operator)")
 }
 
 func (o *order) String() string { return string(*o) }

@@ -78,15 +78,16 @@ func newConformanceCmd(a *app) *cobra.Command {
 		Short: "Generate and check DIOPI's baseline data",
 		Long: `conformance does the work of DIOPI's diopi_test:
 
-  gen_data  draws the inputs of every case, computes results and gradients in
-            float64 and writes them as the kit's files
-  gen_case  writes the list of cases for a device, to be edited
-  run_test  runs cases on a device and compares with the results recorded
-  utest     checks what is no operator: vendor, errors, copies, streams, generators
+  gen_data  make the inputs of each case, compute results and gradients in
+            float64, and write them as the kit's files
+  gen_case  write the list of cases for a device, to be edited
+  run_test  run cases on a device and compare with the recorded results
+  utest     check the rest of the interface: vendor, errors, copies, streams,
+            generators
 
-Files are interchangeable with those of the kit. Cases come from optool's own
-suite or DIOPI's configuration files (--configs); in run_test from the cache
-directory, or from a list that gen_case wrote (--test_cases_path).`,
+The files are interchangeable with the kit's. gen_data takes cases from optool's own
+suite or from DIOPI's configuration files (--configs). run_test takes them from the
+cache directory or from a list that gen_case wrote (--test_cases_path).`,
 		Example: `  optool conformance --mode gen_data --fname add relu
   optool conformance --mode run_test --fname add --filter_dtype float64 int64
   optool conformance --mode gen_case --impl_folder DIOPI/impl/camb
@@ -105,56 +106,57 @@ directory, or from a list that gen_case wrote (--test_cases_path).`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.keep.exit(runConformance(cmd, a, o)) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.mode, "mode", "", "gen_data, gen_case, run_test or utest")
+	f.StringVar(&o.mode, "mode", "", "what to do: gen_data, gen_case, run_test or utest")
 	completed(cmd, "mode", func() []string { return conformanceModes })
-	f.StringSliceVar(&o.fname, "fname", []string{"all_ops"}, "functions, several in a row")
-	f.StringArrayVar(&o.caseNames, "case", nil, "cases by name (relu::relu_0, with or without .pth), several in a row")
-	f.StringVar(&o.model, "model_name", "", "the suite of a model instead of that of all functions")
+	f.StringSliceVar(&o.fname, "fname", []string{"all_ops"}, "only these functions; several may follow")
+	f.StringArrayVar(&o.caseNames, "case", nil,
+		"only these cases, by name (relu::relu_0, with or without .pth); several may follow")
+	f.StringVar(&o.model, "model_name", "", "use the suite of this model, not the suite of all functions")
 	f.BoolVar(&o.modelList, "get_model_list", false, "list the models and their functions")
 	f.StringSliceVar(&o.filterDtype, "filter_dtype", nil,
-		"leave out cases with a tensor of these dtypes, several in a row")
+		"leave out cases that have a tensor of these dtypes; several may follow")
 	f.StringVar(&o.implFolder, "impl_folder", "",
-		"`DIR` of a device: its device_configs.py leaves out cases and sets tolerances, its convert_config.yaml "+
-			"says which dtypes and layouts run_test converts to")
+		"the `DIR` of a device. Its device_configs.py leaves out cases and sets tolerances; its "+
+			"convert_config.yaml sets the dtypes and layouts of run_test")
 	f.StringVar(&o.convert, "convert-config", "",
-		"run_test: convert tensors as this convert_config.yaml says, `FILE`, instead of that of --impl_folder; "+
-			"none: not at all")
+		"run_test: convert tensors as this convert_config.yaml (`FILE`) says, not as that of --impl_folder; "+
+			"none converts nothing")
 	f.StringVar(&o.configs, "configs", "",
-		"`DIR` with DIOPI's diopi_configs.py and model_config; without it gen_data makes optool's own suite")
-	f.StringVar(&o.cacheDir, "cache_dir", "cache", "`DIR` of the data")
+		"read cases from the `DIR` with DIOPI's diopi_configs.py and model_config; by default gen_data makes "+
+			"optool's own suite")
+	f.StringVar(&o.cacheDir, "cache_dir", "cache", "keep the data in `DIR`")
 	f.StringVar(&o.device, "device", devicebridge.Host,
-		"what run_test checks: host, the built-in device; the path of a libdiopi_impl.so; torch:DEVICE, a device "+
-			"of PyTorch; or none, the recorded results themselves")
+		"check this device: host (built in), the path of a libdiopi_impl.so, torch:DEVICE (PyTorch), or none "+
+			"(the recorded results themselves)")
 	o.torch.add(cmd)
-	f.StringVar(&o.adaptor, "adaptor", "", "`LIBRARY` with the vendor's device functions (device_malloc, ...)")
+	f.StringVar(&o.adaptor, "adaptor", "", "load the vendor's device functions (device_malloc, ...) from `LIBRARY`")
 	addTimeoutFlag(cmd, &o.timeout, "one call", deviceAndReference)
 	addMemoryFlag(cmd, &o.memory)
 	f.IntVar(&o.debugLevel, "failure_debug_level", 0,
-		"1: print the configuration of failing cases; 2: also inputs and results")
-	f.Uint64Var(&o.seed, "seed", 0, "seed of the inputs")
+		"1 prints the configuration of failing cases, 2 also inputs and results")
+	f.Uint64Var(&o.seed, "seed", 0, "seed of the random inputs")
 	f.StringVar(&o.cotangents, "cotangents", "ones",
-		"gradients of the results in gen_data: ones, as the kit has them, or random")
-	f.BoolVar(&o.strict, "strict", false, "no element may be wrong; dtypes and shapes must agree")
+		"gradients of the results in gen_data: ones (as DIOPI's kit) or random")
+	f.BoolVar(&o.strict, "strict", false, "fail a case if one element is wrong, or a dtype or shape differs")
 	f.StringVar(&o.errorReport, "error_report", "error_report.csv",
-		"`FILE` for the failures of run_test; without any, that of an earlier run is removed")
-	f.BoolVar(&o.shuffle, "shuffle", false, "run_test: run the cases in an order drawn from --seed")
+		"write the failures of run_test to `FILE`; a run without failures removes it")
+	f.BoolVar(&o.shuffle, "shuffle", false, "run_test: run the cases in a random order (--seed)")
 	f.BoolVar(&o.variant.ChannelsLast, "nhwc", false,
-		"lay images out with the channels last, for the functions of DIOPI's table")
-	f.IntVar(&o.variant.MinDim, "nhwc_min_dim", 3, "fewest dimensions that --nhwc lays out")
+		"lay out images with channels last, for the functions in DIOPI's table")
+	f.IntVar(&o.variant.MinDim, "nhwc_min_dim", 3, "least number of dimensions that --nhwc lays out")
 	f.BoolVar(&o.variant.FourBytes, "four_bytes", false, "pass indices as int32, and scalars as int32 or float32")
-	f.StringVar(&o.caseDir, "case_output_dir", "gencases", "`DIR` for the list of cases that gen_case writes")
+	f.StringVar(&o.caseDir, "case_output_dir", "gencases", "gen_case: write the list of cases to `DIR`")
 	f.StringVar(&o.casesPath, "test_cases_path", "",
-		"run_test: the list of cases, a `FILE` that gen_case wrote or the directory with it; all of the data without it")
+		"run_test: run the cases in this `FILE` of gen_case, or in its directory; by default all data")
 	f.StringVar(&o.html, "html_report", "",
-		"write a page that needs nothing else to `FILE`, report.html by default (--html_report=FILE)")
+		"write a self-contained HTML page to `FILE` (report.html if no file is given: --html_report=FILE)")
 	f.Lookup("html_report").NoOptDefVal = "report.html"
 	f.StringVar(&o.xlsx, "test_result_path", "",
-		"write a workbook to `FILE`.xlsx: summary, by function, by dtype, cases, coverage, results; run_test writes "+
-			kitWorkbook+" where this is not given, and none for an empty FILE")
-	f.BoolVar(&o.useDB, "use_db", false, "write the tables as an SQLite database to --db_path")
+		"write a workbook to `FILE`.xlsx (run_test: "+kitWorkbook+" by default; an empty FILE writes none)")
+	f.BoolVar(&o.useDB, "use_db", false, "write the tables to an SQLite database (--db_path)")
 	f.StringVar(&o.dbPath, "db_path", "",
-		"`FILE` of the database, also sqlite:///FILE; diopi_testrecord.db in the cache directory, or in that of --run, "+
-			"by default")
+		"write the database to `FILE` or sqlite:///FILE (default diopi_testrecord.db in the cache directory "+
+			"or in that of --run)")
 	o.records.files.add("html", &o.html) // flags with the kit's names
 	o.records.files.add("xlsx", &o.xlsx)
 	o.records.files.add("sqlite", &o.database)

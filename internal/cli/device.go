@@ -61,7 +61,7 @@ const (
 func (d *deviceFlags) add(cmd *cobra.Command, byDefault, help string) {
 	d.addWhich(cmd, byDefault, help)
 	addTimeoutFlag(cmd, &d.timeout, "one call", deviceAndReference)
-	cmd.Flags().IntVar(&d.devices, "devices", 1, "how many processes run the device at once")
+	cmd.Flags().IntVar(&d.devices, "devices", 1, "run the device in this many processes at once")
 }
 
 // addWhich adds the flags of a command that runs one call after the other.
@@ -70,7 +70,8 @@ func (d *deviceFlags) addWhich(cmd *cobra.Command, byDefault, help string) {
 	f := cmd.Flags()
 	f.StringVar(&d.device, "device", byDefault, help)
 	f.StringVar(&d.adaptor, "adaptor", "",
-		"shared library with the vendor's device functions (device_malloc, ...), if the device `LIBRARY` has none")
+		"load the vendor's device functions (device_malloc, ...) from `LIBRARY`, if the device's library has "+
+			"none")
 	addMemoryFlag(cmd, &d.memory)
 	d.torch.add(cmd)
 }
@@ -88,7 +89,7 @@ var deviceAndReference = fmt.Sprintf("%v on a device, %v on the reference", devi
 
 func addTimeoutFlag(cmd *cobra.Command, timeout *time.Duration, of, byDefault string) {
 	cmd.Flags().Var((*timeLimit)(timeout), "timeout",
-		fmt.Sprintf("most `TIME` %s may take (default %s)", of, byDefault))
+		fmt.Sprintf("stop %s after this `TIME` (default %s)", of, byDefault))
 }
 
 // timeLimit is a flag's duration of more than 0.
@@ -108,7 +109,7 @@ func (d *timeLimit) Set(s string) error {
 
 func addMemoryFlag(cmd *cobra.Command, bytes *int64) {
 	cmd.Flags().Var((*byteSize)(bytes), "memory",
-		"most memory to use, in bytes or as `SIZE` like 8GiB (default three quarters of what is available)")
+		"use at most this much memory, in bytes or as `SIZE` like 8GiB (default three quarters of what is free)")
 }
 
 // byteSize is a flag's number of bytes.
@@ -139,13 +140,14 @@ func (b *byteSize) Set(s string) error {
 
 func (d *deviceFlags) addReplay(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.IntVar(&d.repeat, "repeat", 1, "run each call on the device `N` times; all runs must give the same bits")
+	f.IntVar(&d.repeat, "repeat", 1, "run each call `N` times on the device; all runs must give the same bits")
 	f.StringVar(&d.casts, "dtype-cast", "",
-		`convert arguments before a call on the device, results back after it: "torch.bfloat16->torch.float32" (OP_DTYPE_CAST_DICT)`)
+		"cast the arguments for a device call and cast the results back: \"torch.bfloat16->torch.float32\" "+
+			"(OP_DTYPE_CAST_DICT)")
 	f.StringVar(&d.convert, "convert-config", "",
-		"convert tensors to the dtypes and layouts that a vendor's convert_config.yaml, `FILE`, says its functions "+
-			"want, results back")
-	f.StringVar(&d.fallback, "fallback", "", "ops that run on the CPU instead of the device (OP_FALLBACK_LIST)")
+		"convert tensors to the dtypes and layouts in a vendor's convert_config.yaml (`FILE`), and results "+
+			"back")
+	f.StringVar(&d.fallback, "fallback", "", "run these ops on the CPU, not on the device (OP_FALLBACK_LIST)")
 }
 
 // addAgainst adds the flags of a second device; help says what for.
@@ -153,7 +155,7 @@ func (d *deviceFlags) addAgainst(cmd *cobra.Command, help string) {
 	f := cmd.Flags()
 	f.StringVar(&d.against, "against-device", "", help)
 	f.StringVar(&d.againstPython, "against-python", "",
-		"`PROGRAM` that runs --against-device torch:DEVICE (default that of --python)")
+		"run --against-device torch:DEVICE with this `PROGRAM` (default: that of --python)")
 }
 
 // deviceName is the one name of a device: the whole path of a library.

@@ -44,14 +44,14 @@ func newDeviceCmd(a *app) *cobra.Command {
 	var o deviceOptions
 	cmd := &cobra.Command{
 		Use:   "device LIBRARY|torch:DEVICE",
-		Short: "Say what a device offers",
-		Long: `Load a DIOPI library (or host, the built-in one) in a process of its own and
-print vendor, versions and which functions of DIOPI's interface it exports; or
-start Python on a device of PyTorch and print versions and, dtype by dtype, how
-many operators run a small example there (--dtypes asks libraries the same).
-With --captures: which recorded calls it can run, by op and dtype. Those of a
-library are looked up, those of a device of PyTorch are run. --csv and --html
-write the table to files.`,
+		Short: "Show what a device or DIOPI library supports",
+		Long: `device loads a DIOPI library (or host, the built-in one) in a process of its own. It
+prints the vendor, the versions, and which functions of DIOPI's interface the library
+exports. For torch:DEVICE it starts Python and prints versions and how many operators
+run a small example in each dtype; --dtypes does the same for libraries.
+
+--captures says which recorded calls the device can run, by op and dtype. --csv and
+--html write the table to files.`,
 		Example: `  optool device host
   optool device --missing ./libdiopi_impl.so
   optool device --captures op_tools_results --html coverage.html ./libdiopi_impl.so
@@ -83,21 +83,24 @@ write the table to files.`,
 	}
 	o.selection.addFlags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&o.adaptor, "adaptor", "", "shared library with the vendor's device functions, if `LIBRARY` has none")
+	f.StringVar(&o.adaptor, "adaptor", "",
+		"load the vendor's device functions from `LIBRARY`, if the device's library has none")
 	o.torch.add(cmd)
 	addTimeoutFlag(cmd, &o.timeout, "one call", deviceAndReference)
 	f.StringArrayVar(&o.captures, "captures", nil,
-		"say which recorded calls under `PATH` the device can run; may be repeated")
+		"say which recorded calls under `PATH` the device can run; repeatable")
 	f.BoolVar(&o.dtypes, "dtypes", false, "run a small example of every operator with every dtype")
 	f.BoolVar(&o.check, "check", false,
-		"run every operator the device can run on generated arguments, and compare with the reference")
+		"run every operator of the device on generated arguments, and compare with the reference")
 	f.BoolVar(&o.build, "build-worker", false,
-		"build what devices need with g++, once for a user, where optool was built without (go install)")
+		"build device support with g++, once per user, for an optool that was installed without it (go "+
+			"install)")
 	f.BoolVar(&o.missing, "missing", false,
-		"list the functions that a library does not export, the operators that do not run with every dtype")
+		"list the functions that the library does not export, and the operators that do not run with every "+
+			"dtype")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
 	f.StringVar(&o.csv, "csv", "", "write a row for each operator and dtype to `FILE`")
-	f.StringVar(&o.html, "html", "", "write operators and dtypes as a page that needs nothing else to `FILE`")
+	f.StringVar(&o.html, "html", "", "write operators and dtypes as a self-contained HTML page to `FILE`")
 	o.devices, o.repeat = 1, 1
 	return cmd
 }

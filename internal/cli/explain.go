@@ -30,19 +30,16 @@ func newExplainCmd(a *app) *cobra.Command {
 	var o explainOptions
 	cmd := &cobra.Command{
 		Use:   "explain PATH",
-		Short: "One compared value in full: its rule, its errors, where they lie, and why",
-		Long: `Run a recorded call again, as replay does, and print all that is known of one
-value: the rule that decided with its numbers, a histogram of the errors in units
-in the last place, percentiles, the smallest tolerance that would pass, the ten
-worst elements, the dimensions and indices that hold the errors, a map, and the
-mistakes that reproduce what was recorded.
+		Short: "Explain one wrong value: its bound, its errors, where they are, and why",
+		Long: `explain runs a recorded call again, as replay does, and prints everything known about
+one value: the rule that decided and its numbers, a histogram of the errors in units
+in the last place, percentiles, the smallest tolerance that would pass, the ten worst
+elements, where the errors are, and which mistakes reproduce the recorded value. It
+says if a wrong result equals an argument or a result of another call.
 
-Of a tree the first wrong call is explained; its worst value, or --target. With
---all every wrong call is, in the order in which the program ran; --op and
---where 'id in [12, 19]' select calls. A wrong result that is what another call of the tree
-recorded, or an argument of its own, is said to be that.
-
-Exit codes are those of replay.`,
+explain takes the worst value of the first wrong call. Choose others by --target, --op
+and --where 'id in [12, 19]'; --all explains every wrong call in the order of the
+program. The exit codes are those of replay.`,
 		Example: `  optool explain op_tools_results
   optool explain --op torch.matmul --target output[0] op_tools_results`,
 		Args: onePath,
@@ -51,8 +48,8 @@ Exit codes are those of replay.`,
 	o.addFlags(cmd)
 	f := cmd.Flags()
 	o.tolerances.addFlag(cmd)
-	f.StringVar(&o.target, "target", "", "the `VALUE` to explain, such as output[0] or grad[1], instead of the worst")
-	f.BoolVar(&o.all, "all", false, "explain every wrong call, not the first alone")
+	f.StringVar(&o.target, "target", "", "explain this `VALUE`, such as output[0] or grad[1], not the worst one")
+	f.BoolVar(&o.all, "all", false, "explain every wrong call, not only the first")
 	return cmd
 }
 

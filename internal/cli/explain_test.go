@@ -86,8 +86,8 @@ func TestOldHabits(t *testing.T) {
 	}{
 		{"replya x", cli.ExitUsage, `unknown command "replya"; did you mean "replay"?`},
 		{"help replya", cli.ExitUsage, `unknown command "replya"; did you mean "replay"?`},
-		{"help replay", cli.ExitOK, "Run each recorded call"},
-		{"help", cli.ExitOK, "Available Commands"},
+		{"help replay", cli.ExitOK, "replay computes each recorded call"},
+		{"help", cli.ExitOK, "Find what is wrong:"},
 		{"replay --acc_chek x", cli.ExitUsage, `unknown flag: --acc_chek; did you mean "--acc_check"?`},
 		{"replay --mode gen_data x", cli.ExitUsage, "unknown flag: --mode, which is one of conformance\n"},
 		{"replay --zzzzzzzzzzzzzzz x", cli.ExitUsage, "unknown flag: --zzzzzzzzzzzzzzz\n"},

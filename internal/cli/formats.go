@@ -30,32 +30,32 @@ type reportFormat struct {
 
 // reportFormats are all of them.
 var reportFormats = []reportFormat{
-	{"html", "write a page that needs nothing else to `FILE`",
+	{"html", "write a self-contained HTML page to `FILE`",
 		func(w io.Writer, rec *reports.Recording, own []reports.Sheet) error {
 			return webpage.Write(w, rec, own...)
 		}, nil},
-	{"csv", "write one row a result with all fields to `FILE`",
+	{"csv", "write one row per result, with all fields, to `FILE`",
 		func(w io.Writer, rec *reports.Recording, _ []reports.Sheet) error {
 			return reports.WriteCSV(w, rec.ResultSheet())
 		}, nil},
-	{"csv-bom", "write what --csv writes with a byte order mark, by which Excel knows UTF-8, to `FILE`",
+	{"csv-bom", "write --csv with a byte order mark for Excel to `FILE`",
 		func(w io.Writer, rec *reports.Recording, _ []reports.Sheet) error {
 			if _, err := io.WriteString(w, "\ufeff"); err != nil {
 				return err
 			}
 			return reports.WriteCSV(w, rec.ResultSheet())
 		}, nil},
-	{"xlsx", "write a workbook with summary, ops and results to `FILE`",
+	{"xlsx", "write an Excel workbook to `FILE`",
 		func(w io.Writer, rec *reports.Recording, own []reports.Sheet) error {
 			return xlsx.Write(w, allSheets(rec, own)...)
 		}, nil},
-	{"junit", "write JUnit's XML to `FILE`",
+	{"junit", "write JUnit XML for CI systems to `FILE`",
 		func(w io.Writer, rec *reports.Recording, _ []reports.Sheet) error { return reports.WriteJUnit(w, rec) }, nil},
-	{"markdown", "write Markdown for a comment to `FILE`",
+	{"markdown", "write Markdown for a comment or a ticket to `FILE`",
 		func(w io.Writer, rec *reports.Recording, _ []reports.Sheet) error {
 			return reports.WriteMarkdown(w, rec)
 		}, nil},
-	{"sqlite", "write a database with the tables of the workbook to `FILE`", nil,
+	{"sqlite", "write an SQLite database to `FILE`", nil,
 		func(path string, rec *reports.Recording, own []reports.Sheet) error {
 			return sqlite.WriteFile(path, allSheets(rec, own)...)
 		}},

@@ -16,11 +16,11 @@ func newHookCmd(a *app) *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "hook",
-		Short: "Print the Python file that records calls in any PyTorch program",
-		Long: `Print a Python file that records the operator calls of a PyTorch program on any
-device, for optool to replay. It needs torch 1.13 or newer and nothing else.
+		Short: "Print the recorder: a Python file that records calls of a PyTorch program",
+		Long: `hook prints the recorder: a Python file that records the operator calls of a PyTorch
+program on any device. It needs only torch 1.13 or newer.
 
-Put it beside the program as optool_capture.py and write
+Save it beside the program as optool_capture.py and write
 
     import optool_capture
     with optool_capture.record("captures", steps=[3]) as recording:
@@ -28,9 +28,10 @@ Put it beside the program as optool_capture.py and write
             train(batch)
             recording.step()
 
-or leave the program as it is: saved as sitecustomize.py in a directory DIR,
+Or save it as DIR/sitecustomize.py and do not change the program:
 
-    OPTOOL_CAPTURE=captures OPTOOL_CAPTURE_STEPS=3 PYTHONPATH=DIR python train.py`,
+    export OPTOOL_CAPTURE=captures OPTOOL_CAPTURE_STEPS=3
+    PYTHONPATH=DIR python train.py`,
 		Example: `  optool hook --out optool_capture.py
   optool hook --out site/sitecustomize.py
   optool hook | less`,
@@ -43,7 +44,7 @@ or leave the program as it is: saved as sitecustomize.py in a directory DIR,
 			return failed(writeHook(a, out))
 		},
 	}
-	cmd.Flags().StringVar(&out, "out", "", "write to `FILE` (or into a directory) instead of standard output")
+	cmd.Flags().StringVar(&out, "out", "", "write to `FILE`, or into a directory, not to standard output")
 	return cmd
 }
 

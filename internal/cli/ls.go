@@ -24,10 +24,10 @@ func newLsCmd(a *app) *cobra.Command {
 	var o lsOptions
 	cmd := &cobra.Command{
 		Use:   "ls PATH...",
-		Short: "List recorded calls, one a line",
-		Long: `List the recorded calls under each PATH: a capture directory of any layout, a
-tree of them, or a .pth file. Shapes are those of the input tensors (of the
-results where the call itself was not saved). Payloads are not read.`,
+		Short: "List recorded calls",
+		Long: `ls lists the recorded calls under each PATH: a capture directory of any layout, a tree
+of them, or a .pth file. It prints the shapes of the input tensors, or of the results
+if the inputs were not saved. It does not read the tensors.`,
 		Example: `  optool ls op_tools_results
   optool ls --op 'torch.nn.functional.*' --dtype bfloat16 op_tools_results
   optool ls --where 'numel > 1000' --paths op_tools_results

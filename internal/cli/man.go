@@ -13,9 +13,8 @@ import (
 func newManCmd(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "man DIR",
-		Short:   "Write a man page of each command",
+		Short:   "Write the man pages of all commands",
 		Example: "  optool man man1",
-		Hidden:  true,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o777); err != nil {

@@ -39,15 +39,15 @@ func newOpsCmd(a *app) *cobra.Command {
 	var o opsOptions
 	cmd := &cobra.Command{
 		Use:   "ops [NAME]",
-		Short: "List the operators the reference knows, or show one whole",
-		Long: `List the operators the reference knows, or show all that is known of those that
-answer to NAME: arguments, formula, how far a sound device may be from it,
-gradients, and which functions of a device compute it.
+		Short: "List the operators that the reference knows, or describe one",
+		Long: `ops lists the operators that the reference knows. With a NAME it describes each
+operator of that name: arguments, formula, error bound, gradients, and the functions
+of a device that compute it.
 
-Operators of your own are declared in files of Starlark, a small dialect of
-Python (docs/custom-ops.md), which --ops or OPTOOL_OPS names for every command;
---functions lists what they are made of, and --check tries those of a file: their
-gradients against difference quotients, layouts, dtypes, edge values.`,
+Declare your own operators in files of Starlark, a small dialect of Python
+(docs/custom-ops.md), and name the files by --ops or OPTOOL_OPS. --functions lists
+what the files can use. --check tests the operators in a file: gradients against
+difference quotients, layouts, dtypes and edge values.`,
 		Example: `  optool ops
   optool ops torch.nn.functional.softmax
   optool ops --op softmax --json
@@ -57,9 +57,9 @@ gradients against difference quotients, layouts, dtypes, edge values.`,
 	}
 	cmd.Flags().BoolVar(&o.json, "json", false, "print a JSON array")
 	cmd.Flags().BoolVar(&o.markdown, "markdown", false, "print the page docs/ops.md")
-	cmd.Flags().StringVar(&o.op, "op", "", "only operators one of whose names contains this")
-	cmd.Flags().StringVar(&o.check, "check", "", "check the operators of this `FILE` or folder")
-	cmd.Flags().BoolVar(&o.language, "functions", false, "list the functions that operators of files are made of")
+	cmd.Flags().StringVar(&o.op, "op", "", "only operators with a name that contains this")
+	cmd.Flags().StringVar(&o.check, "check", "", "check the operators in this `FILE` or folder")
+	cmd.Flags().BoolVar(&o.language, "functions", false, "list the functions that --ops files can use")
 	cmd.MarkFlagsMutuallyExclusive("json", "markdown", "check", "functions")
 	return cmd
 }

@@ -27,8 +27,7 @@ func (o *outputs) addFlags(cmd *cobra.Command) {
 }
 
 func (o *outputs) addJSON(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.json, "json", "",
-		"also write JSON lines to `FILE`; - for standard output, which then holds nothing else")
+	cmd.Flags().StringVar(&o.json, "json", "", "write JSON lines to `FILE`; - writes only them to standard output")
 }
 
 // A jsonOutput is where the records of a run go. Its methods do nothing if no flag

@@ -31,19 +31,17 @@ func newReduceCmd(a *app) *cobra.Command {
 	o := reduceOptions{total: reduceTime}
 	cmd := &cobra.Command{
 		Use:   "reduce PATH",
-		Short: "The smallest call that still fails, and what the failure depends on",
-		Long: `Make the smallest call that still fails of a recorded one: fewer rows, columns,
-batches and arguments, contiguous, with plain values, in float32. Of a tree the
-first wrong call is reduced.
+		Short: "Find the smallest call that still fails",
+		Long: `reduce looks for the smallest call that still fails: fewer rows, columns, batches and
+arguments, contiguous, with simple values, in float32. Of several calls it takes the
+first wrong one.
 
-With --device every candidate is run on it, and sizes around the smallest that
-fails say what the failure depends on. Without, what was recorded is cut as far
-as it can still be compared: an element of a result that follows from slices of
-the arguments.
+With --device it runs each candidate on the device, and says on which sizes the
+failure depends. Without a device it cuts the recorded call as far as the recorded
+results can still be compared.
 
-The call is written to a directory that op_tools reads too.
-
-Exit codes are those of replay: 1 if the call fails.`,
+reduce writes the call to a directory that op_tools can read, too. The exit codes are
+those of replay: 1 if the call fails.`,
 		Example: `  optool reduce op_tools_results
   optool reduce --device ./libdiopi_impl.so -o small op_tools_results`,
 		Args: onePath,
@@ -55,9 +53,9 @@ Exit codes are those of replay: 1 if the call fails.`,
 			"`LIBRARY`; or torch:DEVICE, a device of PyTorch")
 	o.addReplay(cmd)
 	f := cmd.Flags()
-	f.Var((*timeLimit)(&o.total), "timeout", "most `TIME` to look for a smaller call")
+	f.Var((*timeLimit)(&o.total), "timeout", "look for a smaller call for at most this `TIME`")
 	o.tolerances.addFlag(cmd)
-	f.StringVarP(&o.out, "out", "o", "reduced", "write the call to `DIR`")
+	f.StringVarP(&o.out, "out", "o", "reduced", "write the reduced call to `DIR`")
 	return cmd
 }
 

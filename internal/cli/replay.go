@@ -52,48 +52,49 @@ func newReplayCmd(a *app) *cobra.Command {
 	var o replayOptions
 	cmd := &cobra.Command{
 		Use:   "replay PATH...",
-		Short: "Run recorded calls again and compare",
-		Long: `Run each recorded call under PATH on the CPU reference, forward and backward,
-in float64, and compare what was recorded with it. Each value gets op_tools'
-numbers and a verdict that tells rounding from a bug.
+		Short: "Compute recorded calls again in float64, and find the wrong ones",
+		Long: `replay computes each recorded call under PATH again on the CPU, in float64, forward
+and backward. It compares the recorded results and gradients with that, and tells
+rounding from bugs.
 
-The first wrong call is printed first, then the others in order of the calls,
-those of one kind together, each with the command that repeats it. op_tools' CSV
-file and failing calls as .pth go to op_tools_results under the working directory
-or --out. PATH may be s3://BUCKET/PREFIX (docs/scale.md).`,
-		Example: `  optool replay --acc_check op_tools_results
-  optool replay --acc_check --op torch.matmul,torch.nn.functional.linear --json result.jsonl op_tools_results
-  optool replay --acc_check --tables op_tools_results/op_capture_results/torch.add/25021/4/2026-11-20-21-06-02
-  optool replay --acc_check --device ./libdiopi_impl.so --against-device torch:cuda:0 op_tools_results
-  optool replay --acc_check --run checked --resume op_tools_results`,
+The first wrong call is printed first, then the others in the order of the program.
+Each comes with the command that repeats it. op_tools' CSV file and the failing calls
+(.pth) go to op_tools_results below --out. PATH may be s3://BUCKET/PREFIX.`,
+		Example: `  optool replay op_tools_results
+  optool replay --op torch.matmul,'*softmax' --json result.jsonl op_tools_results
+  optool replay --html report.html --xlsx report.xlsx op_tools_results
+  optool replay --device ./libdiopi_impl.so op_tools_results
+  optool replay --run checked --resume op_tools_results`,
 		Args: somePaths,
 		RunE: func(cmd *cobra.Command, paths []string) error { return o.keep.exit(runReplay(cmd, a, &o, paths)) },
 	}
 	o.addFlags(cmd)
 	f := cmd.Flags()
-	f.BoolVar(&o.accCheck, "acc_check", false, "compare with the reference (what replay does; kept for scripts)")
+	f.BoolVar(&o.accCheck, "acc_check", false,
+		"compare with the reference (the default; accepted for op_tools' scripts)")
 	f.IntVar(&o.runTimes, "run_times", 1, "run each call `N` times; all runs must give the same")
 	f.BoolVar(&o.forwardOnly, "only_run_forward", false, "do not compare gradients")
 	o.deviceFlags.add(cmd, "none",
-		"what to check: none, the recorded results; host, the built-in device; the path of a DIOPI "+
-			"`LIBRARY`; or torch:DEVICE, a device of PyTorch (torch:cuda:0)")
+		"check this device: none (the recorded results), host (built in), the path of a DIOPI "+
+			"`LIBRARY`, or torch:DEVICE (PyTorch, such as torch:cuda:0)")
 	o.addReplay(cmd)
 	o.addAgainst(cmd,
-		"also run each call on a second `DEVICE`, and say which of the two is nearer to the reference")
-	f.BoolVar(&o.stress, "stress", false, "run each call on the device in other memory layouts too")
+		"also run each call on a second `DEVICE`, and say which is nearer to the reference")
+	f.BoolVar(&o.stress, "stress", false, "also run each device call with other memory layouts")
 	o.records.addFlags(cmd)
 	o.keep.addFlags(cmd)
 	o.budget.addFlag(cmd)
 	o.sample.addFlag(cmd)
-	f.BoolVar(&o.full, "full", false, "with --budget: check large calls whole")
+	f.BoolVar(&o.full, "full", false, "with --budget: check large calls completely")
 	o.failOn.addFlag(cmd)
-	f.StringVar(&o.out, "out", ".", "write op_tools_results below `DIR` (default with --run: its directory)")
+	f.StringVar(&o.out, "out", ".", "write op_tools' CSV file and failing calls below `DIR` (default with --run: its directory)")
 	o.tolerances.addFlag(cmd)
 	f.BoolVar(&o.tables, "tables", false, "print every call, with op_tools' comparison table")
 	o.sort.addFlag(cmd)
-	f.Var(&o.fuse, "fuse", "compare the calls with these ids as one, `FROM..TO`, and only what leaves them; FROM..TO=OP: "+
-		"by that operator")
-	f.StringVar(&o.saveRef, "save-reference", "", "write the reference's results below `DIR`, unrounded")
+	f.Var(&o.fuse, "fuse",
+		"compare the calls with the ids `FROM..TO` as one fused call, only by what leaves it; FROM..TO=OP "+
+			"computes it with that operator")
+	f.StringVar(&o.saveRef, "save-reference", "", "write the unrounded results of the reference below `DIR`")
 	return cmd
 }
 

@@ -30,15 +30,14 @@ func newReportCmd(a *app) *cobra.Command {
 	var o reportOptions
 	cmd := &cobra.Command{
 		Use:   "report RUN...",
-		Short: "Reports of a finished run",
-		Long: `Print the findings and the summary of a run again, and write them in other
-forms. RUN is the file of JSON lines that --json made replay, compare, check,
-time or conformance write, or - for standard input; or the directory of --run, or
-several with the parts of one run. A run that was killed is reported as far as it
-got, one in parts as far as they are there, and what is missing is named.
+		Short: "Write reports of a finished run",
+		Long: `report prints the findings and the summary of a run again, and writes them in other
+formats. RUN is a file of JSON lines that --json wrote (- is standard input), or one or
+more directories of --run with the parts of one run. It reports a run that was killed
+as far as it got, and names the parts that are missing.
 
-Exit codes are those of the run; 130 for one that did not end.`,
-		Example: `  optool replay --acc_check --json run.jsonl op_tools_results
+The exit codes are those of the run; 130 if the run did not end.`,
+		Example: `  optool replay --json run.jsonl op_tools_results
   optool report run.jsonl
   optool report --html run.html --xlsx run.xlsx run.jsonl
   optool report --quiet --junit junit.xml --markdown comment.md run.jsonl
@@ -62,7 +61,7 @@ Exit codes are those of the run; 130 for one that did not end.`,
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&o.wait, "wait", 0, "wait up to this `TIME` until all parts of a run in a directory have ended")
+	f.DurationVar(&o.wait, "wait", 0, "wait up to this `TIME` until all parts of the run have ended")
 	f.BoolVar(&o.tables, "tables", false, "print every capture, with op_tools' table")
 	o.sort.addFlag(cmd)
 	o.files.addFlags(cmd)

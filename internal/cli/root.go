@@ -35,6 +35,8 @@ type app struct {
 	color string   // auto, always or never
 	args  []string // the command line, for reports
 
+	helpAll bool // --help-all: help describes all flags
+
 	operators []string // --ops
 	own       []ownOperators
 	registry  *opdef.Registry // with them, nil if there are none: see known
@@ -60,7 +62,7 @@ func Main(args []string, s Streams) (code int) {
 	a.cutOff.Store(ExitInterrupted)
 	defer interruptible(cancel, a.cutOff)()
 	root := newRootCmd(a)
-	root.SetArgs(repeatListFlags(args))
+	root.SetArgs(repeatListFlags(a.helpFlags(args)))
 	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && err.Error() != "" && exitCode(err) != ExitInterrupted {
 		s.fail(err)
@@ -122,10 +124,10 @@ func newRootCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "optool",
 		Version: version(),
-		Short:   "Read operator calls recorded by op_tools, and check them",
-		Long: `optool reads the operator calls that ditorch op_tools captured, runs them again
-on a CPU reference, compares, and tells rounding from bugs. It needs no Python,
-no torch and no accelerator.
+		Short:   "Find wrong operators in recorded PyTorch training",
+		Long: `optool finds wrong operators in recorded PyTorch training. It reads the operator
+calls that op_tools or "optool hook" recorded, computes each one again in float64 on
+the CPU, and tells rounding from bugs. It needs no Python, torch or accelerator.
 
 Exit codes: 0 all compared and passed, 1 differences found, 2 wrong usage,
 3 could not run, nothing compared or some input refused, 130 interrupted.`,
@@ -153,46 +155,44 @@ Exit codes: 0 all compared and passed, 1 differences found, 2 wrong usage,
 			_, err := a.readMode()
 			return err
 		},
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	cmd.SetVersionTemplate(versionLine() + revisionLine(buildInfo(), version()) + featuresLine())
 	cmd.SetFlagErrorFunc(flagError)
 	cmd.SetHelpCommand(newHelpCmd())
+	cmd.SetHelpFunc(a.help)
+	cmd.SetGlobalNormalizationFunc(spelling)
 	cmd.SetOut(a.Out)
 	cmd.SetErr(a.Err)
 	cmd.SetIn(a.In)
 	f := cmd.PersistentFlags()
-	f.BoolVar(&a.quiet, "quiet", false, "print findings only: no tables of what passed, no progress")
+	f.BoolVar(&a.quiet, "quiet", false, "print only findings and totals, and no progress")
 	f.StringVar(&a.color, "color", "auto",
-		"colours on standard output: always, never, or auto: on a terminal (NO_COLOR, CLICOLOR_FORCE)")
-	f.StringVar(&a.read, "read", "mmap", "how to read payloads: mmap, or plain for network disks")
-	f.IntVar(&a.jobs, "jobs", runtime.GOMAXPROCS(0), "captures to work on at once")
+		"use colours: always, never, or auto (only on a terminal; NO_COLOR and CLICOLOR_FORCE are respected)")
+	f.StringVar(&a.read, "read", "mmap", "read files by mmap, or by plain reads (faster on network disks)")
+	f.IntVar(&a.jobs, "jobs", runtime.GOMAXPROCS(0), "work on this many calls in parallel")
 	f.StringVar(&a.blas, "blas", "auto",
-		"what computes large float64 products: auto (OpenBLAS if found), go, or a library's path (OPTOOL_BLAS)")
-
+		"compute large float64 products with auto (OpenBLAS if found), go, or the library at this path (OPTOOL_BLAS)")
 	f.StringArrayVar(&a.operators, "ops", nil,
-		"`FILE` or folder of operators of your own (docs/custom-ops.md); may be repeated (OPTOOL_OPS)")
+		"load your own operators from `FILE` or a folder (docs/custom-ops.md); repeatable (OPTOOL_OPS)")
+	f.Bool("help-all", false, "describe all flags")
 
-	cmd.AddCommand(newLsCmd(a))
-	cmd.AddCommand(newShowCmd(a))
-	cmd.AddCommand(newCompareCmd(a))
-	cmd.AddCommand(newCheckCmd(a))
-	cmd.AddCommand(newReplayCmd(a))
-	cmd.AddCommand(newStepCmd(a))
-	cmd.AddCommand(newExplainCmd(a))
-	cmd.AddCommand(newReduceCmd(a))
-	cmd.AddCommand(newBundleCmd(a))
-	cmd.AddCommand(newTimeCmd(a))
-	cmd.AddCommand(newConformanceCmd(a))
-	cmd.AddCommand(newDeviceCmd(a))
-	cmd.AddCommand(newHookCmd(a))
-	cmd.AddCommand(newReportCmd(a))
-	cmd.AddCommand(newViewCmd(a))
-	cmd.AddCommand(newSlurmCmd(a))
-	cmd.AddCommand(newKubernetesCmd(a))
-	cmd.AddCommand(newOpsCmd(a))
-	cmd.AddCommand(newVersionCmd(a))
-	cmd.AddCommand(newManCmd(a))
+	cobra.EnableCommandSorting = false // what one needs first comes first
+	group := func(title string, commands ...*cobra.Command) {
+		cmd.AddGroup(&cobra.Group{ID: title, Title: title})
+		for _, c := range commands {
+			c.GroupID = title
+			cmd.AddCommand(c)
+		}
+	}
+	group("Record", newHookCmd(a))
+	group("Find what is wrong", newReplayCmd(a), newStepCmd(a), newCompareCmd(a), newCheckCmd(a))
+	group("Follow a finding", newExplainCmd(a), newReduceCmd(a), newBundleCmd(a))
+	group("Look", newLsCmd(a), newShowCmd(a), newViewCmd(a), newReportCmd(a))
+	group("Devices and operators", newDeviceCmd(a), newTimeCmd(a), newConformanceCmd(a), newOpsCmd(a))
+	group("Clusters", newSlurmCmd(a), newKubernetesCmd(a))
+	group("optool itself", newVersionCmd(a), newManCmd(a))
+	cmd.SetCompletionCommandGroupID("optool itself")
+	cmd.SetHelpCommandGroupID("optool itself")
 	return cmd
 }
 

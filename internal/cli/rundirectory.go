@@ -33,13 +33,15 @@ type runFlags struct {
 func (r *runFlags) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&r.dir, "run", "",
-		"keep the run in `DIR`: what is finished survives a kill; reports whose FILE names no directory go there too")
-	f.BoolVar(&r.resume, "resume", false,
-		"with --run: go on where a run in that directory was stopped; begin one if there is none")
+		"keep the run in `DIR`. A killed run loses nothing that was finished; reports without a directory go "+
+			"there")
+	f.BoolVar(&r.resume, "resume", false, "with --run: continue a run that was stopped, or begin one")
 	f.StringVar(&r.shard, "shard", "",
-		"with --run: take part `I/N` of the calls, the same on every host; auto/N: I from Slurm or Kubernetes")
+		"with --run: do part `I/N` of the calls, the same parts on every host; auto/N takes I from Slurm or "+
+			"Kubernetes")
 	f.BoolVar(&r.exitZero, "exit-zero", false,
-		"with --run: exit code 0 when the run has ended, whatever it found, for jobs that are tried again if they fail")
+		"with --run: exit with 0 when the run has ended, whatever it found, for jobs that are retried on "+
+			"failure")
 }
 
 // indifferent are flags that do not decide what a run finds: it may go on with others.

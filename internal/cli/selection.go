@@ -37,12 +37,13 @@ type selection struct {
 
 func (s *selection) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.Var((*commaList)(&s.op), "op", "only ops in this comma-separated `LIST`: names, or patterns of the whole name "+
-		"such as '*softmax'")
-	f.Var((*commaList)(&s.notOp), "not-op", "but not the ops in this `LIST`")
-	f.Var((*commaList)(&s.dtype), "dtype", "only calls with an input tensor of one of these dtypes, a `LIST`")
+	f.Var((*commaList)(&s.op), "op",
+		"only these ops, a comma-separated `LIST` of names or patterns of whole names such as '*softmax'")
+	f.Var((*commaList)(&s.notOp), "not-op", "leave out the ops in this `LIST`")
+	f.Var((*commaList)(&s.dtype), "dtype", "only calls with an input tensor of a dtype in this `LIST`")
 	completeSelection(cmd)
-	f.StringVar(&s.where, "where", "", `only calls for which this holds, such as 'dtype == "float16" && ndim == 2'`)
+	f.StringVar(&s.where, "where", "",
+		"only calls for which this is true, such as 'dtype == \"float16\" && ndim == 2'")
 }
 
 // A commaList is a flag whose values add up.

@@ -28,10 +28,10 @@ func newShowCmd(a *app) *cobra.Command {
 	var o showOptions
 	cmd := &cobra.Command{
 		Use:   "show PATH...",
-		Short: "Show what captures or .pth files hold",
-		Long: `Show the contents of each capture under PATH, or of any .pth file, as op_tools'
-table. data_ptr comes from the .pth.json beside a file. With --json one object
-is printed for each file.`,
+		Short: "Show the contents of captures, .pth files and checkpoints",
+		Long: `show prints the contents of each capture under PATH, or of any .pth file, as op_tools'
+table. data_ptr comes from the .pth.json beside a file. --json prints one object for
+each file.`,
 		Example: `  optool show op_tools_results/op_capture_results/torch.add/25021/4/2026-11-20-21-06-02
   optool show --values 8 input.pth
   optool show --json --sha256 op_tools_results`,
@@ -41,7 +41,8 @@ is printed for each file.`,
 	o.addFlags(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&o.json, "json", false, "print one JSON object for each file")
-	f.BoolVar(&o.sha256, "sha256", false, "with --json: hash each tensor's elements, contiguous and little endian")
+	f.BoolVar(&o.sha256, "sha256", false,
+		"with --json: print the SHA-256 of each tensor's elements, contiguous and little-endian")
 	f.IntVar(&o.values, "values", 0, "print the first `N` elements of each tensor")
 	return cmd
 }

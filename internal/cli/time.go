@@ -61,29 +61,25 @@ func newTimeCmd(a *app) *cobra.Command {
 	var o timeOptions
 	cmd := &cobra.Command{
 		Use:   "time PATH...",
-		Short: "Measure recorded calls",
-		Long: `Run each recorded call under PATH again and again and say how long it takes,
-forward and backward, with cold caches (evicted before each run, outside of the
-measured time) and with hot ones.
+		Short: "Measure how long recorded calls take",
+		Long: `time runs each recorded call many times and prints how long it takes, forward and
+backward, with cold caches (emptied before each run) and with hot caches.
 
-Calls that do the same work (op, dtypes, shapes, strides, other arguments) are
-measured once and count as often as they were recorded; --all measures each.
-Runs stop when the relative noise is below 0.5 %, no longer changes, --max-time
-is spent, or there are 2000; --run_times N takes exactly N. No run is left out. What is printed is
-the median with the quartiles. Runs are spread over 7 to 25 rounds, on a device each
-in a new process, so that compare --time can tell a difference from what the
-machine did for a while.
+It measures calls that do the same work (op, dtypes, shapes, strides, other arguments)
+once and counts how often they were recorded; --all measures each of them. It repeats
+until the relative noise is below 0.5 % or stays the same, until --max-time, or 2000
+times; --run_times N runs exactly N times. It prints the median and the quartiles of
+all runs. The runs are spread over 7 to 25 rounds, on a device each in a new process,
+so that compare --time can tell a difference from what the machine did for a while.
 
-With --against-device two devices are measured in turn, run by run, such as the library
-before a change and after it: what the machine does meanwhile meets both. The table says
-what is slower; exit code 1 if anything is, by more than --threshold percent.
+--against-device measures two devices in turn, for example a library before and after
+a change, and prints which calls got slower. The exit code is 1 if one is slower by
+more than --threshold percent.
 
-With --acc_check each call is compared with the reference before it is measured,
-as replay does: a failure is exit code 1, and compare --time shows what changed.
+--acc_check first compares each call with the reference, as replay does.
 
-op_tools' CSV file goes to op_tools_results under the working directory or --out;
-it holds hot runs unless only cold ones were asked for, each run with --run_times,
-else one row per call with the medians.`,
+op_tools' CSV file is written to op_tools_results below --out. It holds the hot runs,
+each run with --run_times, otherwise the medians.`,
 		Example: `  optool time op_tools_results
   optool time --run_times 3 --sync_time_measure op_tools_results
   optool time --op torch.matmul --cache cold --histogram op_tools_results
@@ -94,43 +90,46 @@ else one row per call with the medians.`,
 	}
 	o.addFlags(cmd)
 	f := cmd.Flags()
-	f.IntVar(&o.runTimes, "run_times", 0, "measure exactly `N` runs of each; 0: until the numbers hold")
+	f.IntVar(&o.runTimes, "run_times", 0,
+		"measure exactly `N` runs of each call; 0 repeats until the timing is stable")
 	f.BoolVar(&o.accCheck, "acc_check", false,
 		"also compare the results of each measured call with the reference, as replay does")
-	f.StringVar((*string)(&o.tolerances), "tolerances", "", "with --acc_check, tolerances from a YAML `FILE`")
+	f.StringVar((*string)(&o.tolerances), "tolerances", "", "with --acc_check: read tolerances from this YAML `FILE`")
 	f.BoolVar(&o.forwardOnly, "only_run_forward", false, "do not measure the backward pass")
 	f.BoolVar(&o.sync, "sync_time_measure", false, "print op_tools' tables of times")
 	o.deviceFlags.add(cmd, "none",
-		"what to measure: none, the float64 reference on this machine; host, the built-in device; the path of a "+
-			"DIOPI `LIBRARY`; or torch:DEVICE, a device of PyTorch (torch:cuda:0)")
-	o.addAgainst(cmd, "measure in turn with a second `DEVICE`, such as the library before a change, and say what is slower")
+		"measure this device: none (the float64 reference), host (built in), the path of a DIOPI "+
+			"`LIBRARY`, or torch:DEVICE (PyTorch, such as torch:cuda:0)")
+	o.addAgainst(cmd, "measure in turn with a second `DEVICE`, such as the library before a change")
 	f.Float64Var(&o.threshold, "threshold", 0,
-		"with --against-device, how many percent slower is no reason for exit code 1")
+		"with --against-device: allowed slowdown in percent before the exit code is 1")
 	o.records.addFlags(cmd)
-	f.StringVar(&o.out, "out", ".", "write op_tools_results below `DIR`")
-	f.StringVar(&o.cache, "cache", "both", "state of the caches: cold, hot or both")
+	f.StringVar(&o.out, "out", ".", "write op_tools' tables below `DIR`")
+	f.StringVar(&o.cache, "cache", "both", "measure with cold caches, hot caches, or both")
 	f.DurationVar(&o.maxTime, "max-time", time.Second,
-		"most time to spend on the runs of one phase and state of the caches")
+		"spend at most this time on one call, phase (forward, backward) and state of the caches")
 	f.DurationVar(&o.budget, "budget", 0,
-		"most time to spend on everything: each op and dtype first, then what weighs most")
+		"spend at most this time in total; begins with each op and dtype, then the calls that take longest")
 	f.BoolVar(&o.interleave, "interleave", true,
-		"go over all calls in each round, in random order; not with --budget unless it is given")
+		"measure all calls in turn in each round, in random order (off with --budget unless it is given)")
 	f.Float64Var(&o.resolution, "resolution", 100*timing.Resolution,
-		"take rounds until they agree well enough to tell what is so many `PERCENT` slower")
-	f.BoolVar(&o.each, "all", false, "measure every recorded call, also those that do the same work")
-	f.BoolVar(&o.byShape, "group_by_input_shape", false, "one row per op and input shapes in the table of averages")
+		"measure rounds until a slowdown of this `PERCENT` can be told from noise")
+	f.BoolVar(&o.each, "all", false, "measure every recorded call, also repeated ones that do the same work")
+	f.BoolVar(&o.byShape, "group_by_input_shape", false,
+		"print one row per op and input shapes in the table of averages")
 	f.StringVar(&o.sortBy, "sort_by", "self", "order of the table of averages: "+strings.Join(reports.AverageColumns, ", "))
-	f.IntVar(&o.rowLimit, "row_limit", 100, "most `ROWS` of the table of averages; 0: all")
-	f.StringVar(&o.bench, "bench", "", "also write Go's benchmark format, which benchstat reads, to `FILE`")
-	f.StringVar(&o.trace, "trace", "", "also write a trace for chrome://tracing or Perfetto to `FILE`")
-	f.StringVar(&o.plot, "plot", "", "also draw the medians and quartiles into `FILE.svg`")
-	f.BoolVar(&o.histogram, "histogram", false, "print a histogram of the runs of each")
+	f.IntVar(&o.rowLimit, "row_limit", 100, "print at most this many `ROWS` of the table of averages; 0 prints all")
+	f.StringVar(&o.bench, "bench", "", "write Go's benchmark format to `FILE`, for benchstat")
+	f.StringVar(&o.trace, "trace", "", "write a trace for Perfetto or chrome://tracing to `FILE`")
+	f.StringVar(&o.plot, "plot", "", "draw medians and quartiles into `FILE.svg`")
+	f.BoolVar(&o.histogram, "histogram", false, "print a histogram of the runs of each call")
 	f.BoolVar(&o.calibrate, "calibrate", false,
-		"measure what the device, or this machine for the reference, can reach first: clock, memory and arithmetic "+
-			"at their peak")
-	f.Float64Var(&o.bandwidth, "peak-bandwidth", 0, "peak of memory in `GB/s`, for the share that is reached")
-	f.Float64Var(&o.flops, "peak-flops", 0, "peak of arithmetic in `GFLOP/s`")
-	f.Uint64Var(&o.seed, "seed", 1, "of the random order of --interleave")
+		"first measure the peak clock, memory bandwidth and arithmetic of the device, or of this machine for "+
+			"the reference")
+	f.Float64Var(&o.bandwidth, "peak-bandwidth", 0,
+		"peak memory bandwidth in `GB/s`; the tables show the share that is reached")
+	f.Float64Var(&o.flops, "peak-flops", 0, "peak arithmetic in `GFLOP/s`")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of the random order of --interleave")
 	return cmd
 }
 

@@ -18,7 +18,7 @@ import (
 type toleranceFile string
 
 func (f *toleranceFile) addFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar((*string)(f), "tolerances", "", "tolerances from a YAML `FILE`")
+	cmd.Flags().StringVar((*string)(f), "tolerances", "", "read tolerances from this YAML `FILE`")
 }
 
 // repro is what a command line that comes to the same verdicts has of it.

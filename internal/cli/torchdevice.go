@@ -25,11 +25,12 @@ type torchFlags struct {
 
 func (t *torchFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&t.python, "python", defaultPython, "`PROGRAM` that runs --device torch:DEVICE")
+	f.StringVar(&t.python, "python", defaultPython, "run --device torch:DEVICE with this `PROGRAM`")
 	f.StringSliceVar(&t.imports, "torch-import", nil,
-		"`MODULE` that brings the device to PyTorch (default: torch_npu for npu, torch_mlu for mlu, ...)")
+		"import this `MODULE` to add the device to PyTorch (default: torch_npu for npu, torch_mlu for mlu, "+
+			"...)")
 	f.StringToStringVar(&t.maps, "map-function", nil,
-		"`NAME=MODULE:FUNCTION`: what --device torch:DEVICE calls for an operator")
+		"call another function for an operator on --device torch:DEVICE: `NAME=MODULE:FUNCTION`")
 }
 
 // repro are the flags that say the same in a command line.

@@ -15,7 +15,7 @@ import (
 func newVersionCmd(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
-		Short:   "Print the version and the revision it was built from",
+		Short:   "Print the version and the commit it was built from",
 		Example: "  optool version",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

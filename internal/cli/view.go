@@ -26,22 +26,22 @@ func newViewCmd(a *app) *cobra.Command {
 	var o viewOptions
 	cmd := &cobra.Command{
 		Use:   "view RUN|PATH...",
-		Short: "Look at all results of a run, and at tensors, in a browser on this machine",
-		Long: `Serve the results of a run as pages: to sort, to filter, and to open one, with its
-tensor sliced and the errors of the slice as a map. RUN is the file of JSON lines
-that --json made replay, compare, check or conformance write; tensors are those of
-the captures under PATH. A PATH alone is replayed first. Of two RUNs the second is
-the newer, and each result stands beside the other run's.
+		Short: "Show the results of a run, and tensors, in a browser",
+		Long: `view serves the results of a run as pages in a browser: sort, filter, open a result,
+and see a slice of its tensor with a map of the errors. RUN is a file of JSON lines
+that --json of replay, compare, check or conformance wrote; the tensors come from the
+captures under PATH. A PATH without a RUN is replayed first. With two RUNs the second is
+the newer one, and the page shows both results side by side.
 
-The address that is printed has a token without which nothing is answered. Only this
-machine is served, nothing is changed and no other file is read. Ctrl-C ends it.`,
+view prints an address with a token, and answers nothing without the token. It serves
+only this machine, changes nothing and reads no other file. Ctrl-C ends it.`,
 		Example: `  optool view op_tools_results
   optool view run.jsonl op_tools_results
   optool view before.jsonl after.jsonl op_tools_results`,
 		Args: somePaths,
 		RunE: func(cmd *cobra.Command, args []string) error { return runView(cmd, a, &o, args) },
 	}
-	cmd.Flags().IntVar(&o.port, "port", 0, "listen on `PORT`; 0 for a free one")
+	cmd.Flags().IntVar(&o.port, "port", 0, "listen on `PORT`; 0 picks a free one")
 	return cmd
 }
 
