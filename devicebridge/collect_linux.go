@@ -57,7 +57,7 @@ func (c *collector) exchange(w *worker, message []byte, o Options) error {
 		case answerCall:
 			i := d.index(calls, "call")
 			if d.err != nil {
-				return d.err
+				return &brokenError{d.err}
 			}
 			cr := &c.res.Calls[i]
 			cr.Status, cr.Code, cr.Reason, cr.Elapsed = Status(d.u8()), int32(d.u32()), d.text(), time.Duration(d.i64())
@@ -75,14 +75,17 @@ func (c *collector) exchange(w *worker, message []byte, o Options) error {
 			c.readFindings(d)
 			c.fitness = fitness(d.u8())
 			c.done = d
-			return d.err
+			if d.err != nil {
+				return &brokenError{d.err}
+			}
+			return nil
 		case answerProblem:
 			return errors.New(d.text())
 		default:
-			return errors.New("the worker gives an answer that is none")
+			return &brokenError{errors.New("an answer that is none")}
 		}
 		if d.err != nil {
-			return d.err
+			return &brokenError{d.err}
 		}
 	}
 }

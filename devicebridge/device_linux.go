@@ -212,7 +212,9 @@ func confirm(first, second *Result) {
 	first.Findings = kept
 }
 
-// attempt runs a plan once in the slot's worker, which it starts if need be.
+// attempt runs a plan once in the slot's worker, which it starts if need be. Where a worker ends that has run other
+// plans, one of them may have left the cause behind (a thread, a timer, a descriptor): the plan is run again, alone in
+// a new worker, and judged there.
 func (d *Device) attempt(ctx context.Context, s *slot, r *request, o Options, fill byte) (*Result, error) {
 	if s.worker != nil && (s.worker.hasEnded() || !s.arena.room(r.top, s.worker.addresses)) {
 		s.worker.close()
@@ -237,6 +239,7 @@ func (d *Device) attempt(ctx context.Context, s *slot, r *request, o Options, fi
 		return nil, err
 	}
 	for i := range r.blocks {
+		r.blocks[i].written = false
 		if b := &r.blocks[i]; b.t.Value != nil && b.t.CSR == nil {
 			put(s.arena.bytes(b.offset, b.nbytes), b, fill)
 		}
@@ -259,7 +262,7 @@ func (d *Device) attempt(ctx context.Context, s *slot, r *request, o Options, fi
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	if f == nil && w.request > 1 { // perhaps for what an earlier plan left behind
+	if w.request > 1 {
 		return d.attempt(ctx, s, r, o, fill)
 	}
 	if f == nil {

@@ -139,6 +139,9 @@ func TestFaults(t *testing.T) {
 		{fault: "divides_by_zero", status: Crashed, reason: "diopiAdd: killed by SIGFPE"},
 		{fault: "frees_tensor", status: Crashed, reason: "diopiAdd: killed by SIGABRT"},
 		{fault: "throws_in_thread", status: Crashed, reason: "diopiAdd: killed by SIGABRT"},
+		{fault: "dribbles", status: TimedOut, reason: "diopiAdd: no answer in time"},
+		{fault: "answers_others", status: TimedOut, reason: "diopiAdd: no answer in time"},
+		{fault: "garbles", status: Crashed, reason: "diopiAdd: it broke the connection to optool: an answer of 4294967295 bytes"},
 		{fault: "stops_itself", status: TimedOut, reason: "diopiAdd: no answer in time"},
 		{fault: "catches_signals", status: TimedOut, reason: "diopiAdd: no answer in time"},
 		{fault: "frees_input", status: Crashed, reason: "diopiAdd: killed by SIGABRT"},
@@ -237,6 +240,28 @@ func TestLeftBehind(t *testing.T) {
 				}
 				wantValues(t, r, y, 1, 0, 3, 0, 5)
 			}
+		})
+	}
+}
+
+// TestLateFaults: a call that ends or blocks the worker only while another runs does not make that one a
+// crash or a timeout: it is run again, alone.
+func TestLateFaults(t *testing.T) {
+	for _, fault := range []string{"throws_late", "exits_late", "closes_late", "swaps_late", "garbles_late",
+		"times_late", "stops_late"} {
+		t.Run(fault, func(t *testing.T) {
+			d := open(t, fault, Config{})
+			p, out := addPlan()
+			wantValues(t, run(t, d, p, Options{}), out, 11, 22, 33, 44, 55)
+			if fault == "garbles_late" || fault == "stops_late" {
+				d.config.Timeout = time.Second // after which the worker is known to be blocked
+			}
+			y := output("out", 5)
+			r := run(t, d, plan(relu(diopi.Forward, y, input("input", floats([]int{5}, 1, -2, 3, -4, 5)))), Options{})
+			if r.Worst() != nil || len(r.Findings) > 0 || r.Fate != nil {
+				t.Fatalf("the call after it: %+v, findings %v, fate %+v", r.Calls, r.Findings, r.Fate)
+			}
+			wantValues(t, r, y, 1, 0, 3, 0, 5)
 		})
 	}
 }

@@ -62,10 +62,12 @@ func (c *CallResult) explain() {
 // reason says how a worker died.
 func (f *Fate) reason() string {
 	var s string
-	switch f.Status {
-	case TimedOut:
+	switch {
+	case f.Status == TimedOut:
 		s = "no answer in time"
-	case Crashed:
+	case f.Broke != "":
+		s = "it broke the connection to optool: " + f.Broke
+	case f.Status == Crashed:
 		s = "killed by " + f.Signal
 		if f.Signal == "SIGKILL" {
 			s += ", perhaps for want of memory"

@@ -135,6 +135,7 @@ type Fate struct {
 	Function string
 	Signal   string // "SIGSEGV"; "" if it was none
 	Code     int    // exit code
+	Broke    string // what came from it that is no answer, for which it was ended; "" if it ended itself
 	Stderr   string // the end of what the library wrote
 }
 

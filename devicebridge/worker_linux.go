@@ -355,22 +355,15 @@ func (w *worker) kill() {
 	w.cmd.Process.Kill()
 }
 
-// receive waits for an answer to the last request. Answers to others are late, and
-// passed over.
-func (w *worker) receive(timeout time.Duration) (*decoder, error) {
-	for {
-		d, err := w.next(timeout)
-		if err != nil {
-			return nil, err
-		}
-		if number := d.u32(); d.err != nil || uint32(number) == w.request {
-			return d, d.err
-		}
-	}
-}
+// A brokenError says that what came from the worker is no answer: the library wrote to the connection, or into
+// the worker's memory.
+type brokenError struct{ error }
 
-// next waits for a message.
-func (w *worker) next(timeout time.Duration) (*decoder, error) {
+func (e *brokenError) Unwrap() error { return e.error }
+
+// receive waits for an answer to the last request. Answers to others are late, and passed over with
+// what is none, which does not give the worker more time.
+func (w *worker) receive(timeout time.Duration) (*decoder, error) {
 	select {
 	case <-w.ended: // read what it left
 	default:
@@ -381,15 +374,26 @@ func (w *worker) next(timeout time.Duration) (*decoder, error) {
 		default:
 		}
 	}
+	for {
+		d, err := w.next()
+		if err != nil {
+			return nil, err
+		}
+		if number := d.u32(); d.err == nil && uint32(number) == w.request {
+			return d, nil
+		}
+	}
+}
+
+// next reads a message.
+func (w *worker) next() (*decoder, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(w.conn, head[:]); err != nil {
 		return nil, err
 	}
 	n := int64(binary.LittleEndian.Uint32(head[:]))
 	if n > largestAnswer {
-		w.kill()
-		<-w.ended
-		return nil, io.ErrUnexpectedEOF
+		return nil, &brokenError{fmt.Errorf("an answer of %d bytes", n)}
 	}
 	var b bytes.Buffer // grows with what comes: the length is the word of a process that the library may have changed
 	if _, err := io.CopyN(&b, w.conn, n); err != nil {
@@ -417,6 +421,12 @@ func (w *worker) fate(err error) *Fate {
 			<-w.ended
 			break
 		}
+		if broken := (*brokenError)(nil); errors.As(err, &broken) {
+			f.Status, f.Broke = Crashed, broken.Error()
+			w.kill()
+			<-w.ended
+			break
+		}
 		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.ECONNRESET) &&
 			!errors.Is(err, syscall.EPIPE) {
 			return nil
@@ -434,7 +444,7 @@ func (w *worker) fate(err error) *Fate {
 	}
 	f.Stderr = w.stderr.String()
 	switch status := w.status; {
-	case f.Status == TimedOut:
+	case f.Status == TimedOut || f.Broke != "":
 	case status.Signaled():
 		f.Status, f.Signal = Crashed, unix.SignalName(status.Signal())
 	default:

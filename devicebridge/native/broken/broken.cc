@@ -115,6 +115,16 @@
   F(holds_handles) /* add leaves a thread that goes on using its handles and context */ \
   F(changes_locale) /* add leaves another locale behind; relu is wrong in it */ \
   F(changes_directory) /* add leaves another working directory behind; relu is wrong there */ \
+  F(throws_late) /* add leaves a thread that throws during the next call */ \
+  F(exits_late) /* add leaves a thread that ends the process during the next call */ \
+  F(closes_late) /* add leaves a thread that closes all descriptors during the next call */ \
+  F(swaps_late) /* add leaves a thread that has the connection to optool lead nowhere during the next call */ \
+  F(garbles_late) /* add leaves a thread that writes half an answer during the next call */ \
+  F(times_late) /* add leaves a timer of the kernel that kills the process during the next call */ \
+  F(stops_late) /* add leaves a thread that stops the process during the next call */ \
+  F(garbles) /* writes an answer without end to the connection */ \
+  F(dribbles) /* does not come back, and writes to the connection byte by byte */ \
+  F(answers_others) /* does not come back, and gives answers to other requests */ \
   F(sets_alarm) /* add leaves a timer behind that ends the process */ \
   F(takes_addresses) /* add leaves none behind, without which relu is wrong */ \
   F(takes_descriptors) /* the same */ \
@@ -411,9 +421,59 @@ void flushSubnormals() {
 #endif
 }
 
+std::atomic<bool> armed{false};  // add has run in this process
+
+// What a thread that add left behind does during the next call.
+void strike() {
+  switch (fault) {
+    case throws_late:
+      throw std::runtime_error("late");
+    case exits_late:
+      _exit(7);
+    case closes_late:
+      for (int fd = 0; fd <= 20; fd++) close(fd);
+      break;
+    case swaps_late:
+      if (dup2(open("/dev/null", O_RDWR), 3) < 0) std::abort();
+      break;
+    case garbles_late:
+      if (write(3, "\x20\0\0", 3) != 3) std::abort();
+      break;
+    case stops_late:
+      raise(SIGSTOP);
+      break;
+    default:
+      break;
+  }
+}
+
+// A timer that no exec and no handler of the process ends.
+void killSoon() {
+  struct sigevent event = {};
+  event.sigev_notify = SIGEV_SIGNAL;
+  event.sigev_signo = SIGKILL;
+  const struct itimerspec soon = {{0, 0}, {0, 1000000}};
+  int timer;  // timer_create of old libraries lies in another one
+  if (syscall(SYS_timer_create, CLOCK_MONOTONIC, &event, &timer) != 0) std::abort();
+  if (syscall(SYS_timer_settime, timer, 0, &soon, nullptr) != 0) std::abort();
+}
+
+// Writes messages to the connection for ever, each of n bytes, which are 0 behind the length.
+[[noreturn]] void writeForEver(size_t n) {
+  std::vector<char> m(4 + n);
+  m[0] = static_cast<char>(n);
+  for (;;) {
+    for (char c : m) {
+      if (write(3, &c, 1) != 1) std::abort();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+}
+
 // What add leaves behind, for the calls that follow.
 void leaveBehind(diopiContextHandle_t ctx, diopiTensorHandle_t out, const char* data, int64_t nbytes) {
   using std::chrono::milliseconds;
+  armed = true;
   switch (fault) {
     case writes_late:
       std::thread([data, nbytes] {
@@ -555,6 +615,24 @@ void misbehave(diopiContextHandle_t ctx, const View& in) {
       break;
     case exits_at_once:
       _exit(0);
+    case throws_late:
+    case exits_late:
+    case closes_late:
+    case swaps_late:
+    case garbles_late:
+    case stops_late:
+      if (armed) std::thread(strike).join();
+      break;
+    case times_late:
+      if (armed) killSoon(), hang();
+      break;
+    case garbles:
+      if (write(3, "\xff\xff\xff\xff", 4) != 4) std::abort();
+      break;
+    case dribbles:
+      writeForEver(0);
+    case answers_others:
+      writeForEver(12);
     case closes_files:
       for (int fd = 0; fd <= 20; fd++) close(fd);
       break;
