@@ -111,16 +111,17 @@ func (l *linker) source(v *Value) Link {
 	same := l.byContent[v.key()]
 	r := l.memory.at(v.Address)
 	if v.Address != 0 && r != nil {
-		for i := len(r.names) - 1; i >= 0; i-- {
-			if w := r.names[i]; w.equals(v) && w.after == nil {
-				return linkTo(w, len(same) > 1)
-			}
+		if w := r.named(v); w != nil {
+			return linkTo(w, len(same) > 1)
 		}
 		for i := len(r.names) - 1; i >= 0; i-- {
 			if w := r.names[i]; w.aliases(v) && w.after == nil {
 				return linkTo(w, true)
 			}
 		}
+	}
+	if v.Address != 0 && r != nil {
+		v.latest = r.latest(v)
 	}
 	// A copy or a view that no call recorded, or a program without addresses.
 	telling := !v.content.plain && v.DType.IsFloat() && v.Numel() > 3

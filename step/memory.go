@@ -37,6 +37,23 @@ func (r *region) latest(v *Value) *Value {
 	return nil
 }
 
+// named is the last name of the region that equals v, nil if none does. A value that needs a gradient is
+// not what a call without a backward pass, such as detach, returned of it.
+func (r *region) named(v *Value) (found *Value) {
+	for _, w := range slices.Backward(r.names) {
+		if !w.equals(v) || w.after != nil {
+			continue
+		}
+		if found == nil {
+			found = w
+		}
+		if !v.RequiresGrad || w.RequiresGrad || w.Kind == outputKind && w.Call.HasBackward() {
+			return w
+		}
+	}
+	return found
+}
+
 func (m *memory) search(address uint64) int {
 	return sort.Search(len(m.regions), func(i int) bool { return m.regions[i].base >= address })
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/internal/quota"
@@ -183,6 +184,19 @@ type leaf struct {
 	path   string // in the sidecar: "args[0][1]", "kwargs.out"
 }
 
+// itemOf is the last index of a path below an argument, as in "args[0][1]"; -1 for an argument that is no list.
+func itemOf(path string) int {
+	i := strings.LastIndexByte(path, '[')
+	if i < 0 || !strings.HasSuffix(path, "]") || strings.Count(path, "[") < 2 && strings.HasPrefix(path, "args") {
+		return -1
+	}
+	n, err := strconv.Atoi(path[i+1 : len(path)-1])
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
 // leaves lists the tensors of args and kwargs, numbered as results number them.
 func leaves(args []value.Value, kwargs *value.Dict) ([]leaf, error) {
 	if _, err := value.Leaves(args); err != nil {
@@ -253,7 +267,7 @@ func (c *Call) index(rec *capture.Call) error {
 		for _, l := range ls {
 			v := &Value{Call: c, Kind: k, Target: fmt.Sprintf("%s[%d]", targetNames[k], l.index), DType: l.tensor.DType,
 				Shape: l.tensor.Shape, Stride: l.tensor.Stride, RequiresGrad: l.tensor.RequiresGrad,
-				Parameter: l.tensor.Parameter, leaf: l.number, summary: l.tensor.Summary()}
+				Parameter: l.tensor.Parameter, leaf: l.number, item: itemOf(l.path), summary: l.tensor.Summary()}
 			if l.index < 0 {
 				v.Target = targetNames[k] + "." + l.key
 			}

@@ -9,7 +9,10 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-const inputKind = capture.Input
+const (
+	inputKind  = capture.Input
+	outputKind = capture.Output
+)
 
 // split finds the losses of a process and divides its calls into steps.
 //
@@ -94,24 +97,59 @@ func seeded(roots []*Call) []*Call {
 	return roots
 }
 
-// unscaled is the loss behind a root: the number that was only multiplied by a
-// loss scale, which is a power of two.
+// unscaled is the loss in its own units behind a root: the number that was only multiplied by a loss scale, which
+// is a power of two, or the mean that was only divided by the number of batches whose gradients are added.
 func unscaled(r *Call) *Call {
-	name := r.Op[strings.LastIndexByte(r.Op, '.')+1:]
-	if name != "mul" && name != "__mul__" && name != "__rmul__" && name != "multiply" {
-		return r
+	for {
+		of := r.scaledFrom()
+		if of == nil {
+			return r
+		}
+		r = of
 	}
-	for _, v := range r.Inputs {
+}
+
+// scaledFrom is the call whose one number this one multiplies by a loss scale or divides by a number of batches, nil if
+// it does something else.
+func (c *Call) scaledFrom() *Call {
+	name := strings.Trim(c.Op[strings.LastIndexByte(c.Op, '.')+1:], "_")
+	product := slices.Contains([]string{"mul", "rmul", "imul", "multiply"}, name)
+	quotient := slices.Contains([]string{"div", "truediv", "itruediv", "divide", "true_divide"}, name)
+	if !product && !quotient {
+		return nil
+	}
+	var of *Call
+	for _, v := range c.Inputs {
 		w := v.From.Value
 		if w == nil || !w.Call.HasBackward() || w.Call.scalar() == nil {
 			continue
 		}
-		scale := w.Call.GradOutputs[0].number()
-		if frac, _ := math.Frexp(scale); frac == 0.5 && scale > 1 {
-			return w.Call
+		if of != nil {
+			return nil // a product of two results is no scaled loss
 		}
+		of = w.Call
 	}
-	return r
+	if of == nil {
+		return nil
+	}
+	scale := of.GradOutputs[0].number() / c.GradOutputs[0].number()
+	if frac, _ := math.Frexp(scale); frac == 0.5 && scale > 1 {
+		return of
+	}
+	if n := math.Round(1 / scale); n > 1 && math.Abs(1/scale-n) < 1e-5*n && of.isMean() {
+		return of
+	}
+	return nil
+}
+
+// isMean reports whether a call is a mean over its elements by itself, as losses are unless they are told to add up:
+// whoever divides it divides by a number of batches.
+func (c *Call) isMean() bool {
+	name := c.Op[strings.LastIndexByte(c.Op, '.')+1:]
+	sums := slices.ContainsFunc(c.attributes, func(a attribute) bool {
+		return a.name == "reduction" && (strings.Contains(a.text, "sum") || a.text == "2")
+	})
+	return (name == "mean" || strings.HasSuffix(name, "_loss") || strings.HasSuffix(name, "cross_entropy")) && !sums
 }
 
 // begin is where the step of a loss begins among the calls since the last one, as

@@ -30,6 +30,7 @@ type Value struct {
 
 	summary *tensor.Summary // what is known of the elements where they were not recorded; else nil
 	leaf    int             // number among the leaves of the file's args and kwargs
+	item    int             // number in the list that it is given in, -1 if it is given by itself
 	content fingerprint
 	// From is what an input or the gradient of an output came from.
 	From Link
@@ -37,6 +38,8 @@ type Value struct {
 	readers []*Value
 	// reason, of a changed value, says how that is known; "" if by its producer.
 	reason string
+	// latest, of an input, is the value that lay last at its address and has other elements; nil if there is none.
+	latest *Value
 	// after, of an argument that the call changes, is its content after the call.
 	after *fingerprint
 }
@@ -280,6 +283,7 @@ func New(calls []*Call) *Trace {
 	t := &Trace{Processes: processes(calls)}
 	for _, p := range t.Processes {
 		p.link()
+		p.findStale()
 		p.split()
 		p.settle()
 		p.linkGradients()

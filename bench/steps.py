@@ -1,0 +1,477 @@
+#!/usr/bin/env python3
+"""Whole training steps of small programs, half of them with one planted fault, and what `optool step` says of them.
+
+  steps.py record DIR [NAME...]                      records them: DIR/NAME and DIR/NAME.step.json, the truth
+  steps.py check DIR [--optool bin/optool] [NAME...]  compares `optool step` with the truth; exit status 1 if anything is wrong
+  steps.py list                                      says what there is
+
+The truth is the first finding (`rules`, `op`, `target`, and `module` where it tells one call from another; null if nothing is
+wrong), and each loss as it was recorded and in float64, from the same weights and inputs without the fault.
+
+Each program runs in a process of its own. Needs torch 2.2 or newer.
+"""
+import argparse, contextlib, copy, ctypes, json, math, os, subprocess, sys, warnings
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "hook"))
+import optool_capture  # noqa: E402
+
+BATCH, LENGTH, WORDS, DIM = 2, 8, 32, 16
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+def address(t):
+    with torch._C.DisableTorchFunction():
+        return t.data_ptr()
+
+
+def held(t):
+    """The bytes of a contiguous tensor, read behind the recorder's back."""
+    with torch._C.DisableTorchFunction():
+        return ctypes.string_at(t.data_ptr(), t.numel() * t.element_size())
+
+
+def overwrite(t, raw):
+    """Writes bytes to a contiguous tensor behind the recorder's back."""
+    assert len(raw) == len(held(t))
+    ctypes.memmove(address(t), raw, len(raw))
+
+
+def rolled(t, rows):
+    raw, row = held(t), t.element_size() * (t.numel() // len(t))
+    return raw[-rows * row:] + raw[:-rows * row]
+
+
+class Broken:
+    """A kernel of the CPU whose n-th result of those that `which` picks is changed by `how`."""
+
+    def __init__(self, name, how, which=lambda *a: True, n=0):
+        self.name, self.how, self.which, self.n, self.seen = name, how, which, n, 0
+        self.library = torch.library.Library("aten", "IMPL")
+        packet, _, overload = name.partition(".")
+        self.op = getattr(getattr(torch.ops.aten, packet), overload or "default")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.library.impl(name, self.run, "CPU")
+        self.saved = None
+
+    def run(self, *args, **kwargs):
+        self.library._destroy()  # the kernel itself, while this call runs
+        with torch._C.DisableTorchFunction():
+            out = self.op(*args, **kwargs)
+            if self.which(out, *args):
+                if self.seen == self.n:
+                    out = self.how(out, *args)
+                    self.seen += 1
+                    return out
+                self.seen += 1
+        self.library = torch.library.Library("aten", "IMPL")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.library.impl(self.name, self.run, "CPU")
+        return out
+
+
+# --- models -----------------------------------------------------------------------------------------------------------
+
+class Square(torch.autograd.Function):
+    """The program's own operator: relu(x)^2."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.relu(x) ** 2
+
+    @staticmethod
+    def backward(ctx, g):
+        x, = ctx.saved_tensors
+        return 2 * g * torch.relu(x)
+
+
+class Drop(nn.Module):
+    """Dropout whose masks a second run of the model can use again."""
+
+    def __init__(self):
+        super().__init__()
+        self.masks, self.again = [], None
+
+    def forward(self, x):
+        if self.again is not None:
+            return x * self.again.pop(0).double()
+        y = F.dropout(x, 0.25)
+        with torch._C.DisableTorchFunction():
+            self.masks.append((y.detach() != 0) / 0.75)
+        return y
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out = nn.Linear(DIM, 3 * DIM), nn.Linear(DIM, DIM)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).view(BATCH, -1, 3, 2, DIM // 2).permute(2, 0, 3, 1, 4).unbind(0)
+        scores = torch.matmul(q, k.transpose(-1, -2)) / math.sqrt(DIM // 2)
+        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+        y = torch.matmul(F.softmax(scores.masked_fill(mask, -1e4), -1), v)
+        return self.out(y.transpose(1, 2).reshape(x.shape))
+
+
+class MLP(nn.Module):
+    def __init__(self, square=False, dropout=False):
+        super().__init__()
+        self.up, self.down, self.square = nn.Linear(DIM, 2 * DIM), nn.Linear(2 * DIM, DIM), square
+        self.drop = Drop() if dropout else nn.Identity()
+
+    def forward(self, x):
+        x = self.up(x)
+        return self.down(self.drop(Square.apply(x) if self.square else F.gelu(x)))
+
+
+class Experts(nn.Module):
+    """Each word goes to the expert that the router gives most."""
+
+    def __init__(self):
+        super().__init__()
+        self.router, self.experts = nn.Linear(DIM, 3), nn.ModuleList(MLP() for _ in range(3))
+
+    def forward(self, x):
+        flat = x.reshape(-1, DIM)
+        weight, chosen = self.router(flat).softmax(-1).max(-1)
+        y = torch.zeros_like(flat)
+        for i, e in enumerate(self.experts):
+            at, = torch.where(chosen == i)
+            if len(at):
+                y = y.index_add(0, at, e(flat[at]) * weight[at, None])
+        return y.view(x.shape)
+
+
+class Block(nn.Module):
+    def __init__(self, **more):
+        super().__init__()
+        self.norm1, self.norm2, self.attention = nn.LayerNorm(DIM), nn.LayerNorm(DIM), Attention()
+        self.mlp = Experts() if more.pop("moe", False) else MLP(**more)
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class LM(nn.Module):
+    def __init__(self, tied=False, checkpointed=None, **more):
+        super().__init__()
+        self.embedding, self.blocks = nn.Embedding(WORDS, DIM), nn.ModuleList(Block(**more) for _ in range(2))
+        self.norm, self.head, self.checkpointed = nn.LayerNorm(DIM), nn.Linear(DIM, WORDS, bias=False), checkpointed
+        if tied:
+            self.head.weight = self.embedding.weight
+
+    def forward(self, tokens):
+        x = self.embedding(tokens)
+        for b in self.blocks:
+            if self.checkpointed is not None and self.head.weight.dtype != torch.float64:
+                x = checkpoint(b, x, use_reentrant=False, **self.checkpointed)
+            else:
+                x = b(x)
+        return self.head(self.norm(x))
+
+
+def loss_of(model, tokens):
+    logits = model(tokens)
+    return F.cross_entropy(logits.float().flatten(0, 1) if logits.dtype != torch.float64 else logits.flatten(0, 1),
+                           tokens.roll(-1, 1).flatten())
+
+
+# --- a program --------------------------------------------------------------------------------------------------------
+
+class Program:
+    """A training loop with options, and places where a fault can be planted: `at(place, program)`."""
+
+    def __init__(self, model=None, dtype=torch.float32, optimizer=("AdamW", dict(foreach=False)), steps=2, micro=1,
+                 autocast=None, scale=None, clip=False, shows=False, ema=False, second=None, compiled=False, ranks=1,
+                 fault=None, first=None):
+        self.__dict__.update(locals())
+        self.model_options = model or {}
+        self.losses, self.place = [], None
+
+    def plant(self, place):
+        if self.fault:
+            self.fault(place, self)
+
+    def run(self, path, rank=0):
+        torch.manual_seed(7)
+        self.rank = rank
+        self.model = model = LM(**self.model_options).to(self.dtype)
+        make = getattr(torch.optim, self.optimizer[0])
+        parameters = list(model.parameters())
+        groups = [parameters]
+        if self.second:
+            groups = [[p for p in parameters if p.dim() != 2], [p for p in parameters if p.dim() == 2]]
+        self.optimizers = [make(groups[0], lr=1e-2, **self.optimizer[1])]
+        if self.second:
+            self.optimizers.append(getattr(torch.optim, self.second[0])(groups[1], lr=1e-2, **self.second[1]))
+        scaler = torch.amp.GradScaler("cpu", init_scale=self.scale) if self.scale else None
+        average = copy.deepcopy(model) if self.ema else None
+        called = torch.compile(model, backend="aot_eager") if self.compiled else model
+        todo = []
+        torch.manual_seed(100 + rank)
+        with optool_capture.record(path, model=model) as recording:
+            for step in range(self.steps):
+                with torch._C.DisableTorchFunction():
+                    weights = copy.deepcopy(model.state_dict())
+                self.plant(("step", step))
+                for _ in range(self.micro):
+                    tokens = torch.randint(0, WORDS, (BATCH, LENGTH))
+                    context = torch.autocast("cpu", self.autocast) if self.autocast else contextlib.nullcontext()
+                    with context:
+                        loss = mean = loss_of(called, tokens)
+                        if self.micro > 1:
+                            loss = loss / self.micro
+                    self.plant(("loss", step))
+                    if self.shows:
+                        str(loss.detach().item())
+                    with torch._C.DisableTorchFunction():
+                        todo.append((weights, tokens, mean.item()))
+                    (scaler.scale(loss) if scaler else loss).backward()
+                self.plant(("backward", step))
+                if self.ranks > 1:
+                    for p in parameters:
+                        torch.distributed.all_reduce(p.grad)
+                        p.grad /= self.ranks
+                if self.clip:
+                    if scaler:
+                        scaler.unscale_(self.optimizers[0])
+                    torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+                for o in self.optimizers:
+                    scaler.step(o) if scaler else o.step()
+                if scaler:
+                    scaler.update()
+                if average:
+                    with torch.no_grad():
+                        for a, p in zip(average.parameters(), parameters):
+                            a.mul_(0.9).add_(p, alpha=0.1)
+                for o in self.optimizers:
+                    o.zero_grad()
+                recording.step()
+        drops = [m for m in model.modules() if isinstance(m, Drop)]
+        masks = [list(m.masks) for m in drops]
+        for weights, tokens, captured in todo:
+            twin = LM(**self.model_options).double()
+            twin.load_state_dict(weights)
+            for m, kept in zip((m for m in twin.modules() if isinstance(m, Drop)), masks):
+                m.again = [kept.pop(0)]
+                if self.model_options.get("checkpointed") is not None:
+                    kept.pop(0)
+            exact = float(loss_of(twin, tokens).detach())
+            self.losses.append(dict(captured=captured, exact=exact))
+
+
+def hooked(module, name, then):
+    """Calls then(input) before the named part of a model runs."""
+    def hook(_, args):
+        with torch._C.DisableTorchFunction():
+            then(args[0])
+    return dict(module.named_modules())[name].register_forward_pre_hook(hook)
+
+
+def stale(place, p):
+    """In the second step an activation is what it was in the first."""
+    if place == ("step", 0):
+        p.kept = []
+        p.hook = hooked(p.model, "blocks.1.mlp.down", lambda x: p.kept.append(held(x)))
+    if place == ("step", 1):
+        p.hook.remove()
+        p.hook = hooked(p.model, "blocks.1.mlp.down", lambda x: overwrite(x, p.kept[0]))
+
+
+def state(key, raw):
+    """Between the steps state of an optimizer becomes raw(optimizer, parameter)."""
+    def fault(place, p):
+        if place == ("step", 1):
+            o, w = p.optimizers[0], p.model.blocks[0].mlp.up.weight
+            overwrite(o.state[w][key], raw(o, w))
+    return fault
+
+
+def swapped(place, p):
+    """The gradients of two weights change places before the second optimizer step."""
+    if place == ("backward", 1):
+        a, b = (b.mlp.up.weight.grad for b in p.model.blocks)
+        x, y = held(a), held(b)
+        overwrite(a, y), overwrite(b, x)
+
+
+def covered(place, p):
+    """Another block's result lies where an activation is read."""
+    if place == ("step", 0):
+        p.kept = []
+        hooked(p.model, "blocks.0.mlp.down", lambda x: p.kept.append(held(x)))
+        hooked(p.model, "blocks.1.mlp.down", lambda x: overwrite(x, p.kept[0]))
+
+
+def kernel(name, how, which=lambda *a: True, n=0, when=("step", 0)):
+    def fault(place, p):
+        if place == when:
+            p.broken = Broken(name, how, which, n)
+    return fault
+
+
+def nan(out, *args):
+    out.view(-1)[3] = math.nan
+    return out
+
+
+def times(k):
+    return lambda out, *args: out * k
+
+
+LARGE = ("AdamW", dict(foreach=False))
+FUSED = ("AdamW", dict(fused=True))
+MOMENTUM = ("SGD", dict(momentum=0.9, foreach=False))
+HALF = torch.bfloat16
+
+PROGRAMS = {
+    "adamw": Program(),
+    "bf16": Program(dtype=HALF, optimizer=MOMENTUM),
+    "scaler": Program(autocast=HALF, scale=1024.0, shows=True, optimizer=MOMENTUM),
+    "fused": Program(optimizer=FUSED, shows=True, clip=True),
+    "accumulate": Program(micro=2, clip=True, optimizer=MOMENTUM, shows=True),
+    "moe": Program(model=dict(moe=True)),
+    "tied": Program(model=dict(tied=True), optimizer=("AdamW", dict(foreach=True))),
+    "checkpoint": Program(model=dict(checkpointed={}, dropout=True), optimizer=MOMENTUM),
+    "function": Program(model=dict(square=True), ema=True, optimizer=LARGE, second=MOMENTUM),
+    "compiled": Program(compiled=True, optimizer=MOMENTUM),
+
+    "stale": Program(fault=stale, first=dict(rules=["changed"], op="linear", target="input[0]", module="blocks.1.mlp.down")),
+    "rolled": Program(fault=state("exp_avg", lambda o, w: rolled(o.state[w]["exp_avg"], 3)),
+                      first=dict(rules=["changed"], op="lerp_", target="input[0]")),
+    "overwritten": Program(autocast=HALF, scale=1024.0, optimizer=MOMENTUM, fault=covered,
+                           first=dict(rules=["changed"], op="linear", target="input[0]", module="blocks.1.mlp.down")),
+    "swapped": Program(optimizer=FUSED, fault=swapped, first=dict(rules=["changed"], op="_fused_adamw_", target=None)),
+    "wgrad": Program(dtype=HALF, optimizer=MOMENTUM,
+                     fault=kernel("mm", times(1.25), lambda o, *a: tuple(o.shape) == (2 * DIM, DIM), 1),
+                     first=dict(rules=["wrong"], op="linear", target="grad[1]", module="blocks.1.mlp.up")),
+    "dropped": Program(ranks=2, steps=1, optimizer=MOMENTUM,
+                       first=dict(rules=["wrong", "parallel"], op="all_reduce", target="input[0]")),
+    "scaled": Program(micro=2, optimizer=MOMENTUM, shows=True,
+                      fault=kernel("div.Tensor", lambda out, a, b: a.clone(), lambda o, *a: o.dim() == 0, 2),
+                      first=dict(rules=["wrong"], op="truediv", target="output[0]")),
+    "state": Program(model=dict(moe=True), optimizer=LARGE,
+                     fault=lambda place, p: place == ("step", 1) and overwrite(
+                         p.optimizers[0].state[p.model.blocks[0].norm1.weight]["exp_avg_sq"],
+                         held(p.optimizers[0].state[p.model.blocks[1].norm1.weight]["exp_avg_sq"])),
+                     first=dict(rules=["changed"], op="mul_", target="input[0]")),
+    "nan": Program(model=dict(tied=True), optimizer=MOMENTUM,
+                   fault=kernel("gelu_backward", nan),
+                   first=dict(rules=["wrong", "nonfinite"], op="gelu", target="grad[0]", module="blocks.1.mlp")),
+    "rng": Program(model=dict(checkpointed=dict(preserve_rng_state=False), dropout=True), optimizer=MOMENTUM,
+                   first=dict(rules=["wrong", "changed"], op="dropout", target="output[0]", module="blocks.1.mlp.drop")),
+}
+
+
+def ranks(name, path):
+    """The program of several processes."""
+    import torch.distributed as dist
+    p, rank = PROGRAMS[name], int(os.environ["RANK"])
+    if name == "dropped":
+        import torch.distributed.distributed_c10d as c10d
+        real, n = c10d.all_reduce, [0]
+
+        def all_reduce(t, *a, **k):
+            n[0] += 1
+            with torch._C.DisableTorchFunction():
+                kept = held(t)
+                w = real(t, *a, **k)
+                if n[0] == 5 and rank == 1:
+                    overwrite(t, kept)
+            return w
+        c10d.all_reduce = dist.all_reduce = all_reduce
+    dist.init_process_group("gloo", init_method="file://" + path + ".store", rank=rank, world_size=p.ranks)
+    p.run(path, rank)
+    dist.destroy_process_group()
+    return p
+
+
+def one(name, path):
+    torch.set_num_threads(1)
+    p = PROGRAMS[name]
+    if p.ranks > 1:
+        p = ranks(name, path)
+    else:
+        p.run(path)
+    if p.ranks == 1 or p.rank == 0:
+        json.dump(dict(name=name, first=p.first, losses=p.losses), open(path + ".step.json", "w"), indent=1)
+
+
+def record(directory, names):
+    os.makedirs(directory, exist_ok=True)
+    for name in names:
+        path, n = os.path.abspath(os.path.join(directory, name)), PROGRAMS[name].ranks
+        subprocess.run(["rm", "-rf", path, path + ".store"], check=True)
+        env = dict(os.environ, OMP_NUM_THREADS="1")
+        running = [subprocess.Popen([sys.executable, __file__, "one", path, name],
+                                    env=dict(env, **(dict(RANK=str(r), WORLD_SIZE=str(n)) if n > 1 else {}))) for r in range(n)]
+        for r in running:
+            if r.wait():
+                print(f"{name}: could not be recorded")
+        subprocess.run(["rm", "-f", path + ".store"])
+
+
+def near(a, b):
+    return isinstance(a, (int, float)) and abs(a - b) <= 1e-6 * abs(b)
+
+
+def check(directory, names, optool):
+    good = 0
+    for name in names:
+        truth = json.load(open(os.path.join(directory, name + ".step.json")))
+        ran = subprocess.run([optool, "step", os.path.join(directory, name), "--json", "-"], capture_output=True, text=True)
+        records = [json.loads(line) for line in ran.stdout.splitlines()]
+        finds = [r for r in records if r["kind"] == "finding"]
+        losses = [r for r in records if r["kind"] == "summary"][-1]["losses"] if records else []
+        wrong, first = [], truth["first"]
+        if ran.returncode != (1 if first else 0):
+            wrong.append(f"exit {ran.returncode} {ran.stderr[-200:]}")
+        if first and not finds:
+            wrong.append("no finding")
+        elif first:
+            f = finds[0]
+            if f["rule"] not in first["rules"] or not f["op"].endswith(first["op"]) or first["target"] not in (None, f["target"]) or \
+                    first.get("module", f.get("module")) != f.get("module"):
+                wrong.append(f"first finding {f['rule']} {f['op']} {f['target']} {f.get('module')}: {f['reason']} ({f['capture']})")
+        elif finds:
+            wrong.append(f"{len(finds)} findings, first {finds[0]['rule']} {finds[0]['op']} {finds[0]['target']}: {finds[0]['reason']}"
+                         f" ({finds[0]['capture']})")
+        want = truth["losses"]
+        if len(losses) < len(want):
+            wrong.append(f"{len(losses)} losses, want {len(want)}")
+        for i, (l, w) in enumerate(zip(losses, want)):
+            if not near(l["captured"], w["captured"]) or not near(l["exact"], w["exact"]):
+                wrong.append(f"loss {i}: {l['captured']} exact {l['exact']}, want {w['captured']} exact {w['exact']}")
+        good += not wrong
+        print(f"{name}: {'ok' if not wrong else 'WRONG'}; {len(records)} records, {len(finds)} findings")
+        for w in wrong:
+            print("    " + w[:400])
+    print(f"{good} of {len(names)} are right")
+    return good == len(names)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["record", "check", "list", "one"])
+    parser.add_argument("directory", nargs="?")
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--optool", default="bin/optool")
+    o = parser.parse_args()
+    if o.what == "list":
+        print("\n".join(PROGRAMS))
+    elif o.what == "one":
+        one(o.names[0], o.directory)
+    elif o.what == "record":
+        record(o.directory, o.names or list(PROGRAMS))
+    elif not check(o.directory, o.names or list(PROGRAMS), o.optool):
+        sys.exit(1)

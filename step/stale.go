@@ -1,0 +1,148 @@
+package step
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// findStale finds inputs that lie where a recorded result does and have other elements, though autograd says that they
+// are that result: its gradient is what the calls that read it there gave. Such a value is changed, also where another
+// recorded value equals it: an old one that was read too early, say.
+func (p *Process) findStale() {
+	suspects := map[*Value][]*Value{} // by the result
+	again := map[*Value][]*Value{}    // further readings of an input
+	var order []*Value
+	for _, c := range p.Calls {
+		for _, v := range c.Inputs {
+			if first := v.From.first; first != nil {
+				again[first] = append(again[first], v)
+			}
+			w := v.latest
+			if w == nil || v.From.How == IsChanged || v.From.first != nil || v.From.written {
+				continue
+			}
+			if w.Kind == inputKind && w.From.Value != nil && w.From.How != IsChanged {
+				w = w.From.Value
+			}
+			if w.Kind != outputKind || w.after != nil || !v.DType.IsFloat() {
+				continue
+			}
+			if suspects[w] == nil {
+				order = append(order, w)
+			}
+			suspects[w] = append(suspects[w], v)
+		}
+	}
+	for _, w := range order {
+		g := w.gradient()
+		if g == nil {
+			continue
+		}
+		vs := suspects[w]
+		readers := slices.Clone(w.readers)
+		for _, v := range vs {
+			readers = append(readers, v)
+			readers = append(readers, again[v]...)
+		}
+		if explained(g, w.readers) || !explained(g, readers) {
+			continue
+		}
+		first := vs[0]
+		for _, v := range vs {
+			v.unlink()
+			if from := (Link{How: IsChanged, Value: w}); v == first {
+				v.reason = w.stale(v)
+				v.From = from
+			} else {
+				v.From = from.again(first)
+			}
+			w.readers = append(w.readers, v)
+		}
+	}
+}
+
+// stale says that an input holds another recorded value than the result that lies where it does, "" if it holds none.
+func (w *Value) stale(v *Value) string {
+	old := v.From.Value
+	if old == nil || old.Call == w.Call {
+		return ""
+	}
+	when := "has at another address"
+	if old.Address == w.Address {
+		when = "had left there before"
+	}
+	return fmt.Sprintf("it holds what %s of %s %s, not what %s of %s wrote there last, whose gradient it has; no recorded "+
+		"call wrote there in between", old.Target, old.Call, when, w.Target, w.Call)
+}
+
+// unlink takes an input from the readers of what it was linked to.
+func (v *Value) unlink() {
+	if w := v.From.Value; w != nil {
+		w.readers = slices.DeleteFunc(w.readers, func(r *Value) bool { return r == v })
+	}
+}
+
+// gradient is the recorded gradient of a result, nil if there is none that tells it from others.
+func (v *Value) gradient() *Value {
+	for _, g := range v.Call.GradOutputs {
+		if v.Call.result(g) == v && !g.content.plain && g.Numel() > few {
+			return g
+		}
+	}
+	return nil
+}
+
+// gradientOf is the recorded gradient of an input, nil if there is none.
+func (c *Call) gradientOf(v *Value) *Value {
+	i := slices.Index(c.Inputs, v)
+	for _, g := range c.Grads {
+		if sameShape(g.Shape, v.Shape) && (g.leaf == v.leaf || len(c.Grads) == 1 && i >= 0) {
+			return g
+		}
+	}
+	return nil
+}
+
+// explained reports whether the gradient g is the sum of what the calls gave that read a value.
+func explained(g *Value, readings []*Value) bool {
+	sums, sizes := make([]float64, len(g.content.samples)), make([]float64, len(g.content.samples))
+	var calls []*Value
+	for _, r := range readings {
+		if r.Kind != inputKind || !r.Call.HasBackward() || slices.Contains(calls, r) {
+			continue
+		}
+		calls = append(calls, r)
+		part := r.Call.gradientOf(r)
+		if part == nil || len(part.content.samples) != len(sums) {
+			return false
+		}
+		if part.equals(g) {
+			return true
+		}
+		for i, s := range part.content.samples {
+			x := decode(part.DType, s)
+			sums[i] += x
+			sizes[i] += math.Abs(x)
+		}
+	}
+	if len(calls) < 2 {
+		return false
+	}
+	return agree(g, sums, sizes, float64(len(calls)))
+}
+
+// agree reports whether the samples of g are the sums of n parts, whose magnitudes add up to sizes.
+func agree(g *Value, sums, sizes []float64, n float64) bool {
+	some := 0
+	for i, s := range g.content.samples {
+		x := decode(g.DType, s)
+		if !(math.Abs(x-sums[i]) <= n*g.DType.Eps()*sizes[i]) {
+			return false
+		}
+		if x != 0 {
+			some++
+		}
+	}
+	return some > few
+}
