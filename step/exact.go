@@ -128,7 +128,7 @@ func (x *rerun) call(c *Call) error {
 	if err != nil {
 		return err
 	}
-	bound, err := x.bind(rec, args, kwargs)
+	bound, f, err := x.forward(rec, args, kwargs)
 	if err != nil {
 		return err
 	}
@@ -144,10 +144,6 @@ func (x *rerun) call(c *Call) error {
 		// average, without dropout, and the rest is as recorded.
 		how = AsRecorded
 		x.averaged(c)
-	}
-	f, err := bound.Forward()
-	if err != nil {
-		return err
 	}
 	outs, err := results(f, len(c.Outputs))
 	if err != nil {
@@ -176,20 +172,18 @@ func results(f *opdef.Forward, n int) ([]*tensor.Tensor, error) {
 	return outs, nil
 }
 
-// bind binds a call whose tensors may have been cast below the level at which
+// forward runs a call whose tensors may have been cast below the level at which
 // calls are recorded (torch.autocast): as it is, or with all floating tensors in
 // the dtype of the result, unrounded.
-func (x *rerun) bind(rec *capture.Call, args []value.Value, kwargs *value.Dict) (*opdef.Call, error) {
+func (x *rerun) forward(rec *capture.Call, args []value.Value, kwargs *value.Dict) (*opdef.Call, *opdef.Forward, error) {
 	c, err := x.opt.Registry.Bind(rec.Op, args, kwargs)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	f, err := forwardOf(c)
 	outs := rec.Outputs()
-	if len(outs) == 0 || !outs[0].DType.IsFloat() || c.Autocast() == opdef.AutocastNone {
-		return c, c.Plan()
-	}
-	if c.Plan() == nil {
-		return c, nil
+	if err == nil || len(outs) == 0 || !outs[0].DType.IsFloat() || c.Autocast() == opdef.AutocastNone {
+		return c, f, err
 	}
 	dt := outs[0].DType
 	c = c.Map(func(a opdef.Arg) *tensor.Tensor {
@@ -198,7 +192,16 @@ func (x *rerun) bind(rec *capture.Call, args []value.Value, kwargs *value.Dict) 
 		}
 		return opdef.Cast(a.Tensor, dt)
 	})
-	return c, c.Plan()
+	f, err = forwardOf(c)
+	return c, f, err
+}
+
+// forwardOf runs a call; a random one is only checked.
+func forwardOf(c *opdef.Call) (*opdef.Forward, error) {
+	if err := c.Plan(); err != nil || c.Random() != "" && c.Entry.Random != "" {
+		return nil, err
+	}
+	return c.Forward()
 }
 
 // arguments are the recorded ones with every tensor that is known better replaced.
@@ -261,15 +264,15 @@ func substitute(v value.Value, now map[*tensor.Tensor]*tensor.Tensor) value.Valu
 // input is the value of an input in the rerun, nil if it is the recorded one.
 func (x *rerun) input(v *Value, recorded *tensor.Tensor) *tensor.Tensor {
 	w := v.From.origin()
-	if w == nil {
+	if w == nil || v.carried(w) {
 		return nil
 	}
 	t := x.value(w)
-	if x.whatIf != nil && v.From.How == IsChanged {
+	if v.From.How == IsChanged {
 		switch {
 		case !x.repairs(v):
 			return nil // it is read as it was found
-		case t == nil:
+		case t == nil && w.after == nil:
 			t = x.made(w)
 		}
 	}
@@ -295,6 +298,12 @@ func (x *rerun) input(v *Value, recorded *tensor.Tensor) *tensor.Tensor {
 		return seenAs(t, w, v, int(v.Address-w.Address)/v.DType.Size())
 	}
 	return nil
+}
+
+// carried reports whether v is what the end of an earlier step left in w, such as a weight that the optimizer wrote:
+// each step begins with what was recorded.
+func (v *Value) carried(w *Value) bool {
+	return w.Call.phase()%2 == 1 && w.Call.Step != v.Call.Step
 }
 
 // made is what was recorded of a value when it was made, nil if that cannot be read.

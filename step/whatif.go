@@ -54,7 +54,7 @@ func (p *Process) losses(ctx context.Context, w WhatIf, opt Options) (losses []f
 func (x *rerun) touched(c *Call) bool {
 	return slices.ContainsFunc(c.Inputs, func(v *Value) bool {
 		w := v.From.origin()
-		return w != nil && x.values[w] != nil || x.repairs(v)
+		return w != nil && x.values[w] != nil && !v.carried(w) || x.repairs(v)
 	})
 }
 
@@ -75,8 +75,11 @@ func (x *rerun) chosen(rec *capture.Call, outs []*tensor.Tensor, how Choice, dt 
 	return outs, nil
 }
 
-// repairs reports whether an input is to be read as its producer made it.
+// repairs reports whether a changed input is to be read as its producer made it, as it always is in the exact step.
 func (x *rerun) repairs(v *Value) bool {
+	if x.whatIf == nil {
+		return v.From.How == IsChanged
+	}
 	r := x.whatIf.Repair
 	return r != nil && v.From.How == IsChanged && v.From.Value == r.From.Value
 }
@@ -95,11 +98,7 @@ func roundedTo(t *tensor.Tensor, dt tensor.DType) *tensor.Tensor {
 // withErrors adds to results what the recorded ones differ by from the reference on
 // the recorded arguments.
 func (x *rerun) withErrors(rec *capture.Call, outs []*tensor.Tensor) ([]*tensor.Tensor, error) {
-	bound, err := x.bind(rec, rec.Args, rec.Kwargs)
-	if err != nil {
-		return nil, err
-	}
-	f, err := bound.Forward()
+	_, f, err := x.forward(rec, rec.Args, rec.Kwargs)
 	if err != nil {
 		return nil, err
 	}
