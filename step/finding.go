@@ -94,6 +94,7 @@ func (t *Trace) Analyze(ctx context.Context, opt Options) error {
 			return err
 		}
 		p.BridgeParameters(ctx, opt)
+		p.checkUpdates()
 		if err := p.Effects(ctx, opt); err != nil {
 			return err
 		}

@@ -1,0 +1,184 @@
+package step
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/optool/optool/capture"
+)
+
+// An updater follows what the calls behind a loss make of gradients: which parameter they write.
+type updater struct {
+	step       *Step
+	parameters map[uint64][]*Value // readings in the forward pass, by address
+	known      map[*Value]uint64   // the parameter that a value is used to write
+}
+
+func newUpdater(s *Step, parameters map[uint64][]*Value) *updater {
+	return &updater{s, parameters, map[*Value]uint64{}}
+}
+
+// parameter is the address of the parameter that is written with an input of an optimizer's call: its own, or that of
+// what the calls make of it element by element. Lists are followed place by place. 0 if there is none.
+func (u *updater) parameter(v *Value) uint64 {
+	if at, ok := u.known[v]; ok {
+		return at
+	}
+	seen := map[*Value]bool{v: true}
+	at := uint64(0)
+	for todo := []*Value{v}; len(todo) > 0 && at == 0; todo = todo[1:] {
+		for _, w := range todo[0].Call.madeOf(todo[0]) {
+			if u.parameters[w.Address] != nil {
+				at = w.Address
+				break
+			}
+			for _, r := range w.readers {
+				if !seen[r] && r.Kind == inputKind && r.Call.Step == u.step && r.Call.phase()%2 == 1 {
+					seen[r] = true
+					todo = append(todo, r)
+				}
+			}
+		}
+	}
+	u.known[v] = at
+	return at
+}
+
+// madeOf lists what a call makes of an input element by element: results, and arguments that it changes.
+func (c *Call) madeOf(v *Value) (out []*Value) {
+	for _, w := range slices.Concat(c.Inputs, c.Outputs) {
+		if (w.Kind == outputKind || w.after != nil) && sameShape(w.Shape, v.Shape) &&
+			(w.item == v.item || w.item < 0 || v.item < 0) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// checkUpdates looks at what optimizers read: gradients of other parameters than those that they write, and state that
+// is not what the step before left.
+func (p *Process) checkUpdates() {
+	parameters := map[uint64][]*Value{}
+	for _, s := range p.Steps {
+		for _, c := range s.Calls {
+			for _, v := range c.Inputs {
+				if v.RequiresGrad && v.Address != 0 && c.HasBackward() && (v.Parameter || v.From.Value == nil || v.carried(v.From.Value)) {
+					parameters[v.Address] = append(parameters[v.Address], v)
+				}
+			}
+		}
+		u := newUpdater(s, parameters)
+		for _, c := range s.Tail {
+			for _, v := range c.Inputs {
+				u.checkGradient(v)
+			}
+		}
+		for _, c := range s.Tail {
+			for _, v := range c.Inputs {
+				u.checkState(v)
+			}
+		}
+		if s.updates(parameters) {
+			clear(parameters)
+		}
+	}
+}
+
+// checkGradient decides about an input that equals a recorded gradient: whether it is one of the parameter that is
+// written with it.
+func (u *updater) checkGradient(v *Value) {
+	g := v.From.Value
+	if g == nil || g.Kind != capture.GradInputs || v.From.How != ByContent || v.From.first != nil || g.Numel() <= few {
+		return
+	}
+	of := g.argument().Address
+	at := u.parameter(v)
+	if at == 0 || of == 0 || of == at || u.parameters[of] == nil {
+		return
+	}
+	var own *Value
+	for _, r := range u.parameters[at] {
+		w := r.Call.gradientOf(r)
+		if w == nil || !w.like(v) {
+			continue
+		}
+		if own = w; w.equals(v) {
+			v.unlink()
+			v.From.Value = w
+			w.readers = append(w.readers, v)
+			return
+		}
+	}
+	if own == nil {
+		return
+	}
+	v.unlink()
+	v.From = Link{How: IsChanged, Value: own}
+	v.reason = fmt.Sprintf("it is %s of %s, the gradient of another parameter than the one that is updated with it, whose "+
+		"gradient is %s of %s", g.Target, g.Call, own.Target, own.Call)
+	own.readers = append(own.readers, v)
+}
+
+// checkState decides about an input that is not what the step before left at its address.
+func (u *updater) checkState(v *Value) {
+	was := v.latest
+	if was == nil || v.From.How == IsChanged || v.From.first != nil || v.From.written || v.From.Role == "collective" ||
+		!v.DType.IsFloat() {
+		return
+	}
+	if was.Kind == inputKind && was.after == nil {
+		was = was.From.Value
+	}
+	if was == nil || was.Call.phase()%2 == 0 || was.Call.Step == v.Call.Step || !was.made() || !u.isState(v, was.Call.Step) {
+		return
+	}
+	v.unlink()
+	old := v.From.Value
+	v.From = Link{How: IsChanged, Value: was}
+	switch {
+	case old != nil:
+		v.reason = fmt.Sprintf("it holds what %s of %s has, not what the step before left in %s of %s, and no recorded call wrote "+
+			"there in between", old.Target, old.Call, was.Target, was.Call)
+	case was.after != nil:
+		v.reason = fmt.Sprintf("it is not what the step before left in %s of %s, and no recorded call wrote there in between",
+			was.Target, was.Call)
+	}
+	was.readers = append(was.readers, v)
+}
+
+// isState reports whether v is state that an optimizer keeps from one step to the next: an earlier step read it at the
+// same place of the same operator, and it is no gradient. A recorded call made it then, or the parameter that is
+// written with it has its gradient elsewhere.
+func (u *updater) isState(v *Value, before *Step) bool {
+	var first *Value
+	same := false
+	for _, c := range before.Tail {
+		for _, w := range c.Inputs {
+			if w.Address != v.Address || !w.like(v) {
+				continue
+			}
+			if first == nil {
+				first = w
+			}
+			same = same || c.Op == v.Call.Op && w.Target == v.Target
+		}
+	}
+	if !same {
+		return false
+	}
+	if w := first.From.Value; w != nil {
+		return w.Kind == outputKind && first.From.How != IsChanged
+	}
+	at := u.parameter(v)
+	return at != 0 && at != v.Address && slices.ContainsFunc(u.step.Tail, func(c *Call) bool {
+		return slices.ContainsFunc(c.Inputs, func(g *Value) bool {
+			return g.Address != v.Address && g.isGradient() && u.parameter(g) == at
+		})
+	})
+}
+
+// isGradient reports whether an input of an optimizer is known to be a gradient.
+func (v *Value) isGradient() bool {
+	w := v.From.Value
+	return v.From.Role == "gradient" || w != nil && w.Kind == capture.GradInputs
+}
