@@ -228,16 +228,12 @@ func (k *Carry) run(x *rerun, c *Call, rec *capture.Call) ([]*tensor.Tensor, err
 	if err != nil {
 		return nil, err
 	}
-	bound, err := x.bind(rec, args, kwargs)
+	bound, f, err := x.forward(rec, args, kwargs)
 	if err != nil {
 		return nil, err
 	}
 	if why := bound.Random(); why != "" {
 		return nil, errRandom(why)
-	}
-	f, err := bound.Forward()
-	if err != nil {
-		return nil, err
 	}
 	outs, err := results(f, len(c.Outputs))
 	if err != nil {

@@ -162,6 +162,9 @@ func (x *rerun) call(c *Call) error {
 
 // results are the tensors that a call of which n were recorded returns.
 func results(f *opdef.Forward, n int) ([]*tensor.Tensor, error) {
+	if f == nil {
+		return nil, errors.New("draws random numbers")
+	}
 	outs := tensorsIn(f.Value)
 	if len(outs) != n {
 		outs = f.Outs // those that the recorded form of the call leaves out are the last

@@ -29,6 +29,7 @@ type Finding struct {
 	Behind int
 
 	backward bool
+	repeats  bool // it is about a call that was run again for the backward pass
 	// unseen, of Changed, are calls that computed with the changed value though the recorder
 	// had copied it before it changed.
 	unseen []*Call
@@ -57,6 +58,9 @@ func (f *Finding) before(g *Finding) bool {
 // the backward pass may have read too.
 func (f *Finding) time() [2]float64 {
 	if f.Rule == verdict.Changed && !f.backward && f.From != nil && !f.From.made() && f.Call.phase()%2 == 1 {
+		return [2]float64{f.Call.Step.end() + 0.25, float64(f.Call.Order)}
+	}
+	if f.repeats {
 		return [2]float64{f.Call.Step.end() + 0.25, float64(f.Call.Order)}
 	}
 	if len(f.unseen) > 0 {
@@ -137,8 +141,11 @@ func (p *Process) findings(opt Options) []*Finding {
 			}
 		}
 	}
+	for _, s := range p.Steps {
+		all = append(all, s.repeats()...)
+	}
 	for _, f := range all {
-		if f.Rule == verdict.Changed && !f.backward {
+		if f.Rule == verdict.Changed && !f.backward && !f.repeats {
 			f.findUnseen(all, opt)
 		}
 	}

@@ -171,16 +171,16 @@ func byStride(shape, stride []int) []int {
 	return order
 }
 
-// alike is the share of samples that are equal in both, zeros left out, and how
+// alike is the share of samples that are equal in both, zeros and NaN left out, and how
 // many samples that are.
-func (f *fingerprint) alike(g *fingerprint) (share float64, n int) {
+func (f *fingerprint) alike(g *fingerprint, dt tensor.DType) (share float64, n int) {
 	if len(f.samples) != len(g.samples) {
 		return 0, 0
 	}
 	same := 0
 	for i, x := range f.samples {
 		y := g.samples[i]
-		if x == 0 && y == 0 {
+		if x == y && (x == 0 || isNaN(dt, x)) {
 			continue
 		}
 		n++
@@ -212,6 +212,21 @@ func (f *fingerprint) near(g *fingerprint, dt tensor.DType) bool {
 		}
 	}
 	return 2*close > len(f.samples)
+}
+
+// isNaN reports whether a sample is not a number.
+func isNaN(dt tensor.DType, word uint64) bool {
+	switch dt {
+	case tensor.Float32:
+		return word&0x7fffffff > 0x7f800000
+	case tensor.BFloat16:
+		return word&0x7fff > 0x7f80
+	case tensor.Float16:
+		return word&0x7fff > 0x7c00
+	case tensor.Float64:
+		return word&^(1<<63) > 0x7ff<<52
+	}
+	return false
 }
 
 // decode is the number that a sample stands for.

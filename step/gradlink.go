@@ -127,7 +127,7 @@ func (c *Call) nearest(g *Value) (best *Value) {
 		if w.DType != g.DType || w.Numel() != g.Numel() {
 			continue
 		}
-		share, _ := g.content.alike(&w.content)
+		share, _ := g.content.alike(&w.content, g.DType)
 		if w.like(g) {
 			share++
 		}

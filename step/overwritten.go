@@ -78,7 +78,7 @@ func (v *Value) comparePart(w *Value, opt Options) error {
 	if v.From.held = f.sum == v.content.sum; v.From.held || !v.keeps(w) {
 		return nil
 	}
-	if share, _ := v.content.alike(&f); share == 0 {
+	if share, _ := v.content.alike(&f, v.DType); share == 0 {
 		return nil
 	}
 	now, doneNow, err := v.load(opt)

@@ -212,7 +212,7 @@ func (p *Process) settle() {
 	for _, c := range p.Calls {
 		if c.phase()%2 == 1 {
 			for ; at <= c.Step.Number; at++ {
-				if grads == nil {
+				if grads == nil || p.Steps[at-1].updatesAny() { // their gradients have been read
 					grads, byShape = map[contentKey][]*Value{}, map[string][]*Value{}
 				}
 				for _, x := range p.Steps[at].Calls {
@@ -240,6 +240,9 @@ func (p *Process) settle() {
 		}
 	}
 }
+
+// updatesAny reports whether a call behind the loss writes in place, as optimizers do.
+func (s *Step) updatesAny() bool { return slices.ContainsFunc(s.Tail, (*Call).writes) }
 
 // again is the link of a further reading of a value.
 func (l Link) again(first *Value) Link {
@@ -321,13 +324,13 @@ func (v *Value) settleGradient(same, like []*Value) {
 		w.readers = append(w.readers, v)
 		return
 	}
-	if v.From.How == IsChanged || !v.DType.IsFloat() {
+	if v.From.How == IsChanged || !v.DType.IsFloat() || v.content.plain {
 		return
 	}
 	var best *Value
 	share := 0.0
 	for _, w := range like {
-		if s, n := v.content.alike(&w.content); s > share && n > 3 {
+		if s, n := v.content.alike(&w.content, v.DType); s > share && n > 3 {
 			best, share = w, s
 		}
 	}
@@ -349,7 +352,7 @@ func (v *Value) partOf(w *Value) bool {
 	if w.after != nil {
 		was = w.after
 	}
-	share, n := v.content.alike(was)
+	share, n := v.content.alike(was, v.DType)
 	if w.after != nil || n < sampled/4 && v.Numel() > sampled {
 		return false // nothing but zeros: that many tensors have
 	}

@@ -254,7 +254,7 @@ func TestFingerprint(t *testing.T) {
 	if a.sum != b.sum || a.sum == c.sum || a.sum == tr.sum || a.block != tr.block {
 		t.Errorf("sums %x %x %x %x, blocks %x %x", a.sum, b.sum, c.sum, tr.sum, a.block, tr.block)
 	}
-	if share, n := a.alike(&c); n != sampled || math.Abs(share-0.5) > 0.05 {
+	if share, n := a.alike(&c, tensor.Float32); n != sampled || math.Abs(share-0.5) > 0.05 {
 		t.Errorf("half of it is equal, got %v of %d", share, n)
 	}
 	if !a.near(&b, tensor.Float32) || a.near(&tr, tensor.Float32) {
@@ -271,7 +271,7 @@ func TestSampledLayouts(t *testing.T) {
 		}
 		x := tensor.New(tensor.Float32, shape[:], data).Rounded()
 		a, b := newFingerprint(x), newFingerprint(x.Transpose(0, 1))
-		if share, n := a.alike(&b); share > 0.1 || n != sampled {
+		if share, n := a.alike(&b, tensor.Float16); share > 0.1 || n != sampled {
 			t.Errorf("%v: %v of %d samples are those of the transpose, want next to none", shape, share, n)
 		}
 	}

@@ -88,12 +88,15 @@ func (p *Process) checkUpdates() {
 // written with it.
 func (u *updater) checkGradient(v *Value) {
 	g := v.From.Value
-	if g == nil || g.Kind != capture.GradInputs || v.From.How != ByContent || v.From.first != nil || g.Numel() <= few {
+	if g == nil && (v.From.How == IsChanged || v.From.Role == "collective") || g != nil && (g.Kind != capture.GradInputs ||
+		v.From.How != ByContent) || v.From.first != nil || !v.DType.IsFloat() {
 		return
 	}
-	of := g.argument().Address
-	at := u.parameter(v)
-	if at == 0 || of == 0 || of == at || u.parameters[of] == nil {
+	of, at := uint64(0), u.parameter(v)
+	if g != nil {
+		of = g.argument().Address
+	}
+	if at == 0 || of == at {
 		return
 	}
 	var own *Value
@@ -104,12 +107,12 @@ func (u *updater) checkGradient(v *Value) {
 		}
 		if own = w; w.equals(v) {
 			v.unlink()
-			v.From.Value = w
+			v.From = Link{How: ByContent, Value: w}
 			w.readers = append(w.readers, v)
 			return
 		}
 	}
-	if own == nil {
+	if g == nil || own == nil || u.parameters[of] == nil || v.Numel() <= few || v.content.plain {
 		return
 	}
 	v.unlink()
