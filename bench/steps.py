@@ -3,14 +3,17 @@
 
   steps.py record DIR [NAME...]                      records them: DIR/NAME and DIR/NAME.step.json, the truth
   steps.py check DIR [--optool bin/optool] [NAME...]  compares `optool step` with the truth; exit status 1 if anything is wrong
+  steps.py pack DIR OUT [NAME...]                    makes OUT/NAME.tar.gz of them, without the paths of this machine
   steps.py list                                      says what there is
+
+--small records them without attention and with small tensors, as step/testdata/programs has some of them.
 
 The truth is the first finding (`rules`, `op`, `target`, and `module` where it tells one call from another; null if nothing is
 wrong), and each loss as it was recorded and in float64, from the same weights and inputs without the fault.
 
 Each program runs in a process of its own. Needs torch 2.2 or newer.
 """
-import argparse, contextlib, copy, ctypes, json, math, os, subprocess, sys, warnings
+import argparse, contextlib, copy, ctypes, glob, gzip, io, json, math, os, shutil, subprocess, sys, tarfile, warnings
 
 import torch
 import torch.nn as nn
@@ -20,7 +23,8 @@ from torch.utils.checkpoint import checkpoint
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "hook"))
 import optool_capture  # noqa: E402
 
-BATCH, LENGTH, WORDS, DIM = 2, 8, 32, 16
+SMALL = "STEPS_SMALL" in os.environ
+BATCH, LENGTH, WORDS, DIM = (2, 4, 16, 8) if SMALL else (2, 8, 32, 16)
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------
@@ -122,10 +126,15 @@ class Attention(nn.Module):
         return self.out(y.transpose(1, 2).reshape(x.shape))
 
 
+class Linear(nn.Linear):
+    def __init__(self, *sizes, bias=True):
+        super().__init__(*sizes, bias=bias and not SMALL)
+
+
 class MLP(nn.Module):
     def __init__(self, square=False, dropout=False):
         super().__init__()
-        self.up, self.down, self.square = nn.Linear(DIM, 2 * DIM), nn.Linear(2 * DIM, DIM), square
+        self.up, self.down, self.square = Linear(DIM, 2 * DIM), Linear(2 * DIM, DIM), square
         self.drop = Drop() if dropout else nn.Identity()
 
     def forward(self, x):
@@ -154,11 +163,14 @@ class Experts(nn.Module):
 class Block(nn.Module):
     def __init__(self, **more):
         super().__init__()
-        self.norm1, self.norm2, self.attention = nn.LayerNorm(DIM), nn.LayerNorm(DIM), Attention()
+        if not SMALL:
+            self.norm1, self.attention = nn.LayerNorm(DIM), Attention()
+        self.norm2 = nn.LayerNorm(DIM)
         self.mlp = Experts() if more.pop("moe", False) else MLP(**more)
 
     def forward(self, x):
-        x = x + self.attention(self.norm1(x))
+        if not SMALL:
+            x = x + self.attention(self.norm1(x))
         return x + self.mlp(self.norm2(x))
 
 
@@ -191,7 +203,7 @@ def loss_of(model, tokens):
 class Program:
     """A training loop with options, and places where a fault can be planted: `at(place, program)`."""
 
-    def __init__(self, model=None, dtype=torch.float32, optimizer=("AdamW", dict(foreach=False)), steps=2, micro=1,
+    def __init__(self, model=None, dtype=torch.float32, optimizer=("AdamW", dict(foreach=SMALL)), steps=2, micro=1,
                  autocast=None, scale=None, clip=False, shows=False, ema=False, second=None, compiled=False, ranks=1,
                  fault=None, first=None):
         self.__dict__.update(locals())
@@ -329,9 +341,9 @@ def times(k):
     return lambda out, *args: out * k
 
 
-LARGE = ("AdamW", dict(foreach=False))
+LARGE = ("AdamW", dict(foreach=SMALL))
 FUSED = ("AdamW", dict(fused=True))
-MOMENTUM = ("SGD", dict(momentum=0.9, foreach=False))
+MOMENTUM = ("SGD", dict(momentum=0.9, foreach=SMALL))
 HALF = torch.bfloat16
 
 PROGRAMS = {
@@ -347,8 +359,8 @@ PROGRAMS = {
     "compiled": Program(compiled=True, optimizer=MOMENTUM),
 
     "stale": Program(fault=stale, first=dict(rules=["changed"], op="linear", target="input[0]", module="blocks.1.mlp.down")),
-    "rolled": Program(fault=state("exp_avg", lambda o, w: rolled(o.state[w]["exp_avg"], 3)),
-                      first=dict(rules=["changed"], op="lerp_", target="input[0]")),
+    "rolled": Program(optimizer=LARGE, fault=state("exp_avg", lambda o, w: rolled(o.state[w]["exp_avg"], 3)),
+                      first=dict(rules=["changed"], op="lerp_", target=None)),
     "overwritten": Program(autocast=HALF, scale=1024.0, optimizer=MOMENTUM, fault=covered,
                            first=dict(rules=["changed"], op="linear", target="input[0]", module="blocks.1.mlp.down")),
     "swapped": Program(optimizer=FUSED, fault=swapped, first=dict(rules=["changed"], op="_fused_adamw_", target=None)),
@@ -362,9 +374,9 @@ PROGRAMS = {
                       first=dict(rules=["wrong"], op="Tensor.div", target="output[0]")),
     "state": Program(model=dict(moe=True), optimizer=LARGE,
                      fault=lambda place, p: place == ("step", 1) and overwrite(
-                         p.optimizers[0].state[p.model.blocks[0].norm1.weight]["exp_avg_sq"],
-                         held(p.optimizers[0].state[p.model.blocks[1].norm1.weight]["exp_avg_sq"])),
-                     first=dict(rules=["changed"], op="mul_", target="input[0]")),
+                         p.optimizers[0].state[p.model.blocks[0].norm2.weight]["exp_avg_sq"],
+                         held(p.optimizers[0].state[p.model.blocks[1].norm2.weight]["exp_avg_sq"])),
+                     first=dict(rules=["changed"], op="mul_", target=None)),
     "nan": Program(model=dict(tied=True), optimizer=MOMENTUM,
                    fault=kernel("gelu_backward", nan),
                    first=dict(rules=["wrong", "nonfinite"], op="gelu", target="grad[0]", module="blocks.1.mlp")),
@@ -407,18 +419,35 @@ def one(name, path):
         json.dump(dict(name=name, first=p.first, losses=p.losses), open(path + ".step.json", "w"), indent=1)
 
 
-def record(directory, names):
+def record(directory, names, small):
     os.makedirs(directory, exist_ok=True)
     for name in names:
         path, n = os.path.abspath(os.path.join(directory, name)), PROGRAMS[name].ranks
         subprocess.run(["rm", "-rf", path, path + ".store"], check=True)
-        env = dict(os.environ, OMP_NUM_THREADS="1")
+        env = dict(os.environ, OMP_NUM_THREADS="1", **({"STEPS_SMALL": "1"} if small else {}))
         running = [subprocess.Popen([sys.executable, __file__, "one", path, name],
                                     env=dict(env, **(dict(RANK=str(r), WORLD_SIZE=str(n)) if n > 1 else {}))) for r in range(n)]
         for r in running:
             if r.wait():
                 print(f"{name}: could not be recorded")
         subprocess.run(["rm", "-f", path + ".store"])
+
+
+def pack(directory, names):
+    out, *names = names
+    here, there = os.path.dirname(os.path.dirname(os.path.abspath(__file__))), os.path.abspath(directory)
+    for name in names:
+        with gzip.GzipFile(os.path.join(out, name + ".tar.gz"), "wb", 9, mtime=0) as f, tarfile.open(fileobj=f, mode="w") as tar:
+            for path in sorted(glob.glob(os.path.join(directory, name, "**"), recursive=True)):
+                if not os.path.isfile(path):
+                    continue
+                data = open(path, "rb").read()
+                if path.endswith(".jsonl"):
+                    data = data.replace(here.encode() + b"/", b"").replace(here.encode(), b".").replace(there.encode() + b"/", b"")
+                entry = tarfile.TarInfo(os.path.relpath(path, directory))
+                entry.size = len(data)
+                tar.addfile(entry, io.BytesIO(data))
+        shutil.copy(os.path.join(directory, name + ".step.json"), out)
 
 
 def near(a, b):
@@ -462,9 +491,10 @@ def check(directory, names, optool):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["record", "check", "list", "one"])
+    parser.add_argument("what", choices=["record", "check", "pack", "list", "one"])
     parser.add_argument("directory", nargs="?")
     parser.add_argument("names", nargs="*")
+    parser.add_argument("--small", action="store_true")
     parser.add_argument("--optool", default="bin/optool")
     o = parser.parse_args()
     if o.what == "list":
@@ -472,6 +502,8 @@ if __name__ == "__main__":
     elif o.what == "one":
         one(o.names[0], o.directory)
     elif o.what == "record":
-        record(o.directory, o.names or list(PROGRAMS))
+        record(o.directory, o.names or list(PROGRAMS), o.small)
+    elif o.what == "pack":
+        pack(o.directory, o.names)
     elif not check(o.directory, o.names or list(PROGRAMS), o.optool):
         sys.exit(1)

@@ -178,7 +178,8 @@ func results(f *opdef.Forward, n int) ([]*tensor.Tensor, error) {
 // forward runs a call whose tensors may have been cast below the level at which
 // calls are recorded (torch.autocast): as it is, or with all floating tensors in
 // the dtype of the result, unrounded.
-func (x *rerun) forward(rec *capture.Call, args []value.Value, kwargs *value.Dict) (*opdef.Call, *opdef.Forward, error) {
+func (x *rerun) forward(rec *capture.Call, args []value.Value, kwargs *value.Dict) (*opdef.Call, *opdef.Forward,
+	error) {
 	c, err := x.opt.Registry.Bind(rec.Op, args, kwargs)
 	if err != nil {
 		return nil, nil, err

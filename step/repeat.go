@@ -26,8 +26,8 @@ func (s *Step) repeats() (all []*Finding) {
 				len(c.Outputs) == 0 || len(c.Outputs) != len(first.Outputs) || c.Outputs[0].equals(first.Outputs[0]) {
 				continue
 			}
-			all = append(all, &Finding{Rule: verdict.Changed, Call: c, Target: c.Outputs[0].Target, From: first.Outputs[0],
-				Reason: fmt.Sprintf("checkpointing ran %s again and it drew other random numbers: the gradients belong to "+
+			all = append(all, &Finding{Rule: verdict.Changed, Call: c, Target: c.Outputs[0].Target,
+				From: first.Outputs[0], Reason: fmt.Sprintf("checkpointing ran %s again and it drew other random numbers: the gradients belong to "+
 					"another forward pass than the loss (preserve_rng_state)", first), repeats: true})
 			break
 		}

@@ -62,7 +62,8 @@ func (p *Process) checkUpdates() {
 	for _, s := range p.Steps {
 		for _, c := range s.Calls {
 			for _, v := range c.Inputs {
-				if v.RequiresGrad && v.Address != 0 && c.HasBackward() && (v.Parameter || v.From.Value == nil || v.carried(v.From.Value)) {
+				if v.RequiresGrad && v.Address != 0 && c.HasBackward() && (v.Parameter || v.From.Value == nil ||
+					v.carried(v.From.Value)) {
 					parameters[v.Address] = append(parameters[v.Address], v)
 				}
 			}
@@ -88,8 +89,10 @@ func (p *Process) checkUpdates() {
 // written with it.
 func (u *updater) checkGradient(v *Value) {
 	g := v.From.Value
-	if g == nil && (v.From.How == IsChanged || v.From.Role == "collective") || g != nil && (g.Kind != capture.GradInputs ||
-		v.From.How != ByContent) || v.From.first != nil || !v.DType.IsFloat() {
+	switch {
+	case v.From.How == IsChanged || v.From.Role == "collective" || v.From.first != nil || !v.DType.IsFloat():
+		return
+	case g != nil && (g.Kind != capture.GradInputs || v.From.How != ByContent):
 		return
 	}
 	of, at := uint64(0), u.parameter(v)
@@ -140,8 +143,8 @@ func (u *updater) checkState(v *Value) {
 	v.From = Link{How: IsChanged, Value: was}
 	switch {
 	case old != nil:
-		v.reason = fmt.Sprintf("it holds what %s of %s has, not what the step before left in %s of %s, and no recorded call wrote "+
-			"there in between", old.Target, old.Call, was.Target, was.Call)
+		v.reason = fmt.Sprintf("it holds what %s of %s has, not what the step before left in %s of %s, and no recorded "+
+			"call wrote there in between", old.Target, old.Call, was.Target, was.Call)
 	case was.after != nil:
 		v.reason = fmt.Sprintf("it is not what the step before left in %s of %s, and no recorded call wrote there in between",
 			was.Target, was.Call)

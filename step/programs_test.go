@@ -1,0 +1,110 @@
+package step
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/verdict"
+)
+
+// A truth is what bench/steps.py knows of a program that it recorded.
+type truth struct {
+	First *struct {
+		Rules              []string
+		Op, Target, Module string
+	}
+	Losses []struct{ Captured, Exact float64 }
+}
+
+// unpack unpacks a recording of testdata/programs and returns its directory.
+func unpack(t *testing.T, name string) string {
+	t.Helper()
+	packed, err := os.ReadFile("testdata/programs/" + name + ".tar.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for files := tar.NewReader(z); ; {
+		h, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			return filepath.Join(dir, name)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, filepath.FromSlash(h.Name))
+		data, err := io.ReadAll(files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, data, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestPrograms: the first finding and each loss of the programs that bench/steps.py recorded; nothing is found where
+// nothing is wrong.
+func TestPrograms(t *testing.T) {
+	all, err := filepath.Glob("testdata/programs/*.step.json")
+	if err != nil || len(all) == 0 {
+		t.Fatal(all, err)
+	}
+	for _, path := range all {
+		name := strings.TrimSuffix(filepath.Base(path), ".step.json")
+		t.Run(name, func(t *testing.T) {
+			var want truth
+			raw, err := os.ReadFile(path)
+			if err == nil {
+				err = json.Unmarshal(raw, &want)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			tr := analyse(t, unpack(t, name))
+			want.check(t, tr)
+			steps := tr.Processes[0].Steps
+			if len(steps) != len(want.Losses) {
+				t.Fatalf("%d losses, want %d", len(steps), len(want.Losses))
+			}
+			for i, w := range want.Losses {
+				s := steps[i]
+				if math.Abs(s.Captured-w.Captured) > 1e-6*w.Captured || math.Abs(s.Exact-w.Exact) > 1e-6*w.Exact {
+					t.Errorf("loss %d is %v, exact %v; want %v, exact %v", i, s.Captured, s.Exact, w.Captured, w.Exact)
+				}
+			}
+		})
+	}
+}
+
+// check compares the first finding.
+func (want truth) check(t *testing.T, tr *Trace) {
+	if want.First == nil {
+		for _, f := range tr.Findings {
+			t.Errorf("finding %s %s %s: %s", f.Rule, f.Call, f.Target, f.Reason)
+		}
+		return
+	}
+	if len(tr.Findings) == 0 {
+		t.Fatal("nothing was found")
+	}
+	f, w := tr.Findings[0], want.First
+	if f.Rule != verdict.Rule(w.Rules[len(w.Rules)-1]) || !strings.HasSuffix(f.Call.Op, w.Op) ||
+		w.Target != "" && f.Target != w.Target || w.Module != "" && f.Call.Entry.Module != w.Module {
+		t.Errorf("first finding %s %s %s in %q: %s; want %+v", f.Rule, f.Call, f.Target, f.Call.Entry.Module, f.Reason,
+			*w)
+	}
+}
