@@ -286,16 +286,12 @@ func (x *rerun) errors(rec *capture.Call, n int) ([]*tensor.Tensor, error) {
 
 // reference are the n results of a call on its recorded arguments, unrounded.
 func (x *rerun) reference(rec *capture.Call, n int) ([]*tensor.Tensor, error) {
-	bound, err := x.bind(rec, rec.Args, rec.Kwargs)
+	bound, f, err := x.forward(rec, rec.Args, rec.Kwargs)
 	if err != nil {
 		return nil, err
 	}
 	if why := bound.Random(); why != "" {
 		return nil, errRandom(why)
-	}
-	f, err := bound.Forward()
-	if err != nil {
-		return nil, err
 	}
 	return results(f, n)
 }

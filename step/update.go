@@ -135,7 +135,8 @@ func (u *updater) checkState(v *Value) {
 	if was.Kind == inputKind && was.after == nil {
 		was = was.From.Value
 	}
-	if was == nil || was.Call.phase()%2 == 0 || was.Call.Step == v.Call.Step || !was.made() || !u.isState(v, was.Call.Step) {
+	if was == nil || was.Call.phase()%2 == 0 || was.Call.Step == v.Call.Step || !was.made() ||
+		!u.isState(v, was.Call.Step) {
 		return
 	}
 	v.unlink()
