@@ -12,26 +12,29 @@ import (
 	"github.com/optool/optool/verdict"
 )
 
-// documented are the fields that docs/formats.md lists for lines of a kind; what
-// it says of one in brackets is left out.
+// documented are the fields that docs/formats.md lists for lines of a kind: the names in backquotes in the first
+// column of the table below the kind's heading.
 func documented(t *testing.T, kind string) []string {
 	t.Helper()
 	page, err := os.ReadFile("../docs/formats.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(page)) {
-		cells := strings.Split(line, " | ")
-		if len(cells) != 2 || !strings.Contains(cells[0], `"kind":"`+kind+`"`) {
-			continue
-		}
-		list := regexp.MustCompile(`\([^()]*\)`).ReplaceAllString(cells[1], "")
-		fields := strings.FieldsFunc(list, func(r rune) bool { return strings.ContainsRune(",; |\n", r) })
-		slices.Sort(fields)
-		return fields
+	_, section, ok := strings.Cut(string(page), "\n### `\"kind\":\""+kind+"\"`\n")
+	if !ok {
+		t.Fatalf("docs/formats.md has no section for kind %q", kind)
 	}
-	t.Fatalf("docs/formats.md has no line of kind %q", kind)
-	return nil
+	section, _, _ = strings.Cut(section, "\n#")
+	_, table, _ := strings.Cut(section, "|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var fields []string
+	for line := range strings.Lines(table) {
+		for _, m := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(strings.Split(line, " | ")[0], -1) {
+			fields = append(fields, m[1])
+		}
+	}
+	slices.Sort(fields)
+	return fields
 }
 
 // fieldsOf are the names that JSON gives the fields of a struct, and of those
