@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -72,8 +73,15 @@ func runExplain(cmd *cobra.Command, a *app, o *explainOptions, paths []string) e
 			fmt.Fprintln(a.Out)
 		}
 		code, err := within(ctx, lim, e.Bytes(), func() (int, error) { return a.explain(ctx, e, o, opt, paths) })
-		if err != nil {
-			return failed(err)
+		if ctx.Err() != nil {
+			return failed(ctx.Err())
+		}
+		if usage := (*exitError)(nil); errors.As(err, &usage) {
+			return err // about the flags, for every call
+		}
+		if err != nil { // of this call
+			a.warn("%s: %v", e.Rel, err)
+			code = ExitFailed
 		}
 		if exit != ExitDiffers && code != ExitOK { // 1 goes before 3
 			exit = code

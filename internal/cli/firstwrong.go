@@ -80,7 +80,7 @@ func (o *selection) wrongCalls(ctx context.Context, a *app, command string, lim 
 	switch {
 	case err != nil:
 		return nil, failed(err)
-	case len(wrong) == 0 && t.captures == 1:
+	case len(wrong) == 0 && t.captures == 1 && t.refused == 0:
 		return []*capture.Entry{last}, nil
 	case len(wrong) > 0:
 		slices.SortStableFunc(wrong, func(x, y judged) int {

@@ -35,6 +35,7 @@ type format struct {
 
 var formats = map[string]format{
 	"hook":                   {write: writeHook, replay: true},
+	"op_tools":               {write: writeOpTools, replay: true},
 	"msprobe":                {write: writeMSProbe, replay: true},
 	"flashinfer pt":          {write: writeFlashInfer("torch")},
 	"flashinfer safetensors": {write: writeFlashInfer("safetensors")},
@@ -92,14 +93,16 @@ func TestMutants(t *testing.T) {
 					fuzzcheck.Bounded(t, 1, 1<<29, func() {
 						o := optool(t, f.compare(sound, dir)...)
 						o.judge(t, rel, against[from])
-						if o.code == cli.ExitOK && o.others == 0 && len(o.passes) < len(against[from].passes) {
+						if o.code == cli.ExitOK && o.failed == 0 && len(o.passes) < len(against[from].passes) {
 							t.Errorf("passes, with %d of %d values compared", len(o.passes), len(against[from].passes))
 						}
 						if o.code == cli.ExitFailed {
 							refused++
 						}
 						if f.replay && from == sound { // values of the other are made up
-							optool(t, "replay", dir).judge(t, rel, replayed)
+							o := optool(t, "replay", dir)
+							o.judge(t, rel, replayed)
+							o.others(t, dir)
 						}
 						optool(t, "compare", filepath.Join(sound, rel), filepath.Join(dir, rel))
 						for _, command := range []string{"show", "ls", "check"} {
@@ -131,7 +134,7 @@ type outcome struct {
 	errors string
 	passes map[string]bool
 	blank  map[string]bool // mistrusted: zeros, which other values may replace on both sides
-	others int             // results that did not pass
+	failed int             // results that did not pass
 }
 
 // optool runs a command, whose errors are sentences.
@@ -169,7 +172,7 @@ func optool(t *testing.T, args ...string) outcome {
 		case "mistrusted":
 			o.blank[target] = true
 		}
-		o.others++
+		o.failed++
 	}
 	return o
 }
@@ -187,6 +190,24 @@ func (o outcome) judge(t *testing.T, rel string, original outcome) {
 		strings.Contains(o.text, `"kind":"result"`)
 	if o.code == cli.ExitFailed && !named {
 		t.Errorf("refused without the name of %s: %s", rel, o.text)
+	}
+}
+
+// others gives the recording that replay said o of to the commands that replay calls for something else:
+// none passes over what replay refuses.
+func (o outcome) others(t *testing.T, dir string) {
+	t.Helper()
+	for _, args := range [][]string{{"step", dir}, {"explain", "--all", dir}} {
+		if code := optool(t, args...).code; o.code == cli.ExitFailed && code == cli.ExitOK {
+			t.Errorf("%q gives 0, replay refuses it: %s", args, o.text)
+		}
+	}
+	code, text := cli.View(t.Context(), 3, dir)
+	if strings.Contains(text, "internal error") {
+		t.Errorf("view: %s", text)
+	}
+	if !slices.Contains([]int{cli.ExitOK, cli.ExitFailed}, code) || code != cli.ExitOK && o.code == cli.ExitOK {
+		t.Errorf("view gives %d, replay %d: %.1000s", code, o.code, text)
 	}
 }
 
@@ -278,6 +299,39 @@ func writeHook(t *testing.T, dir string, variant int) {
 		b[i] ^= 0x40
 	}
 	write(t, string(b), path)
+}
+
+// writeOpTools writes some calls of a step, forward and backward.
+func writeOpTools(t *testing.T, dir string, variant int) {
+	from := "../../step/testdata/clean/op_tools_results/op_capture_results"
+	for _, op := range []string{"torch.nn.functional.linear", "torch.nn.functional.layer_norm"} {
+		if err := os.CopyFS(filepath.Join(dir, "op_tools_results/op_capture_results", op),
+			os.DirFS(filepath.Join(from, op))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if variant == 0 {
+		return
+	}
+	outputs, err := filepath.Glob(filepath.Join(dir, "op_tools_results/op_capture_results/*/*/*/*/output.pth"))
+	if err != nil || len(outputs) == 0 {
+		t.Fatal(outputs, err)
+	}
+	for _, path := range outputs {
+		f, err := pthformat.Open(path, pthformat.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		args, _ := f.Root.(*value.Dict).Get("args")
+		for i, v := range args.(*value.Sequence).Items {
+			if was, ok := v.(*tensor.Tensor); ok {
+				args.(*value.Sequence).Items[i] = floats(variant, was.Shape...)
+			}
+		}
+		if err := errors.Join(os.Remove(path), pthformat.WriteFile(path, f.Root), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func writeMSProbe(t *testing.T, dir string, variant int) {

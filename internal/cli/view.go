@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,54 +50,11 @@ func runView(cmd *cobra.Command, a *app, o *viewOptions, args []string) error {
 	if o.port < 0 || o.port > 65535 {
 		return usageError("--port: want 0 to 65535, got %d", o.port)
 	}
-	dir, err := os.MkdirTemp("", "optool-view-*")
+	server, closed, err := a.viewer(cmd.Context(), args)
 	if err != nil {
-		return failed(err)
+		return err
 	}
-	defer os.RemoveAll(dir)
-	var files, trees []string
-	for _, arg := range args {
-		if isRun(arg) {
-			files = append(files, arg)
-		} else {
-			trees = append(trees, arg)
-		}
-	}
-	names := files
-	if len(files) == 0 {
-		file := filepath.Join(dir, "run.jsonl")
-		if err := a.replayInto(cmd.Context(), file, dir, trees); err != nil {
-			return err
-		}
-		files, names = []string{file}, trees[:1]
-	}
-	if len(files) > 2 {
-		return usageError("view: want at most two RUNs, got %d", len(files))
-	}
-	var runs []browse.Run
-	for i, path := range files {
-		rec, err := a.readRecording(path)
-		if err != nil {
-			return failed(err)
-		}
-		defer rec.Close()
-		if rec.Summary.Total() == 0 {
-			return &exitError{ExitFailed, fmt.Errorf("%s: no results in it: want what --json made replay, compare, check "+
-				"or conformance write", path)}
-		}
-		runs = append(runs, browse.Run{Name: names[i], Recording: rec})
-	}
-	var open browse.Opener
-	if len(trees) > 0 {
-		if open, err = a.opener(cmd.Context(), trees); err != nil {
-			return err
-		}
-	}
-	server, err := browse.New(dir, runs, open)
-	if err != nil {
-		return failed(err)
-	}
-	defer server.Close()
+	defer closed()
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", o.port))
 	if err != nil {
 		return failed(err)
@@ -109,6 +67,70 @@ func runView(cmd *cobra.Command, a *app, o *viewOptions, args []string) error {
 		a.cutOff.Store(ExitOK) // Ctrl-C is its end, however long that takes
 	}
 	return failed(serve(cmd.Context(), listener, server))
+}
+
+// viewer is the server of the runs and captures that args name, until closed is called.
+func (a *app) viewer(ctx context.Context, args []string) (_ *browse.Server, _ func(), err error) {
+	var ends []func()
+	closed := func() {
+		for _, end := range slices.Backward(ends) {
+			end()
+		}
+	}
+	defer func() {
+		if err != nil {
+			closed()
+		}
+	}()
+	dir, err := os.MkdirTemp("", "optool-view-*")
+	if err != nil {
+		return nil, nil, failed(err)
+	}
+	ends = append(ends, func() { os.RemoveAll(dir) })
+	var files, trees []string
+	for _, arg := range args {
+		if isRun(arg) {
+			files = append(files, arg)
+		} else {
+			trees = append(trees, arg)
+		}
+	}
+	names := files
+	if len(files) == 0 {
+		file := filepath.Join(dir, "run.jsonl")
+		if err := a.replayInto(ctx, file, dir, trees); err != nil {
+			return nil, nil, err
+		}
+		files, names = []string{file}, trees[:1]
+	}
+	if len(files) > 2 {
+		return nil, nil, usageError("view: want at most two RUNs, got %d", len(files))
+	}
+	var runs []browse.Run
+	for i, path := range files {
+		rec, err := a.readRecording(path)
+		if err != nil {
+			return nil, nil, failed(err)
+		}
+		ends = append(ends, func() { rec.Close() })
+		if rec.Summary.Total() == 0 {
+			return nil, nil, &exitError{ExitFailed, fmt.Errorf("%s: no results in it: want what --json made replay, compare, check "+
+				"or conformance write", path)}
+		}
+		runs = append(runs, browse.Run{Name: names[i], Recording: rec})
+	}
+	var open browse.Opener
+	if len(trees) > 0 {
+		if open, err = a.opener(ctx, trees); err != nil {
+			return nil, nil, err
+		}
+	}
+	server, err := browse.New(dir, runs, open)
+	if err != nil {
+		return nil, nil, failed(err)
+	}
+	ends = append(ends, func() { server.Close() })
+	return server, closed, nil
 }
 
 // serve answers requests until the context is done.
