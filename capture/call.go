@@ -46,8 +46,9 @@ type Call struct {
 	After       []value.Value // positional arguments after the call
 	AfterKwargs *value.Dict   // keyword arguments after the call
 
-	Unseen map[*tensor.Tensor]bool // see Record.Unseen
-	Placed string                  // see Record.Placed
+	Unseen map[*tensor.Tensor]bool   // see Record.Unseen
+	Placed string                    // see Record.Placed
+	Names  map[*tensor.Tensor]string // of Args and Kwargs; see Record.Names
 
 	// Unknown are the files in which None may be a value that the producer does not know.
 	Unknown FileSet
@@ -129,7 +130,7 @@ func (c *Call) set(k Kind, r *Record) {
 	}
 	switch k {
 	case Input:
-		c.Args, c.Kwargs = r.Args, r.Kwargs
+		c.Args, c.Kwargs, c.Names = r.Args, r.Kwargs, r.Names
 	case Output:
 		c.Output, c.HasOutput = r.Args, true
 	case GradInputs:

@@ -84,6 +84,7 @@ type Entry struct {
 	// nil: not known.
 	Autocast map[string]string
 	Group    []int // ranks of a collective, in the group's order; nil if not known
+	Within   int   // ID of the recorded call inside of which this one was made, -1 for none
 
 	rec    recording // where the values are; nil in op_tools' files
 	notRun string    // see NotRun
@@ -192,7 +193,8 @@ func (e *Entry) Bytes() int64 { return files.Bytes(e.Parts()) }
 
 // newSingle is the entry of one .pth file.
 func newSingle(dir, base, abs, rel string) *Entry {
-	e := &Entry{Rel: rel, Dir: dir, single: base, Name: parseName(abs, plain), Step: -1, Order: -1, BackwardOrder: -1}
+	e := &Entry{Rel: rel, Dir: dir, single: base, Name: parseName(abs, plain), Step: -1, Order: -1, BackwardOrder: -1,
+		Within: -1}
 	e.Layout = File
 	e.Files.add(singleKind(base))
 	return e

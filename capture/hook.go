@@ -72,6 +72,7 @@ type hookCall struct {
 	step                   int
 	module, location, fail string
 	group                  []int
+	within                 int
 	autocast               map[string]string
 	begun, returned        span
 	gradInputs             []span
@@ -96,6 +97,7 @@ type hookEvent struct {
 	Module   string `json:"module"`
 	Location string `json:"location"`
 	Group    []int  `json:"group"`
+	Within   *int   `json:"within"`
 	Error    string `json:"error"`
 	// Dtypes by type of device; nil: autocast was off.
 	Autocast map[string]string `json:"autocast"`
@@ -208,10 +210,13 @@ func (r *hookRun) event(e *hookEvent, s span, byID map[int]*hookCall, position *
 		if !isOpName(e.Name) {
 			return fmt.Errorf("%q is not the name of an operator", e.Name)
 		}
-		c = &hookCall{run: r, id: e.ID, op: e.Name, order: *position, backward: -1, step: -1, module: e.Module,
-			location: e.Location, group: e.Group, autocast: e.Autocast, begun: s}
+		c = &hookCall{run: r, id: e.ID, op: e.Name, order: *position, backward: -1, step: -1, within: -1,
+			module: e.Module, location: e.Location, group: e.Group, autocast: e.Autocast, begun: s}
 		if e.Step != nil {
 			c.step = *e.Step
+		}
+		if e.Within != nil {
+			c.within = *e.Within
 		}
 		*position++
 		byID[e.ID], r.calls = c, append(r.calls, c)
@@ -263,7 +268,7 @@ func (r *hookRun) entry(c *hookCall) *Entry {
 	e := newForeign(Hook, c.op+"."+strconv.Itoa(c.id), c)
 	e.Op, e.ID, e.PID, e.Rank = c.op, c.id, r.pid, r.rank
 	e.Step, e.Order, e.BackwardOrder, e.Module, e.Location = c.step, c.order, c.backward, c.module, c.location
-	e.Group = c.group
+	e.Group, e.Within = c.group, c.within
 	if e.Autocast = c.autocast; e.Autocast == nil {
 		e.Autocast = noAutocast
 	}
@@ -320,13 +325,14 @@ type hookDescription struct {
 
 // record implements description.
 func (c hookDescription) record(k Kind, _ pthformat.ReadMode) (*Record, []io.Closer, error) {
-	l := &hookLoader{run: c.run, open: map[int]*hookFile{}, memory: map[memoryOf]*tensor.Storage{}}
+	l := &hookLoader{run: c.run, open: map[int]*hookFile{}, memory: map[memoryOf]*tensor.Storage{},
+		names: map[*tensor.Tensor]string{}}
 	r := &Record{Name: c.op, Kwargs: &value.Dict{}, Identifier: c.op + "/" + strconv.Itoa(c.id)}
 	if err := c.fill(l, r, k); err != nil {
 		l.Close()
 		return nil, nil, err
 	}
-	r.Placed = l.placed
+	r.Placed, r.Names = l.placed, l.names
 	return r, []io.Closer{l}, nil
 }
 
@@ -469,8 +475,9 @@ type hookLoader struct {
 	count   bool      // tensors are only counted
 	at      Addresses // where they lay, unless nil
 	memory  map[memoryOf]*tensor.Storage
-	used    map[hookBlob]bool       // what holds them, unless nil
-	unseen  map[*tensor.Tensor]bool // those that are not in instead, unless nil
+	used    map[hookBlob]bool         // what holds them, unless nil
+	unseen  map[*tensor.Tensor]bool   // those that are not in instead, unless nil
+	names   map[*tensor.Tensor]string // in the model, unless nil
 }
 
 // Close releases the files that tensors are read from.
@@ -612,7 +619,8 @@ func (l *hookLoader) object(o *object, path string) (value.Value, error) {
 	case kind == "generator" && isText:
 		return &value.Opaque{Global: "torch.Generator", Parts: []value.Part{{Name: "(0)", Value: text}}}, nil
 	case kind == "object" && isText:
-		if _, ok := o.get("tensors"); ok { // one whose elements the hook cannot read
+		// one whose elements the hook cannot read
+		if _, ok := o.get("tensors"); ok || strings.HasSuffix(text, "Tensor") {
 			l.tensors++
 		}
 		what := o.text("text")
@@ -747,6 +755,9 @@ func (l *hookLoader) elements(o *object, at any) (value.Value, error) {
 	t.RequiresGrad, _ = grad.(bool)
 	_, named := o.get("name")
 	t.Parameter = named && t.RequiresGrad
+	if named && l.names != nil {
+		l.names[t] = o.text("name")
+	}
 	return t, nil
 }
 

@@ -23,6 +23,8 @@ type Record struct {
 	Placed string
 	// Unseen are the tensors of an After record that the producer did not look at after the call: it saw no change.
 	Unseen map[*tensor.Tensor]bool
+	// Names are the names of parameters and buffers in the model, as far as the producer knows them.
+	Names map[*tensor.Tensor]string
 }
 
 // ErrNotCapture is wrapped by the errors of ParseRecord for files that hold

@@ -435,6 +435,10 @@ func (r *comparison) compareRandom(got, want []value.Value) {
 	for i := range got {
 		g, ok1 := got[i].(*tensor.Tensor)
 		w, ok2 := want[i].(*tensor.Tensor)
+		if ok2 && withoutElements(got[i]) {
+			r.add(leaf(Forward, "output", i, len(got)), verdict.Skipped, unread(got[i]), nil)
+			return
+		}
 		if ok1 != ok2 || ok1 && (g.DType != w.DType || !slices.Equal(g.Shape, w.Shape)) {
 			reason := "recorded " + opdef.TypeName(got[i]) + ", want " + opdef.TypeName(want[i])
 			r.add(leaf(Forward, "output", i, len(got)), verdict.Fail, reason, g)
@@ -755,6 +759,8 @@ func (r *comparison) compareValue(l label, got, want value.Value, b opdef.Bound,
 		res.Compared, res.Verdict, res.Reason = &c, c.Verdict, c.Reason
 	case isTensor && wantTensor:
 		res.Verdict, res.Reason = verdict.Unsupported, fmt.Sprintf("values of dtype %s cannot be compared", g.DType)
+	case wantTensor && withoutElements(got):
+		res.Verdict, res.Reason = verdict.Skipped, unread(got)
 	default:
 		numbers := compare.OpToolsValues(got, want)
 		c := compare.Result{OpTools: numbers, Rule: "equal", Numel: 1}
@@ -771,6 +777,15 @@ func (r *comparison) compareValue(l label, got, want value.Value, b opdef.Bound,
 	r.out.Results = append(r.out.Results, res)
 	return &r.out.Results[len(r.out.Results)-1]
 }
+
+// withoutElements reports whether a value is a tensor of a class that has no memory of its own, as stand-ins of
+// compilers and tensors on several processes.
+func withoutElements(v value.Value) bool {
+	o, ok := v.(*value.Opaque)
+	return ok && strings.HasSuffix(o.Global, "Tensor")
+}
+
+func unread(v value.Value) string { return "its elements were not recorded: it is a " + value.Str(v) }
 
 // model is the error model of a value. The gradients of a call with operands of
 // different precisions may have been summed in the lower one, as torch sums

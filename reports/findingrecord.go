@@ -28,6 +28,8 @@ type FindingRecord struct {
 	Location string `json:"location,omitempty"`
 	Side     string `json:"side,omitempty"` // of two runs: this, or against
 	Reason   string `json:"reason"`
+	Parallel string `json:"parallel,omitempty"` // of what ranks do together: the kind of mistake
+	Ranks    []int  `json:"ranks,omitempty"`
 }
 
 // In is the record for people: what and where, the path of the capture unbroken, and why.

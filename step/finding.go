@@ -25,6 +25,10 @@ type Finding struct {
 	Peer   *Call  // of two runs: the other run's call
 	Side   Side   // of two runs: whose call it is
 	Reason string
+	// Parallel, of what the ranks do together, says what kind of mistake it is; Ranks are those that it is about.
+	Parallel string
+	Ranks    []int
+	Backward bool // it shows in the backward pass; of Parallel
 	// Behind counts the calls that merely read what this made wrong.
 	Behind int
 

@@ -158,7 +158,7 @@ func inputs(vs []*Value) []Input {
 func (f *Finding) Record() *reports.FindingRecord {
 	r := &reports.FindingRecord{Kind: "finding", Rule: f.Rule, Capture: f.Call.Entry.Rel, Target: f.Target,
 		From: f.From.place(), Op: f.Call.Op, Module: f.Call.Entry.Module, Location: f.Call.Entry.Location,
-		Reason: f.Reason, Side: string(f.Side)}
+		Reason: f.Reason, Side: string(f.Side), Parallel: f.Parallel, Ranks: f.Ranks}
 	if f.Peer != nil {
 		r.Peer = f.Peer.Entry.Rel
 	}
@@ -178,7 +178,8 @@ func (t *Trace) First() *Finding {
 // fault reports whether something is wrong, not only further off than one would like, or
 // in one run alone.
 func (f *Finding) fault() bool {
-	return f.Rule == verdict.Wrong || f.Rule == verdict.Changed || f.Rule == verdict.Diverged
+	return f.Rule == verdict.Wrong || f.Rule == verdict.Changed || f.Rule == verdict.Diverged ||
+		f.Rule == verdict.Parallel
 }
 
 // Results are the findings, and what replay had to say of each call, as records of a

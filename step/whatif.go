@@ -129,7 +129,7 @@ func (x *rerun) withErrors(rec *capture.Call, outs []*tensor.Tensor) ([]*tensor.
 // fault; NaN where that is not known.
 func (f *Finding) Without(ctx context.Context, opt Options) float64 {
 	s := f.Call.Step
-	if s == nil || f.backward || f.Call.phase()%2 == 1 {
+	if s == nil || f.backward || f.Rule == verdict.Parallel || f.Call.phase()%2 == 1 {
 		return math.NaN() // it did not move this loss
 	}
 	w := WhatIf{Choose: func(c *Call) (Choice, tensor.DType) {

@@ -8,6 +8,7 @@ type Rule string
 const (
 	Wrong    Rule = "wrong"    // the result of a call is not what its own arguments give
 	Changed  Rule = "changed"  // a value is not what its producer made, and no call wrote it
+	Parallel Rule = "parallel" // what the ranks of one program do together is not what the whole program gives
 	Drift    Rule = "drift"    // nothing is wrong, but precision is lost
 	Diverged Rule = "diverged" // two runs: equal arguments, different results
 	Missing  Rule = "missing"  // two runs: a call or value that only the other one has

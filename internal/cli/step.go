@@ -19,6 +19,7 @@ import (
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
 	"github.com/optool/optool/step/metric"
+	"github.com/optool/optool/step/parallel"
 	"github.com/optool/optool/step/view"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/verdict"
@@ -131,6 +132,9 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	}
 	if err := o.measure(cmd.Context(), t, opt); err != nil {
 		return err
+	}
+	if err := parallel.Check(cmd.Context(), t, opt); err != nil {
+		return failed(err)
 	}
 	if o.against != "" {
 		more, err := o.diverge(cmd, a, t, lim, opt)

@@ -1,0 +1,175 @@
+package parallel
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/step"
+	"github.com/optool/optool/verdict"
+)
+
+type checker struct {
+	opt   step.Options
+	trace *step.Trace
+	named map[*step.Call]string
+}
+
+// Check takes the ranks of a trace as one program, and adds what is wrong with it to the findings of the trace.
+func Check(ctx context.Context, t *step.Trace, opt step.Options) error {
+	byRank := map[int]*step.Process{}
+	for _, p := range t.Processes {
+		if p.Rank < 0 || byRank[p.Rank] != nil {
+			return nil // of several runs
+		}
+		byRank[p.Rank] = p
+	}
+	if len(byRank) < 2 {
+		return nil
+	}
+	c := &checker{opt: opt, trace: t, named: map[*step.Call]string{}}
+	var found []*violation
+	for _, ps := range c.stages() {
+		var best *part
+		for data := range 2 {
+			p := c.newPart(ps, groupsOf(ps))
+			p.data = data
+			p.check()
+			if best == nil || p.forward() < best.forward() {
+				best = p
+			}
+			if best.forward() == 0 {
+				break
+			}
+		}
+		if os.Getenv("PARALLEL_DEBUG") != "" {
+			best.dump()
+		}
+		found = append(found, best.broken...)
+	}
+	for i, v := range found {
+		call := v.call
+		if call == nil {
+			call = v.site.first(v.ranks)
+		}
+		f := &step.Finding{Rule: verdict.Parallel, Call: call, Target: v.target, Reason: v.reason, Parallel: v.kind,
+			Ranks: v.ranks, Backward: v.backward}
+		switch {
+		case i > 0: // what is behind the first follows from it, or shows once that is mended
+		case t.First() != nil:
+			t.Findings = append(t.Findings, f)
+		default:
+			t.Findings = append([]*step.Finding{f}, t.Findings...)
+		}
+	}
+	return nil
+}
+
+// stages are the processes that run the same program: those whose parameters have mostly the same names.
+func (c *checker) stages() [][]*step.Process {
+	names := map[*step.Process]map[string]bool{}
+	for _, p := range c.trace.Processes {
+		names[p] = map[string]bool{}
+		for _, call := range p.Calls {
+			if call.Entry.BackwardOrder < 0 || !slices.ContainsFunc(call.Inputs,
+				func(v *step.Value) bool { return v.Parameter }) {
+				continue
+			}
+			rec, _ := call.Entry.Load(capture.LoadOptions{Read: c.opt.Read, Only: capture.Of(capture.Input)})
+			for t, n := range rec.Names {
+				if t.RequiresGrad {
+					names[p][n] = true
+				}
+			}
+			rec.Close()
+		}
+	}
+	var out [][]*step.Process
+next:
+	for _, p := range c.trace.Processes {
+		for i, ps := range out {
+			both, all := 0, len(names[ps[0]])
+			for n := range names[p] {
+				if names[ps[0]][n] {
+					both++
+				} else {
+					all++
+				}
+			}
+			if all == 0 || 3*both > all {
+				out[i] = append(out[i], p)
+				continue next
+			}
+		}
+		out = append(out, []*step.Process{p})
+	}
+	return out
+}
+
+// check finds the places of all values, in order of execution.
+func (p *part) check() {
+	within := map[*step.Call]bool{}
+	for _, q := range p.checker.trace.Processes {
+		byID := map[int]*step.Call{}
+		for _, call := range q.Calls {
+			byID[call.Entry.ID] = call
+			if outer := byID[call.Entry.Within]; outer != nil && call.Entry.Within >= 0 && isExchange(call.Op) {
+				for o := outer; o != nil; o = byID[o.Entry.Within] {
+					within[o] = true
+					if o.Entry.Within < 0 {
+						break
+					}
+				}
+			}
+		}
+	}
+	for _, s := range p.sites {
+		call := s.first(p.ranks)
+		s.seam = isExchange(call.Op) || within[call] || p.checker.takesGroup(call)
+		p.lift(s)
+	}
+	p.backward()
+	p.parameters()
+}
+
+// forward counts what is wrong in the forward pass.
+func (p *part) forward() (n int) {
+	for _, v := range p.broken {
+		if !v.backward && v.call == nil {
+			n++
+		}
+	}
+	return n
+}
+
+func (p *part) dump() {
+	fmt.Fprintln(os.Stderr, "mesh", p.mesh, "data", p.data)
+	for _, s := range p.sites {
+		c := s.first(p.ranks)
+		fmt.Fprintf(os.Stderr, "%d %s seam=%v:", c.Entry.ID, s.op, s.seam)
+		show := func(ns []*info) {
+			for _, n := range ns {
+				switch {
+				case n == nil:
+					fmt.Fprint(os.Stderr, " ?")
+				case n.places == nil:
+					fmt.Fprintf(os.Stderr, " V(pending %v source %v lost %v)", n.pending != nil, n.source != nil,
+						n.lost)
+				default:
+					for _, q := range n.places {
+						fmt.Fprintf(os.Stderr, " %c%d/%g", q.kind, q.dim, q.factor)
+					}
+				}
+			}
+		}
+		show(s.in)
+		fmt.Fprint(os.Stderr, " ->")
+		show(s.out)
+		fmt.Fprintln(os.Stderr)
+	}
+	for _, v := range p.broken {
+		fmt.Fprintln(os.Stderr, "BROKEN", v.kind, v.site.op, v.reason)
+	}
+}

@@ -1,0 +1,360 @@
+package parallel
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// backward follows gradients from the loss to the parameters. The gradient of a replicated value is the same on all
+// ranks, or a partial sum; a value that several calls read adds up gradients of one kind only.
+func (p *part) backward() {
+	var order []*site
+	for _, s := range p.sites {
+		if !slices.ContainsFunc(p.ranks, func(r int) bool {
+			return s.calls[r] == nil ||
+				s.calls[r].Entry.BackwardOrder < 0
+		}) {
+			order = append(order, s)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b *site) int {
+		return cmp.Compare(a.calls[p.ranks[0]].Entry.BackwardOrder, b.calls[p.ranks[0]].Entry.BackwardOrder)
+	})
+	for _, s := range order {
+		sides := p.read(s)
+		if sides == nil {
+			continue
+		}
+		p.collect(s, sides)
+		if len(p.broken) > 0 && !p.broken[0].backward || len(p.dims) == 0 {
+			continue
+		}
+		for j := range s.out {
+			if n := s.out[j]; n != nil {
+				p.mixed(s, sides, j, n)
+			}
+		}
+		if s.seam {
+			p.passGradient(s, sides)
+		}
+		for i, n := range s.in {
+			if n != nil && n.places != nil {
+				p.use(s, sides, i, n)
+			}
+		}
+	}
+}
+
+// similar is how far apart gradients may be that ranks compute from the same values, in units of the last place.
+const similar = 2
+
+// gradientKinds says how the gradients that the ranks have of a value lie, by dimension of the mesh; 0 for zeros.
+func (p *part) gradientKinds(values map[int]*array, places []place) []kind {
+	zero := !slices.ContainsFunc(p.ranks, func(r int) bool { return !values[r].zero() })
+	out := make([]kind, len(p.dims))
+	for m, q := range places {
+		switch {
+		case zero:
+		case q.kind == sharded:
+			out[m] = sharded
+		case p.equal(m, values, similar*values[p.ranks[0]].dtype.Eps()):
+			out[m] = replicated
+		default:
+			out[m] = partial
+		}
+	}
+	return out
+}
+
+// use notes the gradient that a call gives one of its arguments.
+func (p *part) use(s *site, sides map[int]*side, i int, n *info) {
+	values := p.column(sides, func(d *side) *array { return d.gradIns[i] })
+	if values == nil {
+		return
+	}
+	u := use{site: s, number: i, kinds: p.gradientKinds(values, n.places), origin: make([]*site, len(p.dims))}
+	for m, k := range u.kinds {
+		if k == partial {
+			u.origin[m] = p.originOf(s, m)
+		}
+	}
+	n.uses = append(n.uses, u)
+}
+
+// originOf is the call that made the gradient of the results of s a partial sum: s if it did.
+func (p *part) originOf(s *site, m int) *site {
+	for _, o := range s.out {
+		if o == nil {
+			continue
+		}
+		for _, u := range o.uses {
+			if u.kinds[m] == partial && u.origin[m] != nil {
+				return u.origin[m]
+			}
+		}
+	}
+	return s
+}
+
+// mixed finds a value whose gradient is the sum of a whole one and of a partial sum.
+func (p *part) mixed(s *site, sides map[int]*side, j int, n *info) {
+	for m, d := range p.dims {
+		var some, all []use
+		for _, u := range n.uses {
+			switch u.kinds[m] {
+			case partial:
+				some = append(some, u)
+			case replicated:
+				all = append(all, u)
+			}
+		}
+		if len(some) == 0 || len(all) == 0 || n.lost || len(some)+len(all) > 8 {
+			continue
+		}
+		want := p.column(sides, func(d *side) *array { return d.gradOuts[j] })
+		if want == nil || !p.adds(want, some, all) {
+			continue
+		}
+		o := some[0].origin[m]
+		p.found(true, &violation{kind: "collective", site: o, ranks: p.ranks, backward: true, target: "grad[0]",
+			reason: fmt.Sprintf("the gradient of its argument is a partial sum over ranks %s. It is added to the "+
+				"replicated "+
+				"gradient of %s without an all_reduce between these ranks", rankList(d.groups[0]), s.first(p.ranks))})
+		n.lost = true
+		return
+	}
+}
+
+// adds reports whether the gradient of a value is what some of its readers gave, of both sorts.
+func (p *part) adds(want map[int]*array, some, all []use) bool {
+	uses := slices.Concat(some, all)
+	given := make([]map[int]*array, len(uses))
+	for i, u := range uses {
+		sides := p.read(u.site)
+		if sides == nil {
+			return false
+		}
+		given[i] = p.column(sides, func(d *side) *array { return d.gradIns[u.number] })
+	}
+	for set := 1; set < 1<<len(uses); set++ {
+		if low := set & (1<<len(some) - 1); low == 0 || set>>len(some) == 0 {
+			continue
+		}
+		fits := true
+		for _, r := range p.ranks {
+			total, size := want[r].times(0), 0.0
+			for i, g := range given {
+				if set>>i&1 == 1 {
+					if len(g[r].x) != len(total.x) {
+						return false
+					}
+					total = total.plus(g[r].reshaped(total.shape))
+					size += g[r].largest()
+				}
+			}
+			fits = fits && nearly(total.x, want[r].x, 4*float64(len(uses))*want[r].dtype.Eps()*size)
+		}
+		if fits {
+			return true
+		}
+	}
+	return false
+}
+
+// dual is where the gradient of a value lies: nil if it cannot lie so.
+func (p *part) dual(values map[int]*array, places []place) []place {
+	out := slices.Clone(places)
+	for m, k := range p.gradientKinds(values, places) {
+		out[m].factor = 1
+		switch {
+		case places[m].kind == sharded:
+		case places[m].kind == replicated && k == partial:
+			out[m].kind = partial
+		case k == partial:
+			return nil
+		default:
+			out[m].kind = replicated
+		}
+	}
+	return out
+}
+
+// passGradient checks that the gradient that the ranks have together is the same on both sides of a call that passes
+// values from rank to rank.
+func (p *part) passGradient(s *site, sides map[int]*side) {
+	if len(s.in) == 0 || len(s.out) != 1 || s.in[0] == nil || s.out[0] == nil || s.in[0].places == nil ||
+		s.out[0].places == nil || s.in[0].lost || s.out[0].lost {
+		return
+	}
+	given := p.column(sides, func(d *side) *array { return d.gradOuts[0] })
+	made := p.column(sides, func(d *side) *array { return d.gradIns[0] })
+	if given == nil || made == nil {
+		return
+	}
+	ranks := rankList(p.ranks)
+	broken := func(kind, why string) {
+		p.found(true, &violation{kind: kind, site: s, ranks: p.ranks, backward: true, target: "grad[0]", reason: why})
+		s.in[0].lost = true
+	}
+	from, to := p.dual(given, s.out[0].places), p.dual(made, s.in[0].places)
+	if from == nil {
+		return // it shows where it was made
+	}
+	if to == nil {
+		broken("collective", fmt.Sprintf("its argument is a partial sum over ranks %s, so that all need the same "+
+			"gradient; its "+
+			"backward pass gives each another", ranks))
+		return
+	}
+	want, got := p.join(given, from), p.join(made, to)
+	if want == nil || got == nil || len(want.x) != len(got.x) {
+		return
+	}
+	got = got.reshaped(want.shape)
+	scale := 0.0
+	for _, r := range p.ranks {
+		scale += given[r].largest()
+	}
+	tolerance := 16 * want.dtype.Eps()
+	if nearly(got.x, want.x, tolerance*scale) {
+		return
+	}
+	if k, ok := got.ratio(want, max(1e-3, tolerance)); ok {
+		broken("scale", fmt.Sprintf("its backward pass makes the gradient %.4g times as large: ranks %s add up what "+
+			"all of them "+
+			"already have", k, ranks))
+		return
+	}
+	broken("collective", fmt.Sprintf("the gradient that ranks %s have of its argument is not that of its result: "+
+		"its backward pass "+
+		"leaves out or mixes up parts of the ranks", ranks))
+}
+
+// collect adds up the gradients of parameters.
+func (p *part) collect(s *site, sides map[int]*side) {
+	lead := sides[p.ranks[0]]
+	for i, a := range lead.ins {
+		if a.name == "" || !a.tensor.RequiresGrad {
+			continue
+		}
+		values := p.column(sides, func(d *side) *array { return d.gradIns[i] })
+		if values == nil {
+			continue
+		}
+		g := p.grads[a.name]
+		if g == nil {
+			g = &gradient{names: map[int]string{}, sum: map[int]*array{}, value: map[int]*array{}}
+			p.grads[a.name] = g
+			p.order = append(p.order, a.name)
+		}
+		for _, r := range p.ranks {
+			g.names[r] = sides[r].ins[i].name
+			g.value[r] = sides[r].ins[i].array
+			if g.sum[r] == nil {
+				g.sum[r] = values[r]
+			} else if slices.Equal(g.sum[r].shape, values[r].shape) {
+				g.sum[r] = g.sum[r].plus(values[r])
+			}
+		}
+		g.calls = append(g.calls, contribution{s, i, values})
+	}
+}
+
+// A gradient is what the calls gave one parameter.
+type gradient struct {
+	names map[int]string // by rank: experts have others
+	value map[int]*array
+	sum   map[int]*array
+	calls []contribution
+}
+
+type contribution struct {
+	site   *site
+	number int
+	values map[int]*array
+}
+
+// lossFactor is the factor by which the loss that the ranks have together is too large, by dimension of the mesh; nil
+// if it is not known.
+func (p *part) lossFactor() []float64 {
+	out := make([]float64, len(p.dims))
+	for _, s := range p.sites {
+		c := s.first(p.ranks)
+		if c.Step == nil || c.Step.Loss != c {
+			continue
+		}
+		if len(s.out) == 0 || s.out[0] == nil || s.out[0].places == nil || s.out[0].lost {
+			return nil
+		}
+		for m, q := range s.out[0].places {
+			if out[m] != 0 && out[m] != q.factor {
+				return nil
+			}
+			out[m] = q.factor
+		}
+	}
+	if slices.Contains(out, 0) {
+		return nil
+	}
+	return out
+}
+
+// solve finds the numbers with which vectors add up to y, least squares; ok is false where they do not.
+func solve(basis [][]float64, y []float64, tolerance float64) (k []float64, ok bool) {
+	n := len(basis)
+	a := make([][]float64, n)
+	size := 0.0
+	for i := range basis {
+		a[i] = make([]float64, n+1)
+		for j := range basis {
+			a[i][j] = dot(basis[i], basis[j])
+		}
+		a[i][n] = dot(basis[i], y)
+		for _, v := range basis[i] {
+			size = max(size, math.Abs(v))
+		}
+	}
+	for i := range n {
+		best := i
+		for r := i; r < n; r++ {
+			if math.Abs(a[r][i]) > math.Abs(a[best][i]) {
+				best = r
+			}
+		}
+		a[i], a[best] = a[best], a[i]
+		if math.Abs(a[i][i]) < 1e-9*dot(basis[i], basis[i]) || a[i][i] == 0 {
+			return nil, false // they depend on each other
+		}
+		for r := range n {
+			if r != i {
+				f := a[r][i] / a[i][i]
+				for c := i; c <= n; c++ {
+					a[r][c] -= f * a[i][c]
+				}
+			}
+		}
+	}
+	k = make([]float64, n)
+	for i := range n {
+		k[i] = a[i][n] / a[i][i]
+	}
+	for e := range y {
+		d := y[e]
+		for i := range n {
+			d -= k[i] * basis[i][e]
+		}
+		if !(math.Abs(d) <= tolerance*size) {
+			return k, false
+		}
+	}
+	return k, true
+}
+
+func dot(x, y []float64) (s float64) {
+	for i := range x {
+		s += x[i] * y[i]
+	}
+	return s
+}

@@ -1,0 +1,641 @@
+package parallel
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// exact is how far float64 results of a call on parts may be from those on whole values, relative to the largest
+// element.
+const exact = 1e-7
+
+// method is the last component of an operator's name, without the marks of other forms: add for torch.Tensor.__iadd__
+// and add_.
+func method(op string) string {
+	name := strings.Trim(op[strings.LastIndexByte(op, '.')+1:], "_")
+	if len(name) > 2 && name[0] == 'i' && slices.Contains([]string{"add", "sub", "mul", "truediv", "or", "and"},
+		name[1:]) {
+		return name[1:]
+	}
+	return name
+}
+
+// lift finds the places of the results of a call: those by which the ranks' results make the result of the
+// same call on whole values.
+func (p *part) lift(s *site) {
+	sides := p.read(s)
+	if sides == nil {
+		return
+	}
+	lead := sides[p.ranks[0]]
+	s.in = make([]*info, len(lead.ins))
+	for i, a := range lead.ins {
+		s.in[i] = p.lookup(a)
+	}
+	s.out = make([]*info, len(lead.outs))
+	defer func() {
+		for j, o := range s.out {
+			if o != nil {
+				o.made = s
+				p.know(lead.outs[j], lead.outAddress(j), o)
+				continue
+			}
+			delete(p.env, keyOf(lead.outs[j], lead.outAddress(j)))
+			delete(p.env, keyOf(lead.outs[j], 0))
+		}
+	}()
+	if s.seam {
+		p.pass(s, sides)
+		return
+	}
+	if len(lead.ins) == 0 {
+		return // sizes and numbers: what it is shows where it is read
+	}
+	if slices.ContainsFunc(s.in, func(n *info) bool { return n != nil && n.lost && n.places == nil }) {
+		p.lose(s)
+		return
+	}
+	local := p.local(sides)
+	switch {
+	case errors.Is(local.err, errRandom):
+		p.random(s, sides)
+	case local.err != nil:
+		return
+	case local.differ && p.rankwise(s, sides, local):
+	case slices.ContainsFunc(s.in, func(n *info) bool { return n != nil && n.places == nil }):
+		p.liftUntyped(s, sides, local)
+	default:
+		p.liftTyped(s, sides, local)
+	}
+}
+
+// A localRun is what each rank's call gives in float64.
+type localRun struct {
+	outs   []map[int]*array // by result, then by rank
+	differ bool             // the ranks gave other arguments than tensors
+	err    error
+}
+
+func (p *part) local(sides map[int]*side) *localRun {
+	lead := sides[p.ranks[0]]
+	l := &localRun{}
+	for range lead.outs {
+		l.outs = append(l.outs, map[int]*array{})
+	}
+	text := lead.arguments()
+	for _, r := range p.ranks {
+		outs, err := p.checker.run(sides[r], nil, nil)
+		if err != nil {
+			l.err = err
+			return l
+		}
+		for j, a := range outs {
+			l.outs[j][r] = a
+		}
+		l.differ = l.differ || sides[r].arguments() != text
+	}
+	return l
+}
+
+// outAddress is where a result lay.
+func (d *side) outAddress(j int) uint64 {
+	if len(d.call.Outputs) == len(d.outs) {
+		return d.call.Outputs[j].Address
+	}
+	return 0
+}
+
+// candidates are the places that an argument may have: those that are known, or what its elements allow.
+func (p *part) candidates(i int, s *site, sides map[int]*side) [][]place {
+	if n := s.in[i]; n != nil && n.places != nil {
+		return [][]place{n.places}
+	}
+	values := p.column(sides, func(d *side) *array { return d.ins[i].array })
+	a := values[p.ranks[0]]
+	lists := make([][]place, len(p.dims))
+	for m := range p.dims {
+		same := p.equal(m, values, 0)
+		if same {
+			lists[m] = append(lists[m], whole)
+		}
+		if same && !(a.constant() && a.dtype.IsFloat()) {
+			continue
+		}
+		for k := range a.shape {
+			lists[m] = append(lists[m], place{sharded, k, 0, 1})
+		}
+		if !same && !a.dtype.IsFloat() && len(lists[m]) > 1 && p.data < len(lists[m]) {
+			k := lists[m][p.data] // data: all along one dimension
+			lists[m] = append([]place{k}, slices.Delete(slices.Clone(lists[m]), p.data, p.data+1)...)
+		}
+	}
+	var out [][]place
+	combinations(lists, func(ps []place) bool {
+		out = append(out, slices.Clone(ps))
+		return len(out) >= 64
+	})
+	return out
+}
+
+// liftTyped looks for places of the arguments that are not known, and of the results.
+func (p *part) liftTyped(s *site, sides map[int]*side, local *localRun) {
+	lead := sides[p.ranks[0]]
+	lists := make([][][]place, len(lead.ins))
+	for i := range lead.ins {
+		lists[i] = p.candidates(i, s, sides)
+		if len(lists[i]) == 0 {
+			lists[i] = [][]place{nil}
+		}
+	}
+	var chosen [][]place
+	var why string
+	found := combinations(lists, func(in [][]place) bool {
+		outs, reason := p.try(s, sides, local, in)
+		if outs == nil {
+			if why == "" || reason != "" {
+				why = reason
+			}
+			return false
+		}
+		chosen = slices.Clone(in)
+		for j, ps := range outs {
+			if ps != nil {
+				s.out[j] = &info{places: ps}
+				p.typed++
+			}
+		}
+		return true
+	})
+	if found {
+		p.settle(s, sides, chosen)
+		return
+	}
+	if p.moved(s, sides) {
+		return
+	}
+	p.violated(s, sides, local, why)
+}
+
+// settle notes the places that were found for arguments.
+func (p *part) settle(s *site, sides map[int]*side, in [][]place) {
+	lead := sides[p.ranks[0]]
+	for i, a := range lead.ins {
+		if s.in[i] == nil && in[i] != nil {
+			s.in[i] = &info{places: in[i], orphan: true}
+			p.know(a.array, a.address, s.in[i])
+		}
+		if a.name != "" && s.in[i] != nil && p.shards[a.name] == nil {
+			p.shards[a.name] = s.in[i].places
+			p.names = append(p.names, a.name)
+		}
+	}
+}
+
+// try runs the call on whole values; outs are nil if the ranks' results make nothing of what it gives.
+func (p *part) try(s *site, sides map[int]*side, local *localRun, in [][]place) (outs [][]place, why string) {
+	lead := sides[p.ranks[0]]
+	now := map[*tensor.Tensor]*tensor.Tensor{}
+	wholes := make([]*array, len(lead.ins))
+	for i, a := range lead.ins {
+		if in[i] == nil {
+			return nil, "an argument lies on the ranks in no known way"
+		}
+		w := p.join(p.column(sides, func(d *side) *array { return d.ins[i].array }), in[i])
+		if w == nil {
+			return nil, "the parts of an argument do not fit each other"
+		}
+		wholes[i] = w
+		now[a.tensor] = w.tensor()
+	}
+	if k, ok := p.scaling(s, lead, in); ok {
+		return k, ""
+	}
+	tolerance := exact
+	got, err := p.checker.run(lead, now, nil)
+	name := method(s.op)
+	if err != nil && !reshaping[name] && !cutting[name] {
+		return nil, "whole values do not fit: " + err.Error()
+	}
+	outs = make([][]place, len(lead.outs))
+	for j := range lead.outs {
+		if reshaping[name] {
+			cands := p.outcomes(len(local.outs[j][p.ranks[0]].shape), in[:1])
+			p.merging(cands, in[0], lead.ins[0].array.shape)
+			if ps, ok := p.match(local.outs[j], wholes[0], cands, true, 0); ok {
+				outs[j] = ps
+				continue
+			}
+		}
+		if err == nil {
+			cands := p.outcomes(len(got[j].shape), in)
+			if ps, ok := p.match(local.outs[j], got[j], cands, false, tolerance); ok {
+				outs[j] = ps
+				continue
+			}
+		}
+		if cutting[name] && len(local.outs[j][p.ranks[0]].shape) == len(wholes[0].shape) {
+			outs[j] = in[0] // the parts of each rank are parts of the whole in some order
+			continue
+		}
+		if name == "expand" || name == "expand_as" {
+			return nil, "parts are expanded"
+		}
+		if !lead.outs[j].dtype.IsFloat() || folding[name] {
+			continue // what local numbers mean shows where they are read
+		}
+		return nil, "the ranks' results make nothing of what whole values give"
+	}
+	return outs, ""
+}
+
+// merging adds the places that arise where a sharded dimension is made one with those before it.
+func (p *part) merging(cands [][]place, in []place, shape []int) {
+	for m, q := range in {
+		if q.kind != sharded {
+			continue
+		}
+		outer := max(q.outer, 1)
+		for d := q.dim - 1; d >= 0; d-- {
+			outer *= shape[d]
+			for _, c := range slices.Clone(cands[m]) {
+				if c.kind == sharded && c.outer == 0 {
+					c.outer = outer
+					cands[m] = append(cands[m], c)
+				}
+			}
+		}
+	}
+}
+
+// Operators that see the same elements in another shape, that take parts, and whose results on parts of what they run
+// over make nothing by themselves.
+var (
+	reshaping = setOf("view", "reshape", "flatten", "unflatten", "view_as", "reshape_as", "squeeze", "unsqueeze",
+		"contiguous")
+	cutting = setOf("chunk", "split", "split_with_sizes", "tensor_split", "narrow", "unbind", "getitem",
+		"unsafe_chunk")
+	folding = setOf("softmax", "log_softmax", "logsumexp", "norm", "vector_norm", "var", "std", "var_mean", "max",
+		"min",
+		"amax", "amin", "topk", "sort", "cumsum", "argmax", "argsort", "prod", "clip_grad_norm", "get_total_norm")
+)
+
+func setOf(names ...string) map[string]bool {
+	m := map[string]bool{}
+	for _, n := range names {
+		m[n] = true
+	}
+	return m
+}
+
+// scaling is about values that are a factor too large, the sum of means for instance: a product with a number, or a
+// quotient by one, changes the factor.
+func (p *part) scaling(s *site, lead *side, in [][]place) ([][]place, bool) {
+	if len(lead.ins) != 1 || len(lead.outs) != 1 || len(lead.rec.Args) != 2 {
+		return nil, false
+	}
+	k, ok := numberOf(lead.rec.Args[1])
+	if !ok || k == 0 {
+		return nil, false
+	}
+	switch method(s.op) {
+	case "div", "truediv", "true_divide":
+		k = 1 / k
+	case "mul", "multiply", "rmul":
+	default:
+		return nil, false
+	}
+	ps := slices.Clone(in[0])
+	for i, q := range ps {
+		if n := q.factor * k; q.factor != 1 && (n == 1 || q.factor > n && n > 1) {
+			ps[i].factor = n
+			return [][]place{ps}, true
+		}
+	}
+	return nil, false
+}
+
+func numberOf(v value.Value) (float64, bool) {
+	switch v := v.(type) {
+	case int64:
+		return float64(v), true
+	case float64:
+		return v, true
+	}
+	return 0, false
+}
+
+// violated says what is wrong with a call whose results make nothing: a parameter that differs where nothing else fits,
+// or the call itself.
+func (p *part) violated(s *site, sides map[int]*side, local *localRun, why string) {
+	lead := sides[p.ranks[0]]
+	known := true
+	for i := range lead.ins {
+		known = known && (s.in[i] == nil || !s.in[i].lost)
+	}
+	// With the parameters of the first rank on all: do they fit then?
+	mended, names := map[int]*side{}, []string(nil)
+	for _, r := range p.ranks {
+		d := *sides[r]
+		d.ins = slices.Clone(d.ins)
+		mended[r] = &d
+	}
+	for i, a := range lead.ins {
+		if s.in[i] != nil || !a.tensor.RequiresGrad && a.name == "" {
+			continue
+		}
+		for m := range p.dims {
+			if !p.equal(m, p.column(sides, func(d *side) *array { return d.ins[i].array }), 0) {
+				names = append(names, nameOf(a, i))
+				for _, r := range p.ranks {
+					mended[r].ins[i].array = a.array
+				}
+				break
+			}
+		}
+	}
+	if len(names) > 0 {
+		again := &localRun{}
+		for range lead.outs {
+			again.outs = append(again.outs, map[int]*array{})
+		}
+		for _, r := range p.ranks {
+			now := map[*tensor.Tensor]*tensor.Tensor{}
+			for _, a := range mended[r].ins {
+				now[a.tensor] = a.array.tensor()
+			}
+			outs, err := p.checker.run(mended[r], now, nil)
+			if err != nil {
+				break
+			}
+			for j, a := range outs {
+				again.outs[j][r] = a
+			}
+		}
+		lists := make([][][]place, len(lead.ins))
+		for i := range lead.ins {
+			lists[i] = p.candidates(i, s, mended)
+		}
+		complete := !slices.ContainsFunc(again.outs, func(o map[int]*array) bool { return len(o) < len(p.ranks) })
+		if complete && combinations(lists, func(in [][]place) bool {
+			outs, _ := p.try(s, mended, again, in)
+			if outs == nil {
+				return false
+			}
+			for j, ps := range outs {
+				s.out[j] = &info{places: ps, lost: true}
+			}
+			p.settle(s, mended, slices.Clone(in))
+			return true
+		}) {
+			p.found(known, &violation{kind: "replica", site: s, ranks: p.ranks, target: p.target(lead, names),
+				reason: fmt.Sprintf("%s is not the same on ranks %s, and it is no part of a sharded one: the call "+
+					"fits "+
+					"its other arguments only if all ranks have the same", strings.Join(names, ", "),
+					rankList(p.ranks))})
+			return
+		}
+	}
+	kind := "shard"
+	var text []string
+	for i, a := range lead.ins {
+		n := s.in[i]
+		switch {
+		case n != nil && n.places != nil:
+			text = append(text, nameOf(a, i)+" is "+placesText(n.places))
+			if slices.ContainsFunc(n.places, func(q place) bool { return q.kind == partial }) && !multilinear(s.op) {
+				kind = "collective"
+			}
+		case p.same(sides, i):
+			text = append(text, nameOf(a, i)+" is the same on all ranks")
+		default:
+			text = append(text, nameOf(a, i)+" differs between the ranks")
+		}
+	}
+	p.found(known, &violation{kind: kind, site: s, ranks: p.ranks, target: "output[0]",
+		reason: fmt.Sprintf("%s; together the results of ranks %s are not what the call gives on the whole (%s)",
+			strings.Join(text, ", "), rankList(p.ranks), why)})
+	p.guess(s, sides)
+}
+
+// multilinear reports whether partial sums may go through an operator.
+func multilinear(op string) bool {
+	return slices.Contains([]string{"linear", "matmul", "mm", "bmm", "addmm", "add", "sub", "mul", "embedding",
+		"where", "masked_fill"},
+		method(op))
+}
+
+func nameOf(a argument, i int) string {
+	if a.name != "" {
+		return a.name
+	}
+	return fmt.Sprintf("input[%d]", i)
+}
+
+func (p *part) target(d *side, names []string) string {
+	for i, a := range d.ins {
+		if nameOf(a, i) == names[0] && i < len(d.call.Inputs) {
+			return d.call.Inputs[i].Target
+		}
+	}
+	return ""
+}
+
+func (p *part) same(sides map[int]*side, i int) bool {
+	for m := range p.dims {
+		if !p.equal(m, p.column(sides, func(d *side) *array { return d.ins[i].array }), 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// guess gives results of a wrong call the places that the largest argument of their shape has: what is behind is lost.
+func (p *part) guess(s *site, sides map[int]*side) {
+	lead := sides[p.ranks[0]]
+	for j, o := range lead.outs {
+		s.out[j] = &info{lost: true}
+		for i, a := range lead.ins {
+			if s.in[i] != nil && s.in[i].places != nil && len(a.array.shape) == len(o.shape) &&
+				slices.Equal(a.array.shape, o.shape) {
+				s.out[j].places = s.in[i].places
+				break
+			}
+		}
+	}
+}
+
+// lose marks results that follow from something that is wrong already.
+func (p *part) lose(s *site) {
+	for j := range s.out {
+		s.out[j] = &info{lost: true}
+	}
+}
+
+// found adds a finding, unless it follows from an earlier one.
+func (p *part) found(known bool, v *violation) {
+	if known {
+		p.broken = append(p.broken, v)
+	}
+}
+
+// random checks a call that draws numbers: replicated values stay equal, parts are dropped apart.
+func (p *part) random(s *site, sides map[int]*side) {
+	lead := sides[p.ranks[0]]
+	if len(lead.outs) != 1 || len(lead.ins) == 0 || !slices.Equal(lead.outs[0].shape, lead.ins[0].array.shape) {
+		return
+	}
+	n := s.in[0]
+	if n == nil || n.places == nil {
+		return
+	}
+	outs := p.column(sides, func(d *side) *array { return d.outs[0] })
+	kept := map[int]*array{}
+	dropped := 0
+	for _, r := range p.ranks {
+		in := sides[r].ins[0].array
+		kept[r] = outs[r].zip(in, func(y, x float64) float64 {
+			if y == 0 && x != 0 {
+				dropped++
+				return 0
+			}
+			return 1
+		})
+	}
+	for m, q := range n.places {
+		same := p.equal(m, kept, 0)
+		switch {
+		case q.kind == replicated && !p.equal(m, outs, 0):
+			p.found(!n.lost, &violation{kind: "replica", site: s, ranks: p.ranks, target: "output[0]",
+				reason: fmt.Sprintf("its argument is the same on ranks %s, and each drops other elements: the "+
+					"replicas go on "+
+					"with different values", rankList(p.dims[m].groups[0]))})
+			n.lost = true
+		case q.kind == sharded && same && dropped > 8*len(p.ranks):
+			p.found(!n.lost, &violation{kind: "replica", site: s, ranks: p.ranks, target: "output[0]",
+				reason: fmt.Sprintf("ranks %s hold different parts of its argument, and all drop the same elements: "+
+					"they draw "+
+					"with the same random state", rankList(p.dims[m].groups[0]))})
+		}
+	}
+	s.out[0] = &info{places: n.places, lost: n.lost}
+}
+
+// pass checks a call that moves values between ranks: what the ranks have together stays the same.
+func (p *part) pass(s *site, sides map[int]*side) {
+	lead := sides[p.ranks[0]]
+	name := replay.Collective(s.op)
+	from := 0
+	switch {
+	case slices.Contains([]string{"all_gather", "all_gather_into_tensor", "reduce_scatter_tensor", "all_to_all_single",
+		"all_gather_base", "reduce_scatter_base"}, name):
+		from = len(lead.ins) - 1
+	case len(lead.ins) == 0 || name == "barrier":
+		return
+	}
+	n := s.in[from]
+	values := p.column(sides, func(d *side) *array { return d.ins[from].array })
+	type result struct {
+		values  map[int]*array
+		address uint64
+		keep    func(*info)
+	}
+	var results []result
+	for j := range lead.outs {
+		results = append(results, result{p.column(sides, func(d *side) *array { return d.outs[j] }), 0,
+			func(n *info) { s.out[j] = n }})
+	}
+	for i, a := range lead.ins {
+		after := p.column(sides, func(d *side) *array {
+			if d.after[i] == nil && i == from && name == "all_reduce" {
+				return d.ins[i].array
+			}
+			return d.after[i]
+		})
+		if name != "" && after != nil {
+			results = append(results, result{after, a.address, func(n *info) {
+				p.know(after[p.ranks[0]], a.address,
+					n)
+			}})
+		}
+	}
+	if n == nil {
+		if cands := p.candidates(from, s, sides); len(cands) == 1 {
+			n = &info{places: cands[0], orphan: true}
+			s.in[from] = n
+		}
+	}
+	if n == nil || n.rows != nil {
+		p.moved(s, sides)
+		return
+	}
+	tolerance := 16 * lead.ins[from].array.dtype.Eps() * float64(len(p.ranks))
+	if !lead.ins[from].array.dtype.IsFloat() {
+		tolerance = 0
+	}
+	for _, r := range results {
+		if r.values == nil {
+			continue
+		}
+		if n.places == nil {
+			p.passUntyped(s, n, r.values, tolerance, r.keep)
+			continue
+		}
+		all := p.join(values, n.places)
+		if all == nil {
+			continue
+		}
+		cands := p.outcomes(len(r.values[p.ranks[0]].shape), [][]place{n.places, p.everywhere(sum(1))})
+		for m, d := range p.dims {
+			cands[m] = append(cands[m], place{kind: replicated, factor: n.places[m].factor * float64(d.size)},
+				sum(n.places[m].factor*float64(d.size)))
+		}
+		if ps, ok := p.match(r.values, all, cands, false, tolerance); ok {
+			r.keep(&info{places: ps, lost: n.lost})
+			continue
+		}
+		if !reducesPlainly(lead) || len(results) > 1 || len(all.x) != len(r.values[p.ranks[0]].x) &&
+			len(lead.outs) == 0 {
+			continue
+		}
+		p.found(!n.lost && !n.orphan, &violation{kind: "collective", site: s, ranks: p.ranks, target: "output[0]",
+			reason: fmt.Sprintf("its argument is %s over ranks %s; what the ranks have after it does not make the "+
+				"same whole: parts "+
+				"are in another order, or others were added", placesText(n.places), rankList(p.ranks))})
+		r.keep(&info{lost: true})
+	}
+}
+
+// reducesPlainly reports whether a collective adds up or moves, and takes no maximum or product.
+func reducesPlainly(d *side) bool {
+	plain := true
+	value.Walk(value.NewTuple(value.NewTuple(d.rec.Args...), d.rec.Kwargs), func(v value.Value) {
+		if o, ok := v.(*value.Opaque); ok && strings.Contains(o.Reason, "RedOpType") && !strings.Contains(o.Reason,
+			"SUM") &&
+			!strings.Contains(o.Reason, "AVG") {
+			plain = false
+		}
+	})
+	return plain
+}
+
+// passUntyped checks what becomes of untyped values that the ranks exchange.
+func (p *part) passUntyped(s *site, n *info, values map[int]*array, tolerance float64, keep func(*info)) {
+	if n.pending == nil {
+		return
+	}
+	if ps, ok := p.match(values, n.pending, p.outcomes(len(n.pending.shape), nil), false, tolerance); ok {
+		keep(&info{places: ps})
+		return
+	}
+	p.found(!n.lost, &violation{kind: "shard", site: s, ranks: p.ranks, target: "output[0]",
+		reason: fmt.Sprintf("ranks %s look up their own parts of a sharded table, and the sum of what they found is "+
+			"not what "+
+			"the whole table gives: an index is off, or the rows of other ranks are not zeroed", rankList(p.ranks))})
+	keep(&info{places: p.everywhere(whole), lost: true})
+}

@@ -1,0 +1,421 @@
+package parallel
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/step"
+)
+
+// An update is a call behind the backward pass that reads a parameter, with what else it reads of the parameter's
+// shape.
+type update struct {
+	call     *step.Call
+	gradient *array // nil if it reads none
+	result   *array // the parameter after it
+}
+
+// A tail is what a rank does behind its backward pass.
+type tail struct {
+	updates   map[string][]update
+	others    map[string][]*array // by shape: what calls read that is no parameter
+	exchanges []exchanged
+	scalings  []exchanged
+	norms     bool
+}
+
+// An exchanged is a call behind the backward pass and the largest value that it reads.
+type exchanged struct {
+	call *step.Call
+	x    []float64
+}
+
+// tailOf reads what a rank does behind its backward pass.
+func (p *part) tailOf(rank int) *tail {
+	t := &tail{updates: map[string][]update{}, others: map[string][]*array{}}
+	for _, s := range p.tail {
+		c := s.calls[rank]
+		if c == nil {
+			continue
+		}
+		t.norms = t.norms || strings.Contains(c.Op, "norm")
+		d, err := p.checker.load(c)
+		if err != nil {
+			continue
+		}
+		named := 0
+		for _, a := range d.ins {
+			if a.name != "" {
+				named++
+			}
+		}
+		var largest []float64
+		for i, a := range d.ins {
+			if a.name == "" {
+				key := fmt.Sprint(a.array.shape)
+				t.others[key] = append(t.others[key], a.array)
+				if len(a.array.x) > len(largest) {
+					largest = a.array.x
+				}
+				continue
+			}
+			u := update{call: c, result: d.after[i]}
+			// lists of parameters, of gradients
+			for k := i + named; k < len(d.ins) && u.gradient == nil; k += max(named, 1) {
+				if b := d.ins[k]; b.name == "" && slices.Equal(b.array.shape, a.array.shape) {
+					u.gradient = b.array
+				}
+			}
+			if u.result == nil && i < len(d.outs) && slices.Equal(d.outs[i].shape, a.array.shape) &&
+				d.outs[i].sum() != a.array.sum() {
+				u.result = d.outs[i]
+			}
+			if u.gradient != nil || u.result != nil {
+				t.updates[a.name] = append(t.updates[a.name], u)
+			}
+		}
+		switch m := method(c.Op); {
+		case isExchange(c.Op):
+			t.exchanges = append(t.exchanges, exchanged{c, largest})
+		case slices.Contains([]string{"div", "mul", "foreach_div", "foreach_mul", "truediv"}, m) && largest != nil:
+			t.scalings = append(t.scalings, exchanged{c, largest})
+		}
+	}
+	return t
+}
+
+// parameters checks what the optimizer reads: the gradient of the whole program, the same on all ranks that hold a
+// parameter.
+func (p *part) parameters() {
+	if len(p.broken) > 0 {
+		return
+	}
+	tails := map[int]*tail{}
+	for _, r := range p.ranks {
+		tails[r] = p.tailOf(r)
+	}
+	factors := p.lossFactor()
+	verdicts := map[string]*judged{}
+	for _, name := range p.order {
+		if v := p.judge(name, p.grads[name], tails, factors); v != nil {
+			verdicts[name] = v
+		}
+	}
+	p.report(tails, verdicts)
+	p.notUpdated(tails)
+}
+
+// A judged is what became of the gradient of a parameter.
+type judged struct {
+	scale  map[int]float64 // by rank: how often the right gradient it is; nil if it is something else
+	alone  bool            // each rank has what it computed itself, though the others belong to it
+	mixes  bool            // it has parts of other ranks that do not belong to it, or lacks some
+	twice  bool            // calls count with different numbers
+	differ bool            // replicas read different gradients
+	size   float64         // the sum of squares of the right one, of all ranks
+	update map[int]*step.Call
+}
+
+// tolerances of gradients: what the rounding of a sum over ranks may be, relative to the largest element.
+func (a *array) tolerance() float64 { return max(1e-4, 4*a.dtype.Eps()) }
+
+func (p *part) judge(name string, g *gradient, tails map[int]*tail, factors []float64) *judged {
+	places := p.shards[name]
+	if places == nil {
+		places = p.everywhere(whole)
+		for m := range p.dims {
+			if !p.equal(m, g.value, 0) {
+				places[m] = place{kind: sharded, factor: 1}
+			}
+		}
+	}
+	v := &judged{update: map[int]*step.Call{}}
+	read, want := map[int]*array{}, map[int]*array{}
+	kinds := p.gradientKinds(g.sum, places)
+	for _, r := range p.ranks {
+		want[r] = g.sum[r]
+	}
+	copies := 1.0
+	for m, k := range kinds {
+		if places[m].kind == replicated {
+			copies *= float64(p.dims[m].size)
+		}
+		next := map[int]*array{}
+		for _, r := range p.ranks {
+			a := want[r]
+			if k == partial && places[m].kind == replicated {
+				a = nil
+				for _, q := range p.dims[m].of(r) {
+					if a == nil {
+						a = want[q]
+					} else {
+						a = a.plus(want[q])
+					}
+				}
+			}
+			if factors != nil && k != 0 {
+				a = a.times(1 / factors[m])
+			}
+			next[r] = a
+		}
+		want = next
+	}
+	for _, r := range p.ranks {
+		us := tails[r].updates[g.names[r]]
+		i := slices.IndexFunc(us, func(u update) bool { return u.gradient != nil })
+		if i < 0 {
+			return nil
+		}
+		read[r], v.update[r] = us[i].gradient, us[i].call
+		v.size += dot(want[r].x, want[r].x) / copies
+		tolerance := want[r].tolerance()
+		if near(read[r], want[r], tolerance, g) {
+			read[r] = want[r]
+			continue
+		}
+		for _, o := range tails[r].others[fmt.Sprint(want[r].shape)] { // an optimizer that makes something of it first
+			if near(o, want[r], tolerance, g) {
+				read[r] = want[r]
+				break
+			}
+		}
+	}
+	v.scale = map[int]float64{}
+	for _, r := range p.ranks {
+		if read[r] == want[r] {
+			v.scale[r] = 1
+			continue
+		}
+		k, ok := read[r].ratio(want[r], 10*want[r].tolerance())
+		if !ok {
+			v.scale = nil
+			break
+		}
+		v.scale[r] = k
+	}
+	if v.scale != nil {
+		return v
+	}
+	for m := range p.dims {
+		if places[m].kind == replicated && !p.equal(m, read, similar*read[p.ranks[0]].dtype.Eps()) {
+			v.differ = true
+		}
+	}
+	p.explain(v, g, read)
+	return v
+}
+
+// near reports whether a gradient is the right one, as far as the rounding of its terms goes.
+func near(got, want *array, tolerance float64, g *gradient) bool {
+	size := 0.0
+	for _, a := range g.sum {
+		size = max(size, a.largest())
+	}
+	return slices.Equal(got.shape, want.shape) && nearly(got.x, want.x, tolerance*max(size, want.largest()))
+}
+
+// explain finds the sum of which parts a gradient is.
+func (p *part) explain(v *judged, g *gradient, read map[int]*array) {
+	own := true
+	for _, r := range p.ranks {
+		if _, ok := read[r].ratio(g.sum[r], 10*read[r].tolerance()); !ok {
+			own = false
+		}
+	}
+	if own {
+		v.alone = true
+		return
+	}
+	var basis [][]float64
+	for _, r := range p.ranks {
+		if !slices.ContainsFunc(basis, func(b []float64) bool {
+			return nearly(b, g.sum[r].x,
+				1e-6*g.sum[r].largest())
+		}) {
+			basis = append(basis, g.sum[r].x)
+		}
+	}
+	mixes := true
+	for _, r := range p.ranks {
+		_, ok := solve(basis, read[r].x, 10*read[r].tolerance())
+		mixes = mixes && ok
+	}
+	if v.mixes = mixes; mixes || len(g.calls) < 2 || len(g.calls)*len(p.ranks) > 64 {
+		return
+	}
+	basis = nil
+	for _, c := range g.calls {
+		for _, r := range p.ranks {
+			basis = append(basis, c.values[r].x)
+		}
+	}
+	v.twice = true
+	for _, r := range p.ranks {
+		_, ok := solve(basis, read[r].x, 10*read[r].tolerance())
+		v.twice = v.twice && ok
+	}
+}
+
+// report draws one finding from what became of the gradients: the first in the order of the backward pass.
+func (p *part) report(tails map[int]*tail, verdicts map[string]*judged) {
+	first := p.ranks[0]
+	var names []string
+	for _, n := range p.order {
+		if verdicts[n] != nil {
+			names = append(names, n)
+		}
+	}
+	some := func(is func(*judged) bool) []string {
+		return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !is(verdicts[n]) })
+	}
+	if list := some(func(v *judged) bool { return v.alone }); len(list) > 0 {
+		g := p.grads[list[0]]
+		c := g.calls[0]
+		if call := tails[first].took(g.sum[first]); call != nil {
+			p.found(true, &violation{kind: "collective", call: call, site: c.site, ranks: p.ranks, target: "input[0]",
+				reason: fmt.Sprintf("it takes the gradient of %s%s, which is a partial sum over other ranks than "+
+					"those of its group: what %s "+
+					"reads is not summed over the ranks that hold the same parameter", list[0], more(list),
+					verdicts[list[0]].update[first])})
+			return
+		}
+		p.found(true, &violation{kind: "replica", site: c.site, ranks: p.ranks, backward: true,
+			target: fmt.Sprintf("grad[%d]", c.number),
+			reason: fmt.Sprintf("the gradient of %s%s is a partial sum over ranks %s; each reaches %s without an "+
+				"all_reduce, so that "+
+				"the replicas move apart", list[0], more(list), rankList(p.ranks), verdicts[list[0]].update[first])})
+		return
+	}
+	if list := some(func(v *judged) bool { return v.mixes || v.twice }); len(list) > 0 {
+		v := verdicts[list[0]]
+		kind, call := "collective", tails[first].took(p.grads[list[0]].sum[first])
+		reason := fmt.Sprintf("the gradient of %s%s that %s reads is a sum of other ranks' gradients than of those "+
+			"that hold the same "+
+			"parameter", list[0], more(list), v.update[first])
+		if v.twice {
+			kind = "scale"
+			reason = fmt.Sprintf("in the gradient of %s%s that %s reads, calls of the step count with different "+
+				"numbers: a backward "+
+				"pass ran twice or not at all", list[0], more(list), v.update[first])
+		}
+		if call == nil || v.twice {
+			call = v.update[first]
+		}
+		p.found(true, &violation{kind: kind, call: call, site: p.grads[list[0]].calls[0].site, ranks: p.ranks,
+			target: "input[0]",
+			reason: reason})
+		return
+	}
+	if list := some(func(v *judged) bool { return v.differ }); len(list) > 0 {
+		p.found(true, &violation{kind: "replica", call: verdicts[list[0]].update[first],
+			site:  p.grads[list[0]].calls[0].site,
+			ranks: p.ranks, target: "input[1]", reason: fmt.Sprintf("ranks %s hold the same %s%s and update it with "+
+				"different gradients",
+				rankList(p.ranks), list[0], more(list))})
+		return
+	}
+	p.scales(tails, names, verdicts)
+}
+
+// scales looks at gradients that are the right ones times a number.
+func (p *part) scales(tails map[int]*tail, names []string, verdicts map[string]*judged) {
+	first := p.ranks[0]
+	factors := p.lossFactor()
+	off := slices.DeleteFunc(slices.Clone(names), func(n string) bool {
+		v := verdicts[n]
+		return v.scale == nil || !slices.ContainsFunc(p.ranks,
+			func(r int) bool { return math.Abs(v.scale[r]-1) > 1e-3 })
+	})
+	if len(off) == 0 {
+		return
+	}
+	total, same := 0.0, true
+	k := verdicts[off[0]].scale[first]
+	apart := false
+	for _, n := range names {
+		v := verdicts[n]
+		total += v.size
+		for _, r := range p.ranks {
+			if v.scale == nil || math.Abs(v.scale[r]/k-1) > 1e-3 {
+				same = false
+			}
+			if v.scale != nil && math.Abs(v.scale[r]/v.scale[first]-1) > 1e-3 {
+				apart = true
+			}
+		}
+	}
+	call := verdicts[off[0]].update[first]
+	if len(tails[first].scalings) > 0 {
+		call = tails[first].scalings[0].call
+	}
+	v := &violation{kind: "scale", call: call, site: p.grads[off[0]].calls[0].site, ranks: p.ranks, target: "output[0]"}
+	clipped := tails[first].norms
+	switch {
+	case apart:
+		v.kind = "replica"
+		v.reason = fmt.Sprintf("ranks %s scale the gradient of %s%s by different numbers: each clips by the norm of "+
+			"what it holds itself, "+
+			"which lacks an all_reduce", rankList(p.ranks), off[0], more(off))
+	case clipped && same && round(k*math.Sqrt(total)) || factors == nil:
+		return
+	default:
+		v.reason = fmt.Sprintf("the gradient of %s%s that %s reads is %.4g times that of the whole program", off[0],
+			more(off),
+			verdicts[off[0]].update[first], k)
+	}
+	p.found(true, v)
+}
+
+// round reports whether a number looks like one that people write: of at most two digits.
+func round(x float64) bool {
+	e := math.Pow(10, math.Floor(math.Log10(x))-1)
+	return math.Abs(x/e-math.Round(x/e)) < 0.02
+}
+
+func more(list []string) string {
+	if len(list) == 1 {
+		return ""
+	}
+	return fmt.Sprintf(" (and of %d more parameters)", len(list)-1)
+}
+
+// took is the exchange that reads a gradient, by itself or in a bucket; nil if none does.
+func (t *tail) took(a *array) *step.Call {
+	for _, e := range t.exchanges {
+		for at := 0; at+len(a.x) <= len(e.x); at++ {
+			if e.x[at] == a.x[0] && slices.Equal(e.x[at:at+len(a.x)], a.x) {
+				return e.call
+			}
+		}
+	}
+	return nil
+}
+
+// notUpdated finds parameters that some of the ranks that hold them do not update.
+func (p *part) notUpdated(tails map[int]*tail) {
+	for _, name := range p.order {
+		g := p.grads[name]
+		var without, with []int
+		for _, r := range p.ranks {
+			if g.names[r] != name {
+				without, with = nil, nil
+				break
+			}
+			if len(tails[r].updates[name]) > 0 {
+				with = append(with, r)
+			} else if len(tails[r].updates) > 0 {
+				without = append(without, r)
+			}
+		}
+		if len(with) > 0 && len(without) > 0 {
+			p.found(true, &violation{kind: "replica", call: tails[with[0]].updates[name][0].call,
+				site: g.calls[0].site, ranks: without,
+				target: "input[0]", reason: fmt.Sprintf("ranks %s update %s, and ranks %s do not: no such call was "+
+					"recorded there",
+					rankList(with), name, rankList(without))})
+			return
+		}
+	}
+}

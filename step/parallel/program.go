@@ -1,0 +1,402 @@
+package parallel
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/step"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// A part is the ranks that run the same program on the same parameters, or parts of them: all ranks of a
+// program, or those of one pipeline stage.
+type part struct {
+	*mesh
+	checker *checker
+	sites   []*site // of the forward pass, in order
+	tail    []*site // behind the backward pass
+	env     map[key]*info
+	shards  map[string][]place // of the parameters, by name
+	names   []string           // of the parameters, in order of their first use
+	grads   map[string]*gradient
+	order   []string // of the parameters with gradients, in order of the backward pass
+	broken  []*violation
+	data    int // the dimension along which data that differ between ranks are taken to be sharded
+	untyped int // results whose places are not known
+	typed   int
+}
+
+// A site is one call of the program: the same call of each rank of the part.
+type site struct {
+	op    string
+	calls map[int]*step.Call // by rank
+	in    []*info            // of the tensor arguments, as far as they are known
+	out   []*info
+	seam  bool
+}
+
+func (s *site) first(ranks []int) *step.Call {
+	for _, r := range ranks {
+		if c := s.calls[r]; c != nil {
+			return c
+		}
+	}
+	return nil
+}
+
+// A key identifies a value of the first rank.
+type key struct {
+	address  uint64
+	shape    string
+	elements uint64
+}
+
+// An info is what is known of a value of the part.
+type info struct {
+	places []place // by dimension of the mesh; nil if it is not known
+	// pending is the whole value that the ranks' values, added up after a mask, must become.
+	pending *array
+	// source is the replicated whole numbers that local indices were made from.
+	source *array
+	rows   *rows // of a value without places, where they are known
+	lost   bool  // it follows from something that is wrong already
+	made   *site
+	uses   []use
+	orphan bool // no recorded call made it
+}
+
+// A use is the reading of a value whose gradient was recorded.
+type use struct {
+	site   *site
+	number int // of the tensor among the arguments
+	kinds  []kind
+	origin []*site // by dimension: the call that made a partial sum of the gradient
+}
+
+// A violation is a finding about a call of the part.
+type violation struct {
+	kind     string
+	site     *site
+	ranks    []int
+	target   string
+	reason   string
+	backward bool
+	call     *step.Call // to be named; the site's first if nil
+}
+
+// A side is what one rank recorded of a call.
+type side struct {
+	call              *step.Call
+	rec               *capture.Call
+	ins               []argument
+	outs              []*array
+	after             []*array // of ins; nil where the call left it as it was
+	gradIns, gradOuts []*array // by the number of the tensor; nil where none was recorded
+}
+
+// An argument is a tensor among the arguments of a call.
+type argument struct {
+	tensor  *tensor.Tensor
+	array   *array
+	name    string
+	address uint64
+}
+
+func tensorsIn(v value.Value) []*tensor.Tensor {
+	var out []*tensor.Tensor
+	leaves, _ := value.Leaves([]value.Value{v})
+	for _, l := range leaves {
+		if t, ok := l.(*tensor.Tensor); ok {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// load reads what a rank recorded of a call; the error says why it cannot be used.
+func (c *checker) load(call *step.Call) (*side, error) {
+	rec, err := call.Entry.Load(capture.LoadOptions{Read: c.opt.Read})
+	if err = cmp.Or(err, rec.Err(capture.Input), rec.Err(capture.Output)); err != nil {
+		return nil, fmt.Errorf("%w", err)
+	}
+	defer rec.Close()
+	s := &side{call: call, rec: rec}
+	opaque := false
+	value.Walk(value.NewTuple(value.NewTuple(rec.Args...), rec.Kwargs, value.NewTuple(rec.Output...)),
+		func(v value.Value) {
+			if o, ok := v.(*value.Opaque); ok && strings.HasSuffix(o.Global, "Tensor") {
+				opaque = true
+			}
+		})
+	if opaque {
+		return nil, fmt.Errorf("elements were not recorded")
+	}
+	ts := value.Tensors(value.NewTuple(value.NewTuple(rec.Args...), rec.Kwargs))
+	now := ts
+	if rec.HasAfter {
+		now = value.Tensors(value.NewTuple(value.NewTuple(rec.After...), rec.AfterKwargs))
+	}
+	for i, t := range ts {
+		a := argument{tensor: t, array: newArray(t), name: rec.Names[t]}
+		if a.array == nil {
+			return nil, fmt.Errorf("a tensor of %s", t.DType)
+		}
+		if len(call.Inputs) == len(ts) {
+			a.address = call.Inputs[i].Address
+		}
+		s.ins, s.after = append(s.ins, a), append(s.after, nil)
+		if i < len(now) && now[i] != t && !rec.Unseen[now[i]] {
+			if b := newArray(now[i]); b != nil && b.sum() != a.array.sum() {
+				s.after[i] = b
+			}
+		}
+	}
+	if s.outs = arraysOf(tensorsIn(value.NewTuple(rec.Output...))); s.outs == nil {
+		return nil, fmt.Errorf("a result has no numbers")
+	}
+	gradients := func(vs []value.Value, n int) []*array {
+		out := make([]*array, n)
+		for i, v := range vs {
+			if t, ok := v.(*tensor.Tensor); ok && i < n {
+				out[i] = newArray(t)
+			}
+		}
+		return out
+	}
+	s.gradIns, s.gradOuts = gradients(rec.GradInputs, len(s.ins)), gradients(rec.GradOutputs, max(1, len(s.outs)))
+	return s, nil
+}
+
+// read loads a call of all ranks; nil if one cannot be used.
+func (p *part) read(s *site) map[int]*side {
+	out := map[int]*side{}
+	for _, r := range p.ranks {
+		c := s.calls[r]
+		if c == nil {
+			return nil
+		}
+		d, err := p.checker.load(c)
+		if err != nil {
+			return nil
+		}
+		out[r] = d
+		if first := out[p.ranks[0]]; len(d.ins) != len(first.ins) || len(d.outs) != len(first.outs) {
+			return nil
+		}
+	}
+	return out
+}
+
+// column takes one array of each rank; nil if one has none.
+func (p *part) column(sides map[int]*side, f func(*side) *array) map[int]*array {
+	out := map[int]*array{}
+	for _, r := range p.ranks {
+		if out[r] = f(sides[r]); out[r] == nil {
+			return nil
+		}
+	}
+	return out
+}
+
+// run computes a call in float64 on other tensors than the recorded ones.
+func (c *checker) run(d *side, now map[*tensor.Tensor]*tensor.Tensor,
+	change func(value.Value) value.Value) (outs []*array,
+	err error) {
+	err = replay.Guard(func() error {
+		args := make([]value.Value, len(d.rec.Args))
+		for i, v := range d.rec.Args {
+			args[i] = substitute(v, now, change)
+		}
+		bound, err := c.opt.Registry.Bind(d.rec.Op, args, substitute(d.rec.Kwargs, now, change).(*value.Dict))
+		if err != nil {
+			return err
+		}
+		if err := bound.Plan(); err != nil {
+			return err
+		}
+		if why := bound.Random(); why != "" {
+			return errRandom
+		}
+		f, err := bound.Forward()
+		if err != nil {
+			return err
+		}
+		if outs = results(f, len(d.outs)); outs == nil {
+			return fmt.Errorf("other results")
+		}
+		return nil
+	})
+	return outs, err
+}
+
+var errRandom = fmt.Errorf("random numbers")
+
+// substitute is v with tensors replaced, and other values changed.
+func substitute(v value.Value, now map[*tensor.Tensor]*tensor.Tensor,
+	change func(value.Value) value.Value) value.Value {
+	switch v := v.(type) {
+	case *tensor.Tensor:
+		if t := now[v]; t != nil {
+			return t
+		}
+		return v
+	case *value.Sequence:
+		s := *v
+		s.Items = slices.Clone(v.Items)
+		for i, it := range s.Items {
+			s.Items[i] = substitute(it, now, change)
+		}
+		return &s
+	case *value.Dict:
+		d := *v
+		d.Items = slices.Clone(v.Items)
+		for i, it := range d.Items {
+			d.Items[i].Value = substitute(it.Value, now, change)
+		}
+		return &d
+	}
+	if change != nil {
+		return change(v)
+	}
+	return v
+}
+
+// arguments is the text of what a call was given besides tensors and objects: ranks of one program may differ in it.
+func (d *side) arguments() string {
+	var b strings.Builder
+	blank := func(v value.Value) value.Value {
+		if _, ok := v.(*value.Opaque); ok {
+			return nil
+		}
+		return v
+	}
+	mark := map[*tensor.Tensor]*tensor.Tensor{}
+	for _, a := range d.ins {
+		mark[a.tensor] = tensor.Scalar(tensor.Int64, int64(0))
+	}
+	for _, v := range d.rec.Args {
+		b.WriteString(value.Repr(substitute(v, mark, blank)) + ",")
+	}
+	b.WriteString(value.Repr(substitute(d.rec.Kwargs, mark, blank)))
+	return b.String()
+}
+
+// keyOf identifies a value of the first rank.
+func keyOf(a *array, address uint64) key { return key{address, fmt.Sprint(a.shape), a.sum()} }
+
+// know notes what is known of a value that a site made.
+func (p *part) know(a *array, address uint64, n *info) {
+	p.env[keyOf(a, address)] = n
+	p.env[keyOf(a, 0)] = n
+}
+
+// lookup finds what is known of an argument; nil if nothing is.
+func (p *part) lookup(a argument) *info {
+	if n := p.env[keyOf(a.array, a.address)]; n != nil {
+		return n
+	}
+	if a.array.constant() || !a.array.dtype.IsFloat() {
+		return nil
+	}
+	return p.env[keyOf(a.array, 0)]
+}
+
+// isExchange reports whether an operator passes values from rank to rank.
+func isExchange(op string) bool {
+	name := replay.Collective(op)
+	return name != "" && !slices.Contains([]string{"barrier", "get_rank", "get_world_size", "is_initialized",
+		"send", "recv",
+		"isend", "irecv", "batch_isend_irecv"}, name)
+}
+
+// takesGroup reports whether a call is given a group of processes: what it does in the backward pass is not known.
+func (c *checker) takesGroup(call *step.Call) bool {
+	if !strings.HasSuffix(call.Op, ".apply") {
+		return false
+	}
+	rec, _ := call.Entry.Load(capture.LoadOptions{Read: c.opt.Read, Only: capture.Of(capture.Input)})
+	defer rec.Close()
+	takes := false
+	value.Walk(value.NewTuple(value.NewTuple(rec.Args...), rec.Kwargs), func(v value.Value) {
+		if o, ok := v.(*value.Opaque); ok && strings.HasSuffix(o.Global, "ProcessGroup") {
+			takes = true
+		}
+	})
+	return takes
+}
+
+// Where the calls of a process lie: up to the last backward pass, in it, behind it.
+func phases(p *step.Process) (begin, end int) {
+	begin, end = 1<<62, -1
+	for _, c := range p.Calls {
+		if b := c.Entry.BackwardOrder; b >= 0 {
+			begin, end = min(begin, b), max(end, b)
+		}
+	}
+	return begin, end
+}
+
+// newPart aligns the calls of ranks: those of one operator and line, in order.
+func (c *checker) newPart(ps []*step.Process, groups [][]int) *part {
+	p := &part{checker: c, env: map[key]*info{}, shards: map[string][]place{}, grads: map[string]*gradient{}}
+
+	var ranks []int
+	for _, q := range ps {
+		ranks = append(ranks, q.Rank)
+	}
+	slices.Sort(ranks)
+	p.mesh = newMesh(ranks, groups)
+	byKey := map[string]*site{}
+	for _, q := range ps {
+		begin, end := phases(q)
+		seen := map[string]int{}
+		for _, call := range q.Calls {
+			if call.Entry.Within >= 0 {
+				continue
+			}
+			behind := end >= 0 && call.Entry.Order > end
+			if call.Entry.BackwardOrder < 0 && !behind && call.Entry.Order > begin {
+				continue // in the backward pass
+			}
+			k := call.Op + "|" + call.Entry.Location
+			if behind {
+				k += "|" + c.parameters(call)
+			}
+			k = fmt.Sprint(k, "|", seen[k], behind, func() int { seen[k]++; return call.Entry.Step }())
+			s := byKey[k]
+			if s == nil {
+				s = &site{op: call.Op, calls: map[int]*step.Call{}}
+				byKey[k] = s
+				if behind {
+					p.tail = append(p.tail, s)
+				} else {
+					p.sites = append(p.sites, s)
+				}
+			}
+			s.calls[q.Rank] = call
+		}
+	}
+	return p
+}
+
+// parameters are the names of the parameters that a call reads.
+func (c *checker) parameters(call *step.Call) string {
+	if names, ok := c.named[call]; ok {
+		return names
+	}
+	var names []string
+	rec, _ := call.Entry.Load(capture.LoadOptions{Read: c.opt.Read, Only: capture.Of(capture.Input)})
+	for _, t := range value.Tensors(value.NewTuple(value.NewTuple(rec.Args...), rec.Kwargs)) {
+		if n := rec.Names[t]; n != "" {
+			names = append(names, n)
+		}
+	}
+	rec.Close()
+	c.named[call] = strings.Join(names, ",")
+	return c.named[call]
+}

@@ -1,0 +1,242 @@
+package parallel
+
+import (
+	"slices"
+
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// rankwise lifts a call to which the ranks gave different numbers: each its own part of a replicated value. ok is
+// false if it is something else.
+func (p *part) rankwise(s *site, sides map[int]*side, local *localRun) (ok bool) {
+	lead := sides[p.ranks[0]]
+	if len(lead.outs) != 1 || len(lead.ins) == 0 {
+		return true
+	}
+	if n := s.in[0]; n != nil && n.places == nil {
+		return false
+	}
+	in := p.candidates(0, s, sides)[0]
+	p.settle(s, sides, append([][]place{in}, make([][]place, len(lead.ins)-1)...))
+	outs := local.outs[0]
+	a := outs[p.ranks[0]]
+	if w := p.wholeSlice(s, sides, in); w != nil {
+		if ps, ok := p.match(outs, w, p.outcomes(len(a.shape), [][]place{p.everywhere(sum(1))}), false, 0); ok {
+			s.out[0] = &info{places: ps}
+			return true
+		}
+	}
+	if !a.dtype.IsFloat() && len(a.shape) == 1 { // positions that go on from rank to rank
+		for m := range p.dims {
+			ps := p.everywhere(whole)
+			ps[m] = place{kind: sharded, factor: 1}
+			if w := p.join(outs, ps); w != nil && counts(w.x) && !p.equal(m, outs, 0) {
+				s.out[0] = &info{places: ps}
+				return true
+			}
+		}
+	}
+	n := &info{}
+	if !a.dtype.IsFloat() && s.in[0] != nil && s.in[0].places != nil && slices.Equal(a.shape, lead.ins[0].array.shape) {
+		n.source = p.join(p.column(sides, func(d *side) *array { return d.ins[0].array }), s.in[0].places)
+	}
+	s.out[0] = n
+	p.untyped++
+	return true
+}
+
+func counts(x []float64) bool {
+	for i, v := range x {
+		if v != x[0]+float64(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// wholeSlice is what a slice gives that takes all that the ranks' slices take; nil if the call is none.
+func (p *part) wholeSlice(s *site, sides map[int]*side, in []place) *array {
+	lead := sides[p.ranks[0]]
+	bounds := map[int][2]int64{} // by the place of the slice among the arguments
+	for _, r := range p.ranks {
+		k := 0
+		substitute(value.NewTuple(sides[r].rec.Args...), nil, func(v value.Value) value.Value {
+			if c, ok := v.(value.Slice); ok {
+				from, _ := c.Start.(int64)
+				to, end := c.Stop.(int64)
+				if end && from >= 0 {
+					if b, ok := bounds[k]; ok {
+						from, to = min(from, b[0]), max(to, b[1])
+					}
+					bounds[k] = [2]int64{from, to}
+				}
+				k++
+			}
+			return v
+		})
+	}
+	if len(bounds) == 0 {
+		return nil
+	}
+	now := map[*tensor.Tensor]*tensor.Tensor{}
+	for i, a := range lead.ins {
+		if i > 0 {
+			return nil
+		}
+		w := p.join(p.column(sides, func(d *side) *array { return d.ins[i].array }), in)
+		if w == nil {
+			return nil
+		}
+		now[a.tensor] = w.tensor()
+	}
+	k := 0
+	outs, err := p.checker.run(lead, now, func(v value.Value) value.Value {
+		if c, ok := v.(value.Slice); ok {
+			if b, has := bounds[k]; has {
+				c.Start, c.Stop = b[0], b[1]
+			}
+			k++
+			return c
+		}
+		return v
+	})
+	if err != nil {
+		return nil
+	}
+	return outs[0]
+}
+
+// liftUntyped follows values of which no places are known: local indices of a sharded table, and what is looked up
+// with them.
+func (p *part) liftUntyped(s *site, sides map[int]*side, local *localRun) {
+	if p.liftRows(s, sides) {
+		return
+	}
+	lead := sides[p.ranks[0]]
+	name := method(s.op)
+	lost := slices.ContainsFunc(s.in, func(n *info) bool { return n != nil && n.lost })
+	var pending, source *array
+	var shape []int // of the local values that source belongs to
+	masks := false
+	for i, n := range s.in {
+		switch {
+		case n == nil || n.places != nil:
+		case n.pending != nil:
+			pending = n.pending
+		case n.source != nil && source == nil:
+			source, shape = n.source, lead.ins[i].array.shape
+		}
+		if n != nil && n.places == nil && n.pending == nil && lead.ins[i].array.dtype == tensor.Bool {
+			masks = true
+		}
+	}
+	switch {
+	case pending != nil && masks && slices.Contains([]string{"masked_fill", "where", "mul", "setitem"}, name):
+		if len(lead.outs) == 0 { // x[mask] = 0
+			for i := range lead.ins {
+				if after := p.column(sides, func(d *side) *array { return d.after[i] }); after != nil {
+					n := p.became(after, pending, lost)
+					p.know(after[p.ranks[0]], lead.ins[i].address, n)
+				}
+			}
+			return
+		}
+		s.out[0] = p.became(local.outs[0], pending, lost)
+	case pending != nil:
+		outs := p.runPending(s, sides, func(n *info) *array { return n.pending })
+		for j, w := range outs {
+			s.out[j] = p.became(local.outs[j], w, lost)
+		}
+	case source != nil && slices.Contains([]string{"embedding", "gather", "index_select", "take_along_dim",
+		"getitem"}, name) &&
+		len(lead.outs) == 1 && lead.outs[0].dtype.IsFloat():
+		outs := p.runPending(s, sides, func(n *info) *array { return n.source })
+		if outs == nil {
+			s.out[0] = &info{lost: lost}
+			return
+		}
+		s.out[0] = p.became(local.outs[0], outs[0], lost)
+	case source != nil && len(lead.outs) == 1 && !lead.outs[0].dtype.IsFloat():
+		n := &info{source: source, lost: lost}
+		if !slices.Equal(lead.outs[0].shape, shape) {
+			if outs := p.runPending(s, sides, func(n *info) *array { return n.source }); outs != nil {
+				n.source = outs[0]
+			}
+		}
+		s.out[0] = n
+	default:
+		if p.regain(s, sides, local) {
+			return
+		}
+		for j := range s.out {
+			s.out[j] = &info{lost: lost}
+			p.untyped++
+		}
+	}
+}
+
+// became is a value whose sum over the ranks is to become a whole one: where it already is, its places are known.
+func (p *part) became(values map[int]*array, whole *array, lost bool) *info {
+	if ps, ok := p.match(values, whole, p.outcomes(len(whole.shape), [][]place{p.everywhere(sum(1))}), false,
+		exact); ok {
+		return &info{places: ps, lost: lost}
+	}
+	return &info{pending: whole, lost: lost}
+}
+
+// runPending runs a call on whole values, with f of those that have no places; nil if it cannot.
+func (p *part) runPending(s *site, sides map[int]*side, f func(*info) *array) []*array {
+	lead := sides[p.ranks[0]]
+	now := map[*tensor.Tensor]*tensor.Tensor{}
+	settled := make([][]place, len(lead.ins))
+	for i, a := range lead.ins {
+		n := s.in[i]
+		var w *array
+		if n != nil && n.places == nil {
+			w = f(n)
+		} else {
+			values := p.column(sides, func(d *side) *array { return d.ins[i].array })
+			cands := p.candidates(i, s, sides)
+			settled[i] = cands[0] // of a table the rows
+			w = p.join(values, cands[0])
+		}
+		if w == nil {
+			return nil
+		}
+		now[a.tensor] = w.tensor()
+	}
+	outs, err := p.checker.run(lead, now, nil)
+	if err != nil {
+		return nil
+	}
+	p.settle(s, sides, settled)
+	return outs
+}
+
+// regain tries an untyped argument as if nothing were known of it: masks and positions.
+func (p *part) regain(s *site, sides map[int]*side, local *localRun) bool {
+	lead := sides[p.ranks[0]]
+	lists := make([][][]place, len(lead.ins))
+	for i := range lead.ins {
+		n := s.in[i]
+		if n != nil && n.places == nil {
+			if n.lost {
+				return false
+			}
+			s.in[i] = nil
+		}
+		lists[i] = p.candidates(i, s, sides)
+		s.in[i] = n
+	}
+	return combinations(lists, func(in [][]place) bool {
+		outs, _ := p.try(s, sides, local, in)
+		if outs == nil || slices.ContainsFunc(outs, func(ps []place) bool { return ps == nil }) {
+			return false
+		}
+		for j, ps := range outs {
+			s.out[j] = &info{places: ps}
+		}
+		return true
+	})
+}
