@@ -52,12 +52,62 @@ type Carried struct {
 	Calls []*Call
 }
 
-// Run runs the calls. All results are of one process.
+// mostLive is how many elements the runs of a Carry may hold at a time.
+const mostLive = 1 << 28
+
+// Run runs the calls. All results are of one process. Where all variations together would hold too much, some of
+// them are run at a time.
 func (k *Carry) Run(ctx context.Context, opt Options) (*Carried, error) {
 	if len(k.Of) == 0 {
 		return &Carried{}, nil
 	}
-	out := &Carried{Calls: Cone(k.Of...)}
+	calls := Cone(k.Of...)
+	most := max(1, mostLive/max(1, live(calls, k.Of))-1)
+	out, err := k.some(ctx, calls, k.Variations[:min(most, len(k.Variations))], opt)
+	for at := most; at < len(k.Variations) && err == nil; at += most {
+		again := *k
+		again.Each = nil
+		var more *Carried
+		if more, err = again.some(ctx, calls, k.Variations[at:min(at+most, len(k.Variations))], opt); err == nil {
+			out.With = append(out.With, more.With...)
+		}
+	}
+	return out, err
+}
+
+// live is how many elements of results are in use at the most while calls run.
+func live(calls []*Call, keep []*Value) int {
+	n, most := 0, 0
+	left := uses(calls, keep)
+	for _, c := range calls {
+		for _, v := range c.Outputs {
+			if left[v] > 0 {
+				n += v.Numel()
+			}
+		}
+		most = max(most, n)
+		for _, v := range c.Inputs {
+			if w := v.From.origin(); w != nil {
+				if left[w]--; left[w] == 0 {
+					n -= w.Numel()
+				}
+			}
+		}
+	}
+	return most
+}
+
+// Decides reports whether a call decides whole numbers by floating ones (topk, a comparison) that another call
+// reads.
+func (c *Call) Decides() bool {
+	return !c.decided() && slices.ContainsFunc(c.Outputs, func(v *Value) bool {
+		return !v.DType.IsFloat() && !v.DType.IsComplex() && len(v.readers) > 0
+	})
+}
+
+// some runs the calls with some of the variations.
+func (k *Carry) some(ctx context.Context, calls []*Call, variations []Variation, opt Options) (*Carried, error) {
+	out := &Carried{Calls: calls}
 	rerunOf := func(under *rerun) *rerun {
 		return &rerun{process: k.Of[0].Call.Process, opt: opt, ctx: ctx, values: map[*Value]*tensor.Tensor{},
 			keep: k.Of, under: under, decisions: k.Decisions, averaged: func(*Call) {}, broken: func(*Call, string) {},
@@ -65,7 +115,7 @@ func (k *Carry) Run(ctx context.Context, opt Options) (*Carried, error) {
 	}
 	exact := rerunOf(nil)
 	exact.uses = uses(out.Calls, k.Of)
-	with := make([]*rerun, len(k.Variations))
+	with := make([]*rerun, len(variations))
 	for i := range with {
 		with[i] = rerunOf(exact)
 		with[i].uses = exact.uses
@@ -74,7 +124,7 @@ func (k *Carry) Run(ctx context.Context, opt Options) (*Carried, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := opt.within(c, "", func(Options) error { return k.call(c, exact, with) }); err != nil {
+		if err := opt.within(c, "", func(Options) error { return k.call(c, exact, with, variations) }); err != nil {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
@@ -159,7 +209,7 @@ func Cone(of ...*Value) []*Call {
 }
 
 // call runs a call exactly and in each variation that tells it from the exact run.
-func (k *Carry) call(c *Call, exact *rerun, with []*rerun) error {
+func (k *Carry) call(c *Call, exact *rerun, with []*rerun, variations []Variation) error {
 	if c.notRun != nil {
 		return c.notRun
 	}
@@ -176,7 +226,7 @@ func (k *Carry) call(c *Call, exact *rerun, with []*rerun) error {
 		k.Each(c, outs)
 	}
 	var errors []*tensor.Tensor // of the call's own
-	if slices.ContainsFunc(k.Variations, func(v Variation) bool { return v.errs(c) }) {
+	if slices.ContainsFunc(variations, func(v Variation) bool { return v.errs(c) }) {
 		if errors, err = exact.errors(rec, len(c.Outputs)); err != nil {
 			return err
 		}
@@ -187,9 +237,9 @@ func (k *Carry) call(c *Call, exact *rerun, with []*rerun) error {
 	var all errgroup.Group
 	all.SetLimit(runtime.GOMAXPROCS(0))
 	for i, x := range with {
-		inserts := errors != nil && k.Variations[i].errs(c)
+		inserts := errors != nil && variations[i].errs(c)
 		var others []*tensor.Tensor
-		if replace := k.Variations[i].Replace; replace != nil {
+		if replace := variations[i].Replace; replace != nil {
 			others = replace(c, rec.Inputs(), outs)
 		}
 		touched := slices.ContainsFunc(c.Inputs, func(v *Value) bool {

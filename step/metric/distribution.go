@@ -87,13 +87,12 @@ func (d *Distribution) Effect(logits []float64) Effect {
 		kl := 0.0
 		for i, l := range exact {
 			if p := math.Exp(l); p > 0 {
-				kl += p * (l - now[i])
+				kl += p * divergence(now[i]-l)
 			}
 			if c := math.Abs(row[i] - d.logits[t*d.Vocabulary+i]); c > e.MaxAbs {
 				e.MaxAbs = c
 			}
 		}
-		kl = max(kl, 0) // a sum of rounding where the two are equal
 		e.KL += kl / float64(d.Positions)
 		e.KLMax = max(e.KLMax, kl)
 		if argmax(row) != d.best[t] {
@@ -114,6 +113,15 @@ func (d *Distribution) Effect(logits []float64) Effect {
 		e.LogProb, e.LogProbAbs = math.NaN(), math.NaN()
 	}
 	return e
+}
+
+// divergence is exp(d) - 1 - d. Weighed by probabilities it adds up to the KL divergence, as -d does, without the
+// cancellation: the probabilities of both sides add up to one.
+func divergence(d float64) float64 {
+	if math.Abs(d) < 1e-4 {
+		return d * d * (0.5 + d*(1.0/6+d/24))
+	}
+	return math.Expm1(d) - d
 }
 
 // logSoftmax writes the log-probabilities that logits give.

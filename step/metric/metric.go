@@ -9,6 +9,7 @@ import (
 
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
+	"github.com/optool/optool/tensor"
 )
 
 // A Group is calls and what their errors alone do to the result.
@@ -32,7 +33,11 @@ type Metric struct {
 	Predicted float64
 
 	ByOp, ByCall, ByModule, ByDType []*Group
-	Breaks                          []step.Break
+	// Others are the operators that were not measured one by one, nil if all were; Unmeasured counts such calls.
+	Others     *Group
+	Unmeasured int
+	Exact      *Distribution
+	Breaks     []step.Break
 }
 
 // Options say how the metric is measured.
@@ -52,75 +57,167 @@ func Measure(ctx context.Context, of *step.Value, opt Options) (*Metric, error) 
 		return nil, errors.New("the elements of " + of.Target + " of " + of.Call.String() + " were not recorded")
 	}
 	m := &Metric{Of: of}
-	base, err := (&step.Carry{Of: []*step.Value{of}}).Run(ctx, opt.Options)
+	calls := step.Cone(of)
+	m.group(calls)
+	run := &step.Carry{Of: []*step.Value{of}, Decisions: slices.ContainsFunc(calls, (*step.Call).Decides)}
+	for _, g := range m.measured() {
+		run.Variations = append(run.Variations, g.alone())
+	}
+	carried, err := run.Run(ctx, opt.Options)
 	if err != nil {
 		return nil, err
 	}
-	m.Breaks = base.Breaks
-	if base.Exact[0] == nil {
+	m.Breaks = carried.Breaks
+	base := carried.Exact[0]
+	if run.Decisions {
+		exact, err := (&step.Carry{Of: []*step.Value{of}}).Run(ctx, opt.Options)
+		if err != nil {
+			return nil, err
+		}
+		base = exact.Exact[0]
+	}
+	if base == nil || carried.Exact[0] == nil {
 		return nil, errors.New("the exact value of " + of.Call.String() + " is not known")
 	}
-	exact, err := NewDistribution(base.Exact[0], opt.Tokens)
+	exact, err := NewDistribution(base, opt.Tokens)
 	if err != nil {
 		return nil, err
 	}
-	m.Positions = exact.Positions
-	m.Total = exact.Effect(recorded)
+	m.Exact, m.Positions, m.Total = exact, exact.Positions, exact.Effect(recorded)
+	kept := exact
+	if run.Decisions {
+		if kept, err = NewDistribution(carried.Exact[0], opt.Tokens); err != nil {
+			return nil, err
+		}
+		if e := exact.Effect(kept.logits); e.MaxAbs > sameLogits {
+			m.Routes = &e
+		}
+	}
+	m.fill(kept, carried.With)
+	return m, nil
+}
 
-	groups := func(name func(*step.Call) string) []*Group {
+// sameLogits is how far logits of two orders of sums in float64 may be apart.
+const sameLogits = 1e-9
+
+// How many calls may be run in all variations together: some for each recording, and some for each of its calls.
+// Small recordings are measured call by call; of large ones the calls with the largest errors are.
+const (
+	effort        = 12000
+	effortForCall = 5
+)
+
+// group decides which calls are measured together. Operators and calls with the largest relative errors come
+// first; the other operators are measured as one group, and the other calls are not measured by themselves.
+func (m *Metric) group(calls []*step.Call) {
+	left := effort + effortForCall*len(calls)
+	cost := map[*step.Call]int{} // calls from this one on
+	var faulty []*step.Call
+	for i, c := range calls {
+		cost[c] = len(calls) - i
+		if c.LocalError > 0 {
+			faulty = append(faulty, c)
+		}
+	}
+	by := func(name func(*step.Call) string) []*Group {
 		byName := map[string]*Group{}
 		var out []*Group
-		for _, c := range base.Calls {
-			if !(c.LocalError > 0) {
-				continue
-			}
+		for _, c := range faulty {
 			n := name(c)
 			g := byName[n]
 			if g == nil {
-				g = &Group{Name: n}
+				g = &Group{Name: n, DType: dtypeOf(c)}
 				byName[n] = g
 				out = append(out, g)
 			}
 			g.Calls = append(g.Calls, c)
-			g.DType = cmp.Or(g.DType, dtypeOf(c))
 		}
+		slices.SortStableFunc(out, func(a, b *Group) int { return cmp.Compare(b.weight(), a.weight()) })
 		return out
 	}
-	m.ByOp = groups(func(c *step.Call) string { return reports.Name(c.Op) })
-	m.ByCall = groups((*step.Call).String)
-	var variations []step.Variation
-	all := append(slices.Clone(m.ByOp), m.ByCall...)
-	for _, g := range all {
-		variations = append(variations, g.alone())
+	var rest *Group
+	for i, g := range by(func(c *step.Call) string { return reports.Name(c.Op) }) {
+		if left -= cost[g.Calls[0]]; left > effort/2 || i < 3 {
+			m.ByOp = append(m.ByOp, g)
+			continue
+		}
+		if rest == nil {
+			rest = &Group{Name: "others"}
+		}
+		rest.Calls = append(rest.Calls, g.Calls...)
 	}
-	carried, err := (&step.Carry{Of: []*step.Value{of}, Variations: variations, Decisions: true}).Run(ctx, opt.Options)
-	if err != nil {
-		return nil, err
+	if rest != nil {
+		m.Others = rest
 	}
-	kept, err := NewDistribution(carried.Exact[0], opt.Tokens)
-	if err != nil {
-		return nil, err
+	m.ByDType = by(dtypeOf)
+	for _, g := range m.ByDType {
+		left -= cost[g.Calls[0]]
 	}
-	if e := exact.Effect(float64s(carried.Exact[0])); e.KL > 0 || e.MaxAbs > 1e-9 {
-		m.Routes = &e
+	for _, g := range by((*step.Call).String) {
+		if left -= cost[g.Calls[0]]; left < 0 {
+			m.Unmeasured++
+			continue
+		}
+		m.ByCall = append(m.ByCall, g)
 	}
+	if m.Unmeasured == 0 {
+		m.ByModule = by(func(c *step.Call) string { return c.Entry.Module })
+	}
+}
+
+// weight is how large the relative errors of a group's calls are together.
+func (g *Group) weight() (square float64) {
+	for _, c := range g.Calls {
+		square += c.LocalError * c.LocalError
+	}
+	return square
+}
+
+// measured are the groups that are run by themselves.
+func (m *Metric) measured() []*Group {
+	out := slices.Concat(m.ByOp, m.ByDType, m.ByCall)
+	if m.Others != nil {
+		out = append(out, m.Others)
+	}
+	return out
+}
+
+// fill takes the results of the groups' runs. Modules are the sums of their calls.
+func (m *Metric) fill(kept *Distribution, with [][]*tensor.Tensor) {
 	sum := slices.Clone(kept.logits)
-	for i, g := range all {
-		now := float64s(carried.With[i][0])
-		g.Effect = kept.Effect(now)
-		if i < len(m.ByOp) {
-			for k := range sum {
-				if d := now[k] - kept.logits[k]; d-d == 0 {
-					sum[k] += d
-				}
+	add := func(to, now []float64) {
+		for k := range to {
+			if d := now[k] - kept.logits[k]; d-d == 0 {
+				to[k] += d
 			}
 		}
 	}
-	m.Predicted = exact.Effect(sum).KL
-	byKL := func(a, b *Group) int { return cmp.Compare(b.KL, a.KL) }
-	slices.SortStableFunc(m.ByOp, byKL)
-	slices.SortStableFunc(m.ByCall, byKL)
-	return m, nil
+	ops := len(m.ByOp)
+	modules := map[string][]float64{}
+	for i, g := range m.measured() {
+		now := float64s(with[i][0])
+		g.Effect = kept.Effect(now)
+		switch {
+		case i < ops || g == m.Others:
+			add(sum, now)
+		case i >= ops+len(m.ByDType) && len(m.ByModule) > 0:
+			at := g.Calls[0].Entry.Module
+			if modules[at] == nil {
+				modules[at] = slices.Clone(kept.logits)
+			}
+			add(modules[at], now)
+		}
+	}
+	for _, g := range m.ByModule {
+		g.Effect = kept.Effect(modules[g.Name])
+	}
+	if len(m.ByModule) == 1 && m.ByModule[0].Name == "" {
+		m.ByModule = nil // none was recorded
+	}
+	m.Predicted = kept.Effect(sum).KL
+	for _, gs := range [][]*Group{m.ByOp, m.ByCall, m.ByModule, m.ByDType} {
+		slices.SortStableFunc(gs, func(a, b *Group) int { return cmp.Compare(b.KL, a.KL) })
+	}
 }
 
 func dtypeOf(c *step.Call) string {

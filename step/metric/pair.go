@@ -128,7 +128,8 @@ func (p *Pair) causes(ctx context.Context, i int, side step.Side, opt step.Optio
 		g.Error = math.Sqrt(g.Error / float64(len(g.Calls)))
 		variations[k] = g.alone()
 	}
-	carried, err := (&step.Carry{Of: []*step.Value{s.Of}, Variations: variations, Decisions: true}).Run(ctx, opt)
+	carried, err := (&step.Carry{Of: []*step.Value{s.Of}, Variations: variations,
+		Decisions: slices.ContainsFunc(s.Calls, (*step.Call).Decides)}).Run(ctx, opt)
 	if err != nil || carried.Exact[0] == nil {
 		return err
 	}
