@@ -132,7 +132,7 @@ func (o *bundleOptions) write(a *app, e *capture.Entry, opt replay.Options, repo
 
 // repro is the command that judges the call, in the directory of the zip's files.
 func (o *bundleOptions) repro() string {
-	args := []string{"optool", "replay", "--acc_check", "--tables"}
+	args := []string{"optool", "replay", "--tables"}
 	if !o.none() {
 		args = append(args, "--device", quote(filepath.Base(o.device)))
 	}

@@ -126,7 +126,7 @@ func (a *app) printRows(w io.Writer, rows *metric.Rows) error {
 	if e := rows.Logits; e != nil {
 		fmt.Fprintf(w, "last result: KL %.3g, %d flips, largest change %.3g\n", e.KL, len(e.Flips), e.MaxAbs)
 	}
-	_, err := fmt.Fprintf(w, "\nnext: %s\n", reports.OneLine(fmt.Sprintf("optool replay --acc_check --tables %s %s",
+	_, err := fmt.Fprintf(w, "\nnext: %s\n", reports.OneLine(fmt.Sprintf("optool replay --tables %s %s",
 		quotePath(pathOf(d.A.Entry)), quotePath(pathOf(d.B.Entry)))))
 	return err
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/rundir"
 )
@@ -246,4 +248,28 @@ func (j *jsonOutput) close() error {
 		defer os.Remove(j.path)
 	}
 	return f.Close()
+}
+
+// ownResults is where op_tools' files go whose place in the working directory is that of recordings.
+const ownResults = "optool-results"
+
+// resultsDir is the directory below which op_tools_results is written by default: the working directory,
+// unless that would write into the recordings under paths.
+func resultsDir(paths []string) string {
+	target, err := filepath.Abs("op_tools_results")
+	if err != nil {
+		return "."
+	}
+	for _, path := range paths {
+		abs, err := filepath.Abs(path)
+		if err != nil || files.Remote(path) {
+			continue
+		}
+		down, err1 := filepath.Rel(abs, target)
+		up, err2 := filepath.Rel(target, abs)
+		if err1 == nil && filepath.IsLocal(down) || err2 == nil && filepath.IsLocal(up) {
+			return ownResults
+		}
+	}
+	return "."
 }

@@ -175,7 +175,7 @@ func (o *reduceOptions) print(w io.Writer, st reports.Style, e *capture.Entry, r
 
 // repro is the command line that replays the reduced call.
 func (o *reduceOptions) repro() string {
-	args := append(o.command("replay", "--acc_check", "--tables"), o.tolerances.repro()...)
+	args := append(o.command("replay", "--tables"), o.tolerances.repro()...)
 	args = append(args, o.deviceFlags.repro()...)
 	return strings.Join(append(args, quotePath(o.out)), " ")
 }

@@ -87,7 +87,8 @@ Each comes with the command that repeats it. op_tools' CSV file and the failing 
 	o.sample.addFlag(cmd)
 	f.BoolVar(&o.full, "full", false, "with --budget: check large calls completely")
 	o.failOn.addFlag(cmd)
-	f.StringVar(&o.out, "out", ".", "write op_tools' CSV file and failing calls below `DIR` (default with --run: its directory)")
+	f.StringVar(&o.out, "out", "", "write op_tools' CSV file and failing calls below `DIR` (default: the directory of "+
+		"--run, else the working directory; "+ownResults+" there if its recordings are read)")
 	o.tolerances.addFlag(cmd)
 	f.BoolVar(&o.tables, "tables", false, "print every call, with op_tools' comparison table")
 	o.sort.addFlag(cmd)
@@ -256,6 +257,7 @@ func (r *replayRun) recall(c *reports.JournalCall) error {
 // place says where op_tools' file and failing calls go: below --out if that was given, else
 // into the directory of the run, where all of its parts save calls in one place.
 func (r *replayRun) place(out bool) {
+	r.out = cmp.Or(r.out, resultsDir(r.paths))
 	r.csv = &lazyCSV{dir: r.out, block: r.csvBlock}
 	r.saver = &failureSaver{dir: r.out, now: r.start, pid: os.Getpid()}
 	if r.dir == nil {
@@ -574,7 +576,7 @@ func (o *replayOptions) settingsOf(r *replayed, e *capture.Entry, outcome *repla
 
 // repro is the command line that replays one capture.
 func (o *replayOptions) repro(e *capture.Entry) string {
-	args := o.command("replay", "--acc_check", "--tables")
+	args := o.command("replay", "--tables")
 	if o.runTimes > 1 {
 		args = append(args, "--run_times", strconv.Itoa(o.runTimes))
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/diopi_conformance"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
@@ -204,7 +206,7 @@ func (s *selection) found(ctx context.Context, t tally, paths []string) error {
 }
 
 // otherOps names the ops below paths that hold the text of an op pattern, for a
-// pattern that matches no whole name.
+// pattern that matches no whole name, or else the op that is spelt nearly so.
 func (s *selection) otherOps(ctx context.Context, paths []string) string {
 	if s.filter.Ops == nil {
 		return ""
@@ -221,6 +223,11 @@ func (s *selection) otherOps(ctx context.Context, paths []string) string {
 	}
 	like := slices.DeleteFunc(slices.Sorted(maps.Keys(ops)), func(op string) bool { return !s.filter.Ops.Part(op) })
 	if len(like) == 0 {
+		for item := range strings.SplitSeq(cmp.Or(s.op, os.Getenv(s.sources[capture.ByOps].Name)), ",") {
+			if near := conformance.Nearest(item, slices.Sorted(maps.Keys(ops))); near != "" {
+				return near
+			}
+		}
 		return ""
 	}
 	more := ""

@@ -461,7 +461,7 @@ func (o *stepOptions) command(args ...string) string {
 
 // repro is the command that runs a call again.
 func (o *stepOptions) repro(c *step.Call, onDevice bool) string {
-	args := []string{"replay", "--acc_check", "--tables"}
+	args := []string{"replay", "--tables"}
 	if onDevice {
 		args = append(args, o.deviceFlags.repro()...)
 	}

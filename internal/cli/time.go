@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -104,7 +105,8 @@ each run with --run_times, otherwise the medians.`,
 	f.Float64Var(&o.threshold, "threshold", 0,
 		"with --against-device: allowed slowdown in percent before the exit code is 1")
 	o.records.addFlags(cmd)
-	f.StringVar(&o.out, "out", ".", "write op_tools' tables below `DIR`")
+	f.StringVar(&o.out, "out", "", "write op_tools' tables below `DIR` (default: the working directory; "+ownResults+
+		" there if its recordings are read)")
 	f.StringVar(&o.cache, "cache", "both", "measure with cold caches, hot caches, or both")
 	f.DurationVar(&o.maxTime, "max-time", time.Second,
 		"spend at most this time on one call, phase (forward, backward) and state of the caches")
@@ -193,6 +195,7 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 		return err
 	}
 	defer j.close()
+	o.out = cmp.Or(o.out, resultsDir(paths))
 	t := &timer{
 		app: a, o: o, json: j, settings: run.Settings, digest: run.LibrarySHA256,
 		csv: &timeCSV{dir: o.out, block: o.csvBlock, ids: map[string]int{}},
