@@ -73,7 +73,7 @@ func (d documented) command() string {
 // isCommand is what lines of commands begin with; mentioned finds them in a text.
 var (
 	isCommand = regexp.MustCompile(`^(bin/)?optool [a-z]|^make |^go [a-z]`)
-	mentioned = regexp.MustCompile("`((?:bin/)?optool [^`]*|make [^`]*|go [a-z]+ [^`]*)`")
+	mentioned = regexp.MustCompile("`((?:bin/)?optool\\s[^`]*|make\\s[^`]*|go\\s+[a-z]+\\s[^`]*)`")
 	fenced    = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
 	continued = regexp.MustCompile(`\\\n\s*`)
 	comment   = regexp.MustCompile(`\s+# .*`)
