@@ -200,6 +200,9 @@ func (v *Value) isPartOfGradient() bool {
 
 // argument is the input that a recorded gradient belongs to.
 func (v *Value) argument() *Value {
+	if in := v.Call.Inputs; v.leaf < len(in) && sameShape(in[v.leaf].Shape, v.Shape) {
+		return in[v.leaf]
+	}
 	if in := v.Call.find(strings.Replace(v.Target, "grad", "input", 1)); in != nil {
 		return in
 	}

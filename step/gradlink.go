@@ -46,7 +46,7 @@ func (c *Call) result(g *Value) *Value {
 // gradientSource finds what the gradient g of a result of c came from; same are
 // all gradients with its content, in order of the calls.
 func (c *Call) gradientSource(g *Value, same []*Value) Link {
-	if c.Step != nil && c == c.Step.Loss && c.isRoot() {
+	if c.Step != nil && c == c.Step.root {
 		return Link{How: IsLeaf, Role: "seed"}
 	}
 	var readers []*Call

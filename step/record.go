@@ -60,6 +60,7 @@ type SummaryRecord struct {
 	First  *reports.Place `json:"first"`
 	Calls  int            `json:"calls"`
 	Device *Reruns        `json:"device,omitempty"`
+	Seen   *Seen          `json:"seen"`             // how much of the trace was looked at
 	Metric any            `json:"metric,omitempty"` // with --of: a record of package metric
 	Tokens any            `json:"tokens,omitempty"` // of two runs of the same tokens: a record of package metric
 	// Unjudged are the values that were not judged.
@@ -261,19 +262,6 @@ func (t *Trace) Judged() int {
 	return n
 }
 
-// NotJudged counts the values of calls that were not judged.
-func (t *Trace) NotJudged() int {
-	n := 0
-	for _, c := range t.Calls() {
-		for _, r := range c.Results {
-			if r.Verdict == verdict.Skipped || r.Verdict == verdict.Mistrusted || r.Verdict == verdict.Unsupported {
-				n++
-			}
-		}
-	}
-	return n
-}
-
 // Unrecorded counts the parameters of which no gradient was recorded, though the backward passes of
 // calls that read them were.
 func (t *Trace) Unrecorded() int {
@@ -349,7 +337,7 @@ func (s *Step) record() LossRecord {
 
 // Summary is the last record.
 func (t *Trace) Summary() *SummaryRecord {
-	r := &SummaryRecord{Kind: "summary", Losses: []LossRecord{}}
+	r := &SummaryRecord{Kind: "summary", Losses: []LossRecord{}, Seen: t.Seen()}
 	for _, p := range t.Processes {
 		r.Calls += len(p.Calls)
 		for _, s := range p.Steps {

@@ -28,7 +28,7 @@ func (p *Process) split() {
 	}
 	roots = seeded(roots)
 	for i, r := range roots {
-		s := &Step{Number: i, Loss: unscaled(r), Exact: math.NaN(), Captured: math.NaN()}
+		s := &Step{Number: i, Loss: unscaled(r), root: r, Exact: math.NaN(), Captured: math.NaN()}
 		s.Scale = s.Loss.GradOutputs[0].number()
 		s.Captured = s.Loss.scalar().number()
 		p.Steps = append(p.Steps, s)

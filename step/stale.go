@@ -93,15 +93,25 @@ func (v *Value) gradient() *Value {
 	return nil
 }
 
-// gradientOf is the recorded gradient of an input, nil if there is none.
-func (c *Call) gradientOf(v *Value) *Value {
+// gradientOf is the recorded gradient of an input, nil if there is none. Gradients are numbered as the tensors among
+// the arguments are, or in another order, in which the shape decides.
+func (c *Call) gradientOf(v *Value) (found *Value) {
 	i := slices.Index(c.Inputs, v)
 	for _, g := range c.Grads {
-		if sameShape(g.Shape, v.Shape) && (g.leaf == v.leaf || len(c.Grads) == 1 && i >= 0) {
+		switch {
+		case !sameShape(g.Shape, v.Shape):
+		case g.leaf == i:
 			return g
+		case found != nil:
+			return nil
+		default:
+			found = g
 		}
 	}
-	return nil
+	if found != nil && found.argument() != v {
+		return nil
+	}
+	return found
 }
 
 // explained reports whether the gradient g is the sum of what the calls gave that read a value.

@@ -204,6 +204,7 @@ type Process struct {
 type Step struct {
 	Number int // from 0 in its process
 	Loss   *Call
+	root   *Call // where the backward pass began: the loss, or what scaled it
 	// Calls are those up to the loss; Tail are those behind it, such as the optimizer's.
 	Calls, Tail []*Call
 	// Scale is the gradient that the backward pass began with.

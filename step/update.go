@@ -12,10 +12,19 @@ type updater struct {
 	step       *Step
 	parameters map[uint64][]*Value // readings in the forward pass, by address
 	known      map[*Value]uint64   // the parameter that a value is used to write
+	again      map[*Value][]*Value // further readings of an input behind the loss
 }
 
 func newUpdater(s *Step, parameters map[uint64][]*Value) *updater {
-	return &updater{s, parameters, map[*Value]uint64{}}
+	u := &updater{s, parameters, map[*Value]uint64{}, map[*Value][]*Value{}}
+	for _, c := range s.Tail {
+		for _, v := range c.Inputs {
+			if first := v.From.first; first != nil {
+				u.again[first] = append(u.again[first], v)
+			}
+		}
+	}
+	return u
 }
 
 // parameter is the address of the parameter that is written with an input of an optimizer's call: its own, or that of
@@ -26,7 +35,7 @@ func (u *updater) parameter(v *Value) uint64 {
 	}
 	seen := map[*Value]bool{v: true}
 	at := uint64(0)
-	for todo := []*Value{v}; len(todo) > 0 && at == 0; todo = todo[1:] {
+	for todo := append([]*Value{v}, u.again[v]...); len(todo) > 0 && at == 0; todo = todo[1:] {
 		for _, w := range todo[0].Call.madeOf(todo[0]) {
 			if u.parameters[w.Address] != nil {
 				at = w.Address
@@ -114,6 +123,13 @@ func (u *updater) checkGradient(v *Value) {
 			w.readers = append(w.readers, v)
 			return
 		}
+	}
+	if g == nil && own != nil && explained(v, u.parameters[at]) { // gradients that several calls gave were added
+		v.From.How, v.From.Role, v.From.view = ByContent, "gradient", nil
+		for _, r := range u.again[v] {
+			r.From = v.From.again(v)
+		}
+		return
 	}
 	if g == nil || own == nil || u.parameters[of] == nil || v.Numel() <= few || v.content.plain {
 		return

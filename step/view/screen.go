@@ -73,29 +73,13 @@ func Screen(w io.Writer, t *step.Trace, x Extra) error {
 func counts(out *strings.Builder, t *step.Trace, st reports.Style) {
 	var b strings.Builder
 	defer func() { paragraphs(out, b.String(), st) }()
-	calls, steps, linked, leaves, outside := 0, 0, 0, 0, 0
+	calls, steps := 0, 0
 	for _, p := range t.Processes {
 		calls += len(p.Calls)
 		steps += len(p.Steps)
-		for _, c := range p.Calls {
-			for _, v := range c.Inputs {
-				switch v.From.How {
-				case step.IsLeaf:
-					leaves++
-				case step.IsOutside:
-					outside++
-				default:
-					linked++
-				}
-			}
-		}
 	}
-	fmt.Fprintf(&b, "%s of %s, %s; %d inputs come from recorded calls, %d are leaves", reports.Count(calls, "call"),
-		processes(len(t.Processes)), reports.Count(steps, "step"), linked, leaves)
-	if outside > 0 {
-		fmt.Fprintf(&b, ", %d were made outside of them", outside)
-	}
-	b.WriteString("\n")
+	fmt.Fprintf(&b, "%s of %s, %s; %s\n", reports.Count(calls, "call"), processes(len(t.Processes)),
+		reports.Count(steps, "step"), t.Seen())
 	if differ, shared := t.Apart(); len(differ) > 0 {
 		v := differ[0]
 		fmt.Fprintf(&b, "%s differ between processes that have %d in common, first %s of %s of process %d\n",
@@ -231,42 +215,49 @@ func places(c *step.Call) []string {
 		func(s string) bool { return s == "" })
 }
 
+// gapsListed is how many gaps an all-clear names.
+const gapsListed = 3
+
 // nothing says that there is no fault, or that none could be found, and what was not looked at.
 func nothing(t *step.Trace) string {
 	said := nothingWrong(t)
-	var but []string
-	if n := t.NotJudged(); n > 0 && t.Judged() > 0 {
-		but = append(but, reports.Count(n, "value")+" of calls")
+	if t.Judged() == 0 {
+		return said
 	}
-	if n := t.Unrecorded(); n > 0 && t.Judged() > 0 {
-		but = append(but, reports.Count(n, "weight gradient")+" that nothing recorded")
+	gaps := t.Seen().Gaps
+	for i, g := range gaps[:min(len(gaps), gapsListed)] {
+		if i == 0 {
+			said += " Largest gaps: "
+		} else {
+			said += "; "
+		}
+		said += g.What + " (first " + g.First + ")"
 	}
-	if len(but) > 0 {
-		said += " Not judged: " + strings.Join(but, ", ") + "."
+	if len(gaps) > gapsListed {
+		said += fmt.Sprintf("; and %d more kinds", len(gaps)-gapsListed)
+	}
+	if len(gaps) > 0 {
+		said += "."
 	}
 	return said
 }
 
 // nothingWrong says of which calls nothing is wrong.
 func nothingWrong(t *step.Trace) string {
-	switch n, all, given := t.Judged(), len(t.Calls()), len(t.GivenUp()); {
-	case n > 0 && given > 0:
-		return fmt.Sprintf("Nothing is wrong with what was looked at; %s about calls given up at a limit, first of %s.",
-			reports.Count(given, "question"), t.GivenUp()[0].Call)
-	case n > 0 && len(t.Damaged()) > 0:
-		return fmt.Sprintf("Nothing is wrong with what could be read; files of %s are damaged, first of %s.",
-			reports.Count(len(t.Damaged()), "call"), t.Damaged()[0])
+	const partly = "Nothing found wrong in what could be judged"
+	switch n, given := t.Judged(), t.GivenUp(); {
 	case n == 0 && t.Runs != nil && t.Runs.Compared > 0:
 		return "The runs do not diverge; no call could be run again and judged by itself."
 	case n == 0:
 		return "Nothing was judged: no call could be run again and compared."
-	case n < all:
-		s := fmt.Sprintf("Nothing is wrong with the %d of %d calls that could be judged, and nothing changed between calls",
-			n, all)
-		if failed := t.NotRun(); failed > 0 {
-			s += fmt.Sprintf("; %d could not be run again", failed)
-		}
-		return s + "."
+	case len(given) > 0:
+		return fmt.Sprintf(partly+"; %s about calls given up at a limit, first of %s.", reports.Count(len(given), "question"),
+			given[0].Call)
+	case len(t.Damaged()) > 0:
+		return fmt.Sprintf(partly+"; files of %s are damaged, first of %s.", reports.Count(len(t.Damaged()), "call"),
+			t.Damaged()[0])
+	case !t.Seen().All():
+		return partly + "."
 	}
 	return "Nothing is wrong: every call follows from what it read, and nothing changed between calls."
 }

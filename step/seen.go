@@ -1,0 +1,159 @@
+package step
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/verdict"
+)
+
+// Seen says how much of a trace was looked at: an all-clear is worth no more.
+type Seen struct {
+	Calls  int `json:"calls"`
+	Judged int `json:"judged"` // calls that replay decided about
+	// Links are the inputs and the gradients of results that are no leaves. Proven are those whose producer is known,
+	// by their elements or because the address tells equal values apart.
+	Links     int `json:"links"`
+	Proven    int `json:"proven"`
+	ByContent int `json:"by_content"`
+	ByAddress int `json:"by_address"`
+	Leaves    int `json:"leaves"` // parameters, data and state
+	// Unexplained are inputs that the program made or changed without a recorded call.
+	Unexplained int `json:"unexplained"`
+	// Gaps say what was not judged and why, the largest first.
+	Gaps []Gap `json:"gaps"`
+}
+
+// A Gap is something that could not be judged.
+type Gap struct {
+	N     int    `json:"n"`
+	What  string `json:"what"`  // with the number: "3 calls were not judged: draws random numbers"
+	First string `json:"first"` // the first call
+}
+
+// All reports whether every call was judged and everything that was read is known.
+func (s *Seen) All() bool { return len(s.Gaps) == 0 }
+
+// gaps collect counts by what is missing.
+type gaps struct {
+	order []string
+	by    map[string]*Gap
+}
+
+func (g *gaps) add(what string, c *Call) {
+	if g.by[what] == nil {
+		g.by[what] = &Gap{First: c.String()}
+		g.order = append(g.order, what)
+	}
+	g.by[what].N++
+}
+
+// Seen counts what was judged and linked.
+func (t *Trace) Seen() *Seen {
+	s := &Seen{Gaps: []Gap{}}
+	g := &gaps{by: map[string]*Gap{}}
+	for _, c := range t.Calls() {
+		s.Calls++
+		if c.judged() {
+			s.Judged++
+			for _, r := range c.Results {
+				if r.Verdict == verdict.Skipped || r.Verdict == verdict.Mistrusted || r.Verdict == verdict.Unsupported {
+					g.add("value%s not judged: "+general(r.Reason), c)
+				}
+			}
+		} else {
+			g.add("call%s not judged: "+general(c.unjudged()), c)
+		}
+		for _, v := range slices.Concat(c.Inputs, c.GradOutputs) {
+			s.link(v, g)
+		}
+		if c.lacksWeightGradient() {
+			g.add("call%s without recorded weight gradients: faults there cannot be seen", c)
+		}
+	}
+	s.Proven = s.ByContent + s.ByAddress
+	for _, what := range g.order {
+		gap := g.by[what]
+		plural := "s"
+		if gap.N == 1 {
+			plural = ""
+		}
+		gap.What = fmt.Sprintf("%d "+what, gap.N, plural)
+		s.Gaps = append(s.Gaps, *gap)
+	}
+	slices.SortStableFunc(s.Gaps, func(a, b Gap) int { return cmp.Compare(b.N, a.N) })
+	return s
+}
+
+// link counts what is known of where a value came from.
+func (s *Seen) link(v *Value, g *gaps) {
+	switch from := v.From; {
+	case from.How == IsLeaf && from.Role == "inner":
+		s.Links++
+		g.add("gradient%s of inner nodes not linked to what gave them", v.Call)
+	case from.How == IsLeaf:
+		s.Leaves++
+	case from.How == IsOutside && from.view != nil && (from.held || from.rows != nil):
+		s.Links++
+		s.ByContent++
+	case from.How == IsOutside && from.Role == "collective":
+		s.Links++
+		g.add("value%s not linked: a collective call made them", v.Call)
+	case from.How == IsOutside:
+		s.Links++
+		s.Unexplained++
+		g.add("value%s made or changed by calls that were not recorded", v.Call)
+	case from.How == ByStorage:
+		s.Links++
+		s.ByAddress++
+	default:
+		s.Links++
+		s.ByContent++
+	}
+}
+
+var similarOps = regexp.MustCompile(`; known: .*`)
+
+// general is a reason without what it says of one call alone, and without verbs of fmt.
+func general(reason string) string {
+	if strings.Contains(reason, "zero on both sides") {
+		return "zero on both sides"
+	}
+	return strings.ReplaceAll(similarOps.ReplaceAllString(reason, ""), "%", "%%")
+}
+
+// unjudged says why replay did not decide about a call.
+func (c *Call) unjudged() string {
+	for _, r := range c.Results {
+		if r.Reason != "" && r.Verdict == c.Verdict {
+			return r.Reason
+		}
+	}
+	return cmp.Or(c.Failed, "nothing to compare")
+}
+
+// lacksWeightGradient reports whether a call took part in the backward pass and read a parameter whose gradient is not
+// among those that were recorded.
+func (c *Call) lacksWeightGradient() bool {
+	return c.HasBackward() && slices.ContainsFunc(c.Inputs, func(v *Value) bool {
+		return v.RequiresGrad && v.From.Role == "parameter" && !c.hasGradient(v)
+	})
+}
+
+// String is the count in a sentence.
+func (s *Seen) String() string {
+	return fmt.Sprintf("%d of %s judged, %d of %s proven (by content %d, by address %d), %s, %d unexplained", s.Judged,
+		reports.Count(s.Calls, "call"), s.Proven, reports.Count(s.Links, "link"), s.ByContent, s.ByAddress,
+		leavesCount(s.Leaves), s.Unexplained)
+}
+
+func leavesCount(n int) string {
+	if n == 1 {
+		return "1 leaf"
+	}
+	return fmt.Sprintf("%d leaves", n)
+}

@@ -1,0 +1,37 @@
+package step
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestSeen: what is counted of a step in which everything is linked, and the gap of a step whose recorder lacks weight
+// gradients.
+func TestSeen(t *testing.T) {
+	for _, tc := range []struct {
+		trace *Trace
+		gap   string // "" if only zeros were not judged
+	}{
+		{analyse(t, unpack(t, "scaler")), ""},
+		{analyse(t, unpack(t, "accumulate")), ""},
+		{open(t, "picked"), "call without recorded weight gradients: faults there cannot be seen"},
+	} {
+		s := tc.trace.Seen()
+		found := false
+		for _, g := range s.Gaps {
+			found = found || tc.gap != "" && strings.Contains(g.What, tc.gap)
+			if tc.gap == "" && !strings.HasSuffix(g.What, "zero on both sides") {
+				t.Errorf("gap %+v", g)
+			}
+		}
+		if found != (tc.gap != "") {
+			t.Errorf("no gap %q in %+v", tc.gap, s.Gaps)
+		}
+		if tc.gap == "" && (s.Proven != s.Links || s.Unexplained > 0 || s.ByContent == 0 || s.ByAddress == 0) {
+			t.Errorf("not all is proven: %s", s)
+		}
+		if s.Calls != len(tc.trace.Calls()) || s.Judged > s.Calls || s.All() != (len(s.Gaps) == 0) {
+			t.Errorf("counts are %+v", s)
+		}
+	}
+}
