@@ -3,6 +3,7 @@
 package conformance
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/optool/optool/devicebridge"
+	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/internal/faulttest"
 	"github.com/optool/optool/tensor"
@@ -128,6 +130,52 @@ func TestCrashingDevice(t *testing.T) {
 		}
 		if v != want {
 			t.Errorf("%s: %s, want %s", name, v, want)
+		}
+	}
+}
+
+// A lacking is a device without one function.
+type lacking struct {
+	Device
+	function string
+}
+
+func (l lacking) Run(ctx context.Context, p *diopi.Plan) (*devicebridge.Result, error) {
+	i := slices.IndexFunc(p.Calls, func(c *diopi.Call) bool { return c.Function == l.function })
+	if i < 0 {
+		return l.Device.Run(ctx, p)
+	}
+	res := &devicebridge.Result{Calls: make([]devicebridge.CallResult, len(p.Calls))}
+	res.Calls[i] = devicebridge.CallResult{Function: l.function, Status: devicebridge.Unsupported, Reason: "missing"}
+	return res, nil
+}
+
+// TestLacking: a device without the in-place form of a function is judged by what it has, and the function that it
+// lacks is named. What is wrong is found.
+func TestLacking(t *testing.T) {
+	store, cases := brokenCases(t)
+	for _, x := range []struct{ fault, lacks, phase string }{
+		{"none", "diopiReluInp", "inplace"}, {"nan_last_lane", "diopiReluInp", "inplace"},
+	} {
+		d, found := lacking{openBroken(t, x.fault), x.lacks}, map[verdict.Verdict]int{}
+		named := 0
+		for _, c := range cases {
+			if c.Function() != "relu" {
+				continue
+			}
+			for _, r := range store.CheckDevice(t.Context(), d, c, CheckOptions{}) {
+				switch {
+				case r.Phase != x.phase:
+					found[r.Verdict]++
+				case r.Verdict == verdict.Unsupported && strings.Contains(r.Reason, x.lacks):
+					named++
+				default:
+					t.Errorf("%s on %s without %s: %s %s: %s", c.Name, x.fault, x.lacks, r.Phase, r.Verdict, r.Reason)
+				}
+			}
+		}
+		if named == 0 || found[verdict.Pass] == 0 || (found[verdict.Fail] > 0) != (x.fault != "none") {
+			t.Errorf("%s without %s: %d times named, other phases %v", x.fault, x.lacks, named, found)
 		}
 	}
 }

@@ -54,11 +54,10 @@ func (s *Store) CheckDevice(ctx context.Context, d Device, c *configs.Case, opt 
 		return one(verdict.Error, sentence(err))
 	}
 	plan, conversions := opt.Convert.Apply(plan, opt.Exports)
-	res, err := d.Run(ctx, plan)
-	if err != nil {
+	r := &run{function: c.Function(), opt: opt, rules: opt.rules(c)}
+	if r.plan, r.res, err = r.runWhatIsThere(ctx, d, plan); err != nil {
 		return one(verdict.Error, sentence(err))
 	}
-	r := &run{function: c.Function(), plan: plan, res: res, opt: opt, rules: opt.rules(c)}
 	switch {
 	case r.calls():
 	case c.NoOutputRef():
@@ -71,12 +70,34 @@ func (s *Store) CheckDevice(ctx context.Context, d Device, c *configs.Case, opt 
 			grads = ref.Grads
 		}
 		r.otherwise(j, got)
-		r.backward(grads)
+		if len(r.plan.Grads) > 0 || len(plan.Grads) == 0 {
+			r.backward(grads)
+		}
 		r.inPlace(out)
 		r.findings()
 	}
+	r.results = append(r.results, r.lacking...)
 	r.note(conversions)
 	return r.results
+}
+
+// runWhatIsThere runs a plan. Where the device has no function for the backward pass or the in-place form,
+// that phase is recorded as lacking, and the plan is run without it.
+func (r *run) runWhatIsThere(ctx context.Context, d Device, p *diopi.Plan) (*diopi.Plan, *devicebridge.Result, error) {
+	for {
+		res, err := d.Run(ctx, p)
+		if err != nil {
+			return nil, nil, err
+		}
+		i := slices.IndexFunc(res.Calls, func(c devicebridge.CallResult) bool { return c.Status != devicebridge.OK })
+		if i < 0 || res.Calls[i].Status != devicebridge.Unsupported || p.Calls[i].Phase == diopi.Forward {
+			return p, res, nil
+		}
+		lacking := &run{plan: p, res: res, rules: r.rules}
+		lacking.calls()
+		r.lacking = append(r.lacking, lacking.results...)
+		p = p.Without(p.Calls[i].Phase)
+	}
 }
 
 // note names in each result the conversions of its phase.
@@ -204,6 +225,7 @@ type run struct {
 	opt      CheckOptions
 	rules    kitcheck.Options
 	results  []Result
+	lacking  []Result // of phases that the device has no function for
 }
 
 // phases are the phases of records by those of calls.

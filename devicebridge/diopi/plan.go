@@ -1,6 +1,10 @@
 package diopi
 
-import "github.com/optool/optool/tensor"
+import (
+	"slices"
+
+	"github.com/optool/optool/tensor"
+)
 
 // A Phase says what a C call belongs to.
 type Phase string
@@ -20,6 +24,19 @@ type Plan struct {
 	Outputs []Arg
 	Grads   []Grad // what the backward calls yield
 	InPlace Arg    // what the in-place calls yield; nil if there are none
+}
+
+// Without is the plan without the calls of a phase after the forward one.
+func (p *Plan) Without(phase Phase) *Plan {
+	rest := *p
+	rest.Calls = slices.DeleteFunc(slices.Clone(p.Calls), func(c *Call) bool { return c.Phase == phase })
+	switch phase {
+	case Backward:
+		rest.Grads = nil
+	case InPlace:
+		rest.InPlace = nil
+	}
+	return &rest
 }
 
 // A Grad is the gradient of an argument.

@@ -258,10 +258,7 @@ func newLibraryReport(name string, i devicebridge.Info) *libraryReport {
 		exported[f] = true
 	}
 	groups := map[string]*deviceGroup{}
-	for _, f := range diopi.Functions() {
-		if f.Group == "runtime" {
-			continue
-		}
+	for _, f := range diopi.Operators() {
 		g := groups[f.Group]
 		if g == nil {
 			g = &deviceGroup{Name: f.Group}
@@ -440,7 +437,9 @@ func (r *libraryReport) printFunctions(a *app, missing bool) error {
 	l := reports.NewListing(a.Out, a.outputWidth(), "header", "exported", "of")
 	l.Right(1)
 	l.Right(2)
-	for _, g := range r.Groups {
+	all := append(slices.Clone(r.Groups), &deviceGroup{Name: "total", Exported: len(r.Exported),
+		Total: len(r.Exported) + len(r.Missing)})
+	for _, g := range all {
 		if err := l.Add(g.Name, strconv.Itoa(g.Exported), strconv.Itoa(g.Total)); err != nil {
 			return err
 		}
