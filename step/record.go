@@ -29,6 +29,7 @@ type Node struct {
 	Location   string          `json:"location,omitempty"`
 	Inputs     []Input         `json:"inputs"`
 	Impact     *reports.Number `json:"impact"`
+	Effect     any             `json:"effect,omitempty"` // on the result that --of names
 	LocalError *reports.Number `json:"local_error"`
 	TotalError *reports.Number `json:"total_error"`
 	Device     *Rerun          `json:"device,omitempty"` // with Options.Rerun: what became of the pass there
@@ -117,7 +118,7 @@ func (c *Call) node() *Node {
 	n := &Node{Kind: "node", Capture: c.Entry.Rel, Op: c.Op, ForwardID: known(c.Entry.ID), PID: known(c.Entry.PID),
 		Rank: known(c.Process.Rank), Order: c.Order, Phase: "forward", Verdict: string(c.Verdict),
 		Module: c.Entry.Module, Location: c.Entry.Location,
-		Inputs: inputs(c.Inputs), Impact: number(c.Effect), LocalError: number(c.LocalError),
+		Inputs: inputs(c.Inputs), Impact: number(c.Effect), Effect: c.OnResult, LocalError: number(c.LocalError),
 		TotalError: number(c.TotalError)}
 	if c.Step != nil {
 		n.Step = &c.Step.Number
@@ -138,6 +139,7 @@ func (c *Call) node() *Node {
 func (c *Call) backwardNode() *Node {
 	n := c.node()
 	n.Phase, n.Inputs, n.Impact, n.LocalError, n.TotalError = "backward", inputs(c.GradOutputs), nil, nil, nil
+	n.Effect = nil
 	n.Device = c.rerunOf(replay.Backward)
 	return n
 }

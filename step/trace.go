@@ -139,7 +139,9 @@ type Call struct {
 	measured bool
 	// Effect is the first-order effect of the call's error on the loss; NaN where no
 	// gradient tells.
-	Effect     float64
+	Effect float64
+	// OnResult is the record of what the error does to a result that is no loss; nil if that was not measured.
+	OnResult   any
 	attributes []attribute
 	Peer       *Call // the same call of another run, after Against
 	// random is why the reference cannot say what the results are, "" if it can.

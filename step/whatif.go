@@ -50,6 +50,21 @@ func (p *Process) losses(ctx context.Context, w WhatIf, opt Options) (losses []f
 	return losses, broken, err
 }
 
+// Result is a result in an imagined run, the recorded one where the run does not touch it. broken counts the calls
+// to be computed anew that could not be.
+func (w WhatIf) Result(ctx context.Context, of *Value, opt Options) (t *tensor.Tensor, broken int, err error) {
+	x := &rerun{process: of.Call.Process, opt: opt, ctx: ctx, values: map[*Value]*tensor.Tensor{}, whatIf: &w,
+		keep: []*Value{of}}
+	x.broken, x.averaged, x.loss = func(*Call, string) { broken++ }, func(*Call) {}, func(*Step, float64) {}
+	if err = x.run(Cone(of)); err != nil {
+		return nil, broken, err
+	}
+	if t = x.value(of); t == nil {
+		t, err = of.Recorded(opt)
+	}
+	return t, broken, err
+}
+
 // touched reports whether a call reads something else than was recorded.
 func (x *rerun) touched(c *Call) bool {
 	return slices.ContainsFunc(c.Inputs, func(v *Value) bool {

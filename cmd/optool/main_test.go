@@ -31,15 +31,20 @@ func TestMain(m *testing.M) {
 }
 
 // TestScripts runs testdata/script/*.txtar. They find the fixtures in $CAPTURES, operators
-// of a project's own in $CUSTOM, whole steps in $STEPS and wrong devices, one fault each, in
-// $FAULTY. The condition device says that this build has a device, faulty that there are wrong
-// ones too. The command objectstore serves a directory to those that follow.
+// of a project's own in $CUSTOM, whole steps in $STEPS, recordings without gradients in $METRIC
+// and wrong devices, one fault each, in $FAULTY. The condition device says that this build has a
+// device, faulty that there are wrong ones too. The command objectstore serves a directory to
+// those that follow.
 func TestScripts(t *testing.T) {
 	captures, err := filepath.Abs("../../fixtures/captures")
 	if err != nil {
 		t.Fatal(err)
 	}
 	steps, err := filepath.Abs("../../step/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	metric, err := filepath.Abs("../../step/metric/testdata")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,6 +67,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("CAPTURES", captures)
 			e.Setenv("CUSTOM", custom)
 			e.Setenv("STEPS", steps)
+			e.Setenv("METRIC", metric)
 			e.Setenv("OBJECTS", objects)
 			e.Setenv("FAULTY", faulty)
 			return nil

@@ -60,7 +60,10 @@ which it does not, and what it gets wrong that was recorded right.`,
   optool step --html step.html op_tools_results
   optool step --device torch:cuda:0 op_tools_results
   optool step --exact torch.nn.functional.softmax op_tools_results
-  optool step --in float32=torch.nn.functional.linear,torch.matmul op_tools_results`,
+  optool step --in float32=torch.nn.functional.linear,torch.matmul op_tools_results
+  optool step --of last captures
+  optool step --of last --exact torch.Tensor.cos captures
+  optool step --against train rollout`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, paths []string) error { return runStep(cmd, a, &o, paths[0]) },
 	}
@@ -78,8 +81,9 @@ which it does not, and what it gets wrong that was recorded right.`,
 	f.StringVar(&o.mermaid, "mermaid", "", "the same for Mermaid")
 	f.IntVar(&o.around, "around", 12, "how many calls to each side --dot and --mermaid show")
 	o.metricFlags.add(cmd)
-	f.StringSliceVar(&o.exact, "exact", nil, "the loss as it would have been with the ops of this list computed exactly")
-	f.StringArrayVar(&o.in, "in", nil, "the loss as it would have been with ops in another dtype: `DTYPE=OP[,OP]`")
+	f.StringSliceVar(&o.exact, "exact", nil, "the loss, or what --of measures, as it would have been with the ops of this list "+
+		"computed exactly")
+	f.StringArrayVar(&o.in, "in", nil, "the same with ops in another dtype: `DTYPE=OP[,OP]`")
 	return cmd
 }
 
@@ -130,7 +134,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	if err := t.Analyze(cmd.Context(), opt); err != nil {
 		return failed(err)
 	}
-	if err := o.measure(cmd.Context(), t, opt); err != nil {
+	if err := o.measure(cmd.Context(), t, opt, imagined); err != nil {
 		return err
 	}
 	if err := parallel.Check(cmd.Context(), t, opt); err != nil {
@@ -241,12 +245,16 @@ func (o *stepOptions) show(cmd *cobra.Command, a *app, w io.Writer, t *step.Trac
 		extra.Without = f.Without(cmd.Context(), opt)
 	}
 	for _, i := range imagined {
+		if o.metric != nil {
+			break // it says what the metric would have been
+		}
 		lines, err := i.lines(cmd, t, opt)
 		if err != nil {
 			return err
 		}
 		extra.Imagine = append(extra.Imagine, lines...)
 	}
+	extra.More = func(w io.Writer) error { return o.tell(w, extra.Style) }
 	return view.Screen(w, t, extra)
 }
 
@@ -426,17 +434,24 @@ func (o *stepOptions) imagined() ([]imaginedRun, error) {
 	return out, nil
 }
 
+// whatIf is the run; n, if not nil, counts the calls that are computed otherwise.
+func (w imaginedRun) whatIf(n *int) step.WhatIf {
+	return step.WhatIf{Choose: func(c *step.Call) (step.Choice, tensor.DType) {
+		if !w.ops.Match(c.Op) {
+			return step.AsRecorded, tensor.Invalid
+		}
+		if n != nil {
+			*n++
+		}
+		return w.how, w.dtype
+	}}
+}
+
 // lines say what the losses would have been.
 func (w imaginedRun) lines(cmd *cobra.Command, t *step.Trace, opt step.Options) ([]string, error) {
 	var out []string
 	n := 0
-	what := step.WhatIf{Choose: func(c *step.Call) (step.Choice, tensor.DType) {
-		if !w.ops.Match(c.Op) {
-			return step.AsRecorded, tensor.Invalid
-		}
-		n++
-		return w.how, w.dtype
-	}}
+	what := w.whatIf(&n)
 	for _, p := range t.Processes {
 		losses, err := p.Losses(cmd.Context(), what, opt)
 		if err != nil {

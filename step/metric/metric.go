@@ -37,7 +37,11 @@ type Metric struct {
 	Others     *Group
 	Unmeasured int
 	Exact      *Distribution
-	Breaks     []step.Break
+	// Value is what Options.Function gives for the recorded result; nil without one.
+	Value *float64
+	// Imagined are runs that might have been.
+	Imagined []Imagined
+	Breaks   []step.Break
 }
 
 // Options say how the metric is measured.
@@ -45,6 +49,8 @@ type Options struct {
 	step.Options
 	// Tokens are what the positions are to tell; nil for the next tokens of the input.
 	Tokens []int64
+	// Function, if not nil, is a metric of the user's own.
+	Function func(exact, result *tensor.Tensor) (float64, error)
 }
 
 // Measure measures what the errors of the calls that a result depends on do to it.
@@ -84,6 +90,13 @@ func Measure(ctx context.Context, of *step.Value, opt Options) (*Metric, error) 
 		return nil, err
 	}
 	m.Exact, m.Positions, m.Total = exact, exact.Positions, exact.Effect(recorded)
+	if opt.Function != nil {
+		v, err := opt.Function(base, tensor.New(of.DType, of.Shape, recorded))
+		if err != nil {
+			return nil, err
+		}
+		m.Value = &v
+	}
 	kept := exact
 	if run.Decisions {
 		if kept, err = NewDistribution(carried.Exact[0], opt.Tokens); err != nil {
@@ -95,6 +108,23 @@ func Measure(ctx context.Context, of *step.Value, opt Options) (*Metric, error) 
 	}
 	m.fill(kept, carried.With)
 	return m, nil
+}
+
+// An Imagined is what a run with some calls computed otherwise would have been.
+type Imagined struct {
+	Text string // "torch.matmul exact"
+	Effect
+	Broken int // calls that could not be computed anew
+}
+
+// Imagine measures a run with some calls computed otherwise, against the exact one.
+func (m *Metric) Imagine(ctx context.Context, text string, w step.WhatIf, opt Options) error {
+	t, broken, err := w.Result(ctx, m.Of, opt.Options)
+	if err != nil {
+		return err
+	}
+	m.Imagined = append(m.Imagined, Imagined{text, m.Exact.Effect(float64s(t)), broken})
+	return nil
 }
 
 // sameLogits is how far logits of two orders of sums in float64 may be apart.
@@ -218,6 +248,14 @@ func (m *Metric) fill(kept *Distribution, with [][]*tensor.Tensor) {
 	for _, gs := range [][]*Group{m.ByOp, m.ByCall, m.ByModule, m.ByDType} {
 		slices.SortStableFunc(gs, func(a, b *Group) int { return cmp.Compare(b.KL, a.KL) })
 	}
+}
+
+// First is the operator whose errors alone do most; nil if none has errors.
+func (m *Metric) First() *Group {
+	if len(m.ByOp) == 0 {
+		return nil
+	}
+	return m.ByOp[0]
 }
 
 func dtypeOf(c *step.Call) string {

@@ -25,6 +25,10 @@ type Record struct {
 	ByModule   []GroupRecord   `json:"by_module,omitempty"`
 	ByDType    []GroupRecord   `json:"by_dtype,omitempty"`
 	ByCall     []GroupRecord   `json:"by_call"`
+	Others     *GroupRecord    `json:"others,omitempty"`     // operators that were measured together
+	Unmeasured int             `json:"unmeasured,omitempty"` // calls that were not measured one by one
+	Value      *reports.Number `json:"value,omitempty"`      // of a metric of the user's own
+	Imagined   []GroupRecord   `json:"imagined,omitempty"`
 }
 
 // A GroupRecord is what the errors of some calls alone do.
@@ -33,6 +37,7 @@ type GroupRecord struct {
 	Module  string          `json:"module,omitempty"`
 	Capture string          `json:"capture,omitempty"`
 	DType   string          `json:"dtype,omitempty"`
+	With    string          `json:"with,omitempty"` // of an imagined run: what is computed otherwise
 	Calls   int             `json:"calls"`
 	KL      *reports.Number `json:"kl"`
 	LogProb *reports.Number `json:"logprob"`
@@ -63,6 +68,19 @@ func (m *Metric) Record() *Record {
 	for _, g := range m.ByDType {
 		r.ByDType = append(r.ByDType, record(g))
 	}
+	if m.Others != nil {
+		x := record(m.Others)
+		r.Others = &x
+	}
+	r.Unmeasured = m.Unmeasured
+	if m.Value != nil {
+		r.Value = reports.Num(*m.Value)
+	}
+	for _, i := range m.Imagined {
+		x := record(&Group{Effect: i.Effect})
+		x.With = i.Text
+		r.Imagined = append(r.Imagined, x)
+	}
 	for _, g := range m.ByCall {
 		x := record(g)
 		x.Capture, x.Op, x.Module = g.Calls[0].Entry.Rel, reports.Name(g.Calls[0].Op), g.Calls[0].Entry.Module
@@ -82,6 +100,22 @@ func known(x float64) *reports.Number {
 		return nil
 	}
 	return reports.Num(x)
+}
+
+// An EffectRecord is what a call alone does, in the record of the call.
+type EffectRecord struct {
+	KL      *reports.Number `json:"kl"`
+	LogProb *reports.Number `json:"logprob"`
+	Flips   int             `json:"flips"`
+	MaxAbs  *reports.Number `json:"max_abs"`
+}
+
+// Mark writes the effects of single calls to them, for their records.
+func (m *Metric) Mark() {
+	for _, g := range m.ByCall {
+		e := g.Effect
+		g.Calls[0].OnResult = EffectRecord{known(e.KL), known(e.LogProb), len(e.Flips), known(e.MaxAbs)}
+	}
 }
 
 // A TokenRecord is a token of two runs.

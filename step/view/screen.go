@@ -21,6 +21,8 @@ type Extra struct {
 	Imagine []string // losses of imagined runs, a line each
 	Next    []string // commands to run next
 	Device  string   // that the calls were run again on
+	// More, if not nil, writes further tables, before the commands.
+	More func(w io.Writer) error
 }
 
 // How many rows the tables of a screen have: each, and that of what a device made of the calls.
@@ -53,6 +55,11 @@ func Screen(w io.Writer, t *step.Trace, x Extra) error {
 	}
 	if s != nil {
 		if err := effects(w, s, x.Style.Width); err != nil {
+			return err
+		}
+	}
+	if x.More != nil {
+		if err := x.More(w); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,156 @@
+package view
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/step"
+	"github.com/optool/optool/step/metric"
+)
+
+// Metric writes what errors do to logits: the whole, the operators, the calls, runs that might have been.
+func Metric(w io.Writer, m *metric.Metric, st reports.Style) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%s of %s: %s\n", m.Of.Target, m.Of.Call, effectText(m.Total, m.Positions))
+	if m.Value != nil {
+		fmt.Fprintf(&b, "metric: %.6g\n", *m.Value)
+	}
+	if len(m.Total.Flips) > 0 {
+		fmt.Fprintf(&b, "another token is the most likely at position %s\n", positionsText(m.Total.Flips))
+	}
+	if m.Routes != nil {
+		fmt.Fprintf(&b, "decisions (routes, masks) that rounding changed make a KL of %.3g alone; the tables keep the "+
+			"recorded ones\n", m.Routes.KL)
+	}
+	if first := m.First(); first != nil && m.Total.KL > 0 {
+		fmt.Fprintf(&b, "%s in %s makes %.0f %% of the KL alone\n", first.Name, first.DType, 100*first.KL/m.Total.KL)
+	}
+	for _, x := range m.Imagined {
+		fmt.Fprintf(&b, "with %s it would have been: %s\n", x.Text, effectText(x.Effect, m.Positions))
+		if x.Broken > 0 {
+			fmt.Fprintf(&b, "  %s could not be computed anew\n", reports.Count(x.Broken, "call"))
+		}
+	}
+	if n := len(m.Breaks); n > 0 {
+		fmt.Fprintf(&b, "%s could not be computed exactly and were taken as recorded, first %s: %s\n",
+			reports.Count(n, "call"), m.Breaks[0].Call, m.Breaks[0].Reason)
+	}
+	paragraphsTo(w, b.String(), st)
+	groups := func(title string, gs []*metric.Group, others *metric.Group) error {
+		if len(gs) == 0 {
+			return nil
+		}
+		fmt.Fprintln(w)
+		l := reports.NewListing(w, st.Width, title, "dtype", "calls", "KL", "log-prob", "flips")
+		l.Names(0)
+		for _, col := range []int{2, 3, 4, 5} {
+			l.Right(col)
+		}
+		row := func(g *metric.Group) error {
+			return l.Add(g.Name, g.DType, fmt.Sprint(len(g.Calls)), fmt.Sprintf("%.3g", g.KL), signed(g.LogProb),
+				fmt.Sprint(len(g.Flips)))
+		}
+		for i, g := range gs {
+			if i == listed {
+				l.Line(fmt.Sprintf("and %d more", len(gs)-i))
+				break
+			}
+			if err := row(g); err != nil {
+				return err
+			}
+		}
+		if others != nil {
+			if err := row(others); err != nil {
+				return err
+			}
+		}
+		return l.Flush()
+	}
+	if err := groups("operator alone", m.ByOp, m.Others); err != nil {
+		return err
+	}
+	if err := groups("call alone", m.ByCall, nil); err != nil {
+		return err
+	}
+	if len(m.ByModule) > 1 {
+		return groups("module alone", m.ByModule, nil)
+	}
+	return nil
+}
+
+// Tokens writes what two runs of the same tokens differ by, and what makes it.
+func Tokens(w io.Writer, p *metric.Pair, st reports.Style) error {
+	r := p.Record()
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%s in both runs: log-probabilities differ by %.3g on average, %.3g at most (position %d)\n",
+		reports.Count(len(p.Tokens), "token"), p.MeanAbs(), float64(*r.MaxAbs), r.Worst)
+	fmt.Fprintf(&b, "importance ratios %.4g to %.4g, %.3g %% beyond 1 ± 0.2; KL (k3) %.3g\n", float64(*r.RatioMin),
+		float64(*r.RatioMax), 100*float64(*r.Clipped), float64(*r.K3))
+	fmt.Fprintf(&b, "this run is nearer to its exact value at %s, the other at %d\n",
+		reports.Count(r.Nearer[string(step.This)], "token"), r.Nearer[string(step.Other)])
+	if p.Program > 1e-9 {
+		fmt.Fprintf(&b, "the programs themselves differ: exact log-probabilities are %.3g apart on average\n",
+			p.Program)
+	} else {
+		b.WriteString("the programs compute the same: in exact arithmetic the log-probabilities agree\n")
+	}
+	paragraphsTo(w, b.String(), st)
+	if len(p.Causes) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	l := reports.NewListing(w, st.Width, "side", "operator alone", "line", "dtype", "calls", "moves by")
+	l.Names(1)
+	l.Names(2)
+	l.Right(4)
+	l.Right(5)
+	for i, c := range r.Causes {
+		if i == 2*listed {
+			l.Line(fmt.Sprintf("and %d more", len(r.Causes)-i))
+			break
+		}
+		if err := l.Add(string(c.Side), c.Op, c.Location, c.DType, fmt.Sprint(c.Calls),
+			fmt.Sprintf("%.3g", float64(*c.MeanAbs))); err != nil {
+			return err
+		}
+	}
+	return l.Flush()
+}
+
+func effectText(e metric.Effect, positions int) string {
+	s := fmt.Sprintf("KL %.3g on average over %s, %.3g at most", e.KL, reports.Count(positions, "position"), e.KLMax)
+	if e.Known() {
+		s += fmt.Sprintf("; log-probability of the tokens %s (%.3g absolute)", signed(e.LogProb), e.LogProbAbs)
+	}
+	return s + fmt.Sprintf("; %s; largest change %.3g", reports.Count(len(e.Flips), "flip"), e.MaxAbs)
+}
+
+func signed(x float64) string {
+	if math.IsNaN(x) {
+		return "-"
+	}
+	return fmt.Sprintf("%+.3g", x)
+}
+
+// positionsText lists the first numbers.
+func positionsText(all []int) string {
+	const most = 8
+	var out []string
+	for i, n := range all {
+		if i == most {
+			out = append(out, fmt.Sprintf("and %d more", len(all)-i))
+			break
+		}
+		out = append(out, fmt.Sprint(n))
+	}
+	return strings.Join(out, ", ")
+}
+
+func paragraphsTo(w io.Writer, text string, st reports.Style) {
+	var b strings.Builder
+	paragraphs(&b, text, st)
+	_, _ = io.WriteString(w, b.String())
+}
