@@ -7,7 +7,7 @@ below=op_tools_results/op_capture_results
 mkdir bin fixtures
 ln -s "$(command -v optool)" bin/optool
 cp -r "$REPO/fixtures/demo" "$REPO/fixtures/tutorial" fixtures
-cp -r "$REPO/fixtures/hook" captures
+for copy in captures batch1 batch8; do cp -r "$REPO/fixtures/hook" $copy; done
 mkdir -p step/testdata
 cp -r "$REPO/step/testdata/scaled" step/testdata
 ls "$REPO"/devicebridge/native/dist/libdiopi_host.so >/dev/null 2>&1 &&
