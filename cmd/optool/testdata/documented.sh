@@ -9,7 +9,8 @@ ln -s "$(command -v optool)" bin/optool
 cp -r "$REPO/fixtures/demo" "$REPO/fixtures/tutorial" fixtures
 for copy in captures batch1 batch8; do cp -r "$REPO/fixtures/hook" $copy; done
 mkdir -p step/testdata
-cp -r "$REPO/step/testdata/scaled" step/testdata
+cp -r "$REPO/step/testdata/scaled" "$REPO/step/testdata/clean" step/testdata
+cp -r "$REPO/step/metric/testdata/train" "$REPO/step/metric/testdata/rollout" .
 ls "$REPO"/devicebridge/native/dist/libdiopi_host.so >/dev/null 2>&1 &&
 	cp "$REPO/devicebridge/native/dist/libdiopi_host.so" libdiopi_impl.so
 
