@@ -55,6 +55,7 @@ func (c *Call) Compare() *Outcome {
 	r.guard(r.run)
 	r.skipParts()
 	c.values = r.values
+	r.out.NotFinite = c.notFinite()
 	_ = Guard(func() error { c.reconsider(r.out); return nil })
 	if r.out.asked() {
 		plain := *c

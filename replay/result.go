@@ -75,6 +75,8 @@ type Outcome struct {
 	// Converted says that the device was given arguments in the dtypes or layouts that
 	// its configuration wants.
 	Converted bool
+	// NotFinite is the first recorded element that is not finite, nil if there is none.
+	NotFinite *NotFinite
 	// TooLarge is why some result is missing that more memory would have given: a
 	// *quota.MemoryError.
 	TooLarge error

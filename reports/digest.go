@@ -29,10 +29,11 @@ type Digest struct {
 	// ExplainIn is the time that Explain may take; some seconds if it is 0.
 	ExplainIn time.Duration
 
-	failOn []verdict.Verdict
-	kinds  map[string]*kind
-	first  *Finding // the first wrong call
-	rest   int      // findings of kinds that are not kept
+	failOn    []verdict.Verdict
+	kinds     map[string]*kind
+	first     *Finding // the first wrong call
+	notFinite firstNotFinite
+	rest      int // findings of kinds that are not kept
 }
 
 // An Order is an order of findings.
@@ -72,6 +73,7 @@ func NewDigest(failOn []verdict.Verdict) *Digest {
 
 // Add adds what was said of a capture; what is no finding is passed over.
 func (d *Digest) Add(f *Finding) {
+	d.notFinite.add(f)
 	only := !f.Bad()
 	if only && !slices.Contains(d.failOn, f.Worst()) {
 		return
@@ -230,6 +232,9 @@ func (d *Digest) Kinds() iter.Seq2[*Finding, string] {
 	}
 }
 
+// NotFinite is a line that says which call made the first value that is infinite or NaN of finite ones; "" if none did.
+func (d *Digest) NotFinite() string { return d.notFinite.text() }
+
 // First is the first wrong call, nil if none is wrong.
 func (d *Digest) First() *Finding { return d.first }
 
@@ -292,10 +297,10 @@ func (d *Digest) Explain(cause func(*Cause) error, profile func(*Profile) error)
 // Write prints the findings, unless the style wants tables: then all were printed before.
 func (d *Digest) Write(w io.Writer, st Style) error {
 	kinds := d.sorted()
-	if len(kinds) == 0 {
-		return nil
+	if line := d.NotFinite(); line != "" {
+		fmt.Fprintf(w, "%s\n\n", st.Paint(verdict.Fail, st.Wrap(OneLine(line), 2)))
 	}
-	if st.Tables {
+	if len(kinds) == 0 || st.Tables {
 		return nil
 	}
 	if d.first != nil && d.leads() {

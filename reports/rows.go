@@ -142,7 +142,9 @@ type Result struct {
 	// Projected is, of a large value of which not all elements were compared, the largest
 	// difference of a random projection of all over what rounding explains.
 	Projected *Number `json:"projected,omitempty"`
-	Saved     string  `json:"saved,omitempty"` // directory that the failing call was saved to
+	// NotFinite is the call's first recorded element that is infinite or NaN; it stands with one result of the call.
+	NotFinite *NotFinite `json:"not_finite,omitempty"`
+	Saved     string     `json:"saved,omitempty"` // directory that the failing call was saved to
 	// Unwritten marks an invalid result of a file into which torch saved nothing, since
 	// it cannot pickle an argument.
 	Unwritten bool `json:"unwritten,omitempty"`
@@ -166,6 +168,15 @@ type Result struct {
 
 	*Stats                   // of an overflow check, else nil
 	Generated *GeneratedCase `json:"generated,omitempty"` // of a case whose data was made, else nil
+}
+
+// NotFinite is an element that is infinite or NaN.
+type NotFinite struct {
+	Phase string `json:"phase"`
+	Text  string `json:"text"` // "output[0] at [3, 5] is inf, all inputs are finite; the exact value is 1.2e+45"
+	Made  bool   `json:"made"` // of finite arguments and incoming gradients
+	// Mask says that it is -inf, and due to be: masks of attention have such elements.
+	Mask bool `json:"mask,omitempty"`
 }
 
 // A GeneratedCase says what of the data of a conformance case was written, or that it was

@@ -313,6 +313,21 @@ func Unravel(i int, shape []int) []int {
 	return index
 }
 
+// Ravel is the place in row-major order of the element at an index, -1 if a tensor of that shape has none there.
+func Ravel(index, shape []int) int {
+	if len(index) != len(shape) {
+		return -1
+	}
+	i := 0
+	for d, n := range shape {
+		if index[d] < 0 || index[d] >= n {
+			return -1
+		}
+		i = i*n + index[d]
+	}
+	return i
+}
+
 // ShapeString formats a shape as torch does: [2, 3].
 func ShapeString(shape []int) string {
 	b := []byte{'['}

@@ -3,6 +3,7 @@ package causes
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"math/cmplx"
 	"slices"
 	"strings"
@@ -108,8 +109,11 @@ func Required(tried int) float64 { return leastBits + math.Log2(float64(max(trie
 // than rounding, nor than nine of ten others do. Equal elements count a few times at most: zeros are what many
 // mistakes make.
 func Evidence(got, due, made *tensor.Tensor) float64 {
-	if got.Numel() != due.Numel() || got.Numel() != made.Numel() {
-		return Plenty // of a value that has another shape than is due
+	if !slices.Equal(got.Shape, made.Shape) || got.DType.Kind() != made.DType.Kind() {
+		return 0
+	}
+	if got.Numel() != due.Numel() { // the value has another shape than is due
+		due = tensor.Full(got.DType, got.Shape, 0.0)
 	}
 	if got.DType.IsComplex() || !got.DType.IsFloat() {
 		return whole(got, due, made)
@@ -127,7 +131,7 @@ func Evidence(got, due, made *tensor.Tensor) float64 {
 	if len(after) > 0 {
 		noise = after[len(after)*9/10]
 	}
-	most, seen, bits := -math.Log2(dt.Eps()), map[float64]int{}, 0.0
+	most, seen, sum := -math.Log2(dt.Eps()), map[float64]int{}, 0.0
 	for i := range x {
 		floor := max(dt.ULP(x[i])/2, noise)
 		b, a := apart(x[i], dt.Round(y[i]), floor), apart(x[i], dt.Round(z[i]), floor)
@@ -137,9 +141,20 @@ func Evidence(got, due, made *tensor.Tensor) float64 {
 		if seen[x[i]]++; seen[x[i]] > mostEqual {
 			continue
 		}
-		bits += max(-most, min(most, math.Log2(b/a)))
+		most := min(most, significant(x[i]))
+		sum += max(-most, min(most, math.Log2(b/a)))
 	}
-	return bits
+	return sum
+}
+
+// significant is how many bits say a number: few of a whole number, which results of other operators are by chance. A
+// zero counts as any other.
+func significant(x float64) float64 {
+	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
+		return 24
+	}
+	m, _ := math.Frexp(x)
+	return float64(64-bits.TrailingZeros64(uint64(int64(math.Abs(m)*(1<<53))))-11) + 4
 }
 
 // mostEqual is how many elements of one value count as evidence.
@@ -159,7 +174,7 @@ func apart(x, y, floor float64) float64 {
 }
 
 // whole is the evidence of elements that are integers, booleans or complex numbers.
-func whole(got, due, made *tensor.Tensor) (bits float64) {
+func whole(got, due, made *tensor.Tensor) (sum float64) {
 	n := got.Numel()
 	for k := range min(n, SampleSize) {
 		i := k * max(1, n/SampleSize)
@@ -167,7 +182,7 @@ func whole(got, due, made *tensor.Tensor) (bits float64) {
 			x := tensor.At[complex128](got, i)
 			b, a := cmplx.Abs(x-tensor.At[complex128](due, i)), cmplx.Abs(x-tensor.At[complex128](made, i))
 			if floor := max(cmplx.Abs(x), b) * tensor.Float32.Eps(); b > floor || a > floor {
-				bits += math.Log2(max(b, floor) / max(a, floor))
+				sum += math.Log2(max(b, floor) / max(a, floor))
 			}
 			continue
 		}
@@ -177,7 +192,7 @@ func whole(got, due, made *tensor.Tensor) (bits float64) {
 		if got.DType == tensor.Bool {
 			each = 1
 		}
-		bits += each * float64(btoi(is)-btoi(was))
+		sum += each * float64(btoi(is)-btoi(was))
 	}
-	return bits
+	return sum
 }

@@ -36,6 +36,13 @@ func OfReplay(e *capture.Entry, o *replay.Outcome, repro, saved string) *reports
 			found.Rows = append(found.Rows, row)
 		}
 	}
+	if n := o.NotFinite; n != nil && len(found.Results) > 0 {
+		at := max(0, slices.IndexFunc(found.Results, func(r *reports.Result) bool {
+			return r.Target == n.Target && r.Phase == string(n.Phase)
+		}))
+		found.Results[at].NotFinite = &reports.NotFinite{Phase: string(n.Phase), Text: n.String(), Made: n.Made,
+			Mask: math.IsInf(n.Value, -1) && (!n.Known || math.IsInf(n.Exact, -1))}
+	}
 	return found
 }
 

@@ -1,0 +1,50 @@
+package replay_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// TestNotFinite: the first element of a call that is not finite is said, also of an operator that nobody knows, with
+// whether its arguments are, and what it is without rounding.
+func TestNotFinite(t *testing.T) {
+	const f16, f32 = tensor.Float16, tensor.Float32
+	inf := math.Inf(1)
+	large := stored(f16, []int{2, 2}, 1, 2, 20, 3)
+	with := needsGrad(stored(f32, []int{2}, 0, 4))
+	for _, tc := range []struct {
+		op    string
+		args  []value.Value
+		out   value.Value
+		grads []value.Value
+		want  string
+		made  bool
+	}{
+		{"torch.exp", []value.Value{large}, stored(f16, []int{2, 2}, 2.71875, 7.390625, inf, 20.09375), nil,
+			"output[0] at [1, 0] is inf, all inputs are finite; the exact value is 4.85165e+08, and float16 ends at 65504",
+			true},
+		{"mylib.fancy", []value.Value{large}, stored(f16, []int{2}, 1, math.NaN()), nil,
+			"output[0] at [1] is nan, all inputs are finite", true},
+		{"torch.neg", []value.Value{stored(f32, []int{2}, 1, inf)}, stored(f32, []int{2}, -1, -inf), nil,
+			"output[0] at [1] is -inf; the exact value is -inf, too", false},
+		{"torch.sqrt", []value.Value{with}, stored(f32, []int{2}, 0, 2), []value.Value{
+			value.NewTuple(stored(f32, []int{2}, inf, 0.25)), value.NewTuple(stored(f32, []int{2}, 1, 1))},
+			"grad[0] at [0] is inf, all inputs are finite and so is the incoming gradient; the exact value is inf, too",
+			true},
+		{"torch.neg", []value.Value{stored(f32, []int{2}, 1, 2)}, stored(f32, []int{2}, -1, -2), nil, "", false},
+	} {
+		n := replay.Run(entries(t, record(t, tc.op, tc.args, tc.out, tc.grads...))[0], options(t)).NotFinite
+		switch {
+		case n == nil:
+			if tc.want != "" {
+				t.Errorf("%s: none, want %q", tc.op, tc.want)
+			}
+		case n.String() != tc.want || n.Made != tc.made:
+			t.Errorf("%s: %q, made %t, want %q, %t", tc.op, n, n.Made, tc.want, tc.made)
+		}
+	}
+}

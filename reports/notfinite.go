@@ -1,0 +1,76 @@
+package reports
+
+import "fmt"
+
+// firstNotFinite finds which call made the first value that is not finite of values that are, and where such values go.
+type firstNotFinite struct {
+	made, mask *Result // the first call; mask is that of -inf, which masks have
+	calls      int     // whose values are not finite, but for masks
+	last       *Result // the latest of these
+}
+
+// add adds what a call gave.
+func (n *firstNotFinite) add(f *Finding) {
+	for _, r := range f.Results {
+		x := r.NotFinite
+		if x == nil {
+			continue
+		}
+		if x.Mask {
+			if x.Made && (n.mask == nil || sooner(r, n.mask)) {
+				n.mask = r
+			}
+			continue
+		}
+		n.calls++
+		if x.Made && (n.made == nil || sooner(r, n.made)) {
+			n.made = r
+		}
+		if n.last == nil || sooner(n.last, r) {
+			n.last = r
+		}
+	}
+}
+
+// sooner orders values that are not finite by the time at which they were made: forward passes first, backward passes
+// the last call first.
+func sooner(a, b *Result) bool {
+	x, y := a.NotFinite.Phase == "backward", b.NotFinite.Phase == "backward"
+	if x != y {
+		return y
+	}
+	if x {
+		a, b = b, a
+	}
+	return compareKnown(a.Order, b.Order) < 0
+}
+
+// first is the call that made the first value, nil if all are finite. A value of -inf counts only if NaN or +inf
+// follow.
+func (n *firstNotFinite) first() *Result {
+	if n.made == nil && n.calls > 0 {
+		return n.mask
+	}
+	return n.made
+}
+
+// text is the line that says so, "" if all values are finite.
+func (n *firstNotFinite) text() string {
+	r := n.first()
+	if r == nil {
+		return ""
+	}
+	s := fmt.Sprintf("First value that is not finite: %s: %s.", r.Title(), r.NotFinite.Text)
+	if more := n.calls - btoi(r == n.made); more > 0 {
+		have := "have"
+		if more == 1 {
+			have = "has"
+		}
+		s += fmt.Sprintf(" %s after it %s such values", Count(more, "call"), have)
+		if n.last != r {
+			s += ", the last is " + n.last.Title()
+		}
+		s += "."
+	}
+	return s
+}
