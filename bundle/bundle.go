@@ -3,9 +3,11 @@ package bundle
 import (
 	"archive/zip"
 	"bytes"
+	"cmp"
 	_ "embed"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strings"
 
@@ -61,7 +63,7 @@ func Write(w io.Writer, c *replay.Call, r Report) error {
 	z := zip.NewWriter(w)
 	for _, f := range sortedFiles(files) {
 		// Without a time the same call gives the same bytes.
-		h := &zip.FileHeader{Name: f.name, Method: zip.Deflate}
+		h := &zip.FileHeader{Name: path.Join(folder(c), f.name), Method: zip.Deflate}
 		if strings.HasSuffix(f.name, ".pth") { // a zip itself, of numbers
 			h.Method = zip.Store
 		}
@@ -74,6 +76,21 @@ func Write(w io.Writer, c *replay.Call, r Report) error {
 		}
 	}
 	return z.Close()
+}
+
+// folder is the one directory at the root of the zip, named by the operator: "gelu".
+func folder(c *replay.Call) string {
+	name := c.Op[strings.LastIndexByte(c.Op, '.')+1:]
+	name = strings.Map(func(r rune) rune {
+		if r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
+			return r
+		}
+		return '-'
+	}, name)
+	if len(name) > 60 {
+		name = name[:60]
+	}
+	return cmp.Or(name, "call")
 }
 
 // parts are the files of a call.

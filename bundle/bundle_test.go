@@ -63,7 +63,7 @@ func written(t *testing.T, c *replay.Call, r bundle.Report) []byte {
 	return b.Bytes()
 }
 
-// unpack writes the files of a zip to a directory.
+// unpack writes the files of a zip to a directory, those of its one folder.
 func unpack(t *testing.T, b []byte, dir string) map[string]bool {
 	t.Helper()
 	z, err := zip.NewReader(bytes.NewReader(b), int64(len(b)))
@@ -72,7 +72,11 @@ func unpack(t *testing.T, b []byte, dir string) map[string]bool {
 	}
 	names := map[string]bool{}
 	for _, f := range z.File {
-		names[f.Name] = true
+		_, name, ok := strings.Cut(f.Name, "/")
+		if !ok || name == "" {
+			t.Fatalf("%s is not in a folder", f.Name)
+		}
+		names[name] = true
 		r, err := f.Open()
 		if err != nil {
 			t.Fatal(err)
@@ -81,7 +85,7 @@ func unpack(t *testing.T, b []byte, dir string) map[string]bool {
 		if err != nil {
 			t.Fatal(err)
 		}
-		path := filepath.Join(dir, f.Name)
+		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 
 	"github.com/optool/optool/timing"
 )
@@ -141,17 +142,27 @@ func markdownTable(b *bufio.Writer, head []string, rows [][]string) {
 	}
 }
 
-// escapeMarkdown makes a text show as it is, on one line: every character that
-// could mean something to Markdown or HTML, or mention somebody, becomes a
-// character reference.
+// escapeMarkdown makes a text show as it is, on one line: characters that could mean something to Markdown get a
+// backslash. Those that could be HTML, mention somebody or name an emoji, which a backslash does not stop everywhere,
+// become character references.
 func escapeMarkdown(s string) string {
 	var e strings.Builder
-	for _, r := range OneLine(s) {
-		if strings.ContainsRune("\\`*_[]<>&|@#~!$:", r) {
+	runes := []rune(OneLine(s))
+	for i, r := range runes {
+		switch {
+		case strings.ContainsRune("<>&|@~$", r), r == ':' && i+1 < len(runes) && runes[i+1] != ' ':
 			fmt.Fprintf(&e, "&#%d;", r)
-		} else {
+		case strings.ContainsRune("\\`*[]#!", r), r == '_' && !(inWord(runes, i-1) && inWord(runes, i+1)):
+			e.WriteRune('\\')
+			e.WriteRune(r)
+		default:
 			e.WriteRune(r)
 		}
 	}
 	return e.String()
+}
+
+// inWord reports whether a letter or digit stands at i: an underscore between two means nothing.
+func inWord(runes []rune, i int) bool {
+	return i >= 0 && i < len(runes) && (unicode.IsLetter(runes[i]) || unicode.IsDigit(runes[i]))
 }

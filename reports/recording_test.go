@@ -237,7 +237,7 @@ func TestWriteMarkdown(t *testing.T) {
 	}
 	for _, want := range []string{
 		"### ❌ 2 captures: 1 pass, 1 fail, 1.50 s\n", "\n| op | pass | fail | worst |\n",
-		"capture &#60;b&#62;&#124;&#96;&#64;x&#96;&#92;x1b&#91;31m\n",
+		"capture &#60;b&#62;&#124;\\`&#64;x\\`\\\\x1b\\[31m\n",
 		"````sh\noptool replay '<x>' ```\n````\n",
 	} {
 		if !strings.Contains(b.String(), want) {
@@ -268,8 +268,8 @@ func TestCausesInReports(t *testing.T) {
 		want  []string
 	}{
 		{"markdown", func(w io.Writer) error { return WriteMarkdown(w, rec) }, []string{
-			"- cause: **output&#91;0&#93; reproduced exactly if self is limited**\n",
-			"- pattern: **output&#91;0&#93; is wrong only where self is above 3**\n"}},
+			"- cause: **output\\[0\\] reproduced exactly if self is limited**\n",
+			"- pattern: **output\\[0\\] is wrong only where self is above 3**\n"}},
 		{"junit", func(w io.Writer) error { return WriteJUnit(w, rec) }, []string{
 			"cause: output[0] reproduced exactly if self is limited", "pattern: output[0] is wrong only where self is above 3"}},
 		{"annotations", digest.WriteAnnotations, []string{

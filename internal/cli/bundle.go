@@ -122,11 +122,16 @@ func (o *bundleOptions) write(a *app, e *capture.Entry, opt replay.Options, repo
 		}
 	}
 	report.Again = o.repro()
+	_, before := os.Stat(o.out)
 	if err := wholefile.Write(o.out, func(f *os.File) error { return bundle.Write(f, call, report) }); err != nil {
 		return 0, err
 	}
-	fmt.Fprintf(a.Out, "%s %s: %s\nwritten to %s\n", call.Op, reports.OneLine(e.Rel), outcome.Verdict(),
-		reports.OneLine(o.out))
+	replaced := ""
+	if before == nil {
+		replaced = ", in place of the file that was there"
+	}
+	fmt.Fprintf(a.Out, "%s %s: %s\nwritten to %s%s\n", call.Op, reports.OneLine(e.Rel), outcome.Verdict(),
+		reports.OneLine(o.out), replaced)
 	return comparisonExit(summary, 0), nil
 }
 

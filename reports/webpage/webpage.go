@@ -94,12 +94,9 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 		Timeline, Margins, Quartiles, Roofline template.HTML
 	}{
 		Style: template.CSS(Style),
-		Title: "optool", Line: rec.Line(), Told: rec.Summary.Told(), State: state(rec),
+		Title: "optool: " + rec.Line(), Line: rec.Line(), Told: rec.Summary.Told(), State: state(rec),
 		Facts: slices.Collect(printable(rec.SummarySheet())),
 		ByOp:  collect(rec.OpSheet()), Total: max(rec.Summary.Total(), len(rec.Timings)),
-	}
-	if len(rec.Run.Command) > 1 {
-		data.Title = strings.Join(append([]string{"optool"}, rec.Run.Command[1:]...), " ")
 	}
 	for _, m := range more {
 		data.Sections = append(data.Sections, section{strings.ToUpper(m.Name[:1]) + m.Name[1:], collect(m)})
