@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/optool/optool/pairs"
+	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
 	"github.com/optool/optool/verdict"
 )
@@ -211,8 +212,8 @@ func (p *Pair) find(opt step.Options) {
 		warned := slices.ContainsFunc(g.Calls, func(c *step.Call) bool { return c.ForwardVerdict() == verdict.Warn })
 		tells := g.MeanAbs >= telling*p.MeanAbs()
 		f := &step.Finding{Rule: verdict.Wrong, Call: g.worst(), Target: "output[0]", Side: g.Side}
-		what := fmt.Sprintf("%d calls of this operator and line move the tokens by %.2g of %.2g on average",
-			len(g.Calls), g.MeanAbs, p.MeanAbs())
+		what := fmt.Sprintf("mean change of log-probabilities by %s of this operator and line: %.2g, of %.2g between the runs",
+			reports.Count(len(g.Calls), "call"), g.MeanAbs, p.MeanAbs())
 		switch {
 		case bad >= 0:
 			f.Call = g.Calls[bad]
