@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"time"
 
@@ -133,7 +134,7 @@ func (a *app) readRecording(paths ...string) (*reports.Recording, error) {
 }
 
 // open opens a file to be read more than once. What can be read only once, a pipe or - for
-// standard input, is copied into a file without a name.
+// standard input, is copied into a file without a name. A device may have no end, and is refused.
 func (a *app) open(path string) (*os.File, error) {
 	in := a.In
 	if path != "-" {
@@ -141,10 +142,14 @@ func (a *app) open(path string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		if info, err := f.Stat(); err != nil || info.Mode().IsRegular() || info.IsDir() {
+		info, err := f.Stat()
+		if err != nil || info.Mode().IsRegular() || info.IsDir() {
 			return f, err
 		}
 		defer f.Close()
+		if info.Mode()&fs.ModeNamedPipe == 0 {
+			return nil, errors.New("want a file or a pipe, found a device")
+		}
 		in = f
 	}
 	f, err := os.CreateTemp("", "optool-*.jsonl")

@@ -147,8 +147,12 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 
 // isRun reports whether a path is a file of JSON lines, or the directory of a run.
 func isRun(path string) bool {
-	if rundir.Is(path) {
+	info, err := os.Stat(path)
+	switch {
+	case rundir.Is(path):
 		return true
+	case err != nil || !info.Mode().IsRegular(): // a pipe can be read once, and is no tree of captures
+		return err == nil && info.Mode()&os.ModeNamedPipe != 0
 	}
 	f, err := os.Open(path)
 	if err != nil {

@@ -3,8 +3,10 @@ package cli
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -74,4 +76,33 @@ func TestView(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("it does not end")
 	}
+}
+
+// TestRunsOfDevices: a file without an end is no run, and a pipe is read once.
+func TestRunsOfDevices(t *testing.T) {
+	if _, err := os.Stat("/dev/zero"); err != nil {
+		t.Skip(err)
+	}
+	a := &app{Streams: Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}}
+	if _, err := a.readRecording("/dev/zero"); err == nil || !strings.Contains(err.Error(), "found a device") {
+		t.Errorf("/dev/zero as a run gives %v", err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	go func() {
+		defer w.Close()
+		io.WriteString(w, `{"kind":"run","schema":1}`+"\n"+`{"kind":"result","op":"x","verdict":"pass"}`+"\n")
+	}()
+	path := fmt.Sprintf("/proc/self/fd/%d", r.Fd())
+	if !isRun(path) {
+		t.Fatal("a pipe is taken for captures")
+	}
+	rec, err := a.readRecording(path)
+	if err != nil || rec.Summary.Total() != 1 {
+		t.Fatalf("a run from a pipe gives %v", err)
+	}
+	rec.Close()
 }
