@@ -76,8 +76,8 @@ func runExplain(cmd *cobra.Command, a *app, o *explainOptions, paths []string) e
 		if ctx.Err() != nil {
 			return failed(ctx.Err())
 		}
-		if usage := (*exitError)(nil); errors.As(err, &usage) {
-			return err // about the flags, for every call
+		if errors.As(err, new(*exitError)) {
+			return err // about the flags or the output, for every call
 		}
 		if err != nil { // of this call
 			a.warn("%s: %v", e.Rel, err)
@@ -105,7 +105,7 @@ func (a *app) explain(ctx context.Context, e *capture.Entry, o *explainOptions, 
 	x.Causes = append(x.Causes, elsewhere(ctx, paths, e, call, &outcome.Results[at], time.Now().Add(explainTime))...)
 	x.Again = o.repro(e)
 	if err := x.Write(a.Out, a.style()); err != nil {
-		return 0, err
+		return 0, failed(err) // which no other call can write either
 	}
 	s := reports.NewSummary()
 	s.Add(x.Result)
