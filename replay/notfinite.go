@@ -24,9 +24,18 @@ type NotFinite struct {
 	Known bool
 }
 
-// String says where the value is, what it came from, and what it is without rounding.
-func (n *NotFinite) String() string {
-	s := fmt.Sprintf("%s at %s is %s", n.Target, tensor.ShapeString(n.Index), infinite(n.Value))
+// String says which value it is, and Reason.
+func (n *NotFinite) String() string { return n.Target + " " + n.Reason() }
+
+// Mask reports whether the element is -inf and due to be, or not known not to be: masks of attention have such
+// elements.
+func (n *NotFinite) Mask() bool {
+	return math.IsInf(n.Value, -1) && (!n.Known || math.IsInf(n.Exact, -1))
+}
+
+// Reason says where the element is, what it came from, and what it is without rounding.
+func (n *NotFinite) Reason() string {
+	s := fmt.Sprintf("at %s is %s", tensor.ShapeString(n.Index), infinite(n.Value))
 	if n.Made {
 		s += ", all inputs are finite"
 		if n.Phase == Backward {

@@ -26,7 +26,9 @@ type FindingRecord struct {
 	Peer     string `json:"peer,omitempty"` // the other run's call
 	Module   string `json:"module,omitempty"`
 	Location string `json:"location,omitempty"`
-	Side     string `json:"side,omitempty"` // of two runs: this, or against
+	Side     string `json:"side,omitempty"`  // of two runs: this, or against
+	Phase    string `json:"phase,omitempty"` // forward or backward, of a step
+	Cause    string `json:"cause,omitempty"` // the likeliest mistake that reproduces the value
 	Reason   string `json:"reason"`
 	Parallel string `json:"parallel,omitempty"` // of what ranks do together: the kind of mistake
 	Ranks    []int  `json:"ranks,omitempty"`

@@ -99,7 +99,7 @@ func (t *Trace) merge(fs []*Finding) {
 	own := map[pass]*Finding{}
 	var faults, others []*Finding
 	for _, f := range t.Findings {
-		if f.Rule == verdict.Drift {
+		if f.Rule == verdict.Drift || f.Rule == verdict.NonFinite {
 			others = append(others, f)
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/verdict"
 )
@@ -25,6 +26,8 @@ type Finding struct {
 	Peer   *Call  // of two runs: the other run's call
 	Side   Side   // of two runs: whose call it is
 	Reason string
+	// Causes are mistakes that reproduce the value, of Wrong, the likeliest first.
+	Causes []reports.Cause
 	// Parallel, of what the ranks do together, says what kind of mistake it is; Ranks are those that it is about.
 	Parallel string
 	Ranks    []int
@@ -117,6 +120,10 @@ func (t *Trace) Analyze(ctx context.Context, opt Options) error {
 				t.Findings = append(t.Findings, s.drift()...)
 			}
 		}
+	}
+	t.explain(opt)
+	if f := t.nonFinite(); f != nil {
+		t.Findings = slices.Insert(t.Findings, 0, f)
 	}
 	return nil
 }

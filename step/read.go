@@ -121,7 +121,7 @@ func Read(e *capture.Entry, opt Options) *Call {
 	err := replay.Guard(func() error { return c.index(call.Record) })
 	outcome := call.Compare()
 	c.judge(outcome)
-	c.TooLarge = outcome.TooLarge
+	c.TooLarge, c.notFinite = outcome.TooLarge, outcome.NotFinite
 	if err != nil {
 		c.Verdict, c.Failed = verdict.Invalid, err.Error()
 		c.Damaged = cmp.Or(c.Damaged, c.Failed)

@@ -165,6 +165,13 @@ func (f *Finding) Record() *reports.FindingRecord {
 	if f.Peer != nil {
 		r.Peer = f.Peer.Entry.Rel
 	}
+	r.Phase = "forward"
+	if f.backward || f.Backward {
+		r.Phase = "backward"
+	}
+	if len(f.Causes) > 0 && !f.Causes[0].Pattern {
+		r.Cause = f.Causes[0].Text
+	}
 	return r
 }
 

@@ -385,6 +385,11 @@ func writeStep(j *jsonOutput, t *step.Trace, m measured, counted *reports.Summar
 		if err := j.write(f.Record()); err != nil {
 			return err
 		}
+		for i := range f.Causes {
+			if err := j.cause(&f.Causes[i]); err != nil {
+				return err
+			}
+		}
 	}
 	s := t.Summary()
 	s.Unjudged, s.Settings = counted.Unjudged, counted.Settings

@@ -41,7 +41,7 @@ func OfReplay(e *capture.Entry, o *replay.Outcome, repro, saved string) *reports
 			return r.Target == n.Target && r.Phase == string(n.Phase)
 		}))
 		found.Results[at].NotFinite = &reports.NotFinite{Phase: string(n.Phase), Text: n.String(), Made: n.Made,
-			Mask: math.IsInf(n.Value, -1) && (!n.Known || math.IsInf(n.Exact, -1))}
+			Mask: n.Mask()}
 	}
 	return found
 }

@@ -117,7 +117,11 @@ func NewGraph(t *step.Trace) *Graph {
 		if !ok {
 			i = -1
 		}
-		g.Findings = append(g.Findings, Finding{string(f.Rule), i, f.Target, sentence(f)})
+		text := sentence(f)
+		if len(f.Causes) > 0 {
+			text += "; " + f.Causes[0].Label() + ": " + f.Causes[0].String()
+		}
+		g.Findings = append(g.Findings, Finding{string(f.Rule), i, f.Target, text})
 	}
 	return g
 }

@@ -110,12 +110,16 @@ func processes(n int) string {
 }
 
 func findings(b *strings.Builder, t *step.Trace, x Extra) {
-	first := t.First()
+	first, own := t.First(), t.Findings
+	if len(own) > 0 && own[0].Rule == verdict.NonFinite { // before everything else
+		fmt.Fprintf(b, "\n%s\n", finding(own[0], x.Style))
+		own = own[1:]
+	}
 	if first == nil {
 		fmt.Fprintf(b, "\n%s\n", headline(nothing(t), t, x.Style))
 	}
 	var list []*step.Finding
-	for _, f := range t.Findings {
+	for _, f := range own {
 		if f.Rule != verdict.Missing && f.Rule != verdict.Inserted { // counted by runs
 			list = append(list, f)
 		}
@@ -126,6 +130,10 @@ func findings(b *strings.Builder, t *step.Trace, x Extra) {
 			break
 		}
 		fmt.Fprintf(b, "\n%s\n", finding(f, x.Style))
+		for i := range f.Causes[:min(len(f.Causes), 2)] {
+			label := "  " + f.Causes[i].Label() + ": "
+			fmt.Fprintf(b, "%s%s\n", label, x.Style.Wrap(reports.OneLine(f.Causes[i].String()), len(label)))
+		}
 		for _, place := range places(f.Call) {
 			fmt.Fprintf(b, "  %s\n", x.Style.ShortenLeft(reports.OneLine(place), 2))
 		}
@@ -146,7 +154,7 @@ func paragraphs(b *strings.Builder, s string, st reports.Style) {
 func finding(f *step.Finding, st reports.Style) string {
 	rule := strings.ToUpper(string(f.Rule))
 	v := verdict.Fail
-	if f.Rule == verdict.Drift {
+	if f.Rule == verdict.Drift || f.Rule == verdict.NonFinite {
 		v = verdict.Warn
 	}
 	return st.Paint(v, rule) + strings.TrimPrefix(st.Wrap(reports.OneLine(rule+": "+sentence(f)), 2), rule)
