@@ -217,6 +217,35 @@ func TestExchangeOfOne(t *testing.T) {
 	}
 }
 
+// TestExchangeFactor: a result that is off by the number of ranks says so.
+func TestExchangeFactor(t *testing.T) {
+	of := func(x ...float64) *tensor.Tensor { return tensor.New(tensor.Float32, []int{len(x)}, x).Rounded() }
+	for _, tc := range []struct {
+		got    *tensor.Tensor
+		reduce string
+		want   string // "" for no factor
+	}{
+		{of(8, 12), "AVG", "; all are 4 times too large"},
+		{of(2, 3), "SUM", "; all were divided by 4"},
+		{of(8, 13), "AVG", ""},
+	} {
+		parts := []*tensor.Tensor{of(1, 2), of(2, 3), of(2, 3), of(3, 4)}
+		w := want{got: tc.got, parts: parts, n: 2, reduce: tc.reduce}
+		text := w.differs()
+		if text == "" || !strings.Contains(text, tc.want) || tc.want == "" && strings.Contains(text, "all ") {
+			t.Errorf("%v by %s: got %q, want %q", tensor.Data[float64](tc.got), tc.reduce, text, tc.want)
+		}
+	}
+}
+
+// TestDecided: a collective call that replay cannot judge alone is judged where all ranks were recorded.
+func TestDecided(t *testing.T) {
+	c := &Call{Verdict: verdict.Skipped, Results: []Result{{Verdict: verdict.Skipped}}}
+	if c.decide(); !c.judged() || len(c.Results) > 0 {
+		t.Errorf("got %s, %v", c.Verdict, c.Results)
+	}
+}
+
 func negated(xs []float32) []float32 {
 	out := make([]float32, len(xs))
 	for i, x := range xs {

@@ -34,8 +34,12 @@ func (p *Process) Exact(ctx context.Context, opt Options) error {
 		}
 	}
 	x.averaged = func(c *Call) {
-		if c.Step != nil {
-			c.Step.Averaged = append(c.Step.Averaged, c)
+		switch s := c.Step; {
+		case s == nil:
+		case c.random == "":
+			s.Bridged = append(s.Bridged, c)
+		default:
+			s.Averaged = append(s.Averaged, c)
 		}
 	}
 	x.loss = func(s *Step, loss float64) { s.Exact = loss }
@@ -53,7 +57,7 @@ type rerun struct {
 
 	each   func(c *Call, got, now *tensor.Tensor) // got is nil where nothing was recorded
 	broken func(c *Call, reason string)
-	// averaged is told of calls whose random numbers are not known.
+	// averaged is told of calls whose random numbers are not known, and of those whose operator is not.
 	averaged func(c *Call)
 	loss     func(s *Step, loss float64)
 	whatIf   *WhatIf // nil for the exact step
@@ -129,6 +133,15 @@ func (x *rerun) call(c *Call) error {
 		return err
 	}
 	bound, f, err := x.forward(rec, args, kwargs)
+	if errors.Is(err, opdef.ErrUnknownOp) {
+		if outs, cause := x.bridged(c, rec, args, kwargs); outs != nil {
+			x.store(c, rec, outs)
+			x.averaged(c)
+			return nil
+		} else if cause != nil {
+			return cause
+		}
+	}
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -257,7 +258,7 @@ func (r *Region) run(ctx context.Context, opt Options, move mover) ([]*tensor.Te
 			broken = fmt.Errorf("%s, id %d: %s", c.Op, c.Entry.ID, reason)
 		}
 	}
-	x.averaged = func(c *Call) { x.broken(c, c.random) }
+	x.averaged = func(c *Call) { x.broken(c, cmp.Or(c.random, "the operator is not known")) }
 	x.loss = func(*Step, float64) {}
 	if err := x.run(r.Calls); err != nil {
 		return nil, err

@@ -225,6 +225,9 @@ type Step struct {
 	// Averaged are calls that drew random numbers which are not known (attention with
 	// dropout): the exact step passes through them as without these, on average.
 	Averaged []*Call
+	// Bridged are calls whose operator is not known: the exact step passes through them by their recorded gradients, to
+	// first order.
+	Bridged []*Call
 }
 
 // A Break is where the exact step had to go on from a recorded value.

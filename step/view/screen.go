@@ -346,6 +346,10 @@ func loss(out *strings.Builder, t *step.Trace, s *step.Step, x Extra) {
 		fmt.Fprintf(b, "the exact step took the results of %s as they were recorded, first %s: %s\n",
 			reports.Count(n, "call"), s.Breaks[0].Call, reports.OneLine(s.Breaks[0].Reason))
 	}
+	if n := len(s.Bridged); n > 0 && !math.IsNaN(s.Exact) {
+		fmt.Fprintf(b, "the exact step passes through %s of unknown operators by their recorded gradients, to first order, "+
+			"first %s\n", reports.Count(n, "call"), s.Bridged[0])
+	}
 	if n := len(s.Averaged); n > 0 && !math.IsNaN(s.Exact) {
 		fmt.Fprintf(b, "of %s that drew random numbers inside, first %s, the exact step knows the effect on average alone\n",
 			reports.Count(n, "call"), s.Averaged[0])

@@ -1,0 +1,84 @@
+package step
+
+import (
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// bridged runs a call whose operator is not known, as a program's own autograd.Function, by its recorded gradients:
+// what its arguments differ by moves its results along their gradients, by as much as moves the loss alike to first
+// order. It is nil where no gradients were recorded.
+func (x *rerun) bridged(c *Call, rec *capture.Call, args []value.Value, kwargs *value.Dict) ([]*tensor.Tensor, error) {
+	if !c.HasBackward() || len(c.Grads) == 0 {
+		return nil, nil
+	}
+	was, err := leaves(rec.Args, rec.Kwargs)
+	if err != nil {
+		return nil, err
+	}
+	now, err := leaves(args, kwargs)
+	if err != nil || len(now) != len(was) {
+		return nil, err
+	}
+	moves := 0.0
+	for i, v := range c.Inputs {
+		if i >= len(was) || was[i].tensor == now[i].tensor || !comparable(was[i].tensor, now[i].tensor) {
+			continue
+		}
+		g := c.gradientOf(v)
+		if g == nil {
+			continue
+		}
+		if err := g.with(x.opt, func(t *tensor.Tensor) {
+			moves += distance(now[i].tensor, was[i].tensor, t).dot
+		}); err != nil {
+			return nil, err
+		}
+	}
+	outs := rec.Outputs()
+	grads := make([]*tensor.Tensor, len(outs))
+	norm := 0.0
+	for _, g := range c.GradOutputs {
+		for i, o := range c.Outputs {
+			if c.result(g) != o || i >= len(outs) || !outs[i].DType.IsFloat() {
+				continue
+			}
+			if err := g.with(x.opt, func(t *tensor.Tensor) {
+				grads[i] = solid(t)
+				norm += distance(t, zero(t), nil).square
+			}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if norm == 0 || norm-norm != 0 || moves-moves != 0 {
+		return nil, nil
+	}
+	for i, g := range grads {
+		if g != nil {
+			along := func(y, d float64) float64 { return y + moves/norm*d }
+			outs[i] = solid(opdef.Zip(outs[i].DType, outs[i], g, along))
+		} else {
+			outs[i] = solid(outs[i])
+		}
+	}
+	return outs, nil
+}
+
+// zero is a tensor of zeros like t.
+func zero(t *tensor.Tensor) *tensor.Tensor {
+	return opdef.Map(t.DType, t, func(float64) float64 { return 0 })
+}
+
+// with opens the file of a value for f.
+func (v *Value) with(opt Options, f func(*tensor.Tensor)) error {
+	t, done, err := v.load(opt)
+	if err != nil {
+		return err
+	}
+	defer done()
+	f(t)
+	return nil
+}
