@@ -22,7 +22,6 @@ var notRun = map[string]string{
 	"optool time --device host --calibrate":               "takes half a minute; time.txtar runs --calibrate on the reference",
 	"optool time":                                         "names the command, in a sentence",
 	"optool device --build-worker":                        "compiles for a minute; a test of devicebridge builds, with less optimisation",
-	"optool compare --time":                               "names the mode, in a sentence",
 	"optool conformance":                                  "names the command, in a sentence",
 }
 
