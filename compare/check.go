@@ -379,7 +379,7 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 	case c.n == 0:
 		r.Verdict, r.Reason = verdict.Mistrusted, "the tensor is empty: nothing was compared"
 	case !s.NonZero:
-		r.Verdict, r.Reason = verdict.Mistrusted, c.are("zero on both sides")
+		r.Verdict, r.Reason, r.Zeros = verdict.Mistrusted, c.are("zero on both sides"), true
 	case s.NaNA == c.n && s.NaNB == c.n:
 		r.Verdict, r.Reason = verdict.Mistrusted, c.are("NaN on both sides")
 	case p.scaled && c.residue():

@@ -37,6 +37,9 @@ type Result struct {
 	WorstIndex       []int
 	Actual, Expected any
 
+	// Zeros: the value is mistrusted because all elements are zero on both sides.
+	Zeros bool
+
 	NaNActual, NaNExpected, InfActual, InfExpected int
 
 	// Bias is, of the elements that are not the reference correctly rounded,

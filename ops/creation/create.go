@@ -98,7 +98,8 @@ var createOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Evenly spaced numbers",
 			Formula: "start + i*step, i = 0 .. ceil((end - start)/step) - 1",
 			Notes:   "Without dtype: int64 if all numbers are integers, else float32."},
-		Error: elements.RoundedError, NoGrad: elements.NoDifferentiableArgument, Kernel: arange, Scale: arangeScale,
+		Trivial: true, Error: elements.RoundedError, NoGrad: elements.NoDifferentiableArgument, Kernel: arange,
+		Scale: arangeScale,
 		Cases: func(opdef.Gen) []*arangeArgs {
 			f64 := tensor.Float64
 			return []*arangeArgs{
@@ -111,8 +112,8 @@ var createOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[arangeEndArgs]{
 		Schema: "arange(Scalar end, *, dtype? dtype=None" + OptionParams, Names: "arange",
-		Doc:   opdef.Doc{Summary: "Numbers from 0", Formula: "i, i = 0 .. ceil(end) - 1"},
-		Error: elements.RoundedError, NoGrad: elements.NoDifferentiableArgument,
+		Doc:     opdef.Doc{Summary: "Numbers from 0", Formula: "i, i = 0 .. ceil(end) - 1"},
+		Trivial: true, Error: elements.RoundedError, NoGrad: elements.NoDifferentiableArgument,
 		Kernel: func(a *arangeEndArgs) ([]*tensor.Tensor, error) {
 			return arange(&arangeArgs{opdef.Int(0), a.End, opdef.Int(1), arangeDType(a.Dtype, a.End)})
 		},
