@@ -227,3 +227,9 @@ func fileOf(base string) (prefix string, k Kind, ok bool) {
 	}
 	return "", 0, false
 }
+
+// AutocastOf is the dtype that Entry.Autocast has for tensors of a device ("cuda:0"; "" is the CPU), "" if none.
+func AutocastOf(dtypes map[string]string, device string) string {
+	kind, _, _ := strings.Cut(cmp.Or(device, "cpu"), ":")
+	return dtypes[kind]
+}

@@ -3,6 +3,7 @@ package replay
 import (
 	"slices"
 
+	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/replay/causes"
@@ -28,11 +29,17 @@ type reading struct {
 // readings are the ways to understand the call apart from the plain one. What a device gave has
 // no other arguments than the recorded ones.
 func (r *comparison) readings() []reading {
-	dt := r.recordedDType()
-	if !dt.IsFloat() || r.opt.Device != nil {
+	if r.opt.Device != nil {
 		return nil
 	}
-	return slices.Concat(r.autocast(dt), r.mixedCells(dt), r.roundedNumbers(dt))
+	dt := r.recordedDType()
+	if dt == tensor.Invalid && r.Record.Err(capture.Output) != nil { // a call that did not return
+		return r.autocast(r.autocastDType())
+	}
+	if !dt.IsFloat() {
+		return nil
+	}
+	return slices.Concat(r.autocast(dt), r.mixedProducts(dt), r.roundedNumbers(dt))
 }
 
 // versions are the call, which is read in a way, as other sound implementations compute it: see
@@ -79,6 +86,23 @@ func (r *comparison) recordedDType() tensor.DType {
 	return tensor.Invalid
 }
 
+// autocastDType is the dtype that torch.autocast casts arguments of the call to, where it was recorded.
+func (r *comparison) autocastDType() tensor.DType {
+	switch r.bound.Autocast() {
+	case opdef.AutocastLower:
+		for _, a := range r.bound.Tensors() {
+			if dt, ok := tensor.ParseDType(capture.AutocastOf(r.autocasts, a.Tensor.Device)); ok {
+				return dt
+			}
+		}
+	case opdef.AutocastFloat32:
+		if len(r.autocasts) > 0 {
+			return tensor.Float32
+		}
+	}
+	return tensor.Invalid
+}
+
 // autocast reads the call as one under torch.autocast, which casts arguments
 // below the level at which calls are recorded.
 func (r *comparison) autocast(dt tensor.DType) []reading {
@@ -96,6 +120,10 @@ func (r *comparison) autocast(dt tensor.DType) []reading {
 	case opdef.AutocastWidest: // on the CPU these are cast to float32
 		among := func(a opdef.Arg) bool { return a.Tensor.DType == dt }
 		if dt != tensor.Float32 && !slices.ContainsFunc(r.bound.Tensors(), among) {
+			return nil
+		}
+	case opdef.AutocastProduct:
+		if dt != tensor.Float32 && !dt.IsHalf() {
 			return nil
 		}
 	}
@@ -118,13 +146,14 @@ func (r *comparison) autocast(dt tensor.DType) []reading {
 		reason: "as under autocast: arguments cast to " + dt.String()}}
 }
 
-// mixedCells reads a recurrent network with float32 results as torch computes it under autocast
-// where no kernel does all of it: products in 16 bits, and with them what is added to states in
-// float32. Where nobody recorded whether autocast was on, such a result is a warning.
-func (r *comparison) mixedCells(dt tensor.DType) (out []reading) {
+// mixedProducts reads a call with float32 results as torch computes it under autocast where no kernel does all of it:
+// products in 16 bits, which are added up in float32, as those of recurrent networks to states. Where nobody recorded
+// whether autocast was on, such a result is a warning.
+func (r *comparison) mixedProducts(dt tensor.DType) (out []reading) {
 	e := r.bound.Entry
 	off := r.autocasts != nil && len(r.autocasts) == 0
-	if off || dt != tensor.Float32 || e.Autocast != opdef.AutocastLower || !e.Composite || !e.Error.Coarse {
+	cell := e.Autocast == opdef.AutocastLower && e.Composite && e.Error.Coarse
+	if off || dt != tensor.Float32 || !cell && e.Autocast != opdef.AutocastProduct {
 		return nil
 	}
 	for _, half := range []tensor.DType{tensor.Float16, tensor.BFloat16} {

@@ -84,7 +84,8 @@ func operatorLines(e *opdef.Entry) [][2]string {
 		{"gradients", gradientsText(e)},
 		{"autocast", [...]string{
 			opdef.AutocastNone: "", opdef.AutocastLower: "runs in its 16-bit dtype",
-			opdef.AutocastFloat32: "runs in float32", opdef.AutocastWidest: "runs in the widest dtype"}[e.Autocast]},
+			opdef.AutocastFloat32: "runs in float32", opdef.AutocastWidest: "runs in the widest dtype",
+			opdef.AutocastProduct: "runs in the widest dtype, on the CPU in products of its 16-bit dtype"}[e.Autocast]},
 		{"devices", devices},
 		{"source", e.Doc.Source},
 	}

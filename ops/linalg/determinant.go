@@ -42,6 +42,12 @@ func hadamard(t *tensor.Tensor) *tensor.Tensor {
 		}))[0]
 }
 
+// logScale is the magnitude S of logarithms of determinants of condition k: an error of the determinant by a factor is
+// one of the logarithm by a number, also where that is nearly 0.
+func logScale(log *tensor.Tensor, k float64) *tensor.Tensor {
+	return tensor.Full(tensor.Float64, log.Shape, k*(1+opdef.MaxAbs(log)))
+}
+
 func det[T kernel.Field](in matrices[T]) matrices[T] {
 	lu, piv, _ := kernel.LU(in[0])
 	d := T(1)

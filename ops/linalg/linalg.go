@@ -88,6 +88,9 @@ var linalgOps = []*opdef.Entry{
 		Names:  "linalg.slogdet slogdet Tensor.slogdet",
 		Doc: opdef.Doc{Summary: "Sign and logarithm of the magnitude of the determinant",
 			Formula: "det(A) / |det(A)|, log(|det(A)|)"},
+		Scale: func(m *matrixOpCall[matrixArgs], outs []*tensor.Tensor) []*tensor.Tensor {
+			return []*tensor.Tensor{normwise(outs[:1], m.condition())[0], logScale(outs[1], m.condition())}
+		},
 		Cases: squareCases,
 	}, func(a *matrixArgs) (*matrixCall, error) {
 		if err := matrixArg("A", a.A, true); err != nil {
@@ -103,6 +106,9 @@ var linalgOps = []*opdef.Entry{
 		Names:  "logdet Tensor.logdet", Composite: true,
 		Doc: opdef.Doc{Summary: "Logarithm of the determinant", Formula: "log(det(A))",
 			Notes: "NaN where a real determinant is negative."},
+		Scale: func(m *matrixOpCall[matrixArgs], outs []*tensor.Tensor) []*tensor.Tensor {
+			return []*tensor.Tensor{logScale(outs[0], m.condition())}
+		},
 		Cases: positiveCases,
 	}, func(a *matrixArgs) (*matrixCall, error) {
 		if err := matrixArg("A", a.A, true); err != nil {
@@ -129,8 +135,9 @@ var linalgOps = []*opdef.Entry{
 		return m, nil
 	}),
 	matrixOp(matrixDecl[powerArgs]{
-		Schema: "matrix_power(Tensor A, int n) -> Tensor",
-		Names:  "linalg.matrix_power matrix_power Tensor.matrix_power", Composite: true,
+		Schema:   "matrix_power(Tensor A, int n) -> Tensor",
+		Autocast: opdef.AutocastLower,
+		Names:    "linalg.matrix_power matrix_power Tensor.matrix_power", Composite: true,
 		Doc: opdef.Doc{Summary: "Integer power of square matrices",
 			Formula: "A @ A @ ... (n times); of the inverse for negative n"},
 		Cases: func(g opdef.Gen) (cs []*powerArgs) {

@@ -251,7 +251,7 @@ var matmulOps = []*opdef.Entry{
 	Multilinear(Op[bilinearArgs]{
 		Schema:   "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
 		Names:    "F.bilinear bilinear",
-		Autocast: opdef.AutocastWidest,
+		Autocast: opdef.AutocastProduct,
 		Doc: opdef.Doc{Summary: "Bilinear map of the last dimensions of two tensors",
 			Formula: "sum_ij input1[..., i] * weight[o, i, j] * input2[..., j] + bias[o]"},
 		Node: func(c *Call[bilinearArgs], g *opdef.Grad) (opdef.Node, error) {
@@ -277,7 +277,7 @@ var matmulOps = []*opdef.Entry{
 	Multilinear(Op[tensordotArgs]{
 		Schema:   "tensordot(Tensor a, Tensor b, any dims=2) -> Tensor",
 		Names:    "tensordot functional.tensordot",
-		Autocast: opdef.AutocastWidest,
+		Autocast: opdef.AutocastProduct,
 		Doc: opdef.Doc{Summary: "Products summed over chosen dimensions of both operands",
 			Formula: "einsum over the dimensions in dims",
 			Notes:   "dims is a number of dimensions (the last of a with the first of b) or two lists."},
