@@ -139,25 +139,25 @@ func (s squares) without(one float64) float64 {
 	return math.Sqrt(math.Max(s.square-one*one, 0) / float64(max(s.n-1, 1)))
 }
 
-// zeroTail is the number of elements at the end that are exactly zero although
-// the rounded reference is not.
+// zeroTail is the number of elements at the end that are exactly zero although the rounded reference is not; 0 if
+// roundings of subnormal numbers explain all of them.
 func (c *checker) zeroTail() int {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
-	n := 0
+	n, beyond := 0, 0
 	for hi := c.n; hi > 0; {
 		lo := (hi - 1) / c.block * c.block
 		s.next()
 		g, q := s.loadGot(c.pair, lo, hi-lo), s.loadRounded(c.pair, lo, hi-lo)
 		for i := len(g) - 1; i >= 0; i-- {
 			if g[i] != 0 || q[i] == 0 {
-				return n
+				return n * min(beyond, 1)
 			}
-			n++
+			n, beyond = n+1, beyond+count(math.Abs(q[i]) > c.bound.lowFlush)
 		}
 		hi = lo
 	}
-	return n
+	return n * min(beyond, 1)
 }
 
 // blank reports whether all that was recorded is zero, of real numbers.

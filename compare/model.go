@@ -154,7 +154,10 @@ func newBound(m Model, dt tensor.DType) bound {
 		b.sum, b.flush = c*u, c*acc.SmallestNormal()
 		b.rule = fmt.Sprintf("%g ulp + %.3g*%s*S, n=%d", m.ULPs, c, name, max(m.Terms, 1))
 		low := tensor.Invalid
+		n := float64(max(m.Terms, 1))
 		switch {
+		case m.Coarse && dt.IsHalf(): // S counts the roundings to the dtype, but none below its normal range
+			b.flush += warnGrowth / 2 * math.Sqrt(n) * dt.ULP(0)
 		case m.Coarse:
 		case dt.Size() == 1:
 			low = tensor.Float16
@@ -163,7 +166,6 @@ func newBound(m Model, dt tensor.DType) bound {
 		case m.Operand.IsHalf():
 			low = m.Operand
 		}
-		n := float64(max(m.Terms, 1))
 		switch {
 		case low != tensor.Invalid:
 			b.chain, b.lowest = low.Eps()/2, low.String()

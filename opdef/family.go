@@ -40,8 +40,9 @@ type Unary struct {
 	DC     func(x, y complex128) complex128
 	NoGrad string
 
-	// Saved, S, DS and SC as in Pointwise.
+	// Saved, S, DS, SC and Steps as in Pointwise.
 	Saved bool
+	Steps func(g, x, y float64, round func(float64) float64) float64
 	S, DS func(x, y float64) float64
 	SC    func(x, y complex128) float64
 	// S16 is S in dtypes of 16 bits alone, whose kernels may be coarser in float32 than
@@ -69,7 +70,7 @@ func (u Unary) Entry() *Entry {
 		Self:     func(a *A) *tensor.Tensor { return a.Self },
 		F:        fixed[A](u.F, u.F == nil), Block: fixed[A](u.Block, u.Block == nil), C: fixed[A](u.C, u.C == nil),
 		I: fixed[A](u.I, u.I == nil), NoInts: u.NoInts, NoBool: u.NoBool,
-		DF: fixed[A](u.DF, u.DF == nil), DC: fixed[A](u.DC, u.DC == nil), Saved: u.Saved,
+		DF: fixed[A](u.DF, u.DF == nil), DC: fixed[A](u.DC, u.DC == nil), Saved: u.Saved, Steps: u.Steps,
 		S: u.scale(), DS: u.slopeScale(), SC: fixed[A](u.SC, u.SC == nil),
 		Cases: u.cases,
 	}.Entry()

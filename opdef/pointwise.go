@@ -47,6 +47,11 @@ type Pointwise[A any] struct {
 	// rounded to its dtype (derivatives.yaml: tanh_backward(grad, result)).
 	Saved bool
 
+	// Steps, if set, is the gradient of an element as torch composes it of g, what comes in, x and y: round is that of
+	// each step to the dtype. In 16 bits such a gradient is as right as the exact one: squares overflow in float16, and
+	// cubes lose bits below its normal range.
+	Steps func(g, x, y float64, round func(float64) float64) float64
+
 	// Jumps: the result jumps at a number among the arguments, which kernels round to
 	// the dtype or not, so that within rounding of it both sides are right.
 	Jumps bool
@@ -197,7 +202,7 @@ func (p Pointwise[A]) zip(dt tensor.DType, g *Grad, x *tensor.Tensor, f func(dst
 // gradElse are the gradients on the other side of a jump of the derivative that is
 // within rounding of the argument, below and above it. Where the derivative is 0 they
 // are 0 whatever comes in: kernels that select (relu's) do not multiply by it, which
-// shows where infinity or NaN comes in.
+// shows where infinity or NaN comes in. In 16 bits the gradient computed step by step is one more.
 func (p Pointwise[A]) gradElse(a *A, g *Grad) ([]Grads, error) {
 	x := p.Self(a)
 	if !x.DType.IsFloat() {
@@ -214,6 +219,13 @@ func (p Pointwise[A]) gradElse(a *A, g *Grad) ([]Grads, error) {
 			}
 		}, g.Out[0], x)
 		out = append(out, Grads{"self": {t}})
+	}
+	if dt := x.DType; p.Steps != nil && dt.IsHalf() {
+		out = append(out, Grads{"self": {p.zip(dt, g, x, func(dst, gs, xs, ys []float64) {
+			for i, gi := range gs {
+				dst[i] = p.Steps(gi, xs[i], ys[i], dt.Round)
+			}
+		})}})
 	}
 	return out, nil
 }

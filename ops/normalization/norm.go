@@ -181,14 +181,26 @@ func normEntry[A any](o opdef.Planned[*A, *normalisation]) *opdef.Entry {
 		return [][]*tensor.Tensor{{n.withOlder().forward().Reshape(n.shape...)}}
 	}
 	o.GradElse = func(n *normalisation, g *opdef.Grad) ([]opdef.Grads, error) {
-		if n.older == 0 {
-			return nil, nil
+		var out []opdef.Grads
+		if n.older != 0 {
+			out = append(out, n.withOlder().grads(g, false))
 		}
-		return []opdef.Grads{n.withOlder().grads(g, false)}, nil
+		if n.keptShort() {
+			m := n.copied()
+			m.coarse, m.grid = centre|inverse, opdef.Grid{Name: n.x.DType.String(), Round: n.x.DType.Round}
+			out = append(out, m.grads(g, false))
+		}
+		return out, nil
 	}
 	o.AfterScale = (*normalisation).runningScale
 	o.Mistakes = (*normalisation).mistakes
 	return o.Entry()
+}
+
+// keptShort reports whether torch's CPU kernels keep mean and deviation in 16 bits for the gradient, as they do where x
+// and the weight are.
+func (n *normalisation) keptShort() bool {
+	return n.x.DType.IsHalf() && (n.weight == nil || n.weight.DType == n.x.DType)
 }
 
 // copied is n to be changed.

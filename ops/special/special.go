@@ -19,8 +19,11 @@ var specialOps = []*opdef.Entry{
 		Doc:   opdef.Doc{Summary: "Error function", Formula: "2/sqrt(pi) * integral of exp(-t**2) from 0 to self"},
 		Block: vmath.Erf,
 		S16:   1, // torch takes it of bfloat16 as 1 less a product, in float32
-		DF:    func(x, _ float64) float64 { return kernel.Gauss(x) },
-		DS:    func(x, _ float64) float64 { return (1 + x*x) * kernel.Gauss(x) },
+		Steps: func(g, x, _ float64, r func(float64) float64) float64 {
+			return r(r(2/math.Sqrt(math.Pi)*r(math.Exp(-r(x*x)))) * g)
+		},
+		DF: func(x, _ float64) float64 { return kernel.Gauss(x) },
+		DS: func(x, _ float64) float64 { return (1 + x*x) * kernel.Gauss(x) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "erfc", Names: "erfc special.erfc Tensor.erfc", InPlace: true, Error: elements.ElementwiseError,
