@@ -850,6 +850,9 @@ func (at *attention) bound(t *tensor.Tensor) *tensor.Tensor {
 		w, d, _ := at.weightBounds(b, e)
 		w, d = at.thinned(b, w), at.thinnedBound(b, d)
 		kernel.Gemm(d, at.magnitudes(b.v), 0, out)
+		if at.kept == nil {
+			at.confine(b, w, d, out)
+		}
 		at.product(out, w, kernel.Matrix[float64]{}, b.v, e.v)
 	}
 	bounds := at.byQueries(tensor.Float64, part)
@@ -863,6 +866,35 @@ func (at *attention) bound(t *tensor.Tensor) *tensor.Tensor {
 			})
 	}
 	return at.rounded(bounds, t)
+}
+
+// confine limits the bounds of a block to what weights can make of the values, whatever the scores are off by: the
+// result lies between the smallest and the largest value, up to the rounding of weights. Scores near -1e9, which masks
+// make that are added, are off by more than any weight.
+func (at *attention) confine(b queries, w, d, out kernel.Matrix[float64]) {
+	unit := 2*at.keySum + at.stored
+	for j := range w.Rows {
+		ws, ds := row(w, j), row(d, j)
+		total := 0.0
+		for _, x := range ds {
+			total += x
+		}
+		if !(total > 1) { // all weights together are off by less than they are
+			continue
+		}
+		for f, bound := range row(out, j) {
+			lo, hi, mean, size := math.Inf(1), math.Inf(-1), 0.0, 0.0
+			for c, x := range ds {
+				if v := b.v.Data[c*b.v.Cols+f]; x > 0 {
+					lo, hi, mean = math.Min(lo, v), math.Max(hi, v), mean+ws[c]*v
+					size += at.g.of(ws[c]) * at.g.of(v)
+				}
+			}
+			if limit := at.g.of(math.Max(hi-mean, mean-lo)) + unit*size; limit < bound {
+				row(out, j)[f] = limit
+			}
+		}
+	}
 }
 
 // rounded is the bound e of t with the rounding of t itself.
