@@ -385,6 +385,66 @@ SECOND = {
         num_input_channels=3, context_length=16, prediction_length=4, patch_length=4, patch_stride=4, self_attn=True)),
 }
 
+# The third set: families of which no program was looked at while faults were mended.
+THIRD = {
+    **{name: (cls + "ForCausalLM", causal, {}) for name, cls in {
+        "biogpt": "BioGpt", "cohere": "Cohere", "cwm": "Cwm", "ernie45": "Ernie4_5", "gemma": "Gemma", "glm": "Glm", "granite": "Granite",
+        "granite-shared": "GraniteMoeShared", "hunyuan-moe": "HunYuanMoEV1", "jais2": "Jais2", "ministral": "Ministral",
+        "ministral3": "Ministral3", "modernbert-decoder": "ModernBertDecoder", "qwen2": "Qwen2", "roberta-decoder": "Roberta",
+        "solar-open": "SolarOpen", "vaultgemma": "VaultGemma", "xglm": "XGLM", "laguna": "Laguna", "afmoe": "Afmoe", "cohere2-moe": "Cohere2Moe",
+        "kolibri": "Kolibri1", "dory": "Dory", "flint": "Flint", "mellum": "Mellum", "hy3": "HYV3", "lfm3": "Lfm3", "hrm": "HrmText",
+        "exaone-moe": "ExaoneMoe", "lfm2-moe": "Lfm2Moe", "zaya": "Zaya"}.items()},
+    "falcon-mamba": ("FalconMambaForCausalLM", tokens, dict(time_step_rank=4)),
+    "glm4-lite": ("Glm4MoeLiteForCausalLM", causal, dict(LATENT, first_k_dense_replace=1, head_dim=8, num_key_value_heads=4)),
+    "youtu": ("YoutuForCausalLM", causal, dict(LATENT, head_dim=8, num_key_value_heads=4)),
+    "minicpm3": ("MiniCPM3ForCausalLM", causal, dict(LATENT, num_key_value_heads=4)),
+    "olmo3": ("Olmo3ForCausalLM", causal, dict(layer_types=LOCAL, sliding_window=8)),
+    "mimo": ("MiMoV2FlashForCausalLM", causal, dict(sliding_window=8)),
+    "ctrl": ("CTRLLMHeadModel", tokens, dict(dff=64)),
+    "gpt1": ("OpenAIGPTLMHeadModel", tokens, {}),
+    **{name: (cls + "ForMaskedLM", causal, {}) for name, cls in {
+        "bert": "Bert", "camembert": "Camembert", "data2vec-text": "Data2VecText", "distilbert": "DistilBert", "ernie": "Ernie",
+        "eurobert": "EuroBert", "gte": "Gte", "ibert": "IBert", "nomic-bert": "NomicBert", "rembert": "RemBert", "rocbert": "RoCBert",
+        "roberta-prenorm": "RobertaPreLayerNorm", "xlm-roberta": "XLMRoberta", "yoso": "Yoso", "megatron-bert": "MegatronBert"}.items()},
+    "convbert": ("ConvBertForMaskedLM", causal, dict(embedding_size=32, head_ratio=2)),
+    "deberta": ("DebertaForMaskedLM", causal, dict(relative_attention=True, pos_att_type=["p2c", "c2p"])),
+    "squeezebert": ("SqueezeBertForMaskedLM", causal, dict(embedding_size=32)),
+    "funnel": ("FunnelForMaskedLM", causal, dict(block_sizes=[1, 1], d_head=8, n_head=4)),
+    "luke": ("LukeForMaskedLM", causal, dict(entity_vocab_size=8, entity_emb_size=16)),
+    **{name: (cls + "ForConditionalGeneration", sequences, dict(decoder_start_token_id=1)) for name, cls in {
+        "blenderbot": "Blenderbot", "blenderbot-small": "BlenderbotSmall", "m2m100": "M2M100", "mbart": "MBart", "mt5": "MT5", "mvp": "Mvp",
+        "plbart": "PLBart", "pegasus": "Pegasus", "umt5": "UMT5"}.items()},
+    "pegasus-x": ("PegasusXForConditionalGeneration", sequences, dict(block_size=4, num_global_tokens=2)),
+    **{name: (cls + "ForImageClassification", labelled, over) for name, cls, over in (
+        ("deit", "DeiT", {}), ("dinov2-registers", "Dinov2WithRegisters", {}), ("ijepa", "IJepa", {}), ("vit-msn", "ViTMSN", {}),
+        ("hf-vit", "ViT", {}), ("convnext", "ConvNext", dict(image_size=64, depths=[1, 1, 1, 1], hidden_sizes=[8, 8, 16, 16], patch_size=4)),
+        ("bit", "Bit", dict(embedding_size=8, hidden_sizes=[32, 32, 64, 64], depths=[1, 1, 1, 1], image_size=64)),
+        ("hf-resnet", "ResNet", dict(embedding_size=8, hidden_sizes=[8, 8, 16, 16], depths=[1, 1, 1, 1], image_size=64)),
+        ("hf-regnet", "RegNet", dict(embedding_size=8, hidden_sizes=[8, 8, 16, 16], depths=[1, 1, 1, 1], groups_width=4, image_size=64)),
+        ("poolformer", "PoolFormer", dict(hidden_sizes=[8, 8, 16, 16], depths=[1, 1, 1, 1], image_size=64)),
+        ("pvt", "Pvt", dict(image_size=64, hidden_sizes=[8, 16, 16, 32], depths=[1, 1, 1, 1], num_attention_heads=[1, 1, 2, 2])),
+        ("hf-swin", "Swin", dict(image_size=32, patch_size=4, embed_dim=16, depths=[2, 1], num_heads=[2, 4], window_size=4)),
+        ("hiera", "Hiera", dict(image_size=[64, 64], embed_dim=16, depths=[1, 1, 1], num_heads=[1, 2, 4], query_stride=[2, 2], masked_unit_size=[4, 4],
+                                patch_size=[7, 7], patch_stride=[4, 4], patch_padding=[3, 3], num_query_pool=2)),
+        ("mobilenet-v1", "MobileNetV1", dict(depth_multiplier=.25, min_depth=8, image_size=64)),
+        ("mobilenet-v2", "MobileNetV2", dict(depth_multiplier=.25, min_depth=8, image_size=64)),
+        ("siglip2-free", "Siglip", dict(vision_config=dict(patch_size=8))))},
+    "wav2vec2": ("Wav2Vec2ForCTC", wave(1200, labels=torch.randint(5, 20, (BATCH, 3))), dict(
+        conv_dim=[16, 16], conv_kernel=[10, 3], conv_stride=[5, 2], num_feat_extract_layers=2, num_conv_pos_embeddings=8,
+        num_conv_pos_embedding_groups=2, ctc_zero_infinity=True, mask_time_prob=0.)),
+    "unispeech": ("UniSpeechForCTC", wave(1200, labels=torch.randint(5, 20, (BATCH, 3))), dict(
+        conv_dim=[16, 16], conv_kernel=[10, 3], conv_stride=[5, 2], num_feat_extract_layers=2, num_conv_pos_embeddings=8,
+        num_conv_pos_embedding_groups=2, ctc_zero_infinity=True, mask_time_prob=0.)),
+    "sew": ("SEWForCTC", wave(1200, labels=torch.randint(5, 20, (BATCH, 3))), dict(
+        conv_dim=[16, 16], conv_kernel=[10, 3], conv_stride=[5, 2], num_feat_extract_layers=2, num_conv_pos_embeddings=8, squeeze_factor=2,
+        num_conv_pos_embedding_groups=2, ctc_zero_infinity=True, mask_time_prob=0.)),
+    "glpn": ("GLPNForDepthEstimation", image_of(64), dict(
+        depths=[1, 1, 1, 1], hidden_sizes=[8, 16, 16, 32], num_attention_heads=[1, 2, 2, 4], decoder_hidden_size=16)),
+    "conditional-detr": ("ConditionalDetrForObjectDetection", boxes(64), dict(backbone_config=dict(
+        model_type="resnet", embedding_size=8, hidden_sizes=[8, 8, 8, 16], depths=[1, 1, 1, 1], layer_type="basic", out_features=["stage4"]),
+        num_queries=5, num_labels=3)),
+}
+
 
 def qwen_vl(c):
     grid = torch.tensor([[1, 4, 4]] * BATCH)
@@ -402,7 +462,7 @@ def of_transformers(name):
         except ImportError:
             raise Missing("transformers")
         transformers.logging.set_verbosity_error()
-        model_class, inputs, over = {**TRANSFORMERS, **SECOND}[name]
+        model_class, inputs, over = {**TRANSFORMERS, **SECOND, **THIRD}[name]
         if not hasattr(transformers, model_class):
             raise Missing(model_class + " of transformers")
         model_class = getattr(transformers, model_class)
@@ -438,6 +498,26 @@ SECOND_TIMM = {
     "starnet": ("starnet_s1", dict(base_dim=8, depths=(1, 1, 1, 1)), 64),
 }
 
+THIRD_TIMM = {
+    "convmixer": ("convmixer_768_32", dict(dim=16, depth=2), 64),
+    "crossvit": ("crossvit_tiny_240", dict(img_size=240, embed_dim=(16, 32), depth=((1, 1, 0),), num_heads=(2, 2)), 240),
+    "dla": ("dla46_c", {}, 64),
+    "hardcorenas": ("hardcorenas_a", {}, 64),
+    "lcnet": ("lcnet_050", {}, 64),
+    "mixer": ("mixer_s32_224", dict(img_size=64, num_blocks=2, embed_dim=32), 64),
+    "mnasnet": ("mnasnet_small", {}, 64),
+    "nest": ("nest_tiny", dict(img_size=64, embed_dims=(16, 32, 32), num_heads=(2, 2, 2), depths=(1, 1, 1)), 64),
+    "nfnet": ("nf_regnet_b0", {}, 64),
+    "pit": ("pit_ti_224", dict(img_size=64, depths=(1, 1, 1)), 64),
+    "rexnet": ("rexnetr_100", dict(width_mult=.25), 64),
+    "tinynet": ("tinynet_e", {}, 64),
+    "tnt": ("tnt_s_patch16_224", dict(img_size=32, embed_dim=32, inner_dim=8, depth=2, num_heads_outer=4), 32),
+    "vgg": ("vgg11", dict(cfg=(8, "M", 16, "M", 16, "M")), 64),
+    "hgnet": ("hgnetv2_b0", {}, 64),
+    "resmlp": ("resmlp_12_224", dict(img_size=32, patch_size=8, embed_dim=32, num_blocks=2), 32),
+    "cait": ("cait_xxs24_224", dict(img_size=32, patch_size=8, embed_dim=32, depth=2, num_heads=4), 32),
+}
+
 
 def of_timm(name):
     def make():
@@ -445,7 +525,7 @@ def of_timm(name):
             import timm
         except ImportError:
             raise Missing("timm")
-        kind, over, size = {**TIMM, **SECOND_TIMM}[name]
+        kind, over, size = {**TIMM, **SECOND_TIMM, **THIRD_TIMM}[name]
         model = timm.create_model(kind, num_classes=10, **over)
         return Example(model, (torch.randn(BATCH, 3, size, size),), images=True, loss=classes)
     return make
@@ -989,13 +1069,15 @@ SECOND_BY_HAND = dict(dpo=dpo, wavenet=wavenet, nerf=nerf, flow=flow, pointnet=p
 
 FIRST = {**BY_HAND, **{n: of_transformers(n) for n in TRANSFORMERS}, **{"timm-" + n: of_timm(n) for n in TIMM}}
 FRESH = {**SECOND_BY_HAND, **{n: of_transformers(n) for n in SECOND}, **{"timm-" + n: of_timm(n) for n in SECOND_TIMM}}
-PROGRAMS = {**FIRST, **FRESH}
+UNSEEN = {**{n: of_transformers(n) for n in THIRD}, **{"timm-" + n: of_timm(n) for n in THIRD_TIMM}}
+SETS = (FIRST, FRESH, UNSEEN)
+PROGRAMS = {**FIRST, **FRESH, **UNSEEN}
 
 # Which have pictures (channels_last), attention masks (padding), and blocks whose layers can be split over ranks.
-IMAGES = {"unet", "dit", "vae", "deform", "raft", "double_precision", *("timm-" + n for n in {**TIMM, **SECOND_TIMM}),
-          *(n for n, v in {**TRANSFORMERS, **SECOND}.items() if v[1] in (image, labelled))}
-TEXT = {n for n, v in {**TRANSFORMERS, **SECOND}.items() if v[1] in (causal, text, sequences)}
-LANGUAGE = {*TRANSFORMERS, *SECOND}
+IMAGES = {"unet", "dit", "vae", "deform", "raft", "double_precision", *("timm-" + n for n in {**TIMM, **SECOND_TIMM, **THIRD_TIMM}),
+          *(n for n, v in {**TRANSFORMERS, **SECOND, **THIRD}.items() if v[1] in (image, labelled))}
+TEXT = {n for n, v in {**TRANSFORMERS, **SECOND, **THIRD}.items() if v[1] in (causal, text, sequences)}
+LANGUAGE = {*TRANSFORMERS, *SECOND, *THIRD}
 BLOCKS = {"speaker", "grpo", "dit", "dpo"}
 
 QUICK = {"speaker", "dlrm", "unet", "lstm", "llama", "gpt2", "timm-vit", "dpo", "kan"}  # to compile

@@ -2,7 +2,7 @@
 """Sound programs of today, recorded and judged: what fails, and what is not judged.
 
   sound.py [--optool bin/optool] [--only REGEXP] [--dtypes LIST] [--modes LIST] [--recorders LIST]
-           [--seed N] [--keep DIR] [--budget SECONDS] [--fresh] [--list]
+           [--seed N] [--keep DIR] [--budget SECONDS] [--set N] [--once] [--list]
 
 Records a training step of each program of programs.py in each dtype, with the modes (checkpointing, torch.compile,
 padding, ...) and optimizers spread over them so that each program meets several and each dtype all, runs
@@ -14,7 +14,7 @@ of is not run again, so that a run that was stopped goes on. --rejudge judges th
 (float16 kernels it does not have) and packages that are missing are said and do not count.
 
 Needs torch, 1.13 or newer; transformers, timm, torchvision and peft where they are there; op_tools where it can be
-imported (PYTHONPATH). --fresh runs the second set of programs.
+imported (PYTHONPATH). --set runs another set of programs, --once each of them in one dtype only.
 """
 import argparse, collections, contextlib, copy, hashlib, json, os, re, shutil, signal, subprocess, sys, tempfile, time, traceback
 
@@ -36,19 +36,23 @@ OPTIMIZERS = [
     ("Adamax", dict(foreach=True)), ("Adafactor", dict()), ("Adadelta", dict(foreach=True)), ("AdamW", dict(foreach=False)), ("Rprop", dict(foreach=True)),
     ("ASGD", dict(foreach=False)), ("Muon", dict()),
 ]
+# Those of programs in float16 alone. Adaptive ones keep squares of gradients, most of which are 0 in float16: eps of Adam, 1e-8,
+# is too, and weights become NaN. So nobody trains with them in float16 without weights and state in float32, as `scaler` does.
+HALF = [("SGD", dict(momentum=.9, fused=True)), ("SGD", dict(foreach=False, momentum=.9, nesterov=True, weight_decay=.01)),
+        ("SGD", dict(foreach=True, momentum=.9)), ("ASGD", dict(foreach=False)), ("Muon", dict())]
 
 
 def optimizer(number, model, known):
     """The number-th optimizer of those that are known, or the next one that this torch has."""
     parameters = [p for p in model.parameters() if p.requires_grad]
+    if any(p.dtype == torch.float16 for p in parameters):
+        known = [o for o in HALF if o[0] == "SGD"] if known is not OPTIMIZERS else HALF
     while True:
         name, options = known[number % len(known)]
         number += 1
         given = [p for p in parameters if p.dim() == 2] if name == "Muon" else parameters
         if not given:
             continue
-        if any(p.dtype == torch.float16 for p in given) and name.startswith(("Ad", "NAd", "RAd", "RMS")) and name != "Adafactor":
-            options = dict(options, eps=1e-4)  # the default is 0 there
         with contextlib.suppress(AttributeError, TypeError, RuntimeError, ValueError):
             return getattr(torch.optim, name)(given, lr=1e-2, **options), name + "".join(f" {k}={v}" for k, v in options.items())
 
@@ -329,9 +333,9 @@ def jobs(o):
     for d, dtype in enumerate(DTYPES):
         if dtype not in o.dtypes.split(",") or dtype == "scaler" and not hasattr(torch.amp, "GradScaler"):
             continue
-        for p, name in enumerate(programs.FRESH if o.fresh else programs.FIRST):
+        for p, name in enumerate(programs.SETS[o.set - 1]):
             modes = modes_of(name, o.modes.split(","))
-            if not modes or not re.fullmatch(o.only, name):
+            if not modes or not re.fullmatch(o.only, name) or o.once and (p + d) % len(DTYPES):
                 continue
             for recorder in recorders:
                 if recorder == "op_tools" and len(recorders) > 1 and (p + d) % len(DTYPES):  # each program in one dtype
@@ -400,7 +404,8 @@ def main():
     ap.add_argument("--keep", metavar="DIR", help="where recordings and results stay")
     ap.add_argument("--rejudge", action="store_true", help="judge recordings of --keep anew")
     ap.add_argument("--budget", type=float, metavar="SECONDS", help="start no program after that")
-    ap.add_argument("--fresh", action="store_true", help="the second set of programs")
+    ap.add_argument("--set", type=int, choices=(1, 2, 3), default=1, help="which set of programs")
+    ap.add_argument("--once", action="store_true", help="each program in one dtype")
     ap.add_argument("--list", action="store_true", help="print what would be run")
     ap.add_argument("--shard", default="0/1", metavar="I/N", help="every N-th recording, from the I-th")
     o = ap.parse_args()
