@@ -193,7 +193,8 @@ def recorded(job, out):
         with optool_capture.record(out + "/recording"):
             loss = step()
     else:
-        import op_tools
+        import op_tools, op_tools.base_hook
+        op_tools.base_hook.is_cpu_op = lambda *a, **k: (False, torch.device("cpu"))  # it leaves calls on the CPU alone
         os.makedirs(out + "/recording", exist_ok=True)
         os.chdir(out + "/recording")
         with op_tools.OpCapture():
@@ -322,7 +323,7 @@ def modes_of(name, chosen):
     with contextlib.suppress(ImportError):
         import peft
         allowed |= {"lora"} if name in programs.LANGUAGE else set()
-    with contextlib.suppress(ImportError):
+    with contextlib.suppress(ImportError, ValueError):  # torch 1.13 has dataclasses that Python 3.11 refuses
         from torch.distributed.fsdp import fully_shard
         allowed |= {"fsdp"} | ({"tensor-parallel"} if name in programs.BLOCKS else set())
     return [m for m in MODES if m in allowed and m in chosen]

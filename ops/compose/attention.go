@@ -872,14 +872,14 @@ func (at *attention) bound(t *tensor.Tensor) *tensor.Tensor {
 // result lies between the smallest and the largest value, up to the rounding of weights. Scores near -1e9, which masks
 // make that are added, are off by more than any weight.
 func (at *attention) confine(b queries, w, d, out kernel.Matrix[float64]) {
-	unit := 2*at.keySum + at.stored
+	unit, rounding := at.g.unit(), 2*at.keySum+at.stored
 	for j := range w.Rows {
 		ws, ds := row(w, j), row(d, j)
 		total := 0.0
 		for _, x := range ds {
 			total += x
 		}
-		if !(total > 1) { // all weights together are off by less than they are
+		if !(total > at.g.of(1/unit)) { // all weights together are off by less than they are
 			continue
 		}
 		for f, bound := range row(out, j) {
@@ -890,7 +890,7 @@ func (at *attention) confine(b queries, w, d, out kernel.Matrix[float64]) {
 					size += at.g.of(ws[c]) * at.g.of(v)
 				}
 			}
-			if limit := at.g.of(math.Max(hi-mean, mean-lo)) + unit*size; limit < bound {
+			if limit := at.g.of(math.Max(hi-mean, mean-lo)/unit) + rounding*size; limit < bound {
 				row(out, j)[f] = limit
 			}
 		}
