@@ -194,7 +194,8 @@ def recorded(job, out):
             loss = step()
     else:
         import op_tools, op_tools.base_hook
-        op_tools.base_hook.is_cpu_op = lambda *a, **k: (False, torch.device("cpu"))  # it leaves calls on the CPU alone
+        # It leaves calls on the CPU alone, and takes those for such that have no tensor.
+        op_tools.base_hook.is_cpu_op = lambda *a, **k: (not any(True for _ in programs.tensors([a, k])), torch.device("cpu"))
         os.makedirs(out + "/recording", exist_ok=True)
         os.chdir(out + "/recording")
         with op_tools.OpCapture():
