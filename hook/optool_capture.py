@@ -1777,7 +1777,7 @@ class _Recorder:
         each reader: its gradient is that part of the base's."""
         torch = self.torch
         wanted = {id(t): i for i, t in enumerate(outputs) if t.requires_grad and not t.is_leaf and type(t) in self.plain}
-        several = len({id(t.grad_fn) for t in outputs if id(t) in wanted}) > 1
+        several = len({t.grad_fn for t in outputs if id(t) in wanted}) > 1  # not their ids: torch makes each anew
 
         def watched(t):
             i = wanted.pop(id(t), None)

@@ -224,6 +224,15 @@ class Recording(unittest.TestCase):
                 checked += 1
         self.assertGreaterEqual(checked, 15)
 
+    def test_gradients_of_a_result_made_of_another(self):
+        cell, x = nn.LSTMCell(4, 4), torch.randn(2, 4)
+        with optool_capture.record(self.path):
+            h, c = cell(x)
+            cell(x, (h, c))[0].sum().backward()
+        first, last = [call for call in self.calls() if call["name"] == "torch.lstm_cell"]
+        self.assertEqual(list(last["grad_outputs"]), [0])  # nothing uses the last cell's state but its own result
+        self.assertEqual(sorted(first["grad_outputs"]), [0, 1])
+
     def function(self, name):
         if name == "torch.Tensor.T.__get__":
             return lambda x: x.T
