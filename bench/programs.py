@@ -393,7 +393,7 @@ THIRD = {
         "ministral3": "Ministral3", "modernbert-decoder": "ModernBertDecoder", "qwen2": "Qwen2", "roberta-decoder": "Roberta",
         "solar-open": "SolarOpen", "vaultgemma": "VaultGemma", "xglm": "XGLM", "laguna": "Laguna", "afmoe": "Afmoe", "cohere2-moe": "Cohere2Moe",
         "kolibri": "Kolibri1", "dory": "Dory", "flint": "Flint", "mellum": "Mellum", "hy3": "HYV3", "lfm3": "Lfm3", "hrm": "HrmText",
-        "exaone-moe": "ExaoneMoe", "lfm2-moe": "Lfm2Moe", "zaya": "Zaya"}.items()},
+        "exaone-moe": "ExaoneMoe"}.items()},
     "falcon-mamba": ("FalconMambaForCausalLM", tokens, dict(time_step_rank=4)),
     "glm4-lite": ("Glm4MoeLiteForCausalLM", causal, dict(LATENT, first_k_dense_replace=1, head_dim=8, num_key_value_heads=4)),
     "youtu": ("YoutuForCausalLM", causal, dict(LATENT, head_dim=8, num_key_value_heads=4)),
@@ -418,7 +418,6 @@ THIRD = {
     **{name: (cls + "ForImageClassification", labelled, over) for name, cls, over in (
         ("deit", "DeiT", {}), ("dinov2-registers", "Dinov2WithRegisters", {}), ("ijepa", "IJepa", {}), ("vit-msn", "ViTMSN", {}),
         ("hf-vit", "ViT", {}), ("convnext", "ConvNext", dict(image_size=64, depths=[1, 1, 1, 1], hidden_sizes=[8, 8, 16, 16], patch_size=4)),
-        ("bit", "Bit", dict(embedding_size=8, hidden_sizes=[32, 32, 64, 64], depths=[1, 1, 1, 1], image_size=64)),
         ("hf-resnet", "ResNet", dict(embedding_size=8, hidden_sizes=[8, 8, 16, 16], depths=[1, 1, 1, 1], image_size=64)),
         ("hf-regnet", "RegNet", dict(embedding_size=8, hidden_sizes=[8, 8, 16, 16], depths=[1, 1, 1, 1], groups_width=4, image_size=64)),
         ("poolformer", "PoolFormer", dict(hidden_sizes=[8, 8, 16, 16], depths=[1, 1, 1, 1], image_size=64)),
@@ -499,22 +498,18 @@ SECOND_TIMM = {
 }
 
 THIRD_TIMM = {
-    "convmixer": ("convmixer_768_32", dict(dim=16, depth=2), 64),
     "crossvit": ("crossvit_tiny_240", dict(img_size=240, embed_dim=(16, 32), depth=((1, 1, 0),), num_heads=(2, 2)), 240),
     "dla": ("dla46_c", {}, 64),
     "hardcorenas": ("hardcorenas_a", {}, 64),
     "lcnet": ("lcnet_050", {}, 64),
-    "mixer": ("mixer_s32_224", dict(img_size=64, num_blocks=2, embed_dim=32), 64),
     "mnasnet": ("mnasnet_small", {}, 64),
     "nest": ("nest_tiny", dict(img_size=64, embed_dims=(16, 32, 32), num_heads=(2, 2, 2), depths=(1, 1, 1)), 64),
     "nfnet": ("nf_regnet_b0", {}, 64),
-    "pit": ("pit_ti_224", dict(img_size=64, depths=(1, 1, 1)), 64),
     "rexnet": ("rexnetr_100", dict(width_mult=.25), 64),
     "tinynet": ("tinynet_e", {}, 64),
     "tnt": ("tnt_s_patch16_224", dict(img_size=32, embed_dim=32, inner_dim=8, depth=2, num_heads_outer=4), 32),
     "vgg": ("vgg11", dict(cfg=(8, "M", 16, "M", 16, "M")), 64),
     "hgnet": ("hgnetv2_b0", {}, 64),
-    "resmlp": ("resmlp_12_224", dict(img_size=32, patch_size=8, embed_dim=32, num_blocks=2), 32),
     "cait": ("cait_xxs24_224", dict(img_size=32, patch_size=8, embed_dim=32, depth=2, num_heads=4), 32),
 }
 

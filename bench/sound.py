@@ -46,7 +46,7 @@ def optimizer(number, model, known):
     """The number-th optimizer of those that are known, or the next one that this torch has."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     if any(p.dtype == torch.float16 for p in parameters):
-        known = [o for o in HALF if o[0] == "SGD"] if known is not OPTIMIZERS else HALF
+        known = HALF if known is OPTIMIZERS else SHARDED[1:2]
     while True:
         name, options = known[number % len(known)]
         number += 1

@@ -88,10 +88,12 @@ func TestCheckVerdicts(t *testing.T) {
 		{"subnormal intermediate results", h(1, 3*0x1p-24), h(1, 0x1p-24), Model{ULPs: 1, Coarse: true,
 			Scale: func() *tensor.Tensor { return f(0, 0) }}, nil, verdict.Pass, ""},
 		{"more than subnormal intermediate results", h(1, 8*0x1p-24), h(1, 0x1p-24), Model{ULPs: 1, Coarse: true,
-			Scale: func() *tensor.Tensor { return f(0, 0) }}, nil, verdict.Fail, "got 4.7683716e-07 want 5.9604645e-08"},
+			Scale: func() *tensor.Tensor { return f(0, 0) }}, nil, verdict.Fail,
+			"got 4.7683716e-07 want 5.9604645e-08"},
 		{"a tail of small terms rounded to zero", h(1, 0, 0), h(1, 0x1p-24, -0x1p-24), Model{
 			Scale: func() *tensor.Tensor { return f(0, 0, 0) }}, nil, verdict.Warn, "accumulated in float16"},
-		{"a tail of zeros", h(1, 0, 0), h(1, 0x1p-10, 0x1p-10), Model{Scale: func() *tensor.Tensor { return f(0, 1, 1) }},
+		{"a tail of zeros", h(1, 0, 0), h(1, 0x1p-10, 0x1p-10), Model{
+			Scale: func() *tensor.Tensor { return f(0, 1, 1) }},
 			nil, verdict.Fail, "tail of 2 zeros"},
 		{"quantised", quantised(t), quantised(t), Model{}, nil, verdict.Unsupported,
 			"values of dtype qint8 cannot be compared"},

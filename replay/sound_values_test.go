@@ -175,7 +175,8 @@ func TestMaskedRowStaysAmongValues(t *testing.T) {
 	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
 		q, k := stored(dt, []int{1, 2}, 1, 2), stored(dt, []int{3, 2}, 1, 0, 0, 1, 1, 1)
 		v, mask := stored(dt, []int{3, 1}, 1, 2, 4), tensor.Full(dt, []int{1, 3}, dt.Round(-1e9)).Rounded()
-		for result, want := range map[float64]verdict.Verdict{2.328125: verdict.Pass, 3.3: verdict.Pass, 5.5: verdict.Fail,
+		for result, want := range map[float64]verdict.Verdict{2.328125: verdict.Pass, 3.3: verdict.Pass,
+			5.5: verdict.Fail,
 			0.5: verdict.Fail, -2: verdict.Fail} {
 			o := replay.Run(entries(t, record(t, "torch.nn.functional.scaled_dot_product_attention",
 				[]value.Value{q, k, v, mask}, stored(dt, []int{1, 1}, result)))[0], options(t))
