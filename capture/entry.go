@@ -84,7 +84,9 @@ type Entry struct {
 	// nil: not known.
 	Autocast map[string]string
 	Group    []int // ranks of a collective, in the group's order; nil if not known
-	Within   int   // ID of the recorded call inside of which this one was made, -1 for none
+	// GroupName tells groups of the same ranks apart, "" if the recorder does not know it.
+	GroupName string
+	Within    int // ID of the recorded call inside of which this one was made, -1 for none
 
 	rec    recording // where the values are; nil in op_tools' files
 	notRun string    // see NotRun

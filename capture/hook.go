@@ -72,6 +72,7 @@ type hookCall struct {
 	step                   int
 	module, location, fail string
 	group                  []int
+	groupName              string
 	within                 int
 	autocast               map[string]string
 	begun, returned        span
@@ -97,6 +98,7 @@ type hookEvent struct {
 	Module   string `json:"module"`
 	Location string `json:"location"`
 	Group    []int  `json:"group"`
+	GroupOf  string `json:"group_name"`
 	Within   *int   `json:"within"`
 	Error    string `json:"error"`
 	// Dtypes by type of device; nil: autocast was off.
@@ -210,8 +212,8 @@ func (r *hookRun) event(e *hookEvent, s span, byID map[int]*hookCall, position *
 		if !isOpName(e.Name) {
 			return fmt.Errorf("%q is not the name of an operator", e.Name)
 		}
-		c = &hookCall{run: r, id: e.ID, op: e.Name, order: *position, backward: -1, step: -1, within: -1,
-			module: e.Module, location: e.Location, group: e.Group, autocast: e.Autocast, begun: s}
+		c = &hookCall{run: r, id: e.ID, op: e.Name, order: *position, backward: -1, step: -1, within: -1, module: e.Module,
+			location: e.Location, group: e.Group, groupName: e.GroupOf, autocast: e.Autocast, begun: s}
 		if e.Step != nil {
 			c.step = *e.Step
 		}
@@ -268,7 +270,7 @@ func (r *hookRun) entry(c *hookCall) *Entry {
 	e := newForeign(Hook, c.op+"."+strconv.Itoa(c.id), c)
 	e.Op, e.ID, e.PID, e.Rank = c.op, c.id, r.pid, r.rank
 	e.Step, e.Order, e.BackwardOrder, e.Module, e.Location = c.step, c.order, c.backward, c.module, c.location
-	e.Group, e.Within = c.group, c.within
+	e.Group, e.GroupName, e.Within = c.group, c.groupName, c.within
 	if e.Autocast = c.autocast; e.Autocast == nil {
 		e.Autocast = noAutocast
 	}

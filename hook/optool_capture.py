@@ -1217,6 +1217,8 @@ class _StepCounter:
 COLLECTIVES = ("all_reduce", "broadcast", "reduce", "all_gather", "all_gather_into_tensor", "gather", "scatter",
                "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "send", "recv",
                "_all_gather_base", "_reduce_scatter_base")
+POINT_TO_POINT = ("isend", "irecv")
+DISTRIBUTED = "torch.distributed.distributed_c10d."  # the module that defines them
 
 
 class _Patches:
@@ -1444,13 +1446,13 @@ class _Recorder:
         distributed, recorder = self.torch.distributed, self
         if not distributed.is_available() or not distributed.is_initialized():
             return
-        for name in COLLECTIVES:
+        for name in COLLECTIVES + POINT_TO_POINT:
             original = getattr(distributed, name, None)
             if original is None:
                 continue
 
             def collective(*args, _name=name, _original=original, **kwargs):
-                return recorder.foreign("torch.distributed." + _name, _original, args, kwargs, group=True)
+                return recorder.exchange(_name, _original, args, kwargs)
 
             self.patches.set(distributed, name, functools.wraps(original)(collective))
 
@@ -1553,7 +1555,23 @@ class _Recorder:
                 self.state.resting = False
         if p.skip:
             return func(*args, **kwargs)
+        if p.name.startswith(DISTRIBUTED):
+            return self.exchange(p.last, func, args, kwargs)
         return self.one(p, func, args, kwargs)
+
+    def exchange(self, name, func, args, kwargs):
+        """A function of torch.distributed. One that another one calls is a part of that."""
+        state = self.state
+        if getattr(state, "exchanging", False):
+            return func(*args, **kwargs)
+        state.exchanging = True
+        try:
+            result = self.foreign("torch.distributed." + name, func, args, kwargs, group=True)
+        finally:
+            state.exchanging = False
+        if isinstance(result, self.torch.distributed.Work) and self.recording():
+            self._expose(_tensors((args, kwargs), self.torch, []))  # another thread writes them
+        return result
 
     def _expose(self, tensors):
         busy, self.state.busy = getattr(self.state, "busy", False), True
@@ -1645,7 +1663,9 @@ class _Recorder:
         if self.autocast_enabled():
             event["autocast"] = _autocast(torch)
         if group:
-            event["group"] = _group(torch, kwargs.get("group"))
+            handle = _handle(torch, args, kwargs)
+            event["group"] = _group(torch, handle)
+            event["group_name"] = _group_name(torch, handle)
         if p.random:
             event["rng"] = self._random_state(tensors, args, kwargs)
         call.args, call.kwargs = args, kwargs
@@ -1994,6 +2014,21 @@ def _autocast(torch):
         if torch.is_autocast_cpu_enabled():
             state["cpu"] = str(torch.get_autocast_cpu_dtype())[6:]
     return state
+
+
+def _handle(torch, args, kwargs):
+    """The process group that a function of torch.distributed is given, by its name or its place; None for all processes."""
+    kind = torch.distributed.ProcessGroup
+    return next((v for v in itertools.chain(kwargs.values(), args) if isinstance(v, kind)), None)
+
+
+def _group_name(torch, group):
+    """What tells a group from others of the same processes, and the dimension of the mesh that it belongs to."""
+    try:
+        group = group or torch.distributed.group.WORLD
+        return " ".join(str(x) for x in (group.group_name, getattr(group, "group_desc", "")) if x)
+    except Exception:  # torch 1.13 has no names
+        return ""
 
 
 def _group(torch, group):

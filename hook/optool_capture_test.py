@@ -949,11 +949,19 @@ class Recording(unittest.TestCase):
                 os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=os.environ["TEST_PORT"])
                 dist.init_process_group("gloo", rank=rank, world_size=2)
                 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
+                groups = [dist.new_group([0]), dist.new_group([1])]
+                alone = groups[rank]
                 with optool_capture.record(sys.argv[1], model=model.module):
                     model(torch.full((1, 2), rank + 1.0)).sum().backward()
                     t = torch.full((2,), rank + 1.0)
                     dist.all_reduce(t)
-                assert t[0] == 3, t
+                    one = torch.full((2,), rank + 1.0)
+                    torch.distributed.distributed_c10d.all_reduce(one, dist.ReduceOp.SUM, alone)
+                    if rank == 0:
+                        dist.isend(one, 1, tag=3).wait()
+                    else:
+                        dist.irecv(one, 0, tag=3).wait()
+                assert t[0] == 3 and one[0] == 1, (t, one)
                 dist.destroy_process_group()
             if __name__ == "__main__":
                 mp.spawn(work, nprocs=2)
@@ -963,7 +971,12 @@ class Recording(unittest.TestCase):
         self.assertEqual([os.path.basename(os.path.dirname(d)) for d in directories], ["rank0", "rank1"])
         for rank, directory in enumerate(directories):
             calls = {c["name"]: c for c in optool_capture.load(directory)}
-            reduced = calls["torch.distributed.all_reduce"]
+            # Each once, whether it is called by its public name or not, with the group wherever it stands.
+            self.assertEqual([c["group"] for c in optool_capture.load(directory) if c["name"].endswith("all_reduce")],
+                             [[0, 1], [rank]])
+            self.assertEqual([c["name"] for c in optool_capture.load(directory) if "distributed" in c["name"]],
+                             ["torch.distributed.all_reduce"] * 2 + ["torch.distributed." + ["isend", "irecv"][rank]])
+            reduced = next(c for c in optool_capture.load(directory) if c["name"] == "torch.distributed.all_reduce")
             self.assertEqual(reduced["group"], [0, 1])
             self.equal(reduced["args"][0], torch.full((2,), rank + 1.0))
             self.equal(reduced["after"][0], torch.full((2,), 3.0))

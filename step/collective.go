@@ -24,6 +24,23 @@ func outsideBy(c *Call) (Link, bool) {
 	return Link{How: IsOutside, Role: "collective"}, c.collective() != ""
 }
 
+// exchanged are the addresses of what collectives write: after one that runs asynchronously, what was recorded of a
+// value may be older than what its readers see.
+func (p *Process) exchanged() map[uint64]bool {
+	at := map[uint64]bool{}
+	for _, c := range p.Calls {
+		if c.collective() == "" {
+			continue
+		}
+		for _, v := range c.Inputs {
+			if v.Address != 0 {
+				at[v.Address] = true
+			}
+		}
+	}
+	return at
+}
+
 // An exchange is one collective call of all ranks of a group, in the order of the
 // group.
 type exchange struct {

@@ -132,6 +132,7 @@ func (t *Trace) Analyze(ctx context.Context, opt Options) error {
 // consequences.
 func (p *Process) findings(opt Options) []*Finding {
 	var all []*Finding
+	exchanged := p.exchanged()
 	for _, c := range p.Calls {
 		var of []*Value
 		for _, v := range c.Inputs {
@@ -140,7 +141,7 @@ func (p *Process) findings(opt Options) []*Finding {
 			}
 		}
 		for _, v := range c.GradOutputs {
-			if v.From.How == IsChanged {
+			if v.From.How == IsChanged && !exchanged[v.From.Value.Address] {
 				of = append(of, v)
 			}
 		}

@@ -15,6 +15,10 @@ type checker struct {
 	opt   step.Options
 	trace *step.Trace
 	named map[*step.Call]string
+	// inside are the calls that a recorded call makes itself.
+	inside map[*step.Call][]*step.Call
+	// summed are the calls that read a gradient that was found to be the sum that it should be.
+	summed map[*step.Call]bool
 }
 
 // Check takes the ranks of a trace as one program, and adds what is wrong with it to the findings of the trace.
@@ -29,8 +33,10 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options) error {
 	if len(byRank) < 2 {
 		return nil
 	}
-	c := &checker{opt: opt, trace: t, named: map[*step.Call]string{}}
-	var found []*violation
+	c := &checker{opt: opt, trace: t, named: map[*step.Call]string{}, inside: map[*step.Call][]*step.Call{},
+		summed: map[*step.Call]bool{}}
+	found := c.messages()
+	var parts []*part
 	for _, ps := range c.stages() {
 		var best *part
 		for data := range 2 {
@@ -48,7 +54,14 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options) error {
 			best.dump()
 		}
 		found = append(found, best.broken...)
+		parts = append(parts, best)
 	}
+	if len(found) == 0 {
+		found = tied(parts)
+	}
+	t.Findings = slices.DeleteFunc(t.Findings, func(f *step.Finding) bool {
+		return f.Rule == verdict.Changed && c.summed[f.Call]
+	})
 	for i, v := range found {
 		call := v.call
 		if call == nil {
@@ -111,10 +124,14 @@ next:
 // check finds the places of all values, in order of execution.
 func (p *part) check() {
 	within := map[*step.Call]bool{}
+	clear(p.checker.inside)
 	for _, q := range p.checker.trace.Processes {
 		byID := map[int]*step.Call{}
 		for _, call := range q.Calls {
 			byID[call.Entry.ID] = call
+			if outer := byID[call.Entry.Within]; outer != nil && call.Entry.Within >= 0 {
+				p.checker.inside[outer] = append(p.checker.inside[outer], call)
+			}
 			if outer := byID[call.Entry.Within]; outer != nil && call.Entry.Within >= 0 && isExchange(call.Op) {
 				for o := outer; o != nil; o = byID[o.Entry.Within] {
 					within[o] = true

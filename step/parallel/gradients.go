@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/optool/optool/step"
 )
 
 // backward follows gradients from the loss to the parameters. The gradient of a replicated value is the same on all
@@ -268,6 +270,9 @@ type gradient struct {
 	value map[int]*array
 	sum   map[int]*array
 	calls []contribution
+	// read is the gradient that the first rank's update reads.
+	read   *array
+	update *step.Call
 }
 
 type contribution struct {

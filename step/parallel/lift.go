@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/step"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 )
@@ -50,8 +51,10 @@ func (p *part) lift(s *site) {
 			delete(p.env, keyOf(lead.outs[j], 0))
 		}
 	}()
-	if s.seam {
+	if s.seam && !p.descend(s, sides) {
 		p.pass(s, sides)
+	}
+	if s.seam || s.inner != nil {
 		return
 	}
 	if len(lead.ins) == 0 {
@@ -239,7 +242,7 @@ func (p *part) try(s *site, sides map[int]*side, local *localRun, in [][]place) 
 				continue
 			}
 		}
-		if cutting[name] && len(local.outs[j][p.ranks[0]].shape) == len(wholes[0].shape) {
+		if cutting[name] && len(lead.ins) == 1 && len(local.outs[j][p.ranks[0]].shape) == len(wholes[0].shape) {
 			outs[j] = in[0] // the parts of each rank are parts of the whole in some order
 			continue
 		}
@@ -278,6 +281,10 @@ func (p *part) merging(cands [][]place, in []place, shape []int) {
 var (
 	reshaping = setOf("view", "reshape", "flatten", "unflatten", "view_as", "reshape_as", "squeeze", "unsqueeze",
 		"contiguous")
+	moving = setOf("clone", "contiguous", "view_as", "view", "reshape", "flatten", "empty_like", "empty", "new_empty",
+		"zeros_like", "zeros", "new_zeros", "cat", "stack", "chunk", "split", "getitem", "setitem", "transpose",
+		"permute",
+		"copy", "to", "detach", "narrow", "unbind", "movedim", "t", "size", "unsqueeze", "squeeze", "wait")
 	cutting = setOf("chunk", "split", "split_with_sizes", "tensor_split", "narrow", "unbind", "getitem",
 		"unsafe_chunk")
 	folding = setOf("softmax", "log_softmax", "logsumexp", "norm", "vector_norm", "var", "std", "var_mean", "max",
@@ -403,12 +410,16 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 	}
 	kind := "shard"
 	var text []string
+	if !slices.ContainsFunc(lead.outs, func(a *array) bool { return len(a.x) != 1 }) {
+		kind = "scale" // a mean over parts of other sizes, or a quotient by a count of one rank
+	}
 	for i, a := range lead.ins {
 		n := s.in[i]
 		switch {
 		case n != nil && n.places != nil:
 			text = append(text, nameOf(a, i)+" is "+placesText(n.places))
-			if slices.ContainsFunc(n.places, func(q place) bool { return q.kind == partial }) && !multilinear(s.op) {
+			if slices.ContainsFunc(n.places, func(q place) bool { return q.kind == partial }) && kind == "shard" &&
+				!multilinear(s.op) {
 				kind = "collective"
 			}
 		case p.same(sides, i):
@@ -526,6 +537,52 @@ func (p *part) random(s *site, sides map[int]*side) {
 	s.out[0] = &info{places: n.places, lost: n.lost}
 }
 
+// descend lifts the calls inside of a function that computes besides passing values from rank to rank, or that only
+// does so in its backward pass. ok is false if it only moves values.
+func (p *part) descend(s *site, sides map[int]*side) (ok bool) {
+	if isExchange(s.op) {
+		return false
+	}
+	var inner []*site
+	for _, r := range p.ranks {
+		calls := p.checker.inside[s.calls[r]]
+		for i, c := range calls {
+			if i >= len(inner) {
+				if r != p.ranks[0] {
+					return false
+				}
+				inner = append(inner, &site{op: c.Op, calls: map[int]*step.Call{}, seam: isExchange(c.Op)})
+			}
+			if inner[i].op != c.Op {
+				return false
+			}
+			inner[i].calls[r] = c
+		}
+	}
+	if !slices.ContainsFunc(inner, func(s *site) bool { return !s.seam && !moving[method(s.op)] }) {
+		return false
+	}
+	s.inner, s.seam = inner, false
+	for _, in := range inner {
+		p.lift(in)
+	}
+	lead := sides[p.ranks[0]]
+	for j, a := range lead.outs {
+		if n := p.lookup(argument{array: a, address: lead.outAddress(j)}); n != nil {
+			s.out[j] = &info{places: n.places, lost: n.lost, rows: n.rows, pending: n.pending, source: n.source}
+		}
+	}
+	for i, a := range lead.ins {
+		if s.in[i] == nil {
+			s.in[i] = p.lookup(a)
+		}
+		if a.name != "" && s.in[i] != nil && s.in[i].places != nil && p.shards[a.name] == nil {
+			p.shards[a.name] = s.in[i].places
+		}
+	}
+	return true
+}
+
 // pass checks a call that moves values between ranks: what the ranks have together stays the same.
 func (p *part) pass(s *site, sides map[int]*side) {
 	lead := sides[p.ranks[0]]
@@ -599,8 +656,14 @@ func (p *part) pass(s *site, sides map[int]*side) {
 			r.keep(&info{places: ps, lost: n.lost})
 			continue
 		}
-		if !reducesPlainly(lead) || len(results) > 1 || len(all.x) != len(r.values[p.ranks[0]].x) &&
-			len(lead.outs) == 0 {
+		if swaps(s.op) || slices.ContainsFunc(p.checker.inside[lead.call],
+			func(c *step.Call) bool { return swaps(c.Op) }) {
+			p.moved(s, sides)
+			continue
+		}
+		if !all.dtype.IsFloat() || !reducesPlainly(lead) || len(results) > 1 ||
+			len(all.x) != len(r.values[p.ranks[0]].x) &&
+				len(lead.outs) == 0 {
 			continue
 		}
 		p.found(!n.lost && !n.orphan, &violation{kind: "collective", site: s, ranks: p.ranks, target: "output[0]",
@@ -610,6 +673,9 @@ func (p *part) pass(s *site, sides map[int]*side) {
 		r.keep(&info{lost: true})
 	}
 }
+
+// swaps reports whether an exchange gives every rank a part of every other: which parts, the program decides.
+func swaps(op string) bool { return strings.HasPrefix(replay.Collective(op), "all_to_all") }
 
 // reducesPlainly reports whether a collective adds up or moves, and takes no maximum or product.
 func reducesPlainly(d *side) bool {

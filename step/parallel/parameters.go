@@ -169,10 +169,14 @@ func (p *part) judge(name string, g *gradient, tails map[int]*tail, factors []fl
 			return nil
 		}
 		read[r], v.update[r] = us[i].gradient, us[i].call
+		if r == p.ranks[0] {
+			g.read, g.update = us[i].gradient, us[i].call
+		}
 		v.size += dot(want[r].x, want[r].x) / copies
 		tolerance := want[r].tolerance()
 		if near(read[r], want[r], tolerance, g) {
 			read[r] = want[r]
+			p.checker.summed[us[i].call] = true
 			continue
 		}
 		for _, o := range tails[r].others[fmt.Sprint(want[r].shape)] { // an optimizer that makes something of it first
@@ -256,6 +260,31 @@ func (p *part) explain(v *judged, g *gradient, read map[int]*array) {
 		_, ok := solve(basis, read[r].x, 10*read[r].tolerance())
 		v.twice = v.twice && ok
 	}
+}
+
+// tied finds parameters of several stages that begin with the same elements, and so are one, and are updated with
+// different gradients.
+func tied(parts []*part) []*violation {
+	for i, p := range parts {
+		for _, q := range parts[i+1:] {
+			for _, a := range p.order {
+				for _, b := range q.order {
+					g, h := p.grads[a], q.grads[b]
+					x, y := g.value[p.ranks[0]], h.value[q.ranks[0]]
+					if g.read == nil || h.read == nil || x.constant() || len(x.x) < 16 || !x.near(y, 0) ||
+						g.read.near(h.read, 4*x.dtype.Eps()) {
+						continue
+					}
+					return []*violation{{kind: "replica", call: g.update, ranks: []int{p.ranks[0], q.ranks[0]},
+						target: "input[1]",
+						reason: fmt.Sprintf("%s of rank %d and %s of rank %d are tied: they begin with the same "+
+							"elements. Each is updated with "+
+							"a gradient of its own, which lacks an all_reduce", a, p.ranks[0], b, q.ranks[0])}}
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // report draws one finding from what became of the gradients: the first in the order of the backward pass.

@@ -38,6 +38,7 @@ type site struct {
 	in    []*info            // of the tensor arguments, as far as they are known
 	out   []*info
 	seam  bool
+	inner []*site // the calls inside of a function that were lifted in its place
 }
 
 func (s *site) first(ranks []int) *step.Call {

@@ -1,6 +1,7 @@
 package parallel
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/optool/optool/tensor"
@@ -36,6 +37,15 @@ func (p *part) rankwise(s *site, sides map[int]*side, local *localRun) (ok bool)
 				return true
 			}
 		}
+	}
+	if m := method(s.op); a.dtype.IsFloat() && slices.Contains([]string{"div", "mul", "truediv"}, m) &&
+		slices.ContainsFunc(in, func(q place) bool { return q.kind != replicated }) && len(lead.ins) == 1 {
+		p.found(s.in[0] == nil || !s.in[0].lost, &violation{kind: "scale", site: s, ranks: p.ranks, target: "output[0]",
+			reason: fmt.Sprintf("ranks %s hold parts of its argument and scale them by different numbers, so that "+
+				"they "+
+				"count with different weights: a count of one rank was taken for that of all", rankList(p.ranks))})
+		s.out[0] = &info{places: in, lost: true}
+		return true
 	}
 	n := &info{}
 	if !a.dtype.IsFloat() && s.in[0] != nil && s.in[0].places != nil && slices.Equal(a.shape, lead.ins[0].array.shape) {
