@@ -20,7 +20,7 @@ type update struct {
 // A tail is what a rank does behind its backward pass.
 type tail struct {
 	updates   map[string][]update
-	others    map[string][]*array // by shape: what calls read that is no parameter
+	others    map[string]map[uint64]*array // by shape and address: what calls read last that is no parameter
 	exchanges []exchanged
 	scalings  []exchanged
 	norms     bool
@@ -34,7 +34,7 @@ type exchanged struct {
 
 // tailOf reads what a rank does behind its backward pass.
 func (p *part) tailOf(rank int) *tail {
-	t := &tail{updates: map[string][]update{}, others: map[string][]*array{}}
+	t := &tail{updates: map[string][]update{}, others: map[string]map[uint64]*array{}}
 	for _, s := range p.tail {
 		c := s.calls[rank]
 		if c == nil {
@@ -55,7 +55,10 @@ func (p *part) tailOf(rank int) *tail {
 		for i, a := range d.ins {
 			if a.name == "" {
 				key := fmt.Sprint(a.array.shape)
-				t.others[key] = append(t.others[key], a.array)
+				if t.others[key] == nil {
+					t.others[key] = map[uint64]*array{}
+				}
+				t.others[key][a.address] = a.array
 				if len(a.array.x) > len(largest) {
 					largest = a.array.x
 				}
