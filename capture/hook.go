@@ -212,8 +212,8 @@ func (r *hookRun) event(e *hookEvent, s span, byID map[int]*hookCall, position *
 		if !isOpName(e.Name) {
 			return fmt.Errorf("%q is not the name of an operator", e.Name)
 		}
-		c = &hookCall{run: r, id: e.ID, op: e.Name, order: *position, backward: -1, step: -1, within: -1, module: e.Module,
-			location: e.Location, group: e.Group, groupName: e.GroupOf, autocast: e.Autocast,
+		c = &hookCall{run: r, id: e.ID, op: e.Name, order: *position, backward: -1, step: -1, within: -1,
+			module: e.Module, location: e.Location, group: e.Group, groupName: e.GroupOf, autocast: e.Autocast,
 			begun: s}
 		if e.Step != nil {
 			c.step = *e.Step

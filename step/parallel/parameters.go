@@ -40,7 +40,7 @@ func (p *part) tailOf(rank int) *tail {
 		if c == nil {
 			continue
 		}
-		t.norms = t.norms || strings.Contains(c.Op, "norm")
+		t.norms = t.norms || strings.Contains(c.Op, "norm") || method(c.Op) == "sqrt"
 		d, err := p.checker.load(c)
 		if err != nil {
 			continue
@@ -117,6 +117,7 @@ type judged struct {
 	mixes  bool            // it has parts of other ranks that do not belong to it, or lacks some
 	twice  bool            // calls count with different numbers
 	differ bool            // replicas read different gradients
+	slack  float64         // how far a scale may be off by rounding
 	size   float64         // the sum of squares of the right one, of all ranks
 	update map[int]*step.Call
 }
@@ -189,7 +190,7 @@ func (p *part) judge(name string, g *gradient, tails map[int]*tail, factors []fl
 			}
 		}
 	}
-	v.scale = map[int]float64{}
+	v.scale, v.slack = map[int]float64{}, max(1e-3, 2*read[p.ranks[0]].dtype.Eps())
 	for _, r := range p.ranks {
 		if read[r] == want[r] {
 			v.scale[r] = 1
@@ -358,7 +359,7 @@ func (p *part) scales(tails map[int]*tail, names []string, verdicts map[string]*
 	off := slices.DeleteFunc(slices.Clone(names), func(n string) bool {
 		v := verdicts[n]
 		return v.scale == nil || !slices.ContainsFunc(p.ranks,
-			func(r int) bool { return math.Abs(v.scale[r]-1) > 1e-3 })
+			func(r int) bool { return math.Abs(v.scale[r]-1) > v.slack })
 	})
 	if len(off) == 0 {
 		return
@@ -370,10 +371,10 @@ func (p *part) scales(tails map[int]*tail, names []string, verdicts map[string]*
 		v := verdicts[n]
 		total += v.size
 		for _, r := range p.ranks {
-			if v.scale == nil || math.Abs(v.scale[r]/k-1) > 1e-3 {
+			if v.scale == nil || math.Abs(v.scale[r]/k-1) > 2*v.slack {
 				same = false
 			}
-			if v.scale != nil && math.Abs(v.scale[r]/v.scale[first]-1) > 1e-3 {
+			if v.scale != nil && math.Abs(v.scale[r]/v.scale[first]-1) > 2*v.slack {
 				apart = true
 			}
 		}
