@@ -660,6 +660,25 @@ func TestCausesOfResults(t *testing.T) {
 			}
 		}), "the scores are rounded to bfloat16"},
 		{"torch.softmax", []value.Value{x, int64(1)}, exponentials(1, 20, 20), "1 is added to the sum of the exponentials"},
+		{"torch.softmax", []value.Value{x, int64(1)}, edited(x, func(i int, v []float64) float64 {
+			return math.Exp(v[i] - slices.Max(v[i/20*20:i/20*20+20]))
+		}), "the exponentials are not divided by their sum"},
+		{"torch.softmax", []value.Value{x, int64(1)}, edited(x, func(i int, v []float64) float64 {
+			row := v[i/20*20 : i/20*20+20]
+			first, all := slices.Max(row[:10]), slices.Max(row)
+			own, sum := all, 0.0
+			if i%20 < 10 {
+				own = first
+			}
+			for k, s := range row {
+				if k < 10 {
+					sum += math.Exp(s - first)
+				} else {
+					sum += math.Exp(s - all)
+				}
+			}
+			return math.Exp(v[i]-own) / sum
+		}), "each 10 elements have their own maximum, to which their exponentials stay scaled"},
 		{"torch.cumsum", []value.Value{x, int64(1)}, scan(8, true),
 			"it begins anew after every 8 elements"},
 		{"torch.cumsum", []value.Value{x, int64(1)}, scan(20, false),

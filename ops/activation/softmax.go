@@ -93,6 +93,10 @@ type softmaxCall struct {
 	short   int
 	dropped bool
 	noSum   bool
+	// Exponentials are not divided by their sum; a part of so many elements at a time has its own maximum, and neither
+	// its exponentials nor its sum are rescaled to that of all.
+	whole bool
+	tile  int
 }
 
 func softmaxOp[A any](schema, names, source, arg string, v softmaxVariant,
@@ -151,7 +155,7 @@ func (c *softmaxCall) kernel() ([]*tensor.Tensor, error) {
 		if c.sign < 0 {
 			negate(src)
 		}
-		if c.one || c.short > 0 {
+		if c.one || c.short > 0 || c.whole || c.tile > 0 {
 			c.wrong(src, dst)
 		} else if c.log {
 			elements.LogSoftmaxRow(src, dst)
@@ -175,6 +179,15 @@ func (c *softmaxCall) mistakes() []opdef.Mistake[*softmaxCall] {
 	add(func(m *softmaxCall) { m.noSum = true }, "the gradient lacks the sum over a row")
 	add(func(m *softmaxCall) { m.one = true }, "1 is added to the sum of the exponentials")
 	size := elements.LengthOf(c.x.Shape, c.dim)
+	if !c.log {
+		add(func(m *softmaxCall) { m.whole = true }, "the exponentials are not divided by their sum")
+		for _, tile := range []int{(size + 1) / 2, 16, 32, 64, 128} {
+			if tile > 0 && tile < size {
+				add(func(m *softmaxCall) { m.tile = tile }, "each %d elements have their own maximum, to which their "+
+					"exponentials stay scaled", tile)
+			}
+		}
+	}
 	var tried []int
 	for _, tile := range []int{1, 4, 8, 16, 32, 64, 128} {
 		tail := cmp.Or(size%tile, tile)
@@ -195,6 +208,21 @@ func (c *softmaxCall) mistakes() []opdef.Mistake[*softmaxCall] {
 
 // wrong is the result of a row with a mistake.
 func (c *softmaxCall) wrong(src, dst []float64) {
+	if c.tile > 0 {
+		sum := 0.0
+		top := math.Inf(-1)
+		for i, x := range src {
+			if i%c.tile == 0 { // the largest so far
+				top = max(top, vmath.Max(src[i:min(i+c.tile, len(src))]))
+			}
+			dst[i] = math.Exp(x - top)
+			sum += dst[i]
+		}
+		for i := range dst {
+			dst[i] /= sum
+		}
+		return
+	}
 	summed := slices.Clone(src[:len(src)-c.short])
 	if c.one {
 		summed = append(summed, 0) // of which the exponential is 1
@@ -208,6 +236,11 @@ func (c *softmaxCall) wrong(src, dst []float64) {
 		dst[i] = x - top - math.Log(sum)
 		if !c.log {
 			dst[i] = math.Exp(x-top) / sum
+		}
+	}
+	if c.whole {
+		for i, x := range src {
+			dst[i] = math.Exp(x - top)
 		}
 	}
 	if c.dropped {

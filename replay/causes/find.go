@@ -158,7 +158,7 @@ func significant(x float64) float64 {
 }
 
 // mostEqual is how many elements of one value count as evidence.
-const mostEqual = 4
+const mostEqual = 8
 
 // apart is how far a value is from a recorded one, at least floor; values that are not finite on one side are as far
 // apart as sixteen times that.

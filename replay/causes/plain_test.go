@@ -113,3 +113,32 @@ func TestPredicts(t *testing.T) {
 		}
 	}
 }
+
+// TestEvidence: few elements explain few bits, equal ones no more than some, whole numbers fewer than others.
+func TestEvidence(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 5))
+	random := func(n int) *tensor.Tensor {
+		v := make([]float64, n)
+		for i := range v {
+			v[i] = r.NormFloat64()
+		}
+		return tensor.New(tensor.Float32, []int{n}, v).Rounded()
+	}
+	one := func(x float64) *tensor.Tensor { return tensor.New(tensor.Float32, []int{1}, []float64{x}).Rounded() }
+	due, got, ones := random(100), random(100), tensor.Full(tensor.Float32, []int{100}, 1.0)
+	for name, tc := range map[string]struct {
+		got, due, made *tensor.Tensor
+		enough         bool // after 1000 mistakes were tried
+	}{
+		"what was recorded":           {got, due, got, true},
+		"something else":              {got, due, random(100), false},
+		"what is due":                 {got, due, due, false},
+		"another shape":               {got, due, random(99), false},
+		"one element, a whole number": {one(2), one(0.3217), one(2), false},
+		"equal elements":              {ones, due, ones, true},
+	} {
+		if bits := Evidence(tc.got, tc.due, tc.made); (bits >= Required(1000)) != tc.enough {
+			t.Errorf("%s: %.1f bits, of %.1f", name, bits, Required(1000))
+		}
+	}
+}
