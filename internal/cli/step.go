@@ -165,7 +165,16 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 			return failed(err)
 		}
 	}
-	graph := sync.OnceValue(func() *view.Graph { return view.NewGraph(t) })
+	graph := sync.OnceValue(func() *view.Graph {
+		g := view.NewGraph(t)
+		if o.metric != nil {
+			g.AddMetric(o.metric)
+		}
+		if o.pair != nil {
+			g.AddPair(o.pair)
+		}
+		return g
+	})
 	failures := errors.Join(o.drawings(graph).writeAll(), j.close())
 	rec.Summary.Elapsed, rec.Summary.PeakRSS = time.Since(start), rss.Peak()
 	*rec.Exit = stepExit(t, rec.Summary, refused)

@@ -23,6 +23,10 @@ type Graph struct {
 	Blocks   []Block   `json:"blocks"`
 	Findings []Finding `json:"findings"`
 	Losses   []Loss    `json:"losses"`
+	// Bars and Tokens are what was measured on results that are no losses.
+	Bars      []Bar  `json:"bars,omitempty"`
+	BarsTitle string `json:"bars_title,omitempty"`
+	Tokens    []Mark `json:"tokens,omitempty"`
 }
 
 // A Node is a call.
