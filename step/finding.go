@@ -294,10 +294,17 @@ func index(i int, shape []int) string { return tensor.ShapeString(tensor.Unravel
 // of many elements cancel.
 const amplified = 32
 
+// A call whose effect on the loss is many times that of any other is worth a finding with less amplification: in sound
+// steps one call may dominate the others too, but moves the loss by no more than its own rounding.
+const (
+	dominates = 16 // times the next
+	alone     = 4  // amplification
+)
+
 // drift finds where precision is lost in a step in which nothing is wrong: a
 // rounding that what follows amplifies, or a loss in a dtype that cannot hold it.
 func (s *Step) drift() []*Finding {
-	top := s.Largest(1)
+	top := s.Largest(2)
 	if len(top) == 0 || math.IsNaN(s.Exact) || s.Captured-s.Captured != 0 {
 		return nil
 	}
@@ -315,6 +322,9 @@ func (s *Step) drift() []*Finding {
 	case factor > amplified:
 		f.Reason = fmt.Sprintf("the rounding of this call, %.2g of its result, moves the loss by %+.3g%s: what follows "+
 			"amplifies it %.0f times", c.LocalError, c.Effect, share, factor)
+	case factor > alone && len(top) > 1 && math.Abs(c.Effect) > dominates*math.Abs(top[1].Effect):
+		f.Reason = fmt.Sprintf("the rounding of this call, %.2g of its result, moves the loss by %+.3g%s, %.0f times as much "+
+			"as that of any other call", c.LocalError, c.Effect, share, math.Abs(c.Effect/top[1].Effect))
 	default:
 		return nil
 	}

@@ -1,0 +1,34 @@
+package step
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/tensor"
+)
+
+// TestDominating: a call whose rounding moves the loss many times as much as that of any other is drift, unless it
+// moves the loss by no more than its own rounding.
+func TestDominating(t *testing.T) {
+	call := func(effect float64) *Call {
+		return &Call{Effect: effect, LocalError: 1e-7, Outputs: []*Value{{DType: tensor.Float32}}}
+	}
+	for _, tc := range []struct {
+		effects []float64
+		want    string
+	}{
+		{[]float64{1e-6, 2e-8}, "50 times as much as that of any other call"},
+		{[]float64{1e-6, 2e-7}, ""},
+		{[]float64{1e-7, 2e-9}, ""}, // it moves the loss by its own rounding
+		{[]float64{4e-6, 2e-6}, "amplifies it 40 times"},
+	} {
+		s := &Step{Loss: call(0), Exact: 1, Captured: 1}
+		for _, e := range tc.effects {
+			s.Calls = append(s.Calls, call(e))
+		}
+		got := s.drift()
+		if (len(got) > 0) != (tc.want != "") || len(got) > 0 && !strings.Contains(got[0].Reason, tc.want) {
+			t.Errorf("effects %v: got %v, want %q", tc.effects, got, tc.want)
+		}
+	}
+}
