@@ -26,7 +26,6 @@ import programs
 DTYPES = ("float32", "bfloat16", "float16", "autocast", "scaler")
 MODES = ("eager", "checkpoint", "compile", "accumulate", "left-padding", "right-padding", "channels-last", "lora", "fsdp", "tensor-parallel")
 LIMIT = 180  # seconds of one program
-LOSS_SCALE = 128  # of float16 alone, whose gradients would be zero without; they are clipped to a norm of 1 afterwards
 
 # Class and options of the optimizers that programs take in turn; those of sharded programs are known to DTensor.
 SHARDED = [("AdamW", dict(foreach=True)), ("SGD", dict(momentum=.9, foreach=False)), ("Adam", dict(fused=True))]
@@ -164,7 +163,7 @@ def trained(job, out, mesh=None):
     def step():
         for _ in range(2 if job.mode == "accumulate" else 1):
             with torch.autocast("cpu", dtype=half) if half else contextlib.nullcontext():
-                loss = example.loss(model, inputs) * (LOSS_SCALE if job.dtype == "float16" else 1)
+                loss = example.loss(model, inputs)
             (scaler.scale(loss) if scaler else loss).backward()
         if scaler:
             scaler.unscale_(opt)

@@ -441,3 +441,17 @@ func TestULPs(t *testing.T) {
 		}
 	}
 }
+
+// TestLargeBlank: a tensor of zeros that is looked at in a sample first is told as a small one is.
+func TestLargeBlank(t *testing.T) {
+	const n = 4 * sampleWindow
+	ref := make([]float64, n)
+	for i := range ref {
+		ref[i] = float64(i%7 + 1)
+	}
+	res := check(floats(tensor.Float32, []int{n}, make([]float64, n)...), floats(tensor.Float32, []int{n}, ref...),
+		Model{Exact: true})
+	if want := "all 16384 elements are zero"; res.Verdict != verdict.Fail || !strings.Contains(res.Reason, want) {
+		t.Errorf("%s %q, want fail %q", res.Verdict, res.Reason, want)
+	}
+}

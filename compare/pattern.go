@@ -23,7 +23,7 @@ type window struct {
 	near      float64     // 4 eps
 	normal    float64     // the smallest normal number
 	off       []int       // elements that differ by more than a few ULP, relative to lo
-	blank     func() bool // whether all elements of the whole tensor are zero
+	blank     func() bool // whether all elements of the whole tensor are zero; nil of a sample, which may be
 }
 
 // A windowBuffer is the memory of a window.
@@ -227,7 +227,7 @@ func (w *window) zeros() string {
 	if tiny := w.dt.SmallestNormal(); w.allOff(func(i int) bool { return math.Abs(w.want[i]) < tiny }) {
 		return fmt.Sprintf("%s flushed to zero though subnormal", elements(len(w.off)))
 	}
-	if w.got[0] == 0 && w.blank() {
+	if w.got[0] == 0 && (w.blank == nil || w.blank()) {
 		return fmt.Sprintf("all %d elements are zero", numel(w.shape))
 	}
 	tail := 0
