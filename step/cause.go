@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	found "github.com/optool/optool/reports/results"
@@ -46,13 +47,13 @@ func (t *Trace) explain(opt Options) {
 }
 
 // nonFinite is the finding about the first call that made a value which is infinite or NaN of finite ones, nil if there
-// is none. Values of -inf are those of masks unless others follow.
+// is none. Values of -inf are those of masks unless others follow. Uninitialised memory may hold anything.
 func (t *Trace) nonFinite() *Finding {
 	var made, mask, last *Finding
 	calls := 0
 	for _, c := range t.Calls() {
 		n := c.notFinite
-		if n == nil {
+		if n == nil || c.random == opdef.Uninitialised {
 			continue
 		}
 		f := &Finding{Rule: verdict.NonFinite, Call: c, Target: n.Target, Reason: n.Reason(),

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/verdict"
@@ -29,12 +30,16 @@ func TestNonFinite(t *testing.T) {
 		"passed on":        {[]*replay.NotFinite{value(inf, true), value(inf, false)}, "op/0 at [3] is inf"},
 		"made of -inf":     {[]*replay.NotFinite{value(-inf, true), value(math.NaN(), false)}, "op/0 at [3] is -inf"},
 		"beside a mask":    {[]*replay.NotFinite{value(-inf, true), value(inf, true)}, "op/1 at [3] is inf"},
+		"uninitialised":    {[]*replay.NotFinite{value(inf, true), nil}, ""},
 		"from the outside": {[]*replay.NotFinite{value(inf, false), nil}, ""},
 	} {
 		p := &Process{}
 		for i, n := range tc.values {
 			p.Calls = append(p.Calls, &Call{Op: "op", Order: i, Process: p, notFinite: n,
 				Entry: &capture.Entry{Name: capture.Name{ID: i}}})
+		}
+		if name == "uninitialised" {
+			p.Calls[0].random = opdef.Uninitialised
 		}
 		got := ""
 		if f := (&Trace{Processes: []*Process{p}}).nonFinite(); f != nil {
