@@ -86,6 +86,11 @@ func (t *Trace) Against(ctx context.Context, a *Trace, opt Options) error {
 		}
 	}
 	t.merge(all)
+	for _, f := range t.Findings {
+		if f.Side = This; f.Rule == verdict.Missing {
+			f.Side = Other
+		}
+	}
 	return nil
 }
 

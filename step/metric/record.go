@@ -137,6 +137,9 @@ func (t *Token) Record() *TokenRecord {
 	r := &TokenRecord{Kind: "token", Position: t.Position, ID: t.ID, LogProb: known(t.This.LogProb),
 		Against: known(t.Other.LogProb), Exact: known(t.This.Exact), ExactAgainst: known(t.Other.Exact),
 		Nearer: t.Nearer(), ExplainedBy: []string{}, ExplainedSides: t.ExplainedSides}
+	if r.ExplainedSides == nil {
+		r.ExplainedSides = []step.Side{}
+	}
 	for _, c := range t.ExplainedBy {
 		r.ExplainedBy = append(r.ExplainedBy, c.Entry.Rel)
 	}
