@@ -6,6 +6,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/internal/quota"
+	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 )
@@ -68,6 +69,9 @@ func infinite(x float64) string {
 // looks at calls of operators that nobody knows.
 func (c *Call) notFinite() (n *NotFinite) {
 	if c.pair || c.Record == nil || c.Record.Err(capture.Input) != nil {
+		return nil
+	}
+	if c.bound != nil && c.bound.Random() == opdef.Uninitialised {
 		return nil
 	}
 	_ = Guard(func() error { // of what cannot be read nothing is known
