@@ -2,8 +2,6 @@ package parallel
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"slices"
 
 	"github.com/optool/optool/capture"
@@ -49,9 +47,6 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options) error {
 			if best.forward() == 0 {
 				break
 			}
-		}
-		if os.Getenv("PARALLEL_DEBUG") != "" {
-			best.dump()
 		}
 		found = append(found, best.broken...)
 		parts = append(parts, best)
@@ -159,34 +154,4 @@ func (p *part) forward() (n int) {
 		}
 	}
 	return n
-}
-
-func (p *part) dump() {
-	fmt.Fprintln(os.Stderr, "mesh", p.mesh, "data", p.data)
-	for _, s := range p.sites {
-		c := s.first(p.ranks)
-		fmt.Fprintf(os.Stderr, "%d %s seam=%v:", c.Entry.ID, s.op, s.seam)
-		show := func(ns []*info) {
-			for _, n := range ns {
-				switch {
-				case n == nil:
-					fmt.Fprint(os.Stderr, " ?")
-				case n.places == nil:
-					fmt.Fprintf(os.Stderr, " V(pending %v source %v lost %v)", n.pending != nil, n.source != nil,
-						n.lost)
-				default:
-					for _, q := range n.places {
-						fmt.Fprintf(os.Stderr, " %c%d/%g", q.kind, q.dim, q.factor)
-					}
-				}
-			}
-		}
-		show(s.in)
-		fmt.Fprint(os.Stderr, " ->")
-		show(s.out)
-		fmt.Fprintln(os.Stderr)
-	}
-	for _, v := range p.broken {
-		fmt.Fprintln(os.Stderr, "BROKEN", v.kind, v.site.op, v.reason)
-	}
 }

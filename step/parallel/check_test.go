@@ -1,0 +1,59 @@
+package parallel_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/ops"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/step"
+	"github.com/optool/optool/step/parallel"
+	"github.com/optool/optool/verdict"
+)
+
+// TestCheck: what is wrong with recorded programs of two ranks, and nothing where nothing is. testdata/record.py made
+// them.
+func TestCheck(t *testing.T) {
+	for _, tc := range []struct {
+		tree, kind, op, says string // no kind: nothing is wrong
+	}{
+		{"data", "", "", ""},
+		{"data-scaled", "scale", "torch.Tensor.div_", "0.5 times that of the whole program"},
+		{"data-unreduced", "replica", "torch.nn.functional.linear", "the gradient of up is a partial sum over ranks " +
+			"0-1"},
+		{"tensor", "", "", ""},
+		{"tensor-bias", "shard", "torch.nn.functional.linear", "bias is the same on all ranks"},
+	} {
+		t.Run(tc.tree, func(t *testing.T) {
+			tol, err := compare.NewTolerances(nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			opt := step.Options{Options: replay.Options{Registry: ops.Default(), Tolerances: tol}}
+			var calls []*step.Call
+			for e, err := range capture.Scan(context.Background(), []string{"testdata/" + tc.tree}, capture.Options{}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				calls = append(calls, step.Read(e, opt))
+			}
+			trace := step.New(calls)
+			if err := parallel.Check(context.Background(), trace, opt); err != nil {
+				t.Fatal(err)
+			}
+			switch f := trace.First(); {
+			case tc.kind == "" && f != nil:
+				t.Errorf("found %s: %s", f.Call, f.Reason)
+			case tc.kind == "":
+			case f == nil:
+				t.Errorf("nothing was found, want %s", tc.kind)
+			case f.Rule != verdict.Parallel || f.Parallel != tc.kind || f.Call.Op != tc.op || len(f.Ranks) != 2 ||
+				!strings.Contains(f.Reason, tc.says):
+				t.Errorf("found %s %s of %s on %v: %s", f.Rule, f.Parallel, f.Call.Op, f.Ranks, f.Reason)
+			}
+		})
+	}
+}
