@@ -35,6 +35,7 @@ func TestNotFinite(t *testing.T) {
 			value.NewTuple(stored(f32, []int{2}, inf, 0.25)), value.NewTuple(stored(f32, []int{2}, 1, 1))},
 			"grad[0] at [0] is inf, all inputs are finite and so is the incoming gradient; the exact value is inf, too",
 			true},
+		{"torch.empty_like", []value.Value{large}, stored(f16, []int{2, 2}, 1, math.NaN(), 0, 0), nil, "", false},
 		{"torch.neg", []value.Value{stored(f32, []int{2}, 1, 2)}, stored(f32, []int{2}, -1, -2), nil, "", false},
 	} {
 		n := replay.Run(entries(t, record(t, tc.op, tc.args, tc.out, tc.grads...))[0], options(t)).NotFinite
