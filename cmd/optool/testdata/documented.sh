@@ -10,7 +10,8 @@ cp -r "$REPO/fixtures/demo" "$REPO/fixtures/tutorial" fixtures
 for copy in captures batch1 batch8; do cp -r "$REPO/fixtures/hook" $copy; done
 mkdir -p step/testdata
 cp -r "$REPO/step/testdata/scaled" "$REPO/step/testdata/clean" step/testdata
-mkdir -p step/metric
+mkdir -p step/metric step/parallel/testdata
+cp -r "$REPO/step/parallel/testdata/tensor-bias" step/parallel/testdata
 cp -r "$REPO/step/metric/testdata" step/metric
 cp -r "$REPO/step/metric/testdata/train" "$REPO/step/metric/testdata/rollout" .
 ls "$REPO"/devicebridge/native/dist/libdiopi_host.so >/dev/null 2>&1 &&
