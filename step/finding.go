@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -136,7 +137,7 @@ func (p *Process) findings(opt Options) []*Finding {
 	for _, c := range p.Calls {
 		var of []*Value
 		for _, v := range c.Inputs {
-			if v.From.How == IsChanged && v.From.first == nil {
+			if v.From.How == IsChanged && v.From.first == nil && !c.unreadView() {
 				of = append(of, v)
 			}
 		}
@@ -163,6 +164,16 @@ func (p *Process) findings(opt Options) []*Finding {
 	}
 	sort.SliceStable(all, func(i, j int) bool { return all[i].before(all[j]) })
 	return causes(all)
+}
+
+// unreadView reports whether the results of a call lie in the memory of its arguments and no call read them, but those
+// that write them (out=): nothing was computed with what it saw. FSDP makes views of memory that it will fill.
+func (c *Call) unreadView() bool {
+	return len(c.Outputs) > 0 && !slices.ContainsFunc(c.Outputs, func(o *Value) bool {
+		return o.Address == 0 || !c.within(o) || slices.ContainsFunc(o.readers, func(v *Value) bool {
+			return !strings.HasPrefix(v.Target, "input.out")
+		})
+	})
 }
 
 // causes leaves out findings that another one explains: the gradients of a call
@@ -320,10 +331,12 @@ func (s *Step) drift() []*Finding {
 		f.Reason = fmt.Sprintf("the loss is computed in %s, which cannot hold it: this call's rounding moves it by "+
 			"%+.3g%s", loss, c.Effect, share)
 	case factor > amplified:
-		f.Reason = fmt.Sprintf("the rounding of this call, %.2g of its result, moves the loss by %+.3g%s: what follows "+
+		f.Reason = fmt.Sprintf("the rounding of this call, %.2g of its result, moves the loss by %+.3g%s: what "+
+			"follows "+
 			"amplifies it %.0f times", c.LocalError, c.Effect, share, factor)
 	case factor > alone && len(top) > 1 && math.Abs(c.Effect) > dominates*math.Abs(top[1].Effect):
-		f.Reason = fmt.Sprintf("the rounding of this call, %.2g of its result, moves the loss by %+.3g%s, %.0f times as much "+
+		f.Reason = fmt.Sprintf("the rounding of this call, %.2g of its result, moves the loss by %+.3g%s, %.0f "+
+			"times as much "+
 			"as that of any other call", c.LocalError, c.Effect, share, math.Abs(c.Effect/top[1].Effect))
 	default:
 		return nil

@@ -57,6 +57,9 @@ func (p *part) lift(s *site) {
 	if s.seam || s.inner != nil {
 		return
 	}
+	if out, ok := lead.rec.Kwargs.Get("out"); ok && out != nil {
+		return // what it writes to says nothing
+	}
 	if len(lead.ins) == 0 {
 		return // sizes and numbers: what it is shows where it is read
 	}
