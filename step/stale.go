@@ -97,18 +97,18 @@ func (v *Value) gradient() *Value {
 // the arguments are, or in another order, in which the shape decides.
 func (c *Call) gradientOf(v *Value) (found *Value) {
 	i := slices.Index(c.Inputs, v)
+	n := 0
 	for _, g := range c.Grads {
-		switch {
-		case !sameShape(g.Shape, v.Shape):
-		case g.leaf == i:
-			return g
-		case found != nil:
-			return nil
-		default:
-			found = g
+		if !sameShape(g.Shape, v.Shape) {
+			continue
 		}
+		if g.leaf == i {
+			return g
+		}
+		found = g
+		n++
 	}
-	if found != nil && found.argument() != v {
+	if n > 1 || n == 1 && found.argument() != v {
 		return nil
 	}
 	return found
