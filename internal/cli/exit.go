@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/spf13/cobra"
 )
@@ -81,7 +82,7 @@ func somePaths(cmd *cobra.Command, args []string) error {
 }
 
 // exitCode is the code for the error a command returned. Errors that commands
-// do not make themselves are those of the command line's parser.
+// do not make themselves are those of the command line's parser, and of writing what it prints.
 func exitCode(err error) int {
 	var e *exitError
 	switch {
@@ -91,6 +92,8 @@ func exitCode(err error) int {
 		return e.code
 	case errors.Is(err, context.Canceled):
 		return ExitInterrupted
+	case errors.As(err, new(*fs.PathError)):
+		return ExitFailed
 	}
 	return ExitUsage
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -74,9 +75,15 @@ func (a *app) helpFlags(args []string) []string {
 	return args
 }
 
-// help prints what a command is for, its usage, examples and flags.
+// help prints what a command is for, its usage, examples and flags. cobra has no way to return an error of a
+// help function: what could not be written is kept for Main.
 func (a *app) help(cmd *cobra.Command, _ []string) {
-	w := cmd.OutOrStdout()
+	var text bytes.Buffer
+	a.writeHelp(&text, cmd)
+	_, a.helpErr = text.WriteTo(cmd.OutOrStdout())
+}
+
+func (a *app) writeHelp(w io.Writer, cmd *cobra.Command) {
 	width := a.helpWidth()
 	for paragraph := range strings.SplitSeq(cmp.Or(strings.TrimSpace(cmd.Long), cmd.Short+"."), "\n\n") {
 		if !strings.HasPrefix(paragraph, " ") {

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -35,7 +36,8 @@ type app struct {
 	color string   // auto, always or never
 	args  []string // the command line, for reports
 
-	helpAll bool // --help-all: help describes all flags
+	helpAll bool  // --help-all: help describes all flags
+	helpErr error // why help could not be written
 
 	operators []string // --ops
 	own       []ownOperators
@@ -64,6 +66,7 @@ func Main(args []string, s Streams) (code int) {
 	root := newRootCmd(a)
 	root.SetArgs(repeatListFlags(a.helpFlags(args)))
 	cmd, err := root.ExecuteContextC(ctx)
+	err = cmp.Or(err, failed(a.helpErr))
 	if err != nil && err.Error() != "" && exitCode(err) != ExitInterrupted {
 		s.fail(err)
 		if exitCode(err) == ExitUsage {
