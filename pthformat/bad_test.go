@@ -4,7 +4,9 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/flate"
+	"errors"
 	"hash/crc32"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -168,11 +170,28 @@ func TestLimits(t *testing.T) {
 		z.Close()
 		return b.Bytes()
 	}
+	packedPickle := func(pickle string) []byte {
+		var b bytes.Buffer
+		z := zip.NewWriter(&b)
+		w, err := z.Create("x/data.pkl")
+		if err == nil {
+			_, err = io.WriteString(w, pickle)
+		}
+		if err = errors.Join(err, z.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	numbers := pickleOf("(" + strings.Repeat("G\x00\x00\x00\x00\x00\x00\x00\x00", 1<<20) + "t") // as a large checkpoint has
 	for _, tt := range []struct {
 		name string
 		file []byte
 		want string
 	}{
+		{"many objects in a large file", pth(t, numbers), ""},
+		{"many objects in a small file", packedPickle(numbers), "more than 1048576 objects"},
+		{"many objects in a small pickle", pth(t, pickleOf("("+strings.Repeat("N", 1<<20)+"t"), make([]byte, 16<<20)),
+			"more than 1048576 objects"},
 		{"lists", pth(t, pickleOf(strings.Repeat("](", 900)+strings.Repeat("e", 900))), ""},
 		{"marks", pth(t, pickleOf(strings.Repeat("(", 200000))), "more than 1000 open marks"},
 		{"tuples", pth(t, pickleOf("N"+strings.Repeat("\x85", 200000))), "objects are nested more than 1000 deep"},

@@ -33,26 +33,32 @@ type Options struct {
 }
 
 // Limits bound what a file can make its reader do. Zero fields get the
-// defaults, which no file of torch's comes near.
+// defaults, which no file of torch's comes near. Those of numbers of things grow with the
+// file: a checkpoint may have any number of tensors, but each takes hundreds of bytes.
 type Limits struct {
-	Objects  int   // objects made by one pickle; default 2^20
+	// Objects made by one pickle; default 2^20, or one for 8 bytes of a larger file and 4 of the pickle.
+	Objects  int
 	Depth    int   // nesting of objects, open marks; default 1000
-	Expanded int   // objects in the value where every reference counts; default 2^22
-	Records  int   // records of the zip; default 2^20
+	Expanded int   // objects in the value where every reference counts; default 2^22, or one for 8 bytes
+	Records  int   // records of the zip; default 2^20, or one for 64 bytes
 	Pickle   int64 // bytes of one pickle; default 256 MiB
 	Inflate  int64 // bytes of one compressed storage once inflated; default 1 GiB
 }
 
-func (l Limits) withDefaults() Limits {
+// fewObjects is how many objects a pickle of any size may make.
+const fewObjects = 1 << 20
+
+// withDefaults are the limits for a file of so many bytes.
+func (l Limits) withDefaults(size int64) Limits {
 	def := func(v *int, d int) {
 		if *v <= 0 {
 			*v = d
 		}
 	}
-	def(&l.Objects, 1<<20)
+	def(&l.Objects, max(fewObjects, int(size/8)))
 	def(&l.Depth, 1000)
-	def(&l.Expanded, 1<<22)
-	def(&l.Records, 1<<20)
+	def(&l.Expanded, max(1<<22, int(size/8)))
+	def(&l.Records, max(1<<20, int(size/64)))
 	if l.Pickle <= 0 {
 		l.Pickle = 256 << 20
 	}
@@ -122,7 +128,7 @@ func (f *File) Close() error {
 }
 
 func newFile(path string, src source, lim Limits) *File {
-	return &File{Path: path, Size: src.size(), src: src, lim: lim.withDefaults()}
+	return &File{Path: path, Size: src.size(), src: src, lim: lim.withDefaults(src.size())}
 }
 
 // read is Open of a source.

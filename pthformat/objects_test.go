@@ -240,7 +240,7 @@ func TestLegacyModule(t *testing.T) {
 	table := storageTable{}
 	u := &unpickler{persistent: table.resolve}
 	p, werr := walk([]byte(pickleOf("("+unicodeOp("module")+"cmod\nNet\n"+unicodeOp("net.py")+unicodeOp("class Net: pass")+
-		"tQ)\x81}"+unicodeOp("a")+"K\x01sb")), Limits{}.withDefaults())
+		"tQ)\x81}"+unicodeOp("a")+"K\x01sb")), Limits{}.withDefaults(0))
 	if werr != nil {
 		t.Fatal(werr)
 	}
@@ -248,7 +248,7 @@ func TestLegacyModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := converter{lim: Limits{}.withDefaults()}
+	c := converter{lim: Limits{}.withDefaults(0)}
 	v, _, err := c.convert(x, 0)
 	if got := strings.ReplaceAll(dump(v), "\n", "|"); err != nil || got != `opaque mod.Net ""|  a int64 1|` {
 		t.Errorf("got %s, %v", got, err)

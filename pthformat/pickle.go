@@ -11,7 +11,7 @@ import (
 //
 // The error is a *FormatError if the content is at fault.
 func ReadPickle(b []byte, lim Limits) (value.Value, error) {
-	f := &File{Size: int64(len(b)), lim: lim.withDefaults()}
+	f := &File{Size: int64(len(b)), lim: lim.withDefaults(int64(len(b)))}
 	p, v, err := f.decode(b, &unpickler{})
 	if err != nil {
 		return nil, err

@@ -165,8 +165,9 @@ type walker struct {
 // walk checks the pickle at the start of p: every opcode is known, every
 // length lies inside, every mark is closed, every memo slot is set before it
 // is read, text is UTF-8, no global is forbidden, and the limits hold. Nothing
-// larger than the pickle is allocated.
+// larger than the pickle is allocated. A large file permits more objects only in a large pickle.
 func walk(p []byte, lim Limits) (*program, *FormatError) {
+	lim.Objects = min(lim.Objects, max(fewObjects, len(p)/4))
 	w := walker{p: p, lim: lim, prog: program{code: make([]byte, 0, min(len(p), 8<<10))}}
 	for {
 		if w.next >= len(p) {

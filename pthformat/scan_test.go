@@ -9,7 +9,7 @@ import (
 
 // decodePickle decodes a pickle without storages.
 func decodePickle(p string) (value.Value, *FormatError) {
-	f := &File{lim: Limits{}.withDefaults()}
+	f := &File{lim: Limits{}.withDefaults(0)}
 	_, v, err := f.decode([]byte(p), &unpickler{})
 	if err != nil {
 		fe, ok := err.(*FormatError)
