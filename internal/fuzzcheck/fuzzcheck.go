@@ -5,6 +5,7 @@
 package fuzzcheck
 
 import (
+	"os"
 	"runtime/metrics"
 	"strings"
 	"testing"
@@ -43,9 +44,24 @@ const (
 	// fixed is the memory that any input may take: tables that are built once,
 	// and what other goroutines of the test take meanwhile.
 	fixed = 16 << 20
-	// patience is the time that any input may take, on a busy machine.
-	patience = 20 * time.Second
+	// usual is the time that any input may take, on a busy machine.
+	usual = 20 * time.Second
 )
+
+// patience is the time that any input may take: OPTOOL_PATIENCE, such as 5m, for long runs on a machine
+// that does other work too.
+func patience(t testing.TB) time.Duration {
+	t.Helper()
+	env := os.Getenv("OPTOOL_PATIENCE")
+	if env == "" {
+		return usual
+	}
+	d, err := time.ParseDuration(env)
+	if err != nil {
+		t.Fatalf("OPTOOL_PATIENCE: %v", err)
+	}
+	return d
+}
 
 // Bounded runs parse on an input of so many bytes and reports it if parse
 // allocates more than perByte bytes for each of them, beyond a fixed amount, or
@@ -54,7 +70,7 @@ func Bounded(t testing.TB, size, perByte int, parse func()) {
 	t.Helper()
 	before, start := allocated(), time.Now()
 	parse()
-	if took := time.Since(start); took > patience {
+	if took := time.Since(start); took > patience(t) {
 		t.Errorf("%d bytes take %v", size, took)
 	}
 	if got, most := allocated()-before, uint64(fixed+size*perByte); got > most {
