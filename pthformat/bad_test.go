@@ -182,7 +182,8 @@ func TestLimits(t *testing.T) {
 		}
 		return b.Bytes()
 	}
-	numbers := pickleOf("(" + strings.Repeat("G\x00\x00\x00\x00\x00\x00\x00\x00", 1<<20) + "t") // as a large checkpoint has
+	number := "G" + strings.Repeat("\x00", 8)
+	numbers := pickleOf("(" + strings.Repeat(number, 1<<20) + "t") // as many objects as a large checkpoint has
 	for _, tt := range []struct {
 		name string
 		file []byte

@@ -58,8 +58,7 @@ func Join(parts []*PartRecord, complete bool) (*Recording, error) {
 			return nil, fmt.Errorf("summary: %w", err)
 		}
 		total.add(&last)
-		rec.Causes = append(rec.Causes, p.Causes...)
-		rec.Profiles = append(rec.Profiles, p.Profiles...)
+		rec.join(&p.Explanations)
 	}
 	slices.SortStableFunc(calls, func(a, b call) int { return byIndex(a.recordedCall, b.recordedCall) })
 	for i, c := range calls {

@@ -73,9 +73,8 @@ type Journal struct {
 	Elapsed     time.Duration // until the last call was done
 	CSV         FilePos
 	Resumptions []Resumption
-	Causes      []*Cause
-	Profiles    []*Profile
-	Last        json.RawMessage // the last line, kind "summary"; nil if the run did not end
+	Explanations
+	Last json.RawMessage // the last line, kind "summary"; nil if the run did not end
 }
 
 // A JournalCall is a finished call of a journal.
@@ -154,14 +153,8 @@ func ReadJournal(r io.Reader, call func(*JournalCall) error) (*Journal, error) {
 			s := Resumption{}
 			err = json.Unmarshal(line, &s)
 			j.Resumptions, j.Size, c = append(j.Resumptions, s), at, &JournalCall{}
-		case "cause":
-			x := &Cause{}
-			err = json.Unmarshal(line, x)
-			j.Causes = append(j.Causes, x)
-		case "profile":
-			p := &Profile{}
-			err = json.Unmarshal(line, p)
-			j.Profiles = append(j.Profiles, p)
+		case "cause", "profile":
+			err = j.explain(kind, line)
 		case "summary":
 			j.Last = bytes.Clone(line)
 		}

@@ -25,21 +25,56 @@ import (
 // and ResultSheet rows of results or timings. Results are read while they are looked at: Results.Err says
 // afterwards whether all were.
 type Recording struct {
-	Run      Run
-	Results  *Results
-	Causes   []*Cause // of findings
-	Profiles []*Profile
-	Timings  []*Timing
-	Changes  []TimingChange  // of Timings against another device
-	Last     json.RawMessage // the last line, kind "summary"; nil if the run did not end
-	Summary  *Summary        // of Results, with the times of Last
-	Exit     *int            // exit code of the run, nil if it did not end
+	Run     Run
+	Results *Results
+	Explanations
+	Timings []*Timing
+	Changes []TimingChange  // of Timings against another device
+	Last    json.RawMessage // the last line, kind "summary"; nil if the run did not end
+	Summary *Summary        // of Results, with the times of Last
+	Exit    *int            // exit code of the run, nil if it did not end
 	// LastOrder is the largest Order of the results; Overflow says that they are of an overflow check.
 	LastOrder int
 	Overflow  bool
 
 	calls []recordedCall // that were finished, as far as it is said
 	files []io.Closer
+}
+
+// Explanations are what a run says of its findings besides their results. A run explains a few of them
+// only. Those after the first maxExplanations bytes, of a file that a run did not write so, are left out.
+type Explanations struct {
+	Causes   []*Cause
+	Profiles []*Profile
+	LeftOut  int
+
+	size int // bytes of the lines
+}
+
+const maxExplanations = 4 << 20
+
+// explain takes a line of kind "cause" or "profile", and passes over others.
+func (x *Explanations) explain(kind string, line []byte) error {
+	if kind != "cause" && kind != "profile" {
+		return nil
+	}
+	if x.size += len(line); x.size > maxExplanations {
+		x.LeftOut++
+		return nil
+	}
+	if kind == "cause" {
+		x.Causes = append(x.Causes, &Cause{})
+		return json.Unmarshal(line, x.Causes[len(x.Causes)-1])
+	}
+	x.Profiles = append(x.Profiles, &Profile{})
+	return json.Unmarshal(line, x.Profiles[len(x.Profiles)-1])
+}
+
+// join adds those of another part of the run.
+func (x *Explanations) join(y *Explanations) {
+	x.Causes = append(x.Causes, y.Causes...)
+	x.Profiles = append(x.Profiles, y.Profiles...)
+	x.LeftOut += y.LeftOut
 }
 
 // maxLine is the longest line of JSON that is read, in bytes.
@@ -153,18 +188,8 @@ func (rec *Recording) take(kind string, line []byte, open *openSeries) error {
 			return err
 		}
 		rec.calls = append(rec.calls, recordedCall{index: d.Index})
-	case "cause":
-		var c Cause
-		if err := json.Unmarshal(line, &c); err != nil {
-			return err
-		}
-		rec.Causes = append(rec.Causes, &c)
-	case "profile":
-		var p Profile
-		if err := json.Unmarshal(line, &p); err != nil {
-			return err
-		}
-		rec.Profiles = append(rec.Profiles, &p)
+	case "cause", "profile":
+		return rec.explain(kind, line)
 	case "timing":
 		var s timingSample
 		if err := json.Unmarshal(line, &s); err != nil {
@@ -248,6 +273,7 @@ func (rec *Recording) summarize() error {
 
 // count adds the results to the summary.
 func (rec *Recording) count() error {
+	rec.Summary.unexplained = rec.LeftOut
 	for r := range rec.Results.All() {
 		rec.Summary.Add(r)
 		if r.Order != nil {

@@ -251,6 +251,27 @@ func TestWriteMarkdown(t *testing.T) {
 
 // TestCausesInReports: what a reader of a pipeline sees of a finding has its cause, or what its
 // errors depend on.
+// TestManyCauses: those that no run writes, since it explains few findings, are not held, and that is said.
+func TestManyCauses(t *testing.T) {
+	const line = `{"kind":"cause","capture":"c/1","op":"torch.exp","targets":["output[0]"],"text":"eps is 0"}` + "\n"
+	const fit = maxExplanations / len(line)
+	for _, n := range []int{fit, 4 * fit} {
+		rec := readRecorded(t, `{"kind":"run","schema":1,"command":["optool","replay"]}
+{"kind":"result","capture":"c/1","op":"torch.exp","forward_id":3,"phase":"forward","target":"output[0]","verdict":"fail","reason":"off","order":1}
+`+strings.Repeat(line, n))
+		if len(rec.Causes) != fit || rec.LeftOut != n-fit {
+			t.Errorf("%d of %d causes are held, %d left out; want %d held", len(rec.Causes), n, rec.LeftOut, fit)
+		}
+		var b strings.Builder
+		if err := WriteMarkdown(&b, rec); err != nil {
+			t.Fatal(err)
+		}
+		if said := strings.Contains(b.String(), "are left out: the first 4.0 MiB are shown"); said != (n > fit) {
+			t.Errorf("of %d causes %d are held, that the others are left out is said: %v", n, len(rec.Causes), said)
+		}
+	}
+}
+
 func TestCausesInReports(t *testing.T) {
 	rec := readRecorded(t, `{"kind":"run","schema":1,"command":["optool","replay"]}
 {"kind":"result","capture":"c/1","op":"torch.exp","forward_id":3,"phase":"forward","target":"output[0]","verdict":"fail","reason":"off","order":1}

@@ -41,6 +41,7 @@ type Summary struct {
 	// Unjudged are the values that were not judged.
 	Unjudged Unjudged
 
+	unexplained  int               // causes and profiles that are left out of reports
 	unwritten    map[string]int    // calls into whose files torch saved nothing, by op
 	notSaved     int               // results of those
 	projected    int               // results of which not all elements were compared, but their projections
@@ -349,7 +350,7 @@ func (s *Summary) notes() []string {
 	for _, f := range s.Systematic() {
 		lines = append(lines, f.String())
 	}
-	for _, line := range []string{s.inParts(), s.notWritten(), s.lookAt()} {
+	for _, line := range []string{s.inParts(), s.notWritten(), s.leftOut(), s.lookAt()} {
 		if line != "" {
 			lines = append(lines, line)
 		}
@@ -439,6 +440,15 @@ func (s *Summary) notWritten() string {
 	}
 	return fmt.Sprintf("torch saved nothing of %s, for it cannot pickle an argument such as a memory format: %s",
 		Count(n, "call"), strings.Join(ops, ", "))
+}
+
+// leftOut says how many causes and profiles of findings are not shown; "" if all are.
+func (s *Summary) leftOut() string {
+	if s.unexplained == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s and profiles of findings are left out: the first %s are shown",
+		Count(s.unexplained, "cause"), Bytes(maxExplanations))
 }
 
 // tally is the sum of counts, and each with its name, the largest first.
