@@ -104,6 +104,11 @@ func (e *Entry) Position() int {
 	return e.ID
 }
 
+// Compare orders the calls of one process as the program made them.
+func (e *Entry) Compare(o *Entry) int {
+	return cmp.Or(e.Step-o.Step, e.Position()-o.Position(), strings.Compare(e.Time, o.Time))
+}
+
 // ByOther reports whether the values are not in op_tools' files.
 func (e *Entry) ByOther() bool { return e.rec != nil }
 

@@ -40,10 +40,11 @@ const (
 
 // A hookRun is what one process recorded.
 type hookRun struct {
-	dir, file string
-	rank, pid int
-	blobs     map[int]hookBlob // by the number of the tensor
-	calls     []*hookCall
+	exchanging []int // calls of collectives that have not returned
+	dir, file  string
+	rank, pid  int
+	blobs      map[int]hookBlob // by the number of the tensor
+	calls      []*hookCall
 
 	mu    sync.Mutex
 	files map[int]*hookFile
@@ -222,14 +223,31 @@ func (r *hookRun) event(e *hookEvent, s span, byID map[int]*hookCall, position *
 			c.within = *e.Within
 		}
 		*position++
-		byID[e.ID], r.calls = c, append(r.calls, c)
+		if byID[e.ID] = c; !r.insideCollective(e) {
+			r.calls = append(r.calls, c)
+		}
+		if strings.HasPrefix(e.Name, distributed) {
+			r.exchanging = append(r.exchanging, e.ID)
+		}
 	case "return", "raise", "grad_input", "grad_output":
 		if c == nil {
 			return fmt.Errorf("%s of a call %d that was not made", e.Event, e.ID)
 		}
+		if e.Event == "return" || e.Event == "raise" {
+			r.exchanging = slices.DeleteFunc(r.exchanging, func(id int) bool { return id == e.ID })
+		}
 		c.add(e, s, position)
 	}
 	return nil // other events are for people
+}
+
+// distributed is the module of collectives.
+const distributed = "torch.distributed."
+
+// insideCollective reports whether a call is what a collective calls itself by: earlier hooks recorded both, the inner
+// one without its group.
+func (r *hookRun) insideCollective(e *hookEvent) bool {
+	return len(r.exchanging) > 0 && e.Group == nil && strings.HasPrefix(e.Name, distributed+"distributed_c10d.")
 }
 
 // tensors is the path of the n-th file of tensors.

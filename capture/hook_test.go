@@ -434,3 +434,29 @@ func FuzzHook(f *testing.F) {
 		})
 	})
 }
+
+// TestHookNestedCollective: earlier hooks recorded a collective and the function of the same purpose that it calls.
+func TestHookNestedCollective(t *testing.T) {
+	dir := t.TempDir()
+	lines := `{"event":"run","format":"optool-capture","version":1,"rank":0,"pid":1}
+{"event":"call","id":0,"name":"torch.distributed.all_reduce","group":[0],"args":[1],"kwargs":{}}
+{"event":"call","id":1,"name":"torch.distributed.distributed_c10d.all_reduce","args":[1],"kwargs":{}}
+{"event":"return","id":1,"result":null}
+{"event":"return","id":0,"result":null}
+{"event":"call","id":2,"name":"torch.distributed.distributed_c10d.isend","args":[1],"kwargs":{}}
+{"event":"return","id":2,"result":null}
+`
+	for name, text := range map[string]string{"calls.jsonl": lines, "tensors-00000.safetensors": ""} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, errs := scanned(t, dir)
+	var ids []int
+	for _, e := range list {
+		ids = append(ids, e.ID)
+	}
+	if len(errs) > 0 || !slices.Equal(ids, []int{0, 2}) {
+		t.Errorf("calls %v, errors %v, want 0 and 2", ids, errs)
+	}
+}

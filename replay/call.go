@@ -22,9 +22,10 @@ type Call struct {
 	Record *capture.Call
 
 	opt     Options
-	pair    bool  // saved by the live comparison, both sides
-	loadErr error // of some file, perhaps not the input
-	err     error // why the call cannot be run
+	entry   *capture.Entry // nil of a call that is open already
+	pair    bool           // saved by the live comparison, both sides
+	loadErr error          // of some file, perhaps not the input
+	err     error          // why the call cannot be run
 	bound   *opdef.Call
 	// original maps arguments of bound that replace recorded ones to these.
 	original map[*tensor.Tensor]*tensor.Tensor
@@ -59,7 +60,7 @@ func (c *Call) altered(target string, t *tensor.Tensor) *tensor.Tensor {
 func Open(e *capture.Entry, opt Options) *Call {
 	// It gives what could be read, also with an error.
 	rec, err := e.Load(capture.LoadOptions{Read: opt.Read, Verify: true})
-	c := &Call{Op: rec.Op, Record: rec, opt: opt, pair: rec.IsPair(), loadErr: err, autocasts: e.Autocast}
+	c := &Call{Op: rec.Op, Record: rec, opt: opt, entry: e, pair: rec.IsPair(), loadErr: err, autocasts: e.Autocast}
 	if why := e.NotRun(); why != "" {
 		c.err = &stopped{verdict.Skipped, errors.New(why)}
 		return c

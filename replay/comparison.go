@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/collective"
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/opdef"
@@ -25,6 +26,8 @@ type Options struct {
 	Runs        int       // how many times to run the forward pass; 0 means once
 	Sample      *Sampling // if not nil, large calls are checked in parts
 	Read        pthformat.ReadMode
+	// Ranks, if not nil, finds the recordings of the other ranks of collectives.
+	Ranks *collective.Index
 
 	// Device, if not nil, is what is compared with the reference instead of what
 	// was recorded; Stress also runs it in other memory layouts.
@@ -272,8 +275,8 @@ func (r *comparison) addRefusal(err error) {
 	var refused *opdef.RefusedError
 	var unbound *opdef.UnboundError
 	switch {
-	case errors.Is(err, opdef.ErrUnknownOp) && Collective(r.Op) != "":
-		r.addCall(verdict.Skipped, verdict.BetweenProcesses)
+	case errors.Is(err, opdef.ErrUnknownOp) && collective.Name(r.Op) != "":
+		r.compareExchange()
 	case errors.Is(err, opdef.ErrUnknownOp) && r.withoutValues():
 		r.addCall(verdict.Skipped, verdict.NothingReturned)
 	case errors.Is(err, opdef.ErrUnknownOp):
@@ -312,17 +315,6 @@ func (r *comparison) addRefusal(err error) {
 // of torch's Python API are known, and a call that returned was not refused.
 func (r *comparison) torchRefuses() bool {
 	return opdef.OfTorch(r.Op) && r.Record.Err(capture.Output) != nil
-}
-
-// Collective is the name of a call between processes, without its module; "" of any other
-// operator.
-func Collective(op string) string {
-	for _, module := range []string{"torch.distributed.", "torch.ops.c10d.", "torch.ops._c10d_functional."} {
-		if strings.HasPrefix(op, module) {
-			return strings.Trim(op[strings.LastIndexByte(op, '.')+1:], "_")
-		}
-	}
-	return ""
 }
 
 // withoutValues reports whether the call took no tensor and returned None, as what sets a mode or

@@ -10,8 +10,9 @@ import (
 	"testing"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/collective"
+	"github.com/optool/optool/ops"
+	"github.com/optool/optool/replay"
 	"github.com/optool/optool/verdict"
 )
 
@@ -108,6 +109,27 @@ func TestCollectives(t *testing.T) {
 				h.write(t, filepath.Join(dir, fmt.Sprintf("rank%d", rank)), rank)
 			}
 			tr := analyse(t, dir)
+			index := collective.NewIndex(capture.Scan(t.Context(), []string{dir}, capture.Options{}), 0)
+			failed := "" // the first rank that replay fails
+			for e, err := range capture.Scan(t.Context(), []string{dir}, capture.Options{}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if collective.Name(e.Op) == "" {
+					continue
+				}
+				o := replay.Run(e, replay.Options{Registry: ops.Default(), Ranks: index})
+				skipped := strings.HasPrefix(tc.name, "not ")
+				if (o.Verdict() == verdict.Skipped) != skipped {
+					t.Errorf("replay: %+v", o.Results)
+				}
+				if o.Verdict() == verdict.Fail && failed == "" {
+					failed = fmt.Sprintf("rank %d", e.Rank)
+				}
+			}
+			if failed != tc.wrong {
+				t.Errorf("replay fails %q, want %q", failed, tc.wrong)
+			}
 			if n := len(tr.Processes); n != 2 {
 				t.Fatalf("%d processes", n)
 			}
@@ -133,108 +155,6 @@ func TestCollectives(t *testing.T) {
 				t.Fatalf("first finding %+v, want %s wrong", f, tc.wrong)
 			}
 		})
-	}
-}
-
-// TestExchanged: what each rank should have after collectives whose arguments are lists.
-func TestExchanged(t *testing.T) {
-	of := func(x ...float64) *tensor.Tensor { return tensor.New(tensor.Float32, []int{len(x)}, x).Rounded() }
-	list := func(ts ...*tensor.Tensor) []*tensor.Tensor { return ts }
-	was := of(0, 0)
-	for _, tc := range []struct {
-		name          string
-		before, after [2][]*tensor.Tensor
-		kwargs        *value.Dict
-		wrong         string // "rank 1", "" for none
-	}{
-		{"all_to_all", [2][]*tensor.Tensor{list(was, was, of(1, 2), of(3, 4)), list(was, was, of(5, 6), of(7, 8))},
-			[2][]*tensor.Tensor{list(of(1, 2), of(5, 6), of(1, 2), of(3, 4)),
-				list(of(3, 4), of(7, 8), of(5, 6), of(7, 8))},
-			nil, ""},
-		{"all_to_all", [2][]*tensor.Tensor{list(was, was, of(1, 2), of(3, 4)), list(was, was, of(5, 6), of(7, 8))},
-			[2][]*tensor.Tensor{list(of(1, 2), of(5, 6), of(1, 2), of(3, 4)),
-				list(of(3, 4), of(5, 6), of(5, 6), of(7, 8))},
-			nil, "rank 1"},
-		{"all_to_all_single", [2][]*tensor.Tensor{list(was, of(1, 2)), list(was, of(3, 4))},
-			[2][]*tensor.Tensor{list(of(1, 3), of(1, 2)), list(of(2, 4), of(3, 4))}, nil, ""},
-		{"all_to_all_single", [2][]*tensor.Tensor{list(was, of(1, 2)), list(was, of(3, 4))},
-			[2][]*tensor.Tensor{list(of(1, 2), of(1, 2)), list(of(2, 4), of(3, 4))}, nil, "rank 0"},
-		{"all_to_all_single", [2][]*tensor.Tensor{list(was, of(1, 2)), list(was, of(3, 4))},
-			[2][]*tensor.Tensor{list(of(1, 2), of(1, 2)), list(of(3, 4), of(3, 4))},
-			&value.Dict{Items: []value.Item{{Key: "input_split_sizes", Value: value.NewList(int64(2), int64(0))}}}, ""},
-		{"scatter", [2][]*tensor.Tensor{list(was), list(was, of(1, 2), of(3, 4))},
-			[2][]*tensor.Tensor{list(of(1, 2)), list(of(3, 4), of(1, 2), of(3, 4))}, nil, ""},
-		{"scatter", [2][]*tensor.Tensor{list(was), list(was, of(1, 2), of(3, 4))},
-			[2][]*tensor.Tensor{list(of(3, 4)), list(of(3, 4), of(1, 2), of(3, 4))}, nil, "rank 0"},
-	} {
-		x := exchange{tc.name, []int{0, 1}, nil}
-		var sides []side
-		for i := range 2 {
-			kwargs := tc.kwargs
-			if kwargs == nil {
-				kwargs = &value.Dict{}
-			}
-			sides = append(sides, side{&capture.Call{Kwargs: kwargs}, tc.before[i], tc.after[i]})
-		}
-		wrong := ""
-		for i := range 2 {
-			ws := x.wants(sides, i)
-			if (len(ws) == 0) != (tc.kwargs != nil) {
-				t.Errorf("%s: rank %d should have %d values", tc.name, i, len(ws))
-			}
-			for _, w := range ws {
-				if w.differs() != "" {
-					wrong = fmt.Sprintf("rank %d", i)
-				}
-			}
-		}
-		if wrong != tc.wrong {
-			t.Errorf("%s: %q is wrong, want %q", tc.name, wrong, tc.wrong)
-		}
-	}
-}
-
-// TestExchangeOfOne: the only rank of a group has what it put in, bit for bit.
-func TestExchangeOfOne(t *testing.T) {
-	of := func(x ...float64) *tensor.Tensor { return tensor.New(tensor.Float32, []int{len(x)}, x).Rounded() }
-	for _, name := range []string{"all_reduce", "reduce_scatter_tensor", "reduce_scatter_single",
-		"all_gather_into_tensor", "all_gather_single"} {
-		for _, tc := range []struct {
-			got  float64
-			want bool // it is wrong
-		}{{2, false}, {2 + 0x1p-22, true}, {0, true}} {
-			before, after := []*tensor.Tensor{of(0, 0), of(1, 2)}, []*tensor.Tensor{of(1, tc.got), of(1, 2)}
-			if name == "all_reduce" {
-				before, after = before[1:], after[:1]
-			}
-			x := exchange{name, []int{0}, nil}
-			ws := x.wants([]side{{&capture.Call{Kwargs: &value.Dict{}}, before, after}}, 0)
-			if len(ws) != 1 || (ws[0].differs() != "") != tc.want {
-				t.Errorf("%s of %v: got %d values, wrong %v, want %v", name, tc.got, len(ws),
-					len(ws) == 1 && ws[0].differs() != "", tc.want)
-			}
-		}
-	}
-}
-
-// TestExchangeFactor: a result that is off by the number of ranks says so.
-func TestExchangeFactor(t *testing.T) {
-	of := func(x ...float64) *tensor.Tensor { return tensor.New(tensor.Float32, []int{len(x)}, x).Rounded() }
-	for _, tc := range []struct {
-		got    *tensor.Tensor
-		reduce string
-		want   string // "" for no factor
-	}{
-		{of(8, 12), "AVG", "; all are 4 times too large"},
-		{of(2, 3), "SUM", "; all were divided by 4"},
-		{of(8, 13), "AVG", ""},
-	} {
-		parts := []*tensor.Tensor{of(1, 2), of(2, 3), of(2, 3), of(3, 4)}
-		w := want{got: tc.got, parts: parts, n: 2, reduce: tc.reduce}
-		text := w.differs()
-		if text == "" || !strings.Contains(text, tc.want) || tc.want == "" && strings.Contains(text, "all ") {
-			t.Errorf("%v by %s: got %q, want %q", tensor.Data[float64](tc.got), tc.reduce, text, tc.want)
-		}
 	}
 }
 

@@ -3,12 +3,12 @@ package step
 import (
 	"cmp"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/collective"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/verdict"
@@ -307,7 +307,7 @@ func processes(calls []*Call) []*Process {
 		root      string
 	}
 	number := func(k key, e *capture.Entry) [3]any { return [3]any{k, e.Step, e.Position()} }
-	keyOf := func(c *Call) key { return key{rankOf(c.Entry), c.Entry.PID, ""} }
+	keyOf := func(c *Call) key { return key{collective.Rank(c.Entry), c.Entry.PID, ""} }
 	// Process numbers of different machines can be equal: then the folder tells.
 	seen, twice := map[[3]any]bool{}, map[key]bool{}
 	for _, c := range calls {
@@ -341,8 +341,7 @@ func processes(calls []*Call) []*Process {
 	for _, k := range order {
 		p := byKey[k]
 		slices.SortStableFunc(p.Calls, func(a, b *Call) int {
-			return cmp.Or(a.Entry.Step-b.Entry.Step, a.Entry.Position()-b.Entry.Position(),
-				strings.Compare(a.Entry.Time, b.Entry.Time))
+			return a.Entry.Compare(b.Entry)
 		})
 		for i, c := range p.Calls {
 			c.Order = i
@@ -350,25 +349,6 @@ func processes(calls []*Call) []*Process {
 		out = append(out, p)
 	}
 	return out
-}
-
-var rankName = regexp.MustCompile(`(?i)^rank[-_=]?(\d{1,9})$`)
-
-// rankOf is the rank that a path tells, by its layout or a folder named rank0.
-func rankOf(e *capture.Entry) int {
-	if e.Rank >= 0 {
-		return e.Rank
-	}
-	for part := range strings.SplitSeq(e.Rel, "/") {
-		if m := rankName.FindStringSubmatch(part); m != nil {
-			n := 0
-			for _, d := range m[1] {
-				n = 10*n + int(d-'0')
-			}
-			return n
-		}
-	}
-	return -1
 }
 
 // rootOf is the folder above the one that is named after the operator.

@@ -14,7 +14,7 @@ const (
 	ModuleCall       = "a module's call: those of its operators are judged"
 	ValueOnly        = "a value in a model, not a call: compare and check look at it"
 	NoTensorReturned = "returns no tensor"
-	BetweenProcesses = "other processes decide its result: step compares what all of them recorded"
+	BetweenProcesses = "other processes decide its result"
 	NoGradient       = "no gradient was recorded"
 	NoGradOutput     = "no gradient of a result was recorded"
 	GradOfAnotherOp  = "gradients belong to another op"

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/collective"
 	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/replay"
@@ -151,6 +152,7 @@ func (o *replayOptions) prepare(cmd *cobra.Command, a *app) (opt replay.Options,
 	opt = replay.Options{Registry: a.known(), Tolerances: tol, ForwardOnly: o.forwardOnly, Read: o.read,
 		Runs: o.runTimes, Sample: o.sampling()}
 	if o.none() {
+		opt.Ranks = collective.NewIndex(capture.Scan(cmd.Context(), o.paths, capture.Options{}), o.read)
 		return opt, settings, func() {}, nil
 	}
 	dev, err := o.checked(cmd, a)
@@ -182,12 +184,12 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 	if err := o.parse(cmd, a, "AUTOCOMPARE"); err != nil {
 		return err
 	}
+	o.paths = paths
 	opt, settings, release, err := o.prepare(cmd, a)
 	if err != nil {
 		return err
 	}
 	defer release()
-	o.paths = paths
 	if err := o.fuse.link(cmd, a, paths, o.limits(), opt); err != nil {
 		return err
 	}
@@ -552,7 +554,8 @@ func (o *replayOptions) replay(ctx context.Context, f found, opt replay.Options,
 		r.err = replay.Guard(func() error { return saveReference(dir, call) })
 	}
 	saved := ""
-	if r.err == nil && !outcome.Sampled() && (outcome.FailedForward() || outcome.FailedBackward()) {
+	failed := call.Bound() != nil && (outcome.FailedForward() || outcome.FailedBackward())
+	if r.err == nil && failed && !outcome.Sampled() {
 		r.unsaved = replay.Guard(func() (err error) {
 			saved, err = saver.save(entry, call, outcome.FailedBackward())
 			return err
@@ -586,6 +589,13 @@ func (o *replayOptions) repro(e *capture.Entry) string {
 	args = append(append(args, o.tolerances.repro()...), o.deviceFlags.repro()...)
 	if o.stress {
 		args = append(args, "--stress")
+	}
+	if collective.Name(e.Op) != "" && len(e.Group) > 1 { // the other ranks decide its result
+		args = append(args, "--op", quote(e.Op))
+		for _, p := range o.paths {
+			args = append(args, quotePath(p))
+		}
+		return strings.Join(args, " ")
 	}
 	if _, last := o.fuse.of(e); last { // what leaves it is known from all calls
 		args = append(args, o.fuse.repro()...)

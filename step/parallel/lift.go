@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/optool/optool/replay"
+	"github.com/optool/optool/collective"
 	"github.com/optool/optool/step"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
@@ -589,7 +589,7 @@ func (p *part) descend(s *site, sides map[int]*side) (ok bool) {
 // pass checks a call that moves values between ranks: what the ranks have together stays the same.
 func (p *part) pass(s *site, sides map[int]*side) {
 	lead := sides[p.ranks[0]]
-	name := replay.Collective(s.op)
+	name := collective.Name(s.op)
 	from := 0
 	switch {
 	case slices.Contains([]string{"all_gather", "all_gather_into_tensor", "reduce_scatter_tensor", "all_to_all_single",
@@ -678,7 +678,7 @@ func (p *part) pass(s *site, sides map[int]*side) {
 }
 
 // swaps reports whether an exchange gives every rank a part of every other: which parts, the program decides.
-func swaps(op string) bool { return strings.HasPrefix(replay.Collective(op), "all_to_all") }
+func swaps(op string) bool { return strings.HasPrefix(collective.Name(op), "all_to_all") }
 
 // reducesPlainly reports whether a collective adds up or moves, and takes no maximum or product.
 func reducesPlainly(d *side) bool {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/collective"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/step"
 	"github.com/optool/optool/tensor"
@@ -309,7 +310,7 @@ func (p *part) lookup(a argument) *info {
 
 // isExchange reports whether an operator passes values from rank to rank.
 func isExchange(op string) bool {
-	name := replay.Collective(op)
+	name := collective.Name(op)
 	return name != "" && !slices.Contains([]string{"barrier", "get_rank", "get_world_size", "is_initialized",
 		"send", "recv",
 		"isend", "irecv", "batch_isend_irecv"}, name)
