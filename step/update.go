@@ -190,7 +190,7 @@ func (u *updater) isState(v *Value, before *Step) bool {
 		return false
 	}
 	if w := first.From.Value; w != nil {
-		return w.Kind == outputKind && first.From.How != IsChanged
+		return (w.Kind == outputKind || w.after != nil) && first.From.How != IsChanged
 	}
 	at := u.parameter(v)
 	return at != 0 && at != v.Address && slices.ContainsFunc(u.step.Tail, func(c *Call) bool {
