@@ -101,11 +101,11 @@ func (c *Call) bridge(opt Options) {
 	_ = opt.within(c, "its gradients were not compared with those of the calls that read its results",
 		func(opt Options) error {
 			return each(open, func(g *Value) error {
-				want, err := pulled.gradient(readings[g], opt)
+				want, size, err := pulled.gradient(readings[g], opt)
 				if err != nil || want == nil {
 					return err
 				}
-				return g.settleSum(want, readings[g][0], opt)
+				return g.settleSum(want, size, readings[g][0], opt)
 			})
 		})
 }
@@ -142,7 +142,7 @@ func (s *Step) updates(parameters map[uint64][]*Value) bool {
 func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Value, opt Options) {
 	const beside = 12 // calls of one parameter's update
 	var last []*Value
-	var want *tensor.Tensor
+	var want, size *tensor.Tensor
 	for i, c := range s.Tail {
 		if ctx.Err() != nil {
 			return
@@ -172,14 +172,14 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 				if !slices.Equal(readings[v], last) {
 					var err error
 					last, want = readings[v], nil
-					if want, err = newPulls(readings[v]...).gradient(readings[v], opt); err != nil {
+					if want, size, err = newPulls(readings[v]...).gradient(readings[v], opt); err != nil {
 						return err
 					}
 				}
 				if want == nil {
 					return nil
 				}
-				return v.settleSum(want, readings[v][0], opt)
+				return v.settleSum(want, size, readings[v][0], opt)
 			})
 		})
 		for _, v := range open {
@@ -272,10 +272,9 @@ func (p pulls) of(c *Call, opt Options) (map[int]*tensor.Tensor, error) {
 	return had.grads, had.err
 }
 
-// gradient is the sum of what the calls that read a value give for it; nil if one of
-// them does not say.
-func (p pulls) gradient(readings []*Value, opt Options) (*tensor.Tensor, error) {
-	var sum *tensor.Tensor
+// gradient is the sum of what the calls that read a value give for it, and the sum of the magnitudes of these parts;
+// nil if one of them does not say.
+func (p pulls) gradient(readings []*Value, opt Options) (sum, size *tensor.Tensor, err error) {
 	done, of := map[*Call]bool{}, map[*Value]bool{}
 	for _, r := range readings {
 		of[r] = true
@@ -287,22 +286,25 @@ func (p pulls) gradient(readings []*Value, opt Options) (*tensor.Tensor, error) 
 		done[r.Call] = true
 		gs, err := p.of(r.Call, opt)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for k, v := range r.Call.Inputs {
 			switch {
 			case !of[v]:
 				continue
 			case gs[k] == nil:
-				return nil, nil
+				return nil, nil, nil
 			case sum == nil:
-				sum = gs[k]
+				sum, size = gs[k], gs[k]
 			default:
 				sum = solid(opdef.Zip(sum.DType, sum, gs[k], func(x, y float64) float64 { return x + y }))
+				size = solid(opdef.Zip(size.DType, size, gs[k], func(x, y float64) float64 {
+					return math.Abs(x) + math.Abs(y)
+				}))
 			}
 		}
 	}
-	return sum, nil
+	return sum, size, nil
 }
 
 // pull computes the gradients of inputs of a call, by their number, from the
@@ -377,9 +379,9 @@ func vjp(rec *capture.Call, bound *opdef.Call, f *opdef.Forward, out []*tensor.T
 	return all, nil
 }
 
-// settleSum decides about a gradient for which the reference gives want, unrounded:
-// it is that, or that with a part overwritten, or something else.
-func (v *Value) settleSum(want *tensor.Tensor, reading *Value, opt Options) error {
+// settleSum decides about a gradient for which the reference gives want, unrounded, the sum of parts whose magnitudes
+// add up to size: it is that, or that with a part overwritten, or something else.
+func (v *Value) settleSum(want, size *tensor.Tensor, reading *Value, opt Options) error {
 	t, done, err := v.load(opt)
 	if err != nil {
 		return err
@@ -389,7 +391,7 @@ func (v *Value) settleSum(want *tensor.Tensor, reading *Value, opt Options) erro
 		return nil
 	}
 	x, y := tensor.Data[float64](t), tensor.Data[float64](want)
-	first, n, ok := outliers(x, y, v.DType.Eps())
+	first, n, ok := outliers(x, y, tensor.Data[float64](size), v.DType.Eps())
 	switch {
 	case !ok:
 	case n == 0:
@@ -410,13 +412,13 @@ func (v *Value) settleSum(want *tensor.Tensor, reading *Value, opt Options) erro
 // outliers counts the elements of x that are far from y, where most are near; first
 // is the first of them. ok is false if not most are near. eps is that of x's dtype.
 //
-// Near is relative to the largest part of the values, since gradients are sums with
-// cancellation, and to what the other elements differ by.
-func outliers(x, y []float64, eps float64) (first, n int, ok bool) {
+// Near is relative to sizes, the magnitudes of the parts that y is the sum of, since parts may cancel, and to what the
+// other elements differ by.
+func outliers(x, y, sizes []float64, eps float64) (first, n int, ok bool) {
 	square := 0.0
 	gaps := make([]float64, 0, 4096)
 	for i := range y {
-		square += y[i] * y[i]
+		square += sizes[i] * sizes[i]
 		if i%max(1, len(y)/4096) == 0 {
 			gaps = append(gaps, math.Abs(x[i]-y[i]))
 		}
@@ -437,7 +439,7 @@ func outliers(x, y []float64, eps float64) (first, n int, ok bool) {
 	first = -1
 	for i := range x {
 		d := math.Abs(x[i] - y[i])
-		if d <= max(near*(math.Abs(y[i])+rms), factor*usual) {
+		if d <= max(near*(math.Abs(sizes[i])+rms), factor*usual) {
 			continue
 		}
 		if n++; first < 0 {

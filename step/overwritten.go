@@ -110,7 +110,7 @@ func (v *Value) compareAfter(w *Value, opt Options) error {
 	}
 	defer done()
 	x, y := tensor.Data[float64](now), tensor.Data[float64](left)
-	first, n, ok := outliers(x, y, v.DType.Eps())
+	first, n, ok := outliers(x, y, y, v.DType.Eps())
 	if !ok || n == 0 {
 		return nil
 	}

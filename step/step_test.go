@@ -696,9 +696,36 @@ func TestOutliers(t *testing.T) {
 		{"scaled", change(func(i int, x float64) float64 { return 1.5 * x }), 0, false},
 		{"half of it", change(func(i int, x float64) float64 { return x + float64(i%2) }), 0, false},
 	} {
-		if _, n, ok := outliers(tc.x, exact, tensor.Float32.Eps()); ok != tc.ok || ok && n != tc.n {
+		if _, n, ok := outliers(tc.x, exact, exact, tensor.Float32.Eps()); ok != tc.ok || ok && n != tc.n {
 			t.Errorf("%s: got %d %v, want %d %v", tc.name, n, ok, tc.n, tc.ok)
 		}
+	}
+}
+
+// TestOutliersOfCancellation: what rounding of two nearly opposite parts leaves in bfloat16 stands out of their sum,
+// not out of the parts. An overwritten element stands out of both.
+func TestOutliersOfCancellation(t *testing.T) {
+	const n = 256
+	round := tensor.BFloat16.Round
+	x, sum, sizes := make([]float64, n), make([]float64, n), make([]float64, n)
+	for i := range n {
+		a := 0.01 * math.Sin(float64(i))
+		if i%16 == 0 {
+			a = 1 + 0.3*math.Sin(float64(i))
+		}
+		b := -a * (1 + 0.001*math.Cos(float64(i)))
+		x[i] = round(round(a) + round(b))
+		sum[i], sizes[i] = a+b, math.Abs(a)+math.Abs(b)
+	}
+	if _, n, ok := outliers(x, sum, sizes, tensor.BFloat16.Eps()); !ok || n != 0 {
+		t.Errorf("rounding: %d %v stand out, want none", n, ok)
+	}
+	x[5] = 2
+	if first, n, ok := outliers(x, sum, sizes, tensor.BFloat16.Eps()); !ok || n != 1 || first != 5 {
+		t.Errorf("an overwritten element: %d from %d, %v, want 1 at 5", n, first, ok)
+	}
+	if _, n, ok := outliers(x, sum, sum, tensor.BFloat16.Eps()); ok && n < 2 {
+		t.Errorf("against the sum %d stand out: nothing cancels here", n)
 	}
 }
 
