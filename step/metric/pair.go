@@ -129,14 +129,14 @@ func (p *Pair) causes(ctx context.Context, i int, side step.Side, opt step.Optio
 		g.Error = math.Sqrt(g.Error / float64(len(g.Calls)))
 		variations[k] = g.alone()
 	}
-	carried, err := (&step.Carry{Of: []*step.Value{s.Of}, Variations: variations,
+	carried, err := (&step.Carry{Of: s.Of, Variations: variations,
 		Decisions: slices.ContainsFunc(s.Calls, (*step.Call).Decides)}).Run(ctx, opt)
-	if err != nil || carried.Exact[0] == nil {
+	if err != nil || slices.Contains(carried.Exact, nil) {
 		return err
 	}
-	exact := s.LogProbs(carried.Exact[0])
+	exact := s.LogProbs(carried.Exact)
 	for k, g := range all {
-		now := s.LogProbs(carried.With[k][0])
+		now := s.LogProbs(carried.With[k])
 		for _, t := range p.Tokens {
 			at := t.This.at
 			if side == step.Other {
@@ -301,7 +301,7 @@ func (p *Pair) program(opt step.Options) *step.Finding {
 	var lost []*step.Call // from the first value that the other side does not have to one that it has in part
 	for _, c := range s.Calls {
 		_, told := share[c]
-		if good[c] || recovers[c] || !told || c == s.Of.Call {
+		if good[c] || recovers[c] || !told || slices.ContainsFunc(s.Of, func(v *step.Value) bool { return v.Call == c }) {
 			continue
 		}
 		lost = append(lost, c)

@@ -34,6 +34,9 @@ func TestPair(t *testing.T) {
 	}{
 		{"rollout", "train", "sound", "", "", "", ""},
 		{"train", "rollout", "sound", "", "", "", ""},
+		{"rollout_decode", "train", "sound", "", "", "", ""},
+		{"rollout_again", "train", "sound", "", "", "", ""},
+		{"train", "rollout_decode", "sound", "", "", "", ""},
 		{"rollout_silu", "train", "silu", verdict.Wrong, step.This, "torch.nn.functional.silu", "4 calls of"},
 		{"train", "rollout_silu", "silu", verdict.Wrong, step.Other, "torch.nn.functional.silu", "4 calls of"},
 		{"rollout_stale", "train", "stale", verdict.Diverged, step.This, "torch.nn.functional.linear", "the weights"},

@@ -13,13 +13,13 @@ import (
 
 // Scores are the log-probabilities that a run gave its tokens.
 type Scores struct {
-	Of    *step.Value
-	Calls []*step.Call // that they depend on
+	Of    []*step.Value // the results that give them, one for each pass of the model
+	Calls []*step.Call  // that they depend on
 	// Rows are the sequences; in each, tokens in order.
 	Rows   [][]Score
 	Breaks []step.Break
 
-	exact  []float64           // of the result
+	exact  []float64           // of the results, one after the other
 	logits *Distribution       // nil where the result is log-probabilities
 	values map[*step.Call]rows // of the exact results of each call
 }
@@ -28,60 +28,86 @@ type Scores struct {
 type Score struct {
 	ID             int64
 	LogProb, Exact float64
-	at             int // in the result
+	at             int // in the results
 }
 
 // ScoresOf finds the log-probabilities in the last result of a run: one for each token, as gather or a cross
-// entropy picks them, or logits of the tokens that an embedding read. It is nil if the result is neither.
+// entropy picks them, or logits of the tokens that an embedding read. A rollout has such a result for each token
+// that it decodes. It is nil if the result is neither.
 func ScoresOf(ctx context.Context, t *step.Trace, of string, opt step.Options) (*Scores, error) {
 	v, err := Find(t, cmp.Or(of, "last"))
 	if err != nil || len(v.Shape) == 0 {
 		return nil, err
 	}
-	s := &Scores{Of: v, values: map[*step.Call]rows{}}
-	carried, err := (&step.Carry{Of: []*step.Value{v}, Variations: []step.Variation{{Replace: chosenTokens}},
+	if op := pairs.Operator(v.Call.Op); op == "softmax" && v.Call.Inputs[0].From.Value != nil {
+		v = v.Call.Inputs[0].From.Value // probabilities that a rollout draws from
+	}
+	passes := passesOf(v)
+	s := &Scores{values: map[*step.Call]rows{}}
+	var recorded []float64
+	for _, p := range passes {
+		s.Of = append(s.Of, p.of)
+		x := p.of.Floats(opt)
+		if x == nil {
+			return nil, nil
+		}
+		recorded = append(recorded, x...)
+	}
+	carried, err := (&step.Carry{Of: s.Of, Variations: []step.Variation{{Replace: chosenTokens}},
 		Each: func(c *step.Call, exact []*tensor.Tensor) { s.values[c] = newRows(c, exact) }}).Run(ctx, opt)
-	if err != nil {
+	if err != nil || slices.Contains(carried.Exact, nil) {
 		return nil, err
 	}
-	recorded := v.Floats(opt)
-	if carried.Exact[0] == nil || recorded == nil {
-		return nil, nil
-	}
-	s.Calls, s.Breaks, s.exact = carried.Calls, carried.Breaks, float64s(carried.Exact[0])
-	row := v.Shape[len(v.Shape)-1]
-	if ids := wholeIDs(float64s(carried.With[0][0]), float64s(carried.Exact[0])); ids != nil {
-		for i := range ids {
-			if i%max(1, row) == 0 {
-				s.Rows = append(s.Rows, nil)
+	s.Calls, s.Breaks, s.exact = carried.Calls, carried.Breaks, joined(carried.Exact)
+	if ids := wholeIDs(joined(carried.With[0]), s.exact); ids != nil {
+		first := 0 // row of the pass
+		at := 0
+		for _, p := range passes {
+			row := p.of.Shape[len(p.of.Shape)-1]
+			n := p.of.Numel() / row
+			if !p.joins || len(s.Rows)-first != n {
+				first = len(s.Rows)
+				s.Rows = append(s.Rows, make([][]Score, n)...)
 			}
-			last := len(s.Rows) - 1
-			s.Rows[last] = append(s.Rows[last], Score{ids[i], recorded[i], s.exact[i], i})
+			for i := range n * row {
+				r := first + i/row
+				s.Rows[r] = append(s.Rows[r], Score{ids[at], recorded[at], s.exact[at], at})
+				at++
+			}
 		}
 		return s, nil
 	}
-	tokens := Next(v, opt)
-	if tokens == nil {
+	told, n := sequences(passes, opt)
+	if told == nil || len(s.exact)%n != 0 {
 		return nil, nil
 	}
-	if s.logits, err = NewDistribution(carried.Exact[0], tokens); err != nil {
+	tokens := slices.Repeat([]int64{none}, n)
+	for _, row := range told {
+		for _, p := range row {
+			tokens[p.at] = p.id
+		}
+	}
+	logits := tensor.New(carried.Exact[0].DType, []int{n, len(s.exact) / n}, s.exact)
+	if s.logits, err = NewDistribution(logits, tokens); err != nil {
 		return nil, nil
 	}
 	is, was := s.logits.of(recorded), s.logits.LogProbs()
-	n := len(tokens)
-	if len(v.Shape) > 1 {
-		n = v.Shape[len(v.Shape)-2]
-	}
-	for i, id := range tokens {
-		if i%max(1, n) == 0 {
-			s.Rows = append(s.Rows, nil)
+	for _, row := range told {
+		var scores []Score
+		for _, p := range row {
+			scores = append(scores, Score{p.id, is[p.at], was[p.at], p.at})
 		}
-		if id >= 0 {
-			last := len(s.Rows) - 1
-			s.Rows[last] = append(s.Rows[last], Score{id, is[i], was[i], i})
-		}
+		s.Rows = append(s.Rows, scores)
 	}
 	return s, nil
+}
+
+// joined are the elements of results, one after the other.
+func joined(ts []*tensor.Tensor) (out []float64) {
+	for _, t := range ts {
+		out = append(out, float64s(t)...)
+	}
+	return out
 }
 
 // of are the log-probabilities that other logits give the tokens.
@@ -93,12 +119,12 @@ func (d *Distribution) of(logits []float64) []float64 {
 	return d.logProbs(logp)
 }
 
-// LogProbs are the log-probabilities that another value of the result gives, by place in the result.
-func (s *Scores) LogProbs(result *tensor.Tensor) []float64 {
+// LogProbs are the log-probabilities that other values of the results give, by place in the results.
+func (s *Scores) LogProbs(results []*tensor.Tensor) []float64 {
 	if s.logits != nil {
-		return s.logits.of(float64s(result))
+		return s.logits.of(joined(results))
 	}
-	return float64s(result)
+	return joined(results)
 }
 
 // chosenTokens gives calls that pick the probability of a token the number of the token as their result, so that

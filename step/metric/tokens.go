@@ -83,8 +83,23 @@ func Next(of *step.Value, opt step.Options) []int64 {
 	}
 	vocabulary := of.Shape[len(of.Shape)-1]
 	positions := of.Numel() / max(1, vocabulary)
-	var best *step.Value
-	for _, in := range inputs(step.Cone(of)) {
+	best := tokensRead(step.Cone(of), of)
+	if best == nil {
+		return nil
+	}
+	ids := best.Whole(opt)
+	if ids == nil {
+		return nil
+	}
+	return shifted(ids, best.Shape, positions)
+}
+
+// tokensRead are the tokens that an embedding among calls reads, at least one for each position of logits; nil if
+// there are none.
+func tokensRead(calls []*step.Call, of *step.Value) (best *step.Value) {
+	vocabulary := of.Shape[len(of.Shape)-1]
+	positions := of.Numel() / max(1, vocabulary)
+	for _, in := range inputs(calls) {
 		n := in.value.Numel()
 		if n < positions || len(in.value.Shape) == 0 || n%positions != 0 && len(in.value.Shape) == 1 {
 			continue
@@ -96,14 +111,7 @@ func Next(of *step.Value, opt step.Options) []int64 {
 			break
 		}
 	}
-	if best == nil {
-		return nil
-	}
-	ids := best.Whole(opt)
-	if ids == nil {
-		return nil
-	}
-	return shifted(ids, best.Shape, positions)
+	return best
 }
 
 // shifted are the tokens that positions tell, the last ones of each row of ids.

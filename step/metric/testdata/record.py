@@ -161,6 +161,19 @@ def rollout(ids, w):
     return torch.cat(out, 1)
 
 
+def decode(ids, w, read):
+    """Only logits of one token after the other, with a cache; the first pass reads several tokens."""
+    k = v = None
+    for t in range(read, ids.shape[1] + 1):
+        logits, k, v = attend(F.embedding(ids[:, 0 if t == read else t - 1 : t], w["embed"]), w, k, v)
+
+
+def again(ids, w):
+    """Only logits of one token after the other, without a cache."""
+    for t in range(1, ids.shape[1] + 1):
+        attend(F.embedding(ids[:, :t], w["embed"]), w, None, None)
+
+
 def two_runs():
     """The same tokens in one pass, and one after the other with a cache."""
     w, ids = weights(3), torch.randint(0, V, (1, 5))
@@ -168,6 +181,8 @@ def two_runs():
         w[name] = torch.randn(W, W).to(torch.bfloat16) / 2
     a = run("train", lambda: train(ids, w))
     b = run("rollout", lambda: rollout(ids, w))
+    run("rollout_decode", lambda: decode(ids, w, 2))
+    run("rollout_again", lambda: again(ids, w))
     with Silu():
         c = run("rollout_silu", lambda: rollout(ids, w))
     stale = dict(w, v=w["v"] + (torch.randn(W, W) / 8).to(torch.bfloat16))

@@ -1,0 +1,121 @@
+package metric
+
+import (
+	"slices"
+
+	"github.com/optool/optool/step"
+)
+
+// A pass is one pass of the model: its result, and the tokens that it read.
+type pass struct {
+	of    *step.Value
+	joins bool        // it goes on with the sequences of the pass before, whose keys and values it reads
+	read  *step.Value // the tokens that it reads; nil if that is not known
+}
+
+// passesOf are the passes of the model that end as v does: calls of one operator and line that read the same
+// weights. A rollout has one for each token that it decodes.
+func passesOf(v *step.Value) []*pass {
+	at := slices.Index(v.Call.Outputs, v)
+	var out []*pass
+	for _, c := range v.Call.Process.Calls {
+		if at < 0 || c.Op != v.Call.Op || len(c.Outputs) != len(v.Call.Outputs) || !sameWeights(c, v.Call) ||
+			c.Entry.Location != v.Call.Entry.Location || c.Entry.Module != v.Call.Entry.Module {
+			continue
+		}
+		if o := c.Outputs[at]; o.DType == v.DType && len(o.Shape) == len(v.Shape) && o.Numel() > 0 {
+			out = append(out, &pass{of: o})
+		}
+	}
+	seen := map[*step.Call]bool{}
+	var reader *step.Call // of the tokens of the pass before
+	for _, p := range out {
+		cone := step.Cone(p.of)
+		p.joins = reader != nil && slices.Contains(cone, reader)
+		own := slices.DeleteFunc(cone, func(c *step.Call) bool { return seen[c] })
+		if p.read = tokensRead(own, p.of); p.read != nil {
+			reader = p.read.Call
+		} else if in := inputs(own); len(in) > 0 {
+			reader = in[0].value.Call
+		}
+		for _, c := range own {
+			seen[c] = true
+		}
+	}
+	return out
+}
+
+// sameWeights reports whether two calls read the same floating leaves.
+func sameWeights(a, b *step.Call) bool {
+	return slices.EqualFunc(a.Inputs, b.Inputs, func(v, w *step.Value) bool {
+		leaf := v.From.How == step.IsLeaf
+		return !v.DType.IsFloat() || leaf == (w.From.How == step.IsLeaf) && (!leaf || v.First() == w.First())
+	})
+}
+
+// A position is where a token is told: its place among the positions of all passes.
+type position struct {
+	at int
+	id int64
+}
+
+// sequences are the tokens that passes tell, by sequence, and how many positions the passes have; nil if it is not
+// known what they read. Passes that read a sequence again and one token more, as those without a cache do, tell
+// each token once.
+func sequences(passes []*pass, opt step.Options) (rows [][]position, positions int) {
+	type row struct {
+		ids   []int64
+		told  map[int]int // place of the position, by the token that is before
+		order []int
+	}
+	var all, group []*row
+	for _, p := range passes {
+		if p.read == nil {
+			return nil, 0
+		}
+		ids := p.read.Whole(opt)
+		length := p.read.Shape[len(p.read.Shape)-1]
+		vocabulary := p.of.Shape[len(p.of.Shape)-1]
+		n := len(ids) / max(1, length)
+		if n == 0 || p.of.Numel()/vocabulary%n != 0 || p.of.Numel()/vocabulary/n > length {
+			return nil, 0
+		}
+		each := p.of.Numel() / vocabulary / n
+		again := len(group) == n && !p.joins
+		for r := 0; again && r < n; r++ {
+			was := group[r].ids
+			again = len(was) < length && slices.Equal(was, ids[r*length:r*length+len(was)])
+		}
+		if len(group) != n || !p.joins && !again {
+			group = nil
+			for range n {
+				group = append(group, &row{told: map[int]int{}})
+			}
+			all = append(all, group...)
+		}
+		for r, g := range group {
+			if again {
+				g.ids = nil
+			}
+			g.ids = append(g.ids, ids[r*length:(r+1)*length]...)
+			for i := range each {
+				before := len(g.ids) - each + i
+				if _, has := g.told[before]; !has {
+					g.told[before] = positions + r*each + i
+					g.order = append(g.order, before)
+				}
+			}
+		}
+		positions += n * each
+	}
+	for _, g := range all {
+		var out []position
+		for _, before := range g.order {
+			if before+1 < len(g.ids) {
+				out = append(out, position{g.told[before], g.ids[before+1]})
+			}
+		}
+		rows = append(rows, out)
+	}
+	return rows, positions
+}
