@@ -301,7 +301,7 @@ func (p *Pair) program(opt step.Options) *step.Finding {
 	var lost []*step.Call // from the first value that the other side does not have to one that it has in part
 	for _, c := range s.Calls {
 		_, told := share[c]
-		if good[c] || recovers[c] || !told || slices.ContainsFunc(s.Of, func(v *step.Value) bool { return v.Call == c }) {
+		if good[c] || recovers[c] || !told || s.ends(c) {
 			continue
 		}
 		lost = append(lost, c)

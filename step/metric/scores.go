@@ -102,6 +102,11 @@ func ScoresOf(ctx context.Context, t *step.Trace, of string, opt step.Options) (
 	return s, nil
 }
 
+// ends reports whether a call gives one of the results.
+func (s *Scores) ends(c *step.Call) bool {
+	return slices.ContainsFunc(s.Of, func(v *step.Value) bool { return v.Call == c })
+}
+
 // joined are the elements of results, one after the other.
 func joined(ts []*tensor.Tensor) (out []float64) {
 	for _, t := range ts {
