@@ -46,6 +46,9 @@ Files of values (.pt, .pth, .pt2, .safetensors, .npy, .npz, the JSON of polygrap
 run), and directories of them such as sharded checkpoints, are compared by name. A
 value that only one side has is a difference. Saved integers must be equal.
 
+Two logs of PyTorch's DebugMode (debug_string or save_logs, with log_tensor_hashes)
+are compared by sequence and hashes.
+
 Calls of two trees are paired by path, then by op, id and process. If one run made
 calls that the other did not, they are paired by their sequence.`,
 		Example: `  optool compare op_tools_results
@@ -95,6 +98,9 @@ calls that the other did not, they are paired by their sequence.`,
 			}
 			if o.times {
 				return a.compareTimes(paths[0], paths[1], o.resolution/100, o.threshold/100, o.records)
+			}
+			if len(paths) == 2 && pairs.IsCallLog(paths[0]) && pairs.IsCallLog(paths[1]) {
+				return a.compareLogs(paths, o.records)
 			}
 			return runCompare(cmd, a, &o, paths)
 		},

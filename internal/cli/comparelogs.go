@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/optool/optool/pairs"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/verdict"
+)
+
+// A logsSummary ends the lines of two logs that were compared.
+type logsSummary struct {
+	Kind     string         `json:"kind"`
+	Captures int            `json:"captures"`
+	Other    int            `json:"other"` // calls of the second log
+	Compared int            `json:"compared"`
+	Differ   int            `json:"differ"`
+	Missing  int            `json:"missing"`
+	Inserted int            `json:"inserted"`
+	First    *reports.Place `json:"first"`
+}
+
+// compareLogs compares two logs of calls that hold hashes, no tensors.
+func (a *app) compareLogs(paths []string, records outputs) error {
+	var logs [2][]pairs.LoggedCall
+	for i, p := range paths {
+		var err error
+		if logs[i], err = pairs.ReadCallLog(p); err != nil {
+			return failed(err)
+		}
+	}
+	j, err := a.openRecords(records, a.run("none"))
+	if err != nil {
+		return err
+	}
+	defer j.close()
+	c := pairs.CompareLogs(logs[0], logs[1], [2]string{paths[0], paths[1]})
+	s := logsSummary{Kind: "summary", Captures: c.Calls[0], Other: c.Calls[1], Compared: c.Compared, Differ: c.Differ,
+		First: c.First}
+	const most = 20
+	for i, f := range c.Findings {
+		switch f.Rule {
+		case verdict.Missing:
+			s.Missing++
+		case verdict.Inserted:
+			s.Inserted++
+		}
+		if j.lines != nil {
+			if err := j.write(&f); err != nil {
+				return failed(err)
+			}
+		}
+		if i < most {
+			fmt.Fprintf(j.text(), "%s\n\n", f.In(a.style()))
+		}
+	}
+	if n := len(c.Findings) - most; n > 0 {
+		fmt.Fprintf(j.text(), "and %d more\n\n", n)
+	}
+	if j.lines != nil {
+		if err := j.write(&s); err != nil {
+			return failed(err)
+		}
+	}
+	fmt.Fprintf(j.text(), "%d and %d calls: %d compared by their hashes, %d differ; %d missing, %d inserted\n",
+		s.Captures, s.Other, s.Compared, s.Differ, s.Missing, s.Inserted)
+	if err := j.close(); err != nil {
+		return failed(err)
+	}
+	switch {
+	case len(c.Findings) > 0:
+		return &exitError{ExitDiffers, nil}
+	case c.Compared == 0:
+		return &exitError{ExitFailed, fmt.Errorf("no hashes in both logs: record with DebugMode.log_tensor_hashes()")}
+	}
+	return nil
+}
