@@ -17,6 +17,7 @@ const (
 	AutocastFloat32                 // casts them to float32
 	AutocastWidest                  // casts them to the widest dtype among them
 	AutocastProduct                 // does that, and on the CPU casts those of the products that make it to 16 bits
+	AutocastInner                   // casts nothing, but on the CPU factors of the products that make it to 16 bits
 )
 
 // WithAutocast sets what torch.autocast does to the arguments; see Planned.Autocast.

@@ -40,8 +40,10 @@ type Unary struct {
 	DC     func(x, y complex128) complex128
 	NoGrad string
 
-	// Saved, S, DS, SC and Steps as in Pointwise.
+	// Saved, S, DS, SC, Steps, Else and DElse as in Pointwise.
 	Saved bool
+	Else  func(x, y float64) float64
+	DElse func(x, d float64) float64
 	Steps func(g, x, y float64, round func(float64) float64) float64
 	S, DS func(x, y float64) float64
 	SC    func(x, y complex128) float64
@@ -71,6 +73,7 @@ func (u Unary) Entry() *Entry {
 		F:        fixed[A](u.F, u.F == nil), Block: fixed[A](u.Block, u.Block == nil), C: fixed[A](u.C, u.C == nil),
 		I: fixed[A](u.I, u.I == nil), NoInts: u.NoInts, NoBool: u.NoBool,
 		DF: fixed[A](u.DF, u.DF == nil), DC: fixed[A](u.DC, u.DC == nil), Saved: u.Saved, Steps: u.Steps,
+		Else: fixed[A](u.Else, u.Else == nil), DElse: fixed[A](u.DElse, u.DElse == nil),
 		S: u.scale(), DS: u.slopeScale(), SC: fixed[A](u.SC, u.SC == nil),
 		Cases: u.cases,
 	}.Entry()

@@ -52,6 +52,11 @@ type Pointwise[A any] struct {
 	// cubes lose bits below its normal range.
 	Steps func(g, x, y float64, round func(float64) float64) float64
 
+	// Else is the result y of x as other kernels compute it, and DElse the derivative d, where they differ at NaN,
+	// infinity or the ends of a range: both are as right. nil: they do not.
+	Else  func(a *A) func(x, y float64) float64
+	DElse func(a *A) func(x, d float64) float64
+
 	// Jumps: the result jumps at a number among the arguments, which kernels round to
 	// the dtype or not, so that within rounding of it both sides are right.
 	Jumps bool
@@ -102,7 +107,7 @@ func (p Pointwise[A]) Entry() *Entry {
 			return Grads{"self": {magnitudesTimes(p.DSLeast, g.Out[0])}}, nil
 		}
 	}
-	if p.Jumps {
+	if p.Jumps || p.Else != nil {
 		op.Else = p.others
 	}
 	if p.smooth() || p.DC != nil {
@@ -200,7 +205,8 @@ func (p Pointwise[A]) zip(dt tensor.DType, g *Grad, x *tensor.Tensor, f func(dst
 }
 
 // gradElse are the gradients on the other side of a jump of the derivative that is
-// within rounding of the argument, below and above it. Where the derivative is 0 they
+// within rounding of the argument, below and above it, those of DElse, and those of a derivative
+// that overflows in the dtype. Where the derivative is 0 they
 // are 0 whatever comes in: kernels that select (relu's) do not multiply by it, which
 // shows where infinity or NaN comes in. In 16 bits the gradient computed step by step is one more.
 func (p Pointwise[A]) gradElse(a *A, g *Grad) ([]Grads, error) {
@@ -208,8 +214,15 @@ func (p Pointwise[A]) gradElse(a *A, g *Grad) ([]Grads, error) {
 	if !x.DType.IsFloat() {
 		return nil, nil
 	}
+	slopes := beyondJumps(x.DType, p.slope(a))
+	if p.DElse != nil {
+		slopes = append(slopes, changed(p.slope(a), p.DElse(a)))
+	}
+	slopes = append(slopes, changed(p.slope(a), func(_, d float64) float64 { // which overflows before it is multiplied
+		return limited(x.DType, d)
+	}))
 	var out []Grads
-	for _, beyond := range beyondJumps(x.DType, p.slope(a)) {
+	for _, beyond := range slopes {
 		t := ZipN(x.DType, x.Shape, func(dst []float64, s [][]float64) {
 			beyond(dst, s[1])
 			for i, gi := range s[0] {
@@ -231,15 +244,20 @@ func (p Pointwise[A]) gradElse(a *A, g *Grad) ([]Grads, error) {
 }
 
 // others are the results on the other side of a jump that is within rounding of the
-// argument, below and above it.
+// argument, below and above it, and those of Else.
 func (p Pointwise[A]) others(a *A, _ []*tensor.Tensor) [][]*tensor.Tensor {
 	x := p.Self(a)
 	if !x.DType.IsFloat() {
 		return [][]*tensor.Tensor{nil}
 	}
 	var out []*tensor.Tensor
-	for _, beyond := range beyondJumps(x.DType, p.block(a)) {
-		out = append(out, MapBlock(x.DType, x, beyond))
+	if p.Jumps {
+		for _, beyond := range beyondJumps(x.DType, p.block(a)) {
+			out = append(out, MapBlock(x.DType, x, beyond))
+		}
+	}
+	if p.Else != nil {
+		out = append(out, MapBlock(x.DType, x, changed(p.block(a), p.Else(a))))
 	}
 	return [][]*tensor.Tensor{out}
 }
@@ -255,6 +273,24 @@ func (p Pointwise[A]) block(a *A) func(dst, src []float64) {
 			dst[i] = f(x)
 		}
 	}
+}
+
+// changed is f of blocks with another value in place of f(x).
+func changed(f func(dst, src []float64), other func(x, y float64) float64) func(dst, src []float64) {
+	return func(dst, src []float64) {
+		f(dst, src)
+		for i, x := range src {
+			dst[i] = other(x, dst[i])
+		}
+	}
+}
+
+// limited is x, or infinity where x is beyond the numbers of dt.
+func limited(dt tensor.DType, x float64) float64 {
+	if r := dt.Round(x); math.IsInf(r, 0) {
+		return r
+	}
+	return x
 }
 
 // slope is the derivative of blocks of arguments.

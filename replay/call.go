@@ -40,7 +40,7 @@ type Call struct {
 	alter causes.Alteration
 	// autocasts is capture.Entry.Autocast.
 	autocasts map[string]string
-	// mixed, if set, is the dtype of 16 bits that float32 results are precise to.
+	// mixed, if set, is the dtype of 16 bits that results, also of float32, are precise to.
 	mixed tensor.DType
 
 	values Values

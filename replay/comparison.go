@@ -518,7 +518,7 @@ func (r *comparison) compareOutputs(got, want []value.Value) {
 			res = r.compareSampled(l, got[i], t, &sampledValue{labels: r.sampler.axes.Out}, tensor.Invalid)
 		} else {
 			if r.mixed != tensor.Invalid && ok {
-				w = opdef.Cast(t, tensor.Float32)
+				w = opdef.Cast(t, r.recordedDType())
 			}
 			res = r.compareValue(l, got[i], w, bound, r.mixed)
 		}

@@ -126,6 +126,8 @@ func (r *comparison) autocast(dt tensor.DType) []reading {
 		if dt != tensor.Float32 && !dt.IsHalf() {
 			return nil
 		}
+	case opdef.AutocastInner:
+		return r.autocastInside(dt)
 	}
 	cast := false
 	original := map[*tensor.Tensor]*tensor.Tensor{}
@@ -144,6 +146,37 @@ func (r *comparison) autocast(dt tensor.DType) []reading {
 	}
 	return []reading{{call: call, original: original, verdict: verdict.Pass,
 		reason: "as under autocast: arguments cast to " + dt.String()}}
+}
+
+// autocastInside reads a call as one that torch.autocast casts nothing for but factors of the products inside, with
+// results of dtype dt.
+func (r *comparison) autocastInside(dt tensor.DType) (out []reading) {
+	if r.autocasts != nil && len(r.autocasts) == 0 {
+		return nil
+	}
+	original := map[*tensor.Tensor]*tensor.Tensor{}
+	call := r.bound.Map(func(a opdef.Arg) *tensor.Tensor {
+		t := a.Tensor
+		if t.Wrapped || !t.DType.IsHalf() {
+			return t
+		}
+		c := converted(t, tensor.Float32)
+		c.RequiresGrad = t.RequiresGrad
+		original[c] = t
+		return c
+	})
+	for _, half := range []tensor.DType{tensor.Float16, tensor.BFloat16} {
+		if dt != half && dt != tensor.Float32 {
+			continue
+		}
+		way := reading{call: call, original: original, mixed: half, verdict: verdict.Pass,
+			reason: "as under autocast: products in " + half.String()}
+		if dt == tensor.Float32 && r.autocasts == nil { // nobody recorded whether autocast was on
+			way.verdict = verdict.Warn
+		}
+		out = append(out, way)
+	}
+	return out
 }
 
 // mixedProducts reads a call with float32 results as torch computes it under autocast where no kernel does all of it:

@@ -86,6 +86,7 @@ func TestAutocastWithoutResult(t *testing.T) {
 func TestProductsUnderAutocast(t *testing.T) {
 	const f32, bf16 = tensor.Float32, tensor.BFloat16
 	x, w := stored(f32, []int{1, 2}, 1.001, 2), stored(f32, []int{2, 1}, 1, 3)
+	square := stored(f32, []int{2, 2}, 1.5, 0.5, 0, 1.25)
 	for _, tc := range []struct {
 		name, op string
 		args     []value.Value
@@ -105,6 +106,14 @@ func TestProductsUnderAutocast(t *testing.T) {
 		{"wrong", "torch.nn.functional.bilinear", []value.Value{stored(f32, []int{1, 1}, 1.001),
 			stored(f32, []int{1, 1}, 3), stored(f32, []int{1, 1, 1}, 1), nil}, stored(f32, []int{1, 1}, 3.2),
 			verdict.Fail, ""},
+		{"inside", "torch.linalg.matrix_power", []value.Value{square, int64(2)},
+			stored(bf16, []int{2, 2}, 2.25, 1.375, 0, 1.5625), verdict.Pass, "as under autocast: products in bfloat16"},
+		{"wrong inside", "torch.linalg.matrix_power", []value.Value{square, int64(2)},
+			stored(bf16, []int{2, 2}, 2.5, 1.375, 0, 1.5625), verdict.Fail, ""},
+		{"after the mean", "torch.cov", []value.Value{stored(f32, []int{1, 2}, 1000.5, 1002.5)}, stored(bf16, nil, 2),
+			verdict.Pass, "as under autocast: products in bfloat16"},
+		{"in float32 of 16 bits", "torch.linalg.svdvals", []value.Value{stored(bf16, []int{2, 2}, 3, 0, 0, 2)},
+			stored(f32, []int{2}, 3, 2), verdict.Pass, "as under autocast: arguments cast to float32"},
 	} {
 		o := replay.Run(entries(t, record(t, tc.op, tc.args, tc.result))[0], options(t))
 		if o.Verdict() != tc.want || !strings.Contains(o.Results[0].Reason, tc.reason) {

@@ -85,6 +85,7 @@ func operatorLines(e *opdef.Entry) [][2]string {
 		{"autocast", [...]string{
 			opdef.AutocastNone: "", opdef.AutocastLower: "runs in its 16-bit dtype",
 			opdef.AutocastFloat32: "runs in float32", opdef.AutocastWidest: "runs in the widest dtype",
+			opdef.AutocastInner:   "runs its products in the 16-bit dtype on the CPU",
 			opdef.AutocastProduct: "runs in the widest dtype, on the CPU in products of its 16-bit dtype"}[e.Autocast]},
 		{"devices", devices},
 		{"source", e.Doc.Source},

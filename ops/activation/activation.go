@@ -290,6 +290,17 @@ var activationOps = []*opdef.Entry{
 			}
 			return ofArgument(vmath.GELUSlope)
 		},
+		Else: func(*geluArgs) func(x, y float64) float64 {
+			return func(x, y float64) float64 { // the formula has infinity times 0, the function has limits
+				switch {
+				case !math.IsInf(x, 0):
+					return y
+				case y != y:
+					return max(x, 0)
+				}
+				return math.NaN()
+			}
+		},
 		SBlock: func(*geluArgs) func(dst, x, y []float64) { return geluScale },
 		DSBlock: func(a *geluArgs) func(dst, x, y []float64) {
 			if a.Approximate == "tanh" {
@@ -396,6 +407,7 @@ var activationOps = []*opdef.Entry{
 			lo, hi := a.MinVal.Float64(), a.MaxVal.Float64()
 			return func(x, _ float64) float64 { return elements.IfElse(x <= lo || x >= hi, 0, 1) }
 		},
+		DElse: func(*hardtanhArgs) func(x, d float64) float64 { return atNaN(0) }, // where a kernel asks lo < x < hi
 		Cases: func(g opdef.Gen) []*hardtanhArgs {
 			var cs []*hardtanhArgs
 			for i, c := range activationCases(g, []float64{-1, -0.5, 0.75, 1}, false) {
@@ -425,7 +437,7 @@ var activationOps = []*opdef.Entry{
 		NoInts: true,
 		Doc: opdef.Doc{Summary: "Shrinks by lambd towards zero",
 			Formula: "self - lambd if self > lambd, self + lambd if self < -lambd, else 0",
-			Notes:   "NaN gives 0, as in torch up to 2.5."},
+			Notes:   "NaN gives NaN, or 0 as in torch up to 2.5."},
 		Error: opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Exact}},
 		Self:  func(a *shrinkArgs) *tensor.Tensor { return a.Self },
 		Check: func(a *shrinkArgs) error {
@@ -442,11 +454,14 @@ var activationOps = []*opdef.Entry{
 					return x - k
 				case x < -k:
 					return x + k
+				case x != x:
+					return x
 				}
 				return 0
 			}
 		},
-		DF: shrinkSlope,
+		Else: func(*shrinkArgs) func(x, y float64) float64 { return atNaN(0) },
+		DF:   shrinkSlope,
 		S: func(a *shrinkArgs) func(x, y float64) float64 {
 			k := a.Lambd.Float64()
 			return func(_, _ float64) float64 { return k }
@@ -609,3 +624,8 @@ type thresholdArgs struct {
 // flushedFactor is S of a product of x and a factor that underflows before the product does, in float32 or float64: a
 // number that is nothing beside every normal result.
 func flushedFactor(x, _ float64) float64 { return kernel.FiniteAbs(x) * 0x1p-105 }
+
+// atNaN gives value at NaN, and what is there otherwise.
+func atNaN(value float64) func(x, is float64) float64 {
+	return func(x, is float64) float64 { return elements.IfElse(x != x, value, is) }
+}

@@ -4,13 +4,14 @@ package linalg
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/opdef"
 )
 
 // Table lists the operators of this package.
 func Table() []*opdef.Entry {
-	return slices.Concat(
+	table := slices.Concat(
 		linalgOps,
 		factorOps,
 		eigenOps,
@@ -23,4 +24,16 @@ func Table() []*opdef.Entry {
 		crossOps,
 		[]*opdef.Entry{vandermonde},
 	)
+	for _, e := range table {
+		if slices.Contains(float32OnCPU, e.Op()) {
+			e.WithAutocast(opdef.AutocastFloat32)
+		}
+	}
+	return table
 }
+
+// float32OnCPU are the operators whose arguments torch.autocast casts to float32 on the CPU. CUDA has no kernels of
+// 16 bits for them.
+var float32OnCPU = strings.Fields("cholesky cholesky_ex cholesky_inverse cholesky_solve inverse inv_ex linalg_solve " +
+	"triangular_solve lu lu_solve householder_product ormqr geqrf qr linalg_qr svd linalg_svd svdvals eig eigvals eigh " +
+	"eigvalsh symeig linalg_lstsq matrix_rank cond tensorinv tensorsolve linalg_matrix_norm")

@@ -136,7 +136,7 @@ var linalgOps = []*opdef.Entry{
 	}),
 	matrixOp(matrixDecl[powerArgs]{
 		Schema:   "matrix_power(Tensor A, int n) -> Tensor",
-		Autocast: opdef.AutocastLower,
+		Autocast: opdef.AutocastInner,
 		Names:    "linalg.matrix_power matrix_power Tensor.matrix_power", Composite: true,
 		Doc: opdef.Doc{Summary: "Integer power of square matrices",
 			Formula: "A @ A @ ... (n times); of the inverse for negative n"},

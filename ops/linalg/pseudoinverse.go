@@ -17,7 +17,7 @@ var pseudoinverseOps = []*opdef.Entry{
 	matrixOp(matrixDecl[pinvArgs]{
 		Schema: "pinv(Tensor A, Tensor|Scalar? rcond=None, bool hermitian=False, *, Tensor|Scalar? atol=None, " +
 			"Tensor|Scalar? rtol=None) -> Tensor",
-		Names: "linalg.pinv pinverse Tensor.pinverse",
+		Names: "linalg.pinv pinverse Tensor.pinverse", Autocast: opdef.AutocastInner,
 		Doc: opdef.Doc{Summary: "Pseudoinverse",
 			Formula: "V @ diag(1/S) @ U^H over the singular values above the tolerance", Notes: toleranceNote},
 		GradScale: func(m *matrixOpCall[pinvArgs], g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {

@@ -256,7 +256,41 @@ func powOp(op opdef.Op[PowArgs]) *opdef.Entry {
 	op.GradScale = func(a *PowArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 		return powGrad(a.Self, a.Exponent, "self", "exponent", g, true)
 	}
+	op.Else = func(a *PowArgs, outs []*tensor.Tensor) [][]*tensor.Tensor {
+		if !outs[0].DType.IsFloat() {
+			return [][]*tensor.Tensor{nil}
+		}
+		return [][]*tensor.Tensor{{opdef.Must(elements.MapN(outs[0].DType, nil,
+			func(v []float64) float64 { return powByRoot(v[0], v[1]) }, a.Self, a.Exponent))}}
+	}
+	op.GradElse = func(a *PowArgs, g *opdef.Grad) ([]opdef.Grads, error) {
+		if !g.Outs[0].DType.IsFloat() || a.Self.Wrapped {
+			return nil, nil
+		}
+		t, err := elements.MapN(g.Outs[0].DType, nil, func(v []float64) float64 {
+			if v[2] == 0 {
+				return 0
+			}
+			return v[0] * v[2] * powByRoot(v[1], v[2]-1)
+		}, g.Out[0], a.Self, a.Exponent)
+		if err != nil {
+			return nil, err
+		}
+		return []opdef.Grads{{"self": {opdef.SumTo(t, a.Self.Shape)}}}, nil
+	}
 	return op.Entry()
+}
+
+// powByRoot is x**y as kernels compute it that take a square root for the exponents 1/2 and -1/2: of negative
+// infinity that is NaN, and of -0 it is -0.
+func powByRoot(x, y float64) float64 {
+	switch y {
+	case 0.5:
+		return math.Sqrt(x)
+	case -0.5:
+		return 1 / math.Sqrt(x)
+	}
+	return kernel.Pow(x, y)
 }
 
 // AddArgs are the arguments of add and sub.

@@ -113,7 +113,7 @@ var trigOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Inverse hyperbolic cosine", Formula: "acosh(self)"},
 		F:   math.Acosh, C: kernel.Acosh,
 		Steps: func(g, x, _ float64, r func(float64) float64) float64 { return r(g * r(1/math.Sqrt(r(r(x*x)-1)))) },
-		DF:    func(x, _ float64) float64 { return 1 / math.Sqrt((x-1)*(x+1)) },
+		DF:    func(x, _ float64) float64 { return 1 / math.Sqrt(0+(x-1)*(x+1)) }, // 0 + -0 is 0,
 		DC:    func(x, _ complex128) complex128 { return kernel.Reciprocal(cmplx.Sqrt(x-1) * cmplx.Sqrt(x+1)) },
 		DS:    func(x, _ float64) float64 { return x * x * math.Pow((x-1)*(x+1), -1.5) },
 	}.Entry(),

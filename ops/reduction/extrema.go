@@ -288,6 +288,12 @@ func SplitAmongTies(x, y, up *tensor.Tensor, dim []int) *tensor.Tensor {
 	}, x, yy, opdef.Unreduce(up, x.Shape, dims), opdef.Unreduce(ties, x.Shape, dims))
 }
 
+// nanAmongTies is the gradient t, NaN where the extremum is: torch divides by the number of elements equal to it.
+func nanAmongTies(a *ExtremumArgs, g *opdef.Grad, t *tensor.Tensor) *tensor.Tensor {
+	y := opdef.Unreduce(g.Outs[0], a.Self.Shape, opdef.Must(opdef.Dims("dim", a.Dim, a.Self.Dim())))
+	return opdef.Zip(t.DType, t, y, func(ti, yi float64) float64 { return elements.IfElse(yi != yi, yi, ti) })
+}
+
 // extremum declares amax and amin.
 func extremum(name, summary string, least bool) *opdef.Entry {
 	return opdef.Op[ExtremumArgs]{
@@ -299,7 +305,7 @@ func extremum(name, summary string, least bool) *opdef.Entry {
 			return elements.Single(t), err
 		},
 		Grad: func(a *ExtremumArgs, g *opdef.Grad) (opdef.Grads, error) {
-			return elements.GradOf("self", SplitAmongTies(a.Self, g.Outs[0], g.Out[0], a.Dim)), nil
+			return elements.GradOf("self", nanAmongTies(a, g, SplitAmongTies(a.Self, g.Outs[0], g.Out[0], a.Dim))), nil
 		},
 		Cases: func(g opdef.Gen) []*ExtremumArgs {
 			return []*ExtremumArgs{

@@ -120,6 +120,13 @@ var reduceOps = []*opdef.Entry{
 		Terms:    (*OneDimArgs).terms,
 		Kernel:   prod,
 		Grad:     prodGrad,
+		GradElse: func(a *OneDimArgs, g *opdef.Grad) ([]opdef.Grads, error) { // NaN and infinity pass on to the others
+			if !a.Self.DType.IsFloat() {
+				return nil, nil
+			}
+			return []opdef.Grads{byResult(a.Self, elements.OptionalDim(a.Dim), g,
+				func(x, y float64) float64 { return y / x })}, nil
+		},
 		Cases: func(g opdef.Gen) []*OneDimArgs {
 			f64 := tensor.Float64
 			zero := tensor.New(f64, []int{2, 4}, []float64{1, 0, 2, 3, 0, 0, 5, 6})
@@ -188,6 +195,12 @@ var reduceOps = []*opdef.Entry{
 						dst[i] = s[1][i] * kernel.ExpDiff(x, s[2][i])
 					}
 				}, a.Self, up, lse)), nil
+		},
+		GradElse: func(a *LogSumExpArgs, g *opdef.Grad) ([]opdef.Grads, error) { // infinity less infinity
+			if !a.Self.DType.IsFloat() {
+				return nil, nil
+			}
+			return []opdef.Grads{byResult(a.Self, a.Dim, g, func(x, y float64) float64 { return math.Exp(x - y) })}, nil
 		},
 		// The logarithm of the sum is added to the largest element; the error of
 		// the sum is relative to it, so 1 + log(n) in the result.
@@ -519,4 +532,14 @@ func realCases(cs []*ReduceArgs) []*ReduceArgs {
 // floatCases drops cases with arguments that are not floating.
 func floatCases(cs []*ReduceArgs) []*ReduceArgs {
 	return slices.DeleteFunc(cs, func(a *ReduceArgs) bool { return !a.Self.DType.IsFloat() })
+}
+
+// byResult is the gradient of a reduction of x, whose slope is f of an element and the result.
+func byResult(x *tensor.Tensor, dim []int, g *opdef.Grad, f func(x, y float64) float64) opdef.Grads {
+	dims := opdef.Must(opdef.Dims("dim", dim, x.Dim()))
+	return elements.GradOf("self", opdef.ZipN(x.DType, x.Shape, func(dst []float64, s [][]float64) {
+		for i, xi := range s[0] {
+			dst[i] = s[2][i] * f(xi, s[1][i])
+		}
+	}, x, opdef.Unreduce(g.Outs[0], x.Shape, dims), opdef.Unreduce(g.Out[0], x.Shape, dims)))
 }

@@ -36,12 +36,13 @@ var besselOps = []*opdef.Entry{
 		F: atFinite(kernel.BesselI1),
 		S: besselScale,
 		DF: func(x, _ float64) float64 {
-			if !(math.Abs(x) >= 1e-8) { // nan too
+			if math.Abs(x) < 1e-8 {
 				return 0.5
 			}
 			return kernel.BesselI0(x) - kernel.BesselI1(x)/x
 		},
-		DS: func(x, _ float64) float64 { return 2 * kernel.FiniteAbs(kernel.BesselI0(x)) },
+		DElse: halfAtNaN,
+		DS:    func(x, _ float64) float64 { return 2 * kernel.FiniteAbs(kernel.BesselI0(x)) },
 	}.Entry(),
 	opdef.Unary{
 		Name: "special_i1e", Names: "special.i1e", Error: elements.ElementwiseError,
@@ -55,7 +56,8 @@ var besselOps = []*opdef.Entry{
 			}
 			return kernel.BesselI0e(x) - y*(kernel.Sign(x)+1/x)
 		},
-		DS: func(x, y float64) float64 { return 2*kernel.BesselI0e(x) + math.Abs(y) },
+		DElse: halfAtNaN,
+		DS:    func(x, y float64) float64 { return 2*kernel.BesselI0e(x) + math.Abs(y) },
 	}.Entry(),
 	noGradient("modified_bessel_i0", "Modified Bessel function of the first kind, order 0", "I0(self), NaN at infinity",
 		atFinite(kernel.BesselI0), besselScale),
@@ -158,3 +160,6 @@ func noGradient(name, summary, formula string, f func(float64) float64, scale fu
 		F:   f, S: scale, NoGrad: "torch defines none for special." + name,
 	}.Entry()
 }
+
+// halfAtNaN is the slope d at x, but 1/2 at NaN, as torch 1 has it, which asks whether |x| is large.
+func halfAtNaN(x, d float64) float64 { return elements.IfElse(x != x, 0.5, d) }

@@ -117,6 +117,19 @@ var specialOps = []*opdef.Entry{
 				func(v []float64) float64 { return v[0] * kernel.SincSlope(v[1]) }, g.Out[0], a.Self)
 			return opdef.Grads{"self": {t}}, err
 		},
+		Else: func(a *opdef.UnaryArgs, outs []*tensor.Tensor) [][]*tensor.Tensor {
+			if !a.Self.DType.IsFloat() {
+				return [][]*tensor.Tensor{nil}
+			}
+			return [][]*tensor.Tensor{{sincOverflow(a.Self, outs[0])}}
+		},
+		GradElse: func(a *opdef.UnaryArgs, g *opdef.Grad) ([]opdef.Grads, error) {
+			if !a.Self.DType.IsFloat() {
+				return nil, nil
+			}
+			d := pairScale(g.Out[0], a.Self, func(gi, x float64) float64 { return gi * kernel.SincSlope(x) })
+			return []opdef.Grads{{"self": {sincOverflow(a.Self, d[0])}}}, nil
+		},
 		// pi*self is rounded before its sine is taken.
 		Scale: func(a *opdef.UnaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
 			if !a.Self.DType.IsComplex() {
@@ -177,6 +190,9 @@ var specialOps = []*opdef.Entry{
 				}
 				return 1 / (x * (1 - x))
 			}
+		},
+		DElse: func(*logitArgs) func(x, d float64) float64 { // -0 is compared with 0
+			return func(x, d float64) float64 { return elements.IfElse(x == 0, math.Abs(d), d) }
 		},
 		Cases: func(g opdef.Gen) []*logitArgs {
 			eps := 0.125
@@ -533,4 +549,12 @@ func shapeAndQuantile(g opdef.Gen, lo, hi, lo2, hi2 float64) []*opdef.BinaryArgs
 			Other: y(tensor.BFloat16, 4)},
 		{Self: x(f32, 0, 3), Other: y(f32, 3)}, {Self: x(f32), Other: y(f32)},
 	}
+}
+
+// sincOverflow is t with NaN where pi times x is beyond the numbers of the dtype of x.
+func sincOverflow(x, t *tensor.Tensor) *tensor.Tensor {
+	dt := x.DType
+	return opdef.Zip(dt, x, t, func(xi, ti float64) float64 {
+		return elements.IfElse(math.IsInf(dt.Round(math.Pi*xi), 0), math.NaN(), ti)
+	})
 }

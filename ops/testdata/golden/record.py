@@ -17,6 +17,11 @@ below, makes every call with torch under every name of its operator and writes, 
 
 writes the same for calls with NaN, infinity and negative zero, into edges/.
 
+  go test ./ops -run TestPointwiseCalls -calls /tmp/pointwise.jsonl
+  python3 ops/testdata/golden/record.py --pointwise /tmp/pointwise.jsonl
+
+writes the same for pointwise operators on the extremes of each dtype, into pointwise/.
+
 Arguments are numbered as tensors, in order, keywords after the rest. The incoming gradient of result k is
 ((5*i + 3*k) % 8 - 3.5) / 4 at element i, of complex results with the same, negated, as imaginary part. Numbers are the
 shortest that give the value back in its dtype. Of random operators ("random") only dtypes and shapes are kept.
@@ -91,6 +96,21 @@ def calls_by_hand():
                        (eight(3, 16), eight(16, 16), rows, columns, None, None, {"dtype": "float32"})],
         "_grouped_mm": [(a, tensor([[[n / 4 - k for k in range(8)] for n in range(8)]] * 2, torch.bfloat16, True), ends)],
     }
+
+
+def extremes_by_hand():
+    """Operators and arguments of further calls with --pointwise: powers with special exponents, and reductions of rows."""
+    inf, nan = float("inf"), float("nan")
+    rows = [[nan, 1, 2, 3], [inf, 1, 2, 3], [-inf, 1, 2, 3], [0, 1, 2, 3], [0, 0, 2, 3], [-0.0, 0, 1, -1], [inf, inf, 1, 2], [nan, nan, 1, 2],
+            [-inf] * 4, [0, 0, 0, 0]]
+    for dtype in torch.float32, torch.bfloat16, torch.float16:
+        largest = torch.finfo(dtype).max
+        x = tensor([nan, inf, -inf, 0, -0.0, largest, -largest, 4, 1, -1, 0.25], dtype, True)
+        for exponent in 0.5, -0.5, 1.5, 2, 3, -1, -2, 0, 1, 2.5:
+            yield "pow", [x, exponent]
+        for op in "amax", "amin", "sum", "mean", "prod":
+            yield op, [tensor(rows, dtype, True), 1]
+        yield "logsumexp", [tensor(rows, dtype, True), [1]]
 
 
 # JSON to Python and back.
@@ -285,22 +305,25 @@ def write(family, calls):
             print(json.dumps(line, separators=(",", ":")), file=f)
 
 
-def main(path, edges=False):
+def main(path, special=None):
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = False
+    if hasattr(torch.utils, "deterministic"):  # torch 2
+        torch.utils.deterministic.fill_uninitialized_memory = False
     with open(path) as f:
         calls = [json.loads(line) for line in f]  # those without arguments only name an operator
     for call in calls:  # other libraries have scripts of their own
         call["names"] = [n for n in call["names"] if n.startswith("torch.") and (n.startswith("torch.ops.aten.") or not n.startswith("torch.ops."))]
     calls = [call for call in calls if call["names"]]
     names = {call["op"]: call["names"] for call in calls}
-    for op, by_hand in [] if edges else calls_by_hand().items():
+    for op, by_hand in [] if special else calls_by_hand().items():
         for args in by_hand:
             args, kwargs = args if len(args) == 2 and isinstance(args[1], dict) and "lr" in args[1] else (args, {})
             random = {"random": "draws random numbers"} if op == "init_sparse_" else {}
             calls.append({"op": op, "names": names[op], **random, "args": list(args), "kwargs": kwargs})
+    if special == "pointwise":
+        calls += [{"op": op, "names": ["torch." + op], "args": args} for op, args in extremes_by_hand()]
     families, missing, done = {}, {}, set()
     for call in calls:
         for line in record(call, missing):
@@ -309,7 +332,7 @@ def main(path, edges=False):
     for call in calls:
         if call["op"] not in done:
             missing["op " + call["op"]] = next((missing[n] for n in call["names"] if n in missing), "no call")
-    here = os.path.join(HERE, "edges") if edges else HERE
+    here = os.path.join(HERE, special) if special else HERE
     os.makedirs(here, exist_ok=True)
     for name in os.listdir(here):
         if name.endswith(".jsonl"):
@@ -321,7 +344,7 @@ def main(path, edges=False):
         with open(os.path.join(here, name.strip("_") + ".jsonl"), "w") as f:
             for line in [{"torch": torch.__version__, "seed": SEED, "command": "record.py"}] + lines:
                 f.write(json.dumps(line, separators=(",", ":")) + "\n")
-    if not edges:
+    if not special:
         with open(os.path.join(HERE, "missing.tsv"), "w") as f:
             for name, why in sorted(missing.items()):
                 if name not in done:
@@ -330,4 +353,4 @@ def main(path, edges=False):
 
 
 if __name__ == "__main__":
-    main(sys.argv[-1], edges="--edges" in sys.argv)
+    main(sys.argv[-1], next((a[2:] for a in sys.argv if a.startswith("--")), None))
