@@ -306,8 +306,12 @@ func (p *part) lossFactor() []float64 {
 	return out
 }
 
-// solve finds the numbers with which vectors add up to y, least squares; ok is false where they do not.
+// solve finds the numbers with which vectors add up to y, least squares; ok is false where they do not, or have other
+// lengths.
 func solve(basis [][]float64, y []float64, tolerance float64) (k []float64, ok bool) {
+	if slices.ContainsFunc(basis, func(b []float64) bool { return len(b) != len(y) }) {
+		return nil, false
+	}
 	n := len(basis)
 	a := make([][]float64, n)
 	size := 0.0
