@@ -277,8 +277,23 @@ func Explain(e *capture.Entry, opt Options, until time.Time) []causes.Cause {
 	return c.Causes(c.Compare(), until)
 }
 
-// SumOf says of a value that failed that it is what is due and something else that is known added up, or that alone;
-// empty if it is neither.
-func (c *Call) SumOf(r *Result, text string, t *tensor.Tensor) string {
-	return causes.SumOf(&c.wrongs([]Result{*r})[0], Guard, text, t)
+// SumOf is the cause of a value that failed that it is t, which text names, or that t is added to what is due; it has
+// no targets if it is neither. It is one of so many that were tried.
+func (c *Call) SumOf(r *Result, tried int, text string, t *tensor.Tensor) causes.Cause {
+	if c.opt.Device != nil {
+		c = c.asRecorded()
+	}
+	for m := range c.search().Sums(&c.wrongs([]Result{*r})[0], text, t) {
+		k := c.explains(m, []Result{*r})
+		if len(k.Targets) > 0 && k.Bits >= causes.Required(tried)+m.Cost {
+			return k
+		}
+	}
+	return causes.Cause{}
+}
+
+// Explained reports whether t, one of so many that were tried, explains a value that failed, whose elements it has.
+func (c *Call) Explained(r *Result, tried int, t *tensor.Tensor) bool {
+	got, want, ok := c.Pair(r)
+	return ok && causes.Evidence(got, want, t) >= causes.Required(tried)
 }

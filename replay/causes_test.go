@@ -266,6 +266,43 @@ func TestNoCauses(t *testing.T) {
 	}
 }
 
+// TestHalfIsNoCause: what explains half of the elements, while the others are wrong at random, is no cause.
+func TestHalfIsNoCause(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 1))
+	random := func() []float64 {
+		v := make([]float64, 24*16)
+		for i := range v {
+			v[i] = r.NormFloat64()
+		}
+		return v
+	}
+	shape := []int{24, 16}
+	x := tensor.New(tensor.Float32, shape, random()).Rounded()
+	due := func(i int) float64 { return math.Tanh(tensor.At[float64](x, i)) }
+	for name, half := range map[string]func(i int) float64{
+		"shifted":    func(i int) float64 { return due((i + 1) % (24 * 16)) },
+		"rows moved": func(i int) float64 { return due((i + 16) % (24 * 16)) },
+		"doubled":    func(i int) float64 { return 2 * due(i) },
+		"an operand": func(i int) float64 { return tensor.At[float64](x, i) },
+	} {
+		gave := random()
+		for i := range gave {
+			if i%2 == 0 {
+				gave[i] = half(i)
+			}
+		}
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "input.pth"), "torch.tanh", []value.Value{x})
+		write(t, filepath.Join(dir, "output.pth"), "torch.tanh",
+			[]value.Value{tensor.New(tensor.Float32, shape, gave).Rounded()})
+		for _, c := range replay.Explain(entries(t, dir)[0], options(t), time.Now().Add(time.Minute)) {
+			if !c.Pattern {
+				t.Errorf("%s: %q is a cause", name, c.Text)
+			}
+		}
+	}
+}
+
 // TestCausesOfResults: results as kernels with a mistake give them, which no argument says.
 func TestCausesOfResults(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 1))

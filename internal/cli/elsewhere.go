@@ -18,15 +18,15 @@ import (
 
 // elsewhere says of what else a wrong result has the bytes: an argument of the call, a
 // result of an earlier call of the process below the paths, as where a buffer was not
-// written, or which of these is added to it, as where a sum does not begin with 0; nothing if of nothing, or if all
-// its elements are one.
+// written, or which of these is added to it, as where a sum does not begin with 0. It says nothing without the
+// evidence that any cause needs, or if all elements are one.
 func elsewhere(ctx context.Context, paths []string, e *capture.Entry, call *replay.Call, r *replay.Result,
 	until time.Time) []reports.Cause {
 	got, _, ok := call.Pair(r)
 	if !ok || r.Verdict != verdict.Fail || got.Numel() < 2 || got.Bytes() > largestElsewhere {
 		return nil
 	}
-	what, exact := "", true
+	what, exact, tried := "", true, 0
 	err := replay.Guard(func() error {
 		b, size := got.AppendBytes(nil), got.DType.Size()
 		if bytes.Equal(b[size:], b[:len(b)-size]) {
@@ -34,7 +34,9 @@ func elsewhere(ctx context.Context, paths []string, e *capture.Entry, call *repl
 		}
 		same := func(v value.Value) bool {
 			t, ok := v.(*tensor.Tensor)
-			return ok && t.DType == got.DType && slices.Equal(t.Shape, got.Shape) && bytes.Equal(t.AppendBytes(nil), b)
+			tried++
+			return ok && t.DType == got.DType && slices.Equal(t.Shape, got.Shape) &&
+				bytes.Equal(t.AppendBytes(nil), b) && call.Explained(r, tried, t)
 		}
 		for _, a := range call.Bound().Tensors() {
 			if same(a.Tensor) {
@@ -56,7 +58,8 @@ func elsewhere(ctx context.Context, paths []string, e *capture.Entry, call *repl
 					what, exact = text+" is returned", true
 				}
 				if what == "" {
-					what, exact = call.SumOf(r, text, t), false
+					k := call.SumOf(r, tried, text, t)
+					what, exact = k.Text, k.Exact
 				}
 			}
 			rec.Close()

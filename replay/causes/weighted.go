@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/optool/optool/internal/num/roundoff"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
 )
@@ -291,72 +290,45 @@ func (c *Search) addedValues(fails []Wrong) iter.Seq[Mistake] {
 		for i := range fails {
 			r := &fails[i]
 			for _, k := range c.known(r) {
-				text, alter := c.sumOf(r, k)
-				if alter == nil {
-					continue
-				}
-				if !yield(Mistake{Text: text, Rounds: true, Make: c.altering(alter)}) {
-					return
+				for m := range c.Sums(r, k.text, k.t) {
+					if !yield(m) {
+						return
+					}
 				}
 			}
 		}
 	}
 }
 
-// sumOf says which sum of what is due and what is known a value is, with what alters it so; nil if it is none.
-func (c *Search) sumOf(r *Wrong, k knownValue) (text string, alter Alteration) {
-	got, want, ok := r.Pair()
-	if !ok || !got.DType.IsFloat() || got.Numel() < leastInNarrow || got.Numel() > largestOperand ||
-		!k.t.DType.IsFloat() || !slices.Equal(got.Shape, want.Shape) || !slices.Equal(got.Shape, k.t.Shape) {
-		return "", nil
-	}
-	_ = c.Guard(func() error { // what cannot be read is no sum
-		x, y, z := Pieces(got), Pieces(want), Pieces(k.t)
+// Sums are the mistakes by which a value is t, which text names, or t is added to what is due, so far as the evidence
+// does not rule them out. Each is one of len(sums) that were tried.
+func (c *Search) Sums(r *Wrong, text string, t *tensor.Tensor) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		got, want, ok := r.Pair()
+		if !ok || !got.DType.IsFloat() || got.Numel() < leastInNarrow || got.Numel() > largestOperand ||
+			!t.DType.IsFloat() || !slices.Equal(got.Shape, want.Shape) || !slices.Equal(got.Shape, t.Shape) {
+			return
+		}
 		for _, s := range sums {
-			if !predicts(got.DType, x, y, func(i int) float64 { return s.due*y[i] + s.known*z[i] }) {
-				continue
-			}
-			text = fmt.Sprintf(s.text, k.text)
-			alter = func(target string, t *tensor.Tensor) *tensor.Tensor {
+			alter := func(target string, due *tensor.Tensor) *tensor.Tensor {
 				if target != r.Target {
-					return t
+					return due
 				}
-				return opdef.ZipN(t.DType, t.Shape, func(dst []float64, src [][]float64) {
+				return opdef.ZipN(due.DType, due.Shape, func(dst []float64, src [][]float64) {
 					for i := range dst {
 						dst[i] = s.due*src[0][i] + s.known*src[1][i]
 					}
-				}, t, k.t)
+				}, due, t)
 			}
-			return nil
+			enough := false
+			_ = c.Guard(func() error { // what cannot be read is no sum
+				enough = Evidence(got, want, alter(r.Target, want)) >= Required(len(sums))
+				return nil
+			})
+			if enough && !yield(Mistake{Text: fmt.Sprintf(s.text, text), Rounds: true, Make: c.altering(alter),
+				Cost: math.Log2(float64(len(sums)))}) {
+				return
+			}
 		}
-		return nil
-	})
-	return text, alter
-}
-
-// predicts reports whether what a cause makes of each element is what was recorded, x, to rounding, and explains what
-// is wrong with it: beside what is due, y, the errors are nothing.
-func predicts(dt tensor.DType, x, y []float64, of func(i int) float64) bool {
-	size := 0.0
-	for i := range x {
-		size = max(size, math.Abs(y[i]), math.Abs(of(i)))
 	}
-	sums := 8 * min(dt.Eps()/2, roundoff.U32) * size // the terms were added in float32, or better
-	wrong, left := 0.0, 0.0
-	for i := range x {
-		p := of(i)
-		d, was := math.Abs(x[i]-p), math.Abs(x[i]-dt.Round(y[i]))
-		if !(d <= dt.ULP(p)+sums) {
-			return false
-		}
-		wrong, left = wrong+was*was, left+math.Pow(math.Abs(x[i]-dt.Round(p)), 2)
-	}
-	return left*Nearness*Nearness <= wrong
-}
-
-// SumOf says of a value that failed that it is what is due and something else that is known added up, or that alone;
-// empty if it is neither.
-func SumOf(r *Wrong, guard func(func() error) error, text string, t *tensor.Tensor) string {
-	text, _ = (&Search{Guard: guard}).sumOf(r, knownValue{text, t})
-	return text
 }
