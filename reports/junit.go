@@ -81,6 +81,9 @@ func WriteJUnit(w io.Writer, rec *Recording) (err error) {
 	for _, s := range rec.Summary.Settings {
 		list.List = append(list.List, junitSetting{s.Kind + " " + s.Name, s.Value + ": " + s.String()})
 	}
+	for _, lead := range rec.Leads() {
+		list.List = append(list.List, junitSetting{lead[0], lead[1]})
+	}
 	if text := rec.Summary.NotJudged().String(); text != "" {
 		list.List = append(list.List, junitSetting{"not judged", text})
 	}

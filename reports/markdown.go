@@ -43,6 +43,9 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 	}
 	ops := s.Ops()
 	fmt.Fprintf(b, "### %s %s\n", mark, s.Line())
+	if rec.NotFinite != "" {
+		fmt.Fprintf(b, "\n**%s**\n", escapeMarkdown(rec.NotFinite))
+	}
 	for _, line := range s.notes() {
 		fmt.Fprintf(b, "\n%s\n", escapeMarkdown(line))
 	}

@@ -54,13 +54,15 @@ func (n *firstNotFinite) first() *Result {
 	return n.made
 }
 
+const notFiniteHead = "First value that is not finite: "
+
 // text is the line that says so, "" if all values are finite.
 func (n *firstNotFinite) text() string {
 	r := n.first()
 	if r == nil {
 		return ""
 	}
-	s := fmt.Sprintf("First value that is not finite: %s: %s.", r.Title(), r.NotFinite.Text)
+	s := fmt.Sprintf(notFiniteHead+"%s: %s.", r.Title(), r.NotFinite.Text)
 	if more := n.calls - btoi(r == n.made); more > 0 {
 		have := "have"
 		if more == 1 {

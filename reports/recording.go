@@ -11,6 +11,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/optool/optool/timing"
@@ -36,6 +37,10 @@ type Recording struct {
 	// LastOrder is the largest Order of the results; Overflow says that they are of an overflow check.
 	LastOrder int
 	Overflow  bool
+	// First is the first wrong call with its causes, nil if none is wrong; NotFinite is a line that says which call
+	// made the first value that is infinite or NaN, "" if none did.
+	First     *Finding
+	NotFinite string
 
 	calls []recordedCall // that were finished, as far as it is said
 	files []io.Closer
@@ -274,14 +279,38 @@ func (rec *Recording) summarize() error {
 // count adds the results to the summary.
 func (rec *Recording) count() error {
 	rec.Summary.unexplained = rec.LeftOut
-	for r := range rec.Results.All() {
-		rec.Summary.Add(r)
-		if r.Order != nil {
-			rec.LastOrder = max(rec.LastOrder, *r.Order)
+	digest := NewDigest(nil)
+	for f := range rec.Findings() {
+		digest.Add(f)
+		for _, r := range f.Results {
+			rec.Summary.Add(r)
+			if r.Order != nil {
+				rec.LastOrder = max(rec.LastOrder, *r.Order)
+			}
+			rec.Overflow = rec.Overflow || r.Stats != nil
 		}
-		rec.Overflow = rec.Overflow || r.Stats != nil
 	}
+	rec.First, rec.NotFinite = digest.First(), digest.NotFinite()
 	return rec.Results.Err()
+}
+
+// Leads are lines about what a reader needs first, each with its name: which call made the first value that is not
+// finite, and which call is the first wrong one and why.
+func (rec *Recording) Leads() (leads [][2]string) {
+	if rec.NotFinite != "" {
+		leads = append(leads, [2]string{"first value that is not finite",
+			strings.TrimPrefix(rec.NotFinite, notFiniteHead)})
+	}
+	if rec.First == nil || rec.Overflow {
+		return leads
+	}
+	r := rec.First.bad()
+	leads = append(leads, [2]string{"first wrong call", r.Title() + ": " + strings.TrimSpace(r.target()+" "+
+		string(r.Verdict)+": "+r.Reason)})
+	for _, c := range rec.First.Causes[:min(len(rec.First.Causes), shownCauses)] {
+		leads = append(leads, [2]string{c.Label(), c.String()})
+	}
+	return leads
 }
 
 // Findings yields the results capture by capture.

@@ -147,15 +147,27 @@ func (rec *Recording) ResultSheet() Sheet {
 	if len(rec.Timings) > 0 {
 		return rec.timingSheet()
 	}
-	return ResultSheet(rec.Results.All(), rec.Overflow)
+	return rec.SheetOf(rec.Results.All())
 }
 
-// ResultSheet has a row for each result, with statistics if they are of an overflow check.
-func ResultSheet(results iter.Seq[*Result], overflow bool) Sheet {
+// causeOf is the first cause of a result.
+func (rec *Recording) causeOf(r *Result) any {
+	for _, c := range rec.Causes {
+		if c.Capture == r.Capture && c.Op == r.Op && slices.Contains(c.Targets, r.Target) {
+			return c.String()
+		}
+	}
+	return nil
+}
+
+// SheetOf has a row for each of some results, with its cause, and statistics if they are of an overflow check.
+func (rec *Recording) SheetOf(results iter.Seq[*Result]) Sheet {
+	overflow := rec.Overflow
 	s := Sheet{Name: "results"}
 	for _, c := range resultColumns {
 		s.Columns = append(s.Columns, c.name)
 	}
+	s.Columns = append(s.Columns, "cause")
 	if overflow {
 		for _, c := range statsColumns {
 			s.Columns = append(s.Columns, c.name)
@@ -167,6 +179,7 @@ func ResultSheet(results iter.Seq[*Result], overflow bool) Sheet {
 			for _, c := range resultColumns {
 				row = append(row, c.cell(r))
 			}
+			row = append(row, rec.causeOf(r))
 			if overflow {
 				for _, c := range statsColumns {
 					if r.Stats == nil {
@@ -261,11 +274,15 @@ func (rec *Recording) OpSheet() Sheet {
 // SummarySheet has a row for each thing to know of the run.
 func (rec *Recording) SummarySheet() Sheet {
 	s := rec.Summary
-	rows := [][]any{
+	rows := [][]any{{"result", rec.Line()}}
+	for _, lead := range rec.Leads() {
+		rows = append(rows, []any{lead[0], lead[1]})
+	}
+	rows = append(rows, [][]any{
 		{"command", strings.Join(rec.Run.Command, " ")}, {"version", rec.Run.Version}, {"host", rec.Run.Host},
 		{"device", rec.Run.Device},
 		{"start", rec.Run.Start.Format("2006-01-02 15:04:05 -0700")}, {"interrupted", s.Interrupted},
-	}
+	}...)
 	if rec.Run.Config != "" {
 		rows = append(rows, []any{"flags from a file", rec.Run.Config})
 	}

@@ -60,7 +60,8 @@ type Server struct {
 // A run is a table of the database.
 type run struct {
 	Name, Line        string
-	Told              []string // what was not judged, and for what the run fails besides
+	Leads             [][2]string // what a reader needs first
+	Told              []string    // what was not judged, and for what the run fails besides
 	Timeline, Margins template.HTML
 	columns           []string
 	listed            map[string]bool // columns of the list that have a value
@@ -99,7 +100,7 @@ func New(dir string, runs []Run, open Opener) (*Server, error) {
 		sheet := sheetOf(r.Recording, other, i == 1)
 		sheet.Name = table(i)
 		sheets = append(sheets, sheet, textSheet(texts(i), r.Recording))
-		x := &run{Name: r.Name, Line: r.Recording.Line(), Told: r.Recording.Summary.Told(), columns: sheet.Columns,
+		x := &run{Name: r.Name, Line: r.Recording.Line(), Leads: r.Recording.Leads(), Told: r.Recording.Summary.Told(), columns: sheet.Columns,
 			causes: r.Recording.Causes}
 		timeline, margins := charts.NewTimeline(r.Recording.LastOrder), charts.NewMargins()
 		for res := range r.Recording.Results.All() {
@@ -167,13 +168,13 @@ func sheetOf(rec, other *reports.Recording, newer bool) reports.Sheet {
 		}
 	}
 	var r *reports.Result // whose row is made
-	inner := reports.ResultSheet(func(yield func(*reports.Result) bool) {
+	inner := rec.SheetOf(func(yield func(*reports.Result) bool) {
 		for r = range results {
 			if !yield(r) {
 				return
 			}
 		}
-	}, rec.Overflow)
+	})
 	s := reports.Sheet{Columns: append(slices.Clone(inner.Columns), columnRank, columnOther, columnWas,
 		columnChange), Indexed: []string{columnRank, "op", "max_ulp", "bound_ratio", columnChange}}
 	s.Rows = func(yield func([]any) bool) {

@@ -78,7 +78,8 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 	data := struct {
 		Title    string
 		Line     string
-		Told     []string // what was not judged and why, and for what the run fails besides
+		Leads    [][2]string // what a reader needs first
+		Told     []string    // what was not judged and why, and for what the run fails besides
 		State    string
 		Style    template.CSS
 		Facts    [][]any
@@ -94,7 +95,7 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 		Timeline, Margins, Quartiles, Roofline template.HTML
 	}{
 		Style: template.CSS(Style),
-		Title: "optool: " + rec.Line(), Line: rec.Line(), Told: rec.Summary.Told(), State: state(rec),
+		Title: "optool: " + rec.Line(), Line: rec.Line(), Leads: rec.Leads(), Told: rec.Summary.Told(), State: state(rec),
 		Facts: slices.Collect(printable(rec.SummarySheet())),
 		ByOp:  collect(rec.OpSheet()), Total: max(rec.Summary.Total(), len(rec.Timings)),
 	}
@@ -123,7 +124,7 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 		data.Results = collect(rec.ResultSheet())
 		data.Results.Rows = data.Results.Rows[:min(len(data.Results.Rows), MaxRows)]
 	} else {
-		data.Results = collect(reports.ResultSheet(slices.Values(kept), rec.Overflow))
+		data.Results = collect(rec.SheetOf(slices.Values(kept)))
 	}
 	places := map[string]string{} // of the findings of captures
 	for f, like := range digest.Kinds() {
