@@ -15,7 +15,9 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/checkpoint"
 	"github.com/optool/optool/internal/quota"
+	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/pthformat"
+	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/results"
 	"github.com/optool/optool/tensor"
@@ -30,6 +32,9 @@ type Call struct {
 	Failures []error // files that could not be read; each has a result too
 	// Unwritten counts files into which torch saved nothing; each has a result too.
 	Unwritten int
+
+	// Registry has the operators by which values are known that nothing was written to; it may be nil.
+	Registry *opdef.Registry
 
 	known map[*tensor.Tensor]reports.Stats // tensors that a value holds more than once are read once
 }
@@ -71,6 +76,9 @@ func (c *Call) Check(e *capture.Entry, read pthformat.ReadMode) {
 		default:
 			c.file(e, recorded, k)
 		}
+	}
+	if c.Registry != nil && c.Overflow() {
+		results.MarkNotFinite(c.Results, replay.Of(recorded, replay.Options{Registry: c.Registry}).NotFinite())
 	}
 }
 

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -20,6 +21,8 @@ type NotFinite struct {
 	DType  tensor.DType
 	// Made says that all that the pass had, arguments and incoming gradients, is finite.
 	Made bool
+	// OfMask says that all of that is finite or -inf, and not all finite: masks of attention have such elements.
+	OfMask bool
 	// Exact is what the element is without rounding, if that is known: see Known.
 	Exact float64
 	Known bool
@@ -31,8 +34,11 @@ func (n *NotFinite) String() string { return n.Target + " " + n.Reason() }
 // Mask reports whether the element is -inf and due to be, or not known not to be: masks of attention have such
 // elements.
 func (n *NotFinite) Mask() bool {
-	return math.IsInf(n.Value, -1) && (!n.Known || math.IsInf(n.Exact, -1))
+	return math.IsInf(n.Value, -1) && (!n.Known || n.Due())
 }
+
+// Due reports whether the element is -inf and known to be due.
+func (n *NotFinite) Due() bool { return math.IsInf(n.Value, -1) && n.Known && math.IsInf(n.Exact, -1) }
 
 // Reason says where the element is, what it came from, and what it is without rounding.
 func (n *NotFinite) Reason() string {
@@ -42,6 +48,9 @@ func (n *NotFinite) Reason() string {
 		if n.Phase == Backward {
 			s += " and so is the incoming gradient"
 		}
+	}
+	if n.OfMask {
+		s += ", its inputs are finite or -inf"
 	}
 	switch {
 	case !n.Known:
@@ -68,22 +77,10 @@ func infinite(x float64) string {
 // notFinite looks for elements of recorded results, then gradients, that are not finite; nil if there are none. It also
 // looks at calls of operators that nobody knows.
 func (c *Call) notFinite() (n *NotFinite) {
-	if c.pair || c.Record == nil || c.Record.Err(capture.Input) != nil {
-		return nil
+	if n = c.NotFinite(); n == nil || quota.Stopped() {
+		return n
 	}
-	if c.bound != nil && c.bound.Random() == opdef.Uninitialised {
-		return nil
-	}
-	_ = Guard(func() error { // of what cannot be read nothing is known
-		outs := flatten(c.Record.Output)
-		if n = firstOf(outs, Forward, "output"); n != nil {
-			n.Made = c.finiteArguments()
-		} else if n = firstOf(flatten(c.Record.GradInputs), Backward, "grad"); n != nil {
-			n.Made = c.finiteArguments() && firstOf(flatten(c.Record.GradOutputs), Backward, "") == nil
-		}
-		if n == nil || quota.Stopped() {
-			return nil
-		}
+	_ = Guard(func() error { // of what cannot be computed nothing is known
 		if _, want, ok := c.Pair(&Result{Phase: n.Phase, Target: n.Target}); ok && want.Numel() > 0 {
 			if at := tensor.Ravel(n.Index, want.Shape); at >= 0 {
 				n.Exact, n.Known = tensor.At[float64](want, at), true
@@ -94,25 +91,55 @@ func (c *Call) notFinite() (n *NotFinite) {
 	return n
 }
 
-// finiteArguments reports whether all numbers and tensors among the recorded arguments are finite.
-func (c *Call) finiteArguments() bool {
+// NotFinite is the first element of recorded results, then gradients, that is not finite, as far as the recorded values
+// tell: it computes nothing. It is nil if there is none.
+func (c *Call) NotFinite() (n *NotFinite) {
+	if c.pair || c.Record == nil || c.Record.Err(capture.Input) != nil ||
+		c.bound != nil && c.bound.Random() == opdef.Uninitialised {
+		return nil
+	}
+	_ = Guard(func() error { // of what cannot be read nothing is known
+		had := c.arguments()
+		if n = firstIn(c.Record.Output, Forward, "output"); n == nil {
+			n = firstIn(c.Record.GradInputs, Backward, "grad")
+			had = append(had, flatten(c.Record.GradOutputs)...)
+		}
+		if n != nil {
+			n.Made = firstOf(had, Forward, "", notFinite) == nil
+			n.OfMask = !n.Made && !math.IsInf(n.Value, -1) && firstOf(had, Forward, "", notOfMask) == nil
+		}
+		return nil
+	})
+	return n
+}
+
+// firstIn is the first element that is not finite; one of -inf only if there is no other.
+func firstIn(values []value.Value, phase Phase, name string) *NotFinite {
+	flat := flatten(values)
+	return cmp.Or(firstOf(flat, phase, name, notOfMask), firstOf(flat, phase, name, notFinite))
+}
+
+func notFinite(x float64) bool { return x-x != 0 }
+
+func notOfMask(x float64) bool { return notFinite(x) && !math.IsInf(x, -1) }
+
+// arguments are all recorded arguments.
+func (c *Call) arguments() []value.Value {
 	args := flatten(c.Record.Args)
 	if c.Record.Kwargs != nil {
 		for _, it := range c.Record.Kwargs.Items {
 			args = append(args, flatten([]value.Value{it.Value})...)
 		}
 	}
-	for _, v := range args {
-		if x, ok := v.(float64); ok && x-x != 0 {
-			return false
-		}
-	}
-	return firstOf(args, Forward, "input") == nil
+	return args
 }
 
-// firstOf is the first element of floating tensors that is not finite, nil if there is none.
-func firstOf(values []value.Value, phase Phase, name string) *NotFinite {
+// firstOf is the first number, or element of floating tensors, that is as asked for; nil if there is none.
+func firstOf(values []value.Value, phase Phase, name string, is func(float64) bool) *NotFinite {
 	for i, v := range values {
+		if x, ok := v.(float64); ok && is(x) {
+			return &NotFinite{Phase: phase, Target: fmt.Sprintf("%s[%d]", name, i), Value: x, DType: tensor.Float64}
+		}
 		t, ok := v.(*tensor.Tensor)
 		if !ok || !t.DType.IsFloat() {
 			continue
@@ -122,7 +149,7 @@ func firstOf(values []value.Value, phase Phase, name string) *NotFinite {
 			part := buf[:min(len(buf), t.Numel()-lo)]
 			tensor.Load(t, lo, part)
 			for k, x := range part {
-				if x-x != 0 {
+				if is(x) {
 					return &NotFinite{Phase: phase, Target: fmt.Sprintf("%s[%d]", name, i), Value: x, DType: t.DType,
 						Index: tensor.Unravel(lo+k, t.Shape)}
 				}

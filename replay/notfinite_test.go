@@ -35,6 +35,10 @@ func TestNotFinite(t *testing.T) {
 			value.NewTuple(stored(f32, []int{2}, inf, 0.25)), value.NewTuple(stored(f32, []int{2}, 1, 1))},
 			"grad[0] at [0] is inf, all inputs are finite and so is the incoming gradient; the exact value is inf, too",
 			true},
+		{"torch.log", []value.Value{stored(f32, []int{3}, 0, 1, -1)}, stored(f32, []int{3}, -inf, 0, math.NaN()), nil,
+			"output[0] at [2] is nan, all inputs are finite; the exact value is nan, too", true},
+		{"mylib.fancy", []value.Value{stored(f32, []int{2}, -inf, 1)}, stored(f32, []int{2}, 0, math.NaN()), nil,
+			"output[0] at [1] is nan, its inputs are finite or -inf", false},
 		{"torch.empty_like", []value.Value{large}, stored(f16, []int{2, 2}, 1, math.NaN(), 0, 0), nil, "", false},
 		{"torch.neg", []value.Value{stored(f32, []int{2}, 1, 2)}, stored(f32, []int{2}, -1, -2), nil, "", false},
 	} {

@@ -5,6 +5,7 @@ import "fmt"
 // firstNotFinite finds which call made the first value that is not finite of values that are, and where such values go.
 type firstNotFinite struct {
 	made, mask *Result // the first call; mask is that of -inf, which masks have
+	ofMask     *Result // the first call that made NaN or +inf of values that are finite or -inf
 	calls      int     // whose values are not finite, but for masks
 	last       *Result // the latest of these
 }
@@ -26,6 +27,9 @@ func (n *firstNotFinite) add(f *Finding) {
 		if x.Made && (n.made == nil || sooner(r, n.made)) {
 			n.made = r
 		}
+		if x.OfMask && (n.ofMask == nil || sooner(r, n.ofMask)) {
+			n.ofMask = r
+		}
 		if n.last == nil || sooner(n.last, r) {
 			n.last = r
 		}
@@ -46,12 +50,15 @@ func sooner(a, b *Result) bool {
 }
 
 // first is the call that made the first value, nil if all are finite. A value of -inf counts only if NaN or +inf
-// follow.
+// follow, and not if it is due: then the call counts that made NaN or +inf of it.
 func (n *firstNotFinite) first() *Result {
-	if n.made == nil && n.calls > 0 {
+	switch {
+	case n.made != nil || n.calls == 0:
+		return n.made
+	case n.mask != nil && !n.mask.NotFinite.Due:
 		return n.mask
 	}
-	return n.made
+	return n.ofMask
 }
 
 const notFiniteHead = "First value that is not finite: "
@@ -63,7 +70,7 @@ func (n *firstNotFinite) text() string {
 		return ""
 	}
 	s := fmt.Sprintf(notFiniteHead+"%s: %s.", r.Title(), r.NotFinite.Text)
-	if more := n.calls - btoi(r == n.made); more > 0 {
+	if more := n.calls - btoi(r == n.made || r == n.ofMask); more > 0 {
 		have := "have"
 		if more == 1 {
 			have = "has"

@@ -13,6 +13,8 @@ func TestFirstNotFinite(t *testing.T) {
 	passed := NotFinite{Phase: "forward"}
 	backward := NotFinite{Phase: "backward", Made: true}
 	mask := NotFinite{Phase: "forward", Made: true, Mask: true}
+	due := NotFinite{Phase: "forward", Made: true, Mask: true, Due: true}
+	ofMask := NotFinite{Phase: "forward", OfMask: true}
 	for name, tc := range map[string]struct {
 		findings []*Finding
 		want     string
@@ -33,6 +35,12 @@ func TestFirstNotFinite(t *testing.T) {
 		"a mask and what follows": {[]*Finding{result("log", 1, mask), result("mul", 2, passed)},
 			"First value that is not finite: log: output[0] at [0] is inf. 1 call after it has such values, the last " +
 				"is mul."},
+		"a mask that is due and what follows": {[]*Finding{result("log", 1, due), result("softmax", 2, ofMask),
+			result("mul", 3, passed)},
+			"First value that is not finite: softmax: output[0] at [0] is inf. 1 call after it has such values, the " +
+				"last is mul."},
+		"a mask that is given and what follows": {[]*Finding{result("softmax", 2, ofMask)},
+			"First value that is not finite: softmax: output[0] at [0] is inf."},
 	} {
 		d := NewDigest(nil)
 		for _, f := range tc.findings {

@@ -175,8 +175,12 @@ type NotFinite struct {
 	Phase string `json:"phase"`
 	Text  string `json:"text"` // "output[0] at [3, 5] is inf, all inputs are finite; the exact value is 1.2e+45"
 	Made  bool   `json:"made"` // of finite arguments and incoming gradients
-	// Mask says that it is -inf, and due to be: masks of attention have such elements.
+	// OfMask says that all that the call had is finite or -inf, and not all finite.
+	OfMask bool `json:"of_mask,omitempty"`
+	// Mask says that it is -inf, and due or not known not to be: masks of attention have such elements. Due says that
+	// it is known to be due.
 	Mask bool `json:"mask,omitempty"`
+	Due  bool `json:"due,omitempty"`
 }
 
 // A GeneratedCase says what of the data of a conformance case was written, or that it was

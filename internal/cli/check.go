@@ -1,17 +1,22 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/overflow"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/verdict"
 )
 
 type checkOptions struct {
@@ -21,6 +26,8 @@ type checkOptions struct {
 	timeout time.Duration
 	memory  int64
 	limits  *limits
+
+	registry *opdef.Registry
 }
 
 func newCheckCmd(a *app) *cobra.Command {
@@ -68,12 +75,14 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 	}
 	o.limits = limitsOf(o.memory, cmp.Or(o.timeout, referenceTimeout))
 	s := &overflow.Summary{Kind: "summary", Settings: o.settings()}
-	walked := 0
+	o.registry = a.known()
+	walked, digest, tables := 0, reports.NewDigest(nil), &heldTables{}
 	dir, err := a.openRun(cmd, o.keep, paths, "OVERFLOW_CHECK", func(c *reports.JournalCall) error {
 		walked++
 		results, err := c.Results()
 		if err == nil {
 			s.Add(overflowCall(results))
+			digest.Add(&reports.Finding{Results: results})
 		}
 		return err
 	})
@@ -113,9 +122,11 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 			return nil
 		}
 		s.Add(c.call)
-		return a.checked(c, all, j, bar)
+		digest.Add(&reports.Finding{Results: c.call.Results})
+		return a.checked(c, all, j, bar, tables)
 	})
 	bar.end()
+	err = cmp.Or(err, tables.write(j.text(), a.style(), digest.NotFinite()))
 	var empty error
 	if s.Interrupted = cmd.Context().Err() != nil; s.Interrupted {
 		err = nil
@@ -159,6 +170,7 @@ func (o *checkOptions) check(ctx context.Context, dir *runDir, j *jsonOutput, f 
 	}
 	call, err := within(ctx, o.limits, bytes, func() (*overflow.Call, error) {
 		c := overflow.New(f.entry)
+		c.Registry = o.registry
 		return c, replay.Guard(func() error {
 			c.Check(f.entry, o.read)
 			return nil
@@ -174,7 +186,7 @@ func (o *checkOptions) check(ctx context.Context, dir *runDir, j *jsonOutput, f 
 }
 
 // checked prints and writes what a call gave.
-func (a *app) checked(done checked, all bool, j *jsonOutput, bar *progress) error {
+func (a *app) checked(done checked, all bool, j *jsonOutput, bar *progress, tables *heldTables) error {
 	c := done.call
 	found := c.Overflow()
 	for _, err := range c.Failures {
@@ -193,7 +205,26 @@ func (a *app) checked(done checked, all bool, j *jsonOutput, bar *progress) erro
 	if !found && !all {
 		return nil
 	}
-	return bar.print(func() error { return c.Write(j.text(), a.tableWidth()) })
+	if err := c.Write(tables, a.tableWidth()); err != nil || tables.Len() < mostHeld {
+		return err
+	}
+	return bar.print(func() error { _, err := tables.WriteTo(j.text()); return err })
+}
+
+// heldTables are tables that wait until it is known which call made the first value that is not finite: a line about
+// that comes before them.
+type heldTables struct{ bytes.Buffer }
+
+// mostHeld is how many bytes of tables wait; more are printed, and the line comes later.
+const mostHeld = 1 << 20
+
+// write writes the line, if there is one, and the tables.
+func (h *heldTables) write(w io.Writer, st reports.Style, line string) error {
+	if line != "" {
+		fmt.Fprintf(w, "%s\n\n", st.Paint(verdict.Fail, st.Wrap(reports.OneLine(line), 2)))
+	}
+	_, err := h.WriteTo(w)
+	return err
 }
 
 func checkExit(s *overflow.Summary) int {

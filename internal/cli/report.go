@@ -243,6 +243,9 @@ func (a *app) printTimings(w io.Writer, rec *reports.Recording) (int, error) {
 
 func (a *app) printOverflows(w io.Writer, rec *reports.Recording, all bool) (int, error) {
 	s := overflow.Summary{Interrupted: rec.Last == nil}
+	if err := new(heldTables).write(w, a.style(), rec.NotFinite); err != nil {
+		return 0, err
+	}
 	for f := range rec.Findings() {
 		c := overflowCall(f.Results)
 		for _, err := range c.Failures {

@@ -36,14 +36,20 @@ func OfReplay(e *capture.Entry, o *replay.Outcome, repro, saved string) *reports
 			found.Rows = append(found.Rows, row)
 		}
 	}
-	if n := o.NotFinite; n != nil && len(found.Results) > 0 {
-		at := max(0, slices.IndexFunc(found.Results, func(r *reports.Result) bool {
-			return r.Target == n.Target && r.Phase == string(n.Phase)
-		}))
-		found.Results[at].NotFinite = &reports.NotFinite{Phase: string(n.Phase), Text: n.String(), Made: n.Made,
-			Mask: n.Mask()}
-	}
+	MarkNotFinite(found.Results, o.NotFinite)
 	return found
+}
+
+// MarkNotFinite has the result of the value that n is in, or the call's first one, say so; n may be nil.
+func MarkNotFinite(found []*reports.Result, n *replay.NotFinite) {
+	if n == nil || len(found) == 0 {
+		return
+	}
+	at := max(0, slices.IndexFunc(found, func(r *reports.Result) bool {
+		return r.Target == n.Target && r.Phase == string(n.Phase)
+	}))
+	found[at].NotFinite = &reports.NotFinite{Phase: string(n.Phase), Text: n.String(), Made: n.Made,
+		Mask: n.Mask(), OfMask: n.OfMask, Due: n.Due()}
 }
 
 // OfCause is a record of a mistake that reproduces what a capture recorded.
