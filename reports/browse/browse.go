@@ -100,7 +100,8 @@ func New(dir string, runs []Run, open Opener) (*Server, error) {
 		sheet := sheetOf(r.Recording, other, i == 1)
 		sheet.Name = table(i)
 		sheets = append(sheets, sheet, textSheet(texts(i), r.Recording))
-		x := &run{Name: r.Name, Line: r.Recording.Line(), Leads: r.Recording.Leads(), Told: r.Recording.Summary.Told(), columns: sheet.Columns,
+		x := &run{Name: r.Name, Line: r.Recording.Line(), Leads: r.Recording.Leads(),
+			Told: r.Recording.Summary.Told(), columns: sheet.Columns,
 			causes: r.Recording.Causes}
 		timeline, margins := charts.NewTimeline(r.Recording.LastOrder), charts.NewMargins()
 		for res := range r.Recording.Results.All() {
