@@ -821,3 +821,19 @@ func TestFormats(t *testing.T) {
 		}
 	}
 }
+
+// TestConfirmed: a change that the whole content does not show is no finding.
+func TestConfirmed(t *testing.T) {
+	for _, c := range analyse(t, "testdata/clean").Calls() {
+		for _, v := range c.Inputs {
+			if w := v.From.Value; w != nil && w.like(v) && w.equals(v) {
+				v.From.How = IsChanged
+				if all := changed([]*Value{v}, Options{}); len(all) > 0 {
+					t.Fatalf("%s of %s: %s", v.Target, c, all[0].Reason)
+				}
+				return
+			}
+		}
+	}
+	t.Fatal("no input has the content of a result")
+}
