@@ -35,21 +35,28 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options) error {
 		summed: map[*step.Call]bool{}}
 	found := c.messages()
 	var parts []*part
-	for _, ps := range c.stages() {
-		var best *part
-		for data := range 2 {
-			p := c.newPart(ps, groupsOf(ps))
-			p.data = data
-			p.check()
-			if best == nil || p.forward() < best.forward() {
-				best = p
+	for _, stage := range c.stages() {
+		for i, ps := range bySteps(stage) {
+			var best *part
+			for data := range 2 {
+				p := c.newPart(ps, groupsOf(stage))
+				p.data = data
+				p.check()
+				if best == nil || p.forward() < best.forward() {
+					best = p
+				}
+				if best.forward() == 0 {
+					break
+				}
 			}
-			if best.forward() == 0 {
-				break
+			found = append(found, best.broken...)
+			if i == 0 {
+				parts = append(parts, best)
+			}
+			if len(best.broken) > 0 {
+				break // what follows begins with what this step left
 			}
 		}
-		found = append(found, best.broken...)
-		parts = append(parts, best)
 	}
 	if len(found) == 0 {
 		found = tied(parts)
@@ -73,6 +80,40 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options) error {
 		}
 	}
 	return nil
+}
+
+// bySteps are processes with the calls of one recorded step each: the sums of gradients are those of a step. Calls
+// that were recorded without steps, or with other steps on each rank, stay together.
+func bySteps(ps []*step.Process) [][]*step.Process {
+	var steps []int
+	for i, p := range ps {
+		var own []int
+		for _, c := range p.Calls {
+			if !slices.Contains(own, c.Entry.Step) {
+				own = append(own, c.Entry.Step)
+			}
+		}
+		if slices.Sort(own); i > 0 && !slices.Equal(own, steps) {
+			return [][]*step.Process{ps}
+		}
+		steps = own
+	}
+	var out [][]*step.Process
+	for _, n := range steps {
+		var of []*step.Process
+		for _, p := range ps {
+			one := *p
+			one.Calls = nil
+			for _, c := range p.Calls {
+				if c.Entry.Step == n {
+					one.Calls = append(one.Calls, c)
+				}
+			}
+			of = append(of, &one)
+		}
+		out = append(out, of)
+	}
+	return out
 }
 
 // stages are the processes that run the same program: those whose parameters have mostly the same names.
