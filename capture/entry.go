@@ -86,7 +86,8 @@ type Entry struct {
 	Group    []int // ranks of a collective, in the group's order; nil if not known
 	// GroupName tells groups of the same ranks apart, "" if the recorder does not know it.
 	GroupName string
-	Within    int // ID of the recorded call inside of which this one was made, -1 for none
+	Within    int  // ID of the recorded call inside of which this one was made, -1 for none
+	Unended   bool // the recorder did not write the end of its recording: calls may be missing
 
 	rec    recording // where the values are; nil in op_tools' files
 	notRun string    // see NotRun

@@ -43,6 +43,7 @@ type hookRun struct {
 	exchanging []int // calls of collectives that have not returned
 	dir, file  string
 	rank, pid  int
+	ended      bool             // the recorder wrote its last event
 	blobs      map[int]hookBlob // by the number of the tensor
 	calls      []*hookCall
 
@@ -237,6 +238,8 @@ func (r *hookRun) event(e *hookEvent, s span, byID map[int]*hookCall, position *
 			r.exchanging = slices.DeleteFunc(r.exchanging, func(id int) bool { return id == e.ID })
 		}
 		c.add(e, s, position)
+	case "end":
+		r.ended = true
 	}
 	return nil // other events are for people
 }
@@ -289,7 +292,7 @@ func (r *hookRun) entry(c *hookCall) *Entry {
 	e := newForeign(Hook, c.op+"."+strconv.Itoa(c.id), c)
 	e.Op, e.ID, e.PID, e.Rank = c.op, c.id, r.pid, r.rank
 	e.Step, e.Order, e.BackwardOrder, e.Module, e.Location = c.step, c.order, c.backward, c.module, c.location
-	e.Group, e.GroupName, e.Within = c.group, c.groupName, c.within
+	e.Group, e.GroupName, e.Within, e.Unended = c.group, c.groupName, c.within, !r.ended
 	if e.Autocast = c.autocast; e.Autocast == nil {
 		e.Autocast = noAutocast
 	}

@@ -86,6 +86,12 @@ func (t *Trace) Seen() *Seen {
 		s.Gaps = append(s.Gaps, *gap)
 	}
 	slices.SortStableFunc(s.Gaps, func(a, b Gap) int { return cmp.Compare(b.N, a.N) })
+	for _, p := range t.Processes {
+		if slices.ContainsFunc(p.Calls, func(c *Call) bool { return c.Entry.Unended }) {
+			s.Gaps = slices.Insert(s.Gaps, 0, Gap{N: 1, What: "a recording has no end: its program was stopped or the file " +
+				"was cut, and calls may be missing", First: p.Calls[len(p.Calls)-1].String()})
+		}
+	}
 	return s
 }
 

@@ -35,3 +35,16 @@ func TestSeen(t *testing.T) {
 		}
 	}
 }
+
+// TestUnended: nothing is an all-clear where a recording has no end.
+func TestUnended(t *testing.T) {
+	tr := analyse(t, unpack(t, "scaler"))
+	before := len(tr.Seen().Gaps)
+	for _, c := range tr.Calls() {
+		c.Entry.Unended = true
+	}
+	gaps := tr.Seen().Gaps
+	if len(gaps) != before+1 || !strings.Contains(gaps[0].What, "a recording has no end") {
+		t.Errorf("gaps %+v", gaps)
+	}
+}

@@ -2,6 +2,7 @@ package parallel
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/optool/optool/capture"
@@ -82,24 +83,28 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options) error {
 	return nil
 }
 
-// bySteps are processes with the calls of one recorded step each: the sums of gradients are those of a step. Calls
-// that were recorded without steps, or with other steps on each rank, stay together.
+// bySteps are processes with the calls of one recorded step each, of the steps that all of them recorded: the sums of
+// gradients are those of a step. The last step of a recording without an end is left out. Without a step in common the
+// processes stay whole.
 func bySteps(ps []*step.Process) [][]*step.Process {
-	var steps []int
-	for i, p := range ps {
-		var own []int
+	common := map[int]int{} // how many processes have recorded a step
+	for _, p := range ps {
+		own := map[int]bool{}
 		for _, c := range p.Calls {
-			if !slices.Contains(own, c.Entry.Step) {
-				own = append(own, c.Entry.Step)
-			}
+			own[c.Entry.Step] = true
 		}
-		if slices.Sort(own); i > 0 && !slices.Equal(own, steps) {
-			return [][]*step.Process{ps}
+		if n := len(p.Calls); n > 0 && p.Calls[n-1].Entry.Unended {
+			delete(own, p.Calls[n-1].Entry.Step)
 		}
-		steps = own
+		for n := range own {
+			common[n]++
+		}
 	}
 	var out [][]*step.Process
-	for _, n := range steps {
+	for _, n := range slices.Sorted(maps.Keys(common)) {
+		if common[n] < len(ps) {
+			continue
+		}
 		var of []*step.Process
 		for _, p := range ps {
 			one := *p
@@ -112,6 +117,9 @@ func bySteps(ps []*step.Process) [][]*step.Process {
 			of = append(of, &one)
 		}
 		out = append(out, of)
+	}
+	if len(out) == 0 {
+		return [][]*step.Process{ps}
 	}
 	return out
 }
