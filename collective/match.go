@@ -162,6 +162,7 @@ func messageKey(e *capture.Entry, from, to int, name string) string {
 // ends finds the ranks that a message goes from and to, or says why they are not known.
 func ends(e *capture.Entry, rank int, read pthformat.ReadMode) (from, to int, why string) {
 	rec, err := e.Load(capture.LoadOptions{Read: read, Only: capture.Of(capture.Input)})
+	//lint:ignore SA5001 Load always returns a Call
 	defer rec.Close()
 	peer := -1
 	if err == nil {

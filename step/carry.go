@@ -214,6 +214,7 @@ func (k *Carry) call(c *Call, exact *rerun, with []*rerun, variations []Variatio
 		return c.notRun
 	}
 	rec, err := c.Entry.Load(capture.LoadOptions{Read: exact.opt.Read, Only: capture.Of(capture.Input, capture.Output)})
+	//lint:ignore SA5001 Load always returns a Call
 	defer rec.Close()
 	if err != nil && rec.Err(capture.Input) != nil {
 		return rec.Err(capture.Input)
@@ -350,6 +351,7 @@ func (x *rerun) reference(rec *capture.Call, n int) ([]*tensor.Tensor, error) {
 func (c *Call) Reference(opt Options) (out []*tensor.Tensor, err error) {
 	err = opt.within(c, "", func(opt Options) error {
 		rec, err := c.Entry.Load(capture.LoadOptions{Read: opt.Read, Only: capture.Of(capture.Input, capture.Output)})
+		//lint:ignore SA5001 Load always returns a Call
 		defer rec.Close()
 		if err != nil {
 			return err
