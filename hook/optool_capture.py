@@ -1446,15 +1446,16 @@ class _Recorder:
         distributed, recorder = self.torch.distributed, self
         if not distributed.is_available() or not distributed.is_initialized():
             return
-        for name in COLLECTIVES + POINT_TO_POINT:
-            original = getattr(distributed, name, None)
-            if original is None:
-                continue
+        for owner in distributed, distributed.distributed_c10d:  # programs take them from either
+            for name in COLLECTIVES + POINT_TO_POINT:
+                original = getattr(owner, name, None)
+                if original is None:
+                    continue
 
-            def collective(*args, _name=name, _original=original, **kwargs):
-                return recorder.exchange(_name, _original, args, kwargs)
+                def collective(*args, _name=name, _original=original, **kwargs):
+                    return recorder.exchange(_name, _original, args, kwargs)
 
-            self.patches.set(distributed, name, functools.wraps(original)(collective))
+                self.patches.set(owner, name, functools.wraps(original)(collective))
 
     def _patch_named(self, name):
         module, _, last = name.rpartition(".")

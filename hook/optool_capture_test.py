@@ -545,7 +545,7 @@ class Recording(unittest.TestCase):
         for i in range(3):
             with optool_capture.record(os.path.join(self.path, str(i))):
                 torch.relu(torch.ones(3))
-        self.assertEqual(mapped(), before)
+        self.assertLessEqual(mapped(), before)  # those of earlier tests may end meanwhile
 
     @unittest.skipUnless(hasattr(torch._C, "_current_graph_task_id"), "this torch does not number backward passes")
     def test_backward_passes(self):
