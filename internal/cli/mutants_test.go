@@ -91,7 +91,7 @@ func TestMutants(t *testing.T) {
 				what := fmt.Sprintf("mutant %d of %d: %s of %s: %s", i, n, rel, filepath.Base(from), how)
 				fuzzcheck.Returns(t, what, func() {
 					var again outcome
-					fuzzcheck.Bounded(t, 1, 1<<29, func() {
+					fuzzcheck.Bounded(t, 1, 1<<30, func() { // of eight commands, also under the race detector
 						o := optool(t, f.compare(sound, dir)...)
 						o.judge(t, rel, against[from])
 						if o.code == cli.ExitOK && o.failed == 0 && len(o.passes) < len(against[from].passes) {
