@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/optool/optool/reports"
 )
 
 // A flagGroup is a heading of --help-all, with the flags below it in order.
@@ -222,19 +224,11 @@ func usages(flags map[string]*pflag.Flag, names []string, width int) string {
 // wrap breaks text between words into lines of a width: the first follows the prefix, the others are
 // indented as far.
 func wrap(prefix, text string, width int) string {
-	var b strings.Builder
-	line := prefix
-	for word := range strings.FieldsSeq(text) {
-		if line != prefix && len(line)+1+len(word) > width {
-			b.WriteString(line + "\n")
-			line = strings.Repeat(" ", len(prefix))
-		}
-		if line != "" {
-			line += " "
-		}
-		line += word
+	if prefix != "" {
+		prefix += " "
 	}
-	return b.String() + line + "\n"
+	text = strings.Join(strings.Fields(text), " ")
+	return prefix + reports.Style{Width: width}.Wrap(text, len(prefix)) + "\n"
 }
 
 // underscored are the flags that op_tools' scripts and diopi_test spell with underscores.
