@@ -144,10 +144,18 @@ func firstOf(values []value.Value, phase Phase, name string, is func(float64) bo
 		if !ok || !t.DType.IsFloat() {
 			continue
 		}
+		short, _, err := tensor.Distinct(t)
+		if err != nil {
+			continue
+		}
+		t = short[0]
 		buf := make([]float64, min(t.Numel(), 1<<14))
 		for lo := 0; lo < t.Numel(); lo += len(buf) {
 			part := buf[:min(len(buf), t.Numel()-lo)]
 			tensor.Load(t, lo, part)
+			if allFinite(part) {
+				continue
+			}
 			for k, x := range part {
 				if is(x) {
 					return &NotFinite{Phase: phase, Target: fmt.Sprintf("%s[%d]", name, i), Value: x, DType: t.DType,
@@ -157,4 +165,13 @@ func firstOf(values []value.Value, phase Phase, name string, is func(float64) bo
 		}
 	}
 	return nil
+}
+
+// allFinite reports whether all of x is finite: of others the product with 0 is NaN.
+func allFinite(x []float64) bool {
+	sum := 0.0
+	for _, v := range x {
+		sum += v * 0
+	}
+	return sum == 0
 }

@@ -189,6 +189,11 @@ func checkIndex(arg string, index *tensor.Tensor, lo, hi int) error {
 	if index.DType != tensor.Int64 && index.DType != tensor.Int32 {
 		return opdef.Refuse(arg, "want int64 or int32, got %s", index.DType)
 	}
+	short, _, err := tensor.Distinct(index)
+	if err != nil {
+		return err
+	}
+	index = short[0]
 	if within(index, lo, hi) {
 		return nil
 	}
