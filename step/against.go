@@ -147,7 +147,7 @@ func (r *Runs) against(ctx context.Context, a, b *Process, opt Options) ([]*Find
 			r.Compared++
 		}
 		switch {
-		case state == otherLeaf && (!parted || f.Call.find(f.Target).Parameter):
+		case state == otherLeaf && (!parted || f.Call.Value(f.Target).Parameter):
 			// Behind a difference, a leaf that is no parameter may be a result that was not
 			// recorded.
 			if given++; given == 1 {
@@ -326,7 +326,7 @@ func (c *Call) judged() bool {
 
 // peerOf is the value of a that has v's target, or v if there is none.
 func (v *Value) peerOf(a *Call) *Value {
-	if w := a.find(v.Target); w != nil {
+	if w := a.Value(v.Target); w != nil {
 		return w
 	}
 	return v

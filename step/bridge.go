@@ -203,7 +203,7 @@ func (v *Value) argument() *Value {
 	if in := v.Call.Inputs; v.leaf < len(in) && sameShape(in[v.leaf].Shape, v.Shape) {
 		return in[v.leaf]
 	}
-	if in := v.Call.find(strings.Replace(v.Target, "grad", "input", 1)); in != nil {
+	if in := v.Call.Value(strings.Replace(v.Target, "grad", "input", 1)); in != nil {
 		return in
 	}
 	return &Value{}

@@ -184,7 +184,7 @@ func TestUpdated(t *testing.T) {
 	update := lookup(clean, "add_/13 input[0]").Call.Entry.Rel
 	poke(t, filepath.Join(root, filepath.FromSlash(update), "input.pth"), 0, []float64{.5, .5, .5})
 	fs := analyse(t, root).Findings
-	if len(fs) == 0 || fs[0].Call.find(fs[0].Target).name() != "add_/13 input[0]" ||
+	if len(fs) == 0 || fs[0].Call.Value(fs[0].Target).name() != "add_/13 input[0]" ||
 		!strings.HasPrefix(fs[0].Reason, "3 of 128 elements changed, between [0, 5] and [0, 7]") {
 		t.Errorf("got %+v, want the parameter changed", fs)
 	}

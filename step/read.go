@@ -162,6 +162,10 @@ func (c *Call) judge(o *replay.Outcome) {
 		if r.Verdict != verdict.Pass {
 			c.Results = append(c.Results, Result{r.Phase, r.Target, r.Verdict, r.Reason})
 		}
+		if x := r.Compared; x != nil {
+			c.Checks = append(c.Checks, Check{r.Phase, r.Target, r.Verdict, x.MaxULP, x.BoundRatio, x.Actual,
+				x.Expected})
+		}
 		if r.Verdict == verdict.Invalid && !r.Unwritten {
 			c.Damaged = cmp.Or(c.Damaged, r.Reason)
 		}

@@ -133,7 +133,7 @@ func TestFindings(t *testing.T) {
 				t.Fatalf("%d findings, want 1", len(tr.Findings))
 			}
 			f := tr.Findings[0]
-			at, from := f.Call.find(f.Target).name(), f.From.name()
+			at, from := f.Call.Value(f.Target).name(), f.From.name()
 			if string(f.Rule) != tc.rule || at != tc.at || from != tc.from || !strings.Contains(f.Reason, tc.reason) {
 				t.Errorf("got %s %s from %s: %s\nwant %s %s from %s: %s", f.Rule, at, f.From.name(), f.Reason, tc.rule,
 					tc.at, tc.from, tc.reason)
@@ -364,7 +364,7 @@ func TestAgainst(t *testing.T) {
 				return
 			}
 			f := tr.First()
-			if f == nil || string(f.Rule) != tc.rule || f.Call.find(f.Target).name() != tc.at || f.Peer == nil ||
+			if f == nil || string(f.Rule) != tc.rule || f.Call.Value(f.Target).name() != tc.at || f.Peer == nil ||
 				!strings.Contains(f.Reason, tc.reason) {
 				t.Errorf("got %+v, want %s at %s: %s", f, tc.rule, tc.at, tc.reason)
 			}
@@ -434,7 +434,7 @@ func TestAgainstSummaries(t *testing.T) {
 				}
 				return
 			}
-			if f == nil || f.Rule != verdict.Diverged || f.Call.find(f.Target).name() != tc.at ||
+			if f == nil || f.Rule != verdict.Diverged || f.Call.Value(f.Target).name() != tc.at ||
 				!strings.Contains(f.Reason, tc.reason) {
 				t.Errorf("got %+v, want %s: %s", f, tc.at, tc.reason)
 			}
@@ -592,7 +592,7 @@ func TestBridge(t *testing.T) {
 		rel := filepath.FromSlash(lookup(clean, tc.at).Call.Entry.Rel)
 		poke(t, filepath.Join(root, rel, tc.file), tc.argument, []float64{.5, .5, .5})
 		f := analyse(t, root).First()
-		if f == nil || f.Rule != verdict.Changed || f.Call.find(f.Target).name() != tc.at ||
+		if f == nil || f.Rule != verdict.Changed || f.Call.Value(f.Target).name() != tc.at ||
 			!strings.Contains(f.Reason, "3 of") {
 			t.Errorf("%s: got %+v, want it changed", tc.at, f)
 			continue

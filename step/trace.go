@@ -111,6 +111,7 @@ type Call struct {
 	// saved nothing are not damaged.
 	Damaged string
 	Results []Result                         // of values that are not a plain pass
+	Checks  []Check                          // of all values that were compared
 	byPass  map[replay.Phase]verdict.Verdict // the worst of each
 	// Rerun is what Options.Rerun made of the call; nil if it was not run there.
 	Rerun *replay.Outcome
@@ -157,6 +158,16 @@ type Result struct {
 	Reason  string
 }
 
+// A Check is the comparison of one value of a call with the reference.
+type Check struct {
+	Phase   replay.Phase
+	Target  string
+	Verdict verdict.Verdict
+	// MaxULP, BoundRatio, Actual and Expected are those of the compare.Result.
+	MaxULP, BoundRatio float64
+	Actual, Expected   any
+}
+
 // DType is the dtype of the call's first floating result, else of its first result.
 func (c *Call) DType() tensor.DType {
 	for _, v := range c.Outputs {
@@ -183,8 +194,8 @@ func (c *Call) BackwardVerdict() verdict.Verdict {
 	return cmp.Or(c.byPass[replay.Backward], verdict.Skipped)
 }
 
-// find is the value with a target, nil if there is none.
-func (c *Call) find(target string) *Value {
+// Value is the input, result or gradient with a target, nil if there is none.
+func (c *Call) Value(target string) *Value {
 	for _, vs := range [][]*Value{c.Inputs, c.Outputs, c.Grads, c.GradOutputs} {
 		for _, v := range vs {
 			if v.Target == target {

@@ -15,7 +15,7 @@ import (
 // calls that read it after it had changed, but whose arguments the recorder had copied
 // before. They are consequences of the change, and the first of them is when it shows.
 func (f *Finding) findUnseen(all []*Finding, opt Options) {
-	v := f.Call.find(f.Target)
+	v := f.Call.Value(f.Target)
 	for _, g := range all {
 		c := g.Call
 		if g.Rule != verdict.Wrong || g.backward || c.Process != f.Call.Process || c.Order >= f.Call.Order ||

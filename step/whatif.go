@@ -154,7 +154,7 @@ func (f *Finding) Without(ctx context.Context, opt Options) float64 {
 		return AsRecorded, tensor.Invalid
 	}}
 	if f.Rule == verdict.Changed {
-		w.Repair = f.Call.find(f.Target)
+		w.Repair = f.Call.Value(f.Target)
 	}
 	losses, broken, err := f.Call.Process.losses(ctx, w, opt)
 	if err != nil || broken > 0 {

@@ -9,7 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/optool/optool/capture"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/results"
 	"github.com/optool/optool/step"
 	"github.com/optool/optool/verdict"
 )
@@ -18,11 +20,13 @@ import (
 type Graph struct {
 	Title    string    `json:"title"`
 	Verdict  string    `json:"verdict"` // one sentence
-	Nodes    []Node    `json:"nodes"`
+	Nodes    []Node    `json:"nodes"`   // in order of execution, process by process
 	Edges    []Edge    `json:"edges"`
-	Blocks   []Block   `json:"blocks"`
+	Boxes    []Box     `json:"boxes"` // a box comes before those in it
 	Findings []Finding `json:"findings"`
 	Losses   []Loss    `json:"losses"`
+	// Way is the shortest way of the first fault to the loss, as indices of nodes.
+	Way []int `json:"way,omitempty"`
 	// Bars and Tokens are what was measured on results that are no losses.
 	Bars      []Bar  `json:"bars,omitempty"`
 	BarsTitle string `json:"bars_title,omitempty"`
@@ -33,9 +37,8 @@ type Graph struct {
 type Node struct {
 	Capture    string          `json:"capture"`
 	Op         string          `json:"op"`
-	ID         int             `json:"id"` // forward id
-	Block      int             `json:"block"`
-	Lane       int             `json:"lane"` // of its block, from the top
+	ID         int             `json:"id"`  // forward id
+	Box        int             `json:"box"` // the innermost box it is in, -1 for none
 	DType      string          `json:"dtype,omitempty"`
 	Shape      string          `json:"shape,omitempty"`
 	Module     string          `json:"module,omitempty"`
@@ -47,7 +50,20 @@ type Node struct {
 	Effect     *reports.Number `json:"effect,omitempty"`
 	LocalError *reports.Number `json:"local_error,omitempty"`
 	TotalError *reports.Number `json:"total_error,omitempty"`
-	Leaves     []string        `json:"leaves,omitempty"` // inputs that no call made: "input[1] parameter"
+	Leaves     []string        `json:"leaves,omitempty"` // inputs that no call made: "input[1] parameter float32 [8 8]"
+	Values     []Value         `json:"values,omitempty"` // its results and gradients
+	Repro      string          `json:"repro,omitempty"`  // the command that runs it again
+}
+
+// A Value is a result or a gradient of a call, and how it compares with the reference.
+type Value struct {
+	Target   string          `json:"target"`
+	Type     string          `json:"type,omitempty"` // dtype and shape
+	Verdict  string          `json:"verdict"`
+	MaxULP   *reports.Number `json:"max_ulp,omitempty"`
+	Ratio    *reports.Number `json:"bound_ratio,omitempty"` // the error over the bound: at most 1 if it passed
+	Actual   json.RawMessage `json:"actual,omitempty"`      // the worst element
+	Expected json.RawMessage `json:"expected,omitempty"`
 }
 
 // An Edge is an input that a call made; From and To are indices of nodes.
@@ -55,16 +71,10 @@ type Edge struct {
 	From   int    `json:"from"`
 	To     int    `json:"to"`
 	Target string `json:"target"`
+	Type   string `json:"type,omitempty"` // dtype and shape
 	How    string `json:"how"`
-}
-
-// A Block is consecutive calls that are shown side by side: those of a module, or a
-// part that the sequence of operators repeats.
-type Block struct {
-	Name  string `json:"name"`
-	First int    `json:"first"` // index of its first node
-	Calls int    `json:"calls"`
-	Lanes int    `json:"lanes"`
+	// Gradient reports that To reads a gradient that the backward pass of From made.
+	Gradient bool `json:"gradient,omitempty"`
 }
 
 // A Finding is a finding about a node, or about none that the graph has (-1).
@@ -90,17 +100,18 @@ func number(x float64) *reports.Number {
 	return reports.Num(x)
 }
 
-// NewGraph is the graph of a trace.
-func NewGraph(t *step.Trace) *Graph {
-	g := &Graph{Title: "optool step", Verdict: verdictLine(t), Nodes: []Node{}, Edges: []Edge{}, Findings: []Finding{}}
+// NewGraph is the graph of a trace. repro is the command that runs a call again.
+func NewGraph(t *step.Trace, repro func(*step.Call) string) *Graph {
+	g := &Graph{Title: "optool step", Verdict: verdictLine(t), Nodes: []Node{}, Edges: []Edge{}, Boxes: []Box{},
+		Findings: []Finding{}}
 	at := map[*step.Call]int{}
 	for _, p := range t.Processes {
-		first := len(g.Nodes)
 		for _, c := range p.Calls {
 			at[c] = len(g.Nodes)
-			g.Nodes = append(g.Nodes, node(c))
+			n := node(c)
+			n.Repro = repro(c)
+			g.Nodes = append(g.Nodes, n)
 		}
-		g.addBlocks(p, first)
 		for _, s := range p.Steps {
 			g.Losses = append(g.Losses, Loss{at[s.Loss], number(s.Captured), number(s.Exact), number(s.Predicted)})
 		}
@@ -108,14 +119,15 @@ func NewGraph(t *step.Trace) *Graph {
 	for _, c := range t.Calls() {
 		for _, v := range c.Inputs {
 			if w := v.From.Value; w != nil {
-				g.Edges = append(g.Edges, Edge{at[w.Call], at[c], v.Target, string(v.From.How)})
+				g.Edges = append(g.Edges, Edge{at[w.Call], at[c], v.Target, typeOf(v), string(v.From.How),
+					w.Kind == capture.GradInputs || w.Kind == capture.GradOutputs})
 				continue
 			}
 			n := &g.Nodes[at[c]]
-			n.Leaves = append(n.Leaves, strings.TrimSpace(v.Target+" "+cmp.Or(v.From.Role, string(v.From.How))))
+			n.Leaves = append(n.Leaves, v.Target+" "+cmp.Or(v.From.Role, string(v.From.How))+" "+typeOf(v))
 		}
 	}
-	g.addLanes()
+	g.addBoxes(t)
 	for _, f := range t.Findings {
 		i, ok := at[f.Call]
 		if !ok {
@@ -127,8 +139,16 @@ func NewGraph(t *step.Trace) *Graph {
 		}
 		g.Findings = append(g.Findings, Finding{string(f.Rule), i, f.Target, text})
 	}
+	if f := t.First(); f != nil && f.Call.Step != nil && !f.InBackward() {
+		for _, c := range step.Way(f.Call, f.Call.Step.Loss) {
+			g.Way = append(g.Way, at[c])
+		}
+	}
 	return g
 }
+
+// typeOf is the dtype and shape of a value.
+func typeOf(v *step.Value) string { return v.DType.String() + " " + fmt.Sprint(v.Shape) }
 
 func node(c *step.Call) Node {
 	n := Node{Capture: c.Entry.Rel, Op: c.Op, ID: c.Entry.ID, Module: c.Entry.Module, Location: c.Entry.Location,
@@ -142,6 +162,19 @@ func node(c *step.Call) Node {
 		if n.Reason == "" && r.Verdict != verdict.Skipped {
 			n.Reason = strings.TrimSpace(r.Target + " " + r.Reason)
 		}
+	}
+	for _, r := range c.Checks {
+		v := Value{Target: r.Target, Verdict: string(r.Verdict), MaxULP: number(r.MaxULP)}
+		if w := c.Value(r.Target); w != nil {
+			v.Type = typeOf(w)
+		}
+		if r.BoundRatio > 0 {
+			v.Ratio = number(r.BoundRatio)
+		}
+		if r.Verdict != verdict.Pass {
+			v.Actual, v.Expected = results.Value(r.Actual), results.Value(r.Expected)
+		}
+		n.Values = append(n.Values, v)
 	}
 	for _, r := range c.Reruns() {
 		n.Device += fmt.Sprintf(", %s %s", r.Phase, r.Verdict)
@@ -167,104 +200,6 @@ func verdictLine(t *step.Trace) string {
 		}
 	}
 	return nothing(t)
-}
-
-// largestBlock is how many calls a block has at most where nothing divides them.
-const largestBlock = 60
-
-// addBlocks divides the calls of a process, which begin at node first, into blocks:
-// by module, or by the part of the sequence of operators that repeats, as layers do.
-func (g *Graph) addBlocks(p *step.Process, first int) {
-	names := make([]string, len(p.Calls))
-	part := repeats(p.Calls)
-	for i, c := range p.Calls {
-		switch {
-		case c.Entry.Module != "":
-			names[i] = layerOf(c.Entry.Module)
-		default:
-			names[i] = part[i]
-		}
-		if len(p.Steps) > 1 && c.Step != nil {
-			names[i] = strings.TrimSpace(fmt.Sprintf("step %d %s", c.Step.Number, names[i]))
-		}
-	}
-	for i := range p.Calls {
-		if i == 0 || names[i] != names[i-1] || g.Blocks[len(g.Blocks)-1].Calls == largestBlock && part[i] == "" {
-			g.Blocks = append(g.Blocks, Block{Name: names[i], First: first + i})
-		}
-		g.Blocks[len(g.Blocks)-1].Calls++
-		g.Nodes[first+i].Block = len(g.Blocks) - 1
-	}
-}
-
-// layerOf is the part of a module's path up to its first number: "blocks.0" of
-// "blocks.0.mlp".
-func layerOf(module string) string {
-	parts := strings.Split(module, ".")
-	for i, p := range parts {
-		if p != "" && strings.Trim(p, "0123456789") == "" {
-			return strings.Join(parts[:i+1], ".")
-		}
-	}
-	return parts[0]
-}
-
-// repeats names the calls of each repetition of the period that covers most of the
-// sequence of operators; "" for the others.
-func repeats(calls []*step.Call) []string {
-	names := make([]string, len(calls))
-	best, bestAt, period := 0, 0, 0
-	for p := 3; p <= len(calls)/2; p++ {
-		run := 0
-		for i := 0; i+p < len(calls); i++ {
-			if calls[i].Op != calls[i+p].Op {
-				run = 0
-				continue
-			}
-			// A longer period that covers no more is a multiple of the shorter one.
-			if run++; run >= p && run+p > best+best/8 {
-				best, bestAt, period = run+p, i-run+1, p
-			}
-		}
-	}
-	if period == 0 || best < 2*period || best < len(calls)/4 {
-		return names
-	}
-	for k := range best / period {
-		for i := range period {
-			names[bestAt+k*period+i] = fmt.Sprintf("repetition %d of %d", k+1, best/period)
-		}
-	}
-	return names
-}
-
-// addLanes gives the nodes of each block lanes, so that a chain of calls stays in
-// one and what branches off gets another.
-func (g *Graph) addLanes() {
-	sources := make([][]int, len(g.Nodes))
-	for _, e := range g.Edges {
-		sources[e.To] = append(sources[e.To], e.From)
-	}
-	for b := range g.Blocks {
-		block := &g.Blocks[b]
-		var tails []int // the last node of each lane
-		for i := block.First; i < block.First+block.Calls; i++ {
-			lane := slices.IndexFunc(tails, func(tail int) bool { return slices.Contains(sources[i], tail) })
-			if lane < 0 { // nothing to go on with: the lane that has waited longest, or a new one
-				const most = 6
-				lane = len(tails)
-				if lane == most {
-					lane = slices.Index(tails, slices.Min(tails))
-				}
-			}
-			if lane == len(tails) {
-				tails = append(tails, i)
-			}
-			tails[lane] = i
-			g.Nodes[i].Lane = lane
-		}
-		block.Lanes = max(1, len(tails))
-	}
 }
 
 // WriteJSON writes the graph.

@@ -11,9 +11,9 @@ import (
 	"github.com/optool/optool/step"
 )
 
-// TestGraph: nodes, edges, blocks and lanes of a step, and the finding's node.
+// TestGraph: nodes and edges of a step, and the finding's node.
 func TestGraph(t *testing.T) {
-	g := NewGraph(trace(t, "overwritten"))
+	g := NewGraph(trace(t, "overwritten"), repro)
 	if len(g.Nodes) != 13 || len(g.Findings) != 1 || len(g.Losses) != 1 {
 		t.Fatalf("%d nodes, %d findings, %d losses, want 13, 1, 1", len(g.Nodes), len(g.Findings), len(g.Losses))
 	}
@@ -24,18 +24,10 @@ func TestGraph(t *testing.T) {
 	if changed < 0 || g.Nodes[g.Edges[changed].From].label() != "linear/6" {
 		t.Error("no changed edge from linear/6")
 	}
-	calls, at := 0, 0
-	for i, b := range g.Blocks {
-		if b.First != at || b.Lanes < 1 {
-			t.Errorf("block %d begins at %d, want %d; %d lanes", i, b.First, at, b.Lanes)
-		}
-		at += b.Calls
-		calls += b.Calls
+	if e := g.Edges[changed]; e.Type != "float32 [2 3 8]" || e.Gradient {
+		t.Errorf("the edge carries %s, gradient %t", e.Type, e.Gradient)
 	}
-	if calls != len(g.Nodes) {
-		t.Errorf("blocks have %d calls, want %d", calls, len(g.Nodes))
-	}
-	if !slices.Equal(g.Nodes[0].Leaves, []string{"input[0] data", "input[1] parameter"}) {
+	if !slices.Equal(g.Nodes[0].Leaves, []string{"input[0] data int64 [2 3]", "input[1] parameter float32 [11 8]"}) {
 		t.Errorf("leaves of the embedding: %q", g.Nodes[0].Leaves)
 	}
 }
@@ -55,17 +47,76 @@ func TestRepeats(t *testing.T) {
 	if got := repeats(calls[:5]); slices.ContainsFunc(got, func(s string) bool { return s != "" }) {
 		t.Errorf("nothing repeats, got %q", got)
 	}
-	for module, want := range map[string]string{"blocks.0.mlp": "blocks.0", "head": "head", "model.layers.12.mlp.act": "model.layers.12"} {
-		if got := layerOf(module); got != want {
-			t.Errorf("layer of %s is %s, want %s", module, got, want)
+}
+
+// TestBoxes: modules are boxes in boxes, a list and its index are one, a box of one call is that call, and what has
+// very many is divided.
+func TestBoxes(t *testing.T) {
+	for module, want := range map[string][]string{
+		"head": {"head"}, "1.norm": {"1", "norm"}, "model.layers.12.mlp.act": {"model", "layers.12", "mlp", "act"},
+	} {
+		if got := modules(module); !slices.Equal(got, want) {
+			t.Errorf("modules of %s are %q, want %q", module, got, want)
 		}
 	}
+	paths := [][]string{nil, {"m", "a"}, {"m", "a"}, {"m", "b"}, {"m"}, {"x", "y"}, {"x", "y"}, {"m", "a"}}
+	g := &Graph{Nodes: make([]Node, len(paths))}
+	g.flatten(nested(paths, 0, 0), -1)
+	want := []Box{{"m", -1, 1, 4}, {"a", 0, 1, 2}, {"x.y", -1, 5, 2}}
+	if !slices.Equal(g.Boxes, want) {
+		t.Errorf("boxes are %v, want %v", g.Boxes, want)
+	}
+	var of []int
+	for _, n := range g.Nodes {
+		of = append(of, n.Box)
+	}
+	if !slices.Equal(of, []int{-1, 1, 1, 0, 0, 2, 2, -1}) {
+		t.Errorf("the nodes are in %v", of)
+	}
+	many := &Graph{Nodes: make([]Node, 20_000)}
+	many.flatten(nested(make([][]string, len(many.Nodes)), 0, 0), -1)
+	items := map[int]int{}
+	for _, b := range many.Boxes {
+		items[b.Parent]++
+	}
+	for _, n := range many.Nodes {
+		items[n.Box]++
+	}
+	for b, n := range items {
+		if n > manyItems {
+			t.Errorf("box %d has %d items", b, n)
+		}
+	}
+	if last := many.Boxes[len(many.Boxes)-1]; last.Name != "calls 19950 to 19999" {
+		t.Errorf("the last box is %q", last.Name)
+	}
 }
+
+// TestNode: a call has the bounds of its values, and what a gradient was made of is told from what was computed.
+func TestNode(t *testing.T) {
+	g := NewGraph(trace(t, "scaled"), repro)
+	n := &g.Nodes[g.Findings[0].Node]
+	if n.Repro != "optool replay "+n.Capture || len(n.Values) != 2 {
+		t.Fatalf("%s has %d values, is repeated by %q", n.label(), len(n.Values), n.Repro)
+	}
+	if v := n.Values[0]; v.Target != "output[0]" || v.Type != "float32 [2 3 16]" || v.Verdict != "fail" ||
+		v.Ratio == nil || *v.Ratio <= 1 || len(v.Actual) == 0 || len(v.Expected) == 0 {
+		t.Errorf("its result is %+v", v)
+	}
+	if v := n.Values[1]; v.Target != "grad[0]" || v.Verdict != "pass" || v.Ratio != nil && *v.Ratio > 1 {
+		t.Errorf("its gradient is %+v", v)
+	}
+	if len(g.Way) < 3 || g.Way[0] != g.Findings[0].Node || g.Way[len(g.Way)-1] != g.Losses[0].Node {
+		t.Errorf("the way to the loss is %v", g.Way)
+	}
+}
+
+func repro(c *step.Call) string { return "optool replay " + c.Entry.Rel }
 
 // TestWriters: the page holds the whole graph and lets no text of a capture end its
 // script; the region near the fault goes to other programs.
 func TestWriters(t *testing.T) {
-	g := NewGraph(trace(t, "overwritten"))
+	g := NewGraph(trace(t, "overwritten"), repro)
 	g.Nodes[0].Capture = "</script><b>"
 	var page, dot, mermaid, graph strings.Builder
 	r := g.RegionAround(2)
@@ -73,10 +124,11 @@ func TestWriters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(page.String(), "</script>"); n != 2 {
-		t.Errorf("the page has %d ends of scripts, want 2", n)
+	if n := strings.Count(page.String(), "</script>"); n != 3 {
+		t.Errorf("the page has %d ends of scripts, want 3", n)
 	}
-	for _, w := range []string{"CHANGED: input[1] of torch.Tensor.add/7", `"how":"changed"`} {
+	for _, w := range []string{"CHANGED: input[1] of torch.Tensor.add/7", `"how":"changed"`,
+		"Copyright (c) 2012-2014 Chris Pettitt"} {
 		if !strings.Contains(page.String(), w) {
 			t.Errorf("the page has no %q", w)
 		}

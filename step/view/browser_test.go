@@ -1,0 +1,91 @@
+package view
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/internal/browsertest"
+)
+
+// opened is the page of a graph in a browser.
+func opened(t *testing.T, g *Graph) (p *browsertest.Page, want func(selector, text string)) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "step.html")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.WriteHTML(f); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p = browsertest.Open(t, "file://"+path)
+	p.Wait(`document.body.dataset.ready !== undefined`)
+	return p, func(selector, text string) {
+		t.Helper()
+		if got := p.Text(selector); !strings.Contains(got, text) {
+			t.Errorf("%s: %.200q, want %q in it", selector, got, text)
+		}
+	}
+}
+
+// TestInBrowser reads a faulty step as a user would: the graph, a call, its readers, another colour.
+func TestInBrowser(t *testing.T) {
+	g := NewGraph(trace(t, "scaled"), repro)
+	at := g.Findings[0].Node
+	call := fmt.Sprintf(`[data-call="%d"]`, at)
+	p, want := opened(t, g)
+	want("h1", "WRONG: output[0] of torch.nn.functional.gelu/4")
+	want(call+" .name", "gelu/4")
+	want(call+" .sub", "float32 2×3×16")
+	p.Wait(fmt.Sprintf(`document.querySelector('.edge.way[data-from="%d"]') !== null`, at)) // to what read it
+	p.Wait(`[...document.querySelectorAll(".edge-label")].some(e => e.textContent === "float32 2×3×16")`)
+	want("#side .finding", "is not what its own arguments give")
+	want("#side .cmd code", "optool replay "+g.Nodes[at].Capture)
+	want("#side table", "times its bound")
+	p.Click(`[data-call="0"]`)
+	want("#side h2", "torch.nn.functional.embedding/1")
+	want("#side", "input[1] parameter float32 11×8")
+	p.Click("#side a") // the overview
+	want("#side h2", "Findings")
+	p.Click("#jump button")
+	want("#side h2", "gelu/4")
+	p.Wait(fmt.Sprintf(`document.querySelector('%s').classList.contains("picked")`, call))
+	p.Wait(`(c => { c.value = "total"; c.onchange({ target: c }); return document.getElementById("legend").textContent.includes("≥ 1") })` +
+		`(document.getElementById("color"))`)
+}
+
+// TestManyInBrowser: of 5,000 calls the page draws the boxes, searches among all and opens the box of what is found.
+func TestManyInBrowser(t *testing.T) {
+	g := &Graph{Verdict: "Nothing is wrong.", Findings: []Finding{}, Edges: []Edge{}}
+	var paths [][]string
+	for i := range 5000 {
+		op := fmt.Sprintf("torch.op%d", i%40)
+		paths = append(paths, []string{"model", fmt.Sprintf("layers.%d", i/50), []string{"attention", "mlp"}[i/25%2]})
+		g.Nodes = append(g.Nodes, Node{Capture: fmt.Sprintf("%s.%d", op, i), Op: op, ID: i, DType: "float32", Shape: "[4 8]",
+			Verdict: "pass", Module: strings.Join(paths[i], ".")})
+		if i > 0 {
+			g.Edges = append(g.Edges, Edge{From: i - 1, To: i, Target: "input[0]", Type: "float32 [4 8]", How: "content"})
+		}
+	}
+	g.flatten(nested(paths, 0, 0), -1)
+	p, want := opened(t, g)
+	want("#losses", "5000 calls")
+	p.Wait(`[...document.querySelectorAll(".node.shut .name")].some(e => e.textContent.endsWith("layers.7"))`)
+	p.Wait(`document.querySelectorAll(".node").length < 300`)
+	p.Wait(`document.querySelector('[data-call="3123"]') === null`)
+	p.Type("#find", "op3/3123\r")
+	want(`[data-call="3123"] .name`, "op3/3123")
+	want("#side h2", "torch.op3/3123")
+	p.Wait(`document.querySelector(".box .name").textContent === "model"`)
+	p.Wait(`(document.getElementById("graph").focus(), document.dispatchEvent(new KeyboardEvent("keydown", ` +
+		`{ key: "ArrowDown", bubbles: true })), document.querySelector("#side h2").textContent.startsWith("torch.op4/3124"))`)
+	p.Click(".picked") // it is in the window
+	p.Type("#find", strings.Repeat("\b", 8)+"no such")
+	want("#hits", "no such call")
+}
