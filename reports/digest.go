@@ -79,6 +79,7 @@ func (d *Digest) Add(f *Finding) {
 		return
 	}
 	f.FailsRun = only
+	f = f.brief()
 	if f.Wrong() && (d.first == nil || Earlier(f, d.first)) {
 		d.first = f
 	}
@@ -102,6 +103,30 @@ func (d *Digest) Add(f *Finding) {
 	if p := f.Results[0].process(); p != "" && len(k.processes) <= shownIDs {
 		k.processes[p] = true
 	}
+}
+
+// keptResults is how many results of a finding a digest keeps, and of worse verdicts than those the first of each.
+const keptResults = 64
+
+// brief is a finding with at most so many results: the first, and those that tell why it is a finding.
+func (f *Finding) brief() *Finding {
+	if len(f.Results) <= keptResults {
+		return f
+	}
+	b := *f
+	b.Rows, b.Results = nil, f.Results[:1:1]
+	worst := f.Results[0].Verdict
+	for _, r := range f.Results[1:] {
+		switch {
+		case !f.tells(r):
+		case len(b.Results) >= keptResults && r.Verdict.Rank() <= worst.Rank():
+			b.more++
+		default:
+			b.Results = append(b.Results, r)
+			worst = verdict.Worse(worst, r.Verdict)
+		}
+	}
+	return &b
 }
 
 // note keeps the id of a finding that is not the first of its kind.

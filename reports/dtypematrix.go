@@ -47,7 +47,7 @@ func (c DTypeCell) Worst() string {
 // unknownDType is the column of calls of which no dtype is known.
 const unknownDType = "not known"
 
-// A DTypeCount counts calls by op and dtype: the dtype of a call is that of its first
+// A DTypeCount counts calls by op, as a Summary tells them apart, and dtype: the dtype of a call is that of its first
 // result that has one, or of the first argument of a case.
 type DTypeCount struct {
 	cells  map[string]map[string]*DTypeCell
@@ -62,6 +62,9 @@ func NewDTypeCount() *DTypeCount {
 // Add counts a call.
 func (c *DTypeCount) Add(f *Finding) {
 	op, dt := f.Results[0].Op, f.dtype()
+	if c.cells[op] == nil && len(c.cells) >= maxOps {
+		op = otherOps
+	}
 	if c.cells[op] == nil {
 		c.cells[op] = map[string]*DTypeCell{}
 	}

@@ -25,6 +25,18 @@ type Finding struct {
 	Explain func(until time.Time) ([]Cause, []*Profile)
 	// FailsRun says that the run fails because of the worst verdict, which is no finding otherwise.
 	FailsRun bool
+
+	more int // values that tell the same, and are left out of Results
+}
+
+// More says how many values of the call are not among the results; "" if all are.
+func (f *Finding) More() string { return moreValues(f.more) }
+
+func moreValues(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return Count(n, "more value") + " of this call"
 }
 
 // A Cause is a mistake under which the reference gives what was recorded.
@@ -135,7 +147,7 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 	if !brief || first.Repro == nil {
 		fmt.Fprintf(&b, "  capture  %s\n", OneLine(first.Capture))
 	}
-	said, more := 0, 0
+	said, more := 0, f.more
 	for _, r := range f.Results {
 		if r.Verdict == verdict.Pass && r.Reason == "" {
 			continue
@@ -149,8 +161,8 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 		fmt.Fprintf(&b, "%s%s%s\n", head, st.Paint(r.Verdict, string(r.Verdict)),
 			strings.TrimPrefix(text, string(r.Verdict)))
 	}
-	if more > 0 {
-		fmt.Fprintf(&b, "  and      %d more values of this call\n", more)
+	if text := moreValues(more); text != "" {
+		fmt.Fprintf(&b, "  and      %s\n", text)
 	}
 	if f.Bad() || f.FailsRun {
 		if like != "" {

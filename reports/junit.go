@@ -135,10 +135,14 @@ func junitCases(w io.Writer, rec *Recording, all *junitSuite) (suites []*junitSu
 	var text bytes.Buffer
 	var at int64
 	add := func(c junitCase) error {
-		s := byOp[c.Class]
+		op := c.Class
+		if byOp[op] == nil && len(byOp) >= maxOps {
+			op = otherOps
+		}
+		s := byOp[op]
 		if s == nil {
-			s = &junitSuite{name: c.Class}
-			byOp[c.Class] = s
+			s = &junitSuite{name: op}
+			byOp[op] = s
 			suites = append(suites, s)
 		}
 		for _, s := range []*junitSuite{s, all} {

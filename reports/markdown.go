@@ -91,6 +91,9 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 			}
 			fmt.Fprintf(b, "- %s\n", escapeMarkdown(strings.TrimSpace(r.Target+" "+string(r.Verdict)+": "+r.Reason)))
 		}
+		if more := f.More(); more != "" {
+			fmt.Fprintf(b, "- and %s\n", more)
+		}
 		if like != "" {
 			fmt.Fprintf(b, "- like it: %s\n", escapeMarkdown(like))
 		}

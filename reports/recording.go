@@ -313,7 +313,10 @@ func (rec *Recording) Leads() (leads [][2]string) {
 	return leads
 }
 
-// Findings yields the results capture by capture.
+// maxResults is how many results of one capture are looked at together: a file of values has one for each.
+const maxResults = 4096
+
+// Findings yields the results capture by capture, those of a capture that has more than maxResults in parts.
 func (rec *Recording) Findings() iter.Seq[*Finding] {
 	type call struct{ capture, op string }
 	causes, profiles := map[call][]Cause{}, map[call][]*Profile{}
@@ -332,7 +335,8 @@ func (rec *Recording) Findings() iter.Seq[*Finding] {
 			return f
 		}
 		for r := range rec.Results.All() {
-			if len(results) > 0 && (r.Capture != results[0].Capture || r.Op != results[0].Op) && !yield(finding()) {
+			if n := len(results); n > 0 && (r.Capture != results[0].Capture || r.Op != results[0].Op ||
+				n == maxResults) && !yield(finding()) {
 				return
 			}
 			results = append(results, r)

@@ -14,8 +14,8 @@ import (
 )
 
 // A Summary counts results and keeps the worst of each op. Its memory grows
-// with the number of ops, not of results, provided that the results of a
-// capture are added one after the other.
+// with the number of ops, of which the first maxOps are told apart, not of results,
+// provided that the results of a capture are added one after the other.
 type Summary struct {
 	Captures    map[verdict.Verdict]int // captures by their worst verdict
 	Results     map[verdict.Verdict]int // results by verdict
@@ -119,8 +119,19 @@ func worse(a, b *Result) bool {
 	return a.Mismatch != nil && (b.Mismatch == nil || *a.Mismatch > *b.Mismatch)
 }
 
+// maxOps is how many ops are told apart. A recording has a few hundred, but a file of values has one for each.
+const maxOps = 2048
+
+// otherOps is the name that further ones are counted under.
+const otherOps = "(other ops)"
+
+// opOf is what is known of an op, or of all that are not told apart.
 func (s *Summary) opOf(op string) *OpSummary {
 	o := s.ops[op]
+	if o == nil && len(s.ops) >= maxOps {
+		op = otherOps
+		o = s.ops[op]
+	}
 	if o == nil {
 		o = &OpSummary{Op: op, Counts: map[verdict.Verdict]int{}}
 		s.ops[op] = o
@@ -133,7 +144,7 @@ func (s *Summary) endCapture() {
 		s.Captures[s.worst]++
 		s.opOf(s.op).Counts[s.worst]++
 		if s.lacks {
-			s.unwritten[s.op]++
+			s.unwritten[s.opOf(s.op).Op]++
 		}
 		for name, excused := range s.changed {
 			s.Settings.Change(name, excused)

@@ -106,7 +106,7 @@ type poolKey struct{ op, phase, dtype string }
 // addErrors takes the errors of a value that passed.
 func (s *Summary) addErrors(r *Result) {
 	if r.Errors == nil || r.Verdict != verdict.Pass || r.Phase == "input" || r.Layout != "" ||
-		r.Device != "" || r.DType == nil {
+		r.Device != "" || r.DType == nil || s.opOf(r.Op).Op != r.Op {
 		return
 	}
 	key := poolKey{r.Op, r.Phase, *r.DType}

@@ -15,7 +15,7 @@ type Unjudged struct {
 	NotJudged int     `json:"not_judged"`
 	Reasons   Reasons `json:"reasons"`
 
-	ops map[string]map[string]int // by reason, how many values are of each operator
+	ops map[string]map[string]int // by reason, how many values are of each of the first maxOps operators
 }
 
 // Reasons are how many values were not judged for each reason.
@@ -59,7 +59,7 @@ func (u *Unjudged) Count(why, op string, n int) {
 	if u.ops[why] == nil {
 		u.ops[why] = map[string]int{}
 	}
-	if op != "" {
+	if _, known := u.ops[why][op]; op != "" && (known || len(u.ops[why]) < maxOps) {
 		u.ops[why][op] += n
 	}
 }

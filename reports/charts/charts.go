@@ -216,7 +216,13 @@ const leastDecade, mostDecade = -4, 3
 // Margins are, for each op, its errors as shares of what their rules allow, on a
 // logarithmic scale: left of the line at 1 they pass. Ops whose errors come nearest to
 // their bounds, or exceed them, are first.
-type Margins struct{ rows map[string]*marginRow }
+type Margins struct {
+	rows map[string]*marginRow
+	left bool // ops were forgotten that are further from their bounds than maxMargin others
+}
+
+// maxRows is how many ops are held.
+const maxRows = 16 * maxMargin
 
 type marginRow struct {
 	op    string
@@ -225,7 +231,12 @@ type marginRow struct {
 }
 
 // NewMargins returns margins without errors.
-func NewMargins() *Margins { return &Margins{map[string]*marginRow{}} }
+func NewMargins() *Margins { return &Margins{rows: map[string]*marginRow{}} }
+
+// byWorst orders rows: those with the largest errors first.
+func byWorst(a, b *marginRow) int {
+	return cmp.Or(cmp.Compare(b.worst, a.worst), cmp.Compare(a.op, b.op))
+}
 
 // marginPlaces is how many places the scale has.
 const marginPlaces = 370
@@ -243,6 +254,12 @@ func (m *Margins) Add(r *reports.Result) {
 	ratio := float64(*r.BoundRatio)
 	w := m.rows[r.Op]
 	if w == nil {
+		if len(m.rows) == maxRows {
+			for _, o := range slices.SortedFunc(maps.Values(m.rows), byWorst)[maxMargin:] {
+				delete(m.rows, o.op)
+			}
+			m.left = true
+		}
 		w = &marginRow{op: r.Op, at: map[int]*mark{}}
 		m.rows[r.Op] = w
 	}
@@ -259,9 +276,7 @@ func (m *Margins) Draw(href func(capture string) string) template.HTML {
 	if len(m.rows) == 0 {
 		return ""
 	}
-	all := slices.SortedFunc(maps.Values(m.rows), func(a, b *marginRow) int {
-		return cmp.Or(cmp.Compare(b.worst, a.worst), cmp.Compare(a.op, b.op))
-	})
+	all := slices.SortedFunc(maps.Values(m.rows), byWorst)
 	left := len(all) - maxMargin
 	all = all[:min(len(all), maxMargin)]
 	p := &picture{width: width, height: float64(len(all)*laneTall + 2*axisTall)}
@@ -298,7 +313,10 @@ func (m *Margins) Draw(href func(capture string) string) template.HTML {
 			p.rect(x(k)-2.5, y+4, 5, laneTall-8, class, r.title, href(r.capture))
 		}
 	}
-	if left > 0 {
+	switch {
+	case m.left:
+		p.text(labels, bottom+16, "start", "more ops are further from their bounds")
+	case left > 0:
 		p.text(labels, bottom+16, "start", fmt.Sprintf("%d more ops, further from their bounds", left))
 	}
 	return p.svg("margins", "errors of each op as shares of their bounds")

@@ -112,6 +112,24 @@ func TestMargins(t *testing.T) {
 	}
 }
 
+// TestMarginsOfManyOps: those that come nearest to their bounds are held, in whatever order results come.
+func TestMarginsOfManyOps(t *testing.T) {
+	m := NewMargins()
+	for i := range 3*maxRows + 5 {
+		r := result(1, 1, "forward", verdict.Pass, 0.5/float64(i%maxRows+1))
+		r.Op = fmt.Sprintf("op%d", i)
+		m.Add(r)
+	}
+	if len(m.rows) > maxRows || m.rows["op0"] == nil {
+		t.Errorf("%d ops are held, want at most %d, with the worst", len(m.rows), maxRows)
+	}
+	got := string(m.Draw(func(string) string { return "" }))
+	wellFormed(t, got)
+	if !strings.Contains(got, "more ops are further from their bounds") {
+		t.Error("the margins do not say that ops are left out")
+	}
+}
+
 func TestErrorMap(t *testing.T) {
 	got := string(ErrorMap([][]float64{{0, 1}, {1000, math.Inf(1)}}, "ulp"))
 	wellFormed(t, got)

@@ -41,10 +41,10 @@ type table struct {
 
 // A finding is a call that somebody has to look at.
 type finding struct {
-	ID, Verdict, Title, Capture, Like, Repro string
-	Values                                   []foundValue
-	Causes                                   [][2]string // what they are called, and say
-	Pictures                                 []picture
+	ID, Verdict, Title, Capture, More, Like, Repro string
+	Values                                         []foundValue
+	Causes                                         [][2]string // what they are called, and say
+	Pictures                                       []picture
 }
 
 // A foundValue is what is wrong with a value of a call.
@@ -183,7 +183,7 @@ func state(rec *reports.Recording) string {
 func newFinding(f *reports.Finding, id, like string) finding {
 	first := f.Results[0]
 	out := finding{ID: id, Verdict: string(f.Worst()), Title: first.Title(),
-		Capture: reports.OneLine(first.Capture), Like: like}
+		Capture: reports.OneLine(first.Capture), More: f.More(), Like: like}
 	if first.Repro != nil {
 		out.Repro = reports.Command(*first.Repro)
 	}
