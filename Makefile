@@ -7,6 +7,8 @@ SIMD       := $(shell GOEXPERIMENT=simd $(GO) version >/dev/null 2>&1 && echo si
 endif
 # TAGS=openblas: use an OpenBLAS found at run time; the binary then needs a C library.
 TAGS       ?=
+# Without debug information for debuggers, a fifth of the binary; stacks of errors need none. LDFLAGS= keeps it.
+LDFLAGS    ?= -w
 # The version says which commit was built (optool version), wherever git can tell; whatever GOFLAGS says.
 BUILDVCS   := $(if $(shell git rev-parse HEAD 2>/dev/null),true,false)
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -23,7 +25,7 @@ all: build
 build: native
 	@echo "building bin/optool (a first build takes some minutes)"
 	@( n=1; while sleep 60 </dev/null >/dev/null 2>&1; do echo "still building after $$n min"; n=$$((n+1)); done ) & ticker=$$!; \
-	$(GO) build -buildvcs=$(BUILDVCS) -tags "$(TAGS)" -o bin/optool ./cmd/optool; built=$$?; \
+	$(GO) build -buildvcs=$(BUILDVCS) -tags "$(TAGS)" -ldflags "$(LDFLAGS)" -o bin/optool ./cmd/optool; built=$$?; \
 	kill $$ticker; exit $$built
 
 # The worker and the built-in device of the device bridge, which the binary embeds.

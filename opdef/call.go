@@ -48,8 +48,7 @@ func (c *Call) Plan() error {
 	c.once.Do(func() {
 		err := c.checkSizes()
 		if err == nil {
-			c.plan.functions = c.Entry.functions
-			c.plan.p, err = c.Entry.op.plan(c.args)
+			c.plan, err = c.Entry.op.planned(c.args)
 		}
 		if err == nil {
 			c.plan, err = c.plan.as(c.version)
@@ -528,7 +527,7 @@ func (c *Call) With(plan func() (any, error)) (*Call, error) {
 		return nil, err
 	}
 	d := *c
-	d.prepared = &prepared{plan: planned{c.plan.functions, p}}
+	d.prepared = &prepared{plan: planned{c.plan.declaration, pointer(p)}}
 	d.once.Do(func() {})
 	return &d, nil
 }

@@ -2,9 +2,11 @@ package opdef
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
+	"unsafe"
 
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
@@ -430,18 +432,21 @@ type Entry struct {
 	Place    string
 	Replaces bool
 
-	op        operator
-	functions *functions // of op, nil before Ready
-	setters   []setter   // per schema parameter
-	schema    string     // as declared
-	once      sync.Once
-	problem   error
+	op      *operator
+	setters []setter // per schema parameter
+	schema  string   // as declared
+	once    sync.Once
+	problem error
 }
 
 // Entry erases the types. A declaration that contradicts itself is reported by
 // Ready.
 func (o Planned[A, P]) Entry() *Entry {
-	e := &Entry{op: &o, schema: o.Schema, Facts: Facts{
+	return entry(*(*declaration)(unsafe.Pointer(&o.Schema)), reflect.TypeFor[A](), reflect.TypeFor[P]())
+}
+
+func entry(o declaration, args, plan reflect.Type) *Entry {
+	e := &Entry{op: &operator{declaration: &o, args: args, plan: plan}, schema: o.Schema, Facts: Facts{
 		InPlace: o.InPlace, Resizes: o.Resizes, Doc: o.Doc, Error: o.Error, NoGrad: o.NoGrad, Random: o.Random,
 		Trivial: o.Trivial, HasGrad: o.Grad != nil, HasAccept: o.Accept != nil, Composite: o.Composite,
 		Inner: o.Node != nil, Copied: o.Copied, Exempt: o.Exempt, Lookup: o.Lookup, Autocast: o.Autocast,
@@ -482,13 +487,15 @@ func (e *Entry) init() error {
 			return wrap("Uncast: it has no method %s", m)
 		}
 	}
+	if e.op.args.Kind() != reflect.Pointer || e.op.plan.Kind() != reflect.Pointer {
+		return wrap("want pointers to arguments and plan")
+	}
 	if e.setters, err = makeSetters(e.Schema, e.op.argsType()); err != nil {
 		return wrap("%v", err)
 	}
-	if problem := e.op.problem(); problem != "" {
+	if problem := e.op.contradiction(); problem != "" {
 		return wrap("%s", problem)
 	}
-	e.functions = e.op.functions()
 	switch {
 	case e.Doc.Summary == "":
 		return wrap("want a summary")

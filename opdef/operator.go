@@ -2,346 +2,251 @@ package opdef
 
 import (
 	"reflect"
+	"unsafe"
 
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 )
 
-// An operator is a declaration with its types erased.
-type operator interface {
-	// argsType is the type of the argument struct.
-	argsType() reflect.Type
-	// problem says what contradicts itself in the declaration, "" if nothing.
-	problem() string
-	// cases generates argument structs (pointers), nil for ops without.
-	cases(g Gen) []any
-	// plan checks an argument struct (a pointer) and makes the plan of it.
-	plan(args any) (any, error)
-	// functions are what the declaration says of a plan.
-	functions() *functions
-}
+// opaque stands for every argument struct and every plan.
+type opaque struct{}
 
-// functions are what a declaration says of a plan, with the plan's type erased: one type
-// of code for all operators. Those that were not declared are nil.
-type functions struct {
-	kernel     func(p any) ([]*tensor.Tensor, error)
-	value      func(p any) (value.Value, error)
-	after      func(p any, outs []*tensor.Tensor) (map[string][]*tensor.Tensor, error)
-	afterScale func(p any) map[string][]*tensor.Tensor
-	afterElse  func(p any) map[string][][]*tensor.Tensor
-	grad       func(p any, g *Grad) (Grads, error)
-	node       func(p any, g *Grad) (Node, error)
-	scale      func(p any, outs []*tensor.Tensor) []*tensor.Tensor
-	gradScale  func(p any, g *Grad, grads Grads) (Grads, error)
-	least      func(p any, outs []*tensor.Tensor) []*tensor.Tensor
-	gradLeast  func(p any, g *Grad) (Grads, error)
-	others     func(p any, outs []*tensor.Tensor) [][]*tensor.Tensor
-	gradOthers func(p any, g *Grad) ([]Grads, error)
-	gradChain  func(p any, g *Grad) (Grads, error)
-	terms      func(p any) int
-	gradTerms  func(p any) int
-	termsOf    func(p any, arg string) int
-	products   func(p any) float64
-	accept     func(p any, got, want []*tensor.Tensor) []Acceptance
-	drawn      func(p any, got []*tensor.Tensor) Drawn
-	drawnGrads func(p any, g *Grad, got Grads) Drawn
-	exactOut   func(p any) bool
-	mistakes   func(p any) []Mistake[any]
-	versions   func(p any) (string, []Version[any])
-	errorOf    func(p any) Error
-	randomIf   func(p any) string
-	axes       func(p any) *Axes
+// A declaration is a Planned with its types erased. All pointers are represented alike, and so are functions of
+// them: one type of code, and one description of it in the binary, serves all operators.
+type declaration = Planned[*opaque, *opaque]
 
-	err    Error
-	random string
-}
-
-// functions erases the type of the plan.
-func (o *Planned[A, P]) functions() *functions {
-	return &functions{
-		kernel: erased2(o.Kernel), value: erased2(o.Value), after: erasedWith2(o.After),
-		afterScale: erased(o.AfterScale), afterElse: erased(o.AfterElse), grad: erasedWith2(o.Grad),
-		node: erasedWith2(o.Node), scale: erasedWith(o.Scale), gradScale: erasedGradScale(o.GradScale),
-		least: erasedWith(o.Least), gradLeast: erasedWith2(o.GradLeast),
-		others: erasedWith(o.Else), gradOthers: erasedWith2(o.GradElse), gradChain: erasedWith2(o.GradChain),
-		terms: erased(o.Terms), gradTerms: erased(o.GradTerms), termsOf: erasedWith(o.GradTermsOf),
-		products: erased(o.Products),
-		accept:   erasedAccept(o.Accept), drawn: erasedWith(o.Drawn), drawnGrads: erasedDrawnGrads(o.DrawnGrads),
-		exactOut: erased(o.ExactOut),
-		mistakes: erasedMistakes(o.Mistakes), versions: erasedVersions(o.Versions), errorOf: erased(o.ErrorOf),
-		randomIf: erased(o.RandomIf),
-		axes:     erased(o.Axes),
-		err:      o.Error, random: o.Random,
-	}
-}
-
-func erased[P, R any](f func(P) R) func(any) R {
-	if f == nil {
-		return nil
-	}
-	return func(p any) R { return f(p.(P)) }
-}
-
-func erased2[P, R any](f func(P) (R, error)) func(any) (R, error) {
-	if f == nil {
-		return nil
-	}
-	return func(p any) (R, error) { return f(p.(P)) }
-}
-
-func erasedWith[P, X, R any](f func(P, X) R) func(any, X) R {
-	if f == nil {
-		return nil
-	}
-	return func(p any, x X) R { return f(p.(P), x) }
-}
-
-func erasedWith2[P, X, R any](f func(P, X) (R, error)) func(any, X) (R, error) {
-	if f == nil {
-		return nil
-	}
-	return func(p any, x X) (R, error) { return f(p.(P), x) }
-}
-
-func erasedGradScale[P any](f func(P, *Grad, Grads) (Grads, error)) func(any, *Grad, Grads) (Grads, error) {
-	if f == nil {
-		return nil
-	}
-	return func(p any, g *Grad, grads Grads) (Grads, error) { return f(p.(P), g, grads) }
-}
-
-func erasedAccept[P any](f func(p P, got, want []*tensor.Tensor) []Acceptance) func(p any, got,
-	want []*tensor.Tensor) []Acceptance {
-	if f == nil {
-		return nil
-	}
-	return func(p any, got, want []*tensor.Tensor) []Acceptance { return f(p.(P), got, want) }
-}
-
-func erasedDrawnGrads[P any](f func(P, *Grad, Grads) Drawn) func(any, *Grad, Grads) Drawn {
-	if f == nil {
-		return nil
-	}
-	return func(p any, g *Grad, got Grads) Drawn { return f(p.(P), g, got) }
-}
-
-func erasedMistakes[P any](f func(P) []Mistake[P]) func(any) []Mistake[any] {
-	if f == nil {
-		return nil
-	}
-	return func(p any) []Mistake[any] {
-		var out []Mistake[any]
-		for _, m := range f(p.(P)) {
-			out = append(out, Mistake[any]{m.Text, m.Rounds, func() (any, error) { return m.Plan() }})
-		}
-		return out
-	}
-}
-
-func erasedVersions[P any](f func(P) (string, []Version[P])) func(any) (string, []Version[any]) {
-	if f == nil {
-		return nil
-	}
-	return func(p any) (string, []Version[any]) {
-		own, others := f(p.(P))
-		var out []Version[any]
-		for _, v := range others {
-			out = append(out, Version[any]{v.Text, func() (any, error) { return v.Plan() }})
-		}
-		return own, out
-	}
-}
+// pointer is the pointer in p, an argument struct or a plan.
+func pointer(p any) *opaque { return (*opaque)(reflect.ValueOf(p).UnsafePointer()) }
 
 // A planned is a call whose arguments were checked: an operator with the plan of one
 // call. Methods that return a function return nil where nothing was declared.
 type planned struct {
-	*functions
-	p any
+	*declaration
+	p *opaque
 }
 
-func (o *Planned[A, P]) argsType() reflect.Type { return reflect.TypeFor[A]().Elem() }
+// An operator is a declaration with the types of what it takes.
+type operator struct {
+	declaration *declaration
+	args, plan  reflect.Type // the types of the pointers
+	// other is set where the arguments are another struct than the declaration's.
+	other *otherArgs
+}
 
-func (o *Planned[A, P]) problem() string {
-	a, p := reflect.TypeFor[A](), reflect.TypeFor[P]()
+// An otherArgs is a struct of arguments (all are pointers) that says the same as another one.
+type otherArgs struct {
+	args reflect.Type
+	to   func(args any) (any, error) // the other ones
+	from func(args any) any          // of the other ones, nil where there are none
+	of   *operator                   // which takes the other ones
+}
+
+// argsType is the type of the argument struct.
+func (o *operator) argsType() reflect.Type {
+	if o.other != nil {
+		return o.other.args
+	}
+	return o.args.Elem()
+}
+
+// contradiction says what contradicts itself in the declaration, "" if nothing.
+func (o *operator) contradiction() string {
+	d := o.declaration
 	switch {
-	case a.Kind() != reflect.Pointer || p.Kind() != reflect.Pointer:
-		return "want pointers to arguments and plan"
-	case o.Plan == nil && a != p:
+	case d.Plan == nil && o.args != o.plan:
 		return "want Plan"
-	case (o.Kernel == nil) == (o.Value == nil):
+	case (d.Kernel == nil) == (d.Value == nil):
 		return "want one of Kernel and Value"
-	case o.Kernel != nil && o.Cases == nil:
+	case d.Kernel != nil && d.Cases == nil:
 		return "no cases"
-	case o.Kernel != nil && o.Grad == nil && o.NoGrad == "":
+	case d.Kernel != nil && d.Grad == nil && d.NoGrad == "":
 		return "want Grad, or NoGrad with the reason"
 	}
 	return ""
 }
 
-func (o *Planned[A, P]) cases(g Gen) []any {
-	if o.Cases == nil {
-		return nil
-	}
+// cases generates argument structs (pointers), nil for ops without.
+func (o *operator) cases(g Gen) []any {
 	var out []any
-	for _, c := range o.Cases(g) {
-		out = append(out, c)
+	switch {
+	case o.other != nil:
+		for _, c := range o.other.of.cases(g) {
+			if a := o.other.from(c); a != nil {
+				out = append(out, a)
+			}
+		}
+	case o.declaration.Cases != nil:
+		for _, c := range o.declaration.Cases(g) {
+			out = append(out, reflect.NewAt(o.args.Elem(), unsafe.Pointer(c)).Interface())
+		}
 	}
 	return out
 }
 
-func (o *Planned[A, P]) plan(args any) (any, error) {
-	if o.Plan == nil {
-		return args, nil
+// planned checks an argument struct (a pointer) and makes the plan of it.
+func (o *operator) planned(args any) (planned, error) {
+	if o.other != nil {
+		a, err := o.other.to(args)
+		if err != nil {
+			return planned{}, err
+		}
+		return o.other.of.planned(a)
 	}
-	return o.Plan(args.(A))
+	c := planned{o.declaration, pointer(args)}
+	if c.Plan == nil {
+		return c, nil
+	}
+	var err error
+	c.p, err = c.Plan(c.p)
+	return c, err
 }
 
-func (c planned) kernel() ([]*tensor.Tensor, error) { return c.functions.kernel(c.p) }
+func (c planned) kernel() ([]*tensor.Tensor, error) { return c.Kernel(c.p) }
 
 func (c planned) value() func() (value.Value, error) {
-	if c.functions.value == nil {
+	if c.Value == nil {
 		return nil
 	}
-	return func() (value.Value, error) { return c.functions.value(c.p) }
+	return func() (value.Value, error) { return c.Value(c.p) }
 }
 
 func (c planned) after(outs []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
-	if c.functions.after == nil {
+	if c.After == nil {
 		return nil, nil
 	}
-	return c.functions.after(c.p, outs)
+	return c.After(c.p, outs)
 }
 
 func (c planned) afterScale() map[string][]*tensor.Tensor {
-	if c.functions.afterScale == nil {
+	if c.AfterScale == nil {
 		return nil
 	}
-	return c.functions.afterScale(c.p)
+	return c.AfterScale(c.p)
 }
 
 func (c planned) afterElse() func() map[string][][]*tensor.Tensor {
-	return bind(c.functions.afterElse, c.p)
+	return bind(c.AfterElse, c.p)
 }
 
-func (c planned) grad(g *Grad) (Grads, error) { return c.functions.grad(c.p, g) }
+func (c planned) grad(g *Grad) (Grads, error) { return c.Grad(c.p, g) }
 
-func (c planned) node() func(g *Grad) (Node, error) { return bindWith2(c.functions.node, c.p) }
+func (c planned) node() func(g *Grad) (Node, error) { return bindWith2(c.Node, c.p) }
 
 func (c planned) scale() func(outs []*tensor.Tensor) []*tensor.Tensor {
-	return bindWith(c.functions.scale, c.p)
+	return bindWith(c.Scale, c.p)
 }
 
 func (c planned) gradScale() func(g *Grad, grads Grads) (Grads, error) {
-	if c.functions.gradScale == nil {
+	if c.GradScale == nil {
 		return nil
 	}
-	return func(g *Grad, grads Grads) (Grads, error) { return c.functions.gradScale(c.p, g, grads) }
+	return func(g *Grad, grads Grads) (Grads, error) { return c.GradScale(c.p, g, grads) }
 }
 
 func (c planned) least() func(outs []*tensor.Tensor) []*tensor.Tensor {
-	return bindWith(c.functions.least, c.p)
+	return bindWith(c.Least, c.p)
 }
 
 func (c planned) gradLeast() func(g *Grad) (Grads, error) {
-	return bindWith2(c.functions.gradLeast, c.p)
+	return bindWith2(c.GradLeast, c.p)
 }
 
 func (c planned) others() func(outs []*tensor.Tensor) [][]*tensor.Tensor {
-	return bindWith(c.functions.others, c.p)
+	return bindWith(c.Else, c.p)
 }
 
 func (c planned) gradOthers() func(g *Grad) ([]Grads, error) {
-	return bindWith2(c.functions.gradOthers, c.p)
+	return bindWith2(c.GradElse, c.p)
 }
 
 func (c planned) gradChain() func(g *Grad) (Grads, error) {
-	return bindWith2(c.functions.gradChain, c.p)
+	return bindWith2(c.GradChain, c.p)
 }
 
 func (c planned) drawnGrads(g *Grad, got Grads) Drawn {
-	if c.functions.drawnGrads == nil {
+	if c.DrawnGrads == nil {
 		return Drawn{}
 	}
-	return c.functions.drawnGrads(c.p, g, got)
+	return c.DrawnGrads(c.p, g, got)
 }
 
-func (c planned) drawn() func(got []*tensor.Tensor) Drawn { return bindWith(c.functions.drawn, c.p) }
+func (c planned) drawn() func(got []*tensor.Tensor) Drawn { return bindWith(c.Drawn, c.p) }
 
 // terms is at least 1.
 func (c planned) terms() int {
-	if c.functions.terms == nil {
+	if c.Terms == nil {
 		return 1
 	}
-	return max(1, c.functions.terms(c.p))
+	return max(1, c.Terms(c.p))
 }
 
 // gradTerms is at least 1, of the gradient of an argument or of any ("").
 func (c planned) gradTerms(arg string) int {
-	if c.functions.termsOf != nil && arg != "" {
-		return max(1, c.functions.termsOf(c.p, arg))
+	if c.GradTermsOf != nil && arg != "" {
+		return max(1, c.GradTermsOf(c.p, arg))
 	}
-	if c.functions.gradTerms == nil {
+	if c.GradTerms == nil {
 		return c.terms()
 	}
-	return max(1, c.functions.gradTerms(c.p))
+	return max(1, c.GradTerms(c.p))
 }
 
 func (c planned) products() float64 {
-	if c.functions.products == nil {
+	if c.Products == nil {
 		return 0
 	}
-	return c.functions.products(c.p)
+	return c.Products(c.p)
 }
 
 func (c planned) axes() *Axes {
-	if c.functions.axes == nil {
+	if c.Axes == nil {
 		return nil
 	}
-	return c.functions.axes(c.p)
+	return c.Axes(c.p)
 }
 
 func (c planned) errorClass() Error {
-	if c.functions.errorOf == nil {
-		return c.functions.err
+	if c.ErrorOf == nil {
+		return c.Error
 	}
-	return c.functions.errorOf(c.p)
+	return c.ErrorOf(c.p)
 }
 
 func (c planned) accept() func(got, want []*tensor.Tensor) []Acceptance {
-	if c.functions.accept == nil {
+	if c.Accept == nil {
 		return nil
 	}
-	return func(got, want []*tensor.Tensor) []Acceptance { return c.functions.accept(c.p, got, want) }
+	return func(got, want []*tensor.Tensor) []Acceptance { return c.Accept(c.p, got, want) }
 }
 
 func (c planned) random() string {
-	if c.functions.randomIf == nil {
-		return c.functions.random
+	if c.RandomIf == nil {
+		return c.Random
 	}
-	return c.functions.randomIf(c.p)
+	return c.RandomIf(c.p)
 }
 
-func (c planned) exactOut() bool { return c.functions.exactOut != nil && c.functions.exactOut(c.p) }
+func (c planned) exactOut() bool { return c.ExactOut != nil && c.ExactOut(c.p) }
 
 func (c planned) mistakes() []Mistake[planned] {
-	if c.functions.mistakes == nil {
+	if c.Mistakes == nil {
 		return nil
 	}
 	var out []Mistake[planned]
-	for _, m := range c.functions.mistakes(c.p) {
+	for _, m := range c.Mistakes(c.p) {
 		out = append(out, Mistake[planned]{m.Text, m.Rounds, func() (planned, error) {
 			p, err := m.Plan()
-			return planned{c.functions, p}, err
+			return planned{c.declaration, p}, err
 		}})
 	}
 	return out
 }
 
-func (c planned) versions() (own string, others []Version[any]) {
-	if c.functions.versions == nil {
+func (c planned) versions() (own string, others []Version[*opaque]) {
+	if c.Versions == nil {
 		return "", nil
 	}
-	return c.functions.versions(c.p)
+	return c.Versions(c.p)
 }
 
 // as is the plan of a version, the plan itself where the call has none of that text.
@@ -353,28 +258,28 @@ func (c planned) as(version string) (planned, error) {
 	for _, v := range others {
 		if v.Text == version {
 			p, err := v.Plan()
-			return planned{c.functions, p}, err
+			return planned{c.declaration, p}, err
 		}
 	}
 	return c, nil
 }
 
 // bind is f of one plan, nil if f is.
-func bind[R any](f func(any) R, p any) func() R {
+func bind[R any](f func(*opaque) R, p *opaque) func() R {
 	if f == nil {
 		return nil
 	}
 	return func() R { return f(p) }
 }
 
-func bindWith[X, R any](f func(any, X) R, p any) func(X) R {
+func bindWith[X, R any](f func(*opaque, X) R, p *opaque) func(X) R {
 	if f == nil {
 		return nil
 	}
 	return func(x X) R { return f(p, x) }
 }
 
-func bindWith2[X, R any](f func(any, X) (R, error), p any) func(X) (R, error) {
+func bindWith2[X, R any](f func(*opaque, X) (R, error), p *opaque) func(X) (R, error) {
 	if f == nil {
 		return nil
 	}

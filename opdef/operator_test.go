@@ -3,37 +3,51 @@ package opdef
 import (
 	"reflect"
 	"testing"
+
+	"github.com/optool/optool/tensor"
 )
 
-// TestFunctions: whatever a declaration says of a plan is carried over, and nothing
-// that it does not say.
-func TestFunctions(t *testing.T) {
-	type args struct{}
-	var o, none Planned[*args, *args]
-	said := 0
-	v := reflect.ValueOf(&o).Elem()
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		if f.Type.Kind() != reflect.Func || f.Type.NumIn() == 0 || f.Type.In(0) != reflect.TypeFor[*args]() ||
-			f.Name == "Plan" { // which makes the plan of the arguments, here of the same type
-			continue
-		}
-		said++
-		v.Field(i).Set(reflect.MakeFunc(f.Type, func([]reflect.Value) []reflect.Value { panic(f.Name) }))
+// TestErased: a declaration without its types has every field where it was, and its functions get the pointers
+// that those of the declaration get.
+func TestErased(t *testing.T) {
+	type args struct{ n int }
+	type plan struct{ twice int }
+	o := Planned[*args, *plan]{
+		Plan:  func(a *args) (*plan, error) { return &plan{2 * a.n}, nil },
+		Terms: func(p *plan) int { return p.twice },
+		Cases: func(Gen) []*args { return []*args{{3}, {4}} },
+		Kernel: func(p *plan) ([]*tensor.Tensor, error) {
+			return []*tensor.Tensor{tensor.New(tensor.Float32, nil, []float64{float64(p.twice)})}, nil
+		},
+		Mistakes: func(p *plan) []Mistake[*plan] {
+			return []Mistake[*plan]{{Text: "more", Plan: func() (*plan, error) { return &plan{p.twice + 1}, nil }}}
+		},
 	}
-	carried := 0
-	all, nothing := reflect.ValueOf(o.functions()).Elem(), reflect.ValueOf(none.functions()).Elem()
-	for i := range all.NumField() {
-		if all.Field(i).Kind() != reflect.Func {
-			continue
-		}
-		carried++
-		if name := all.Type().Field(i).Name; all.Field(i).IsNil() || !nothing.Field(i).IsNil() {
-			t.Errorf("%s: set %t where it was declared, %t where it was not", name, !all.Field(i).IsNil(),
-				!nothing.Field(i).IsNil())
+	typed, plain := reflect.TypeOf(o), reflect.TypeFor[declaration]()
+	if typed.Size() != plain.Size() || typed.NumField() != plain.NumField() {
+		t.Fatalf("%d bytes in %d fields, %d in %d", typed.Size(), typed.NumField(), plain.Size(), plain.NumField())
+	}
+	for i := range typed.NumField() {
+		if a, b := typed.Field(i), plain.Field(i); a.Name != b.Name || a.Offset != b.Offset {
+			t.Errorf("%s at %d is %s at %d", a.Name, a.Offset, b.Name, b.Offset)
 		}
 	}
-	if said == 0 || said != carried {
-		t.Errorf("%d functions take the plan, %d are carried over", said, carried)
+
+	op := o.Entry().op
+	for i, want := range []int{6, 8} {
+		a, ok := op.cases(Gen{})[i].(*args)
+		if !ok {
+			t.Fatalf("case %d is a %T", i, op.cases(Gen{})[i])
+		}
+		p, err := op.planned(a)
+		if err != nil || p.terms() != want {
+			t.Fatalf("%d terms, want %d: %v", p.terms(), want, err)
+		}
+		if out, err := p.kernel(); err != nil || tensor.Data[float64](out[0])[0] != float64(want) {
+			t.Errorf("kernel gives %v, want %d: %v", out, want, err)
+		}
+		if wrong, err := p.mistakes()[0].Plan(); err != nil || wrong.terms() != want+1 {
+			t.Errorf("the mistake has %d terms, want %d: %v", wrong.terms(), want+1, err)
+		}
 	}
 }

@@ -1,8 +1,6 @@
 package opdef
 
-import (
-	"reflect"
-)
+import "reflect"
 
 // Overload declares the operator Of, whose arguments are *A, under a signature
 // with arguments *B that says the same otherwise: torch.kl_div has a number for
@@ -21,34 +19,15 @@ type Overload[A, B any] struct {
 // Entry declares the op: all that Of declares holds for it, save schema, names
 // and in-place forms.
 func (o Overload[A, B]) Entry() *Entry {
-	e := &Entry{op: overload[A, B]{o.Of.op, o}, schema: o.Schema, Facts: o.Of.Facts}
+	op := *o.Of.op
+	op.other = &otherArgs{reflect.TypeFor[B](), func(b any) (any, error) { return o.To(b.(*B)) }, func(a any) any {
+		if b := o.From(a.(*A)); b != nil {
+			return b
+		}
+		return nil
+	}, o.Of.op}
+	e := &Entry{op: &op, schema: o.Schema, Facts: o.Of.Facts}
 	e.InPlace, e.Resizes, e.Uncast = false, false, ""
 	e.Names = expandNames(e.Op(), o.Names, false)
 	return e
-}
-
-// An overload is the operator Of with arguments of its own.
-type overload[A, B any] struct {
-	operator
-	Overload[A, B]
-}
-
-func (o overload[A, B]) argsType() reflect.Type { return reflect.TypeFor[B]() }
-
-func (o overload[A, B]) cases(g Gen) []any {
-	var out []any
-	for _, c := range o.operator.cases(g) {
-		if b := o.From(c.(*A)); b != nil {
-			out = append(out, b)
-		}
-	}
-	return out
-}
-
-func (o overload[A, B]) plan(args any) (any, error) {
-	a, err := o.To(args.(*B))
-	if err != nil {
-		return nil, err
-	}
-	return o.operator.plan(a)
 }

@@ -26,27 +26,6 @@ func (a *Arguments) At(i int) any {
 	return a.fields.FieldByName(fieldName(a.schema.Params[i].Name)).Interface()
 }
 
-// A runtimeOperator is an operator that takes Arguments.
-type runtimeOperator struct {
-	operator
-	schema *Schema
-	fields reflect.Type
-}
-
-func (o runtimeOperator) argsType() reflect.Type { return o.fields }
-
-func (o runtimeOperator) cases(g Gen) []any {
-	var out []any
-	for _, c := range o.operator.cases(g) {
-		out = append(out, c.(*Arguments).fields.Addr().Interface())
-	}
-	return out
-}
-
-func (o runtimeOperator) plan(args any) (any, error) {
-	return o.operator.plan(&Arguments{o.schema, reflect.ValueOf(args).Elem()})
-}
-
 // AtRunTime completes the declaration e of an operator whose functions take
 // Arguments: the argument struct is made from the schema. Errors are those that
 // building a registry reports.
@@ -73,7 +52,11 @@ func AtRunTime(e *Entry) (*Entry, error) {
 		seen[name] = p.Name
 		fields = append(fields, reflect.StructField{Name: name, Type: t})
 	}
-	e.op = runtimeOperator{e.op, s, reflect.StructOf(fields)}
+	op := *e.op
+	op.other = &otherArgs{reflect.StructOf(fields), func(args any) (any, error) {
+		return &Arguments{s, reflect.ValueOf(args).Elem()}, nil
+	}, func(args any) any { return args.(*Arguments).fields.Addr().Interface() }, e.op}
+	e.op = &op
 	return e, e.Ready()
 }
 

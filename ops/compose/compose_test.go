@@ -263,8 +263,8 @@ func TestNode(t *testing.T) {
 			if out.Dim() > 0 {
 				seed = up.Reshape(out.Shape()...)
 			}
-			n := (&Call{graph: g, outs: Values{out}}).node([]*tensor.Tensor{seed})
-			if len(n.Grads) != tc.n || n.Weak != tc.weak {
+			n, err := (&Call{graph: g, outs: Values{out}}).node(&opdef.Grad{Out: []*tensor.Tensor{seed}})
+			if err != nil || len(n.Grads) != tc.n || n.Weak != tc.weak {
 				t.Fatalf("%d gradients, weak %q, want %d, %q", len(n.Grads), n.Weak, tc.n, tc.weak)
 			}
 			if got := tensor.Data[float64](n.Grads[0]); !slices.Equal(got, tc.want) {

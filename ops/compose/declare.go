@@ -48,62 +48,21 @@ const (
 // call.
 func Declare[A any](op Op[A], torch Torch, compose func(g *Graph, a *A) Values) *opdef.Entry {
 	op.Plan = planOf(compose)
-	op.Kernel = func(c *Call) ([]*tensor.Tensor, error) {
-		out := make([]*tensor.Tensor, len(c.outs))
-		for i, v := range c.outs {
-			out[i] = v.T
-		}
-		return out, nil
-	}
-	op.Scale = func(c *Call, _ []*tensor.Tensor) []*tensor.Tensor {
-		out := make([]*tensor.Tensor, len(c.outs))
-		for i, v := range c.outs {
-			out[i] = c.graph.scale(v)
-		}
-		return out
-	}
-	op.Least = func(c *Call, _ []*tensor.Tensor) []*tensor.Tensor {
-		out := make([]*tensor.Tensor, len(c.outs))
-		for i, v := range c.outs {
-			out[i] = c.graph.least(v)
-		}
-		return out
-	}
+	op.Kernel, op.Scale, op.Least, op.Else = (*Call).results, (*Call).scales, (*Call).leasts, (*Call).elses
 	if op.Error == (opdef.Error{}) {
 		op.Error = opdef.Error{Class: opdef.Composed, Coarse: true}
-	}
-	op.Else = func(c *Call, _ []*tensor.Tensor) [][]*tensor.Tensor {
-		out := make([][]*tensor.Tensor, len(c.outs))
-		for i, v := range c.outs {
-			out[i] = c.graph.neighbours(v)
-		}
-		return out
 	}
 	if op.RandomIf == nil {
 		op.RandomIf, op.Drawn, op.DrawnGrads = (*Call).Random, (*Call).Drawn, (*Call).DrawnGrads
 	}
-	op.Accept = func(c *Call, got, want []*tensor.Tensor) []opdef.Acceptance {
-		if c.graph.accept == nil {
-			return c.acceptPlaces(got, want)
-		}
-		return c.graph.accept(got, want)
-	}
-	op.Versions = (*Call).versions
+	op.Accept, op.Versions = (*Call).acceptance, (*Call).versions
 	op.After, op.AfterScale, op.AfterElse = (*Call).after, (*Call).afterScale, (*Call).afterElse
 	if op.NoGrad != "" {
 		return op.Entry()
 	}
-	op.Grad = func(c *Call, g *opdef.Grad) (opdef.Grads, error) {
-		return c.arguments(c.backward(g.Out), func(v *Value) *tensor.Tensor { return v.T }), nil
-	}
-	op.GradScale = func(c *Call, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-		return c.arguments(c.backward(g.Out), c.graph.scale), nil
-	}
-	op.GradLeast = func(c *Call, g *opdef.Grad) (opdef.Grads, error) {
-		return c.arguments(c.backward(g.Out), c.graph.least), nil
-	}
+	op.Grad, op.GradScale, op.GradLeast = (*Call).gradients, (*Call).gradientScales, (*Call).gradientLeasts
 	if torch == Unfused && op.Node == nil {
-		op.Node = func(c *Call, g *opdef.Grad) (opdef.Node, error) { return c.node(g.Out), nil }
+		op.Node = (*Call).node
 	}
 	return op.Entry()
 }
@@ -125,6 +84,44 @@ func DeclareInPlace[A any](op Op[A], names []string, compose func(g *Graph, a *A
 	return op.Entry()
 }
 
+func (c *Call) results() ([]*tensor.Tensor, error) {
+	return each(c, func(v *Value) *tensor.Tensor { return v.T }), nil
+}
+
+func (c *Call) scales([]*tensor.Tensor) []*tensor.Tensor { return each(c, c.graph.scale) }
+
+func (c *Call) leasts([]*tensor.Tensor) []*tensor.Tensor { return each(c, c.graph.least) }
+
+func (c *Call) elses([]*tensor.Tensor) [][]*tensor.Tensor { return each(c, c.graph.neighbours) }
+
+// each is what of makes of every result.
+func each[T any](c *Call, of func(*Value) T) []T {
+	out := make([]T, len(c.outs))
+	for i, v := range c.outs {
+		out[i] = of(v)
+	}
+	return out
+}
+
+func (c *Call) acceptance(got, want []*tensor.Tensor) []opdef.Acceptance {
+	if c.graph.accept == nil {
+		return c.acceptPlaces(got, want)
+	}
+	return c.graph.accept(got, want)
+}
+
+func (c *Call) gradients(g *opdef.Grad) (opdef.Grads, error) {
+	return c.arguments(c.backward(g.Out), func(v *Value) *tensor.Tensor { return v.T }), nil
+}
+
+func (c *Call) gradientScales(g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+	return c.arguments(c.backward(g.Out), c.graph.scale), nil
+}
+
+func (c *Call) gradientLeasts(g *opdef.Grad) (opdef.Grads, error) {
+	return c.arguments(c.backward(g.Out), c.graph.least), nil
+}
+
 func (c *Call) after([]*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
 	return updates(c, func(v *Value) *tensor.Tensor { return v.T }), nil
 }
@@ -144,14 +141,16 @@ func updates[T any](c *Call, of func(*Value) T) map[string][]T {
 
 // planOf is the plan of a composed operator: the composition of one call.
 func planOf[A any](compose func(g *Graph, a *A) Values) func(a *A) (*Call, error) {
-	return func(a *A) (*Call, error) { return planOn(&Graph{}, a, compose) }
+	return func(a *A) (*Call, error) {
+		return planOn(&Graph{}, a, func(g *Graph) Values { return compose(g, a) })
+	}
 }
 
 // Plan is the plan of a call of other arguments than were bound.
 func Plan[A any](a *A, compose func(g *Graph, a *A) Values) (*Call, error) { return planOf(compose)(a) }
 
 // planOn is the composition of one call on a graph that is empty yet.
-func planOn[A any](g *Graph, a *A, compose func(g *Graph, a *A) Values) (c *Call, err error) {
+func planOn(g *Graph, args any, compose func(g *Graph) Values) (c *Call, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			var refused *opdef.RefusedError
@@ -161,8 +160,8 @@ func planOn[A any](g *Graph, a *A, compose func(g *Graph, a *A) Values) (c *Call
 			err = refused
 		}
 	}()
-	c = &Call{args: a, graph: g, outs: compose(g, a)}
-	c.again = func(g *Graph) (*Call, error) { return planOn(g, a, compose) }
+	c = &Call{args: args, graph: g, outs: compose(g)}
+	c.again = func(g *Graph) (*Call, error) { return planOn(g, args, compose) }
 	for _, o := range c.outs {
 		g.double = g.double || o.DType().Real() == tensor.Float64
 	}
@@ -214,14 +213,14 @@ func (c *Call) arguments(grads map[int]*Value, of func(*Value) *tensor.Tensor) o
 
 // node is what the last primitive of the first result that a gradient flows into
 // received for its operands.
-func (c *Call) node(up []*tensor.Tensor) opdef.Node {
-	c.backward(up)
+func (c *Call) node(g *opdef.Grad) (opdef.Node, error) {
+	c.backward(g.Out)
 	for i, v := range c.outs {
 		if c.seeds[i] == nil {
 			continue
 		}
 		if v.vjp == nil || !v.needs {
-			return opdef.Node{Skip: elements.GradOfOtherOp}
+			return opdef.Node{Skip: elements.GradOfOtherOp}, nil
 		}
 		n := opdef.Node{}
 		var scales []*Value
@@ -244,7 +243,7 @@ func (c *Call) node(up []*tensor.Tensor) opdef.Node {
 			}
 			return out
 		}
-		return n
+		return n, nil
 	}
-	return opdef.Node{}
+	return opdef.Node{}, nil
 }
