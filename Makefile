@@ -6,6 +6,7 @@ ifeq ($(origin SIMD),undefined)
 SIMD       := $(shell GOEXPERIMENT=simd $(GO) version >/dev/null 2>&1 && echo simd)
 endif
 # TAGS=openblas: use an OpenBLAS found at run time; the binary then needs a C library.
+# TAGS=lite: leave out --xlsx, --sqlite, view and s3://, a third of the binary.
 TAGS       ?=
 # Without debug information for debuggers, a fifth of the binary; stacks of errors need none. LDFLAGS= keeps it.
 LDFLAGS    ?= -w

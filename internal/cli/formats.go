@@ -14,9 +14,7 @@ import (
 
 	"github.com/optool/optool/internal/wholefile"
 	"github.com/optool/optool/reports"
-	"github.com/optool/optool/reports/sqlite"
 	"github.com/optool/optool/reports/webpage"
-	"github.com/optool/optool/reports/xlsx"
 )
 
 // A reportFormat is a form of a run. It is written by write or, if it is no stream (a database), by file:
@@ -26,6 +24,7 @@ type reportFormat struct {
 	name, usage string
 	write       func(w io.Writer, rec *reports.Recording, own []reports.Sheet) error
 	file        func(path string, rec *reports.Recording, own []reports.Sheet) error
+	check       func(path string) error // why path cannot be written, nil if it can; nil for those that can be anywhere
 }
 
 // reportFormats are all of them.
@@ -33,32 +32,28 @@ var reportFormats = []reportFormat{
 	{"html", "write a self-contained HTML page to `FILE`",
 		func(w io.Writer, rec *reports.Recording, own []reports.Sheet) error {
 			return webpage.Write(w, rec, own...)
-		}, nil},
+		}, nil, nil},
 	{"csv", "write one row per result, with all fields, to `FILE`",
 		func(w io.Writer, rec *reports.Recording, _ []reports.Sheet) error {
 			return reports.WriteCSV(w, rec.ResultSheet())
-		}, nil},
+		}, nil, nil},
 	{"csv-bom", "write --csv with a byte order mark for Excel to `FILE`",
 		func(w io.Writer, rec *reports.Recording, _ []reports.Sheet) error {
 			if _, err := io.WriteString(w, "\ufeff"); err != nil {
 				return err
 			}
 			return reports.WriteCSV(w, rec.ResultSheet())
-		}, nil},
-	{"xlsx", "write an Excel workbook to `FILE`",
-		func(w io.Writer, rec *reports.Recording, own []reports.Sheet) error {
-			return xlsx.Write(w, allSheets(rec, own)...)
-		}, nil},
+		}, nil, nil},
+	workbook,
 	{"junit", "write JUnit XML for CI systems to `FILE`",
-		func(w io.Writer, rec *reports.Recording, _ []reports.Sheet) error { return reports.WriteJUnit(w, rec) }, nil},
+		func(w io.Writer, rec *reports.Recording, _ []reports.Sheet) error {
+			return reports.WriteJUnit(w, rec)
+		}, nil, nil},
 	{"markdown", "write Markdown for a comment or a ticket to `FILE`",
 		func(w io.Writer, rec *reports.Recording, _ []reports.Sheet) error {
 			return reports.WriteMarkdown(w, rec)
-		}, nil},
-	{"sqlite", "write an SQLite database to `FILE`", nil,
-		func(path string, rec *reports.Recording, own []reports.Sheet) error {
-			return sqlite.WriteFile(path, allSheets(rec, own)...)
-		}},
+		}, nil, nil},
+	database,
 }
 
 // A reportFile is where a report goes, and in which format.
@@ -99,8 +94,8 @@ func (r reportFiles) writable() error {
 		if err := writable(*f.path); err != nil {
 			return fmt.Errorf("--%s: %w", f.format.name, err)
 		}
-		if f.format.file != nil {
-			if err := sqlite.Check(*f.path); err != nil {
+		if f.format.check != nil {
+			if err := f.format.check(*f.path); err != nil {
 				return fmt.Errorf("--%s: %w", f.format.name, err)
 			}
 		}
@@ -158,7 +153,7 @@ func (r reportFiles) check() error {
 		case *f.path != "-":
 			continue
 		case f.format.file != nil:
-			return usageError("--%s: want a FILE, a database is no stream", f.format.name)
+			return usageError("--%s: want a FILE, - is none", f.format.name)
 		}
 		n++
 	}

@@ -8,14 +8,19 @@
 package files
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"syscall"
 )
+
+// ErrNotRegular is the error of opening what is no regular file.
+var ErrNotRegular = errors.New("not a regular file")
 
 // A File is open for reading.
 type File interface {
@@ -27,6 +32,17 @@ type File interface {
 // Remote reports whether a path names something in an object store: s3://BUCKET/PREFIX. With
 // one slash, as path/filepath writes it, it is the same.
 func Remote(path string) bool { return strings.HasPrefix(path, "s3:/") }
+
+// A place is a bucket, and a key or the beginning of keys in it.
+type place struct{ bucket, key string }
+
+// parse reads s3://bucket/key. No ".." leads out of the bucket.
+func parse(name string) place {
+	bucket, key, _ := strings.Cut(strings.TrimLeft(strings.TrimPrefix(name, "s3:"), "/"), "/")
+	return place{bucket, strings.Trim(path.Clean("/"+key), "/")}
+}
+
+func (p place) String() string { return strings.TrimSuffix("s3://"+p.bucket+"/"+p.key, "/") }
 
 // Abs is filepath.Abs; what is in an object store stays there.
 func Abs(path string) (string, error) {

@@ -1,3 +1,5 @@
+//go:build !lite
+
 package files
 
 import (
@@ -20,26 +22,12 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// ErrNotRegular is the error of opening what is no regular file.
-var ErrNotRegular = errors.New("not a regular file")
-
-// A place is a bucket, and a key or the beginning of keys in it.
-type place struct{ bucket, key string }
-
-// parse reads s3://bucket/key. No ".." leads out of the bucket.
-func parse(name string) place {
-	bucket, key, _ := strings.Cut(strings.TrimLeft(strings.TrimPrefix(name, "s3:"), "/"), "/")
-	return place{bucket, strings.Trim(path.Clean("/"+key), "/")}
-}
-
 // process is what all requests to stores belong to, and Cancel ends.
 var process, cancel = context.WithCancel(context.Background())
 
 // Cancel ends all requests to object stores that are waited for, and refuses further ones: their error is
 // context.Canceled.
 func Cancel() { cancel() }
-
-func (p place) String() string { return strings.TrimSuffix("s3://"+p.bucket+"/"+p.key, "/") }
 
 // within is the rest of p's key under the directory dir, which p may be itself.
 func (p place) within(dir place) (rest string, ok bool) {
