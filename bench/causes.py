@@ -20,7 +20,7 @@ DT = F32
 
 
 def x(*shape, k=1.0, grad=True, dt=None):
-    return (k * torch.randn(*shape, generator=G)).to(dt or DT).requires_grad_(grad)
+    return (k * torch.randn(shape, generator=G)).to(dt or DT).requires_grad_(grad)
 
 
 def pos(*shape, grad=True):
@@ -501,45 +501,85 @@ def call(path, op, args, kwargs, wrong):
     save(path, op, **files)
 
 
-def randoms(work, n):
-    """Calls whose results are wrong at random."""
-    global DT
+FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
+
+
+def random_calls():
+    """Operators with arguments, of tensors of 1 to 20 elements or a few hundred; those of integers have none that is a gradient."""
+    def size(*dims):
+        if int(torch.randint(0, 2, (1,), generator=G)):
+            return dims
+        total = int(torch.randint(1, 21, (1,), generator=G))
+        rows = [d for d in range(1, total + 1) if total % d == 0]
+        at = rows[int(torch.randint(0, len(rows), (1,), generator=G))]
+        return (at, total // at) if len(dims) == 2 else (total,)
+
     fn = "torch.nn.functional."
-    ops = [("torch.add", lambda: (x(20, 12, grad=False), x(20, 12, grad=False))), ("torch.exp", lambda: (x(40, 30, grad=False),)),
-           ("torch.matmul", lambda: (x(24, 40, grad=False), x(40, 16, grad=False))), (fn + "softmax", lambda: (x(16, 24, grad=False), -1)),
-           (fn + "layer_norm", lambda: (x(16, 24, grad=False), [24], x(24, grad=False), x(24, grad=False))),
-           ("torch.sum", lambda: (x(20, 64, grad=False), 1)), (fn + "linear", lambda: (x(3, 12, grad=False), x(2, 12, grad=False))),
-           ("torch.mean", lambda: (x(12, grad=False),)), (fn + "conv2d", lambda: (x(1, 2, 6, 6, grad=False), x(3, 2, 3, 3, grad=False))),
-           (fn + "scaled_dot_product_attention", lambda: tuple(x(1, 2, 8, 8, grad=False) for _ in range(3))),
-           ("torch.cumsum", lambda: (x(6, 20, grad=False), 1)), (fn + "mse_loss", lambda: (x(20, grad=False), x(20, grad=False)))]
+    one, two = (lambda: (x(*size(20, 12)),)), lambda: (lambda s: (x(*s), x(*s)))(size(20, 12))
+    along = lambda: (x(*size(20, 24)), 1)
+    whole = lambda: (lambda s: (ints(0, 50, *s), ints(1, 9, *s)))(size(20, 12))
+    return [
+        *((f"torch.{op}", one, None) for op in ("exp", "tanh", "sin", "sigmoid", "abs", "cos")), *((fn + op, one, None) for op in ("gelu", "relu", "silu")),
+        *((f"torch.{op}", two, None) for op in ("add", "mul", "sub", "div", "maximum", "atan2")),
+        *((f"torch.{op}", along, None) for op in ("sum", "mean", "cumsum", "logsumexp", "amax", "prod", "softmax")),
+        ("torch.mean", lambda: (x(12),), None), ("torch.sum", lambda: (x(300),), None), ("torch.add", lambda: (x(), x()), None), ("torch.norm", lambda: (x(40),), None),
+        ("torch.matmul", lambda: (x(24, 40), x(40, 16)), None), (fn + "linear", lambda: (x(3, 12), x(2, 12), x(2)), None),
+        (fn + "layer_norm", lambda: (x(16, 24), [24], x(24), x(24)), None), (fn + "conv2d", lambda: (x(1, 2, 6, 6), x(3, 2, 3, 3)), None),
+        (fn + "scaled_dot_product_attention", lambda: tuple(x(1, 2, 8, 8) for _ in range(3)), None),
+        (fn + "mse_loss", lambda: (x(20), x(20)), None), (fn + "cross_entropy", lambda: (x(12, 5), ints(0, 5, 12)), None),
+        (fn + "embedding", lambda: (ints(0, 9, 14), x(9, 4)), None), ("torch.gather", lambda: (x(6, 5), 1, ints(0, 5, 6, 3)), None),
+        *((f"torch.{op}", whole, "int") for op in ("add", "mul", "bitwise_and", "maximum", "floor_divide")),
+        ("torch.cumsum", lambda: (ints(0, 9, *size(20, 12)), 1), "int"), ("torch.argmax", lambda: (x(20, 12, grad=False), 1), "int"),
+        ("torch.gt", lambda: (ints(0, 5, *(s := size(20, 12))), ints(0, 5, *s)), "bool"), ("torch.logical_or", lambda: (bits(*(s := size(20, 12))), bits(*s)), "bool"),
+        *(("torch.Tensor.to", lambda d=d: (x(*size(20, 12), grad=False), d), "fp8") for d in FP8),
+    ]
 
-    def flipped(y):
-        z = y.clone()
-        k = int(torch.randint(1, max(2, z.numel() // 4), (1,), generator=G))
-        at = torch.randint(0, z.numel(), (k,), generator=G)
-        word, b = {2: (torch.int16, 15), 4: (torch.int32, 31)}[z.element_size()]
-        w = z.view(-1).view(word)
-        for i in at.tolist():
-            w[i] ^= 1 << int(torch.randint(b // 2, b, (1,), generator=G))
+
+def random_error(y):
+    """y with an error that nothing causes: noise, other numbers, flipped bits, one element."""
+    pick = lambda n: int(torch.randint(0, n, (1,), generator=G))
+    other = lambda y: torch.randint(0, 50, y.shape, generator=G).to(y.dtype) if not y.is_floating_point() else torch.randn(y.shape, generator=G).to(y.dtype)
+    if y.dtype == torch.bool:
+        return y ^ (torch.rand(y.shape, generator=G) < (0.1, 0.3, 0.5)[pick(3)])
+    word = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[y.element_size()]
+    z, kind = y.clone(), pick(6)
+    flat = z.view(-1)
+    if kind == 0 and y.is_floating_point():
+        return (y.double() * (1 + (0.01, 0.05, 0.3)[pick(3)] * torch.randn(y.shape, generator=G))).to(y.dtype)
+    if kind == 1 and y.is_floating_point():
+        return (y.double() + 0.1 * torch.randn(y.shape, generator=G)).to(y.dtype)
+    if kind == 2:
+        return other(y)
+    if kind == 3:
+        w, b = flat.view(word), 8 * y.element_size() - 1
+        for i in torch.randint(0, z.numel(), (1 + pick(max(1, z.numel() // 4)),), generator=G).tolist():
+            w[i] ^= 1 << (b // 2 + pick(b - b // 2) if y.is_floating_point() else pick(5))
         return z
+    if kind == 4:
+        return torch.where(torch.rand(y.shape, generator=G) > 0.5, y.float() if y.dtype in FP8 else y, (other(y).float() if y.dtype in FP8 else other(y))).to(y.dtype)
+    at = pick(z.numel())
+    flat[at : at + 1] = other(flat[at : at + 1])
+    return z
 
-    kinds = [lambda y: (y.double() * (1 + 0.05 * torch.randn(y.shape, generator=G))).to(y.dtype),
-             lambda y: (y.double() + 0.1 * torch.randn(y.shape, generator=G)).to(y.dtype),
-             lambda y: torch.randn(y.shape, generator=G).to(y.dtype), flipped,
-             lambda y: torch.where(torch.rand(y.shape, generator=G) > 0.5, y, torch.randn(y.shape, generator=G).to(y.dtype)),
-             lambda y: one(y)]
 
-    def one(y):
-        z = y.clone()
-        z.view(-1)[int(torch.randint(0, z.numel(), (1,), generator=G))] = float(torch.randn(1, generator=G))
-        return z
-
+def randoms(work, n):
+    """Calls whose results, or gradients, are wrong at random."""
+    global DT
+    calls = random_calls()
     for i in range(n):
         DT = (F32, BF16, F16)[i % 3]
-        op, args = ops[(i // 3) % len(ops)]
+        op, args, kind = calls[(i // 3) % len(calls)]
         a = args()
-        f = eval(op, {"torch": torch})
-        save(f"{work}/random/{i:05d}", op, input=(a, {}), output=((kinds[(i // 3 // len(ops)) % len(kinds)](f(*a)),), {}))
+        y = eval(op, {"torch": torch})(*a)
+        out, files = y.detach(), {}
+        need = [] if kind else [t for t in leaves(a) if t.requires_grad]
+        if need and i // 3 // len(calls) % 3 == 0:
+            g = torch.randn(y.shape, generator=G).to(y.dtype)
+            wrong = [random_error(t.contiguous()) for t in torch.autograd.grad(y, need, g)]
+            files = dict(grad_inputs=(tuple(wrong), {}), grad_outputs=((g,), {}))
+        else:
+            out = random_error(out)
+        save(f"{work}/random/{i:05d}", op, input=(a, {}), output=((out,), {}), **files)
 
 
 def main():
@@ -549,6 +589,7 @@ def main():
     ap.add_argument("--only", default="", help="regular expression of name, operator and dtype")
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--random", type=int, default=0, help="plant so many random mistakes instead")
+    ap.add_argument("--fresh", action="store_true", help="the mistakes of causes_fresh.py")
     ap.add_argument("--keep", help="directory for the captures")
     ap.add_argument("--all", action="store_true", help="print right causes too")
     o = ap.parse_args()
@@ -559,7 +600,12 @@ def main():
     if o.random:
         randoms(work, o.random)
     else:
-        plant()
+        if o.fresh:
+            import causes_fresh
+
+            causes_fresh.plant(sys.modules[__name__])
+        else:
+            plant()
         for name, op, args, wrong, pattern, dts, kwargs in ROWS:
             for d in dts:
                 DT = {"f": F32, "h": BF16}[d]
@@ -603,6 +649,8 @@ def main():
         print(f"{len(verdicts)} random mistakes, {sum('fail' in v for v in verdicts.values())} fail, {len(causes)} with a cause")
         for of, texts in causes.items():
             print(" ", of, texts[0])
+        if not o.keep:
+            shutil.rmtree(work)
         return
     table = collections.Counter()
     for of, (key, pattern) in want.items():

@@ -17,6 +17,7 @@ var oftenWords = [][]string{
 	{"nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic", "area"},
 	{"linear", "lower", "higher", "midpoint", "nearest"},
 	{"zeros", "border", "reflection"}, {"constant", "reflect", "replicate", "circular"},
+	{"forward", "backward", "ortho"}, // those of an argument that is None, too
 }
 
 // Mistaken lists the values that a kernel may have computed with instead: the default, a
@@ -44,6 +45,9 @@ func (a Argument) Mistaken() []value.Value {
 	case bool:
 		add(!x)
 	case int64:
+		if a.MayBeNone() {
+			vs = append(vs, nil)
+		}
 		add(x + 1)
 		add(x - 1)
 		add(-x)
@@ -66,9 +70,17 @@ func (a Argument) Mistaken() []value.Value {
 			}
 		}
 	case nil:
-		if _, float := a.Value.(*float64); float {
+		switch a.Value.(type) {
+		case *float64:
 			for _, f := range oftenNumbers {
 				add(f)
+			}
+		case *bool:
+			add(true)
+			add(false)
+		case *string:
+			for _, w := range oftenWords[len(oftenWords)-1] {
+				add(w)
 			}
 		}
 	}

@@ -90,11 +90,28 @@ func (c *Call) wrongs(fails []Result) []causes.Wrong {
 				want = c.changed(c.fwd, fails[i].Target)
 			}
 		}
+		if !ok {
+			got, want, ok = c.numbers(&fails[i])
+		}
 		if out[i].Target = fails[i].Target; ok {
 			out[i].Got, out[i].Want = got, want
 		}
 	}
 	return out
+}
+
+// numbers is Pair of numbers that are no tensors.
+func (c *Call) numbers(r *Result) (got, want *tensor.Tensor, ok bool) {
+	xs, ys := flatten(c.values.RecordedOutput), flatten(c.values.Output)
+	for i := range min(len(xs), len(ys)) {
+		if r.Phase == Forward && r.Target == fmt.Sprintf("output[%d]", i) {
+			var ok1, ok2 bool
+			got, ok1 = tensor.FromNumber(xs[i])
+			want, ok2 = tensor.FromNumber(ys[i])
+			return got, want, ok1 && ok2
+		}
+	}
+	return nil, nil, false
 }
 
 // ranAs is a comparison of the call that runs another way.
@@ -170,7 +187,7 @@ func (c *Call) evidence(alt *comparison, f *Result) (bits float64) {
 	got, want, ok := c.wrongs([]Result{*f})[0].Pair()
 	_, other, ok2 := alt.Call.wrongs([]Result{*f})[0].Pair()
 	if !ok || !ok2 {
-		return causes.Plenty
+		return 0
 	}
 	if Guard(func() error { bits = causes.Evidence(got, want, alt.altered(f.Target, other)); return nil }) != nil {
 		return 0
@@ -265,9 +282,10 @@ func within(r, f Result) bool {
 }
 
 // mostly reports whether all elements but one in so many of those that were wrong in f are
-// explained by r. There are enough of both to tell.
+// explained by r. There are enough of both to tell. Integers and booleans are not rounded.
 func mostly(r, f Result, few int) bool {
-	return r.Compared != nil && f.Compared.Mismatched >= 2*few && few*r.Compared.Mismatched <= f.Compared.Mismatched
+	return r.Compared != nil && !r.DType.IsIntegral() && r.DType != tensor.Bool && f.Compared.Mismatched >= 2*few &&
+		few*r.Compared.Mismatched <= f.Compared.Mismatched
 }
 
 // Explain replays a capture and looks for the causes of what fails.

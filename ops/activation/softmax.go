@@ -87,9 +87,9 @@ type softmaxCall struct {
 	x     *tensor.Tensor // converted to dtype
 	dim   int
 
-	// What kernels get wrong: 1 is added to the sum; the last elements are left out of the sum,
+	// What kernels get wrong: elements of 0 are in the sum besides; the last elements are left out of the sum,
 	// or altogether; what flows through the sum is left out of the gradient.
-	one     bool
+	more    int
 	short   int
 	dropped bool
 	noSum   bool
@@ -155,7 +155,7 @@ func (c *softmaxCall) kernel() ([]*tensor.Tensor, error) {
 		if c.sign < 0 {
 			negate(src)
 		}
-		if c.one || c.short > 0 || c.whole || c.tile > 0 {
+		if c.more > 0 || c.short > 0 || c.whole || c.tile > 0 {
 			c.wrong(src, dst)
 		} else if c.log {
 			elements.LogSoftmaxRow(src, dst)
@@ -177,8 +177,16 @@ func (c *softmaxCall) mistakes() []opdef.Mistake[*softmaxCall] {
 			}})
 	}
 	add(func(m *softmaxCall) { m.noSum = true }, "the gradient lacks the sum over a row")
-	add(func(m *softmaxCall) { m.one = true }, "1 is added to the sum of the exponentials")
+	add(func(m *softmaxCall) { m.more = 1 }, "1 is added to the sum of the exponentials")
 	size := elements.LengthOf(c.x.Shape, c.dim)
+	padded := []int{1}
+	for _, tile := range opdef.Tiles {
+		if more := (tile - size%tile) % tile; more > 0 && !slices.Contains(padded, more) {
+			padded = append(padded, more)
+			add(func(m *softmaxCall) { m.more = more }, "%d elements of 0 that pad a row to %d count in its sum", more,
+				size+more)
+		}
+	}
 	if !c.log {
 		add(func(m *softmaxCall) { m.whole = true }, "the exponentials are not divided by their sum")
 		for _, tile := range []int{(size + 1) / 2, 16, 32, 64, 128} {
@@ -224,9 +232,7 @@ func (c *softmaxCall) wrong(src, dst []float64) {
 		return
 	}
 	summed := slices.Clone(src[:len(src)-c.short])
-	if c.one {
-		summed = append(summed, 0) // of which the exponential is 1
-	}
+	summed = append(summed, make([]float64, c.more)...) // of which the exponentials are 1
 	top := vmath.Max(summed)
 	sum := 0.0
 	for _, x := range summed {

@@ -90,6 +90,9 @@ func attentionMistakes(a *attentionArgs) []opdef.Mistake[*compose.Call] {
 		add(func(x *attentionParts) { x.Wrong.Hidden = true },
 			"keys that a query does not see count in the sum of its weights")
 	}
+	add(func(x *attentionParts) { x.Wrong.Whole = true },
+		"the exponentials below the largest score are not divided by their sum")
+	add(func(x *attentionParts) { x.Wrong.Unscaled = true }, "the exponentials are not divided by their sum")
 	add(func(x *attentionParts) { x.Wrong.NoMean = true }, "the gradient of the scores lacks its mean over the keys")
 	if queries == keys && keys <= 128 {
 		add(func(x *attentionParts) { x.Wrong.Transposed = true }, "value's gradient is made of the transposed weights")

@@ -44,6 +44,8 @@ type WrongScores struct {
 	// Keys From to below To count Times in sums: a tile that is lost or taken twice.
 	From, To int
 	Times    float64
+	Whole    bool // exponentials are not divided by their sum, below the largest score
+	Unscaled bool // the same, and the largest score is not subtracted
 	Padded   int  // keys of score 0 count in the sum of the exponentials
 	Hidden   bool // keys that a query does not see count there too
 	// Of the gradients: that of scores lacks the mean over the keys; those of queries lack the last keys; those of
@@ -459,9 +461,13 @@ func (at *attention) weights(w kernel.Matrix[float64]) {
 			at.Wrong.softmax(r)
 			continue
 		}
-		if at.Wrong.Hidden {
+		if at.Wrong.Hidden || at.Wrong.Whole || at.Wrong.Unscaled {
+			top := 0.0
+			if at.Wrong.Whole {
+				top = slices.Max(r)
+			}
 			for c, x := range r {
-				r[c] = math.Exp(x)
+				r[c] = math.Exp(x - top)
 			}
 			continue
 		}

@@ -56,6 +56,7 @@ func Declare[A any](op Op[A], torch Torch, compose func(g *Graph, a *A) Values) 
 		op.RandomIf, op.Drawn, op.DrawnGrads = (*Call).Random, (*Call).Drawn, (*Call).DrawnGrads
 	}
 	op.Accept, op.Versions = (*Call).acceptance, (*Call).versions
+	op.Mistakes = withOmissions(op.Mistakes)
 	op.After, op.AfterScale, op.AfterElse = (*Call).after, (*Call).afterScale, (*Call).afterElse
 	if op.NoGrad != "" {
 		return op.Entry()
@@ -81,6 +82,7 @@ func DeclareInPlace[A any](op Op[A], names []string, compose func(g *Graph, a *A
 	op.Error = opdef.Error{Class: opdef.Composed, Coarse: true}
 	op.Value = func(*Call) (value.Value, error) { return nil, nil }
 	op.After, op.AfterScale, op.AfterElse = (*Call).after, (*Call).afterScale, (*Call).afterElse
+	op.Mistakes = withOmissions(op.Mistakes)
 	return op.Entry()
 }
 
@@ -122,6 +124,16 @@ func (c *Call) gradientLeasts(g *opdef.Grad) (opdef.Grads, error) {
 	return c.arguments(c.backward(g.Out), c.graph.least), nil
 }
 
+// withOmissions are declared mistakes, and those that any composition may have.
+func withOmissions(declared func(*Call) []opdef.Mistake[*Call]) func(*Call) []opdef.Mistake[*Call] {
+	return func(c *Call) []opdef.Mistake[*Call] {
+		if declared == nil {
+			return c.omissions()
+		}
+		return append(declared(c), c.omissions()...)
+	}
+}
+
 func (c *Call) after([]*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
 	return updates(c, func(v *Value) *tensor.Tensor { return v.T }), nil
 }
@@ -161,6 +173,7 @@ func planOn(g *Graph, args any, compose func(g *Graph) Values) (c *Call, err err
 		}
 	}()
 	c = &Call{args: args, graph: g, outs: compose(g)}
+	g.planned = true
 	c.again = func(g *Graph) (*Call, error) { return planOn(g, args, compose) }
 	for _, o := range c.outs {
 		g.double = g.double || o.DType().Real() == tensor.Float64

@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"fmt"
 	"math"
 	"math/cmplx"
 
@@ -18,84 +19,106 @@ var transcendental = opdef.Error{Class: opdef.Elementwise}
 // Functions of one and of two elements.
 var (
 	add = opdef.Binary{
+		Name:  "addition",
 		Error: rounded,
 		Block: vmath.Add,
 		F:     func(x, y float64) float64 { return x + y }, C: func(x, y complex128) complex128 { return x + y },
 		I: func(x, y int64) int64 { return x + y },
 	}
 	sub = opdef.Binary{
+		Name:  "subtraction",
 		Error: rounded,
 		Block: vmath.Sub,
 		F:     func(x, y float64) float64 { return x - y }, C: func(x, y complex128) complex128 { return x - y },
 		I: func(x, y int64) int64 { return x - y },
 	}
 	mul = opdef.Binary{
+		Name:  "product",
 		Error: rounded,
 		Block: vmath.Mul,
 		F:     func(x, y float64) float64 { return x * y }, C: func(x, y complex128) complex128 { return x * y },
 		I: func(x, y int64) int64 { return x * y },
 	}
 	div = opdef.Binary{
+		Name:  "division",
 		Error: rounded,
 		Block: vmath.Div,
 		F:     func(x, y float64) float64 { return x / y }, C: func(x, y complex128) complex128 { return x / y },
 	}
 	neg = opdef.Unary{
+		Name:  "negation",
 		Error: opdef.Error{Class: opdef.Exact},
 		F:     func(x float64) float64 { return -x }, C: func(x complex128) complex128 { return -x },
 		I: func(x int64) int64 { return -x },
 	}
 	sqrt = opdef.Unary{
+		Name:  "square root",
 		Error: rounded,
 		F:     math.Sqrt, C: cmplx.Sqrt, Block: vmath.Sqrt,
 	}
 	square = opdef.Unary{
+		Name:  "square",
 		Error: rounded,
 		F:     func(x float64) float64 { return x * x }, C: func(x complex128) complex128 { return x * x },
 		Block: func(dst, x []float64) { vmath.Mul(dst, x, x) },
 	}
 	reciprocal = opdef.Unary{
+		Name:  "reciprocal",
 		Error: rounded, Saved: true,
 		F: func(x float64) float64 { return 1 / x }, DF: func(_, y float64) float64 { return -y * y },
 		C: func(x complex128) complex128 { return 1 / x }, DC: func(_, y complex128) complex128 { return -y * y },
 	}
 	rsqrt = opdef.Unary{
+		Name:  "reciprocal square root",
 		Error: opdef.Error{Class: opdef.Elementwise, ULPs: 2}, Saved: true,
 		F:  func(x float64) float64 { return 1 / math.Sqrt(x) },
 		DF: func(_, y float64) float64 { return -0.5 * y * y * y },
 	}
 	abs = opdef.Unary{ // torch's gradient at 0 is 0
+		Name:  "magnitude",
 		Error: opdef.Error{Class: opdef.Exact}, Block: vmath.Abs,
 		F:  math.Abs,
 		DF: func(x, _ float64) float64 { return kernel.Sign(x) },
 	}
-	exp   = opdef.Unary{Error: transcendental, F: math.Exp, C: cmplx.Exp, Block: vmath.Exp}
+	exp   = opdef.Unary{Name: "exponential", Error: transcendental, F: math.Exp, C: cmplx.Exp, Block: vmath.Exp}
 	expm1 = opdef.Unary{
+		Name:  "expm1",
 		Error: transcendental, Block: vmath.Expm1,
 		F: math.Expm1, DF: func(_, y float64) float64 { return y + 1 },
 	}
 	log = opdef.Unary{
+		Name:  "logarithm",
 		Error: transcendental, Block: vmath.Log,
 		F: math.Log, DF: func(x, _ float64) float64 { return 1 / x },
 		C: cmplx.Log, DC: func(x, _ complex128) complex128 { return 1 / x },
 	}
 	log1p = opdef.Unary{
+		Name:  "log1p",
 		Error: transcendental, Block: vmath.Log1p,
 		F: math.Log1p, DF: func(x, _ float64) float64 { return 1 / (1 + x) },
 	}
-	sin  = opdef.Unary{Error: transcendental, F: math.Sin, DF: func(x, _ float64) float64 { return math.Cos(x) }}
-	cos  = opdef.Unary{Error: transcendental, F: math.Cos, DF: func(x, _ float64) float64 { return -math.Sin(x) }}
+	sin = opdef.Unary{
+		Name: "sine", Error: transcendental, F: math.Sin,
+		DF: func(x, _ float64) float64 { return math.Cos(x) },
+	}
+	cos = opdef.Unary{
+		Name: "cosine", Error: transcendental, F: math.Cos,
+		DF: func(x, _ float64) float64 { return -math.Sin(x) },
+	}
 	tanh = opdef.Unary{
+		Name:  "tanh",
 		Error: transcendental, Saved: true, Block: vmath.Tanh,
 		F: math.Tanh, DF: func(_, y float64) float64 { return 1 - y*y },
 		DS: func(_, _ float64) float64 { return 1 },
 	}
 	sigmoid = opdef.Unary{
+		Name:  "sigmoid",
 		Error: transcendental, Saved: true, Block: vmath.Sigmoid,
 		F: kernel.Sigmoid, DF: func(_, y float64) float64 { return y * (1 - y) },
 		DS: func(_, y float64) float64 { return y },
 	}
 	silu = opdef.Unary{
+		Name:  "silu",
 		Error: transcendental, Block: vmath.SiLU,
 		F: func(x float64) float64 { return x * kernel.Sigmoid(x) },
 		DF: func(x, _ float64) float64 {
@@ -105,6 +128,7 @@ var (
 		DS: func(x, _ float64) float64 { return kernel.Sigmoid(x) * (1 + math.Abs(x)) },
 	}
 	relu = opdef.Unary{ // torch's gradient at 0 is 0
+		Name:  "relu",
 		Error: opdef.Error{Class: opdef.Exact},
 		F:     func(x float64) float64 { return max(x, 0) },
 		I:     func(x int64) int64 { return max(x, 0) },
@@ -116,6 +140,7 @@ var (
 		},
 	}
 	geluErf = opdef.Unary{
+		Name:  "gelu",
 		Error: transcendental, Block: vmath.GELU,
 		F: func(x float64) float64 { return x / 2 * math.Erfc(-x/math.Sqrt2) },
 		DF: func(x, _ float64) float64 {
@@ -127,6 +152,7 @@ var (
 		},
 	}
 	geluTanh = opdef.Unary{
+		Name:  "gelu",
 		Error: transcendental, Block: vmath.GELUTanh,
 		F: func(x float64) float64 { return x / 2 * (1 + math.Tanh(geluInner(x))) },
 		DF: func(x, _ float64) float64 {
@@ -137,14 +163,16 @@ var (
 		DS: func(x, _ float64) float64 { return 1 + math.Abs(x) },
 	}
 	// softplus is log(1 + exp(x)).
-	softplus = opdef.Unary{Error: transcendental, F: kernel.Softplus, Block: kernel.SoftplusBlock,
+	softplus = opdef.Unary{Name: "softplus", Error: transcendental, F: kernel.Softplus, Block: kernel.SoftplusBlock,
 		DF: func(x, _ float64) float64 { return kernel.Sigmoid(x) }}
 	maximum = opdef.Binary{ // torch halves the gradient among equal operands
+		Name:  "maximum",
 		Error: opdef.Error{Class: opdef.Exact},
 		F:     math.Max, I: func(x, y int64) int64 { return max(x, y) },
 		DF: func(x, y, _ float64) (dx, dy float64) { return share(x, y), share(y, x) },
 	}
 	minimum = opdef.Binary{
+		Name:  "minimum",
 		Error: opdef.Error{Class: opdef.Exact},
 		F:     math.Min, I: func(x, y int64) int64 { return min(x, y) },
 		DF: func(x, y, _ float64) (dx, dy float64) { return share(y, x), share(x, y) },
@@ -201,6 +229,7 @@ func (g *Graph) Minimum(x, y *Value) *Value { return g.Binary(minimum, x, y) }
 // Scale is k*x, the product with a Python number.
 func (g *Graph) Scale(x *Value, k float64) *Value {
 	return g.withNumber(opdef.Unary{
+		Name:  fmt.Sprintf("factor %.4g", k),
 		Error: numberError,
 		F:     func(x float64) float64 { return k * x },
 		Block: func(dst, src []float64) {
@@ -215,6 +244,7 @@ func (g *Graph) Scale(x *Value, k float64) *Value {
 // Shift is x + k, the sum with a Python number.
 func (g *Graph) Shift(x *Value, k float64) *Value {
 	return g.withNumber(opdef.Unary{
+		Name:  fmt.Sprintf("addition of %.4g", k),
 		Error: numberError,
 		F:     func(x float64) float64 { return x + k },
 		Block: func(dst, src []float64) {
@@ -316,6 +346,7 @@ func (g *Graph) LogSigmoid(x *Value) *Value { return g.Neg(g.Softplus(g.Neg(x)))
 // Clamp is x limited to [lo, hi]; the gradient passes at the limits, as in torch.
 func (g *Graph) Clamp(x *Value, lo, hi float64) *Value {
 	return g.Unary(opdef.Unary{
+		Name:  "limit",
 		Error: opdef.Error{Class: opdef.Exact},
 		F:     func(x float64) float64 { return min(max(x, lo), hi) },
 		DF: func(x, _ float64) float64 {
@@ -330,6 +361,7 @@ func (g *Graph) Clamp(x *Value, lo, hi float64) *Value {
 // Pow is x^p. Of p = 0 the gradient is 0 everywhere, as in torch.
 func (g *Graph) Pow(x *Value, p float64) *Value {
 	return g.Unary(opdef.Unary{
+		Name:  "power",
 		Error: transcendental,
 		F:     func(x float64) float64 { return math.Pow(x, p) },
 		Block: func(dst, src []float64) { kernel.PowBlock(dst, src, p) },

@@ -16,6 +16,8 @@ type function struct {
 
 	ulps, dulps float64 // how exact a sound implementation is, and one of the derivatives
 	saved       bool    // the derivative is computed from y, as stored
+
+	name string // "logarithm", empty: a step that kernels do not leave out
 }
 
 // maths is a function of real or of complex numbers, and its derivatives by the
@@ -108,7 +110,7 @@ func (g *Graph) Unary(u opdef.Unary, x *Value) *Value {
 		dc = func(x, y complex128) complex128 { return cmplx.Conj(u.DC(x, y)) }
 	}
 	fn := function{real: unary(f, u.DF, u.S, u.DS), complex: unary(u.C, dc, nil, nil), ulps: ulpsOf(u.Error, 4),
-		dulps: 4, saved: u.Saved}
+		dulps: 4, saved: u.Saved, name: u.Name}
 	if u.Block != nil {
 		fn.real.values = func(dst []float64, v [][]float64) { u.Block(dst, v[0]) }
 	}
@@ -128,7 +130,7 @@ func (g *Graph) Binary(b opdef.Binary, x, y *Value) *Value {
 		}
 	}
 	fn := function{real: binary(b.F, b.DF, b.S, b.DS), complex: binary(b.C, dc, nil, nil), ulps: ulpsOf(b.Error, 0.5),
-		dulps: max(1, ulpsOf(b.Error, 1))}
+		dulps: max(1, ulpsOf(b.Error, 1)), name: b.Name}
 	if b.Block != nil {
 		fn.real.values = func(dst []float64, v [][]float64) { b.Block(dst, v[0], v[1]) }
 	}
@@ -166,11 +168,14 @@ func (g *Graph) apply(fn function, in ...*Value) *Value {
 	}
 	ts, shape, err := opdef.BroadcastAll(cast...)
 	g.Check(err)
+	if v := g.omitted(fn, shape, dt, in); v != nil {
+		return v
+	}
 	switch {
 	case dt.IsComplex() && fn.complex.f != nil:
-		return applied(g, complexes, fn, fn.complex, dt, ts, in)
+		return g.unlinked(applied(g, complexes, fn, fn.complex, dt, ts, in))
 	case dt.IsFloat() && fn.real.f != nil:
-		return applied(g, reals, fn, fn.real, dt, ts, in)
+		return g.unlinked(applied(g, reals, fn, fn.real, dt, ts, in))
 	case dt.Kind() < tensor.KindFloat:
 		return g.value(eachElement(dt, shape, fn.integer, ts), nil, nil, in...)
 	}

@@ -27,6 +27,10 @@ type Graph struct {
 	drawn   []*tensor.Tensor
 	works   works
 
+	steps   []step    // of the results, in order
+	planned bool      // the results are known: what follows are gradients
+	omit    *omission // nil: none
+
 	// store, if set, replaces every value computed: tests round it, as devices do.
 	store func(*tensor.Tensor) *tensor.Tensor
 }
@@ -58,6 +62,9 @@ type Value struct {
 	// once, and the parts give none.
 	joined func(grads map[int]*Value) *Value
 	part   bool
+
+	fixed bool // a step that is left out: it has the gradient of its operand
+	cut   int  // 1 + the operand that gets no gradient by mistake, 0: none
 }
 
 // Values are the results of a composition, in the order of the schema.
@@ -210,7 +217,9 @@ func (g *Graph) computed(t *tensor.Tensor, from []*Value, errors func(t *tensor.
 
 // withGradients is v with the gradients of its operands as compositions.
 func (v *Value) withGradients(vjp func(up *Value) []*Value) *Value {
-	v.vjp = vjp
+	if !v.fixed {
+		v.vjp = vjp
+	}
 	return v
 }
 
@@ -278,7 +287,9 @@ func (g *Graph) gradients(outs Values, up []*Value) map[int]*Value {
 			continue
 		}
 		for k, part := range v.vjp(d) {
-			add(v.in[k], part)
+			if k+1 != v.cut {
+				add(v.in[k], part)
+			}
 		}
 	}
 	return grads

@@ -35,15 +35,16 @@ func inFloat32(es []*opdef.Entry) []*opdef.Entry {
 type pooling struct {
 	elements.Planes
 	win     kernel.Windows
-	divide  [3][]int       // factors of the divisor per dimension
-	divisor int            // overrides them
-	divides bool           // the windows divide the input: adaptive pooling
-	beyond  [3][]bool      // which windows end behind the input, unless they divide it
-	indices bool           // those of the largest elements are a result too
-	squeeze bool           // torch computes it in two dimensions and views the result
-	largest func() []int64 // where the largest elements are: result, gradient and its bound ask
-	zeros   bool           // a mistake: what is beside the input counts as 0
-	corner  bool           // a mistake: the last element of windows is left out of sums
+	divide  [3][]int                       // factors of the divisor per dimension
+	divisor int                            // overrides them
+	divides bool                           // the windows divide the input: adaptive pooling
+	beyond  [3][]bool                      // which windows end behind the input, unless they divide it
+	indices bool                           // those of the largest elements are a result too
+	squeeze bool                           // torch computes it in two dimensions and views the result
+	largest func() []int64                 // where the largest elements are: result, gradient and its bound ask
+	zeros   bool                           // a mistake: what is beside the input counts as 0
+	chosen  func(i int, x float64) float64 // a mistake: what makes elements the largest, of those that get the gradient
+	corner  bool                           // a mistake: the last element of windows is left out of sums
 }
 
 // poolingOf is a pooling of input without its windows; check refuses dtypes.

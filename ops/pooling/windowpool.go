@@ -42,10 +42,10 @@ func maxPoolOf[A any](op opdef.Planned[*A, *pooling]) *opdef.Entry {
 	}
 	op.Grad = func(p *pooling, g *opdef.Grad) (opdef.Grads, error) {
 		var at *tensor.Tensor
-		if len(g.Outs) > 1 {
+		if len(g.Outs) > 1 && p.chosen == nil {
 			at = g.Outs[1]
 		} else {
-			_, at = p.max()
+			_, at = p.choosing().max()
 		}
 		return opdef.Grads{"input": {elements.ScatterPlanes(p.Planes, g.Out[0], tensor.Data[int64](at))}}, nil
 	}
@@ -54,17 +54,49 @@ func maxPoolOf[A any](op opdef.Planned[*A, *pooling]) *opdef.Entry {
 	return op.Entry()
 }
 
-// maxMistakes are what kernels get wrong about windows that reach beyond the input.
+// maxMistakes are what kernels get wrong about windows that reach beyond the input, and about which element of each
+// gets the gradient.
 func (p *pooling) maxMistakes() []opdef.Mistake[*pooling] {
-	cut := p.cut()
-	if !p.Tensor.DType.IsFloat() || !slices.Contains(slices.Concat(cut[:]...), true) {
+	if !p.Tensor.DType.IsFloat() {
 		return nil
 	}
-	return []opdef.Mistake[*pooling]{{Text: "what is beside input counts as 0", Plan: func() (*pooling, error) {
-		m := *p
-		m.zeros = true
-		return &m, nil
-	}}}
+	var out []opdef.Mistake[*pooling]
+	add := func(text string, with func(m *pooling)) {
+		out = append(out, opdef.Mistake[*pooling]{Text: text, Plan: func() (*pooling, error) {
+			m := *p
+			with(&m)
+			return &m, nil
+		}})
+	}
+	if cut := p.cut(); slices.Contains(slices.Concat(cut[:]...), true) {
+		add("what is beside input counts as 0", func(m *pooling) { m.zeros = true })
+	}
+	for _, c := range []struct {
+		which string
+		of    func(i int, x float64) float64
+	}{
+		{"the first", func(int, float64) float64 { return 0 }},
+		{"the last", func(i int, _ float64) float64 { return float64(i) }},
+		{"the smallest", func(_ int, x float64) float64 { return -x }},
+	} {
+		add("the gradient goes to "+c.which+" element of each window", func(m *pooling) { m.chosen = c.of })
+	}
+	return out
+}
+
+// choosing is the pooling whose largest elements are those that get the gradient.
+func (p *pooling) choosing() *pooling {
+	if p.chosen == nil {
+		return p
+	}
+	v := make([]float64, p.Tensor.Numel())
+	tensor.Load(p.Tensor, 0, v)
+	for i, x := range v {
+		v[i] = p.chosen(i, x)
+	}
+	m := *p
+	m.Tensor, m.largest = tensor.New(tensor.Float64, p.Tensor.Shape, v), m.argmaxes
+	return &m
 }
 
 // meanMistakes are what kernels get wrong about the elements of a window.

@@ -124,14 +124,20 @@ func (c *Search) byName(op string) *opdef.Call {
 
 // wrongArguments gives each argument other values: the default, what else such an
 // argument often is, none.
-func (c *Search) wrongArguments() iter.Seq[Mistake] { return c.mistakenArguments(false) }
+func (c *Search) wrongArguments() iter.Seq[Mistake] { return c.mistakenArguments(false, false) }
+
+// absentArguments gives arguments values that are None.
+func (c *Search) absentArguments() iter.Seq[Mistake] { return c.mistakenArguments(false, true) }
 
 // wrongSizes are arguments of the same kind that make more than is due, which is not written.
-func (c *Search) wrongSizes() iter.Seq[Mistake] { return c.mistakenArguments(true) }
+func (c *Search) wrongSizes() iter.Seq[Mistake] { return c.mistakenArguments(true, false) }
 
-func (c *Search) mistakenArguments(cropped bool) iter.Seq[Mistake] {
+func (c *Search) mistakenArguments(cropped, absent bool) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		for _, a := range c.Bound.Arguments() {
+			if (a.Python() == nil) != absent {
+				continue
+			}
 			for _, v := range a.Mistaken() {
 				if _, is := v.(float64); cropped && (is || !isNumbers(v)) {
 					continue
@@ -351,13 +357,13 @@ func (c *Search) one(a opdef.Arg, f func() *tensor.Tensor) func() (Way, error) {
 	}
 }
 
-// swappedOperands exchanges two operands of one shape.
+// swappedOperands exchanges two operands, of one shape or not.
 func (c *Search) swappedOperands() iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		all := c.operands()
 		for i, a := range all {
 			for _, b := range all[i+1:] {
-				if a.Tensor.DType != b.Tensor.DType || !slices.Equal(a.Tensor.Shape, b.Tensor.Shape) {
+				if a.Tensor.DType != b.Tensor.DType {
 					continue
 				}
 				text := argName(a) + " and " + argName(b) + " are swapped"
@@ -401,6 +407,15 @@ func (c *Search) missingParts() iter.Seq[Mistake] {
 						return
 					}
 				}
+				for _, at := range []int{0, n - 1} {
+					text := fmt.Sprintf("index %d of dimension %d of %s counts twice", at, d, name)
+					if n > 1 && !yield(Mistake{Text: text,
+						Make: c.one(a, func() *tensor.Tensor {
+							return altered(t, d, at, at+1, func(x float64) float64 { return 2 * x })
+						})}) {
+						return
+					}
+				}
 				first := fmt.Sprintf("index 0 of dimension %d of %s is ", d, name)
 				if n > 1 && !(yield(Mistake{Text: first + "taken for 0", Make: c.one(a, func() *tensor.Tensor {
 					return without(t, d, 0, 1)
@@ -409,6 +424,11 @@ func (c *Search) missingParts() iter.Seq[Mistake] {
 				})})) {
 					return
 				}
+			}
+			if !yield(Mistake{Text: name + " is taken for 1", Make: c.one(a, func() *tensor.Tensor {
+				return tensor.Full(t.DType, t.Shape, 1.0)
+			})}) {
+				return
 			}
 			if arg, _ := c.Bound.Argument(a.Name); !arg.Required { // that it is left out was tried
 				continue

@@ -80,6 +80,38 @@ func readings(operand, shape []int) []strideReading {
 	return out
 }
 
+// proportional reports whether the first gradient that is due is the incoming one times a multiple of f.
+func (c *Search) proportional(x, y *tensor.Tensor, f func(x, y float64) float64) (is bool) {
+	for target, due := range c.Due("grad") {
+		if target != "grad[0]" || len(c.Incoming) != 1 || !slices.Equal(due.Shape, x.Shape) ||
+			!slices.Equal(c.Incoming[0].Shape, x.Shape) {
+			continue
+		}
+		_ = c.Guard(func() error { // what cannot be read is none
+			d, up, v, w := Pieces(due), Pieces(c.Incoming[0]), Pieces(x), Pieces(y)
+			factor := 0.0
+			for i := range d {
+				made := up[i] * f(v[i], w[i])
+				if made == 0 || math.IsNaN(made) || math.IsInf(made, 0) {
+					if d[i] != 0 {
+						return nil
+					}
+					continue
+				}
+				if factor == 0 {
+					factor = d[i] / made
+				}
+				if !(math.Abs(d[i]/made-factor) <= (1e-3+2*y.DType.Eps())*math.Abs(factor)) {
+					return nil
+				}
+			}
+			is = factor != 0
+			return nil
+		})
+	}
+	return is
+}
+
 // misderived are gradients of functions of elements that lack a part: the incoming gradient, the term of the product
 // rule in which the factor beside self is derived, or that are computed at the result.
 func (c *Search) misderived(fails []Wrong) iter.Seq[Mistake] {
@@ -133,6 +165,9 @@ func (c *Search) misderived(fails []Wrong) iter.Seq[Mistake] {
 			{"the sign of %s", func(x, _ float64) float64 { return math.Copysign(1, x) }},
 			{"1 where %s is positive, 0 elsewhere", func(x, _ float64) float64 { return float64(btoi(x > 0)) }},
 		} {
+			if c.proportional(x, y, m.f) {
+				continue // a factor says more
+			}
 			text := m.text
 			if strings.Contains(text, "%") {
 				text = fmt.Sprintf(text, name)

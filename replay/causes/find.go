@@ -23,8 +23,11 @@ func (c *Search) Find(fails []Wrong, said []Cause, until time.Time,
 	if len(fails) == 0 {
 		return plain
 	}
-	found := append(plain, c.likeliest(fails, said, until, explains)...)
-	if found == nil {
+	found := c.likeliest(fails, said, until, explains)
+	if len(plain) > 0 && !plain[0].ofResult() && slices.ContainsFunc(found, Cause.ofResult) {
+		return found // from which gradients of zero follow
+	}
+	if found = append(plain, found...); found == nil {
 		return c.Dependence(fails)
 	}
 	return found

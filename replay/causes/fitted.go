@@ -33,6 +33,18 @@ func (c *Search) fittedNumbers(fails []Wrong) iter.Seq[Mistake] {
 					return
 				}
 			}
+			target := fails[i].Target
+			for _, x := range c.offsets(&fails[i]) {
+				if !yield(Mistake{Text: fmt.Sprintf("%.7g is added to all elements", x) + logarithmText(x), Like: "elements plus",
+					Cost: digits(x), Make: c.altering(func(of string, t *tensor.Tensor) *tensor.Tensor {
+						if of != target {
+							return t
+						}
+						return opdef.Map(t.DType, t, func(y float64) float64 { return y + x })
+					})}) {
+					return
+				}
+			}
 		}
 		var got *tensor.Tensor
 		var of *Wrong
@@ -86,6 +98,16 @@ func (c *Search) scalarResult(fails []Wrong) bool {
 	})
 }
 
+// constants are factors that have a name.
+var constants = []struct {
+	text string
+	x    float64
+}{
+	{"ln 2", math.Ln2}, {"1/ln 2", math.Log2E}, {"ln 10", math.Ln10}, {"1/ln 10", math.Log10E}, {"pi", math.Pi},
+	{"1/pi", 1 / math.Pi}, {"2 pi", 2 * math.Pi}, {"pi/180", math.Pi / 180}, {"180/pi", 180 / math.Pi},
+	{"sqrt(pi)", math.Sqrt(math.Pi)}, {"sqrt(2/pi)", math.Sqrt(2 / math.Pi)},
+}
+
 // ofSizes says of which size of the call, and of one less, one more or the next power of two, a factor is the
 // quotient, or the root of it: what a mean was divided by; empty of a number that says enough, or that is known to few
 // digits.
@@ -94,6 +116,11 @@ func (c *Search) ofSizes(x float64) string {
 		math.Abs(shortened(x, 1)[0]/x-1) < 1e-6
 	if c.Ran == nil || len(c.Ran.Outs) == 0 || c.Ran.Outs[0].DType.IsReduced() || plain {
 		return ""
+	}
+	for _, k := range constants {
+		if math.Abs(math.Abs(x)/k.x-1) < 1e-6 {
+			return ", that is " + k.text
+		}
 	}
 	var sizes []int
 	for _, a := range c.operands() {
@@ -260,8 +287,41 @@ func (c *Search) factors(r *Wrong) []float64 {
 	return shortened(x, 1)
 }
 
-// fewestScaled is the number of elements that tell a factor from something else.
-const fewestScaled = 16
+// logarithmText says of which whole number x is the logarithm, empty of others.
+func logarithmText(x float64) string {
+	n := math.Round(math.Exp(math.Abs(x)))
+	if n < 3 || n > 1<<20 || math.Abs(math.Log(n)-math.Abs(x)) > 1e-6*math.Abs(x) {
+		return ""
+	}
+	return fmt.Sprintf(", that is %sln %.0f", cond(x < 0, "-"), n)
+}
+
+// offsets are the numbers by which all elements of a value are too large, first as short as they can be told; none
+// if they are too large by unlike numbers.
+func (c *Search) offsets(r *Wrong) (found []float64) {
+	got, want, ok := r.Pair()
+	if !ok || !got.DType.IsFloat() || !slices.Equal(got.Shape, want.Shape) || got.Numel() < fewestScaled {
+		return nil
+	}
+	_ = c.Guard(func() error { // what cannot be read has none
+		x, y := sample(got), sample(want)
+		mean := 0.0
+		for i := range x {
+			mean += (x[i] - y[i]) / float64(len(x))
+		}
+		for i := range x {
+			if !(math.Abs(x[i]-y[i]-mean) <= 1e-2*math.Abs(mean)+2*got.DType.ULP(x[i])) {
+				return nil
+			}
+		}
+		found = shortened(mean, 0)
+		return nil
+	})
+	return found
+}
+
+// fewestScaled is the number of elements from which on a factor is fitted.
+const fewestScaled = 4
 
 // times multiplies rounded results.
 func times(x float64) func(target string, t *tensor.Tensor) *tensor.Tensor {
@@ -329,7 +389,10 @@ func (c *Search) fit(of *Wrong, was float64, with func(x float64) (Way, error)) 
 		if math.Abs(x-was) <= 1e-6*math.Abs(was) {
 			return nil
 		}
-		found = shortened(x, was)
+		if math.Abs(x) <= 1e-6*math.Abs(was) {
+			found = append(found, 0)
+		}
+		found = append(found, shortened(x, was)...)
 		return nil
 	})
 	return found

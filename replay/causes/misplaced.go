@@ -29,8 +29,9 @@ func (c *Search) misplacedResults(fails []Wrong) iter.Seq[Mistake] {
 			if got.DType.IsReduced() {
 				m.near = 4 * got.DType.Eps()
 			}
-			is := func(text string, rounds bool, from func(j int) int) bool {
-				return yield(Mistake{Text: text, Make: c.resultIs(fails[i].Target, from), Rounds: rounds})
+			is := func(text string, cost float64, rounds bool, from func(j int) int) bool {
+				return yield(Mistake{Text: text, Cost: cost, Rounds: rounds,
+					Make: c.resultIs(fails[i].Target, from)})
 			}
 			for d := range got.Shape {
 				if m.length(d) < 2 {
@@ -38,7 +39,7 @@ func (c *Search) misplacedResults(fails []Wrong) iter.Seq[Mistake] {
 				}
 				if parts := m.unwritten(d); parts != nil {
 					text := unwrittenText(d, m.length(d), parts)
-					if text != "" && !is(text, false, func(j int) int {
+					if text != "" && !is(text, 2*math.Log2(float64(m.length(d))), false, func(j int) int {
 						if slices.Contains(parts, j/m.inner(d)%m.length(d)) {
 							return -1
 						}
@@ -47,7 +48,8 @@ func (c *Search) misplacedResults(fails []Wrong) iter.Seq[Mistake] {
 						return
 					}
 				}
-				if order := m.order(d); order != nil && !is(orderText(d, order), true, func(j int) int {
+				order := m.order(d)
+				if order != nil && !is(orderText(d, order), orderCost(order), true, func(j int) int {
 					at := j / m.inner(d) % m.length(d)
 					return j + (order[at]-at)*m.inner(d)
 				}) {
@@ -55,25 +57,26 @@ func (c *Search) misplacedResults(fails []Wrong) iter.Seq[Mistake] {
 				}
 			}
 			if side, of := m.triangle(); side != "" &&
-				!is("elements "+side+" the diagonal are not written", false, of) {
+				!is("elements "+side+" the diagonal are not written", 1, false, of) {
 				return
 			}
 			if d := m.backwards(); d >= 0 {
 				inner := tensor.Numel(got.Shape[d:])
-				if !is(fmt.Sprintf("it is written backwards from dimension %d on", d), true, func(j int) int {
+				if !is(fmt.Sprintf("it is written backwards from dimension %d on", d), 0, true, func(j int) int {
 					return j/inner*inner + inner - 1 - j%inner
 				}) {
 					return
 				}
 			}
-			if dims := m.dimensions(); dims != nil && !is(dimensionsText(m.shape, dims), true, laidOut(m.shape, dims)) {
+			if dims := m.dimensions(); dims != nil && !is(dimensionsText(m.shape, dims), 0, true,
+				laidOut(m.shape, dims)) {
 				return
 			}
 			if last := len(m.shape) - 1; last > 1 { // rows of all dimensions but the last
 				rows := *m
 				rows.shape = []int{tensor.Numel(m.shape[:last]), m.shape[last]}
 				if order := rows.order(0); order != nil && !is(strings.ReplaceAll(orderText(0, order), "dimension 0",
-					fmt.Sprintf("%d rows", rows.shape[0])), true, func(j int) int {
+					fmt.Sprintf("%d rows", rows.shape[0])), orderCost(order), true, func(j int) int {
 					at := j / rows.inner(0)
 					return j + (order[at]-at)*rows.inner(0)
 				}) {
@@ -266,18 +269,15 @@ const (
 	mostPermuted  = 256 // length up to which a dimension is looked at for another order
 	mostMoved     = 8   // parts of a longer one that may stand elsewhere
 	leastInPart   = 4   // elements of a part that show which it is
-	leastInNarrow = 16  // the same of 16-bit values
+	leastInNarrow = 16  // elements of 16 bits of which an order of dimensions is looked for
 )
 
 // order is for each recorded part along a dimension which of those due it is, nil if
 // some are none of them, or all in place.
 func (m *misplaced) order(d int) []int {
-	n, least := m.length(d), leastInPart
-	if m.near > 1e-3 {
-		least = leastInNarrow
-	}
+	n := m.length(d)
 	switch {
-	case len(m.got)/max(n, 1) < least:
+	case len(m.got)/max(n, 1) < leastInPart:
 		return nil
 	case n > mostPermuted:
 		return m.fewMoved(d)
@@ -388,6 +388,24 @@ func (m *misplaced) same(d, i, j int) bool {
 		}
 	}
 	return true
+}
+
+// orderCost is how many bits say which order that is: of a turn by how much it is turned, else of each part that is
+// moved which it is.
+func orderCost(order []int) float64 {
+	n, turned, back, moved := len(order), true, true, 0
+	for i, at := range order {
+		turned = turned && at == (order[0]+i)%n
+		back = back && at == n-1-i
+		moved += btoi(at != i)
+	}
+	switch {
+	case back:
+		return 0
+	case turned:
+		return math.Log2(float64(n))
+	}
+	return float64(moved) * math.Log2(float64(n))
 }
 
 // orderText says of a result whose parts are those due at other indices which they are.
@@ -527,6 +545,22 @@ type permutation struct {
 	text string
 	of   func(i, n int) int
 }
+
+// factored are the orders in which n parts are read that lie in groups of equal size, group by group as if those were
+// the parts: as 3 x 4 in place of 4 x 3.
+func factored(n int) []permutation {
+	var out []permutation
+	for p := 2; p < n && len(out) < mostFactored; p++ {
+		if q := n / p; q*p == n {
+			out = append(out, permutation{fmt.Sprintf("read as %d x %d, transposed", p, q),
+				func(i, _ int) int { return i%p*q + i/p }})
+		}
+	}
+	return out
+}
+
+// mostFactored is in how many ways groups are taken.
+const mostFactored = 12
 
 var permutations = []permutation{
 	{"read one further", func(i, n int) int { return (i + 1) % n }},

@@ -176,7 +176,7 @@ func turns(n int) iter.Seq[permutation] {
 			return
 		}
 		tried := [][]int{upTo(0, n)}
-		for _, p := range permutations {
+		for _, p := range slices.Concat(permutations, factored(n)) {
 			order := upTo(0, n)
 			for i := range order {
 				order[i] = p.of(i, n)

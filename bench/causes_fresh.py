@@ -1,0 +1,460 @@
+"""Mistakes for causes.py --fresh, thought of without a look at the hypotheses of package causes.
+
+Each is what the author of a kernel may get wrong. In 16 bits a wrong kernel computes in float32 and rounds its result,
+as kernels do. plant adds 300 (operator, dtype) to causes.py's list, plant2 80 others, thought of after the search was
+improved on the first.
+"""
+import math
+
+import torch
+import torch.nn.functional as F
+
+F32, BF16 = torch.float32, torch.bfloat16
+
+
+class Join(torch.autograd.Function):
+    """The value of one tensor with the gradient of another."""
+
+    @staticmethod
+    def forward(ctx, value, path):
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return None, g
+
+
+def grad(right, wrong):
+    """The values of right with the gradients of wrong."""
+    def f(*args, **kw):
+        return Join.apply(right(*args, **kw).detach(), wrong(*args, **kw))
+    return f
+
+
+class Scale(torch.autograd.Function):
+    """t, whose gradient is changed."""
+
+    @staticmethod
+    def forward(ctx, t, change):
+        ctx.change = change
+        return t.view_as(t)
+
+    @staticmethod
+    def backward(ctx, g):
+        return ctx.change(g), None
+
+
+def wide(f):
+    """f computed in float32, its results in the dtype of the first operand."""
+    def up(v):
+        if isinstance(v, torch.Tensor):
+            return v.float() if v.dtype == BF16 else v
+        return type(v)(up(i) for i in v) if isinstance(v, (list, tuple)) else v
+
+    def g(*args, **kw):
+        narrow = any(isinstance(t, torch.Tensor) and t.dtype == BF16 for a in (*args, *kw.values())
+                     for t in (a if isinstance(a, (list, tuple)) else (a,)))
+        out = f(*up(args), **{k: up(v) for k, v in kw.items()})
+        down = lambda t: t.to(BF16) if narrow and isinstance(t, torch.Tensor) and t.dtype == F32 else t
+        return type(out)(down(t) for t in out) if isinstance(out, (list, tuple)) else down(out)
+    return g
+
+
+def plant(c):
+    """Adds the mistakes to c, the module of causes.py."""
+    x, pos, ints, bits = c.x, c.pos, c.ints, c.bits
+    fn = "torch.nn.functional."
+
+    def row(name, op, args, wrong, pattern, dts="fh", kwargs=None):
+        c.row(name, op if op.startswith("torch.") else fn + op, args, wide(wrong), pattern, dts, kwargs)
+
+    nog = lambda *s: x(*s, grad=False)
+    # elementwise
+    row("alpha not applied", "torch.add", lambda: (x(13, 21), x(13, 21)), lambda a, b, alpha: a + b, "alpha", kwargs=dict(alpha=0.3))
+    row("alpha on the first", "torch.sub", lambda: (x(13, 21), x(21)), lambda a, b, alpha: alpha * a - b, "alpha|multiplied", kwargs=dict(alpha=2.5))
+    row("subtracted the other way", "torch.rsub", lambda: (x(50), x(50)), lambda a, b: a - b, "exchanged|negated|torch.sub|-1")
+    row("divided the other way", "torch.div", lambda: (pos(31, 6), pos(31, 6)), lambda a, b: b / a, "exchanged|swapped|for other")
+    row("floor for trunc", "torch.div", lambda: (nog(40, 7), pos(40, 7)), lambda a, b, rounding_mode: torch.floor(a / b), "floor", kwargs=dict(rounding_mode="trunc"))
+    row("sign of the dividend", "torch.remainder", lambda: (x(200, k=5.0), 1.7), lambda a, b: torch.fmod(a, b), "fmod")
+    row("base and exponent exchanged", "torch.pow", lambda: (pos(17, 9), pos(17, 9)), lambda a, b: b**a, "exchanged|swapped|for exponent")
+    row("exponent + 1 in the gradient", "torch.pow", lambda: (pos(60), 3.0), grad(lambda a, n: a**n, lambda a, n: a**n / n), "gradient|multiplied|0.333|exponent")
+    row("y and x exchanged", "torch.atan2", lambda: (x(80), x(80)), lambda a, b: torch.atan2(b, a), "exchanged|swapped|for other")
+    row("atan of the quotient", "torch.atan2", lambda: (x(80), x(80)), lambda a, b: torch.atan(a / b), "atan|sign of other|quadrant")
+    row("exp2", "torch.exp", lambda: (x(90),), lambda a: torch.exp2(a), "exp2|base 2")
+    row("one not subtracted", "torch.expm1", lambda: (x(90),), lambda a: torch.exp(a), "torch.exp|exp\\b|1 is added|1 is not")
+    row("one not added", "torch.log1p", lambda: (pos(90),), lambda a: torch.log(a), "torch.log\\b|log\\b")
+    row("natural log", "torch.log2", lambda: (pos(90),), lambda a: torch.log(a), "torch.log\\b|0.693|log\\b")
+    row("log gradient of log10", "torch.log10", lambda: (pos(90),), grad(torch.log10, torch.log), "2.30|ln 10|torch.log|1 / self")
+    row("hard sigmoid", "torch.sigmoid", lambda: (x(9, 31, k=3.0),), lambda a: F.hardsigmoid(a), "hardsigmoid")
+    row("1.702 x", "silu", lambda: (x(9, 31),), lambda a: a * torch.sigmoid(1.702 * a), "1.702|gelu")
+    row("quick gelu", "gelu", lambda: (x(9, 31),), lambda a: a * torch.sigmoid(1.702 * a), "1.702|sigmoid|gelu")
+    row("density left out of the gradient", "gelu", lambda: (x(9, 31),), grad(F.gelu, lambda a: a * (0.5 * (1 + torch.erf(a / 2**0.5))).detach()), "result / input|lacks")
+    row("alpha in the gradient", "elu", lambda: (x(9, 31), 0.4), grad(F.elu, lambda a, al: F.elu(a)), "alpha")
+    row("scale left out", "selu", lambda: (x(9, 31),), lambda a: F.elu(a, 1.6732632423543772), "scale|elu|1.05|0.95")
+    row("as elu", "celu", lambda: (x(9, 31), 0.5), lambda a, al: F.elu(a, al), "elu|alpha")
+    row("beta ignored", "softplus", lambda: (x(9, 31), 2.0), lambda a, b: F.softplus(a), "beta")
+    row("threshold of 20", "softplus", lambda: (x(9, 31, k=2.0), 1.0, 2.0), lambda a, b, t: F.softplus(a), "threshold")
+    row("the default slope", "leaky_relu", lambda: (x(9, 31), 0.2), lambda a, s: F.leaky_relu(a), "negative_slope")
+    row("slope on the positive", "leaky_relu", lambda: (x(9, 31), 0.2), lambda a, s: torch.where(a > 0, s * a, a), "negative_slope|multiplied|sign|branch|-1")
+    row("default bounds", "hardtanh", lambda: (x(9, 31, k=2.0), -0.5, 2.0), lambda a, l, h: F.hardtanh(a), "min_val|max_val")
+    row("not divided by 6", "hardswish", lambda: (x(9, 31, k=2.0),), lambda a: a * F.relu6(a + 3), "multiplied by 6|times 6|6")
+    row("slope of 0.2", "hardsigmoid", lambda: (x(9, 31, k=2.0),), lambda a: (0.2 * a + 0.5).clamp(0, 1), "0.2|1.2|slope|multiplied")
+    row("as silu", "mish", lambda: (x(9, 31),), lambda a: F.silu(a), "silu")
+    row("one slope for all channels", "prelu", lambda: (x(4, 6, 11), x(6)), lambda a, w: F.prelu(a, w[:1]), "first|weight|index 0")
+    row("halves exchanged", "glu", lambda: (x(12, 16), -1), lambda a, d: a[:, 8:] * torch.sigmoid(a[:, :8]), "exchanged|halves|rolled|swapped|half")
+    row("without the sigmoid", "glu", lambda: (x(12, 16), -1), lambda a, d: a[:, :8] * a[:, 8:], "sigmoid|product|gate")
+    row("of minus x", "logsigmoid", lambda: (x(90),), lambda a: -F.softplus(a), "negat|-1|softplus")
+    row("negated", "tanhshrink", lambda: (x(90),), lambda a: torch.tanh(a) - a, "negated|-1|multiplied")
+    row("default lambd", "softshrink", lambda: (x(90), 0.2), lambda a, l: F.softshrink(a), "lambd")
+    row("as softshrink", "hardshrink", lambda: (x(90), 0.3), lambda a, l: F.softshrink(a, l), "softshrink")
+    row("threshold and value exchanged", "threshold", lambda: (x(90), 0.3, -1.2), lambda a, t, v: torch.where(a > v, a, t), "exchanged|threshold|value|swapped")
+    row("no upper bound", "relu6", lambda: (x(90, k=5.0),), lambda a: F.relu(a), "relu|bound|max")
+    row("only the lower bound", "torch.clamp", lambda: (x(90), -0.4, 0.7), lambda a, l, h: a.clamp(min=l), "max")
+    row("gradient beyond the bounds", "torch.clamp", lambda: (x(90), -0.4, 0.7), grad(torch.clamp, lambda a, l, h: a * 1), "gradient|grad_output|bound|passed|max|min")
+    row("sign lost in the gradient", "torch.abs", lambda: (x(90),), grad(torch.abs, lambda a: a * 1), "sign|grad_output|absolute|magnitude|passed")
+    row("half lost in the gradient", "torch.sqrt", lambda: (pos(90),), grad(torch.sqrt, lambda a: 2 * a.sqrt()), "multiplied by 2|2")
+    row("sqrt", "torch.rsqrt", lambda: (pos(90),), lambda a: a.sqrt(), "sqrt")
+    row("sign of the gradient", "torch.reciprocal", lambda: (pos(90),), grad(torch.reciprocal, lambda a: -1 / a), "negated|-1")
+    row("1 - y in the gradient", "torch.tanh", lambda: (x(90),), grad(torch.tanh, lambda a: a * (1 - torch.tanh(a)).detach()), "1 - |square|tanh|derivative")
+    row("y for y (1 - y) in the gradient", "torch.sigmoid", lambda: (x(90),), grad(torch.sigmoid, lambda a: a * torch.sigmoid(a).detach()), "times the result")
+    row("weight reversed", "torch.lerp", lambda: (x(90), x(90), 0.3), lambda a, b, w: b + w * (a - b), "exchanged|weight|swapped")
+    row("value ignored", "torch.addcmul", lambda: (x(20, 9), x(20, 9), x(20, 9)), lambda a, b, d, value: a + b * d, "value", kwargs=dict(value=0.25))
+    row("divided the other way", "torch.addcdiv", lambda: (x(20, 9), pos(20, 9), pos(20, 9)), lambda a, b, d: a + d / b, "exchanged|swapped|for tensor")
+    row("condition inverted", "torch.where", lambda: (bits(20, 9), x(20, 9), x(20, 9)), lambda m, a, b: torch.where(m, b, a), "other way round")
+    row("minimum", "torch.maximum", lambda: (x(20, 9), x(20, 9)), lambda a, b: torch.minimum(a, b), "minimum")
+    row("ties away from zero", "torch.round", lambda: ((torch.arange(-40, 41) / 2).to(c.DT),), lambda a: torch.sign(a) * torch.floor(a.abs() + 0.5), "away|half|ties")
+    row("minus floor", "torch.frac", lambda: (x(80, k=3.0),), lambda a: a - a.floor(), "floor|frac|remainder")
+    row("root left out", "torch.hypot", lambda: (x(80), x(80)), lambda a, b: a * a + b * b, "square|root")
+    row("base 2", "torch.logaddexp", lambda: (x(80), x(80)), lambda a, b: torch.logaddexp2(a, b), "logaddexp2|base 2")
+    row("log1p", "torch.xlogy", lambda: (x(80), pos(80)), lambda a, b: a * torch.log1p(b), "xlog1py|1 is added|log1p")
+    row("sign of the wrong operand", "torch.copysign", lambda: (x(80), x(80)), lambda a, b: torch.copysign(b, a), "exchanged|swapped|for other")
+    row("sign not copied", "torch.copysign", lambda: (x(80), x(80)), lambda a, b: a * 1, "copy of|input|self|unchanged")
+    row("zero for values", "torch.heaviside", lambda: (c.with_(nog(80), 4, 0.0), pos(80, grad=False)), lambda a, v: (a > 0).to(a.dtype), "values|0")
+    row("infinities become 0", "torch.nan_to_num", lambda: (c.with_(nog(80), 4, float("inf")),), lambda a: torch.nan_to_num(a, posinf=0.0), "posinf|infin|Inf|0")
+    row("or", "torch.bitwise_and", lambda: (ints(0, 64, 90), ints(0, 64, 90)), lambda a, b: a | b, "bitwise_or|or\\b", "f")
+    row("the other direction", "torch.bitwise_left_shift", lambda: (ints(0, 64, 90), ints(0, 4, 90)), lambda a, b: a >> b, "right_shift|right", "f")
+    row("or", "torch.logical_xor", lambda: (bits(90), bits(90)), lambda a, b: a | b, "or\\b|logical_or", "f")
+    row("ge", "torch.gt", lambda: (ints(0, 4, 90), ints(0, 4, 90)), lambda a, b: a >= b, "ge\\b|equal", "f")
+    row("inverted", "torch.eq", lambda: (ints(0, 4, 90), ints(0, 4, 90)), lambda a, b: a != b, "ne\\b|other way round", "f")
+    row("complement", "torch.erf", lambda: (x(80),), lambda a: torch.erfc(a), "erfc|1 - the result")
+    row("pi left out", "torch.sinc", lambda: (x(80),), lambda a: torch.sin(a) / a, "pi|0.318|bessel_j0")
+    row("digamma", "torch.lgamma", lambda: (pos(80),), lambda a: torch.digamma(a), "digamma")
+    row("the other way", "torch.deg2rad", lambda: (x(80),), lambda a: torch.rad2deg(a), "rad2deg|multiplied")
+    row("eps ignored", "torch.logit", lambda: (c.with_(torch.rand(60, generator=c.G), 5, 0.02).to(c.DT), 0.1), lambda a, e: torch.logit(a), "eps")
+    row("cos", "torch.sin", lambda: (x(80),), lambda a: torch.cos(a), "cos")
+    row("sign of the gradient", "torch.cos", lambda: (x(80),), grad(torch.cos, lambda a: -torch.cos(a)), "negated|-1")
+    row("in degrees", "torch.tan", lambda: (x(80, k=0.5),), lambda a: torch.tan(a * math.pi / 180), "multiplied|degree|0.0174|pi")
+    # scans
+    row("exclusive", "torch.cumsum", lambda: (x(7, 23), 1), lambda a, d: a.cumsum(d) - a, "lacks itself")
+    row("reversed", "torch.cumprod", lambda: (pos(7, 12), 1), lambda a, d: a.flip(1).cumprod(1).flip(1), "revers|last")
+    row("gradient not reversed", "torch.cumsum", lambda: (x(7, 23), 1), grad(torch.cumsum, lambda a, d: a.flip(1).cumsum(1).flip(1)), "not its transpose")
+    row("restarts each block of 8", "torch.cumsum", lambda: (x(7, 24), 1), lambda a, d: a.view(7, 3, 8).cumsum(2).view(7, 24), "block|8|restart|carr")
+    row("log left out", "torch.logcumsumexp", lambda: (x(7, 12), 1), lambda a, d: a.exp().cumsum(d), "log|exp")
+    row("sign", "torch.diff", lambda: (x(9, 20),), lambda a: a[:, :-1] - a[:, 1:], "negated|-1")
+    # reductions
+    row("elements beyond 32 n lost", "torch.sum", lambda: (x(11, 80), 1), lambda a, d: a[:, :64].sum(1), "left out|last")
+    row("first element twice", "torch.sum", lambda: (x(11, 30), 1), lambda a, d: a.sum(1) + a[:, 0], "twice|more than once")
+    row("divided by n - 1", "torch.mean", lambda: (x(11, 30), 1), lambda a, d: a.sum(1) / 29, "29|30/29|1.03|n - 1")
+    row("divided by the padded length", "torch.mean", lambda: (x(11, 30), 1), lambda a, d: a.sum(1) / 32, "0.937")
+    row("not divided in the gradient", "torch.mean", lambda: (x(11, 30), 1), grad(torch.mean, lambda a, d: a.sum(d)), "30|sum")
+    row("n for n - 1", "torch.var", lambda: (x(11, 30), 1), lambda a, d: a.var(1, correction=0), "correction|unbiased|biased|0.966|29/30")
+    row("no root", "torch.std", lambda: (x(11, 30), 1), lambda a, d: a.var(1), "var|root|square")
+    row("n in the gradient", "torch.std", lambda: (x(11, 30), 1), grad(torch.std, lambda a, d: a.std(1, correction=0)), "correction|unbiased|biased")
+    row("mean not subtracted", "torch.var", lambda: (x(11, 30, k=0.5), 1), lambda a, d: (a * a).sum(1) / 29, "mean|subtract")
+    row("ord 2", "torch.linalg.vector_norm", lambda: (x(11, 30), 1, 1), lambda a, o, d: torch.linalg.vector_norm(a, 2, d), "ord")
+    row("norm missing in the gradient", "torch.linalg.vector_norm", lambda: (x(11, 30), 2, 1), grad(torch.linalg.vector_norm, lambda a, o, d: 0.5 * (a * a).sum(1)), "norm|divi|factor|lacks")
+    row("sum", "torch.prod", lambda: (x(11, 9), 1), lambda a, d: a.sum(1), "sum")
+    row("starts at 0", "torch.amax", lambda: (x(40, 3), 1), lambda a, d: a.amax(1).clamp(min=0), "0|start|clamp|relu|identity")
+    row("min", "torch.amax", lambda: (x(40, 5), 1), lambda a, d: a.amin(1), "amin|min")
+    row("to every tied element", "torch.amax", lambda: (ints(0, 3, 20, 9).to(c.DT).requires_grad_(), 1), grad(torch.amax, lambda a, d: (a * (a == a.amax(1, keepdim=True))).sum(1)), "tie|equal|shared|divid|every")
+    row("last of the tied", "torch.argmax", lambda: (ints(0, 4, 40, 12).to(c.DT), 1), lambda a, d: 11 - a.flip(1).argmax(1), "last|tie")
+    row("argmin|self is negated", "torch.argmax", lambda: (nog(60, 12), 1), lambda a, d: a.argmin(1), "argmin|self is negated")
+    row("base 2", "torch.logsumexp", lambda: (x(11, 30), 1), lambda a, d: torch.log2(a.exp().sum(1)), "1.44|log2|base 2")
+    row("mean of exp", "torch.logsumexp", lambda: (x(11, 30), 1), lambda a, d: a.exp().mean(1).log(), "mean|3.4|added|offset|log\\(30|divi")
+    row("upper median", "torch.median", lambda: (nog(40, 12), 1), lambda a, d: (a.sort(1).values[:, 6], a.argsort(1)[:, 6]), "upper|next|rank|k is|element")
+    row("counts NaN", "torch.nanmean", lambda: (c.nans(11, 30, grad=False), 1), lambda a, d: a.nansum(1) / 30, "nan|NaN|count|multiplied|divided")
+    row("all", "torch.any", lambda: (torch.rand(60, 4, generator=c.G) > 0.6, 1), lambda a, d: a.all(1), "all", "f")
+    row("trace of the antidiagonal", "torch.trace", lambda: (x(40, 40),), lambda a: a.flip(1).diagonal().sum(), "backwards")
+    row("n for n - 1", "torch.cov", lambda: (nog(6, 20),), lambda a: torch.cov(a, correction=0), "correction|0.95|19/20")
+    row("unweighted ends", "torch.trapezoid", lambda: (x(9, 20),), lambda a: a.sum(1), "sum|end|half|first|last")
+    # products of matrices
+    row("last tile of k lost", "torch.matmul", lambda: (x(20, 40), x(40, 14)), lambda a, b: a[:, :32] @ b[:32], "left out|last")
+    row("k tile counted twice", "torch.matmul", lambda: (x(20, 40), x(40, 14)), lambda a, b: a @ b + a[:, 16:24] @ b[16:24], "twice|more than once")
+    row("b not transposed", "torch.mm", lambda: (x(18, 18), x(18, 18)), lambda a, b: a @ b.T, "transposed|dimensions|exchanged")
+    row("batch 0 of b for all", "torch.bmm", lambda: (x(4, 7, 9), x(4, 9, 6)), lambda a, b: a @ b[:1], "first|index 0|batch")
+    row("next batch of b", "torch.bmm", lambda: (x(4, 7, 9), x(4, 9, 6)), lambda a, b: a @ b.roll(-1, 0), "rolled|further|back|next")
+    row("beta ignored", "torch.addmm", lambda: (x(6), x(14, 9), x(9, 6)), lambda i, a, b, beta: i + a @ b, "beta", kwargs=dict(beta=0.5))
+    row("alpha on the bias", "torch.addmm", lambda: (x(6), x(14, 9), x(9, 6)), lambda i, a, b, alpha: alpha * (i + a @ b), "alpha|beta|input is|multiplied", kwargs=dict(alpha=0.5))
+    row("alpha ignored", "torch.baddbmm", lambda: (x(3, 7, 6), x(3, 7, 9), x(3, 9, 6)), lambda i, a, b, alpha: i + a @ b, "alpha", kwargs=dict(alpha=0.125))
+    row("transposed", "torch.mv", lambda: (x(19, 19), x(19)), lambda a, b: a.T @ b, "transposed|dimensions|exchanged")
+    row("transposed", "torch.outer", lambda: (x(19), x(19)), lambda a, b: torch.outer(b, a), "transposed|exchanged|swapped")
+    row("vectors exchanged", "torch.addr", lambda: (x(12, 12), x(12), x(12)), lambda i, a, b: i + torch.outer(b, a), "exchanged|swapped|transposed|for vec")
+    row("bias not added", "linear", lambda: (x(20, 12), x(8, 12), x(8)), lambda a, w, b: a @ w.T, "bias")
+    row("bias of the next column", "linear", lambda: (x(20, 12), x(8, 12), x(8)), lambda a, w, b: a @ w.T + b.roll(-1), "bias")
+    row("bias twice", "linear", lambda: (x(20, 12), x(8, 12), x(8)), lambda a, w, b: a @ w.T + 2 * b, "bias")
+    row("weight gradient transposed", "linear", lambda: (x(20, 12), x(12, 12)), lambda a, w: F.linear(a, Scale.apply(w, lambda g: g.T)), "transposed|exchanged|dimensions")
+    row("bias gradient averaged", "linear", lambda: (x(20, 12), x(8, 12), x(8)), lambda a, w, b: F.linear(a, w, Scale.apply(b, lambda g: g / 20)), "0.05|1/20|multiplied|divided")
+    row("bias gradient of the last row lost", "linear", lambda: (x(20, 12), x(8, 12), x(8)), lambda a, w, b: F.linear(a, w) + torch.cat([b.expand(19, 8), b.detach().expand(1, 8)]), "left out|last")
+    row("weight in fp8", "linear", lambda: (x(20, 32), x(24, 32), x(24)), lambda a, w, b: F.linear(a, w.to(torch.float8_e4m3fn).float(), b), "e4m3|fp8|float8")
+    row("activations in int8", "linear", lambda: (x(20, 32), x(24, 32), x(24)), lambda a, w, b: F.linear((a / (a.abs().amax() / 127)).round() * (a.abs().amax() / 127), w, b), "int8|8 bit|quanti")
+    row("tf32", "torch.matmul", lambda: (x(20, 40), x(40, 14)), lambda a, b: c.tf32(a) @ c.tf32(b), "tf32|TF32|10 bit|mantissa", "f")
+    row("split k without the second half's sum", "torch.matmul", lambda: (x(20, 64), x(64, 14)), lambda a, b: a[:, 32:] @ b[32:], "left out|first|last")
+    row("transposed", "torch.einsum", lambda: ("bij,bkj->bik", x(3, 9, 9), x(3, 9, 9)), lambda e, a, b: torch.einsum("bij,bjk->bik", a, b), "transposed|exchanged|dimensions")
+    row("sign", "torch.cross", lambda: (x(20, 3), x(20, 3)), lambda a, b: torch.linalg.cross(b, a), "negated|-1|exchanged|swapped")
+    row("operands exchanged", "torch.kron", lambda: (x(4, 5), x(3, 6)), lambda a, b: torch.kron(b, a), "exchanged|swapped|operands|for other")
+    row("bias not added", "bilinear", lambda: (x(12, 6), x(12, 5), x(4, 6, 5), x(4)), lambda a, b, w, v: F.bilinear(a, b, w), "bias")
+    row("sum over all batches but one", "torch.addbmm", lambda: (x(7, 6), x(4, 7, 9), x(4, 9, 6)), lambda i, a, b: i + (a @ b)[:3].sum(0), "left out|last")
+    # convolutions
+    row("kernel flipped", "conv2d", lambda: (x(2, 3, 9, 8), x(4, 3, 3, 3), x(4)), lambda a, w, b: F.conv2d(a, w.flip(2, 3), b), "flip|revers|mirror|backwards")
+    row("padded by the edge", "conv2d", lambda: (x(2, 3, 9, 8), x(4, 3, 3, 3), None, 1, 1), lambda a, w, b, s, p: F.conv2d(F.pad(a, (1, 1, 1, 1), mode="replicate"), w), "replicate|edge|padd")
+    row("dilation ignored", "conv2d", lambda: (x(2, 3, 11, 10), x(4, 3, 3, 3), None, 1, 2, 2), lambda a, w, b, s, p, d: F.conv2d(a, w, None, 1, 1, 1), "dilation")
+    row("groups rolled", "conv2d", lambda: (x(2, 6, 9, 8), x(4, 3, 3, 3), None, 1, 1, 1, 2), lambda a, w, b, s, p, d, g: F.conv2d(a, w.roll(2, 0), None, s, p, d, g), "rolled|group|further|exchanged|half")
+    row("bias not added", "conv1d", lambda: (x(2, 3, 20), x(4, 3, 5), x(4)), lambda a, w, b: F.conv1d(a, w), "bias")
+    row("last tap lost", "conv1d", lambda: (x(2, 3, 20), x(4, 3, 5), x(4)), lambda a, w, b: F.conv1d(a[..., :-1], w[..., :-1], b), "left out|last")
+    row("kernel flipped", "conv_transpose2d", lambda: (x(2, 3, 6, 5), x(3, 4, 3, 3)), lambda a, w: F.conv_transpose2d(a, w.flip(2, 3)), "flip|revers|mirror|backwards")
+    row("shifted by one", "conv_transpose2d", lambda: (x(2, 3, 6, 5), x(3, 4, 3, 3), None, 2, 1, 1), lambda a, w, b, s, p, o: F.conv_transpose2d(a, w, None, 2, 0)[:, :, :12, :10], "padding|shift|one back|further|rolled")
+    row("input gradient without the flip", "conv2d", lambda: (x(2, 3, 9, 8), x(4, 3, 3, 3), None, 1, 1), grad(lambda a, w, b, s, p: F.conv2d(a, w, b, s, p), lambda a, w, b, s, p: F.conv2d(a, w.flip(2, 3).detach(), b, s, p) + F.conv2d(a.detach(), w, b, s, p)), "flip|revers|mirror|backwards")
+    row("first slice lost", "conv3d", lambda: (x(1, 2, 5, 6, 5), x(3, 2, 3, 3, 3)), lambda a, w: F.conv3d(a[:, :, 1:], w[:, :, 1:]), "left out|index 0")
+    row("weight gradient averaged over images", "conv2d", lambda: (x(4, 3, 7, 7), x(4, 3, 3, 3)), lambda a, w: F.conv2d(a, Scale.apply(w, lambda g: g / 4)), "0.25|1/4|multiplied|divided")
+    row("weight gradient of the first image", "conv2d", lambda: (x(4, 3, 7, 7), x(4, 3, 3, 3)), lambda a, w: torch.cat([F.conv2d(a[:1], w), F.conv2d(a[1:], w.detach())]), "first|left out|only")
+    row("overlaps counted once", "fold", lambda: (x(2, 27, 49), (9, 9), (3, 3)), lambda a, o, k: F.fold(a, o, k) / F.fold(torch.ones_like(a), o, k), "overlap|multiplied|count|divided|average|mean")
+    row("order of channel and tap", "unfold", lambda: (x(2, 9, 7, 7), (3, 3)), lambda a, k: F.unfold(a, k).view(2, 9, 9, -1).transpose(1, 2).reshape(2, 81, -1), "order|exchanged|transposed|dimensions")
+    row("channels' weights in reverse", "conv2d", lambda: (x(2, 4, 9, 8), x(4, 1, 3, 3), None, 1, 1, 1, 4), lambda a, w, b, s, p, d, g: F.conv2d(a, w.flip(0), b, s, p, d, g), "backwards")
+    # pools
+    row("padding not counted", "avg_pool2d", lambda: (x(2, 3, 8, 8), 3, 2, 1), lambda a, k, s, p: F.avg_pool2d(a, k, s, p, count_include_pad=False), "count_include_pad")
+    row("padding of zeros", "max_pool2d", lambda: (x(2, 3, 8, 8, k=0.5) - 1, 3, 2, 1), lambda a, k, s, p: F.max_pool2d(F.pad(a, (1, 1, 1, 1)), k, s), "padd|0")
+    row("windows of equal size", "adaptive_avg_pool2d", lambda: (x(2, 3, 10, 10), 4), lambda a, o: F.avg_pool2d(a, 2, 2)[:, :, :4, :4], "window|output_size is 5")
+    row("divisor ignored", "avg_pool2d", lambda: (x(2, 3, 8, 8), 2, 2, 0, False, True, 3), lambda a, k, s, p, m, i, d: F.avg_pool2d(a, k, s), "divisor|0.75|multiplied|count")
+    row("gradient to all of the window", "max_pool2d", lambda: (x(2, 3, 8, 8), 2), grad(F.max_pool2d, lambda a, k: F.avg_pool2d(a, k)), "avg_pool|window|average|mean")
+    row("gradient to the first of the window", "max_pool2d", lambda: (x(2, 3, 8, 8), 2), grad(F.max_pool2d, lambda a, k: a[:, :, ::2, ::2] * 1), "first")
+    row("sum not mean", "avg_pool1d", lambda: (x(2, 3, 24), 4), lambda a, k: F.avg_pool1d(a, k) * 4, "multiplied by 4|divi|sum")
+    row("the root missing", "lp_pool2d", lambda: (pos(2, 3, 8, 8), 2.0, 2), lambda a, n, k: F.lp_pool2d(a, n, k) ** 2, "root|square|norm")
+    row("as mean", "adaptive_max_pool2d", lambda: (x(2, 3, 9, 9), 3), lambda a, o: F.adaptive_avg_pool2d(a, o), "avg|mean|average")
+    row("partial windows of ceil_mode divided in full", "avg_pool2d", lambda: (x(2, 3, 9, 9), 2, 2, 0, True), lambda a, k, s, p, m: F.avg_pool2d(F.pad(a, (0, 1, 0, 1)), 2, 2), "padd|count|multiplied|divi|window")
+    # norms
+    row("eps of 1e-3", "layer_norm", lambda: (x(12, 24, k=0.1), [24], x(24), x(24), 1e-5), lambda a, s, w, b, e: F.layer_norm(a, s, w, b, 1e-3), "eps")
+    row("eps outside of the root", "layer_norm", lambda: (x(12, 24, k=0.1), [24], x(24), x(24), 1e-3), lambda a, s, w, b, e: (a - a.mean(1, True)) / (a.var(1, correction=0, keepdim=True).sqrt() + e) * w + b, "eps|root")
+    row("n - 1", "layer_norm", lambda: (x(12, 24), [24], x(24), x(24)), lambda a, s, w, b: (a - a.mean(1, True)) / (a.var(1, keepdim=True) + 1e-5).sqrt() * w + b, "n - 1|n-1|unbiased|correction|23")
+    row("weight on the bias too", "layer_norm", lambda: (x(12, 24), [24], x(24), x(24)), lambda a, s, w, b: (F.layer_norm(a, s) + b) * w, "bias|weight|order")
+    row("mean's part of the gradient left out", "layer_norm", lambda: (x(12, 24), [24], x(24), x(24)), grad(F.layer_norm, lambda a, s, w, b: (a - a.mean(1, True).detach()) / (a.var(1, correction=0, keepdim=True) + 1e-5).sqrt() * w + b), "mean")
+    row("weight gradient without the normalisation", "layer_norm", lambda: (x(12, 24), [24], x(24), x(24)), grad(F.layer_norm, lambda a, s, w, b: F.layer_norm(a, s) * w.detach() + a.detach() * (w - w.detach()) + b), "input|normal|not normalised|mean")
+    row("mean subtracted", "rms_norm", lambda: (x(12, 24), [24], x(24), 1e-6), lambda a, s, w, e: F.layer_norm(a, s, w, None, e), "mean|layer_norm")
+    row("sum for mean", "rms_norm", lambda: (x(12, 24), [24], x(24), 1e-6), lambda a, s, w, e: a / ((a * a).sum(1, keepdim=True) + e).sqrt() * w, "mean|sum|multiplied|24|0.204|divi")
+    row("1 + weight", "rms_norm", lambda: (x(12, 24), [24], x(24), 1e-6), lambda a, s, w, e: F.rms_norm(a, s, 1 + w, e), "weight")
+    row("gradient through the norm left out", "rms_norm", lambda: (x(12, 24), [24], x(24), 1e-6), grad(F.rms_norm, lambda a, s, w, e: a * (a * a).mean(1, True).add(e).rsqrt().detach() * w), "lacks|through|variance|mean square|constant")
+    bn = lambda: (x(6, 4, 5, 5), nog(4), pos(4, grad=False), x(4), x(4))
+    row("running statistics in training", "batch_norm", lambda: (*bn(), True), lambda a, m, v, w, b, t: F.batch_norm(a, m.clone(), v.clone(), w, b, False), "training|running")
+    row("batch statistics in evaluation", "batch_norm", lambda: (*bn(), False), lambda a, m, v, w, b, t: F.batch_norm(a, m.clone(), v.clone(), w, b, True), "training|running|batch")
+    row("statistics constant in the gradient", "batch_norm", lambda: (*bn(), True), grad(lambda a, m, v, w, b, t: F.batch_norm(a, m.clone(), v.clone(), w, b, True), lambda a, m, v, w, b, t: F.batch_norm(a, a.mean((0, 2, 3)).detach(), a.var((0, 2, 3), correction=0).detach(), w, b, False)), "constant|training|statistic|lacks|through")
+    row("n - 1 in the output", "batch_norm", lambda: (*bn(), True), lambda a, m, v, w, b, t: (a - a.mean((0, 2, 3), True)) / (a.var((0, 2, 3), keepdim=True) + 1e-5).sqrt() * w.view(1, 4, 1, 1) + b.view(1, 4, 1, 1), "n - 1|unbiased|n-1|correction|149")
+    row("one group", "group_norm", lambda: (x(4, 6, 5, 5), 3, x(6), x(6)), lambda a, n, w, b: F.group_norm(a, 1, w, b), "num_groups|one group")
+    row("weight of the group", "group_norm", lambda: (x(4, 6, 5, 5), 3, x(6), x(6)), lambda a, n, w, b: F.group_norm(a, n) * w.repeat_interleave(2)[:6].view(1, 6, 1, 1) + b.view(1, 6, 1, 1), "weight")
+    row("bias lost", "instance_norm", lambda: (x(4, 6, 5, 5), None, None, x(6), x(6)), lambda a, m, v, w, b: F.instance_norm(a, m, v, w), "bias")
+    row("norm of 1", "normalize", lambda: (x(12, 24), 2.0, 1), lambda a, p, d: F.normalize(a, 1.0, d), "\\bp\\b")
+    row("the other dimension", "normalize", lambda: (x(16, 16), 2.0, 1), lambda a, p, d: F.normalize(a, p, 0), "dim")
+    row("alpha not divided by n", "local_response_norm", lambda: (x(2, 6, 5, 5), 3, 0.5), lambda a, n, al: F.local_response_norm(a, n, al * 3), "alpha")
+    # softmax and attention
+    row("the other dimension", "softmax", lambda: (x(16, 16), -1), lambda a, d: a.softmax(0), "dim")
+    row("log left out", "log_softmax", lambda: (x(12, 16), -1), lambda a, d: a.softmax(d), "softmax|exponential of the result")
+    row("base 2", "softmax", lambda: (x(12, 16), -1), lambda a, d: (a * math.log(2)).softmax(d), "0.693|base 2|2\\^|exp2|scaled|multiplied")
+    row("padded columns counted", "softmax", lambda: (x(12, 13), -1), lambda a, d: F.pad(a, (0, 3)).softmax(d)[:, :13], "padd|more|counted|denominator|zeros")
+    row("sum left out of the gradient", "softmax", lambda: (x(12, 16), -1), grad(F.softmax, lambda a, d: a * a.softmax(d).detach()), "lacks|sum|through")
+    row("exp left out of the gradient", "log_softmax", lambda: (x(12, 16), -1), grad(F.log_softmax, lambda a, d: a - a.mean(1, True)), "first index alone|taken for 0|softmax|lacks")
+    row("as softmax", "softmin", lambda: (x(12, 16), -1), lambda a, d: a.softmax(d), "softmax|negated|sign")
+    row("last column not in the sum", "softmax", lambda: (x(12, 16), -1), lambda a, d: a.exp() / a[:, :15].exp().sum(1, True), "left out|last|sum")
+    qkv = lambda: (x(2, 2, 9, 8), x(2, 2, 9, 8), x(2, 2, 9, 8))
+
+    def sdpa(scale=None, mask=None, p=lambda p: p, s=lambda s: s, dtype=None):
+        def f(q, k, v, m=None, **kw):
+            n, l = q.shape[-2], k.shape[-2]
+            w = s(q @ k.transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale))
+            if mask is not None:
+                w = w.masked_fill(~mask(n, l), -math.inf)
+            elif kw.get("is_causal"):
+                w = w.masked_fill(~torch.ones(n, l).tril().bool(), -math.inf)
+            elif m is not None:
+                w = w + m
+            return p(w.softmax(-1)) @ v
+        return f
+    at = "scaled_dot_product_attention"
+    row("not scaled", at, qkv, sdpa(1.0), "scale")
+    row("one key too many", at, qkv, sdpa(mask=lambda n, l: torch.ones(n, l).tril(1).bool()), "causal|diagonal|mask|one", kwargs=dict(is_causal=True))
+    row("causal from the other corner", at, lambda: (x(2, 2, 5, 8), x(2, 2, 9, 8), x(2, 2, 9, 8)), sdpa(mask=lambda n, l: torch.ones(n, l).tril(l - n).bool()), "causal|diagonal|corner|mask|last", kwargs=dict(is_causal=True))
+    row("not causal", at, qkv, sdpa(mask=lambda n, l: torch.ones(n, l).bool()), "causal", kwargs=dict(is_causal=True))
+    row("mask added after the scale of 1/d", at, lambda: (*qkv(), nog(9, 9)), lambda q, k, v, m: ((q @ k.transpose(-1, -2) + m) * 8**-0.5).softmax(-1) @ v, "mask|scale")
+    row("mask ignored", at, lambda: (*qkv(), nog(9, 9)), lambda q, k, v, m: sdpa()(q, k, v), "mask")
+    row("heads interleaved", at, lambda: (x(2, 4, 9, 8), x(2, 2, 9, 8), x(2, 2, 9, 8)), lambda q, k, v, **kw: sdpa()(q, k.repeat(1, 2, 1, 1), v.repeat(1, 2, 1, 1)), "head|group|repeat|interleave|order", kwargs=dict(enable_gqa=True))
+    row("scale left out of dK", at, qkv, lambda q, k, v: sdpa()(q, Scale.apply(k, lambda g: g * 8**0.5), v), "2.82|scale|multiplied")
+    row("last keys lost", at, qkv, lambda q, k, v: sdpa()(q, k[:, :, :8], v[:, :, :8]), "left out|last")
+    row("not normalised", at, qkv, lambda q, k, v: (q @ k.transpose(-1, -2) * 8**-0.5).exp() @ v, "normal|sum|softmax|exp|divi")
+    row("dQ and dK exchanged", at, qkv, lambda q, k, v: sdpa()(*swapped(q, k), v), "exchanged|swapped|grad_input|gradient of")
+    row("sum left out of the softmax's gradient", at, qkv, grad(sdpa(), lambda q, k, v: (lambda s: (s.softmax(-1).detach() * s + s.softmax(-1).detach() - (s.softmax(-1) * s).detach()) @ v.detach() + s.softmax(-1).detach() @ (v - v.detach()))(q @ k.transpose(-1, -2) * 8**-0.5)), "lacks|sum|through|softmax")
+    # losses
+    ce = lambda: (x(30, 7), ints(0, 7, 30))
+    row("not averaged", "cross_entropy", ce, lambda a, t: F.cross_entropy(a, t, reduction="sum"), "reduction|30|sum")
+    row("smoothing ignored", "cross_entropy", ce, lambda a, t, **kw: F.cross_entropy(a, t), "label_smoothing", kwargs=dict(label_smoothing=0.2))
+    row("divided by n, not the weights", "cross_entropy", lambda: (*ce(), pos(7, grad=False)), lambda a, t, w: F.cross_entropy(a, t, w, reduction="none").mean(), "weight|divi|mean|multiplied|count")
+    row("weights ignored", "cross_entropy", lambda: (*ce(), pos(7, grad=False)), lambda a, t, w: F.cross_entropy(a, t), "weight")
+    row("ignored targets counted", "cross_entropy", ce, lambda a, t, **kw: F.cross_entropy(a, t, reduction="sum", ignore_index=2) / 30, "ignore|divi|count|multiplied|mean", kwargs=dict(ignore_index=2))
+    row("gradient not averaged", "cross_entropy", ce, grad(F.cross_entropy, lambda a, t: F.cross_entropy(a, t, reduction="sum")), "30|reduction|sum|multiplied")
+    row("target's one not subtracted", "cross_entropy", ce, grad(F.cross_entropy, lambda a, t: a.logsumexp(1).mean()), "target|lacks|subtract|one|softmax|logsumexp")
+    row("target shifted", "cross_entropy", lambda: (x(30, 7), ints(0, 6, 30)), lambda a, t: F.cross_entropy(a, t + 1), "target|1|shift")
+    row("sign", "nll_loss", ce, lambda a, t: -F.nll_loss(a, t), "negated|-1")
+    row("half", "mse_loss", lambda: (x(30, 7), x(30, 7)), lambda a, t: 0.5 * F.mse_loss(a, t), "0.5|multiplied|half")
+    row("gradient without 2", "mse_loss", lambda: (x(30, 7), x(30, 7)), grad(F.mse_loss, lambda a, t: 0.5 * F.mse_loss(a, t)), "0.5|multiplied|half")
+    row("sum", "l1_loss", lambda: (x(30, 7), x(30, 7)), lambda a, t: F.l1_loss(a, t, reduction="sum"), "reduction|210|sum")
+    row("beta of 1", "smooth_l1_loss", lambda: (x(30, 7), x(30, 7)), lambda a, t, beta: F.smooth_l1_loss(a, t), "beta", kwargs=dict(beta=0.3))
+    row("not divided by beta", "smooth_l1_loss", lambda: (x(30, 7), x(30, 7)), lambda a, t, beta: F.huber_loss(a, t, delta=beta), "huber|beta|0.3|multiplied", kwargs=dict(beta=0.3))
+    row("delta ignored", "huber_loss", lambda: (x(30, 7), x(30, 7)), lambda a, t, delta: F.huber_loss(a, t), "delta", kwargs=dict(delta=0.4))
+    prob = lambda *s: torch.rand(*s, generator=c.G).clamp(0.05, 0.95).to(c.DT)
+    row("second term left out", "binary_cross_entropy", lambda: (prob(90).requires_grad_(), prob(90)), lambda a, t: -(t * a.log()).mean(), "term|lacks|1 - |left out")
+    row("positive weight ignored", "binary_cross_entropy_with_logits", lambda: (x(30, 7), prob(30, 7)), lambda a, t, pos_weight: F.binary_cross_entropy_with_logits(a, t), "pos_weight", kwargs=dict(pos_weight=torch.tensor(3.0)))
+    row("weight ignored", "binary_cross_entropy_with_logits", lambda: (x(30, 7), prob(30, 7), pos(7, grad=False)), lambda a, t, w: F.binary_cross_entropy_with_logits(a, t), "weight")
+    row("log of the target", "kl_div", lambda: (x(20, 6), prob(20, 6)), lambda a, t: F.kl_div(a, t, log_target=True), "log_target")
+    row("mean for batchmean", "kl_div", lambda: (x(20, 6), prob(20, 6)), lambda a, t, reduction: F.kl_div(a, t), "reduction|mean|multiplied|1/6", kwargs=dict(reduction="batchmean"))
+    row("second norm left out", "cosine_similarity", lambda: (x(20, 9), x(20, 9)), lambda a, b: (a * b).sum(1) / a.norm(dim=1), "norm|x2|divi")
+    row("margin of 0", "cosine_embedding_loss", lambda: (x(20, 9), x(20, 9), ints(0, 2, 20) * 2 - 1, -0.3), lambda a, b, t, m: F.cosine_embedding_loss(a, b, t), "margin")
+    row("anchor and positive for negative", "triplet_margin_loss", lambda: (x(20, 9), x(20, 9), x(20, 9)), lambda a, p, n: F.triplet_margin_loss(a, n, p), "exchanged|swapped|negative|positive")
+    row("margin of 0", "margin_ranking_loss", lambda: (x(60), x(60), ints(0, 2, 60) * 2 - 1, 0.5), lambda a, b, t, m: F.margin_ranking_loss(a, b, t), "margin")
+    row("margin of 1", "hinge_embedding_loss", lambda: (x(60), ints(0, 2, 60) * 2 - 1, 0.4), lambda a, t, m: F.hinge_embedding_loss(a, t), "margin")
+    row("not the log of the rate", "poisson_nll_loss", lambda: (pos(60), pos(60, grad=False)), lambda a, t: F.poisson_nll_loss(a, t, log_input=False), "log_input")
+    row("half of the log left out", "gaussian_nll_loss", lambda: (x(60), x(60, grad=False), pos(60)), lambda a, t, v: 0.5 * ((a - t) ** 2 / v).mean(), "log|term|lacks|left out")
+    row("target's sign", "soft_margin_loss", lambda: (x(60), (ints(0, 2, 60) * 2 - 1).to(c.DT)), lambda a, t: F.soft_margin_loss(-a, t), "negat|sign|-1")
+    row("square", "multi_margin_loss", ce, lambda a, t: F.multi_margin_loss(a, t, p=2), "\\bp\\b")
+    row("blank of the last class", "ctc_loss", lambda: (x(12, 3, 6).log_softmax(2).detach().requires_grad_(), ints(1, 5, 3, 4), torch.tensor([12, 12, 12]), torch.tensor([4, 4, 4])), lambda a, t, i, l: F.ctc_loss(a, t, i, l, blank=5), "blank", "f")
+    row("not divided by the lengths", "ctc_loss", lambda: (x(12, 3, 6).log_softmax(2).detach().requires_grad_(), ints(1, 5, 3, 4), torch.tensor([12, 12, 12]), torch.tensor([4, 4, 4])), lambda a, t, i, l: F.ctc_loss(a, t, i, l, reduction="none").mean(), "length|multiplied by 4|reduction|divi|4", "f")
+    # indices
+    row("off by one", "torch.gather", lambda: (x(12, 9), 1, ints(0, 8, 12, 9)), lambda a, d, i: a.gather(1, i + 1), "index|one|1")
+    row("the other dimension", "torch.gather", lambda: (x(9, 9), 1, ints(0, 9, 9, 9)), lambda a, d, i: a.gather(0, i), "dim")
+    row("in order", "torch.index_select", lambda: (x(12, 9), 0, ints(0, 12, 12)), lambda a, d, i: a * 1, "index|copy|order|self")
+    row("wrapped modulo 8", "torch.index_select", lambda: (x(30, 9), 0, ints(0, 30, 40)), lambda a, d, i: a[i % 8], "first quarter, which is repeated")
+    row("duplicates once", "torch.scatter_add", lambda: (x(8, 9), 0, ints(0, 8, 20, 9), x(20, 9)), lambda a, d, i, s: a + c.lastwrite(i, s, 8), "once|last|lost|duplicate|repeat", "f")
+    row("self not included", "torch.scatter_reduce", lambda: (x(8, 9), 0, ints(0, 8, 20, 9), x(20, 9), "sum"), lambda a, d, i, s, r: torch.zeros_like(a).scatter_add(0, i, s), "include_self|self")
+    row("alpha ignored", "torch.index_add", lambda: (x(8, 9), 0, ints(0, 8, 20), x(20, 9)), lambda a, d, i, s, alpha: a.index_add(0, i, s), "alpha", kwargs=dict(alpha=0.5))
+    row("replaced", "torch.index_add", lambda: (x(30, 9), 0, torch.randperm(30, generator=c.G)[:20], x(20, 9)), lambda a, d, i, s: a.index_copy(0, i, s), "index_copy|replac|copy|not added|self")
+    row("not accumulated", "torch.index_put", lambda: (x(8, 9), (ints(0, 8, 20),), x(20, 9)), lambda a, i, v, accumulate: a.index_put(i, v), "accumulate", kwargs=dict(accumulate=True))
+    row("padding's gradient kept", "embedding", lambda: (ints(0, 12, 40), x(12, 6), 3), grad(F.embedding, lambda i, w, p: F.embedding(i, w)), "padding_idx")
+    row("duplicates' gradients once", "embedding", lambda: (ints(0, 12, 40), x(12, 6)), lambda i, w: w_once(i, w), "once|last|lost|duplicate|repeat")
+    row("not scaled by frequency", "embedding", lambda: (ints(0, 12, 40), x(12, 6), None, None, 2.0, True), grad(lambda i, w, *r: F.embedding(i, w), lambda i, w, *r: F.embedding(i, w)), "scale_grad_by_freq|freq")
+    row("sum for mean", "embedding_bag", lambda: (ints(0, 12, 8, 5), x(12, 6)), lambda i, w: F.embedding_bag(i, w, mode="sum"), "mode|sum|multiplied by 5")
+    row("mask inverted", "torch.masked_fill", lambda: (x(20, 9), bits(20, 9), 0.5), lambda a, m, v: a.masked_fill(~m, v), "mask|inverted|negated")
+    row("gradient not masked", "torch.masked_fill", lambda: (x(20, 9), bits(20, 9), 0.5), grad(torch.masked_fill, lambda a, m, v: a * 1), "mask|grad_output|passed")
+    row("source not advanced", "torch.masked_scatter", lambda: (nog(20, 9), bits(20, 9), nog(180)), lambda a, m, s: torch.where(m, s.view(20, 9), a), "source|position|where|mask|index")
+    row("one column off", "torch.index_fill", lambda: (x(20, 9), 1, torch.tensor([1, 4, 6]), 2.0), lambda a, d, i, v: a.index_fill(1, i + 1, v), "index|one|1|shift|rolled")
+    row("the other way", "torch.roll", lambda: (x(20, 9), 2, 0), lambda a, s, d: a.roll(-2, 0), "shifts|negat|-2|other|roll")
+    row("the other dimension", "torch.flip", lambda: (x(9, 9), [0]), lambda a, d: a.flip(1), "dim")
+    row("the other way", "torch.rot90", lambda: (x(9, 9),), lambda a: a.rot90(-1), "k is|-1|rot|other|revers|flip")
+    row("diagonal off by one", "torch.tril", lambda: (x(12, 9), -1), lambda a, d: a.tril(0), "diagonal")
+    row("lower", "torch.triu", lambda: (x(9, 9),), lambda a: a.tril(), "tril|lower|transposed")
+    row("gradient not masked", "torch.triu", lambda: (x(9, 9),), grad(torch.triu, lambda a: a * 1), "grad_output|mask|passed|diagonal|triang")
+    row("offset ignored", "torch.diag_embed", lambda: (x(5, 7), 1), lambda a, o: F.pad(torch.diag_embed(a), (0, 1, 0, 1)), "offset|rolled by -1")
+    row("gradients exchanged", "torch.cat", lambda: ([x(6, 5), x(6, 5)], 0), lambda l, d: torch.cat(swapped(*l), 0), "exchanged|swapped|other")
+    row("order reversed", "torch.stack", lambda: ([x(6, 5), x(6, 5), x(6, 5)],), lambda l: torch.stack(l[::-1]), "backwards")
+    row("tiled", "torch.repeat_interleave", lambda: (x(6, 5), 3, 0), lambda a, n, d: a.repeat(3, 1), "repeat|tile|order|interleav")
+    row("value of 0", "pad", lambda: (x(4, 6, 5), (1, 2), "constant", 1.5), lambda a, p, m, v: F.pad(a, p), "value")
+    row("edges exchanged", "pad", lambda: (x(4, 6, 5), (1, 3)), lambda a, p: F.pad(a, (3, 1)), "pad|shift|rolled|exchanged|revers|further|back")
+    row("replicated", "pad", lambda: (x(4, 6, 8), (2, 2), "reflect"), lambda a, p, m: F.pad(a, p, mode="replicate"), "mode|replicate")
+    row("order of channels", "pixel_shuffle", lambda: (x(2, 12, 4, 5), 2), lambda a, r: a.view(2, 2, 2, 3, 4, 5).permute(0, 3, 4, 1, 5, 2).reshape(2, 3, 8, 10), "order|exchanged|transposed|dimensions")
+    row("order of channels", "pixel_unshuffle", lambda: (x(2, 3, 8, 10), 2), lambda a, r: a.view(2, 3, 4, 2, 5, 2).permute(0, 3, 5, 1, 2, 4).reshape(2, 12, 4, 5), "order|exchanged|transposed|dimensions")
+    row("not transposed", "channel_shuffle", lambda: (x(2, 6, 4, 5), 2), lambda a, g: F.channel_shuffle(a, 3), "groups|order|exchanged|transposed|dimensions")
+    im = lambda: (x(2, 3, 6, 6), None, 2.0, "bilinear")
+    row("corners aligned", "interpolate", im, lambda a, z, s, m: F.interpolate(a, z, s, m, True), "align_corners|upsample_bilinear|grid is multiplied by 0.857")
+    row("nearest", "interpolate", im, lambda a, z, s, m: F.interpolate(a, z, s), "mode|nearest")
+    row("floor", "interpolate", lambda: (x(2, 3, 6, 6), (9, 9), None, "nearest-exact"), lambda a, z, s, m: F.interpolate(a, z, None, "nearest"), "mode|nearest")
+    row("x and y exchanged", "grid_sample", lambda: (x(2, 3, 7, 7), (torch.rand(2, 5, 5, 2, generator=c.G) * 1.6 - 0.8).to(c.DT)), lambda a, g: F.grid_sample(a, g.flip(-1), align_corners=False), "flip|revers|exchanged|grid|order")
+    row("corners aligned", "grid_sample", lambda: (x(2, 3, 7, 7), (torch.rand(2, 5, 5, 2, generator=c.G) * 1.6 - 0.8).to(c.DT)), lambda a, g: F.grid_sample(a, g, align_corners=True), "align_corners|upsample_bilinear|grid is multiplied by 0.857")
+    row("corners aligned", "affine_grid", lambda: (x(2, 2, 3), [2, 3, 6, 7]), lambda t, s: F.affine_grid(t, s, align_corners=True), "align_corners|upsample_bilinear|grid is multiplied by 0.857")
+    row("ascending", "torch.sort", lambda: (nog(9, 20), 1, True), lambda a, d, e: a.sort(1), "descending")
+    row("smallest", "torch.topk", lambda: (nog(9, 20), 4), lambda a, k: a.topk(k, largest=False), "largest")
+    row("counted from 0", "torch.kthvalue", lambda: (nog(9, 20), 4), lambda a, k: a.kthvalue(k + 1), "\\bk\\b")
+    row("right", "torch.searchsorted", lambda: (torch.arange(20), ints(0, 20, 40)), lambda a, v: torch.searchsorted(a, v, right=True), "right|side", "f")
+    row("weights ignored", "torch.bincount", lambda: (ints(0, 8, 60), pos(60, grad=False)), lambda a, w: torch.bincount(a).to(w.dtype), "weights", "f")
+    row("default bounds", "torch.histc", lambda: (nog(200), 10, -1.0, 1.0), lambda a, b, l, h: torch.histc(a, b, -2.0, 2.0), "min|max", "f")
+    row("the end left out", "torch.linspace", lambda: (0.0, 1.0, 20), lambda a, b, n: torch.arange(20) / 20, "end|steps|multiplied|0.95|n", "f")
+    # algebra, complex numbers, transforms
+    row("transposed", "torch.linalg.solve", lambda: (x(6, 6) + 4 * torch.eye(6).to(c.DT), x(6, 3)), lambda a, b: torch.linalg.solve(a.T, b), "transposed|dimensions|exchanged", "f")
+    row("transposed", "torch.linalg.inv", lambda: (x(6, 6) + 4 * torch.eye(6).to(c.DT),), lambda a: torch.linalg.inv(a).T, "transposed|dimensions|exchanged|order", "f")
+    row("sign", "torch.linalg.det", lambda: (x(5, 4, 4),), lambda a: -torch.linalg.det(a), "negated|-1", "f")
+    row("upper", "torch.linalg.cholesky", lambda: ((lambda t: t @ t.T + torch.eye(6))(nog(6, 9)),), lambda a: torch.linalg.cholesky(a).T, "upper|transposed|order", "f")
+    row("not divided by n", "torch.fft.ifft", lambda: (c.cx(6, 16),), lambda a: torch.fft.ifft(a) * 16, "16|norm", "f")
+    row("inverse", "torch.fft.fft", lambda: (c.cx(6, 16),), lambda a: torch.fft.ifft(a) * 16, "ifft|conj|inverse|revers|16", "f")
+    row("orthonormal", "torch.fft.rfft", lambda: (x(6, 16),), lambda a: torch.fft.rfft(a, norm="ortho"), "norm|0.25|multiplied", "f")
+    row("conjugate", "torch.mul", lambda: (c.cx(30), c.cx(30)), lambda a, b: a * b.conj(), "conj", "f")
+    row("imaginary part negated", "torch.view_as_real", lambda: (c.cx(30),), lambda a: torch.view_as_real(a.conj().resolve_conj()), "conj", "f")
+    # cells
+    row("reset gate before the product", "torch.gru_cell", lambda: (x(9, 6), x(9, 5), x(15, 6), x(15, 5), x(15), x(15)), gru(False), "reset|gate", "f")
+    row("z and 1 - z", "torch.gru_cell", lambda: (x(9, 6), x(9, 5), x(15, 6), x(15, 5), x(15), x(15)), gru(True), "gate|update|1 - |exchanged", "f")
+    row("gates in the order i g f o", "torch.lstm_cell", lambda: (x(9, 6), (x(9, 5), x(9, 5)), x(20, 6), x(20, 5), x(20), x(20)), lstm, "gate|order|exchanged", "f")
+    row("relu", "torch.rnn_tanh_cell", lambda: (x(9, 6), x(9, 5), x(5, 6), x(5, 5), x(5), x(5)), lambda a, h, w, u, b, d: torch.relu(a @ w.T + h @ u.T + b + d), "relu", "f")
+    # distances
+    row("p of 1", "torch.cdist", lambda: (x(9, 6), x(8, 6)), lambda a, b: torch.cdist(a, b, p=1.0), "\\bp\\b", "f")
+    row("root left out", "torch.cdist", lambda: (x(9, 6), x(8, 6)), lambda a, b: torch.cdist(a, b) ** 2, "root|square", "f")
+    row("eps ignored", "pairwise_distance", lambda: (x(20, 6), x(20, 6), 2.0, 0.1), lambda a, b, p, e: F.pairwise_distance(a, b), "eps")
+    # where memory is written
+    for k, (op, args, f) in enumerate((("torch.mul", lambda: (x(30, 40), x(30, 40)), torch.mul), ("torch.matmul", lambda: (x(32, 24), x(24, 48)), torch.matmul),
+                                       ("softmax", lambda: (x(32, 48), -1), F.softmax), ("torch.sum", lambda: (x(48, 32), 1), torch.sum))):
+        row("rows of the last block not written", op, args, lambda *a, f=f: tail(f(*a), 5), "not written|zero|last|tail")
+        row("every second block of 8 is the block before", op, args, lambda *a, f=f: blocks(f(*a)), "repeats|what is due at 0 1 2 3 4 5 6 7")
+        row("the last element is from the row before", op, args, lambda *a, f=f: shift(f(*a)), "shift|rolled|further|back|one")
+    row("inputs rounded to float16", "torch.matmul", lambda: (x(20, 40), x(40, 14)), lambda a, b: a.half().float() @ b.half().float(), "float16|TF32", "f")
+    row("sums in bfloat16", "torch.sum", lambda: (x(8, 200), 1), lambda a, d: running(a), "bfloat16", "fh")
+    row("statistics in bfloat16", "layer_norm", lambda: (x(12, 48) + 2, [48], x(48), x(48)), lambda a, s, w, b: (a - a.mean(1, True).bfloat16().float()) / (a.var(1, correction=0, keepdim=True) + 1e-5).sqrt().bfloat16().float() * w + b, "bfloat16|mean|statistic", "f")
+
+
+def swapped(a, b):
+    class Swap(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            return a.view_as(a), b.view_as(b)
+
+        @staticmethod
+        def backward(ctx, g, h):
+            return h, g
+    return Swap.apply(a, b)
+
+
+def w_once(i, w):
+    last = {int(v): k for k, v in enumerate(i)}
+    keep = torch.tensor([last[int(v)] == k for k, v in enumerate(i)])[:, None]
+    return torch.where(keep, F.embedding(i, w), F.embedding(i, w.detach()))
+
+
+def gru(update):
+    def f(a, h, w, u, b, d):
+        ir, iz, ig = (a @ w.T + b).chunk(3, 1)
+        hr, hz, hg = (h @ u.T + d).chunk(3, 1)
+        r, z = torch.sigmoid(ir + hr), torch.sigmoid(iz + hz)
+        if update:
+            return z * torch.tanh(ig + r * hg) + (1 - z) * h
+        return (1 - z) * torch.tanh(ig + (r * h) @ u[10:].T + d[10:]) + z * h
+    return f
+
+
+def lstm(a, hc, w, u, b, d):
+    h, s = hc
+    i, g, f, o = (a @ w.T + h @ u.T + b + d).chunk(4, 1)
+    n = f.sigmoid() * s + i.sigmoid() * g.tanh()
+    return o.sigmoid() * n.tanh(), n
+
+
+def tail(y, n):
+    z = y.clone()
+    z[-n:] = 0
+    return z
+
+
+def blocks(y):
+    v = y.flatten()
+    at = torch.arange(v.numel())
+    return v[torch.where(at // 8 % 2 == 1, at - 8, at)].view(y.shape)
+
+
+def shift(y):
+    return y.flatten().roll(1).view(y.shape)
+
+
+def running(a):
+    s = torch.zeros(a.shape[0], dtype=BF16)
+    for t in a.unbind(1):
+        s = s + t.to(BF16)
+    return s.float()

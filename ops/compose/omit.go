@@ -1,0 +1,98 @@
+package compose
+
+import (
+	"fmt"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+)
+
+// A step is a function of elements that a composition applies, in the order in which it does.
+type step struct {
+	name     string // "logarithm", empty: none that kernels leave out
+	operands int
+}
+
+// An omission is a step that a kernel leaves out: one operand stands for its result, or gets no gradient through it.
+type omission struct {
+	step, operand int
+	gradient      bool
+}
+
+// mostOmitted are those of a composition of which each may be left out.
+const mostOmitted = 32
+
+// omitted is the result of the newest step where the graph leaves it out, nil otherwise.
+func (g *Graph) omitted(fn function, shape []int, dt tensor.DType, in []*Value) *Value {
+	if g.planned {
+		return nil
+	}
+	g.steps = append(g.steps, step{fn.name, len(in)})
+	o := g.omit
+	if o == nil || o.gradient || o.step != len(g.steps)-1 {
+		return nil
+	}
+	x := in[o.operand]
+	if x.T.DType.Kind() != dt.Kind() {
+		return nil
+	}
+	v := g.Expand(g.To(x, dt), shape...)
+	v.fixed = true
+	return v
+}
+
+// unlinked is v, the result of the newest step, through which one operand gets no gradient where the graph says so.
+func (g *Graph) unlinked(v *Value) *Value {
+	o := g.omit
+	if g.planned || o == nil || !o.gradient || o.step != len(g.steps)-1 {
+		return v
+	}
+	v.cut = o.operand + 1
+	return v
+}
+
+// omissions are the calls in which one step is left out, or its gradient.
+func (c *Call) omissions() []opdef.Mistake[*Call] {
+	steps := c.graph.steps
+	if len(steps) > mostOmitted || c.again == nil {
+		return nil
+	}
+	count, seen := map[string]int{}, map[string]int{}
+	for _, s := range steps {
+		count[s.name]++
+	}
+	var left, gradients []opdef.Mistake[*Call]
+	add := func(to *[]opdef.Mistake[*Call], o omission, text string) {
+		*to = append(*to, opdef.Mistake[*Call]{Text: text, Plan: func() (*Call, error) {
+			return c.again(&Graph{omit: &o})
+		}})
+	}
+	for i, s := range steps {
+		if s.name == "" {
+			continue
+		}
+		what := "the " + s.name
+		if seen[s.name]++; count[s.name] > 1 {
+			what = "the " + ordinal(seen[s.name]) + " " + s.name
+		}
+		for k := range s.operands {
+			stays, of := "", ""
+			if s.operands > 1 {
+				stays = ": its " + ordinal(k+1) + " operand stays"
+				of = " to its " + ordinal(k+1) + " operand"
+			}
+			add(&left, omission{step: i, operand: k}, what+" is left out"+stays)
+			add(&gradients, omission{step: i, operand: k, gradient: true},
+				"the gradient lacks what flows through "+what+of)
+		}
+	}
+	return append(left, gradients...)
+}
+
+// ordinal is the n-th in words.
+func ordinal(n int) string {
+	if words := []string{"first", "second", "third", "fourth"}; n <= len(words) {
+		return words[n-1]
+	}
+	return fmt.Sprintf("%dth", n)
+}

@@ -1,0 +1,339 @@
+package causes
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// movedFactors are numbers by which a kernel multiplies another operand than it should: self in place of other by
+// alpha.
+func (c *Search) movedFactors() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		for _, arg := range c.Bound.Arguments() {
+			x, ok := numberOf(arg.Python())
+			if !ok || x == 0 || x == 1 {
+				continue
+			}
+			for _, a := range c.operands() {
+				if a.Index >= 0 {
+					continue
+				}
+				if !yield(Mistake{Text: fmt.Sprintf("%s multiplies %s", arg.Name, a.Name), Make: func() (Way, error) {
+					t := opdef.Map(a.Tensor.DType, a.Tensor, func(y float64) float64 { return x * y })
+					t.RequiresGrad, t.Parameter = a.Tensor.RequiresGrad, a.Tensor.Parameter
+					var one value.Value = 1.0
+					if _, whole := arg.Python().(int64); whole {
+						one = int64(1)
+					}
+					way, err := c.withArguments(map[string]value.Value{arg.Name: one, a.Name: t})
+					way.Original = map[*tensor.Tensor]*tensor.Tensor{t: c.recorded(a.Tensor)}
+					return way, err
+				}}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// numberOf is the number that v is.
+func numberOf(v value.Value) (float64, bool) {
+	switch x := v.(type) {
+	case int64:
+		return float64(x), true
+	case float64:
+		return x, true
+	}
+	return 0, false
+}
+
+// twoArguments gives two arguments other values at once.
+func (c *Search) twoArguments() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		all, tried := c.Bound.Arguments(), 0
+		for i, a := range all {
+			for _, b := range all[i+1:] {
+				for _, x := range a.Mistaken() {
+					for _, y := range b.Mistaken() {
+						if isTensor(a.Python()) || isTensor(b.Python()) {
+							continue
+						}
+						if tried++; tried > mostPairs {
+							return
+						}
+						text := fmt.Sprintf("%s is %s, not %s, and %s is %s, not %s", a.Name, shown(x),
+							shown(a.Python()), b.Name, shown(y), shown(b.Python()))
+						if !yield(Mistake{Text: text, Make: func() (Way, error) {
+							return c.withArguments(map[string]value.Value{a.Name: x, b.Name: y})
+						}}) {
+							return
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// mostPairs is the number of pairs of arguments that are tried.
+const mostPairs = 512
+
+func isTensor(v value.Value) bool { _, is := v.(*tensor.Tensor); return is }
+
+// averaged are sums that a kernel divides by how many terms they have, and means that it does not.
+func (c *Search) averaged() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		all := c.operands()
+		if len(all) != 1 || c.Ran == nil || len(c.Ran.Outs) != 1 || c.Ran.Outs[0].Numel() > largestOperand {
+			return
+		}
+		for _, m := range []struct {
+			text string
+			f    func(x, n float64) float64
+		}{
+			{"each sum is divided by the number of its terms", func(x, n float64) float64 { return x / n }},
+			{"each mean is multiplied by the number of its terms", func(x, n float64) float64 { return x * n }},
+		} {
+			if !yield(Mistake{Text: m.text, Make: func() (Way, error) {
+				way, err := c.one(all[0], func() *tensor.Tensor {
+					return tensor.Full(all[0].Tensor.DType, all[0].Tensor.Shape, 1.0)
+				})()
+				if err != nil || way.Call == nil {
+					return way, err
+				}
+				f, err := way.Call.Forward()
+				if err != nil || len(f.Outs) != 1 {
+					return Way{}, err
+				}
+				counts := f.Outs[0]
+				return c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+					if target != "output[0]" || !slices.Equal(t.Shape, counts.Shape) || !t.DType.IsFloat() {
+						return t
+					}
+					return opdef.ZipN(t.DType, t.Shape, func(dst []float64, src [][]float64) {
+						for i := range dst {
+							dst[i] = m.f(src[0][i], src[1][i])
+						}
+					}, t, counts)
+				})()
+			}}) {
+				return
+			}
+		}
+	}
+}
+
+// exchangedBlocks exchanges parts of dimension 0 of all operands that have the same number of indices there: the gates
+// of a recurrent cell, queries and keys.
+func (c *Search) exchangedBlocks() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		var lengths []int
+		for _, a := range c.operands() {
+			lengths = append(lengths, a.Tensor.Shape[0])
+		}
+		slices.Sort(lengths)
+		for i, n := range lengths {
+			if i == 0 || lengths[i-1] != n || i > 1 && lengths[i-2] == n { // once, of those that there are more of
+				continue
+			}
+			for _, blocks := range []int{2, 3, 4} {
+				if n%blocks != 0 || n == blocks {
+					continue
+				}
+				size := n / blocks
+				for i := range blocks {
+					for j := i + 1; j < blocks; j++ {
+						of := func(k, _ int) int {
+							switch k / size {
+							case i:
+								return k + (j-i)*size
+							case j:
+								return k - (j-i)*size
+							}
+							return k
+						}
+						text := fmt.Sprintf("parts %d and %d of %d of dimension 0 of all operands of length %d are exchanged", i,
+							j, blocks, n)
+						if !yield(Mistake{Text: text, Make: func() (Way, error) {
+							return c.replaced(func(a opdef.Arg) *tensor.Tensor {
+								if !a.Tensor.DType.IsFloat() || a.Tensor.Dim() == 0 || a.Tensor.Shape[0] != n {
+									return nil
+								}
+								return reordered(a.Tensor, 0, of)
+							})
+						}}) {
+							return
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// missingFactors are values that are multiplied or divided by something known once too often, or not at all.
+func (c *Search) missingFactors(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		for i := range fails {
+			r := &fails[i]
+			got, want, ok := r.Pair()
+			if !ok || !got.DType.IsFloat() || !slices.Equal(got.Shape, want.Shape) || got.Numel() > largestOperand {
+				continue
+			}
+			known := c.known(r)
+			if r.Backward() && c.Ran != nil && len(c.Ran.Outs) > 0 && c.Ran.Outs[0].DType.IsFloat() {
+				known = append(known, knownValue{"the result", c.Ran.Outs[0]})
+			}
+			for _, k := range known {
+				for _, t := range spread(k.t, got.Shape) {
+					for _, p := range powers {
+						if !c.near(got, want, t, p.of) {
+							continue
+						}
+						target := r.Target
+						if !yield(Mistake{Text: fmt.Sprintf(p.text, k.text), Rounds: true, Cost: factorBits,
+							Make: c.altering(func(of string, due *tensor.Tensor) *tensor.Tensor {
+								if of != target || !slices.Equal(due.Shape, t.Shape) {
+									return due
+								}
+								return opdef.ZipN(due.DType, due.Shape, func(dst []float64, src [][]float64) {
+									for i := range dst {
+										dst[i] = src[0][i] * p.of(src[1][i])
+									}
+								}, due, t)
+							})}) {
+							return
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// powers are the factors by which a value may be wrong.
+var powers = []struct {
+	text string
+	of   func(x float64) float64
+}{
+	{"it is multiplied by %s", func(x float64) float64 { return x }},
+	{"it is divided by %s", func(x float64) float64 { return 1 / x }},
+	{"it is multiplied by the square of %s", func(x float64) float64 { return x * x }},
+	{"it is divided by the square of %s", func(x float64) float64 { return 1 / x / x }},
+	{"it is multiplied by 1 - %s", func(x float64) float64 { return 1 - x }},
+	{"it is divided by 1 - %s", func(x float64) float64 { return 1 / (1 - x) }},
+}
+
+// factorBits are those of which factor it is: some tens are looked at before one is tried.
+const factorBits = 6
+
+// spread are the ways in which t may be broadcast to a shape: its dimensions are the last of it, the first, or those
+// from 1 on. A tensor of one element is none.
+func spread(t *tensor.Tensor, shape []int) (out []*tensor.Tensor) {
+	if !t.DType.IsFloat() || t.Numel() < 2 || t.Dim() > len(shape) || t.Numel() > largestOperand {
+		return nil
+	}
+	for lead := range min(2, len(shape)-t.Dim()+1) {
+		full := slices.Concat(slices.Repeat([]int{1}, lead), t.Shape)
+		full = append(full, slices.Repeat([]int{1}, len(shape)-len(full))...)
+		if x, err := t.Reshape(full...).Expand(shape...); err == nil && slices.Equal(x.Shape, shape) {
+			out = append(out, x)
+		}
+	}
+	if x, err := t.Expand(shape...); err == nil && len(shape)-t.Dim() > 1 && slices.Equal(x.Shape, shape) {
+		out = append(out, x)
+	}
+	return out
+}
+
+// near reports whether what is recorded is near to what is due times f(t), and not to what is due.
+func (c *Search) near(got, want, t *tensor.Tensor, f func(float64) float64) (is bool) {
+	_ = c.Guard(func() error { // what cannot be read is not
+		x, y, z := Pieces(got), Pieces(want), Pieces(t)
+		size, off, was := 0.0, 0.0, 0.0
+		for i := range x {
+			made := y[i] * f(z[i])
+			size += x[i] * x[i]
+			off += (x[i] - made) * (x[i] - made)
+			was += (x[i] - y[i]) * (x[i] - y[i])
+		}
+		is = off <= 1e-4*size && off <= 1e-2*was
+		return nil
+	})
+	return is
+}
+
+// displaced are values whose elements stand elsewhere in row-major order: all as far, or blocks that are written twice
+// or exchanged.
+func (c *Search) displaced(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		for i := range fails {
+			r := &fails[i]
+			got, want, ok := r.Pair()
+			if !ok || !got.DType.IsFloat() || !slices.Equal(got.Shape, want.Shape) || got.Numel() > largestOperand {
+				continue
+			}
+			var x, y []float64
+			if c.Guard(func() error { x, y = elements(got), elements(want); return nil }) != nil {
+				continue
+			}
+			for _, m := range flatMaps(got.Shape) {
+				if sameAt(x, y, m.of, 16*got.DType.Eps()) && !yield(Mistake{Text: m.text, Rounds: true,
+					Cost: math.Log2(float64(len(flatMaps(got.Shape)))), Make: c.resultIs(r.Target, func(i int) int {
+						return m.of(i, len(x))
+					})}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// sameAt reports whether most elements of x are those of y elsewhere, and some of them are not those in place.
+func sameAt(x, y []float64, of func(i, n int) int, near float64) bool {
+	same, moved := 0, 0
+	for i := range x {
+		j := of(i, len(y))
+		if math.Abs(x[i]-y[j]) <= near*math.Abs(y[j]) {
+			same++
+			moved += btoi(math.Abs(x[i]-y[i]) > near*math.Abs(y[i]))
+		}
+	}
+	return 20*same >= 19*len(x) && moved >= leastInPart
+}
+
+// flatMaps are the wrong places in row-major order at which elements of a shape are read.
+func flatMaps(shape []int) (out []permutation) {
+	n := tensor.Numel(shape)
+	by := []int{1, 2, 3, 4, 8, 16, 32, 64, 128, 256}
+	for d := 1; d < len(shape); d++ {
+		by = append(by, tensor.Numel(shape[d:]))
+	}
+	for _, s := range by {
+		if s >= n {
+			continue
+		}
+		out = append(out,
+			permutation{fmt.Sprintf("all elements are written %d further in memory", s),
+				func(i, n int) int { return (i + n - s) % n }},
+			permutation{fmt.Sprintf("all elements are written %d before their place in memory", s),
+				func(i, n int) int { return (i + s) % n }})
+		if 2*s > n || s < 2 {
+			continue
+		}
+		out = append(out,
+			permutation{fmt.Sprintf("of each two blocks of %d elements the second repeats the first", s),
+				func(i, _ int) int { return i - i/s%2*s }},
+			permutation{fmt.Sprintf("of each two blocks of %d elements the first repeats the second", s),
+				func(i, n int) int { return min(i+(1-i/s%2)*s, n-1) }},
+			permutation{fmt.Sprintf("each two blocks of %d elements are exchanged", s),
+				func(i, n int) int { return min(i+(1-2*(i/s%2))*s, n-1) }})
+	}
+	return out
+}

@@ -1,0 +1,107 @@
+package replay_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
+)
+
+// TestCausesOfGenerators: mistakes that no operator declares. made are the arguments with which the recorded result is
+// computed, after which a number is made of each element.
+func TestCausesOfGenerators(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 8))
+	opt := options(t)
+	random := func(shape ...int) *tensor.Tensor {
+		v := make([]float64, tensor.Numel(shape))
+		for i := range v {
+			v[i] = r.NormFloat64()
+		}
+		return tensor.New(tensor.Float32, shape, v).Rounded()
+	}
+	edited := func(x *tensor.Tensor, f func(i int, v []float64) float64) *tensor.Tensor {
+		v, out := make([]float64, x.Numel()), make([]float64, x.Numel())
+		tensor.Load(x, 0, v)
+		for i := range v {
+			out[i] = f(i, v)
+		}
+		return tensor.New(x.DType, x.Shape, out).Rounded()
+	}
+	gates := func(x *tensor.Tensor) *tensor.Tensor { // f and g of i, f, g, o in each other's place
+		n := x.Numel() / 4
+		return edited(x, func(i int, v []float64) float64 { return v[[]int{0, 2, 1, 3}[i/n]*n+i%n] })
+	}
+	a, b, m := random(30, 40), random(30, 40), random(11, 30)
+	h, w, u, s := random(9, 5), random(20, 6), random(20, 5), random(9, 6)
+	bias, more, planes := random(20), random(20), random(2, 12, 4, 5)
+	for _, tc := range []struct {
+		want string
+		op   string
+		args []value.Value
+		made []value.Value
+		then func(i int, v []float64) float64
+	}{
+		{"all elements are written 1 further in memory", "torch.mul", []value.Value{a, b}, nil,
+			func(i int, v []float64) float64 { return v[(i+len(v)-1)%len(v)] }},
+		{"of each two blocks of 8 elements the second repeats the first", "torch.mul", []value.Value{a, b}, nil,
+			func(i int, v []float64) float64 { return v[i-i/8%2*8] }},
+		{"min_val is -1, not -0.5, and max_val is 1, not 2", "torch.nn.functional.hardtanh",
+			[]value.Value{a, -0.5, 2.0}, []value.Value{a, -1.0, 1.0}, nil},
+		{"beta multiplies self", "torch.nn.functional.softplus", []value.Value{a, 2.0},
+			[]value.Value{edited(a, func(i int, v []float64) float64 { return 2 * v[i] }), 1.0}, nil},
+		{"input is read as 4 x 3, transposed along dimension 1", "torch.nn.functional.pixel_shuffle",
+			[]value.Value{planes, int64(2)}, []value.Value{edited(planes, func(i int, v []float64) float64 {
+				at := i / 20 % 12
+				return v[i+(at%4*3+at/4-at)*20]
+			}), int64(2)}, nil},
+		{"parts 1 and 2 of 4 of dimension 0 of all operands of length 20 are exchanged", "torch.lstm_cell",
+			[]value.Value{s, value.NewTuple(h, h), w, u, bias, more},
+			[]value.Value{s, value.NewTuple(h, h), gates(w), gates(u), gates(bias), gates(more)}, nil},
+		{"-3.401197 is added to all elements, that is -ln 30", "torch.logsumexp", []value.Value{m, int64(1)}, nil,
+			func(i int, v []float64) float64 { return v[i] - math.Log(30) }},
+		{"all elements are multiplied by 1.442695, that is 1/ln 2", "torch.logsumexp", []value.Value{m, int64(1)}, nil,
+			func(i int, v []float64) float64 { return v[i] / math.Ln2 }},
+		{"index 0 of dimension 1 of self counts twice", "torch.sum", []value.Value{m, int64(1)},
+			[]value.Value{edited(m, func(i int, v []float64) float64 {
+				if i%30 == 0 {
+					return 2 * v[i]
+				}
+				return v[i]
+			}), int64(1)}, nil},
+		{"the sigmoid is left out", "torch.nn.functional.glu", []value.Value{a}, nil,
+			func(i int, _ []float64) float64 {
+				at := i/20*40 + i%20
+				return tensor.At[float64](a, at) * tensor.At[float64](a, at+20)
+			}},
+	} {
+		t.Run(tc.want, func(t *testing.T) {
+			if tc.made == nil {
+				tc.made = tc.args
+			}
+			call, err := opt.Registry.Bind(tc.op, tc.made, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := call.Forward()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var gave value.Value = f.Outs[0].Rounded()
+			if tc.then != nil {
+				gave = edited(f.Outs[0], tc.then)
+			}
+			if len(f.Outs) > 1 {
+				gave = value.NewTuple(gave, f.Outs[1].Rounded())
+			}
+			dir := record(t, tc.op, tc.args, gave)
+			causes := replay.Explain(entries(t, dir)[0], opt, time.Now().Add(time.Minute))
+			if len(causes) == 0 || causes[0].Text != tc.want {
+				t.Errorf("causes %+v, want first %q", causes, tc.want)
+			}
+		})
+	}
+}
