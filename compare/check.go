@@ -31,6 +31,9 @@ func Check(got, ref *tensor.Tensor, m Model, tol Tolerance, override *Tolerance)
 			return r
 		}
 	}
+	if got.DType == m.OtherDType && ref.DType != got.DType {
+		ref = tensor.New(got.DType, ref.Shape, tensor.Data[float64](ref))
+	}
 	if !slices.Equal(got.Shape, ref.Shape) {
 		r.Verdict = verdict.Fail
 		r.Reason = fmt.Sprintf("shape is %s, want %s", tensor.ShapeString(got.Shape), tensor.ShapeString(ref.Shape))
@@ -623,8 +626,10 @@ func (c *checker) judgeAt(p *part, lo, i int, x, exact, rounded float64, s *scra
 	case cl != passed && c.saturates(x, exact):
 		cl, score = passed, 1
 		p.saturated++
-	case cl != passed && c.otherwise(lo, i, x, s):
-		cl, score = passed, 1
+	case cl != passed:
+		if other := c.otherwise(lo, i, x, s); other < cl {
+			cl, score = other, 1
+		}
 	}
 	p.differs(cl, score, lo+i, x > rounded, x < rounded)
 }
@@ -659,27 +664,27 @@ func (c *checker) saturates(x, exact float64) bool {
 		x == math.Copysign(c.dt.Max(), exact)
 }
 
-// otherwise reports whether x, recorded for element i of the block at lo, is right as
-// one of the other results that the model allows.
-func (c *checker) otherwise(lo, i int, x float64, s *scratch) bool {
+// otherwise is how x, recorded for element i of the block at lo, comes off against the other results that the model
+// allows: failed if there are none.
+func (c *checker) otherwise(lo, i int, x float64, s *scratch) class {
+	best := failed
 	if c.override != nil || c.model.Else == nil {
-		return false
+		return best
 	}
 	b := &c.bound
 	for _, other := range c.othersOf(lo, min(c.block, c.n-lo), s) {
 		r := other[i]
 		w := b.dt.Round(r)
 		if same(x, w) {
-			return true
+			return passed
 		}
 		if b.ulps == 0 && b.sum == 0 {
 			continue
 		}
-		if cl, _ := b.judge(x, w, r, b.ulps*b.ulp(r), c.scaleAt(whole, lo, i, s), 0); cl == passed {
-			return true
-		}
+		cl, _ := b.judge(x, w, r, b.ulps*b.ulp(r), c.scaleAt(whole, lo, i, s), 0)
+		best = min(best, cl)
 	}
-	return false
+	return best
 }
 
 // othersOf are the other results that the model allows, of the elements of a block.

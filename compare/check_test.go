@@ -455,3 +455,54 @@ func TestLargeBlank(t *testing.T) {
 		t.Errorf("%s %q, want fail %q", res.Verdict, res.Reason, want)
 	}
 }
+
+// TestSteps: elements to which roundings of intermediate results matter more than their own size are no evidence of a
+// common factor, of a tail that was not written, or of one error that stands alone. Others are.
+func TestSteps(t *testing.T) {
+	const n = 64
+	for _, tc := range []struct {
+		name  string
+		rough float64 // how far other results are from the reference
+		steps bool
+		plant func(v []float64)
+		want  verdict.Verdict
+	}{
+		{"a factor", 1e-2, true, func(v []float64) { scale(v, 2) }, verdict.Warn},
+		{"a tail", 1e-2, true, func(v []float64) { clear(v[n-9:]) }, verdict.Warn},
+		{"one error", 1e-2, true, func(v []float64) { v[7] += 0.05 }, verdict.Warn},
+		{"a factor of what is known", 0, true, func(v []float64) { scale(v, 2) }, verdict.Fail},
+		{"a tail of what is known", 0, true, func(v []float64) { clear(v[n-9:]) }, verdict.Fail},
+		{"one error of what is known", 0, true, func(v []float64) { v[7] += 0.05 }, verdict.Fail},
+		{"a factor, no steps", 1e-2, false, func(v []float64) { scale(v, 2) }, verdict.Fail},
+	} {
+		ref, other, s := make([]float64, n), make([]float64, n), make([]float64, n)
+		for i := range ref {
+			ref[i] = 1e-3 * (1 + float64(i%7))
+			other[i], s[i] = ref[i]+tc.rough, 10
+		}
+		got := slices.Clone(ref)
+		tc.plant(got)
+		m := Model{ULPs: 1, Terms: 2, Steps: tc.steps, Scale: func() *tensor.Tensor {
+			return floats(tensor.Float64, []int{n}, s...)
+		}, Else: func() []*tensor.Tensor { return []*tensor.Tensor{floats(tensor.Float64, []int{n}, other...)} }}
+		r := check(floats(tensor.BFloat16, []int{n}, got...).Rounded(), floats(tensor.BFloat16, []int{n}, ref...), m)
+		if r.Verdict != tc.want {
+			t.Errorf("%s: %s %q, want %s", tc.name, r.Verdict, r.Reason, tc.want)
+		}
+	}
+}
+
+// TestOtherDType: a result of either dtype is right, and is judged as exact as it is.
+func TestOtherDType(t *testing.T) {
+	ref := floats(tensor.BFloat16, []int{1}, 1.0001)
+	m := Model{ULPs: 1, OtherDType: tensor.Float32}
+	for dt, want := range map[tensor.DType]verdict.Verdict{tensor.BFloat16: verdict.Pass, tensor.Float32: verdict.Pass,
+		tensor.Float64: verdict.Fail} {
+		if r := check(floats(dt, []int{1}, 1.0001).Rounded(), ref, m); r.Verdict != want {
+			t.Errorf("%s: %s %q, want %s", dt, r.Verdict, r.Reason, want)
+		}
+	}
+	if r := check(floats(tensor.Float32, []int{1}, 1), ref, m); r.Verdict != verdict.Fail {
+		t.Errorf("rounded to bfloat16: %s, want fail", r.Verdict)
+	}
+}

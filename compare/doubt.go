@@ -22,10 +22,16 @@ func (c *checker) notRounding(p *part) string {
 	if c.dt.IsFloat() && !c.regrid && s.Dot == s.Dot && s.BB > 0 {
 		// Least squares of got = (1+slope)*ref, from the sums at hand; the
 		// residual gives the standard error.
-		slope := (s.Dot - s.BB) / s.BB
-		residual := math.Max(s.AA-s.Dot*s.Dot/s.BB, 1e-7*s.AA)
-		sigma := math.Sqrt(residual / float64(s.N-1) / s.BB)
-		if math.Abs(slope) > slopeEps*c.grid.Eps() && math.Abs(slope) > slopeSigma*sigma &&
+		dot, aa, bb, n := s.Dot, s.AA, s.BB, s.N
+		if c.model.Steps {
+			if dot, aa, bb, n = c.settledSums(); n < fewest {
+				n = 0
+			}
+		}
+		slope := (dot - bb) / bb
+		residual := math.Max(aa-dot*dot/bb, 1e-7*aa)
+		sigma := math.Sqrt(residual / float64(n-1) / bb)
+		if n > 1 && math.Abs(slope) > slopeEps*c.grid.Eps() && math.Abs(slope) > slopeSigma*sigma &&
 			math.Abs(slope) > c.chainFactor() && !c.residue() { // of what rounding leaves a multiple says nothing
 			return fmt.Sprintf("all scaled by %.5g", 1+slope)
 		}
@@ -42,6 +48,38 @@ func (c *checker) notRounding(p *part) string {
 		return "one error stands alone: the others do not look accumulated in " + c.bound.lowest
 	}
 	return ""
+}
+
+// settledSums are the sums of the products got*ref, got*got and ref*ref, and the number, of elements that are settled.
+func (c *checker) settledSums() (dot, aa, bb float64, n int) {
+	type sums struct {
+		dot, aa, bb float64
+		n           int
+	}
+	sample(c, func(lo, n int, s *scratch) (part sums) {
+		g, r, exact, others := s.loadGot(c.pair, lo, n), s.loadRounded(c.pair, lo, n), s.loadRef(c.pair, lo, n), c.othersOf(lo, n, s)
+		for i, x := range g {
+			if c.settled(i, exact[i], others) {
+				part.dot, part.aa, part.bb, part.n = part.dot+x*r[i], part.aa+x*x, part.bb+r[i]*r[i], part.n+1
+			}
+		}
+		return part
+	}, func(p sums) { dot, aa, bb, n = dot+p.dot, aa+p.aa, bb+p.bb, n+p.n })
+	return dot, aa, bb, n
+}
+
+// settled reports whether all that Else gives for element i of a block, whose reference is exact, is within ULPs of it,
+// so that its error is evidence; see Model.Steps.
+func (c *checker) settled(i int, exact float64, others [][]float64) bool {
+	if !c.model.Steps {
+		return true
+	}
+	for _, other := range others {
+		if !(math.Abs(other[i]-exact) <= c.bound.ulps*c.bound.ulp(exact)) {
+			return false
+		}
+	}
+	return true
 }
 
 // chainFactor is the common factor, less 1, that adding terms one after the other
@@ -91,14 +129,14 @@ func (c *checker) relativeErrors() (worst, rest float64) {
 			g, r := resize(&s.gotC, n), resize(&s.refC, n)
 			tensor.Load(c.got, lo, g)
 			tensor.Load(c.ref, lo, r)
-			for _, other := range c.othersOf(lo, n, s) { // real: the nearest of the right results
-				for i, x := range g {
+			others := c.othersOf(lo, n, s)
+			for i, x := range g {
+				settled := c.settled(i, real(r[i]), others)
+				for _, other := range others { // real: the nearest of the right results
 					if v := complex(other[i], 0); modulus(x-v) < modulus(x-r[i]) {
 						r[i] = v
 					}
 				}
-			}
-			for i, x := range g {
 				partial := 0.0
 				if partials != nil {
 					partial = partials[lo+i]
@@ -109,7 +147,7 @@ func (c *checker) relativeErrors() (worst, rest float64) {
 					continue
 				}
 				p.all.add(squares{t * t, 1})
-				if d > c.bound.lowFlush { // what subnormal numbers lose is no evidence
+				if settled && d > c.bound.lowFlush { // what subnormal numbers lose is no evidence
 					p.beyond.add(squares{t * t, 1})
 					p.worst = math.Max(p.worst, t)
 				}
@@ -149,7 +187,11 @@ func (c *checker) zeroTail() int {
 		lo := (hi - 1) / c.block * c.block
 		s.next()
 		g, q := s.loadGot(c.pair, lo, hi-lo), s.loadRounded(c.pair, lo, hi-lo)
+		exact, others := s.loadRef(c.pair, lo, hi-lo), c.othersOf(lo, hi-lo, s)
 		for i := len(g) - 1; i >= 0; i-- {
+			if g[i] == 0 && q[i] != 0 && !c.settled(i, exact[i], others) {
+				continue
+			}
 			if g[i] != 0 || q[i] == 0 {
 				return n * min(beyond, 1)
 			}

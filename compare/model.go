@@ -71,6 +71,11 @@ type Model struct {
 	// values on both sides. It is called at most once, and only if some element fails.
 	Else func() []*tensor.Tensor
 
+	// Steps: Else are values of kernels that round on the way what elements share. An element of which one of
+	// them differs from the reference by more than ULPs says nothing about a common factor, and does not stand
+	// alone.
+	Steps bool
+
 	// Shared: many elements may have been multiplied by one number that was rounded
 	// to the dtype, as the gradient of a mean or of a saved norm.
 	Shared bool
@@ -86,6 +91,9 @@ type Model struct {
 	// Round, if set, is the dtype the recorded values are precise to although
 	// they are stored wider; a dtype that is not coarser changes nothing.
 	Round tensor.DType
+
+	// OtherDType, if set, is a dtype that is as right as the reference's.
+	OtherDType tensor.DType
 
 	// Part: elements that follow each other do not in the value that they are a part of, so
 	// where those that are wrong lie says nothing.

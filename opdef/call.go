@@ -552,6 +552,9 @@ type Bound struct {
 	// there are none. See Planned.Else and Planned.GradChain.
 	Else  func() []*tensor.Tensor
 	Chain func() *tensor.Tensor
+	Steps bool // see Planned
+	// OtherDType is another dtype that is as right; Invalid: there is none.
+	OtherDType tensor.DType
 }
 
 // Single reports whether elements are functions of one element of each argument.
@@ -608,8 +611,12 @@ func (c *Call) OutBound(f *Forward, i int) Bound {
 			return nil
 		}
 	}
+	b.Steps, b.OtherDType = c.plan.Steps, c.plan.otherDType(i)
 	return b
 }
+
+// GradError is the error class of the gradients of arguments. The call must have a plan.
+func (c *Call) GradError() Error { return c.sound().errorClass().grad() }
 
 // GradBound is the error model of the gradient of item i (0 for a plain
 // argument) of an argument.
@@ -648,6 +655,7 @@ func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg stri
 	case b.Class == Normwise:
 		b.Scale = func() *tensor.Tensor { return largest(t) }
 	}
+	b.Steps = c.plan.Steps
 	if others := c.plan.gradOthers(); others != nil {
 		b.Else = func() (ts []*tensor.Tensor) {
 			for _, gr := range Must(others(NewGrad(c.outs(f), out, alone))) {

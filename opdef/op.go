@@ -126,6 +126,14 @@ type Planned[A, P any] struct {
 	Else     func(p P, outs []*tensor.Tensor) [][]*tensor.Tensor
 	GradElse func(p P, g *Grad) ([]Grads, error)
 
+	// Steps: what Else and GradElse give are values of kernels that round numbers which elements share on
+	// the way, such as a mean that is kept in 16 bits. Where these differ from the reference, an error says
+	// nothing about a common factor, nor does it stand alone.
+	Steps bool
+
+	// OtherDType is another dtype that devices and versions of torch give result i; Invalid if there is none.
+	OtherDType func(p P, i int) tensor.DType
+
 	// GradChain gives, for gradients whose terms torch's CPU kernels add one after the
 	// other in the gradient's dtype, the sums of the magnitudes of the partial sums.
 	GradChain func(p P, g *Grad) (Grads, error)

@@ -155,6 +155,14 @@ func (c planned) others() func(outs []*tensor.Tensor) [][]*tensor.Tensor {
 	return bindWith(c.Else, c.p)
 }
 
+// otherDType is Planned.OtherDType of result i.
+func (c planned) otherDType(i int) tensor.DType {
+	if c.OtherDType == nil {
+		return tensor.Invalid
+	}
+	return c.OtherDType(c.p, i)
+}
+
 func (c planned) gradOthers() func(g *Grad) ([]Grads, error) {
 	return bindWith2(c.GradElse, c.p)
 }

@@ -482,7 +482,8 @@ func (j *goldenJudge) check(what string, got, want *tensor.Tensor, b opdef.Bound
 		}
 	}
 	m := compare.Model{Exact: b.Class == opdef.Exact, ULPs: b.ULPs, Scale: b.Scale, Covers: b.Covers, Terms: b.Terms,
-		Coarse: b.Coarse, Trivial: true, Operand: operand, Round: round, Else: b.Else}
+		Coarse: b.Coarse, Trivial: true, Operand: operand, Round: round, Else: b.Else, Steps: b.Steps,
+		OtherDType: b.OtherDType}
 	tol, _ := goldenTolerances.For(j.call.Name, "", what, got.DType)
 	c := compare.Check(got, want, m, tol, nil)
 	switch c.Verdict {

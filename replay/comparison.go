@@ -824,7 +824,7 @@ func (r *comparison) model(p Phase, b opdef.Bound, precision tensor.DType) compa
 		ULPs:    b.ULPs, Scale: b.Scale, Least: b.Least, LeastShare: b.LeastShare,
 		Covers: b.Covers, Terms: b.Terms,
 		Coarse: b.Coarse, Shared: p != Forward || b.Shared, Sum: b.Class == opdef.Accumulated, Single: b.Single(),
-		Chain: b.Chain, Else: b.Else, Factors: b.Factors,
+		Chain: b.Chain, Else: b.Else, Factors: b.Factors, Steps: b.Steps, OtherDType: b.OtherDType,
 		Trivial: r.bound.Entry.Trivial, Round: precision, Part: r.part,
 	}
 }

@@ -332,6 +332,10 @@ func (n *normalisation) inputGrad(g *opdef.Grad, magnitudes bool) *tensor.Tensor
 		}
 		return n.byRuns(n.x.DType, up, n.weight, nil, of, func(dst []float64, r run) {
 			times(r.up, r.up, r.w)
+			if n.coarse&share != 0 {
+				n.combineRounded(dst, r)
+				return
+			}
 			vmath.Combine(dst, r.up, r.of[1], r.x, r.of[0], r.of[2], r.of[3])
 		})
 	}
@@ -349,6 +353,20 @@ func (n *normalisation) inputGrad(g *opdef.Grad, magnitudes bool) *tensor.Tensor
 		vmath.Magnitudes(dst, r.x, r.of[3], r.x, r.of[0], r.of[2], r.of[4])
 		vmath.Add(dst, dst, r.up)
 	})
+}
+
+// combineRounded stores the gradient of the input from its three terms, the second of which is rounded before it is
+// multiplied by 1/deviation and weight.
+func (n *normalisation) combineRounded(dst []float64, r run) {
+	of := func(v []float64, i int) float64 { return v[min(i, len(v)-1)] }
+	for i, x := range r.x {
+		rstd := of(r.of[1], i)
+		second, after := (x-of(r.of[0], i))*of(r.of[2], i), rstd*of(r.w, i)
+		if after != 0 {
+			second = n.rounded(share, second/after) * after
+		}
+		dst[i] = r.up[i]*rstd + second + of(r.of[3], i)
+	}
 }
 
 // partialSums are, for the gradients of weight and bias, the sums of the magnitudes of

@@ -148,6 +148,32 @@ func nativeNorm[A any](o opdef.Planned[*A, *nativeNormalisation]) *opdef.Entry {
 	o.Scale = func(n norm, _ []*tensor.Tensor) []*tensor.Tensor {
 		return append([]*tensor.Tensor{n.scale().Reshape(n.shape...)}, n.statisticScales(n.shapeOf)...)
 	}
+	o.Else = func(n norm, _ []*tensor.Tensor) [][]*tensor.Tensor {
+		all := make([][]*tensor.Tensor, 3)
+		if n.vari != nil || slices.Contains(n.shapeOf, 0) {
+			return all
+		}
+		for _, m := range n.inSteps() { // of which only the deviation is far from that of all bits
+			_, rstd, _ := m.computed()
+			all[2] = append(all[2], rstd.Reshape(n.shapeOf...))
+		}
+		return all
+	}
+	o.GradElse = func(n norm, g *opdef.Grad) (out []opdef.Grads, err error) {
+		for _, m := range n.inSteps() {
+			if g.Out[0] != nil {
+				out = append(out, m.grads(g, false))
+			}
+		}
+		return out, nil
+	}
+	o.Steps = true
+	o.OtherDType = func(n norm, i int) tensor.DType { // statistics, on GPUs and where the weight is not in 16 bits
+		if i > 0 && n.x.DType.IsHalf() {
+			return tensor.Float32
+		}
+		return tensor.Invalid
+	}
 	grads := func(n norm, g *opdef.Grad, magnitudes bool) (opdef.Grads, error) {
 		if g.Out[0] == nil {
 			return opdef.Grads{}, nil

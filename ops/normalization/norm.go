@@ -161,6 +161,13 @@ func instanceNorm(schema, names string) *opdef.Entry {
 // few products of numbers known to normalisation.scale.
 func normEntry[A any](o opdef.Planned[*A, *normalisation]) *opdef.Entry {
 	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}}
+	o.ErrorOf = func(n *normalisation) opdef.Error {
+		e := o.Error
+		if n.rms && n.x.DType.IsHalf() { // torch before 2.7 multiplies what it computed in 16 bits by a wider weight
+			e.Operand = n.x.DType
+		}
+		return e
+	}
 	o.Terms = func(n *normalisation) int { return elements.NumelOver(n.x.Shape, n.dims) }
 	o.GradTerms = o.Terms // of the input; sums over rows have as many as are spread
 	o.Kernel = func(n *normalisation) ([]*tensor.Tensor, error) {
@@ -185,22 +192,48 @@ func normEntry[A any](o opdef.Planned[*A, *normalisation]) *opdef.Entry {
 		if n.older != 0 {
 			out = append(out, n.withOlder().grads(g, false))
 		}
-		if n.keptShort() {
-			m := n.copied()
-			m.coarse, m.grid = centre|inverse, opdef.Grid{Name: n.x.DType.String(), Round: n.x.DType.Round}
+		for _, m := range n.inSteps() {
 			out = append(out, m.grads(g, false))
 		}
 		return out, nil
+	}
+	o.Steps = true
+	o.OtherDType = func(n *normalisation, _ int) tensor.DType { // torch before 2.7
+		if !n.rms || n.weight == nil {
+			return tensor.Invalid
+		}
+		return tensor.Promote(n.x.DType, n.weight.DType)
 	}
 	o.AfterScale = (*normalisation).runningScale
 	o.Mistakes = (*normalisation).mistakes
 	return o.Entry()
 }
 
-// keptShort reports whether torch's CPU kernels keep mean and deviation in 16 bits for the gradient, as they do where x
-// and the weight are.
-func (n *normalisation) keptShort() bool {
-	return n.x.DType.IsHalf() && (n.weight == nil || n.weight.DType == n.x.DType)
+// inSteps are n as torch's CPU kernels compute the gradient of 16 bits. Where the weight is in 16 bits too they keep mean
+// and deviation so: the deviation from the mean, or from the mean as it is kept, and its square in all bits or in 16.
+// Those of batch normalisation may round what flows through the variance before they subtract it.
+func (n *normalisation) inSteps() (out []*normalisation) {
+	if !n.x.DType.IsHalf() || n.vari != nil {
+		return nil
+	}
+	grid := opdef.Grid{Name: n.x.DType.String(), Round: n.x.DType.Round}
+	add := func(rounded statistic) {
+		m := n.copied()
+		m.coarse, m.grid = rounded, grid
+		out = append(out, m)
+	}
+	kept := centre | inverse
+	if n.weight != nil && n.weight.DType != n.x.DType {
+		kept = 0
+	} else {
+		for _, also := range []statistic{0, variance, apart, apart | variance} {
+			add(kept | also)
+		}
+	}
+	if n.moves != nil {
+		add(kept | share)
+	}
+	return out
 }
 
 // copied is n to be changed.

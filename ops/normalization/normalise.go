@@ -142,6 +142,9 @@ func (n *normalisation) computed() (mean, rstd, rms *tensor.Tensor) {
 	})
 	rstd = opdef.Collect(m, tensor.Float64, func(a *reduction.Moments) float64 {
 		v := a.M2 / (a.N - n.correction)
+		if off := n.rounded(centre, a.Mean) - a.Mean; n.coarse&apart != 0 && !n.rms {
+			v += off * off
+		}
 		if n.rms || n.square {
 			v += a.Mean * a.Mean
 			if math.IsInf(a.Mean, 0) { // infinite squares, whose distances from the mean are NaN
@@ -167,6 +170,8 @@ const (
 	variance
 	deviation // the root of variance and eps
 	inverse   // 1 over that
+	apart     // the variance is about the mean as it is kept
+	share     // what flows through the variance to each element
 )
 
 // rounded is a statistic of value v as it is kept.
