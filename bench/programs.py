@@ -445,6 +445,49 @@ THIRD = {
 }
 
 
+# The fourth set, likewise.
+FOURTH = {
+    **{name: (cls + "ForCausalLM", causal, {}) for name, cls in {
+        "gpt-neox-japanese": "GPTNeoXJapanese", "granite-swa": "GraniteSWA", "hyperclova": "HyperCLOVAX", "lara": "LaraMini",
+        "olmo-hybrid": "OlmoHybrid", "qwen35": "Qwen3_5", "xlm-roberta-xl": "XLMRobertaXL", 
+        "beam": "Beam", "granite-moe-swa": "GraniteMoeSWA", "trocr": "TrOCR", "aria-text": "AriaText"}.items()},
+    "deepseek-v32": ("DeepseekV32ForCausalLM", causal, dict(LATENT, num_key_value_heads=4)),
+    "axk1": ("AXK1ForCausalLM", causal, dict(LATENT, num_key_value_heads=4)),
+    **{name: (cls, causal, {}) for name, cls in {
+        "jina3": "JinaEmbeddingsV3ForMaskedLM", "ultrabert": "UltrabertForMaskedLM",
+        "layoutlm": "LayoutLMForMaskedLM"}.items()},
+    "mra": ("MraForMaskedLM", causal, dict(block_per_row=2)),
+    "perceiver": ("PerceiverForMaskedLM", causal, dict(num_latents=8, d_latents=32, num_blocks=1, num_self_attends_per_block=2, num_self_attention_heads=4,
+                                                       num_cross_attention_heads=4, max_position_embeddings=16)),
+    "reformer": ("ReformerForMaskedLM", causal, dict(is_decoder=False, axial_pos_embds=False, num_buckets=2, attn_layers=["local", "local"],
+                                                     local_attn_chunk_length=8, feed_forward_size=64)),
+    "canine": ("CanineForSequenceClassification", lambda c: dict(text(c), labels=torch.tensor([0, 1])), dict(
+        num_hash_buckets=64, local_transformer_stride=8, downsampling_rate=4)),
+    **{name: (cls, sequences, dict(decoder_start_token_id=1)) for name, cls in {
+        "bigbird-pegasus": "BigBirdPegasusForConditionalGeneration", "marian": "MarianMTModel"}.items()},
+    "flaubert": ("FlaubertWithLMHeadModel", causal, dict(emb_dim=32, n_words=WORDS)),
+    "xlm": ("XLMWithLMHeadModel", causal, dict(emb_dim=32, n_words=WORDS)),
+    "zaya": ("ZayaForCausalLM", causal, dict(num_experts_per_tok=1)),
+    "esmc": ("EsmcForMaskedLM", causal, dict(num_key_value_heads=4)),
+    "xmod": ("XmodForMaskedLM", causal, dict(default_language="en_XX")),
+    **{name: (cls + "ForImageClassification", labelled, over) for name, cls, over in (
+        ("bit", "Bit", dict(embedding_size=8, hidden_sizes=[8, 8, 16, 16], depths=[1, 1, 1, 1], num_groups=4, image_size=64)),
+        ("data2vec-vision", "Data2VecVision", {}),
+        ("lcnet-hf", "PPLCNet", dict(image_size=64, scale=.25)),
+        ("donut-swin", "DonutSwin", dict(image_size=32, patch_size=4, embed_dim=16, depths=[2, 1], num_heads=[2, 4], window_size=4)))},
+    "imagegpt": ("ImageGPTForImageClassification", lambda c: dict(input_ids=words(), labels=torch.tensor([0, 1])), {}),
+    "data2vec-audio": ("Data2VecAudioForCTC", wave(1200, labels=torch.randint(5, 20, (BATCH, 3))), dict(
+        conv_dim=[16, 16], conv_kernel=[10, 3], conv_stride=[5, 2], num_feat_extract_layers=2, num_conv_pos_embeddings=2,
+        conv_pos_kernel_size=7, num_conv_pos_embedding_groups=2, ctc_zero_infinity=True, mask_time_prob=0.)),
+    "sew-d": ("SEWDForCTC", wave(1200, labels=torch.randint(5, 20, (BATCH, 3))), dict(
+        conv_dim=[16, 16], conv_kernel=[10, 3], conv_stride=[5, 2], num_feat_extract_layers=2, num_conv_pos_embeddings=8, squeeze_factor=2,
+        num_conv_pos_embedding_groups=2, ctc_zero_infinity=True, mask_time_prob=0.)),
+    "unispeech-sat": ("UniSpeechSatForCTC", wave(1200, labels=torch.randint(5, 20, (BATCH, 3))), dict(
+        conv_dim=[16, 16], conv_kernel=[10, 3], conv_stride=[5, 2], num_feat_extract_layers=2, num_conv_pos_embeddings=8,
+        num_conv_pos_embedding_groups=2, ctc_zero_infinity=True, mask_time_prob=0.)),
+}
+
+
 def qwen_vl(c):
     grid = torch.tensor([[1, 4, 4]] * BATCH)
     t = causal(c)
@@ -461,7 +504,7 @@ def of_transformers(name):
         except ImportError:
             raise Missing("transformers")
         transformers.logging.set_verbosity_error()
-        model_class, inputs, over = {**TRANSFORMERS, **SECOND, **THIRD}[name]
+        model_class, inputs, over = {**TRANSFORMERS, **SECOND, **THIRD, **FOURTH}[name]
         if not hasattr(transformers, model_class):
             raise Missing(model_class + " of transformers")
         model_class = getattr(transformers, model_class)
@@ -513,6 +556,21 @@ THIRD_TIMM = {
     "cait": ("cait_xxs24_224", dict(img_size=32, patch_size=8, embed_dim=32, depth=2, num_heads=4), 32),
 }
 
+FOURTH_TIMM = {
+    "beit": ("beit_base_patch16_224", dict(img_size=32, patch_size=8, embed_dim=32, depth=2, num_heads=4), 32),
+    "deit3": ("deit3_small_patch16_224", dict(img_size=32, patch_size=8, embed_dim=32, depth=2, num_heads=4), 32),
+    "inception-next": ("inception_next_tiny", dict(depths=(1, 1, 1, 1), dims=(16, 16, 32, 32)), 64),
+    "levit": ("levit_128s", dict(img_size=64), 64),
+    "res2net": ("res2net50_14w_8s", dict(layers=(1, 1, 1, 1)), 64),
+    "visformer": ("visformer_tiny", dict(img_size=64, embed_dim=32, depth=(1, 1, 1), num_heads=2), 64),
+    "convit": ("convit_tiny", dict(img_size=32, patch_size=8, embed_dim=32, depth=3, num_heads=4, local_up_to_layer=2), 32),
+    "rdnet": ("rdnet_tiny", dict(num_init_features=16, growth_rates=(16, 16, 16), num_blocks_list=(1, 1, 1), is_downsample_block=(None, True, True),
+                                    block_type=("Block", "Block", "BlockESE")), 64),
+    "pit": ("pit_ti_224", dict(img_size=64), 64),
+    "tiny-vit": ("tiny_vit_5m_224", dict(embed_dims=(16, 16, 32, 32), depths=(1, 1, 1, 1), num_heads=(1, 1, 2, 2), window_sizes=(4, 4, 4, 2)), 64),
+    "resnest": ("resnest14d", {}, 64),
+}
+
 
 def of_timm(name):
     def make():
@@ -520,7 +578,7 @@ def of_timm(name):
             import timm
         except ImportError:
             raise Missing("timm")
-        kind, over, size = {**TIMM, **SECOND_TIMM, **THIRD_TIMM}[name]
+        kind, over, size = {**TIMM, **SECOND_TIMM, **THIRD_TIMM, **FOURTH_TIMM}[name]
         model = timm.create_model(kind, num_classes=10, **over)
         return Example(model, (torch.randn(BATCH, 3, size, size),), images=True, loss=classes)
     return make
@@ -1065,14 +1123,15 @@ SECOND_BY_HAND = dict(dpo=dpo, wavenet=wavenet, nerf=nerf, flow=flow, pointnet=p
 FIRST = {**BY_HAND, **{n: of_transformers(n) for n in TRANSFORMERS}, **{"timm-" + n: of_timm(n) for n in TIMM}}
 FRESH = {**SECOND_BY_HAND, **{n: of_transformers(n) for n in SECOND}, **{"timm-" + n: of_timm(n) for n in SECOND_TIMM}}
 UNSEEN = {**{n: of_transformers(n) for n in THIRD}, **{"timm-" + n: of_timm(n) for n in THIRD_TIMM}}
-SETS = (FIRST, FRESH, UNSEEN)
-PROGRAMS = {**FIRST, **FRESH, **UNSEEN}
+LATEST = {**{n: of_transformers(n) for n in FOURTH}, **{"timm-" + n: of_timm(n) for n in FOURTH_TIMM}}
+SETS = (FIRST, FRESH, UNSEEN, LATEST)
+PROGRAMS = {**FIRST, **FRESH, **UNSEEN, **LATEST}
 
 # Which have pictures (channels_last), attention masks (padding), and blocks whose layers can be split over ranks.
-IMAGES = {"unet", "dit", "vae", "deform", "raft", "double_precision", *("timm-" + n for n in {**TIMM, **SECOND_TIMM, **THIRD_TIMM}),
-          *(n for n, v in {**TRANSFORMERS, **SECOND, **THIRD}.items() if v[1] in (image, labelled))}
-TEXT = {n for n, v in {**TRANSFORMERS, **SECOND, **THIRD}.items() if v[1] in (causal, text, sequences)}
-LANGUAGE = {*TRANSFORMERS, *SECOND, *THIRD}
+IMAGES = {"unet", "dit", "vae", "deform", "raft", "double_precision", *("timm-" + n for n in {**TIMM, **SECOND_TIMM, **THIRD_TIMM, **FOURTH_TIMM}),
+          *(n for n, v in {**TRANSFORMERS, **SECOND, **THIRD, **FOURTH}.items() if v[1] in (image, labelled))}
+TEXT = {n for n, v in {**TRANSFORMERS, **SECOND, **THIRD, **FOURTH}.items() if v[1] in (causal, text, sequences)}
+LANGUAGE = {*TRANSFORMERS, *SECOND, *THIRD, *FOURTH}
 BLOCKS = {"speaker", "grpo", "dit", "dpo"}
 
 QUICK = {"speaker", "dlrm", "unet", "lstm", "llama", "gpt2", "timm-vit", "dpo", "kan"}  # to compile

@@ -406,7 +406,7 @@ def main():
     ap.add_argument("--keep", metavar="DIR", help="where recordings and results stay")
     ap.add_argument("--rejudge", action="store_true", help="judge recordings of --keep anew")
     ap.add_argument("--budget", type=float, metavar="SECONDS", help="start no program after that")
-    ap.add_argument("--set", type=int, choices=(1, 2, 3), default=1, help="which set of programs")
+    ap.add_argument("--set", type=int, choices=(1, 2, 3, 4), default=1, help="which set of programs")
     ap.add_argument("--once", action="store_true", help="each program in one dtype")
     ap.add_argument("--list", action="store_true", help="print what would be run")
     ap.add_argument("--shard", default="0/1", metavar="I/N", help="every N-th recording, from the I-th")
