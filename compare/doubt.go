@@ -57,7 +57,8 @@ func (c *checker) settledSums() (dot, aa, bb float64, n int) {
 		n           int
 	}
 	sample(c, func(lo, n int, s *scratch) (part sums) {
-		g, r, exact, others := s.loadGot(c.pair, lo, n), s.loadRounded(c.pair, lo, n), s.loadRef(c.pair, lo, n), c.othersOf(lo, n, s)
+		g, r := s.loadGot(c.pair, lo, n), s.loadRounded(c.pair, lo, n)
+		exact, others := s.loadRef(c.pair, lo, n), c.othersOf(lo, n, s)
 		for i, x := range g {
 			if c.settled(i, exact[i], others) {
 				part.dot, part.aa, part.bb, part.n = part.dot+x*r[i], part.aa+x*x, part.bb+r[i]*r[i], part.n+1

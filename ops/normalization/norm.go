@@ -209,9 +209,9 @@ func normEntry[A any](o opdef.Planned[*A, *normalisation]) *opdef.Entry {
 	return o.Entry()
 }
 
-// inSteps are n as torch's CPU kernels compute the gradient of 16 bits. Where the weight is in 16 bits too they keep mean
-// and deviation so: the deviation from the mean, or from the mean as it is kept, and its square in all bits or in 16.
-// Those of batch normalisation may round what flows through the variance before they subtract it.
+// inSteps are n as torch's CPU kernels compute the gradient of 16 bits. Where the weight is in 16 bits too they keep
+// mean and deviation so: the deviation from the mean, or from the mean as it is kept, and its square in all bits or in
+// 16. Those of batch normalisation may round what flows through the variance before they subtract it.
 func (n *normalisation) inSteps() (out []*normalisation) {
 	if !n.x.DType.IsHalf() || n.vari != nil {
 		return nil
