@@ -26,9 +26,9 @@ type Comparer struct {
 	Repro      func(Pair) string // the command that compares a pair again
 }
 
-// Compare compares the files of a pair. It gives at least one result.
-func (c Comparer) Compare(p Pair) []*reports.Result {
-	r := &comparison{Comparer: c, op: p.A.Op}
+// Compare compares the files of a pair. It gives at least one result, and how far apart the values are.
+func (c Comparer) Compare(p Pair) ([]*reports.Result, map[*reports.Result]*Difference) {
+	r := &comparison{Comparer: c, op: p.A.Op, apart: map[*reports.Result]*Difference{}}
 	r.locate = func(res *reports.Result) {
 		repro := c.Repro(p)
 		results.Locate(res, p.A, r.op)
@@ -36,7 +36,7 @@ func (c Comparer) Compare(p Pair) []*reports.Result {
 	}
 	if p.B == nil {
 		r.whole("", verdict.Skipped, p.only)
-		return r.results
+		return r.results, nil
 	}
 	a, _ := p.A.Load(capture.LoadOptions{Read: c.Read, Only: capture.Of(p.kinds...)})
 	defer a.Close()
@@ -53,7 +53,7 @@ func (c Comparer) Compare(p Pair) []*reports.Result {
 	if len(r.results) == 0 {
 		r.whole("", verdict.Skipped, "the two sides have no file in common")
 	}
-	return r.results
+	return r.results, r.apart
 }
 
 // A comparison is that of one pair.
@@ -62,6 +62,7 @@ type comparison struct {
 	op      string
 	locate  func(*reports.Result) // fills in what is compared
 	results []*reports.Result
+	apart   map[*reports.Result]*Difference // nil if nobody asks
 
 	// stored says that values were saved, not computed: integers that differ are no rounding.
 	stored bool
@@ -128,8 +129,8 @@ func (c *comparison) kind(k capture.Kind, a, b *capture.Call) {
 	}
 }
 
-// keywords compares keyword arguments by name. What out held before the call is
-// not compared: the call overwrites it.
+// keywords compares keyword arguments by name. One that only one side recorded is no difference: versions of torch
+// record more or fewer defaults. What out held before the call is not compared: the call overwrites it.
 func (c *comparison) keywords(phase string, a, b *value.Dict, after bool) {
 	for _, it := range a.Items {
 		name := "input." + value.Str(it.Key)
@@ -138,8 +139,8 @@ func (c *comparison) keywords(phase string, a, b *value.Dict, after bool) {
 			continue // written, not read
 		}
 		if !ok {
-			c.add(&reports.Result{Phase: phase, Target: name, Label: name, Verdict: verdict.Fail,
-				Reason: "a keyword that the other call does not have"})
+			c.add(&reports.Result{Phase: phase, Target: name, Label: name, Verdict: verdict.Skipped,
+				Reason: "a keyword that only the first call has"})
 			continue
 		}
 		got, errA := value.Leaves([]value.Value{it.Value})
@@ -164,8 +165,8 @@ func (c *comparison) keywords(phase string, a, b *value.Dict, after bool) {
 	for _, it := range b.Items {
 		if _, ok := lookup(a, it.Key); !ok {
 			name := "input." + value.Str(it.Key)
-			c.add(&reports.Result{Phase: phase, Target: name, Label: name, Verdict: verdict.Fail,
-				Reason: "a keyword that only the other call has"})
+			c.add(&reports.Result{Phase: phase, Target: name, Label: name, Verdict: verdict.Skipped,
+				Reason: "a keyword that only the second call has"})
 		}
 	}
 }
@@ -287,6 +288,9 @@ func (c *comparison) leaf(phase, target, label string, got, want value.Value) {
 		res.Reason, &source, &reference
 	if plain != "" {
 		r.Default, r.Setting = plain, res.Setting
+	}
+	if c.apart != nil {
+		c.apart[r] = differ(got, want, &res)
 	}
 	c.add(r)
 }

@@ -35,6 +35,10 @@ func (d *Divergence) Add(p Pair, rs []*reports.Result) {
 		d.unpaired = append(d.unpaired, f)
 		return
 	}
+	given := len(rs) // where results begin: what follows under the phase "input" are arguments after the call
+	if i := slices.IndexFunc(rs, func(r *reports.Result) bool { return r.Phase != "input" }); i >= 0 {
+		given = i
+	}
 	failed := func(phase, target string) (first *reports.Result, any bool) {
 		i := slices.IndexFunc(rs, func(r *reports.Result) bool {
 			isGradOutput := len(r.Target) > 11 && r.Target[:11] == "grad_output"
@@ -45,7 +49,7 @@ func (d *Divergence) Add(p Pair, rs []*reports.Result) {
 		}
 		return rs[i], true
 	}
-	if _, inputs := failed("input", ""); inputs {
+	if slices.ContainsFunc(rs[:given], func(r *reports.Result) bool { return r.Verdict == verdict.Fail }) {
 		return
 	}
 	d.added++

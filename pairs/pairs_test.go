@@ -49,7 +49,8 @@ func compareAll(t *testing.T, all iter.Seq[Pair], env ...string) []string {
 			out = append(out, "error")
 			continue
 		}
-		for _, r := range c.Compare(p) {
+		rs, _ := c.Compare(p)
+		for _, r := range rs {
 			if *r.Repro != "again "+r.Capture {
 				t.Errorf("%s: repro %q", r.Capture, *r.Repro)
 			}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
 )
 
 // sameCalls pairs the calls of a process in two runs, both in order: by path and
@@ -76,6 +77,7 @@ type placed struct {
 	*capture.Entry
 	operator string
 	shapes   []string // of arguments and results, once they were read; never empty then
+	numbers  []string // among the arguments, such as the factor of mul
 }
 
 func sequence(entries []*capture.Entry) []placed {
@@ -90,7 +92,7 @@ func sequence(entries []*capture.Entry) []placed {
 // pair: of operator and shapes.
 const sameShapes = 3
 
-// likeness is how much speaks for two calls being the same one: operator, shapes,
+// likeness is how much speaks for two calls being the same one: operator, shapes, numbers,
 // module and line.
 func (p *placed) likeness(q *placed) int {
 	if p.operator != q.operator {
@@ -99,6 +101,9 @@ func (p *placed) likeness(q *placed) int {
 	n := 1
 	if slices.Equal(p.metadata(), q.metadata()) {
 		n += 2
+	}
+	if slices.Equal(p.numbers, q.numbers) {
+		n++
 	}
 	if p.Module != "" && p.Module == q.Module {
 		n++
@@ -109,7 +114,8 @@ func (p *placed) likeness(q *placed) int {
 	return n
 }
 
-// metadata are the shapes of the call's arguments and results; what cannot be read tells nothing.
+// metadata are the shapes of the call's arguments and results, and finds its numbers; what cannot be read
+// tells nothing.
 func (p *placed) metadata() []string {
 	if p.shapes != nil {
 		return p.shapes
@@ -122,6 +128,13 @@ func (p *placed) metadata() []string {
 			p.shapes = append(p.shapes, tensor.ShapeString(t.Shape))
 		}
 		p.shapes = append(p.shapes, "")
+	}
+	leaves, _ := value.Leaves(rec.Args)
+	for _, v := range leaves {
+		switch v.(type) {
+		case float64, int64:
+			p.numbers = append(p.numbers, value.Repr(v))
+		}
 	}
 	return p.shapes
 }

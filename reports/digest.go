@@ -263,6 +263,16 @@ func (d *Digest) NotFinite() string { return d.notFinite.text() }
 // First is the first wrong call, nil if none is wrong.
 func (d *Digest) First() *Finding { return d.first }
 
+// Lead makes the findings of a capture the first wrong call, if they are the first of their kind: where two recordings
+// part is known only from all of them.
+func (d *Digest) Lead(capture string) {
+	for _, k := range d.kinds {
+		if k.first.Wrong() && k.first.Results[0].Capture == capture {
+			d.first = k.first
+		}
+	}
+}
+
 func (d *Digest) sorted() []*kind {
 	return slices.SortedFunc(maps.Values(d.kinds), func(a, b *kind) int {
 		x, y := a.first, b.first

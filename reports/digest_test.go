@@ -171,3 +171,18 @@ func TestShortenLeft(t *testing.T) {
 		}
 	}
 }
+
+// TestLead: where two recordings part leads, though a call before it is wrong too.
+func TestLead(t *testing.T) {
+	d := NewDigest(nil)
+	d.Add(wrong("torch.abs", 1, 7, "input[0]", "other weights"))
+	d.Add(wrong("torch.exp", 2, 7, "output[0]", "off"))
+	d.Lead("7/2")
+	var b strings.Builder
+	if err := d.Write(&b, Style{}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(b.String(), "First wrong call:\n\nFAIL  torch.exp, id 2") || d.First().Results[0].Op != "torch.exp" {
+		t.Error(b.String())
+	}
+}

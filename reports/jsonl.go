@@ -153,6 +153,9 @@ func (j *JSONLines) Summary(s *Summary) error {
 	if s.First != nil {
 		m["first"] = s.First
 	}
+	if s.Precision != nil {
+		m["precision"] = s.Precision
+	}
 	maps.Copy(m, s.Counts())
 	return j.Write(m)
 }

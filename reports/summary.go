@@ -34,6 +34,8 @@ type Summary struct {
 	FailOn []verdict.Verdict
 	// First is where two recordings part; nil where none were compared.
 	First *Place
+	// Precision is what another precision of one of two recordings explains; nil where they have one precision.
+	Precision *Precision
 	// Budget is what a run that was given a time looked at; nil if it was not.
 	Budget *Budget
 	// Generated is what data was made; nil of a run that compared.
@@ -53,6 +55,15 @@ type Summary struct {
 	worst        verdict.Verdict
 	addedCapture bool
 	lacks        bool // it has a file into which torch saved nothing
+}
+
+// A Precision says how many calls of two recordings differ by no more than a lower precision of one of them explains.
+type Precision struct {
+	Fine      string `json:"fine"`      // dtype: float32
+	Coarse    string `json:"coarse"`    // dtype: bfloat16
+	From      string `json:"from"`      // the first call with a value of both dtypes
+	Calls     int    `json:"calls"`     // of both recordings
+	Explained int    `json:"explained"` // those without a difference that it does not explain
 }
 
 // NewSummary returns an empty summary.

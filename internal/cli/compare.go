@@ -50,7 +50,9 @@ Two logs of PyTorch's DebugMode (debug_string or save_logs, with log_tensor_hash
 are compared by sequence and hashes.
 
 Calls of two trees are paired by path, then by op, id and process. If one run made
-calls that the other did not, they are paired by their sequence.`,
+calls that the other did not, they are paired by their sequence. If one run used a
+lower precision (bfloat16 instead of float32), compare first says how many calls it
+explains: those whose results are not much further apart than their inputs.`,
 		Example: `  optool compare op_tools_results
   optool compare run1/op_tools_results run2/op_tools_results
   optool compare --json result.jsonl a/output.pth b/output.pth
@@ -133,8 +135,46 @@ calls that the other did not, they are paired by their sequence.`,
 type compared struct {
 	pair    pairs.Pair
 	results []*reports.Result // empty if not selected
-	hidden  string            // the setting that left it out
+	apart   map[*reports.Result]*pairs.Difference
+	hidden  string // the setting that left it out
 	err     error
+}
+
+// A holder holds back the pairs of two recordings from the first difference on until it is known whether the
+// recordings have different precisions, and judges them then.
+type holder struct {
+	two       bool
+	next      func(compared) error
+	precision pairs.Precision
+	held      []compared
+	differs   bool
+}
+
+// mostPairs bounds the memory of a holder: so many pairs without another dtype have one precision.
+const mostPairs = 20_000
+
+func (h *holder) add(c compared) error {
+	if !h.two {
+		return h.next(c)
+	}
+	h.precision.Look(c.results, c.apart)
+	h.differs = h.differs || reports.NewFinding(c.results).Wrong()
+	h.held = append(h.held, c)
+	if h.differs && !h.precision.Known() && len(h.held) < mostPairs {
+		return nil
+	}
+	return h.release()
+}
+
+func (h *holder) release() error {
+	for _, c := range h.held {
+		h.precision.Explain(c.pair, c.results, c.apart)
+		if err := h.next(c); err != nil {
+			return err
+		}
+	}
+	h.held = nil
+	return nil
 }
 
 func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) error {
@@ -175,6 +215,12 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 	var parted pairs.Divergence
 	out := a.compare("compare", "pair", o.sort, o.tables, o.failOn, j)
 	out.Settings = settings
+	held := holder{two: len(paths) == 2, next: func(c compared) error {
+		parted.Add(c.pair, c.results)
+		finding := reports.NewFinding(c.results)
+		out.bar.add(finding.Bad(), 0)
+		return out.add(finding, false)
+	}}
 	comparer := pairs.Comparer{Tolerances: tol, Read: o.read, Repro: o.repro}
 	err = ordered(ctx, a.jobs, all,
 		func(p pairs.Pair) compared { return o.compare(p, comparer) },
@@ -190,11 +236,11 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 				return nil
 			}
 			t.captures++
-			parted.Add(c.pair, c.results)
-			finding := reports.NewFinding(c.results)
-			out.bar.add(finding.Bad(), 0)
-			return out.add(finding, false)
+			return held.add(c)
 		})
+	if err == nil {
+		err = held.release()
+	}
 	out.bar.end()
 	if err != nil && ctx.Err() == nil {
 		return failed(err)
@@ -209,8 +255,15 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 		}
 	}
 	if len(paths) == 2 {
+		out.Precision = held.precision.Record()
+		if out.Precision != nil {
+			fmt.Fprintf(j.text(), "%s\n\n", a.style().Wrap(reports.OneLine(held.precision.String()), 2))
+		}
 		if err := a.parted(j, out.Summary, &parted); err != nil {
 			return failed(err)
+		}
+		if out.First != nil {
+			out.digest.Lead(out.First.Capture)
 		}
 	}
 	for _, err := range unused(tol.File(), a.known(), out.Ops()) {
@@ -245,7 +298,9 @@ func (o *compareOptions) compare(p pairs.Pair, c pairs.Comparer) compared {
 	if name, err := o.hides(p.A); err != nil || name != "" {
 		return compared{err: err, hidden: name}
 	}
-	return compared{pair: p, results: c.Compare(p)}
+	out := compared{pair: p}
+	out.results, out.apart = c.Compare(p)
+	return out
 }
 
 // repro is the command line that compares one pair.

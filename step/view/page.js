@@ -485,7 +485,7 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { re
 const fault = G.findings.find(f => f.node >= 0)
 if (fault) for (let c = parent(fault.node); c !== ROOT; c = parent(c)) open.add(c)
 openSome(phone() ? 40 : 90); build(); fit()
-if (scale < lowest) { if (fault) center(fault.node, Math.max(lowest, 1)); else { scale = lowest; ox = Math.max(18, (stage.clientWidth - whole.w * scale) / 2); oy = 18; place() } }
+if (scale < lowest) { if (fault) center(fault.node, Math.max(lowest, 1)); else { center(drawn.reduce((a, b) => first(b.id) < first(a.id) ? b : a).id, lowest); oy = 18; place() } }
 if (fault && !G.bars) pick(fault.node); else pick(undefined) // where bars are, the overview says more
 drawMini(); drawLine()
 document.body.dataset.ready = Math.round(performance.now()) // milliseconds until it can be used
