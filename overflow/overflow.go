@@ -28,7 +28,7 @@ import (
 // A Call is what the check of one call found.
 type Call struct {
 	Title    string // a line that names the call
-	Results  []*reports.Result
+	Results  reports.Results
 	Failures []error // files that could not be read; each has a result too
 	// Unwritten counts files into which torch saved nothing; each has a result too.
 	Unwritten int
@@ -36,7 +36,20 @@ type Call struct {
 	// Registry has the operators by which values are known that nothing was written to; it may be nil.
 	Registry *opdef.Registry
 
-	known map[*tensor.Tensor]reports.Stats // tensors that a value holds more than once are read once
+	known    map[*tensor.Tensor]reports.Stats // large tensors that a value holds more than once are read once
+	read     int                              // results that have statistics
+	overflow bool                             // any value holds inf or nan
+	unjudged reports.Unjudged
+}
+
+// Add adds a result.
+func (c *Call) Add(r *reports.Result) {
+	c.Results.Append(r)
+	c.unjudged.Add(r)
+	if r.Stats != nil {
+		c.read++
+		c.overflow = c.overflow || r.NaN+r.Inf > 0
+	}
 }
 
 // New is a call of which nothing was checked yet.
@@ -49,7 +62,7 @@ func New(e *capture.Entry) *Call {
 func (c *Call) GiveUp(e *capture.Entry, err error) {
 	r := &reports.Result{Phase: "forward", Verdict: verdict.Error, Reason: err.Error()}
 	results.Locate(r, e, e.Op)
-	c.Results = append(c.Results, r)
+	c.Add(r)
 	c.Failures = append(c.Failures, fmt.Errorf("%s: %w", e.Rel, err))
 }
 
@@ -78,37 +91,26 @@ func (c *Call) Check(e *capture.Entry, read pthformat.ReadMode) {
 		}
 	}
 	if c.Registry != nil && c.Overflow() {
-		results.MarkNotFinite(c.Results, replay.Of(recorded, replay.Options{Registry: c.Registry}).NotFinite())
+		results.MarkNotFinite(c.Results.Kept(), replay.Of(recorded, replay.Options{Registry: c.Registry}).NotFinite())
 	}
 }
 
 // Overflow reports whether any value holds inf or nan.
-func (c *Call) Overflow() bool {
-	for _, r := range c.Results {
-		if r.Stats != nil && r.NaN+r.Inf > 0 {
-			return true
-		}
-	}
-	return false
-}
+func (c *Call) Overflow() bool { return c.overflow }
 
-// Rows are the rows of op_tools' table, one for each value that could be read.
-func (c *Call) Rows() []reports.OverflowRow {
+// Write prints op_tools' table of some of the call's results, with a row for each value that could be read, in lines
+// of at most width columns, 0 for no limit.
+func (c *Call) Write(w io.Writer, width int, some []*reports.Result) error {
 	var rows []reports.OverflowRow
-	for _, r := range c.Results {
+	for _, r := range some {
 		if r.Stats != nil {
 			rows = append(rows, r.OverflowRow())
 		}
 	}
-	return rows
-}
-
-// Write prints the call's table in lines of at most width columns, 0 for no limit.
-func (c *Call) Write(w io.Writer, width int) error {
 	if _, err := fmt.Fprintln(w, reports.OneLine(c.Title)); err != nil {
 		return err
 	}
-	if err := reports.WriteOverflow(w, width, c.Rows()); err != nil {
+	if err := reports.WriteOverflow(w, width, rows); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintln(w)
@@ -126,7 +128,7 @@ func (c *Call) refuse(e *capture.Entry, op string, k capture.Kind, err error) {
 		c.Failures = append(c.Failures, err)
 	}
 	results.Locate(r, e, op)
-	c.Results = append(c.Results, r)
+	c.Add(r)
 }
 
 // file checks the leaves of one file.
@@ -164,7 +166,7 @@ func (c *Call) add(r *reports.Result, v value.Value, refuse func(error)) {
 	r.Verdict = verdict.Pass
 	if reason := unread(v); reason != "" {
 		r.Verdict, r.Reason = verdict.Unsupported, reason
-		c.Results = append(c.Results, r)
+		c.Add(r)
 		return
 	}
 	t, _ := v.(*tensor.Tensor)
@@ -174,13 +176,13 @@ func (c *Call) add(r *reports.Result, v value.Value, refuse func(error)) {
 	} else if err := examine(v, r); err != nil {
 		refuse(err)
 		return
-	} else if t != nil {
+	} else if t != nil && t.Numel() > t.Block() {
 		c.known[t] = *r.Stats
 	}
 	if r.NaN+r.Inf > 0 {
 		r.Verdict, r.Reason = verdict.Fail, countText(r.NaN, r.Inf)
 	}
-	c.Results = append(c.Results, r)
+	c.Add(r)
 }
 
 // unread says what a value is that may hold inf or nan, but cannot be read; "" for others.
@@ -345,10 +347,8 @@ type Summary struct {
 // Add counts a call.
 func (s *Summary) Add(c *Call) {
 	s.Captures++
-	for _, r := range c.Results {
-		s.Unjudged.Add(r)
-	}
-	s.Values += len(c.Rows())
+	s.Unjudged.Join(&c.unjudged)
+	s.Values += c.read
 	s.Refused += len(c.Failures)
 	s.Unwritten += c.Unwritten
 	if c.Overflow() {

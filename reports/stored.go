@@ -7,17 +7,24 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"os"
 	"runtime"
 	"slices"
 )
 
 // Results are the results of a run, in its order. Those of a recording stay in its files and
-// are read each time they are looked at, so that memory does not grow with their number.
+// are read each time they are looked at, so that memory does not grow with their number. Of those
+// that are appended the first maxResults stay in memory, and others go to a temporary file.
 type Results struct {
 	kept  []*Result
 	files []io.ReaderAt
 	spans []span
 	err   error
+
+	temp  *os.File // of results that were appended
+	lines *JSONLines
+	size  int64 // of temp, in bytes
+	n     int   // results that were appended
 }
 
 // A span is a part of a file, of whole lines.
@@ -28,6 +35,67 @@ type span struct {
 
 // ResultsOf are results that are in memory.
 func ResultsOf(kept ...*Result) *Results { return &Results{kept: kept} }
+
+// Append adds a result. Results that cannot be stored are an error that Err tells.
+func (r *Results) Append(x *Result) {
+	r.n++
+	if r.lines == nil && len(r.kept) < maxResults {
+		r.kept = append(r.kept, x)
+		return
+	}
+	if r.lines == nil {
+		if r.temp, r.err = os.CreateTemp("", "optool-*.jsonl"); r.err == nil {
+			_ = os.Remove(r.temp.Name()) // it ends with the process; where files in use cannot be removed, Close does
+		}
+		r.lines = NewJSONLines(&appender{r})
+	}
+	if r.err == nil {
+		r.err = r.lines.Result(x)
+	}
+}
+
+// An appender writes to the end of the temporary file of results.
+type appender struct{ r *Results }
+
+func (a *appender) Write(b []byte) (int, error) {
+	n, err := a.r.temp.Write(b)
+	a.r.add(a.r.temp, a.r.size, a.r.size+int64(n))
+	a.r.size += int64(n)
+	return n, err
+}
+
+// Len is how many results were appended.
+func (r *Results) Len() int { return r.n }
+
+// Parts yields the results in slices of at most maxResults.
+func (r *Results) Parts() iter.Seq[[]*Result] {
+	return func(yield func([]*Result) bool) {
+		var part []*Result
+		for x := range r.All() {
+			if len(part) == maxResults {
+				if !yield(part) {
+					return
+				}
+				part = nil
+			}
+			part = append(part, x)
+		}
+		if len(part) > 0 {
+			yield(part)
+		}
+	}
+}
+
+// Kept are the first results that were appended, at most maxResults: those that are in memory and can be changed.
+func (r *Results) Kept() []*Result { return r.kept }
+
+// Close gives the temporary file back, if there is one.
+func (r *Results) Close() {
+	if r.temp != nil {
+		_ = r.temp.Close()
+		_ = os.Remove(r.temp.Name())
+	}
+}
 
 // add adds the results that stand in a part of a file.
 func (r *Results) add(file io.ReaderAt, from, to int64) {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -118,5 +120,49 @@ func TestResultsOfAFileThatShrinks(t *testing.T) {
 	}
 	if err := rec.Results.Err(); err == nil || !strings.Contains(err.Error(), "shorter") {
 		t.Errorf("got error %v, want one that says that the file is shorter", err)
+	}
+}
+
+// TestAppend: results that are appended come back in their order and as they were, those beyond the first from a file.
+func TestAppend(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	var r Results
+	defer r.Close()
+	const n = 2*maxResults + 3
+	for i := range n {
+		r.Append(&Result{Capture: "a", Op: fmt.Sprint(i), Verdict: verdict.Fail, Numel: &i, Label: "x",
+			Stats: &Stats{NaN: i, Max: Num(math.Inf(1))}})
+		if i == maxResults && len(slices.Collect(r.All())) != i+1 { // reading does not end it
+			t.Fatal("results are missing")
+		}
+	}
+	next := 0
+	var sizes []int
+	for part := range r.Parts() {
+		sizes = append(sizes, len(part))
+		for _, x := range part {
+			if x.Op != fmt.Sprint(next) || *x.Numel != next || x.NaN != next || !math.IsInf(float64(*x.Max), 1) ||
+				x.Label != "x" {
+				t.Fatalf("result %d is %+v", next, x)
+			}
+			next++
+		}
+	}
+	if r.Err() != nil || r.Len() != n || len(r.Kept()) != maxResults || !slices.Equal(sizes, []int{maxResults,
+		maxResults, 3}) {
+		t.Errorf("%d results, %d in memory, parts of %v, %v", r.Len(), len(r.Kept()), sizes, r.Err())
+	}
+}
+
+// TestAppendWithoutRoom: results that cannot be stored are an error, not lost.
+func TestAppendWithoutRoom(t *testing.T) {
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
+	var r Results
+	defer r.Close()
+	for range maxResults + 2 {
+		r.Append(&Result{Verdict: verdict.Pass})
+	}
+	if n := len(slices.Collect(r.All())); n != maxResults || r.Err() == nil {
+		t.Errorf("%d results and error %v", n, r.Err())
 	}
 }

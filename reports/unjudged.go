@@ -64,6 +64,19 @@ func (u *Unjudged) Count(why, op string, n int) {
 	}
 }
 
+// Join counts what another one counted.
+func (u *Unjudged) Join(v *Unjudged) {
+	for why, n := range v.Reasons {
+		for op, k := range v.ops[why] {
+			u.Count(why, op, k)
+			n -= k
+		}
+		if n > 0 {
+			u.Count(why, "", n)
+		}
+	}
+}
+
 // clone is a copy that counts apart.
 func (u *Unjudged) clone() *Unjudged {
 	c := &Unjudged{NotJudged: u.NotJudged, Reasons: maps.Clone(u.Reasons), ops: map[string]map[string]int{}}

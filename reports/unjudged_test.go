@@ -35,6 +35,12 @@ func TestUnjudged(t *testing.T) {
 	if got := s.Unjudged.String(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
+	var joined Unjudged
+	joined.Join(&s.Unjudged)
+	joined.Join(&Unjudged{})
+	if got := joined.String(); got != want {
+		t.Errorf("joined: got  %s\nwant %s", got, want)
+	}
 	if n := s.Judged(); n != 26 { // the written one is neither
 		t.Errorf("%d judged, want 26", n)
 	}

@@ -122,8 +122,8 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 			return nil
 		}
 		s.Add(c.call)
-		digest.Add(&reports.Finding{Results: c.call.Results})
-		return a.checked(c, all, j, bar, tables)
+		defer c.call.Results.Close()
+		return a.checked(c, all, j, bar, digest, tables)
 	})
 	bar.end()
 	err = cmp.Or(err, tables.write(j.text(), a.style(), digest.NotFinite()))
@@ -186,29 +186,37 @@ func (o *checkOptions) check(ctx context.Context, dir *runDir, j *jsonOutput, f 
 }
 
 // checked prints and writes what a call gave.
-func (a *app) checked(done checked, all bool, j *jsonOutput, bar *progress, tables *heldTables) error {
+func (a *app) checked(done checked, all bool, j *jsonOutput, bar *progress, digest *reports.Digest,
+	tables *heldTables) error {
 	c := done.call
 	found := c.Overflow()
 	for _, err := range c.Failures {
 		bar.warn(a, err)
 	}
-	for _, r := range c.Results {
-		if err := j.result(r); err != nil {
+	for part := range c.Results.Parts() {
+		digest.Add(&reports.Finding{Results: part})
+		for _, r := range part {
+			if err := j.result(r); err != nil {
+				return err
+			}
+		}
+		if !found && !all {
+			continue
+		}
+		if err := c.Write(tables, a.tableWidth(), part); err != nil {
 			return err
 		}
+		if tables.Len() >= mostHeld {
+			if err := bar.print(func() error { _, err := tables.WriteTo(j.text()); return err }); err != nil {
+				return err
+			}
+		}
 	}
-	if err := j.done(&reports.Done{Capture: done.of.entry.Rel, Index: done.of.index,
-		Results: len(c.Results)}); err != nil {
+	if err := c.Results.Err(); err != nil {
 		return err
 	}
 	bar.add(found, done.bytes)
-	if !found && !all {
-		return nil
-	}
-	if err := c.Write(tables, a.tableWidth()); err != nil || tables.Len() < mostHeld {
-		return err
-	}
-	return bar.print(func() error { _, err := tables.WriteTo(j.text()); return err })
+	return j.done(&reports.Done{Capture: done.of.entry.Rel, Index: done.of.index, Results: c.Results.Len()})
 }
 
 // heldTables are tables that wait until it is known which call made the first value that is not finite: a line about

@@ -255,7 +255,7 @@ func (a *app) printOverflows(w io.Writer, rec *reports.Recording, all bool) (int
 		if !c.Overflow() && !all {
 			continue
 		}
-		if err := c.Write(w, a.tableWidth()); err != nil {
+		if err := c.Write(w, a.tableWidth(), f.Results); err != nil {
 			return 0, err
 		}
 	}
@@ -292,8 +292,9 @@ func (a *app) printGenerated(w io.Writer, rec *reports.Recording) (int, error) {
 
 // overflowCall is what a check said of a call, from its results.
 func overflowCall(results []*reports.Result) *overflow.Call {
-	c := &overflow.Call{Results: results}
+	c := &overflow.Call{}
 	for i, r := range results {
+		c.Add(r)
 		if i == 0 {
 			id := "-"
 			if r.ForwardID != nil {
