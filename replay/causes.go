@@ -157,7 +157,8 @@ func (c *Call) explains(m causes.Mistake, fails []Result) causes.Cause {
 		i := slices.IndexFunc(alt.out.Results, func(r Result) bool {
 			return r.Phase == f.Phase && r.Target == f.Target
 		})
-		ok := i >= 0 && (within(alt.out.Results[i], f) || m.Rounds && mostly(alt.out.Results[i], f, m.Few()))
+		ok := i >= 0 && (within(alt.out.Results[i], f) ||
+			m.Rounds && f.Verdict == verdict.Fail && mostly(alt.out.Results[i], f, m.Few()))
 		if ok {
 			r := alt.out.Results[i].Compared
 			k.Targets = append(k.Targets, f.Target)

@@ -16,9 +16,11 @@ import (
 // they are wrong.
 
 const (
-	looseShare  = 16      // how much smaller the squared error is under a mistake that explains it
-	fewestLoose = 64      // elements that tell a mistake from chance
+	looseShare  = 16 // how much smaller the squared error is under a mistake that explains it
+	fewestLoose = 8  // elements of results, and of gradients alone, of which a mistake may be told
+	fewestGrads = 64
 	looseFlops  = 1 << 27 // of calls that are run again under mistakes
+	allLoose    = 1 << 30 // of all these runs together
 	looseNumel  = 1 << 20 // of their results
 )
 
@@ -30,12 +32,15 @@ func (c *Call) reconsider(o *Outcome) {
 		return
 	}
 	var loose []Result
-	results := false
 	for _, r := range o.Results {
 		if r.loose() && (c.opt.Device == nil || r.Phase == Forward && c.values.Output != nil) {
-			loose, results = append(loose, r), results || r.Phase == Forward
+			loose = append(loose, r)
 		}
 	}
+	if !slices.ContainsFunc(loose, func(r Result) bool { return r.Phase == Forward }) {
+		loose = slices.DeleteFunc(loose, func(r Result) bool { return r.Compared.Distribution.N < fewestGrads })
+	}
+	results := slices.ContainsFunc(loose, func(r Result) bool { return r.Phase == Forward })
 	if len(loose) == 0 || !results && !(len(c.fwd.Outs) > 0 && c.bound.OutBound(c.fwd, 0).Single()) {
 		return // a mistake of sums shows in the results
 	}
@@ -48,35 +53,44 @@ func (c *Call) reconsider(o *Outcome) {
 		forward.opt.ForwardOnly = true
 		as = &forward
 	}
-	sources, tried := as.search().Plausible(), 0
-	if c.settle(o, loose, sources, func(m causes.Mistake) []string {
-		tried++
-		if k := as.explains(m, loose); k.Bits >= causes.Required(tried) {
+	first, rest := as.search().Plausible(c.wrongs(loose))
+	tried := 0
+	if c.settle(o, loose, slices.Concat(first, rest), func(m causes.Mistake) []string {
+		if k := as.explains(m, loose); k.Bits >= causes.Required(tried)+m.Cost {
 			return k.Targets
 		}
 		return nil
-	}, false) {
+	}, &tried) {
 		return
 	}
-	c.settle(o, loose, sources, func(m causes.Mistake) []string {
+	c.settle(o, loose, first, func(m causes.Mistake) []string {
 		for i := range loose {
 			if loose[i].Target == "output[0]" && c.inclined(m, &loose[i]) && as.within(m, loose[i]) {
 				return []string{loose[i].Target}
 			}
 		}
 		return nil
-	}, true)
+	}, nil)
 }
 
 // settle makes failures of values that a mistake explains, the first that explains any, and
-// reports whether one does. With rounds intermediate results are rounded too, so that no
+// reports whether one does. tried counts them; nil: intermediate results are rounded too, so that no
 // element need come out to rounding.
 func (c *Call) settle(o *Outcome, loose []Result, sources []iter.Seq[causes.Mistake],
-	explained func(causes.Mistake) []string, rounds bool) bool {
+	explained func(causes.Mistake) []string, tried *int) bool {
+	rounds := tried == nil
 	for _, source := range sources {
 		for m := range source {
-			if m.Rounds || !rounds && !c.promising(m, loose) {
+			if rounds && m.Rounds {
 				continue
+			}
+			if !rounds {
+				if *tried++; float64(*tried)*max(1, c.bound.Flops(c.fwd)) > allLoose {
+					return false
+				}
+				if !c.promising(m, loose) {
+					continue
+				}
 			}
 			targets := explained(m)
 			if len(targets) == 0 {
@@ -233,8 +247,12 @@ func (c *Call) promising(m causes.Mistake, loose []Result) bool {
 		if err != nil || len(f.Outs) == 0 || !slices.Equal(f.Outs[0].Shape, got.Shape) {
 			return err
 		}
+		made := f.Outs[0]
+		if way.Alter != nil {
+			made = way.Alter("output[0]", made)
+		}
 		dt := got.DType
-		x, y, z := causes.Pieces(got), causes.Pieces(want), causes.Pieces(f.Outs[0])
+		x, y, z := causes.Pieces(got), causes.Pieces(want), causes.Pieces(made)
 		var was, is float64
 		for i := range x {
 			a, b := x[i]-dt.Round(y[i]), x[i]-dt.Round(z[i])

@@ -95,3 +95,63 @@ func TestLoose(t *testing.T) {
 		}
 	}
 }
+
+// TestLooseProducts: a linear layer of bfloat16 whose errors a coarse sum would explain fails where an operand of
+// 8 bits or a factor explains them to rounding. Numbers that are rounded to bfloat16 are no mistake.
+func TestLooseProducts(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 2))
+	dt := tensor.BFloat16
+	numbers := func(n int) []float64 {
+		v := make([]float64, n)
+		for i := range v {
+			v[i] = dt.Round(r.NormFloat64())
+		}
+		return v
+	}
+	x, w := numbers(20*32), numbers(24*32)
+	product := func(w []float64, terms int, factor float64) []float64 {
+		out := make([]float64, 20*24)
+		for i := range out {
+			for k := range terms {
+				out[i] += factor * x[i/24*32+k] * w[i%24*32+k]
+			}
+		}
+		return out
+	}
+	narrow := make([]float64, len(w))
+	for i, v := range w {
+		narrow[i] = tensor.Float8E4M3FN.Round(v)
+	}
+	added := func(factor float64) []float64 {
+		out := make([]float64, 20*32)
+		for i := range out {
+			out[i] = x[i] + factor*w[i]
+		}
+		return out
+	}
+	const linear, add = "torch.nn.functional.linear", "torch.add"
+	a, b := tensor.New(dt, []int{20, 32}, x).Rounded(), tensor.New(dt, []int{24, 32}, w).Rounded()
+	for _, tc := range []struct {
+		op, want string // "" for a warning at most
+		args     []value.Value
+		shape    []int
+		got      []float64
+	}{
+		{linear, "weight is rounded to float8_e4m3fn", []value.Value{a, b}, []int{20, 24}, product(narrow, 32, 1)},
+		{linear, "all elements are multiplied by 1.02", []value.Value{a, b}, []int{20, 24}, product(w, 32, 1.02)},
+		{linear, "", []value.Value{a, b}, []int{20, 24}, product(w, 32, 1)},
+		{add, "", []value.Value{a, tensor.New(dt, []int{20, 32}, w[:640]).Rounded()}, []int{20, 32},
+			added(1 + dt.Eps()/4)},
+	} {
+		dir := record(t, tc.op, tc.args, tensor.New(dt, tc.shape, tc.got).Rounded())
+		call := replay.Open(entries(t, dir)[0], options(t))
+		res := call.Compare().Results[0]
+		call.Close()
+		switch {
+		case tc.want == "" && res.Verdict == verdict.Fail:
+			t.Errorf("%s: %s: %s", tc.op, res.Verdict, res.Reason)
+		case tc.want != "" && (res.Verdict != verdict.Fail || res.Mistake != tc.want):
+			t.Errorf("%s: %s: %s; want a failure for %q", tc.op, res.Verdict, res.Reason, tc.want)
+		}
+	}
+}

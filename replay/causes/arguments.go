@@ -13,9 +13,20 @@ import (
 	"github.com/optool/optool/value"
 )
 
-// Plausible are the mistakes that a value may have whose errors a lower precision would explain, too.
-func (c *Search) Plausible() []iter.Seq[Mistake] {
-	return []iter.Seq[Mistake]{c.wrongArguments(), c.declared(), c.takenFor()}
+// Plausible are the mistakes that a value may have whose errors a lower precision would explain, too. The first of them
+// show where intermediate results are rounded besides.
+func (c *Search) Plausible(loose []Wrong) (first, rest []iter.Seq[Mistake]) {
+	eps := 0.0
+	for _, w := range loose {
+		if w.Got != nil && w.Got.DType.IsFloat() {
+			eps = max(eps, w.Got.DType.Eps())
+		}
+	}
+	first = []iter.Seq[Mistake]{c.wrongArguments(), c.declared(), c.takenFor()}
+	if !slices.ContainsFunc(loose, func(w Wrong) bool { return w.Forward() }) {
+		return first, nil
+	}
+	return first, []iter.Seq[Mistake]{c.missingParts(), c.fittedNumbers(loose, eps), c.misread(inFewBits)}
 }
 
 // declared are the mistakes that the operator declares.

@@ -16,8 +16,9 @@ import (
 
 // fittedNumbers looks for the factor of a value, for the value of a floating argument, or for
 // the factor of an operand, under which the results come nearest to those recorded: one number
-// for all elements.
-func (c *Search) fittedNumbers(fails []Wrong) iter.Seq[Mistake] {
+// for all elements. Numbers within a share of those that are due are left out: a kernel may round them.
+func (c *Search) fittedNumbers(fails []Wrong, share float64) iter.Seq[Mistake] {
+	near := func(x, was float64) bool { return math.Abs(x-was) <= share*math.Abs(was) }
 	return func(yield func(Mistake) bool) {
 		scalar := c.scalarResult(fails)
 		results := slices.ContainsFunc(fails, func(r Wrong) bool { return r.Forward() })
@@ -27,6 +28,9 @@ func (c *Search) fittedNumbers(fails []Wrong) iter.Seq[Mistake] {
 			}
 			factors := c.factors(&fails[i])
 			for _, x := range factors {
+				if near(x, 1) {
+					continue
+				}
 				text := fmt.Sprintf("all elements are multiplied by %.7g", x) + c.ofSizes(factors[len(factors)-1])
 				if !yield(Mistake{Text: text, Like: "elements", Cost: digits(x), Rounds: true, All: scalar && results,
 					Make: c.altering(times(x))}) {
@@ -67,11 +71,17 @@ func (c *Search) fittedNumbers(fails []Wrong) iter.Seq[Mistake] {
 				return c.withArguments(map[string]value.Value{a.Name: x})
 			}
 			for _, x := range c.fit(of, was, with) {
+				if near(x, was) {
+					continue
+				}
 				if !yield(Mistake{Text: fmt.Sprintf("%s is %.7g, not %.7g", a.Name, x, was), Like: a.Name,
 					Cost: digits(x), All: scalar, Make: func() (Way, error) { return with(x) }}) {
 					return
 				}
 			}
+		}
+		if share > 0 {
+			return // each step of a fit costs as much as a mistake
 		}
 		for _, a := range c.operands() {
 			with := func(x float64) (Way, error) {
@@ -80,6 +90,9 @@ func (c *Search) fittedNumbers(fails []Wrong) iter.Seq[Mistake] {
 				})()
 			}
 			for _, x := range c.fit(of, 1, with) {
+				if near(x, 1) {
+					continue
+				}
 				if !yield(Mistake{Text: fmt.Sprintf("%s is multiplied by %.7g", argName(a), x), Like: argName(a),
 					Cost: digits(x), All: scalar, Make: func() (Way, error) { return with(x) }}) {
 					return

@@ -144,7 +144,7 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 	all = slices.Concat(local[:2], []iter.Seq[Mistake]{c.misplacedResults(fails), c.exchanged(fails)}, local[2:],
 		[]iter.Seq[Mistake]{c.addedValues(fails), c.wrongSizes()})
 	return all, []iter.Seq[Mistake]{c.movedFactors(), c.relatives(), c.unwrittenAt(fails), c.displaced(fails),
-		c.missingFactors(fails), c.fittedNumbers(fails), c.averaged(), c.exchangedBlocks(), c.twoArguments(),
+		c.missingFactors(fails), c.fittedNumbers(fails, 0), c.averaged(), c.exchangedBlocks(), c.twoArguments(),
 		c.limited(fails), c.weightedParts(fails, nil),
 		c.misread(inFewBits), c.together(inFewBits), c.misread(inOtherLayouts), c.misreadIncoming(inOtherLayouts),
 		c.confined(fails, local), c.scaledBesides(fails, local)}
