@@ -65,7 +65,8 @@ func TestFormats(t *testing.T) {
 	var b strings.Builder
 	s := NewSummary()
 	s.Witness, s.Against, s.First, s.Settings = map[string]int{}, &Contest{}, &Place{}, Settings{{}}
-	s.FailOn, s.Budget, s.Generated = []verdict.Verdict{verdict.Warn}, &Budget{}, &Generated{}
+	s.FailOn, s.Budget = []verdict.Verdict{verdict.Warn}, &Budget{}
+	s.Generated, s.Precision = &Generated{}, &Precision{}
 	for _, r := range calls("float32", 100, Errors{Factor: Num(0x1p-22), FactorError: Num(0x1p-23)}) {
 		s.Add(r)
 	}

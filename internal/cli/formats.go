@@ -168,12 +168,17 @@ func (r reportFiles) stdout() bool {
 	return slices.ContainsFunc(r, func(f reportFile) bool { return *f.path == "-" })
 }
 
-// allSheets are the tables of a run, with those of ops unless it has its own.
-func allSheets(rec *reports.Recording, own []reports.Sheet) []reports.Sheet {
+// ownSheets are the tables of the command of a run: those of operators, unless it has its own.
+func ownSheets(rec *reports.Recording, own []reports.Sheet) []reports.Sheet {
 	if own == nil {
 		own = []reports.Sheet{rec.OpSheet()}
 	}
-	return append(append([]reports.Sheet{rec.SummarySheet()}, own...), rec.ResultSheet())
+	return own
+}
+
+// allSheets are the tables of a database.
+func allSheets(rec *reports.Recording, own []reports.Sheet) []reports.Sheet {
+	return append(append([]reports.Sheet{rec.SummarySheet()}, ownSheets(rec, own)...), rec.ResultSheet())
 }
 
 // writeReports writes a run to files, each in its format; a file of - is w. One that fails does not keep

@@ -13,7 +13,7 @@ import (
 var (
 	workbook = reportFormat{name: "xlsx", usage: "write an Excel workbook to `FILE`",
 		write: func(w io.Writer, rec *reports.Recording, own []reports.Sheet) error {
-			return xlsx.Write(w, allSheets(rec, own)...)
+			return xlsx.Write(w, rec.WorkbookSheets(ownSheets(rec, own))...)
 		}}
 	database = reportFormat{name: "sqlite", usage: "write an SQLite database to `FILE`", check: sqlite.Check,
 		file: func(path string, rec *reports.Recording, own []reports.Sheet) error {

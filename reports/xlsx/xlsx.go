@@ -104,6 +104,7 @@ type book struct {
 	f       *excelize.File
 	header  int
 	wrapped int               // style of texts on the summary
+	result  int               // and of the first of them
 	formats map[string]int    // styles of cells, by number format
 	colours map[string]int    // conditional styles, by colour
 	written map[string]extent // sheets that are written, by name
@@ -119,17 +120,18 @@ type extent struct {
 
 // Colours of verdicts, for a cell and for a chart.
 const (
-	green, yellow, red, violet, grey = "C6EFCE", "FFEB9C", "FFC7CE", "DDD6FE", "E5E7EB"
+	green, yellow, red, violet, blue, grey = "C6EFCE", "FFEB9C", "FFC7CE", "DDD6FE", "CFE2F9", "E5E7EB"
 )
 
 var colours = map[verdict.Verdict]string{
 	verdict.Pass: green, verdict.Warn: yellow, verdict.Fail: red, verdict.Crash: red, verdict.Timeout: red,
-	verdict.Invalid: violet, verdict.Error: violet, verdict.Unsupported: violet, verdict.Mistrusted: grey,
+	verdict.Invalid: violet, verdict.Error: violet, verdict.Unsupported: violet, verdict.Mistrusted: blue,
 	verdict.Skipped: grey,
 }
 
 // inks are the colours of verdicts in charts.
-var inks = map[string]string{green: "4CAF7A", yellow: "F0B429", red: "E5484D", violet: "8E7CE0", grey: "B8BEC6"}
+var inks = map[string]string{green: "4CAF7A", yellow: "F0B429", red: "E5484D", violet: "8E7CE0", blue: "5B9BD5",
+	grey: "B8BEC6"}
 
 // Number formats.
 const (
@@ -174,12 +176,17 @@ func newBook(f *excelize.File) (*book, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.result, err = f.NewStyle(&excelize.Style{Font: &excelize.Font{Bold: true, Family: "Calibri", Size: 13},
+		Alignment: &excelize.Alignment{WrapText: true, Vertical: "top", Horizontal: "left"}})
+	if err != nil {
+		return nil, err
+	}
 	for _, format := range []string{percent, measure, cosine, large, thousand} {
 		if b.formats[format], err = f.NewStyle(&excelize.Style{CustomNumFmt: &format}); err != nil {
 			return nil, err
 		}
 	}
-	for _, colour := range []string{green, yellow, red, violet, grey} {
+	for _, colour := range []string{green, yellow, red, violet, blue, grey} {
 		b.colours[colour], err = f.NewConditionalStyle(&excelize.Style{
 			Fill: excelize.Fill{Type: "pattern", Pattern: 1, Color: []string{colour}}})
 		if err != nil {
@@ -231,6 +238,8 @@ func (b *book) part(s reports.Sheet) error {
 	titles, styles := make([]any, len(s.Columns)), make([]int, len(s.Columns))
 	for i, title := range s.Columns {
 		titles[i], styles[i] = excelize.Cell{StyleID: b.header, Value: title}, b.formats[formatOf(title)]
+	}
+	for i, title := range slices.Backward(s.Columns) { // excelize writes the last one first: columns have to ascend
 		if err := sw.SetColWidth(i+1, i+1, width(title)); err != nil {
 			return err
 		}
@@ -249,8 +258,12 @@ func (b *book) part(s reports.Sheet) error {
 		lines := 1
 		if s.Name == summary {
 			for i, v := range cells {
+				style := b.wrapped
+				if x.rows == 2 {
+					style = b.result
+				}
+				cells[i] = excelize.Cell{StyleID: style, Value: v}
 				if text, ok := v.(string); ok {
-					cells[i] = excelize.Cell{StyleID: b.wrapped, Value: text}
 					lines = max(lines, int(math.Ceil(float64(len(text))/width(s.Columns[i]))))
 				}
 			}
@@ -311,7 +324,7 @@ func (b *book) layout(s reports.Sheet, x extent) error {
 
 // printedColumns is how many columns are printed, from the first: of more, none can be
 // read on the width of a page.
-const printedColumns = 12
+const printedColumns = 15
 
 // colour gives a column the colours of verdicts: those that stand in it, or of the one
 // whose counts it has.
@@ -359,11 +372,10 @@ const shownOps = 20
 
 // charts draws the captures by verdict, and the ops by verdict or time.
 func (b *book) charts(x extent) error {
-	const counts = "captures_"
 	var points []excelize.ChartDataPoint
 	first, last := 0, 0
 	for _, name := range x.order {
-		if v, ok := strings.CutPrefix(name, counts); ok {
+		if v, ok := strings.CutPrefix(name, reports.CountOf); ok {
 			if first == 0 {
 				first = x.at[name]
 			}
@@ -373,7 +385,7 @@ func (b *book) charts(x extent) error {
 		}
 	}
 	if first > 0 {
-		err := b.chart("D2", 300, "captures by verdict", &excelize.Chart{Type: excelize.Doughnut, HoleSize: 55,
+		err := b.chart("D2", 300, "calls by verdict", &excelize.Chart{Type: excelize.Doughnut, HoleSize: 55,
 			Legend: excelize.ChartLegend{Position: "right"}, Series: []excelize.ChartSeries{{
 				Name:       reference(summary, "$B$1"),
 				Categories: reference(summary, fmt.Sprintf("$A$%d:$A$%d", first, last)),
@@ -458,8 +470,10 @@ func width(title string) float64 {
 	switch {
 	case strings.HasSuffix(title, "reason"), strings.HasSuffix(title, "repro"), title == "value":
 		return 60
-	case strings.HasSuffix(title, "capture"), title == "op", title == "name":
+	case strings.HasSuffix(title, "capture"), title == "op", title == "cause":
 		return 36
+	case title == "module", title == "name":
+		return 24
 	}
 	return math.Max(10, float64(len(title)+4))
 }

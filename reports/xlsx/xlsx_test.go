@@ -84,6 +84,9 @@ func TestRead(t *testing.T) {
 }
 
 type sheetXML struct {
+	Widths []struct {
+		Min int `xml:"min,attr"`
+	} `xml:"cols>col"`
 	Pane struct {
 		Split int    `xml:"ySplit,attr"`
 		State string `xml:"state,attr"`
@@ -128,6 +131,11 @@ func TestXML(t *testing.T) {
 	}
 	if s.Pane.Split != 1 || s.Pane.State != "frozen" || s.Filter.Ref != "$A$1:$E$4" || len(s.Rows) != 4 {
 		t.Fatalf("pane %+v, filter %q, %d rows", s.Pane, s.Filter.Ref, len(s.Rows))
+	}
+	for i, w := range s.Widths { // other programs refuse columns that do not ascend
+		if w.Min != i+1 {
+			t.Errorf("width %d is of column %d", i+1, w.Min)
+		}
 	}
 	c := s.Rows[1].Cells
 	if c[0].Text != `=1+1 <&>\x00`+"\uFFFD" || c[0].Type != "inlineStr" ||
@@ -211,11 +219,11 @@ func TestReport(t *testing.T) {
 	var b bytes.Buffer
 	err := Write(&b,
 		reports.Sheet{Name: "summary", Columns: []string{"name", "value"}, Rows: slices.Values([][]any{
-			{"command", "optool"}, {"captures_pass", 5}, {"captures_fail", 2}})},
+			{"command", "optool"}, {"calls: pass", 5}, {"calls: fail", 2}})},
 		reports.Sheet{Name: "by op", Columns: []string{"op", "captures", "pass", "fail", "worst_verdict"},
 			Rows: slices.Values([][]any{{"torch.add", 3, 1, 2, "fail"}, {"torch.mul", 4, 4, 0, "pass"}})},
 		reports.Sheet{Name: "results", Columns: []string{"op", "verdict", "max_abs_diff", "share_of_peak", "self_ns",
-			"a", "b", "c", "d", "e", "f", "g", "h"},
+			"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"},
 			Rows: slices.Values([][]any{{"torch.add", "fail", 1e-9, 0.25, 1234567}})})
 	if err != nil {
 		t.Fatal(err)
@@ -254,7 +262,7 @@ func TestReport(t *testing.T) {
 	for _, n := range f.GetDefinedName() {
 		names[n.Scope+" "+n.Name] = n.RefersTo
 	}
-	if got := strings.ReplaceAll(names["results _xlnm.Print_Area"], "'", ""); got != "results!$A$1:$L$2" {
+	if got := strings.ReplaceAll(names["results _xlnm.Print_Area"], "'", ""); got != "results!$A$1:$O$2" {
 		t.Errorf("names %v", names)
 	}
 	z, err := zip.NewReader(bytes.NewReader(b.Bytes()), int64(b.Len()))

@@ -1,0 +1,130 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/verdict"
+)
+
+// WorkbookSheets are the tables of a workbook: a summary for those who read nothing else, the results in order of
+// execution with the columns that one looks at, own, all columns, and the run.
+func (rec *Recording) WorkbookSheets(own []Sheet) []Sheet {
+	details, run := rec.ResultSheet(), rec.SummarySheet()
+	if len(rec.Timings) == 0 {
+		details = rec.SheetOf(rec.inOrder())
+	}
+	details.Name, run.Name = "details", "run"
+	return append(append([]Sheet{rec.overview(), rec.brief(details)}, own...), details, run)
+}
+
+// briefColumns are the columns of results and of measurements that one looks at.
+var (
+	briefColumns = []string{"order", "rank", "op", "forward_id", "phase", "target", "verdict", "reason", "cause", "dtype",
+		"shape", "max_ulp", "bound_ratio", "module", "capture"}
+	briefOverflow = []string{"order", "rank", "op", "forward_id", "phase", "target", "verdict", "reason", "nan", "inf",
+		"min", "max", "dtype", "shape", "capture"}
+	briefTimings = []string{"op", "forward_id", "phase", "cache", "n", "median_ns", "q1_ns", "q3_ns", "share_of_peak",
+		"bytes_per_s", "flops_per_s", "calls", "inputs", "doubt", "capture"}
+)
+
+// brief is a sheet of results with some of its columns.
+func (rec *Recording) brief(all Sheet) Sheet {
+	columns := briefColumns
+	switch {
+	case len(rec.Timings) > 0:
+		columns = briefTimings
+	case rec.Overflow:
+		columns = briefOverflow
+	}
+	at := make([]int, len(columns))
+	for i, name := range columns {
+		at[i] = slices.Index(all.Columns, name)
+	}
+	return Sheet{Name: "results", Columns: columns, Rows: func(yield func([]any) bool) {
+		for row := range all.Rows {
+			some := make([]any, len(at))
+			for i, k := range at {
+				some[i] = row[k]
+			}
+			if !yield(some) {
+				return
+			}
+		}
+	}}
+}
+
+// mostSorted is how many results are sorted, in memory; more stay in the order in which they came.
+const mostSorted = 20_000
+
+// inOrder are the results of each process in the order in which its calls ran.
+func (rec *Recording) inOrder() iter.Seq[*Result] {
+	if rec.Summary.Total() > mostSorted {
+		return rec.Results.All()
+	}
+	return func(yield func(*Result) bool) {
+		for _, r := range slices.SortedStableFunc(rec.Results.All(), func(a, b *Result) int {
+			return cmp.Or(compareProcess(a, b), compareKnown(a.Order, b.Order))
+		}) {
+			if !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// CountOf begins the names of the rows of a summary that count calls, which end with the verdict.
+const CountOf = "calls: "
+
+// overview is the result of the run in words and in counts.
+func (rec *Recording) overview() Sheet {
+	s := rec.Summary
+	rows := [][]any{{"result", rec.sentence()}}
+	for _, lead := range rec.Leads() {
+		rows = append(rows, []any{lead[0], lead[1]})
+	}
+	if f := rec.First; f != nil && !rec.Overflow && f.Results[0].Repro != nil {
+		rows = append(rows, []any{"repeat it with", *f.Results[0].Repro})
+	}
+	if len(rec.Timings) == 0 {
+		for _, v := range s.used() {
+			rows = append(rows, []any{CountOf + string(v), s.Captures[v]})
+		}
+		rows = append(rows, []any{"values compared", s.Compared()}, []any{"values not judged", s.NotJudged().NotJudged})
+	}
+	for _, line := range s.Told() {
+		rows = append(rows, []any{"note", line})
+	}
+	rows = append(rows, []any{"command", strings.Join(rec.Run.Command, " ")},
+		[]any{"date", rec.Run.Start.Format("2006-01-02 15:04:05 -0700")})
+	return Sheet{Name: "summary", Columns: []string{"name", "value"}, Rows: slices.Values(rows)}
+}
+
+// sentence is the result of the run for people who do not know its verdicts.
+func (rec *Recording) sentence() string {
+	s := rec.Summary
+	if len(rec.Timings) > 0 {
+		return rec.Line()
+	}
+	total, wrong, passed := 0, 0, 0
+	for v, n := range s.Captures {
+		total += n
+		switch {
+		case v.Differs():
+			wrong += n
+		case v == verdict.Pass || v == verdict.Warn:
+			passed += n
+		}
+	}
+	text := fmt.Sprintf("%d of %s fail, %d pass", wrong, Count(total, "call"), passed)
+	if rest := total - wrong - passed; rest > 0 {
+		text += fmt.Sprintf(", %d could not be judged", rest)
+	}
+	if s.Interrupted {
+		text += ". The run was interrupted"
+	}
+	return text + "."
+}

@@ -1,0 +1,75 @@
+package reports
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestWorkbook: a workbook begins with the result in words. Its results are in order of execution and have few columns;
+// another sheet has all.
+func TestWorkbook(t *testing.T) {
+	const line = `{"kind":"result","capture":"c/`
+	rec := readRecorded(t, `{"kind":"run","schema":1,"command":["optool","replay","c"]}
+`+line+`3","op":"torch.exp","phase":"forward","target":"output[0]","verdict":"fail","reason":"off","order":3,"pid":1,"repro":"optool replay c/3"}
+`+line+`1","op":"torch.tanh","phase":"forward","target":"output[0]","verdict":"pass","reason":"","order":1,"pid":1}
+`+line+`2","op":"torch.sin","phase":"forward","target":"output[0]","verdict":"skipped","reason":"random","order":2,"pid":1}
+`)
+	sheets := rec.WorkbookSheets([]Sheet{rec.OpSheet()})
+	var names []string
+	for _, s := range sheets {
+		names = append(names, s.Name)
+	}
+	if !slices.Equal(names, []string{"summary", "results", "by op", "details", "run"}) {
+		t.Fatalf("sheets %q", names)
+	}
+	facts := map[string]any{}
+	for row := range sheets[0].Rows {
+		facts[row[0].(string)] = row[1]
+	}
+	for name, want := range map[string]any{
+		"result": "1 of 3 calls fail, 1 pass, 1 could not be judged. The run was interrupted.", "calls: fail": 1,
+		"calls: skipped": 1, "repeat it with": "optool replay c/3", "command": "optool replay c",
+	} {
+		if facts[name] != want {
+			t.Errorf("summary: %s is %v, want %v", name, facts[name], want)
+		}
+	}
+	if text, _ := facts["first wrong call"].(string); !strings.HasPrefix(text, "torch.exp") {
+		t.Errorf("first wrong call %q", text)
+	}
+	results, details := sheets[1], sheets[3]
+	if len(results.Columns) > 15 || len(details.Columns) <= 15 {
+		t.Errorf("%d and %d columns", len(results.Columns), len(details.Columns))
+	}
+	for _, s := range []Sheet{results, details} {
+		var order []any
+		at := slices.Index(s.Columns, "order")
+		for row := range s.Rows {
+			if len(row) != len(s.Columns) {
+				t.Errorf("%s: %d cells, %d columns", s.Name, len(row), len(s.Columns))
+			}
+			order = append(order, row[at])
+		}
+		if !slices.Equal(order, []any{1, 2, 3}) {
+			t.Errorf("%s are in order %v", s.Name, order)
+		}
+	}
+}
+
+// TestBriefColumns: the columns that results show are columns that there are.
+func TestBriefColumns(t *testing.T) {
+	all := (&Recording{Results: &Results{}, Overflow: true}).SheetOf(slices.Values([]*Result(nil))).Columns
+	for _, columns := range [][]string{briefColumns, briefOverflow} {
+		for _, name := range columns {
+			if !slices.Contains(all, name) {
+				t.Errorf("there is no column %s", name)
+			}
+		}
+	}
+	for _, name := range briefTimings {
+		if !slices.Contains((&Recording{}).timingSheet().Columns, name) {
+			t.Errorf("measurements have no column %s", name)
+		}
+	}
+}
