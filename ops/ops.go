@@ -17,6 +17,7 @@ import (
 	"github.com/optool/optool/ops/distance"
 	"github.com/optool/optool/ops/dlinfer"
 	"github.com/optool/optool/ops/foreach"
+	"github.com/optool/optool/ops/gradients"
 	"github.com/optool/optool/ops/grouped"
 	"github.com/optool/optool/ops/indexing"
 	"github.com/optool/optool/ops/linalg"
@@ -84,4 +85,8 @@ func tables() [][]*opdef.Entry {
 }
 
 // Default is the registry of all operators, built on first use.
-var Default = sync.OnceValue(func() *opdef.Registry { return opdef.TrustedRegistry(tables()...) })
+var Default = sync.OnceValue(func() *opdef.Registry {
+	var r *opdef.Registry
+	r = opdef.TrustedRegistry(append(tables(), gradients.Table(func() *opdef.Registry { return r }))...)
+	return r
+})

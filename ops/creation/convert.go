@@ -85,6 +85,30 @@ var convertOps = []*opdef.Entry{
 			return cs
 		},
 	}.Entry(),
+	opdef.Op[toCopyArgs]{
+		Schema: "_to_copy(Tensor self, *, dtype? dtype=None, Layout? layout=None, Device? device=None, ignored " +
+			"pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",
+		Names: "torch.ops.aten._to_copy",
+		Doc:   opdef.Doc{Summary: "A copy of the tensor in another dtype", Formula: "self", Source: "torch.Tensor.to"},
+		Error: elements.ExactError,
+		Kernel: func(a *toCopyArgs) ([]*tensor.Tensor, error) {
+			return elements.Result(opdef.Cast(a.Self, elements.OrElse(a.Dtype, a.Self.DType)))
+		},
+		Accept: func(a *toCopyArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
+			return outOfRange(a.Self, got, want)
+		},
+		Grad: func(a *toCopyArgs, g *opdef.Grad) (opdef.Grads, error) { return elements.PassGrad(g) },
+		Cases: func(g opdef.Gen) []*toCopyArgs {
+			var cs []*toCopyArgs
+			for _, x := range conversionCases(g) {
+				for _, dt := range []tensor.DType{tensor.Float64, tensor.BFloat16} {
+					cs = append(cs, &toCopyArgs{Self: x, Dtype: &dt})
+				}
+			}
+			return cs
+		},
+		Exempt: FixedDType,
+	}.Entry(),
 	cast("float", tensor.Float32).WithUncast("float"), cast("double", tensor.Float64).WithUncast("double"),
 	cast("half", tensor.Float16).WithUncast("half"),
 	cast("bfloat16", tensor.BFloat16).WithUncast("bfloat16"),
@@ -235,6 +259,12 @@ type toDeviceArgs struct {
 	Dtype       *tensor.DType
 	NonBlocking bool
 	Copy        bool
+}
+
+type toCopyArgs struct {
+	Self        *tensor.Tensor
+	Dtype       *tensor.DType
+	NonBlocking bool
 }
 
 type typeArgs struct {

@@ -457,7 +457,7 @@ func (a *indexPut) put(self, values *tensor.Tensor) *tensor.Tensor {
 
 var indexPutOp = opdef.Planned[*indexPutArgs, *indexPut]{
 	Schema:  "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
-	Names:   "index_put Tensor.index_put",
+	Names:   "index_put Tensor.index_put torch.ops.aten._unsafe_index_put",
 	InPlace: true,
 	Doc: opdef.Doc{Summary: "Writes or adds values at index tensors",
 		Formula: "self[indices] = values or self[indices] += values",

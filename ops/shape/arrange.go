@@ -178,7 +178,7 @@ var arrangeOps = []*opdef.Entry{
 	}.Entry(),
 	viewOp[sliceArgs]{
 		Schema: "slice_copy(Tensor self, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor",
-		Names:  "slice_copy",
+		Names:  "slice_copy torch.ops.aten.slice",
 		Doc: opdef.Doc{Summary: "Every step-th index of a range of one dimension",
 			Formula: "self[..., start:end:step]"},
 		Self: func(a *sliceArgs) *tensor.Tensor { return a.Self },

@@ -1,0 +1,355 @@
+package gradients
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/compose"
+	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/tensor"
+)
+
+// composed are the operators that are given what the forward call computed: a result, statistics, a mask, indices.
+var composed = []*opdef.Entry{
+	fromResult("tanh_backward", "Gradient of tanh by its result", "grad_output * (1 - output^2)",
+		func(g *compose.Graph, up, y *compose.Value) *compose.Value {
+			return g.Mul(up, g.Shift(g.Neg(g.Square(y)), 1))
+		}),
+	fromResult("sigmoid_backward", "Gradient of sigmoid by its result", "grad_output * (1 - output) * output",
+		func(g *compose.Graph, up, y *compose.Value) *compose.Value {
+			return g.Mul(up, g.Mul(y, g.Shift(g.Neg(y), 1)))
+		}),
+	softmaxData("_softmax_backward_data", "Gradient of softmax by its result",
+		"output * (grad_output - sum(grad_output * output))",
+		func(g *compose.Graph, up, y *compose.Value, dim int) *compose.Value {
+			return g.Mul(y, g.Sub(up, g.Sum(g.Mul(up, y), true, dim)))
+		}),
+	softmaxData("_log_softmax_backward_data", "Gradient of log_softmax by its result",
+		"grad_output - exp(output) * sum(grad_output)",
+		func(g *compose.Graph, up, y *compose.Value, dim int) *compose.Value {
+			return g.Sub(up, g.Mul(g.Exp(y), g.Sum(up, true, dim)))
+		}),
+	declare(compose.Op[dropoutArgs]{
+		Schema: "native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor",
+		Doc:    opdef.Doc{Summary: "Gradient of native_dropout by its mask", Formula: "grad_output * mask * scale"},
+		Cases: func(g opdef.Gen) []*dropoutArgs {
+			up, _ := normal(g, tensor.Float32, 2, 5)
+			return []*dropoutArgs{{up, g.Int(tensor.Bool, 0, 1, 2, 5), 2}}
+		},
+	}, func(g *compose.Graph, a *dropoutArgs) compose.Values {
+		if a.Mask.DType != tensor.Bool {
+			g.Refuse("mask", "want bool, got %s", a.Mask.DType)
+		}
+		up := wide(g, "grad_output", a.GradOutput, a.Mask.Shape)
+		zero := g.Full(up.DType(), nil, 0)
+		return compose.Values{g.To(g.Scale(g.Where(a.Mask, up, zero), a.Scale), a.GradOutput.DType)}
+	}),
+	declare(compose.Op[preluArgs]{
+		Schema: "_prelu_kernel_backward(Tensor grad_output, Tensor self, Tensor weight) -> (Tensor, Tensor)",
+		Doc: opdef.Doc{Summary: "Gradients of prelu, the weight's for each element",
+			Formula: "grad_output and 0 where self > 0, grad_output * weight and grad_output * self elsewhere"},
+		Cases: func(g opdef.Gen) []*preluArgs {
+			up, x := normal(g, tensor.Float32, 2, 5)
+			return []*preluArgs{{up, x, elements.Detached(g.Normal(tensor.Float32, 1, 5))}}
+		},
+	}, func(g *compose.Graph, a *preluArgs) compose.Values {
+		up, dt := wide(g, "grad_output", a.GradOutput, a.Self.Shape), a.Self.DType
+		x, w := g.AtLeast(g.Arg("self", a.Self), tensor.Float32), g.AtLeast(g.Arg("weight", a.Weight), tensor.Float32)
+		above := opdef.Map(tensor.Bool, a.Self, func(x float64) float64 {
+			if x > 0 {
+				return 1
+			}
+			return 0
+		})
+		zero := g.Full(up.DType(), nil, 0)
+		return compose.Values{g.To(g.Where(above, up, g.Mul(up, w)), dt), g.To(g.Where(above, zero, g.Mul(up, x)), dt)}
+	}),
+	declare(compose.Op[layerNormArgs]{
+		Schema: "native_layer_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor " +
+			"mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[] output_mask) -> (Tensor, Tensor, Tensor)",
+		Doc: opdef.Doc{Summary: "Gradients of layer_norm by its statistics", Formula: ofNorm, Notes: maskNote},
+		Cases: func(g opdef.Gen) []*layerNormArgs {
+			up, x := normal(g, tensor.Float32, 3, 4)
+			mean, rstd := elements.Detached(g.Normal(tensor.Float32, 3, 1)), g.Uniform(tensor.Float32, 0.5, 2, 3, 1)
+			w, b := normal(g, tensor.Float32, 4)
+			return []*layerNormArgs{{up, x, []int{4}, mean, elements.Detached(rstd), w, b, []bool{true, true, true}},
+				{up, x, []int{4}, mean, elements.Detached(rstd), nil, nil, []bool{true, false, false}}}
+		},
+	}, func(g *compose.Graph, a *layerNormArgs) compose.Values {
+		lead := a.Input.Dim() - len(a.NormalizedShape)
+		if lead < 0 || !slices.Equal(a.Input.Shape[lead:], a.NormalizedShape) {
+			g.Refuse("normalized_shape", "input has shape %s", tensor.ShapeString(a.Input.Shape))
+		}
+		all := elements.AllDims(a.Input.Dim())
+		per := slices.Clone(a.Input.Shape)
+		for d := lead; d < len(per); d++ {
+			per[d] = 1
+		}
+		return norm{g: g, input: a.Input, up: a.GradOut, weight: a.Weight, bias: a.Bias, mean: a.Mean, rstd: a.Rstd,
+			shape: a.Input.Shape, per: per, dims: all[lead:], affine: a.Input.Shape[lead:], others: all[:lead],
+			mask: a.OutputMask, moves: true}.gradients()
+	}),
+	declare(compose.Op[groupNormArgs]{
+		Schema: "native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? " +
+			"weight, int N, int C, int HxW, int group, bool[] output_mask) -> (Tensor, Tensor, Tensor)",
+		Doc: opdef.Doc{Summary: "Gradients of group_norm by its statistics", Formula: ofNorm, Notes: maskNote},
+		Cases: func(g opdef.Gen) []*groupNormArgs {
+			up, x := normal(g, tensor.Float32, 2, 4, 3)
+			mean, rstd := elements.Detached(g.Normal(tensor.Float32, 2, 2)), g.Uniform(tensor.Float32, 0.5, 2, 2, 2)
+			w, _ := normal(g, tensor.Float32, 4)
+			return []*groupNormArgs{{up, x, mean, elements.Detached(rstd), w, 2, 4, 3, 2, []bool{true, true, true}}}
+		},
+	}, func(g *compose.Graph, a *groupNormArgs) compose.Values {
+		if a.Group <= 0 || a.C%a.Group != 0 || a.Input.Numel() != a.N*a.C*a.HxW {
+			g.Refuse("input", "shape %s is not of %d samples, %d channels in %d groups and %d positions",
+				tensor.ShapeString(a.Input.Shape), a.N, a.C, a.Group, a.HxW)
+		}
+		each := a.C / a.Group
+		return norm{g: g, input: a.Input, up: a.GradOut, weight: a.Weight, bias: a.Weight, mean: a.Mean, rstd: a.Rstd,
+			shape: []int{a.N, a.Group, each, a.HxW}, per: []int{a.N, a.Group, 1, 1}, dims: []int{2, 3},
+			affine: []int{1, a.Group, each, 1}, others: []int{0, 3}, mask: a.OutputMask, moves: true}.gradients()
+	}),
+	declare(compose.Op[batchNormArgs]{
+		Schema: "native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, " +
+			"Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[] output_mask) " +
+			"-> (Tensor, Tensor, Tensor)",
+		Doc: opdef.Doc{Summary: "Gradients of batch_norm by its statistics", Formula: ofNorm, Notes: maskNote},
+		Cases: func(g opdef.Gen) []*batchNormArgs {
+			up, x := normal(g, tensor.Float32, 3, 4, 2)
+			mean, vari := elements.Detached(g.Normal(tensor.Float32, 4)),
+				elements.Detached(g.Uniform(tensor.Float32, 0.5, 2, 4))
+			return []*batchNormArgs{{up, x, vari, nil, nil, mean, vari, true, 1e-5, []bool{true, true, true}},
+				{up, x, vari, mean, vari, nil, nil, false, 1e-5, []bool{true, true, true}}}
+		},
+	}, func(g *compose.Graph, a *batchNormArgs) compose.Values {
+		if a.Input.Dim() < 2 {
+			g.Refuse("input", "want at least 2 dimensions, got shape %s", tensor.ShapeString(a.Input.Shape))
+		}
+		mean, rstd := a.SaveMean, a.SaveInvstd
+		if !a.Train {
+			if mean = a.RunningMean; mean == nil || a.RunningVar == nil {
+				g.Refuse("running_mean", "running statistics are needed outside training")
+			}
+			rstd = nil
+		} else if mean == nil || rstd == nil {
+			g.Refuse("save_mean", "the statistics are needed in training")
+		}
+		per := slices.Repeat([]int{1}, a.Input.Dim())
+		per[1] = a.Input.Shape[1]
+		others := slices.Delete(elements.AllDims(a.Input.Dim()), 1, 2)
+		return norm{g: g, input: a.Input, up: a.GradOut, weight: a.Weight, bias: a.Weight, mean: mean, rstd: rstd,
+			vari: a.RunningVar, eps: a.Eps, shape: a.Input.Shape, per: per, dims: others, affine: per, others: others,
+			mask: a.OutputMask, moves: a.Train}.gradients()
+	}),
+	maxPool,
+}
+
+const (
+	ofNorm = "rstd * (h - mean(h) - x * mean(h * x)), h = grad_out * weight, x = (input - mean) * rstd; " +
+		"sum(grad_out * x); sum(grad_out)"
+	maskNote = "A gradient that output_mask leaves out is empty, or None."
+)
+
+// declare completes a declaration of a gradient.
+func declare[A any](op compose.Op[A], f func(g *compose.Graph, a *A) compose.Values) *opdef.Entry {
+	name, _, _ := strings.Cut(op.Schema, "(")
+	if op.Names == "" {
+		op.Names = "torch.ops.aten." + name
+	}
+	op.NoGrad, op.Trivial = "a gradient itself", true
+	op.Doc.Source = "aten/src/ATen/native/native_functions.yaml"
+	return compose.Declare(op, compose.Fused, f)
+}
+
+// wide is the gradient of a result of this shape, in at least float32.
+func wide(g *compose.Graph, name string, up *tensor.Tensor, shape []int) *compose.Value {
+	if !slices.Equal(up.Shape, shape) {
+		g.Refuse(name, "want shape %s, got %s", tensor.ShapeString(shape), tensor.ShapeString(up.Shape))
+	}
+	if !up.DType.IsFloat() {
+		g.Refuse(name, "want a floating dtype, got %s", up.DType)
+	}
+	return g.AtLeast(g.Arg(name, up), tensor.Float32)
+}
+
+type resultArgs struct{ GradOutput, Output *tensor.Tensor }
+
+// fromResult declares the gradient of a function of one argument by its result.
+func fromResult(name, summary, formula string,
+	f func(g *compose.Graph, up, y *compose.Value) *compose.Value) *opdef.Entry {
+	return declare(compose.Op[resultArgs]{
+		Schema: name + "(Tensor grad_output, Tensor output) -> Tensor",
+		Doc:    opdef.Doc{Summary: summary, Formula: formula},
+		Cases: func(g opdef.Gen) []*resultArgs {
+			var out []*resultArgs
+			for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.BFloat16} {
+				up, y := normal(g, dt, 2, 5)
+				out = append(out, &resultArgs{up, y})
+			}
+			return out
+		},
+	}, func(g *compose.Graph, a *resultArgs) compose.Values {
+		up := wide(g, "grad_output", a.GradOutput, a.Output.Shape)
+		y := f(g, up, g.AtLeast(g.Arg("output", a.Output), tensor.Float32))
+		return compose.Values{g.To(y, a.GradOutput.DType)}
+	})
+}
+
+type softmaxArgs struct {
+	GradOutput, Output *tensor.Tensor
+	Dim                int
+	InputDtype         tensor.DType
+}
+
+// softmaxData declares the gradient of a softmax by its result.
+func softmaxData(name, summary, formula string,
+	f func(g *compose.Graph, up, y *compose.Value, dim int) *compose.Value) *opdef.Entry {
+	return declare(compose.Op[softmaxArgs]{
+		Schema: name + "(Tensor grad_output, Tensor output, int dim, dtype input_dtype) -> Tensor",
+		Names:  name + " torch.ops.aten." + name,
+		Doc:    opdef.Doc{Summary: summary, Formula: formula},
+		Exempt: map[string]string{"dtypes": "the dtype of the result is given"},
+		Cases: func(g opdef.Gen) []*softmaxArgs {
+			up, y := normal(g, tensor.Float32, 2, 5)
+			return []*softmaxArgs{{up, y, -1, tensor.Float32}}
+		},
+	}, func(g *compose.Graph, a *softmaxArgs) compose.Values {
+		up := wide(g, "grad_output", a.GradOutput, a.Output.Shape)
+		y := g.AtLeast(g.Arg("output", a.Output), tensor.Float32)
+		return compose.Values{g.To(f(g, up, y, g.Axis("dim", a.Dim, y)), a.InputDtype)}
+	})
+}
+
+type dropoutArgs struct {
+	GradOutput, Mask *tensor.Tensor
+	Scale            float64
+}
+
+type preluArgs struct{ GradOutput, Self, Weight *tensor.Tensor }
+
+type layerNormArgs struct {
+	GradOut, Input           *tensor.Tensor
+	NormalizedShape          []int
+	Mean, Rstd, Weight, Bias *tensor.Tensor
+	OutputMask               []bool
+}
+
+type groupNormArgs struct {
+	GradOut, Input, Mean, Rstd, Weight *tensor.Tensor
+	N, C, HxW, Group                   int
+	OutputMask                         []bool
+}
+
+type batchNormArgs struct {
+	GradOut, Input, Weight, RunningMean, RunningVar, SaveMean, SaveInvstd *tensor.Tensor
+	Train                                                                 bool
+	Eps                                                                   float64
+	OutputMask                                                            []bool
+}
+
+// norm is a normalisation with its statistics.
+type norm struct {
+	g                                         *compose.Graph
+	input, up, weight, bias, mean, rstd, vari *tensor.Tensor // vari instead of rstd
+	eps                                       float64
+	shape, per                                []int // of the input and of the statistics, for broadcasting
+	dims                                      []int // that the statistics are of
+	affine                                    []int // shape of weight and bias, for broadcasting
+	others                                    []int // dimensions over which weight and bias are repeated
+	mask                                      []bool
+	moves                                     bool // gradients flow through the statistics
+}
+
+// gradients are those of input, weight and bias.
+func (n norm) gradients() compose.Values {
+	g := n.g
+	if len(n.mask) != 3 {
+		g.Refuse("output_mask", "want 3 values, got %d", len(n.mask))
+	}
+	of := func(name string, t *tensor.Tensor, shape []int) *compose.Value {
+		if t.Numel() != tensor.Numel(shape) {
+			g.Refuse(name, "want %d elements, got shape %s", tensor.Numel(shape), tensor.ShapeString(t.Shape))
+		}
+		return g.AtLeast(g.Reshape(g.Arg(name, t), shape...), tensor.Float32)
+	}
+	up := g.Reshape(wide(g, "grad_out", n.up, n.input.Shape), n.shape...)
+	x, mean := of("input", n.input, n.shape), of("mean", n.mean, n.per)
+	var rstd *compose.Value
+	if n.rstd != nil {
+		rstd = of("rstd", n.rstd, n.per)
+	} else {
+		rstd = g.Rsqrt(g.Shift(of("running_var", n.vari, n.per), n.eps))
+	}
+	xhat := g.Mul(g.Sub(x, mean), rstd)
+	h, dt := up, n.input.DType
+	if n.weight != nil {
+		h, dt = g.Mul(up, of("weight", n.weight, n.affine)), n.weight.DType
+	}
+	empty := g.Full(n.input.DType, []int{0}, 0)
+	out := compose.Values{empty, empty, empty}
+	if n.mask[0] {
+		d := h
+		if n.moves {
+			d = g.Sub(g.Sub(h, g.Mean(h, true, n.dims...)), g.Mul(xhat, g.Mean(g.Mul(h, xhat), true, n.dims...)))
+		}
+		out[0] = g.To(g.Reshape(g.Mul(d, rstd), n.input.Shape...), n.input.DType)
+	}
+	sum := func(v *compose.Value, like *tensor.Tensor) *compose.Value {
+		shape := []int{-1}
+		if like != nil {
+			shape = like.Shape
+		}
+		if dt.IsHalf() { // torch's CPU kernels add row after row in the dtype
+			v = g.To(v, dt)
+		}
+		return g.To(g.Reshape(g.Sum(v, true, n.others...), shape...), dt)
+	}
+	if n.mask[1] {
+		out[1] = sum(g.Mul(up, xhat), n.weight)
+	}
+	if n.mask[2] {
+		out[2] = sum(up, n.bias)
+	}
+	return out
+}
+
+type maxPoolArgs struct {
+	GradOutput, Self                      *tensor.Tensor
+	KernelSize, Stride, Padding, Dilation []int
+	CeilMode                              bool
+	Indices                               *tensor.Tensor
+}
+
+var maxPool = opdef.Op[maxPoolArgs]{
+	Schema: "max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, " +
+		"int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor",
+	Names: "torch.ops.aten.max_pool2d_with_indices_backward",
+	Doc: opdef.Doc{Summary: "Gradient of max_pool2d by its indices",
+		Formula: "the sum of grad_output where indices says so", Source: "aten/src/ATen/native/native_functions.yaml"},
+	Error: opdef.Error{Class: opdef.Accumulated}, NoGrad: "a gradient itself", Trivial: true,
+	Terms: func(a *maxPoolArgs) int { return tensor.Numel(a.KernelSize) },
+	Kernel: func(a *maxPoolArgs) ([]*tensor.Tensor, error) {
+		up, x := a.GradOutput, a.Self
+		if x.Dim() < 2 || up.Dim() != x.Dim() || !slices.Equal(up.Shape, a.Indices.Shape) ||
+			!slices.Equal(up.Shape[:x.Dim()-2], x.Shape[:x.Dim()-2]) || up.DType != x.DType || !x.DType.IsFloat() {
+			return nil, opdef.Refuse("grad_output", "shape %s does not go with those of self, %s, and indices, %s",
+				tensor.ShapeString(up.Shape), tensor.ShapeString(x.Shape), tensor.ShapeString(a.Indices.Shape))
+		}
+		plane, each := tensor.Numel(x.Shape[x.Dim()-2:]), tensor.Numel(up.Shape[up.Dim()-2:])
+		v, at := tensor.Data[float64](up), tensor.Data[int64](a.Indices)
+		sums := tensor.Make[float64](x.Numel())
+		for i, place := range at {
+			if place < 0 || int(place) >= plane {
+				return nil, opdef.Refuse("indices", "%d is not in a plane of %d elements", place, plane)
+			}
+			sums[i/each*plane+int(place)] += v[i]
+		}
+		return elements.Single(tensor.New(x.DType, x.Shape, sums)), nil
+	},
+	Cases: func(g opdef.Gen) []*maxPoolArgs {
+		two, zero, one := []int{2, 2}, []int{0, 0}, []int{1, 1}
+		return []*maxPoolArgs{{g.Normal(tensor.Float32, 1, 2, 2, 2), g.Normal(tensor.Float32, 1, 2, 4, 4), two, two,
+			zero, one, false, g.Int(tensor.Int64, 0, 15, 1, 2, 2, 2)}}
+	},
+}.Entry()
