@@ -6,14 +6,67 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/optool/optool/value"
 )
 
 // A Registry finds ops by the names captures use.
 type Registry struct {
-	entries []*Entry
-	byName  map[string][]*Entry // overloads in order of declaration
+	entries  []*Entry
+	byName   map[string][]*Entry // overloads in order of declaration
+	families []*Family
+}
+
+// A Family is a group of operators whose declarations are read when a name of one of its
+// namespaces is first met.
+type Family struct {
+	// Namespaces are the first parts of all names: torch_npu of torch_npu.npu_swiglu, npu of
+	// torch.ops.npu.npu_swiglu.
+	Namespaces []string
+	read       func() *Registry
+}
+
+// NewFamily is the family of what read gives, which is called once.
+func NewFamily(namespaces []string, read func() []*Entry) *Family {
+	return &Family{namespaces, sync.OnceValue(func() *Registry { return TrustedRegistry(read()) })}
+}
+
+// Entries reads the family's declarations.
+func (f *Family) Entries() []*Entry { return f.read().entries }
+
+// has reports whether a full name is in one of the family's namespaces.
+func (f *Family) has(name string) bool {
+	first, _, _ := strings.Cut(strings.TrimPrefix(name, dispatched), ".")
+	return slices.Contains(f.Namespaces, first)
+}
+
+// WithFamilies is r and families, whose operators stand behind those of r.
+func (r *Registry) WithFamilies(families ...*Family) *Registry {
+	return &Registry{r.entries, r.byName, slices.Concat(r.families, families)}
+}
+
+// named are the overloads that answer to a full name.
+func (r *Registry) named(name string) []*Entry {
+	known := r.byName[name]
+	if len(r.families) == 0 || OfTorch(name) {
+		return known
+	}
+	for _, f := range r.families {
+		if f.has(name) {
+			known = append(slices.Clip(known), f.read().byName[name]...)
+		}
+	}
+	return known
+}
+
+// all are the entries of r and of all families.
+func (r *Registry) all() []*Entry {
+	out := r.entries
+	for _, f := range r.families {
+		out = append(slices.Clip(out), f.Entries()...)
+	}
+	return out
 }
 
 // NewRegistry checks the tables and builds a registry of them. Every
@@ -37,7 +90,16 @@ func NewRegistry(tables ...[]*Entry) (*Registry, error) {
 // Replaces, and is an error otherwise, whatever its arguments: which of two would be
 // meant cannot be told from a call.
 func (r *Registry) With(entries []*Entry) (*Registry, error) {
-	all := TrustedRegistry(r.entries, entries)
+	own, left := r.entries, []*Family{}
+	for _, f := range r.families {
+		if slices.ContainsFunc(entries, func(e *Entry) bool { return slices.ContainsFunc(e.Names, f.has) }) {
+			own = append(slices.Clip(own), f.Entries()...)
+		} else {
+			left = append(left, f)
+		}
+	}
+	all := TrustedRegistry(own, entries)
+	all.families = left
 	var errs []error
 	for _, e := range entries {
 		for _, n := range e.Names {
@@ -99,13 +161,13 @@ func TrustedRegistry(tables ...[]*Entry) *Registry {
 
 // Entries returns all ops in order of declaration, those that contradict
 // themselves left out.
-func (r *Registry) Entries() []*Entry { return sound(r.entries) }
+func (r *Registry) Entries() []*Entry { return sound(r.all()) }
 
 // Lookup returns the overloads that answer to a public name.
 func (r *Registry) Lookup(name string) []*Entry {
 	var out []*Entry
 	for _, n := range r.spellings(name) {
-		out = append(out, r.byName[n]...)
+		out = append(out, r.named(n)...)
 	}
 	return sound(out)
 }
@@ -118,7 +180,7 @@ func (r *Registry) Lookup(name string) []*Entry {
 func (r *Registry) spellings(name string) []string {
 	var out []string
 	add := func(n string) {
-		if len(r.byName[n]) > 0 && !slices.Contains(out, n) {
+		if len(r.named(n)) > 0 && !slices.Contains(out, n) {
 			out = append(out, n)
 		}
 	}
@@ -179,7 +241,7 @@ func (r *Registry) Bind(name string, args []value.Value, kwargs *value.Dict) (*C
 	}
 	var nearest *UnboundError
 	for _, n := range known {
-		for _, e := range r.byName[n] {
+		for _, e := range r.named(n) {
 			c, err := e.Bind(n, args, kwargs)
 			if err == nil {
 				return c, nil
@@ -209,9 +271,11 @@ func (r *Registry) Knows(name string) bool {
 func (r *Registry) Similar(name string) []string {
 	base := name[strings.LastIndexByte(name, '.')+1:]
 	var out []string
-	for n := range r.byName {
-		if strings.HasSuffix(n, "."+base) {
-			out = append(out, n)
+	for _, e := range r.all() {
+		for _, n := range e.Names {
+			if strings.HasSuffix(n, "."+base) {
+				out = append(out, n)
+			}
 		}
 	}
 	shared := func(n string) int { // parts at the beginning
@@ -224,5 +288,5 @@ func (r *Registry) Similar(name string) []string {
 	slices.SortFunc(out, func(a, b string) int {
 		return cmp.Or(cmp.Compare(shared(b), shared(a)), cmp.Compare(a, b))
 	})
-	return out
+	return slices.Compact(out)
 }

@@ -248,3 +248,44 @@ func TestGen(t *testing.T) {
 		}
 	}
 }
+
+// TestFamilies: a family is read when a name of one of its namespaces is met, and not before.
+func TestFamilies(t *testing.T) {
+	read := 0
+	theirs := echo("lib_f(Tensor self) -> Tensor", "lib.f torch.ops.alib.f",
+		func(a *selfArgs) *tensor.Tensor { return a.Self }).Entry()
+	own, err := NewRegistry([]*Entry{identity().Entry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg := own.WithFamilies(NewFamily([]string{"lib", "alib"}, func() []*Entry {
+		read++
+		return []*Entry{theirs}
+	}))
+	for _, name := range []string{"torch.f", "torch.ops.aten.f", "other.f", "torch.Tensor.lib"} {
+		reg.Lookup(name)
+	}
+	if read != 0 {
+		t.Errorf("it was read before a name of it was met")
+	}
+	user := echo("user(Tensor self) -> Tensor", "lib.f", func(a *selfArgs) *tensor.Tensor { return a.Self }).Entry()
+	other := echo("user(Tensor self) -> Tensor", "user.f", func(a *selfArgs) *tensor.Tensor { return a.Self }).Entry()
+	if more, err := reg.With([]*Entry{other}); err != nil || read != 0 || len(more.Lookup("lib.f")) != 1 {
+		t.Errorf("an operator beside it: error %v, read %d times", err, read)
+	}
+	if _, err := reg.With([]*Entry{user}); err == nil || !strings.Contains(err.Error(), "lib.f is known") {
+		t.Errorf("a name that the family has: error %v", err)
+	}
+	user.Replaces = true
+	if more, err := reg.With([]*Entry{user}); err != nil || !slices.Equal(more.Lookup("lib.f"), []*Entry{user}) ||
+		!slices.Equal(more.Lookup("alib.f.default"), []*Entry{theirs}) {
+		t.Errorf("a name that is replaced: error %v", err)
+	}
+	if c, err := reg.Bind("alib.f.default", []value.Value{x}, nil); err != nil || c.Entry != theirs {
+		t.Errorf("the dispatcher's name: error %v", err)
+	}
+	if got := reg.Similar("any.f"); !slices.Contains(got, "lib.f") || !reg.Knows("lib.f") || reg.Knows("lib.g") ||
+		len(reg.Entries()) != 2 || read != 1 {
+		t.Errorf("similar names %v, %d entries, read %d times", got, len(reg.Entries()), read)
+	}
+}
