@@ -19,14 +19,14 @@ func TestDocs(t *testing.T) {
 		}
 		return string(b)
 	}
-	doc, example := read("../docs/adding-an-op.md"), read("example_test.go")+read("../ops/npu/npu.go")
-	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(doc, -1)
+	doc, example := read("../docs/adding-an-op.md"), read("example_test.go")+read("../ops/vendors/torch_npu.star")
+	blocks := regexp.MustCompile("(?s)```(?:go|python)\n(.*?)```").FindAllStringSubmatch(doc, -1)
 	if len(blocks) < 5 {
 		t.Errorf("%d blocks of Go code", len(blocks))
 	}
 	for _, b := range blocks {
 		if !strings.Contains(example, b[1]) {
-			t.Errorf("neither in example_test.go nor in ops/npu/npu.go:\n%s", b[1])
+			t.Errorf("neither in example_test.go nor in ops/vendors/torch_npu.star:\n%s", b[1])
 		}
 	}
 	for _, c := range opcheck.Checks() {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/optool/optool/opcheck"
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/tensor"
 )
 
@@ -133,8 +134,19 @@ func squaredDistanceCases(g opdef.Gen) []*squaredDistanceArgs {
 
 // A table of two ops, checked as the table of package ops is. The gradient of
 // the second is then broken.
+var gatedSiLU = compose.Declare(compose.Op[opdef.DimArgs]{
+	Schema: "gated_silu(Tensor self, int dim=-1) -> Tensor",
+	Doc:    opdef.Doc{Summary: "Gated SiLU", Formula: "silu(a) * b, a and b the halves of self along dim"},
+	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *opdef.DimArgs {
+		return &opdef.DimArgs{Self: g.Normal(dt, 3, 8), Dim: -1}
+	}),
+}, compose.Fused, func(g *compose.Graph, a *opdef.DimArgs) compose.Values {
+	x := g.Chunk(g.Arg("self", a.Self), 2, a.Dim)
+	return compose.Values{g.Mul(g.SiLU(x[0]), x[1])}
+})
+
 func Example() {
-	table := []*opdef.Entry{softsign, squaredDistance}
+	table := []*opdef.Entry{softsign, squaredDistance, gatedSiLU}
 	reg, err := opdef.NewRegistry(table)
 	if err != nil {
 		fmt.Println(err)

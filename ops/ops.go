@@ -12,22 +12,17 @@ import (
 	"github.com/optool/optool/ops/calculus"
 	"github.com/optool/optool/ops/conv"
 	"github.com/optool/optool/ops/creation"
-	"github.com/optool/optool/ops/deeplink"
 	"github.com/optool/optool/ops/detection"
 	"github.com/optool/optool/ops/distance"
-	"github.com/optool/optool/ops/dlinfer"
 	"github.com/optool/optool/ops/foreach"
 	"github.com/optool/optool/ops/gradients"
 	"github.com/optool/optool/ops/grouped"
 	"github.com/optool/optool/ops/indexing"
 	"github.com/optool/optool/ops/linalg"
-	"github.com/optool/optool/ops/llm"
 	"github.com/optool/optool/ops/loss"
 	"github.com/optool/optool/ops/masked"
 	"github.com/optool/optool/ops/matmul"
-	"github.com/optool/optool/ops/megatron"
 	"github.com/optool/optool/ops/normalization"
-	"github.com/optool/optool/ops/npu"
 	"github.com/optool/optool/ops/optim"
 	"github.com/optool/optool/ops/pointwise"
 	"github.com/optool/optool/ops/pooling"
@@ -40,8 +35,8 @@ import (
 	"github.com/optool/optool/ops/special"
 	"github.com/optool/optool/ops/spectral"
 	"github.com/optool/optool/ops/statistics"
+	"github.com/optool/optool/ops/vendors"
 	"github.com/optool/optool/ops/vision"
-	"github.com/optool/optool/ops/vllm"
 )
 
 // tables are those of all families, in the order in which overloads are tried.
@@ -73,20 +68,15 @@ func tables() [][]*opdef.Entry {
 		masked.Table(),
 		foreach.Table(),
 		optim.Table(),
-		npu.Table(),
 		properties.Table(),
 		detection.Table(),
-		llm.Table(),
-		vllm.Table(),
-		dlinfer.Table(),
-		deeplink.Table(),
-		megatron.Table(),
 	}
 }
 
-// Default is the registry of all operators, built on first use.
+// Default is the registry of all operators, built on first use. Those of other libraries are read when one is met.
 var Default = sync.OnceValue(func() *opdef.Registry {
 	var r *opdef.Registry
-	r = opdef.TrustedRegistry(append(tables(), gradients.Table(func() *opdef.Registry { return r }))...)
+	r = opdef.TrustedRegistry(append(tables(), gradients.Table(func() *opdef.Registry { return r }))...).
+		WithFamilies(vendors.Families()...)
 	return r
 })

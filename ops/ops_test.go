@@ -4,11 +4,16 @@ import (
 	"testing"
 
 	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/vendors"
 )
 
 // TestTable checks every declaration, which Default trusts.
 func TestTable(t *testing.T) {
-	if _, err := opdef.NewRegistry(tables()...); err != nil {
+	all := tables()
+	for _, f := range vendors.Families() {
+		all = append(all, f.Entries())
+	}
+	if _, err := opdef.NewRegistry(all...); err != nil {
 		t.Fatal(err)
 	}
 }

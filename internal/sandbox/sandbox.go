@@ -19,7 +19,7 @@ import (
 var Dialect = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true}
 
 // Limits of a run. No step of it makes a list, a text or a number of more than about a
-// million parts, so that Steps bound the memory too.
+// million parts, so that Steps bound the memory too. Without Time nothing else is bounded.
 type Limits struct {
 	Steps uint64
 	Time  time.Duration
@@ -37,6 +37,9 @@ func (l Limits) Exec(path string, f *syntax.File, predeclared starlark.StringDic
 	program, err := starlark.FileProgram(f, predeclared.Has)
 	if err != nil {
 		return nil, err
+	}
+	if l.Time == 0 {
+		return program.Init(Thread(path, l.Steps), predeclared)
 	}
 	return l.watched(Thread(path, l.Steps), program, predeclared)
 }

@@ -134,6 +134,19 @@ func withOmissions(declared func(*Call) []opdef.Mistake[*Call]) func(*Call) []op
 	}
 }
 
+// DeclareValue completes the declaration of an operator that returns a Python value and no tensor.
+func DeclareValue[A any](op Op[A], of func(g *Graph, a *A) value.Value) *opdef.Entry {
+	op.Plan = planOf(func(g *Graph, a *A) Values {
+		g.result = of(g, a)
+		return nil
+	})
+	if op.NoGrad == "" {
+		op.NoGrad = "it returns no tensor"
+	}
+	op.Value = func(c *Call) (value.Value, error) { return c.graph.result, nil }
+	return op.Entry()
+}
+
 func (c *Call) after([]*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
 	return updates(c, func(v *Value) *tensor.Tensor { return v.T }), nil
 }

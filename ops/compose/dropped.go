@@ -19,11 +19,14 @@ type drawing struct {
 
 // Random says that the call draws random numbers, "" if not.
 func (c *Call) Random() string {
-	if len(c.graph.drawing) > 0 {
+	if len(c.graph.drawing) > 0 || c.graph.draws {
 		return elements.DrawsRandomNumbers
 	}
 	return ""
 }
+
+// Draws says that the call draws random numbers of which nothing else is known.
+func (g *Graph) Draws() { g.draws = true }
 
 // draw settles what becomes of the weights, where that is known.
 func (at *attention) draw() {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
 )
 
 // A Graph is one call in the making: the values that were computed and how each
@@ -15,8 +16,9 @@ type Graph struct {
 	nodes   []*Value // in order of computation
 	args    []argument
 	updates []update
-	squared bool // errors are kept squared: some value has 16 bits or fewer
-	double  bool // some result is float64 or complex128
+	squared bool        // errors are kept squared: some value has 16 bits or fewer
+	double  bool        // some result is float64 or complex128
+	result  value.Value // of an operator that gives no tensor
 	accept  func(got, want []*tensor.Tensor) []opdef.Acceptance
 	attends []*attention
 	nan     bool      // queries that see no key give NaN, not 0
@@ -25,6 +27,7 @@ type Graph struct {
 	version string    // the one of others that this graph is of
 	drawing []drawing // what draws random numbers
 	drawn   []*tensor.Tensor
+	draws   bool // random numbers of which nothing else is known
 	works   works
 
 	steps   []step    // of the results, in order

@@ -6,49 +6,70 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync"
 
 	"go.starlark.net/starlark"
 
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
+	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 )
 
-// argument is the argument name of a call as Starlark sees it.
-func (o *operator) argument(g *composition, name string, v any) starlark.Value {
+// argument is the argument p of a call as Starlark sees it.
+func (o *operator) argument(g *composition, p opdef.Param, v any) starlark.Value {
+	constant := p.Type.Base == "any" || slices.Contains(o.constant, p.Name)
 	tensorOf := func(t *tensor.Tensor, arg func() *compose.Value) starlark.Value {
+		if constant {
+			arg = func() *compose.Value { return g.Const(t) }
+		}
 		if t == nil {
 			return starlark.None
 		}
-		return tensorValue{g, arg(), o.all}
-	}
-	if slices.Contains(o.constant, name) {
-		tensorOf = func(t *tensor.Tensor, _ func() *compose.Value) starlark.Value {
-			if t == nil {
-				return starlark.None
-			}
-			return tensorValue{g, g.Const(t), o.all}
+		x := unread(g, p.Name, t, arg)
+		if o.hasGrad && !constant && t.RequiresGrad {
+			g.wanted = append(g.wanted, x)
 		}
+		return x
 	}
 	switch v := v.(type) {
 	case *tensor.Tensor:
-		return tensorOf(v, func() *compose.Value { return g.Arg(name, v) })
+		return tensorOf(v, func() *compose.Value { return g.Arg(p.Name, v) })
 	case []*tensor.Tensor:
-		args := g.Args(name, v)
+		if v == nil && p.Type.Optional {
+			return starlark.None
+		}
+		args := sync.OnceValue(func() []*compose.Value { return g.Args(p.Name, v) })
 		list := make([]starlark.Value, len(v))
 		for i, t := range v {
-			list[i] = tensorOf(t, func() *compose.Value { return args[i] })
+			list[i] = tensorOf(t, func() *compose.Value { return args()[i] })
 		}
 		return starlark.NewList(list)
-	case value.Value: // of an argument of type any
+	case *value.Sequence:
+		list := make([]starlark.Value, len(v.Items))
+		for i, item := range v.Items {
+			list[i] = o.argument(g, opdef.Param{Name: p.Name, Type: opdef.Type{Base: "any"}}, item)
+		}
+		return starlark.NewList(list)
 	}
 	x, err := plain(v)
-	if err != nil {
-		g.Refuse(name, "%v", err)
+	if err != nil && p.Type.Base == "any" {
+		return opaque{typeName(v)}
+	} else if err != nil {
+		g.Refuse(p.Name, "%v", err)
 	}
 	return x
 }
+
+// An opaque is an argument that a function can only compare with None.
+type opaque struct{ of string }
+
+func (o opaque) String() string        { return o.of }
+func (o opaque) Type() string          { return o.of }
+func (opaque) Freeze()                 {}
+func (opaque) Truth() starlark.Bool    { return true }
+func (o opaque) Hash() (uint32, error) { return 0, fmt.Errorf("%s is no key of a dict", o.of) }
 
 // plain is an argument without tensors.
 func plain(v any) (starlark.Value, error) {
@@ -133,13 +154,15 @@ func number(s opdef.Scalar) (starlark.Value, error) {
 }
 
 // An example generates the keyword arguments of a case with floating tensors of dtype
-// dt.
-type example func(g opdef.Gen, dt tensor.DType) *value.Dict
+// dt, or always of its own.
+type example struct {
+	own *tensor.DType
+	of  func(g opdef.Gen, dt tensor.DType) *value.Dict
+}
 
 // A generator is a tensor of an example.
 type generator struct {
-	of       func(g opdef.Gen, dt tensor.DType) *tensor.Tensor
-	floating bool
+	of func(g opdef.Gen, dt tensor.DType) *tensor.Tensor
 }
 
 func (generator) String() string        { return "generator" }
@@ -148,33 +171,56 @@ func (generator) Freeze()               {}
 func (generator) Truth() starlark.Bool  { return true }
 func (generator) Hash() (uint32, error) { return 0, errors.New("a generator is no key of a dict") }
 
+// A single is a case of one dtype.
+type single struct {
+	generator
+	dt   tensor.DType
+	args *starlark.Dict
+}
+
 // maxElements bounds a tensor of an example: checks compute difference quotients of
 // each element.
 const maxElements = 1 << 14
 
 // generators are the functions that make tensors of examples.
 var generators = starlark.StringDict{
-	"normal": drawn("normal", 0, func(g opdef.Gen, dt tensor.DType, _ []float64, shape []int) *tensor.Tensor {
+	"normal": drawn("normal", 0, nil, func(g opdef.Gen, dt tensor.DType, _ []float64, shape []int) *tensor.Tensor {
 		return g.Normal(dt, shape...)
 	}),
-	"uniform": drawn("uniform", 2, func(g opdef.Gen, dt tensor.DType, n []float64, shape []int) *tensor.Tensor {
+	"uniform": drawn("uniform", 2, nil, func(g opdef.Gen, dt tensor.DType, n []float64, shape []int) *tensor.Tensor {
 		return g.Uniform(dt, n[0], n[1], shape...)
 	}),
-	"integers": whole("integers", 2, func(g opdef.Gen, n []float64, shape []int) *tensor.Tensor {
-		return g.Int(tensor.Int64, int(n[0]), int(n[1]), shape...)
+	"distinct": drawn("distinct", 0, nil, func(g opdef.Gen, dt tensor.DType, _ []float64, shape []int) *tensor.Tensor {
+		return g.Distinct(dt, shape...)
 	}),
-	"bools": whole("bools", 0, func(g opdef.Gen, _ []float64, shape []int) *tensor.Tensor {
-		return g.Int(tensor.Bool, 0, 1, shape...)
+	"apart": drawn("apart", 1, nil, func(g opdef.Gen, dt tensor.DType, n []float64, shape []int) *tensor.Tensor {
+		return g.Apart(dt, []float64{-n[0], n[0]}, shape...)
 	}),
+	"integers": drawn("integers", 2, &whole, func(g opdef.Gen, dt tensor.DType, n []float64,
+		shape []int) *tensor.Tensor {
+		return g.Int(dt, int(n[0]), int(n[1]), shape...)
+	}),
+	"bools": drawn("bools", 0, &truth, func(g opdef.Gen, dt tensor.DType, _ []float64, shape []int) *tensor.Tensor {
+		return g.Int(dt, 0, 1, shape...)
+	}),
+	"given": starlark.NewBuiltin("given", given),
+	"only":  starlark.NewBuiltin("only", only),
 }
 
-// drawn is the function name of so many numbers and a shape.
-func drawn(name string, numbers int, of func(g opdef.Gen, dt tensor.DType, n []float64, shape []int) *tensor.Tensor,
-) *starlark.Builtin {
+var whole, truth = tensor.Int64, tensor.Bool
+
+// drawn is the function name of so many numbers and a shape, of a dtype of its own or (nil) that of the case.
+func drawn(name string, numbers int, own *tensor.DType,
+	of func(g opdef.Gen, dt tensor.DType, n []float64, shape []int) *tensor.Tensor) *starlark.Builtin {
 	return starlark.NewBuiltin(name, func(_ *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple,
 		kwargs []starlark.Tuple) (starlark.Value, error) {
-		if len(kwargs) > 0 || len(args) < numbers {
+		if len(args) < numbers {
 			return nil, fmt.Errorf("%s: want %d numbers and the sizes of a shape", name, numbers)
+		}
+		var fixed dtypeArg
+		grad := true
+		if err := starlark.UnpackArgs(name, nil, kwargs, "dtype?", &fixed, "grad?", &grad); err != nil {
+			return nil, err
 		}
 		var n []float64
 		var shape ints
@@ -198,23 +244,79 @@ func drawn(name string, numbers int, of func(g opdef.Gen, dt tensor.DType, n []f
 					tensor.ShapeString(shape), maxElements)
 			}
 		}
-		return generator{func(g opdef.Gen, dt tensor.DType) *tensor.Tensor { return of(g, dt, n, shape) }, true}, nil
+		return generator{func(g opdef.Gen, dt tensor.DType) *tensor.Tensor {
+			if fixed.given {
+				dt = fixed.dt
+			} else if own != nil {
+				dt = *own
+			}
+			t := of(g, dt, n, shape)
+			t.RequiresGrad = t.RequiresGrad && grad
+			return t
+		}}, nil
 	})
 }
 
-// whole is drawn of a tensor that is not floating.
-func whole(name string, numbers int, of func(g opdef.Gen, n []float64, shape []int) *tensor.Tensor) *starlark.Builtin {
-	b := drawn(name, numbers, func(g opdef.Gen, _ tensor.DType, n []float64, shape []int) *tensor.Tensor {
-		return of(g, n, shape)
-	})
-	return starlark.NewBuiltin(name, func(th *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple,
-		kwargs []starlark.Tuple) (starlark.Value, error) {
-		v, err := starlark.Call(th, b, args, kwargs)
-		if err != nil {
+// given is the tensor of numbers that a list, or a list of lists, holds.
+func given(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value,
+	error) {
+	var list starlark.Value
+	dt := dtypeArg{dt: tensor.Int32}
+	if err := starlark.UnpackArgs(b.Name(), args, kwargs, "numbers", &list, "dtype?", &dt); err != nil {
+		return nil, err
+	}
+	var shape []int
+	var numbers []float64
+	var read func(v starlark.Value, depth int) error
+	read = func(v starlark.Value, depth int) error {
+		if x, ok := starlark.AsFloat(v); ok {
+			numbers = append(numbers, x)
+			return nil
+		} else if b, ok := v.(starlark.Bool); ok {
+			numbers = append(numbers, float64(elements.Indicator(bool(b))))
+			return nil
+		}
+		seq, ok := v.(starlark.Indexable)
+		if !ok {
+			return fmt.Errorf("want numbers and lists of them, got %s", v.Type())
+		}
+		if depth == len(shape) {
+			shape = append(shape, seq.Len())
+		}
+		for i := range seq.Len() {
+			if err := read(seq.Index(i), depth+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	err := read(list, 0)
+	if err == nil && tensor.Numel(shape) != len(numbers) {
+		err = errors.New("the lists are of different lengths")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", b.Name(), err)
+	}
+	t := opdef.Cast(tensor.New(tensor.Float64, shape, numbers), dt.dt).Rounded()
+	return generator{func(opdef.Gen, tensor.DType) *tensor.Tensor {
+		return t
+	}}, nil
+}
+
+// only is a case whose floating tensors have one dtype.
+func only(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value,
+	error) {
+	var dt dtypeArg
+	if err := starlark.UnpackArgs(b.Name(), args, nil, "dtype", &dt); err != nil {
+		return nil, err
+	}
+	d := starlark.NewDict(len(kwargs))
+	for _, item := range kwargs {
+		if err := d.SetKey(item[0], item[1]); err != nil {
 			return nil, err
 		}
-		return generator{v.(generator).of, false}, nil
-	})
+	}
+	return single{dt: dt.dt, args: d}, nil
 }
 
 // generated reads the cases of an operator: a list of dicts of arguments by name.
@@ -224,8 +326,11 @@ func generated(cases *starlark.List) ([]example, error) {
 	}
 	var out []example
 	for i := range cases.Len() {
+		var own *tensor.DType
 		d, ok := cases.Index(i).(*starlark.Dict)
-		if !ok {
+		if one, is := cases.Index(i).(single); is {
+			d, own = one.args, &one.dt
+		} else if !ok {
 			return nil, fmt.Errorf("case %d: want a dict of arguments, got %s", i, cases.Index(i).Type())
 		}
 		for _, item := range d.Items() {
@@ -236,7 +341,7 @@ func generated(cases *starlark.List) ([]example, error) {
 				return nil, fmt.Errorf("case %d: argument %s: %w", i, item[0], err)
 			}
 		}
-		out = append(out, func(g opdef.Gen, dt tensor.DType) *value.Dict {
+		out = append(out, example{own, func(g opdef.Gen, dt tensor.DType) *value.Dict {
 			kwargs := &value.Dict{}
 			for _, item := range d.Items() {
 				name, _ := starlark.AsString(item[0])
@@ -244,7 +349,7 @@ func generated(cases *starlark.List) ([]example, error) {
 				kwargs.Items = append(kwargs.Items, value.Item{Key: name, Value: v})
 			}
 			return kwargs
-		})
+		}})
 	}
 	cases.Freeze()
 	return out, nil
@@ -258,9 +363,6 @@ func made(v starlark.Value, g opdef.Gen, dt tensor.DType) (value.Value, error) {
 	case starlark.NoneType:
 		return nil, nil
 	case starlark.String:
-		if dt, ok := tensor.ParseDType(string(v)); ok {
-			return dt, nil
-		}
 		return string(v), nil
 	case starlark.Bool:
 		return bool(v), nil
@@ -297,8 +399,13 @@ func (o *operator) arguments(entry func() *opdef.Entry) func(g opdef.Gen) []*opd
 		}
 		var out []*opdef.Arguments
 		for _, ex := range examples {
-			out = append(out, opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *opdef.Arguments {
-				kwargs := ex(g, dt)
+			one := func(g opdef.Gen, dt tensor.DType) *opdef.Arguments {
+				kwargs := ex.of(g, dt)
+				for _, p := range e.Schema.Params {
+					if name, ok := kwargs.Get(p.Name); ok && p.Type.Base == "dtype" {
+						setDType(kwargs, p.Name, name)
+					}
+				}
 				for _, name := range o.constant {
 					v, _ := kwargs.Get(name)
 					if t, ok := v.(*tensor.Tensor); ok {
@@ -310,15 +417,31 @@ func (o *operator) arguments(entry func() *opdef.Entry) func(g opdef.Gen) []*opd
 					panic(err)
 				}
 				return a
-			})(g)...)
+			}
+			if ex.own != nil {
+				out = append(out, one(g, *ex.own))
+			} else {
+				out = append(out, opdef.PerDType(one)(g)...)
+			}
 		}
 		return out
 	}
 }
 
+// setDType makes the dtype of a name, which words of other arguments look like.
+func setDType(kwargs *value.Dict, arg string, name value.Value) {
+	word, _ := name.(string)
+	dt, ok := tensor.ParseDType(word)
+	for i, item := range kwargs.Items {
+		if ok && item.Key == value.Value(arg) {
+			kwargs.Items[i].Value = dt
+		}
+	}
+}
+
 // usual are arguments of one shape; the others keep their defaults.
 func usual(s *opdef.Schema, shape ...int) example {
-	return func(g opdef.Gen, dt tensor.DType) *value.Dict {
+	return example{of: func(g opdef.Gen, dt tensor.DType) *value.Dict {
 		kwargs := &value.Dict{}
 		set := func(name string, v value.Value) {
 			kwargs.Items = append(kwargs.Items, value.Item{Key: name, Value: v})
@@ -334,5 +457,5 @@ func usual(s *opdef.Schema, shape ...int) example {
 			}
 		}
 		return kwargs
-	}
+	}}
 }

@@ -36,11 +36,15 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// TestEveryFunction: testdata uses each function that Functions lists.
+// TestEveryFunction: testdata, or a file of operators that are checked too, uses each function that Functions lists.
 func TestEveryFunction(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.star")
-	if err != nil {
-		t.Fatal(err)
+	var files []string
+	for _, dir := range []string{"testdata", "../vendors", "."} {
+		more, err := filepath.Glob(dir + "/*.star")
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, more...)
 	}
 	text := ""
 	for _, f := range files {
@@ -53,7 +57,7 @@ func TestEveryFunction(t *testing.T) {
 	for _, f := range custom.Functions() {
 		name, _, _ := strings.Cut(f.Signature, "(")
 		if !strings.Contains(text, name+"(") {
-			t.Errorf("no operator of testdata uses %s", name)
+			t.Errorf("no operator of %s uses %s", files, name)
 		}
 	}
 }
@@ -110,6 +114,45 @@ func TestValues(t *testing.T) {
 	}
 }
 
+// TestPythonValue: an operator that gives a number, of arguments by name.
+func TestPythonValue(t *testing.T) {
+	e := parse(t, `op("f(Tensor x, any how=None) -> int", lambda **a: a["x"].shape[1] + (0 if a["how"] == None else 1))`)
+	x := tensor.New(tensor.Float32, []int{2, 3}, make([]float64, 6))
+	for _, tc := range []struct {
+		how  value.Value
+		want int64
+	}{{nil, 3}, {&value.Opaque{}, 4}, {x, 4}} {
+		c, err := e.Bind("f", []value.Value{x, tc.how}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f, err := c.Forward(); err != nil || f.Value != value.Value(tc.want) {
+			t.Errorf("how %v: got %v, %v, want %d", tc.how, f, err, tc.want)
+		}
+	}
+}
+
+// TestUnread: an argument that a function does not read has no part in bounds, also if its dtype is narrow.
+func TestUnread(t *testing.T) {
+	e := parse(t, `op("f(Tensor x, Tensor y) -> Tensor", lambda x, y: x * x + y.ndim)`)
+	x := tensor.New(tensor.Float32, []int{3}, []float64{1, 2, 3})
+	var bounds []float64
+	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
+		c, err := e.Bind("f", []value.Value{x, tensor.New(dt, []int{2}, []float64{1, 1})}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := c.Forward()
+		if err != nil {
+			t.Fatal(err)
+		}
+		bounds = append(bounds, tensor.At[float64](c.OutBound(f, 0).Scale(), 2))
+	}
+	if bounds[0] != bounds[1] {
+		t.Errorf("bounds %v beside float32 and bfloat16", bounds)
+	}
+}
+
 // TestLongChain: a loop whose steps each read the last one three times takes work in
 // proportion to its length.
 func TestLongChain(t *testing.T) {
@@ -158,16 +201,19 @@ func TestMistakes(t *testing.T) {
 	for src, want := range map[string]string{
 		"op(\n":                "f.star:2:1",
 		`op("f", lambda x: x)`: `f.star:1:3: schema "f": want name(args) -> returns`,
-		`op("f(Tensor x) -> Tensor", lambda y: y)`:                                  "the function takes (y), the schema says (x)",
-		`op("f(Tensor x) -> Tensor", 1)`:                                            "got int, want callable",
-		`op("f(Tensor x) -> Tensor", abs)`:                                          "want one that the file defines",
-		`op("f(Tensor x) -> Tensor", lambda x: x, no_grad=["y"])`:                   "the schema has no Tensor y",
-		`op("f(Tensor x) -> Tensor", lambda x: x, torch="both")`:                    `want "fused"`,
-		`op("f(Tensor x) -> Tensor", lambda x: x, ulps=1e9)`:                        "want a number from 0 to 1000",
-		`op("f(Tensor x) -> Tensor", lambda x: x, cases=[1])`:                       "case 0: want a dict of arguments, got int",
-		`op("f(Tensor x) -> Tensor", lambda x: x, cases=[dict(x=normal(1 << 20))])`: "at most 16384 elements",
-		`op("F.f(Tensor x) -> Tensor", lambda x: x, names="9.f")`:                   "is no Python identifier",
-		`op("f(Tensor x, Tensor _x) -> Tensor", lambda x, _x: x)`:                   "told apart by underscores alone",
+		`op("f(Tensor x) -> Tensor", lambda y: y)`:                                       "the function takes (y), the schema says (x)",
+		`op("f(Tensor x) -> Tensor", 1)`:                                                 "got int, want callable",
+		`op("f(Tensor x) -> Tensor", abs)`:                                               "want one that the file defines",
+		`op("f(Tensor x) -> Tensor", lambda x: x, no_grad=["y"])`:                        "the schema has no Tensor y",
+		`op("f(Tensor x) -> Tensor", lambda x: x, torch="both")`:                         `want "fused"`,
+		`op("f(Tensor x) -> Tensor", lambda x: x, ulps=1e9)`:                             "want a number from 0 to 1000",
+		`op("f(Tensor x) -> Tensor", lambda x: x, cases=[1])`:                            "case 0: want a dict of arguments, got int",
+		`op("f(Tensor x) -> Tensor", lambda x: x, cases=[dict(x=normal(1 << 20))])`:      "at most 16384 elements",
+		`op("f(Tensor x) -> Tensor", lambda x: x, cases=[only("int9", x=normal(1))])`:    "want the name of a dtype",
+		`op("f(Tensor x) -> Tensor", lambda x: x, cases=[dict(x=given([[1], [2, 3]]))])`: "lists are of different lengths",
+		`op("f(Tensor x) -> Tensor", lambda x: x, exempt=dict(dtypes=""))`:               "names of checks with the reason",
+		`op("F.f(Tensor x) -> Tensor", lambda x: x, names="9.f")`:                        "is no Python identifier",
+		`op("f(Tensor x, Tensor _x) -> Tensor", lambda x, _x: x)`:                        "told apart by underscores alone",
 		`exp(1)`:                            "there are tensors in the function of an operator only",
 		`x = [0] * (1 << 40)`:               "repeated",
 		"def f():\n  while True: pass\nf()": "too many steps",
@@ -184,6 +230,13 @@ func TestMistakes(t *testing.T) {
 		`op("f(Tensor x) -> Tensor", lambda x: x[5])`:                                                 "f.star:1:40: ",
 		`op("f(Tensor x) -> Tensor", lambda x: x if x else x)`:                                        "f.star:1:44: a Tensor is neither true nor false",
 		"\ufeff" + `op("f(Tensor x) -> Tensor", lambda x: x[5])`:                                      "f.star:1:40: ",
+		`op("f(Tensor x) -> Tensor", lambda x: refuse("x", "want less"))`:                             `op f: argument "x": want less`,
+		`op("f(Tensor x) -> Tensor", lambda x: unsupported("x", "no"))`:                               `op f: argument "x": no`,
+		`op("f(Tensor x) -> Tensor", lambda x: x // 2)`:                                               "want integers",
+		`op("f(Tensor x) -> Tensor", lambda x: arange(3) // 0)`:                                       "divided by 0",
+		`op("f(Tensor x) -> Tensor", lambda x: bincount(arange(3), 1 << 30)[0] * x)`:                  "want at most",
+		`op("f(Tensor x) -> Tensor", lambda x: within(arange(3), 2, "row"))`:                          "row 2 is not among 2",
+		`op("f(Tensor x) -> int", lambda x: x)`:                                                       "want a Python value",
 		`op("f(Tensor x) -> Tensor", lambda x: x @ x)`:                                                "",
 		`op("f(Tensor x) -> Tensor", lambda x: x + "a")`:                                              "want a Tensor or a number, got string",
 		`op("f(Tensor x) -> Tensor", lambda x: 1)`:                                                    "the function gives int, want the results",

@@ -3,7 +3,6 @@ package custom
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -22,15 +21,35 @@ type Function struct {
 	Doc       string // what it gives, a phrase
 }
 
-// Functions lists them by name.
+// Functions lists them by name: the primitives, and those that parts.star makes of them.
 func Functions() []Function {
 	var out []Function
-	all := newLibrary()
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		f := all[name]
+	for name, f := range primitives() {
 		out = append(out, Function{name + "(" + f.params + ")", f.doc})
 	}
+	for name, v := range parts() {
+		f, ok := v.(*starlark.Function)
+		if !ok {
+			continue
+		}
+		doc := strings.TrimSuffix(strings.Join(strings.Fields(f.Doc()), " "), ".")
+		out = append(out, Function{name + "(" + parameters(f) + ")", doc})
+	}
+	slices.SortFunc(out, func(a, b Function) int { return strings.Compare(a.Signature, b.Signature) })
 	return out
+}
+
+// parameters are those of a function as its definition writes them.
+func parameters(f *starlark.Function) string {
+	var all []string
+	for i := range f.NumParams() {
+		p, _ := f.Param(i)
+		if d := f.ParamDefault(i); d != nil {
+			p += "=" + d.String()
+		}
+		all = append(all, p)
+	}
+	return strings.Join(all, ", ")
 }
 
 // A function of Starlark that computes with the tensors of a composition.
@@ -39,7 +58,6 @@ type function struct {
 	doc    string
 	method bool // of a tensor too: the first parameter is one
 	call   func(g *compose.Graph, in *arguments) any
-	all    library // that it is one of
 }
 
 func define(params, doc string, method bool, call func(g *compose.Graph, in *arguments) any) *function {
@@ -48,6 +66,7 @@ func define(params, doc string, method bool, call func(g *compose.Graph, in *arg
 
 // arguments are those of one call of a function.
 type arguments struct {
+	of     *composition
 	name   string
 	args   starlark.Tuple
 	kwargs []starlark.Tuple
@@ -63,6 +82,9 @@ func (a *arguments) unpack(pairs ...any) {
 
 // A mistake is an error of who wrote the operator.
 type mistake struct{ error }
+
+// A refusal is what the writer of an operator refuses an argument with.
+type refusal struct{ *opdef.RefusedError }
 
 // current is where a thread keeps the composition it works on.
 const current = "graph"
@@ -86,19 +108,26 @@ func (f *function) apply(g *composition, name string, args starlark.Tuple, kwarg
 		case nil:
 		case mistake:
 			err = r.error
+		case refusal:
+			err = r
 		case *opdef.RefusedError:
 			err = fmt.Errorf("%s: %w", name, r)
 		default:
 			panic(r)
 		}
 	}()
-	switch out := f.call(g.Graph, &arguments{name, args, kwargs}).(type) {
+	switch out := f.call(g.Graph, &arguments{g, name, args, kwargs}).(type) {
 	case *compose.Value:
-		return tensorValue{g, out, f.all}, nil
+		if len(args) > 0 && g.names[out] == "" { // refusals name the argument that it was made of
+			if x, ok := args[0].(tensorValue); ok {
+				g.names[out] = g.names[x.v()]
+			}
+		}
+		return computed(g, out), nil
 	case []*compose.Value:
 		list := make([]starlark.Value, len(out))
 		for i, x := range out {
-			list[i] = tensorValue{g, x, f.all}
+			list[i] = computed(g, x)
 		}
 		return starlark.NewList(list), nil
 	case starlark.Value:
@@ -140,19 +169,21 @@ func binary(doc string, f func(g *compose.Graph, x, y *compose.Value) *compose.V
 	})
 }
 
-// arithmetic is binary; of a floating tensor x and a number k, which the reference does
-// not round to x's dtype, it is right, and left where the number comes first.
+// arithmetic is binary; of a tensor x and a number k, one of which is floating, it is right, and
+// left where the number comes first: the reference does not round k to x's dtype.
 func arithmetic(doc string, tensors func(g *compose.Graph, x, y *compose.Value) *compose.Value,
 	right, left func(g *compose.Graph, x *compose.Value, k float64) *compose.Value) *function {
-	floating := func(x *compose.Value) bool { return x != nil && x.DType().Kind() >= tensor.KindFloat }
-	isReal := func(s *opdef.Scalar) bool { return s != nil && s.Kind() != tensor.KindComplex }
+	floating := func(x *compose.Value, k *opdef.Scalar) bool {
+		return x != nil && k != nil && k.Kind() != tensor.KindComplex &&
+			(x.DType().Kind() >= tensor.KindFloat || k.Kind() == tensor.KindFloat)
+	}
 	return define("x, y", doc, true, func(g *compose.Graph, in *arguments) any {
 		var x, y operand
 		in.unpack("x", &x, "y", &y)
 		switch {
-		case floating(x.tensor) && isReal(y.number):
+		case floating(x.tensor, y.number):
 			return right(g, x.tensor, y.number.Float64())
-		case floating(y.tensor) && isReal(x.number):
+		case floating(y.tensor, x.number):
 			return left(g, y.tensor, x.number.Float64())
 		}
 		return tensors(g, x.of(g), y.of(g))
@@ -317,7 +348,7 @@ func full(params, doc string, fill *float64) *function {
 var zero, one = 0.0, 1.0
 
 // maxInts is how many elements of a tensor become Starlark's integers.
-const maxInts = 1 << 16
+const maxInts = 1 << 20
 
 // asFloat unpacks a number.
 type asFloat struct{ to *starlark.Float }
@@ -376,7 +407,7 @@ func sliced(g *compose.Graph, in *arguments) any {
 // indices are those of a tensor of integers or of a list.
 func indices(g *compose.Graph, v starlark.Value) []int {
 	if t, ok := v.(tensorValue); ok {
-		x := integral(g, "index", t.v)
+		x := integral(g, "index", t.v())
 		if x.Dim() > 1 {
 			g.Refuse("index", "want one dimension, got %s", x.Meta())
 		}
@@ -412,25 +443,32 @@ func variance(g *compose.Graph, in *arguments) any {
 	return g.Div(g.Sum(g.Square(far), keepdim, resolved...), g.Number(float64(n-correction)))
 }
 
-func attention(g *compose.Graph, in *arguments) any {
-	var q, k, v, mask tensorArg
+// scoreParams are the arguments of attentions behind queries, keys and values.
+const scoreParams = "scale=None, causal=False, mask=None, window=(-1, -1), softcap=0.0, offset=None"
+
+// scores unpacks tensors, the first two of them queries and keys whose lengths are in dimension length of the end,
+// and scoreParams.
+func scores(g *compose.Graph, in *arguments, length int, tensors []any, more ...any) compose.Scores {
+	var mask tensorArg
 	var window ints
 	var offset integer
 	var scale real
 	causal, softcap := false, starlark.Float(0)
-	in.unpack("q", &q, "k", &k, "v", &v, "scale??", &scale, "causal?", &causal, "mask??", &mask, "window?",
-		&window, "softcap?", asFloat{&softcap}, "offset??", &offset)
-	for i, x := range []*compose.Value{q.v, k.v, v.v} {
-		if x.Dim() < 2 {
-			g.Refuse("qkv"[i:i+1], "want [..., length, size], got %s", x.T.Meta())
+	in.unpack(slices.Concat(tensors, []any{"scale??", &scale, "causal?", &causal, "mask??", &mask, "window?",
+		&window, "softcap?", asFloat{&softcap}, "offset??", &offset}, more)...)
+	var shapes [][]int
+	for i := 0; i < len(tensors); i += 2 {
+		x := tensors[i+1].(*tensorArg).v
+		if x.Dim() < length {
+			g.Refuse(tensors[i].(string), "want at least %d dimensions, got %s", length, x.T.Meta())
 		}
+		shapes = append(shapes, x.Shape()[x.Dim()-length:])
 	}
-	queries, keys := q.v.Shape()[q.v.Dim()-2], k.v.Shape()[k.v.Dim()-2]
-	s := compose.Everything(1 / math.Sqrt(float64(q.v.Shape()[q.v.Dim()-1])))
+	s := compose.Everything(1 / math.Sqrt(float64(shapes[0][length-1])))
 	if scale.given {
 		s.Scale = float64(scale.x)
 	}
-	s.Offset = offset.or(keys - queries) // the last query stands at the last key
+	s.Offset = offset.or(shapes[1][0] - shapes[0][0]) // the last query stands at the last key
 	if len(window) != 0 && len(window) != 2 {
 		g.Refuse("window", "want two numbers, of keys before and after a query; -1: all")
 	}
@@ -441,6 +479,12 @@ func attention(g *compose.Graph, in *arguments) any {
 		s.After = 0
 	}
 	s.Softcap, s.Mask = float64(softcap), mask.v
+	return s
+}
+
+func attention(g *compose.Graph, in *arguments) any {
+	var q, k, v tensorArg
+	s := scores(g, in, 2, []any{"q", &q, "k", &k, "v", &v})
 	return g.Attention(q.v, k.v, v.v, s)
 }
 

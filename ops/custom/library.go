@@ -1,9 +1,14 @@
 package custom
 
 import (
+	_ "embed" // parts.star
+	"maps"
 	"math"
 	"slices"
+	"strings"
+	"sync"
 
+	starlarkmath "go.starlark.net/lib/math"
 	"go.starlark.net/starlark"
 
 	"github.com/optool/optool/opdef"
@@ -14,20 +19,54 @@ import (
 // library are functions by name.
 type library map[string]*function
 
-// newLibrary is what operators are made of. Each function is declared in this file alone.
-func newLibrary() library {
+// primitives are what operators are made of. Each function is declared in a table of this folder alone.
+var primitives = sync.OnceValue(func() library {
 	all := library{}
 	for _, part := range []library{elementwise(), comparisons(), arrangements(), selections(), reductions(), products(),
-		constants()} {
+		constants(), integers(), attentions(), quantizations(), refusals()} {
 		for name, f := range part {
 			if all[name] != nil {
 				panic("two functions " + name)
 			}
-			all[name], f.all = f, all
+			all[name] = f
 		}
 	}
 	return all
-}
+})
+
+// predeclared are the primitives as Starlark calls them, with its constants.
+var predeclared = sync.OnceValue(func() starlark.StringDict {
+	all := starlark.StringDict{"math": starlarkmath.Module, "inf": starlark.Float(math.Inf(1)),
+		"nan": starlark.Float(math.NaN())}
+	for name, f := range primitives() {
+		all[name] = starlark.NewBuiltin(name, func(th *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple,
+			kwargs []starlark.Tuple) (starlark.Value, error) {
+			return f.run(th, name, args, kwargs)
+		})
+	}
+	return all
+})
+
+//go:embed parts.star
+var partsSource []byte
+
+// parts are the functions that are made of primitives in Starlark.
+var parts = sync.OnceValue(func() starlark.StringDict {
+	all, err := execute("parts.star", partsSource, trusted, predeclared())
+	if err != nil {
+		panic(err)
+	}
+	all.Freeze()
+	maps.DeleteFunc(all, func(name string, _ starlark.Value) bool { return strings.HasPrefix(name, "_") })
+	return all
+})
+
+// composed are all functions that operators may call.
+var composed = sync.OnceValue(func() starlark.StringDict {
+	all := maps.Clone(predeclared())
+	maps.Copy(all, parts())
+	return all
+})
 
 // elementwise are functions of the elements of one tensor or of two.
 func elementwise() library {
@@ -279,13 +318,15 @@ func reductions() library {
 		"amax":   reduction("largest element; equal ones share the gradient", (*compose.Graph).Amax),
 		"amin":   reduction("smallest element; equal ones share the gradient", (*compose.Graph).Amin),
 		"cumsum": along("running sum", (*compose.Graph).Cumsum),
-		"topk": define("x, k", "the k largest along the last dimension, in falling order, and their places", true,
+		"topk": define("x, k, dtype=\"int64\"", "the k largest along the last dimension, in falling order, and "+
+			"their places in a dtype of integers; others that are as large within rounding are accepted", true,
 			func(g *compose.Graph, in *arguments) any {
 				var x tensorArg
 				var k int
-				in.unpack("x", &x, "k", &k)
+				dt := dtypeArg{dt: tensor.Int64}
+				in.unpack("x", &x, "k", &k, "dtype?", &dt)
 				values, at := g.TopK(x.v, k)
-				return []*compose.Value{values, g.Places(x.v, at)}
+				return []*compose.Value{values, g.Places(x.v, opdef.Cast(at, dt.dt))}
 			}),
 		"softmax":     along("exp(x)/sum(exp(x))", (*compose.Graph).Softmax),
 		"log_softmax": along("x - log(sum(exp(x)))", (*compose.Graph).LogSoftmax),
@@ -321,7 +362,7 @@ func products() library {
 				in.unpack("x", &x, "weight", &weight, "bias??", &bias)
 				return g.Linear(x.v, weight.v, bias.v)
 			}),
-		"attention": define("q, k, v, scale=None, causal=False, mask=None, window=(-1, -1), softcap=0.0, offset=None",
+		"attention": define("q, k, v, "+scoreParams,
 			"softmax(scale*q*k + mask)*v, of queries, keys and values [..., length, size]", true, attention),
 	}
 }

@@ -5,24 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	starlarkmath "go.starlark.net/lib/math"
 	"go.starlark.net/starlark"
 
 	"github.com/optool/optool/internal/sandbox"
 	"github.com/optool/optool/internal/smallfile"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
 )
 
-// maxSize is how large a file may be, in bytes.
-const maxSize = 1 << 20
+// MaxSize is how large a file may be, in bytes.
+const MaxSize = 1 << 20
 
 // limits are those of a file; a call of a function of it takes no more steps either.
 var limits = sandbox.Limits{Steps: 2_000_000, Time: 10 * time.Second, Heap: 256 << 20}
@@ -37,7 +37,7 @@ func Load(paths ...string) ([]*opdef.Entry, error) {
 			return nil, err
 		}
 		for _, f := range files {
-			src, err := smallfile.Read(f, maxSize)
+			src, err := smallfile.Read(f, MaxSize)
 			if err != nil {
 				return nil, err
 			}
@@ -74,32 +74,46 @@ func escaped(path string) string {
 }
 
 // Parse is Load of one file whose content is at hand.
-func Parse(path string, src []byte) ([]*opdef.Entry, error) {
+func Parse(path string, src []byte) ([]*opdef.Entry, error) { return parse(path, src, limits) }
+
+// Embedded is Parse of a file that is part of optool. What its functions refuse is told as
+// an operator in Go tells it, without the place in the file.
+func Embedded(path string, src []byte) []*opdef.Entry {
+	entries, err := parse(path, src, trusted)
+	if err != nil {
+		panic(err)
+	}
+	return entries
+}
+
+// trusted are the limits of a file that is part of optool: those of a call alone.
+var trusted = sandbox.Limits{Steps: 100_000_000}
+
+func parse(path string, src []byte, l sandbox.Limits) ([]*opdef.Entry, error) {
+	ld := loader{limits: l}
+	predeclared := maps.Clone(composed())
+	predeclared["op"] = starlark.NewBuiltin("op", ld.op)
+	maps.Copy(predeclared, generators)
+	globals, err := execute(path, src, l, predeclared)
+	if err != nil {
+		return nil, err
+	}
+	globals.Freeze()
+	return ld.entries, nil
+}
+
+func execute(path string, src []byte, l sandbox.Limits, predeclared starlark.StringDict) (starlark.StringDict, error) {
 	f, err := sandbox.Dialect.Parse(path, bytes.TrimPrefix(src, []byte("\ufeff")), 0)
 	if err != nil {
 		return nil, err
 	}
-	l := loader{all: newLibrary()}
-	predeclared := starlark.StringDict{"op": starlark.NewBuiltin("op", l.op), "math": starlarkmath.Module,
-		"inf": starlark.Float(math.Inf(1)), "nan": starlark.Float(math.NaN())}
-	for name, f := range l.all {
-		predeclared[name] = starlark.NewBuiltin(name, func(th *starlark.Thread, _ *starlark.Builtin,
-			args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-			return f.run(th, name, args, kwargs)
-		})
-	}
-	maps.Copy(predeclared, generators)
-	globals, err := limits.Exec(path, f, predeclared)
-	if err != nil {
-		return nil, position(err)
-	}
-	globals.Freeze()
-	return l.entries, nil
+	globals, err := l.Exec(path, f, predeclared)
+	return globals, position(err)
 }
 
 // A loader collects the operators of a file.
 type loader struct {
-	all     library
+	limits  sandbox.Limits
 	entries []*opdef.Entry
 }
 
@@ -110,19 +124,21 @@ func (l *loader) op(th *starlark.Thread, _ *starlark.Builtin, args starlark.Tupl
 	var f starlark.Callable
 	var noGrad starlark.Value = starlark.None
 	var cases *starlark.List
-	torch, ulps, replaces := "fused", starlark.Float(0), false
+	var exempt *starlark.Dict
+	torch, ulps, replaces, inPlace := "fused", starlark.Float(0), false, false
 	err := starlark.UnpackArgs("op", args, kwargs, "schema", &schema, "function", &f, "names?", &names,
 		"summary?", &summary, "formula?", &formula, "notes?", &notes, "source?", &source, "torch?", &torch,
 		"no_grad?", &noGrad, "random?", &random, "ulps?", asFloat{&ulps}, "cases?", &cases,
-		"replaces?", &replaces)
+		"replaces?", &replaces, "in_place?", &inPlace, "exempt??", &exempt)
 	if err != nil {
 		return nil, err
 	}
-	at := th.CallFrame(1).Pos
+	at := th.CallStack()[0].Pos // of the statement, which may call a function that declares
+	embedded := l.limits == trusted
 	schema = strings.Join(strings.Fields(schema), " ")
 	name, _, _ := strings.Cut(schema, "(")
-	o := &operator{function: f, path: at.Filename(), all: l.all}
-	decl := compose.Op[opdef.Arguments]{Schema: schema, Names: names, Random: random,
+	o := &operator{function: f, path: at.Filename(), limits: l.limits}
+	decl := compose.Op[opdef.Arguments]{Schema: schema, Names: names, Random: random, InPlace: inPlace,
 		Doc:   opdef.Doc{Summary: summary, Formula: formula, Notes: notes, Source: source},
 		Error: opdef.Error{Class: opdef.Composed, Coarse: true, ULPs: float64(ulps)}}
 	if names == "" {
@@ -131,7 +147,7 @@ func (l *loader) op(th *starlark.Thread, _ *starlark.Builtin, args starlark.Tupl
 	if summary == "" {
 		decl.Doc.Summary = "Operator of " + filepath.Base(at.Filename())
 	}
-	if source == "" {
+	if source == "" && !embedded {
 		decl.Doc.Source = at.String()
 	}
 	ways := map[string]compose.Torch{"fused": compose.Fused, "composed": compose.Unfused}
@@ -146,6 +162,9 @@ func (l *loader) op(th *starlark.Thread, _ *starlark.Builtin, args starlark.Tupl
 	if decl.NoGrad, err = o.withoutGradient(noGrad); err != nil {
 		return nil, fmt.Errorf("op %s: no_grad: %w", name, err)
 	}
+	if decl.Exempt, err = reasons(exempt); err != nil {
+		return nil, fmt.Errorf("op %s: exempt: %w", name, err)
+	}
 	var e *opdef.Entry
 	if o.cases, err = generated(cases); err != nil {
 		return nil, fmt.Errorf("op %s: cases: %w", name, err)
@@ -154,8 +173,12 @@ func (l *loader) op(th *starlark.Thread, _ *starlark.Builtin, args starlark.Tupl
 	if returns := schema[strings.LastIndex(schema, "->")+2:]; strings.Trim(returns, " ()") == "" ||
 		strings.TrimSpace(returns) == "None" {
 		e = compose.DeclareInPlace(decl, nil, o.compose)
+	} else if returned(returns) == 0 {
+		decl.Error, decl.Cases = opdef.Error{}, nil
+		e = compose.DeclareValue(decl, o.value)
 	} else {
 		o.results = returned(returns)
+		o.hasGrad = decl.NoGrad == ""
 		e = compose.Declare(decl, way, o.compose)
 	}
 	e.Place, e.Replaces = at.String(), replaces
@@ -184,18 +207,37 @@ func returned(s string) int {
 
 const anyNumber = -1
 
+// reasons are those of a dict from names of checks to why these do not hold.
+func reasons(d *starlark.Dict) (map[string]string, error) {
+	if d == nil {
+		return nil, nil
+	}
+	out := map[string]string{}
+	for _, item := range d.Items() {
+		check, ok := starlark.AsString(item[0])
+		why, isText := starlark.AsString(item[1])
+		if !ok || !isText || why == "" {
+			return nil, fmt.Errorf("want names of checks with the reason, got %s: %s", item[0], item[1])
+		}
+		out[check] = why
+	}
+	return out, nil
+}
+
 // An operator is what a file says of one.
 type operator struct {
 	path     string
 	function starlark.Callable
-	all      library
-	constant []string // arguments that need no gradient
+	limits   sandbox.Limits // of a call
+	constant []string       // arguments that need no gradient
+	hasGrad  bool
+	byName   bool // the function takes any arguments, by name
 	results  int
 	cases    []example
 }
 
-// withoutGradient stores the names of no_grad, and gives the reason if it is True: the
-// operator has no gradient at all.
+// withoutGradient stores the names of no_grad, and gives the reason if it is True or one:
+// the operator has no gradient at all.
 func (o *operator) withoutGradient(v starlark.Value) (string, error) {
 	switch v := v.(type) {
 	case starlark.NoneType:
@@ -205,6 +247,8 @@ func (o *operator) withoutGradient(v starlark.Value) (string, error) {
 			return "it is declared without", nil
 		}
 		return "", nil
+	case starlark.String:
+		return string(v), nil
 	}
 	return "", each(v, "names of arguments", func(item starlark.Value) error {
 		s, ok := starlark.AsString(item)
@@ -233,7 +277,7 @@ func (o *operator) fits(s *opdef.Schema) error {
 	for _, p := range s.Params {
 		want = append(want, p.Name)
 	}
-	if f.HasVarargs() || f.HasKwargs() {
+	if o.byName = f.HasKwargs() && f.NumParams() == 1; o.byName || f.HasVarargs() || f.HasKwargs() {
 		return nil
 	}
 	var have []string
@@ -248,24 +292,27 @@ func (o *operator) fits(s *opdef.Schema) error {
 	return nil
 }
 
+// value is the Python value that the function gives for one call.
+func (o *operator) value(g *compose.Graph, a *opdef.Arguments) value.Value {
+	out, _ := o.call(g, a)
+	v, err := made(out, opdef.Gen{}, tensor.Float32)
+	if _, tensor := out.(tensorValue); err != nil || tensor {
+		g.Refuse("", "%s: the function gives %s, want a Python value", o.path, out.Type())
+	}
+	return v
+}
+
 // compose calls the function for one call of the operator.
 func (o *operator) compose(g *compose.Graph, a *opdef.Arguments) compose.Values {
-	th := sandbox.Thread(o.path, limits.Steps)
-	c := &composition{g, th}
-	th.SetLocal(current, c)
-	args := make(starlark.Tuple, len(a.Schema().Params))
-	for i, p := range a.Schema().Params {
-		args[i] = o.argument(c, p.Name, a.At(i))
-	}
-	out, err := starlark.Call(th, o.function, args, nil)
-	if err != nil {
-		g.Refuse("", "%v", position(err))
+	out, c := o.call(g, a)
+	for _, x := range c.wanted {
+		x.v()
 	}
 	var vs compose.Values
 	if o.results != 0 {
 		switch out := out.(type) {
 		case tensorValue:
-			vs = append(vs, out.v)
+			vs = append(vs, out.v())
 		default:
 			var list tensorArgs
 			if err := list.Unpack(out); err != nil {
@@ -280,4 +327,33 @@ func (o *operator) compose(g *compose.Graph, a *opdef.Arguments) compose.Values 
 		g.Refuse("", "%s: the function gives %d results, the schema says %d", o.path, len(vs), o.results)
 	}
 	return vs
+}
+
+// call is what the function gives for one call, and the composition that it made.
+func (o *operator) call(g *compose.Graph, a *opdef.Arguments) (starlark.Value, *composition) {
+	th := sandbox.Thread(o.path, o.limits.Steps)
+	c := &composition{Graph: g, thread: th, names: map[*compose.Value]string{}}
+	th.SetLocal(current, c)
+	var args starlark.Tuple
+	var kwargs []starlark.Tuple
+	for i, p := range a.Schema().Params {
+		v := o.argument(c, p, a.At(i))
+		if o.byName {
+			kwargs = append(kwargs, starlark.Tuple{starlark.String(p.Name), v})
+		} else {
+			args = append(args, v)
+		}
+	}
+	out, err := starlark.Call(th, o.function, args, kwargs)
+	if err != nil {
+		var told refusal
+		var refused *opdef.RefusedError
+		if errors.As(err, &told) {
+			panic(told.RefusedError)
+		} else if o.limits == trusted && errors.As(err, &refused) {
+			panic(refused)
+		}
+		g.Refuse("", "%v", position(err))
+	}
+	return out, c
 }

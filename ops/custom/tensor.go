@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
@@ -17,6 +18,8 @@ import (
 type composition struct {
 	*compose.Graph
 	thread *starlark.Thread
+	names  map[*compose.Value]string // of arguments
+	wanted []tensorValue             // arguments that ask for a gradient
 }
 
 // Refuse ends the composition where Starlark itself has no error, with the place.
@@ -28,9 +31,24 @@ func (c *composition) Refuse(format string, args ...any) {
 // x[i] and x[a:b] along the first dimension, shape, ndim and dtype, and as methods the
 // functions whose first argument is a tensor.
 type tensorValue struct {
-	g   *composition
-	v   *compose.Value
-	all library // its methods
+	g *composition
+	t *tensor.Tensor
+	v func() *compose.Value
+}
+
+// computed is a value of a composition.
+func computed(g *composition, v *compose.Value) tensorValue {
+	return tensorValue{g, v.T, func() *compose.Value { return v }}
+}
+
+// unread is the argument name, which becomes a value of the composition when a function
+// first computes with it: what is not read has no part in bounds.
+func unread(g *composition, name string, t *tensor.Tensor, arg func() *compose.Value) tensorValue {
+	return tensorValue{g, t, sync.OnceValue(func() *compose.Value {
+		v := arg()
+		g.names[v] = name
+		return v
+	})}
 }
 
 var (
@@ -40,7 +58,7 @@ var (
 	_ starlark.Sliceable = tensorValue{}
 )
 
-func (t tensorValue) String() string        { return t.v.T.Meta() }
+func (t tensorValue) String() string        { return t.t.Meta() }
 func (t tensorValue) Type() string          { return "Tensor" }
 func (t tensorValue) Freeze()               {}
 func (t tensorValue) Hash() (uint32, error) { return 0, errors.New("a Tensor is no key of a dict") }
@@ -55,13 +73,19 @@ func (t tensorValue) Truth() starlark.Bool {
 func (t tensorValue) Attr(name string) (starlark.Value, error) {
 	switch name {
 	case "shape":
-		return intTuple(t.v.Shape()), nil
+		return intTuple(t.t.Shape), nil
 	case "ndim":
-		return starlark.MakeInt(t.v.Dim()), nil
+		return starlark.MakeInt(t.t.Dim()), nil
+	case "numel":
+		return starlark.MakeInt(t.t.Numel()), nil
 	case "dtype":
-		return starlark.String(t.v.DType().String()), nil
+		return starlark.String(t.t.DType.String()), nil
+	case "is_floating":
+		return starlark.Bool(t.t.DType.IsFloat()), nil
+	case "is_integer":
+		return starlark.Bool(t.t.DType.Kind() == tensor.KindInt), nil
 	}
-	f, ok := t.all[name]
+	f, ok := primitives()[name]
 	if !ok || !f.method {
 		return nil, nil
 	}
@@ -72,8 +96,8 @@ func (t tensorValue) Attr(name string) (starlark.Value, error) {
 }
 
 func (t tensorValue) AttrNames() []string {
-	names := []string{"dtype", "ndim", "shape"}
-	for n, f := range t.all {
+	names := []string{"dtype", "is_floating", "is_integer", "ndim", "numel", "shape"}
+	for n, f := range primitives() {
 		if f.method {
 			names = append(names, n)
 		}
@@ -84,7 +108,7 @@ func (t tensorValue) AttrNames() []string {
 
 func (t tensorValue) Binary(op syntax.Token, y starlark.Value, side starlark.Side) (starlark.Value, error) {
 	name, ok := map[syntax.Token]string{syntax.PLUS: "add", syntax.MINUS: "sub", syntax.STAR: "mul",
-		syntax.SLASH: "div"}[op]
+		syntax.SLASH: "div", syntax.SLASHSLASH: "floordiv", syntax.PERCENT: "mod"}[op]
 	if !ok {
 		return nil, nil
 	}
@@ -92,13 +116,13 @@ func (t tensorValue) Binary(op syntax.Token, y starlark.Value, side starlark.Sid
 	if side == starlark.Right {
 		args = starlark.Tuple{y, t}
 	}
-	return t.all[name].apply(t.g, name, args, nil)
+	return primitives()[name].apply(t.g, name, args, nil)
 }
 
 func (t tensorValue) Unary(op syntax.Token) (starlark.Value, error) {
 	switch op {
 	case syntax.MINUS:
-		return t.all["neg"].apply(t.g, "neg", starlark.Tuple{t}, nil)
+		return primitives()["neg"].apply(t.g, "neg", starlark.Tuple{t}, nil)
 	case syntax.PLUS:
 		return t, nil
 	}
@@ -106,14 +130,14 @@ func (t tensorValue) Unary(op syntax.Token) (starlark.Value, error) {
 }
 
 func (t tensorValue) Len() int {
-	if t.v.Dim() == 0 {
+	if t.t.Dim() == 0 {
 		return 0
 	}
-	return t.v.Shape()[0]
+	return t.t.Shape[0]
 }
 
 func (t tensorValue) Index(i int) starlark.Value {
-	return tensorValue{t.g, t.g.Select(t.v, 0, i), t.all}
+	return computed(t.g, t.g.Select(t.v(), 0, i))
 }
 
 func (t tensorValue) Slice(start, end, step int) starlark.Value {
@@ -124,7 +148,7 @@ func (t tensorValue) Slice(start, end, step int) starlark.Value {
 	if n == 0 {
 		start = 0
 	}
-	return tensorValue{t.g, t.g.Slice(t.v, 0, start, n, step), t.all}
+	return computed(t.g, t.g.Slice(t.v(), 0, start, n, step))
 }
 
 func intTuple(v []int) starlark.Tuple {
@@ -143,7 +167,7 @@ type operand struct {
 
 func (o *operand) Unpack(v starlark.Value) error {
 	if t, ok := v.(tensorValue); ok {
-		o.tensor = t.v
+		o.tensor = t.v()
 		return nil
 	}
 	s, err := scalar(v)
@@ -185,7 +209,7 @@ func (a *tensorArg) Unpack(v starlark.Value) error {
 	if !ok {
 		return fmt.Errorf("want a Tensor, got %s", v.Type())
 	}
-	a.v = t.v
+	a.v = t.v()
 	return nil
 }
 

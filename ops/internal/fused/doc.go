@@ -1,7 +1,6 @@
-// Package fused has the parts that the fused operators of several libraries are
-// made of, as compositions: norms, rotations of pairs, gates, attention of heads,
-// caches in pages and quantization. A library's package declares schemas and names
-// around them.
+// Package fused has what operators in files of package custom, and torch's products of
+// groups, need beside primitives: attention of heads, layouts of their dimensions, caches
+// of rows and packed integers, as compositions.
 //
 // Functions refuse arguments as compositions do: by g.Refuse, with the name of the
 // argument.

@@ -9,16 +9,6 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// ByInference is why the functions of inference engines have no gradient.
-const ByInference = "it is a function of inference"
-
-// CheckRank refuses tensors of another rank or dtype.
-func CheckRank(g *compose.Graph, name string, x *compose.Value, rank int) {
-	if x.Dim() != rank || !x.DType().IsFloat() {
-		g.Refuse(name, "want a floating tensor of rank %d, got %s", rank, x.T.Meta())
-	}
-}
-
 // Ints are the elements of a tensor of integers in one dimension.
 func Ints(g *compose.Graph, name string, t *tensor.Tensor) []int {
 	if t.DType.Kind() != tensor.KindInt || t.Dim() > 1 {
@@ -34,21 +24,13 @@ func Ints(g *compose.Graph, name string, t *tensor.Tensor) []int {
 // Integers is a tensor of them, of dtype int32.
 func Integers(v ...int64) *tensor.Tensor { return tensor.New(tensor.Int32, []int{len(v)}, v).Rounded() }
 
-// Span are n places from lo.
-func Span(lo, n int) []int64 {
+// span are n places from lo.
+func span(lo, n int) []int64 {
 	out := tensor.Make[int64](n)
 	for i := range out {
 		out[i] = int64(lo + i)
 	}
 	return out
-}
-
-// ScaleOf is the scale that is given and not 0, else 1/sqrt(size).
-func ScaleOf(scale *float64, size int) float64 {
-	if scale != nil && *scale != 0 {
-		return *scale
-	}
-	return 1 / math.Sqrt(float64(size))
 }
 
 // CheckHeads refuses tensors that are not [..., length, heads, size] of equal rank.
@@ -62,15 +44,6 @@ func CheckHeads(g *compose.Graph, rank int, q, k, v *compose.Value) {
 	if heads(k) != heads(v) || heads(k) == 0 || heads(q)%heads(k) != 0 {
 		g.Refuse("k", "%d and %d heads of k and v do not divide %d of q", heads(k), heads(v), heads(q))
 	}
-}
-
-// OpenHeads is x as [batch, length, heads, size].
-func OpenHeads(g *compose.Graph, name string, x *compose.Value, batch, length, heads, size int) *compose.Value {
-	if min(batch, length, heads, size) < 1 || x.T.Numel() != batch*length*heads*size {
-		g.Refuse(name, "%s does not hold %d sequences of %d rows of %d heads of %d", x.T.Meta(), batch, length, heads,
-			size)
-	}
-	return g.Reshape(x, batch, length, heads, size)
 }
 
 // Attend is the attention of q [batch, length, heads, size] with slopes per head, or
@@ -118,15 +91,4 @@ func slopesOf(g *compose.Graph, q *compose.Value, slopes *tensor.Tensor, few int
 		g.Refuse("alibi_slopes", "want one number per head, got %s", slopes.Meta())
 	}
 	return slopes.Reshape(append(slices.Clone(slopes.Shape[:slopes.Dim()-1]), few, heads/few)...)
-}
-
-// RandomIf says that a composed call draws random numbers where of, of its argument
-// struct, is above 0.
-func RandomIf(of func(args any) float64) func(*compose.Call) string {
-	return func(c *compose.Call) string {
-		if of(c.Args()) > 0 {
-			return "draws random numbers"
-		}
-		return ""
-	}
 }

@@ -55,6 +55,3 @@ func (l Layout) Close(g *compose.Graph, x *compose.Value) *compose.Value {
 	}
 	return x
 }
-
-// Packed reports whether heads and sizes are one dimension.
-func (l Layout) Packed() bool { return l.packed }
