@@ -18,6 +18,7 @@ type opsOptions struct {
 	op       string
 	check    string
 	language bool
+	source   bool
 }
 
 // An opInfo is one operator overload in `ops --json`.
@@ -42,7 +43,9 @@ func newOpsCmd(a *app) *cobra.Command {
 		Short: "List the operators that the reference knows, or describe one",
 		Long: `ops lists the operators that the reference knows. With a NAME it describes each
 operator of that name: arguments, formula, error bound, gradients, and the functions
-of a device that compute it.
+of a device that compute it. With --source it prints how an operator is defined, if a
+file declares it: one of yours, or one that is part of optool, as for those of torch_npu,
+vLLM and other libraries. Copy it to a file of your own to change it.
 
 Declare your own operators in files of Starlark, a small dialect of Python
 (docs/custom-ops.md), and name the files by --ops or OPTOOL_OPS. --functions lists
@@ -51,6 +54,7 @@ difference quotients, layouts, dtypes and edge values.`,
 		Example: `  optool ops
   optool ops torch.nn.functional.softmax
   optool ops --op softmax --json
+  optool ops torch_npu.npu_swiglu --source
   optool ops --check fixtures/custom-ops/mylib.star`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return runOps(a, &o, args) },
@@ -60,7 +64,8 @@ difference quotients, layouts, dtypes and edge values.`,
 	cmd.Flags().StringVar(&o.op, "op", "", "only operators with a name that contains this")
 	cmd.Flags().StringVar(&o.check, "check", "", "check the operators in this `FILE` or folder")
 	cmd.Flags().BoolVar(&o.language, "functions", false, "list the functions that --ops files can use")
-	cmd.MarkFlagsMutuallyExclusive("json", "markdown", "check", "functions")
+	cmd.Flags().BoolVar(&o.source, "source", false, "print the definition of the operator NAME")
+	cmd.MarkFlagsMutuallyExclusive("json", "markdown", "check", "functions", "source")
 	return cmd
 }
 
@@ -78,10 +83,16 @@ func runOps(a *app, o *opsOptions, names []string) error {
 		}
 		return failed(l.Flush())
 	}
+	if o.source && len(names) == 0 {
+		return usageError("--source: want the NAME of an operator")
+	}
 	entries := reg.Entries()
 	if len(names) == 1 {
 		if entries = operatorsNamed(reg, names[0]); len(entries) == 0 {
 			return unknownOperator(reg, names[0])
+		}
+		if o.source {
+			return a.writeSources(names[0], entries)
 		}
 		if !o.json && !o.markdown {
 			return failed(writeOperators(a.Out, a.outputWidth(), entries))

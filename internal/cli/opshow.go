@@ -4,13 +4,16 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/optool/optool/internal/smallfile"
 	"github.com/optool/optool/opcheck"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/custom"
+	"github.com/optool/optool/ops/vendors"
 )
 
 // operatorsNamed are the operators that answer to a name, written in full or as declarations
@@ -121,6 +124,58 @@ func gradientsText(e *opdef.Entry) string {
 		return s + "op_tools records what the last node of torch's composition received, which is not compared"
 	}
 	return s + "op_tools records one for each argument that asks for it"
+}
+
+// writeSources prints the definitions of operators that files declare.
+func (a *app) writeSources(name string, entries []*opdef.Entry) error {
+	var shown []string
+	for _, e := range entries {
+		path, line, err := placeOf(e.Place)
+		if err != nil {
+			return usageError("--source: %s (%s) is declared in Go, in the folder ops of optool's sources", name,
+				e.Schema)
+		}
+		src, ok := vendors.Source(path)
+		if !ok {
+			if src, err = smallfile.Read(path, custom.MaxSize); err != nil {
+				return failed(err)
+			}
+		}
+		text, err := custom.Excerpt(path, src, line)
+		if err != nil {
+			return failed(err)
+		}
+		if slices.Contains(shown, text) { // one statement declares both
+			continue
+		}
+		shown = append(shown, text)
+		if len(shown) > 1 {
+			text = "\n" + text
+		}
+		if _, err := fmt.Fprintf(a.Out, "# %s:%d\n\n%s", path, line, text); err != nil {
+			return failed(err)
+		}
+	}
+	return nil
+}
+
+// placeOf is the file and the line of a place: "mylib.star:3:1".
+func placeOf(place string) (path string, line int, err error) {
+	at, _, ok := cutLast(place)
+	path, number, also := cutLast(at)
+	if !ok || !also {
+		return "", 0, fmt.Errorf("no place in a file: %q", place)
+	}
+	line, err = strconv.Atoi(number)
+	return path, line, err
+}
+
+func cutLast(s string) (before, after string, found bool) {
+	i := strings.LastIndexByte(s, ':')
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+1:], true
 }
 
 // checkOperators runs the checks that hold for every operator on those of a file.
