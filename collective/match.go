@@ -24,8 +24,8 @@ func Name(op string) string {
 	return ""
 }
 
-// An Exchange is one collective call of all ranks of a group, in the order of the group, or a call that sends and the
-// one that receives.
+// An Exchange is one collective call of all ranks of a group, in the order of the group. Or it is a call that sends
+// and the call that receives.
 type Exchange struct {
 	Name  string
 	Group []int
@@ -50,7 +50,7 @@ func Rank(e *capture.Entry) int {
 	return rank
 }
 
-// rankFolder is the rank in the name of a folder, and what stands before that; -1 if there is none.
+// rankFolder is the rank in the name of a folder, and the text before it; -1 if there is none.
 func rankFolder(e *capture.Entry) (rank int, above string) {
 	at := 0
 	for part := range strings.SplitSeq(e.Rel, "/") {
@@ -204,7 +204,7 @@ func matchedMessage(e *capture.Entry, rank int, name string, messages map[string
 	return Match{Exchange: &Exchange{"send", []int{from, to}, []*capture.Entry{sent[i], received[i]}}, At: at}
 }
 
-// Alone is the match of a call of a group of one rank, which needs no other recording.
+// Alone is the match of a call whose group has one rank, so that one recording suffices.
 func Alone(e *capture.Entry) (Match, bool) {
 	if len(e.Group) != 1 || Name(e.Op) == "" || isMessage(Name(e.Op)) || strings.Contains(e.Op, "functional") {
 		return Match{}, false
@@ -263,7 +263,7 @@ func NewIndex(scan iter.Seq2[*capture.Entry, error], read pthformat.ReadMode) *I
 
 func key(e *capture.Entry) string { return e.Dir + "\x00" + e.Rel }
 
-// Of is the match of a call.
+// Of finds the match of a call.
 func (x *Index) Of(e *capture.Entry) Match {
 	if m, ok := Alone(e); ok {
 		return m

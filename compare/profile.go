@@ -12,7 +12,7 @@ import (
 type Profile struct {
 	Numel    int
 	Equal    int // elements that are the reference rounded to the dtype
-	Infinite int // elements that are not finite on one side alone, or differ in sign there
+	Infinite int // elements that are finite on one side only, or infinite with different signs
 	// Octaves counts the other elements by their distance from the reference in units in
 	// the last place of its rounded value: less than 1, less than 2, less than 4, ...
 	Octaves []int
@@ -22,12 +22,11 @@ type Profile struct {
 	// Dims say, for each dimension, how many elements of each index are off by more than
 	// a few units, and more than they may be; nil for dimensions longer than longestDim.
 	Dims [][]int
-	// Map is the largest distance, in the same units, of the elements that each cell of a
-	// picture of the tensor as a matrix stands for: rows are the last dimension but one,
-	// columns the last.
+	// Map is a picture of the tensor as a matrix: its rows are the last dimension but one, its columns
+	// the last. A cell is the largest distance of its elements, in the same units.
 	Map [][]float64
-	// MaxAbs and MaxRel are the smallest absolute and relative tolerances, each alone,
-	// within which all finite elements are.
+	// MaxAbs is the smallest absolute tolerance within which all finite elements are, MaxRel the
+	// smallest relative one.
 	MaxAbs, MaxRel float64
 }
 
@@ -35,7 +34,7 @@ type Profile struct {
 type Deviation struct {
 	Index     []int
 	Got, Want float64 // Want is rounded to the dtype
-	ULPs      float64 // infinite where one side alone is not finite
+	ULPs      float64 // infinite if only one side is finite
 }
 
 const (
@@ -46,9 +45,9 @@ const (
 	mapCols    = 64
 )
 
-// NewProfile walks a tensor of floating numbers and its reference, which is not rounded,
-// once. Both have one shape. limit is Result.Limit, nil where it is not known: what is within
-// it is not counted in Dims, as sums that cancel may be off by many units.
+// NewProfile compares a tensor of floating numbers with its reference, which is not rounded. Both have one shape.
+// limit is Result.Limit, nil if it is not known. Dims does not count elements within the limit, since sums that
+// cancel may be off by many units.
 //
 // It panics with a *tensor.ReadError if a storage cannot be read.
 func NewProfile(got, ref *tensor.Tensor, limit func(index []int) Limit) (*Profile, error) {
@@ -82,7 +81,7 @@ func NewProfile(got, ref *tensor.Tensor, limit func(index []int) Limit) (*Profil
 	return p, nil
 }
 
-// matrix is the shape of the last two dimensions; those before are laid over each other.
+// matrix is the shape of the last two dimensions. A cell collects all indices of the other dimensions.
 func matrix(shape []int) (rows, cols int) {
 	rows, cols = 1, 1
 	if n := len(shape); n > 0 {
@@ -144,8 +143,8 @@ func (p *Profile) add(got *tensor.Tensor, at int, x, exact float64, rows, cols i
 	p.Worst = p.Worst[:min(len(p.Worst), worstKept)]
 }
 
-// Distance is how far x, an element of floating dtype dt, is from the reference rounded to
-// dt, in units in the last place of that; infinite where one side alone is not finite.
+// Distance is how far x, an element of floating dtype dt, is from the reference rounded to dt, in units in the last
+// place of the latter. It is infinite if only one side is finite.
 func Distance(dt tensor.DType, x, exact float64) (want, ulps float64) {
 	want = dt.Round(exact)
 	switch {
@@ -158,8 +157,8 @@ func Distance(dt tensor.DType, x, exact float64) (want, ulps float64) {
 	return want, min(math.Abs(x-want)/dt.ULP(want), math.MaxFloat64)
 }
 
-// Percentile is the distance in units in the last place below which this share of the
-// elements lies, rounded up to a power of two; 0 where the elements are equal.
+// Percentile is the distance in units in the last place below which this share of the elements is, rounded up to a
+// power of two. It is 0 if the elements are equal.
 func (p *Profile) Percentile(share float64) float64 {
 	need := int(math.Ceil(share * float64(p.Numel)))
 	seen := p.Equal
@@ -174,9 +173,8 @@ func (p *Profile) Percentile(share float64) float64 {
 	return math.Inf(1)
 }
 
-// Concentrated says which dimensions hold the errors in few of their indices, as kernels
-// that miss a tail, a lane or a head leave them: at most a quarter of the indices, or all
-// at the end, at most three quarters.
+// Concentrated names the dimensions whose errors are at few indices: at most a quarter of them, or at most three
+// quarters if they are the last ones. Kernels that miss a tail, a lane or a head cause such errors.
 func (p *Profile) Concentrated() []string {
 	var out []string
 	for d, counts := range p.Dims {
@@ -195,7 +193,7 @@ func (p *Profile) Concentrated() []string {
 	return out
 }
 
-// indices words a sorted list of indices.
+// indices describes a sorted list of indices.
 func indices(hit []int, n int) string {
 	last := len(hit) - 1
 	switch {

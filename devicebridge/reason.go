@@ -10,7 +10,7 @@ import (
 	"github.com/optool/optool/devicebridge/diopi"
 )
 
-// Codes of diopiError_t that say "not here" rather than "wrong".
+// Codes of diopiError_t that mean "not implemented", not "wrong".
 const (
 	codeNoImplement      = 13
 	codeFallbackToCPU    = 14
@@ -26,13 +26,13 @@ var errorNames = sync.OnceValue(func() map[int32]string {
 	return m
 })
 
-// notImplemented is what exceptions say where a library lacks the kernel for a dtype:
-// ATen's "exp" not implemented for 'Half', and what is said like it.
+// notImplemented matches the exceptions of a library that lacks the kernel for a dtype, such as ATen's
+// "exp" not implemented for 'Half'.
 var notImplemented = regexp.MustCompile(`(?i)\bnot (yet )?(implemented|supported) (for|on|with) ` +
 	`('\w+'|(d|data |scalar ?)?type|half|b?float|double|char|short|int|long|bool|complex)|` +
 	`\b(does not|doesn't) support (d|data |scalar ?)type|\bunsupported (d|data |scalar ?)type`)
 
-// explain turns code and text of a call that returned into status and reason.
+// explain turns the code and the text that a call returned into a status and a reason.
 func (c *CallResult) explain() {
 	if c.Status == Threw {
 		if notImplemented.MatchString(c.Reason) {
@@ -59,7 +59,7 @@ func (c *CallResult) explain() {
 	}
 }
 
-// reason says how a worker died.
+// reason describes how a worker died.
 func (f *Fate) reason() string {
 	var s string
 	switch {
@@ -85,7 +85,7 @@ func (f *Fate) reason() string {
 	return s
 }
 
-// exports fills in what the library exports, a byte for each operator.
+// exports sets a byte for each operator that the library exports.
 func (i *Info) exports(flags []byte) {
 	for k, f := range diopi.Operators() {
 		if k < len(flags) && flags[k] != 0 {

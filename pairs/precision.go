@@ -21,7 +21,7 @@ type Difference struct {
 	Largest  float64         // largest difference over the largest element
 }
 
-// differ measures two values of which res is known; nil if they are of other kinds, or cannot be measured.
+// differ measures two values that compare to res. It is nil if they are of other kinds, or cannot be measured.
 func differ(got, want value.Value, res *compare.Result) *Difference {
 	switch g := got.(type) {
 	case tensor.DType:
@@ -45,7 +45,7 @@ func differ(got, want value.Value, res *compare.Result) *Difference {
 		a, _ := size(g)
 		b, most := size(w)
 		d.Relative = compare.RMSE(g, w) / max(a, b)
-		// Of a million normal numbers the largest is 5 times their root mean square.
+		// The largest of a million normal numbers is 5 times their root mean square.
 		d.Largest = res.OpTools.MaxAbs / max(most, 5*b)
 		return d
 	}
@@ -90,8 +90,8 @@ type Precision struct {
 // One element may be off by standOut times that share of the largest element.
 //
 // Measured on 15 pairs of recordings of one step without a mistake (two transformers, BERT, ViT, ResNet, recurrent
-// layers; float32 against bfloat16, float16 and autocast): of 2,570 calls up to the loss, with their gradients, 5 are
-// beyond growth, 4 of which normalise two values. Updates of Adam in bfloat16 are beyond it in 24 of 3,941 calls, since
+// layers; float32 against bfloat16, float16 and autocast). Of 2,570 calls up to the loss, with their gradients, 5 are
+// beyond growth; 4 of them normalise two values. Updates of Adam in bfloat16 are beyond it in 24 of 3,941 calls, since
 // it divides elements that are nearly 0. In float16 it overflows. A silu that was computed as a fast gelu is 13 times
 // its input apart.
 const (

@@ -14,8 +14,8 @@ import (
 	"github.com/optool/optool/verdict"
 )
 
-// TestPrecision: bfloat16 explains a run in bfloat16, not a wrong operator of it, and nothing between two runs in one
-// dtype. What it does not explain first is where the runs part.
+// TestPrecision: bfloat16 explains a run in bfloat16, not a wrong operator in it. It explains nothing between two runs
+// in one dtype. The runs part at the first value that it does not explain.
 func TestPrecision(t *testing.T) {
 	tol, err := compare.NewTolerances(nil, nil)
 	if err != nil {
@@ -79,7 +79,7 @@ func TestPrecision(t *testing.T) {
 	}
 }
 
-// TestKeywords: a keyword that one side alone recorded is no difference, another value is one.
+// TestKeywords: a keyword that only one side recorded is no difference, another value is one.
 func TestKeywords(t *testing.T) {
 	c := &comparison{locate: func(*reports.Result) {}}
 	dict := func(items ...value.Item) *value.Dict { return &value.Dict{Items: items} }
@@ -96,7 +96,7 @@ func TestKeywords(t *testing.T) {
 	}
 }
 
-// TestNumbersTell: of two calls of one operator with the same shapes, that with the same factor is the same one.
+// TestNumbersTell: calls with the same factor are more alike than calls with another.
 func TestNumbersTell(t *testing.T) {
 	mul := func(factor string) *placed {
 		return &placed{Entry: &capture.Entry{}, operator: "mul", shapes: []string{""}, numbers: []string{factor}}

@@ -6,7 +6,7 @@ type Rule string
 
 // The rules.
 const (
-	Wrong     Rule = "wrong"     // the result of a call is not what its own arguments give
+	Wrong     Rule = "wrong"     // the result of a call does not match its inputs
 	Changed   Rule = "changed"   // a value is not what its producer made, and no call wrote it
 	Parallel  Rule = "parallel"  // what the ranks of one program do together is not what the whole program gives
 	NonFinite Rule = "nonfinite" // the first call that made an infinite value or NaN of finite ones

@@ -20,7 +20,7 @@ import (
 	"github.com/optool/optool/shard"
 )
 
-// A timeBudget is the flag that gives a run a time; 0 if it was not given.
+// A timeBudget is the flag --budget; 0 if it was not given.
 type timeBudget time.Duration
 
 func (b *timeBudget) addFlag(cmd *cobra.Command) {
@@ -55,16 +55,16 @@ func (b *timeBudget) setting() *reports.Setting {
 	return &reports.Setting{Kind: byFlag, Name: budgetSetting, Value: b.String(), Effect: reports.Limits}
 }
 
-// grace is how long calls that were begun in time may take to end.
+// grace is how long calls that began in time may take to end.
 func (b timeBudget) grace() time.Duration {
 	return min(max(time.Duration(b)/10, time.Second), 30*time.Second)
 }
 
-// A sampling is the flag that has large calls checked in parts: from how many operations on;
-// 0 if it was not given.
+// A sampling is the flag --sample: calls of at least so many operations are checked in parts. It is 0 if it was
+// not given.
 type sampling float64
 
-// sampledByDefault is what --sample means: calls that take some tenths of a second.
+// sampledByDefault is the value of --sample without a number. Such calls take some tenths of a second.
 const sampledByDefault = 5
 
 func (s *sampling) addFlag(cmd *cobra.Command) {
@@ -92,7 +92,7 @@ func (s *sampling) Set(text string) error {
 	return nil
 }
 
-// sampling is how large calls are checked; nil: whole.
+// sampling says how large calls are checked; nil if they are checked in whole.
 func (o *replayOptions) sampling() *replay.Sampling {
 	over := o.sample
 	if over == 0 && o.budget > 0 && !o.full && o.none() {
@@ -104,12 +104,12 @@ func (o *replayOptions) sampling() *replay.Sampling {
 	return &replay.Sampling{Over: float64(over) * 1e9}
 }
 
-// hurried is how large calls are checked if the time is not likely to suffice for all calls: so
-// that a product takes little more time than reading its files.
+// hurried is how large calls are checked if the budget is probably too short for all calls. A product then takes
+// little more time than reading its files.
 var hurried = replay.Sampling{Over: 0.2e9, Elements: 1 << 14}
 
-// hurry has large calls checked in smaller parts if those left are estimated to take more than the
-// time of a budget, unless a flag says how they are to be checked.
+// hurry estimates the time of the remaining calls. If it exceeds the budget, large calls are checked in smaller
+// parts, unless a flag says how to check them.
 func (o *replayOptions) hurry(now *replay.Sampling, left shard.Cost) *replay.Sampling {
 	takes := left.Duration() / time.Duration(runtime.GOMAXPROCS(0))
 	if now == nil || o.sample > 0 || takes <= time.Duration(o.budget) {
@@ -118,7 +118,7 @@ func (o *replayOptions) hurry(now *replay.Sampling, left shard.Cost) *replay.Sam
 	return &hurried
 }
 
-// A spending is a run with a budget in work. What it is told comes from one goroutine.
+// A spending is a running run with a budget. Only one goroutine may call its methods.
 type spending struct {
 	given  time.Duration
 	end    time.Time       // when no call is begun any more
@@ -129,8 +129,8 @@ type spending struct {
 	spent  map[string]*reports.Spent // by op, of the calls that are selected
 }
 
-// plan lists the calls and orders them: what takes no time first, such as those that are
-// finished or not selected, then as the agenda says.
+// plan lists the calls and orders them. Calls that take no time come first: those that are finished or not
+// selected. The agenda orders the others.
 func (r *replayRun) plan(ctx context.Context, list iter.Seq[found]) (*spending, error) {
 	s := &spending{given: time.Duration(r.budget), over: make(chan struct{}), spent: map[string]*reports.Spent{}}
 	s.end = r.start.Add(s.given)
@@ -197,15 +197,14 @@ func (r *replayRun) plan(ctx context.Context, list iter.Seq[found]) (*spending, 
 	return s, nil
 }
 
-// past reports whether no call is to be begun any more; never without a budget.
+// past reports whether the time is over; never without a budget.
 func (s *spending) past() bool { return s != nil && !time.Now().Before(s.end) }
 
-// planShare is the part of the budget that may go into finding out of which kind calls are.
+// planShare is the part of the budget that finding the kinds of the calls may take.
 const planShare = 10
 
-// kinds asks the filter about all calls and finds out which do the same work: by what their
-// files say of the arguments or, of those for which there is no time until then, by the
-// number of bytes.
+// kinds asks the filter about all calls and groups those that do the same work. It compares the arguments in their
+// files. Calls for which the time does not suffice are compared by their number of bytes.
 func (r *replayRun) kinds(ctx context.Context, all []found, sizes []int64, until time.Time) []string {
 	kinds := make([]string, len(all))
 	var g errgroup.Group
@@ -261,7 +260,7 @@ func (s *spending) of(op string) *reports.Spent {
 	return s.spent[op]
 }
 
-// took counts what a call gave. It does nothing without a budget, as told.
+// took counts the result of a call. Without a budget it does nothing, like told.
 func (s *spending) took(x replayed) {
 	if s == nil || x.of.entry == nil || x.found == nil {
 		return
@@ -274,7 +273,7 @@ func (s *spending) took(x replayed) {
 	}
 }
 
-// told has the summary say what was not looked at.
+// told adds the calls that were not checked to the summary.
 func (s *spending) told(sum *reports.Summary) {
 	if s != nil {
 		sum.Spend(s.given, s.spent)

@@ -113,3 +113,18 @@ func TestSpelling(t *testing.T) {
 		t.Error("flags lost their names")
 	}
 }
+
+// TestExamples: the help of each command of optool has an example, also of those that cobra adds.
+func TestExamples(t *testing.T) {
+	root := newRootCmd(&app{Streams: System()})
+	found := false
+	for _, c := range root.Commands() {
+		found = found || c.Name() == "completion"
+		if c.Example == "" && c.Name() != "help" {
+			t.Errorf("%s has no example", c.CommandPath())
+		}
+	}
+	if !found {
+		t.Error("there is no command completion")
+	}
+}

@@ -196,6 +196,7 @@ Exit codes: 0 all compared and passed, 1 differences found, 2 wrong usage,
 	group("optool itself", newVersionCmd(a), newManCmd(a))
 	cmd.SetCompletionCommandGroupID("optool itself")
 	cmd.SetHelpCommandGroupID("optool itself")
+	describeCompletion(cmd)
 	return cmd
 }
 

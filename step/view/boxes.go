@@ -7,8 +7,8 @@ import (
 	"github.com/optool/optool/step"
 )
 
-// A Box is consecutive calls that are shown as one until it is opened: those of a process, of
-// a step, of a module, or of a part that the sequence of operators repeats, as layers do.
+// A Box is consecutive calls that are shown as one until it is opened. It is a process, a step, a module, or a
+// repetition in the sequence of operators, such as a layer.
 type Box struct {
 	Name   string `json:"name"`
 	Parent int    `json:"parent"` // the box it is in, -1 for none
@@ -112,7 +112,7 @@ func nested(paths [][]string, first, depth int) []*item {
 	return fold(items)
 }
 
-// fold puts items of which there are many into boxes.
+// fold puts items into boxes if there are too many.
 func fold(items []*item) []*item {
 	for len(items) > manyItems {
 		var folded []*item

@@ -45,7 +45,7 @@ func TestInBrowser(t *testing.T) {
 	want(call+" .sub", "float32 2×3×16")
 	p.Wait(fmt.Sprintf(`document.querySelector('.edge.way[data-from="%d"]') !== null`, at)) // to what read it
 	p.Wait(`[...document.querySelectorAll(".edge-label")].some(e => e.textContent === "float32 2×3×16")`)
-	want("#side .finding", "is not what its own arguments give")
+	want("#side .finding", "does not match its inputs")
 	want("#side .cmd code", "optool replay "+g.Nodes[at].Capture)
 	want("#side table", "times its bound")
 	p.Click(`[data-call="0"]`)

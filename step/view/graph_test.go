@@ -92,7 +92,7 @@ func TestBoxes(t *testing.T) {
 	}
 }
 
-// TestNode: a call has the bounds of its values, and what a gradient was made of is told from what was computed.
+// TestNode: a call has the bounds of its values, and the way of a fault to the loss is known.
 func TestNode(t *testing.T) {
 	g := NewGraph(trace(t, "scaled"), repro)
 	n := &g.Nodes[g.Findings[0].Node]

@@ -8,7 +8,7 @@ import (
 	"github.com/optool/optool/step/metric"
 )
 
-// A Bar is an operator and what its errors do alone.
+// A Bar is an operator and the effect of its errors.
 type Bar struct {
 	Name  string          `json:"name"`
 	Value *reports.Number `json:"value"`

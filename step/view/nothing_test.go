@@ -12,7 +12,7 @@ import (
 	"github.com/optool/optool/verdict"
 )
 
-// TestGivenUp: where questions were given up at a limit, nothing passes for right.
+// TestGivenUp: where checks stopped at a limit, nothing passes for right.
 func TestGivenUp(t *testing.T) {
 	tr, opt := trace(t, "picked"), options(t)
 	opt.Within = func(int64, func() error) error { return os.ErrDeadlineExceeded }
@@ -27,7 +27,7 @@ func TestGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := b.String()
-	for _, want := range []string{"given up at a limit, first of", "Nothing found wrong in what could be judged; 3 questions"} {
+	for _, want := range []string{"3 checks stopped at a limit, first of", "Nothing found wrong in what could be judged; 3 checks"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %q", want, text)
 		}
@@ -38,7 +38,7 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// TestAllClear: a step without faults says what was not looked at, and a call of which no value was judged
+// TestAllClear: a step without faults says what was not looked at, and a call without a judged value
 // is not drawn as one that passed.
 func TestAllClear(t *testing.T) {
 	tr := trace(t, "picked")

@@ -25,7 +25,7 @@ type Extra struct {
 	More func(w io.Writer) error
 }
 
-// How many rows the tables of a screen have: each, and that of what a device made of the calls.
+// How many rows the tables of a screen have, and how many the table of calls on a device.
 const (
 	listed       = 5
 	rerunsListed = 12
@@ -93,11 +93,11 @@ func counts(out *strings.Builder, t *step.Trace, st reports.Style) {
 			reports.Count(len(differ), "parameter"), shared, reports.Name(v.Target), v.Call, v.Call.Process.PID)
 	}
 	if given := t.GivenUp(); len(given) > 0 {
-		fmt.Fprintf(&b, "%s given up at a limit, first of %s: %s\n", reports.Count(len(given), "question"),
+		fmt.Fprintf(&b, "%s stopped at a limit, first of %s: %s\n", reports.Count(len(given), "check"),
 			given[0].Call, given[0])
 	}
 	if n := t.NotRun(); n > 0 {
-		fmt.Fprintf(&b, "%s could not be run again: what is behind them is taken as it was recorded\n",
+		fmt.Fprintf(&b, "%s could not be run again: the calls that read their results take the recorded ones\n",
 			reports.Count(n, "call"))
 	}
 }
@@ -257,7 +257,7 @@ func nothing(t *step.Trace) string {
 	return said
 }
 
-// nothingWrong says of which calls nothing is wrong.
+// nothingWrong says that nothing is wrong, as far as the calls were judged.
 func nothingWrong(t *step.Trace) string {
 	const partly = "Nothing found wrong in what could be judged"
 	switch n, given := t.Judged(), t.GivenUp(); {
@@ -266,7 +266,7 @@ func nothingWrong(t *step.Trace) string {
 	case n == 0:
 		return "Nothing was judged: no call could be run again and compared."
 	case len(given) > 0:
-		return fmt.Sprintf(partly+"; %s about calls given up at a limit, first of %s.", reports.Count(len(given), "question"),
+		return fmt.Sprintf(partly+"; %s stopped at a limit, first of %s.", reports.Count(len(given), "check"),
 			given[0].Call)
 	case len(t.Damaged()) > 0:
 		return fmt.Sprintf(partly+"; files of %s are damaged, first of %s.", reports.Count(len(t.Damaged()), "call"),
@@ -281,7 +281,7 @@ func nothingWrong(t *step.Trace) string {
 func sentence(f *step.Finding) string {
 	switch f.Rule {
 	case verdict.Wrong:
-		return fmt.Sprintf("%s of %s is not what its own arguments give: %s", f.Target, f.Call, f.Reason)
+		return fmt.Sprintf("%s of %s does not match its inputs: %s", f.Target, f.Call, f.Reason)
 	case verdict.Changed:
 		return fmt.Sprintf("%s of %s: %s", f.Target, f.Call, f.Reason)
 	}
@@ -309,10 +309,10 @@ func behind(b *strings.Builder, f *step.Finding, st reports.Style) {
 		}
 	}
 	n := f.Reach()
-	text := reports.Count(n, "call") + " read what it made wrong"
+	text := reports.Count(n, "call") + " read its wrong values, directly or through others"
 	if f.InBackward() {
-		text = fmt.Sprintf("it is in the backward pass: the loss is as it was, but the gradients of %s before it are made of "+
-			"what it gave", reports.Count(n, "call"))
+		text = fmt.Sprintf("it is in the backward pass: the loss is not affected, but the gradients of %s before it depend "+
+			"on it", reports.Count(n, "call"))
 	}
 	if f.Behind > 0 {
 		text += fmt.Sprintf("; because of it %s of calls beside it went wrong", reports.Count(f.Behind, "value"))
@@ -329,7 +329,7 @@ func loss(out *strings.Builder, t *step.Trace, s *step.Step, x Extra) {
 	if math.IsNaN(s.Exact) {
 		b.WriteString(", not known exactly")
 	} else {
-		fmt.Fprintf(b, ", %.9g exact: off by %+.3g, of which first-order effects explain %+.3g", s.Exact,
+		fmt.Fprintf(b, ", %.9g exact, difference %+.3g; the errors of all calls add up to %+.3g", s.Exact,
 			s.Captured-s.Exact, s.Predicted)
 	}
 	fmt.Fprintf(b, " (%s)\n", s.Loss)
@@ -339,25 +339,25 @@ func loss(out *strings.Builder, t *step.Trace, s *step.Step, x Extra) {
 			s.Captured-x.Without)
 	}
 	if n := len(s.Unlinked); n > 0 {
-		fmt.Fprintf(b, "the exact step goes on from recorded values at %s whose producers were not recorded, first %s of %s\n",
+		fmt.Fprintf(b, "%s came from calls that were not recorded: the exact run takes their recorded values, first %s of %s\n",
 			reports.Count(n, "input"), reports.Name(s.Unlinked[0].Target), s.Unlinked[0].Call)
 	}
 	if n := len(s.Breaks); n > 0 && !math.IsNaN(s.Exact) {
-		fmt.Fprintf(b, "the exact step took the results of %s as they were recorded, first %s: %s\n",
+		fmt.Fprintf(b, "the exact run takes the recorded results of %s, first %s: %s\n",
 			reports.Count(n, "call"), s.Breaks[0].Call, reports.OneLine(s.Breaks[0].Reason))
 	}
 	if n := len(s.Bridged); n > 0 && !math.IsNaN(s.Exact) {
-		fmt.Fprintf(b, "the exact step passes through %s of unknown operators by their recorded gradients, to first order, "+
+		fmt.Fprintf(b, "the exact run passes through %s of unknown operators by their recorded gradients, to first order, "+
 			"first %s\n", reports.Count(n, "call"), s.Bridged[0])
 	}
 	if n := len(s.Averaged); n > 0 && !math.IsNaN(s.Exact) {
-		fmt.Fprintf(b, "of %s that drew random numbers inside, first %s, the exact step knows the effect on average alone\n",
+		fmt.Fprintf(b, "%s drew random numbers inside, first %s: the exact run takes their average\n",
 			reports.Count(n, "call"), s.Averaged[0])
 	}
 	if !math.IsNaN(s.Exact) {
 		if off, rest := s.Captured-s.Exact, s.Captured-s.Exact-s.Predicted; math.Abs(rest) > math.Abs(off)/2 &&
 			math.Abs(rest) > 1e-5*math.Abs(s.Exact) {
-			b.WriteString("first order does not explain the difference: the error is large, or a decision flipped\n")
+			b.WriteString("the errors of the calls do not add up to the difference: an error is large, or a decision flipped\n")
 		}
 	}
 }
@@ -391,7 +391,7 @@ func others(b *strings.Builder, t *step.Trace, main *step.Step) {
 	}
 }
 
-// reruns say what a device made of the calls, beside what was recorded.
+// reruns compares the calls on a device with the recorded ones.
 func reruns(w io.Writer, t *step.Trace, x Extra) error {
 	wrong, n := t.Reruns()
 	if n == nil {
@@ -444,7 +444,7 @@ func effects(w io.Writer, s *step.Step, width int) error {
 	if err := l.Flush(); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintln(w, "\nthe same, added up"); err != nil {
+	if _, err := fmt.Fprintln(w, "\ntotal effects by operator and by module"); err != nil {
 		return err
 	}
 	l = reports.NewListing(w, width, "effect", "of", "calls")

@@ -52,9 +52,9 @@ func TestScreen(t *testing.T) {
 	}{
 		{"clean", []string{"26 calls of 1 process, 2 steps", "Nothing found wrong in what could be judged", "3.06402588 recorded, 3.06402613 exact",
 			"step 1: loss "}},
-		{"scaled", []string{"WRONG: output[0] of torch.nn.functional.gelu/4 is not what its own arguments give",
+		{"scaled", []string{"WRONG: output[0] of torch.nn.functional.gelu/4 does not match its inputs",
 			"torch.nn.functional.gelu/4 > torch.nn.functional.dropout/5 > torch.nn.functional.linear/6 > ",
-			"6 calls read what it made wrong", "without the first fault it would have been 3.064026",
+			"6 calls read its wrong values", "without the first fault it would have been 3.064026",
 			"next: optool show"}},
 		{"overwritten", []string{"CHANGED: input[1] of torch.Tensor.add/7: 4 of 48 elements changed"}},
 	} {
