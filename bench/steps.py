@@ -54,8 +54,8 @@ def rolled(t, rows):
 class Broken:
     """A kernel of the CPU whose n-th result of those that `which` picks is changed by `how`."""
 
-    def __init__(self, name, how, which=lambda *a: True, n=0):
-        self.name, self.how, self.which, self.n, self.seen = name, how, which, n, 0
+    def __init__(self, name, how, which=lambda *a: True, n=0, skips=False):
+        self.name, self.how, self.which, self.n, self.seen, self.skips = name, how, which, n, 0, skips
         self.library = torch.library.Library("aten", "IMPL")
         packet, _, overload = name.partition(".")
         self.op = getattr(getattr(torch.ops.aten, packet), overload or "default")
@@ -67,7 +67,8 @@ class Broken:
     def run(self, *args, **kwargs):
         self.library._destroy()  # the kernel itself, while this call runs
         with torch._C.DisableTorchFunction():
-            out = self.op(*args, **kwargs)
+            skips = self.skips and self.which(args[0], *args) and self.seen == self.n
+            out = args[0] if skips else self.op(*args, **kwargs)  # a call in place that does nothing
             if self.which(out, *args):
                 if self.seen == self.n:
                     out = self.how(out, *args)
@@ -188,7 +189,7 @@ class LM(nn.Module):
         x = self.embedding(tokens)
         for b in self.blocks:
             if self.checkpointed is not None and self.head.weight.dtype != torch.float64:
-                x = checkpoint(b, x, use_reentrant=False, **self.checkpointed)
+                x = checkpoint(b, x, **dict(dict(use_reentrant=False), **self.checkpointed))
             else:
                 x = b(x)
         return self.head(self.norm(x))
@@ -200,6 +201,39 @@ def loss_of(model, tokens):
                            tokens.roll(-1, 1).flatten())
 
 
+# --- collectives ------------------------------------------------------------------------------------------------------
+
+def averaged(parameters, ranks):
+    for p in parameters:
+        torch.distributed.all_reduce(p.grad)
+        p.grad /= ranks
+
+
+def waited(parameters, ranks):
+    works = [torch.distributed.all_reduce(p.grad, async_op=True) for p in parameters]
+    for w in works:
+        w.wait()
+    for p in parameters:
+        p.grad /= ranks
+
+
+def functional(parameters, ranks):
+    import torch.distributed._functional_collectives as fc
+    for p in parameters:
+        p.grad.copy_(fc.wait_tensor(fc.all_reduce(p.grad, "sum", list(range(ranks)))) / ranks)
+
+
+def exchanged(parameters, ranks):
+    """Two ranks send each other their gradients."""
+    other = 1 - torch.distributed.get_rank()
+    for p in parameters:
+        got = torch.empty_like(p.grad)
+        works = [torch.distributed.isend(p.grad, other), torch.distributed.irecv(got, other)]
+        for w in works:
+            w.wait()
+        p.grad.add_(got).div_(ranks)
+
+
 # --- a program --------------------------------------------------------------------------------------------------------
 
 class Program:
@@ -207,13 +241,14 @@ class Program:
 
     def __init__(self, model=None, dtype=torch.float32, optimizer=("AdamW", dict(foreach=SMALL)), steps=2, micro=1,
                  autocast=None, scale=None, clip=False, shows=False, ema=False, second=None, compiled=False, ranks=1,
-                 fault=None, first=None):
+                 master=False, evaluates=False, exchange=None, unscales=True, scaler_steps=True, op_tools=False, fault=None,
+                 first=None):
         self.__dict__.update(locals())
         self.model_options = model or {}
         self.losses, self.place = [], None
 
     def plant(self, place):
-        if self.fault:
+        if callable(self.fault):
             self.fault(place, self)
 
     def run(self, path, rank=0):
@@ -225,20 +260,28 @@ class Program:
         groups = [parameters]
         if self.second:
             groups = [[p for p in parameters if p.dim() != 2], [p for p in parameters if p.dim() == 2]]
+        if self.master:
+            self.masters = groups[0] = [p.detach().float() for p in parameters]
         self.optimizers = [make(groups[0], lr=1e-2, **self.optimizer[1])]
         if self.second:
             self.optimizers.append(getattr(torch.optim, self.second[0])(groups[1], lr=1e-2, **self.second[1]))
         scaler = torch.amp.GradScaler("cpu", init_scale=self.scale) if self.scale else None
-        average = copy.deepcopy(model) if self.ema else None
+        self.average = average = copy.deepcopy(model) if self.ema else None
         called = torch.compile(model, backend="aot_eager") if self.compiled else model
         todo = []
         torch.manual_seed(100 + rank)
-        with optool_capture.record(path, model=model) as recording:
+        with recorder(path, model, self.op_tools) as recording:
             for step in range(self.steps):
                 with torch._C.DisableTorchFunction():
                     weights = copy.deepcopy(model.state_dict())
+                    if self.master:  # also where a copy was lost
+                        for p, m in zip(parameters, self.masters):
+                            for n, q in model.named_parameters():
+                                if q is p:
+                                    weights[n] = m.to(p.dtype)
                 self.plant(("step", step))
-                for _ in range(self.micro):
+                for micro in range(self.micro):
+                    self.plant(("micro", step, micro))
                     tokens = torch.randint(0, WORDS, (BATCH, LENGTH))
                     context = torch.autocast("cpu", self.autocast) if self.autocast else contextlib.nullcontext()
                     with context:
@@ -250,27 +293,45 @@ class Program:
                         str(loss.detach().item())
                     with torch._C.DisableTorchFunction():
                         todo.append((weights, tokens, mean.item()))
-                    (scaler.scale(loss) if scaler else loss).backward()
+                    self.seed = None
+                    self.plant(("seed", step))
+                    (scaler.scale(loss) if scaler else loss).backward(self.seed)
                 self.plant(("backward", step))
                 if self.ranks > 1:
-                    for p in parameters:
-                        torch.distributed.all_reduce(p.grad)
-                        p.grad /= self.ranks
+                    (self.exchange or averaged)(parameters, self.ranks)
                 if self.clip:
-                    if scaler:
+                    if scaler and self.unscales:
                         scaler.unscale_(self.optimizers[0])
                     torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+                self.plant(("clipped", step))
+                if self.master:
+                    for m, p in zip(self.masters, parameters):
+                        m.grad = p.grad.float()
                 for o in self.optimizers:
-                    scaler.step(o) if scaler else o.step()
-                if scaler:
+                    scaler.step(o) if scaler and self.scaler_steps else o.step()
+                if scaler and self.scaler_steps:
                     scaler.update()
+                if self.master:
+                    with torch.no_grad():
+                        for m, p in zip(self.masters, parameters):
+                            if not (self.fault == "lost copy" and step == 0 and p is model.blocks[0].mlp.up.weight):
+                                p.copy_(m)
+                self.plant(("stepped", step))
                 if average:
                     with torch.no_grad():
-                        for a, p in zip(average.parameters(), parameters):
-                            a.mul_(0.9).add_(p, alpha=0.1)
+                        if self.ema == "foreach":
+                            torch._foreach_lerp_(list(average.parameters()), parameters, 0.1)
+                        else:
+                            for a, p in zip(average.parameters(), parameters):
+                                a.mul_(0.9).add_(p, alpha=0.1)
+                if self.evaluates:
+                    with torch.no_grad():
+                        model(torch.randint(0, WORDS, (BATCH, LENGTH)))
                 for o in self.optimizers:
                     o.zero_grad()
-                recording.step()
+                model.zero_grad()
+                if not self.op_tools:
+                    recording.step()
         drops = [m for m in model.modules() if isinstance(m, Drop)]
         masks = [list(m.masks) for m in drops]
         for weights, tokens, captured in todo:
@@ -282,6 +343,26 @@ class Program:
                     kept.pop(0)
             exact = float(loss_of(twin, tokens).detach())
             self.losses.append(dict(captured=captured, exact=exact))
+
+
+@contextlib.contextmanager
+def recorder(path, model, op_tools):
+    """optool hook, or ditorch's op_tools where PYTHONPATH has it."""
+    if not op_tools:
+        with optool_capture.record(path, model=model) as recording:
+            yield recording
+        return
+    import op_tools, op_tools.base_hook
+    tensors = lambda v: [v] if isinstance(v, torch.Tensor) else \
+        [t for x in (v.values() if isinstance(v, dict) else v) for t in tensors(x)] if isinstance(v, (dict, list, tuple)) else []
+    # It leaves calls on the CPU alone, and takes those for such that have no tensor.
+    op_tools.base_hook.is_cpu_op = lambda *a, **k: (not tensors([a, k]), torch.device("cpu"))
+    os.makedirs(path, exist_ok=True)
+    was = os.getcwd()
+    os.chdir(path)
+    with op_tools.OpCapture():
+        yield None
+    os.chdir(was)
 
 
 def hooked(module, name, then):
@@ -325,6 +406,67 @@ def covered(place, p):
         p.kept = []
         hooked(p.model, "blocks.0.mlp.down", lambda x: p.kept.append(held(x)))
         hooked(p.model, "blocks.1.mlp.down", lambda x: overwrite(x, p.kept[0]))
+
+
+def rolled_average(place, p):
+    if place == ("stepped", p.steps - 1):
+        a = p.average.blocks[0].mlp.up.weight
+        overwrite(a, rolled(a, 3))
+
+
+def lost_micro(which):
+    """The gradient of the first batch is lost, of those parameters that `which` picks."""
+    def fault(place, p):
+        if place == ("micro", 1, 1):
+            for w in p.model.parameters():
+                if which(p.model, w):
+                    w.grad = None
+    return fault
+
+
+def reverted(place, p):
+    """A parameter is again what it was before it was written."""
+    w = p.model.blocks[0].mlp.up.weight
+    if place == ("step", 0):
+        p.kept = held(w)
+    if place == ("stepped", 0):
+        overwrite(w, p.kept)
+
+
+def lost_branch(place, p):
+    """One part of a gradient that is added up in the backward pass is lost."""
+    if place == ("seed", 0):
+        p.broken = Broken("add_.Tensor", lambda out, *a: out,
+                          lambda o, *a: torch._C._current_graph_task_id() != -1 and o.dim() == 3, 1, True)
+
+
+def larger(place, p):
+    """A gradient is 1,024 times as large after clipping."""
+    if place == ("clipped", 1):
+        g = p.model.blocks[0].mlp.up.weight.grad
+        with torch._C.DisableTorchFunction():
+            raw = (g * 1024).contiguous()
+        overwrite(g, held(raw))
+
+
+def stale_evaluation(place, p):
+    if place == ("clipped", 0):
+        p.kept, p.n = None, 0
+        def then(x):
+            if x.requires_grad or torch.is_grad_enabled():
+                return
+            if p.kept is None:
+                p.kept = held(x), address(x)
+            elif p.kept:
+                p.same = p.kept[1] == address(x)
+                overwrite(x, p.kept[0])
+                p.kept = False
+        hooked(p.model, "blocks.1.mlp.down", then)
+
+
+def doubled(place, p):
+    if place[0] == "seed" and p.rank == 1:
+        p.seed = torch.tensor(2.0)
 
 
 def kernel(name, how, which=lambda *a: True, n=0, when=("step", 0)):
@@ -387,11 +529,103 @@ PROGRAMS = {
                    first=dict(rules=["wrong", "changed"], op="dropout", target="output[0]", module="blocks.1.mlp.drop")),
 }
 
+AT = "blocks.0.mlp.up"
+MORE = {
+    "ema": Program(ema="foreach", optimizer=FUSED, steps=3),
+    "master": Program(dtype=HALF, master=True, steps=3),
+    "reentrant": Program(model=dict(checkpointed=dict(use_reentrant=True), dropout=True), optimizer=MOMENTUM),
+    "skipped": Program(autocast=torch.float16, scale=2.0**28, optimizer=FUSED),
+    "skipped-clip": Program(autocast=torch.float16, scale=2.0**28, optimizer=("AdamW", dict(foreach=True)), clip=True, steps=3),
+    "scaler-clip": Program(autocast=torch.float16, scale=1024.0, clip=True, optimizer=LARGE),
+    "scaler-fused": Program(autocast=torch.float16, scale=1024.0, optimizer=FUSED),
+    "evaluates": Program(evaluates=True, optimizer=FUSED),
+    "async": Program(ranks=2, steps=1, optimizer=MOMENTUM, exchange=waited),
+    "functional": Program(ranks=2, steps=1, optimizer=MOMENTUM, exchange=functional),
+    "messages": Program(ranks=2, steps=1, optimizer=MOMENTUM, exchange=exchanged),
+    "lerp-accumulate": Program(micro=2, optimizer=LARGE),
+
+    "ema-rolled": Program(ema="foreach", optimizer=FUSED, fault=rolled_average,
+                          first=dict(rules=["changed"], op="_foreach_lerp_", target=None)),
+    "micro-one": Program(micro=2, optimizer=("AdamW", dict(foreach=False)), fault=lost_micro(lambda m, w: w is m.blocks[0].mlp.up.weight),
+                         first=dict(rules=["changed"], op="lerp_", target=None)),
+    "micro-all": Program(micro=2, optimizer=("AdamW", dict(foreach=False)), fault=lost_micro(lambda m, w: True),
+                         first=dict(rules=["changed"], op="lerp_", target=None)),
+    "copy-lost": Program(dtype=HALF, master=True, fault="lost copy",
+                         first=dict(rules=["changed"], op="linear", target="input[1]", module=AT)),
+    "copy-reverted": Program(dtype=HALF, master=True, fault=reverted,
+                             first=dict(rules=["changed"], op="linear", target="input[1]", module=AT)),
+    "branch-lost": Program(fault=lost_branch, optimizer=FUSED, first=dict(rules=["changed"], op="", target="grad_output[0]")),
+    "reentrant-rng": Program(model=dict(checkpointed=dict(use_reentrant=True, preserve_rng_state=False), dropout=True), optimizer=MOMENTUM,
+                             first=dict(rules=["changed"], op="dropout", target="output[0]", module="blocks.1.mlp.drop")),
+    "clip-larger": Program(autocast=torch.float16, scale=1024.0, clip=True, optimizer=LARGE, fault=larger,
+                           first=dict(rules=["changed"], op="lerp_", target=None)),
+    "clip-scaled": Program(autocast=torch.float16, scale=1024.0, clip=True, unscales=False, optimizer=LARGE, fault="",
+                           first=dict(rules=["changed", "wrong"], op="", target=None)),
+    "never-unscaled": Program(autocast=torch.float16, scale=1024.0, scaler_steps=False, optimizer=LARGE, fault="",
+                              first=dict(rules=["changed", "wrong"], op="lerp_", target=None)),
+    "clip-never-unscaled": Program(autocast=torch.float16, scale=1024.0, clip=True, unscales=False, scaler_steps=False, optimizer=LARGE,
+                                   first=dict(rules=["changed", "wrong"], op="", target=None)),
+    "rank-scale": Program(ranks=2, steps=1, optimizer=MOMENTUM, fault=doubled, first=dict(rules=["parallel"], op="", target="grad_output[0]")),
+    "stale-evaluation": Program(evaluates=True, optimizer=FUSED, fault=stale_evaluation,
+                                first=dict(rules=["changed"], op="linear", target="input[0]", module="blocks.1.mlp.down")),
+}
+for _name in ("async", "functional", "messages"):
+    MORE[_name + "-lost"] = copy.copy(MORE[_name])
+    MORE[_name + "-lost"].first = dict(rules=["wrong", "parallel"], op="", target=None)
+OP_TOOLS = {"op_tools-" + k: v for k, v in dict(
+    adamw=Program(op_tools=True, optimizer=FUSED, steps=1),
+    tied=Program(op_tools=True, model=dict(tied=True), optimizer=("AdamW", dict(foreach=False))),
+    bf16=Program(op_tools=True, dtype=HALF, optimizer=MOMENTUM),
+    scaler=Program(op_tools=True, autocast=HALF, scale=1024.0, clip=True, optimizer=MOMENTUM),
+    moe=Program(op_tools=True, model=dict(moe=True), optimizer=MOMENTUM),
+    accumulate=Program(op_tools=True, micro=2, optimizer=LARGE),
+    checkpoint=Program(op_tools=True, model=dict(checkpointed={}, dropout=True), optimizer=MOMENTUM),
+    stale=Program(op_tools=True, fault=stale, optimizer=MOMENTUM, first=dict(rules=["changed"], op="linear", target="input[0]")),
+    rolled=Program(op_tools=True, optimizer=LARGE, fault=state("exp_avg", lambda o, w: rolled(o.state[w]["exp_avg"], 3)),
+                   first=dict(rules=["changed"], op="lerp_", target=None)),
+    wgrad=Program(op_tools=True, optimizer=MOMENTUM, fault=kernel("mm", times(1.25), lambda o, *a: tuple(o.shape) == (2 * DIM, DIM), 1),
+                  first=dict(rules=["wrong", "changed"], op="", target=None)),
+    nan=Program(op_tools=True, optimizer=MOMENTUM, fault=kernel("gelu_backward", nan),
+                first=dict(rules=["wrong", "nonfinite"], op="gelu", target="grad[0]")),
+).items()}
+PROGRAMS.update(MORE)
+PROGRAMS.update(OP_TOOLS)
+
+
+def lost(name, rank):
+    """On rank 1 the fifth exchange gives what was there before."""
+    import torch.distributed.distributed_c10d as c10d
+    import torch.distributed as dist
+    import torch.distributed._functional_collectives as fc
+    n = [0]
+
+    def broken(real, target):
+        def call(*a, **k):
+            n[0] += 1
+            with torch._C.DisableTorchFunction():
+                t = a[0]
+                kept = held(t)
+                w = real(*a, **k)
+                if n[0] == 5 and rank == 1:
+                    if hasattr(w, "wait") and not isinstance(w, torch.Tensor):
+                        w.wait()
+                    overwrite(w if target else t, kept)
+            return w
+        return call
+    if name == "async-lost":
+        c10d.all_reduce = dist.all_reduce = broken(c10d.all_reduce, False)
+    elif name == "messages-lost":
+        c10d.irecv = dist.irecv = broken(c10d.irecv, False)
+    else:
+        fc.wait_tensor = broken(fc.wait_tensor, True)
+
 
 def ranks(name, path):
     """The program of several processes."""
     import torch.distributed as dist
     p, rank = PROGRAMS[name], int(os.environ["RANK"])
+    if name in ("async-lost", "functional-lost", "messages-lost"):
+        lost(name, rank)
     if name == "dropped":
         import torch.distributed.distributed_c10d as c10d
         real, n = c10d.all_reduce, [0]
@@ -499,7 +733,7 @@ if __name__ == "__main__":
     parser.add_argument("names", nargs="*")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--optool", default="bin/optool")
-    o = parser.parse_args()
+    o = parser.parse_intermixed_args()
     if o.what == "list":
         print("\n".join(PROGRAMS))
     elif o.what == "one":

@@ -51,9 +51,14 @@ func (t *Trace) explain(opt Options) {
 func (t *Trace) nonFinite() *Finding {
 	var made, mask, last *Finding
 	calls := 0
+	skipped := map[*Step]bool{}
+	for _, s := range t.Skipped() {
+		skipped[s] = true
+	}
 	for _, c := range t.Calls() {
 		n := c.notFinite
-		if n == nil || c.random == opdef.Uninitialised {
+		if n == nil || c.random == opdef.Uninitialised ||
+			skipped[c.Step] && c.Step.overflows(c, n.Phase == replay.Backward) {
 			continue
 		}
 		f := &Finding{Rule: verdict.NonFinite, Call: c, Target: n.Target, Reason: n.Reason(),

@@ -281,10 +281,14 @@ func substitute(v value.Value, now map[*tensor.Tensor]*tensor.Tensor) value.Valu
 // input is the value of an input in the rerun, nil if it is the recorded one.
 func (x *rerun) input(v *Value, recorded *tensor.Tensor) *tensor.Tensor {
 	w := v.From.origin()
-	if w == nil || v.carried(w) {
+	changed := v.From.How == IsChanged
+	if w == nil || v.carried(w) && !changed {
 		return nil
 	}
 	t := x.value(w)
+	if v.carried(w) {
+		t = nil // each step begins with what was recorded
+	}
 	if v.From.How == IsChanged {
 		switch {
 		case !x.repairs(v):
@@ -306,6 +310,8 @@ func (x *rerun) input(v *Value, recorded *tensor.Tensor) *tensor.Tensor {
 		u := *t
 		u.DType = v.DType
 		return &u
+	case changed && sameShape(v.Shape, w.Shape): // a copy in another dtype
+		return solid(opdef.Map(v.DType, t, v.DType.Round))
 	case v.From.Value != nil && v.DType == w.DType && v.Numel() == w.Numel():
 		if v.content.sum == w.content.sum {
 			return t.Dense().Reshape(v.Shape...)

@@ -138,7 +138,7 @@ func (p *Process) findings(opt Options) []*Finding {
 	for _, c := range p.Calls {
 		var of []*Value
 		for _, v := range c.Inputs {
-			if v.From.How == IsChanged && v.From.first == nil && !c.unreadView() {
+			if v.From.How == IsChanged && v.From.first == nil && !c.unreadView() && !v.refilled() {
 				of = append(of, v)
 			}
 		}
@@ -167,10 +167,24 @@ func (p *Process) findings(opt Options) []*Finding {
 	return causes(all)
 }
 
-// unreadView reports whether the results of a call lie in the memory of its arguments and no call read them, but those
-// that write them (out=): nothing was computed with what it saw. FSDP makes views of memory that it will fill.
+// refilled reports whether a call only writes an argument, whatever it held.
+func (v *Value) refilled() bool {
+	name := v.Call.Op[strings.LastIndexByte(v.Call.Op, '.')+1:]
+	list := strings.HasPrefix(name, "_foreach_")
+	name = strings.TrimPrefix(name, "_foreach_")
+	return slices.Contains([]string{"copy_", "fill_", "zero_", "normal_", "uniform_"}, name) &&
+		(v.Target == "input[0]" || list && v.Call.returns(v))
+}
+
+// returns reports whether a result lies where an argument does.
+func (c *Call) returns(v *Value) bool {
+	return v.after != nil || slices.ContainsFunc(c.Outputs, func(o *Value) bool { return o.Address == v.Address })
+}
+
+// unreadView reports whether the results of a call are views of its arguments and no call read them, but those that
+// write them (out=): nothing was computed with what it saw. FSDP makes views of memory that it will fill.
 func (c *Call) unreadView() bool {
-	return len(c.Outputs) > 0 && !slices.ContainsFunc(c.Outputs, func(o *Value) bool {
+	return len(c.Outputs) > 0 && !c.writes() && !slices.ContainsFunc(c.Outputs, func(o *Value) bool {
 		return o.Address == 0 || !c.within(o) || slices.ContainsFunc(o.readers, func(v *Value) bool {
 			return !strings.HasPrefix(v.Target, "input.out")
 		})

@@ -26,6 +26,7 @@ func (p *Process) linkGradients() {
 				if w := g.From.Value; w != nil {
 					w.readers = append(w.readers, g)
 				}
+				c.findLostPart(g)
 			}
 		}
 	}

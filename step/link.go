@@ -75,12 +75,19 @@ type linker struct {
 	byContent map[contentKey][]*Value // results, in order
 	byFlat    map[contentKey][]*Value // the same without their shapes
 	writes    []*Value                // results and arguments that changed memory in place, in order
+	lay       map[spot]*Value        // the last value with some content that lay at an address
+}
+
+// A spot is an address and what lies there.
+type spot struct {
+	address uint64
+	content contentKey
 }
 
 // link links the inputs of all calls to results of earlier ones. What no content
 // and no address explains is a leaf for now; settle decides about it.
 func (p *Process) link() {
-	l := linker{byContent: map[contentKey][]*Value{}, byFlat: map[contentKey][]*Value{}}
+	l := linker{byContent: map[contentKey][]*Value{}, byFlat: map[contentKey][]*Value{}, lay: map[spot]*Value{}}
 	for _, c := range p.Calls {
 		for _, v := range c.Inputs {
 			l.read(v)
@@ -92,6 +99,13 @@ func (p *Process) link() {
 // read links an input.
 func (l *linker) read(v *Value) {
 	v.From = l.source(v)
+	if v.telling() {
+		at := spot{v.Address, v.key()}
+		if v.latest != nil {
+			v.old = l.lay[at]
+		}
+		l.lay[at] = v
+	}
 	if w := v.From.Value; w != nil && v.From.How != IsChanged {
 		w.readers = append(w.readers, v)
 	}
@@ -105,6 +119,9 @@ func (l *linker) read(v *Value) {
 		l.memory.name(v)
 	}
 }
+
+// telling reports whether the elements of a value tell it from others.
+func (v *Value) telling() bool { return !v.content.plain && v.DType.IsFloat() && v.Numel() > few }
 
 // source finds what an input came from.
 func (l *linker) source(v *Value) Link {
@@ -124,7 +141,7 @@ func (l *linker) source(v *Value) Link {
 		v.latest = r.latest(v)
 	}
 	// A copy or a view that no call recorded, or a program without addresses.
-	telling := !v.content.plain && v.DType.IsFloat() && v.Numel() > 3
+	telling := v.telling()
 	for i := len(same) - 1; i >= 0; i-- {
 		if w := same[i]; w.Address == 0 || v.Address == 0 || telling {
 			return Link{How: ByContent, Value: w}
@@ -242,6 +259,9 @@ func (l *linker) write(c *Call) {
 	for _, o := range c.Outputs {
 		l.byContent[o.key()] = append(l.byContent[o.key()], o)
 		l.byFlat[o.flatKey()] = append(l.byFlat[o.flatKey()], o)
+		if o.telling() {
+			l.lay[spot{o.Address, o.key()}] = o
+		}
 		switch {
 		case o.Address == 0 || returned[o]:
 		case c.within(o):

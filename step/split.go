@@ -28,7 +28,8 @@ func (p *Process) split() {
 	}
 	roots = seeded(roots)
 	for i, r := range roots {
-		s := &Step{Number: i, Loss: unscaled(r), root: r, Exact: math.NaN(), Captured: math.NaN()}
+		s := &Step{Number: i, root: r, Exact: math.NaN(), Captured: math.NaN()}
+		s.Loss, s.batches = unscaled(r)
 		s.Scale = s.Loss.GradOutputs[0].number()
 		s.Captured = s.Loss.scalar().number()
 		p.Steps = append(p.Steps, s)
@@ -98,48 +99,50 @@ func seeded(roots []*Call) []*Call {
 }
 
 // unscaled is the loss in its own units behind a root: the number that was only multiplied by a loss scale, which
-// is a power of two, or the mean that was only divided by the number of batches whose gradients are added.
-func unscaled(r *Call) *Call {
+// is a power of two, or the mean that was only divided by the number of batches whose gradients are added. It also
+// gives that number.
+func unscaled(r *Call) (loss *Call, batches int) {
+	batches = 1
 	for {
-		of := r.scaledFrom()
+		of, n := r.scaledFrom()
 		if of == nil {
-			return r
+			return r, batches
 		}
 		r = of
+		batches *= n
 	}
 }
 
-// scaledFrom is the call whose one number this one multiplies by a loss scale or divides by a number of batches, nil if
-// it does something else.
-func (c *Call) scaledFrom() *Call {
+// scaledFrom is the call whose one number this one multiplies by a loss scale or divides by a number of batches, n; nil
+// if it does something else.
+func (c *Call) scaledFrom() (of *Call, n int) {
 	name := strings.Trim(c.Op[strings.LastIndexByte(c.Op, '.')+1:], "_")
 	product := slices.Contains([]string{"mul", "rmul", "imul", "multiply"}, name)
 	quotient := slices.Contains([]string{"div", "truediv", "itruediv", "divide", "true_divide"}, name)
 	if !product && !quotient {
-		return nil
+		return nil, 0
 	}
-	var of *Call
 	for _, v := range c.Inputs {
 		w := v.From.Value
 		if w == nil || !w.Call.HasBackward() || w.Call.scalar() == nil {
 			continue
 		}
 		if of != nil {
-			return nil // a product of two results is no scaled loss
+			return nil, 0 // a product of two results is no scaled loss
 		}
 		of = w.Call
 	}
 	if of == nil {
-		return nil
+		return nil, 0
 	}
 	scale := of.GradOutputs[0].number() / c.GradOutputs[0].number()
 	if frac, _ := math.Frexp(scale); frac == 0.5 && scale > 1 {
-		return of
+		return of, 1
 	}
 	if n := math.Round(1 / scale); n > 1 && math.Abs(1/scale-n) < 1e-5*n && of.isMean() {
-		return of
+		return of, int(n)
 	}
-	return nil
+	return nil, 0
 }
 
 // isMean reports whether a call is a mean over its elements by itself, as losses are unless they are told to add up:

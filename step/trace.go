@@ -40,6 +40,9 @@ type Value struct {
 	reason string
 	// latest, of an input, is the value that lay last at its address and has other elements; nil if there is none.
 	latest *Value
+	// old, of an input with a latest value, is what it equals among the values that lay at its address before; nil if
+	// there is none.
+	old *Value
 	// after, of an argument that the call changes, is its content after the call.
 	after *fingerprint
 }
@@ -221,8 +224,10 @@ type Step struct {
 	root   *Call // where the backward pass began: the loss, or what scaled it
 	// Calls are those up to the loss; Tail are those behind it, such as the optimizer's.
 	Calls, Tail []*Call
-	// Scale is the gradient that the backward pass began with.
+	// Scale is the gradient of the loss: that with which the backward pass began, times the loss scale.
 	Scale float64
+	// batches is the number of batches that the loss was divided by, 1 if it was not.
+	batches int
 
 	Captured  float64 // the recorded loss
 	Exact     float64 // the loss of the exact step; NaN if it is not known
@@ -240,6 +245,9 @@ type Step struct {
 	// first order.
 	Bridged []*Call
 }
+
+// Root is the call with which the backward pass began: the loss, or what scaled it.
+func (s *Step) Root() *Call { return s.root }
 
 // A Break is where the exact step had to go on from a recorded value.
 type Break struct {
@@ -304,6 +312,8 @@ func New(calls []*Call) *Trace {
 		p.findStale()
 		p.split()
 		p.settle()
+		p.findReturned()
+		p.findUncopied()
 		p.linkGradients()
 		p.nameLeaves()
 		p.coarseness()

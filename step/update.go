@@ -78,6 +78,8 @@ func (p *Process) checkUpdates() {
 			}
 		}
 		u := newUpdater(s, parameters)
+		u.findLostGradients()
+		u.findScaled()
 		for _, c := range s.Tail {
 			for _, v := range c.Inputs {
 				u.checkGradient(v)
@@ -189,6 +191,9 @@ func (u *updater) isState(v *Value, before *Step) bool {
 	if !same {
 		return false
 	}
+	if v.Call.returns(v) && !v.isGradient() && u.isKept(v, before) {
+		return true
+	}
 	if w := first.From.Value; w != nil {
 		return (w.Kind == outputKind || w.after != nil) && first.From.How != IsChanged
 	}
@@ -198,6 +203,38 @@ func (u *updater) isState(v *Value, before *Step) bool {
 			return g.Address != v.Address && g.isGradient() && u.parameter(g) == at
 		})
 	})
+}
+
+// isKept reports whether v is one of many values that a list, or a line of the program, writes in each step, and most of
+// the others are as the step before left them: averages of weights, say.
+func (u *updater) isKept(v *Value, before *Step) bool {
+	kept, other := 0, 0
+	count := func(w *Value) {
+		if w == v || !w.DType.IsFloat() || w.content.plain || !w.Call.returns(w) {
+			return
+		}
+		if from := w.From.Value; from != nil && from.Call.Step == before && from.Call.phase()%2 == 1 &&
+			w.From.How != IsChanged {
+			kept++
+		} else {
+			other++
+		}
+	}
+	for _, c := range u.step.Tail {
+		switch {
+		case c == v.Call && v.item >= 0:
+			for _, w := range c.Inputs {
+				if w.item >= 0 {
+					count(w)
+				}
+			}
+		case c.Op == v.Call.Op && c != v.Call && v.item < 0 && c.Entry.Location != "" && c.place() == v.Call.place():
+			if w := c.find(v.Target); w != nil {
+				count(w)
+			}
+		}
+	}
+	return kept > few && kept > 3*other
 }
 
 // isGradient reports whether an input of an optimizer is known to be a gradient.

@@ -37,6 +37,7 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options) error {
 	found := c.messages()
 	var parts []*part
 	for _, stage := range c.stages() {
+		found = append(found, scales(stage)...)
 		for i, ps := range bySteps(stage) {
 			var best *part
 			for data := range 2 {

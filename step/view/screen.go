@@ -92,6 +92,14 @@ func counts(out *strings.Builder, t *step.Trace, st reports.Style) {
 		fmt.Fprintf(&b, "%s differ between processes that have %d in common, first %s of %s of process %d\n",
 			reports.Count(len(differ), "parameter"), shared, reports.Name(v.Target), v.Call, v.Call.Process.PID)
 	}
+	for _, s := range t.Skipped() {
+		rank := ""
+		if len(t.Processes) > 1 {
+			rank = fmt.Sprintf(" of rank %d", s.Loss.Process.Rank)
+		}
+		fmt.Fprintf(&b, "step %d%s overflowed at the loss scale %g, and its update was skipped as it should be\n", s.Number,
+			rank, s.LossScale())
+	}
 	if given := t.GivenUp(); len(given) > 0 {
 		fmt.Fprintf(&b, "%s stopped at a limit, first of %s: %s\n", reports.Count(len(given), "check"),
 			given[0].Call, given[0])

@@ -1,0 +1,173 @@
+package step
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/tensor"
+)
+
+// findReturned finds inputs that lie where a recorded call wrote last, and hold what had lain there before, or what the
+// same place of the program made in an earlier step. No gradient is needed: a value that no recorded call wrote is not
+// by chance an old one.
+func (p *Process) findReturned() {
+	first := map[*Value]*Value{} // readings by what was written
+	for _, c := range p.Calls {
+		for _, v := range c.Inputs {
+			w := v.latest
+			if w == nil || v.From.How == IsChanged || v.From.first != nil || v.From.written || v.isGradient() ||
+				v.From.Role == "collective" || !v.DType.IsFloat() {
+				continue
+			}
+			if w.Kind == inputKind && w.after == nil && w.From.How != IsChanged {
+				w = w.From.Value
+			}
+			if w == nil || !w.made() || w.content.plain || w.Call.random == opdef.Uninitialised {
+				continue
+			}
+			old := v.old
+			if old == nil || old.Call.Order > w.Call.Order || !old.made() && !w.Call.updates(v) {
+				old = v.fromSamePlace(w)
+			}
+			if old == nil || slices.ContainsFunc(w.readers, func(r *Value) bool { return r.Call.Order > c.Order }) {
+				continue
+			}
+			v.unlink()
+			v.From.Value = old
+			reason := w.stale(v)
+			if v.From = (Link{How: IsChanged, Value: w}); first[w] == nil {
+				first[w], v.reason = v, reason
+			} else {
+				v.From = v.From.again(first[w])
+			}
+			w.readers = append(w.readers, v)
+		}
+	}
+}
+
+// updates reports whether a call without gradients writes a parameter that holds what v does.
+func (c *Call) updates(v *Value) bool {
+	return !c.HasBackward() && slices.ContainsFunc(c.Inputs, func(u *Value) bool {
+		return u.Address == v.Address && u.RequiresGrad && u.equals(v)
+	})
+}
+
+// fromSamePlace is the value that an input is linked to, if the place of the program that made w made it in an earlier
+// step; else nil.
+func (v *Value) fromSamePlace(w *Value) *Value {
+	old := v.From.Value
+	if old == nil || old.Kind != outputKind || w.Kind != outputKind || old.Target != w.Target || old.Call.Step == nil ||
+		w.Call.Step == nil || old.Call.Step.Number >= w.Call.Step.Number || w.Call.place() == (site{}) ||
+		old.Call.Op != w.Call.Op || old.Call.place() != w.Call.place() {
+		return nil
+	}
+	return old
+}
+
+// A site is where the program makes a call, as far as that was recorded.
+type site struct{ module, location string }
+
+func (c *Call) place() site { return site{c.Entry.Module, c.Entry.Location} }
+
+// A master is what an optimizer writes in place behind a loss, in more bits than the parameter has.
+type master struct {
+	before, after *fingerprint
+	dtype         tensor.DType
+	wrote         *Value
+}
+
+// findUncopied finds parameters in 16 bits that were not rounded anew from the value in more bits that an optimizer
+// keeps for them (master weights): they equal its rounding before the update, and not after it.
+func (p *Process) findUncopied() {
+	masters := map[*Step]map[string][]master{}
+	read := map[*Value]*Step{}     // the last step that read a parameter, by the first reading
+	changed := map[*Value]*Value{} // the reading that finds it old
+	for _, c := range p.Calls {
+		for _, v := range c.Inputs {
+			if !v.RequiresGrad || v.DType.Size() != 2 || !v.telling() || c.phase() < 0 || c.phase()%2 == 1 {
+				continue
+			}
+			if v.From.first == nil {
+				if v.From.Value == nil && c.HasBackward() {
+					read[v] = c.Step
+				}
+				continue
+			}
+			first := v.From.first
+			if old := changed[first]; old != nil {
+				v.From = old.From.again(old)
+				continue
+			}
+			before := read[first]
+			if before == nil || v.From.How == IsChanged {
+				continue
+			}
+			if read[first] = c.Step; before == c.Step {
+				continue
+			}
+			if masters[before] == nil {
+				masters[before] = before.masters()
+			}
+			for _, m := range masters[before][tensor.ShapeString(v.Shape)] {
+				if !m.rounds(m.before, v) || m.rounds(m.after, v) {
+					continue
+				}
+				v.From = Link{How: IsChanged, Value: m.wrote}
+				v.reason = fmt.Sprintf("it is rounded from what was there before %s wrote the master weight (%s): no call "+
+					"copied the new weight here", m.wrote.Call, m.wrote.Target)
+				m.wrote.readers = append(m.wrote.readers, v)
+				changed[first] = v
+				break
+			}
+		}
+	}
+}
+
+// masters lists what the calls behind a loss write in place in float32 or more, by shape.
+func (s *Step) masters() map[string][]master {
+	byAddress := map[uint64]*master{}
+	var order []uint64
+	shape := map[uint64]string{}
+	for _, c := range s.Tail {
+		for _, v := range c.Inputs {
+			if v.Address == 0 || !v.DType.IsFloat() || v.DType.Size() < 4 || !v.telling() || c.HasBackward() {
+				continue
+			}
+			after, wrote := v.after, v
+			for _, o := range c.Outputs {
+				if o.Address == v.Address && o.like(v) && !o.equals(v) {
+					after, wrote = &o.content, o
+				}
+			}
+			if after == nil {
+				continue
+			}
+			if byAddress[v.Address] == nil {
+				byAddress[v.Address] = &master{before: &v.content, dtype: v.DType}
+				order = append(order, v.Address)
+				shape[v.Address] = tensor.ShapeString(v.Shape)
+			}
+			m := byAddress[v.Address]
+			m.after, m.wrote = after, wrote
+		}
+	}
+	out := map[string][]master{}
+	for _, at := range order {
+		out[shape[at]] = append(out[shape[at]], *byAddress[at])
+	}
+	return out
+}
+
+// rounds reports whether v is what a master weight is rounded to.
+func (m master) rounds(f *fingerprint, v *Value) bool {
+	if len(f.samples) != len(v.content.samples) {
+		return false
+	}
+	for i, s := range f.samples {
+		if v.DType.Round(decode(m.dtype, s)) != decode(v.DType, v.content.samples[i]) {
+			return false
+		}
+	}
+	return true
+}

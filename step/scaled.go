@@ -1,0 +1,246 @@
+package step
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/optool/optool/verdict"
+)
+
+// LossScale is the power of two by which the program multiplied the loss before the backward pass; 1 if it did not.
+func (s *Step) LossScale() float64 {
+	scale := s.Scale * float64(s.batches)
+	if frac, _ := math.Frexp(scale); frac == 0.5 && scale > 1 {
+		return scale
+	}
+	return 1
+}
+
+// findScaled finds gradients of a scaled loss that an optimizer reads as they are, that were clipped before they were
+// divided by the loss scale, or that are larger by the loss scale than what a recorded call left. All that were
+// treated alike are one finding.
+func (u *updater) findScaled() {
+	scale := u.step.LossScale()
+	if scale == 1 {
+		return
+	}
+	divided := u.step.dividesBy(scale)
+	found := map[string]*Value{}
+	also := map[*Value]int{}
+	report := func(kind string, v, from *Value, reason string) {
+		if first := found[kind]; first != nil {
+			also[first]++
+			return
+		}
+		v.unlink()
+		v.From, v.reason = Link{How: IsChanged, Value: from}, reason
+		from.readers = append(from.readers, v)
+		found[kind] = v
+		for _, r := range u.again[v] {
+			r.From = v.From.again(v)
+		}
+	}
+	seen := map[uint64]bool{}
+	for _, c := range u.step.Tail {
+		for _, v := range c.Inputs {
+			if v.From.How == IsChanged || v.From.first != nil || !v.telling() {
+				continue
+			}
+			if mul := v.clippedBy(); mul != nil && strings.Contains(c.Op, "unscale_") {
+				if g := mul.gradientAt(v.Address); g != nil {
+					report("clipped", g, g.From.Value, fmt.Sprintf("the gradient is clipped while it is %g times that of "+
+						"the loss: %s divides it by the loss scale later", scale, c))
+				}
+				continue
+			}
+			at := u.parameter(v)
+			if at == 0 || at == v.Address || seen[at] || !u.feeds(v) {
+				continue
+			}
+			if w := v.latest; w != nil && w.Kind == outputKind && w.Call.Step == u.step && w.like(v) {
+				if k := v.times(&w.content, w); k == scale || k == 1/scale {
+					seen[at] = true
+					report("jumped", v, w, fmt.Sprintf("it is %g times what %s of %s left, by the loss scale, and no "+
+						"recorded call wrote there in between", k, w.Target, w.Call))
+					continue
+				}
+			}
+			parts, ok := u.parts(v, at)
+			if divided || !ok || len(parts) != 1 || len(parts[0]) != 1 {
+				continue
+			}
+			g := parts[0][0]
+			if k := v.times(&g.content, g); k*scale > 1.01 {
+				seen[at] = true
+				report("scaled", v, g, fmt.Sprintf("it is %.4g times the gradient of the loss: the loss was multiplied by "+
+					"the loss scale %g, and no call divides the gradients by it (unscale_)", k*scale, scale))
+			}
+		}
+	}
+	for v, n := range also {
+		v.reason += fmt.Sprintf("; so are %d other gradients", n)
+	}
+}
+
+// feeds reports whether the call that reads a gradient writes something else with it: state, or the parameter.
+func (u *updater) feeds(v *Value) bool {
+	return slices.ContainsFunc(v.Call.madeOf(v), func(w *Value) bool {
+		return w.Address != v.Address && v.Call.writes()
+	})
+}
+
+// times is the factor by which all samples of v are those of f, a fingerprint of w; 0 if there is none.
+func (v *Value) times(f *fingerprint, w *Value) float64 {
+	if len(f.samples) != len(v.content.samples) {
+		return 0
+	}
+	most, at := 0.0, -1
+	was := make([]float64, len(f.samples))
+	for i, s := range f.samples {
+		was[i] = decode(w.DType, s)
+		if x := math.Abs(was[i]); x > most {
+			most, at = x, i
+		}
+	}
+	if at < 0 || most-most != 0 {
+		return 0
+	}
+	k := decode(v.DType, v.content.samples[at]) / was[at]
+	if !(k > 0) {
+		return 0
+	}
+	if frac, e := math.Frexp(k); math.Abs(frac-0.5) < 1e-6 || math.Abs(frac-1) < 1e-6 { // as rounding leaves a power of two
+		k = math.Ldexp(math.Round(2*frac)/2, e)
+	}
+	for i := range was {
+		was[i] *= k
+	}
+	sizes := make([]float64, len(was))
+	for i, x := range was {
+		sizes[i] = 4*math.Abs(x) + most*k*v.DType.SmallestNormal()
+	}
+	if !agree(v, was, sizes, 1) {
+		return 0
+	}
+	return k
+}
+
+// clippedBy is the call behind the loss that multiplied a gradient by a number below 1 that it made of a norm; nil if
+// there is none.
+func (v *Value) clippedBy() *Call {
+	w := v.From.Value
+	if w == nil || w.Kind != outputKind || w.Call.phase()%2 == 0 || !strings.Contains(w.Call.Op, "mul") {
+		return nil
+	}
+	for _, u := range w.Call.Inputs {
+		if x := u.number(); u.Numel() != 1 || !(x < 1) || u.From.Value == nil {
+			continue
+		}
+		if slices.ContainsFunc(Cone(u.From.Value), func(c *Call) bool {
+			return c.phase() == w.Call.phase() && strings.Contains(c.Op, "norm")
+		}) {
+			return w.Call
+		}
+	}
+	return nil
+}
+
+// gradientAt is the input of a call that is a recorded gradient at an address.
+func (c *Call) gradientAt(address uint64) *Value {
+	for _, v := range c.Inputs {
+		if v.Address == address && v.isGradient() && v.From.Value != nil {
+			return v
+		}
+	}
+	return nil
+}
+
+// dividesBy reports whether a call behind the loss is given a number, or its reciprocal.
+func (s *Step) dividesBy(scale float64) bool {
+	is := func(x float64) bool {
+		return math.Abs(x-scale) <= 1e-6*scale || math.Abs(x*scale-1) <= 1e-6
+	}
+	for _, c := range s.Tail {
+		if strings.Contains(c.Op, "_amp_update_scale_") {
+			continue
+		}
+		for _, v := range c.Inputs {
+			if v.Numel() == 1 && is(v.number()) {
+				return true
+			}
+		}
+		for _, a := range c.attributes {
+			if x, err := strconv.ParseFloat(a.text, 64); err == nil && is(x) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// skipped reports whether the gradients of a step overflowed at its loss scale, the program noticed (GradScaler's
+// found_inf), and no call updated parameters with them. Nothing is wrong with such a step.
+func (s *Step) skipped() bool {
+	noticed := false
+	for _, c := range s.Tail {
+		if !strings.Contains(c.Op, "non_finite_check_and_unscale_") {
+			continue
+		}
+		for _, v := range c.Inputs {
+			if v.Numel() != 1 {
+				continue
+			}
+			f := v.after
+			for _, o := range c.Outputs {
+				if o.Address == v.Address {
+					f = &o.content
+				}
+			}
+			if f != nil && len(f.samples) == 1 && decode(v.DType, f.samples[0]) == 1 {
+				noticed = true
+			}
+		}
+	}
+	if !noticed {
+		return false
+	}
+	parameters := map[uint64]bool{}
+	for _, c := range s.Calls {
+		for _, v := range c.Inputs {
+			if v.RequiresGrad && v.Address != 0 && v.From.Value == nil {
+				parameters[v.Address] = true
+			}
+		}
+	}
+	return !slices.ContainsFunc(s.Tail, func(c *Call) bool {
+		return slices.ContainsFunc(c.Inputs, func(v *Value) bool {
+			return parameters[v.Address] && v.after != nil || slices.ContainsFunc(c.Outputs, func(o *Value) bool {
+				return parameters[o.Address] && o.Address == v.Address && !o.equals(v)
+			})
+		})
+	})
+}
+
+// overflows reports whether a value that is not finite is one of those that a skipped step has: gradients, the scaled
+// loss, and what the calls behind the loss make of them.
+func (s *Step) overflows(c *Call, backward bool) bool {
+	return (backward || c == s.root && c != s.Loss || c.phase()%2 == 1)
+}
+
+// Skipped are the steps that are skipped for an overflow. A step with a wrong call is none: the call may have made what
+// is not finite.
+func (t *Trace) Skipped() (out []*Step) {
+	for _, p := range t.Processes {
+		for _, s := range p.Steps {
+			if s.skipped() && !slices.ContainsFunc(slices.Concat(s.Calls, s.Tail), func(c *Call) bool {
+				return c.Verdict == verdict.Fail
+			}) {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
