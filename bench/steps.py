@@ -223,6 +223,10 @@ def functional(parameters, ranks):
         p.grad.copy_(fc.wait_tensor(fc.all_reduce(p.grad, "sum", list(range(ranks)))) / ranks)
 
 
+def LOST(received):
+    """Is told of each message that was received."""
+
+
 def exchanged(parameters, ranks):
     """Two ranks send each other their gradients."""
     other = 1 - torch.distributed.get_rank()
@@ -231,6 +235,7 @@ def exchanged(parameters, ranks):
         works = [torch.distributed.isend(p.grad, other), torch.distributed.irecv(got, other)]
         for w in works:
             w.wait()
+        LOST(got)
         p.grad.add_(got).div_(ranks)
 
 
@@ -609,13 +614,18 @@ def lost(name, rank):
                 if n[0] == 5 and rank == 1:
                     if hasattr(w, "wait") and not isinstance(w, torch.Tensor):
                         w.wait()
-                    overwrite(w if target else t, kept)
+                    overwrite(w if target else t, bytes(len(kept)) if target else kept)
             return w
         return call
     if name == "async-lost":
         c10d.all_reduce = dist.all_reduce = broken(c10d.all_reduce, False)
     elif name == "messages-lost":
-        c10d.irecv = dist.irecv = broken(c10d.irecv, False)
+        global LOST
+
+        def LOST(t):
+            n[0] += 1
+            if n[0] == 5 and rank == 1:
+                overwrite(t, bytes(len(held(t))))
     else:
         fc.wait_tensor = broken(fc.wait_tensor, True)
 

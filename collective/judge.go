@@ -6,6 +6,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/pthformat"
@@ -18,6 +19,55 @@ type side struct {
 	rec    *capture.Call
 	before []*tensor.Tensor // tensors of args, then of kwargs
 	after  []*tensor.Tensor
+}
+
+// settle completes what was found after an asynchronous call, which need not be all of its arguments. It is false if
+// something is missing that the call writes.
+func (s *side) settle(ranks int) bool {
+	if isFunctional(s.rec.Op) {
+		if len(s.after) != 1 || s.after[0] == nil {
+			return false
+		}
+		s.functional()
+		return true
+	}
+	if len(s.after) != len(s.before) {
+		return false
+	}
+	from, to := 0, 1 // what the call writes
+	switch name := Name(s.rec.Op); name {
+	case "all_gather":
+		to = ranks
+	case "all_to_all":
+		to = len(s.before) / 2
+	case "gather":
+		from, to = 1, len(s.before)
+	}
+	for i, t := range s.after {
+		if t == nil && i >= from && i < to {
+			return false
+		} else if t == nil {
+			s.after[i] = s.before[i]
+		}
+	}
+	return true
+}
+
+// functional gives a functional collective the tensors that the form with a result among the arguments has: those that
+// gather or scatter have the result first.
+func (s *side) functional() {
+	switch Name(s.rec.Op) {
+	case "all_gather_into_tensor", "reduce_scatter_tensor", "all_to_all_single":
+		s.before, s.after = append(s.after[:1:1], s.before...), append(s.after[:1:1], s.before...)
+	}
+}
+
+// place is that of an option of a call, which has its result among the arguments unless it is functional.
+func (s *side) place(n int) int {
+	if isFunctional(s.rec.Op) && n > 1 {
+		return n - 1
+	}
+	return n
 }
 
 // A Judgement is what an exchange says of one rank.
@@ -35,9 +85,13 @@ type Value struct {
 	Reason     string // "" if it is what the ranks put in
 }
 
+// A Settled gives what the readers of an asynchronous call find: its arguments, or the result of a functional
+// collective, nil for those that nobody read.
+type Settled func(e *capture.Entry) []*tensor.Tensor
+
 // Judge compares what ranks have after an exchange with what all ranks put in. at are the places in the group of the
-// ranks that are judged.
-func (x *Exchange) Judge(read pthformat.ReadMode, at ...int) ([]Judgement, error) {
+// ranks that are judged. Without settled, calls that run asynchronously are not judged.
+func (x *Exchange) Judge(read pthformat.ReadMode, settled Settled, at ...int) ([]Judgement, error) {
 	sides := make([]side, len(x.Calls))
 	for i, e := range x.Calls {
 		rec, err := e.Load(capture.LoadOptions{Read: read, Only: capture.Of(capture.Input, capture.After)})
@@ -45,14 +99,23 @@ func (x *Exchange) Judge(read pthformat.ReadMode, at ...int) ([]Judgement, error
 			return nil, errors.Join(err, rec.Close())
 		}
 		defer rec.Close()
-		async, _ := option(rec, "async_op", -1).(bool)
-		if name := Name(e.Op); async || name == "isend" || name == "irecv" {
-			return slices.Repeat([]Judgement{{Why: "it ran asynchronously: its result was not there when it returned"}},
-				len(at)), nil
-		}
 		s := side{rec: rec, before: value.Tensors(value.NewTuple(append(slices.Clone(rec.Args), rec.Kwargs)...))}
-		if s.after = s.before; rec.HasAfter {
+		async, _ := option(rec, "async_op", -1).(bool)
+		switch name := Name(e.Op); {
+		case name == "isend":
+			s.after = s.before // what it sends
+		case async || name == "irecv" || isFunctional(e.Op):
+			if settled != nil {
+				s.after = settled(e)
+			}
+			if !s.settle(len(x.Calls)) {
+				return slices.Repeat([]Judgement{{Why: "it ran asynchronously, and no call read its result afterwards"}},
+					len(at)), nil
+			}
+		case rec.HasAfter:
 			s.after = value.Tensors(value.NewTuple(append(slices.Clone(rec.After), rec.AfterKwargs)...))
+		default:
+			s.after = s.before
 		}
 		sides[i] = s
 	}
@@ -78,6 +141,9 @@ func (x *Exchange) judge(sides []side, i int) (j Judgement) {
 				tensor.ShapeString(x.Group), reason)
 		}
 		target := fmt.Sprintf("input[%d]", w.index)
+		if isFunctional(sides[i].rec.Op) {
+			target = "output[0]"
+		}
 		if last := len(j.Values) - 1; last >= 0 && j.Values[last].Target == target { // of another rank's part of it
 			v := &j.Values[last]
 			v.Mismatched += n
@@ -186,7 +252,7 @@ func (x *Exchange) wants(sides []side, i int) []want {
 			return []want{{0, s.after[0], 0, column(i + 1), 0, n, reduction(s.rec, 2)}}
 		}
 	case "reduce_scatter_tensor", "reduce_scatter_base", "reduce_scatter_single":
-		return []want{{0, s.after[0], 0, column(1), i * n, n, reduction(s.rec, 2)}}
+		return []want{{0, s.after[0], 0, column(1), i * n, n, reduction(s.rec, s.place(2))}}
 	}
 	return nil
 }
@@ -200,8 +266,8 @@ func (x *Exchange) parted(sides []side, i int) []want {
 			return nil
 		}
 		got, given := sides[i].after[0], o.before[1]
-		into := splits(option(sides[i].rec, "output_split_sizes", 2), got, len(sides))
-		of := splits(option(o.rec, "input_split_sizes", 3), given, len(sides))
+		into := splits(option(sides[i].rec, "output_split_sizes", sides[i].place(2)), got, len(sides))
+		of := splits(option(o.rec, "input_split_sizes", o.place(3)), given, len(sides))
 		if into == nil || of == nil || into[r] != of[i] {
 			return nil
 		}
@@ -279,7 +345,7 @@ func reduction(rec *capture.Call, place int) string {
 	if o, ok := v.(*value.Opaque); ok {
 		text = o.Global + " " + o.Reason
 	}
-	if m := reductionName.FindString(text); m != "" {
+	if m := reductionName.FindString(strings.ToUpper(text)); m != "" {
 		return m
 	}
 	return "?"

@@ -75,8 +75,8 @@ func MatchAll(ranks map[int][]*capture.Entry, read pthformat.ReadMode) map[*capt
 		calls[rank] = map[string][]*capture.Entry{}
 		for _, e := range all {
 			switch name := Name(e.Op); {
-			case name == "" || strings.Contains(e.Op, "functional"):
-				// Results of functional collectives are not there before wait_tensor.
+			case name == "" || isFunctional(e.Op) && len(e.Group) == 0:
+				// Of wait_tensor and its like the one that they wait for decides.
 			case isMessage(name):
 				from, to, why := ends(e, rank, read)
 				if out[e] = (Match{Why: why}); why == "" {
@@ -151,6 +151,9 @@ func Missing(ranks []int) string {
 	return fmt.Sprintf("ranks %s of the group were not recorded", strings.Join(words, ", "))
 }
 
+// isFunctional reports whether an operator is a functional collective, whose result is there after wait_tensor.
+func isFunctional(op string) bool { return strings.Contains(op, "c10d_functional") }
+
 func isMessage(name string) bool { return sends(name) || name == "recv" || name == "irecv" }
 
 func sends(name string) bool { return name == "send" || name == "isend" }
@@ -206,7 +209,7 @@ func matchedMessage(e *capture.Entry, rank int, name string, messages map[string
 
 // Alone is the match of a call whose group has one rank, so that one recording suffices.
 func Alone(e *capture.Entry) (Match, bool) {
-	if len(e.Group) != 1 || Name(e.Op) == "" || isMessage(Name(e.Op)) || strings.Contains(e.Op, "functional") {
+	if len(e.Group) != 1 || Name(e.Op) == "" || isMessage(Name(e.Op)) || isFunctional(e.Op) {
 		return Match{}, false
 	}
 	return Match{Exchange: &Exchange{Name(e.Op), e.Group, []*capture.Entry{e}}}, true

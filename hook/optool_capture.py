@@ -1667,6 +1667,10 @@ class _Recorder:
             handle = _handle(torch, args, kwargs)
             event["group"] = _group(torch, handle)
             event["group_name"] = _group_name(torch, handle)
+        elif p.name.startswith("torch.ops._c10d_functional.") and args and isinstance(args[-1], str):
+            handle = _named_group(torch, args[-1])
+            if handle is not None:
+                event["group"], event["group_name"] = _group(torch, handle), _group_name(torch, handle)
         if p.random:
             event["rng"] = self._random_state(tensors, args, kwargs)
         call.args, call.kwargs = args, kwargs
@@ -2021,6 +2025,14 @@ def _handle(torch, args, kwargs):
     """The process group that a function of torch.distributed is given, by its name or its place; None for all processes."""
     kind = torch.distributed.ProcessGroup
     return next((v for v in itertools.chain(kwargs.values(), args) if isinstance(v, kind)), None)
+
+
+def _named_group(torch, name):
+    """The process group with a name, as functional collectives are given it; None if torch does not tell."""
+    try:
+        return torch.distributed.distributed_c10d._resolve_process_group(name)
+    except Exception:
+        return None
 
 
 def _group_name(torch, group):

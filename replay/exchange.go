@@ -16,7 +16,7 @@ func (r *comparison) compareExchange() {
 		r.addCall(verdict.Skipped, m.Why)
 		return
 	}
-	judged, err := m.Exchange.Judge(r.opt.Read, m.At)
+	judged, err := m.Exchange.Judge(r.opt.Read, nil, m.At)
 	if err != nil {
 		r.addCall(verdict.Skipped, "the other ranks of its group cannot be read: "+err.Error())
 		return

@@ -1,9 +1,13 @@
 package step
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/collective"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/verdict"
 )
 
@@ -70,7 +74,7 @@ func checkExchange(x *collective.Exchange, calls map[*capture.Entry]*Call, opt O
 	for i := range at {
 		at[i] = i
 	}
-	judgements, err := x.Judge(opt.Read, at...)
+	judgements, err := x.Judge(opt.Read, func(e *capture.Entry) []*tensor.Tensor { return calls[e].settled(opt) }, at...)
 	if err != nil {
 		return err
 	}
@@ -78,6 +82,9 @@ func checkExchange(x *collective.Exchange, calls map[*capture.Entry]*Call, opt O
 		c := calls[x.Calls[i]]
 		if j.Why == "" {
 			c.decide()
+			for _, w := range c.waits() {
+				w.decide()
+			}
 		} else {
 			c.undecided(j.Why)
 		}
@@ -91,6 +98,77 @@ func checkExchange(x *collective.Exchange, calls map[*capture.Entry]*Call, opt O
 	}
 	return nil
 }
+
+// settled is what the readers of an asynchronous collective find in its arguments, or as the result of a functional one:
+// nil for what no recorded call read before it was written again.
+func (c *Call) settled(opt Options) []*tensor.Tensor {
+	vs := c.Inputs
+	if functional(c) {
+		vs = c.Outputs
+	}
+	out := make([]*tensor.Tensor, len(vs))
+	for i, v := range vs {
+		if w := v.readAfter(); w != nil {
+			if t, err := w.Recorded(Options{Options: opt.Options}); err == nil {
+				out[i] = t
+			}
+		}
+	}
+	return out
+}
+
+// readAfter is the first later value that a call found, or waited for, where v lies; nil if there is none.
+func (v *Value) readAfter() *Value {
+	if v.Address == 0 {
+		return nil
+	}
+	for _, c := range v.Call.Process.Calls[v.Call.Order+1:] {
+		switch name := c.collective(); {
+		case name == "wait_tensor":
+			if i := slices.IndexFunc(c.Outputs, func(w *Value) bool { return w.Address == v.Address && w.like(v) }); i >= 0 {
+				return c.Outputs[i]
+			}
+			continue
+		case name != "":
+			if slices.ContainsFunc(c.Inputs, func(w *Value) bool { return w.Address == v.Address }) && !functional(c) {
+				return nil // it may write there
+			}
+			continue
+		}
+		for _, w := range c.Inputs {
+			if w.Address == v.Address && w.like(v) {
+				return w
+			}
+		}
+		if slices.ContainsFunc(c.Outputs, func(w *Value) bool { return w.Address < v.end() && v.Address < w.end() }) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// waits are the calls that only wait for the result of a functional collective, or wrap it.
+func (c *Call) waits() (out []*Call) {
+	if !functional(c) || len(c.Outputs) == 0 {
+		return nil
+	}
+	o := c.Outputs[0]
+	for _, w := range c.Process.Calls[c.Order+1:] {
+		name := w.collective()
+		if name != "wait_tensor" && name != "wrap_tensor_autograd" {
+			continue
+		}
+		if slices.ContainsFunc(slices.Concat(w.Inputs, w.Outputs), func(v *Value) bool { return v.Address == o.Address }) {
+			out = append(out, w)
+			if name == "wait_tensor" {
+				break
+			}
+		}
+	}
+	return out
+}
+
+func functional(c *Call) bool { return strings.Contains(c.Op, "c10d_functional") }
 
 // decide takes a call that replay skipped, since other processes decide its result, for judged.
 func (c *Call) decide() {

@@ -75,7 +75,7 @@ type linker struct {
 	byContent map[contentKey][]*Value // results, in order
 	byFlat    map[contentKey][]*Value // the same without their shapes
 	writes    []*Value                // results and arguments that changed memory in place, in order
-	lay       map[spot]*Value        // the last value with some content that lay at an address
+	lay       map[spot]*Value         // the last value with some content that lay at an address
 }
 
 // A spot is an address and what lies there.

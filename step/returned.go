@@ -58,8 +58,10 @@ func (c *Call) updates(v *Value) bool {
 func (v *Value) fromSamePlace(w *Value) *Value {
 	old := v.From.Value
 	if old == nil || old.Kind != outputKind || w.Kind != outputKind || old.Target != w.Target || old.Call.Step == nil ||
-		w.Call.Step == nil || old.Call.Step.Number >= w.Call.Step.Number || w.Call.place() == (site{}) ||
-		old.Call.Op != w.Call.Op || old.Call.place() != w.Call.place() {
+		w.Call.Step == nil || old.Call.Step.Number >= w.Call.Step.Number || old.Call.Op != w.Call.Op {
+		return nil
+	}
+	if at := w.Call.place(); at != old.Call.place() || at == (site{}) && w.Call.nth() != old.Call.nth() {
 		return nil
 	}
 	return old
@@ -69,6 +71,16 @@ func (v *Value) fromSamePlace(w *Value) *Value {
 type site struct{ module, location string }
 
 func (c *Call) place() site { return site{c.Entry.Module, c.Entry.Location} }
+
+// nth counts the calls of the operator in the same phase of the step, up to the call.
+func (c *Call) nth() (n int) {
+	for _, o := range c.Process.Calls[:c.Order] {
+		if o.Op == c.Op && o.phase() == c.phase() {
+			n++
+		}
+	}
+	return n
+}
 
 // A master is what an optimizer writes in place behind a loss, in more bits than the parameter has.
 type master struct {

@@ -49,12 +49,21 @@ func (u *updater) findScaled() {
 			if v.From.How == IsChanged || v.From.first != nil || !v.telling() {
 				continue
 			}
-			if mul := v.clippedBy(); mul != nil && strings.Contains(c.Op, "unscale_") {
-				if g := mul.gradientAt(v.Address); g != nil {
-					report("clipped", g, g.From.Value, fmt.Sprintf("the gradient is clipped while it is %g times that of "+
-						"the loss: %s divides it by the loss scale later", scale, c))
+			if unscales := strings.Contains(c.Op, "unscale_"); unscales || !divided {
+				if mul := v.clippedBy(); mul != nil {
+					if g := mul.gradientAt(v.Address); g != nil {
+						why := "no call divides it by the loss scale (unscale_)"
+						if unscales {
+							why = c.String() + " divides it by the loss scale later"
+						}
+						report("clipped", g, g.From.Value, fmt.Sprintf("the gradient is clipped while it is %g times that "+
+							"of the loss: %s", scale, why))
+					}
+					continue
 				}
-				continue
+				if unscales {
+					continue
+				}
 			}
 			at := u.parameter(v)
 			if at == 0 || at == v.Address || seen[at] || !u.feeds(v) {
@@ -217,9 +226,8 @@ func (s *Step) skipped() bool {
 	}
 	return !slices.ContainsFunc(s.Tail, func(c *Call) bool {
 		return slices.ContainsFunc(c.Inputs, func(v *Value) bool {
-			return parameters[v.Address] && v.after != nil || slices.ContainsFunc(c.Outputs, func(o *Value) bool {
-				return parameters[o.Address] && o.Address == v.Address && !o.equals(v)
-			})
+			return parameters[v.Address] && v.RequiresGrad && (v.after != nil && v.after.sum != v.content.sum ||
+				slices.ContainsFunc(c.Outputs, func(o *Value) bool { return o.Address == v.Address && !o.equals(v) }))
 		})
 	})
 }
