@@ -217,14 +217,16 @@ def waited(parameters, ranks):
         p.grad /= ranks
 
 
+def LOST(received):
+    """Is told of each message that was received."""
+
+
 def functional(parameters, ranks):
     import torch.distributed._functional_collectives as fc
     for p in parameters:
-        p.grad.copy_(fc.wait_tensor(fc.all_reduce(p.grad, "sum", list(range(ranks)))) / ranks)
-
-
-def LOST(received):
-    """Is told of each message that was received."""
+        total = fc.wait_tensor(fc.all_reduce(p.grad, "sum", torch.distributed.group.WORLD))
+        LOST(total)
+        p.grad.copy_(total / ranks)
 
 
 def exchanged(parameters, ranks):
@@ -601,33 +603,30 @@ def lost(name, rank):
     """On rank 1 the fifth exchange gives what was there before."""
     import torch.distributed.distributed_c10d as c10d
     import torch.distributed as dist
-    import torch.distributed._functional_collectives as fc
     n = [0]
 
-    def broken(real, target):
+    def broken(real):
         def call(*a, **k):
             n[0] += 1
             with torch._C.DisableTorchFunction():
                 t = a[0]
                 kept = held(t)
-                w = real(*a, **k)
+            w = real(*a, **k)
+            with torch._C.DisableTorchFunction():
                 if n[0] == 5 and rank == 1:
-                    if hasattr(w, "wait") and not isinstance(w, torch.Tensor):
-                        w.wait()
-                    overwrite(w if target else t, bytes(len(kept)) if target else kept)
+                    w.wait()
+                    overwrite(t, kept)
             return w
         return call
     if name == "async-lost":
-        c10d.all_reduce = dist.all_reduce = broken(c10d.all_reduce, False)
-    elif name == "messages-lost":
+        c10d.all_reduce = dist.all_reduce = broken(c10d.all_reduce)
+    else:
         global LOST
 
         def LOST(t):
             n[0] += 1
             if n[0] == 5 and rank == 1:
                 overwrite(t, bytes(len(held(t))))
-    else:
-        fc.wait_tensor = broken(fc.wait_tensor, True)
 
 
 def ranks(name, path):

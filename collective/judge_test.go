@@ -10,6 +10,34 @@ import (
 	"github.com/optool/optool/value"
 )
 
+// TestSettle: an asynchronous call is judged by what was found where it writes; a functional one by its result, which
+// those that gather or scatter have first.
+func TestSettle(t *testing.T) {
+	of := func(x ...float64) *tensor.Tensor { return tensor.New(tensor.Float32, []int{len(x)}, x).Rounded() }
+	list := func(ts ...*tensor.Tensor) []*tensor.Tensor { return ts }
+	was := of(0, 0)
+	for _, tc := range []struct {
+		op            string
+		before, found []*tensor.Tensor
+		want          int // how many tensors, 0 if what the call writes was not found
+	}{
+		{"torch.distributed.all_reduce", list(was), list(of(1, 2)), 1},
+		{"torch.distributed.all_reduce", list(was), list(nil), 0},
+		{"torch.distributed.all_gather", list(was, was, of(1, 2)), list(of(1, 2), of(3, 4), nil), 3},
+		{"torch.distributed.all_gather", list(was, was, of(1, 2)), list(of(1, 2), nil, nil), 0},
+		{"torch.distributed.all_to_all_single", list(was, of(1, 2)), nil, 0},
+		{"torch.ops._c10d_functional.all_reduce", list(was), list(of(1, 2)), 1},
+		{"torch.ops._c10d_functional.all_gather_into_tensor", list(was), list(of(1, 2, 3, 4)), 2},
+		{"torch.ops._c10d_functional.all_reduce", list(was), list(nil), 0},
+	} {
+		s := side{rec: &capture.Call{Op: tc.op}, before: tc.before, after: tc.found}
+		ok := s.settle(2)
+		if ok != (tc.want > 0) || ok && len(s.after) != tc.want {
+			t.Errorf("%s of %d: %v, %d tensors", tc.op, len(tc.before), ok, len(s.after))
+		}
+	}
+}
+
 // TestExchanged: what each rank should have after collectives whose arguments are lists.
 func TestExchanged(t *testing.T) {
 	of := func(x ...float64) *tensor.Tensor { return tensor.New(tensor.Float32, []int{len(x)}, x).Rounded() }

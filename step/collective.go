@@ -51,10 +51,10 @@ func (t *Trace) checkExchanges(opt Options) {
 			calls[c.Entry] = c
 		}
 	}
-	matches := collective.MatchAll(ranks, opt.Read)
+	t.exchanges = collective.MatchAll(ranks, opt.Read)
 	for _, p := range t.Processes {
 		for _, c := range p.Calls {
-			m, ok := matches[c.Entry]
+			m, ok := t.exchanges[c.Entry]
 			switch {
 			case !ok:
 			case m.Exchange == nil:
@@ -67,6 +67,14 @@ func (t *Trace) checkExchanges(opt Options) {
 			}
 		}
 	}
+}
+
+// Exchange lists the recordings by which a call is judged: its own, or those of all ranks of a collective.
+func (t *Trace) Exchange(c *Call) []*capture.Entry {
+	if m := t.exchanges[c.Entry]; m.Exchange != nil {
+		return m.Exchange.Calls
+	}
+	return []*capture.Entry{c.Entry}
 }
 
 func checkExchange(x *collective.Exchange, calls map[*capture.Entry]*Call, opt Options) error {
@@ -117,8 +125,9 @@ func (c *Call) settled(opt Options) []*tensor.Tensor {
 	return out
 }
 
-// readAfter is the first later value that a call found, or waited for, where v lies; nil if there is none.
-func (v *Value) readAfter() *Value {
+// readAfter is the first later value that a call found where v lies, or that wait_tensor returned there; nil if there is
+// none.
+func (v *Value) readAfter() (waited *Value) {
 	if v.Address == 0 {
 		return nil
 	}
@@ -126,12 +135,12 @@ func (v *Value) readAfter() *Value {
 		switch name := c.collective(); {
 		case name == "wait_tensor":
 			if i := slices.IndexFunc(c.Outputs, func(w *Value) bool { return w.Address == v.Address && w.like(v) }); i >= 0 {
-				return c.Outputs[i]
+				waited = c.Outputs[i]
 			}
 			continue
 		case name != "":
 			if slices.ContainsFunc(c.Inputs, func(w *Value) bool { return w.Address == v.Address }) && !functional(c) {
-				return nil // it may write there
+				return waited // it may write there
 			}
 			continue
 		}
@@ -141,10 +150,10 @@ func (v *Value) readAfter() *Value {
 			}
 		}
 		if slices.ContainsFunc(c.Outputs, func(w *Value) bool { return w.Address < v.end() && v.Address < w.end() }) {
-			return nil
+			return waited
 		}
 	}
-	return nil
+	return waited
 }
 
 // waits are the calls that only wait for the result of a functional collective, or wrap it.

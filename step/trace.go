@@ -260,6 +260,8 @@ type Trace struct {
 	Processes []*Process
 	Findings  []*Finding
 	Runs      *Runs // of a comparison with another run, after Against; else nil
+
+	exchanges map[*capture.Entry]collective.Match
 }
 
 // Apart names parameters that processes read at the same place of the same sequence

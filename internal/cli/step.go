@@ -287,7 +287,9 @@ func stepExit(t *step.Trace, s *reports.Summary, refused int) int {
 func (o *stepOptions) recording(a *app, t *step.Trace, settings reports.Settings) *reports.Recording {
 	rec := &reports.Recording{Run: a.run(o.device, settings...), Last: []byte("{}"), Summary: reports.NewSummary(),
 		Exit: new(int)}
-	rec.Results = reports.ResultsOf(t.Results(o.repro)...)
+	rec.Results = reports.ResultsOf(t.Results(func(c *step.Call, onDevice bool) string {
+		return o.repro(t, c, onDevice)
+	})...)
 	for r := range rec.Results.All() {
 		rec.Summary.Add(r)
 	}
@@ -488,13 +490,17 @@ func (o *stepOptions) command(args ...string) string {
 	return strings.Join(slices.Insert(args, len(args)-1, o.tolerances.repro()...), " ")
 }
 
-// repro is the command that runs a call again.
-func (o *stepOptions) repro(c *step.Call, onDevice bool) string {
+// repro is the command that runs a call again: a collective with those of the other ranks.
+func (o *stepOptions) repro(t *step.Trace, c *step.Call, onDevice bool) string {
 	args := []string{"replay", "--tables"}
 	if onDevice {
 		args = append(args, o.deviceFlags.repro()...)
 	}
-	return o.command(append(args, quotePath(pathOf(c.Entry)))...)
+	var paths []string
+	for _, e := range t.Exchange(c) {
+		paths = append(paths, quotePath(pathOf(e)))
+	}
+	return o.command(append(args, strings.Join(paths, " "))...)
 }
 
 // next are commands that show more.
@@ -506,12 +512,12 @@ func (o *stepOptions) next(t *step.Trace, path string) []string {
 		if f.Rule == verdict.Diverged && f.Peer != nil {
 			out = append(out, o.command("compare", "--tables", quotePath(pathOf(f.Peer.Entry)), at))
 		} else {
-			out = append(out, o.repro(f.Call, false))
+			out = append(out, o.repro(t, f.Call, false))
 		}
 	}
 	wrong, _ := t.Reruns()
 	if i := slices.IndexFunc(wrong, func(r *step.Rerun) bool { return r.Standing != step.NotRepeated }); i >= 0 {
-		out = append(out, o.repro(wrong[i].Call, true))
+		out = append(out, o.repro(t, wrong[i].Call, true))
 	}
 	if o.html == "" {
 		out = append(out, o.command("step", "--html", "step.html", quotePath(path)))
