@@ -186,13 +186,61 @@ class LM(nn.Module):
             self.head.weight = self.embedding.weight
 
     def forward(self, tokens):
-        x = self.embedding(tokens)
+        return self.through(self.embedding(tokens))
+
+    def through(self, x):
         for b in self.blocks:
             if self.checkpointed is not None and self.head.weight.dtype != torch.float64:
                 x = checkpoint(b, x, **dict(dict(use_reentrant=False), **self.checkpointed))
             else:
                 x = b(x)
         return self.head(self.norm(x))
+
+
+class Norm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(DIM))
+
+    def forward(self, x):
+        return F.rms_norm(x, (DIM,), self.weight, 1e-6)
+
+
+class GatedMLP(nn.Module):
+    def __init__(self, dropout):
+        super().__init__()
+        self.gate, self.up, self.down = (nn.Linear(a, b, bias=False) for a, b in ((DIM, 3 * DIM), (DIM, 3 * DIM), (3 * DIM, DIM)))
+        self.drop = Drop() if dropout else nn.Identity()
+
+    def forward(self, x):
+        return self.drop(self.down(F.silu(self.gate(x)) * self.up(x)))
+
+
+class GatedBlock(nn.Module):
+    def __init__(self, dropout):
+        super().__init__()
+        self.norm1, self.norm2 = Norm(), Norm()
+        self.q, self.k, self.v, self.out = (nn.Linear(DIM, DIM, bias=False) for _ in range(4))
+        self.mlp = GatedMLP(dropout)
+
+    def forward(self, x):
+        h = self.norm1(x)
+        q, k, v = (f(h).unflatten(-1, (2, -1)).transpose(1, 2) for f in (self.q, self.k, self.v))
+        x = x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+        return x + self.mlp(self.norm2(x))
+
+
+class Gated(LM):
+    """A model as LM with other parts."""
+
+    def __init__(self, tied=False, checkpointed=None, dropout=False, **more):
+        super().__init__(tied, checkpointed)
+        self.blocks, self.norm = nn.ModuleList(GatedBlock(dropout) for _ in range(2)), Norm()
+        self.places = nn.Embedding(LENGTH, DIM)
+
+    def forward(self, tokens):
+        x = self.embedding(tokens) + self.places(torch.arange(tokens.shape[1]))
+        return self.through(x)
 
 
 def loss_of(model, tokens):
@@ -248,8 +296,8 @@ class Program:
 
     def __init__(self, model=None, dtype=torch.float32, optimizer=("AdamW", dict(foreach=SMALL)), steps=2, micro=1,
                  autocast=None, scale=None, clip=False, shows=False, ema=False, second=None, compiled=False, ranks=1,
-                 master=False, evaluates=False, exchange=None, unscales=True, scaler_steps=True, op_tools=False, fault=None,
-                 first=None):
+                 master=False, evaluates=False, exchange=None, unscales=True, scaler_steps=True, op_tools=False, net=LM,
+                 fault=None, first=None):
         self.__dict__.update(locals())
         self.model_options = model or {}
         self.losses, self.place = [], None
@@ -261,7 +309,7 @@ class Program:
     def run(self, path, rank=0):
         torch.manual_seed(7)
         self.rank = rank
-        self.model = model = LM(**self.model_options).to(self.dtype)
+        self.model = model = self.net(**self.model_options).to(self.dtype)
         make = getattr(torch.optim, self.optimizer[0])
         parameters = list(model.parameters())
         groups = [parameters]
@@ -342,7 +390,7 @@ class Program:
         drops = [m for m in model.modules() if isinstance(m, Drop)]
         masks = [list(m.masks) for m in drops]
         for weights, tokens, captured in todo:
-            twin = LM(**self.model_options).double()
+            twin = self.net(**self.model_options).double()
             twin.load_state_dict(weights)
             for m, kept in zip((m for m in twin.modules() if isinstance(m, Drop)), masks):
                 m.again = [kept.pop(0)]
@@ -595,6 +643,74 @@ OP_TOOLS = {"op_tools-" + k: v for k, v in dict(
     nan=Program(op_tools=True, optimizer=MOMENTUM, fault=kernel("gelu_backward", nan),
                 first=dict(rules=["wrong", "nonfinite"], op="gelu", target="grad[0]")),
 ).items()}
+def fresh_stale(place, p):
+    if place == ("step", 0):
+        p.kept = []
+        p.hook = hooked(p.model, "blocks.0.mlp.down", lambda x: p.kept.append(held(x)))
+    if place == ("step", 1):
+        p.hook.remove()
+        hooked(p.model, "blocks.0.mlp.down", lambda x: p.kept and overwrite(x, p.kept.pop()))
+
+
+def fresh_covered(place, p):
+    if place == ("step", 0):
+        p.kept = []
+        hooked(p.model, "blocks.0.out", lambda x: p.kept.append(held(x)))
+        hooked(p.model, "blocks.1.out", lambda x: overwrite(x, p.kept[0][:len(held(x)) // 2] + held(x)[len(held(x)) // 2:]))
+
+
+def fresh_swapped(place, p):
+    if place == ("backward", 1):
+        a, b = p.model.blocks[0].k.weight.grad, p.model.blocks[0].v.weight.grad
+        x, y = held(a), held(b)
+        overwrite(a, y), overwrite(b, x)
+
+
+def fresh_state(key, same):
+    """State of one parameter becomes rolled, or that of another parameter."""
+    def fault(place, p):
+        if place == ("step", 1):
+            a, b = (p.optimizers[0].state[x.mlp.gate.weight][key] for x in p.model.blocks)
+            overwrite(a, held(b) if same else rolled(a, 7))
+    return fault
+
+
+RMS, ADAM = ("RMSprop", dict(foreach=True)), ("Adam", dict(foreach=True))
+FRESH = {
+    "f-fused": Program(net=Gated, optimizer=FUSED, steps=3),
+    "f-bf16": Program(net=Gated, dtype=HALF, optimizer=RMS),
+    "f-scaler": Program(net=Gated, autocast=torch.float16, scale=512.0, clip=True, optimizer=("SGD", dict(momentum=0.9, foreach=True))),
+    "f-accumulate": Program(net=Gated, micro=3, optimizer=ADAM, shows=True, clip=True),
+    "f-moe": Program(model=dict(moe=True), autocast=HALF, optimizer=("NAdam", dict(foreach=False))),
+    "f-tied": Program(net=Gated, model=dict(tied=True), ema=True, optimizer=("Adam", dict(fused=True))),
+    "f-checkpoint": Program(net=Gated, model=dict(checkpointed=dict(use_reentrant=True), dropout=True), optimizer=("AdamW", dict(foreach=True))),
+    "f-op_tools-fused": Program(net=Gated, op_tools=True, optimizer=FUSED),
+    "f-op_tools-scaler": Program(net=Gated, op_tools=True, autocast=HALF, scale=256.0, optimizer=MOMENTUM),
+    "f-op_tools-accumulate": Program(net=Gated, op_tools=True, model=dict(tied=True), micro=2, optimizer=("Adam", dict(foreach=False))),
+
+    "f-stale": Program(net=Gated, dtype=HALF, optimizer=RMS, fault=fresh_stale,
+                       first=dict(rules=["changed"], op="linear", target="input[0]", module="blocks.0.mlp.down")),
+    "f-rolled": Program(net=Gated, optimizer=("Adam", dict(fused=True)), fault=fresh_state("exp_avg_sq", False),
+                        first=dict(rules=["changed"], op="_fused_adam_", target=None)),
+    "f-overwritten": Program(net=Gated, op_tools=True, optimizer=MOMENTUM, fault=fresh_covered,
+                             first=dict(rules=["changed"], op="linear", target="input[0]")),
+    "f-swapped": Program(net=Gated, model=dict(tied=True), optimizer=ADAM, fault=fresh_swapped,
+                         first=dict(rules=["changed"], op="", target=None)),
+    "f-wgrad": Program(net=Gated, autocast=HALF, scale=512.0, optimizer=MOMENTUM,
+                       fault=kernel("mm", times(0.5), lambda o, *a: tuple(o.shape) == (3 * DIM, DIM), 2),
+                       first=dict(rules=["wrong"], op="linear", target="grad[1]")),
+    "f-dropped": Program(net=Gated, ranks=2, steps=1, optimizer=ADAM, exchange=waited,
+                         first=dict(rules=["wrong", "parallel"], op="all_reduce", target="input[0]")),
+    "f-scaled": Program(net=Gated, autocast=torch.float16, scale=2048.0, scaler_steps=False, optimizer=RMS,
+                        first=dict(rules=["changed"], op="", target=None)),
+    "f-state": Program(net=Gated, op_tools=True, optimizer=("AdamW", dict(foreach=False)), fault=fresh_state("exp_avg", True),
+                       first=dict(rules=["changed"], op="lerp_", target=None)),
+    "f-nan": Program(net=Gated, micro=2, optimizer=FUSED, fault=kernel("silu_backward", nan, when=("step", 1)),
+                     first=dict(rules=["wrong", "nonfinite"], op="silu", target="grad[0]", module="blocks.1.mlp")),
+    "f-rng": Program(net=Gated, model=dict(checkpointed=dict(preserve_rng_state=False), dropout=True), micro=2, optimizer=FUSED,
+                     first=dict(rules=["wrong", "changed"], op="dropout", target="output[0]")),
+}
+PROGRAMS.update(FRESH)
 PROGRAMS.update(MORE)
 PROGRAMS.update(OP_TOOLS)
 
@@ -618,7 +734,7 @@ def lost(name, rank):
                     overwrite(t, kept)
             return w
         return call
-    if name == "async-lost":
+    if name in ("async-lost", "f-dropped"):
         c10d.all_reduce = dist.all_reduce = broken(c10d.all_reduce)
     else:
         global LOST
@@ -633,7 +749,7 @@ def ranks(name, path):
     """The program of several processes."""
     import torch.distributed as dist
     p, rank = PROGRAMS[name], int(os.environ["RANK"])
-    if name in ("async-lost", "functional-lost", "messages-lost"):
+    if name in ("async-lost", "functional-lost", "messages-lost", "f-dropped"):
         lost(name, rank)
     if name == "dropped":
         import torch.distributed.distributed_c10d as c10d

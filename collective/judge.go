@@ -109,8 +109,8 @@ func (x *Exchange) Judge(read pthformat.ReadMode, settled Settled, at ...int) ([
 				s.after = settled(e)
 			}
 			if !s.settle(len(x.Calls)) {
-				return slices.Repeat([]Judgement{{Why: "it ran asynchronously, and no call read its result afterwards"}},
-					len(at)), nil
+				why := "it ran asynchronously, and no call read its result afterwards"
+				return slices.Repeat([]Judgement{{Why: why}}, len(at)), nil
 			}
 		case rec.HasAfter:
 			s.after = value.Tensors(value.NewTuple(append(slices.Clone(rec.After), rec.AfterKwargs)...))

@@ -105,7 +105,8 @@ func (c *Call) bridge(opt Options) {
 				if err != nil || want == nil {
 					return err
 				}
-				return g.settleSum(want, size, readings[g][0], opt)
+				_, err = g.settleSum(want, size, readings[g][0], opt)
+				return err
 			})
 		})
 }
@@ -143,6 +144,8 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 	const beside = 12 // calls of one parameter's update
 	var last []*Value
 	var want, size *tensor.Tensor
+	u := unlike{by: map[argument][]other{}, like: map[argument]int{}, has: map[uint64]bool{}}
+	defer u.settle()
 	for i, c := range s.Tail {
 		if ctx.Err() != nil {
 			return
@@ -179,7 +182,9 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 				if want == nil {
 					return nil
 				}
-				return v.settleSum(want, size, readings[v][0], opt)
+				off, err := v.settleSum(want, size, readings[v][0], opt)
+				u.add(v, readings[v], off)
+				return err
 			})
 		})
 		for _, v := range open {
@@ -380,20 +385,21 @@ func vjp(rec *capture.Call, bound *opdef.Call, f *opdef.Forward, out []*tensor.T
 }
 
 // settleSum decides about a gradient for which the reference gives want, unrounded, the sum of parts whose magnitudes
-// add up to size: it is that, or that with a part overwritten, or something else.
-func (v *Value) settleSum(want, size *tensor.Tensor, reading *Value, opt Options) error {
+// add up to size: it is that, or that with a part overwritten, or something else: off says how that differs.
+func (v *Value) settleSum(want, size *tensor.Tensor, reading *Value, opt Options) (off string, err error) {
 	t, done, err := v.load(opt)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer done()
 	if !comparable(t, want) {
-		return nil
+		return "", nil
 	}
 	x, y := tensor.Data[float64](t), tensor.Data[float64](want)
 	first, n, ok := outliers(x, y, tensor.Data[float64](size), v.DType.Eps())
 	switch {
 	case !ok:
+		off = departs(x, y, v.Shape)
 	case n == 0:
 		v.From = Link{How: ByContent, Role: "gradient", Parts: v.From.Parts}
 	default:
@@ -406,7 +412,7 @@ func (v *Value) settleSum(want, size *tensor.Tensor, reading *Value, opt Options
 			"others are: at %s %.6g instead of %.6g, and no recorded call wrote there", n, len(x),
 			index(first, v.Shape), x[first], y[first])
 	}
-	return nil
+	return off, nil
 }
 
 // outliers counts the elements of x that are far from y, where most are near; first

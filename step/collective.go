@@ -82,7 +82,8 @@ func checkExchange(x *collective.Exchange, calls map[*capture.Entry]*Call, opt O
 	for i := range at {
 		at[i] = i
 	}
-	judgements, err := x.Judge(opt.Read, func(e *capture.Entry) []*tensor.Tensor { return calls[e].settled(opt) }, at...)
+	settled := func(e *capture.Entry) []*tensor.Tensor { return calls[e].settled(opt) }
+	judgements, err := x.Judge(opt.Read, settled, at...)
 	if err != nil {
 		return err
 	}
@@ -107,8 +108,8 @@ func checkExchange(x *collective.Exchange, calls map[*capture.Entry]*Call, opt O
 	return nil
 }
 
-// settled is what the readers of an asynchronous collective find in its arguments, or as the result of a functional one:
-// nil for what no recorded call read before it was written again.
+// settled is what the readers of an asynchronous collective find in its arguments, or as the result of a functional
+// one: nil for what no recorded call read before it was written again.
 func (c *Call) settled(opt Options) []*tensor.Tensor {
 	vs := c.Inputs
 	if functional(c) {
@@ -125,8 +126,8 @@ func (c *Call) settled(opt Options) []*tensor.Tensor {
 	return out
 }
 
-// readAfter is the first later value that a call found where v lies, or that wait_tensor returned there; nil if there is
-// none.
+// readAfter is the first later value that a call found where v lies, or that wait_tensor returned there; nil if there
+// is none.
 func (v *Value) readAfter() (waited *Value) {
 	if v.Address == 0 {
 		return nil
@@ -134,8 +135,10 @@ func (v *Value) readAfter() (waited *Value) {
 	for _, c := range v.Call.Process.Calls[v.Call.Order+1:] {
 		switch name := c.collective(); {
 		case name == "wait_tensor":
-			if i := slices.IndexFunc(c.Outputs, func(w *Value) bool { return w.Address == v.Address && w.like(v) }); i >= 0 {
-				waited = c.Outputs[i]
+			for _, w := range c.Outputs {
+				if w.Address == v.Address && w.like(v) {
+					waited = w
+				}
 			}
 			continue
 		case name != "":
@@ -167,7 +170,8 @@ func (c *Call) waits() (out []*Call) {
 		if name != "wait_tensor" && name != "wrap_tensor_autograd" {
 			continue
 		}
-		if slices.ContainsFunc(slices.Concat(w.Inputs, w.Outputs), func(v *Value) bool { return v.Address == o.Address }) {
+		there := func(v *Value) bool { return v.Address == o.Address }
+		if slices.ContainsFunc(w.Inputs, there) || slices.ContainsFunc(w.Outputs, there) {
 			out = append(out, w)
 			if name == "wait_tensor" {
 				break

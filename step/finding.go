@@ -243,8 +243,10 @@ func changed(vs []*Value, opt Options) []*Finding {
 				return nil
 			}
 			d, err := difference(v, f.From, opt)
-			if errors.Is(err, errEqual) && f.From.after == nil {
+			otherwise := err == nil && v.From.part && d.share() < leastShare/2
+			if f.From.after == nil && (errors.Is(err, errEqual) || otherwise) {
 				// Samples proposed it, the whole content does not confirm it.
+				v.From = Link{How: IsOutside, Role: v.role()}
 				all = slices.DeleteFunc(all, func(g *Finding) bool { return g == f })
 				return nil
 			}

@@ -87,7 +87,7 @@ func (c *Call) gradientSource(g *Value, same []*Value) Link {
 	case len(l.Parts) == 0 || len(l.Parts) < len(readers) || c.readOutside(g):
 	case len(l.Parts) == 1 && g.partOf(l.Parts[0]):
 		// Unless its other elements come from readers that were not recorded: see confirm.
-		l.How, l.Value, l.Role = IsChanged, l.Parts[0], ""
+		l.How, l.Value, l.Role, l.part = IsChanged, l.Parts[0], "", true
 	}
 	return l
 }

@@ -161,9 +161,12 @@ func bitwise(now, was *tensor.Tensor) differences {
 // few is how many elements small tensors have in common by chance.
 const few = 3
 
+// share is that of the equal elements, zeros left out.
+func (d differences) share() float64 { return float64(d.same) / float64(max(1, d.same+d.n)) }
+
 // isPart reports whether one tensor is the other with a part overwritten: see partOf.
 func (d differences) isPart(dt tensor.DType) bool {
-	share := float64(d.same) / float64(max(1, d.same+d.n))
+	share := d.share()
 	return d.n > 0 && d.same > few && share >= leastShare && (dt.IsFloat() || share >= 0.5)
 }
 

@@ -121,8 +121,9 @@ func (v *Value) times(f *fingerprint, w *Value) float64 {
 	if !(k > 0) {
 		return 0
 	}
-	if frac, e := math.Frexp(k); math.Abs(frac-0.5) < 1e-6 || math.Abs(frac-1) < 1e-6 { // as rounding leaves a power of two
-		k = math.Ldexp(math.Round(2*frac)/2, e)
+	frac, e := math.Frexp(k)
+	if whole := math.Round(2*frac) / 2; math.Abs(frac-whole) < 1e-6 { // a power of two, up to rounding
+		k = math.Ldexp(whole, e)
 	}
 	for i := range was {
 		was[i] *= k

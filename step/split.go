@@ -267,7 +267,7 @@ func (v *Value) settleMemory() {
 		if was.Kind == inputKind && was.after == nil && was.From.Value != nil && was.From.How != IsChanged {
 			was = was.From.Value
 		}
-		v.From = Link{How: IsChanged, Value: was}
+		v.From = Link{How: IsChanged, Value: was, part: true}
 		was.readers = append(was.readers, v)
 	}
 }
@@ -338,7 +338,7 @@ func (v *Value) settleGradient(same, like []*Value) {
 		}
 	}
 	if best != nil && v.partOf(best) {
-		v.From = Link{How: IsChanged, Value: best}
+		v.From = Link{How: IsChanged, Value: best, part: true}
 		best.readers = append(best.readers, v)
 	}
 }

@@ -90,6 +90,8 @@ type Link struct {
 	// held reports that the memory of view still had the elements of the value; rewritten that
 	// a recorded call has written there since.
 	held, rewritten bool
+	// part reports that samples show a changed value to be the producer's, with a part overwritten.
+	part bool
 	// rows, where the value was picked from view, are the numbers of its rows there.
 	rows []int
 	// first, of a leaf that was read before, is its first reading.

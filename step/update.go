@@ -205,8 +205,8 @@ func (u *updater) isState(v *Value, before *Step) bool {
 	})
 }
 
-// isKept reports whether v is one of many values that a list, or a line of the program, writes in each step, and most of
-// the others are as the step before left them: averages of weights, say.
+// isKept reports whether v is one of many values that a list, or a line of the program, writes in each step, and most
+// of the others are as the step before left them: averages of weights, say.
 func (u *updater) isKept(v *Value, before *Step) bool {
 	kept, other := 0, 0
 	count := func(w *Value) {

@@ -28,19 +28,7 @@ func TestCheck(t *testing.T) {
 		{"tensor-bias", "shard", "torch.nn.functional.linear", "bias is the same on all ranks"},
 	} {
 		t.Run(tc.tree, func(t *testing.T) {
-			tol, err := compare.NewTolerances(nil, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			opt := step.Options{Options: replay.Options{Registry: ops.Default(), Tolerances: tol}}
-			var calls []*step.Call
-			for e, err := range capture.Scan(context.Background(), []string{"testdata/" + tc.tree}, capture.Options{}) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				calls = append(calls, step.Read(e, opt))
-			}
-			trace := step.New(calls)
+			trace, opt := read(t, tc.tree)
 			if err := parallel.Check(context.Background(), trace, opt); err != nil {
 				t.Fatal(err)
 			}
@@ -56,4 +44,36 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestScale: a rank whose backward pass begins with another gradient of the loss is named.
+func TestScale(t *testing.T) {
+	trace, opt := read(t, "data")
+	trace.Processes[1].Steps[0].Scale *= 2
+	if err := parallel.Check(context.Background(), trace, opt); err != nil {
+		t.Fatal(err)
+	}
+	f := trace.First()
+	if f == nil || f.Parallel != "scale" || f.Target != "grad_output[0]" || f.Call.Process.Rank != 1 ||
+		!strings.Contains(f.Reason, "is 2 on rank 1 and 1 on rank 0") {
+		t.Fatalf("first finding %+v", f)
+	}
+}
+
+// read takes the calls of a tree of testdata.
+func read(t *testing.T, tree string) (*step.Trace, step.Options) {
+	t.Helper()
+	tol, err := compare.NewTolerances(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt := step.Options{Options: replay.Options{Registry: ops.Default(), Tolerances: tol}}
+	var calls []*step.Call
+	for e, err := range capture.Scan(context.Background(), []string{"testdata/" + tree}, capture.Options{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls = append(calls, step.Read(e, opt))
+	}
+	return step.New(calls), opt
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/optool/optool/step"
 )
 
-// scales finds ranks of one program whose backward pass began with another gradient of the loss than that of the others,
-// or than that of the first rank where they are as many: with another loss scale, say.
+// scales finds ranks of one program whose backward pass began with another gradient of the loss than that of the
+// others, or than that of the first rank where they are as many: with another loss scale, say.
 func scales(stage []*step.Process) []*violation {
 	for n := range stage[0].Steps {
 		count := map[float64]int{}

@@ -97,8 +97,8 @@ func counts(out *strings.Builder, t *step.Trace, st reports.Style) {
 		if len(t.Processes) > 1 {
 			rank = fmt.Sprintf(" of rank %d", s.Loss.Process.Rank)
 		}
-		fmt.Fprintf(&b, "step %d%s overflowed at the loss scale %g, and its update was skipped as it should be\n", s.Number,
-			rank, s.LossScale())
+		fmt.Fprintf(&b, "step %d%s overflowed at the loss scale %g, and its update was skipped as it should be\n",
+			s.Number, rank, s.LossScale())
 	}
 	if given := t.GivenUp(); len(given) > 0 {
 		fmt.Fprintf(&b, "%s stopped at a limit, first of %s: %s\n", reports.Count(len(given), "check"),
