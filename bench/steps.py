@@ -615,18 +615,18 @@ MORE = {
     "clip-larger": Program(autocast=torch.float16, scale=1024.0, clip=True, optimizer=LARGE, fault=larger,
                            first=dict(rules=["changed"], op="lerp_", target=None)),
     "clip-scaled": Program(autocast=torch.float16, scale=1024.0, clip=True, unscales=False, optimizer=LARGE, fault="",
-                           first=dict(rules=["changed", "wrong"], op="", target=None)),
+                           first=dict(rules=["changed"], op="", target=None)),
     "never-unscaled": Program(autocast=torch.float16, scale=1024.0, scaler_steps=False, optimizer=LARGE, fault="",
-                              first=dict(rules=["changed", "wrong"], op="lerp_", target=None)),
+                              first=dict(rules=["changed"], op="lerp_", target=None)),
     "clip-never-unscaled": Program(autocast=torch.float16, scale=1024.0, clip=True, unscales=False, scaler_steps=False, optimizer=LARGE,
-                                   first=dict(rules=["changed", "wrong"], op="", target=None)),
+                                   first=dict(rules=["changed"], op="", target=None)),
     "rank-scale": Program(ranks=2, steps=1, optimizer=MOMENTUM, fault=doubled, first=dict(rules=["parallel"], op="", target="grad_output[0]")),
     "stale-evaluation": Program(evaluates=True, optimizer=FUSED, fault=stale_evaluation,
                                 first=dict(rules=["changed"], op="linear", target="input[0]", module="blocks.1.mlp.down")),
 }
 for _name in ("async", "functional", "messages"):
     MORE[_name + "-lost"] = copy.copy(MORE[_name])
-    MORE[_name + "-lost"].first = dict(rules=["wrong", "parallel"], op="", target=None)
+    MORE[_name + "-lost"].first = dict(rules=["parallel", "wrong"], op="all_reduce" if _name != "messages" else "recv", target=None)
 OP_TOOLS = {"op_tools-" + k: v for k, v in dict(
     adamw=Program(op_tools=True, optimizer=FUSED, steps=1),
     tied=Program(op_tools=True, model=dict(tied=True), optimizer=("AdamW", dict(foreach=False))),

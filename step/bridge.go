@@ -146,6 +146,7 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 	var want, size *tensor.Tensor
 	u := unlike{by: map[argument][]other{}, like: map[argument]int{}, has: map[uint64]bool{}}
 	defer u.settle()
+	up := newUpdater(s, parameters)
 	for i, c := range s.Tail {
 		if ctx.Err() != nil {
 			return
@@ -159,7 +160,10 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 				v.Numel() < sampled || v.content.plain || parameters[v.Address] != nil {
 				continue
 			}
-			r := updated[v.form()]
+			r := parameters[up.parameter(v)]
+			if r == nil || r[0].form() != v.form() {
+				r = updated[v.form()]
+			}
 			if r == nil && v.isPartOfGradient() { // far from the update: clipping reads all gradients first
 				r = parameters[v.From.Value.argument().Address]
 			}

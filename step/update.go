@@ -229,7 +229,7 @@ func (u *updater) isKept(v *Value, before *Step) bool {
 				}
 			}
 		case c.Op == v.Call.Op && c != v.Call && v.item < 0 && c.Entry.Location != "" && c.place() == v.Call.place():
-			if w := c.find(v.Target); w != nil {
+			if w := c.Value(v.Target); w != nil {
 				count(w)
 			}
 		}

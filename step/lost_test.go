@@ -1,0 +1,109 @@
+package step
+
+import (
+	"math"
+	"testing"
+
+	"github.com/optool/optool/tensor"
+)
+
+// floats is a value of float32 with elements.
+func floats(xs ...float64) *Value {
+	v := &Value{DType: tensor.Float32, Shape: []int{len(xs)}, Stride: []int{1}, Kind: inputKind, item: -1}
+	for _, x := range xs {
+		v.content.samples = append(v.content.samples, uint64(math.Float32bits(float32(x))))
+	}
+	return v
+}
+
+// TestLostPart: a sum that lacks one of its parts lacks that one; a sum of all, and anything else, lacks none.
+func TestLostPart(t *testing.T) {
+	a, b, c := floats(1, 2, 3, 4, 5), floats(7, -1, 2, 6, 3), floats(-2, 8, 1, 1, 4)
+	for _, tc := range []struct {
+		name  string
+		sum   *Value
+		parts [][]*Value
+		want  int
+	}{
+		{"all", floats(6, 9, 6, 11, 12), [][]*Value{{a}, {b}, {c}}, -1},
+		{"without the second", floats(-1, 10, 4, 5, 9), [][]*Value{{a}, {b}, {c}}, 1},
+		{"without a part of two", a, [][]*Value{{a}, {b, c}}, 1},
+		{"only the last of three", c, [][]*Value{{a}, {b}, {c}}, -1},
+		{"something else", floats(1, 1, 1, 1, 2), [][]*Value{{a}, {b}}, -1},
+		{"one part", a, [][]*Value{{b}}, -1},
+		{"parts of another size", a, [][]*Value{{a}, {floats(1)}}, -1},
+	} {
+		if got := lostPart(tc.sum, tc.parts); got != tc.want {
+			t.Errorf("%s: got %d, want %d", tc.name, got, tc.want)
+		}
+	}
+}
+
+// TestTimes: the factor between two values, exactly if it is a power of two; 0 if there is none.
+func TestTimes(t *testing.T) {
+	w := floats(1, -2, 3, 0.25, 5)
+	for _, tc := range []struct {
+		v    *Value
+		want float64
+	}{
+		{floats(1024, -2048, 3072, 256, 5120), 1024},
+		{floats(0.0009765625, -0.001953125, 0.0029296875, 0.000244140625, 0.0048828125), 1.0 / 1024},
+		{floats(3, -6, 9, 0.75, 15), 3},
+		{floats(3, -6, 9, 0.75, 14), 0},
+		{floats(-1, 2, -3, -0.25, -5), 0},
+		{floats(0, 0, 0, 0, 0), 0},
+	} {
+		if got := tc.v.times(&w.content, w); math.Abs(got-tc.want) > 1e-6*tc.want {
+			t.Errorf("%v: got %v, want %v", tc.v.content.samples, got, tc.want)
+		}
+	}
+}
+
+// TestUnlike: a gradient that the calls do not give is changed where those of most other parameters are given; where
+// few are, calls that were not recorded made them.
+func TestUnlike(t *testing.T) {
+	for _, tc := range []struct {
+		explained, off int
+		want           bool
+	}{{8, 1, true}, {8, 2, true}, {8, 3, false}, {3, 0, false}, {3, 1, false}, {0, 4, false}} {
+		u := unlike{by: map[argument][]other{}, like: map[argument]int{}, has: map[uint64]bool{}}
+		var odd []*Value
+		for i := range tc.explained + tc.off {
+			v, r := floats(1, 2, 3, 4), floats(1, 2, 3, 4)
+			v.Call, r.Call, r.Address = &Call{Op: "torch.clone"}, &Call{Op: "torch.nn.functional.linear"}, uint64(64+i)
+			off := "all elements are 2 times as large"
+			if i < tc.explained {
+				off, v.From.Role = "", "gradient"
+			} else {
+				odd = append(odd, v)
+			}
+			u.add(v, []*Value{r}, off)
+		}
+		u.settle()
+		for _, v := range odd {
+			if got := v.From.How == IsChanged; got != tc.want {
+				t.Errorf("%d explained, %d not: changed %v, want %v", tc.explained, tc.off, got, tc.want)
+			}
+		}
+	}
+}
+
+// TestRefilled: what a call only writes may have held anything.
+func TestRefilled(t *testing.T) {
+	for _, tc := range []struct {
+		op, target string
+		want       bool
+	}{
+		{"torch.Tensor.copy_", "input[0]", true},
+		{"torch.Tensor.copy_", "input[1]", false},
+		{"torch.Tensor.add_", "input[0]", false},
+		{"torch._foreach_lerp_", "input[0]", false},
+		{"torch._foreach_zero_", "input[3]", true},
+	} {
+		v := floats(1, 2)
+		v.Target, v.Call, v.after = tc.target, &Call{Op: tc.op}, &fingerprint{}
+		if got := v.refilled(); got != tc.want {
+			t.Errorf("%s of %s: got %v, want %v", tc.target, tc.op, got, tc.want)
+		}
+	}
+}
