@@ -166,7 +166,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 		}
 	}
 	graph := sync.OnceValue(func() *view.Graph {
-		g := view.NewGraph(t, func(c *step.Call) string { return o.repro(c, false) })
+		g := view.NewGraph(t, func(c *step.Call) string { return o.repro(t, c, false) })
 		if o.metric != nil {
 			g.AddMetric(o.metric)
 		}
