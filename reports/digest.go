@@ -329,13 +329,31 @@ func (d *Digest) Explain(cause func(*Cause) error, profile func(*Profile) error)
 	return nil
 }
 
-// Write prints the findings, unless the style wants tables: then all were printed before.
+// writeCauses prints the causes of findings that were printed before they were looked for.
+func writeCauses(w io.Writer, st Style, kinds []*kind) error {
+	for _, k := range kinds {
+		if len(k.first.Causes) == 0 {
+			continue
+		}
+		fmt.Fprintln(w, st.Bold(st.Wrap(OneLine(k.first.Results[0].Title()), 2)))
+		k.first.writeCauses(w, st)
+		if _, err := fmt.Fprintln(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Write prints the findings, of which the style that wants tables has printed all but the causes before.
 func (d *Digest) Write(w io.Writer, st Style) error {
 	kinds := d.sorted()
 	if line := d.NotFinite(); line != "" {
 		fmt.Fprintf(w, "%s\n\n", st.Paint(verdict.Fail, st.Wrap(OneLine(line), 2)))
 	}
-	if len(kinds) == 0 || st.Tables {
+	if st.Tables {
+		return writeCauses(w, st, kinds[:min(len(kinds), shownKinds)])
+	}
+	if len(kinds) == 0 {
 		return nil
 	}
 	if d.first != nil && d.leads() {

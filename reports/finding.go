@@ -124,6 +124,14 @@ func (f *Finding) Compared() bool {
 // where the style wants tables, op_tools' table.
 func (f *Finding) Write(w io.Writer, st Style) error { return f.write(w, st, "", false) }
 
+// writeCauses prints the first causes, a line each.
+func (f *Finding) writeCauses(w io.Writer, st Style) {
+	for i := range f.Causes[:min(len(f.Causes), shownCauses)] {
+		text := st.Wrap(OneLine(f.Causes[i].String()), findingIndent)
+		fmt.Fprintf(w, "  %-8s %s\n", f.Causes[i].Label(), st.Bold(text))
+	}
+}
+
 // write is Write with what is said of the findings that are like it; a brief finding
 // leaves out what the command that runs it again holds too.
 func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
@@ -132,10 +140,7 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 	var b strings.Builder
 	head := strings.ToUpper(string(worst)) + "  "
 	fmt.Fprintf(&b, "%s%s\n", st.Paint(worst, head), st.Bold(st.Wrap(OneLine(first.Title()), len(head))))
-	for i := range f.Causes[:min(len(f.Causes), shownCauses)] {
-		text := st.Wrap(OneLine(f.Causes[i].String()), findingIndent)
-		fmt.Fprintf(&b, "  %-8s %s\n", f.Causes[i].Label(), st.Bold(text))
-	}
+	f.writeCauses(&b, st)
 	if len(f.Causes) == 0 {
 		for _, p := range f.Profiles {
 			if len(p.Where) > 0 {

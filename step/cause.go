@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/optool/optool/capture"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
@@ -22,6 +23,10 @@ const (
 // explain looks for the causes of the first wrong values, as replay does. What time and memory do not suffice for has
 // none.
 func (t *Trace) explain(opt Options) {
+	causesOf := opt.Causes
+	if causesOf == nil {
+		causesOf = ownCauses
+	}
 	end := time.Now().Add(explainAll)
 	left := explainedFindings
 	for _, f := range t.Findings {
@@ -36,14 +41,23 @@ func (t *Trace) explain(opt Options) {
 		_ = opt.within(f.Call, "the cause of "+f.Target, func(opt Options) error {
 			call := replay.Open(f.Call.Entry, opt.Options)
 			defer call.Close()
-			for _, k := range call.Causes(call.Compare(), until) {
+			all, err := causesOf(f.Call.Entry, call, call.Compare(), until)
+			for _, k := range all {
 				if slices.Contains(k.Targets, f.Target) {
-					f.Causes = append(f.Causes, found.OfCause(f.Call.Entry, k))
+					f.Causes = append(f.Causes, k)
 				}
 			}
-			return nil
+			return err
 		})
 	}
+}
+
+// ownCauses are the causes that the call shows by itself.
+func ownCauses(e *capture.Entry, call *replay.Call, o *replay.Outcome, until time.Time) (out []reports.Cause, _ error) {
+	for _, k := range call.Causes(o, until) {
+		out = append(out, found.OfCause(e, k))
+	}
+	return out, nil
 }
 
 // nonFinite is the finding about the first call that made a value which is infinite or NaN of finite ones, nil if there

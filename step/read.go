@@ -8,11 +8,13 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/value"
 	"github.com/optool/optool/verdict"
@@ -27,6 +29,8 @@ type Options struct {
 	Within func(bytes int64, f func() error) error
 	// Rerun, if not nil, is a device that each call is run on again, beside what was recorded.
 	Rerun replay.Device
+	// Causes, if not nil, looks for the causes of what fails in a call, also in other calls, until a deadline.
+	Causes func(e *capture.Entry, call *replay.Call, o *replay.Outcome, until time.Time) ([]reports.Cause, error)
 
 	files *files // of one piece of work; nil outside of one
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -90,7 +91,7 @@ func runBundle(cmd *cobra.Command, a *app, o *bundleOptions, paths []string) err
 	if err != nil || e == nil {
 		return err
 	}
-	exit, err := within(ctx, lim, e.Bytes(), func() (int, error) { return o.write(a, e, opt, report) })
+	exit, err := within(ctx, lim, e.Bytes(), func() (int, error) { return o.write(ctx, a, e, opt, report, paths) })
 	if err != nil {
 		return failed(err)
 	}
@@ -98,7 +99,8 @@ func runBundle(cmd *cobra.Command, a *app, o *bundleOptions, paths []string) err
 }
 
 // write writes the zip of a capture and returns the exit code.
-func (o *bundleOptions) write(a *app, e *capture.Entry, opt replay.Options, report bundle.Report) (int, error) {
+func (o *bundleOptions) write(ctx context.Context, a *app, e *capture.Entry, opt replay.Options, report bundle.Report,
+	paths []string) (int, error) {
 	call := replay.Open(e, opt)
 	defer call.Close()
 	if err := call.Record.Err(capture.Input); err != nil {
@@ -107,11 +109,14 @@ func (o *bundleOptions) write(a *app, e *capture.Entry, opt replay.Options, repo
 	outcome := call.Compare()
 	found := results.OfReplay(e, outcome, "", "")
 	summary := reports.NewSummary()
-	causes := call.Causes(outcome, time.Now().Add(explainTime))
+	causes, err := causesOf(ctx, paths, e, call, outcome, time.Now().Add(explainTime))
+	if err != nil {
+		return 0, err
+	}
 	plain := reports.Style{Width: 100}
 	for i, r := range found.Results {
 		summary.Add(r)
-		x := inFull(e, call, &outcome.Results[i], r, causes)
+		x := inFull(call, &outcome.Results[i], r, causes)
 		var text strings.Builder
 		if err := x.Write(&text, plain); err != nil {
 			return 0, err

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/optool/optool/capture"
@@ -16,8 +19,47 @@ import (
 	"github.com/optool/optool/verdict"
 )
 
+// causesOf are the causes of what fails in a call, which all screens show: of what else results have the elements, or
+// else under which mistake the reference gives them. What was found before an error stays.
+func causesOf(ctx context.Context, paths []string, e *capture.Entry, call *replay.Call, outcome *replay.Outcome,
+	until time.Time) (out []reports.Cause, err error) {
+	for i := range outcome.Results {
+		if r := &outcome.Results[i]; r.Phase == replay.Forward && r.Layout == "" && r.Device == "" {
+			out = append(out, elsewhere(ctx, paths, e, call, r, until)...)
+		}
+	}
+	if len(out) > 0 {
+		return out, nil
+	}
+	err = replay.Guard(func() error {
+		for _, c := range call.Causes(outcome, until) {
+			out = append(out, results.OfCause(e, c))
+		}
+		return nil
+	})
+	return out, err
+}
+
+// recordingAbove is the directory of the recording that holds a call: the nearest above it that has op_tools' name or a
+// file of calls. It is "" if there is none.
+func recordingAbove(e *capture.Entry) string {
+	dir, err := filepath.Abs(e.Dir)
+	if err != nil {
+		return ""
+	}
+	for dir != filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "calls.jsonl")); err == nil {
+			return dir
+		}
+		if dir = filepath.Dir(dir); strings.HasPrefix(filepath.Base(dir), "op_capture_result") {
+			return dir
+		}
+	}
+	return ""
+}
+
 // elsewhere says of what else a wrong result has the bytes: an argument of the call, a
-// result of an earlier call of the process below the paths, as where a buffer was not
+// result of an earlier call of the process in the recording, as where a buffer was not
 // written, or which of these is added to it, as where a sum does not begin with 0. It says nothing without the
 // evidence that any cause needs, or if all elements are one.
 func elsewhere(ctx context.Context, paths []string, e *capture.Entry, call *replay.Call, r *replay.Result,
@@ -43,6 +85,9 @@ func elsewhere(ctx context.Context, paths []string, e *capture.Entry, call *repl
 				what = a.Name + " is returned as it is"
 				return nil
 			}
+		}
+		if dir := recordingAbove(e); dir != "" { // of which the paths may be a part
+			paths = []string{dir}
 		}
 		for other, err := range capture.Scan(ctx, paths, capture.Options{}) {
 			if time.Now().After(until) {

@@ -14,7 +14,7 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/replay"
-	"github.com/optool/optool/replay/causes"
+
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/explanation"
 	"github.com/optool/optool/reports/results"
@@ -101,8 +101,11 @@ func (a *app) explain(ctx context.Context, e *capture.Entry, o *explainOptions, 
 	if err != nil {
 		return 0, err
 	}
-	x := inFull(e, call, &outcome.Results[at], found.Results[at], call.Causes(outcome, time.Now().Add(explainTime)))
-	x.Causes = append(x.Causes, elsewhere(ctx, paths, e, call, &outcome.Results[at], time.Now().Add(explainTime))...)
+	all, err := causesOf(ctx, paths, e, call, outcome, time.Now().Add(explainTime))
+	if err != nil {
+		return 0, err
+	}
+	x := inFull(call, &outcome.Results[at], found.Results[at], all)
 	x.Again = o.repro(e)
 	if err := x.Write(a.Out, a.style()); err != nil {
 		return 0, failed(err) // which no other call can write either
@@ -113,8 +116,8 @@ func (a *app) explain(ctx context.Context, e *capture.Entry, o *explainOptions, 
 }
 
 // inFull is all that is known of a result of a call, of which rec is the record.
-func inFull(e *capture.Entry, call *replay.Call, r *replay.Result, rec *reports.Result,
-	found []causes.Cause) *explanation.Explanation {
+func inFull(call *replay.Call, r *replay.Result, rec *reports.Result,
+	found []reports.Cause) *explanation.Explanation {
 	x := &explanation.Explanation{Result: rec, Profile: call.Profile(r)}
 	if rec.Rule != nil {
 		x.Rule = *rec.Rule
@@ -126,7 +129,7 @@ func inFull(e *capture.Entry, call *replay.Call, r *replay.Result, rec *reports.
 	}
 	for _, c := range found {
 		if slices.Contains(c.Targets, rec.Target) {
-			x.Causes = append(x.Causes, results.OfCause(e, c))
+			x.Causes = append(x.Causes, c)
 		}
 	}
 	return x

@@ -513,19 +513,7 @@ func (o *replayOptions) explained(ctx context.Context, lim *limits, e *capture.E
 				f.profiles = append(f.profiles, results.OfProfile(e, r, p))
 			}
 		}
-		for i := range outcome.Results {
-			if r := &outcome.Results[i]; r.Phase == replay.Forward && r.Layout == "" && r.Device == "" {
-				f.causes = append(f.causes, elsewhere(ctx, o.paths, e, call, r, until)...)
-			}
-		}
-		if len(f.causes) == 0 {
-			err = replay.Guard(func() error { // what was found before stays
-				for _, c := range call.Causes(outcome, until) {
-					f.causes = append(f.causes, results.OfCause(e, c))
-				}
-				return nil
-			})
-		}
+		f.causes, err = causesOf(ctx, o.paths, e, call, outcome, until)
 		return f, err
 	})
 	return f.causes, f.profiles

@@ -111,6 +111,10 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 		Within: func(bytes int64, f func() error) error {
 			_, err := within(cmd.Context(), lim, bytes, func() (struct{}, error) { return struct{}{}, f() })
 			return err
+		},
+		Causes: func(e *capture.Entry, call *replay.Call, out *replay.Outcome, until time.Time) ([]reports.Cause,
+			error) {
+			return causesOf(cmd.Context(), []string{path}, e, call, out, until)
 		}}
 	settings := append(a.operatorSettings(), o.tolerances.settings(tol)...)
 	if !o.none() {
