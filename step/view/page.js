@@ -135,7 +135,7 @@ function framed(parts, edges) { // moved so that it begins at 0, 0
   let x0 = Infinity, y0 = Infinity, x1 = -Infinity, y1 = -Infinity
   const see = (x, y) => { x0 = Math.min(x0, x); y0 = Math.min(y0, y); x1 = Math.max(x1, x); y1 = Math.max(y1, y) }
   for (const p of parts) { see(p.x, p.y); see(p.x + p.w, p.y + p.h) }
-  for (const e of edges) for (const p of e.points) see(p.x, p.y)
+  for (const e of edges) { for (const p of e.points) see(p.x, p.y); if (!e.turn) { const half = textWidth(e.label, "10px system-ui, sans-serif") / 2; see(e.lx - half, e.ly); see(e.lx + half, e.ly) } }
   shift(parts, edges, -x0, -y0)
   return { parts, edges, w: x1 - x0, h: y1 - y0 }
 }
@@ -146,7 +146,7 @@ function shift(parts, edges, dx, dy) {
 // A tall part is cut into columns, as a newspaper does, where the fewest edges cross.
 function columns(l, shape) {
   const rows = [...new Set(l.parts.map(p => p.row))].sort((a, b) => a - b), k = Math.min(Math.round(Math.sqrt(l.h * shape / (l.w + 60))), Math.floor(rows.length / 3))
-  if (!(k >= 2) || l.h < 520) return l
+  if (!(k >= 2) || l.h < 700) return l
   const bottom = new Map(), top = new Map()
   for (const p of l.parts) { bottom.set(p.row, Math.max(bottom.get(p.row) ?? -Infinity, p.y + p.h)); top.set(p.row, Math.min(top.get(p.row) ?? Infinity, p.y)) }
   const cuts = rows.slice(1).map((r, i) => (bottom.get(rows[i]) + top.get(r)) / 2), crossing = y => l.edges.reduce((n, e) => n + (e.points[0].y < y && e.points[e.points.length - 1].y > y), 0)
@@ -171,7 +171,7 @@ function columns(l, shape) {
     const before = e.points.filter(p => col(p.y) === a).map(p => move(p, a)), after = e.points.filter(p => col(p.y) === z).map(p => move(p, z))
     const lane = 8 + 6 * (lanes[z]++ % 10), low = Math.max(...ext.slice(a, z).map((x, i) => x[3] + dy[a + i])) + lane, gutter = ext[z][0] + dx[z] - 10 - lane, from = before[before.length - 1], to = after[0]
     e.points = [...before, { x: from.x, y: low }, { x: gutter, y: low }, { x: gutter, y: -lane }, { x: to.x, y: -lane }, ...after]
-    e.lx = gutter; e.ly = (low - lane) / 2; e.turn = true
+    e.lx = gutter; e.ly = (low - lane) / 2; e.turn = true; if (lane > 8) e.label = "" // there is room for one
   }
   for (const p of l.parts) { const c = col(p.row); p.x += dx[c]; p.y += dy[c] }
   return framed(l.parts, l.edges)
@@ -307,7 +307,7 @@ function drawLine() {
   for (let d = lo; d <= hi; d += every) { const y = Y(10 ** d); x.beginPath(); x.moveTo(left, y); x.lineTo(w - 10, y); x.stroke(); x.fillText("1e" + d, 6, y) }
   x.textBaseline = "alphabetic"; x.fillText(from <= 0 ? "first call" : name(N[from]), left, h - 4); x.textAlign = "right"; x.fillText(to >= N.length - 1 ? "last call" : name(N[to]), w - 10, h - 4); x.textAlign = "left"
   x.save(); x.beginPath(); x.rect(left - 1, 0, inner + 2, h); x.clip()
-  if (most) { x.fillStyle = css("--skipped"); x.globalAlpha = .6; for (let i = from; i <= to; i++) { const f = size(N[i].effect); if (f) { const bar = Math.sqrt(f / most) * (low - top); x.fillRect(X(i) - 1, low - bar, Math.max(2, inner / Math.max(1, to - from) * .6), bar) } } x.globalAlpha = 1 }
+  if (most) { x.fillStyle = css("--skipped"); x.globalAlpha = .6; for (let i = from; i <= to; i++) { const f = size(N[i].effect); if (f) { const bar = Math.sqrt(f / most) * (low - top); const wide = Math.min(24, Math.max(2, inner / Math.max(1, to - from) * .6)); x.fillRect(X(i) - wide / 2, low - bar, wide, bar) } } x.globalAlpha = 1 }
   for (const [k, c] of series) { // calls without an error, or of which it is not known, have no point: the line joins those on both sides
     x.strokeStyle = x.fillStyle = css(c); x.lineWidth = 1.5; x.beginPath(); let begun = false
     const bin = Math.max(1, Math.floor((to - from) / inner)) // the largest of the calls that share a pixel
@@ -335,7 +335,9 @@ function drawLine() {
 function zoom(f, x = stage.clientWidth / 2, y = stage.clientHeight / 2) { const s = Math.max(0.02, Math.min(3, scale * f)); ox = x - (x - ox) * s / scale; oy = y - (y - oy) * s / scale; scale = s; place() }
 function fit() { const m = 18; scale = Math.min((stage.clientWidth - 2 * m) / whole.w, (stage.clientHeight - 2 * m) / whole.h, 1.6); ox = (stage.clientWidth - whole.w * scale) / 2; oy = (stage.clientHeight - whole.h * scale) / 2; place() }
 const lowest = 0.85 // a scale at which names can be read
-function center(i, s = Math.max(scale, lowest)) { const p = places.get(i); if (!p) return; scale = s; ox = stage.clientWidth / 2 - (p.x + Math.min(p.w, 400) / 2) * s; oy = stage.clientHeight / 2 - (p.y + Math.min(p.h, 300) / 2) * s; place() }
+function center(i, s = Math.max(scale, lowest)) { const p = places.get(i); if (!p) return; scale = s; ox = stage.clientWidth / 2 - (p.x + Math.min(p.w, 400) / 2) * s; oy = stage.clientHeight / 2 - (p.y + Math.min(p.h, 300) / 2) * s; bound(); place() }
+// No more is left blank beside the graph than has to be.
+function bound() { const keep = (o, room, size) => size <= room - 36 ? (room - size) / 2 : Math.min(18, Math.max(room - size - 18, o)); ox = keep(ox, stage.clientWidth, whole.w * scale); oy = keep(oy, stage.clientHeight, whole.h * scale) }
 function relaid(i) { // the box stays where it was in the window
   const before = places.get(i), x = before && before.x * scale + ox, y = before && before.y * scale + oy
   for (let c = i; ; c = parent(c)) { laid.delete(c); if (c === ROOT) break }
