@@ -77,6 +77,14 @@ func (a *array) constant() bool {
 // zero reports whether all elements are zero.
 func (a *array) zero() bool { return !slices.ContainsFunc(a.x, func(v float64) bool { return v != 0 }) }
 
+// rounding is what the dtype may change of values that ranks exchange, relative to their largest element.
+func (a *array) rounding(ranks int) float64 {
+	if !a.dtype.IsFloat() {
+		return 0
+	}
+	return 16 * a.dtype.Eps() * float64(ranks)
+}
+
 // near reports whether two arrays agree within tolerance of their largest element.
 func (a *array) near(b *array, tolerance float64) bool {
 	return slices.Equal(a.shape, b.shape) && nearly(a.x, b.x, tolerance*max(a.largest(), b.largest()))

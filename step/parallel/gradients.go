@@ -285,11 +285,14 @@ type contribution struct {
 // if it is not known.
 func (p *part) lossFactor() []float64 {
 	out := make([]float64, len(p.dims))
+	var losses []*site
 	for _, s := range p.sites {
-		c := s.first(p.ranks)
-		if c.Step == nil || c.Step.Loss != c {
-			continue
+		if c := s.first(p.ranks); c.Step != nil && c.Step.Loss == c {
+			losses = append(losses, s)
 		}
+	}
+	for _, s := range losses {
+		s = p.scaled(s, len(losses))
 		if len(s.out) == 0 || s.out[0] == nil || s.out[0].places == nil || s.out[0].lost {
 			return nil
 		}
@@ -304,6 +307,26 @@ func (p *part) lossFactor() []float64 {
 		return nil
 	}
 	return out
+}
+
+// scaled is the call that gives the loss its last factor: s, or one that divides its result by the number of ranks. A
+// quotient by the number of losses is their mean.
+func (p *part) scaled(s *site, losses int) *site {
+	for _, t := range p.sites[slices.Index(p.sites, s)+1:] {
+		if len(t.in) != 1 || len(t.out) != 1 || len(s.out) == 0 || s.out[0] == nil || t.in[0] != s.out[0] ||
+			t.out[0] == nil || t.first(p.ranks).Entry.BackwardOrder < 0 {
+			continue
+		}
+		d, err := p.checker.load(t.first(p.ranks))
+		if err != nil || len(d.rec.Args) != 2 {
+			continue
+		}
+		if k, ok := numberOf(d.rec.Args[1]); !ok || losses > 1 && (k == float64(losses) || k*float64(losses) == 1) {
+			continue
+		}
+		s = t
+	}
+	return s
 }
 
 // solve finds the numbers with which vectors add up to y, least squares; ok is false where they do not, or have other

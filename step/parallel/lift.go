@@ -32,23 +32,21 @@ func method(op string) string {
 func (p *part) lift(s *site) {
 	sides := p.read(s)
 	if sides == nil {
+		p.lone(s)
 		return
 	}
 	lead := sides[p.ranks[0]]
 	s.in = make([]*info, len(lead.ins))
-	for i, a := range lead.ins {
-		s.in[i] = p.lookup(a)
+	for i := range lead.ins {
+		s.in[i] = p.lookup(sides, input(i))
 	}
 	s.out = make([]*info, len(lead.outs))
 	defer func() {
 		for j, o := range s.out {
 			if o != nil {
 				o.made = s
-				p.know(lead.outs[j], lead.outAddress(j), o)
-				continue
 			}
-			delete(p.env, keyOf(lead.outs[j], lead.outAddress(j)))
-			delete(p.env, keyOf(lead.outs[j], 0))
+			p.know(sides, output(j), o)
 		}
 	}()
 	if s.seam && !p.descend(s, sides) {
@@ -61,6 +59,7 @@ func (p *part) lift(s *site) {
 		return // what it writes to says nothing
 	}
 	if len(lead.ins) == 0 {
+		p.positions(s, sides)
 		return // sizes and numbers: what it is shows where it is read
 	}
 	if slices.ContainsFunc(s.in, func(n *info) bool { return n != nil && n.lost && n.places == nil }) {
@@ -81,7 +80,39 @@ func (p *part) lift(s *site) {
 	}
 }
 
-// A localRun is what each rank's call gives in float64.
+// multiplies reports whether a call multiplies or divides.
+func multiplies(op string) bool {
+	return slices.Contains([]string{"mul", "multiply", "div", "divide", "truediv", "true_divide", "rmul"}, method(op))
+}
+
+// lone finds a loss that only some ranks scale.
+func (p *part) lone(s *site) {
+	own := p.owners(s)
+	if len(own) == 0 || len(own) == len(p.ranks) || !multiplies(s.op) {
+		return
+	}
+	call := s.calls[own[0]]
+	if d, err := p.checker.load(call); err != nil || call.Entry.BackwardOrder < 0 || len(d.outs) != 1 ||
+		len(d.outs[0].x) != 1 {
+		return
+	}
+	p.found(true, &violation{kind: "scale", site: s, call: call, ranks: own, target: "output[0]",
+		reason: fmt.Sprintf("it scales the loss on %s, and no such call was recorded on %s: the gradients of the "+
+			"ranks count with different weights", ranksText(own), ranksText(p.others(own)))})
+}
+
+// owners are the ranks that recorded a call.
+func (p *part) owners(s *site) []int {
+	return slices.DeleteFunc(slices.Clone(p.ranks), func(r int) bool { return s.calls[r] == nil })
+}
+
+// others are the ranks of the part that are not among some.
+func (p *part) others(some []int) []int {
+	return slices.DeleteFunc(slices.Clone(p.ranks), func(r int) bool { return slices.Contains(some, r) })
+}
+
+// A localRun is what each rank's call gives in float64. A call of DTensors moves parts between the ranks itself: what
+// was recorded counts then.
 type localRun struct {
 	outs   []map[int]*array // by result, then by rank
 	differ bool             // the ranks gave other arguments than tensors
@@ -96,7 +127,10 @@ func (p *part) local(sides map[int]*side) *localRun {
 	}
 	text := lead.arguments()
 	for _, r := range p.ranks {
-		outs, err := p.checker.run(sides[r], nil, nil)
+		outs, err := sides[r].outs, error(nil)
+		if lead.rec.Placed == "" {
+			outs, err = p.checker.run(sides[r], nil, nil)
+		}
 		if err != nil {
 			l.err = err
 			return l
@@ -194,7 +228,7 @@ func (p *part) settle(s *site, sides map[int]*side, in [][]place) {
 	for i, a := range lead.ins {
 		if s.in[i] == nil && in[i] != nil {
 			s.in[i] = &info{places: in[i], orphan: true}
-			p.know(a.array, a.address, s.in[i])
+			p.know(sides, input(i), s.in[i])
 		}
 		if a.name != "" && s.in[i] != nil && p.shards[a.name] == nil {
 			p.shards[a.name] = s.in[i].places
@@ -223,6 +257,9 @@ func (p *part) try(s *site, sides map[int]*side, local *localRun, in [][]place) 
 		return k, ""
 	}
 	tolerance := exact
+	if lead.rec.Placed != "" && len(lead.outs) > 0 {
+		tolerance = lead.outs[0].rounding(len(p.ranks))
+	}
 	got, err := p.checker.run(lead, now, nil)
 	name := method(s.op)
 	if err != nil && !reshaping[name] && !cutting[name] {
@@ -313,12 +350,11 @@ func (p *part) scaling(s *site, lead *side, in [][]place) ([][]place, bool) {
 	if !ok || k == 0 {
 		return nil, false
 	}
-	switch method(s.op) {
-	case "div", "truediv", "true_divide":
-		k = 1 / k
-	case "mul", "multiply", "rmul":
-	default:
+	if !multiplies(s.op) {
 		return nil, false
+	}
+	if !strings.HasSuffix(method(s.op), "mul") && method(s.op) != "multiply" {
+		k = 1 / k
 	}
 	ps := slices.Clone(in[0])
 	for i, q := range ps {
@@ -570,14 +606,14 @@ func (p *part) descend(s *site, sides map[int]*side) (ok bool) {
 		p.lift(in)
 	}
 	lead := sides[p.ranks[0]]
-	for j, a := range lead.outs {
-		if n := p.lookup(argument{array: a, address: lead.outAddress(j)}); n != nil {
+	for j := range lead.outs {
+		if n := p.lookup(sides, output(j)); n != nil {
 			s.out[j] = &info{places: n.places, lost: n.lost, rows: n.rows, pending: n.pending, source: n.source}
 		}
 	}
 	for i, a := range lead.ins {
 		if s.in[i] == nil {
-			s.in[i] = p.lookup(a)
+			s.in[i] = p.lookup(sides, input(i))
 		}
 		if a.name != "" && s.in[i] != nil && s.in[i].places != nil && p.shards[a.name] == nil {
 			p.shards[a.name] = s.in[i].places
@@ -601,16 +637,15 @@ func (p *part) pass(s *site, sides map[int]*side) {
 	n := s.in[from]
 	values := p.column(sides, func(d *side) *array { return d.ins[from].array })
 	type result struct {
-		values  map[int]*array
-		address uint64
-		keep    func(*info)
+		values map[int]*array
+		keep   func(*info)
 	}
 	var results []result
 	for j := range lead.outs {
-		results = append(results, result{p.column(sides, func(d *side) *array { return d.outs[j] }), 0,
+		results = append(results, result{p.column(sides, func(d *side) *array { return d.outs[j] }),
 			func(n *info) { s.out[j] = n }})
 	}
-	for i, a := range lead.ins {
+	for i := range lead.ins {
 		after := p.column(sides, func(d *side) *array {
 			if d.after[i] == nil && i == from && name == "all_reduce" {
 				return d.ins[i].array
@@ -618,10 +653,7 @@ func (p *part) pass(s *site, sides map[int]*side) {
 			return d.after[i]
 		})
 		if name != "" && after != nil {
-			results = append(results, result{after, a.address, func(n *info) {
-				p.know(after[p.ranks[0]], a.address,
-					n)
-			}})
+			results = append(results, result{after, func(n *info) { p.know(sides, changed(i, after), n) }})
 		}
 	}
 	if n == nil {
@@ -634,10 +666,7 @@ func (p *part) pass(s *site, sides map[int]*side) {
 		p.moved(s, sides)
 		return
 	}
-	tolerance := 16 * lead.ins[from].array.dtype.Eps() * float64(len(p.ranks))
-	if !lead.ins[from].array.dtype.IsFloat() {
-		tolerance = 0
-	}
+	tolerance := lead.ins[from].array.rounding(len(p.ranks))
 	for _, r := range results {
 		if r.values == nil {
 			continue

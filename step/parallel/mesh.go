@@ -129,6 +129,13 @@ func rankList(ranks []int) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(ranks), "[]"), " ", ",")
 }
 
+func ranksText(ranks []int) string {
+	if len(ranks) == 1 {
+		return fmt.Sprintf("rank %d", ranks[0])
+	}
+	return "ranks " + rankList(ranks)
+}
+
 // groupsOf are the distinct groups that calls name, in order.
 func groupsOf(ps []*step.Process) [][]int {
 	var out [][]int

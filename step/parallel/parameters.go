@@ -45,7 +45,7 @@ func (p *part) tailOf(rank int) *tail {
 		if err != nil {
 			continue
 		}
-		named := 0
+		named, copies := 0, strings.Contains(method(c.Op), "copy") // what is copied is the new value
 		for _, a := range d.ins {
 			if a.name != "" {
 				named++
@@ -66,7 +66,7 @@ func (p *part) tailOf(rank int) *tail {
 			}
 			u := update{call: c, result: d.after[i]}
 			// lists of parameters, of gradients
-			for k := i + named; k < len(d.ins) && u.gradient == nil; k += max(named, 1) {
+			for k := i + named; k < len(d.ins) && u.gradient == nil && !copies; k += max(named, 1) {
 				if b := d.ins[k]; b.name == "" && slices.Equal(b.array.shape, a.array.shape) {
 					u.gradient = b.array
 				}
@@ -187,6 +187,15 @@ func (p *part) judge(name string, g *gradient, tails map[int]*tail, factors []fl
 			if o.dtype == read[r].dtype && near(o, want[r], tolerance, g) {
 				read[r] = want[r]
 				break
+			}
+		}
+	}
+	for _, r := range p.ranks { // the gradient itself, where an optimizer makes something of it first
+		best := math.Inf(1)
+		for _, o := range tails[r].others[fmt.Sprint(want[r].shape)] {
+			if k, ok := o.ratio(want[r], 10*want[r].tolerance()); ok && read[r] != want[r] && integral(k) &&
+				math.Abs(math.Log(k)) < best {
+				read[r], best = o, math.Abs(math.Log(k))
 			}
 		}
 	}
@@ -323,6 +332,10 @@ func (p *part) report(tails map[int]*tail, verdicts map[string]*judged) {
 	}
 	if list := some(func(v *judged) bool { return v.mixes || v.twice }); len(list) > 0 {
 		v := verdicts[list[0]]
+		if w := p.loneGradient(p.grads[list[0]], list[0]); w != nil {
+			p.found(true, w)
+			return
+		}
 		kind, call := "collective", tails[first].took(p.grads[list[0]].sum[first])
 		reason := fmt.Sprintf("the gradient of %s%s that %s reads is a sum of other ranks' gradients than of those "+
 			"that hold the same "+
@@ -350,6 +363,24 @@ func (p *part) report(tails map[int]*tail, verdicts map[string]*judged) {
 		return
 	}
 	p.scales(tails, names, verdicts)
+}
+
+// loneGradient finds a call by which only some ranks scale a gradient before it is summed; nil if there is none.
+func (p *part) loneGradient(g *gradient, name string) *violation {
+	for _, s := range p.tail {
+		own := p.owners(s)
+		if len(own) == 0 || len(own) == len(p.ranks) || !strings.HasSuffix(s.op, "_") || !multiplies(s.op) {
+			continue
+		}
+		d, err := p.checker.load(s.calls[own[0]])
+		if err != nil || len(d.ins) == 0 || !d.ins[0].array.near(g.sum[own[0]], g.sum[own[0]].tolerance()) {
+			continue
+		}
+		return &violation{kind: "scale", site: s, call: s.calls[own[0]], ranks: own, target: "output[0]",
+			reason: fmt.Sprintf("it scales the gradient of %s on %s before the ranks add it up, and no such call was "+
+				"recorded on %s", name, ranksText(own), ranksText(p.others(own)))}
+	}
+	return nil
 }
 
 // scales looks at gradients that are the right ones times a number.
@@ -399,6 +430,12 @@ func (p *part) scales(tails map[int]*tail, names []string, verdicts map[string]*
 			verdicts[off[0]].update[first], k)
 	}
 	p.found(true, v)
+}
+
+// integral reports whether a number or its inverse is a whole one.
+func integral(k float64) bool {
+	k = max(k, 1/k)
+	return math.Abs(k-math.Round(k)) < 1e-3*k
 }
 
 // round reports whether a number looks like one that people write: of at most two digits.

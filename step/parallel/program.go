@@ -51,8 +51,9 @@ func (s *site) first(ranks []int) *step.Call {
 	return nil
 }
 
-// A key identifies a value of the first rank.
+// A key identifies a value of a rank.
 type key struct {
+	rank     int
 	address  uint64
 	shape    string
 	elements uint64
@@ -288,24 +289,64 @@ func (d *side) arguments() string {
 	return b.String()
 }
 
-// keyOf identifies a value of the first rank.
-func keyOf(a *array, address uint64) key { return key{address, fmt.Sprint(a.shape), a.sum()} }
-
-// know notes what is known of a value that a site made.
-func (p *part) know(a *array, address uint64, n *info) {
-	p.env[keyOf(a, address)] = n
-	p.env[keyOf(a, 0)] = n
+func keyOf(rank int, a *array, address uint64) key {
+	return key{rank, address, fmt.Sprint(a.shape), a.sum()}
 }
 
-// lookup finds what is known of an argument; nil if nothing is.
-func (p *part) lookup(a argument) *info {
-	if n := p.env[keyOf(a.array, a.address)]; n != nil {
+// know notes what is known of a value of all ranks; nil that nothing is.
+func (p *part) know(sides map[int]*side, of func(*side) argument, n *info) {
+	for _, r := range p.ranks {
+		a := of(sides[r])
+		k := keyOf(r, a.array, a.address)
+		p.env[k] = n
+		k.address = 0
+		p.env[k] = n
+	}
+}
+
+// lookup finds what is known of an argument; nil if nothing is. The ranks can read different values that were made
+// before: each its own of the parts that a call of all ranks cut.
+func (p *part) lookup(sides map[int]*side, of func(*side) argument) *info {
+	n := p.known(p.ranks[0], of(sides[p.ranks[0]]))
+	lost := n != nil && n.lost
+	for _, r := range p.ranks[1:] {
+		switch m := p.known(r, of(sides[r])); {
+		case m != n:
+			lost = lost || m != nil && m.lost
+			n = nil
+		}
+	}
+	if n == nil && lost {
+		return &info{lost: true}
+	}
+	return n
+}
+
+// known is what is known of an argument of one rank.
+func (p *part) known(rank int, a argument) *info {
+	k := keyOf(rank, a.array, a.address)
+	if n := p.env[k]; n != nil {
 		return n
 	}
 	if a.array.constant() || !a.array.dtype.IsFloat() {
 		return nil
 	}
-	return p.env[keyOf(a.array, 0)]
+	k.address = 0
+	return p.env[k]
+}
+
+// input and output are an argument and a result of a call.
+func input(i int) func(*side) argument { return func(d *side) argument { return d.ins[i] } }
+
+func output(j int) func(*side) argument {
+	return func(d *side) argument { return argument{array: d.outs[j], address: d.outAddress(j)} }
+}
+
+// changed is an argument as a call left it.
+func changed(i int, after map[int]*array) func(*side) argument {
+	return func(d *side) argument {
+		return argument{array: after[d.call.Process.Rank], address: d.ins[i].address}
+	}
 }
 
 // isExchange reports whether an operator passes values from rank to rank.

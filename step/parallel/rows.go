@@ -3,6 +3,7 @@ package parallel
 import (
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"math"
 	"slices"
 )
@@ -15,6 +16,19 @@ type rows struct {
 	start map[int]int   // the first row of each rank
 	count map[int]int
 	via   *site // the last exchange
+	// same are rows with the elements of another: they cannot be told apart.
+	same map[int]int
+}
+
+// one is the number that stands for all rows with the elements of row k.
+func (n *rows) one(k int) int {
+	for {
+		o, ok := n.same[k]
+		if !ok {
+			return k
+		}
+		k = o
+	}
 }
 
 // natural reports whether each rank has its own rows in their order.
@@ -24,7 +38,7 @@ func (n *rows) natural() bool {
 			return false
 		}
 		for i, k := range of {
-			if k != n.start[r]+i {
+			if n.one(k) != n.one(n.start[r]+i) {
 				return false
 			}
 		}
@@ -103,14 +117,22 @@ func (p *part) moved(s *site, sides map[int]*side) bool {
 
 // follow finds the rows of results among those of an argument, of the same rank or of all.
 func (p *part) follow(values, outs map[int]*array, from *rows, all bool) *rows {
-	to := &rows{of: map[int][]int{}, start: from.start, count: from.count, via: from.via}
+	to := &rows{of: map[int][]int{}, start: from.start, count: from.count, via: from.via,
+		same: maps.Clone(from.same)}
+	if to.same == nil {
+		to.same = map[int]int{}
+	}
 	known := map[uint64]int{}
 	met := false
 	index := func(r int) {
 		n, width := values[r].rows()
 		for i := range n {
 			if k, ok := values[r].rowSum(i, width); ok && i < len(from.of[r]) && from.of[r][i] >= 0 {
-				known[k] = from.of[r][i]
+				if o, has := known[k]; !has {
+					known[k] = from.of[r][i]
+				} else if a, b := to.one(o), to.one(from.of[r][i]); a != b {
+					to.same[b] = a
+				}
 			}
 		}
 	}
@@ -163,6 +185,9 @@ func (p *part) liftRows(s *site, sides map[int]*side) (ok bool) {
 		return false
 	}
 	n := s.in[at]
+	if placing[method(s.op)] && p.moved(s, sides) {
+		return true
+	}
 	values := p.column(sides, func(d *side) *array { return d.ins[at].array })
 	for i, m := range s.in {
 		if i == at || m == nil || m.lost || n.lost {
@@ -203,6 +228,10 @@ func (p *part) liftRows(s *site, sides map[int]*side) (ok bool) {
 	return true
 }
 
+// placing are operators that write rows of one argument into another, in an order of their own.
+var placing = setOf("index_copy", "index_add", "index_put", "scatter", "scatter_add", "scatter_reduce",
+	"index_reduce", "masked_scatter", "slice_scatter", "select_scatter", "copy", "setitem")
+
 // fits reports whether two arguments have as many rows, one perhaps a number for each.
 func fits(d *side, i, k int) bool {
 	a, _ := d.ins[i].array.rows()
@@ -214,7 +243,7 @@ func fits(d *side, i, k int) bool {
 func (p *part) differ(a, b *rows) (rank int, wrong bool) {
 	for _, r := range p.ranks {
 		for i, k := range a.of[r] {
-			if i < len(b.of[r]) && k >= 0 && b.of[r][i] >= 0 && k != b.of[r][i] {
+			if i < len(b.of[r]) && k >= 0 && b.of[r][i] >= 0 && a.one(k) != a.one(b.of[r][i]) {
 				return r, true
 			}
 		}

@@ -2,6 +2,7 @@ package parallel
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/optool/optool/tensor"
@@ -54,6 +55,56 @@ func (p *part) rankwise(s *site, sides map[int]*side, local *localRun) (ok bool)
 	s.out[0] = n
 	p.untyped++
 	return true
+}
+
+// positions checks the positions that ranks count from numbers of their own: those of the ranks follow each other, at
+// one distance, and as many ranks have the same ones. So it is with each half of a zigzag, too.
+func (p *part) positions(s *site, sides map[int]*side) {
+	lead := sides[p.ranks[0]]
+	if len(lead.outs) != 1 || method(s.op) != "arange" {
+		return
+	}
+	for _, d := range p.dims {
+		for _, g := range d.groups {
+			var parts [][]float64
+			for _, r := range g {
+				x := sides[r].outs[0].x
+				if len(x) == 0 || !counts(x) {
+					return
+				}
+				parts = append(parts, x)
+			}
+			if !tile(parts) {
+				p.found(true, &violation{kind: "shard", site: s, ranks: g, target: "output[0]",
+					reason: fmt.Sprintf("%s count positions that are not all the same, and that do not follow each "+
+						"other: rank %d has %g to %g, rank %d has %g to %g", ranksText(g), g[0], parts[0][0],
+						parts[0][len(parts[0])-1], g[1], parts[1][0], parts[1][len(parts[1])-1])})
+				return
+			}
+		}
+	}
+}
+
+// tile reports whether runs of whole numbers are the same, or parts of a sequence: one begins where another ends, or
+// they begin at one distance. As many are the same.
+func tile(parts [][]float64) bool {
+	many, ends := map[float64]int{}, map[float64]float64{}
+	for _, x := range parts {
+		many[x[0]]++
+		ends[x[0]] = x[len(x)-1] + 1
+	}
+	starts := slices.Sorted(maps.Keys(many))
+	follow, even := true, true
+	for i, a := range starts {
+		if many[a] != many[starts[0]] {
+			return false
+		}
+		if i > 0 {
+			follow = follow && ends[starts[i-1]] == a
+			even = even && a-starts[i-1] == starts[1]-starts[0]
+		}
+	}
+	return follow || even
 }
 
 func counts(x []float64) bool {
@@ -147,7 +198,7 @@ func (p *part) liftUntyped(s *site, sides map[int]*side, local *localRun) {
 			for i := range lead.ins {
 				if after := p.column(sides, func(d *side) *array { return d.after[i] }); after != nil {
 					n := p.became(after, pending, lost)
-					p.know(after[p.ranks[0]], lead.ins[i].address, n)
+					p.know(sides, changed(i, after), n)
 				}
 			}
 			return

@@ -35,6 +35,62 @@ class Reduce(torch.autograd.Function):
         return g, None
 
 
+class Exchange(torch.autograd.Function):
+    """Rows for other ranks, as many as they say; the gradients go back."""
+
+    @staticmethod
+    def forward(ctx, x, give, take):
+        ctx.sizes = give, take
+        y = x.new_empty(sum(take), x.shape[1])
+        dist.all_to_all_single(y, x.contiguous(), take, give)
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        give, take = ctx.sizes
+        x = g.new_empty(sum(give), g.shape[1])
+        dist.all_to_all_single(x, g.contiguous(), give, take)
+        return x, None, None
+
+
+def experts(rank, directory):
+    """Rows of one table go to an expert on each rank; equal rows cannot be told apart."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.table, model.expert = part(1, None, 5, 4), part(2, 0, 8, 4)
+    torch.manual_seed(5)
+    ids = torch.randint(5, (12,))
+    with optool_capture.record(directory, model=model):
+        ids = ids.chunk(2)[rank]
+        order = (ids % 2).argsort(stable=True)
+        give = torch.bincount(ids % 2, minlength=2)
+        take = torch.empty_like(give)
+        dist.all_to_all_single(take, give)
+        give, take = give.tolist(), take.tolist()
+        x = F.embedding(ids, model.table)
+        y = Exchange.apply(F.linear(Exchange.apply(x[order], give, take), model.expert), take, give)
+        x = x + torch.zeros_like(x).index_copy(0, order, y) * x[:, :1]
+        (x.square().mean() / 2).backward()
+        dist.all_reduce(model.table.grad)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+def dtensor(directory):
+    """A row-parallel layer that adds its bias once."""
+    import optool_capture
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 4))
+    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+    parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    x = torch.randn(4, 4)
+    with optool_capture.record(directory, model=model):
+        model(x).square().mean().backward()
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
 def part(n, dim, *shape):
     torch.manual_seed(n)
     t = torch.randn(shape)
@@ -45,6 +101,12 @@ def work(rank, name, directory, port):
     import optool_capture
 
     dist.init_process_group("gloo", init_method="file://" + port, rank=rank, world_size=2)
+    if name == "experts":
+        experts(rank, directory)
+        return dist.destroy_process_group()
+    if name == "dtensor":
+        dtensor(directory)
+        return dist.destroy_process_group()
     group, kind = dist.group.WORLD, name.split("-")[0]
     split = kind == "tensor"
     model = torch.nn.Module()
@@ -67,8 +129,11 @@ def work(rank, name, directory, port):
             h = Reduce.apply(F.linear(h, model.down), group) + model.bias
         else:
             h = F.linear(h, model.down, model.bias)
-        (h + x).square().mean().backward()
+        loss = (h + x).square().mean()
+        (loss * 3 if name == "data-alone" and rank == 1 else loss).backward()
         for p in model.parameters():
+            if name == "data-grad" and rank == 1 and p is model.up:
+                p.grad.mul_(3)
             if not split and not (name == "data-unreduced" and p is model.up):
                 dist.all_reduce(p.grad, group=group)
                 p.grad.div_(4 if name == "data-scaled" else 2)
