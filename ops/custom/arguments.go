@@ -297,9 +297,8 @@ func given(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", b.Name(), err)
 	}
-	t := opdef.Cast(tensor.New(tensor.Float64, shape, numbers), dt.dt).Rounded()
-	return generator{func(opdef.Gen, tensor.DType) *tensor.Tensor {
-		return t
+	return generator{func(opdef.Gen, tensor.DType) *tensor.Tensor { // a new one, since checks change it
+		return opdef.Cast(tensor.New(tensor.Float64, shape, numbers), dt.dt).Rounded()
 	}}, nil
 }
 

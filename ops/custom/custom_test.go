@@ -132,6 +132,42 @@ func TestPythonValue(t *testing.T) {
 	}
 }
 
+// TestKernelsMistakes: a file says what kernels get wrong, as causes of wrong values.
+func TestKernelsMistakes(t *testing.T) {
+	e := parse(t, `op("f(Tensor x, float eps=0.5) -> Tensor", lambda x, eps: x + eps,
+   mistakes=[("eps is taken twice", lambda x, eps: x + 2 * eps)])`)
+	x := tensor.New(tensor.Float32, []int{1}, []float64{3})
+	x.RequiresGrad = true
+	c, err := e.Bind("f", []value.Value{x}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Forward(); err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, m := range c.Mistakes() {
+		if m.Text != "eps is taken twice" {
+			continue
+		}
+		found = true
+		d, err := m.Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := d.Forward()
+		if err != nil || tensor.At[float64](f.Outs[0], 0) != 4 {
+			t.Errorf("got %v, %v, want 4", f, err)
+		}
+		if _, err := d.Backward(f, []*tensor.Tensor{tensor.Full(tensor.Float32, []int{1}, 1.0)}, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	if !found {
+		t.Error("the mistake is not among those of the call")
+	}
+}
+
 // TestUnread: an argument that a function does not read has no part in bounds, also if its dtype is narrow.
 func TestUnread(t *testing.T) {
 	e := parse(t, `op("f(Tensor x, Tensor y) -> Tensor", lambda x, y: x * x + y.ndim)`)
@@ -211,6 +247,8 @@ func TestMistakes(t *testing.T) {
 		`op("f(Tensor x) -> Tensor", lambda x: x, cases=[dict(x=normal(1 << 20))])`:      "at most 16384 elements",
 		`op("f(Tensor x) -> Tensor", lambda x: x, cases=[only("int9", x=normal(1))])`:    "want the name of a dtype",
 		`op("f(Tensor x) -> Tensor", lambda x: x, cases=[dict(x=given([[1], [2, 3]]))])`: "lists are of different lengths",
+		`op("f(Tensor x) -> Tensor", lambda x: x, mistakes=["a"])`:                       "want a text and a function, got string",
+		`op("f(Tensor x) -> Tensor", lambda x: x, mistakes=[("a", lambda y: y)])`:        "mistakes: the function takes (y)",
 		`op("f(Tensor x) -> Tensor", lambda x: x, exempt=dict(dtypes=""))`:               "names of checks with the reason",
 		`op("F.f(Tensor x) -> Tensor", lambda x: x, names="9.f")`:                        "is no Python identifier",
 		`op("f(Tensor x, Tensor _x) -> Tensor", lambda x, _x: x)`:                        "told apart by underscores alone",

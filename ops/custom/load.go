@@ -125,11 +125,13 @@ func (l *loader) op(th *starlark.Thread, _ *starlark.Builtin, args starlark.Tupl
 	var noGrad starlark.Value = starlark.None
 	var cases *starlark.List
 	var exempt *starlark.Dict
+	var mistakes *starlark.List
 	torch, ulps, replaces, inPlace := "fused", starlark.Float(0), false, false
 	err := starlark.UnpackArgs("op", args, kwargs, "schema", &schema, "function", &f, "names?", &names,
 		"summary?", &summary, "formula?", &formula, "notes?", &notes, "source?", &source, "torch?", &torch,
 		"no_grad?", &noGrad, "random?", &random, "ulps?", asFloat{&ulps}, "cases?", &cases,
-		"replaces?", &replaces, "in_place?", &inPlace, "exempt??", &exempt)
+		"replaces?", &replaces, "in_place?", &inPlace, "exempt??", &exempt,
+		"mistakes?", &mistakes)
 	if err != nil {
 		return nil, err
 	}
@@ -162,6 +164,9 @@ func (l *loader) op(th *starlark.Thread, _ *starlark.Builtin, args starlark.Tupl
 	if decl.NoGrad, err = o.withoutGradient(noGrad); err != nil {
 		return nil, fmt.Errorf("op %s: no_grad: %w", name, err)
 	}
+	if decl.Mistakes, err = o.mistakes(mistakes); err != nil {
+		return nil, fmt.Errorf("op %s: mistakes: %w", name, err)
+	}
 	if decl.Exempt, err = reasons(exempt); err != nil {
 		return nil, fmt.Errorf("op %s: exempt: %w", name, err)
 	}
@@ -188,6 +193,13 @@ func (l *loader) op(th *starlark.Thread, _ *starlark.Builtin, args starlark.Tupl
 	if err := o.fits(e.Schema); err != nil {
 		return nil, fmt.Errorf("op %s: %w", name, err)
 	}
+	for _, w := range o.wrong { // all that a call of the operator has, but for the function
+		w.constant, w.hasGrad, w.results = o.constant, o.hasGrad, o.results
+		if err := w.fits(e.Schema); err != nil {
+			return nil, fmt.Errorf("op %s: mistakes: %w", name, err)
+		}
+		w.function.Freeze()
+	}
 	f.Freeze()
 	l.entries = append(l.entries, e)
 	return starlark.None, nil
@@ -206,6 +218,36 @@ func returned(s string) int {
 }
 
 const anyNumber = -1
+
+// mistakes are what a file says that kernels get wrong: a list of texts, each with the function that computes it.
+func (o *operator) mistakes(list *starlark.List) (func(*compose.Call) []opdef.Mistake[*compose.Call], error) {
+	if list == nil {
+		return nil, nil
+	}
+	var texts []string
+	var wrong []*operator
+	for i := range list.Len() {
+		pair, ok := list.Index(i).(starlark.Tuple)
+		if !ok || len(pair) != 2 {
+			return nil, fmt.Errorf("item %d: want a text and a function, got %s", i, list.Index(i).Type())
+		}
+		text, isText := starlark.AsString(pair[0])
+		f, isFunction := pair[1].(starlark.Callable)
+		if !isText || !isFunction {
+			return nil, fmt.Errorf("item %d: want a text and a function, got %s and %s", i, pair[0].Type(),
+				pair[1].Type())
+		}
+		texts, wrong = append(texts, text), append(wrong, &operator{path: o.path, limits: o.limits, function: f})
+	}
+	o.wrong = wrong
+	return func(c *compose.Call) []opdef.Mistake[*compose.Call] {
+		out := make([]opdef.Mistake[*compose.Call], len(wrong))
+		for i, w := range wrong {
+			out[i] = compose.Mistake(texts[i], c.Args().(*opdef.Arguments), w.compose)
+		}
+		return out
+	}, nil
+}
 
 // reasons are those of a dict from names of checks to why these do not hold.
 func reasons(d *starlark.Dict) (map[string]string, error) {
@@ -234,6 +276,7 @@ type operator struct {
 	byName   bool // the function takes any arguments, by name
 	results  int
 	cases    []example
+	wrong    []*operator // what kernels compute that make a mistake
 }
 
 // withoutGradient stores the names of no_grad, and gives the reason if it is True or one:
