@@ -80,6 +80,7 @@ type Entry struct {
 	BackwardOrder int    // the same of the call's backward pass
 	Module        string // path of the module that made the call: "blocks.0.mlp"
 	Location      string // line of the user's that made the call: "train.py:67"
+	Raised        string // the error that the call raised: "ValueError: Expected more than 1 spatial element"
 	// Autocast has the dtypes that torch.autocast had by type of device ("cpu": "bfloat16"), none where it was off;
 	// nil: not known.
 	Autocast map[string]string

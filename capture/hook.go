@@ -292,7 +292,7 @@ func (r *hookRun) entry(c *hookCall) *Entry {
 	e := newForeign(Hook, c.op+"."+strconv.Itoa(c.id), c)
 	e.Op, e.ID, e.PID, e.Rank = c.op, c.id, r.pid, r.rank
 	e.Step, e.Order, e.BackwardOrder, e.Module, e.Location = c.step, c.order, c.backward, c.module, c.location
-	e.Group, e.GroupName, e.Within, e.Unended = c.group, c.groupName, c.within, !r.ended
+	e.Group, e.GroupName, e.Within, e.Unended, e.Raised = c.group, c.groupName, c.within, !r.ended, c.fail
 	if e.Autocast = c.autocast; e.Autocast == nil {
 		e.Autocast = noAutocast
 	}

@@ -212,7 +212,8 @@ func TestGiantRow(t *testing.T) {
 
 // TestWhatTheHookSaw: the hook looks at what it knows to have been written, which may be only a part of a
 // list; nothing is known about the others, unless they should not have changed. Of a DTensor it has the
-// part of this process, which need not follow from the parts of the arguments.
+// part of this process, which need not follow from the parts of the arguments. A call that raised an error is not
+// wrong, whether the reference refuses it too or not.
 func TestWhatTheHookSaw(t *testing.T) {
 	dir := t.TempDir()
 	calls := `{"event":"run","format":"optool-capture","version":1,"pid":1,"rank":null}
@@ -232,6 +233,10 @@ func TestWhatTheHookSaw(t *testing.T) {
 {"event":"return","id":5,"result":A}
 {"event":"call","id":6,"name":"torch.mul","args":[R,2],"kwargs":{}}
 {"event":"return","id":6,"result":A}
+{"event":"call","id":7,"name":"torch.mm","args":[A,A],"kwargs":{}}
+{"event":"raise","id":7,"error":"RuntimeError: self must be a matrix"}
+{"event":"call","id":8,"name":"torch.mul","args":[A,2],"kwargs":{}}
+{"event":"raise","id":8,"error":"KeyboardInterrupt: "}
 `
 	for name, what := range map[string]string{"A": "0", "B": "1", "S": `0,"placements":["S(0)"]`,
 		"R": `0,"placements":["Replicate()"]`} {
@@ -249,7 +254,8 @@ func TestWhatTheHookSaw(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	wants := []string{"unsupported", "pass skipped", "pass fail", "fail pass", "pass", "skipped", "fail"}
+	wants := []string{"unsupported", "pass skipped", "pass fail", "fail pass", "pass", "skipped", "fail",
+		"skipped", "skipped"}
 	for e, err := range capture.Scan(context.Background(), []string{dir}, capture.Options{}) {
 		if err != nil {
 			t.Fatal(err)
@@ -258,6 +264,9 @@ func TestWhatTheHookSaw(t *testing.T) {
 		var got []string
 		for _, r := range p.Compare().Results {
 			got = append(got, string(r.Verdict))
+			if e.Raised != "" && !strings.Contains(r.Reason, e.Raised) {
+				t.Errorf("call %d: %q does not say %q", e.ID, r.Reason, e.Raised)
+			}
 		}
 		p.Close()
 		if want := wants[e.ID]; strings.Join(got, " ") != want {

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -220,7 +221,7 @@ func (r *comparison) compareCall() {
 	}
 	if r.Record.Err(capture.Output) != nil {
 		if r.loadErr == nil {
-			r.addCall(verdict.Skipped, verdict.NoOutput)
+			r.addCall(verdict.Skipped, cmp.Or(r.raised(), verdict.NoOutput))
 		}
 	} else {
 		r.compareResults()
@@ -298,6 +299,8 @@ func (r *comparison) addRefusal(err error) {
 			return
 		}
 		switch {
+		case r.raised() != "": // so does the reference
+			r.addCall(verdict.Skipped, r.raised())
 		case errors.As(err, &unbound) && !r.torchRefuses():
 			r.addCall(verdict.Unsupported, "no known form of "+r.Op+" takes these arguments: "+err.Error()+
 				"; nearest: "+unbound.Nearest)
@@ -309,6 +312,14 @@ func (r *comparison) addRefusal(err error) {
 	default:
 		r.addCall(verdict.Error, err.Error())
 	}
+}
+
+// raised says what error the call raised, "" if it returned or that was not recorded.
+func (r *comparison) raised() string {
+	if r.entry == nil || r.entry.Raised == "" {
+		return ""
+	}
+	return verdict.Raised + r.entry.Raised
 }
 
 // torchRefuses reports whether the function itself refuses arguments that fit no overload: the forms
@@ -818,12 +829,16 @@ func (r *comparison) model(p Phase, b opdef.Bound, precision tensor.DType) compa
 			}
 		}
 	}
+	coarse := b.Coarse
+	if r.mixed != tensor.Invalid && r.bound.Entry.Autocast == opdef.AutocastInner {
+		operand, coarse = r.mixed, false // S counts float32, in which the products were not computed
+	}
 	return compare.Model{
 		Operand: operand,
 		Exact:   b.Class == opdef.Exact,
 		ULPs:    b.ULPs, Scale: b.Scale, Least: b.Least, LeastShare: b.LeastShare,
 		Covers: b.Covers, Terms: b.Terms,
-		Coarse: b.Coarse, Shared: p != Forward || b.Shared, Sum: b.Class == opdef.Accumulated, Single: b.Single(),
+		Coarse: coarse, Shared: p != Forward || b.Shared, Sum: b.Class == opdef.Accumulated, Single: b.Single(),
 		Chain: b.Chain, Else: b.Else, Factors: b.Factors, Steps: b.Steps, OtherDType: b.OtherDType,
 		Trivial: r.bound.Entry.Trivial, Round: precision, Part: r.part,
 	}

@@ -36,7 +36,10 @@ func (r *comparison) readings() []reading {
 	if dt == tensor.Invalid && r.Record.Err(capture.Output) != nil { // a call that did not return
 		return r.autocast(r.autocastDType())
 	}
-	if !dt.IsFloat() {
+	switch {
+	case dt.IsComplex(): // of real arguments in float32
+		return r.autocast(dt.Real())
+	case !dt.IsFloat():
 		return nil
 	}
 	return slices.Concat(r.autocast(dt), r.mixedProducts(dt), r.roundedNumbers(dt))

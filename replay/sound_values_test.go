@@ -87,6 +87,8 @@ func TestProductsUnderAutocast(t *testing.T) {
 	const f32, bf16 = tensor.Float32, tensor.BFloat16
 	x, w := stored(f32, []int{1, 2}, 1.001, 2), stored(f32, []int{2, 1}, 1, 3)
 	square := stored(f32, []int{2, 2}, 1.5, 0.5, 0, 1.25)
+	pairs := stored(f32, []int{2, 6}, -0.34375, -0.703125, 0.875, 0.078125, -0.03125, -0.234375,
+		-0.28125, 0.78125, 0.03125, -0.875, -0.625, 0.53125)
 	for _, tc := range []struct {
 		name, op string
 		args     []value.Value
@@ -112,6 +114,13 @@ func TestProductsUnderAutocast(t *testing.T) {
 			stored(bf16, []int{2, 2}, 2.5, 1.375, 0, 1.5625), verdict.Fail, ""},
 		{"after the mean", "torch.cov", []value.Value{stored(f32, []int{1, 2}, 1000.5, 1002.5)}, stored(bf16, nil, 2),
 			verdict.Pass, "as under autocast: products in bfloat16"},
+		{"the products rounded", "torch.cov", []value.Value{pairs}, stored(bf16, []int{2, 2}, 0.283203125,
+			-0.1259765625, -0.1259765625, 0.41796875), verdict.Warn, "accumulated in bfloat16"},
+		{"a trace", "torch.trace", []value.Value{stored(bf16, []int{1, 1}, 3)}, stored(f32, nil, 3), verdict.Pass,
+			"as under autocast: arguments cast to float32"},
+		{"a transform", "torch.fft.fft", []value.Value{stored(tensor.Float16, []int{1}, 3)},
+			tensor.New(tensor.Complex64, []int{1}, []complex128{3}), verdict.Pass,
+			"as under autocast: arguments cast to float32"},
 		{"in float32 of 16 bits", "torch.linalg.svdvals", []value.Value{stored(bf16, []int{2, 2}, 3, 0, 0, 2)},
 			stored(f32, []int{2}, 3, 2), verdict.Pass, "as under autocast: arguments cast to float32"},
 	} {

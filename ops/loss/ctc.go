@@ -16,7 +16,7 @@ var ctcOps = []*opdef.Entry{
 	opdef.Planned[*ctcArgs, *alignment]{
 		Schema: "ctc_loss(Tensor log_probs, Tensor targets, any input_lengths, any target_lengths, int blank=0, str " +
 			"reduction='mean', bool zero_infinity=False) -> Tensor",
-		Names: "F.ctc_loss", Composite: true,
+		Names: "F.ctc_loss", Composite: true, Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{
 			Summary: "Negative logarithm of the probability of a label sequence under any alignment",
 			Notes: "log_probs is (T, N, C) or (T, C), targets (N, S) or all labels one after the other. The mean " +

@@ -103,7 +103,7 @@ var lossOps = []*opdef.Entry{
 	elementLossOp(opdef.Planned[*bceArgs, *elementLoss]{
 		Schema: "binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, " +
 			"bool? reduce=None, str reduction='mean') -> Tensor",
-		Names: "F.binary_cross_entropy",
+		Names: "F.binary_cross_entropy", Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Cross entropy of probabilities",
 			Formula: "-weight*(target*log(input) + (1-target)*log(1-input))", Notes: "Logarithms are at least -100."},
 		Cases: func(g opdef.Gen) []*bceArgs {

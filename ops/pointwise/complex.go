@@ -35,7 +35,7 @@ var complexOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Op[polarArgs]{
-		Schema: "polar(Tensor abs, Tensor angle) -> Tensor", Names: "polar",
+		Schema: "polar(Tensor abs, Tensor angle) -> Tensor", Names: "polar", Autocast: opdef.AutocastFloat32,
 		Doc: opdef.Doc{Summary: "Complex numbers from magnitude and angle", Formula: "abs * exp(i*angle)",
 			Notes: "The gradient of abs is that along the direction of the result, as torch has it: its sign is the " +
 				"other for negative abs, and it is 0 for abs 0."},

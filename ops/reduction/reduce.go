@@ -244,10 +244,11 @@ var reduceOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
-		Schema: "trace(Tensor self) -> Tensor",
-		Doc:    opdef.Doc{Summary: "Sum of the diagonal of a matrix"},
-		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Exact}},
-		Terms:  func(a *opdef.UnaryArgs) int { return slices.Max(append(a.Self.Shape, 1)) },
+		Schema:   "trace(Tensor self) -> Tensor",
+		Autocast: opdef.AutocastFloat32,
+		Doc:      opdef.Doc{Summary: "Sum of the diagonal of a matrix"},
+		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Exact}},
+		Terms:    func(a *opdef.UnaryArgs) int { return slices.Max(append(a.Self.Shape, 1)) },
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			x := a.Self
 			if x.Dim() != 2 {

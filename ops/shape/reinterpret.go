@@ -107,7 +107,7 @@ var realAsComplexOp = viewOp[opdef.UnaryArgs]{
 			{Self: g.Normal(tensor.Float32, 0, 2)}}
 	},
 	Exempt: map[string]string{"strides": "the parts must be adjacent"},
-}.Entry()
+}.Entry().WithAutocast(opdef.AutocastFloat32)
 
 func asReal(t *tensor.Tensor) (*tensor.Tensor, error) {
 	if !t.DType.IsComplex() {
