@@ -334,6 +334,12 @@ function drawLine() {
 // ---- moving
 function zoom(f, x = stage.clientWidth / 2, y = stage.clientHeight / 2) { const s = Math.max(0.02, Math.min(3, scale * f)); ox = x - (x - ox) * s / scale; oy = y - (y - oy) * s / scale; scale = s; place() }
 function fit() { const m = 18; scale = Math.min((stage.clientWidth - 2 * m) / whole.w, (stage.clientHeight - 2 * m) / whole.h, 1.6); ox = (stage.clientWidth - whole.w * scale) / 2; oy = (stage.clientHeight - whole.h * scale) / 2; place() }
+// Moves to where the window shows most, the earliest of such places.
+function fullest() {
+  const w = stage.clientWidth / 2 / lowest, h = stage.clientHeight / 2 / lowest, all = drawn.filter(p => !open.has(p.id)).sort((a, b) => first(a.id) - first(b.id)).slice(0, 500); let best, most = 0
+  for (const p of all) { let n = 0; for (const q of all) if (Math.abs(q.x + q.w / 2 - p.x - p.w / 2) < w && Math.abs(q.y - p.y) < h) n++; if (n > most * 1.15) { most = n; best = p } }
+  if (best) center(best.id, lowest)
+}
 const lowest = 0.85 // a scale at which names can be read
 function center(i, s = Math.max(scale, lowest)) { const p = places.get(i); if (!p) return; scale = s; ox = stage.clientWidth / 2 - (p.x + Math.min(p.w, 400) / 2) * s; oy = stage.clientHeight / 2 - (p.y + Math.min(p.h, 300) / 2) * s; bound(); place() }
 // No more is left blank beside the graph than has to be.
@@ -348,7 +354,7 @@ function relaid(i) { // the box stays where it was in the window
 function toggle(i) { if (moved) return; if (open.has(i)) open.delete(i); else open.add(i); relaid(i) }
 function reveal(i) { let changed = false; for (let c = parent(i); c !== ROOT; c = parent(c)) if (!open.has(c)) { open.add(c); changed = true } if (changed) { laid.clear(); build() } return changed }
 // Opens outer boxes first, as long as there are not too many things to see: those of like names together. What
-// has most of the calls is opened anyway; what follows the loss is not.
+// has most of the calls is opened anyway, and one box where there would be little to see; what follows the loss is not.
 function openSome(most) {
   let seen = 0, todo = children.get(ROOT); const end = G.losses?.length ? Math.max(...G.losses.map(l => l.node)) : N.length
   const visible = c => children.get(c).forEach(k => { if (open.has(k)) visible(k); else seen++ }); visible(ROOT)
@@ -358,6 +364,7 @@ function openSome(most) {
     for (const like of kinds.values()) {
       const shut = like.filter(i => !open.has(i)), more = shut.reduce((n, i) => n + children.get(i).length - 1, 0)
       if (seen + more <= most || like.length === 1 && calls(like[0]) > N.length / 2) { shut.forEach(i => open.add(i)); seen += more }
+      else if (seen < 12 && shut.length === like.length) { open.add(shut[0]); seen += children.get(shut[0]).length - 1 }
       next.push(...like.filter(i => open.has(i)).flatMap(i => children.get(i)))
     }
     todo = next
@@ -487,7 +494,7 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { re
 const fault = G.findings.find(f => f.node >= 0)
 if (fault) for (let c = parent(fault.node); c !== ROOT; c = parent(c)) open.add(c)
 openSome(phone() ? 40 : 90); build(); fit()
-if (scale < lowest) { if (fault) center(fault.node, Math.max(lowest, 1)); else { center(drawn.reduce((a, b) => first(b.id) < first(a.id) ? b : a).id, lowest); oy = 18; place() } }
+if (scale < lowest) { if (fault) center(fault.node, Math.max(lowest, 1)); else fullest() }
 if (fault && !G.bars) pick(fault.node); else pick(undefined) // where bars are, the overview says more
 drawMini(); drawLine()
 document.body.dataset.ready = Math.round(performance.now()) // milliseconds until it can be used
