@@ -159,7 +159,7 @@ class Experts(nn.Module):
         for i, e in enumerate(self.experts):
             at, = torch.where(chosen == i)
             if len(at):
-                y = y.index_add(0, at, e(flat[at]) * weight[at, None])
+                y = y.index_add(0, at, (e(flat[at]) * weight[at, None]).to(y.dtype))
         return y.view(x.shape)
 
 
@@ -257,16 +257,18 @@ def averaged(parameters, ranks):
         p.grad /= ranks
 
 
+def LOST(received, own=None):
+    """Is told of each result of an exchange, and of the bytes that were there before."""
+
+
 def waited(parameters, ranks):
+    own = [held(p.grad) for p in parameters]
     works = [torch.distributed.all_reduce(p.grad, async_op=True) for p in parameters]
-    for w in works:
+    for w, p, raw in zip(works, parameters, own):
         w.wait()
+        LOST(p.grad, raw)
     for p in parameters:
         p.grad /= ranks
-
-
-def LOST(received):
-    """Is told of each message that was received."""
 
 
 def functional(parameters, ranks):
@@ -715,34 +717,15 @@ PROGRAMS.update(MORE)
 PROGRAMS.update(OP_TOOLS)
 
 
-def lost(name, rank):
-    """On rank 1 the fifth exchange gives what was there before."""
-    import torch.distributed.distributed_c10d as c10d
-    import torch.distributed as dist
+def lost(rank):
+    """On rank 1 the fifth exchange gives what was there before, or zeros."""
+    global LOST
     n = [0]
 
-    def broken(real):
-        def call(*a, **k):
-            n[0] += 1
-            with torch._C.DisableTorchFunction():
-                t = a[0]
-                kept = held(t)
-            w = real(*a, **k)
-            with torch._C.DisableTorchFunction():
-                if n[0] == 5 and rank == 1:
-                    w.wait()
-                    overwrite(t, kept)
-            return w
-        return call
-    if name in ("async-lost", "f-dropped"):
-        c10d.all_reduce = dist.all_reduce = broken(c10d.all_reduce)
-    else:
-        global LOST
-
-        def LOST(t):
-            n[0] += 1
-            if n[0] == 5 and rank == 1:
-                overwrite(t, bytes(len(held(t))))
+    def LOST(t, own=None):
+        n[0] += 1
+        if n[0] == 5 and rank == 1:
+            overwrite(t, own or bytes(len(held(t))))
 
 
 def ranks(name, path):
@@ -750,7 +733,7 @@ def ranks(name, path):
     import torch.distributed as dist
     p, rank = PROGRAMS[name], int(os.environ["RANK"])
     if name in ("async-lost", "functional-lost", "messages-lost", "f-dropped"):
-        lost(name, rank)
+        lost(rank)
     if name == "dropped":
         import torch.distributed.distributed_c10d as c10d
         real, n = c10d.all_reduce, [0]

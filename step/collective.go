@@ -126,18 +126,19 @@ func (c *Call) settled(opt Options) []*tensor.Tensor {
 	return out
 }
 
-// readAfter is the first later value that a call found where v lies, or that wait_tensor returned there; nil if there
-// is none.
+// readAfter is the first value other than v that a later call found where v lies, v again if none did until the memory
+// was written, or what wait_tensor returned there; nil if nobody read there. Calls before the wait find v.
 func (v *Value) readAfter() (waited *Value) {
 	if v.Address == 0 {
 		return nil
 	}
+	complete := false // after wait_tensor
 	for _, c := range v.Call.Process.Calls[v.Call.Order+1:] {
 		switch name := c.collective(); {
 		case name == "wait_tensor":
 			for _, w := range c.Outputs {
 				if w.Address == v.Address && w.like(v) {
-					waited = w
+					waited, complete = w, true
 				}
 			}
 			continue
@@ -148,7 +149,10 @@ func (v *Value) readAfter() (waited *Value) {
 			continue
 		}
 		for _, w := range c.Inputs {
-			if w.Address == v.Address && w.like(v) {
+			if w.Address != v.Address || !w.like(v) {
+				continue
+			}
+			if waited = w; complete || w.content.sum != v.content.sum {
 				return w
 			}
 		}
