@@ -28,12 +28,7 @@ type Comparer struct {
 
 // Compare compares the files of a pair. It gives at least one result, and how far apart the values are.
 func (c Comparer) Compare(p Pair) ([]*reports.Result, map[*reports.Result]*Difference) {
-	r := &comparison{Comparer: c, op: p.A.Op, apart: map[*reports.Result]*Difference{}}
-	r.locate = func(res *reports.Result) {
-		repro := c.Repro(p)
-		results.Locate(res, p.A, r.op)
-		res.Repro = &repro
-	}
+	r := c.of(p)
 	if p.B == nil {
 		r.whole("", verdict.Skipped, p.only)
 		return r.results, nil
@@ -54,6 +49,24 @@ func (c Comparer) Compare(p Pair) ([]*reports.Result, map[*reports.Result]*Diffe
 		r.whole("", verdict.Skipped, "the two sides have no file in common")
 	}
 	return r.results, r.apart
+}
+
+// of is the comparison of a pair before anything was compared.
+func (c Comparer) of(p Pair) *comparison {
+	r := &comparison{Comparer: c, op: p.A.Op, apart: map[*reports.Result]*Difference{}}
+	r.locate = func(res *reports.Result) {
+		repro := c.Repro(p)
+		results.Locate(res, p.A, r.op)
+		res.Repro = &repro
+	}
+	return r
+}
+
+// GiveUp is the result of a pair whose comparison ended for a reason, such as a limit.
+func (c Comparer) GiveUp(p Pair, err error) []*reports.Result {
+	r := c.of(p)
+	r.whole("", verdict.Error, err.Error())
+	return r.results
 }
 
 // A comparison is that of one pair.
@@ -320,19 +333,25 @@ func bits(g, w *tensor.Tensor) compare.Result {
 		res.Verdict, res.Reason = verdict.Fail, fmt.Sprintf("%s against %s", g.Meta(), w.Meta())
 		return res
 	}
-	a, b, size, first := g.AppendBytes(nil), w.AppendBytes(nil), g.DType.Size(), -1
-	for i := range g.Numel() {
+	short, times, err := tensor.Distinct(g, w)
+	if err != nil {
+		res.Verdict, res.Reason = verdict.Error, err.Error()
+		return res
+	}
+	a, b, size, first := short[0].AppendBytes(nil), short[1].AppendBytes(nil), g.DType.Size(), -1
+	for i := range short[0].Numel() {
 		if !bytes.Equal(a[i*size:(i+1)*size], b[i*size:(i+1)*size]) {
 			if res.Mismatched++; first < 0 {
 				first = i
 			}
 		}
 	}
+	res.Mismatched *= times
 	res.Verdict = verdict.Pass
 	if first >= 0 {
 		res.Verdict = verdict.Fail
 		res.Reason = fmt.Sprintf("%d of %d elements of dtype %s differ, the first at %v", res.Mismatched, res.Numel,
-			g.DType, tensor.Unravel(first, g.Shape))
+			g.DType, tensor.Unravel(first, short[0].Shape))
 	}
 	return res
 }

@@ -55,15 +55,28 @@ func ByName(a, b *checkpoint.Set, names *checkpoint.Map) []NamedPair {
 // CompareNamed compares two values of one name; again is the command that compares
 // the files again. A value that only one side has is a difference.
 func (c Comparer) CompareNamed(p NamedPair, again string) *reports.Result {
-	r := &comparison{Comparer: c, op: p.Name, stored: true}
-	r.locate = func(res *reports.Result) {
-		res.Capture, res.Op, res.Phase, res.Target, res.Repro = p.File, p.Name, "forward", p.Name, &again
-	}
+	r := c.named(p, again)
 	if p.A == nil || p.B == nil {
 		r.whole("forward", verdict.Fail, p.only)
 		return r.results[0]
 	}
 	r.leaf("forward", p.Name, "", p.A.Value, p.B.Value)
+	return r.results[0]
+}
+
+// named is the comparison of two values of one name before anything was compared.
+func (c Comparer) named(p NamedPair, again string) *comparison {
+	r := &comparison{Comparer: c, op: p.Name, stored: true}
+	r.locate = func(res *reports.Result) {
+		res.Capture, res.Op, res.Phase, res.Target, res.Repro = p.File, p.Name, "forward", p.Name, &again
+	}
+	return r
+}
+
+// GiveUpNamed is the result of two values whose comparison ended for a reason, such as a limit.
+func (c Comparer) GiveUpNamed(p NamedPair, again string, err error) *reports.Result {
+	r := c.named(p, again)
+	r.whole("forward", verdict.Error, err.Error())
 	return r.results[0]
 }
 

@@ -610,16 +610,22 @@ func (r *comparison) compareArguments() {
 		return
 	}
 	now := r.changedArguments()
+	written := map[tensor.Memory]int{} // the first place of each
+	for i, t := range r.bound.Written() {
+		if _, ok := written[t.Memory()]; !ok {
+			written[t.Memory()] = i
+		}
+	}
 	var drawn []*tensor.Tensor // what random numbers were returned, which are those written
 	if r.bound.Random() != "" {
 		drawn = tensorsOf(flatten(r.Record.Output))
 	}
 	expected := func(t *tensor.Tensor) (*tensor.Tensor, opdef.Bound) {
 		n, changed := now[t]
-		switch k := slices.IndexFunc(r.bound.Written(), t.SameMemory); {
+		switch k, ok := written[t.Memory()]; {
 		case !changed:
 			return t, opdef.Bound{}
-		case k >= 0 && k < len(drawn):
+		case ok && k < len(drawn):
 			return drawn[k], opdef.Bound{}
 		}
 		return n.value, n.bound
@@ -674,19 +680,23 @@ type changed struct {
 // changedArguments maps the tensors the call changes to their values after it. One that is given twice, as in
 // a.mul_(a), changes in both places.
 func (r *comparison) changedArguments() map[*tensor.Tensor]changed {
-	now := map[*tensor.Tensor]changed{}
+	last, memory := map[tensor.Memory]changed{}, map[*tensor.Tensor]tensor.Memory{}
+	of := func(t *tensor.Tensor) tensor.Memory { // a list may hold one tensor many times
+		m, ok := memory[t]
+		if !ok {
+			m = t.Memory()
+			memory[t] = m
+		}
+		return m
+	}
 	given := flatten(r.Record.Args)
 	for _, it := range r.Record.Kwargs.Items {
 		given = append(given, flatten([]value.Value{it.Value})...)
 	}
 	tensors := tensorsOf(given)
 	change := func(t *tensor.Tensor, n changed) {
-		now[t] = n
-		for _, g := range tensors {
-			if g.SameMemory(t) {
-				now[g] = n
-			}
-		}
+		last[of(t)] = n
+		tensors = append(tensors, t)
 	}
 	written := r.bound.Written()
 	if ts := r.bound.Tensors(); len(written) == 0 && len(ts) > 0 && opdef.IsInPlaceName(r.Op) { // t_ and other views
@@ -703,6 +713,12 @@ func (r *comparison) changedArguments() map[*tensor.Tensor]changed {
 			change(r.recorded(a.Tensor), changed{ts[i], r.bound.AfterBound(a.Name, i, ts[i])})
 		}
 	}
+	now := map[*tensor.Tensor]changed{}
+	for _, t := range tensors {
+		if n, ok := last[of(t)]; ok {
+			now[t] = n
+		}
+	}
 	return now
 }
 
@@ -716,12 +732,15 @@ func (r *comparison) addInputRows() {
 		recorded = after
 	} else if w := r.bound.Written(); len(w) > 0 {
 		recorded = slices.Clone(args)
-		outs := tensorsOf(flatten(r.Record.Output))
+		returned := map[*tensor.Tensor]*tensor.Tensor{} // of those written
+		for k, out := range tensorsOf(flatten(r.Record.Output)) {
+			if k < len(w) && returned[w[k]] == nil {
+				returned[w[k]] = out
+			}
+		}
 		for i := range recorded {
-			if t, ok := recorded[i].(*tensor.Tensor); ok {
-				if k := slices.Index(w, t); k >= 0 && k < len(outs) {
-					recorded[i] = outs[k]
-				}
+			if t, ok := recorded[i].(*tensor.Tensor); ok && returned[t] != nil {
+				recorded[i] = returned[t]
 			}
 		}
 	}

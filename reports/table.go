@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"slices"
@@ -8,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
@@ -17,6 +17,7 @@ type column struct {
 	name  string
 	left  bool // cells are flush left; centred otherwise
 	cells []string
+	wide  int // the width of its widest cell, 0 before it is known
 }
 
 // writeTable renders columns as prettytable does: cells centred, with the odd
@@ -24,36 +25,34 @@ type column struct {
 // A table wider than width (0 for no limit) is made narrower.
 func writeTable(w io.Writer, width int, cols []column) error {
 	cols, hidden := narrow(width, cols)
-	t := table.NewWriter()
-	t.SetStyle(table.StyleDefault)
-	t.Style().Format.Header = text.FormatDefault
-	head, configs := table.Row{}, []table.ColumnConfig{}
-	rows := 0
-	widths := make([]int, len(cols))
-	for i, c := range cols {
-		widths[i] = c.width()
-		rows = len(c.cells)
-		head = append(head, centre(c.name, widths[i]))
-		configs = append(configs, table.ColumnConfig{Number: i + 1, Align: text.AlignLeft, AlignHeader: text.AlignLeft})
+	b := bufio.NewWriter(w)
+	rule, rows := "+", 0
+	for i := range cols {
+		rule += strings.Repeat("-", cols[i].width()+2) + "+"
+		rows = len(cols[i].cells)
 	}
-	t.SetColumnConfigs(configs)
-	t.AppendHeader(head)
-	for r := range rows {
-		row := table.Row{}
-		for i, c := range cols {
-			if c.left {
-				row = append(row, c.cells[r])
-			} else {
-				row = append(row, centre(c.cells[r], widths[i]))
+	row := func(left bool, cell func(c *column) string) {
+		for i := range cols {
+			c := &cols[i]
+			before, text, after := centre(cell(c), c.width())
+			if left && c.left {
+				before, after = 0, before+after
 			}
+			fmt.Fprintf(b, "| %*s%s%*s ", before, "", text, after, "")
 		}
-		t.AppendRow(row)
+		b.WriteString("|\n")
 	}
-	if _, err := fmt.Fprintln(w, t.Render()); err != nil || len(hidden) == 0 {
-		return err
+	fmt.Fprintln(b, rule)
+	row(false, func(c *column) string { return c.name })
+	fmt.Fprintln(b, rule)
+	for r := range rows {
+		row(true, func(c *column) string { return c.cells[r] })
 	}
-	_, err := fmt.Fprintf(w, "(no room for %s)\n", strings.Join(hidden, ", "))
-	return err
+	fmt.Fprintln(b, rule)
+	if len(hidden) > 0 {
+		fmt.Fprintf(b, "(no room for %s)\n", strings.Join(hidden, ", "))
+	}
+	return b.Flush()
 }
 
 // leftOut are the columns a reader misses least, in the order they make room.
@@ -66,8 +65,8 @@ var leftOut = []string{"data_ptr", "layout", "rtol", "atol", "cosine_similarity"
 func narrow(width int, cols []column) (kept []column, hidden []string) {
 	fits := func() bool {
 		sum := 1
-		for _, c := range cols {
-			sum += c.width() + 3
+		for i := range cols {
+			sum += cols[i].width() + 3
 		}
 		return width <= 0 || sum <= width
 	}
@@ -75,7 +74,7 @@ func narrow(width int, cols []column) (kept []column, hidden []string) {
 		return cols, nil
 	}
 	cols = slices.Clone(cols)
-	cols[0].cells = shortNames(cols[0].cells)
+	cols[0].cells, cols[0].wide = shortNames(cols[0].cells), 0
 	if !fits() {
 		cols = slices.DeleteFunc(cols, func(c column) bool {
 			return !slices.ContainsFunc(c.cells, func(s string) bool { return s != "" })
@@ -108,23 +107,25 @@ func shortNames(names []string) []string {
 }
 
 // width is the width of the column's widest cell.
-func (c column) width() int {
-	w := text.StringWidthWithoutEscSequences(c.name)
-	for _, cell := range c.cells {
-		w = max(w, text.StringWidthWithoutEscSequences(cell))
+func (c *column) width() int {
+	if c.wide == 0 {
+		c.wide = text.StringWidthWithoutEscSequences(c.name)
+		for _, cell := range c.cells {
+			c.wide = max(c.wide, text.StringWidthWithoutEscSequences(cell))
+		}
 	}
-	return w
+	return c.wide
 }
 
-// centre pads s to width on both sides.
-func centre(s string, width int) string {
+// centre says how many spaces stand on both sides of a cell that has this width.
+func centre(s string, width int) (before int, cell string, after int) {
 	n := text.StringWidthWithoutEscSequences(s)
 	excess := width - n
-	left := excess / 2
+	before = excess / 2
 	if excess%2 == 1 && n%2 == 0 {
-		left++
+		before++
 	}
-	return strings.Repeat(" ", left) + s + strings.Repeat(" ", excess-left)
+	return before, s, excess - before
 }
 
 // argColumns are the columns of an argument table, in op_tools' order.

@@ -289,7 +289,7 @@ const (
 func (r *Region) scale(ctx context.Context, opt Options, exact []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	squares := make([][]float64, len(exact))
 	for i, t := range exact {
-		squares[i] = make([]float64, t.Numel())
+		squares[i] = tensor.Make[float64](t.Numel())
 	}
 	random := rand.New(rand.NewPCG(1, uint64(r.From)))
 	for n := range moves {

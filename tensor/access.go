@@ -216,6 +216,9 @@ func (t *Tensor) elementBytes() int {
 	return 8
 }
 
+// mostAtOnce is how many elements are loaded until it is asked again whether computing is stopped.
+const mostAtOnce = 1 << 22
+
 // Load stores elements lo .. lo+len(dst) of t, in row-major order of its
 // shape, into dst, converting to T: exactly where T is the dtype's compute
 // type, as torch casts otherwise (complex to real drops the imaginary part,
@@ -230,6 +233,10 @@ func Load[T Elem](t *Tensor, lo int, dst []T) {
 	if l := t.back.lazy; l != nil {
 		l.load(lo, dst)
 		return
+	}
+	for len(dst) > mostAtOnce {
+		Load(t, lo, dst[:mostAtOnce])
+		lo, dst = lo+mostAtOnce, dst[mostAtOnce:]
 	}
 	if t.back.stored != nil {
 		if !t.DType.Computable() {

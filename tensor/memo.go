@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/optool/optool/internal/quota"
 )
 
 // memoLargest is the number of elements of the largest block Memo keeps.
@@ -14,6 +16,7 @@ const memoLargest = 1 << 18
 // copy. It is for lazy floating tensors that several functions of the same block
 // may read; any other is returned as it is.
 func Memo(t *Tensor) *Tensor {
+	quota.Check() // a list may make results of any number
 	l := t.back.lazy
 	if l == nil || l.f == nil || blockSize(l.grain) > memoLargest {
 		return t

@@ -266,6 +266,22 @@ func (t *Tensor) IsContiguous() bool {
 // Storage returns the bytes the tensor views, nil for computed tensors.
 func (t *Tensor) Storage() *Storage { return t.back.stored }
 
+// A Memory names elements in memory: it is equal for tensors for which SameMemory holds.
+type Memory struct {
+	of       any // *Storage, or *Tensor of a tensor that is not stored
+	dtype    DType
+	offset   int
+	geometry string
+}
+
+// Memory names the elements that t views, as a key of maps.
+func (t *Tensor) Memory() Memory {
+	if t.back.stored == nil {
+		return Memory{of: t}
+	}
+	return Memory{t.back.stored, t.DType, t.Offset, fmt.Sprint(t.Shape, t.Stride)}
+}
+
 // SameMemory reports whether t and u view the same elements of one storage.
 func (t *Tensor) SameMemory(u *Tensor) bool {
 	return t == u || t.back.stored != nil && t.back.stored == u.back.stored && t.DType == u.DType &&

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,9 +22,7 @@ type checkOptions struct {
 	selection
 	records outputs
 	keep    runFlags
-	timeout time.Duration
-	memory  int64
-	limits  *limits
+	clock   clock
 
 	registry *opdef.Registry
 }
@@ -55,8 +52,7 @@ Exit code 1: some values are NaN or infinity. 3: no value could be checked.`,
 	o.addFlags(cmd)
 	o.records.addFlags(cmd)
 	o.keep.addFlags(cmd)
-	addTimeoutFlag(cmd, &o.timeout, "the check of one call or file", referenceTimeout.String())
-	addMemoryFlag(cmd, &o.memory)
+	o.clock.addFlags(cmd, "the check of one call or file")
 	return cmd
 }
 
@@ -73,7 +69,7 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 	if err := o.parse(cmd, a, "OVERFLOW_CHECK"); err != nil {
 		return err
 	}
-	o.limits = limitsOf(o.memory, cmp.Or(o.timeout, referenceTimeout))
+	o.clock.start()
 	s := &overflow.Summary{Kind: "summary", Settings: o.settings()}
 	o.registry = a.known()
 	walked, digest, tables := 0, reports.NewDigest(nil), &heldTables{}
@@ -168,7 +164,7 @@ func (o *checkOptions) check(ctx context.Context, dir *runDir, j *jsonOutput, f 
 	if err := dir.begin(j, f.entry.Rel); err != nil {
 		return checked{of: f, err: err}
 	}
-	call, err := within(ctx, o.limits, bytes, func() (*overflow.Call, error) {
+	call, err := within(ctx, o.clock.limits, bytes, func() (*overflow.Call, error) {
 		c := overflow.New(f.entry)
 		c.Registry = o.registry
 		return c, replay.Guard(func() error {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -27,6 +28,7 @@ type compareOptions struct {
 	times      bool
 	threshold  float64
 	resolution float64
+	clock      clock
 }
 
 func newCompareCmd(a *app) *cobra.Command {
@@ -118,6 +120,7 @@ explains: those whose results are not much further apart than their inputs.`,
 			"PATTERN:RULE limits it to some names")
 	f.BoolVar(&o.tables, "tables", false, "print every capture, with op_tools' table")
 	o.sort.addFlag(cmd)
+	o.clock.addFlags(cmd, "the comparison of two calls or values")
 	f.BoolVar(&o.results, "results", false,
 		"compare the JSON lines of two runs: what got worse, better, is new or gone; exit code 1 if anything "+
 			"got worse")
@@ -187,6 +190,7 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 	}
 	settings := append(o.settings(), o.tolerances.settings(tol)...)
 	ctx := cmd.Context()
+	o.clock.start()
 	if o.comparesValues(ctx, paths) {
 		start := time.Now()
 		j, err := a.openRecords(o.records, a.run("none", settings...))
@@ -223,7 +227,7 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 	}}
 	comparer := pairs.Comparer{Tolerances: tol, Read: o.read, Repro: o.repro}
 	err = ordered(ctx, a.jobs, all,
-		func(p pairs.Pair) compared { return o.compare(p, comparer) },
+		func(p pairs.Pair) compared { return o.compare(ctx, p, comparer) },
 		func(c compared) error {
 			t.walked++
 			if c.err != nil {
@@ -291,15 +295,21 @@ func (a *app) parted(j *jsonOutput, s *reports.Summary, d *pairs.Divergence) err
 }
 
 // compare compares one pair.
-func (o *compareOptions) compare(p pairs.Pair, c pairs.Comparer) compared {
+func (o *compareOptions) compare(ctx context.Context, p pairs.Pair, c pairs.Comparer) compared {
 	if p.Err != nil {
 		return compared{err: p.Err}
 	}
 	if name, err := o.hides(p.A); err != nil || name != "" {
 		return compared{err: err, hidden: name}
 	}
-	out := compared{pair: p}
-	out.results, out.apart = c.Compare(p)
+	out, err := within(ctx, o.clock.limits, 0, func() (out compared, _ error) {
+		out.results, out.apart = c.Compare(p)
+		return out, nil
+	})
+	if err != nil {
+		out = compared{results: c.GiveUp(p, err)}
+	}
+	out.pair = p
 	return out
 }
 

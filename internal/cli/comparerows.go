@@ -48,7 +48,8 @@ func runCompareRows(cmd *cobra.Command, a *app, o *compareOptions, paths []strin
 	defer j.close()
 	opt := step.Options{Options: replay.Options{Registry: reg, Tolerances: tol, Read: o.read}}
 	var traces [2]*step.Trace
-	lim := newLimits(0, referenceTimeout)
+	o.clock.start()
+	lim := o.clock.limits
 	refused := 0
 	var starting []readiness
 	for i, path := range paths {

@@ -117,7 +117,15 @@ func (a *app) compareValues(cmd *cobra.Command, o *compareOptions, paths []strin
 	out.bar.expect(len(all)+len(unread), 0)
 	out.Settings = settings
 	err = ordered(ctx, a.jobs, slices.Values(all),
-		func(p pairs.NamedPair) done { return done{p, comparer.CompareNamed(p, again)} },
+		func(p pairs.NamedPair) done {
+			r, err := within(ctx, o.clock.limits, 0, func() (*reports.Result, error) {
+				return comparer.CompareNamed(p, again), nil
+			})
+			if err != nil {
+				r = comparer.GiveUpNamed(p, again, err)
+			}
+			return done{p, r}
+		},
 		func(d done) error {
 			t.captures++
 			if f := d.pair.Finding(); f != nil {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,7 @@ type lsOptions struct {
 	selection
 	json  bool
 	paths bool
+	clock clock
 }
 
 func newLsCmd(a *app) *cobra.Command {
@@ -38,6 +40,7 @@ if the inputs were not saved. It does not read the tensors.`,
 	o.addFlags(cmd)
 	cmd.Flags().BoolVar(&o.json, "json", false, "print one JSON object a line")
 	cmd.Flags().BoolVar(&o.paths, "paths", false, "add a column with the path of each call")
+	o.clock.addFlags(cmd, "the reading of one call")
 	return cmd
 }
 
@@ -73,6 +76,7 @@ func runLs(cmd *cobra.Command, a *app, o *lsOptions, paths []string) error {
 	if err := o.parse(cmd, a, "CAPTURE"); err != nil {
 		return err
 	}
+	o.clock.start()
 	var t tally
 	out := reports.NewJSONLines(a.Out)
 	columns := lsColumns(a.outputWidth(), o.paths)
@@ -83,7 +87,16 @@ func runLs(cmd *cobra.Command, a *app, o *lsOptions, paths []string) error {
 	table := reports.NewListing(a.Out, a.outputWidth(), head...)
 	table.Right(slices.Index(head, "size"))
 	err := ordered(cmd.Context(), a.jobs, scan(cmd.Context(), paths, capture.Options{}),
-		func(f found) *lsLine { return o.line(f) },
+		func(f found) *lsLine {
+			if f.err != nil {
+				return &lsLine{failures: []error{f.err}}
+			}
+			l, err := within(cmd.Context(), o.clock.limits, 0, func() (*lsLine, error) { return o.line(f.entry), nil })
+			if err != nil {
+				return &lsLine{failures: []error{fmt.Errorf("%s: %w", f.entry.Rel, err)}}
+			}
+			return l
+		},
 		func(l *lsLine) error {
 			t.walked++
 			t.refuse(a, l.failures)
@@ -111,11 +124,7 @@ func runLs(cmd *cobra.Command, a *app, o *lsOptions, paths []string) error {
 }
 
 // line examines one capture.
-func (o *lsOptions) line(f found) *lsLine {
-	if f.err != nil {
-		return &lsLine{failures: []error{f.err}}
-	}
-	e := f.entry
+func (o *lsOptions) line(e *capture.Entry) *lsLine {
 	ok, err := o.filter.Match(e, o.read)
 	if err != nil {
 		return &lsLine{failures: []error{err}}

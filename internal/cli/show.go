@@ -22,6 +22,7 @@ type showOptions struct {
 	sha256 bool
 	width  int // of tables
 	values int
+	clock  clock
 }
 
 func newShowCmd(a *app) *cobra.Command {
@@ -44,6 +45,7 @@ each file.`,
 	f.BoolVar(&o.sha256, "sha256", false,
 		"with --json: print the SHA-256 of each tensor's elements, contiguous and little-endian")
 	f.IntVar(&o.values, "values", 0, "print the first `N` elements of each tensor")
+	o.clock.addFlags(cmd, "the reading of one call or file")
 	return cmd
 }
 
@@ -66,10 +68,20 @@ func runShow(cmd *cobra.Command, a *app, o *showOptions, paths []string) error {
 		return usageError("--values: want a count, got %d", o.values)
 	}
 	o.width = a.tableWidth()
+	o.clock.start()
 	var t tally
 	out := reports.NewJSONLines(a.Out)
 	err := ordered(cmd.Context(), a.jobs, scan(cmd.Context(), paths, capture.Options{Loose: true}),
-		o.show,
+		func(f found) shown {
+			if f.err != nil {
+				return shown{failures: []error{f.err}}
+			}
+			s, err := within(cmd.Context(), o.clock.limits, 0, func() (shown, error) { return o.show(f.entry), nil })
+			if err != nil {
+				return o.gaveUp(f.entry, err)
+			}
+			return s
+		},
 		func(s shown) error {
 			t.walked++
 			if s.selected {
@@ -96,18 +108,24 @@ func runShow(cmd *cobra.Command, a *app, o *showOptions, paths []string) error {
 	return exitWith(t.code())
 }
 
-func (o *showOptions) show(f found) shown {
-	if f.err != nil {
-		return shown{failures: []error{f.err}}
-	}
-	ok, err := o.filter.Match(f.entry, o.read)
+func (o *showOptions) show(e *capture.Entry) shown {
+	ok, err := o.filter.Match(e, o.read)
 	if err != nil || !ok {
 		return shown{failures: errs(err)}
 	}
 	if o.json {
-		return o.records(f.entry)
+		return o.records(e)
 	}
-	return o.tables(f.entry)
+	return o.tables(e)
+}
+
+// gaveUp says that a capture was not read to its end.
+func (o *showOptions) gaveUp(e *capture.Entry, err error) shown {
+	s := shown{selected: true, failures: []error{fmt.Errorf("%s: %w", e.Rel, err)}}
+	if o.json {
+		s.records = []any{&contents.Failure{File: e.Rel, Error: err.Error()}}
+	}
+	return s
 }
 
 func errs(err error) []error {

@@ -277,7 +277,7 @@ const largestKernel = 1 << 10
 
 // elements are those of t, in row-major order.
 func elements(t *tensor.Tensor) []float64 {
-	v := make([]float64, t.Numel())
+	v := tensor.Make[float64](t.Numel())
 	tensor.Load(t, 0, v)
 	return v
 }

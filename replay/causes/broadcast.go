@@ -27,7 +27,7 @@ func (c *Search) misbroadcast() iter.Seq[Mistake] {
 			}
 			for _, w := range readings(t.Shape, shape) {
 				if !yield(Mistake{Text: argName(a) + " is read " + w.text, Make: c.one(a, func() *tensor.Tensor {
-					v, out := elements(t), make([]float64, total)
+					v, out := elements(t), tensor.Make[float64](total)
 					for i := range out {
 						out[i] = v[w.at(i)]
 					}

@@ -27,7 +27,7 @@ func placeOf(got, want *tensor.Tensor) *place {
 	p := &place{shape: got.Shape, from: -1, indices: make([][]int, len(got.Shape))}
 	used := make([][]bool, len(got.Shape))
 	for d, n := range got.Shape {
-		used[d] = make([]bool, n)
+		used[d] = tensor.Make[bool](n)
 	}
 	largest := 0.0
 	for i := range x {

@@ -18,7 +18,7 @@ func (c *Search) lostDuplicates(fails []Wrong) iter.Seq[Mistake] {
 			if !t.DType.IsIntegral() || t.Numel() < 2 {
 				continue
 			}
-			v := make([]int64, t.Numel())
+			v := tensor.Make[int64](t.Numel())
 			if c.Guard(func() error { tensor.Load(t, 0, v); return nil }) != nil {
 				continue
 			}
@@ -66,7 +66,7 @@ func masks(index []int, v []int64, shape []int, first bool) iter.Seq[[]bool] {
 			place int
 		}
 		mask := func(n int, of func(i int) key) []bool {
-			keeper, kept, some := map[key]int{}, make([]bool, n), false
+			keeper, kept, some := map[key]int{}, tensor.Make[bool](n), false
 			for i := range n {
 				k := of(i)
 				was, seen := keeper[k]

@@ -154,7 +154,7 @@ func (c *Search) resultIs(target string, from func(i int) int) func() (Way, erro
 			return t
 		}
 		v := elements(t)
-		out := make([]float64, len(v))
+		out := tensor.Make[float64](len(v))
 		for i := range out {
 			if j := from(i); j >= 0 {
 				out[i] = v[j]
@@ -181,7 +181,7 @@ func (m *misplaced) inner(d int) int { return tensor.Numel(m.shape[d+1:]) }
 // of a dimension may be one element.
 func (m *misplaced) unwritten(d int) []int {
 	n, inner := m.length(d), m.inner(d)
-	zero, due := slices.Repeat([]bool{true}, n), make([]bool, n)
+	zero, due := slices.Repeat([]bool{true}, n), tensor.Make[bool](n)
 	for i, x := range m.got {
 		at := i / inner % n
 		zero[at] = zero[at] && x == 0
@@ -295,7 +295,7 @@ func (m *misplaced) order(d int) []int {
 			return order
 		}
 	}
-	order, used, moved := make([]int, n), make([]bool, n), false
+	order, used, moved := tensor.Make[int](n), tensor.Make[bool](n), false
 	for i := range n {
 		order[i] = -1
 		for k := range n { // one that no other part is, if there is one

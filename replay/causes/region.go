@@ -125,7 +125,7 @@ func courseOf(x, got, want *tensor.Tensor) *course {
 		return nil
 	}
 	v, g, w := elements(x), elements(got), elements(want)
-	order := make([]int, len(v))
+	order := tensor.Make[int](len(v))
 	for i := range v {
 		if e := g[i] - w[i]; math.IsNaN(e) || math.IsInf(e, 0) || math.IsNaN(v[i]) {
 			return nil

@@ -152,7 +152,7 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 
 // upTo are the numbers from lo to below hi.
 func upTo(lo, hi int) []int {
-	idx := make([]int, hi-lo)
+	idx := tensor.Make[int](hi - lo)
 	for i := range idx {
 		idx[i] = lo + i
 	}

@@ -203,7 +203,7 @@ func inOtherLayouts(t *tensor.Tensor) iter.Seq[transformation] {
 				return gathered(t, laidOut(t.Shape, dims))
 			}}) || !yield(transformation{like: " ", text: "%s is read as if it were contiguous in the order of " +
 				"dimensions " + beginning(dims), of: func(t *tensor.Tensor) *tensor.Tensor {
-				from, back := laidOut(t.Shape, dims), make([]int, t.Numel())
+				from, back := laidOut(t.Shape, dims), tensor.Make[int](t.Numel())
 				for i := range back {
 					back[from(i)] = i
 				}
@@ -339,7 +339,7 @@ func elementMaps(dt tensor.DType) []elementMap {
 // ofWhole are whole numbers taken for others.
 func ofWhole(text string, f func(i int, x int64) int64) transformation {
 	return transformation{text: text, of: func(t *tensor.Tensor) *tensor.Tensor {
-		v := make([]int64, t.Numel())
+		v := tensor.Make[int64](t.Numel())
 		tensor.Load(t, 0, v)
 		same := true
 		for i, x := range v {
@@ -355,7 +355,7 @@ func ofWhole(text string, f func(i int, x int64) int64) transformation {
 
 // firstTrue has as many ones as t, at the beginning.
 func firstTrue(t *tensor.Tensor) *tensor.Tensor {
-	v := make([]int64, t.Numel())
+	v := tensor.Make[int64](t.Numel())
 	tensor.Load(t, 0, v)
 	slices.SortFunc(v, func(a, b int64) int { return int(b - a) })
 	return tensor.New(t.DType, t.Shape, v)
@@ -373,9 +373,9 @@ func gathered(t *tensor.Tensor, from func(i int) int) *tensor.Tensor {
 }
 
 func gatheredAs[T tensor.Elem](t *tensor.Tensor, from func(i int) int) *tensor.Tensor {
-	v := make([]T, t.Numel())
+	v := tensor.Make[T](t.Numel())
 	tensor.Load(t, 0, v)
-	out := make([]T, len(v))
+	out := tensor.Make[T](len(v))
 	for i := range out {
 		if j := from(i); j >= 0 {
 			out[i] = v[j]

@@ -427,35 +427,36 @@ func FirstValues(t *tensor.Tensor, n int) ([]string, error) {
 		}
 	}
 	n = min(n, t.Numel())
-	out := make([]string, n)
+	out := tensor.Make[string](n)
 	switch t.DType.Kind() {
 	case tensor.KindFloat:
-		v := make([]float64, n)
-		tensor.Load(t, 0, v)
-		for i, x := range v {
-			out[i] = elementText(t.DType, x)
-		}
+		texts(t, out, func(x float64) string { return elementText(t.DType, x) })
 	case tensor.KindComplex:
-		v := make([]complex128, n)
-		tensor.Load(t, 0, v)
-		for i, x := range v {
-			out[i] = value.Repr(x)
-		}
+		texts(t, out, func(x complex128) string { return value.Repr(x) })
 	default:
-		v := make([]int64, n)
-		tensor.Load(t, 0, v)
-		for i, x := range v {
+		texts(t, out, func(x int64) string {
 			switch t.DType {
 			case tensor.Bool:
-				out[i] = value.Repr(x != 0)
+				return value.Repr(x != 0)
 			case tensor.Uint64:
-				out[i] = strconv.FormatUint(uint64(x), 10)
-			default:
-				out[i] = strconv.FormatInt(x, 10)
+				return strconv.FormatUint(uint64(x), 10)
 			}
-		}
+			return strconv.FormatInt(x, 10)
+		})
 	}
 	return out, nil
+}
+
+// texts stores the texts of the first elements in out, block by block: loading a block can be stopped.
+func texts[T tensor.Elem](t *tensor.Tensor, out []string, text func(T) string) {
+	block := make([]T, min(t.Block(), len(out)))
+	for lo := 0; lo < len(out); lo += len(block) {
+		part := block[:min(len(block), len(out)-lo)]
+		tensor.Load(t, lo, part)
+		for i, x := range part {
+			out[lo+i] = text(x)
+		}
+	}
 }
 
 // summaryTexts are the statistics that stand for elements that were not recorded.
