@@ -213,7 +213,7 @@ class GatedMLP(nn.Module):
         self.drop = Drop() if dropout else nn.Identity()
 
     def forward(self, x):
-        return self.drop(self.down(F.silu(self.gate(x)) * self.up(x)))
+        return self.down(self.drop(F.silu(self.gate(x)) * self.up(x)))
 
 
 class GatedBlock(nn.Module):
@@ -703,13 +703,15 @@ FRESH = {
                        first=dict(rules=["wrong"], op="linear", target="grad[1]")),
     "f-dropped": Program(net=Gated, ranks=2, steps=1, optimizer=ADAM, exchange=waited,
                          first=dict(rules=["wrong", "parallel"], op="all_reduce", target="input[0]")),
+    "f-messages": Program(net=Gated, dtype=HALF, ranks=2, steps=1, optimizer=ADAM, exchange=exchanged,
+                          first=dict(rules=["parallel", "wrong"], op="recv", target="input[0]")),
     "f-scaled": Program(net=Gated, autocast=torch.float16, scale=2048.0, scaler_steps=False, optimizer=RMS,
                         first=dict(rules=["changed"], op="", target=None)),
     "f-state": Program(net=Gated, op_tools=True, optimizer=("AdamW", dict(foreach=False)), fault=fresh_state("exp_avg", True),
                        first=dict(rules=["changed"], op="lerp_", target=None)),
     "f-nan": Program(net=Gated, micro=2, optimizer=FUSED, fault=kernel("silu_backward", nan, when=("step", 1)),
                      first=dict(rules=["wrong", "nonfinite"], op="silu", target="grad[0]", module="blocks.1.mlp")),
-    "f-rng": Program(net=Gated, model=dict(checkpointed=dict(preserve_rng_state=False), dropout=True), micro=2, optimizer=FUSED,
+    "f-rng": Program(net=Gated, model=dict(checkpointed=dict(preserve_rng_state=False), dropout=True), clip=True, optimizer=FUSED,
                      first=dict(rules=["wrong", "changed"], op="dropout", target="output[0]")),
 }
 PROGRAMS.update(FRESH)
@@ -732,7 +734,7 @@ def ranks(name, path):
     """The program of several processes."""
     import torch.distributed as dist
     p, rank = PROGRAMS[name], int(os.environ["RANK"])
-    if name in ("async-lost", "functional-lost", "messages-lost", "f-dropped"):
+    if name in ("async-lost", "functional-lost", "messages-lost", "f-dropped", "f-messages"):
         lost(rank)
     if name == "dropped":
         import torch.distributed.distributed_c10d as c10d
