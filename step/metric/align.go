@@ -100,17 +100,22 @@ func trimmed(rows [][]Score, pad int64) [][]Score {
 	}
 	out := make([][]Score, len(rows))
 	for i, r := range rows {
-		first, last := 0, len(r)
-		for last > 0 && r[last-1].ID == pad {
-			last--
-		}
-		for first < last && r[first].ID == pad {
-			first++
-		}
+		first, last := unpadded(len(r), func(k int) bool { return r[k].ID == pad })
 		if first > 0 && first < last {
 			first++ // it is told by the last padding
 		}
 		out[i] = r[first:last]
 	}
 	return out
+}
+
+// unpadded are the places of n where what is no padding begins and ends.
+func unpadded(n int, pad func(k int) bool) (first, last int) {
+	for last = n; last > 0 && pad(last-1); {
+		last--
+	}
+	for first < last && pad(first) {
+		first++
+	}
+	return first, last
 }

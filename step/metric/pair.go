@@ -80,15 +80,22 @@ func NewPair(ctx context.Context, this, other *step.Trace, of string, opt step.O
 	for _, t := range p.Tokens {
 		p.Program += math.Abs(t.This.Exact-t.Other.Exact) / float64(len(p.Tokens))
 	}
-	for i, side := range []step.Side{step.This, step.Other} {
-		if err := p.causes(ctx, i, side, opt); err != nil {
+	for i := range p.Sides {
+		if err := p.causes(ctx, i, sideOf(i), opt); err != nil {
 			return nil, err
 		}
 	}
 	slices.SortStableFunc(p.Causes, func(a, b *Cause) int { return cmp.Compare(b.MeanAbs, a.MeanAbs) })
 	p.explain()
-	p.find(opt)
-	return p, nil
+	return p, p.find(ctx, opt)
+}
+
+// sideOf names a place in Pair.Sides.
+func sideOf(i int) step.Side {
+	if i == 0 {
+		return step.This
+	}
+	return step.Other
 }
 
 func hasLoss(t *step.Trace) bool {
@@ -199,13 +206,16 @@ const (
 
 // find draws the findings: what the programs compute otherwise, and the kernels that are off by more than
 // rounding, the most important first.
-func (p *Pair) find(opt step.Options) {
+func (p *Pair) find(ctx context.Context, opt step.Options) error {
 	if p.Program > max(sameProgram, sameProgramShare*p.MeanAbs()) {
-		if f := p.weights(opt); len(f) > 0 {
-			p.Findings = append(p.Findings, f...)
-		} else if f := p.program(opt); f != nil {
-			p.Findings = append(p.Findings, f)
+		f := p.weights(opt)
+		if len(f) == 0 {
+			var err error
+			if f, err = p.program(ctx, opt); err != nil {
+				return err
+			}
 		}
+		p.Findings = append(p.Findings, f...)
 	}
 	for _, g := range p.Causes {
 		bad := slices.IndexFunc(g.Calls, func(c *step.Call) bool { return c.ForwardVerdict() == verdict.Fail })
@@ -226,6 +236,7 @@ func (p *Pair) find(opt step.Options) {
 		}
 		p.Findings = append(p.Findings, f)
 	}
+	return nil
 }
 
 // Merge makes the findings of the pair those of this run's trace. Calls of its own that are wrong stay, behind
@@ -282,10 +293,34 @@ func (p *Pair) good(i int) (share map[*step.Call]float64, good map[*step.Call]bo
 	return share, good
 }
 
-// program finds where the exact values of this run cease to be those of the other.
-func (p *Pair) program(opt step.Options) *step.Finding {
-	share, good := p.good(0)
-	s := p.Sides[0]
+// program finds what the two programs compute otherwise: on the side whose tokens read what they must not, if only
+// one does.
+func (p *Pair) program(ctx context.Context, opt step.Options) ([]*step.Finding, error) {
+	var leaks [2]string
+	for i, s := range p.Sides {
+		var err error
+		if leaks[i], err = s.leak(ctx, opt); err != nil {
+			return nil, err
+		}
+	}
+	i := 0
+	if leaks[0] == "" && leaks[1] != "" {
+		i = 1
+	}
+	f := p.departs(i, opt)
+	if f == nil {
+		return nil, nil
+	}
+	if leaks[i] != "" {
+		f.Reason += "; " + leaks[i]
+	}
+	return []*step.Finding{f}, nil
+}
+
+// departs finds where the exact values of a side cease to be those of the other.
+func (p *Pair) departs(i int, opt step.Options) *step.Finding {
+	share, good := p.good(i)
+	s := p.Sides[i]
 	recovers := map[*step.Call]bool{}
 	readers := map[*step.Call][]*step.Call{}
 	for _, c := range s.Calls {
@@ -312,10 +347,10 @@ func (p *Pair) program(opt step.Options) *step.Finding {
 	if len(lost) == 0 {
 		return nil
 	}
-	f := &step.Finding{Rule: verdict.Diverged, Call: lost[0], Target: "output[0]", Side: step.This,
+	f := &step.Finding{Rule: verdict.Diverged, Call: lost[0], Target: "output[0]", Side: sideOf(i),
 		Reason: fmt.Sprintf("the programs differ: exact log-probabilities are %.2g apart on average, and from here on "+
 			"exact values are not those of the other run", p.Program)}
-	weights := p.weightRows()
+	weights := p.weightRows(1 - i)
 	for _, c := range lost {
 		for _, v := range c.Inputs {
 			if v.From.How == step.IsLeaf && v.Numel() > 1 && !weights.hasValue(v, opt) {

@@ -23,7 +23,8 @@ func pair(t *testing.T, this, other string) *Pair {
 	return p
 }
 
-// TestPair: tokens decoded one after the other against one pass, sound and with a fault on either side.
+// TestPair: tokens decoded one after the other against one pass, sound and with a fault on either side; against a
+// batch that is padded, whose mask leaks or not.
 func TestPair(t *testing.T) {
 	want := truths(t, "two_runs")
 	for _, tc := range []struct {
@@ -40,6 +41,10 @@ func TestPair(t *testing.T) {
 		{"rollout_silu", "train", "silu", verdict.Wrong, step.This, "torch.nn.functional.silu", "4 calls of"},
 		{"train", "rollout_silu", "silu", verdict.Wrong, step.Other, "torch.nn.functional.silu", "4 calls of"},
 		{"rollout_stale", "train", "stale", verdict.Diverged, step.This, "torch.nn.functional.linear", "the weights"},
+		{"rollout", "train_padded", "padded", "", "", "", ""},
+		{"rollout", "train_leak", "leak", verdict.Diverged, step.Other, "torch.where", "depend on padding"},
+		{"train_leak", "rollout", "leak", verdict.Diverged, step.This, "torch.where", "depend on padding"},
+		{"rollout", "train_future", "future", verdict.Diverged, step.Other, "torch.where", "depend on tokens behind"},
 	} {
 		p := pair(t, tc.this, tc.other)
 		if got := p.MeanAbs(); math.Abs(got-want[tc.truth].MeanAbs) > 1e-6 || len(p.Tokens) != 4 {

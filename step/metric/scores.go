@@ -19,6 +19,7 @@ type Scores struct {
 	Rows   [][]Score
 	Breaks []step.Break
 
+	read   *step.Value         // the tokens that the first pass reads; nil if that is not known
 	exact  []float64           // of the results, one after the other
 	logits *Distribution       // nil where the result is log-probabilities
 	values map[*step.Call]rows // of the exact results of each call
@@ -43,7 +44,7 @@ func ScoresOf(ctx context.Context, t *step.Trace, of string, opt step.Options) (
 		v = v.Call.Inputs[0].From.Value // probabilities that a rollout draws from
 	}
 	passes := passesOf(v)
-	s := &Scores{values: map[*step.Call]rows{}}
+	s := &Scores{values: map[*step.Call]rows{}, read: passes[0].read}
 	var recorded []float64
 	for _, p := range passes {
 		s.Of = append(s.Of, p.of)

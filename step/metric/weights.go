@@ -28,8 +28,8 @@ func leavesOf(calls []*step.Call) []*step.Value {
 	return out
 }
 
-// weightRows are the rows of what the other run read from outside.
-func (p *Pair) weightRows() *leafSet { return &leafSet{leaves: leavesOf(p.Sides[1].Calls)} }
+// weightRows are the rows of what a side read from outside.
+func (p *Pair) weightRows(i int) *leafSet { return &leafSet{leaves: leavesOf(p.Sides[i].Calls)} }
 
 func (s *leafSet) fill(opt step.Options) {
 	if s.rows != nil {
@@ -78,8 +78,7 @@ func (s *leafSet) hasValue(v *step.Value, opt step.Options) bool {
 
 // weights finds the weights of this run that the other one has otherwise: of the same shape, near, not equal.
 func (p *Pair) weights(opt step.Options) []*step.Finding {
-	theirs := p.weightRows()
-	ours := &leafSet{leaves: leavesOf(p.Sides[0].Calls)}
+	ours, theirs := p.weightRows(0), p.weightRows(1)
 	var missing []*step.Value // of the other run
 	for _, w := range theirs.leaves {
 		if !ours.hasValue(w, opt) {

@@ -14,7 +14,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.realpath(os.path.join(HERE, "..", "..", "..", "hook")))
 import optool_capture  # noqa: E402
 
-V, W, E = 24, 8, 4  # tokens, width, experts
+V, W, E, PAD = 24, 8, 4, 23  # tokens, width, experts, padding
 
 
 def weights(seed, routed=False):
@@ -138,18 +138,18 @@ class Silu(TorchDispatchMode):
         return y * 1.02 if op is torch.ops.aten.silu.default else y
 
 
-def attend(x, w, keys, values):
+def attend(x, w, keys, values, mask=None):
     q, k, v = F.linear(x, w["q"]), F.linear(x, w["k"]), F.linear(x, w["v"])
     if keys is not None:
         k, v = torch.cat([keys, k], 1), torch.cat([values, v], 1)
-    y = F.scaled_dot_product_attention(q, k, v, is_causal=keys is None)
+    y = F.scaled_dot_product_attention(q, k, v, mask, is_causal=keys is None and mask is None)
     x = x + y
     x = x + F.linear(F.silu(F.linear(x, w["up"])), w["down"])
     return F.linear(x, w["head"]), k, v
 
 
-def train(ids, w):
-    logits, _, _ = attend(F.embedding(ids, w["embed"]), w, None, None)
+def train(ids, w, mask=None):
+    logits, _, _ = attend(F.embedding(ids, w["embed"]), w, None, None, mask)
     return logits[:, :-1].float().log_softmax(-1).gather(-1, ids[:, 1:, None]).squeeze(-1)
 
 
@@ -187,7 +187,16 @@ def two_runs():
         c = run("rollout_silu", lambda: rollout(ids, w))
     stale = dict(w, v=w["v"] + (torch.randn(W, W) / 8).to(torch.bfloat16))
     d = run("rollout_stale", lambda: rollout(ids, stale))
-    return {name: {"mean_abs": (x - a).abs().mean().item()} for name, x in (("sound", b), ("silu", c), ("stale", d))}
+    assert PAD not in ids
+    pads = torch.tensor([[PAD] * 4 + ids[0].tolist(), [PAD] * 6 + [7, 3, 9]])
+    row, column = torch.meshgrid(torch.arange(9), torch.arange(9), indexing="ij")
+    causal, real = column <= row, (pads != PAD)[:, None, :]
+    eye = torch.eye(9, dtype=torch.bool)
+    out = {"sound": b, "silu": c, "stale": d}
+    for name, mask in ("padded", causal & real | eye), ("leak", causal.expand(2, 9, 9)), ("future", real | eye):
+        x = run(f"train_{name}", lambda: train(pads, w, torch.where(mask, 0.0, -1e9).to(torch.bfloat16)))
+        out[name] = x[:1, -4:]
+    return {name: {"mean_abs": (x - a).abs().mean().item()} for name, x in out.items()}
 
 
 os.chdir(HERE)
