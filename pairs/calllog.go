@@ -12,17 +12,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/optool/optool/reports"
-	"github.com/optool/optool/verdict"
 )
 
-// A LoggedCall is a call of a log that holds hashes of tensors, not the tensors.
+// A LoggedCall is a call of which a log says what its tensors were, without the tensors.
 type LoggedCall struct {
 	Op       string
 	Types    string // arguments and results as the log shows them: dtypes and shapes
-	Inputs   []string
-	Outputs  []string // hashes, nil if the log has none
+	Inputs   []Digest
+	Outputs  []Digest // nil if the log has none
 	Module   string
 	Location string
 	Place    string // in the log: line 12, or call 12
@@ -34,11 +31,16 @@ const debugModeFormat = "torch.utils._debug_mode.DebugMode.logs"
 // A callLine is a call in the text of DebugMode.debug_string: name(arguments)  ->  result  # {hashes}.
 var (
 	callLine = regexp.MustCompile(`^(\s+)([\w<][^(]*)\((.*)\)(  ->  (.*?))?(?:  # (\{.*\}))?$`)
+	// A callBlock begins a call in the logs of torchtitan: the module, the number of the call in it, and the operator.
+	callBlock = regexp.MustCompile(`(?m)^\[(.+)/op_\d+_([^/\]]+)\]\r?$`)
+	// A namedHash is a hash in such a log that says of which argument it is.
+	namedHash = regexp.MustCompile(`=("?[-+.\w]+"?)`)
 	// varying are parts of names and types that differ from run to run: addresses, numbers of tensors.
 	varying = regexp.MustCompile(` at 0x[0-9a-f]+|\$\d+`)
 )
 
-// IsCallLog reports whether a file is a log of PyTorch's DebugMode: its text, or what save_logs writes.
+// IsCallLog reports whether a file is a log of PyTorch's DebugMode, its text or what save_logs writes, or of
+// torchtitan.
 func IsCallLog(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -54,22 +56,26 @@ func IsCallLog(path string) bool {
 	if bytes.IndexByte(head, 0) >= 0 {
 		return false
 	}
-	return slices.ContainsFunc(strings.Split(string(head), "\n"), func(line string) bool {
+	return callBlock.Match(head) || slices.ContainsFunc(strings.Split(string(head), "\n"), func(line string) bool {
 		m := callLine.FindStringSubmatch(strings.TrimSuffix(line, "\r"))
 		return m != nil && strings.Contains(m[2], "::")
 	})
 }
 
-// ReadCallLog reads a log of PyTorch's DebugMode.
+// ReadCallLog reads a log of PyTorch's DebugMode, or of torchtitan.
 func ReadCallLog(path string) ([]LoggedCall, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	calls, err := callsOfText(raw)
-	if bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) {
-		calls, err = callsOfJSON(raw)
+	read := callsOfText
+	switch {
+	case bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")):
+		read = callsOfJSON
+	case callBlock.Match(raw):
+		read = callsOfBlocks
 	}
+	calls, err := read(raw)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -124,15 +130,59 @@ func callsOfText(raw []byte) (out []LoggedCall, err error) {
 	return out, s.Err()
 }
 
+// callsOfBlocks reads a log of torchtitan: a block for each call, with statistics of its result, or hashes.
+func callsOfBlocks(raw []byte) (out []LoggedCall, err error) {
+	for n, line := range strings.Split(string(raw), "\n") {
+		line = strings.TrimSpace(line)
+		if m := callBlock.FindStringSubmatch(line); m != nil {
+			out = append(out, LoggedCall{Op: m[2], Module: m[1], Place: fmt.Sprintf("line %d", n+1)})
+			continue
+		}
+		name, text, ok := strings.Cut(line, ":")
+		if !ok || len(out) == 0 {
+			continue
+		}
+		c := &out[len(out)-1]
+		text = strings.TrimSpace(text)
+		switch name {
+		case "Shape":
+			shape, dtype, _ := strings.Cut(text, ", Dtype: ")
+			c.Types = typesOf("", strings.TrimPrefix(dtype, "torch.")+
+				strings.TrimSuffix(strings.TrimPrefix(shape, "torch.Size("), ")"))
+		case "L1 norm", "L2 norm", "Min", "Max", "Mean":
+			c.Outputs = append(c.Outputs, Digest{Hash: text})
+		case "Output hash", "Output hashes":
+			c.Outputs = hashesOf(text)
+		case "Input hashes":
+			c.Inputs = hashesOf(text)
+		case "Location":
+			c.Location = text
+		}
+	}
+	return out, nil
+}
+
+// hashesOf are the hashes of a line, each with the name of its argument or without.
+func hashesOf(text string) (out []Digest) {
+	if named := namedHash.FindAllStringSubmatch(text, -1); named != nil {
+		for _, m := range named {
+			out = append(out, Digest{Hash: strings.Trim(m[1], `"`)})
+		}
+		return out
+	}
+	return numbersOf(text)
+}
+
 func typesOf(args, result string) string { return varying.ReplaceAllString(args+" -> "+result, "") }
 
 // numbersOf are the numbers of nested tuples and dictionaries.
-func numbersOf(text string) []string {
-	words := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("()[]{}, ", r) })
-	return slices.DeleteFunc(words, func(w string) bool {
-		_, err := strconv.ParseFloat(w, 64)
-		return err != nil
-	})
+func numbersOf(text string) (out []Digest) {
+	for _, w := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("()[]{}, ", r) }) {
+		if _, err := strconv.ParseFloat(w, 64); err == nil {
+			out = append(out, Digest{Hash: w})
+		}
+	}
+	return out
 }
 
 func callsOfJSON(raw []byte) (out []LoggedCall, err error) {
@@ -176,7 +226,7 @@ func callsOfJSON(raw []byte) (out []LoggedCall, err error) {
 }
 
 // scalars are the numbers in a value of save_logs, where key is not empty in the entry of that name.
-func scalars(raw json.RawMessage, key string) (out []string) {
+func scalars(raw json.RawMessage, key string) (out []Digest) {
 	var v struct {
 		Type  string
 		Value json.RawMessage
@@ -202,82 +252,8 @@ func scalars(raw json.RawMessage, key string) (out []string) {
 	}
 	if text := strings.Trim(string(v.Value), `"`); len(v.Items) == 0 {
 		if _, err := strconv.ParseFloat(text, 64); err == nil {
-			out = append(out, text)
+			out = append(out, Digest{Hash: text})
 		}
 	}
 	return out
-}
-
-// A LogComparison is two logs of calls, aligned.
-type LogComparison struct {
-	Calls    [2]int
-	Compared int // pairs with hashes on both sides
-	Differ   int
-	First    *reports.Place
-	Findings []reports.FindingRecord
-}
-
-// CompareLogs aligns the calls of two logs by sequence and finds the first whose results differ, and those that only
-// one has. names are those of the logs.
-func CompareLogs(a, b []LoggedCall, names [2]string) *LogComparison {
-	al := Align(len(a), len(b), func(i, j int) int { return a[i].likeness(&b[j]) }, sameShapes, nil)
-	out := &LogComparison{Calls: [2]int{len(a), len(b)}}
-	for _, p := range al.Pairs {
-		x, y := &a[p[0]], &b[p[1]]
-		if x.Outputs == nil || y.Outputs == nil {
-			continue
-		}
-		out.Compared++
-		known := x.Inputs != nil && y.Inputs != nil
-		inputs := !known || slices.Equal(x.Inputs, y.Inputs)
-		if inputs && slices.Equal(x.Outputs, y.Outputs) {
-			continue
-		}
-		out.Differ++
-		if out.First != nil {
-			continue
-		}
-		f := reports.FindingRecord{Kind: "finding", Rule: verdict.Diverged, Op: x.Op, Target: "output",
-			Capture: names[0] + " " + x.Place, Peer: names[1] + " " + y.Place, Module: x.Module, Location: x.Location}
-		got, want := x.Outputs, y.Outputs
-		switch {
-		case !inputs:
-			f.Target, got, want = "input", x.Inputs, y.Inputs
-			f.Reason = "the first value that differs, though no result before it does"
-		case known:
-			f.Reason = "inputs agree, the result does not"
-		default:
-			f.Reason = "the first result that differs"
-		}
-		f.Reason += fmt.Sprintf(": hash %s, in the other run %s", strings.Join(got, ", "), strings.Join(want, ", "))
-		f.From = &reports.Place{Capture: f.Peer, Target: f.Target}
-		out.First = &reports.Place{Capture: f.Capture, Target: f.Target}
-		out.Findings = append(out.Findings, f)
-	}
-	alone := func(places []int, calls []LoggedCall, rule verdict.Rule, name string) {
-		slices.Sort(places)
-		for _, i := range places {
-			c := &calls[i]
-			out.Findings = append(out.Findings, reports.FindingRecord{Kind: "finding", Rule: rule, Op: c.Op,
-				Capture: name + " " + c.Place, Module: c.Module, Location: c.Location, Reason: verdict.OnlyIn + name})
-		}
-	}
-	alone(al.Missing, a, verdict.Missing, names[0])
-	alone(al.Inserted, b, verdict.Inserted, names[1])
-	return out
-}
-
-// likeness is how much speaks for two calls being the same one: name, dtypes and shapes, module.
-func (c *LoggedCall) likeness(d *LoggedCall) int {
-	if c.Op != d.Op {
-		return 0
-	}
-	n := 1
-	if c.Types == d.Types {
-		n += 2
-	}
-	if c.Module == d.Module {
-		n++
-	}
-	return n
 }

@@ -48,8 +48,9 @@ Files of values (.pt, .pth, .pt2, .safetensors, .npy, .npz, the JSON of polygrap
 run), and directories of them such as sharded checkpoints, are compared by name. A
 value that only one side has is a difference. Saved integers must be equal.
 
-Two logs of PyTorch's DebugMode (debug_string or save_logs, with log_tensor_hashes)
-are compared by sequence and hashes.
+Logs of PyTorch's DebugMode (debug_string or save_logs, with log_tensor_hashes) and of
+torchtitan (dump_numerics) are compared by sequence and hashes. A log, or msprobe's
+statistics, can also be compared with captures of another recorder.
 
 Calls of two trees are paired by path, then by op, id and process. If one run made
 calls that the other did not, they are paired by their sequence. If one run used a
@@ -103,8 +104,8 @@ explains: those whose results are not much further apart than their inputs.`,
 			if o.times {
 				return a.compareTimes(paths[0], paths[1], o.resolution/100, o.threshold/100, o.records)
 			}
-			if len(paths) == 2 && pairs.IsCallLog(paths[0]) && pairs.IsCallLog(paths[1]) {
-				return a.compareLogs(paths, o.records)
+			if comparesLogs(cmd.Context(), paths) {
+				return a.compareLogs(cmd.Context(), paths, o.records)
 			}
 			return runCompare(cmd, a, &o, paths)
 		},

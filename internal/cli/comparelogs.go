@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/optool/optool/pairs"
@@ -20,12 +21,32 @@ type logsSummary struct {
 	First    *reports.Place `json:"first"`
 }
 
-// compareLogs compares two logs of calls that hold hashes, no tensors.
-func (a *app) compareLogs(paths []string, records outputs) error {
+// comparesLogs reports whether two paths are to be compared as logs: both are, or one is a log or statistics and the
+// other one captures with tensors.
+func comparesLogs(ctx context.Context, paths []string) bool {
+	if len(paths) != 2 {
+		return false
+	}
+	if pairs.IsCallLog(paths[0]) || pairs.IsCallLog(paths[1]) {
+		return true
+	}
+	x, y := pairs.Statistics(ctx, paths[0]), pairs.Statistics(ctx, paths[1])
+	return x != y && min(x, y) == pairs.OnlyStatistics
+}
+
+// compareLogs compares two logs of calls that hold hashes or statistics, or such a log and captures.
+func (a *app) compareLogs(ctx context.Context, paths []string, records outputs) error {
 	var logs [2][]pairs.LoggedCall
+	written := 0 // logs that are files
 	for i, p := range paths {
 		var err error
-		if logs[i], err = pairs.ReadCallLog(p); err != nil {
+		if pairs.IsCallLog(p) {
+			written++
+			logs[i], err = pairs.ReadCallLog(p)
+		} else {
+			logs[i], err = pairs.CallsOf(ctx, p)
+		}
+		if err != nil {
 			return failed(err)
 		}
 	}
@@ -34,7 +55,11 @@ func (a *app) compareLogs(paths []string, records outputs) error {
 		return err
 	}
 	defer j.close()
-	c := pairs.CompareLogs(logs[0], logs[1], [2]string{paths[0], paths[1]})
+	c := pairs.CompareLogs(logs[0], logs[1], [2]string{paths[0], paths[1]}, written < 2)
+	by := "hashes"
+	if written == 0 {
+		by = "statistics"
+	}
 	s := logsSummary{Kind: "summary", Captures: c.Calls[0], Other: c.Calls[1], Compared: c.Compared, Differ: c.Differ,
 		First: c.First}
 	const most = 20
@@ -62,8 +87,8 @@ func (a *app) compareLogs(paths []string, records outputs) error {
 			return failed(err)
 		}
 	}
-	fmt.Fprintf(j.text(), "%d and %d calls: %d compared by their hashes, %d differ; %d missing, %d inserted\n",
-		s.Captures, s.Other, s.Compared, s.Differ, s.Missing, s.Inserted)
+	fmt.Fprintf(j.text(), "%d and %d calls: %d compared by their %s, %d differ; %d missing, %d inserted\n",
+		s.Captures, s.Other, s.Compared, by, s.Differ, s.Missing, s.Inserted)
 	if err := j.close(); err != nil {
 		return failed(err)
 	}
