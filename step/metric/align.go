@@ -75,7 +75,7 @@ func padding(sides ...[][]Score) int64 {
 		}
 		for _, r := range rows {
 			if n := len(r); n > 2 {
-				if r[0].ID == r[1].ID {
+				if r[0].ID == r[1].ID || r[0].reads > 0 && r[0].before == r[0].ID {
 					count[r[0].ID]++
 				}
 				if r[n-1].ID == r[n-2].ID {
@@ -101,7 +101,7 @@ func trimmed(rows [][]Score, pad int64) [][]Score {
 	out := make([][]Score, len(rows))
 	for i, r := range rows {
 		first, last := unpadded(len(r), func(k int) bool { return r[k].ID == pad })
-		if first > 0 && first < last {
+		if first < last && (first > 0 || r[0].reads > 0 && r[0].before == pad) {
 			first++ // it is told by the last padding
 		}
 		out[i] = r[first:last]

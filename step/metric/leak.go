@@ -9,49 +9,108 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// leak says what the tokens of a run read though they must not: padding, or tokens behind them. It runs the program
-// exactly with other embeddings there and looks whether log-probabilities change. It is empty if they do not.
-func (s *Scores) leak(ctx context.Context, opt step.Options) (string, error) {
+// A probe gives some tokens that a run reads other embeddings: log-probabilities of others must not change.
+type probe struct {
+	changed []bool // by place in Scores.read
+	checked []int  // places in the results
+	what    string
+}
+
+// leak says what the tokens of a side read though they must not: padding, tokens behind them, or another sequence that
+// is packed with theirs. It runs the program exactly with other embeddings there and looks whether log-probabilities
+// change. It is empty if they do not.
+func (p *Pair) leak(ctx context.Context, i int, opt step.Options) (string, error) {
+	s := p.Sides[i]
 	if s.read == nil || len(s.read.Shape) == 0 {
 		return "", nil
 	}
-	ids, row := s.read.Whole(opt), s.read.Shape[len(s.read.Shape)-1]
+	ids := s.read.Whole(opt)
 	if len(ids) == 0 {
 		return "", nil
 	}
-	pad := padding(s.Rows)
-	padded, last := make([]bool, len(ids)), make([]bool, len(ids))
-	for at := 0; at < len(ids); at += row {
-		first, end := unpadded(row, func(k int) bool { return ids[at+k] == pad })
-		for k := range row {
-			padded[at+k] = k < first || k >= end
-			last[at+k] = k == end-1
-		}
+	probes := s.probes(ids, padding(p.Sides[0].Rows, p.Sides[1].Rows))
+	if packed := p.packed(i, len(ids)); packed != nil {
+		probes = append(probes, packed)
 	}
-	carried, err := (&step.Carry{Of: s.Of, Variations: []step.Variation{{Replace: s.perturb(padded)},
-		{Replace: s.perturb(last)}}}).Run(ctx, opt)
-	if err != nil {
+	run := &step.Carry{Of: s.Of}
+	for _, x := range probes {
+		run.Variations = append(run.Variations, step.Variation{Replace: s.perturb(x.changed)})
+	}
+	carried, err := run.Run(ctx, opt)
+	if err != nil || slices.Contains(carried.Exact, nil) {
 		return "", err
 	}
 	exact := s.LogProbs(carried.Exact)
-	changes := func(k, without int) bool {
+	for k, x := range probes {
 		now := s.LogProbs(carried.With[k])
-		for _, r := range trimmed(s.Rows, pad) {
-			for _, t := range r[:max(0, len(r)-without)] {
-				if d := now[t.at] - exact[t.at]; math.Abs(d) > sameProgram {
-					return true
-				}
-			}
+		if slices.ContainsFunc(x.checked, func(at int) bool { return math.Abs(now[at]-exact[at]) > sameProgram }) {
+			return "its log-probabilities depend on " + x.what + ", so its mask leaks", nil
 		}
-		return false
-	}
-	switch {
-	case slices.Contains(padded, true) && changes(0, 0):
-		return "its log-probabilities depend on padding, so its mask leaks", nil
-	case !s.decodes() && changes(1, 1):
-		return "its log-probabilities depend on tokens behind them, so its mask leaks", nil
 	}
 	return "", nil
+}
+
+// probes are those of padding, and of the last token of each row where one pass reads all.
+func (s *Scores) probes(ids []int64, pad int64) []*probe {
+	n := s.read.Shape[len(s.read.Shape)-1]
+	padded := &probe{changed: make([]bool, len(ids)), what: "padding"}
+	last := &probe{changed: make([]bool, len(ids)), what: "tokens behind them"}
+	for at := 0; at < len(ids); at += n {
+		first, end := unpadded(n, func(k int) bool { return ids[at+k] == pad })
+		for k := range n {
+			padded.changed[at+k] = k < first || k >= end
+			last.changed[at+k] = k == end-1
+		}
+	}
+	for _, r := range trimmed(s.Rows, pad) {
+		for _, t := range r {
+			padded.checked = append(padded.checked, t.at)
+			if t.reads > 0 && !last.changed[t.reads-1] {
+				last.checked = append(last.checked, t.at)
+			}
+		}
+	}
+	return []*probe{padded, last}
+}
+
+// packed is the probe of the first of the sequences that a row packs, by the rows of the other side; nil if there is
+// no such row.
+func (p *Pair) packed(i, n int) *probe {
+	rowOf := func(s *Scores) map[int]int {
+		out := map[int]int{}
+		for r, row := range s.Rows {
+			for _, t := range row {
+				out[t.at] = r
+			}
+		}
+		return out
+	}
+	own, other := rowOf(p.Sides[i]), rowOf(p.Sides[1-i])
+	out := &probe{changed: make([]bool, n), what: "another sequence"}
+	first := map[int]int{} // row of the other side, by own row
+	for _, t := range p.Tokens {
+		a, b := t.This, t.Other
+		if i == 1 {
+			a, b = b, a
+		}
+		if a.reads == 0 {
+			return nil
+		}
+		r, begun := first[own[a.at]]
+		if !begun {
+			r = other[b.at]
+			first[own[a.at]] = r
+		}
+		if r == other[b.at] {
+			out.changed[a.reads-1] = true
+		} else {
+			out.checked = append(out.checked, a.at)
+		}
+	}
+	if len(out.checked) == 0 {
+		return nil
+	}
+	return out
 }
 
 // perturb gives the embedding of the tokens that the first pass reads other rows, where at says so.
@@ -69,15 +128,4 @@ func (s *Scores) perturb(at []bool) func(c *step.Call, args, exact []*tensor.Ten
 		}
 		return []*tensor.Tensor{tensor.New(exact[0].DType, exact[0].Shape, x)}
 	}
-}
-
-// decodes reports whether the run reads tokens more than once: it decodes them one after the other.
-func (s *Scores) decodes() bool {
-	n := 0
-	for _, in := range inputs(s.Calls) {
-		if sameWeights(in.value.Call, s.read.Call) {
-			n++
-		}
-	}
-	return n > 1
 }

@@ -297,9 +297,9 @@ func (p *Pair) good(i int) (share map[*step.Call]float64, good map[*step.Call]bo
 // one does.
 func (p *Pair) program(ctx context.Context, opt step.Options) ([]*step.Finding, error) {
 	var leaks [2]string
-	for i, s := range p.Sides {
+	for i := range p.Sides {
 		var err error
-		if leaks[i], err = s.leak(ctx, opt); err != nil {
+		if leaks[i], err = p.leak(ctx, i, opt); err != nil {
 			return nil, err
 		}
 	}

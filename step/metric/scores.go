@@ -30,6 +30,8 @@ type Score struct {
 	ID             int64
 	LogProb, Exact float64
 	at             int // in the results
+	reads          int // place of the token behind which it is told, in Scores.read, plus one; 0 if not known
+	before         int64
 }
 
 // ScoresOf finds the log-probabilities in the last result of a run: one for each token, as gather or a cross
@@ -72,10 +74,11 @@ func ScoresOf(ctx context.Context, t *step.Trace, of string, opt step.Options) (
 			}
 			for i := range n * row {
 				r := first + i/row
-				s.Rows[r] = append(s.Rows[r], Score{ids[at], recorded[at], s.exact[at], at})
+				s.Rows[r] = append(s.Rows[r], Score{ID: ids[at], LogProb: recorded[at], Exact: s.exact[at], at: at})
 				at++
 			}
 		}
+		s.placed(opt)
 		return s, nil
 	}
 	told, n := sequences(passes, opt)
@@ -96,11 +99,36 @@ func ScoresOf(ctx context.Context, t *step.Trace, of string, opt step.Options) (
 	for _, row := range told {
 		var scores []Score
 		for _, p := range row {
-			scores = append(scores, Score{p.id, is[p.at], was[p.at], p.at})
+			scores = append(scores, Score{ID: p.id, LogProb: is[p.at], Exact: was[p.at], at: p.at})
 		}
 		s.Rows = append(s.Rows, scores)
 	}
+	s.placed(opt)
 	return s, nil
+}
+
+// placed finds the token behind which each one is told, where each row tells what one pass reads.
+func (s *Scores) placed(opt step.Options) {
+	if s.read == nil || len(s.read.Shape) == 0 || s.read.Numel() == 0 {
+		return
+	}
+	ids, n := s.read.Whole(opt), s.read.Shape[len(s.read.Shape)-1]
+	if len(ids) != len(s.Rows)*n {
+		return
+	}
+	for r, row := range s.Rows {
+		read := ids[r*n : (r+1)*n]
+		for i := range row {
+			if i+1 >= n || row[i].ID != read[i+1] {
+				return // it tells others, or from another place on
+			}
+		}
+	}
+	for r, row := range s.Rows {
+		for i := range row {
+			row[i].reads, row[i].before = r*n+i+1, ids[r*n+i]
+		}
+	}
 }
 
 // ends reports whether a call gives one of the results.
