@@ -505,6 +505,7 @@ class _Encoder:
         self.saved = {}  # id of a tensor -> _Saved
         self.exposed = set()  # where memory begins that can be written without torch's knowledge
         self.names = {}  # id of a parameter or buffer -> its name in the model
+        self.owned = lambda t: None  # the name of a parameter that a module was given while it was called
 
     def value(self, v):
         torch = self.torch
@@ -586,7 +587,11 @@ class _Encoder:
             local = _local(t)
             if local is None or not _readable(local[0], torch):
                 return self._opaque(t)
-            return dict(self._tensor(local[0]), placements=local[1], whole=list(t.shape))
+            e = dict(self._tensor(local[0]), placements=local[1], whole=list(t.shape))
+            name = self.name(t)
+            if name:
+                e["name"] = name
+            return e
         d = t.detach()
         e = {"tensor": 0, "dtype": str(d.dtype)[6:], "shape": list(d.shape)}
         if not d.is_contiguous():
@@ -603,7 +608,7 @@ class _Encoder:
             pass
         if t.requires_grad:
             e["requires_grad"] = True
-        name = self.names.get(id(t))
+        name = self.name(t)
         if name:
             e["name"] = name
         elif isinstance(t, torch.nn.Parameter):
@@ -616,6 +621,13 @@ class _Encoder:
         if "version" in e and t.device.type == "cpu" and _memory(t) not in self.exposed:
             self.saved[id(t)] = _Saved(t, e, functools.partial(self._forget, id(t)))
         return e
+
+    def name(self, t):
+        """The name of a parameter or buffer; None of other tensors."""
+        name = self.names.get(id(t))
+        if name is None and t.requires_grad and t.is_leaf:
+            name = self.owned(t)
+        return name
 
     def _opaque(self, t):
         """A tensor whose elements cannot be read. Its place among the tensors counts."""
@@ -1899,11 +1911,14 @@ class _Modules:
     def __init__(self, recorder):
         self.recorder = recorder
         self.names = {}
+        self.prefixes = {}  # id of a module -> what the names of its parameters begin with
         self.stack = threading.local()
+        recorder.encoder.owned = self.owned
 
     def learn(self, root):
         for name, module in root.named_modules():
             self.names[id(module)] = name or type(root).__name__
+            self.prefixes[id(module)] = name + "." if name else ""
         for named in (root.named_parameters, root.named_buffers):
             for name, t in named():
                 self.recorder.encoder.names.setdefault(id(t), name)
@@ -1917,6 +1932,14 @@ class _Modules:
             else:
                 self.learn(module)
         stack.append(module)
+
+    def owned(self, t):
+        """The name of a parameter of the modules that are being called: FSDP2 gives them the gathered ones."""
+        for module in reversed(self.stack.__dict__.get("modules", [])):
+            for name, p in module._parameters.items():
+                if p is t and id(module) in self.prefixes:
+                    return self.prefixes[id(module)] + name
+        return None
 
     def leave(self, module, args, output):
         stack = self.stack.__dict__.get("modules", [])

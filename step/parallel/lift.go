@@ -158,13 +158,14 @@ func (p *part) candidates(i int, s *site, sides map[int]*side) [][]place {
 	}
 	values := p.column(sides, func(d *side) *array { return d.ins[i].array })
 	a := values[p.ranks[0]]
+	owned := sides[p.ranks[0]].ins[i].name != "" || sides[p.ranks[0]].ins[i].tensor.RequiresGrad
 	lists := make([][]place, len(p.dims))
 	for m := range p.dims {
 		same := p.equal(m, values, 0)
 		if same {
 			lists[m] = append(lists[m], whole)
 		}
-		if same && !(a.constant() && a.dtype.IsFloat()) {
+		if same && !(a.constant() && a.dtype.IsFloat()) || !same && owned && p.alike(m, values) {
 			continue
 		}
 		for k := range a.shape {
@@ -357,6 +358,9 @@ func (p *part) scaling(s *site, lead *side, in [][]place) ([][]place, bool) {
 		k = 1 / k
 	}
 	ps := slices.Clone(in[0])
+	if len(lead.outs[0].x) == 1 && p.counted(ps, k) { // a loss, times the number of ranks that then average gradients
+		return [][]place{ps}, true
+	}
 	for i, q := range ps {
 		if n := q.factor * k; q.factor != 1 && (n == 1 || q.factor > n && n > 1) {
 			ps[i].factor = n
@@ -364,6 +368,27 @@ func (p *part) scaling(s *site, lead *side, in [][]place) ([][]place, bool) {
 		}
 	}
 	return nil, false
+}
+
+// counted multiplies the factors of partial sums by the sizes of their dimensions if k is their number of ranks: of all
+// of them, or of one.
+func (p *part) counted(ps []place, k float64) bool {
+	var sums []int
+	all := 1
+	for m, q := range ps {
+		if q.kind == partial {
+			sums = append(sums, m)
+			all *= p.dims[m].size
+		}
+	}
+	if k != float64(all) {
+		sums = slices.DeleteFunc(sums, func(m int) bool { return k != float64(p.dims[m].size) })
+		sums = sums[:min(len(sums), 1)]
+	}
+	for _, m := range sums {
+		ps[m].factor *= float64(p.dims[m].size)
+	}
+	return len(sums) > 0
 }
 
 func numberOf(v value.Value) (float64, bool) {

@@ -173,14 +173,19 @@ func (p *part) judge(name string, g *gradient, tails map[int]*tail, factors []fl
 			return nil
 		}
 		read[r], v.update[r] = us[i].gradient, us[i].call
-		if r == p.ranks[0] {
-			g.read, g.update = us[i].gradient, us[i].call
-		}
+	}
+	for _, r := range p.ranks {
 		v.size += dot(want[r].x, want[r].x) / copies
+	}
+	want = p.updated(want, read)
+	for _, r := range p.ranks {
+		if r == p.ranks[0] {
+			g.read, g.update = read[r], v.update[r]
+		}
 		tolerance := want[r].tolerance()
 		if near(read[r], want[r], tolerance, g) {
 			read[r] = want[r]
-			p.checker.summed[us[i].call] = true
+			p.checker.summed[v.update[r]] = true
 			continue
 		}
 		for _, o := range tails[r].others[fmt.Sprint(want[r].shape)] { // an optimizer that makes something of it first
@@ -222,6 +227,37 @@ func (p *part) judge(name string, g *gradient, tails map[int]*tail, factors []fl
 	}
 	p.explain(v, g, read)
 	return v
+}
+
+// updated are the parts of gradients that the ranks update: all of them, or with FSDP its rows on each.
+func (p *part) updated(want, read map[int]*array) map[int]*array {
+	if r := p.ranks[0]; slices.Equal(read[r].shape, want[r].shape) {
+		return want
+	}
+	for _, d := range p.dims {
+		out := map[int]*array{}
+		for _, g := range d.groups {
+			at := 0
+			for _, r := range g {
+				all, part := want[r], read[r].shape
+				if len(part) == 0 || len(part) != len(all.shape) || !slices.Equal(part[1:], all.shape[1:]) ||
+					at+part[0] > all.shape[0] {
+					return want
+				}
+				row := len(all.x) / max(all.shape[0], 1)
+				out[r] = &array{all.dtype, part, all.x[at*row : (at+part[0])*row]}
+				at += part[0]
+			}
+			if at != want[g[0]].shape[0] {
+				out = nil
+				break
+			}
+		}
+		if out != nil {
+			return out
+		}
+	}
+	return want
 }
 
 // near reports whether a gradient is the right one, as far as the rounding of its terms goes.

@@ -114,6 +114,39 @@ func (m *mesh) equal(i int, values map[int]*array, tolerance float64) bool {
 	return true
 }
 
+// alike reports whether values of each group along dimension i of the mesh go together so closely that they were the
+// same once: replicas that moved apart, and no parts of a whole.
+func (m *mesh) alike(i int, values map[int]*array) bool {
+	const few, close = 16, 0.9 // parts of random numbers go together by 1/sqrt(n), a quarter of it for 16
+	for _, g := range m.dims[i].groups {
+		a := values[g[0]]
+		if !a.dtype.IsFloat() || len(a.x) < few {
+			return false
+		}
+		for _, r := range g[1:] {
+			if b := values[r]; len(b.x) != len(a.x) || !(correlation(a.x, b.x) > close) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// correlation is Pearson's; NaN of constants.
+func correlation(x, y []float64) float64 {
+	n := float64(len(x))
+	var sx, sy float64
+	for i := range x {
+		sx, sy = sx+x[i], sy+y[i]
+	}
+	var xx, yy, xy float64
+	for i := range x {
+		dx, dy := x[i]-sx/n, y[i]-sy/n
+		xx, yy, xy = xx+dx*dx, yy+dy*dy, xy+dx*dy
+	}
+	return xy / math.Sqrt(xx*yy)
+}
+
 // match finds places by which the values of the ranks make the whole; ok is false if there are none.
 // Of several the first in the order of the candidates counts. flat compares elements and not shapes.
 func (m *mesh) match(values map[int]*array, whole *array, candidates [][]place, flat bool, tolerance float64) (
