@@ -30,6 +30,9 @@ func (p *Process) findReturned() {
 			if old == nil || old.Call.Order > w.Call.Order || !old.made() && !w.Call.updates(v) {
 				old = v.fromSamePlace(w)
 			}
+			if old != nil && old.Call.encloses(w.Call) {
+				continue // it was written when the outer call returned
+			}
 			if old == nil || slices.ContainsFunc(w.readers, func(r *Value) bool { return r.Call.Order > c.Order }) {
 				continue
 			}
@@ -44,6 +47,20 @@ func (p *Process) findReturned() {
 			w.readers = append(w.readers, v)
 		}
 	}
+}
+
+// encloses reports whether a call made another one, itself or by calls that it made.
+func (c *Call) encloses(o *Call) bool {
+	within := o.Entry.Within
+	for i := o.Order - 1; i >= c.Order && within >= 0; i-- {
+		if outer := c.Process.Calls[i]; outer.Entry.ID == within {
+			if outer == c {
+				return true
+			}
+			within = outer.Entry.Within
+		}
+	}
+	return false
 }
 
 // updates reports whether a call without gradients writes a parameter that holds what v does.
