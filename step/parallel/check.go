@@ -18,6 +18,8 @@ type checker struct {
 	inside map[*step.Call][]*step.Call
 	// summed are the calls that read a gradient that was found to be the sum that it should be.
 	summed map[*step.Call]bool
+	// behind are the calls behind the backward pass: what the ranks do together explains the gradients that they read.
+	behind map[*step.Call]bool
 }
 
 // Check takes the ranks of a trace as one program, and adds what is wrong with it to the findings of the trace.
@@ -33,7 +35,7 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options) error {
 		return nil
 	}
 	c := &checker{opt: opt, trace: t, named: map[*step.Call]string{}, inside: map[*step.Call][]*step.Call{},
-		summed: map[*step.Call]bool{}}
+		summed: map[*step.Call]bool{}, behind: map[*step.Call]bool{}}
 	found := c.messages()
 	var parts []*part
 	for _, stage := range c.stages() {
@@ -64,7 +66,7 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options) error {
 		found = tied(parts)
 	}
 	t.Findings = slices.DeleteFunc(t.Findings, func(f *step.Finding) bool {
-		return f.Rule == verdict.Changed && c.summed[f.Call]
+		return f.Rule == verdict.Changed && (c.summed[f.Call] || len(found) > 0 && c.behind[f.Call])
 	})
 	for i, v := range found {
 		call := v.call

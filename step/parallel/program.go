@@ -409,6 +409,7 @@ func (c *checker) newPart(ps []*step.Process, groups [][]int) *part {
 			k := call.Op + "|" + call.Entry.Location
 			if behind {
 				k += "|" + c.parameters(call)
+				c.behind[call] = true
 			}
 			k = fmt.Sprint(k, "|", seen[k], behind, func() int { seen[k]++; return call.Entry.Step }())
 			s := byKey[k]
