@@ -13,7 +13,7 @@ var oftenNumbers = []float64{0, 1, 1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e
 
 // oftenWords are values of arguments that stand for each other.
 var oftenWords = [][]string{
-	{"none", "tanh"}, {"none", "mean", "sum", "batchmean"}, {"floor", "trunc"},
+	{"none", "tanh"}, {"none", "mean", "sum", "batchmean"}, {"sum", "mean", "max"}, {"floor", "trunc"},
 	{"nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic", "area"},
 	{"linear", "lower", "higher", "midpoint", "nearest"},
 	{"zeros", "border", "reflection"}, {"constant", "reflect", "replicate", "circular"},
@@ -48,9 +48,13 @@ func (a Argument) Mistaken() []value.Value {
 		if a.MayBeNone() {
 			vs = append(vs, nil)
 		}
+		if d, ok := a.Default.(int64); ok && !a.Required {
+			add(d)
+		}
 		add(x + 1)
 		add(x - 1)
 		add(-x)
+		add(int64(0))
 	case float64:
 		if d, ok := a.Default.(float64); ok && !a.Required {
 			add(d)

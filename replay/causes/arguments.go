@@ -368,6 +368,14 @@ func (c *Search) one(a opdef.Arg, f func() *tensor.Tensor) func() (Way, error) {
 	}
 }
 
+// instead reads an operand in place of another.
+func (c *Search) instead(a, b opdef.Arg) Mistake {
+	return Mistake{Text: argName(b) + " is read in place of " + argName(a), Make: c.one(a, func() *tensor.Tensor {
+		n := *b.Tensor
+		return &n
+	})}
+}
+
 // swappedOperands exchanges two operands, of one shape or not.
 func (c *Search) swappedOperands() iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
@@ -376,6 +384,9 @@ func (c *Search) swappedOperands() iter.Seq[Mistake] {
 			for _, b := range all[i+1:] {
 				if a.Tensor.DType != b.Tensor.DType {
 					continue
+				}
+				if slices.Equal(a.Tensor.Shape, b.Tensor.Shape) && !(yield(c.instead(a, b)) && yield(c.instead(b, a))) {
+					return
 				}
 				text := argName(a) + " and " + argName(b) + " are swapped"
 				if !yield(Mistake{Text: text, Make: func() (Way, error) {
@@ -400,7 +411,7 @@ func (c *Search) swappedOperands() iter.Seq[Mistake] {
 }
 
 // missingParts leaves out the end of a dimension of an operand, an incomplete tile or
-// the last elements, or the first, or the operand altogether.
+// the last elements, or the first.
 func (c *Search) missingParts() iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		for _, a := range c.operands() {
@@ -436,18 +447,19 @@ func (c *Search) missingParts() iter.Seq[Mistake] {
 					return
 				}
 			}
-			if !yield(Mistake{Text: name + " is taken for 1", Make: c.one(a, func() *tensor.Tensor {
-				return tensor.Full(t.DType, t.Shape, 1.0)
-			})}) {
-				return
-			}
-			if arg, _ := c.Bound.Argument(a.Name); !arg.Required { // that it is left out was tried
-				continue
-			}
-			if !yield(Mistake{Text: name + " is taken for 0", Make: c.one(a, func() *tensor.Tensor {
-				return tensor.Full(t.DType, t.Shape, 0.0)
-			})}) {
-				return
+		}
+	}
+}
+
+// constantOperands are operands all of whose elements are taken for 0 or 1.
+func (c *Search) constantOperands() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		for _, a := range c.operands() {
+			for _, x := range []float64{0, 1} {
+				if !yield(Mistake{Text: fmt.Sprintf("%s is taken for %g", argName(a), x),
+					Make: c.one(a, func() *tensor.Tensor { return tensor.Full(a.Tensor.DType, a.Tensor.Shape, x) })}) {
+					return
+				}
 			}
 		}
 	}

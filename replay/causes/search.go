@@ -137,7 +137,8 @@ type Cause struct {
 func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 	local := []iter.Seq[Mistake]{c.wrongArguments(), c.exchangedArguments(), c.declared(), c.absentArguments(),
 		c.passedGradients(), c.takenFor(), c.misderived(fails), c.rounded(), c.misread(inMemory),
-		c.misread(ofElements), c.misbroadcast(), c.misread(alongDimensions), c.permutedTogether(), c.swappedOperands(),
+		c.constantOperands(), c.misread(ofElements), c.misbroadcast(), c.misread(alongDimensions),
+		c.permutedTogether(), c.swappedOperands(),
 		c.altered(fails, ofElements), c.missingParts(), c.missingRows(), c.lostDuplicates(fails),
 		c.misreadIncoming(inMemory),
 		c.misreadIncoming(ofElements), c.misreadIncoming(alongDimensions), c.untransposed(fails)}
