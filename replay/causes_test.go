@@ -266,6 +266,16 @@ func TestNoCauses(t *testing.T) {
 	}
 }
 
+// TestDoubledElementIsNoCause: a flipped bit doubles an element, as a mistake may that counts it twice.
+func TestDoubledElementIsNoCause(t *testing.T) {
+	x := stored(tensor.Float32, []int{1, 3}, 0.7175, 0.51, -0.9998)
+	gave := stored(tensor.Float32, []int{1, 3}, 0.7175, 0.51, 2*0.9998)
+	for _, c := range replay.Explain(entries(t, record(t, "torch.abs", []value.Value{x}, gave))[0], options(t),
+		time.Now().Add(time.Minute)) {
+		t.Errorf("%q is a cause", c.Text)
+	}
+}
+
 // TestHalfIsNoCause: what explains half of the elements, while the others are wrong at random, is no cause.
 func TestHalfIsNoCause(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 1))

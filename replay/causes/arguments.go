@@ -431,7 +431,7 @@ func (c *Search) missingParts() iter.Seq[Mistake] {
 				}
 				for _, at := range []int{0, n - 1} {
 					text := fmt.Sprintf("index %d of dimension %d of %s counts twice", at, d, name)
-					if n > 1 && !yield(Mistake{Text: text,
+					if n > 1 && !yield(Mistake{Text: text, Cost: doubledBits,
 						Make: c.one(a, func() *tensor.Tensor {
 							return altered(t, d, at, at+1, func(x float64) float64 { return 2 * x })
 						})}) {
@@ -464,6 +464,9 @@ func (c *Search) constantOperands() iter.Seq[Mistake] {
 		}
 	}
 }
+
+// doubledBits are those that one element may explain by chance that is doubled: a flipped bit of its exponent does it.
+const doubledBits = 12
 
 // without is t with zeros from an index of a dimension to below another.
 func without(t *tensor.Tensor, d, from, to int) *tensor.Tensor {
