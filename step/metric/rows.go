@@ -45,6 +45,8 @@ type rowFinder struct {
 	opt step.Options
 	// begins are the places where a dimension of n elements begins in one of m.
 	begins map[[2]int]int
+	// maybe are the places that values had in common which are equal at several of them.
+	maybe map[[2]int][]int
 }
 
 // CompareRows finds the rows of batch A in batch B and compares them bit for bit, call by call.
@@ -62,7 +64,7 @@ func CompareRows(ctx context.Context, a, b *step.Trace, opt step.Options) (*Rows
 }
 
 func (r *Rows) compare(ctx context.Context, a, b []*step.Call, opt step.Options) error {
-	f := &rowFinder{opt: opt, begins: map[[2]int]int{}}
+	f := &rowFinder{opt: opt, begins: map[[2]int]int{}, maybe: map[[2]int][]int{}}
 	var last [2]*tensor.Tensor
 	for _, at := range alignRows(a, b).Pairs {
 		if err := ctx.Err(); err != nil {
@@ -253,26 +255,41 @@ func (f *rowFinder) common(x, y *tensor.Tensor) (a, b *tensor.Tensor, ok bool) {
 		narrow(dims)
 		return a, b
 	}
-	if len(unknown) > 0 && !f.search(x, y, unknown, narrowed) {
-		return nil, nil, false
+	if len(unknown) == 0 {
+		narrow(dims)
+		return a.Dense(), b.Dense(), true
 	}
-	narrow(dims)
-	return a.Dense(), b.Dense(), true
-}
-
-// search finds where the elements begin in dimensions of which that is not known yet: at the only place where
-// most of them are the same.
-func (f *rowFinder) search(x, y *tensor.Tensor, unknown []int, narrowed func() (a, b *tensor.Tensor)) bool {
-	const most = 1 << 14 // places
-	keys, places := make([][2]int, len(unknown)), 1
+	keys := make([][2]int, len(unknown))
 	for i, d := range unknown {
 		keys[i] = [2]int{min(x.Shape[d], y.Shape[d]), max(x.Shape[d], y.Shape[d])}
-		places *= keys[i][1] - keys[i][0] + 1
+	}
+	found, sure := f.search(keys, narrowed)
+	if found {
+		narrow(dims)
+		a, b = a.Dense(), b.Dense()
+	}
+	if !sure {
+		for _, k := range keys {
+			delete(f.begins, k)
+		}
+	}
+	return a, b, found
+}
+
+// search finds where the elements begin in dimensions of which that is not known yet, and sets begins: at the place
+// where most of them are the same. It is not sure where several places are as good as each other.
+func (f *rowFinder) search(keys [][2]int, narrowed func() (a, b *tensor.Tensor)) (found, sure bool) {
+	const most = 1 << 14 // places
+	places := 1
+	for _, k := range keys {
+		places *= k[1] - k[0] + 1
 	}
 	if places > most {
-		return false
+		return false, false
 	}
-	best, twice, share := 0, false, 0.5
+	before := f.maybe[keys[0]]
+	var best []int
+	share := 0.5
 	set := func(place int) {
 		for _, k := range keys {
 			n := k[1] - k[0] + 1
@@ -281,22 +298,25 @@ func (f *rowFinder) search(x, y *tensor.Tensor, unknown []int, narrowed func() (
 		}
 	}
 	for place := range places {
+		if len(keys) == 1 && before != nil && !slices.Contains(before, place) {
+			continue
+		}
 		set(place)
 		switch s := equalShare(narrowed()); {
 		case s > share:
-			best, twice, share = place, false, s
-		case s == share && s < 1: // equal rows are as good as each other
-			twice = true
+			best, share = []int{place}, s
+		case s == share && best != nil:
+			best = append(best, place)
 		}
 	}
-	if share == 0.5 || twice {
-		for _, k := range keys {
-			delete(f.begins, k)
-		}
-		return false
+	if best == nil || len(best) > 1 && share < 1 && before == nil {
+		return false, false
 	}
-	set(best)
-	return true
+	set(best[0])
+	if len(best) > 1 && len(keys) == 1 {
+		f.maybe[keys[0]] = best // rows that are equal so far
+	}
+	return true, len(best) == 1
 }
 
 // equalShare is the share of elements that are the same.

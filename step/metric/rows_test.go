@@ -2,8 +2,11 @@ package metric
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/optool/optool/tensor"
 )
 
 func compareRows(t *testing.T, a, b string) *Rows {
@@ -50,5 +53,34 @@ func TestRowsOfOthers(t *testing.T) {
 	r := compareRows(t, "logits", "routed")
 	if r.Compared > 0 {
 		t.Errorf("%d calls compared", r.Compared)
+	}
+}
+
+// TestEqualRows: values whose rows are all equal, such as positions, do not say which row of a batch another batch is;
+// of two rows that are equal so far, the first is taken.
+func TestEqualRows(t *testing.T) {
+	row := func(rows ...[]float64) *tensor.Tensor {
+		return tensor.New(tensor.Float64, []int{len(rows), len(rows[0])}, slices.Concat(rows...))
+	}
+	p, q, r := []float64{0, 1, 2, 3}, []float64{5, 6, 7, 8}, []float64{9, 8, 7, 6}
+	f := &rowFinder{begins: map[[2]int]int{}, maybe: map[[2]int][]int{}}
+	for _, tc := range []struct {
+		name       string
+		one, batch *tensor.Tensor
+		want       []float64
+		at         int // -1: not known yet
+	}{
+		{"positions", row(p), row(p, p, p, p, p), p, -1},
+		{"tokens of two equal rows", row(q), row(p, q, r, q, p), q, -1},
+		{"the first of them", row([]float64{5, 6, 7, 8.5}), row(p, q, r, q, p), q, -1},
+		{"the other row differs more", row(q), row(p, p, r, q, p), q, 3},
+	} {
+		_, b, ok := f.common(tc.one, tc.batch)
+		if !ok || !slices.Equal(float64s(b), tc.want) {
+			t.Errorf("%s: found %v, want %v", tc.name, ok, tc.want)
+		}
+		if at, known := f.begins[[2]int{1, 5}]; known != (tc.at >= 0) || known && at != tc.at {
+			t.Errorf("%s: the row begins at %d (%v), want %d", tc.name, at, known, tc.at)
+		}
 	}
 }
