@@ -94,11 +94,13 @@ func (c *Call) notFinite() (n *NotFinite) {
 // NotFinite is the first element of recorded results, then gradients, that is not finite, as far as the recorded values
 // tell: it computes nothing. It is nil if there is none.
 func (c *Call) NotFinite() (n *NotFinite) {
-	if c.pair || c.Record == nil || c.Record.Err(capture.Input) != nil ||
-		c.bound != nil && c.bound.Random() == opdef.Uninitialised {
+	if c.pair || c.Record == nil || c.Record.Err(capture.Input) != nil {
 		return nil
 	}
-	_ = Guard(func() error { // of what cannot be read nothing is known
+	_ = Guard(func() error { // of what cannot be read nothing is known, nor of a call whose planning was stopped
+		if c.bound != nil && c.bound.Random() == opdef.Uninitialised {
+			return nil
+		}
 		had := c.arguments()
 		if n = firstIn(c.Record.Output, Forward, "output"); n == nil {
 			n = firstIn(c.Record.GradInputs, Backward, "grad")
