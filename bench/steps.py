@@ -299,7 +299,7 @@ class Program:
     def __init__(self, model=None, dtype=torch.float32, optimizer=("AdamW", dict(foreach=SMALL)), steps=2, micro=1,
                  autocast=None, scale=None, clip=False, shows=False, ema=False, second=None, compiled=False, ranks=1,
                  master=False, evaluates=False, exchange=None, unscales=True, scaler_steps=True, op_tools=False, net=LM,
-                 fault=None, first=None):
+                 layer_norm=None, fault=None, first=None):
         self.__dict__.update(locals())
         self.model_options = model or {}
         self.losses, self.place = [], None
@@ -327,7 +327,7 @@ class Program:
         called = torch.compile(model, backend="aot_eager") if self.compiled else model
         todo = []
         torch.manual_seed(100 + rank)
-        with recorder(path, model, self.op_tools) as recording:
+        with replaced(self.layer_norm), recorder(path, model, self.op_tools, self.layer_norm) as recording:
             for step in range(self.steps):
                 with torch._C.DisableTorchFunction():
                     weights = copy.deepcopy(model.state_dict())
@@ -403,10 +403,28 @@ class Program:
 
 
 @contextlib.contextmanager
-def recorder(path, model, op_tools):
+def replaced(layer_norm):
+    """The program's own function in place of torch.nn.functional.layer_norm."""
+    original = F.layer_norm
+    F.layer_norm = layer_norm or original
+    try:
+        yield
+    finally:
+        F.layer_norm = original
+
+
+def unbiased_norm(x, shape, weight=None, bias=None, eps=1e-5):
+    """A layer_norm whose variance is divided by n - 1."""
+    y = (x - x.mean(-1, keepdim=True)) * torch.rsqrt(x.var(-1, keepdim=True) + eps)
+    return y * weight + bias
+
+
+@contextlib.contextmanager
+def recorder(path, model, op_tools, layer_norm=None):
     """optool hook, or ditorch's op_tools where PYTHONPATH has it."""
     if not op_tools:
-        with optool_capture.record(path, model=model) as recording:
+        wrap = ["torch.nn.functional.layer_norm"] if layer_norm else []
+        with optool_capture.record(path, model=model, wrap=wrap) as recording:
             yield recording
         return
     import op_tools, op_tools.base_hook
@@ -596,6 +614,8 @@ MORE = {
     "scaler-clip": Program(autocast=torch.float16, scale=1024.0, clip=True, optimizer=LARGE),
     "scaler-fused": Program(autocast=torch.float16, scale=1024.0, optimizer=FUSED),
     "evaluates": Program(evaluates=True, optimizer=FUSED),
+    "replaced": Program(layer_norm=unbiased_norm, optimizer=MOMENTUM,
+                        first=dict(rules=["wrong"], op="layer_norm", target="output[0]", module="blocks.0.norm2")),
     "async": Program(ranks=2, steps=1, optimizer=MOMENTUM, exchange=waited),
     "functional": Program(ranks=2, steps=1, optimizer=MOMENTUM, exchange=functional),
     "messages": Program(ranks=2, steps=1, optimizer=MOMENTUM, exchange=exchanged),

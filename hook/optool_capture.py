@@ -914,6 +914,7 @@ class record:
         self.lost = 0  # calls that could not be recorded
         self.cut = None  # the limit that was reached
         self.by_hand = False  # whether step() counts, not an optimizer
+        self.wrapped_calls = {}  # by entry of wrap: whether a function of it was called
         self.other_threads = 0  # that called a module or an optimizer, and in which nothing is recorded
         self.thread = threading.local()  # has `noticed` in threads that were looked at for it
         self.channel = None
@@ -988,7 +989,11 @@ class record:
 
     def _unrecorded(self):
         n = self.other_threads
-        return "; calls of %d other thread%s are not recorded" % (n, "s" * (n != 1)) if n else ""
+        text = "; calls of %d other thread%s are not recorded" % (n, "s" * (n != 1)) if n else ""
+        never = ", ".join(name for name, called in sorted(self.wrapped_calls.items()) if not called)
+        if never:
+            text += "; nothing called wrap=%r by this name (a function that was imported before is not seen)" % never
+        return text
 
     def _why_nothing(self):
         if self.last_step:
@@ -1321,7 +1326,7 @@ class _Recorder:
             self._patch_indexing()
         self._patch_collectives()
         for name in self.owner.wrap:
-            self._patch_named(name)
+            self._patch_named(name, name)
         self._begin_seeing()
 
     def remove(self):
@@ -1469,23 +1474,25 @@ class _Recorder:
 
                 self.patches.set(owner, name, functools.wraps(original)(collective))
 
-    def _patch_named(self, name):
+    def _patch_named(self, name, entry):
         module, _, last = name.rpartition(".")
         try:
             owner = importlib.import_module(module)
             if last == "*":
                 for each, f in list(vars(owner).items()):
                     if callable(f) and not isinstance(f, type) and not each.startswith("_"):
-                        self._patch_named(module + "." + each)
+                        self._patch_named(module + "." + each, entry)
                 return
             original = getattr(owner, last)
         except (ImportError, AttributeError, ValueError) as e:
             _warn("wrap=%r: %s" % (name, e))
             return
-        recorder = self
+        recorder, called = self, self.owner.wrapped_calls
+        called.setdefault(entry, False)
 
         @functools.wraps(original)
         def wrapped(*args, **kwargs):
+            called[entry] = True
             return recorder.foreign(name, original, args, kwargs)
 
         self.patches.set(owner, last, wrapped)

@@ -453,6 +453,17 @@ class Recording(unittest.TestCase):
         self.assertEqual(len(self.named("torch.ops.aten.relu")), 1)
         self.assertEqual(self.named("textwrap.dedent")[0]["result"], "a")
 
+    def test_functions_that_nothing_called_are_named(self):
+        dedent = textwrap.dedent
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            with optool_capture.record(self.path, wrap=["textwrap.dedent", "textwrap.indent"]):
+                torch.ones(3).sum()
+                dedent("  a")
+                textwrap.indent("a", " ")
+        self.assertIn("nothing called wrap='textwrap.dedent'", said.getvalue())
+        self.assertNotIn("textwrap.indent", said.getvalue())
+
     def test_patterns_hold_for_functions_that_no_mode_sees(self):
         x = torch.ones(3, requires_grad=True)
         with optool_capture.record(self.path, wrap=["textwrap.dedent"], ops=["torch.Tensor.sum"]):

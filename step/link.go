@@ -88,13 +88,45 @@ type spot struct {
 // and no address explains is a leaf for now; settle decides about it.
 func (p *Process) link() {
 	l := linker{byContent: map[contentKey][]*Value{}, byFlat: map[contentKey][]*Value{}, lay: map[spot]*Value{}}
+	last := p.lastInner()
+	var open []*Call // judged calls whose inner calls go on
 	for _, c := range p.Calls {
 		for _, v := range c.Inputs {
 			l.read(v)
 		}
-		l.write(c)
+		if last[c] != nil {
+			open = append(open, c)
+		} else {
+			l.write(c)
+		}
+		for len(open) > 0 && last[open[len(open)-1]] == c {
+			l.write(open[len(open)-1])
+			open = open[:len(open)-1]
+		}
 	}
 }
+
+// lastInner is, by judged call that made others, the last of these. What such a call returns is its own: that an
+// inner call made it says nothing of a mistake of the whole.
+func (p *Process) lastInner() map[*Call]*Call {
+	last := map[*Call]*Call{}
+	var open []*Call
+	for _, c := range p.Calls {
+		for len(open) > 0 && (c.Entry.Within < 0 || !open[len(open)-1].isOuterOf(c)) {
+			open = open[:len(open)-1]
+		}
+		for _, o := range open {
+			if o.judged() {
+				last[o] = c
+			}
+		}
+		open = append(open, c)
+	}
+	return last
+}
+
+// isOuterOf reports whether c was made by o itself.
+func (o *Call) isOuterOf(c *Call) bool { return o.Entry.ID == c.Entry.Within }
 
 // read links an input.
 func (l *linker) read(v *Value) {
