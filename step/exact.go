@@ -373,7 +373,7 @@ func (x *rerun) store(c *Call, rec *capture.Call, outs []*tensor.Tensor) {
 			break
 		}
 		kept := slices.Contains(x.keep, o)
-		if (c.decided() || x.decisions) && !o.DType.IsFloat() && !o.DType.IsComplex() && !kept {
+		if (c.decided() && !x.reads(c) || x.decisions) && !o.DType.IsFloat() && !o.DType.IsComplex() && !kept {
 			continue // as recorded: of equal numbers, sort has a choice
 		}
 		t := outs[i]
@@ -394,8 +394,15 @@ func (x *rerun) store(c *Call, rec *capture.Call, outs []*tensor.Tensor) {
 	}
 }
 
-// decided reports whether a call reads no number that the rerun knows better: whole
-// numbers are what they were.
+// reads reports whether a call reads a value that the rerun computed, such as another route of an expert.
+func (x *rerun) reads(c *Call) bool {
+	return slices.ContainsFunc(c.Inputs, func(v *Value) bool {
+		w := v.From.origin()
+		return w != nil && x.value(w) != nil
+	})
+}
+
+// decided reports whether a call reads whole numbers only.
 func (c *Call) decided() bool {
 	return !slices.ContainsFunc(c.Inputs, func(v *Value) bool { return v.DType.IsFloat() || v.DType.IsComplex() })
 }

@@ -109,9 +109,11 @@ func TestMeasure(t *testing.T) {
 
 // TestRoutes: with the recorded routes no single operator costs as much as the flipped route does.
 func TestRoutes(t *testing.T) {
-	m := measure(t, "routed")
-	wantEffect(t, "all", m.Total, truths(t, "routed")["all"])
-	if m.Routes == nil || m.Routes.KL <= m.ByOp[0].KL {
-		t.Errorf("routes cost %+v, the first operator %g", m.Routes, m.ByOp[0].KL)
+	for tree, truth := range map[string]string{"routed": "routed", "listed": "lists"} {
+		m := measure(t, tree)
+		wantEffect(t, tree, m.Total, truths(t, truth)["all"])
+		if m.Routes == nil || m.Routes.KL <= m.ByOp[0].KL {
+			t.Errorf("%s: routes cost %+v, the first operator %g", tree, m.Routes, m.ByOp[0].KL)
+		}
 	}
 }

@@ -105,6 +105,30 @@ def routed():
     raise AssertionError("no seed flips a route")
 
 
+def listed(ids, w):
+    """Experts that each read the tokens in their list, as transformers does it."""
+    x = F.embedding(ids, w["embed"])[0]
+    score, at = F.linear(x, w["router"]).softmax(-1).topk(2, -1)
+    y = torch.zeros_like(x)
+    mask = F.one_hot(at, E).permute(2, 1, 0)
+    for e in range(E):
+        place, token = torch.where(mask[e])
+        y.index_add_(0, token, F.linear(x[token], w["experts"][e]) * score[token, place, None])
+    return F.linear(x + y, w["head"])
+
+
+def lists():
+    """A mixture of experts whose lists of tokens are longer or shorter in exact arithmetic."""
+    for seed in range(1000):
+        w, ids = weights(seed, True), torch.randint(0, V, (1, 8))
+        got, exact = listed(ids, w), listed(ids, double(w))
+        routes = [F.linear(F.embedding(ids, v["embed"]), v["router"]).topk(2, -1)[1].sort(-1)[0] for v in (w, double(w))]
+        if not torch.equal(*routes):
+            run("listed", lambda: listed(ids, w))
+            return {"all": effect(exact[None], got[None], ids)}
+    raise AssertionError("no seed flips a route")
+
+
 class Kernels(TorchDispatchMode):
     """Matrix products that stand below the recorder: rounded once, for few rows in parts that are rounded each."""
 
@@ -201,4 +225,4 @@ def two_runs():
 
 os.chdir(HERE)
 with open("truth.json", "w") as f:
-    json.dump({t.__name__: t() for t in (logits, routed, batches, two_runs)}, f, indent=1)
+    json.dump({t.__name__: t() for t in (logits, routed, batches, two_runs, lists)}, f, indent=1)
