@@ -1056,6 +1056,11 @@ class Recording(unittest.TestCase):
                 directories = self.directories(os.path.join(self.path, kind))
                 self.assertEqual(len(directories), 2)
                 for rank, directory in enumerate(directories):
+                    if kind == "fully_shard":
+                        with open(os.path.join(directory, "calls.jsonl")) as f:
+                            text_of_calls = f.read()
+                        for name in "0.weight", "0.bias", "2.weight", "2.bias":
+                            self.assertIn('"name":"%s"' % name, text_of_calls)
                     linears = [c for c in optool_capture.load(directory) if c["name"] == "torch.nn.functional.linear"]
                     self.assertEqual(len(linears), 2)
                     first, last = linears

@@ -62,6 +62,7 @@ type SummaryRecord struct {
 	Calls  int            `json:"calls"`
 	Device *Reruns        `json:"device,omitempty"`
 	Seen   *Seen          `json:"seen"`             // how much of the trace was looked at
+	Layout []*Layout      `json:"layout,omitempty"` // of the ranks of one program
 	Metric any            `json:"metric,omitempty"` // with --of: a record of package metric
 	Tokens any            `json:"tokens,omitempty"` // of two runs of the same tokens: a record of package metric
 	// Unjudged are the values that were not judged.
@@ -346,7 +347,7 @@ func (s *Step) record() LossRecord {
 
 // Summary is the last record.
 func (t *Trace) Summary() *SummaryRecord {
-	r := &SummaryRecord{Kind: "summary", Losses: []LossRecord{}, Seen: t.Seen()}
+	r := &SummaryRecord{Kind: "summary", Losses: []LossRecord{}, Seen: t.Seen(), Layout: t.Layouts}
 	for _, p := range t.Processes {
 		r.Calls += len(p.Calls)
 		for _, s := range p.Steps {

@@ -261,7 +261,8 @@ type Break struct {
 type Trace struct {
 	Processes []*Process
 	Findings  []*Finding
-	Runs      *Runs // of a comparison with another run, after Against; else nil
+	Runs      *Runs     // of a comparison with another run, after Against; else nil
+	Layouts   []*Layout // of the ranks of one program, one for each pipeline stage
 
 	exchanges map[*capture.Entry]collective.Match
 }
@@ -269,7 +270,7 @@ type Trace struct {
 // Apart names parameters that processes read at the same place of the same sequence
 // of calls, most of them with equal elements in all processes: those that differ.
 func (t *Trace) Apart() (differ []*Value, shared int) {
-	if len(t.Processes) < 2 {
+	if len(t.Processes) < 2 || slices.ContainsFunc(t.Layouts, (*Layout).sharded) {
 		return nil, 0
 	}
 	first := t.Processes[0]

@@ -56,6 +56,7 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options) error {
 			found = append(found, best.broken...)
 			if i == 0 {
 				parts = append(parts, best)
+				t.Layouts = append(t.Layouts, best.layout(stage))
 			}
 			if len(best.broken) > 0 {
 				break // what follows begins with what this step left

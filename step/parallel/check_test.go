@@ -2,6 +2,7 @@ package parallel_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -19,22 +20,27 @@ import (
 func TestCheck(t *testing.T) {
 	for _, tc := range []struct {
 		tree, kind, op, says string // no kind: nothing is wrong
+		layout               string
 	}{
-		{"data", "", "", ""},
-		{"data-alone", "scale", "torch.Tensor.mul", "it scales the loss on rank 1"},
-		{"data-grad", "scale", "torch.Tensor.mul_", "it scales the gradient of up on rank 1"},
-		{"data-scaled", "scale", "torch.Tensor.div_", "0.5 times that of the whole program"},
+		{"data", "", "", "", "[2 (ranks 0-1); parameters: 4 replicated]"},
+		{"data-alone", "scale", "torch.Tensor.mul", "it scales the loss on rank 1", ""},
+		{"data-grad", "scale", "torch.Tensor.mul_", "it scales the gradient of up on rank 1", ""},
+		{"data-scaled", "scale", "torch.Tensor.div_", "0.5 times that of the whole program", ""},
 		{"data-unreduced", "replica", "torch.nn.functional.linear", "the gradient of up is a partial sum over ranks " +
-			"0-1"},
-		{"dtensor", "", "", ""},
-		{"experts", "", "", ""},
-		{"tensor", "", "", ""},
-		{"tensor-bias", "shard", "torch.nn.functional.linear", "bias is the same on all ranks"},
+			"0-1", ""},
+		{"dtensor", "", "", "", ""},
+		{"experts", "", "", "", "[2 (ranks 0-1); parameters: 1 another on each rank, 1 replicated]"},
+		{"tensor", "", "", "",
+			"[2 (ranks 0-1); parameters: 2 replicated, 1 sharded along dimension 0, 1 sharded along dimension 1]"},
+		{"tensor-bias", "shard", "torch.nn.functional.linear", "bias is the same on all ranks", ""},
 	} {
 		t.Run(tc.tree, func(t *testing.T) {
 			trace, opt := read(t, tc.tree)
 			if err := parallel.Check(context.Background(), trace, opt); err != nil {
 				t.Fatal(err)
+			}
+			if got := fmt.Sprint(trace.Layouts); tc.layout != "" && got != tc.layout {
+				t.Errorf("layout %s, want %s", got, tc.layout)
 			}
 			switch f := trace.First(); {
 			case tc.kind == "" && f != nil:

@@ -87,6 +87,9 @@ func counts(out *strings.Builder, t *step.Trace, st reports.Style) {
 	}
 	fmt.Fprintf(&b, "%s of %s, %s; %s\n", reports.Count(calls, "call"), processes(len(t.Processes)),
 		reports.Count(steps, "step"), t.Seen())
+	for _, l := range t.Layouts {
+		fmt.Fprintf(&b, "layout: %s\n", l)
+	}
 	if differ, shared := t.Apart(); len(differ) > 0 {
 		v := differ[0]
 		fmt.Fprintf(&b, "%s differ between processes that have %d in common, first %s of %s of process %d\n",
