@@ -26,6 +26,10 @@ func (p *part) layout(ps []*step.Process) *step.Layout {
 		if p.shards[name] == nil && slices.ContainsFunc(p.ranks, func(r int) bool {
 			return !p.grads[name].value[r].near(p.grads[name].value[p.ranks[0]], 0)
 		}) {
+			if len(p.broken) > 0 { // the call that would show it can be the wrong one
+				count[p.placement(nil)]++
+				continue
+			}
 			count["another on each rank"]++ // experts
 		}
 	}

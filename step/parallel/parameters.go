@@ -112,14 +112,15 @@ func (p *part) parameters() {
 
 // A judged is what became of the gradient of a parameter.
 type judged struct {
-	scale  map[int]float64 // by rank: how often the right gradient it is; nil if it is something else
-	alone  bool            // each rank has what it computed itself, though the others belong to it
-	mixes  bool            // it has parts of other ranks that do not belong to it, or lacks some
-	twice  bool            // calls count with different numbers
-	differ bool            // replicas read different gradients
-	slack  float64         // how far a scale may be off by rounding
-	size   float64         // the sum of squares of the right one, of all ranks
-	update map[int]*step.Call
+	scale   map[int]float64 // by rank: how often the right gradient it is; nil if it is something else
+	alone   bool            // each rank has what it computed itself, though the others belong to it
+	mixes   bool            // it has parts of other ranks that do not belong to it, or lacks some
+	twice   bool            // calls count with different numbers
+	differ  bool            // replicas read different gradients
+	earlier bool            // another call read it so before the update did
+	slack   float64         // how far a scale may be off by rounding
+	size    float64         // the sum of squares of the right one, of all ranks
+	update  map[int]*step.Call
 }
 
 // tolerances of gradients: what the rounding of a sum over ranks may be, relative to the largest element.
@@ -190,21 +191,22 @@ func (p *part) judge(name string, g *gradient, tails map[int]*tail, factors []fl
 		}
 		for _, o := range tails[r].others[fmt.Sprint(want[r].shape)] { // an optimizer that makes something of it first
 			if o.dtype == read[r].dtype && near(o, want[r], tolerance, g) {
-				read[r] = want[r]
+				read[r], v.earlier = want[r], true
 				break
 			}
 		}
 	}
+	v.slack = max(1e-3, 2*read[p.ranks[0]].dtype.Eps())
 	for _, r := range p.ranks { // the gradient itself, where an optimizer makes something of it first
 		best := math.Inf(1)
 		for _, o := range tails[r].others[fmt.Sprint(want[r].shape)] {
-			if k, ok := o.ratio(want[r], 10*want[r].tolerance()); ok && read[r] != want[r] && integral(k) &&
+			if k, ok := o.ratio(want[r], 10*want[r].tolerance()); ok && read[r] != want[r] && integral(k, v.slack) &&
 				math.Abs(math.Log(k)) < best {
-				read[r], best = o, math.Abs(math.Log(k))
+				read[r], best, v.earlier = o, math.Abs(math.Log(k)), true
 			}
 		}
 	}
-	v.scale, v.slack = map[int]float64{}, max(1e-3, 2*read[p.ranks[0]].dtype.Eps())
+	v.scale = map[int]float64{}
 	for _, r := range p.ranks {
 		if read[r] == want[r] {
 			v.scale[r] = 1
@@ -423,6 +425,13 @@ func (p *part) loneGradient(g *gradient, name string) *violation {
 func (p *part) scales(tails map[int]*tail, names []string, verdicts map[string]*judged) {
 	first := p.ranks[0]
 	factors := p.lossFactor()
+	if tails[first].norms { // clipped or not: only what the updates read themselves can be compared
+		if direct := slices.DeleteFunc(slices.Clone(names), func(n string) bool {
+			return verdicts[n].earlier
+		}); len(direct) > 0 {
+			names = direct
+		}
+	}
 	off := slices.DeleteFunc(slices.Clone(names), func(n string) bool {
 		v := verdicts[n]
 		return v.scale == nil || !slices.ContainsFunc(p.ranks,
@@ -468,10 +477,10 @@ func (p *part) scales(tails map[int]*tail, names []string, verdicts map[string]*
 	p.found(true, v)
 }
 
-// integral reports whether a number or its inverse is a whole one.
-func integral(k float64) bool {
+// integral reports whether a number or its inverse is a whole one, as far as slack allows to tell.
+func integral(k, slack float64) bool {
 	k = max(k, 1/k)
-	return math.Abs(k-math.Round(k)) < 1e-3*k
+	return slack*k < 0.25 && math.Abs(k-math.Round(k)) < slack*k
 }
 
 // round reports whether a number looks like one that people write: of at most two digits.
