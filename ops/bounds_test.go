@@ -301,3 +301,61 @@ func TestIgnoredPosition(t *testing.T) {
 		t.Error("no other gradient is right")
 	}
 }
+
+// TestMixedDTypes holds the dtype and the bounds of losses of operands of different dtypes to results of torch 2.15
+// and 1.13, which rounds what it makes of one operand alone to that operand's dtype.
+func TestMixedDTypes(t *testing.T) {
+	of := func(dt tensor.DType, v ...float64) *tensor.Tensor { return tensor.New(dt, []int{len(v)}, v).Rounded() }
+	half, single := tensor.BFloat16, tensor.Float32
+	x, target := of(half, .5, -1.25, 2), of(single, .3, .7, .1)
+	rows := func(t *tensor.Tensor) *tensor.Tensor { return t.Reshape(1, 3) }
+	for _, tc := range []struct {
+		name     string
+		args     []value.Value
+		keywords []value.Value
+		dt       tensor.DType
+		results  [][]float64
+	}{
+		{"torch.nn.functional.huber_loss", []value.Value{x, target}, []value.Value{"delta", .7}, half,
+			[][]float64{{0.02001953125, 1.1171875, 1.0859375}}},
+		{"torch.nn.functional.soft_margin_loss", []value.Value{x, of(single, 1, -1, 1)}, nil, half,
+			[][]float64{{0.47265625, 0.251953125, 0.126953125}, {0.4765625, 0.25390625, 0.12451171875}}},
+		{"torch.nn.functional.binary_cross_entropy_with_logits", []value.Value{x, target}, nil, single,
+			[][]float64{{0.8246093988418579, 1.125, 1.9269530773162842}, {0.8265625238418579, 1.12890625,
+				1.9245116710662842}}},
+		{"torch.nn.functional.binary_cross_entropy_with_logits", []value.Value{of(single, .5, -1.25, 2),
+			of(half, .3, .7, .1)}, nil, half, [][]float64{{0.82421875, 1.125, 1.921875}}},
+		{"torch.nn.functional.kl_div", []value.Value{x, target}, nil, single,
+			[][]float64{{-0.5111918449401855, 0.6253275275230408, -0.43025851249694824}}},
+		{"torch.nn.functional.poisson_nll_loss", []value.Value{x, target}, nil, single,
+			[][]float64{{1.498437523841858, 1.162109375, 7.175000190734863}}},
+		{"torch.nn.functional.gaussian_nll_loss", []value.Value{x, target, target}, nil, single,
+			[][]float64{{-0.5353197455406189, 2.537734031677246, 16.898706436157227}}},
+		{"torch.nn.functional.cross_entropy", []value.Value{rows(x), rows(target)}, nil, single,
+			[][]float64{{2.98291015625}}},
+		{"torch.nn.functional.cosine_similarity", []value.Value{x, target}, []value.Value{"dim", int64(0)}, single,
+			[][]float64{{-0.2838982343673706}, {-0.28349918127059937}}},
+	} {
+		keywords := tc.keywords
+		if tc.name != "torch.nn.functional.cosine_similarity" {
+			keywords = append(keywords, "reduction", "none")
+		}
+		c, f, err := invoke(t, tc.name, tc.args, keywords...)
+		if err != nil {
+			t.Errorf("%s: %v", tc.name, err)
+			continue
+		}
+		if dt := f.Outs[0].DType; dt != tc.dt {
+			t.Errorf("%s: dtype is %s, want %s", tc.name, dt, tc.dt)
+		}
+		exact, b := tensor.Data[float64](f.Outs[0]), c.OutBound(f, 0)
+		scale := tensor.Data[float64](b.Scale())
+		for _, got := range tc.results {
+			for i, v := range got {
+				if most := b.ULPs * tc.dt.Eps() * scale[i]; math.Abs(v-exact[i]) > most {
+					t.Errorf("%s: element %d is %g, the exact one %g: the bound is %g", tc.name, i, v, exact[i], most)
+				}
+			}
+		}
+	}
+}

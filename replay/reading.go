@@ -23,6 +23,7 @@ type reading struct {
 	alter    causes.Alteration // see Call.alter
 	mixed    tensor.DType      // see Call.mixed
 	verdict  verdict.Verdict   // of the values that failed as written
+	version  bool              // as another sound implementation computes it
 	reason   string
 }
 
@@ -62,7 +63,8 @@ func (r *comparison) versions(way reading) []reading {
 		if way.reason != "" {
 			reason = way.reason + "; " + reason
 		}
-		ways = append(ways, reading{call: call, original: r.original, verdict: way.verdict, reason: reason})
+		ways = append(ways, reading{call: call, original: r.original, verdict: way.verdict, version: true,
+			reason: reason})
 	}
 	return ways
 }
@@ -269,7 +271,8 @@ func (r *comparison) roundedNumbers(dt tensor.DType) []reading {
 
 // tryReadings tries the other readings of a call that failed as written, and
 // keeps the first under which nothing fails, or else the first that leaves
-// fewer results unexplained.
+// fewer results unexplained; of other sound implementations also the first under which
+// fewer values fail, so that one mistake is not reported as that of all values.
 func (r *comparison) tryReadings() {
 	if !r.out.bad() {
 		return
@@ -294,7 +297,8 @@ func (r *comparison) tryReadings() {
 			r.out, r.values = alt.out, alt.values
 			return
 		}
-		if closer == nil && alt.out.unexplained() < r.out.unexplained() {
+		if closer == nil && (alt.out.unexplained() < r.out.unexplained() ||
+			way.version && alt.out.failing() < r.out.failing()) {
 			closer = alt
 		}
 		ways = append(alt.versions(way), ways...)
@@ -311,6 +315,17 @@ func (o *Outcome) unexplained() int {
 	for _, r := range o.Results {
 		if r.Verdict == verdict.Error || r.Verdict == verdict.Fail && r.Compared != nil &&
 			r.Compared.Rule == compare.RuleDType {
+			n++
+		}
+	}
+	return n
+}
+
+// failing counts the results that fail or are errors.
+func (o *Outcome) failing() int {
+	n := 0
+	for _, r := range o.Results {
+		if r.Verdict == verdict.Fail || r.Verdict == verdict.Error {
 			n++
 		}
 	}

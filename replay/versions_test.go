@@ -62,6 +62,28 @@ func TestUnseeingQueries(t *testing.T) {
 	}
 }
 
+// TestUnseeingQueriesWrong: where queries that see no key give NaN and one gradient is wrong, that one fails alone.
+func TestUnseeingQueriesWrong(t *testing.T) {
+	const f32 = tensor.Float32
+	nan := math.NaN()
+	numbers := func(v ...float64) *tensor.Tensor { return needsGrad(stored(f32, []int{2, 1, 2}, v...)) }
+	keep := tensor.New(tensor.Bool, []int{2, 1, 1}, []int64{1, 0}).Rounded() // of two heads with one key
+	dir := record(t, "torch.nn.functional.scaled_dot_product_attention", []value.Value{numbers(0, 0, 0, 0),
+		numbers(1, 2, 3, 4), numbers(1, 2, 5, 6), keep}, stored(f32, []int{2, 1, 2}, 1, 2, nan, nan),
+		value.NewTuple(numbers(0, 0, nan, nan), numbers(7, 7, nan, nan), numbers(1, 1, nan, nan)),
+		value.NewTuple(stored(f32, []int{2, 1, 2}, 1, 1, 1, 1)))
+	o := replay.Run(entries(t, dir)[0], options(t))
+	var failing []string
+	for _, r := range o.Results {
+		if r.Verdict == verdict.Fail {
+			failing = append(failing, r.Target)
+		}
+	}
+	if !slices.Equal(failing, []string{"grad[1]"}) {
+		t.Errorf("%v fail, want grad[1]: %+v", failing, o.Results)
+	}
+}
+
 // TestMaskedSoftmax: all scores of a query of padding are the smallest number, as masks of transformers leave them,
 // and its weights are equal. Rounding of the mean of gradients remains where that cancels the gradient of a weight.
 func TestMaskedSoftmax(t *testing.T) {

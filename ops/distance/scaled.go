@@ -112,7 +112,10 @@ func cosineSimilarity(g *compose.Graph, a *cosineArgs) compose.Values {
 	dim, err := opdef.Dim("dim", a.Dim, len(shape))
 	g.Check(err)
 	unit := func(x *compose.Value) *compose.Value {
-		x = g.Expand(g.To(x, dt), shape...)
+		if !x.DType().IsFloat() {
+			x = g.To(x, dt)
+		}
+		x = g.Expand(x, shape...)
 		norm := g.Norm(x, 2, true, dim)
 		return g.Div(x, g.Overwrite(norm, g.Clamp(norm, a.Eps, math.Inf(1))))
 	}

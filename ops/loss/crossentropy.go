@@ -111,6 +111,7 @@ type classLoss struct {
 	target []int64        // class by position, -1 where ignored; nil if
 	probs  *tensor.Tensor // probabilities are given
 	weight *tensor.Tensor // by class, or nil
+	dt     tensor.DType   // of the loss
 	w      []float64      // its elements
 
 	// What kernels get wrong: what the mean's divisor is short of, the last classes that the sums of exponentials
@@ -186,7 +187,7 @@ func newClassLoss(x, weight *tensor.Tensor, how reductionMode) (*classLoss, erro
 	if err := elements.WantFloat("input", x); err != nil {
 		return nil, err
 	}
-	l := &classLoss{x: x, dim: min(1, x.Dim()-1), how: how, weight: weight}
+	l := &classLoss{x: x, dt: x.DType, dim: min(1, x.Dim()-1), how: how, weight: weight}
 	if x.Dim() == 0 {
 		return nil, opdef.Refuse("input", "want a dimension of classes, got a 0-d tensor")
 	}
@@ -261,7 +262,8 @@ func (a *crossEntropyArgs) loss() (*classLoss, error) {
 		return nil, opdef.Refuse("ignore_index", "does not apply to class probabilities")
 	}
 	l.probs = a.Target
-	return l, nil
+	l.dt, _, err = opdef.Common(l.factors()...)
+	return l, err
 }
 
 // flat is the shape nll_loss gives an input of 3 or of more than 4 dimensions,
@@ -397,14 +399,29 @@ func (l *classLoss) forward(magnitudes bool) *tensor.Tensor {
 			}
 		}
 	})
-	dt := l.x.DType
+	dt := l.dt
 	if magnitudes {
 		dt = tensor.Float64
 	}
-	if l.how == reduceNone {
-		return tensor.New(dt, l.positions, out)
+	t := tensor.New(dt, l.positions, out)
+	if l.how != reduceNone {
+		t = tensor.Scalar(dt, opdef.PairwiseSum(out)/l.divisor())
 	}
-	return tensor.Scalar(dt, opdef.PairwiseSum(out)/l.divisor())
+	if magnitudes && l.probs != nil { // torch rounds logarithms to the dtype of the scores
+		return elements.Scaled(t, elements.Coarseness(l.dt, l.factors()...))
+	}
+	return t
+}
+
+// factors are the scores and what their logarithms are multiplied by.
+func (l *classLoss) factors() []*tensor.Tensor {
+	ts := []*tensor.Tensor{l.x}
+	for _, t := range []*tensor.Tensor{l.probs, l.weight} {
+		if t != nil {
+			ts = append(ts, t)
+		}
+	}
+	return ts
 }
 
 // divisor is what the sum of the losses of positions is divided by.
@@ -564,13 +581,14 @@ func (l *classLoss) grads(gr *opdef.Grad, magnitudes bool) opdef.Grads {
 		}
 	}))
 	if l.probs != nil && gr.Need("target") {
+		coarse := elements.Coarseness(l.probs.DType, l.factors()...)
 		grads.Set("target", l.byPosition(l.probs.DType, func(p int, x, _, dst []float64) {
 			m, lse := elements.LogSumExpRow(x)
 			for c, xc := range x {
 				k := g[p] * (1 - l.smoothing) * l.weightOf(int64(c))
 				dst[c] = k * (m - xc + lse)
 				if magnitudes {
-					dst[c] = math.Abs(k) * (2*math.Abs(m) + math.Abs(xc) + 2*logs + 1)
+					dst[c] = coarse * math.Abs(k) * (2*math.Abs(m) + math.Abs(xc) + 2*logs + 1)
 				}
 			}
 		}))

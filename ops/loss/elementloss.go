@@ -24,6 +24,10 @@ type elementLoss struct {
 	// ints says that integers are taken as float32.
 	ints bool
 
+	// like is the operand into a copy of which torch writes the terms, so that the loss
+	// has its dtype; nil: the loss has the dtype common to all.
+	like *tensor.Tensor
+
 	// complex is the dtype of a loss of complex numbers, whose operands are then
 	// the real parts, and behind them the imaginary parts; else Invalid.
 	complex tensor.DType
@@ -97,7 +101,8 @@ func elementLossOp[A any](o opdef.Planned[*A, *elementLoss]) *opdef.Entry {
 		return elements.Single(t), err
 	}
 	o.Scale = func(l *elementLoss, _ []*tensor.Tensor) []*tensor.Tensor {
-		return elements.Single(opdef.Must(l.forward(l.magnitude)).WithDType(tensor.Float64))
+		s := opdef.Must(l.forward(l.magnitude))
+		return elements.Single(elements.Scaled(s.WithDType(tensor.Float64), l.coarseness(s.DType)))
 	}
 	o.Else = func(l *elementLoss, outs []*tensor.Tensor) [][]*tensor.Tensor {
 		dt := outs[0].DType
@@ -153,6 +158,9 @@ func (l *elementLoss) broadcast() (tensor.DType, []*tensor.Tensor, []int, error)
 	if l.ints && dt.Kind() < tensor.KindFloat {
 		dt = tensor.DefaultDType
 	}
+	if l.like != nil {
+		dt = l.like.DType
+	}
 	if !dt.IsFloat() {
 		return dt, nil, nil, opdef.Refuse("input", "want a floating dtype, got %s", dt)
 	}
@@ -161,6 +169,16 @@ func (l *elementLoss) broadcast() (tensor.DType, []*tensor.Tensor, []int, error)
 	}
 	ts, shape, err := opdef.BroadcastAll(ts...)
 	return dt, ts, shape, err
+}
+
+// coarseness is how much larger the roundings of the operands' dtypes are than those of
+// dt, for losses that torch computes step by step: what it makes of one operand alone has
+// that operand's dtype. Kernels of one step convert operands of different dtypes first.
+func (l *elementLoss) coarseness(dt tensor.DType) float64 {
+	if l.own && l.steps == nil {
+		return 1
+	}
+	return elements.Coarseness(dt, append(slices.Clone(l.operands), l.weight)...)
 }
 
 // terms are the losses of the elements, with f in place of the loss.
@@ -249,6 +267,9 @@ func (l *elementLoss) grads(g *opdef.Grad, df func(v, d []float64), magnitudes b
 		t, err := l.each(g.Out[0], k, df, magnitudes)
 		if err != nil {
 			return nil, err
+		}
+		if magnitudes {
+			t = elements.Scaled(t, l.coarseness(l.operands[k].DType))
 		}
 		shape := l.operands[k].Shape
 		if l.given != nil {

@@ -95,6 +95,7 @@ var lossOps = []*opdef.Entry{
 				return nil, opdef.Refuse("delta", "want a positive number, got %v", a.Delta)
 			}
 			l := huber(a.Delta, 1)
+			l.like = a.Input
 			l.operands, l.names, l.how, l.weight, l.byWeight = []*tensor.Tensor{a.Input, a.Target}, inputTarget, how,
 				a.Weight, true
 			return l, err
@@ -177,7 +178,7 @@ var lossOps = []*opdef.Entry{
 			return &elementLoss{
 				operands: []*tensor.Tensor{a.Input, a.Target, p}, names: []string{"input", "target", ""},
 				weight: a.Weight,
-				how:    how, own: true,
+				how:    how, own: true, like: a.Target,
 				f: func(v []float64) float64 {
 					return (1-v[1])*v[0] + (1+(v[2]-1)*v[1])*kernel.Softplus(-v[0])
 				},
@@ -294,6 +295,7 @@ var lossOps = []*opdef.Entry{
 			how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
 			return &elementLoss{
 				operands: []*tensor.Tensor{a.Input, a.Target}, names: []string{"input", ""}, how: how, own: true,
+				like:    a.Input,
 				through: func([]float64) float64 { return 1 },
 				f:       func(v []float64) float64 { return kernel.Softplus(-v[0] * v[1]) },
 				df:      func(v, d []float64) { s := sigmoidOf(-v[0] * v[1]); d[0] = -v[1] * s; d[1] = -v[0] * s },

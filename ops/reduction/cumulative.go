@@ -218,6 +218,10 @@ func runningProduct[T tensor.Elem](src, dst []T) {
 // product of x[0..i] without x[k]: the product of what is before k times a sum
 // that a step back multiplies by x and adds to.
 func runningProductGrad[T tensor.Elem](x, g, dst []T) {
+	if len(x) > 1 && !finite(x) {
+		dividedProductGrad(x, g, dst)
+		return
+	}
 	var p T = 1
 	for k, v := range x {
 		dst[k] = p
@@ -231,6 +235,50 @@ func runningProductGrad[T tensor.Elem](x, g, dst []T) {
 		s += g[k]
 		dst[k] *= s
 	}
+}
+
+// finite reports that no element is infinite or nan.
+func finite[T tensor.Elem](x []T) bool {
+	for _, v := range x {
+		if d := v - v; d != d {
+			return false
+		}
+	}
+	return true
+}
+
+// dividedProductGrad is runningProductGrad by torch's formula, which says where nan goes:
+// before the first 0, it divides sums of products by the element.
+func dividedProductGrad[T tensor.Elem](x, g, dst []T) {
+	clear(dst)
+	first := slices.Index(x, 0)
+	if first < 0 {
+		first = len(x)
+	}
+	y := make([]T, first+1) // products of the elements before
+	y[0] = 1
+	for k, v := range x[:first] {
+		y[k+1] = y[k] * v
+	}
+	var s T
+	for k := first - 1; k >= 0; k-- {
+		s += y[k+1] * g[k]
+		dst[k] = s / x[k]
+	}
+	if first == len(x) {
+		return
+	}
+	s = g[first]
+	var p T = 1
+	for k := first + 1; k < len(x); k++ {
+		if x[k] == 0 { // torch multiplies the products that follow by 0
+			s += 0 * p
+			break
+		}
+		p *= x[k]
+		s += g[k] * p
+	}
+	dst[first] = s * y[first]
 }
 
 // runningLogSum stores logarithms of the running sums of exponentials.
@@ -259,6 +307,10 @@ func logSumGrad(a *opdef.DimArgs, g *opdef.Grad, magnitudes bool) *tensor.Tensor
 	}
 	return opdef.AlongDimN(a.Self.DType, dim, func(s [][]float64, dst []float64) {
 		x, y, up := s[0], s[1], s[2]
+		if !magnitudes && !finite(y) {
+			infiniteLogSumGrad(x, y, up, dst)
+			return
+		}
 		var sum float64 // times exp(-y[k])
 		for k := len(x) - 1; k >= 0; k-- {
 			if k+1 < len(x) {
@@ -273,6 +325,23 @@ func logSumGrad(a *opdef.DimArgs, g *opdef.Grad, magnitudes bool) *tensor.Tensor
 			dst[k] = kernel.ExpDiff(x[k], y[k]) * sum * (1 + math.Abs(x[k]))
 		}
 	}, a.Self, g.Outs[0], g.Out[0])
+}
+
+// infiniteLogSumGrad is logSumGrad by torch's formula, which says where nan goes: exp of x[k]
+// plus the logarithmic sum of log(g[i]) - y[i], for positive g less that for negative ones.
+func infiniteLogSumGrad(x, y, up, dst []float64) {
+	clear(dst)
+	for _, sign := range []float64{1, -1} {
+		var s LogSum
+		for k := len(x) - 1; k >= 0; k-- {
+			l := -math.MaxFloat64
+			if up[k]*sign > 0 {
+				l = math.Log(math.Abs(up[k]))
+			}
+			s.Join(LogSum{l - y[k], 1, true})
+			dst[k] += sign * math.Exp(s.Value()+x[k])
+		}
+	}
 }
 
 // runningExtremum declares cummax and cummin.

@@ -74,13 +74,14 @@ func VectorNorm(x *tensor.Tensor, p float64, dims []int, keepdim bool) *tensor.T
 }
 
 // NormSlope is the magnitude of the derivative of the norm y of order p by an
-// element of magnitude a; ties is how many elements share an extreme one.
+// element of magnitude a; ties is how many elements share an extreme one. Where
+// y is nan or infinite it is what torch's formula gives.
 func NormSlope(p, a, y, ties float64) float64 {
 	switch {
-	case p == 0 || a == 0:
+	case p == 0:
 		return 0
 	case math.IsInf(p, 0):
-		if a == y || a != a && y != y {
+		if a == y || a != a {
 			return 1 / ties
 		}
 		return 0
@@ -88,18 +89,20 @@ func NormSlope(p, a, y, ties float64) float64 {
 		return 1
 	case y == 0 && p > 1:
 		return 0
+	case a == 0:
+		return 0 * math.Pow(y, 1-p)
 	case p == 2:
 		return a / y
 	}
 	return math.Pow(a/y, p-1)
 }
 
-// WithSign is m*x/|x|, 0 where x is.
+// WithSign is m*sgn(x): the sign of a real nan is 0, as torch's.
 func WithSign(x, m *tensor.Tensor) *tensor.Tensor {
 	if x.DType.IsComplex() {
 		return opdef.Zip(x.DType, x, m, func(x, m complex128) complex128 {
 			if x == 0 {
-				return 0
+				return 0 * m
 			}
 			return m * (x / complex(cmplx.Abs(x), 0))
 		})
@@ -111,7 +114,7 @@ func WithSign(x, m *tensor.Tensor) *tensor.Tensor {
 		case x < 0:
 			return -m
 		}
-		return x * m // 0 or nan
+		return 0 * m
 	})
 }
 

@@ -16,6 +16,18 @@ func EpsOverFloat32(dt tensor.DType) float64 {
 	return 1
 }
 
+// Coarseness is how much coarser than dt the coarsest of tensors is, 1 at least. Numbers
+// and nil do not count.
+func Coarseness(dt tensor.DType, ts ...*tensor.Tensor) float64 {
+	c := 1.0
+	for _, t := range ts {
+		if t != nil && !t.Wrapped && t.DType.IsFloat() && dt.IsFloat() {
+			c = math.Max(c, t.DType.Eps()/dt.Eps())
+		}
+	}
+	return c
+}
+
 // ErrorTerms is the number of terms that errors grow with: n, or 1 where
 // roundings to a 16-bit dtype on the way, each of which is counted, outweigh
 // those of sums.
