@@ -121,6 +121,13 @@ func TestProductsUnderAutocast(t *testing.T) {
 		{"a transform", "torch.fft.fft", []value.Value{stored(tensor.Float16, []int{1}, 3)},
 			tensor.New(tensor.Complex64, []int{1}, []complex128{3}), verdict.Pass,
 			"as under autocast: arguments cast to float32"},
+		{"steps of a quantized tensor", "torch.fake_quantize_per_tensor_affine", []value.Value{
+			stored(bf16, []int{2}, 0.7, -3), 0.5, int64(0), int64(-4), int64(3)}, stored(f32, []int{2}, 0.5, -2),
+			verdict.Pass, "as under autocast: arguments cast to float32"},
+		{"an affine grid", "torch.nn.functional.affine_grid", []value.Value{stored(f32, []int{1, 2, 3}, 1, 0, 0.3,
+			0, 1, 1.001), value.NewList(int64(1), int64(1), int64(1), int64(1)), false},
+			stored(bf16, []int{1, 1, 1, 2}, 0.30078125, 1), verdict.Pass,
+			"as under autocast: arguments cast to bfloat16"},
 		{"in float32 of 16 bits", "torch.linalg.svdvals", []value.Value{stored(bf16, []int{2, 2}, 3, 0, 0, 2)},
 			stored(f32, []int{2}, 3, 2), verdict.Pass, "as under autocast: arguments cast to float32"},
 	} {

@@ -93,7 +93,7 @@ var gridOps = []*opdef.Entry{
 	}.Entry(),
 	matmul.Multilinear(matmul.Op[affineGridArgs]{
 		Schema: "affine_grid(Tensor theta, int[] size, bool? align_corners=None) -> Tensor",
-		Names:  "F.affine_grid",
+		Names:  "F.affine_grid", Autocast: opdef.AutocastLower,
 		Doc: opdef.Doc{
 			Summary: "Sampling positions of affine maps",
 			Formula: "out[n, h, w] = theta[n] @ (x_w, y_h, 1)",
