@@ -1,8 +1,9 @@
-"""Mistakes for causes.py --fresh, thought of without a look at the hypotheses of package causes.
+"""Mistakes for causes.py --fresh.
 
 Each is what the author of a kernel may get wrong. In 16 bits a wrong kernel computes in float32 and rounds its result,
-as kernels do. plant adds more than 570, plant2 84 others, thought of after the search was improved on the first. A
-pattern was widened where a first cause that it did not match says the same in other words.
+as kernels do. plant adds more than 570, thought of without a look at the hypotheses of package causes. plant2 adds 84
+others, thought of after a look at them, when the search had been improved on the first set. A pattern was widened where
+a first cause that it did not match says the same in other words.
 """
 import math
 
