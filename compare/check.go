@@ -313,6 +313,7 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 	if w := p.worst[cl]; w.valid {
 		r.WorstIndex = tensor.Unravel(w.at, c.got.Shape)
 		r.Actual, r.Expected = c.valuesAt(w.at)
+		r.WorstULP = c.worstULP(r)
 		if c.override != nil || c.bound.ulps > 0 || c.bound.sum > 0 {
 			r.BoundRatio = w.score
 			if cl == passed {
@@ -428,6 +429,16 @@ func (c *checker) judgedTogether() bool {
 	return c.override == nil && !c.model.Cast && !c.model.Exact && c.dt.IsFloat() && c.dt != tensor.Float64
 }
 
+// worstULP is Result.WorstULP.
+func (c *checker) worstULP(r *Result) float64 {
+	g, ok := r.Actual.(float64)
+	w, real := r.Expected.(float64)
+	if !ok || !real || g != g || w != w {
+		return math.NaN()
+	}
+	return ulps(floatGrid(c.grid), g, w)
+}
+
 // reason is the sentence of a failure.
 func (c *checker) reason(r *Result, p *part, bad int, rounding bool) string {
 	what := "differ from the reference"
@@ -438,10 +449,8 @@ func (c *checker) reason(r *Result, p *part, bad int, rounding bool) string {
 		what = "differ by more than rounding"
 	}
 	far := ""
-	if g, ok := r.Actual.(float64); ok {
-		if w, ok := r.Expected.(float64); ok && g == g && w == w {
-			far = fmt.Sprintf(" (%.4g ulp)", ulps(floatGrid(c.grid), g, w))
-		}
+	if !math.IsNaN(r.WorstULP) {
+		far = fmt.Sprintf(" (%.4g ulp)", r.WorstULP)
 	}
 	at := ""
 	if len(r.WorstIndex) > 0 {

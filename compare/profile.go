@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 
 	"github.com/optool/optool/tensor"
 )
@@ -13,11 +14,12 @@ type Profile struct {
 	Numel    int
 	Equal    int // elements that are the reference rounded to the dtype
 	Infinite int // elements that are finite on one side only, or infinite with different signs
-	// Octaves counts the other elements by their distance from the reference in units in
-	// the last place of its rounded value: less than 1, less than 2, less than 4, ...
+	// Octaves counts the other elements by their distance from the rounded reference in units in the last place: less
+	// than 1, less than 2, less than 4, ...
 	Octaves []int
-	// Worst are the elements that are furthest off, the worst first; those of Infinite
-	// come before all.
+	// Worst are the elements whose errors are largest compared with what the rule allows them, in this order: first
+	// the one that a Result calls worst, then those of Infinite. Where no rule allows them anything, they are those
+	// that are furthest off.
 	Worst []Deviation
 	// Dims say, for each dimension, how many elements of each index are off by more than
 	// a few units, and more than they may be; nil for dimensions longer than longestDim.
@@ -34,7 +36,9 @@ type Profile struct {
 type Deviation struct {
 	Index     []int
 	Got, Want float64 // Want is rounded to the dtype
-	ULPs      float64 // infinite if only one side is finite
+	ULPs      float64 // see Distance
+
+	score float64 // the error over what is allowed, or ULPs
 }
 
 const (
@@ -46,11 +50,14 @@ const (
 )
 
 // NewProfile compares a tensor of floating numbers with its reference, which is not rounded. Both have one shape.
-// limit is Result.Limit, nil if it is not known. Dims does not count elements within the limit, since sums that
-// cancel may be off by many units.
+// r is the result of their comparison, nil if it is not known. Dims does not count elements within its limits, since
+// sums that cancel may be off by many units.
 //
 // It panics with a *tensor.ReadError if a storage cannot be read.
-func NewProfile(got, ref *tensor.Tensor, limit func(index []int) Limit) (*Profile, error) {
+func NewProfile(got, ref *tensor.Tensor, r *Result) (*Profile, error) {
+	if r == nil {
+		r = &Result{}
+	}
 	switch {
 	case !slices.Equal(got.Shape, ref.Shape):
 		return nil, fmt.Errorf("shape is %s, want %s", tensor.ShapeString(got.Shape), tensor.ShapeString(ref.Shape))
@@ -69,13 +76,17 @@ func NewProfile(got, ref *tensor.Tensor, limit func(index []int) Limit) (*Profil
 		p.Map[i] = make([]float64, min(cols, mapCols))
 	}
 	const block = 1 << 14
-	x, r := make([]float64, min(block, p.Numel)), make([]float64, min(block, p.Numel))
+	x, y := make([]float64, min(block, p.Numel)), make([]float64, min(block, p.Numel))
+	worst := -1
+	if r.WorstIndex != nil {
+		worst = tensor.Ravel(r.WorstIndex, got.Shape)
+	}
 	for lo := 0; lo < p.Numel; lo += block {
 		k := min(block, p.Numel-lo)
 		tensor.Load(got, lo, x[:k])
-		tensor.Load(ref, lo, r[:k])
+		tensor.Load(ref, lo, y[:k])
 		for i := range k {
-			p.add(got, lo+i, x[i], r[i], rows, cols, limit)
+			p.add(got, lo+i, x[i], y[i], rows, cols, worst, r.Limit)
 		}
 	}
 	return p, nil
@@ -93,7 +104,7 @@ func matrix(shape []int) (rows, cols int) {
 	return rows, cols
 }
 
-func (p *Profile) add(got *tensor.Tensor, at int, x, exact float64, rows, cols int,
+func (p *Profile) add(got *tensor.Tensor, at int, x, exact float64, rows, cols, worst int,
 	limit func(index []int) Limit) {
 	want, ulps := Distance(got.DType, x, exact)
 	switch {
@@ -103,10 +114,7 @@ func (p *Profile) add(got *tensor.Tensor, at int, x, exact float64, rows, cols i
 	case math.IsInf(ulps, 1):
 		p.Infinite++
 	default:
-		octave := 0
-		if ulps >= 1 {
-			octave = math.Ilogb(ulps) + 1
-		}
+		octave := math.Ilogb(ulps) + 1
 		for len(p.Octaves) <= octave {
 			p.Octaves = append(p.Octaves, 0)
 		}
@@ -114,38 +122,43 @@ func (p *Profile) add(got *tensor.Tensor, at int, x, exact float64, rows, cols i
 		p.MaxAbs = max(p.MaxAbs, math.Abs(x-want))
 		p.MaxRel = max(p.MaxRel, math.Abs(x-want)/math.Abs(want))
 	}
-	var index []int
-	if ulps > fewULPs {
-		index = tensor.Unravel(at, got.Shape)
-		if limit == nil || !(math.Abs(x-exact) <= limit(index).Allowed) {
-			for d, count := range p.Dims {
-				if count != nil {
-					count[index[d]]++
-				}
+	cell := &p.Map[at/cols%rows*len(p.Map)/rows][at%cols*len(p.Map[0])/cols]
+	*cell = max(*cell, ulps)
+	most := ulps // of the score
+	if limit != nil {
+		most *= 8 // at half a unit that the rule allows, beside a power of two
+	}
+	if at != worst && ulps <= fewULPs && len(p.Worst) == worstKept && most <= p.Worst[worstKept-1].score {
+		return
+	}
+	index, score := tensor.Unravel(at, got.Shape), ulps
+	if limit != nil && !math.IsInf(ulps, 1) {
+		score = math.Abs(x-exact) / limit(index).Allowed
+	}
+	if ulps > fewULPs && (limit == nil || score > 1) {
+		for d, count := range p.Dims {
+			if count != nil {
+				count[index[d]]++
 			}
 		}
 	}
-	cell := &p.Map[at/cols%rows*len(p.Map)/rows][at%cols*len(p.Map[0])/cols]
-	*cell = max(*cell, ulps)
-	if len(p.Worst) == worstKept && ulps <= p.Worst[worstKept-1].ULPs {
-		return
-	}
-	if index == nil {
-		index = tensor.Unravel(at, got.Shape)
-	}
-	i, _ := slices.BinarySearchFunc(p.Worst, ulps, func(d Deviation, u float64) int {
-		if d.ULPs >= u {
-			return -1
+	if at == worst {
+		p.Worst = slices.Insert(p.Worst, 0, Deviation{index, x, want, ulps, math.Inf(1)})
+	} else {
+		first := 0
+		if len(p.Worst) > 0 && tensor.Ravel(p.Worst[0].Index, got.Shape) == worst {
+			first = 1
 		}
-		return 1
-	})
-	p.Worst = slices.Insert(p.Worst, i, Deviation{index, x, want, ulps})
+		i := first + sort.Search(len(p.Worst)-first, func(i int) bool { return p.Worst[first+i].score < score })
+		p.Worst = slices.Insert(p.Worst, i, Deviation{index, x, want, ulps, score})
+	}
 	p.Worst = p.Worst[:min(len(p.Worst), worstKept)]
 }
 
 // Distance is how far x, an element of floating dtype dt, is from the reference rounded to dt, in units in the last
-// place of the latter. It is infinite if only one side is finite.
-func Distance(dt tensor.DType, x, exact float64) (want, ulps float64) {
+// place: the number of representable values between them, as Result.Reason says it. It is infinite if only one side is
+// finite.
+func Distance(dt tensor.DType, x, exact float64) (want, ulp float64) {
 	want = dt.Round(exact)
 	switch {
 	case x == want || x != x && want != want:
@@ -153,8 +166,7 @@ func Distance(dt tensor.DType, x, exact float64) (want, ulps float64) {
 	case math.IsNaN(x) || math.IsNaN(want) || math.IsInf(x, 0) || math.IsInf(want, 0):
 		return want, math.Inf(1)
 	}
-	// Beside a float64 0 the last place is so small that the quotient can overflow.
-	return want, min(math.Abs(x-want)/dt.ULP(want), math.MaxFloat64)
+	return want, ulps(dt, x, want)
 }
 
 // Percentile is the distance in units in the last place below which this share of the elements is, rounded up to a

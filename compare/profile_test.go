@@ -1,8 +1,10 @@
 package compare_test
 
 import (
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/optool/optool/compare"
@@ -59,7 +61,7 @@ func TestProfile(t *testing.T) {
 			[]string{"dimension 1: only the last 2 indices of 40"}},
 	} {
 		p, err = compare.NewProfile(tensor.New(tensor.Float32, []int{rows, cols}, got),
-			tensor.New(tensor.Float32, []int{rows, cols}, ref), tc.limit)
+			tensor.New(tensor.Float32, []int{rows, cols}, ref), &compare.Result{Limit: tc.limit})
 		if err != nil || !slices.Equal(p.Concentrated(), tc.where) {
 			t.Errorf("%v, %v, want %v", p.Concentrated(), err, tc.where)
 		}
@@ -85,12 +87,37 @@ func TestProfileRefusals(t *testing.T) {
 	}
 }
 
-// TestProfileOverflow: a float64 that should be 0 is further off than a float64 can say
-// in units of the smallest number.
-func TestProfileOverflow(t *testing.T) {
+// TestProfileFarFromZero: a float64 that should be 0 is off by the number of values between them.
+func TestProfileFarFromZero(t *testing.T) {
 	p, err := compare.NewProfile(tensor.New(tensor.Float64, []int{1}, []float64{1e300}),
 		tensor.New(tensor.Float64, []int{1}, []float64{0}), nil)
-	if err != nil || p.Infinite != 0 || p.Worst[0].ULPs != math.MaxFloat64 || p.Octaves[1024] != 1 {
-		t.Errorf("%+v, %v", p.Worst, err)
+	if err != nil || p.Infinite != 0 || p.Worst[0].ULPs != float64(math.Float64bits(1e300)) || p.Octaves[63] != 1 {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// TestProfileWorst: the worst element is the one of the comparison, those behind it are in the order of their errors
+// over what they may be; distances are those of the comparison's reason, also across a power of two.
+func TestProfileWorst(t *testing.T) {
+	ref := []float64{100, 4, 1, 0.5, 2}
+	got := []float64{100.5, 3.96875, 1.0625, 0.75, 2} // 1, 2, 8, 64 and 0 values of bfloat16 away
+	scale := []float64{100, 1e4, 1e5, 0.5, 2}
+	one := func(v []float64) *tensor.Tensor { return tensor.New(tensor.BFloat16, []int{5}, v) }
+	r := compare.Check(one(got), tensor.New(tensor.Float64, []int{5}, ref),
+		compare.Model{ULPs: 1, Cast: true, Terms: 4, Scale: func() *tensor.Tensor {
+			return tensor.New(tensor.Float64, []int{5}, scale)
+		}}, compare.Tolerance{}, nil)
+	p, err := compare.NewProfile(one(got), tensor.New(tensor.Float64, []int{5}, ref), &r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var order []int
+	var ulps []float64
+	for _, d := range p.Worst {
+		order, ulps = append(order, d.Index[0]), append(ulps, d.ULPs)
+	}
+	if !slices.Equal(order[:1], r.WorstIndex) || !strings.Contains(r.Reason, fmt.Sprintf("(%g ulp)", ulps[0])) ||
+		!slices.Equal(order, []int{3, 0, 1, 2}) || r.MaxULP != slices.Max(ulps) {
+		t.Errorf("worst %v, %v ulp; %s at %v", order, ulps, r.Reason, r.WorstIndex)
 	}
 }

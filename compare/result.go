@@ -14,11 +14,15 @@ type Result struct {
 	OpTools OpTools // op_tools' numbers for the pair
 	Setting string  // what asked for the tolerance that decided, "" if the model did
 
-	// MaxULP is the largest distance from the rounded reference in units in
+	// MaxULP is the largest distance of all elements from the rounded reference in units in
 	// the last place (representable values between; for complex dtypes, parts in
 	// units of the modulus). NaN where it does not apply: integers, bool, and
 	// tensors that could not be compared.
 	MaxULP float64
+
+	// WorstULP is that distance of the element at WorstIndex, which Reason says: it is worst by its bound, and others may
+	// be further off. NaN where it does not apply, and for complex dtypes.
+	WorstULP float64
 
 	// BoundRatio is the distance of the worst element over what its rule allows it, or
 	// over a smaller distance that sufficed to pass it: at most 1 if it passed. Where S was not
@@ -68,5 +72,5 @@ type Result struct {
 type Limit struct{ ULPs, Unit, Factor, Scale, Allowed float64 }
 
 func newResult(numel int) Result {
-	return Result{Verdict: verdict.Pass, Numel: numel, MaxULP: math.NaN()}
+	return Result{Verdict: verdict.Pass, Numel: numel, MaxULP: math.NaN(), WorstULP: math.NaN()}
 }

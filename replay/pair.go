@@ -39,12 +39,8 @@ func (c *Call) Profile(r *Result) (p *compare.Profile) {
 	if !ok || !got.DType.IsFloat() {
 		return nil
 	}
-	var limit func(index []int) compare.Limit
-	if r.Compared != nil {
-		limit = r.Compared.Limit
-	}
 	if Guard(func() (err error) {
-		p, err = compare.NewProfile(got, want, limit)
+		p, err = compare.NewProfile(got, want, r.Compared)
 		return err
 	}) != nil {
 		return nil

@@ -167,8 +167,8 @@ func (c *Call) judge(o *replay.Outcome) {
 			c.Results = append(c.Results, Result{r.Phase, r.Target, r.Verdict, r.Reason})
 		}
 		if x := r.Compared; x != nil {
-			c.Checks = append(c.Checks, Check{r.Phase, r.Target, r.Verdict, x.MaxULP, x.BoundRatio, x.Actual,
-				x.Expected})
+			c.Checks = append(c.Checks, Check{r.Phase, r.Target, r.Verdict, x.MaxULP, x.WorstULP, x.BoundRatio,
+				x.Actual, x.Expected})
 		}
 		if r.Verdict == verdict.Invalid && !r.Unwritten {
 			c.Damaged = cmp.Or(c.Damaged, r.Reason)

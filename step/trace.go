@@ -168,9 +168,9 @@ type Check struct {
 	Phase   replay.Phase
 	Target  string
 	Verdict verdict.Verdict
-	// MaxULP, BoundRatio, Actual and Expected are those of the compare.Result.
-	MaxULP, BoundRatio float64
-	Actual, Expected   any
+	// MaxULP, WorstULP, BoundRatio, Actual and Expected are those of the compare.Result.
+	MaxULP, WorstULP, BoundRatio float64
+	Actual, Expected             any
 }
 
 // DType is the dtype of the call's first floating result, else of its first result.

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -15,8 +16,8 @@ import (
 	"github.com/optool/optool/value"
 )
 
-// TestSameCause: the cause of a wrong result is the same on every screen and in every report, also where the command
-// gets the directory of one call.
+// TestSameCause: the cause of a wrong result, and the distance of its worst element, are the same on every screen and in
+// every report, also where the command gets the directory of one call.
 func TestSameCause(t *testing.T) {
 	wave := func(phase float64) *tensor.Tensor {
 		v := make([]float64, 20)
@@ -44,6 +45,7 @@ func TestSameCause(t *testing.T) {
 		return filepath.Join(at...)
 	}
 	call("1", "torch.add", sum, x, y)
+	far := regexp.MustCompile(`at (\[[\d, ]+\]) got (\S+) want (\S+) \((\S+ ulp)\)`)
 	for _, tc := range []struct{ id, op, cause, at string }{
 		{"2", "torch.mul", "output[0] of the earlier torch.add, id 1, is returned",
 			call("2", "torch.mul", sum, x, y)},
@@ -74,7 +76,23 @@ func TestSameCause(t *testing.T) {
 			texts[name] = content(t, file(name))
 		}
 		delete(texts, "bundle") // which names the file alone
+		view := cli.Served(t, tc.at)
+		for _, query := range cli.ServedResults(view("?verdict=fail")) {
+			texts["view"] += html.UnescapeString(view(query))
+		}
+		worst := far.FindStringSubmatch(texts["replay"])
+		if worst == nil {
+			t.Fatalf("%s: no worst element in %.2000s", tc.op, texts["replay"])
+		}
+		first := regexp.MustCompile(`worst elements (\[[\d, ]+\]) got \S+ want \S+ (\S+ ulp)`).FindStringSubmatch(
+			texts["explain"])
+		if first == nil || first[1] != worst[1] || first[2] != worst[4] {
+			t.Errorf("%s: explain begins with %q, want %q", tc.op, first, worst)
+		}
 		for name, text := range texts {
+			if !strings.Contains(text, "("+worst[4]+")") {
+				t.Errorf("%s, %s: no %q in %.2000s", tc.op, name, worst[4], text)
+			}
 			if !strings.Contains(text, tc.cause) {
 				t.Errorf("%s, %s: no %q in %.2000s", tc.op, name, tc.cause, text)
 			}

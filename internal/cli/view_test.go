@@ -23,23 +23,34 @@ func (l lines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestView replays captures, serves what came out on the loopback interface, opens the
-// tensor of the wrong call, and ends when it is told to.
-func TestView(t *testing.T) {
+// Served replays captures and serves what came out until the test ends. It returns what fetches a page of it.
+func Served(t *testing.T, paths ...string) (page func(query string) string) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	out := make(lines, 8)
 	var errs bytes.Buffer
 	a := &app{Streams: Streams{In: strings.NewReader(""), Out: out, Err: &errs}, jobs: 1, read: "mmap", color: "never"}
 	cmd := &cobra.Command{}
 	cmd.SetContext(ctx)
 	done := make(chan error, 1)
-	go func() { done <- runView(cmd, a, &viewOptions{}, []string{"../../fixtures/demo"}) }()
+	go func() { done <- runView(cmd, a, &viewOptions{}, paths) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("the end: %v", err)
+			}
+		case <-time.After(time.Minute):
+			t.Error("it does not end")
+		}
+	})
 	var address string
 	select {
 	case s := <-out:
 		address = strings.TrimSpace(s)
 	case err := <-done:
+		done <- nil
 		t.Fatalf("it ended: %v; %s", err, &errs)
 	case <-time.After(time.Minute):
 		t.Fatal("no address after a minute")
@@ -47,7 +58,7 @@ func TestView(t *testing.T) {
 	if !regexp.MustCompile(`^http://127\.0\.0\.1:\d+/[0-9a-f]{32}/$`).MatchString(address) {
 		t.Fatalf("address %q", address)
 	}
-	page := func(query string) string {
+	return func(query string) string {
 		t.Helper()
 		r, err := http.Get(address + query)
 		if err != nil {
@@ -60,21 +71,25 @@ func TestView(t *testing.T) {
 		}
 		return string(b)
 	}
-	m := regexp.MustCompile(`result\?run=1&amp;id=\d+`).FindString(page("?verdict=fail"))
-	if m == "" {
+}
+
+// ServedResults are the queries of the pages of results that a page lists.
+func ServedResults(page string) (queries []string) {
+	for _, q := range regexp.MustCompile(`result\?run=1&amp;id=\d+`).FindAllString(page, -1) {
+		queries = append(queries, strings.ReplaceAll(q, "&amp;", "&"))
+	}
+	return queries
+}
+
+// TestView serves captures on the loopback interface, opens the tensor of the wrong call, and ends when it is told to.
+func TestView(t *testing.T) {
+	page := Served(t, "../../fixtures/demo")
+	wrong := ServedResults(page("?verdict=fail"))
+	if len(wrong) == 0 {
 		t.Fatal("no failure is listed")
 	}
-	if got := page(strings.ReplaceAll(m, "&amp;", "&")); !strings.Contains(got, `class="chart map"`) {
+	if got := page(wrong[0]); !strings.Contains(got, `class="chart map"`) {
 		t.Errorf("no map of errors on the page of the wrong call:\n%s", got[strings.Index(got, "<body>"):])
-	}
-	cancel()
-	select {
-	case err := <-done:
-		if err != nil {
-			t.Errorf("the end: %v", err)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("it does not end")
 	}
 }
 

@@ -61,6 +61,7 @@ type Value struct {
 	Type     string          `json:"type,omitempty"` // dtype and shape
 	Verdict  string          `json:"verdict"`
 	MaxULP   *reports.Number `json:"max_ulp,omitempty"`
+	WorstULP *reports.Number `json:"worst_ulp,omitempty"`   // of the worst element
 	Ratio    *reports.Number `json:"bound_ratio,omitempty"` // the error over the bound: at most 1 if it passed
 	Actual   json.RawMessage `json:"actual,omitempty"`      // the worst element
 	Expected json.RawMessage `json:"expected,omitempty"`
@@ -164,7 +165,8 @@ func node(c *step.Call) Node {
 		}
 	}
 	for _, r := range c.Checks {
-		v := Value{Target: r.Target, Verdict: string(r.Verdict), MaxULP: number(r.MaxULP)}
+		v := Value{Target: r.Target, Verdict: string(r.Verdict), MaxULP: number(r.MaxULP),
+			WorstULP: number(r.WorstULP)}
 		if w := c.Value(r.Target); w != nil {
 			v.Type = typeOf(w)
 		}

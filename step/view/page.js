@@ -473,8 +473,9 @@ function page(i) {
     const ratio = num(v.bound_ratio), ulp = num(v.max_ulp)
     if (ratio > 0) d.append(" " + (ratio > 1 ? show(ratio, 3) + " times its bound" : Math.max(1, Math.round(100 * ratio)) + "% of its bound"))
     else if (!Number.isNaN(ulp) && !ulp) d.append(" equal")
-    if (ulp > 0) el("div", "largest error " + show(ulp, 3) + " ulp", d, "dim")
-    if (v.actual !== undefined && v.actual !== null) el("div", "got " + element(v.actual) + ", expected " + element(v.expected), d)
+    const worst = num(v.worst_ulp), off = worst > 0 ? show(worst, 4) + " ulp" : ""
+    if (v.actual !== undefined && v.actual !== null) el("div", "got " + element(v.actual) + ", expected " + element(v.expected) + (off && " (" + off + ")"), d)
+    else if (off) el("div", "worst element " + off, d, "dim")
   }
   el("h2", "Reads", s); const ins = el("ul", undefined, s)
   n.in.forEach(k => { const e = E[k], li = el("li", e.target + " from ", ins); link(e.from, undefined, li); el("span", " " + dims(e.type) + ", linked by " + e.how, li, "dim") }); (n.leaves || []).forEach(x => el("li", dims(x), ins, "dim"))
