@@ -33,7 +33,8 @@ type Digest struct {
 	kinds     map[string]*kind
 	first     *Finding // the first wrong call
 	notFinite firstNotFinite
-	rest      int // findings of kinds that are not kept
+	rest      int     // findings of kinds that are not kept
+	warned    *Digest // calls with warnings that are no findings; nil if there are none
 }
 
 // An Order is an order of findings.
@@ -53,6 +54,7 @@ const (
 	maxKinds   = 1000
 	shownKinds = 8 // with all they say; what follows are lines
 	shownLines = 30
+	shownWarns = 3 // kinds of warnings, where nothing is wrong
 	shownIDs   = 6
 )
 
@@ -76,6 +78,7 @@ func (d *Digest) Add(f *Finding) {
 	d.notFinite.add(f)
 	only := !f.Bad()
 	if only && !slices.Contains(d.failOn, f.Worst()) {
+		d.warn(f)
 		return
 	}
 	f.FailsRun = only
@@ -103,6 +106,18 @@ func (d *Digest) Add(f *Finding) {
 	if p := f.Results[0].process(); p != "" && len(k.processes) <= shownIDs {
 		k.processes[p] = true
 	}
+}
+
+// warn takes note of a call whose worst verdict is a warning.
+func (d *Digest) warn(f *Finding) {
+	if f.Worst() != verdict.Warn {
+		return
+	}
+	if d.warned == nil {
+		d.warned = NewDigest([]verdict.Verdict{verdict.Warn})
+	}
+	warned := *f
+	d.warned.Add(&warned)
 }
 
 // keptResults is how many results of a finding a digest keeps, and of worse verdicts than those the first of each.
@@ -354,7 +369,7 @@ func (d *Digest) Write(w io.Writer, st Style) error {
 		return writeCauses(w, st, kinds[:min(len(kinds), shownKinds)])
 	}
 	if len(kinds) == 0 {
-		return nil
+		return d.writeWarned(w, st)
 	}
 	if d.first != nil && d.leads() {
 		fmt.Fprintf(w, "%s\n\n", st.Paint(verdict.Fail, "First wrong call:"))
@@ -376,6 +391,29 @@ func (d *Digest) Write(w io.Writer, st Style) error {
 		return nil
 	}
 	_, err := fmt.Fprintf(w, "Next: %s\n\n", d.Next)
+	return err
+}
+
+// writeWarned prints the first calls with warnings, where there are no findings: a reader may want to look at them.
+func (d *Digest) writeWarned(w io.Writer, st Style) error {
+	if d.warned == nil || st.Quiet {
+		return nil
+	}
+	fmt.Fprint(w, "No call fails. Warnings, in order of the calls:\n\n")
+	kinds := d.warned.sorted()
+	for _, k := range kinds[:min(len(kinds), shownWarns)] {
+		if err := k.first.write(w, st, k.like(), true); err != nil {
+			return err
+		}
+	}
+	more := d.warned.rest
+	for _, k := range kinds[min(len(kinds), shownWarns):] {
+		more += k.findings
+	}
+	if more == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "and %s with other warnings: --tables prints all\n\n", Count(more, "call"))
 	return err
 }
 

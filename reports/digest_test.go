@@ -70,6 +70,46 @@ first wrong call: torch.softmax, id 12, process 7: output[0]
 `, got)
 }
 
+// TestDigestWarnings: where nothing is wrong, the first calls with warnings are named, as findings are.
+func TestDigestWarnings(t *testing.T) {
+	warned := func(op string, id int, why string) *Finding {
+		f := wrong(op, id, 7, "output[0]", why)
+		f.Results[0].Verdict = verdict.Warn
+		return f
+	}
+	warnings := []*Finding{warned("torch.bmm", 14, "accumulated in bfloat16"), warned("torch.sum", 9, "rounds up"),
+		warned("torch.bmm", 22, "accumulated in bfloat16"), warned("torch.a", 30, "a"), warned("torch.b", 31, "b"),
+		warned("torch.b", 32, "b")}
+	diff(t, "warnings", `
+No call fails. Warnings, in order of the calls:
+
+WARN  torch.sum, id 9, process 7
+  output[0] warn: rounds up
+  again    optool replay 7/9
+
+WARN  torch.bmm, id 14, process 7
+  output[0] warn: accumulated in bfloat16
+  like it  1 more: id 22
+  again    optool replay 7/14
+
+WARN  torch.a, id 30, process 7
+  output[0] warn: a
+  again    optool replay 7/30
+
+and 2 calls with other warnings: --tables prints all
+
+`, digest(Style{}, OrderExecution, warnings...))
+	for name, got := range map[string]string{"quiet": digest(Style{Quiet: true}, OrderExecution, warnings...),
+		"beside a failure": digest(Style{}, OrderExecution, append(warnings, wrong("torch.c", 1, 7, "output[0]", "c"))...)} {
+		if strings.Contains(got, "WARN") {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	if warnings[0].FailsRun {
+		t.Error("a warning is said to fail the run")
+	}
+}
+
 // TestDigestBackward: where gradients alone are wrong, the pass that ran first is that
 // of the last call.
 func TestDigestBackward(t *testing.T) {

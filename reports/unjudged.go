@@ -34,6 +34,7 @@ const (
 	shownReasons  = 3
 	longestReason = 80 // in characters
 	otherReason   = "other reasons"
+	unknownOp     = "unknown op"
 )
 
 // Add counts r, unless it was judged. Cases whose data was only written are not judged by nature.
@@ -105,7 +106,11 @@ func (u *Unjudged) String() string {
 	if rest > 0 {
 		parts = append(parts, fmt.Sprintf("%d for %s", rest, Count(len(reasons)-shownReasons, "other reason")))
 	}
-	return fmt.Sprintf("%s not judged: %s", Count(u.NotJudged, "value"), strings.Join(parts, ", "))
+	text := fmt.Sprintf("%s not judged: %s", Count(u.NotJudged, "value"), strings.Join(parts, ", "))
+	if u.Reasons[unknownOp] > 0 {
+		text += "; --ops FILE says what an unknown op computes"
+	}
+	return text
 }
 
 // of names the operators whose values were not judged for a reason, if they are known.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	found "github.com/optool/optool/reports/results"
@@ -61,9 +60,10 @@ func ownCauses(e *capture.Entry, call *replay.Call, o *replay.Outcome, until tim
 }
 
 // nonFinite is the finding about the first call that made a value which is infinite or NaN of finite ones, nil if there
-// is none. Values of -inf are those of masks unless others follow. Uninitialised memory may hold anything.
+// is none. Values of -inf are those of masks unless NaN or +inf follow. Then they are what was made first if they are not
+// due; if they are, the call is that made NaN or +inf of them.
 func (t *Trace) nonFinite() *Finding {
-	var made, mask, last *Finding
+	var made, mask, ofMask, last *Finding
 	calls := 0
 	skipped := map[*Step]bool{}
 	for _, s := range t.Skipped() {
@@ -71,29 +71,44 @@ func (t *Trace) nonFinite() *Finding {
 	}
 	for _, c := range t.Calls() {
 		n := c.notFinite
-		if n == nil || c.random == opdef.Uninitialised ||
-			skipped[c.Step] && c.Step.overflows(c, n.Phase == replay.Backward) {
+		if n == nil || skipped[c.Step] && c.Step.overflows(c, n.Phase == replay.Backward) {
 			continue
 		}
 		f := &Finding{Rule: verdict.NonFinite, Call: c, Target: n.Target, Reason: n.Reason(),
 			backward: n.Phase == replay.Backward}
-		first := &made
-		if n.Mask() {
-			first = &mask
-		} else if calls++; last == nil || last.before(f) {
-			last = f
+		if !n.Mask() {
+			if calls++; last == nil || last.before(f) {
+				last = f
+			}
 		}
-		if n.Made && (*first == nil || f.before(*first)) {
-			*first = f
+		switch {
+		case n.Made && n.Mask():
+			mask = earlier(mask, f)
+		case n.Made:
+			made = earlier(made, f)
+		case n.OfMask:
+			ofMask = earlier(ofMask, f)
 		}
 	}
 	f, more := made, calls-1
-	if f == nil && calls > 0 {
+	switch {
+	case f != nil || calls == 0:
+	case mask != nil && !mask.Call.notFinite.Due():
 		f, more = mask, calls
+	default:
+		f = ofMask
 	}
 	if f != nil && more > 0 {
 		f.Reason += fmt.Sprintf("; %s after it have such values, the last is %s", reports.Count(more, "call"),
 			last.Call)
+	}
+	return f
+}
+
+// earlier is the one of two findings that shows first; the first may be nil.
+func earlier(f, g *Finding) *Finding {
+	if f == nil || g.before(f) {
+		return g
 	}
 	return f
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/verdict"
@@ -20,6 +19,10 @@ func TestNonFinite(t *testing.T) {
 		return &replay.NotFinite{Phase: replay.Forward, Target: "output[0]", Index: []int{3}, Value: x,
 			DType: tensor.Float16, Made: made, Exact: x, Known: true}
 	}
+	undue := value(-inf, true)
+	undue.Exact = -1e5
+	ofMask := value(math.NaN(), false)
+	ofMask.OfMask = true
 	for name, tc := range map[string]struct {
 		values []*replay.NotFinite // of calls one after the other
 		want   string              // the start of the finding
@@ -28,18 +31,16 @@ func TestNonFinite(t *testing.T) {
 		"a mask":           {[]*replay.NotFinite{value(-inf, true), nil}, ""},
 		"made":             {[]*replay.NotFinite{nil, value(inf, true)}, "op/1 at [3] is inf, all inputs are finite"},
 		"passed on":        {[]*replay.NotFinite{value(inf, true), value(inf, false)}, "op/0 at [3] is inf"},
-		"made of -inf":     {[]*replay.NotFinite{value(-inf, true), value(math.NaN(), false)}, "op/0 at [3] is -inf"},
+		"made of -inf":     {[]*replay.NotFinite{undue, ofMask}, "op/0 at [3] is -inf"},
+		"made of a mask":   {[]*replay.NotFinite{value(-inf, true), ofMask}, "op/1 at [3] is nan, its inputs are finite or"},
+		"of a given mask":  {[]*replay.NotFinite{nil, ofMask}, "op/1 at [3] is nan, its inputs are finite or -inf"},
 		"beside a mask":    {[]*replay.NotFinite{value(-inf, true), value(inf, true)}, "op/1 at [3] is inf"},
-		"uninitialised":    {[]*replay.NotFinite{value(inf, true), nil}, ""},
 		"from the outside": {[]*replay.NotFinite{value(inf, false), nil}, ""},
 	} {
 		p := &Process{}
 		for i, n := range tc.values {
 			p.Calls = append(p.Calls, &Call{Op: "op", Order: i, Process: p, notFinite: n,
 				Entry: &capture.Entry{Name: capture.Name{ID: i}}})
-		}
-		if name == "uninitialised" {
-			p.Calls[0].random = opdef.Uninitialised
 		}
 		got := ""
 		if f := (&Trace{Processes: []*Process{p}}).nonFinite(); f != nil {

@@ -317,11 +317,27 @@ func (r *replayRun) run(ctx context.Context, paths []string) error {
 	if r.csv.path != "" && !r.quiet {
 		fmt.Fprintf(r.Err, "op autocompare result saved to %s\n", r.csv.path)
 	}
-	if r.tally.captures > 1 && r.steps && r.none() && r.Differs() {
-		r.digest.Next = "what this did to the later calls and to the loss:\n  " +
-			strings.Join(r.command("step", quotePath(r.stepOf(paths))), " ")
-	}
+	r.digest.Next = r.next(paths)
 	return r.finish(r.app, r.tally, r.start)
+}
+
+// next are commands that show more of what is wrong, each behind what it shows; "" for none.
+func (r *replayRun) next(paths []string) string {
+	if !r.none() || !r.Differs() || !r.steps {
+		return ""
+	}
+	var next []string
+	if r.tally.captures > 1 {
+		next = append(next, "what this did to the later calls and to the loss:\n  "+
+			strings.Join(r.command("step", quotePath(r.stepOf(paths))), " "))
+	}
+	if f := r.digest.First(); f != nil && collective.Name(f.Results[0].Op) == "" && r.wrong != "" &&
+		len(r.fuse.ranges) == 0 {
+		args := append(r.command("explain"), r.tolerances.repro()...)
+		next = append(next, "the errors of the first wrong call in full:\n  "+
+			strings.Join(append(args, quotePath(r.wrong)), " "))
+	}
+	return strings.Join(next, "\nand ")
 }
 
 // one replays a capture, unless that is finished.

@@ -518,6 +518,9 @@ func (o *stepOptions) next(t *step.Trace, path string) []string {
 		} else {
 			out = append(out, o.repro(t, f.Call, false))
 		}
+		if f.Rule == verdict.Wrong && len(t.Exchange(f.Call)) == 1 {
+			out = append(out, o.command("explain", at))
+		}
 	}
 	wrong, _ := t.Reruns()
 	if i := slices.IndexFunc(wrong, func(r *step.Rerun) bool { return r.Standing != step.NotRepeated }); i >= 0 {
