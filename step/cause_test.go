@@ -1,13 +1,18 @@
 package step
 
 import (
+	"errors"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/value"
 	"github.com/optool/optool/verdict"
 )
 
@@ -63,5 +68,43 @@ func TestCausesOfFindings(t *testing.T) {
 	}
 	if r := f.Record(); r.Cause != f.Causes[0].Text || r.Phase != "forward" {
 		t.Errorf("record %+v", r)
+	}
+}
+
+// TestWayToNorm: the first value that is not finite is followed through the calls to the gradient of a parameter.
+func TestWayToNorm(t *testing.T) {
+	f32 := func(grad bool, shape []int, v ...float64) *tensor.Tensor {
+		x := tensor.New(tensor.Float32, shape, v).Rounded()
+		x.RequiresGrad = grad
+		return x
+	}
+	inf, dir := math.Inf(1), t.TempDir()
+	call := func(id, op string, out *tensor.Tensor, args []value.Value, grads, incoming value.Value) {
+		for name, v := range map[string]value.Value{"input": value.NewTuple(args...), "output": value.NewTuple(out),
+			"grad_inputs": grads, "grad_outputs": incoming} {
+			if v == nil {
+				continue
+			}
+			rec := &value.Dict{Items: []value.Item{{Key: "name", Value: op}, {Key: "args", Value: v},
+				{Key: "kwargs", Value: &value.Dict{}}, {Key: "identifier", Value: id + "/x/" + name}}}
+			at := filepath.Join(dir, op, "7", id, "2026-11-22-10-00-0"+id)
+			err := errors.Join(os.MkdirAll(at, 0o777), pthformat.WriteFile(filepath.Join(at, name+".pth"), rec))
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	pair, ones := []int{2}, f32(false, []int{2}, 1, 1)
+	y, z := f32(false, pair, math.E, inf), f32(true, pair, 2*math.E, inf)
+	call("1", "torch.exp", y, []value.Value{f32(false, pair, 1, 1000)}, nil, nil)
+	call("2", "torch.mul", z, []value.Value{y, f32(true, pair, 2, 3)},
+		value.NewTuple(nil, f32(false, pair, math.E, inf)), value.NewTuple(ones))
+	call("3", "torch.sum", f32(true, nil, inf), []value.Value{z}, value.NewTuple(ones),
+		value.NewTuple(f32(false, nil, 1)))
+	const want = "; through torch.mul/2 it reaches the gradient of the parameter input[1] of torch.mul/2, and the " +
+		"gradient norm"
+	tr := analyse(t, dir)
+	if f := tr.Findings[0]; f.Rule != verdict.NonFinite || !strings.Contains(f.Reason, want) {
+		t.Errorf("%s %s: %s, want %s", f.Rule, f.Call, f.Reason, want)
 	}
 }

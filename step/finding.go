@@ -125,6 +125,12 @@ func (t *Trace) Analyze(ctx context.Context, opt Options) error {
 	}
 	t.explain(opt)
 	if f := t.nonFinite(); f != nil {
+		_ = opt.within(f.Call, "", func(opt Options) error {
+			if way := f.toNorm(opt); way != "" {
+				f.Reason += "; " + way
+			}
+			return nil
+		})
 		t.Findings = slices.Insert(t.Findings, 0, f)
 	}
 	return nil
