@@ -20,8 +20,8 @@ type Result struct {
 	// tensors that could not be compared.
 	MaxULP float64
 
-	// WorstULP is that distance of the element at WorstIndex, which Reason says: it is worst by its bound, and others may
-	// be further off. NaN where it does not apply, and for complex dtypes.
+	// WorstULP is that distance of the element at WorstIndex, which Reason says: it is worst by its bound, and
+	// others may be further off. NaN where it does not apply, and for complex dtypes.
 	WorstULP float64
 
 	// BoundRatio is the distance of the worst element over what its rule allows it, or

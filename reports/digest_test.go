@@ -100,7 +100,8 @@ and 2 calls with other warnings: --tables prints all
 
 `, digest(Style{}, OrderExecution, warnings...))
 	for name, got := range map[string]string{"quiet": digest(Style{Quiet: true}, OrderExecution, warnings...),
-		"beside a failure": digest(Style{}, OrderExecution, append(warnings, wrong("torch.c", 1, 7, "output[0]", "c"))...)} {
+		"beside a failure": digest(Style{}, OrderExecution,
+			append(warnings, wrong("torch.c", 1, 7, "output[0]", "c"))...)} {
 		if strings.Contains(got, "WARN") {
 			t.Errorf("%s: %s", name, got)
 		}

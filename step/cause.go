@@ -60,8 +60,8 @@ func ownCauses(e *capture.Entry, call *replay.Call, o *replay.Outcome, until tim
 }
 
 // nonFinite is the finding about the first call that made a value which is infinite or NaN of finite ones, nil if there
-// is none. Values of -inf are those of masks unless NaN or +inf follow. Then they are what was made first if they are not
-// due; if they are, the call is that made NaN or +inf of them.
+// is none. Values of -inf are those of masks unless NaN or +inf follow. Then they are what was made first, unless they
+// are due: then it is the call that made NaN or +inf of them.
 func (t *Trace) nonFinite() *Finding {
 	var made, mask, ofMask, last *Finding
 	calls := 0

@@ -16,8 +16,8 @@ import (
 	"github.com/optool/optool/value"
 )
 
-// TestSameCause: the cause of a wrong result, and the distance of its worst element, are the same on every screen and in
-// every report, also where the command gets the directory of one call.
+// TestSameCause: the cause of a wrong result, and the distance of its worst element, are the same on every screen and
+// in every report, also where the command gets the directory of one call.
 func TestSameCause(t *testing.T) {
 	wave := func(phase float64) *tensor.Tensor {
 		v := make([]float64, 20)
