@@ -10,6 +10,7 @@ import (
 	"io"
 	"iter"
 	"math"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,9 @@ import (
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/verdict"
 )
+
+// heapGrowth is by how many percent the heap may grow before its garbage is collected.
+const heapGrowth = 40
 
 // maxRows is the most rows of a sheet, the header among them.
 var maxRows = excelize.TotalRows
@@ -32,6 +36,8 @@ var maxRows = excelize.TotalRows
 // Rows are streamed: what does not fit a buffer of 16 MiB waits in a temporary
 // file, so that memory does not grow with their number.
 func Write(w io.Writer, sheets ...reports.Sheet) (err error) {
+	// excelize keeps a buffer of up to 32 MiB for each sheet: the heap may grow by a part of that only.
+	defer debug.SetGCPercent(debug.SetGCPercent(heapGrowth))
 	f := excelize.NewFile()
 	defer func() {
 		if e := f.Close(); err == nil { // removes temporary files
