@@ -119,7 +119,7 @@ var binaryOps = []*opdef.Entry{
 	opdef.Op[opdef.BinaryArgs]{
 		Schema: "ldexp(Tensor self, Tensor other) -> Tensor", InPlace: true, Composite: true,
 		Doc:   opdef.Doc{Summary: "Product with a power of two", Formula: "self * 2**other"},
-		Error: elements.ElementwiseError,
+		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 4}},
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
 			dt := powerOfTwoDType(a)
 			if dt == tensor.Invalid {
@@ -130,8 +130,9 @@ var binaryOps = []*opdef.Entry{
 			return []*tensor.Tensor{t}, err
 		},
 		Grad: func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Grads, error) { return ldexpGrad(a, g, false) },
-		Scale: func(_ *opdef.BinaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			return []*tensor.Tensor{elements.AbsIfComplex(outs[0])}
+		Scale: func(a *opdef.BinaryArgs, outs []*tensor.Tensor) []*tensor.Tensor { // the power is of other's dtype
+			return []*tensor.Tensor{elements.Scaled(opdef.Abs(outs[0]).WithDType(tensor.Float64),
+				elements.Coarseness(outs[0].DType, a.Other))}
 		},
 		GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return ldexpGrad(a, g, true)
@@ -292,7 +293,8 @@ func ldexpGrad(a *opdef.BinaryArgs, g *opdef.Grad, magnitude bool) (opdef.Grads,
 		return nil, err
 	}
 	if magnitude {
-		gx, gy = opdef.Abs(gx), opdef.Abs(gy)
+		gx = elements.Scaled(opdef.Abs(gx), elements.Coarseness(a.Self.DType, a.Other))
+		gy = elements.Scaled(opdef.Abs(gy), elements.Coarseness(a.Other.DType, a.Self))
 	}
 	return opdef.Grads{"self": {opdef.SumTo(gx, a.Self.Shape)}, "other": {opdef.SumTo(gy, a.Other.Shape)}}, nil
 }
