@@ -144,7 +144,7 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 	const beside = 12 // calls of one parameter's update
 	var last []*Value
 	var want, size *tensor.Tensor
-	u := unlike{by: map[argument][]other{}, like: map[argument]int{}, has: map[uint64]bool{}}
+	u := newUnlike()
 	defer u.settle()
 	up := newUpdater(s, parameters)
 	for i, c := range s.Tail {
@@ -156,11 +156,17 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 		var open []*Value
 		for _, v := range c.Inputs {
 			if v.From.Value != nil && !v.isPartOfGradient() || v.From.first != nil || v.From.Role == "collective" ||
-				!v.DType.IsFloat() ||
-				v.Numel() < sampled || v.content.plain || parameters[v.Address] != nil {
+				!v.DType.IsFloat() || parameters[v.Address] != nil {
+				if at := up.parameter(v); v.isGradient() && parameters[at] != nil {
+					u.add(v, parameters[at], "")
+				}
 				continue
 			}
 			r := parameters[up.parameter(v)]
+			if (v.Numel() < sampled || v.content.plain) &&
+				(r == nil || v.Numel() <= few || r[0].Call.gradientOf(r[0]) == nil) {
+				continue
+			}
 			if r == nil || r[0].form() != v.form() {
 				r = updated[v.form()]
 			}
@@ -184,6 +190,7 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 					}
 				}
 				if want == nil {
+					u.add(v, readings[v], "")
 					return nil
 				}
 				off, err := v.settleSum(want, size, readings[v][0], opt)

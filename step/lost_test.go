@@ -1,9 +1,11 @@
 package step
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
+	"github.com/optool/optool/capture"
 	"github.com/optool/optool/tensor"
 )
 
@@ -66,11 +68,13 @@ func TestUnlike(t *testing.T) {
 		explained, off int
 		want           bool
 	}{{8, 1, true}, {8, 2, true}, {8, 3, false}, {3, 0, false}, {3, 1, false}, {0, 4, false}} {
-		u := unlike{by: map[argument][]other{}, like: map[argument]int{}, has: map[uint64]bool{}}
+		u := newUnlike()
 		var odd []*Value
 		for i := range tc.explained + tc.off {
 			v, r := floats(1, 2, 3, 4), floats(1, 2, 3, 4)
-			v.Call, r.Call, r.Address = &Call{Op: "torch.clone"}, &Call{Op: "torch.nn.functional.linear"}, uint64(64+i)
+			v.From.How, v.Call = IsLeaf, &Call{Op: "torch._foreach_norm", Entry: &capture.Entry{}}
+			r.Call, r.Address = &Call{Op: "torch.nn.functional.linear"}, uint64(64+i)
+			v.Target, v.leaf, v.item = fmt.Sprintf("input[%d]", i), i, i
 			off := "all elements are 2 times as large"
 			if i < tc.explained {
 				off, v.From.Role = "", "gradient"
@@ -83,6 +87,9 @@ func TestUnlike(t *testing.T) {
 		for _, v := range odd {
 			if got := v.From.How == IsChanged; got != tc.want {
 				t.Errorf("%d explained, %d not: changed %v, want %v", tc.explained, tc.off, got, tc.want)
+			}
+			if got := v.From.How == IsOutside; got != (tc.explained > 0 && !tc.want) {
+				t.Errorf("%d explained, %d not: outside %v", tc.explained, tc.off, got)
 			}
 		}
 	}

@@ -13,8 +13,25 @@ type unlike struct {
 	has  map[uint64]bool      // parameters whose gradient was explained
 }
 
-// An argument is a place among the arguments of an operator.
-type argument struct{ op, target string }
+func newUnlike() unlike {
+	return unlike{by: map[argument][]other{}, like: map[argument]int{}, has: map[uint64]bool{}}
+}
+
+// An argument is a place among the arguments of a line of the program: one argument, or a list of them.
+type argument struct {
+	op, target string
+	list       int // where the list begins, -1 of a single argument
+	site       site
+}
+
+// position is the argument that an input is, or that the list is in which it is given.
+func (v *Value) position() argument {
+	a := argument{op: v.Call.Op, target: v.Target, list: -1, site: v.Call.place()}
+	if v.item >= 0 {
+		a.target, a.list = "", v.leaf-v.item
+	}
+	return a
+}
 
 type other struct {
 	v        *Value
@@ -23,27 +40,33 @@ type other struct {
 }
 
 func (u unlike) add(v *Value, readings []*Value, off string) {
-	at := argument{v.Call.Op, v.Target}
+	at := v.position()
 	switch {
-	case v.From.Role == "gradient" || v.From.How == IsChanged:
+	case v.isGradient() || v.From.How == IsChanged:
 		u.like[at]++
 		u.has[readings[0].Address] = true
-	case off != "" && v.From.Value == nil && v.From.first == nil && v.From.Role != "collective" &&
-		!slices.ContainsFunc(readings, func(r *Value) bool { return !r.like(v) }):
+	case v.From.Value == nil && v.From.first == nil && v.From.Role != "collective":
 		u.by[at] = append(u.by[at], other{v, readings, off})
 	}
 }
 
 // settle makes those gradients changed that are read where most others are what the calls give. If most are not, calls
-// that were not recorded averaged or scaled them.
+// that were not recorded averaged or scaled them: where any is, they are not explained.
 func (u unlike) settle() {
 	for at, vs := range u.by {
 		vs = slices.DeleteFunc(vs, func(o other) bool { return u.has[o.readings[0].Address] })
-		if u.like[at] <= few || u.like[at] < 4*len(vs) {
+		if u.like[at] == 0 {
 			continue
 		}
+		most := u.like[at] > few && u.like[at] >= 4*len(vs)
 		for _, o := range vs {
 			r := o.readings[0]
+			if !most || o.off == "" || slices.ContainsFunc(o.readings, func(r *Value) bool { return !r.like(o.v) }) {
+				if o.v.From.How == IsLeaf {
+					o.v.From.How = IsOutside
+				}
+				continue
+			}
 			o.v.From = Link{How: IsChanged, Value: r}
 			o.v.reason = fmt.Sprintf("it is not the gradient that the calls give which read the parameter, first %s: %s. "+
 				"Those of %d other parameters are", r.Call, o.off, u.like[at])
@@ -65,6 +88,9 @@ func departs(x, y []float64, shape []int) string {
 	}
 	if len(x) == 0 || yy == 0 || xy-xy != 0 {
 		return ""
+	}
+	if !slices.ContainsFunc(x, func(x float64) bool { return x != 0 }) {
+		return "all elements are 0"
 	}
 	k, rest := xy/yy, 0.0
 	for i := range y {
