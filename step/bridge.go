@@ -375,7 +375,14 @@ func vjp(rec *capture.Call, bound *opdef.Call, f *opdef.Forward, out []*tensor.T
 			need[a.Name] = true
 		}
 	}
-	grads, err := bound.Backward(f, out, need)
+	// Which of equal elements were chosen (topk, sort, max) the recorded indices say.
+	chosen := make([]*tensor.Tensor, len(f.Outs))
+	for i, o := range rec.Outputs() {
+		if i < len(chosen) && !o.DType.IsFloat() && o.DType == f.Outs[i].DType && sameShape(o.Shape, f.Outs[i].Shape) {
+			chosen[i] = o
+		}
+	}
+	grads, err := bound.From(chosen).Backward(f, out, need)
 	if err != nil {
 		return nil, err
 	}
