@@ -49,6 +49,9 @@ func Join(parts []*PartRecord, complete bool) (*Recording, error) {
 		if i == 0 {
 			rec.Run = p.Run
 			rec.Run.Settings = nil
+			if len(parts) > 1 {
+				rec.Run.Shard = ""
+			}
 		}
 		if p.Run.Start.Before(rec.Run.Start) {
 			rec.Run.Start = p.Run.Start

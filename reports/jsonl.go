@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"cmp"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -38,6 +39,7 @@ type Run struct {
 	Version string    `json:"version"`
 	Host    string    `json:"host"`
 	Device  string    `json:"device"`
+	Shard   string    `json:"shard,omitempty"` // the part I/N of the calls that it took
 	Start   time.Time `json:"start"`
 	Machine Machine   `json:"machine"`
 	// Settings are what the run was told about what to check; what they did is in the
@@ -54,15 +56,33 @@ type Run struct {
 // Unlike names what else differs between two measurements than what was
 // measured: times cannot be compared then without thinking.
 func (r *Run) Unlike(s *Run) (differences []string) {
-	for _, d := range []struct{ what, old, cur string }{
+	return unlike([][3]string{
 		{"timing method", fmt.Sprint(r.TimingMethod), fmt.Sprint(s.TimingMethod)},
 		{"optool", r.Version, s.Version},
 		{"host", r.Host, s.Host},
 		{"processors", r.Machine.processors(), s.Machine.processors()},
 		{"governor", r.Machine.Governor, s.Machine.Governor},
-	} {
-		if d.old != d.cur {
-			differences = append(differences, fmt.Sprintf("%s %q and %q", d.what, d.old, d.cur))
+	})
+}
+
+// JudgedOther names what two comparisons judged that is not the same: their results say little about each other then.
+func (r *Run) JudgedOther(s *Run) []string {
+	whole := func(shard string) string { return cmp.Or(shard, "all calls") }
+	device := func(name string) string {
+		if name == "none" {
+			return "recorded results"
+		}
+		return name
+	}
+	return unlike([][3]string{{"shard", whole(r.Shard), whole(s.Shard)},
+		{"device", device(r.Device), device(s.Device)}})
+}
+
+// unlike says which of the facts, each a name and its values in two runs, are not the same.
+func unlike(facts [][3]string) (differences []string) {
+	for _, f := range facts {
+		if f[1] != f[2] {
+			differences = append(differences, fmt.Sprintf("%s %q and %q", f[0], f[1], f[2]))
 		}
 	}
 	return differences

@@ -78,7 +78,7 @@ func Partners(old, cur []*Result) map[*Result]*Result {
 
 // ResultChanges compares two runs value by value, and leaves out what is as good as it
 // was. Values belong together as Partners says. What got worse comes first, in the order
-// of the new run.
+// of the new run, and then what is new and a finding.
 func ResultChanges(old, cur []*Result) []ResultChange {
 	partner, taken := Partners(old, cur), map[*Result]bool{}
 	var changes []ResultChange
@@ -106,9 +106,15 @@ func ResultChanges(old, cur []*Result) []ResultChange {
 	}
 	order := []Change{Worse, Better, Added, Gone, StaysBad}
 	slices.SortStableFunc(changes, func(a, b ResultChange) int {
-		return cmp.Compare(slices.Index(order, a.Change), slices.Index(order, b.Change))
+		return cmp.Or(cmp.Compare(btoi(!a.Regressed()), btoi(!b.Regressed())),
+			cmp.Compare(slices.Index(order, a.Change), slices.Index(order, b.Change)))
 	})
 	return changes
+}
+
+// Regressed reports whether the new run is worse for this: a value got worse, or is new and a finding.
+func (c *ResultChange) Regressed() bool {
+	return c.Change == Worse || c.Change == Added && c.New.Finding()
 }
 
 // Result is the new result or, of what is gone, the old one.

@@ -18,7 +18,8 @@ func TestResultChanges(t *testing.T) {
 	old := []*Result{result("a", 1, verdict.Pass), result("b", 2, verdict.Fail), result("c", 3, verdict.Fail),
 		result("d", 4, verdict.Pass), result("e", 5, verdict.Pass), result("f", 6, verdict.Pass)}
 	cur := []*Result{result("a", 1, verdict.Pass), result("b", 2, verdict.Warn), result("c", 3, verdict.Fail),
-		result("other", 4, verdict.Skipped), result("f", 6, verdict.Crash), result("g", 7, verdict.Pass)}
+		result("other", 4, verdict.Skipped), result("f", 6, verdict.Crash), result("g", 7, verdict.Pass),
+		result("h", 8, verdict.Fail)}
 	var got []string
 	for _, c := range ResultChanges(old, cur) {
 		was, is := c.Verdicts()
@@ -28,7 +29,7 @@ func TestResultChanges(t *testing.T) {
 			t.Errorf("%s, %v", text, err)
 		}
 	}
-	want := []string{"worse 4 pass skipped", "worse 6 pass crash", "better 2 fail warn", "new 7  pass", "gone 5 pass ",
+	want := []string{"worse 4 pass skipped", "worse 6 pass crash", "new 8  fail", "better 2 fail warn", "new 7  pass", "gone 5 pass ",
 		"still 3 fail fail"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

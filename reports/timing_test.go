@@ -81,6 +81,18 @@ func TestUnlike(t *testing.T) {
 	}
 }
 
+func TestJudgedOther(t *testing.T) {
+	a, b := Run{Device: "none", Shard: "1/2"}, Run{Device: "none", Shard: "1/2", Host: "other"}
+	if d := a.JudgedOther(&b); len(d) != 0 {
+		t.Errorf("the same was judged: %q", d)
+	}
+	b.Device, b.Shard = "host", ""
+	want := []string{`shard "1/2" and "all calls"`, `device "recorded results" and "host"`}
+	if d := a.JudgedOther(&b); !cmp.Equal(d, want) {
+		t.Error(cmp.Diff(want, d))
+	}
+}
+
 func TestDoubt(t *testing.T) {
 	us := time.Microsecond
 	one := func(cache timing.Cache, peak Peak) *Timing {

@@ -124,7 +124,7 @@ explains: those whose results are not much further apart than their inputs.`,
 	o.clock.addFlags(cmd, "the comparison of two calls or values")
 	f.BoolVar(&o.results, "results", false,
 		"compare the JSON lines of two runs: what got worse, better, is new or gone; exit code 1 if anything "+
-			"got worse")
+			"got worse or a new value is a finding, 130 if the new run did not end")
 	f.BoolVar(&o.rows, "rows", false, "compare one program in batches, paddings or packings of different sizes: the first "+
 		"call whose row in A is not the same bit for bit in B")
 	f.BoolVar(&o.times, "time", false,

@@ -58,6 +58,9 @@ func (a *app) openRecordsIn(d *runDir, o outputs, run reports.Run) (*jsonOutput,
 		return nil, err
 	}
 	j := &jsonOutput{out: a.Out, dir: d, files: d.placed(o.files)}
+	if d != nil && d.part != nil {
+		run.Shard = d.part.String()
+	}
 	var w io.Writer
 	if o.json == "-" {
 		w, j.out = a.Out, io.Discard

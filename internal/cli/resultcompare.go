@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/optool/optool/reports"
 )
 
-// compareResults compares two files of JSON lines of a comparison, value by value.
+// compareResults compares two runs of a comparison, value by value. It exits as report does for a new run that was cut
+// off, else with 1 if anything got worse or is new and a finding.
 func (a *app) compareResults(old, cur string, records outputs) error {
 	x, y, err := a.readRuns(old, cur, func(rec *reports.Recording) string {
 		if rec.Summary.Total() == 0 {
@@ -25,11 +27,16 @@ func (a *app) compareResults(old, cur string, records outputs) error {
 		return err
 	}
 	defer j.close()
+	for i, rec := range []*reports.Recording{x, y} {
+		if rec.Summary.Interrupted {
+			a.warn("%s: the run did not end: calls that it did not reach are not compared", []string{old, cur}[i])
+		}
+	}
 	changes := reports.ResultChanges(slices.Collect(x.Results.All()), slices.Collect(y.Results.All()))
 	if err := errors.Join(x.Results.Err(), y.Results.Err(), x.Close(), y.Close()); err != nil {
 		return failed(err)
 	}
-	counts := map[reports.Change]int{}
+	counts, newFindings := map[reports.Change]int{}, 0
 	list := reports.NewListing(j.text(), a.outputWidth(), "change", "op", "id", "value", "old", "new", "now")
 	list.Names(1)
 	list.Right(2)
@@ -37,6 +44,9 @@ func (a *app) compareResults(old, cur string, records outputs) error {
 	for i := range changes {
 		c := &changes[i]
 		counts[c.Change]++
+		if c.Change == reports.Added && c.Regressed() {
+			newFindings++
+		}
 		if err := j.write(c); err != nil {
 			return failed(err)
 		}
@@ -60,12 +70,19 @@ func (a *app) compareResults(old, cur string, records outputs) error {
 	}
 	same := y.Summary.Total() - counts[reports.Worse] - counts[reports.Better] - counts[reports.Added] -
 		counts[reports.StaysBad]
-	fmt.Fprintf(j.text(), "%d worse, %d better, %d new, %d gone, %d findings in both, %d as good as before\n",
-		counts[reports.Worse], counts[reports.Better], counts[reports.Added], counts[reports.Gone],
+	found := ""
+	if newFindings > 0 {
+		found = " (" + reports.Count(newFindings, "finding") + ")"
+	}
+	fmt.Fprintf(j.text(), "%d worse, %d better, %d new%s, %d gone, %d findings in both, %d as good as before\n",
+		counts[reports.Worse], counts[reports.Better], counts[reports.Added], found, counts[reports.Gone],
 		counts[reports.StaysBad], same)
+	if others := x.Run.JudgedOther(&y.Run); len(others) > 0 {
+		a.warn("the runs did not judge the same: %s", strings.Join(others, ", "))
+	}
 	err = j.write(map[string]any{
 		"kind": "summary", "worse": counts[reports.Worse], "better": counts[reports.Better],
-		"new": counts[reports.Added], "gone": counts[reports.Gone], "still": counts[reports.StaysBad], "same": same,
+		"new": counts[reports.Added], "new_findings": newFindings, "gone": counts[reports.Gone], "still": counts[reports.StaysBad], "same": same,
 	})
 	if err := errors.Join(err, j.close()); err != nil {
 		return failed(err)
@@ -73,7 +90,9 @@ func (a *app) compareResults(old, cur string, records outputs) error {
 	switch {
 	case y.Summary.Total() == counts[reports.Added]:
 		return &exitError{ExitFailed, fmt.Errorf("%s, %s: no value is in both", old, cur)}
-	case counts[reports.Worse] > 0:
+	case y.Summary.Interrupted:
+		return exitWith(ExitInterrupted)
+	case counts[reports.Worse]+newFindings > 0:
 		return exitWith(ExitDiffers)
 	}
 	return nil
