@@ -86,6 +86,9 @@ func checkWritten(x *subject) {
 		}
 	}
 	for _, wide := range []bool{false, true} {
+		if wide && x.suite.Rounds {
+			break // a device may refuse a target of another dtype
+		}
 		targets := make([]*tensor.Tensor, len(f.Outs))
 		for i, o := range f.Outs {
 			dt := o.DType

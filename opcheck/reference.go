@@ -16,6 +16,10 @@ import (
 // check reports it.
 var ErrUnsupported = errors.New("the runner cannot run the call")
 
+// ErrNoForm is wrapped by a Runner's error for arguments that its function does not take, such as out= of a function
+// without it. It is a finding only of the check "cases", and with Suite.Forms.
+var ErrNoForm = errors.New("the device's function does not take these arguments")
+
 // checkReference compares the results and gradients of a Runner with those of the
 // CPU reference, under the op's error model, in several layouts of the arguments.
 func checkReference(x *subject) {

@@ -99,6 +99,7 @@ func Checks() []Check { return slices.Clone(checks) }
 type Suite struct {
 	Runner   Runner
 	Rounds   bool // the Runner's results are rounded to their dtypes: leaves out the checks marked Unrounded
+	Forms    bool // a Runner's function that does not take the arguments of a case is a finding
 	Registry *opdef.Registry
 	Seed     uint64
 	Only     []string // names of checks to run; nil: all
@@ -119,10 +120,15 @@ type subject struct {
 	unsupported bool
 }
 
-// report adds a finding, unless it is an error of a call that the Runner cannot run.
+// report adds a finding, unless it is an error of a call that the Runner cannot run, or of a form that it does not have.
 func (x *subject) report(format string, args ...any) {
 	for _, a := range args {
-		if err, ok := a.(error); ok && errors.Is(err, ErrUnsupported) {
+		err, ok := a.(error)
+		if ok && errors.Is(err, ErrUnsupported) {
+			x.unsupported = true
+			return
+		}
+		if ok && errors.Is(err, ErrNoForm) && (!x.suite.Forms || x.check != "cases") {
 			x.unsupported = true
 			return
 		}

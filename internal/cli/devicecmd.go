@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -333,19 +334,37 @@ func ask(e *capture.Entry, opt replay.Options, canRun func(*replay.DeviceCall) (
 	return a, err
 }
 
+// operators are those that --op and --not-op select.
+func (o *deviceOptions) operators(a *app) ([]*opdef.Entry, error) {
+	all := a.known().Entries()
+	if o.filter.Ops == nil {
+		return all, nil
+	}
+	var chosen []*opdef.Entry
+	for _, e := range all {
+		if slices.ContainsFunc(e.Names, o.filter.Ops.Match) {
+			chosen = append(chosen, e)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, &exitError{ExitFailed, errors.New("no operator is selected")}
+	}
+	return chosen, nil
+}
+
 // samples tries a small call of every operator with every dtype.
 func (o *deviceOptions) samples(ctx context.Context, a *app, d *target) (*reports.Coverage, error) {
 	covered := reports.NewCoverage()
 	bar := a.newProgress("device", "operator")
-	entries := a.known().Entries()
+	entries, err := o.operators(a)
+	if err != nil {
+		return nil, err
+	}
 	bar.expect(len(entries), 0)
 	defer bar.end()
 	for _, e := range entries {
 		if ctx.Err() != nil {
 			return nil, failed(ctx.Err())
-		}
-		if o.filter.Ops != nil && !slices.ContainsFunc(e.Names, o.filter.Ops.Match) {
-			continue
 		}
 		for _, t := range coverage.Try(d, e) {
 			covered.Add(e.Op(), t.DType, t.Functions, t.Err)
@@ -456,13 +475,18 @@ func (r *libraryReport) printFunctions(a *app, missing bool) error {
 // runChecks prints every way in which the device breaks a check of package opcheck.
 func (o *deviceOptions) runChecks(ctx context.Context, a *app, d *target) error {
 	suite := devicecheck.Suite(d, a.known())
-	operators, findings, others := 0, 0, 0
-	for _, e := range a.known().Entries() {
+	operators, findings, others := 0, 0, 0 // a function that the user named must take the arguments of its operator
+	entries, err := o.operators(a)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
 		if !d.may(e) {
 			others++
 			continue
 		}
 		operators++
+		suite.Forms = slices.ContainsFunc(e.Names, func(name string) bool { return o.torch.maps[name] != "" })
 		for _, f := range suite.Entry(e) {
 			findings++
 			if _, err := fmt.Fprintln(a.Out, f); err != nil {
@@ -473,7 +497,7 @@ func (o *deviceOptions) runChecks(ctx context.Context, a *app, d *target) error 
 			return failed(ctx.Err())
 		}
 	}
-	text := fmt.Sprintf("%d operators, %d findings", operators, findings)
+	text := reports.Count(operators, "operator") + ", " + reports.Count(findings, "finding")
 	if others > 0 {
 		text += fmt.Sprintf("; %s not checked: the device cannot run them", reports.Count(others, "operator"))
 	}

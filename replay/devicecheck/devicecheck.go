@@ -4,6 +4,7 @@ package devicecheck
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/optool/optool/opcheck"
 	"github.com/optool/optool/opdef"
@@ -92,6 +93,9 @@ func (r *Runner) run(c *replay.DeviceCall) (*replay.DeviceRun, error) {
 func statusError(s replay.DeviceStatus) error {
 	if s.Verdict == verdict.Unsupported || s.Verdict == verdict.Skipped {
 		return fmt.Errorf("%s: %w", s.Reason, opcheck.ErrUnsupported)
+	}
+	if strings.HasPrefix(s.Reason, "TypeError: ") && strings.Contains(s.Reason, "argument") {
+		return fmt.Errorf("%s: %s (%w)", s.Verdict, s.Reason, opcheck.ErrNoForm)
 	}
 	return fmt.Errorf("%s: %s", s.Verdict, s.Reason)
 }

@@ -4,14 +4,17 @@ package devicecheck_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/optool/optool/devicebridge"
+	"github.com/optool/optool/opcheck"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/devicecheck"
 	"github.com/optool/optool/replay/ondevice"
+	"github.com/optool/optool/verdict"
 )
 
 // TestHost runs the checks on the built-in device, for every operator it can run.
@@ -29,6 +32,28 @@ func TestHost(t *testing.T) {
 		for _, f := range suite.Entry(e) {
 			t.Error(f)
 		}
+	}
+}
+
+// A noForms device is one whose functions of Python have neither out= nor keywords.
+type noForms struct{}
+
+func (noForms) Run(*replay.DeviceCall) *replay.DeviceRun {
+	return &replay.DeviceRun{Forward: replay.DeviceStatus{Verdict: verdict.Error,
+		Reason: "TypeError: exp() got an unexpected keyword argument 'out'"}}
+}
+
+// TestForms: a function of Python that does not take the arguments is a finding only if the user named it.
+func TestForms(t *testing.T) {
+	suite := devicecheck.Suite(noForms{}, ops.Default())
+	e := ops.Default().Lookup("torch.exp")[0]
+	if found := suite.Entry(e); len(found) > 0 {
+		t.Errorf("a function of PyTorch: %v", found)
+	}
+	suite.Forms = true
+	found := suite.Entry(e)
+	if len(found) == 0 || slices.ContainsFunc(found, func(f opcheck.Finding) bool { return f.Check != "cases" }) {
+		t.Errorf("a function of the user's: found %v, want the cases alone", found)
 	}
 }
 
