@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/ast"
@@ -22,56 +23,75 @@ import (
 // variables: an op matches if it is equal to an item, or an item is a regular
 // expression that matches the whole name. The empty list matches nothing.
 type Patterns struct {
-	names map[string]bool
-	exprs []*regexp.Regexp
-	cache sync.Map // op -> bool
+	items []*pattern
+	asked sync.Map // op -> whether it matches
+}
+
+type pattern struct {
+	text string
+	expr *regexp.Regexp // nil if text is a plain name
+	met  atomic.Bool
 }
 
 // ParsePatterns parses a comma-separated list.
 func ParsePatterns(list string) (*Patterns, error) {
-	p := &Patterns{names: map[string]bool{}}
-	for item := range strings.SplitSeq(list, ",") {
-		if item == "" {
+	p := &Patterns{}
+	for text := range strings.SplitSeq(list, ",") {
+		if text == "" {
 			continue
 		}
-		p.names[item] = true
-		if regexp.QuoteMeta(item) == strings.ReplaceAll(item, ".", `\.`) {
+		item := &pattern{text: text}
+		p.items = append(p.items, item)
+		if regexp.QuoteMeta(text) == strings.ReplaceAll(text, ".", `\.`) {
 			continue // a plain name: its dots match nothing else of a dotted name's length
 		}
-		re, err := regexp.Compile("^(?:" + item + ")$")
+		re, err := regexp.Compile("^(?:" + text + ")$")
 		if err != nil {
 			why := err.Error()
 			if e, ok := errors.AsType[*syntax.Error](err); ok {
 				why = fmt.Sprintf("%s: %q", e.Code, e.Expr)
 			}
-			return nil, fmt.Errorf("op pattern %q: not a regular expression (.* stands for any text): %s", item, why)
+			return nil, fmt.Errorf("op pattern %q: not a regular expression (.* stands for any text): %s", text, why)
 		}
-		p.exprs = append(p.exprs, re)
+		item.expr = re
 	}
 	return p, nil
 }
 
 // Match reports whether op is in the list.
 func (p *Patterns) Match(op string) bool {
-	if p.names[op] {
-		return true
-	}
-	if m, ok := p.cache.Load(op); ok {
+	if m, ok := p.asked.Load(op); ok {
 		return m.(bool)
 	}
-	m := slices.ContainsFunc(p.exprs, func(re *regexp.Regexp) bool { return re.MatchString(op) })
-	p.cache.Store(op, m)
-	return m
-}
-
-// Part reports whether an item of the list is a part of op, or matches one.
-func (p *Patterns) Part(op string) bool {
-	for name := range p.names {
-		if strings.Contains(op, strings.Trim(name, ".*")) {
-			return true
+	match := false
+	for _, item := range p.items {
+		if item.text == op || item.expr != nil && item.expr.MatchString(op) {
+			item.met.Store(true)
+			match = true
 		}
 	}
-	return false
+	p.asked.Store(op, match)
+	return match
+}
+
+// Unmet are the items of the list that no op matched that Match was asked about.
+func (p *Patterns) Unmet() (items []string) {
+	for _, item := range p.items {
+		if !item.met.Load() {
+			items = append(items, item.text)
+		}
+	}
+	return items
+}
+
+// Asked are the ops that Match was asked about, sorted.
+func (p *Patterns) Asked() (ops []string) {
+	p.asked.Range(func(op, _ any) bool {
+		ops = append(ops, op.(string))
+		return true
+	})
+	slices.Sort(ops)
+	return ops
 }
 
 // A Filter selects captures. Its zero value selects all. It is safe for use by

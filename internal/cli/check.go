@@ -127,7 +127,7 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 	if s.Interrupted = cmd.Context().Err() != nil; s.Interrupted {
 		err = nil
 	} else if dir == nil || dir.part == nil {
-		empty = o.found(cmd.Context(), tally{captures: s.Captures, walked: walked, refused: s.Refused}, paths)
+		empty = o.found(tally{captures: s.Captures, walked: walked, refused: s.Refused}, paths)
 	}
 	s.Exit = checkExit(s)
 	if empty != nil {

@@ -255,7 +255,7 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 		if t.walked == 0 && len(paths) == 1 {
 			return &exitError{ExitFailed, fmt.Errorf("%s: no saved device/cpu pairs found", paths[0])}
 		}
-		if err := o.found(cmd.Context(), t, paths); err != nil {
+		if err := o.found(t, paths); err != nil {
 			return err
 		}
 	}

@@ -150,7 +150,7 @@ func (a *app) compareValues(cmd *cobra.Command, o *compareOptions, paths []strin
 	}
 	out.Interrupted = ctx.Err() != nil
 	if err == nil {
-		if err := o.found(ctx, t, paths); err != nil {
+		if err := o.found(t, paths); err != nil {
 			return err
 		}
 	}

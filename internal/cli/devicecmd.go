@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -17,6 +16,7 @@ import (
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/devicebridge/diopi/mapping"
+	"github.com/optool/optool/diopi_conformance"
 	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/coverage"
@@ -210,7 +210,7 @@ func runDevice(cmd *cobra.Command, a *app, o *deviceOptions) error {
 		if covered, err = o.recorded(cmd.Context(), a, d, &t); err != nil {
 			return err
 		}
-		if err := o.found(cmd.Context(), t, o.captures); err != nil {
+		if err := o.found(t, o.captures); err != nil {
 			return err
 		}
 	case o.dtypes || o.csv != "" || o.html != "" || r.torchReport != nil:
@@ -346,8 +346,15 @@ func (o *deviceOptions) operators(a *app) ([]*opdef.Entry, error) {
 			chosen = append(chosen, e)
 		}
 	}
+	var unknown []string
+	for _, item := range o.filter.Ops.Unmet() {
+		unknown = append(unknown, item+" is no operator"+conformance.Nearest(item, o.filter.Ops.Asked()))
+	}
 	if len(chosen) == 0 {
-		return nil, &exitError{ExitFailed, errors.New("no operator is selected")}
+		return nil, usageError("--op: %s", strings.Join(unknown, "; "))
+	}
+	for _, text := range unknown {
+		a.warn("--op: %s", text)
 	}
 	return chosen, nil
 }

@@ -98,7 +98,7 @@ func (o *selection) wrongCalls(ctx context.Context, a *app, command string, lim 
 		}
 		return calls, nil
 	}
-	if err := o.found(ctx, t, paths); err != nil {
+	if err := o.found(t, paths); err != nil {
 		return nil, err
 	}
 	if t.captures == 0 {

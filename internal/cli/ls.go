@@ -116,7 +116,7 @@ func runLs(cmd *cobra.Command, a *app, o *lsOptions, paths []string) error {
 	if err := cmp.Or(table.Flush(), err); err != nil {
 		return failed(err)
 	}
-	if err := o.found(cmd.Context(), t, paths); err != nil {
+	if err := o.found(t, paths); err != nil {
 		return err
 	}
 	t.end(a)

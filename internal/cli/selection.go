@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -35,6 +33,7 @@ type selection struct {
 	read     pthformat.ReadMode
 	csvBlock int // rows between the headers of op_tools' CSV files, 0 if not said
 	own      []ownOperators
+	alert    func(format string, args ...any) // warns
 }
 
 func (s *selection) addFlags(cmd *cobra.Command) {
@@ -83,7 +82,7 @@ func (s *selection) command(name string, words ...string) []string {
 // that was given wins.
 func (s *selection) parse(cmd *cobra.Command, a *app, tool string) error {
 	var err error
-	s.own = a.own
+	s.own, s.alert = a.own, a.warn
 	if s.read, err = a.readMode(); err != nil {
 		return err
 	}
@@ -192,49 +191,54 @@ func (t *tally) refuse(a *app, failures []error) {
 	}
 }
 
-// found returns an error if a walk over paths found nothing to work on.
-func (s *selection) found(ctx context.Context, t tally, paths []string) error {
+// found returns an error if a walk over paths found nothing to work on. It warns of the items of --op that
+// no recorded op matches, if others match.
+func (s *selection) found(t tally, paths []string) error {
 	where := strings.Join(paths, ", ")
 	switch {
 	case t.captures > 0 || t.refused > 0:
+		if s.op != "" && t.captures > 0 {
+			for _, hint := range s.hints() {
+				s.alert("--op %s", hint)
+			}
+		}
 		return nil
 	case t.walked > 0:
-		return &exitError{ExitFailed, fmt.Errorf("%s: none of %d captures is selected%s", where, t.walked,
-			s.otherOps(ctx, paths))}
+		hints := ""
+		if s.filter.Ops != nil {
+			hints = strings.Join(append([]string{""}, s.hints()...), "; ")
+		}
+		return &exitError{ExitFailed, fmt.Errorf("%s: none of %d captures is selected%s", where, t.walked, hints)}
 	}
 	return &exitError{ExitFailed, fmt.Errorf("%s: no captures found", where)}
 }
 
-// otherOps names the ops below paths that hold the text of an op pattern, for a
-// pattern that matches no whole name, or else the op that is spelt nearly so.
-func (s *selection) otherOps(ctx context.Context, paths []string) string {
-	if s.filter.Ops == nil {
-		return ""
-	}
-	ops := map[string]bool{}
-	for e, err := range capture.Scan(ctx, paths, capture.Options{}) {
-		if err != nil || e.Op == "" {
-			continue
+// maxHints is how many items of a list get a hint.
+const maxHints = 3
+
+// hints say of each item of the list of ops that matches no op which ops hold its text, or else which op is spelt
+// nearly so.
+func (s *selection) hints() (hints []string) {
+	ops := slices.DeleteFunc(s.filter.Ops.Asked(), func(op string) bool { return op == "" })
+	for _, item := range s.filter.Ops.Unmet() {
+		if len(hints) == maxHints {
+			return append(hints, "...")
 		}
-		if s.filter.Ops.Match(e.Op) {
-			return "" // what else was asked for does not hold
+		hint := item + " matches no recorded op"
+		part := strings.Trim(item, ".*")
+		like := slices.DeleteFunc(slices.Clone(ops), func(op string) bool { return !strings.Contains(op, part) })
+		switch {
+		case len(like) == 0:
+			hint += conformance.Nearest(item, ops)
+		case len(like) > 3:
+			like = append(like[:3], "...")
+			fallthrough
+		default:
+			hint += fmt.Sprintf(": op patterns match whole names; did you mean %s?", strings.Join(like, ", "))
 		}
-		ops[e.Op] = true
+		hints = append(hints, hint)
 	}
-	like := slices.DeleteFunc(slices.Sorted(maps.Keys(ops)), func(op string) bool { return !s.filter.Ops.Part(op) })
-	if len(like) == 0 {
-		for item := range strings.SplitSeq(cmp.Or(s.op, os.Getenv(s.sources[capture.ByOps].Name)), ",") {
-			if near := conformance.Nearest(item, slices.Sorted(maps.Keys(ops))); near != "" {
-				return near
-			}
-		}
-		return ""
-	}
-	more := ""
-	if len(like) > 3 {
-		like, more = like[:3], ", ..."
-	}
-	return fmt.Sprintf(": op patterns match whole names; did you mean %s%s?", strings.Join(like, ", "), more)
+	return hints
 }
 
 // end warns once of files into which torch saved nothing.

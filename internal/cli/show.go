@@ -101,7 +101,7 @@ func runShow(cmd *cobra.Command, a *app, o *showOptions, paths []string) error {
 	if err != nil {
 		return failed(err)
 	}
-	if err := o.found(cmd.Context(), t, paths); err != nil {
+	if err := o.found(t, paths); err != nil {
 		return err
 	}
 	t.end(a)

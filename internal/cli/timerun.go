@@ -74,7 +74,7 @@ func (t *timer) collect(ctx context.Context, paths []string) ([]*timed.Task, err
 			return nil, failed(err)
 		}
 	}
-	return tasks.List, t.o.found(ctx, t.tally, paths)
+	return tasks.List, t.o.found(t.tally, paths)
 }
 
 func (t *timer) refuse(err error) {
