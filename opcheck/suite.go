@@ -120,7 +120,8 @@ type subject struct {
 	unsupported bool
 }
 
-// report adds a finding, unless it is an error of a call that the Runner cannot run, or of a form that it does not have.
+// report adds a finding, unless it is an error of a call that the Runner cannot run, or of a form that it does not
+// have.
 func (x *subject) report(format string, args ...any) {
 	for _, a := range args {
 		err, ok := a.(error)

@@ -73,10 +73,16 @@ func Of(rec *capture.Call, opt Options) *Call {
 	return (&Call{Op: rec.Op, Record: rec, opt: opt, pair: rec.IsPair()}).bind()
 }
 
+// errOnlyResults is why a device/cpu pair without its arguments is not judged.
+var errOnlyResults = errors.New("pairs of device and cpu results, which optool compare PATH judges")
+
 func (c *Call) bind() *Call {
 	rec := c.Record
 	if c.err = rec.Err(capture.Input); c.err != nil {
 		c.err = &stopped{verdict.Invalid, c.err}
+		if c.pair && c.entry != nil && c.entry.Host != 0 && errors.Is(rec.Err(capture.Input), capture.ErrNoFile) {
+			c.err = &stopped{verdict.Skipped, errOnlyResults}
+		}
 		return c
 	}
 	c.err = Guard(func() error {

@@ -52,7 +52,7 @@ The same call gives the same bytes. The exit codes are those of replay.`,
 	addTimeoutFlag(cmd, &o.timeout, "one call", deviceAndReference)
 	f := cmd.Flags()
 	o.tolerances.addFlag(cmd)
-	f.StringVarP(&o.out, "out", "o", "bug.zip", "write the bundle to `FILE`")
+	f.StringVarP(&o.out, "out", "o", "", "write the bundle to `FILE` (default: bug.zip, or bug-2.zip and so on if there is one)")
 	return cmd
 }
 
@@ -98,6 +98,17 @@ func runBundle(cmd *cobra.Command, a *app, o *bundleOptions, paths []string) err
 	return exitWith(exit)
 }
 
+// freeName is a name in the working directory that no file has: bug.zip, bug-2.zip, ...
+func freeName(name, ext string) string {
+	free := name + ext
+	for i := 2; ; i++ {
+		if _, err := os.Lstat(free); err != nil {
+			return free
+		}
+		free = fmt.Sprintf("%s-%d%s", name, i, ext)
+	}
+}
+
 // write writes the zip of a capture and returns the exit code.
 func (o *bundleOptions) write(ctx context.Context, a *app, e *capture.Entry, opt replay.Options, report bundle.Report,
 	paths []string) (int, error) {
@@ -127,6 +138,9 @@ func (o *bundleOptions) write(ctx context.Context, a *app, e *capture.Entry, opt
 		}
 	}
 	report.Again = o.repro()
+	if o.out == "" {
+		o.out = freeName("bug", ".zip")
+	}
 	_, before := os.Stat(o.out)
 	if err := wholefile.Write(o.out, func(f *os.File) error { return bundle.Write(f, call, report) }); err != nil {
 		return 0, err

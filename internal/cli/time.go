@@ -64,7 +64,8 @@ func newTimeCmd(a *app) *cobra.Command {
 		Use:   "time PATH...",
 		Short: "Measure how long recorded calls take",
 		Long: `time runs each recorded call many times and prints how long it takes, forward and
-backward, with cold caches (emptied before each run) and with hot caches.
+backward, with cold caches (emptied before each run) and with hot caches. Without
+--device it measures optool's own float64 reference on this CPU.
 
 It measures calls that do the same work (op, dtypes, shapes, strides, other arguments)
 once and counts how often they were recorded; --all measures each of them. It repeats
@@ -417,6 +418,9 @@ func (t *timer) finish(tasks []*timed.Task, start time.Time, interrupted bool) e
 	cold := fmt.Sprintf("%d MiB written before each run", s.EvictedMiB)
 	if t.library != nil {
 		cold = "a call's tensors evicted before each run"
+	}
+	if t.o.none() {
+		fmt.Fprintln(w, t.style().Wrap("measured: optool's float64 reference on this CPU; --device LIBRARY measures yours", 2))
 	}
 	fmt.Fprintln(w, clockText(cold))
 	fmt.Fprintln(w, machineText(machine()))
