@@ -97,7 +97,7 @@ func (d *Digest) Add(f *Finding) {
 		d.kinds[key] = k
 	} else {
 		other := f
-		if before(f, k.first) {
+		if Earlier(f, k.first) {
 			other, k.first = k.first, f
 		}
 		k.note(other)
@@ -191,25 +191,36 @@ func (f *Finding) kind() string {
 	return b.String()
 }
 
-// Earlier orders what went wrong by the time it did, taking processes to run side by side:
-// forward passes in the order of calls, then backward passes in the reverse order.
+// Earlier orders what went wrong by the time it did, taking processes to run side by side: by the recorded places of the
+// passes or, where those of backward passes are not known, forward passes in the order of calls, then backward passes
+// in the reverse order.
 func Earlier(a, b *Finding) bool {
 	x, y := a.Results[0], b.Results[0]
+	if p, q := a.moment(), b.moment(); p != nil && q != nil {
+		return cmp.Or(cmp.Compare(*p, *q), compareProcess(x, y), cmp.Compare(x.Capture, y.Capture)) < 0
+	}
 	order := compareKnown(x.Order, y.Order)
 	if a.backward() && b.backward() && x.Order != nil && y.Order != nil {
 		order = -order
 	}
-	return cmp.Or(cmp.Compare(btoi(a.backward()), btoi(b.backward())), order, compareProcess(x, y)) < 0
+	return cmp.Or(cmp.Compare(btoi(a.backward()), btoi(b.backward())), order, compareProcess(x, y),
+		cmp.Compare(x.Capture, y.Capture)) < 0
+}
+
+// moment is the place of the first wrong pass among all that its process recorded, nil if it is not known.
+func (f *Finding) moment() *int {
+	if f.backward() {
+		return f.Results[0].BackwardOrder
+	}
+	return f.Results[0].Order
 }
 
 // backward reports whether gradients alone are wrong.
 func (f *Finding) backward() bool {
-	return !slices.ContainsFunc(f.Results, func(r *Result) bool { return r.Finding() && r.Phase != "backward" })
+	return !slices.ContainsFunc(f.Results, func(r *Result) bool { return f.tells(r) && r.Phase != "backward" })
 }
 
-// before orders findings by process, in it by the position of the call.
-func before(a, b *Finding) bool { return compareExecution(a, b) < 0 }
-
+// compareExecution orders findings by process, in it by the position of the call.
 func compareExecution(a, b *Finding) int {
 	x, y := a.Results[0], b.Results[0]
 	return cmp.Or(compareProcess(x, y), compareKnown(x.Order, y.Order), cmp.Compare(x.Capture, y.Capture))
@@ -245,6 +256,18 @@ func (r *Result) severity() float64 {
 		return math.Inf(1)
 	}
 	return float64(*r.MaxULP)
+}
+
+// class orders findings by what they ask of the reader: a wrong result or a device that failed, an error, then what could
+// not be read.
+func (f *Finding) class() int {
+	switch worst := f.Worst(); {
+	case f.Wrong():
+		return 0
+	case worst == verdict.Invalid:
+		return 2
+	}
+	return 1
 }
 
 func compareWorst(a, b *Finding) int {
@@ -299,6 +322,9 @@ func (d *Digest) sorted() []*kind {
 			by = cmp.Compare(x.Results[0].Op, y.Results[0].Op)
 		default: // the first wrong call leads, whichever process made it
 			by = cmp.Compare(btoi(y == d.first), btoi(x == d.first))
+		}
+		if d.Order != OrderOp { // what is wrong stands before what could not be judged
+			by = cmp.Or(cmp.Compare(x.class(), y.class()), by)
 		}
 		return cmp.Or(cmp.Compare(btoi(a.only), btoi(b.only)), by, compareExecution(x, y))
 	})

@@ -120,6 +120,38 @@ func TestDigestBackward(t *testing.T) {
 	}
 }
 
+// TestDigestSteps: where the places of backward passes were recorded, that of an earlier step ran before all of a later
+// step, and the call that leads is the first of its kind.
+func TestDigestSteps(t *testing.T) {
+	backward := func(op string, id, at int) *Finding {
+		f := wrong(op, id, 7, "grad[0]", "x")
+		f.Results[0].BackwardOrder = &at
+		return f
+	}
+	got := digest(Style{}, OrderExecution, backward("torch.a", 16, 49), backward("torch.a", 33, 34),
+		wrong("torch.b", 60, 7, "output[0]", "y"), backward("torch.a", 376, 400))
+	if want := "First wrong call:\n\nFAIL  torch.a, id 33"; !strings.HasPrefix(got, want) {
+		t.Errorf("%s\nwant it to begin with %s", got, want)
+	}
+	if want := "like it  2 more: ids 16, 376"; !strings.Contains(got, want) {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+}
+
+// TestDigestClasses: what failed stands before what could not run, and that before what could not be read.
+func TestDigestClasses(t *testing.T) {
+	all := []*Finding{wrong("torch.invalid", 1, 7, "output[0]", "x"), wrong("torch.error", 2, 7, "output[0]", "x"),
+		wrong("torch.fail", 3, 7, "output[0]", "x")}
+	all[0].Results[0].Verdict, all[1].Results[0].Verdict = verdict.Invalid, verdict.Error
+	for _, order := range []Order{OrderExecution, OrderWorst} {
+		got := digest(Style{}, order, all...)
+		fail, err, invalid := strings.Index(got, "FAIL "), strings.Index(got, "ERROR "), strings.Index(got, "INVALID ")
+		if fail < 0 || err < fail || invalid < err {
+			t.Errorf("order %s:\n%s", order, got)
+		}
+	}
+}
+
 // TestDigestOrders: nan where a number is due is worse than any distance.
 func TestDigestOrders(t *testing.T) {
 	one := 1

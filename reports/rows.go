@@ -128,14 +128,16 @@ type Result struct {
 	Reference *string         `json:"reference"` // float64, int64, ...
 	Repro     *string         `json:"repro"`     // a command line
 	Order     *int            `json:"order"`     // position of the call in its process, from 0
-	PID       *int            `json:"pid"`
-	Rank      *int            `json:"rank"`
-	Coverage  *Number         `json:"coverage"`             // share of the elements compared one by one, 0 to 1
-	Module    string          `json:"module,omitempty"`     // path of the module that made the call
-	Location  string          `json:"location,omitempty"`   // FILE:LINE of the user's program
-	Label     string          `json:"label,omitempty"`      // what op_tools' tables call the value: output, output[1]
-	ErrorInfo string          `json:"error_info,omitempty"` // op_tools' remark
-	Errors    *Errors         `json:"errors,omitempty"`     // of all elements together
+	// BackwardOrder is the same of its backward pass, nil where it was not recorded.
+	BackwardOrder *int    `json:"backward_order,omitempty"`
+	PID           *int    `json:"pid"`
+	Rank          *int    `json:"rank"`
+	Coverage      *Number `json:"coverage"`             // share of the elements compared one by one, 0 to 1
+	Module        string  `json:"module,omitempty"`     // path of the module that made the call
+	Location      string  `json:"location,omitempty"`   // FILE:LINE of the user's program
+	Label         string  `json:"label,omitempty"`      // what op_tools' tables call the value: output, output[1]
+	ErrorInfo     string  `json:"error_info,omitempty"` // op_tools' remark
+	Errors        *Errors `json:"errors,omitempty"`     // of all elements together
 	// BoundRatio is the error of the worst element over what its rule allows: at most 1 if
 	// it passed; nil where values are equal or have to be.
 	BoundRatio *Number `json:"bound_ratio,omitempty"`

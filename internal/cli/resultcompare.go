@@ -82,7 +82,8 @@ func (a *app) compareResults(old, cur string, records outputs) error {
 	}
 	err = j.write(map[string]any{
 		"kind": "summary", "worse": counts[reports.Worse], "better": counts[reports.Better],
-		"new": counts[reports.Added], "new_findings": newFindings, "gone": counts[reports.Gone], "still": counts[reports.StaysBad], "same": same,
+		"new": counts[reports.Added], "new_findings": newFindings, "gone": counts[reports.Gone],
+		"still": counts[reports.StaysBad], "same": same,
 	})
 	if err := errors.Join(err, j.close()); err != nil {
 		return failed(err)

@@ -7,6 +7,9 @@ import (
 
 // Locate fills in which call a result is of.
 func Locate(r *reports.Result, e *capture.Entry, op string) {
+	if e.BackwardOrder > e.Position() {
+		r.BackwardOrder = Known(e.BackwardOrder)
+	}
 	r.Capture, r.Op, r.ForwardID, r.Order = e.Rel, op, Known(e.ID), Known(e.Position())
 	r.PID, r.Rank, r.Module, r.Location = Known(e.PID), Known(e.Rank), e.Module, e.Location
 }
