@@ -191,9 +191,9 @@ func (f *Finding) kind() string {
 	return b.String()
 }
 
-// Earlier orders what went wrong by the time it did, taking processes to run side by side: by the recorded places of the
-// passes or, where those of backward passes are not known, forward passes in the order of calls, then backward passes
-// in the reverse order.
+// Earlier orders what went wrong by the time it did, taking processes to run side by side: by the recorded places of
+// the passes or, where those of backward passes are not known, forward passes in the order of calls, then backward
+// passes in the reverse order.
 func Earlier(a, b *Finding) bool {
 	x, y := a.Results[0], b.Results[0]
 	if p, q := a.moment(), b.moment(); p != nil && q != nil {
@@ -258,8 +258,8 @@ func (r *Result) severity() float64 {
 	return float64(*r.MaxULP)
 }
 
-// class orders findings by what they ask of the reader: a wrong result or a device that failed, an error, then what could
-// not be read.
+// class orders findings by what they ask of the reader: a wrong result or a device that failed, an error, then what
+// could not be read.
 func (f *Finding) class() int {
 	switch worst := f.Worst(); {
 	case f.Wrong():
