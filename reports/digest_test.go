@@ -259,3 +259,17 @@ func TestLead(t *testing.T) {
 		t.Error(b.String())
 	}
 }
+
+// TestOpsFailedFirst: an operator that gave wrong results stands before one whose calls cannot be read.
+func TestOpsFailedFirst(t *testing.T) {
+	s := NewSummary()
+	for _, f := range []*Finding{wrong("torch.a", 1, 7, "output[0]", "x"), wrong("torch.b", 2, 7, "output[0]", "x")} {
+		if f.Results[0].Op == "torch.a" {
+			f.Results[0].Verdict = verdict.Invalid
+		}
+		s.Add(f.Results[0])
+	}
+	if ops := s.Ops(); len(ops) != 2 || ops[0].Op != "torch.b" {
+		t.Errorf("first %s, want torch.b", ops[0].Op)
+	}
+}

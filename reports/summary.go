@@ -169,8 +169,19 @@ func (s *Summary) endCapture() {
 func (s *Summary) Ops() []*OpSummary {
 	s.endCapture()
 	return slices.SortedFunc(maps.Values(s.ops), func(a, b *OpSummary) int {
-		return cmp.Or(cmp.Compare(b.Worst.Verdict.Rank(), a.Worst.Verdict.Rank()), cmp.Compare(a.Op, b.Op))
+		return cmp.Or(cmp.Compare(btoi(!a.differs()), btoi(!b.differs())),
+			cmp.Compare(b.Worst.Verdict.Rank(), a.Worst.Verdict.Rank()), cmp.Compare(a.Op, b.Op))
 	})
+}
+
+// differs reports whether some capture of the operator is wrong, or its device failed.
+func (o *OpSummary) differs() bool {
+	for v, n := range o.Counts {
+		if n > 0 && v.Differs() {
+			return true
+		}
+	}
+	return false
 }
 
 // Compared is the number of results that compared something.
