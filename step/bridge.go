@@ -120,8 +120,7 @@ func (p *Process) BridgeParameters(ctx context.Context, opt Options) {
 	for _, s := range p.Steps {
 		for _, c := range s.Calls {
 			for _, v := range c.Inputs {
-				if w := v.From.Value; (w == nil || w.Call.phase()%2 == 1) && v.RequiresGrad && v.Address != 0 &&
-					c.HasBackward() {
+				if v.isParameter() && v.Address != 0 && c.HasBackward() {
 					parameters[v.Address] = append(parameters[v.Address], v)
 				}
 			}

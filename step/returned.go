@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -110,25 +111,23 @@ type master struct {
 // keeps for them (master weights): they equal its rounding before the update, and not after it.
 func (p *Process) findUncopied() {
 	masters := map[*Step]map[string][]master{}
-	read := map[*Value]*Step{}     // the last step that read a parameter, by the first reading
+	read := map[*Value]*Step{}     // the last step that read a parameter, by what its readings have in common
 	changed := map[*Value]*Value{} // the reading that finds it old
 	for _, c := range p.Calls {
 		for _, v := range c.Inputs {
-			if !v.RequiresGrad || v.DType.Size() != 2 || !v.telling() || c.phase() < 0 || c.phase()%2 == 1 {
+			if !v.isParameter() || v.DType.Size() != 2 || !v.telling() || c.phase() < 0 || c.phase()%2 == 1 {
 				continue
 			}
-			if v.From.first == nil {
-				if v.From.Value == nil && c.HasBackward() {
-					read[v] = c.Step
-				}
-				continue
-			}
-			first := v.From.first
+			first := cmp.Or(v.From.first, v.From.Value, v)
 			if old := changed[first]; old != nil {
+				v.unlink()
 				v.From = old.From.again(old)
 				continue
 			}
 			before := read[first]
+			if before == nil && c.HasBackward() {
+				read[first] = c.Step
+			}
 			if before == nil || v.From.How == IsChanged {
 				continue
 			}
@@ -142,6 +141,7 @@ func (p *Process) findUncopied() {
 				if !m.rounds(m.before, v) || m.rounds(m.after, v) {
 					continue
 				}
+				v.unlink()
 				v.From = Link{How: IsChanged, Value: m.wrote}
 				v.reason = fmt.Sprintf("it is rounded from what was there before %s wrote the master weight (%s): no call "+
 					"copied the new weight here", m.wrote.Call, m.wrote.Target)

@@ -71,8 +71,7 @@ func (p *Process) checkUpdates() {
 	for _, s := range p.Steps {
 		for _, c := range s.Calls {
 			for _, v := range c.Inputs {
-				if v.RequiresGrad && v.Address != 0 && c.HasBackward() && (v.Parameter || v.From.Value == nil ||
-					v.carried(v.From.Value)) {
+				if v.isParameter() && v.Address != 0 && c.HasBackward() {
 					parameters[v.Address] = append(parameters[v.Address], v)
 				}
 			}
@@ -94,6 +93,13 @@ func (p *Process) checkUpdates() {
 			clear(parameters)
 		}
 	}
+}
+
+// isParameter reports whether an input of a forward pass is a parameter: no call of the pass made it, or the recorder
+// says so. Where a recording begins, calls that belong to the step before may write one.
+func (v *Value) isParameter() bool {
+	w := v.From.Value
+	return v.RequiresGrad && (v.Parameter || w == nil || w.Call.phase()%2 == 1)
 }
 
 // checkGradient decides about an input that equals a recorded gradient: whether it is one of the parameter that is
