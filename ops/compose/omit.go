@@ -27,7 +27,11 @@ func (g *Graph) omitted(fn function, shape []int, dt tensor.DType, in []*Value) 
 	if g.planned {
 		return nil
 	}
-	g.steps = append(g.steps, step{fn.name, len(in)})
+	name := fn.name
+	if !dt.Real().IsFloat() { // positions: without a step they point elsewhere, or nowhere
+		name = ""
+	}
+	g.steps = append(g.steps, step{name, len(in)})
 	o := g.omit
 	if o == nil || o.gradient || o.step != len(g.steps)-1 {
 		return nil
