@@ -97,10 +97,31 @@ func (s *Step) reaches(c *Call) bool {
 	return false
 }
 
-// A lostGradient is a gradient that an optimizer reads, and what it lacks: the gradients of one loss.
+// lostBefore is how many of the first parts, more than one, are missing from v, which is the sum of the others; 0 if v
+// is something else.
+func lostBefore(v *Value, parts [][]*Value) int {
+	for n := 2; n < len(parts); n++ {
+		if sumOf(v, slices.Concat(parts[n:]...)) {
+			return n
+		}
+	}
+	return 0
+}
+
+// A lostGradient is a gradient that an optimizer reads, and what it lacks: the gradients of one loss, or of the first n
+// of several losses.
 type lostGradient struct {
 	v     *Value
 	parts []*Value
+	n     int
+	kept  int // losses whose gradients it has
+}
+
+// excused reports whether the program may have set the gradients to zero before it added up those of all batches: the
+// loss was not divided by a number of batches, or no more than those that were kept.
+func (l lostGradient) excused() bool {
+	batches := l.parts[0].Call.Step.batches
+	return batches < 2 || l.n > 1 && l.kept >= batches
 }
 
 // findLostGradients finds gradients of parameters that lack what one of several losses gave, though those of other
@@ -130,7 +151,12 @@ func (u *updater) findLostGradients() {
 			if !ok || len(parts) < 2 {
 				continue
 			}
-			k := lostPart(v, parts)
+			k, n := lostPart(v, parts), 1
+			if k < 0 {
+				if n = lostBefore(v, parts); n > 0 {
+					k = 0
+				}
+			}
 			if k < 0 {
 				if all := slices.Concat(parts...); sumOf(v, all) {
 					done[at] = true
@@ -141,13 +167,13 @@ func (u *updater) findLostGradients() {
 				continue
 			}
 			done[at] = true
-			lost = append(lost, lostGradient{v, parts[k]})
+			lost = append(lost, lostGradient{v, parts[k], n, len(parts) - n})
 		}
 	}
 	first, also := map[*Step]*Value{}, map[*Value]int{}
 	for _, l := range lost {
 		of := l.parts[0].Call.Step
-		if !have[of] && of.batches < 2 {
+		if !have[of] && l.excused() {
 			continue
 		}
 		if first[of] != nil {
@@ -158,8 +184,12 @@ func (u *updater) findLostGradients() {
 		v, g := l.v, l.parts[0]
 		v.unlink()
 		v.From = Link{How: IsChanged, Value: g}
-		v.reason = fmt.Sprintf("it lacks %s of %s, the gradient of the loss %s: it is the sum of what the other losses give",
-			g.Target, g.Call, of.Loss)
+		more := ""
+		if l.n > 1 {
+			more = fmt.Sprintf(", and those of the next %d", l.n-1)
+		}
+		v.reason = fmt.Sprintf("it lacks %s of %s, the gradient of the loss %s%s: it is the sum of what the other losses "+
+			"give", g.Target, g.Call, of.Loss, more)
 		g.readers = append(g.readers, v)
 		for _, r := range u.again[v] {
 			r.From = v.From.again(v)

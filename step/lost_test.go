@@ -41,6 +41,34 @@ func TestLostPart(t *testing.T) {
 	}
 }
 
+// TestLostBefore: how many of the first parts a sum lacks, and whether the program may have dropped them.
+func TestLostBefore(t *testing.T) {
+	a, b, c, d := floats(1, 2, 3, 4, 5), floats(7, -1, 2, 6, 3), floats(-2, 8, 1, 1, 4), floats(3, 3, -1, 9, 2)
+	parts := [][]*Value{{a}, {b}, {c}, {d}}
+	for _, tc := range []struct {
+		name    string
+		sum     *Value
+		want    int
+		batches int
+		excused bool
+	}{
+		{"the last two", floats(1, 11, 0, 10, 6), 2, 4, false},
+		{"the last", d, 3, 4, false},
+		{"the last two of two batches", floats(1, 11, 0, 10, 6), 2, 2, true},
+		{"losses that were not divided", d, 3, 1, true},
+		{"the first and the last", floats(4, 5, 2, 13, 7), 0, 0, false},
+	} {
+		n := lostBefore(tc.sum, parts)
+		if n != tc.want {
+			t.Errorf("%s: got %d, want %d", tc.name, n, tc.want)
+		}
+		a.Call = &Call{Step: &Step{batches: tc.batches}}
+		if got := (lostGradient{tc.sum, parts[0], n, len(parts) - n}).excused(); n > 0 && got != tc.excused {
+			t.Errorf("%s: excused %v", tc.name, got)
+		}
+	}
+}
+
 // TestTimes: the factor between two values, exactly if it is a power of two; 0 if there is none.
 func TestTimes(t *testing.T) {
 	w := floats(1, -2, 3, 0.25, 5)
