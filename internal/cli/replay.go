@@ -231,8 +231,8 @@ type replayRun struct {
 	saver    *failureSaver
 	tally    tally
 	unsaved  bool
-	steps    bool   // there are calls that step reads
 	wrong    string // the path of the first wrong call
+	pair     bool   // which is a pair of results, and no call of a step
 	// explain are findings that were made before the run was stopped and are printed with
 	// all they say, by capture.
 	explain map[string]*reports.Finding
@@ -326,15 +326,15 @@ func (r *replayRun) run(ctx context.Context, paths []string) error {
 
 // next are commands that show more of what is wrong, each behind what it shows; "" for none.
 func (r *replayRun) next(paths []string) string {
-	if !r.none() || !r.Differs() || !r.steps {
+	if !r.none() || !r.Differs() || r.wrong == "" {
 		return ""
 	}
 	var next []string
-	if r.tally.captures > 1 {
+	if r.tally.captures > 1 && !r.pair {
 		next = append(next, "what this did to the later calls and to the loss:\n  "+
 			strings.Join(r.command("step", quotePath(r.stepOf(paths))), " "))
 	}
-	if f := r.digest.First(); f != nil && collective.Name(f.Results[0].Op) == "" && r.wrong != "" &&
+	if f := r.digest.First(); f != nil && collective.Name(f.Results[0].Op) == "" &&
 		len(r.fuse.ranges) == 0 {
 		args := append(r.command("explain"), r.tolerances.repro()...)
 		next = append(next, "the errors of the first wrong call in full:\n  "+
@@ -364,7 +364,6 @@ func (r *replayRun) take(ctx context.Context, x replayed) error {
 	if err := started(&r.starting, r.app, r.bar); err != nil {
 		return err
 	}
-	r.steps = r.steps || x.of.entry != nil && !x.of.entry.IsPair()
 	if x.of.finished {
 		if f := r.explain[x.of.entry.Rel]; f != nil && f.Bad() && r.explainable(f) {
 			f.Explain = func(until time.Time) ([]reports.Cause, []*reports.Profile) {
@@ -410,7 +409,7 @@ func (r *replayRun) take(ctx context.Context, x replayed) error {
 // point takes note where the first wrong call lies, if that is a call of e.
 func (r *replayRun) point(e *capture.Entry) {
 	if f := r.digest.First(); f != nil && e != nil && f.Results[0].Capture == e.Rel {
-		r.wrong = pathOf(e)
+		r.wrong, r.pair = pathOf(e), e.IsPair()
 	}
 }
 
