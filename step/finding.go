@@ -116,6 +116,7 @@ func (t *Trace) Analyze(ctx context.Context, opt Options) error {
 	for _, p := range t.Processes {
 		t.Findings = append(t.Findings, p.findings(opt)...)
 	}
+	t.dropOverflows()
 	if len(t.Findings) == 0 {
 		for _, p := range t.Processes {
 			for _, s := range p.Steps {
@@ -134,6 +135,14 @@ func (t *Trace) Analyze(ctx context.Context, opt Options) error {
 		t.Findings = slices.Insert(t.Findings, 0, f)
 	}
 	return nil
+}
+
+// dropOverflows takes back that gradients are wrong that overflowed in a step whose update was skipped for it.
+func (t *Trace) dropOverflows() {
+	skipped := t.Skipped()
+	t.Findings = slices.DeleteFunc(t.Findings, func(f *Finding) bool {
+		return f.Rule == verdict.Wrong && f.Call.overflowed() && slices.Contains(skipped, f.Call.Step)
+	})
 }
 
 // findings are what is wrong in a process, in order of time, causes before

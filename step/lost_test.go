@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/verdict"
 )
 
 // floats is a value of float32 with elements.
@@ -65,6 +67,38 @@ func TestLostBefore(t *testing.T) {
 		a.Call = &Call{Step: &Step{batches: tc.batches}}
 		if got := (lostGradient{tc.sum, parts[0], n, len(parts) - n}).excused(); n > 0 && got != tc.excused {
 			t.Errorf("%s: excused %v", tc.name, got)
+		}
+	}
+}
+
+// TestOverflowed: gradients that are infinite near the largest number of their dtype overflowed; others are wrong.
+func TestOverflowed(t *testing.T) {
+	inf, nan := math.Inf(1), math.NaN()
+	for _, tc := range []struct {
+		phase     replay.Phase
+		dt        tensor.DType
+		got, want float64
+		is        bool
+	}{
+		{replay.Backward, tensor.Float16, inf, 59584, true},
+		{replay.Backward, tensor.Float16, -inf, -59584, true},
+		{replay.Backward, tensor.Float16, inf, 1000, false},
+		{replay.Backward, tensor.Float16, nan, 59584, false},
+		{replay.Backward, tensor.Float16, 60000, 59584, false},
+		{replay.Backward, tensor.Float32, inf, 59584, false},
+		{replay.Forward, tensor.Float16, inf, 59584, false},
+	} {
+		v := floats(1)
+		v.DType = tc.dt
+		c := &Call{Outputs: []*Value{v},
+			Results: []Result{{Phase: tc.phase, Verdict: verdict.Fail}},
+			Checks:  []Check{{Phase: tc.phase, Verdict: verdict.Fail, Actual: tc.got, Expected: tc.want}}}
+		if got := c.overflowed(); got != tc.is {
+			t.Errorf("%s of %s, %v instead of %v: got %v", tc.phase, tc.dt, tc.got, tc.want, got)
+		}
+		c.Results = append(c.Results, c.Results[0])
+		if c.overflowed() {
+			t.Errorf("%v instead of %v: another value fails too", tc.got, tc.want)
 		}
 	}
 }

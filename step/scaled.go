@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/optool/optool/replay"
 	"github.com/optool/optool/verdict"
 )
 
@@ -239,13 +240,40 @@ func (s *Step) overflows(c *Call, backward bool) bool {
 	return (backward || c == s.root && c != s.Loss || c.phase()%2 == 1)
 }
 
+// overflowed reports whether all that is wrong with a call of a skipped step are gradients that became infinite where
+// they would be near the largest number of the dtype: a sum overflows on the way there. It is the worst element that
+// tells: what is infinite elsewhere, or NaN, is further off.
+func (c *Call) overflowed() bool {
+	fails := 0
+	for _, r := range c.Results {
+		if r.Verdict == verdict.Fail {
+			fails++
+		}
+	}
+	if fails == 0 {
+		return false
+	}
+	for _, x := range c.Checks {
+		if x.Verdict != verdict.Fail {
+			continue
+		}
+		got, ok := x.Actual.(float64)
+		want, ok2 := x.Expected.(float64)
+		if !ok || !ok2 || x.Phase != replay.Backward || !math.IsInf(got, 0) || math.Abs(want) < c.DType().Max()/4 {
+			return false
+		}
+		fails--
+	}
+	return fails == 0
+}
+
 // Skipped are the steps that are skipped for an overflow. A step with a wrong call is none: the call may have made what
 // is not finite.
 func (t *Trace) Skipped() (out []*Step) {
 	for _, p := range t.Processes {
 		for _, s := range p.Steps {
 			if s.skipped() && !slices.ContainsFunc(slices.Concat(s.Calls, s.Tail), func(c *Call) bool {
-				return c.Verdict == verdict.Fail
+				return c.Verdict == verdict.Fail && !c.overflowed()
 			}) {
 				out = append(out, s)
 			}
