@@ -13,7 +13,7 @@ wrong), and each loss as it was recorded and in float64, from the same weights a
 
 Each program runs in a process of its own. Needs torch 2.2 or newer.
 """
-import argparse, contextlib, copy, ctypes, glob, gzip, io, json, math, os, shutil, subprocess, sys, tarfile, warnings
+import argparse, contextlib, copy, ctypes, functools, glob, gzip, io, json, math, os, shutil, subprocess, sys, tarfile, warnings
 
 import torch
 import torch.nn as nn
@@ -299,7 +299,7 @@ class Program:
     def __init__(self, model=None, dtype=torch.float32, optimizer=("AdamW", dict(foreach=SMALL)), steps=2, micro=1,
                  autocast=None, scale=None, clip=False, shows=False, ema=False, second=None, compiled=False, ranks=1,
                  master=False, evaluates=False, exchange=None, unscales=True, scaler_steps=True, op_tools=False, net=LM,
-                 layer_norm=None, fault=None, first=None):
+                 layer_norm=None, by_hand=None, fault=None, first=None):
         self.__dict__.update(locals())
         self.model_options = model or {}
         self.losses, self.place = [], None
@@ -352,8 +352,12 @@ class Program:
                         todo.append((weights, tokens, mean.item()))
                     self.seed = None
                     self.plant(("seed", step))
-                    (scaler.scale(loss) if scaler else loss).backward(self.seed)
+                    (scaler.scale(loss) if scaler else loss * self.by_hand if self.by_hand else loss).backward(self.seed)
                 self.plant(("backward", step))
+                if self.by_hand:
+                    for p in parameters:
+                        if not (self.fault == "left scaled" and step == 1 and p is model.blocks[0].mlp.up.weight):
+                            p.grad.div_(self.by_hand)
                 if self.ranks > 1:
                     (self.exchange or averaged)(parameters, self.ranks)
                 if self.clip:
@@ -413,10 +417,13 @@ def replaced(layer_norm):
         F.layer_norm = original
 
 
-def unbiased_norm(x, shape, weight=None, bias=None, eps=1e-5):
-    """A layer_norm whose variance is divided by n - 1."""
-    y = (x - x.mean(-1, keepdim=True)) * torch.rsqrt(x.var(-1, keepdim=True) + eps)
+def own_norm(x, shape, weight=None, bias=None, eps=1e-5, unbiased=False):
+    """layer_norm over the last dimension."""
+    y = (x - x.mean(-1, keepdim=True)) * torch.rsqrt(x.var(-1, keepdim=True, unbiased=unbiased) + eps)
     return y * weight + bias
+
+
+unbiased_norm = functools.partial(own_norm, unbiased=True)
 
 
 @contextlib.contextmanager
@@ -616,6 +623,10 @@ MORE = {
     "evaluates": Program(evaluates=True, optimizer=FUSED),
     "replaced": Program(layer_norm=unbiased_norm, optimizer=MOMENTUM,
                         first=dict(rules=["wrong"], op="layer_norm", target="output[0]", module="blocks.0.norm2")),
+    "replaced-right": Program(layer_norm=own_norm, optimizer=MOMENTUM),
+    "by-hand": Program(by_hand=512.0, optimizer=MOMENTUM),
+    "left-scaled": Program(by_hand=512.0, optimizer=MOMENTUM, fault="left scaled",
+                           first=dict(rules=["changed"], op="add_", target=None)),
     "async": Program(ranks=2, steps=1, optimizer=MOMENTUM, exchange=waited),
     "functional": Program(ranks=2, steps=1, optimizer=MOMENTUM, exchange=functional),
     "messages": Program(ranks=2, steps=1, optimizer=MOMENTUM, exchange=exchanged),

@@ -76,6 +76,7 @@ type linker struct {
 	byFlat    map[contentKey][]*Value // the same without their shapes
 	writes    []*Value                // results and arguments that changed memory in place, in order
 	lay       map[spot]*Value         // the last value with some content that lay at an address
+	outer     *Call                   // the outermost judged call that makes the present one, nil if none does
 }
 
 // A spot is an address and what lies there.
@@ -91,6 +92,9 @@ func (p *Process) link() {
 	last := p.lastInner()
 	var open []*Call // judged calls whose inner calls go on
 	for _, c := range p.Calls {
+		if l.outer = nil; len(open) > 0 {
+			l.outer = open[0]
+		}
 		for _, v := range c.Inputs {
 			l.read(v)
 		}
@@ -138,7 +142,8 @@ func (l *linker) read(v *Value) {
 		}
 		l.lay[at] = v
 	}
-	if w := v.From.Value; w != nil && v.From.How != IsChanged {
+	// What an inner call reads of the outside, the outer call reads.
+	if w := v.From.Value; w != nil && v.From.How != IsChanged && (l.outer == nil || w.Call.Order >= l.outer.Order) {
 		w.readers = append(w.readers, v)
 	}
 	switch {

@@ -45,6 +45,9 @@ func (u *updater) findScaled() {
 		}
 	}
 	seen := map[uint64]bool{}
+	right := 0 // gradients that were divided by the scale
+	var left, of []*Value
+	var times []float64
 	for _, c := range u.step.Tail {
 		for _, v := range c.Inputs {
 			if v.From.How == IsChanged || v.From.first != nil || !v.telling() {
@@ -79,15 +82,30 @@ func (u *updater) findScaled() {
 				}
 			}
 			parts, ok := u.parts(v, at)
-			if divided || !ok || len(parts) != 1 || len(parts[0]) != 1 {
+			if !ok || len(parts) != 1 || len(parts[0]) != 1 {
 				continue
 			}
 			g := parts[0][0]
-			if k := v.times(&g.content, g); k*scale > 1.01 {
+			switch k := v.times(&g.content, g) * scale; {
+			case math.Abs(k-1) <= 0.01:
 				seen[at] = true
-				report("scaled", v, g, fmt.Sprintf("it is %.4g times the gradient of the loss: the loss was multiplied by "+
-					"the loss scale %g, and no call divides the gradients by it (unscale_)", k*scale, scale))
+				right++
+			case k > 1.01 && !c.given(scale):
+				seen[at] = true
+				times, left = append(times, k), append(left, v)
+				of = append(of, g)
 			}
+		}
+	}
+	// Where calls divide gradients, the one that they left out stands beside those that they did not.
+	if !divided || right > few && right > len(left) {
+		why := "no call divides the gradients by it (unscale_)"
+		if divided {
+			why = fmt.Sprintf("this one was not divided by it, as %d others were", right)
+		}
+		for i, v := range left {
+			report("scaled", v, of[i], fmt.Sprintf("it is %.4g times the gradient of the loss: the loss was multiplied by "+
+				"the loss scale %g, and %s", times[i], scale, why))
 		}
 	}
 	for v, n := range also {
@@ -171,25 +189,21 @@ func (c *Call) gradientAt(address uint64) *Value {
 
 // dividesBy reports whether a call behind the loss is given a number, or its reciprocal.
 func (s *Step) dividesBy(scale float64) bool {
+	return slices.ContainsFunc(s.Tail, func(c *Call) bool {
+		return !strings.Contains(c.Op, "_amp_update_scale_") && c.given(scale)
+	})
+}
+
+// given reports whether the call is given a number, or its reciprocal.
+func (c *Call) given(number float64) bool {
 	is := func(x float64) bool {
-		return math.Abs(x-scale) <= 1e-6*scale || math.Abs(x*scale-1) <= 1e-6
+		return math.Abs(x-number) <= 1e-6*number || math.Abs(x*number-1) <= 1e-6
 	}
-	for _, c := range s.Tail {
-		if strings.Contains(c.Op, "_amp_update_scale_") {
-			continue
-		}
-		for _, v := range c.Inputs {
-			if v.Numel() == 1 && is(v.number()) {
-				return true
-			}
-		}
-		for _, a := range c.attributes {
-			if x, err := strconv.ParseFloat(a.text, 64); err == nil && is(x) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Inputs, func(v *Value) bool { return v.Numel() == 1 && is(v.number()) }) ||
+		slices.ContainsFunc(c.attributes, func(a attribute) bool {
+			x, err := strconv.ParseFloat(a.text, 64)
+			return err == nil && is(x)
+		})
 }
 
 // skipped reports whether the gradients of a step overflowed at its loss scale, the program noticed (GradScaler's

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/verdict"
 )
 
 // unlike are the gradients of an update that the calls do not give, though they give those of most other parameters.
@@ -61,7 +64,9 @@ func (u unlike) settle() {
 		most := u.like[at] > few && u.like[at] >= 4*len(vs)
 		for _, o := range vs {
 			r := o.readings[0]
-			if !most || o.off == "" || slices.ContainsFunc(o.readings, func(r *Value) bool { return !r.like(o.v) }) {
+			if !most || o.off == "" || slices.ContainsFunc(o.readings, func(r *Value) bool {
+				return !r.like(o.v) || r.mistrusted()
+			}) {
 				if o.v.From.How == IsLeaf {
 					o.v.From.How = IsOutside
 				}
@@ -73,6 +78,15 @@ func (u unlike) settle() {
 			r.readers = append(r.readers, o.v)
 		}
 	}
+}
+
+// mistrusted reports whether the gradient of a reading agrees with the reference by chance alone: it is within rounding
+// of zero, as that of the bias of keys in an attention, and so is what is made of it.
+func (v *Value) mistrusted() bool {
+	g := v.Call.gradientOf(v)
+	return g != nil && slices.ContainsFunc(v.Call.Results, func(r Result) bool {
+		return r.Phase == replay.Backward && r.Target == g.Target && r.Verdict == verdict.Mistrusted
+	})
 }
 
 // departs says how x differs from y: by a factor, or where first.
