@@ -313,17 +313,20 @@ func TestHalfIsNoCause(t *testing.T) {
 	}
 }
 
+// normal is a float32 tensor of normally distributed elements.
+func normal(r *rand.Rand, shape []int) *tensor.Tensor {
+	v := make([]float64, tensor.Numel(shape))
+	for i := range v {
+		v[i] = r.NormFloat64()
+	}
+	return tensor.New(tensor.Float32, shape, v).Rounded()
+}
+
 // TestCausesOfResults: results as kernels with a mistake give them, which no argument says.
 func TestCausesOfResults(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 1))
 	opt := options(t)
-	random := func(shape ...int) *tensor.Tensor {
-		v := make([]float64, tensor.Numel(shape))
-		for i := range v {
-			v[i] = r.NormFloat64()
-		}
-		return tensor.New(tensor.Float32, shape, v).Rounded()
-	}
+	random := func(shape ...int) *tensor.Tensor { return normal(r, shape) }
 	load := func(x *tensor.Tensor) []float64 {
 		v := make([]float64, x.Numel())
 		tensor.Load(x, 0, v)

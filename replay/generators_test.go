@@ -16,13 +16,7 @@ import (
 func TestCausesOfGenerators(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 8))
 	opt := options(t)
-	random := func(shape ...int) *tensor.Tensor {
-		v := make([]float64, tensor.Numel(shape))
-		for i := range v {
-			v[i] = r.NormFloat64()
-		}
-		return tensor.New(tensor.Float32, shape, v).Rounded()
-	}
+	random := func(shape ...int) *tensor.Tensor { return normal(r, shape) }
 	edited := func(x *tensor.Tensor, f func(i int, v []float64) float64) *tensor.Tensor {
 		v, out := make([]float64, x.Numel()), make([]float64, x.Numel())
 		tensor.Load(x, 0, v)

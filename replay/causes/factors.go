@@ -182,8 +182,8 @@ func (c *Search) missingFactors(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		for i := range fails {
 			r := &fails[i]
-			got, want, ok := r.Pair()
-			if !ok || !got.DType.IsFloat() || !slices.Equal(got.Shape, want.Shape) || got.Numel() > largestOperand {
+			got, want, ok := r.floats()
+			if !ok {
 				continue
 			}
 			known := c.known(r)
@@ -275,8 +275,8 @@ func (c *Search) displaced(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		for i := range fails {
 			r := &fails[i]
-			got, want, ok := r.Pair()
-			if !ok || !got.DType.IsFloat() || !slices.Equal(got.Shape, want.Shape) || got.Numel() > largestOperand {
+			got, want, ok := r.floats()
+			if !ok {
 				continue
 			}
 			var x, y []float64

@@ -38,6 +38,12 @@ func (w *Wrong) Pair() (got, want *tensor.Tensor, ok bool) {
 	return w.Got, w.Want, w.Got != nil && w.Want != nil
 }
 
+// floats is Pair of floating values of one shape that are not too large to copy.
+func (w *Wrong) floats() (got, want *tensor.Tensor, ok bool) {
+	got, want, ok = w.Pair()
+	return got, want, ok && got.DType.IsFloat() && slices.Equal(got.Shape, want.Shape) && got.Numel() <= largestOperand
+}
+
 // Numel is the number of recorded elements.
 func (w *Wrong) Numel() int {
 	if w.Got == nil {
