@@ -116,7 +116,7 @@ func (p *Process) lastInner() map[*Call]*Call {
 	last := map[*Call]*Call{}
 	var open []*Call
 	for _, c := range p.Calls {
-		for len(open) > 0 && (c.Entry.Within < 0 || !open[len(open)-1].isOuterOf(c)) {
+		for len(open) > 0 && (c.Entry.Within < 0 || open[len(open)-1].Entry.ID != c.Entry.Within) {
 			open = open[:len(open)-1]
 		}
 		for _, o := range open {
@@ -128,9 +128,6 @@ func (p *Process) lastInner() map[*Call]*Call {
 	}
 	return last
 }
-
-// isOuterOf reports whether c was made by o itself.
-func (o *Call) isOuterOf(c *Call) bool { return o.Entry.ID == c.Entry.Within }
 
 // read links an input.
 func (l *linker) read(v *Value) {

@@ -46,8 +46,7 @@ func (u *updater) findScaled() {
 	}
 	seen := map[uint64]bool{}
 	right := 0 // gradients that were divided by the scale
-	var left, of []*Value
-	var times []float64
+	var left []leftScaled
 	for _, c := range u.step.Tail {
 		for _, v := range c.Inputs {
 			if v.From.How == IsChanged || v.From.first != nil || !v.telling() {
@@ -92,8 +91,7 @@ func (u *updater) findScaled() {
 				right++
 			case k > 1.01 && !c.given(scale):
 				seen[at] = true
-				times, left = append(times, k), append(left, v)
-				of = append(of, g)
+				left = append(left, leftScaled{v, g, k})
 			}
 		}
 	}
@@ -103,14 +101,20 @@ func (u *updater) findScaled() {
 		if divided {
 			why = fmt.Sprintf("this one was not divided by it, as %d others were", right)
 		}
-		for i, v := range left {
-			report("scaled", v, of[i], fmt.Sprintf("it is %.4g times the gradient of the loss: the loss was multiplied by "+
-				"the loss scale %g, and %s", times[i], scale, why))
+		for _, l := range left {
+			report("scaled", l.v, l.of, fmt.Sprintf("it is %.4g times the gradient of the loss: the loss was multiplied by "+
+				"the loss scale %g, and %s", l.times, scale, why))
 		}
 	}
 	for v, n := range also {
 		v.reason += fmt.Sprintf("; so are %d other gradients", n)
 	}
+}
+
+// A leftScaled is a gradient that an update reads, which is so many times the recorded one of the loss.
+type leftScaled struct {
+	v, of *Value
+	times float64
 }
 
 // feeds reports whether the call that reads a gradient writes something else with it: state, or the parameter.
