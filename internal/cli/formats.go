@@ -29,30 +29,30 @@ type reportFormat struct {
 
 // reportFormats are all of them.
 var reportFormats = []reportFormat{
-	{"html", "write a self-contained HTML page to `FILE`",
-		func(w io.Writer, rec *reports.Recording, own []reports.Sheet) error {
+	{name: "html", usage: "write a self-contained HTML page to `FILE`",
+		write: func(w io.Writer, rec *reports.Recording, own []reports.Sheet) error {
 			return webpage.Write(w, rec, own...)
-		}, nil, nil},
-	{"csv", "write one row per result, with all fields, to `FILE`",
-		func(w io.Writer, rec *reports.Recording, _ []reports.Sheet) error {
+		}},
+	{name: "csv", usage: "write one row per result, with all fields, to `FILE`",
+		write: func(w io.Writer, rec *reports.Recording, _ []reports.Sheet) error {
 			return reports.WriteCSV(w, rec.ResultSheet())
-		}, nil, nil},
-	{"csv-bom", "write --csv with a byte order mark for Excel to `FILE`",
-		func(w io.Writer, rec *reports.Recording, _ []reports.Sheet) error {
+		}},
+	{name: "csv-bom", usage: "write --csv with a byte order mark for Excel to `FILE`",
+		write: func(w io.Writer, rec *reports.Recording, _ []reports.Sheet) error {
 			if _, err := io.WriteString(w, "\ufeff"); err != nil {
 				return err
 			}
 			return reports.WriteCSV(w, rec.ResultSheet())
-		}, nil, nil},
+		}},
 	workbook,
-	{"junit", "write JUnit XML for CI systems to `FILE`",
-		func(w io.Writer, rec *reports.Recording, _ []reports.Sheet) error {
+	{name: "junit", usage: "write JUnit XML for CI systems to `FILE`",
+		write: func(w io.Writer, rec *reports.Recording, _ []reports.Sheet) error {
 			return reports.WriteJUnit(w, rec)
-		}, nil, nil},
-	{"markdown", "write Markdown for a comment or a ticket to `FILE`",
-		func(w io.Writer, rec *reports.Recording, _ []reports.Sheet) error {
+		}},
+	{name: "markdown", usage: "write Markdown for a comment or a ticket to `FILE`",
+		write: func(w io.Writer, rec *reports.Recording, _ []reports.Sheet) error {
 			return reports.WriteMarkdown(w, rec)
-		}, nil, nil},
+		}},
 	database,
 }
 
