@@ -19,8 +19,8 @@ import (
 	"github.com/optool/optool/verdict"
 )
 
-// causesOf are the causes of what fails in a call, which all screens show: of what else results have the elements, or
-// else under which mistake the reference gives them. What was found before an error stays.
+// causesOf are the causes of what fails in a call. All screens show these. First come other values that have the
+// elements, then mistakes under which the reference gives them. An error keeps what was found before it.
 func causesOf(ctx context.Context, paths []string, e *capture.Entry, call *replay.Call, outcome *replay.Outcome,
 	until time.Time) (out []reports.Cause, err error) {
 	for i := range outcome.Results {
@@ -58,10 +58,9 @@ func recordingAbove(e *capture.Entry) string {
 	return ""
 }
 
-// elsewhere says of what else a wrong result has the bytes: an argument of the call, a
-// result of an earlier call of the process in the recording, as where a buffer was not
-// written, or which of these is added to it, as where a sum does not begin with 0. It says nothing without the
-// evidence that any cause needs, or if all elements are one.
+// elsewhere names another value with the bytes of a wrong result: an argument of the call, or a result of an earlier
+// call of the process. Then a buffer was not written. It also names a value that is added to the right one: then a sum
+// does not begin with 0. A finding needs the evidence that any cause needs, and elements that differ.
 func elsewhere(ctx context.Context, paths []string, e *capture.Entry, call *replay.Call, r *replay.Result,
 	until time.Time) []reports.Cause {
 	got, _, ok := call.Pair(r)
