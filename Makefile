@@ -78,7 +78,7 @@ slurm-test: build
 	.ci/slurm-test
 
 kubernetes-test:
-	cd cluster/testdata/strict && $(GO) test ./...
+	cd internal/run/cluster/testdata/strict && $(GO) test ./...
 
 # The race detector, on the packages that start goroutines or guard what they share.
 concurrent = $(sort $(dir $(shell grep -rlE --include=*.go --exclude=*_test.go '^\s+go [a-z]|\bsync\.|\batomic\.' .)))
@@ -91,7 +91,7 @@ portable: export CGO_ENABLED = 0
 portable:
 	$(GO) build ./...
 	$(GO) vet ./internal/num/... ./tensor ./compare/...
-	$(GO) test ./internal/num/... ./tensor ./compare/... ./opdef/... ./ops/... ./opcheck ./replay
+	$(GO) test ./internal/num/... ./tensor ./compare/... ./ops/... ./replay
 
 lint:
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "gofmt: $$out"; exit 1; }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // LoadOptions select what Load reads.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // Patterns is a list of op names as op_tools reads it from its environment

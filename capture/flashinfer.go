@@ -15,7 +15,7 @@ import (
 	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // flashInfer is FlashInfer's log of level 10: a directory for each call, whose

@@ -16,7 +16,7 @@ import (
 	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // flashInferTrace is the data set of FlashInfer-Bench: workloads, one a line, for

@@ -19,7 +19,7 @@ import (
 	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // hookProducer reads what `optool hook` records: calls.jsonl, one line an event, and

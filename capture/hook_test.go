@@ -13,7 +13,7 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/internal/fuzzcheck"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // hookRecording is the directory of a process in fixtures/hook; record.py beside it wrote it.

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/optool/optool/pthformat"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // Made is a call of values in memory: of the records that its files would hold, Input

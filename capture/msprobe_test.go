@@ -11,7 +11,7 @@ import (
 
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // writeFiles writes text files below a new directory and returns it.

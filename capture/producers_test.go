@@ -12,7 +12,7 @@ import (
 	"github.com/optool/optool/internal/fuzzcheck"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 func floats(v ...float64) *tensor.Tensor { return tensor.New(tensor.Float32, []int{len(v)}, v) }

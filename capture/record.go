@@ -7,7 +7,7 @@ import (
 
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A Record is the content of one file of a capture, as op_tools wrote it: the

@@ -9,10 +9,10 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/pthformat"
-	"github.com/optool/optool/value"
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/tensor/value"
 )
 
 // sglang is the dumper of SGLang and Miles: a file for each value at a point of a

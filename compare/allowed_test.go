@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/verdict"
 )
 
 // TestAllowed judges what sound kernels do that is not rounding of a float32 sum, and

@@ -9,8 +9,8 @@ import (
 	"sync"
 
 	"github.com/optool/optool/compare/internal/vec"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/verdict"
 )
 
 // Check compares a recorded tensor with the reference, which is unrounded: it

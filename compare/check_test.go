@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/verdict"
 )
 
 func floats(dt tensor.DType, shape []int, v ...float64) *tensor.Tensor {

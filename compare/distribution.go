@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"github.com/optool/optool/compare/internal/vec"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/num/roundoff"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/verdict"
 )
 
 // Constants of what counts as systematic; doc.go says where they come from.

@@ -3,7 +3,7 @@ package compare
 import (
 	"math"
 
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/compare/verdict"
 )
 
 // A Result is what Check found out about one tensor.

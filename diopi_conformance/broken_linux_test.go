@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/internal/faulttest"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/verdict"
 )
 
 // openBroken opens a wrong device of the bridge's corpus; the test is skipped

@@ -14,7 +14,7 @@ import (
 
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/internal/smallfile"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A CaseList says which cases a device is to pass and how: the file that

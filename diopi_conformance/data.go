@@ -10,7 +10,7 @@ import (
 	"github.com/optool/optool/diopi_conformance/inputs"
 	"github.com/optool/optool/diopi_conformance/numpypickle"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A Store is the kit's tree of one suite: <cache>/<model or "diopi">.

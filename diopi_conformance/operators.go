@@ -4,13 +4,13 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/diopi_conformance/kitcheck"
 	"github.com/optool/optool/diopi_conformance/reference"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/tensor/value"
 )
 
 // CheckOperators is CheckDevice for a device that runs operators, not C functions: the case

@@ -5,10 +5,10 @@ import (
 	"math"
 	"slices"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/tensor/value"
 )
 
 // random checks the results of a random function by its distribution.

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/verdict"
 )
 
 // A RuntimeTest checks something of a device that is no operator: what it says

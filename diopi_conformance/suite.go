@@ -9,7 +9,7 @@ import (
 
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/diopi_conformance/suite"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A Source says where the configuration entries of suites are.

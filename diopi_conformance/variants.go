@@ -6,7 +6,7 @@ import (
 
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A Variant runs cases with arguments of another layout or width than those

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // gradBound is the gradient of an argument of a call for the upstream gradient

@@ -6,7 +6,7 @@ import (
 
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // TestCalculus holds differences, integrals and derivatives to results of torch.

@@ -3,8 +3,8 @@ package ops_test
 import (
 	"testing"
 
-	"github.com/optool/optool/opcheck"
 	"github.com/optool/optool/ops"
+	"github.com/optool/optool/ops/opcheck"
 )
 
 // TestChecks runs every check of package opcheck on every op.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 

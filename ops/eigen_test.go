@@ -8,7 +8,7 @@ import (
 
 	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 type matrix = kernel.Mat[complex128]

@@ -5,7 +5,7 @@ import (
 
 	"github.com/optool/optool/internal/fuzzcheck"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // FuzzEinsum computes equations of one to three operands of two or three

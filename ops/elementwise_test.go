@@ -6,10 +6,10 @@ import (
 	"math/cmplx"
 	"testing"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // TestElementwiseGolden compares elementwise ops with values that torch 1.13.1

@@ -13,7 +13,7 @@ import (
 
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // An exactRow is a value of a function, exact to a thousandth of a unit in the last place.

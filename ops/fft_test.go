@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // TestFFTNode: torch makes a real input of fft2 complex first, so that the

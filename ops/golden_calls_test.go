@@ -14,10 +14,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 var goldenCalls = flag.String("calls", "", "write the calls for testdata/golden/record.py to this `file`")

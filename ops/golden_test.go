@@ -13,11 +13,11 @@ import (
 	"testing"
 
 	"github.com/optool/optool/compare"
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/ops"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/tensor/value"
 )
 
 const goldenDir = "testdata/golden"

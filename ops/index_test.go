@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // invoke calls an op by a captured name; keywords come in pairs at the end.

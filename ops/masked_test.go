@@ -6,10 +6,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // TestMasked holds functions of torch.masked to results of torch.

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // callOp binds and runs a captured name on Python values.

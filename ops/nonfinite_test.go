@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // TestNonFiniteGradients holds gradients of arguments that are not finite to those of torch 2.15 and 1.13. The

@@ -6,7 +6,6 @@ package ops
 import (
 	"sync"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/activation"
 	"github.com/optool/optool/ops/attention"
 	"github.com/optool/optool/ops/calculus"
@@ -23,6 +22,7 @@ import (
 	"github.com/optool/optool/ops/masked"
 	"github.com/optool/optool/ops/matmul"
 	"github.com/optool/optool/ops/normalization"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/ops/optim"
 	"github.com/optool/optool/ops/pointwise"
 	"github.com/optool/optool/ops/pooling"

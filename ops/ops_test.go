@@ -3,7 +3,7 @@ package ops
 import (
 	"testing"
 
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/ops/vendors"
 )
 

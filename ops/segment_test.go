@@ -6,7 +6,7 @@ import (
 
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // TestSegments holds segments and bins to results of torch.

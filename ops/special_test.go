@@ -5,11 +5,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/ops/special"
 	"github.com/optool/optool/ops/spectral"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // specialForward runs a call of one of the ops of the tables on floats.

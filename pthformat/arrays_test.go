@@ -10,7 +10,7 @@ import (
 
 	"github.com/optool/optool/internal/fuzzcheck"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // TestArrays reads files that safetensors and numpy wrote of

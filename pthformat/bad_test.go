@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // badFiles says what is reported of each file in testdata/bad; "" means that

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // BenchmarkOpenSmall opens and closes a capture of 1 KB: one tensor of 208

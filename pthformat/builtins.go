@@ -10,7 +10,7 @@ import (
 	"github.com/nlpodyssey/gopickle/types"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 func deviceName(d value.Device) string {

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // storageTypes are the storage classes of torch and the dtype of an element.

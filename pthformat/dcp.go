@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // MetadataName is the file of a distributed checkpoint that says which shard is where.

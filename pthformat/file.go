@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // ReadMode says how the bytes of a file are reached.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/optool/optool/internal/fuzzcheck"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // fuzzLimits keep a single input fast; the limits themselves are exercised.

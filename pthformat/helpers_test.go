@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 var update = flag.Bool("update", false, "write the golden files")

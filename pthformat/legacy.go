@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // The numbers a legacy file begins with.

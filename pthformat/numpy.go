@@ -11,7 +11,7 @@ import (
 	"github.com/nlpodyssey/gopickle/types"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // arrayTypes are numpy's type codes.

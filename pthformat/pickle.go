@@ -1,7 +1,7 @@
 package pthformat
 
 import (
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // ReadPickle reads one pickle that stands by itself (protocols 0 to 5, what

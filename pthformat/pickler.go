@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A pickler writes one value as a pickle of protocol 2, the protocol of

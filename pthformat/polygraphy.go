@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // polygraphyClass is the key by which Polygraphy's JSON says what an object is.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/optool/optool/internal/fuzzcheck"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // polygraphyArray is an array as Polygraphy writes it.

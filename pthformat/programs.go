@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // program adds to the root of a TorchScript archive what lies beside its data.pkl: constants,

@@ -7,7 +7,7 @@ import (
 	"github.com/nlpodyssey/gopickle/types"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // builders makes the values of the classes in the closed list. A name is

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // floats are the bytes of 1 and -2 in float32.

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // safetensorsTypes are the dtypes of a header that tensors can have here. Others

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // decodePickle decodes a pickle without storages.

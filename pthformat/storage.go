@@ -7,7 +7,7 @@ import (
 	"github.com/nlpodyssey/gopickle/types"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A storage is what a persistent id stands for.

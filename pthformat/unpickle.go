@@ -14,7 +14,7 @@ import (
 	"github.com/nlpodyssey/gopickle/types"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // An unpickler runs one walked pickle on gopickle's machine. persistent

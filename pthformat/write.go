@@ -12,7 +12,7 @@ import (
 
 	"github.com/optool/optool/internal/wholefile"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // Write writes v as a .pth file in the zip format whose records lie in the

@@ -7,11 +7,11 @@ import (
 	"strings"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay/causes"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A Call is a recorded call bound to an operator, which can be run again and

@@ -12,7 +12,7 @@ import (
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // TestCauses: kernels with a known mistake are written as captures; the mistake is the

@@ -9,14 +9,14 @@ import (
 	"strings"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/collective"
+	"github.com/optool/optool/capture/collective"
 	"github.com/optool/optool/compare"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/quota"
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/tensor/value"
 )
 
 // Options of a Call.

@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/tensor/value"
 )
 
 // gradientOf is what replay says of the recorded gradient of the first of a call's tensors.

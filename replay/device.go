@@ -5,10 +5,10 @@ import (
 	"slices"
 
 	"github.com/optool/optool/compare"
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A Device runs calls on something other than the reference.

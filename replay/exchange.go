@@ -1,8 +1,8 @@
 package replay
 
 import (
-	"github.com/optool/optool/collective"
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/capture/collective"
+	"github.com/optool/optool/compare/verdict"
 )
 
 // compareExchange compares what a collective left in its arguments with what all ranks of its group put in.

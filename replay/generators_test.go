@@ -8,7 +8,7 @@ import (
 
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // TestCausesOfGenerators: mistakes that no operator declares. made are the arguments with which the recorded result is

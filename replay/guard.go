@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/verdict"
 )
 
 // stopped is why a call, or something done with it, came to nothing.

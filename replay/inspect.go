@@ -1,7 +1,7 @@
 package replay
 
 import (
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 

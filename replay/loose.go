@@ -6,9 +6,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay/causes"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/verdict"
 )
 
 // Values that a warning lets pass are off by more than rounding, but by no more than

@@ -10,12 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/ops"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/tensor/value"
 )
 
 // TestForeignNames replays captures of operators that are no functions of torch,

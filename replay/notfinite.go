@@ -7,9 +7,9 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/internal/quota"
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A NotFinite is the first element of a call's results, or gradients, that is infinite or NaN.

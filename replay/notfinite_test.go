@@ -6,7 +6,7 @@ import (
 
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // TestNotFinite: the first element of a call that is not finite is said, also of an operator that nobody knows, with

@@ -5,7 +5,7 @@ import (
 
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // Pair is what was recorded of the value that a result is about, and the reference's,

@@ -5,10 +5,10 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay/causes"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/verdict"
 )
 
 // A reading is a way to understand a recorded call that is not what its

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A sumDevice gives the elements of a sum that it is told, or the status.

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/tensor/value"
 )
 
 // Sampling has large calls checked in parts: products of matrices and what else says by its

@@ -4,8 +4,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
-	"github.com/optool/optool/verdict"
 )
 
 // TestSound replays recordings of sound programs, which fixtures/sound/record.py made: nothing fails, and nearly

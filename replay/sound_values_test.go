@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/tensor/value"
 )
 
 // TestZerosOfLists: zeros in a list pass if another item of the list passes, since the kernel ran; a list of zeros

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"slices"
 
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/verdict"
 )
 
 // A layout is another way to lay the arguments of a call out in memory. The

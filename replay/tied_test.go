@@ -3,10 +3,10 @@ package replay_test
 import (
 	"testing"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/tensor/value"
 )
 
 // TestTiedGradients are gradients at a kink that torch gives in one way before version 2.15, in

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/compare/verdict"
 )
 
 // manyOps are JSON lines of a run whose values are all of another op, as those of a file of values are.

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/optool/optool/budget"
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/internal/run/budget"
 )
 
 // A Budget says what a run that was given a time looked at.

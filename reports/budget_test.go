@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
-	"github.com/optool/optool/verdict"
 )
 
 // spent is a summary of a run with a budget: so many calls of mm looked at, of which some

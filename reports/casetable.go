@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/compare/verdict"
 )
 
 // A CaseTable counts conformance cases by function and by dtype.

@@ -13,7 +13,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/compare/verdict"
 )
 
 // A Digest collects the findings of a run, and prints first what a reader needs first:

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/compare/verdict"
 )
 
 // A DTypeMatrix counts the calls of each op by dtype and verdict: what a device can do,

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/compare/verdict"
 )
 
 // A Finding is what is said of one capture: its results, which are not empty,

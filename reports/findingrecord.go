@@ -3,7 +3,7 @@ package reports
 import (
 	"fmt"
 
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/compare/verdict"
 )
 
 // A Place names a value of a recorded call in records.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/compare/verdict"
 )
 
 // documented are the fields that docs/formats.md lists for lines of a kind: the names in backquotes in the first

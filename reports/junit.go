@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/compare/verdict"
 )
 
 type junitSettings struct {

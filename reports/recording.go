@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/timing"
-	"github.com/optool/optool/verdict"
 )
 
 // A Recording is what the JSON lines of a run say: those of a comparison, an

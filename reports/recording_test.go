@@ -14,8 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/timing"
-	"github.com/optool/optool/verdict"
 )
 
 // recorded is the JSON lines of a comparison with one finding, whose names try

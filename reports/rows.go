@@ -6,7 +6,7 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/compare/verdict"
 )
 
 // A TensorInfo is what op_tools' tables show of a tensor.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/compare/verdict"
 )
 
 // numbered is JSON lines of n results that say which they are, with texts of this length.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/compare/verdict"
 )
 
 // A Summary counts results and keeps the worst of each op. Its memory grows

@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/compare/verdict"
 )
 
 // Constants of what the calls of an operator say together; docs/verdicts.md has the

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/compare/verdict"
 )
 
 // A Sheet is a table for a file: every row has a cell for each column. Cells are

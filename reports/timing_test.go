@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/timing"
-	"github.com/optool/optool/verdict"
 )
 
 func timings() []*Timing {

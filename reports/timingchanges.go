@@ -6,8 +6,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/timing"
-	"github.com/optool/optool/verdict"
 )
 
 // A TimingChange is how a series that two runs measured changed.

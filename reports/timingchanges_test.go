@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/timing"
-	"github.com/optool/optool/verdict"
 )
 
 // steady is a recording of series of 25 runs in nine rounds, which take as long as said.

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/compare/verdict"
 )
 
 // An Unjudged counts the values that a run did not judge, and why. What the reasons say of one

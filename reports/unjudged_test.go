@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/compare/verdict"
 )
 
 // TestUnjudged: values that were not judged are counted by reasons of which there are few, and the

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/compare/verdict"
 )
 
 // WorkbookSheets are the tables of a workbook: a summary for those who read nothing else, the results in order of

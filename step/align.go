@@ -3,7 +3,7 @@ package step
 import (
 	"slices"
 
-	"github.com/optool/optool/pairs"
+	"github.com/optool/optool/compare/pairs"
 )
 
 // align pairs the calls of two runs by sequence. Numbers of calls say nothing: one

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A Carry runs the calls that some results depend on in float64, from the recorded leaves: once exactly, and

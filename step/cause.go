@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	found "github.com/optool/optool/reports/results"
-	"github.com/optool/optool/verdict"
 )
 
 // How many findings causes are looked for, and how long: of one, and of all.

@@ -5,10 +5,10 @@ import (
 	"strings"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/collective"
+	"github.com/optool/optool/capture/collective"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/verdict"
 )
 
 // collective is the name of a call between processes, without its module; "" of

@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/collective"
+	"github.com/optool/optool/capture/collective"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
-	"github.com/optool/optool/verdict"
 )
 
 // A hookFile writes what the hook records of one rank.

@@ -8,10 +8,10 @@ import (
 	"slices"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // Exact runs all calls once more in float64, each on the results of those before

@@ -7,7 +7,7 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // files are the recorded files that one piece of work reads. The files used last stay open,

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/verdict"
 )
 
 // A Finding is one thing that is wrong with a step.

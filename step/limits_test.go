@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
-	"github.com/optool/optool/verdict"
 )
 
 // TestNotRun: a call that is not run is linked as it was recorded, no part of the analysis

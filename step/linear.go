@@ -2,9 +2,9 @@ package step
 
 import (
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // bridged runs a call whose operator is not known, as a program's own autograd.Function, by its recorded gradients:

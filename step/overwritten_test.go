@@ -12,7 +12,7 @@ import (
 
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A located tensor is one of a recorded call, and where it lay.

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/compare/verdict"
 )
 
 // A truth is what bench/steps.py knows of a program that it recorded.

@@ -5,9 +5,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
-	"github.com/optool/optool/verdict"
 )
 
 // A Node is the record of one pass of a call.

@@ -12,10 +12,10 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/internal/num/roundoff"
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A Range are the forward ids of the calls of a region, From and To included.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
-	"github.com/optool/optool/verdict"
 )
 
 // repeats finds calls that checkpointing ran again, for the backward pass, with another result: random numbers that

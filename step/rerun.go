@@ -3,8 +3,8 @@ package step
 import (
 	"slices"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
-	"github.com/optool/optool/verdict"
 )
 
 // A Rerun is what a device made of one pass of a call, beside what was recorded of it.

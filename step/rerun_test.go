@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
-	"github.com/optool/optool/verdict"
 )
 
 // A referenceDevice gives what the reference gives, but for the ops that it maps: to fail,

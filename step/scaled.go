@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
-	"github.com/optool/optool/verdict"
 )
 
 // LossScale is the power of two by which the program multiplied the loss before the backward pass; 1 if it did not.

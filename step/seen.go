@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
-	"github.com/optool/optool/verdict"
 )
 
 // Seen says how much of a trace was looked at: an all-clear is worth no more.

@@ -8,10 +8,10 @@ import (
 	"sync"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/collective"
+	"github.com/optool/optool/capture/collective"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/verdict"
 )
 
 // A Value is a tensor of a recorded call: what is known of it without its

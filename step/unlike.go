@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
-	"github.com/optool/optool/verdict"
 )
 
 // unlike are the gradients of an update that the calls do not give, though they give those of most other parameters.

@@ -5,10 +5,10 @@ import (
 	"slices"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/verdict"
 )
 
 // findUnseen looks among the wrong results for those that a changed value makes right: of

@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/verdict"
 )
 
 // A Choice is what a call computes with in an imagined run.

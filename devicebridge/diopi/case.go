@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A Case is one call of a function of DIOPI's test kit and what is wanted of it.

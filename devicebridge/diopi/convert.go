@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // The number a Python number is for a C parameter: bool counts as an integer.

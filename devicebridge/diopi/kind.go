@@ -52,7 +52,7 @@ const (
 //   - a conversion of the kit's values in convert.go, which the kinds of the form name,
 //   - an encoder in ../request.go, and its case in ../native/worker/decode.cc; what C takes by
 //     address lies in a member of Plan (../native/worker/plan.h), as ints_ and doubles_ do,
-//   - a case of program.arg in /bundle/program.go, which writes the call as C,
+//   - a case of program.arg in reports/bundle/program.go, which writes the call as C,
 //   - a case of fits in recipe_test.go.
 //
 // A new type of arguments also joins the table at Arg in plan.go beside this file; a test of package

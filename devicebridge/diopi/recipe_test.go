@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A recorded case: arguments without their elements and the C calls the kit made

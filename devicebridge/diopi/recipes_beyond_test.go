@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // TestSubscripts: the calls of x[index] and of its gradient, and of x[index] = v,

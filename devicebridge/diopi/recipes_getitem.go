@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // Functions of PyTorch that the kit does not have.

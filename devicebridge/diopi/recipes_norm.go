@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 var norms = []*Recipe{

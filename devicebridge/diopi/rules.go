@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // Rules for what calls write: dtype and shape follow from the arguments, as the

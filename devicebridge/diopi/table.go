@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // The recipes, by family.

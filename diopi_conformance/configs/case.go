@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A Case is one test case.

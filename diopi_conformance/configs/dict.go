@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // dict makes a dict of alternating keys and values.

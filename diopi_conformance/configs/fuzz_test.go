@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/optool/optool/internal/fuzzcheck"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // FuzzParse evaluates configuration files, expands what they say into cases, and

@@ -14,7 +14,7 @@ import (
 	"github.com/optool/optool/diopi_conformance/numpypickle"
 	"github.com/optool/optool/internal/sandbox"
 	"github.com/optool/optool/internal/smallfile"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // Limits of one file's text, of lists and dicts in each other, and of the values of the

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // draw returns an array of the distribution: numbers are drawn as float64 and

@@ -15,7 +15,7 @@ import (
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // An Input is the arguments of a case in the kit's form.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // arg makes a case of one argument from alternating keys and values.

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // typeCodes are numpy's codes of its types, which begin with the kind and end

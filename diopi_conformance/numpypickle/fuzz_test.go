@@ -8,7 +8,7 @@ import (
 
 	"github.com/optool/optool/internal/fuzzcheck"
 	"github.com/optool/optool/pthformat"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // FuzzRead reads pickles. What was read and can be written is read again from

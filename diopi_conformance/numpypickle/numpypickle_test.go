@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // TestRoundTrip reads what Python wrote (testdata/golden.py) and writes it

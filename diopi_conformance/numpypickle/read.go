@@ -10,7 +10,7 @@ import (
 	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // scalarTypes are the numpy scalar types that stand for a dtype.

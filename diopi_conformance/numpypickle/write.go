@@ -14,7 +14,7 @@ import (
 
 	"github.com/optool/optool/internal/wholefile"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 var le = binary.LittleEndian

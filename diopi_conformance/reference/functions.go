@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // functions are the functions of the kit that are not one call of the operator of

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A pipe is a row of calls of operators, each but the first of a result of the call

@@ -8,10 +8,10 @@ import (
 
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/internal/quota"
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // ErrNone is the error of Compute for cases whose result is random: there is

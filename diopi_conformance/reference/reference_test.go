@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"github.com/optool/optool/devicebridge/diopi"
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 func call(t *testing.T, function string, pairs ...value.Value) value.Value {

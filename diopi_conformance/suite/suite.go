@@ -8,7 +8,7 @@ import (
 	"fmt"
 
 	"github.com/optool/optool/diopi_conformance/configs"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 //go:embed functions.star

@@ -20,7 +20,7 @@ const module = "github.com/optool/optool"
 
 // unsafePlaces are the packages and files that may import unsafe: vector loops,
 // which read bytes as elements, and what keeps operators of all types as one.
-var unsafePlaces = []string{"compare/internal/vec", "internal/num/vmath", "opdef/op.go", "opdef/operator.go"}
+var unsafePlaces = []string{"compare/internal/vec", "internal/num/vmath", "ops/opdef/op.go", "ops/opdef/operator.go"}
 
 // drivers are the packages that import a database's driver, which registers
 // itself with database/sql: the only import for its side effects.

@@ -12,12 +12,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/optool/optool/budget"
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/internal/run/budget"
+	"github.com/optool/optool/internal/run/shard"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
-	"github.com/optool/optool/shard"
 )
 
 // A timeBudget is the flag --budget; 0 if it was not given.

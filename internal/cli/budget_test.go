@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/optool/optool/shard"
+	"github.com/optool/optool/internal/run/shard"
 )
 
 // Large calls are checked in smaller parts where the time would not suffice, unless the user says how.

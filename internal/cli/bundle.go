@@ -10,12 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/optool/optool/bundle"
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/internal/wholefile"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/bundle"
 	"github.com/optool/optool/reports/results"
 	"github.com/optool/optool/tensor"
 )

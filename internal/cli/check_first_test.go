@@ -9,7 +9,7 @@ import (
 
 	"github.com/optool/optool/internal/cli"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // TestFirstNotFinite: check says before everything else which call made the first value that is not finite, of a known

@@ -10,7 +10,7 @@ import (
 
 	"github.com/optool/optool/internal/cli"
 	"github.com/optool/optool/pthformat"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // TestCheckOfManyValues: a file of more values than are held in memory has a result for each, in its order, and

@@ -14,11 +14,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/cluster"
 	"github.com/optool/optool/diopi_conformance"
 	"github.com/optool/optool/diopi_conformance/configs"
+	"github.com/optool/optool/internal/run/cluster"
+	"github.com/optool/optool/internal/run/shard"
 	"github.com/optool/optool/reports"
-	"github.com/optool/optool/shard"
 )
 
 // A clusterOptions is the flags of the commands that print jobs.

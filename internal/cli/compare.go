@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/optool/optool/pairs"
+	"github.com/optool/optool/compare/pairs"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/timing"
-	"github.com/optool/optool/verdict"
 )
 
 type compareOptions struct {

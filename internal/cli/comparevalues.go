@@ -11,13 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/checkpoint"
+	"github.com/optool/optool/capture/checkpoint"
+	"github.com/optool/optool/compare/pairs"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/files"
-	"github.com/optool/optool/pairs"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/reports"
-	"github.com/optool/optool/value"
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A holding is what a path of compare holds.

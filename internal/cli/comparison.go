@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/rss"
 	"github.com/optool/optool/reports"
-	"github.com/optool/optool/verdict"
 )
 
 // A comparison is what a command that compares found so far, and how it is printed.

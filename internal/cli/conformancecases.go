@@ -2,7 +2,7 @@ package cli
 
 import (
 	"github.com/optool/optool/diopi_conformance/configs"
-	"github.com/optool/optool/shard"
+	"github.com/optool/optool/internal/run/shard"
 )
 
 // A listedCase is a case that is to be looked at.

@@ -15,17 +15,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
+	"github.com/optool/optool/devicebridge/torchbridge"
 	"github.com/optool/optool/diopi_conformance"
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/diopi_conformance/numpypickle"
 	"github.com/optool/optool/replay/ontorch"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/results"
-	"github.com/optool/optool/torchbridge"
-	"github.com/optool/optool/value"
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A tested case is what run_test found.

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/diopi_conformance"
 	"github.com/optool/optool/reports"
-	"github.com/optool/optool/verdict"
 )
 
 // testRuntime is the mode utest.

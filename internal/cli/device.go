@@ -17,15 +17,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
+	"github.com/optool/optool/devicebridge/torchbridge"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/adapted"
 	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/replay/ontorch"
 	"github.com/optool/optool/reports"
-	"github.com/optool/optool/torchbridge"
-	"github.com/optool/optool/verdict"
 )
 
 // deviceFlags say what device to use and how. They are the same for every

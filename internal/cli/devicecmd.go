@@ -16,8 +16,9 @@ import (
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/devicebridge/diopi/mapping"
+	"github.com/optool/optool/devicebridge/torchbridge"
 	"github.com/optool/optool/diopi_conformance"
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/coverage"
 	"github.com/optool/optool/replay/devicecheck"
@@ -25,7 +26,6 @@ import (
 	"github.com/optool/optool/replay/ontorch"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/webpage"
-	"github.com/optool/optool/torchbridge"
 )
 
 type deviceOptions struct {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/optool/optool/internal/cli"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // TestElsewhere: a result that is another call's, or an argument, is said to be that;

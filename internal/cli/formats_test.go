@@ -14,8 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
-	"github.com/optool/optool/verdict"
 )
 
 // A fullDisk takes so many bytes and no more.

@@ -11,7 +11,7 @@ import (
 	"github.com/optool/optool/internal/cli"
 	"github.com/optool/optool/internal/fuzzcheck"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // repeated is a stored tensor all of whose elements are one number of four or eight bytes.

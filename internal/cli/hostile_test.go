@@ -11,7 +11,7 @@ import (
 	"github.com/optool/optool/internal/cli"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // hostile is a text that takes over a terminal that prints it as it is: escape sequences, also of 8 bits

@@ -21,7 +21,7 @@ import (
 	"github.com/optool/optool/internal/fuzzcheck"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A format writes a small recording below a directory. Of another variant all elements

@@ -4,9 +4,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/ops/custom"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/reports"
 )
 

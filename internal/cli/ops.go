@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/devicebridge/diopi/mapping"
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/custom"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/reports"
 )
 

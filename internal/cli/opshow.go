@@ -10,9 +10,9 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/optool/optool/internal/smallfile"
-	"github.com/optool/optool/opcheck"
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/custom"
+	"github.com/optool/optool/ops/opcheck"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/ops/vendors"
 )
 

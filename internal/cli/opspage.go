@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 )
 
 const opsPageHead = "# Operators\n\n" +

@@ -17,13 +17,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/collective"
+	"github.com/optool/optool/capture/collective"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/results"
-	"github.com/optool/optool/verdict"
 )
 
 type replayOptions struct {

@@ -13,11 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/optool/optool/overflow"
+	"github.com/optool/optool/compare/overflow"
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/internal/run/rundir"
 	"github.com/optool/optool/reports"
-	"github.com/optool/optool/rundir"
 	"github.com/optool/optool/timing"
-	"github.com/optool/optool/verdict"
 )
 
 type reportOptions struct {

@@ -21,7 +21,7 @@ import (
 	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/internal/num/blas"
 	"github.com/optool/optool/internal/quota"
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/replay"
 )

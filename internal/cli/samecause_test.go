@@ -13,7 +13,7 @@ import (
 
 	"github.com/optool/optool/internal/cli"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // TestSameCause: the cause of a wrong result, and the distance of its worst element, are the same on every screen and

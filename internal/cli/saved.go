@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A failureSaver writes failing calls as op_tools does: the recorded values as

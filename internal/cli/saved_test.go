@@ -9,7 +9,7 @@ import (
 
 	"github.com/optool/optool/internal/cli"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // TestSavedSize: of a call that should have given 4 GiB, but recorded three elements, the 4 GiB are

@@ -13,7 +13,7 @@ import (
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/contents"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 type showOptions struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/rss"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
@@ -22,7 +23,6 @@ import (
 	"github.com/optool/optool/step/parallel"
 	"github.com/optool/optool/step/view"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/verdict"
 )
 
 type stepOptions struct {

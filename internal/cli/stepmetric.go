@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/optool/optool/checkpoint"
+	"github.com/optool/optool/capture/checkpoint"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/ops/custom"
 	"github.com/optool/optool/reports"
@@ -18,7 +18,7 @@ import (
 	"github.com/optool/optool/step/metric"
 	"github.com/optool/optool/step/view"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // metricFlags say which result the effects of errors are measured on, and how.

@@ -15,7 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/devicebridge"
+	"github.com/optool/optool/devicebridge/torchbridge"
 	"github.com/optool/optool/internal/rss"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/ondevice"
@@ -24,8 +26,6 @@ import (
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/charts"
 	"github.com/optool/optool/timing"
-	"github.com/optool/optool/torchbridge"
-	"github.com/optool/optool/verdict"
 )
 
 type timeOptions struct {

@@ -7,13 +7,13 @@ import (
 	"strconv"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/timed"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/results"
-	"github.com/optool/optool/verdict"
 )
 
 // leftOut are the calls that could not be measured.

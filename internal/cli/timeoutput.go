@@ -10,12 +10,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay/timed"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/contents"
+	"github.com/optool/optool/tensor/value"
 	"github.com/optool/optool/timing"
-	"github.com/optool/optool/value"
-	"github.com/optool/optool/verdict"
 )
 
 // A timeTable prints series as they are known: one per line, or in few columns

@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/replay/timed"
 	"github.com/optool/optool/reports"
-	"github.com/optool/optool/verdict"
 )
 
 // A timer is a run of time: it measures tasks and reports them.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/optool/optool/devicebridge/torchbridge"
 	"github.com/optool/optool/replay/ontorch"
-	"github.com/optool/optool/torchbridge"
 )
 
 const defaultPython = "python3"

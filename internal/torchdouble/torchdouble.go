@@ -17,10 +17,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // Fault is the environment variable that says what goes wrong: crash, hang, exit, raise,

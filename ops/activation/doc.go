@@ -4,7 +4,7 @@ package activation
 import (
 	"slices"
 
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 )
 
 // Table lists the operators of this package.

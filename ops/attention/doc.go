@@ -1,7 +1,7 @@
 // Package attention declares scaled dot-product and multi-head attention.
 package attention
 
-import "github.com/optool/optool/opdef"
+import "github.com/optool/optool/ops/opdef"
 
 // Table lists the operators of this package.
 func Table() []*opdef.Entry {

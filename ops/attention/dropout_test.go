@@ -7,7 +7,7 @@ import (
 
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // TestMultiheadDropout judges results of one head whose projections are the identity: of

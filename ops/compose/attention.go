@@ -8,8 +8,8 @@ import (
 	"sync"
 
 	"github.com/optool/optool/internal/num/vmath"
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/optool/optool/opcheck"
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/opcheck"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 

@@ -6,8 +6,8 @@ import (
 	"math/cmplx"
 
 	"github.com/optool/optool/internal/num/vmath"
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/ops/opdef"
 )
 
 // rounded is the error of what a device rounds once.

@@ -5,7 +5,7 @@ import (
 	"math/cmplx"
 
 	"github.com/optool/optool/internal/num/roundoff"
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 

@@ -8,12 +8,12 @@ import (
 	"testing"
 
 	"github.com/optool/optool/compare"
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/ops/compose"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A fused is an operator with kernels of its own, and its composition of the

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A Graph is one call in the making: the values that were computed and how each

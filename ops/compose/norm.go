@@ -3,7 +3,7 @@ package compose
 import (
 	"math"
 
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 

@@ -3,10 +3,10 @@ package creation
 import (
 	"slices"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // fromData makes a tensor of numbers in nested sequences, or converts one.

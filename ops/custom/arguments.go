@@ -10,11 +10,11 @@ import (
 
 	"go.starlark.net/starlark"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // argument is the argument p of a call as Starlark sees it.

@@ -8,11 +8,11 @@ import (
 	"testing"
 
 	"github.com/optool/optool/internal/fuzzcheck"
-	"github.com/optool/optool/opcheck"
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/custom"
+	"github.com/optool/optool/ops/opcheck"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // TestChecks runs on operators of files what must hold of every operator.

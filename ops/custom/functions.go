@@ -9,9 +9,9 @@ import (
 
 	"go.starlark.net/starlark"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 

@@ -11,8 +11,8 @@ import (
 	starlarkmath "go.starlark.net/lib/math"
 	"go.starlark.net/starlark"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 

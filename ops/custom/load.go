@@ -15,10 +15,10 @@ import (
 
 	"github.com/optool/optool/internal/sandbox"
 	"github.com/optool/optool/internal/smallfile"
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/compose"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // MaxSize is how large a file may be, in bytes.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/optool/optool/internal/num/roundoff"
 	"github.com/optool/optool/internal/num/vmath"
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 

@@ -2,7 +2,7 @@
 // list (torch._foreach_*).
 package foreach
 
-import "github.com/optool/optool/opdef"
+import "github.com/optool/optool/ops/opdef"
 
 // Table lists the operators of this package.
 func Table() []*opdef.Entry {

@@ -5,15 +5,15 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/activation"
 	"github.com/optool/optool/ops/creation"
 	"github.com/optool/optool/ops/linalg"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/ops/pointwise"
 	"github.com/optool/optool/ops/reduction"
 	"github.com/optool/optool/ops/special"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // foreachOps apply one op to every tensor of a list (torch._foreach_*): the

@@ -5,9 +5,9 @@ import (
 	"math"
 	"testing"
 
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // foreachBind binds a call of one of the list ops.

@@ -3,10 +3,10 @@ package gradients
 import (
 	"math"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // Table declares the operators; find is asked for the registry of the operators whose gradients they give.

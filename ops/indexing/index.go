@@ -3,12 +3,12 @@ package indexing
 import (
 	"slices"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/internal/runs"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/ops/shape"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // indexOps are Python's self[index] and its relatives.

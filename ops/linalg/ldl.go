@@ -1,8 +1,8 @@
 package linalg
 
 import (
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 

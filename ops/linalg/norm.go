@@ -5,11 +5,11 @@ import (
 	"slices"
 
 	"github.com/optool/optool/internal/num/roundoff"
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/ops/reduction"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 var namedNormOps = []*opdef.Entry{

@@ -5,10 +5,10 @@ import (
 	"sync"
 
 	"github.com/optool/optool/internal/num/vmath"
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // ctcOps is connectionist temporal classification.

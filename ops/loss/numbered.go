@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // numberedLossOps are losses under the names of torch itself, which take a number

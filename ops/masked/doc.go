@@ -6,7 +6,7 @@
 // and normalize are no call of one operator: they are torch's own compositions.
 package masked
 
-import "github.com/optool/optool/opdef"
+import "github.com/optool/optool/ops/opdef"
 
 // Table lists the operators of this package.
 func Table() []*opdef.Entry {

@@ -3,9 +3,9 @@ package masked
 import (
 	"slices"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/activation"
 	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/ops/pointwise"
 	"github.com/optool/optool/ops/reduction"
 	"github.com/optool/optool/ops/sorting"

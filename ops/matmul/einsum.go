@@ -4,10 +4,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // einsumOps are the contractions written as equations. The sublist forms

@@ -1,7 +1,7 @@
 // Package optim declares fused steps of optimizers.
 package optim
 
-import "github.com/optool/optool/opdef"
+import "github.com/optool/optool/ops/opdef"
 
 // Table lists the operators of this package.
 func Table() []*opdef.Entry {

@@ -4,10 +4,10 @@ import (
 	"math"
 	"math/cmplx"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // compareOps are comparisons, logical functions and choices between tensors.

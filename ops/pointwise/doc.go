@@ -6,7 +6,7 @@ package pointwise
 import (
 	"slices"
 
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 )
 
 // Table lists the operators of this package.

@@ -6,10 +6,10 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 type maxPoolArgs struct {

@@ -5,12 +5,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/creation"
 	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/ops/pointwise"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // queryOps return something else than tensors.

@@ -2,7 +2,7 @@
 // what does not depend on the numbers can be compared.
 package random
 
-import "github.com/optool/optool/opdef"
+import "github.com/optool/optool/ops/opdef"
 
 // Table lists the operators of this package.
 func Table() []*opdef.Entry {

@@ -5,10 +5,10 @@ import (
 	"math"
 	"slices"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/creation"
 	"github.com/optool/optool/ops/internal/draws"
 	"github.com/optool/optool/ops/internal/elements"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 

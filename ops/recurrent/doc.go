@@ -1,7 +1,7 @@
 // Package recurrent declares recurrent networks and their cells.
 package recurrent
 
-import "github.com/optool/optool/opdef"
+import "github.com/optool/optool/ops/opdef"
 
 // Table lists the operators of this package.
 func Table() []*opdef.Entry {

@@ -6,7 +6,7 @@ package reduction
 import (
 	"slices"
 
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 )
 
 // Table lists the operators of this package.

@@ -5,9 +5,9 @@ import (
 	"math"
 	"slices"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/indexing"
 	"github.com/optool/optool/ops/internal/runs"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 

@@ -4,10 +4,10 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/indexing"
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/internal/runs"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 

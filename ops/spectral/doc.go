@@ -5,7 +5,7 @@ package spectral
 import (
 	"slices"
 
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 )
 
 // Table lists the operators of this package.

@@ -3,10 +3,10 @@ package spectral
 import (
 	"math"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/creation"
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 

@@ -8,8 +8,8 @@ import (
 	"embed"
 	"strings"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/custom"
+	"github.com/optool/optool/ops/opdef"
 )
 
 //go:embed *.star

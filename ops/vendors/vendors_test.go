@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/optool/optool/opcheck"
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opcheck"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/ops/vendors"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // registry has the operators of the files alone.

@@ -6,11 +6,11 @@ import (
 	"strings"
 
 	"github.com/optool/optool/internal/num/vmath"
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // visionOps resample images; padding, folds and shuffles are in shape.padOps,

@@ -3,10 +3,10 @@
 package adapted
 
 import (
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/verdict"
 )
 
 // Options of New.

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // Plausible are the mistakes that a value may have whose errors a lower precision would explain, too. The first of them

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 

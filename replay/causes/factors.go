@@ -6,9 +6,9 @@ import (
 	"math"
 	"slices"
 
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // movedFactors are numbers by which a kernel multiplies another operand than it should: self in place of other by

@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // fittedNumbers looks for the factor of a value, for the value of a floating argument, or for

@@ -4,8 +4,8 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/optool/optool/opdef"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/ops/opdef"
+	"github.com/optool/optool/tensor/value"
 )
 
 // exchangedArguments gives two arguments, numbers or lists of them, each other's value, or one that of the other: what

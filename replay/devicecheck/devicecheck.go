@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/optool/optool/opcheck"
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/ops/opcheck"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/verdict"
 )
 
 // Suite is the suite of checks for a device: values under the error model, layouts,

@@ -7,14 +7,14 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/devicebridge"
-	"github.com/optool/optool/opcheck"
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops"
+	"github.com/optool/optool/ops/opcheck"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/devicecheck"
 	"github.com/optool/optool/replay/ondevice"
-	"github.com/optool/optool/verdict"
 )
 
 // TestHost runs the checks on the built-in device, for every operator it can run.

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/timing"
-	"github.com/optool/optool/verdict"
 )
 
 // A Timer times one pass of a call on the device. It is a timing.MemoryRunner: the

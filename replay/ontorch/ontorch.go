@@ -7,11 +7,11 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/devicebridge/torchbridge"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/torchbridge"
-	"github.com/optool/optool/verdict"
 )
 
 // Options of New.

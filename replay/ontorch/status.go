@@ -3,10 +3,10 @@ package ontorch
 import (
 	"fmt"
 
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/devicebridge/torchbridge"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/torchbridge"
-	"github.com/optool/optool/verdict"
 )
 
 var verdicts = map[torchbridge.Status]verdict.Verdict{

@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/optool/optool/devicebridge/torchbridge"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/timing"
-	"github.com/optool/optool/torchbridge"
 )
 
 // A timer times one pass of a call on the device.

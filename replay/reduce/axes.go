@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // number names a positional argument.

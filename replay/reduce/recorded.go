@@ -3,9 +3,9 @@ package reduce
 import (
 	"slices"
 
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A cutting is what a candidate keeps of a recorded result or gradient.

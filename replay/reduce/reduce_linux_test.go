@@ -18,7 +18,7 @@ import (
 	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/replay/reduce"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // broken opens the device with a fault.

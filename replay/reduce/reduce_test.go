@@ -10,11 +10,11 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
-	"github.com/optool/optool/verdict"
+	"github.com/optool/optool/tensor/value"
 )
 
 func TestLaw(t *testing.T) {

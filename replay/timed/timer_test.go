@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/timing"
-	"github.com/optool/optool/verdict"
 )
 
 // demo are the tasks of the demo's captures, and a timer of few runs.

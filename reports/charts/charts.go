@@ -13,8 +13,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
-	"github.com/optool/optool/verdict"
 )
 
 // width of a chart of a whole page, in its own units, which are pixels where the page is

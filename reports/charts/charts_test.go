@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
-	"github.com/optool/optool/verdict"
 )
 
 func result(order, pid int, phase string, v verdict.Verdict, ratio float64) *reports.Result {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // Describe is op_tools' text of arguments: a Python dict that holds a dict for

@@ -7,7 +7,7 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A Row is a row of an argument table with the tensor it describes.

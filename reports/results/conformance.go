@@ -3,10 +3,10 @@ package results
 import (
 	"strings"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/diopi_conformance"
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/reports"
-	"github.com/optool/optool/verdict"
 )
 
 // A Conformance says how a case of DIOPI's conformance test was run.

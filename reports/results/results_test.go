@@ -7,10 +7,10 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports/results"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/verdict"
 )
 
 func TestOfReplay(t *testing.T) {

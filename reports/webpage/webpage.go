@@ -13,9 +13,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/charts"
-	"github.com/optool/optool/verdict"
 )
 
 // MaxRows is how many results a page holds; of more, the worst are kept.

@@ -17,8 +17,8 @@ import (
 
 	"github.com/xuri/excelize/v2"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
-	"github.com/optool/optool/verdict"
 )
 
 // heapGrowth is by how many percent the heap may grow before its garbage is collected.

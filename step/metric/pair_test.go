@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/step"
-	"github.com/optool/optool/verdict"
 )
 
 func pair(t *testing.T, this, other string) *Pair {

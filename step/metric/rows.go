@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/optool/optool/pairs"
+	"github.com/optool/optool/compare/pairs"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/verdict"
 )
 
 // Rows is what a comparison of two batches of one program gave: the rows of the smaller one in the larger one.

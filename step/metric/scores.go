@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/optool/optool/pairs"
+	"github.com/optool/optool/compare/pairs"
 	"github.com/optool/optool/step"
 	"github.com/optool/optool/tensor"
 )

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/optool/optool/pairs"
+	"github.com/optool/optool/compare/pairs"
 	"github.com/optool/optool/step"
 	"github.com/optool/optool/tensor"
 )

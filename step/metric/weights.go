@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/step"
-	"github.com/optool/optool/verdict"
 )
 
 // A leafSet knows the rows and columns of what a run read from outside.

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/step"
-	"github.com/optool/optool/verdict"
 )
 
 type checker struct {

@@ -8,11 +8,11 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/step"
 	"github.com/optool/optool/step/parallel"
-	"github.com/optool/optool/verdict"
 )
 
 // TestCheck: what is wrong with recorded programs of two ranks, and nothing where nothing is. testdata/record.py made

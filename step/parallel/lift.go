@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/optool/optool/collective"
+	"github.com/optool/optool/capture/collective"
 	"github.com/optool/optool/step"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // exact is how far float64 results of a call on parts may be from those on whole values, relative to the largest

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/collective"
+	"github.com/optool/optool/capture/collective"
 	"github.com/optool/optool/step"
 )
 

@@ -7,11 +7,11 @@ import (
 	"strings"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/collective"
+	"github.com/optool/optool/capture/collective"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/step"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A part is the ranks that run the same program on the same parameters, or parts of them: all ranks of a

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // rankwise lifts a call to which the ranks gave different numbers: each its own part of a replicated value. ok is

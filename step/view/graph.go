@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/results"
 	"github.com/optool/optool/step"
-	"github.com/optool/optool/verdict"
 )
 
 // A Graph is the dataflow of a trace's forward passes, as JSON and the page have it.

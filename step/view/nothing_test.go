@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
-	"github.com/optool/optool/verdict"
 )
 
 // TestGivenUp: where checks stopped at a limit, nothing passes for right.

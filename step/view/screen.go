@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
-	"github.com/optool/optool/verdict"
 )
 
 // An Extra is what a screen says beside the trace.

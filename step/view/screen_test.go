@@ -10,11 +10,11 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
-	"github.com/optool/optool/verdict"
 )
 
 // trace reads and analyses a tree of package step's testdata.

@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"github.com/optool/optool/devicebridge/diopi"
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A Case is a call as a case of the recipe that runs it on a device.

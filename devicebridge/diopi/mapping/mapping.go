@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/optool/optool/devicebridge/diopi"
-	"github.com/optool/optool/opdef"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/ops/opdef"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A Mapping is how DIOPI computes an operator: a recipe and what fills its keywords.

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/optool/optool/devicebridge/diopi"
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 

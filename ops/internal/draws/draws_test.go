@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 

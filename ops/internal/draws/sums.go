@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/optool/optool/opdef"
 	"github.com/optool/optool/ops/internal/kernel"
+	"github.com/optool/optool/ops/opdef"
 )
 
 // A Sums judges sums of terms of which each was dropped with probability P, or divided by

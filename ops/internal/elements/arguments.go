@@ -5,9 +5,9 @@ import (
 	"math/big"
 	"slices"
 
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/value"
+	"github.com/optool/optool/tensor/value"
 )
 
 // ArithmeticValue is a Python number in the precision arithmetic on dt is done

@@ -1,7 +1,7 @@
 package elements
 
 import (
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 

@@ -3,7 +3,7 @@ package elements
 import (
 	"math"
 
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/optool/optool/internal/num/vmath"
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 

@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"github.com/optool/optool/internal/num/vmath"
-	"github.com/optool/optool/opdef"
+	"github.com/optool/optool/ops/opdef"
 )
 
 // LogSoftmaxRow stores the logarithm of softmax of src in dst.

@@ -1,6 +1,6 @@
 package elements
 
-import "github.com/optool/optool/opdef"
+import "github.com/optool/optool/ops/opdef"
 
 // MustFind is the op of a table with the given schema name.
 func MustFind(table []*opdef.Entry, name string) *opdef.Entry {

@@ -1,0 +1,281 @@
+package collective
+
+import (
+	"fmt"
+	"iter"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/pthformat"
+)
+
+// Name is the name of a call between processes, without its module; "" of any other operator.
+func Name(op string) string {
+	for _, module := range []string{"torch.distributed.", "torch.ops.c10d.", "torch.ops._c10d_functional."} {
+		if strings.HasPrefix(op, module) {
+			return strings.Trim(op[strings.LastIndexByte(op, '.')+1:], "_")
+		}
+	}
+	return ""
+}
+
+// An Exchange is one collective call of all ranks of a group, in the order of the group. Or it is a call that sends
+// and the call that receives.
+type Exchange struct {
+	Name  string
+	Group []int
+	Calls []*capture.Entry
+}
+
+// A Match is the exchange that a call belongs to.
+type Match struct {
+	Exchange *Exchange // nil if not all ranks recorded it
+	At       int       // the place of the call's rank in the group
+	Why      string    // why there is no exchange
+}
+
+var rankName = regexp.MustCompile(`(?i)^rank[-_=]?(\d{1,9})$`)
+
+// Rank is the rank that recorded a call: what the recorder says, or a folder named rank0; -1 if neither does.
+func Rank(e *capture.Entry) int {
+	if e.Rank >= 0 {
+		return e.Rank
+	}
+	rank, _ := rankFolder(e)
+	return rank
+}
+
+// rankFolder is the rank in the name of a folder, and the text before it; -1 if there is none.
+func rankFolder(e *capture.Entry) (rank int, above string) {
+	at := 0
+	for part := range strings.SplitSeq(e.Rel, "/") {
+		if m := rankName.FindStringSubmatch(part); m != nil {
+			n, err := strconv.Atoi(m[1])
+			if err == nil {
+				return n, e.Rel[:at]
+			}
+		}
+		at += len(part) + 1
+	}
+	return -1, ""
+}
+
+// MatchAll finds the exchanges among the calls of all ranks, each in the order of the program. Those of one group run
+// in the same order on every rank.
+func MatchAll(ranks map[int][]*capture.Entry, read pthformat.ReadMode) map[*capture.Entry]Match {
+	out := map[*capture.Entry]Match{}
+	calls := map[int]map[string][]*capture.Entry{} // by rank, then by group and step
+	messages := map[string][]*capture.Entry{}      // by sender, receiver, step and direction
+	for rank, all := range ranks {
+		calls[rank] = map[string][]*capture.Entry{}
+		for _, e := range all {
+			switch name := Name(e.Op); {
+			case name == "" || isFunctional(e.Op) && len(e.Group) == 0:
+				// Of wait_tensor and its like the one that they wait for decides.
+			case isMessage(name):
+				from, to, why := ends(e, rank, read)
+				if out[e] = (Match{Why: why}); why == "" {
+					k := messageKey(e, from, to, name)
+					messages[k] = append(messages[k], e)
+				}
+			case len(e.Group) == 0:
+				out[e] = Match{Why: "the ranks of its group were not recorded"}
+			default:
+				k := groupKey(e)
+				calls[rank][k] = append(calls[rank][k], e)
+			}
+		}
+	}
+	for rank, byKey := range calls {
+		for key, list := range byKey {
+			for i, e := range list {
+				out[e] = matched(e, rank, i, len(list), calls, key)
+			}
+		}
+	}
+	for rank, all := range ranks {
+		for _, e := range all {
+			if name := Name(e.Op); isMessage(name) && out[e].Why == "" {
+				out[e] = matchedMessage(e, rank, name, messages, ranks, read)
+			}
+		}
+	}
+	return out
+}
+
+func groupKey(e *capture.Entry) string { return fmt.Sprint(e.Group, e.GroupName, e.Step) }
+
+// matched is the exchange of the i-th of n calls of a rank in a group.
+func matched(e *capture.Entry, rank, i, n int, calls map[int]map[string][]*capture.Entry, key string) Match {
+	at := slices.Index(e.Group, rank)
+	if at < 0 {
+		return Match{Why: "the ranks of its group were not recorded"}
+	}
+	x := &Exchange{Name: Name(e.Op), Group: e.Group}
+	var missing []int
+	for _, r := range e.Group {
+		if calls[r] == nil {
+			missing = append(missing, r)
+			continue
+		}
+		switch other := calls[r][key]; {
+		case len(other) != n:
+			return Match{Why: fmt.Sprintf("rank %d made %d calls with this group in the step, rank %d made %d", rank, n,
+				r, len(other))}
+		case other[i].Op != e.Op:
+			return Match{Why: fmt.Sprintf("rank %d called %s in its place", r, other[i].Op)}
+		default:
+			x.Calls = append(x.Calls, other[i])
+		}
+	}
+	if len(missing) > 0 {
+		return Match{Why: Missing(missing)}
+	}
+	return Match{Exchange: x, At: at}
+}
+
+// Missing says that ranks of a group were not recorded.
+func Missing(ranks []int) string {
+	if len(ranks) == 1 {
+		return fmt.Sprintf("rank %d of the group was not recorded", ranks[0])
+	}
+	words := make([]string, len(ranks))
+	for i, r := range ranks {
+		words[i] = strconv.Itoa(r)
+	}
+	return fmt.Sprintf("ranks %s of the group were not recorded", strings.Join(words, ", "))
+}
+
+// isFunctional reports whether an operator is a functional collective, whose result is there after wait_tensor.
+func isFunctional(op string) bool { return strings.Contains(op, "c10d_functional") }
+
+func isMessage(name string) bool { return sends(name) || name == "recv" || name == "irecv" }
+
+func sends(name string) bool { return name == "send" || name == "isend" }
+
+func messageKey(e *capture.Entry, from, to int, name string) string {
+	return fmt.Sprint(from, to, e.Step, sends(name))
+}
+
+// ends finds the ranks that a message goes from and to, or says why they are not known.
+func ends(e *capture.Entry, rank int, read pthformat.ReadMode) (from, to int, why string) {
+	rec, err := e.Load(capture.LoadOptions{Read: read, Only: capture.Of(capture.Input)})
+	//lint:ignore SA5001 Load always returns a Call
+	defer rec.Close()
+	peer := -1
+	if err == nil {
+		names, place := []string{"dst", "group_dst"}, 1
+		if !sends(Name(e.Op)) {
+			names = []string{"src", "group_src"}
+		}
+		if n, ok := option(rec, names[0], place).(int64); ok {
+			peer = int(n)
+		} else if n, ok := option(rec, names[1], -1).(int64); ok && n >= 0 && int(n) < len(e.Group) {
+			peer = e.Group[n]
+		}
+	}
+	switch {
+	case peer < 0:
+		return 0, 0, "the rank at the other end was not recorded"
+	case sends(Name(e.Op)):
+		return rank, peer, ""
+	}
+	return peer, rank, ""
+}
+
+// matchedMessage pairs the messages of two ranks in their order.
+func matchedMessage(e *capture.Entry, rank int, name string, messages map[string][]*capture.Entry,
+	ranks map[int][]*capture.Entry, read pthformat.ReadMode) Match {
+	from, to, _ := ends(e, rank, read)
+	if other := from + to - rank; ranks[other] == nil {
+		return Match{Why: Missing([]int{other})}
+	}
+	sent, received := messages[messageKey(e, from, to, "send")], messages[messageKey(e, from, to, "recv")]
+	if len(sent) != len(received) {
+		return Match{Why: fmt.Sprintf("rank %d sent %d messages to rank %d in the step, which received %d", from,
+			len(sent), to, len(received))}
+	}
+	i, at := slices.Index(sent, e), 0
+	if !sends(name) {
+		i, at = slices.Index(received, e), 1
+	}
+	return Match{Exchange: &Exchange{"send", []int{from, to}, []*capture.Entry{sent[i], received[i]}}, At: at}
+}
+
+// Alone is the match of a call whose group has one rank, so that one recording suffices.
+func Alone(e *capture.Entry) (Match, bool) {
+	if len(e.Group) != 1 || Name(e.Op) == "" || isMessage(Name(e.Op)) || isFunctional(e.Op) {
+		return Match{}, false
+	}
+	return Match{Exchange: &Exchange{Name(e.Op), e.Group, []*capture.Entry{e}}}, true
+}
+
+// An Index finds the exchange of each call among all recordings. It is safe for concurrent use.
+type Index struct {
+	matches func() map[string]Match
+}
+
+// NewIndex is an index of the calls that scan gives. They are read when the first is asked for.
+func NewIndex(scan iter.Seq2[*capture.Entry, error], read pthformat.ReadMode) *Index {
+	return &Index{sync.OnceValue(func() map[string]Match {
+		type process struct {
+			above     string
+			rank, pid int
+		}
+		by := map[process][]*capture.Entry{}
+		for e, err := range scan {
+			if err != nil || Name(e.Op) == "" {
+				continue
+			}
+			_, above := rankFolder(e)
+			p := process{above, Rank(e), e.PID}
+			by[p] = append(by[p], e)
+		}
+		programs := map[string]map[int][]*capture.Entry{} // by the folder above those of the ranks
+		twice := map[string]bool{}
+		for p, calls := range by {
+			slices.SortStableFunc(calls, (*capture.Entry).Compare)
+			if programs[p.above] == nil {
+				programs[p.above] = map[int][]*capture.Entry{}
+			}
+			twice[p.above] = twice[p.above] || programs[p.above][p.rank] != nil || p.rank < 0
+			programs[p.above][p.rank] = append(programs[p.above][p.rank], calls...)
+		}
+		out := map[string]Match{}
+		for above, ranks := range programs {
+			if twice[above] {
+				for _, calls := range ranks {
+					for _, e := range calls {
+						out[key(e)] = Match{Why: "recordings of several runs, or of ranks that are not known, lie beside each other"}
+					}
+				}
+				continue
+			}
+			for e, m := range MatchAll(ranks, read) {
+				out[key(e)] = m
+			}
+		}
+		return out
+	})}
+}
+
+func key(e *capture.Entry) string { return e.Dir + "\x00" + e.Rel }
+
+// Of finds the match of a call.
+func (x *Index) Of(e *capture.Entry) Match {
+	if m, ok := Alone(e); ok {
+		return m
+	}
+	if x == nil {
+		return Match{Why: verdict.BetweenProcesses}
+	}
+	if m, ok := x.matches()[key(e)]; ok {
+		return m
+	}
+	return Match{Why: verdict.BetweenProcesses}
+}

@@ -1,0 +1,415 @@
+package pairs
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"strings"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/pthformat"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/results"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/tensor/value"
+)
+
+// A Comparer compares the values of pairs.
+type Comparer struct {
+	Tolerances *compare.Tolerances
+	Read       pthformat.ReadMode
+	Repro      func(Pair) string // the command that compares a pair again
+}
+
+// Compare compares the files of a pair. It gives at least one result, and how far apart the values are.
+func (c Comparer) Compare(p Pair) ([]*reports.Result, map[*reports.Result]*Difference) {
+	r := c.of(p)
+	if p.B == nil {
+		r.whole("", verdict.Skipped, p.only)
+		return r.results, nil
+	}
+	a, _ := p.A.Load(capture.LoadOptions{Read: c.Read, Only: capture.Of(p.kinds...)})
+	defer a.Close()
+	b, _ := p.B.Load(capture.LoadOptions{Read: c.Read, Side: p.bSide, Only: capture.Of(p.kinds...)})
+	defer b.Close()
+	r.op = a.Op
+	for _, k := range p.kinds {
+		r.precision = tensor.Invalid
+		if k == capture.GradInputs {
+			r.precision = precision(a.Inputs())
+		}
+		r.kind(k, a, b)
+	}
+	if len(r.results) == 0 {
+		r.whole("", verdict.Skipped, "the two sides have no file in common")
+	}
+	return r.results, r.apart
+}
+
+// of is the comparison of a pair before anything was compared.
+func (c Comparer) of(p Pair) *comparison {
+	r := &comparison{Comparer: c, op: p.A.Op, apart: map[*reports.Result]*Difference{}}
+	r.locate = func(res *reports.Result) {
+		repro := c.Repro(p)
+		results.Locate(res, p.A, r.op)
+		res.Repro = &repro
+	}
+	return r
+}
+
+// GiveUp is the result of a pair whose comparison ended for a reason, such as a limit.
+func (c Comparer) GiveUp(p Pair, err error) []*reports.Result {
+	r := c.of(p)
+	r.whole("", verdict.Error, err.Error())
+	return r.results
+}
+
+// A comparison is that of one pair.
+type comparison struct {
+	Comparer
+	op      string
+	locate  func(*reports.Result) // fills in what is compared
+	results []*reports.Result
+	apart   map[*reports.Result]*Difference // nil if nobody asks
+
+	// stored says that values were saved, not computed: integers that differ are no rounding.
+	stored bool
+
+	// precision is the dtype that gradients have the precision of although
+	// op_tools stored them wider; Invalid if there is none.
+	precision tensor.DType
+}
+
+// precision is the narrowest floating dtype among the tensors of a call.
+func precision(ts []*tensor.Tensor) tensor.DType {
+	least := tensor.Invalid
+	for _, t := range ts {
+		if t.DType.IsFloat() && (least == tensor.Invalid || t.DType.Eps() > least.Eps()) {
+			least = t.DType
+		}
+	}
+	return least
+}
+
+// kind compares one file of both sides.
+func (c *comparison) kind(k capture.Kind, a, b *capture.Call) {
+	phase, target := results.Phase(k)
+	noA, noB := errors.Is(a.Err(k), capture.ErrNoFile), errors.Is(b.Err(k), capture.ErrNoFile)
+	switch {
+	case noA && noB:
+		return
+	case noA:
+		c.whole(phase, verdict.Skipped, fmt.Sprintf("only the second call has %s", k))
+		return
+	case noB:
+		c.whole(phase, verdict.Skipped, fmt.Sprintf("only the first call has %s", k))
+		return
+	}
+	for _, err := range []error{a.Err(k), b.Err(k)} {
+		if err != nil {
+			c.whole(phase, verdict.Invalid, err.Error())
+			c.results[len(c.results)-1].Unwritten = errors.Is(err, pthformat.ErrNothingSaved)
+			return
+		}
+	}
+	got, errA := value.Leaves(a.Values(k))
+	want, errB := value.Leaves(b.Values(k))
+	if err := errors.Join(errA, errB); err != nil {
+		c.whole(phase, verdict.Invalid, err.Error())
+		return
+	}
+	if len(got) != len(want) {
+		c.whole(phase, verdict.Fail, fmt.Sprintf("%s: %d values against %d", k, len(got), len(want)))
+		return
+	}
+	for i := range got {
+		label := target
+		if len(got) > 1 {
+			label = fmt.Sprintf("%s[%d]", target, i)
+		}
+		c.opened(phase, fmt.Sprintf("%s[%d]", target, i), label, got[i], want[i])
+	}
+	switch k {
+	case capture.Input:
+		c.keywords(phase, a.Kwargs, b.Kwargs, false)
+	case capture.After:
+		c.keywords(phase, a.AfterKwargs, b.AfterKwargs, true)
+	}
+}
+
+// keywords compares keyword arguments by name. One that only one side recorded is no difference: versions of torch
+// record more or fewer defaults. What out held before the call is not compared: the call overwrites it.
+func (c *comparison) keywords(phase string, a, b *value.Dict, after bool) {
+	for _, it := range a.Items {
+		name := "input." + value.Str(it.Key)
+		other, ok := lookup(b, it.Key)
+		if it.Key == "out" && ok && !after {
+			continue // written, not read
+		}
+		if !ok {
+			c.add(&reports.Result{Phase: phase, Target: name, Label: name, Verdict: verdict.Skipped,
+				Reason: "a keyword that only the first call has"})
+			continue
+		}
+		got, errA := value.Leaves([]value.Value{it.Value})
+		want, errB := value.Leaves([]value.Value{other})
+		if err := errors.Join(errA, errB); err != nil {
+			c.whole(phase, verdict.Invalid, err.Error())
+			continue
+		}
+		if len(got) != len(want) {
+			c.add(&reports.Result{Phase: phase, Target: name, Label: name, Verdict: verdict.Fail,
+				Reason: fmt.Sprintf("%d values against %d", len(got), len(want))})
+			continue
+		}
+		for i := range got {
+			target := name
+			if len(got) > 1 {
+				target = fmt.Sprintf("%s[%d]", name, i)
+			}
+			c.opened(phase, target, target, got[i], want[i])
+		}
+	}
+	for _, it := range b.Items {
+		if _, ok := lookup(a, it.Key); !ok {
+			name := "input." + value.Str(it.Key)
+			c.add(&reports.Result{Phase: phase, Target: name, Label: name, Verdict: verdict.Skipped,
+				Reason: "a keyword that only the second call has"})
+		}
+	}
+}
+
+// lookup finds the value of a key.
+func lookup(d *value.Dict, key value.Value) (value.Value, bool) {
+	if name, ok := key.(string); ok {
+		return d.Get(name)
+	}
+	return nil, false
+}
+
+// whole adds the one result of a phase that could not be compared.
+func (c *comparison) whole(phase string, v verdict.Verdict, reason string) {
+	c.add(&reports.Result{Phase: phase, Verdict: v, Reason: reason})
+}
+
+func (c *comparison) add(r *reports.Result) {
+	c.locate(r)
+	c.results = append(c.results, r)
+}
+
+// opened compares two values and, of objects, what is in them.
+func (c *comparison) opened(phase, target, label string, got, want value.Value) {
+	if len(value.Parts(got)) == 0 && len(value.Parts(want)) == 0 {
+		c.leaf(phase, target, label, got, want)
+		return
+	}
+	a, errA := value.Open(target, got)
+	b, errB := value.Open(target, want)
+	if err := errors.Join(errA, errB); err != nil {
+		c.whole(phase, verdict.Invalid, err.Error())
+		return
+	}
+	// The label of an only value is shorter than its target.
+	labelOf := func(name string) string { return label + strings.TrimPrefix(name, target) }
+	others := make(map[string]value.Value, len(b))
+	for _, n := range b {
+		others[n.Name] = n.Value
+	}
+	only := func(name, side string) {
+		c.add(&reports.Result{Phase: phase, Target: name, Label: labelOf(name), Verdict: verdict.Fail,
+			Reason: "only the " + side + " call has it"})
+	}
+	plain := c.stored
+	c.stored = true
+	defer func() { c.stored = plain }()
+	for _, n := range a {
+		other, ok := others[n.Name]
+		if !ok {
+			only(n.Name, "first")
+			continue
+		}
+		delete(others, n.Name)
+		c.leaf(phase, n.Name, labelOf(n.Name), n.Value, other)
+	}
+	for _, n := range b {
+		if _, left := others[n.Name]; left {
+			only(n.Name, "second")
+		}
+	}
+}
+
+// objects compares two objects by what they are; what is in them is compared by itself. Those
+// of which there is more than was recorded are not compared.
+func objects(a, b *value.Opaque) (verdict.Verdict, string) {
+	for _, o := range []*value.Opaque{a, b} {
+		if a.Global == b.Global && !o.Whole {
+			return verdict.Unsupported, cmp.Or(o.Reason, "object of class "+o.Global)
+		}
+	}
+	if a.Global != b.Global || a.Reason != b.Reason {
+		return verdict.Fail, fmt.Sprintf("%s against %s", value.Str(a), value.Str(b))
+	}
+	return verdict.Pass, ""
+}
+
+// leaf compares one value with its reference.
+func (c *comparison) leaf(phase, target, label string, got, want value.Value) {
+	g, isTensor := got.(*tensor.Tensor)
+	w, wantTensor := want.(*tensor.Tensor)
+	res := compare.Result{Verdict: verdict.Pass, Numel: 1, MaxULP: math.NaN()}
+	dt, reference := tensor.Invalid, "python"
+	var shape []int
+	var plain verdict.Verdict
+	o, isObject := got.(*value.Opaque)
+	p, wantObject := want.(*value.Opaque)
+	switch {
+	case isObject && wantObject:
+		res.Verdict, res.Reason = objects(o, p)
+		res.Rule = ruleObjects
+	case isTensor && wantTensor:
+		dt, shape, reference = g.DType, g.Shape, w.DType.String()
+		res, plain = c.tensors(label, g, w)
+		if c.stored && res.Verdict == verdict.Mistrusted && res.OpTools.MaxAbs == 0 {
+			res.Verdict, res.Reason = verdict.Pass, "" // zeros that were saved are what they are
+		}
+	case isObject || wantObject:
+		res.Verdict, res.Mismatched, res.Rule = verdict.Fail, 1, ruleObjects
+		res.Reason = fmt.Sprintf("%s against %s", value.Str(got), value.Str(want))
+	default:
+		res.OpTools, res.Rule = compare.OpToolsValues(got, want), "op_tools' rule for values"
+		if c.stored && integer(got) && integer(want) && value.Repr(got) != value.Repr(want) {
+			res.OpTools.AllClose = false
+		}
+		if !res.OpTools.AllClose && (isTensor || wantTensor || !sameText(got, want)) {
+			res.Verdict, res.Mismatched = verdict.Fail, 1
+			res.Reason = fmt.Sprintf("%s against %s", value.Str(got), value.Str(want))
+		}
+	}
+	r := results.OfComparison(&res, dt, shape)
+	switch res.Rule {
+	case ruleStatistics, ruleChecksum, ruleObjects, ruleBits:
+		r = results.OfComparison(nil, dt, shape) // no element was compared: op_tools' numbers are not known
+		r.Numel, r.Rule = &res.Numel, &res.Rule
+	}
+	source := "captured"
+	r.Phase, r.Target, r.Label, r.Verdict, r.Reason, r.Source, r.Reference = phase, target, label, res.Verdict,
+		res.Reason, &source, &reference
+	if plain != "" {
+		r.Default, r.Setting = plain, res.Setting
+	}
+	if c.apart != nil {
+		c.apart[r] = differ(got, want, &res)
+	}
+	c.add(r)
+}
+
+func integer(v value.Value) bool {
+	switch v.(type) {
+	case int64, *big.Int:
+		return true
+	}
+	return false
+}
+
+// sameText reports whether two values print the same, as two NaN do, which equal nothing. Texts
+// and bytes are what they are.
+func sameText(a, b value.Value) bool {
+	switch a.(type) {
+	case string, value.Bytes:
+		return false
+	}
+	return value.LongRepr(a) == value.LongRepr(b)
+}
+
+// bits compares two tensors of elements that are no numbers.
+func bits(g, w *tensor.Tensor) compare.Result {
+	res := compare.Result{MaxULP: math.NaN(), Numel: g.Numel(), Rule: ruleBits}
+	if g.Meta() != w.Meta() {
+		res.Verdict, res.Reason = verdict.Fail, fmt.Sprintf("%s against %s", g.Meta(), w.Meta())
+		return res
+	}
+	short, times, err := tensor.Distinct(g, w)
+	if err != nil {
+		res.Verdict, res.Reason = verdict.Error, err.Error()
+		return res
+	}
+	a, b, size, first := short[0].AppendBytes(nil), short[1].AppendBytes(nil), g.DType.Size(), -1
+	for i := range short[0].Numel() {
+		if !bytes.Equal(a[i*size:(i+1)*size], b[i*size:(i+1)*size]) {
+			if res.Mismatched++; first < 0 {
+				first = i
+			}
+		}
+	}
+	res.Mismatched *= times
+	res.Verdict = verdict.Pass
+	if first >= 0 {
+		res.Verdict = verdict.Fail
+		res.Reason = fmt.Sprintf("%d of %d elements of dtype %s differ, the first at %v", res.Mismatched, res.Numel,
+			g.DType, tensor.Unravel(first, short[0].Shape))
+	}
+	return res
+}
+
+// tensors compares two tensors: a unit in the last place is rounding whatever
+// the op, and where that is not enough op_tools' tolerance decides. plain is the
+// verdict without a tolerance that was asked for, where that is another.
+func (c *comparison) tensors(label string, g, w *tensor.Tensor) (res compare.Result, plain verdict.Verdict) {
+	if g.Summary() != nil || w.Summary() != nil {
+		tol, _ := c.Tolerances.For(c.op, "", label, g.DType)
+		return summaries(g, w, tol), ""
+	}
+	if err := readable(g, w); err != nil {
+		return compare.Result{Verdict: verdict.Invalid, Reason: err.Error(), MaxULP: math.NaN()}, ""
+	}
+	if !g.DType.Computable() && !w.DType.Computable() {
+		return bits(g, w), ""
+	}
+	if (pthformat.IsTime(g) || pthformat.IsTime(w)) && g.Layout != w.Layout { // units
+		return compare.Result{Verdict: verdict.Fail, Reason: fmt.Sprintf("%s against %s", g.Layout, w.Layout),
+			MaxULP: math.NaN()}, ""
+	}
+	tol, asked := c.Tolerances.For(c.op, "", label, g.DType)
+	res = c.judge(g, w, tol, asked)
+	if asked != nil {
+		tol, _ = (*compare.Tolerances)(nil).For(c.op, "", label, g.DType)
+		if plain := c.judge(g, w, tol, nil).Verdict; plain != res.Verdict {
+			return res, plain
+		}
+	}
+	return res, ""
+}
+
+// judge compares two tensors by a tolerance that was asked for or, if override is nil,
+// by the built-in rule.
+func (c *comparison) judge(g, w *tensor.Tensor, tol compare.Tolerance, override *compare.Tolerance) compare.Result {
+	model := compare.Model{ULPs: 1, Cast: true}
+	if c.precision != tensor.Invalid && g.DType.IsFloat() && c.precision.Eps() > g.DType.Eps() {
+		model.Round = c.precision
+	}
+	res := compare.Check(g, w, model, tol, override)
+	exact := override != nil || c.stored && g.DType.IsIntegral()
+	if n := res.OpTools; !exact && n.AllClose && (res.Verdict == verdict.Fail || res.Verdict == verdict.Warn) {
+		res.Verdict, res.Reason, res.Mismatched = verdict.Pass, "", 0
+		res.Rule = fmt.Sprintf("allclose atol=%g rtol=%g", n.Atol, n.Rtol)
+	}
+	return res
+}
+
+// readable reads the storages of tensors once, so that what follows cannot
+// fail.
+func readable(ts ...*tensor.Tensor) error {
+	for _, t := range ts {
+		if s := t.Storage(); s != nil {
+			if _, err := s.Load(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package pairs
+
+import (
+	"context"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/tensor/value"
+)
+
+// TestPrecision: bfloat16 explains a run in bfloat16, not a wrong operator in it. It explains nothing between two runs
+// in one dtype. The runs part at the first value that it does not explain.
+func TestPrecision(t *testing.T) {
+	tol, err := compare.NewTolerances(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Comparer{Tolerances: tol, Repro: func(Pair) string { return "" }}
+	for _, tc := range []struct {
+		a, b, want string
+		fails      int
+		first      string
+	}{
+		{"float32", "bfloat16", "Explained by bfloat16 instead of float32: 5 of 5 calls.", 0, ""},
+		{"bfloat16", "float32", "Explained by bfloat16 instead of float32: 5 of 5 calls.", 0, ""},
+		{"float32", "leaky", "Explained by bfloat16 instead of float32: 3 of 5 calls. 2 are not, first " +
+			"torch.nn.functional.relu/1 in 1: output[0]: 96 of 96 elements differ", 2, "torch.nn.functional.relu.1"},
+		{"bfloat16", "leaky", "", 15, "torch.nn.functional.relu.1"},
+	} {
+		all, err := Corresponding(context.Background(), "testdata/precision/"+tc.a, "testdata/precision/"+tc.b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		type judged struct {
+			pair    Pair
+			results []*reports.Result
+			apart   map[*reports.Result]*Difference
+		}
+		var p Precision
+		var d Divergence
+		var calls []judged
+		for pair := range all {
+			rs, apart := c.Compare(pair)
+			p.Look(rs, apart)
+			calls = append(calls, judged{pair, rs, apart})
+		}
+		fails := 0
+		for _, j := range calls {
+			p.Explain(j.pair, j.results, j.apart)
+			d.Add(j.pair, j.results)
+			for _, r := range j.results {
+				if r.Verdict == verdict.Fail {
+					fails++
+				}
+			}
+		}
+		switch {
+		case p.Known() != (tc.want != "") || (p.Record() != nil) != p.Known():
+			t.Errorf("%s and %s: the precisions are known to differ: %t", tc.a, tc.b, p.Known())
+		case p.Known() && !strings.HasPrefix(p.String(), tc.want):
+			t.Errorf("%s and %s: %s, want %s", tc.a, tc.b, p.String(), tc.want)
+		}
+		if fails != tc.fails {
+			t.Errorf("%s and %s: %d values fail, want %d", tc.a, tc.b, fails, tc.fails)
+		}
+		first := ""
+		if at := d.First(); at != nil {
+			first = path.Base(at.Capture)
+		}
+		if first != tc.first {
+			t.Errorf("%s and %s part at %q, want %q", tc.a, tc.b, first, tc.first)
+		}
+	}
+}
+
+// TestKeywords: a keyword that only one side recorded is no difference, another value is one.
+func TestKeywords(t *testing.T) {
+	c := &comparison{locate: func(*reports.Result) {}}
+	dict := func(items ...value.Item) *value.Dict { return &value.Dict{Items: items} }
+	c.keywords("input", dict(value.Item{Key: "dtype"}, value.Item{Key: "dim", Value: int64(1)}),
+		dict(value.Item{Key: "dim", Value: int64(2)}, value.Item{Key: "device"}), false)
+	var got []string
+	for _, r := range c.results {
+		got = append(got, r.Target+" "+string(r.Verdict)+" "+r.Reason)
+	}
+	want := []string{"input.dtype skipped a keyword that only the first call has", "input.dim fail 1 against 2",
+		"input.device skipped a keyword that only the second call has"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestNumbersTell: calls with the same factor are more alike than calls with another.
+func TestNumbersTell(t *testing.T) {
+	mul := func(factor string) *placed {
+		return &placed{Entry: &capture.Entry{}, operator: "mul", shapes: []string{""}, numbers: []string{factor}}
+	}
+	if a, b := mul("0.9").likeness(mul("0.9")), mul("0.9").likeness(mul("0.999")); a <= b || b < sameShapes {
+		t.Errorf("likeness of equal factors %d, of others %d", a, b)
+	}
+}

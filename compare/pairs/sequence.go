@@ -1,0 +1,140 @@
+package pairs
+
+import (
+	"slices"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/tensor/value"
+)
+
+// sameCalls pairs the calls of a process in two runs, both in order: by path and
+// number, or by sequence if that pairs more, or if pairs by number are in another
+// order, as when one more call shifts all numbers.
+func sameCalls(as, bs []*capture.Entry) [][2]*capture.Entry {
+	best := byNumber(as, bs)
+	crossed := len(increasing(best)) < len(best)
+	if (crossed || len(best) < min(len(as), len(bs))) && sequential(as) && sequential(bs) {
+		x, y := sequence(as), sequence(bs)
+		al := Align(len(x), len(y), func(i, j int) int { return x[i].likeness(&y[j]) }, sameShapes, nil)
+		if crossed || len(al.Pairs) > len(best) {
+			best = al.Pairs
+		}
+	}
+	out := make([][2]*capture.Entry, len(best))
+	for n, p := range best {
+		out[n] = [2]*capture.Entry{as[p[0]], bs[p[1]]}
+	}
+	return out
+}
+
+// byNumber pairs entries of one path, then those of one operator and number, in the
+// order of the first. One that was recorded several times goes with the next one.
+func byNumber(as, bs []*capture.Entry) [][2]int {
+	partner := map[int]int{}
+	taken := map[int]bool{}
+	for _, key := range []func(*capture.Entry) any{
+		func(e *capture.Entry) any { return e.Rel },
+		func(e *capture.Entry) any {
+			switch {
+			case e.Call != "":
+				return e.Call
+			case e.Op == "" || e.ID < 0:
+				return nil
+			}
+			return [2]any{e.Op, e.ID}
+		},
+	} {
+		free := map[any][]int{}
+		for j, b := range bs {
+			if k := key(b); k != nil && !taken[j] {
+				free[k] = append(free[k], j)
+			}
+		}
+		for i, a := range as {
+			k := key(a)
+			if _, has := partner[i]; !has && len(free[k]) > 0 {
+				partner[i], taken[free[k][0]], free[k] = free[k][0], true, free[k][1:]
+			}
+		}
+	}
+	var out [][2]int
+	for i := range as {
+		if j, ok := partner[i]; ok {
+			out = append(out, [2]int{i, j})
+		}
+	}
+	return out
+}
+
+// sequential reports whether entries are calls whose order is known.
+func sequential(entries []*capture.Entry) bool {
+	return !slices.ContainsFunc(entries, func(e *capture.Entry) bool { return e.Op == "" || e.Position() < 0 })
+}
+
+// A placed call is what tells a call from others of a sequence.
+type placed struct {
+	*capture.Entry
+	operator string
+	shapes   []string // of arguments and results, once they were read; never empty then
+	numbers  []string // among the arguments, such as the factor of mul
+}
+
+func sequence(entries []*capture.Entry) []placed {
+	out := make([]placed, len(entries))
+	for i, e := range entries {
+		out[i] = placed{Entry: e, operator: Operator(e.Op)}
+	}
+	return out
+}
+
+// sameShapes is the likeness from which two calls at the same end of both runs are a
+// pair: of operator and shapes.
+const sameShapes = 3
+
+// likeness is how much speaks for two calls being the same one: operator, shapes, numbers,
+// module and line.
+func (p *placed) likeness(q *placed) int {
+	if p.operator != q.operator {
+		return 0
+	}
+	n := 1
+	if slices.Equal(p.metadata(), q.metadata()) {
+		n += 2
+	}
+	if slices.Equal(p.numbers, q.numbers) {
+		n++
+	}
+	if p.Module != "" && p.Module == q.Module {
+		n++
+	}
+	if p.Location != "" && p.Location == q.Location {
+		n++
+	}
+	return n
+}
+
+// metadata are the shapes of the call's arguments and results, and finds its numbers; what cannot be read
+// tells nothing.
+func (p *placed) metadata() []string {
+	if p.shapes != nil {
+		return p.shapes
+	}
+	rec, _ := p.Load(capture.LoadOptions{Only: capture.Of(capture.Input, capture.Output)})
+	defer rec.Close()
+	p.shapes = []string{""}
+	for _, ts := range [][]*tensor.Tensor{rec.Inputs(), rec.Outputs()} {
+		for _, t := range ts {
+			p.shapes = append(p.shapes, tensor.ShapeString(t.Shape))
+		}
+		p.shapes = append(p.shapes, "")
+	}
+	leaves, _ := value.Leaves(rec.Args)
+	for _, v := range leaves {
+		switch v.(type) {
+		case float64, int64:
+			p.numbers = append(p.numbers, value.Repr(v))
+		}
+	}
+	return p.shapes
+}

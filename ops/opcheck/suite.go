@@ -1,0 +1,353 @@
+package opcheck
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/optool/optool/ops/opdef"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/tensor/value"
+)
+
+// A Runner executes bound calls.
+type Runner interface {
+	// Forward runs the call. Calls that torch refuses too give a
+	// *opdef.RefusedError.
+	Forward(c *opdef.Call) (*opdef.Forward, error)
+	// Backward returns the gradients of the arguments in need (nil: all) for
+	// the gradients out of the results of f, nil where none flowed.
+	Backward(c *opdef.Call, f *opdef.Forward, out []*tensor.Tensor, need map[string]bool) (opdef.Grads, error)
+}
+
+// Reference runs calls on the CPU reference, unrounded.
+type Reference struct{}
+
+// Forward runs the kernel of the op.
+func (Reference) Forward(c *opdef.Call) (*opdef.Forward, error) { return c.Forward() }
+
+// Backward runs the gradient of the op.
+func (Reference) Backward(c *opdef.Call, f *opdef.Forward, out []*tensor.Tensor, need map[string]bool) (opdef.Grads,
+	error) {
+	return c.Backward(f, out, need)
+}
+
+// A Finding is one way in which an op breaks a check.
+type Finding struct {
+	Op     string // schema name
+	Check  string // name in Checks
+	Case   string // the generated call: "3: add(float32[2, 3], 1.5, alpha=1)"
+	Detail string // one sentence
+}
+
+func (f Finding) String() string {
+	s := "op " + f.Op + ": " + f.Check + ": "
+	if f.Case != "" {
+		s += "case " + f.Case + ": "
+	}
+	return s + f.Detail
+}
+
+// A Check is one property of ops.
+type Check struct {
+	Name string
+	Doc  string // what must hold, one sentence without a full stop
+	run  func(x *subject)
+	// Unrounded marks checks that make sense of unrounded results only, Rounded those
+	// of rounded results only.
+	Unrounded, Rounded bool
+}
+
+var checks = []Check{
+	{"cases", "every generated case runs, and some case of a differentiable op asks for gradients", checkCase,
+		false, false},
+	{"reference", "results and gradients of a device are those of the reference up to the error model, whatever " +
+		"the layout of the arguments in memory", checkReference, false, true},
+	{"gradients", "gradients agree with difference quotients, in float64 and complex128, for every argument, result " +
+		"and selection of wanted gradients", checkGradients, true, false},
+	{"strides", "the layout of arguments and incoming gradients in memory does not change results",
+		checkStrides, false, false},
+	{"inputs", "arguments and incoming gradients keep their elements", checkInputs, false, false},
+	{"blocks", "any range of a result loaded alone equals that range of the whole, and rounding is idempotent",
+		checkBlocks, true, false},
+	{"dtypes", "narrower floating dtypes give the same values and dtypes of their own width", checkDTypes, true, false},
+	{"binding", "the Python form of a call, positional, by keyword and through every name, gives the same results",
+		checkBinding, false, false},
+	{"inplace", "in-place forms and out= give the functional results in the dtype of the tensor written, or refuse",
+		checkWritten, false, false},
+	{"special", "NaN, infinities, negative zero and the largest numbers do not panic", checkSpecial, false, false},
+	{"empty", "tensors without elements or without dimensions do not panic", checkEmpty, false, false},
+	{"refusals", "wrong shapes, dtypes, numbers and names are computed or refused, never a panic",
+		checkRefusals, false, false},
+	{"sizes", "giant numbers, giant elements and giant tensors of few bytes are refused or computed at once, within " +
+		"little memory", checkSizes, true, false},
+	{"bounds", "the error model has the shape of the result, is finite and covers rounded arguments",
+		checkBounds, true, false},
+}
+
+// Checks lists the checks in the order they run.
+func Checks() []Check { return slices.Clone(checks) }
+
+// A Suite runs checks. The zero Runner is Reference; without a Registry the
+// binding check looks at each op alone.
+type Suite struct {
+	Runner   Runner
+	Rounds   bool // the Runner's results are rounded to their dtypes: leaves out the checks marked Unrounded
+	Forms    bool // a Runner's function that does not take the arguments of a case is a finding
+	Registry *opdef.Registry
+	Seed     uint64
+	Only     []string // names of checks to run; nil: all
+}
+
+// A subject is one case under check.
+type subject struct {
+	suite *Suite
+	entry *opdef.Entry
+	call  *opdef.Call
+	name  string // of the case
+	index int
+	check string
+	rand  *rand.Rand
+	doing atomic.Value // string: the variant being run
+	found []Finding
+	// unsupported: the Runner cannot run some call of the check.
+	unsupported bool
+}
+
+// report adds a finding, unless it is an error of a call that the Runner cannot run, or of a form that it does not
+// have.
+func (x *subject) report(format string, args ...any) {
+	for _, a := range args {
+		err, ok := a.(error)
+		if ok && errors.Is(err, ErrUnsupported) {
+			x.unsupported = true
+			return
+		}
+		if ok && errors.Is(err, ErrNoForm) && (!x.suite.Forms || x.check != "cases") {
+			x.unsupported = true
+			return
+		}
+	}
+	x.found = append(x.found, x.finding(format, args...))
+}
+
+func (x *subject) finding(format string, args ...any) Finding {
+	return Finding{Op: x.entry.Op(), Check: x.check, Case: x.name, Detail: fmt.Sprintf(format, args...)}
+}
+
+// runLimit is how long one check of one case may take; cases are small, so a
+// check takes milliseconds unless a kernel never ends.
+const runLimit = time.Minute
+
+// runCheck runs a check and returns its findings; ended is false if the limit
+// was reached and the check abandoned.
+func (x *subject) runCheck(run func(*subject), limit time.Duration) (found []Finding, ended bool) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := guard(func() error { run(x); return nil }); err != nil {
+			x.report("%v", err)
+		}
+	}()
+	select {
+	case <-done:
+		return x.found, true
+	case <-time.After(limit):
+		what, _ := x.doing.Load().(string)
+		return []Finding{x.finding("%s: not done after %v", what, limit)}, false
+	}
+}
+
+// Entry runs the checks on every case of one op. A check that fails on a case
+// reports once or a few times; the other checks and cases still run, unless a
+// kernel does not end.
+func (s *Suite) Entry(e *opdef.Entry) []Finding {
+	if err := e.Ready(); err != nil {
+		return []Finding{{Op: e.Op(), Check: "cases", Detail: err.Error()}}
+	}
+	var found []Finding
+	h := fnv.New64a()
+	h.Write([]byte(e.Schema.String()))
+	id := h.Sum64()
+	entryLevel := func(format string, args ...any) {
+		found = append(found, Finding{Op: e.Op(), Check: "cases", Detail: fmt.Sprintf(format, args...)})
+	}
+	for name, reason := range e.Exempt {
+		if !slices.ContainsFunc(checks, func(c Check) bool { return c.Name == name }) || reason == "" {
+			entryLevel("exempt from %q for the reason %q: want the name of a check and a reason", name, reason)
+		}
+	}
+	var cases []*opdef.Call
+	if err := guard(func() error {
+		cases = e.Cases(rand.New(rand.NewPCG(s.Seed, id)))
+		return nil
+	}); err != nil {
+		entryLevel("generating cases: %v", err)
+		return found
+	}
+	asked := false
+	for i, c := range cases {
+		asked = asked || slices.ContainsFunc(c.Tensors(), func(a opdef.Arg) bool { return a.Tensor.RequiresGrad })
+		for k, ch := range checks {
+			if len(s.Only) > 0 && !slices.Contains(s.Only, ch.Name) || e.Exempt[ch.Name] != "" ||
+				s.Rounds && ch.Unrounded || !s.Rounds && ch.Rounded {
+				continue
+			}
+			x := &subject{
+				suite: s, entry: e, call: c, index: i, name: fmt.Sprintf("%d: %s", i, Text(c)), check: ch.Name,
+				rand: rand.New(rand.NewPCG(s.Seed+uint64(i), id+uint64(k))),
+			}
+			fs, ended := x.runCheck(ch.run, runLimit)
+			found = append(found, fs...)
+			if !ended {
+				return found // what runs on must not pile up
+			}
+			if ch.Name == "cases" && (len(fs) > 0 || x.unsupported) {
+				break // nothing else can be learnt from a case that does not run
+			}
+		}
+	}
+	if e.HasGrad && !asked && len(cases) > 0 {
+		entryLevel("no case asks for a gradient")
+	}
+	return found
+}
+
+// All runs the checks on every op of the registry.
+func (s *Suite) All() []Finding {
+	var found []Finding
+	for _, e := range s.Registry.Entries() {
+		found = append(found, s.Entry(e)...)
+	}
+	return found
+}
+
+// Determinism runs every case of every op on one processor and on several and
+// reports results that differ in any bit. It sets GOMAXPROCS for the time it
+// runs, so nothing else should.
+func (s *Suite) Determinism(entries []*opdef.Entry) []Finding {
+	pass := func(procs int) map[Finding]string {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+		sums := map[Finding]string{}
+		for _, e := range entries {
+			for i, c := range e.Cases(rand.New(rand.NewPCG(s.Seed, 0))) {
+				x := &subject{suite: s, entry: e, call: c, rand: rand.New(rand.NewPCG(s.Seed, uint64(i)))}
+				f := Finding{Op: e.Op(), Check: "determinism", Case: fmt.Sprintf("%d: %s", i, Text(c)),
+					Detail: "one processor and several give different bits"}
+				if c.Random() != "" {
+					continue
+				}
+				rs, err := x.run(c, nil)
+				if err != nil {
+					sums[f] = err.Error()
+					continue
+				}
+				h := fnv.New128a()
+				for _, r := range rs {
+					fmt.Fprint(h, r.name, r.text)
+					if r.t != nil {
+						h.Write(r.t.AppendBytes(nil))
+					}
+				}
+				sums[f] = string(h.Sum(nil))
+			}
+		}
+		return sums
+	}
+	one, several := pass(1), pass(4)
+	var found []Finding
+	for f, sum := range one {
+		if several[f] != sum {
+			found = append(found, f)
+		}
+	}
+	slices.SortFunc(found, func(a, b Finding) int { return strings.Compare(a.Op+a.Case, b.Op+b.Case) })
+	return found
+}
+
+// Text shows a call as Python would, tensors as dtype and shape.
+func Text(c *opdef.Call) string {
+	args, kwargs := c.Python()
+	var parts []string
+	for _, a := range args {
+		parts = append(parts, argText(a))
+	}
+	for _, it := range kwargs.Items {
+		parts = append(parts, fmt.Sprintf("%s=%s", it.Key, argText(it.Value)))
+	}
+	return c.Entry.Op() + "(" + strings.Join(parts, ", ") + ")"
+}
+
+func argText(v value.Value) string {
+	if t, ok := v.(*tensor.Tensor); ok {
+		return t.Meta()
+	}
+	return value.Repr(v)
+}
+
+// A panicError is a panic of a kernel.
+type panicError struct {
+	value any
+	at    string
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic at %s: %v", e.at, e.value) }
+
+// guard turns a panic in f into an error that says where it happened.
+func guard(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			if err = tensor.TooLarge(r); err != nil {
+				return
+			}
+			err = &panicError{r, panicSite()}
+		}
+	}()
+	return f()
+}
+
+// panicSite is the function, file and line that panicked: the first frame
+// below the runtime's and sync.OnceValue's, which panics again.
+func panicSite() string {
+	pcs := make([]uintptr, 32)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(4, pcs)])
+	for {
+		f, more := frames.Next()
+		if !strings.HasPrefix(f.Function, "runtime.") && !strings.HasSuffix(f.File, "/sync/oncefunc.go") {
+			return fmt.Sprintf("%s (%s:%d)", f.Function[strings.LastIndexByte(f.Function, '/')+1:],
+				f.File[strings.LastIndexByte(f.File, '/')+1:], f.Line)
+		}
+		if !more {
+			return "unknown place"
+		}
+	}
+}
+
+func refused(err error) bool {
+	var r *opdef.RefusedError
+	return errors.As(err, &r) || tensor.TooLarge(err) != nil
+}
+
+func (s *Suite) runner() Runner {
+	if s.Runner == nil {
+		return Reference{}
+	}
+	return s.Runner
+}
+
+func (x *subject) forward(c *opdef.Call) (f *opdef.Forward, err error) {
+	err = guard(func() (err error) { f, err = x.suite.runner().Forward(c); return err })
+	return f, err
+}
+
+func (x *subject) backward(c *opdef.Call, f *opdef.Forward, out []*tensor.Tensor, need map[string]bool) (g opdef.Grads,
+	err error) {
+	err = guard(func() (err error) { g, err = x.suite.runner().Backward(c, f, out, need); return err })
+	return g, err
+}

@@ -1,0 +1,114 @@
+package opdef
+
+import (
+	"math"
+	"slices"
+
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/tensor/value"
+)
+
+// oftenNumbers are what eps, slopes, probabilities and scales often are.
+var oftenNumbers = []float64{0, 1, 1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.5, -1, 2, math.Inf(1)}
+
+// oftenWords are values of arguments that stand for each other.
+var oftenWords = [][]string{
+	{"none", "tanh"}, {"none", "mean", "sum", "batchmean"}, {"sum", "mean", "max"}, {"floor", "trunc"},
+	{"nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic", "area"},
+	{"linear", "lower", "higher", "midpoint", "nearest"},
+	{"zeros", "border", "reflection"}, {"constant", "reflect", "replicate", "circular"},
+	{"forward", "backward", "ortho"}, // those of an argument that is None, too
+}
+
+// Mistaken lists the values that a kernel may have computed with instead: the default, a
+// flag turned, what numbers and words of this kind often are, None for a tensor that may
+// be absent, other integers in a list. Tensors have no others.
+func (a Argument) Mistaken() []value.Value {
+	was := a.Python()
+	var vs []value.Value
+	add := func(v value.Value) {
+		same := func(w value.Value) bool { return value.Repr(w) == value.Repr(v) }
+		if !same(was) && !slices.ContainsFunc(vs, same) {
+			vs = append(vs, v)
+		}
+	}
+	switch x := was.(type) {
+	case *tensor.Tensor:
+		if !a.Required {
+			vs = append(vs, nil)
+		}
+		return vs
+	case *value.Sequence:
+		for _, items := range mistakenList(x.Items) {
+			add(&value.Sequence{Kind: x.Kind, Items: items})
+		}
+	case bool:
+		add(!x)
+	case int64:
+		if a.MayBeNone() {
+			vs = append(vs, nil)
+		}
+		if d, ok := a.Default.(int64); ok && !a.Required {
+			add(d)
+		}
+		add(x + 1)
+		add(x - 1)
+		add(-x)
+		add(int64(0))
+	case float64:
+		if d, ok := a.Default.(float64); ok && !a.Required {
+			add(d)
+		}
+		for _, f := range oftenNumbers {
+			add(f)
+		}
+		for _, f := range []float64{x * x, math.Sqrt(math.Abs(x)), -x, 2 * x, x / 2} {
+			add(f)
+		}
+	case string:
+		for _, group := range oftenWords {
+			if slices.Contains(group, x) {
+				for _, w := range group {
+					add(w)
+				}
+			}
+		}
+	case nil:
+		switch a.Value.(type) {
+		case *float64:
+			for _, f := range oftenNumbers {
+				add(f)
+			}
+		case *bool:
+			add(true)
+			add(false)
+		case *string:
+			for _, w := range oftenWords[len(oftenWords)-1] {
+				add(w)
+			}
+		}
+	}
+	return vs
+}
+
+// mistakenList are lists of integers that stand for another: backwards, each a unit less or more,
+// ones and zeros.
+func mistakenList(items []value.Value) (lists [][]value.Value) {
+	if len(items) == 0 || slices.ContainsFunc(items, func(v value.Value) bool { _, is := v.(int64); return !is }) {
+		return nil
+	}
+	backwards := slices.Clone(items)
+	slices.Reverse(backwards)
+	lists = append(lists, backwards)
+	for _, f := range []func(x int64) int64{
+		func(int64) int64 { return 1 }, func(int64) int64 { return 0 }, func(x int64) int64 { return x - 1 },
+		func(x int64) int64 { return x + 1 }, func(x int64) int64 { return -x },
+	} {
+		list := make([]value.Value, len(items))
+		for i, v := range items {
+			list[i] = f(v.(int64))
+		}
+		lists = append(lists, list)
+	}
+	return lists
+}

@@ -1,0 +1,255 @@
+package bundle
+
+import (
+	"archive/zip"
+	"bytes"
+	"cmp"
+	_ "embed"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/devicebridge"
+	"github.com/optool/optool/ops/opdef"
+	"github.com/optool/optool/pthformat"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/reports/charts"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/tensor/value"
+)
+
+//go:embed repeat.py
+var script []byte
+
+// A Report is what the caller knows about the call.
+type Report struct {
+	// Explanations are texts about its values, the first wrong one first.
+	Explanations []string
+	// Profiles are the errors of the values that have some, by target.
+	Profiles []Picture
+	Versions []string // lines: of optool, of the device
+	Settings []string // lines: variables and flags that decide verdicts
+	Again    string   // the command that judges the call, from the directory of its files
+	// Tolerance is what op_tools allows a dtype.
+	Tolerance func(tensor.DType) (atol, rtol float64)
+}
+
+// A Picture is the errors of one value.
+type Picture struct {
+	Target  string
+	Profile *compare.Profile
+}
+
+// A file is one of the zip.
+type file struct {
+	name string
+	data []byte
+}
+
+// Write writes the zip of a call that was opened; it need not have been compared.
+func Write(w io.Writer, c *replay.Call, r Report) error {
+	var files []file
+	err := replay.Guard(func() (err error) {
+		files, err = parts(c, r)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	z := zip.NewWriter(w)
+	for _, f := range sortedFiles(files) {
+		// Without a time the same call gives the same bytes.
+		h := &zip.FileHeader{Name: path.Join(folder(c), f.name), Method: zip.Deflate}
+		if strings.HasSuffix(f.name, ".pth") { // a zip itself, of numbers
+			h.Method = zip.Store
+		}
+		part, err := z.CreateHeader(h)
+		if err != nil {
+			return err
+		}
+		if _, err := part.Write(f.data); err != nil {
+			return err
+		}
+	}
+	return z.Close()
+}
+
+// folder is the one directory at the root of the zip, named by the operator: "gelu".
+func folder(c *replay.Call) string {
+	name := c.Op[strings.LastIndexByte(c.Op, '.')+1:]
+	name = strings.Map(func(r rune) rune {
+		if r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
+			return r
+		}
+		return '-'
+	}, name)
+	if len(name) > 60 {
+		name = name[:60]
+	}
+	return cmp.Or(name, "call")
+}
+
+// parts are the files of a call.
+func parts(c *replay.Call, r Report) ([]file, error) {
+	files := []file{{"repeat.py", script}}
+	add := func(name string, v value.Value) error {
+		var b bytes.Buffer
+		root := strings.TrimSuffix(name[strings.LastIndexByte(name, '/')+1:], ".pth")
+		if err := pthformat.Write(&b, root, v); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		files = append(files, file{name, b.Bytes()})
+		return nil
+	}
+	for _, k := range capture.Kinds() {
+		if rec := c.Record.Record(k); rec != nil {
+			if err := add("call/"+k.String()+".pth", rec.Value()); err != nil {
+				return nil, err
+			}
+		}
+	}
+	why := ""
+	if err := c.Start(); err != nil {
+		why = err.Error()
+	} else if err := expected(c, add); err != nil {
+		return nil, err
+	}
+	if why == "" {
+		p, err := newProgram(c.DeviceCall(true), r.Tolerance)
+		if err != nil {
+			why = err.Error()
+		} else {
+			files = append(files, p.files...)
+			files = append(files, file{"repeat.c", []byte(p.source(c.Op))},
+				file{"diopi_runtime.h", runtimeHeader}, file{"diopi.h", devicebridge.Header()})
+		}
+	}
+	for _, p := range r.Profiles {
+		files = append(files, file{pictureName(p.Target), charts.File(charts.ErrorMap(p.Profile.Map, "ulp"))})
+	}
+	files = append(files, file{"README.md", []byte(readme(c, r, why))})
+	return files, nil
+}
+
+// expected adds the reference's results and gradients: unrounded, and rounded to the
+// dtype of each.
+func expected(c *replay.Call, add func(string, value.Value) error) error {
+	var wideOuts, outs []value.Value
+	for _, t := range c.Outs() {
+		wideOuts, outs = append(wideOuts, unrounded(t)), append(outs, t.Rounded())
+	}
+	if err := add("expected/output_float64.pth", value.NewList(wideOuts...)); err != nil {
+		return err
+	}
+	if err := add("expected/output.pth", value.NewList(outs...)); err != nil {
+		return err
+	}
+	d := c.DeviceCall(true)
+	if len(d.Need) == 0 {
+		return nil
+	}
+	need := map[string]bool{}
+	for _, name := range d.Need {
+		need[name] = true
+	}
+	grads, err := d.Call.Backward(d.Forward, d.GradOutputs, need)
+	if err != nil {
+		return nil // the verdict says so
+	}
+	var wide, rounded []value.Value
+	seen := map[*tensor.Tensor]bool{}
+	for _, a := range d.Call.Tensors() {
+		i := max(a.Index, 0)
+		if !a.Tensor.RequiresGrad || seen[a.Tensor] {
+			continue
+		}
+		seen[a.Tensor] = true
+		if g := grads[a.Name]; i < len(g) && g[i] != nil {
+			wide, rounded = append(wide, unrounded(g[i])), append(rounded, g[i].Rounded())
+		} else {
+			wide, rounded = append(wide, nil), append(rounded, nil)
+		}
+	}
+	if err := add("expected/gradients_float64.pth", value.NewList(wide...)); err != nil {
+		return err
+	}
+	return add("expected/gradients.pth", value.NewList(rounded...))
+}
+
+// unrounded is a floating result in the dtype it was computed in.
+func unrounded(t *tensor.Tensor) *tensor.Tensor {
+	switch {
+	case t.DType.IsFloat():
+		return opdef.Cast(t, tensor.Float64).Rounded()
+	case t.DType.IsComplex():
+		return opdef.Cast(t, tensor.Complex128).Rounded()
+	}
+	return t.Rounded()
+}
+
+// readme is README.md; why says why there is no C program, "" if there is one.
+func readme(c *replay.Call, r Report, why string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n\nOne recorded call, what it gave, and what it should have given.\n\n", c.Op)
+	if c.Err() == nil {
+		b.WriteString("| argument | dtype and shape | strides | requires a gradient |\n|---|---|---|---|\n")
+		for _, a := range c.Bound().Tensors() {
+			name := a.Name
+			if a.Index >= 0 {
+				name = fmt.Sprintf("%s[%d]", a.Name, a.Index)
+			}
+			fmt.Fprintf(&b, "| %s | %s | %v | %t |\n", name, a.Tensor.Meta(), a.Tensor.Stride, a.Tensor.RequiresGrad)
+		}
+		for _, a := range c.Bound().Arguments() {
+			switch v := a.Python(); v.(type) {
+			case nil, *tensor.Tensor:
+			default:
+				if s, ok := v.(*value.Sequence); !ok || len(value.Tensors(s)) == 0 {
+					fmt.Fprintf(&b, "| %s | `%s` | | |\n", a.Name, strings.ReplaceAll(value.Repr(v), "|", "\\|"))
+				}
+			}
+		}
+		b.WriteString("\n")
+	}
+	for _, e := range r.Explanations {
+		fmt.Fprintf(&b, "```\n%s\n```\n\n", strings.ReplaceAll(strings.TrimSpace(e), "```", "'''"))
+	}
+	for _, p := range r.Profiles {
+		fmt.Fprintf(&b, "Errors of %s, the last two dimensions:\n\n![errors of %s](%s)\n\n", p.Target, p.Target,
+			pictureName(p.Target))
+	}
+	b.WriteString("## Repeat it\n\n```\npython repeat.py --device cpu\n")
+	if why == "" {
+		b.WriteString("cc -std=gnu11 -O1 -rdynamic -o repeat repeat.c -ldl -lm && ./repeat ./libdiopi_impl.so\n")
+	}
+	fmt.Fprintf(&b, "%s\n```\n\n", r.Again)
+	if why != "" {
+		fmt.Fprintf(&b, "There is no C program: %s.\n\n", why)
+	}
+	b.WriteString(`## Files
+
+| | |
+|---|---|
+| call/*.pth | what was recorded, in the form of op_tools |
+| expected/*_float64.pth | results and gradients of the reference, not rounded, as a list of tensors |
+| expected/output.pth, gradients.pth | the same, rounded once to the dtype of each |
+| repeat.py | the call in PyTorch 1.13 or newer, on any device |
+`)
+	if why == "" {
+		b.WriteString("| repeat.c, diopi_runtime.h, diopi.h, data/ | the C calls of DIOPI that it is, and their tensors " +
+			"in row-major order; expected values as float64 |\n")
+	}
+	b.WriteString("\n## Versions and settings\n\n")
+	for _, line := range slices.Concat(r.Versions, r.Settings) {
+		fmt.Fprintf(&b, "- %s\n", line)
+	}
+	return b.String()
+}
+
+func pictureName(target string) string {
+	return "errors_" + strings.NewReplacer("[", "", "]", "").Replace(target) + ".svg"
+}

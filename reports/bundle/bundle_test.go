@@ -1,0 +1,214 @@
+package bundle_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/ops"
+	"github.com/optool/optool/pthformat"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/reports/bundle"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/tensor/value"
+)
+
+func report() bundle.Report {
+	return bundle.Report{Versions: []string{"optool 1.2.3"}, Settings: []string{"A=b"}, Again: "optool replay call",
+		Explanations: []string{"torch.softmax: fail\n```\n"},
+		Tolerance: func(dt tensor.DType) (atol, rtol float64) {
+			t := compare.DefaultTolerance(dt)
+			return t.Atol, t.Rtol
+		}}
+}
+
+// each calls f with one call of each operator of a tree of the fixtures.
+func each(t *testing.T, tree string, f func(e *capture.Entry, c *replay.Call)) {
+	t.Helper()
+	tol, err := compare.NewTolerances(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for e, err := range capture.Scan(t.Context(), []string{"../../fixtures/captures/" + tree}, capture.Options{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[e.Op] {
+			continue
+		}
+		seen[e.Op] = true
+		c := replay.Open(e, replay.Options{Registry: ops.Default(), Tolerances: tol})
+		f(e, c)
+		c.Close()
+	}
+	if len(seen) == 0 {
+		t.Fatalf("nothing in %s", tree)
+	}
+}
+
+func written(t *testing.T, c *replay.Call, r bundle.Report) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := bundle.Write(&b, c, r); err != nil {
+		t.Fatalf("%s: %v", c.Op, err)
+	}
+	return b.Bytes()
+}
+
+// unpack writes the files of a zip to a directory, those of its one folder.
+func unpack(t *testing.T, b []byte, dir string) map[string]bool {
+	t.Helper()
+	z, err := zip.NewReader(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, f := range z.File {
+		_, name, ok := strings.Cut(f.Name, "/")
+		if !ok || name == "" {
+			t.Fatalf("%s is not in a folder", f.Name)
+		}
+		names[name] = true
+		r, err := f.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, data, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return names
+}
+
+func TestWrite(t *testing.T) {
+	each(t, "autocompare", func(e *capture.Entry, c *replay.Call) {
+		if c.Op != "torch.softmax" {
+			return
+		}
+		c.Compare()
+		r := report()
+		got, want, ok := c.Pair(&replay.Result{Phase: replay.Forward, Target: "output[0]"})
+		if !ok {
+			t.Fatal("softmax has no result")
+		}
+		p, err := compare.NewProfile(got, want, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Profiles = []bundle.Picture{{Target: "output[0]", Profile: p}}
+		b := written(t, c, r)
+		if !bytes.Equal(b, written(t, c, r)) {
+			t.Error("the same call gives other bytes the second time")
+		}
+		dir := t.TempDir()
+		names := unpack(t, b, dir)
+		for _, name := range []string{"README.md", "repeat.py", "repeat.c", "diopi.h", "diopi_runtime.h", "errors_output0.svg",
+			"call/input.pth", "call/output.pth", "call/grad_inputs.pth", "call/grad_outputs.pth",
+			"expected/output.pth", "expected/gradients.pth", "expected/gradients_float64.pth"} {
+			if !names[name] {
+				t.Errorf("%s is missing", name)
+			}
+		}
+		text, err := os.ReadFile(filepath.Join(dir, "README.md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"# torch.softmax\n", "| self | float32[2, 6, 6] | [36 6 1] | true |", "| dim | `-1` |",
+			"torch.softmax: fail\n'''\n```", "optool 1.2.3", "- A=b", "optool replay call", "](errors_output0.svg)"} {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("README.md has no %q", want)
+			}
+		}
+		f, err := pthformat.Open(filepath.Join(dir, "expected/output_float64.pth"), pthformat.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		out := f.Root.(*value.Sequence).Items[0].(*tensor.Tensor)
+		for i := range out.Numel() {
+			if x, y := tensor.At[float64](out, i), tensor.At[float64](want, i); out.DType != tensor.Float64 || x != y {
+				t.Fatalf("expected value %d is %v, want %v", i, x, y)
+			}
+		}
+		svg, err := os.ReadFile(filepath.Join(dir, "errors_output0.svg"))
+		if err != nil || !strings.Contains(string(svg), "xmlns=") || !strings.Contains(string(svg), "<style>") {
+			t.Errorf("the picture: %v, %.80s", err, svg)
+		}
+	})
+}
+
+// TestPrograms compiles the programs of one call of each operator with all warnings, and
+// runs them on the built-in device.
+func TestPrograms(t *testing.T) {
+	if _, err := exec.LookPath("cc"); err != nil {
+		t.Skip(err)
+	}
+	library, err := filepath.Abs("../../devicebridge/native/dist/libdiopi_host.so")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(library); err != nil {
+		t.Skip("built without devices")
+	}
+	ran := 0
+	for _, tree := range []string{"lm-f32", "lm-bf16", "cnn", "corners"} {
+		each(t, tree, func(e *capture.Entry, c *replay.Call) {
+			dir := t.TempDir()
+			if !unpack(t, written(t, c, report()), dir)["repeat.c"] {
+				return
+			}
+			run := func(name string, args ...string) (string, error) {
+				cmd := exec.Command(name, args...)
+				cmd.Dir = dir
+				out, err := cmd.CombinedOutput()
+				return string(out), err
+			}
+			if out, err := run("cc", "-std=gnu11", "-O0", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function",
+				"-rdynamic", "-o", "repeat", "repeat.c", "-ldl", "-lm"); err != nil {
+				t.Errorf("%s: cc: %v\n%s", c.Op, err, out)
+				return
+			}
+			// 3: the library has no such function, or wants other memory. What bfloat16 allows is
+			// less than a unit in its last place.
+			out, err := run("./repeat", library)
+			if err != nil && !strings.Contains(out, "does not have it") && tree != "lm-bf16" {
+				t.Errorf("%s: %v\n%s", c.Op, err, out)
+			}
+			if err != nil {
+				return
+			}
+			ran++
+			expected := filepath.Join(dir, "data/expected0.bin")
+			b, err := os.ReadFile(expected)
+			if err != nil || len(b) == 0 {
+				return
+			}
+			b[len(b)-1] ^= 0x40 // an exponent that is far off
+			if err := os.WriteFile(expected, b, 0o666); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := run("./repeat", library); err == nil {
+				t.Errorf("%s: a wrong expected value is not found:\n%s", c.Op, out)
+			}
+		})
+	}
+	if ran < 10 {
+		t.Errorf("only %d programs ran", ran)
+	}
+}

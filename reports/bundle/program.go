@@ -1,0 +1,345 @@
+package bundle
+
+import (
+	_ "embed"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/optool/optool/devicebridge/diopi"
+	"github.com/optool/optool/devicebridge/diopi/mapping"
+	"github.com/optool/optool/ops/opdef"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+)
+
+//go:embed diopi_runtime.h
+var runtimeHeader []byte
+
+// A program is a C program that makes the C calls of a plan.
+type program struct {
+	files []file // the data that it reads
+
+	declared, calls, checks strings.Builder
+	tensors                 map[*diopi.Tensor]string
+	allocs                  map[*diopi.Alloc]string
+	outs                    map[*diopi.Out]string
+}
+
+// newProgram writes a program for a call; the error says why there is none.
+func newProgram(c *replay.DeviceCall, tol func(tensor.DType) (atol, rtol float64)) (*program, error) {
+	mc, err := mapping.NewCase(c.Call, c.Forward, c.GradOutputs, c.Need)
+	if err != nil && len(c.Need) > 0 {
+		c.Need, c.GradOutputs = nil, nil
+		mc, err = mapping.NewCase(c.Call, c.Forward, nil, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	plan, err := mc.Recipe.Plan(mc.Case)
+	if err != nil {
+		return nil, err
+	}
+	p := &program{tensors: map[*diopi.Tensor]string{}, allocs: map[*diopi.Alloc]string{},
+		outs: map[*diopi.Out]string{}}
+	for _, call := range plan.Calls {
+		if err := p.call(call); err != nil {
+			return nil, fmt.Errorf("%s: %w", call.Function, err)
+		}
+	}
+	results := plan.Outputs
+	if plan.InPlace != nil && c.Forward.Written {
+		results = []diopi.Arg{plan.InPlace}
+	}
+	for i, a := range results {
+		if i < len(c.Forward.Outs) {
+			p.check(fmt.Sprintf("output[%d]", i), a, c.Forward.Outs[i], tol)
+		}
+	}
+	if len(c.Need) == 0 {
+		return p, nil
+	}
+	need := map[string]bool{}
+	for _, name := range c.Need {
+		need[name] = true
+	}
+	grads, err := c.Call.Backward(c.Forward, c.GradOutputs, need)
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range plan.Grads {
+		keyword, _, _ := strings.Cut(g.Name, "[")
+		want := grads[mc.Args[keyword]]
+		if i := gradIndex(g.Name); i < len(want) && want[i] != nil {
+			p.check("gradient of "+g.Name, g.Arg, want[i], tol)
+		}
+	}
+	return p, nil
+}
+
+// gradIndex is 1 of "tensors[1]", 0 of a plain argument.
+func gradIndex(name string) int {
+	_, rest, _ := strings.Cut(name, "[")
+	i, _ := strconv.Atoi(strings.TrimSuffix(rest, "]"))
+	return i
+}
+
+// call writes one C call.
+func (p *program) call(c *diopi.Call) error {
+	f, ok := diopi.Lookup(c.Function)
+	if !ok {
+		return fmt.Errorf("no such function")
+	}
+	var args []string
+	for i := range f.Params {
+		prm := &f.Params[i]
+		if prm.Kind == diopi.KindContext {
+			args = append(args, "&vendor.context")
+			continue
+		}
+		a, err := p.arg(prm, c.Args[prm.Name])
+		if err != nil {
+			return fmt.Errorf("argument %s: %w", prm.Name, err)
+		}
+		args = append(args, a)
+	}
+	fmt.Fprintf(&p.calls, "  {\n    __typeof__(%[1]s)* function;\n    *(void**)&function = find(\"%[1]s\");\n"+
+		"    if (!function) fail(\"%[1]s\", \"the library does not have it\");\n    called(\"%[1]s\", function(%[2]s));\n  }\n",
+		c.Function, strings.Join(args, ", "))
+	return nil
+}
+
+// arg is the C expression of an argument.
+func (p *program) arg(prm *diopi.Param, a diopi.Arg) (string, error) {
+	how, ok := prm.Kind.Passing()
+	if !ok {
+		return "", fmt.Errorf("a parameter of kind %s cannot be written in C", prm.Kind)
+	}
+	switch a := a.(type) {
+	case nil:
+		return "NULL", nil
+	case *diopi.Tensor:
+		return p.tensor(a)
+	case *diopi.Alloc:
+		if p.allocs[a] == "" {
+			p.allocs[a] = fmt.Sprintf("made%d", len(p.allocs))
+			fmt.Fprintf(&p.declared, "  diopiTensorHandle_t %s = NULL;  // %s\n", p.allocs[a], comment(a.Role))
+		}
+		if how.Form == diopi.FormAllocAddress {
+			return "&" + p.allocs[a], nil
+		}
+		return p.allocs[a], nil
+	case diopi.Tensors:
+		ctype, names := "diopiTensorHandle_t", make([]string, len(a))
+		if prm.Kind == diopi.KindArrayIn {
+			ctype = "diopiConstTensorHandle_t"
+		}
+		for i, t := range a {
+			if names[i] = "NULL"; t != nil {
+				var err error
+				if names[i], err = p.tensor(t); err != nil {
+					return "", err
+				}
+			}
+		}
+		return fmt.Sprintf("(%s[]){%s}", ctype, strings.Join(names, ", ")), nil
+	case diopi.Scalar:
+		if a.UsesInt() {
+			return fmt.Sprintf("&(diopiScalar_t){.stype = %s, .ival = %s}", dtypeName(a.DType), integer(a.Int)), nil
+		}
+		return fmt.Sprintf("&(diopiScalar_t){.stype = %s, .fval = %s}", dtypeName(a.DType), float(a.Float)), nil
+	case diopi.Size:
+		size := fmt.Sprintf("(diopiSize_t){%s, %d}", integers(a), len(a))
+		if how.Form == diopi.FormSizePointer {
+			size = "&" + size
+		}
+		return size, nil
+	case diopi.Integer:
+		if how.Form == diopi.FormIntegerPointer {
+			return "&(int64_t){" + integer(int64(a)) + "}", nil
+		}
+		return integer(int64(a)), nil
+	case diopi.Real:
+		if how.Form == diopi.FormRealPointer {
+			return "&(double){" + float(float64(a)) + "}", nil
+		}
+		return float(float64(a)), nil
+	case diopi.Bool:
+		if how.Form == diopi.FormBoolPointer {
+			return fmt.Sprintf("&(bool){%t}", bool(a)), nil
+		}
+		return strconv.FormatBool(bool(a)), nil
+	case diopi.Enum:
+		return string(a), nil
+	case diopi.Text:
+		return quoted(string(a)), nil
+	case *diopi.Out:
+		return p.out(prm, a)
+	case *diopi.Generator, diopi.Generators:
+		return "", fmt.Errorf("random numbers of a generator cannot be repeated in C")
+	}
+	return "", fmt.Errorf("an argument of type %T cannot be written in C", a)
+}
+
+// out is where a callee stores a plain result.
+func (p *program) out(prm *diopi.Param, o *diopi.Out) (string, error) {
+	ctype := map[diopi.Kind]string{diopi.KindBoolOut: "bool", diopi.KindInt64Out: "int64_t",
+		diopi.KindInt64InOut: "int64_t", diopi.KindDoubleOut: "double"}[prm.Kind]
+	if ctype == "" {
+		return "", fmt.Errorf("a result of kind %s cannot be written in C", prm.Kind)
+	}
+	if p.outs[o] == "" {
+		p.outs[o] = fmt.Sprintf("plain%d", len(p.outs))
+		value := "0"
+		switch v := o.Value.(type) {
+		case bool:
+			value = strconv.FormatBool(v)
+		case int64:
+			value = integer(v)
+		case float64:
+			value = float(v)
+		}
+		fmt.Fprintf(&p.declared, "  %s %s = %s;  // %s\n", ctype, p.outs[o], value, comment(o.Role))
+		fmt.Fprintf(&p.checks, "  printf(\"%%s: %%.17g\\n\", %s, (double)%s);\n", quoted(o.Role), p.outs[o])
+	}
+	return "&" + p.outs[o], nil
+}
+
+// tensor is the name of a tensor, declared where it is new.
+func (p *program) tensor(t *diopi.Tensor) (string, error) {
+	if t.CSR != nil {
+		return "", fmt.Errorf("sparse tensors cannot be written in C")
+	}
+	if name := p.tensors[t]; name != "" {
+		return name, nil
+	}
+	name := fmt.Sprintf("t%d", len(p.tensors))
+	p.tensors[t] = name
+	stride, where := "NULL", "diopi_device"
+	if t.Stride != nil {
+		stride = integers(t.Stride)
+	}
+	if t.Host {
+		where = "diopi_host"
+	}
+	fmt.Fprintf(&p.declared, "  diopiTensorHandle_t %s = new_tensor(%s, %s, %d, %s, %s, %s);\n", name, quoted(t.Role),
+		dtypeName(t.DType), len(t.Shape), integers(t.Shape), stride, where)
+	if t.Value != nil {
+		path := "data/" + name + ".bin"
+		p.files = append(p.files, file{path, t.Value.AppendBytes(nil)})
+		fmt.Fprintf(&p.declared, "  load(%s, \"%s\");\n", name, path)
+	}
+	return name, nil
+}
+
+// check writes the comparison of a result.
+func (p *program) check(what string, a diopi.Arg, want *tensor.Tensor,
+	tol func(tensor.DType) (atol, rtol float64)) {
+	name := ""
+	switch a := a.(type) {
+	case *diopi.Tensor:
+		name = p.tensors[a]
+	case *diopi.Alloc:
+		name = p.allocs[a]
+	}
+	if name == "" {
+		return
+	}
+	atol, rtol := tol(want.DType)
+	path := fmt.Sprintf("data/expected%d.bin", strings.Count(p.checks.String(), "check("))
+	p.files = append(p.files, file{path, wide(want).AppendBytes(nil)})
+	fmt.Fprintf(&p.checks, "  ok = check(%s, %s, \"%s\", %g, %g, %d) && ok;\n", quoted(what), name, path, atol, rtol,
+		want.Numel())
+}
+
+// wide is a tensor in float64, or complex128.
+func wide(t *tensor.Tensor) *tensor.Tensor {
+	to := tensor.Float64
+	if t.DType.IsComplex() {
+		to = tensor.Complex128
+	}
+	return opdef.Cast(t, to)
+}
+
+// source is the text of the program.
+func (p *program) source(op string) string {
+	return fmt.Sprintf(`// One call of %s: the C calls that it is, on the tensors of data/.
+//
+//	cc -std=gnu11 -O1 -rdynamic -o repeat repeat.c -ldl -lm
+//	./repeat ./libdiopi_impl.so
+//
+// Exit code 0: as expected, 1: not, 3: it could not be run.
+#include "diopi_runtime.h"
+
+int main(int argc, char** argv) {
+  if (argc != 2) fail("usage", "./repeat LIBRARY");
+  open_library(argv[1]);
+  int ok = 1;
+%s
+%s
+%s  return ok ? 0 : 1;
+}
+`, comment(op), p.declared.String(), p.calls.String(), p.checks.String())
+}
+
+func dtypeName(dt tensor.DType) string { return "diopi_dtype_" + dt.String() }
+
+// comment keeps text on one line of C.
+func comment(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' || r == '\\' {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// quoted is a C string literal.
+func quoted(s string) string {
+	var b strings.Builder
+	for _, c := range []byte(s) {
+		if c < ' ' || c > '~' || c == '"' || c == '\\' || c == '?' {
+			fmt.Fprintf(&b, `\%03o`, c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return `"` + b.String() + `"`
+}
+
+func integer(v int64) string {
+	if v == math.MinInt64 {
+		return "INT64_MIN"
+	}
+	return fmt.Sprintf("INT64_C(%d)", v)
+}
+
+// integers is an array of int64_t, which has at least one item.
+func integers[T int | int64](vs []T) string {
+	if len(vs) == 0 {
+		return "(int64_t[]){0}"
+	}
+	texts := make([]string, len(vs))
+	for i, v := range vs {
+		texts[i] = strconv.FormatInt(int64(v), 10)
+	}
+	return "(int64_t[]){" + strings.Join(texts, ", ") + "}"
+}
+
+func float(v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return "NAN"
+	case math.IsInf(v, 0):
+		return map[bool]string{true: "INFINITY", false: "-INFINITY"}[v > 0]
+	}
+	return strconv.FormatFloat(v, 'x', -1, 64)
+}
+
+// sortedFiles is for tests and the zip: files in order of their names.
+func sortedFiles(files []file) []file {
+	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.name, b.name) })
+	return files
+}
