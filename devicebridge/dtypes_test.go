@@ -51,7 +51,7 @@ func TestDTypeSwitches(t *testing.T) {
 	}
 	var files []string
 	for _, pattern := range []string{"native/host/*.h", "native/host/*.cc", "native/runtime/*.cc",
-		"../bundle/diopi_runtime.h"} {
+		"../reports/bundle/diopi_runtime.h"} {
 		found, err := filepath.Glob(filepath.FromSlash(pattern))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("%s: %v, %v", pattern, found, err)
