@@ -126,11 +126,12 @@ generate: build
 	bin/optool ops --markdown > docs/ops.md
 
 # Archives for Linux and macOS with completions, man pages, checksums and a bill of materials: the same bytes
-# each time. VERSION=v1.2.3; without it that of the commit. DIST is where they go.
+# each time. VERSION=v1.2.3; without it that of the commit. PLATFORM=linux/amd64 makes that archive alone. DIST is
+# where they go.
 DIST ?= bin/release
 .PHONY: release
 release: native
-	$(GO) run ./internal/release -version "$(VERSION)" -out $(DIST)
+	$(GO) run ./internal/release -version "$(VERSION)" -out $(DIST) -only "$(PLATFORM)"
 
 clean:
 	rm -rf bin

@@ -536,10 +536,10 @@ func (d *Digest) writeLines(w io.Writer, st Style, kinds []*kind) error {
 	if err := l.Flush(); err != nil {
 		return err
 	}
+	full := "--tables prints each call in full, with its path; --json FILE writes all"
 	if captures > 0 {
-		fmt.Fprintln(w, st.Wrap("and findings of other kinds in "+Count(captures, "capture")+
-			": --tables prints all, --json FILE writes them", 2))
+		full = "and findings of other kinds in " + Count(captures, "capture") + "; " + full
 	}
-	_, err := fmt.Fprintln(w)
+	_, err := fmt.Fprintf(w, "%s\n\n", st.Wrap(full, 2))
 	return err
 }

@@ -162,7 +162,7 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 			continue
 		}
 		head := fmt.Sprintf("  %-8s ", OneLine(r.target()))
-		text := st.Hang(head, OneLine(string(r.Verdict)+": "+r.Reason), findingIndent)
+		text := st.Hang(head, OneLine(string(r.Verdict)+r.what()+": "+r.Reason), findingIndent)
 		fmt.Fprintf(&b, "%s%s%s\n", head, st.Paint(r.Verdict, string(r.Verdict)),
 			strings.TrimPrefix(text, string(r.Verdict)))
 	}
@@ -203,6 +203,14 @@ const shownValues = 8
 
 // findingIndent is where the texts of a finding stand, in columns.
 const findingIndent = 11
+
+// what is the dtype and the shape of the value, after a comma; "" where they are not known.
+func (r *Result) what() string {
+	if r.DType == nil || r.Shape == nil {
+		return ""
+	}
+	return ", " + *r.DType + " " + strings.ReplaceAll(fmt.Sprint(r.Shape), " ", ", ")
+}
 
 // target is the name of the value that r is about, with the layout it had on a device.
 func (r *Result) target() string {

@@ -93,7 +93,7 @@ func TestRecordingRoundTrip(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"FAIL  =torch.mul, id 3\n  capture  <b>|`@x`\\x1b[31m\n",
-		"  output[0] fail: wrong & \"bad\"\n", "  again    optool replay '<x>' ```\n", "| =torch.mul output "} {
+		"  output[0] fail, float32 [2, 2]: wrong & \"bad\"\n", "  again    optool replay '<x>' ```\n", "| =torch.mul output "} {
 		if !strings.Contains(shown.String(), want) {
 			t.Errorf("finding lacks %q:\n%s", want, shown.String())
 		}
