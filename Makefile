@@ -120,10 +120,9 @@ bench-compare:
 man: build
 	bin/optool man bin/man
 
-# docs/ops.md from the operator table; the C++ side's header and list of functions.
-generate: build
+# The C++ side's header and list of functions.
+generate:
 	$(GO) generate ./devicebridge/...
-	bin/optool ops --markdown > docs/ops.md
 
 # Archives for Linux and macOS with completions, man pages, checksums and a bill of materials: the same bytes
 # each time. VERSION=v1.2.3; without it that of the commit. PLATFORM=linux/amd64 makes that archive alone. DIST is

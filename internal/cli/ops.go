@@ -60,7 +60,7 @@ difference quotients, layouts, dtypes and edge values.`,
 		RunE: func(_ *cobra.Command, args []string) error { return runOps(a, &o, args) },
 	}
 	cmd.Flags().BoolVar(&o.json, "json", false, "print a JSON array")
-	cmd.Flags().BoolVar(&o.markdown, "markdown", false, "print the page docs/ops.md")
+	cmd.Flags().BoolVar(&o.markdown, "markdown", false, "print a page in Markdown")
 	cmd.Flags().StringVar(&o.op, "op", "", "only operators with a name that contains this")
 	cmd.Flags().StringVar(&o.check, "check", "", "check the operators in this `FILE` or folder")
 	cmd.Flags().BoolVar(&o.language, "functions", false, "list the functions that --ops files can use")
@@ -98,10 +98,10 @@ func runOps(a *app, o *opsOptions, names []string) error {
 			return failed(writeOperators(a.Out, a.outputWidth(), entries))
 		}
 	}
-	infos := []opInfo{}
+	infos, chosen := []opInfo{}, []*opdef.Entry{}
 	for _, e := range entries {
 		if o.op == "" || strings.Contains(e.Op()+" "+strings.Join(e.Names, " "), o.op) {
-			infos = append(infos, newOpInfo(e))
+			infos, chosen = append(infos, newOpInfo(e)), append(chosen, e)
 		}
 	}
 	if o.json {
@@ -110,7 +110,7 @@ func runOps(a *app, o *opsOptions, names []string) error {
 		return failed(enc.Encode(infos))
 	}
 	if o.markdown {
-		return failed(writeOpsPage(a.Out, reg))
+		return failed(writeOpsPage(a.Out, chosen))
 	}
 	l := reports.NewListing(a.Out, a.outputWidth(), "op", "backward", "error", "summary", "names")
 	for _, i := range infos {

@@ -10,14 +10,13 @@ import (
 )
 
 const opsPageHead = "# Operators\n\n" +
-	"%d overloads, %d public names. Written by `optool ops --markdown` from the table in\n" +
-	"package ops; do not edit. Error class: how far a sound implementation may be from\n" +
-	"the reference, see package opdef.\n\n" +
+	"%d overloads, %d public names. Written by `optool ops --markdown`. Error class: how far\n" +
+	"a sound implementation may be from the reference.\n\n" +
 	"| op | what it computes | gradient | error class | names | source |\n|---|---|---|---|---|---|\n"
 
-// writeOpsPage writes docs/ops.md: one line per overload, sorted by name.
-func writeOpsPage(w io.Writer, reg *opdef.Registry) error {
-	entries := slices.Clone(reg.Entries())
+// writeOpsPage writes a page in Markdown: one line per overload, sorted by name.
+func writeOpsPage(w io.Writer, entries []*opdef.Entry) error {
+	entries = slices.Clone(entries)
 	slices.SortStableFunc(entries, func(a, b *opdef.Entry) int { return strings.Compare(a.Op(), b.Op()) })
 	names := map[string]bool{}
 	for _, e := range entries {

@@ -221,7 +221,7 @@ const Uninitialised = "uninitialised memory"
 // An Op is a declaration whose functions take the argument struct itself.
 type Op[A any] = Planned[*A, *A]
 
-// Doc is what a reader of docs/ops.md sees.
+// Doc is what a reader of optool ops sees.
 type Doc struct {
 	Summary string // one line, no full stop
 	Formula string // result in terms of the argument names
