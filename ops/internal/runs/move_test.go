@@ -80,7 +80,7 @@ func TestMost(t *testing.T) {
 		want   int
 	}{
 		{1, []int64{3, 9, 3, 3, 0, 9}, 3}, {2, []int64{4, 8, 4}, 2}, {2, []int64{3, 4, 2}, 4}, {3, nil, 0},
-		{1, []int64{9}, 1}, {2, []int64{2, 6, 2, 6, 6}, 3},
+		{1, []int64{9}, 1}, {2, []int64{2, 6, 2, 6, 6}, 3}, {1, slices.Repeat([]int64{4, 7, 4}, 300), 600},
 	} {
 		for _, n := range []int{10, 1 << 50} {
 			if got := AtStarts(tc.length, tc.starts).Most(n); got != tc.want {

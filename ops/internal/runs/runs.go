@@ -90,9 +90,17 @@ func (r Runs) Most(n int) int {
 	}
 	most, aligned := 0, true
 	if cells := n/r.Len + 1; cells <= sparse*r.Count {
-		met := tensor.Make[int32](cells)
-		aligned = r.cells(func(k int) { met[k]++ })
+		// Counters of a byte stay in the caches; the full ones are counted on in a map.
+		met, full := tensor.Make[uint8](cells), make(map[int]int)
+		aligned = r.cells(func(k int) {
+			if met[k]++; met[k] == 0 {
+				full[k] += 1 << 8
+			}
+		})
 		most = int(slices.Max(met))
+		for k, more := range full {
+			most = max(most, more+int(met[k]))
+		}
 	} else { // few runs of a large tensor
 		at := tensor.Make[int](r.Count)[:0]
 		aligned = r.cells(func(k int) { at = append(at, k) })
