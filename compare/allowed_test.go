@@ -36,9 +36,9 @@ func TestAllowed(t *testing.T) {
 		return func() *tensor.Tensor { return tensor.New(tensor.Float64, []int{rows}, v) }
 	}
 	sums := Model{ULPs: 2, Terms: n, Covers: true, Sum: true, Scale: vector(ref)}
-	chain, long, one := sums, sums, sums
+	chain, long, short, one := sums, sums, sums, sums
 	chain.Chain = vector(partial)
-	long.Terms = 1 << 17
+	long.Terms, short.Terms = 1<<17, 49
 	one.Terms, one.Sum, one.Single = 1, false, true
 	jump := Model{ULPs: 1, Else: func() []*tensor.Tensor { return []*tensor.Tensor{vector(off(-0.25))()} }}
 	other := jump.Else()[0]
@@ -59,6 +59,8 @@ func TestAllowed(t *testing.T) {
 		{"the same where nothing says so", tensor.BFloat16, sum, sums, verdict.Fail, ""},
 		{"nothing added", tensor.BFloat16, zeros, chain, verdict.Fail, ""},
 		{"a long float32 sum", tensor.Float32, off(1e-3), long, verdict.Warn, "added one after the other"},
+		{"a short one with a large term", tensor.Float32, off(32 * 0x1p-24), short, verdict.Warn, "added one after the other"},
+		{"a larger error of it", tensor.Float32, off(64 * 0x1p-24), short, verdict.Fail, ""},
 		{"a longer error", tensor.Float32, off(1e-2), long, verdict.Fail, ""},
 		{"bfloat16 terms", tensor.BFloat16, off(0.01), sums, verdict.Warn, "accumulated in bfloat16"},
 		{"no terms", tensor.BFloat16, off(0.01), one, verdict.Warn, "computed in bfloat16"},

@@ -101,12 +101,13 @@
 // bfloat16, which stagnates. Within that, and with no larger common factor than that
 // explains, it is a warning; all zeros are a failure.
 //
-// A sum of n terms of float32 or wider that is outside of c(n)*u*S is a warning within
+// A sum of n > c(n) terms of float32 or wider that is outside of c(n)*u*S is a warning within
 //
 //	k*ulp(r) + c(n)*u*S + n/2*u*|r|
 //
 // since partial sums grow to |r|, and their roundings may all lie to one side where
-// terms are equal: 32,128 terms of one sign may be off by 1e-3 of the result.
+// terms are equal: 32,128 terms of one sign may be off by 1e-3 of the result. A large first
+// term and 48 small ones, as of an attention to one key, may be off by 48*u*|r|.
 //
 // # Jumps
 //

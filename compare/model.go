@@ -181,7 +181,7 @@ func newBound(m Model, dt tensor.DType) bound {
 			if m.Factors {
 				b.low *= math.Max(1, math.Sqrt(n)/2)
 			}
-		case m.Sum && n/2 > c:
+		case m.Sum && n > c:
 			b.drift, b.lowest = n/2*u, acc.String()
 		}
 	}
