@@ -147,6 +147,18 @@ func TestBoxes(t *testing.T) {
 			t.Errorf("roi_align off by %g: got %s, want %s: %+v", tc.shift, o.Verdict(), tc.want, o.Results)
 		}
 	}
+	// A point that is rounded to just above a pixel without a value takes a little of the next one.
+	for _, tc := range []struct {
+		got  float64
+		want verdict.Verdict
+	}{{0, verdict.Mistrusted}, {1e-6, verdict.Mistrusted}, {1e-3, verdict.Fail}} {
+		dir := record(t, "torchvision.ops.roi_align", []value.Value{stored(f32, []int{1, 1, 1, 3}, 0, 0, 1),
+			stored(f32, []int{1, 5}, 0, 0, 0, 2, 1), int64(1), 1.0, int64(1), false},
+			stored(f32, []int{1, 1, 1, 1}, tc.got))
+		if o := replay.Run(entries(t, dir)[0], options(t)); o.Results[0].Verdict != tc.want {
+			t.Errorf("roi_align next to a pixel, off by %g: got %+v, want %s", tc.got, o.Results, tc.want)
+		}
+	}
 	dir := record(t, "torchvision.ops.roi_align", []value.Value{needsGrad(stored(f32, []int{1, 1, 5, 5}, ramp...)),
 		stored(f32, []int{1, 5}, 0, 0, 0, 4, 4), int64(2), 1.0, int64(1), true},
 		stored(f32, []int{1, 1, 2, 2}, 0.5, 2.5, 0.5, 2.5), value.NewTuple(stored(f32, []int{1, 1, 5, 5}, grad...)),

@@ -128,7 +128,8 @@ func alignRegions(g *compose.Graph, input *tensor.Tensor, regions []region, size
 	}
 	grid.rows, grid.cols = size[0], size[1]
 	images, channels := input.Shape[0], input.Shape[1]
-	grid.height, grid.width, grid.round = input.Shape[2], input.Shape[3], input.DType.Round
+	grid.height, grid.width = input.Shape[2], input.Shape[3]
+	grid.round, grid.eps = input.DType.Round, input.DType.Eps()
 	pixels, bins := grid.height*grid.width, grid.rows*grid.cols
 	weights := compose.NewSparseMatrix(len(regions)*bins, images*pixels)
 	for r, at := range regions {
@@ -154,6 +155,7 @@ type roiGrid struct {
 	scale         float64
 	aligned       bool                  // pixel centres lie at half-integers
 	round         func(float64) float64 // to the dtype that devices compute positions in
+	eps           float64               // of that dtype
 }
 
 // coordinateRoundings is how many roundings of its magnitude a position is known
@@ -202,15 +204,16 @@ func (g roiGrid) weights(box [4]float64, add func(bin, pixel int, weight, slack 
 	for _, v := range corner {
 		far = max(far, math.Abs(v))
 	}
-	slack := coordinateRoundings * far / count
+	slack := coordinateRoundings * far
+	reach := min(slack*g.eps, float64(g.height+g.width))
 	for p := range g.rows {
 		for q := range g.cols {
 			for i := range ny {
 				for j := range nx {
 					y := corner[1] + float64(p)*bin[0] + (float64(i)+0.5)*bin[0]/float64(ny)
 					x := corner[0] + float64(q)*bin[1] + (float64(j)+0.5)*bin[1]/float64(nx)
-					g.sample(y, x, func(pixel int, weight float64) {
-						add(p*g.cols+q, pixel, weight/count, slack)
+					g.sample(y, x, reach, func(pixel int, weight float64) {
+						add(p*g.cols+q, pixel, weight/count, slack/count)
 					})
 				}
 			}
@@ -219,25 +222,23 @@ func (g roiGrid) weights(box [4]float64, add func(bin, pixel int, weight, slack 
 	return true
 }
 
-// sample gives the pixels around a point with their bilinear weights; points
-// more than one pixel outside have none.
-func (g roiGrid) sample(y, x float64, add func(pixel int, weight float64)) {
+// sample gives the pixels around a point with their bilinear weights, those of weight 0
+// as well that a point which is off by reach has; points more than one pixel outside have none.
+func (g roiGrid) sample(y, x, reach float64, add func(pixel int, weight float64)) {
 	if !(y >= -1 && y <= float64(g.height) && x >= -1 && x <= float64(g.width)) {
 		return
 	}
-	yl, yh, fy := neighbours(y, g.height)
-	xl, xh, fx := neighbours(x, g.width)
-	add(yl*g.width+xl, (1-fy)*(1-fx))
-	add(yl*g.width+xh, (1-fy)*fx)
-	add(yh*g.width+xl, fy*(1-fx))
-	add(yh*g.width+xh, fy*fx)
+	y, x = min(max(y, 0), float64(g.height-1)), min(max(x, 0), float64(g.width-1))
+	top, bottom := neighbours(y, reach, g.height)
+	left, right := neighbours(x, reach, g.width)
+	for i := top; i <= bottom; i++ {
+		for j := left; j <= right; j++ {
+			add(i*g.width+j, max(0, 1-math.Abs(y-float64(i)))*max(0, 1-math.Abs(x-float64(j))))
+		}
+	}
 }
 
-// neighbours are the pixels before and behind v, and how far v lies between them.
-func neighbours(v float64, n int) (lo, hi int, frac float64) {
-	v = max(v, 0)
-	if lo = int(v); lo >= n-1 {
-		return n - 1, n - 1, 0
-	}
-	return lo, lo + 1, v - float64(lo)
+// neighbours are the first and last of n pixels that are less than 1 away from a point between v-reach and v+reach.
+func neighbours(v, reach float64, n int) (first, last int) {
+	return max(0, int(math.Floor(v-reach))), min(n-1, int(math.Ceil(v+reach)))
 }
