@@ -364,7 +364,8 @@ func (n *normalisation) running([]*tensor.Tensor) (map[string][]*tensor.Tensor, 
 }
 
 // runningScale is the sum of the magnitudes behind the running statistics: elements
-// cancel in a mean, and in a variance that is computed from the mean square.
+// cancel in a mean, and in a variance that is computed from the mean square. 1 - momentum
+// is computed in the dtype, too.
 func (n *normalisation) runningScale() map[string][]*tensor.Tensor {
 	if n.moves == nil || n.x.Numel() == 0 {
 		return nil
@@ -377,7 +378,7 @@ func (n *normalisation) runningScale() map[string][]*tensor.Tensor {
 	move := func(arg string, old, magnitude *tensor.Tensor) {
 		if old != nil {
 			after[arg] = elements.Single(opdef.Zip(tensor.Float64, old, magnitude, func(o, now float64) float64 {
-				return math.Abs((1-n.moves.momentum)*o) + math.Abs(n.moves.momentum)*now
+				return (1+math.Abs(n.moves.momentum))*math.Abs(o) + math.Abs(n.moves.momentum)*now
 			}))
 		}
 	}

@@ -287,7 +287,8 @@ func moveStatistics(g *compose.Graph, mean, vari *tensor.Tensor, momentum float6
 		if s.old != nil {
 			checkVector(g, s.name, s.old, newMean.Shape()[0])
 			old := g.Arg(s.name, s.old)
-			g.Update(s.name, g.To(g.Add(g.Scale(old, 1-momentum), g.Scale(s.now, momentum)), old.DType()))
+			kept := g.Sub(old, g.Scale(old, momentum))
+			g.Update(s.name, g.To(g.Add(kept, g.Scale(s.now, momentum)), old.DType()))
 		}
 	}
 }
