@@ -17,6 +17,7 @@ type origin struct {
 	kwargs *value.Dict
 	up     *tensor.Tensor // the gradient of its first result
 	of     []string       // the arguments whose gradients are the results; "": the result is left out
+	left   []int          // the shape of a result that is left out, of zeros; nil: empty
 }
 
 // gradient is a checked call: the gradients of an origin.
@@ -36,14 +37,18 @@ func (d *gradient) out() []*tensor.Tensor {
 
 // A derived operator gives the gradients of another one.
 type derived[A any] struct {
-	schema, summary string
+	schema, summary string // the schema may begin with the operator's library
 	origin          func(a *A) (origin, error)
 	cases           func(g opdef.Gen) []*A
 }
 
 // entry declares the operator; find is asked for the registry of the others when a call is bound.
 func (d derived[A]) entry(find func() *opdef.Registry) *opdef.Entry {
-	name, _, _ := strings.Cut(d.schema, "(")
+	schema, library, source := d.schema, "aten", "aten/src/ATen/native/native_functions.yaml"
+	if other, rest, ok := strings.Cut(schema, "::"); ok {
+		schema, library, source = rest, other, other+"/csrc/ops"
+	}
+	name, _, _ := strings.Cut(schema, "(")
 	bounds := func(p *gradient) []opdef.Bound {
 		out := make([]opdef.Bound, len(p.of))
 		for i, arg := range p.of {
@@ -54,8 +59,8 @@ func (d derived[A]) entry(find func() *opdef.Registry) *opdef.Entry {
 		return out
 	}
 	return opdef.Planned[*A, *gradient]{
-		Schema: d.schema, Names: "torch.ops.aten." + name,
-		Doc: opdef.Doc{Summary: d.summary, Source: "aten/src/ATen/native/native_functions.yaml",
+		Schema: schema, Names: "torch.ops." + library + "." + name,
+		Doc: opdef.Doc{Summary: d.summary, Source: source,
 			Notes: "A gradient that output_mask leaves out is empty, or None."},
 		Error:  opdef.Error{Class: opdef.Normwise, ULPs: 4},
 		NoGrad: "a gradient itself", Trivial: true, Steps: true, Cases: d.cases,
@@ -73,7 +78,10 @@ func (d derived[A]) entry(find func() *opdef.Registry) *opdef.Entry {
 					out[i] = ts[0]
 					continue
 				}
-				out[i] = tensor.New(p.up.DType, []int{0}, []float64{})
+				out[i] = tensor.Full(p.up.DType, append([]int{}, p.left...), 0.0)
+				if p.left == nil {
+					out[i] = tensor.New(p.up.DType, []int{0}, []float64{})
+				}
 			}
 			return out, nil
 		},

@@ -2,6 +2,7 @@ package gradients
 
 import (
 	"math"
+	"slices"
 
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/opdef"
@@ -140,7 +141,7 @@ func Table(find func() *opdef.Registry) []*opdef.Entry {
 				q := func() *tensor.Tensor { return g.Normal(tensor.Float32, 1, 2, 3, 4) }
 				return []*attentionArgs{{q(), q(), q(), q(), q(), g.Normal(tensor.Float32, 1, 2, 3), 0, true, nil, nil}}
 			}}.entry(find),
-	}, composed...)
+	}, slices.Concat(composed, torchvision(find))...)
 }
 
 // unary is a call whose first argument, called self, is the one with a gradient.

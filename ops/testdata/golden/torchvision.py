@@ -35,7 +35,7 @@ def calls():
         return op or name, ["torchvision.ops." + name], getattr(ops, name), args, kwargs
 
     def kernel(name, *args):
-        return name + ".native", ["torch.ops.torchvision." + name], getattr(native, name), args, {}
+        return name if name.startswith("_") else name + ".native", ["torch.ops.torchvision." + name], getattr(native, name), args, {}
 
     for dt in (F64, F32, F16, BF16):
         for fmt in ("xyxy", "xywh", "cxcywh"):
@@ -85,7 +85,22 @@ def calls():
     masks[0, 1:3, 2:5] = masks[2, 4, 0] = True
     yield call("masks_to_boxes", masks)
     yield call("masks_to_boxes", masks.float())
-
+    # What torchvision's own backward passes call, from version 0.29 on.
+    for dt in (F64, F32):
+        rois = torch.tensor([[0, 1, 1, 6, 5], [1, 0.75, 0, 7.25, 6], [0, 3.25, 2, 3.75, 5]], dtype=dt)
+        up, image = (3, 2, 2, 3), (2, 2, 6, 8)
+        yield kernel("_roi_align_backward", t(dt, *up, grad=False), rois, 0.75, 2, 3, *image, 2, False)
+        yield kernel("_roi_align_backward", t(dt, *up, grad=False), rois, 1.0, 2, 3, *image, -1, True)
+        _, places = native.roi_pool(t(dt, *image, grad=False), rois, 0.75, 2, 3)
+        yield kernel("_roi_pool_backward", t(dt, *up, grad=False), rois, places, 0.75, 2, 3, *image)
+        _, channels = native.ps_roi_align(t(dt, 2, 12, 6, 8, grad=False), rois, 0.75, 2, 3, 2)
+        yield kernel("_ps_roi_align_backward", t(dt, *up, grad=False), rois, channels, 0.75, 2, 3, 2, 2, 12, 6, 8)
+        _, channels = native.ps_roi_pool(t(dt, 2, 12, 6, 8, grad=False), rois, 0.75, 2, 3)
+        yield kernel("_ps_roi_pool_backward", t(dt, *up, grad=False), rois, channels, 0.75, 2, 3, 2, 12, 6, 8)
+        for mask, used in ((t(dt, 2, 4, 4, 5, grad=False), True), (torch.zeros(2, 1, dtype=dt), False)):
+            yield kernel("_deform_conv2d_backward", t(dt, 2, 4, 4, 5, grad=False), t(dt, 2, 4, 5, 6, grad=False),
+                         t(dt, 4, 2, 2, 2, grad=False), t(dt, 2, 8, 4, 5, grad=False), mask, t(dt, 4, grad=False),
+                         1, 1, 0, 0, 1, 1, 2, 1, used)
 
 if __name__ == "__main__":
     record.write("torchvision", calls())
