@@ -487,6 +487,89 @@ FOURTH = {
         num_conv_pos_embedding_groups=2, ctc_zero_infinity=True, mask_time_prob=0.)),
 }
 
+# The fifth set, likewise.
+FIFTH = {
+    **{name: (cls + "ForCausalLM", causal, {}) for name, cls in {
+        "bailing": "BailingHybrid", "mistral4": "Mistral4",
+        "inkling": "Inkling", "qwen35-moe": "Qwen3_5Moe", "qwen4-exp": "Qwen4Exp", 
+        "deepseek-v4": "DeepseekV4", "minimax-m3": "MiniMaxM3VL"}.items()},
+    "axk2": ("AXK2ForCausalLM", causal, dict(LATENT, num_key_value_heads=4)),
+    "glm-dsa": ("GlmMoeDsaForCausalLM", causal, dict(LATENT, num_key_value_heads=4)),
+    "lfm2-moe": ("Lfm2MoeForCausalLM", causal, dict(layer_types=["conv", "full_attention"], num_dense_layers=1)),
+    "gemma4": ("Gemma4ForCausalLM", causal, dict(vocab_size_per_layer_input=WORDS, hidden_size_per_layer_input=8)),
+    "moshi": ("MoshiForCausalLM", causal, dict(audio_vocab_size=32)),
+    "splinter": ("SplinterForQuestionAnswering", lambda c: dict(text(c), start_positions=torch.tensor([1, 3]), end_positions=torch.tensor([4, 9])), {}),
+    "lilt": ("LiltForTokenClassification", lambda c: dict(text(c), bbox=torch.tensor([4, 6, 20, 30]).repeat(BATCH, LENGTH, 1), labels=words() % 2), dict(max_2d_position_embeddings=64, channel_shrink_ratio=2)),
+    "layoutlmv3": ("LayoutLMv3ForTokenClassification", lambda c: dict(text(c), bbox=torch.tensor([4, 6, 20, 30]).repeat(BATCH, LENGTH, 1), labels=words() % 2,
+                                                                     pixel_values=torch.randn(BATCH, 3, 32, 32)), dict(
+        max_2d_position_embeddings=64, coordinate_size=4, shape_size=8, input_size=32)),
+    "markuplm": ("MarkupLMForTokenClassification", lambda c: dict(text(c), labels=words() % 2), {}),
+    "openai-filter": ("OpenAIPrivacyFilterForTokenClassification", lambda c: dict(text(c), labels=words() % 2), {}),
+    "tapas": ("TapasForMaskedLM", causal, {}),
+    "visualbert": ("VisualBertForPreTraining", lambda c: dict(text(c), visual_embeds=torch.randn(BATCH, 4, 16), visual_attention_mask=torch.ones(BATCH, 4), labels=words(BATCH, LENGTH + 4)), dict(visual_embedding_dim=16)),
+    "lxmert": ("LxmertForPreTraining", lambda c: dict(text(c), visual_feats=torch.randn(BATCH, 4, 16), visual_pos=torch.rand(BATCH, 4, 4), labels=words()), dict(
+        visual_feat_dim=16, l_layers=1, x_layers=1, r_layers=1, task_qa=False, task_obj_predict=False)),
+    "blip": ("BlipForConditionalGeneration", lambda c: dict(text(c), pixel_values=torch.randn(BATCH, 3, 32, 32), labels=words()), dict(
+        text_config=dict(encoder_hidden_size=32, hidden_dropout_prob=0.), vision_config=VISION)),
+    "git": ("GitForCausalLM", lambda c: dict(causal(c), pixel_values=torch.randn(BATCH, 3, 32, 32)), dict(vision_config=dict(VISION))),
+    "owlv2": ("Owlv2Model", lambda c: dict(text(c), pixel_values=torch.randn(BATCH, 3, 32, 32), return_loss=True), dict(
+        vision_config=VISION, text_config=dict(max_position_embeddings=16))),
+    "groupvit": ("GroupViTModel", lambda c: dict(text(c), pixel_values=torch.randn(BATCH, 3, 32, 32), return_loss=True), dict(
+        vision_config=dict(VISION, depths=[1, 1, 1], num_group_tokens=[4, 2, 0], num_output_groups=[4, 2, 0]), text_config=dict(eos_token_id=2))),
+    "siglip2": ("Siglip2Model", lambda c: dict(text(c), pixel_values=torch.randn(BATCH, 16, 192), pixel_attention_mask=torch.ones(BATCH, 16, dtype=torch.int32),
+                                              spatial_shapes=torch.tensor([[4, 4], [2, 8]]), return_loss=True), dict(vision_config=dict(VISION, num_patches=16))),
+    "clipseg": ("CLIPSegForImageSegmentation", lambda c: dict(text(c), pixel_values=torch.randn(BATCH, 3, 32, 32), labels=torch.rand(BATCH, 32, 32)), dict(
+        vision_config=dict(VISION, num_hidden_layers=3), extract_layers=[1, 2], reduce_dim=16, decoder_num_attention_heads=2, decoder_intermediate_size=32)),
+    "rtdetr-v2": ("RTDetrV2ForObjectDetection", boxes(64), dict(
+        backbone_config=dict(model_type="rt_detr_resnet", embedding_size=8, hidden_sizes=[8, 8, 16, 16], depths=[1, 1, 1, 1], layer_type="basic",
+                             out_features=["stage2", "stage3", "stage4"]),
+        encoder_hidden_dim=16, encoder_in_channels=[8, 16, 16], d_model=16, decoder_in_channels=[16, 16, 16], decoder_ffn_dim=32,
+        encoder_ffn_dim=32, num_queries=6, num_labels=3, hidden_expansion=1.0, num_denoising=4)),
+    "d-fine": ("DFineForObjectDetection", boxes(64), dict(
+        backbone_config=dict(model_type="hgnet_v2", embedding_size=8, hidden_sizes=[8, 8, 16, 16], depths=[1, 1, 1, 1], out_features=["stage2", "stage3", "stage4"],
+                             stem_channels=[3, 8, 8], stage_in_channels=[8, 8, 8, 16], stage_mid_channels=[8, 8, 8, 8], stage_out_channels=[8, 8, 16, 16],
+                             stage_num_blocks=[1, 1, 1, 1], stage_numb_of_layers=[1, 1, 1, 1]),
+        encoder_hidden_dim=16, encoder_in_channels=[8, 16, 16], d_model=16, decoder_in_channels=[16, 16, 16], decoder_ffn_dim=32,
+        encoder_ffn_dim=32, num_queries=6, num_labels=3, hidden_expansion=1.0, num_denoising=4)),
+    "dab-detr": ("DabDetrForObjectDetection", boxes(64), dict(backbone_config=dict(
+        model_type="resnet", embedding_size=8, hidden_sizes=[8, 8, 8, 16], depths=[1, 1, 1, 1], layer_type="basic", out_features=["stage4"]),
+        num_queries=5, num_labels=3)),
+    "maskformer": ("MaskFormerForInstanceSegmentation", lambda c: dict(
+        pixel_values=torch.randn(BATCH, 3, 64, 64), mask_labels=[(torch.rand(2, 64, 64) > .5).float() for _ in range(BATCH)],
+        class_labels=[torch.tensor([0, 1]) for _ in range(BATCH)]), dict(
+        backbone_config=dict(model_type="swin", embed_dim=8, depths=[1, 1, 1, 1], num_heads=[1, 1, 2, 2], window_size=4, patch_size=4,
+                             out_features=["stage1", "stage2", "stage3", "stage4"]),
+        decoder_config=dict(model_type="detr", d_model=32, encoder_layers=1, decoder_layers=1, num_queries=4), fpn_feature_size=32, mask_feature_size=32, num_labels=3)),
+    "swin2sr": ("Swin2SRForImageSuperResolution", image_of(16), dict(image_size=16, patch_size=1, embed_dim=16, depths=[1, 1], num_heads=[2, 2], window_size=4)),
+    "depth-anything": ("DepthAnythingForDepthEstimation", image_of(32), dict(
+        backbone_config=dict(model_type="dinov2", hidden_size=32, num_hidden_layers=4, num_attention_heads=4, image_size=32, patch_size=8,
+                             out_indices=[1, 2, 3, 4], apply_layernorm=True, reshape_hidden_states=False),
+        patch_size=8, reassemble_hidden_size=32, neck_hidden_sizes=[8, 8, 8, 8], fusion_hidden_size=16, head_hidden_size=8, depth_estimation_type="metric", max_depth=2)),
+    "efficientnet-hf": ("EfficientNetForImageClassification", labelled, dict(image_size=32, width_coefficient=.25, depth_coefficient=.1, hidden_dim=320)),
+    "mobilevit-v2": ("MobileViTV2ForImageClassification", labelled, dict(image_size=64, patch_size=2, width_multiplier=.25, n_attn_blocks=[1, 1, 1], base_attn_unit_dims=[16, 16, 16])),
+    "textnet": ("TextNetForImageClassification", labelled, dict(image_size=64, stem_out_channels=8, hidden_sizes=[8, 8, 16, 16, 16])),
+    "videomae": ("VideoMAEForPreTraining", lambda c: dict(pixel_values=torch.rand(BATCH, 4, 3, 32, 32), bool_masked_pos=torch.arange(32).repeat(BATCH, 1) % 2 == 0), dict(
+        num_frames=4, decoder_hidden_size=32, decoder_intermediate_size=32, decoder_num_attention_heads=4, norm_pix_loss=False)),
+    "vivit": ("VivitForVideoClassification", lambda c: dict(pixel_values=torch.randn(BATCH, 4, 3, 32, 32), labels=torch.tensor([0, 1])), dict(num_frames=4, tubelet_size=[2, 8, 8])),
+    "timesformer": ("TimesformerForVideoClassification", lambda c: dict(pixel_values=torch.randn(BATCH, 2, 3, 32, 32), labels=torch.tensor([0, 1])), dict(num_frames=2)),
+    "vjepa2": ("VJEPA2Model", lambda c: dict(pixel_values_videos=torch.randn(BATCH, 4, 3, 32, 32)), dict(
+        crop_size=32, frames_per_clip=4, pred_hidden_size=24, pred_num_attention_heads=2, pred_num_hidden_layers=1, pred_num_mask_tokens=1)),
+    "speech2text": ("Speech2TextForConditionalGeneration", lambda c: dict(input_features=torch.randn(BATCH, 24, 16), attention_mask=torch.ones(BATCH, 24, dtype=torch.long),
+                                                                         labels=words(BATCH, 6)), dict(input_feat_per_channel=16, conv_channels=16, max_source_positions=24,
+                                                                                                       max_target_positions=16, decoder_start_token_id=1)),
+    "wav2vec2-conformer": ("Wav2Vec2ConformerForCTC", wave(1200, labels=torch.randint(5, 20, (BATCH, 3))), dict(
+        conv_dim=[16, 16], conv_kernel=[10, 3], conv_stride=[5, 2], num_feat_extract_layers=2, num_conv_pos_embeddings=8, conv_depthwise_kernel_size=3,
+        num_conv_pos_embedding_groups=2, ctc_zero_infinity=True, mask_time_prob=0.)),
+    "clap": ("ClapAudioModel", lambda c: dict(input_features=torch.randn(BATCH, 1, 64, 64), is_longer=torch.tensor([[False], [False]])), dict(
+        spec_size=64, num_mel_bins=64, patch_embeds_hidden_size=16, depths=[1, 1], num_attention_heads=[2, 2], patch_stride=[4, 4], window_size=4, hidden_size=32, enable_fusion=False)),
+    "decision": ("DecisionTransformerModel", lambda c: dict(
+        states=torch.randn(BATCH, 6, 5), actions=torch.randn(BATCH, 6, 2), rewards=torch.randn(BATCH, 6, 1), returns_to_go=torch.randn(BATCH, 6, 1),
+        timesteps=torch.arange(6).repeat(BATCH, 1), attention_mask=torch.ones(BATCH, 6)), dict(state_dim=5, act_dim=2, max_ep_len=16)),
+    "time-series": ("TimeSeriesTransformerForPrediction", lambda c: dict(
+        past_values=words(BATCH, 24).float(), past_time_features=torch.randn(BATCH, 24, 2), past_observed_mask=torch.ones(BATCH, 24),
+        future_values=words(BATCH, 8).float(), future_time_features=torch.randn(BATCH, 8, 2)), dict(
+        prediction_length=8, context_length=16, lags_sequence=[1, 4, 8], num_time_features=2, distribution_output="negative_binomial")),
+}
 
 def qwen_vl(c):
     grid = torch.tensor([[1, 4, 4]] * BATCH)
@@ -504,7 +587,7 @@ def of_transformers(name):
         except ImportError:
             raise Missing("transformers")
         transformers.logging.set_verbosity_error()
-        model_class, inputs, over = {**TRANSFORMERS, **SECOND, **THIRD, **FOURTH}[name]
+        model_class, inputs, over = {**TRANSFORMERS, **SECOND, **THIRD, **FOURTH, **FIFTH}[name]
         if not hasattr(transformers, model_class):
             raise Missing(model_class + " of transformers")
         model_class = getattr(transformers, model_class)
@@ -571,6 +654,23 @@ FOURTH_TIMM = {
     "resnest": ("resnest14d", {}, 64),
 }
 
+FIFTH_TIMM = {
+    "densenet": ("densenet121", dict(growth_rate=8, block_config=(2, 2, 2, 2)), 64),
+    "efficientformer-v2": ("efficientformerv2_s0", dict(img_size=64, depths=(1, 1, 1, 1), embed_dims=(8, 16, 16, 32)), 64),
+    "efficientvit-msra": ("efficientvit_m0", {}, 64),
+    "fasternet": ("fasternet_t0", dict(embed_dim=16, depths=(1, 1, 1, 1)), 64),
+    "hiera": ("hiera_tiny_224", dict(img_size=(64, 64), embed_dim=16, num_heads=1, stages=(1, 1, 1, 1)), 64),
+    "pvt-v2": ("pvt_v2_b0", dict(embed_dims=(8, 16, 16, 32), depths=(1, 1, 1, 1), num_heads=(1, 1, 2, 2)), 64),
+    "repghost": ("repghostnet_050", {}, 64),
+    "resnetv2": ("resnetv2_50", dict(layers=(1, 1, 1, 1), channels=(16, 16, 32, 32), stem_chs=16), 64),
+    "sequencer": ("sequencer2d_s", dict(img_size=56, embed_dims=(16, 32, 32, 32), hidden_sizes=(4, 8, 8, 8), layers=(1, 1, 1, 1)), 56),
+    "sknet": ("skresnet18", dict(layers=(1, 1, 1, 1), channels=(16, 16, 32, 32)), 64),
+    "twins": ("twins_svt_small", dict(img_size=64, embed_dims=(16, 16, 32, 32), depths=(1, 1, 2, 1), num_heads=(1, 1, 2, 2)), 64),
+    "relpos": ("vit_relpos_small_patch16_224", dict(img_size=32, patch_size=8, embed_dim=32, depth=2, num_heads=4), 32),
+    "swinv2-cr": ("swinv2_cr_tiny_ns_224", dict(img_size=64, embed_dim=16, depths=(1, 1, 1, 1), num_heads=(1, 1, 2, 2)), 64),
+    "sam-vit": ("samvit_base_patch16", dict(img_size=64, embed_dim=32, depth=2, num_heads=4, global_attn_indexes=(1,), window_size=2), 64),
+}
+
 
 def of_timm(name):
     def make():
@@ -578,7 +678,7 @@ def of_timm(name):
             import timm
         except ImportError:
             raise Missing("timm")
-        kind, over, size = {**TIMM, **SECOND_TIMM, **THIRD_TIMM, **FOURTH_TIMM}[name]
+        kind, over, size = {**TIMM, **SECOND_TIMM, **THIRD_TIMM, **FOURTH_TIMM, **FIFTH_TIMM}[name]
         model = timm.create_model(kind, num_classes=10, **over)
         return Example(model, (torch.randn(BATCH, 3, size, size),), images=True, loss=classes)
     return make
@@ -1115,6 +1215,976 @@ def deepset_ema():
     return Example(Net(), (torch.randn(8, 12), torch.randn(8, 12)), loss=lambda m, i: m(*i))
 
 
+# --- by hand, the fifth set -------------------------------------------------------------------------------------------
+
+def trains(model, *inputs, images=False):
+    """A model that gives its loss itself."""
+    return Example(model, inputs, loss=lambda m, i: m(*i), images=images)
+
+
+def seq2seq():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(WORDS, 16, padding_idx=0)
+            self.enc = nn.GRU(16, 12, 2, batch_first=True, bidirectional=True, dropout=0.1)
+            self.cell, self.key, self.query, self.score = nn.GRUCell(40, 24), nn.Linear(24, 16), nn.Linear(24, 16), nn.Linear(16, 1)
+            self.out = nn.Linear(48, WORDS)
+
+        def forward(self, a, lengths, b):
+            packed = nn.utils.rnn.pack_padded_sequence(self.embed(a), lengths, batch_first=True, enforce_sorted=False)
+            out, last = self.enc(packed)
+            memory, _ = nn.utils.rnn.pad_packed_sequence(out, batch_first=True, total_length=a.shape[1])
+            h, keys, losses = torch.cat([last[-2], last[-1]], -1), self.key(memory), []
+            hidden = torch.arange(a.shape[1])[None] >= lengths[:, None]
+            for t in range(b.shape[1] - 1):
+                e = self.score(torch.tanh(keys + self.query(h)[:, None])).squeeze(-1).masked_fill(hidden, float("-inf"))
+                c = torch.bmm(e.softmax(-1)[:, None].to(memory.dtype), memory).squeeze(1)
+                h = self.cell(torch.cat([self.embed(b[:, t]), c.to(self.embed.weight.dtype)], -1), h)
+                losses.append(F.cross_entropy(self.out(torch.cat([h.to(c.dtype), c], -1)).float(), b[:, t + 1], reduction="none"))
+            return torch.stack(losses, 1).mean()
+    a = words(4, 10)
+    lengths = torch.tensor([7, 10, 3, 9])
+    a[torch.arange(10)[None] >= lengths[:, None]] = 0
+    return trains(Net(), a, lengths, words(4, 6))
+
+
+def gcn():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.gate, self.out = nn.Linear(12, 24), nn.Linear(24, 24), nn.Linear(72, 24), nn.Linear(24, 5)
+            self.norm, self.eps = nn.BatchNorm1d(24), nn.Parameter(torch.zeros(1))
+
+        def forward(self, x, edges, labels, known):
+            src, dst = edges
+            degree = torch.zeros(len(x), dtype=torch.float32).scatter_add_(0, dst, torch.ones(len(dst))) + 1
+            weight = (degree.rsqrt()[src] * degree.rsqrt()[dst]).to(x.dtype)
+            h = self.a(x)
+            h = F.relu(torch.zeros_like(h).index_add_(0, dst, h[src] * weight[:, None].to(h.dtype)) + h / degree[:, None].to(h.dtype))
+            m = self.b(h)[src]
+            spread = dst[:, None].expand_as(m)
+            parts = [torch.zeros_like(m[:len(x)]).scatter_reduce(0, spread, m, how, include_self=False) for how in ("mean", "amax", "amin")]
+            h = self.norm((1 + self.eps) * h + self.gate(torch.cat(parts, -1)))
+            y = self.out(F.dropout(F.elu(h), 0.1, self.training))
+            return F.cross_entropy(y[known].float(), labels[known])
+    edges = torch.cat([torch.randint(0, 16, (2, 40)), torch.arange(16).repeat(2, 1)], 1)
+    return trains(Net(), torch.randn(16, 12), edges, torch.randint(0, 5, (16,)), torch.arange(16) % 3 > 0)
+
+
+def edm():
+    class Net(nn.Module):
+        def __init__(self, w=16):
+            super().__init__()
+            self.freqs = nn.Buffer(torch.randn(8)) if hasattr(nn, "Buffer") else torch.randn(8)
+            self.time, self.text = nn.Sequential(nn.Linear(16, w), nn.SiLU(), nn.Linear(w, w)), nn.Linear(12, w)
+            self.first, self.a, self.b, self.c = nn.Conv2d(3, w, 3, padding=1), Residual(w, w, w), Residual(w, 2 * w, w), Residual(3 * w, w, w)
+            self.norm, self.cross = nn.GroupNorm(4, 2 * w), nn.MultiheadAttention(2 * w, 4, kdim=w, vdim=w, batch_first=True)
+            self.last = nn.Conv2d(w, 3, 3, padding=1)
+
+        def forward(self, x, t, text, drop):
+            angle = t[:, None].float() * self.freqs.float() * 2 * math.pi
+            t = self.time(torch.cat([angle.cos(), angle.sin()], -1).to(x.dtype))
+            text = torch.where(drop[:, None, None], torch.zeros_like(text), text)
+            x = self.a(self.first(x), t)
+            h = self.b(F.avg_pool2d(x, 2), t)
+            q = self.norm(h).flatten(2).transpose(1, 2)
+            k = self.text(text)
+            h = h + self.cross(q, k.to(q.dtype), k.to(q.dtype), need_weights=False)[0].transpose(1, 2).reshape(h.shape)
+            h = F.interpolate(h, scale_factor=2, mode="bilinear", align_corners=False)
+            return self.last(F.silu(self.c(torch.cat([h, x], 1), t)))
+
+    def loss(model, inputs):
+        x, noise, text, drop = inputs
+        sigma = (torch.tensor([-1.2, 0.4]) * 1.2 - 1.2).exp()
+        s = sigma[:, None, None, None]
+        skip, out, into = .25 / (s ** 2 + .25), s * .5 / (s ** 2 + .25).sqrt(), 1 / (s ** 2 + .25).sqrt()
+        noisy = x.float() + noise.float() * s
+        y = skip * noisy + out * model((into * noisy).to(x.dtype), sigma.log() / 4, text, drop).float()
+        weight = (s ** 2 + .25) / (s * .5) ** 2
+        return (weight * (y - x.float()) ** 2).mean()
+    shape = (BATCH, 3, 16, 16)
+    return Example(Net(), (torch.randn(shape), torch.randn(shape), torch.randn(BATCH, 5, 12), torch.tensor([False, True])), loss=loss, images=True)
+
+
+def vqvae():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.enc = nn.Sequential(nn.Conv2d(3, 16, 4, 2, 1), nn.ReLU(inplace=True), nn.Conv2d(16, 8, 3, padding=1))
+            self.dec = nn.Sequential(nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(inplace=True), nn.ConvTranspose2d(16, 3, 4, 2, 1))
+            self.register_buffer("codes", torch.randn(32, 8))
+            self.register_buffer("size", torch.ones(32))
+
+        def forward(self, x):
+            z = self.enc(x).permute(0, 2, 3, 1)
+            flat = z.reshape(-1, 8).float()
+            codes = self.codes.float()
+            apart = flat.pow(2).sum(1, keepdim=True) - 2 * flat @ codes.t() + codes.pow(2).sum(1)
+            near = apart.argmin(1)
+            q = F.embedding(near, codes).view(z.shape)
+            if self.training:
+                with torch.no_grad():
+                    hot = F.one_hot(near, 32).float()
+                    self.size.lerp_(hot.sum(0).to(self.size.dtype), 0.01)
+                    self.codes.mul_(0.99).add_((hot.t() @ flat / self.size.float().clamp(min=1)[:, None]).to(self.codes.dtype), alpha=0.01)
+            commit = F.mse_loss(z.float(), q.detach())
+            q = z + (q.to(z.dtype) - z).detach()
+            share = F.one_hot(near, 32).float().mean(0)
+            perplexity = torch.exp(-(share * (share + 1e-10).log()).sum())
+            return F.mse_loss(self.dec(q.permute(0, 3, 1, 2)).float(), x.float()) + .25 * commit + 0 * perplexity
+    return trains(Net(), torch.randn(BATCH, 3, 16, 16), images=True)
+
+
+def gaussian_vae():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.enc, self.dec = nn.Sequential(nn.Linear(24, 32), nn.Softplus(), nn.Linear(32, 12)), nn.Sequential(nn.Linear(6, 32), nn.CELU(), nn.Linear(32, 24))
+
+        def forward(self, x):
+            mu, scale = self.enc(x).float().chunk(2, -1)
+            q = torch.distributions.Normal(mu, F.softplus(scale) + 1e-4)
+            prior = torch.distributions.Normal(torch.zeros_like(mu), torch.ones_like(mu))
+            z = q.rsample((3,))
+            y = self.dec(z.to(x.dtype)).float()
+            fit = torch.distributions.Bernoulli(logits=y).log_prob((x > 0).float().expand_as(y)).sum(-1)
+            bound = torch.logsumexp(fit + prior.log_prob(z).sum(-1) - q.log_prob(z).sum(-1), 0) - math.log(3)
+            return -bound.mean() + .1 * torch.distributions.kl_divergence(q, prior).sum(-1).mean()
+    return trains(Net(), torch.randn(8, 24))
+
+
+def detection_head():
+    torchvision = package("torchvision")
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), nn.BatchNorm2d(16), nn.ReLU6(), nn.Conv2d(16, 16, 3, 2, 1), nn.Hardswish())
+            self.pyramid = torchvision.ops.FeaturePyramidNetwork([16, 16], 16)
+            self.down = nn.Conv2d(16, 16, 3, 2, 1)
+            self.cls, self.box, self.centre = nn.Conv2d(16, 3, 3, padding=1), nn.Conv2d(16, 4, 3, padding=1), nn.Conv2d(16, 1, 3, padding=1)
+            nn.init.constant_(self.cls.bias, -2.0)
+
+        def forward(self, x, gold, kinds):
+            x = self.body(x)
+            levels = self.pyramid({"0": x, "1": self.down(x)})
+            total = 0
+            for level, f in levels.items():
+                stride = 4 << int(level)
+                h, w = f.shape[-2:]
+                ys, xs = torch.meshgrid(torch.arange(h) * stride + stride // 2, torch.arange(w) * stride + stride // 2, indexing="ij")
+                at = torch.stack([xs, ys], -1).reshape(-1, 2).float()
+                cls, ltrb, centre = (m(f).float().flatten(2).transpose(1, 2) for m in (self.cls, self.box, self.centre))
+                ltrb = F.softplus(ltrb) * stride
+                boxes = torch.cat([at - ltrb[..., :2], at + ltrb[..., 2:]], -1)
+                iou = torchvision.ops.box_iou(boxes[0].detach(), gold[0])
+                best, match = iou.max(1)
+                inside = best > best.median()
+                target = torch.zeros_like(cls)
+                target[0, inside, kinds[match[inside]]] = 1
+                total = total + torchvision.ops.sigmoid_focal_loss(cls, target, reduction="sum") / inside.sum().clamp(min=1)
+                total = total + torchvision.ops.generalized_box_iou_loss(boxes[0, inside], gold[0, match[inside]], reduction="mean")
+                total = total + torchvision.ops.complete_box_iou_loss(boxes[0, inside], gold[0, match[inside]], reduction="mean")
+                total = total + F.binary_cross_entropy_with_logits(centre[0, inside, 0], best[inside].clamp(0, 1))
+                torchvision.ops.batched_nms(boxes[0].detach(), cls[0].detach().max(-1)[0], cls[0].detach().argmax(-1), 0.5)
+            return total
+    return trains(Net(), torch.randn(BATCH, 3, 32, 32), torch.tensor([[[2., 3, 20, 18], [10, 12, 30, 31]]]), torch.tensor([0, 2]), images=True)
+
+
+def small_body(torchvision, width=16):
+    body = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), torchvision.ops.FrozenBatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, width, 3, 2, 1), nn.ReLU())
+    body.out_channels = width
+    return body
+
+
+def found(masks=False):
+    t = dict(boxes=torch.tensor([[4., 5, 30, 28], [20, 18, 50, 55]]), labels=torch.tensor([1, 2]))
+    return dict(t, masks=(torch.rand(2, 64, 64) > .5).to(torch.uint8)) if masks else t
+
+
+def detector(kind):
+    def make():
+        torchvision = package("torchvision")
+        from torchvision.models import detection
+        anchors = detection.anchor_utils.AnchorGenerator(((8, 16, 32),), ((.5, 1., 2.),))
+        pool = torchvision.ops.MultiScaleRoIAlign(["0"], 7, 2)
+        same = dict(num_classes=3, min_size=64, max_size=64)
+        if kind == "mask-rcnn":
+            model = detection.MaskRCNN(small_body(torchvision), rpn_anchor_generator=anchors, box_roi_pool=pool, rpn_pre_nms_top_n_train=40, rpn_post_nms_top_n_train=20,
+                                       box_batch_size_per_image=16, mask_roi_pool=torchvision.ops.MultiScaleRoIAlign(["0"], 14, 2),
+                                       mask_head=detection.mask_rcnn.MaskRCNNHeads(16, (16,), 1), mask_predictor=detection.mask_rcnn.MaskRCNNPredictor(16, 16, 3),
+                                       box_head=detection.faster_rcnn.TwoMLPHead(16 * 49, 32), box_predictor=detection.faster_rcnn.FastRCNNPredictor(32, 3),
+                                       **{k: v for k, v in same.items() if k != "num_classes"})
+        elif kind == "retinanet":
+            model = detection.RetinaNet(small_body(torchvision), anchor_generator=anchors, **same)
+        else:
+            model = detection.FCOS(small_body(torchvision, 32), anchor_generator=detection.anchor_utils.AnchorGenerator(((8,),), ((1.,),)), **same)
+        targets = [found(kind == "mask-rcnn") for _ in range(BATCH)]
+        return Example(model, (torch.rand(BATCH, 3, 64, 64), targets),
+                       loss=lambda m, i: sum(v.float() for v in m(list(i[0]), i[1]).values()))
+    return make
+
+
+def ctc():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Sequential(nn.Conv1d(20, 24, 5, 2, 2), nn.BatchNorm1d(24), nn.Hardtanh(0, 20), nn.Conv1d(24, 24, 3, padding=1, groups=4))
+            self.rnn, self.out = nn.LSTM(24, 16, batch_first=True, bidirectional=True, proj_size=8), nn.Linear(16, 12)
+
+        def forward(self, x, frames, labels, lengths):
+            x = self.conv(x).transpose(1, 2)
+            frames = (frames + 1) // 2
+            packed = nn.utils.rnn.pack_padded_sequence(x, frames, batch_first=True)
+            x, _ = nn.utils.rnn.pad_packed_sequence(self.rnn(packed)[0], batch_first=True)
+            logp = self.out(x).float().log_softmax(-1).transpose(0, 1)
+            return F.ctc_loss(logp, labels, frames, lengths, zero_infinity=True) + 0.01 * -(logp.exp() * logp).sum(-1).mean()
+    return trains(Net(), torch.randn(3, 20, 30), torch.tensor([30, 24, 17]), torch.randint(1, 12, (3, 5)), torch.tensor([5, 3, 4]))
+
+
+def capacity_moe():
+    class Net(nn.Module):
+        def __init__(self, d=24, n=4):
+            super().__init__()
+            self.embed, self.gate, self.head = nn.Embedding(WORDS, d), nn.Linear(d, n, bias=False), nn.Linear(d, WORDS)
+            self.up, self.down, self.n = nn.Parameter(torch.randn(n, d, 2 * d) * .1), nn.Parameter(torch.randn(n, 2 * d, d) * .1), n
+
+        def forward(self, ids):
+            x = self.embed(ids).flatten(0, 1)
+            logits = self.gate(x).float()
+            logits = logits + torch.empty_like(logits).uniform_(-.01, .01)
+            p = logits.softmax(-1)
+            weight, chosen = p.max(-1)
+            hot = F.one_hot(chosen, self.n)
+            place = (hot.cumsum(0) - 1) * hot
+            kept = hot * (place < 6)
+            room = F.one_hot(place.sum(-1).clamp(max=5), 6).to(x.dtype) * kept.sum(-1, keepdim=True).to(x.dtype)
+            dispatch = torch.einsum("te,tc->tec", kept.to(x.dtype), room)
+            into = torch.einsum("tec,td->ecd", dispatch, x)
+            h = torch.baddbmm(torch.zeros(1, dtype=into.dtype), torch.relu(torch.bmm(into, self.up.to(into.dtype))), self.down.to(into.dtype))
+            y = torch.einsum("tec,ecd->td", dispatch * weight[:, None, None].to(x.dtype), h)
+            balance = self.n * (hot.float().mean(0) * p.mean(0)).sum() + 1e-3 * torch.logsumexp(logits, -1).square().mean()
+            return F.cross_entropy(self.head(x + y).float(), ids.flatten().roll(-1)) + .01 * balance
+    return trains(Net(), words())
+
+
+def s4d():
+    class Net(nn.Module):
+        def __init__(self, d=12, n=8):
+            super().__init__()
+            self.log_dt, self.real = nn.Parameter(torch.rand(d) * 2 - 4), nn.Parameter(torch.log(.5 * torch.ones(d, n)))
+            self.imag, self.c = nn.Parameter(math.pi * torch.arange(n).repeat(d, 1).float()), nn.Parameter(torch.randn(d, n, 2) * .5)
+            self.skip, self.mix, self.out = nn.Parameter(torch.ones(d)), nn.Conv1d(d, 2 * d, 1), nn.Linear(d, 3)
+
+        def forward(self, u, y):
+            n = u.shape[-1]
+            dt, c = self.log_dt.float().exp(), torch.view_as_complex(self.c.float())
+            a = torch.complex(-self.real.float().exp(), self.imag.float())
+            z = a * dt[:, None]
+            k = (c * (torch.exp(z) - 1.) / a)[..., None] * torch.exp(z[..., None] * torch.arange(n))
+            k = 2 * k.sum(1).real
+            v = torch.fft.irfft(torch.fft.rfft(u.float(), n=2 * n) * torch.fft.rfft(k, n=2 * n), n=2 * n)[..., :n]
+            h = F.glu(self.mix(F.gelu(v + self.skip.float()[:, None] * u.float()).to(self.mix.weight.dtype)), 1)
+            return F.cross_entropy(self.out(h.mean(-1)).float(), y)
+    return trains(Net(), torch.randn(4, 12, 24), torch.tensor([0, 2, 1, 1]))
+
+
+def selective_scan():
+    class Net(nn.Module):
+        def __init__(self, d=16, n=4):
+            super().__init__()
+            self.embed, self.into, self.conv = nn.Embedding(WORDS, d), nn.Linear(d, 2 * d), nn.Conv1d(d, d, 4, groups=d, padding=3)
+            self.bcdt, self.dt, self.log_a, self.out = nn.Linear(d, 2 * n + 2), nn.Linear(2, d), nn.Parameter(torch.arange(1., n + 1).log().repeat(d, 1)), nn.Linear(d, WORDS)
+            self.norm = nn.RMSNorm(d) if hasattr(nn, "RMSNorm") else nn.LayerNorm(d)
+
+        def forward(self, ids):
+            x, gate = self.into(self.norm(self.embed(ids))).chunk(2, -1)
+            x = F.silu(self.conv(x.transpose(1, 2))[..., :ids.shape[1]]).transpose(1, 2)
+            dt, b, c = self.bcdt(x).split([2, 4, 4], -1)
+            dt = F.softplus(self.dt(dt)).float()
+            decay = torch.exp(dt[..., None] * -self.log_a.float().exp())
+            add = (dt * x.float())[..., None] * b[:, :, None].float()
+            h, ys = torch.zeros_like(add[:, 0]), []
+            for t in range(ids.shape[1]):
+                h = torch.addcmul(add[:, t], decay[:, t], h)
+                ys.append(torch.einsum("bdn,bn->bd", h, c[:, t].float()))
+            y = torch.stack(ys, 1).to(x.dtype) * F.silu(gate)
+            return F.cross_entropy(self.out(y)[:, :-1].float().flatten(0, 1), ids[:, 1:].flatten())
+    return trains(Net(), words())
+
+
+def ppo():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh())
+            self.pi, self.v = nn.Linear(32, 4), nn.Linear(32, 1)
+            nn.init.orthogonal_(self.pi.weight, .01)
+
+        def forward(self, seen, acts, old, rewards, done, values):
+            with torch.no_grad():
+                advantage, last = torch.zeros_like(rewards), 0
+                for t in reversed(range(len(rewards) - 1)):
+                    delta = rewards[t] + .99 * values[t + 1] * (1 - done[t]) - values[t]
+                    advantage[t] = last = delta + .99 * .95 * (1 - done[t]) * last
+                returns = advantage + values
+                a = ((advantage - advantage.mean()) / (advantage.std() + 1e-8)).float()
+            h = self.body(seen)
+            policy = torch.distributions.Categorical(logits=self.pi(h).float())
+            ratio = (policy.log_prob(acts) - old.float()).exp()
+            v = self.v(h).squeeze(-1).float()
+            near = values.float() + (v - values.float()).clamp(-.2, .2)
+            loss_v = .5 * torch.maximum((v - returns.float()) ** 2, (near - returns.float()) ** 2).mean()
+            return torch.max(-a * ratio, -a * ratio.clamp(.8, 1.2)).mean() + .5 * loss_v - .01 * policy.entropy().mean()
+    return trains(Net(), torch.randn(20, 8), torch.randint(0, 4, (20,)), torch.randn(20) * .1 - 1.4, torch.randn(20), (torch.rand(20) > .9).float(), torch.randn(20))
+
+
+def sac():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.actor = nn.Sequential(nn.Linear(6, 24), nn.ReLU(), nn.Linear(24, 4))
+            self.q = nn.ModuleList([nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Linear(24, 1)) for _ in range(2)])
+            self.old = nn.ModuleList([nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Linear(24, 1)) for _ in range(2)]).requires_grad_(False)
+            self.log_alpha = nn.Parameter(torch.zeros(()))
+
+        def act(self, s):
+            mu, log = self.actor(s).float().chunk(2, -1)
+            log = -5 + 3.5 * (torch.tanh(log) + 1)
+            d = torch.distributions.Independent(torch.distributions.Normal(mu, log.exp()), 1)
+            u = d.rsample()
+            return torch.tanh(u), d.log_prob(u) - (2 * (math.log(2) - u - F.softplus(-2 * u))).sum(-1)
+
+        def forward(self, s, a, r, after):
+            with torch.no_grad():
+                for own, old in zip(self.q.parameters(), self.old.parameters()):
+                    old.lerp_(own, .005)
+                b, logp = self.act(after)
+                y = torch.cat([after, b.to(after.dtype)], -1)
+                aim = r.float() + .99 * (torch.min(*(q(y).squeeze(-1).float() for q in self.old)) - self.log_alpha.exp().float() * logp)
+            x = torch.cat([s, a], -1)
+            critic = sum(F.smooth_l1_loss(q(x).squeeze(-1).float(), aim) for q in self.q)
+            b, logp = self.act(s)
+            best = torch.minimum(*(q(torch.cat([s, b.to(s.dtype)], -1)).squeeze(-1).float() for q in self.q))
+            return critic + (self.log_alpha.exp().detach().float() * logp - best).mean() - (self.log_alpha.float() * (logp + 2).detach()).mean()
+    return trains(Net(), torch.randn(16, 6), torch.rand(16, 2) * 2 - 1, torch.randn(16), torch.randn(16, 6))
+
+
+def rainbow():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(nn.Conv2d(2, 8, 3, 2), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.ReLU(), nn.Flatten())
+            self.value, self.gain = nn.Linear(32, 11), nn.Linear(32, 33)
+
+        def scores(self, x):
+            h = self.body(x)
+            g = self.gain(h).unflatten(-1, (3, 11))
+            return (self.value(h)[:, None] + g - g.mean(1, keepdim=True)).float()
+
+        def forward(self, s, acts, rewards, after):
+            z = torch.linspace(-2, 2, 11)
+            with torch.no_grad():
+                p = self.scores(after).softmax(-1)
+                best = (p * z).sum(-1).argmax(-1)
+                p = p[torch.arange(len(p)), best]
+                place = ((rewards.float()[:, None] + .9 * z).clamp(-2, 2) + 2) / .4
+                low, high = place.floor(), place.ceil()
+                aim = torch.zeros_like(p)
+                aim.scatter_add_(1, low.long(), p * (high - place + (low == high)))
+                aim.scatter_add_(1, high.long(), p * (place - low))
+            logp = self.scores(s).log_softmax(-1).gather(1, acts[:, None, None].expand(-1, 1, 11)).squeeze(1)
+            return -(aim * logp).sum(-1).mean()
+    return trains(Net(), torch.randn(4, 2, 9, 9), torch.randint(0, 3, (4,)), torch.randn(4), torch.randn(4, 2, 9, 9), images=True)
+
+
+def glow():
+    class Net(nn.Module):
+        def __init__(self, c=8):
+            super().__init__()
+            self.loc, self.log, self.mix = nn.Parameter(torch.zeros(1, c, 1, 1)), nn.Parameter(torch.zeros(1, c, 1, 1)), nn.Parameter(torch.linalg.qr(torch.randn(c, c))[0])
+            self.net = nn.Sequential(nn.Conv2d(c // 2, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, c, 3, padding=1))
+
+        def forward(self, x):
+            x = F.pixel_unshuffle(x, 2).float() / 4
+            size = x.shape[-1] ** 2
+            x = (x + self.loc.float()) * self.log.float().exp()
+            w = self.mix.float()
+            x = F.conv2d(x, w[:, :, None, None])
+            a, b = x.chunk(2, 1)
+            shift, scale = self.net(a.to(self.mix.dtype)).float().chunk(2, 1)
+            scale = torch.sigmoid(scale + 2)
+            b = (b + shift) * scale
+            det = size * (self.log.float().sum() + torch.linalg.slogdet(w)[1]) + scale.log().flatten(1).sum(1)
+            z = torch.cat([a, b], 1)
+            prior = -.5 * (z ** 2 + math.log(2 * math.pi)).flatten(1).sum(1)
+            return -((prior + det) / z[0].numel()).mean()
+    return trains(Net(), torch.randn(BATCH, 2, 8, 8))
+
+
+def spline_flow():
+    class Net(nn.Module):
+        def __init__(self, bins=5):
+            super().__init__()
+            self.net, self.bins = nn.Sequential(nn.Linear(2, 24), nn.LeakyReLU(), nn.Linear(24, 2 * (3 * bins - 1))), bins
+
+        def forward(self, x):
+            a, b = x.chunk(2, -1)
+            k = self.bins
+            w, h, d = self.net(a).float().unflatten(-1, (2, 3 * k - 1)).split([k, k, k - 1], -1)
+            w, h = (1e-3 + (1 - 1e-3 * k) * v.softmax(-1) for v in (w, h))
+            xs, ys = (F.pad(v.cumsum(-1), (1, 0)) * 6 - 3 for v in (w, h))
+            d = F.pad(F.softplus(d) + 1e-3, (1, 1), value=1.0)
+            b = b.float().clamp(-2.9, 2.9)
+            i = (torch.searchsorted(xs.detach().contiguous(), b.detach().unsqueeze(-1).contiguous()) - 1).clamp(0, k - 1)
+            at = lambda v, o=0: v.gather(-1, i + o).squeeze(-1)
+            wide, tall = at(xs, 1) - at(xs), at(ys, 1) - at(ys)
+            t, s = (b - at(xs)) / wide, tall / wide
+            t1 = t * (1 - t)
+            down = s + (at(d, 1) + at(d) - 2 * s) * t1
+            y = at(ys) + tall * (s * t ** 2 + at(d) * t1) / down
+            slope = s ** 2 * (at(d, 1) * t ** 2 + 2 * s * t1 + at(d) * (1 - t) ** 2) / down ** 2
+            return (.5 * (y ** 2 + a.float() ** 2).sum(-1) - slope.log().sum(-1)).mean()
+    return trains(Net(), torch.randn(16, 4))
+
+
+def hash_grid():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tables = nn.ParameterList([nn.Parameter(torch.randn(64, 2) * 1e-1) for _ in range(3)])
+            self.sigma, self.rgb = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 9)), nn.Sequential(nn.Linear(11, 16), nn.ReLU(), nn.Linear(16, 3))
+
+        def forward(self, rays, view, aim):
+            t = torch.linspace(.1, 1.9, 10)
+            p = (rays[:, None].float() + view[:, None].float() * t[:, None] + 3).clamp(0, 5.99) / 6
+            features = []
+            for level, table in enumerate(self.tables):
+                x = p * (4 << level)
+                low = x.floor().long()
+                part = x - low
+                total = 0
+                for corner in range(8):
+                    o = torch.tensor([corner & 1, corner >> 1 & 1, corner >> 2])
+                    c = low + o
+                    i = torch.bitwise_xor(torch.bitwise_xor(c[..., 0], c[..., 1] * 2654435761), c[..., 2] * 805459861) % 64
+                    weight = torch.where(o.bool(), part, 1 - part).prod(-1, keepdim=True)
+                    total = total + weight.to(table.dtype) * table[i]
+                features.append(total)
+            y = self.sigma(torch.cat(features, -1))
+            density = torch.exp(y[..., 0].float().clamp(max=10))
+            colour = torch.sigmoid(self.rgb(torch.cat([y[..., 1:], view[:, None].expand(-1, 10, -1).to(y.dtype)], -1))).float()
+            tau = density * .18
+            weight = torch.exp(-F.pad(tau.cumsum(-1), (1, 0))[:, :-1]) * -torch.expm1(-tau)
+            seen = (weight[..., None] * colour).sum(1) + (1 - weight.sum(-1, keepdim=True))
+            spread = (weight[:, :, None] * weight[:, None] * (t[:, None] - t).abs()).sum((-1, -2)).mean()
+            return F.mse_loss(seen, aim.float()) + .01 * spread
+    return trains(Net(), torch.rand(12, 3), F.normalize(torch.randn(12, 3), dim=-1), torch.rand(12, 3))
+
+
+def splatting():
+    class Net(nn.Module):
+        def __init__(self, n=12):
+            super().__init__()
+            self.at, self.scale, self.turn = nn.Parameter(torch.rand(n, 3) * 2 - 1), nn.Parameter(torch.full((n, 3), -1.2)), nn.Parameter(torch.randn(n, 4))
+            self.opacity, self.colour = nn.Parameter(torch.zeros(n)), nn.Parameter(torch.rand(n, 3))
+
+        def forward(self, aim):
+            w, x, y, z = F.normalize(self.turn.float(), dim=-1).unbind(-1)
+            r = torch.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y), 2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
+                             2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], -1).view(-1, 3, 3)
+            m = r @ torch.diag_embed(self.scale.float().exp())
+            cov = (m @ m.mT)[:, :2, :2] + .02 * torch.eye(2)
+            inverse = torch.linalg.inv(cov)
+            order = self.at[:, 2].argsort()
+            ys, xs = torch.meshgrid(torch.linspace(-1, 1, 8), torch.linspace(-1, 1, 8), indexing="ij")
+            d = torch.stack([xs, ys], -1).view(-1, 1, 2) - self.at.float()[order, :2]
+            power = -.5 * torch.einsum("pni,nij,pnj->pn", d, inverse[order], d)
+            alpha = (torch.sigmoid(self.opacity.float())[order] * power.exp()).clamp(max=.99)
+            through = torch.cumprod(F.pad(1 - alpha, (1, 0), value=1.)[:, :-1], -1)
+            image = ((alpha * through) @ self.colour.float()[order]).clamp(0, 1)
+            return F.l1_loss(image, aim.float()) + (1 - F.cosine_similarity(image, aim.float(), dim=-1)).mean()
+    return trains(Net(), torch.rand(64, 3))
+
+
+def arcface():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), nn.BatchNorm2d(16), nn.PReLU(16), nn.AdaptiveMaxPool2d(2), nn.Flatten(), nn.Linear(64, 16), nn.BatchNorm1d(16, affine=False))
+            self.weight, self.centres = nn.Parameter(torch.randn(10, 16)), nn.Parameter(torch.randn(10, 16))
+
+        def forward(self, x, y):
+            f = self.body(x)
+            cosine = F.linear(F.normalize(f), F.normalize(self.weight).to(f.dtype)).float().clamp(-1 + 1e-5, 1 - 1e-5)
+            hot = F.one_hot(y, 10).bool()
+            angle = torch.acos(cosine)
+            logits = 16 * torch.where(hot, torch.cos(angle + .3), cosine)
+            near = F.pairwise_distance(f.float(), self.centres.float()[y])
+            return F.cross_entropy(logits, y) + .01 * near.mean() + F.margin_ranking_loss(near[:2], near[2:], torch.ones(2), margin=.1)
+    return trains(Net(), torch.randn(4, 3, 16, 16), torch.randint(0, 10, (4,)), images=True)
+
+
+def recommender():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.ModuleList([nn.Embedding(20, 8, max_norm=2.0) if i == 0 else nn.Embedding(20, 8) for i in range(4)])
+            self.first = nn.ModuleList([nn.Embedding(20, 1) for _ in range(4)])
+            self.cross = nn.ParameterList([nn.Parameter(torch.randn(32) * .1) for _ in range(2)])
+            self.deep, self.dice = nn.Sequential(nn.Linear(32, 16), nn.BatchNorm1d(16), nn.RReLU(), nn.AlphaDropout(.1), nn.Linear(16, 1)), nn.Linear(32, 1)
+
+        def forward(self, ids, y):
+            e = torch.stack([t(i) for t, i in zip(self.embed, ids.unbind(1))], 1)
+            linear = sum(t(i) for t, i in zip(self.first, ids.unbind(1))).squeeze(-1)
+            fm = .5 * (e.sum(1).square() - e.square().sum(1)).sum(-1)
+            x = x0 = e.flatten(1)
+            for w in self.cross:
+                x = x0 * (x @ w.to(x.dtype))[:, None] + x
+            score = (linear + fm + self.deep(x0).squeeze(-1) + self.dice(x).squeeze(-1)).float()
+            bpr = -F.logsigmoid(score[y > .5].mean() - score[y <= .5].mean())
+            return F.binary_cross_entropy(torch.sigmoid(score), y.float()) + bpr + 1e-4 * sum(p.float().norm() for p in self.parameters())
+    return trains(Net(), torch.randint(0, 20, (12, 4)), (torch.arange(12) % 2).float())
+
+
+def convlstm():
+    class Net(nn.Module):
+        def __init__(self, c=8):
+            super().__init__()
+            self.gates, self.peep, self.out = nn.Conv2d(1 + c, 4 * c, 3, padding=1, padding_mode="circular"), nn.Parameter(torch.zeros(3, c, 8, 8)), nn.Conv3d(c, 1, (3, 1, 1), padding=(1, 0, 0))
+
+        def forward(self, x):
+            h = c = x.new_zeros(x.shape[0], 8, 8, 8)
+            seen = []
+            for t in range(x.shape[1]):
+                i, f, o, g = self.gates(torch.cat([x[:, t], h.to(x.dtype)], 1)).chunk(4, 1)
+                i, f = torch.sigmoid(i + self.peep[0] * c), torch.sigmoid(f + self.peep[1] * c + 1)
+                c = f * c + i * torch.tanh(g)
+                h = torch.sigmoid(o + self.peep[2] * c) * torch.tanh(c)
+                seen.append(h)
+            y = self.out(torch.stack(seen, 2)).squeeze(1)
+            return F.mse_loss(y[:, :-1].float(), x[:, 1:, 0].float()) + (y[:, 1:] - y[:, :-1]).abs().float().mean()
+    return trains(Net(), torch.rand(BATCH, 4, 1, 8, 8))
+
+
+def capsules():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.w = nn.Conv2d(1, 16, 5, 2), nn.Parameter(torch.randn(1, 72, 4, 6, 8) * .1)
+
+        def forward(self, x, y):
+            def squash(v):
+                n = v.square().sum(-1, keepdim=True)
+                return n / (1 + n) * v / torch.sqrt(n + 1e-7)
+            u = squash(self.conv(x).float().reshape(len(x), 72, 8))
+            votes = (self.w.float() @ u[:, :, None, :, None]).squeeze(-1)
+            b = torch.zeros(votes.shape[:3])
+            for _ in range(3):
+                v = squash((b.softmax(2)[..., None] * votes).sum(1))
+                b = b + (votes.detach() * v.detach()[:, None]).sum(-1)
+            n = torch.linalg.vector_norm(v, dim=-1)
+            hot = F.one_hot(y, 4).float()
+            return (hot * F.relu(.9 - n) ** 2 + .5 * (1 - hot) * F.relu(n - .1) ** 2).sum(-1).mean()
+    return trains(Net(), torch.randn(BATCH, 1, 15, 15), torch.tensor([1, 3]), images=True)
+
+
+def neural_ode():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.f, self.head = nn.Sequential(nn.Linear(5, 24), nn.Tanhshrink(), nn.Linear(24, 4)), nn.Linear(4, 2)
+
+        def forward(self, x, aim):
+            def f(t, x):
+                return self.f(torch.cat([x, torch.full_like(x[:, :1], t)], -1)).to(x.dtype)
+            step, path = .25, []
+            for i in range(4):
+                t = i * step
+                k1 = f(t, x)
+                k2 = f(t + step / 2, torch.add(x, k1, alpha=step / 2))
+                k3 = f(t + step / 2, torch.add(x, k2, alpha=step / 2))
+                k4 = f(t + step, torch.add(x, k3, alpha=step))
+                x = x + step / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+                path.append(x)
+            y = torch.stack(path, 1)
+            return F.mse_loss(self.head(y).float(), aim.float()) + 1e-2 * torch.trapezoid(y.float().square().sum(-1), dx=step, dim=1).mean()
+    return trains(Net(), torch.randn(8, 4), torch.randn(8, 4, 2))
+
+
+def transformer_xl():
+    class Net(nn.Module):
+        def __init__(self, d=24, heads=3):
+            super().__init__()
+            self.embed, self.q, self.kv, self.r, self.o = nn.Embedding(WORDS, d), nn.Linear(d, d, bias=False), nn.Linear(d, 2 * d, bias=False), nn.Linear(d, d, bias=False), nn.Linear(d, d)
+            self.u, self.v, self.norm, self.heads = nn.Parameter(torch.randn(heads, 8) * .1), nn.Parameter(torch.randn(heads, 8) * .1), nn.LayerNorm(d), heads
+            self.softmax = nn.AdaptiveLogSoftmaxWithLoss(d, WORDS, [20, 50])
+
+        def forward(self, ids, memory):
+            x = self.embed(ids)
+            both = torch.cat([memory.to(x.dtype), x], 1)
+            b, n, m = len(x), x.shape[1], both.shape[1]
+            angle = torch.arange(m - 1, -1, -1.)[:, None] / 1e4 ** (torch.arange(0, 24, 2.) / 24)
+            r = self.r(torch.cat([angle.sin(), angle.cos()], -1).to(x.dtype)).view(m, self.heads, 8)
+            q = self.q(x).view(b, n, self.heads, 8)
+            k, v = self.kv(both).view(b, m, 2, self.heads, 8).unbind(2)
+            content = torch.einsum("bihd,bjhd->bhij", q + self.u, k)
+            place = torch.einsum("bihd,jhd->bhij", q + self.v, r)
+            place = F.pad(place, (1, 0)).view(b, self.heads, m + 1, n)[:, :, 1:].reshape(b, self.heads, n, m)
+            hidden = torch.ones(n, m, dtype=torch.bool).triu(1 + m - n)
+            p = ((content + place) / 8 ** .5).masked_fill(hidden, torch.finfo(content.dtype).min).softmax(-1)
+            y = self.norm(x + self.o(torch.einsum("bhij,bjhd->bihd", p.to(v.dtype), v).flatten(2)))
+            return self.softmax(y[:, :-1].flatten(0, 1), ids[:, 1:].flatten()).loss.float()
+    return trains(Net(), words(BATCH, 12), torch.randn(BATCH, 6, 24))
+
+
+def tacotron():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(WORDS, 16)
+            self.convs, self.rnn = nn.Sequential(nn.Conv1d(16, 16, 5, padding=2), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(.2)), nn.LSTM(16, 8, batch_first=True, bidirectional=True)
+            self.pre, self.cell = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(.5)), nn.LSTMCell(24, 16)
+            self.where, self.loc, self.q, self.m, self.v = nn.Conv1d(2, 4, 5, padding=2, bias=False), nn.Linear(4, 12, bias=False), nn.Linear(16, 12), nn.Linear(16, 12), nn.Linear(12, 1)
+            self.out, self.post = nn.Linear(32, 7), nn.Sequential(nn.Conv1d(6, 12, 5, padding=2), nn.BatchNorm1d(12), nn.Tanh(), nn.Conv1d(12, 6, 5, padding=2))
+
+        def forward(self, ids, mel, lengths):
+            x, _ = self.rnn(self.convs(self.embed(ids).transpose(1, 2)).transpose(1, 2))
+            m = self.m(x)
+            h = c = x.new_zeros(len(x), 16)
+            near, total, context = x.new_zeros(ids.shape), x.new_zeros(ids.shape), x.new_zeros(len(x), 16)
+            frames, stops, before = [], [], mel.new_zeros(len(x), 6)
+            for t in range(mel.shape[1]):
+                h, c = self.cell(torch.cat([self.pre(before).to(x.dtype), context], -1), (h, c))
+                e = self.v(torch.tanh(self.q(h)[:, None] + m + self.loc(self.where(torch.stack([near, total], 1)).transpose(1, 2)))).squeeze(-1)
+                near = e.softmax(-1).to(x.dtype)
+                total = total + near
+                context = torch.einsum("bt,btd->bd", near, x)
+                y = self.out(torch.cat([h.to(x.dtype), context], -1))
+                frames.append(y[:, :6])
+                stops.append(y[:, 6])
+                before = mel[:, t]
+            y = torch.stack(frames, 1)
+            fine = y + self.post(y.transpose(1, 2)).transpose(1, 2)
+            keep = (torch.arange(mel.shape[1])[None] < lengths[:, None]).float()
+            each = (F.mse_loss(y.float(), mel.float(), reduction="none") + F.l1_loss(fine.float(), mel.float(), reduction="none")).mean(-1)
+            return (each * keep).sum() / keep.sum() + F.binary_cross_entropy_with_logits(torch.stack(stops, 1).float(), 1 - keep, pos_weight=torch.tensor(5.))
+    return trains(Net(), words(BATCH, 8), torch.randn(BATCH, 5, 6), torch.tensor([5, 3]))
+
+
+def quantized_training():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.step = nn.Conv2d(3, 8, 3, padding=1), nn.Linear(8 * 16, 6), nn.Parameter(torch.tensor(.05))
+
+        def forward(self, x, y):
+            w = self.a.weight.float()
+            scale = w.detach().abs().amax((1, 2, 3)) / 127
+            w = torch.fake_quantize_per_channel_affine(w, scale, torch.zeros(8, dtype=torch.int32), 0, -128, 127)
+            h = F.relu(F.conv2d(x, w.to(x.dtype), self.a.bias.to(x.dtype), padding=1))
+            h = F.max_pool2d(h, 2)
+            s = self.step.float()
+            q = h.float() / s
+            q = q + (q.clamp(0, 255).round() - q).detach()
+            h = (q * s).to(self.b.weight.dtype).flatten(1)
+            binary = self.b.weight + (self.b.weight.sign() * self.b.weight.abs().mean() - self.b.weight).detach()
+            return F.cross_entropy(F.linear(h, binary, self.b.bias).float(), y)
+    return trains(Net(), torch.randn(BATCH, 3, 8, 8), torch.tensor([1, 4]), images=True)
+
+
+def stylegan():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.map, self.start, self.weight = nn.Sequential(nn.Linear(8, 16), nn.LeakyReLU(.2)), nn.Parameter(torch.randn(1, 8, 4, 4)), nn.Parameter(torch.randn(8, 8, 3, 3))
+            self.style, self.noise, self.rgb = nn.Linear(16, 8), nn.Parameter(torch.zeros(1)), nn.Conv2d(8, 3, 1)
+            self.judge = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.LeakyReLU(.2), nn.Conv2d(8, 8, 3, 2, 1), nn.Softplus(), nn.Flatten(), nn.Linear(32, 1))
+
+        def forward(self, z, real, noise):
+            b = len(z)
+            s = self.style(self.map(z * torch.rsqrt(z.square().mean(1, keepdim=True) + 1e-8))) + 1
+            w = self.weight[None].float() * s[:, None, :, None, None].float()
+            w = w * torch.rsqrt(w.square().sum((2, 3, 4), keepdim=True) + 1e-8)
+            x = F.interpolate(self.start.expand(b, -1, -1, -1), scale_factor=2, mode="bilinear")
+            x = F.conv2d(x.reshape(1, b * 8, 8, 8), w.view(b * 8, 8, 3, 3).to(x.dtype), padding=1, groups=b).view(b, 8, 8, 8)
+            k = torch.tensor([1., 3, 3, 1], dtype=x.dtype)
+            k = (k[:, None] * k / 64)[None, None].repeat(8, 1, 1, 1)
+            x = F.conv2d(F.pad(F.leaky_relu(x + self.noise.to(x.dtype) * noise.to(x.dtype), .2) * 2 ** .5, (2, 1, 2, 1)), k, groups=8)
+            fake = torch.tanh(self.rgb(x))
+            real = real.detach().requires_grad_(True)
+            score = self.judge(real)
+            slope, = torch.autograd.grad(score.float().sum(), real, create_graph=True)
+            penalty = slope.float().square().flatten(1).sum(1).mean()
+            return F.softplus(-self.judge(fake).float()).mean() + F.softplus(-score.float()).mean() + 5 * penalty
+    return trains(Net(), torch.randn(BATCH, 8), torch.rand(BATCH, 3, 8, 8), torch.randn(BATCH, 1, 8, 8))
+
+
+def maml():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Sequential(nn.Linear(1, 16), nn.GELU(), nn.Linear(16, 16), nn.GELU(), nn.Linear(16, 1))
+
+        def forward(self, x, y, x2, y2):
+            total, names = 0, dict(self.net.named_parameters())
+            for a, b, c, d in zip(x, y, x2, y2):
+                fast = names
+                for _ in range(2):
+                    inner = F.mse_loss(torch.func.functional_call(self.net, fast, (a,)).float(), b.float())
+                    slopes = torch.autograd.grad(inner, list(fast.values()), create_graph=True)
+                    fast = {n: p - .05 * g for (n, p), g in zip(fast.items(), slopes)}
+                total = total + F.mse_loss(torch.func.functional_call(self.net, fast, (c,)).float(), d.float())
+            return total / len(x)
+    return trains(Net(), torch.randn(2, 6, 1), torch.randn(2, 6, 1), torch.randn(2, 6, 1), torch.randn(2, 6, 1))
+
+
+def crf():
+    class Net(nn.Module):
+        def __init__(self, tags=5):
+            super().__init__()
+            self.embed, self.rnn, self.out = nn.EmbeddingBag(WORDS, 12, mode="mean"), nn.RNN(12, 10, 1, nonlinearity="relu", bidirectional=True), nn.Linear(20, tags)
+            self.move, self.first, self.last = nn.Parameter(torch.randn(tags, tags) * .1), nn.Parameter(torch.zeros(tags)), nn.Parameter(torch.zeros(tags))
+
+        def forward(self, ids, tags, keep):
+            n, b = tags.shape
+            x = self.embed(ids.view(n * b, -1)).view(n, b, -1)
+            e = self.out(self.rnn(x)[0]).float()
+            move = self.move.float()
+            score = self.first.float()[tags[0]] + e[0, torch.arange(b), tags[0]]
+            alpha = self.first.float() + e[0]
+            for t in range(1, n):
+                score = score + keep[t] * (move[tags[t - 1], tags[t]] + e[t, torch.arange(b), tags[t]])
+                alpha = torch.where(keep[t, :, None] > 0, torch.logsumexp(alpha[:, :, None] + move + e[t][:, None], 1), alpha)
+            ends = keep.sum(0).long() - 1
+            score = score + self.last.float()[tags[ends, torch.arange(b)]]
+            return (torch.logsumexp(alpha + self.last.float(), 1) - score).mean()
+    keep = torch.ones(7, 3)
+    keep[4:, 1] = 0
+    return trains(Net(), words(7, 3, 4), torch.randint(0, 5, (7, 3)), keep)
+
+
+def pinn():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net, self.nu = nn.Sequential(nn.Linear(2, 20), nn.Tanh(), nn.Linear(20, 20), nn.SiLU(), nn.Linear(20, 1)), nn.Parameter(torch.tensor(.01))
+
+        def forward(self, p, edge, value):
+            p = p.detach().requires_grad_(True)
+            u = self.net(p)
+            du, = torch.autograd.grad(u, p, torch.ones_like(u), create_graph=True)
+            ux, ut = du[:, :1], du[:, 1:]
+            uxx = torch.autograd.grad(ux, p, torch.ones_like(ux), create_graph=True)[0][:, :1]
+            f = ut + u * ux - self.nu * uxx
+            return f.float().square().mean() + F.mse_loss(self.net(edge).float(), value.float())
+    return trains(Net(), torch.rand(16, 2), torch.rand(8, 2), torch.rand(8, 1))
+
+
+def vicreg():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(12, 24), nn.BatchNorm1d(24), nn.ReLU(), nn.Linear(24, 10))
+
+        def forward(self, x, y):
+            a, b = self.body(x).float(), self.body(y).float()
+            def parts(z):
+                z = z - z.mean(0)
+                cov = z.t() @ z / (len(z) - 1)
+                off = cov.flatten()[:-1].view(9, 11)[:, 1:]
+                return F.relu(1 - torch.sqrt(z.var(0) + 1e-4)).mean(), off.pow(2).sum() / 10
+            (va, ca), (vb, cb) = parts(a), parts(b)
+            cross = ((a - a.mean(0)) / a.std(0)).t() @ ((b - b.mean(0)) / b.std(0)) / len(a)
+            barlow = (torch.diagonal(cross) - 1).square().sum() + .005 * (cross - torch.diag(torch.diagonal(cross))).square().sum()
+            n = F.normalize(torch.cat([a, b]), dim=-1)
+            sim = (n @ n.t() / .5).fill_diagonal_(float("-inf"))
+            own = torch.arange(2 * len(a)).roll(len(a))
+            return 25 * F.mse_loss(a, b) + va + vb + ca + cb + barlow + F.cross_entropy(sim, own) + torch.cov(a.t()).trace() * 1e-2
+    return trains(Net(), torch.randn(8, 12), torch.randn(8, 12))
+
+
+def temporal_fusion():
+    class Gate(nn.Module):
+        def __init__(self, d):
+            super().__init__()
+            self.a, self.b, self.g, self.n = nn.Linear(d, d), nn.Linear(d, d), nn.Linear(d, 2 * d), nn.LayerNorm(d)
+
+        def forward(self, x):
+            return self.n(x + F.glu(self.g(self.b(F.elu(self.a(x)))), -1))
+
+    class Net(nn.Module):
+        def __init__(self, d=16):
+            super().__init__()
+            self.into, self.pick = nn.ModuleList([nn.Linear(1, d) for _ in range(3)]), nn.Linear(3, 3)
+            self.gates, self.rnn = nn.ModuleList([Gate(d) for _ in range(2)]), nn.LSTM(d, d, batch_first=True)
+            self.attention, self.out = nn.MultiheadAttention(d, 2, batch_first=True, add_bias_kv=True, add_zero_attn=True), nn.Linear(d, 3)
+
+        def forward(self, x, y):
+            w = self.pick(x).softmax(-1)
+            h = sum(w[..., i:i + 1] * lin(x[..., i:i + 1]) for i, lin in enumerate(self.into))
+            h = self.gates[0](self.rnn(h)[0])
+            n = h.shape[1]
+            mask = torch.triu(torch.ones(n, n, dtype=torch.bool), 1)
+            a, shares = self.attention(h, h, h, attn_mask=mask, average_attn_weights=False)
+            q = self.out(self.gates[1](h + a)).float()
+            apart = y.float()[..., None] - q
+            levels = torch.tensor([.1, .5, .9])
+            return torch.maximum(levels * apart, (levels - 1) * apart).mean() + 1e-3 * (shares.float() + 1e-9).log().mean()
+    return trains(Net(), torch.randn(BATCH, 10, 3), torch.randn(BATCH, 10))
+
+
+def fourier_operator():
+    class Net(nn.Module):
+        def __init__(self, d=8):
+            super().__init__()
+            self.into, self.out, self.skip = nn.Conv2d(3, d, 1), nn.Conv2d(d, 1, 1), nn.Conv2d(d, d, 1)
+            self.w = nn.ParameterList([nn.Parameter(torch.randn(d, d, 4, 4, 2) * .05) for _ in range(2)])
+
+        def forward(self, x, y):
+            grid = torch.linspace(0, 1, 12)
+            place = torch.stack(torch.meshgrid(grid, grid, indexing="ij"))[None].expand(len(x), -1, -1, -1)
+            h = self.into(torch.cat([x, place.to(x.dtype)], 1))
+            f = torch.fft.rfft2(h.float(), norm="ortho")
+            out = torch.zeros_like(f)
+            out[:, :, :4, :4] = torch.einsum("bixy,ioxy->boxy", f[:, :, :4, :4], torch.view_as_complex(self.w[0].float()))
+            out[:, :, -4:, :4] = torch.einsum("bixy,ioxy->boxy", f[:, :, -4:, :4], torch.view_as_complex(self.w[1].float()))
+            h = F.gelu(torch.fft.irfft2(out, s=h.shape[-2:], norm="ortho").to(h.dtype) + self.skip(h))
+            u = self.out(h).float()
+            return (torch.linalg.vector_norm((u - y.float()).flatten(1), dim=1) / torch.linalg.vector_norm(y.float().flatten(1), dim=1)).mean()
+    return trains(Net(), torch.randn(BATCH, 1, 12, 12), torch.randn(BATCH, 1, 12, 12))
+
+
+def encoder_stack():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.place = nn.Embedding(WORDS, 32, scale_grad_by_freq=True), nn.Parameter(torch.zeros(LENGTH, 32))
+            layer = nn.TransformerEncoderLayer(32, 4, 48, dropout=.1, activation=F.gelu, batch_first=True)
+            self.body, self.head = nn.TransformerEncoder(layer, 2, norm=nn.LayerNorm(32)), nn.Linear(32, WORDS)
+
+        def forward(self, ids, labels):
+            x = self.embed(ids) * 32 ** .5 + self.place
+            y = self.body(x, src_key_padding_mask=ids == 5)
+            return F.cross_entropy(self.head(y).float().transpose(1, 2), labels, ignore_index=-100, label_smoothing=.1)
+    ids = words()
+    ids[0, :4], ids[1, 10:] = 5, 5
+    return trains(Net(), ids, words().masked_fill(torch.rand(BATCH, LENGTH) > .3, -100))
+
+
+def sparsemax_trees():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.choose, self.at, self.scale, self.leaf = nn.Parameter(torch.rand(10, 4, 3)), nn.Parameter(torch.randn(4, 3) * .1), nn.Parameter(torch.zeros(4, 3)), nn.Parameter(torch.randn(4, 8) * .2)
+
+        def forward(self, x, y):
+            s = self.choose.float().movedim(0, -1)
+            s = s - s.max(-1, keepdim=True)[0]
+            z, _ = s.sort(-1, descending=True)
+            rank = torch.arange(1, 11, dtype=z.dtype)
+            total = z.cumsum(-1)
+            support = (1 + rank * z > total).sum(-1, keepdim=True)
+            tau = (total.gather(-1, support - 1) - 1) / support
+            share = torch.clamp(s - tau, min=0)
+            v = torch.einsum("bf,tdf->btd", x.float(), share)
+            gate = ((v - self.at.float()) * torch.exp(-self.scale.float()) * .5 + .5).clamp(0, 1)
+            both = torch.stack([gate, 1 - gate], -1)
+            leaves = torch.einsum("bti,btj,btk->btijk", *both.unbind(2)).flatten(2)
+            out = torch.einsum("btl,tl->b", leaves, self.leaf.float()) / 4
+            return F.huber_loss(out, y.float(), delta=.5) + F.hinge_embedding_loss(out, torch.sign(y.float()))
+    return trains(Net(), torch.randn(12, 10), torch.randn(12))
+
+
+def private():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Sequential(nn.Linear(6, 12), nn.GroupNorm(3, 12), nn.ELU(), nn.Linear(12, 3))
+
+        def forward(self, x, y):
+            names = {n: p.detach() for n, p in self.net.named_parameters()}
+            def one(p, a, b):
+                return F.cross_entropy(torch.func.functional_call(self.net, p, (a[None],)).float(), b[None])
+            each = torch.func.vmap(torch.func.grad(one), (None, 0, 0))(names, x, y)
+            size = torch.stack([g.float().flatten(1).norm(dim=1) for g in each.values()], 1).norm(dim=1)
+            scale = (1 / (size + 1e-6)).clamp(max=1)
+            clipped = {n: torch.einsum("b,b...->...", scale.to(g.dtype), g) / len(x) for n, g in each.items()}
+            return sum((p.float() * clipped[n].float()).sum() for n, p in self.net.named_parameters())
+    return trains(Net(), torch.randn(8, 6), torch.randint(0, 3, (8,)))
+
+
+def sinkhorn():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Sequential(nn.Linear(6, 16), nn.Hardtanh(), nn.Linear(16, 8)), nn.Linear(6, 8)
+
+        def forward(self, x, y):
+            a, b = self.a(x).float(), self.b(y).float()
+            cost = (a[:, None] - b).square().sum(-1) / 8
+            f = torch.zeros(len(a))
+            for _ in range(5):
+                g = -.1 * torch.logsumexp((f[:, None] - cost) / .1 - math.log(len(a)), 0)
+                f = -.1 * torch.logsumexp((g[None] - cost) / .1 - math.log(len(b)), 1)
+            plan = torch.exp((f[:, None] + g - cost) / .1 - math.log(len(a) * len(b)))
+            k = torch.exp(-torch.cdist(a, a).square() / 2)
+            eig = torch.linalg.eigvalsh(k + 1e-3 * torch.eye(len(a)))
+            gauss = torch.distributions.MultivariateNormal(torch.zeros(8), covariance_matrix=torch.cov(b.t()) + .1 * torch.eye(8))
+            return (plan * cost).sum() - .01 * torch.logdet(k + .1 * torch.eye(len(a))) + 1e-2 * eig.max() - .01 * gauss.log_prob(a).mean()
+    return trains(Net(), torch.randn(8, 6), torch.randn(7, 6))
+
+
+def sound_masking():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.enc, self.dec = nn.Conv1d(1, 16, 8, 4, bias=False), nn.ConvTranspose1d(16, 1, 8, 4, bias=False)
+            self.norm, self.rnn, self.mask = nn.GroupNorm(1, 16), nn.GRU(16, 12, batch_first=True, bidirectional=True), nn.Linear(24, 32)
+
+        def forward(self, mix, parts):
+            x = F.relu(self.enc(mix))
+            h = self.rnn(self.norm(x).transpose(1, 2))[0]
+            m = torch.sigmoid(self.mask(h)).transpose(1, 2).unflatten(1, (2, 16))
+            y = self.dec((x[:, None] * m).flatten(0, 1)).view(len(mix), 2, -1).float()
+            def snr(a, b):
+                a, b = a - a.mean(-1, keepdim=True), b - b.mean(-1, keepdim=True)
+                p = (a * b).sum(-1, keepdim=True) * b / (b.square().sum(-1, keepdim=True) + 1e-8)
+                return 10 * torch.log10(p.square().sum(-1) / ((a - p).square().sum(-1) + 1e-8) + 1e-8)
+            s = parts.float()
+            orders = torch.stack([snr(y, s).mean(-1), snr(y, s.flip(1)).mean(-1)], 1)
+            window = torch.hamming_window(32)
+            spec = torch.stft(y.flatten(0, 1), 32, 8, 32, window, return_complex=True).abs()
+            back = torch.istft(torch.stft(s[:, 0], 32, 8, 32, window, return_complex=True), 32, 8, 32, window)
+            return -orders.max(1)[0].mean() + spec.pow(.3).mean() + 0 * back.sum()
+    return trains(Net(), torch.randn(BATCH, 1, 128), torch.randn(BATCH, 2, 128))
+
+
+def of_torchvision(family, name, shape, **over):
+    def make():
+        models = package("torchvision").models
+        kind = getattr(getattr(models, family) if family else models, name)
+        model = kind(num_classes=10, **over)
+        def loss(model, inputs):
+            y = model(*inputs)
+            return classes(model, inputs) if not isinstance(y, dict) else F.cross_entropy(y["out"].float(), torch.zeros(BATCH, *shape[1:], dtype=torch.long))
+        return Example(model, (torch.randn(BATCH, *shape),), images=len(shape) == 3, loss=loss)
+    return make
+
+
+FIFTH_BY_HAND = dict(seq2seq=seq2seq, gcn=gcn, edm=edm, vqvae=vqvae, gaussian_vae=gaussian_vae, detection_head=detection_head, ctc=ctc, capacity_moe=capacity_moe,
+                     s4d=s4d, selective_scan=selective_scan, ppo=ppo, sac=sac, rainbow=rainbow, glow=glow, spline_flow=spline_flow, hash_grid=hash_grid,
+                     splatting=splatting, arcface=arcface, recommender=recommender, convlstm=convlstm, capsules=capsules, neural_ode=neural_ode,
+                     transformer_xl=transformer_xl, tacotron=tacotron, quantized_training=quantized_training, stylegan=stylegan, maml=maml, crf=crf, pinn=pinn,
+                     vicreg=vicreg, temporal_fusion=temporal_fusion, fourier_operator=fourier_operator, encoder_stack=encoder_stack,
+                     sparsemax_trees=sparsemax_trees, private=private, sinkhorn=sinkhorn, sound_masking=sound_masking,
+                     **{n: detector(n) for n in ("mask-rcnn", "retinanet", "fcos")},
+                     squeezenet=of_torchvision("", "squeezenet1_1", (3, 64, 64)), shufflenet=of_torchvision("", "shufflenet_v2_x0_5", (3, 64, 64)),
+                     lraspp=of_torchvision("segmentation", "lraspp_mobilenet_v3_large", (3, 64, 64), weights_backbone=None),
+                     swin3d=of_torchvision("video", "SwinTransformer3d", (3, 4, 32, 32), patch_size=[2, 4, 4], embed_dim=16, depths=[2, 1], num_heads=[2, 4],
+                                           window_size=[2, 4, 4]))
+
 BY_HAND = dict(gnn=gnn, hifigan=hifigan, unet=unet, dit=dit, graphormer=graphormer, grpo=grpo, dlrm=dlrm, lstm=lstm, moe=moe, vae=vae,
                speaker=speaker, transformer=transformer, contrastive=contrastive, deform=deform, raft=raft)
 SECOND_BY_HAND = dict(dpo=dpo, wavenet=wavenet, nerf=nerf, flow=flow, pointnet=pointnet, spectral_mixer=spectral_mixer, distilled=distilled, kan=kan,
@@ -1124,14 +2194,15 @@ FIRST = {**BY_HAND, **{n: of_transformers(n) for n in TRANSFORMERS}, **{"timm-" 
 FRESH = {**SECOND_BY_HAND, **{n: of_transformers(n) for n in SECOND}, **{"timm-" + n: of_timm(n) for n in SECOND_TIMM}}
 UNSEEN = {**{n: of_transformers(n) for n in THIRD}, **{"timm-" + n: of_timm(n) for n in THIRD_TIMM}}
 LATEST = {**{n: of_transformers(n) for n in FOURTH}, **{"timm-" + n: of_timm(n) for n in FOURTH_TIMM}}
-SETS = (FIRST, FRESH, UNSEEN, LATEST)
-PROGRAMS = {**FIRST, **FRESH, **UNSEEN, **LATEST}
+FIVE = {**FIFTH_BY_HAND, **{n: of_transformers(n) for n in FIFTH}, **{"timm-" + n: of_timm(n) for n in FIFTH_TIMM}}
+SETS = (FIRST, FRESH, UNSEEN, LATEST, FIVE)
+PROGRAMS = {n: p for programs in SETS for n, p in programs.items()}
 
 # Which have pictures (channels_last), attention masks (padding), and blocks whose layers can be split over ranks.
-IMAGES = {"unet", "dit", "vae", "deform", "raft", "double_precision", *("timm-" + n for n in {**TIMM, **SECOND_TIMM, **THIRD_TIMM, **FOURTH_TIMM}),
-          *(n for n, v in {**TRANSFORMERS, **SECOND, **THIRD, **FOURTH}.items() if v[1] in (image, labelled))}
-TEXT = {n for n, v in {**TRANSFORMERS, **SECOND, **THIRD, **FOURTH}.items() if v[1] in (causal, text, sequences)}
-LANGUAGE = {*TRANSFORMERS, *SECOND, *THIRD, *FOURTH}
+IMAGES = {"unet", "dit", "vae", "deform", "raft", "double_precision", "edm", "vqvae", "rainbow", "arcface", "capsules", "detection_head", "quantized_training", *("timm-" + n for n in {**TIMM, **SECOND_TIMM, **THIRD_TIMM, **FOURTH_TIMM, **FIFTH_TIMM}),
+          *(n for n, v in {**TRANSFORMERS, **SECOND, **THIRD, **FOURTH, **FIFTH}.items() if v[1] in (image, labelled))}
+TEXT = {n for n, v in {**TRANSFORMERS, **SECOND, **THIRD, **FOURTH, **FIFTH}.items() if v[1] in (causal, text, sequences)}
+LANGUAGE = {*TRANSFORMERS, *SECOND, *THIRD, *FOURTH, *FIFTH}
 BLOCKS = {"speaker", "grpo", "dit", "dpo"}
 
 QUICK = {"speaker", "dlrm", "unet", "lstm", "llama", "gpt2", "timm-vit", "dpo", "kan"}  # to compile

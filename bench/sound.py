@@ -16,7 +16,7 @@ of is not run again, so that a run that was stopped goes on. --rejudge judges th
 Needs torch, 1.13 or newer; transformers, timm, torchvision and peft where they are there; op_tools where it can be
 imported (PYTHONPATH). --set runs another set of programs, --once each of them in one dtype only.
 """
-import argparse, collections, contextlib, copy, hashlib, json, os, re, shutil, signal, subprocess, sys, tempfile, time, traceback
+import argparse, collections, contextlib, json, math, os, re, shutil, signal, subprocess, sys, tempfile, time, traceback
 
 import torch
 
@@ -348,6 +348,20 @@ def jobs(o):
                 yield Job(name, dtype, mode, recorder, p + 7 * d, o.seed)
 
 
+def failed(result):
+    """How many values of a result are wrong."""
+    return sum(n for _, _, verdict, _, n, _ in result.get("values", ()) if verdict in WRONG)
+
+
+def trains(result):
+    """Whether losses are finite and most gradients are not 0: float16 that overflows or underflows shows nothing."""
+    gradients = collections.Counter()
+    for _, phase, _, reason, n, _ in result["values"]:
+        if phase == "backward":
+            gradients[reason.endswith("zero on both sides")] += n
+    return all(map(math.isfinite, result.get("losses", ()))) and gradients[True] <= gradients[False]
+
+
 def share(counts, phase):
     n = sum(c for (p, v), c in counts.items() if p == phase)
     return f"{100 * sum(c for (p, v), c in counts.items() if p == phase and v in JUDGED) / n:.1f} % of {n:,}" if n else ""
@@ -357,15 +371,18 @@ def report(results, versions):
     done = [r for r in results if "values" in r]
     print(f"\ntorch {torch.__version__}{versions}: {len({r['name'] for r in done})} programs, {len(done)} recordings\n")
     print("| dtype | recordings | values judged, forward | gradients judged | fail | error | unsupported |\n|---|---|---|---|---|---|---|")
-    for dtype in (*DTYPES, "all"):
-        of = [r for r in done if dtype in (r["dtype"], "all")]
+    rows = [(dtype, [r for r in done if r["dtype"] == dtype]) for dtype in DTYPES]
+    for dtype, of in (*rows, ("all", done), ("all that train", [r for r in done if trains(r)])):
         c = collections.Counter()
         for r in of:
             for _, phase, verdict, reason, n, _ in r["values"]:
                 c[phase, verdict] += n
         if of:
-            each = [sum(n for (_, v), n in c.items() if v == w) for w in ("fail", "error", "unsupported")]
+            each = [sum(n for (_, v), n in c.items() if v in w) for w in (("fail", "invalid", "crash", "timeout"), ("error",), ("unsupported",))]
             print(f"| {dtype} | {len(of)} | {share(c, 'forward')} | {share(c, 'backward')} | " + " | ".join(map(str, each)) + " |")
+    for r in done:
+        if not trains(r):
+            print(f"does not train: {r['name']}.{r['dtype']}.{r['mode']}: losses {r.get('losses')}")
     kinds = collections.defaultdict(lambda: [0, set(), ""])
     for r in done:
         for op, phase, verdict, reason, n, example in r["values"]:
@@ -406,7 +423,7 @@ def main():
     ap.add_argument("--keep", metavar="DIR", help="where recordings and results stay")
     ap.add_argument("--rejudge", action="store_true", help="judge recordings of --keep anew")
     ap.add_argument("--budget", type=float, metavar="SECONDS", help="start no program after that")
-    ap.add_argument("--set", type=int, choices=(1, 2, 3, 4), default=1, help="which set of programs")
+    ap.add_argument("--set", type=int, choices=range(1, 1 + len(programs.SETS)), default=1, help="which set of programs")
     ap.add_argument("--once", action="store_true", help="each program in one dtype")
     ap.add_argument("--list", action="store_true", help="print what would be run")
     ap.add_argument("--shard", default="0/1", metavar="I/N", help="every N-th recording, from the I-th")
@@ -437,7 +454,7 @@ def main():
         if not o.keep:
             shutil.rmtree(os.path.join(keep, job.path), ignore_errors=True)
         results.append(r)
-        wrong = sum(n for _, _, v, _, n, _ in r.get("values", ()) if v in WRONG)
+        wrong = failed(r)
         print(f"{i + 1}/{len(todo)} {job.path}: {r['status']}" + (f", {wrong} wrong" if wrong else "") + f" {r.get('error', '')}", file=sys.stderr)
     wrong = report(results, versions)
     if late:
