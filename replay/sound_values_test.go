@@ -216,7 +216,7 @@ func TestMaskedRowStaysAmongValues(t *testing.T) {
 // TestMomentumNearOne: 1 - momentum is rounded, too, and where it is small that is much of the old statistics.
 func TestMomentumNearOne(t *testing.T) {
 	const f32, op = tensor.Float32, "torch.nn.functional.batch_norm"
-	for variance, want := range map[float64]verdict.Verdict{9.99999046e-5: verdict.Pass, 1.0001e-4: verdict.Fail} {
+	for variance, want := range map[float64]verdict.Verdict{9.99999046e-5: verdict.Pass, 1.002e-4: verdict.Fail} {
 		x, mean := stored(f32, []int{2, 1}, 0, 0), stored(f32, []int{1}, 0)
 		args := func(variance float64) []value.Value {
 			return []value.Value{x, mean, stored(f32, []int{1}, variance), nil, nil, true, 0.99, 1e-3}
