@@ -70,13 +70,14 @@ func tables() [][]*opdef.Entry {
 		optim.Table(),
 		properties.Table(),
 		detection.Table(),
+		gradients.Table(),
 	}
 }
 
 // Default is the registry of all operators, built on first use. Those of other libraries are read when one is met.
 var Default = sync.OnceValue(func() *opdef.Registry {
 	var r *opdef.Registry
-	r = opdef.TrustedRegistry(append(tables(), gradients.Table(func() *opdef.Registry { return r }))...).
-		WithFamilies(vendors.Families()...)
+	r = opdef.TrustedRegistry(tables()...).
+		WithFamilies(append(vendors.Families(), gradients.Family(func() *opdef.Registry { return r }))...)
 	return r
 })

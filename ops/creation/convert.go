@@ -184,6 +184,16 @@ var convertOps = []*opdef.Entry{
 	}.Entry(),
 	same("clone", "clone Tensor.clone", "(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", "A copy",
 		false),
+	opdef.Op[opdef.UnaryArgs]{
+		Schema: "numpy(Tensor self, *, ignored force=False) -> Tensor", Names: "Tensor.numpy",
+		Doc:   opdef.Doc{Summary: "The elements as an array of numpy", Formula: "self"},
+		Error: elements.ExactError, NoGrad: "an array has none",
+		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return elements.Result(a.Self) },
+		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
+			return []*opdef.UnaryArgs{{Self: elements.Detached(g.Normal(tensor.Float32, 2, 3))},
+				{Self: g.Int(tensor.Int64, -3, 3, 4)}}
+		},
+	}.Entry().AsMoving(),
 	same("alias", "alias Tensor.alias alias_copy", "(Tensor self) -> Tensor", "The tensor itself", false),
 	same("resolve_neg", "resolve_neg Tensor.resolve_neg", "(Tensor self) -> Tensor", "The tensor itself", false),
 	same("__deepcopy__", "Tensor.__deepcopy__", "(Tensor self, ignored memo=None) -> Tensor", "A copy", false),

@@ -219,6 +219,33 @@ var createOps = []*opdef.Entry{
 			return cs
 		},
 	}.Entry(),
+	opdef.Op[newArgs]{
+		Schema: "new(Tensor self, any data=None, any size1=None, any size2=None, any size3=None, any size4=None, any " +
+			"size5=None, *, any size=None, Device? device=None) -> Tensor",
+		Names: "Tensor.new",
+		Doc: opdef.Doc{Summary: "A tensor of the dtype of another one, of data or of a size",
+			Formula: "data", Notes: "Of a size, given as numbers or a torch.Size, the values are those that " +
+				"memory had."},
+		Error: elements.ExactError, NoGrad: "the result is a leaf", Trivial: true,
+		RandomIf: func(a *newArgs) string {
+			if _, ok := a.shape(); ok {
+				return opdef.Uninitialised
+			}
+			return ""
+		},
+		Kernel: func(a *newArgs) ([]*tensor.Tensor, error) {
+			if shape, ok := a.shape(); ok {
+				return Constant(shape, opdef.Int(0), a.Self.DType)
+			}
+			return fromData(a.Data, &a.Self.DType)
+		},
+		Cases: func(g opdef.Gen) []*newArgs {
+			self := g.Normal(tensor.Float32, 2)
+			return []*newArgs{{Self: self}, {Self: self, Data: int64(2), Size1: int64(3)},
+				{Self: self, Data: value.NewList(int64(2), 3.5)}, {Self: self, Data: g.Normal(tensor.Float32, 2)},
+				{Self: self, Size: value.NewTuple(int64(2))}}
+		},
+	}.Entry(),
 	opdef.Op[scalarTensorArgs]{
 		Schema: "scalar_tensor(Scalar s, *, dtype? dtype=None" + OptionParams, Names: "scalar_tensor",
 		Doc:   opdef.Doc{Summary: "A 0-d tensor", Formula: "s"},
@@ -324,6 +351,35 @@ type triangleArgs struct {
 type dataArgs struct {
 	Data  value.Value
 	Dtype *tensor.DType
+}
+
+type newArgs struct {
+	Self                                          *tensor.Tensor
+	Data, Size1, Size2, Size3, Size4, Size5, Size value.Value
+}
+
+// shape is the size that is asked for, if one is.
+func (a *newArgs) shape() (shape []int, ok bool) {
+	size := a.Size
+	if s, _ := a.Data.(*value.Sequence); s != nil && s.Class == "torch.Size" {
+		size = s
+	}
+	if s, _ := size.(*value.Sequence); s != nil {
+		for _, v := range s.Items {
+			n, _ := v.(int64)
+			shape = append(shape, int(n))
+		}
+		return shape, true
+	}
+	if a.Data == nil {
+		return []int{0}, true
+	}
+	for _, v := range []value.Value{a.Data, a.Size1, a.Size2, a.Size3, a.Size4, a.Size5} {
+		if n, is := v.(int64); is {
+			shape = append(shape, int(n))
+		}
+	}
+	return shape, len(shape) > 0
 }
 
 type newTensorArgs struct {

@@ -85,6 +85,8 @@ type foreachNormArgs struct {
 	Dtype *tensor.DType
 }
 
+type foreachProductArgs struct{ Self, Mat2 []*tensor.Tensor }
+
 type foreachCopyArgs struct {
 	Self, Src   []*tensor.Tensor
 	NonBlocking bool

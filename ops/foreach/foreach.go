@@ -8,6 +8,7 @@ import (
 	"github.com/optool/optool/ops/activation"
 	"github.com/optool/optool/ops/creation"
 	"github.com/optool/optool/ops/linalg"
+	"github.com/optool/optool/ops/matmul"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/ops/pointwise"
 	"github.com/optool/optool/ops/reduction"
@@ -51,6 +52,40 @@ func foreachOps() []*opdef.Entry {
 			},
 			functional: true,
 		}.entries(),
+		foreach[foreachArgs]{
+			name: "max", params: "Tensor[] self", sizes: (*foreachArgs).sizes, functional: true,
+			call: func(a *foreachArgs, i int) any { return &opdef.UnaryArgs{Self: a.Self[i]} },
+			cases: func(g opdef.Gen) []*foreachArgs {
+				return []*foreachArgs{{[]*tensor.Tensor{g.Distinct(tensor.Float64, 2, 3), g.Distinct(tensor.Float32,
+					4)}}}
+			},
+		}.entries(),
+		foreach[foreachArgs]{
+			name: "clone", params: "Tensor[] self, *, MemoryFormat? memory_format=None", sizes: (*foreachArgs).sizes,
+			call:  func(a *foreachArgs, i int) any { return &opdef.UnaryArgs{Self: a.Self[i]} },
+			cases: foreachCases, functional: true,
+		}.entries(),
+		foreach[foreachProductArgs]{
+			name: "mm", params: "Tensor[] self, Tensor[] mat2", functional: true,
+			sizes: func(a *foreachProductArgs) []int { return []int{len(a.Self), len(a.Mat2)} },
+			call:  func(a *foreachProductArgs, i int) any { return &matmul.MMArgs{Self: a.Self[i], Mat2: a.Mat2[i]} },
+			cases: func(g opdef.Gen) []*foreachProductArgs {
+				m := func(dt tensor.DType, rows, cols int) *tensor.Tensor { return g.Normal(dt, rows, cols) }
+				return []*foreachProductArgs{{[]*tensor.Tensor{m(tensor.Float64, 2, 3), m(tensor.Float32, 1, 4)},
+					[]*tensor.Tensor{m(tensor.Float64, 3, 2), m(tensor.Float32, 4, 5)}}}
+			},
+		}.entries(),
+		foreach[foreachNormArgs]{
+			name: "powsum", overload: ".Scalar", base: "linalg__powsum", args: map[string]string{"x": "self"},
+			params: "Tensor[] self, Scalar ord=2, dtype? dtype=None", functional: true,
+			sizes: func(a *foreachNormArgs) []int { return []int{len(a.Self)} },
+			call: func(a *foreachNormArgs, i int) any {
+				return &linalg.VectorNormArgs{X: a.Self[i], Ord: a.Ord, Dtype: a.Dtype}
+			},
+			cases: func(g opdef.Gen) []*foreachNormArgs {
+				return []*foreachNormArgs{{Self: foreachCases(g)[0].Self, Ord: opdef.Int(2)}}
+			},
+		}.entries(),
 	)
 }
 
@@ -72,7 +107,7 @@ type foreach[A any] struct {
 // foreachBase finds the op of a schema name.
 func foreachBase(name string) *opdef.Entry {
 	for _, e := range slices.Concat(pointwise.Table(), activation.Table(), special.Table(), linalg.Table(),
-		creation.Table(), reduction.Table()) {
+		creation.Table(), reduction.Table(), matmul.Table()) {
 		if e.Op() == name {
 			return e
 		}

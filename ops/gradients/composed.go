@@ -2,6 +2,7 @@ package gradients
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/optool/optool/ops/compose"
@@ -34,7 +35,7 @@ var composed = []*opdef.Entry{
 		Schema: "native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor",
 		Doc:    opdef.Doc{Summary: "Gradient of native_dropout by its mask", Formula: "grad_output * mask * scale"},
 		Cases: func(g opdef.Gen) []*dropoutArgs {
-			up, _ := normal(g, tensor.Float32, 2, 5)
+			up, _ := pair(g, tensor.Float32, 2, 5)
 			return []*dropoutArgs{{up, g.Int(tensor.Bool, 0, 1, 2, 5), 2}}
 		},
 	}, func(g *compose.Graph, a *dropoutArgs) compose.Values {
@@ -50,18 +51,13 @@ var composed = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Gradients of prelu, the weight's for each element",
 			Formula: "grad_output and 0 where self > 0, grad_output * weight and grad_output * self elsewhere"},
 		Cases: func(g opdef.Gen) []*preluArgs {
-			up, x := normal(g, tensor.Float32, 2, 5)
+			up, x := pair(g, tensor.Float32, 2, 5)
 			return []*preluArgs{{up, x, elements.Detached(g.Normal(tensor.Float32, 1, 5))}}
 		},
 	}, func(g *compose.Graph, a *preluArgs) compose.Values {
 		up, dt := wide(g, "grad_output", a.GradOutput, a.Self.Shape), a.Self.DType
 		x, w := g.AtLeast(g.Arg("self", a.Self), tensor.Float32), g.AtLeast(g.Arg("weight", a.Weight), tensor.Float32)
-		above := opdef.Map(tensor.Bool, a.Self, func(x float64) float64 {
-			if x > 0 {
-				return 1
-			}
-			return 0
-		})
+		above := positive(a.Self)
 		zero := g.Full(up.DType(), nil, 0)
 		return compose.Values{g.To(g.Where(above, up, g.Mul(up, w)), dt), g.To(g.Where(above, zero, g.Mul(up, x)), dt)}
 	}),
@@ -70,9 +66,9 @@ var composed = []*opdef.Entry{
 			"mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[] output_mask) -> (Tensor, Tensor, Tensor)",
 		Doc: opdef.Doc{Summary: "Gradients of layer_norm by its statistics", Formula: ofNorm, Notes: maskNote},
 		Cases: func(g opdef.Gen) []*layerNormArgs {
-			up, x := normal(g, tensor.Float32, 3, 4)
+			up, x := pair(g, tensor.Float32, 3, 4)
 			mean, rstd := elements.Detached(g.Normal(tensor.Float32, 3, 1)), g.Uniform(tensor.Float32, 0.5, 2, 3, 1)
-			w, b := normal(g, tensor.Float32, 4)
+			w, b := pair(g, tensor.Float32, 4)
 			return []*layerNormArgs{{up, x, []int{4}, mean, elements.Detached(rstd), w, b, []bool{true, true, true}},
 				{up, x, []int{4}, mean, elements.Detached(rstd), nil, nil, []bool{true, false, false}}}
 		},
@@ -95,9 +91,9 @@ var composed = []*opdef.Entry{
 			"weight, int N, int C, int HxW, int group, bool[] output_mask) -> (Tensor, Tensor, Tensor)",
 		Doc: opdef.Doc{Summary: "Gradients of group_norm by its statistics", Formula: ofNorm, Notes: maskNote},
 		Cases: func(g opdef.Gen) []*groupNormArgs {
-			up, x := normal(g, tensor.Float32, 2, 4, 3)
+			up, x := pair(g, tensor.Float32, 2, 4, 3)
 			mean, rstd := elements.Detached(g.Normal(tensor.Float32, 2, 2)), g.Uniform(tensor.Float32, 0.5, 2, 2, 2)
-			w, _ := normal(g, tensor.Float32, 4)
+			w, _ := pair(g, tensor.Float32, 4)
 			return []*groupNormArgs{{up, x, mean, elements.Detached(rstd), w, 2, 4, 3, 2, []bool{true, true, true}}}
 		},
 	}, func(g *compose.Graph, a *groupNormArgs) compose.Values {
@@ -116,33 +112,33 @@ var composed = []*opdef.Entry{
 			"-> (Tensor, Tensor, Tensor)",
 		Doc: opdef.Doc{Summary: "Gradients of batch_norm by its statistics", Formula: ofNorm, Notes: maskNote},
 		Cases: func(g opdef.Gen) []*batchNormArgs {
-			up, x := normal(g, tensor.Float32, 3, 4, 2)
+			up, x := pair(g, tensor.Float32, 3, 4, 2)
 			mean, vari := elements.Detached(g.Normal(tensor.Float32, 4)),
 				elements.Detached(g.Uniform(tensor.Float32, 0.5, 2, 4))
 			return []*batchNormArgs{{up, x, vari, nil, nil, mean, vari, true, 1e-5, []bool{true, true, true}},
 				{up, x, vari, mean, vari, nil, nil, false, 1e-5, []bool{true, true, true}}}
 		},
-	}, func(g *compose.Graph, a *batchNormArgs) compose.Values {
-		if a.Input.Dim() < 2 {
-			g.Refuse("input", "want at least 2 dimensions, got shape %s", tensor.ShapeString(a.Input.Shape))
-		}
-		mean, rstd := a.SaveMean, a.SaveInvstd
-		if !a.Train {
-			if mean = a.RunningMean; mean == nil || a.RunningVar == nil {
-				g.Refuse("running_mean", "running statistics are needed outside training")
-			}
-			rstd = nil
-		} else if mean == nil || rstd == nil {
-			g.Refuse("save_mean", "the statistics are needed in training")
-		}
-		per := slices.Repeat([]int{1}, a.Input.Dim())
-		per[1] = a.Input.Shape[1]
-		others := slices.Delete(elements.AllDims(a.Input.Dim()), 1, 2)
-		return norm{g: g, input: a.Input, up: a.GradOut, weight: a.Weight, bias: a.Weight, mean: mean, rstd: rstd,
-			vari: a.RunningVar, eps: a.Eps, shape: a.Input.Shape, per: per, dims: others, affine: per, others: others,
-			mask: a.OutputMask, moves: a.Train}.gradients()
+	}, batchNormBackward),
+	declare(compose.Op[batchNormUpdateArgs]{
+		Schema: "batch_norm_backward(Tensor grad_out, Tensor input, Tensor weight, Tensor? running_mean, Tensor? " +
+			"running_var, Tensor? save_mean, Tensor? save_var, bool update, float eps, bool[] output_mask, Tensor " +
+			"reserve) -> (Tensor, Tensor, Tensor)",
+		Doc: opdef.Doc{Summary: "Gradients of batch_norm by its statistics", Formula: ofNorm, Notes: maskNote +
+			" save_var is 1/sqrt(variance + eps)."},
+		Cases: func(g opdef.Gen) []*batchNormUpdateArgs {
+			up, x := pair(g, tensor.Float32, 3, 4, 2)
+			mean, vari := elements.Detached(g.Normal(tensor.Float32, 4)),
+				elements.Detached(g.Uniform(tensor.Float32, 0.5, 2, 4))
+			return []*batchNormUpdateArgs{{up, x, vari, nil, nil, mean, vari, true, 1e-5, []bool{true, true, true},
+				tensor.New(tensor.Uint8, []int{0}, []int64{})}}
+		},
+	}, func(g *compose.Graph, a *batchNormUpdateArgs) compose.Values {
+		return batchNormBackward(g, &batchNormArgs{a.GradOut, a.Input, a.Weight, a.RunningMean, a.RunningVar,
+			a.SaveMean,
+			a.SaveVar, a.Update, a.Eps, a.OutputMask})
 	}),
-	maxPool,
+	maxPool(2), maxPool(3), adaptivePool(2), adaptivePool(3), fractionalPool(2), fractionalPool(3), eluBackward,
+	rreluBackward, preluKernel, trilinear,
 }
 
 const (
@@ -184,7 +180,7 @@ func fromResult(name, summary, formula string,
 		Cases: func(g opdef.Gen) []*resultArgs {
 			var out []*resultArgs
 			for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.BFloat16} {
-				up, y := normal(g, dt, 2, 5)
+				up, y := pair(g, dt, 2, 5)
 				out = append(out, &resultArgs{up, y})
 			}
 			return out
@@ -211,7 +207,7 @@ func softmaxData(name, summary, formula string,
 		Doc:    opdef.Doc{Summary: summary, Formula: formula},
 		Exempt: map[string]string{"dtypes": "the dtype of the result is given"},
 		Cases: func(g opdef.Gen) []*softmaxArgs {
-			up, y := normal(g, tensor.Float32, 2, 5)
+			up, y := pair(g, tensor.Float32, 2, 5)
 			return []*softmaxArgs{{up, y, -1, tensor.Float32}}
 		},
 	}, func(g *compose.Graph, a *softmaxArgs) compose.Values {
@@ -241,11 +237,40 @@ type groupNormArgs struct {
 	OutputMask                         []bool
 }
 
+type batchNormUpdateArgs struct {
+	GradOut, Input, Weight, RunningMean, RunningVar, SaveMean, SaveVar *tensor.Tensor
+	Update                                                             bool
+	Eps                                                                float64
+	OutputMask                                                         []bool
+	Reserve                                                            *tensor.Tensor
+}
+
 type batchNormArgs struct {
 	GradOut, Input, Weight, RunningMean, RunningVar, SaveMean, SaveInvstd *tensor.Tensor
 	Train                                                                 bool
 	Eps                                                                   float64
 	OutputMask                                                            []bool
+}
+
+func batchNormBackward(g *compose.Graph, a *batchNormArgs) compose.Values {
+	if a.Input.Dim() < 2 {
+		g.Refuse("input", "want at least 2 dimensions, got shape %s", tensor.ShapeString(a.Input.Shape))
+	}
+	mean, rstd := a.SaveMean, a.SaveInvstd
+	if !a.Train {
+		if mean = a.RunningMean; mean == nil || a.RunningVar == nil {
+			g.Refuse("running_mean", "running statistics are needed outside training")
+		}
+		rstd = nil
+	} else if mean == nil || rstd == nil {
+		g.Refuse("save_mean", "the statistics are needed in training")
+	}
+	per := slices.Repeat([]int{1}, a.Input.Dim())
+	per[1] = a.Input.Shape[1]
+	others := slices.Delete(elements.AllDims(a.Input.Dim()), 1, 2)
+	return norm{g: g, input: a.Input, up: a.GradOut, weight: a.Weight, bias: a.Weight, mean: mean, rstd: rstd,
+		vari: a.RunningVar, eps: a.Eps, shape: a.Input.Shape, per: per, dims: others, affine: per, others: others,
+		mask: a.OutputMask, moves: a.Train}.gradients()
 }
 
 // norm is a normalisation with its statistics.
@@ -321,35 +346,215 @@ type maxPoolArgs struct {
 	Indices                               *tensor.Tensor
 }
 
-var maxPool = opdef.Op[maxPoolArgs]{
-	Schema: "max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, " +
-		"int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor",
-	Names: "torch.ops.aten.max_pool2d_with_indices_backward",
-	Doc: opdef.Doc{Summary: "Gradient of max_pool2d by its indices",
-		Formula: "the sum of grad_output where indices says so", Source: "aten/src/ATen/native/native_functions.yaml"},
-	Error: opdef.Error{Class: opdef.Accumulated}, NoGrad: "a gradient itself", Trivial: true,
-	Terms: func(a *maxPoolArgs) int { return tensor.Numel(a.KernelSize) },
-	Kernel: func(a *maxPoolArgs) ([]*tensor.Tensor, error) {
-		up, x := a.GradOutput, a.Self
-		if x.Dim() < 2 || up.Dim() != x.Dim() || !slices.Equal(up.Shape, a.Indices.Shape) ||
-			!slices.Equal(up.Shape[:x.Dim()-2], x.Shape[:x.Dim()-2]) || up.DType != x.DType || !x.DType.IsFloat() {
-			return nil, opdef.Refuse("grad_output", "shape %s does not go with those of self, %s, and indices, %s",
-				tensor.ShapeString(up.Shape), tensor.ShapeString(x.Shape), tensor.ShapeString(a.Indices.Shape))
-		}
-		plane, each := tensor.Numel(x.Shape[x.Dim()-2:]), tensor.Numel(up.Shape[up.Dim()-2:])
-		v, at := tensor.Data[float64](up), tensor.Data[int64](a.Indices)
-		sums := tensor.Make[float64](x.Numel())
-		for i, place := range at {
-			if place < 0 || int(place) >= plane {
-				return nil, opdef.Refuse("indices", "%d is not in a plane of %d elements", place, plane)
+type adaptivePoolArgs struct{ GradOutput, Self, Indices *tensor.Tensor }
+
+type fractionalPoolArgs struct {
+	GradOutput, Self       *tensor.Tensor
+	KernelSize, OutputSize []int
+	Indices                *tensor.Tensor
+}
+
+// maxPool declares the gradient of max_poolNd by its indices.
+func maxPool(dims int) *opdef.Entry {
+	params := strings.ReplaceAll("int[N] kernel_size, int[N] stride, int[N] padding, int[N] dilation, bool "+
+		"ceil_mode, ", "N",
+		strconv.Itoa(dims))
+	return pooled("max_pool", "_with_indices", params, dims, func(a *maxPoolArgs) (up, x, at *tensor.Tensor) {
+		return a.GradOutput, a.Self, a.Indices
+	}, func(up, x, at *tensor.Tensor) *maxPoolArgs {
+		return &maxPoolArgs{up, x, filled(dims, 2), filled(dims, 2), filled(dims, 0), filled(dims, 1), false, at}
+	})
+}
+
+// adaptivePool declares the gradient of adaptive_max_poolNd.
+func adaptivePool(dims int) *opdef.Entry {
+	return pooled("adaptive_max_pool", "", "", dims, func(a *adaptivePoolArgs) (up, x, at *tensor.Tensor) {
+		return a.GradOutput, a.Self, a.Indices
+	}, func(up, x, at *tensor.Tensor) *adaptivePoolArgs { return &adaptivePoolArgs{up, x, at} })
+}
+
+// fractionalPool declares the gradient of fractional_max_poolNd.
+func fractionalPool(dims int) *opdef.Entry {
+	params := strings.ReplaceAll("int[N] kernel_size, int[N] output_size, ", "N", strconv.Itoa(dims))
+	return pooled("fractional_max_pool", "", params, dims, func(a *fractionalPoolArgs) (up, x, at *tensor.Tensor) {
+		return a.GradOutput, a.Self, a.Indices
+	}, func(up, x, at *tensor.Tensor) *fractionalPoolArgs {
+		return &fractionalPoolArgs{up, x, filled(dims, 2), filled(dims, 2), at}
+	})
+}
+
+// pooled declares the gradient of a pooling that selects elements, by their indices in the last dims dimensions.
+func pooled[A any](pool, suffix, params string, dims int, tensors func(a *A) (up, x, at *tensor.Tensor),
+	arguments func(up, x, at *tensor.Tensor) *A) *opdef.Entry {
+	forward := pool + strconv.Itoa(dims) + "d"
+	name := forward + suffix + "_backward"
+	terms := func(a *A) int { // no element is selected more often than there are results
+		up, x, _ := tensors(a)
+		return max(1, up.Numel()/max(1, tensor.Numel(x.Shape[:max(0, x.Dim()-dims)])))
+	}
+	return opdef.Op[A]{
+		Schema: name + "(Tensor grad_output, Tensor self, " + params + "Tensor indices) -> Tensor",
+		Names:  "torch.ops.aten." + name,
+		Doc: opdef.Doc{Summary: "Gradient of " + forward + " by its indices",
+			Formula: "the sum of grad_output where indices says so",
+			Source:  "aten/src/ATen/native/native_functions.yaml"},
+		Error: opdef.Error{Class: opdef.Accumulated}, NoGrad: "a gradient itself", Trivial: true, Terms: terms,
+		Kernel: func(a *A) ([]*tensor.Tensor, error) {
+			up, x, at := tensors(a)
+			if x.Dim() < dims || up.Dim() != x.Dim() || !slices.Equal(up.Shape, at.Shape) ||
+				!slices.Equal(up.Shape[:x.Dim()-dims], x.Shape[:x.Dim()-dims]) || up.DType != x.DType ||
+				!x.DType.IsFloat() ||
+				at.DType != tensor.Int64 {
+				return nil, opdef.Refuse("grad_output", "shape %s does not go with those of self, %s, and indices, %s",
+					tensor.ShapeString(up.Shape), tensor.ShapeString(x.Shape), tensor.ShapeString(at.Shape))
 			}
-			sums[i/each*plane+int(place)] += v[i]
+			plane, each := tensor.Numel(x.Shape[x.Dim()-dims:]), tensor.Numel(up.Shape[up.Dim()-dims:])
+			v, places := tensor.Data[float64](up), tensor.Data[int64](at)
+			sums := tensor.Make[float64](x.Numel())
+			for i, place := range places {
+				if place < 0 || int(place) >= plane {
+					return nil, opdef.Refuse("indices", "%d is not in a plane of %d elements", place, plane)
+				}
+				sums[i/each*plane+int(place)] += v[i]
+			}
+			return elements.Single(tensor.New(x.DType, x.Shape, sums)), nil
+		},
+		Cases: func(g opdef.Gen) []*A {
+			shape := func(n int) []int { return append([]int{1, 2}, filled(dims, n)...) }
+			x, _ := pair(g, tensor.Float32, shape(4)...)
+			up, _ := pair(g, tensor.Float32, shape(2)...)
+			return []*A{arguments(up, x, g.Int(tensor.Int64, 0, 15, shape(2)...))}
+		},
+	}.Entry()
+}
+
+type eluArgs struct {
+	GradOutput               *tensor.Tensor
+	Alpha, Scale, InputScale opdef.Scalar
+	IsResult                 bool
+	SelfOrResult             *tensor.Tensor
+}
+
+var eluBackward = declare(compose.Op[eluArgs]{
+	Schema: "elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor " +
+		"self_or_result) -> Tensor",
+	Doc: opdef.Doc{Summary: "Gradient of elu, celu and selu", Formula: "grad_output * scale above 0, grad_output * " +
+		"input_scale * scale * alpha * exp(input_scale * self) elsewhere"},
+	Cases: func(g opdef.Gen) []*eluArgs {
+		up, x := pair(g, tensor.Float32, 2, 5)
+		one := opdef.Float(1)
+		return []*eluArgs{{up, one, opdef.Float(1.5), opdef.Float(0.5), false, x}, {up, one, one, one, true, x}}
+	},
+}, func(g *compose.Graph, a *eluArgs) compose.Values {
+	up := wide(g, "grad_output", a.GradOutput, a.SelfOrResult.Shape)
+	x := g.AtLeast(g.Arg("self_or_result", a.SelfOrResult), tensor.Float32)
+	alpha, scale, in := a.Alpha.Float64(), a.Scale.Float64(), a.InputScale.Float64()
+	slope := g.Scale(g.Exp(g.Scale(x, in)), in*scale*alpha)
+	if a.IsResult {
+		slope = g.Scale(g.Shift(x, alpha*scale), in)
+	}
+	return compose.Values{g.To(g.Where(positive(a.SelfOrResult), g.Scale(up, scale), g.Mul(up, slope)),
+		a.SelfOrResult.DType)}
+})
+
+// positive says which elements are above 0.
+func positive(x *tensor.Tensor) *tensor.Tensor {
+	return opdef.Map(tensor.Bool, x, func(x float64) float64 {
+		if x > 0 {
+			return 1
 		}
-		return elements.Single(tensor.New(x.DType, x.Shape, sums)), nil
+		return 0
+	})
+}
+
+type rreluArgs struct {
+	GradOutput, Self, Noise *tensor.Tensor
+	Lower, Upper            opdef.Scalar
+	Training, SelfIsResult  bool
+}
+
+var rreluBackward = declare(compose.Op[rreluArgs]{
+	Schema: "rrelu_with_noise_backward(Tensor grad_output, Tensor self, Tensor noise, Scalar lower, Scalar upper, " +
+		"bool " +
+		"training, bool self_is_result) -> Tensor",
+	Doc: opdef.Doc{Summary: "Gradient of rrelu by what was drawn", Formula: "grad_output * noise in training; " +
+		"otherwise " +
+		"grad_output above 0, grad_output * (lower + upper) / 2 elsewhere"},
+	Cases: func(g opdef.Gen) []*rreluArgs {
+		up, x := pair(g, tensor.Float32, 2, 5)
+		noise := elements.Detached(g.Uniform(tensor.Float32, 0.125, 0.3, 2, 5))
+		return []*rreluArgs{{up, x, noise, opdef.Float(0.125), opdef.Float(0.25), true, false},
+			{up, x, noise, opdef.Float(0.125), opdef.Float(0.25), false, false}}
 	},
-	Cases: func(g opdef.Gen) []*maxPoolArgs {
-		two, zero, one := []int{2, 2}, []int{0, 0}, []int{1, 1}
-		return []*maxPoolArgs{{g.Normal(tensor.Float32, 1, 2, 2, 2), g.Normal(tensor.Float32, 1, 2, 4, 4), two, two,
-			zero, one, false, g.Int(tensor.Int64, 0, 15, 1, 2, 2, 2)}}
+}, func(g *compose.Graph, a *rreluArgs) compose.Values {
+	up := wide(g, "grad_output", a.GradOutput, a.Self.Shape)
+	lower, upper := a.Lower.Float64(), a.Upper.Float64()
+	if a.Training && upper-lower > 1e-6 {
+		return compose.Values{g.To(g.Mul(up, g.AtLeast(g.Arg("noise", a.Noise), tensor.Float32)), a.GradOutput.DType)}
+	}
+	return compose.Values{g.To(g.Where(positive(a.Self), up, g.Scale(up, (lower+upper)/2)), a.GradOutput.DType)}
+})
+
+type preluKernelArgs struct{ Self, Weight *tensor.Tensor }
+
+var preluKernel = compose.Declare(compose.Op[preluKernelArgs]{
+	Schema: "_prelu_kernel(Tensor self, Tensor weight) -> Tensor", Names: "torch.ops.aten._prelu_kernel",
+	Doc: opdef.Doc{Summary: "prelu with a weight for each element", Formula: "self above 0, weight * self elsewhere",
+		Source: "aten/src/ATen/native/native_functions.yaml"},
+	Cases: func(g opdef.Gen) []*preluKernelArgs {
+		return []*preluKernelArgs{{g.Apart(tensor.Float64, []float64{0}, 2, 5), g.Normal(tensor.Float64, 1, 5)},
+			{g.Apart(tensor.Float32, []float64{0}, 4), g.Normal(tensor.Float32, 4)}}
 	},
-}.Entry()
+}, compose.Fused, func(g *compose.Graph, a *preluKernelArgs) compose.Values {
+	x := g.Arg("self", a.Self)
+	scaled := g.Mul(x, g.Arg("weight", a.Weight))
+	if !slices.Equal(scaled.Shape(), a.Self.Shape) {
+		g.Refuse("weight", "shape %s is not of self, %s", tensor.ShapeString(a.Weight.Shape),
+			tensor.ShapeString(a.Self.Shape))
+	}
+	return compose.Values{g.Where(positive(a.Self), x, scaled)}
+})
+
+type trilinearArgs struct {
+	I1, I2, I3                        *tensor.Tensor
+	Expand1, Expand2, Expand3, Sumdim []int
+	UnrollDim                         int
+}
+
+var trilinear = compose.Declare(compose.Op[trilinearArgs]{
+	Schema: "_trilinear(Tensor i1, Tensor i2, Tensor i3, int[] expand1, int[] expand2, int[] expand3, int[] " +
+		"sumdim, int " +
+		"unroll_dim=1) -> Tensor", Names: "_trilinear",
+	Doc: opdef.Doc{Summary: "Sum of products of three tensors, as bilinear and its gradients use it",
+		Formula: "sum(i1 * i2 * i3, sumdim), after each got the dimensions of its expand",
+		Source:  "aten/src/ATen/native/Linear.cpp"},
+	Cases: func(g opdef.Gen) []*trilinearArgs {
+		x := func(shape ...int) *tensor.Tensor { return g.Normal(tensor.Float64, shape...) }
+		return []*trilinearArgs{{x(2, 3), x(4, 3, 5), x(2, 5), []int{1, 3}, []int{0}, []int{1, 2}, []int{2, 3}, 1}}
+	},
+}, compose.Fused, func(g *compose.Graph, a *trilinearArgs) compose.Values {
+	expand := func(name string, t *tensor.Tensor, dims []int) *compose.Value {
+		v := g.Arg(name, t)
+		dims = slices.Clone(dims)
+		slices.Sort(dims)
+		for _, d := range dims {
+			if d < 0 || d > v.Dim() {
+				g.Refuse(name, "cannot get dimension %d of shape %s", d, tensor.ShapeString(v.Shape()))
+			}
+			v = g.Unsqueeze(v, d)
+		}
+		return v
+	}
+	p := g.Mul(g.Mul(expand("i1", a.I1, a.Expand1), expand("i3", a.I3, a.Expand3)), expand("i2", a.I2, a.Expand2))
+	for _, d := range a.Sumdim {
+		if d < 0 || d >= p.Dim() {
+			g.Refuse("sumdim", "no dimension %d", d)
+		}
+	}
+	return compose.Values{g.Sum(p, false, a.Sumdim...)}
+})
+
+// pair are two random tensors of one shape that no gradient is asked for.
+func pair(g opdef.Gen, dt tensor.DType, shape ...int) (x, y *tensor.Tensor) {
+	return elements.Detached(g.Normal(dt, shape...)), elements.Detached(g.Normal(dt, shape...))
+}

@@ -10,116 +10,83 @@ import (
 )
 
 // torchvision are the operators that torchvision's own backward passes call, from version 0.29 on.
-func torchvision(find func() *opdef.Registry) []*opdef.Entry {
-	boxes := func() *tensor.Tensor {
-		return tensor.New(tensor.Float32, []int{2, 5}, []float64{1, 0.5, 1, 4, 5, 0, 2, 0.25, 5, 3}).Rounded()
-	}
-	return []*opdef.Entry{
-		derived[alignArgs]{"torchvision::_roi_align_backward(Tensor grad, Tensor rois, float spatial_scale, int " +
-			"pooled_height, int pooled_width, int batch_size, int channels, int height, int width, int " +
-			"sampling_ratio, bool aligned) -> Tensor",
-			"Gradient of roi_align", (*alignArgs).origin, func(g opdef.Gen) []*alignArgs {
-				return []*alignArgs{{g.Normal(tensor.Float32, 2, 2, 2, 3), boxes(), 0.75, 2, 3, 2, 2, 6, 6, 2, false}}
-			}}.entry(find),
-		derived[ownAlignArgs]{"torchvision::_ps_roi_align_backward(Tensor grad, Tensor rois, Tensor channel_mapping, " +
-			"float spatial_scale, int pooled_height, int pooled_width, int sampling_ratio, int batch_size, " +
-			"int channels, int height, int width) -> Tensor", "Gradient of ps_roi_align",
-			(*ownAlignArgs).origin, func(g opdef.Gen) []*ownAlignArgs {
-				return []*ownAlignArgs{{g.Normal(tensor.Float32, 2, 2, 2, 3), boxes(),
-					g.Int(tensor.Int32, 0, 11, 2, 2, 2, 3), 0.75, 2, 3, 2, 2, 12, 6, 6}}
-			}}.entry(find),
-		derived[ownPoolArgs]{"torchvision::_ps_roi_pool_backward(Tensor grad, Tensor rois, Tensor channel_mapping, " +
-			"float spatial_scale, int pooled_height, int pooled_width, int batch_size, int channels, int height, " +
-			"int width) -> Tensor",
-			"Gradient of ps_roi_pool", (*ownPoolArgs).origin, func(g opdef.Gen) []*ownPoolArgs {
-				return []*ownPoolArgs{{g.Normal(tensor.Float32, 2, 2, 2, 3), boxes(),
-					g.Int(tensor.Int32, 0, 11, 2, 2, 2, 3), 0.75, 2, 3, 2, 12, 6, 6}}
-			}}.entry(find),
-		derived[deformArgs]{"torchvision::_deform_conv2d_backward(Tensor grad, Tensor input, Tensor weight, Tensor " +
-			"offset, Tensor mask, Tensor bias, int stride_h, int stride_w, int pad_h, int pad_w, int dilation_h, int " +
-			"dilation_w, int groups, int offset_groups, bool use_mask) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-			"Gradients of deform_conv2d", (*deformArgs).origin, func(g opdef.Gen) (cs []*deformArgs) {
-				for _, masked := range []bool{true, false} {
-					mask := g.Uniform(tensor.Float32, 0, 1, 2, 4, 4, 5)
-					if !masked {
-						mask = g.Normal(tensor.Float32, 2, 1)
-					}
-					cs = append(cs, &deformArgs{g.Normal(tensor.Float32, 2, 4, 4, 5),
-						g.Normal(tensor.Float32, 2, 4, 5, 6),
-						g.Normal(tensor.Float32, 4, 2, 2, 2), g.Uniform(tensor.Float32, 0.1, 0.9, 2, 8, 4, 5), mask,
-						g.Normal(tensor.Float32, 4), 1, 1, 0, 0, 1, 1, 2, 1, masked})
+var torchvision = []form{
+	{schema: "torchvision::_roi_align_backward(Tensor grad, Tensor rois, float spatial_scale, int pooled_height, int " +
+		"pooled_width, int batch_size, int channels, int height, int width, int sampling_ratio, bool aligned) -> " +
+			"Tensor",
+		of: "input", origin: regions("roi_align", "sampling_ratio", "aligned"),
+		call: vision + "roi_align", rows: func(g opdef.Gen) [][]value.Value {
+			return [][]value.Value{row(normal(g, 2, 2, 2, 3), boxes(), 0.75, 2, 3, 2, 2, 6, 6, 2, false)}
+		}},
+	{schema: "torchvision::_ps_roi_align_backward(Tensor grad, Tensor rois, Tensor channel_mapping, float " +
+		"spatial_scale, " +
+		"int pooled_height, int pooled_width, int sampling_ratio, int batch_size, int channels, int height, int " +
+			"width) " +
+		"-> Tensor", of: "input", origin: regions("ps_roi_align", "sampling_ratio"), call: vision + "ps_roi_align",
+		rows: func(g opdef.Gen) [][]value.Value {
+			return [][]value.Value{row(normal(g, 2, 2, 2, 3), boxes(), g.Int(tensor.Int32, 0, 11, 2, 2, 2, 3), 0.75,
+				2, 3,
+				2, 2, 12, 6, 6)}
+		}},
+	{schema: "torchvision::_ps_roi_pool_backward(Tensor grad, Tensor rois, Tensor channel_mapping, float " +
+		"spatial_scale, " +
+		"int pooled_height, int pooled_width, int batch_size, int channels, int height, int width) -> Tensor",
+		of: "input", origin: regions("ps_roi_pool"), call: vision + "ps_roi_pool",
+		rows: func(g opdef.Gen) [][]value.Value {
+			return [][]value.Value{row(normal(g, 2, 2, 2, 3), boxes(), g.Int(tensor.Int32, 0, 11, 2, 2, 2, 3), 0.75,
+				2, 3,
+				2, 12, 6, 6)}
+		}},
+	{schema: "torchvision::_deform_conv2d_backward(Tensor grad, Tensor input, Tensor weight, Tensor offset, " +
+		"Tensor mask, " +
+		"Tensor bias, int stride_h, int stride_w, int pad_h, int pad_w, int dilation_h, int dilation_w, int " +
+			"groups, int " +
+		"offset_groups, bool use_mask) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+		of: "input weight offset mask bias", origin: deform, call: vision + "deform_conv2d",
+		rows: func(g opdef.Gen) (out [][]value.Value) {
+			for _, masked := range []bool{true, false} {
+				mask := elements.Detached(g.Uniform(tensor.Float32, 0, 1, 2, 4, 4, 5))
+				if !masked {
+					mask = normal(g, 2, 1)
 				}
-				return cs
-			}}.entry(find),
-		roiPool,
+				out = append(out, row(normal(g, 2, 4, 4, 5), normal(g, 2, 4, 5, 6), normal(g, 4, 2, 2, 2),
+					elements.Detached(g.Uniform(tensor.Float32, 0.1, 0.9, 2, 8, 4, 5)), mask, normal(g, 4), 1, 1, 0,
+						0, 1, 1,
+					2, 1, masked))
+			}
+			return out
+		}},
+}
+
+const vision = "torch.ops.torchvision."
+
+func boxes() *tensor.Tensor {
+	return tensor.New(tensor.Float32, []int{2, 5}, []float64{1, 0.5, 1, 4, 5, 0, 2, 0.25, 5, 3}).Rounded()
+}
+
+// regions is a pooling of regions, whose gradient does not depend on the input.
+func regions(name string, more ...string) func(a args) (origin, error) {
+	return func(a args) (origin, error) {
+		x, err := zeros("batch_size", a.up(), []int{int(a.int("batch_size")), int(a.int("channels")),
+			int(a.int("height")),
+			int(a.int("width"))})
+		o := origin{name: vision + name, args: []value.Value{x}, of: []string{"input"}}
+		for _, arg := range append([]string{"rois", "spatial_scale", "pooled_height", "pooled_width"}, more...) {
+			o.args = append(o.args, a.any(arg))
+		}
+		return o, err
 	}
 }
 
-// pooled is the call of a pooling of regions whose gradient is asked for. Its gradient does not depend on the input.
-func pooled(name string, up, rois *tensor.Tensor, input []int, more ...value.Value) (origin, error) {
-	x, err := zeros(up, input)
-	return origin{name: name, args: append([]value.Value{x, rois}, more...), up: up, of: of("input")}, err
-}
-
-type alignArgs struct {
-	Grad, Rois                         *tensor.Tensor
-	SpatialScale                       float64
-	PooledHeight, PooledWidth          int
-	BatchSize, Channels, Height, Width int
-	SamplingRatio                      int
-	Aligned                            bool
-}
-
-func (a *alignArgs) origin() (origin, error) {
-	return pooled("torch.ops.torchvision.roi_align", a.Grad, a.Rois,
-		[]int{a.BatchSize, a.Channels, a.Height, a.Width}, a.SpatialScale, int64(a.PooledHeight),
-		int64(a.PooledWidth), int64(a.SamplingRatio), a.Aligned)
-}
-
-type ownAlignArgs struct {
-	Grad, Rois, ChannelMapping               *tensor.Tensor
-	SpatialScale                             float64
-	PooledHeight, PooledWidth, SamplingRatio int
-	BatchSize, Channels, Height, Width       int
-}
-
-func (a *ownAlignArgs) origin() (origin, error) {
-	return pooled("torch.ops.torchvision.ps_roi_align", a.Grad, a.Rois,
-		[]int{a.BatchSize, a.Channels, a.Height, a.Width}, a.SpatialScale, int64(a.PooledHeight),
-		int64(a.PooledWidth), int64(a.SamplingRatio))
-}
-
-type ownPoolArgs struct {
-	Grad, Rois, ChannelMapping         *tensor.Tensor
-	SpatialScale                       float64
-	PooledHeight, PooledWidth          int
-	BatchSize, Channels, Height, Width int
-}
-
-func (a *ownPoolArgs) origin() (origin, error) {
-	return pooled("torch.ops.torchvision.ps_roi_pool", a.Grad, a.Rois,
-		[]int{a.BatchSize, a.Channels, a.Height, a.Width}, a.SpatialScale, int64(a.PooledHeight), int64(a.PooledWidth))
-}
-
-type deformArgs struct {
-	Grad, Input, Weight, Offset, Mask, Bias            *tensor.Tensor
-	StrideH, StrideW, PadH, PadW, DilationH, DilationW int
-	Groups, OffsetGroups                               int
-	UseMask                                            bool
-}
-
-// origin: the gradient of a mask that is not used is zeros.
-func (a *deformArgs) origin() (origin, error) {
-	o := origin{name: "torch.ops.torchvision.deform_conv2d",
-		args: []value.Value{a.Input, a.Weight, a.Offset, a.Mask, a.Bias}, up: a.Grad, of: []string{"input", "weight", "offset", "mask", "bias"}}
-	for _, n := range []int{a.StrideH, a.StrideW, a.PadH, a.PadW, a.DilationH, a.DilationW, a.Groups, a.OffsetGroups} {
-		o.args = append(o.args, int64(n))
+// deform: the gradient of a mask that is not used is zeros.
+func deform(a args) (origin, error) {
+	o, err := a.read(vision+"deform_conv2d(input, weight, offset, mask, bias, stride_h, stride_w, pad_h, pad_w, " +
+		"dilation_h, "+
+		"dilation_w, groups, offset_groups, use_mask)", "input weight offset mask bias")
+	if !a.bool("use_mask") {
+		o.of[3], o.left = "", a.tensor("mask").Shape
 	}
-	o.args = append(o.args, a.UseMask)
-	if !a.UseMask {
-		o.of[3], o.left = "", a.Mask.Shape
-	}
-	return o, nil
+	return o, err
 }
 
 type roiPoolArgs struct {
@@ -141,7 +108,7 @@ var roiPool = opdef.Op[roiPoolArgs]{
 	Exempt: map[string]string{"bounds": "the image of a region is a number without its fraction"},
 	Terms:  func(a *roiPoolArgs) int { return max(1, a.Grad.Shape[0]) },
 	Kernel: func(a *roiPoolArgs) ([]*tensor.Tensor, error) {
-		x, err := zeros(a.Grad, []int{a.BatchSize, a.Channels, a.Height, a.Width})
+		x, err := zeros("batch_size", a.Grad, []int{a.BatchSize, a.Channels, a.Height, a.Width})
 		if err != nil {
 			return nil, err
 		}

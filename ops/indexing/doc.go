@@ -15,6 +15,7 @@ func Table() []*opdef.Entry {
 		opdef.Moving(gatherOps...),
 		scatterOps,
 		opdef.Moving(embeddingOps...),
+		bagGradients,
 		[]*opdef.Entry{unravelIndex},
 	)
 }

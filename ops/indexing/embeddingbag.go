@@ -104,6 +104,8 @@ type bagged struct {
 	bags           int
 	idx, bag, from []int64
 	scale          []float64
+	// maxima are the rows of the table that the elements of the result are of, where that is given.
+	maxima []int64
 }
 
 func (a *embeddingBagArgs) bags() (*bagged, error) {
@@ -277,6 +279,17 @@ func (b *bagged) grads(g, table *tensor.Tensor, scale []float64) opdef.Grads {
 // not empty, and the elements of the table that they are.
 func (b *bagged) largest() (from, to []int64) {
 	n := b.table.Shape[1]
+	if b.maxima != nil {
+		for bag := range b.bags {
+			if lo, hi := b.entries(bag); lo == hi {
+				continue
+			}
+			for i := bag * n; i < (bag+1)*n; i++ {
+				from, to = append(from, int64(i)), append(to, b.maxima[i]*int64(n)+int64(i%n))
+			}
+		}
+		return from, to
+	}
 	best, at, row := tensor.Make[float64](n), tensor.Make[int64](n), tensor.Make[float64](n)
 	for bag := range b.bags {
 		lo, hi := b.entries(bag)

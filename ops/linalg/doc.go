@@ -22,7 +22,7 @@ func Table() []*opdef.Entry {
 		vectorNormOps,
 		namedNormOps,
 		crossOps,
-		[]*opdef.Entry{vandermonde},
+		[]*opdef.Entry{vandermonde, powersum},
 	)
 	for _, e := range table {
 		if slices.Contains(float32OnCPU, e.Op()) {

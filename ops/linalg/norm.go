@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/optool/optool/internal/num/roundoff"
+	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/ops/reduction"
@@ -212,6 +213,39 @@ type VectorNormArgs struct {
 	Keepdim bool
 	Dtype   *tensor.DType
 }
+
+// powersum is the sum that a norm of a vector is a root of.
+var powersum = compose.Declare(compose.Op[VectorNormArgs]{
+	Schema: "linalg__powsum(Tensor x, Scalar ord=2, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> " +
+		"Tensor",
+	Names: "linalg._powsum",
+	Doc:   opdef.Doc{Summary: "Sum of powers of magnitudes", Formula: "sum(abs(x)^ord, dim)"},
+	Cases: func(g opdef.Gen) []*VectorNormArgs {
+		x := func() *tensor.Tensor { return g.Apart(tensor.Float64, []float64{0}, 3, 4) }
+		return []*VectorNormArgs{{X: x(), Ord: opdef.Int(2)}, {X: x(), Ord: opdef.Float(3), Dim: []int{1},
+			Keepdim: true},
+			{X: x(), Ord: opdef.Int(1), Dim: []int{0}}}
+	},
+}, compose.Fused, func(g *compose.Graph, a *VectorNormArgs) compose.Values {
+	x := g.Arg("x", a.X)
+	if !x.DType().IsFloat() || math.IsInf(a.Ord.Float64(), 0) {
+		g.Unsupported("x", "powers %v of %s", a.Ord, x.DType())
+	}
+	if a.Dtype != nil {
+		x = g.To(x, *a.Dtype)
+	}
+	dt := x.DType()
+	x = g.AtLeast(x, tensor.Float32)
+	dims := a.Dim
+	if len(dims) == 0 {
+		dims = elements.AllDims(x.Dim())
+	}
+	p := g.Square(x)
+	if ord := a.Ord.Float64(); ord != 2 {
+		p = g.Pow(g.Abs(x), ord)
+	}
+	return compose.Values{g.To(g.Sum(p, a.Keepdim, dims...), dt)}
+})
 
 type linalgMatrixNormArgs struct {
 	A       *tensor.Tensor

@@ -39,28 +39,28 @@ var matmulOps = []*opdef.Entry{
 			return cs
 		},
 	}, func(a *matmulArgs) (*Product, error) { return matmulPlan(a.Other, a.Self, "other", "self") }),
-	Multilinear(Op[mmArgs]{
+	Multilinear(Op[MMArgs]{
 		Schema:   "mm(Tensor self, Tensor mat2) -> Tensor",
 		Names:    "mm Tensor.mm spmm",
 		Autocast: opdef.AutocastLower,
 		Doc: opdef.Doc{Summary: "Product of two matrices", Formula: "self @ mat2",
 			Notes: "(M, K) with (K, N), no broadcasting."},
-		Cases: func(g opdef.Gen) []*mmArgs {
-			return pairs(g, func(x, y *tensor.Tensor) *mmArgs { return &mmArgs{x, y} },
+		Cases: func(g opdef.Gen) []*MMArgs {
+			return pairs(g, func(x, y *tensor.Tensor) *MMArgs { return &MMArgs{x, y} },
 				[][2][]int{{{3, 4}, {4, 2}}, {{1, 5}, {5, 1}}, {{0, 2}, {2, 3}}, {{3, 0}, {0, 2}}})
 		},
-	}, func(a *mmArgs) (*Product, error) { return fixed("ij", "jk", "ik", a.Self, a.Mat2, "self", "mat2") }),
-	Multilinear(Op[mmArgs]{
+	}, func(a *MMArgs) (*Product, error) { return fixed("ij", "jk", "ik", a.Self, a.Mat2, "self", "mat2") }),
+	Multilinear(Op[MMArgs]{
 		Schema:   "bmm(Tensor self, Tensor mat2) -> Tensor",
 		Autocast: opdef.AutocastLower,
 		Doc: opdef.Doc{Summary: "Products of two batches of matrices", Formula: "self[b] @ mat2[b]",
 			Notes: "(B, M, K) with (B, K, N), no broadcasting."},
-		Cases: func(g opdef.Gen) []*mmArgs {
-			return pairs(g, func(x, y *tensor.Tensor) *mmArgs { return &mmArgs{x, y} },
+		Cases: func(g opdef.Gen) []*MMArgs {
+			return pairs(g, func(x, y *tensor.Tensor) *MMArgs { return &MMArgs{x, y} },
 				[][2][]int{{{2, 3, 4}, {2, 4, 2}}, {{1, 1, 5}, {1, 5, 1}}, {{0, 2, 3}, {0, 3, 2}},
 					{{2, 3, 0}, {2, 0, 2}}})
 		},
-	}, func(a *mmArgs) (*Product, error) { return fixed("bij", "bjk", "bik", a.Self, a.Mat2, "self", "mat2") }),
+	}, func(a *MMArgs) (*Product, error) { return fixed("bij", "bjk", "bik", a.Self, a.Mat2, "self", "mat2") }),
 	Multilinear(Op[mvArgs]{
 		Schema:   "mv(Tensor self, Tensor vec) -> Tensor",
 		Autocast: opdef.AutocastLower,
@@ -346,9 +346,11 @@ var matmulOps = []*opdef.Entry{
 	}, kronPlan),
 }
 
+// MMArgs are the arguments of mm and bmm.
+type MMArgs struct{ Self, Mat2 *tensor.Tensor }
+
 type (
 	matmulArgs struct{ Self, Other *tensor.Tensor }
-	mmArgs     struct{ Self, Mat2 *tensor.Tensor }
 	mvArgs     struct{ Self, Vec *tensor.Tensor }
 	dotArgs    struct{ Self, Tensor *tensor.Tensor }
 	vdotArgs   struct{ Self, Other *tensor.Tensor }

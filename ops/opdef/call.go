@@ -615,6 +615,9 @@ func (c *Call) OutBound(f *Forward, i int) Bound {
 	return b
 }
 
+// OutError is the error class of the results. The call must have a plan.
+func (c *Call) OutError() Error { return c.sound().errorClass() }
+
 // GradError is the error class of the gradients of arguments. The call must have a plan.
 func (c *Call) GradError() Error { return c.sound().errorClass().grad() }
 

@@ -26,6 +26,19 @@ func (a *Arguments) At(i int) any {
 	return a.fields.FieldByName(fieldName(a.schema.Params[i].Name)).Interface()
 }
 
+// Named is the Python value of the argument that the schema names so, nil where kernels do not see it.
+func (a *Arguments) Named(name string) (v value.Value, ok bool) {
+	for _, p := range a.schema.Params {
+		if p.Name == name {
+			if p.Type.carried() {
+				v = python(a.fields.FieldByName(fieldName(name)))
+			}
+			return v, true
+		}
+	}
+	return nil, false
+}
+
 // AtRunTime completes the declaration e of an operator whose functions take
 // Arguments: the argument struct is made from the schema. Errors are those that
 // building a registry reports.

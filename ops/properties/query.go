@@ -15,7 +15,7 @@ import (
 
 // queryOps return something else than tensors.
 var queryOps = []*opdef.Entry{
-	query("item", "Tensor.item", "The single element as a Python number", item),
+	query("item", "Tensor.item torch.ops.aten._local_scalar_dense", "The single element as a Python number", item),
 	query("tolist", "Tensor.tolist", "The elements as nested lists", toList),
 	query("is_complex", "is_complex Tensor.is_complex", "Whether the dtype is complex",
 		func(t *tensor.Tensor) (value.Value, error) { return t.DType.IsComplex(), nil }),

@@ -5,5 +5,5 @@ import "github.com/optool/optool/ops/opdef"
 
 // Table lists the operators of this package.
 func Table() []*opdef.Entry {
-	return recurrentOps
+	return append(recurrentOps, sequenceOps...)
 }

@@ -83,6 +83,52 @@ def calls():
         yield ("index_put", ["torch.ops.aten._unsafe_index_put"], aten._unsafe_index_put,
                (x(3, 2), [torch.tensor([0, 2, 2])], x(3, 2), True), {})
         yield "slice_copy", ["torch.ops.aten.slice"], aten.slice, (x(4, 2), 0, 1, 2 ** 63 - 1, 2), {}
+    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
+        x = lambda *shape: numbers(*shape, dtype=dtype)
+        yield call("elu_backward", x(2, 5), 1.5, 1.25, .5, False, x(2, 5))
+        yield call("elu_backward", x(2, 5), 1., 1., 1., True, x(2, 5).clamp(-.9))
+        yield call("hardshrink_backward", x(2, 5), x(2, 5), .5)
+        yield call("softshrink_backward", x(2, 5), x(2, 5), .5)
+        yield call("glu_backward", x(2, 3), x(2, 6), -1)
+        yield call("logit_backward", x(2, 5), x(2, 5).abs().clamp(.01, .9), .05)
+        yield call("rrelu_with_noise_backward", x(2, 5), x(2, 5), x(2, 5), .125, .25, True, False)
+        for reduction, shape in ((0, (2, 5)), (1, ())):
+            yield call("soft_margin_loss_backward", x(*shape), x(2, 5), x(2, 5).sign(), reduction)
+            yield call("binary_cross_entropy_backward", x(*shape), x(2, 5).sigmoid(), x(2, 5).sigmoid(), None, reduction)
+        if dtype in (torch.float32, torch.float64):
+            scores, target = x(3, 5), torch.tensor([[0, 2, -1, 1, 1], [3, -1, 0, 0, 0], [-1, 0, 0, 0, 0]])
+            yield call("multilabel_margin_loss_backward", x(3), scores, target, 0, aten.multilabel_margin_loss_forward(scores, target, 0)[1])
+            yield call("multi_margin_loss_backward", x(), scores, torch.tensor([0, 3, 1]), 2, .5, x(5).abs(), 1)
+            scores, target = x(5, 2, 4).log_softmax(-1), torch.tensor([[1, 3], [2, 1]])
+            for lengths in (([5, 4], [2, 1]), (torch.tensor([5, 4]), torch.tensor([2, 1]))):
+                yield call("_ctc_loss_backward", x(2), scores, target, *lengths, *aten._ctc_loss(scores, target, *lengths), 0)
+            a, b = x(3, 5), x(4, 5)
+            for p in (1., 2., 3.):
+                yield call("_cdist_backward", x(3, 4), a, b, p, torch.cdist(a, b, p))
+                yield call("_pdist_backward", x(6), b, p, torch.pdist(b, p))
+                yield call("_cdist_forward", a, b, p, None)
+            yield call("cumprod_backward", x(3, 5), a, 1, a.cumprod(1))
+            v, scale = x(3, 4), x(3, 1)
+            yield call("_weight_norm_interface_backward", x(3, 4), v, scale, aten._weight_norm_interface(v, scale, 0)[1], 0)
+            for reduce in ("sum", "mean", "max"):
+                y = torch.segment_reduce(a, reduce, lengths=torch.tensor([2, 1]))
+                yield call("_segment_reduce_backward", x(2, 5), y, a, reduce, lengths=torch.tensor([2, 1]))
+            bags = torch.tensor([0, 3, 3, 1]), torch.tensor([0, 2, 2])
+            for mode in range(3):
+                table, weights = x(4, 2), x(4) if mode == 0 else None
+                _, bag, size, top = aten._embedding_bag(table, *bags, mode=mode, per_sample_weights=weights)
+                yield call("_embedding_bag_backward", x(3, 2), *bags, bag, size, top, 4, False, mode, False, weights)
+            yield call("_embedding_bag_per_sample_weights_backward", x(3, 2), table, *bags, torch.tensor([0, 0, 2, 2]), 0)
+            yield call("_embedding_bag_backward", x(3, 2), *bags, bag, size, top, 4, True, 0, False, None, 1)
+            for mode in range(3):
+                yield call("grid_sampler_2d_backward", x(1, 2, 2, 3), x(1, 2, 4, 4), x(1, 2, 3, 2), mode, mode, True, [True, True])
+            yield call("grid_sampler_3d_backward", x(1, 2, 2, 2, 3), x(1, 2, 4, 4, 4), x(1, 2, 2, 3, 3), 0, 0, False, [True, True])
+            for size, scales in (([7, 5], [None, None]), ([8, 6], [2., 1.5])):
+                for name in ("upsample_nearest2d", "_upsample_nearest_exact2d"):
+                    yield call(name + "_backward", x(1, 2, *size), size, [1, 2, 4, 4], *scales)
+                for name in ("upsample_bilinear2d", "upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"):
+                    yield call(name + "_backward", x(1, 2, *size), size, [1, 2, 4, 4], False, *scales)
+            yield call("upsample_trilinear3d_backward", x(1, 2, 3, 5, 6), [3, 5, 6], [1, 2, 4, 4, 4], True)
 
 
 if __name__ == "__main__":
