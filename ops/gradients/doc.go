@@ -1,6 +1,7 @@
-// Package gradients has operators that give gradients of others, gelu_backward of gelu: what torch.compile, and
-// everything that runs graphs of the dispatcher, calls in a backward pass, and what torchvision calls in its own.
+// Package gradients has operators of the dispatcher that another operator computes, or whose gradients it has:
+// upsample_bilinear2d of interpolate, gelu_backward of gelu. torch.compile, and everything that runs graphs of the
+// dispatcher, calls them; torchvision calls some in its own backward passes.
 //
-// Most are declared by the call whose gradients they give, which has values, bounds and others that are as right. Those
-// that are given results or statistics of that call are composed of what they are given.
+// A form declares an operator by the call whose results or gradients it gives. That call has values, bounds and others
+// that are as right. Operators that are given results or statistics of the call are composed of what they are given.
 package gradients

@@ -197,16 +197,13 @@ func (f form) run(a args, find *opdef.Registry) (*result, error) {
 
 // differentiate computes the gradients of the arguments that are asked for.
 func (r *result) differentiate(a args) (err error) {
-	masked := -1
 	for i, p := range a.Schema().Params {
-		if strings.HasSuffix(p.Name, "_mask") && p.Type.Base == "bool" {
-			masked = i
+		wanted, masked := a.At(i).([]bool)
+		if !masked {
+			continue
 		}
-	}
-	if masked >= 0 {
-		wanted, _ := a.At(masked).([]bool)
 		if len(wanted) != len(r.of) {
-			return opdef.Refuse(a.Schema().Params[masked].Name, "want %d values, got %d", len(r.of), len(wanted))
+			return opdef.Refuse(p.Name, "want %d values, got %d", len(r.of), len(wanted))
 		}
 		r.of = slices.Clone(r.of)
 		for i := range r.of {

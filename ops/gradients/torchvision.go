@@ -13,7 +13,7 @@ import (
 var torchvision = []form{
 	{schema: "torchvision::_roi_align_backward(Tensor grad, Tensor rois, float spatial_scale, int pooled_height, int " +
 		"pooled_width, int batch_size, int channels, int height, int width, int sampling_ratio, bool aligned) -> " +
-			"Tensor",
+		"Tensor",
 		of: "input", origin: regions("roi_align", "sampling_ratio", "aligned"),
 		call: vision + "roi_align", rows: func(g opdef.Gen) [][]value.Value {
 			return [][]value.Value{row(normal(g, 2, 2, 2, 3), boxes(), 0.75, 2, 3, 2, 2, 6, 6, 2, false)}
@@ -21,7 +21,7 @@ var torchvision = []form{
 	{schema: "torchvision::_ps_roi_align_backward(Tensor grad, Tensor rois, Tensor channel_mapping, float " +
 		"spatial_scale, " +
 		"int pooled_height, int pooled_width, int sampling_ratio, int batch_size, int channels, int height, int " +
-			"width) " +
+		"width) " +
 		"-> Tensor", of: "input", origin: regions("ps_roi_align", "sampling_ratio"), call: vision + "ps_roi_align",
 		rows: func(g opdef.Gen) [][]value.Value {
 			return [][]value.Value{row(normal(g, 2, 2, 2, 3), boxes(), g.Int(tensor.Int32, 0, 11, 2, 2, 2, 3), 0.75,
@@ -40,7 +40,7 @@ var torchvision = []form{
 	{schema: "torchvision::_deform_conv2d_backward(Tensor grad, Tensor input, Tensor weight, Tensor offset, " +
 		"Tensor mask, " +
 		"Tensor bias, int stride_h, int stride_w, int pad_h, int pad_w, int dilation_h, int dilation_w, int " +
-			"groups, int " +
+		"groups, int " +
 		"offset_groups, bool use_mask) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 		of: "input weight offset mask bias", origin: deform, call: vision + "deform_conv2d",
 		rows: func(g opdef.Gen) (out [][]value.Value) {
@@ -51,7 +51,7 @@ var torchvision = []form{
 				}
 				out = append(out, row(normal(g, 2, 4, 4, 5), normal(g, 2, 4, 5, 6), normal(g, 4, 2, 2, 2),
 					elements.Detached(g.Uniform(tensor.Float32, 0.1, 0.9, 2, 8, 4, 5)), mask, normal(g, 4), 1, 1, 0,
-						0, 1, 1,
+					0, 1, 1,
 					2, 1, masked))
 			}
 			return out
@@ -80,7 +80,7 @@ func regions(name string, more ...string) func(a args) (origin, error) {
 
 // deform: the gradient of a mask that is not used is zeros.
 func deform(a args) (origin, error) {
-	o, err := a.read(vision+"deform_conv2d(input, weight, offset, mask, bias, stride_h, stride_w, pad_h, pad_w, " +
+	o, err := a.read(vision+"deform_conv2d(input, weight, offset, mask, bias, stride_h, stride_w, pad_h, pad_w, "+
 		"dilation_h, "+
 		"dilation_w, groups, offset_groups, use_mask)", "input weight offset mask bias")
 	if !a.bool("use_mask") {
