@@ -143,6 +143,7 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 	const beside = 12 // calls of one parameter's update
 	var last []*Value
 	var want, size *tensor.Tensor
+	var given pulls
 	u := newUnlike()
 	defer u.settle()
 	up := newUpdater(s, parameters)
@@ -183,8 +184,8 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 			return each(open, func(v *Value) error {
 				if !slices.Equal(readings[v], last) {
 					var err error
-					last, want = readings[v], nil
-					if want, size, err = newPulls(readings[v]...).gradient(readings[v], opt); err != nil {
+					last, want, given = readings[v], nil, newPulls(readings[v]...)
+					if want, size, err = given.gradient(readings[v], opt); err != nil {
 						return err
 					}
 				}
@@ -193,6 +194,9 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 					return nil
 				}
 				off, err := v.settleSum(want, size, readings[v][0], opt)
+				if off != "" {
+					v.given = given.byLoss(readings[v])
+				}
 				u.add(v, readings[v], off)
 				return err
 			})
@@ -320,6 +324,29 @@ func (p pulls) gradient(readings []*Value, opt Options) (sum, size *tensor.Tenso
 		}
 	}
 	return sum, size, nil
+}
+
+// byLoss are what the calls give that read a parameter, by loss, once that is computed; nil of a single loss. They are
+// known by their samples.
+func (p pulls) byLoss(readings []*Value) (parts [][]*Value) {
+	by := map[*Step]int{}
+	for _, r := range readings {
+		k, had := by[r.Call.Step]
+		if !had {
+			k = len(parts)
+			by[r.Call.Step], parts = k, append(parts, nil)
+		}
+		t := p.got[r.Call].grads[slices.Index(r.Call.Inputs, r)]
+		if t == nil {
+			return nil
+		}
+		parts[k] = append(parts[k], &Value{Call: r.Call, Kind: capture.GradInputs, DType: tensor.Float64, Shape: r.Shape,
+			Target: strings.Replace(r.Target, "input", "grad", 1), content: newFingerprint(opdef.Cast(t, tensor.Float64))})
+	}
+	if len(parts) < 2 {
+		return nil
+	}
+	return parts
 }
 
 // pull computes the gradients of inputs of a call, by their number, from the

@@ -27,12 +27,22 @@ func (p *Process) Effects(ctx context.Context, opt Options) error {
 			return err
 		}
 		for _, c := range s.Calls {
-			if c.Effect-c.Effect == 0 {
+			if c.counts() {
 				s.Predicted += c.Effect
 			}
 		}
 	}
 	return nil
+}
+
+// counts reports whether the effect of a call is known, and no part of that of a call which made it.
+func (c *Call) counts() bool {
+	for o := c.outer; o != nil; o = o.outer {
+		if o.judged() && o.Effect-o.Effect == 0 {
+			return false
+		}
+	}
+	return c.Effect-c.Effect == 0
 }
 
 // carrying are the calls without recorded gradients whose results have errors, of
@@ -172,7 +182,7 @@ func (s *Step) Sums(name func(*Call) string) []Sum {
 	byName := map[string]*Sum{}
 	var order []string
 	for _, c := range s.Calls {
-		if c.Effect-c.Effect != 0 {
+		if !c.counts() {
 			continue
 		}
 		n := name(c)
@@ -195,7 +205,7 @@ func (s *Step) Sums(name func(*Call) string) []Sum {
 func (s *Step) Largest(n int) []*Call {
 	var cs []*Call
 	for _, c := range s.Calls {
-		if c.Effect-c.Effect == 0 && c.Effect != 0 {
+		if c.counts() && c.Effect != 0 {
 			cs = append(cs, c)
 		}
 	}

@@ -114,17 +114,12 @@ func (p *Process) link() {
 // inner call made it says nothing of a mistake of the whole.
 func (p *Process) lastInner() map[*Call]*Call {
 	last := map[*Call]*Call{}
-	var open []*Call
 	for _, c := range p.Calls {
-		for len(open) > 0 && (c.Entry.Within < 0 || open[len(open)-1].Entry.ID != c.Entry.Within) {
-			open = open[:len(open)-1]
-		}
-		for _, o := range open {
+		for o := c.outer; o != nil; o = o.outer {
 			if o.judged() {
 				last[o] = c
 			}
 		}
-		open = append(open, c)
 	}
 	return last
 }

@@ -8,44 +8,47 @@ import (
 	"github.com/optool/optool/capture"
 )
 
-// lostPart is the number of the part that is missing from v, which is the sum of the others; -1 if v is the sum of all
-// parts, or something else. Each part is several gradients that were added. All are told by their samples.
-func lostPart(v *Value, parts [][]*Value) int {
-	n := 0
-	sums, sizes := make([]float64, len(v.content.samples)), make([]float64, len(v.content.samples))
-	of := make([][]float64, len(parts))
-	for k, part := range parts {
-		of[k] = make([]float64, len(sums))
+// mostParts is how many parts of a sum are looked at for those that it lacks.
+const mostParts = 256
+
+// lostRun tells which parts, one after the other, are missing from v, which is the sum of the others: the number of the
+// first and how many. n is 0 if v is the sum of all parts, or something else. The fewest are looked for. Each part is
+// several gradients that were added. All are told by their samples.
+func lostRun(v *Value, parts [][]*Value) (first, n int) {
+	added := 0.0
+	upTo := [][]float64{make([]float64, len(v.content.samples))} // sums of the first parts
+	sizes := make([]float64, len(v.content.samples))
+	for _, part := range parts {
+		sums := slices.Clone(upTo[len(upTo)-1])
 		for _, g := range part {
 			if len(g.content.samples) != len(sums) {
-				return -1
+				return 0, 0
 			}
-			n++
+			added++
 			for i, s := range g.content.samples {
 				x := decode(g.DType, s)
-				of[k][i] += x
 				sums[i] += x
 				sizes[i] += math.Abs(x)
 			}
 		}
+		upTo = append(upTo, sums)
 	}
-	if len(parts) < 2 || agree(v, sums, sizes, float64(n)) {
-		return -1
+	all := upTo[len(parts)]
+	if len(parts) < 2 || len(parts) > mostParts || agree(v, all, sizes, added) {
+		return 0, 0
 	}
-	for k := range of {
-		rest := make([]float64, len(sums))
-		for i := range rest {
-			for j := range of {
-				if j != k {
-					rest[i] += of[j][i]
-				}
+	rest := make([]float64, len(all))
+	for n := 1; n < len(parts); n++ {
+		for k := range len(parts) - n + 1 {
+			for i := range rest {
+				rest[i] = all[i] - (upTo[k+n][i] - upTo[k][i])
+			}
+			if agree(v, rest, sizes, added) {
+				return k, n
 			}
 		}
-		if agree(v, rest, sizes, float64(n)) {
-			return k
-		}
 	}
-	return -1
+	return 0, 0
 }
 
 // findLostPart looks at the gradient g of a result of c that several calls read: it is the sum of what they give. If it
@@ -67,8 +70,8 @@ func (c *Call) findLostPart(g *Value) {
 			}
 		}
 	}
-	k := lostPart(g, parts)
-	if k < 0 || !c.Step.reaches(parts[k][0].Call) {
+	k, n := lostRun(g, parts)
+	if n != 1 || !c.Step.reaches(parts[k][0].Call) {
 		return
 	}
 	lost, kept := parts[k][0], parts[(k+1)%len(parts)][0]
@@ -97,39 +100,46 @@ func (s *Step) reaches(c *Call) bool {
 	return false
 }
 
-// lostBefore is how many of the first parts, more than one, are missing from v, which is the sum of the others; 0 if v
-// is something else.
-func lostBefore(v *Value, parts [][]*Value) int {
-	for n := 2; n < len(parts); n++ {
-		if sumOf(v, slices.Concat(parts[n:]...)) {
-			return n
-		}
-	}
-	return 0
+// A lostGradient is a gradient that an optimizer reads, and what it lacks: the gradients of n losses from the first on.
+type lostGradient struct {
+	v        *Value
+	parts    [][]*Value // by loss
+	first, n int
+	of       cycle
 }
 
-// A lostGradient is a gradient that an optimizer reads, and what it lacks: the gradients of one loss, or of the first n
-// of several losses.
-type lostGradient struct {
-	v     *Value
-	parts []*Value
-	n     int
-	kept  int // losses whose gradients it has
+// A cycle is a parameter and the lines of the losses between two of its updates.
+type cycle struct {
+	at     uint64
+	losses string
 }
+
+// lost is the first part that is missing.
+func (l lostGradient) lost() *Value { return l.parts[l.first][0] }
 
 // excused reports whether the program may have set the gradients to zero before it added up those of all batches: the
-// loss was not divided by a number of batches, or no more than those that were kept.
+// loss was not divided by a number of batches, or no more than those that were kept. It cannot do so to those of a later
+// loss, if all are computed on the same line.
 func (l lostGradient) excused() bool {
-	batches := l.parts[0].Call.Step.batches
-	return batches < 2 || l.n > 1 && l.kept >= batches
+	if l.first > 0 {
+		first := l.parts[0][0].Call.Step.Loss
+		return first.place() == site{} || slices.ContainsFunc(l.parts, func(part []*Value) bool {
+			return part[0].Call.Step.Loss.line() != first.line()
+		})
+	}
+	batches := l.lost().Call.Step.batches
+	return batches < 2 || l.n > 1 && len(l.parts)-l.n >= batches
 }
 
-// findLostGradients finds gradients of parameters that lack what one of several losses gave, though those of other
-// parameters have it, or the losses are parts of one. Where all lack it, the program may have set gradients to zero
-// between two losses.
-func (u *updater) findLostGradients() {
-	var lost []lostGradient
-	have := map[*Step]bool{} // losses whose gradients other parameters have
+// losses are the gradients that the updates of a process read, compared with those of the losses before.
+type losses struct {
+	lost  []lostGradient
+	whole map[cycle]bool // parameters that had the gradients of all losses in some update
+	have  map[*Step]bool // losses whose gradients some parameter has
+}
+
+// add looks at the gradients that an update reads.
+func (l *losses) add(u *updater) {
 	done := map[uint64]bool{}
 	for _, c := range u.step.Tail {
 		for _, v := range c.Inputs {
@@ -151,62 +161,80 @@ func (u *updater) findLostGradients() {
 			if !ok || len(parts) < 2 {
 				continue
 			}
-			k, n := lostPart(v, parts), 1
-			if k < 0 {
-				if n = lostBefore(v, parts); n > 0 {
-					k = 0
+			of := cycle{at: at}
+			for _, part := range parts {
+				of.losses += fmt.Sprint(part[0].Call.Step.Loss.line())
+			}
+			if first, n := lostRun(v, parts); n > 0 {
+				done[at] = true
+				l.lost = append(l.lost, lostGradient{v, parts, first, n, of})
+			} else if sumOf(v, slices.Concat(parts...)) {
+				done[at], l.whole[of] = true, true
+				for _, part := range parts {
+					l.have[part[0].Call.Step] = true
 				}
 			}
-			if k < 0 {
-				if all := slices.Concat(parts...); sumOf(v, all) {
-					done[at] = true
-					for _, part := range parts {
-						have[part[0].Call.Step] = true
-					}
-				}
-				continue
-			}
-			done[at] = true
-			lost = append(lost, lostGradient{v, parts[k], n, len(parts) - n})
 		}
 	}
-	first, also := map[*Step]*Value{}, map[*Value]int{}
-	for _, l := range lost {
-		of := l.parts[0].Call.Step
-		if !have[of] && l.excused() {
+}
+
+// settle decides about gradients of parameters that lack what some losses gave, though those of other parameters have
+// it, or another update had all, or the losses are parts of one. Where every update lacks the same, that is how the
+// program is made; where only one is known, it may have set gradients to zero between two losses.
+func (l *losses) settle(again map[*Value][]*Value) {
+	type same struct {
+		of       cycle
+		first, n int
+	}
+	alike := map[same]int{}
+	for _, x := range l.lost {
+		alike[same{x.of, x.first, x.n}]++
+	}
+	found, also := map[*Step]*Value{}, map[*Value]int{}
+	for _, x := range l.lost {
+		of := x.lost().Call.Step
+		always := alike[same{x.of, x.first, x.n}] > 1
+		if excused := x.excused() || always && x.first > 0; excused && !l.have[of] && !l.whole[x.of] {
+			x.v.lacks = !always
 			continue
 		}
-		if first[of] != nil {
-			also[first[of]]++
+		if found[of] != nil {
+			also[found[of]]++
 			continue
 		}
-		first[of] = l.v
-		v, g := l.v, l.parts[0]
-		v.unlink()
-		v.From = Link{How: IsChanged, Value: g}
-		more := ""
-		if l.n > 1 {
-			more = fmt.Sprintf(", and those of the next %d", l.n-1)
-		}
-		v.reason = fmt.Sprintf("it lacks %s of %s, the gradient of the loss %s%s: it is the sum of what the other losses "+
-			"give", g.Target, g.Call, of.Loss, more)
-		g.readers = append(g.readers, v)
-		for _, r := range u.again[v] {
-			r.From = v.From.again(v)
-		}
+		found[of] = x.v
+		x.report(again)
 	}
 	for v, n := range also {
 		v.reason += fmt.Sprintf("; so do %d other gradients", n)
 	}
 }
 
-// parts are the recorded gradients of the parameter at an address, by loss; not ok if one is missing.
+// report makes the gradient changed.
+func (l lostGradient) report(again map[*Value][]*Value) {
+	v, g := l.v, l.lost()
+	v.unlink()
+	v.From = Link{How: IsChanged, Value: g}
+	more := ""
+	if l.n > 1 {
+		more = fmt.Sprintf(", and those of the next %d", l.n-1)
+	}
+	v.reason = fmt.Sprintf("it lacks %s of %s, the gradient of the loss %s%s: it is the sum of what the other losses give",
+		g.Target, g.Call, g.Call.Step.Loss, more)
+	g.readers = append(g.readers, v)
+	for _, r := range again[v] {
+		r.From = v.From.again(v)
+	}
+}
+
+// parts are the gradients of the parameter at an address, by loss: recorded ones, or what the calls give where that was
+// computed; not ok if one is missing.
 func (u *updater) parts(v *Value, at uint64) (parts [][]*Value, ok bool) {
 	by := map[*Step]int{}
 	for _, r := range u.parameters[at] {
 		g := r.Call.gradientOf(r)
 		if g == nil || !sameShape(g.Shape, v.Shape) {
-			return nil, false
+			return v.given, v.given != nil
 		}
 		k, had := by[r.Call.Step]
 		if !had {

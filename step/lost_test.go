@@ -20,53 +20,107 @@ func floats(xs ...float64) *Value {
 	return v
 }
 
-// TestLostPart: a sum that lacks one of its parts lacks that one; a sum of all, and anything else, lacks none.
-func TestLostPart(t *testing.T) {
+// TestLostRun: a sum that lacks parts lacks those that stand together; a sum of all, and anything else, lacks none.
+func TestLostRun(t *testing.T) {
 	a, b, c := floats(1, 2, 3, 4, 5), floats(7, -1, 2, 6, 3), floats(-2, 8, 1, 1, 4)
+	d := floats(3, 3, -1, 9, 2)
 	for _, tc := range []struct {
-		name  string
-		sum   *Value
-		parts [][]*Value
-		want  int
+		name     string
+		sum      *Value
+		parts    [][]*Value
+		first, n int
 	}{
-		{"all", floats(6, 9, 6, 11, 12), [][]*Value{{a}, {b}, {c}}, -1},
-		{"without the second", floats(-1, 10, 4, 5, 9), [][]*Value{{a}, {b}, {c}}, 1},
-		{"without a part of two", a, [][]*Value{{a}, {b, c}}, 1},
-		{"only the last of three", c, [][]*Value{{a}, {b}, {c}}, -1},
-		{"something else", floats(1, 1, 1, 1, 2), [][]*Value{{a}, {b}}, -1},
-		{"one part", a, [][]*Value{{b}}, -1},
-		{"parts of another size", a, [][]*Value{{a}, {floats(1)}}, -1},
+		{"all", floats(6, 9, 6, 11, 12), [][]*Value{{a}, {b}, {c}}, 0, 0},
+		{"without the second", floats(-1, 10, 4, 5, 9), [][]*Value{{a}, {b}, {c}}, 1, 1},
+		{"without a part of two", a, [][]*Value{{a}, {b, c}}, 1, 1},
+		{"the last of three", c, [][]*Value{{a}, {b}, {c}}, 0, 2},
+		{"the last two of four", floats(1, 11, 0, 10, 6), [][]*Value{{a}, {b}, {c}, {d}}, 0, 2},
+		{"the first two of four", floats(8, 1, 5, 10, 8), [][]*Value{{a}, {b}, {c}, {d}}, 2, 2},
+		{"the first and the last", floats(4, 5, 2, 13, 7), [][]*Value{{a}, {b}, {c}, {d}}, 1, 2},
+		{"the first and the third", floats(-1, 10, 4, 5, 9), [][]*Value{{a}, {b}, {c}, {d}}, 0, 0},
+		{"something else", floats(1, 1, 1, 1, 2), [][]*Value{{a}, {b}}, 0, 0},
+		{"one part", a, [][]*Value{{b}}, 0, 0},
+		{"parts of another size", a, [][]*Value{{a}, {floats(1)}}, 0, 0},
 	} {
-		if got := lostPart(tc.sum, tc.parts); got != tc.want {
-			t.Errorf("%s: got %d, want %d", tc.name, got, tc.want)
+		if first, n := lostRun(tc.sum, tc.parts); first != tc.first || n != tc.n {
+			t.Errorf("%s: got %d from %d on, want %d from %d on", tc.name, n, first, tc.n, tc.first)
 		}
 	}
 }
 
-// TestLostBefore: how many of the first parts a sum lacks, and whether the program may have dropped them.
-func TestLostBefore(t *testing.T) {
-	a, b, c, d := floats(1, 2, 3, 4, 5), floats(7, -1, 2, 6, 3), floats(-2, 8, 1, 1, 4), floats(3, 3, -1, 9, 2)
-	parts := [][]*Value{{a}, {b}, {c}, {d}}
+// TestLostGradients: gradients that lack those of a loss are changed if something shows that the program did not set
+// them to zero; if every update lacks the same, the program is made so, and if there is only one update, it is a gap.
+func TestLostGradients(t *testing.T) {
+	whole := [2]int{0, 0}
 	for _, tc := range []struct {
 		name    string
-		sum     *Value
-		want    int
-		batches int
-		excused bool
+		updates [][2]int // of the four losses of each, the first that is lost, and how many are
+		batches int      // that each loss was divided by
+		place   string   // of the losses
+		want    string   // c for changed, g for a gap, - for neither, by update
 	}{
-		{"the last two", floats(1, 11, 0, 10, 6), 2, 4, false},
-		{"the last", d, 3, 4, false},
-		{"the last two of two batches", floats(1, 11, 0, 10, 6), 2, 2, true},
-		{"losses that were not divided", d, 3, 1, true},
-		{"the first and the last", floats(4, 5, 2, 13, 7), 0, 0, false},
+		{"the first, another update has all", [][2]int{whole, {0, 1}}, 1, "", "-c"},
+		{"the first of the only update", [][2]int{{0, 1}}, 1, "x.py:3", "g"},
+		{"the first of every update", [][2]int{{0, 1}, {0, 1}}, 1, "x.py:3", "--"},
+		{"the first of every update, of losses that were divided", [][2]int{{0, 1}, {0, 1}}, 4, "", "cc"},
+		{"all but one, of losses that were divided by two", [][2]int{{0, 2}}, 2, "", "g"},
+		{"one between, on the same line", [][2]int{{1, 1}}, 1, "x.py:3", "c"},
+		{"one between, nobody knows which line", [][2]int{{1, 1}}, 1, "", "g"},
+		{"one between in every update", [][2]int{{1, 1}, {1, 1}}, 1, "x.py:3", "--"},
+		{"the last, on the same line", [][2]int{{3, 1}}, 1, "x.py:3", "c"},
 	} {
-		n := lostBefore(tc.sum, parts)
-		if n != tc.want {
-			t.Errorf("%s: got %d, want %d", tc.name, n, tc.want)
+		l := losses{whole: map[cycle]bool{}, have: map[*Step]bool{}}
+		var vs []*Value
+		for i, u := range tc.updates {
+			x := lostGradient{v: floats(float64(i), 1, 2, 3), first: u[0], n: u[1], of: cycle{at: 64}}
+			vs = append(vs, x.v)
+			for range 4 {
+				loss := &Call{Op: "cross_entropy", Entry: &capture.Entry{Location: tc.place}}
+				c := &Call{Op: "linear", Entry: &capture.Entry{}, Step: &Step{Loss: loss, batches: tc.batches}}
+				x.parts = append(x.parts, []*Value{{Call: c, Target: "grad[1]"}})
+			}
+			if u == whole {
+				l.whole[x.of] = true
+			} else {
+				l.lost = append(l.lost, x)
+			}
 		}
-		a.Call = &Call{Step: &Step{batches: tc.batches}}
-		if got := (lostGradient{tc.sum, parts[0], n, len(parts) - n}).excused(); n > 0 && got != tc.excused {
-			t.Errorf("%s: excused %v", tc.name, got)
+		l.settle(nil)
+		got := ""
+		for _, v := range vs {
+			switch {
+			case v.From.How == IsChanged:
+				got += "c"
+			case v.lacks:
+				got += "g"
+			default:
+				got += "-"
+			}
+		}
+		if got != tc.want {
+			t.Errorf("%s: got %q, want %q", tc.name, got, tc.want)
+		}
+	}
+}
+
+// TestUsualFactor: the factor that most gradients have.
+func TestUsualFactor(t *testing.T) {
+	for _, tc := range []struct {
+		times  []float64
+		factor float64
+		n      int
+	}{
+		{[]float64{1, 1024, 1, 1.001, 1}, 1, 4},
+		{[]float64{0.125, 128, 0.125}, 0.125, 2},
+		{[]float64{3}, 3, 1},
+		{nil, 0, 0},
+	} {
+		var all []scaledGradient
+		for _, x := range tc.times {
+			all = append(all, scaledGradient{times: x})
+		}
+		if factor, n := usualFactor(all); factor != tc.factor || n != tc.n {
+			t.Errorf("%v: %g of %d, want %g of %d", tc.times, factor, n, tc.factor, tc.n)
 		}
 	}
 }

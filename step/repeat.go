@@ -5,39 +5,96 @@ import (
 	"slices"
 
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay"
 )
 
+// A line is where the program makes a call of an operator.
+type line struct {
+	op string
+	site
+}
+
+func (c *Call) line() line { return line{c.Op, c.place()} }
+
 // repeats finds calls that checkpointing ran again, for the backward pass, with another result: random numbers that
-// were drawn anew. Such a call has the operator, module, line and arguments of a call of the forward pass, whose
-// gradients, or those of its readers, do not follow from the forward pass. A reentrant checkpoint runs the forward pass
-// without gradients, and the call that was run again has them.
+// were drawn anew. Such a call has the operator, module, line and arguments of a call of the forward pass.
 func (s *Step) repeats() (all []*Finding) {
-	type place struct{ op, module, location string }
-	of := func(c *Call) place { return place{c.Op, c.Entry.Module, c.Entry.Location} }
-	drawn := map[place][]*Call{}
+	drawn := map[line][]*Call{}
 	for _, c := range s.Calls {
-		if c.random != "" && (!c.HasBackward() || c.failsBackward()) {
-			drawn[of(c)] = append(drawn[of(c)], c)
+		if c.random != "" && c.random != opdef.Uninitialised && len(c.Outputs) > 0 {
+			drawn[c.line()] = append(drawn[c.line()], c)
 		}
 	}
 	for _, c := range s.Tail {
-		for _, first := range drawn[of(c)] {
-			if c.HasBackward() == first.HasBackward() || !slices.EqualFunc(c.Inputs, first.Inputs, (*Value).equals) ||
-				len(c.Outputs) == 0 || len(c.Outputs) != len(first.Outputs) || c.Outputs[0].equals(first.Outputs[0]) {
+		for _, first := range drawn[c.line()] {
+			if !slices.EqualFunc(c.Inputs, first.Inputs, (*Value).equals) || !c.repeats(first) {
 				continue
 			}
-			all = append(all, &Finding{Rule: verdict.Changed, Call: c, Target: c.Outputs[0].Target,
-				From: first.Outputs[0], Reason: fmt.Sprintf("checkpointing ran %s again and it drew other random numbers: the gradients belong to "+
-					"another forward pass than the loss (preserve_rng_state)", first), repeats: true})
+			from := first.Outputs[0]
+			all = append(all, &Finding{Rule: verdict.Changed, Call: c, Target: from.Target, From: from, repeats: true,
+				Reason: fmt.Sprintf("checkpointing ran %s again and it drew other random numbers: the gradients belong to "+
+					"another forward pass than the loss (preserve_rng_state)", first)})
 			break
 		}
 	}
 	return all
 }
 
-// failsBackward reports whether gradients of a call, or of the calls that read its results, are wrong.
+// repeats reports whether a call behind the loss is one of the forward pass that was run again, with another result. A
+// reentrant checkpoint runs the forward pass without gradients, and what is run again has them. Another one computes
+// gradients of the forward pass with what was run again, so that they do not follow from it; it stops once all is there
+// that it needs, so that the last result need not be recorded.
+func (c *Call) repeats(first *Call) bool {
+	if len(c.Outputs) == 0 {
+		return first.failsBackward()
+	}
+	return slices.EqualFunc(c.Outputs, first.Outputs, (*Value).like) && !c.Outputs[0].equals(first.Outputs[0]) &&
+		(c.gainsBackward(first) || first.failsBackward())
+}
+
+// gainsBackward reports whether a call, or the first of those that it leads to, has gradients which the call of the
+// forward pass on the same line has not, or the other way round.
+func (c *Call) gainsBackward(first *Call) bool {
+	pairs := [][2]*Call{{c, first}}
+	seen := map[[2]*Call]bool{}
+	for len(pairs) > 0 {
+		pair := pairs[0]
+		pairs = pairs[1:]
+		if now, then := pair[0].HasBackward(), pair[1].HasBackward(); now != then {
+			return true
+		} else if now || seen[pair] {
+			continue
+		}
+		seen[pair] = true
+		for _, r := range pair[0].Readers() {
+			for _, q := range pair[1].Readers() {
+				if q.Order < c.Order && c.Order < r.Order && q.line() == r.line() {
+					pairs = append(pairs, [2]*Call{r, q})
+				}
+			}
+		}
+	}
+	return false
+}
+
+// failsBackward reports whether gradients of a call, or of the first calls with gradients that its results lead to, are
+// wrong.
 func (c *Call) failsBackward() bool {
 	wrong := func(c *Call) bool { return c.byPass[replay.Backward] == verdict.Fail }
-	return wrong(c) || slices.ContainsFunc(c.Readers(), wrong)
+	seen := map[*Call]bool{}
+	for todo := []*Call{c}; len(todo) > 0; todo = todo[1:] {
+		if seen[todo[0]] || todo[0].Step != c.Step {
+			continue
+		}
+		seen[todo[0]] = true
+		readers := todo[0].Readers()
+		if wrong(todo[0]) || todo[0] == c && slices.ContainsFunc(readers, wrong) {
+			return true
+		}
+		if !todo[0].HasBackward() {
+			todo = append(todo, readers...)
+		}
+	}
+	return false
 }

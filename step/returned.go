@@ -52,16 +52,9 @@ func (p *Process) findReturned() {
 
 // encloses reports whether a call made another one, itself or by calls that it made.
 func (c *Call) encloses(o *Call) bool {
-	within := o.Entry.Within
-	for i := o.Order - 1; i >= c.Order && within >= 0; i-- {
-		if outer := c.Process.Calls[i]; outer.Entry.ID == within {
-			if outer == c {
-				return true
-			}
-			within = outer.Entry.Within
-		}
+	for o = o.outer; o != nil && o != c; o = o.outer {
 	}
-	return false
+	return o != nil
 }
 
 // updates reports whether a call without gradients writes a parameter that holds what v does.

@@ -45,8 +45,7 @@ func (u *updater) findScaled() {
 		}
 	}
 	seen := map[uint64]bool{}
-	right := 0 // gradients that were divided by the scale
-	var left []leftScaled
+	var treated []scaledGradient
 	for _, c := range u.step.Tail {
 		for _, v := range c.Inputs {
 			if v.From.How == IsChanged || v.From.first != nil || !v.telling() {
@@ -84,26 +83,25 @@ func (u *updater) findScaled() {
 			if !ok || len(parts) != 1 || len(parts[0]) != 1 {
 				continue
 			}
-			g := parts[0][0]
-			switch k := v.times(&g.content, g) * scale; {
-			case math.Abs(k-1) <= 0.01:
+			if k := v.times(&parts[0][0].content, parts[0][0]) * scale; k > 0 {
 				seen[at] = true
-				right++
-			case k > 1.01 && !c.given(scale):
-				seen[at] = true
-				left = append(left, leftScaled{v, g, k})
+				treated = append(treated, scaledGradient{v, parts[0][0], k})
 			}
 		}
 	}
 	// Where calls divide gradients, the one that they left out stands beside those that they did not.
-	if !divided || right > few && right > len(left) {
-		why := "no call divides the gradients by it (unscale_)"
-		if divided {
-			why = fmt.Sprintf("this one was not divided by it, as %d others were", right)
-		}
-		for _, l := range left {
-			report("scaled", l.v, l.of, fmt.Sprintf("it is %.4g times the gradient of the loss: the loss was multiplied by "+
-				"the loss scale %g, and %s", l.times, scale, why))
+	usual, n := usualFactor(treated)
+	beside := n > few && 2*n > len(treated)
+	for _, x := range treated {
+		switch {
+		case x.v.Call.given(scale):
+		case beside && usual < 1.01 && math.Abs(x.times/usual/scale-1) <= 0.01:
+			report("scaled", x.v, x.of, fmt.Sprintf("it is %.4g times the gradient of the loss, where %d others are %.4g "+
+				"times theirs: the loss was multiplied by the loss scale %g, and this one was not divided by it", x.times, n,
+				usual, scale))
+		case !divided && x.times > 1.01:
+			report("scaled", x.v, x.of, fmt.Sprintf("it is %.4g times the gradient of the loss: the loss was multiplied by "+
+				"the loss scale %g, and no call divides the gradients by it (unscale_)", x.times, scale))
 		}
 	}
 	for v, n := range also {
@@ -111,10 +109,30 @@ func (u *updater) findScaled() {
 	}
 }
 
-// A leftScaled is a gradient that an update reads, which is so many times the recorded one of the loss.
-type leftScaled struct {
+// A scaledGradient is a gradient that an update reads, which is so many times the recorded one of the loss in its own
+// units.
+type scaledGradient struct {
 	v, of *Value
 	times float64
+}
+
+// usualFactor is the factor that most gradients have, and how many have it: 1, or less after clipping.
+func usualFactor(all []scaledGradient) (factor float64, n int) {
+	var times []float64
+	for _, x := range all {
+		times = append(times, x.times)
+	}
+	slices.Sort(times)
+	from := 0
+	for i, x := range times {
+		for times[from] < x/1.01 {
+			from++
+		}
+		if same := i - from + 1; same > n {
+			factor, n = times[from], same
+		}
+	}
+	return factor, n
 }
 
 // feeds reports whether the call that reads a gradient writes something else with it: state, or the parameter.

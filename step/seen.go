@@ -98,6 +98,9 @@ func (t *Trace) Seen() *Seen {
 // link counts what is known of where a value came from.
 func (s *Seen) link(v *Value, g *gaps) {
 	switch from := v.From; {
+	case v.lacks:
+		s.Links++
+		g.add("gradient%s of an update without that of a loss before: set to zero, or lost", v.Call)
 	case from.How == IsLeaf && from.Role == "inner":
 		s.Links++
 		g.add("gradient%s of inner nodes not linked to what gave them", v.Call)

@@ -43,6 +43,12 @@ type Value struct {
 	// old, of an input with a latest value, is what it equals among the values that lay at its address before; nil if
 	// there is none.
 	old *Value
+	// lacks, of a gradient that an update reads, says that it lacks those of a loss, which the program may have set to
+	// zero.
+	lacks bool
+	// given, of such a gradient that is not what the calls give after several losses, is what they give, by loss; nil if
+	// that was not computed.
+	given [][]*Value
 	// after, of an argument that the call changes, is its content after the call.
 	after *fingerprint
 }
@@ -108,6 +114,7 @@ type Call struct {
 	Order   int // position in its process
 	Process *Process
 	Step    *Step // nil for calls that belong to none
+	outer   *Call // the call that made this one, nil if the program did
 
 	Inputs, Outputs, Grads, GradOutputs []*Value
 
@@ -313,6 +320,7 @@ func (t *Trace) Calls() []*Call {
 func New(calls []*Call) *Trace {
 	t := &Trace{Processes: processes(calls)}
 	for _, p := range t.Processes {
+		p.nest()
 		p.link()
 		p.findStale()
 		p.split()
@@ -324,6 +332,20 @@ func New(calls []*Call) *Trace {
 		p.coarseness()
 	}
 	return t
+}
+
+// nest finds the call that made each one: the recording numbers it, and it comes before all that it made.
+func (p *Process) nest() {
+	var open []*Call
+	for _, c := range p.Calls {
+		for len(open) > 0 && (c.Entry.Within < 0 || open[len(open)-1].Entry.ID != c.Entry.Within) {
+			open = open[:len(open)-1]
+		}
+		if len(open) > 0 {
+			c.outer = open[len(open)-1]
+		}
+		open = append(open, c)
+	}
 }
 
 // processes groups calls by process and orders them by their number.

@@ -2,6 +2,7 @@ package step
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/optool/optool/capture"
@@ -64,9 +65,34 @@ func (c *Call) madeOf(v *Value) (out []*Value) {
 	return out
 }
 
-// checkUpdates looks at what optimizers read: gradients of other parameters than those that they write, and state that
-// is not what the step before left.
+// checkUpdates looks at what optimizers read: gradients that lack those of a loss, gradients of other parameters than
+// those that they write, and state that is not what the step before left.
 func (p *Process) checkUpdates() {
+	all := p.updaters()
+	l := losses{whole: map[cycle]bool{}, have: map[*Step]bool{}}
+	again := map[*Value][]*Value{}
+	for _, u := range all {
+		l.add(u)
+		maps.Copy(again, u.again)
+	}
+	l.settle(again)
+	for _, u := range all {
+		u.findScaled()
+		for _, c := range u.step.Tail {
+			for _, v := range c.Inputs {
+				u.checkGradient(v)
+			}
+		}
+		for _, c := range u.step.Tail {
+			for _, v := range c.Inputs {
+				u.checkState(v)
+			}
+		}
+	}
+}
+
+// updaters are those of all steps, each with the readings of parameters since the last update.
+func (p *Process) updaters() (all []*updater) {
 	parameters := map[uint64][]*Value{}
 	for _, s := range p.Steps {
 		for _, c := range s.Calls {
@@ -76,23 +102,12 @@ func (p *Process) checkUpdates() {
 				}
 			}
 		}
-		u := newUpdater(s, parameters)
-		u.findLostGradients()
-		u.findScaled()
-		for _, c := range s.Tail {
-			for _, v := range c.Inputs {
-				u.checkGradient(v)
-			}
-		}
-		for _, c := range s.Tail {
-			for _, v := range c.Inputs {
-				u.checkState(v)
-			}
-		}
+		all = append(all, newUpdater(s, maps.Clone(parameters)))
 		if s.updates(parameters) {
 			clear(parameters)
 		}
 	}
+	return all
 }
 
 // isParameter reports whether an input of a forward pass is a parameter: no call of the pass made it, or the recorder
