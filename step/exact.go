@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/ops/opdef"
@@ -146,7 +147,7 @@ func (x *rerun) call(c *Call) error {
 		return err
 	}
 	if why := bound.Random(); why != "" {
-		if kept := keepMask(rec, args); kept != nil {
+		if kept := keepMask(rec, args, c.probability()); kept != nil {
 			x.store(c, rec, []*tensor.Tensor{kept})
 			return nil
 		}
@@ -202,15 +203,19 @@ func (x *rerun) forward(rec *capture.Call, args []value.Value, kwargs *value.Dic
 	if err == nil || len(outs) == 0 || !outs[0].DType.IsFloat() || c.Autocast() == opdef.AutocastNone {
 		return c, f, err
 	}
-	dt := outs[0].DType
-	c = c.Map(func(a opdef.Arg) *tensor.Tensor {
+	c = unrounded(c, outs[0].DType)
+	f, err = forwardOf(c)
+	return c, f, err
+}
+
+// unrounded is a call with all floating tensors in a dtype, but with the elements that they have.
+func unrounded(c *opdef.Call, dt tensor.DType) *opdef.Call {
+	return c.Map(func(a opdef.Arg) *tensor.Tensor {
 		if !a.Tensor.DType.IsFloat() || a.Tensor.Wrapped {
 			return a.Tensor
 		}
 		return opdef.Cast(a.Tensor, dt)
 	})
-	f, err = forwardOf(c)
-	return c, f, err
 }
 
 // forwardOf runs a call; a random one is only checked.
@@ -477,17 +482,21 @@ func tensorsIn(v value.Value) []*tensor.Tensor {
 	return out
 }
 
-// keepMask is the result of a dropout whose argument is known better: the argument
-// where the recorded result is not zero, scaled as it was recorded. nil where the
-// call is nothing like that.
-func keepMask(rec *capture.Call, args []value.Value) *tensor.Tensor {
+// keepMask is the result of a dropout whose argument is known better: the argument where the recorded result is not
+// zero, scaled as its probability says, or as it was recorded where that is not known (NaN). nil where the call is
+// nothing like that.
+func keepMask(rec *capture.Call, args []value.Value, p float64) *tensor.Tensor {
 	outs, was, now := rec.Outputs(), value.Tensors(value.NewTuple(rec.Args...)), value.Tensors(value.NewTuple(args...))
-	if len(outs) != 1 || len(was) != 1 || len(now) != 1 || !comparable(outs[0], was[0]) {
+	masked := len(outs) == 2 && outs[1].DType == tensor.Bool // native_dropout
+	if len(outs) != 1 && !masked || len(was) != 1 || len(now) != 1 || !comparable(outs[0], was[0]) {
 		return nil
 	}
 	scale, ok := maskScale(outs[0], was[0])
 	if !ok {
 		return nil
+	}
+	if known := 1 / (1 - p); math.Abs(known-scale) <= 4*outs[0].DType.Eps()*scale {
+		scale = known
 	}
 	return opdef.Zip(outs[0].DType, outs[0], now[0], func(out, in float64) float64 {
 		if out == 0 {
@@ -497,8 +506,17 @@ func keepMask(rec *capture.Call, args []value.Value) *tensor.Tensor {
 	})
 }
 
-// maskScale is the factor of the elements that a mask kept; ok is false if there
-// is no such factor.
+// probability is the argument p of a call that was recorded with one, else NaN.
+func (c *Call) probability() float64 {
+	for _, a := range c.attributes {
+		if p, err := strconv.ParseFloat(a.text, 64); a.name == "p" && err == nil {
+			return p
+		}
+	}
+	return math.NaN()
+}
+
+// maskScale is the factor of the elements that a mask kept; ok is false if there is no such factor.
 func maskScale(out, in *tensor.Tensor) (scale float64, ok bool) {
 	x, y := tensor.Data[float64](in), tensor.Data[float64](out)
 	ratio, largest := 0.0, 0.0
@@ -515,10 +533,10 @@ func maskScale(out, in *tensor.Tensor) (scale float64, ok bool) {
 			return 0, false
 		}
 	}
-	// 1/(1-p) of a p with few digits
-	if p := 1 - 1/ratio; p >= 0 && p < 1 {
-		if q := math.Round(p*1e4) / 1e4; math.Abs(1/(1-q)-ratio) <= 4*out.DType.Eps()*ratio {
-			ratio = 1 / (1 - q)
+	for digits := 10.0; digits <= 1e4; digits *= 10 { // 1/(1-p) of a p with the fewest digits
+		if p := math.Round((1-1/ratio)*digits) / digits; p >= 0 && p < 1 &&
+			math.Abs(1/(1-p)-ratio) <= out.DType.Eps()*ratio {
+			return 1 / (1 - p), true
 		}
 	}
 	return ratio, true

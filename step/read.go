@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -132,12 +133,19 @@ func Read(e *capture.Entry, opt Options) *Call {
 		return c
 	}
 	err = replay.Guard(func() error {
-		if b := call.Bound(); b != nil {
+		b := call.Bound()
+		if b != nil {
 			c.random = b.Random()
 			c.attributes = attributes(b)
 		}
 		c.after(call)
 		c.measure(call.Values())
+		if c.random != "" {
+			c.measureMasked(call.Record)
+		}
+		if b != nil && c.measured && b.Autocast() == opdef.AutocastLower {
+			return c.addCasts(b, call.Record)
+		}
 		return nil
 	})
 	if err != nil && c.Failed == "" {
@@ -346,6 +354,68 @@ func (c *Call) measure(v replay.Values) {
 			c.measured = true
 		}
 	}
+}
+
+// measureMasked measures what a dropout that was recorded keeps against what it was given.
+func (c *Call) measureMasked(rec *capture.Call) {
+	want := keepMask(rec, rec.Args, c.probability())
+	if want == nil {
+		return
+	}
+	var grad *tensor.Tensor
+	if grads := tensorsIn(value.NewTuple(rec.GradOutputs...)); len(grads) > 0 {
+		grad = grads[0]
+	}
+	d := distance(rec.Outputs()[0], want, grad)
+	c.LocalError, c.effect, c.measured = d.relative(), d.dot, grad != nil
+}
+
+// addCasts adds to the effect of a call what it does to the loss that torch.autocast rounded arguments inside: by their
+// recorded gradients, or where one was not recorded, by another run of the reference on what the call was given.
+func (c *Call) addCasts(b *opdef.Call, rec *capture.Call) error {
+	ls, err := leaves(rec.Args, rec.Kwargs)
+	if err != nil || len(ls) != len(c.Inputs) || len(c.Outputs) == 0 || !c.Outputs[0].DType.IsHalf() {
+		return err
+	}
+	dt := c.Outputs[0].DType
+	grads := tensorsIn(value.NewTuple(rec.GradInputs...))
+	added := 0.0
+	for i, v := range c.Inputs {
+		t := ls[i].tensor
+		if t.DType != tensor.Float32 || t.Wrapped {
+			continue
+		}
+		k := -1
+		if g := c.gradientOf(v); g != nil {
+			k = slices.Index(c.Grads, g)
+		}
+		if k < 0 || k >= len(grads) {
+			return c.measureUnrounded(unrounded(b, dt), rec)
+		}
+		added += distance(roundedTo(t, dt), t, grads[k]).dot
+	}
+	c.effect += added
+	return nil
+}
+
+// measureUnrounded measures the effect of a call against the reference b on unrounded arguments.
+func (c *Call) measureUnrounded(b *opdef.Call, rec *capture.Call) error {
+	f, err := b.Forward()
+	if err != nil {
+		return err
+	}
+	got, grads := rec.Outputs(), tensorsIn(value.NewTuple(rec.GradOutputs...))
+	want, err := results(f, len(got))
+	if err != nil || len(grads) > len(got) {
+		return err
+	}
+	c.effect = 0
+	for i, g := range grads {
+		if comparable(got[i], want[i]) {
+			c.effect += distance(got[i], want[i], g).dot
+		}
+	}
+	return nil
 }
 
 // comparable reports whether two tensors are floating and of one shape.
