@@ -1434,6 +1434,27 @@ class _Recorder:
             return original(callback)
 
         self.patches.set(frames, "_maybe_set_eval_frame", set_frame)
+        self._patch_graphs()
+
+    def _patch_graphs(self):
+        """Operators that the graph of a compiled function calls, such as one of aot_eager, are recorded; not while the
+        compiler traces, which calls them for shapes alone."""
+        recorder, state, torch = self, self.state, self.torch
+        overload = torch._ops.OpOverload
+        original = overload.__call__
+
+        def call(*args, **kwargs):
+            if (getattr(state, "aside", None) is None or getattr(state, "graph", False) or not recorder.active
+                    or torch._guards.TracingContext.try_get() is not None or recorder.dispatch_modes()):
+                return original(*args, **kwargs)
+            state.graph = True
+            try:
+                with recorder:
+                    return original(*args, **kwargs)
+            finally:
+                state.graph = False
+
+        self.patches.set(overload, "__call__", call)
 
     def _patch_indexing(self):
         """torch 1.13 tells no mode about x[i], and not always about x[i] = y."""

@@ -184,12 +184,18 @@ func (p *Process) findings(opt Options) []*Finding {
 
 // refilled reports whether a call only writes an argument, whatever it held.
 func (v *Value) refilled() bool {
+	if v.isOut() {
+		return true
+	}
 	name := v.Call.Op[strings.LastIndexByte(v.Call.Op, '.')+1:]
 	list := strings.HasPrefix(name, "_foreach_")
 	name = strings.TrimPrefix(name, "_foreach_")
 	return slices.Contains([]string{"copy_", "fill_", "zero_", "normal_", "uniform_"}, name) &&
 		(v.Target == "input[0]" || list && v.Call.returns(v))
 }
+
+// isOut reports whether an argument is memory for a result (out=).
+func (v *Value) isOut() bool { return v.Target == "input.out" || strings.HasPrefix(v.Target, "input.out[") }
 
 // returns reports whether a result lies where an argument does.
 func (c *Call) returns(v *Value) bool {
@@ -201,7 +207,7 @@ func (c *Call) returns(v *Value) bool {
 func (c *Call) unreadView() bool {
 	return len(c.Outputs) > 0 && !c.writes() && !slices.ContainsFunc(c.Outputs, func(o *Value) bool {
 		return o.Address == 0 || !c.within(o) || slices.ContainsFunc(o.readers, func(v *Value) bool {
-			return !strings.HasPrefix(v.Target, "input.out")
+			return !v.isOut()
 		})
 	})
 }

@@ -228,6 +228,9 @@ func TestRefilled(t *testing.T) {
 		{"torch.Tensor.add_", "input[0]", false},
 		{"torch._foreach_lerp_", "input[0]", false},
 		{"torch._foreach_zero_", "input[3]", true},
+		{"torch.mm", "input.out", true},
+		{"torch.svd", "input.out[1]", true},
+		{"torch.mm", "input.other", false},
 	} {
 		v := floats(1, 2)
 		v.Target, v.Call, v.after = tc.target, &Call{Op: tc.op}, &fingerprint{}
