@@ -196,6 +196,8 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 				off, err := v.settleSum(want, size, readings[v][0], opt)
 				if off != "" {
 					v.given = given.byLoss(readings[v])
+				} else if v.From.How == IsChanged {
+					v.right = gradientOf(readings[v])
 				}
 				u.add(v, readings[v], off)
 				return err
@@ -324,6 +326,17 @@ func (p pulls) gradient(readings []*Value, opt Options) (sum, size *tensor.Tenso
 		}
 	}
 	return sum, size, nil
+}
+
+// gradientOf computes what the calls that read a value give for it.
+func gradientOf(readings []*Value) func(opt Options) (*tensor.Tensor, error) {
+	return func(opt Options) (t *tensor.Tensor, err error) {
+		err = opt.within(readings[0].Call, "", func(opt Options) error {
+			t, _, err = newPulls(readings...).gradient(readings, opt)
+			return err
+		})
+		return t, err
+	}
 }
 
 // byLoss are what the calls give that read a parameter, by loss, once that is computed; nil of a single loss. They are

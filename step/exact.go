@@ -285,13 +285,18 @@ func substitute(v value.Value, now map[*tensor.Tensor]*tensor.Tensor) value.Valu
 
 // input is the value of an input in the rerun, nil if it is the recorded one.
 func (x *rerun) input(v *Value, recorded *tensor.Tensor) *tensor.Tensor {
+	if t := x.given(v); t != nil {
+		u := *t
+		u.DType = v.DType
+		return &u
+	}
 	w := v.From.origin()
 	changed := v.From.How == IsChanged
-	if w == nil || v.carried(w) && !changed {
+	if w == nil || x.carried(v, w) && !changed {
 		return nil
 	}
 	t := x.value(w)
-	if v.carried(w) {
+	if x.carried(v, w) {
 		t = nil // each step begins with what was recorded
 	}
 	if v.From.How == IsChanged {

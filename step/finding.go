@@ -195,7 +195,9 @@ func (v *Value) refilled() bool {
 }
 
 // isOut reports whether an argument is memory for a result (out=).
-func (v *Value) isOut() bool { return v.Target == "input.out" || strings.HasPrefix(v.Target, "input.out[") }
+func (v *Value) isOut() bool {
+	return v.Target == "input.out" || strings.HasPrefix(v.Target, "input.out[")
+}
 
 // returns reports whether a result lies where an argument does.
 func (c *Call) returns(v *Value) bool {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/tensor"
 )
 
 // mostParts is how many parts of a sum are looked at for those that it lacks.
@@ -131,6 +132,24 @@ func (l lostGradient) excused() bool {
 	return batches < 2 || l.n > 1 && len(l.parts)-l.n >= batches
 }
 
+// whole is the gradient with what it lacks.
+func (l lostGradient) whole(opt Options) (*tensor.Tensor, error) {
+	t, err := l.v.Recorded(opt)
+	for _, part := range l.parts[l.first : l.first+l.n] {
+		for _, g := range part {
+			var d *tensor.Tensor
+			if err == nil {
+				d, err = g.Recorded(opt)
+			}
+			if err != nil {
+				return nil, err
+			}
+			t = plus(t, d, 1)
+		}
+	}
+	return t, err
+}
+
 // losses are the gradients that the updates of a process read, compared with those of the losses before.
 type losses struct {
 	lost  []lostGradient
@@ -190,7 +209,7 @@ func (l *losses) settle(again map[*Value][]*Value) {
 	for _, x := range l.lost {
 		alike[same{x.of, x.first, x.n}]++
 	}
-	found, also := map[*Step]*Value{}, map[*Value]int{}
+	found := map[*Step]*Value{}
 	for _, x := range l.lost {
 		of := x.lost().Call.Step
 		always := alike[same{x.of, x.first, x.n}] > 1
@@ -198,15 +217,18 @@ func (l *losses) settle(again map[*Value][]*Value) {
 			x.v.lacks = !always
 			continue
 		}
-		if found[of] != nil {
-			also[found[of]]++
+		x.v.right = x.whole
+		if first := found[of]; first != nil {
+			first.alike = append(first.alike, x.v)
 			continue
 		}
 		found[of] = x.v
 		x.report(again)
 	}
-	for v, n := range also {
-		v.reason += fmt.Sprintf("; so do %d other gradients", n)
+	for _, v := range found {
+		if n := len(v.alike); n > 0 {
+			v.reason += fmt.Sprintf("; so do %d other gradients", n)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
 )
 
 // LossScale is the power of two by which the program multiplied the loss before the backward pass; 1 if it did not.
@@ -30,10 +31,17 @@ func (u *updater) findScaled() {
 	}
 	divided := u.step.dividesBy(scale)
 	found := map[string]*Value{}
-	also := map[*Value]int{}
-	report := func(kind string, v, from *Value, reason string) {
+	// times is by how much the gradient is too large, 0 if that is not all.
+	report := func(kind string, v, from *Value, times float64, reason string) {
+		v.right = func(opt Options) (*tensor.Tensor, error) {
+			t, err := v.Recorded(opt)
+			if err != nil || times == 0 {
+				return nil, err
+			}
+			return plus(t, t, 1/times-1), nil
+		}
 		if first := found[kind]; first != nil {
-			also[first]++
+			first.alike = append(first.alike, v)
 			return
 		}
 		v.unlink()
@@ -58,7 +66,7 @@ func (u *updater) findScaled() {
 						if unscales {
 							why = c.String() + " divides it by the loss scale later"
 						}
-						report("clipped", g, g.From.Value, fmt.Sprintf("the gradient is clipped while it is %g times that "+
+						report("clipped", g, g.From.Value, 0, fmt.Sprintf("the gradient is clipped while it is %g times that "+
 							"of the loss: %s", scale, why))
 					}
 					continue
@@ -74,7 +82,7 @@ func (u *updater) findScaled() {
 			if w := v.latest; w != nil && w.Kind == outputKind && w.Call.Step == u.step && w.like(v) {
 				if k := v.times(&w.content, w); k == scale || k == 1/scale {
 					seen[at] = true
-					report("jumped", v, w, fmt.Sprintf("it is %g times what %s of %s left, by the loss scale, and no "+
+					report("jumped", v, w, k, fmt.Sprintf("it is %g times what %s of %s left, by the loss scale, and no "+
 						"recorded call wrote there in between", k, w.Target, w.Call))
 					continue
 				}
@@ -96,16 +104,22 @@ func (u *updater) findScaled() {
 		switch {
 		case x.v.Call.given(scale):
 		case beside && usual < 1.01 && math.Abs(x.times/usual/scale-1) <= 0.01:
-			report("scaled", x.v, x.of, fmt.Sprintf("it is %.4g times the gradient of the loss, where %d others are %.4g "+
+			times := scale
+			if math.Abs(usual-1) > 0.01 {
+				times = 0 // the norm by which all were clipped is wrong too
+			}
+			report("scaled", x.v, x.of, times, fmt.Sprintf("it is %.4g times the gradient of the loss, where %d others are %.4g "+
 				"times theirs: the loss was multiplied by the loss scale %g, and this one was not divided by it", x.times, n,
 				usual, scale))
 		case !divided && x.times > 1.01:
-			report("scaled", x.v, x.of, fmt.Sprintf("it is %.4g times the gradient of the loss: the loss was multiplied by "+
+			report("scaled", x.v, x.of, x.times, fmt.Sprintf("it is %.4g times the gradient of the loss: the loss was multiplied by "+
 				"the loss scale %g, and no call divides the gradients by it (unscale_)", x.times, scale))
 		}
 	}
-	for v, n := range also {
-		v.reason += fmt.Sprintf("; so are %d other gradients", n)
+	for _, v := range found {
+		if n := len(v.alike); n > 0 {
+			v.reason += fmt.Sprintf("; so are %d other gradients", n)
+		}
 	}
 }
 

@@ -38,6 +38,10 @@ type Value struct {
 	readers []*Value
 	// reason, of a changed value, says how that is known; "" if by its producer.
 	reason string
+	// right, of a changed value, computes what it should be; nil if it is what its producer left.
+	right func(opt Options) (*tensor.Tensor, error)
+	// alike, of a changed value, are others that changed in the same way, which are no findings of their own.
+	alike []*Value
 	// latest, of an input, is the value that lay last at its address and has other elements; nil if there is none.
 	latest *Value
 	// old, of an input with a latest value, is what it equals among the values that lay at its address before; nil if

@@ -73,6 +73,7 @@ func (u unlike) settle() {
 				continue
 			}
 			o.v.From = Link{How: IsChanged, Value: r}
+			o.v.right = gradientOf(o.readings)
 			o.v.reason = fmt.Sprintf("it is not the gradient that the calls give which read the parameter, first %s: %s. "+
 				"Those of %d other parameters are", r.Call, o.off, u.like[at])
 			r.readers = append(r.readers, o.v)

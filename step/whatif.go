@@ -2,11 +2,9 @@ package step
 
 import (
 	"context"
-	"math"
 	"slices"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
@@ -27,36 +25,49 @@ type WhatIf struct {
 	Choose func(c *Call) (how Choice, dt tensor.DType)
 	// Repair, if not nil, is a changed value that readers get as it was made.
 	Repair *Value
+	// With are inputs that are others than they were recorded.
+	With map[*Value]*tensor.Tensor
+	// Carries reports that a step begins with what the imagined run left behind the step before, such as a weight that the
+	// optimizer wrote, not with what was recorded.
+	Carries bool
 }
 
 // Losses are the losses of the steps of p in an imagined run. Calls that it does
 // not touch give what was recorded; those behind it are computed anew, each with
 // the error that it had in the recording added, so that nothing else changes.
 func (p *Process) Losses(ctx context.Context, w WhatIf, opt Options) ([]float64, error) {
-	losses, _, err := p.losses(ctx, w, opt)
+	losses, _, err := p.losses(ctx, w, p.Calls, opt)
 	return losses, err
 }
 
-// losses also counts the calls to be computed anew that could not be.
-func (p *Process) losses(ctx context.Context, w WhatIf, opt Options) (losses []float64, broken int, err error) {
+// losses runs some of the calls. It also gives the calls to be computed anew that could not be.
+func (p *Process) losses(ctx context.Context, w WhatIf, calls []*Call, opt Options) (losses []float64, broken []Break,
+	err error) {
 	losses = make([]float64, len(p.Steps))
 	for i, s := range p.Steps {
 		losses[i] = s.Captured
 	}
-	x := &rerun{process: p, opt: opt, ctx: ctx, values: map[*Value]*tensor.Tensor{}, whatIf: &w}
-	x.broken, x.averaged = func(*Call, string) { broken++ }, func(*Call) {}
+	x := p.imagined(ctx, w, &broken, opt)
 	x.loss = func(s *Step, loss float64) { losses[s.Number] = loss }
-	err = x.run(p.Calls)
+	err = x.run(calls)
 	return losses, broken, err
+}
+
+// imagined is an imagined run. Calls that could not be computed anew are added to broken.
+func (p *Process) imagined(ctx context.Context, w WhatIf, broken *[]Break, opt Options) *rerun {
+	return &rerun{process: p, opt: opt, ctx: ctx, values: map[*Value]*tensor.Tensor{}, whatIf: &w,
+		broken:   func(c *Call, reason string) { *broken = append(*broken, Break{c, reason}) },
+		averaged: func(*Call) {}, loss: func(*Step, float64) {}}
 }
 
 // Result is a result in an imagined run, the recorded one where the run does not touch it. broken counts the calls
 // to be computed anew that could not be.
 func (w WhatIf) Result(ctx context.Context, of *Value, opt Options) (t *tensor.Tensor, broken int, err error) {
-	x := &rerun{process: of.Call.Process, opt: opt, ctx: ctx, values: map[*Value]*tensor.Tensor{}, whatIf: &w,
-		keep: []*Value{of}}
-	x.broken, x.averaged, x.loss = func(*Call, string) { broken++ }, func(*Call) {}, func(*Step, float64) {}
-	if err = x.run(Cone(of)); err != nil {
+	var breaks []Break
+	x := of.Call.Process.imagined(ctx, w, &breaks, opt)
+	x.keep = []*Value{of}
+	err = x.run(Cone(of))
+	if broken = len(breaks); err != nil {
 		return nil, broken, err
 	}
 	if t = x.value(of); t == nil {
@@ -69,8 +80,24 @@ func (w WhatIf) Result(ctx context.Context, of *Value, opt Options) (t *tensor.T
 func (x *rerun) touched(c *Call) bool {
 	return slices.ContainsFunc(c.Inputs, func(v *Value) bool {
 		w := v.From.origin()
-		return w != nil && x.values[w] != nil && !v.carried(w) || x.repairs(v)
+		return w != nil && x.values[w] != nil && !x.carried(v, w) || x.repairs(v) || x.given(v) != nil
 	})
+}
+
+// given is what an input is in the imagined run, nil if that does not say.
+func (x *rerun) given(v *Value) *tensor.Tensor {
+	if x.whatIf == nil {
+		return nil
+	}
+	if t := x.whatIf.With[v]; t != nil || v.From.first == nil {
+		return t
+	}
+	return x.whatIf.With[v.From.first]
+}
+
+// carried reports whether an input is as it was recorded, since an earlier step left it.
+func (x *rerun) carried(v, w *Value) bool {
+	return v.carried(w) && (x.whatIf == nil || !x.whatIf.Carries)
 }
 
 // chosen are the results of a call, given unrounded, as it computes in the rerun.
@@ -138,27 +165,4 @@ func (x *rerun) withErrors(rec *capture.Call, outs []*tensor.Tensor) ([]*tensor.
 		}, t, got[i], want[i])
 	}
 	return outs, nil
-}
-
-// Without is the loss of the finding's step as it would have been without the
-// fault; NaN where that is not known.
-func (f *Finding) Without(ctx context.Context, opt Options) float64 {
-	s := f.Call.Step
-	if s == nil || f.backward || f.Rule == verdict.Parallel || f.Call.phase()%2 == 1 {
-		return math.NaN() // it did not move this loss
-	}
-	w := WhatIf{Choose: func(c *Call) (Choice, tensor.DType) {
-		if f.Rule == verdict.Wrong && c == f.Call || slices.Contains(f.unseen, c) {
-			return InDType, tensor.Invalid
-		}
-		return AsRecorded, tensor.Invalid
-	}}
-	if f.Rule == verdict.Changed {
-		w.Repair = f.Call.Value(f.Target)
-	}
-	losses, broken, err := f.Call.Process.losses(ctx, w, opt)
-	if err != nil || broken > 0 {
-		return math.NaN()
-	}
-	return losses[s.Number]
 }

@@ -17,10 +17,10 @@ import (
 // An Extra is what a screen says beside the trace.
 type Extra struct {
 	Style   reports.Style
-	Without float64  // the loss without the first fault; NaN if it is not known
-	Imagine []string // losses of imagined runs, a line each
-	Next    []string // commands to run next
-	Device  string   // that the calls were run again on
+	Without step.Moved // what the first fault did to a loss
+	Imagine []string   // losses of imagined runs, a line each
+	Next    []string   // commands to run next
+	Device  string     // that the calls were run again on
 	// More, if not nil, writes further tables, before the commands.
 	More func(w io.Writer) error
 }
@@ -333,6 +333,29 @@ func behind(b *strings.Builder, f *step.Finding, st reports.Style) {
 	}
 }
 
+// without says what the first fault did to a loss.
+func without(b *strings.Builder, s *step.Step, m step.Moved) {
+	if m.Why != "" {
+		of := "the loss"
+		if m.Step != s {
+			of = "the next loss"
+		}
+		fmt.Fprintf(b, "what the first fault does to %s cannot be told: %s\n", of, m.Why)
+	}
+	if math.IsNaN(m.Loss) {
+		return
+	}
+	of := "it"
+	if m.Step != s {
+		of = fmt.Sprintf("the loss of step %d", m.Step.Number)
+	}
+	fmt.Fprintf(b, "without the first fault %s would have been %.9g: the fault moves it by %+.3g\n", of, m.Loss,
+		m.Step.Captured-m.Loss)
+	if m.Update == m.Update {
+		fmt.Fprintf(b, "the update behind it moved the parameters elsewhere by %.3g of the way that they went\n", m.Update)
+	}
+}
+
 func loss(out *strings.Builder, t *step.Trace, s *step.Step, x Extra) {
 	b := &strings.Builder{}
 	defer func() { paragraphs(out, b.String(), x.Style) }()
@@ -345,10 +368,7 @@ func loss(out *strings.Builder, t *step.Trace, s *step.Step, x Extra) {
 	}
 	fmt.Fprintf(b, " (%s)\n", s.Loss)
 	others(b, t, s)
-	if f := t.First(); f != nil && x.Without == x.Without {
-		fmt.Fprintf(b, "without the first fault it would have been %.9g: the fault moves it by %+.3g\n", x.Without,
-			s.Captured-x.Without)
-	}
+	without(b, s, x.Without)
 	if n := len(s.Unlinked); n > 0 {
 		fmt.Fprintf(b, "%s came from calls that were not recorded: the exact run takes their recorded values, first %s of %s\n",
 			reports.Count(n, "input"), reports.Name(s.Unlinked[0].Target), s.Unlinked[0].Call)

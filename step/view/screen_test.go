@@ -59,7 +59,9 @@ func TestScreen(t *testing.T) {
 		{"overwritten", []string{"CHANGED: input[1] of torch.Tensor.add/7: 4 of 48 elements changed"}},
 	} {
 		var b strings.Builder
-		if err := Screen(&b, trace(t, tc.tree), Extra{Without: 3.0640262, Next: []string{"optool show"}}); err != nil {
+		tr := trace(t, tc.tree)
+		moved := step.Moved{Step: tr.MainStep(), Loss: 3.0640262, Update: math.NaN()}
+		if err := Screen(&b, tr, Extra{Without: moved, Next: []string{"optool show"}}); err != nil {
 			t.Fatal(err)
 		}
 		for _, w := range tc.want {
@@ -75,7 +77,7 @@ func TestScreen(t *testing.T) {
 	tr := trace(t, "clean")
 	c := tr.Calls()[3]
 	c.Verdict, c.Failed = verdict.Unsupported, "the op is not known"
-	if err := Screen(&partly, tr, Extra{Without: math.NaN()}); err != nil {
+	if err := Screen(&partly, tr, Extra{Without: step.Moved{Loss: math.NaN()}}); err != nil {
 		t.Fatal(err)
 	}
 	want := "1 call not judged: the op is not known (first torch.nn.functional.gelu/4)"
@@ -84,7 +86,7 @@ func TestScreen(t *testing.T) {
 	}
 	var wide, narrow strings.Builder
 	for b, st := range map[*strings.Builder]reports.Style{&wide: {}, &narrow: {Width: 80, Color: true}} {
-		x := Extra{Style: st, Without: math.NaN(), Next: []string{"optool show " + strings.Repeat("long/", 30)}}
+		x := Extra{Style: st, Without: step.Moved{Loss: math.NaN()}, Next: []string{"optool show " + strings.Repeat("long/", 30)}}
 		if err := Screen(b, trace(t, "scaled"), x); err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,361 @@
+package step
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/ops/opdef"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+)
+
+// A Moved says what a fault did to a loss.
+type Moved struct {
+	// Step is that whose loss the fault moved: its own, or the next one if the fault shows behind the loss; nil if none
+	// was recorded.
+	Step *Step
+	Loss float64 // what it would have been without the fault; NaN if that is not known
+	// Update, of a fault behind the loss, is how far the parameters would have gone elsewhere, relative to how far they
+	// went; NaN if that is not known.
+	Update float64
+	Why    string // why it is not known; "" if it is, and where nothing is to be known
+}
+
+// Without is what the fault did to the loss of its step, or to that of the next step if it shows in the backward pass
+// or in the update.
+func (f *Finding) Without(ctx context.Context, opt Options) Moved {
+	s := f.Call.Step
+	m := Moved{Step: s, Loss: math.NaN(), Update: math.NaN()}
+	if s == nil || f.Rule != verdict.Wrong && f.Rule != verdict.Changed {
+		return m
+	}
+	w := WhatIf{Choose: func(c *Call) (Choice, tensor.DType) {
+		if f.Rule == verdict.Wrong && !f.backward && c == f.Call || slices.Contains(f.unseen, c) {
+			return InDType, tensor.Invalid
+		}
+		return AsRecorded, tensor.Invalid
+	}}
+	if !f.InBackward() && f.Call.phase()%2 == 0 {
+		if f.Rule == verdict.Changed {
+			w.Repair = f.Call.Value(f.Target)
+		}
+		losses, broken, err := f.Call.Process.losses(ctx, w, s.Calls, opt)
+		if m.Why = why(broken, err); m.Why == "" {
+			m.Loss = losses[s.Number]
+		}
+		return m
+	}
+	m.Step = nil
+	m.Why = why(nil, f.moveNext(ctx, &m, w, opt))
+	return m
+}
+
+// why says why a loss cannot be told, "" if it can.
+func why(broken []Break, err error) string {
+	switch {
+	case err != nil:
+		return err.Error()
+	case len(broken) > 0:
+		return fmt.Sprintf("%s cannot be run again: %s", broken[0].Call, broken[0].Reason)
+	}
+	return ""
+}
+
+// moveNext finds what a fault behind the loss did to the update and the loss after it.
+func (f *Finding) moveNext(ctx context.Context, m *Moved, w WhatIf, opt Options) error {
+	s, p := f.Call.Step, f.Call.Process
+	all, n := p.updaters(), s.Number
+	for n < len(all) && !p.Steps[n].updates(all[n].parameters) {
+		n++
+	}
+	if n+1 >= len(p.Steps) {
+		return errors.New("no loss behind the update was recorded")
+	}
+	m.Step = p.Steps[n+1]
+	var err error
+	w.Carries = true
+	if w.With, err = f.repaired(ctx, all[n], opt); err != nil {
+		return err
+	}
+	var broken []Break
+	x := p.imagined(ctx, w, &broken, opt)
+	loss := m.Step.Captured
+	x.loss = func(of *Step, l float64) {
+		if of == m.Step {
+			loss = l
+		}
+	}
+	parameters := m.Step.carriedParameters()
+	for _, v := range parameters {
+		x.keep = append(x.keep, v.From.origin())
+	}
+	err = x.run(p.Calls[s.Calls[len(s.Calls)-1].Order+1 : m.Step.root.Order+1])
+	if text := why(broken, err); text != "" {
+		return errors.New(text)
+	}
+	m.Loss, m.Update = loss, x.update(parameters)
+	return nil
+}
+
+// carriedParameters are the first readings of parameters that the update behind the step before wrote.
+func (s *Step) carriedParameters() (out []*Value) {
+	for _, c := range s.Calls {
+		for _, v := range c.Inputs {
+			if w := v.From.origin(); w != nil && v.RequiresGrad && v.From.first == nil && v.carried(w) &&
+				!slices.ContainsFunc(out, func(u *Value) bool { return u.From.origin() == w }) {
+				out = append(out, v)
+			}
+		}
+	}
+	return out
+}
+
+// update is how far the parameters would have gone elsewhere in the rerun, relative to how far they went from the step
+// before; NaN if none went anywhere.
+func (x *rerun) update(parameters []*Value) float64 {
+	moved, went := 0.0, 0.0
+	for _, v := range parameters {
+		now := x.values[v.From.origin()]
+		before := v.readBefore()
+		if now == nil || before == nil {
+			continue
+		}
+		err := v.with(x.opt, func(t *tensor.Tensor) {
+			if !comparable(now, t) {
+				return
+			}
+			moved += distance(t, now, nil).square
+			_ = before.with(x.opt, func(b *tensor.Tensor) { went += distance(t, b, nil).square })
+		})
+		if err != nil {
+			return math.NaN()
+		}
+	}
+	return math.Sqrt(moved / went)
+}
+
+// readBefore is how the step before read the parameter at an address; nil if it did not.
+func (v *Value) readBefore() *Value {
+	steps := v.Call.Process.Steps
+	for _, c := range steps[v.Call.Step.Number-1].Calls {
+		for _, u := range c.Inputs {
+			if u.Address == v.Address && u.like(v) {
+				return u
+			}
+		}
+	}
+	return nil
+}
+
+// repaired are the inputs behind the loss as they would be without the fault.
+func (f *Finding) repaired(ctx context.Context, u *updater, opt Options) (map[*Value]*tensor.Tensor, error) {
+	switch {
+	case f.repeats:
+		return nil, errors.New("the gradients belong to another forward pass")
+	case f.InBackward():
+		return f.repairedGradients(ctx, u, opt)
+	case f.Rule == verdict.Wrong: // it is computed anew
+		return nil, nil
+	}
+	v := f.Call.Value(f.Target)
+	with := map[*Value]*tensor.Tensor{}
+	for _, v := range append([]*Value{v}, v.alike...) {
+		right := v.right
+		if right == nil {
+			right = v.From.Value.left
+		}
+		t, err := right(opt)
+		if err == nil && t == nil {
+			err = errors.New("no call gives it")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("what %s should be is not known: %w", v.Target, err)
+		}
+		with[v] = t
+	}
+	return with, nil
+}
+
+// left is what a call left in a value.
+func (v *Value) left(opt Options) (t *tensor.Tensor, err error) {
+	if v.after == nil {
+		return v.Recorded(opt)
+	}
+	err = opt.within(v.Call, "", func(opt Options) error {
+		t, err = opt.files.leftIn(v, opt)
+		if t != nil {
+			t = solid(t)
+		}
+		return err
+	})
+	return t, err
+}
+
+// repairedGradients are the gradients that an update reads, with what the fault did to them taken away: the difference
+// passes through the calls of the backward pass.
+func (f *Finding) repairedGradients(ctx context.Context, u *updater, opt Options) (map[*Value]*tensor.Tensor, error) {
+	b := backwards{of: map[*Value]*tensor.Tensor{}, parameters: map[uint64]*tensor.Tensor{}}
+	if err := opt.within(f.Call, "", func(opt Options) error { return b.begin(f, opt) }); err != nil {
+		return nil, err
+	}
+	for _, c := range slices.Backward(f.Call.Step.Calls) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(c.Outputs, func(o *Value) bool { return b.of[o] != nil }) {
+			continue
+		}
+		if err := opt.within(c, "", func(opt Options) error { return b.through(c, opt) }); err != nil {
+			return nil, fmt.Errorf("the gradients of %s: %w", c, err)
+		}
+	}
+	with, found := map[*Value]*tensor.Tensor{}, map[uint64]bool{}
+	for _, c := range u.step.Tail {
+		for _, v := range c.Inputs {
+			if v.From.first != nil || !v.isGradient() {
+				continue
+			}
+			at := u.parameter(v)
+			if g := v.From.Value; at == 0 && g != nil {
+				at = g.argument().Address
+			}
+			d := b.parameters[at]
+			if d == nil {
+				continue
+			}
+			t, err := v.Recorded(opt)
+			if err != nil {
+				return nil, err
+			}
+			if comparable(t, d) {
+				with[v], found[at] = plus(t, d, 1), true
+			}
+		}
+	}
+	if len(found) < len(b.parameters) {
+		return nil, errors.New("it is not known which gradients the update read")
+	}
+	return with, nil
+}
+
+// backwards passes differences of gradients through the calls of a backward pass.
+type backwards struct {
+	of         map[*Value]*tensor.Tensor // by result
+	parameters map[uint64]*tensor.Tensor // by address
+}
+
+// begin takes what the fault added to the gradients that it is about.
+func (b *backwards) begin(f *Finding, opt Options) error {
+	c := f.Call
+	if f.Rule == verdict.Changed {
+		g := c.Value(f.Target)
+		out := c.result(g)
+		var readings []*Value
+		for _, n := range out.names(c) {
+			for _, r := range n.readers {
+				if r.Kind == inputKind && r.Call.HasBackward() && r.Call.passes(r) == nil {
+					readings = append(readings, r)
+				}
+			}
+		}
+		want, _, err := newPulls(readings...).gradient(readings, opt)
+		if err != nil || want == nil {
+			return cmp.Or(err, errors.New("what the gradient should be is not known"))
+		}
+		return g.with(opt, func(t *tensor.Tensor) { b.of[out] = plus(want, t, -1) })
+	}
+	wanted := map[int]bool{}
+	for k := range c.Inputs {
+		wanted[k] = true
+	}
+	want, err := c.pull(wanted, opt)
+	if err != nil {
+		return err
+	}
+	begun := false
+	for k, v := range c.Inputs {
+		g := c.gradientOf(v)
+		if g == nil || want[k] == nil || !c.failsAt(g.Target) {
+			continue
+		}
+		begun = true
+		if err := g.with(opt, func(t *tensor.Tensor) { b.add(v, plus(want[k], t, -1)) }); err != nil {
+			return err
+		}
+	}
+	if !begun {
+		return errors.New("what the gradient should be is not known")
+	}
+	return nil
+}
+
+// failsAt reports whether a gradient of a call is wrong.
+func (c *Call) failsAt(target string) bool {
+	return slices.ContainsFunc(c.Results, func(r Result) bool {
+		return r.Phase == replay.Backward && r.Target == target && r.Verdict == verdict.Fail
+	})
+}
+
+// add adds a difference to what the gradient of an input is passed on to.
+func (b *backwards) add(v *Value, d *tensor.Tensor) {
+	switch w := v.From.Value; {
+	case v.isParameter():
+		if had := b.parameters[v.Address]; had != nil {
+			d = plus(had, d, 1)
+		}
+		b.parameters[v.Address] = d
+	case w != nil && w.Kind == outputKind && w.Call.Step == v.Call.Step && w.Numel() == d.Numel():
+		d = d.Dense().Reshape(w.Shape...)
+		if had := b.of[w]; had != nil {
+			d = plus(had, d, 1)
+		}
+		b.of[w] = d
+	}
+}
+
+// through passes the differences at the results of a call to its inputs.
+func (b *backwards) through(c *Call, opt Options) error {
+	if c.notRun != nil {
+		return c.notRun
+	}
+	rec, err := c.Entry.Load(capture.LoadOptions{Read: opt.Read})
+	defer rec.Close()
+	if err != nil {
+		return err
+	}
+	bound, f, err := (&rerun{opt: opt}).forward(rec, rec.Args, rec.Kwargs)
+	if err != nil {
+		return err
+	}
+	if f == nil || !bound.Entry.HasGrad {
+		return errors.New("the reference does not differentiate the call")
+	}
+	out, wanted := make([]*tensor.Tensor, len(f.Outs)), map[int]bool{}
+	for i, o := range c.Outputs {
+		if d := b.of[o]; d != nil && i < len(out) && sameShape(d.Shape, f.Outs[i].Shape) {
+			out[i] = d
+		}
+	}
+	for k, v := range c.Inputs {
+		wanted[k] = v.RequiresGrad
+	}
+	grads, err := vjp(rec, bound, f, out, wanted)
+	if err != nil {
+		return err
+	}
+	for k, d := range grads {
+		b.add(c.Inputs[k], d)
+	}
+	return nil
+}
+
+// plus is t plus so many times d.
+func plus(t, d *tensor.Tensor, times float64) *tensor.Tensor {
+	return solid(opdef.Zip(t.DType, t, d, func(x, y float64) float64 { return x + times*y }))
+}
