@@ -353,8 +353,9 @@ func (p pulls) byLoss(readings []*Value) (parts [][]*Value) {
 		if t == nil {
 			return nil
 		}
-		parts[k] = append(parts[k], &Value{Call: r.Call, Kind: capture.GradInputs, DType: tensor.Float64, Shape: r.Shape,
-			Target: strings.Replace(r.Target, "input", "grad", 1), content: newFingerprint(opdef.Cast(t, tensor.Float64))})
+		parts[k] = append(parts[k], &Value{Call: r.Call, Kind: capture.GradInputs,
+			Target: strings.Replace(r.Target, "input", "grad", 1), DType: tensor.Float64, Shape: r.Shape,
+			content: newFingerprint(opdef.Cast(t, tensor.Float64))})
 	}
 	if len(parts) < 2 {
 		return nil

@@ -119,8 +119,8 @@ type cycle struct {
 func (l lostGradient) lost() *Value { return l.parts[l.first][0] }
 
 // excused reports whether the program may have set the gradients to zero before it added up those of all batches: the
-// loss was not divided by a number of batches, or no more than those that were kept. It cannot do so to those of a later
-// loss, if all are computed on the same line.
+// loss was not divided by a number of batches, or no more than those that were kept. It cannot do so to those of a
+// later loss, if all are computed on the same line.
 func (l lostGradient) excused() bool {
 	if l.first > 0 {
 		first := l.parts[0][0].Call.Step.Loss

@@ -108,12 +108,12 @@ func (u *updater) findScaled() {
 			if math.Abs(usual-1) > 0.01 {
 				times = 0 // the norm by which all were clipped is wrong too
 			}
-			report("scaled", x.v, x.of, times, fmt.Sprintf("it is %.4g times the gradient of the loss, where %d others are %.4g "+
-				"times theirs: the loss was multiplied by the loss scale %g, and this one was not divided by it", x.times, n,
-				usual, scale))
+			report("scaled", x.v, x.of, times, fmt.Sprintf("it is %.4g times the gradient of the loss, where %d others "+
+				"are %.4g times theirs: the loss was multiplied by the loss scale %g, and this one was not divided by it",
+				x.times, n, usual, scale))
 		case !divided && x.times > 1.01:
-			report("scaled", x.v, x.of, x.times, fmt.Sprintf("it is %.4g times the gradient of the loss: the loss was multiplied by "+
-				"the loss scale %g, and no call divides the gradients by it (unscale_)", x.times, scale))
+			report("scaled", x.v, x.of, x.times, fmt.Sprintf("it is %.4g times the gradient of the loss: the loss was "+
+				"multiplied by the loss scale %g, and no call divides the gradients by it (unscale_)", x.times, scale))
 		}
 	}
 	for _, v := range found {

@@ -50,8 +50,8 @@ type Value struct {
 	// lacks, of a gradient that an update reads, says that it lacks those of a loss, which the program may have set to
 	// zero.
 	lacks bool
-	// given, of such a gradient that is not what the calls give after several losses, is what they give, by loss; nil if
-	// that was not computed.
+	// given, of such a gradient that is not what the calls give after several losses, is what they give, by loss; nil
+	// if that was not computed.
 	given [][]*Value
 	// after, of an argument that the call changes, is its content after the call.
 	after *fingerprint

@@ -27,8 +27,8 @@ type WhatIf struct {
 	Repair *Value
 	// With are inputs that are others than they were recorded.
 	With map[*Value]*tensor.Tensor
-	// Carries reports that a step begins with what the imagined run left behind the step before, such as a weight that the
-	// optimizer wrote, not with what was recorded.
+	// Carries reports that a step begins with what the imagined run left behind the step before, such as a weight that
+	// the optimizer wrote, not with what was recorded.
 	Carries bool
 }
 

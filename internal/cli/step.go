@@ -253,7 +253,8 @@ func (o *stepOptions) tellEffects(t *step.Trace, settings reports.Settings) {
 // show writes the screen of a step.
 func (o *stepOptions) show(cmd *cobra.Command, a *app, w io.Writer, t *step.Trace, opt step.Options,
 	imagined []imaginedRun, path string) error {
-	extra := view.Extra{Style: a.style(), Without: step.Moved{Loss: math.NaN()}, Next: o.next(t, path), Device: o.device}
+	extra := view.Extra{Style: a.style(), Without: step.Moved{Loss: math.NaN()}, Next: o.next(t, path),
+		Device: o.device}
 	if f := t.First(); f != nil && f.Rule != verdict.Diverged {
 		extra.Without = f.Without(cmd.Context(), opt)
 	}

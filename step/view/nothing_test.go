@@ -23,7 +23,8 @@ func TestGivenUp(t *testing.T) {
 		t.Fatal("nothing was given up")
 	}
 	var b strings.Builder
-	if err := Screen(&b, tr, Extra{Style: reports.Style{Color: true}, Without: step.Moved{Loss: math.NaN()}}); err != nil {
+	if err := Screen(&b, tr, Extra{Style: reports.Style{Color: true},
+		Without: step.Moved{Loss: math.NaN()}}); err != nil {
 		t.Fatal(err)
 	}
 	text := b.String()

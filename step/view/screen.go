@@ -352,7 +352,7 @@ func without(b *strings.Builder, s *step.Step, m step.Moved) {
 	fmt.Fprintf(b, "without the first fault %s would have been %.9g: the fault moves it by %+.3g\n", of, m.Loss,
 		m.Step.Captured-m.Loss)
 	if m.Update == m.Update {
-		fmt.Fprintf(b, "the update behind it moved the parameters elsewhere by %.3g of the way that they went\n", m.Update)
+		fmt.Fprintf(b, "it moved the parameters by %.3g of their whole way in the update\n", m.Update)
 	}
 }
 
