@@ -203,6 +203,10 @@ func forms() []form {
 			call: f + "adaptive_avg_pool3d(self, output_size)", rows: func(g opdef.Gen) [][]value.Value {
 				return [][]value.Value{row(g.Normal(tensor.Float64, 1, 2, 4, 4, 4), []int{2, 2, 2})}
 			}},
+		{schema: "copy(Tensor self, Tensor src, ignored non_blocking=False) -> Tensor", call: "torch.Tensor.copy_(self, src)",
+			rows: func(g opdef.Gen) [][]value.Value {
+				return [][]value.Value{row(g.Normal(tensor.Float64, 2, 3), g.Normal(tensor.Float64, 3))}
+			}},
 		{schema: "lift_fresh(Tensor self) -> Tensor", call: "torch.clone(self)", rows: one},
 		{schema: "lift_fresh_copy(Tensor self) -> Tensor", call: "torch.clone(self)", rows: one},
 		{schema: "_conj(Tensor self) -> Tensor", call: "torch.conj(self)", rows: func(g opdef.Gen) [][]value.Value {
