@@ -24,7 +24,7 @@ OPTIONS = dict(
     decoupled=dict(decoupled_weight_decay=True, weight_decay=.05), amsgrad_decay=dict(amsgrad=True, weight_decay=.1, maximize=True),
     betas=dict(betas=(.5, .7), eps=1e-5), lr_tensor=dict(lr=torch.tensor(.01)), lr_decay=dict(lr_decay=.1, initial_accumulator_value=.3),
     rho=dict(rho=.8, eps=1e-4), etas=dict(etas=(.4, 1.3)), averages=dict(lambd=1e-2, alpha=.6, t0=1), momentum_decay=dict(momentum_decay=.1, betas=(.8, .9)),
-    differentiable=dict(differentiable=True), factored=dict(beta2_decay=-.5, d=.5), ns=dict(ns_steps=3, adjust_lr_fn="match_rms_adamw"), wolfe=dict(max_iter=3, line_search_fn="strong_wolfe"),
+    factored=dict(beta2_decay=-.5, d=1.5), ns=dict(ns_steps=3, adjust_lr_fn="match_rms_adamw"), wolfe=dict(max_iter=3, line_search_fn="strong_wolfe"),
     history=dict(max_iter=4, history_size=2),
 )
 
@@ -59,7 +59,7 @@ def jobs(only):
             if not set(given) <= set(known) and form != "single" or not set(more) <= set(known):
                 continue
             number += 1
-            if option == "differentiable" and form != "single" or name in ("SparseAdam", "LBFGS") and dtype not in ("float32", "bfloat16", "float64"):
+            if name in ("SparseAdam", "LBFGS") and dtype not in ("float32", "bfloat16", "float64"):
                 continue
             job = sound.Job(f"{name}-{form}-{option}", dtype, "eager", "hook", number, 1)
             if re.fullmatch(only, job.name):
@@ -82,7 +82,6 @@ def recorded(job, out):
     opt = kind(parameters, **{**(dict(lr=1e-2) if name != "LBFGS" else dict(lr=.1)), **given, **OPTIONS[option]})
     ids, y = torch.randint(0, 20, (4, 6)), torch.randint(0, 5, (4, 6))
     scaler = torch.amp.GradScaler("cpu", init_scale=256.) if job.dtype == "scaler" else None
-    differentiable = option == "differentiable"
 
     def step():
         def closure():
@@ -102,10 +101,11 @@ def recorded(job, out):
                 nn.utils.clip_grad_value_(parameters, .05, foreach=form != "single")
             else:
                 nn.utils.clip_grad_norm_(parameters, .5, norm_type=float("inf") if job.number % 3 == 1 and job.dtype != "complex64" else 2., foreach=form != "single")
-        with torch.no_grad() if differentiable else torch.enable_grad():
-            (scaler.step if scaler else lambda o: o.step())(opt)
         if scaler:
+            scaler.step(opt)
             scaler.update()
+        else:
+            opt.step()
         return float(loss)
     import optool_capture
     first = step()

@@ -499,7 +499,8 @@ FIFTH = {
     "gemma4": ("Gemma4ForCausalLM", causal, dict(vocab_size_per_layer_input=WORDS, hidden_size_per_layer_input=8)),
     "moshi": ("MoshiForCausalLM", causal, dict(audio_vocab_size=32)),
     "splinter": ("SplinterForQuestionAnswering", lambda c: dict(text(c), start_positions=torch.tensor([1, 3]), end_positions=torch.tensor([4, 9])), {}),
-    "lilt": ("LiltForTokenClassification", lambda c: dict(text(c), bbox=torch.tensor([4, 6, 20, 30]).repeat(BATCH, LENGTH, 1), labels=words() % 2), dict(max_2d_position_embeddings=64, channel_shrink_ratio=2)),
+    "lilt": ("LiltForTokenClassification", lambda c: dict(text(c), bbox=torch.tensor([4, 6, 20, 30]).repeat(BATCH, LENGTH, 1), labels=words() % 2), dict(
+        max_2d_position_embeddings=64, channel_shrink_ratio=2, hidden_size=48, intermediate_size=64)),
     "layoutlmv3": ("LayoutLMv3ForTokenClassification", lambda c: dict(text(c), bbox=torch.tensor([4, 6, 20, 30]).repeat(BATCH, LENGTH, 1), labels=words() % 2,
                                                                      pixel_values=torch.randn(BATCH, 3, 32, 32)), dict(
         max_2d_position_embeddings=64, coordinate_size=4, shape_size=8, input_size=32)),

@@ -230,3 +230,28 @@ func TestMomentumNearOne(t *testing.T) {
 		}
 	}
 }
+
+// TestPaddingMeetsInfinity: oneDNN leaves zeros of the padding out, other kernels multiply them by infinity.
+func TestPaddingMeetsInfinity(t *testing.T) {
+	const f32 = tensor.Float32
+	nan, inf := math.NaN(), math.Inf(1)
+	for _, tc := range []struct {
+		name             string
+		result, gradient []float64
+		want             verdict.Verdict
+	}{
+		{"left out", []float64{2, inf}, []float64{1, inf, inf}, verdict.Pass},
+		{"multiplied", []float64{nan, inf}, []float64{nan, inf, inf}, verdict.Pass},
+		{"another number", []float64{3, inf}, []float64{1, inf, inf}, verdict.Fail},
+		{"another gradient", []float64{2, inf}, []float64{2, inf, inf}, verdict.Fail},
+		{"NaN for infinity", []float64{2, nan}, []float64{1, inf, inf}, verdict.Fail},
+	} {
+		x, w := stored(f32, []int{1, 1, 2}, 1, 1), needsGrad(stored(f32, []int{1, 1, 3}, inf, 1, 1))
+		dir := record(t, "torch.nn.functional.conv1d", []value.Value{x, w, nil, int64(1), int64(1)},
+			stored(f32, []int{1, 1, 2}, tc.result...), value.NewTuple(nil, stored(f32, []int{1, 1, 3}, tc.gradient...)),
+			value.NewTuple(stored(f32, []int{1, 1, 2}, inf, 1)))
+		if o := replay.Run(entries(t, dir)[0], options(t)); o.Verdict() != tc.want {
+			t.Errorf("%s: got %s, want %s: %+v", tc.name, o.Verdict(), tc.want, o.Results)
+		}
+	}
+}

@@ -16,6 +16,7 @@ func convEntry[A any](o opdef.Planned[*A, *convCall]) *opdef.Entry {
 	o.Axes = (*convCall).axes
 	o.Terms, o.Products, o.GradTerms = (*convCall).terms, (*convCall).products, (*convCall).gradTerms
 	o.GradTermsOf = (*convCall).gradTermsOf
+	o.Else, o.GradElse = (*convCall).others, (*convCall).otherGrads
 	return o.Entry()
 }
 
@@ -27,15 +28,24 @@ func (cc *convCall) forward() ([]*tensor.Tensor, error) {
 	} else {
 		y = convForward(dt, &cc.c, cc.shape, cc.input, cc.weight)
 	}
-	if cc.bias != nil {
-		perChannel := append(cc.bias.Shape, slices.Repeat([]int{1}, cc.nd)...)
-		b, err := cc.bias.Reshape(perChannel...).Expand(cc.shape...)
-		if err != nil {
-			return nil, opdef.Refuse("bias", "%v", err)
-		}
-		y = elements.Add(dt, y, b)
+	y, err := cc.withBias(y)
+	if err != nil {
+		return nil, err
 	}
 	return []*tensor.Tensor{y}, nil
+}
+
+// withBias is y and the bias.
+func (cc *convCall) withBias(y *tensor.Tensor) (*tensor.Tensor, error) {
+	if cc.bias == nil {
+		return y, nil
+	}
+	perChannel := append(cc.bias.Shape, slices.Repeat([]int{1}, cc.nd)...)
+	b, err := cc.bias.Reshape(perChannel...).Expand(cc.shape...)
+	if err != nil {
+		return nil, opdef.Refuse("bias", "%v", err)
+	}
+	return elements.Add(y.DType, y, b), nil
 }
 
 func (cc *convCall) grads(g *opdef.Grad) (opdef.Grads, error) {
