@@ -2,6 +2,7 @@ package replay_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -213,19 +214,27 @@ func TestMaskedRowStaysAmongValues(t *testing.T) {
 	}
 }
 
-// TestMomentumNearOne: 1 - momentum is rounded, too, and where it is small that is much of the old statistics.
+// TestMomentumNearOne: torch's CPU kernels round the momentum to the dtype of the statistics.
 func TestMomentumNearOne(t *testing.T) {
-	const f32, op = tensor.Float32, "torch.nn.functional.batch_norm"
-	for variance, want := range map[float64]verdict.Verdict{9.99999046e-5: verdict.Pass, 1.002e-4: verdict.Fail} {
-		x, mean := stored(f32, []int{2, 1}, 0, 0), stored(f32, []int{1}, 0)
+	const op = "torch.nn.functional.batch_norm"
+	for _, tc := range []struct {
+		dt       tensor.DType
+		variance float64
+		want     verdict.Verdict
+	}{
+		{tensor.Float32, 9.99999046e-5, verdict.Pass}, {tensor.Float32, 1.002e-4, verdict.Fail},
+		{tensor.BFloat16, 1.0001e-4, verdict.Pass}, {tensor.BFloat16, 1.1726e-4, verdict.Pass}, // 0.99 is 0.98828
+		{tensor.BFloat16, 1.09e-4, verdict.Fail},
+	} {
+		x, mean := stored(tc.dt, []int{2, 1}, 0, 0), stored(tc.dt, []int{1}, 0)
 		args := func(variance float64) []value.Value {
-			return []value.Value{x, mean, stored(f32, []int{1}, variance), nil, nil, true, 0.99, 1e-3}
+			return []value.Value{x, mean, stored(tc.dt, []int{1}, variance), nil, nil, true, 0.99, 1e-3}
 		}
 		dir := record(t, op, args(0.01), x)
-		write(t, filepath.Join(dir, "after.pth"), op, args(variance))
+		write(t, filepath.Join(dir, "after.pth"), op, args(tc.variance))
 		for _, r := range replay.Run(entries(t, dir)[0], options(t)).Results {
-			if r.Target == "input[2]" && r.Verdict != want {
-				t.Errorf("a variance of %g: got %s, want %s: %s", variance, r.Verdict, want, r.Reason)
+			if r.Target == "input[2]" && r.Verdict != tc.want {
+				t.Errorf("%s, a variance of %g: got %s, want %s: %s", tc.dt, tc.variance, r.Verdict, tc.want, r.Reason)
 			}
 		}
 	}
@@ -252,6 +261,51 @@ func TestPaddingMeetsInfinity(t *testing.T) {
 			value.NewTuple(stored(f32, []int{1, 1, 2}, inf, 1)))
 		if o := replay.Run(entries(t, dir)[0], options(t)); o.Verdict() != tc.want {
 			t.Errorf("%s: got %s, want %s: %+v", tc.name, o.Verdict(), tc.want, o.Results)
+		}
+	}
+}
+
+// TestFewStatistics: a variance of many elements that is added in float32 scales all results alike; those of many rows
+// are not all off to one side.
+func TestFewStatistics(t *testing.T) {
+	const f32, n = tensor.Float32, 2048
+	r := rand.New(rand.NewPCG(1, 2))
+	x := make([]float64, 2*n) // 2048 rows of 2 channels, or the other way around
+	for i := range x {
+		x[i] = float64(float32(r.NormFloat64()))
+	}
+	for _, tc := range []struct {
+		op          string
+		rows, width int // the statistics are of columns, or of rows
+		factor      float64
+		want        verdict.Verdict
+	}{
+		{"torch.nn.functional.batch_norm", n, 2, 1 + 12*0x1p-23, verdict.Pass},
+		{"torch.nn.functional.batch_norm", n, 2, 1 + 80*0x1p-23, verdict.Fail},
+		{"torch.nn.functional.layer_norm", 128, 32, 1 + 12*0x1p-23, verdict.Fail},
+	} {
+		groups, each := tc.width, tc.rows
+		at := func(group, i int) int { return i*tc.width + group }
+		args := []value.Value{stored(f32, []int{tc.rows, tc.width}, x...), nil, nil, nil, nil, true}
+		if tc.op == "torch.nn.functional.layer_norm" {
+			groups, each = tc.rows, tc.width
+			at = func(group, i int) int { return group*tc.width + i }
+			args = []value.Value{args[0], value.NewTuple(int64(tc.width))}
+		}
+		y := make([]float64, len(x))
+		for g := range groups {
+			var sum, squares float64
+			for i := range each {
+				sum, squares = sum+x[at(g, i)], squares+x[at(g, i)]*x[at(g, i)]
+			}
+			mean := sum / float64(each)
+			for i := range each {
+				y[at(g, i)] = tc.factor * (x[at(g, i)] - mean) / math.Sqrt(squares/float64(each)-mean*mean+1e-5)
+			}
+		}
+		dir := record(t, tc.op, args, stored(f32, []int{tc.rows, tc.width}, y...))
+		if o := replay.Run(entries(t, dir)[0], options(t)); o.Verdict() != tc.want {
+			t.Errorf("%s times %g: got %s, want %s: %+v", tc.op, tc.factor, o.Verdict(), tc.want, o.Results)
 		}
 	}
 }

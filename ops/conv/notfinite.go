@@ -87,7 +87,8 @@ func (cc *convCall) skipPadding(x, y *tensor.Tensor,
 	for i, a := range kinds {
 		for j, b := range kinds {
 			if v := examples[i] * examples[j]; v-v != 0 {
-				sum = opdef.Zip(tensor.Float64, sum, product(&cc.c, only(x, a), only(y, b)), func(s, n float64) float64 {
+				many := product(&cc.c, only(x, a), only(y, b))
+				sum = opdef.Zip(tensor.Float64, sum, many, func(s, n float64) float64 {
 					if n > 0 {
 						return s + v
 					}

@@ -157,6 +157,13 @@ func instanceNorm(schema, names string) *opdef.Entry {
 	})
 }
 
+// Sums of at least manyTerms terms in float32 are off by up to sqrt(n)*2^-24: as much as a factor that is wrong, if
+// fewer than fewGroups of them make all results.
+const (
+	manyTerms = 1024
+	fewGroups = 64
+)
+
 // normEntry completes the declaration of a normalisation. A result is a sum of a
 // few products of numbers known to normalisation.scale.
 func normEntry[A any](o opdef.Planned[*A, *normalisation]) *opdef.Entry {
@@ -166,6 +173,9 @@ func normEntry[A any](o opdef.Planned[*A, *normalisation]) *opdef.Entry {
 		if n.rms && n.x.DType.IsHalf() { // torch before 2.7 multiplies what it computed in 16 bits by a wider weight
 			e.Operand = n.x.DType
 		}
+		// A few statistics of many elements, added in float32, are common factors of the results.
+		each := o.Terms(n)
+		e.Shared = n.x.DType == tensor.Float32 && each >= manyTerms && n.x.Numel() <= fewGroups*each
 		return e
 	}
 	o.Terms = func(n *normalisation) int { return elements.NumelOver(n.x.Shape, n.dims) }
@@ -204,7 +214,7 @@ func normEntry[A any](o opdef.Planned[*A, *normalisation]) *opdef.Entry {
 		}
 		return tensor.Promote(n.x.DType, n.weight.DType)
 	}
-	o.AfterScale = (*normalisation).runningScale
+	o.AfterScale, o.AfterElse = (*normalisation).runningScale, (*normalisation).otherRunning
 	o.Mistakes = (*normalisation).mistakes
 	return o.Entry()
 }

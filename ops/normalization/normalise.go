@@ -363,9 +363,30 @@ func (n *normalisation) running([]*tensor.Tensor) (map[string][]*tensor.Tensor, 
 	return after, nil
 }
 
+// otherRunning is the change of the running statistics by a momentum in their dtype, to which torch's CPU kernels
+// round it.
+func (n *normalisation) otherRunning() map[string][][]*tensor.Tensor {
+	if n.moves == nil {
+		return nil
+	}
+	other, moves, old := *n, *n.moves, n.moves.vari
+	if old == nil {
+		old = n.moves.mean
+	}
+	if old == nil || old.DType.Round(moves.momentum) == moves.momentum {
+		return nil
+	}
+	moves.momentum = old.DType.Round(moves.momentum)
+	other.moves = &moves
+	after := map[string][][]*tensor.Tensor{}
+	for arg, ts := range opdef.Must(other.running(nil)) {
+		after[arg] = [][]*tensor.Tensor{ts}
+	}
+	return after
+}
+
 // runningScale is the sum of the magnitudes behind the running statistics: elements
-// cancel in a mean, and in a variance that is computed from the mean square. 1 - momentum
-// is computed in the dtype, too.
+// cancel in a mean, and in a variance that is computed from the mean square.
 func (n *normalisation) runningScale() map[string][]*tensor.Tensor {
 	if n.moves == nil || n.x.Numel() == 0 {
 		return nil
@@ -378,7 +399,7 @@ func (n *normalisation) runningScale() map[string][]*tensor.Tensor {
 	move := func(arg string, old, magnitude *tensor.Tensor) {
 		if old != nil {
 			after[arg] = elements.Single(opdef.Zip(tensor.Float64, old, magnitude, func(o, now float64) float64 {
-				return (1+math.Abs(n.moves.momentum))*math.Abs(o) + math.Abs(n.moves.momentum)*now
+				return math.Abs((1-n.moves.momentum)*o) + math.Abs(n.moves.momentum)*now
 			}))
 		}
 	}

@@ -84,8 +84,7 @@ type Planned[A, P any] struct {
 	// or missing: the largest magnitude of each.
 	AfterScale func(p P) map[string][]*tensor.Tensor
 
-	// AfterElse gives others that are as right, as Else does for results, for values of
-	// After that are integers.
+	// AfterElse gives others that are as right, as Else does for results, for values of After.
 	AfterElse func(p P) map[string][][]*tensor.Tensor
 
 	// Grad computes the gradients of the differentiable arguments. NoGrad says

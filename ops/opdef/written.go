@@ -16,19 +16,22 @@ func (c *Call) Written() []*tensor.Tensor {
 // Op.AfterScale gives or else the largest magnitude.
 func (c *Call) AfterBound(arg string, i int, t *tensor.Tensor) Bound {
 	class := c.sound().errorClass()
-	if class.Class == Exact || !t.DType.IsFloat() && !t.DType.IsComplex() {
-		b := Bound{Class: Exact}
-		if others := c.plan.afterElse(); others != nil {
-			b.Else = func() []*tensor.Tensor {
-				if ts := others()[arg]; i < len(ts) {
-					return ts[i]
-				}
-				return nil
+	b := class.bound()
+	exact := class.Class == Exact || !t.DType.IsFloat() && !t.DType.IsComplex()
+	if exact {
+		b = Bound{Class: Exact}
+	}
+	if others := c.plan.afterElse(); others != nil {
+		b.Else = func() []*tensor.Tensor {
+			if ts := others()[arg]; i < len(ts) {
+				return ts[i]
 			}
+			return nil
 		}
+	}
+	if exact {
 		return b
 	}
-	b := class.bound()
 	b.Covers = false // nothing is known of the scales of written arguments
 	b.Scale = func() *tensor.Tensor {
 		if s := c.plan.afterScale()[arg]; i < len(s) && s[i] != nil {
