@@ -125,7 +125,7 @@ func (l lostGradient) excused() bool {
 	if l.first > 0 {
 		first := l.parts[0][0].Call.Step.Loss
 		return first.place() == site{} || slices.ContainsFunc(l.parts, func(part []*Value) bool {
-			return part[0].Call.Step.Loss.line() != first.line()
+			return !part[0].Call.Step.Loss.onLineOf(first)
 		})
 	}
 	batches := l.lost().Call.Step.batches
@@ -182,7 +182,8 @@ func (l *losses) add(u *updater) {
 			}
 			of := cycle{at: at}
 			for _, part := range parts {
-				of.losses += fmt.Sprint(part[0].Call.Step.Loss.line())
+				loss := part[0].Call.Step.Loss
+				of.losses += fmt.Sprint(loss.Op, loss.place())
 			}
 			if first, n := lostRun(v, parts); n > 0 {
 				done[at] = true

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -23,6 +24,11 @@ type truth struct {
 		Op, Target, Module string
 	}
 	Losses []struct{ Captured, Exact float64 }
+	// Without is the loss of a step in a run without the fault, which shows before it.
+	Without *struct {
+		Step int
+		Loss float64
+	}
 }
 
 // unpack unpacks a recording of testdata/programs and returns its directory.
@@ -86,6 +92,13 @@ func TestPrograms(t *testing.T) {
 					t.Errorf("loss %d is %v, exact %v; want %v, exact %v", i, s.Captured, s.Exact, w.Captured, w.Exact)
 				}
 			}
+			if w := want.Without; w != nil {
+				m := tr.First().Without(context.Background(), options(t))
+				if m.Step == nil || m.Step.Number != w.Step || math.Abs(m.Loss-w.Loss) > 1e-6*w.Loss ||
+					!(m.Update > 0) {
+					t.Errorf("without the fault %+v, want %+v", m, *w)
+				}
+			}
 		})
 	}
 }
@@ -106,5 +119,14 @@ func (want truth) check(t *testing.T, tr *Trace) {
 		w.Target != "" && f.Target != w.Target || w.Module != "" && f.Call.Entry.Module != w.Module {
 		t.Errorf("first finding %s %s %s in %q: %s; want %+v", f.Rule, f.Call, f.Target, f.Call.Entry.Module, f.Reason,
 			*w)
+	}
+}
+
+// TestPredicted: the effects of all calls add up to what rounding did to the loss, also of what autocast rounds inside
+// of calls, and of dropout.
+func TestPredicted(t *testing.T) {
+	s := analyse(t, unpack(t, "autocast-dropout")).Processes[0].Steps[0]
+	if off := s.Captured - s.Exact; math.Abs(s.Predicted-off) > 0.05*math.Abs(off) {
+		t.Errorf("the effects add up to %g, want %g", s.Predicted, off)
 	}
 }

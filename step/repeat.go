@@ -9,26 +9,36 @@ import (
 	"github.com/optool/optool/replay"
 )
 
-// A line is where the program makes a call of an operator.
-type line struct {
-	op string
-	site
+// onLineOf reports whether a call that was perhaps run again is made where another one is: by the same line of the same
+// module, or of none, since only what checkpointing was given is run again, not the module around it.
+func (c *Call) onLineOf(first *Call) bool {
+	return c.Op == first.Op && c.Entry.Location == first.Entry.Location &&
+		(c.Entry.Module == first.Entry.Module || c.Entry.Module == "")
 }
-
-func (c *Call) line() line { return line{c.Op, c.place()} }
 
 // repeats finds calls that checkpointing ran again, for the backward pass, with another result: random numbers that
 // were drawn anew. Such a call has the operator, module, line and arguments of a call of the forward pass.
 func (s *Step) repeats() (all []*Finding) {
-	drawn := map[line][]*Call{}
+	type draw struct {
+		op, location string
+		of           uint64 // what the first argument holds
+	}
+	key := func(c *Call) draw {
+		k := draw{op: c.Op, location: c.Entry.Location}
+		if len(c.Inputs) > 0 {
+			k.of = c.Inputs[0].content.sum
+		}
+		return k
+	}
+	drawn := map[draw][]*Call{}
 	for _, c := range s.Calls {
 		if c.random != "" && c.random != opdef.Uninitialised && len(c.Outputs) > 0 {
-			drawn[c.line()] = append(drawn[c.line()], c)
+			drawn[key(c)] = append(drawn[key(c)], c)
 		}
 	}
 	for _, c := range s.Tail {
-		for _, first := range drawn[c.line()] {
-			if !slices.EqualFunc(c.Inputs, first.Inputs, (*Value).equals) || !c.repeats(first) {
+		for _, first := range drawn[key(c)] {
+			if !c.onLineOf(first) || !slices.EqualFunc(c.Inputs, first.Inputs, (*Value).equals) || !c.repeats(first) {
 				continue
 			}
 			from := first.Outputs[0]
@@ -69,7 +79,7 @@ func (c *Call) gainsBackward(first *Call) bool {
 		seen[pair] = true
 		for _, r := range pair[0].Readers() {
 			for _, q := range pair[1].Readers() {
-				if q.Order < c.Order && c.Order < r.Order && q.line() == r.line() {
+				if q.Order < c.Order && c.Order < r.Order && r.onLineOf(q) {
 					pairs = append(pairs, [2]*Call{r, q})
 				}
 			}
