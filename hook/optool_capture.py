@@ -1233,7 +1233,8 @@ class _StepCounter:
 
 COLLECTIVES = ("all_reduce", "broadcast", "reduce", "all_gather", "all_gather_into_tensor", "gather", "scatter",
                "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "send", "recv",
-               "_all_gather_base", "_reduce_scatter_base")
+               "_all_gather_base", "_reduce_scatter_base", "all_reduce_coalesced", "all_gather_coalesced",
+               "barrier", "monitored_barrier")
 POINT_TO_POINT = ("isend", "irecv")
 DISTRIBUTED = "torch.distributed.distributed_c10d."  # the module that defines them
 
@@ -1408,7 +1409,9 @@ class _Recorder:
                     return engine.run_backward(*args, **kwargs)
                 recorder.state.resting = False
                 with recorder:
-                    return engine.run_backward(*args, **kwargs)
+                    result = engine.run_backward(*args, **kwargs)
+                recorder.modules.reduced()
+                return result
 
         self.patches.set(variable, "_execution_engine", Engine())
 
@@ -1484,16 +1487,18 @@ class _Recorder:
         distributed, recorder = self.torch.distributed, self
         if not distributed.is_available() or not distributed.is_initialized():
             return
-        for owner in distributed, distributed.distributed_c10d:  # programs take them from either
-            for name in COLLECTIVES + POINT_TO_POINT:
-                original = getattr(owner, name, None)
-                if original is None:
-                    continue
+        for name in COLLECTIVES + POINT_TO_POINT:
+            original = getattr(distributed.distributed_c10d, name, None)
+            if original is None:
+                continue
 
-                def collective(*args, _name=name, _original=original, **kwargs):
-                    return recorder.exchange(_name, _original, args, kwargs)
+            def collective(*args, _name=name, _original=original, **kwargs):
+                return recorder.exchange(_name, _original, args, kwargs)
 
-                self.patches.set(owner, name, functools.wraps(original)(collective))
+            new = functools.wraps(original)(collective)
+            for owner in distributed, distributed.distributed_c10d:  # programs take it from either; P2POp compares them
+                if getattr(owner, name, None) is original:
+                    self.patches.set(owner, name, new)
 
     def _patch_named(self, name, entry):
         module, _, last = name.rpartition(".")
@@ -1613,6 +1618,16 @@ class _Recorder:
         if isinstance(result, self.torch.distributed.Work) and self.recording():
             self._expose(_tensors((args, kwargs), self.torch, []))  # another thread writes them
         return result
+
+    def note(self, name, tensors, kwargs, group):
+        """Records what torch did by itself as a call that has been made."""
+        if not self.recording():
+            return
+
+        def done(tensors, **kwargs):
+            pass
+
+        self.foreign(name, done, (tensors,), dict(kwargs, group=group), may_write=False, group=True)
 
     def _expose(self, tensors):
         busy, self.state.busy = getattr(self.state, "busy", False), True
@@ -1941,6 +1956,7 @@ class _Modules:
         self.names = {}
         self.prefixes = {}  # id of a module -> what the names of its parameters begin with
         self.stack = threading.local()
+        self.reducing = []  # modules of DistributedDataParallel whose next backward pass sums gradients
         recorder.encoder.owned = self.owned
 
     def learn(self, root):
@@ -1950,9 +1966,33 @@ class _Modules:
         for named in (root.named_parameters, root.named_buffers):
             for name, t in named():
                 self.recorder.encoder.names.setdefault(id(t), name)
+        state = self.recorder.state
+        busy, state.busy = getattr(state, "busy", False), True
+        try:
+            held = _held(root, self.recorder.encoder.names, self.recorder.torch)
+        except Exception as e:
+            self.recorder._failed("the plan of the parameters", e)
+            return
+        finally:
+            state.busy = busy
+        if held:
+            self.recorder.channel.line({"event": "parameters", "parameters": held})
+
+    def reduced(self):
+        """Notes the gradients that DistributedDataParallel summed in the backward pass that has ended: its reducer calls
+        no function of torch. A communication hook of ours would take another way, with other rounding."""
+        waiting, self.reducing = self.reducing, []
+        for module in waiting:
+            with_gradient = [p for p in module.parameters() if p.grad is not None]
+            self.recorder.note("torch.distributed.Reducer.finalize_backward", [p.grad for p in with_gradient],
+                               {"parameters": [self.recorder.encoder.name(p) or "" for p in with_gradient]},
+                               module.process_group)
 
     def enter(self, module, args):
         self.recorder.notice_thread()
+        if getattr(module, "require_backward_grad_sync", False) and hasattr(module, "process_group") and (
+                self.recorder.torch.is_grad_enabled() and module not in self.reducing):
+            self.reducing.append(module)
         stack = self.stack.__dict__.setdefault("modules", [])
         if id(module) not in self.names:
             if stack:
@@ -2008,6 +2048,35 @@ def _local(t):
     if local is None or spec is None:
         return None
     return local, ["Replicate()" if p.is_replicate() else str(p) for p in spec.placements]
+
+
+def _held(root, names, torch):
+    """What is known of how processes hold the parameters of a model: the local part, the whole, placements, the mesh, and
+    who arranged it. Parameters of which nothing is known are left out."""
+    plans = {}  # by the name of the module: who arranges the parameters below it, and the group of processes
+    for prefix, module in root.named_modules():
+        if hasattr(module, "_get_fsdp_state"):
+            plans[prefix] = "fully_shard", None
+        elif type(module).__name__ == "DistributedDataParallel":
+            plans[prefix] = type(module).__name__, module.process_group
+    held = []
+    for full, p in root.named_parameters():
+        above = [prefix for prefix in plans if not prefix or full.startswith(prefix + ".")]
+        plan, group = plans[max(above, key=len)] if above else (None, None)
+        local = _local(p)
+        if local is None and group is None:
+            continue
+        e = {"name": names.get(id(p), full), "shape": list(p.shape if local is None else local[0].shape)}
+        if local is not None:
+            mesh = p.device_mesh
+            e.update(whole=list(p.shape), placements=local[1], mesh=mesh.mesh.tolist())
+            if mesh.mesh_dim_names:
+                e["mesh_names"] = list(mesh.mesh_dim_names)
+            e["plan"] = plan or "parallelize_module"
+        else:
+            e.update(whole=e["shape"], placements=["Replicate()"], mesh=_group(torch, group), plan=plan)
+        held.append(e)
+    return held
 
 
 def _positions(writes, args, kwargs, torch):

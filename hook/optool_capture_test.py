@@ -6,6 +6,7 @@ import glob
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import struct
@@ -968,10 +969,10 @@ class Recording(unittest.TestCase):
                     dist.all_reduce(t)
                     one = torch.full((2,), rank + 1.0)
                     torch.distributed.distributed_c10d.all_reduce(one, dist.ReduceOp.SUM, alone)
-                    if rank == 0:
-                        dist.isend(one, 1, tag=3).wait()
-                    else:
-                        dist.irecv(one, 0, tag=3).wait()
+                    kind = dist.isend if rank == 0 else dist.irecv
+                    for work in dist.batch_isend_irecv([dist.P2POp(kind, one, 1 - rank, tag=3)]):
+                        work.wait()
+                    dist.barrier()
                 assert t[0] == 3 and one[0] == 1, (t, one)
                 dist.destroy_process_group()
             if __name__ == "__main__":
@@ -986,7 +987,18 @@ class Recording(unittest.TestCase):
             self.assertEqual([c["group"] for c in optool_capture.load(directory) if c["name"].endswith("all_reduce")],
                              [[0, 1], [rank]])
             self.assertEqual([c["name"] for c in optool_capture.load(directory) if "distributed" in c["name"]],
-                             ["torch.distributed.all_reduce"] * 2 + ["torch.distributed." + ["isend", "irecv"][rank]])
+                             ["torch.distributed." + name for name in (
+                                 "Reducer.finalize_backward", "all_reduce", "all_reduce", ["isend", "irecv"][rank],
+                                 "barrier")])
+            # What DDP sums in C++ is there once the backward pass has ended.
+            summed = calls["torch.distributed.Reducer.finalize_backward"]
+            self.assertEqual(summed["kwargs"]["parameters"], ["weight", "bias"])
+            self.equal(summed["args"][0][0], torch.full((2, 2), 1.5))
+            with open(os.path.join(directory, "calls.jsonl")) as f:
+                held = [e["parameters"] for e in map(json.loads, f) if e["event"] == "parameters"]
+            self.assertEqual(held, [[{
+                "name": name, "shape": shape, "whole": shape, "placements": ["Replicate()"], "mesh": [0, 1],
+                "plan": "DistributedDataParallel"} for name, shape in (("weight", [2, 2]), ("bias", [2]))]])
             reduced = next(c for c in optool_capture.load(directory) if c["name"] == "torch.distributed.all_reduce")
             self.assertEqual(reduced["group"], [0, 1])
             self.equal(reduced["args"][0], torch.full((2,), rank + 1.0))
@@ -1064,6 +1076,9 @@ class Recording(unittest.TestCase):
                             text_of_calls = f.read()
                         for name in "0.weight", "0.bias", "2.weight", "2.bias":
                             self.assertIn('"name":"%s"' % name, text_of_calls)
+                        self.assertTrue(re.search(r'"whole":\[8,4\],"placements":\["S[^"]*0\)"\],"mesh":\[0,1\],'
+                                                  r'"plan":"fully_shard"', text_of_calls))
+                        self.assertNotIn("as_strided", text_of_calls.partition('"event":"parameters"')[0])
                     linears = [c for c in optool_capture.load(directory) if c["name"] == "torch.nn.functional.linear"]
                     self.assertEqual(len(linears), 2)
                     first, last = linears

@@ -70,7 +70,7 @@ func rankFolder(e *capture.Entry) (rank int, above string) {
 func MatchAll(ranks map[int][]*capture.Entry, read pthformat.ReadMode) map[*capture.Entry]Match {
 	out := map[*capture.Entry]Match{}
 	calls := map[int]map[string][]*capture.Entry{} // by rank, then by group and step
-	messages := map[string][]*capture.Entry{}      // by sender, receiver, step and direction
+	messages := map[string][]message{}             // by sender, receiver, step and direction
 	for rank, all := range ranks {
 		calls[rank] = map[string][]*capture.Entry{}
 		for _, e := range all {
@@ -78,10 +78,10 @@ func MatchAll(ranks map[int][]*capture.Entry, read pthformat.ReadMode) map[*capt
 			case name == "" || isFunctional(e.Op) && len(e.Group) == 0:
 				// Of wait_tensor and its like the one that they wait for decides.
 			case isMessage(name):
-				from, to, why := ends(e, rank, read)
+				m, why := ends(e, rank, read)
 				if out[e] = (Match{Why: why}); why == "" {
-					k := messageKey(e, from, to, name)
-					messages[k] = append(messages[k], e)
+					k := m.key(name)
+					messages[k] = append(messages[k], m)
 				}
 			case len(e.Group) == 0:
 				out[e] = Match{Why: "the ranks of its group were not recorded"}
@@ -91,9 +91,15 @@ func MatchAll(ranks map[int][]*capture.Entry, read pthformat.ReadMode) map[*capt
 			}
 		}
 	}
+	departed := departures(ranks, read)
 	for rank, byKey := range calls {
 		for key, list := range byKey {
+			d, departs := departed[key]
 			for i, e := range list {
+				if departs && i >= d.at {
+					out[e] = Match{Why: "the ranks do not make the same calls: " + d.Reason}
+					continue
+				}
 				out[e] = matched(e, rank, i, len(list), calls, key)
 			}
 		}
@@ -101,7 +107,8 @@ func MatchAll(ranks map[int][]*capture.Entry, read pthformat.ReadMode) map[*capt
 	for rank, all := range ranks {
 		for _, e := range all {
 			if name := Name(e.Op); isMessage(name) && out[e].Why == "" {
-				out[e] = matchedMessage(e, rank, name, messages, ranks, read)
+				m, _ := ends(e, rank, read)
+				out[e] = m.matched(rank, name, messages, ranks)
 			}
 		}
 	}
@@ -158,12 +165,17 @@ func isMessage(name string) bool { return sends(name) || name == "recv" || name 
 
 func sends(name string) bool { return name == "send" || name == "isend" }
 
-func messageKey(e *capture.Entry, from, to int, name string) string {
-	return fmt.Sprint(from, to, e.Step, sends(name))
+// A message is a call that sends a value from one rank to another, or receives it there.
+type message struct {
+	entry    *capture.Entry
+	from, to int
+	tag      int64
 }
 
+func (m message) key(name string) string { return fmt.Sprint(m.from, m.to, m.entry.Step, sends(name)) }
+
 // ends finds the ranks that a message goes from and to, or says why they are not known.
-func ends(e *capture.Entry, rank int, read pthformat.ReadMode) (from, to int, why string) {
+func ends(e *capture.Entry, rank int, read pthformat.ReadMode) (m message, why string) {
 	rec, err := e.Load(capture.LoadOptions{Read: read, Only: capture.Of(capture.Input)})
 	//lint:ignore SA5001 Load always returns a Call
 	defer rec.Close()
@@ -179,32 +191,42 @@ func ends(e *capture.Entry, rank int, read pthformat.ReadMode) (from, to int, wh
 			peer = e.Group[n]
 		}
 	}
+	m = message{entry: e, from: peer, to: rank}
+	m.tag, _ = option(rec, "tag", 3).(int64)
 	switch {
 	case peer < 0:
-		return 0, 0, "the rank at the other end was not recorded"
+		return m, "the rank at the other end was not recorded"
 	case sends(Name(e.Op)):
-		return rank, peer, ""
+		m.from, m.to = rank, peer
 	}
-	return peer, rank, ""
+	return m, ""
 }
 
-// matchedMessage pairs the messages of two ranks in their order.
-func matchedMessage(e *capture.Entry, rank int, name string, messages map[string][]*capture.Entry,
-	ranks map[int][]*capture.Entry, read pthformat.ReadMode) Match {
-	from, to, _ := ends(e, rank, read)
-	if other := from + to - rank; ranks[other] == nil {
+// matched pairs the messages of two ranks in their order: those of one tag, unless the tags do not fit.
+func (m message) matched(rank int, name string, messages map[string][]message, ranks map[int][]*capture.Entry) Match {
+	if other := m.from + m.to - rank; ranks[other] == nil {
 		return Match{Why: Missing([]int{other})}
 	}
-	sent, received := messages[messageKey(e, from, to, "send")], messages[messageKey(e, from, to, "recv")]
+	sent, received := messages[m.key("send")], messages[m.key("recv")]
 	if len(sent) != len(received) {
-		return Match{Why: fmt.Sprintf("rank %d sent %d messages to rank %d in the step, which received %d", from,
-			len(sent), to, len(received))}
+		return Match{Why: fmt.Sprintf("rank %d sent %d messages to rank %d in the step, which received %d", m.from,
+			len(sent), m.to, len(received))}
 	}
-	i, at := slices.Index(sent, e), 0
+	if s, r := tagged(sent, m.tag), tagged(received, m.tag); len(s) == len(r) {
+		sent, received = s, r
+	}
+	own, at := sent, 0
 	if !sends(name) {
-		i, at = slices.Index(received, e), 1
+		own, at = received, 1
 	}
-	return Match{Exchange: &Exchange{"send", []int{from, to}, []*capture.Entry{sent[i], received[i]}}, At: at}
+	i := slices.IndexFunc(own, func(o message) bool { return o.entry == m.entry })
+	return Match{Exchange: &Exchange{"send", []int{m.from, m.to},
+		[]*capture.Entry{sent[i].entry, received[i].entry}}, At: at}
+}
+
+// tagged are the messages with a tag.
+func tagged(ms []message, tag int64) []message {
+	return slices.DeleteFunc(slices.Clone(ms), func(m message) bool { return m.tag != tag })
 }
 
 // Alone is the match of a call whose group has one rank, so that one recording suffices.

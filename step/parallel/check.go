@@ -36,7 +36,7 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options) error {
 	}
 	c := &checker{opt: opt, trace: t, named: map[*step.Call]string{}, inside: map[*step.Call][]*step.Call{},
 		summed: map[*step.Call]bool{}, behind: map[*step.Call]bool{}}
-	found := c.messages()
+	found := append(c.departed(), c.messages()...)
 	var parts []*part
 	for _, stage := range c.stages() {
 		found = append(found, scales(stage)...)

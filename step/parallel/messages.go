@@ -1,7 +1,9 @@
 package parallel
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/optool/optool/capture"
@@ -17,46 +19,105 @@ type message struct {
 	address        uint64 // of the value where it was received
 }
 
-// messages checks the values that ranks send to each other: the gradient of a value that was received goes back to the
-// call that made it. Package step checks that what arrives is what was sent.
+// calls that ranks exchange values by must be the same on all of them, in one order; departed finds the first that is
+// not.
+func (c *checker) departed() []*violation {
+	ranks, calls := map[int][]*capture.Entry{}, map[*capture.Entry]*step.Call{}
+	for _, p := range c.trace.Processes {
+		for _, call := range p.Calls {
+			ranks[p.Rank] = append(ranks[p.Rank], call.Entry)
+			calls[call.Entry] = call
+		}
+	}
+	for _, d := range collective.Departures(ranks, c.opt.Read) {
+		return []*violation{{kind: "collective", call: calls[cmp.Or(d.Call, d.Usual)], ranks: d.Group,
+			target: "input[0]", reason: d.Reason}}
+	}
+	return nil
+}
+
+// messages checks the values that ranks send to each other: each is received, and the gradient of a value that was
+// received goes back to the call that made it. Package step checks that what arrives is what was sent.
 func (c *checker) messages() []*violation {
-	sent, received := map[[2]int][]message{}, map[[2]int][]message{}
+	calls := map[*capture.Entry]*step.Call{}
+	sent, received := map[[2]int][]*step.Call{}, map[[2]int][]*step.Call{}
+	there := map[int]bool{}
+	for _, p := range c.trace.Processes {
+		there[p.Rank] = len(p.Calls) > 0 && !p.Calls[0].Entry.Unended
+	}
 	for _, p := range c.trace.Processes {
 		for _, call := range p.Calls {
 			name := collective.Name(call.Op)
 			if call.Entry.Within >= 0 || !slices.Contains([]string{"send", "isend", "recv", "irecv"}, name) {
 				continue
 			}
-			d, peer := c.message(call)
-			if d == nil || peer < 0 {
-				continue
+			calls[call.Entry] = call
+			switch _, peer := c.message(call); {
+			case peer < 0 || !there[peer] || !there[p.Rank] || call.Entry.GroupName == "":
+			case name == "send" || name == "isend":
+				sent[[2]int{p.Rank, peer}] = append(sent[[2]int{p.Rank, peer}], call)
+			default:
+				received[[2]int{peer, p.Rank}] = append(received[[2]int{peer, p.Rank}], call)
 			}
-			if name == "send" || name == "isend" {
-				k := [2]int{p.Rank, peer}
-				sent[k] = append(sent[k], message{sent: call, from: p.Rank, to: peer, value: d.ins[0].array})
-				continue
-			}
-			k := [2]int{peer, p.Rank}
-			received[k] = append(received[k], message{received: call, from: peer, to: p.Rank,
-				address: d.ins[0].address})
 		}
 	}
-	var there []message
-	for k, list := range sent {
-		if len(received[k]) != len(list) {
-			continue // part of it was not recorded
-		}
-		for i, m := range list {
-			r := received[k][i]
-			m.received, m.address = r.received, r.address
-			there = append(there, m)
-		}
+	if v := lonely(sent, received); v != nil {
+		return []*violation{v}
 	}
-	slices.SortFunc(there, func(a, b message) int { return a.sent.Entry.Order - b.sent.Entry.Order })
-	if v := c.returned(there); v != nil {
+	var passed []message
+	for _, call := range calls {
+		x := c.trace.Exchange(call)
+		if len(x) != 2 || x[0] != call.Entry {
+			continue
+		}
+		s, r := calls[x[0]], calls[x[1]]
+		d, _ := c.message(s)
+		e, _ := c.message(r)
+		if d == nil || e == nil {
+			continue
+		}
+		if a, b := d.ins[0].array, e.ins[0].array; len(a.x) != len(b.x) || a.dtype != b.dtype {
+			return []*violation{{kind: "collective", call: r, ranks: []int{s.Process.Rank, r.Process.Rank},
+				target: "input[0]", reason: fmt.Sprintf("rank %d sends %d elements of %s by %s, and rank %d receives %d "+
+					"of %s", s.Process.Rank, len(a.x), a.dtype, at(s), r.Process.Rank, len(b.x), b.dtype)}}
+		}
+		passed = append(passed, message{s, r, s.Process.Rank, r.Process.Rank, d.ins[0].array, e.ins[0].address})
+	}
+	slices.SortFunc(passed, func(a, b message) int {
+		return cmp.Or(a.sent.Entry.Order-b.sent.Entry.Order, a.from-b.from)
+	})
+	if v := c.returned(passed); v != nil {
 		return []*violation{v}
 	}
 	return nil
+}
+
+// lonely finds two ranks of which one sends more messages than the other receives, or receives more.
+func lonely(sent, received map[[2]int][]*step.Call) *violation {
+	pairs := slices.Concat(slices.Collect(maps.Keys(sent)), slices.Collect(maps.Keys(received)))
+	slices.SortFunc(pairs, func(a, b [2]int) int { return cmp.Or(a[0]-b[0], a[1]-b[1]) })
+	for _, k := range pairs {
+		s, r := sent[k], received[k]
+		if len(s) == len(r) {
+			continue
+		}
+		more, text := s, fmt.Sprintf("rank %d sends %d messages to rank %d, which receives %d", k[0], len(s), k[1], len(r))
+		if len(r) > len(s) {
+			more = r
+		}
+		call := more[min(len(s), len(r))]
+		return &violation{kind: "collective", call: call, ranks: []int{k[0], k[1]}, target: "input[0]",
+			reason: text + ": nothing answers " + at(call)}
+	}
+	return nil
+}
+
+// at is a call with its line.
+func at(call *step.Call) string {
+	if call.Entry.Location == "" {
+		return call.String()
+	}
+	return call.String() + " (" + call.Entry.Location + ")"
 }
 
 // message reads a call that sends or receives, and finds the other rank; it is -1 if it is not known.
