@@ -20,6 +20,8 @@ type checker struct {
 	summed map[*step.Call]bool
 	// behind are the calls behind the backward pass: what the ranks do together explains the gradients that they read.
 	behind map[*step.Call]bool
+	// missing are ranks of groups that were not recorded.
+	missing map[int]bool
 }
 
 // Check takes the ranks of a trace as one program, and adds what is wrong with it to the findings of the trace.
@@ -35,10 +37,19 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options) error {
 		return nil
 	}
 	c := &checker{opt: opt, trace: t, named: map[*step.Call]string{}, inside: map[*step.Call][]*step.Call{},
-		summed: map[*step.Call]bool{}, behind: map[*step.Call]bool{}}
+		summed: map[*step.Call]bool{}, behind: map[*step.Call]bool{}, missing: map[int]bool{}}
+	for _, p := range t.Processes {
+		for _, call := range p.Calls {
+			for _, r := range call.Entry.Group {
+				if byRank[r] == nil {
+					c.missing[r] = true
+				}
+			}
+		}
+	}
 	found := append(c.departed(), c.messages()...)
 	var parts []*part
-	for _, stage := range c.stages() {
+	for _, stage := range c.recorded(c.stages()) {
 		found = append(found, scales(stage)...)
 		for i, ps := range bySteps(stage) {
 			var best *part
@@ -193,7 +204,12 @@ func (p *part) check() {
 	for _, s := range p.sites {
 		call := s.first(p.ranks)
 		s.seam = isExchange(call.Op) || within[call] || p.checker.takesGroup(call)
-		p.lift(s)
+		if !p.checker.unknown(call) {
+			p.lift(s)
+		}
+	}
+	if p.incomplete = p.cut(); p.incomplete {
+		return
 	}
 	p.backward()
 	p.parameters()
@@ -207,4 +223,69 @@ func (p *part) forward() (n int) {
 		}
 	}
 	return n
+}
+
+// recorded splits the ranks of a stage of which some were not recorded: those of a group that was recorded in whole can
+// be checked together.
+func (c *checker) recorded(stages [][]*step.Process) (out [][]*step.Process) {
+	for _, stage := range stages {
+		var ranks []int
+		for _, p := range stage {
+			ranks = append(ranks, p.Rank)
+		}
+		slices.Sort(ranks)
+		groups := groupsOf(stage)
+		if len(c.missing) == 0 || product(gridOf(ranks, groups)) == len(ranks) {
+			out = append(out, stage)
+			continue
+		}
+		slices.SortStableFunc(groups, func(a, b []int) int { return len(b) - len(a) })
+		taken := map[int]bool{}
+		take := func(group []int) {
+			var some []*step.Process
+			for _, p := range stage {
+				if slices.Contains(group, p.Rank) && !taken[p.Rank] {
+					some = append(some, p)
+				}
+			}
+			if len(some) < len(group) {
+				return
+			}
+			for _, r := range group {
+				taken[r] = true
+			}
+			out = append(out, some)
+		}
+		for _, g := range groups {
+			take(g)
+		}
+		for _, r := range ranks {
+			if !taken[r] {
+				take([]int{r})
+			}
+		}
+	}
+	return out
+}
+
+// unknown reports whether a call exchanges values with ranks that were not recorded: nothing is known of its result.
+func (c *checker) unknown(call *step.Call) bool {
+	if len(c.missing) == 0 {
+		return false
+	}
+	lacks := func(call *step.Call) bool {
+		return slices.ContainsFunc(call.Entry.Group, func(r int) bool { return c.missing[r] }) && isExchange(call.Op)
+	}
+	return lacks(call) || slices.ContainsFunc(c.inside[call], lacks)
+}
+
+// cut reports whether ranks that were not recorded take part in what the ranks of a part compute: gradients are then no
+// sum of those that are known.
+func (p *part) cut() bool {
+	for _, q := range p.checker.trace.Processes {
+		if slices.Contains(p.ranks, q.Rank) && slices.ContainsFunc(q.Calls, p.checker.unknown) {
+			return true
+		}
+	}
+	return false
 }

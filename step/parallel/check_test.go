@@ -70,6 +70,25 @@ func TestScale(t *testing.T) {
 	}
 }
 
+// TestMissing: gradients that ranks without a recording add to are not judged, and the layout says so.
+func TestMissing(t *testing.T) {
+	trace, opt := read(t, "data-scaled")
+	for _, c := range trace.Calls() {
+		if c.Entry.Group != nil {
+			c.Entry.Group = []int{0, 1, 2}
+		}
+	}
+	if err := parallel.Check(context.Background(), trace, opt); err != nil {
+		t.Fatal(err)
+	}
+	if f := trace.First(); f != nil {
+		t.Errorf("found %s: %s", f.Call, f.Reason)
+	}
+	if got := fmt.Sprint(trace.Layouts); !strings.Contains(got, "rank 2 not recorded") {
+		t.Errorf("layout %s", got)
+	}
+}
+
 // read takes the calls of a tree of testdata.
 func read(t *testing.T, tree string) (*step.Trace, step.Options) {
 	t.Helper()

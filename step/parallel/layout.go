@@ -2,6 +2,7 @@ package parallel
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -45,6 +46,10 @@ func (p *part) layout(ps []*step.Process) *step.Layout {
 	}
 	if named := strings.Join(names, " x "); strings.Trim(named, " x") != "" {
 		text = named + " = " + text
+	}
+	if p.incomplete {
+		text += " of a program of more ranks: " + ranksText(slices.Sorted(maps.Keys(p.checker.missing))) +
+			" not recorded, so gradients and updates were not compared"
 	}
 	return step.NewLayout(p.ranks, mesh, placed, text)
 }

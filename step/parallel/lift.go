@@ -32,7 +32,6 @@ func method(op string) string {
 func (p *part) lift(s *site) {
 	sides := p.read(s)
 	if sides == nil {
-		p.lone(s)
 		return
 	}
 	lead := sides[p.ranks[0]]
@@ -83,22 +82,6 @@ func (p *part) lift(s *site) {
 // multiplies reports whether a call multiplies or divides.
 func multiplies(op string) bool {
 	return slices.Contains([]string{"mul", "multiply", "div", "divide", "truediv", "true_divide", "rmul"}, method(op))
-}
-
-// lone finds a loss that only some ranks scale.
-func (p *part) lone(s *site) {
-	own := p.owners(s)
-	if len(own) == 0 || len(own) == len(p.ranks) || !multiplies(s.op) {
-		return
-	}
-	call := s.calls[own[0]]
-	if d, err := p.checker.load(call); err != nil || call.Entry.BackwardOrder < 0 || len(d.outs) != 1 ||
-		len(d.outs[0].x) != 1 {
-		return
-	}
-	p.found(true, &violation{kind: "scale", site: s, call: call, ranks: own, target: "output[0]",
-		reason: fmt.Sprintf("it scales the loss on %s, and no such call was recorded on %s: the gradients of the "+
-			"ranks count with different weights", ranksText(own), ranksText(p.others(own)))})
 }
 
 // owners are the ranks that recorded a call.

@@ -37,6 +37,14 @@ func newMesh(ranks []int, groups [][]int) *mesh {
 	if len(ranks) == 1 {
 		return m
 	}
+	if m.dims = gridOf(ranks, groups); product(m.dims) != len(ranks) {
+		m.dims = []dimension{{[][]int{ranks}, len(ranks)}}
+	}
+	return m
+}
+
+// gridOf finds the dimensions; the product of their sizes is another than the number of ranks where they make no grid.
+func gridOf(ranks []int, groups [][]int) []dimension {
 	var dims []dimension
 	for _, g := range groups {
 		if len(g) < 2 || slices.ContainsFunc(g, func(r int) bool { return !slices.Contains(ranks, r) }) {
@@ -88,11 +96,7 @@ func newMesh(ranks []int, groups [][]int) *mesh {
 			dims = append(dims, rest)
 		}
 	}
-	if product(dims) != len(ranks) {
-		dims = []dimension{{[][]int{ranks}, len(ranks)}}
-	}
-	m.dims = dims
-	return m
+	return dims
 }
 
 func product(dims []dimension) int {

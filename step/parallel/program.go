@@ -18,18 +18,19 @@ import (
 // program, or those of one pipeline stage.
 type part struct {
 	*mesh
-	checker *checker
-	sites   []*site // of the forward pass, in order
-	tail    []*site // behind the backward pass
-	env     map[key]*info
-	shards  map[string][]place // of the parameters, by name
-	names   []string           // of the parameters, in order of their first use
-	grads   map[string]*gradient
-	order   []string // of the parameters with gradients, in order of the backward pass
-	broken  []*violation
-	data    int // the dimension along which data that differ between ranks are taken to be sharded
-	untyped int // results whose places are not known
-	typed   int
+	checker    *checker
+	sites      []*site // of the forward pass, in order
+	tail       []*site // behind the backward pass
+	env        map[key]*info
+	shards     map[string][]place // of the parameters, by name
+	names      []string           // of the parameters, in order of their first use
+	grads      map[string]*gradient
+	order      []string // of the parameters with gradients, in order of the backward pass
+	broken     []*violation
+	data       int  // the dimension along which data that differ between ranks are taken to be sharded
+	incomplete bool // ranks of its groups were not recorded: gradients are not checked
+	untyped    int  // results whose places are not known
+	typed      int
 }
 
 // A site is one call of the program: the same call of each rank of the part.

@@ -7,9 +7,13 @@ import (
 	"github.com/optool/optool/step"
 )
 
-// scales finds ranks of one program whose backward pass began with another gradient of the loss than that of the
-// others, or than that of the first rank where they are as many: with another loss scale, say.
+// scales finds ranks of one program whose loss counts with another weight than that of the others: only they multiply
+// it, or their backward pass began with another gradient of the loss than that of the others, or than that of the first
+// rank where they are as many: with another loss scale, say.
 func scales(stage []*step.Process) []*violation {
+	if v := multiplied(stage); v != nil {
+		return []*violation{v}
+	}
 	for n := range stage[0].Steps {
 		count := map[float64]int{}
 		for _, p := range stage {
@@ -41,4 +45,49 @@ func scales(stage []*step.Process) []*violation {
 				"alike", odd.Scale, stage[at].Rank, scale, usual.Rank)}}
 	}
 	return nil
+}
+
+// multiplied finds a number of the forward pass that only some ranks multiply or divide; nil if there is none.
+func multiplied(stage []*step.Process) *violation {
+	own := map[string][]int{} // the ranks, by operator and line of the call
+	factors := map[string]*step.Call{}
+	var order []string
+	for _, p := range stage {
+		for _, call := range p.Calls {
+			if call.Entry.Within >= 0 || call.Entry.BackwardOrder < 0 || !multiplies(call.Op) || len(call.Outputs) != 1 ||
+				numel(call.Outputs[0].Shape) != 1 {
+				continue
+			}
+			k := call.Op + "|" + call.Entry.Location
+			if factors[k] == nil {
+				factors[k] = call
+				order = append(order, k)
+			}
+			if !slices.Contains(own[k], p.Rank) {
+				own[k] = append(own[k], p.Rank)
+			}
+		}
+	}
+	for _, k := range order {
+		var others []int
+		for _, p := range stage {
+			if !slices.Contains(own[k], p.Rank) {
+				others = append(others, p.Rank)
+			}
+		}
+		if len(others) > 0 {
+			return &violation{kind: "scale", call: factors[k], ranks: own[k], target: "output[0]",
+				reason: fmt.Sprintf("it scales the loss on %s, and no such call was recorded on %s: the gradients of the "+
+					"ranks count with different weights", ranksText(own[k]), ranksText(others))}
+		}
+	}
+	return nil
+}
+
+func numel(shape []int) int {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	return n
 }
