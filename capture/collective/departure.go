@@ -200,7 +200,7 @@ func describe(e *capture.Entry, read pthformat.ReadMode) string {
 	words = append(words, "of "+t.DType.String())
 	switch name {
 	case "all_reduce", "reduce", "broadcast", "all_gather_into_tensor", "all_gather_base", "reduce_scatter_tensor",
-		"reduce_scatter_base", "reduce_scatter_single", "all_gather_single": // other exchanges may have parts of other sizes
+		"reduce_scatter_base", "reduce_scatter_single", "all_gather_single": // others may have parts of other sizes
 		words = append(words, tensor.ShapeString(t.Shape))
 	}
 	return strings.Join(words, " ")

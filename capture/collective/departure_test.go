@@ -26,7 +26,7 @@ func TestDepartures(t *testing.T) {
 		{"other lines", [][]string{{"broadcast 4 1"}, {"broadcast 4 9"}}, ""},
 		{"parts of other sizes", [][]string{{"all_gather 4 1"}, {"all_gather 3 1"}}, ""},
 		{"size", [][]string{{"all_reduce 4 1"}, {"all_reduce 3 1"}},
-			"rank 1 calls all_reduce SUM of float32 [3] (a.py:1) where rank 0 calls all_reduce SUM of float32 [4] (a.py:1)"},
+			"rank 1 calls all_reduce SUM of float32 [3] (a.py:1) where rank 0 calls all_reduce SUM of float32 [4] (a.py"},
 		{"reduction", [][]string{{"all_reduce 4 1"}, {"all_reduce" + max + " 4 2"}}, "rank 1 calls all_reduce MAX"},
 		{"order", [][]string{{"all_reduce 4 1", "broadcast 4 2"}, {"broadcast 4 2", "all_reduce 4 1"}},
 			"in another order: rank 1 calls broadcast of float32 [4] (a.py:2) where rank 0 calls all_reduce"},

@@ -78,8 +78,8 @@ func (c *checker) messages() []*violation {
 		}
 		if a, b := d.ins[0].array, e.ins[0].array; len(a.x) != len(b.x) || a.dtype != b.dtype {
 			return []*violation{{kind: "collective", call: r, ranks: []int{s.Process.Rank, r.Process.Rank},
-				target: "input[0]", reason: fmt.Sprintf("rank %d sends %d elements of %s by %s, and rank %d receives %d "+
-					"of %s", s.Process.Rank, len(a.x), a.dtype, at(s), r.Process.Rank, len(b.x), b.dtype)}}
+				target: "input[0]", reason: fmt.Sprintf("rank %d sends %d elements of %s by %s, and rank %d receives "+
+					"%d of %s", s.Process.Rank, len(a.x), a.dtype, at(s), r.Process.Rank, len(b.x), b.dtype)}}
 		}
 		passed = append(passed, message{s, r, s.Process.Rank, r.Process.Rank, d.ins[0].array, e.ins[0].address})
 	}
@@ -101,7 +101,8 @@ func lonely(sent, received map[[2]int][]*step.Call) *violation {
 		if len(s) == len(r) {
 			continue
 		}
-		more, text := s, fmt.Sprintf("rank %d sends %d messages to rank %d, which receives %d", k[0], len(s), k[1], len(r))
+		more, text := s, fmt.Sprintf("rank %d sends %d messages to rank %d, which receives %d", k[0], len(s), k[1],
+			len(r))
 		if len(r) > len(s) {
 			more = r
 		}

@@ -24,6 +24,7 @@ type tail struct {
 	exchanges []exchanged
 	scalings  []exchanged
 	norms     bool
+	flat      []flatCall
 }
 
 // An exchanged is a call behind the backward pass and the largest value that it reads.
@@ -51,6 +52,7 @@ func (p *part) tailOf(rank int) *tail {
 				named++
 			}
 		}
+		t.flat = append(t.flat, flatOf(c, d))
 		var largest []float64
 		for i, a := range d.ins {
 			if a.name == "" {
@@ -74,6 +76,9 @@ func (p *part) tailOf(rank int) *tail {
 			if u.result == nil && i < len(d.outs) && slices.Equal(d.outs[i].shape, a.array.shape) &&
 				d.outs[i].sum() != a.array.sum() {
 				u.result = d.outs[i]
+			}
+			if copies && i == 0 && u.result == nil {
+				u.result = a.array // it left the parameter as it was
 			}
 			if u.gradient != nil || u.result != nil {
 				t.updates[a.name] = append(t.updates[a.name], u)
@@ -106,6 +111,7 @@ func (p *part) parameters() {
 			verdicts[name] = v
 		}
 	}
+	p.flats(tails, factors, verdicts)
 	p.report(tails, verdicts)
 	p.notUpdated(tails)
 }
@@ -127,7 +133,29 @@ type judged struct {
 func (a *array) tolerance() float64 { return max(1e-4, 4*a.dtype.Eps()) }
 
 func (p *part) judge(name string, g *gradient, tails map[int]*tail, factors []float64) *judged {
-	places := p.shards[name]
+	v := &judged{update: map[int]*step.Call{}}
+	read := map[int]*array{}
+	for _, r := range p.ranks {
+		us := tails[r].updates[g.names[r]]
+		i := slices.IndexFunc(us, func(u update) bool { return u.gradient != nil })
+		if i < 0 {
+			return nil
+		}
+		read[r], v.update[r] = us[i].gradient, us[i].call
+	}
+	want, places, copies := p.wanted(name, g, factors)
+	for _, r := range p.ranks {
+		v.size += dot(want[r].x, want[r].x) / copies
+	}
+	p.compare(v, g, read, p.updated(want, read), places, tails)
+	return v
+}
+
+// wanted is the gradient that each rank should update a parameter with, where the parameter lies, and how many ranks
+// hold the same part of it.
+func (p *part) wanted(name string, g *gradient, factors []float64) (want map[int]*array, places []place,
+	copies float64) {
+	places = p.shards[name]
 	if places == nil {
 		places = p.everywhere(whole)
 		for m := range p.dims {
@@ -136,13 +164,12 @@ func (p *part) judge(name string, g *gradient, tails map[int]*tail, factors []fl
 			}
 		}
 	}
-	v := &judged{update: map[int]*step.Call{}}
-	read, want := map[int]*array{}, map[int]*array{}
+	want = map[int]*array{}
 	kinds := p.gradientKinds(g.sum, places)
 	for _, r := range p.ranks {
 		want[r] = g.sum[r]
 	}
-	copies := 1.0
+	copies = 1
 	for m, k := range kinds {
 		if places[m].kind == replicated {
 			copies *= float64(p.dims[m].size)
@@ -167,18 +194,11 @@ func (p *part) judge(name string, g *gradient, tails map[int]*tail, factors []fl
 		}
 		want = next
 	}
-	for _, r := range p.ranks {
-		us := tails[r].updates[g.names[r]]
-		i := slices.IndexFunc(us, func(u update) bool { return u.gradient != nil })
-		if i < 0 {
-			return nil
-		}
-		read[r], v.update[r] = us[i].gradient, us[i].call
-	}
-	for _, r := range p.ranks {
-		v.size += dot(want[r].x, want[r].x) / copies
-	}
-	want = p.updated(want, read)
+	return want, places, copies
+}
+
+// compare finds how often each rank read the right gradient, or what else it read.
+func (p *part) compare(v *judged, g *gradient, read, want map[int]*array, places []place, tails map[int]*tail) {
 	for _, r := range p.ranks {
 		if r == p.ranks[0] {
 			g.read, g.update = read[r], v.update[r]
@@ -220,7 +240,7 @@ func (p *part) judge(name string, g *gradient, tails map[int]*tail, factors []fl
 		v.scale[r] = k
 	}
 	if v.scale != nil {
-		return v
+		return
 	}
 	for m := range p.dims {
 		if places[m].kind == replicated && !p.equal(m, read, similar*read[p.ranks[0]].dtype.Eps()) {
@@ -228,7 +248,6 @@ func (p *part) judge(name string, g *gradient, tails map[int]*tail, factors []fl
 		}
 	}
 	p.explain(v, g, read)
-	return v
 }
 
 // updated are the parts of gradients that the ranks update: all of them, or with FSDP its rows on each.

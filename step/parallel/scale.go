@@ -54,8 +54,8 @@ func multiplied(stage []*step.Process) *violation {
 	var order []string
 	for _, p := range stage {
 		for _, call := range p.Calls {
-			if call.Entry.Within >= 0 || call.Entry.BackwardOrder < 0 || !multiplies(call.Op) || len(call.Outputs) != 1 ||
-				numel(call.Outputs[0].Shape) != 1 {
+			if call.Entry.Within >= 0 || call.Entry.BackwardOrder < 0 || !multiplies(call.Op) ||
+				len(call.Outputs) != 1 || numel(call.Outputs[0].Shape) != 1 {
 				continue
 			}
 			k := call.Op + "|" + call.Entry.Location
@@ -77,8 +77,8 @@ func multiplied(stage []*step.Process) *violation {
 		}
 		if len(others) > 0 {
 			return &violation{kind: "scale", call: factors[k], ranks: own[k], target: "output[0]",
-				reason: fmt.Sprintf("it scales the loss on %s, and no such call was recorded on %s: the gradients of the "+
-					"ranks count with different weights", ranksText(own[k]), ranksText(others))}
+				reason: fmt.Sprintf("it scales the loss on %s, and no such call was recorded on %s: the gradients of "+
+					"the ranks count with different weights", ranksText(own[k]), ranksText(others))}
 		}
 	}
 	return nil

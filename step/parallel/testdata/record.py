@@ -91,6 +91,24 @@ def dtensor(directory):
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
+def flat(rank, name, parameters):
+    """Each rank updates its part of all parameters, one behind the other, and gathers those of the others."""
+    with torch.no_grad():
+        whole = torch.cat([p.flatten() for p in parameters])
+        gradient = torch.empty(len(whole) // 2)
+        dist.reduce_scatter_tensor(gradient, torch.cat([p.grad.flatten() for p in parameters]))
+        if name != "flat-sum":
+            gradient.div_(2)
+        own = whole.chunk(2)[rank].clone()
+        if name == "flat-stale":
+            dist.all_gather_into_tensor(whole, own)
+        own.sub_(gradient, alpha=0.1)
+        if name != "flat-stale":
+            dist.all_gather_into_tensor(whole, own)
+        for p, new in zip(parameters, whole.split([p.numel() for p in parameters])):
+            p.copy_(new.view_as(p))
+
+
 def part(n, dim, *shape):
     torch.manual_seed(n)
     t = torch.randn(shape)
@@ -131,6 +149,9 @@ def work(rank, name, directory, port):
             h = F.linear(h, model.down, model.bias)
         loss = (h + x).square().mean()
         (loss * 3 if name == "data-alone" and rank == 1 else loss).backward()
+        if kind == "flat":
+            flat(rank, name, list(model.parameters()))
+            return dist.destroy_process_group()
         for p in model.parameters():
             if name == "data-grad" and rank == 1 and p is model.up:
                 p.grad.mul_(3)
