@@ -143,8 +143,8 @@ func (t *tail) updateOf(part []float64) (*flatCall, int) {
 		f := &t.flat[i]
 		for k := range f.ins {
 			if len(f.ins) == 2 && f.result[k] != nil && len(f.ins[k].x) == len(part) &&
-				len(f.ins[1-k].x) == len(part) && collective.Name(f.call.Op) == "" && !strings.Contains(method(f.call.Op), "copy") &&
-				padded(f.ins[k], part) {
+				len(f.ins[1-k].x) == len(part) && collective.Name(f.call.Op) == "" &&
+				!strings.Contains(method(f.call.Op), "copy") && padded(f.ins[k], part) {
 				return f, k
 			}
 		}
