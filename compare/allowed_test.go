@@ -99,3 +99,27 @@ func TestCommonTerms(t *testing.T) {
 		}
 	}
 }
+
+// TestTailOfZeros: of sums that cancel, rounded to bfloat16 on the way, the last may be zero by chance.
+func TestTailOfZeros(t *testing.T) {
+	const n = 64
+	for _, tc := range []struct {
+		size, noise float64 // of the results, whose terms' magnitudes add up to 1, and of their errors
+		want        verdict.Verdict
+	}{{1e-4, 0x1p-9, verdict.Warn}, {1e-2, 0x1p-12, verdict.Fail}} {
+		r := rand.New(rand.NewPCG(7, 8))
+		ref, got := make([]float64, n), make([]float64, n)
+		for i := range ref {
+			ref[i] = tc.size * (1 + 0.1*r.NormFloat64())
+			got[i] = ref[i] + tc.noise*r.NormFloat64()
+		}
+		got[n-2], got[n-1] = 0, 0
+		s := tensor.Full(tensor.Float64, []int{n}, 1.0)
+		m := Model{ULPs: 4, Terms: 32, Sum: true, Operand: tensor.BFloat16, Scale: func() *tensor.Tensor { return s }}
+		c := Check(tensor.New(tensor.Float32, []int{n}, got).Rounded(), tensor.New(tensor.Float32, []int{n}, ref), m,
+			DefaultTolerance(tensor.Float32), nil)
+		if c.Verdict != tc.want || tc.want == verdict.Fail && c.Pattern != "tail of 2 zeros" {
+			t.Errorf("results of %g: got %s %q, want %s", tc.size, c.Verdict, c.Reason, tc.want)
+		}
+	}
+}

@@ -80,7 +80,7 @@
 //
 //   - if all values are off by one factor: its least-squares estimate is more
 //     than 4 eps from 1 and more than 6 standard errors;
-//   - if the tensor ends in zeros where the reference does not;
+//   - if the tensor ends in zeros where the reference does not, by more than the errors of the other elements;
 //   - if one |x-r|/S exceeds the root mean square of the others that are not
 //     exact by more than 10 + ln(number of elements), which an exponential tail
 //     does not (from 8 elements on). Errors within what roundings of subnormal numbers

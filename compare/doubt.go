@@ -38,13 +38,13 @@ func (c *checker) notRounding(p *part) string {
 	}
 	if c.dt.IsFloat() {
 		switch n := c.zeroTail(); {
-		case n >= 2 && n < c.n:
+		case n >= 2 && n < c.n && c.standsOut(c.n-n):
 			return fmt.Sprintf("tail of %d zeros", n)
 		case n == c.n && c.partials() != nil: // a sum that stagnates is not zero
 			return "all zeros"
 		}
 	}
-	if worst, rest := c.relativeErrors(); c.n >= fewest && worst > (alone+math.Log(float64(c.n)))*rest {
+	if worst, rest := c.relativeErrors(0, c.n); c.n >= fewest && worst > (alone+math.Log(float64(c.n)))*rest {
 		return "one error stands alone: the others do not look accumulated in " + c.bound.lowest
 	}
 	return ""
@@ -112,11 +112,19 @@ func (c *checker) chainFactor() float64 {
 	return products / squares
 }
 
-// relativeErrors walks all elements once more: the largest error relative to what the
+// standsOut reports whether an error from an element on is larger than those of the elements before: of sums that cancel
+// some are zero by chance.
+func (c *checker) standsOut(from int) bool {
+	worst, _ := c.relativeErrors(from, c.n)
+	_, rest := c.relativeErrors(0, from)
+	return worst > tailErrors*rest
+}
+
+// relativeErrors walks elements [from, to) once more: the largest error relative to what the
 // accumulator explains, and the root mean square of the others that are not exact. The
 // errors of one accumulator are all of one size by this measure; elements it had
 // nothing to round in (of one term, or of none) are no evidence.
-func (c *checker) relativeErrors() (worst, rest float64) {
+func (c *checker) relativeErrors(from, to int) (worst, rest float64) {
 	type sum struct {
 		all, beyond squares // those beyond what roundings of subnormal numbers add
 		worst       float64
@@ -132,6 +140,9 @@ func (c *checker) relativeErrors() (worst, rest float64) {
 			tensor.Load(c.ref, lo, r)
 			others := c.othersOf(lo, n, s)
 			for i, x := range g {
+				if lo+i < from || lo+i >= to {
+					continue
+				}
 				settled := c.settled(i, real(r[i]), others)
 				for _, other := range others { // real: the nearest of the right results
 					if v := complex(other[i], 0); modulus(x-v) < modulus(x-r[i]) {

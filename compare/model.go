@@ -117,6 +117,7 @@ const (
 	slopeSigma = 6  // if it is this many standard errors from 1
 	alone      = 10 // an error this far beyond the others (plus log n) is not of their kind,
 	fewest     = 8  // if there are enough others to tell
+	tailErrors = 3  // how many times those before them the errors of a tail of zeros are
 )
 
 // bound is a Model made ready for elements of one floating dtype.

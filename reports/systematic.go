@@ -15,6 +15,7 @@ const (
 	fewestCalls = 8    // that tell a common error from chance
 	callsSigma  = 8    // standard errors that a mean is from 0
 	roundingULP = 0.25 // mean difference from the nearest value that rounding to one side has
+	vaguest     = 256  // limits that an estimate of one call is known to at most: of noise the others' mean would be lost
 	beyondShare = 0.02 // of the elements of a value whose rounding counts, those off by an ULP or more
 )
 
@@ -58,12 +59,13 @@ type mean struct {
 	sum, squares, uncertainty float64
 }
 
-func (m *mean) add(estimate, sigma *Number) {
+// add takes an estimate that is known to within most.
+func (m *mean) add(estimate, sigma *Number, most float64) {
 	if estimate == nil || sigma == nil {
 		return
 	}
 	f, s := float64(*estimate), float64(*sigma)
-	if !(s > 0 && s <= math.MaxFloat64) || !(math.Abs(f) <= math.MaxFloat64) {
+	if !(s > 0 && s <= most) || !(math.Abs(f) <= math.MaxFloat64) {
 		return
 	}
 	m.n++
@@ -116,11 +118,11 @@ func (s *Summary) addErrors(r *Result) {
 		s.pools[key] = p
 	}
 	e := r.Errors
-	p.factor.add(e.Factor, e.FactorError)
-	p.offset.add(e.Offset, e.OffsetError)
+	p.factor.add(e.Factor, e.FactorError, vaguest*commonLimits[key.dtype])
+	p.offset.add(e.Offset, e.OffsetError, vaguest*commonLimits[key.dtype])
 	if float64(e.Beyond) <= beyondShare*float64(e.Inexact) {
-		p.away.add(e.Away, e.ULPError)
-		p.up.add(e.Up, e.ULPError)
+		p.away.add(e.Away, e.ULPError, math.MaxFloat64)
+		p.up.add(e.Up, e.ULPError, math.MaxFloat64)
 	}
 }
 

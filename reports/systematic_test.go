@@ -44,6 +44,9 @@ func TestSystematic(t *testing.T) {
 		{"too few to tell", calls("float32", 12, factor(2)), verdict.Pass, ""},
 		{"to both sides", calls("float32", 150, factor(2), factor(-2)), verdict.Pass, ""},
 		{"as sound kernels are", calls("float32", 300, factor(0.2)), verdict.Pass, ""},
+		{"of sums that cancel", calls("float32", 300, Errors{Factor: Num(-0.2), FactorError: Num(0.1)}), verdict.Pass, ""},
+		{"beside sums that cancel", calls("float32", 150, factor(2), Errors{Factor: Num(-0.2), FactorError: Num(0.1)}),
+			verdict.Fail, "scaled by 1.00000024"},
 		{"failed by themselves", failed, verdict.Pass, ""},
 		{"shifted", calls("bfloat16", 300, offset(0.6*low)), verdict.Fail,
 			"300 bfloat16 results pass one by one, but all together they are shifted by 0.00469 of their root mean " +
