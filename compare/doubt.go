@@ -112,8 +112,8 @@ func (c *checker) chainFactor() float64 {
 	return products / squares
 }
 
-// standsOut reports whether an error from an element on is larger than those of the elements before: of sums that cancel
-// some are zero by chance.
+// standsOut reports whether an error from an element on is larger than those of the elements before: of sums that
+// cancel some are zero by chance.
 func (c *checker) standsOut(from int) bool {
 	worst, _ := c.relativeErrors(from, c.n)
 	_, rest := c.relativeErrors(0, from)

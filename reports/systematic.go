@@ -15,7 +15,7 @@ const (
 	fewestCalls = 8    // that tell a common error from chance
 	callsSigma  = 8    // standard errors that a mean is from 0
 	roundingULP = 0.25 // mean difference from the nearest value that rounding to one side has
-	vaguest     = 256  // limits that an estimate of one call is known to at most: of noise the others' mean would be lost
+	vaguest     = 256  // limits to which an estimate of one call is known, or it would hide the others
 	beyondShare = 0.02 // of the elements of a value whose rounding counts, those off by an ULP or more
 )
 
