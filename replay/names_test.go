@@ -23,10 +23,10 @@ import (
 func TestForeignNames(t *testing.T) {
 	reg, err := opdef.NewRegistry([]*opdef.Entry{opdef.Unary{
 		Name: "npu_twice", Names: "torch_npu.npu_twice torch.ops.npu.npu_twice dlinfer.ops.llm.twice Tensor.npu_twice",
-		InPlace: true,
-		Doc:     opdef.Doc{Summary: "Twice the elements", Source: "an example"},
-		F:       func(x float64) float64 { return 2 * x },
-		DF:      func(_, _ float64) float64 { return 2 },
+		Traits: opdef.Traits{InPlace: true},
+		Doc:    opdef.Doc{Summary: "Twice the elements", Source: "an example"},
+		F:      func(x float64) float64 { return 2 * x },
+		DF:     func(_, _ float64) float64 { return 2 },
 	}.Entry()})
 	if err != nil {
 		t.Fatal(err)

@@ -225,11 +225,13 @@ func (r *Region) entry(ctx context.Context, opt Options) *opdef.Entry {
 		Kernel: func(*regionArgs) ([]*tensor.Tensor, error) {
 			return r.run(ctx, opt, nil)
 		},
-		Scale: func(_ *regionArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			return opdef.Must(r.scale(ctx, opt, outs))
+		Bounds: opdef.Bounds[*regionArgs]{
+			Scale: func(_ *regionArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+				return opdef.Must(r.scale(ctx, opt, outs))
+			},
 		},
 		Cases:  func(opdef.Gen) []*regionArgs { return nil },
-		NoGrad: "gradients of calls that are fused belong to another kernel",
+		Traits: opdef.Traits{NoGrad: "gradients of calls that are fused belong to another kernel"},
 	}.Entry()
 }
 

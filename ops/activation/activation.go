@@ -50,7 +50,8 @@ type activation struct {
 func (v activation) entry() *opdef.Entry {
 	self := func(a *inplaceArgs) *tensor.Tensor { return a.Self }
 	p := opdef.Pointwise[inplaceArgs]{
-		Schema: v.name + "(Tensor self, bool inplace=False) -> Tensor", Names: v.names, InPlace: !v.noInPlace,
+		Schema: v.name + "(Tensor self, bool inplace=False) -> Tensor", Names: v.names,
+		Traits: opdef.Traits{InPlace: !v.noInPlace},
 		Doc: opdef.Doc{Summary: v.summary, Formula: v.formula, Notes: v.notes,
 			Source: "torch.nn.functional." + v.name},
 		Error: v.error, Self: self, NoInts: !v.promote && v.i == nil, NoBool: true,
@@ -242,12 +243,15 @@ var activationOps = []*opdef.Entry{
 		Doc:    opdef.Doc{Summary: "Softer bounded activation", Formula: "self / (1 + |self|)"},
 		Error:  elements.ElementwiseError,
 		Kernel: softsign,
-		Grad:   softsignGrad, Composite: true,
-		Scale: func(_ *softsignArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			return []*tensor.Tensor{elements.AbsIfComplex(outs[0])}
-		},
-		GradScale: func(a *softsignArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return opdef.Grads{"self": {opdef.Abs(g.Out[0])}}, nil
+		Grad:   softsignGrad,
+		Traits: opdef.Traits{Composite: true},
+		Bounds: opdef.Bounds[*softsignArgs]{
+			Scale: func(_ *softsignArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+				return []*tensor.Tensor{elements.AbsIfComplex(outs[0])}
+			},
+			GradScale: func(a *softsignArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+				return opdef.Grads{"self": {opdef.Abs(g.Out[0])}}, nil
+			},
 		},
 		Cases: func(g opdef.Gen) []*softsignArgs {
 			var cs []*softsignArgs
@@ -322,7 +326,9 @@ var activationOps = []*opdef.Entry{
 		"torch.nn.functional.silu", "torch.nn.functional.relu"),
 	opdef.Pointwise[leakyReLUArgs]{
 		Schema: "leaky_relu(Tensor self, Scalar negative_slope=0.01, bool inplace=False) -> Tensor",
-		Names:  "F.leaky_relu _C._nn.leaky_relu", InPlace: true, NoInts: true,
+		Names:  "F.leaky_relu _C._nn.leaky_relu",
+		Traits: opdef.Traits{InPlace: true},
+		NoInts: true,
 		Doc: opdef.Doc{Summary: "Leaky rectifier", Formula: "self if self > 0, else negative_slope*self",
 			Notes: "The gradient at 0 is negative_slope."},
 		Error: elements.RoundedError,
@@ -345,7 +351,8 @@ var activationOps = []*opdef.Entry{
 		},
 	}.Entry().WithTakenFor("torch.nn.functional.relu"),
 	opdef.Pointwise[eluArgs]{
-		Schema: "elu(Tensor self, Scalar alpha=1.0, bool inplace=False) -> Tensor", Names: "F.elu", InPlace: true,
+		Schema: "elu(Tensor self, Scalar alpha=1.0, bool inplace=False) -> Tensor", Names: "F.elu",
+		Traits: opdef.Traits{InPlace: true},
 		NoInts: true,
 		Doc:    opdef.Doc{Summary: "Exponential linear unit", Formula: "self if self > 0, else alpha*(exp(self) - 1)"},
 		Error:  elements.ElementwiseError,
@@ -364,7 +371,8 @@ var activationOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Pointwise[eluArgs]{
 		Schema: "celu(Tensor self, Scalar alpha=1.0, bool inplace=False) -> Tensor", Names: "celu Tensor.celu F.celu",
-		InPlace: true, NoInts: true,
+		Traits: opdef.Traits{InPlace: true},
+		NoInts: true,
 		Doc: opdef.Doc{Summary: "Continuously differentiable exponential linear unit",
 			Formula: "self if self > 0, else alpha*(exp(self/alpha) - 1)", Source: "torch.nn.functional.celu"},
 		Error: elements.ElementwiseError,
@@ -390,7 +398,9 @@ var activationOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Pointwise[hardtanhArgs]{
 		Schema: "hardtanh(Tensor self, Scalar min_val=-1.0, Scalar max_val=1.0, bool inplace=False) -> Tensor",
-		Names:  "F.hardtanh _C._nn.hardtanh", InPlace: true, NoBool: true,
+		Names:  "F.hardtanh _C._nn.hardtanh",
+		Traits: opdef.Traits{InPlace: true},
+		NoBool: true,
 		Doc: opdef.Doc{Summary: "Linear function cut at both ends", Formula: "min(max(self, min_val), max_val)",
 			Notes: "The subgradient at both ends is 0."},
 		Error: elements.ExactError,
@@ -473,9 +483,9 @@ var activationOps = []*opdef.Entry{
 		Names:  "F.softplus _C._nn.softplus", NoInts: true,
 		Doc: opdef.Doc{Summary: "Smooth rectifier",
 			Formula: "ln(1 + exp(beta*self)) / beta; self where beta*self > threshold"},
-		Error:    elements.ElementwiseError,
-		Autocast: opdef.AutocastFloat32,
-		Self:     func(a *softplusArgs) *tensor.Tensor { return a.Self },
+		Error:  elements.ElementwiseError,
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
+		Self:   func(a *softplusArgs) *tensor.Tensor { return a.Self },
 		F: func(a *softplusArgs) func(float64) float64 {
 			b, t := elements.ArithmeticValue(a.Beta, a.Self.DType), elements.ArithmeticValue(a.Threshold, a.Self.DType)
 			return func(x float64) float64 {
@@ -513,7 +523,9 @@ var activationOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Pointwise[thresholdArgs]{
 		Schema: "threshold(Tensor self, Scalar threshold, Scalar value, bool inplace=False) -> Tensor",
-		Names:  "threshold F.threshold", InPlace: true, NoBool: true,
+		Names:  "threshold F.threshold",
+		Traits: opdef.Traits{InPlace: true},
+		NoBool: true,
 		Doc: opdef.Doc{Summary: "Replaces elements up to a threshold",
 			Formula: "self if self > threshold, else value", Source: "torch.nn.functional.threshold"},
 		Error: elements.ExactError,

@@ -19,7 +19,7 @@ var gatedOps = []*opdef.Entry{
 			Formula: "self if self > 0, else weight*self",
 			Notes: "weight has one element or one for each channel, dimension 1 of self (N, C, ...). The gradient " +
 				"at 0 is weight.", Source: "torch.nn.functional.prelu"},
-		Autocast: opdef.AutocastLower,
+		Traits: opdef.Traits{Autocast: opdef.AutocastLower},
 		Cases: func(g opdef.Gen) []*preluArgs {
 			zero := []float64{0}
 			return []*preluArgs{
@@ -138,7 +138,9 @@ var rreluDoc = opdef.Doc{Summary: "Leaky rectifier with random slopes",
 
 func rrelu(name, names, params string) *opdef.Entry {
 	return opdef.Op[rreluArgs]{
-		Schema: name + "(Tensor self, " + params + ") -> Tensor", Names: names, InPlace: true, Doc: rreluDoc,
+		Schema: name + "(Tensor self, " + params + ") -> Tensor", Names: names,
+		Traits:   opdef.Traits{InPlace: true},
+		Doc:      rreluDoc,
 		Error:    opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 2}},
 		RandomIf: func(a *rreluArgs) string { return drawsIf(a.Training) },
 		Kernel:   func(a *rreluArgs) ([]*tensor.Tensor, error) { return leaky(a.Self, a.Lower, a.Upper) },
@@ -162,7 +164,9 @@ func rreluNative(name, names string) *opdef.Entry {
 	return opdef.Op[rreluNativeArgs]{
 		Schema: name +
 			"(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? " +
-			"generator=None) -> Tensor", Names: names, InPlace: true, Doc: rreluDoc,
+			"generator=None) -> Tensor", Names: names,
+		Traits:   opdef.Traits{InPlace: true},
+		Doc:      rreluDoc,
 		Error:    opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 2}},
 		RandomIf: func(a *rreluNativeArgs) string { return drawsIf(a.Training) },
 		Kernel: func(a *rreluNativeArgs) ([]*tensor.Tensor, error) {

@@ -104,7 +104,8 @@ func softmaxOp[A any](schema, names, source, arg string, v softmaxVariant,
 	args func(*tensor.Tensor, int, *tensor.DType) *A) *opdef.Entry {
 	type call = *softmaxCall
 	return opdef.Planned[*A, call]{
-		Schema: schema, Names: names, Autocast: opdef.AutocastFloat32,
+		Schema: schema, Names: names,
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: v.summary, Formula: v.formula,
 			Notes: "x is the input, converted to dtype. A row of -inf alone gives nan.", Source: source},
 		Error: opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true,
@@ -122,9 +123,15 @@ func softmaxOp[A any](schema, names, source, arg string, v softmaxVariant,
 			return &softmaxCall{softmaxVariant: v, given: x, x: elements.Converted(x, dt), dim: dim}, err
 		},
 		Mistakes: call.mistakes,
-		Terms:    func(c call) int { return elements.LengthOf(c.x.Shape, c.dim) },
-		Kernel:   call.kernel,
-		Grad:     func(c call, g *opdef.Grad) (opdef.Grads, error) { return elements.GradOf(arg, c.grad(g)), nil },
+		Bounds: opdef.Bounds[call]{
+			Terms: func(c call) int { return elements.LengthOf(c.x.Shape, c.dim) },
+			Scale: func(c call, outs []*tensor.Tensor) []*tensor.Tensor { return elements.Single(c.scale(outs[0])) },
+			GradScale: func(c call, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+				return elements.GradOf(arg, c.gradScale(g)), nil
+			},
+		},
+		Kernel: call.kernel,
+		Grad:   func(c call, g *opdef.Grad) (opdef.Grads, error) { return elements.GradOf(arg, c.grad(g)), nil },
 		// A conversion by dtype= and the negation of softmin are nodes before.
 		Node: func(c call, g *opdef.Grad) (opdef.Node, error) {
 			if c.given.DType == g.Outs[0].DType && c.sign > 0 {
@@ -132,10 +139,6 @@ func softmaxOp[A any](schema, names, source, arg string, v softmaxVariant,
 			}
 			return opdef.Node{Grads: elements.Single(elements.Scaled(c.grad(g), c.sign)),
 				Scale: func() []*tensor.Tensor { return elements.Single(c.gradScale(g)) }}, nil
-		},
-		Scale: func(c call, outs []*tensor.Tensor) []*tensor.Tensor { return elements.Single(c.scale(outs[0])) },
-		GradScale: func(c call, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return elements.GradOf(arg, c.gradScale(g)), nil
 		},
 		Cases: func(g opdef.Gen) []*A {
 			f32, f64 := tensor.Float32, tensor.Float64

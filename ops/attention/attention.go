@@ -19,7 +19,7 @@ var attentionOps = []*opdef.Entry{
 			Notes: "query is (*, L, E), key (*, S, E), value (*, S, F); scale is 1/sqrt(E) by default. A bool mask " +
 				"keeps where it is true; is_causal keeps keys up to the query's position. A query that sees no " +
 				"key gives 0, or NaN as torch did before 2.5. enable_gqa repeats the heads, dimension -3, of key and value."},
-		Autocast: opdef.AutocastLower,
+		Traits: opdef.Traits{Autocast: opdef.AutocastLower},
 		Error: opdef.Error{Class: opdef.Composed, ULPs: 4, Coarse: true, Grad: &opdef.Error{Class: opdef.Composed,
 			ULPs: 6, Coarse: true}},
 		// Without a fused kernel the last step is a product seen in another shape.

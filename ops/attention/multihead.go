@@ -25,7 +25,7 @@ var multiheadOp = compose.Declare(compose.Op[multiheadArgs]{
 		Notes: "query is (L, N, E) or (L, E), key and value are (S, N, *) or (S, *); q, k and v are their " +
 			"projections. bias_k, bias_v and, if add_zero_attn, zeros are further keys and values. Bool masks " +
 			"forbid where they are true. Without need_weights the weights are None."},
-	Autocast: opdef.AutocastLower,
+	Traits: opdef.Traits{Autocast: opdef.AutocastLower},
 	RandomIf: func(c *compose.Call) string {
 		if a := c.Args().(*multiheadArgs); a.Training && a.DropoutP > 0 {
 			return elements.DrawsRandomNumbers

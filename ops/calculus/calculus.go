@@ -137,14 +137,29 @@ func (p *diffPlan) coarseness() float64 {
 }
 
 var diffOp = opdef.Planned[*diffArgs, *diffPlan]{
-	Composite: true,
-	Schema:    "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
+	Traits: opdef.Traits{Composite: true},
+	Schema: "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
 	Doc: opdef.Doc{Summary: "Differences of adjacent elements along a dimension, n times",
 		Formula: "out[i] = x[i+1] - x[i], x = prepend, self, append joined",
 		Notes:   "Of bool the exclusive or. n=0 ignores prepend and append."},
 	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 2, Coarse: true},
-	Terms: func(p *diffPlan) int { return max(1, p.times) },
-	Plan:  (*diffArgs).plan,
+	Bounds: opdef.Bounds[*diffPlan]{
+		Terms: func(p *diffPlan) int { return max(1, p.times) },
+		Scale: func(p *diffPlan, outs []*tensor.Tensor) []*tensor.Tensor {
+			parts := make([]*tensor.Tensor, len(p.parts))
+			for i, t := range p.parts {
+				parts[i] = opdef.Abs(t)
+			}
+			x := opdef.Must(p.joined(parts))
+			return elements.Single(elements.Scaled(p.Magnitudes().Along(tensor.Float64, x, p.dim), p.coarseness()))
+		},
+		GradScale: func(p *diffPlan, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			up := opdef.Abs(g.Out[0])
+			return p.split(elements.Scaled(p.Transposed().Magnitudes().Along(tensor.Float64, up, p.dim),
+				p.coarseness())), nil
+		},
+	},
+	Plan: (*diffArgs).plan,
 	Kernel: func(p *diffPlan) ([]*tensor.Tensor, error) {
 		x, err := p.joined(p.parts)
 		if err != nil {
@@ -158,18 +173,6 @@ var diffOp = opdef.Planned[*diffArgs, *diffPlan]{
 	},
 	Grad: func(p *diffPlan, g *opdef.Grad) (opdef.Grads, error) {
 		return p.split(p.Transposed().Along(p.dt, g.Out[0], p.dim)), nil
-	},
-	Scale: func(p *diffPlan, outs []*tensor.Tensor) []*tensor.Tensor {
-		parts := make([]*tensor.Tensor, len(p.parts))
-		for i, t := range p.parts {
-			parts[i] = opdef.Abs(t)
-		}
-		x := opdef.Must(p.joined(parts))
-		return elements.Single(elements.Scaled(p.Magnitudes().Along(tensor.Float64, x, p.dim), p.coarseness()))
-	},
-	GradScale: func(p *diffPlan, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-		return p.split(elements.Scaled(p.Transposed().Magnitudes().Along(tensor.Float64, opdef.Abs(g.Out[0]), p.dim),
-			p.coarseness())), nil
 	},
 	Cases: func(g opdef.Gen) []*diffArgs {
 		f64 := tensor.Float64
@@ -295,14 +298,28 @@ func gridSteps(v value.Value, n int) (func(i int) complex128, error) {
 
 var gradientOp = opdef.Planned[*gradientArgs, *finiteDifferences]{
 	Schema: "gradient(Tensor self, *, any spacing=None, any dim=None, int edge_order=1) -> Tensor[]",
-	Names:  "gradient", Composite: true,
+	Names:  "gradient",
+	Traits: opdef.Traits{Composite: true},
 	Doc: opdef.Doc{Summary: "First derivatives along dimensions by central differences",
 		Notes: "spacing is a distance, one per dimension, or coordinates. At the ends differences of order " +
 			"edge_order are taken. No gradient goes to spacing."},
 	Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 3, Coarse: true},
 	Exempt: map[string]string{"dtypes": "coordinates, which the check leaves as they are, take part in promotion"},
 	Plan:   (*gradientArgs).plan,
-	Terms:  func(*finiteDifferences) int { return 3 },
+	Bounds: opdef.Bounds[*finiteDifferences]{
+		Terms: func(*finiteDifferences) int { return 3 },
+		Scale: func(p *finiteDifferences, _ []*tensor.Tensor) []*tensor.Tensor {
+			scales := make([]*tensor.Tensor, len(p.maps))
+			for i, s := range p.maps {
+				scales[i] = elements.Scaled(s.Magnitudes().Along(tensor.Float64, opdef.Abs(p.x), p.dims[i]),
+					elements.EpsOverFloat32(p.dt))
+			}
+			return scales
+		},
+		GradScale: func(p *finiteDifferences, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			return p.grads(g, true)
+		},
+	},
 	Kernel: func(p *finiteDifferences) ([]*tensor.Tensor, error) {
 		var outs []*tensor.Tensor
 		for i, s := range p.maps {
@@ -311,17 +328,6 @@ var gradientOp = opdef.Planned[*gradientArgs, *finiteDifferences]{
 		return outs, nil
 	},
 	Grad: func(p *finiteDifferences, g *opdef.Grad) (opdef.Grads, error) { return p.grads(g, false) },
-	Scale: func(p *finiteDifferences, _ []*tensor.Tensor) []*tensor.Tensor {
-		scales := make([]*tensor.Tensor, len(p.maps))
-		for i, s := range p.maps {
-			scales[i] = elements.Scaled(s.Magnitudes().Along(tensor.Float64, opdef.Abs(p.x), p.dims[i]),
-				elements.EpsOverFloat32(p.dt))
-		}
-		return scales
-	},
-	GradScale: func(p *finiteDifferences, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-		return p.grads(g, true)
-	},
 	Cases: func(g opdef.Gen) []*gradientArgs {
 		f64 := tensor.Float64
 		at := tensor.New(f64, []int{4}, []float64{0, 0.5, 2, 3})

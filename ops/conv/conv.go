@@ -52,8 +52,8 @@ var convOps = []*opdef.Entry{
 		Error:  opdef.Error{Class: opdef.Accumulated},
 		Plan:   (*convolutionBackwardArgs).plan,
 		Kernel: (*convolutionBackward).kernel,
-		NoGrad: "a gradient itself",
-		Terms:  (*convolutionBackward).gradTerms,
+		Traits: opdef.Traits{NoGrad: "a gradient itself"},
+		Bounds: opdef.Bounds[*convolutionBackward]{Terms: (*convolutionBackward).gradTerms},
 		Cases: func(g opdef.Gen) []*convolutionBackwardArgs {
 			f64 := tensor.Float64
 			one, zero := []int{1, 1}, []int{0, 0}
@@ -122,7 +122,7 @@ func convOp(nd int, schema string) *opdef.Entry {
 			Notes: "input (N, C, ...) or (C, ...), weight (O, C/groups, ...); padding may be \"same\" (stride 1) or " +
 				"\"valid\".", Source: "torch.nn.functional." + name,
 		},
-		Autocast: opdef.AutocastLower,
+		Traits:   opdef.Traits{Autocast: opdef.AutocastLower},
 		Plan:     func(a *convArgs) (*convCall, error) { return convPlan(nd, a) },
 		Node:     (*convCall).node,
 		Mistakes: (*convCall).mistakes,
@@ -140,7 +140,7 @@ func convTransposeOp(nd int, schema string) *opdef.Entry {
 			Formula: "the gradient of a convolution with respect to its input, plus bias",
 			Notes:   "input (N, C, ...) or (C, ...), weight (C, O/groups, ...).", Source: "torch.nn.functional." + name,
 		},
-		Autocast: opdef.AutocastLower,
+		Traits:   opdef.Traits{Autocast: opdef.AutocastLower},
 		Plan:     func(a *convTransposeArgs) (*convCall, error) { return a.plan(nd) },
 		Mistakes: (*convCall).mistakes,
 		Node:     (*convCall).node,

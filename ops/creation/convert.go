@@ -186,8 +186,9 @@ var convertOps = []*opdef.Entry{
 		false),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "numpy(Tensor self, *, ignored force=False) -> Tensor", Names: "Tensor.numpy",
-		Doc:   opdef.Doc{Summary: "The elements as an array of numpy", Formula: "self"},
-		Error: elements.ExactError, NoGrad: "an array has none",
+		Doc:    opdef.Doc{Summary: "The elements as an array of numpy", Formula: "self"},
+		Error:  elements.ExactError,
+		Traits: opdef.Traits{NoGrad: "an array has none"},
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return elements.Result(a.Self) },
 		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
 			return []*opdef.UnaryArgs{{Self: elements.Detached(g.Normal(tensor.Float32, 2, 3))},
@@ -204,7 +205,7 @@ var convertOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Gives the tensor the memory of another, and its shape", Formula: "self = value",
 			Notes: "Written as x.data = value, which returns nothing.", Source: "torch.Tensor.data"},
 		Error:  elements.ExactError,
-		NoGrad: "autograd does not see it",
+		Traits: opdef.Traits{NoGrad: "autograd does not see it"},
 		Value:  func(*setDataArgs) (value.Value, error) { return nil, nil },
 		After: func(a *setDataArgs, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
 			return map[string][]*tensor.Tensor{"self": {a.Value}}, nil
@@ -216,7 +217,7 @@ var convertOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[CopyArgs]{
 		Schema: "copy_(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", Names: "Tensor.copy_",
-		InPlace: true,
+		Traits: opdef.Traits{InPlace: true},
 		Doc: opdef.Doc{Summary: "Copies another tensor into the tensor",
 			Formula: "src, expanded to the shape of self and converted to its dtype"},
 		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},

@@ -26,7 +26,9 @@ var createOps = []*opdef.Entry{
 		Schema: "full(int[] size, Scalar fill_value, *, dtype? dtype=None" + OptionParams, Names: "full",
 		Doc: opdef.Doc{Summary: "A tensor of one value", Formula: "fill_value",
 			Notes: "Without dtype: bool, int64, float32 or complex64 by the kind of fill_value."},
-		Error: elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
+		Error:  elements.ExactError,
+		Traits: opdef.Traits{NoGrad: elements.NoDifferentiableArgument, Trivial: true},
+
 		Kernel: func(a *fullArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Size, a.FillValue, elements.OrElse(a.Dtype, dtypeOfNumber(a.FillValue)))
 		},
@@ -39,8 +41,10 @@ var createOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[fullLikeArgs]{
 		Schema: "full_like(Tensor self, Scalar fill_value, *, dtype? dtype=None" + OptionParams, Names: "full_like",
-		Doc:   opdef.Doc{Summary: "A tensor of one value, of the shape of another", Formula: "fill_value"},
-		Error: elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
+		Doc:    opdef.Doc{Summary: "A tensor of one value, of the shape of another", Formula: "fill_value"},
+		Error:  elements.ExactError,
+		Traits: opdef.Traits{NoGrad: elements.NoDifferentiableArgument, Trivial: true},
+
 		Kernel: func(a *fullLikeArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Self.Shape, a.FillValue, elements.OrElse(a.Dtype, a.Self.DType))
 		},
@@ -56,7 +60,9 @@ var createOps = []*opdef.Entry{
 		Schema: "new_full(Tensor self, int[] size, Scalar fill_value, *, dtype? dtype=None" + OptionParams,
 		Names:  "Tensor.new_full",
 		Doc:    opdef.Doc{Summary: "A tensor of one value, of the dtype of another", Formula: "fill_value"},
-		Error:  elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
+		Error:  elements.ExactError,
+		Traits: opdef.Traits{NoGrad: elements.NoDifferentiableArgument, Trivial: true},
+
 		Kernel: func(a *newFullArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Size, a.FillValue, elements.OrElse(a.Dtype, a.Self.DType))
 		},
@@ -69,21 +75,28 @@ var createOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Op[fillArgs]{
-		Schema: "fill(Tensor self, Tensor|Scalar value) -> Tensor", Names: "fill", InPlace: true,
-		Doc:   opdef.Doc{Summary: "The tensor filled with one value", Formula: "value", Source: "torch.Tensor.fill_"},
-		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}}, Trivial: true,
-		Kernel: fill, Grad: fillGrad, GradTerms: func(a *fillArgs) int { return a.Self.Numel() }, Cases: fillCases,
+		Schema: "fill(Tensor self, Tensor|Scalar value) -> Tensor", Names: "fill",
+		Traits: opdef.Traits{InPlace: true, Trivial: true},
+		Doc:    opdef.Doc{Summary: "The tensor filled with one value", Formula: "value", Source: "torch.Tensor.fill_"},
+		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
+		Kernel: fill, Grad: fillGrad,
+		Bounds: opdef.Bounds[*fillArgs]{GradTerms: func(a *fillArgs) int { return a.Self.Numel() }},
+		Cases:  fillCases,
 	}.Entry(),
 	opdef.Op[fillArgs]{
-		Schema: "fill_(Tensor self, Tensor|Scalar value) -> Tensor", Names: "Tensor.fill_", InPlace: true,
-		Doc:   opdef.Doc{Summary: "Fills the tensor with one value", Formula: "value"},
-		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}}, Trivial: true,
-		Kernel: fill, Grad: fillGrad, GradTerms: func(a *fillArgs) int { return a.Self.Numel() }, Cases: fillCases,
+		Schema: "fill_(Tensor self, Tensor|Scalar value) -> Tensor", Names: "Tensor.fill_",
+		Traits: opdef.Traits{InPlace: true, Trivial: true},
+		Doc:    opdef.Doc{Summary: "Fills the tensor with one value", Formula: "value"},
+		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
+		Kernel: fill, Grad: fillGrad,
+		Bounds: opdef.Bounds[*fillArgs]{GradTerms: func(a *fillArgs) int { return a.Self.Numel() }},
+		Cases:  fillCases,
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
-		Schema: "zero_(Tensor self) -> Tensor", Names: "Tensor.zero_ zero_ nn.init.zeros_", InPlace: true,
-		Doc:   opdef.Doc{Summary: "Fills the tensor with zeros", Formula: "0"},
-		Error: elements.ExactError, Trivial: true,
+		Schema: "zero_(Tensor self) -> Tensor", Names: "Tensor.zero_ zero_ nn.init.zeros_",
+		Traits: opdef.Traits{InPlace: true, Trivial: true},
+		Doc:    opdef.Doc{Summary: "Fills the tensor with zeros", Formula: "0"},
+		Error:  elements.ExactError,
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Self.Shape, opdef.Int(0), a.Self.DType)
 		},
@@ -98,8 +111,9 @@ var createOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Evenly spaced numbers",
 			Formula: "start + i*step, i = 0 .. ceil((end - start)/step) - 1",
 			Notes:   "Without dtype: int64 if all numbers are integers, else float32."},
-		Trivial: true, Error: elements.RoundedError, NoGrad: elements.NoDifferentiableArgument, Kernel: arange,
-		Scale: arangeScale,
+		Traits: opdef.Traits{Trivial: true, NoGrad: elements.NoDifferentiableArgument},
+		Error:  elements.RoundedError, Kernel: arange,
+		Bounds: opdef.Bounds[*arangeArgs]{Scale: arangeScale},
 		Cases: func(opdef.Gen) []*arangeArgs {
 			f64 := tensor.Float64
 			return []*arangeArgs{
@@ -112,8 +126,9 @@ var createOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[arangeEndArgs]{
 		Schema: "arange(Scalar end, *, dtype? dtype=None" + OptionParams, Names: "arange",
-		Doc:     opdef.Doc{Summary: "Numbers from 0", Formula: "i, i = 0 .. ceil(end) - 1"},
-		Trivial: true, Error: elements.RoundedError, NoGrad: elements.NoDifferentiableArgument,
+		Doc:    opdef.Doc{Summary: "Numbers from 0", Formula: "i, i = 0 .. ceil(end) - 1"},
+		Traits: opdef.Traits{Trivial: true, NoGrad: elements.NoDifferentiableArgument},
+		Error:  elements.RoundedError,
 		Kernel: func(a *arangeEndArgs) ([]*tensor.Tensor, error) {
 			return arange(&arangeArgs{opdef.Int(0), a.End, opdef.Int(1), arangeDType(a.Dtype, a.End)})
 		},
@@ -127,10 +142,14 @@ var createOps = []*opdef.Entry{
 		Schema: "linspace(Scalar start, Scalar end, int steps, *, dtype? dtype=None" + OptionParams, Names: "linspace",
 		Doc: opdef.Doc{Summary: "Evenly spaced numbers with both ends", Formula: "start + i*(end - start)/(steps - 1)",
 			Notes: "The second half counts back from end. Integers are computed in float32 and truncated."},
-		Error: elements.RoundedError, NoGrad: elements.NoDifferentiableArgument, Kernel: linspace,
-		Scale: func(a *linspaceArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			s := math.Max(magnitudeOfNumber(a.Start), magnitudeOfNumber(a.End))
-			return []*tensor.Tensor{tensor.Full(tensor.Float64, outs[0].Shape, s)}
+		Error:  elements.RoundedError,
+		Traits: opdef.Traits{NoGrad: elements.NoDifferentiableArgument},
+		Kernel: linspace,
+		Bounds: opdef.Bounds[*linspaceArgs]{
+			Scale: func(a *linspaceArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+				s := math.Max(magnitudeOfNumber(a.Start), magnitudeOfNumber(a.End))
+				return []*tensor.Tensor{tensor.Full(tensor.Float64, outs[0].Shape, s)}
+			},
 		},
 		Cases: func(opdef.Gen) []*linspaceArgs {
 			i64, c := tensor.Int64, tensor.Complex64
@@ -146,15 +165,20 @@ var createOps = []*opdef.Entry{
 		Names:  "logspace",
 		Doc: opdef.Doc{Summary: "Powers of a base with evenly spaced exponents",
 			Formula: "base ** (start + i*(end - start)/(steps - 1))"},
-		Error: elements.ElementwiseError, NoGrad: elements.NoDifferentiableArgument, Kernel: logspace,
-		Scale: func(a *logspaceArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			// The exponent is rounded before the power is taken.
-			k := math.Abs(math.Log(math.Abs(a.Base))) * math.Max(magnitudeOfNumber(a.Start), magnitudeOfNumber(a.End))
-			if !elements.IsFinite(k) {
-				k = 1
-			}
-			return []*tensor.Tensor{opdef.Map(tensor.Float64, opdef.Abs(outs[0]),
-				func(y float64) float64 { return y * (1 + k) })}
+		Error:  elements.ElementwiseError,
+		Traits: opdef.Traits{NoGrad: elements.NoDifferentiableArgument},
+		Kernel: logspace,
+		Bounds: opdef.Bounds[*logspaceArgs]{
+			Scale: func(a *logspaceArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+				// The exponent is rounded before the power is taken.
+				k := math.Abs(math.Log(math.Abs(a.Base))) *
+					math.Max(magnitudeOfNumber(a.Start), magnitudeOfNumber(a.End))
+				if !elements.IsFinite(k) {
+					k = 1
+				}
+				return []*tensor.Tensor{opdef.Map(tensor.Float64, opdef.Abs(outs[0]),
+					func(y float64) float64 { return y * (1 + k) })}
+			},
 		},
 		Cases: func(opdef.Gen) []*logspaceArgs {
 			i64 := tensor.Int64
@@ -164,8 +188,10 @@ var createOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[eyeArgs]{
 		Schema: "eye(int n, int? m=None, *, dtype? dtype=None" + OptionParams, Names: "eye",
-		Doc:   opdef.Doc{Summary: "Identity matrix", Formula: "1 where row = column, else 0"},
-		Error: elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
+		Doc:    opdef.Doc{Summary: "Identity matrix", Formula: "1 where row = column, else 0"},
+		Error:  elements.ExactError,
+		Traits: opdef.Traits{NoGrad: elements.NoDifferentiableArgument, Trivial: true},
+
 		Kernel: func(a *eyeArgs) ([]*tensor.Tensor, error) {
 			n, m := a.N, elements.OrElse(a.M, a.N)
 			if n < 0 || m < 0 {
@@ -189,8 +215,10 @@ var createOps = []*opdef.Entry{
 		func(r, cols, offset int) (lo, hi int) { return max(0, diagonal(r, offset, cols)), cols }),
 	opdef.Op[dataArgs]{
 		Schema: "tensor(any data, *, dtype? dtype=None" + OptionParams, Names: "tensor",
-		Doc:   opdef.Doc{Summary: "A tensor of Python numbers in nested sequences", Formula: "data"},
-		Error: elements.ExactError, NoGrad: "the result is a leaf", Trivial: true,
+		Doc:    opdef.Doc{Summary: "A tensor of Python numbers in nested sequences", Formula: "data"},
+		Error:  elements.ExactError,
+		Traits: opdef.Traits{NoGrad: "the result is a leaf", Trivial: true},
+
 		Kernel: func(a *dataArgs) ([]*tensor.Tensor, error) { return fromData(a.Data, a.Dtype) },
 		Cases:  dataCases,
 	}.Entry(),
@@ -199,14 +227,18 @@ var createOps = []*opdef.Entry{
 		Names:  "as_tensor asarray from_numpy",
 		Doc: opdef.Doc{Summary: "A tensor of Python numbers in nested sequences, or a tensor converted",
 			Formula: "data"},
-		Error: elements.ExactError, NoGrad: "gradients belong to the argument", Trivial: true,
+		Error:  elements.ExactError,
+		Traits: opdef.Traits{NoGrad: "gradients belong to the argument", Trivial: true},
+
 		Kernel: func(a *dataArgs) ([]*tensor.Tensor, error) { return fromData(a.Data, a.Dtype) },
 		Cases:  dataCases,
 	}.Entry(),
 	opdef.Op[newTensorArgs]{
 		Schema: "new_tensor(Tensor self, any data, *, dtype? dtype=None" + OptionParams, Names: "Tensor.new_tensor",
-		Doc:   opdef.Doc{Summary: "A tensor of Python numbers, of the dtype of another tensor", Formula: "data"},
-		Error: elements.ExactError, NoGrad: "the result is a leaf", Trivial: true,
+		Doc:    opdef.Doc{Summary: "A tensor of Python numbers, of the dtype of another tensor", Formula: "data"},
+		Error:  elements.ExactError,
+		Traits: opdef.Traits{NoGrad: "the result is a leaf", Trivial: true},
+
 		Kernel: func(a *newTensorArgs) ([]*tensor.Tensor, error) {
 			dt := elements.OrElse(a.Dtype, a.Self.DType)
 			return fromData(a.Data, &dt)
@@ -226,7 +258,9 @@ var createOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "A tensor of the dtype of another one, of data or of a size",
 			Formula: "data", Notes: "Of a size, given as numbers or a torch.Size, the values are those that " +
 				"memory had."},
-		Error: elements.ExactError, NoGrad: "the result is a leaf", Trivial: true,
+		Error:  elements.ExactError,
+		Traits: opdef.Traits{NoGrad: "the result is a leaf", Trivial: true},
+
 		RandomIf: func(a *newArgs) string {
 			if _, ok := a.shape(); ok {
 				return opdef.Uninitialised
@@ -248,8 +282,10 @@ var createOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[scalarTensorArgs]{
 		Schema: "scalar_tensor(Scalar s, *, dtype? dtype=None" + OptionParams, Names: "scalar_tensor",
-		Doc:   opdef.Doc{Summary: "A 0-d tensor", Formula: "s"},
-		Error: elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
+		Doc:    opdef.Doc{Summary: "A 0-d tensor", Formula: "s"},
+		Error:  elements.ExactError,
+		Traits: opdef.Traits{NoGrad: elements.NoDifferentiableArgument, Trivial: true},
+
 		Kernel: func(a *scalarTensorArgs) ([]*tensor.Tensor, error) {
 			return Constant(nil, a.S, elements.OrElse(a.Dtype, tensor.DefaultDType))
 		},
@@ -260,9 +296,10 @@ var createOps = []*opdef.Entry{
 	constantInit("constant_", "(Tensor tensor, Scalar val) -> Tensor",
 		func(a *constantArgs) opdef.Scalar { return a.Val }),
 	opdef.Op[onesInitArgs]{
-		Schema: "ones_(Tensor tensor) -> Tensor", Names: "nn.init.ones_", InPlace: true,
-		Doc:   opdef.Doc{Summary: "Fills the tensor with ones", Formula: "1"},
-		Error: elements.ExactError, NoGrad: "run without gradients", Trivial: true,
+		Schema: "ones_(Tensor tensor) -> Tensor", Names: "nn.init.ones_",
+		Traits: opdef.Traits{InPlace: true, NoGrad: "run without gradients", Trivial: true},
+		Doc:    opdef.Doc{Summary: "Fills the tensor with ones", Formula: "1"},
+		Error:  elements.ExactError,
 		Kernel: func(a *onesInitArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Tensor.Shape, opdef.Int(1), a.Tensor.DType)
 		},
@@ -435,8 +472,10 @@ func magnitudeOfNumber(s opdef.Scalar) float64 { return s.Abs().Float64() }
 func filled(name, summary string, v int64) *opdef.Entry {
 	return opdef.Op[NewSizeArgs]{
 		Schema: name + "(int[]... size, *, dtype? dtype=None" + OptionParams, Names: name,
-		Doc:   opdef.Doc{Summary: summary},
-		Error: elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
+		Doc:    opdef.Doc{Summary: summary},
+		Error:  elements.ExactError,
+		Traits: opdef.Traits{NoGrad: elements.NoDifferentiableArgument, Trivial: true},
+
 		Kernel: func(a *NewSizeArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Size, opdef.Int(v), elements.OrElse(a.Dtype, tensor.DefaultDType))
 		},
@@ -453,8 +492,10 @@ func SizeCases(opdef.Gen) []*NewSizeArgs {
 func filledLike(name, summary string, v int64) *opdef.Entry {
 	return opdef.Op[NewLikeArgs]{
 		Schema: name + "(Tensor self, *, dtype? dtype=None" + OptionParams, Names: name,
-		Doc:   opdef.Doc{Summary: summary},
-		Error: elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
+		Doc:    opdef.Doc{Summary: summary},
+		Error:  elements.ExactError,
+		Traits: opdef.Traits{NoGrad: elements.NoDifferentiableArgument, Trivial: true},
+
 		Kernel: func(a *NewLikeArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Self.Shape, opdef.Int(v), elements.OrElse(a.Dtype, a.Self.DType))
 		},
@@ -475,8 +516,10 @@ func LikeCases(g opdef.Gen) []*NewLikeArgs {
 func filledNew(name, summary string, v int64) *opdef.Entry {
 	return opdef.Op[NewArgs]{
 		Schema: name + "(Tensor self, int[]... size, *, dtype? dtype=None" + OptionParams, Names: "Tensor." + name,
-		Doc:   opdef.Doc{Summary: summary},
-		Error: elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
+		Doc:    opdef.Doc{Summary: summary},
+		Error:  elements.ExactError,
+		Traits: opdef.Traits{NoGrad: elements.NoDifferentiableArgument, Trivial: true},
+
 		Kernel: func(a *NewArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Size, opdef.Int(v), elements.OrElse(a.Dtype, a.Self.DType))
 		},
@@ -528,8 +571,10 @@ func diagonal(r, offset, cols int) int {
 func triangle(name, summary string, span func(r, cols, offset int) (lo, hi int)) *opdef.Entry {
 	return opdef.Op[triangleArgs]{
 		Schema: name + "(int row, int col, int offset=0, *, dtype dtype=int64" + OptionParams, Names: name,
-		Doc:   opdef.Doc{Summary: summary, Formula: "rows in the first row of the result, columns in the second"},
-		Error: elements.ExactError, NoGrad: elements.NoDifferentiableArgument, Trivial: true,
+		Doc:    opdef.Doc{Summary: summary, Formula: "rows in the first row of the result, columns in the second"},
+		Error:  elements.ExactError,
+		Traits: opdef.Traits{NoGrad: elements.NoDifferentiableArgument, Trivial: true},
+
 		Kernel: func(a *triangleArgs) ([]*tensor.Tensor, error) {
 			if a.Row < 0 || a.Col < 0 {
 				return nil, opdef.Refuse("row", "want sizes of 0 or more, got %d and %d", a.Row, a.Col)
@@ -563,9 +608,10 @@ func triangle(name, summary string, span func(r, cols, offset int) (lo, hi int))
 
 func constantInit(name, params string, v func(*constantArgs) opdef.Scalar) *opdef.Entry {
 	return opdef.Op[constantArgs]{
-		Schema: name + params, Names: "nn.init." + name, InPlace: true,
-		Doc:   opdef.Doc{Summary: "Fills the tensor with one value", Formula: "val"},
-		Error: elements.ExactError, NoGrad: "run without gradients", Trivial: true,
+		Schema: name + params, Names: "nn.init." + name,
+		Traits: opdef.Traits{InPlace: true, NoGrad: "run without gradients", Trivial: true},
+		Doc:    opdef.Doc{Summary: "Fills the tensor with one value", Formula: "val"},
+		Error:  elements.ExactError,
 		Kernel: func(a *constantArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Tensor.Shape, v(a), a.Tensor.DType)
 		},

@@ -140,7 +140,9 @@ func (l *loader) op(th *starlark.Thread, _ *starlark.Builtin, args starlark.Tupl
 	schema = strings.Join(strings.Fields(schema), " ")
 	name, _, _ := strings.Cut(schema, "(")
 	o := &operator{function: f, path: at.Filename(), limits: l.limits}
-	decl := compose.Op[opdef.Arguments]{Schema: schema, Names: names, Random: random, InPlace: inPlace,
+	decl := compose.Op[opdef.Arguments]{Schema: schema, Names: names,
+		Traits: opdef.Traits{Random: random, InPlace: inPlace},
+
 		Doc:   opdef.Doc{Summary: summary, Formula: formula, Notes: notes, Source: source},
 		Error: opdef.Error{Class: opdef.Composed, Coarse: true, ULPs: float64(ulps)}}
 	if names == "" {

@@ -265,7 +265,7 @@ func boxes() []*opdef.Entry {
 			Schema: "remove_small_boxes(Tensor boxes, float min_size) -> Tensor", Names: boxNames("remove_small_boxes"),
 			Doc: boxDoc("Indices of the boxes that are large enough",
 				"those with x2 - x1 >= min_size and y2 - y1 >= min_size", "Boxes are (x1, y1, x2, y2)."),
-			NoGrad: byIndices,
+			Traits: opdef.Traits{NoGrad: byIndices},
 			Kernel: func(a *smallArgs) ([]*tensor.Tensor, error) {
 				dt := a.Boxes.DType
 				if a.Boxes.Dim() != 2 || a.Boxes.Shape[1] != 4 || dt.IsComplex() || dt == tensor.Bool {
@@ -347,7 +347,8 @@ func boxes() []*opdef.Entry {
 			Doc: boxDoc("The boxes around masks", "(x1, y1, x2, y2), the first and last column and "+
 				"row "+
 				"that are not all 0", "masks is (n, h, w). Boxes are float32; those of masks of zeros are 0."),
-			NoGrad: "places have no gradient", Exempt: map[string]string{"dtypes": "boxes are float32"},
+			Traits: opdef.Traits{NoGrad: "places have no gradient"},
+			Exempt: map[string]string{"dtypes": "boxes are float32"},
 			Kernel: maskBoxes,
 			Cases: func(g opdef.Gen) (cs []*masksArgs) {
 				return []*masksArgs{{g.Int(tensor.Bool, 0, 1, 3, 4, 5)}, {tensor.Full(tensor.Bool, []int{2, 3, 3},

@@ -245,7 +245,7 @@ var nms = opdef.Planned[*nmsArgs, *suppression]{
 		Notes: "Boxes are (x1, y1, x2, y2). Of equal scores the first box comes first; any order is accepted, and " +
 			"where as many boxes remain overlaps within rounding of the threshold.",
 		Source: "torchvision.ops.nms"},
-	NoGrad: byIndices,
+	Traits: opdef.Traits{NoGrad: byIndices},
 	Plan: func(a *nmsArgs) (*suppression, error) {
 		return newSuppression(a.Boxes, a.Scores, nil, a.IouThreshold)
 	},
@@ -267,7 +267,7 @@ var batchedNMS = opdef.Planned[*batchedNMSArgs, *suppression]{
 	Names:  "torchvision.ops.batched_nms torchvision.ops.boxes.batched_nms",
 	Doc: opdef.Doc{Summary: "nms of the boxes of each class",
 		Formula: "as nms, where boxes of different idxs do not overlap"},
-	NoGrad: byIndices,
+	Traits: opdef.Traits{NoGrad: byIndices},
 	Plan: func(a *batchedNMSArgs) (*suppression, error) {
 		return newSuppression(a.Boxes, a.Scores, a.Idxs, a.IouThreshold)
 	},

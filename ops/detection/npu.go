@@ -116,7 +116,8 @@ func npuBoxes() []*opdef.Entry {
 				"area of the intersection, a and b those of boxes of bboxes and gtboxes, 0.01 added to both sides",
 				"Boxes are (x1, y1, x2, y2). The result is (boxes of gtboxes, boxes of bboxes). This is what Ascend "+
 					"910 computes, in float16; Ascend 950 adds 0.01 to the sides of the intersection too."),
-			NoGrad: byForwardKernel, Exempt: halfSteps,
+			Traits: opdef.Traits{NoGrad: byForwardKernel},
+			Exempt: halfSteps,
 			Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *npuIoUArgs {
 				x, y := apartBoxes(g, dt)
 				return &npuIoUArgs{x, y, g.Nth % 2}
@@ -195,7 +196,8 @@ func npuBoxes() []*opdef.Entry {
 			Doc: boxDoc("What moves anchors to boxes",
 				"((gx - ax)/aw, (gy - ay)/ah, log(gw/aw), log(gh/ah)), less means, over stds; x and y are centres, "+
 					"w = x2 - x1 + 1", "Boxes are (n, 4): x1, y1, x2, y2. Computed in float16."),
-			NoGrad: byForwardKernel, Exempt: halfSteps,
+			Traits: opdef.Traits{NoGrad: byForwardKernel},
+			Exempt: halfSteps,
 			Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *npuEncodeArgs {
 				x, _ := someBoxes(g, dt, 3)
 				y, _ := someBoxes(g, dt, 3)
@@ -225,7 +227,7 @@ func npuBoxes() []*opdef.Entry {
 				"centres x + w*dx and sides w*exp(dw), of deltas*stds + means, dw within |log(wh_ratio_clip)|; "+
 					"corners within max_shape",
 				"Boxes are (n, 4): x1, y1, x2, y2, w = x2 - x1 + 1, max_shape is (height, width)."),
-			NoGrad: byForwardKernel,
+			Traits: opdef.Traits{NoGrad: byForwardKernel},
 			Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *npuDecodeArgs {
 				x, _ := someBoxes(g, dt, 3)
 				return &npuDecodeArgs{x, g.Uniform(dt, -1, 1, 3, 4), 0, 0.1, 0, -0.1, 1, 1, 0.5, 2,

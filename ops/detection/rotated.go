@@ -147,7 +147,8 @@ var rotatedIoU = opdef.Op[rotatedIoUArgs]{
 	Doc: boxDoc("Intersections of turned boxes over their unions", "i/(a + b - i), i the area "+
 		"that both cover, a and b those of the boxes", rotatedNotes+" torch_npu documents neither the share of one "+
 		"box (mode 1), nor thresholds, nor what is_cross changes: they are refused where they do not have their default."),
-	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4}, NoGrad: byForwardKernel,
+	Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 4},
+	Traits: opdef.Traits{NoGrad: byForwardKernel},
 	Kernel: func(a *rotatedIoUArgs) ([]*tensor.Tensor, error) {
 		if a.Mode != 0 || !a.IsCross || a.VThreshold != 0 || a.EThreshold != 0 {
 			return nil, opdef.Refuse("mode", "want mode 0, is_cross and no thresholds: torch_npu documents no formula of "+
@@ -158,11 +159,13 @@ var rotatedIoU = opdef.Op[rotatedIoUArgs]{
 		})
 		return []*tensor.Tensor{out}, err
 	},
-	Scale: func(a *rotatedIoUArgs, _ []*tensor.Tensor) []*tensor.Tensor {
-		return []*tensor.Tensor{opdef.Must(rotatedOverlaps(a.Self, a.QueryBoxes, a.Trans, tensor.Float64,
-			func(a, b rectangle) float64 { return quotient(2*sharedError(a, b), unionOf(a, b, 0)) }))}
+	Bounds: opdef.Bounds[*rotatedIoUArgs]{
+		Scale: func(a *rotatedIoUArgs, _ []*tensor.Tensor) []*tensor.Tensor {
+			return []*tensor.Tensor{opdef.Must(rotatedOverlaps(a.Self, a.QueryBoxes, a.Trans, tensor.Float64,
+				func(a, b rectangle) float64 { return quotient(2*sharedError(a, b), unionOf(a, b, 0)) }))}
+		},
+		Terms: func(*rotatedIoUArgs) int { return rotatedTerms },
 	},
-	Terms: func(*rotatedIoUArgs) int { return rotatedTerms },
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *rotatedIoUArgs {
 		return &rotatedIoUArgs{rotatedBoxes(g, dt, 3), rotatedBoxes(g, dt, 2), g.Nth%2 == 1, 0, true, 0, 0}
 	}),
@@ -183,15 +186,20 @@ var rotatedShared = opdef.Op[rotatedOverlapsArgs]{
 	Schema: "npu_rotated_overlaps(Tensor self, Tensor query_boxes, bool trans=False) -> Tensor",
 	Names:  npuNames("npu_rotated_overlaps"),
 	Doc:    boxDoc("Areas that turned boxes share", "the area that both cover", rotatedNotes),
-	Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 4}, NoGrad: byForwardKernel,
+	Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 4},
+	Traits: opdef.Traits{NoGrad: byForwardKernel},
 	Kernel: func(a *rotatedOverlapsArgs) ([]*tensor.Tensor, error) {
 		out, err := rotatedOverlaps(a.Self, a.QueryBoxes, a.Trans, a.Self.DType, meet)
 		return []*tensor.Tensor{out}, err
 	},
-	Scale: func(a *rotatedOverlapsArgs, _ []*tensor.Tensor) []*tensor.Tensor {
-		return []*tensor.Tensor{opdef.Must(rotatedOverlaps(a.Self, a.QueryBoxes, a.Trans, tensor.Float64, sharedError))}
+	Bounds: opdef.Bounds[*rotatedOverlapsArgs]{
+		Scale: func(a *rotatedOverlapsArgs, _ []*tensor.Tensor) []*tensor.Tensor {
+			return []*tensor.Tensor{
+				opdef.Must(rotatedOverlaps(a.Self, a.QueryBoxes, a.Trans, tensor.Float64, sharedError)),
+			}
+		},
+		Terms: func(*rotatedOverlapsArgs) int { return rotatedTerms },
 	},
-	Terms: func(*rotatedOverlapsArgs) int { return rotatedTerms },
 	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *rotatedOverlapsArgs {
 		return &rotatedOverlapsArgs{rotatedBoxes(g, dt, 3), rotatedBoxes(g, dt, 2), g.Nth%2 == 1}
 	}),
@@ -206,7 +214,7 @@ var nmsRotated = opdef.Planned[*nmsRotatedArgs, *suppression]{
 			"iou_threshold",
 		"Boxes are (n, 5): centre, sides and degrees, or, with mode 1, two corners before the turn and degrees the "+
 			"other way round. Any order of equal scores is accepted, and overlaps within rounding of the threshold."),
-	NoGrad: byIndices,
+	Traits: opdef.Traits{NoGrad: byIndices},
 	Plan: func(a *nmsRotatedArgs) (*suppression, error) {
 		s, err := newScored(a.Self, a.Scores, 5, a.IouThreshold)
 		if err != nil {
@@ -267,7 +275,7 @@ var nmsV4 = opdef.Planned[*nmsV4Args, *suppression]{
 	Doc: boxDoc("Indices of the boxes that overlap none with a higher score, max_output_size of them, "+
 		"and how many count", "as nms, of scores above scores_threshold",
 		"Boxes are two opposite corners. Indices behind those that count are 0; they are not compared."),
-	NoGrad: byIndices,
+	Traits: opdef.Traits{NoGrad: byIndices},
 	Plan: func(a *nmsV4Args) (*suppression, error) {
 		number := func(name string, t *tensor.Tensor) (float64, error) {
 			if t.Numel() != 1 || !t.DType.IsFloat() {

@@ -215,15 +215,17 @@ var distanceOps = []*opdef.Entry{
 		Names:  "cdist functional.cdist",
 		Doc: opdef.Doc{Summary: "Distances between all pairs of rows of two batches of matrices",
 			Formula: "norm(x1[..., i, :] - x2[..., j, :], p)", Notes: "The gradient is zero where rows coincide."},
-		Error:    opdef.Error{Class: opdef.Elementwise, ULPs: 8, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 8}},
-		Autocast: opdef.AutocastFloat32,
-		Plan:     (*cdistArgs).plan,
-		Kernel:   func(d *distances) ([]*tensor.Tensor, error) { return elements.Single(d.all()), nil },
-		Grad:     cdistGrad,
-		Scale:    cdistScale,
-		Terms:    func(d *distances) int { return max(1, elements.LastDim(d.X1.Shape)) },
-		GradTerms: func(d *distances) int {
-			return max(1, d.X1.Numel(), d.X2.Numel())
+		Error:  opdef.Error{Class: opdef.Elementwise, ULPs: 8, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 8}},
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
+		Plan:   (*cdistArgs).plan,
+		Kernel: func(d *distances) ([]*tensor.Tensor, error) { return elements.Single(d.all()), nil },
+		Grad:   cdistGrad,
+		Bounds: opdef.Bounds[*distances]{
+			Scale: cdistScale,
+			Terms: func(d *distances) int { return max(1, elements.LastDim(d.X1.Shape)) },
+			GradTerms: func(d *distances) int {
+				return max(1, d.X1.Numel(), d.X2.Numel())
+			},
 		},
 		Cases: func(g opdef.Gen) []*cdistArgs {
 			f32, f64 := tensor.Float32, tensor.Float64
@@ -243,11 +245,13 @@ var distanceOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Distances between all pairs of rows of a matrix",
 			Formula: "norm(input[i] - input[j], p) for i < j", Notes: "The gradient is zero where rows coincide.",
 			Source: "torch.nn.functional.pdist"},
-		Error:     opdef.Error{Class: opdef.Elementwise, ULPs: 8, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 8}},
-		Autocast:  opdef.AutocastFloat32,
-		Terms:     func(d *distances) int { return max(1, elements.LastDim(d.X1.Shape)) },
-		GradTerms: func(d *distances) int { return max(1, d.X1.Numel()) },
-		Plan:      (*pdistArgs).plan,
+		Error:  opdef.Error{Class: opdef.Elementwise, ULPs: 8, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 8}},
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
+		Bounds: opdef.Bounds[*distances]{
+			Terms:     func(d *distances) int { return max(1, elements.LastDim(d.X1.Shape)) },
+			GradTerms: func(d *distances) int { return max(1, d.X1.Numel()) },
+		},
+		Plan: (*pdistArgs).plan,
 		Kernel: func(p *distances) ([]*tensor.Tensor, error) {
 			n := p.X1.Shape[0]
 			d, out := tensor.Data[float64](p.all()), tensor.Make[float64](n * max(n-1, 0) / 2)[:0]

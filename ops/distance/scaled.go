@@ -18,7 +18,7 @@ var scaledOps = []*opdef.Entry{
 		Names:  "F.cosine_similarity cosine_similarity",
 		Doc: opdef.Doc{Summary: "Cosine of the angle between vectors",
 			Formula: "sum(x1*x2) / (max(|x1|, eps) * max(|x2|, eps))", Notes: "The limit eps passes the gradient on."},
-		Autocast: opdef.AutocastFloat32,
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Cases: func(g opdef.Gen) []*cosineArgs {
 			f64 := tensor.Float64
 			return []*cosineArgs{
@@ -54,9 +54,9 @@ var scaledOps = []*opdef.Entry{
 		return compose.Values{g.Norm(d, a.P, a.Keepdim, -1)}
 	}),
 	compose.Declare(compose.Op[distArgs]{
-		Schema:   "dist(Tensor self, Tensor other, Scalar p=2) -> Tensor",
-		Autocast: opdef.AutocastFloat32,
-		Doc:      opdef.Doc{Summary: "Norm of a difference", Formula: "norm(self - other, p)"},
+		Schema: "dist(Tensor self, Tensor other, Scalar p=2) -> Tensor",
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
+		Doc:    opdef.Doc{Summary: "Norm of a difference", Formula: "norm(self - other, p)"},
 		Node: func(c *compose.Call, _ *opdef.Grad) (opdef.Node, error) {
 			if a := c.Args().(*distArgs); !slices.Equal(a.Self.Shape, a.Other.Shape) {
 				return opdef.Node{Skip: elements.GradOfOtherOp}, nil

@@ -132,15 +132,19 @@ func (f foreach[A]) entries() []*opdef.Entry {
 	if !f.inPlace {
 		op := opdef.Planned[*A, *items]{
 			Schema: "_foreach_" + f.name + f.overload + "(" + f.params + ") -> Tensor[]", Names: "_foreach_" + f.name,
-			Doc: doc, Error: base.Error, Trivial: base.Trivial, Plan: plan,
+			Doc: doc, Error: base.Error,
+			Traits: opdef.Traits{Trivial: base.Trivial, NoGrad: base.NoGrad},
+			Plan:   plan,
 			Kernel: func(l *items) ([]*tensor.Tensor, error) {
 				outs, err := l.outs()
 				return slices.Clone(outs), err // the caller may put others in their place
 			},
-			NoGrad: base.NoGrad, Exempt: base.Exempt, Cases: f.cases,
-			Scale: func(l *items, _ []*tensor.Tensor) []*tensor.Tensor { return l.scales() },
-			Else:  func(l *items, _ []*tensor.Tensor) [][]*tensor.Tensor { return l.others() },
-			Terms: (*items).terms,
+			Exempt: base.Exempt, Cases: f.cases,
+			Bounds: opdef.Bounds[*items]{
+				Scale: func(l *items, _ []*tensor.Tensor) []*tensor.Tensor { return l.scales() },
+				Terms: (*items).terms,
+			},
+			Else: func(l *items, _ []*tensor.Tensor) [][]*tensor.Tensor { return l.others() },
 		}
 		if base.HasGrad {
 			op.Grad = func(l *items, g *opdef.Grad) (opdef.Grads, error) { return f.backward(l, g, false) }
@@ -153,8 +157,10 @@ func (f foreach[A]) entries() []*opdef.Entry {
 	if !f.functional {
 		out = append(out, opdef.Planned[*A, *items]{
 			Schema: "_foreach_" + f.name + "_" + f.overload + "(" + f.params + ") -> ()", Names: "_foreach_" + f.name +
-				"_", Doc: doc, Error: base.Error, Trivial: base.Trivial, Plan: plan,
-			Value: func(*items) (value.Value, error) { return nil, nil },
+				"_", Doc: doc, Error: base.Error,
+			Traits: opdef.Traits{Trivial: base.Trivial, NoGrad: "the in-place form returns nothing"},
+			Plan:   plan,
+			Value:  func(*items) (value.Value, error) { return nil, nil },
 			After: func(l *items, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
 				outs, err := l.outs()
 				if err != nil {
@@ -178,8 +184,7 @@ func (f foreach[A]) entries() []*opdef.Entry {
 			AfterScale: func(l *items) map[string][]*tensor.Tensor {
 				return map[string][]*tensor.Tensor{"self": l.scales()}
 			},
-			Terms:  (*items).terms,
-			NoGrad: "the in-place form returns nothing",
+			Bounds: opdef.Bounds[*items]{Terms: (*items).terms},
 		}.Entry())
 	}
 	if base.Signed || base.Moves {
@@ -195,7 +200,7 @@ func (f foreach[A]) entries() []*opdef.Entry {
 type items struct {
 	calls  []*opdef.Call
 	run    func() ([]*opdef.Forward, error)
-	scales func() []*tensor.Tensor   // see opdef.Planned.Scale
+	scales func() []*tensor.Tensor   // see opdef.Bounds.Scale
 	others func() [][]*tensor.Tensor // see opdef.Planned.Else
 }
 

@@ -398,7 +398,10 @@ func pooled[A any](pool, suffix, params string, dims int, tensors func(a *A) (up
 		Doc: opdef.Doc{Summary: "Gradient of " + forward + " by its indices",
 			Formula: "the sum of grad_output where indices says so",
 			Source:  "aten/src/ATen/native/native_functions.yaml"},
-		Error: opdef.Error{Class: opdef.Accumulated}, NoGrad: "a gradient itself", Trivial: true, Terms: terms,
+		Error:  opdef.Error{Class: opdef.Accumulated},
+		Traits: opdef.Traits{NoGrad: "a gradient itself", Trivial: true},
+
+		Bounds: opdef.Bounds[*A]{Terms: terms},
 		Kernel: func(a *A) ([]*tensor.Tensor, error) {
 			up, x, at := tensors(a)
 			if x.Dim() < dims || up.Dim() != x.Dim() || !slices.Equal(up.Shape, at.Shape) ||

@@ -132,10 +132,13 @@ func (f form) entry(find func() *opdef.Registry) *opdef.Entry {
 	doc := opdef.Doc{Summary: "What " + other + " gives", Source: source}
 	op := opdef.Planned[*opdef.Arguments, *result]{
 		Schema: schema, Names: "torch.ops." + library + "." + name, Error: opdef.Error{Class: opdef.Normwise, ULPs: 4},
-		Trivial: true, Steps: true,
+		Traits:  opdef.Traits{Trivial: true},
+		Steps:   true,
 		Plan:    func(a *opdef.Arguments) (*result, error) { return f.run(args{a}, find()) },
 		Kernel:  (*result).results,
-		ErrorOf: (*result).errorClass, Terms: (*result).terms, Scale: (*result).scales, Else: (*result).others,
+		ErrorOf: (*result).errorClass,
+		Bounds:  opdef.Bounds[*result]{Terms: (*result).terms, Scale: (*result).scales},
+		Else:    (*result).others,
 	}
 	if f.of != "" {
 		doc.Summary = "Gradient of " + f.of + " of " + other

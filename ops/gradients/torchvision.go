@@ -104,9 +104,13 @@ var roiPool = opdef.Op[roiPoolArgs]{
 		Formula: "the sum of grad where argmax says so, in the image of the region",
 		Notes:   "A place of -1 is that of an empty bin.",
 		Source:  "torchvision/csrc/ops"},
-	Error: opdef.Error{Class: opdef.Accumulated}, NoGrad: "a gradient itself", Trivial: true,
+	Error:  opdef.Error{Class: opdef.Accumulated},
+	Traits: opdef.Traits{NoGrad: "a gradient itself", Trivial: true},
+
 	Exempt: map[string]string{"bounds": "the image of a region is a number without its fraction"},
-	Terms:  func(a *roiPoolArgs) int { return max(1, a.Grad.Shape[0]) },
+	Bounds: opdef.Bounds[*roiPoolArgs]{
+		Terms: func(a *roiPoolArgs) int { return max(1, a.Grad.Shape[0]) },
+	},
 	Kernel: func(a *roiPoolArgs) ([]*tensor.Tensor, error) {
 		x, err := zeros("batch_size", a.Grad, []int{a.BatchSize, a.Channels, a.Height, a.Width})
 		if err != nil {

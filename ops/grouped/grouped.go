@@ -173,7 +173,7 @@ var scaledMM = compose.Declare(compose.Op[scaledArgs]{
 	Names: "_scaled_mm torch.ops.aten._scaled_mm",
 	Doc: opdef.Doc{Summary: "Product of two matrices of float8 with scales",
 		Formula: "(self*scale_a) @ (mat2*scale_b) + bias", Notes: scaleForms, Source: "aten::_scaled_mm"},
-	NoGrad: "torch has no gradient of it",
+	Traits: opdef.Traits{NoGrad: "torch has no gradient of it"},
 	Cases: func(g opdef.Gen) (cs []*scaledArgs) {
 		f8 := func(shape ...int) *tensor.Tensor {
 			return elements.Detached(opdef.Cast(g.Normal(tensor.Float32, shape...), tensor.Float8E4M3FN).Rounded())
@@ -217,7 +217,7 @@ var scaledGroupedMM = compose.Declare(compose.Op[scaledGroupedArgs]{
 		Notes: groupForms + " scale_a has a number for each row of self, scale_b one for each column of mat2; where " +
 			"K is in groups, one for each of each group.",
 		Source: "aten::_scaled_grouped_mm"},
-	NoGrad: "torch has no gradient of it",
+	Traits: opdef.Traits{NoGrad: "torch has no gradient of it"},
 	Cases: func(g opdef.Gen) (cs []*scaledGroupedArgs) {
 		f8 := func(shape ...int) *tensor.Tensor {
 			return elements.Detached(opdef.Cast(g.Normal(tensor.Float32, shape...), tensor.Float8E4M3FN).Rounded())

@@ -96,15 +96,19 @@ func bagGradient[A any](schema string, plan func(a *A) (*bagBack, error), from f
 		Doc: opdef.Doc{Summary: "Gradient of embedding_bag by the bags of its indices",
 			Formula: "the sum of grad[bag] * per_sample_weights, / bag_size for the mean, of each row",
 			Source:  "aten/src/ATen/native/EmbeddingBag.cpp"},
-		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4}, NoGrad: "a gradient itself", Trivial: true,
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 4},
+		Traits: opdef.Traits{NoGrad: "a gradient itself", Trivial: true},
+
 		Kernel: func(p *bagBack) ([]*tensor.Tensor, error) {
 			return elements.Single(p.grads(p.up, p.table, p.scale)[p.of][0]), nil
 		},
-		Scale: func(p *bagBack, _ []*tensor.Tensor) []*tensor.Tensor {
-			s := p.grads(opdef.Abs(p.up), opdef.Abs(p.table), absSlice(p.scale))[p.of][0]
-			return elements.Single(s.WithDType(tensor.Float64))
+		Bounds: opdef.Bounds[*bagBack]{
+			Scale: func(p *bagBack, _ []*tensor.Tensor) []*tensor.Tensor {
+				s := p.grads(opdef.Abs(p.up), opdef.Abs(p.table), absSlice(p.scale))[p.of][0]
+				return elements.Single(s.WithDType(tensor.Float64))
+			},
+			Terms: func(p *bagBack) int { return max(len(p.idx), p.table.Shape[1], 1) },
 		},
-		Terms: func(p *bagBack) int { return max(len(p.idx), p.table.Shape[1], 1) },
 		Cases: func(g opdef.Gen) (out []*A) {
 			ints := func(ns ...int64) *tensor.Tensor { return tensor.New(tensor.Int64, []int{len(ns)}, ns) }
 			for mode := range 3 {

@@ -16,7 +16,7 @@ var embeddingOps = []*opdef.Entry{
 		Schema: "embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, float " +
 			"norm_type=2.0, bool scale_grad_by_freq=False, ignored sparse=False) -> Tensor",
 		Names:  "F.embedding",
-		Lookup: "weight",
+		Traits: opdef.Traits{Lookup: "weight"},
 		Doc: opdef.Doc{Summary: "Rows of a table by index", Formula: "out[i] = weight[input[i]]",
 			Notes: "Rows whose norm exceeds max_norm are first scaled down, in weight itself. The row padding_idx " +
 				"gets no gradient."},
@@ -40,7 +40,7 @@ var embeddingOps = []*opdef.Entry{
 		Grad: func(a *embedding, g *opdef.Grad) (opdef.Grads, error) {
 			return opdef.Grads{"weight": {a.grad(g.Out[0])}}, nil
 		},
-		GradTerms: func(a *embedding) int { return a.terms() },
+		Bounds: opdef.Bounds[*embedding]{GradTerms: func(a *embedding) int { return a.terms() }},
 		GradChain: func(a *embedding, g *opdef.Grad) (opdef.Grads, error) {
 			if a.byFreq || a.table.Numel() > largestChain {
 				return nil, nil
@@ -81,7 +81,7 @@ var embeddingOps = []*opdef.Entry{
 		Grad: func(l *lookup, g *opdef.Grad) (opdef.Grads, error) {
 			return opdef.Grads{"weight": {l.grad(g.Out[0])}}, nil
 		},
-		GradTerms: (*lookup).terms,
+		Bounds: opdef.Bounds[*lookup]{GradTerms: (*lookup).terms},
 		Mistakes: func(l *lookup) []opdef.Mistake[*lookup] {
 			return []opdef.Mistake[*lookup]{{Text: lostGradients, Plan: func() (*lookup, error) {
 				m := *l
@@ -99,7 +99,8 @@ var embeddingOps = []*opdef.Entry{
 		Names:  "F.one_hot _C._nn.one_hot",
 		Doc: opdef.Doc{Summary: "1 at the index in a new last dimension, 0 elsewhere",
 			Notes: "A num_classes of -1 is one more than the largest index."},
-		Error: elements.ExactError, NoGrad: "integers have no gradient",
+		Error:  elements.ExactError,
+		Traits: opdef.Traits{NoGrad: "integers have no gradient"},
 		Kernel: func(a *oneHotArgs) ([]*tensor.Tensor, error) {
 			if a.Tensor.DType != tensor.Int64 {
 				return nil, opdef.Refuse("tensor", "want int64, got %s", a.Tensor.DType)

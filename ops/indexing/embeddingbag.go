@@ -46,19 +46,21 @@ var embeddingBagOp = opdef.Planned[*embeddingBagArgs, *bagged]{
 		}
 		return map[string][]*tensor.Tensor{"weight": {b.table}}, nil
 	},
-	Scale: func(b *bagged, outs []*tensor.Tensor) []*tensor.Tensor {
-		return []*tensor.Tensor{b.reduce(opdef.Abs(b.table), absSlice(b.scale))}
+	Bounds: opdef.Bounds[*bagged]{
+		Scale: func(b *bagged, outs []*tensor.Tensor) []*tensor.Tensor {
+			return []*tensor.Tensor{b.reduce(opdef.Abs(b.table), absSlice(b.scale))}
+		},
+		Terms: func(b *bagged) int { return max(1, b.args.Input.Numel()) },
+		GradScale: func(b *bagged, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			table := opdef.Abs(b.table)
+			if b.mode == "max" {
+				table = b.table
+			}
+			return b.grads(opdef.Abs(g.Out[0]), table, absSlice(b.scale)), nil
+		},
+		GradTerms: func(b *bagged) int { return max(b.args.Input.Numel(), b.args.Weight.Shape[1], 1) },
 	},
-	Terms: func(b *bagged) int { return max(1, b.args.Input.Numel()) },
-	Grad:  func(b *bagged, g *opdef.Grad) (opdef.Grads, error) { return b.grads(g.Out[0], b.table, b.scale), nil },
-	GradScale: func(b *bagged, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-		table := opdef.Abs(b.table)
-		if b.mode == "max" {
-			table = b.table
-		}
-		return b.grads(opdef.Abs(g.Out[0]), table, absSlice(b.scale)), nil
-	},
-	GradTerms: func(b *bagged) int { return max(b.args.Input.Numel(), b.args.Weight.Shape[1], 1) },
+	Grad: func(b *bagged, g *opdef.Grad) (opdef.Grads, error) { return b.grads(g.Out[0], b.table, b.scale), nil },
 	// The weights of the samples come second, None without any.
 	Node: func(b *bagged, g *opdef.Grad) (opdef.Node, error) {
 		gr := b.grads(g.Out[0], b.table, b.scale)

@@ -16,15 +16,17 @@ var gatherOps = []*opdef.Entry{
 		Schema:   "gather(Tensor self, int dim, Tensor index, *, ignored sparse_grad=False) -> Tensor",
 		ExactOut: func(*gatherArgs) bool { return true },
 		Names:    "gather Tensor.gather",
-		Lookup:   "self",
+		Traits:   opdef.Traits{Lookup: "self"},
 		Doc: opdef.Doc{Summary: "Elements at indices along a dimension",
 			Formula: "out[i, j, k] = self[i, index[i, j, k], k] for dim=1"},
 		Error:  elements.MovedError,
 		Kernel: func(a *gatherArgs) ([]*tensor.Tensor, error) { return gathered(a.Self, a.Dim, a.Index) },
 		Grad:   func(a *gatherArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
-		GradTerms: func(a *gatherArgs) int {
-			r := opdef.Must(Along(a.Self.Shape, a.Dim, a.Index))
-			return r.Most(a.Self.Numel())
+		Bounds: opdef.Bounds[*gatherArgs]{
+			GradTerms: func(a *gatherArgs) int {
+				r := opdef.Must(Along(a.Self.Shape, a.Dim, a.Index))
+				return r.Most(a.Self.Numel())
+			},
 		},
 		Cases: func(g opdef.Gen) []*gatherArgs {
 			return []*gatherArgs{
@@ -42,7 +44,7 @@ var gatherOps = []*opdef.Entry{
 		Schema:   "index_select(Tensor self, int dim, Tensor index) -> Tensor",
 		ExactOut: func(*indexSelectArgs) bool { return true },
 		Names:    "index_select Tensor.index_select",
-		Lookup:   "self",
+		Traits:   opdef.Traits{Lookup: "self"},
 		Doc:      opdef.Doc{Summary: "Slices of a dimension at the given indices"},
 		Error:    elements.MovedError,
 		Kernel: func(a *indexSelectArgs) ([]*tensor.Tensor, error) {
@@ -53,9 +55,11 @@ var gatherOps = []*opdef.Entry{
 			return []*tensor.Tensor{runs.Pick(a.Self, shape, r)}, nil
 		},
 		Grad: func(a *indexSelectArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
-		GradTerms: func(a *indexSelectArgs) int {
-			_, r, err := slicesAt(a.Self.Shape, a.Dim, a.Index)
-			return opdef.Must(r, err).Most(a.Self.Numel())
+		Bounds: opdef.Bounds[*indexSelectArgs]{
+			GradTerms: func(a *indexSelectArgs) int {
+				_, r, err := slicesAt(a.Self.Shape, a.Dim, a.Index)
+				return opdef.Must(r, err).Most(a.Self.Numel())
+			},
 		},
 		Cases: func(g opdef.Gen) []*indexSelectArgs {
 			return []*indexSelectArgs{
@@ -70,7 +74,7 @@ var gatherOps = []*opdef.Entry{
 	opdef.Op[takeArgs]{
 		Schema: "take(Tensor self, Tensor index) -> Tensor",
 		Names:  "take Tensor.take",
-		Lookup: "self",
+		Traits: opdef.Traits{Lookup: "self"},
 		Doc:    opdef.Doc{Summary: "Elements of the flattened tensor at the given indices"},
 		Error:  elements.MovedError,
 		Kernel: func(a *takeArgs) ([]*tensor.Tensor, error) {
@@ -80,8 +84,10 @@ var gatherOps = []*opdef.Entry{
 			}
 			return []*tensor.Tensor{runs.Pick(a.Self, a.Index.Shape, r)}, nil
 		},
-		Grad:      func(a *takeArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
-		GradTerms: func(a *takeArgs) int { return opdef.Must(flatAt(a.Self, a.Index)).Most(a.Self.Numel()) },
+		Grad: func(a *takeArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
+		Bounds: opdef.Bounds[*takeArgs]{
+			GradTerms: func(a *takeArgs) int { return opdef.Must(flatAt(a.Self, a.Index)).Most(a.Self.Numel()) },
+		},
 		Cases: func(g opdef.Gen) []*takeArgs {
 			return []*takeArgs{
 				{g.Normal(tensor.Float32, 4, 3), g.Int(tensor.Int64, -12, 11, 5)}, {g.Normal(tensor.Float64, 2, 3),
@@ -104,8 +110,10 @@ var gatherOps = []*opdef.Entry{
 			}
 			return []*tensor.Tensor{runs.Pick(ts[0], []int{len(at)}, runs.AtStarts(1, at))}, nil
 		},
-		Grad:      func(a *maskedArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
-		GradTerms: func(a *maskedArgs) int { return max(1, a.Mask.Numel()) },
+		Grad: func(a *maskedArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
+		Bounds: opdef.Bounds[*maskedArgs]{
+			GradTerms: func(a *maskedArgs) int { return max(1, a.Mask.Numel()) },
+		},
 		Cases: func(g opdef.Gen) []*maskedArgs {
 			return []*maskedArgs{
 				{g.Normal(tensor.Float32, 3, 4), g.Int(tensor.Bool, 0, 1, 3, 4)}, {g.Normal(tensor.Float64, 3, 1),
@@ -120,8 +128,8 @@ var gatherOps = []*opdef.Entry{
 		Names:  "nonzero Tensor.nonzero",
 		Doc: opdef.Doc{Summary: "The indices of the elements that are not zero, one a row",
 			Notes: "With as_tuple one tensor for each dimension."},
-		Error: elements.ExactError, NoGrad: "indices have no gradient",
-		Trivial: true,
+		Error:  elements.ExactError,
+		Traits: opdef.Traits{NoGrad: "indices have no gradient", Trivial: true},
 		Kernel: func(a *nonzeroArgs) ([]*tensor.Tensor, error) {
 			if a.AsTuple {
 				return nonzeroColumns(elements.AtLeastDims(a.Self, 1)), nil
@@ -142,17 +150,17 @@ var gatherOps = []*opdef.Entry{
 		Schema: "argwhere(Tensor self) -> Tensor",
 		Names:  "argwhere Tensor.argwhere",
 		Doc:    opdef.Doc{Summary: "The indices of the elements that are not zero, one a row"},
-		Error:  elements.ExactError, NoGrad: "indices have no gradient",
-		Trivial: true,
-		Kernel:  func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return nonzeroRows(a.Self), nil },
-		Cases:   elements.SelfCases,
+		Error:  elements.ExactError,
+		Traits: opdef.Traits{NoGrad: "indices have no gradient", Trivial: true},
+		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return nonzeroRows(a.Self), nil },
+		Cases:  elements.SelfCases,
 	}.Entry(),
 	opdef.Op[conditionArgs]{
 		Schema: "where.condition(Tensor condition) -> Tensor[]",
 		Names:  "where",
 		Doc:    opdef.Doc{Summary: "The indices of the elements that are not zero, one tensor for each dimension"},
-		Error:  elements.ExactError, NoGrad: "indices have no gradient",
-		Trivial: true,
+		Error:  elements.ExactError,
+		Traits: opdef.Traits{NoGrad: "indices have no gradient", Trivial: true},
 		Kernel: func(a *conditionArgs) ([]*tensor.Tensor, error) {
 			return nonzeroColumns(elements.AtLeastDims(a.Condition, 1)), nil
 		},
@@ -489,7 +497,7 @@ func (t *takeAlongDim) grads(g *tensor.Tensor) (wide, self *tensor.Tensor, err e
 var takeAlongDimOp = opdef.Planned[*takeAlongDimArgs, *takeAlongDim]{
 	Schema: "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
 	Names:  "take_along_dim Tensor.take_along_dim",
-	Lookup: "self",
+	Traits: opdef.Traits{Lookup: "self"},
 	Doc: opdef.Doc{Summary: "Elements at indices along a dimension, tensor and indices broadcast",
 		Notes: "Without dim both are flattened. Along dim negative indices count from the end."},
 	Error:  elements.MovedError,
@@ -499,7 +507,9 @@ var takeAlongDimOp = opdef.Planned[*takeAlongDimArgs, *takeAlongDim]{
 		_, self, err := t.grads(g.Out[0])
 		return opdef.Grads{"self": {self}}, err
 	},
-	GradTerms: func(t *takeAlongDim) int { return max(1, t.Index.Numel()) },
+	Bounds: opdef.Bounds[*takeAlongDim]{
+		GradTerms: func(t *takeAlongDim) int { return max(1, t.Index.Numel()) },
+	},
 	Node: func(t *takeAlongDim, g *opdef.Grad) (opdef.Node, error) {
 		wide, _, err := t.grads(g.Out[0])
 		return opdef.Node{Grads: []*tensor.Tensor{wide}}, err

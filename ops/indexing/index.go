@@ -249,7 +249,7 @@ func (x *item) grad(g *tensor.Tensor) (opdef.Grads, error) {
 var getItemOp = opdef.Planned[*getItemArgs, *item]{
 	Schema: "__getitem__(Tensor self, any index) -> Tensor",
 	Names:  "Tensor.__getitem__",
-	Lookup: "self",
+	Traits: opdef.Traits{Lookup: "self"},
 	Doc: opdef.Doc{Summary: "Elements by index: numbers, slices, None, ..., masks, index tensors and lists",
 		Formula: "self[index]",
 		Notes:   "A slice step must be positive.", Source: "https://pytorch.org/cppdocs/notes/tensor_indexing.html"},
@@ -263,11 +263,13 @@ var getItemOp = opdef.Planned[*getItemArgs, *item]{
 		return []*tensor.Tensor{t}, nil
 	},
 	Grad: func(x *item, g *opdef.Grad) (opdef.Grads, error) { return x.grad(g.Out[0]) },
-	GradTerms: func(x *item) int {
-		if x.selected == nil {
-			return 1
-		}
-		return x.selected.runs.Most(tensor.Numel(x.selected.source))
+	Bounds: opdef.Bounds[*item]{
+		GradTerms: func(x *item) int {
+			if x.selected == nil {
+				return 1
+			}
+			return x.selected.runs.Most(tensor.Numel(x.selected.source))
+		},
 	},
 	// The node of the last of several steps saw what the others show.
 	Node: func(x *item, g *opdef.Grad) (opdef.Node, error) {
@@ -456,33 +458,34 @@ func (a *indexPut) put(self, values *tensor.Tensor) *tensor.Tensor {
 }
 
 var indexPutOp = opdef.Planned[*indexPutArgs, *indexPut]{
-	Schema:  "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
-	Names:   "index_put Tensor.index_put torch.ops.aten._unsafe_index_put",
-	InPlace: true,
+	Schema: "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
+	Names:  "index_put Tensor.index_put torch.ops.aten._unsafe_index_put",
+	Traits: opdef.Traits{InPlace: true, Autocast: opdef.AutocastWidest},
 	Doc: opdef.Doc{Summary: "Writes or adds values at index tensors",
 		Formula: "self[indices] = values or self[indices] += values",
 		Notes:   "Without accumulate the last of several values for one element stays.",
 		Source:  "torch.Tensor.index_put_"},
-	Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 1},
-	Autocast: opdef.AutocastWidest,
-	Plan:     (*indexPutArgs).plan,
+	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1},
+	Plan:  (*indexPutArgs).plan,
 	Kernel: func(a *indexPut) ([]*tensor.Tensor, error) {
 		return []*tensor.Tensor{a.put(a.Self, a.Values)}, nil
 	},
-	Scale: func(a *indexPut, _ []*tensor.Tensor) []*tensor.Tensor {
-		return []*tensor.Tensor{a.put(opdef.Abs(a.Self), opdef.Abs(a.Values))}
+	Bounds: opdef.Bounds[*indexPut]{
+		Scale: func(a *indexPut, _ []*tensor.Tensor) []*tensor.Tensor {
+			return []*tensor.Tensor{a.put(opdef.Abs(a.Self), opdef.Abs(a.Values))}
+		},
+		Terms: func(a *indexPut) int {
+			if !a.Accumulate {
+				return 1
+			}
+			return 1 + a.runs.Most(a.Self.Numel())
+		},
+		GradTerms: func(a *indexPut) int { return max(1, a.runs.Count*a.runs.Len/max(a.Values.Numel(), 1)) },
+		GradScale: func(a *indexPut, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			return a.grad(opdef.Abs(g.Out[0])), nil
+		},
 	},
-	Terms: func(a *indexPut) int {
-		if !a.Accumulate {
-			return 1
-		}
-		return 1 + a.runs.Most(a.Self.Numel())
-	},
-	GradTerms: func(a *indexPut) int { return max(1, a.runs.Count*a.runs.Len/max(a.Values.Numel(), 1)) },
-	Grad:      func(a *indexPut, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]), nil },
-	GradScale: func(a *indexPut, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-		return a.grad(opdef.Abs(g.Out[0])), nil
-	},
+	Grad: func(a *indexPut, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]), nil },
 	Cases: func(g opdef.Gen) []*indexPutArgs {
 		idx := func(v ...int64) *tensor.Tensor { return tensor.New(tensor.Int64, []int{len(v)}, v) }
 		return []*indexPutArgs{

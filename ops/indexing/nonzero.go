@@ -12,7 +12,9 @@ var nonzeroStaticOp = opdef.Op[nonzeroStaticArgs]{
 	Schema: "nonzero_static(Tensor self, *, int size, int fill_value=-1) -> Tensor",
 	Doc: opdef.Doc{Summary: "The indices of the first elements that are not zero, one a row",
 		Notes: "Rows beyond their number hold fill_value."},
-	Error: elements.ExactError, NoGrad: "indices have no gradient", Trivial: true,
+	Error:  elements.ExactError,
+	Traits: opdef.Traits{NoGrad: "indices have no gradient", Trivial: true},
+
 	Kernel: func(a *nonzeroStaticArgs) ([]*tensor.Tensor, error) {
 		if err := elements.CheckSize([]int{a.Size, max(a.Self.Dim(), 1)}); err != nil {
 			return nil, err

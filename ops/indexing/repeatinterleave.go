@@ -124,7 +124,9 @@ func repeatEntry[A any](schema string, plan func(*A) (*repetition, error), cases
 		Grad: func(r *repetition, g *opdef.Grad) (opdef.Grads, error) {
 			return opdef.Grads{"self": {r.grad(g.Out[0]).Reshape(r.self.Shape...)}}, nil
 		},
-		GradTerms: func(r *repetition) int { return r.runs.Most(r.self.Numel()) },
+		Bounds: opdef.Bounds[*repetition]{
+			GradTerms: func(r *repetition) int { return r.runs.Most(r.self.Numel()) },
+		},
 		// The node is that of index_select on the flattened tensor.
 		Node: func(r *repetition, g *opdef.Grad) (opdef.Node, error) {
 			return opdef.Node{Grads: []*tensor.Tensor{r.grad(g.Out[0])}}, nil
@@ -162,8 +164,8 @@ var repeatCountsOp = opdef.Op[repeatCountsArgs]{
 	Schema: "repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor",
 	Names:  "repeat_interleave",
 	Doc:    opdef.Doc{Summary: "Each position repeated as often as its element says"},
-	Error:  opdef.Error{Class: opdef.Exact}, NoGrad: "integers have no gradient",
-	Trivial: true,
+	Error:  opdef.Error{Class: opdef.Exact},
+	Traits: opdef.Traits{NoGrad: "integers have no gradient", Trivial: true},
 	Kernel: func(a *repeatCountsArgs) ([]*tensor.Tensor, error) {
 		if a.Repeats.Dim() != 1 {
 			return nil, opdef.Refuse("repeats", "want a vector, got %s", a.Repeats.Meta())

@@ -17,7 +17,8 @@ var unravelIndex = opdef.Op[unravelArgs]{
 	Doc: opdef.Doc{Summary: "The coordinates of positions in row-major order",
 		Formula: "indices // (size of an index of dimension d) % shape[d], for each d",
 		Notes:   "int64 whatever the dtype of indices.", Source: "torch.unravel_index"},
-	Error: elements.ExactError, NoGrad: "positions are integers",
+	Error:  elements.ExactError,
+	Traits: opdef.Traits{NoGrad: "positions are integers"},
 	Kernel: func(a *unravelArgs) ([]*tensor.Tensor, error) {
 		if !a.Indices.DType.IsIntegral() {
 			return nil, opdef.Refuse("indices", "want integers, got %s", a.Indices.DType)

@@ -194,8 +194,10 @@ func (o writingOp[A]) Entry() *opdef.Entry {
 		return gr, nil
 	}
 	return opdef.Planned[*A, *writing]{
-		Schema: o.Schema, Names: o.Names, InPlace: !o.Only, Doc: o.Doc, Autocast: o.Autocast,
-		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1},
+		Schema: o.Schema, Names: o.Names,
+		Traits: opdef.Traits{InPlace: !o.Only, Autocast: o.Autocast},
+		Doc:    o.Doc,
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
 		ErrorOf: func(w *writing) opdef.Error {
 			if w.how == runs.Assign || w.how == runs.Minimum || w.how == runs.Maximum {
 				return opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 2}}
@@ -216,20 +218,24 @@ func (o writingOp[A]) Entry() *opdef.Entry {
 			}
 			return []*tensor.Tensor{w.result(w.self, src)}, nil
 		},
-		Scale: func(w *writing, _ []*tensor.Tensor) []*tensor.Tensor {
-			return []*tensor.Tensor{w.result(opdef.Abs(w.self), opdef.Abs(multipleOf(w.src, w.alpha)))}
-		},
-		Terms: (*writing).terms, GradTerms: (*writing).gradTerms,
-		Grad: func(w *writing, g *opdef.Grad) (opdef.Grads, error) { return grads(w, g.Out[0], g.Outs[0]) },
-		GradScale: func(w *writing, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			s, err := grads(w, opdef.Abs(g.Out[0]), g.Outs[0])
-			for _, ts := range s {
-				if ts[0] != nil {
-					ts[0] = opdef.Abs(ts[0])
+		Bounds: opdef.Bounds[*writing]{
+			Scale: func(w *writing, _ []*tensor.Tensor) []*tensor.Tensor {
+				return []*tensor.Tensor{w.result(opdef.Abs(w.self), opdef.Abs(multipleOf(w.src, w.alpha)))}
+			},
+			Terms:     (*writing).terms,
+			GradTerms: (*writing).gradTerms,
+			GradScale: func(w *writing, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+				s, err := grads(w, opdef.Abs(g.Out[0]), g.Outs[0])
+				for _, ts := range s {
+					if ts[0] != nil {
+						ts[0] = opdef.Abs(ts[0])
+					}
 				}
-			}
-			return s, err
+				return s, err
+			},
 		},
+
+		Grad:  func(w *writing, g *opdef.Grad) (opdef.Grads, error) { return grads(w, g.Out[0], g.Outs[0]) },
 		Cases: o.Cases,
 	}.Entry()
 }

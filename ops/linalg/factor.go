@@ -123,10 +123,12 @@ var factorOps = []*opdef.Entry{
 	}),
 	matrixOp(matrixDecl[luArgs]{
 		Schema: "linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)",
-		// What was recorded as gradients of results leaves out that of P.
-		Composite: true,
-		Names:     "linalg.lu",
-		Doc:       opdef.Doc{Summary: "LU factorisation with partial pivoting", Formula: "A = P @ L @ U"},
+		Traits: opdef.Traits{
+			// What was recorded as gradients of results leaves out that of P.
+			Composite: true,
+		},
+		Names: "linalg.lu",
+		Doc:   opdef.Doc{Summary: "LU factorisation with partial pivoting", Formula: "A = P @ L @ U"},
 		Cases: func(g opdef.Gen) []*luArgs {
 			return []*luArgs{{g.Normal(tensor.Float64, 3, 3), true}, {g.Normal(tensor.Float64, 4, 2), true},
 				{g.Normal(tensor.Float64, 2, 4), true}, {wellConditioned(g, tensor.Complex128, false, 2, 3, 3), true},
@@ -167,7 +169,7 @@ var factorOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "QR factorisation as reflectors",
 			Formula: "A = H_1 @ H_2 @ ... @ R, H_i = I - tau_i*v_i@v_i^H",
 			Notes:   "R on and above the diagonal, v_i below it without its leading 1."},
-		NoGrad: "torch has none",
+		Traits: opdef.Traits{NoGrad: "torch has none"},
 		Cases: func(g opdef.Gen) []*matrixArgs {
 			return []*matrixArgs{{g.Normal(tensor.Float64, 4, 3)}, {g.Normal(tensor.Complex128, 2, 3, 4)},
 				{g.Normal(tensor.Float32, 3, 3)}}

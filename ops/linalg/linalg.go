@@ -71,8 +71,10 @@ var linalgOps = []*opdef.Entry{
 		Schema: "det(Tensor A) -> Tensor",
 		Names:  "linalg.det det Tensor.det",
 		Doc:    opdef.Doc{Summary: "Determinant of square matrices", Formula: "det(A)"},
-		Scale: func(m *matrixOpCall[matrixArgs], outs []*tensor.Tensor) []*tensor.Tensor {
-			return []*tensor.Tensor{hadamard(m.ins[0])}
+		Bounds: opdef.Bounds[*matrixOpCall[matrixArgs]]{
+			Scale: func(m *matrixOpCall[matrixArgs], outs []*tensor.Tensor) []*tensor.Tensor {
+				return []*tensor.Tensor{hadamard(m.ins[0])}
+			},
 		},
 		Cases: squareCases,
 	}, func(a *matrixArgs) (*matrixCall, error) {
@@ -88,8 +90,10 @@ var linalgOps = []*opdef.Entry{
 		Names:  "linalg.slogdet slogdet Tensor.slogdet",
 		Doc: opdef.Doc{Summary: "Sign and logarithm of the magnitude of the determinant",
 			Formula: "det(A) / |det(A)|, log(|det(A)|)"},
-		Scale: func(m *matrixOpCall[matrixArgs], outs []*tensor.Tensor) []*tensor.Tensor {
-			return []*tensor.Tensor{normwise(outs[:1], m.condition())[0], logScale(outs[1], m.condition())}
+		Bounds: opdef.Bounds[*matrixOpCall[matrixArgs]]{
+			Scale: func(m *matrixOpCall[matrixArgs], outs []*tensor.Tensor) []*tensor.Tensor {
+				return []*tensor.Tensor{normwise(outs[:1], m.condition())[0], logScale(outs[1], m.condition())}
+			},
 		},
 		Cases: squareCases,
 	}, func(a *matrixArgs) (*matrixCall, error) {
@@ -103,11 +107,14 @@ var linalgOps = []*opdef.Entry{
 	}),
 	matrixOp(matrixDecl[matrixArgs]{
 		Schema: "logdet(Tensor A) -> Tensor",
-		Names:  "logdet Tensor.logdet", Composite: true,
+		Names:  "logdet Tensor.logdet",
+		Traits: opdef.Traits{Composite: true},
 		Doc: opdef.Doc{Summary: "Logarithm of the determinant", Formula: "log(det(A))",
 			Notes: "NaN where a real determinant is negative."},
-		Scale: func(m *matrixOpCall[matrixArgs], outs []*tensor.Tensor) []*tensor.Tensor {
-			return []*tensor.Tensor{logScale(outs[0], m.condition())}
+		Bounds: opdef.Bounds[*matrixOpCall[matrixArgs]]{
+			Scale: func(m *matrixOpCall[matrixArgs], outs []*tensor.Tensor) []*tensor.Tensor {
+				return []*tensor.Tensor{logScale(outs[0], m.condition())}
+			},
 		},
 		Cases: positiveCases,
 	}, func(a *matrixArgs) (*matrixCall, error) {
@@ -135,9 +142,9 @@ var linalgOps = []*opdef.Entry{
 		return m, nil
 	}),
 	matrixOp(matrixDecl[powerArgs]{
-		Schema:   "matrix_power(Tensor A, int n) -> Tensor",
-		Autocast: opdef.AutocastInner,
-		Names:    "linalg.matrix_power matrix_power Tensor.matrix_power", Composite: true,
+		Schema: "matrix_power(Tensor A, int n) -> Tensor",
+		Traits: opdef.Traits{Autocast: opdef.AutocastInner, Composite: true},
+		Names:  "linalg.matrix_power matrix_power Tensor.matrix_power",
 		Doc: opdef.Doc{Summary: "Integer power of square matrices",
 			Formula: "A @ A @ ... (n times); of the inverse for negative n"},
 		Cases: func(g opdef.Gen) (cs []*powerArgs) {
@@ -159,7 +166,8 @@ var linalgOps = []*opdef.Entry{
 	}),
 	matrixOp(matrixDecl[tensorsolveArgs]{
 		Schema: "tensorsolve(Tensor A, Tensor B, int[]? dims=None) -> Tensor",
-		Names:  "linalg.tensorsolve", Composite: true,
+		Names:  "linalg.tensorsolve",
+		Traits: opdef.Traits{Composite: true},
 		Doc: opdef.Doc{Summary: "Solution of tensordot(A, X, X.ndim) = B", Formula: "X",
 			Notes: "dims of A are moved to its end first."},
 		Cases: func(g opdef.Gen) []*tensorsolveArgs {

@@ -17,7 +17,12 @@ var lowRankOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "The largest singular values and vectors of matrices, approximately",
 			Formula: "A - M = U @ diag(S) @ V^H", Notes: "Only shape and dtype are determined.",
 			Source: "torch.svd_lowrank"},
-		Random: elements.DrawsRandomNumbers, Trivial: true, NoGrad: "the vectors are random",
+		Traits: opdef.Traits{
+			Random:  elements.DrawsRandomNumbers,
+			Trivial: true,
+			NoGrad:  "the vectors are random",
+		},
+
 		Kernel: func(a *svdLowRankArgs) ([]*tensor.Tensor, error) {
 			if a.Niter < 0 {
 				return nil, opdef.Refuse("niter", "want 0 or more, got %d", a.Niter)
@@ -36,7 +41,12 @@ var lowRankOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "The principal components of matrices, approximately",
 			Formula: "A - mean(A) = U @ diag(S) @ V^H", Notes: "Only shape and dtype are determined.",
 			Source: "torch.pca_lowrank"},
-		Random: elements.DrawsRandomNumbers, Trivial: true, NoGrad: "the vectors are random",
+		Traits: opdef.Traits{
+			Random:  elements.DrawsRandomNumbers,
+			Trivial: true,
+			NoGrad:  "the vectors are random",
+		},
+
 		Kernel: func(a *pcaLowRankArgs) ([]*tensor.Tensor, error) {
 			q := 6
 			if s := a.A.Shape; len(s) >= 2 {

@@ -99,9 +99,9 @@ func normFrom(p string) func(a *normArgs) *atenNormArgs {
 // vectorNormOps are norms of vectors and matrices and what is scaled by them.
 var vectorNormOps = []*opdef.Entry{
 	normOp(opdef.Planned[*normArgs, *normOf]{
-		Schema:   "norm(Tensor self, any p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None) -> Tensor",
-		Names:    "norm functional.norm Tensor.norm",
-		Autocast: opdef.AutocastFloat32,
+		Schema: "norm(Tensor self, any p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None) -> Tensor",
+		Names:  "norm functional.norm Tensor.norm",
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Vector norm over dimensions, or Frobenius norm", Formula: "sum(|self|^p)^(1/p)",
 			Notes: "self is converted to dtype first. p may be inf, -inf and 0 (the number of non-zero elements)."},
 		Cases: func(g opdef.Gen) []*normArgs {
@@ -126,8 +126,8 @@ var vectorNormOps = []*opdef.Entry{
 	normOp(opdef.Planned[*linalgNormArgs, *normOf]{
 		Schema: "linalg_norm(Tensor A, any ord=None, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> " +
 			"Tensor",
-		Names:    "linalg.norm",
-		Autocast: opdef.AutocastFloat32,
+		Names:  "linalg.norm",
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Vector or matrix norm",
 			Formula: "the 2-norm of all elements without ord, else a vector norm over one dimension or a matrix " +
 				"norm over two",

@@ -17,18 +17,21 @@ var pseudoinverseOps = []*opdef.Entry{
 	matrixOp(matrixDecl[pinvArgs]{
 		Schema: "pinv(Tensor A, Tensor|Scalar? rcond=None, bool hermitian=False, *, Tensor|Scalar? atol=None, " +
 			"Tensor|Scalar? rtol=None) -> Tensor",
-		Names: "linalg.pinv pinverse Tensor.pinverse", Autocast: opdef.AutocastInner,
+		Names:  "linalg.pinv pinverse Tensor.pinverse",
+		Traits: opdef.Traits{Autocast: opdef.AutocastInner},
 		Doc: opdef.Doc{Summary: "Pseudoinverse",
 			Formula: "V @ diag(1/S) @ U^H over the singular values above the tolerance", Notes: toleranceNote},
-		GradScale: func(m *matrixOpCall[pinvArgs], g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			// The terms are products of two pseudoinverses and the gradient, one of
-			// them also with A.
-			norm := func(t *tensor.Tensor) float64 {
-				return opdef.MaxAbs(reduction.VectorNorm(t, 2, []int{t.Dim() - 2, t.Dim() - 1}, false))
-			}
-			p, x := norm(g.Outs[0]), norm(m.ins[0])
-			s := math.Min(1+x*p, 1e6) * p * p * norm(g.Out[0])
-			return opdef.Grads{"A": {tensor.Full(tensor.Float64, m.ins[0].Shape, s)}}, nil
+		Bounds: opdef.Bounds[*matrixOpCall[pinvArgs]]{
+			GradScale: func(m *matrixOpCall[pinvArgs], g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+				// The terms are products of two pseudoinverses and the gradient, one of
+				// them also with A.
+				norm := func(t *tensor.Tensor) float64 {
+					return opdef.MaxAbs(reduction.VectorNorm(t, 2, []int{t.Dim() - 2, t.Dim() - 1}, false))
+				}
+				p, x := norm(g.Outs[0]), norm(m.ins[0])
+				s := math.Min(1+x*p, 1e6) * p * p * norm(g.Out[0])
+				return opdef.Grads{"A": {tensor.Full(tensor.Float64, m.ins[0].Shape, s)}}, nil
+			},
 		},
 		Cases: func(g opdef.Gen) []*pinvArgs {
 			return []*pinvArgs{
@@ -60,7 +63,7 @@ var pseudoinverseOps = []*opdef.Entry{
 		Names: "linalg.matrix_rank",
 		Doc: opdef.Doc{Summary: "Number of singular values above a tolerance",
 			Formula: "count(S > max(atol, rtol*S[0]))", Notes: toleranceNote},
-		NoGrad: "a count",
+		Traits: opdef.Traits{NoGrad: "a count"},
 		Cases: func(g opdef.Gen) []*rankArgs {
 			return []*rankArgs{
 				{A: g.Normal(tensor.Float64, 2, 4, 3)}, {A: g.Normal(tensor.Complex64, 3, 3)},

@@ -35,10 +35,12 @@ var systemOps = []*opdef.Entry{
 			last.A.RequiresGrad, last.B.RequiresGrad = false, false
 			return cs
 		},
-		GradScale: lstsqGradScale,
+		Bounds: opdef.Bounds[*matrixOpCall[lstsqArgs]]{GradScale: lstsqGradScale},
 	}, lstsqPlan),
 	matrixOp(matrixDecl[luUnpackArgs]{
-		Composite: true, // as linalg_lu
+		Traits: opdef.Traits{
+			Composite: true, // as linalg_lu
+		},
 		Schema: "lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> " +
 			"(Tensor P, Tensor L, Tensor U)",
 		Names: "lu_unpack",
@@ -71,7 +73,8 @@ var systemOps = []*opdef.Entry{
 		return luSolvePlan(luSolver{"LU", "pivots", "B", a.LU, a.Pivots, a.B, a.Left, a.Adjoint})
 	}),
 	matrixOp(matrixDecl[luSolveArgs]{
-		Schema: "lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor", Composite: true,
+		Schema: "lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor",
+		Traits: opdef.Traits{Composite: true},
 		Doc: opdef.Doc{Summary: "Solution of a system given by its packed LU factorisation",
 			Formula: "X with A @ X = self"},
 		Cases: func(g opdef.Gen) (cs []*luSolveArgs) {
@@ -104,7 +107,7 @@ var systemOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Product of a matrix with the unitary factor that reflectors make",
 			Formula: "Q @ input3, or input3 @ Q, Q^H for Q if transpose",
 			Notes:   "self and input2 are reflectors and their factors as geqrf returns them."},
-		NoGrad: "torch has none",
+		Traits: opdef.Traits{NoGrad: "torch has none"},
 		Cases: func(g opdef.Gen) (cs []*ormqrArgs) {
 			for i, dt := range []tensor.DType{tensor.Float64, tensor.Complex128, tensor.Float64, tensor.Float32} {
 				left := i%2 == 0
@@ -122,7 +125,7 @@ var systemOps = []*opdef.Entry{
 		Schema: "ldl_factor(Tensor A, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)",
 		Names:  "linalg.ldl_factor",
 		Doc:    ldlDoc,
-		NoGrad: "torch has none",
+		Traits: opdef.Traits{NoGrad: "torch has none"},
 		Cases: func(g opdef.Gen) (cs []*ldlArgs) {
 			for _, a := range ldlCases(g) {
 				cs = append(cs, &ldlArgs{a.A, a.Hermitian})
@@ -135,14 +138,14 @@ var systemOps = []*opdef.Entry{
 			"pivots, Tensor info)",
 		Names:  "linalg.ldl_factor_ex",
 		Doc:    ldlDoc,
-		NoGrad: "torch has none",
+		Traits: opdef.Traits{NoGrad: "torch has none"},
 		Cases:  ldlCases,
 	}, func(a *ldlExArgs) (*matrixCall, error) { return ldlPlan(a.A, a.Hermitian, true) }),
 	matrixOp(matrixDecl[ldlSolveArgs]{
 		Schema: "ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor",
 		Names:  "linalg.ldl_solve",
 		Doc:    opdef.Doc{Summary: "Solution of a system given by its LDL factorisation", Formula: "X with A @ X = B"},
-		NoGrad: "torch has none",
+		Traits: opdef.Traits{NoGrad: "torch has none"},
 		Cases: func(g opdef.Gen) (cs []*ldlSolveArgs) {
 			for _, a := range ldlCases(g) {
 				f := opdef.Must(opdef.Must(ldlPlan(a.A, a.Hermitian, false)).forward())
@@ -153,7 +156,8 @@ var systemOps = []*opdef.Entry{
 	}, ldlSolvePlan),
 	matrixOp(matrixDecl[tensorinvArgs]{
 		Schema: "tensorinv(Tensor A, int ind=2) -> Tensor",
-		Names:  "linalg.tensorinv", Composite: true,
+		Names:  "linalg.tensorinv",
+		Traits: opdef.Traits{Composite: true},
 		Doc: opdef.Doc{Summary: "Inverse of tensordot(A, X, ind) = I",
 			Formula: "inverse of A with its first ind dimensions as rows"},
 		Cases: func(g opdef.Gen) []*tensorinvArgs {

@@ -54,7 +54,8 @@ func wholePower[T tensor.Elem](x T, k int) T {
 }
 
 var vandermonde = opdef.Planned[*vandermondeArgs, *powers]{
-	Schema: "linalg_vander(Tensor x, *, int? N=None) -> Tensor", Names: "linalg.vander", Composite: true,
+	Schema: "linalg_vander(Tensor x, *, int? N=None) -> Tensor", Names: "linalg.vander",
+	Traits: opdef.Traits{Composite: true},
 	Doc: opdef.Doc{Summary: "Powers of elements along a new last dimension", Formula: "x^k, k from 0 to N-1",
 		Notes: "N is the size of the last dimension by default. Of integers and bool the result is int64. A 0-d " +
 			"tensor counts as one element."},
@@ -69,16 +70,18 @@ var vandermonde = opdef.Planned[*vandermondeArgs, *powers]{
 		}
 		return elements.Result(powersOf(tensor.Int64, p.shape, opdef.Cast(p.x, tensor.Int64), wholePower[int64]))
 	},
-	Scale: func(_ *powers, outs []*tensor.Tensor) []*tensor.Tensor {
-		return []*tensor.Tensor{elements.AbsIfComplex(outs[0])}
+	Bounds: opdef.Bounds[*powers]{
+		Scale: func(_ *powers, outs []*tensor.Tensor) []*tensor.Tensor {
+			return []*tensor.Tensor{elements.AbsIfComplex(outs[0])}
+		},
+		GradScale: func(p *powers, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+			return elements.GradOf("x", p.grad(opdef.Abs(p.x), opdef.Abs(g.Out[0])).WithDType(tensor.Float64)), nil
+		},
+		GradTerms: func(p *powers) int { return p.shape[len(p.shape)-1] },
 	},
 	Grad: func(p *powers, g *opdef.Grad) (opdef.Grads, error) {
 		return elements.GradOf("x", p.grad(p.x, g.Out[0])), nil
 	},
-	GradScale: func(p *powers, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-		return elements.GradOf("x", p.grad(opdef.Abs(p.x), opdef.Abs(g.Out[0])).WithDType(tensor.Float64)), nil
-	},
-	GradTerms: func(p *powers) int { return p.shape[len(p.shape)-1] },
 	Cases: func(g opdef.Gen) []*vandermondeArgs {
 		k := 4
 		return []*vandermondeArgs{

@@ -26,16 +26,20 @@ var crossEntropyOps = []*opdef.Entry{
 				"that are not ignored; of probabilities by the number of positions."},
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4,
 			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true}},
-		Autocast:  opdef.AutocastFloat32,
-		Terms:     (*classLoss).terms,
-		GradTerms: func(l *classLoss) int { return l.classes + l.divided() },
-		Plan:      (*crossEntropyArgs).loss,
-		Kernel:    func(l *classLoss) ([]*tensor.Tensor, error) { return elements.Single(l.forward(false)), nil },
-		Scale:     func(l *classLoss, _ []*tensor.Tensor) []*tensor.Tensor { return elements.Single(l.forward(true)) },
-		Grad:      func(l *classLoss, g *opdef.Grad) (opdef.Grads, error) { return l.grads(g, false), nil },
-		GradScale: func(l *classLoss, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return l.grads(g, true), nil
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
+		Bounds: opdef.Bounds[*classLoss]{
+			Terms:     (*classLoss).terms,
+			GradTerms: func(l *classLoss) int { return l.classes + l.divided() },
+			Scale: func(l *classLoss, _ []*tensor.Tensor) []*tensor.Tensor {
+				return elements.Single(l.forward(true))
+			},
+			GradScale: func(l *classLoss, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+				return l.grads(g, true), nil
+			},
 		},
+		Plan:     (*crossEntropyArgs).loss,
+		Kernel:   func(l *classLoss) ([]*tensor.Tensor, error) { return elements.Single(l.forward(false)), nil },
+		Grad:     func(l *classLoss, g *opdef.Grad) (opdef.Grads, error) { return l.grads(g, false), nil },
 		GradElse: (*classLoss).otherGrads,
 		Node:     func(l *classLoss, g *opdef.Grad) (opdef.Node, error) { return l.node(g.Out[0]), nil },
 		Cases:    crossEntropyCases, Mistakes: (*classLoss).mistakes,
@@ -47,19 +51,21 @@ var crossEntropyOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Negated scores of classes", Formula: "-weight[target]*input[target]",
 			Notes: "input is (C), (N, C) or (N, C, *). The mean divides by the sum of the weights of the targets " +
 				"that are not ignored."},
-		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 3}},
-		Autocast: opdef.AutocastFloat32,
-		Terms:    func(l *classLoss) int { return tensor.Numel(l.positions) },
-		Plan:     (*nllArgs).loss, Mistakes: (*classLoss).mistakes,
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 3}},
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
+		Bounds: opdef.Bounds[*classLoss]{
+			Terms: func(l *classLoss) int { return tensor.Numel(l.positions) },
+			Scale: func(l *classLoss, _ []*tensor.Tensor) []*tensor.Tensor { return elements.Single(l.forward(true)) },
+			// An element is one product; what the mean divides by was added up.
+			GradTerms: (*classLoss).divided,
+			GradScale: func(_ *classLoss, _ *opdef.Grad, grads opdef.Grads) (opdef.Grads, error) {
+				return elements.GradOf("input", opdef.Abs(grads["input"][0])), nil
+			},
+		},
+		Plan: (*nllArgs).loss, Mistakes: (*classLoss).mistakes,
 		Kernel: func(l *classLoss) ([]*tensor.Tensor, error) { return elements.Single(l.forward(false)), nil },
-		Scale:  func(l *classLoss, _ []*tensor.Tensor) []*tensor.Tensor { return elements.Single(l.forward(true)) },
 		Grad: func(l *classLoss, g *opdef.Grad) (opdef.Grads, error) {
 			return elements.GradOf("input", l.picked(g.Out[0])), nil
-		},
-		// An element is one product; what the mean divides by was added up.
-		GradTerms: (*classLoss).divided,
-		GradScale: func(_ *classLoss, _ *opdef.Grad, grads opdef.Grads) (opdef.Grads, error) {
-			return elements.GradOf("input", opdef.Abs(grads["input"][0])), nil
 		},
 		GradElse: (*classLoss).otherDivisor,
 		Node: func(l *classLoss, g *opdef.Grad) (opdef.Node, error) {

@@ -16,7 +16,9 @@ var ctcOps = []*opdef.Entry{
 	opdef.Planned[*ctcArgs, *alignment]{
 		Schema: "ctc_loss(Tensor log_probs, Tensor targets, any input_lengths, any target_lengths, int blank=0, str " +
 			"reduction='mean', bool zero_infinity=False) -> Tensor",
-		Names: "F.ctc_loss", Composite: true, Autocast: opdef.AutocastFloat32,
+		Names:  "F.ctc_loss",
+		Traits: opdef.Traits{Composite: true, Autocast: opdef.AutocastFloat32},
+
 		Doc: opdef.Doc{
 			Summary: "Negative logarithm of the probability of a label sequence under any alignment",
 			Notes: "log_probs is (T, N, C) or (T, C), targets (N, S) or all labels one after the other. The mean " +
@@ -24,28 +26,30 @@ var ctcOps = []*opdef.Entry{
 				"As in PyTorch, the gradient is that of the scores whose log_softmax log_probs is.",
 			Source: "torch.nn.functional.ctc_loss; Graves et al., Connectionist temporal classification, 2006",
 		},
-		Error:     opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 4}},
-		Exempt:    map[string]string{"gradients": "the gradient is that of the scores before log_softmax"},
-		Terms:     func(c *alignment) int { return max(1, c.args.LogProbs.Shape[0]) },
-		GradTerms: func(c *alignment) int { return max(1, c.args.LogProbs.Numel()) },
-		Plan:      (*ctcArgs).alignment,
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 4}},
+		Exempt: map[string]string{"gradients": "the gradient is that of the scores before log_softmax"},
+		Bounds: opdef.Bounds[*alignment]{
+			Terms:     func(c *alignment) int { return max(1, c.args.LogProbs.Shape[0]) },
+			GradTerms: func(c *alignment) int { return max(1, c.args.LogProbs.Numel()) },
+			// Each of the T factors of a path is known to the size of its logarithm.
+			Scale: func(c *alignment, outs []*tensor.Tensor) []*tensor.Tensor {
+				return elements.Single(c.forward(func(k int) float64 {
+					return 2*math.Abs(c.loss(k)) + float64(c.inputs[k])
+				}).WithDType(tensor.Float64))
+			},
+			// With T logarithms added up, probabilities are known to T times theirs.
+			GradScale: func(c *alignment, _ *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
+				t, length := gr["log_probs"][0], float64(c.args.LogProbs.Shape[0])
+				grown := 1 + length*math.Log(float64(max(2, elements.LastDim(c.args.LogProbs.Shape))))
+				return elements.GradOf("log_probs", tensor.Full(tensor.Float64, t.Shape, opdef.MaxAbs(t)*grown)), nil
+			},
+		},
+		Plan: (*ctcArgs).alignment,
 		Kernel: func(c *alignment) ([]*tensor.Tensor, error) {
 			return elements.Single(c.forward(c.loss)), nil
 		},
-		// Each of the T factors of a path is known to the size of its logarithm.
-		Scale: func(c *alignment, outs []*tensor.Tensor) []*tensor.Tensor {
-			return elements.Single(c.forward(func(k int) float64 {
-				return 2*math.Abs(c.loss(k)) + float64(c.inputs[k])
-			}).WithDType(tensor.Float64))
-		},
 		Grad: func(c *alignment, g *opdef.Grad) (opdef.Grads, error) {
 			return elements.GradOf("log_probs", c.grad(g.Out[0])), nil
-		},
-		// With T logarithms added up, probabilities are known to T times theirs.
-		GradScale: func(c *alignment, _ *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
-			t, length := gr["log_probs"][0], float64(c.args.LogProbs.Shape[0])
-			grown := 1 + length*math.Log(float64(max(2, elements.LastDim(c.args.LogProbs.Shape))))
-			return elements.GradOf("log_probs", tensor.Full(tensor.Float64, t.Shape, opdef.MaxAbs(t)*grown)), nil
 		},
 		Node: func(c *alignment, g *opdef.Grad) (opdef.Node, error) {
 			if c.how == reduceNone {

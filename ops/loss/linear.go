@@ -21,7 +21,8 @@ var linearCrossEntropy = compose.Declare(compose.Op[linearEntropyArgs]{
 	Schema: "linear_cross_entropy(Tensor input, Tensor linear_weight, Tensor target, *, Tensor? linear_bias=None, " +
 		"Tensor? weight=None, str reduction='mean', int? ignore_index=None, float label_smoothing=0.0, " +
 		"any options=None) -> Tensor",
-	Names: "F.linear_cross_entropy", Composite: true,
+	Names:  "F.linear_cross_entropy",
+	Traits: opdef.Traits{Composite: true},
 	Doc: opdef.Doc{Summary: "Cross entropy of a linear map",
 		Formula: "cross_entropy(linear(input, linear_weight, linear_bias), target)",
 		Notes: "input is (N, features) or (features), linear_weight (classes, features). options, the size of " +

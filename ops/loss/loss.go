@@ -16,10 +16,10 @@ var lossOps = []*opdef.Entry{
 	elementLossOp(opdef.Planned[*plainLossArgs, *elementLoss]{
 		Schema: "mse_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
 			"reduction='mean', Tensor? weight=None) -> Tensor",
-		Names:    "F.mse_loss",
-		Autocast: opdef.AutocastFloat32,
-		Doc:      opdef.Doc{Summary: "Squared error", Formula: "(input - target)^2, averaged, added or left alone"},
-		Cases:    plainLossCases(normalOperand),
+		Names:  "F.mse_loss",
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
+		Doc:    opdef.Doc{Summary: "Squared error", Formula: "(input - target)^2, averaged, added or left alone"},
+		Cases:  plainLossCases(normalOperand),
 		Plan: func(a *plainLossArgs) (*elementLoss, error) {
 			return a.loss(&elementLoss{
 				own: true,
@@ -32,8 +32,8 @@ var lossOps = []*opdef.Entry{
 	elementLossOp(opdef.Planned[*plainLossArgs, *elementLoss]{
 		Schema: "l1_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
 			"reduction='mean', Tensor? weight=None) -> Tensor",
-		Names:    "F.l1_loss",
-		Autocast: opdef.AutocastFloat32,
+		Names:  "F.l1_loss",
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Absolute error", Formula: "|input - target|, averaged, added or left alone",
 			Notes: "The gradient of no error is 0."},
 		Cases: func(g opdef.Gen) []*plainLossArgs {
@@ -57,9 +57,9 @@ var lossOps = []*opdef.Entry{
 	elementLossOp(opdef.Planned[*smoothL1Args, *elementLoss]{
 		Schema: "smooth_l1_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
 			"reduction='mean', float beta=1.0) -> Tensor",
-		Names:    "F.smooth_l1_loss",
-		Autocast: opdef.AutocastFloat32,
-		Error:    opdef.Error{Shared: true},
+		Names:  "F.smooth_l1_loss",
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
+		Error:  opdef.Error{Shared: true},
 		Doc: opdef.Doc{Summary: "Absolute error, squared where it is small",
 			Formula: "d^2/(2*beta) if d < beta, else d - beta/2, with d = |input - target|"},
 		Cases: lossPairs(true, normalOperand, normalOperand, func(g opdef.Gen, p lossPair) *smoothL1Args {
@@ -81,9 +81,9 @@ var lossOps = []*opdef.Entry{
 	elementLossOp(opdef.Planned[*huberArgs, *elementLoss]{
 		Schema: "huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, Tensor? " +
 			"weight=None) -> Tensor",
-		Names:    "F.huber_loss",
-		Autocast: opdef.AutocastFloat32,
-		Error:    opdef.Error{Shared: true},
+		Names:  "F.huber_loss",
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
+		Error:  opdef.Error{Shared: true},
 		Doc: opdef.Doc{Summary: "Squared error, absolute where it is large",
 			Formula: "d^2/2 if d <= delta, else delta*(d - delta/2), with d = |input - target|"},
 		Cases: lossPairs(true, normalOperand, normalOperand, func(g opdef.Gen, p lossPair) *huberArgs {
@@ -104,7 +104,8 @@ var lossOps = []*opdef.Entry{
 	elementLossOp(opdef.Planned[*bceArgs, *elementLoss]{
 		Schema: "binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, " +
 			"bool? reduce=None, str reduction='mean') -> Tensor",
-		Names: "F.binary_cross_entropy", Autocast: opdef.AutocastFloat32,
+		Names:  "F.binary_cross_entropy",
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Cross entropy of probabilities",
 			Formula: "-weight*(target*log(input) + (1-target)*log(1-input))", Notes: "Logarithms are at least -100."},
 		Cases: func(g opdef.Gen) []*bceArgs {
@@ -147,8 +148,8 @@ var lossOps = []*opdef.Entry{
 	elementLossOp(opdef.Planned[*bceLogitsArgs, *elementLoss]{
 		Schema: "binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, bool? " +
 			"size_average=None, bool? reduce=None, str reduction='mean', Tensor? pos_weight=None) -> Tensor",
-		Names:    "F.binary_cross_entropy_with_logits",
-		Autocast: opdef.AutocastFloat32,
+		Names:  "F.binary_cross_entropy_with_logits",
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Cross entropy of the sigmoid of logits",
 			Formula: "weight*((1-target)*input + (1+(pos_weight-1)*target)*log(1+exp(-input)))"},
 		Cases: func(g opdef.Gen) []*bceLogitsArgs {
@@ -214,8 +215,8 @@ var lossOps = []*opdef.Entry{
 	elementLossOp(opdef.Planned[*klDivArgs, *elementLoss]{
 		Schema: "kl_div(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
 			"reduction='mean', bool log_target=False) -> Tensor",
-		Names:    "F.kl_div",
-		Autocast: opdef.AutocastFloat32,
+		Names:  "F.kl_div",
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Divergence of a distribution from another, given by logarithms",
 			Formula: "target*(log(target) - input), of a target in logarithms exp(target)*(target - input)",
 			Notes:   "batchmean divides the sum by the first dimension."},
@@ -231,8 +232,8 @@ var lossOps = []*opdef.Entry{
 	elementLossOp(opdef.Planned[*poissonArgs, *elementLoss]{
 		Schema: "poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False, bool? " +
 			"size_average=None, float eps=1e-08, bool? reduce=None, str reduction='mean') -> Tensor",
-		Names:    "F.poisson_nll_loss",
-		Autocast: opdef.AutocastFloat32,
+		Names:  "F.poisson_nll_loss",
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Negative logarithm of a Poisson likelihood",
 			Formula: "exp(input) - target*input, or input - target*log(input + eps)",
 			Notes:   "full adds Stirling's approximation of log(target!) where target > 1."},
@@ -269,8 +270,8 @@ var lossOps = []*opdef.Entry{
 	compose.Declare(compose.Op[hingeArgs]{
 		Schema: "hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, bool? size_average=None, bool? " +
 			"reduce=None, str reduction='mean') -> Tensor",
-		Names:    "F.hinge_embedding_loss",
-		Autocast: opdef.AutocastFloat32,
+		Names:  "F.hinge_embedding_loss",
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Distance of similar pairs, shortfall from the margin of others",
 			Formula: "input if target is 1, max(0, margin - input) if -1"},
 		Cases: func(g opdef.Gen) []*hingeArgs {
@@ -285,9 +286,9 @@ var lossOps = []*opdef.Entry{
 	elementLossOp(opdef.Planned[*softMarginArgs, *elementLoss]{
 		Schema: "soft_margin_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
 			"reduction='mean') -> Tensor",
-		Names:    "F.soft_margin_loss",
-		Autocast: opdef.AutocastFloat32,
-		Doc:      opdef.Doc{Summary: "Logistic loss of labels 1 and -1", Formula: "log(1 + exp(-target*input))"},
+		Names:  "F.soft_margin_loss",
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
+		Doc:    opdef.Doc{Summary: "Logistic loss of labels 1 and -1", Formula: "log(1 + exp(-target*input))"},
 		Cases: lossPairs(false, normalOperand, signOperand, func(g opdef.Gen, p lossPair) *softMarginArgs {
 			return &softMarginArgs{Input: p.x, Target: p.t, Reduction: p.how}
 		}),
@@ -309,8 +310,8 @@ var lossOps = []*opdef.Entry{
 	compose.Declare(compose.Op[rankingArgs]{
 		Schema: "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? " +
 			"size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
-		Names:    "F.margin_ranking_loss",
-		Autocast: opdef.AutocastFloat32,
+		Names:  "F.margin_ranking_loss",
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Shortfall of the wanted order of two scores",
 			Formula: "max(0, -target*(input1 - input2) + margin)", Notes: "At the limit the gradient is passed on."},
 		Cases: lossPairs(false, elements.DistinctOperand, signOperand, func(g opdef.Gen, p lossPair) *rankingArgs {

@@ -21,27 +21,29 @@ var rnntLoss = opdef.Planned[*rnntArgs, *lattice]{
 			"Gradients are clamped to [-clamp, clamp] if clamp is above 0.",
 		Source: "torchaudio.functional.rnnt_loss; Graves, Sequence transduction with recurrent neural networks, 2012",
 	},
-	Error:     opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 4}},
-	Terms:     (*lattice).steps,
-	GradTerms: (*lattice).steps,
-	Plan:      (*rnntArgs).lattice,
+	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 4}},
+	Bounds: opdef.Bounds[*lattice]{
+		Terms:     (*lattice).steps,
+		GradTerms: (*lattice).steps,
+		// Each step of a path is known to the size of its logarithm.
+		Scale: func(l *lattice, _ []*tensor.Tensor) []*tensor.Tensor {
+			return elements.Single(l.forward(func(k int) float64 {
+				return 2*math.Abs(l.tables().total[k]) + float64(l.times[k]+l.labels[k])
+			}).WithDType(tensor.Float64))
+		},
+		// With T + U logarithms added up, probabilities are known to T + U times theirs.
+		GradScale: func(l *lattice, _ *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
+			t := gr["logits"][0]
+			grown := 1 + float64(l.steps())*math.Log(float64(max(2, l.c)))
+			return elements.GradOf("logits", tensor.Full(tensor.Float64, t.Shape, opdef.MaxAbs(t)*grown)), nil
+		},
+	},
+	Plan: (*rnntArgs).lattice,
 	Kernel: func(l *lattice) ([]*tensor.Tensor, error) {
 		return elements.Single(l.forward(func(k int) float64 { return -l.tables().total[k] })), nil
 	},
-	// Each step of a path is known to the size of its logarithm.
-	Scale: func(l *lattice, _ []*tensor.Tensor) []*tensor.Tensor {
-		return elements.Single(l.forward(func(k int) float64 {
-			return 2*math.Abs(l.tables().total[k]) + float64(l.times[k]+l.labels[k])
-		}).WithDType(tensor.Float64))
-	},
 	Grad: func(l *lattice, g *opdef.Grad) (opdef.Grads, error) {
 		return elements.GradOf("logits", l.grad(g.Out[0])), nil
-	},
-	// With T + U logarithms added up, probabilities are known to T + U times theirs.
-	GradScale: func(l *lattice, _ *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
-		t := gr["logits"][0]
-		grown := 1 + float64(l.steps())*math.Log(float64(max(2, l.c)))
-		return elements.GradOf("logits", tensor.Full(tensor.Float64, t.Shape, opdef.MaxAbs(t)*grown)), nil
 	},
 	Node: func(l *lattice, g *opdef.Grad) (opdef.Node, error) {
 		if l.how == reduceNone {

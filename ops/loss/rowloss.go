@@ -14,8 +14,8 @@ var rowLossOps = []*opdef.Entry{
 	compose.Declare(compose.Op[multiMarginArgs]{
 		Schema: "multi_margin_loss(Tensor input, Tensor target, Scalar p=1, Scalar margin=1.0, Tensor? weight=None, " +
 			"bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
-		Names:    "F.multi_margin_loss",
-		Autocast: opdef.AutocastFloat32,
+		Names:  "F.multi_margin_loss",
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Shortfall of the score of a class from all others",
 			Formula: "sum over j != target of weight[target]*max(0, margin - input[target] + input[j])^p / C"},
 		Cases: func(g opdef.Gen) []*multiMarginArgs {
@@ -35,8 +35,8 @@ var rowLossOps = []*opdef.Entry{
 	compose.Declare(compose.Op[multilabelMarginArgs]{
 		Schema: "multilabel_margin_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, " +
 			"str reduction='mean') -> Tensor",
-		Names:    "F.multilabel_margin_loss",
-		Autocast: opdef.AutocastFloat32,
+		Names:  "F.multilabel_margin_loss",
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Shortfall of the scores of several classes from all others",
 			Formula: "sum over targets t and other classes j of max(0, 1 - input[t] + input[j]) / C",
 			Notes:   "The targets of a row end at the first -1."},
@@ -52,8 +52,8 @@ var rowLossOps = []*opdef.Entry{
 	compose.Declare(compose.Op[multilabelSoftArgs]{
 		Schema: "multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight=None, bool? " +
 			"size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
-		Names:    "F.multilabel_soft_margin_loss",
-		Autocast: opdef.AutocastFloat32,
+		Names:  "F.multilabel_soft_margin_loss",
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Cross entropy of the sigmoid of logits, averaged over classes",
 			Formula: "-mean(weight*(target*log(sigmoid(input)) + (1-target)*log(sigmoid(-input))))"},
 		Cases: func(g opdef.Gen) []*multilabelSoftArgs {
@@ -72,8 +72,8 @@ var rowLossOps = []*opdef.Entry{
 		Schema: "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, " +
 			"float eps=1e-06, bool swap=False, bool? size_average=None, bool? reduce=None, str reduction='mean') -> " +
 			"Tensor",
-		Names:    "F.triplet_margin_loss",
-		Autocast: opdef.AutocastFloat32,
+		Names:  "F.triplet_margin_loss",
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Shortfall of a distance from another",
 			Formula: "max(0, d(anchor, positive) - d(anchor, negative) + margin), with d(x, y) = norm(x - y + eps, p)",
 			Notes: "swap takes the smaller of d(anchor, negative) and d(positive, negative). At the limit the " +
@@ -117,8 +117,8 @@ var rowLossOps = []*opdef.Entry{
 	compose.Declare(compose.Op[cosineEmbeddingArgs]{
 		Schema: "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, bool? " +
 			"size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
-		Names:    "F.cosine_embedding_loss",
-		Autocast: opdef.AutocastFloat32,
+		Names:  "F.cosine_embedding_loss",
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Distance of the cosine of similar vectors from 1, excess of others over a margin",
 			Formula: "1 - cos(input1, input2) if target is 1, max(0, cos(input1, input2) - margin) if -1"},
 		Cases: func(g opdef.Gen) []*cosineEmbeddingArgs {

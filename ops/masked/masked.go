@@ -231,7 +231,9 @@ func maskedIndex(name, summary string, with neutral) *opdef.Entry {
 	return maskedEntry(opdef.Planned[*maskedIndexArgs, *maskedCall]{
 		Schema: "masked_" + name +
 			"(Tensor input, int? dim=None, *, bool keepdim=False, dtype? dtype=None, Tensor? mask=None) -> Tensor",
-		Names: maskedNames(name), Doc: doc, NoGrad: "the result is an index", Trivial: true,
+		Names: maskedNames(name), Doc: doc,
+		Traits: opdef.Traits{NoGrad: "the result is an index", Trivial: true},
+
 		Accept: func(c *maskedCall, got, want []*tensor.Tensor) []opdef.Acceptance {
 			as, _ := c.Accept(got, want)
 			return as
@@ -292,7 +294,7 @@ func maskedAlong(name, summary string, base *opdef.Entry, arg, neutral string, w
 		Schema: "masked_" + name + "(Tensor input, int dim, *, dtype? dtype=None, Tensor? mask=None) -> Tensor",
 		Names:  maskedNames(name), Doc: maskedDoc(name, summary,
 			"Masked elements have results too, which mean nothing.", neutral), Error: class,
-		Autocast: base.Autocast,
+		Traits: opdef.Traits{Autocast: base.Autocast},
 		Cases: func(g opdef.Gen) []*maskedDimArgs {
 			return []*maskedDimArgs{
 				{Input: g.Normal(tensor.Float64, 3, 4), Dim: 1, Mask: maskOfRows(3, 4)},

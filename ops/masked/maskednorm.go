@@ -15,8 +15,8 @@ var maskedNorm = maskedEntry(opdef.Planned[*maskedNormArgs, *maskedCall]{
 		"Tensor? mask=None) -> Tensor",
 	Names: maskedNames("norm"), Doc: maskedDoc("norm", "Vector norm of the elements a mask keeps", "",
 		"0, or inf for ord=-inf"),
-	Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 6}},
-	Autocast: opdef.AutocastFloat32,
+	Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 6}},
+	Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 	Cases: func(g opdef.Gen) []*maskedNormArgs {
 		x := g.Apart(tensor.Float64, []float64{0}, 3, 4)
 		return []*maskedNormArgs{
@@ -49,7 +49,8 @@ var maskedNormalize = compose.Declare(compose.Op[maskedNormalizeArgs]{
 	Doc: opdef.Doc{Summary: "Kept elements scaled to norm 1 along a dimension",
 		Formula: "where(mask, input, 0) / max(norm(kept, ord, dim), eps)",
 		Notes:   "Masked elements get no gradient."},
-	Autocast: opdef.AutocastFloat32, Exempt: map[string]string{"dtypes": "eps is rounded, to 0 in float16"},
+	Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
+	Exempt: map[string]string{"dtypes": "eps is rounded, to 0 in float16"},
 	Cases: func(g opdef.Gen) []*maskedNormalizeArgs {
 		x := g.Apart(tensor.Float64, []float64{0}, 3, 4)
 		return []*maskedNormalizeArgs{

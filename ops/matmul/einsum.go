@@ -14,18 +14,18 @@ import (
 // einsum(a, [0, 1], b, [1, 2], [0, 2]) are overloads for up to three operands.
 var einsumOps = []*opdef.Entry{
 	Multilinear(Op[einsumArgs]{
-		Schema:   "einsum(str equation, Tensor[]... operands) -> Tensor",
-		Names:    "einsum functional.einsum",
-		Autocast: opdef.AutocastLower,
-		Doc:      einsumDoc,
-		Node:     func(c *Call[einsumArgs], g *opdef.Grad) (opdef.Node, error) { return einsumNode(c.Product, g) },
-		Cases:    einsumCases,
+		Schema: "einsum(str equation, Tensor[]... operands) -> Tensor",
+		Names:  "einsum functional.einsum",
+		Traits: opdef.Traits{Autocast: opdef.AutocastLower},
+		Doc:    einsumDoc,
+		Node:   func(c *Call[einsumArgs], g *opdef.Grad) (opdef.Node, error) { return einsumNode(c.Product, g) },
+		Cases:  einsumCases,
 	}, einsumPlan),
 	Multilinear(Op[sublistArgs1]{
-		Schema:   "einsum.sublist(Tensor a, any a_dims, any out=None) -> Tensor",
-		Names:    "einsum functional.einsum",
-		Autocast: opdef.AutocastLower,
-		Doc:      einsumDoc,
+		Schema: "einsum.sublist(Tensor a, any a_dims, any out=None) -> Tensor",
+		Names:  "einsum functional.einsum",
+		Traits: opdef.Traits{Autocast: opdef.AutocastLower},
+		Doc:    einsumDoc,
 		Cases: func(g opdef.Gen) []*sublistArgs1 {
 			return []*sublistArgs1{{g.Normal(tensor.Float64, 3, 3), ints(0, 0), nil}, {g.Normal(tensor.Float32, 3, 2),
 				ints(0, 1), ints(1, 0)}}
@@ -34,10 +34,10 @@ var einsumOps = []*opdef.Entry{
 		return sublistPlan([]*tensor.Tensor{a.A}, []value.Value{a.ADims}, a.Out, []string{"a"})
 	}),
 	Multilinear(Op[sublistArgs2]{
-		Schema:   "einsum.sublist2(Tensor a, any a_dims, Tensor b, any b_dims, any out=None) -> Tensor",
-		Names:    "einsum functional.einsum",
-		Autocast: opdef.AutocastLower,
-		Doc:      einsumDoc,
+		Schema: "einsum.sublist2(Tensor a, any a_dims, Tensor b, any b_dims, any out=None) -> Tensor",
+		Names:  "einsum functional.einsum",
+		Traits: opdef.Traits{Autocast: opdef.AutocastLower},
+		Doc:    einsumDoc,
 		Cases: func(g opdef.Gen) []*sublistArgs2 {
 			f64 := tensor.Float64
 			return []*sublistArgs2{
@@ -51,9 +51,9 @@ var einsumOps = []*opdef.Entry{
 	Multilinear(Op[sublistArgs3]{
 		Schema: "einsum.sublist3(Tensor a, any a_dims, Tensor b, any b_dims, Tensor c, any c_dims, any out=None) -> " +
 			"Tensor",
-		Names:    "einsum functional.einsum",
-		Autocast: opdef.AutocastLower,
-		Doc:      einsumDoc,
+		Names:  "einsum functional.einsum",
+		Traits: opdef.Traits{Autocast: opdef.AutocastLower},
+		Doc:    einsumDoc,
 		Cases: func(g opdef.Gen) []*sublistArgs3 {
 			f64 := tensor.Float64
 			return []*sublistArgs3{{g.Normal(f64, 3, 2), ints(0, 1), g.Normal(f64, 2, 4), ints(1, 2), g.Normal(f64, 4),

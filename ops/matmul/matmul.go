@@ -11,9 +11,9 @@ import (
 // matmulOps are products of matrices and vectors, all of them contractions.
 var matmulOps = []*opdef.Entry{
 	Multilinear(Op[matmulArgs]{
-		Schema:   "matmul(Tensor self, Tensor other) -> Tensor",
-		Names:    "matmul Tensor.matmul linalg.matmul Tensor.__matmul__",
-		Autocast: opdef.AutocastLower,
+		Schema: "matmul(Tensor self, Tensor other) -> Tensor",
+		Names:  "matmul Tensor.matmul linalg.matmul Tensor.__matmul__",
+		Traits: opdef.Traits{Autocast: opdef.AutocastLower},
 		Doc: opdef.Doc{Summary: "Matrix product with broadcast batch dimensions", Formula: "self @ other",
 			Notes: "(..., M, K) with (..., K, N); a vector is a row on the left, a column on the right."},
 		Node: func(c *Call[matmulArgs], g *opdef.Grad) (opdef.Node, error) {
@@ -22,10 +22,12 @@ var matmulOps = []*opdef.Entry{
 		Cases: matmulCases,
 	}, func(a *matmulArgs) (*Product, error) { return matmulPlan(a.Self, a.Other, "self", "other") }),
 	Multilinear(Op[matmulArgs]{
-		Schema:    "__rmatmul__(Tensor self, Tensor other) -> Tensor",
-		Names:     "Tensor.__rmatmul__",
-		Composite: true, // of a product with the gradients in the other order
-		Autocast:  opdef.AutocastLower,
+		Schema: "__rmatmul__(Tensor self, Tensor other) -> Tensor",
+		Names:  "Tensor.__rmatmul__",
+		Traits: opdef.Traits{
+			Composite: true, // of a product with the gradients in the other order
+			Autocast:  opdef.AutocastLower,
+		},
 		Doc: opdef.Doc{Summary: "Matrix product with the operands swapped", Formula: "other @ self",
 			Source: "torch.matmul"},
 		Node: func(c *Call[matmulArgs], g *opdef.Grad) (opdef.Node, error) {
@@ -40,9 +42,9 @@ var matmulOps = []*opdef.Entry{
 		},
 	}, func(a *matmulArgs) (*Product, error) { return matmulPlan(a.Other, a.Self, "other", "self") }),
 	Multilinear(Op[MMArgs]{
-		Schema:   "mm(Tensor self, Tensor mat2) -> Tensor",
-		Names:    "mm Tensor.mm spmm",
-		Autocast: opdef.AutocastLower,
+		Schema: "mm(Tensor self, Tensor mat2) -> Tensor",
+		Names:  "mm Tensor.mm spmm",
+		Traits: opdef.Traits{Autocast: opdef.AutocastLower},
 		Doc: opdef.Doc{Summary: "Product of two matrices", Formula: "self @ mat2",
 			Notes: "(M, K) with (K, N), no broadcasting."},
 		Cases: func(g opdef.Gen) []*MMArgs {
@@ -51,8 +53,8 @@ var matmulOps = []*opdef.Entry{
 		},
 	}, func(a *MMArgs) (*Product, error) { return fixed("ij", "jk", "ik", a.Self, a.Mat2, "self", "mat2") }),
 	Multilinear(Op[MMArgs]{
-		Schema:   "bmm(Tensor self, Tensor mat2) -> Tensor",
-		Autocast: opdef.AutocastLower,
+		Schema: "bmm(Tensor self, Tensor mat2) -> Tensor",
+		Traits: opdef.Traits{Autocast: opdef.AutocastLower},
 		Doc: opdef.Doc{Summary: "Products of two batches of matrices", Formula: "self[b] @ mat2[b]",
 			Notes: "(B, M, K) with (B, K, N), no broadcasting."},
 		Cases: func(g opdef.Gen) []*MMArgs {
@@ -62,17 +64,17 @@ var matmulOps = []*opdef.Entry{
 		},
 	}, func(a *MMArgs) (*Product, error) { return fixed("bij", "bjk", "bik", a.Self, a.Mat2, "self", "mat2") }),
 	Multilinear(Op[mvArgs]{
-		Schema:   "mv(Tensor self, Tensor vec) -> Tensor",
-		Autocast: opdef.AutocastLower,
-		Doc:      opdef.Doc{Summary: "Product of a matrix and a vector", Formula: "self @ vec"},
+		Schema: "mv(Tensor self, Tensor vec) -> Tensor",
+		Traits: opdef.Traits{Autocast: opdef.AutocastLower},
+		Doc:    opdef.Doc{Summary: "Product of a matrix and a vector", Formula: "self @ vec"},
 		Cases: func(g opdef.Gen) []*mvArgs {
 			return pairs(g, func(x, y *tensor.Tensor) *mvArgs { return &mvArgs{x, y} },
 				[][2][]int{{{3, 4}, {4}}, {{1, 5}, {5}}, {{0, 2}, {2}}, {{3, 0}, {0}}})
 		},
 	}, func(a *mvArgs) (*Product, error) { return fixed("ij", "j", "i", a.Self, a.Vec, "self", "vec") }),
 	Multilinear(Op[dotArgs]{
-		Schema:   "dot(Tensor self, Tensor tensor) -> Tensor",
-		Autocast: opdef.AutocastWidest,
+		Schema: "dot(Tensor self, Tensor tensor) -> Tensor",
+		Traits: opdef.Traits{Autocast: opdef.AutocastWidest},
 		Doc: opdef.Doc{Summary: "Inner product of two vectors, without conjugation",
 			Formula: "sum(self * tensor)"},
 		Cases: func(g opdef.Gen) []*dotArgs {
@@ -81,8 +83,8 @@ var matmulOps = []*opdef.Entry{
 		},
 	}, func(a *dotArgs) (*Product, error) { return fixed("i", "i", "", a.Self, a.Tensor, "self", "tensor") }),
 	Multilinear(Op[vdotArgs]{
-		Schema:   "vdot(Tensor self, Tensor other) -> Tensor",
-		Autocast: opdef.AutocastWidest,
+		Schema: "vdot(Tensor self, Tensor other) -> Tensor",
+		Traits: opdef.Traits{Autocast: opdef.AutocastWidest},
 		Doc: opdef.Doc{Summary: "Inner product of two vectors, the first conjugated",
 			Formula: "sum(conj(self) * other)"},
 		Cases: func(g opdef.Gen) []*vdotArgs {
@@ -97,8 +99,9 @@ var matmulOps = []*opdef.Entry{
 		return p, err
 	}),
 	Multilinear(Op[vecdotArgs]{
-		Schema: "vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", Autocast: opdef.AutocastLower,
-		Names: "linalg.vecdot",
+		Schema: "vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor",
+		Traits: opdef.Traits{Autocast: opdef.AutocastLower},
+		Names:  "linalg.vecdot",
 		Doc: opdef.Doc{Summary: "Inner products along a dimension, the first operand conjugated",
 			Formula: "sum(conj(x) * y, dim)"},
 		Cases: func(g opdef.Gen) []*vecdotArgs {
@@ -107,7 +110,9 @@ var matmulOps = []*opdef.Entry{
 		},
 	}, vecdotPlan),
 	Multilinear(Op[innerArgs]{
-		Schema: "inner(Tensor self, Tensor other) -> Tensor", Composite: true, Autocast: opdef.AutocastLower,
+		Schema: "inner(Tensor self, Tensor other) -> Tensor",
+		Traits: opdef.Traits{Composite: true, Autocast: opdef.AutocastLower},
+
 		Doc: opdef.Doc{Summary: "Products summed over the last dimension of both operands",
 			Formula: "sum_k self[..., k] * other[..., k]"},
 		Node: func(c *Call[innerArgs], g *opdef.Grad) (opdef.Node, error) {
@@ -143,9 +148,8 @@ var matmulOps = []*opdef.Entry{
 		},
 	}, outerPlan),
 	Multilinear(Op[addmmArgs]{
-		Schema:   "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-		Autocast: opdef.AutocastLower,
-		InPlace:  true,
+		Schema: "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+		Traits: opdef.Traits{Autocast: opdef.AutocastLower, InPlace: true},
 		Doc: opdef.Doc{Summary: "Matrix product added to a broadcast tensor",
 			Formula: "beta*self + alpha*(mat1 @ mat2)", Notes: "With beta 0, self is not read."},
 		Cases: func(g opdef.Gen) []*addmmArgs {
@@ -159,9 +163,9 @@ var matmulOps = []*opdef.Entry{
 		return p.plus(a.Self, &a.Beta, &a.Alpha), err
 	}),
 	Multilinear(Op[addbmmArgs]{
-		Schema:   "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-		Autocast: opdef.AutocastLower,
-		InPlace:  true, Resizes: true,
+		Schema: "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+		Traits: opdef.Traits{Autocast: opdef.AutocastLower, InPlace: true, Resizes: true},
+
 		Doc: opdef.Doc{Summary: "Sum of a batch of matrix products added to a broadcast tensor",
 			Formula: "beta*self + alpha*sum_b(batch1[b] @ batch2[b])", Notes: "With beta 0, self is not read."},
 		Cases: func(g opdef.Gen) []*addbmmArgs {
@@ -175,9 +179,8 @@ var matmulOps = []*opdef.Entry{
 		return p.plus(a.Self, &a.Beta, &a.Alpha), err
 	}),
 	Multilinear(Op[addbmmArgs]{
-		Schema:   "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-		Autocast: opdef.AutocastLower,
-		InPlace:  true,
+		Schema: "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+		Traits: opdef.Traits{Autocast: opdef.AutocastLower, InPlace: true},
 		Doc: opdef.Doc{Summary: "Batch of matrix products added to a broadcast tensor",
 			Formula: "beta*self + alpha*(batch1[b] @ batch2[b])", Notes: "With beta 0, self is not read."},
 		Cases: func(g opdef.Gen) []*addbmmArgs {
@@ -191,9 +194,8 @@ var matmulOps = []*opdef.Entry{
 		return p.plus(a.Self, &a.Beta, &a.Alpha), err
 	}),
 	Multilinear(Op[addmvArgs]{
-		Schema:   "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-		Autocast: opdef.AutocastLower,
-		InPlace:  true,
+		Schema: "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+		Traits: opdef.Traits{Autocast: opdef.AutocastLower, InPlace: true},
 		Doc: opdef.Doc{Summary: "Product of a matrix and a vector added to a broadcast tensor",
 			Formula: "beta*self + alpha*(mat @ vec)", Notes: "With beta 0, self is not read."},
 		Cases: func(g opdef.Gen) []*addmvArgs {
@@ -207,9 +209,8 @@ var matmulOps = []*opdef.Entry{
 		return p.plus(a.Self, &a.Beta, &a.Alpha), err
 	}),
 	Multilinear(Op[addrArgs]{
-		Schema:   "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-		Autocast: opdef.AutocastLower,
-		InPlace:  true,
+		Schema: "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+		Traits: opdef.Traits{Autocast: opdef.AutocastLower, InPlace: true},
 		Doc: opdef.Doc{Summary: "Outer product added to a broadcast matrix",
 			Formula: "beta*self + alpha*vec1[i]*vec2[j]", Notes: "With beta 0, self is not read."},
 		Cases: func(g opdef.Gen) []*addrArgs {
@@ -226,9 +227,9 @@ var matmulOps = []*opdef.Entry{
 		return p, err
 	}),
 	Multilinear(Op[linearArgs]{
-		Schema:   "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
-		Names:    "F.linear _C._nn.linear",
-		Autocast: opdef.AutocastLower,
+		Schema: "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
+		Names:  "F.linear _C._nn.linear",
+		Traits: opdef.Traits{Autocast: opdef.AutocastLower},
 		Doc: opdef.Doc{Summary: "Affine map of the last dimension", Formula: "input @ weight.T + bias",
 			Notes: "input (..., in), weight (out, in) or (in), bias (out) or ()."},
 		Node: linearNode,
@@ -249,9 +250,9 @@ var matmulOps = []*opdef.Entry{
 		},
 	}, linearPlan),
 	Multilinear(Op[bilinearArgs]{
-		Schema:   "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
-		Names:    "F.bilinear bilinear",
-		Autocast: opdef.AutocastProduct,
+		Schema: "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
+		Names:  "F.bilinear bilinear",
+		Traits: opdef.Traits{Autocast: opdef.AutocastProduct},
 		Doc: opdef.Doc{Summary: "Bilinear map of the last dimensions of two tensors",
 			Formula: "sum_ij input1[..., i] * weight[o, i, j] * input2[..., j] + bias[o]"},
 		Node: func(c *Call[bilinearArgs], g *opdef.Grad) (opdef.Node, error) {
@@ -275,9 +276,9 @@ var matmulOps = []*opdef.Entry{
 		},
 	}, bilinearPlan),
 	Multilinear(Op[tensordotArgs]{
-		Schema:   "tensordot(Tensor a, Tensor b, any dims=2) -> Tensor",
-		Names:    "tensordot functional.tensordot",
-		Autocast: opdef.AutocastProduct,
+		Schema: "tensordot(Tensor a, Tensor b, any dims=2) -> Tensor",
+		Names:  "tensordot functional.tensordot",
+		Traits: opdef.Traits{Autocast: opdef.AutocastProduct},
 		Doc: opdef.Doc{Summary: "Products summed over chosen dimensions of both operands",
 			Formula: "einsum over the dimensions in dims",
 			Notes:   "dims is a number of dimensions (the last of a with the first of b) or two lists."},
@@ -298,9 +299,9 @@ var matmulOps = []*opdef.Entry{
 		Cases: tensordotCases,
 	}, tensordotPlan),
 	Multilinear(Op[multiDotArgs]{
-		Schema:   "multi_dot(Tensor[] tensors) -> Tensor",
-		Names:    "linalg.multi_dot",
-		Autocast: opdef.AutocastLower,
+		Schema: "multi_dot(Tensor[] tensors) -> Tensor",
+		Names:  "linalg.multi_dot",
+		Traits: opdef.Traits{Autocast: opdef.AutocastLower},
 		Doc: opdef.Doc{Summary: "Product of a chain of matrices", Formula: "tensors[0] @ tensors[1] @ ...",
 			Notes: "The first and the last may be vectors."},
 		Node: func(*Call[multiDotArgs], *opdef.Grad) (opdef.Node, error) {
@@ -317,10 +318,10 @@ var matmulOps = []*opdef.Entry{
 		},
 	}, func(a *multiDotArgs) (*Product, error) { return chainPlan(a.Tensors, "tensors", true) }),
 	Multilinear(Op[chainArgs]{
-		Schema:   "chain_matmul(Tensor[]... matrices) -> Tensor",
-		Names:    "chain_matmul functional.chain_matmul",
-		Autocast: opdef.AutocastLower,
-		Doc:      opdef.Doc{Summary: "Product of a chain of matrices", Formula: "matrices[0] @ matrices[1] @ ..."},
+		Schema: "chain_matmul(Tensor[]... matrices) -> Tensor",
+		Names:  "chain_matmul functional.chain_matmul",
+		Traits: opdef.Traits{Autocast: opdef.AutocastLower},
+		Doc:    opdef.Doc{Summary: "Product of a chain of matrices", Formula: "matrices[0] @ matrices[1] @ ..."},
 		Node: func(*Call[chainArgs], *opdef.Grad) (opdef.Node, error) {
 			return opdef.Node{Skip: "gradients belong to another op"}, nil
 		},

@@ -18,8 +18,8 @@ var normOps = []*opdef.Entry{
 		Plan: (*layerNormArgs).norm,
 		Schema: "layer_norm(Tensor input, int[1] normalized_shape, Tensor? weight=None, Tensor? bias=None, float " +
 			"eps=1e-05, bool cudnn_enable=True) -> Tensor",
-		Names:    "F.layer_norm layer_norm",
-		Autocast: opdef.AutocastFloat32,
+		Names:  "F.layer_norm layer_norm",
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Normalisation over the last dimensions",
 			Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "var is not corrected."},
 		Cases: func(g opdef.Gen) []*layerNormArgs {
@@ -38,11 +38,10 @@ var normOps = []*opdef.Entry{
 		},
 	}),
 	normEntry(opdef.Planned[*rmsNormArgs, *normalisation]{
-		Plan:      (*rmsNormArgs).norm,
-		Schema:    "rms_norm(Tensor input, int[1] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
-		Names:     "F.rms_norm rms_norm",
-		Composite: true,
-		Autocast:  opdef.AutocastFloat32,
+		Plan:   (*rmsNormArgs).norm,
+		Schema: "rms_norm(Tensor input, int[1] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
+		Names:  "F.rms_norm rms_norm",
+		Traits: opdef.Traits{Composite: true, Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Scaling by the root mean square over the last dimensions",
 			Formula: "input / sqrt(mean(input^2) + eps) * weight",
 			Notes: "eps is by default the machine epsilon of the dtype, of float32 for 16 bits; torch before 2.7 takes " +
@@ -61,8 +60,8 @@ var normOps = []*opdef.Entry{
 		Plan: (*groupNormArgs).norm,
 		Schema: "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, " +
 			"bool cudnn_enabled=True) -> Tensor",
-		Names:    "F.group_norm group_norm",
-		Autocast: opdef.AutocastFloat32,
+		Names:  "F.group_norm group_norm",
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Normalisation over groups of channels",
 			Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
 			Notes: "input is (N, C, *); mean and var are taken over each sample's C/num_groups channels and all " +

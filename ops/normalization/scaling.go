@@ -14,10 +14,10 @@ import (
 // own compositions (torch/nn/functional.py).
 var scalingOps = []*opdef.Entry{
 	compose.Declare(compose.Op[normalizeArgs]{
-		Schema:   "normalize(Tensor input, float p=2.0, int[1] dim=1, float eps=1e-12) -> Tensor",
-		Names:    "F.normalize",
-		Doc:      opdef.Doc{Summary: "Vectors scaled to norm 1", Formula: "input / max(norm(input, p, dim), eps)"},
-		Autocast: opdef.AutocastFloat32,
+		Schema: "normalize(Tensor input, float p=2.0, int[1] dim=1, float eps=1e-12) -> Tensor",
+		Names:  "F.normalize",
+		Doc:    opdef.Doc{Summary: "Vectors scaled to norm 1", Formula: "input / max(norm(input, p, dim), eps)"},
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Cases: func(g opdef.Gen) []*normalizeArgs {
 			f64 := tensor.Float64
 			return []*normalizeArgs{
@@ -36,10 +36,10 @@ var scalingOps = []*opdef.Entry{
 		return compose.Values{g.Div(x, g.Expand(norm, x.Shape()...))}
 	}),
 	compose.Declare(compose.Op[renormArgs]{
-		Schema: "renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor", InPlace: true,
+		Schema: "renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor",
+		Traits: opdef.Traits{InPlace: true, Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Slices scaled down to a largest norm",
 			Formula: "slice * maxnorm/(norm + 1e-7) where the norm of order p exceeds maxnorm"},
-		Autocast: opdef.AutocastFloat32,
 		Cases: func(g opdef.Gen) []*renormArgs {
 			f64 := tensor.Float64
 			return []*renormArgs{

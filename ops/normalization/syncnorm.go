@@ -22,7 +22,8 @@ var syncNormOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Mean and 1/sqrt(var + eps) of each channel",
 			Notes:  "var is not corrected. Of 16-bit input both are float32.",
 			Source: "ATen/native/cuda/Normalization.cu"},
-		NoGrad: bySyncBatchNorm, Trivial: true, Exempt: wideStatistics,
+		Traits: opdef.Traits{NoGrad: bySyncBatchNorm, Trivial: true},
+		Exempt: wideStatistics,
 		Cases: func(g opdef.Gen) []*statsArgs {
 			return []*statsArgs{{g.Normal(tensor.Float64, 4, 3), 1e-5}, {g.Normal(tensor.Float32, 2, 3, 4), 1e-3},
 				{g.Normal(tensor.BFloat16, 3, 2, 2, 2), 1e-5}}
@@ -36,7 +37,8 @@ var syncNormOps = []*opdef.Entry{
 			"-> (Tensor, Tensor)", Names: "batch_norm_update_stats",
 		Doc: opdef.Doc{Summary: "Mean and variance of each channel",
 			Notes: "The variance is not corrected. The running statistics move towards both by momentum, var corrected.", Source: "ATen/native/Normalization.cpp"},
-		NoGrad: bySyncBatchNorm, Trivial: true,
+		Traits: opdef.Traits{NoGrad: bySyncBatchNorm, Trivial: true},
+
 		Cases: func(g opdef.Gen) []*updateStatsArgs {
 			m := elements.Detached(g.Normal(tensor.Float64, 3))
 			v := elements.Detached(g.Uniform(tensor.Float64, 0.5, 2, 3))
@@ -56,7 +58,8 @@ var syncNormOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Normalisation of each channel with given statistics",
 			Formula: "(input - mean) * invstd * weight + bias", Notes: "eps is part of invstd.",
 			Source: "ATen/native/cuda/Normalization.cu"},
-		NoGrad: bySyncBatchNorm, Exempt: wideStatistics,
+		Traits: opdef.Traits{NoGrad: bySyncBatchNorm},
+		Exempt: wideStatistics,
 		Cases: func(g opdef.Gen) []*elemtArgs {
 			f64, f32 := tensor.Float64, tensor.Float32
 			return []*elemtArgs{
@@ -101,7 +104,8 @@ var syncNormOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Sums over each channel that the gradients of a batch_norm are made of",
 			Formula: "sum(grad_out), sum(grad_out*(input - mean)), the gradients of weight and bias",
 			Notes:   "A call without one of the gradients is refused.", Source: "ATen/native/cuda/Normalization.cu"},
-		NoGrad: bySyncBatchNorm, Exempt: wideStatistics,
+		Traits: opdef.Traits{NoGrad: bySyncBatchNorm},
+		Exempt: wideStatistics,
 		Cases: func(g opdef.Gen) []*backwardReduceArgs {
 			f64, f32 := tensor.Float64, tensor.Float32
 			return []*backwardReduceArgs{
@@ -131,7 +135,8 @@ var syncNormOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Gradient of the input of a batch_norm from the sums over all devices",
 			Formula: "(grad_out - sum_dy/n - (input - mean)*invstd^2*sum_dy_xmu/n) * invstd*weight, n = sum(count)",
 			Source:  "ATen/native/cuda/Normalization.cu"},
-		NoGrad: bySyncBatchNorm, Exempt: wideStatistics,
+		Traits: opdef.Traits{NoGrad: bySyncBatchNorm},
+		Exempt: wideStatistics,
 		Cases: func(g opdef.Gen) []*backwardElemtArgs {
 			f64, f32 := tensor.Float64, tensor.Float32
 			return []*backwardElemtArgs{
@@ -201,7 +206,7 @@ var gatherStats = compose.Declare(compose.Op[gatherStatsArgs]{
 		Formula: "of the union of sets of counts[d] elements with mean[d] and invstd[d]",
 		Notes:   "The running statistics move towards both by momentum, var corrected.",
 		Source:  "ATen/native/cuda/Normalization.cu"},
-	NoGrad: bySyncBatchNorm,
+	Traits: opdef.Traits{NoGrad: bySyncBatchNorm},
 	Cases: func(g opdef.Gen) []*gatherStatsArgs {
 		f64, f32 := tensor.Float64, tensor.Float32
 		m, v := elements.Detached(g.Normal(f64, 3)), elements.Detached(g.Uniform(f64, 0.5, 2, 3))

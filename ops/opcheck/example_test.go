@@ -38,9 +38,11 @@ var squaredDistance = opdef.Op[squaredDistanceArgs]{
 	Error:  opdef.Error{Class: opdef.Normwise, ULPs: 2},
 	Kernel: squaredDistanceKernel,
 	Grad:   squaredDistanceGrad,
-	Scale:  squaredDistanceScale,
-	Terms:  squaredDistanceTerms,
-	Cases:  squaredDistanceCases,
+	Bounds: opdef.Bounds[*squaredDistanceArgs]{
+		Scale: squaredDistanceScale,
+		Terms: squaredDistanceTerms,
+	},
+	Cases: squaredDistanceCases,
 }.Entry()
 
 func squaredDistanceKernel(a *squaredDistanceArgs) ([]*tensor.Tensor, error) {

@@ -20,11 +20,11 @@ type args struct {
 // equal shapes, with its correct gradient.
 func multiplyAdd() opdef.Op[args] {
 	return opdef.Op[args]{
-		Schema:  "muladd(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
-		InPlace: true,
-		Doc:     opdef.Doc{Summary: "Product plus a multiple", Source: "none"},
-		Error:   opdef.Error{Class: opdef.Accumulated},
-		Kernel:  multiplyAddKernel,
+		Schema: "muladd(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+		Traits: opdef.Traits{InPlace: true},
+		Doc:    opdef.Doc{Summary: "Product plus a multiple", Source: "none"},
+		Error:  opdef.Error{Class: opdef.Accumulated},
+		Kernel: multiplyAddKernel,
 		Grad: func(a *args, g *opdef.Grad) (opdef.Grads, error) {
 			gr := opdef.Grads{}
 			if a.Self.DType.IsComplex() {

@@ -20,21 +20,21 @@ const (
 	AutocastInner                   // casts nothing, but on the CPU factors of the products that make it to 16 bits
 )
 
-// WithAutocast sets what torch.autocast does to the arguments; see Planned.Autocast.
+// WithAutocast sets what torch.autocast does to the arguments; see Traits.Autocast.
 func (e *Entry) WithAutocast(a Autocast) *Entry {
 	e.Autocast = a
 	return e
 }
 
 // WithUncast sets the methods that op_tools' dtype casts leave alone; see
-// Op.Uncast.
+// Traits.Uncast.
 func (e *Entry) WithUncast(methods string) *Entry {
 	e.Uncast = methods
 	return e
 }
 
 // AsComposite says that torch computes it with several operators; see
-// Planned.Composite.
+// Traits.Composite.
 func (e *Entry) AsComposite() *Entry {
 	e.Composite = true
 	return e

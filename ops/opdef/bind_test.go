@@ -49,7 +49,7 @@ func echo[A any](schema, names string, first func(*A) *tensor.Tensor) Op[A] {
 	return Op[A]{
 		Schema: schema, Names: names,
 		Doc:    Doc{Summary: "Itself", Source: "none"},
-		NoGrad: "a test",
+		Traits: Traits{NoGrad: "a test"},
 		Kernel: func(a *A) ([]*tensor.Tensor, error) { return []*tensor.Tensor{first(a)}, nil },
 		Cases:  func(Gen) []*A { return nil },
 	}
@@ -329,8 +329,9 @@ func TestPython(t *testing.T) {
 
 func TestWritten(t *testing.T) {
 	e := Binary{
-		Name: "plus", Names: "plus Tensor.plus Tensor.__add__", InPlace: true, Doc: Doc{Summary: "Sum", Source: "none"},
-		NoGrad: "a test",
+		Name: "plus", Names: "plus Tensor.plus Tensor.__add__",
+		Traits: Traits{InPlace: true, NoGrad: "a test"},
+		Doc:    Doc{Summary: "Sum", Source: "none"},
 		F:      func(x, y float64) float64 { return x + y }, I: func(x, y int64) int64 { return x + y },
 	}.Entry()
 	if e.problem != nil {

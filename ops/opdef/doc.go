@@ -31,7 +31,7 @@
 //
 // Each op declares how far a sound implementation may be from the exact
 // result: its class (Exact, Rounded, Elementwise, Accumulated, Normwise, Composed) and,
-// where the class's rule does not fit, S itself (Op.Scale): the sum of the
+// where the class's rule does not fit, S itself (Bounds.Scale): the sum of the
 // magnitudes of the terms that were added to make an element. For multilinear
 // ops (Accumulated) S is the op applied to the magnitudes of its arguments,
 // which needs no declaration; of the gradients of ops that only move elements

@@ -22,12 +22,11 @@ type DimArgs struct {
 // to float32 first, where C is nil complex input is refused. Block takes the
 // place of F for whole blocks (see Pointwise).
 type Unary struct {
-	Name     string
-	Names    string
-	InPlace  bool
-	Doc      Doc
-	Error    Error
-	Autocast Autocast
+	Name  string
+	Names string
+	Doc   Doc
+	Traits
+	Error Error
 
 	F     func(x float64) float64
 	Block func(dst, src []float64)
@@ -36,9 +35,8 @@ type Unary struct {
 
 	// DF is the derivative at x, where y = F(x); DC likewise (of a holomorphic
 	// function). Both nil: NoGrad says why.
-	DF     func(x, y float64) float64
-	DC     func(x, y complex128) complex128
-	NoGrad string
+	DF func(x, y float64) float64
+	DC func(x, y complex128) complex128
 
 	// Saved, S, DS, SC, Steps, Else and DElse as in Pointwise.
 	Saved bool
@@ -66,11 +64,10 @@ type Unary struct {
 func (u Unary) Entry() *Entry {
 	type A = UnaryArgs
 	return Pointwise[A]{
-		Schema: u.Name + "(Tensor self) -> Tensor", Names: u.Names, InPlace: u.InPlace, Doc: u.Doc, Error: u.Error,
-		Autocast: u.Autocast,
-		NoGrad:   u.NoGrad,
-		Self:     func(a *A) *tensor.Tensor { return a.Self },
-		F:        fixed[A](u.F, u.F == nil), Block: fixed[A](u.Block, u.Block == nil), C: fixed[A](u.C, u.C == nil),
+		Schema: u.Name + "(Tensor self) -> Tensor", Names: u.Names,
+		Doc: u.Doc, Traits: u.Traits, Error: u.Error,
+		Self: func(a *A) *tensor.Tensor { return a.Self },
+		F:    fixed[A](u.F, u.F == nil), Block: fixed[A](u.Block, u.Block == nil), C: fixed[A](u.C, u.C == nil),
 		I: fixed[A](u.I, u.I == nil), NoInts: u.NoInts, NoBool: u.NoBool,
 		DF: fixed[A](u.DF, u.DF == nil), DC: fixed[A](u.DC, u.DC == nil), Saved: u.Saved, Steps: u.Steps,
 		Else: fixed[A](u.Else, u.Else == nil), DElse: fixed[A](u.DElse, u.DElse == nil),
@@ -145,12 +142,11 @@ type BinaryArgs struct{ Self, Other *tensor.Tensor }
 // takes the place of F: it stores the function of two blocks in dst, which does
 // not overlap them.
 type Binary struct {
-	Name     string
-	Names    string
-	InPlace  bool
-	Doc      Doc
-	Error    Error
-	Autocast Autocast
+	Name  string
+	Names string
+	Doc   Doc
+	Traits
+	Error Error
 
 	F       func(x, y float64) float64
 	Block   func(dst, x, y []float64)
@@ -164,7 +160,6 @@ type Binary struct {
 	DF     func(x, y, z float64) (dx, dy float64)
 	DC     func(x, y, z complex128) (dx, dy complex128)
 	DX, DY func(up, x, y, z *tensor.Tensor) *tensor.Tensor
-	NoGrad string
 
 	// DFElse are partial derivatives that are as right as DF: those of another version of torch.
 	DFElse func(x, y, z float64) (dx, dy float64)
@@ -188,8 +183,8 @@ type Binary struct {
 // Entry declares the op.
 func (b Binary) Entry() *Entry {
 	op := Op[BinaryArgs]{
-		Schema: b.schema(), Names: b.Names, InPlace: b.InPlace,
-		Doc: b.Doc, Error: b.Error, Autocast: b.Autocast, NoGrad: b.NoGrad,
+		Schema: b.schema(), Names: b.Names,
+		Doc: b.Doc, Traits: b.Traits, Error: b.Error,
 		Kernel: b.kernel,
 		Cases:  b.cases,
 	}

@@ -44,19 +44,15 @@ type Planned[A, P any] struct {
 	// Empty means torch.<name> and torch.Tensor.<name>.
 	Names string
 
-	// InPlace adds the in-place names: each name of Names with "_" appended
-	// (__add__ becomes __iadd__). The result is then written to self: its dtype
-	// and shape are self's.
-	InPlace bool
-
-	// Resizes: the in-place form gives self the shape of the result (addbmm_).
-	Resizes bool
-
 	Doc Doc
+
+	// Traits are the facts that hold for all calls.
+	Traits
 
 	// Error is the error class: how far a sound implementation may be from the
 	// reference. Scale and GradScale refine it.
 	Error Error
+	Bounds[P]
 
 	// ErrorOf gives the error class of a call where it depends on the arguments:
 	// a scatter moves values or adds them. nil: Error.
@@ -89,29 +85,12 @@ type Planned[A, P any] struct {
 
 	// Grad computes the gradients of the differentiable arguments. NoGrad says
 	// why there are none. One of the two is set unless no result is floating.
-	Grad   func(p P, g *Grad) (Grads, error)
-	NoGrad string
+	Grad func(p P, g *Grad) (Grads, error)
 
 	// Node computes what op_tools saved as grad_inputs when that is not one
 	// gradient per argument requiring it: what the last autograd node of the
 	// result received for its own inputs. nil: the gradients of Grad.
 	Node func(p P, g *Grad) (Node, error)
-
-	// Composite: torch computes it with several operators of its own, so that
-	// what op_tools saved as grad_inputs are in general not the gradients of the
-	// arguments. Where Node gives nothing they are not compared.
-	Composite bool
-
-	// Copied names the argument that some versions of torch make a new tensor of, to
-	// which no gradient flows.
-	Copied string
-
-	// Scale gives, for each result, S: the sum of the magnitudes of the terms
-	// added to make each element (or the largest intermediate), as a tensor of
-	// the result's shape. It replaces the class's own rule. GradScale does the
-	// same for gradients.
-	Scale     func(p P, outs []*tensor.Tensor) []*tensor.Tensor
-	GradScale func(p P, g *Grad, grads Grads) (Grads, error)
 
 	// Least and GradLeast give what is nowhere more than Scale and GradScale, for a fraction of their
 	// work; nil where there is nothing of the kind. Accumulated operators with Axes need none.
@@ -137,18 +116,8 @@ type Planned[A, P any] struct {
 	// other in the gradient's dtype, the sums of the magnitudes of the partial sums.
 	GradChain func(p P, g *Grad) (Grads, error)
 
-	// Terms is the number of terms added to make one element; nil: 1. GradTerms
-	// likewise for gradients; nil: Terms. Where results have more elements than the
-	// argument, by broadcasting, as many are added at least.
-	Terms     func(p P) int
-	GradTerms func(p P) int
-
 	// GradTermsOf is GradTerms of one argument, where those of others are far more.
 	GradTermsOf func(p P, arg string) int
-
-	// Lookup names the tensor argument that values are picked from: no more of it
-	// is read than the results hold.
-	Lookup string
 
 	// Products is the number of multiply-adds that make one element of the first
 	// result: what a product of matrices or a convolution costs. nil: the op costs
@@ -164,10 +133,6 @@ type Planned[A, P any] struct {
 	// computed (want) and returns a verdict per result, nil if the call has no such
 	// freedom; nil: no call has.
 	Accept func(p P, got, want []*tensor.Tensor) []Acceptance
-
-	// Random says why values cannot be compared: "draws random numbers",
-	// Uninitialised. Only shape and dtype are then checked.
-	Random string
 
 	// RandomIf is Random for ops that draw numbers only in some calls (dropout
 	// in training); it returns "" where the result is determined.
@@ -186,17 +151,6 @@ type Planned[A, P any] struct {
 	// their dtype; nil: torch converts.
 	ExactOut func(p P) bool
 
-	// Autocast is what torch.autocast does to the arguments.
-	Autocast Autocast
-
-	// Uncast lists methods of torch.Tensor among the names, separated by spaces,
-	// that op_tools' dtype casts leave alone: views and conversions.
-	Uncast string
-
-	// Trivial marks ops whose results are zeros, empty or NaN by nature (zeros,
-	// eq), which otherwise make a comparison mistrusted.
-	Trivial bool
-
 	// Mistakes are what kernels of the operator get wrong and no argument says: plans
 	// under which this declaration computes what such kernels give.
 	Mistakes func(p P) []Mistake[P]
@@ -212,6 +166,81 @@ type Planned[A, P any] struct {
 	// Exempt names checks of package opcheck that do not hold for the op, with
 	// the reason: {"strides": "addresses memory by its strides"}.
 	Exempt map[string]string
+}
+
+// Traits are facts about an operator that hold for all of its calls.
+type Traits struct {
+	// InPlace adds the in-place names: each name of Names with "_" appended
+	// (__add__ becomes __iadd__). The result is then written to self: its dtype
+	// and shape are self's.
+	InPlace bool
+
+	// Resizes: the in-place form gives self the shape of the result (addbmm_).
+	Resizes bool
+
+	// NoGrad says why there are no gradients.
+	NoGrad string
+
+	// Composite: torch computes it with several operators of its own, so that
+	// what op_tools saved as grad_inputs are in general not the gradients of the
+	// arguments. Where Node gives nothing they are not compared.
+	Composite bool
+
+	// Copied names the argument that some versions of torch make a new tensor of, to
+	// which no gradient flows.
+	Copied string
+
+	// Lookup names the tensor argument that values are picked from: no more of it
+	// is read than the results hold.
+	Lookup string
+
+	// Like names the argument, a tensor, whose shape the results have, so that it is known before
+	// anything is computed. Only operators need say so that compute all elements as they are called.
+	Like string
+
+	// Random says why values cannot be compared: "draws random numbers",
+	// Uninitialised. Only shape and dtype are then checked.
+	Random string
+
+	// Autocast is what torch.autocast does to the arguments.
+	Autocast Autocast
+
+	// Uncast lists methods of torch.Tensor among the names, separated by spaces,
+	// that op_tools' dtype casts leave alone: views and conversions.
+	Uncast string
+
+	// Trivial marks ops whose results are zeros, empty or NaN by nature (zeros,
+	// eq), which otherwise make a comparison mistrusted.
+	Trivial bool
+
+	// Moves says that an op of class Exact moves values, so that a zero keeps its sign.
+	// Those that select one of several equal values may give either zero. MovesOnCPU says
+	// it of torch's CPU kernel alone: CUDA's maximum of -0 and 0 is 0.
+	Moves, MovesOnCPU bool
+
+	// Signed says that IEEE 754 fixes the sign of a zero among the results: products, quotients,
+	// square roots, rounding.
+	Signed bool
+
+	// TakenFor names operators that kernels are known to compute in place of this one: of the
+	// same arguments, or of those that are required.
+	TakenFor []string
+}
+
+// Bounds refine the error class of results and gradients.
+type Bounds[P any] struct {
+	// Scale gives, for each result, S: the sum of the magnitudes of the terms
+	// added to make each element (or the largest intermediate), as a tensor of
+	// the result's shape. It replaces the class's own rule. GradScale does the
+	// same for gradients.
+	Scale     func(p P, outs []*tensor.Tensor) []*tensor.Tensor
+	GradScale func(p P, g *Grad, grads Grads) (Grads, error)
+
+	// Terms is the number of terms added to make one element; nil: 1. GradTerms
+	// likewise for gradients; nil: Terms. Where results have more elements than the
+	// argument, by broadcasting, as many are added at least.
+	Terms     func(p P) int
+	GradTerms func(p P) int
 }
 
 // Uninitialised is why results of which nothing is said cannot be compared.
@@ -403,30 +432,16 @@ func (e Error) grad() Error {
 // Facts are what a declaration says of an operator as such, whatever its
 // arguments are.
 type Facts struct {
-	Names   []string // full public names, in-place ones included
-	InPlace bool
-	Resizes bool // see Planned.Resizes
-	Doc     Doc
+	Names []string // full public names, in-place ones included
+	Doc   Doc
+	Traits
 	Error   Error
-	NoGrad  string
-	Random  string
-	Trivial bool
 	HasGrad bool
 	// HasAccept: results that differ may be right nevertheless, see Planned.Accept.
 	HasAccept bool
-	// Composite: see Planned.Composite; Inner: op_tools records what Node gives.
-	Composite, Inner bool
-	Copied           string // see Planned.Copied
-	Moves            bool   // see AsMoving
-	MovesOnCPU       bool   // see AsMovingOnCPU
-	Signed           bool   // see AsSigned
-	Like             string // see ShapedAs
-	Exempt           map[string]string
-	View             bool     // the result is an argument seen otherwise
-	Lookup           string   // see Planned.Lookup
-	Autocast         Autocast // see Planned.Autocast
-	Uncast           string   // see Planned.Uncast
-	TakenFor         []string // see WithTakenFor
+	Inner     bool // op_tools records what Node gives
+	Exempt    map[string]string
+	View      bool // the result is an argument seen otherwise
 }
 
 // An Entry is a declared op with its argument and plan types erased.
@@ -454,10 +469,8 @@ func (o Planned[A, P]) Entry() *Entry {
 
 func entry(o declaration, args, plan reflect.Type) *Entry {
 	e := &Entry{op: &operator{declaration: &o, args: args, plan: plan}, schema: o.Schema, Facts: Facts{
-		InPlace: o.InPlace, Resizes: o.Resizes, Doc: o.Doc, Error: o.Error, NoGrad: o.NoGrad, Random: o.Random,
-		Trivial: o.Trivial, HasGrad: o.Grad != nil, HasAccept: o.Accept != nil, Composite: o.Composite,
-		Inner: o.Node != nil, Copied: o.Copied, Exempt: o.Exempt, Lookup: o.Lookup, Autocast: o.Autocast,
-		Uncast: o.Uncast,
+		Doc: o.Doc, Traits: o.Traits, Error: o.Error, HasGrad: o.Grad != nil, HasAccept: o.Accept != nil,
+		Inner: o.Node != nil, Exempt: o.Exempt,
 	}}
 	e.Names = expandNames(e.Op(), o.Names, o.InPlace)
 	if e.Doc.Source == "" && len(e.Names) > 0 {

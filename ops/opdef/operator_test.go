@@ -13,9 +13,9 @@ func TestErased(t *testing.T) {
 	type args struct{ n int }
 	type plan struct{ twice int }
 	o := Planned[*args, *plan]{
-		Plan:  func(a *args) (*plan, error) { return &plan{2 * a.n}, nil },
-		Terms: func(p *plan) int { return p.twice },
-		Cases: func(Gen) []*args { return []*args{{3}, {4}} },
+		Plan:   func(a *args) (*plan, error) { return &plan{2 * a.n}, nil },
+		Bounds: Bounds[*plan]{Terms: func(p *plan) int { return p.twice }},
+		Cases:  func(Gen) []*args { return []*args{{3}, {4}} },
 		Kernel: func(p *plan) ([]*tensor.Tensor, error) {
 			return []*tensor.Tensor{tensor.New(tensor.Float32, nil, []float64{float64(p.twice)})}, nil
 		},

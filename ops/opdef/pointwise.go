@@ -16,12 +16,11 @@ import (
 // nil complex input is refused. Block, if set, takes the place of F: it stores
 // the function of src, a block of any length, in dst, which does not overlap it.
 type Pointwise[A any] struct {
-	Schema   string
-	Names    string
-	InPlace  bool
-	Doc      Doc
-	Error    Error
-	Autocast Autocast
+	Schema string
+	Names  string
+	Doc    Doc
+	Traits
+	Error Error
 
 	Self  func(a *A) *tensor.Tensor
 	Check func(a *A) error // refuses arguments; nil: none
@@ -39,7 +38,6 @@ type Pointwise[A any] struct {
 	DF     func(a *A) func(x, y float64) float64
 	DBlock func(a *A) func(dst, x, y []float64)
 	DC     func(a *A) func(x, y complex128) complex128
-	NoGrad string
 	// OfX: the derivative and its S are functions of x alone; y is not computed for them and
 	// arbitrary.
 	OfX bool
@@ -89,9 +87,9 @@ type Pointwise[A any] struct {
 // Entry declares the op.
 func (p Pointwise[A]) Entry() *Entry {
 	op := Op[A]{
-		Schema: p.Schema, Names: p.Names, InPlace: p.InPlace, Doc: p.Doc, Error: p.Error, NoGrad: p.NoGrad,
-		Autocast: p.Autocast,
-		Kernel:   p.kernel, Node: p.Node, Exempt: p.Exempt, Cases: p.Cases,
+		Schema: p.Schema, Names: p.Names,
+		Doc: p.Doc, Traits: p.Traits, Error: p.Error,
+		Kernel: p.kernel, Node: p.Node, Exempt: p.Exempt, Cases: p.Cases,
 		Mistakes: p.Mistakes,
 	}
 	if op.Error.Class != Exact && (p.S != nil || p.SBlock != nil || p.C != nil) {

@@ -56,14 +56,14 @@ var optimizerOps = []*opdef.Entry{
 	opdef.Op[updateScaleArgs]{
 		Schema: "_amp_update_scale_(Tensor self, Tensor growth_tracker, Tensor found_inf, float " +
 			"scale_growth_factor, float scale_backoff_factor, int growth_interval) -> Tensor",
-		Names: "_amp_update_scale_", InPlace: true,
+		Names:  "_amp_update_scale_",
+		Traits: opdef.Traits{InPlace: true, NoGrad: "torch defines none for _amp_update_scale_"},
 		Doc: opdef.Doc{Summary: "Updates the factor of loss scaling",
 			Formula: "self*scale_backoff_factor if found_inf, self*scale_growth_factor after growth_interval steps " +
 				"without, else self",
 			Notes:  "growth_tracker counts the steps. A factor that would become infinite stays.",
 			Source: "torch.cuda.amp.GradScaler"},
-		Error:  elements.RoundedError,
-		NoGrad: "torch defines none for _amp_update_scale_",
+		Error: elements.RoundedError,
 		Kernel: func(a *updateScaleArgs) ([]*tensor.Tensor, error) {
 			s, _, err := a.update()
 			return []*tensor.Tensor{s}, err
@@ -223,9 +223,10 @@ func newFusedStep(names []string, lists ...[]*tensor.Tensor) (*fusedStep, error)
 // fusedOp declares an op that returns None and changes lists of tensors.
 func fusedOp[A any](names, schema string, doc opdef.Doc, step func(a *A) (*fusedStep, error)) *opdef.Entry {
 	return opdef.Planned[*A, *fusedStep]{
-		Schema: schema, Names: names, Doc: doc, Error: elements.ElementwiseError, NoGrad: "it returns nothing",
-		Plan:  step,
-		Value: func(*fusedStep) (value.Value, error) { return nil, nil },
+		Schema: schema, Names: names, Doc: doc, Error: elements.ElementwiseError,
+		Traits: opdef.Traits{NoGrad: "it returns nothing"},
+		Plan:   step,
+		Value:  func(*fusedStep) (value.Value, error) { return nil, nil },
 		After: func(f *fusedStep, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
 			return f.changes(false), nil
 		},

@@ -33,7 +33,7 @@ var arithmeticOps = []*opdef.Entry{
 	opdef.Binary{
 		Name:       "mul",
 		Names:      "mul multiply Tensor.mul Tensor.multiply Tensor.__mul__ Tensor.__rmul__",
-		InPlace:    true,
+		Traits:     opdef.Traits{InPlace: true},
 		Doc:        opdef.Doc{Summary: "Product of two tensors", Formula: "self * other"},
 		Error:      opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 2}},
 		Block:      vmath.Mul,
@@ -52,7 +52,7 @@ var arithmeticOps = []*opdef.Entry{
 		Name: "div",
 		Names: "div divide true_divide Tensor.div Tensor.divide Tensor.true_divide Tensor.__truediv__ " +
 			"Tensor.__div__",
-		InPlace: true,
+		Traits: opdef.Traits{InPlace: true},
 		Doc: opdef.Doc{Summary: "Quotient of two tensors", Formula: "self / other",
 			Notes: "Integers give float32."},
 		Error:      elements.RoundedError,
@@ -76,25 +76,27 @@ var arithmeticOps = []*opdef.Entry{
 	}.Entry().AsSigned().WithTakenFor("torch.mul"),
 	opdef.Op[opdef.BinaryArgs]{
 		Schema: "__rtruediv__(Tensor self, Tensor|Scalar other) -> Tensor",
-		Names:  "Tensor.__rtruediv__ Tensor.__rdiv__", Composite: true,
+		Names:  "Tensor.__rtruediv__ Tensor.__rdiv__",
+		Traits: opdef.Traits{Composite: true, Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Quotient with the operands swapped", Formula: "(1 / self) * other",
 			Notes: "Two roundings, since torch multiplies by the reciprocal; the last node is that product."},
-		Error:    opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise}},
-		Autocast: opdef.AutocastFloat32,
-		Kernel:   func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) { return quotient(a.Other, a.Self) },
-		Else:     timesReciprocal,
-		Grad:     reverseQuotientGrad,
+		Error:  opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise}},
+		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) { return quotient(a.Other, a.Self) },
+		Else:   timesReciprocal,
+		Grad:   reverseQuotientGrad,
 		Node: func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Node, error) {
 			inner, err := elements.MapN(g.Outs[0].DType,
 				func(v []complex128) complex128 { return v[0] * cmplx.Conj(v[1]) },
 				func(v []float64) float64 { return v[0] * v[1] }, g.Out[0], a.Other)
 			return opdef.Node{Grads: []*tensor.Tensor{inner}}, err
 		},
-		Scale: func(_ *opdef.BinaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			return []*tensor.Tensor{elements.AbsIfComplex(outs[0])}
-		},
-		GradScale: func(_ *opdef.BinaryArgs, _ *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
-			return opdef.Grads{"self": {opdef.Abs(gr["self"][0])}, "other": {nil}}, nil
+		Bounds: opdef.Bounds[*opdef.BinaryArgs]{
+			Scale: func(_ *opdef.BinaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+				return []*tensor.Tensor{elements.AbsIfComplex(outs[0])}
+			},
+			GradScale: func(_ *opdef.BinaryArgs, _ *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
+				return opdef.Grads{"self": {opdef.Abs(gr["self"][0])}, "other": {nil}}, nil
+			},
 		},
 		Cases: func(g opdef.Gen) []*opdef.BinaryArgs {
 			var cs []*opdef.BinaryArgs
@@ -105,9 +107,9 @@ var arithmeticOps = []*opdef.Entry{
 		},
 	}.Entry().AsSigned(),
 	opdef.Op[divModeArgs]{
-		Schema:  "div.Tensor_mode(Tensor|Scalar self, Tensor|Scalar other, *, str? rounding_mode) -> Tensor",
-		Names:   "div divide Tensor.div Tensor.divide",
-		InPlace: true,
+		Schema: "div.Tensor_mode(Tensor|Scalar self, Tensor|Scalar other, *, str? rounding_mode) -> Tensor",
+		Names:  "div divide Tensor.div Tensor.divide",
+		Traits: opdef.Traits{InPlace: true},
 		Doc: opdef.Doc{Summary: "Quotient of two tensors, rounded to an integer on request",
 			Formula: "self / other, then floor or trunc",
 			Notes:   "With trunc the quotient is rounded to the dtype before it is truncated, as torch does."},
@@ -123,17 +125,16 @@ var arithmeticOps = []*opdef.Entry{
 		Cases:  divModeCases,
 	}.Entry(),
 	opdef.Op[opdef.BinaryArgs]{
-		Schema:  "floor_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
-		Names:   "floor_divide Tensor.floor_divide Tensor.__floordiv__",
-		InPlace: true,
+		Schema: "floor_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
+		Names:  "floor_divide Tensor.floor_divide Tensor.__floordiv__",
+		Traits: opdef.Traits{InPlace: true, NoGrad: "torch defines none for floor_divide"},
 		Doc: opdef.Doc{Summary: "Quotient rounded down", Formula: "floor(self / other)",
 			Notes: "Rounds down as Python does; torch before 1.13 truncated."},
 		Error: elements.RoundedError,
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
 			return integral(a.Self, a.Other, floorDiv, kernel.FloorDiv)
 		},
-		NoGrad: "torch defines none for floor_divide",
-		Cases:  integralCases,
+		Cases: integralCases,
 	}.Entry(),
 	opdef.Op[opdef.BinaryArgs]{
 		Schema: "__rfloordiv__(Tensor self, Tensor|Scalar other) -> Tensor",
@@ -143,7 +144,7 @@ var arithmeticOps = []*opdef.Entry{
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
 			return integral(a.Other, a.Self, floorDiv, kernel.FloorDiv)
 		},
-		NoGrad: "torch defines none for floor_divide",
+		Traits: opdef.Traits{NoGrad: "torch defines none for floor_divide"},
 		Cases:  reverseIntegralCases,
 	}.Entry(),
 	modulus("fmod(Tensor self, Tensor|Scalar other) -> Tensor", "fmod Tensor.fmod", true, false,
@@ -156,60 +157,67 @@ var arithmeticOps = []*opdef.Entry{
 		"Remainder with the sign of the divisor, operands swapped", "other - self*floor(other/self)", pyMod,
 		kernel.FloorMod, func(x, y float64) float64 { return -floorDiv(x, y) }).AsComposite(),
 	opdef.Op[LerpArgs]{
-		Schema:  "lerp(Tensor self, Tensor end, Tensor|Scalar weight) -> Tensor",
-		InPlace: true,
-		Doc:     opdef.Doc{Summary: "Linear interpolation", Formula: "self + weight*(end - self)"},
-		Error:   opdef.Error{Class: opdef.Accumulated},
-		Kernel:  lerp, Grad: lerpGrad,
-		Scale: func(a *LerpArgs, _ []*tensor.Tensor) []*tensor.Tensor {
-			return []*tensor.Tensor{elements.MapMagnitudes(func(v []float64) float64 { return v[0] + v[2]*(v[0]+v[1]) },
-				a.Self,
-				a.End, a.Weight)}
+		Schema: "lerp(Tensor self, Tensor end, Tensor|Scalar weight) -> Tensor",
+		Traits: opdef.Traits{InPlace: true},
+		Doc:    opdef.Doc{Summary: "Linear interpolation", Formula: "self + weight*(end - self)"},
+		Error:  opdef.Error{Class: opdef.Accumulated},
+		Kernel: lerp, Grad: lerpGrad,
+		Bounds: opdef.Bounds[*LerpArgs]{
+			Scale: func(a *LerpArgs, _ []*tensor.Tensor) []*tensor.Tensor {
+				return []*tensor.Tensor{elements.MapMagnitudes(func(v []float64) float64 {
+					return v[0] + v[2]*(v[0]+v[1])
+				},
+					a.Self,
+					a.End, a.Weight)}
+			},
+			GradScale: func(a *LerpArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+				sum := func(t *tensor.Tensor, f func(v []float64) float64) []*tensor.Tensor {
+					return []*tensor.Tensor{opdef.SumTo(elements.MapMagnitudes(f, g.Out[0], a.Self, a.End, a.Weight),
+						t.Shape)}
+				}
+				return opdef.Grads{
+					"self":   sum(a.Self, func(v []float64) float64 { return v[0] * (1 + v[3]) }),
+					"end":    sum(a.End, func(v []float64) float64 { return v[0] * v[3] }),
+					"weight": sum(a.Weight, func(v []float64) float64 { return v[0] * (v[1] + v[2]) }),
+				}, nil
+			},
+			GradTerms: func(a *LerpArgs) int { return 2 + elements.BroadcastTerms(a.Self, a.End, a.Weight) },
 		},
-		GradScale: func(a *LerpArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			sum := func(t *tensor.Tensor, f func(v []float64) float64) []*tensor.Tensor {
-				return []*tensor.Tensor{opdef.SumTo(elements.MapMagnitudes(f, g.Out[0], a.Self, a.End, a.Weight),
-					t.Shape)}
-			}
-			return opdef.Grads{
-				"self":   sum(a.Self, func(v []float64) float64 { return v[0] * (1 + v[3]) }),
-				"end":    sum(a.End, func(v []float64) float64 { return v[0] * v[3] }),
-				"weight": sum(a.Weight, func(v []float64) float64 { return v[0] * (v[1] + v[2]) }),
-			}, nil
-		},
-		GradTerms: func(a *LerpArgs) int { return 2 + elements.BroadcastTerms(a.Self, a.End, a.Weight) },
-		Cases:     lerpCases,
+		Cases: lerpCases,
 	}.Entry(),
 	powOp(opdef.Op[PowArgs]{
-		Schema:  "pow(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
-		Names:   "pow Tensor.pow Tensor.__pow__",
-		InPlace: true,
+		Schema: "pow(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
+		Names:  "pow Tensor.pow Tensor.__pow__",
+		Traits: opdef.Traits{InPlace: true, Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Power", Formula: "self ** exponent",
 			Notes: "An integer base takes negative exponents only from a tensor; the result is then 0 unless the " +
 				"base is 1 or -1. " +
 				"The gradient is 0 for exponent 0; that of the exponent is 0 where the base is 0 and the exponent " +
 				"not negative."},
-		Autocast: opdef.AutocastFloat32,
-		Kernel:   func(a *PowArgs) ([]*tensor.Tensor, error) { return power(a.Self, a.Exponent) },
+		Kernel: func(a *PowArgs) ([]*tensor.Tensor, error) { return power(a.Self, a.Exponent) },
 	}),
 	opdef.Op[opdef.BinaryArgs]{
 		Schema: "__rpow__(Tensor self, Tensor|Scalar other) -> Tensor",
 		Names:  "Tensor.__rpow__",
 		Doc: opdef.Doc{Summary: "Power with the operands swapped", Formula: "other ** self",
 			Notes: "The base is first rounded to the result's dtype, since torch makes a tensor of it."},
-		Composite: true,    // of a power with the gradients in the other order
-		Copied:    "other", // by torch.tensor, up to torch 1.13
-		Error:     elements.ElementwiseError,
-		Autocast:  opdef.AutocastFloat32,
-		Kernel:    func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) { return power(baseOf(a), a.Self) },
+		Traits: opdef.Traits{
+			Composite: true,    // of a power with the gradients in the other order
+			Copied:    "other", // by torch.tensor, up to torch 1.13
+			Autocast:  opdef.AutocastFloat32,
+		},
+		Error:  elements.ElementwiseError,
+		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) { return power(baseOf(a), a.Self) },
 		Grad: func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return reversePowGrad(a, g, false)
 		},
-		Scale: func(a *opdef.BinaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			return powScale(baseOf(a), a.Self, outs[0])
-		},
-		GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return reversePowGrad(a, g, true)
+		Bounds: opdef.Bounds[*opdef.BinaryArgs]{
+			Scale: func(a *opdef.BinaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+				return powScale(baseOf(a), a.Self, outs[0])
+			},
+			GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+				return reversePowGrad(a, g, true)
+			},
 		},
 		Cases: func(g opdef.Gen) []*opdef.BinaryArgs {
 			var cs []*opdef.BinaryArgs
@@ -220,9 +228,12 @@ var arithmeticOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	powOp(opdef.Op[PowArgs]{
-		Schema:    "float_power(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
-		Composite: true, // of a conversion to float64
-		InPlace:   true, ExactOut: func(*PowArgs) bool { return true },
+		Schema: "float_power(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
+		Traits: opdef.Traits{
+			Composite: true, // of a conversion to float64
+			InPlace:   true,
+		},
+		ExactOut: func(*PowArgs) bool { return true },
 		Doc: opdef.Doc{Summary: "Power in double precision", Formula: "self ** exponent",
 			Notes: "The result is float64 or complex128."},
 		Kernel: floatPower,

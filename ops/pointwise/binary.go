@@ -13,9 +13,10 @@ import (
 // binaryOps are functions of two tensors other than arithmetic.
 var binaryOps = []*opdef.Entry{
 	opdef.Binary{
-		Name: "atan2", Names: "atan2 arctan2 Tensor.atan2 Tensor.arctan2", InPlace: true, ToFloat: true,
+		Name: "atan2", Names: "atan2 arctan2 Tensor.atan2 Tensor.arctan2",
+		Traits:    opdef.Traits{InPlace: true, Autocast: opdef.AutocastWidest},
+		ToFloat:   true,
 		Error:     elements.ElementwiseError,
-		Autocast:  opdef.AutocastWidest,
 		Doc:       opdef.Doc{Summary: "Angle of the point (other, self)", Formula: "atan2(self, other)"},
 		NoNumbers: true,
 		F:         kernel.Atan2,
@@ -28,14 +29,18 @@ var binaryOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Binary{
-		Name: "hypot", InPlace: true, Error: elements.ElementwiseError,
+		Name:      "hypot",
+		Traits:    opdef.Traits{InPlace: true},
+		Error:     elements.ElementwiseError,
 		Doc:       opdef.Doc{Summary: "Length of the hypotenuse", Formula: "sqrt(self**2 + other**2)"},
 		NoNumbers: true,
 		F:         math.Hypot,
 		DF:        func(x, y, z float64) (float64, float64) { return x / z, y / z },
 	}.Entry(),
 	opdef.Binary{
-		Name: "copysign", InPlace: true, ToFloat: true, TensorSelf: true,
+		Name:    "copysign",
+		Traits:  opdef.Traits{InPlace: true},
+		ToFloat: true, TensorSelf: true,
 		Error: elements.MovedError, // broadcast
 		Doc:   opdef.Doc{Summary: "Magnitude of self with the sign of other", Formula: "|self| * sign(other)"},
 		F:     math.Copysign,
@@ -80,9 +85,11 @@ var binaryOps = []*opdef.Entry{
 		S: func(x, y, _ float64) float64 { return finiteMax(x, y) },
 	}.Entry(),
 	opdef.Binary{
-		Name: "xlogy", Names: "xlogy special.xlogy Tensor.xlogy", InPlace: true, ToFloat: true,
-		Error: opdef.Error{Class: opdef.Elementwise, Shared: true},
-		Lo:    0.3, Hi: 3,
+		Name: "xlogy", Names: "xlogy special.xlogy Tensor.xlogy",
+		Traits:  opdef.Traits{InPlace: true},
+		ToFloat: true,
+		Error:   opdef.Error{Class: opdef.Elementwise, Shared: true},
+		Lo:      0.3, Hi: 3,
 		Doc: opdef.Doc{Summary: "Product with a logarithm", Formula: "self * ln(other), 0 where self is 0"},
 		F: func(x, y float64) float64 {
 			if x == 0 && y == y {
@@ -117,7 +124,9 @@ var binaryOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Op[opdef.BinaryArgs]{
-		Schema: "ldexp(Tensor self, Tensor other) -> Tensor", InPlace: true, Composite: true,
+		Schema: "ldexp(Tensor self, Tensor other) -> Tensor",
+		Traits: opdef.Traits{InPlace: true, Composite: true},
+
 		Doc:   opdef.Doc{Summary: "Product with a power of two", Formula: "self * 2**other"},
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 4}},
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
@@ -130,12 +139,14 @@ var binaryOps = []*opdef.Entry{
 			return []*tensor.Tensor{t}, err
 		},
 		Grad: func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Grads, error) { return ldexpGrad(a, g, false) },
-		Scale: func(a *opdef.BinaryArgs, outs []*tensor.Tensor) []*tensor.Tensor { // the power is of other's dtype
-			return []*tensor.Tensor{elements.Scaled(opdef.Abs(outs[0]).WithDType(tensor.Float64),
-				elements.Coarseness(outs[0].DType, a.Other))}
-		},
-		GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return ldexpGrad(a, g, true)
+		Bounds: opdef.Bounds[*opdef.BinaryArgs]{
+			Scale: func(a *opdef.BinaryArgs, outs []*tensor.Tensor) []*tensor.Tensor { // the power is of other's dtype
+				return []*tensor.Tensor{elements.Scaled(opdef.Abs(outs[0]).WithDType(tensor.Float64),
+					elements.Coarseness(outs[0].DType, a.Other))}
+			},
+			GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+				return ldexpGrad(a, g, true)
+			},
 		},
 		Exempt: map[string]string{"dtypes": "the power of an integer exponent is float32"},
 		Cases: func(g opdef.Gen) []*opdef.BinaryArgs {
@@ -149,10 +160,11 @@ var binaryOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Op[heavisideArgs]{
-		Schema: "heaviside(Tensor self, Tensor values) -> Tensor", InPlace: true,
+		Schema: "heaviside(Tensor self, Tensor values) -> Tensor",
+		Traits: opdef.Traits{InPlace: true, NoGrad: "torch defines none", Trivial: true},
 		Doc: opdef.Doc{Summary: "Step function",
 			Formula: "0 where self < 0, values where self = 0, 1 where self > 0"},
-		Error: elements.ExactError, NoGrad: "torch defines none", Trivial: true,
+		Error: elements.ExactError,
 		Kernel: func(a *heavisideArgs) ([]*tensor.Tensor, error) {
 			x, y := a.Self, a.Values
 			if x.DType != y.DType || x.DType.IsComplex() {
@@ -178,9 +190,10 @@ var binaryOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Op[opdef.BinaryArgs]{
-		Schema: "nextafter(Tensor self, Tensor other) -> Tensor", InPlace: true,
-		Doc:   opdef.Doc{Summary: "Next value of the dtype in the direction of other"},
-		Error: elements.ExactError, NoGrad: "not differentiable",
+		Schema: "nextafter(Tensor self, Tensor other) -> Tensor",
+		Traits: opdef.Traits{InPlace: true, NoGrad: "not differentiable"},
+		Doc:    opdef.Doc{Summary: "Next value of the dtype in the direction of other"},
+		Error:  elements.ExactError,
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
 			dt, xy, err := opdef.Common(a.Self, a.Other)
 			if err != nil {

@@ -41,9 +41,9 @@ var bitwiseOps = []*opdef.Entry{
 		}, tensorOperands}.entry(),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "bitwise_not(Tensor self) -> Tensor", Names: "bitwise_not Tensor.bitwise_not Tensor.__invert__",
-		InPlace: true,
-		Doc:     opdef.Doc{Summary: "Every bit changed; not for bool", Formula: "~self"},
-		Error:   elements.ExactError, NoGrad: elements.PiecewiseConstant,
+		Traits: opdef.Traits{InPlace: true, NoGrad: elements.PiecewiseConstant},
+		Doc:    opdef.Doc{Summary: "Every bit changed; not for bool", Formula: "~self"},
+		Error:  elements.ExactError,
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			x := a.Self
 			switch x.DType.Kind() {
@@ -82,9 +82,10 @@ const (
 
 func (v integerOp) entry() *opdef.Entry {
 	return opdef.Op[opdef.BinaryArgs]{
-		Schema: v.name + "(" + v.operands + ") -> Tensor", Names: v.names, InPlace: v.inPlace,
-		Doc:   opdef.Doc{Summary: v.summary, Formula: v.formula},
-		Error: elements.ExactError, NoGrad: elements.PiecewiseConstant, Trivial: true,
+		Schema: v.name + "(" + v.operands + ") -> Tensor", Names: v.names,
+		Traits: opdef.Traits{InPlace: v.inPlace, NoGrad: elements.PiecewiseConstant, Trivial: true},
+		Doc:    opdef.Doc{Summary: v.summary, Formula: v.formula},
+		Error:  elements.ExactError,
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
 			if err := opdef.OneTensor(a.Self, a.Other); err != nil {
 				return nil, err

@@ -180,10 +180,11 @@ func clampGradTied(a *clampArgs, g *opdef.Grad, tied float64) (opdef.Grads, erro
 func clampedAt[A any](schema, summary, formula string, plan func(a *A) (*clampArgs, error),
 	call func(c *clampArgs) (a *A, ok bool)) *opdef.Entry {
 	return opdef.Planned[*A, *clampArgs]{
-		Schema: schema, InPlace: true,
-		Doc:   opdef.Doc{Summary: summary, Formula: formula},
-		Error: opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
-		Plan:  plan, Kernel: clamp, Else: clampElse, Grad: clampGrad, GradElse: clampGradElse,
+		Schema: schema,
+		Traits: opdef.Traits{InPlace: true},
+		Doc:    opdef.Doc{Summary: summary, Formula: formula},
+		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
+		Plan:   plan, Kernel: clamp, Else: clampElse, Grad: clampGrad, GradElse: clampGradElse,
 		Cases: func(g opdef.Gen) (cs []*A) {
 			for _, c := range clampCases(g) {
 				if a, ok := call(c); ok {

@@ -56,7 +56,9 @@ var compareOps = []*opdef.Entry{
 		Schema: "isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
 		Doc: opdef.Doc{Summary: "Whether elements are close", Formula: "|self - other| <= atol + rtol*|other|",
 			Notes: "Equal infinities are close."},
-		Error: elements.ExactError, NoGrad: elements.PiecewiseConstant, Trivial: true,
+		Error:  elements.ExactError,
+		Traits: opdef.Traits{NoGrad: elements.PiecewiseConstant, Trivial: true},
+
 		Kernel: func(a *closeArgs) ([]*tensor.Tensor, error) {
 			t, err := isClose(a)
 			return []*tensor.Tensor{t}, err
@@ -112,14 +114,16 @@ var compareOps = []*opdef.Entry{
 		Kernel: where, Grad: whereGrad, Cases: func(g opdef.Gen) []*whereArgs { return whereCases(g)[:3] },
 	}.Entry().AsMoving(),
 	opdef.Op[maskedFillArgs]{
-		Schema: "masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor", InPlace: true,
+		Schema: "masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor",
+		Traits: opdef.Traits{InPlace: true},
 		Doc:    opdef.Doc{Summary: "Fills elements under a mask with a value", Formula: "value where mask, else self"},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
 		Kernel: maskedFill, Grad: maskedFillGrad, Cases: maskedFillCases,
 	}.Entry().AsMoving(),
 	opdef.Op[clampArgs]{
 		Schema: "clamp(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor",
-		Names:  "clamp clip Tensor.clamp Tensor.clip", InPlace: true,
+		Names:  "clamp clip Tensor.clamp Tensor.clip",
+		Traits: opdef.Traits{InPlace: true},
 		Doc: opdef.Doc{Summary: "Cut at a lower and an upper bound", Formula: "min(max(self, min), max)",
 			Notes: "Where min > max the result is max. NaN stays NaN. The gradient at a bound goes to self, or, " +
 				"as from torch 2.15 on, nowhere if the bound is a number, half to each of two tensors. Numbers " +
@@ -145,11 +149,12 @@ type comparison struct {
 
 func (v comparison) entry() *opdef.Entry {
 	return opdef.Op[opdef.BinaryArgs]{
-		Schema: v.name + "(Tensor self, Tensor|Scalar other) -> Tensor", Names: v.names, InPlace: true,
+		Schema: v.name + "(Tensor self, Tensor|Scalar other) -> Tensor", Names: v.names,
+		Traits: opdef.Traits{InPlace: true, NoGrad: elements.PiecewiseConstant, Trivial: true},
 		Doc: opdef.Doc{Summary: "Whether self " + v.symbol + " other, element by element", Formula: "self " +
 			v.symbol + " other",
 			Notes: "Operands are first converted to their common dtype, numbers too."},
-		Error: elements.ExactError, NoGrad: elements.PiecewiseConstant, Trivial: true,
+		Error:  elements.ExactError,
 		Kernel: v.kernel, Cases: comparisonCases,
 	}.Entry()
 }
@@ -218,9 +223,10 @@ func comparisonCases(g opdef.Gen) []*opdef.BinaryArgs {
 // true.
 func connective(name, summary, formula string, f func(x, y bool) bool) *opdef.Entry {
 	return opdef.Op[opdef.BinaryArgs]{
-		Schema: name + "(Tensor self, Tensor other) -> Tensor", InPlace: true,
-		Doc:   opdef.Doc{Summary: summary, Formula: formula},
-		Error: elements.ExactError, NoGrad: elements.PiecewiseConstant, Trivial: true,
+		Schema: name + "(Tensor self, Tensor other) -> Tensor",
+		Traits: opdef.Traits{InPlace: true, NoGrad: elements.PiecewiseConstant, Trivial: true},
+		Doc:    opdef.Doc{Summary: summary, Formula: formula},
+		Error:  elements.ExactError,
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
 			xy, _, err := opdef.BroadcastAll(opdef.Cast(a.Self, tensor.Bool), opdef.Cast(a.Other, tensor.Bool))
 			if err != nil {
@@ -252,9 +258,10 @@ type test struct {
 
 func (v test) entry() *opdef.Entry {
 	return opdef.Op[opdef.UnaryArgs]{
-		Schema: v.name + "(Tensor self) -> Tensor", Names: v.names, InPlace: v.inPlace,
-		Doc:   opdef.Doc{Summary: v.summary},
-		Error: elements.ExactError, NoGrad: elements.PiecewiseConstant, Trivial: true,
+		Schema: v.name + "(Tensor self) -> Tensor", Names: v.names,
+		Traits: opdef.Traits{InPlace: v.inPlace, NoGrad: elements.PiecewiseConstant, Trivial: true},
+		Doc:    opdef.Doc{Summary: v.summary},
+		Error:  elements.ExactError,
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			switch x := a.Self; x.DType.Kind() {
 			case tensor.KindComplex:

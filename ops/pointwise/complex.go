@@ -24,9 +24,11 @@ var complexOps = []*opdef.Entry{
 			return opdef.Grads{"real": {opdef.SumTo(elements.Real(g.Out[0]), a.Real.Shape)},
 				"imag": {opdef.SumTo(elements.Imag(g.Out[0]), a.Imag.Shape)}}, nil
 		},
-		GradScale: func(a *complexArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return opdef.Grads{"real": {opdef.SumTo(opdef.Abs(elements.Real(g.Out[0])), a.Real.Shape)},
-				"imag": {opdef.SumTo(opdef.Abs(elements.Imag(g.Out[0])), a.Imag.Shape)}}, nil
+		Bounds: opdef.Bounds[*complexArgs]{
+			GradScale: func(a *complexArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+				return opdef.Grads{"real": {opdef.SumTo(opdef.Abs(elements.Real(g.Out[0])), a.Real.Shape)},
+					"imag": {opdef.SumTo(opdef.Abs(elements.Imag(g.Out[0])), a.Imag.Shape)}}, nil
+			},
 		},
 		Cases: func(g opdef.Gen) []*complexArgs {
 			return []*complexArgs{{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 4)},
@@ -35,7 +37,8 @@ var complexOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Op[polarArgs]{
-		Schema: "polar(Tensor abs, Tensor angle) -> Tensor", Names: "polar", Autocast: opdef.AutocastFloat32,
+		Schema: "polar(Tensor abs, Tensor angle) -> Tensor", Names: "polar",
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Complex numbers from magnitude and angle", Formula: "abs * exp(i*angle)",
 			Notes: "The gradient of abs is that along the direction of the result, as torch has it: its sign is the " +
 				"other for negative abs, and it is 0 for abs 0."},
@@ -47,19 +50,21 @@ var complexOps = []*opdef.Entry{
 			})
 		},
 		Grad: polarGrad,
-		Scale: func(_ *polarArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			return []*tensor.Tensor{opdef.Abs(outs[0])}
+		Bounds: opdef.Bounds[*polarArgs]{
+			Scale: func(_ *polarArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+				return []*tensor.Tensor{opdef.Abs(outs[0])}
+			},
+			GradScale: func(a *polarArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+				grown, err := elements.MapN(tensor.Float64, nil, func(v []float64) float64 { return v[0] * v[1] },
+					opdef.Abs(g.Out[0]), opdef.Abs(a.Abs))
+				if err != nil {
+					return nil, err
+				}
+				return opdef.Grads{"abs": {opdef.SumTo(opdef.Abs(g.Out[0]), a.Abs.Shape)},
+					"angle": {opdef.SumTo(grown, a.Angle.Shape)}}, nil
+			},
+			GradTerms: func(a *polarArgs) int { return 2 * elements.BroadcastTerms(a.Abs, a.Angle) },
 		},
-		GradScale: func(a *polarArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			grown, err := elements.MapN(tensor.Float64, nil, func(v []float64) float64 { return v[0] * v[1] },
-				opdef.Abs(g.Out[0]), opdef.Abs(a.Abs))
-			if err != nil {
-				return nil, err
-			}
-			return opdef.Grads{"abs": {opdef.SumTo(opdef.Abs(g.Out[0]), a.Abs.Shape)},
-				"angle": {opdef.SumTo(grown, a.Angle.Shape)}}, nil
-		},
-		GradTerms: func(a *polarArgs) int { return 2 * elements.BroadcastTerms(a.Abs, a.Angle) },
 		Cases: func(g opdef.Gen) []*polarArgs {
 			return []*polarArgs{{g.Uniform(tensor.Float64, 0.5, 2, 3, 4), g.Normal(tensor.Float64, 4)},
 				{g.Uniform(tensor.Float32, 0.5, 2, 5), g.Normal(tensor.Float32, 5)}, {g.Normal(tensor.Float32, 0),
@@ -70,7 +75,7 @@ var complexOps = []*opdef.Entry{
 		Schema: "real(Tensor self) -> Tensor", Names: "real Tensor.real Tensor.real.__get__",
 		Doc:    opdef.Doc{Summary: "Real part", Formula: "Re(self)", Notes: "A real tensor is returned as it is."},
 		Error:  elements.ExactError,
-		Uncast: "real",
+		Traits: opdef.Traits{Uncast: "real"},
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			if !a.Self.DType.IsComplex() {
 				return elements.Result(a.Self)
@@ -84,7 +89,7 @@ var complexOps = []*opdef.Entry{
 		Schema: "imag(Tensor self) -> Tensor", Names: "imag Tensor.imag Tensor.imag.__get__",
 		Doc:    opdef.Doc{Summary: "Imaginary part", Formula: "Im(self)"},
 		Error:  elements.ExactError,
-		Uncast: "imag",
+		Traits: opdef.Traits{Uncast: "imag"},
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			if !a.Self.DType.IsComplex() {
 				return nil, opdef.Refuse("self", "want a complex tensor, got %s", a.Self.DType)
@@ -103,10 +108,10 @@ var complexOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "conj(Tensor self) -> Tensor", Names: "conj conj_physical Tensor.conj Tensor.conj_physical",
-		InPlace: true,
-		Doc:     opdef.Doc{Summary: "Complex conjugate", Formula: "conj(self)"},
-		Error:   elements.ExactError,
-		Kernel:  func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return elements.Result(elements.Conj(a.Self)) },
+		Traits: opdef.Traits{InPlace: true},
+		Doc:    opdef.Doc{Summary: "Complex conjugate", Formula: "conj(self)"},
+		Error:  elements.ExactError,
+		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return elements.Result(elements.Conj(a.Self)) },
 		Grad: func(_ *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return opdef.Grads{"self": {elements.Conj(g.Out[0])}}, nil
 		},
@@ -173,8 +178,8 @@ var complexOps = []*opdef.Entry{
 				return complex(-k*y, k*x)
 			})}}, nil
 		},
-		GradScale: elements.ComplexGradScale,
-		Cases:     elements.CasesAwayFromZero,
+		Bounds: opdef.Bounds[*opdef.UnaryArgs]{GradScale: elements.ComplexGradScale},
+		Cases:  elements.CasesAwayFromZero,
 	}.Entry(),
 }
 

@@ -21,7 +21,7 @@ var integers = []float64{-3, -2, -1, 0, 1, 2, 3}
 var pointwiseOps = []*opdef.Entry{
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "abs(Tensor self) -> Tensor", Names: "abs absolute Tensor.abs Tensor.absolute Tensor.__abs__",
-		InPlace: true,
+		Traits: opdef.Traits{InPlace: true},
 		Doc: opdef.Doc{Summary: "Magnitude", Formula: "|self|",
 			Notes: "Complex input gives the real dtype; one infinite part makes it +Inf, where torch 1 has NaN if " +
 				"the other is NaN. The subgradient at 0 is 0."},
@@ -47,7 +47,8 @@ var pointwiseOps = []*opdef.Entry{
 		Cases: elements.CasesAwayFromZero,
 	}.Entry().AsMoving(),
 	opdef.Unary{
-		Name: "neg", Names: "neg negative Tensor.neg Tensor.negative Tensor.__neg__", InPlace: true,
+		Name: "neg", Names: "neg negative Tensor.neg Tensor.negative Tensor.__neg__",
+		Traits: opdef.Traits{InPlace: true},
 		Error:  elements.ExactError,
 		NoBool: true,
 		Doc:    opdef.Doc{Summary: "Negation", Formula: "-self"},
@@ -67,17 +68,20 @@ var pointwiseOps = []*opdef.Entry{
 		DC:  func(_, _ complex128) complex128 { return 1 },
 	}.Entry().AsMoving(),
 	opdef.Unary{
-		Name: "sign", InPlace: true, Error: elements.ExactError,
-		Doc:   opdef.Doc{Summary: "Sign", Formula: "-1, 0 or 1", Notes: "The sign of NaN is 0."},
-		F:     kernel.Sign,
-		I:     func(x int64) int64 { return int64(kernel.Sign(float64(x))) },
-		DF:    zeroSlope,
-		Kinks: []float64{0},
+		Name:   "sign",
+		Traits: opdef.Traits{InPlace: true},
+		Error:  elements.ExactError,
+		Doc:    opdef.Doc{Summary: "Sign", Formula: "-1, 0 or 1", Notes: "The sign of NaN is 0."},
+		F:      kernel.Sign,
+		I:      func(x int64) int64 { return int64(kernel.Sign(float64(x))) },
+		DF:     zeroSlope,
+		Kinks:  []float64{0},
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
-		Schema: "sgn(Tensor self) -> Tensor", InPlace: true,
-		Doc:   opdef.Doc{Summary: "Sign, for complex numbers the direction", Formula: "self / |self|, 0 at 0"},
-		Error: opdef.Error{Class: opdef.Rounded, ULPs: 4, Grad: &opdef.Error{Class: opdef.Elementwise}},
+		Schema: "sgn(Tensor self) -> Tensor",
+		Traits: opdef.Traits{InPlace: true},
+		Doc:    opdef.Doc{Summary: "Sign, for complex numbers the direction", Formula: "self / |self|, 0 at 0"},
+		Error:  opdef.Error{Class: opdef.Rounded, ULPs: 4, Grad: &opdef.Error{Class: opdef.Elementwise}},
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			x := a.Self
 			switch x.DType.Kind() {
@@ -89,43 +93,54 @@ var pointwiseOps = []*opdef.Entry{
 			return elements.Result(opdef.Map(x.DType, x, func(x int64) int64 { return int64(kernel.Sign(float64(x))) }))
 		},
 		Grad: sgnGrad,
-		GradScale: func(a *opdef.UnaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return opdef.Grads{"self": {opdef.Zip(tensor.Float64, opdef.Abs(g.Out[0]), opdef.Abs(a.Self),
-				func(gi, r float64) float64 {
-					if !a.Self.DType.IsComplex() || r == 0 {
-						return 0
-					}
-					return gi / r
-				})}}, nil
+		Bounds: opdef.Bounds[*opdef.UnaryArgs]{
+			GradScale: func(a *opdef.UnaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+				return opdef.Grads{"self": {opdef.Zip(tensor.Float64, opdef.Abs(g.Out[0]), opdef.Abs(a.Self),
+					func(gi, r float64) float64 {
+						if !a.Self.DType.IsComplex() || r == 0 {
+							return 0
+						}
+						return gi / r
+					})}}, nil
+			},
 		},
 		Cases: elements.CasesAwayFromZero,
 	}.Entry(),
 	opdef.Unary{
-		Name: "ceil", InPlace: true, Error: elements.ExactError, NoBool: true, Kinks: integers,
+		Name:   "ceil",
+		Traits: opdef.Traits{InPlace: true},
+		Error:  elements.ExactError, NoBool: true, Kinks: integers,
 		Doc: opdef.Doc{Summary: "Smallest integer not less than each element", Formula: "ceil(self)"},
 		F:   math.Ceil, I: func(x int64) int64 { return x }, DF: zeroSlope,
 	}.Entry().AsSigned(),
 	opdef.Unary{
-		Name: "floor", InPlace: true, Error: elements.ExactError, NoBool: true, Kinks: integers,
+		Name:   "floor",
+		Traits: opdef.Traits{InPlace: true},
+		Error:  elements.ExactError, NoBool: true, Kinks: integers,
 		Doc: opdef.Doc{Summary: "Largest integer not greater than each element", Formula: "floor(self)"},
 		F:   math.Floor, I: func(x int64) int64 { return x }, DF: zeroSlope,
 	}.Entry().AsSigned().WithTakenFor("torch.trunc"),
 	opdef.Unary{
-		Name: "trunc", Names: "trunc fix Tensor.trunc Tensor.fix", InPlace: true, Error: elements.ExactError,
+		Name: "trunc", Names: "trunc fix Tensor.trunc Tensor.fix",
+		Traits: opdef.Traits{InPlace: true},
+		Error:  elements.ExactError,
 		NoBool: true,
 		Kinks:  integers,
 		Doc:    opdef.Doc{Summary: "Integer part", Formula: "trunc(self)"},
 		F:      math.Trunc, I: func(x int64) int64 { return x }, DF: zeroSlope,
 	}.Entry().AsSigned().WithTakenFor("torch.floor"),
 	opdef.Unary{
-		Name: "frac", InPlace: true, Error: elements.ExactError, NoInts: true, Kinks: integers,
+		Name:   "frac",
+		Traits: opdef.Traits{InPlace: true},
+		Error:  elements.ExactError, NoInts: true, Kinks: integers,
 		Doc: opdef.Doc{Summary: "Fractional part", Formula: "self - trunc(self)"},
 		F:   func(x float64) float64 { return x - math.Trunc(x) },
 		DF:  unitSlope,
 	}.Entry(),
 	opdef.Pointwise[RoundArgs]{
 		Schema: "round(Tensor self, *, int decimals=0) -> Tensor", Names: "round special.round Tensor.round",
-		InPlace: true, NoBool: true,
+		Traits: opdef.Traits{InPlace: true},
+		NoBool: true,
 		Doc: opdef.Doc{Summary: "Nearest number with so many decimals, ties to even",
 			Formula: "rint(self*10^decimals) / 10^decimals",
 			Notes: "The product and the quotient are rounded to the dtype (float32 at least), as torch does: " +
@@ -163,9 +178,10 @@ var pointwiseOps = []*opdef.Entry{
 		Exempt: map[string]string{"dtypes": "the scaled value is rounded to the dtype"},
 	}.Entry().AsSigned().WithTakenFor("torch.trunc"),
 	opdef.Op[opdef.UnaryArgs]{
-		Schema: "square(Tensor self) -> Tensor", InPlace: true,
-		Doc:   opdef.Doc{Summary: "Square", Formula: "self**2"},
-		Error: opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise}},
+		Schema: "square(Tensor self) -> Tensor",
+		Traits: opdef.Traits{InPlace: true},
+		Doc:    opdef.Doc{Summary: "Square", Formula: "self**2"},
+		Error:  opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise}},
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			x := a.Self
 			switch x.DType.Kind() {
@@ -188,13 +204,17 @@ var pointwiseOps = []*opdef.Entry{
 			gr.Set("self", opdef.Zip(a.Self.DType, g.Out[0], a.Self, func(gi, x float64) float64 { return 2 * gi * x }))
 			return gr, nil
 		},
-		Scale:     complexScale,
-		GradScale: elements.ComplexGradScale,
-		Cases:     elements.CasesAwayFromZero,
+		Bounds: opdef.Bounds[*opdef.UnaryArgs]{
+			Scale:     complexScale,
+			GradScale: elements.ComplexGradScale,
+		},
+		Cases: elements.CasesAwayFromZero,
 	}.Entry().AsSigned(),
 	opdef.Unary{
-		Name: "reciprocal", InPlace: true, Error: opdef.Error{Class: opdef.Rounded,
-			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 6}}, Autocast: opdef.AutocastFloat32, Saved: true,
+		Name:   "reciprocal",
+		Traits: opdef.Traits{InPlace: true, Autocast: opdef.AutocastFloat32},
+		Error: opdef.Error{Class: opdef.Rounded,
+			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 6}}, Saved: true,
 		Kinks: []float64{0},
 		Doc:   opdef.Doc{Summary: "Reciprocal", Formula: "1 / self"},
 		F:     func(x float64) float64 { return 1 / x },
@@ -204,7 +224,9 @@ var pointwiseOps = []*opdef.Entry{
 		DC:    func(_, y complex128) complex128 { return -y * y },
 	}.Entry().AsSigned(),
 	opdef.Unary{
-		Name: "sqrt", InPlace: true, Error: elements.RoundedError, Saved: true, Lo: 0.2, Hi: 4,
+		Name:   "sqrt",
+		Traits: opdef.Traits{InPlace: true},
+		Error:  elements.RoundedError, Saved: true, Lo: 0.2, Hi: 4,
 		Doc:   opdef.Doc{Summary: "Square root", Formula: "sqrt(self)"},
 		Block: vmath.Sqrt, C: cmplx.Sqrt,
 		DF: func(_, y float64) float64 { return 1 / (2 * y) },
@@ -212,8 +234,10 @@ var pointwiseOps = []*opdef.Entry{
 	}.Entry().AsSigned().WithTakenFor("torch.rsqrt"),
 	opdef.Unary{
 		// The result's own error of 2 ulp counts three times in the gradient.
-		Name: "rsqrt", InPlace: true, Error: opdef.Error{Class: opdef.Rounded, ULPs: 2,
-			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 10}}, Autocast: opdef.AutocastFloat32, Saved: true,
+		Name:   "rsqrt",
+		Traits: opdef.Traits{InPlace: true, Autocast: opdef.AutocastFloat32},
+		Error: opdef.Error{Class: opdef.Rounded, ULPs: 2,
+			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 10}}, Saved: true,
 		Lo: 0.2, Hi: 4,
 		Doc:   opdef.Doc{Summary: "Reciprocal of the square root", Formula: "1 / sqrt(self)"},
 		F:     func(x float64) float64 { return 1 / math.Sqrt(x) },
@@ -223,40 +247,50 @@ var pointwiseOps = []*opdef.Entry{
 		DC:    func(_, y complex128) complex128 { return -0.5 * y * y * y },
 	}.Entry().WithTakenFor("torch.sqrt"),
 	opdef.Unary{
-		Name: "exp", InPlace: true, Error: elements.ElementwiseError, Autocast: opdef.AutocastFloat32, Saved: true,
+		Name:   "exp",
+		Traits: opdef.Traits{InPlace: true, Autocast: opdef.AutocastFloat32},
+		Error:  elements.ElementwiseError, Saved: true,
 		Doc:   opdef.Doc{Summary: "Exponential", Formula: "e**self", Notes: annexG},
 		Block: vmath.Exp, C: kernel.CExp,
 		DF: func(_, y float64) float64 { return y },
 		DC: func(_, y complex128) complex128 { return y },
 	}.Entry().WithTakenFor("torch.exp2"),
 	opdef.Unary{
-		Name: "exp2", Names: "exp2 special.exp2 Tensor.exp2", InPlace: true, Error: elements.ElementwiseError,
-		Saved: true,
-		Doc:   opdef.Doc{Summary: "Power of two", Formula: "2**self"},
-		F:     math.Exp2, C: kernel.CExp2,
+		Name: "exp2", Names: "exp2 special.exp2 Tensor.exp2",
+		Traits: opdef.Traits{InPlace: true},
+		Error:  elements.ElementwiseError,
+		Saved:  true,
+		Doc:    opdef.Doc{Summary: "Power of two", Formula: "2**self"},
+		F:      math.Exp2, C: kernel.CExp2,
 		DF: func(_, y float64) float64 { return y * math.Ln2 },
 		DC: func(_, y complex128) complex128 { return y * math.Ln2 },
 		// the product with ln(2) is rounded
 		SC: func(x, y complex128) float64 { return cmplx.Abs(y) * (1 + cmplx.Abs(x)) },
 	}.Entry().WithTakenFor("torch.exp"),
 	opdef.Unary{
-		Name: "expm1", Names: "expm1 special.expm1 Tensor.expm1", InPlace: true, Error: elements.ElementwiseError,
-		Autocast: opdef.AutocastFloat32, Saved: true,
-		Doc:   opdef.Doc{Summary: "Exponential minus one", Formula: "e**self - 1"},
-		Block: vmath.Expm1, C: kernel.Expm1,
+		Name: "expm1", Names: "expm1 special.expm1 Tensor.expm1",
+		Traits: opdef.Traits{InPlace: true, Autocast: opdef.AutocastFloat32},
+		Error:  elements.ElementwiseError,
+		Saved:  true,
+		Doc:    opdef.Doc{Summary: "Exponential minus one", Formula: "e**self - 1"},
+		Block:  vmath.Expm1, C: kernel.Expm1,
 		DF: func(_, y float64) float64 { return y + 1 },
 		DC: func(_, y complex128) complex128 { return y + 1 },
 		DS: func(_, y float64) float64 { return math.Abs(y) + 1 },
 	}.Entry().WithTakenFor("torch.exp"),
 	opdef.Unary{
-		Name: "log", InPlace: true, Error: elements.ElementwiseError, Autocast: opdef.AutocastFloat32, Lo: 0.2, Hi: 4,
+		Name:   "log",
+		Traits: opdef.Traits{InPlace: true, Autocast: opdef.AutocastFloat32},
+		Error:  elements.ElementwiseError, Lo: 0.2, Hi: 4,
 		Doc:   opdef.Doc{Summary: "Natural logarithm", Formula: "ln(self)"},
 		Block: vmath.Log, C: kernel.CLog,
 		DF: func(x, _ float64) float64 { return 1 / x },
 		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(x) },
 	}.Entry().WithTakenFor("torch.log2"),
 	opdef.Unary{
-		Name: "log2", InPlace: true, Error: elements.ElementwiseError, Autocast: opdef.AutocastFloat32, Lo: 0.2, Hi: 4,
+		Name:   "log2",
+		Traits: opdef.Traits{InPlace: true, Autocast: opdef.AutocastFloat32},
+		Error:  elements.ElementwiseError, Lo: 0.2, Hi: 4,
 		Doc: opdef.Doc{Summary: "Logarithm to base 2", Formula: "log2(self)"},
 		F:   kernel.Log2, C: func(x complex128) complex128 { return logC(x, math.Ln2) },
 		Steps: func(g, x, _ float64, r func(float64) float64) float64 { return r(g / r(x*math.Ln2)) },
@@ -264,7 +298,9 @@ var pointwiseOps = []*opdef.Entry{
 		DC:    func(x, _ complex128) complex128 { return kernel.Reciprocal(x * math.Ln2) },
 	}.Entry().WithTakenFor("torch.log"),
 	opdef.Unary{
-		Name: "log10", InPlace: true, Error: elements.ElementwiseError, Autocast: opdef.AutocastFloat32, Lo: 0.2, Hi: 4,
+		Name:   "log10",
+		Traits: opdef.Traits{InPlace: true, Autocast: opdef.AutocastFloat32},
+		Error:  elements.ElementwiseError, Lo: 0.2, Hi: 4,
 		Doc:   opdef.Doc{Summary: "Logarithm to base 10", Formula: "log10(self)"},
 		F:     kernel.Log10,
 		C:     func(x complex128) complex128 { return logC(x, math.Ln10) },
@@ -273,39 +309,46 @@ var pointwiseOps = []*opdef.Entry{
 		DC:    func(x, _ complex128) complex128 { return kernel.Reciprocal(x * math.Ln10) },
 	}.Entry(),
 	opdef.Unary{
-		Name: "log1p", Names: "log1p special.log1p Tensor.log1p", InPlace: true, Error: elements.ElementwiseError,
-		Autocast: opdef.AutocastFloat32, Lo: -0.8, Hi: 4,
+		Name: "log1p", Names: "log1p special.log1p Tensor.log1p",
+		Traits: opdef.Traits{InPlace: true, Autocast: opdef.AutocastFloat32},
+		Error:  elements.ElementwiseError,
+		Lo:     -0.8, Hi: 4,
 		Doc:   opdef.Doc{Summary: "Natural logarithm of one plus each element", Formula: "ln(1 + self)"},
 		Block: vmath.Log1p, C: kernel.Log1p,
 		DF: func(x, _ float64) float64 { return 1 / (x + 1) },
 		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(x + 1) },
 	}.Entry().WithTakenFor("torch.log"),
 	opdef.Unary{
-		Name: "sigmoid", Names: "sigmoid special.expit Tensor.sigmoid F.sigmoid", InPlace: true,
-		Error: elements.ElementwiseError,
-		Saved: true,
-		Doc:   opdef.Doc{Summary: "Logistic function", Formula: "1 / (1 + exp(-self))"},
-		Block: vmath.Sigmoid,
-		C:     func(x complex128) complex128 { return kernel.Reciprocal(1 + kernel.CExp(-x)) },
-		DF:    func(_, y float64) float64 { return y * (1 - y) },
-		DC:    func(_, y complex128) complex128 { return y * (1 - y) },
-		DS:    func(_, y float64) float64 { return y * (1 + y) },
+		Name: "sigmoid", Names: "sigmoid special.expit Tensor.sigmoid F.sigmoid",
+		Traits: opdef.Traits{InPlace: true},
+		Error:  elements.ElementwiseError,
+		Saved:  true,
+		Doc:    opdef.Doc{Summary: "Logistic function", Formula: "1 / (1 + exp(-self))"},
+		Block:  vmath.Sigmoid,
+		C:      func(x complex128) complex128 { return kernel.Reciprocal(1 + kernel.CExp(-x)) },
+		DF:     func(_, y float64) float64 { return y * (1 - y) },
+		DC:     func(_, y complex128) complex128 { return y * (1 - y) },
+		DS:     func(_, y float64) float64 { return y * (1 + y) },
 	}.Entry().WithTakenFor("torch.nn.functional.hardsigmoid"),
 	opdef.Unary{
-		Name: "deg2rad", InPlace: true, Error: elements.RoundedError,
-		Doc: opdef.Doc{Summary: "Degrees to radians", Formula: "self * pi/180"},
-		F:   func(x float64) float64 { return x * (math.Pi / 180) },
-		DF:  func(_, _ float64) float64 { return math.Pi / 180 },
+		Name:   "deg2rad",
+		Traits: opdef.Traits{InPlace: true},
+		Error:  elements.RoundedError,
+		Doc:    opdef.Doc{Summary: "Degrees to radians", Formula: "self * pi/180"},
+		F:      func(x float64) float64 { return x * (math.Pi / 180) },
+		DF:     func(_, _ float64) float64 { return math.Pi / 180 },
 	}.Entry().AsSigned(),
 	opdef.Unary{
-		Name: "rad2deg", InPlace: true, Error: elements.RoundedError,
-		Doc: opdef.Doc{Summary: "Radians to degrees", Formula: "self * 180/pi"},
-		F:   func(x float64) float64 { return x * (180 / math.Pi) },
-		DF:  func(_, _ float64) float64 { return 180 / math.Pi },
+		Name:   "rad2deg",
+		Traits: opdef.Traits{InPlace: true},
+		Error:  elements.RoundedError,
+		Doc:    opdef.Doc{Summary: "Radians to degrees", Formula: "self * 180/pi"},
+		F:      func(x float64) float64 { return x * (180 / math.Pi) },
+		DF:     func(_, _ float64) float64 { return 180 / math.Pi },
 	}.Entry().AsSigned(),
 	opdef.Pointwise[nanToNumArgs]{
-		Schema:  "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
-		InPlace: true,
+		Schema: "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
+		Traits: opdef.Traits{InPlace: true},
 		Doc: opdef.Doc{Summary: "Replaces NaN and infinities by numbers",
 			Formula: "nan, posinf, neginf where self is NaN, +Inf, -Inf; self elsewhere",
 			Notes:   "Defaults: 0, the largest and the smallest finite value of the dtype. Of complex numbers each part."},

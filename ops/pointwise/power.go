@@ -54,7 +54,8 @@ func subCases(g opdef.Gen) []*AddArgs {
 // addOp and subOp declare a signature each.
 func addOp(schema, names string, cases func(g opdef.Gen) []*AddArgs) *opdef.Entry {
 	return opdef.Op[AddArgs]{
-		Schema: schema, Names: names, InPlace: true,
+		Schema: schema, Names: names,
+		Traits: opdef.Traits{InPlace: true},
 		Doc:    opdef.Doc{Summary: "Sum of two tensors, the second scaled", Formula: "self + alpha*other"},
 		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
 		Kernel: func(a *AddArgs) ([]*tensor.Tensor, error) { return addScaled(a.Self, a.Other, a.Alpha, 1) },
@@ -67,15 +68,18 @@ func addOp(schema, names string, cases func(g opdef.Gen) []*AddArgs) *opdef.Entr
 
 func subOp(schema, names string, cases func(g opdef.Gen) []*AddArgs) *opdef.Entry {
 	return opdef.Op[AddArgs]{
-		Schema: schema, Names: names, InPlace: true,
+		Schema: schema, Names: names,
+		Traits: opdef.Traits{InPlace: true},
 		Doc:    opdef.Doc{Summary: "Difference of two tensors, the second scaled", Formula: "self - alpha*other"},
 		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
 		Kernel: func(a *AddArgs) ([]*tensor.Tensor, error) { return subtract(a.Self, a.Other, a.Alpha) },
 		Grad: func(a *AddArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return addScaledGrad(a.Self, a.Other, a.Alpha, -1, g)
 		},
-		Scale: func(a *AddArgs, _ []*tensor.Tensor) []*tensor.Tensor {
-			return sumOfMagnitudes(a.Self, a.Other, a.Alpha)
+		Bounds: opdef.Bounds[*AddArgs]{
+			Scale: func(a *AddArgs, _ []*tensor.Tensor) []*tensor.Tensor {
+				return sumOfMagnitudes(a.Self, a.Other, a.Alpha)
+			},
 		},
 		Cases: cases,
 	}.Entry()
@@ -95,8 +99,10 @@ func rsubOp(schema, names string, cases func(g opdef.Gen) []*AddArgs) *opdef.Ent
 			}
 			return gr, err
 		},
-		Scale: func(a *AddArgs, _ []*tensor.Tensor) []*tensor.Tensor {
-			return sumOfMagnitudes(a.Other, a.Self, a.Alpha)
+		Bounds: opdef.Bounds[*AddArgs]{
+			Scale: func(a *AddArgs, _ []*tensor.Tensor) []*tensor.Tensor {
+				return sumOfMagnitudes(a.Other, a.Self, a.Alpha)
+			},
 		},
 		Cases: cases,
 	}.Entry()

@@ -27,7 +27,8 @@ var quantizeOps = []*opdef.Entry{
 	fakeQuantize(opdef.Op[fakeQuantizeArgs]{
 		Schema: "fake_quantize_per_tensor_affine(Tensor self, Tensor|Scalar scale, Tensor|Scalar zero_point, int " +
 			"quant_min, int quant_max) -> Tensor",
-		Names: "fake_quantize_per_tensor_affine", Autocast: opdef.AutocastFloat32,
+		Names:  "fake_quantize_per_tensor_affine",
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Rounds to the steps of a quantized tensor", Formula: fakeQuantizeFormula,
 			Notes: fakeQuantizeNotes},
 		Cases: func(g opdef.Gen) []*fakeQuantizeArgs {

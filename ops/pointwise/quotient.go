@@ -181,9 +181,10 @@ func modulus(schema, names string, inPlace, reversed bool, summary, formula stri
 		return opdef.Grads{nx: {elements.SumGradTo(gx, x)}, ny: {elements.SumGradTo(gy, y)}}, nil
 	}
 	return opdef.Op[opdef.BinaryArgs]{
-		Schema: schema, Names: names, InPlace: inPlace,
-		Doc:   opdef.Doc{Summary: summary, Formula: formula, Source: "torch.remainder, torch.fmod"},
-		Error: opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise}},
+		Schema: schema, Names: names,
+		Traits: opdef.Traits{InPlace: inPlace},
+		Doc:    opdef.Doc{Summary: summary, Formula: formula, Source: "torch.remainder, torch.fmod"},
+		Error:  opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise}},
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
 			if err := opdef.OneTensor(a.Self, a.Other); err != nil {
 				return nil, err
@@ -194,8 +195,10 @@ func modulus(schema, names string, inPlace, reversed bool, summary, formula stri
 		Grad: func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return grads(a, g, func(v float64) float64 { return v })
 		},
-		GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return grads(a, g, math.Abs)
+		Bounds: opdef.Bounds[*opdef.BinaryArgs]{
+			GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+				return grads(a, g, math.Abs)
+			},
 		},
 		Cases: cases,
 	}.Entry()

@@ -89,7 +89,10 @@ func unpoolOps(nd int) []*opdef.Entry {
 	return []*opdef.Entry{opdef.Planned[*unpoolArgs, *unpooling]{
 		Schema: fmt.Sprintf("%s(Tensor input, Tensor indices, int[%d] kernel_size, int[%d]? stride=None, int[%d] "+
 			"padding=0, int[]? output_size=None) -> Tensor", name, nd, nd, nd),
-		Names: "F." + name, Composite: nd == 1, // it runs in two dimensions
+		Names: "F." + name,
+		Traits: opdef.Traits{
+			Composite: nd == 1, // it runs in two dimensions
+		},
 		Doc: opdef.Doc{
 			Summary: fmt.Sprintf("Partial inverse of max_pool%dd: elements placed at the indices it returned, zeros "+
 				"elsewhere", nd),

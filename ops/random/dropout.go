@@ -56,7 +56,8 @@ func dropout(name, names, params string) *opdef.Entry {
 // nativeDropout declares a dropout of the torch namespace.
 func nativeDropout(name, names string) *opdef.Entry {
 	return opdef.Op[nativeDropoutArgs]{
-		Schema: name + "(Tensor self, float p, bool train) -> Tensor", Names: names, InPlace: true,
+		Schema: name + "(Tensor self, float p, bool train) -> Tensor", Names: names,
+		Traits: opdef.Traits{InPlace: true},
 		Doc: opdef.Doc{Summary: "Random elements set to zero, the others scaled; the tensor itself outside training",
 			Formula: "self when train is off or p is 0",
 			Notes:   "Training with p = 1 gives zeros.", Source: "torch.nn.functional.dropout"},
@@ -87,7 +88,8 @@ var dropoutWithMask = opdef.Op[dropoutMaskArgs]{
 	Doc: opdef.Doc{Summary: "Random elements set to zero, the others scaled, and where they were kept; outside " +
 		"training the tensor itself", Formula: "input, all true when train is off",
 		Notes: "Training with p = 1 gives zeros. train is on where it is None.", Source: "ATen/native/Dropout.cpp"},
-	Error: dropoutError, Trivial: true,
+	Error:    dropoutError,
+	Traits:   opdef.Traits{Trivial: true},
 	RandomIf: func(a *dropoutMaskArgs) string { return drops(a.P, a.training()) },
 	Kernel: func(a *dropoutMaskArgs) ([]*tensor.Tensor, error) {
 		out, err := keep(a.Input, a.P, a.training())

@@ -396,8 +396,12 @@ var gumbelSoftmax = opdef.Op[gumbelArgs]{
 	Names:  "F.gumbel_softmax",
 	Doc: opdef.Doc{Summary: "Softmax of logits with random noise; one of each row when hard",
 		Notes: "Only shape and dtype are determined."},
-	Random: elements.DrawsRandomNumbers, Trivial: true, Error: elements.ExactError,
-	NoGrad: "drawn with the result's noise",
+	Traits: opdef.Traits{
+		Random:  elements.DrawsRandomNumbers,
+		Trivial: true,
+		NoGrad:  "drawn with the result's noise",
+	},
+	Error: elements.ExactError,
 	Kernel: func(a *gumbelArgs) ([]*tensor.Tensor, error) {
 		if !a.Logits.DType.IsFloat() {
 			return nil, opdef.Refuse("logits", "want a floating dtype, got %s", a.Logits.DType)
@@ -464,8 +468,9 @@ func unknown[A any](name, names, params, why string, cases func(opdef.Gen) []*A,
 		summary = "Memory as it is"
 	}
 	return opdef.Op[A]{
-		Schema: name + params, Names: names, Random: why, Trivial: true, Error: elements.ExactError,
-		NoGrad: elements.NoDifferentiableArgument,
+		Schema: name + params, Names: names,
+		Traits: opdef.Traits{Random: why, Trivial: true, NoGrad: elements.NoDifferentiableArgument},
+		Error:  elements.ExactError,
 		Doc:    opdef.Doc{Summary: summary, Notes: "Only shape and dtype are determined."},
 		Kernel: kernel, Cases: cases, Exempt: creation.FixedDType, Drawn: first(judge),
 	}.Entry()
@@ -662,9 +667,15 @@ func filler[A any](
 	judge ...func(a *A, got *tensor.Tensor) opdef.Drawn,
 ) *opdef.Entry {
 	return opdef.Op[A]{
-		Schema: name + params, Names: names, InPlace: true, Random: elements.DrawsRandomNumbers, Trivial: true,
-		Error:  elements.ExactError,
-		NoGrad: elements.NoDifferentiableArgument,
+		Schema: name + params, Names: names,
+		Traits: opdef.Traits{
+			InPlace: true,
+			Random:  elements.DrawsRandomNumbers,
+			Trivial: true,
+			NoGrad:  elements.NoDifferentiableArgument,
+		},
+
+		Error: elements.ExactError,
 		Doc: opdef.Doc{Summary: "Fills the tensor with random numbers",
 			Notes: "Only shape and dtype are determined."},
 		Kernel: func(a *A) ([]*tensor.Tensor, error) {
@@ -821,9 +832,16 @@ func initialiser[A initialised](name, params string, of func(t *tensor.Tensor) *
 	got *tensor.Tensor) opdef.Drawn) *opdef.Entry {
 	return opdef.Op[A]{
 		Schema: "init_" + name + "(Tensor tensor, " + params + ", ignored generator=None) -> Tensor",
-		Names:  "nn.init." + name, InPlace: true,
-		Random: elements.DrawsRandomNumbers, Trivial: true, Error: elements.ExactError, NoGrad: "run without gradients",
-		Doc: opdef.Doc{Summary: "Fills the tensor with random numbers", Notes: "Only shape and dtype are determined."},
+		Names:  "nn.init." + name,
+		Traits: opdef.Traits{
+			InPlace: true,
+			Random:  elements.DrawsRandomNumbers,
+			Trivial: true,
+			NoGrad:  "run without gradients",
+		},
+		Error: elements.ExactError,
+		Doc: opdef.Doc{Summary: "Fills the tensor with random numbers",
+			Notes: "Only shape and dtype are determined."},
 		Kernel: func(a *A) ([]*tensor.Tensor, error) {
 			t := (*a).filled()
 			return creation.Constant(t.Shape, opdef.Int(0), t.DType)

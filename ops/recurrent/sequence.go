@@ -40,7 +40,8 @@ var sequenceOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Gradient of packed sequences", Formula: "grad where sequences are, 0 where " +
 			"padding is"},
 		Error:  elements.ExactError,
-		NoGrad: "a gradient itself", Trivial: true,
+		Traits: opdef.Traits{NoGrad: "a gradient itself", Trivial: true},
+
 		Cases: func(g opdef.Gen) []*packBackArgs {
 			return []*packBackArgs{{elements.Detached(g.Normal(tensor.Float32, 5, 2)), []int{3, 2, 2}, lengths(2, 2,
 				1), false}}

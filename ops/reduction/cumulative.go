@@ -15,11 +15,11 @@ import (
 // cumulativeOps are running results along a dimension.
 var cumulativeOps = []*opdef.Entry{
 	opdef.Op[CumulativeArgs]{
-		Schema: "cumsum(Tensor self, int dim, *, dtype? dtype=None) -> Tensor", InPlace: true,
-		Doc:      opdef.Doc{Summary: "Running sum along a dimension", Notes: "Integers and bool give int64."},
-		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 1},
-		Autocast: opdef.AutocastFloat32,
-		Terms:    (*CumulativeArgs).terms,
+		Schema: "cumsum(Tensor self, int dim, *, dtype? dtype=None) -> Tensor",
+		Traits: opdef.Traits{InPlace: true, Autocast: opdef.AutocastFloat32},
+		Doc:    opdef.Doc{Summary: "Running sum along a dimension", Notes: "Integers and bool give int64."},
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
+		Bounds: opdef.Bounds[*CumulativeArgs]{Terms: (*CumulativeArgs).terms},
 		Kernel: func(a *CumulativeArgs) ([]*tensor.Tensor, error) {
 			return a.running(RunningSum[float64], RunningSum[int64], RunningSum[complex128])
 		},
@@ -37,12 +37,12 @@ var cumulativeOps = []*opdef.Entry{
 		Cases: cumulativeCases,
 	}.Entry(),
 	opdef.Op[CumulativeArgs]{
-		Schema: "cumprod(Tensor self, int dim, *, dtype? dtype=None) -> Tensor", InPlace: true,
-		Doc: opdef.Doc{Summary: "Running product along a dimension", Notes: "Integers and bool give int64."},
+		Schema: "cumprod(Tensor self, int dim, *, dtype? dtype=None) -> Tensor",
+		Traits: opdef.Traits{InPlace: true, Autocast: opdef.AutocastFloat32},
+		Doc:    opdef.Doc{Summary: "Running product along a dimension", Notes: "Integers and bool give int64."},
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1, Factors: true,
 			Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 3, Factors: true}},
-		Autocast: opdef.AutocastFloat32,
-		Terms:    (*CumulativeArgs).terms,
+		Bounds: opdef.Bounds[*CumulativeArgs]{Terms: (*CumulativeArgs).terms},
 		Kernel: func(a *CumulativeArgs) ([]*tensor.Tensor, error) {
 			return a.running(runningProduct[float64], runningProduct[int64], runningProduct[complex128])
 		},
@@ -76,7 +76,23 @@ var cumulativeOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Logarithm of the running sum of exponentials",
 			Notes: "torch takes complex numbers from 2.0 on."},
 		Error: opdef.Error{Class: opdef.Elementwise, ULPs: 4, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 6}},
-		Terms: func(a *opdef.DimArgs) int { return elements.TermsOver(a.Self.Shape, []int{a.Dim}) },
+		Bounds: opdef.Bounds[*opdef.DimArgs]{
+			Terms: func(a *opdef.DimArgs) int { return elements.TermsOver(a.Self.Shape, []int{a.Dim}) },
+			Scale: func(a *opdef.DimArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+				if dim := opdef.Must(opdef.Dim("dim", a.Dim, a.Self.Dim())); a.Self.DType.IsComplex() {
+					angle := 1 + opdef.MaxAbs(elements.Imag(a.Self))
+					sizes := opdef.AlongDim(tensor.Float64, elements.Real(a.Self), dim, runningLogSum)
+					return elements.Single(opdef.Zip(tensor.Float64, sizes, elements.Real(outs[0]),
+						func(l, r float64) float64 { return math.Abs(r) + math.Pi + angle*kernel.ExpDiff(l, r) }))
+				}
+				l := 1 + math.Log(float64(max(1, elements.TermsOver(a.Self.Shape, []int{a.Dim}))))
+				return elements.Single(opdef.Map(tensor.Float64, outs[0],
+					func(y float64) float64 { return math.Abs(y) + l }))
+			},
+			GradScale: func(a *opdef.DimArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+				return elements.GradOf("self", logSumGrad(a, g, true)), nil
+			},
+		},
 		Kernel: func(a *opdef.DimArgs) ([]*tensor.Tensor, error) {
 			dim, err := opdef.Dim("dim", a.Dim, a.Self.Dim())
 			if err != nil {
@@ -90,22 +106,8 @@ var cumulativeOps = []*opdef.Entry{
 			}
 			return elements.Single(opdef.AlongDim(a.Self.DType, a.Self, dim, runningLogSum)), nil
 		},
-		Scale: func(a *opdef.DimArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			if dim := opdef.Must(opdef.Dim("dim", a.Dim, a.Self.Dim())); a.Self.DType.IsComplex() {
-				angle := 1 + opdef.MaxAbs(elements.Imag(a.Self))
-				sizes := opdef.AlongDim(tensor.Float64, elements.Real(a.Self), dim, runningLogSum)
-				return elements.Single(opdef.Zip(tensor.Float64, sizes, elements.Real(outs[0]),
-					func(l, r float64) float64 { return math.Abs(r) + math.Pi + angle*kernel.ExpDiff(l, r) }))
-			}
-			l := 1 + math.Log(float64(max(1, elements.TermsOver(a.Self.Shape, []int{a.Dim}))))
-			return elements.Single(opdef.Map(tensor.Float64, outs[0],
-				func(y float64) float64 { return math.Abs(y) + l }))
-		},
 		Grad: func(a *opdef.DimArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return elements.GradOf("self", logSumGrad(a, g, false)), nil
-		},
-		GradScale: func(a *opdef.DimArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return elements.GradOf("self", logSumGrad(a, g, true)), nil
 		},
 		Cases: func(g opdef.Gen) []*opdef.DimArgs {
 			return []*opdef.DimArgs{
@@ -374,7 +376,9 @@ func runningExtremum(name, summary string, least bool) *opdef.Entry {
 				}
 			}, g.Outs[1], g.Out[0])), nil
 		},
-		GradTerms: func(a *opdef.DimArgs) int { return elements.TermsOver(a.Self.Shape, []int{a.Dim}) },
+		Bounds: opdef.Bounds[*opdef.DimArgs]{
+			GradTerms: func(a *opdef.DimArgs) int { return elements.TermsOver(a.Self.Shape, []int{a.Dim}) },
+		},
 		Accept: func(a *opdef.DimArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
 			if len(got) < 2 {
 				return make([]opdef.Acceptance, len(got))

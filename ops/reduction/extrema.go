@@ -405,7 +405,10 @@ func argExtremum(name, summary string, least bool) *opdef.Entry {
 		Doc: opdef.Doc{Summary: summary,
 			Notes: "Of all elements in row-major order without dim. nan wins. Any index of equal elements is " +
 				"accepted."},
-		NoGrad: "the result is an index",
+		Traits: opdef.Traits{
+			NoGrad:  "the result is an index",
+			Trivial: true, // the index of a single element is 0
+		},
 		Kernel: func(a *AminmaxArgs) ([]*tensor.Tensor, error) {
 			dims, err := extremeOver(a.Self, elements.OptionalDim(a.Dim))
 			if err != nil {
@@ -424,7 +427,6 @@ func argExtremum(name, summary string, least bool) *opdef.Entry {
 			}
 			return []opdef.Acceptance{acceptIndices(a.Self, dims, got[0], want[0])}
 		},
-		Trivial: true, // the index of a single element is 0
 		Cases: func(g opdef.Gen) []*AminmaxArgs {
 			return []*AminmaxArgs{
 				{Self: g.Normal(tensor.Float64, 3, 4)}, {Self: g.Normal(tensor.Float32, 3, 4), Dim: new(-1),

@@ -22,7 +22,8 @@ var hashTensor = opdef.Op[hashArgs]{
 		Notes: "Floating elements are taken as float64, others as 64-bit integers; the result is uint64. mode 0 is " +
 			"the " +
 			"only one. A tensor without elements needs dim."},
-	NoGrad: "bits have no gradient", Trivial: true,
+	Traits: opdef.Traits{NoGrad: "bits have no gradient", Trivial: true},
+
 	Exempt: map[string]string{"dtypes": "the result is uint64 whatever the dtype"},
 	Kernel: func(a *hashArgs) ([]*tensor.Tensor, error) {
 		x := a.Self

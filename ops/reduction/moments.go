@@ -104,12 +104,16 @@ func moment[A any](name, overload string, call func(*A) spreadCall, cases func(o
 		},
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 2,
 			Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}},
-		Terms:     func(a *A) int { s := call(a); return elements.TermsOver(s.x.Shape, s.dim) },
-		Kernel:    func(a *A) ([]*tensor.Tensor, error) { return call(a).results(root, mean) },
-		Grad:      func(a *A, g *opdef.Grad) (opdef.Grads, error) { return call(a).grad(g, root, false) },
-		Scale:     func(a *A, outs []*tensor.Tensor) []*tensor.Tensor { return call(a).scale(root, mean) },
-		GradScale: func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) { return call(a).grad(g, root, true) },
-		Cases:     cases,
+		Bounds: opdef.Bounds[*A]{
+			Terms: func(a *A) int { s := call(a); return elements.TermsOver(s.x.Shape, s.dim) },
+			Scale: func(a *A, outs []*tensor.Tensor) []*tensor.Tensor { return call(a).scale(root, mean) },
+			GradScale: func(a *A, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+				return call(a).grad(g, root, true)
+			},
+		},
+		Kernel: func(a *A) ([]*tensor.Tensor, error) { return call(a).results(root, mean) },
+		Grad:   func(a *A, g *opdef.Grad) (opdef.Grads, error) { return call(a).grad(g, root, false) },
+		Cases:  cases,
 	}.Entry()
 }
 

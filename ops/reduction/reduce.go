@@ -17,9 +17,9 @@ var reduceOps = []*opdef.Entry{
 		Schema: "sum(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
 		Doc: opdef.Doc{Summary: "Sum over dimensions", Formula: "sum of self over dim",
 			Notes: "Integers and bool give int64."},
-		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Exact}},
-		Autocast: opdef.AutocastFloat32,
-		Terms:    (*ReduceArgs).terms,
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Exact}},
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
+		Bounds: opdef.Bounds[*ReduceArgs]{Terms: (*ReduceArgs).terms},
 		Kernel: func(a *ReduceArgs) ([]*tensor.Tensor, error) {
 			x, dims, err := a.prepare(false)
 			if err != nil {
@@ -37,8 +37,8 @@ var reduceOps = []*opdef.Entry{
 		ExactOut: func(a *ReduceArgs) bool { return a.Dtype != nil },
 		Doc: opdef.Doc{Summary: "Mean over dimensions",
 			Formula: "sum of self over dim, divided by the number of terms", Notes: "Of no elements: nan."},
-		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
-		Terms: (*ReduceArgs).terms,
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
+		Bounds: opdef.Bounds[*ReduceArgs]{Terms: (*ReduceArgs).terms},
 		Kernel: func(a *ReduceArgs) ([]*tensor.Tensor, error) {
 			x, dims, err := a.prepare(true)
 			if err != nil {
@@ -58,7 +58,7 @@ var reduceOps = []*opdef.Entry{
 		Schema: "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
 		Doc:    opdef.Doc{Summary: "Sum over dimensions with nan counted as zero"},
 		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Exact}},
-		Terms:  (*ReduceArgs).terms,
+		Bounds: opdef.Bounds[*ReduceArgs]{Terms: (*ReduceArgs).terms},
 		Kernel: func(a *ReduceArgs) ([]*tensor.Tensor, error) {
 			if a.Self.DType.IsComplex() {
 				return nil, opdef.Refuse("self", "not defined for complex numbers")
@@ -81,11 +81,11 @@ var reduceOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Op[ReduceArgs]{
-		Schema:    "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
-		Doc:       opdef.Doc{Summary: "Mean over dimensions of the elements that are not nan"},
-		Composite: true,
-		Error:     opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
-		Terms:     (*ReduceArgs).terms,
+		Schema: "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
+		Doc:    opdef.Doc{Summary: "Mean over dimensions of the elements that are not nan"},
+		Traits: opdef.Traits{Composite: true},
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
+		Bounds: opdef.Bounds[*ReduceArgs]{Terms: (*ReduceArgs).terms},
 		Kernel: func(a *ReduceArgs) ([]*tensor.Tensor, error) {
 			if !a.Self.DType.IsFloat() {
 				return nil, opdef.Refuse("self", "want a floating dtype, got %s", a.Self.DType)
@@ -116,10 +116,10 @@ var reduceOps = []*opdef.Entry{
 			Notes: "Integers and bool give int64. The gradient of an element is the product of the others."},
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1, Factors: true,
 			Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 3, Factors: true}},
-		Autocast: opdef.AutocastFloat32,
-		Terms:    (*OneDimArgs).terms,
-		Kernel:   prod,
-		Grad:     prodGrad,
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
+		Bounds: opdef.Bounds[*OneDimArgs]{Terms: (*OneDimArgs).terms},
+		Kernel: prod,
+		Grad:   prodGrad,
 		GradElse: func(a *OneDimArgs, g *opdef.Grad) ([]opdef.Grads, error) { // NaN and infinity pass on to the others
 			if !a.Self.DType.IsFloat() {
 				return nil, nil
@@ -152,7 +152,7 @@ var reduceOps = []*opdef.Entry{
 	opdef.Op[plainReduceArgs]{
 		Schema: "count_nonzero(Tensor self, int[1]? dim=None) -> Tensor",
 		Doc:    opdef.Doc{Summary: "Number of elements that are not zero"},
-		NoGrad: "counts",
+		Traits: opdef.Traits{NoGrad: "counts"},
 		Kernel: func(a *plainReduceArgs) ([]*tensor.Tensor, error) {
 			dims, err := opdef.Dims("dim", a.Dim, a.Self.Dim())
 			if err != nil {
@@ -174,10 +174,40 @@ var reduceOps = []*opdef.Entry{
 		Names:  "logsumexp Tensor.logsumexp special.logsumexp",
 		Doc: opdef.Doc{Summary: "Logarithm of the sum of exponentials", Formula: "log(sum(exp(self)))",
 			Notes: "torch takes complex numbers from 2.0 on."},
-		Error:    opdef.Error{Class: opdef.Elementwise, ULPs: 4, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 6}},
-		Autocast: opdef.AutocastFloat32,
-		Terms:    func(a *LogSumExpArgs) int { return elements.TermsOver(a.Self.Shape, a.Dim) },
-		Kernel:   logSumExp,
+		Error:  opdef.Error{Class: opdef.Elementwise, ULPs: 4, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 6}},
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
+		Bounds: opdef.Bounds[*LogSumExpArgs]{
+			Terms: func(a *LogSumExpArgs) int { return elements.TermsOver(a.Self.Shape, a.Dim) },
+			// The logarithm of the sum is added to the largest element; the error of
+			// the sum is relative to it, so 1 + log(n) in the result.
+			Scale: func(a *LogSumExpArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+				dims := opdef.Must(opdef.Dims("dim", a.Dim, a.Self.Dim()))
+				if a.Self.DType.IsComplex() {
+					return elements.Single(complexLogSumScale(a, outs[0]))
+				}
+				l := 1 + math.Log(float64(max(1, elements.NumelOver(a.Self.Shape, dims))))
+				return []*tensor.Tensor{opdef.Map(tensor.Float64, outs[0],
+					func(y float64) float64 { return math.Abs(y) + l })}
+			},
+			// exp(x - lse): the difference is rounded before the exponential.
+			GradScale: func(a *LogSumExpArgs, g *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
+				dims := opdef.Must(opdef.Dims("dim", a.Dim, a.Self.Dim()))
+				lse := opdef.Unreduce(g.Outs[0], a.Self.Shape, dims)
+				if a.Self.DType.IsComplex() {
+					s := opdef.Unreduce(complexLogSumScale(a, g.Outs[0]), a.Self.Shape, dims)
+					return elements.GradOf("self",
+						elements.MapMagnitudes(func(v []float64) float64 { return v[0] * (1 + v[1] + v[2]) },
+							gr["self"][0], a.Self, s)), nil
+				}
+				t := opdef.ZipN(tensor.Float64, a.Self.Shape, func(dst []float64, s [][]float64) {
+					for i, x := range s[0] {
+						dst[i] = math.Abs(s[2][i]) * (1 + math.Abs(x) + math.Abs(s[1][i]))
+					}
+				}, a.Self, lse, gr["self"][0])
+				return elements.GradOf("self", t), nil
+			},
+		},
+		Kernel: logSumExp,
 		Grad: func(a *LogSumExpArgs, g *opdef.Grad) (opdef.Grads, error) {
 			dims := opdef.Must(opdef.Dims("dim", a.Dim, a.Self.Dim()))
 			lse, up := opdef.Unreduce(g.Outs[0], a.Self.Shape, dims), opdef.Unreduce(g.Out[0], a.Self.Shape, dims)
@@ -202,33 +232,6 @@ var reduceOps = []*opdef.Entry{
 			}
 			return []opdef.Grads{byResult(a.Self, a.Dim, g, func(x, y float64) float64 { return math.Exp(x - y) })}, nil
 		},
-		// The logarithm of the sum is added to the largest element; the error of
-		// the sum is relative to it, so 1 + log(n) in the result.
-		Scale: func(a *LogSumExpArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			dims := opdef.Must(opdef.Dims("dim", a.Dim, a.Self.Dim()))
-			if a.Self.DType.IsComplex() {
-				return elements.Single(complexLogSumScale(a, outs[0]))
-			}
-			l := 1 + math.Log(float64(max(1, elements.NumelOver(a.Self.Shape, dims))))
-			return []*tensor.Tensor{opdef.Map(tensor.Float64, outs[0],
-				func(y float64) float64 { return math.Abs(y) + l })}
-		},
-		// exp(x - lse): the difference is rounded before the exponential.
-		GradScale: func(a *LogSumExpArgs, g *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
-			dims := opdef.Must(opdef.Dims("dim", a.Dim, a.Self.Dim()))
-			lse := opdef.Unreduce(g.Outs[0], a.Self.Shape, dims)
-			if a.Self.DType.IsComplex() {
-				s := opdef.Unreduce(complexLogSumScale(a, g.Outs[0]), a.Self.Shape, dims)
-				return elements.GradOf("self",
-					elements.MapMagnitudes(func(v []float64) float64 { return v[0] * (1 + v[1] + v[2]) },
-						gr["self"][0], a.Self, s)), nil
-			}
-			return elements.GradOf("self", opdef.ZipN(tensor.Float64, a.Self.Shape, func(dst []float64, s [][]float64) {
-				for i, x := range s[0] {
-					dst[i] = math.Abs(s[2][i]) * (1 + math.Abs(x) + math.Abs(s[1][i]))
-				}
-			}, a.Self, lse, gr["self"][0])), nil
-		},
 		Cases: func(g opdef.Gen) []*LogSumExpArgs {
 			return []*LogSumExpArgs{
 				{Self: g.Normal(tensor.Float64, 3, 4), Dim: []int{1}}, {Self: g.Normal(tensor.Float64, 2, 3, 2),
@@ -244,11 +247,13 @@ var reduceOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
-		Schema:   "trace(Tensor self) -> Tensor",
-		Autocast: opdef.AutocastFloat32,
-		Doc:      opdef.Doc{Summary: "Sum of the diagonal of a matrix"},
-		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Exact}},
-		Terms:    func(a *opdef.UnaryArgs) int { return slices.Max(append(a.Self.Shape, 1)) },
+		Schema: "trace(Tensor self) -> Tensor",
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
+		Doc:    opdef.Doc{Summary: "Sum of the diagonal of a matrix"},
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Exact}},
+		Bounds: opdef.Bounds[*opdef.UnaryArgs]{
+			Terms: func(a *opdef.UnaryArgs) int { return slices.Max(append(a.Self.Shape, 1)) },
+		},
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			x := a.Self
 			if x.Dim() != 2 {
@@ -283,7 +288,9 @@ var reduceOps = []*opdef.Entry{
 		Names:  "Tensor.sum_to_size",
 		Doc:    opdef.Doc{Summary: "Sum over the dimensions a smaller shape broadcasts over"},
 		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Exact}},
-		Terms:  func(a *sumToSizeArgs) int { return max(1, a.Self.Numel()/max(1, numel(a.Size))) },
+		Bounds: opdef.Bounds[*sumToSizeArgs]{
+			Terms: func(a *sumToSizeArgs) int { return max(1, a.Self.Numel()/max(1, numel(a.Size))) },
+		},
 		Kernel: func(a *sumToSizeArgs) ([]*tensor.Tensor, error) {
 			if s, err := tensor.Broadcast(a.Self.Shape, a.Size); err != nil || !slices.Equal(s, a.Self.Shape) {
 				return nil, opdef.Refuse("size", "size %s does not expand to shape %s", tensor.ShapeString(a.Size),
@@ -444,10 +451,9 @@ func wholeBools(a *boolArgs) *opdef.UnaryArgs {
 
 func boolReduction(name, summary string, rest int64) *opdef.Entry {
 	return opdef.Op[boolArgs]{
-		Schema:  name + "(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor",
-		Doc:     opdef.Doc{Summary: summary, Notes: "The result is bool, of uint8 it is uint8. nan is not zero."},
-		NoGrad:  "the result is not differentiable",
-		Trivial: true,
+		Schema: name + "(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor",
+		Doc:    opdef.Doc{Summary: summary, Notes: "The result is bool, of uint8 it is uint8. nan is not zero."},
+		Traits: opdef.Traits{NoGrad: "the result is not differentiable", Trivial: true},
 		Kernel: func(a *boolArgs) ([]*tensor.Tensor, error) {
 			dims, err := opdef.Dims("dim", a.Dim, a.Self.Dim())
 			if err != nil {

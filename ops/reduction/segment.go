@@ -189,25 +189,27 @@ var segmentReduceOp = opdef.Planned[*segmentReduceArgs, *segments]{
 			"segment; a mean divides it too."},
 	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 2, Coarse: true, Grad: &opdef.Error{Class: opdef.Accumulated,
 		ULPs: 3, Coarse: true}},
-	Plan:  (*segmentReduceArgs).plan,
-	Terms: func(s *segments) int { return max(1, s.n) },
+	Plan: (*segmentReduceArgs).plan,
+	Bounds: opdef.Bounds[*segments]{
+		Terms: func(s *segments) int { return max(1, s.n) },
+		// torch adds in the dtype of data.
+		Scale: func(s *segments, outs []*tensor.Tensor) []*tensor.Tensor {
+			if s.Reduce == "max" || s.Reduce == "min" {
+				return elements.Single(opdef.Abs(outs[0]))
+			}
+			sums := tensor.New(tensor.Float64, s.shape, s.reduced(opdef.Abs(s.Data), math.Abs(s.initial)))
+			return elements.Single(elements.Scaled(sums, elements.EpsOverFloat32(s.Data.DType)))
+		},
+		GradScale: func(s *segments, _ *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
+			return elements.GradOf("data", elements.Scaled(opdef.Abs(gr["data"][0]),
+				elements.EpsOverFloat32(s.Data.DType))), nil
+		},
+	},
 	Kernel: func(s *segments) ([]*tensor.Tensor, error) {
 		return elements.Single(tensor.New(s.Data.DType, s.shape, s.reduced(s.Data, s.initial))), nil
 	},
 	Grad: func(s *segments, g *opdef.Grad) (opdef.Grads, error) {
 		return elements.GradOf("data", tensor.New(s.Data.DType, s.Data.Shape, s.grad(g))), nil
-	},
-	// torch adds in the dtype of data.
-	Scale: func(s *segments, outs []*tensor.Tensor) []*tensor.Tensor {
-		if s.Reduce == "max" || s.Reduce == "min" {
-			return elements.Single(opdef.Abs(outs[0]))
-		}
-		sums := tensor.New(tensor.Float64, s.shape, s.reduced(opdef.Abs(s.Data), math.Abs(s.initial)))
-		return elements.Single(elements.Scaled(sums, elements.EpsOverFloat32(s.Data.DType)))
-	},
-	GradScale: func(s *segments, _ *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
-		return elements.GradOf("data", elements.Scaled(opdef.Abs(gr["data"][0]),
-			elements.EpsOverFloat32(s.Data.DType))), nil
 	},
 	Cases: func(g opdef.Gen) []*segmentReduceArgs {
 		f64 := tensor.Float64

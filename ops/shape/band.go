@@ -113,9 +113,10 @@ func trianglePart(name, summary string, upper bool) *opdef.Entry {
 		return triangleOf[int64](t, diagonal, upper)
 	}
 	return opdef.Op[trianglePartArgs]{
-		Schema: name + "(Tensor self, int diagonal=0) -> Tensor", InPlace: true,
-		Doc:   opdef.Doc{Summary: summary, Notes: "The rest is 0."},
-		Error: elements.ExactError, Trivial: true,
+		Schema: name + "(Tensor self, int diagonal=0) -> Tensor",
+		Traits: opdef.Traits{InPlace: true, Trivial: true},
+		Doc:    opdef.Doc{Summary: summary, Notes: "The rest is 0."},
+		Error:  elements.ExactError,
 		Kernel: func(a *trianglePartArgs) ([]*tensor.Tensor, error) {
 			if a.Self.Dim() < 2 {
 				return nil, opdef.Refuse("self", "want a matrix, got %s", a.Self.Meta())

@@ -14,7 +14,7 @@ var adjointOp = opdef.Op[opdef.UnaryArgs]{
 	Schema: "adjoint(Tensor self) -> Tensor", Names: "adjoint Tensor.adjoint Tensor.mH Tensor.mH.__get__ Tensor.H Tensor.H.__get__",
 	Doc:    opdef.Doc{Summary: "Conjugate transpose of matrices"},
 	Error:  elements.ExactError,
-	Uncast: "adjoint",
+	Traits: opdef.Traits{Uncast: "adjoint"},
 	Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 		if a.Self.Dim() < 2 {
 			return nil, opdef.Refuse("self", "want a matrix, got %s", a.Self.Meta())
@@ -38,7 +38,7 @@ func adjoint(t *tensor.Tensor) *tensor.Tensor {
 // fillDiagonalOp writes a number to the main diagonal.
 var fillDiagonalOp = opdef.Op[fillDiagonalArgs]{
 	Schema: "fill_diagonal_(Tensor self, Scalar fill_value, bool wrap=False) -> Tensor", Names: "Tensor.fill_diagonal_",
-	InPlace: true,
+	Traits: opdef.Traits{InPlace: true},
 	Doc: opdef.Doc{Summary: "Writes a number to the main diagonal",
 		Notes: "Tensors of more than 2 dimensions must be cubes. wrap goes on below a tall matrix's diagonal, a row " +
 			"apart."},

@@ -13,7 +13,8 @@ import (
 var joinOps = []*opdef.Entry{
 	opdef.Op[CatArgs]{
 		Schema: "cat(Tensor[] tensors, int dim=0) -> Tensor",
-		Names:  "cat concat concatenate", Autocast: opdef.AutocastWidest,
+		Names:  "cat concat concatenate",
+		Traits: opdef.Traits{Autocast: opdef.AutocastWidest},
 		Doc: opdef.Doc{Summary: "Tensors joined along an existing dimension",
 			Notes: "Tensors of shape [0] are left out, whatever the others' dimensions."},
 		Error:  elements.ExactError,
@@ -38,9 +39,10 @@ var joinOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Op[CatArgs]{
 		Schema: "stack(Tensor[] tensors, int dim=0) -> Tensor",
-		Names:  "stack", Autocast: opdef.AutocastWidest,
-		Doc:   opdef.Doc{Summary: "Tensors of one shape joined along a new dimension"},
-		Error: elements.ExactError,
+		Names:  "stack",
+		Traits: opdef.Traits{Autocast: opdef.AutocastWidest},
+		Doc:    opdef.Doc{Summary: "Tensors of one shape joined along a new dimension"},
+		Error:  elements.ExactError,
 		Kernel: func(a *CatArgs) ([]*tensor.Tensor, error) {
 			if len(a.Tensors) == 0 {
 				return nil, opdef.Refuse("tensors", "want at least one tensor")
@@ -236,11 +238,13 @@ func stackLike(name, names, how string, n int, along func(*tensor.Tensor) int) *
 }
 
 var broadcastTensorsOp = opdef.Op[tensorsArgs]{
-	Schema:    "broadcast_tensors(Tensor[]... tensors) -> Tensor[]",
-	Names:     "broadcast_tensors functional.broadcast_tensors",
-	Doc:       opdef.Doc{Summary: "Tensors expanded to their common shape"},
-	Composite: true, // each result has a node of its own
-	Error:     elements.MovedError,
+	Schema: "broadcast_tensors(Tensor[]... tensors) -> Tensor[]",
+	Names:  "broadcast_tensors functional.broadcast_tensors",
+	Doc:    opdef.Doc{Summary: "Tensors expanded to their common shape"},
+	Traits: opdef.Traits{
+		Composite: true, // each result has a node of its own
+	},
+	Error: elements.MovedError,
 	Kernel: func(a *tensorsArgs) ([]*tensor.Tensor, error) {
 		ts, _, err := opdef.BroadcastAll(a.Tensors...)
 		return ts, err
@@ -254,12 +258,14 @@ var broadcastTensorsOp = opdef.Op[tensorsArgs]{
 		}
 		return opdef.Grads{"tensors": gr}, nil
 	},
-	GradTerms: func(a *tensorsArgs) int {
-		n := 1
-		for _, t := range a.Tensors {
-			n *= max(1, t.Numel())
-		}
-		return n
+	Bounds: opdef.Bounds[*tensorsArgs]{
+		GradTerms: func(a *tensorsArgs) int {
+			n := 1
+			for _, t := range a.Tensors {
+				n *= max(1, t.Numel())
+			}
+			return n
+		},
 	},
 	Cases: func(g opdef.Gen) []*tensorsArgs {
 		return []*tensorsArgs{

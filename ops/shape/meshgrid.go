@@ -41,11 +41,13 @@ func (a *meshgridArgs) dims() ([]int, error) {
 }
 
 var meshgridOp = opdef.Op[meshgridArgs]{
-	Composite: true, // each result has a node of its own
-	Schema:    "meshgrid(Tensor[]... tensors, *, str? indexing=None) -> Tensor[]",
-	Names:     "meshgrid functional.meshgrid",
-	Doc:       opdef.Doc{Summary: "Coordinate grids of vectors", Formula: "out[k][i, j, ...] = tensors[k][index k]"},
-	Error:     elements.MovedError,
+	Traits: opdef.Traits{
+		Composite: true, // each result has a node of its own
+	},
+	Schema: "meshgrid(Tensor[]... tensors, *, str? indexing=None) -> Tensor[]",
+	Names:  "meshgrid functional.meshgrid",
+	Doc:    opdef.Doc{Summary: "Coordinate grids of vectors", Formula: "out[k][i, j, ...] = tensors[k][index k]"},
+	Error:  elements.MovedError,
 	Kernel: func(a *meshgridArgs) ([]*tensor.Tensor, error) {
 		if len(a.Tensors) == 0 {
 			return nil, opdef.Refuse("tensors", "want at least one tensor")
@@ -83,12 +85,14 @@ var meshgridOp = opdef.Op[meshgridArgs]{
 		}
 		return opdef.Grads{"tensors": gr}, err
 	},
-	GradTerms: func(a *meshgridArgs) int {
-		n := 1
-		for _, t := range a.Tensors {
-			n *= max(1, t.Numel())
-		}
-		return n
+	Bounds: opdef.Bounds[*meshgridArgs]{
+		GradTerms: func(a *meshgridArgs) int {
+			n := 1
+			for _, t := range a.Tensors {
+				n *= max(1, t.Numel())
+			}
+			return n
+		},
 	},
 	// Each grid has a node of its own, which saw its vector with the dimensions
 	// of the grid; all grids' gradients are saved in one file, the last one stays.
@@ -217,7 +221,9 @@ var combinationsOp = opdef.Planned[*combinationsArgs, *combinations]{
 	Grad: func(a *combinations, g *opdef.Grad) (opdef.Grads, error) {
 		return opdef.Grads{"self": {runs.ScatterAdd(a.Self.Shape, g.Out[0], runs.AtStarts(1, a.indices))}}, nil
 	},
-	GradTerms: func(a *combinations) int { return max(1, a.R*a.Self.Numel()) },
+	Bounds: opdef.Bounds[*combinations]{
+		GradTerms: func(a *combinations) int { return max(1, a.R*a.Self.Numel()) },
+	},
 	// The node is that of stack: it saw one column of the result each.
 	Node: func(a *combinations, g *opdef.Grad) (opdef.Node, error) {
 		n := opdef.Node{Weak: "the incoming gradient in columns"}
@@ -287,12 +293,14 @@ var cartesianProdOp = opdef.Op[tensorsArgs]{
 		}
 		return opdef.Grads{"tensors": gr}, nil
 	},
-	GradTerms: func(a *tensorsArgs) int {
-		n := 1
-		for _, t := range a.Tensors {
-			n *= max(1, t.Numel())
-		}
-		return n
+	Bounds: opdef.Bounds[*tensorsArgs]{
+		GradTerms: func(a *tensorsArgs) int {
+			n := 1
+			for _, t := range a.Tensors {
+				n *= max(1, t.Numel())
+			}
+			return n
+		},
 	},
 	Node: func(a *tensorsArgs, g *opdef.Grad) (opdef.Node, error) {
 		if len(a.Tensors) == 1 {

@@ -13,7 +13,10 @@ import (
 var padOps = []*opdef.Entry{
 	opdef.Planned[*padArgs, *Padding]{
 		Schema: "pad(Tensor input, int[] pad, str mode='constant', Scalar? value=None) -> Tensor",
-		Names:  "F.pad _C._nn.pad", Autocast: opdef.AutocastFloat32, // modes reflect and replicate, on the processor
+		Names:  "F.pad _C._nn.pad",
+		Traits: opdef.Traits{
+			Autocast: opdef.AutocastFloat32, // modes reflect and replicate, on the processor
+		},
 		Doc: opdef.Doc{
 			Summary: "Extend dimensions at both ends, or cut them where pad is negative",
 			Formula: "pad = (left, right, top, bottom, ...), the last dimension first",
@@ -25,7 +28,9 @@ var padOps = []*opdef.Entry{
 		Grad: func(p *Padding, g *opdef.Grad) (opdef.Grads, error) {
 			return elements.GradOf("input", p.grad(g)), nil
 		},
-		GradTerms: func(p *Padding) int { return 1 << min(p.sides, 6) },
+		Bounds: opdef.Bounds[*Padding]{
+			GradTerms: func(p *Padding) int { return 1 << min(p.sides, 6) },
+		},
 		Node: func(p *Padding, _ *opdef.Grad) (opdef.Node, error) {
 			if p.mode == "circular" {
 				return opdef.Node{Skip: "gradients belong to another op"}, nil
@@ -74,10 +79,10 @@ var padOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Sliding windows of images as columns",
 			Formula: "out[n, c*K + k, p] = input[n, c, p*stride - padding + k*dilation]",
 			Notes:   "(N, C, H, W) to (N, C*K, L)."},
-		Error:     opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
-		Plan:      (*unfoldArgs).plan,
-		Kernel:    func(c *columns) ([]*tensor.Tensor, error) { return elements.Single(c.unfold(c.in, c.shape)), nil },
-		GradTerms: (*columns).terms,
+		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
+		Plan:   (*unfoldArgs).plan,
+		Kernel: func(c *columns) ([]*tensor.Tensor, error) { return elements.Single(c.unfold(c.in, c.shape)), nil },
+		Bounds: opdef.Bounds[*columns]{GradTerms: (*columns).terms},
 		Grad: func(c *columns, g *opdef.Grad) (opdef.Grads, error) {
 			return elements.GradOf("input", c.fold(g.Out[0], c.in.Shape)), nil
 		},
@@ -107,7 +112,7 @@ var padOps = []*opdef.Entry{
 		Grad: func(c *columns, g *opdef.Grad) (opdef.Grads, error) {
 			return elements.GradOf("input", c.unfold(g.Out[0], c.in.Shape)), nil
 		},
-		Terms: (*columns).terms,
+		Bounds: opdef.Bounds[*columns]{Terms: (*columns).terms},
 		Cases: func(g opdef.Gen) []*foldArgs {
 			f64 := tensor.Float64
 			one, zero := []int{1, 1}, []int{0, 0}

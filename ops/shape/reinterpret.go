@@ -14,8 +14,7 @@ var viewDTypeOp = opdef.Op[viewDTypeArgs]{
 	Doc: opdef.Doc{Summary: "The bytes of the elements read as another dtype",
 		Notes: "The last dimension is scaled by the ratio of the sizes."},
 	Error:  opdef.Error{Class: opdef.Exact},
-	Uncast: "view",
-	NoGrad: "reinterprets bits",
+	Traits: opdef.Traits{Uncast: "view", NoGrad: "reinterprets bits"},
 	Exempt: map[string]string{"strides": "not every layout can be read as the dtype",
 		"dtypes": "reads the bits of the dtype", "bounds": "reads the bits of the dtype"},
 	Kernel: func(a *viewDTypeArgs) ([]*tensor.Tensor, error) {

@@ -404,8 +404,10 @@ func atLeast(n int) *opdef.Entry {
 			}
 			return opdef.Grads{"tensors": gr}, nil
 		},
-		// More than one dimension is added by more than one view.
-		Composite: n > 1,
+		Traits: opdef.Traits{
+			// More than one dimension is added by more than one view.
+			Composite: n > 1,
+		},
 		Node: func(a *tensorsArgs, _ *opdef.Grad) (opdef.Node, error) {
 			for _, t := range a.Tensors {
 				if len(a.Tensors) > 1 || t.Dim() >= n {
@@ -442,7 +444,7 @@ func storageResize[A any](schema, summary string, get func(*A) (*tensor.Tensor, 
 		Schema: schema, Names: "Tensor." + s.Name,
 		Doc:    opdef.Doc{Summary: summary, Notes: "Elements beyond the storage are uninitialised."},
 		Error:  elements.ExactError,
-		NoGrad: "PyTorch refuses tensors that require grad",
+		Traits: opdef.Traits{NoGrad: "PyTorch refuses tensors that require grad"},
 		Exempt: map[string]string{"strides": "addresses memory by its strides"},
 		RandomIf: func(a *A) string {
 			if _, err := resized(a); err != nil {

@@ -76,7 +76,7 @@ var asStridedOp = opdef.Op[asStridedArgs]{
 	Doc: opdef.Doc{Summary: "The storage seen with other sizes and strides",
 		Notes: "The gradient is that of a tensor with a storage of its own."},
 	Error:  elements.MovedError,
-	Uncast: "as_strided",
+	Traits: opdef.Traits{Uncast: "as_strided"},
 	Exempt: map[string]string{"strides": "addresses memory by its strides"},
 	Kernel: func(a *asStridedArgs) ([]*tensor.Tensor, error) {
 		v, err := a.view(a.Self)
@@ -86,7 +86,9 @@ var asStridedOp = opdef.Op[asStridedArgs]{
 		t, err := a.grad(g.Out[0])
 		return opdef.Grads{"self": {t}}, err
 	},
-	GradTerms: func(a *asStridedArgs) int { return max(1, tensor.Numel(a.Size)) },
+	Bounds: opdef.Bounds[*asStridedArgs]{
+		GradTerms: func(a *asStridedArgs) int { return max(1, tensor.Numel(a.Size)) },
+	},
 	Cases: func(g opdef.Gen) []*asStridedArgs {
 		one := 1
 		return []*asStridedArgs{

@@ -38,8 +38,9 @@ type viewOp[A any] struct {
 
 func (v viewOp[A]) Entry() *opdef.Entry {
 	op := opdef.Op[A]{
-		Schema: v.Schema, Names: v.Names, Doc: v.Doc, Node: v.Node, Exempt: v.Exempt, Uncast: v.Uncast,
-		Error: elements.ExactError,
+		Schema: v.Schema, Names: v.Names, Doc: v.Doc, Node: v.Node, Exempt: v.Exempt,
+		Traits: opdef.Traits{Uncast: v.Uncast},
+		Error:  elements.ExactError,
 		Kernel: func(a *A) ([]*tensor.Tensor, error) {
 			t, err := v.View(a, v.Self(a))
 			if err != nil {
@@ -109,7 +110,8 @@ type partsOp[A any] struct {
 
 func (p partsOp[A]) Entry() *opdef.Entry {
 	e := opdef.Op[A]{
-		Schema: p.Schema, Names: p.Names, Doc: p.Doc, Uncast: p.Uncast,
+		Schema: p.Schema, Names: p.Names, Doc: p.Doc,
+		Traits: opdef.Traits{Uncast: p.Uncast},
 		Error:  elements.ExactError,
 		Kernel: p.kernel,
 		Grad:   p.grad,

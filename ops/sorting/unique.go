@@ -19,7 +19,8 @@ var uniqueOps = []*opdef.Entry{
 		Names: "unique functional.unique Tensor.unique",
 		Doc: opdef.Doc{Summary: "The different elements, or slices of a dimension, in order",
 			Notes: "Every NaN is different. With sorted=False any order of elements is accepted."},
-		Error: elements.ExactError, NoGrad: "PyTorch defines none",
+		Error:  elements.ExactError,
+		Traits: opdef.Traits{NoGrad: "PyTorch defines none"},
 		Kernel: func(a *uniqueArgs) ([]*tensor.Tensor, error) {
 			s, err := newSlices(a.Self, a.Dim)
 			if err != nil {
@@ -53,9 +54,10 @@ var uniqueOps = []*opdef.Entry{
 	opdef.Op[uniqueConsecutiveArgs]{
 		Schema: "unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? " +
 			"dim=None) -> Tensor|Tensor[]",
-		Names: "unique_consecutive functional.unique_consecutive Tensor.unique_consecutive",
-		Doc:   opdef.Doc{Summary: "The elements, or slices of a dimension, that differ from the one before"},
-		Error: elements.ExactError, NoGrad: "PyTorch defines none",
+		Names:  "unique_consecutive functional.unique_consecutive Tensor.unique_consecutive",
+		Doc:    opdef.Doc{Summary: "The elements, or slices of a dimension, that differ from the one before"},
+		Error:  elements.ExactError,
+		Traits: opdef.Traits{NoGrad: "PyTorch defines none"},
 		Kernel: func(a *uniqueConsecutiveArgs) ([]*tensor.Tensor, error) {
 			s, err := newSlices(a.Self, a.Dim)
 			if err != nil {
@@ -81,7 +83,9 @@ var uniqueOps = []*opdef.Entry{
 		Names: "searchsorted",
 		Doc: opdef.Doc{Summary: "Where values would be inserted into sorted rows",
 			Notes: "Before equal elements, or after them if right."},
-		Error: elements.ExactError, NoGrad: "indices have no gradient", Trivial: true,
+		Error:  elements.ExactError,
+		Traits: opdef.Traits{NoGrad: "indices have no gradient", Trivial: true},
+
 		Kernel: searchsorted,
 		Cases: func(g opdef.Gen) []*searchsortedArgs {
 			rows := tensor.New(tensor.Float32, []int{2, 3}, []float64{1, 2, 2, 0, 3, 5})
@@ -99,7 +103,9 @@ var uniqueOps = []*opdef.Entry{
 		Schema: "bucketize(Tensor|Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
 		Names:  "bucketize",
 		Doc:    opdef.Doc{Summary: "The interval between boundaries that each value is in"},
-		Error:  elements.ExactError, NoGrad: "indices have no gradient", Trivial: true,
+		Error:  elements.ExactError,
+		Traits: opdef.Traits{NoGrad: "indices have no gradient", Trivial: true},
+
 		Kernel: func(a *bucketizeArgs) ([]*tensor.Tensor, error) {
 			if a.Boundaries.Dim() != 1 {
 				return nil, opdef.Refuse("boundaries", "want a vector, got %s", a.Boundaries.Meta())
@@ -335,9 +341,11 @@ type isinArgs struct {
 var isinOp = opdef.Op[isinArgs]{
 	Schema: "isin(Tensor|Scalar elements, Tensor|Scalar test_elements, *, bool assume_unique=False, bool " +
 		"invert=False) -> Tensor",
-	Names: "isin",
-	Doc:   opdef.Doc{Summary: "Whether each element is among others"},
-	Error: elements.ExactError, NoGrad: "bool has no gradient", Trivial: true,
+	Names:  "isin",
+	Doc:    opdef.Doc{Summary: "Whether each element is among others"},
+	Error:  elements.ExactError,
+	Traits: opdef.Traits{NoGrad: "bool has no gradient", Trivial: true},
+
 	Kernel: func(a *isinArgs) ([]*tensor.Tensor, error) {
 		if a.Elements.Wrapped && a.TestElements.Wrapped {
 			return nil, opdef.Refuse("elements", "want a tensor among the two")

@@ -12,7 +12,9 @@ import (
 // besselOps are Bessel and Airy functions.
 var besselOps = []*opdef.Entry{
 	opdef.Unary{
-		Name: "i0", Names: "i0 special.i0 Tensor.i0", InPlace: true, Error: elements.ElementwiseError,
+		Name: "i0", Names: "i0 special.i0 Tensor.i0",
+		Traits: opdef.Traits{InPlace: true},
+		Error:  elements.ElementwiseError,
 		Doc: opdef.Doc{Summary: "Modified Bessel function of the first kind, order 0",
 			Formula: "I0(self), NaN at infinity", Source: "torch.special.i0"},
 		F:  atFinite(kernel.BesselI0),
@@ -129,7 +131,7 @@ func besselWave(name, summary, formula string, f func(float64) float64, scale fu
 			}
 			return func(x, y float64) float64 { return k * kernel.FiniteAbs(scale(x, y)) }
 		},
-		NoGrad: "torch defines none for special." + name,
+		Traits: opdef.Traits{NoGrad: "torch defines none for special." + name},
 		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
 			return []*opdef.UnaryArgs{
 				{Self: g.Uniform(tensor.Float64, 0.1, 20, 3, 4)}, {Self: g.Uniform(tensor.Float32, 0.1, 20, 5)},
@@ -157,7 +159,8 @@ func noGradient(name, summary, formula string, f func(float64) float64, scale fu
 	return opdef.Unary{
 		Name: "special_" + name, Names: "special." + name, Error: elements.ElementwiseError,
 		Doc: opdef.Doc{Summary: summary, Formula: formula},
-		F:   f, S: scale, NoGrad: "torch defines none for special." + name,
+		F:   f, S: scale,
+		Traits: opdef.Traits{NoGrad: "torch defines none for special." + name},
 	}.Entry()
 }
 

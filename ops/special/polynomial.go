@@ -132,14 +132,16 @@ func polynomialOp(name, summary, formula string, p interface {
 				return y
 			})
 		},
-		NoGrad: "torch defines none for special." + name,
-		// Every step of the recurrence rounds; near its zeros the polynomial is
-		// small against its parts.
-		Scale: func(a *polynomialArgs, _ []*tensor.Tensor) []*tensor.Tensor {
-			return pairScale(a.X, a.N, func(x, n float64) float64 {
-				_, s := p.at(x, tensor.FloatToInt(n))
-				return kernel.FiniteAbs((1 + n) * s)
-			})
+		Traits: opdef.Traits{NoGrad: "torch defines none for special." + name},
+		Bounds: opdef.Bounds[*polynomialArgs]{
+			// Every step of the recurrence rounds; near its zeros the polynomial is
+			// small against its parts.
+			Scale: func(a *polynomialArgs, _ []*tensor.Tensor) []*tensor.Tensor {
+				return pairScale(a.X, a.N, func(x, n float64) float64 {
+					_, s := p.at(x, tensor.FloatToInt(n))
+					return kernel.FiniteAbs((1 + n) * s)
+				})
+			},
 		},
 		Cases: func(g opdef.Gen) []*polynomialArgs {
 			f32, f64 := tensor.Float32, tensor.Float64

@@ -15,10 +15,12 @@ import (
 // other functions of one number.
 var specialOps = []*opdef.Entry{
 	opdef.Unary{
-		Name: "erf", Names: "erf special.erf Tensor.erf", InPlace: true, Error: elements.ElementwiseError,
-		Doc:   opdef.Doc{Summary: "Error function", Formula: "2/sqrt(pi) * integral of exp(-t**2) from 0 to self"},
-		Block: vmath.Erf,
-		S16:   1, // torch takes it of bfloat16 as 1 less a product, in float32
+		Name: "erf", Names: "erf special.erf Tensor.erf",
+		Traits: opdef.Traits{InPlace: true},
+		Error:  elements.ElementwiseError,
+		Doc:    opdef.Doc{Summary: "Error function", Formula: "2/sqrt(pi) * integral of exp(-t**2) from 0 to self"},
+		Block:  vmath.Erf,
+		S16:    1, // torch takes it of bfloat16 as 1 less a product, in float32
 		Steps: func(g, x, _ float64, r func(float64) float64) float64 {
 			return r(r(2/math.Sqrt(math.Pi)*r(math.Exp(-r(x*x)))) * g)
 		},
@@ -26,16 +28,20 @@ var specialOps = []*opdef.Entry{
 		DS: func(x, _ float64) float64 { return (1 + x*x) * kernel.Gauss(x) },
 	}.Entry(),
 	opdef.Unary{
-		Name: "erfc", Names: "erfc special.erfc Tensor.erfc", InPlace: true, Error: elements.ElementwiseError,
-		Doc:   opdef.Doc{Summary: "Complementary error function", Formula: "1 - erf(self)"},
-		Block: vmath.Erfc,
-		S:     squareAmplified,
-		DF:    func(x, _ float64) float64 { return -kernel.Gauss(x) },
-		DS:    func(x, _ float64) float64 { return (1 + x*x) * kernel.Gauss(x) },
+		Name: "erfc", Names: "erfc special.erfc Tensor.erfc",
+		Traits: opdef.Traits{InPlace: true},
+		Error:  elements.ElementwiseError,
+		Doc:    opdef.Doc{Summary: "Complementary error function", Formula: "1 - erf(self)"},
+		Block:  vmath.Erfc,
+		S:      squareAmplified,
+		DF:     func(x, _ float64) float64 { return -kernel.Gauss(x) },
+		DS:     func(x, _ float64) float64 { return (1 + x*x) * kernel.Gauss(x) },
 	}.Entry(),
 	opdef.Unary{
-		Name: "erfinv", Names: "erfinv special.erfinv Tensor.erfinv", InPlace: true, Error: elements.ElementwiseError,
-		Autocast: opdef.AutocastFloat32, Lo: -0.9, Hi: 0.9,
+		Name: "erfinv", Names: "erfinv special.erfinv Tensor.erfinv",
+		Traits: opdef.Traits{InPlace: true, Autocast: opdef.AutocastFloat32},
+		Error:  elements.ElementwiseError,
+		Lo:     -0.9, Hi: 0.9,
 		Saved: true,
 		Doc: opdef.Doc{Summary: "Inverse of the error function", Formula: "x with erf(x) = self",
 			Notes: "Infinite at -1 and 1, NaN beyond."},
@@ -97,9 +103,10 @@ var specialOps = []*opdef.Entry{
 		DS: func(x, _ float64) float64 { return 1 + kernel.FiniteAbs(math.Log(x)) },
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
-		Schema: "sinc(Tensor self) -> Tensor", Names: "sinc special.sinc Tensor.sinc", InPlace: true,
-		Doc:   opdef.Doc{Summary: "Normalised sine cardinal", Formula: "sin(pi*self) / (pi*self), 1 at 0"},
-		Error: opdef.Error{Class: opdef.Elementwise, Grad: &opdef.Error{Class: opdef.Elementwise}},
+		Schema: "sinc(Tensor self) -> Tensor", Names: "sinc special.sinc Tensor.sinc",
+		Traits: opdef.Traits{InPlace: true},
+		Doc:    opdef.Doc{Summary: "Normalised sine cardinal", Formula: "sin(pi*self) / (pi*self), 1 at 0"},
+		Error:  opdef.Error{Class: opdef.Elementwise, Grad: &opdef.Error{Class: opdef.Elementwise}},
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
 			dt := a.Self.DType
 			switch {
@@ -130,24 +137,28 @@ var specialOps = []*opdef.Entry{
 			d := pairScale(g.Out[0], a.Self, func(gi, x float64) float64 { return gi * kernel.SincSlope(x) })
 			return []opdef.Grads{{"self": {sincOverflow(a.Self, d[0])}}}, nil
 		},
-		// pi*self is rounded before its sine is taken.
-		Scale: func(a *opdef.UnaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			if !a.Self.DType.IsComplex() {
-				return []*tensor.Tensor{tensor.Full(tensor.Float64, a.Self.Shape, 1.0)}
-			}
-			return []*tensor.Tensor{opdef.Zip(tensor.Float64, a.Self, outs[0], func(x, y complex128) float64 {
-				return kernel.FiniteAbs((1+math.Pi*cmplx.Abs(x))*cmplx.Abs(y) + math.Cosh(math.Pi*imag(x)))
-			})}
-		},
-		GradScale: func(a *opdef.UnaryArgs, g *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
-			if !a.Self.DType.IsComplex() {
-				return opdef.Grads{"self": pairScale(g.Out[0], a.Self,
-					func(gi, x float64) float64 { return math.Abs(gi) * (math.Pi + 2/math.Abs(x)) })}, nil
-			}
-			abs := opdef.Abs(a.Self)
-			small := pairScale(opdef.Abs(g.Out[0]), abs, func(gi, x float64) float64 { return gi * (math.Pi + 2/x) })
-			large := pairScale(opdef.Abs(gr["self"][0]), abs, func(y, x float64) float64 { return (1 + math.Pi*x) * y })
-			return opdef.Grads{"self": pairScale(small[0], large[0], func(x, y float64) float64 { return x + y })}, nil
+		Bounds: opdef.Bounds[*opdef.UnaryArgs]{
+			// pi*self is rounded before its sine is taken.
+			Scale: func(a *opdef.UnaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+				if !a.Self.DType.IsComplex() {
+					return []*tensor.Tensor{tensor.Full(tensor.Float64, a.Self.Shape, 1.0)}
+				}
+				return []*tensor.Tensor{opdef.Zip(tensor.Float64, a.Self, outs[0], func(x, y complex128) float64 {
+					return kernel.FiniteAbs((1+math.Pi*cmplx.Abs(x))*cmplx.Abs(y) + math.Cosh(math.Pi*imag(x)))
+				})}
+			},
+			GradScale: func(a *opdef.UnaryArgs, g *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
+				if !a.Self.DType.IsComplex() {
+					return opdef.Grads{"self": pairScale(g.Out[0], a.Self,
+						func(gi, x float64) float64 { return math.Abs(gi) * (math.Pi + 2/math.Abs(x)) })}, nil
+				}
+				abs := opdef.Abs(a.Self)
+				up, d := opdef.Abs(g.Out[0]), opdef.Abs(gr["self"][0])
+				small := pairScale(up, abs, func(gi, x float64) float64 { return gi * (math.Pi + 2/x) })
+				large := pairScale(d, abs, func(y, x float64) float64 { return (1 + math.Pi*x) * y })
+				sum := pairScale(small[0], large[0], func(x, y float64) float64 { return x + y })
+				return opdef.Grads{"self": sum}, nil
+			},
 		},
 		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
 			return append(elements.CasesAwayFromZero(g), &opdef.UnaryArgs{Self: tensor.New(tensor.Float64, []int{3},
@@ -156,7 +167,7 @@ var specialOps = []*opdef.Entry{
 	}.Entry(),
 	opdef.Pointwise[logitArgs]{
 		Schema: "logit(Tensor self, float? eps=None) -> Tensor", Names: "logit special.logit Tensor.logit",
-		InPlace: true,
+		Traits: opdef.Traits{InPlace: true},
 		Doc: opdef.Doc{Summary: "Logarithm of the odds",
 			Formula: "ln(self / (1 - self)), with self clamped to [eps, 1-eps] if eps is given",
 			Notes:   "The gradient is 0 where self was clamped, NaN outside [0, 1] without eps."},
@@ -206,8 +217,10 @@ var specialOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	opdef.Unary{
-		Name: "lgamma", Names: "lgamma special.gammaln Tensor.lgamma", InPlace: true, Error: elements.ElementwiseError,
-		Lo: 0.2, Hi: 6,
+		Name: "lgamma", Names: "lgamma special.gammaln Tensor.lgamma",
+		Traits: opdef.Traits{InPlace: true},
+		Error:  elements.ElementwiseError,
+		Lo:     0.2, Hi: 6,
 		Doc: opdef.Doc{Summary: "Logarithm of the magnitude of the gamma function", Formula: "ln|Gamma(self)|"},
 		F:   kernel.LogGamma,
 		S:   logGammaScale,
@@ -215,9 +228,10 @@ var specialOps = []*opdef.Entry{
 		DS:  func(x, _ float64) float64 { return digammaScale(x) },
 	}.Entry(),
 	opdef.Unary{
-		Name: "digamma", Names: "digamma special.digamma special.psi Tensor.digamma", InPlace: true,
-		Error: elements.ElementwiseError,
-		Lo:    0.2, Hi: 6,
+		Name: "digamma", Names: "digamma special.digamma special.psi Tensor.digamma",
+		Traits: opdef.Traits{InPlace: true},
+		Error:  elements.ElementwiseError,
+		Lo:     0.2, Hi: 6,
 		Doc: opdef.Doc{Summary: "Logarithmic derivative of the gamma function", Formula: "Gamma'(self) / Gamma(self)",
 			Notes: "-Inf at 0, +Inf at -0, NaN at negative integers."},
 		F:  kernel.Digamma,
@@ -229,7 +243,7 @@ var specialOps = []*opdef.Entry{
 	polygammaOp("polygamma.method(Tensor self, int n) -> Tensor", "Tensor.polygamma", true),
 	opdef.Pointwise[mvlgammaArgs]{
 		Schema: "mvlgamma(Tensor self, int p) -> Tensor", Names: "mvlgamma special.multigammaln Tensor.mvlgamma",
-		InPlace: true,
+		Traits: opdef.Traits{InPlace: true},
 		Doc: opdef.Doc{Summary: "Logarithm of the multivariate gamma function",
 			Formula: "p*(p-1)/4*ln(pi) + sum of lgamma(self - j/2) over j from 0 to p-1",
 			Notes:   "torch before 2.0 refuses elements that are not greater than (p-1)/2."},
@@ -274,11 +288,13 @@ var specialOps = []*opdef.Entry{
 		Grad: func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return otherGrad(a, g, func(gi, s, q float64) float64 { return -gi * s * kernel.Zeta(s+1, q) })
 		},
-		Scale: func(a *opdef.BinaryArgs, _ []*tensor.Tensor) []*tensor.Tensor {
-			return pairScale(a.Self, a.Other, zetaScale)
-		},
-		GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return otherGrad(a, g, func(gi, s, q float64) float64 { return math.Abs(gi * s * zetaScale(s+1, q)) })
+		Bounds: opdef.Bounds[*opdef.BinaryArgs]{
+			Scale: func(a *opdef.BinaryArgs, _ []*tensor.Tensor) []*tensor.Tensor {
+				return pairScale(a.Self, a.Other, zetaScale)
+			},
+			GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+				return otherGrad(a, g, func(gi, s, q float64) float64 { return math.Abs(gi * s * zetaScale(s+1, q)) })
+			},
 		},
 		Cases: func(g opdef.Gen) []*opdef.BinaryArgs {
 			cs := shapeAndQuantile(g, 1.5, 4, 0.5, 4)
@@ -402,7 +418,8 @@ func polygammaScale(n int, x float64) float64 {
 
 func polygammaOp(schema, names string, inPlace bool) *opdef.Entry {
 	return opdef.Pointwise[polygammaArgs]{
-		Schema: schema, Names: names, InPlace: inPlace,
+		Schema: schema, Names: names,
+		Traits: opdef.Traits{InPlace: inPlace},
 		Doc: opdef.Doc{Summary: "Derivative of the digamma function", Formula: "n-th derivative of digamma at self",
 			Notes: "Infinite at 0 and at negative integers; only large there for n = 1, as ATen has it, whose " +
 				"float64 results are held to the error of its series, 1e-9.", Source: "torch.polygamma"},
@@ -493,24 +510,26 @@ func gammaRatio(name, special, which, formula string, f func(a, x float64) float
 	}
 	return opdef.Op[opdef.BinaryArgs]{
 		Schema: name + "(Tensor self, Tensor other) -> Tensor", Names: name + " special." + special + " Tensor." + name,
-		InPlace: true,
+		Traits: opdef.Traits{InPlace: true},
 		Doc: opdef.Doc{Summary: "Regularised " + which + " incomplete gamma function", Formula: formula,
 			Notes:  "NaN where an argument is negative or both are 0 or infinite. torch has no gradient for self.",
 			Source: "torch.special." + special},
 		Error:  opdef.Error{Class: opdef.Elementwise, Grad: &opdef.Error{Class: opdef.Elementwise}},
 		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) { return pairOfNumbers(a.Self, a.Other, false, f) },
 		Grad:   func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Grads, error) { return otherGrad(a, g, density) },
-		Scale: func(a *opdef.BinaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			double := outs[0].DType == tensor.Float64
-			return pairScale(a.Self, a.Other, func(a, x float64) float64 {
-				return gammaRatioScale(a, x, f(a, x), double)
-			})
-		},
-		GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return otherGrad(a, g, func(gi, a, x float64) float64 {
-				return kernel.FiniteAbs(density(gi, a, x) * (4 + kernel.FiniteAbs((a-1)*math.Log(x)) + x +
-					kernel.FiniteAbs(kernel.LogGamma(a))))
-			})
+		Bounds: opdef.Bounds[*opdef.BinaryArgs]{
+			Scale: func(a *opdef.BinaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+				double := outs[0].DType == tensor.Float64
+				return pairScale(a.Self, a.Other, func(a, x float64) float64 {
+					return gammaRatioScale(a, x, f(a, x), double)
+				})
+			},
+			GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+				return otherGrad(a, g, func(gi, a, x float64) float64 {
+					return kernel.FiniteAbs(density(gi, a, x) * (4 + kernel.FiniteAbs((a-1)*math.Log(x)) + x +
+						kernel.FiniteAbs(kernel.LogGamma(a))))
+				})
+			},
 		},
 		Cases: func(g opdef.Gen) []*opdef.BinaryArgs { return shapeAndQuantile(g, 0.5, 4, 0.5, 4) },
 	}.Entry()

@@ -43,10 +43,16 @@ var stftOps = []*opdef.Entry{
 			Notes: "(B, n_fft/2+1, T) gives (B, L); the input may be complex or have a last dimension of real and " +
 				"imaginary parts. With center n_fft/2 elements at both ends are cut. " +
 				"The sum of squares must not vanish."},
-		Error: opdef.Error{Class: opdef.Normwise}, Composite: true, // it ends in views
+		Error: opdef.Error{Class: opdef.Normwise},
+		Traits: opdef.Traits{
+			Composite: true, // it ends in views
+		},
 		Plan:   (*istftArgs).plan,
-		Kernel: (*overlapAdd).forward, Grad: (*overlapAdd).backward, Scale: (*overlapAdd).magnitudes,
-		Terms: func(o *overlapAdd) int { return o.n },
+		Kernel: (*overlapAdd).forward, Grad: (*overlapAdd).backward,
+		Bounds: opdef.Bounds[*overlapAdd]{
+			Scale: (*overlapAdd).magnitudes,
+			Terms: func(o *overlapAdd) int { return o.n },
+		},
 		Cases: istftCases,
 	}.Entry(),
 }
@@ -65,10 +71,16 @@ var stft = opdef.Planned[*stftArgs, *spectrogram]{
 			"A window shorter than n_fft is padded with zeros on both sides; with align_to_window so is the input, " +
 			"and the window given, not the padded one, begins at t*hop_length. Without return_complex the result " +
 			"has a last dimension of real and imaginary parts."},
-	Error: opdef.Error{Class: opdef.Normwise}, Composite: true, // it ends in views
+	Error: opdef.Error{Class: opdef.Normwise},
+	Traits: opdef.Traits{
+		Composite: true, // it ends in views
+	},
 	Plan:   (*stftArgs).plan,
-	Kernel: (*spectrogram).forward, Grad: (*spectrogram).backward, Scale: (*spectrogram).magnitudes,
-	Terms: func(s *spectrogram) int { return s.n },
+	Kernel: (*spectrogram).forward, Grad: (*spectrogram).backward,
+	Bounds: opdef.Bounds[*spectrogram]{
+		Scale: (*spectrogram).magnitudes,
+		Terms: func(s *spectrogram) int { return s.n },
+	},
 	Cases: stftCases,
 }.Entry()
 

@@ -129,13 +129,16 @@ func windowOp[A any, P interface {
 		Names: name,
 		Doc: opdef.Doc{Summary: summary, Formula: formula,
 			Notes: "N is window_length, one less if not periodic. The only element of a window of length 1 is 1."},
-		Error: elements.ElementwiseError, NoGrad: elements.NoDifferentiableArgument,
+		Error:  elements.ElementwiseError,
+		Traits: opdef.Traits{NoGrad: elements.NoDifferentiableArgument},
 		Kernel: func(a *A) ([]*tensor.Tensor, error) {
 			t, err := P(a).window().sample(f(a).at)
 			return []*tensor.Tensor{t}, err
 		},
-		Scale: func(a *A, _ []*tensor.Tensor) []*tensor.Tensor {
-			return []*tensor.Tensor{opdef.Must(P(a).window().sample(f(a).scale)).WithDType(tensor.Float64)}
+		Bounds: opdef.Bounds[*A]{
+			Scale: func(a *A, _ []*tensor.Tensor) []*tensor.Tensor {
+				return []*tensor.Tensor{opdef.Must(P(a).window().sample(f(a).scale)).WithDType(tensor.Float64)}
+			},
 		},
 		Cases: func(opdef.Gen) (cs []*A) {
 			f64, bf16 := tensor.Float64, tensor.BFloat16
@@ -154,7 +157,8 @@ func frequencies(name, summary, formula string, half bool) *opdef.Entry {
 		Schema: "fft_" + name + "(int n, float d=1.0, *, dtype? dtype=None" + creation.OptionParams,
 		Names:  "fft." + name,
 		Doc:    opdef.Doc{Summary: summary, Formula: formula},
-		Error:  opdef.Error{Class: opdef.Rounded, ULPs: 2}, NoGrad: elements.NoDifferentiableArgument,
+		Error:  opdef.Error{Class: opdef.Rounded, ULPs: 2},
+		Traits: opdef.Traits{NoGrad: elements.NoDifferentiableArgument},
 		Kernel: func(a *frequencyArgs) ([]*tensor.Tensor, error) {
 			dt, err := floatingDType(a.Dtype)
 			if err != nil {

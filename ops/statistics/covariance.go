@@ -9,8 +9,8 @@ import (
 // covarianceOps are covariances and correlations.
 var covarianceOps = []*opdef.Entry{
 	compose.Declare(compose.Op[covArgs]{
-		Schema:   "cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
-		Autocast: opdef.AutocastInner,
+		Schema: "cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
+		Traits: opdef.Traits{Autocast: opdef.AutocastInner},
 		Doc: opdef.Doc{Summary: "Covariance matrix of variables in rows",
 			Formula: "(self - mean) W (self - mean)^H / n, with W the product of the weights",
 			Notes: "n is the sum of the weights less correction, for aweights less " +
@@ -33,8 +33,8 @@ var covarianceOps = []*opdef.Entry{
 			g.Arg("aweights", a.Aweights))}
 	}),
 	compose.Declare(compose.Op[opdef.UnaryArgs]{
-		Schema:   "corrcoef(Tensor self) -> Tensor",
-		Autocast: opdef.AutocastInner,
+		Schema: "corrcoef(Tensor self) -> Tensor",
+		Traits: opdef.Traits{Autocast: opdef.AutocastInner},
 		Doc: opdef.Doc{Summary: "Correlation matrix of variables in rows",
 			Formula: "cov(self) divided by the standard deviations of both variables",
 			Notes:   "Real and imaginary parts are limited to [-1, 1]; beyond them no gradient passes."},

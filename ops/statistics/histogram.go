@@ -77,7 +77,9 @@ var histcOp = opdef.Planned[*histcArgs, *tally]{
 	Doc: opdef.Doc{Summary: "The number of elements in bins of equal width",
 		Notes: "With min equal to max the elements' own range. Elements within rounding of an edge are accepted on " +
 			"either side."},
-	Error: opdef.Error{Class: opdef.Exact}, NoGrad: "PyTorch defines none", Trivial: true,
+	Error:  opdef.Error{Class: opdef.Exact},
+	Traits: opdef.Traits{NoGrad: "PyTorch defines none", Trivial: true},
+
 	Plan:   (*histcArgs).count,
 	Kernel: func(t *tally) ([]*tensor.Tensor, error) { return []*tensor.Tensor{t.sure}, nil },
 	Accept: func(t *tally, got, want []*tensor.Tensor) []opdef.Acceptance {
@@ -110,17 +112,21 @@ type bincountArgs struct {
 var bincountOp = opdef.Op[bincountArgs]{
 	Schema: "bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor",
 	Doc:    opdef.Doc{Summary: "The number, or the sum of weights, of each non-negative integer"},
-	Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1}, NoGrad: "PyTorch defines none", Trivial: true,
+	Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
+	Traits: opdef.Traits{NoGrad: "PyTorch defines none", Trivial: true},
+
 	Exempt: map[string]string{"dtypes": "weights other than float32 are added in float64"},
 	Kernel: func(a *bincountArgs) ([]*tensor.Tensor, error) { return a.count(a.Weights) },
-	Scale: func(a *bincountArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-		w := a.Weights
-		if w != nil {
-			w = opdef.Abs(w)
-		}
-		return opdef.Must(a.count(w))
+	Bounds: opdef.Bounds[*bincountArgs]{
+		Scale: func(a *bincountArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			w := a.Weights
+			if w != nil {
+				w = opdef.Abs(w)
+			}
+			return opdef.Must(a.count(w))
+		},
+		Terms: func(a *bincountArgs) int { return max(1, a.Self.Numel()) },
 	},
-	Terms: func(a *bincountArgs) int { return max(1, a.Self.Numel()) },
 	Cases: func(g opdef.Gen) []*bincountArgs {
 		return []*bincountArgs{
 			{g.Int(tensor.Int64, 0, 5, 9), nil, 0}, {g.Int(tensor.Int32, 0, 5, 4), g.Normal(tensor.Float32, 4), 8},

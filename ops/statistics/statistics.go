@@ -203,21 +203,23 @@ func quantileOp(name, summary, notes string, ignoreNaN bool) *opdef.Entry {
 	return opdef.Planned[*quantileArgs, *quantile]{
 		Schema: name +
 			"(Tensor self, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
-		Autocast: opdef.AutocastFloat32,
-		Doc:      opdef.Doc{Summary: summary, Formula: "the element of rank q*(n-1), interpolated", Notes: notes},
-		Error:    opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 4}},
-		Exempt:   map[string]string{"dtypes": "ranks are computed in the dtype of the elements"},
-		Terms:    func(*quantile) int { return 2 },
-		Plan:     func(a *quantileArgs) (*quantile, error) { return a.quantile(ignoreNaN) },
+		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
+		Doc:    opdef.Doc{Summary: summary, Formula: "the element of rank q*(n-1), interpolated", Notes: notes},
+		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 4}},
+		Exempt: map[string]string{"dtypes": "ranks are computed in the dtype of the elements"},
+		Bounds: opdef.Bounds[*quantile]{
+			Terms: func(*quantile) int { return 2 },
+			Scale: func(qt *quantile, outs []*tensor.Tensor) []*tensor.Tensor {
+				return elements.Single(qt.forward(tensor.Float64, func(x, y, _, rank float64) float64 {
+					return math.Abs(x) + math.Abs(y) + rank*math.Abs(y-x)
+				}))
+			},
+		},
+		Plan: func(a *quantileArgs) (*quantile, error) { return a.quantile(ignoreNaN) },
 		Kernel: func(qt *quantile) ([]*tensor.Tensor, error) {
 			return elements.Single(qt.forward(qt.x.DType,
 					func(x, y, w, _ float64) float64 { return weightedMean(x, y, w) })),
 				nil
-		},
-		Scale: func(qt *quantile, outs []*tensor.Tensor) []*tensor.Tensor {
-			return elements.Single(qt.forward(tensor.Float64, func(x, y, _, rank float64) float64 {
-				return math.Abs(x) + math.Abs(y) + rank*math.Abs(y-x)
-			}))
 		},
 		Grad: func(qt *quantile, g *opdef.Grad) (opdef.Grads, error) {
 			up, rows := tensor.Data[float64](g.Out[0]), qt.x.Numel()/qt.n

@@ -23,18 +23,22 @@ var gridOps = []*opdef.Entry{
 				"(N, C, H, W) with (N, h, w, 2) or (N, C, D, H, W) with (N, d, h, w, 3). The gradient of the grid " +
 				"is zero for nearest.",
 		},
-		Error:    opdef.Error{Class: opdef.Accumulated},
-		Autocast: opdef.AutocastWidest,
-		Plan:     (*gridSampleArgs).plan,
+		Error:  opdef.Error{Class: opdef.Accumulated},
+		Traits: opdef.Traits{Autocast: opdef.AutocastWidest},
+		Plan:   (*gridSampleArgs).plan,
 		Kernel: func(s *sampler) ([]*tensor.Tensor, error) {
 			return elements.Single(s.sample(s.Input)), nil
 		},
 		Grad: func(s *sampler, g *opdef.Grad) (opdef.Grads, error) { return s.grads(s.Input, g.Out[0]), nil },
-		Scale: func(s *sampler, _ []*tensor.Tensor) []*tensor.Tensor {
-			return elements.Single(s.widened().sample(opdef.Abs(s.Input)))
-		},
-		GradScale: func(s *sampler, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return s.widened().grads(opdef.Abs(s.Input), opdef.Abs(g.Out[0])), nil
+		Bounds: opdef.Bounds[*sampler]{
+			Scale: func(s *sampler, _ []*tensor.Tensor) []*tensor.Tensor {
+				return elements.Single(s.widened().sample(opdef.Abs(s.Input)))
+			},
+			GradScale: func(s *sampler, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+				return s.widened().grads(opdef.Abs(s.Input), opdef.Abs(g.Out[0])), nil
+			},
+			Terms:     func(*sampler) int { return 16 },
+			GradTerms: func(s *sampler) int { return 16 * max(s.Input.Shape[1], 1) },
 		},
 		// Positions are rounded, and where one crosses a grid line the gradient of the grid
 		// jumps; where nearest changes its pixel, the result does.
@@ -54,8 +58,6 @@ var gridOps = []*opdef.Entry{
 			}
 			return other, nil
 		},
-		Terms:     func(*sampler) int { return 16 },
-		GradTerms: func(s *sampler) int { return 16 * max(s.Input.Shape[1], 1) },
 		Cases: func(g opdef.Gen) []*gridSampleArgs {
 			f32, f64 := tensor.Float32, tensor.Float64
 			yes, no := true, false
@@ -93,17 +95,20 @@ var gridOps = []*opdef.Entry{
 	}.Entry(),
 	matmul.Multilinear(matmul.Op[affineGridArgs]{
 		Schema: "affine_grid(Tensor theta, int[] size, bool? align_corners=None) -> Tensor",
-		Names:  "F.affine_grid", Autocast: opdef.AutocastLower,
+		Names:  "F.affine_grid",
+		Traits: opdef.Traits{Autocast: opdef.AutocastLower},
 		Doc: opdef.Doc{
 			Summary: "Sampling positions of affine maps",
 			Formula: "out[n, h, w] = theta[n] @ (x_w, y_h, 1)",
 			Notes:   "theta (N, 2, 3) with size (N, C, H, W), or (N, 3, 4) with (N, C, D, H, W).",
 		},
-		Scale: func(c *matmul.Call[affineGridArgs], _ []*tensor.Tensor) []*tensor.Tensor {
-			return opdef.Must(magnitudesOf(c.Product).Kernel())
-		},
-		GradScale: func(c *matmul.Call[affineGridArgs], g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-			return magnitudesOf(c.Product).Grads(opdef.NewGrad(g.Outs, []*tensor.Tensor{opdef.Abs(g.Out[0])}, nil))
+		Bounds: opdef.Bounds[*matmul.Call[affineGridArgs]]{
+			Scale: func(c *matmul.Call[affineGridArgs], _ []*tensor.Tensor) []*tensor.Tensor {
+				return opdef.Must(magnitudesOf(c.Product).Kernel())
+			},
+			GradScale: func(c *matmul.Call[affineGridArgs], g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+				return magnitudesOf(c.Product).Grads(opdef.NewGrad(g.Outs, []*tensor.Tensor{opdef.Abs(g.Out[0])}, nil))
+			},
 		},
 		Cases: func(g opdef.Gen) []*affineGridArgs {
 			yes, no := true, false
