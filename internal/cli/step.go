@@ -16,6 +16,7 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/rss"
+	"github.com/optool/optool/internal/smallfile"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
@@ -32,6 +33,7 @@ type stepOptions struct {
 	tolerances toleranceFile
 	against    string
 	html       string
+	layout     string
 	graph      string
 	dot        string
 	mermaid    string
@@ -76,6 +78,8 @@ which it does not, and what it gets wrong that was recorded right.`,
 	o.addReplay(cmd)
 	o.tolerances.addFlag(cmd)
 	f.StringVar(&o.against, "against", "", "compare with the run under `PATH2`: where the two diverge first")
+	f.StringVar(&o.layout, "layout", "", "where parameters of several ranks lie: a `FILE`, or its text: "+
+		"\"mesh dp=2 tp=4; *.up.weight tp=S(0); * R\"")
 	f.StringVar(&o.graph, "graph", "", "also write the graph as JSON to `FILE`")
 	f.StringVar(&o.dot, "dot", "", "also write what is around the first finding, or before the loss, for Graphviz to `FILE`")
 	f.StringVar(&o.mermaid, "mermaid", "", "the same for Mermaid")
@@ -99,6 +103,10 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 		return err
 	}
 	imagined, err := o.imagined()
+	if err != nil {
+		return err
+	}
+	plan, err := o.plan()
 	if err != nil {
 		return err
 	}
@@ -141,7 +149,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	if err := o.measure(cmd.Context(), t, opt, imagined); err != nil {
 		return err
 	}
-	if err := parallel.Check(cmd.Context(), t, opt); err != nil {
+	if err := parallel.Check(cmd.Context(), t, opt, plan); err != nil {
 		return failed(err)
 	}
 	if o.against != "" {
@@ -185,6 +193,26 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	rec.Summary.Exit = *rec.Exit
 	failures = errors.Join(failures, writeReports(a.Out, rec, nil, j.files, func(string) {}))
 	return a.unwritten(*rec.Exit, failures)
+}
+
+// plan reads the layout that the flags give; nil without one.
+func (o *stepOptions) plan() (*parallel.Plan, error) {
+	text := o.layout
+	switch {
+	case text == "":
+		return nil, nil
+	case !strings.HasPrefix(strings.TrimSpace(text), "mesh "):
+		b, err := smallfile.Read(text, smallfile.Most)
+		if err != nil {
+			return nil, failed(err)
+		}
+		text = string(b)
+	}
+	p, err := parallel.ParsePlan(text)
+	if err != nil {
+		return nil, usageError("--layout: %w", err)
+	}
+	return p, nil
 }
 
 // writeTold prints the calls for which --fail-on makes the run fail, and what was not judged.

@@ -13,6 +13,7 @@ import (
 type checker struct {
 	opt   step.Options
 	trace *step.Trace
+	plan  *Plan
 	named map[*step.Call]string
 	// inside are the calls that a recorded call makes itself.
 	inside map[*step.Call][]*step.Call
@@ -24,8 +25,9 @@ type checker struct {
 	missing map[int]bool
 }
 
-// Check takes the ranks of a trace as one program, and adds what is wrong with it to the findings of the trace.
-func Check(ctx context.Context, t *step.Trace, opt step.Options) error {
+// Check takes the ranks of a trace as one program, and adds what is wrong with it to the findings of the trace. A plan
+// can be nil.
+func Check(ctx context.Context, t *step.Trace, opt step.Options, plan *Plan) error {
 	byRank := map[int]*step.Process{}
 	for _, p := range t.Processes {
 		if p.Rank < 0 || byRank[p.Rank] != nil {
@@ -36,7 +38,7 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options) error {
 	if len(byRank) < 2 {
 		return nil
 	}
-	c := &checker{opt: opt, trace: t, named: map[*step.Call]string{}, inside: map[*step.Call][]*step.Call{},
+	c := &checker{opt: opt, trace: t, plan: plan, named: map[*step.Call]string{}, inside: map[*step.Call][]*step.Call{},
 		summed: map[*step.Call]bool{}, behind: map[*step.Call]bool{}, missing: map[int]bool{}}
 	for _, p := range t.Processes {
 		for _, call := range p.Calls {
@@ -49,7 +51,11 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options) error {
 	}
 	found := append(c.departed(), c.messages()...)
 	var parts []*part
-	for _, stage := range c.recorded(c.stages()) {
+	stages := c.recorded(c.stages())
+	if err := plan.fits(stages); err != nil {
+		return err
+	}
+	for _, stage := range stages {
 		found = append(found, scales(stage)...)
 		for i, ps := range bySteps(stage) {
 			var best *part

@@ -39,7 +39,7 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(tc.tree, func(t *testing.T) {
 			trace, opt := read(t, tc.tree)
-			if err := parallel.Check(context.Background(), trace, opt); err != nil {
+			if err := parallel.Check(context.Background(), trace, opt, nil); err != nil {
 				t.Fatal(err)
 			}
 			if got := fmt.Sprint(trace.Layouts); tc.layout != "" && got != tc.layout {
@@ -63,7 +63,7 @@ func TestCheck(t *testing.T) {
 func TestScale(t *testing.T) {
 	trace, opt := read(t, "data")
 	trace.Processes[1].Steps[0].Scale *= 2
-	if err := parallel.Check(context.Background(), trace, opt); err != nil {
+	if err := parallel.Check(context.Background(), trace, opt, nil); err != nil {
 		t.Fatal(err)
 	}
 	f := trace.First()
@@ -81,7 +81,7 @@ func TestMissing(t *testing.T) {
 			c.Entry.Group = []int{0, 1, 2}
 		}
 	}
-	if err := parallel.Check(context.Background(), trace, opt); err != nil {
+	if err := parallel.Check(context.Background(), trace, opt, nil); err != nil {
 		t.Fatal(err)
 	}
 	if f := trace.First(); f != nil {
@@ -89,6 +89,37 @@ func TestMissing(t *testing.T) {
 	}
 	if got := fmt.Sprint(trace.Layouts); !strings.Contains(got, "rank 2 not recorded") {
 		t.Errorf("layout %s", got)
+	}
+}
+
+// TestPlan: a layout that a user gives is the mesh, and parameters that lie otherwise are found.
+func TestPlan(t *testing.T) {
+	for _, tc := range []struct{ tree, text, kind, says string }{
+		{"tensor", "mesh tp=2\nup tp=S(0) # columns\ndown tp=S(1); * R", "", "tp = 2 (ranks 0-1); parameters: 2 replicated"},
+		{"tensor", "mesh tp=2; * R", "replica", "up differs between ranks 0-1"},
+		{"tensor", "mesh tp=2; norm tp=S(0)", "shard", "ranks 0-1 hold the same norm"},
+		{"tensor", "mesh tp=2; up tp=S(1)", "shard", ""},
+		{"tensor", "mesh dp=1 tp=4", "error", "has 4 ranks: the recordings have 2"},
+		{"tensor", "* R", "error", "want the dimensions first"},
+		{"tensor", "mesh tp=2; up pp=S(0)", "error", "is no placement"},
+		{"tensor", "mesh tp=0", "error", "is no dimension"},
+		{"tensor", "", "error", "no mesh"},
+	} {
+		trace, opt := read(t, tc.tree)
+		plan, err := parallel.ParsePlan(tc.text)
+		if err == nil {
+			err = parallel.Check(context.Background(), trace, opt, plan)
+		}
+		kind, got := "", fmt.Sprint(trace.Layouts)
+		switch f := trace.First(); {
+		case err != nil:
+			kind, got = "error", err.Error()
+		case f != nil:
+			kind, got = f.Parallel, f.Reason
+		}
+		if kind != tc.kind || !strings.Contains(got, tc.says) {
+			t.Errorf("%q: %s: %s", tc.text, kind, got)
+		}
 	}
 }
 

@@ -35,6 +35,7 @@ func (p *part) lift(s *site) {
 		return
 	}
 	lead := sides[p.ranks[0]]
+	p.keeps(s, sides)
 	s.in = make([]*info, len(lead.ins))
 	for i := range lead.ins {
 		s.in[i] = p.lookup(sides, input(i))
@@ -138,6 +139,9 @@ func (d *side) outAddress(j int) uint64 {
 func (p *part) candidates(i int, s *site, sides map[int]*side) [][]place {
 	if n := s.in[i]; n != nil && n.places != nil {
 		return [][]place{n.places}
+	}
+	if places := p.planned(sides[p.ranks[0]].ins[i].name); places != nil {
+		return [][]place{places}
 	}
 	values := p.column(sides, func(d *side) *array { return d.ins[i].array })
 	a := values[p.ranks[0]]

@@ -25,7 +25,8 @@ type part struct {
 	shards     map[string][]place // of the parameters, by name
 	names      []string           // of the parameters, in order of their first use
 	grads      map[string]*gradient
-	order      []string // of the parameters with gradients, in order of the backward pass
+	order      []string        // of the parameters with gradients, in order of the backward pass
+	kept       map[string]bool // parameters that were compared with the plan
 	broken     []*violation
 	data       int  // the dimension along which data that differ between ranks are taken to be sharded
 	incomplete bool // ranks of its groups were not recorded: gradients are not checked
@@ -387,7 +388,8 @@ func phases(p *step.Process) (begin, end int) {
 
 // newPart aligns the calls of ranks: those of one operator and line, in order.
 func (c *checker) newPart(ps []*step.Process, groups [][]int) *part {
-	p := &part{checker: c, env: map[key]*info{}, shards: map[string][]place{}, grads: map[string]*gradient{}}
+	p := &part{checker: c, env: map[key]*info{}, shards: map[string][]place{}, grads: map[string]*gradient{},
+		kept: map[string]bool{}}
 
 	var ranks []int
 	for _, q := range ps {
@@ -395,6 +397,9 @@ func (c *checker) newPart(ps []*step.Process, groups [][]int) *part {
 	}
 	slices.Sort(ranks)
 	p.mesh = newMesh(ranks, groups)
+	if dims := c.plan.grid(ranks); dims != nil {
+		p.dims = dims
+	}
 	byKey := map[string]*site{}
 	for _, q := range ps {
 		begin, end := phases(q)
