@@ -158,7 +158,7 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 			if v.From.Value != nil && !v.isPartOfGradient() || v.From.first != nil || v.From.Role == "collective" ||
 				!v.DType.IsFloat() || parameters[v.Address] != nil {
 				if at := up.parameter(v); v.isGradient() && parameters[at] != nil {
-					u.add(v, parameters[at], "")
+					u.add(v, parameters[at], "", nil)
 				}
 				continue
 			}
@@ -190,7 +190,7 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 					}
 				}
 				if want == nil {
-					u.add(v, readings[v], "")
+					u.add(v, readings[v], "", nil)
 					return nil
 				}
 				off, err := v.settleSum(want, size, readings[v][0], opt)
@@ -199,7 +199,7 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 				} else if v.From.How == IsChanged {
 					v.right = gradientOf(readings[v])
 				}
-				u.add(v, readings[v], off)
+				u.add(v, readings[v], off, computed(want))
 				return err
 			})
 		})
@@ -328,6 +328,12 @@ func (p pulls) gradient(readings []*Value, opt Options) (sum, size *tensor.Tenso
 	return sum, size, nil
 }
 
+// computed is a gradient that the reference gives, by its samples.
+func computed(t *tensor.Tensor) *Value {
+	return &Value{Kind: capture.GradInputs, DType: tensor.Float64, Shape: t.Shape,
+		content: newFingerprint(opdef.Cast(t, tensor.Float64))}
+}
+
 // gradientOf computes what the calls that read a value give for it.
 func gradientOf(readings []*Value) func(opt Options) (*tensor.Tensor, error) {
 	return func(opt Options) (t *tensor.Tensor, err error) {
@@ -353,9 +359,9 @@ func (p pulls) byLoss(readings []*Value) (parts [][]*Value) {
 		if t == nil {
 			return nil
 		}
-		parts[k] = append(parts[k], &Value{Call: r.Call, Kind: capture.GradInputs,
-			Target: strings.Replace(r.Target, "input", "grad", 1), DType: tensor.Float64, Shape: r.Shape,
-			content: newFingerprint(opdef.Cast(t, tensor.Float64))})
+		g := computed(t)
+		g.Call, g.Target = r.Call, strings.Replace(r.Target, "input", "grad", 1)
+		parts[k] = append(parts[k], g)
 	}
 	if len(parts) < 2 {
 		return nil
@@ -457,7 +463,9 @@ func (v *Value) settleSum(want, size *tensor.Tensor, reading *Value, opt Options
 	first, n, ok := outliers(x, y, tensor.Data[float64](size), v.DType.Eps())
 	switch {
 	case !ok:
-		off = departs(x, y, v.Shape)
+		if off = departs(x, y, v.Shape); off != "" && reordered(x, y, v.DType.Eps()) {
+			off = otherOrder
+		}
 	case n == 0:
 		v.From = Link{How: ByContent, Role: "gradient", Parts: v.From.Parts}
 	default:

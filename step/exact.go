@@ -159,7 +159,7 @@ func (x *rerun) call(c *Call) error {
 		how = AsRecorded
 		x.averaged(c)
 	}
-	outs, err := results(f, len(c.Outputs))
+	outs, err := returned(bound, f, len(c.Outputs))
 	if err != nil {
 		return err
 	}
@@ -187,6 +187,25 @@ func results(f *opdef.Forward, n int) ([]*tensor.Tensor, error) {
 		return nil, fmt.Errorf("%d results were recorded, the op has %d", n, len(outs))
 	}
 	return outs, nil
+}
+
+// returned are the results of a call; of one that returns nothing but was recorded with the arguments that it changes,
+// such as an update of lists, those.
+func returned(bound *opdef.Call, f *opdef.Forward, n int) ([]*tensor.Tensor, error) {
+	outs, err := results(f, n)
+	if err == nil || f == nil {
+		return outs, err
+	}
+	var after []*tensor.Tensor
+	for _, a := range bound.Tensors() {
+		if ts, i := f.After[a.Name], max(a.Index, 0); i < len(ts) && ts[i] != nil {
+			after = append(after, ts[i])
+		}
+	}
+	if len(after) == n {
+		return after, nil
+	}
+	return nil, err
 }
 
 // forward runs a call whose tensors may have been cast below the level at which

@@ -203,7 +203,7 @@ func TestUnlike(t *testing.T) {
 			} else {
 				odd = append(odd, v)
 			}
-			u.add(v, []*Value{r}, off)
+			u.add(v, []*Value{r}, off, nil)
 		}
 		u.settle()
 		for _, v := range odd {
@@ -213,6 +213,46 @@ func TestUnlike(t *testing.T) {
 			if got := v.From.How == IsOutside; got != (tc.explained > 0 && !tc.want) {
 				t.Errorf("%d explained, %d not: outside %v", tc.explained, tc.off, got)
 			}
+		}
+	}
+}
+
+// TestReordered: elements at other places are the same elements; others are not, and in 16 bits nobody knows.
+func TestReordered(t *testing.T) {
+	y := []float64{1, -2, 3, 0.5, 7}
+	for _, tc := range []struct {
+		x    []float64
+		eps  float64
+		want bool
+	}{
+		{[]float64{7, 1, -2, 3, 0.5}, 1e-7, true},
+		{[]float64{7, 1.0000001, -2, 3, 0.5}, 1e-7, true},
+		{[]float64{7, 1.01, -2, 3, 0.5}, 1e-7, false},
+		{[]float64{2, -4, 6, 1, 14}, 1e-7, false},
+		{[]float64{7, 1, -2, 3, 0.5}, 1e-2, false},
+	} {
+		if got := reordered(tc.x, y, tc.eps); got != tc.want {
+			t.Errorf("%v with eps %g: got %v", tc.x, tc.eps, got)
+		}
+	}
+}
+
+// TestExchanged: a gradient that the calls give for another parameter is changed, however many others are right.
+func TestExchanged(t *testing.T) {
+	a, b, c := floats(1, 2, 3, 4, 5), floats(7, -1, 2, 6, 3), floats(2, 2, 9, 1, 4)
+	u := newUnlike()
+	var vs []*Value
+	for i, is := range [][2]*Value{{b, a}, {a, b}, {floats(8, 8, 8, 1, 1), c}} { // what it holds, what the calls give
+		v, r := *is[0], floats(0, 1, 2, 3, 4)
+		v.Call = &Call{Op: "torch.Tensor.add_", Entry: &capture.Entry{}}
+		r.Call, r.Address = &Call{Op: "torch.nn.functional.linear"}, uint64(64+i)
+		u.add(&v, []*Value{r}, "it differs", is[1])
+		vs = append(vs, &v)
+	}
+	u.settle()
+	for i, want := range []bool{true, true, false} {
+		if got := vs[i].From.How == IsChanged; got != want {
+			t.Errorf("gradient %d: changed %v, want %v", i, got, want)
 		}
 	}
 }

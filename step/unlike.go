@@ -40,31 +40,33 @@ type other struct {
 	v        *Value
 	readings []*Value
 	off      string
+	want     *Value // what the calls give, by its samples; nil if that was not computed
 }
 
-func (u unlike) add(v *Value, readings []*Value, off string) {
+func (u unlike) add(v *Value, readings []*Value, off string, want *Value) {
 	at := v.position()
 	switch {
 	case v.isGradient() || v.From.How == IsChanged:
 		u.like[at]++
 		u.has[readings[0].Address] = true
 	case v.From.Value == nil && v.From.first == nil && v.From.Role != "collective":
-		u.by[at] = append(u.by[at], other{v, readings, off})
+		u.by[at] = append(u.by[at], other{v, readings, off, want})
 	}
 }
 
 // settle makes those gradients changed that are read where most others are what the calls give. If most are not, calls
 // that were not recorded averaged or scaled them: where any is, they are not explained.
 func (u unlike) settle() {
+	u.settleExchanged()
 	for at, vs := range u.by {
 		vs = slices.DeleteFunc(vs, func(o other) bool { return u.has[o.readings[0].Address] })
-		if u.like[at] == 0 {
-			continue
-		}
 		most := u.like[at] > few && u.like[at] >= 4*len(vs)
 		for _, o := range vs {
 			r := o.readings[0]
-			if !most || o.off == "" || slices.ContainsFunc(o.readings, func(r *Value) bool {
+			if u.like[at] == 0 && o.off != otherOrder {
+				continue
+			}
+			if !most && o.off != otherOrder || o.off == "" || slices.ContainsFunc(o.readings, func(r *Value) bool {
 				return !r.like(o.v) || r.mistrusted()
 			}) {
 				if o.v.From.How == IsLeaf {
@@ -74,10 +76,40 @@ func (u unlike) settle() {
 			}
 			o.v.From = Link{How: IsChanged, Value: r}
 			o.v.right = gradientOf(o.readings)
-			o.v.reason = fmt.Sprintf("it is not the gradient that the calls give which read the parameter, first %s: %s. "+
-				"Those of %d other parameters are", r.Call, o.off, u.like[at])
+			o.v.reason = fmt.Sprintf("it is not the gradient that the calls give which read the parameter, first %s: %s",
+				r.Call, o.off)
+			if n := u.like[at]; n > 0 {
+				o.v.reason += fmt.Sprintf(". Those of %d other parameters are", n)
+			}
 			r.readers = append(r.readers, o.v)
 		}
+	}
+}
+
+// settleExchanged makes those gradients changed that are what the calls give for another parameter of the same shape.
+// That many others are what the calls give need not be known.
+func (u unlike) settleExchanged() {
+	var all []other
+	for _, vs := range u.by {
+		all = append(all, vs...)
+	}
+	for at, vs := range u.by {
+		u.by[at] = slices.DeleteFunc(vs, func(o other) bool {
+			i := slices.IndexFunc(all, func(p other) bool {
+				return p.v != o.v && p.want != nil && o.want != nil && p.v.like(o.v) && o.v.telling() &&
+					p.readings[0].Address != o.readings[0].Address && o.v.near(p.want)
+			})
+			if i < 0 {
+				return false
+			}
+			r := o.readings[0]
+			o.v.From = Link{How: IsChanged, Value: r}
+			o.v.right = gradientOf(o.readings)
+			o.v.reason = fmt.Sprintf("it is the gradient of another parameter than the one that is updated with it: what "+
+				"%s gives for the one that it reads, not what %s gives", all[i].readings[0].Call, r.Call)
+			r.readers = append(r.readers, o.v)
+			return true
+		})
 	}
 }
 
@@ -115,4 +147,48 @@ func departs(x, y []float64, shape []int) string {
 		return fmt.Sprintf("all elements are %.4g times as large", k)
 	}
 	return fmt.Sprintf("at %s %.6g instead of %.6g", index(most, shape), x[most], y[most])
+}
+
+// otherOrder says that a gradient has the elements that the calls give, at other places: no calls that average or scale
+// gradients do that.
+const otherOrder = "it has the elements in another order"
+
+// reordered reports whether x has the elements of y in another order. In 16 bits, tensors of the same distribution
+// have.
+func reordered(x, y []float64, eps float64) bool {
+	if eps > 1e-4 || len(x) <= few {
+		return false
+	}
+	x, y = slices.Clone(x), slices.Clone(y)
+	slices.Sort(x)
+	slices.Sort(y)
+	return x[0] < x[len(x)-1] && allNear(x, y, eps)
+}
+
+// near reports whether a gradient is one that was computed, as far as the samples tell.
+func (v *Value) near(computed *Value) bool {
+	if len(v.content.samples) != len(computed.content.samples) {
+		return false
+	}
+	var x, y []float64
+	for i, s := range v.content.samples {
+		x = append(x, decode(v.DType, s))
+		y = append(y, decode(computed.DType, computed.content.samples[i]))
+	}
+	return allNear(x, y, v.DType.Eps())
+}
+
+// allNear reports whether each element of x is that of y, up to the rounding of a sum in a dtype with that eps.
+func allNear(x, y []float64, eps float64) bool {
+	square := 0.0
+	for _, v := range y {
+		square += v * v
+	}
+	rms := math.Sqrt(square / float64(max(1, len(y))))
+	for i := range x {
+		if !(math.Abs(x[i]-y[i]) <= min(512*eps, 0.0625)*(math.Abs(y[i])+rms)) {
+			return false
+		}
+	}
+	return rms > 0
 }

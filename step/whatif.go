@@ -140,12 +140,12 @@ func roundedTo(t *tensor.Tensor, dt tensor.DType) *tensor.Tensor {
 // withErrors adds to results what the recorded ones differ by from the reference on
 // the recorded arguments.
 func (x *rerun) withErrors(rec *capture.Call, outs []*tensor.Tensor) ([]*tensor.Tensor, error) {
-	_, f, err := x.forward(rec, rec.Args, rec.Kwargs)
+	bound, f, err := x.forward(rec, rec.Args, rec.Kwargs)
 	if err != nil {
 		return nil, err
 	}
 	got := rec.Outputs()
-	want, err := results(f, len(got))
+	want, err := returned(bound, f, len(got))
 	if err != nil {
 		return nil, err
 	}

@@ -349,6 +349,10 @@ func without(b *strings.Builder, s *step.Step, m step.Moved) {
 	if m.Step != s {
 		of = fmt.Sprintf("the loss of step %d", m.Step.Number)
 	}
+	if m.Loss == m.Step.Captured {
+		fmt.Fprintf(b, "the first fault does not move the loss of step %d\n", m.Step.Number)
+		return
+	}
 	fmt.Fprintf(b, "without the first fault %s would have been %.9g: the fault moves it by %+.3g\n", of, m.Loss,
 		m.Step.Captured-m.Loss)
 	if m.Update == m.Update {
