@@ -50,7 +50,7 @@ func (o Options) within(c *Call, what string, f func(opt Options) error) error {
 	if o.Within == nil {
 		err = guarded()
 	} else {
-		err = o.Within(c.Entry.Bytes(), guarded)
+		err = o.Within(c.bytes, guarded)
 	}
 	if what != "" && gaveUp(err) {
 		c.giveUp(what, err)
@@ -105,7 +105,7 @@ func (t *Trace) GivenUp() []GivenUp {
 // NotRun is a call that is not run, for a reason: a limit that it went beyond. What it
 // read and gave is as it was recorded.
 func NotRun(e *capture.Entry, reason error, opt Options) *Call {
-	c := &Call{Entry: e, Op: e.Op, LocalError: math.NaN(), TotalError: math.NaN(), Effect: math.NaN(),
+	c := &Call{Entry: e, bytes: e.Bytes(), Op: e.Op, LocalError: math.NaN(), TotalError: math.NaN(), Effect: math.NaN(),
 		Verdict: verdict.Error, Failed: reason.Error(), notRun: reason}
 	call := replay.Open(e, opt.Options)
 	defer call.Close()
@@ -119,7 +119,7 @@ func NotRun(e *capture.Entry, reason error, opt Options) *Call {
 // Read replays a capture and takes what the step needs of it. It never fails: a
 // call that cannot be read or run has a verdict that says so.
 func Read(e *capture.Entry, opt Options) *Call {
-	c := &Call{Entry: e, Op: e.Op, LocalError: math.NaN(), TotalError: math.NaN(), Effect: math.NaN()}
+	c := &Call{Entry: e, bytes: e.Bytes(), Op: e.Op, LocalError: math.NaN(), TotalError: math.NaN(), Effect: math.NaN()}
 	call := replay.Open(e, opt.Options)
 	defer call.Close()
 	c.Op = call.Op

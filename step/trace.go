@@ -142,6 +142,7 @@ type Call struct {
 	// there is none.
 	TooLarge error
 	notRun   error // why the call is not to be run, nil if it is
+	bytes    int64 // of its values on disk
 
 	mu      sync.Mutex
 	givenUp []GivenUp // what the analysis gave up

@@ -133,8 +133,8 @@ const sameLogits = 1e-9
 // How many calls may be run in all variations together: some for each recording, and some for each of its calls.
 // Small recordings are measured call by call; of large ones the calls with the largest errors are.
 const (
-	effort        = 12000
-	effortForCall = 5
+	effort        = 13000
+	effortForCall = 2
 )
 
 // group decides which calls are measured together. Operators and calls with the largest relative errors come
