@@ -60,20 +60,49 @@ func (p *Process) imagined(ctx context.Context, w WhatIf, broken *[]Break, opt O
 		averaged: func(*Call) {}, loss: func(*Step, float64) {}}
 }
 
-// Result is a result in an imagined run, the recorded one where the run does not touch it. broken counts the calls
-// to be computed anew that could not be.
-func (w WhatIf) Result(ctx context.Context, of *Value, opt Options) (t *tensor.Tensor, broken int, err error) {
-	var breaks []Break
-	x := of.Call.Process.imagined(ctx, w, &breaks, opt)
-	x.keep = []*Value{of}
-	err = x.run(Cone(of))
-	if broken = len(breaks); err != nil {
-		return nil, broken, err
+// An Imagination is a result in an imagined run.
+type Imagination struct {
+	Result *tensor.Tensor
+	Broken int // calls to be computed anew that could not be
+	// Rerouted counts rows of whole numbers that calls decide otherwise than recorded: tokens that go to other experts.
+	Rerouted int
+}
+
+// Result is a result in an imagined run, the recorded one where the run does not touch it.
+func (w WhatIf) Result(ctx context.Context, of *Value, opt Options) (i Imagination, err error) {
+	x := &rerun{process: of.Call.Process, opt: opt, ctx: ctx, values: map[*Value]*tensor.Tensor{}, whatIf: &w,
+		keep: []*Value{of}}
+	x.broken, x.averaged, x.loss = func(*Call, string) { i.Broken++ }, func(*Call) {}, func(*Step, float64) {}
+	x.each = func(c *Call, got, now *tensor.Tensor) {
+		if c.Decides() && got.DType.Kind() == tensor.KindInt {
+			i.Rerouted += otherRows(got, now)
+		}
 	}
-	if t = x.value(of); t == nil {
-		t, err = of.Recorded(opt)
+	if err = x.run(Cone(of)); err != nil {
+		return i, err
 	}
-	return t, broken, err
+	if i.Result = x.value(of); i.Result == nil {
+		i.Result, err = of.Recorded(opt)
+	}
+	return i, err
+}
+
+// otherRows counts the rows of whole numbers that do not hold the same ones, in whatever order.
+func otherRows(a, b *tensor.Tensor) (n int) {
+	if !sameShape(a.Shape, b.Shape) || a.Dim() == 0 || b.DType.Kind() != tensor.KindInt {
+		return 0
+	}
+	row := a.Shape[a.Dim()-1]
+	x, y := slices.Clone(tensor.Data[int64](a)), slices.Clone(tensor.Data[int64](b))
+	for at := 0; row > 0 && at < len(x); at += row {
+		r, s := x[at:at+row], y[at:at+row]
+		slices.Sort(r)
+		slices.Sort(s)
+		if !slices.Equal(r, s) {
+			n++
+		}
+	}
+	return n
 }
 
 // touched reports whether a call reads something else than was recorded.

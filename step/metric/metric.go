@@ -115,15 +115,17 @@ type Imagined struct {
 	Text string // "torch.matmul exact"
 	Effect
 	Broken int // calls that could not be computed anew
+	// Rerouted counts tokens that go to other experts than recorded, in each layer. The effect is computed with them.
+	Rerouted int
 }
 
 // Imagine measures a run with some calls computed otherwise, against the exact one.
 func (m *Metric) Imagine(ctx context.Context, text string, w step.WhatIf, opt Options) error {
-	t, broken, err := w.Result(ctx, m.Of, opt.Options)
+	i, err := w.Result(ctx, m.Of, opt.Options)
 	if err != nil {
 		return err
 	}
-	m.Imagined = append(m.Imagined, Imagined{text, m.Exact.Effect(float64s(t)), broken})
+	m.Imagined = append(m.Imagined, Imagined{text, m.Exact.Effect(float64s(i.Result)), i.Broken, i.Rerouted})
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/step"
+	"github.com/optool/optool/tensor"
 )
 
 func options(t *testing.T) step.Options {
@@ -114,6 +115,20 @@ func TestRoutes(t *testing.T) {
 		wantEffect(t, tree, m.Total, truths(t, truth)["all"])
 		if m.Routes == nil || m.Routes.KL <= m.ByOp[0].KL {
 			t.Errorf("%s: routes cost %+v, the first operator %g", tree, m.Routes, m.ByOp[0].KL)
+		}
+	}
+}
+
+// TestRerouted: a run in which all is exact sends a token to another expert where rounding sent it elsewhere.
+func TestRerouted(t *testing.T) {
+	for tree, flips := range map[string]bool{"routed": true, "logits": false} {
+		m := measure(t, tree)
+		all := step.WhatIf{Choose: func(*step.Call) (step.Choice, tensor.DType) { return step.AsExact, tensor.Invalid }}
+		if err := m.Imagine(context.Background(), "all", all, Options{Options: options(t)}); err != nil {
+			t.Fatal(err)
+		}
+		if i := m.Imagined[0]; (i.Rerouted > 0) != flips || i.KL > 1e-12 {
+			t.Errorf("%s: %d tokens go to other experts, KL %g", tree, i.Rerouted, i.KL)
 		}
 	}
 }

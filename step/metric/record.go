@@ -43,6 +43,8 @@ type GroupRecord struct {
 	LogProb *reports.Number `json:"logprob"`
 	Flips   int             `json:"flips"`
 	MaxAbs  *reports.Number `json:"max_abs"`
+	// Rerouted counts tokens that go to other experts in an imagined run.
+	Rerouted int `json:"rerouted,omitempty"`
 }
 
 // Record is the metric as it is written to files.
@@ -78,7 +80,7 @@ func (m *Metric) Record() *Record {
 	}
 	for _, i := range m.Imagined {
 		x := record(&Group{Effect: i.Effect})
-		x.With = i.Text
+		x.With, x.Rerouted = i.Text, i.Rerouted
 		r.Imagined = append(r.Imagined, x)
 	}
 	for _, g := range m.ByCall {

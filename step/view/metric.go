@@ -30,6 +30,10 @@ func Metric(w io.Writer, m *metric.Metric, st reports.Style) error {
 	}
 	for _, x := range m.Imagined {
 		fmt.Fprintf(&b, "with %s it would have been: %s\n", x.Text, effectText(x.Effect, m.Positions))
+		if x.Rerouted > 0 {
+			fmt.Fprintf(&b, "  %s would go to other experts; this is recomputed, but a real run may change other routes\n",
+				reports.Count(x.Rerouted, "token"))
+		}
 		if x.Broken > 0 {
 			fmt.Fprintf(&b, "  %s could not be computed anew\n", reports.Count(x.Broken, "call"))
 		}
