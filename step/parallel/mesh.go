@@ -120,13 +120,19 @@ func (m *mesh) String() string {
 		for _, g := range d.groups {
 			gs = append(gs, rankList(g))
 		}
+		if len(gs) > 8 {
+			gs = append(gs[:2:2], "...", gs[len(gs)-1])
+		}
 		groups = append(groups, strings.Join(gs, " "))
 	}
 	return strings.Join(sizes, " x ") + " (ranks " + strings.Join(groups, " | ") + ")"
 }
 
-// rankList writes ranks as people do: "0-3", "0,2".
+// rankList writes ranks as people do: "0-3", "0,2", many as "0,2,...,126".
 func rankList(ranks []int) string {
+	if n := len(ranks); n > 16 && ranks[n-1]-ranks[0] != n-1 {
+		return fmt.Sprintf("%d,%d,...,%d", ranks[0], ranks[1], ranks[n-1])
+	}
 	if n := len(ranks); n > 1 && ranks[n-1]-ranks[0] == n-1 && slices.IsSorted(ranks) {
 		return fmt.Sprintf("%d-%d", ranks[0], ranks[n-1])
 	}
