@@ -37,7 +37,13 @@ type Call struct {
 	noBackward  string           // why there is no backward pass
 
 	// alter, if not nil, makes what is compared of a value of the reference, by its target.
-	alter causes.Alteration
+	alter    causes.Alteration
+	incoming bool // alter changes the gradients that the backward pass starts from, and nothing else
+	// mistake is the text of the declared mistake that bound has, "" if none; sound is the call without it.
+	mistake string
+	sound   *opdef.Call
+	// wrong are the values that failed, by their targets, while causes are looked for.
+	wrong map[string]causes.Wrong
 	// autocasts is capture.Entry.Autocast.
 	autocasts map[string]string
 	// mixed, if set, is the dtype of 16 bits that results, also of float32, are precise to.

@@ -3,7 +3,6 @@ package replay
 import (
 	"fmt"
 	"iter"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -40,12 +39,36 @@ func (c *Call) Causes(o *Outcome, until time.Time) []causes.Cause {
 			said = append(said, causes.Cause{Text: f.Mistake, Targets: []string{f.Target}, Share: 1})
 		}
 	}
-	return c.search().Find(c.wrongs(fails), said, until, func(m causes.Mistake, left []causes.Wrong) causes.Cause {
+	wrongs := c.wrongs(fails)
+	c.wrong = map[string]causes.Wrong{}
+	for i := range wrongs {
+		wrongs[i].Want = computed(wrongs[i].Want)
+		c.wrong[wrongs[i].Target] = wrongs[i]
+	}
+	return c.search().Find(wrongs, said, until, func(m causes.Mistake, left []causes.Wrong) causes.Cause {
 		return c.explains(m, slices.DeleteFunc(slices.Clone(fails), func(f Result) bool {
 			return !slices.ContainsFunc(left, func(w causes.Wrong) bool { return w.Target == f.Target })
 		}))
 	})
 }
+
+// computed is t, all of whose elements are computed, since a search reads them often; a large one stays as it is.
+func computed(t *tensor.Tensor) *tensor.Tensor {
+	if t == nil || !t.DType.IsFloat() || t.Numel() > mostComputed {
+		return t
+	}
+	u := t
+	_ = Guard(func() error { // what cannot be computed is read with the same error later
+		v := tensor.Make[float64](t.Numel())
+		tensor.Load(t, 0, v)
+		u = tensor.New(t.DType, t.Shape, v)
+		return nil
+	})
+	return u
+}
+
+// mostComputed is the number of elements up to which a value is kept.
+const mostComputed = 1 << 22
 
 // search is what the search for causes knows of the call.
 func (c *Call) search() *causes.Search {
@@ -116,11 +139,20 @@ func (c *Call) numbers(r *Result) (got, want *tensor.Tensor, ok bool) {
 
 // ranAs is a comparison of the call that runs another way.
 func (c *Call) ranAs(way causes.Way) *comparison {
-	alt := &comparison{Call: c.readAs(reading{call: way.Call, original: way.Original, alter: way.Alter}),
-		out: &Outcome{Op: c.Op}}
-	alt.opt.Runs = 1
+	alt := c.under(way)
 	alt.guard(alt.compareCall)
 	alt.Call.values = alt.values
+	return alt
+}
+
+// under is a comparison, not yet done, of the call that runs another way. What the call gave is not computed again.
+func (c *Call) under(way causes.Way) *comparison {
+	alt := &comparison{Call: c.readAs(reading{call: way.Call, original: way.Original, alter: way.Alter}),
+		out: &Outcome{Op: c.Op}}
+	if way.Call == c.bound && c.sampler == nil {
+		alt.fwd = c.fwd
+	}
+	alt.opt.Runs, alt.incoming, alt.sound, alt.mistake = 1, way.OnlyIncoming, c.bound, way.Declared
 	return alt
 }
 
@@ -145,11 +177,8 @@ func (c *Call) explains(m causes.Mistake, fails []Result) causes.Cause {
 	if err := Guard(func() (err error) { way, err = m.Make(); return err }); err != nil || way.Call == nil {
 		return k
 	}
-	for i := range fails {
-		first := fails[i].Phase == Forward && fails[i].Target == "output[0]" || fails[i].Phase == Input && i == 0
-		if first && c.refuted(m, way, &fails[i]) {
-			return k
-		}
+	if c.refuted(m, way, fails) {
+		return k
 	}
 	alt := c.ranAs(way)
 	passes := map[Phase]bool{}
@@ -194,51 +223,6 @@ func (c *Call) evidence(alt *comparison, f *Result) (bits float64) {
 		return 0
 	}
 	return bits
-}
-
-// refuted reports whether some elements of the first result, which cost little beside a whole
-// comparison with its bounds and gradients, show that a mistake does not explain it.
-func (c *Call) refuted(m causes.Mistake, way causes.Way, r *Result) bool {
-	got, _, ok := c.Pair(r)
-	if r.Phase == Input {
-		got, ok = c.after(r.Target)
-	}
-	was := r.Compared.OpTools.MaxAbs
-	if !ok || !got.DType.IsFloat() || r.Compared.Loose > 0 || math.IsNaN(was) || math.IsInf(was, 0) {
-		return false
-	}
-	refuted := false
-	err := Guard(func() error {
-		f, err := way.Call.Forward()
-		if err != nil {
-			return err
-		}
-		var z *tensor.Tensor
-		if r.Phase == Input {
-			z = c.readAs(reading{call: way.Call, original: way.Original, alter: way.Alter}).changed(f, r.Target)
-		} else if len(f.Outs) > 0 {
-			z = f.Outs[0]
-		}
-		if z == nil {
-			return nil
-		}
-		if way.Alter != nil {
-			z = way.Alter(r.Target, z)
-		}
-		if !slices.Equal(z.Shape, got.Shape) || !z.DType.IsFloat() {
-			refuted = true
-			return nil
-		}
-		far, x, y := 0, causes.Pieces(got), causes.Pieces(z)
-		for i := range x {
-			if math.Abs(x[i]-got.DType.Round(y[i])) > (1+1e-3)*was/causes.Nearness {
-				far++
-			}
-		}
-		refuted = far > 0 && !m.Rounds || far > len(x)/20
-		return nil
-	})
-	return err == nil && refuted
 }
 
 // argumentAt is the place of an argument among all that are recorded, by its target: "input[3]".

@@ -121,7 +121,8 @@ type comparison struct {
 	// drawnOuts are recorded results of a call that draws random numbers which they do not
 	// show.
 	drawnOuts []*tensor.Tensor
-	part      bool // what is compared are elements that were picked
+	part      bool    // what is compared are elements that were picked
+	glance    *glance // a few elements of each value are compared; nil: all are
 	// device is that which runs the call, deviceValues what it gave, with Options.Against.
 	device       Device
 	deviceValues []deviceValue
@@ -797,6 +798,8 @@ func (r *comparison) compareValue(l label, got, want value.Value, b opdef.Bound,
 	g, isTensor := got.(*tensor.Tensor)
 	w, wantTensor := want.(*tensor.Tensor)
 	switch {
+	case r.glance != nil && isTensor && wantTensor && g.DType.IsFloat():
+		res = r.glance.look(l, g, w)
 	case isTensor && wantTensor && g.DType.Computable():
 		res.DType, res.Shape, res.Reference = g.DType, g.Shape, reference(w)
 		tol, asked := r.opt.Tolerances.For(r.Op, b.Class.String(), l.label, g.DType)

@@ -35,7 +35,10 @@ type Sampled struct {
 type sampler struct {
 	*Sampling
 	bound *opdef.Call
-	axes  *opdef.Axes
+	// whose parts are cut: bound, or the call without the declared mistake that bound has
+	uncut   *opdef.Call
+	mistake string
+	axes    *opdef.Axes
 	sizes map[int]int // of labels
 	fwd   *opdef.Forward
 	flops float64
@@ -47,10 +50,15 @@ type sampler struct {
 
 // newSampler returns nil if the call is not to be checked in parts.
 func (c *Call) newSampler() *sampler {
-	if c.opt.Sample == nil || c.opt.Device != nil || c.opt.Runs > 1 || c.alter != nil || c.bound.Random() != "" {
+	if c.opt.Sample == nil || c.opt.Device != nil || c.opt.Runs > 1 || c.alter != nil && !c.incoming ||
+		c.bound.Random() != "" {
 		return nil
 	}
-	s := &sampler{Sampling: c.opt.Sample, bound: c.bound, axes: c.bound.Axes(), first: cuts{}}
+	s := &sampler{Sampling: c.opt.Sample, bound: c.bound, uncut: c.bound, mistake: c.mistake, first: cuts{}}
+	if s.mistake != "" {
+		s.uncut = c.sound
+	}
+	s.axes = s.uncut.Axes()
 	if s.axes == nil {
 		return nil
 	}
@@ -63,7 +71,7 @@ func (c *Call) newSampler() *sampler {
 	for l, n := range s.sizes {
 		s.first[l] = upTo(0, min(n, 2))
 	}
-	s.tiny = s.cut(s.first)
+	s.tiny = s.parts(s.first)
 	f, err := s.tiny.Forward()
 	if err != nil || len(f.Outs) != 1 || len(f.After) > 0 || f.Outs[0].Dim() != len(s.axes.Out) {
 		return nil // the whole call says what is wrong
@@ -190,6 +198,15 @@ func (r *comparison) compareSampled(l label, got value.Value, want *tensor.Tenso
 		return r.compareValue(l, got, want, opdef.Bound{}, precision)
 	}
 	s, n, at := r.sampler, g.Numel(), cuts{}
+	if r.glance != nil {
+		at := r.glance.cuts(s, v, l, g.Shape)
+		if s.cut(at) == nil {
+			at = nil
+		}
+		res := r.comparePart(l, g, v, at, precision)
+		r.out.Results = append(r.out.Results, *res)
+		return &r.out.Results[len(r.out.Results)-1]
+	}
 	alone := len(s.axes.Linear) == 0           // nothing can be said of what lies outside of the part
 	if alone || s.along(v, g) != opdef.Uncut { // else it is compared whole
 		at = s.grid(v, g.Shape, n)
@@ -226,7 +243,11 @@ func (r *comparison) compareSampled(l label, got value.Value, want *tensor.Tenso
 func (r *comparison) comparePart(l label, got *tensor.Tensor, v *sampledValue, at cuts,
 	precision tensor.DType) *Result {
 	s := r.sampler
-	want, bound := v.make(s.cut(at), s.takeAll(v.out, at))
+	call := s.bound
+	if len(at) > 0 {
+		call = s.cut(at)
+	}
+	want, bound := v.make(call, s.takeAll(v.out, at))
 	if precision != tensor.Invalid && want.DType != got.DType {
 		want = opdef.Cast(want, got.DType)
 	}
@@ -255,15 +276,31 @@ func (s *sampler) takeAll(out []*tensor.Tensor, at cuts) []*tensor.Tensor {
 	return parts
 }
 
-// cut is the call on parts of the arguments.
-func (s *sampler) cut(at cuts) *opdef.Call {
-	return s.bound.Map(func(a opdef.Arg) *tensor.Tensor {
+// parts is the call on parts of the arguments, without the mistake that it has.
+func (s *sampler) parts(at cuts) *opdef.Call {
+	return s.uncut.Map(func(a opdef.Arg) *tensor.Tensor {
 		labels := s.axes.Of(a)
 		if labels == nil {
 			return a.Tensor
 		}
 		return s.take(a.Tensor, labels, at)
 	})
+}
+
+// cut is the call on parts of the arguments, nil if they are too small for the mistake that the call has.
+func (s *sampler) cut(at cuts) *opdef.Call {
+	c := s.parts(at)
+	if s.mistake == "" {
+		return c
+	}
+	if c.Plan() == nil {
+		for _, m := range c.Mistakes() {
+			if m.Text == s.mistake {
+				return opdef.Must(m.Plan())
+			}
+		}
+	}
+	return nil
 }
 
 // Sampled reports whether a value of the outcome was looked at in part.

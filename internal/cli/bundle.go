@@ -120,7 +120,7 @@ func (o *bundleOptions) write(ctx context.Context, a *app, e *capture.Entry, opt
 	outcome := call.Compare()
 	found := results.OfReplay(e, outcome, "", "")
 	summary := reports.NewSummary()
-	causes, err := causesOf(ctx, paths, e, call, outcome, time.Now().Add(explainTime))
+	causes, err := causesOf(ctx, &pastResults{}, paths, e, call, outcome, time.Now().Add(explainTime))
 	if err != nil {
 		return 0, err
 	}

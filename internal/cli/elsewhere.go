@@ -4,15 +4,18 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/replay/causes"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/results"
 	"github.com/optool/optool/tensor"
@@ -21,11 +24,11 @@ import (
 
 // causesOf are the causes of what fails in a call. All screens show these. First come other values that have the
 // elements, then mistakes under which the reference gives them. An error keeps what was found before it.
-func causesOf(ctx context.Context, paths []string, e *capture.Entry, call *replay.Call, outcome *replay.Outcome,
-	until time.Time) (out []reports.Cause, err error) {
+func causesOf(ctx context.Context, seen *pastResults, paths []string, e *capture.Entry, call *replay.Call,
+	outcome *replay.Outcome, until time.Time) (out []reports.Cause, err error) {
 	for i := range outcome.Results {
 		if r := &outcome.Results[i]; r.Phase == replay.Forward && r.Layout == "" && r.Device == "" {
-			out = append(out, elsewhere(ctx, paths, e, call, r, until)...)
+			out = append(out, elsewhere(ctx, seen, paths, e, call, r, until)...)
 		}
 	}
 	if len(out) > 0 {
@@ -61,8 +64,8 @@ func recordingAbove(e *capture.Entry) string {
 // elsewhere names another value with the bytes of a wrong result: an argument of the call, or a result of an earlier
 // call of the process. Then a buffer was not written. It also names a value that is added to the right one: then a sum
 // does not begin with 0. A finding needs the evidence that any cause needs, and elements that differ.
-func elsewhere(ctx context.Context, paths []string, e *capture.Entry, call *replay.Call, r *replay.Result,
-	until time.Time) []reports.Cause {
+func elsewhere(ctx context.Context, seen *pastResults, paths []string, e *capture.Entry, call *replay.Call,
+	r *replay.Result, until time.Time) []reports.Cause {
 	got, _, ok := call.Pair(r)
 	if !ok || r.Verdict != verdict.Fail || got.Numel() < 2 || got.Bytes() > largestElsewhere {
 		return nil
@@ -88,21 +91,20 @@ func elsewhere(ctx context.Context, paths []string, e *capture.Entry, call *repl
 		if dir := recordingAbove(e); dir != "" { // of which the paths may be a part
 			paths = []string{dir}
 		}
-		for other, err := range capture.Scan(ctx, paths, capture.Options{}) {
+		before, n := seen.like(ctx, paths, e, call, r, until)
+		tried += n
+		for _, o := range before {
 			if time.Now().After(until) {
 				return nil
 			}
-			if err != nil || other.PID != e.PID || other.Rank != e.Rank || other.Position() >= e.Position() {
-				continue
-			}
-			rec, _ := other.Load(capture.LoadOptions{Only: capture.Of(capture.Output)})
-			for i, t := range rec.Outputs() {
-				text := fmt.Sprintf("output[%d] of the earlier %s, id %d,", i, other.Op, other.ID)
-				if same(t) {
+			rec, _ := o.entry.Load(capture.LoadOptions{Only: capture.Of(capture.Output)})
+			outs := rec.Outputs()
+			text := fmt.Sprintf("output[%d] of the earlier %s, id %d,", o.index, o.entry.Op, o.entry.ID)
+			if o.index < len(outs) {
+				if same(outs[o.index]) {
 					what, exact = text+" is returned", true
-				}
-				if what == "" {
-					k := call.SumOf(r, tried, text, t)
+				} else {
+					k := call.SumOf(r, tried, text, outs[o.index])
 					what, exact = k.Text, k.Exact
 				}
 			}
@@ -122,3 +124,109 @@ func elsewhere(ctx context.Context, paths []string, e *capture.Entry, call *repl
 
 // largestElsewhere is the size in bytes of a result up to which others are compared.
 const largestElsewhere = 1 << 26
+
+// pastResults are the results of a recording, of which a few elements are kept, so that each is read once for all findings.
+type pastResults struct {
+	mu  sync.Mutex
+	of  string // the paths of the recording
+	all []output
+}
+
+// An output is a result of a call, by its place.
+type output struct {
+	pid, rank, position, index int
+	shape                      uint64 // a hash of it
+	some                       [sampledOutput]float32
+}
+
+const (
+	sampledOutput = 8       // elements
+	mostOutputs   = 1 << 17 // results of a recording that are kept
+)
+
+// A place is a result of a call.
+type place struct {
+	entry *capture.Entry
+	index int
+}
+
+// like are the earlier results of the process that may be a wrong one, or a part of the sum that it is, as a few of
+// their elements say, and the number of all earlier ones.
+func (s *pastResults) like(ctx context.Context, paths []string, e *capture.Entry, call *replay.Call, r *replay.Result,
+	until time.Time) (found []place, earlier int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if of := strings.Join(paths, "\n"); s.of != of {
+		s.of, s.all = of, nil
+		if !s.read(ctx, paths, until) {
+			s.of = ""
+		}
+	}
+	got, due, _ := call.Pair(r)
+	shape, x, y := hashOf(got.Shape), some(got), some(due)
+	at := map[int][]int{}
+	for _, o := range s.all {
+		if o.pid != e.PID || o.rank != e.Rank || o.position >= e.Position() {
+			continue
+		}
+		if earlier++; o.shape == shape && causes.MayBeSum(x[:], y[:], o.some[:], got.DType) {
+			at[o.position] = append(at[o.position], o.index)
+		}
+	}
+	if len(at) == 0 {
+		return nil, earlier
+	}
+	for other, err := range capture.Scan(ctx, paths, capture.Options{}) {
+		if time.Now().After(until) {
+			return found, earlier
+		}
+		if err != nil || other.PID != e.PID || other.Rank != e.Rank {
+			continue
+		}
+		for _, i := range at[other.Position()] {
+			found = append(found, place{other, i})
+		}
+	}
+	return found, earlier
+}
+
+// read reports whether it has read the results before a deadline.
+func (s *pastResults) read(ctx context.Context, paths []string, until time.Time) bool {
+	for e, err := range capture.Scan(ctx, paths, capture.Options{}) {
+		switch {
+		case time.Now().After(until):
+			return false
+		case err != nil:
+			continue
+		case len(s.all) >= mostOutputs:
+			return true
+		}
+		rec, _ := e.Load(capture.LoadOptions{Only: capture.Of(capture.Output)})
+		for i, t := range rec.Outputs() {
+			_ = replay.Guard(func() error { // what cannot be read is no other value
+				if t.Numel() > 1 && t.DType.Computable() && !t.DType.IsComplex() {
+					s.all = append(s.all, output{e.PID, e.Rank, e.Position(), i, hashOf(t.Shape), some(t)})
+				}
+				return nil
+			})
+		}
+		rec.Close()
+	}
+	return true
+}
+
+// some are elements of a tensor, evenly spread.
+func some(t *tensor.Tensor) (out [sampledOutput]float32) {
+	one, n := make([]float64, 1), t.Numel()
+	for i := range out {
+		tensor.Load(t, i*(n-1)/(sampledOutput-1), one)
+		out[i] = float32(one[0])
+	}
+	return out
+}
+
+func hashOf(shape []int) uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, shape)
+	return h.Sum64()
+}

@@ -101,7 +101,7 @@ func (a *app) explain(ctx context.Context, e *capture.Entry, o *explainOptions, 
 	if err != nil {
 		return 0, err
 	}
-	all, err := causesOf(ctx, paths, e, call, outcome, time.Now().Add(explainTime))
+	all, err := causesOf(ctx, &pastResults{}, paths, e, call, outcome, time.Now().Add(explainTime))
 	if err != nil {
 		return 0, err
 	}

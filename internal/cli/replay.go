@@ -29,6 +29,7 @@ import (
 type replayOptions struct {
 	selection
 	deviceFlags
+	past        *pastResults // results of the recording, for causes
 	stress      bool
 	accCheck    bool
 	runTimes    int
@@ -50,7 +51,7 @@ type replayOptions struct {
 }
 
 func newReplayCmd(a *app) *cobra.Command {
-	var o replayOptions
+	o := replayOptions{past: &pastResults{}}
 	cmd := &cobra.Command{
 		Use:   "replay PATH...",
 		Short: "Compute recorded calls again in float64, and find the wrong ones",
@@ -531,7 +532,7 @@ func (o *replayOptions) explained(ctx context.Context, lim *limits, e *capture.E
 				f.profiles = append(f.profiles, results.OfProfile(e, r, p))
 			}
 		}
-		f.causes, err = causesOf(ctx, o.paths, e, call, outcome, until)
+		f.causes, err = causesOf(ctx, o.past, o.paths, e, call, outcome, until)
 		return f, err
 	})
 	return f.causes, f.profiles

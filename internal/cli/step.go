@@ -115,6 +115,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	}
 	start := time.Now()
 	lim := o.limits()
+	var seen pastResults
 	opt := step.Options{Options: replay.Options{Registry: reg, Tolerances: tol, Read: o.read},
 		Within: func(bytes int64, f func() error) error {
 			_, err := within(cmd.Context(), lim, bytes, func() (struct{}, error) { return struct{}{}, f() })
@@ -122,7 +123,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 		},
 		Causes: func(e *capture.Entry, call *replay.Call, out *replay.Outcome, until time.Time) ([]reports.Cause,
 			error) {
-			return causesOf(cmd.Context(), []string{path}, e, call, out, until)
+			return causesOf(cmd.Context(), &seen, []string{path}, e, call, out, until)
 		}}
 	settings := append(a.operatorSettings(), o.tolerances.settings(tol)...)
 	if !o.none() {

@@ -38,7 +38,7 @@ func (c *Search) declared() iter.Seq[Mistake] {
 		for _, m := range c.Bound.Mistakes() {
 			if !yield(Mistake{Text: m.Text, Rounds: m.Rounds, Make: func() (Way, error) {
 				call, err := m.Plan()
-				return Way{Call: call}, err
+				return Way{Call: call, Declared: m.Text}, err
 			}}) {
 				return
 			}
@@ -49,25 +49,148 @@ func (c *Search) declared() iter.Seq[Mistake] {
 // takenFor are the operators that kernels are known to compute instead.
 func (c *Search) takenFor() iter.Seq[Mistake] { return c.otherOperators(c.Bound.Entry.TakenFor) }
 
-// relatives are the operators that take the same required arguments.
-func (c *Search) relatives() iter.Seq[Mistake] {
+// relatives are the operators of the same library that take the same required arguments. What one of them makes of a
+// part of the operands has to be the part of the result. Where no part can be told, only small calls are tried: a
+// singular value decomposition, or a Kronecker product, takes longer than all else.
+func (c *Search) relatives(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		var names []string
 		of := c.Bound.Entry
+		library, _, _ := strings.Cut(of.Names[0], ".")
 		for _, e := range c.Registry.Entries() {
 			name := e.Names[0]
 			known := slices.Contains(slices.Concat(of.Names, of.TakenFor, names), name)
-			if !known && slices.Equal(requiredTypes(e), requiredTypes(of)) && len(requiredTypes(of)) > 0 {
+			if !known && strings.HasPrefix(name, library+".") && slices.Equal(requiredTypes(e), requiredTypes(of)) &&
+				len(requiredTypes(of)) > 0 {
 				names = append(names, name)
 			}
 		}
+		most := 0
+		for _, a := range c.Bound.Tensors() {
+			most = max(most, a.Tensor.Numel())
+		}
+		var p *probe
+		nearly := 0.0
+		if most > fewForRelatives {
+			got, want := c.wrongResult(fails)
+			if got == nil || got.Dim() == 0 {
+				return
+			}
+			if p = c.probing(got, want); p == nil {
+				return
+			}
+			if c.Guard(func() error {
+				for _, x := range Pieces(got) {
+					nearly = max(nearly, math.Abs(x))
+				}
+				return nil
+			}) != nil {
+				return
+			}
+			nearly *= 4 * got.DType.Eps()
+		}
 		for m := range c.otherOperators(names) {
+			inner := m.Make
+			m.Make = func() (Way, error) {
+				way, err := inner()
+				if err == nil && p != nil && p.refutes(way.Call, nearly) {
+					err = errNoValue
+				}
+				return way, err
+			}
 			if !yield(m) {
 				return
 			}
 		}
 	}
 }
+
+// A probe is a part of a call that shows cheaply what another operator makes of the arguments: some indices of each
+// dimension, or of the first one, of the operands that have as many as the result.
+type probe struct {
+	of  func(shape []int) []int // of an operand, how many indices of each dimension
+	got *tensor.Tensor          // the part of what was recorded
+}
+
+// part is the call on the part of its operands.
+func (p *probe) part(call *opdef.Call) *opdef.Call {
+	return call.Map(func(a opdef.Arg) *tensor.Tensor { return firstOf(a.Tensor, p.of(a.Tensor.Shape)) })
+}
+
+// firstOf has so many indices of each dimension of a tensor.
+func firstOf(t *tensor.Tensor, sizes []int) *tensor.Tensor {
+	for d, n := range sizes {
+		t = t.Slice(d, 0, n, 1)
+	}
+	return t
+}
+
+// probing is a probe of the first result, nil if the part of that is not the result of any part of the operands.
+func (c *Search) probing(got, want *tensor.Tensor) *probe {
+	least := func(n int) int { return min(n, probed) }
+	for _, of := range []func(shape []int) []int{
+		func(shape []int) []int {
+			sizes := slices.Clone(shape)
+			for d := range sizes {
+				sizes[d] = least(sizes[d])
+			}
+			return sizes
+		},
+		func(shape []int) []int {
+			sizes := slices.Clone(shape)
+			if len(sizes) > 0 && len(got.Shape) > 0 && sizes[0] == got.Shape[0] {
+				sizes[0] = least(sizes[0])
+			}
+			return sizes
+		},
+	} {
+		p := &probe{of: of, got: firstOf(got, of(got.Shape))}
+		ok := false
+		_ = c.Guard(func() error { // a call that cannot be cut
+			due := firstOf(want, of(got.Shape))
+			f, err := p.part(c.Bound).Forward()
+			if err != nil || len(f.Outs) == 0 || !slices.Equal(f.Outs[0].Shape, due.Shape) {
+				return err
+			}
+			x, y, top := elements(f.Outs[0]), elements(due), 0.0
+			for i := range x {
+				top = max(top, math.Abs(y[i]))
+			}
+			ok = !slices.ContainsFunc(upTo(0, len(x)), func(i int) bool {
+				return !alike(x[i], y[i]) && !(math.Abs(x[i]-y[i]) <= 1e-9*top)
+			})
+			return nil
+		})
+		if ok && p.got.Numel() <= got.Numel()/2 {
+			return p
+		}
+	}
+	return nil
+}
+
+// refutes reports whether a call of another operator gives something else than was recorded.
+func (p *probe) refutes(call *opdef.Call, nearly float64) bool {
+	f, err := p.part(call).Forward()
+	if err != nil {
+		return true
+	}
+	if len(f.Outs) == 0 || !slices.Equal(f.Outs[0].Shape, p.got.Shape) || !f.Outs[0].DType.IsFloat() {
+		return true
+	}
+	x, z, far := elements(p.got), elements(f.Outs[0]), 0
+	for i := range x {
+		if !alike(x[i], z[i]) && !(math.Abs(x[i]-z[i]) <= nearly) {
+			far++
+		}
+	}
+	return 4*far > len(x)
+}
+
+const (
+	probed = 8 // indices of a dimension
+	// fewForRelatives is the number of elements of operands up to which other operators are tried on all of them.
+	fewForRelatives = 1 << 12
+)
 
 // requiredTypes are the types of the arguments that a call of an operator has to have.
 func requiredTypes(e *opdef.Entry) []string {
@@ -475,13 +598,15 @@ func without(t *tensor.Tensor, d, from, to int) *tensor.Tensor {
 
 // altered is t with other elements from an index of a dimension to below another.
 func altered(t *tensor.Tensor, d, from, to int, f func(x float64) float64) *tensor.Tensor {
-	n, inner, v := t.Shape[d], tensor.Numel(t.Shape[d+1:]), elements(t)
-	for i := range v {
-		if at := i / inner % n; at >= from && at < to {
-			v[i] = f(v[i])
+	n, inner := t.Shape[d], tensor.Numel(t.Shape[d+1:])
+	return tensor.LazyOf(t.DType, t.Shape, func(lo int, dst []float64) {
+		tensor.Load(t, lo, dst)
+		for i := range dst {
+			if at := (lo + i) / inner % n; at >= from && at < to {
+				dst[i] = f(dst[i])
+			}
 		}
-	}
-	return tensor.New(t.DType, t.Shape, v)
+	}, t)
 }
 
 // missingRows leaves out the end of the gradient that a backward pass starts from, as where the
@@ -499,8 +624,8 @@ func (c *Search) missingRows() iter.Seq[Mistake] {
 		without := func(what string, n, inner, tail int) bool {
 			return yield(Mistake{
 				Text: fmt.Sprintf("the last %d of %d %s of the incoming gradient are left out", tail, n, what),
-				Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
-					if target != Incoming || t.Numel() != tensor.Numel(shape) {
+				Make: c.alteringIncoming(func(t *tensor.Tensor) *tensor.Tensor {
+					if t.Numel() != tensor.Numel(shape) {
 						return t
 					}
 					v := elements(t)

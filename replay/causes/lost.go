@@ -42,13 +42,13 @@ func (c *Search) lostDuplicates(fails []Wrong) iter.Seq[Mistake] {
 				}
 				shape := c.Incoming[0].Shape
 				for kept := range masks(t.Shape, v, shape, first) {
-					lose := func(target string, t *tensor.Tensor) *tensor.Tensor {
-						if target != Incoming || !slices.Equal(t.Shape, shape) {
+					lose := func(t *tensor.Tensor) *tensor.Tensor {
+						if !slices.Equal(t.Shape, shape) {
 							return t
 						}
 						return masked(t, kept)
 					}
-					if !yield(Mistake{Text: text, Make: c.altering(lose)}) {
+					if !yield(Mistake{Text: text, Make: c.alteringIncoming(lose)}) {
 						return
 					}
 				}

@@ -64,6 +64,10 @@ type Way struct {
 	// Original maps the tensors of Call to the recorded ones they stand for.
 	Original map[*tensor.Tensor]*tensor.Tensor
 	Alter    Alteration // nil: none
+	// Declared is the text of the mistake that Call has, one that the operator declares; "" if it has none.
+	Declared string
+	// OnlyIncoming says that Alter changes the gradients that a backward pass starts from, and nothing else.
+	OnlyIncoming bool
 }
 
 // An Alteration makes what is compared of a value of the reference, by its target. The gradient that a backward pass
@@ -76,6 +80,7 @@ const Incoming = "grad_output"
 // Then is the way whose values are altered once more.
 func (w Way) Then(next Alteration) Way {
 	first := w.Alter
+	w.OnlyIncoming = false
 	w.Alter = func(target string, t *tensor.Tensor) *tensor.Tensor {
 		if first != nil {
 			t = first(target, t)
@@ -88,6 +93,19 @@ func (w Way) Then(next Alteration) Way {
 // altering is the call as it is, of which other values are compared.
 func (c *Search) altering(alter Alteration) func() (Way, error) {
 	return func() (Way, error) { return Way{Call: c.Bound, Original: c.Original, Alter: alter}, nil }
+}
+
+// alteringIncoming is the call as it is whose backward pass starts from other gradients.
+func (c *Search) alteringIncoming(f func(t *tensor.Tensor) *tensor.Tensor) func() (Way, error) {
+	return func() (Way, error) {
+		return Way{Call: c.Bound, Original: c.Original, OnlyIncoming: true,
+			Alter: func(target string, t *tensor.Tensor) *tensor.Tensor {
+				if target != Incoming {
+					return t
+				}
+				return f(t)
+			}}, nil
+	}
 }
 
 // recorded is the recorded tensor that an argument of the call stands for.
@@ -150,7 +168,7 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		c.misreadIncoming(ofElements), c.misreadIncoming(alongDimensions), c.untransposed(fails)}
 	all = slices.Concat(local[:2], []iter.Seq[Mistake]{c.misplacedResults(fails), c.exchanged(fails)}, local[2:],
 		[]iter.Seq[Mistake]{c.addedValues(fails), c.wrongSizes()})
-	return all, []iter.Seq[Mistake]{c.movedFactors(), c.relatives(), c.unwrittenAt(fails), c.displaced(fails),
+	return all, []iter.Seq[Mistake]{c.movedFactors(), c.relatives(fails), c.unwrittenAt(fails), c.displaced(fails),
 		c.missingFactors(fails), c.fittedNumbers(fails, 0), c.averaged(), c.exchangedBlocks(), c.twoArguments(),
 		c.limited(fails), c.weightedParts(fails, nil),
 		c.misread(inFewBits), c.together(inFewBits), c.misread(inOtherLayouts), c.misreadIncoming(inOtherLayouts),

@@ -7,6 +7,8 @@ import (
 	"math/cmplx"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
@@ -48,12 +50,7 @@ func (c *Search) misreadIncoming(transformations transformer) iter.Seq[Mistake] 
 		}
 		for f := range transformations(c.Incoming[0]) {
 			if !yield(Mistake{Text: fmt.Sprintf(f.text, "the incoming gradient"), Rounds: f.rounds, Like: f.like,
-				Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
-					if target != Incoming {
-						return t
-					}
-					return orSame(f.of(t), t)
-				})}) {
+				Make: c.alteringIncoming(func(t *tensor.Tensor) *tensor.Tensor { return orSame(f.of(t), t) })}) {
 				return
 			}
 		}
@@ -373,15 +370,38 @@ func gathered(t *tensor.Tensor, from func(i int) int) *tensor.Tensor {
 }
 
 func gatheredAs[T tensor.Elem](t *tensor.Tensor, from func(i int) int) *tensor.Tensor {
-	v := tensor.Make[T](t.Numel())
-	tensor.Load(t, 0, v)
-	out := tensor.Make[T](len(v))
-	for i := range out {
-		if j := from(i); j >= 0 {
-			out[i] = v[j]
+	read := reader[T](t)
+	return tensor.Lazy(t.DType, t.Shape, 1, func(lo int, dst []T) {
+		v, one := read(len(dst)), make([]T, 1)
+		for i := range dst {
+			switch j := from(lo + i); {
+			case j < 0:
+				dst[i] = 0
+			case v != nil:
+				dst[i] = v[j]
+			default:
+				tensor.Load(t, j, one)
+				dst[i] = one[0]
+			}
 		}
+	})
+}
+
+// reader gives all elements of t once so many of them were asked for that reading each by itself would take longer,
+// nil before.
+func reader[T tensor.Elem](t *tensor.Tensor) func(n int) []T {
+	var asked atomic.Int64
+	all := sync.OnceValue(func() []T {
+		v := tensor.Make[T](t.Numel())
+		tensor.Load(t, 0, v)
+		return v
+	})
+	return func(n int) []T {
+		if asked.Add(int64(n)) < int64(t.Numel()/8) {
+			return nil
+		}
+		return all()
 	}
-	return tensor.New(t.DType, t.Shape, out)
 }
 
 // reordered is t with part of(i) in place of part i along a dimension.

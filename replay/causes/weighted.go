@@ -56,8 +56,8 @@ func (c *Search) weightedParts(fails []Wrong, in *place) iter.Seq[Mistake] {
 		}
 		shape := c.Ran.Outs[0].Shape
 		try("the incoming gradient", shape, func(p part, w []float64) func() (Way, error) {
-			return c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
-				if target != Incoming || !slices.Equal(t.Shape, shape) {
+			return c.alteringIncoming(func(t *tensor.Tensor) *tensor.Tensor {
+				if !slices.Equal(t.Shape, shape) {
 					return t
 				}
 				return p.scaled(t, w)
@@ -331,4 +331,24 @@ func (c *Search) Sums(r *Wrong, text string, t *tensor.Tensor) iter.Seq[Mistake]
 			}
 		}
 	}
+}
+
+// MayBeSum reports whether some elements of a recorded value, with those that are due, may be a known value, or that
+// and what is due: most of them are, but for rounding.
+func MayBeSum(got, due, known []float32, dt tensor.DType) bool {
+	eps := float64(0)
+	if dt.IsFloat() {
+		eps = 16 * max(dt.Eps(), tensor.Float32.Eps())
+	}
+	for _, s := range sums {
+		n := 0
+		for i := range got {
+			x, a, b := float64(got[i]), s.due*float64(due[i]), s.known*float64(known[i])
+			n += btoi(alike(x, a+b) || math.Abs(x-a-b) <= eps*(math.Abs(a)+math.Abs(b)+math.Abs(x)))
+		}
+		if 4*n >= 3*len(got) {
+			return true
+		}
+	}
+	return false
 }
