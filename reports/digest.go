@@ -246,7 +246,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// severity orders results of equal verdict: by units in the last place, with elements
+// severity orders results of equal verdict: by the distance of the worst element, which all screens show, with elements
 // that are not finite on one side alone before all others.
 func (r *Result) severity() float64 {
 	switch {
@@ -255,7 +255,7 @@ func (r *Result) severity() float64 {
 	case r.MaxULP == nil:
 		return math.Inf(1)
 	}
-	return float64(*r.MaxULP)
+	return float64(*cmp.Or(r.WorstULP, r.MaxULP))
 }
 
 // class orders findings by what they ask of the reader: a wrong result or a device that failed, an error, then what

@@ -158,7 +158,7 @@ func TestDigestOrders(t *testing.T) {
 	far := wrong("torch.far", 1, 7, "output[0]", "far")
 	far.Results[0].Mismatch, far.Results[0].MaxULP = &one, Num(1e9)
 	near := wrong("torch.a", 2, 7, "output[0]", "near")
-	near.Results[0].Mismatch, near.Results[0].MaxULP = &one, Num(9)
+	near.Results[0].Mismatch, near.Results[0].MaxULP, near.Results[0].WorstULP = &one, Num(1e12), Num(9)
 	nan := wrong("torch.nan", 3, 7, "output[0]", "nan")
 	nan.Results[0].Mismatch = &one
 	for order, want := range map[Order]string{OrderExecution: "far a nan", OrderWorst: "nan far a", OrderOp: "a far nan"} {

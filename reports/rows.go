@@ -113,6 +113,8 @@ type Result struct {
 	MaxAbs    *Number         `json:"max_abs_diff"`
 	MaxRel    *Number         `json:"max_relative_diff"`
 	MaxULP    *Number         `json:"max_ulp"`
+	// WorstULP is the distance of the worst element by its bound, which the reason says.
+	WorstULP  *Number         `json:"worst_ulp,omitempty"`
 	Mismatch  *int            `json:"mismatched"` // elements outside the tolerance
 	Numel     *int            `json:"numel"`
 	ATol      *Number         `json:"atol"`

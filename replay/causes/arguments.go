@@ -49,19 +49,17 @@ func (c *Search) declared() iter.Seq[Mistake] {
 // takenFor are the operators that kernels are known to compute instead.
 func (c *Search) takenFor() iter.Seq[Mistake] { return c.otherOperators(c.Bound.Entry.TakenFor) }
 
-// relatives are the operators of the same library that take the same required arguments. What one of them makes of a
-// part of the operands has to be the part of the result. Where no part can be told, only small calls are tried: a
+// relatives are the operators that take the same required arguments. What one of them makes of a part
+// of the operands has to be the part of the result. Where no part can be told, only small calls are tried: a
 // singular value decomposition, or a Kronecker product, takes longer than all else.
 func (c *Search) relatives(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		var names []string
 		of := c.Bound.Entry
-		library, _, _ := strings.Cut(of.Names[0], ".")
 		for _, e := range c.Registry.Entries() {
 			name := e.Names[0]
 			known := slices.Contains(slices.Concat(of.Names, of.TakenFor, names), name)
-			if !known && strings.HasPrefix(name, library+".") && slices.Equal(requiredTypes(e), requiredTypes(of)) &&
-				len(requiredTypes(of)) > 0 {
+			if !known && slices.Equal(requiredTypes(e), requiredTypes(of)) && len(requiredTypes(of)) > 0 {
 				names = append(names, name)
 			}
 		}

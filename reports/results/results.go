@@ -143,6 +143,9 @@ func OfComparison(c *compare.Result, dt tensor.DType, shape []int) *reports.Resu
 	out.ATol, out.RTol = reports.Num(n.Atol), reports.Num(n.Rtol)
 	if !math.IsNaN(c.MaxULP) { // null where it does not apply
 		out.MaxULP = reports.Num(c.MaxULP)
+		if !math.IsNaN(c.WorstULP) {
+			out.WorstULP = reports.Num(c.WorstULP)
+		}
 	}
 	if c.BoundRatio > 0 {
 		out.BoundRatio = reports.Num(c.BoundRatio)
