@@ -186,7 +186,7 @@ func (c *Call) explains(m causes.Mistake, fails []Result) causes.Cause {
 		i := slices.IndexFunc(alt.out.Results, func(r Result) bool {
 			return r.Phase == f.Phase && r.Target == f.Target
 		})
-		ok := i >= 0 && (within(alt.out.Results[i], f) ||
+		ok := i >= 0 && !(m.Gradients && f.Phase != Backward) && (within(alt.out.Results[i], f) ||
 			m.Rounds && f.Verdict == verdict.Fail && mostly(alt.out.Results[i], f, m.Few()))
 		if ok {
 			r := alt.out.Results[i].Compared

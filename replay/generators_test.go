@@ -31,6 +31,7 @@ func TestCausesOfGenerators(t *testing.T) {
 	}
 	a, b, m := random(30, 40), random(30, 40), random(11, 30)
 	h, w, u, s := random(9, 5), random(20, 6), random(20, 5), random(9, 6)
+	tall, wide := random(70, 90), random(90, 80)
 	bias, more, planes := random(20), random(20), random(2, 12, 4, 5)
 	for _, tc := range []struct {
 		want string
@@ -45,6 +46,11 @@ func TestCausesOfGenerators(t *testing.T) {
 			func(i int, v []float64) float64 { return v[i-i/8%2*8] }},
 		{"min_val is -1, not -0.5, and max_val is 1, not 2", "torch.nn.functional.hardtanh",
 			[]value.Value{a, -0.5, 2.0}, []value.Value{a, -1.0, 1.0}, nil},
+		{"self is multiplied by pi/180, as if it were in degrees", "torch.tan", []value.Value{a},
+			[]value.Value{edited(a, func(i int, v []float64) float64 { return v[i] * math.Pi / 180 })}, nil},
+		// too large to be computed under each mistake: a part is
+		{"self is read one further along dimension 1", "torch.matmul", []value.Value{tall, wide},
+			[]value.Value{edited(tall, func(i int, v []float64) float64 { return v[i/90*90+(i+1)%90] }), wide}, nil},
 		{"beta multiplies self", "torch.nn.functional.softplus", []value.Value{a, 2.0},
 			[]value.Value{edited(a, func(i int, v []float64) float64 { return 2 * v[i] }), 1.0}, nil},
 		{"input is read as 4 x 3, transposed along dimension 1", "torch.nn.functional.pixel_shuffle",

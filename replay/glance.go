@@ -37,49 +37,67 @@ const (
 	glancedRun      = 16 // neighbours, which cost little more than one element where rows are computed
 )
 
-// refuted reports whether a few elements show that a mistake does not explain the values that failed.
+// refuted reports whether a few elements show that a mistake explains no pass that failed. Gradients are not looked at
+// where a result failed that has more than one element.
 func (c *Call) refuted(m causes.Mistake, way causes.Way, fails []Result) bool {
+	if way.Call.Plan() == nil && way.Call.Random() != "" && c.bound.Random() == "" {
+		return true // it gives no certain numbers
+	}
+	results := slices.ContainsFunc(fails, func(r Result) bool { return r.Phase != Backward && r.numel() > 1 })
+	if results && way.OnlyIncoming {
+		return true
+	}
 	g := &glance{rounds: m.Rounds, fails: map[target]fault{}}
-	results := slices.ContainsFunc(fails, func(r Result) bool { return r.Phase != Backward })
+	far := map[bool]bool{} // of gradients, of results
 	for _, r := range fails {
-		if results && r.Phase == Backward || r.Compared == nil || r.Compared.Loose > 0 || !r.DType.IsFloat() {
+		if results && r.Phase == Backward {
 			continue
 		}
-		g.fails[target{r.Phase, r.Target}] = fault{r.Compared.OpTools.MaxAbs,
-			max(0, tensor.Ravel(r.Compared.WorstIndex, r.Shape))}
+		far[r.Phase == Backward] = false
+		if r.Compared != nil && r.Compared.Loose == 0 && r.DType.IsFloat() {
+			g.fails[target{r.Phase, r.Target}] = fault{r.Compared.OpTools.MaxAbs,
+				max(0, tensor.Ravel(r.Compared.WorstIndex, r.Shape))}
+		}
 	}
-	switch {
-	case way.Call.Plan() == nil && way.Call.Random() != "" && c.bound.Random() == "": // it gives no certain numbers
-		return true
-	case results && way.OnlyIncoming:
-		return true
-	case len(g.fails) == 0:
+	if len(g.fails) == 0 {
 		return false
 	}
-	refuted := false
 	if way.Call == c.bound && way.Alter != nil && !changes(way, c.gradOutputs) { // what is due is known
-		return Guard(func() error {
-			for _, r := range fails {
-				f, ok := g.fails[target{r.Phase, r.Target}]
-				w := c.wrong[r.Target]
-				got, want, both := w.Pair()
-				refuted = refuted || ok && both && g.far(f, got, way.Alter(r.Target, want))
+		if Guard(func() error {
+			for of, f := range g.fails {
+				w := c.wrong[of.name]
+				if got, want, ok := w.Pair(); ok && g.far(f, got, way.Alter(of.name, want)) {
+					far[of.phase == Backward] = true
+				}
 			}
 			return nil
-		}) == nil && refuted
+		}) != nil {
+			return false
+		}
+	} else {
+		alt := c.under(way)
+		alt.glance, alt.opt.Sample = g, &Sampling{Over: glancedFlops}
+		alt.opt.ForwardOnly = alt.opt.ForwardOnly || results
+		if alt.fwd != nil && !alt.opt.ForwardOnly && alt.bound.Axes() != nil {
+			alt.fwd = nil // so that only a part of the gradients is computed
+		}
+		alt.guard(alt.compareCall)
+		for _, r := range alt.out.Results {
+			if _, ok := g.fails[target{r.Phase, r.Target}]; ok && r.Verdict == verdict.Fail && r.Compared != nil {
+				far[r.Phase == Backward] = true
+			}
+		}
 	}
-	alt := c.under(way)
-	alt.glance, alt.opt.Sample = g, &Sampling{Over: glancedFlops}
-	alt.opt.ForwardOnly = alt.opt.ForwardOnly || results
-	if alt.fwd != nil && !alt.opt.ForwardOnly && alt.bound.Axes() != nil {
-		alt.fwd = nil // so that only a part of the gradients is computed
+	for _, is := range far {
+		if !is {
+			return false
+		}
 	}
-	alt.guard(alt.compareCall)
-	return slices.ContainsFunc(alt.out.Results, func(r Result) bool {
-		_, ok := g.fails[target{r.Phase, r.Target}]
-		return ok && r.Verdict == verdict.Fail && r.Compared != nil
-	})
+	return true
 }
+
+// numel is the number of elements of the value.
+func (r *Result) numel() int { return tensor.Numel(r.Shape) }
 
 // changes reports whether a way changes the gradients that a backward pass starts from.
 func changes(way causes.Way, incoming []*tensor.Tensor) bool {
@@ -120,7 +138,7 @@ func (g *glance) apart(f fault, dt tensor.DType, x, z []float64, few int) bool {
 		switch {
 		case x[i] == z || x[i] != x[i] && z != z:
 		case unlike && finite(x[i]) == finite(z):
-		case !(math.Abs(x[i]-z) <= (1+1e-3)*f.most/causes.Nearness):
+		case !(math.Abs(x[i]-z) <= max((1+1e-3)*f.most/causes.Nearness, dt.ULP(x[i]))):
 			far++
 		}
 	}

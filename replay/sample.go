@@ -39,9 +39,9 @@ type sampler struct {
 	uncut   *opdef.Call
 	mistake string
 	axes    *opdef.Axes
-	sizes map[int]int // of labels
-	fwd   *opdef.Forward
-	flops float64
+	sizes   map[int]int // of labels
+	fwd     *opdef.Forward
+	flops   float64
 	// The call on at most two indices of each label, and what it gives.
 	tiny    *opdef.Call
 	tinyFwd *opdef.Forward

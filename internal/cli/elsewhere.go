@@ -125,7 +125,7 @@ func elsewhere(ctx context.Context, seen *pastResults, paths []string, e *captur
 // largestElsewhere is the size in bytes of a result up to which others are compared.
 const largestElsewhere = 1 << 26
 
-// pastResults are the results of a recording, of which a few elements are kept, so that each is read once for all findings.
+// pastResults keeps a few elements of each result of a recording, so that each file is read once for all findings.
 type pastResults struct {
 	mu  sync.Mutex
 	of  string // the paths of the recording

@@ -144,3 +144,41 @@ func TestEvidence(t *testing.T) {
 		}
 	}
 }
+
+// TestMayBeSum: a few elements show which earlier value may be a wrong one, or a term of it.
+func TestMayBeSum(t *testing.T) {
+	due, known := []float32{1, -2, 3, 0.5}, []float32{4, 8, -1, 2}
+	for _, c := range []struct {
+		got []float32
+		is  bool
+	}{
+		{known, true},
+		{[]float32{5, 6, 2, 2.5}, true},
+		{[]float32{-3, -10, 4, -1.5}, true},
+		{[]float32{5, 6, 2, 9}, true}, // one element is of something else
+		{due, false},
+		{[]float32{5, -6, 2, -2.5}, false},
+	} {
+		if is := MayBeSum(c.got, due, known, tensor.Float32); is != c.is {
+			t.Errorf("%v: %v", c.got, is)
+		}
+	}
+}
+
+// TestFewAlike: few elements that are the same by chance have no cause.
+func TestFewAlike(t *testing.T) {
+	for _, c := range []struct {
+		dt      tensor.DType
+		n, x    int
+		explain bool
+	}{
+		{tensor.Bool, 2, 1, false}, {tensor.Bool, 16, 1, true}, {tensor.Int64, 2, 1, false}, {tensor.Int64, 8, 1, true},
+		{tensor.Float32, 2, 1, false}, {tensor.Float32, 2, 0, true},
+	} {
+		got := tensor.Full(c.dt, []int{c.n}, float64(c.x)).Rounded()
+		want := tensor.Full(c.dt, []int{c.n}, float64(1-c.x)).Rounded()
+		if text := unwritten(got, want); (text != "") != c.explain {
+			t.Errorf("%d elements %d of %v: %q", c.n, c.x, c.dt, text)
+		}
+	}
+}

@@ -291,6 +291,10 @@ func elementMaps(dt tensor.DType) []elementMap {
 			}
 			return x
 		}},
+		{"%s is multiplied by pi/180, as if it were in degrees", func(x float64) float64 { return x * math.Pi / 180 }},
+		{"%s is multiplied by 180/pi, as if degrees were asked for", func(x float64) float64 {
+			return x / math.Pi * 180
+		}},
 		{"1 is added to %s", func(x float64) float64 { return x + 1 }},
 		{"1 is subtracted from %s", func(x float64) float64 { return x - 1 }},
 		{"1 - %s is taken", func(x float64) float64 { return 1 - x }},
