@@ -46,7 +46,7 @@ func TestMutants(t *testing.T) {
 		name := l.String()
 		t.Run(name, func(t *testing.T) {
 			n := fuzzcheck.Mutants(t, 50)
-			r := rand.New(rand.NewPCG(1, uint64(n)))
+			r := rand.New(rand.NewPCG(1+fuzzcheck.Seed(t), uint64(n)))
 			for range n {
 				dir := filepath.Join(t.TempDir(), "mutant")
 				if err := os.CopyFS(dir, os.DirFS(root)); err != nil {

@@ -36,7 +36,7 @@ type Options struct {
 // defaults, which no file of torch's comes near. Those of numbers of things grow with the
 // file: a checkpoint may have any number of tensors, but each takes hundreds of bytes.
 type Limits struct {
-	// Objects made by one pickle; default 2^20, or one for 8 bytes of a larger file and 4 of the pickle.
+	// Objects made by one pickle; default 2^20, or one for 4 bytes of a larger file and 2 of the pickle.
 	Objects  int
 	Depth    int   // nesting of objects, open marks; default 1000
 	Expanded int   // objects in the value where every reference counts; default 2^22, or one for 8 bytes
@@ -55,7 +55,7 @@ func (l Limits) withDefaults(size int64) Limits {
 			*v = d
 		}
 	}
-	def(&l.Objects, max(fewObjects, int(size/8)))
+	def(&l.Objects, max(fewObjects, int(size/4)))
 	def(&l.Depth, 1000)
 	def(&l.Expanded, max(1<<22, int(size/8)))
 	def(&l.Records, max(1<<20, int(size/64)))

@@ -100,9 +100,9 @@ const (
 
 // hooked are the modules of globals that the machine answers itself, without
 // asking FindClass: collections.OrderedDict, __builtin__.object and
-// copy_reg._reconstructor. The walk changes their first byte in the machine's
-// copy of the pickle, so that our classes are used for all of them (the
-// machine's OrderedDict refuses what Python 2 wrote).
+// copy_reg._reconstructor. The machine gets them with another first byte (see
+// cursor), so that our classes are used for all of them (the machine's
+// OrderedDict refuses what Python 2 wrote).
 var hooked = map[string]bool{"collections.OrderedDict": true, "__builtin__.object": true,
 	"copy_reg._reconstructor": true}
 
@@ -122,25 +122,38 @@ func unhook(module string) string {
 
 // A program is a pickle that has been walked: it is safe to run.
 type program struct {
-	code     []byte // a copy without frames, hooked globals renamed
-	frames   []int  // offsets in code at which a FRAME opcode was left out
+	pickle   []byte // the machine reads it through a cursor
 	length   int    // bytes of the pickle up to and including STOP
 	protocol int
 	globals  []string // in order of first appearance
+	// read are the memo slots that are read: most pickles put every object into the memo and read few of them.
+	read map[uint32]bool
+	// puts and memoizes say how slots are set. Slots of MEMOIZE have their numbers by order only where nothing
+	// else sets any.
+	puts, memoizes bool
 }
 
 // frameLen is the length of a FRAME opcode with its argument.
 const frameLen = 9
 
-// origin is the offset in the pickle of offset at in code.
-func (p *program) origin(at int) int64 {
-	for _, f := range p.frames {
-		if f > at {
-			break
-		}
-		at += frameLen
+// extent is the length of an opcode at the start of b with its argument; b has been walked.
+func (op *opcode) extent(b []byte) int {
+	switch op.arg {
+	case argFixed:
+		return 1 + int(op.size)
+	case argLine:
+		return 2 + bytes.IndexByte(b[1:], '\n')
+	case argLines:
+		n := 2 + bytes.IndexByte(b[1:], '\n')
+		return n + 1 + bytes.IndexByte(b[n:], '\n')
+	case argLen1:
+		return 2 + int(b[1])
+	case argLen4:
+		return 5 + int(le.Uint32(b[1:]))
+	case argLen8:
+		return 9 + int(le.Uint64(b[1:]))
 	}
-	return int64(at)
+	return 1
 }
 
 // item is what the walk knows of an object on the stack: where its text
@@ -167,8 +180,8 @@ type walker struct {
 // is read, text is UTF-8, no global is forbidden, and the limits hold. Nothing
 // larger than the pickle is allocated. A large file permits more objects only in a large pickle.
 func walk(p []byte, lim Limits) (*program, *FormatError) {
-	lim.Objects = min(lim.Objects, max(fewObjects, len(p)/4))
-	w := walker{p: p, lim: lim, prog: program{code: make([]byte, 0, min(len(p), 8<<10))}}
+	lim.Objects = min(lim.Objects, max(fewObjects, len(p)/2))
+	w := walker{p: p, lim: lim, prog: program{pickle: p, read: map[uint32]bool{}}}
 	for {
 		if w.next >= len(p) {
 			return nil, w.truncated("no STOP")
@@ -223,8 +236,6 @@ func (w *walker) step(code byte, op *opcode) *FormatError {
 	if code == 0x95 {
 		return w.enterFrame(lo, hi)
 	}
-	at := len(w.prog.code)
-	w.prog.code = append(w.prog.code, w.p[w.pos:hi]...)
 	if op.toMark && len(w.marks) == 0 {
 		return w.fail("%s without MARK", op.name)
 	}
@@ -273,18 +284,17 @@ func (w *walker) step(code byte, op *opcode) *FormatError {
 		w.prog.protocol = int(w.p[lo])
 		return nil
 	case 'g', 'h', 'j':
-		return w.get(w.slot(lo, hi))
+		return w.get(slot(w.p[w.pos:hi]))
 	case 'p', 'q', 'r':
-		return w.put(w.slot(lo, hi))
+		w.prog.puts = true
+		return w.put(slot(w.p[w.pos:hi]))
 	case 0x94:
-		return w.put(int64(len(w.memo)+len(w.sparse)), nil)
+		w.prog.memoizes = true
+		return w.put(int64(len(w.memo) + len(w.sparse)))
 	case 'c', 'i':
 		module, name, _ := strings.Cut(string(w.p[lo:hi-1]), "\n")
 		if err := w.global(module, name); err != nil {
 			return err
-		}
-		if hooked[module+"."+name] {
-			w.prog.code[at+1] = hookByte
 		}
 	case 0x93:
 		if err := w.stackGlobal(); err != nil {
@@ -418,7 +428,7 @@ func (w *walker) checkLine(op *opcode, line []byte) *FormatError {
 	return nil
 }
 
-// enterFrame checks the length of a frame; frames are left out of the copy.
+// enterFrame checks the length of a frame; the machine gets none.
 func (w *walker) enterFrame(lo, hi int) *FormatError {
 	n := le.Uint64(w.p[lo:hi])
 	if w.frame > 0 {
@@ -430,43 +440,49 @@ func (w *walker) enterFrame(lo, hi int) *FormatError {
 	if n > 0 {
 		w.frame = hi + int(n)
 	}
-	w.prog.frames = append(w.prog.frames, len(w.prog.code))
 	return nil
 }
 
-// slot is the memo slot an opcode names: a line, or 1 or 4 bytes.
-func (w *walker) slot(lo, hi int) (int64, *FormatError) {
-	switch b := w.p[lo:hi]; w.p[w.pos] {
+// slot is the memo slot that an opcode names: a line, or 1 or 4 bytes. Beyond 32 bits it is -1.
+func slot(b []byte) int64 {
+	switch code, arg := b[0], b[1:]; code {
 	case 'g', 'p':
-		n, err := strconv.ParseUint(string(b[:len(b)-1]), 10, 32)
+		n, err := strconv.ParseUint(string(arg[:len(arg)-1]), 10, 32)
 		if err != nil {
-			return 0, w.fail("memo slot %q is not a number of 32 bits", b[:len(b)-1])
+			return -1
 		}
-		return int64(n), nil
+		return int64(n)
 	case 'h', 'q':
-		return int64(b[0]), nil
+		return int64(arg[0])
 	default:
-		return int64(le.Uint32(b)), nil
+		return int64(le.Uint32(arg))
 	}
 }
 
-func (w *walker) get(slot int64, err *FormatError) *FormatError {
-	if err != nil {
-		return err
-	}
-	if slot < int64(len(w.memo)) {
-		return w.push(w.memo[slot])
+// badSlot is the error of a slot that is no number.
+func (w *walker) badSlot() *FormatError {
+	line, _, _ := bytes.Cut(w.p[w.pos+1:], []byte("\n"))
+	return w.fail("memo slot %q is not a number of 32 bits", line)
+}
+
+func (w *walker) get(slot int64) *FormatError {
+	if slot < 0 {
+		return w.badSlot()
 	}
 	it, ok := w.sparse[uint32(slot)]
+	if slot < int64(len(w.memo)) {
+		it, ok = w.memo[slot], true
+	}
 	if !ok {
 		return w.fail("memo slot %d was never set", slot)
 	}
+	w.prog.read[uint32(slot)] = true
 	return w.push(it)
 }
 
-func (w *walker) put(slot int64, err *FormatError) *FormatError {
-	if err != nil {
-		return err
+func (w *walker) put(slot int64) *FormatError {
+	if slot < 0 {
+		return w.badSlot()
 	}
 	if w.segment() == 0 {
 		return w.fail("stack is empty")

@@ -23,40 +23,93 @@ type unpickler struct {
 	persistent func(id any) (any, error)
 }
 
-// cursor feeds the machine and knows how far it has read.
+// A cursor feeds the machine and knows how far it has read. It leaves out frames, and what is put into the memo but
+// never read: the machine would keep every object of the pickle until its end.
 type cursor struct {
-	b  []byte
-	at int
+	*program
+	at, end int    // the next byte, and the end of the opcode that it belongs to
+	made    []byte // what the machine reads first
+	count   uint32 // MEMOIZE opcodes met
+}
+
+// enter begins the next opcode that the machine is to see.
+func (c *cursor) enter() {
+	for c.at < c.length {
+		b := c.pickle[c.at:]
+		op := &opcodes[b[0]]
+		n := op.extent(b)
+		keep := true
+		switch b[0] {
+		case 0x95:
+			n, keep = frameLen, false
+		case 'p', 'q', 'r':
+			keep = c.memoizes || c.read[uint32(slot(b[:n]))]
+		case 0x94:
+			if number := c.count; !c.puts {
+				c.count++
+				if c.read[number] { // LONG_BINPUT: the machine would count only those that it sees
+					c.made = le.AppendUint32([]byte{'r'}, number)
+				}
+				keep = false
+			}
+		case 'c', 'i':
+			if module, name, _ := strings.Cut(string(b[1:n-1]), "\n"); hooked[module+"."+name] {
+				c.made = []byte{b[0], hookByte}
+				c.at, c.end = c.at+2, c.at+n
+				return
+			}
+		}
+		if keep {
+			c.end = c.at + n
+			return
+		}
+		c.at += n
+		c.end = c.at
+		if len(c.made) > 0 {
+			return
+		}
+	}
 }
 
 func (c *cursor) Read(p []byte) (int, error) {
-	if c.at >= len(c.b) {
+	from := c.made
+	if len(from) == 0 {
+		from = c.pickle[c.at:c.end]
+	}
+	n := copy(p, from)
+	if len(c.made) > 0 {
+		c.made = c.made[n:]
+	} else {
+		c.at += n
+	}
+	if n == 0 && len(p) > 0 {
 		return 0, io.EOF
 	}
-	n := copy(p, c.b[c.at:])
-	c.at += n
 	return n, nil
 }
 
 func (c *cursor) ReadByte() (byte, error) {
-	if c.at >= len(c.b) {
-		return 0, io.EOF
+	if len(c.made) == 0 && c.at == c.end {
+		c.enter()
 	}
-	c.at++
-	return c.b[c.at-1], nil
+	var b [1]byte
+	if n, err := c.Read(b[:]); n == 0 {
+		return 0, err
+	}
+	return b[0], nil
 }
 
 // run executes the program. The result is made of the machine's types, our
 // nodes and finished values; convert turns it into values.
 func (u *unpickler) run(p *program) (result any, err error) {
-	c := &cursor{b: p.code}
+	c := &cursor{program: p}
 	fail := func(e error) error {
 		var fe *FormatError
 		if !errors.As(e, &fe) {
 			fe = &FormatError{Msg: "malformed pickle", Err: e}
 		}
 		if fe.Record == "" { // else it speaks of another record
-			fe.Offset = p.origin(max(c.at-1, 0))
+			fe.Offset = int64(max(c.at-1, 0))
 		}
 		return fe
 	}

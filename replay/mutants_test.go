@@ -28,7 +28,7 @@ func TestMutants(t *testing.T) {
 	defer quota.SetMemory(0)
 	dirs := sound(t)
 	passed := make([]map[string]bool, len(dirs)) // of the sound captures, by need
-	r := rand.New(rand.NewPCG(7, uint64(n)))
+	r := rand.New(rand.NewPCG(7+fuzzcheck.Seed(t), uint64(n)))
 	counts := map[verdict.Verdict]int{}
 	work := t.TempDir()
 	for i := range n {

@@ -79,7 +79,7 @@ func TestMutants(t *testing.T) {
 					t.Fatalf("replay gives %d: %s", replayed.code, replayed.text)
 				}
 			}
-			r := rand.New(rand.NewPCG(1, uint64(n)))
+			r := rand.New(rand.NewPCG(1+fuzzcheck.Seed(t), uint64(n)))
 			refused := 0
 			for i := range n {
 				from := []string{sound, other}[i%2]

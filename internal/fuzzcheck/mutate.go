@@ -34,6 +34,20 @@ func Mutants(t testing.TB, few int) int {
 	return n
 }
 
+// Seed is what OPTOOL_SEED says, 0 if it is not set: another seed damages recordings in other ways.
+func Seed(t testing.TB) uint64 {
+	t.Helper()
+	env := os.Getenv("OPTOOL_SEED")
+	if env == "" {
+		return 0
+	}
+	n, err := strconv.ParseUint(env, 10, 64)
+	if err != nil {
+		t.Fatalf("OPTOOL_SEED: %v", err)
+	}
+	return n
+}
+
 // Returns runs f and fails the test, which is about what, if f panics or does not come back.
 func Returns(t testing.TB, what string, f func()) {
 	t.Helper()
