@@ -233,13 +233,6 @@ func (f *File) readZip() error {
 		return err
 	}
 	pkl, _ := a.lookup(root + "/data.pkl")
-	inRecord := func(name string, err error) error {
-		var fe *FormatError
-		if errors.As(err, &fe) && fe.Record == "" {
-			fe.Record = name
-		}
-		return err
-	}
 	if pkl.size > f.lim.Pickle {
 		return malformed("%d bytes exceed the limit of %d for a pickle", pkl.size, f.lim.Pickle).in("data.pkl")
 	}
@@ -291,48 +284,68 @@ func (f *File) readZip() error {
 // soundness compares the content of a record with its checksum.
 type soundness func(r *record, content []byte) bool
 
-// table makes the storages of an archive from the records in a folder.
-func (f *File) table(a *archive, root, folder string, bigEndian bool, sound soundness) storageTable {
-	inRecord := func(name string, err error) error {
-		var fe *FormatError
-		if errors.As(err, &fe) && fe.Record == "" {
-			fe.Record = name
-		}
-		return err
+// inRecord adds the name of a record to an error that speaks of none.
+func inRecord(name string, err error) error {
+	var fe *FormatError
+	if errors.As(err, &fe) && fe.Record == "" {
+		fe.Record = name
 	}
-	return storageTable{open: func(id storageID) (*storage, error) {
-		name := folder + "/" + id.key
-		s := &storage{class: id.class.name, dtype: id.class.dtype, count: id.count, swap: bigEndian}
-		r, ok := a.lookup(root + "/" + name)
-		if !ok {
-			return nil, malformed("missing storage record %s", name)
-		}
-		if r.size != s.bytes() {
-			return nil, malformed("storage %s is %d bytes, %d declared", id.key, r.size, s.bytes())
-		}
-		s.data = tensor.OpenStorage(r.size, func() ([]byte, error) {
-			if f.src == nil {
-				return nil, fs.ErrClosed
-			}
-			b, err := a.read(r, f.lim.Inflate)
-			if err == nil && (f.verify || r.size <= CheckedStorage) && !sound(r, b) {
-				err = malformed("checksum mismatch")
-			}
-			if err != nil {
-				return nil, f.named(inRecord(name, err))
-			}
-			return s.littleEndian(b), nil
-		})
-		s.data.Key, s.data.Location = id.key, id.location
-		return s, nil
-	}}
+	return err
 }
 
-// littleEndian returns b, or a copy with the bytes of each element swapped if
-// the file is big-endian.
-func (s *storage) littleEndian(b []byte) []byte {
-	size := s.dtype.Real().Size()
-	if !s.swap || size < 2 {
+// A folder is where an archive has the storages of a pickle.
+type folder struct {
+	f         *File
+	a         *archive
+	root      string
+	name      string
+	bigEndian bool
+	sound     soundness
+}
+
+// table makes the storages of an archive from the records in a folder.
+func (f *File) table(a *archive, root, name string, bigEndian bool, sound soundness) storageTable {
+	in := &folder{f, a, root, name, bigEndian, sound}
+	return storageTable{open: in.storage}
+}
+
+func (in *folder) storage(id storageID) (*storage, error) {
+	s := &storage{class: id.class.name, dtype: id.class.dtype, count: id.count, swap: in.bigEndian}
+	r, ok := in.a.lookup(in.root + "/" + in.name + "/" + id.key)
+	if !ok {
+		return nil, malformed("missing storage record %s/%s", in.name, id.key)
+	}
+	if r.size != s.bytes() {
+		return nil, malformed("storage %s is %d bytes, %d declared", id.key, r.size, s.bytes())
+	}
+	// A file may have a million storages: what a closure holds of each is little.
+	swapped := 0
+	if s.swap {
+		swapped = s.dtype.Real().Size()
+	}
+	s.data = tensor.OpenStorage(r.size, func() ([]byte, error) { return in.load(r, swapped) })
+	s.data.Key, s.data.Location = r.name[len(r.name)-len(id.key):], id.location
+	return s, nil
+}
+
+// load reads the elements of a storage, whose bytes are swapped by so many.
+func (in *folder) load(r *record, swapped int) ([]byte, error) {
+	if in.f.src == nil {
+		return nil, fs.ErrClosed
+	}
+	b, err := in.a.read(r, in.f.lim.Inflate)
+	if err == nil && (in.f.verify || r.size <= CheckedStorage) && !in.sound(r, b) {
+		err = malformed("checksum mismatch")
+	}
+	if err != nil {
+		return nil, in.f.named(inRecord(strings.TrimPrefix(r.name, in.root+"/"), err))
+	}
+	return littleEndian(b, swapped), nil
+}
+
+// littleEndian returns b, or a copy with the bytes of each number of that size swapped.
+func littleEndian(b []byte, size int) []byte {
+	if size < 2 {
 		return b
 	}
 	out := append([]byte(nil), b...)

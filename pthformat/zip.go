@@ -91,10 +91,11 @@ func openArchive(src source, maxRecords int) (*archive, error) {
 	}
 	a := &archive{src: src, dir: int64(e.dirOffset), records: make([]record, e.count),
 		byName: make(map[string]int, e.count)}
-	names := string(raw) // one allocation for all names
+	var names strings.Builder // one allocation for all names
+	names.Grow(max(0, len(raw)-lenCentral*len(a.records)))
 	at := 0
 	for i := range a.records {
-		n, err := a.records[i].parse(raw[at:], names[at:])
+		n, err := a.records[i].parse(raw[at:], &names)
 		if err == nil {
 			err = a.check(&a.records[i])
 		}
@@ -162,8 +163,8 @@ func findEnd64(src source, at int64, e end) (end, error) {
 }
 
 // parse reads one central directory entry from the start of b and returns its
-// length; names is b as a string.
-func (r *record) parse(b []byte, names string) (int, *FormatError) {
+// length; names takes its name.
+func (r *record) parse(b []byte, names *strings.Builder) (int, *FormatError) {
 	if len(b) < lenCentral || le.Uint32(b) != sigCentral {
 		return 0, malformed("corrupt zip: no record where the central directory should have one")
 	}
@@ -172,6 +173,9 @@ func (r *record) parse(b []byte, names string) (int, *FormatError) {
 	if n > len(b) {
 		return 0, malformed("corrupt zip: record of %d bytes in a directory with %d left", n, len(b))
 	}
+	from := names.Len()
+	names.Write(b[lenCentral:][:nameLen])
+	name := names.String()[from:]
 	packed, size, header := uint64(le.Uint32(b[20:])), uint64(le.Uint32(b[24:])), uint64(le.Uint32(b[42:]))
 	for extra := b[lenCentral+nameLen:][:extraLen]; len(extra) >= 4; {
 		id, k := le.Uint16(extra), int(le.Uint16(extra[2:]))
@@ -188,17 +192,16 @@ func (r *record) parse(b []byte, names string) (int, *FormatError) {
 				continue
 			}
 			if len(field) < 8 {
-				return 0, malformed("corrupt zip: zip64 field of record %q is too short",
-					names[lenCentral:lenCentral+nameLen])
+				return 0, malformed("corrupt zip: zip64 field of record %q is too short", name)
 			}
 			*v, field = le.Uint64(field), field[8:]
 		}
 	}
 	if packed > math.MaxInt64 || size > math.MaxInt64 || header > math.MaxInt64 {
-		return 0, malformed("corrupt zip: sizes of record %q overflow", names[lenCentral:lenCentral+nameLen])
+		return 0, malformed("corrupt zip: sizes of record %q overflow", name)
 	}
 	*r = record{
-		name:   names[lenCentral : lenCentral+nameLen],
+		name:   name,
 		method: le.Uint16(b[10:]), flags: le.Uint16(b[8:]), crc: le.Uint32(b[16:]),
 		packed: int64(packed), size: int64(size), header: int64(header),
 	}
