@@ -193,6 +193,8 @@ func TestLimits(t *testing.T) {
 		{"many objects in a small file", packedPickle(numbers), "more than 1048576 objects"},
 		{"many objects in a small pickle", pth(t, pickleOf("("+strings.Repeat("N", 1<<20)+"t"), make([]byte, 16<<20)),
 			"more than 1048576 objects"},
+		{"many small numbers in a large file", pth(t, pickleOf("("+strings.Repeat("M\x00\x00", 1<<20)+"t"),
+			make([]byte, 16<<20)), ""},
 		{"lists", pth(t, pickleOf(strings.Repeat("](", 900)+strings.Repeat("e", 900))), ""},
 		{"marks", pth(t, pickleOf(strings.Repeat("(", 200000))), "more than 1000 open marks"},
 		{"tuples", pth(t, pickleOf("N"+strings.Repeat("\x85", 200000))), "objects are nested more than 1000 deep"},
