@@ -94,7 +94,8 @@ func (f *File) readLegacy() error {
 			}
 			b, err := f.src.view(s.at, s.bytes())
 			if err != nil {
-				return nil, f.named(&FormatError{Record: "storage " + s.data.Key, Offset: -1, Msg: "cannot read", Err: err})
+				return nil, f.named(&FormatError{Record: "storage " + s.data.Key, Offset: -1, Msg: "cannot read",
+					Err: err})
 			}
 			return b, nil
 		})

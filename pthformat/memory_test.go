@@ -19,7 +19,8 @@ func TestMemoryOfValues(t *testing.T) {
 	list, dict := &value.Sequence{}, &value.Dict{}
 	header := map[string]any{}
 	for i := range n {
-		name, x := fmt.Sprintf("model.layers.%d.weight_%d", i/10, i%10), tensor.New(tensor.Float32, []int{1}, []float64{1})
+		name := fmt.Sprintf("model.layers.%d.weight_%d", i/10, i%10)
+		x := tensor.New(tensor.Float32, []int{1}, []float64{1})
 		list.Items = append(list.Items, x)
 		dict.Items = append(dict.Items, value.Item{Key: name, Value: x})
 		header[name] = map[string]any{"dtype": "F32", "shape": []int{1}, "data_offsets": []int{4 * i, 4*i + 4}}
