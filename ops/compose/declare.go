@@ -62,6 +62,7 @@ func Declare[A any](op Op[A], torch Torch, compose func(g *Graph, a *A) Values) 
 		return op.Entry()
 	}
 	op.Grad, op.GradScale, op.GradLeast = (*Call).gradients, (*Call).gradientScales, (*Call).gradientLeasts
+	op.GradElse = (*Call).otherGradients
 	if torch == Unfused && op.Node == nil {
 		op.Node = (*Call).node
 	}
@@ -114,6 +115,34 @@ func (c *Call) acceptance(got, want []*tensor.Tensor) []opdef.Acceptance {
 
 func (c *Call) gradients(g *opdef.Grad) (opdef.Grads, error) {
 	return c.arguments(c.backward(g.Out), func(v *Value) *tensor.Tensor { return v.T }), nil
+}
+
+// otherGradients are what implementations make of gradients of norms where an argument is not finite: some multiply by
+// the sign of NaN, or 0 by infinity, others select.
+func (c *Call) otherGradients(g *opdef.Grad) (out []opdef.Grads, _ error) {
+	finite := func(a argument) bool { return a.leaf == nil || !a.leaf.DType().IsFloat() || elements.Finite(a.leaf.T) }
+	if !c.graph.normed || !slices.ContainsFunc(c.graph.args, func(a argument) bool { return !finite(a) }) {
+		return nil, nil
+	}
+	gr, err := c.gradients(g)
+	if err != nil {
+		return nil, err
+	}
+	wild := func(t *tensor.Tensor, i int) bool { return !elements.IsFinite(tensor.At[float64](t, i)) }
+	for _, a := range c.graph.args {
+		ts := gr[a.name]
+		if len(ts) <= a.index || ts[a.index] == nil || a.leaf == nil || !a.leaf.DType().IsFloat() {
+			continue
+		}
+		d, x := ts[a.index], a.leaf.T
+		hit := func(i int) bool { return wild(x, i) || wild(d, i) || tensor.At[float64](d, i) == 0 }
+		for _, t := range elements.Undefined(d, 1, hit) {
+			other := opdef.Grads{a.name: make([]*tensor.Tensor, len(ts))}
+			other[a.name][a.index] = t
+			out = append(out, other)
+		}
+	}
+	return out, nil
 }
 
 func (c *Call) gradientScales(g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {

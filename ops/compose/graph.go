@@ -28,6 +28,7 @@ type Graph struct {
 	drawing []drawing // what draws random numbers
 	drawn   []*tensor.Tensor
 	draws   bool // random numbers of which nothing else is known
+	normed  bool // a norm is among the nodes
 	works   works
 
 	steps   []step    // of the results, in order

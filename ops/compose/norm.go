@@ -23,6 +23,7 @@ func (g *Graph) Norm(x *Value, p float64, keepdim bool, dims ...int) *Value {
 			}
 		}
 	}
+	g.normed = true
 	return g.AsOne(func(in []*Value) *Value {
 		wide := tensor.Float32
 		if x.DType().IsComplex() {

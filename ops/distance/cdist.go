@@ -158,6 +158,70 @@ func cdistScale(a *distances, outs []*tensor.Tensor) []*tensor.Tensor {
 	})}
 }
 
+// wild are the rows that have elements which are not finite, and whether any row has.
+func wild(x *tensor.Tensor) (rows []bool, any bool) {
+	width := elements.LastDim(x.Shape)
+	rows = tensor.Make[bool](x.Numel() / max(width, 1))
+	for i, v := range tensor.Data[float64](x) {
+		if !elements.IsFinite(v) {
+			rows[i/width], any = true, true
+		}
+	}
+	return rows, any
+}
+
+// others are what implementations make of distances of rows that are not finite: those that compare elements, which
+// count them or take the largest, see NaN or pass over it, some with vector instructions only.
+func (d *distances) others(dist *tensor.Tensor) []*tensor.Tensor {
+	u, any1 := wild(d.x1)
+	v, any2 := wild(d.x2)
+	if !any1 && !any2 {
+		return nil
+	}
+	k := len(d.shape)
+	rows, cols := d.shape[k-2], d.shape[k-1]
+	out := elements.Undefined(dist, 1, func(i int) bool { return u[i/cols] || v[i/cols/rows*cols+i%cols] })
+	if math.IsInf(d.P, 1) {
+		out = append(out, d.largest())
+	}
+	return out
+}
+
+// largest are the distances of order infinity that pass over NaN.
+func (d *distances) largest() *tensor.Tensor {
+	return pairRows(d.dt, d.x1, d.x2, d.shape, func(p, q []float64) float64 {
+		s := 0.0
+		for i, x := range p {
+			if e := math.Abs(x - q[i]); e > s {
+				s = e
+			}
+		}
+		return s
+	})
+}
+
+// otherGrads are the same for gradients: those of a row that is not finite, or meets one.
+func (d *distances) otherGrads(gr opdef.Grads) []opdef.Grads {
+	_, any1 := wild(d.x1)
+	_, any2 := wild(d.x2)
+	if !any1 && !any2 {
+		return nil
+	}
+	var out []opdef.Grads
+	for name, other := range map[string]bool{"x1": any2, "x2": any1, "input": any1} {
+		if gr[name] == nil {
+			continue
+		}
+		x := map[string]*tensor.Tensor{"x1": d.X1, "x2": d.X2, "input": d.X1}[name]
+		own, _ := wild(x)
+		for _, t := range elements.Undefined(gr[name][0], elements.LastDim(x.Shape),
+			func(i int) bool { return other || own[i] }) {
+			out = append(out, elements.GradOf(name, t))
+		}
+	}
+	return out
+}
+
 func cdistGrad(a *distances, g *opdef.Grad) (opdef.Grads, error) {
 	// slope is the derivative of the distance r by a difference d; for p = 2 it is d/r.
 	slope := func(d, r float64) float64 {
@@ -220,6 +284,18 @@ var distanceOps = []*opdef.Entry{
 		Plan:   (*cdistArgs).plan,
 		Kernel: func(d *distances) ([]*tensor.Tensor, error) { return elements.Single(d.all()), nil },
 		Grad:   cdistGrad,
+		Else: func(d *distances, outs []*tensor.Tensor) [][]*tensor.Tensor {
+			return [][]*tensor.Tensor{d.others(outs[0])}
+		},
+		GradElse: func(d *distances, g *opdef.Grad) ([]opdef.Grads, error) {
+			gr, err := cdistGrad(d, g)
+			others := d.otherGrads(gr)
+			if err == nil && len(others) > 0 && math.IsInf(d.P, 1) {
+				gr, err = cdistGrad(d, opdef.NewGrad(elements.Single(d.largest()), g.Out, nil))
+				others = append(others, gr)
+			}
+			return others, err
+		},
 		Bounds: opdef.Bounds[*distances]{
 			Scale: cdistScale,
 			Terms: func(d *distances) int { return max(1, elements.LastDim(d.X1.Shape)) },
@@ -251,31 +327,20 @@ var distanceOps = []*opdef.Entry{
 			Terms:     func(d *distances) int { return max(1, elements.LastDim(d.X1.Shape)) },
 			GradTerms: func(d *distances) int { return max(1, d.X1.Numel()) },
 		},
-		Plan: (*pdistArgs).plan,
-		Kernel: func(p *distances) ([]*tensor.Tensor, error) {
-			n := p.X1.Shape[0]
-			d, out := tensor.Data[float64](p.all()), tensor.Make[float64](n * max(n-1, 0) / 2)[:0]
-			for i := range n {
-				out = append(out, d[i*n+i+1:(i+1)*n]...)
+		Plan:   (*pdistArgs).plan,
+		Kernel: func(p *distances) ([]*tensor.Tensor, error) { return elements.Single(p.upper(p.all())), nil },
+		Else: func(p *distances, _ []*tensor.Tensor) [][]*tensor.Tensor {
+			others := p.others(p.all())
+			for i, t := range others {
+				others[i] = p.upper(t)
 			}
-			return elements.Single(tensor.New(p.dt, []int{len(out)}, out)), nil
+			return [][]*tensor.Tensor{others}
 		},
-		Grad: func(p *distances, g *opdef.Grad) (opdef.Grads, error) {
-			n, up := p.X1.Shape[0], tensor.Data[float64](g.Out[0])
-			square := tensor.Make[float64](n * n)
-			for i := range n {
-				k := n - i - 1
-				copy(square[i*n+i+1:(i+1)*n], up[:k])
-				up = up[k:]
-			}
-			both, err := cdistGrad(p, opdef.NewGrad(elements.Single(p.all()),
-				elements.Single(tensor.New(tensor.Float64, []int{n, n}, square)), nil))
-			if err != nil {
-				return nil, err
-			}
-			return elements.GradOf("input", opdef.Zip(p.dt, both["x1"][0], both["x2"][0],
-				func(x, y float64) float64 { return x + y })), nil
+		GradElse: func(p *distances, g *opdef.Grad) ([]opdef.Grads, error) {
+			gr, err := pdistGrad(p, g)
+			return p.otherGrads(gr), err
 		},
+		Grad: pdistGrad,
 		Cases: func(g opdef.Gen) []*pdistArgs {
 			f64 := tensor.Float64
 			return []*pdistArgs{
@@ -285,4 +350,31 @@ var distanceOps = []*opdef.Entry{
 			}
 		},
 	}.Entry(),
+}
+
+// upper are the distances of each row from those behind it.
+func (d *distances) upper(all *tensor.Tensor) *tensor.Tensor {
+	n := d.X1.Shape[0]
+	v, out := tensor.Data[float64](all), tensor.Make[float64](n * max(n-1, 0) / 2)[:0]
+	for i := range n {
+		out = append(out, v[i*n+i+1:(i+1)*n]...)
+	}
+	return tensor.New(d.dt, []int{len(out)}, out)
+}
+
+func pdistGrad(p *distances, g *opdef.Grad) (opdef.Grads, error) {
+	n, up := p.X1.Shape[0], tensor.Data[float64](g.Out[0])
+	square := tensor.Make[float64](n * n)
+	for i := range n {
+		k := n - i - 1
+		copy(square[i*n+i+1:(i+1)*n], up[:k])
+		up = up[k:]
+	}
+	both, err := cdistGrad(p, opdef.NewGrad(elements.Single(p.all()),
+		elements.Single(tensor.New(tensor.Float64, []int{n, n}, square)), nil))
+	if err != nil {
+		return nil, err
+	}
+	return elements.GradOf("input", opdef.Zip(p.dt, both["x1"][0], both["x2"][0],
+		func(x, y float64) float64 { return x + y })), nil
 }

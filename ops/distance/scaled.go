@@ -117,7 +117,7 @@ func cosineSimilarity(g *compose.Graph, a *cosineArgs) compose.Values {
 		}
 		x = g.Expand(x, shape...)
 		norm := g.Norm(x, 2, true, dim)
-		return g.Div(x, g.Overwrite(norm, g.Clamp(norm, a.Eps, math.Inf(1))))
+		return g.Div(x, g.Overwrite(norm, g.Clamp(norm, norm.DType().Round(a.Eps), math.Inf(1))))
 	}
 	return compose.Values{g.Sum(g.Mul(unit(x), unit(y)), false, dim)}
 }

@@ -398,7 +398,21 @@ func normOp[A any](o opdef.Planned[*A, *normOf], arg string, call func(*A) (*nor
 		return elements.Single(n.scale(outs[0]))
 	}
 	o.Else = func(n *normOf, outs []*tensor.Tensor) [][]*tensor.Tensor {
-		return [][]*tensor.Tensor{{n.overflowing(outs[0])}}
+		others := []*tensor.Tensor{n.overflowing(outs[0])}
+		if n.x.DType.IsFloat() && !elements.Finite(n.x) {
+			others = append(others, elements.Undefined(outs[0], 1, func(int) bool { return n.spectral != nil })...)
+		}
+		return [][]*tensor.Tensor{others}
+	}
+	// Matrices that are not finite have no singular values, and sums of rows that are NaN no largest one.
+	o.GradElse = func(n *normOf, g *opdef.Grad) (out []opdef.Grads, _ error) {
+		if !n.x.DType.IsFloat() || elements.Finite(n.x) || n.spectral == nil && n.inner == nil {
+			return nil, nil
+		}
+		for _, t := range elements.Undefined(n.grad(g.Outs[0], g.Out[0]), 1, func(int) bool { return true }) {
+			out = append(out, elements.GradOf(arg, t))
+		}
+		return out, nil
 	}
 	o.Kernel = func(n *normOf) ([]*tensor.Tensor, error) { return elements.Single(n.value(n.keepdim)), nil }
 	o.Grad = func(n *normOf, g *opdef.Grad) (opdef.Grads, error) {

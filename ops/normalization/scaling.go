@@ -32,7 +32,8 @@ var scalingOps = []*opdef.Entry{
 		},
 	}, compose.Unfused, func(g *compose.Graph, a *normalizeArgs) compose.Values {
 		x := g.Arg("input", a.Input)
-		norm := g.Clamp(g.Norm(x, a.P, true, a.Dim...), a.Eps, math.Inf(1))
+		norm := g.Norm(x, a.P, true, a.Dim...)
+		norm = g.Clamp(norm, norm.DType().Round(a.Eps), math.Inf(1)) // 0 in float16
 		return compose.Values{g.Div(x, g.Expand(norm, x.Shape()...))}
 	}),
 	compose.Declare(compose.Op[renormArgs]{
@@ -98,14 +99,18 @@ func renorm(g *compose.Graph, a *renormArgs) compose.Values {
 	}
 	dim := g.Axis("dim", a.Dim, x)
 	limit := a.Maxnorm.Float64()
-	norm := g.Norm(x, a.P.Float64(), true, slices.Delete(elements.AllDims(x.Dim()), dim, dim+1)...)
-	over := opdef.Map(tensor.Bool, norm.T, func(n float64) int64 {
+	norm := func(x *compose.Value) *compose.Value {
+		return g.Norm(x, a.P.Float64(), true, slices.Delete(elements.AllDims(x.Dim()), dim, dim+1)...)
+	}
+	over := opdef.Map(tensor.Bool, norm(x).T, func(n float64) int64 {
 		if n > limit {
 			return 1
 		}
 		return 0
 	})
-	return compose.Values{g.Mul(x, g.Where(over, g.Div(g.Number(limit), g.Shift(norm, 1e-7)), one))}
+	// Slices that stay as they are take no gradient of their norm, not even NaN.
+	scaled := norm(g.Where(over, x, g.Full(x.DType(), nil, 1)))
+	return compose.Values{g.Mul(x, g.Where(over, g.Div(g.Number(limit), g.Shift(scaled, 1e-7)), one))}
 }
 
 func localResponseNorm(g *compose.Graph, a *lrnArgs) compose.Values {

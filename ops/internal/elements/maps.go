@@ -1,6 +1,7 @@
 package elements
 
 import (
+	"math"
 	"math/cmplx"
 	"slices"
 
@@ -201,4 +202,33 @@ func Scaled(t *tensor.Tensor, k float64) *tensor.Tensor {
 // Finite reports whether all elements of t are finite.
 func Finite(t *tensor.Tensor) bool {
 	return !slices.ContainsFunc(tensor.Data[float64](t), func(x float64) bool { return x-x != 0 })
+}
+
+// Undefined are what implementations make of the elements of t in rows, of so many elements, that arguments which are
+// not finite take part in: NaN, zeros and infinities, as t has it elsewhere. There are none where no row is hit.
+func Undefined(t *tensor.Tensor, width int, hit func(row int) bool) []*tensor.Tensor {
+	if t.Numel() == 0 || width == 0 {
+		return nil
+	}
+	rows := tensor.Make[bool](t.Numel() / width)
+	any := false
+	for i := range rows {
+		rows[i] = hit(i)
+		any = any || rows[i]
+	}
+	if !any || !t.DType.IsFloat() {
+		return nil
+	}
+	var out []*tensor.Tensor
+	own := tensor.Data[float64](t)
+	for _, x := range []float64{math.NaN(), 0, math.Inf(1), math.Inf(-1)} {
+		v := slices.Clone(own)
+		for i := range v {
+			if rows[i/width] {
+				v[i] = x
+			}
+		}
+		out = append(out, tensor.New(t.DType, t.Shape, v))
+	}
+	return out
 }
