@@ -389,23 +389,29 @@ func (c *Call) pull(wanted map[int]bool, opt Options) (map[int]*tensor.Tensor, e
 	if err != nil {
 		return nil, err
 	}
-	saved, err := value.Leaves(rec.GradOutputs)
-	if err != nil {
-		return nil, err
-	}
+	return vjp(rec, bound, f, recordedGrads(rec, f), wanted)
+}
+
+// recordedGrads are the recorded gradients of the results of a call, nil where there is none that fits.
+func recordedGrads(rec *capture.Call, f *opdef.Forward) []*tensor.Tensor {
 	out := make([]*tensor.Tensor, len(f.Outs))
+	saved, _ := value.Leaves(rec.GradOutputs) // what cannot be read is none
 	for i, g := range saved {
-		if t, ok := g.(*tensor.Tensor); ok && i < len(out) && sameShape(t.Shape, f.Outs[i].Shape) {
+		t, ok := g.(*tensor.Tensor)
+		if ok && i < len(out) && t.DType.Computable() && sameShape(t.Shape, f.Outs[i].Shape) {
 			out[i] = t
 		}
 	}
-	return vjp(rec, bound, f, out, wanted)
+	return out
 }
 
 // vjp computes the gradients of tensor arguments of a call, by their number, from
-// those of its results.
+// those of its results; none if all of these are nil.
 func vjp(rec *capture.Call, bound *opdef.Call, f *opdef.Forward, out []*tensor.Tensor,
 	wanted map[int]bool) (map[int]*tensor.Tensor, error) {
+	if !slices.ContainsFunc(out, func(t *tensor.Tensor) bool { return t != nil }) {
+		return nil, nil
+	}
 	ls, err := leaves(rec.Args, rec.Kwargs)
 	if err != nil {
 		return nil, err

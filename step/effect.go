@@ -140,11 +140,7 @@ func (s *Step) pullBackCall(c *Call, carries bool, wanted map[int]*Value, grads 
 			effect, known = effect+distance(recorded[i], f.Outs[i], g).dot/s.Scale, true
 		}
 	} else {
-		for i, g := range rec.GradOutputs {
-			if t, ok := g.(*tensor.Tensor); ok && i < len(out) && sameShape(t.Shape, f.Outs[i].Shape) {
-				out[i] = t
-			}
-		}
+		out = recordedGrads(rec, f)
 	}
 	var gs map[int]*tensor.Tensor
 	if len(wanted) > 0 && bound.Entry.HasGrad {
