@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/optool/optool/internal/files"
+	"github.com/optool/optool/internal/quota"
 )
 
 // A LoggedCall is a call of which a log says what its tensors were, without the tensors.
@@ -42,7 +44,7 @@ var (
 // IsCallLog reports whether a file is a log of PyTorch's DebugMode, its text or what save_logs writes, or of
 // torchtitan.
 func IsCallLog(path string) bool {
-	f, err := os.Open(path)
+	f, _, err := files.Open(path)
 	if err != nil {
 		return false
 	}
@@ -64,7 +66,15 @@ func IsCallLog(path string) bool {
 
 // ReadCallLog reads a log of PyTorch's DebugMode, or of torchtitan.
 func ReadCallLog(path string) ([]LoggedCall, error) {
-	raw, err := os.ReadFile(path)
+	f, size, err := files.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := quota.CheckMemory(size); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	raw, err := io.ReadAll(f)
 	if err != nil {
 		return nil, err
 	}

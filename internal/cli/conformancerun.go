@@ -22,6 +22,7 @@ import (
 	"github.com/optool/optool/diopi_conformance"
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/diopi_conformance/numpypickle"
+	"github.com/optool/optool/internal/smallfile"
 	"github.com/optool/optool/replay/ontorch"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/results"
@@ -507,8 +508,8 @@ func (o *conformanceOptions) writeErrors(path string, failures []string) error {
 		return nil
 	}
 	if len(failures) == 0 {
-		was, err := os.ReadFile(path)
-		if err != nil || !strings.HasPrefix(string(was), errorReportTitle+"\n") {
+		was, _ := smallfile.Read(path, smallfile.Most) // of a longer file the beginning
+		if !strings.HasPrefix(string(was), errorReportTitle+"\n") {
 			return nil
 		}
 		return os.Remove(path)

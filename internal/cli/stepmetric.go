@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/capture/checkpoint"
+	"github.com/optool/optool/internal/smallfile"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/ops/custom"
 	"github.com/optool/optool/reports"
@@ -93,7 +93,7 @@ func (o *stepOptions) measure(ctx context.Context, t *step.Trace, opt step.Optio
 // readTokens reads the tokens of --tokens: whole numbers, in any shape.
 func (o *stepOptions) readTokens(ctx context.Context) ([]int64, error) {
 	if filepath.Ext(o.tokens) == ".json" {
-		raw, err := os.ReadFile(o.tokens)
+		raw, err := smallfile.Read(o.tokens, smallfile.Most)
 		if err != nil {
 			return nil, err
 		}
@@ -138,7 +138,7 @@ func numbersIn(v any) ([]int64, error) {
 // readMetric reads a function metric(exact, recorded) of two tensors that gives one with a single element. It has
 // what operators of one's own have.
 func readMetric(path string) (func(exact, result *tensor.Tensor) (float64, error), error) {
-	src, err := os.ReadFile(path)
+	src, err := smallfile.Read(path, custom.MaxSize)
 	if err != nil {
 		return nil, err
 	}
