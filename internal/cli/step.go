@@ -247,6 +247,7 @@ func (o *stepOptions) diverge(cmd *cobra.Command, a *app, t *step.Trace, lim *li
 	if err != nil {
 		return refused, err
 	}
+	refused += a.sayDamaged(other) + len(other.GivenUp())
 	if o.pair, err = metric.NewPair(cmd.Context(), t, other, o.of, opt); err != nil {
 		return refused, failed(err)
 	}
