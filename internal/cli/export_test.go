@@ -7,7 +7,15 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strings"
+	"time"
 )
+
+// SetStopGrace changes how long a late call may take to notice that it is stopped, until the function is called.
+func SetStopGrace(d time.Duration) func() {
+	was := stopGrace
+	stopGrace = d
+	return func() { stopGrace = was }
+}
 
 // View is what view shows of args: the list of results, and the page of each of at most n results.
 // text is what it says if it refuses them, or all pages.

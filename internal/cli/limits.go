@@ -97,7 +97,7 @@ var errOver = errors.New("the time of the run is over")
 // How long computing may take to notice that it is stopped, because a call is to end
 // or because the program was interrupted; what takes longer is abandoned. How often
 // the memory of a long call is looked at.
-const (
+var (
 	stopGrace      = 5 * time.Second
 	interruptGrace = 300 * time.Millisecond
 	watchEvery     = 200 * time.Millisecond

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"iter"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
@@ -30,13 +29,13 @@ func (l *limits) ahead() int64 {
 
 // readAhead yields calls as they come, while the files of those that follow are being read: who
 // computes need not wait for the disk, nor the disk for him. A call of the size of the window
-// or more is read alone, as far as the window goes. Calls that are not wanted are not read.
+// or more is read alone, as far as the window goes. Calls that are not wanted are not read. A call is
+// not waited for: who reads its files waits for them, within the limits of that call.
 func readAhead(ctx context.Context, calls iter.Seq[found], window int64,
 	wanted func(*capture.Entry) bool) iter.Seq[found] {
 	type coming struct {
 		found
 		bytes int64
-		read  <-chan struct{} // closed when it was asked for
 	}
 	return func(yield func(found) bool) {
 		ctx, stop := context.WithCancel(ctx)
@@ -57,8 +56,11 @@ func readAhead(ctx context.Context, calls iter.Seq[found], window int64,
 				if room.Acquire(ctx, c.bytes) != nil {
 					return
 				}
-				if c.bytes > 0 {
-					c.read = begin(&requests, parts, window)
+				for _, p := range parts {
+					requests.Go(func() error {
+						p.Ahead(window)
+						return nil
+					})
 				}
 				select {
 				case queue <- c:
@@ -68,35 +70,10 @@ func readAhead(ctx context.Context, calls iter.Seq[found], window int64,
 			}
 		}()
 		for c := range queue {
-			if c.read != nil {
-				select {
-				case <-c.read:
-				case <-ctx.Done():
-				}
-			}
 			room.Release(c.bytes)
 			if !yield(c.found) {
 				return
 			}
 		}
 	}
-}
-
-// begin asks for parts of files; the channel is closed when all were asked for.
-func begin(requests *errgroup.Group, parts []files.Part, limit int64) <-chan struct{} {
-	var all sync.WaitGroup
-	for _, p := range parts {
-		all.Add(1)
-		requests.Go(func() error {
-			defer all.Done()
-			p.Ahead(limit)
-			return nil
-		})
-	}
-	done := make(chan struct{})
-	go func() {
-		all.Wait()
-		close(done)
-	}()
-	return done
 }
