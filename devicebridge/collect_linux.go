@@ -74,10 +74,13 @@ func (c *collector) exchange(w *worker, message []byte, o Options) error {
 		case answerDone:
 			c.readFindings(d)
 			c.fitness = fitness(d.u8())
-			c.done = d
+			if d.err == nil && c.answered < calls {
+				d.err = errors.New("the last answer before the answer of each call")
+			}
 			if d.err != nil {
 				return &brokenError{d.err}
 			}
+			c.done = d
 			return nil
 		case answerProblem:
 			return errors.New(d.text())
@@ -122,7 +125,7 @@ func (c *collector) finish() (*Result, error) {
 		c.res.Waited = append(c.res.Waited, time.Duration(d.i64()))
 	}
 	if d.err != nil {
-		return nil, d.err
+		return nil, &brokenError{d.err}
 	}
 	return c.res, c.common()
 }
@@ -131,6 +134,9 @@ func (c *collector) finish() (*Result, error) {
 // written is still there.
 func (c *collector) died(f *Fate) (*Result, error) {
 	c.res.Fate = f
+	if f.Broke != "" { // what it says about its calls is not believed
+		c.findings = nil
+	}
 	f.Call = min(c.answered, len(c.res.Calls)-1)
 	if f.Call >= 0 {
 		cr := &c.res.Calls[f.Call]
@@ -205,7 +211,7 @@ func (c *collector) resolve(f *found) error {
 		}
 	}
 	if !ok || int(f.Kind) >= len(findingNames) {
-		return errors.New("the worker's finding is about nothing in the plan")
+		return &brokenError{errors.New("a finding about nothing in the plan")}
 	}
 	f.Role = role(f.Arg)
 	return nil
@@ -215,7 +221,7 @@ func (c *collector) resolve(f *found) error {
 func (c *collector) allocTensor(d *decoder) (*tensor.Tensor, error) {
 	number, offset, nbytes, shape, stride := d.u8(), d.i64(), d.i64(), d.ints(), d.ints()
 	if d.err != nil {
-		return nil, d.err
+		return nil, &brokenError{d.err}
 	}
 	name := dtypeNames()[number]
 	if name == "tfloat32" { // stored as float32

@@ -248,13 +248,17 @@ func (d *Device) attempt(ctx context.Context, s *slot, r *request, o Options, fi
 	stop := context.AfterFunc(ctx, w.kill)
 	c := &collector{r: r, arena: s.arena, res: newResult(r), timeout: d.config.Timeout}
 	w.request++
+	var res *Result
 	err := c.exchange(w, r.message(w.request, s.arena.plan, o, fill), o)
-	if stop() && err == nil {
+	if err == nil {
+		res, err = c.finish()
+	}
+	if stop() && c.done != nil && !errors.As(err, new(*brokenError)) {
 		if w.fitness = c.fitness; w.fitness == worn {
 			w.close()
 			s.worker = nil
 		}
-		return c.finish()
+		return res, err
 	}
 	s.worker = nil
 	f := w.fate(err)

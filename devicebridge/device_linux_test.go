@@ -142,6 +142,8 @@ func TestFaults(t *testing.T) {
 		{fault: "dribbles", status: TimedOut, reason: "diopiAdd: no answer in time"},
 		{fault: "answers_others", status: TimedOut, reason: "diopiAdd: no answer in time"},
 		{fault: "garbles", status: Crashed, reason: "diopiAdd: it broke the connection to optool: an answer of 4294967295 bytes"},
+		{fault: "forges", status: Crashed, reason: "diopiAdd: it broke the connection to optool: the last answer before"},
+		{fault: "forges_findings", status: Crashed, reason: "diopiAdd: it broke the connection to optool: a finding about"},
 		{fault: "stops_itself", status: TimedOut, reason: "diopiAdd: no answer in time"},
 		{fault: "catches_signals", status: TimedOut, reason: "diopiAdd: no answer in time"},
 		{fault: "frees_input", status: Crashed, reason: "diopiAdd: killed by SIGABRT"},

@@ -123,6 +123,8 @@
   F(times_late) /* add leaves a timer of the kernel that kills the process during the next call */ \
   F(stops_late) /* add leaves a thread that stops the process during the next call */ \
   F(garbles) /* writes an answer without end to the connection */ \
+  F(forges) /* writes the last answer of the first request itself */ \
+  F(forges_findings) /* and one of its call before, and a finding about nothing in it */ \
   F(dribbles) /* does not come back, and writes to the connection byte by byte */ \
   F(answers_others) /* does not come back, and gives answers to other requests */ \
   F(sets_alarm) /* add leaves a timer behind that ends the process */ \
@@ -629,6 +631,17 @@ void misbehave(diopiContextHandle_t ctx, const View& in) {
     case garbles:
       if (write(3, "\xff\xff\xff\xff", 4) != 4) std::abort();
       break;
+    case forges:
+    case forges_findings: {
+      // Both begin with a length and request 1. Answer 2: call 0 ended well; no code, text, time, memory or findings.
+      // Answer 4: one finding, about tensor 9999; no repetitions.
+      std::vector<char> call(58), done(44);
+      call[0] = 54, call[4] = 1, call[8] = 2;
+      done[0] = 40, done[4] = 1, done[8] = 4, done[9] = 1, done[18] = 1, done[19] = 0x0f, done[20] = 0x27;
+      if (fault == forges_findings && write(3, call.data(), call.size()) < 0) std::abort();
+      if (write(3, done.data(), done.size()) < 0) std::abort();
+      break;
+    }
     case dribbles:
       writeForEver(0);
     case answers_others:
