@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -298,6 +299,9 @@ func (o *deviceOptions) recorded(ctx context.Context, a *app, d *target, t *tall
 		if ctx.Err() != nil {
 			return nil, failed(ctx.Err())
 		}
+		if c.unread != nil {
+			t.refuse(a, []error{c.unread})
+		}
 		covered.Add(cmp.Or(c.op, f.entry.Op), cmp.Or(c.dtype, dtypeUnknown), c.functions, err)
 	}
 	return covered, failed(ctx.Err())
@@ -310,6 +314,7 @@ const dtypeUnknown = "not known"
 type asked struct {
 	op, dtype string
 	functions []string
+	unread    error // why its file cannot be read
 }
 
 // ask finds out what the forward pass of a recorded call takes on a device. The error says
@@ -323,6 +328,9 @@ func ask(e *capture.Entry, opt replay.Options, canRun func(*replay.DeviceCall) (
 		err = c.Start()
 	}
 	if err != nil {
+		if unread := c.Record.Err(capture.Input); !errors.Is(unread, capture.ErrNoFile) {
+			a.unread = unread
+		}
 		return a, err
 	}
 	err = replay.Guard(func() (err error) {
