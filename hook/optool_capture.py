@@ -1502,6 +1502,8 @@ class _Recorder:
 
     def _patch_named(self, name, entry):
         module, _, last = name.rpartition(".")
+        if not module and last != "*":  # a function of the program itself
+            module, name = "__main__", "__main__." + name
         try:
             owner = importlib.import_module(module)
             if last == "*":

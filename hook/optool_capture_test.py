@@ -454,6 +454,15 @@ class Recording(unittest.TestCase):
         self.assertEqual(len(self.named("torch.ops.aten.relu")), 1)
         self.assertEqual(self.named("textwrap.dedent")[0]["result"], "a")
 
+    def test_a_name_without_a_module_is_a_function_of_the_program(self):
+        main = sys.modules["__main__"]
+        main.optool_twice = lambda x: x * 2
+        self.addCleanup(delattr, main, "optool_twice")
+        with optool_capture.record(self.path, wrap=["optool_twice"]):
+            main.optool_twice(torch.ones(3))
+        (call,) = self.named("__main__.optool_twice")
+        self.equal(call["result"], torch.full((3,), 2.0))
+
     def test_functions_that_nothing_called_are_named(self):
         dedent = textwrap.dedent
         said = io.StringIO()

@@ -29,6 +29,7 @@ const (
 var families = []struct{ words, general string }{
 	{NoGradientOfOp, "the operator has no gradient"},
 	{OnlyIn, "only in one of the two recordings"},
+	{"the library has no ", "the library lacks a function"},
 }
 
 // General is a reason without what it says of one value only: numbers, names, files and what
@@ -38,6 +39,9 @@ func General(reason string) string {
 		if strings.HasPrefix(reason, f.words) {
 			return f.general
 		}
+	}
+	if name, why, ok := strings.Cut(reason, ": "); ok && strings.HasPrefix(name, "op ") && strings.Count(name, " ") == 1 {
+		return General(why) // "op add: why"
 	}
 	reason = strings.Replace(reason, "the only element is", "all elements are", 1)
 	if at := strings.IndexAny(reason, ":;,("); at >= 0 {

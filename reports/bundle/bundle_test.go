@@ -153,6 +153,64 @@ func TestWrite(t *testing.T) {
 	})
 }
 
+// TestProgramWithoutBackward: where the library lacks the backward function, the program compares what its forward
+// function computed.
+func TestProgramWithoutBackward(t *testing.T) {
+	if _, err := exec.LookPath("cc"); err != nil {
+		t.Skip(err)
+	}
+	library, err := filepath.Abs("../../devicebridge/native/dist/libdiopi_host.so")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(library); err != nil {
+		t.Skip("built without devices")
+	}
+	each(t, "lm-f32", func(e *capture.Entry, c *replay.Call) {
+		if e.Op != "torch.nn.functional.linear" {
+			return
+		}
+		dir := t.TempDir()
+		unpack(t, written(t, c, report()), dir)
+		source, err := os.ReadFile(filepath.Join(dir, "repeat.c"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lacking := bytes.Replace(source, []byte(`find("diopiLinearBackward")`), []byte(`find("diopiNone")`), 1)
+		if bytes.Equal(lacking, source) {
+			t.Fatal("the program has no backward function")
+		}
+		if err := os.WriteFile(filepath.Join(dir, "repeat.c"), lacking, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		cc := exec.Command("cc", "-std=gnu11", "-O0", "-rdynamic", "-o", "repeat", "repeat.c", "-ldl", "-lm")
+		cc.Dir = dir
+		if out, err := cc.CombinedOutput(); err != nil {
+			t.Fatalf("cc: %v\n%s", err, out)
+		}
+		check := func(code int) {
+			t.Helper()
+			cmd := exec.Command("./repeat", library)
+			cmd.Dir = dir
+			out, _ := cmd.CombinedOutput()
+			if got := cmd.ProcessState.ExitCode(); got != code || !strings.Contains(string(out), "output[0]: ") {
+				t.Errorf("exit code %d, want %d:\n%s", got, code, out)
+			}
+		}
+		check(3)
+		expected := filepath.Join(dir, "data/expected0.bin")
+		b, err := os.ReadFile(expected)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b[len(b)-1] ^= 0x40
+		if err := os.WriteFile(expected, b, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		check(1)
+	})
+}
+
 // TestPrograms compiles the programs of one call of each operator with all warnings, and
 // runs them on the built-in device.
 func TestPrograms(t *testing.T) {

@@ -41,6 +41,12 @@ static void fail(const char* what, const char* why) {
   exit(3);
 }
 
+// The exit code if the library lacks a function: 1 if a result before it is wrong.
+static int lacks(const char* function, int ok) {
+  fprintf(stderr, "repeat: %s: the library does not have it\n", function);
+  return ok ? 3 : 1;
+}
+
 static void* find(const char* name) { return dlsym(vendor.library, name); }
 
 static void open_library(const char* path) {

@@ -22,10 +22,11 @@ var runtimeHeader []byte
 type program struct {
 	files []file // the data that it reads
 
-	declared, calls, checks strings.Builder
-	tensors                 map[*diopi.Tensor]string
-	allocs                  map[*diopi.Alloc]string
-	outs                    map[*diopi.Out]string
+	declared, body, checks strings.Builder
+	checked                int // how many comparisons there are
+	tensors                map[*diopi.Tensor]string
+	allocs                 map[*diopi.Alloc]string
+	outs                   map[*diopi.Out]string
 }
 
 // newProgram writes a program for a call; the error says why there is none.
@@ -44,10 +45,8 @@ func newProgram(c *replay.DeviceCall, tol func(tensor.DType) (atol, rtol float64
 	}
 	p := &program{tensors: map[*diopi.Tensor]string{}, allocs: map[*diopi.Alloc]string{},
 		outs: map[*diopi.Out]string{}}
-	for _, call := range plan.Calls {
-		if err := p.call(call); err != nil {
-			return nil, fmt.Errorf("%s: %w", call.Function, err)
-		}
+	if err := p.pass(plan, diopi.Forward); err != nil {
+		return nil, err
 	}
 	results := plan.Outputs
 	if plan.InPlace != nil && c.Forward.Written {
@@ -58,8 +57,12 @@ func newProgram(c *replay.DeviceCall, tol func(tensor.DType) (atol, rtol float64
 			p.check(fmt.Sprintf("output[%d]", i), a, c.Forward.Outs[i], tol)
 		}
 	}
+	p.compare()
 	if len(c.Need) == 0 {
 		return p, nil
+	}
+	if err := p.pass(plan, diopi.Backward); err != nil {
+		return nil, err
 	}
 	need := map[string]bool{}
 	for _, name := range c.Need {
@@ -76,7 +79,28 @@ func newProgram(c *replay.DeviceCall, tol func(tensor.DType) (atol, rtol float64
 			p.check("gradient of "+g.Name, g.Arg, want[i], tol)
 		}
 	}
+	p.compare()
 	return p, nil
+}
+
+// pass writes the C calls of one pass.
+func (p *program) pass(plan *diopi.Plan, phase diopi.Phase) error {
+	for _, call := range plan.Calls {
+		if call.Phase != phase {
+			continue
+		}
+		if err := p.call(call); err != nil {
+			return fmt.Errorf("%s: %w", call.Function, err)
+		}
+	}
+	return nil
+}
+
+// compare writes the comparisons of a pass behind its calls. A library without the backward function shows what its
+// forward function computes.
+func (p *program) compare() {
+	fmt.Fprintf(&p.body, "\n%s", p.checks.String())
+	p.checks.Reset()
 }
 
 // gradIndex is 1 of "tensors[1]", 0 of a plain argument.
@@ -105,8 +129,8 @@ func (p *program) call(c *diopi.Call) error {
 		}
 		args = append(args, a)
 	}
-	fmt.Fprintf(&p.calls, "  {\n    __typeof__(%[1]s)* function;\n    *(void**)&function = find(\"%[1]s\");\n"+
-		"    if (!function) fail(\"%[1]s\", \"the library does not have it\");\n    called(\"%[1]s\", function(%[2]s));\n  }\n",
+	fmt.Fprintf(&p.body, "  {\n    __typeof__(%[1]s)* function;\n    *(void**)&function = find(\"%[1]s\");\n"+
+		"    if (!function) return lacks(\"%[1]s\", ok);\n    called(\"%[1]s\", function(%[2]s));\n  }\n",
 		c.Function, strings.Join(args, ", "))
 	return nil
 }
@@ -248,7 +272,8 @@ func (p *program) check(what string, a diopi.Arg, want *tensor.Tensor,
 		return
 	}
 	atol, rtol := tol(want.DType)
-	path := fmt.Sprintf("data/expected%d.bin", strings.Count(p.checks.String(), "check("))
+	path := fmt.Sprintf("data/expected%d.bin", p.checked)
+	p.checked++
 	p.files = append(p.files, file{path, wide(want).AppendBytes(nil)})
 	fmt.Fprintf(&p.checks, "  ok = check(%s, %s, \"%s\", %g, %g, %d) && ok;\n", quoted(what), name, path, atol, rtol,
 		want.Numel())
@@ -278,10 +303,9 @@ int main(int argc, char** argv) {
   open_library(argv[1]);
   int ok = 1;
 %s
-%s
 %s  return ok ? 0 : 1;
 }
-`, comment(op), p.declared.String(), p.calls.String(), p.checks.String())
+`, comment(op), p.declared.String(), p.body.String())
 }
 
 func dtypeName(dt tensor.DType) string { return "diopi_dtype_" + dt.String() }
