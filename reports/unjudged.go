@@ -108,7 +108,7 @@ func (u *Unjudged) String() string {
 	}
 	text := fmt.Sprintf("%s not judged: %s", Count(u.NotJudged, "value"), strings.Join(parts, ", "))
 	if u.Reasons[unknownOp] > 0 {
-		text += "; --ops FILE says what an unknown op computes"
+		text += "; optool explain PATH prints a line that declares an unknown op for --ops FILE"
 	}
 	return text
 }

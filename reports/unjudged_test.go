@@ -31,7 +31,7 @@ func TestUnjudged(t *testing.T) {
 	s.Add(&Result{Capture: "g", Op: "abs", Verdict: verdict.Skipped, Reason: "written", Generated: &GeneratedCase{}})
 	want := "163 values not judged: 93 returns nothing that could be compared (torch.Tensor.__setitem__), " +
 		"60 mistrusted: all elements are zero on both sides (torch.neg and 1 other op), 7 unknown op (a.b), " +
-		"3 for 2 other reasons; --ops FILE says what an unknown op computes"
+		"3 for 2 other reasons; optool explain PATH prints a line that declares an unknown op for --ops FILE"
 	if got := s.Unjudged.String(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -75,7 +75,7 @@ func (f *Finding) moveNext(ctx context.Context, m *Moved, w WhatIf, opt Options)
 		n++
 	}
 	if n+1 >= len(p.Steps) {
-		return errors.New("no loss behind the update was recorded")
+		return errors.New("no loss behind the update was recorded; record the next step, too")
 	}
 	m.Step = p.Steps[n+1]
 	var err error

@@ -40,7 +40,8 @@ func General(reason string) string {
 			return f.general
 		}
 	}
-	if name, why, ok := strings.Cut(reason, ": "); ok && strings.HasPrefix(name, "op ") && strings.Count(name, " ") == 1 {
+	name, why, ok := strings.Cut(reason, ": ")
+	if ok && strings.HasPrefix(name, "op ") && strings.Count(name, " ") == 1 {
 		return General(why) // "op add: why"
 	}
 	reason = strings.Replace(reason, "the only element is", "all elements are", 1)

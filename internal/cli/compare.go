@@ -99,7 +99,7 @@ explains: those whose results are not much further apart than their inputs.`,
 				return runCompareRows(cmd, a, &o, paths)
 			}
 			if o.results {
-				return a.compareResults(paths[0], paths[1], o.records)
+				return a.compareResults(paths[0], paths[1], o.records, o.tables)
 			}
 			if o.times {
 				return a.compareTimes(paths[0], paths[1], o.resolution/100, o.threshold/100, o.records)

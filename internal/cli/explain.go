@@ -61,7 +61,10 @@ func runExplain(cmd *cobra.Command, a *app, o *explainOptions, paths []string) e
 	}
 	ctx, lim := cmd.Context(), newLimits(0, referenceTimeout)
 	wrong, err := o.wrongCalls(ctx, a, "explain", lim, opt, paths)
-	if err != nil || len(wrong) == 0 {
+	if len(wrong) == 0 {
+		if failure := o.declareUnknown(ctx, a, opt, paths); failure != nil {
+			return failed(failure)
+		}
 		return err
 	}
 	if !o.all {
@@ -109,6 +112,9 @@ func (a *app) explain(ctx context.Context, e *capture.Entry, o *explainOptions, 
 	x.Again = o.repro(e)
 	if err := x.Write(a.Out, a.style()); err != nil {
 		return 0, failed(err) // which no other call can write either
+	}
+	if err := printDeclarations(a.Out, declarations(call)); err != nil {
+		return 0, failed(err)
 	}
 	s := reports.NewSummary()
 	s.Add(x.Result)

@@ -10,9 +10,12 @@ import (
 	"github.com/optool/optool/reports"
 )
 
+// mostQuiet is how many new, and how many gone values without a finding compareResults lists.
+const mostQuiet = 10
+
 // compareResults compares two runs of a comparison, value by value. It exits as report does for a new run that was cut
 // off, else with 1 if anything got worse or is new and a finding.
-func (a *app) compareResults(old, cur string, records outputs) error {
+func (a *app) compareResults(old, cur string, records outputs, tables bool) error {
 	x, y, err := a.readRuns(old, cur, func(rec *reports.Recording) string {
 		if rec.Summary.Total() == 0 {
 			return "no results in it: want the file that --json made replay, compare, check or conformance write"
@@ -37,6 +40,7 @@ func (a *app) compareResults(old, cur string, records outputs) error {
 		return failed(err)
 	}
 	counts, newFindings := map[reports.Change]int{}, 0
+	quiet, left := map[reports.Change]int{}, map[reports.Change]int{}
 	list := reports.NewListing(j.text(), a.outputWidth(), "change", "op", "id", "value", "old", "new", "now")
 	list.Names(1)
 	list.Right(2)
@@ -53,6 +57,12 @@ func (a *app) compareResults(old, cur string, records outputs) error {
 		if c.Change == reports.StaysBad && a.quiet {
 			continue
 		}
+		if !c.Result().Finding() && (c.Change == reports.Added || c.Change == reports.Gone) {
+			if quiet[c.Change]++; !tables && (a.quiet || quiet[c.Change] > mostQuiet) {
+				left[c.Change]++
+				continue
+			}
+		}
 		r, id, reason := c.Result(), "", ""
 		if r.ForwardID != nil {
 			id = strconv.Itoa(*r.ForwardID)
@@ -67,6 +77,10 @@ func (a *app) compareResults(old, cur string, records outputs) error {
 	}
 	if err := list.Flush(); err != nil {
 		return failed(err)
+	}
+	if n := left[reports.Added] + left[reports.Gone]; n > 0 && !a.quiet {
+		fmt.Fprintf(j.text(), "... and %d new and %d gone without a finding; --tables lists them\n",
+			left[reports.Added], left[reports.Gone])
 	}
 	same := y.Summary.Total() - counts[reports.Worse] - counts[reports.Better] - counts[reports.Added] -
 		counts[reports.StaysBad]

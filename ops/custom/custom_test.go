@@ -278,7 +278,7 @@ func TestMistakes(t *testing.T) {
 		`op("f(Tensor x) -> Tensor", lambda x: x @ x)`:                                                "",
 		`op("f(Tensor x) -> Tensor", lambda x: x + "a")`:                                              "want a Tensor or a number, got string",
 		`op("f(Tensor x) -> Tensor", lambda x: 1)`:                                                    "the function gives int, want the results",
-		`op("f(Tensor x) -> Tensor", lambda x: [x, x])`:                                               "the function gives 2 results, the schema says 1",
+		`op("f(Tensor x) -> Tensor", lambda x: [x, x])`:                                               "the function gives 2 results, the schema says 1; [0] is the first",
 		`op("f(Tensor x) -> ()", lambda x: x)`:                                                        "the schema says nothing",
 		`op("f(Tensor x) -> Tensor", lambda x: reshape(x, 4))`:                                        "does not hold the elements",
 		`op("f(Tensor x) -> Tensor", lambda x: zeros([1 << 30, 1 << 30]))`:                            "f.star:1:44: zeros: ",

@@ -369,7 +369,11 @@ func (o *operator) compose(g *compose.Graph, a *opdef.Arguments) compose.Values 
 		g.Refuse("", "%s: the function gives %s, and the schema says nothing", o.path, out.Type())
 	}
 	if len(vs) != o.results && o.results != anyNumber {
-		g.Refuse("", "%s: the function gives %d results, the schema says %d", o.path, len(vs), o.results)
+		first := ""
+		if o.results == 1 {
+			first = "; [0] is the first"
+		}
+		g.Refuse("", "%s: the function gives %d results, the schema says %d%s", o.path, len(vs), o.results, first)
 	}
 	return vs
 }
