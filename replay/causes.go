@@ -174,6 +174,9 @@ func (c *Call) asRecorded() *Call {
 func (c *Call) explains(m causes.Mistake, fails []Result) causes.Cause {
 	k := causes.Cause{Text: m.Text, Exact: true, Share: 1}
 	var way causes.Way
+	if m.Gradients && !slices.ContainsFunc(fails, func(f Result) bool { return f.Phase == Backward }) {
+		return k
+	}
 	if err := Guard(func() (err error) { way, err = m.Make(); return err }); err != nil || way.Call == nil {
 		return k
 	}

@@ -32,7 +32,8 @@ func TestCausesOfGenerators(t *testing.T) {
 	a, b, m := random(30, 40), random(30, 40), random(11, 30)
 	h, w, u, s := random(9, 5), random(20, 6), random(20, 5), random(9, 6)
 	tall, wide := random(70, 90), random(90, 80)
-	bias, more, planes := random(20), random(20), random(2, 12, 4, 5)
+	bias, more, planes, gains := random(20), random(20), random(2, 12, 4, 5), random(30)
+	normed := []value.Value{m, value.NewList(int64(30)), gains}
 	for _, tc := range []struct {
 		want string
 		op   string
@@ -72,6 +73,20 @@ func TestCausesOfGenerators(t *testing.T) {
 				}
 				return v[i]
 			}), int64(1)}, nil},
+		{"the statistics are those of all elements", "torch.nn.functional.rms_norm",
+			normed, nil, func(i int, _ []float64) float64 {
+				squares := 0.0
+				for k := range m.Numel() {
+					squares += tensor.At[float64](m, k) * tensor.At[float64](m, k)
+				}
+				return tensor.At[float64](m, i) / math.Sqrt(squares/330) * tensor.At[float64](gains, i%30)
+			}},
+		{"input is not normalised", "torch.nn.functional.rms_norm", normed, nil,
+			func(i int, _ []float64) float64 { return tensor.At[float64](m, i) * tensor.At[float64](gains, i%30) }},
+		// as a mistake of input's gradient would make results, which it does not
+		{"weight is squared", "torch.nn.functional.rms_norm",
+			normed, nil,
+			func(i int, v []float64) float64 { return v[i] * tensor.At[float64](gains, i%30) }},
 		{"the sigmoid is left out", "torch.nn.functional.glu", []value.Value{a}, nil,
 			func(i int, _ []float64) float64 {
 				at := i/20*40 + i%20
@@ -98,9 +113,9 @@ func TestCausesOfGenerators(t *testing.T) {
 				gave = value.NewTuple(gave, f.Outs[1].Rounded())
 			}
 			dir := record(t, tc.op, tc.args, gave)
-			causes := replay.Explain(entries(t, dir)[0], opt, time.Now().Add(time.Minute))
-			if len(causes) == 0 || causes[0].Text != tc.want {
-				t.Errorf("causes %+v, want first %q", causes, tc.want)
+			found := replay.Explain(entries(t, dir)[0], opt, time.Now().Add(time.Minute))
+			if len(found) == 0 || found[0].Text != tc.want {
+				t.Errorf("causes %+v, want first %q", found, tc.want)
 			}
 		})
 	}

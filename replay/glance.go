@@ -44,7 +44,7 @@ func (c *Call) refuted(m causes.Mistake, way causes.Way, fails []Result) bool {
 		return true // it gives no certain numbers
 	}
 	results := slices.ContainsFunc(fails, func(r Result) bool { return r.Phase != Backward && r.numel() > 1 })
-	if results && way.OnlyIncoming {
+	if results && (way.OnlyIncoming || m.Gradients) {
 		return true
 	}
 	g := &glance{rounds: m.Rounds, fails: map[target]fault{}}

@@ -44,6 +44,7 @@ func (c *Call) reconsider(o *Outcome) {
 	if len(loose) == 0 || !results && !(len(c.fwd.Outs) > 0 && c.bound.OutBound(c.fwd, 0).Single()) {
 		return // a mistake of sums shows in the results
 	}
+	look := c.glimpseOf(loose)
 	as := c
 	if c.opt.Device != nil {
 		as = c.asRecorded()
@@ -55,7 +56,7 @@ func (c *Call) reconsider(o *Outcome) {
 	}
 	first, rest := as.search().Plausible(c.wrongs(loose))
 	tried := 0
-	if c.settle(o, loose, slices.Concat(first, rest), func(m causes.Mistake) []string {
+	if c.settle(o, loose, look, slices.Concat(first, rest), func(m causes.Mistake) []string {
 		if k := as.explains(m, loose); k.Bits >= causes.Required(tried)+m.Cost {
 			return k.Targets
 		}
@@ -63,7 +64,7 @@ func (c *Call) reconsider(o *Outcome) {
 	}, &tried) {
 		return
 	}
-	c.settle(o, loose, first, func(m causes.Mistake) []string {
+	c.settle(o, loose, look, first, func(m causes.Mistake) []string {
 		for i := range loose {
 			if loose[i].Target == "output[0]" && c.inclined(m, &loose[i]) && as.within(m, loose[i]) {
 				return []string{loose[i].Target}
@@ -76,7 +77,7 @@ func (c *Call) reconsider(o *Outcome) {
 // settle makes failures of values that a mistake explains, the first that explains any, and
 // reports whether one does. tried counts them; nil: intermediate results are rounded too, so that no
 // element need come out to rounding.
-func (c *Call) settle(o *Outcome, loose []Result, sources []iter.Seq[causes.Mistake],
+func (c *Call) settle(o *Outcome, loose []Result, look *glimpse, sources []iter.Seq[causes.Mistake],
 	explained func(causes.Mistake) []string, tried *int) bool {
 	rounds := tried == nil
 	for _, source := range sources {
@@ -88,7 +89,7 @@ func (c *Call) settle(o *Outcome, loose []Result, sources []iter.Seq[causes.Mist
 				if *tried++; float64(*tried)*max(1, c.bound.Flops(c.fwd)) > allLoose {
 					return false
 				}
-				if !c.promising(m, loose) {
+				if !look.promising(m, loose) {
 					continue
 				}
 			}
@@ -127,7 +128,7 @@ const (
 // what a row has in common may have been rounded.
 func (c *Call) inclined(m causes.Mistake, r *Result) bool {
 	got, want, ok := c.Pair(r)
-	if !ok || got.Dim() == 0 || got.Numel() == 0 || got.Numel()/got.Shape[got.Dim()-1] < fewestRows {
+	if !ok || m.Gradients || got.Dim() == 0 || got.Numel() == 0 || got.Numel()/got.Shape[got.Dim()-1] < fewestRows {
 		return false
 	}
 	found := false
@@ -225,17 +226,40 @@ func explainsLoose(r, was Result) bool {
 	return looseShare*left <= was.Compared.Distribution.D2
 }
 
+// A glimpse is some elements of the first result, if that is warned of.
+type glimpse struct {
+	got *tensor.Tensor // nil: it is not
+	x   []float64
+	off float64 // the sum of their squared errors
+}
+
+func (c *Call) glimpseOf(loose []Result) *glimpse {
+	l := &glimpse{}
+	for i := range loose {
+		got, want, ok := c.Pair(&loose[i])
+		if !ok || loose[i].Phase != Forward || loose[i].Target != "output[0]" {
+			continue
+		}
+		_ = Guard(func() error { // what cannot be read has no mistake
+			l.got, l.x = got, causes.Pieces(got)
+			for k, y := range causes.Pieces(want) {
+				d := l.x[k] - got.DType.Round(y)
+				l.off += d * d
+			}
+			return nil
+		})
+	}
+	return l
+}
+
 // promising reports whether a mistake brings some elements of the first result nearer: most
 // do not, which a look at few is enough to see. Values that it knows nothing of may be.
-func (c *Call) promising(m causes.Mistake, loose []Result) bool {
-	var got, want *tensor.Tensor
-	for i := range loose {
-		if g, w, ok := c.Pair(&loose[i]); ok && loose[i].Phase == Forward && loose[i].Target == "output[0]" {
-			got, want = g, w
-		}
-	}
-	if got == nil {
+func (l *glimpse) promising(m causes.Mistake, loose []Result) bool {
+	if l.got == nil {
 		return loose[0].Compared.Numel <= looseNumel
+	}
+	if m.Gradients || !(l.off > 0) {
+		return false
 	}
 	better := false
 	err := Guard(func() error {
@@ -244,22 +268,21 @@ func (c *Call) promising(m causes.Mistake, loose []Result) bool {
 			return err
 		}
 		f, err := way.Call.Forward()
-		if err != nil || len(f.Outs) == 0 || !slices.Equal(f.Outs[0].Shape, got.Shape) {
+		if err != nil || len(f.Outs) == 0 || !slices.Equal(f.Outs[0].Shape, l.got.Shape) {
 			return err
 		}
 		made := f.Outs[0]
 		if way.Alter != nil {
 			made = way.Alter("output[0]", made)
 		}
-		dt := got.DType
-		x, y, z := causes.Pieces(got), causes.Pieces(want), causes.Pieces(made)
-		var was, is float64
-		for i := range x {
-			a, b := x[i]-dt.Round(y[i]), x[i]-dt.Round(z[i])
-			was += a * a
-			is += b * b
+		off := 0.0
+		for i, z := range causes.Pieces(made) {
+			d := l.x[i] - l.got.DType.Round(z)
+			if off += d * d; !(looseShare*off <= l.off) {
+				return nil
+			}
 		}
-		better = was > 0 && looseShare*is <= was
+		better = true
 		return nil
 	})
 	return err == nil && better

@@ -180,6 +180,7 @@ func (c *softmaxCall) mistakes() []opdef.Mistake[*softmaxCall] {
 			}})
 	}
 	add(func(m *softmaxCall) { m.noSum = true }, "the gradient lacks the sum over a row")
+	out[0].Gradients = true
 	add(func(m *softmaxCall) { m.more = 1 }, "1 is added to the sum of the exponentials")
 	size := elements.LengthOf(c.x.Shape, c.dim)
 	padded := []int{1}

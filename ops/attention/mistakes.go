@@ -27,6 +27,10 @@ func attentionMistakes(a *attentionArgs) []opdef.Mistake[*compose.Call] {
 		add(with, format, args...)
 		out[len(out)-1].Rounds = true
 	}
+	gradients := func(with func(x *attentionParts), format string, args ...any) {
+		add(with, format, args...)
+		out[len(out)-1].Gradients = true
+	}
 	if a.IsCausal {
 		if queries != keys {
 			add(func(x *attentionParts) { x.Offset = keys - queries },
@@ -93,14 +97,14 @@ func attentionMistakes(a *attentionArgs) []opdef.Mistake[*compose.Call] {
 	add(func(x *attentionParts) { x.Wrong.Whole = true },
 		"the exponentials below the largest score are not divided by their sum")
 	add(func(x *attentionParts) { x.Wrong.Unscaled = true }, "the exponentials are not divided by their sum")
-	add(func(x *attentionParts) { x.Wrong.NoMean = true }, "the gradient of the scores lacks its mean over the keys")
+	gradients(func(x *attentionParts) { x.Wrong.NoMean = true }, "the gradient of the scores lacks its mean over the keys")
 	if queries == keys && keys <= 128 {
-		add(func(x *attentionParts) { x.Wrong.Transposed = true }, "value's gradient is made of the transposed weights")
+		gradients(func(x *attentionParts) { x.Wrong.Transposed = true }, "value's gradient is made of the transposed weights")
 	}
 	for _, tile := range []int{8, 16, 32, 64, 128} {
 		if lost := cmp.Or(keys%tile, tile); lost < keys {
-			add(func(x *attentionParts) { x.Wrong.LostKeys = lost }, "query's gradient lacks the last %d of %d keys",
-				lost, keys)
+			gradients(func(x *attentionParts) { x.Wrong.LostKeys = lost },
+				"query's gradient lacks the last %d of %d keys", lost, keys)
 		}
 	}
 	for _, g := range opdef.CoarserGrids(a.Query.DType) {

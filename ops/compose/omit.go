@@ -67,7 +67,7 @@ func (c *Call) omissions() []opdef.Mistake[*Call] {
 	}
 	var left, gradients []opdef.Mistake[*Call]
 	add := func(to *[]opdef.Mistake[*Call], o omission, text string) {
-		*to = append(*to, opdef.Mistake[*Call]{Text: text, Plan: func() (*Call, error) {
+		*to = append(*to, opdef.Mistake[*Call]{Text: text, Gradients: o.gradient, Plan: func() (*Call, error) {
 			return c.again(&Graph{omit: &o})
 		}})
 	}

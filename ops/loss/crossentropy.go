@@ -165,6 +165,7 @@ func (l *classLoss) mistakes() (out []opdef.Mistake[*classLoss]) {
 		}
 		with("the gradient is the softmax alone: 1 is not subtracted at the target",
 			func(m *classLoss) { m.unpicked = true })
+		out[len(out)-1].Gradients = true
 	}
 	n, all := l.divisor(), float64(tensor.Numel(l.positions))
 	if l.how != reduceMean || n <= 1 {

@@ -556,7 +556,7 @@ func Multilinear[A any](op Op[A], plan func(a *A) (*Product, error)) *opdef.Entr
 	op.Mistakes = func(c *Call[A]) []opdef.Mistake[*Call[A]] {
 		var out []opdef.Mistake[*Call[A]]
 		for _, m := range c.mistakes() {
-			out = append(out, opdef.Mistake[*Call[A]]{Text: m.Text, Rounds: m.Rounds,
+			out = append(out, opdef.Mistake[*Call[A]]{Text: m.Text, Rounds: m.Rounds, Gradients: m.Gradients,
 				Plan: func() (*Call[A], error) {
 					p, err := m.Plan()
 					return &Call[A]{c.Args, p}, err

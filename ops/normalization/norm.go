@@ -282,9 +282,15 @@ func (n *normalisation) mistakes() []opdef.Mistake[*normalisation] {
 		add("the mean of squares stands for the variance",
 			func(m *normalisation) { m.square = true })
 	}
+	if n.moves == nil {
+		if !n.rms {
+			mean, _, _ := n.computed()
+			add("the mean is subtracted, nothing is divided by the deviation", n.given(n.perRun(mean, n.x.Dim())))
+		}
+		add("input is not normalised", n.given(tensor.Full(tensor.Float64, n.x.Shape, 0.0)))
+	}
 	n.partialMoments(add)
 	n.otherMoments(add)
-	n.wrongGradients(add)
 	if n.weight != nil && n.bias != nil && slices.Equal(n.weight.Shape, n.bias.Shape) {
 		add("bias is added before weight is multiplied", func(m *normalisation) {
 			m.bias = opdef.ZipBlock(n.bias.DType, n.weight, n.bias, vmath.Mul)
@@ -309,12 +315,10 @@ func (n *normalisation) mistakes() []opdef.Mistake[*normalisation] {
 		}
 	}
 	add("eps is added to the square root, not under it", func(m *normalisation) { m.outside = true })
-	add("the gradient lacks what flows through the variance", func(m *normalisation) { m.noVariance = true })
-	if !n.rms {
-		add("the gradient lacks what flows through the mean", func(m *normalisation) { m.noMean = true })
-		add("the gradient lacks what flows through mean and variance",
-			func(m *normalisation) { m.noMean, m.noVariance = true, true })
-	}
+	n.wrongGradients(func(text string, with func(m *normalisation)) {
+		add(text, with)
+		out[len(out)-1].Gradients = true
+	})
 	if n.moves != nil {
 		add("the running variance is moved towards that of n, not of n - 1", func(m *normalisation) { m.biased = true })
 		add("the running variance is moved towards the deviation", func(m *normalisation) { m.rooted = true })
@@ -396,6 +400,11 @@ func (n *normalisation) otherMoments(add func(text string, with func(m *normalis
 			add("the statistics are those of the first half of the batch", of(n.x.Slice(0, 0, batch/2, 1)))
 		}
 	}
+	if len(n.dims) < n.x.Dim() && n.moves == nil {
+		add("the statistics are those of all elements", func(m *normalisation) {
+			m.dims, m.stats = elements.AllDims(n.x.Dim()), nil
+		})
+	}
 	last := n.x.Dim() - 1
 	if last == 0 || !slices.Equal(n.dims, []int{last}) {
 		return
@@ -447,6 +456,12 @@ func centreParts(dst, src []float64, length int) {
 
 // wrongGradients adds mistakes that gradients alone show.
 func (n *normalisation) wrongGradients(add func(text string, with func(m *normalisation))) {
+	add("the gradient lacks what flows through the variance", func(m *normalisation) { m.noVariance = true })
+	if !n.rms {
+		add("the gradient lacks what flows through the mean", func(m *normalisation) { m.noMean = true })
+		add("the gradient lacks what flows through mean and variance",
+			func(m *normalisation) { m.noMean, m.noVariance = true, true })
+	}
 	add("input's gradient is not divided by the deviation", func(m *normalisation) { m.undivided = true })
 	if n.weight == nil {
 		return
@@ -454,17 +469,17 @@ func (n *normalisation) wrongGradients(add func(text string, with func(m *normal
 	add("input's gradient is multiplied by weight twice", func(m *normalisation) {
 		m.weight = opdef.Map(n.weight.DType, n.weight, func(w float64) float64 { return w * w })
 	})
-	given := func(mean *tensor.Tensor) func(m *normalisation) {
-		return func(m *normalisation) {
-			m.mean, m.vari = mean, tensor.Full(tensor.Float64, n.x.Shape, 1-n.eps)
-		}
-	}
 	add("weight's gradient is made of input, not of what it is normalised to",
-		given(tensor.Full(tensor.Float64, n.x.Shape, 0.0)))
+		n.given(tensor.Full(tensor.Float64, n.x.Shape, 0.0)))
 	if !n.rms {
 		mean, _, _ := n.computed()
-		add("weight's gradient is not divided by the deviation", given(n.perRun(mean, n.x.Dim())))
+		add("weight's gradient is not divided by the deviation", n.given(n.perRun(mean, n.x.Dim())))
 	}
+}
+
+// given sets a mean, and 1 in place of the deviation.
+func (n *normalisation) given(mean *tensor.Tensor) func(m *normalisation) {
+	return func(m *normalisation) { m.mean, m.vari = mean, tensor.Full(tensor.Float64, n.x.Shape, 1-n.eps) }
 }
 
 type layerNormArgs struct {

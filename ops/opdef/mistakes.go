@@ -14,7 +14,9 @@ type Mistake[P any] struct {
 	// Rounds: values are rounded on the way, so that one that lies near the middle between
 	// two may come out as the other.
 	Rounds bool
-	Plan   func() (P, error)
+	// Gradients: kernels with the mistake give results as they are due. What Plan makes of results says nothing.
+	Gradients bool
+	Plan      func() (P, error)
 }
 
 // Mistakes are calls that compute what kernels with a mistake give. They have the
@@ -22,7 +24,7 @@ type Mistake[P any] struct {
 func (c *Call) Mistakes() []Mistake[*Call] {
 	var out []Mistake[*Call]
 	for _, m := range c.sound().mistakes() {
-		out = append(out, Mistake[*Call]{m.Text, m.Rounds, func() (*Call, error) {
+		out = append(out, Mistake[*Call]{m.Text, m.Rounds, m.Gradients, func() (*Call, error) {
 			plan, err := m.Plan()
 			if err == nil {
 				plan, err = plan.as(c.version)

@@ -242,7 +242,7 @@ func (c planned) mistakes() []Mistake[planned] {
 	}
 	var out []Mistake[planned]
 	for _, m := range c.Mistakes(c.p) {
-		out = append(out, Mistake[planned]{m.Text, m.Rounds, func() (planned, error) {
+		out = append(out, Mistake[planned]{m.Text, m.Rounds, m.Gradients, func() (planned, error) {
 			p, err := m.Plan()
 			return planned{c.declaration, p}, err
 		}})

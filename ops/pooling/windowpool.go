@@ -80,6 +80,7 @@ func (p *pooling) maxMistakes() []opdef.Mistake[*pooling] {
 		{"the smallest", func(_ int, x float64) float64 { return -x }},
 	} {
 		add("the gradient goes to "+c.which+" element of each window", func(m *pooling) { m.chosen = c.of })
+		out[len(out)-1].Gradients = true
 	}
 	return out
 }

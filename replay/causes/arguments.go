@@ -36,7 +36,7 @@ func (c *Search) declared() iter.Seq[Mistake] {
 			return
 		}
 		for _, m := range c.Bound.Mistakes() {
-			if !yield(Mistake{Text: m.Text, Rounds: m.Rounds, Gradients: strings.Contains(m.Text, "gradient"),
+			if !yield(Mistake{Text: m.Text, Rounds: m.Rounds, Gradients: m.Gradients,
 				Make: func() (Way, error) {
 					call, err := m.Plan()
 					return Way{Call: call, Declared: m.Text}, err

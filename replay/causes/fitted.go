@@ -162,22 +162,35 @@ func (c *Search) ofSizes(x float64) string {
 	return ""
 }
 
-// scaledBesides are the mistakes of other sources whose results are wrong by one factor besides.
+// scaledBesides are the mistakes of other sources whose results are wrong by one factor besides. Each of both has to
+// explain what the other leaves.
 func (c *Search) scaledBesides(fails []Wrong, sources []iter.Seq[Mistake]) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		got, want := c.wrongResult(fails)
 		if got == nil || got.Numel() < fewestScaled {
 			return
 		}
+		tried := 0
 		for _, source := range sources {
 			for m := range source {
+				if tried++; m.Gradients && fails[0].Forward() {
+					continue
+				}
 				var factor float64
 				if c.Guard(func() error {
 					z := c.valueUnder(m.Make, &fails[0])
 					if z == nil || !slices.Equal(z.Shape, got.Shape) || !z.DType.IsFloat() {
 						return errNoValue
 					}
-					factor = proportion(Pieces(got), Pieces(z), Pieces(want))
+					if factor = proportion(Pieces(got), Pieces(z), Pieces(want)); factor == 0 {
+						return nil
+					}
+					target := fails[0].Target
+					alone := times(multiple(Pieces(got), Pieces(want)))(target, want)
+					both := times(factor)(target, z)
+					if Evidence(got, alone, both) < Required(tried)+m.Cost || Evidence(got, z, both) < Required(1) {
+						return errNoValue
+					}
 					return nil
 				}) != nil || factor == 0 {
 					continue
@@ -198,11 +211,13 @@ func (c *Search) scaledBesides(fails []Wrong, sources []iter.Seq[Mistake]) iter.
 	}
 }
 
+// multiple is the factor by which x is larger than y, by least squares.
+func multiple(x, y []float64) float64 { return dot(x, y) / dot(y, y) }
+
 // proportion is the factor by which x is larger than y, by least squares, 0 if x is no multiple of y, or y is one
 // of z.
 func proportion(x, y, z []float64) float64 {
-	yy, top := dot(y, y), 0.0
-	factor, of := dot(x, y)/yy, dot(z, y)/yy
+	top, factor, of := 0.0, multiple(x, y), multiple(z, y)
 	if !(math.Abs(factor) > 1e-6 && math.Abs(factor) < 1e6) {
 		return 0
 	}

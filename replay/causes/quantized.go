@@ -3,7 +3,9 @@ package causes
 import (
 	"fmt"
 	"math"
+	"slices"
 
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 
@@ -45,20 +47,51 @@ func sharings(shape []int) []sharing {
 	return out
 }
 
-// of is t quantized, so many elements in row-major order with one scale.
-func (q quantization) of(t *tensor.Tensor, each int) *tensor.Tensor {
-	v := elements(t)
-	for from := 0; from < len(v); from += each {
-		part, top := v[from:min(from+each, len(v))], 0.0
-		for _, x := range part {
-			top = max(top, math.Abs(x))
+// of is t quantized, so many elements in row-major order with one scale, that of top if it is all. Those that are read
+// are, and the others of their scale; once that is much, all are.
+func (q quantization) of(t *tensor.Tensor, each int, top func() float64) *tensor.Tensor {
+	n := t.Numel()
+	if each >= n {
+		return opdef.Map(t.DType, t, func(x float64) float64 { return q.scaled(x, top()) })
+	}
+	part := func(lo int, dst []float64) {
+		v, from, to := dst, lo/each*each, min(n, (lo+len(dst)+each-1)/each*each)
+		if to-from > len(dst) {
+			v = tensor.Make[float64](to - from)
 		}
-		if top == 0 {
-			continue
+		tensor.Load(t, from, v)
+		for part := range slices.Chunk(v, each) {
+			top := largest(part)
+			for i, x := range part {
+				part[i] = q.scaled(x, top)
+			}
 		}
-		for i, x := range part {
-			part[i] = q.round(x*q.largest/top) * top / q.largest
+		if len(v) > len(dst) {
+			copy(dst, v[lo-from:])
 		}
 	}
-	return tensor.New(t.DType, t.Shape, v)
+	read := reader[float64](tensor.LazyOf(t.DType, t.Shape, part, t))
+	return tensor.LazyOf(t.DType, t.Shape, func(lo int, dst []float64) {
+		if v := read(max(len(dst), each)); v != nil {
+			copy(dst, v[lo:])
+			return
+		}
+		part(lo, dst)
+	}, t)
+}
+
+// scaled quantizes a number, where the largest that shares its scale is top.
+func (q quantization) scaled(x, top float64) float64 {
+	if top == 0 {
+		return x
+	}
+	return q.round(x*q.largest/top) * top / q.largest
+}
+
+// largest is the largest magnitude among numbers.
+func largest(v []float64) (top float64) {
+	for _, x := range v {
+		top = max(top, math.Abs(x))
+	}
+	return top
 }

@@ -122,7 +122,7 @@ type Mistake struct {
 	Make   func() (Way, error)
 	Rounds bool   // see opdef.Mistake
 	Like   string // what it is one value of: once one explains, others are not tried
-	// Gradients says that it is a mistake of a backward pass, and explains no result.
+	// Gradients: see opdef.Mistake; it explains no result.
 	Gradients bool
 	All       bool // it explains nothing unless it explains all that failed
 	// Cost is how many bits of what was recorded went into the mistake: numbers that were fitted, the place of errors.

@@ -477,10 +477,19 @@ func inFewBits(t *tensor.Tensor) iter.Seq[transformation] {
 				return
 			}
 		}
+		top := sync.OnceValue(func() float64 { return largest(elements(t)) })
+		topOf := func(other *tensor.Tensor) func() float64 {
+			if other == t {
+				return top
+			}
+			return sync.OnceValue(func() float64 { return largest(elements(other)) })
+		}
 		for _, s := range sharings(t.Shape) {
 			for _, q := range quantizations {
 				if !yield(transformation{text: fmt.Sprintf("%%s is rounded to %s, scaled %s", q.name, s.text),
-					rounds: true, of: func(t *tensor.Tensor) *tensor.Tensor { return q.of(t, s.size(t.Shape)) }}) {
+					rounds: true, of: func(t *tensor.Tensor) *tensor.Tensor {
+						return q.of(t, s.size(t.Shape), topOf(t))
+					}}) {
 					return
 				}
 			}
