@@ -33,6 +33,12 @@ func TestCausesOfGenerators(t *testing.T) {
 	h, w, u, s := random(9, 5), random(20, 6), random(20, 5), random(9, 6)
 	tall, wide := random(70, 90), random(90, 80)
 	bias, more, planes, gains := random(20), random(20), random(2, 12, 4, 5), random(30)
+	coarse, rms := tensor.New(tensor.BFloat16, a.Shape, make([]float64, a.Numel())), 0.0
+	coarse = edited(coarse, func(i int, _ []float64) float64 { return 0.978 * tensor.At[float64](a, i) })
+	for i := range coarse.Numel() {
+		rms += tensor.At[float64](coarse, i) * tensor.At[float64](coarse, i) / 1200
+	}
+	rms = math.Sqrt(rms)
 	normed := []value.Value{m, value.NewList(int64(30)), gains}
 	for _, tc := range []struct {
 		want string
@@ -73,8 +79,8 @@ func TestCausesOfGenerators(t *testing.T) {
 				}
 				return v[i]
 			}), int64(1)}, nil},
-		{"the statistics are those of all elements", "torch.nn.functional.rms_norm",
-			normed, nil, func(i int, _ []float64) float64 {
+		{"the statistics are those of all elements", "torch.nn.functional.rms_norm", normed, nil,
+			func(i int, _ []float64) float64 {
 				squares := 0.0
 				for k := range m.Numel() {
 					squares += tensor.At[float64](m, k) * tensor.At[float64](m, k)
@@ -84,8 +90,11 @@ func TestCausesOfGenerators(t *testing.T) {
 		{"input is not normalised", "torch.nn.functional.rms_norm", normed, nil,
 			func(i int, _ []float64) float64 { return tensor.At[float64](m, i) * tensor.At[float64](gains, i%30) }},
 		// as a mistake of input's gradient would make results, which it does not
-		{"weight is squared", "torch.nn.functional.rms_norm",
-			normed, nil,
+		// which is within the bounds if input is not normalised, too
+		{"the statistics are those of all elements", "torch.nn.functional.rms_norm",
+			[]value.Value{coarse, value.NewList(int64(40))}, nil,
+			func(i int, _ []float64) float64 { return tensor.At[float64](coarse, i) / rms }},
+		{"weight is squared", "torch.nn.functional.rms_norm", normed, nil,
 			func(i int, v []float64) float64 { return v[i] * tensor.At[float64](gains, i%30) }},
 		{"the sigmoid is left out", "torch.nn.functional.glu", []value.Value{a}, nil,
 			func(i int, _ []float64) float64 {

@@ -81,7 +81,7 @@ func (c *Search) likeliest(fails []Wrong, causes []Cause, until time.Time,
 			}
 			return 1
 		}
-		return cmp.Compare(b.Share, a.Share)
+		return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(b.Bits, a.Bits))
 	})
 	var first []Cause
 	for _, k := range causes {
