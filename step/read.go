@@ -255,7 +255,7 @@ func leaves(args []value.Value, kwargs *value.Dict) ([]leaf, error) {
 		key := value.Str(it.Key)
 		walk(it.Value, "kwargs."+key, func(t *tensor.Tensor, path string) {
 			if t != nil {
-				out = append(out, leaf{t, n, -1, path[len("kwargs."):], path})
+				out = append(out, leaf{t, n, -1, strings.TrimPrefix(path, "kwargs."), path})
 			}
 		})
 	}
