@@ -29,10 +29,11 @@ func (p *Process) Bridge(ctx context.Context, opt Options) error {
 		all.SetLimit(1)
 	}
 	for _, s := range p.Steps {
+		viewed := s.viewed()
 		for _, c := range s.Calls {
 			if ctx.Err() == nil {
 				all.Go(func() error {
-					c.bridge(opt)
+					c.bridge(viewed, opt)
 					return ctx.Err()
 				})
 			}
@@ -72,14 +73,14 @@ func (v *Value) names(c *Call) []*Value {
 }
 
 // bridge decides whether the gradients of results of c that equal no recorded one are what the calls
-// that read the results give.
-func (c *Call) bridge(opt Options) {
+// that read the results give. viewed are those of Step.viewed.
+func (c *Call) bridge(viewed map[*Value]bool, opt Options) {
 	readings := map[*Value][]*Value{} // by gradient
 	var open []*Value
 	pulled := newPulls()
 	for _, g := range c.GradOutputs {
 		out := c.result(g)
-		if g.From.Role != "inner" || out == nil || c.readOutside(g) {
+		if g.From.Role != "inner" || out == nil || viewed[out] {
 			continue
 		}
 		for _, n := range out.names(c) {

@@ -14,6 +14,7 @@ import (
 // that a reader of the result goes first, then the next later call.
 func (p *Process) linkGradients() {
 	for _, s := range p.Steps {
+		viewed := s.viewed()
 		same := map[contentKey][]*Value{}
 		for _, c := range s.Calls {
 			for _, g := range c.Grads {
@@ -22,7 +23,7 @@ func (p *Process) linkGradients() {
 		}
 		for _, c := range s.Calls {
 			for _, g := range c.GradOutputs {
-				g.From = c.gradientSource(g, same[g.key()])
+				g.From = c.gradientSource(g, same[g.key()], viewed)
 				if w := g.From.Value; w != nil {
 					w.readers = append(w.readers, g)
 				}
@@ -45,8 +46,8 @@ func (c *Call) result(g *Value) *Value {
 }
 
 // gradientSource finds what the gradient g of a result of c came from; same are
-// all gradients with its content, in order of the calls.
-func (c *Call) gradientSource(g *Value, same []*Value) Link {
+// all gradients with its content, in order of the calls, and viewed those of Step.viewed.
+func (c *Call) gradientSource(g *Value, same []*Value, viewed map[*Value]bool) Link {
 	if c.Step != nil && c == c.Step.root {
 		return Link{How: IsLeaf, Role: "seed"}
 	}
@@ -84,7 +85,7 @@ func (c *Call) gradientSource(g *Value, same []*Value) Link {
 		}
 	}
 	switch {
-	case len(l.Parts) == 0 || len(l.Parts) < len(readers) || c.readOutside(g):
+	case len(l.Parts) == 0 || len(l.Parts) < len(readers) || viewed[c.result(g)] || c.result(g) == nil:
 	case len(l.Parts) == 1 && g.partOf(l.Parts[0]):
 		// Unless its other elements come from readers that were not recorded: see confirm.
 		l.How, l.Value, l.Role, l.part = IsChanged, l.Parts[0], "", true
@@ -139,25 +140,18 @@ func (c *Call) nearest(g *Value) (best *Value) {
 	return best
 }
 
-// readOutside reports whether the result that g is the gradient of was read by
-// calls that were not recorded, whose gradients are missing: values without a
-// producer lie in its memory.
-func (c *Call) readOutside(g *Value) bool {
-	out := c.result(g)
-	if out == nil {
-		return true
-	}
-	for _, r := range c.Step.Calls {
-		if r.Order <= c.Order {
-			continue
-		}
-		for _, v := range r.Inputs {
-			if v.From.view == out {
-				return true
+// viewed are the values that calls read which were not recorded, whose gradients are missing: inputs without a producer
+// lie in their memory.
+func (s *Step) viewed() map[*Value]bool {
+	viewed := map[*Value]bool{}
+	for _, c := range s.Calls {
+		for _, v := range c.Inputs {
+			if v.From.view != nil {
+				viewed[v.From.view] = true
 			}
 		}
 	}
-	return false
+	return viewed
 }
 
 // confirm takes back that gradients were changed where the value may have been read

@@ -185,6 +185,9 @@ type Check struct {
 	Actual, Expected             any
 }
 
+// Outer is the call that made this one, nil if the program did.
+func (c *Call) Outer() *Call { return c.outer }
+
 // DType is the dtype of the call's first floating result, else of its first result.
 func (c *Call) DType() tensor.DType {
 	for _, v := range c.Outputs {

@@ -191,19 +191,12 @@ func (p *part) check() {
 	within := map[*step.Call]bool{}
 	clear(p.checker.inside)
 	for _, q := range p.checker.trace.Processes {
-		byID := map[int]*step.Call{}
 		for _, call := range q.Calls {
-			byID[call.Entry.ID] = call
-			if outer := byID[call.Entry.Within]; outer != nil && call.Entry.Within >= 0 {
+			if outer := call.Outer(); outer != nil {
 				p.checker.inside[outer] = append(p.checker.inside[outer], call)
 			}
-			if outer := byID[call.Entry.Within]; outer != nil && call.Entry.Within >= 0 && isExchange(call.Op) {
-				for o := outer; o != nil; o = byID[o.Entry.Within] {
-					within[o] = true
-					if o.Entry.Within < 0 {
-						break
-					}
-				}
+			for o := call.Outer(); o != nil && isExchange(call.Op); o = o.Outer() {
+				within[o] = true
 			}
 		}
 	}
