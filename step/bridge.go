@@ -164,8 +164,7 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 				continue
 			}
 			r := parameters[up.parameter(v)]
-			if (v.Numel() < sampled || v.content.plain) &&
-				(r == nil || v.Numel() <= few || r[0].Call.gradientOf(r[0]) == nil) {
+			if (v.Numel() < sampled || v.content.plain) && (r == nil || v.Numel() <= few) {
 				continue
 			}
 			if r == nil || r[0].form() != v.form() {

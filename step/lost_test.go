@@ -210,7 +210,7 @@ func TestUnlike(t *testing.T) {
 			if got := v.From.How == IsChanged; got != tc.want {
 				t.Errorf("%d explained, %d not: changed %v, want %v", tc.explained, tc.off, got, tc.want)
 			}
-			if got := v.From.How == IsOutside; got != (tc.explained > 0 && !tc.want) {
+			if got := v.From.How == IsOutside; got == tc.want {
 				t.Errorf("%d explained, %d not: outside %v", tc.explained, tc.off, got)
 			}
 		}

@@ -63,8 +63,8 @@ func (u unlike) settle() {
 		most := u.like[at] > few && u.like[at] >= 4*len(vs)
 		for _, o := range vs {
 			r := o.readings[0]
-			if u.like[at] == 0 && o.off != otherOrder {
-				continue
+			if u.like[at] == 0 && o.off != otherOrder && o.v.Call.returns(o.v) {
+				continue // state of the optimizer
 			}
 			if !most && o.off != otherOrder || o.off == "" || slices.ContainsFunc(o.readings, func(r *Value) bool {
 				return !r.like(o.v) || r.mistrusted()
