@@ -18,7 +18,8 @@ func TestUnlikeUnexplained(t *testing.T) {
 		"state":    {64, IsLeaf},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := &Value{Kind: inputKind, Target: "input[1]", DType: tensor.Float32, Shape: []int{4}, Address: 64, item: -1}
+			v := &Value{Kind: inputKind, Target: "input[1]", DType: tensor.Float32, Shape: []int{4}, Address: 64,
+				item: -1}
 			v.From = Link{How: IsLeaf}
 			v.Call = &Call{Op: "torch.Tensor.add_", Entry: &capture.Entry{}, Inputs: []*Value{v},
 				Outputs: []*Value{{Kind: outputKind, Address: tc.result}}}
