@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/capture/collective"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/step"
 )
@@ -61,7 +62,7 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options, plan *Plan) err
 			var best *part
 			for data := range 2 {
 				p := c.newPart(ps, groupsOf(stage))
-				p.data = data
+				p.data, p.partial = data, len(stages) > 1
 				p.check()
 				if best == nil || p.forward() < best.forward() {
 					best = p
@@ -145,11 +146,16 @@ func bySteps(ps []*step.Process) [][]*step.Process {
 	return out
 }
 
-// stages are the processes that run the same program: those whose parameters have mostly the same names.
+// stages are the processes that run the same program: those whose parameters have mostly the same names, at one depth
+// of a pipeline.
 func (c *checker) stages() [][]*step.Process {
-	names := map[*step.Process]map[string]bool{}
+	names := map[*step.Process]map[string]uint64{} // the sum of the elements of each parameter
+	next := map[int][]int{}
 	for _, p := range c.trace.Processes {
-		names[p] = map[string]bool{}
+		next[p.Rank] = c.receivers(p)
+	}
+	for _, p := range c.trace.Processes {
+		names[p] = map[string]uint64{}
 		for _, call := range p.Calls {
 			if call.Entry.BackwardOrder < 0 || !slices.ContainsFunc(call.Inputs,
 				func(v *step.Value) bool { return v.Parameter }) {
@@ -157,26 +163,31 @@ func (c *checker) stages() [][]*step.Process {
 			}
 			rec, _ := call.Entry.Load(capture.LoadOptions{Read: c.opt.Read, Only: capture.Of(capture.Input)})
 			for t, n := range rec.Names {
-				if t.RequiresGrad {
-					names[p][n] = true
+				if _, ok := names[p][n]; ok || !t.RequiresGrad {
+					continue
+				}
+				names[p][n] = 0
+				if a := newArray(t); len(next[p.Rank]) > 0 && a != nil && !a.constant() {
+					names[p][n] = a.sum()
 				}
 			}
 			rec.Close()
 		}
 	}
+	depth := c.depths(next, names)
 	var out [][]*step.Process
 next:
 	for _, p := range c.trace.Processes {
 		for i, ps := range out {
 			both, all := 0, len(names[ps[0]])
 			for n := range names[p] {
-				if names[ps[0]][n] {
+				if _, ok := names[ps[0]][n]; ok {
 					both++
 				} else {
 					all++
 				}
 			}
-			if all == 0 || 3*both > all {
+			if depth[p.Rank] == depth[ps[0].Rank] && (all == 0 || 3*both > all) {
 				out[i] = append(out[i], p)
 				continue next
 			}
@@ -184,6 +195,64 @@ next:
 		out = append(out, []*step.Process{p})
 	}
 	return out
+}
+
+// receivers are the ranks with which a process first exchanged a message by sending one, and, as -1-rank, those from
+// which it first received one.
+func (c *checker) receivers(p *step.Process) (out []int) {
+	for _, call := range p.Calls {
+		name := collective.Name(call.Op)
+		if call.Entry.Within >= 0 || !slices.Contains([]string{"send", "isend", "recv", "irecv"}, name) {
+			continue
+		}
+		_, peer := c.message(call)
+		if peer < 0 || slices.Contains(out, peer) || slices.Contains(out, -1-peer) {
+			continue
+		}
+		if name == "recv" || name == "irecv" {
+			peer = -1 - peer
+		}
+		out = append(out, peer)
+	}
+	return out
+}
+
+// depths says how many stages of a pipeline lie before each rank: ranks that pass values on and mostly have other
+// elements in their parameters of one name, as in a ring of replicas they would not.
+func (c *checker) depths(next map[int][]int, names map[*step.Process]map[string]uint64) map[int]int {
+	byRank := map[int]*step.Process{}
+	for _, p := range c.trace.Processes {
+		byRank[p.Rank] = p
+	}
+	before := map[int][]int{}
+	for _, r := range slices.Sorted(maps.Keys(next)) {
+		for _, to := range next[r] {
+			if to < 0 || byRank[to] == nil || !slices.Contains(next[to], -1-r) {
+				continue
+			}
+			other, both := 0, 0
+			for n, sum := range names[byRank[r]] {
+				if o := names[byRank[to]][n]; sum != 0 && o != 0 {
+					both++
+					if o != sum {
+						other++
+					}
+				}
+			}
+			if 2*other > both {
+				before[to] = append(before[to], r)
+			}
+		}
+	}
+	depth := map[int]int{}
+	for range byRank { // as many stages there can be
+		for to, from := range before {
+			for _, r := range from {
+				depth[to] = min(max(depth[to], depth[r]+1), len(byRank))
+			}
+		}
+	}
+	return depth
 }
 
 // check finds the places of all values, in order of execution.

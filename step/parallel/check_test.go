@@ -25,6 +25,8 @@ func TestCheck(t *testing.T) {
 		{"data", "", "", "", "[2 (ranks 0-1); parameters: 4 replicated]"},
 		{"data-alone", "scale", "torch.Tensor.mul", "it scales the loss on rank 1", ""},
 		{"data-grad", "scale", "torch.Tensor.mul_", "it scales the gradient of up on rank 1", ""},
+		{"data-rate", "replica", "torch.Tensor.add_", "another learning rate", ""},
+		{"data-skipped", "replica", "torch.Tensor.add_", "ranks 1 do not", ""},
 		{"data-scaled", "scale", "torch.Tensor.div_", "0.5 times that of the whole program", ""},
 		{"data-unreduced", "replica", "torch.nn.functional.linear", "the gradient of up is a partial sum over ranks " +
 			"0-1", ""},

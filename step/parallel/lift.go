@@ -207,8 +207,19 @@ func (p *part) liftTyped(s *site, sides map[int]*side, local *localRun) {
 	if p.moved(s, sides) {
 		return
 	}
+	if strings.HasPrefix(why, notFit) &&
+		!slices.ContainsFunc(lead.outs, func(a *array) bool { return a.dtype.IsFloat() }) {
+		for j := range s.out { // made of counts of each rank
+			s.out[j] = &info{}
+			p.untyped++
+		}
+		return
+	}
 	p.violated(s, sides, local, why)
 }
+
+// notFit begins the reason why a call cannot run on whole values.
+const notFit = "whole values do not fit: "
 
 // settle notes the places that were found for arguments.
 func (p *part) settle(s *site, sides map[int]*side, in [][]place) {
@@ -251,7 +262,7 @@ func (p *part) try(s *site, sides map[int]*side, local *localRun, in [][]place) 
 	got, err := p.checker.run(lead, now, nil)
 	name := method(s.op)
 	if err != nil && !reshaping[name] && !cutting[name] {
-		return nil, "whole values do not fit: " + err.Error()
+		return nil, notFit + err.Error()
 	}
 	outs = make([][]place, len(lead.outs))
 	for j := range lead.outs {

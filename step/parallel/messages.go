@@ -155,6 +155,11 @@ func (c *checker) returned(there []message) *violation {
 		if nearly(got.x, given.x, max(1e-4, 16*got.dtype.Eps())*scale) {
 			continue
 		}
+		if k, ok := got.ratio(given, max(1e-3, 16*got.dtype.Eps())); ok && integral(k, 1e-2) {
+			return &violation{kind: "scale", call: made.call, ranks: []int{m.from, m.to}, target: "grad_output[0]",
+				backward: true, reason: fmt.Sprintf("rank %d sent its result to rank %d by %s; the gradient that it "+
+					"gets is %.4g times that of what rank %d made of it", m.from, m.to, m.sent, k, m.to)}
+		}
 		for _, o := range there {
 			if o.sent == m.sent || o.from != m.from {
 				continue

@@ -67,9 +67,10 @@ func (p *part) tailOf(rank int) *tail {
 				continue
 			}
 			u := update{call: c, result: d.after[i]}
-			// lists of parameters, of gradients
-			for k := i + named; k < len(d.ins) && u.gradient == nil && !copies; k += max(named, 1) {
-				if b := d.ins[k]; b.name == "" && slices.Equal(b.array.shape, a.array.shape) {
+			// lists of parameters, of gradients; weight decay has them the other way around
+			for _, k := range beside(i, named, len(d.ins), slices.Contains(adding, method(c.Op))) {
+				if b := d.ins[k]; u.gradient == nil && !copies && b.name == "" &&
+					slices.Equal(b.array.shape, a.array.shape) {
 					u.gradient = b.array
 				}
 			}
@@ -94,6 +95,21 @@ func (p *part) tailOf(rank int) *tail {
 	return t
 }
 
+// adding are the operators by which an optimizer adds the decay of weights to gradients.
+var adding = []string{"add", "add_", "foreach_add", "foreach_add_"}
+
+// beside are the places at which the arguments of lists of one size stand for the same parameter as place i: behind it,
+// then, if back, before it.
+func beside(i, size, all int, back bool) (out []int) {
+	for k := i + size; k < all; k += size {
+		out = append(out, k)
+	}
+	for k := i - size; back && k >= 0; k -= size {
+		out = append(out, k)
+	}
+	return out
+}
+
 // parameters checks what the optimizer reads: the gradient of the whole program, the same on all ranks that hold a
 // parameter.
 func (p *part) parameters() {
@@ -107,6 +123,7 @@ func (p *part) parameters() {
 	factors := p.lossFactor()
 	verdicts := map[string]*judged{}
 	for _, name := range p.order {
+		p.accumulated(p.grads[name], tails)
 		if v := p.judge(name, p.grads[name], tails, factors); v != nil {
 			verdicts[name] = v
 		}
@@ -114,6 +131,65 @@ func (p *part) parameters() {
 	p.flats(tails, factors, verdicts)
 	p.report(tails, verdicts)
 	p.notUpdated(tails)
+	p.apart(tails, verdicts)
+}
+
+// accumulated notes the calls that read a gradient in which several backward passes added up.
+func (p *part) accumulated(g *gradient, tails map[int]*tail) {
+	for _, r := range p.ranks {
+		x := g.sum[r].x
+		for _, e := range slices.Concat(tails[r].exchanges, tails[r].scalings) {
+			if len(e.x) == len(x) && nearly(e.x, x, g.sum[r].tolerance()*g.sum[r].largest()) {
+				p.checker.summed[e.call] = true
+			}
+		}
+	}
+}
+
+// apart finds replicas that an update makes different though they and their gradients were the same.
+func (p *part) apart(tails map[int]*tail, verdicts map[string]*judged) {
+	for _, name := range p.order {
+		g, v := p.grads[name], verdicts[name]
+		if v == nil || len(p.broken) > 0 {
+			continue
+		}
+		after, read := map[int]*array{}, map[int]*array{}
+		for _, r := range p.ranks {
+			for _, u := range tails[r].updates[g.names[r]] {
+				if u.result != nil {
+					after[r] = u.result
+				}
+				if u.gradient != nil && read[r] == nil {
+					read[r] = u.gradient
+				}
+			}
+		}
+		if len(after) < len(p.ranks) || len(read) < len(p.ranks) {
+			continue
+		}
+		for m, d := range p.dims {
+			if !p.equal(m, g.value, 0) || !p.equal(m, read, 0) {
+				continue
+			}
+			for _, group := range d.groups {
+				for _, r := range group[1:] {
+					x, y, before := after[group[0]], after[r], g.value[r]
+					if len(x.x) != len(before.x) || len(y.x) != len(before.x) {
+						continue
+					}
+					step := x.plus(before.times(-1)).largest()
+					if difference := x.plus(y.times(-1)).largest(); difference > 0.05*step &&
+						difference > 16*x.dtype.Eps()*before.largest() {
+						p.found(true, &violation{kind: "replica", call: v.update[r], site: g.calls[0].site,
+							ranks: []int{group[0], r}, target: "input[0]", reason: fmt.Sprintf("%s and its gradient "+
+								"are the same on ranks %d and %d, and their optimizers make something else of them: "+
+								"another learning rate, weight decay or state", name, group[0], r)})
+						return
+					}
+				}
+			}
+		}
+	}
 }
 
 // A judged is what became of the gradient of a parameter.
@@ -122,6 +198,7 @@ type judged struct {
 	alone   bool            // each rank has what it computed itself, though the others belong to it
 	mixes   bool            // it has parts of other ranks that do not belong to it, or lacks some
 	twice   bool            // calls count with different numbers
+	extreme bool            // it is the largest or smallest of the ranks' gradients
 	differ  bool            // replicas read different gradients
 	earlier bool            // another call read it so before the update did
 	slack   float64         // how far a scale may be off by rounding
@@ -216,7 +293,7 @@ func (p *part) compare(v *judged, g *gradient, read, want map[int]*array, places
 			}
 		}
 	}
-	v.slack = max(1e-3, 2*read[p.ranks[0]].dtype.Eps())
+	v.slack = max(1e-3, 2*read[p.ranks[0]].dtype.Eps(), 2*want[p.ranks[0]].dtype.Eps())
 	for _, r := range p.ranks { // the gradient itself, where an optimizer makes something of it first
 		best := math.Inf(1)
 		for _, o := range tails[r].others[fmt.Sprint(want[r].shape)] {
@@ -301,6 +378,22 @@ func (p *part) explain(v *judged, g *gradient, read map[int]*array) {
 	if own {
 		v.alone = true
 		return
+	}
+	for _, extreme := range []func(float64, float64) float64{math.Max, math.Min} {
+		all := slices.Clone(g.sum[p.ranks[0]].x)
+		for _, r := range p.ranks {
+			for i, x := range g.sum[r].x[:min(len(all), len(g.sum[r].x))] {
+				all[i] = extreme(all[i], x)
+			}
+		}
+		a := &array{g.sum[p.ranks[0]].dtype, g.sum[p.ranks[0]].shape, all}
+		v.extreme = !slices.ContainsFunc(p.ranks, func(r int) bool {
+			_, ok := read[r].ratio(a, 10*read[r].tolerance())
+			return !ok
+		})
+		if v.extreme {
+			return
+		}
 	}
 	var basis [][]float64
 	for _, r := range p.ranks {
@@ -387,7 +480,7 @@ func (p *part) report(tails map[int]*tail, verdicts map[string]*judged) {
 				"the replicas move apart", list[0], more(list), rankList(p.ranks), verdicts[list[0]].update[first])})
 		return
 	}
-	if list := some(func(v *judged) bool { return v.mixes || v.twice }); len(list) > 0 {
+	if list := some(func(v *judged) bool { return v.mixes || v.twice || v.extreme }); len(list) > 0 {
 		v := verdicts[list[0]]
 		if w := p.loneGradient(p.grads[list[0]], list[0]); w != nil {
 			p.found(true, w)
@@ -397,6 +490,10 @@ func (p *part) report(tails map[int]*tail, verdicts map[string]*judged) {
 		reason := fmt.Sprintf("the gradient of %s%s that %s reads is a sum of other ranks' gradients than of those "+
 			"that hold the same "+
 			"parameter", list[0], more(list), v.update[first])
+		if v.extreme {
+			reason = fmt.Sprintf("the gradient of %s%s that %s reads is the largest or smallest of the ranks' "+
+				"gradients, not their sum: the reduction is another", list[0], more(list), v.update[first])
+		}
 		if v.twice {
 			kind = "scale"
 			reason = fmt.Sprintf("in the gradient of %s%s that %s reads, calls of the step count with different "+
@@ -486,7 +583,8 @@ func (p *part) scales(tails map[int]*tail, names []string, verdicts map[string]*
 		v.reason = fmt.Sprintf("ranks %s scale the gradient of %s%s by different numbers: each clips by the norm of "+
 			"what it holds itself, "+
 			"which lacks an all_reduce", rankList(p.ranks), off[0], more(off))
-	case clipped && same && (verdicts[off[0]].slack > 2e-3 || round(k*math.Sqrt(total))) || factors == nil:
+	case clipped && same && (verdicts[off[0]].slack > 2e-3 || p.partial || len(verdicts) < len(p.order) ||
+		round(k*math.Sqrt(total))) || factors == nil:
 		return
 	default:
 		v.reason = fmt.Sprintf("the gradient of %s%s that %s reads is %.4g times that of the whole program", off[0],
@@ -527,6 +625,16 @@ func (t *tail) took(a *array) *step.Call {
 	return nil
 }
 
+// ended reports whether a rank was recorded to the end of a step, behind its backward pass.
+func (p *part) ended(rank int) bool {
+	for _, q := range p.checker.trace.Processes {
+		if q.Rank == rank {
+			return len(q.Calls) > 0 && !q.Calls[len(q.Calls)-1].Entry.Unended
+		}
+	}
+	return false
+}
+
 // notUpdated finds parameters that some of the ranks that hold them do not update.
 func (p *part) notUpdated(tails map[int]*tail) {
 	for _, name := range p.order {
@@ -539,7 +647,7 @@ func (p *part) notUpdated(tails map[int]*tail) {
 			}
 			if len(tails[r].updates[name]) > 0 {
 				with = append(with, r)
-			} else if len(tails[r].updates) > 0 {
+			} else if len(tails[r].updates) > 0 || p.ended(r) {
 				without = append(without, r)
 			}
 		}

@@ -21,6 +21,7 @@ func TestTile(t *testing.T) {
 		{"the second half of a zigzag", [][]float64{run(20, 4), run(16, 4), run(12, 4)}, true},
 		{"of another dimension of the mesh, too", [][]float64{run(0, 4), run(0, 4), run(4, 4), run(4, 4)}, true},
 		{"the part of the next rank", [][]float64{run(4, 4), run(4, 4), run(8, 4)}, false},
+		{"an offset that is too small", [][]float64{run(0, 5), run(4, 5), run(8, 5)}, false},
 		{"a gap", [][]float64{run(0, 4), run(8, 4), run(12, 4)}, false},
 	} {
 		if got := tile(tc.parts); got != tc.want {

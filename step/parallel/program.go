@@ -29,6 +29,7 @@ type part struct {
 	kept       map[string]bool // parameters that were compared with the plan
 	broken     []*violation
 	data       int  // the dimension along which data that differ between ranks are taken to be sharded
+	partial    bool // other stages hold the rest of the parameters
 	incomplete bool // ranks of its groups were not recorded: gradients are not checked
 	untyped    int  // results whose places are not known
 	typed      int

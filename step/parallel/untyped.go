@@ -39,6 +39,11 @@ func (p *part) rankwise(s *site, sides map[int]*side, local *localRun) (ok bool)
 			}
 		}
 	}
+	if m := method(s.op); !a.dtype.IsFloat() && slices.Contains([]string{"add", "add_", "iadd", "radd"}, m) &&
+		len(a.shape) == 1 && len(a.x) > 1 && !p.follows(s, outs) {
+		s.out[0] = &info{lost: true}
+		return true
+	}
 	if m := method(s.op); a.dtype.IsFloat() && slices.Contains([]string{"div", "mul", "truediv"}, m) &&
 		slices.ContainsFunc(in, func(q place) bool { return q.kind != replicated }) && len(lead.ins) == 1 {
 		p.found(s.in[0] == nil || !s.in[0].lost, &violation{kind: "scale", site: s, ranks: p.ranks, target: "output[0]",
@@ -64,13 +69,18 @@ func (p *part) positions(s *site, sides map[int]*side) {
 	if len(lead.outs) != 1 || method(s.op) != "arange" {
 		return
 	}
+	p.follows(s, p.column(sides, func(d *side) *array { return d.outs[0] }))
+}
+
+// follows finds a group whose positions do not follow each other; values that do not count up are none.
+func (p *part) follows(s *site, positions map[int]*array) (ok bool) {
 	for _, d := range p.dims {
 		for _, g := range d.groups {
 			var parts [][]float64
 			for _, r := range g {
-				x := sides[r].outs[0].x
+				x := positions[r].x
 				if len(x) == 0 || !counts(x) {
-					return
+					return true
 				}
 				parts = append(parts, x)
 			}
@@ -79,10 +89,11 @@ func (p *part) positions(s *site, sides map[int]*side) {
 					reason: fmt.Sprintf("%s count positions that are not all the same, and that do not follow each "+
 						"other: rank %d has %g to %g, rank %d has %g to %g", ranksText(g), g[0], parts[0][0],
 						parts[0][len(parts[0])-1], g[1], parts[1][0], parts[1][len(parts[1])-1])})
-				return
+				return false
 			}
 		}
 	}
+	return true
 }
 
 // tile reports whether runs of whole numbers are the same, or parts of a sequence: one begins where another ends, or
@@ -101,7 +112,7 @@ func tile(parts [][]float64) bool {
 		}
 		if i > 0 {
 			follow = follow && ends[starts[i-1]] == a
-			even = even && a-starts[i-1] == starts[1]-starts[0]
+			even = even && a-starts[i-1] == starts[1]-starts[0] && a >= ends[starts[i-1]]
 		}
 	}
 	return follow || even

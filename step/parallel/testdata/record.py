@@ -131,7 +131,8 @@ def work(rank, name, directory, port):
     model.norm = part(1, None, 4)
     model.up, model.down = part(2, 0 if split else None, 6, 4), part(3, 1 if split else None, 4, 6)
     model.bias = part(4, None, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    rate = 0.2 if name == "data-rate" and rank == 1 else 0.1
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate, weight_decay=0.01 if name == "data-decayed" else 0)
     torch.manual_seed(5)
     x = torch.randn(4, 4)
     if not split:
@@ -156,9 +157,12 @@ def work(rank, name, directory, port):
             if name == "data-grad" and rank == 1 and p is model.up:
                 p.grad.mul_(3)
             if not split and not (name == "data-unreduced" and p is model.up):
-                dist.all_reduce(p.grad, group=group)
+                dist.all_reduce(p.grad, op=dist.ReduceOp.MAX if name == "data-max" else dist.ReduceOp.SUM, group=group)
                 p.grad.div_(4 if name == "data-scaled" else 2)
-        optimizer.step()
+        if name == "data-decayed":
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+        if name != "data-skipped" or rank == 0:
+            optimizer.step()
     dist.destroy_process_group()
 
 
