@@ -17,10 +17,12 @@ class Missing(Exception):
 
 
 class Example:
-    """A model, what it is called with, and the loss. `pads` says that the inputs have an attention mask."""
+    """A model, what it is called with, and the loss. `pads` says that the inputs have an attention mask, `optimizer` makes
+    one of parameters, and `train` gives the function that trains one step (loops.py)."""
 
-    def __init__(self, model, inputs, loss=None, pads=False, images=False):
+    def __init__(self, model, inputs, loss=None, pads=False, images=False, optimizer=None, train=None):
         self.model, self.inputs, self.loss, self.pads, self.images = model, inputs, loss or default_loss, pads, images
+        self.optimizer, self.train = optimizer, train
 
 
 def tensors(v):
@@ -572,6 +574,40 @@ FIFTH = {
         prediction_length=8, context_length=16, lags_sequence=[1, 4, 8], num_time_features=2, distribution_output="negative_binomial")),
 }
 
+SIXTH = {
+    "bert-generation": ("BertGenerationDecoder", causal, dict(is_decoder=True)),
+    "fsmt": ("FSMTForConditionalGeneration", causal, dict(src_vocab_size=WORDS, tgt_vocab_size=WORDS, langs=["en", "de"], decoder_start_token_id=2)),
+    "bros": ("BrosForTokenClassification", lambda c: dict(causal(c), bbox=torch.rand(BATCH, LENGTH, 4), labels=torch.randint(0, 2, (BATCH, LENGTH))), dict(hidden_size=64)),
+    "hy4": ("HYV4ForCausalLM", causal, {}),
+    "gemma3n": ("Gemma3nForCausalLM", causal, dict(layer_types=LOCAL, vocab_size_per_layer_input=WORDS, hidden_size_per_layer_input=8, laurel_rank=4, num_kv_shared_layers=0,
+                                                   activation_sparsity_pattern=[.95, 0.])),
+    "hgnet-hf": ("HGNetV2ForImageClassification", labelled, dict(image_size=64, embedding_size=8, hidden_sizes=[8, 8, 16, 16], stem_channels=[3, 8, 8], depths=[1, 1, 1, 1],
+        stage_in_channels=[8, 8, 8, 16], stage_mid_channels=[8, 8, 8, 8], stage_out_channels=[8, 8, 16, 16], stage_num_blocks=[1, 1, 1, 1],
+        stage_numb_of_layers=[2, 2, 2, 2])),
+    "dinov3-convnext": ("DINOv3ConvNextModel", image_of(64), dict(image_size=64, hidden_sizes=[8, 8, 16, 16], depths=[1, 1, 1, 1])),
+    "aimv2": ("Aimv2VisionModel", image, {}),
+    "pixio": ("PixioModel", image, {}),
+    "lcnet-pp": ("PPLCNetForImageClassification", labelled, dict(image_size=64, scale=.25)),
+    "mgp-str": ("MgpstrModel", image_of(32), dict(image_size=[32, 32], patch_size=8, max_token_length=6)),
+    "chinese-clip": ("ChineseCLIPModel", pairs, dict(vision_config=dict(patch_size=8))),
+    "metaclip2": ("MetaClip2Model", pairs, dict(text_config=dict(eos_token_id=2), vision_config=dict(patch_size=8))),
+    "owlvit": ("OwlViTModel", lambda c: dict(text(c), pixel_values=torch.randn(BATCH, 3, 32, 32), return_loss=True), dict(vision_config=dict(patch_size=8))),
+    "table-detr": ("TableTransformerForObjectDetection", boxes(64), dict(use_timm_backbone=False, backbone=None, backbone_config=dict(
+        model_type="resnet", embedding_size=8, hidden_sizes=[8, 8, 8, 16], depths=[1, 1, 1, 1], layer_type="basic", out_features=["stage4"]),
+        num_queries=5, num_labels=3)),
+    "upernet": ("UperNetForSemanticSegmentation", lambda c: dict(pixel_values=torch.randn(BATCH, 3, 64, 64), labels=torch.randint(0, 3, (BATCH, 64, 64))), dict(
+        backbone_config=dict(model_type="convnext", hidden_sizes=[8, 8, 16, 16], depths=[1, 1, 1, 1], out_features=["stage1", "stage2", "stage3", "stage4"]),
+        hidden_size=16, auxiliary_channels=8, auxiliary_in_channels=16, num_labels=3)),
+    "pix2struct": ("Pix2StructForConditionalGeneration", lambda c: dict(
+        flattened_patches=torch.cat([torch.ones(BATCH, 8, 2), torch.randn(BATCH, 8, 48)], -1), attention_mask=torch.ones(BATCH, 8), labels=words(BATCH, 6)), dict(
+        vision_config=dict(patch_embed_hidden_size=48, d_kv=8), text_config=dict(decoder_start_token_id=0))),
+    "timesfm25": ("TimesFm2_5ModelForPrediction", lambda c: dict(past_values=[torch.randn(32), torch.randn(24)], future_values=torch.randn(BATCH, 8)), dict(
+        patch_length=8, context_length=32, horizon_length=8, output_quantile_len=8)),
+    "roberta-classes": ("RobertaForSequenceClassification", lambda c: dict(text(c), labels=torch.rand(BATCH, 3).round()), dict(
+        num_labels=3, problem_type="multi_label_classification")),
+}
+
+
 def qwen_vl(c):
     grid = torch.tensor([[1, 4, 4]] * BATCH)
     t = causal(c)
@@ -581,6 +617,9 @@ def qwen_vl(c):
                 mm_token_type_ids=(t["input_ids"] == 4).int())
 
 
+ARCHITECTURES = {**TRANSFORMERS, **SECOND, **THIRD, **FOURTH, **FIFTH, **SIXTH}
+
+
 def of_transformers(name):
     def make():
         try:
@@ -588,7 +627,7 @@ def of_transformers(name):
         except ImportError:
             raise Missing("transformers")
         transformers.logging.set_verbosity_error()
-        model_class, inputs, over = {**TRANSFORMERS, **SECOND, **THIRD, **FOURTH, **FIFTH}[name]
+        model_class, inputs, over = ARCHITECTURES[name]
         if not hasattr(transformers, model_class):
             raise Missing(model_class + " of transformers")
         model_class = getattr(transformers, model_class)
@@ -672,6 +711,23 @@ FIFTH_TIMM = {
     "sam-vit": ("samvit_base_patch16", dict(img_size=64, embed_dim=32, depth=2, num_heads=4, global_attn_indexes=(1,), window_size=2), 64),
 }
 
+SIXTH_TIMM = {
+    **{n: (n.replace("-", "_"), {}, size) for n, size in {
+        "test-byobnet": 64, "test-coatnet": 160, "test-convnext3": 64, "test-efficientnet-evos": 64, "test-efficientnet-gn": 64, "test-efficientnet-ln": 64,
+        "test-mambaout": 64, "test-resnet": 64}.items()},
+    "vit-rope": ("test_vit3", dict(img_size=64), 64),
+    "vit-gap": ("test_vit4", dict(img_size=64), 64),
+    "mixer": ("mixer_s32_224", dict(img_size=64), 64),
+    "resmlp": ("resmlp_12_224", dict(img_size=32), 32),
+    "vovnet": ("ese_vovnet19b_slim_dw", {}, 64),
+    "hybrid": ("vit_tiny_r_s16_p8_224", dict(img_size=64, embed_dim=32, depth=2, num_heads=4), 64),
+    "naflexvit": ("naflexvit_base_patch16_gap", dict(embed_dim=32, depth=2, num_heads=4, patch_size=8), 32),
+    "dinov3": ("vit_tiny_patch16_dinov3_qkvb", dict(img_size=32, patch_size=8, embed_dim=32, depth=2, num_heads=4), 32),
+    "pe-core": ("vit_pe_core_tiny_patch16_384", dict(img_size=32, patch_size=8, embed_dim=32, depth=2, num_heads=4), 32),
+}
+
+PICTURES = {**TIMM, **SECOND_TIMM, **THIRD_TIMM, **FOURTH_TIMM, **FIFTH_TIMM, **SIXTH_TIMM}
+
 
 def of_timm(name):
     def make():
@@ -679,7 +735,7 @@ def of_timm(name):
             import timm
         except ImportError:
             raise Missing("timm")
-        kind, over, size = {**TIMM, **SECOND_TIMM, **THIRD_TIMM, **FOURTH_TIMM, **FIFTH_TIMM}[name]
+        kind, over, size = PICTURES[name]
         model = timm.create_model(kind, num_classes=10, **over)
         return Example(model, (torch.randn(BATCH, 3, size, size),), images=True, loss=classes)
     return make
@@ -2196,14 +2252,15 @@ FRESH = {**SECOND_BY_HAND, **{n: of_transformers(n) for n in SECOND}, **{"timm-"
 UNSEEN = {**{n: of_transformers(n) for n in THIRD}, **{"timm-" + n: of_timm(n) for n in THIRD_TIMM}}
 LATEST = {**{n: of_transformers(n) for n in FOURTH}, **{"timm-" + n: of_timm(n) for n in FOURTH_TIMM}}
 FIVE = {**FIFTH_BY_HAND, **{n: of_transformers(n) for n in FIFTH}, **{"timm-" + n: of_timm(n) for n in FIFTH_TIMM}}
-SETS = (FIRST, FRESH, UNSEEN, LATEST, FIVE)
-PROGRAMS = {n: p for programs in SETS for n, p in programs.items()}
+SIX = {**{n: of_transformers(n) for n in SIXTH}, **{"timm-" + n: of_timm(n) for n in SIXTH_TIMM},
+       "mnasnet": of_torchvision("", "mnasnet0_5", (3, 64, 64)), "mc3": of_torchvision("video", "mc3_18", (3, 4, 32, 32))}
+SETS = (FIRST, FRESH, UNSEEN, LATEST, FIVE, SIX)
 
 # Which have pictures (channels_last), attention masks (padding), and blocks whose layers can be split over ranks.
-IMAGES = {"unet", "dit", "vae", "deform", "raft", "double_precision", "edm", "vqvae", "rainbow", "arcface", "capsules", "detection_head", "quantized_training", *("timm-" + n for n in {**TIMM, **SECOND_TIMM, **THIRD_TIMM, **FOURTH_TIMM, **FIFTH_TIMM}),
-          *(n for n, v in {**TRANSFORMERS, **SECOND, **THIRD, **FOURTH, **FIFTH}.items() if v[1] in (image, labelled))}
-TEXT = {n for n, v in {**TRANSFORMERS, **SECOND, **THIRD, **FOURTH, **FIFTH}.items() if v[1] in (causal, text, sequences)}
-LANGUAGE = {*TRANSFORMERS, *SECOND, *THIRD, *FOURTH, *FIFTH}
+IMAGES = {"unet", "dit", "vae", "deform", "raft", "double_precision", "edm", "vqvae", "rainbow", "arcface", "capsules", "detection_head", "quantized_training", *("timm-" + n for n in PICTURES),
+          *(n for n, v in ARCHITECTURES.items() if v[1] in (image, labelled))}
+TEXT = {n for n, v in ARCHITECTURES.items() if v[1] in (causal, text, sequences)}
+LANGUAGE = {*ARCHITECTURES}
 BLOCKS = {"speaker", "grpo", "dit", "dpo"}
 
 QUICK = {"speaker", "dlrm", "unet", "lstm", "llama", "gpt2", "timm-vit", "dpo", "kan"}  # to compile

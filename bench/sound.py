@@ -21,11 +21,13 @@ import argparse, collections, contextlib, json, math, os, re, shutil, signal, su
 import torch
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import programs
+import loops, programs
 
 DTYPES = ("float32", "bfloat16", "float16", "autocast", "scaler")
 MODES = ("eager", "checkpoint", "compile", "accumulate", "left-padding", "right-padding", "channels-last", "lora", "fsdp", "tensor-parallel")
 LIMIT = 180  # seconds of one program
+SETS = (*programs.SETS[:-1], {**loops.LOOPS, **programs.SETS[-1]})
+PROGRAMS = {n: p for programs in SETS for n, p in programs.items()}
 
 # Class and options of the optimizers that programs take in turn; those of sharded programs are known to DTensor.
 SHARDED = [("AdamW", dict(foreach=True)), ("SGD", dict(momentum=.9, foreach=False)), ("Adam", dict(fused=True))]
@@ -147,7 +149,7 @@ def changed(v, f):
 def trained(job, out, mesh=None):
     """Makes the program and gives the function that trains one step, and the optimizer's name."""
     torch.manual_seed(job.seed)
-    example = programs.PROGRAMS[job.name]()
+    example = PROGRAMS[job.name]()
     model = example.model.train()
     half = {"autocast": torch.bfloat16, "scaler": torch.float16}.get(job.dtype)
     dtype = torch.float32 if half else getattr(torch, job.dtype)
@@ -157,14 +159,15 @@ def trained(job, out, mesh=None):
         with contextlib.suppress(ValueError):
             model.set_attn_implementation("eager")
     model, inputs = arranged(example, job.name, job.mode, mesh)
-    opt, opt_name = optimizer(job.number, model, SHARDED[1:2] if job.mode == "tensor-parallel" else SHARDED if mesh else OPTIMIZERS)
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0) if job.dtype == "scaler" else None
 
-    def step():
-        for _ in range(2 if job.mode == "accumulate" else 1):
-            with torch.autocast("cpu", dtype=half) if half else contextlib.nullcontext():
-                loss = example.loss(model, inputs)
-            (scaler.scale(loss) if scaler else loss).backward()
+    def amp():
+        return torch.autocast("cpu", dtype=half) if half else contextlib.nullcontext()
+
+    def backward(loss):
+        (scaler.scale(loss) if scaler else loss).backward()
+
+    def moved(opt):
         if scaler:
             scaler.unscale_(opt)
         if job.mode != "tensor-parallel":  # DTensors and tensors mixed
@@ -175,6 +178,24 @@ def trained(job, out, mesh=None):
         else:
             opt.step()
         opt.zero_grad()
+
+    if example.train:
+        def update(loss, opt):
+            backward(loss)
+            moved(opt)
+        step = example.train(model, inputs, amp, update)
+        return lambda: float(step()), "its own"
+    if example.optimizer:
+        opt, opt_name = example.optimizer(model.parameters()), "its own"
+    else:
+        opt, opt_name = optimizer(job.number, model, SHARDED[1:2] if job.mode == "tensor-parallel" else SHARDED if mesh else OPTIMIZERS)
+
+    def step():
+        for _ in range(2 if job.mode == "accumulate" else 1):
+            with amp():
+                loss = example.loss(model, inputs)
+            backward(loss)
+        moved(opt)
         return float(loss)
     return step, opt_name
 
@@ -322,7 +343,7 @@ def modes_of(name, chosen):
     allowed = {"eager", "checkpoint", "accumulate"}
     allowed |= {"compile"} if hasattr(torch, "compile") else set()
     allowed |= {"left-padding", "right-padding"} if text else set()
-    allowed |= {"channels-last"} if name in programs.IMAGES else set()
+    allowed |= {"channels-last"} if name in programs.IMAGES | loops.IMAGES else set()
     with contextlib.suppress(ImportError):
         import peft
         allowed |= {"lora"} if name in programs.LANGUAGE else set()
@@ -337,7 +358,7 @@ def jobs(o):
     for d, dtype in enumerate(DTYPES):
         if dtype not in o.dtypes.split(",") or dtype == "scaler" and not hasattr(torch.amp, "GradScaler"):
             continue
-        for p, name in enumerate(programs.SETS[o.set - 1]):
+        for p, name in enumerate(SETS[o.set - 1]):
             modes = modes_of(name, o.modes.split(","))
             if not modes or not re.fullmatch(o.only, name) or o.once and (p + d) % len(DTYPES):
                 continue
@@ -425,7 +446,7 @@ def main():
     ap.add_argument("--keep", metavar="DIR", help="where recordings and results stay")
     ap.add_argument("--rejudge", action="store_true", help="judge recordings of --keep anew")
     ap.add_argument("--budget", type=float, metavar="SECONDS", help="start no program after that")
-    ap.add_argument("--set", type=int, choices=range(1, 1 + len(programs.SETS)), default=1, help="which set of programs")
+    ap.add_argument("--set", type=int, choices=range(1, 1 + len(SETS)), default=1, help="which set of programs")
     ap.add_argument("--once", action="store_true", help="each program in one dtype")
     ap.add_argument("--list", action="store_true", help="print what would be run")
     ap.add_argument("--shard", default="0/1", metavar="I/N", help="every N-th recording, from the I-th")

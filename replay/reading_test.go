@@ -541,3 +541,37 @@ func TestCellsKnownAutocast(t *testing.T) {
 		}
 	}
 }
+
+// TestDroppedStatesUnderAutocast: states of the first of two layers with dropout, of sequences of two lengths, are
+// judged as products in 16 bits where autocast was on (values of torch 2.15), and wrong ones are found.
+func TestDroppedStatesUnderAutocast(t *testing.T) {
+	const f32 = tensor.Float32
+	params := value.NewList(
+		stored(f32, []int{4, 2}, 0.9, 0.2, -0.4, 1.3, 0.7, -1.1, 0.6, 0.5),
+		stored(f32, []int{4, 1}, 0.5, -0.3, 0.8, 0.4), stored(f32, []int{4}, 0.3, 0.2, 0.7, -0.6),
+		stored(f32, []int{4}, 0.4, 1.2, -0.9, 0.1), stored(f32, []int{4, 1}, 0.5, -0.3, 0.8, 0.4),
+		stored(f32, []int{4, 1}, 0.3, 0.2, 0.7, -0.6),
+		stored(f32, []int{4}, 0.1, 0.2, -0.9, 0.1), stored(f32, []int{4}, 0, 0.3, 0.2, 0.1))
+	zeros := func() *tensor.Tensor { return stored(f32, []int{2, 2, 1}, 0, 0, 0, 0) }
+	args := []value.Value{stored(f32, []int{3, 2}, 1.1, -0.7, 0.4, 0.9, -0.3, 0.8),
+		tensor.New(tensor.Int64, []int{2}, []int64{2, 1}), value.NewList(zeros(), zeros()), params, true, int64(2), 0.5,
+		true, false}
+	for _, tc := range []struct {
+		autocast map[string]string
+		first    float64 // state of the first layer
+		want     verdict.Verdict
+	}{
+		{nil, 0.0579314195, verdict.Warn}, {map[string]string{"cpu": "bfloat16"}, 0.0579314195, verdict.Pass},
+		{map[string]string{}, 0.0579314195, verdict.Fail}, {map[string]string{"cpu": "bfloat16"}, 0.08, verdict.Fail},
+	} {
+		e := entries(t, record(t, "torch.lstm", args, value.NewTuple(
+			stored(f32, []int{3, 1}, -0.0874838829, -0.175394252, -0.224143177),
+			stored(f32, []int{2, 2, 1}, tc.first, -0.278813273, -0.224143177, -0.175394252),
+			stored(f32, []int{2, 2, 1}, 0.127441406, -0.5625, -0.421836853, -0.37109375))))[0]
+		e.Autocast = tc.autocast
+		if o := replay.Run(e, options(t)); o.Verdict() != tc.want {
+			t.Errorf("autocast %v, state %g: got %s, want %s: %+v", tc.autocast, tc.first, o.Verdict(), tc.want,
+				o.Results)
+		}
+	}
+}

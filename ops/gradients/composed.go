@@ -1,6 +1,7 @@
 package gradients
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,7 +85,7 @@ var composed = []*opdef.Entry{
 		}
 		return norm{g: g, input: a.Input, up: a.GradOut, weight: a.Weight, bias: a.Bias, mean: a.Mean, rstd: a.Rstd,
 			shape: a.Input.Shape, per: per, dims: all[lead:], affine: a.Input.Shape[lead:], others: all[:lead],
-			mask: a.OutputMask, moves: true}.gradients()
+			mask: a.OutputMask, moves: true, adds: a.Input.DType}.gradients()
 	}),
 	declare(compose.Op[groupNormArgs]{
 		Schema: "native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? " +
@@ -284,6 +285,8 @@ type norm struct {
 	others                                    []int // dimensions over which weight and bias are repeated
 	mask                                      []bool
 	moves                                     bool // gradients flow through the statistics
+	// adds is the dtype in which torch's CPU kernel adds rows, if it is not that of the weight.
+	adds tensor.DType
 }
 
 // gradients are those of input, weight and bias.
@@ -325,8 +328,8 @@ func (n norm) gradients() compose.Values {
 		if like != nil {
 			shape = like.Shape
 		}
-		if dt.IsHalf() { // torch's CPU kernels add row after row in the dtype
-			v = g.To(v, dt)
+		if rows := cmp.Or(n.adds, dt); rows.IsHalf() { // torch's CPU kernels add row after row in the dtype
+			v = g.To(v, rows)
 		}
 		return g.To(g.Reshape(g.Sum(v, true, n.others...), shape...), dt)
 	}

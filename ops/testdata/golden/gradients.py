@@ -129,6 +129,10 @@ def calls():
                 for name in ("upsample_bilinear2d", "upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"):
                     yield call(name + "_backward", x(1, 2, *size), size, [1, 2, 4, 4], False, *scales)
             yield call("upsample_trilinear3d_backward", x(1, 2, 3, 5, 6), [3, 5, 6], [1, 2, 4, 4, 4], True)
+    for dtype in (torch.bfloat16, torch.float16):  # with weights in float32
+        image, w, b = numbers(16, 6, dtype=dtype), numbers(6), numbers(6)
+        _, mean, rstd = aten.native_layer_norm(image, [6], w, b, 1e-5)
+        yield call("native_layer_norm_backward", numbers(16, 6, dtype=dtype), image, [6], mean, rstd, w, b, [True, True, True])
 
 
 if __name__ == "__main__":
