@@ -363,6 +363,7 @@ class Program:
                 if self.clip:
                     if scaler and self.unscales:
                         scaler.unscale_(self.optimizers[0])
+                        self.plant(("unscaled", step))
                     torch.nn.utils.clip_grad_norm_(parameters, 1.0)
                 self.plant(("clipped", step))
                 if self.master:
@@ -385,9 +386,10 @@ class Program:
                         else:
                             for a, p in zip(average.parameters(), parameters):
                                 a.mul_(0.9).add_(p, alpha=0.1)
+                    self.plant(("averaged", step))
                 if self.evaluates:
                     with torch.no_grad():
-                        model(torch.randint(0, WORDS, (BATCH, LENGTH)))
+                        (average or model)(torch.randint(0, WORDS, (BATCH, LENGTH)))
                 for o in self.optimizers:
                     o.zero_grad()
                 model.zero_grad()
@@ -522,13 +524,15 @@ def lost_branch(place, p):
                           lambda o, *a: torch._C._current_graph_task_id() != -1 and o.dim() == 3, 1, True)
 
 
-def larger(place, p):
-    """A gradient is 1,024 times as large after clipping."""
-    if place == ("clipped", 1):
-        g = p.model.blocks[0].mlp.up.weight.grad
-        with torch._C.DisableTorchFunction():
-            raw = (g * 1024).contiguous()
-        overwrite(g, held(raw))
+def multiplied(when, model, value, factor):
+    """A value of a weight is multiplied at a place."""
+    def fault(place, p):
+        if place == when:
+            v = value(getattr(p, model).blocks[0].mlp.up.weight)
+            with torch._C.DisableTorchFunction():
+                raw = (v.detach() * factor).contiguous()
+            overwrite(v, held(raw))
+    return fault
 
 
 def stale_evaluation(place, p):
@@ -645,7 +649,8 @@ MORE = {
     "branch-lost": Program(fault=lost_branch, optimizer=FUSED, first=dict(rules=["changed"], op="", target="grad_output[0]")),
     "reentrant-rng": Program(model=dict(checkpointed=dict(use_reentrant=True, preserve_rng_state=False), dropout=True), optimizer=MOMENTUM,
                              first=dict(rules=["changed"], op="dropout", target="output[0]", module="blocks.1.mlp.drop")),
-    "clip-larger": Program(autocast=torch.float16, scale=1024.0, clip=True, optimizer=LARGE, fault=larger,
+    "clip-larger": Program(autocast=torch.float16, scale=1024.0, clip=True, optimizer=LARGE,
+                           fault=multiplied(("clipped", 1), "model", lambda w: w.grad, 1024),
                            first=dict(rules=["changed"], op="lerp_", target=None)),
     "clip-scaled": Program(autocast=torch.float16, scale=1024.0, clip=True, unscales=False, optimizer=LARGE, fault="",
                            first=dict(rules=["changed"], op="", target=None)),
@@ -653,6 +658,12 @@ MORE = {
                               first=dict(rules=["changed"], op="lerp_", target=None)),
     "clip-never-unscaled": Program(autocast=torch.float16, scale=1024.0, clip=True, unscales=False, scaler_steps=False, optimizer=LARGE,
                                    first=dict(rules=["changed"], op="", target=None)),
+    "unscaled-smaller": Program(autocast=torch.float16, scale=1024.0, clip=True, optimizer=LARGE,
+                                fault=multiplied(("unscaled", 1), "model", lambda w: w.grad, 1 / 1024),
+                                first=dict(rules=["changed"], op="_foreach_norm", target=None)),
+    "ema-evaluated": Program(ema=True, evaluates=True, optimizer=FUSED,
+                             fault=multiplied(("averaged", 0), "average", lambda w: w, 0.9),
+                             first=dict(rules=["changed"], op="linear", target="input[1]")),
     "rank-scale": Program(ranks=2, steps=1, optimizer=MOMENTUM, fault=doubled, first=dict(rules=["parallel"], op="", target="grad_output[0]")),
     "stale-evaluation": Program(evaluates=True, optimizer=FUSED, fault=stale_evaluation,
                                 first=dict(rules=["changed"], op="linear", target="input[0]", module="blocks.1.mlp.down")),

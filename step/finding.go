@@ -96,6 +96,7 @@ func (t *Trace) Analyze(ctx context.Context, opt Options) error {
 		if err := p.compareMemory(ctx, opt); err != nil {
 			return err
 		}
+		p.findUnkept()
 		// One asks for gradients, the other for arguments: they do not meet.
 		both, sub := errgroup.WithContext(ctx)
 		if p.large() {

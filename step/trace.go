@@ -407,8 +407,11 @@ func processes(calls []*Call) []*Process {
 	return out
 }
 
-// rootOf is the folder above the one that is named after the operator.
+// rootOf is the folder above the one that is named after the operator, or that of another recorder's recording.
 func rootOf(e *capture.Entry) string {
+	if e.ByOther() {
+		return path.Dir(e.Rel)
+	}
 	for dir := e.Rel; dir != "." && dir != "/"; dir = path.Dir(dir) {
 		if path.Base(dir) == e.Op {
 			return path.Dir(dir)

@@ -166,14 +166,11 @@ func (u *updater) checkGradient(v *Value) {
 
 // checkState decides about an input that is not what the step before left at its address.
 func (u *updater) checkState(v *Value) {
-	was := v.latest
-	if was == nil || v.From.How == IsChanged || v.From.first != nil || v.From.written || v.From.Role == "collective" ||
+	if v.From.How == IsChanged || v.From.first != nil || v.From.written || v.From.Role == "collective" ||
 		!v.DType.IsFloat() {
 		return
 	}
-	if was.Kind == inputKind && was.after == nil {
-		was = was.From.Value
-	}
+	was := v.lay()
 	if was == nil || was.Call.phase()%2 == 0 || was.Call.Step == v.Call.Step || !was.made() ||
 		!u.isState(v, was.Call.Step) {
 		return

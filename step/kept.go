@@ -1,0 +1,118 @@
+package step
+
+import "fmt"
+
+// findUnkept finds values that are not what a recorded call left when it wrote there in place. Most others that the
+// same operator wrote in the same phase are as it left them: running statistics, averages of weights, gradients that
+// were unscaled.
+// A backward pass may have added to a gradient, so none lies between, except behind what a forward pass left in an
+// argument.
+func (p *Process) findUnkept() {
+	type writer struct {
+		op    string
+		phase int
+	}
+	kept, unkept := map[writer]int{}, map[writer][]*Value{}
+	var order []writer
+	read := map[*Value]bool{} // what was written and found again
+	inPlace := map[*Value]bool{}
+	again := map[*Value][]*Value{}
+	for _, c := range p.Calls {
+		for _, v := range c.Inputs {
+			if first := v.From.first; first != nil {
+				again[first] = append(again[first], v)
+				continue
+			}
+			w := v.From.Value
+			if v.From.How == IsOutside && v.From.Role != "collective" && v.telling() {
+				w = v.lay()
+			}
+			if w == nil || v.From.How == IsChanged || w.Call.phase() < 0 ||
+				read[w] && w == v.From.Value || w.leftPlain() || !w.inPlace(inPlace) {
+				continue
+			}
+			read[w] = true
+			at := writer{w.Call.Op, w.Call.phase()}
+			switch {
+			case w == v.From.Value:
+				kept[at]++
+			case w.lasts(v):
+				if len(unkept[at]) == 0 {
+					order = append(order, at)
+				}
+				unkept[at] = append(unkept[at], v)
+			}
+		}
+	}
+	for _, at := range order {
+		vs := unkept[at]
+		if n := kept[at]; n < few || n < 3*len(vs) {
+			continue
+		}
+		for _, v := range vs {
+			w := v.lay()
+			v.From = Link{How: IsChanged, Value: w}
+			v.reason = fmt.Sprintf("it is not what %s of %s left there, and no recorded call wrote there in between; %d "+
+				"others that the operator wrote are as it left them", w.Target, w.Call, kept[at])
+			for _, r := range again[v] {
+				r.From = v.From.again(v)
+			}
+			w.readers = append(append(w.readers, v), again[v]...)
+		}
+	}
+}
+
+// inPlace reports whether a call wrote a value where an argument of it lies, and not in memory that a call of the same
+// phase had made for it: that may be free again when something else is read there. Answers are kept in known.
+func (v *Value) inPlace(known map[*Value]bool) bool {
+	if is, ok := known[v]; ok {
+		return is
+	}
+	is := false
+	if was := v.overwrote(); was != nil {
+		made := was.From.Value
+		is = was.From.How == IsChanged || made == nil || made.Kind != outputKind && made.after == nil ||
+			made.Call.phase() != v.Call.phase() || made.inPlace(known)
+	}
+	known[v] = is
+	return is
+}
+
+// overwrote is the argument that lay where a call wrote a value, nil if none did.
+func (v *Value) overwrote() *Value {
+	if v.after != nil {
+		return v
+	}
+	if v.Kind == outputKind && v.Call.writes() {
+		for _, u := range v.Call.Inputs {
+			if u.Address != 0 && u.Address == v.Address && u.like(v) {
+				return u
+			}
+		}
+	}
+	return nil
+}
+
+// leftPlain reports whether what was written does not tell one value from others.
+func (w *Value) leftPlain() bool {
+	if w.after != nil {
+		return w.after.plain || w.Numel() <= few
+	}
+	return !w.telling()
+}
+
+// lasts reports whether only a call can have changed what w left, up to the reading v: no backward pass lies between,
+// or the forward pass left it in an argument.
+func (w *Value) lasts(v *Value) bool {
+	wrote, read := w.Call.phase(), v.Call.phase()
+	return wrote == read || wrote%2 == 1 && read == wrote+1 || wrote%2 == 0 && w.after != nil
+}
+
+// lay is what was made or written last where an input lies, nil if that is not known.
+func (v *Value) lay() *Value {
+	w := v.latest
+	if w != nil && w.Kind == inputKind && w.after == nil {
+		return w.From.Value
+	}
+	return w
+}
