@@ -47,7 +47,7 @@ func (r *comparison) readings() []reading {
 }
 
 // versions are the call, which is read in a way, as other sound implementations compute it: see
-// opdef.Planned.Versions.
+// opdef.Versioned.
 func (r *comparison) versions(way reading) []reading {
 	if r.fwd == nil { // the call was not run, which may take long
 		return nil

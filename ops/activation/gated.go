@@ -139,16 +139,12 @@ var rreluDoc = opdef.Doc{Summary: "Leaky rectifier with random slopes",
 func rrelu(name, names, params string) *opdef.Entry {
 	return opdef.Op[rreluArgs]{
 		Schema: name + "(Tensor self, " + params + ") -> Tensor", Names: names,
-		Traits:   opdef.Traits{InPlace: true},
-		Doc:      rreluDoc,
-		Error:    opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 2}},
-		RandomIf: func(a *rreluArgs) string { return drawsIf(a.Training) },
-		Kernel:   func(a *rreluArgs) ([]*tensor.Tensor, error) { return leaky(a.Self, a.Lower, a.Upper) },
+		Traits: opdef.Traits{InPlace: true},
+		Doc:    rreluDoc,
+		Error:  opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 2}},
+		Kernel: func(a *rreluArgs) ([]*tensor.Tensor, error) { return leaky(a.Self, a.Lower, a.Upper) },
 		Grad: func(a *rreluArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return rreluGrad(a.Self, a.Lower, a.Upper, a.Training, g)
-		},
-		Drawn: func(a *rreluArgs, got []*tensor.Tensor) opdef.Drawn {
-			return slopes(a.Self, a.Lower, a.Upper, got)
 		},
 		Cases: func(g opdef.Gen) []*rreluArgs {
 			var cs []*rreluArgs
@@ -160,23 +156,25 @@ func rrelu(name, names, params string) *opdef.Entry {
 	}.Entry()
 }
 
+func (a *rreluArgs) Random() string { return drawsIf(a.Training) }
+
+func (a *rreluArgs) Drawn(got []*tensor.Tensor) opdef.Drawn {
+	return slopes(a.Self, a.Lower, a.Upper, got)
+}
+
 func rreluNative(name, names string) *opdef.Entry {
 	return opdef.Op[rreluNativeArgs]{
 		Schema: name +
 			"(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? " +
 			"generator=None) -> Tensor", Names: names,
-		Traits:   opdef.Traits{InPlace: true},
-		Doc:      rreluDoc,
-		Error:    opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 2}},
-		RandomIf: func(a *rreluNativeArgs) string { return drawsIf(a.Training) },
+		Traits: opdef.Traits{InPlace: true},
+		Doc:    rreluDoc,
+		Error:  opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 2}},
 		Kernel: func(a *rreluNativeArgs) ([]*tensor.Tensor, error) {
 			return leaky(a.Self, a.Lower.Float64(), a.Upper.Float64())
 		},
 		Grad: func(a *rreluNativeArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return rreluGrad(a.Self, a.Lower.Float64(), a.Upper.Float64(), a.Training, g)
-		},
-		Drawn: func(a *rreluNativeArgs, got []*tensor.Tensor) opdef.Drawn {
-			return slopes(a.Self, a.Lower.Float64(), a.Upper.Float64(), got)
 		},
 		Cases: func(g opdef.Gen) []*rreluNativeArgs {
 			var cs []*rreluNativeArgs
@@ -186,6 +184,12 @@ func rreluNative(name, names string) *opdef.Entry {
 			return cs
 		},
 	}.Entry()
+}
+
+func (a *rreluNativeArgs) Random() string { return drawsIf(a.Training) }
+
+func (a *rreluNativeArgs) Drawn(got []*tensor.Tensor) opdef.Drawn {
+	return slopes(a.Self, a.Lower.Float64(), a.Upper.Float64(), got)
 }
 
 // slopes judges the slopes that rrelu drew for what is not positive.

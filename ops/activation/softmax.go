@@ -122,7 +122,6 @@ func softmaxOp[A any](schema, names, source, arg string, v softmaxVariant,
 			dim, err := opdef.Dim("dim", dim, x.Dim())
 			return &softmaxCall{softmaxVariant: v, given: x, x: elements.Converted(x, dt), dim: dim}, err
 		},
-		Mistakes: call.mistakes,
 		Bounds: opdef.Bounds[call]{
 			Terms: func(c call) int { return elements.LengthOf(c.x.Shape, c.dim) },
 			Scale: func(c call, outs []*tensor.Tensor) []*tensor.Tensor { return elements.Single(c.scale(outs[0])) },
@@ -168,12 +167,12 @@ func (c *softmaxCall) kernel() ([]*tensor.Tensor, error) {
 	})), nil
 }
 
-// mistakes are what kernels get wrong about the sum of a row.
-func (c *softmaxCall) mistakes() []opdef.Mistake[*softmaxCall] {
-	var out []opdef.Mistake[*softmaxCall]
+// Mistakes are what kernels get wrong about the sum of a row.
+func (c *softmaxCall) Mistakes() []opdef.Mistake[any] {
+	var out []opdef.Mistake[any]
 	add := func(with func(m *softmaxCall), format string, args ...any) {
-		out = append(out, opdef.Mistake[*softmaxCall]{Text: fmt.Sprintf(format, args...),
-			Plan: func() (*softmaxCall, error) {
+		out = append(out, opdef.Mistake[any]{Text: fmt.Sprintf(format, args...),
+			Plan: func() (any, error) {
 				m := *c
 				with(&m)
 				return &m, nil

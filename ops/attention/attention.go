@@ -26,16 +26,6 @@ var attentionOps = []*opdef.Entry{
 		Node: func(_ *compose.Call, g *opdef.Grad) (opdef.Node, error) {
 			return opdef.Node{Else: []opdef.Node{{Grads: g.Out[:1], Weak: "the incoming gradient"}}}, nil
 		},
-		Products: func(c *compose.Call) float64 { // query key^T costs E per pair, the weights' product with value F
-			a := c.Args().(*attentionArgs)
-			keys := float64(a.Key.Shape[a.Key.Dim()-2])
-			return keys * (1 + float64(elements.LastDim(a.Query.Shape))/float64(max(1,
-				elements.LastDim(a.Value.Shape))))
-		},
-		Axes: func(c *compose.Call) *opdef.Axes { return c.Args().(*attentionArgs).axes() },
-		Mistakes: func(c *compose.Call) []opdef.Mistake[*compose.Call] {
-			return attentionMistakes(c.Args().(*attentionArgs))
-		},
 		Cases: func(g opdef.Gen) []*attentionArgs {
 			f64, f32 := tensor.Float64, tensor.Float32
 			n := func(shape ...int) *tensor.Tensor { return g.Normal(f64, shape...) }
@@ -63,6 +53,12 @@ type attentionArgs struct {
 	IsCausal                    bool
 	Scale                       *float64
 	EnableGqa                   bool
+}
+
+// products is what an element costs: query key^T costs E per pair, the weights' product with value F.
+func (a *attentionArgs) products() float64 {
+	keys := float64(a.Key.Shape[a.Key.Dim()-2])
+	return keys * (1 + float64(elements.LastDim(a.Query.Shape))/float64(max(1, elements.LastDim(a.Value.Shape))))
 }
 
 // axes cut an attention into its batches and heads, and, where the position of a query does not
@@ -131,7 +127,11 @@ func attentionWith(g *compose.Graph, a *attentionArgs, with func(x *attentionPar
 	if with != nil {
 		with(x)
 	}
-	return compose.Values{g.Attention(x.q, x.k, x.v, x.Scores)}
+	y := g.Attention(x.q, x.k, x.v, x.Scores)
+	g.Cut(a.axes)
+	g.Cost(a.products())
+	g.Mistaken(func() []opdef.Mistake[any] { return attentionMistakes(a) })
+	return compose.Values{y}
 }
 
 // attentionParts are what an attention is made of, the heads of keys and values as many

@@ -15,10 +15,10 @@ import (
 // attentionMistakes are what kernels of attention get wrong: the scale, where the causal
 // mask begins, which keys are seen, which head of keys belongs to a head of queries, sums by
 // tiles, precision.
-func attentionMistakes(a *attentionArgs) []opdef.Mistake[*compose.Call] {
+func attentionMistakes(a *attentionArgs) []opdef.Mistake[any] {
 	queries, keys := a.Query.Shape[a.Query.Dim()-2], a.Key.Shape[a.Key.Dim()-2]
 	e := elements.LastDim(a.Query.Shape)
-	var out []opdef.Mistake[*compose.Call]
+	var out []opdef.Mistake[any]
 	add := func(with func(x *attentionParts), format string, args ...any) {
 		out = append(out, compose.Mistake(fmt.Sprintf(format, args...), a,
 			func(g *compose.Graph, a *attentionArgs) compose.Values { return attentionWith(g, a, with) }))

@@ -26,14 +26,7 @@ var multiheadOp = compose.Declare(compose.Op[multiheadArgs]{
 			"projections. bias_k, bias_v and, if add_zero_attn, zeros are further keys and values. Bool masks " +
 			"forbid where they are true. Without need_weights the weights are None."},
 	Traits: opdef.Traits{Autocast: opdef.AutocastLower},
-	RandomIf: func(c *compose.Call) string {
-		if a := c.Args().(*multiheadArgs); a.Training && a.DropoutP > 0 {
-			return elements.DrawsRandomNumbers
-		}
-		return ""
-	},
-	Drawn: multiheadDrawn,
-	Cases: multiheadCases,
+	Cases:  multiheadCases,
 }, compose.Unfused, multiHeadAttention)
 
 type multiheadArgs struct {
@@ -65,6 +58,10 @@ type multihead struct {
 // weights it returns it computes; without them it is scaled dot-product attention.
 func multiHeadAttention(g *compose.Graph, a *multiheadArgs) compose.Values {
 	m := newMultihead(g, a)
+	if a.Training && a.DropoutP > 0 {
+		m.Draws()
+	}
+	m.Judge(a.drawn)
 	q, k, v := m.projections()
 	mask, causal := m.masks()
 	k, v, mask = m.furtherKeys(k, v, mask)
@@ -98,20 +95,19 @@ func multiHeadAttention(g *compose.Graph, a *multiheadArgs) compose.Values {
 	return compose.Values{y, w}
 }
 
-// multiheadDrawn judges a call with dropout by the form of it that computes no weights.
-func multiheadDrawn(c *compose.Call, got []*tensor.Tensor) opdef.Drawn {
-	a := *c.Args().(*multiheadArgs)
-	weights := a.NeedWeights
-	a.NeedWeights = false
-	plain := opdef.Must(compose.Plan(&a, multiHeadAttention))
+// drawn judges a call with dropout by the form of it that computes no weights.
+func (a *multiheadArgs) drawn(got []*tensor.Tensor) opdef.Drawn {
+	plain := *a
+	plain.NeedWeights = false
+	c := opdef.Must(compose.Plan(&plain, multiHeadAttention))
 	if len(got) == 0 || !slices.Equal(got[0].Shape, a.Query.Shape) {
 		return opdef.Drawn{}
 	}
 	var mean *tensor.Tensor
-	if weights && a.AverageAttnWeights && len(got) == 2 {
+	if a.NeedWeights && a.AverageAttnWeights && len(got) == 2 {
 		mean = got[1]
 	}
-	return plain.DrawnProjected(got[0], a.OutProjWeight, a.OutProjBias, mean)
+	return c.DrawnProjected(got[0], a.OutProjWeight, a.OutProjBias, mean)
 }
 
 // newMultihead checks the arguments that sizes follow from.

@@ -385,7 +385,7 @@ func (at *attention) seen(r, n int) (from, to int) {
 }
 
 // UnseeingGivesNaN lets queries that see no key give NaN. Without it they give 0, and no gradient
-// passes. See versions.
+// passes. See Versions.
 func (g *Graph) UnseeingGivesNaN() { g.nan = true }
 
 // OtherVersion says that sound implementations differ in what the composition does next: own is what it does if nothing
@@ -395,20 +395,20 @@ func (g *Graph) OtherVersion(own, other string) bool {
 	return g.version == other
 }
 
-// versions are what sound implementations do otherwise: as the composition says, and with queries that see no key, if
+// Versions are what sound implementations do otherwise: as the composition says, and with queries that see no key, if
 // the call has some.
-func (c *Call) versions() (own string, others []opdef.Version[*Call]) {
+func (c *Call) Versions() (own string, others []opdef.Version[any]) {
 	if other := c.graph.other; other != "" && c.graph.version == "" {
-		return c.graph.own, []opdef.Version[*Call]{{
-			Text: other, Plan: func() (*Call, error) { return c.again(&Graph{version: other}) },
+		return c.graph.own, []opdef.Version[any]{{
+			Text: other, Plan: func() (any, error) { return c.again(&Graph{version: other}) },
 		}}
 	}
 	if c.graph.nan || !slices.ContainsFunc(c.graph.attends, (*attention).isBlind) {
 		return "", nil
 	}
-	return "queries that see no key give 0 (torch 2.5 and later)", []opdef.Version[*Call]{{
+	return "queries that see no key give 0 (torch 2.5 and later)", []opdef.Version[any]{{
 		Text: "queries that see no key give NaN (torch before 2.5)",
-		Plan: func() (*Call, error) { return c.again(&Graph{nan: true}) },
+		Plan: func() (any, error) { return c.again(&Graph{nan: true}) },
 	}}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // An Op is the declaration of a composed operator: schema, names, documentation
-// and cases. Declare fills in the rest.
+// and cases. Declare fills in the rest; the abilities of package opdef are methods of Call.
 type Op[A any] = opdef.Planned[*A, *Call]
 
 // A Call is a composed call, its results known.
@@ -48,21 +48,14 @@ const (
 // call.
 func Declare[A any](op Op[A], torch Torch, compose func(g *Graph, a *A) Values) *opdef.Entry {
 	op.Plan = planOf(compose)
-	op.Kernel, op.Scale, op.Least, op.Else = (*Call).results, (*Call).scales, (*Call).leasts, (*Call).elses
+	op.Kernel, op.Scale = (*Call).results, (*Call).scales
 	if op.Error == (opdef.Error{}) {
 		op.Error = opdef.Error{Class: opdef.Composed, Coarse: true}
 	}
-	if op.RandomIf == nil {
-		op.RandomIf, op.Drawn, op.DrawnGrads = (*Call).Random, (*Call).Drawn, (*Call).DrawnGrads
-	}
-	op.Accept, op.Versions = (*Call).acceptance, (*Call).versions
-	op.Mistakes = withOmissions(op.Mistakes)
-	op.After, op.AfterScale, op.AfterElse = (*Call).after, (*Call).afterScale, (*Call).afterElse
 	if op.NoGrad != "" {
 		return op.Entry()
 	}
-	op.Grad, op.GradScale, op.GradLeast = (*Call).gradients, (*Call).gradientScales, (*Call).gradientLeasts
-	op.GradElse = (*Call).otherGradients
+	op.Grad, op.GradScale = (*Call).gradients, (*Call).gradientScales
 	if torch == Unfused && op.Node == nil {
 		op.Node = (*Call).node
 	}
@@ -81,9 +74,6 @@ func DeclareInPlace[A any](op Op[A], names []string, compose func(g *Graph, a *A
 	})
 	op.NoGrad = "it returns nothing"
 	op.Error = opdef.Error{Class: opdef.Composed, Coarse: true}
-	op.Value = func(*Call) (value.Value, error) { return nil, nil }
-	op.After, op.AfterScale, op.AfterElse = (*Call).after, (*Call).afterScale, (*Call).afterElse
-	op.Mistakes = withOmissions(op.Mistakes)
 	return op.Entry()
 }
 
@@ -93,9 +83,11 @@ func (c *Call) results() ([]*tensor.Tensor, error) {
 
 func (c *Call) scales([]*tensor.Tensor) []*tensor.Tensor { return each(c, c.graph.scale) }
 
-func (c *Call) leasts([]*tensor.Tensor) []*tensor.Tensor { return each(c, c.graph.least) }
+// Least is below the errors of the results.
+func (c *Call) Least([]*tensor.Tensor) []*tensor.Tensor { return each(c, c.graph.least) }
 
-func (c *Call) elses([]*tensor.Tensor) [][]*tensor.Tensor { return each(c, c.graph.neighbours) }
+// Else are results on the other side of jumps within rounding.
+func (c *Call) Else([]*tensor.Tensor) [][]*tensor.Tensor { return each(c, c.graph.neighbours) }
 
 // each is what of makes of every result.
 func each[T any](c *Call, of func(*Value) T) []T {
@@ -106,7 +98,8 @@ func each[T any](c *Call, of func(*Value) T) []T {
 	return out
 }
 
-func (c *Call) acceptance(got, want []*tensor.Tensor) []opdef.Acceptance {
+// Accept decides on results that are places of equal elements, or as the composition says.
+func (c *Call) Accept(got, want []*tensor.Tensor) []opdef.Acceptance {
 	if c.graph.accept == nil {
 		return c.acceptPlaces(got, want)
 	}
@@ -117,9 +110,9 @@ func (c *Call) gradients(g *opdef.Grad) (opdef.Grads, error) {
 	return c.arguments(c.backward(g.Out), func(v *Value) *tensor.Tensor { return v.T }), nil
 }
 
-// otherGradients are what implementations make of gradients of norms where an argument is not finite: some multiply by
+// GradElse are what implementations make of gradients of norms where an argument is not finite: some multiply by
 // the sign of NaN, or 0 by infinity, others select.
-func (c *Call) otherGradients(g *opdef.Grad) (out []opdef.Grads, _ error) {
+func (c *Call) GradElse(g *opdef.Grad) (out []opdef.Grads, _ error) {
 	finite := func(a argument) bool { return a.leaf == nil || !a.leaf.DType().IsFloat() || elements.Finite(a.leaf.T) }
 	if !c.graph.normed || !slices.ContainsFunc(c.graph.args, func(a argument) bool { return !finite(a) }) {
 		return nil, nil
@@ -149,19 +142,32 @@ func (c *Call) gradientScales(g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error)
 	return c.arguments(c.backward(g.Out), c.graph.scale), nil
 }
 
-func (c *Call) gradientLeasts(g *opdef.Grad) (opdef.Grads, error) {
+// GradLeast is below the errors of the gradients.
+func (c *Call) GradLeast(g *opdef.Grad) (opdef.Grads, error) {
 	return c.arguments(c.backward(g.Out), c.graph.least), nil
 }
 
-// withOmissions are declared mistakes, and those that any composition may have.
-func withOmissions(declared func(*Call) []opdef.Mistake[*Call]) func(*Call) []opdef.Mistake[*Call] {
-	return func(c *Call) []opdef.Mistake[*Call] {
-		if declared == nil {
-			return c.omissions()
-		}
-		return append(declared(c), c.omissions()...)
+// Mistakes are those that the composition knows, and those that any composition may have.
+func (c *Call) Mistakes() []opdef.Mistake[any] {
+	if c.graph.mistakes == nil {
+		return c.omissions()
 	}
+	return append(c.graph.mistakes(), c.omissions()...)
 }
+
+// Axes says how the call can be cut, nil if it cannot.
+func (c *Call) Axes() *opdef.Axes {
+	if c.graph.axes == nil {
+		return nil
+	}
+	return c.graph.axes()
+}
+
+// Products is what one element of the first result costs, 0 where the composition does not say.
+func (c *Call) Products() float64 { return c.graph.products }
+
+// Value is the Python value of the call, nil (None) of one that works in place.
+func (c *Call) Value() (value.Value, error) { return c.graph.result, nil }
 
 // DeclareValue completes the declaration of an operator that returns a Python value and no tensor.
 func DeclareValue[A any](op Op[A], of func(g *Graph, a *A) value.Value) *opdef.Entry {
@@ -172,17 +178,19 @@ func DeclareValue[A any](op Op[A], of func(g *Graph, a *A) value.Value) *opdef.E
 	if op.NoGrad == "" {
 		op.NoGrad = "it returns no tensor"
 	}
-	op.Value = func(c *Call) (value.Value, error) { return c.graph.result, nil }
 	return op.Entry()
 }
 
-func (c *Call) after([]*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+// After are the new values of arguments.
+func (c *Call) After([]*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
 	return updates(c, func(v *Value) *tensor.Tensor { return v.T }), nil
 }
 
-func (c *Call) afterScale() map[string][]*tensor.Tensor { return updates(c, c.graph.scale) }
+// AfterScale are the errors of the new values of arguments.
+func (c *Call) AfterScale() map[string][]*tensor.Tensor { return updates(c, c.graph.scale) }
 
-func (c *Call) afterElse() map[string][][]*tensor.Tensor { return updates(c, c.graph.neighbours) }
+// AfterElse are new values of arguments on the other side of jumps within rounding.
+func (c *Call) AfterElse() map[string][][]*tensor.Tensor { return updates(c, c.graph.neighbours) }
 
 // updates are what of makes of the new values of arguments.
 func updates[T any](c *Call, of func(*Value) T) map[string][]T {
@@ -227,8 +235,8 @@ func planOn(g *Graph, args any, compose func(g *Graph) Values) (c *Call, err err
 }
 
 // Mistake is one of a composed operator: the composition of a kernel that has it.
-func Mistake[A any](text string, a *A, compose func(g *Graph, a *A) Values) opdef.Mistake[*Call] {
-	return opdef.Mistake[*Call]{Text: text, Plan: func() (*Call, error) { return planOf(compose)(a) }}
+func Mistake[A any](text string, a *A, compose func(g *Graph, a *A) Values) opdef.Mistake[any] {
+	return opdef.Mistake[any]{Text: text, Plan: func() (any, error) { return planOf(compose)(a) }}
 }
 
 // backward carries the gradients up of the results back.

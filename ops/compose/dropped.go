@@ -98,6 +98,9 @@ func (at *attention) each(f func(i int)) {
 // Drawn judges the recorded results of an attention with dropout, which drops weights
 // after the softmax. Where they show what was dropped it gives the call with that.
 func (c *Call) Drawn(got []*tensor.Tensor) opdef.Drawn {
+	if c.graph.judge != nil {
+		return c.graph.judge(got)
+	}
 	at, y, own := c.dropped()
 	if at == nil || !slices.Equal(got[0].Shape, c.outs[0].Shape()) {
 		return opdef.Drawn{}
@@ -173,7 +176,7 @@ func (c *Call) dropped() (at *attention, y *Value, own func(t *tensor.Tensor) *t
 // sum(dq q) = sum(dk k).
 func (c *Call) DrawnGrads(g *opdef.Grad, got opdef.Grads) opdef.Drawn {
 	at, y, own := c.dropped()
-	if at == nil || len(g.Out) == 0 || g.Out[0] == nil || at.l*at.s > mostWeights {
+	if at == nil || c.graph.judge != nil || len(g.Out) == 0 || g.Out[0] == nil || at.l*at.s > mostWeights {
 		return opdef.Drawn{}
 	}
 	if !elements.Finite(y.T) || !elements.Finite(g.Outs[0]) || !elements.Finite(g.Out[0]) {

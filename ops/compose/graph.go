@@ -29,7 +29,13 @@ type Graph struct {
 	drawn   []*tensor.Tensor
 	draws   bool // random numbers of which nothing else is known
 	normed  bool // a norm is among the nodes
-	works   works
+
+	// What a composition says of its call besides, nothing where they are not set.
+	axes     func() *opdef.Axes
+	products float64
+	mistakes func() []opdef.Mistake[any]
+	judge    func(got []*tensor.Tensor) opdef.Drawn
+	works    works
 
 	steps   []step    // of the results, in order
 	planned bool      // the results are known: what follows are gradients
@@ -241,8 +247,20 @@ func (g *Graph) Overwrite(x, y *Value) *Value {
 // the call changes without returning it; of a list, that of its next item.
 func (g *Graph) Update(name string, v *Value) { g.updates = append(g.updates, update{name, v}) }
 
-// Accept lets accept decide on results that differ: see opdef.Planned.Accept.
+// Accept lets accept decide on results that differ: see opdef.Choosy.
 func (g *Graph) Accept(accept func(got, want []*tensor.Tensor) []opdef.Acceptance) { g.accept = accept }
+
+// Cut says how the call can be cut into parts.
+func (g *Graph) Cut(axes func() *opdef.Axes) { g.axes = axes }
+
+// Cost says how many multiply-adds make one element of the first result.
+func (g *Graph) Cost(products float64) { g.products = products }
+
+// Mistaken says what kernels get wrong, besides what they may leave out of any composition.
+func (g *Graph) Mistaken(mistakes func() []opdef.Mistake[any]) { g.mistakes = mistakes }
+
+// Judge looks at the recorded results in place of Call.Drawn; nothing is said of gradients then.
+func (g *Graph) Judge(judge func(got []*tensor.Tensor) opdef.Drawn) { g.judge = judge }
 
 // AsOne is what compose makes of the values in, as one primitive: op_tools records
 // the gradients of in, if it is the last.

@@ -56,7 +56,7 @@ func (g *Graph) unlinked(v *Value) *Value {
 }
 
 // omissions are the calls in which one step is left out, or its gradient.
-func (c *Call) omissions() []opdef.Mistake[*Call] {
+func (c *Call) omissions() []opdef.Mistake[any] {
 	steps := c.graph.steps
 	if len(steps) > mostOmitted || c.again == nil {
 		return nil
@@ -65,9 +65,9 @@ func (c *Call) omissions() []opdef.Mistake[*Call] {
 	for _, s := range steps {
 		count[s.name]++
 	}
-	var left, gradients []opdef.Mistake[*Call]
-	add := func(to *[]opdef.Mistake[*Call], o omission, text string) {
-		*to = append(*to, opdef.Mistake[*Call]{Text: text, Gradients: o.gradient, Plan: func() (*Call, error) {
+	var left, gradients []opdef.Mistake[any]
+	add := func(to *[]opdef.Mistake[any], o omission, text string) {
+		*to = append(*to, opdef.Mistake[any]{Text: text, Gradients: o.gradient, Plan: func() (any, error) {
 			return c.again(&Graph{omit: &o})
 		}})
 	}

@@ -53,7 +53,9 @@ var convOps = []*opdef.Entry{
 		Plan:   (*convolutionBackwardArgs).plan,
 		Kernel: (*convolutionBackward).kernel,
 		Traits: opdef.Traits{NoGrad: "a gradient itself"},
-		Bounds: opdef.Bounds[*convolutionBackward]{Terms: (*convolutionBackward).gradTerms},
+		Bounds: opdef.Bounds[*convolutionBackward]{
+			Terms: func(c *convolutionBackward) int { return c.forward.gradTerms() },
+		},
 		Cases: func(g opdef.Gen) []*convolutionBackwardArgs {
 			f64 := tensor.Float64
 			one, zero := []int{1, 1}, []int{0, 0}
@@ -122,11 +124,10 @@ func convOp(nd int, schema string) *opdef.Entry {
 			Notes: "input (N, C, ...) or (C, ...), weight (O, C/groups, ...); padding may be \"same\" (stride 1) or " +
 				"\"valid\".", Source: "torch.nn.functional." + name,
 		},
-		Traits:   opdef.Traits{Autocast: opdef.AutocastLower},
-		Plan:     func(a *convArgs) (*convCall, error) { return convPlan(nd, a) },
-		Node:     (*convCall).node,
-		Mistakes: (*convCall).mistakes,
-		Cases:    func(g opdef.Gen) []*convArgs { return convCases(nd, g) },
+		Traits: opdef.Traits{Autocast: opdef.AutocastLower},
+		Plan:   func(a *convArgs) (*convCall, error) { return convPlan(nd, a) },
+		Node:   (*convCall).node,
+		Cases:  func(g opdef.Gen) []*convArgs { return convCases(nd, g) },
 	})
 }
 
@@ -140,11 +141,10 @@ func convTransposeOp(nd int, schema string) *opdef.Entry {
 			Formula: "the gradient of a convolution with respect to its input, plus bias",
 			Notes:   "input (N, C, ...) or (C, ...), weight (C, O/groups, ...).", Source: "torch.nn.functional." + name,
 		},
-		Traits:   opdef.Traits{Autocast: opdef.AutocastLower},
-		Plan:     func(a *convTransposeArgs) (*convCall, error) { return a.plan(nd) },
-		Mistakes: (*convCall).mistakes,
-		Node:     (*convCall).node,
-		Cases:    func(g opdef.Gen) []*convTransposeArgs { return convTransposeCases(nd, g) },
+		Traits: opdef.Traits{Autocast: opdef.AutocastLower},
+		Plan:   func(a *convTransposeArgs) (*convCall, error) { return a.plan(nd) },
+		Node:   (*convCall).node,
+		Cases:  func(g opdef.Gen) []*convTransposeArgs { return convTransposeCases(nd, g) },
 	})
 }
 

@@ -13,10 +13,7 @@ import (
 func convEntry[A any](o opdef.Planned[*A, *convCall]) *opdef.Entry {
 	o.Error = opdef.Error{Class: opdef.Accumulated}
 	o.Kernel, o.Grad = (*convCall).forward, (*convCall).grads
-	o.Axes = (*convCall).axes
-	o.Terms, o.Products, o.GradTerms = (*convCall).terms, (*convCall).products, (*convCall).gradTerms
-	o.GradTermsOf = (*convCall).gradTermsOf
-	o.Else, o.GradElse = (*convCall).others, (*convCall).otherGrads
+	o.Terms, o.GradTerms = (*convCall).terms, (*convCall).gradTerms
 	return o.Entry()
 }
 
@@ -71,8 +68,8 @@ func (cc *convCall) grads(g *opdef.Grad) (opdef.Grads, error) {
 	return gr, nil
 }
 
-// axes are those of the batch and, unless they come in groups, of the channels.
-func (cc *convCall) axes() *opdef.Axes {
+// Axes are those of the batch and, unless they come in groups, of the channels.
+func (cc *convCall) Axes() *opdef.Axes {
 	const batch = 1
 	in, out, linear := 2, 3, []int{batch, 2, 3}
 	if cc.c.Groups != 1 {
@@ -130,11 +127,11 @@ func (cc *convCall) node(g *opdef.Grad) (opdef.Node, error) {
 	return node, nil
 }
 
-func (cc *convCall) terms() int { return int(cc.products()) + 1 }
+func (cc *convCall) terms() int { return int(cc.Products()) + 1 }
 
-// products is the number of multiply-adds of an element of the result, those
+// Products is the number of multiply-adds of an element of the result, those
 // with zeros of the padding included.
-func (cc *convCall) products() float64 {
+func (cc *convCall) Products() float64 {
 	n := cc.c.Patch()
 	if cc.transposed {
 		n = n / max(cc.c.InC/cc.c.Groups, 1) * cc.c.OutC / cc.c.Groups
@@ -143,10 +140,10 @@ func (cc *convCall) products() float64 {
 }
 
 func (cc *convCall) gradTerms() int {
-	return max(cc.gradTermsOf("input"), cc.gradTermsOf("weight"), cc.gradTermsOf("bias"))
+	return max(cc.GradTermsOf("input"), cc.GradTermsOf("weight"), cc.GradTermsOf("bias"))
 }
 
-func (cc *convCall) gradTermsOf(arg string) int {
+func (cc *convCall) GradTermsOf(arg string) int {
 	c := &cc.c
 	switch arg {
 	case "bias":
@@ -268,8 +265,8 @@ func convWeightGradAs[T kernel.Number](dt tensor.DType, c *kernel.Conv, shape []
 
 // A convolutionBackward is a checked call of convolution_backward.
 type convolutionBackward struct {
-	*convCall
-	args *convolutionBackwardArgs
+	forward *convCall
+	args    *convolutionBackwardArgs
 }
 
 func (a *convolutionBackwardArgs) plan() (*convolutionBackward, error) {
@@ -290,14 +287,14 @@ func (a *convolutionBackwardArgs) plan() (*convolutionBackward, error) {
 func (c *convolutionBackward) kernel() ([]*tensor.Tensor, error) {
 	a := c.args
 	need := map[string]bool{"input": a.OutputMask[0], "weight": a.OutputMask[1]}
-	gr, err := c.grads(opdef.NewGrad(nil, []*tensor.Tensor{a.GradOutput}, need))
+	gr, err := c.forward.grads(opdef.NewGrad(nil, []*tensor.Tensor{a.GradOutput}, need))
 	if err != nil {
 		return nil, err
 	}
 	dt := a.Input.DType
 	outs := []*tensor.Tensor{gr["input"][0], gr["weight"][0], nil}
 	if a.OutputMask[2] {
-		outs[2] = channelSum(dt, a.GradOutput, c.nd)
+		outs[2] = channelSum(dt, a.GradOutput, c.forward.nd)
 	}
 	for i, t := range outs {
 		if t == nil {

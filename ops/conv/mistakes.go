@@ -30,16 +30,16 @@ var borders = []struct {
 	{"all of input's padding is behind it", func(i, _, pad int) int { return i + pad }},
 }
 
-// mistakes are borders that are not zero or lie on one side, kernels without their last element,
+// Mistakes are borders that are not zero or lie on one side, kernels without their last element,
 // arguments of exchanged dimensions and factors that are rounded first.
-func (cc *convCall) mistakes() []opdef.Mistake[*convCall] {
+func (cc *convCall) Mistakes() []opdef.Mistake[any] {
 	c := &cc.c
 	if cc.input.Numel() == 0 || !cc.input.DType.IsFloat() {
 		return nil
 	}
-	var out []opdef.Mistake[*convCall]
+	var out []opdef.Mistake[any]
 	add := func(text string, with func(m *convCall) error) {
-		out = append(out, opdef.Mistake[*convCall]{Text: text, Plan: func() (*convCall, error) {
+		out = append(out, opdef.Mistake[any]{Text: text, Plan: func() (any, error) {
 			m := *cc
 			return &m, with(&m)
 		}})

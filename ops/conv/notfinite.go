@@ -8,9 +8,9 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// others are the results without and with the products of padding: oneDNN's kernels leave them out, others multiply a
+// Else are the results without and with the products of padding: oneDNN's kernels leave them out, others multiply a
 // zero by an infinite weight.
-func (cc *convCall) others([]*tensor.Tensor) [][]*tensor.Tensor {
+func (cc *convCall) Else([]*tensor.Tensor) [][]*tensor.Tensor {
 	if cc.transposed || !cc.meetsPadding(cc.weight) {
 		return nil
 	}
@@ -23,8 +23,8 @@ func (cc *convCall) others([]*tensor.Tensor) [][]*tensor.Tensor {
 	return [][]*tensor.Tensor{either[:]}
 }
 
-// otherGrads are the gradients without and with the products of padding, as others are.
-func (cc *convCall) otherGrads(g *opdef.Grad) ([]opdef.Grads, error) {
+// GradElse are the gradients without and with the products of padding.
+func (cc *convCall) GradElse(g *opdef.Grad) ([]opdef.Grads, error) {
 	padded, factor := cc.input, g.Out[0]
 	if cc.transposed {
 		padded, factor = factor, padded

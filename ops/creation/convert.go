@@ -20,11 +20,8 @@ var convertOps = []*opdef.Entry{
 			Notes: "Floats to integers are truncated."},
 		Error:  elements.ExactError,
 		Kernel: func(a *toDTypeArgs) ([]*tensor.Tensor, error) { return elements.Result(opdef.Cast(a.Self, a.Dtype)) },
-		Accept: func(a *toDTypeArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
-			return outOfRange(a.Self, got, want)
-		},
-		Grad: func(a *toDTypeArgs, g *opdef.Grad) (opdef.Grads, error) { return elements.PassGrad(g) },
-		Node: func(a *toDTypeArgs, _ *opdef.Grad) (opdef.Node, error) { return unchanged(a.Self, a.Dtype, a.Copy) },
+		Grad:   func(a *toDTypeArgs, g *opdef.Grad) (opdef.Grads, error) { return elements.PassGrad(g) },
+		Node:   func(a *toDTypeArgs, _ *opdef.Grad) (opdef.Node, error) { return unchanged(a.Self, a.Dtype, a.Copy) },
 		Cases: func(g opdef.Gen) []*toDTypeArgs {
 			var cs []*toDTypeArgs
 			for _, x := range conversionCases(g) {
@@ -44,9 +41,6 @@ var convertOps = []*opdef.Entry{
 		Error: elements.ExactError,
 		Kernel: func(a *toOtherArgs) ([]*tensor.Tensor, error) {
 			return elements.Result(opdef.Cast(a.Self, a.Other.DType))
-		},
-		Accept: func(a *toOtherArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
-			return outOfRange(a.Self, got, want)
 		},
 		Grad: func(a *toOtherArgs, g *opdef.Grad) (opdef.Grads, error) { return passOnBut(g, "other") },
 		Node: func(a *toOtherArgs, _ *opdef.Grad) (opdef.Node, error) {
@@ -94,9 +88,6 @@ var convertOps = []*opdef.Entry{
 		Kernel: func(a *toCopyArgs) ([]*tensor.Tensor, error) {
 			return elements.Result(opdef.Cast(a.Self, elements.OrElse(a.Dtype, a.Self.DType)))
 		},
-		Accept: func(a *toCopyArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
-			return outOfRange(a.Self, got, want)
-		},
 		Grad: func(a *toCopyArgs, g *opdef.Grad) (opdef.Grads, error) { return elements.PassGrad(g) },
 		Cases: func(g opdef.Gen) []*toCopyArgs {
 			var cs []*toCopyArgs
@@ -123,9 +114,6 @@ var convertOps = []*opdef.Entry{
 		Error: elements.ExactError,
 		Kernel: func(a *toOtherOnlyArgs) ([]*tensor.Tensor, error) {
 			return elements.Result(opdef.Cast(a.Self, a.Other.DType))
-		},
-		Accept: func(a *toOtherOnlyArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
-			return outOfRange(a.Self, got, want)
 		},
 		Grad: func(a *toOtherOnlyArgs, g *opdef.Grad) (opdef.Grads, error) { return passOnBut(g, "other") },
 		Node: func(a *toOtherOnlyArgs, _ *opdef.Grad) (opdef.Node, error) {
@@ -200,16 +188,13 @@ var convertOps = []*opdef.Entry{
 	same("__deepcopy__", "Tensor.__deepcopy__", "(Tensor self, ignored memo=None) -> Tensor", "A copy", false),
 	same("detach", "detach Tensor.detach Tensor.detach_ detach_copy Tensor.data.__get__", "(Tensor self) -> Tensor",
 		"The tensor without its history", true).WithUncast("detach"),
-	opdef.Op[setDataArgs]{
+	opdef.Planned[*setDataArgs, *dataSet]{
 		Schema: "__set_data__(Tensor self, Tensor value) -> None", Names: "Tensor.data.__set__",
 		Doc: opdef.Doc{Summary: "Gives the tensor the memory of another, and its shape", Formula: "self = value",
 			Notes: "Written as x.data = value, which returns nothing.", Source: "torch.Tensor.data"},
 		Error:  elements.ExactError,
 		Traits: opdef.Traits{NoGrad: "autograd does not see it"},
-		Value:  func(*setDataArgs) (value.Value, error) { return nil, nil },
-		After: func(a *setDataArgs, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
-			return map[string][]*tensor.Tensor{"self": {a.Value}}, nil
-		},
+		Plan:   func(a *setDataArgs) (*dataSet, error) { return &dataSet{a.Value}, nil },
 		Cases: func(g opdef.Gen) []*setDataArgs {
 			return []*setDataArgs{{g.Normal(tensor.Float32, 3), g.Normal(tensor.Float32, 2, 4)},
 				{g.Normal(tensor.Float64, 2), g.Normal(tensor.Float64, 2)}}
@@ -244,7 +229,34 @@ var convertOps = []*opdef.Entry{
 	}.Entry(),
 }
 
+func (a *toDTypeArgs) Accept(got, want []*tensor.Tensor) []opdef.Acceptance {
+	return outOfRange(a.Self, got, want)
+}
+
+func (a *toOtherArgs) Accept(got, want []*tensor.Tensor) []opdef.Acceptance {
+	return outOfRange(a.Self, got, want)
+}
+
+func (a *toCopyArgs) Accept(got, want []*tensor.Tensor) []opdef.Acceptance {
+	return outOfRange(a.Self, got, want)
+}
+
+func (a *toOtherOnlyArgs) Accept(got, want []*tensor.Tensor) []opdef.Acceptance {
+	return outOfRange(a.Self, got, want)
+}
+
 type setDataArgs struct{ Self, Value *tensor.Tensor }
+
+// A dataSet is what self becomes.
+type dataSet struct{ to *tensor.Tensor }
+
+// Value is None.
+func (*dataSet) Value() (value.Value, error) { return nil, nil }
+
+// After is the new self.
+func (d *dataSet) After([]*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+	return map[string][]*tensor.Tensor{"self": {d.to}}, nil
+}
 
 // FixedDType exempts an operator whose argument says the dtype of the result.
 var FixedDType = map[string]string{"dtypes": "the dtype of the result does not follow that of the argument"}
@@ -342,18 +354,24 @@ func sameCases(g opdef.Gen) []*opdef.UnaryArgs {
 
 // cast declares the method named after a dtype.
 func cast(name string, dt tensor.DType) *opdef.Entry {
-	return opdef.Op[opdef.UnaryArgs]{
+	return opdef.Planned[*opdef.UnaryArgs, *casting]{
 		Schema: name + "(Tensor self, MemoryFormat? memory_format=None) -> Tensor", Names: "Tensor." + name,
 		Doc:    opdef.Doc{Summary: "The tensor as " + dt.String(), Formula: "self"},
 		Error:  elements.ExactError,
-		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return elements.Result(opdef.Cast(a.Self, dt)) },
-		Accept: func(a *opdef.UnaryArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
-			return outOfRange(a.Self, got, want)
-		},
-		Grad:  func(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) { return elements.PassGrad(g) },
-		Node:  func(a *opdef.UnaryArgs, _ *opdef.Grad) (opdef.Node, error) { return unchanged(a.Self, dt, false) },
-		Cases: sameCases, Exempt: FixedDType,
+		Plan:   func(a *opdef.UnaryArgs) (*casting, error) { return (*casting)(a), nil },
+		Kernel: func(a *casting) ([]*tensor.Tensor, error) { return elements.Result(opdef.Cast(a.Self, dt)) },
+		Grad:   func(a *casting, g *opdef.Grad) (opdef.Grads, error) { return elements.PassGrad(g) },
+		Node:   func(a *casting, _ *opdef.Grad) (opdef.Node, error) { return unchanged(a.Self, dt, false) },
+		Cases:  sameCases, Exempt: FixedDType,
 	}.Entry()
+}
+
+// A casting is a call of a method named after a dtype.
+type casting opdef.UnaryArgs
+
+// Accept takes what is out of the range of integers.
+func (a *casting) Accept(got, want []*tensor.Tensor) []opdef.Acceptance {
+	return outOfRange(a.Self, got, want)
 }
 
 // onto declares a method that moves the tensor to a device.

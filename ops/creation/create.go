@@ -261,12 +261,6 @@ var createOps = []*opdef.Entry{
 		Error:  elements.ExactError,
 		Traits: opdef.Traits{NoGrad: "the result is a leaf", Trivial: true},
 
-		RandomIf: func(a *newArgs) string {
-			if _, ok := a.shape(); ok {
-				return opdef.Uninitialised
-			}
-			return ""
-		},
 		Kernel: func(a *newArgs) ([]*tensor.Tensor, error) {
 			if shape, ok := a.shape(); ok {
 				return Constant(shape, opdef.Int(0), a.Self.DType)
@@ -307,6 +301,13 @@ var createOps = []*opdef.Entry{
 			return []*onesInitArgs{{g.Normal(tensor.Float32, 2, 3)}}
 		},
 	}.Entry(),
+}
+
+func (a *newArgs) Random() string {
+	if _, ok := a.shape(); ok {
+		return opdef.Uninitialised
+	}
+	return ""
 }
 
 // NewSizeArgs are the arguments of operators that make a tensor of a size.

@@ -166,7 +166,7 @@ func (l *loader) op(th *starlark.Thread, _ *starlark.Builtin, args starlark.Tupl
 	if decl.NoGrad, err = o.withoutGradient(noGrad); err != nil {
 		return nil, fmt.Errorf("op %s: no_grad: %w", name, err)
 	}
-	if decl.Mistakes, err = o.mistakes(mistakes); err != nil {
+	if err = o.mistaken(mistakes); err != nil {
 		return nil, fmt.Errorf("op %s: mistakes: %w", name, err)
 	}
 	if decl.Exempt, err = reasons(exempt); err != nil {
@@ -221,34 +221,33 @@ func returned(s string) int {
 
 const anyNumber = -1
 
-// mistakes are what a file says that kernels get wrong: a list of texts, each with the function that computes it.
-func (o *operator) mistakes(list *starlark.List) (func(*compose.Call) []opdef.Mistake[*compose.Call], error) {
+// mistaken stores what a file says that kernels get wrong: a list of texts, each with the function that computes it.
+func (o *operator) mistaken(list *starlark.List) error {
 	if list == nil {
-		return nil, nil
+		return nil
 	}
-	var texts []string
-	var wrong []*operator
 	for i := range list.Len() {
 		pair, ok := list.Index(i).(starlark.Tuple)
 		if !ok || len(pair) != 2 {
-			return nil, fmt.Errorf("item %d: want a text and a function, got %s", i, list.Index(i).Type())
+			return fmt.Errorf("item %d: want a text and a function, got %s", i, list.Index(i).Type())
 		}
 		text, isText := starlark.AsString(pair[0])
 		f, isFunction := pair[1].(starlark.Callable)
 		if !isText || !isFunction {
-			return nil, fmt.Errorf("item %d: want a text and a function, got %s and %s", i, pair[0].Type(),
+			return fmt.Errorf("item %d: want a text and a function, got %s and %s", i, pair[0].Type(),
 				pair[1].Type())
 		}
-		texts, wrong = append(texts, text), append(wrong, &operator{path: o.path, limits: o.limits, function: f})
+		o.wrong = append(o.wrong, &operator{path: o.path, limits: o.limits, function: f, text: text})
 	}
-	o.wrong = wrong
-	return func(c *compose.Call) []opdef.Mistake[*compose.Call] {
-		out := make([]opdef.Mistake[*compose.Call], len(wrong))
-		for i, w := range wrong {
-			out[i] = compose.Mistake(texts[i], c.Args().(*opdef.Arguments), w.compose)
-		}
-		return out
-	}, nil
+	return nil
+}
+
+// mistakes are those of a call.
+func (o *operator) mistakes(a *opdef.Arguments) (out []opdef.Mistake[any]) {
+	for _, w := range o.wrong {
+		out = append(out, compose.Mistake(w.text, a, w.compose))
+	}
+	return out
 }
 
 // reasons are those of a dict from names of checks to why these do not hold.
@@ -279,6 +278,7 @@ type operator struct {
 	results  int
 	cases    []example
 	wrong    []*operator // what kernels compute that make a mistake
+	text     string      // of one of these: what is wrong
 }
 
 // withoutGradient stores the names of no_grad, and gives the reason if it is True or one:
@@ -381,6 +381,7 @@ func (o *operator) compose(g *compose.Graph, a *opdef.Arguments) compose.Values 
 // call is what the function gives for one call, and the composition that it made.
 func (o *operator) call(g *compose.Graph, a *opdef.Arguments) (starlark.Value, *composition) {
 	th := sandbox.Thread(o.path, o.limits.Steps)
+	g.Mistaken(func() []opdef.Mistake[any] { return o.mistakes(a) })
 	c := &composition{Graph: g, thread: th, names: map[*compose.Value]string{}}
 	th.SetLocal(current, c)
 	var args starlark.Tuple

@@ -217,8 +217,8 @@ func (s *suppression) sound(got []int64) string {
 	return ""
 }
 
-// accept decides on boxes kept that are not those of the reference.
-func (s *suppression) accept(got, _ []*tensor.Tensor) []opdef.Acceptance {
+// Accept decides on boxes kept that are not those of the reference.
+func (s *suppression) Accept(got, _ []*tensor.Tensor) []opdef.Acceptance {
 	if got[0].DType != tensor.Int64 || got[0].Dim() != 1 {
 		return []opdef.Acceptance{{}}
 	}
@@ -250,7 +250,6 @@ var nms = opdef.Planned[*nmsArgs, *suppression]{
 		return newSuppression(a.Boxes, a.Scores, nil, a.IouThreshold)
 	},
 	Kernel: (*suppression).result,
-	Accept: (*suppression).accept,
 	Cases: func(g opdef.Gen) (cs []*nmsArgs) {
 		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.Float16} {
 			for _, n := range []int{0, 1, 12} {
@@ -272,7 +271,6 @@ var batchedNMS = opdef.Planned[*batchedNMSArgs, *suppression]{
 		return newSuppression(a.Boxes, a.Scores, a.Idxs, a.IouThreshold)
 	},
 	Kernel: (*suppression).result,
-	Accept: (*suppression).accept,
 	Cases: func(g opdef.Gen) (cs []*batchedNMSArgs) {
 		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32} {
 			boxes, scores := someBoxes(g, dt, 12)

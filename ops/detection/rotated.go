@@ -205,7 +205,7 @@ var rotatedShared = opdef.Op[rotatedOverlapsArgs]{
 	}),
 }.Entry()
 
-var nmsRotated = opdef.Planned[*nmsRotatedArgs, *suppression]{
+var nmsRotated = opdef.Planned[*nmsRotatedArgs, *counted]{
 	Schema: "npu_nms_rotated(Tensor self, Tensor scores, float iou_threshold, float scores_threshold=0, " +
 		"int max_output_size=-1, int mode=0) -> (Tensor, Tensor)",
 	Names: npuNames("npu_nms_rotated"),
@@ -215,7 +215,7 @@ var nmsRotated = opdef.Planned[*nmsRotatedArgs, *suppression]{
 		"Boxes are (n, 5): centre, sides and degrees, or, with mode 1, two corners before the turn and degrees the "+
 			"other way round. Any order of equal scores is accepted, and overlaps within rounding of the threshold."),
 	Traits: opdef.Traits{NoGrad: byIndices},
-	Plan: func(a *nmsRotatedArgs) (*suppression, error) {
+	Plan: func(a *nmsRotatedArgs) (*counted, error) {
 		s, err := newScored(a.Self, a.Scores, 5, a.IouThreshold)
 		if err != nil {
 			return nil, err
@@ -237,18 +237,12 @@ var nmsRotated = opdef.Planned[*nmsRotatedArgs, *suppression]{
 		s.doubt = func(i, j int) float64 {
 			return 16 * tensor.Float32.Eps() * quotient(sharedError(boxes[i], boxes[j]), unionOf(boxes[i], boxes[j], 0))
 		}
-		return s, nil
+		return &counted{s}, nil
 	},
-	Kernel: func(s *suppression) ([]*tensor.Tensor, error) {
+	Kernel: func(s *counted) ([]*tensor.Tensor, error) {
 		kept := s.kept()
 		return []*tensor.Tensor{tensor.New(tensor.Int32, []int{len(kept)}, kept),
 			tensor.New(tensor.Int32, []int{1}, []int64{int64(len(kept))})}, nil
-	},
-	Accept: func(s *suppression, got, _ []*tensor.Tensor) []opdef.Acceptance {
-		if got[0].DType != tensor.Int32 || got[0].Dim() != 1 {
-			return []opdef.Acceptance{{}, {}}
-		}
-		return []opdef.Acceptance{s.judged(tensor.Data[int64](got[0])), counts(got[1], got[0].Shape[0])}
 	},
 	Cases: func(g opdef.Gen) (cs []*nmsRotatedArgs) {
 		for i, dt := range []tensor.DType{tensor.Float32, tensor.Float32, tensor.Float16, tensor.Float64} {
@@ -260,6 +254,17 @@ var nmsRotated = opdef.Planned[*nmsRotatedArgs, *suppression]{
 	},
 }.Entry()
 
+// A counted is a suppression that gives the number of boxes too.
+type counted struct{ *suppression }
+
+// Accept decides on boxes kept and their number.
+func (s *counted) Accept(got, _ []*tensor.Tensor) []opdef.Acceptance {
+	if got[0].DType != tensor.Int32 || got[0].Dim() != 1 {
+		return []opdef.Acceptance{{}, {}}
+	}
+	return []opdef.Acceptance{s.judged(tensor.Data[int64](got[0])), counts(got[1], got[0].Shape[0])}
+}
+
 // counts decides on a number of boxes.
 func counts(got *tensor.Tensor, n int) opdef.Acceptance {
 	if v := tensor.Data[int64](got); len(v) != 1 || v[0] != int64(n) {
@@ -268,7 +273,7 @@ func counts(got *tensor.Tensor, n int) opdef.Acceptance {
 	return opdef.Acceptance{OK: true, Rule: "overlap"}
 }
 
-var nmsV4 = opdef.Planned[*nmsV4Args, *suppression]{
+var nmsV4 = opdef.Planned[*nmsV4Args, *padded]{
 	Schema: "npu_nms_v4(Tensor self, Tensor scores, Scalar max_output_size, Tensor iou_threshold, " +
 		"Tensor scores_threshold, bool pad_to_max_output_size=False) -> (Tensor, Tensor)",
 	Names: npuNames("npu_nms_v4"),
@@ -276,7 +281,7 @@ var nmsV4 = opdef.Planned[*nmsV4Args, *suppression]{
 		"and how many count", "as nms, of scores above scores_threshold",
 		"Boxes are two opposite corners. Indices behind those that count are 0; they are not compared."),
 	Traits: opdef.Traits{NoGrad: byIndices},
-	Plan: func(a *nmsV4Args) (*suppression, error) {
+	Plan: func(a *nmsV4Args) (*padded, error) {
 		number := func(name string, t *tensor.Tensor) (float64, error) {
 			if t.Numel() != 1 || !t.DType.IsFloat() {
 				return 0, opdef.Refuse(name, "want one floating number, got %s", t.Meta())
@@ -303,24 +308,13 @@ var nmsV4 = opdef.Planned[*nmsV4Args, *suppression]{
 			return nil, opdef.Refuse("max_output_size", "want a number of boxes, got %v", a.MaxOutputSize.Float64())
 		}
 		s.least, err = number("scores_threshold", a.ScoresThreshold)
-		return s, err
+		return &padded{s}, err
 	},
-	Kernel: func(s *suppression) ([]*tensor.Tensor, error) {
+	Kernel: func(s *padded) ([]*tensor.Tensor, error) {
 		kept, out := s.kept(), tensor.Make[int64](s.most)
 		copy(out, kept)
 		return []*tensor.Tensor{tensor.New(tensor.Int32, []int{s.most}, out),
 			tensor.New(tensor.Int32, nil, []int64{int64(len(kept))})}, nil
-	},
-	Accept: func(s *suppression, got, _ []*tensor.Tensor) []opdef.Acceptance {
-		if got[0].DType != tensor.Int32 || got[1].DType != tensor.Int32 || got[0].Dim() != 1 || got[1].Numel() != 1 {
-			return []opdef.Acceptance{{}, {}}
-		}
-		n := tensor.Data[int64](got[1])[0]
-		if n < 0 || n > int64(got[0].Shape[0]) {
-			return []opdef.Acceptance{{}, {Rule: "overlap", Reason: "more boxes count than there are"}}
-		}
-		a := s.judged(tensor.Data[int64](got[0])[:n])
-		return []opdef.Acceptance{a, a}
 	},
 	Cases: func(g opdef.Gen) (cs []*nmsV4Args) {
 		one := func(x float64) *tensor.Tensor { return tensor.New(tensor.Float32, nil, []float64{x}) }
@@ -331,3 +325,19 @@ var nmsV4 = opdef.Planned[*nmsV4Args, *suppression]{
 		return cs
 	},
 }.Entry()
+
+// A padded is a suppression whose result has as many elements as boxes are kept at most, and says how many count.
+type padded struct{ *suppression }
+
+// Accept decides on boxes kept and their number.
+func (s *padded) Accept(got, _ []*tensor.Tensor) []opdef.Acceptance {
+	if got[0].DType != tensor.Int32 || got[1].DType != tensor.Int32 || got[0].Dim() != 1 || got[1].Numel() != 1 {
+		return []opdef.Acceptance{{}, {}}
+	}
+	n := tensor.Data[int64](got[1])[0]
+	if n < 0 || n > int64(got[0].Shape[0]) {
+		return []opdef.Acceptance{{}, {Rule: "overlap", Reason: "more boxes count than there are"}}
+	}
+	a := s.judged(tensor.Data[int64](got[0])[:n])
+	return []opdef.Acceptance{a, a}
+}

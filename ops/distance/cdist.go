@@ -284,18 +284,6 @@ var distanceOps = []*opdef.Entry{
 		Plan:   (*cdistArgs).plan,
 		Kernel: func(d *distances) ([]*tensor.Tensor, error) { return elements.Single(d.all()), nil },
 		Grad:   cdistGrad,
-		Else: func(d *distances, outs []*tensor.Tensor) [][]*tensor.Tensor {
-			return [][]*tensor.Tensor{d.others(outs[0])}
-		},
-		GradElse: func(d *distances, g *opdef.Grad) ([]opdef.Grads, error) {
-			gr, err := cdistGrad(d, g)
-			others := d.otherGrads(gr)
-			if err == nil && len(others) > 0 && math.IsInf(d.P, 1) {
-				gr, err = cdistGrad(d, opdef.NewGrad(elements.Single(d.largest()), g.Out, nil))
-				others = append(others, gr)
-			}
-			return others, err
-		},
 		Bounds: opdef.Bounds[*distances]{
 			Scale: cdistScale,
 			Terms: func(d *distances) int { return max(1, elements.LastDim(d.X1.Shape)) },
@@ -315,7 +303,7 @@ var distanceOps = []*opdef.Entry{
 				&cdistArgs{opdef.NonContiguous(g.Normal(f64, 3, 2)), opdef.NonContiguous(g.Normal(f64, 2, 2)), 2, nil})
 		},
 	}.Entry(),
-	opdef.Planned[*pdistArgs, *distances]{
+	opdef.Planned[*pdistArgs, *triangle]{
 		Schema: "pdist(Tensor input, float p=2.0) -> Tensor",
 		Names:  "pdist F.pdist",
 		Doc: opdef.Doc{Summary: "Distances between all pairs of rows of a matrix",
@@ -323,24 +311,16 @@ var distanceOps = []*opdef.Entry{
 			Source: "torch.nn.functional.pdist"},
 		Error:  opdef.Error{Class: opdef.Elementwise, ULPs: 8, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 8}},
 		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
-		Bounds: opdef.Bounds[*distances]{
-			Terms:     func(d *distances) int { return max(1, elements.LastDim(d.X1.Shape)) },
-			GradTerms: func(d *distances) int { return max(1, d.X1.Numel()) },
+		Bounds: opdef.Bounds[*triangle]{
+			Terms:     func(d *triangle) int { return max(1, elements.LastDim(d.X1.Shape)) },
+			GradTerms: func(d *triangle) int { return max(1, d.X1.Numel()) },
 		},
-		Plan:   (*pdistArgs).plan,
-		Kernel: func(p *distances) ([]*tensor.Tensor, error) { return elements.Single(p.upper(p.all())), nil },
-		Else: func(p *distances, _ []*tensor.Tensor) [][]*tensor.Tensor {
-			others := p.others(p.all())
-			for i, t := range others {
-				others[i] = p.upper(t)
-			}
-			return [][]*tensor.Tensor{others}
+		Plan: func(a *pdistArgs) (*triangle, error) {
+			d, err := a.plan()
+			return &triangle{d}, err
 		},
-		GradElse: func(p *distances, g *opdef.Grad) ([]opdef.Grads, error) {
-			gr, err := pdistGrad(p, g)
-			return p.otherGrads(gr), err
-		},
-		Grad: pdistGrad,
+		Kernel: func(p *triangle) ([]*tensor.Tensor, error) { return elements.Single(p.upper(p.all())), nil },
+		Grad:   (*triangle).grad,
 		Cases: func(g opdef.Gen) []*pdistArgs {
 			f64 := tensor.Float64
 			return []*pdistArgs{
@@ -350,6 +330,40 @@ var distanceOps = []*opdef.Entry{
 			}
 		},
 	}.Entry(),
+}
+
+// Else are the distances of rows that are not finite.
+func (d *distances) Else(outs []*tensor.Tensor) [][]*tensor.Tensor {
+	return [][]*tensor.Tensor{d.others(outs[0])}
+}
+
+// GradElse are the gradients of such rows.
+func (d *distances) GradElse(g *opdef.Grad) ([]opdef.Grads, error) {
+	gr, err := cdistGrad(d, g)
+	others := d.otherGrads(gr)
+	if err == nil && len(others) > 0 && math.IsInf(d.P, 1) {
+		gr, err = cdistGrad(d, opdef.NewGrad(elements.Single(d.largest()), g.Out, nil))
+		others = append(others, gr)
+	}
+	return others, err
+}
+
+// A triangle are the distances of each row from those behind it.
+type triangle struct{ *distances }
+
+// Else are the distances of rows that are not finite.
+func (p *triangle) Else([]*tensor.Tensor) [][]*tensor.Tensor {
+	others := p.others(p.all())
+	for i, t := range others {
+		others[i] = p.upper(t)
+	}
+	return [][]*tensor.Tensor{others}
+}
+
+// GradElse are the gradients of such rows.
+func (p *triangle) GradElse(g *opdef.Grad) ([]opdef.Grads, error) {
+	gr, err := p.grad(g)
+	return p.otherGrads(gr), err
 }
 
 // upper are the distances of each row from those behind it.
@@ -362,7 +376,7 @@ func (d *distances) upper(all *tensor.Tensor) *tensor.Tensor {
 	return tensor.New(d.dt, []int{len(out)}, out)
 }
 
-func pdistGrad(p *distances, g *opdef.Grad) (opdef.Grads, error) {
+func (p *triangle) grad(g *opdef.Grad) (opdef.Grads, error) {
 	n, up := p.X1.Shape[0], tensor.Data[float64](g.Out[0])
 	square := tensor.Make[float64](n * n)
 	for i := range n {
@@ -370,7 +384,7 @@ func pdistGrad(p *distances, g *opdef.Grad) (opdef.Grads, error) {
 		copy(square[i*n+i+1:(i+1)*n], up[:k])
 		up = up[k:]
 	}
-	both, err := cdistGrad(p, opdef.NewGrad(elements.Single(p.all()),
+	both, err := cdistGrad(p.distances, opdef.NewGrad(elements.Single(p.all()),
 		elements.Single(tensor.New(tensor.Float64, []int{n, n}, square)), nil))
 	if err != nil {
 		return nil, err

@@ -144,7 +144,6 @@ func (f foreach[A]) entries() []*opdef.Entry {
 				Scale: func(l *items, _ []*tensor.Tensor) []*tensor.Tensor { return l.scales() },
 				Terms: (*items).terms,
 			},
-			Else: func(l *items, _ []*tensor.Tensor) [][]*tensor.Tensor { return l.others() },
 		}
 		if base.HasGrad {
 			op.Grad = func(l *items, g *opdef.Grad) (opdef.Grads, error) { return f.backward(l, g, false) }
@@ -155,36 +154,15 @@ func (f foreach[A]) entries() []*opdef.Entry {
 		out = append(out, op.Entry())
 	}
 	if !f.functional {
-		out = append(out, opdef.Planned[*A, *items]{
+		out = append(out, opdef.Planned[*A, *writtenItems]{
 			Schema: "_foreach_" + f.name + "_" + f.overload + "(" + f.params + ") -> ()", Names: "_foreach_" + f.name +
 				"_", Doc: doc, Error: base.Error,
 			Traits: opdef.Traits{Trivial: base.Trivial, NoGrad: "the in-place form returns nothing"},
-			Plan:   plan,
-			Value:  func(*items) (value.Value, error) { return nil, nil },
-			After: func(l *items, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
-				outs, err := l.outs()
-				if err != nil {
-					return nil, err
-				}
-				written := make([]*tensor.Tensor, len(outs))
-				for i, c := range l.calls {
-					self := c.Tensors()[0].Tensor
-					if !slices.Equal(self.Shape, outs[i].Shape) {
-						return nil, opdef.Refuse("self", "shape %s does not hold the result's shape %s",
-							tensor.ShapeString(self.Shape), tensor.ShapeString(outs[i].Shape))
-					}
-					fwd, err := c.To(self).Forward()
-					if err != nil {
-						return nil, err
-					}
-					written[i] = fwd.Outs[0]
-				}
-				return map[string][]*tensor.Tensor{"self": written}, nil
+			Plan: func(a *A) (*writtenItems, error) {
+				l, err := plan(a)
+				return &writtenItems{l}, err
 			},
-			AfterScale: func(l *items) map[string][]*tensor.Tensor {
-				return map[string][]*tensor.Tensor{"self": l.scales()}
-			},
-			Bounds: opdef.Bounds[*items]{Terms: (*items).terms},
+			Bounds: opdef.Bounds[*writtenItems]{Terms: func(l *writtenItems) int { return l.terms() }},
 		}.Entry())
 	}
 	if base.Signed || base.Moves {
@@ -201,7 +179,43 @@ type items struct {
 	calls  []*opdef.Call
 	run    func() ([]*opdef.Forward, error)
 	scales func() []*tensor.Tensor   // see opdef.Bounds.Scale
-	others func() [][]*tensor.Tensor // see opdef.Planned.Else
+	others func() [][]*tensor.Tensor // see opdef.Either
+}
+
+// Else are those of the calls.
+func (l *items) Else([]*tensor.Tensor) [][]*tensor.Tensor { return l.others() }
+
+// writtenItems are items of which the first list is given the results.
+type writtenItems struct{ *items }
+
+// Value is None.
+func (*writtenItems) Value() (value.Value, error) { return nil, nil }
+
+// After are the results in the dtypes of the first list.
+func (l *writtenItems) After([]*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+	outs, err := l.outs()
+	if err != nil {
+		return nil, err
+	}
+	written := make([]*tensor.Tensor, len(outs))
+	for i, c := range l.calls {
+		self := c.Tensors()[0].Tensor
+		if !slices.Equal(self.Shape, outs[i].Shape) {
+			return nil, opdef.Refuse("self", "shape %s does not hold the result's shape %s",
+				tensor.ShapeString(self.Shape), tensor.ShapeString(outs[i].Shape))
+		}
+		fwd, err := c.To(self).Forward()
+		if err != nil {
+			return nil, err
+		}
+		written[i] = fwd.Outs[0]
+	}
+	return map[string][]*tensor.Tensor{"self": written}, nil
+}
+
+// AfterScale are the bounds of the results.
+func (l *writtenItems) AfterScale() map[string][]*tensor.Tensor {
+	return map[string][]*tensor.Tensor{"self": l.scales()}
 }
 
 func (f foreach[A]) plan(base *opdef.Entry, a *A) (*items, error) {

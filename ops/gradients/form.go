@@ -132,13 +132,10 @@ func (f form) entry(find func() *opdef.Registry) *opdef.Entry {
 	doc := opdef.Doc{Summary: "What " + other + " gives", Source: source}
 	op := opdef.Planned[*opdef.Arguments, *result]{
 		Schema: schema, Names: "torch.ops." + library + "." + name, Error: opdef.Error{Class: opdef.Normwise, ULPs: 4},
-		Traits:  opdef.Traits{Trivial: true},
-		Steps:   true,
-		Plan:    func(a *opdef.Arguments) (*result, error) { return f.run(args{a}, find()) },
-		Kernel:  (*result).results,
-		ErrorOf: (*result).errorClass,
-		Bounds:  opdef.Bounds[*result]{Terms: (*result).terms, Scale: (*result).scales},
-		Else:    (*result).others,
+		Traits: opdef.Traits{Trivial: true, Steps: true},
+		Plan:   func(a *opdef.Arguments) (*result, error) { return f.run(args{a}, find()) },
+		Kernel: (*result).results,
+		Bounds: opdef.Bounds[*result]{Terms: (*result).terms, Scale: (*result).scales},
 	}
 	if f.of != "" {
 		doc.Summary = "Gradient of " + f.of + " of " + other
@@ -147,10 +144,6 @@ func (f form) entry(find func() *opdef.Registry) *opdef.Entry {
 	} else if !strings.Contains(schema, "(Tensor") {
 		op.NoGrad = "made from numbers"
 	} else {
-		op.Accept = func(r *result, got, want []*tensor.Tensor) []opdef.Acceptance {
-			as, _ := r.call.Accept(got, want)
-			return as
-		}
 		op.Grad = func(r *result, g *opdef.Grad) (opdef.Grads, error) { return r.backward(g, false) }
 		op.GradScale = func(r *result, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 			return r.backward(g, true)
@@ -169,6 +162,15 @@ func (f form) entry(find func() *opdef.Registry) *opdef.Entry {
 	}
 	e = op.Entry()
 	return opdef.Must(opdef.AtRunTime(e))
+}
+
+// Accept decides as the call does, nothing on gradients.
+func (r *result) Accept(got, want []*tensor.Tensor) []opdef.Acceptance {
+	if r.up != nil {
+		return nil
+	}
+	as, _ := r.call.Accept(got, want)
+	return as
 }
 
 // run binds and runs the call.
@@ -269,7 +271,7 @@ func (r *result) results() ([]*tensor.Tensor, error) {
 	return out, nil
 }
 
-func (r *result) errorClass() opdef.Error {
+func (r *result) ErrorOf() opdef.Error {
 	if r.up == nil {
 		return r.call.OutError()
 	}
@@ -309,7 +311,7 @@ func (r *result) scales(outs []*tensor.Tensor) []*tensor.Tensor {
 	return scales
 }
 
-func (r *result) others(outs []*tensor.Tensor) [][]*tensor.Tensor {
+func (r *result) Else(outs []*tensor.Tensor) [][]*tensor.Tensor {
 	others := make([][]*tensor.Tensor, len(outs))
 	for i := range outs {
 		if b := r.bound(i); b.Else != nil {

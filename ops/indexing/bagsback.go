@@ -45,8 +45,8 @@ var bagGradients = []*opdef.Entry{
 		if err != nil {
 			return nil, err
 		}
-		p.of, p.table = "per_sample_weights", a.Weight
-		p.args.PerSampleWeights = tensor.Full(a.Grad.DType, a.Indices.Shape, 0.0)
+		p.of, p.bag.table = "per_sample_weights", a.Weight
+		p.bag.args.PerSampleWeights = tensor.Full(a.Grad.DType, a.Indices.Shape, 0.0)
 		return p, nil
 	}, func(a *bagBackArgs) *bagWeightArgs {
 		if a.Mode != 0 {
@@ -83,9 +83,9 @@ type bagWeightArgs struct {
 
 // A bagBack is a checked gradient of an embedding_bag.
 type bagBack struct {
-	*bagged
-	up *tensor.Tensor
-	of string
+	bag *bagged // not embedded: it has abilities that the gradient lacks
+	up  *tensor.Tensor
+	of  string
 }
 
 // bagGradient declares a gradient of embedding_bag; from makes its cases.
@@ -100,14 +100,14 @@ func bagGradient[A any](schema string, plan func(a *A) (*bagBack, error), from f
 		Traits: opdef.Traits{NoGrad: "a gradient itself", Trivial: true},
 
 		Kernel: func(p *bagBack) ([]*tensor.Tensor, error) {
-			return elements.Single(p.grads(p.up, p.table, p.scale)[p.of][0]), nil
+			return elements.Single(p.bag.grads(p.up, p.bag.table, p.bag.scale)[p.of][0]), nil
 		},
 		Bounds: opdef.Bounds[*bagBack]{
 			Scale: func(p *bagBack, _ []*tensor.Tensor) []*tensor.Tensor {
-				s := p.grads(opdef.Abs(p.up), opdef.Abs(p.table), absSlice(p.scale))[p.of][0]
+				s := p.bag.grads(opdef.Abs(p.up), opdef.Abs(p.bag.table), absSlice(p.bag.scale))[p.of][0]
 				return elements.Single(s.WithDType(tensor.Float64))
 			},
-			Terms: func(p *bagBack) int { return max(len(p.idx), p.table.Shape[1], 1) },
+			Terms: func(p *bagBack) int { return max(len(p.bag.idx), p.bag.table.Shape[1], 1) },
 		},
 		Cases: func(g opdef.Gen) (out []*A) {
 			ints := func(ns ...int64) *tensor.Tensor { return tensor.New(tensor.Int64, []int{len(ns)}, ns) }

@@ -21,39 +21,14 @@ var embeddingOps = []*opdef.Entry{
 			Notes: "Rows whose norm exceeds max_norm are first scaled down, in weight itself. The row padding_idx " +
 				"gets no gradient."},
 		Error: opdef.Error{Class: opdef.Exact, Grad: embeddingGradError},
-		ErrorOf: func(a *embedding) opdef.Error {
-			if a.MaxNorm != nil {
-				return opdef.Error{Class: opdef.Elementwise, Grad: embeddingGradError}
-			}
-			return opdef.Error{Class: opdef.Exact, Grad: embeddingGradError}
-		},
-		Plan: (*embeddingArgs).plan,
+		Plan:  (*embeddingArgs).plan,
 		Kernel: func(a *embedding) ([]*tensor.Tensor, error) {
 			return elements.Single(a.of(a.table)), nil
-		},
-		After: func(a *embedding, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
-			if a.MaxNorm == nil {
-				return nil, nil
-			}
-			return map[string][]*tensor.Tensor{"weight": {a.table}}, nil
 		},
 		Grad: func(a *embedding, g *opdef.Grad) (opdef.Grads, error) {
 			return opdef.Grads{"weight": {a.grad(g.Out[0])}}, nil
 		},
 		Bounds: opdef.Bounds[*embedding]{GradTerms: func(a *embedding) int { return a.terms() }},
-		GradChain: func(a *embedding, g *opdef.Grad) (opdef.Grads, error) {
-			if a.byFreq || a.table.Numel() > largestChain {
-				return nil, nil
-			}
-			return opdef.Grads{"weight": {a.partialSums(g.Out[0])}}, nil
-		},
-		Mistakes: func(a *embedding) []opdef.Mistake[*embedding] {
-			return []opdef.Mistake[*embedding]{{Text: lostGradients, Plan: func() (*embedding, error) {
-				m, l := *a, *a.lookup
-				l.lost, m.lookup = true, &l
-				return &m, nil
-			}}}
-		},
 		Cases: func(g opdef.Gen) []*embeddingArgs {
 			pad, last := 1, -1
 			return []*embeddingArgs{
@@ -82,13 +57,6 @@ var embeddingOps = []*opdef.Entry{
 			return opdef.Grads{"weight": {l.grad(g.Out[0])}}, nil
 		},
 		Bounds: opdef.Bounds[*lookup]{GradTerms: (*lookup).terms},
-		Mistakes: func(l *lookup) []opdef.Mistake[*lookup] {
-			return []opdef.Mistake[*lookup]{{Text: lostGradients, Plan: func() (*lookup, error) {
-				m := *l
-				m.lost = true
-				return &m, nil
-			}}}
-		},
 		Cases: func(g opdef.Gen) []*embeddingRowsArgs {
 			return []*embeddingRowsArgs{{g.Normal(tensor.Float32, 5, 3), g.Int(tensor.Int64, 0, 4, 2, 3), -1, false},
 				{elements.Detached(g.Normal(tensor.Float64, 5, 3)), g.Int(tensor.Int64, 0, 4, 6), 2, true}}
@@ -131,6 +99,43 @@ var embeddingOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	embeddingBagOp,
+}
+
+func (a *embedding) ErrorOf() opdef.Error {
+	if a.MaxNorm != nil {
+		return opdef.Error{Class: opdef.Elementwise, Grad: embeddingGradError}
+	}
+	return opdef.Error{Class: opdef.Exact, Grad: embeddingGradError}
+}
+
+func (a *embedding) After([]*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+	if a.MaxNorm == nil {
+		return nil, nil
+	}
+	return map[string][]*tensor.Tensor{"weight": {a.table}}, nil
+}
+
+func (a *embedding) GradChain(g *opdef.Grad) (opdef.Grads, error) {
+	if a.byFreq || a.table.Numel() > largestChain {
+		return nil, nil
+	}
+	return opdef.Grads{"weight": {a.partialSums(g.Out[0])}}, nil
+}
+
+func (a *embedding) Mistakes() []opdef.Mistake[any] {
+	return []opdef.Mistake[any]{{Text: lostGradients, Plan: func() (any, error) {
+		m, l := *a, *a.lookup
+		l.lost, m.lookup = true, &l
+		return &m, nil
+	}}}
+}
+
+func (l *lookup) Mistakes() []opdef.Mistake[any] {
+	return []opdef.Mistake[any]{{Text: lostGradients, Plan: func() (any, error) {
+		m := *l
+		m.lost = true
+		return &m, nil
+	}}}
 }
 
 var embeddingGradError = &opdef.Error{Class: opdef.Accumulated, ULPs: 2}

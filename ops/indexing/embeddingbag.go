@@ -31,21 +31,9 @@ var embeddingBagOp = opdef.Planned[*embeddingBagArgs, *bagged]{
 	Doc: opdef.Doc{Summary: "Sums, means or maxima of bags of rows of a table",
 		Formula: "out[b] = reduce(per_sample_weights[i]*weight[input[i]] for i in bag b)",
 		Notes:   "An empty bag gives 0; entries equal to padding_idx are left out."},
-	Error: opdef.Error{Class: opdef.Accumulated, ULPs: 2},
-	ErrorOf: func(b *bagged) opdef.Error {
-		if b.args.Mode == "max" && b.args.MaxNorm == nil {
-			return opdef.Error{Class: opdef.Exact, Grad: embeddingGradError}
-		}
-		return opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}}
-	},
+	Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 2},
 	Plan:   (*embeddingBagArgs).bags,
 	Kernel: func(b *bagged) ([]*tensor.Tensor, error) { return []*tensor.Tensor{b.reduce(b.table, b.scale)}, nil },
-	After: func(b *bagged, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
-		if b.args.MaxNorm == nil {
-			return nil, nil
-		}
-		return map[string][]*tensor.Tensor{"weight": {b.table}}, nil
-	},
 	Bounds: opdef.Bounds[*bagged]{
 		Scale: func(b *bagged, outs []*tensor.Tensor) []*tensor.Tensor {
 			return []*tensor.Tensor{b.reduce(opdef.Abs(b.table), absSlice(b.scale))}
@@ -87,6 +75,20 @@ var embeddingBagOp = opdef.Planned[*embeddingBagArgs, *bagged]{
 		}
 	},
 }.Entry()
+
+func (b *bagged) ErrorOf() opdef.Error {
+	if b.args.Mode == "max" && b.args.MaxNorm == nil {
+		return opdef.Error{Class: opdef.Exact, Grad: embeddingGradError}
+	}
+	return opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}}
+}
+
+func (b *bagged) After([]*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+	if b.args.MaxNorm == nil {
+		return nil, nil
+	}
+	return map[string][]*tensor.Tensor{"weight": {b.table}}, nil
+}
 
 func absSlice(v []float64) []float64 {
 	out := make([]float64, len(v))

@@ -13,10 +13,9 @@ import (
 // gatherOps read elements at positions that other tensors give.
 var gatherOps = []*opdef.Entry{
 	opdef.Op[gatherArgs]{
-		Schema:   "gather(Tensor self, int dim, Tensor index, *, ignored sparse_grad=False) -> Tensor",
-		ExactOut: func(*gatherArgs) bool { return true },
-		Names:    "gather Tensor.gather",
-		Traits:   opdef.Traits{Lookup: "self"},
+		Schema: "gather(Tensor self, int dim, Tensor index, *, ignored sparse_grad=False) -> Tensor",
+		Names:  "gather Tensor.gather",
+		Traits: opdef.Traits{Lookup: "self", ExactOut: true},
 		Doc: opdef.Doc{Summary: "Elements at indices along a dimension",
 			Formula: "out[i, j, k] = self[i, index[i, j, k], k] for dim=1"},
 		Error:  elements.MovedError,
@@ -41,12 +40,11 @@ var gatherOps = []*opdef.Entry{
 	}.Entry().ShapedAs("index"),
 	takeAlongDimOp,
 	opdef.Op[indexSelectArgs]{
-		Schema:   "index_select(Tensor self, int dim, Tensor index) -> Tensor",
-		ExactOut: func(*indexSelectArgs) bool { return true },
-		Names:    "index_select Tensor.index_select",
-		Traits:   opdef.Traits{Lookup: "self"},
-		Doc:      opdef.Doc{Summary: "Slices of a dimension at the given indices"},
-		Error:    elements.MovedError,
+		Schema: "index_select(Tensor self, int dim, Tensor index) -> Tensor",
+		Names:  "index_select Tensor.index_select",
+		Traits: opdef.Traits{Lookup: "self", ExactOut: true},
+		Doc:    opdef.Doc{Summary: "Slices of a dimension at the given indices"},
+		Error:  elements.MovedError,
 		Kernel: func(a *indexSelectArgs) ([]*tensor.Tensor, error) {
 			shape, r, err := slicesAt(a.Self.Shape, a.Dim, a.Index)
 			if err != nil {

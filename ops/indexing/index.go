@@ -410,12 +410,14 @@ var setItemOp = opdef.Planned[*setItemArgs, *assignment]{
 		Source: "https://pytorch.org/cppdocs/notes/tensor_indexing.html"},
 	Error: elements.MovedError,
 	Plan:  (*setItemArgs).assignment,
-	Value: func(*assignment) (value.Value, error) { return nil, nil },
-	After: func(a *assignment, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
-		return map[string][]*tensor.Tensor{"self": {a.after}}, nil
-	},
-	Grad: func(a *assignment, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
+	Grad:  func(a *assignment, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
 }.Entry()
+
+func (*assignment) Value() (value.Value, error) { return nil, nil }
+
+func (a *assignment) After([]*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+	return map[string][]*tensor.Tensor{"self": {a.after}}, nil
+}
 
 type indexPutArgs struct {
 	Self       *tensor.Tensor

@@ -58,19 +58,19 @@ func multipleOf(t *tensor.Tensor, k opdef.Scalar) *tensor.Tensor {
 	return opdef.Map(t.DType, t, func(x int64) int64 { return i * x })
 }
 
-// mistakes are what kernels that add get wrong where values go to one place.
-func (w *writing) mistakes() []opdef.Mistake[*writing] {
+// Mistakes are what kernels that add get wrong where values go to one place.
+func (w *writing) Mistakes() []opdef.Mistake[any] {
 	if w.how != runs.Add || !w.keep || !w.self.DType.IsFloat() || w.runs.Count == 0 {
 		return nil
 	}
-	add := func(text string, with func(m *writing)) opdef.Mistake[*writing] {
-		return opdef.Mistake[*writing]{Text: text, Plan: func() (*writing, error) {
+	add := func(text string, with func(m *writing)) opdef.Mistake[any] {
+		return opdef.Mistake[any]{Text: text, Plan: func() (any, error) {
 			m := *w
 			with(&m)
 			return &m, nil
 		}}
 	}
-	return []opdef.Mistake[*writing]{
+	return []opdef.Mistake[any]{
 		add("of several additions to one place the last alone counts", func(m *writing) { m.lost = true }),
 		add("values are written, not added", func(m *writing) {
 			m.src, m.how = multipleOf(w.src, w.alpha), runs.Assign
@@ -198,14 +198,7 @@ func (o writingOp[A]) Entry() *opdef.Entry {
 		Traits: opdef.Traits{InPlace: !o.Only, Autocast: o.Autocast},
 		Doc:    o.Doc,
 		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
-		ErrorOf: func(w *writing) opdef.Error {
-			if w.how == runs.Assign || w.how == runs.Minimum || w.how == runs.Maximum {
-				return opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 2}}
-			}
-			return opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}}
-		},
-		Plan:     o.Plan,
-		Mistakes: (*writing).mistakes,
+		Plan:   o.Plan,
 		Kernel: func(w *writing) ([]*tensor.Tensor, error) {
 			src := w.src
 			if w.how == runs.Add {
@@ -238,6 +231,13 @@ func (o writingOp[A]) Entry() *opdef.Entry {
 		Grad:  func(w *writing, g *opdef.Grad) (opdef.Grads, error) { return grads(w, g.Out[0], g.Outs[0]) },
 		Cases: o.Cases,
 	}.Entry()
+}
+
+func (w *writing) ErrorOf() opdef.Error {
+	if w.how == runs.Assign || w.how == runs.Minimum || w.how == runs.Maximum {
+		return opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 2}}
+	}
+	return opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}}
 }
 
 // terms is how many numbers at most are written to one element, with what is there.

@@ -12,14 +12,11 @@ import (
 
 // eigenOps are decompositions into eigenvalues and singular values.
 var eigenOps = []*opdef.Entry{
-	matrixOp(matrixDecl[eighArgs]{
+	factorOp(factorDecl[eighArgs]{
 		Schema: "eigh(Tensor A, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
 		Names:  "linalg.eigh",
 		Doc: opdef.Doc{Summary: "Eigenvalues, ascending, and eigenvectors of Hermitian matrices",
 			Formula: "A = V @ diag(w) @ V^H", Notes: phaseNote},
-		Accept: func(m *matrixOpCall[eighArgs], got, _ []*tensor.Tensor) []opdef.Acceptance {
-			return acceptEigh(m.ins[0], m.given.UPLO == "U" || m.given.UPLO == "u", got)
-		},
 		Cases: func(g opdef.Gen) (cs []*eighArgs) {
 			for _, a := range positiveCases(g) {
 				cs = append(cs, &eighArgs{a.A, "L"})
@@ -27,19 +24,15 @@ var eigenOps = []*opdef.Entry{
 			return cs
 		},
 		Exempt: hermitianGradient,
+	}, func(m *matrixOpCall[eighArgs], got, _ []*tensor.Tensor) []opdef.Acceptance {
+		return acceptEigh(m.ins[0], m.given.UPLO == "U" || m.given.UPLO == "u", got)
 	}, func(a *eighArgs) (*matrixCall, error) { return eighPlan(a.A, a.UPLO, true) }),
-	matrixOp(matrixDecl[symeigArgs]{
+	factorOp(factorDecl[symeigArgs]{
 		Schema: "symeig(Tensor self, bool eigenvectors=False, bool upper=True) -> (Tensor eigenvalues, Tensor " +
 			"eigenvectors)",
 		Doc: opdef.Doc{Summary: "Eigenvalues, ascending, and eigenvectors of Hermitian matrices",
 			Formula: "self = V @ diag(w) @ V^H", Notes: "Without eigenvectors these are zeros. " + phaseNote,
 			Source: "torch.symeig, up to torch 1.13"},
-		Accept: func(m *matrixOpCall[symeigArgs], got, want []*tensor.Tensor) []opdef.Acceptance {
-			if !m.given.Eigenvectors {
-				return unaccepted(want)
-			}
-			return acceptEigh(m.ins[0], m.given.Upper, got)
-		},
 		Cases: func(g opdef.Gen) (cs []*symeigArgs) {
 			for i, a := range positiveCases(g) {
 				cs = append(cs, &symeigArgs{a.A, i > 0, i%2 == 0})
@@ -47,6 +40,11 @@ var eigenOps = []*opdef.Entry{
 			return cs
 		},
 		Exempt: hermitianGradient,
+	}, func(m *matrixOpCall[symeigArgs], got, want []*tensor.Tensor) []opdef.Acceptance {
+		if !m.given.Eigenvectors {
+			return unaccepted(want)
+		}
+		return acceptEigh(m.ins[0], m.given.Upper, got)
 	}, symeigPlan),
 	matrixOp(matrixDecl[eighArgs]{
 		Schema: "eigvalsh(Tensor A, str UPLO='L') -> Tensor",
@@ -60,13 +58,10 @@ var eigenOps = []*opdef.Entry{
 			return cs
 		},
 	}, func(a *eighArgs) (*matrixCall, error) { return eighPlan(a.A, a.UPLO, false) }),
-	matrixOp(matrixDecl[svdArgs]{
+	factorOp(factorDecl[svdArgs]{
 		Schema: "linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
 		Names:  "linalg.svd",
 		Doc:    svdDoc,
-		Accept: func(m *matrixOpCall[svdArgs], got, _ []*tensor.Tensor) []opdef.Acceptance {
-			return acceptSVD(m.ins[0], got, false)
-		},
 		Cases: func(g opdef.Gen) []*svdArgs {
 			return []*svdArgs{{g.Normal(tensor.Float64, 4, 3), false, nil},
 				{elements.Detached(g.Normal(tensor.Float64, 2, 3, 4)), true, nil},
@@ -75,20 +70,21 @@ var eigenOps = []*opdef.Entry{
 				{g.Normal(tensor.Float32, 3, 2),
 					false, nil}}
 		},
+	}, func(m *matrixOpCall[svdArgs], got, _ []*tensor.Tensor) []opdef.Acceptance {
+		return acceptSVD(m.ins[0], got, false)
 	}, func(a *svdArgs) (*matrixCall, error) { return svdPlan(a.A, a.FullMatrices, false) }),
-	matrixOp(matrixDecl[svdSomeArgs]{
+	factorOp(factorDecl[svdSomeArgs]{
 		Schema: "svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
 		Doc:    svdDoc,
-		Accept: func(m *matrixOpCall[svdSomeArgs], got, want []*tensor.Tensor) []opdef.Acceptance {
-			if !m.given.ComputeUv {
-				return unaccepted(want)
-			}
-			return acceptSVD(m.ins[0], got, true)
-		},
 		Cases: func(g opdef.Gen) []*svdSomeArgs {
 			return []*svdSomeArgs{{g.Normal(tensor.Float64, 4, 3), true, true},
 				{elements.Detached(g.Normal(tensor.Float32, 3, 4)), false, true}}
 		},
+	}, func(m *matrixOpCall[svdSomeArgs], got, want []*tensor.Tensor) []opdef.Acceptance {
+		if !m.given.ComputeUv {
+			return unaccepted(want)
+		}
+		return acceptSVD(m.ins[0], got, true)
 	}, func(a *svdSomeArgs) (*matrixCall, error) {
 		m, err := svdPlan(a.Self, !a.Some || !a.ComputeUv, true)
 		if err == nil && !a.ComputeUv { // torch returns zeros in place of the vectors
@@ -114,30 +110,28 @@ var eigenOps = []*opdef.Entry{
 			run: algorithm{svdvals[float64], svdvals[complex128]}, back: algorithm{svdvalsGrad[float64],
 				svdvalsGrad[complex128]}}, nil
 	}),
-	matrixOp(matrixDecl[matrixArgs]{
+	factorOp(factorDecl[matrixArgs]{
 		Schema: "eig(Tensor A) -> (Tensor eigenvalues, Tensor eigenvectors)",
 		Names:  "linalg.eig",
 		Doc: opdef.Doc{Summary: "Eigenvalues and eigenvectors of square matrices", Formula: "A @ V = V @ diag(w)",
 			Notes: "In no particular order. " + phaseNote},
 		Exempt: map[string]string{"gradients": "eigenvectors are defined up to a phase"},
-		Accept: func(m *matrixOpCall[matrixArgs], got, _ []*tensor.Tensor) []opdef.Acceptance {
-			return acceptFactors(m.ins[0], got, -1, func(f matrices[complex128]) kernel.Mat[complex128] {
-				vt := f[1].H()
-				x, _ := kernel.Solve(vt, f[1].Mul(kernel.Diag(f[0].D)).H()) // A = V diag(w) V^-1
-				return x.H()
-			})
-		},
-		Cases: squareCases,
+		Cases:  squareCases,
+	}, func(m *matrixOpCall[matrixArgs], got, _ []*tensor.Tensor) []opdef.Acceptance {
+		return acceptFactors(m.ins[0], got, -1, func(f matrices[complex128]) kernel.Mat[complex128] {
+			vt := f[1].H()
+			x, _ := kernel.Solve(vt, f[1].Mul(kernel.Diag(f[0].D)).H()) // A = V diag(w) V^-1
+			return x.H()
+		})
 	}, func(a *matrixArgs) (*matrixCall, error) { return eigPlan(a.A, true) }),
-	matrixOp(matrixDecl[matrixArgs]{
+	factorOp(factorDecl[matrixArgs]{
 		Schema: "eigvals(Tensor A) -> Tensor",
 		Names:  "linalg.eigvals",
 		Doc: opdef.Doc{Summary: "Eigenvalues of square matrices", Formula: "det(A - w*I) = 0",
 			Notes: "In no particular order."},
 		Exempt: map[string]string{"gradients": "in no particular order"},
-		Accept: acceptEigvals,
 		Cases:  squareCases,
-	}, func(a *matrixArgs) (*matrixCall, error) { return eigPlan(a.A, false) }),
+	}, acceptEigvals, func(a *matrixArgs) (*matrixCall, error) { return eigPlan(a.A, false) }),
 }
 
 type (

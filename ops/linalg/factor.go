@@ -81,35 +81,33 @@ var factorOps = []*opdef.Entry{
 			return cs
 		},
 	}, choleskySolvePlan),
-	matrixOp(matrixDecl[qrArgs]{
+	factorOp(factorDecl[qrArgs]{
 		Schema: "linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)",
 		Names:  "linalg.qr",
 		Doc:    qrDoc,
-		Accept: func(m *matrixOpCall[qrArgs], got, want []*tensor.Tensor) []opdef.Acceptance {
-			if m.given.Mode == "r" {
-				return unaccepted(want)
-			}
-			return acceptFactors(m.ins[0], got, 0,
-				func(f matrices[complex128]) kernel.Mat[complex128] { return f[0].Mul(f[1]) })
-		},
 		Cases: func(g opdef.Gen) (cs []*qrArgs) {
 			f64, c128 := tensor.Float64, tensor.Complex128
 			return []*qrArgs{{g.Normal(f64, 4, 3), "reduced"}, {g.Normal(f64, 2, 3, 3), "complete"},
 				{g.Normal(c128, 4, 3), "reduced"}, {g.Normal(f64, 2, 4), "reduced"}, {g.Normal(tensor.Float32, 3, 2),
 					"reduced"}}
 		},
+	}, func(m *matrixOpCall[qrArgs], got, want []*tensor.Tensor) []opdef.Acceptance {
+		if m.given.Mode == "r" {
+			return unaccepted(want)
+		}
+		return acceptFactors(m.ins[0], got, 0,
+			func(f matrices[complex128]) kernel.Mat[complex128] { return f[0].Mul(f[1]) })
 	}, func(a *qrArgs) (*matrixCall, error) { return qrPlan(a.A, a.Mode) }),
-	matrixOp(matrixDecl[someArgs]{
+	factorOp(factorDecl[someArgs]{
 		Schema: "qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)",
 		Doc:    qrDoc,
-		Accept: func(m *matrixOpCall[someArgs], got, _ []*tensor.Tensor) []opdef.Acceptance {
-			return acceptFactors(m.ins[0], got, 0,
-				func(f matrices[complex128]) kernel.Mat[complex128] { return f[0].Mul(f[1]) })
-		},
 		Cases: func(g opdef.Gen) []*someArgs {
 			return []*someArgs{{g.Normal(tensor.Float64, 4, 3), true}, {g.Normal(tensor.Float64, 3, 3), false},
 				{g.Normal(tensor.Float32, 2, 4), true}}
 		},
+	}, func(m *matrixOpCall[someArgs], got, _ []*tensor.Tensor) []opdef.Acceptance {
+		return acceptFactors(m.ins[0], got, 0,
+			func(f matrices[complex128]) kernel.Mat[complex128] { return f[0].Mul(f[1]) })
 	}, func(a *someArgs) (*matrixCall, error) {
 		mode := "complete"
 		if a.Some {

@@ -206,18 +206,47 @@ type matrixOpCall[A any] struct {
 
 // matrixOp completes the declaration of an op whose calls are matrixCalls.
 func matrixOp[A any](op matrixDecl[A], plan func(a *A) (*matrixCall, error)) *opdef.Entry {
-	op.Error = opdef.Error{Class: opdef.Normwise, ULPs: 8, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 8}}
-	op.Plan = func(a *A) (*matrixOpCall[A], error) {
+	return completed(op, func(a *A) (*matrixOpCall[A], error) {
 		m, err := plan(a)
 		return &matrixOpCall[A]{m, a}, err
-	}
-	op.Kernel = (*matrixOpCall[A]).forward
+	})
+}
+
+// A factorDecl is the declaration of an op of which other results may be as right.
+type factorDecl[A any] = opdef.Planned[*A, *factorCall[A]]
+
+// A factorCall is a call of such an op.
+type factorCall[A any] struct {
+	*matrixOpCall[A]
+	accept func(m *matrixOpCall[A], got, want []*tensor.Tensor) []opdef.Acceptance
+}
+
+// Accept decides on results whose product is that of the reference's.
+func (f *factorCall[A]) Accept(got, want []*tensor.Tensor) []opdef.Acceptance {
+	return f.accept(f.matrixOpCall, got, want)
+}
+
+// factorOp completes the declaration of an op whose calls are matrixCalls of which accept decides on other results.
+func factorOp[A any](op factorDecl[A], accept func(m *matrixOpCall[A], got, want []*tensor.Tensor) []opdef.Acceptance,
+	plan func(a *A) (*matrixCall, error)) *opdef.Entry {
+	return completed(op, func(a *A) (*factorCall[A], error) {
+		m, err := plan(a)
+		return &factorCall[A]{&matrixOpCall[A]{m, a}, accept}, err
+	})
+}
+
+// completed adds what all calls that matrixCalls stand behind have.
+func completed[A any, P interface{ matrices() *matrixCall }](op opdef.Planned[*A, P],
+	plan func(a *A) (P, error)) *opdef.Entry {
+	op.Plan = plan
+	op.Error = opdef.Error{Class: opdef.Normwise, ULPs: 8, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 8}}
+	op.Kernel = func(p P) ([]*tensor.Tensor, error) { return p.matrices().forward() }
 	if op.NoGrad == "" {
-		op.Grad = (*matrixOpCall[A]).grads
+		op.Grad = func(p P, g *opdef.Grad) (opdef.Grads, error) { return p.matrices().grads(g) }
 	}
 	if op.NoGrad == "" && op.GradScale == nil {
-		op.GradScale = func(m *matrixOpCall[A], _ *opdef.Grad, grads opdef.Grads) (opdef.Grads, error) {
-			k, s := m.gradCondition(), opdef.Grads{}
+		op.GradScale = func(p P, _ *opdef.Grad, grads opdef.Grads) (opdef.Grads, error) {
+			k, s := p.matrices().gradCondition(), opdef.Grads{}
 			for arg, ts := range grads {
 				s[arg] = normwise(ts, k)
 			}
@@ -225,16 +254,19 @@ func matrixOp[A any](op matrixDecl[A], plan func(a *A) (*matrixCall, error)) *op
 		}
 	}
 	if op.Scale == nil {
-		op.Scale = func(m *matrixOpCall[A], outs []*tensor.Tensor) []*tensor.Tensor {
-			return normwise(outs, m.condition())
+		op.Scale = func(p P, outs []*tensor.Tensor) []*tensor.Tensor {
+			return normwise(outs, p.matrices().condition())
 		}
 	}
-	op.Terms = func(m *matrixOpCall[A]) int {
-		first := m.ins[0].Shape
+	op.Terms = func(p P) int {
+		first := p.matrices().ins[0].Shape
 		return elements.LengthOf(first, len(first)-1)
 	}
 	return op.Entry()
 }
+
+// matrices is the call itself.
+func (m *matrixCall) matrices() *matrixCall { return m }
 
 // normwise are tensors of k times the largest magnitude of each of ts.
 func normwise(ts []*tensor.Tensor, k float64) []*tensor.Tensor {

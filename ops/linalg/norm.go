@@ -259,6 +259,7 @@ type linalgMatrixNormArgs struct {
 // set, the largest (p = inf) or smallest sum of magnitudes over dimension
 // *inner, or, if spectral is set, made of singular values.
 type normOf struct {
+	arg     string // the name of x
 	x       *tensor.Tensor
 	p       float64
 	dims    []int
@@ -389,30 +390,19 @@ func newMatrixNorm(x *tensor.Tensor, ord value.Value, dim []int, keepdim bool, d
 func normOp[A any](o opdef.Planned[*A, *normOf], arg string, call func(*A) (*normOf, error)) *opdef.Entry {
 	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 2,
 		Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true}}
-	o.Plan = call
+	o.Plan = func(a *A) (*normOf, error) {
+		n, err := call(a)
+		if err == nil {
+			n.arg = arg
+		}
+		return n, err
+	}
 	o.Terms = func(n *normOf) int { return elements.NumelOver(n.x.Shape, n.dims) }
 	o.Scale = func(n *normOf, outs []*tensor.Tensor) []*tensor.Tensor {
 		if n.spectral != nil { // errors of singular values are relative to the largest
 			return elements.Single(tensor.Full(tensor.Float64, outs[0].Shape, n.largestSpectral()))
 		}
 		return elements.Single(n.scale(outs[0]))
-	}
-	o.Else = func(n *normOf, outs []*tensor.Tensor) [][]*tensor.Tensor {
-		others := []*tensor.Tensor{n.overflowing(outs[0])}
-		if n.x.DType.IsFloat() && !elements.Finite(n.x) {
-			others = append(others, elements.Undefined(outs[0], 1, func(int) bool { return n.spectral != nil })...)
-		}
-		return [][]*tensor.Tensor{others}
-	}
-	// Matrices that are not finite have no singular values, and sums of rows that are NaN no largest one.
-	o.GradElse = func(n *normOf, g *opdef.Grad) (out []opdef.Grads, _ error) {
-		if !n.x.DType.IsFloat() || elements.Finite(n.x) || n.spectral == nil && n.inner == nil {
-			return nil, nil
-		}
-		for _, t := range elements.Undefined(n.grad(g.Outs[0], g.Out[0]), 1, func(int) bool { return true }) {
-			out = append(out, elements.GradOf(arg, t))
-		}
-		return out, nil
 	}
 	o.Kernel = func(n *normOf) ([]*tensor.Tensor, error) { return elements.Single(n.value(n.keepdim)), nil }
 	o.Grad = func(n *normOf, g *opdef.Grad) (opdef.Grads, error) {
@@ -444,6 +434,26 @@ func normOp[A any](o opdef.Planned[*A, *normOf], arg string, call func(*A) (*nor
 		return opdef.Node{}, nil
 	}
 	return o.Entry()
+}
+
+// Else are norms of kernels whose powers overflow, and those of values that are not finite.
+func (n *normOf) Else(outs []*tensor.Tensor) [][]*tensor.Tensor {
+	others := []*tensor.Tensor{n.overflowing(outs[0])}
+	if n.x.DType.IsFloat() && !elements.Finite(n.x) {
+		others = append(others, elements.Undefined(outs[0], 1, func(int) bool { return n.spectral != nil })...)
+	}
+	return [][]*tensor.Tensor{others}
+}
+
+// GradElse: matrices that are not finite have no singular values, and sums of rows that are NaN no largest one.
+func (n *normOf) GradElse(g *opdef.Grad) (out []opdef.Grads, _ error) {
+	if !n.x.DType.IsFloat() || elements.Finite(n.x) || n.spectral == nil && n.inner == nil {
+		return nil, nil
+	}
+	for _, t := range elements.Undefined(n.grad(g.Outs[0], g.Out[0]), 1, func(int) bool { return true }) {
+		out = append(out, elements.GradOf(n.arg, t))
+	}
+	return out, nil
 }
 
 // accumulates reports whether powers of elements are added, and the dtype that a sound

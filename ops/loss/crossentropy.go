@@ -37,12 +37,11 @@ var crossEntropyOps = []*opdef.Entry{
 				return l.grads(g, true), nil
 			},
 		},
-		Plan:     (*crossEntropyArgs).loss,
-		Kernel:   func(l *classLoss) ([]*tensor.Tensor, error) { return elements.Single(l.forward(false)), nil },
-		Grad:     func(l *classLoss, g *opdef.Grad) (opdef.Grads, error) { return l.grads(g, false), nil },
-		GradElse: (*classLoss).otherGrads,
-		Node:     func(l *classLoss, g *opdef.Grad) (opdef.Node, error) { return l.node(g.Out[0]), nil },
-		Cases:    crossEntropyCases, Mistakes: (*classLoss).mistakes,
+		Plan:   (*crossEntropyArgs).loss,
+		Kernel: func(l *classLoss) ([]*tensor.Tensor, error) { return elements.Single(l.forward(false)), nil },
+		Grad:   func(l *classLoss, g *opdef.Grad) (opdef.Grads, error) { return l.grads(g, false), nil },
+		Node:   func(l *classLoss, g *opdef.Grad) (opdef.Node, error) { return l.node(g.Out[0]), nil },
+		Cases:  crossEntropyCases,
 	}.Entry(),
 	opdef.Planned[*nllArgs, *classLoss]{
 		Schema: "nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, int " +
@@ -62,12 +61,11 @@ var crossEntropyOps = []*opdef.Entry{
 				return elements.GradOf("input", opdef.Abs(grads["input"][0])), nil
 			},
 		},
-		Plan: (*nllArgs).loss, Mistakes: (*classLoss).mistakes,
+		Plan:   (*nllArgs).loss,
 		Kernel: func(l *classLoss) ([]*tensor.Tensor, error) { return elements.Single(l.forward(false)), nil },
 		Grad: func(l *classLoss, g *opdef.Grad) (opdef.Grads, error) {
 			return elements.GradOf("input", l.picked(g.Out[0])), nil
 		},
-		GradElse: (*classLoss).otherDivisor,
 		Node: func(l *classLoss, g *opdef.Grad) (opdef.Node, error) {
 			if l.flat() == nil {
 				return opdef.Node{}, nil
@@ -149,11 +147,11 @@ func (l *classLoss) divided() int {
 	return tensor.Numel(l.positions)
 }
 
-// mistakes are what kernels get wrong about the classes and the mean.
-func (l *classLoss) mistakes() (out []opdef.Mistake[*classLoss]) {
+// Mistakes are what kernels get wrong about the classes and the mean.
+func (l *classLoss) Mistakes() (out []opdef.Mistake[any]) {
 	if l.scores {
 		with := func(text string, with func(m *classLoss)) {
-			out = append(out, opdef.Mistake[*classLoss]{Text: text, Plan: func() (*classLoss, error) {
+			out = append(out, opdef.Mistake[any]{Text: text, Plan: func() (any, error) {
 				m := *l
 				with(&m)
 				return &m, nil
@@ -172,9 +170,9 @@ func (l *classLoss) mistakes() (out []opdef.Mistake[*classLoss]) {
 		return out
 	}
 	add := func(divisor float64, text string) {
-		out = append(out, opdef.Mistake[*classLoss]{
+		out = append(out, opdef.Mistake[any]{
 			Text: fmt.Sprintf(text+"the sum is divided by %g, not by %g", divisor, n),
-			Plan: func() (*classLoss, error) {
+			Plan: func() (any, error) {
 				m := *l
 				m.fewer = n - divisor
 				return &m, nil
@@ -642,10 +640,11 @@ func (l *classLoss) node(up *tensor.Tensor) opdef.Node {
 		Scale: func() []*tensor.Tensor { return elements.Single(opdef.Abs(picked)) }}
 }
 
-// otherGrads are the gradients as torch's CPU computes ignored positions, and those of otherDivisor.
-func (l *classLoss) otherGrads(gr *opdef.Grad) ([]opdef.Grads, error) {
+// GradElse are the gradients where the mean divides by weights that were added in 16 bits and, of scores, as torch's
+// CPU computes ignored positions.
+func (l *classLoss) GradElse(gr *opdef.Grad) ([]opdef.Grads, error) {
 	out, err := l.otherDivisor(gr)
-	if err != nil || !slices.ContainsFunc(l.target, func(t int64) bool { return t < 0 }) {
+	if err != nil || !l.scores || !slices.ContainsFunc(l.target, func(t int64) bool { return t < 0 }) {
 		return out, err
 	}
 	m := *l

@@ -104,14 +104,6 @@ func elementLossOp[A any](o opdef.Planned[*A, *elementLoss]) *opdef.Entry {
 		s := opdef.Must(l.forward(l.magnitude))
 		return elements.Single(elements.Scaled(s.WithDType(tensor.Float64), l.coarseness(s.DType)))
 	}
-	o.Else = func(l *elementLoss, outs []*tensor.Tensor) [][]*tensor.Tensor {
-		dt := outs[0].DType
-		if l.steps == nil || !dt.IsHalf() {
-			return make([][]*tensor.Tensor, 1)
-		}
-		stepped := opdef.Must(l.forward(func(v []float64) float64 { return l.steps(dt.Round, v) }))
-		return [][]*tensor.Tensor{elements.Single(stepped)}
-	}
 	o.Grad = func(l *elementLoss, g *opdef.Grad) (opdef.Grads, error) { return l.grads(g, l.df, false) }
 	o.GradTerms = func(l *elementLoss) int {
 		n := 1
@@ -129,6 +121,15 @@ func elementLossOp[A any](o opdef.Planned[*A, *elementLoss]) *opdef.Entry {
 	}
 	o.Node = func(l *elementLoss, g *opdef.Grad) (opdef.Node, error) { return l.node(g.Out[0]) }
 	return o.Entry()
+}
+
+func (l *elementLoss) Else(outs []*tensor.Tensor) [][]*tensor.Tensor {
+	dt := outs[0].DType
+	if l.steps == nil || !dt.IsHalf() {
+		return make([][]*tensor.Tensor, 1)
+	}
+	stepped := opdef.Must(l.forward(func(v []float64) float64 { return l.steps(dt.Round, v) }))
+	return [][]*tensor.Tensor{elements.Single(stepped)}
 }
 
 // magnitude is how far a term can be from exact, in units of the precision: the

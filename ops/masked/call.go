@@ -47,7 +47,7 @@ type maskedInput struct {
 
 // A maskedCall is a call of the plain op that a masked one comes to.
 type maskedCall struct {
-	*opdef.Call
+	call    *opdef.Call // not embedded: its methods are no abilities of the masked op
 	inputs  []maskedInput
 	dtype   tensor.DType                        // of the result; Invalid: the plain op's
 	divisor *tensor.Tensor                      // of the result, nil if it is not divided
@@ -64,7 +64,7 @@ func newMasked(base *opdef.Entry, name string, x, mask *tensor.Tensor, with neut
 	if err != nil {
 		return nil, err
 	}
-	return &maskedCall{Call: base.NewCall(args(filled)), inputs: []maskedInput{{"input", name, wide}}}, nil
+	return &maskedCall{call: base.NewCall(args(filled)), inputs: []maskedInput{{"input", name, wide}}}, nil
 }
 
 // masked is x with other elements where the mask is false, and the mask
@@ -101,7 +101,7 @@ func (c *maskedCall) as(dt *tensor.DType, x *tensor.Tensor) *maskedCall {
 
 // run is the result of the plain op, and of the masked one.
 func (c *maskedCall) run() (*opdef.Forward, *tensor.Tensor, error) {
-	f, err := c.Forward()
+	f, err := c.call.Forward()
 	if err != nil {
 		return nil, nil, c.renamed(err)
 	}
@@ -119,6 +119,11 @@ func (c *maskedCall) run() (*opdef.Forward, *tensor.Tensor, error) {
 		y = opdef.Cast(y, c.dtype)
 	}
 	return f, y, nil
+}
+
+func (c *maskedCall) results() ([]*tensor.Tensor, error) {
+	_, y, err := c.run()
+	return elements.Single(y), err
 }
 
 // divided is t divided by the divisor.
@@ -163,7 +168,7 @@ func (c *maskedCall) plain(g *opdef.Grad) (f *opdef.Forward, out []*tensor.Tenso
 	}
 	out = make([]*tensor.Tensor, len(f.Outs))
 	out[0] = opdef.Cast(up.Reshape(f.Outs[0].Shape...), f.Outs[0].DType)
-	plain, err = c.Backward(f, out, nil)
+	plain, err = c.call.Backward(f, out, nil)
 	return f, out, plain, err
 }
 
@@ -180,7 +185,7 @@ func (c *maskedCall) node(g *opdef.Grad) (opdef.Node, error) {
 	if err != nil {
 		return opdef.Node{}, c.renamed(err)
 	}
-	if n, ok, err := c.Node(f, out); ok || err != nil {
+	if n, ok, err := c.call.Node(f, out); ok || err != nil {
 		return n, err
 	}
 	of := func(bounds bool) (all []*tensor.Tensor) {
@@ -198,7 +203,7 @@ func (c *maskedCall) unmasked(f *opdef.Forward, out []*tensor.Tensor, plain opde
 	bounds bool) *tensor.Tensor {
 	t := plain[in.base][0]
 	if bounds {
-		t = scaleOf(c.GradBound(f, out, plain, in.base, 0), t)
+		t = scaleOf(c.call.GradBound(f, out, plain, in.base, 0), t)
 	}
 	if c.back != nil {
 		t = c.back(t)
@@ -251,10 +256,7 @@ func maskedEntry[A any](o opdef.Planned[*A, *maskedCall], call func(a *A) (*mask
 		}
 		return c.terms()
 	}
-	o.Kernel = func(c *maskedCall) ([]*tensor.Tensor, error) {
-		_, y, err := c.run()
-		return elements.Single(y), err
-	}
+	o.Kernel = (*maskedCall).results
 	if o.NoGrad == "" {
 		o.Grad = func(c *maskedCall, g *opdef.Grad) (opdef.Grads, error) { return c.grads(g, false) }
 		o.Node = (*maskedCall).node
@@ -265,7 +267,7 @@ func maskedEntry[A any](o opdef.Planned[*A, *maskedCall], call func(a *A) (*mask
 	o.Scale = func(c *maskedCall, outs []*tensor.Tensor) []*tensor.Tensor {
 		f, _, err := c.run()
 		opdef.Must(f, err)
-		s := scaleOf(c.OutBound(f, 0), f.Outs[0]).Reshape(outs[0].Shape...)
+		s := scaleOf(c.call.OutBound(f, 0), f.Outs[0]).Reshape(outs[0].Shape...)
 		if c.divisor != nil {
 			s = c.divided(s)
 		}

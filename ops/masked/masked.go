@@ -220,24 +220,21 @@ func maskOnes(mask *tensor.Tensor, shape []int) *tensor.Tensor {
 }
 
 func maskedIndex(name, summary string, with neutral) *opdef.Entry {
-	call := func(a *maskedIndexArgs) (*maskedCall, error) {
+	plan := func(a *maskedIndexArgs) (*maskedIndexCall, error) {
 		c, err := newMasked(elements.MustFind(reduction.Table(), name), "self", a.Input, a.Mask, with,
 			func(x *tensor.Tensor) any { return &reduction.AminmaxArgs{Self: x, Dim: a.Dim, Keepdim: a.Keepdim} })
-		return c.as(a.Dtype, a.Input), err
+		return &maskedIndexCall{c.as(a.Dtype, a.Input)}, err
 	}
 	doc := maskedDoc(name, summary,
 		"The index has the dtype of the input unless dtype says otherwise. Any index of equal elements is accepted.",
 		"neutral")
-	return maskedEntry(opdef.Planned[*maskedIndexArgs, *maskedCall]{
+	return opdef.Planned[*maskedIndexArgs, *maskedIndexCall]{
 		Schema: "masked_" + name +
 			"(Tensor input, int? dim=None, *, bool keepdim=False, dtype? dtype=None, Tensor? mask=None) -> Tensor",
 		Names: maskedNames(name), Doc: doc,
 		Traits: opdef.Traits{NoGrad: "the result is an index", Trivial: true},
-
-		Accept: func(c *maskedCall, got, want []*tensor.Tensor) []opdef.Acceptance {
-			as, _ := c.Accept(got, want)
-			return as
-		},
+		Plan:   plan,
+		Kernel: func(c *maskedIndexCall) ([]*tensor.Tensor, error) { return c.results() },
 		Cases: func(g opdef.Gen) []*maskedIndexArgs {
 			return []*maskedIndexArgs{
 				{Input: g.Distinct(tensor.Float64, 3, 4), Mask: someOf(g, 3, 4)},
@@ -246,7 +243,16 @@ func maskedIndex(name, summary string, with neutral) *opdef.Entry {
 				{Input: g.Distinct(tensor.BFloat16, 4)},
 			}
 		},
-	}, call, nil)
+	}.Entry()
+}
+
+// A maskedIndexCall is a call of argmax or argmin.
+type maskedIndexCall struct{ *maskedCall }
+
+// Accept takes any index of equal elements.
+func (c *maskedIndexCall) Accept(got, want []*tensor.Tensor) []opdef.Acceptance {
+	as, _ := c.call.Accept(got, want)
+	return as
 }
 
 var maskedMedian = maskedEntry(opdef.Planned[*maskedMedianArgs, *maskedCall]{
@@ -340,7 +346,7 @@ var maskedLogAddExp = maskedEntry(opdef.Planned[*maskedLogAddExpArgs, *maskedCal
 	if err != nil {
 		return nil, err
 	}
-	c := &maskedCall{Call: elements.MustFind(pointwise.Table(), "logaddexp").NewCall(&opdef.BinaryArgs{Self: x,
+	c := &maskedCall{call: elements.MustFind(pointwise.Table(), "logaddexp").NewCall(&opdef.BinaryArgs{Self: x,
 		Other: y}),
 		inputs: []maskedInput{{"input", "self", xm}, {"other", "other", ym}}}
 	return c.as(a.Dtype, a.Input), nil

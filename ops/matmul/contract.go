@@ -551,18 +551,16 @@ func Multilinear[A any](op Op[A], plan func(a *A) (*Product, error)) *opdef.Entr
 	op.Grad = (*Call[A]).Grads
 	op.Terms = (*Call[A]).terms
 	op.GradTerms = (*Call[A]).gradTerms
-	op.Products = func(c *Call[A]) float64 { return float64(c.terms()) }
-	op.Axes = (*Call[A]).axes
-	op.Mistakes = func(c *Call[A]) []opdef.Mistake[*Call[A]] {
-		var out []opdef.Mistake[*Call[A]]
-		for _, m := range c.mistakes() {
-			out = append(out, opdef.Mistake[*Call[A]]{Text: m.Text, Rounds: m.Rounds, Gradients: m.Gradients,
-				Plan: func() (*Call[A], error) {
-					p, err := m.Plan()
-					return &Call[A]{c.Args, p}, err
-				}})
-		}
-		return out
-	}
 	return op.Entry()
+}
+
+// Products is the number of multiply-adds that make one element.
+func (c *Call[A]) Products() float64 { return float64(c.terms()) }
+
+// Axes says how the product can be cut.
+func (c *Call[A]) Axes() *opdef.Axes { return c.axes() }
+
+// Mistakes are those of the product.
+func (c *Call[A]) Mistakes() []opdef.Mistake[any] {
+	return opdef.MistakesOf(c.mistakes(), func(p *Product) any { return &Call[A]{c.Args, p} })
 }

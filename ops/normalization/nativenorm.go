@@ -102,7 +102,6 @@ var nativeBatchNorm = nativeNorm(opdef.Planned[*nativeBatchNormArgs, *nativeNorm
 		Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
 		Notes:   "Outside training the statistics returned are empty. They take no gradient.",
 		Source:  "ATen/native/Normalization.cpp"},
-	After: (*nativeNormalisation).running,
 	Cases: func(g opdef.Gen) []*nativeBatchNormArgs {
 		f64 := tensor.Float64
 		m, v := elements.Detached(g.Normal(f64, 3)), elements.Detached(g.Uniform(f64, 0.5, 2, 3))
@@ -126,62 +125,73 @@ var nativeBatchNorm = nativeNorm(opdef.Planned[*nativeBatchNormArgs, *nativeNorm
 
 // A nativeNormalisation returns its statistics too.
 type nativeNormalisation struct {
-	*normalisation
+	norm    *normalisation
 	shapeOf []int // of the statistics
+}
+
+// After is the change of the running statistics.
+func (n *nativeNormalisation) After(outs []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+	return n.norm.After(outs)
+}
+
+// Else are the deviations of kernels that keep statistics in 16 bits; the results are not far from those of all bits.
+func (n *nativeNormalisation) Else([]*tensor.Tensor) [][]*tensor.Tensor {
+	all := make([][]*tensor.Tensor, 3)
+	if n.norm.vari != nil || slices.Contains(n.shapeOf, 0) {
+		return all
+	}
+	for _, m := range n.norm.inSteps() {
+		_, rstd, _ := m.computed()
+		all[2] = append(all[2], rstd.Reshape(n.shapeOf...))
+	}
+	return all
+}
+
+// GradElse are the gradients of such kernels.
+func (n *nativeNormalisation) GradElse(g *opdef.Grad) (out []opdef.Grads, err error) {
+	for _, m := range n.norm.inSteps() {
+		if g.Out[0] != nil {
+			out = append(out, m.grads(g, false))
+		}
+	}
+	return out, nil
+}
+
+// OtherDType is that of statistics on GPUs and where the weight is not in 16 bits.
+func (n *nativeNormalisation) OtherDType(i int) tensor.DType {
+	if i > 0 && n.norm.x.DType.IsHalf() {
+		return tensor.Float32
+	}
+	return tensor.Invalid
 }
 
 // nativeNorm completes the declaration of a normalisation with its statistics.
 func nativeNorm[A any](o opdef.Planned[*A, *nativeNormalisation]) *opdef.Entry {
-	type norm = *nativeNormalisation
+	type call = *nativeNormalisation
 	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}}
 	o.Exempt = map[string]string{"gradients": "the statistics take no gradient"}
 	o.Trivial = true // a mean may be zero, statistics empty
-	o.Terms = func(n norm) int { return elements.NumelOver(n.x.Shape, n.dims) }
+	o.Terms = func(n call) int { return elements.NumelOver(n.norm.x.Shape, n.norm.dims) }
 	o.GradTerms = o.Terms
-	o.Kernel = func(n norm) ([]*tensor.Tensor, error) {
+	o.Kernel = func(n call) ([]*tensor.Tensor, error) {
 		stat := func(f func(*reduction.Moments) float64) *tensor.Tensor {
-			return n.statistic(n.x.DType, n.shapeOf, f)
+			return n.norm.statistic(n.norm.x.DType, n.shapeOf, f)
 		}
-		rstd := stat(func(m *reduction.Moments) float64 { return 1 / math.Sqrt(m.M2/m.N+n.eps) })
-		return []*tensor.Tensor{n.forward().Reshape(n.shape...), stat(reduction.MeanOf), rstd}, nil
+		rstd := stat(func(m *reduction.Moments) float64 { return 1 / math.Sqrt(m.M2/m.N+n.norm.eps) })
+		return []*tensor.Tensor{n.norm.forward().Reshape(n.norm.shape...), stat(reduction.MeanOf), rstd}, nil
 	}
-	o.Scale = func(n norm, _ []*tensor.Tensor) []*tensor.Tensor {
-		return append([]*tensor.Tensor{n.scale().Reshape(n.shape...)}, n.statisticScales(n.shapeOf)...)
-	}
-	o.Else = func(n norm, _ []*tensor.Tensor) [][]*tensor.Tensor {
-		all := make([][]*tensor.Tensor, 3)
-		if n.vari != nil || slices.Contains(n.shapeOf, 0) {
-			return all
-		}
-		for _, m := range n.inSteps() { // of which only the deviation is far from that of all bits
-			_, rstd, _ := m.computed()
-			all[2] = append(all[2], rstd.Reshape(n.shapeOf...))
-		}
-		return all
-	}
-	o.GradElse = func(n norm, g *opdef.Grad) (out []opdef.Grads, err error) {
-		for _, m := range n.inSteps() {
-			if g.Out[0] != nil {
-				out = append(out, m.grads(g, false))
-			}
-		}
-		return out, nil
+	o.Scale = func(n call, _ []*tensor.Tensor) []*tensor.Tensor {
+		return append([]*tensor.Tensor{n.norm.scale().Reshape(n.norm.shape...)}, n.norm.statisticScales(n.shapeOf)...)
 	}
 	o.Steps = true
-	o.OtherDType = func(n norm, i int) tensor.DType { // statistics, on GPUs and where the weight is not in 16 bits
-		if i > 0 && n.x.DType.IsHalf() {
-			return tensor.Float32
-		}
-		return tensor.Invalid
-	}
-	grads := func(n norm, g *opdef.Grad, magnitudes bool) (opdef.Grads, error) {
+	grads := func(n call, g *opdef.Grad, magnitudes bool) (opdef.Grads, error) {
 		if g.Out[0] == nil {
 			return opdef.Grads{}, nil
 		}
-		return n.grads(g, magnitudes), nil
+		return n.norm.grads(g, magnitudes), nil
 	}
-	o.Grad = func(n norm, g *opdef.Grad) (opdef.Grads, error) { return grads(n, g, false) }
-	o.GradScale = func(n norm, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) { return grads(n, g, true) }
+	o.Grad = func(n call, g *opdef.Grad) (opdef.Grads, error) { return grads(n, g, false) }
+	o.GradScale = func(n call, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) { return grads(n, g, true) }
 	return o.Entry()
 }
 

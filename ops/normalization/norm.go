@@ -101,7 +101,6 @@ func batchNorm(schema, names string) *opdef.Entry {
 			Notes: "input is (N, C, *). In training mean and var are those of the batch, and the running " +
 				"statistics move towards them by momentum (var corrected); otherwise they are the running statistics.",
 			Source: "torch.nn.functional.batch_norm"},
-		After: (*normalisation).running,
 		Cases: func(g opdef.Gen) []*batchNormArgs {
 			f64, f32 := tensor.Float64, tensor.Float32
 			stats := func(dt tensor.DType, c int) (*tensor.Tensor, *tensor.Tensor) {
@@ -133,7 +132,6 @@ func instanceNorm(schema, names string) *opdef.Entry {
 			Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
 			Notes: "input is (N, C, *). With running statistics given, these move towards the average over the " +
 				"batch; without use_input_stats they are used instead.", Source: "torch.nn.functional.instance_norm"},
-		After: (*normalisation).running,
 		// The last node is a view of the batch normalisation of N*C channels.
 		Node: func(n *normalisation, g *opdef.Grad) (opdef.Node, error) {
 			s := n.shape
@@ -166,18 +164,8 @@ const (
 // normEntry completes the declaration of a normalisation. A result is a sum of a
 // few products of numbers known to normalisation.scale.
 func normEntry[A any](o opdef.Planned[*A, *normalisation]) *opdef.Entry {
-	o.Error = opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}}
-	o.ErrorOf = func(n *normalisation) opdef.Error {
-		e := o.Error
-		if n.rms && n.x.DType.IsHalf() { // torch before 2.7 multiplies what it computed in 16 bits by a wider weight
-			e.Operand = n.x.DType
-		}
-		// A few statistics of many elements, added in float32, are common factors of the results.
-		each := o.Terms(n)
-		e.Shared = n.x.DType == tensor.Float32 && each >= manyTerms && n.x.Numel() <= fewGroups*each
-		return e
-	}
-	o.Terms = func(n *normalisation) int { return elements.NumelOver(n.x.Shape, n.dims) }
+	o.Error = normError
+	o.Terms = (*normalisation).terms
 	o.GradTerms = o.Terms // of the input; sums over rows have as many as are spread
 	o.Kernel = func(n *normalisation) ([]*tensor.Tensor, error) {
 		return elements.Single(n.forward().Reshape(n.shape...)), nil
@@ -189,33 +177,52 @@ func normEntry[A any](o opdef.Planned[*A, *normalisation]) *opdef.Entry {
 	o.GradScale = func(n *normalisation, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 		return n.grads(g, true), nil
 	}
-	o.GradChain = func(n *normalisation, g *opdef.Grad) (opdef.Grads, error) { return n.partialSums(g), nil }
-	o.Else = func(n *normalisation, _ []*tensor.Tensor) [][]*tensor.Tensor {
-		if n.older == 0 {
-			return [][]*tensor.Tensor{nil}
-		}
-		return [][]*tensor.Tensor{{n.withOlder().forward().Reshape(n.shape...)}}
-	}
-	o.GradElse = func(n *normalisation, g *opdef.Grad) ([]opdef.Grads, error) {
-		var out []opdef.Grads
-		if n.older != 0 {
-			out = append(out, n.withOlder().grads(g, false))
-		}
-		for _, m := range n.inSteps() {
-			out = append(out, m.grads(g, false))
-		}
-		return out, nil
-	}
 	o.Steps = true
-	o.OtherDType = func(n *normalisation, _ int) tensor.DType { // torch before 2.7
-		if !n.rms || n.weight == nil {
-			return tensor.Invalid
-		}
-		return tensor.Promote(n.x.DType, n.weight.DType)
-	}
-	o.AfterScale, o.AfterElse = (*normalisation).runningScale, (*normalisation).otherRunning
-	o.Mistakes = (*normalisation).mistakes
 	return o.Entry()
+}
+
+var normError = opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 4}}
+
+// ErrorOf is normError with what the dtypes and the number of statistics add.
+func (n *normalisation) ErrorOf() opdef.Error {
+	e := normError
+	if n.rms && n.x.DType.IsHalf() { // torch before 2.7 multiplies what it computed in 16 bits by a wider weight
+		e.Operand = n.x.DType
+	}
+	// A few statistics of many elements, added in float32, are common factors of the results.
+	each := n.terms()
+	e.Shared = n.x.DType == tensor.Float32 && each >= manyTerms && n.x.Numel() <= fewGroups*each
+	return e
+}
+
+// terms is how many elements make a statistic.
+func (n *normalisation) terms() int { return elements.NumelOver(n.x.Shape, n.dims) }
+
+func (n *normalisation) GradChain(g *opdef.Grad) (opdef.Grads, error) { return n.partialSums(g), nil }
+
+func (n *normalisation) Else([]*tensor.Tensor) [][]*tensor.Tensor {
+	if n.older == 0 {
+		return [][]*tensor.Tensor{nil}
+	}
+	return [][]*tensor.Tensor{{n.withOlder().forward().Reshape(n.shape...)}}
+}
+
+func (n *normalisation) GradElse(g *opdef.Grad) ([]opdef.Grads, error) {
+	var out []opdef.Grads
+	if n.older != 0 {
+		out = append(out, n.withOlder().grads(g, false))
+	}
+	for _, m := range n.inSteps() {
+		out = append(out, m.grads(g, false))
+	}
+	return out, nil
+}
+
+func (n *normalisation) OtherDType(int) tensor.DType { // torch before 2.7
+	if !n.rms || n.weight == nil {
+		return tensor.Invalid
+	}
+	return tensor.Promote(n.x.DType, n.weight.DType)
 }
 
 // inSteps are n as torch's CPU kernels compute the gradient of 16 bits. Where the weight is in 16 bits too they keep
@@ -259,15 +266,15 @@ func (n *normalisation) withOlder() *normalisation {
 	return m
 }
 
-// mistakes are what kernels of normalisations get wrong about the statistics that they
+// Mistakes are what kernels of normalisations get wrong about the statistics that they
 // take.
-func (n *normalisation) mistakes() []opdef.Mistake[*normalisation] {
+func (n *normalisation) Mistakes() []opdef.Mistake[any] {
 	if n.vari != nil {
 		return nil
 	}
-	var out []opdef.Mistake[*normalisation]
+	var out []opdef.Mistake[any]
 	add := func(text string, with func(m *normalisation)) {
-		out = append(out, opdef.Mistake[*normalisation]{Text: text, Plan: func() (*normalisation, error) {
+		out = append(out, opdef.Mistake[any]{Text: text, Plan: func() (any, error) {
 			m := n.copied()
 			with(m)
 			return m, nil

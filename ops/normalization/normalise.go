@@ -327,10 +327,10 @@ func absolute(t *tensor.Tensor) *tensor.Tensor {
 	return opdef.Abs(t)
 }
 
-// running is the change of the running statistics, whose channels are
+// After is the change of the running statistics, whose channels are
 // dimension 1 of x: (1-momentum)*old + momentum*new, new being the average over
 // the batch where it has statistics of its own.
-func (n *normalisation) running([]*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+func (n *normalisation) After([]*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
 	if n.moves == nil || n.x.Numel() == 0 {
 		return nil, nil
 	}
@@ -363,9 +363,9 @@ func (n *normalisation) running([]*tensor.Tensor) (map[string][]*tensor.Tensor, 
 	return after, nil
 }
 
-// otherRunning is the change of the running statistics by a momentum in their dtype, to which torch's CPU kernels
+// AfterElse is the change of the running statistics by a momentum in their dtype, to which torch's CPU kernels
 // round it.
-func (n *normalisation) otherRunning() map[string][][]*tensor.Tensor {
+func (n *normalisation) AfterElse() map[string][][]*tensor.Tensor {
 	if n.moves == nil {
 		return nil
 	}
@@ -379,15 +379,15 @@ func (n *normalisation) otherRunning() map[string][][]*tensor.Tensor {
 	moves.momentum = old.DType.Round(moves.momentum)
 	other.moves = &moves
 	after := map[string][][]*tensor.Tensor{}
-	for arg, ts := range opdef.Must(other.running(nil)) {
+	for arg, ts := range opdef.Must(other.After(nil)) {
 		after[arg] = [][]*tensor.Tensor{ts}
 	}
 	return after
 }
 
-// runningScale is the sum of the magnitudes behind the running statistics: elements
+// AfterScale is the sum of the magnitudes behind the running statistics: elements
 // cancel in a mean, and in a variance that is computed from the mean square.
-func (n *normalisation) runningScale() map[string][]*tensor.Tensor {
+func (n *normalisation) AfterScale() map[string][]*tensor.Tensor {
 	if n.moves == nil || n.x.Numel() == 0 {
 		return nil
 	}

@@ -14,6 +14,16 @@ import (
 type args struct {
 	Self, Other *tensor.Tensor
 	Alpha       opdef.Scalar
+
+	picky bool // what is written to must have the dtype of self
+}
+
+// After refuses tensors that results cannot be written to.
+func (a *args) After(outs []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+	if a.picky && outs[0].DType != a.Self.DType {
+		return nil, opdef.Refuse("out", "want the dtype of self")
+	}
+	return nil, nil
 }
 
 // multiplyAdd is the op the mutations break: self*other + alpha*self, for
@@ -43,7 +53,7 @@ func multiplyAdd() opdef.Op[args] {
 		},
 		Cases: func(g opdef.Gen) []*args {
 			two := func(dt tensor.DType, shape ...int) *args {
-				return &args{g.Normal(dt, shape...), g.Normal(dt, shape...), opdef.Float(0.5)}
+				return &args{Self: g.Normal(dt, shape...), Other: g.Normal(dt, shape...), Alpha: opdef.Float(0.5)}
 			}
 			return []*args{
 				two(tensor.Float64, 3, 4), two(tensor.Float32, 5), two(tensor.BFloat16), two(tensor.Complex128, 2, 3),
@@ -228,11 +238,10 @@ func TestMutations(t *testing.T) {
 			})
 		}},
 		{"written results refused", "inplace", "with out=", func(o *opdef.Op[args]) {
-			o.After = func(a *args, outs []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
-				if outs[0].DType != a.Self.DType {
-					return nil, opdef.Refuse("out", "want the dtype of self")
-				}
-				return nil, nil
+			o.Plan = func(a *args) (*args, error) {
+				b := *a
+				b.picky = true
+				return &b, nil
 			}
 		}},
 		{"panic at NaN", "special", "panic at", func(o *opdef.Op[args]) {
@@ -275,13 +284,14 @@ func TestMutations(t *testing.T) {
 		}},
 		{"case that is refused", "cases", "want the shape", func(o *opdef.Op[args]) {
 			o.Cases = func(g opdef.Gen) []*args {
-				return []*args{{g.Normal(tensor.Float64, 3), g.Normal(tensor.Float64, 2), opdef.Int(1)}}
+				return []*args{{Self: g.Normal(tensor.Float64, 3), Other: g.Normal(tensor.Float64, 2),
+					Alpha: opdef.Int(1)}}
 			}
 		}},
 		{"cases without gradients", "cases", "no case asks for a gradient", func(o *opdef.Op[args]) {
 			o.Cases = func(g opdef.Gen) []*args {
 				x := tensor.Scalar(tensor.Float64, 1.0)
-				return []*args{{x, x, opdef.Int(1)}}
+				return []*args{{Self: x, Other: x, Alpha: opdef.Int(1)}}
 			}
 		}},
 		{"exempt without a reason", "cases", "exempt from",

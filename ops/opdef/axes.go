@@ -27,7 +27,10 @@ func (c *Call) Axes() *Axes {
 	if c.written != nil || c.out != nil || c.Plan() != nil {
 		return nil
 	}
-	return c.plan.axes()
+	if cuttable, ok := c.plan.plan.(Cuttable); ok {
+		return cuttable.Axes()
+	}
+	return nil
 }
 
 // Of labels the dimensions of item i (below 0 as 0) of an argument.

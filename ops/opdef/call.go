@@ -25,7 +25,7 @@ type Call struct {
 	// accepted are recorded results that Accept found right, nil for the rest.
 	accepted []*tensor.Tensor
 	bound    *binding // nil for a call that was not made by Bind
-	version  string   // the text of Planned.Versions that the plan is of, "" for the declaration's own
+	version  string   // the text of the version (Versioned) that the plan is of, "" for the declaration's own
 }
 
 // A binding is what a call was made from.
@@ -192,7 +192,11 @@ func (c *Call) Random() string {
 }
 
 // ExactOut reports that what results are written to must have their dtype.
-func (c *Call) ExactOut() bool { return c.sound().exactOut() }
+func (c *Call) ExactOut() bool {
+	plan := c.sound()
+	strict, ok := plan.plan.(Strict)
+	return plan.ExactOut || ok && strict.ExactOut()
+}
 
 // Args is the bound argument struct, a pointer to the op's argument type.
 func (c *Call) Args() any { return c.args }
@@ -280,7 +284,7 @@ func (c *Call) magnitudes() *Call {
 // A Forward is the result of a call.
 type Forward struct {
 	// Value is the Python value torch returns: a tensor, a tuple of tensors, or
-	// what Op.Value gave.
+	// what the plan's Value gave.
 	Value value.Value
 	// Outs are the result tensors, nil for ops that return none.
 	Outs []*tensor.Tensor
@@ -306,8 +310,8 @@ func (c *Call) Forward() (*Forward, error) {
 	if err := c.Plan(); err != nil {
 		return nil, err
 	}
-	if compute := c.plan.value(); compute != nil {
-		v, err := compute()
+	if c.plan.Kernel == nil {
+		v, err := c.plan.plan.(Valued).Value()
 		if err != nil {
 			return nil, e.refused(err)
 		}
@@ -415,7 +419,7 @@ func (c *Call) backward(g *Grad) (Grads, error) {
 			return nil, c.Entry.refused(Refuse(a.Name, "gradient: %v", err))
 		}
 	}
-	grads, err := c.plan.grad(g)
+	grads, err := c.plan.Grad(c.plan.p, g)
 	if err != nil {
 		return nil, c.Entry.refused(err)
 	}
@@ -453,11 +457,10 @@ func (c *Call) node(g *Grad) (n Node, ok bool, err error) {
 	if err := c.Plan(); err != nil {
 		return Node{}, false, err
 	}
-	compute := c.plan.node()
-	if compute == nil {
+	if c.plan.Node == nil {
 		return Node{}, false, nil
 	}
-	if n, err = compute(g); err != nil {
+	if n, err = c.plan.Node(c.plan.p, g); err != nil {
 		return Node{}, false, c.Entry.refused(err)
 	}
 	return n, n.Skip != "" || n.Grads != nil || n.Else != nil, nil
@@ -490,11 +493,11 @@ func (c *Call) From(recorded []*tensor.Tensor) *Call {
 // Accept asks the op about results that differ; ok is false if it has no rule.
 // Gradients computed afterwards start from the recorded results it accepts.
 func (c *Call) Accept(got, want []*tensor.Tensor) (as []Acceptance, ok bool) {
-	decide := c.sound().accept()
-	if decide == nil {
+	choosy, _ := c.sound().plan.(Choosy)
+	if choosy == nil {
 		return nil, false
 	}
-	if as = decide(got, want); as == nil {
+	if as = choosy.Accept(got, want); as == nil {
 		return nil, false
 	}
 	c.accepted = make([]*tensor.Tensor, len(got))
@@ -508,8 +511,8 @@ func (c *Call) Accept(got, want []*tensor.Tensor) (as []Acceptance, ok bool) {
 
 // Drawn judges the recorded results of a call that draws random numbers.
 func (c *Call) Drawn(got []*tensor.Tensor) Drawn {
-	if judge := c.sound().drawn(); judge != nil {
-		return judge(got)
+	if judging, ok := c.sound().plan.(Judging); ok {
+		return judging.Drawn(got)
 	}
 	return Drawn{}
 }
@@ -517,17 +520,20 @@ func (c *Call) Drawn(got []*tensor.Tensor) Drawn {
 // DrawnGrads judges the recorded gradients of a call that draws random numbers, whose
 // recorded results are outs and have the gradients out.
 func (c *Call) DrawnGrads(outs, out []*tensor.Tensor, got Grads) Drawn {
-	return c.sound().drawnGrads(NewGrad(outs, out, nil), got)
+	if judging, ok := c.sound().plan.(GradJudging); ok {
+		return judging.DrawnGrads(NewGrad(outs, out, nil), got)
+	}
+	return Drawn{}
 }
 
 // With is the call with another plan: one that says what was drawn, or has a mistake.
 func (c *Call) With(plan func() (any, error)) (*Call, error) {
-	p, err := plan()
+	p, err := c.plan.made(plan)
 	if err != nil {
 		return nil, err
 	}
 	d := *c
-	d.prepared = &prepared{plan: planned{c.plan.declaration, pointer(p)}}
+	d.prepared = &prepared{plan: p}
 	d.once.Do(func() {})
 	return &d, nil
 }
@@ -549,10 +555,10 @@ type Bound struct {
 	LeastShare   float64
 	// Else computes other results that are as right, and Chain the sums of the
 	// magnitudes of partial sums, of the result's shape; nil, or of Chain a nil tensor, where
-	// there are none. See Planned.Else and Planned.GradChain.
+	// there are none. See Either and Chained.
 	Else  func() []*tensor.Tensor
 	Chain func() *tensor.Tensor
-	Steps bool // see Planned
+	Steps bool // see Traits
 	// OtherDType is another dtype that is as right; Invalid: there is none.
 	OtherDType tensor.DType
 }
@@ -564,8 +570,10 @@ func (b Bound) Single() bool { return b.Terms <= 1 && (b.Class == Elementwise ||
 // multiply-add of a product, none where values are moved, selected or compared,
 // else one per element of the largest tensor.
 func (c *Call) Flops(f *Forward) float64 {
-	if n := c.sound().products(); n > 0 && len(f.Outs) > 0 {
-		return 2 * n * float64(f.Outs[0].Numel())
+	if costly, ok := c.sound().plan.(Costly); ok && len(f.Outs) > 0 {
+		if n := costly.Products(); n > 0 {
+			return 2 * n * float64(f.Outs[0].Numel())
+		}
 	}
 	if c.sound().errorClass().Class == Exact {
 		return 0
@@ -582,17 +590,18 @@ func (c *Call) Flops(f *Forward) float64 {
 
 // OutBound is the error model of result i of f.
 func (c *Call) OutBound(f *Forward, i int) Bound {
-	class := c.sound().errorClass()
-	b := class.bound()
-	b.Terms = c.plan.terms()
-	scale := c.plan.scale()
+	plan := c.sound()
+	b := plan.errorClass().bound()
+	b.Terms = plan.terms()
 	switch {
 	case !f.Outs[i].DType.IsFloat() && !f.Outs[i].DType.IsComplex():
 		b = Bound{Class: Exact}
-	case scale != nil:
-		b.Scale = func() *tensor.Tensor { return scale(f.Outs)[i] }
-		if least := c.plan.least(); least != nil {
-			b.Least = func() *tensor.Tensor { return least(f.Outs)[i] }
+	case plan.Scale != nil:
+		b.Scale = func() *tensor.Tensor { return plan.Scale(plan.p, f.Outs)[i] }
+		if l, ok := plan.plan.(Least); ok {
+			if all := l.Least(f.Outs); all != nil {
+				b.Least = func() *tensor.Tensor { return all[i] }
+			}
 		}
 	case b.Class == Accumulated:
 		b.Scale = func() *tensor.Tensor {
@@ -603,16 +612,22 @@ func (c *Call) OutBound(f *Forward, i int) Bound {
 	case b.Class == Normwise:
 		b.Scale = func() *tensor.Tensor { return largest(f.Outs[i]) }
 	}
-	if others := c.plan.others(); others != nil {
-		b.Else = func() []*tensor.Tensor {
-			if all := others(f.Outs); i < len(all) { // nil: this call has no others
-				return all[i]
-			}
-			return nil
-		}
+	if either, ok := plan.plan.(Either); ok {
+		b.Else = func() []*tensor.Tensor { return at(either.Else(f.Outs), i) }
 	}
-	b.Steps, b.OtherDType = c.plan.Steps, c.plan.otherDType(i)
+	if typed, ok := plan.plan.(Typed); ok {
+		b.OtherDType = typed.OtherDType(i)
+	}
+	b.Steps = plan.Steps
 	return b
+}
+
+// at is item i, nothing where there is none.
+func at[T any](items []T, i int) (item T) {
+	if i < len(items) {
+		item = items[i]
+	}
+	return item
 }
 
 // OutError is the error class of the results. The call must have a plan.
@@ -624,59 +639,50 @@ func (c *Call) GradError() Error { return c.sound().errorClass().grad() }
 // GradBound is the error model of the gradient of item i (0 for a plain
 // argument) of an argument.
 func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg string, i int) Bound {
-	class := c.sound().errorClass().grad()
-	b := class.bound()
+	plan := c.sound()
+	b := plan.errorClass().grad().bound()
 	t := grads[arg][i]
-	b.Terms = max(c.plan.gradTerms(arg), spread(t, out))
-	scale, alone := c.plan.gradScale(), map[string]bool{arg: true}
+	b.Terms = max(plan.gradTerms(arg), spread(t, out))
+	from := func() *Grad { return NewGrad(c.outs(f), out, map[string]bool{arg: true}) }
 	switch {
-	case scale != nil:
+	case plan.GradScale != nil:
 		b.Scale = func() *tensor.Tensor {
-			if s := Must(scale(NewGrad(c.outs(f), out, alone), grads)); len(s[arg]) > i && s[arg][i] != nil {
-				return s[arg][i]
+			if s := at(Must(plan.GradScale(plan.p, from(), grads))[arg], i); s != nil {
+				return s
 			}
 			return largest(t)
 		}
-		if least := c.plan.gradLeast(); least != nil {
-			b.Least = func() *tensor.Tensor {
-				if s := Must(least(NewGrad(c.outs(f), out, alone)))[arg]; len(s) > i {
-					return s[i]
-				}
-				return nil
+		if l, ok := plan.plan.(GradLeast); ok {
+			if all := Must(l.GradLeast(from())); all != nil {
+				b.Least = func() *tensor.Tensor { return at(all[arg], i) }
 			}
 		}
 	case b.Class == Accumulated:
 		b.Scale = func() *tensor.Tensor {
 			m, outs := c.gradMagnitudes(f)
-			return Abs(Must(m.backward(NewGrad(outs, absAll(out), alone)))[arg][i])
+			return Abs(Must(m.backward(NewGrad(outs, absAll(out), map[string]bool{arg: true})))[arg][i])
 		}
 		labels := func(a *Axes) []int { return a.Of(Arg{Name: arg, Index: i}) }
 		b.Least, b.LeastShare = c.someTerms(labels, c.outs(f), out,
 			func(m *Call, outs, out []*tensor.Tensor) *tensor.Tensor {
-				return Abs(Must(m.backward(NewGrad(outs, out, alone)))[arg][i])
+				return Abs(Must(m.backward(NewGrad(outs, out, map[string]bool{arg: true})))[arg][i])
 			})
 	case b.Class == Normwise:
 		b.Scale = func() *tensor.Tensor { return largest(t) }
 	}
-	b.Steps = c.plan.Steps
-	if others := c.plan.gradOthers(); others != nil {
+	b.Steps = plan.Steps
+	if either, ok := plan.plan.(GradEither); ok {
 		b.Else = func() (ts []*tensor.Tensor) {
-			for _, gr := range Must(others(NewGrad(c.outs(f), out, alone))) {
-				if len(gr[arg]) > i && gr[arg][i] != nil {
-					ts = append(ts, gr[arg][i])
+			for _, gr := range Must(either.GradElse(from())) {
+				if t := at(gr[arg], i); t != nil {
+					ts = append(ts, t)
 				}
 			}
 			return ts
 		}
 	}
-	if chain := c.plan.gradChain(); chain != nil {
-		b.Chain = func() *tensor.Tensor {
-			s := Must(chain(NewGrad(c.outs(f), out, map[string]bool{arg: true})))[arg]
-			if len(s) > i && s[i] != nil {
-				return s[i]
-			}
-			return nil
-		}
+	if chained, ok := plan.plan.(Chained); ok {
+		b.Chain = func() *tensor.Tensor { return at(Must(chained.GradChain(from()))[arg], i) }
 	}
 	return b
 }
@@ -712,7 +718,7 @@ func (c *Call) NodeBound(f *Forward, out []*tensor.Tensor, node Node, i int) Bou
 	switch {
 	case node.Scale != nil:
 		b.Scale = func() *tensor.Tensor { return node.Scale()[i] }
-	case b.Class == Accumulated && c.plan.gradScale() == nil:
+	case b.Class == Accumulated && c.plan.GradScale == nil:
 		b.Scale = func() *tensor.Tensor {
 			m, outs := c.gradMagnitudes(f)
 			n, _, err := m.node(NewGrad(outs, absAll(out), nil))

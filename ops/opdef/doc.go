@@ -3,7 +3,10 @@
 // package ops.
 //
 // One operator overload is one Op: schema, public names, kernel, gradient,
-// error class, documentation and generated cases stand together. A Registry
+// error class, documentation and generated cases stand together. What Plan makes
+// of the arguments of a call is the operator on these arguments: what few operators
+// can do (change arguments, accept other results, know mistakes of kernels) is a
+// method of the plan, and abilities.go lists them as interfaces. A Registry
 // finds an op by the name a capture uses, binds the captured Python values to
 // the op's argument struct, and gives a Call, which runs forward and backward.
 //
@@ -13,7 +16,7 @@
 // and return unrounded results tagged with the dtype torch would give. They
 // are pure functions: an in-place form or out= is the same kernel, whose
 // result is then given the dtype of the tensor it is written to. What a call
-// changes without returning it (running statistics) is Op.After.
+// changes without returning it (running statistics) a plan gives that is Mutating.
 //
 // # Gradients
 //

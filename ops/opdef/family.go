@@ -182,37 +182,26 @@ type Binary struct {
 
 // Entry declares the op.
 func (b Binary) Entry() *Entry {
-	op := Op[BinaryArgs]{
-		Schema: b.schema(), Names: b.Names,
-		Doc: b.Doc, Traits: b.Traits, Error: b.Error,
-		Kernel: b.kernel,
+	op := Planned[*BinaryArgs, *binary]{
+		Schema: b.schema(), Names: b.Names, Doc: b.Doc, Traits: b.Traits, Error: b.Error,
+		Plan:   func(a *BinaryArgs) (*binary, error) { return &binary{&b, a}, nil },
+		Kernel: func(c *binary) ([]*tensor.Tensor, error) { return b.kernel(c.args) },
 		Cases:  b.cases,
 	}
 	if b.DF != nil || b.DC != nil || b.DX != nil {
-		op.Grad = b.grad
+		op.Grad = func(c *binary, g *Grad) (Grads, error) { return b.gradients(c.args, g, false) }
 		ofTerms := op.Error.Class == Exact && op.Error.Grad != nil // of both signs: copysign
 		if op.Error.Class != Exact && op.Error.Grad == nil {
 			op.Error.Grad = &Error{Class: Elementwise, ULPs: 4}
 			ofTerms = true
 		}
 		if ofTerms {
-			op.GradScale = func(a *BinaryArgs, g *Grad, _ Grads) (Grads, error) { return b.gradients(a, g, true) }
-		}
-	}
-	if b.DFElse != nil || b.Error.Class == Exact && b.DF != nil { // what selects does not multiply by 0
-		other := b
-		other.selects = true
-		if b.DFElse != nil {
-			other.DF = b.DFElse
-		}
-		op.GradElse = func(a *BinaryArgs, g *Grad) ([]Grads, error) {
-			gr, err := other.grad(a, g)
-			return []Grads{gr}, err
+			op.GradScale = func(c *binary, g *Grad, _ Grads) (Grads, error) { return b.gradients(c.args, g, true) }
 		}
 	}
 	if b.S != nil || b.C != nil && op.Error.Class != Exact {
-		op.Scale = func(a *BinaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
-			ts, shape, err := BroadcastAll(b.operands(a))
+		op.Scale = func(c *binary, outs []*tensor.Tensor) []*tensor.Tensor {
+			ts, shape, err := BroadcastAll(b.operands(c.args))
 			switch {
 			case err == nil && outs[0].DType.IsComplex() && b.SC != nil:
 				return []*tensor.Tensor{ZipN(tensor.Float64, shape, func(dst []float64, s [][]complex128) {
@@ -233,6 +222,25 @@ func (b Binary) Entry() *Entry {
 		}
 	}
 	return op.Entry()
+}
+
+// A binary is a call of a Binary.
+type binary struct {
+	*Binary
+	args *BinaryArgs
+}
+
+func (c *binary) GradElse(g *Grad) ([]Grads, error) {
+	if c.DFElse == nil && (c.Error.Class != Exact || c.DF == nil) {
+		return nil, nil
+	}
+	other := *c.Binary
+	other.selects = true // what selects does not multiply by 0
+	if c.DFElse != nil {
+		other.DF = c.DFElse
+	}
+	gr, err := other.gradients(c.args, g, false)
+	return []Grads{gr}, err
 }
 
 func (b Binary) schema() string {
@@ -353,8 +361,6 @@ func (b Binary) kernel(a *BinaryArgs) ([]*tensor.Tensor, error) {
 	}
 	return nil, Refuse("self", "not defined for dtype %s", dt)
 }
-
-func (b Binary) grad(a *BinaryArgs, g *Grad) (Grads, error) { return b.gradients(a, g, false) }
 
 // gradients are the gradients of the operands, or, if magnitudes is set, the
 // sums of the magnitudes of their terms.

@@ -19,6 +19,21 @@ type Mistake[P any] struct {
 	Plan      func() (P, error)
 }
 
+// MistakesOf are mistakes of a part of a plan as those of the plan, which of makes of the part.
+func MistakesOf[P any](ms []Mistake[P], of func(P) any) []Mistake[any] {
+	out := make([]Mistake[any], len(ms))
+	for i, m := range ms {
+		out[i] = Mistake[any]{m.Text, m.Rounds, m.Gradients, func() (any, error) {
+			p, err := m.Plan()
+			if err != nil {
+				return nil, err
+			}
+			return of(p), nil
+		}}
+	}
+	return out
+}
+
 // Mistakes are calls that compute what kernels with a mistake give. They have the
 // arguments of c, which must have run.
 func (c *Call) Mistakes() []Mistake[*Call] {

@@ -9,7 +9,6 @@ import (
 	"unsafe"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/tensor/value"
 )
 
 // A Planned declares one operator overload: everything that optool knows about it
@@ -50,38 +49,21 @@ type Planned[A, P any] struct {
 	Traits
 
 	// Error is the error class: how far a sound implementation may be from the
-	// reference. Scale and GradScale refine it.
+	// reference. Bounds refine it; a plan that is Classed gives that of its call.
 	Error Error
 	Bounds[P]
 
-	// ErrorOf gives the error class of a call where it depends on the arguments:
-	// a scatter moves values or adds them. nil: Error.
-	ErrorOf func(p P) Error
-
 	// Plan checks the arguments and prepares what the other functions take. An
 	// argument torch refuses gives an error made by Refuse. nil: the plan is the
-	// argument struct itself (see Op).
+	// argument struct itself (see Op). What few operators can do are methods of
+	// the plan: see abilities.go.
 	Plan func(a A) (P, error)
 
 	// Kernel computes the results from the arguments: tensors whose elements
 	// are unrounded compute values and whose DType is the dtype torch gives.
 	// Most are lazy. An argument torch refuses gives an error made by Refuse.
+	// nil: the plan is Valued.
 	Kernel func(p P) ([]*tensor.Tensor, error)
-
-	// Value replaces Kernel for ops whose result is not made of tensors (item,
-	// tolist, size): the Python value torch returns.
-	Value func(p P) (value.Value, error)
-
-	// After gives the new values of arguments the call changes without
-	// returning them, by argument name (running_mean of batch_norm). nil if none.
-	After func(p P, outs []*tensor.Tensor) (map[string][]*tensor.Tensor, error)
-
-	// AfterScale gives S, as Scale does for results, for the values of After; nil
-	// or missing: the largest magnitude of each.
-	AfterScale func(p P) map[string][]*tensor.Tensor
-
-	// AfterElse gives others that are as right, as Else does for results, for values of After.
-	AfterElse func(p P) map[string][][]*tensor.Tensor
 
 	// Grad computes the gradients of the differentiable arguments. NoGrad says
 	// why there are none. One of the two is set unless no result is floating.
@@ -91,73 +73,6 @@ type Planned[A, P any] struct {
 	// gradient per argument requiring it: what the last autograd node of the
 	// result received for its own inputs. nil: the gradients of Grad.
 	Node func(p P, g *Grad) (Node, error)
-
-	// Least and GradLeast give what is nowhere more than Scale and GradScale, for a fraction of their
-	// work; nil where there is nothing of the kind. Accumulated operators with Axes need none.
-	Least     func(p P, outs []*tensor.Tensor) []*tensor.Tensor
-	GradLeast func(p P, g *Grad) (Grads, error)
-
-	// Else gives for each result others that are as right, of its shape: where the
-	// function jumps within rounding of its arguments, the values on both sides; where an
-	// accumulator overflows, infinity; nil where there are none. GradElse does the same for
-	// gradients; one that it leaves out has none.
-	Else     func(p P, outs []*tensor.Tensor) [][]*tensor.Tensor
-	GradElse func(p P, g *Grad) ([]Grads, error)
-
-	// Steps: what Else and GradElse give are values of kernels that round numbers which elements share on
-	// the way, such as a mean that is kept in 16 bits. Where these differ from the reference, an error says
-	// nothing about a common factor, nor does it stand alone.
-	Steps bool
-
-	// OtherDType is another dtype that devices and versions of torch give result i; Invalid if there is none.
-	OtherDType func(p P, i int) tensor.DType
-
-	// GradChain gives, for gradients whose terms torch's CPU kernels add one after the
-	// other in the gradient's dtype, the sums of the magnitudes of the partial sums.
-	GradChain func(p P, g *Grad) (Grads, error)
-
-	// GradTermsOf is GradTerms of one argument, where those of others are far more.
-	GradTermsOf func(p P, arg string) int
-
-	// Products is the number of multiply-adds that make one element of the first
-	// result: what a product of matrices or a convolution costs. nil: the op costs
-	// an operation per element of its largest tensor.
-	Products func(p P) float64
-
-	// Axes says how a call can be cut into parts, so that a large one need not be computed
-	// whole; nil: no call can.
-	Axes func(p P) *Axes
-
-	// Accept decides on results that differ but may be right: ties in topk,
-	// the order of unique. It gets the call's results as recorded (got) and as
-	// computed (want) and returns a verdict per result, nil if the call has no such
-	// freedom; nil: no call has.
-	Accept func(p P, got, want []*tensor.Tensor) []Acceptance
-
-	// RandomIf is Random for ops that draw numbers only in some calls (dropout
-	// in training); it returns "" where the result is determined.
-	RandomIf func(p P) string
-
-	// Drawn judges the recorded results of a call that draws random numbers: whether
-	// they can be of the distribution. nil: nothing but shape and dtype is known.
-	Drawn func(p P, got []*tensor.Tensor) Drawn
-
-	// DrawnGrads judges the recorded gradients of such a call, by argument name and nil
-	// where none was recorded, if its results do not show what was drawn. g.Outs are the
-	// recorded results. nil: nothing is known of them.
-	DrawnGrads func(p P, g *Grad, got Grads) Drawn
-
-	// ExactOut reports that what results are written to, out= or self, must have
-	// their dtype; nil: torch converts.
-	ExactOut func(p P) bool
-
-	// Mistakes are what kernels of the operator get wrong and no argument says: plans
-	// under which this declaration computes what such kernels give.
-	Mistakes func(p P) []Mistake[P]
-
-	// Versions are what sound implementations give instead, all as right: of own, "" for
-	// what goes without saying, this declaration is one. nil: all give the same.
-	Versions func(p P) (own string, others []Version[P])
 
 	// Cases generates arguments for the checks of package opcheck, small and of
 	// every kind of call the op has; the same ones for the same state of g.
@@ -221,6 +136,14 @@ type Traits struct {
 	// Signed says that IEEE 754 fixes the sign of a zero among the results: products, quotients,
 	// square roots, rounding.
 	Signed bool
+
+	// ExactOut: results are written only to tensors (out=, self) of their own dtype. Strict plans say it of a call.
+	ExactOut bool
+
+	// Steps: others that are as right (Either, GradEither) are values of kernels that round numbers which elements
+	// share on the way, such as a mean that is kept in 16 bits. Where these differ from the reference, an error says
+	// nothing about a common factor, nor does it stand alone.
+	Steps bool
 
 	// TakenFor names operators that kernels are known to compute in place of this one: of the
 	// same arguments, or of those that are required.
@@ -435,10 +358,9 @@ type Facts struct {
 	Names []string // full public names, in-place ones included
 	Doc   Doc
 	Traits
-	Error   Error
-	HasGrad bool
-	// HasAccept: results that differ may be right nevertheless, see Planned.Accept.
-	HasAccept bool
+	Error     Error
+	HasGrad   bool
+	HasAccept bool // results that differ may be right nevertheless, see Choosy
 	Inner     bool // op_tools records what Node gives
 	Exempt    map[string]string
 	View      bool // the result is an argument seen otherwise
@@ -469,8 +391,8 @@ func (o Planned[A, P]) Entry() *Entry {
 
 func entry(o declaration, args, plan reflect.Type) *Entry {
 	e := &Entry{op: &operator{declaration: &o, args: args, plan: plan}, schema: o.Schema, Facts: Facts{
-		Doc: o.Doc, Traits: o.Traits, Error: o.Error, HasGrad: o.Grad != nil, HasAccept: o.Accept != nil,
-		Inner: o.Node != nil, Exempt: o.Exempt,
+		Doc: o.Doc, Traits: o.Traits, Error: o.Error, HasGrad: o.Grad != nil, Inner: o.Node != nil,
+		HasAccept: o.Kernel != nil && plan.Implements(reflect.TypeFor[Choosy]()), Exempt: o.Exempt,
 	}}
 	e.Names = expandNames(e.Op(), o.Names, o.InPlace)
 	if e.Doc.Source == "" && len(e.Names) > 0 {

@@ -1,11 +1,12 @@
 package opdef
 
 import (
+	"cmp"
+	"fmt"
 	"reflect"
 	"unsafe"
 
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/tensor/value"
 )
 
 // opaque stands for every argument struct and every plan.
@@ -18,11 +19,12 @@ type declaration = Planned[*opaque, *opaque]
 // pointer is the pointer in p, an argument struct or a plan.
 func pointer(p any) *opaque { return (*opaque)(reflect.ValueOf(p).UnsafePointer()) }
 
-// A planned is a call whose arguments were checked: an operator with the plan of one
-// call. Methods that return a function return nil where nothing was declared.
+// A planned is a call whose arguments were checked: a declaration with the plan of one call, without its type and
+// with it.
 type planned struct {
 	*declaration
-	p *opaque
+	p    *opaque
+	plan any
 }
 
 // An operator is a declaration with the types of what it takes.
@@ -55,8 +57,8 @@ func (o *operator) contradiction() string {
 	switch {
 	case d.Plan == nil && o.args != o.plan:
 		return "want Plan"
-	case (d.Kernel == nil) == (d.Value == nil):
-		return "want one of Kernel and Value"
+	case d.Kernel == nil && !o.plan.Implements(reflect.TypeFor[Valued]()):
+		return "want Kernel, or a plan with a Value"
 	case d.Kernel != nil && d.Cases == nil:
 		return "no cases"
 	case d.Kernel != nil && d.Grad == nil && d.NoGrad == "":
@@ -92,93 +94,32 @@ func (o *operator) planned(args any) (planned, error) {
 		}
 		return o.other.of.planned(a)
 	}
-	c := planned{o.declaration, pointer(args)}
-	if c.Plan == nil {
-		return c, nil
+	p := pointer(args)
+	if o.declaration.Plan != nil {
+		var err error
+		if p, err = o.declaration.Plan(p); err != nil {
+			return planned{}, err
+		}
 	}
-	var err error
-	c.p, err = c.Plan(c.p)
-	return c, err
+	return planned{o.declaration, p, reflect.NewAt(o.plan.Elem(), unsafe.Pointer(p)).Interface()}, nil
+}
+
+// on is the declaration with another plan, of the same type.
+func (c planned) on(p any) planned {
+	if reflect.TypeOf(p) != reflect.TypeOf(c.plan) {
+		panic(fmt.Errorf("op %s: a plan is %T, want %T", c.Schema, p, c.plan))
+	}
+	return planned{c.declaration, pointer(p), p}
 }
 
 func (c planned) kernel() ([]*tensor.Tensor, error) { return c.Kernel(c.p) }
 
-func (c planned) value() func() (value.Value, error) {
-	if c.Value == nil {
-		return nil
-	}
-	return func() (value.Value, error) { return c.Value(c.p) }
-}
-
 func (c planned) after(outs []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
-	if c.After == nil {
-		return nil, nil
+	if m, ok := c.plan.(Mutating); ok {
+		return m.After(outs)
 	}
-	return c.After(c.p, outs)
+	return nil, nil
 }
-
-func (c planned) afterScale() map[string][]*tensor.Tensor {
-	if c.AfterScale == nil {
-		return nil
-	}
-	return c.AfterScale(c.p)
-}
-
-func (c planned) afterElse() func() map[string][][]*tensor.Tensor {
-	return bind(c.AfterElse, c.p)
-}
-
-func (c planned) grad(g *Grad) (Grads, error) { return c.Grad(c.p, g) }
-
-func (c planned) node() func(g *Grad) (Node, error) { return bindWith2(c.Node, c.p) }
-
-func (c planned) scale() func(outs []*tensor.Tensor) []*tensor.Tensor {
-	return bindWith(c.Scale, c.p)
-}
-
-func (c planned) gradScale() func(g *Grad, grads Grads) (Grads, error) {
-	if c.GradScale == nil {
-		return nil
-	}
-	return func(g *Grad, grads Grads) (Grads, error) { return c.GradScale(c.p, g, grads) }
-}
-
-func (c planned) least() func(outs []*tensor.Tensor) []*tensor.Tensor {
-	return bindWith(c.Least, c.p)
-}
-
-func (c planned) gradLeast() func(g *Grad) (Grads, error) {
-	return bindWith2(c.GradLeast, c.p)
-}
-
-func (c planned) others() func(outs []*tensor.Tensor) [][]*tensor.Tensor {
-	return bindWith(c.Else, c.p)
-}
-
-// otherDType is Planned.OtherDType of result i.
-func (c planned) otherDType(i int) tensor.DType {
-	if c.OtherDType == nil {
-		return tensor.Invalid
-	}
-	return c.OtherDType(c.p, i)
-}
-
-func (c planned) gradOthers() func(g *Grad) ([]Grads, error) {
-	return bindWith2(c.GradElse, c.p)
-}
-
-func (c planned) gradChain() func(g *Grad) (Grads, error) {
-	return bindWith2(c.GradChain, c.p)
-}
-
-func (c planned) drawnGrads(g *Grad, got Grads) Drawn {
-	if c.DrawnGrads == nil {
-		return Drawn{}
-	}
-	return c.DrawnGrads(c.p, g, got)
-}
-
-func (c planned) drawn() func(got []*tensor.Tensor) Drawn { return bindWith(c.Drawn, c.p) }
 
 // terms is at least 1.
 func (c planned) terms() int {
@@ -190,8 +131,8 @@ func (c planned) terms() int {
 
 // gradTerms is at least 1, of the gradient of an argument or of any ("").
 func (c planned) gradTerms(arg string) int {
-	if c.GradTermsOf != nil && arg != "" {
-		return max(1, c.GradTermsOf(c.p, arg))
+	if counted, ok := c.plan.(Counted); ok && arg != "" {
+		return max(1, counted.GradTermsOf(arg))
 	}
 	if c.GradTerms == nil {
 		return c.terms()
@@ -199,62 +140,37 @@ func (c planned) gradTerms(arg string) int {
 	return max(1, c.GradTerms(c.p))
 }
 
-func (c planned) products() float64 {
-	if c.Products == nil {
-		return 0
-	}
-	return c.Products(c.p)
-}
-
-func (c planned) axes() *Axes {
-	if c.Axes == nil {
-		return nil
-	}
-	return c.Axes(c.p)
-}
-
 func (c planned) errorClass() Error {
-	if c.ErrorOf == nil {
-		return c.Error
+	if classed, ok := c.plan.(Classed); ok {
+		return classed.ErrorOf()
 	}
-	return c.ErrorOf(c.p)
-}
-
-func (c planned) accept() func(got, want []*tensor.Tensor) []Acceptance {
-	if c.Accept == nil {
-		return nil
-	}
-	return func(got, want []*tensor.Tensor) []Acceptance { return c.Accept(c.p, got, want) }
+	return c.Error
 }
 
 func (c planned) random() string {
-	if c.RandomIf == nil {
-		return c.Random
+	if drawing, ok := c.plan.(Drawing); ok {
+		return cmp.Or(drawing.Random(), c.Random)
 	}
-	return c.RandomIf(c.p)
+	return c.Random
 }
 
-func (c planned) exactOut() bool { return c.ExactOut != nil && c.ExactOut(c.p) }
-
 func (c planned) mistakes() []Mistake[planned] {
-	if c.Mistakes == nil {
+	mistaken, ok := c.plan.(Mistaken)
+	if !ok {
 		return nil
 	}
 	var out []Mistake[planned]
-	for _, m := range c.Mistakes(c.p) {
-		out = append(out, Mistake[planned]{m.Text, m.Rounds, m.Gradients, func() (planned, error) {
-			p, err := m.Plan()
-			return planned{c.declaration, p}, err
-		}})
+	for _, m := range mistaken.Mistakes() {
+		out = append(out, Mistake[planned]{m.Text, m.Rounds, m.Gradients, func() (planned, error) { return c.made(m.Plan) }})
 	}
 	return out
 }
 
-func (c planned) versions() (own string, others []Version[*opaque]) {
-	if c.Versions == nil {
-		return "", nil
+func (c planned) versions() (own string, others []Version[any]) {
+	if versioned, ok := c.plan.(Versioned); ok {
+		return versioned.Versions()
 	}
-	return c.Versions(c.p)
+	return "", nil
 }
 
 // as is the plan of a version, the plan itself where the call has none of that text.
@@ -265,31 +181,17 @@ func (c planned) as(version string) (planned, error) {
 	_, others := c.versions()
 	for _, v := range others {
 		if v.Text == version {
-			p, err := v.Plan()
-			return planned{c.declaration, p}, err
+			return c.made(v.Plan)
 		}
 	}
 	return c, nil
 }
 
-// bind is f of one plan, nil if f is.
-func bind[R any](f func(*opaque) R, p *opaque) func() R {
-	if f == nil {
-		return nil
+// made is the declaration with the plan that make gives.
+func (c planned) made(make func() (any, error)) (planned, error) {
+	p, err := make()
+	if err != nil {
+		return planned{}, err
 	}
-	return func() R { return f(p) }
-}
-
-func bindWith[X, R any](f func(*opaque, X) R, p *opaque) func(X) R {
-	if f == nil {
-		return nil
-	}
-	return func(x X) R { return f(p, x) }
-}
-
-func bindWith2[X, R any](f func(*opaque, X) (R, error), p *opaque) func(X) (R, error) {
-	if f == nil {
-		return nil
-	}
-	return func(x X) (R, error) { return f(p, x) }
+	return c.on(p), nil
 }

@@ -7,20 +7,23 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
+// doubled is a plan with a mistake.
+type doubled struct{ twice int }
+
+func (d *doubled) Mistakes() []Mistake[any] {
+	return []Mistake[any]{{Text: "one more", Plan: func() (any, error) { return &doubled{d.twice + 1}, nil }}}
+}
+
 // TestErased: a declaration without its types has every field where it was, and its functions get the pointers
 // that those of the declaration get.
 func TestErased(t *testing.T) {
 	type args struct{ n int }
-	type plan struct{ twice int }
-	o := Planned[*args, *plan]{
-		Plan:   func(a *args) (*plan, error) { return &plan{2 * a.n}, nil },
-		Bounds: Bounds[*plan]{Terms: func(p *plan) int { return p.twice }},
+	o := Planned[*args, *doubled]{
+		Plan:   func(a *args) (*doubled, error) { return &doubled{2 * a.n}, nil },
+		Bounds: Bounds[*doubled]{Terms: func(p *doubled) int { return p.twice }},
 		Cases:  func(Gen) []*args { return []*args{{3}, {4}} },
-		Kernel: func(p *plan) ([]*tensor.Tensor, error) {
+		Kernel: func(p *doubled) ([]*tensor.Tensor, error) {
 			return []*tensor.Tensor{tensor.New(tensor.Float32, nil, []float64{float64(p.twice)})}, nil
-		},
-		Mistakes: func(p *plan) []Mistake[*plan] {
-			return []Mistake[*plan]{{Text: "more", Plan: func() (*plan, error) { return &plan{p.twice + 1}, nil }}}
 		},
 	}
 	typed, plain := reflect.TypeOf(o), reflect.TypeFor[declaration]()

@@ -86,41 +86,71 @@ type Pointwise[A any] struct {
 
 // Entry declares the op.
 func (p Pointwise[A]) Entry() *Entry {
-	op := Op[A]{
-		Schema: p.Schema, Names: p.Names,
-		Doc: p.Doc, Traits: p.Traits, Error: p.Error,
-		Kernel: p.kernel, Node: p.Node, Exempt: p.Exempt, Cases: p.Cases,
-		Mistakes: p.Mistakes,
+	op := Planned[*A, *pointwise[A]]{
+		Schema: p.Schema, Names: p.Names, Doc: p.Doc, Traits: p.Traits, Error: p.Error,
+		Plan:   func(a *A) (*pointwise[A], error) { return &pointwise[A]{&p, a}, nil },
+		Kernel: func(c *pointwise[A]) ([]*tensor.Tensor, error) { return p.kernel(c.args) },
+		Exempt: p.Exempt, Cases: p.Cases,
+	}
+	if p.Node != nil {
+		op.Node = func(c *pointwise[A], g *Grad) (Node, error) { return p.Node(c.args, g) }
 	}
 	if op.Error.Class != Exact && (p.S != nil || p.SBlock != nil || p.C != nil) {
-		op.Scale = p.scale
-	}
-	if p.SLeast > 0 {
-		op.Least = func(a *A, _ []*tensor.Tensor) []*tensor.Tensor {
-			return []*tensor.Tensor{magnitudesTimes(p.SLeast, p.Self(a))}
-		}
-	}
-	if p.DSLeast > 0 {
-		op.GradLeast = func(_ *A, g *Grad) (Grads, error) {
-			return Grads{"self": {magnitudesTimes(p.DSLeast, g.Out[0])}}, nil
-		}
-	}
-	if p.Jumps || p.Else != nil {
-		op.Else = p.others
+		op.Scale = func(c *pointwise[A], outs []*tensor.Tensor) []*tensor.Tensor { return p.scale(c.args, outs) }
 	}
 	if p.smooth() || p.DC != nil {
-		op.Grad = p.grad
+		op.Grad = func(c *pointwise[A], g *Grad) (Grads, error) { return p.grad(c.args, g) }
 		if op.Error.Class != Exact && op.Error.Grad == nil {
 			op.Error.Grad = &Error{Class: Elementwise, ULPs: 4}
 		}
 		if p.DS != nil || p.DSBlock != nil || p.DC != nil {
-			op.GradScale = p.gradScale
-		}
-		if p.smooth() {
-			op.GradElse = p.gradElse
+			op.GradScale = func(c *pointwise[A], g *Grad, grads Grads) (Grads, error) {
+				return p.gradScale(c.args, g, grads)
+			}
 		}
 	}
 	return op.Entry()
+}
+
+// A pointwise is a call of a Pointwise.
+type pointwise[A any] struct {
+	*Pointwise[A]
+	args *A
+}
+
+func (c *pointwise[A]) Least([]*tensor.Tensor) []*tensor.Tensor {
+	if c.SLeast == 0 {
+		return nil
+	}
+	return []*tensor.Tensor{magnitudesTimes(c.SLeast, c.Self(c.args))}
+}
+
+func (c *pointwise[A]) GradLeast(g *Grad) (Grads, error) {
+	if c.DSLeast == 0 {
+		return nil, nil
+	}
+	return Grads{"self": {magnitudesTimes(c.DSLeast, g.Out[0])}}, nil
+}
+
+func (c *pointwise[A]) Else([]*tensor.Tensor) [][]*tensor.Tensor {
+	if !c.Jumps && c.Pointwise.Else == nil {
+		return nil
+	}
+	return c.others(c.args)
+}
+
+func (c *pointwise[A]) GradElse(g *Grad) ([]Grads, error) {
+	if !c.smooth() {
+		return nil, nil
+	}
+	return c.gradElse(c.args, g)
+}
+
+func (c *pointwise[A]) Mistakes() []Mistake[any] {
+	if c.Pointwise.Mistakes == nil {
+		return nil
+	}
+	return MistakesOf(c.Pointwise.Mistakes(c.args), func(a *A) any { return &pointwise[A]{c.Pointwise, a} })
 }
 
 func (p Pointwise[A]) kernel(a *A) ([]*tensor.Tensor, error) {
@@ -243,7 +273,7 @@ func (p Pointwise[A]) gradElse(a *A, g *Grad) ([]Grads, error) {
 
 // others are the results on the other side of a jump that is within rounding of the
 // argument, below and above it, and those of Else.
-func (p Pointwise[A]) others(a *A, _ []*tensor.Tensor) [][]*tensor.Tensor {
+func (p Pointwise[A]) others(a *A) [][]*tensor.Tensor {
 	x := p.Self(a)
 	if !x.DType.IsFloat() {
 		return [][]*tensor.Tensor{nil}

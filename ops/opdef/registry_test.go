@@ -57,12 +57,9 @@ func TestContradictions(t *testing.T) {
 			`name "Tenosr.f": neither a package nor a namespace of torch is called Tenosr`},
 		{"name", build(func(o *Op[selfArgs]) { o.Names = "torch_npu.f,g" }), `"f,g" is no Python identifier`},
 		{"uncast", build(func(o *Op[selfArgs]) { o.Uncast = "g" }), "Uncast: it has no method g"},
-		{"kernel", build(func(o *Op[selfArgs]) { o.Kernel = nil }), "want one of Kernel and Value"},
+		{"kernel", build(func(o *Op[selfArgs]) { o.Kernel = nil }), "want Kernel, or a plan with a Value"},
 		{"kernel of a random op", build(func(o *Op[selfArgs]) { o.Kernel, o.Random = nil, "draws random numbers" }),
-			"want one of Kernel and Value"},
-		{"kernel and value", build(func(o *Op[selfArgs]) {
-			o.Value = func(*selfArgs) (value.Value, error) { return nil, nil }
-		}), "want one of Kernel and Value"},
+			"want Kernel, or a plan with a Value"},
 		{"summary", build(func(o *Op[selfArgs]) { o.Doc.Summary = "" }), "want a summary"},
 		{"full stop", build(func(o *Op[selfArgs]) { o.Doc.Summary = "Itself." }), "summary ends in a full stop"},
 		{"cases", build(func(o *Op[selfArgs]) { o.Cases = nil }), "no cases"},

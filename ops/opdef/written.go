@@ -13,7 +13,7 @@ func (c *Call) Written() []*tensor.Tensor {
 
 // AfterBound is the error model of t, the value after the call (Forward.After)
 // of item i (0 for a plain one) of an argument: that of a result, with the scale
-// Op.AfterScale gives or else the largest magnitude.
+// AfterScale gives or else the largest magnitude.
 func (c *Call) AfterBound(arg string, i int, t *tensor.Tensor) Bound {
 	class := c.sound().errorClass()
 	b := class.bound()
@@ -21,21 +21,18 @@ func (c *Call) AfterBound(arg string, i int, t *tensor.Tensor) Bound {
 	if exact {
 		b = Bound{Class: Exact}
 	}
-	if others := c.plan.afterElse(); others != nil {
-		b.Else = func() []*tensor.Tensor {
-			if ts := others()[arg]; i < len(ts) {
-				return ts[i]
-			}
-			return nil
-		}
+	if either, ok := c.plan.plan.(MutatingEither); ok {
+		b.Else = func() []*tensor.Tensor { return at(either.AfterElse()[arg], i) }
 	}
 	if exact {
 		return b
 	}
 	b.Covers = false // nothing is known of the scales of written arguments
 	b.Scale = func() *tensor.Tensor {
-		if s := c.plan.afterScale()[arg]; i < len(s) && s[i] != nil {
-			return s[i]
+		if bounded, ok := c.plan.plan.(MutatingBounded); ok {
+			if s := at(bounded.AfterScale()[arg], i); s != nil {
+				return s
+			}
 		}
 		return largest(t)
 	}

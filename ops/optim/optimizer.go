@@ -68,10 +68,6 @@ var optimizerOps = []*opdef.Entry{
 			s, _, err := a.update()
 			return []*tensor.Tensor{s}, err
 		},
-		After: func(a *updateScaleArgs, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
-			_, n, err := a.update()
-			return map[string][]*tensor.Tensor{"growth_tracker": {n}}, err
-		},
 		Cases: func(opdef.Gen) (cs []*updateScaleArgs) {
 			for _, found := range []float64{0, 1} {
 				for _, n := range []int64{0, 4} {
@@ -82,6 +78,11 @@ var optimizerOps = []*opdef.Entry{
 			return cs
 		},
 	}.Entry(),
+}
+
+func (a *updateScaleArgs) After([]*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+	_, n, err := a.update()
+	return map[string][]*tensor.Tensor{"growth_tracker": {n}}, err
 }
 
 // What steps do to the gradient first.
@@ -150,7 +151,7 @@ type fusedStep struct {
 	// more are changes of single tensors.
 	more map[string][]*tensor.Tensor
 	// mistakes are steps that kernels take instead.
-	mistakes []opdef.Mistake[*fusedStep]
+	mistakes []opdef.Mistake[any]
 }
 
 // changes are the new values of all lists, or their scales.
@@ -226,16 +227,20 @@ func fusedOp[A any](names, schema string, doc opdef.Doc, step func(a *A) (*fused
 		Schema: schema, Names: names, Doc: doc, Error: elements.ElementwiseError,
 		Traits: opdef.Traits{NoGrad: "it returns nothing"},
 		Plan:   step,
-		Value:  func(*fusedStep) (value.Value, error) { return nil, nil },
-		After: func(f *fusedStep, _ []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
-			return f.changes(false), nil
-		},
-		AfterScale: func(f *fusedStep) map[string][]*tensor.Tensor {
-			return f.changes(true)
-		},
-		Mistakes: func(f *fusedStep) []opdef.Mistake[*fusedStep] { return f.mistakes },
 	}.Entry()
 }
+
+func (*fusedStep) Value() (value.Value, error) { return nil, nil }
+
+func (f *fusedStep) After([]*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+	return f.changes(false), nil
+}
+
+func (f *fusedStep) AfterScale() map[string][]*tensor.Tensor {
+	return f.changes(true)
+}
+
+func (f *fusedStep) Mistakes() []opdef.Mistake[any] { return f.mistakes }
 
 // elementOr is the single element of t, or otherwise if there is no t.
 func elementOr(t *tensor.Tensor, otherwise float64) float64 {
@@ -295,11 +300,11 @@ type adamRule struct {
 }
 
 // mistakes are what kernels of Adam get wrong.
-func (a *adamArgs) mistakes(right adamRule) (out []opdef.Mistake[*fusedStep]) {
+func (a *adamArgs) mistakes(right adamRule) (out []opdef.Mistake[any]) {
 	add := func(text string, with func(r *adamRule)) {
 		rule := right
 		with(&rule)
-		out = append(out, opdef.Mistake[*fusedStep]{Text: text, Plan: func() (*fusedStep, error) {
+		out = append(out, opdef.Mistake[any]{Text: text, Plan: func() (any, error) {
 			return a.step(rule)
 		}})
 	}
@@ -427,9 +432,9 @@ type sgdRule struct {
 }
 
 // mistakes are what kernels of stochastic gradient descent get wrong.
-func (a *sgdArgs) mistakes(round func(dt tensor.DType, x float64) float64) (out []opdef.Mistake[*fusedStep]) {
+func (a *sgdArgs) mistakes(round func(dt tensor.DType, x float64) float64) (out []opdef.Mistake[any]) {
 	add := func(text string, a sgdArgs, rule sgdRule) {
-		out = append(out, opdef.Mistake[*fusedStep]{Text: text, Plan: func() (*fusedStep, error) {
+		out = append(out, opdef.Mistake[any]{Text: text, Plan: func() (any, error) {
 			return a.step(round, rule)
 		}})
 	}

@@ -299,7 +299,7 @@ func TestMistakes(t *testing.T) {
 		"dampening is momentum":            p - lr*(b1*m+(1-b1)*coupled),
 		"lr is multiplied into the buffer": p - (b1*m + lr*coupled),
 	}
-	for _, mistakes := range [][]opdef.Mistake[*fusedStep]{
+	for _, mistakes := range [][]opdef.Mistake[any]{
 		adam.mistakes(adamRule{decoupled: true}), sgd.mistakes(func(_ tensor.DType, x float64) float64 { return x }),
 	} {
 		for _, mistake := range mistakes {
@@ -307,7 +307,7 @@ func TestMistakes(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", mistake.Text, err)
 			}
-			got := tensor.At[float64](f.changes(false)["self"][0], 0)
+			got := tensor.At[float64](f.(*fusedStep).changes(false)["self"][0], 0)
 			if due, ok := want[mistake.Text]; !ok || math.Abs(got-due) > 1e-12 {
 				t.Errorf("%s: got %v, want %v", mistake.Text, got, due)
 			}

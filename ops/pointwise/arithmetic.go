@@ -74,27 +74,27 @@ var arithmeticOps = []*opdef.Entry{
 			return kernel.Reciprocal(y), kernel.Quo(-z, y)
 		},
 	}.Entry().AsSigned().WithTakenFor("torch.mul"),
-	opdef.Op[opdef.BinaryArgs]{
+	opdef.Planned[*opdef.BinaryArgs, *reverseQuotient]{
 		Schema: "__rtruediv__(Tensor self, Tensor|Scalar other) -> Tensor",
 		Names:  "Tensor.__rtruediv__ Tensor.__rdiv__",
 		Traits: opdef.Traits{Composite: true, Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Quotient with the operands swapped", Formula: "(1 / self) * other",
 			Notes: "Two roundings, since torch multiplies by the reciprocal; the last node is that product."},
 		Error:  opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise}},
-		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) { return quotient(a.Other, a.Self) },
-		Else:   timesReciprocal,
-		Grad:   reverseQuotientGrad,
-		Node: func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Node, error) {
+		Plan:   func(a *opdef.BinaryArgs) (*reverseQuotient, error) { return (*reverseQuotient)(a), nil },
+		Kernel: func(a *reverseQuotient) ([]*tensor.Tensor, error) { return quotient(a.Other, a.Self) },
+		Grad:   (*reverseQuotient).grad,
+		Node: func(a *reverseQuotient, g *opdef.Grad) (opdef.Node, error) {
 			inner, err := elements.MapN(g.Outs[0].DType,
 				func(v []complex128) complex128 { return v[0] * cmplx.Conj(v[1]) },
 				func(v []float64) float64 { return v[0] * v[1] }, g.Out[0], a.Other)
 			return opdef.Node{Grads: []*tensor.Tensor{inner}}, err
 		},
-		Bounds: opdef.Bounds[*opdef.BinaryArgs]{
-			Scale: func(_ *opdef.BinaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+		Bounds: opdef.Bounds[*reverseQuotient]{
+			Scale: func(_ *reverseQuotient, outs []*tensor.Tensor) []*tensor.Tensor {
 				return []*tensor.Tensor{elements.AbsIfComplex(outs[0])}
 			},
-			GradScale: func(_ *opdef.BinaryArgs, _ *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
+			GradScale: func(_ *reverseQuotient, _ *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
 				return opdef.Grads{"self": {opdef.Abs(gr["self"][0])}, "other": {nil}}, nil
 			},
 		},
@@ -232,8 +232,8 @@ var arithmeticOps = []*opdef.Entry{
 		Traits: opdef.Traits{
 			Composite: true, // of a conversion to float64
 			InPlace:   true,
+			ExactOut:  true,
 		},
-		ExactOut: func(*PowArgs) bool { return true },
 		Doc: opdef.Doc{Summary: "Power in double precision", Formula: "self ** exponent",
 			Notes: "The result is float64 or complex128."},
 		Kernel: floatPower,
@@ -267,29 +267,33 @@ func powOp(op opdef.Op[PowArgs]) *opdef.Entry {
 	op.GradScale = func(a *PowArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
 		return powGrad(a.Self, a.Exponent, "self", "exponent", g, true)
 	}
-	op.Else = func(a *PowArgs, outs []*tensor.Tensor) [][]*tensor.Tensor {
-		if !outs[0].DType.IsFloat() {
-			return [][]*tensor.Tensor{nil}
-		}
-		return [][]*tensor.Tensor{{opdef.Must(elements.MapN(outs[0].DType, nil,
-			func(v []float64) float64 { return powByRoot(v[0], v[1]) }, a.Self, a.Exponent))}}
-	}
-	op.GradElse = func(a *PowArgs, g *opdef.Grad) ([]opdef.Grads, error) {
-		if !g.Outs[0].DType.IsFloat() || a.Self.Wrapped {
-			return nil, nil
-		}
-		t, err := elements.MapN(g.Outs[0].DType, nil, func(v []float64) float64 {
-			if v[2] == 0 {
-				return 0
-			}
-			return v[0] * v[2] * powByRoot(v[1], v[2]-1)
-		}, g.Out[0], a.Self, a.Exponent)
-		if err != nil {
-			return nil, err
-		}
-		return []opdef.Grads{{"self": {opdef.SumTo(t, a.Self.Shape)}}}, nil
-	}
 	return op.Entry()
+}
+
+// Else are the powers of kernels that take a square root.
+func (a *PowArgs) Else(outs []*tensor.Tensor) [][]*tensor.Tensor {
+	if !outs[0].DType.IsFloat() {
+		return [][]*tensor.Tensor{nil}
+	}
+	return [][]*tensor.Tensor{{opdef.Must(elements.MapN(outs[0].DType, nil,
+		func(v []float64) float64 { return powByRoot(v[0], v[1]) }, a.Self, a.Exponent))}}
+}
+
+// GradElse are the gradients of such kernels.
+func (a *PowArgs) GradElse(g *opdef.Grad) ([]opdef.Grads, error) {
+	if !g.Outs[0].DType.IsFloat() || a.Self.Wrapped {
+		return nil, nil
+	}
+	t, err := elements.MapN(g.Outs[0].DType, nil, func(v []float64) float64 {
+		if v[2] == 0 {
+			return 0
+		}
+		return v[0] * v[2] * powByRoot(v[1], v[2]-1)
+	}, g.Out[0], a.Self, a.Exponent)
+	if err != nil {
+		return nil, err
+	}
+	return []opdef.Grads{{"self": {opdef.SumTo(t, a.Self.Shape)}}}, nil
 }
 
 // powByRoot is x**y as kernels compute it that take a square root for the exponents 1/2 and -1/2: of negative

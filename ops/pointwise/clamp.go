@@ -46,9 +46,9 @@ func clamp(a *clampArgs) ([]*tensor.Tensor, error) {
 	return elements.Result(clampIn[int64](dt, shape, a, ts))
 }
 
-// clampElse is the result where numbers beyond the range of an integer dtype are its limits,
+// Else is the result where numbers beyond the range of an integer dtype are its limits,
 // as torch 2 has it, where torch 1 wraps them.
-func clampElse(a *clampArgs, _ []*tensor.Tensor) [][]*tensor.Tensor {
+func (a *clampArgs) Else([]*tensor.Tensor) [][]*tensor.Tensor {
 	dt, beyond := tensor.ResultType(a.terms()...), false
 	if dt.Kind() != tensor.KindInt {
 		return [][]*tensor.Tensor{nil}
@@ -92,9 +92,9 @@ func clampIn[T float64 | int64](dt tensor.DType, shape []int, a *clampArgs, ts [
 // clampGrad gives self all of the gradient where it is equal to a bound, as torch does before 2.15.
 func clampGrad(a *clampArgs, g *opdef.Grad) (opdef.Grads, error) { return clampGradTied(a, g, 1) }
 
-// clampGradElse is what torch gives from 2.15 on where self is equal to a bound: nothing beside a
+// GradElse is what torch gives from 2.15 on where self is equal to a bound: nothing beside a
 // number, half to each of two tensors.
-func clampGradElse(a *clampArgs, g *opdef.Grad) ([]opdef.Grads, error) {
+func (a *clampArgs) GradElse(g *opdef.Grad) ([]opdef.Grads, error) {
 	tied := 0.0
 	for _, bound := range []*tensor.Tensor{a.Min, a.Max} {
 		if bound != nil && !bound.Wrapped {
@@ -184,7 +184,7 @@ func clampedAt[A any](schema, summary, formula string, plan func(a *A) (*clampAr
 		Traits: opdef.Traits{InPlace: true},
 		Doc:    opdef.Doc{Summary: summary, Formula: formula},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
-		Plan:   plan, Kernel: clamp, Else: clampElse, Grad: clampGrad, GradElse: clampGradElse,
+		Plan:   plan, Kernel: clamp, Grad: clampGrad,
 		Cases: func(g opdef.Gen) (cs []*A) {
 			for _, c := range clampCases(g) {
 				if a, ok := call(c); ok {

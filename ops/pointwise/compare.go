@@ -69,7 +69,7 @@ var compareOps = []*opdef.Entry{
 				{g.Int(tensor.Int32, 0, 3, 4), g.Int(tensor.Int32, 0, 3, 4), 0, 1, false}}
 		},
 	}.Entry(),
-	opdef.Op[closeArgs]{
+	opdef.Query[closeArgs]{
 		Schema: "allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool",
 		Doc: opdef.Doc{Summary: "Whether all elements are close",
 			Formula: "all(|self - other| <= atol + rtol*|other|)"},
@@ -81,7 +81,7 @@ var compareOps = []*opdef.Entry{
 			return allTrue(t), nil
 		},
 	}.Entry(),
-	opdef.Op[opdef.BinaryArgs]{
+	opdef.Query[opdef.BinaryArgs]{
 		Schema: "equal(Tensor self, Tensor other) -> bool",
 		Doc: opdef.Doc{Summary: "Whether two tensors have the same shape and elements",
 			Formula: "all(self == other)"},
@@ -129,7 +129,7 @@ var compareOps = []*opdef.Entry{
 				"as from torch 2.15 on, nowhere if the bound is a number, half to each of two tensors. Numbers " +
 				"beyond the range of an integer dtype wrap, or are its limits, as versions of torch have it."},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
-		Kernel: clamp, Else: clampElse, Grad: clampGrad, GradElse: clampGradElse, Cases: clampCases,
+		Kernel: clamp, Grad: clampGrad, Cases: clampCases,
 	}.Entry(),
 	clampedAt("clamp_min(Tensor self, Tensor|Scalar min) -> Tensor", "Cut at a lower bound", "max(self, min)",
 		func(a *clampMinArgs) (*clampArgs, error) { return &clampArgs{Self: a.Self, Min: a.Min}, nil },

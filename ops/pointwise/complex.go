@@ -123,21 +123,15 @@ var complexOps = []*opdef.Entry{
 		},
 		Cases: elements.CasesAwayFromZero,
 	}.Entry(),
-	opdef.Op[opdef.UnaryArgs]{
+	opdef.Planned[*opdef.UnaryArgs, *resolving]{
 		Schema: "resolve_conj(Tensor self) -> Tensor", Names: "resolve_conj Tensor.resolve_conj",
 		Doc: opdef.Doc{Summary: "The same elements without the mark that they are conjugated", Formula: "self",
 			Notes: "torch before 2.0 saves arguments without that mark; the conjugate is then right."},
 		Error:  elements.ExactError,
-		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return elements.Result(a.Self) },
-		Grad: func(_ *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
+		Plan:   func(a *opdef.UnaryArgs) (*resolving, error) { return (*resolving)(a), nil },
+		Kernel: func(a *resolving) ([]*tensor.Tensor, error) { return elements.Result(a.Self) },
+		Grad: func(_ *resolving, g *opdef.Grad) (opdef.Grads, error) {
 			return elements.GradOf("self", g.Out[0]), nil
-		},
-		Accept: func(_ *opdef.UnaryArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
-			if !want[0].DType.IsComplex() || !slices.Equal(tensor.Data[complex128](got[0]),
-				tensor.Data[complex128](elements.Conj(want[0]))) {
-				return make([]opdef.Acceptance, 1)
-			}
-			return []opdef.Acceptance{{OK: true, Rule: "conjugate bit not saved"}}
 		},
 		Cases: elements.CasesAwayFromZero,
 	}.Entry(),
@@ -181,6 +175,18 @@ var complexOps = []*opdef.Entry{
 		Bounds: opdef.Bounds[*opdef.UnaryArgs]{GradScale: elements.ComplexGradScale},
 		Cases:  elements.CasesAwayFromZero,
 	}.Entry(),
+}
+
+// A resolving is a call of resolve_conj.
+type resolving opdef.UnaryArgs
+
+// Accept takes the conjugate where the mark was not saved.
+func (*resolving) Accept(got, want []*tensor.Tensor) []opdef.Acceptance {
+	if !want[0].DType.IsComplex() || !slices.Equal(tensor.Data[complex128](got[0]),
+		tensor.Data[complex128](elements.Conj(want[0]))) {
+		return make([]opdef.Acceptance, 1)
+	}
+	return []opdef.Acceptance{{OK: true, Rule: "conjugate bit not saved"}}
 }
 
 type complexArgs struct{ Real, Imag *tensor.Tensor }

@@ -19,21 +19,16 @@ var integers = []float64{-3, -2, -1, 0, 1, 2, 3}
 
 // pointwiseOps are functions of one tensor, element by element.
 var pointwiseOps = []*opdef.Entry{
-	opdef.Op[opdef.UnaryArgs]{
+	opdef.Planned[*opdef.UnaryArgs, *magnitude]{
 		Schema: "abs(Tensor self) -> Tensor", Names: "abs absolute Tensor.abs Tensor.absolute Tensor.__abs__",
 		Traits: opdef.Traits{InPlace: true},
 		Doc: opdef.Doc{Summary: "Magnitude", Formula: "|self|",
 			Notes: "Complex input gives the real dtype; one infinite part makes it +Inf, where torch 1 has NaN if " +
 				"the other is NaN. The subgradient at 0 is 0."},
-		Error: opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise}},
-		ErrorOf: func(a *opdef.UnaryArgs) opdef.Error {
-			if a.Self.DType.IsComplex() { // the root of a sum of squares
-				return opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise}}
-			}
-			return elements.ExactError
-		},
-		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return absolute(a.Self) },
-		Grad: func(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
+		Error:  opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise}},
+		Plan:   func(a *opdef.UnaryArgs) (*magnitude, error) { return (*magnitude)(a), nil },
+		Kernel: func(a *magnitude) ([]*tensor.Tensor, error) { return absolute(a.Self) },
+		Grad: func(a *magnitude, g *opdef.Grad) (opdef.Grads, error) {
 			gr := opdef.Grads{}
 			if !a.Self.DType.IsComplex() {
 				gr.Set("self", opdef.Zip(a.Self.DType, g.Out[0], a.Self,
@@ -389,6 +384,17 @@ var pointwiseOps = []*opdef.Entry{
 			}
 		},
 	}.Entry(),
+}
+
+// A magnitude is a call of abs.
+type magnitude opdef.UnaryArgs
+
+// ErrorOf is that of a root of a sum of squares for complex numbers.
+func (a *magnitude) ErrorOf() opdef.Error {
+	if a.Self.DType.IsComplex() { // the root of a sum of squares
+		return opdef.Error{Class: opdef.Rounded, ULPs: 2, Grad: &opdef.Error{Class: opdef.Elementwise}}
+	}
+	return elements.ExactError
 }
 
 // number is the function of one real number.

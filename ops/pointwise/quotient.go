@@ -24,8 +24,11 @@ func quotient(x, y *tensor.Tensor) ([]*tensor.Tensor, error) {
 	return []*tensor.Tensor{t}, err
 }
 
-// timesReciprocal is the quotient as torch computes it, whose reciprocal may overflow.
-func timesReciprocal(a *opdef.BinaryArgs, outs []*tensor.Tensor) [][]*tensor.Tensor {
+// A reverseQuotient is a quotient with the operands swapped.
+type reverseQuotient opdef.BinaryArgs
+
+// Else is the quotient as torch computes it, whose reciprocal may overflow.
+func (a *reverseQuotient) Else(outs []*tensor.Tensor) [][]*tensor.Tensor {
 	dt := outs[0].DType
 	if !dt.IsFloat() {
 		return [][]*tensor.Tensor{nil}
@@ -46,7 +49,7 @@ func quotientGrad(x, y *tensor.Tensor, g *opdef.Grad) (opdef.Grads, error) {
 	return opdef.Grads{"self": {elements.SumGradTo(gx, x)}, "other": {elements.SumGradTo(gy, y)}}, err
 }
 
-func reverseQuotientGrad(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Grads, error) {
+func (a *reverseQuotient) grad(g *opdef.Grad) (opdef.Grads, error) {
 	gr, err := quotientGrad(a.Other, a.Self, g)
 	if err == nil {
 		gr["self"], gr["other"] = gr["other"], gr["self"]

@@ -163,12 +163,6 @@ func fractionalPoolOps(nd int) []*opdef.Entry {
 				return []*tensor.Tensor{v, i}, nil
 			},
 			Grad: grad,
-			RandomIf: func(a *fractionalArgs) string {
-				if a.RandomSamples == nil {
-					return elements.DrawsRandomNumbers
-				}
-				return ""
-			},
 			Cases: func(g opdef.Gen) []*fractionalArgs {
 				in := append([]int{2, 2}, slices.Repeat([]int{6}, nd)...)
 				s := func(dt tensor.DType) *tensor.Tensor {
@@ -187,4 +181,11 @@ func fractionalPoolOps(nd int) []*opdef.Entry {
 		declare(name+"("+args+") -> Tensor|Tensor[]", "F."+name, false),
 		declare(name+"_with_indices("+args+") -> (Tensor, Tensor)", "F."+name+"_with_indices", true),
 	}
+}
+
+func (a *fractionalArgs) Random() string {
+	if a.RandomSamples == nil {
+		return elements.DrawsRandomNumbers
+	}
+	return ""
 }

@@ -37,6 +37,7 @@ type pooling struct {
 	win     kernel.Windows
 	divide  [3][]int                       // factors of the divisor per dimension
 	divisor int                            // overrides them
+	average bool                           // the mean of each window is computed, not the largest element
 	divides bool                           // the windows divide the input: adaptive pooling
 	beyond  [3][]bool                      // which windows end behind the input, unless they divide it
 	indices bool                           // those of the largest elements are a result too

@@ -50,19 +50,26 @@ func maxPoolOf[A any](op opdef.Planned[*A, *pooling]) *opdef.Entry {
 		return opdef.Grads{"input": {elements.ScatterPlanes(p.Planes, g.Out[0], tensor.Data[int64](at))}}, nil
 	}
 	op.GradTerms, op.Node = (*pooling).overlap, (*pooling).node
-	op.Mistakes = (*pooling).maxMistakes
 	return op.Entry()
+}
+
+// Mistakes are what kernels get wrong about windows.
+func (p *pooling) Mistakes() []opdef.Mistake[any] {
+	if p.average {
+		return p.meanMistakes()
+	}
+	return p.maxMistakes()
 }
 
 // maxMistakes are what kernels get wrong about windows that reach beyond the input, and about which element of each
 // gets the gradient.
-func (p *pooling) maxMistakes() []opdef.Mistake[*pooling] {
+func (p *pooling) maxMistakes() []opdef.Mistake[any] {
 	if !p.Tensor.DType.IsFloat() {
 		return nil
 	}
-	var out []opdef.Mistake[*pooling]
+	var out []opdef.Mistake[any]
 	add := func(text string, with func(m *pooling)) {
-		out = append(out, opdef.Mistake[*pooling]{Text: text, Plan: func() (*pooling, error) {
+		out = append(out, opdef.Mistake[any]{Text: text, Plan: func() (any, error) {
 			m := *p
 			with(&m)
 			return &m, nil
@@ -101,13 +108,13 @@ func (p *pooling) choosing() *pooling {
 }
 
 // meanMistakes are what kernels get wrong about the elements of a window.
-func (p *pooling) meanMistakes() []opdef.Mistake[*pooling] {
+func (p *pooling) meanMistakes() []opdef.Mistake[any] {
 	if !p.Tensor.DType.IsFloat() {
 		return nil
 	}
-	var out []opdef.Mistake[*pooling]
+	var out []opdef.Mistake[any]
 	add := func(text string, with func(m *pooling)) {
-		out = append(out, opdef.Mistake[*pooling]{Text: text, Plan: func() (*pooling, error) {
+		out = append(out, opdef.Mistake[any]{Text: text, Plan: func() (any, error) {
 			m := *p
 			with(&m)
 			return &m, nil
@@ -277,7 +284,7 @@ func (a *avgPoolArgs) plan(nd int) (*pooling, error) {
 	if err := p.slidingWindows(a.KernelSize, a.Stride, a.Padding, []int{1}, a.CeilMode); err != nil {
 		return nil, err
 	}
-	if !a.CountIncludePad {
+	if p.average = true; !a.CountIncludePad {
 		p.countInside()
 	}
 	if a.DivisorOverride != nil {
@@ -296,7 +303,6 @@ func meanPoolOf[A any](op opdef.Planned[*A, *pooling]) *opdef.Entry {
 		return opdef.Grads{"input": {p.meanGrad(g.Out[0])}}, nil
 	}
 	op.Terms, op.GradTerms = (*pooling).largestWindow, (*pooling).overlap
-	op.Mistakes = (*pooling).meanMistakes
 	if own := op.Node; own != nil {
 		op.Node = func(p *pooling, g *opdef.Grad) (opdef.Node, error) {
 			if p.squeeze {
@@ -434,7 +440,14 @@ func adaptivePoolOps(nd int) []*opdef.Entry {
 					&adaptiveAvgArgs{g.Normal(tensor.BFloat16, append([]int{2}, slices.Repeat([]int{4}, nd)...)...),
 						int64(3)})
 			},
-			Plan: func(a *adaptiveAvgArgs) (*pooling, error) { return adaptivePlan(a.Input, a.OutputSize, nd, false) },
+			Plan: func(a *adaptiveAvgArgs) (*pooling, error) {
+				p, err := adaptivePlan(a.Input, a.OutputSize, nd, false)
+				if err != nil {
+					return nil, err
+				}
+				p.average = true
+				return p, nil
+			},
 		}),
 		maxPoolOf(opdef.Planned[*adaptiveMaxArgs, *pooling]{
 			Schema: most + "(Tensor input, any output_size, bool return_indices=False) -> Tensor|Tensor[]",

@@ -35,7 +35,7 @@ var queryOps = []*opdef.Entry{
 			s, err := onlyElement(t)
 			return s.Complex128(), err
 		}),
-	opdef.Op[containsArgs]{
+	opdef.Query[containsArgs]{
 		Schema: "__contains__(Tensor self, Tensor|Scalar element) -> any", Names: "Tensor.__contains__",
 		Doc: opdef.Doc{Summary: "Whether any element equals another", Formula: "any(self == element)",
 			Notes: "Both are broadcast."},
@@ -48,7 +48,7 @@ var queryOps = []*opdef.Entry{
 			return slices.Contains(tensor.Data[int64](f.Outs[0]), 1), nil
 		},
 	}.Entry(),
-	opdef.Op[shallowCopyArgs]{
+	opdef.Query[shallowCopyArgs]{
 		Schema: "_has_compatible_shallow_copy_type(Tensor input, Tensor from) -> any",
 		Names:  "_has_compatible_shallow_copy_type",
 		Doc: opdef.Doc{Summary: "Whether a tensor can take over another's data, which modules ask when they are " +
@@ -97,7 +97,7 @@ var queryOps = []*opdef.Entry{
 			s, err := onlyElement(t)
 			return s.Int64(), err
 		}),
-	opdef.Op[sizeOfArgs]{
+	opdef.Query[sizeOfArgs]{
 		Schema: "size(Tensor self, int? dim=None) -> any", Names: "Tensor.size",
 		Doc: opdef.Doc{Summary: "The shape, or the size of one dimension"},
 		Value: func(a *sizeOfArgs) (value.Value, error) {
@@ -108,12 +108,12 @@ var queryOps = []*opdef.Entry{
 			return v, err
 		},
 	}.Entry(),
-	opdef.Op[sizeOfArgs]{
+	opdef.Query[sizeOfArgs]{
 		Schema: "stride(Tensor self, int? dim=None) -> any", Names: "Tensor.stride",
 		Doc:   opdef.Doc{Summary: "The strides in elements, or that of one dimension"},
 		Value: func(a *sizeOfArgs) (value.Value, error) { return sizes(a.Self.Stride, a.Dim) },
 	}.Entry(),
-	opdef.Op[resultTypeArgs]{
+	opdef.Query[resultTypeArgs]{
 		Schema: "result_type(Tensor|Scalar tensor1, Tensor|Scalar tensor2) -> any", Names: "result_type",
 		Doc: opdef.Doc{Summary: "The dtype of an arithmetic operation on both"},
 		Value: func(a *resultTypeArgs) (value.Value, error) {
@@ -124,7 +124,7 @@ var queryOps = []*opdef.Entry{
 			return dt, nil
 		},
 	}.Entry(),
-	opdef.Op[promoteArgs]{
+	opdef.Query[promoteArgs]{
 		Schema: "promote_types(dtype type1, dtype type2) -> any", Names: "promote_types",
 		Doc: opdef.Doc{Summary: "The smallest dtype both convert to"},
 		Value: func(a *promoteArgs) (value.Value, error) {
@@ -135,17 +135,17 @@ var queryOps = []*opdef.Entry{
 			return dt, nil
 		},
 	}.Entry(),
-	opdef.Op[canCastArgs]{
+	opdef.Query[canCastArgs]{
 		Schema: "can_cast(dtype from, dtype to) -> any", Names: "can_cast",
 		Doc:   opdef.Doc{Summary: "Whether a result may be written to a tensor of another dtype"},
 		Value: func(a *canCastArgs) (value.Value, error) { return tensor.CanCast(a.From, a.To), nil },
 	}.Entry(),
-	opdef.Op[opdef.BinaryArgs]{
+	opdef.Query[opdef.BinaryArgs]{
 		Schema: "is_same_size(Tensor self, Tensor other) -> any", Names: "is_same_size Tensor.is_same_size",
 		Doc:   opdef.Doc{Summary: "Whether two tensors have the same shape", Source: "torch.Tensor.is_same_size"},
 		Value: func(a *opdef.BinaryArgs) (value.Value, error) { return slices.Equal(a.Self.Shape, a.Other.Shape), nil },
 	}.Entry(),
-	opdef.Op[isTensorArgs]{
+	opdef.Query[isTensorArgs]{
 		Schema: "is_tensor(any obj) -> any", Names: "is_tensor",
 		Doc: opdef.Doc{Summary: "Whether the object is a tensor"},
 		Value: func(a *isTensorArgs) (value.Value, error) {
@@ -153,7 +153,7 @@ var queryOps = []*opdef.Entry{
 			return ok, nil
 		},
 	}.Entry(),
-	opdef.Op[typeNameArgs]{
+	opdef.Query[typeNameArgs]{
 		Schema: "type.name(Tensor self) -> any", Names: "Tensor.type",
 		Doc: opdef.Doc{Summary: "Name of the tensor class"},
 		Value: func(a *typeNameArgs) (value.Value, error) {
@@ -176,7 +176,7 @@ var queryOps = []*opdef.Entry{
 			"torch.musa.synchronize "+
 			"torch.gcu.synchronize",
 		"(ignored device=None) -> any", "Waits for the device"),
-	opdef.Op[backwardArgs]{
+	opdef.Query[backwardArgs]{
 		Schema: "backward(Tensor self, ignored gradient=None, ignored retain_graph=None, ignored " +
 			"create_graph=False, ignored inputs=None) -> any", Names: "Tensor.backward",
 		Doc: opdef.Doc{Summary: "Runs the recorded graph backwards",
@@ -208,7 +208,7 @@ type backwardArgs struct{ Self *tensor.Tensor }
 
 // query declares a property of one tensor.
 func query(name, names, summary string, f func(*tensor.Tensor) (value.Value, error)) *opdef.Entry {
-	return opdef.Op[opdef.UnaryArgs]{
+	return opdef.Query[opdef.UnaryArgs]{
 		Schema: name + "(Tensor self) -> any", Names: names,
 		Doc:   opdef.Doc{Summary: summary, Source: "torch.Tensor." + name},
 		Value: func(a *opdef.UnaryArgs) (value.Value, error) { return f(a.Self) },
@@ -217,7 +217,7 @@ func query(name, names, summary string, f func(*tensor.Tensor) (value.Value, err
 
 // silent declares a function without tensors that returns None.
 func silent(name, names, params, summary string) *opdef.Entry {
-	return opdef.Op[struct{}]{
+	return opdef.Query[struct{}]{
 		Schema: name + params, Names: names,
 		Doc:   opdef.Doc{Summary: summary, Notes: "Returns None."},
 		Value: func(*struct{}) (value.Value, error) { return nil, nil },
@@ -275,7 +275,7 @@ func sizes(ns []int, dim *int) (value.Value, error) {
 }
 
 var shapeQueryOps = []*opdef.Entry{
-	opdef.Op[shapesArgs]{
+	opdef.Query[shapesArgs]{
 		Schema: "broadcast_shapes(any[]... shapes) -> any", Names: "broadcast_shapes functional.broadcast_shapes",
 		Doc: opdef.Doc{Summary: "The shape that tensors of the given shapes are broadcast to"},
 		Value: func(a *shapesArgs) (value.Value, error) {

@@ -30,7 +30,7 @@ var stochasticDepth = opdef.Op[depthArgs]{
 		"itself outside training",
 		Formula: "input when training is off or p is 0", Notes: "mode is row or batch. Training with p = 1 gives " +
 			"zeros."},
-	Error: dropoutError, RandomIf: func(a *depthArgs) string { return drops(a.P, a.Training) },
+	Error: dropoutError,
 	Kernel: func(a *depthArgs) ([]*tensor.Tensor, error) {
 		if a.Mode != "batch" && a.Mode != "row" {
 			return nil, opdef.Refuse("mode", "want batch or row, got %q", a.Mode)
@@ -49,22 +49,26 @@ var stochasticDepth = opdef.Op[depthArgs]{
 		}
 		return opdef.Grads{"input": {g.Out[0]}}, nil
 	},
-	GradElse: func(a *depthArgs, g *opdef.Grad) ([]opdef.Grads, error) {
-		if drops(a.P, a.Training) == "" {
-			return nil, nil
-		}
-		return othersOf("input", a.mask(), a.Input, g), nil
-	},
 	Node: func(a *depthArgs, _ *opdef.Grad) (opdef.Node, error) {
 		if !a.Training || a.P == 0 {
 			return opdef.Node{Skip: elements.GradOfOtherOp}, nil
 		}
 		return opdef.Node{}, nil
 	},
-	Drawn: func(a *depthArgs, got []*tensor.Tensor) opdef.Drawn { return judgeMask(a.mask(), a.Input, got) },
 	Cases: func(g opdef.Gen) []*depthArgs {
 		x := func() *tensor.Tensor { return g.Normal(tensor.Float64, 2, 3, 4) }
 		return []*depthArgs{{x(), 0.5, "row", false}, {x(), 0, "batch", true}, {x(), 1, "row", true},
 			{x(), 0.5, "row", true}, {x(), 0.5, "batch", true}, {g.Normal(tensor.BFloat16, 3, 2), 0.5, "row", false}}
 	},
 }.Entry()
+
+func (a *depthArgs) Random() string { return drops(a.P, a.Training) }
+
+func (a *depthArgs) GradElse(g *opdef.Grad) ([]opdef.Grads, error) {
+	if drops(a.P, a.Training) == "" {
+		return nil, nil
+	}
+	return othersOf("input", a.mask(), a.Input, g), nil
+}
+
+func (a *depthArgs) Drawn(got []*tensor.Tensor) opdef.Drawn { return judgeMask(a.mask(), a.Input, got) }

@@ -24,26 +24,42 @@ type nativeDropoutArgs struct {
 	Train bool
 }
 
+// A dropping is a call of the dropout of that name.
+type dropping struct {
+	name     string
+	self     *tensor.Tensor
+	p        float64
+	training bool
+}
+
+// Random is nothing outside training.
+func (d *dropping) Random() string { return drops(d.p, d.training) }
+
+// GradElse are the gradients of elements that may have been dropped or kept.
+func (d *dropping) GradElse(g *opdef.Grad) ([]opdef.Grads, error) {
+	return keepElse(d.name, d.self, d.p, d.training, g)
+}
+
+// Drawn judges what was dropped.
+func (d *dropping) Drawn(got []*tensor.Tensor) opdef.Drawn {
+	return judgeMask(masked(d.name, d.self, d.p), d.self, got)
+}
+
 // dropout declares a dropout of torch.nn.functional.
 func dropout(name, names, params string) *opdef.Entry {
-	return opdef.Op[dropoutArgs]{
+	return opdef.Planned[*dropoutArgs, *dropping]{
 		Schema: name + "(Tensor self, " + params + ") -> Tensor", Names: names,
 		Doc: opdef.Doc{Summary: "Random elements set to zero, the others scaled; the tensor itself outside training",
 			Formula: "self when training is off or p is 0",
 			Notes:   "Training with p = 1 gives zeros."},
-		Error: dropoutError, RandomIf: func(a *dropoutArgs) string { return drops(a.P, a.Training) },
-		Kernel: func(a *dropoutArgs) ([]*tensor.Tensor, error) { return keep(a.Self, a.P, a.Training) },
-		Grad: func(a *dropoutArgs, g *opdef.Grad) (opdef.Grads, error) {
-			return keepGrad(name, a.Self, a.P, a.Training, g)
+		Error:  dropoutError,
+		Plan:   func(a *dropoutArgs) (*dropping, error) { return &dropping{name, a.Self, a.P, a.Training}, nil },
+		Kernel: func(d *dropping) ([]*tensor.Tensor, error) { return keep(d.self, d.p, d.training) },
+		Grad: func(d *dropping, g *opdef.Grad) (opdef.Grads, error) {
+			return keepGrad(name, d.self, d.p, d.training, g)
 		},
-		GradElse: func(a *dropoutArgs, g *opdef.Grad) ([]opdef.Grads, error) {
-			return keepElse(name, a.Self, a.P, a.Training, g)
-		},
-		Node: func(a *dropoutArgs, g *opdef.Grad) (opdef.Node, error) {
-			return keepNode(name, a.Self, a.P, a.Training, g)
-		},
-		Drawn: func(a *dropoutArgs, got []*tensor.Tensor) opdef.Drawn {
-			return judgeMask(masked(name, a.Self, a.P), a.Self, got)
+		Node: func(d *dropping, g *opdef.Grad) (opdef.Node, error) {
+			return keepNode(name, d.self, d.p, d.training, g)
 		},
 		Cases: func(g opdef.Gen) []*dropoutArgs {
 			x := func() *tensor.Tensor { return g.Normal(tensor.Float64, 2, 3, 4) }
@@ -55,25 +71,20 @@ func dropout(name, names, params string) *opdef.Entry {
 
 // nativeDropout declares a dropout of the torch namespace.
 func nativeDropout(name, names string) *opdef.Entry {
-	return opdef.Op[nativeDropoutArgs]{
+	return opdef.Planned[*nativeDropoutArgs, *dropping]{
 		Schema: name + "(Tensor self, float p, bool train) -> Tensor", Names: names,
 		Traits: opdef.Traits{InPlace: true},
 		Doc: opdef.Doc{Summary: "Random elements set to zero, the others scaled; the tensor itself outside training",
 			Formula: "self when train is off or p is 0",
 			Notes:   "Training with p = 1 gives zeros.", Source: "torch.nn.functional.dropout"},
-		Error: dropoutError, RandomIf: func(a *nativeDropoutArgs) string { return drops(a.P, a.Train) },
-		Kernel: func(a *nativeDropoutArgs) ([]*tensor.Tensor, error) { return keep(a.Self, a.P, a.Train) },
-		Grad: func(a *nativeDropoutArgs, g *opdef.Grad) (opdef.Grads, error) {
-			return keepGrad(name, a.Self, a.P, a.Train, g)
+		Error:  dropoutError,
+		Plan:   func(a *nativeDropoutArgs) (*dropping, error) { return &dropping{name, a.Self, a.P, a.Train}, nil },
+		Kernel: func(d *dropping) ([]*tensor.Tensor, error) { return keep(d.self, d.p, d.training) },
+		Grad: func(d *dropping, g *opdef.Grad) (opdef.Grads, error) {
+			return keepGrad(name, d.self, d.p, d.training, g)
 		},
-		GradElse: func(a *nativeDropoutArgs, g *opdef.Grad) ([]opdef.Grads, error) {
-			return keepElse(name, a.Self, a.P, a.Train, g)
-		},
-		Node: func(a *nativeDropoutArgs, g *opdef.Grad) (opdef.Node, error) {
-			return keepNode(name, a.Self, a.P, a.Train, g)
-		},
-		Drawn: func(a *nativeDropoutArgs, got []*tensor.Tensor) opdef.Drawn {
-			return judgeMask(masked(name, a.Self, a.P), a.Self, got)
+		Node: func(d *dropping, g *opdef.Grad) (opdef.Node, error) {
+			return keepNode(name, d.self, d.p, d.training, g)
 		},
 		Cases: func(g opdef.Gen) []*nativeDropoutArgs {
 			return []*nativeDropoutArgs{{g.Normal(tensor.Float64, 3, 4), 0.5, false}, {g.Normal(tensor.Float64, 3, 4),
@@ -88,9 +99,8 @@ var dropoutWithMask = opdef.Op[dropoutMaskArgs]{
 	Doc: opdef.Doc{Summary: "Random elements set to zero, the others scaled, and where they were kept; outside " +
 		"training the tensor itself", Formula: "input, all true when train is off",
 		Notes: "Training with p = 1 gives zeros. train is on where it is None.", Source: "ATen/native/Dropout.cpp"},
-	Error:    dropoutError,
-	Traits:   opdef.Traits{Trivial: true},
-	RandomIf: func(a *dropoutMaskArgs) string { return drops(a.P, a.training()) },
+	Error:  dropoutError,
+	Traits: opdef.Traits{Trivial: true},
 	Kernel: func(a *dropoutMaskArgs) ([]*tensor.Tensor, error) {
 		out, err := keep(a.Input, a.P, a.training())
 		if err != nil {
@@ -114,28 +124,31 @@ var dropoutWithMask = opdef.Op[dropoutMaskArgs]{
 		}
 		return opdef.Grads{"input": gr["self"]}, nil
 	},
-	Drawn: func(a *dropoutMaskArgs, got []*tensor.Tensor) opdef.Drawn {
-		d := judgeMask(draws.Dropout(a.P), a.Input, got)
-		if d.Wrong != "" || d.Checked == "" {
-			return d
-		}
-		x, y, kept := tensor.Data[float64](a.Input), tensor.Data[float64](got[0]), tensor.Data[int64](got[1])
-		for i, k := range kept {
-			if might, mightNot := draws.Dropout(a.P).Kept(got[0].DType, x[i], y[i]); k != 0 && !might ||
-				k == 0 && !mightNot {
-				return opdef.Drawn{Wrong: fmt.Sprintf("the mask is %t at element %d, where %v became %v", k != 0, i,
-					x[i], y[i])}
-			}
-		}
-		d.Checked += "; the mask"
-		return d
-	},
 	Cases: func(g opdef.Gen) []*dropoutMaskArgs {
 		yes, no := true, false
 		return []*dropoutMaskArgs{{g.Normal(tensor.Float64, 3, 4), 0.5, &no}, {g.Normal(tensor.Float64, 3, 4), 0, &yes},
 			{g.Normal(tensor.Float32, 3), 0.5, nil}, {g.Normal(tensor.Float64, 3), 1, &yes}}
 	},
 }.Entry()
+
+func (a *dropoutMaskArgs) Random() string { return drops(a.P, a.training()) }
+
+func (a *dropoutMaskArgs) Drawn(got []*tensor.Tensor) opdef.Drawn {
+	d := judgeMask(draws.Dropout(a.P), a.Input, got)
+	if d.Wrong != "" || d.Checked == "" {
+		return d
+	}
+	x, y, kept := tensor.Data[float64](a.Input), tensor.Data[float64](got[0]), tensor.Data[int64](got[1])
+	for i, k := range kept {
+		if might, mightNot := draws.Dropout(a.P).Kept(got[0].DType, x[i], y[i]); k != 0 && !might ||
+			k == 0 && !mightNot {
+			return opdef.Drawn{Wrong: fmt.Sprintf("the mask is %t at element %d, where %v became %v", k != 0, i,
+				x[i], y[i])}
+		}
+	}
+	d.Checked += "; the mask"
+	return d
+}
 
 type dropoutMaskArgs struct {
 	Input *tensor.Tensor

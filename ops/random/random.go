@@ -411,17 +411,18 @@ var gumbelSoftmax = opdef.Op[gumbelArgs]{
 		}
 		return creation.Constant(a.Logits.Shape, opdef.Int(0), a.Logits.DType)
 	},
-	Drawn: func(a *gumbelArgs, got []*tensor.Tensor) opdef.Drawn {
-		dim, err := opdef.Dim("dim", a.Dim, a.Logits.Dim())
-		if err != nil || len(got) == 0 || a.Logits.Dim() == 0 {
-			return opdef.Drawn{}
-		}
-		return chooses(a.Logits.Transpose(dim, a.Logits.Dim()-1), got[0].Transpose(dim, got[0].Dim()-1), a.Hard)
-	},
 	Cases: func(g opdef.Gen) []*gumbelArgs {
 		return []*gumbelArgs{{g.Normal(tensor.Float32, 2, 3), 1, false, 1e-10, -1}}
 	},
 }.Entry()
+
+func (a *gumbelArgs) Drawn(got []*tensor.Tensor) opdef.Drawn {
+	dim, err := opdef.Dim("dim", a.Dim, a.Logits.Dim())
+	if err != nil || len(got) == 0 || a.Logits.Dim() == 0 {
+		return opdef.Drawn{}
+	}
+	return chooses(a.Logits.Transpose(dim, a.Logits.Dim()-1), got[0].Transpose(dim, got[0].Dim()-1), a.Hard)
+}
 
 // chooses judges rows of probabilities, ones and zeros if hard: the largest of a row is
 // at c with the probability that softmax gives its logit, whatever the temperature.
@@ -467,26 +468,40 @@ func unknown[A any](name, names, params, why string, cases func(opdef.Gen) []*A,
 	if why == opdef.Uninitialised {
 		summary = "Memory as it is"
 	}
-	return opdef.Op[A]{
+	return opdef.Planned[*A, *filling]{
 		Schema: name + params, Names: names,
 		Traits: opdef.Traits{Random: why, Trivial: true, NoGrad: elements.NoDifferentiableArgument},
 		Error:  elements.ExactError,
 		Doc:    opdef.Doc{Summary: summary, Notes: "Only shape and dtype are determined."},
-		Kernel: kernel, Cases: cases, Exempt: creation.FixedDType, Drawn: first(judge),
+		Plan: func(a *A) (*filling, error) {
+			return &filling{func() ([]*tensor.Tensor, error) { return kernel(a) }, first(a, judge)}, nil
+		},
+		Kernel: (*filling).zeros, Cases: cases, Exempt: creation.FixedDType,
 	}.Entry()
 }
 
-// first judges the first result by the only judge, if there is one.
-func first[A any](judge []func(a *A, got *tensor.Tensor) opdef.Drawn) func(a *A, got []*tensor.Tensor) opdef.Drawn {
+// A filling is a call whose values are not determined.
+type filling struct {
+	make  func() ([]*tensor.Tensor, error)     // tensors of the right shapes and dtypes
+	judge func(got *tensor.Tensor) opdef.Drawn // of the first result; nil: nothing is known of it
+}
+
+func (f *filling) zeros() ([]*tensor.Tensor, error) { return f.make() }
+
+// Drawn judges the first result.
+func (f *filling) Drawn(got []*tensor.Tensor) opdef.Drawn {
+	if f.judge == nil || len(got) == 0 || !got[0].DType.Computable() || got[0].DType.IsComplex() {
+		return opdef.Drawn{}
+	}
+	return f.judge(got[0])
+}
+
+// first is the only judge, if there is one, of a call.
+func first[A any](a *A, judge []func(a *A, got *tensor.Tensor) opdef.Drawn) func(got *tensor.Tensor) opdef.Drawn {
 	if len(judge) == 0 {
 		return nil
 	}
-	return func(a *A, got []*tensor.Tensor) opdef.Drawn {
-		if len(got) == 0 || !got[0].DType.Computable() || got[0].DType.IsComplex() {
-			return opdef.Drawn{}
-		}
-		return judge[0](a, got[0])
-	}
+	return func(got *tensor.Tensor) opdef.Drawn { return judge[0](a, got) }
 }
 
 // from judges by a distribution that the arguments name.
@@ -666,7 +681,7 @@ func filler[A any](
 	name, names, params string, self func(*A) (*tensor.Tensor, error), of func(*tensor.Tensor) *A,
 	judge ...func(a *A, got *tensor.Tensor) opdef.Drawn,
 ) *opdef.Entry {
-	return opdef.Op[A]{
+	return opdef.Planned[*A, *filling]{
 		Schema: name + params, Names: names,
 		Traits: opdef.Traits{
 			InPlace: true,
@@ -678,14 +693,16 @@ func filler[A any](
 		Error: elements.ExactError,
 		Doc: opdef.Doc{Summary: "Fills the tensor with random numbers",
 			Notes: "Only shape and dtype are determined."},
-		Kernel: func(a *A) ([]*tensor.Tensor, error) {
-			t, err := self(a)
-			if err != nil {
-				return nil, err
-			}
-			return creation.Constant(t.Shape, opdef.Int(0), t.DType)
+		Plan: func(a *A) (*filling, error) {
+			return &filling{func() ([]*tensor.Tensor, error) {
+				t, err := self(a)
+				if err != nil {
+					return nil, err
+				}
+				return creation.Constant(t.Shape, opdef.Int(0), t.DType)
+			}, first(a, judge)}, nil
 		},
-		Drawn: first(judge),
+		Kernel: (*filling).zeros,
 		Cases: func(g opdef.Gen) []*A {
 			var cs []*A
 			for _, c := range floatLikeCases(g) {
@@ -830,7 +847,7 @@ func kaiming(of func(std float64) draws.Distribution) func(a *initKaimingArgs, g
 // tensor; of are arguments with the others' defaults.
 func initialiser[A initialised](name, params string, of func(t *tensor.Tensor) *A, judge ...func(a *A,
 	got *tensor.Tensor) opdef.Drawn) *opdef.Entry {
-	return opdef.Op[A]{
+	return opdef.Planned[*A, *filling]{
 		Schema: "init_" + name + "(Tensor tensor, " + params + ", ignored generator=None) -> Tensor",
 		Names:  "nn.init." + name,
 		Traits: opdef.Traits{
@@ -842,11 +859,13 @@ func initialiser[A initialised](name, params string, of func(t *tensor.Tensor) *
 		Error: elements.ExactError,
 		Doc: opdef.Doc{Summary: "Fills the tensor with random numbers",
 			Notes: "Only shape and dtype are determined."},
-		Kernel: func(a *A) ([]*tensor.Tensor, error) {
-			t := (*a).filled()
-			return creation.Constant(t.Shape, opdef.Int(0), t.DType)
+		Plan: func(a *A) (*filling, error) {
+			return &filling{func() ([]*tensor.Tensor, error) {
+				t := (*a).filled()
+				return creation.Constant(t.Shape, opdef.Int(0), t.DType)
+			}, first(a, judge)}, nil
 		},
-		Drawn: first(judge),
-		Cases: func(g opdef.Gen) []*A { return []*A{of(g.Normal(tensor.Float32, 2, 3))} },
+		Kernel: (*filling).zeros,
+		Cases:  func(g opdef.Gen) []*A { return []*A{of(g.Normal(tensor.Float32, 2, 3))} },
 	}.Entry()
 }

@@ -28,10 +28,10 @@ func (n *network) steps(sum int) int {
 // terms is steps of the results.
 func (n *network) terms() int { return n.steps(n.x.Shape[n.x.Dim()-1] + n.out()) }
 
-// drawn judges the results of a network that drops elements of what each layer gives to the next,
+// Drawn judges the results of a network that drops elements of what each layer gives to the next,
 // of which no trace is left: the states of the first layer do not depend on it, the last states
 // are among the results, and gates keep results within limits.
-func (n *network) drawn(got []*tensor.Tensor) opdef.Drawn {
+func (n *network) Drawn(got []*tensor.Tensor) opdef.Drawn {
 	for _, t := range append(append([]*tensor.Tensor{n.x}, n.hx...), n.params...) {
 		if !elements.Finite(t) {
 			return opdef.Drawn{}

@@ -197,13 +197,6 @@ func recurrentOp[A any](o opdef.Planned[*A, *network]) *opdef.Entry {
 	o.Error = opdef.Error{Class: opdef.Normwise, ULPs: 4, Coarse: true, Grad: &opdef.Error{Class: opdef.Normwise,
 		ULPs: 4, Coarse: true}}
 	o.Autocast, o.Composite = opdef.AutocastLower, true
-	o.RandomIf = func(n *network) string {
-		if n.dropout > 0 && n.dropout < 1 && n.layers > 1 {
-			return elements.DrawsRandomNumbers
-		}
-		return ""
-	}
-	o.Drawn = (*network).drawn
 	o.Terms = (*network).terms
 	o.GradTerms = func(n *network) int { return n.steps(n.rows() + n.cell.Gates()*n.hidden()) }
 	o.Kernel = func(n *network) ([]*tensor.Tensor, error) { return n.results(), nil }
@@ -224,6 +217,13 @@ func recurrentOp[A any](o opdef.Planned[*A, *network]) *opdef.Entry {
 		return s, nil
 	}
 	return o.Entry()
+}
+
+func (n *network) Random() string {
+	if n.dropout > 0 && n.dropout < 1 && n.layers > 1 {
+		return elements.DrawsRandomNumbers
+	}
+	return ""
 }
 
 // A networkCase is the arguments of a network.

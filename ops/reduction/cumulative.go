@@ -14,16 +14,17 @@ import (
 
 // cumulativeOps are running results along a dimension.
 var cumulativeOps = []*opdef.Entry{
-	opdef.Op[CumulativeArgs]{
+	opdef.Planned[*CumulativeArgs, *scan]{
 		Schema: "cumsum(Tensor self, int dim, *, dtype? dtype=None) -> Tensor",
 		Traits: opdef.Traits{InPlace: true, Autocast: opdef.AutocastFloat32},
 		Doc:    opdef.Doc{Summary: "Running sum along a dimension", Notes: "Integers and bool give int64."},
 		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
-		Bounds: opdef.Bounds[*CumulativeArgs]{Terms: (*CumulativeArgs).terms},
-		Kernel: func(a *CumulativeArgs) ([]*tensor.Tensor, error) {
+		Bounds: opdef.Bounds[*scan]{Terms: func(a *scan) int { return a.terms() }},
+		Plan:   func(a *CumulativeArgs) (*scan, error) { return &scan{a, RunningSum[float64], 0}, nil },
+		Kernel: func(a *scan) ([]*tensor.Tensor, error) {
 			return a.running(RunningSum[float64], RunningSum[int64], RunningSum[complex128])
 		},
-		Grad: func(a *CumulativeArgs, g *opdef.Grad) (opdef.Grads, error) {
+		Grad: func(a *scan, g *opdef.Grad) (opdef.Grads, error) {
 			dim := opdef.Must(opdef.Dim("dim", a.Dim, a.Self.Dim()))
 			if g.Outs[0].DType.IsComplex() {
 				return elements.GradOf("self", opdef.AlongDim(g.Outs[0].DType, g.Out[0], dim, SuffixSum[complex128])),
@@ -31,22 +32,20 @@ var cumulativeOps = []*opdef.Entry{
 			}
 			return elements.GradOf("self", opdef.AlongDim(g.Outs[0].DType, g.Out[0], dim, SuffixSum[float64])), nil
 		},
-		Mistakes: func(a *CumulativeArgs) []opdef.Mistake[*CumulativeArgs] {
-			return a.mistakes(RunningSum[float64], 0)
-		},
 		Cases: cumulativeCases,
 	}.Entry(),
-	opdef.Op[CumulativeArgs]{
+	opdef.Planned[*CumulativeArgs, *scan]{
 		Schema: "cumprod(Tensor self, int dim, *, dtype? dtype=None) -> Tensor",
 		Traits: opdef.Traits{InPlace: true, Autocast: opdef.AutocastFloat32},
 		Doc:    opdef.Doc{Summary: "Running product along a dimension", Notes: "Integers and bool give int64."},
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 1, Factors: true,
 			Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 3, Factors: true}},
-		Bounds: opdef.Bounds[*CumulativeArgs]{Terms: (*CumulativeArgs).terms},
-		Kernel: func(a *CumulativeArgs) ([]*tensor.Tensor, error) {
+		Bounds: opdef.Bounds[*scan]{Terms: func(a *scan) int { return a.terms() }},
+		Plan:   func(a *CumulativeArgs) (*scan, error) { return &scan{a, runningProduct[float64], 1}, nil },
+		Kernel: func(a *scan) ([]*tensor.Tensor, error) {
 			return a.running(runningProduct[float64], runningProduct[int64], runningProduct[complex128])
 		},
-		Grad: func(a *CumulativeArgs, g *opdef.Grad) (opdef.Grads, error) {
+		Grad: func(a *scan, g *opdef.Grad) (opdef.Grads, error) {
 			dim := opdef.Must(opdef.Dim("dim", a.Dim, a.Self.Dim()))
 			if dt := g.Outs[0].DType; dt.IsComplex() {
 				return elements.GradOf("self", opdef.AlongDimN(dt, dim, func(s [][]complex128, dst []complex128) {
@@ -59,9 +58,6 @@ var cumulativeOps = []*opdef.Entry{
 			return elements.GradOf("self", opdef.AlongDimN(g.Outs[0].DType, dim, func(s [][]float64, dst []float64) {
 				runningProductGrad(s[0], s[1], dst)
 			}, a.Self, g.Out[0])), nil
-		},
-		Mistakes: func(a *CumulativeArgs) []opdef.Mistake[*CumulativeArgs] {
-			return a.mistakes(runningProduct[float64], 1)
 		},
 		Cases: func(g opdef.Gen) []*CumulativeArgs {
 			zero := tensor.New(tensor.Float64, []int{2, 4}, []float64{1, 0, 2, 3, 4, -1, 0, 6}).Rounded()
@@ -153,18 +149,26 @@ func (a *CumulativeArgs) running(f func(src, dst []float64), i func(src, dst []i
 	return elements.Single(opdef.AlongDim(dt, x, dim, i)), nil
 }
 
-// mistakes are what kernels of scans get wrong: where they begin, and what passes from one tile to
-// the next. f is the right one, unit what it gives of no elements.
-func (a *CumulativeArgs) mistakes(f func(src, dst []float64), unit float64) []opdef.Mistake[*CumulativeArgs] {
+// A scan is a call of cumsum or cumprod.
+type scan struct {
+	*CumulativeArgs
+	right func(src, dst []float64) // of a row
+	unit  float64                  // what it gives of no elements
+}
+
+// Mistakes are what kernels of scans get wrong: where they begin, and what passes from one tile to
+// the next.
+func (a *scan) Mistakes() []opdef.Mistake[any] {
+	f, unit := a.right, a.unit
 	if !inSumDType(a.Self, a.Dtype).DType.IsFloat() {
 		return nil
 	}
-	var out []opdef.Mistake[*CumulativeArgs]
+	var out []opdef.Mistake[any]
 	add := func(text string, wrong func(src, dst []float64)) {
-		out = append(out, opdef.Mistake[*CumulativeArgs]{Text: text, Plan: func() (*CumulativeArgs, error) {
-			m := *a
+		out = append(out, opdef.Mistake[any]{Text: text, Plan: func() (any, error) {
+			m := *a.CumulativeArgs
 			m.wrong = wrong
-			return &m, nil
+			return &scan{&m, f, unit}, nil
 		}})
 	}
 	add("each element lacks itself", func(src, dst []float64) {
@@ -348,12 +352,13 @@ func infiniteLogSumGrad(x, y, up, dst []float64) {
 
 // runningExtremum declares cummax and cummin.
 func runningExtremum(name, summary string, least bool) *opdef.Entry {
-	return opdef.Op[opdef.DimArgs]{
+	return opdef.Planned[*opdef.DimArgs, *runningExtrema]{
 		Schema: name + "(Tensor self, int dim) -> (Tensor values, Tensor indices)",
 		Doc: opdef.Doc{Summary: summary,
 			Notes: "The index of the last of equal elements; any of them is accepted. nan stays."},
 		Error: elements.MovedError,
-		Kernel: func(a *opdef.DimArgs) ([]*tensor.Tensor, error) {
+		Plan:  func(a *opdef.DimArgs) (*runningExtrema, error) { return (*runningExtrema)(a), nil },
+		Kernel: func(a *runningExtrema) ([]*tensor.Tensor, error) {
 			x := a.Self
 			dim, err := opdef.Dim("dim", a.Dim, x.Dim())
 			if err != nil {
@@ -367,7 +372,7 @@ func runningExtremum(name, summary string, least bool) *opdef.Entry {
 			}
 			return runningExtremes[int64](x, dim, least), nil
 		},
-		Grad: func(a *opdef.DimArgs, g *opdef.Grad) (opdef.Grads, error) {
+		Grad: func(a *runningExtrema, g *opdef.Grad) (opdef.Grads, error) {
 			dim := opdef.Must(opdef.Dim("dim", a.Dim, a.Self.Dim()))
 			return elements.GradOf("self", opdef.AlongDimN(a.Self.DType, dim, func(s [][]float64, dst []float64) {
 				clear(dst)
@@ -376,14 +381,8 @@ func runningExtremum(name, summary string, least bool) *opdef.Entry {
 				}
 			}, g.Outs[1], g.Out[0])), nil
 		},
-		Bounds: opdef.Bounds[*opdef.DimArgs]{
-			GradTerms: func(a *opdef.DimArgs) int { return elements.TermsOver(a.Self.Shape, []int{a.Dim}) },
-		},
-		Accept: func(a *opdef.DimArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
-			if len(got) < 2 {
-				return make([]opdef.Acceptance, len(got))
-			}
-			return []opdef.Acceptance{{}, acceptRunning(a, got[1], want[1])}
+		Bounds: opdef.Bounds[*runningExtrema]{
+			GradTerms: func(a *runningExtrema) int { return elements.TermsOver(a.Self.Shape, []int{a.Dim}) },
 		},
 		Cases: func(g opdef.Gen) []*opdef.DimArgs {
 			return []*opdef.DimArgs{
@@ -394,6 +393,17 @@ func runningExtremum(name, summary string, least bool) *opdef.Entry {
 			}
 		},
 	}.Entry()
+}
+
+// A runningExtrema is a call of cummax or cummin.
+type runningExtrema opdef.DimArgs
+
+// Accept takes any index of equal elements.
+func (a *runningExtrema) Accept(got, want []*tensor.Tensor) []opdef.Acceptance {
+	if len(got) < 2 {
+		return make([]opdef.Acceptance, len(got))
+	}
+	return []opdef.Acceptance{{}, acceptRunning(a, got[1], want[1])}
 }
 
 // runningExtremes are the running extremes of x along dim, and their indices.
@@ -423,7 +433,7 @@ func runningExtreme[T int64 | float64](src, values []T, indices []int64, least b
 
 // acceptRunning decides on indices of running extremes that differ: the
 // elements at both must be the same, and neither may look ahead.
-func acceptRunning(a *opdef.DimArgs, got, want *tensor.Tensor) opdef.Acceptance {
+func acceptRunning(a *runningExtrema, got, want *tensor.Tensor) opdef.Acceptance {
 	dim := opdef.Must(opdef.Dim("dim", a.Dim, a.Self.Dim()))
 	if a.Self.Dim() == 0 {
 		return opdef.Acceptance{}

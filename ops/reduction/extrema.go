@@ -361,13 +361,6 @@ func dimExtremum(name, summary string, least bool) *opdef.Entry {
 			t, err := scatterAlong(a.Self.Shape, a.Dim, g.Outs[1], g.Out[0])
 			return elements.GradOf("self", t), err
 		},
-		Accept: func(a *dimExtremumArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
-			dims := opdef.Must(opdef.Dims("dim", []int{a.Dim}, a.Self.Dim()))
-			if len(got) < 2 {
-				return make([]opdef.Acceptance, len(got))
-			}
-			return []opdef.Acceptance{{}, acceptIndices(a.Self, dims, got[1], want[1])}
-		},
 		Cases: func(g opdef.Gen) []*dimExtremumArgs {
 			return []*dimExtremumArgs{
 				{Self: g.Distinct(tensor.Float64, 3, 4), Dim: 1}, {Self: g.Distinct(tensor.Float64, 2, 3, 4), Dim: -2,
@@ -378,6 +371,14 @@ func dimExtremum(name, summary string, least bool) *opdef.Entry {
 			}
 		},
 	}.Entry()
+}
+
+func (a *dimExtremumArgs) Accept(got, want []*tensor.Tensor) []opdef.Acceptance {
+	dims := opdef.Must(opdef.Dims("dim", []int{a.Dim}, a.Self.Dim()))
+	if len(got) < 2 {
+		return make([]opdef.Acceptance, len(got))
+	}
+	return []opdef.Acceptance{{}, acceptIndices(a.Self, dims, got[1], want[1])}
 }
 
 // scatterAlong is the tensor of shape that is zero except where indices along
@@ -400,7 +401,7 @@ func scatterAlong(shape []int, dim int, indices, up *tensor.Tensor) (*tensor.Ten
 
 // argExtremum declares argmax and argmin.
 func argExtremum(name, summary string, least bool) *opdef.Entry {
-	return opdef.Op[AminmaxArgs]{
+	return opdef.Planned[*AminmaxArgs, *argExtreme]{
 		Schema: name + "(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
 		Doc: opdef.Doc{Summary: summary,
 			Notes: "Of all elements in row-major order without dim. nan wins. Any index of equal elements is " +
@@ -409,7 +410,8 @@ func argExtremum(name, summary string, least bool) *opdef.Entry {
 			NoGrad:  "the result is an index",
 			Trivial: true, // the index of a single element is 0
 		},
-		Kernel: func(a *AminmaxArgs) ([]*tensor.Tensor, error) {
+		Plan: func(a *AminmaxArgs) (*argExtreme, error) { return (*argExtreme)(a), nil },
+		Kernel: func(a *argExtreme) ([]*tensor.Tensor, error) {
 			dims, err := extremeOver(a.Self, elements.OptionalDim(a.Dim))
 			if err != nil {
 				return nil, err
@@ -420,13 +422,6 @@ func argExtremum(name, summary string, least bool) *opdef.Entry {
 			_, indices := indexed(a.Self, dims, a.Keepdim, least)
 			return elements.Single(indices), nil
 		},
-		Accept: func(a *AminmaxArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
-			dims := opdef.Must(opdef.Dims("dim", elements.OptionalDim(a.Dim), a.Self.Dim()))
-			if len(got) != 1 {
-				return make([]opdef.Acceptance, len(got))
-			}
-			return []opdef.Acceptance{acceptIndices(a.Self, dims, got[0], want[0])}
-		},
 		Cases: func(g opdef.Gen) []*AminmaxArgs {
 			return []*AminmaxArgs{
 				{Self: g.Normal(tensor.Float64, 3, 4)}, {Self: g.Normal(tensor.Float32, 3, 4), Dim: new(-1),
@@ -436,6 +431,18 @@ func argExtremum(name, summary string, least bool) *opdef.Entry {
 			}
 		},
 	}.Entry()
+}
+
+// An argExtreme is a call of argmax or argmin.
+type argExtreme AminmaxArgs
+
+// Accept takes any index of equal elements.
+func (a *argExtreme) Accept(got, want []*tensor.Tensor) []opdef.Acceptance {
+	dims := opdef.Must(opdef.Dims("dim", elements.OptionalDim(a.Dim), a.Self.Dim()))
+	if len(got) != 1 {
+		return make([]opdef.Acceptance, len(got))
+	}
+	return []opdef.Acceptance{acceptIndices(a.Self, dims, got[0], want[0])}
 }
 
 // acceptIndices decides on indices of extreme elements that differ: where they

@@ -32,14 +32,14 @@ var reduceOps = []*opdef.Entry{
 		},
 		Cases: reduceCases(true),
 	}.Entry().WithTakenFor("torch.mean"),
-	opdef.Op[ReduceArgs]{
-		Schema:   "mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
-		ExactOut: func(a *ReduceArgs) bool { return a.Dtype != nil },
+	opdef.Planned[*ReduceArgs, *mean]{
+		Schema: "mean(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
 		Doc: opdef.Doc{Summary: "Mean over dimensions",
 			Formula: "sum of self over dim, divided by the number of terms", Notes: "Of no elements: nan."},
 		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
-		Bounds: opdef.Bounds[*ReduceArgs]{Terms: (*ReduceArgs).terms},
-		Kernel: func(a *ReduceArgs) ([]*tensor.Tensor, error) {
+		Bounds: opdef.Bounds[*mean]{Terms: func(a *mean) int { return a.terms() }},
+		Plan:   func(a *ReduceArgs) (*mean, error) { return &mean{a}, nil },
+		Kernel: func(a *mean) ([]*tensor.Tensor, error) {
 			x, dims, err := a.prepare(true)
 			if err != nil {
 				return nil, err
@@ -47,7 +47,7 @@ var reduceOps = []*opdef.Entry{
 			return elements.Single(elements.Scaled(opdef.Sum(x.DType, x, dims, a.Keepdim),
 				1/float64(elements.NumelOver(x.Shape, dims)))), nil
 		},
-		Grad: func(a *ReduceArgs, g *opdef.Grad) (opdef.Grads, error) {
+		Grad: func(a *mean, g *opdef.Grad) (opdef.Grads, error) {
 			dims := a.dims()
 			return elements.GradOf("self", elements.Scaled(opdef.Unreduce(g.Out[0], a.Self.Shape, dims),
 				1/float64(elements.NumelOver(a.Self.Shape, dims)))), nil
@@ -120,13 +120,6 @@ var reduceOps = []*opdef.Entry{
 		Bounds: opdef.Bounds[*OneDimArgs]{Terms: (*OneDimArgs).terms},
 		Kernel: prod,
 		Grad:   prodGrad,
-		GradElse: func(a *OneDimArgs, g *opdef.Grad) ([]opdef.Grads, error) { // NaN and infinity pass on to the others
-			if !a.Self.DType.IsFloat() {
-				return nil, nil
-			}
-			return []opdef.Grads{byResult(a.Self, elements.OptionalDim(a.Dim), g,
-				func(x, y float64) float64 { return y / x })}, nil
-		},
 		Cases: func(g opdef.Gen) []*OneDimArgs {
 			f64 := tensor.Float64
 			zero := tensor.New(f64, []int{2, 4}, []float64{1, 0, 2, 3, 0, 0, 5, 6})
@@ -226,12 +219,6 @@ var reduceOps = []*opdef.Entry{
 					}
 				}, a.Self, up, lse)), nil
 		},
-		GradElse: func(a *LogSumExpArgs, g *opdef.Grad) ([]opdef.Grads, error) { // infinity less infinity
-			if !a.Self.DType.IsFloat() {
-				return nil, nil
-			}
-			return []opdef.Grads{byResult(a.Self, a.Dim, g, func(x, y float64) float64 { return math.Exp(x - y) })}, nil
-		},
 		Cases: func(g opdef.Gen) []*LogSumExpArgs {
 			return []*LogSumExpArgs{
 				{Self: g.Normal(tensor.Float64, 3, 4), Dim: []int{1}}, {Self: g.Normal(tensor.Float64, 2, 3, 2),
@@ -313,6 +300,29 @@ var reduceOps = []*opdef.Entry{
 			}
 		},
 	}.Entry(),
+}
+
+// A mean is a call of mean.
+type mean struct{ *ReduceArgs }
+
+// ExactOut is true where a dtype is given.
+func (a *mean) ExactOut() bool { return a.Dtype != nil }
+
+// GradElse: NaN and infinity pass on to the gradients of the others.
+func (a *OneDimArgs) GradElse(g *opdef.Grad) ([]opdef.Grads, error) {
+	if !a.Self.DType.IsFloat() {
+		return nil, nil
+	}
+	return []opdef.Grads{byResult(a.Self, elements.OptionalDim(a.Dim), g,
+		func(x, y float64) float64 { return y / x })}, nil
+}
+
+// GradElse: the exponent is infinity less infinity.
+func (a *LogSumExpArgs) GradElse(g *opdef.Grad) ([]opdef.Grads, error) {
+	if !a.Self.DType.IsFloat() {
+		return nil, nil
+	}
+	return []opdef.Grads{byResult(a.Self, a.Dim, g, func(x, y float64) float64 { return math.Exp(x - y) })}, nil
 }
 
 // ReduceArgs are the arguments of reductions over dimensions with a dtype.

@@ -428,40 +428,52 @@ func atLeast(n int) *opdef.Entry {
 
 type resizeAsArgs struct{ Self, TheTemplate *tensor.Tensor }
 
+// A resizing is a call of resize_ or resize_as_.
+type resizing struct {
+	self *tensor.Tensor
+	size []int
+}
+
+// resized is self with the size, an error where its storage is too small.
+func (r *resizing) resized() (*tensor.Tensor, error) {
+	if slices.Equal(r.self.Shape, r.size) {
+		return r.self, nil
+	}
+	return r.self.Strided(slices.Clone(r.size), tensor.Contiguous(r.size), r.self.Offset)
+}
+
+// Random is what stands in new storage.
+func (r *resizing) Random() string {
+	if _, err := r.resized(); err != nil {
+		return opdef.Uninitialised
+	}
+	return ""
+}
+
 // storageResize declares resize_ and resize_as_, which change nothing but the
 // geometry of self as long as its storage is large enough.
 func storageResize[A any](schema, summary string, get func(*A) (*tensor.Tensor, []int),
 	make func(*tensor.Tensor, []int) *A) *opdef.Entry {
 	s, _ := opdef.ParseSchema(schema) // checked again by the registry
-	resized := func(a *A) (*tensor.Tensor, error) {
-		t, size := get(a)
-		if slices.Equal(t.Shape, size) {
-			return t, nil
-		}
-		return t.Strided(slices.Clone(size), tensor.Contiguous(size), t.Offset)
-	}
-	return opdef.Op[A]{
+	return opdef.Planned[*A, *resizing]{
 		Schema: schema, Names: "Tensor." + s.Name,
 		Doc:    opdef.Doc{Summary: summary, Notes: "Elements beyond the storage are uninitialised."},
 		Error:  elements.ExactError,
 		Traits: opdef.Traits{NoGrad: "PyTorch refuses tensors that require grad"},
 		Exempt: map[string]string{"strides": "addresses memory by its strides"},
-		RandomIf: func(a *A) string {
-			if _, err := resized(a); err != nil {
-				return opdef.Uninitialised
-			}
-			return ""
-		},
-		Kernel: func(a *A) ([]*tensor.Tensor, error) {
+		Plan: func(a *A) (*resizing, error) {
 			self, size := get(a)
-			for _, n := range size {
+			return &resizing{self, size}, nil
+		},
+		Kernel: func(r *resizing) ([]*tensor.Tensor, error) {
+			for _, n := range r.size {
 				if n < 0 {
 					return nil, opdef.Refuse("size", "negative size %d", n)
 				}
 			}
-			t, err := resized(a)
+			t, err := r.resized()
 			if err != nil {
-				t = elements.Zeros(self.DType, size)
+				t = elements.Zeros(r.self.DType, r.size)
 			}
 			return []*tensor.Tensor{t}, nil
 		},

@@ -389,40 +389,47 @@ type rankOp[A any] struct {
 	Cases  func(g opdef.Gen) []*A
 }
 
+// A rankCall is a call of such an op.
+type rankCall struct {
+	*ranking
+	only only
+}
+
+// Accept takes other indices of equal elements and, where the order is free, other orders.
+func (r *rankCall) Accept(got, want []*tensor.Tensor) []opdef.Acceptance {
+	as := make([]opdef.Acceptance, len(got))
+	if r.stable || r.only == valuesOnly {
+		return as
+	}
+	var values *tensor.Tensor
+	if r.unordered && r.only != indicesOnly && sameRows(r.dim, r.widened(want[0]), r.widened(got[0])) {
+		as[0] = opdef.Acceptance{OK: true, Rule: "any order"}
+		values = r.widened(got[0])
+	}
+	last := len(as) - 1
+	as[last] = acceptRows(r.self, r.dim, values, r.widened(want[last]), r.widened(got[last]), r.distinct)
+	return as
+}
+
 func (o rankOp[A]) Entry() *opdef.Entry {
-	op := opdef.Op[A]{
+	op := opdef.Planned[*A, *rankCall]{
 		Schema: o.Schema, Names: o.Names, Doc: o.Doc,
 		Error: opdef.Error{Class: opdef.Exact},
-		Kernel: func(a *A) ([]*tensor.Tensor, error) {
+		Plan: func(a *A) (*rankCall, error) {
 			r, err := o.Plan(a)
-			if err != nil {
-				return nil, err
-			}
+			return &rankCall{r, o.Only}, err
+		},
+		Kernel: func(r *rankCall) ([]*tensor.Tensor, error) {
 			res, err := r.results()
 			switch {
 			case err != nil:
 				return nil, err
-			case o.Only == valuesOnly:
+			case r.only == valuesOnly:
 				return res[:1], nil
-			case o.Only == indicesOnly:
+			case r.only == indicesOnly:
 				return res[1:], nil
 			}
 			return res, nil
-		},
-		Accept: func(a *A, got, want []*tensor.Tensor) []opdef.Acceptance {
-			as := make([]opdef.Acceptance, len(got))
-			r := opdef.Must(o.Plan(a))
-			if r.stable || o.Only == valuesOnly {
-				return as
-			}
-			var values *tensor.Tensor
-			if r.unordered && o.Only != indicesOnly && sameRows(r.dim, r.widened(want[0]), r.widened(got[0])) {
-				as[0] = opdef.Acceptance{OK: true, Rule: "any order"}
-				values = r.widened(got[0])
-			}
-			last := len(as) - 1
-			as[last] = acceptRows(r.self, r.dim, values, r.widened(want[last]), r.widened(got[last]), r.distinct)
-			return as
 		},
 		Cases: o.Cases,
 	}
@@ -430,13 +437,12 @@ func (o rankOp[A]) Entry() *opdef.Entry {
 		op.NoGrad = "indices have no gradient"
 		return op.Entry()
 	}
-	op.Grad = func(a *A, g *opdef.Grad) (opdef.Grads, error) {
-		r, err := o.Plan(a)
-		if err != nil || g.Out[0] == nil {
-			return opdef.Grads{"self": {nil}}, err
+	op.Grad = func(r *rankCall, g *opdef.Grad) (_ opdef.Grads, err error) {
+		if g.Out[0] == nil {
+			return opdef.Grads{"self": {nil}}, nil
 		}
 		var idx *tensor.Tensor
-		if o.Only == valuesOnly {
+		if r.only == valuesOnly {
 			if idx, err = r.indices(); err != nil {
 				return nil, err
 			}

@@ -33,13 +33,6 @@ var uniqueOps = []*opdef.Entry{
 			slices.SortStableFunc(order, s.compare)
 			return s.groups(order, a.ReturnInverse, a.ReturnCounts), nil
 		},
-		Accept: func(a *uniqueArgs, got, want []*tensor.Tensor) []opdef.Acceptance {
-			as := make([]opdef.Acceptance, len(got))
-			if !a.Sorted && a.Dim == nil {
-				a.acceptOrder(as, got, want)
-			}
-			return as
-		},
 		Cases: func(g opdef.Gen) []*uniqueArgs {
 			zero, one := 0, 1
 			return []*uniqueArgs{
@@ -120,6 +113,14 @@ var uniqueOps = []*opdef.Entry{
 		},
 	}.Entry(),
 	isinOp,
+}
+
+func (a *uniqueArgs) Accept(got, want []*tensor.Tensor) []opdef.Acceptance {
+	as := make([]opdef.Acceptance, len(got))
+	if !a.Sorted && a.Dim == nil {
+		a.acceptOrder(as, got, want)
+	}
+	return as
 }
 
 type (

@@ -102,12 +102,13 @@ var specialOps = []*opdef.Entry{
 		DF: func(x, _ float64) float64 { return -1 - kernel.Log(x) },
 		DS: func(x, _ float64) float64 { return 1 + kernel.FiniteAbs(math.Log(x)) },
 	}.Entry(),
-	opdef.Op[opdef.UnaryArgs]{
+	opdef.Planned[*opdef.UnaryArgs, *sincArgs]{
 		Schema: "sinc(Tensor self) -> Tensor", Names: "sinc special.sinc Tensor.sinc",
 		Traits: opdef.Traits{InPlace: true},
 		Doc:    opdef.Doc{Summary: "Normalised sine cardinal", Formula: "sin(pi*self) / (pi*self), 1 at 0"},
 		Error:  opdef.Error{Class: opdef.Elementwise, Grad: &opdef.Error{Class: opdef.Elementwise}},
-		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) {
+		Plan:   func(a *opdef.UnaryArgs) (*sincArgs, error) { return (*sincArgs)(a), nil },
+		Kernel: func(a *sincArgs) ([]*tensor.Tensor, error) {
 			dt := a.Self.DType
 			switch {
 			case dt.IsComplex():
@@ -117,29 +118,16 @@ var specialOps = []*opdef.Entry{
 			}
 			return elements.Result(opdef.Map(dt, a.Self, kernel.Sinc))
 		},
-		Grad: func(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
+		Grad: func(a *sincArgs, g *opdef.Grad) (opdef.Grads, error) {
 			t,
 				err := elements.MapN(a.Self.DType,
 				func(v []complex128) complex128 { return v[0] * cmplx.Conj(kernel.SincSlopeC(v[1])) },
 				func(v []float64) float64 { return v[0] * kernel.SincSlope(v[1]) }, g.Out[0], a.Self)
 			return opdef.Grads{"self": {t}}, err
 		},
-		Else: func(a *opdef.UnaryArgs, outs []*tensor.Tensor) [][]*tensor.Tensor {
-			if !a.Self.DType.IsFloat() {
-				return [][]*tensor.Tensor{nil}
-			}
-			return [][]*tensor.Tensor{{sincOverflow(a.Self, outs[0])}}
-		},
-		GradElse: func(a *opdef.UnaryArgs, g *opdef.Grad) ([]opdef.Grads, error) {
-			if !a.Self.DType.IsFloat() {
-				return nil, nil
-			}
-			d := pairScale(g.Out[0], a.Self, func(gi, x float64) float64 { return gi * kernel.SincSlope(x) })
-			return []opdef.Grads{{"self": {sincOverflow(a.Self, d[0])}}}, nil
-		},
-		Bounds: opdef.Bounds[*opdef.UnaryArgs]{
+		Bounds: opdef.Bounds[*sincArgs]{
 			// pi*self is rounded before its sine is taken.
-			Scale: func(a *opdef.UnaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+			Scale: func(a *sincArgs, outs []*tensor.Tensor) []*tensor.Tensor {
 				if !a.Self.DType.IsComplex() {
 					return []*tensor.Tensor{tensor.Full(tensor.Float64, a.Self.Shape, 1.0)}
 				}
@@ -147,7 +135,7 @@ var specialOps = []*opdef.Entry{
 					return kernel.FiniteAbs((1+math.Pi*cmplx.Abs(x))*cmplx.Abs(y) + math.Cosh(math.Pi*imag(x)))
 				})}
 			},
-			GradScale: func(a *opdef.UnaryArgs, g *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
+			GradScale: func(a *sincArgs, g *opdef.Grad, gr opdef.Grads) (opdef.Grads, error) {
 				if !a.Self.DType.IsComplex() {
 					return opdef.Grads{"self": pairScale(g.Out[0], a.Self,
 						func(gi, x float64) float64 { return math.Abs(gi) * (math.Pi + 2/math.Abs(x)) })}, nil
@@ -302,6 +290,26 @@ var specialOps = []*opdef.Entry{
 				&opdef.BinaryArgs{Self: g.Int(tensor.Int64, 2, 4, 3), Other: tensor.Wrap(int64(2))})
 		},
 	}.Entry(),
+}
+
+// sincArgs are a call of sinc.
+type sincArgs opdef.UnaryArgs
+
+// Else are the results of kernels whose product with pi overflows.
+func (a *sincArgs) Else(outs []*tensor.Tensor) [][]*tensor.Tensor {
+	if !a.Self.DType.IsFloat() {
+		return [][]*tensor.Tensor{nil}
+	}
+	return [][]*tensor.Tensor{{sincOverflow(a.Self, outs[0])}}
+}
+
+// GradElse are the gradients of such kernels.
+func (a *sincArgs) GradElse(g *opdef.Grad) ([]opdef.Grads, error) {
+	if !a.Self.DType.IsFloat() {
+		return nil, nil
+	}
+	d := pairScale(g.Out[0], a.Self, func(gi, x float64) float64 { return gi * kernel.SincSlope(x) })
+	return []opdef.Grads{{"self": {sincOverflow(a.Self, d[0])}}}, nil
 }
 
 type (

@@ -325,31 +325,32 @@ func cellCounts[A any](o opdef.Planned[*A, *cells]) *opdef.Entry {
 		}
 		return s
 	}
-	o.Accept = func(c *cells, got, want []*tensor.Tensor) []opdef.Acceptance {
-		as := make([]opdef.Acceptance, len(got))
-		if len(got) != len(want) {
-			return as
-		}
-		dt, edges := c.x.DType, make([][]float64, len(c.edges))
-		for d, e := range c.edges {
-			if edges[d] = tensor.Data[float64](got[1+d]); len(edges[d]) != len(e) || !slices.IsSorted(edges[d]) {
-				return as
-			}
-			size := opdef.MaxAbs(want[1+d])
-			for i, x := range edges[d] {
-				if !(math.Abs(x-e[i]) <= 8*dt.Eps()*size) {
-					return as
-				}
-			}
-		}
-		counts := tensor.Data[float64](got[0])
-		for i, x := range c.counted(edges) {
-			if !(math.Abs(x-counts[i]) <= 8*dt.Eps()*float64(c.x.Numel())*math.Abs(x)) {
-				return as
-			}
-		}
-		as[0] = opdef.Acceptance{OK: true, Rule: "elements at edges"}
+	return o.Entry()
+}
+
+func (c *cells) Accept(got, want []*tensor.Tensor) []opdef.Acceptance {
+	as := make([]opdef.Acceptance, len(got))
+	if len(got) != len(want) {
 		return as
 	}
-	return o.Entry()
+	dt, edges := c.x.DType, make([][]float64, len(c.edges))
+	for d, e := range c.edges {
+		if edges[d] = tensor.Data[float64](got[1+d]); len(edges[d]) != len(e) || !slices.IsSorted(edges[d]) {
+			return as
+		}
+		size := opdef.MaxAbs(want[1+d])
+		for i, x := range edges[d] {
+			if !(math.Abs(x-e[i]) <= 8*dt.Eps()*size) {
+				return as
+			}
+		}
+	}
+	counts := tensor.Data[float64](got[0])
+	for i, x := range c.counted(edges) {
+		if !(math.Abs(x-counts[i]) <= 8*dt.Eps()*float64(c.x.Numel())*math.Abs(x)) {
+			return as
+		}
+	}
+	as[0] = opdef.Acceptance{OK: true, Rule: "elements at edges"}
+	return as
 }

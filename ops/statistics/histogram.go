@@ -82,20 +82,6 @@ var histcOp = opdef.Planned[*histcArgs, *tally]{
 
 	Plan:   (*histcArgs).count,
 	Kernel: func(t *tally) ([]*tensor.Tensor, error) { return []*tensor.Tensor{t.sure}, nil },
-	Accept: func(t *tally, got, want []*tensor.Tensor) []opdef.Acceptance {
-		as := make([]opdef.Acceptance, 1)
-		// What has moved across an edge so far must be explained by what is near it.
-		g, w, near := tensor.Data[float64](got[0]), tensor.Data[float64](want[0]), tensor.Data[float64](t.near)
-		moved := 0.0
-		for i := range g {
-			moved += g[i] - w[i]
-			if math.Abs(moved) > near[i+1] {
-				return as
-			}
-		}
-		as[0] = opdef.Acceptance{OK: moved == 0, Rule: "elements at edges"}
-		return as
-	},
 	Cases: func(g opdef.Gen) []*histcArgs {
 		zero := opdef.Int(0)
 		return []*histcArgs{{g.Normal(tensor.Float32, 9), 4, zero, zero}, {g.Normal(tensor.Float64, 3, 3), 5,
@@ -103,6 +89,21 @@ var histcOp = opdef.Planned[*histcArgs, *tally]{
 			3, zero, zero}}
 	},
 }.Entry()
+
+func (t *tally) Accept(got, want []*tensor.Tensor) []opdef.Acceptance {
+	as := make([]opdef.Acceptance, 1)
+	// What has moved across an edge so far must be explained by what is near it.
+	g, w, near := tensor.Data[float64](got[0]), tensor.Data[float64](want[0]), tensor.Data[float64](t.near)
+	moved := 0.0
+	for i := range g {
+		moved += g[i] - w[i]
+		if math.Abs(moved) > near[i+1] {
+			return as
+		}
+	}
+	as[0] = opdef.Acceptance{OK: moved == 0, Rule: "elements at edges"}
+	return as
+}
 
 type bincountArgs struct {
 	Self, Weights *tensor.Tensor

@@ -40,24 +40,6 @@ var gridOps = []*opdef.Entry{
 			Terms:     func(*sampler) int { return 16 },
 			GradTerms: func(s *sampler) int { return 16 * max(s.Input.Shape[1], 1) },
 		},
-		// Positions are rounded, and where one crosses a grid line the gradient of the grid
-		// jumps; where nearest changes its pixel, the result does.
-		Else: func(s *sampler, _ []*tensor.Tensor) [][]*tensor.Tensor {
-			if s.Mode != "nearest" {
-				return [][]*tensor.Tensor{nil}
-			}
-			var other []*tensor.Tensor
-			for _, m := range s.shifted() {
-				other = append(other, m.sample(s.Input))
-			}
-			return [][]*tensor.Tensor{other}
-		},
-		GradElse: func(s *sampler, g *opdef.Grad) (other []opdef.Grads, err error) {
-			for _, m := range s.shifted() {
-				other = append(other, m.grads(s.Input, g.Out[0]))
-			}
-			return other, nil
-		},
 		Cases: func(g opdef.Gen) []*gridSampleArgs {
 			f32, f64 := tensor.Float32, tensor.Float64
 			yes, no := true, false
@@ -118,6 +100,26 @@ var gridOps = []*opdef.Entry{
 			}
 		},
 	}, affinePlan),
+}
+
+// Else are results of positions that are rounded: where nearest changes its pixel, the result jumps.
+func (s *sampler) Else([]*tensor.Tensor) [][]*tensor.Tensor {
+	if s.Mode != "nearest" {
+		return [][]*tensor.Tensor{nil}
+	}
+	var other []*tensor.Tensor
+	for _, m := range s.shifted() {
+		other = append(other, m.sample(s.Input))
+	}
+	return [][]*tensor.Tensor{other}
+}
+
+// GradElse are gradients of such positions: where one crosses a grid line, the gradient of the grid jumps.
+func (s *sampler) GradElse(g *opdef.Grad) (other []opdef.Grads, err error) {
+	for _, m := range s.shifted() {
+		other = append(other, m.grads(s.Input, g.Out[0]))
+	}
+	return other, nil
 }
 
 type gridSampleArgs struct {

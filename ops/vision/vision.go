@@ -103,17 +103,17 @@ type interpolation struct {
 	with func(edit func(r *resizer)) *kernel.Axes // the maps of other positions
 }
 
-// mistakes are what kernels get wrong about positions.
-func (p *interpolation) mistakes() []opdef.Mistake[*interpolation] {
+// Mistakes are what kernels get wrong about positions.
+func (p *interpolation) Mistakes() []opdef.Mistake[any] {
 	if strings.HasPrefix(p.mode, "nearest") || p.mode == "area" || !p.Tensor.DType.IsFloat() {
 		return nil
 	}
-	var out []opdef.Mistake[*interpolation]
+	var out []opdef.Mistake[any]
 	add := func(text string, edit func(r *resizer)) {
 		maps := p.with(edit)
 		for d := range maps {
 			if !slices.Equal(maps[d].Weight, p.maps[d].Weight) || !slices.Equal(maps[d].Index, p.maps[d].Index) {
-				out = append(out, opdef.Mistake[*interpolation]{Text: text, Plan: func() (*interpolation, error) {
+				out = append(out, opdef.Mistake[any]{Text: text, Plan: func() (any, error) {
 					m := *p
 					m.maps = maps
 					return &m, nil
@@ -131,7 +131,6 @@ func (p *interpolation) mistakes() []opdef.Mistake[*interpolation] {
 func resizeOp[A any](op opdef.Planned[*A, *interpolation], call func(a *A) *interpolateArgs) *opdef.Entry {
 	op.Plan = func(a *A) (*interpolation, error) { return call(a).plan() }
 	op.Error = opdef.Error{Class: opdef.Accumulated}
-	op.Mistakes = (*interpolation).mistakes
 	op.Kernel = func(p *interpolation) ([]*tensor.Tensor, error) {
 		dt := p.Tensor.DType
 		y := elements.Resample(dt, p.Planes, p.Shape(outSizes(p.maps)), p.maps, nil)
@@ -139,18 +138,6 @@ func resizeOp[A any](op opdef.Planned[*A, *interpolation], call func(a *A) *inte
 			y = opdef.Map(dt, y, func(x float64) int64 { return int64(x) })
 		}
 		return []*tensor.Tensor{y}, nil
-	}
-	op.Accept = func(p *interpolation, got, want []*tensor.Tensor) []opdef.Acceptance {
-		if want[0].DType.IsFloat() || strings.HasPrefix(p.mode, "nearest") {
-			return make([]opdef.Acceptance, 1)
-		}
-		w := tensor.Data[int64](want[0])
-		for i, x := range tensor.Data[int64](got[0]) {
-			if d := x - w[i]; d < -1 || d > 1 {
-				return make([]opdef.Acceptance, 1)
-			}
-		}
-		return []opdef.Acceptance{{OK: true, Rule: "integers rounded either way"}}
 	}
 	op.Grad = func(p *interpolation, g *opdef.Grad) (opdef.Grads, error) {
 		return opdef.Grads{"input": {elements.ResampleGrad(p.Planes, g.Out[0], p.maps, nil)}}, nil
@@ -178,6 +165,19 @@ func resizeOp[A any](op opdef.Planned[*A, *interpolation], call func(a *A) *inte
 	op.Terms = func(p *interpolation) int { return terms(p, func(m *kernel.Axis) int { return m.Out }) }
 	op.GradTerms = func(p *interpolation) int { return terms(p, func(m *kernel.Axis) int { return m.In }) }
 	return op.Entry()
+}
+
+func (p *interpolation) Accept(got, want []*tensor.Tensor) []opdef.Acceptance {
+	if want[0].DType.IsFloat() || strings.HasPrefix(p.mode, "nearest") {
+		return make([]opdef.Acceptance, 1)
+	}
+	w := tensor.Data[int64](want[0])
+	for i, x := range tensor.Data[int64](got[0]) {
+		if d := x - w[i]; d < -1 || d > 1 {
+			return make([]opdef.Acceptance, 1)
+		}
+	}
+	return []opdef.Acceptance{{OK: true, Rule: "integers rounded either way"}}
 }
 
 func outSizes(m *kernel.Axes) [3]int { return [3]int{m[0].Out, m[1].Out, m[2].Out} }
