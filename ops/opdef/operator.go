@@ -161,7 +161,8 @@ func (c planned) mistakes() []Mistake[planned] {
 	}
 	var out []Mistake[planned]
 	for _, m := range mistaken.Mistakes() {
-		out = append(out, Mistake[planned]{m.Text, m.Rounds, m.Gradients, func() (planned, error) { return c.made(m.Plan) }})
+		plan := func() (planned, error) { return c.made(m.Plan) }
+		out = append(out, Mistake[planned]{m.Text, m.Rounds, m.Gradients, plan})
 	}
 	return out
 }
