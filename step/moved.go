@@ -325,6 +325,7 @@ func (b *backwards) through(c *Call, opt Options) error {
 		return c.notRun
 	}
 	rec, err := c.Entry.Load(capture.LoadOptions{Read: opt.Read})
+	//lint:ignore SA5001 Load always returns a Call
 	defer rec.Close()
 	if err != nil {
 		return err

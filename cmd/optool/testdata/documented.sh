@@ -11,7 +11,7 @@ for copy in captures batch1 batch8; do cp -r "$REPO/fixtures/hook" $copy; done
 mkdir -p step/testdata
 cp -r "$REPO/step/testdata/scaled" "$REPO/step/testdata/clean" step/testdata
 mkdir -p step/metric step/parallel/testdata
-cp -r "$REPO/step/parallel/testdata/tensor-bias" step/parallel/testdata
+cp -r "$REPO/step/parallel/testdata/tensor" "$REPO/step/parallel/testdata/tensor-bias" step/parallel/testdata
 cp -r "$REPO/step/metric/testdata" step/metric
 mkdir -p compare/pairs/testdata
 cp -r "$REPO/compare/pairs/testdata/precision" compare/pairs/testdata

@@ -102,6 +102,7 @@ var table = map[string]string{
 	"layer_norm":           "layer_norm -cudnn_enable",
 	"group_norm":           "group_norm -cudnn_enabled",
 	"instance_norm.native": "none",
+	"index":                "none",
 
 	// matrices
 	"__rmatmul__": "matmul input=other other=self",
