@@ -183,14 +183,8 @@ func describe(e *capture.Entry, read pthformat.ReadMode) string {
 	if err != nil {
 		return name
 	}
-	x := side{rec: rec}
-	switch name {
-	case "all_reduce", "all_reduce_coalesced":
-		words = append(words, reduction(rec, 1))
-	case "reduce", "reduce_scatter":
-		words = append(words, reduction(rec, 2))
-	case "reduce_scatter_tensor", "reduce_scatter_base", "reduce_scatter_single":
-		words = append(words, reduction(rec, x.place(2)))
+	if r := (&side{rec: rec}).reduction(); r != "" {
+		words = append(words, r)
 	}
 	ts := value.Tensors(value.NewTuple(append(slices.Clone(rec.Args), rec.Kwargs)...))
 	if len(ts) == 0 {

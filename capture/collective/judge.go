@@ -190,10 +190,10 @@ func (x *Exchange) wants(sides []side, i int) []want {
 	n := s.after[0].Numel()
 	switch x.Name {
 	case "all_reduce":
-		return []want{{0, s.after[0], 0, column(0), 0, n, reduction(s.rec, 1)}}
+		return []want{{0, s.after[0], 0, column(0), 0, n, s.reduction()}}
 	case "reduce":
 		if dst, ok := option(s.rec, "dst", 1).(int64); ok && int(dst) == x.Group[i] {
-			return []want{{0, s.after[0], 0, column(0), 0, n, reduction(s.rec, 2)}}
+			return []want{{0, s.after[0], 0, column(0), 0, n, s.reduction()}}
 		}
 	case "broadcast":
 		if src, ok := option(s.rec, "src", 1).(int64); ok && slices.Contains(x.Group, int(src)) {
@@ -249,10 +249,10 @@ func (x *Exchange) wants(sides []side, i int) []want {
 		}
 	case "reduce_scatter":
 		if len(s.after) == ranks+1 {
-			return []want{{0, s.after[0], 0, column(i + 1), 0, n, reduction(s.rec, 2)}}
+			return []want{{0, s.after[0], 0, column(i + 1), 0, n, s.reduction()}}
 		}
 	case "reduce_scatter_tensor", "reduce_scatter_base", "reduce_scatter_single":
-		return []want{{0, s.after[0], 0, column(1), i * n, n, reduction(s.rec, s.place(2))}}
+		return []want{{0, s.after[0], 0, column(1), i * n, n, s.reduction()}}
 	}
 	return nil
 }
@@ -335,9 +335,19 @@ func option(rec *capture.Call, name string, place int) value.Value {
 
 var reductionName = regexp.MustCompile(`\b(SUM|AVG|MAX|MIN|PRODUCT)\b`)
 
-// reduction is the name of the reduction of a call; "?" if it is another one.
-func reduction(rec *capture.Call, place int) string {
-	v := option(rec, "op", place)
+// reduction is the name of the reduction of a call; "" if it has none, "?" if it is another one.
+func (s *side) reduction() string {
+	place := 2
+	switch Name(s.rec.Op) {
+	case "all_reduce", "all_reduce_coalesced":
+		place = 1
+	case "reduce", "reduce_scatter":
+	case "reduce_scatter_tensor", "reduce_scatter_base", "reduce_scatter_single":
+		place = s.place(2)
+	default:
+		return ""
+	}
+	v := option(s.rec, "op", place)
 	if v == nil {
 		return "SUM"
 	}
