@@ -15,7 +15,7 @@ func (p *part) layout(ps []*step.Process) *step.Layout {
 	var names []string
 	for _, d := range p.dims {
 		name := meshName(ps, d)
-		if p.checker.plan.grid(p.ranks) != nil {
+		if p.checker.plan.covers(p.ranks) {
 			name = p.checker.plan.names[len(names)]
 		}
 		mesh = append(mesh, step.MeshGroups{Name: name, Groups: d.groups})

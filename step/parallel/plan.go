@@ -86,9 +86,12 @@ func (p *Plan) ranks() int {
 	return n
 }
 
+// covers reports whether there is a plan, and its mesh has as many ranks.
+func (p *Plan) covers(ranks []int) bool { return p != nil && p.ranks() == len(ranks) }
+
 // grid arranges ranks; nil if the mesh has another number of them.
 func (p *Plan) grid(ranks []int) []dimension {
-	if p == nil || p.ranks() != len(ranks) {
+	if !p.covers(ranks) {
 		return nil
 	}
 	var dims []dimension
@@ -96,14 +99,11 @@ func (p *Plan) grid(ranks []int) []dimension {
 	for _, size := range p.sizes {
 		step /= size
 		d := dimension{size: size}
-		for i, r := range ranks {
+		for i := range ranks {
 			if i/step%size == 0 {
 				var g []int
 				for k := range size {
 					g = append(g, ranks[i+k*step])
-				}
-				if g[0] != r {
-					continue
 				}
 				d.groups = append(d.groups, g)
 			}
@@ -115,9 +115,6 @@ func (p *Plan) grid(ranks []int) []dimension {
 
 // places is where a parameter lies; nil if the plan does not say.
 func (p *Plan) places(name string) []place {
-	if p == nil {
-		return nil
-	}
 	for _, r := range p.rules {
 		if ok, _ := path.Match(r.pattern, name); ok {
 			return r.places
@@ -128,7 +125,7 @@ func (p *Plan) places(name string) []place {
 
 // planned is where the plan says that a parameter lies; nil without a plan for this mesh.
 func (p *part) planned(name string) []place {
-	if name == "" || p.checker.plan.grid(p.ranks) == nil {
+	if name == "" || !p.checker.plan.covers(p.ranks) {
 		return nil
 	}
 	return p.checker.plan.places(name)
