@@ -145,12 +145,9 @@ func (g *glance) apart(f fault, dt tensor.DType, x, z []float64, few int) bool {
 	return far > 0 && !g.rounds && !unlike || far > len(x)/few
 }
 
-// around are elements of t: those around one, and others in runs, evenly spread.
+// around are elements of a t that has more: those around one, and others in runs, evenly spread.
 func around(t *tensor.Tensor, at int) []float64 {
 	n := t.Numel()
-	if n <= glancedRuns*glancedRun {
-		return causes.Pieces(t)
-	}
 	out := make([]float64, glancedRuns*glancedRun)
 	for k := range glancedRuns {
 		from := k * ((n - glancedRun) / (glancedRuns - 1))

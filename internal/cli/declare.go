@@ -24,8 +24,11 @@ func (o *selection) declareUnknown(ctx context.Context, a *app, opt replay.Optio
 	seen := map[string]bool{}
 	var lines []string
 	for f := range scan(ctx, paths, capture.Options{}) {
+		if len(lines) == mostDeclared {
+			break
+		}
 		e := f.entry
-		if f.err != nil || seen[e.Op] || opt.Registry.Knows(e.Op) || len(lines) == mostDeclared {
+		if f.err != nil || seen[e.Op] || opt.Registry.Knows(e.Op) {
 			continue
 		}
 		if ok, err := o.filter.Match(e, o.read); err != nil || !ok {
@@ -62,7 +65,7 @@ func declarations(c *replay.Call) []string {
 	}
 	for i, v := range rec.Args {
 		prefix := "a"
-		if isTensor(v) {
+		if schemaType(v) == "Tensor" {
 			prefix = "x"
 		}
 		add(fmt.Sprint(prefix, i+1), v)
@@ -79,8 +82,6 @@ func declarations(c *replay.Call) []string {
 	return []string{reports.OneLine(fmt.Sprintf("op(\"%s(%s) -> %s\", lambda %s: ...)", c.Op,
 		strings.Join(params, ", "), result, strings.Join(names, ", ")))}
 }
-
-func isTensor(v value.Value) bool { _, ok := v.(*tensor.Tensor); return ok }
 
 // schemaType is the type of an argument in ATen's notation.
 func schemaType(v value.Value) string {
