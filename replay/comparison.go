@@ -715,6 +715,7 @@ func (r *comparison) changedArguments() map[*tensor.Tensor]changed {
 		}
 	}
 	for _, a := range r.bound.Tensors() {
+		quota.Check() // a list may be long
 		ts := r.fwd.After[a.Name]
 		if i := max(a.Index, 0); i < len(ts) && ts[i] != nil {
 			change(r.recorded(a.Tensor), changed{ts[i], r.bound.AfterBound(a.Name, i, ts[i])})

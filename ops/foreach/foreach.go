@@ -180,6 +180,7 @@ type items struct {
 	run    func() ([]*opdef.Forward, error)
 	scales func() []*tensor.Tensor   // see opdef.Bounds.Scale
 	others func() [][]*tensor.Tensor // see opdef.Either
+	most   func() int                // terms of an item
 }
 
 // Else are those of the calls.
@@ -258,6 +259,13 @@ func (f foreach[A]) plan(base *opdef.Entry, a *A) (*items, error) {
 		}
 		return others
 	})
+	l.most = sync.OnceValue(func() int {
+		n := 1
+		for b := range l.bounds {
+			n = max(n, b.Terms)
+		}
+		return n
+	})
 	return l, nil
 }
 
@@ -280,13 +288,7 @@ func (l *items) bounds(yield func(opdef.Bound, *opdef.Forward) bool) {
 }
 
 // terms is the largest number of terms of an item.
-func (l *items) terms() int {
-	n := 1
-	for b := range l.bounds {
-		n = max(n, b.Terms)
-	}
-	return n
-}
+func (l *items) terms() int { return l.most() }
 
 // scaleOr0 is the scale of a bound, of t's shape: 0 where it needs none.
 func scaleOr0(b opdef.Bound, t *tensor.Tensor) *tensor.Tensor {

@@ -151,3 +151,21 @@ func TestForeachRefusals(t *testing.T) {
 		}
 	}
 }
+
+// TestBoundOfAnItem: what the bound of one item takes does not grow with the list.
+func TestBoundOfAnItem(t *testing.T) {
+	allocations := func(n int) float64 {
+		call, err := foreachBind(t, "torch._foreach_cosh_", nil, foreachList(tensor.Float32, make([]float64, n)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fwd, err := call.Forward()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return testing.AllocsPerRun(3, func() { call.AfterBound("self", n-1, fwd.After["self"][n-1]) })
+	}
+	if few, many := allocations(2), allocations(2000); many > few {
+		t.Errorf("allocations of the bound of one item: %g of 2 items, %g of 2,000", few, many)
+	}
+}
