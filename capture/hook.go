@@ -591,71 +591,97 @@ func (l *hookLoader) object(o *object, path string) (value.Value, error) {
 			break
 		}
 	}
-	text, isText := x.(string)
-	items, isList := x.([]any)
+	var v value.Value
+	var err error
+	switch x := x.(type) {
+	case string:
+		v = l.named(o, kind, x)
+	case []any:
+		v, err = l.listed(o, kind, x, path)
+	}
 	switch {
 	case kind == "tensor":
 		return l.tensor(o, path)
+	case kind == "array" && l.count:
+		return nil, nil
 	case kind == "array":
-		if l.count {
-			return nil, nil
-		}
 		return l.elements(o, x)
-	case kind == "tuple" && isList:
-		vs, err := l.values(items, path)
-		return &value.Sequence{Kind: value.Tuple, Class: o.text("type"), Items: vs}, err
-	case kind == "size" && isList:
-		vs, err := l.values(items, path)
-		return &value.Sequence{Kind: value.Tuple, Class: "torch.Size", Items: vs}, err
-	case kind == "dict" && isList:
-		return l.dict(items, path)
-	case kind == "slice" && isList && len(items) == 3:
-		before := l.tensors
-		vs, err := l.values(items, path)
-		if err != nil {
-			return nil, err
+	case kind == "ellipsis":
+		return value.Ellipsis{}, nil
+	case v == nil && err == nil:
+		return nil, fmt.Errorf("calls.jsonl: %q is not a kind of value, or not this one", kind)
+	}
+	return v, err
+}
+
+// named makes the value that a text stands for; nil if none of that kind is a text.
+func (l *hookLoader) named(o *object, kind, text string) value.Value {
+	switch kind {
+	case "float":
+		if f, ok := pythonFloat(text); ok {
+			return f
 		}
-		l.tensors = before // the hook knows no gradients of them
-		return value.Slice{Start: vs[0], Stop: vs[1], Step: vs[2]}, nil
-	case kind == "complex" && isList && len(items) == 2:
+	case "dtype":
+		if dt, ok := tensor.ParseDType(text); ok {
+			return dt
+		}
+		return &value.Opaque{Global: "torch." + text, Whole: true}
+	case "device":
+		return parseDevice(text)
+	case "layout":
+		return value.Layout("torch." + text)
+	case "memory_format":
+		return value.MemoryFormat("torch." + text)
+	case "generator":
+		return &value.Opaque{Global: "torch.Generator", Parts: []value.Part{{Name: "(0)", Value: text}}}
+	case "object":
+		return l.unread(o, text)
+	}
+	return nil
+}
+
+// unread is an object of a class whose elements the hook cannot read.
+func (l *hookLoader) unread(o *object, class string) value.Value {
+	if _, ok := o.get("tensors"); ok || strings.HasSuffix(class, "Tensor") {
+		l.tensors++
+	}
+	what := o.text("text")
+	if name, ok := strings.CutPrefix(what, "<class '"); ok && class == "builtins.type" { // of Python: dtype=int
+		if name = strings.TrimSuffix(name, "'>"); !strings.Contains(name, ".") {
+			return &value.Opaque{Global: "builtins." + name}
+		}
+	}
+	return &value.Opaque{Global: class, Reason: what}
+}
+
+// listed makes the value that is made of items; nil if none of that kind is.
+func (l *hookLoader) listed(o *object, kind string, items []any, path string) (value.Value, error) {
+	switch {
+	case kind == "dict":
+		return l.dict(items, path)
+	case kind == "complex" && len(items) == 2:
 		re, okRe := pythonFloat(items[0])
 		im, okIm := pythonFloat(items[1])
 		if okRe && okIm {
 			return complex(re, im), nil
 		}
-	case kind == "float" && isText:
-		if f, ok := pythonFloat(text); ok {
-			return f, nil
-		}
-	case kind == "ellipsis":
-		return value.Ellipsis{}, nil
-	case kind == "dtype" && isText:
-		if dt, ok := tensor.ParseDType(text); ok {
-			return dt, nil
-		}
-		return &value.Opaque{Global: "torch." + text, Whole: true}, nil
-	case kind == "device" && isText:
-		return parseDevice(text), nil
-	case kind == "layout" && isText:
-		return value.Layout("torch." + text), nil
-	case kind == "memory_format" && isText:
-		return value.MemoryFormat("torch." + text), nil
-	case kind == "generator" && isText:
-		return &value.Opaque{Global: "torch.Generator", Parts: []value.Part{{Name: "(0)", Value: text}}}, nil
-	case kind == "object" && isText:
-		// one whose elements the hook cannot read
-		if _, ok := o.get("tensors"); ok || strings.HasSuffix(text, "Tensor") {
-			l.tensors++
-		}
-		what := o.text("text")
-		if class, ok := strings.CutPrefix(what, "<class '"); ok && text == "builtins.type" { // of Python: dtype=int
-			if name := strings.TrimSuffix(class, "'>"); !strings.Contains(name, ".") {
-				return &value.Opaque{Global: "builtins." + name}, nil
-			}
-		}
-		return &value.Opaque{Global: text, Reason: what}, nil
+		return nil, nil
+	case kind != "tuple" && kind != "size" && (kind != "slice" || len(items) != 3):
+		return nil, nil
 	}
-	return nil, fmt.Errorf("calls.jsonl: %q is not a kind of value, or not this one", kind)
+	before := l.tensors
+	vs, err := l.values(items, path)
+	if err != nil {
+		return nil, err
+	}
+	switch kind {
+	case "slice":
+		l.tensors = before // the hook knows no gradients of them
+		return value.Slice{Start: vs[0], Stop: vs[1], Step: vs[2]}, nil
+	case "size":
+		return &value.Sequence{Kind: value.Tuple, Class: "torch.Size", Items: vs}, nil
+	}
+	return &value.Sequence{Kind: value.Tuple, Class: o.text("type"), Items: vs}, nil
 }
 
 func (l *hookLoader) dict(items []any, path string) (value.Value, error) {

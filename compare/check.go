@@ -284,7 +284,28 @@ func floatGrid(dt tensor.DType) tensor.DType {
 	return tensor.Float64
 }
 
+// conclude makes r of what was counted of all elements.
 func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
+	c.count(r, p, tol)
+	worst := failed
+	for worst > passed && p.counts[worst] == 0 {
+		worst--
+	}
+	if p.worst[worst].valid {
+		c.showWorst(r, worst, p.worst[worst])
+	}
+	c.judge(r, p, worst)
+	if r.Verdict == verdict.Pass && p.saturated > 0 {
+		r.Reason = fmt.Sprintf("%d of %d elements overflow and are the largest value, as in torch 2.12 and later and "+
+			"on GPUs; earlier versions give NaN", p.saturated, c.n)
+	}
+	if r.Verdict == verdict.Pass && !c.model.Trivial {
+		c.mistrust(r, p)
+	}
+}
+
+// count takes over what is counted and measured of all elements.
+func (c *checker) count(r *Result, p *part, tol Tolerance) {
 	s := &p.stats
 	r.OpTools = c.opTools(*s, tol)
 	r.Rule = c.bound.rule
@@ -306,24 +327,27 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 	case c.dt.IsFloat():
 		r.MaxULP = float64(s.MaxULP)
 	}
-	cl := failed
-	for cl > passed && p.counts[cl] == 0 {
-		cl--
+}
+
+// showWorst tells of the worst element, which is of class cl.
+func (c *checker) showWorst(r *Result, cl class, w candidate) {
+	r.WorstIndex = tensor.Unravel(w.at, c.got.Shape)
+	r.Actual, r.Expected = c.valuesAt(w.at)
+	r.WorstULP = c.worstULP(r)
+	if c.override == nil && c.bound.ulps == 0 && c.bound.sum == 0 {
+		return
 	}
-	if w := p.worst[cl]; w.valid {
-		r.WorstIndex = tensor.Unravel(w.at, c.got.Shape)
-		r.Actual, r.Expected = c.valuesAt(w.at)
-		r.WorstULP = c.worstULP(r)
-		if c.override != nil || c.bound.ulps > 0 || c.bound.sum > 0 {
-			r.BoundRatio = w.score
-			if cl == passed {
-				r.BoundRatio = min(w.score, c.leastRatio(w.at))
-			}
-			if cl == passed && c.model.Least != nil && r.BoundRatio > nearMiss { // S was not asked for
-				r.BoundRatio = c.likelyRatio(w.at)
-			}
-		}
+	r.BoundRatio = w.score
+	if cl == passed {
+		r.BoundRatio = min(w.score, c.leastRatio(w.at))
 	}
+	if cl == passed && c.model.Least != nil && r.BoundRatio > nearMiss { // S was not asked for
+		r.BoundRatio = c.likelyRatio(w.at)
+	}
+}
+
+// judge gives the verdict on the elements, of which the worst are of class cl, one by one and all together.
+func (c *checker) judge(r *Result, p *part, cl class) {
 	unsound := ""
 	if cl == warned {
 		unsound = c.notRounding(p)
@@ -350,19 +374,8 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 		r.Reason = c.reason(r, p, p.counts[failed]+p.counts[warned], c.override == nil)
 	case cl == warned:
 		r.Verdict, r.Loose = verdict.Warn, p.counts[warned]
-		what := fmt.Sprintf("accumulated in %s: %d of %d elements are off by more than a float32 accumulator "+
-			"explains, by no more than a %s one does", c.bound.lowest, p.counts[warned], c.n, c.bound.lowest)
-		switch {
-		case c.model.Single:
-			what = fmt.Sprintf("computed in %s: %d of %d elements are off by more than results computed in float32 and "+
-				"rounded once, by no more than intermediate results rounded to %s explain", c.bound.lowest,
-				p.counts[warned], c.n, c.bound.lowest)
-		case c.bound.drift > 0:
-			what = fmt.Sprintf("added one after the other: %d of %d elements are off by more than a sum in parts "+
-				"explains, by no more than one of %d terms in a row does", p.counts[warned], c.n, c.model.Terms)
-		}
-		r.Reason = fmt.Sprintf("%s; worst at %s: got %s want %s", what, tensor.ShapeString(r.WorstIndex),
-			c.show(r.Actual), c.show(r.Expected))
+		r.Reason = fmt.Sprintf("%s; worst at %s: got %s want %s", c.loose(p.counts[warned]),
+			tensor.ShapeString(r.WorstIndex), c.show(r.Actual), c.show(r.Expected))
 	}
 	if cl < failed && unsound == "" && c.judgedTogether() && p.above+p.below > 0 { // some are not the nearest value
 		r.Distribution = c.distribution()
@@ -373,21 +386,39 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 				c.n, what)
 		}
 	}
-	if r.Verdict == verdict.Pass && p.saturated > 0 {
-		r.Reason = fmt.Sprintf("%d of %d elements overflow and are the largest value, as in torch 2.12 and later and "+
-			"on GPUs; earlier versions give NaN", p.saturated, c.n)
-	}
+}
+
+// loose says how n elements were computed that are warned of.
+func (c *checker) loose(n int) string {
 	switch {
-	case r.Verdict != verdict.Pass:
-	case c.model.Trivial:
+	case c.model.Single:
+		return fmt.Sprintf("computed in %s: %d of %d elements are off by more than results computed in float32 and "+
+			"rounded once, by no more than intermediate results rounded to %s explain", c.bound.lowest,
+			n, c.n, c.bound.lowest)
+	case c.bound.drift > 0:
+		return fmt.Sprintf("added one after the other: %d of %d elements are off by more than a sum in parts "+
+			"explains, by no more than one of %d terms in a row does", n, c.n, c.model.Terms)
+	}
+	return fmt.Sprintf("accumulated in %s: %d of %d elements are off by more than a float32 accumulator "+
+		"explains, by no more than a %s one does", c.bound.lowest, n, c.n, c.bound.lowest)
+}
+
+// mistrust takes a pass back where any such values would pass.
+func (c *checker) mistrust(r *Result, p *part) {
+	s := &p.stats
+	why := ""
+	switch {
 	case c.n == 0:
-		r.Verdict, r.Reason = verdict.Mistrusted, "the tensor is empty: nothing was compared"
+		why = "the tensor is empty: nothing was compared"
 	case !s.NonZero:
-		r.Verdict, r.Reason, r.Zeros = verdict.Mistrusted, c.are("zero on both sides"), true
+		why, r.Zeros = c.are("zero on both sides"), true
 	case s.NaNA == c.n && s.NaNB == c.n:
-		r.Verdict, r.Reason = verdict.Mistrusted, c.are("NaN on both sides")
+		why = c.are("NaN on both sides")
 	case p.scaled && c.residue():
-		r.Verdict, r.Reason = verdict.Mistrusted, c.are("within rounding of zero: any such values would pass")
+		why = c.are("within rounding of zero: any such values would pass")
+	}
+	if why != "" {
+		r.Verdict, r.Reason = verdict.Mistrusted, why
 	}
 }
 

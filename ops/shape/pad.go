@@ -218,66 +218,92 @@ func (a *padArgs) plan() (*Padding, error) {
 	if a.Value != nil {
 		p.fill = *a.Value
 	}
-	switch a.Mode {
-	case "constant":
-	case "reflect", "replicate", "circular":
-		if k < 1 || k > 3 || n != k+1 && n != k+2 {
-			return nil,
-				opdef.Refuse("pad", "mode %q pads the last 1, 2 or 3 of 2 to 5 dimensions, got %d values for shape %s",
-					a.Mode, len(a.Pad), tensor.ShapeString(t.Shape))
-		}
-		if a.Value != nil && a.Value.Complex128() != 0 {
-			return nil, opdef.Refuse("value", "has no meaning for mode %q", a.Mode)
-		}
-		if t.DType == tensor.Bool && a.Mode != "circular" {
-			return nil, opdef.Refuse("input", "mode %q is not defined for dtype bool", a.Mode)
-		}
-	default:
-		return nil, opdef.Refuse("mode", "want constant, reflect, replicate or circular, got %q", a.Mode)
+	if err := a.checkMode(k); err != nil {
+		return nil, err
 	}
 	for d, size := range t.Shape {
 		lo, hi := 0, 0
 		if j := n - 1 - d; j < k {
 			lo, hi = a.Pad[2*j], a.Pad[2*j+1]
 		}
-		switch {
-		case lo > 1<<40 || hi > 1<<40 || size+lo+hi < 0:
-			return nil, opdef.Refuse("pad", "%d and %d leave no valid size of dimension %d, which is %d", lo,
-				hi, d, size)
-		case a.Mode == "reflect" && max(lo, hi) >= size && size > 0 && max(lo, hi) > 0:
-			return nil, opdef.Refuse("pad", "reflection by %d and %d needs a dimension larger than %d", lo, hi, size)
-		case a.Mode == "circular" && max(lo, hi) > size:
-			return nil, opdef.Refuse("pad", "%d and %d would wrap around a dimension of %d more than once",
-				lo, hi, size)
-		case a.Mode != "constant" && size == 0 && (d > 0 || n == k+1):
-			return nil, opdef.Refuse("input", "want no empty dimension but the batch, got shape %s",
-				tensor.ShapeString(t.Shape))
-		case a.Mode != "constant" && size+lo+hi == 0 && size > 0, a.Mode == "circular" &&
-			size+min(lo, 0)+min(hi, 0) <= 0 && size > 0:
-			return nil, opdef.Refuse("pad", "%d and %d leave no elements of dimension %d", lo, hi, d)
+		if err := a.checkSide(d, lo, hi); err != nil {
+			return nil, err
 		}
 		p.Shape[d] = size + lo + hi
 		p.From[d] = tensor.Make[int](p.Shape[d])
 		for o := range p.From[d] {
-			i := o - lo
-			switch {
-			case i >= 0 && i < size && a.Mode != "circular":
-			case a.Mode == "constant":
-				i = -1
-			case a.Mode == "replicate":
-				i = min(max(i, 0), size-1)
-			case a.Mode == "circular":
-				kept := size + min(lo, 0) + min(hi, 0) // what negative values cut does not come back
-				i = (o-max(lo, 0)+kept*len(p.From[d]))%kept - min(lo, 0)
-			case i < 0:
-				i = -i
-			default:
-				i = 2*(size-1) - i
-			}
-			p.From[d][o] = i
+			p.From[d][o] = p.source(o, size, lo, hi)
 		}
 	}
 	return p, nil
+}
+
+// checkMode refuses a mode that is unknown, or not defined for the input and k padded dimensions.
+func (a *padArgs) checkMode(k int) error {
+	n := a.Input.Dim()
+	switch a.Mode {
+	case "constant":
+		return nil
+	case "reflect", "replicate", "circular":
+	default:
+		return opdef.Refuse("mode", "want constant, reflect, replicate or circular, got %q", a.Mode)
+	}
+	switch {
+	case k < 1 || k > 3 || n != k+1 && n != k+2:
+		return opdef.Refuse("pad", "mode %q pads the last 1, 2 or 3 of 2 to 5 dimensions, got %d values for shape %s",
+			a.Mode, len(a.Pad), tensor.ShapeString(a.Input.Shape))
+	case a.Value != nil && a.Value.Complex128() != 0:
+		return opdef.Refuse("value", "has no meaning for mode %q", a.Mode)
+	case a.Input.DType == tensor.Bool && a.Mode != "circular":
+		return opdef.Refuse("input", "mode %q is not defined for dtype bool", a.Mode)
+	}
+	return nil
+}
+
+// checkSide refuses what cannot be added to both ends of dimension d.
+func (a *padArgs) checkSide(d, lo, hi int) error {
+	size, most := a.Input.Shape[d], max(lo, hi)
+	if most > 1<<40 || size+lo+hi < 0 {
+		return opdef.Refuse("pad", "%d and %d leave no valid size of dimension %d, which is %d", lo, hi, d, size)
+	}
+	if a.Mode == "constant" {
+		return nil
+	}
+	left := size + lo + hi
+	if a.Mode == "circular" {
+		left = min(left, size+min(lo, 0)+min(hi, 0))
+	}
+	switch {
+	case a.Mode == "reflect" && most >= size && size > 0 && most > 0:
+		return opdef.Refuse("pad", "reflection by %d and %d needs a dimension larger than %d", lo, hi, size)
+	case a.Mode == "circular" && most > size:
+		return opdef.Refuse("pad", "%d and %d would wrap around a dimension of %d more than once", lo, hi, size)
+	case size == 0 && (d > 0 || a.Input.Dim() == len(a.Pad)/2+1):
+		return opdef.Refuse("input", "want no empty dimension but the batch, got shape %s",
+			tensor.ShapeString(a.Input.Shape))
+	case left <= 0 && size > 0:
+		return opdef.Refuse("pad", "%d and %d leave no elements of dimension %d", lo, hi, d)
+	}
+	return nil
+}
+
+// source is the index of a dimension of a size that position o takes, -1 for the constant.
+func (p *Padding) source(o, size, lo, hi int) int {
+	i := o - lo
+	switch {
+	case p.mode == "circular":
+		kept := size + min(lo, 0) + min(hi, 0) // what negative values cut does not come back
+		return (o-max(lo, 0)+kept*(size+lo+hi))%kept - min(lo, 0)
+	case i >= 0 && i < size:
+		return i
+	case p.mode == "constant":
+		return -1
+	case p.mode == "replicate":
+		return min(max(i, 0), size-1)
+	case i < 0:
+		return -i
+	}
+	return 2*(size-1) - i
 }
 
 // Padded is the result.
