@@ -103,7 +103,7 @@ func (c *collector) readFindings(d *decoder) {
 }
 
 // finish reads the results after the last answer.
-func (c *collector) finish() (*Result, error) {
+func (c *collector) finish() error {
 	d := c.done
 	for _, o := range c.r.outs {
 		c.res.outs[o] = c.r.readers[o](d.u64())
@@ -114,7 +114,7 @@ func (c *collector) finish() (*Result, error) {
 		}
 		t, err := c.allocTensor(d)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", a.Role, err)
+			return fmt.Errorf("%s: %w", a.Role, err)
 		}
 		c.res.tensors[a] = t
 	}
@@ -125,13 +125,13 @@ func (c *collector) finish() (*Result, error) {
 		c.res.Waited = append(c.res.Waited, time.Duration(d.i64()))
 	}
 	if d.err != nil {
-		return nil, &brokenError{d.err}
+		return &brokenError{d.err}
 	}
-	return c.res, c.common()
+	return c.common()
 }
 
 // died makes the result of a plan whose worker died: what the calls before had
-// written is still there.
+// written is still there, unless the library took it away.
 func (c *collector) died(f *Fate) (*Result, error) {
 	c.res.Fate = f
 	if f.Broke != "" { // what it says about its calls is not believed
@@ -143,7 +143,11 @@ func (c *collector) died(f *Fate) (*Result, error) {
 		f.Function = cr.Function
 		cr.Status, cr.Reason = f.Status, f.reason()
 	}
-	return c.res, c.common()
+	err := c.arena.guarded(c.common)
+	if errors.Is(err, errGone) {
+		err = nil
+	}
+	return c.res, err
 }
 
 // common reads the tensors that calls wrote and the findings.
@@ -153,9 +157,9 @@ func (c *collector) common() error {
 		if !b.written || b.t.CSR != nil {
 			continue
 		}
-		memory := c.arena.bytes(b.offset, b.nbytes)
-		if memory == nil {
-			return fmt.Errorf("%s: its shared memory is gone", b.t.Role)
+		memory, err := c.arena.bytes(b.offset, b.nbytes)
+		if err != nil {
+			return fmt.Errorf("%s: %w", b.t.Role, err)
 		}
 		t, err := get(memory, b.t.DType, b.t.Shape, b.stride)
 		if err != nil {
@@ -189,9 +193,9 @@ func (c *collector) resolve(f *found) error {
 				return nil
 			}
 			if f.Kind == InputChanged && b.t.Value != nil {
-				memory := c.arena.bytes(b.offset, b.nbytes)
-				if memory == nil {
-					return fmt.Errorf("%s: its shared memory is gone", b.t.Role)
+				memory, err := c.arena.bytes(b.offset, b.nbytes)
+				if err != nil {
+					return fmt.Errorf("%s: %w", b.t.Role, err)
 				}
 				f.Count, f.At = changed(memory, b)
 				t, err := get(memory, b.t.DType, b.t.Shape, b.stride)
@@ -231,9 +235,9 @@ func (c *collector) allocTensor(d *decoder) (*tensor.Tensor, error) {
 	if !ok {
 		return nil, fmt.Errorf("the callee made a tensor of dtype %d, which cannot be read", number)
 	}
-	memory := c.arena.bytes(offset, nbytes)
-	if memory == nil {
-		return nil, fmt.Errorf("the callee made a tensor of %d bytes that is not in shared memory", nbytes)
+	memory, err := c.arena.bytes(offset, nbytes)
+	if err != nil {
+		return nil, &brokenError{fmt.Errorf("a tensor of %d bytes that is not in shared memory", nbytes)}
 	}
 	return get(memory, dt, shape, stride)
 }

@@ -212,6 +212,23 @@ func confirm(first, second *Result) {
 	first.Findings = kept
 }
 
+// put writes what the tensors of a request hold before its calls.
+func (a *arena) put(r *request, fill byte) error {
+	for i := range r.blocks {
+		b := &r.blocks[i]
+		b.written = false
+		if b.t.Value == nil || b.t.CSR != nil {
+			continue
+		}
+		memory, err := a.bytes(b.offset, b.nbytes)
+		if err != nil {
+			return err
+		}
+		put(memory, b, fill)
+	}
+	return nil
+}
+
 // attempt runs a plan once in the slot's worker, which it starts if need be. Where a worker ends that has run other
 // plans, one of them may have left the cause behind (a thread, a timer, a descriptor): the plan is run again, alone in
 // a new worker, and judged there.
@@ -238,27 +255,25 @@ func (d *Device) attempt(ctx context.Context, s *slot, r *request, o Options, fi
 	if err := s.arena.begin(r.top, w.fitness == crowded); err != nil {
 		return nil, err
 	}
-	for i := range r.blocks {
-		r.blocks[i].written = false
-		if b := &r.blocks[i]; b.t.Value != nil && b.t.CSR == nil {
-			put(s.arena.bytes(b.offset, b.nbytes), b, fill)
-		}
-	}
 	w.stderr.Reset()
 	stop := context.AfterFunc(ctx, w.kill)
 	c := &collector{r: r, arena: s.arena, res: newResult(r), timeout: d.config.Timeout}
 	w.request++
-	var res *Result
-	err := c.exchange(w, r.message(w.request, s.arena.plan, o, fill), o)
-	if err == nil {
-		res, err = c.finish()
-	}
+	err := s.arena.guarded(func() error {
+		if err := s.arena.put(r, fill); err != nil {
+			return err
+		}
+		if err := c.exchange(w, r.message(w.request, s.arena.plan, o, fill), o); err != nil {
+			return err
+		}
+		return c.finish()
+	})
 	if stop() && c.done != nil && !errors.As(err, new(*brokenError)) {
 		if w.fitness = c.fitness; w.fitness == worn {
 			w.close()
 			s.worker = nil
 		}
-		return res, err
+		return c.res, err
 	}
 	s.worker = nil
 	f := w.fate(err)

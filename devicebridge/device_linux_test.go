@@ -167,6 +167,23 @@ func TestFaults(t *testing.T) {
 		{fault: "forks"},
 		{fault: "answers_late"},
 		{fault: "out_of_memory", status: Threw, reason: "diopiAdd threw std::bad_alloc: std::bad_alloc"},
+		{fault: "truncates", status: Crashed, reason: "diopiAdd: killed by SIGBUS"},
+		{fault: "traps_floats", findings: []finding{{FloatModeChanged, "memory the operator asked for", 1, 0}}},
+		{fault: "rounds_short", findings: []finding{{FloatModeChanged, "memory the operator asked for", 1, 0}}},
+		{fault: "throws_foreign", status: Threw, reason: "diopiAdd threw a foreign exception"},
+		{fault: "throws_nothing", status: Threw, reason: "diopiAdd threw (anonymous namespace)::Silent"},
+		{fault: "executes", status: Exited, reason: "diopiAdd: it ended the process with exit code 0"},
+		{fault: "executes_long", status: Crashed,
+			reason: "diopiAdd: it broke the connection to optool: it was closed"},
+		{fault: "ends_thread", status: Exited, reason: "diopiAdd: it ended the process with exit code 1; " +
+			"stderr ends: the operator ended the thread that called it"},
+		{fault: "traces_itself", status: TimedOut, reason: "diopiAdd: no answer in time"},
+		{fault: "waits_for_child", status: TimedOut, reason: "diopiAdd: no answer in time"},
+		{fault: "writes_without_end", status: TimedOut, reason: "diopiAdd: no answer in time"},
+		{fault: "forks_many"},
+		{fault: "leaves_zombies"},
+		{fault: "asks_too_much"},
+		{fault: "queues_files"},
 	}
 	for _, test := range tests {
 		t.Run(test.fault, func(t *testing.T) {
@@ -219,28 +236,34 @@ func TestLateAnswers(t *testing.T) {
 	}
 }
 
-// TestLeftBehind: what a call leaves behind in the worker changes no later call.
+// TestLeftBehind: what a call leaves behind in the worker changes no later call, in namespaces and outside.
 func TestLeftBehind(t *testing.T) {
-	for _, fault := range []string{"writes_late", "holds_handles", "changes_locale", "changes_directory", "sets_alarm",
-		"takes_addresses", "takes_descriptors"} {
+	own := []string{"writes_late", "holds_handles", "maps_over", "shrinks"} // which may also spoil the call itself
+	for _, fault := range slices.Concat(own, []string{"changes_locale", "changes_directory", "sets_alarm",
+		"takes_addresses", "takes_descriptors", "lowers_as", "lowers_cpu", "lowers_data", "lowers_fsize", "lowers_nofile",
+		"lowers_nproc", "lowers_stack", "changes_mask", "protects", "seals", "filters_calls"}) {
 		t.Run(fault, func(t *testing.T) {
 			d := open(t, fault, Config{})
-			p, out := addPlan()
-			r := run(t, d, p, Options{})
-			if fault != "writes_late" && fault != "holds_handles" { // which may already have written into this call
-				if r.Worst() != nil || len(r.Findings) > 0 {
-					t.Fatalf("%+v, findings %v", r.Calls, r.Findings)
+			for _, way := range []isolation{d.launcher.isolation, 0} {
+				d.launcher.isolation = way
+				d.Renew()
+				p, out := addPlan()
+				r := run(t, d, p, Options{})
+				if !slices.Contains(own, fault) {
+					if r.Worst() != nil || len(r.Findings) > 0 {
+						t.Fatalf("%+v, findings %v", r.Calls, r.Findings)
+					}
+					wantValues(t, r, out, 11, 22, 33, 44, 55)
 				}
-				wantValues(t, r, out, 11, 22, 33, 44, 55)
-			}
-			for end := time.Now().Add(40 * time.Millisecond); time.Now().Before(end); {
-				y := output("out", 5)
-				x := input("input", floats([]int{5}, 1, -2, 3, -4, 5))
-				r := run(t, d, plan(relu(diopi.Forward, y, x)), Options{})
-				if r.Worst() != nil || len(r.Findings) > 0 {
-					t.Fatalf("the call after it: %+v, findings %v", r.Calls, r.Findings)
+				for end := time.Now().Add(40 * time.Millisecond); time.Now().Before(end) && !t.Failed(); {
+					y := output("out", 5)
+					x := input("input", floats([]int{5}, 1, -2, 3, -4, 5))
+					r := run(t, d, plan(relu(diopi.Forward, y, x)), Options{})
+					if r.Worst() != nil || len(r.Findings) > 0 {
+						t.Fatalf("the call after it: %+v, findings %v", r.Calls, r.Findings)
+					}
+					wantValues(t, r, y, 1, 0, 3, 0, 5)
 				}
-				wantValues(t, r, y, 1, 0, 3, 0, 5)
 			}
 		})
 	}

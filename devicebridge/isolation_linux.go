@@ -27,9 +27,10 @@ func isolations() []isolation {
 }
 
 // attributes start a process so. In a user namespace it keeps its numbers of user and group,
-// and has the one privilege that mounting /proc needs.
+// and has the one privilege that mounting /proc needs. In a session of its own it has no terminal, which it could
+// write to past optool.
 func (i isolation) attributes() *syscall.SysProcAttr {
-	a := &syscall.SysProcAttr{Setpgid: true, Cloneflags: uintptr(i)}
+	a := &syscall.SysProcAttr{Setsid: true, Cloneflags: uintptr(i)}
 	if i&unix.CLONE_NEWUSER != 0 {
 		a.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}
 		a.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}}

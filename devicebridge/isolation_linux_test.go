@@ -51,7 +51,7 @@ func TestReachesOut(t *testing.T) {
 	}
 }
 
-// TestIsolation: a worker says that it has processes of its own where the kernel says so too.
+// TestIsolation: a worker says that it has processes of its own where the kernel says so too. It has no terminal.
 func TestIsolation(t *testing.T) {
 	d := open(t, "none", Config{})
 	for _, way := range isolations() {
@@ -73,6 +73,10 @@ func TestIsolation(t *testing.T) {
 		own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", w.pid()))
 		if err != nil {
 			t.Fatal(err)
+		}
+		session, err := unix.Getsid(w.pid())
+		if own, _ := unix.Getsid(0); err != nil || session == own {
+			t.Errorf("a worker in session %d, which is ours, %v", session, err)
 		}
 		ours, _ := os.Readlink("/proc/self/ns/pid")
 		said := len(w.hello.Isolation) > 0 && w.hello.Isolation[0] == isolationOf(1)[0]

@@ -33,7 +33,9 @@ func put(memory []byte, b *block, fill byte) {
 
 // get returns a tensor over a copy of its memory.
 func get(memory []byte, dt tensor.DType, shape, stride []int) (*tensor.Tensor, error) {
-	return tensor.NewView(tensor.NewStorage(bytes.Clone(memory)), tensor.View{DType: dt, Shape: slices.Clone(shape),
+	content := quota.Make[byte](len(memory))
+	copy(content, memory)
+	return tensor.NewView(tensor.NewStorage(content), tensor.View{DType: dt, Shape: slices.Clone(shape),
 		Stride: slices.Clone(stride)})
 }
 

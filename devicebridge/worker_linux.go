@@ -11,6 +11,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"reflect"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -106,6 +108,7 @@ func newArena() (*arena, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shared memory: %w", err)
 	}
+	unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SEAL) // a library cannot fix its size
 	a := &arena{file: os.NewFile(uintptr(fd), "optool-tensors")}
 	for n := arenaBytes; n >= arenaLeast; n /= 2 { // as many addresses as the process may have
 		if a.mem, err = unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE,
@@ -160,14 +163,36 @@ func (a *arena) begin(n int64, fresh bool) error {
 	return nil
 }
 
-// bytes are n bytes at an offset in the plan's memory, nil if it does not have them.
-func (a *arena) bytes(offset, n int64) []byte {
+// errGone says that the shared memory has become smaller, which nothing but the library does.
+var errGone = &brokenError{errors.New("its shared memory is gone")}
+
+// bytes are n bytes at an offset in the plan's memory. They are read and written in guarded: the library may take them
+// away meanwhile.
+func (a *arena) bytes(offset, n int64) ([]byte, error) {
 	st, err := a.file.Stat()
 	if err != nil || offset < 0 || n < 0 || offset > min(st.Size(), int64(len(a.mem)))-a.plan-n {
-		return nil
+		return nil, errGone
 	}
 	start := a.plan + offset
-	return a.mem[start : start+n : start+n]
+	return a.mem[start : start+n : start+n], nil
+}
+
+// guarded runs f, which reads and writes shared memory. The error is errGone where that is none any more.
+func (a *arena) guarded(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		fault, ok := p.(interface{ Addr() uintptr })
+		start := reflect.ValueOf(a.mem).Pointer()
+		if !ok || fault.Addr()-start >= uintptr(len(a.mem)) {
+			panic(p)
+		}
+		err = errGone
+	}()
+	return f()
 }
 
 func (a *arena) close() {
@@ -434,6 +459,7 @@ func (w *worker) fate(err error) *Fate {
 		select { // it closed the connection: it is ending, or will be
 		case <-w.ended:
 		case <-time.After(graceToEnd):
+			f.Status, f.Broke = Crashed, "it was closed"
 			w.kill()
 			<-w.ended
 		}

@@ -5,16 +5,22 @@
 // any host; the runtime's calls are weak imports.
 
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <dirent.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
+#include <unwind.h>
 
 #include <atomic>
 #include <cctype>
@@ -148,6 +154,34 @@
   F(limits_others) /* leaves its victims no file sizes, no memory, no open files */ \
   F(writes_files) /* that its victims have open */ \
   F(catches_signals) /* and goes on after the one that a bad address raises */ \
+  F(lowers_as) /* add leaves this limit of the process low, for good; relu is wrong under it */ \
+  F(lowers_cpu) \
+  F(lowers_data) \
+  F(lowers_fsize) \
+  F(lowers_nofile) \
+  F(lowers_nproc) \
+  F(lowers_stack) \
+  F(changes_mask) /* add leaves another mask for new files behind; relu is wrong under it */ \
+  F(maps_over) /* add leaves memory of its own where its output was */ \
+  F(protects) /* add leaves its output's memory closed to writing */ \
+  F(seals) /* add leaves the shared memory without a way to make it smaller or larger */ \
+  F(shrinks) /* add leaves a process that takes the shared memory away again and again */ \
+  F(truncates) /* takes the shared memory away */ \
+  F(traps_floats) /* leaves its caller's thread with signals for divisions by zero */ \
+  F(rounds_short) /* leaves its caller's thread computing long double in 24 bits */ \
+  F(throws_foreign) /* an exception of another language */ \
+  F(throws_nothing) /* an exception without a text */ \
+  F(executes) /* another program, in place of the worker */ \
+  F(executes_long) /* one that does not end */ \
+  F(ends_thread) /* that calls it */ \
+  F(traces_itself) /* has the process that started it told of every signal */ \
+  F(forks_many) /* 300 processes that stay */ \
+  F(leaves_zombies) /* no fault: 300 processes that have ended */ \
+  F(waits_for_child) /* in a state in which only the child can go on */ \
+  F(filters_calls) /* add leaves the process without a way to open files */ \
+  F(writes_without_end) /* to stdout and stderr */ \
+  F(asks_too_much) /* no fault: asks for tensors that cannot be, or for all memory */ \
+  F(queues_files) /* tries to have the kernel read and write by itself */ \
   F(null_name) /* no text where its name is asked for */ \
   F(dangling_name) /* an address that holds nothing */ \
   F(endless_name) \
@@ -182,6 +216,10 @@ namespace {
 thread_local std::string lastError;
 
 struct Unsupported {};  // not a std::exception
+
+struct Silent : std::exception {
+  const char* what() const noexcept override { return nullptr; }
+};
 
 // _Float16 is not in every C++ compiler: x rounded to 11 bits.
 float half(float x) {
@@ -472,6 +510,44 @@ void killSoon() {
   }
 }
 
+// The limit of the process that a fault lowers, -1 for other faults.
+int lowered() {
+  switch (fault) {
+    case lowers_as:
+      return RLIMIT_AS;
+    case lowers_cpu:
+      return RLIMIT_CPU;
+    case lowers_data:
+      return RLIMIT_DATA;
+    case lowers_fsize:
+      return RLIMIT_FSIZE;
+    case lowers_nofile:
+      return RLIMIT_NOFILE;
+    case lowers_nproc:
+      return RLIMIT_NPROC;
+    case lowers_stack:
+      return RLIMIT_STACK;
+    default:
+      return -1;
+  }
+}
+
+constexpr rlim_t few = 5;  // of what a lowered limit counts
+
+// The pages around an output.
+char* pagesOf(const char* data) {
+  return const_cast<char*>(data) - reinterpret_cast<uintptr_t>(data) % 4096;
+}
+
+// Leaves every attempt to open a file without success.
+void filterCalls() {
+  sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  sock_fprog program = {4, code};
+  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) std::abort();
+}
+
 // What add leaves behind, for the calls that follow.
 void leaveBehind(diopiContextHandle_t ctx, diopiTensorHandle_t out, const char* data, int64_t nbytes) {
   using std::chrono::milliseconds;
@@ -516,6 +592,41 @@ void leaveBehind(diopiContextHandle_t ctx, diopiTensorHandle_t out, const char* 
       while (open("/", O_PATH) >= 0) {
       }
       break;
+    case lowers_as:
+    case lowers_cpu:
+    case lowers_data:
+    case lowers_fsize:
+    case lowers_nofile:
+    case lowers_nproc:
+    case lowers_stack: {
+      const struct rlimit low = {few, few};
+      if (setrlimit(static_cast<__rlimit_resource>(lowered()), &low) != 0) std::abort();
+      break;
+    }
+    case changes_mask:
+      umask(0777);
+      break;
+    case maps_over:
+      if (mmap(pagesOf(data), 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) std::abort();
+      break;
+    case protects:
+      if (mprotect(pagesOf(data), 4096, PROT_READ) != 0) std::abort();
+      break;
+    case seals:
+      fcntl(4, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+      break;
+    case shrinks:
+      if (fork() == 0) {
+        for (int i = 0; i < 1000; i++) {
+          if (ftruncate(4, 0) != 0) _exit(1);
+          usleep(50);
+        }
+        _exit(0);
+      }
+      break;
+    case filters_calls:
+      filterCalls();
+      break;
     default:
       break;
   }
@@ -533,6 +644,20 @@ bool isLeft() {
       return mmap(nullptr, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED;
     case takes_descriptors:
       return open("/", O_PATH) < 0;
+    case changes_mask:
+      return (umask(022) & 0777) == 0777;
+    case filters_calls:
+      return open("/", O_PATH) < 0;
+    case lowers_as:
+    case lowers_cpu:
+    case lowers_data:
+    case lowers_fsize:
+    case lowers_nofile:
+    case lowers_nproc:
+    case lowers_stack: {
+      struct rlimit now;
+      return getrlimit(static_cast<__rlimit_resource>(lowered()), &now) != 0 || now.rlim_cur == few;
+    }
     default:
       return false;
   }
@@ -728,6 +853,76 @@ void misbehave(diopiContextHandle_t ctx, const View& in) {
       std::signal(SIGSEGV, [](int) {});
       segfault();
       break;
+    case truncates:
+      if (ftruncate(4, 0) != 0) std::abort();
+      break;
+    case traps_floats:
+      feenableexcept(FE_DIVBYZERO | FE_INVALID);
+      break;
+    case rounds_short: {
+#if defined(__x86_64__)
+      unsigned short control;
+      asm volatile("fnstcw %0" : "=m"(control));
+      control &= static_cast<unsigned short>(~0x300);
+      asm volatile("fldcw %0" : : "m"(control));
+#else
+      std::fesetround(FE_UPWARD);
+#endif
+      break;
+    }
+    case throws_foreign: {
+      auto* e = new _Unwind_Exception();
+      std::memcpy(&e->exception_class, "MOZ\0RUST", sizeof e->exception_class);
+      _Unwind_RaiseException(e);
+      std::abort();
+    }
+    case throws_nothing:
+      throw Silent{};
+    case executes:
+      execl("/bin/true", "true", nullptr);
+      std::abort();
+    case executes_long:
+      execl("/bin/sleep", "sleep", "600", nullptr);
+      std::abort();
+    case ends_thread:
+      pthread_exit(nullptr);
+    case traces_itself:
+      ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+      raise(SIGUSR1);
+      break;
+    case forks_many:
+    case leaves_zombies:
+      for (int i = 0; i < 300; i++) {
+        if (fork() != 0) continue;
+        if (fault == leaves_zombies) _exit(0);
+        for (;;) pause();
+      }
+      break;
+    case waits_for_child:
+      if (vfork() == 0) {
+        for (;;) pause();
+      }
+      break;
+    case writes_without_end:
+      for (;;) flood();
+    case asks_too_much: {
+      int64_t wild[3] = {int64_t{1} << 40, int64_t{1} << 40, -1};
+      diopiTensorHandle_t t;
+      for (diopiSize_t size : {diopiSize_t{wild, 2}, diopiSize_t{wild, 1}, diopiSize_t{wild + 2, 1}, diopiSize_t{wild, -1}}) {
+        if (diopiRequireTensor(ctx, &t, &size, nullptr, diopi_dtype_float32, diopi_device) == diopiSuccess) std::abort();
+      }
+      const int64_t all = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+      for (int64_t bytes : {int64_t{-1}, all}) {
+        if (diopiRequireBuffer(ctx, &t, bytes, diopi_device) == diopiSuccess) std::abort();
+      }
+      break;
+    }
+    case queues_files: {
+      char parameters[512] = {};
+      unsigned long context = 0;
+      if (syscall(SYS_io_uring_setup, 8, parameters) >= 0 || syscall(SYS_io_setup, 8, &context) == 0) std::abort();
+      break;
+    }
     case overruns_workspace: {
       diopiTensorHandle_t t;
       diopiRequireBuffer(ctx, &t, 100, diopi_device);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <stdexcept>
 
@@ -21,6 +22,10 @@ const std::array<char, guardBytes> intact = [] {
   a.fill(guardByte);
   return a;
 }();
+
+size_t pageSize() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
+
+size_t machineMemory() { return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * pageSize(); }
 
 uint64_t roundUp(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
@@ -53,17 +58,24 @@ Damage checkGuards(char* data, size_t nbytes) {
   return damage;
 }
 
-Arena::Arena(int fd, const Device& device) : fd_(fd), device_(device) {
-  // As much address space as there is; the file decides what can be touched.
+Arena::Arena(int fd, const Device& device) : fd_(fd), device_(device), most_(machineMemory() / 2) {
+  // As much address space as there is; the file decides what can be touched. The page behind it cannot.
   for (size_ = size_t{1} << 38; size_ >= fileStep; size_ /= 2) {
-    void* p = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    void* p = mmap(nullptr, size_ + pageSize(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (p != MAP_FAILED) {
+      if (mprotect(static_cast<char*>(p) + size_, pageSize(), PROT_NONE) != 0) break;
       base_ = static_cast<char*>(p);
       madvise(p, size_, MADV_DONTFORK);  // a copy of this process has no business there
       return;
     }
   }
   throw std::runtime_error("the shared memory cannot be mapped");
+}
+
+bool Arena::isWhole() const {
+  // The page behind the mapping keeps it from growing. Linux says EFAULT, before that, of a range that is no
+  // single mapping: of one that was taken back, replaced or closed to writing in some place.
+  return mremap(base_, size_, size_ + pageSize(), 0) == MAP_FAILED && errno != EFAULT;
 }
 
 void Arena::begin(uint64_t plan, uint64_t top, unsigned char fill) {
@@ -79,9 +91,9 @@ void Arena::begin(uint64_t plan, uint64_t top, unsigned char fill) {
 }
 
 char* Arena::block(size_t nbytes) {
-  if (nbytes > size_) return nullptr;
+  if (nbytes > most_) return nullptr;
   uint64_t start = roundUp(top_ + guardBytes, alignment), end = start + nbytes + guardBytes;
-  if (end > size_) return nullptr;
+  if (end > size_ || end - plan_ > most_) return nullptr;
   if (end > file_) {
     uint64_t want = roundUp(end, fileStep);
     if (want > size_ || ftruncate(fd_, static_cast<off_t>(want)) != 0) return nullptr;

@@ -37,6 +37,8 @@ class Arena : public Memory {
   char* at(uint64_t offset) { return base_ + plan_ + offset; }
   uint64_t offsetOf(const void* p) const { return static_cast<uint64_t>(static_cast<const char*>(p) - base_ - plan_); }
   bool holds(const void* p) const { return p >= base_ && p < base_ + size_; }
+  // Whether all addresses are still those of the file, and may be written.
+  bool isWhole() const;
 
   // A new plan: its memory begins at plan in the file; what lies above top there is
   // free, and new memory is filled with fill.
@@ -65,6 +67,7 @@ class Arena : public Memory {
   const Device& device_;
   char* base_;
   size_t size_;  // of the mapping, more than the file has
+  size_t most_;  // bytes of a plan: half of the machine's memory
   uint64_t file_ = 0, plan_ = 0, bottom_ = 0, top_ = 0;  // offsets in the file
   unsigned char fill_ = 0;
   std::vector<Block> blocks_;

@@ -38,7 +38,7 @@ bool mountProcfs() {
   for (;;) {
     int status;
     const pid_t ended = waitpid(-1, &status, 0);
-    if (ended == child) {
+    if (ended == child && !WIFSTOPPED(status)) {  // one that asked to be traced stops: nobody has it go on
       const ssize_t written = write(statusFd, &status, sizeof status);
       _exit(written == sizeof status ? 0 : 1);
     }

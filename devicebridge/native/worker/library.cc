@@ -106,12 +106,13 @@ uint64_t modeNow() {
 static std::string firstLine(const char* text) {
   std::string s = text ? text : "";
   s.erase(0, s.find_first_not_of(" \t\r\n"));
-  return s.substr(0, s.find_first_of("\r\n"));
+  return s.substr(0, std::min(s.find_first_of("\r\n"), reasonBytes));
 }
 
 std::string describeException() {
+  if (!std::current_exception()) return "a foreign exception";  // of which C++ knows no type
   const std::type_info* type = abi::__cxa_current_exception_type();
-  if (!type) return "a foreign exception";
+  if (!type) return "an exception";
   int status = 0;
   char* name = abi::__cxa_demangle(type->name(), nullptr, nullptr, &status);
   std::string s = name ? name : type->name();

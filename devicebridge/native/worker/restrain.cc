@@ -83,6 +83,15 @@ constexpr Hidden hidden[] = {
     {SYS_ioctl, 1, SIOCSPGRP},
 };
 
+// System calls by which the kernel writes to memory, or to files, after a call has returned, without a thread of
+// this process. Programs that use them have another way where a kernel lacks them.
+constexpr uint32_t queues[] = {
+    SYS_io_setup,
+#ifdef SYS_io_uring_setup
+    SYS_io_uring_setup,
+#endif
+};
+
 constexpr uint32_t x32 = 0x40000000;  // the bit that system calls of x86-64's other ABI have
 
 }  // namespace
@@ -97,6 +106,11 @@ bool protectParent() {
   code.push_back(BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, x32, 0, 1));
   code.push_back(refuse());
 #endif
+  for (const uint32_t number : queues) {
+    code.push_back(load(offsetof(seccomp_data, nr)));
+    code.push_back(unless(number, 1));
+    code.push_back(refuse());
+  }
   for (const Hidden& h : hidden) {
     code.push_back(load(offsetof(seccomp_data, nr)));
     code.push_back(unless(h.number, 3));

@@ -1,8 +1,10 @@
 #include <cxxabi.h>
 #include <malloc.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <numeric>
@@ -107,7 +109,8 @@ void Plan::run(const std::function<void(Writer&)>& send) {
   answer.clear();
   answer.put(Answer::done);
   writeFindings(answer);
-  answer.put(library_.process.restore());
+  const Fitness fitness = library_.process.restore();
+  answer.put(arena_.isWhole() ? fitness : Fitness::worn);
   for (uint64_t v : outs_) answer.u64(v);
   writeAllocs(answer);
   answer.u32(runs);
@@ -206,7 +209,8 @@ Plan::Outcome Plan::invoke(const Call& call, void* symbol) {
       o.reason = library_.lastError();
     }
   } catch (abi::__forced_unwind&) {
-    throw;  // the thread is being cancelled
+    std::fputs("the operator ended the thread that called it\n", stderr);
+    _exit(1);
   } catch (...) {
     o = {Status::threw, 0, describeException()};
   }
