@@ -474,9 +474,9 @@ func (c hookDescription) gradients(l *hookLoader, n int, spans []span) ([]value.
 	return out, nil
 }
 
-// addresses implements addressed.
-func (c hookDescription) addresses(k Kind) Addresses {
-	l := &hookLoader{run: c.run, count: true, at: Addresses{}}
+// memories implements addressed.
+func (c hookDescription) memories(k Kind) map[string]Memory {
+	l := &hookLoader{run: c.run, count: true, at: map[string]Memory{}}
 	if c.fill(l, &Record{Kwargs: &value.Dict{}}, k) != nil {
 		return nil
 	}
@@ -493,11 +493,11 @@ type memoryOf struct {
 type hookLoader struct {
 	run     *hookRun
 	open    map[int]*hookFile
-	instead *object   // by the number of a tensor: what it was after the call
-	tensors int       // met so far
-	placed  string    // how a DTensor lies on several processes, "" if none does
-	count   bool      // tensors are only counted
-	at      Addresses // where they lay, unless nil
+	instead *object           // by the number of a tensor: what it was after the call
+	tensors int               // met so far
+	placed  string            // how a DTensor lies on several processes, "" if none does
+	count   bool              // tensors are only counted
+	at      map[string]Memory // where they lay, by what Addresses calls them, unless nil
 	memory  map[memoryOf]*tensor.Storage
 	used    map[hookBlob]bool         // what holds them, unless nil
 	unseen  map[*tensor.Tensor]bool   // those that are not in instead, unless nil
@@ -719,6 +719,17 @@ func parseDevice(s string) value.Device {
 	return d
 }
 
+// versionOf is how often a tensor had been written, -1 if that was not recorded.
+func versionOf(o *object) int {
+	v, _ := o.get("version")
+	if n, ok := v.(json.Number); ok {
+		if n, err := n.Int64(); err == nil {
+			return int(n)
+		}
+	}
+	return -1
+}
+
 // tensor makes a tensor over bytes that are read on first use.
 func (l *hookLoader) tensor(o *object, path string) (value.Value, error) {
 	number := l.tensors
@@ -737,7 +748,7 @@ func (l *hookLoader) tensor(o *object, path string) (value.Value, error) {
 	ptr, _ := o.get("ptr")
 	address, addressed := ptr.(json.Number)
 	if l.at != nil && addressed {
-		l.at[path] = address.String()
+		l.at[path] = Memory{Address: address.String(), Version: versionOf(o), Name: o.text("name")}
 	}
 	at, _ := o.get("tensor")
 	for _, p := range o.list("placements") {

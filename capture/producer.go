@@ -55,7 +55,7 @@ type description interface {
 
 // A description that says where tensors lay while the job ran is addressed.
 type addressed interface {
-	addresses(k Kind) Addresses
+	memories(k Kind) map[string]Memory
 }
 
 // place sets where an entry was found: in dir, which results call rel.

@@ -12,8 +12,33 @@ import (
 // to the address it had while the job ran.
 type Addresses map[string]string
 
+// A Memory is what is known of a tensor beside its elements.
+type Memory struct {
+	Address string // as in Addresses
+	// Version counts the calls that wrote the tensor, as torch does (Tensor._version); -1 if that was not recorded.
+	Version int
+	Name    string // in the model, "" if it has none
+}
+
 // sidecarLimit bounds what is read of a .pth.json file, in bytes.
 const sidecarLimit = 1 << 20
+
+// Memories are the addresses, and what the producer says beside them of the same tensors.
+func (c *Call) Memories(k Kind) map[string]Memory {
+	if c.entry.rec != nil {
+		if d, err := c.described(); err == nil {
+			if d, ok := d.(addressed); ok {
+				return d.memories(k)
+			}
+		}
+		return nil
+	}
+	out := map[string]Memory{}
+	for path, at := range c.Addresses(k) {
+		out[path] = Memory{Address: at, Version: -1}
+	}
+	return out
+}
 
 // Addresses reads the .pth.json file beside the file of kind k, where op_tools
 // noted what a .pth cannot hold, or what another producer says. It is only shown,
@@ -21,12 +46,11 @@ const sidecarLimit = 1 << 20
 func (c *Call) Addresses(k Kind) Addresses {
 	e := c.entry
 	if e.rec != nil {
-		if d, err := c.described(); err == nil {
-			if d, ok := d.(addressed); ok {
-				return d.addresses(k)
-			}
+		a := Addresses{}
+		for path, m := range c.Memories(k) {
+			a[path] = m.Address
 		}
-		return nil
+		return a
 	}
 	f, _, err := files.Open(e.Path(c.side, k) + ".json")
 	if err != nil {

@@ -136,7 +136,7 @@ func (p *Process) BridgeParameters(ctx context.Context, opt Options) {
 // updates reports whether a call behind the loss writes a parameter.
 func (s *Step) updates(parameters map[uint64][]*Value) bool {
 	return slices.ContainsFunc(s.Tail, func(c *Call) bool {
-		return c.writes() && slices.ContainsFunc(c.Inputs, func(v *Value) bool { return parameters[v.Address] != nil })
+		return c.writes && slices.ContainsFunc(c.Inputs, func(v *Value) bool { return parameters[v.Address] != nil })
 	})
 }
 

@@ -229,6 +229,15 @@ func isNaN(dt tensor.DType, word uint64) bool {
 	return false
 }
 
+// numbers are the samples of a floating dtype.
+func (f *fingerprint) numbers(dt tensor.DType) []float64 {
+	out := make([]float64, len(f.samples))
+	for i, s := range f.samples {
+		out[i] = decode(dt, s)
+	}
+	return out
+}
+
 // decode is the number that a sample stands for.
 func decode(dt tensor.DType, word uint64) float64 {
 	raw := make([]byte, dt.Size())

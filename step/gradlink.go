@@ -257,7 +257,7 @@ func (v *Value) role() string {
 		return "optimizer state"
 	case !v.DType.IsFloat() || v.Numel() == 1:
 		return "data"
-	case v.after != nil || v.Call.writes():
+	case v.after != nil || v.Call.writes:
 		return "buffer"
 	}
 	return "data"

@@ -83,7 +83,7 @@ func (v *Value) overwrote() *Value {
 	if v.after != nil {
 		return v
 	}
-	if v.Kind == outputKind && v.Call.writes() {
+	if v.Kind == outputKind && v.Call.writes {
 		for _, u := range v.Call.Inputs {
 			if u.Address != 0 && u.Address == v.Address && u.like(v) {
 				return u

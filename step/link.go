@@ -74,7 +74,7 @@ type linker struct {
 	memory    memory
 	byContent map[contentKey][]*Value // results, in order
 	byFlat    map[contentKey][]*Value // the same without their shapes
-	writes    []*Value                // results and arguments that changed memory in place, in order
+	writes    writes                  // results and arguments that changed memory in place
 	lay       map[spot]*Value         // the last value with some content that lay at an address
 	outer     *Call                   // the outermost judged call that makes the present one, nil if none does
 }
@@ -248,10 +248,8 @@ func (v *Value) first() *Value {
 // writtenSince is the last write in place to a part of the memory of v, or to memory
 // that v is a part of, since was was read or made; nil if there is none.
 func (l *linker) writtenSince(was, v *Value) *Value {
-	for i := len(l.writes) - 1; i >= 0 && l.writes[i].Call.Order > was.Call.Order; i-- {
-		if w := l.writes[i]; w.Address < v.end() && v.Address < w.end() {
-			return w
-		}
+	if w := l.writes.last(v); w != nil && w.Call.Order > was.Call.Order {
+		return w
 	}
 	return nil
 }
@@ -262,7 +260,7 @@ func (l *linker) write(c *Call) {
 	if c.collective() != "" { // what it changed, or will change, other processes decide
 		for _, v := range c.Inputs {
 			if v.Address != 0 {
-				l.writes = append(l.writes, v)
+				l.writes.add(v)
 				l.memory.replace(v)
 			}
 		}
@@ -281,7 +279,7 @@ func (l *linker) write(c *Call) {
 			}
 		}
 		if w.Address != 0 {
-			l.writes = append(l.writes, w)
+			l.writes.add(w)
 			l.memory.replace(w)
 		}
 	}

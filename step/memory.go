@@ -58,12 +58,14 @@ func (m *memory) search(address uint64) int {
 	return sort.Search(len(m.regions), func(i int) bool { return m.regions[i].base >= address })
 }
 
+// lookBack is how many values that begin before an address are looked at: views of one tensor lie beside each other.
+const lookBack = 256
+
 // around lists the regions that begin before an address and reach beyond it, the
 // nearest first.
 func (m *memory) around(address uint64) []*region {
 	var out []*region
-	const near = 256 // regions that are looked at: views of one tensor lie beside each other
-	for i := m.search(address) - 1; i >= 0 && len(out) < 4 && i >= m.search(address)-near; i-- {
+	for i := m.search(address) - 1; i >= 0 && len(out) < 4 && i >= m.search(address)-lookBack; i-- {
 		if r := m.regions[i]; r.end > address {
 			out = append(out, r)
 		}
@@ -115,4 +117,33 @@ func (m *memory) replace(v *Value) {
 		return
 	}
 	m.name(v)
+}
+
+// writes are values that changed memory in place, in order of their addresses. Of several at one address, it forgets
+// those that a later one covers.
+type writes []*Value
+
+func (ws writes) search(address uint64) int {
+	return sort.Search(len(ws), func(i int) bool { return ws[i].Address >= address })
+}
+
+func (ws *writes) add(v *Value) {
+	from := ws.search(v.Address)
+	to := from
+	for to < len(*ws) && (*ws)[to].Address == v.Address && (*ws)[to].end() <= v.end() {
+		to++
+	}
+	*ws = slices.Replace(*ws, from, to, v)
+}
+
+// last is the last write that has memory in common with v, nil if there is none. Writes that begin before v are looked
+// at as far as memory.around looks.
+func (ws writes) last(v *Value) (found *Value) {
+	begin := ws.search(v.Address)
+	for i := ws.search(v.end()) - 1; i >= max(0, begin-lookBack); i-- {
+		if w := ws[i]; w.end() > v.Address && (found == nil || w.Call.Order >= found.Call.Order) {
+			found = w
+		}
+	}
+	return found
 }

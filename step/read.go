@@ -279,7 +279,7 @@ func (c *Call) index(rec *capture.Call) error {
 		if err != nil {
 			return err
 		}
-		at := rec.Addresses(k)
+		at := rec.Memories(k)
 		for _, l := range ls {
 			v := &Value{Call: c, Kind: k, Target: fmt.Sprintf("%s[%d]", targetNames[k], l.index), DType: l.tensor.DType,
 				Shape: l.tensor.Shape, Stride: l.tensor.Stride, RequiresGrad: l.tensor.RequiresGrad,
@@ -287,7 +287,11 @@ func (c *Call) index(rec *capture.Call) error {
 			if l.index < 0 {
 				v.Target = targetNames[k] + "." + l.key
 			}
-			v.Address, _ = strconv.ParseUint(at[l.path], 10, 64)
+			m, known := at[l.path]
+			v.Address, _ = strconv.ParseUint(m.Address, 10, 64)
+			if v.version, v.named = -1, m.Name; known {
+				v.version = m.Version
+			}
 			v.content = newFingerprint(l.tensor)
 			switch k {
 			case capture.Input:

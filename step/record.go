@@ -8,6 +8,7 @@ import (
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/tensor"
 )
 
 // A Node is the record of one pass of a call.
@@ -304,9 +305,11 @@ func (c *Call) hasGradient(v *Value) bool {
 		return (slices.Equal(w.Shape, v.Shape) || slices.Equal(w.Shape, turned)) &&
 			(w.Address == 0 || w.Address != v.Address)
 	}
-	return slices.ContainsFunc(c.Grads, like) || c.Step != nil && slices.ContainsFunc(c.Step.Tail, func(c *Call) bool {
-		return slices.ContainsFunc(c.Inputs, like)
-	})
+	if slices.ContainsFunc(c.Grads, like) {
+		return true
+	}
+	return c.Step != nil && (slices.ContainsFunc(c.Step.tailLike[tensor.ShapeString(v.Shape)], like) ||
+		slices.ContainsFunc(c.Step.tailLike[tensor.ShapeString(turned)], like))
 }
 
 // NotRun counts the calls that could not be run again.

@@ -30,28 +30,6 @@ func (u *updater) findScaled() {
 		return
 	}
 	divided := u.step.dividesBy(scale)
-	found := map[string]*Value{}
-	// times is by how much the gradient is too large, 0 if that is not all.
-	report := func(kind string, v, from *Value, times float64, reason string) {
-		v.right = func(opt Options) (*tensor.Tensor, error) {
-			t, err := v.Recorded(opt)
-			if err != nil || times == 0 {
-				return nil, err
-			}
-			return plus(t, t, 1/times-1), nil
-		}
-		if first := found[kind]; first != nil {
-			first.alike = append(first.alike, v)
-			return
-		}
-		v.unlink()
-		v.From, v.reason = Link{How: IsChanged, Value: from}, reason
-		from.readers = append(from.readers, v)
-		found[kind] = v
-		for _, r := range u.again[v] {
-			r.From = v.From.again(v)
-		}
-	}
 	seen := map[uint64]bool{}
 	var treated []scaledGradient
 	for _, c := range u.step.Tail {
@@ -66,7 +44,7 @@ func (u *updater) findScaled() {
 						if unscales {
 							why = c.String() + " divides it by the loss scale later"
 						}
-						report("clipped", g, g.From.Value, 0, fmt.Sprintf("the gradient is clipped while it is %g times that "+
+						u.blame("clipped", g, g.From.Value, 0, fmt.Sprintf("the gradient is clipped while it is %g times that "+
 							"of the loss: %s", scale, why))
 					}
 					continue
@@ -80,9 +58,9 @@ func (u *updater) findScaled() {
 				continue
 			}
 			if w := v.latest; w != nil && w.Kind == outputKind && w.Call.Step == u.step && w.like(v) {
-				if k := v.times(&w.content, w); k == scale || k == 1/scale {
+				if k := v.times(w.content.numbers(w.DType), nil); k == scale || k == 1/scale {
 					seen[at] = true
-					report("jumped", v, w, k, fmt.Sprintf("it is %g times what %s of %s left, by the loss scale, and no "+
+					u.blame("jumped", v, w, k, fmt.Sprintf("it is %g times what %s of %s left, by the loss scale, and no "+
 						"recorded call wrote there in between", k, w.Target, w.Call))
 					continue
 				}
@@ -91,7 +69,7 @@ func (u *updater) findScaled() {
 			if !ok || len(parts) != 1 || len(parts[0]) != 1 {
 				continue
 			}
-			if k := v.times(&parts[0][0].content, parts[0][0]) * scale; k > 0 {
+			if k := v.times(parts[0][0].content.numbers(parts[0][0].DType), nil) * scale; k > 0 {
 				seen[at] = true
 				treated = append(treated, scaledGradient{v, parts[0][0], k})
 			}
@@ -108,15 +86,43 @@ func (u *updater) findScaled() {
 			if math.Abs(usual-1) > 0.01 {
 				times = 0 // the norm by which all were clipped is wrong too
 			}
-			report("scaled", x.v, x.of, times, fmt.Sprintf("it is %.4g times the gradient of the loss, where %d others "+
+			u.blame("scaled", x.v, x.of, times, fmt.Sprintf("it is %.4g times the gradient of the loss, where %d others "+
 				"are %.4g times theirs: the loss was multiplied by the loss scale %g, and this one was not divided by it",
 				x.times, n, usual, scale))
 		case !divided && x.times > 1.01:
-			report("scaled", x.v, x.of, x.times, fmt.Sprintf("it is %.4g times the gradient of the loss: the loss was "+
+			u.blame("scaled", x.v, x.of, x.times, fmt.Sprintf("it is %.4g times the gradient of the loss: the loss was "+
 				"multiplied by the loss scale %g, and no call divides the gradients by it (unscale_)", x.times, scale))
 		}
 	}
-	for _, v := range found {
+}
+
+// blame makes a gradient changed that is so many times too large, 0 if that is not all. Those of one kind are one
+// finding.
+func (u *updater) blame(kind string, v, from *Value, times float64, reason string) {
+	v.right = func(opt Options) (*tensor.Tensor, error) {
+		t, err := v.Recorded(opt)
+		if err != nil || times == 0 {
+			return nil, err
+		}
+		return plus(t, t, 1/times-1), nil
+	}
+	v.unlink()
+	v.From = Link{How: IsChanged, Value: from}
+	from.readers = append(from.readers, v)
+	if first := u.blamed[kind]; first != nil {
+		first.alike = append(first.alike, v)
+		v.From.first = first
+	} else {
+		u.blamed[kind], v.reason = v, reason
+	}
+	for _, r := range u.again[v] {
+		r.From = v.From.again(v)
+	}
+}
+
+// countBlamed says in each finding how many gradients it is about.
+func (u *updater) countBlamed() {
+	for _, v := range u.blamed {
 		if n := len(v.alike); n > 0 {
 			v.reason += fmt.Sprintf("; so are %d other gradients", n)
 		}
@@ -152,20 +158,19 @@ func usualFactor(all []scaledGradient) (factor float64, n int) {
 // feeds reports whether the call that reads a gradient writes something else with it: state, or the parameter.
 func (u *updater) feeds(v *Value) bool {
 	return slices.ContainsFunc(v.Call.madeOf(v), func(w *Value) bool {
-		return w.Address != v.Address && v.Call.writes()
+		return w.Address != v.Address && v.Call.writes
 	})
 }
 
-// times is the factor by which all samples of v are those of f, a fingerprint of w; 0 if there is none.
-func (v *Value) times(f *fingerprint, w *Value) float64 {
-	if len(f.samples) != len(v.content.samples) {
+// times is the factor by which all samples of v are those that another value had; 0 if there is none. parts, if not
+// nil, are the sums of the magnitudes of what these were added from.
+func (v *Value) times(was, parts []float64) float64 {
+	if len(was) != len(v.content.samples) {
 		return 0
 	}
 	most, at := 0.0, -1
-	was := make([]float64, len(f.samples))
-	for i, s := range f.samples {
-		was[i] = decode(w.DType, s)
-		if x := math.Abs(was[i]); x > most {
+	for i, x := range was {
+		if x := math.Abs(x); x > most {
 			most, at = x, i
 		}
 	}
@@ -180,14 +185,15 @@ func (v *Value) times(f *fingerprint, w *Value) float64 {
 	if whole := math.Round(2*frac) / 2; math.Abs(frac-whole) < 1e-6 { // a power of two, up to rounding
 		k = math.Ldexp(whole, e)
 	}
-	for i := range was {
-		was[i] *= k
-	}
-	sizes := make([]float64, len(was))
+	now, sizes := make([]float64, len(was)), make([]float64, len(was))
 	for i, x := range was {
-		sizes[i] = 4*math.Abs(x) + most*k*v.DType.SmallestNormal()
+		now[i] = k * x
+		if parts != nil {
+			x = parts[i]
+		}
+		sizes[i] = 4*k*math.Abs(x) + most*k*v.DType.SmallestNormal()
 	}
-	if !agree(v, was, sizes, 1) {
+	if !agree(v, now, sizes, 1) {
 		return 0
 	}
 	return k

@@ -46,7 +46,22 @@ func (p *Process) split() {
 		for _, c := range p.Calls[at:next] {
 			c.Step = s
 		}
+		s.indexTail()
 		at = next
+	}
+}
+
+// indexTail finds the inputs behind the loss by address and by shape.
+func (s *Step) indexTail() {
+	s.tailAt, s.tailLike = map[uint64][]*Value{}, map[string][]*Value{}
+	for _, c := range s.Tail {
+		for _, v := range c.Inputs {
+			s.tailAt[v.Address] = append(s.tailAt[v.Address], v)
+			shape := tensor.ShapeString(v.Shape)
+			if like := s.tailLike[shape]; len(like) == 0 || len(like) == 1 && like[0].Address != v.Address {
+				s.tailLike[shape] = append(like, v)
+			}
+		}
 	}
 }
 
@@ -166,7 +181,7 @@ func begin(calls []*Call, root *Call) int {
 		todo = todo[:len(todo)-1]
 		start = min(start, c.Order)
 		for _, v := range c.Inputs {
-			if w := v.From.Value; w != nil && !seen[w.Call] && w.Call.Order >= first && !w.Call.writes() {
+			if w := v.From.Value; w != nil && !seen[w.Call] && w.Call.Order >= first && !w.Call.writes {
 				seen[w.Call] = true
 				todo = append(todo, w.Call)
 			}
@@ -175,22 +190,17 @@ func begin(calls []*Call, root *Call) int {
 	return start
 }
 
-// writes reports whether a call without gradients changes an argument.
-func (c *Call) writes() bool {
-	if c.HasBackward() {
-		return false
+// findWriting sets whether the call has no gradients and changes an argument.
+func (c *Call) findWriting() {
+	at := map[uint64]*Value{}
+	for _, o := range c.Outputs {
+		at[o.Address] = o
 	}
-	for _, v := range c.Inputs {
-		if v.after != nil {
-			return true
-		}
-		for _, o := range c.Outputs {
-			if o.Address != 0 && o.Address == v.Address && o.like(v) && !o.equals(v) {
-				return true
-			}
-		}
-	}
-	return strings.HasSuffix(c.Op, "_") && !strings.HasSuffix(c.Op, "__")
+	c.writes = !c.HasBackward() && (strings.HasSuffix(c.Op, "_") && !strings.HasSuffix(c.Op, "__") ||
+		slices.ContainsFunc(c.Inputs, func(v *Value) bool {
+			o := at[v.Address]
+			return v.after != nil || v.Address != 0 && o != nil && o.like(v) && !o.equals(v)
+		}))
 }
 
 // phase numbers the parts of a process between which the program may change
@@ -245,7 +255,9 @@ func (p *Process) settle() {
 }
 
 // updatesAny reports whether a call behind the loss writes in place, as optimizers do.
-func (s *Step) updatesAny() bool { return slices.ContainsFunc(s.Tail, (*Call).writes) }
+func (s *Step) updatesAny() bool {
+	return slices.ContainsFunc(s.Tail, func(c *Call) bool { return c.writes })
+}
 
 // again is the link of a further reading of a value.
 func (l Link) again(first *Value) Link {
@@ -289,7 +301,7 @@ func (v *Value) updated() bool {
 				continue
 			case !u.equals(v):
 				return false
-			case !c.writes():
+			case !c.writes:
 				continue
 			}
 			if u.after != nil || slices.ContainsFunc(c.Outputs, func(o *Value) bool { return o.Address == u.Address }) {
@@ -312,7 +324,7 @@ func (v *Value) made() bool {
 		return v.From.Value != nil && v.From.Value.made()
 	}
 	for _, in := range v.Call.Inputs {
-		if in.Address != 0 && in.Address < v.end() && v.Address < in.end() && !v.Call.writes() {
+		if in.Address != 0 && in.Address < v.end() && v.Address < in.end() && !v.Call.writes {
 			return in.made()
 		}
 	}

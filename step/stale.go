@@ -86,11 +86,21 @@ func (v *Value) unlink() {
 // gradient is the recorded gradient of a result, nil if there is none that tells it from others.
 func (v *Value) gradient() *Value {
 	for _, g := range v.Call.GradOutputs {
-		if v.Call.result(g) == v && !g.content.plain && g.Numel() > few {
+		if v.Call.result(g) == v && g.tellsApart() {
 			return g
 		}
 	}
 	return nil
+}
+
+// tellsApart reports whether equal gradients are gradients of one value: of a single number that is 0, 1 or -1, as
+// backward passes begin and many functions give, they need not be.
+func (v *Value) tellsApart() bool {
+	if v.Numel() == 1 {
+		x := math.Abs(v.number())
+		return x > 0 && x != 1
+	}
+	return !v.content.plain && v.Numel() > few
 }
 
 // gradientOf is the recorded gradient of an input, nil if there is none. Gradients are numbered as the tensors among
@@ -154,5 +164,5 @@ func agree(g *Value, sums, sizes []float64, n float64) bool {
 			some++
 		}
 	}
-	return some > few
+	return some > few || some == 1 && len(sums) == 1
 }

@@ -28,6 +28,9 @@ type Value struct {
 	RequiresGrad bool
 	Parameter    bool
 
+	version int    // how many calls had written the tensor, as torch counts them; -1 if that was not recorded
+	named   string // in the model, "" if it has no name there
+
 	summary *tensor.Summary // what is known of the elements where they were not recorded; else nil
 	leaf    int             // number among the leaves of the file's args and kwargs
 	item    int             // number in the list that it is given in, -1 if it is given by itself
@@ -165,6 +168,8 @@ type Call struct {
 	Peer       *Call // the same call of another run, after Against
 	// random is why the reference cannot say what the results are, "" if it can.
 	random string
+	// writes reports that the call has no gradients and changes an argument.
+	writes bool
 }
 
 // A Result is one value of a call that replay had something to say about.
@@ -241,6 +246,9 @@ type Step struct {
 	root   *Call // where the backward pass began: the loss, or what scaled it
 	// Calls are those up to the loss; Tail are those behind it, such as the optimizer's.
 	Calls, Tail []*Call
+	// tailAt and tailLike are the inputs of Tail by address, and by shape: of these no more than two addresses.
+	tailAt   map[uint64][]*Value
+	tailLike map[string][]*Value
 	// Scale is the gradient of the loss: that with which the backward pass began, times the loss scale.
 	Scale float64
 	// batches is the number of batches that the loss was divided by, 1 if it was not.
@@ -329,12 +337,16 @@ func New(calls []*Call) *Trace {
 	t := &Trace{Processes: processes(calls)}
 	for _, p := range t.Processes {
 		p.nest()
+		for _, c := range p.Calls {
+			c.findWriting()
+		}
 		p.link()
 		p.findStale()
 		p.split()
 		p.settle()
 		p.findReturned()
 		p.findUncopied()
+		p.findScalars()
 		p.linkGradients()
 		p.nameLeaves()
 		p.coarseness()

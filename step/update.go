@@ -14,11 +14,23 @@ type updater struct {
 	parameters map[uint64][]*Value // readings in the forward pass, by address
 	known      map[*Value]uint64   // the parameter that a value is used to write
 	again      map[*Value][]*Value // further readings of an input behind the loss
+	lines      map[line][]*Call    // the calls behind the loss by where the program makes them
+	blamed     map[string]*Value   // the first of changed gradients of one kind
+	gradients  map[uint64][]*Value // recorded gradients behind the loss, by the parameter that they are used to write
+}
+
+// A line is where the program makes calls of an operator.
+type line struct {
+	op string
+	site
 }
 
 func newUpdater(s *Step, parameters map[uint64][]*Value) *updater {
-	u := &updater{s, parameters, map[*Value]uint64{}, map[*Value][]*Value{}}
+	u := &updater{step: s, parameters: parameters, known: map[*Value]uint64{}, again: map[*Value][]*Value{},
+		lines: map[line][]*Call{}, blamed: map[string]*Value{}}
 	for _, c := range s.Tail {
+		at := line{c.Op, c.place()}
+		u.lines[at] = append(u.lines[at], c)
 		for _, v := range c.Inputs {
 			if first := v.From.first; first != nil {
 				u.again[first] = append(u.again[first], v)
@@ -83,6 +95,8 @@ func (p *Process) checkUpdates() {
 				u.checkGradient(v)
 			}
 		}
+		u.findMultiples()
+		u.countBlamed()
 		for _, c := range u.step.Tail {
 			for _, v := range c.Inputs {
 				u.checkState(v)
@@ -195,16 +209,14 @@ func (u *updater) checkState(v *Value) {
 func (u *updater) isState(v *Value, before *Step) bool {
 	var first *Value
 	same := false
-	for _, c := range before.Tail {
-		for _, w := range c.Inputs {
-			if w.Address != v.Address || !w.like(v) {
-				continue
-			}
-			if first == nil {
-				first = w
-			}
-			same = same || c.Op == v.Call.Op && w.Target == v.Target
+	for _, w := range before.tailAt[v.Address] {
+		if !w.like(v) {
+			continue
 		}
+		if first == nil {
+			first = w
+		}
+		same = same || w.Call.Op == v.Call.Op && w.Target == v.Target
 	}
 	if !same {
 		return false
@@ -216,11 +228,24 @@ func (u *updater) isState(v *Value, before *Step) bool {
 		return (w.Kind == outputKind || w.after != nil) && first.From.How != IsChanged
 	}
 	at := u.parameter(v)
-	return at != 0 && at != v.Address && slices.ContainsFunc(u.step.Tail, func(c *Call) bool {
-		return slices.ContainsFunc(c.Inputs, func(g *Value) bool {
-			return g.Address != v.Address && g.isGradient() && u.parameter(g) == at
-		})
+	return at != 0 && at != v.Address && slices.ContainsFunc(u.gradientsOf(at), func(g *Value) bool {
+		return g.Address != v.Address && g.isGradient()
 	})
+}
+
+// gradientsOf are the recorded gradients with which the calls behind the loss write the parameter at an address.
+func (u *updater) gradientsOf(at uint64) []*Value {
+	if u.gradients == nil {
+		u.gradients = map[uint64][]*Value{}
+		for _, c := range u.step.Tail {
+			for _, v := range c.Inputs {
+				if v.isGradient() {
+					u.gradients[u.parameter(v)] = append(u.gradients[u.parameter(v)], v)
+				}
+			}
+		}
+	}
+	return u.gradients[at]
 }
 
 // isKept reports whether v is one of many values that a list, or a line of the program, writes in each step, and most
@@ -238,16 +263,16 @@ func (u *updater) isKept(v *Value, before *Step) bool {
 			other++
 		}
 	}
-	for _, c := range u.step.Tail {
-		switch {
-		case c == v.Call && v.item >= 0:
-			for _, w := range c.Inputs {
-				if w.item >= 0 {
-					count(w)
-				}
+	switch {
+	case v.item >= 0:
+		for _, w := range v.Call.Inputs {
+			if w.item >= 0 {
+				count(w)
 			}
-		case c.Op == v.Call.Op && c != v.Call && v.item < 0 && c.Entry.Location != "" && c.place() == v.Call.place():
-			if w := c.Value(v.Target); w != nil {
+		}
+	case v.Call.Entry.Location != "":
+		for _, c := range u.lines[line{v.Call.Op, v.Call.place()}] {
+			if w := c.Value(v.Target); w != nil && c != v.Call {
 				count(w)
 			}
 		}

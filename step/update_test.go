@@ -27,6 +27,7 @@ func TestIsState(t *testing.T) {
 				return v
 			}
 			before, v := &Step{Tail: []*Call{read(tc.made).Call}}, read(nil)
+			before.indexTail()
 			if got := newUpdater(&Step{}, nil).isState(v, before); got != tc.want {
 				t.Errorf("state: %v, want %v", got, tc.want)
 			}

@@ -1,0 +1,51 @@
+package step
+
+import (
+	"cmp"
+	"fmt"
+)
+
+// findScalars finds numbers (tensors of few elements: a loss weight, a counter, a learning rate) that are not what was
+// made or read last where they lie. Their elements do not tell them from others, and their memory is soon used again,
+// so that it must be known to be the same tensor.
+func (p *Process) findScalars() {
+	changed := map[*Value]bool{}
+	for _, c := range p.Calls {
+		for _, v := range c.Inputs {
+			if first := v.From.first; changed[first] {
+				v.From = first.From.again(first)
+				continue
+			}
+			w := v.latest
+			if w == nil || v.From.Value != nil || v.From.first != nil || v.From.Role == "collective" ||
+				v.Numel() > few || v.isGradient() || c.random != "" || !v.isStill(w) {
+				continue
+			}
+			from := w
+			if w.Kind == inputKind && w.after == nil {
+				from = cmp.Or(w.From.Value, w.first())
+			}
+			v.From, changed[v] = Link{How: IsChanged, Value: from}, true
+			v.reason = fmt.Sprintf("it is not what %s of %s has, the same tensor: no recorded call wrote there in between",
+				w.Target, w.Call)
+			if was, is := w.number(), v.number(); v.Numel() == 1 && w.after == nil && was == was && is == is {
+				v.reason = fmt.Sprintf("it is %.6g and was %.6g in %s of %s, the same tensor: no recorded call wrote there in "+
+					"between", is, was, w.Target, w.Call)
+			}
+			from.readers = append(from.readers, v)
+		}
+	}
+}
+
+// isStill reports whether an input is the tensor w, which lay last at its address, and torch has not counted a write
+// since. Tensors with a name in the model and those that were written are no new ones; nor is the result of a call of
+// the same phase that nothing has read. Optimizers that are not recorded need not count their writes.
+func (v *Value) isStill(w *Value) bool {
+	if counts := v.version - w.version; v.version < 0 || w.version < 0 || v.RequiresGrad && !w.made() || counts != 0 &&
+		(counts != 1 || w.after == nil) { // fused optimizers do not count their own writes
+		return false
+	}
+	return v.version > 0 || v.named != "" && v.named == w.named ||
+		w.Kind == outputKind && len(w.readers) == 0 && w.Call.phase() == v.Call.phase() &&
+			w.RequiresGrad == v.RequiresGrad
+}
