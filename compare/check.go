@@ -341,7 +341,7 @@ func (c *checker) showWorst(r *Result, cl class, w candidate) {
 	if cl == passed {
 		r.BoundRatio = min(w.score, c.leastRatio(w.at))
 	}
-	if cl == passed && c.model.Least != nil && r.BoundRatio > nearMiss { // S was not asked for
+	if cl == passed && c.override == nil && c.model.Least != nil && r.BoundRatio > nearMiss { // S was not asked for
 		r.BoundRatio = c.likelyRatio(w.at)
 	}
 }
@@ -432,11 +432,12 @@ func (c *checker) likelyRatio(at int) float64 {
 	if c.model.Single {
 		kind, share = whole, 1
 	}
-	if share == 0 || !c.dt.IsFloat() {
+	s := c.scale(kind)
+	if share == 0 || s == nil || !c.dt.IsFloat() {
 		return 0
 	}
 	b, exact := &c.bound, tensor.At[float64](c.ref, at)
-	scale := math.Abs(tensor.At[float64](c.scale(kind), at)) / share
+	scale := math.Abs(tensor.At[float64](s, at)) / share
 	ratio := math.Abs(tensor.At[float64](c.got, at)-exact) / (b.ulps*b.ulp(exact) + b.sum*scale + b.flush)
 	if ratio <= 1 {
 		return ratio

@@ -384,6 +384,13 @@ func TestLeast(t *testing.T) {
 			t.Errorf("%s: an error is %g of its bound, without it %g", tc.name, with.BoundRatio, plain.BoundRatio)
 		}
 	}
+	// Where a tolerance decides there is no S: an error is a part of the tolerance.
+	m := Model{ULPs: 1, Terms: 16, LeastShare: 0.1, Least: func() *tensor.Tensor { return nil }}
+	r32, w32 := floats(tensor.Float32, []int{n}, got...), floats(tensor.Float32, []int{n}, ref...)
+	res := Check(r32, w32, m, DefaultTolerance(tensor.Float32), &Tolerance{Atol: 0x1p-21, Rule: "flag"})
+	if res.Verdict != verdict.Pass || !(res.BoundRatio > nearMiss && res.BoundRatio <= 1) {
+		t.Errorf("by a tolerance: %s (%s), %g of what is allowed", res.Verdict, res.Reason, res.BoundRatio)
+	}
 }
 
 // TestResidue: what rounding leaves of terms that cancel is mistrusted, values that agree are not, though
