@@ -72,7 +72,7 @@ func (lim limits) parse(path string, src []byte, name string) (*value.Dict, erro
 }
 
 func (lim limits) evaluate(path string, src []byte) (starlark.StringDict, error) {
-	f, err := sandbox.Dialect.Parse(path, withoutImports(src), 0)
+	f, err := sandbox.Parse(path, []byte(withoutImports(src)))
 	if err != nil {
 		return nil, err
 	}

@@ -4,19 +4,21 @@
 package sandbox
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"runtime"
 	"runtime/metrics"
 	"time"
+	"unicode/utf8"
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 )
 
-// Dialect is Starlark as close to Python as it gets. Functions do not recurse,
+// dialect is Starlark as close to Python as it gets. Functions do not recurse,
 // which could take more stack than there is.
-var Dialect = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true}
+var dialect = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true, GlobalReassign: true}
 
 // Limits of a run. No step of it makes a list, a text or a number of more than about a
 // million parts, so that Steps bound the memory too. Without Time nothing else is bounded.
@@ -24,6 +26,17 @@ type Limits struct {
 	Steps uint64
 	Time  time.Duration
 	Heap  uint64 // bytes of memory in use beyond those at the beginning
+}
+
+// Parse reads the file at path, whose text is src. A NUL byte, at which Starlark's own parser ends without a word, is
+// a mistake there.
+func Parse(path string, src []byte) (*syntax.File, error) {
+	if at := bytes.IndexByte(src, 0); at >= 0 {
+		line := 1 + bytes.Count(src[:at], []byte("\n"))
+		col := 1 + utf8.RuneCount(src[bytes.LastIndexByte(src[:at], '\n')+1:at])
+		return nil, syntax.Error{Pos: syntax.MakePosition(&path, int32(line), int32(col)), Msg: "unexpected NUL byte"}
+	}
+	return dialect.Parse(path, src, 0)
 }
 
 // Exec runs the file f read from path, which it changes, and returns the globals it

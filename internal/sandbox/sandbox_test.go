@@ -10,11 +10,18 @@ import (
 )
 
 func run(l Limits, src string) error {
-	f, err := Dialect.Parse("f.py", src, 0)
+	f, err := Parse("f.py", []byte(src))
 	if err == nil {
 		_, err = l.Exec("f.py", f, starlark.StringDict{})
 	}
 	return err
+}
+
+// TestNUL: the parser does not take a NUL byte for the end of a file.
+func TestNUL(t *testing.T) {
+	if err := run(Limits{Steps: 1000}, "a = 1\nb\x00 = 2\n"); err == nil || err.Error() != "f.py:2:2: unexpected NUL byte" {
+		t.Errorf("got error %v, want one of the NUL byte in line 2", err)
+	}
 }
 
 // TestMemoryOfOthers: a program is charged with what it holds, neither with garbage

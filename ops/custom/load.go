@@ -103,7 +103,7 @@ func parse(path string, src []byte, l sandbox.Limits) ([]*opdef.Entry, error) {
 }
 
 func execute(path string, src []byte, l sandbox.Limits, predeclared starlark.StringDict) (starlark.StringDict, error) {
-	f, err := sandbox.Dialect.Parse(path, bytes.TrimPrefix(src, []byte("\ufeff")), 0)
+	f, err := sandbox.Parse(path, bytes.TrimPrefix(src, []byte("\ufeff")))
 	if err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ type outline struct {
 }
 
 func outlineOf(path string, src []byte) (*outline, error) {
-	f, err := sandbox.Dialect.Parse(path, src, 0)
+	f, err := sandbox.Parse(path, src)
 	if err != nil {
 		return nil, err
 	}
