@@ -74,7 +74,7 @@ run a small example in each dtype; --dtypes does the same for libraries.
 				if err != nil {
 					return failed(err)
 				}
-				fmt.Fprintf(a.Err, "the worker and the built-in device are in %s\n", dir)
+				fmt.Fprintf(a.Err, "the worker and the built-in device are in %s\n", reports.OneLine(dir))
 			}
 			if len(args) == 0 {
 				return nil

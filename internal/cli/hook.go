@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/hook"
+	"github.com/optool/optool/reports"
 )
 
 func newHookCmd(a *app) *cobra.Command {
@@ -58,6 +59,6 @@ func writeHook(a *app, path string) error {
 	if err := os.WriteFile(path, []byte(hook.Source), 0o666); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(a.Err, "recorder written to %s\n", path)
+	_, err := fmt.Fprintf(a.Err, "recorder written to %s\n", reports.OneLine(path))
 	return err
 }

@@ -205,6 +205,11 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 	}
 	defer r.dir.close()
 	r.part = r.dir != nil && r.dir.part != nil
+	if o.saveRef != "" {
+		if err := mark(o.saveRef); err != nil {
+			return failed(fmt.Errorf("--save-reference: %w", err))
+		}
+	}
 	if r.dir != nil && r.dir.Ended() {
 		return r.dir.again(a, &reportOptions{tables: o.tables, sort: o.sort, files: o.records.files})
 	}
@@ -319,7 +324,7 @@ func (r *replayRun) run(ctx context.Context, paths []string) error {
 		r.tally.refused++
 	}
 	if r.csv.path != "" && !r.quiet {
-		fmt.Fprintf(r.Err, "op autocompare result saved to %s\n", r.csv.path)
+		fmt.Fprintf(r.Err, "op autocompare result saved to %s\n", reports.OneLine(r.csv.path))
 	}
 	r.digest.Next = r.next(paths)
 	return r.finish(r.app, r.tally, r.start)

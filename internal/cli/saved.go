@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -151,7 +151,7 @@ func saveReference(dir string, c *replay.Call) error {
 			continue
 		}
 		path := filepath.Join(dir, "cpu", name+".pth")
-		if err := errors.Join(mark(dir), os.MkdirAll(filepath.Dir(path), 0o777)); err != nil {
+		if err := cmp.Or(mark(dir), os.MkdirAll(filepath.Dir(path), 0o777)); err != nil {
 			return err
 		}
 		wide := mapTensors(args, func(t *tensor.Tensor) *tensor.Tensor {

@@ -429,7 +429,7 @@ func (t *timer) finish(tasks []*timed.Task, start time.Time, interrupted bool) e
 	}
 	unwritten := errors.Join(t.export(), t.json.end(t.app))
 	if t.csv.path != "" && !t.quiet {
-		fmt.Fprintf(t.Err, "op elasped info saved to %s\n", t.csv.path)
+		fmt.Fprintf(t.Err, "op elasped info saved to %s\n", reports.OneLine(t.csv.path))
 	}
 	if len(t.done) == 0 && !interrupted {
 		return &exitError{s.Exit, errors.Join(unwritten, errors.New("nothing was measured"))}
