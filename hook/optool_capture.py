@@ -753,7 +753,7 @@ IGNORED = {
     "__format__", "__len__", "__hash__", "__dir__", "__deepcopy__", "__reduce_ex__", "__setstate__", "__contains__",
     "size", "stride", "dim", "numel", "nelement", "ndimension", "element_size", "storage_offset", "data_ptr", "storage",
     "untyped_storage", "_typed_storage", "is_contiguous", "is_floating_point", "is_complex", "is_signed", "is_pinned",
-    "get_device", "type", "has_names", "_is_view", "is_set_to", "is_shared", "is_same_size", "is_inference",
+    "get_device", "has_names", "_is_view", "is_set_to", "is_shared", "is_same_size", "is_inference",
     "is_conj", "is_neg", "is_coalesced", "is_nonzero", "_version", "names", "refine_names", "share_memory_", "as_subclass",
     "_make_subclass", "is_tensor", "is_storage", "result_type", "promote_types", "can_cast", "broadcast_shapes",
     "get_default_dtype", "set_default_dtype", "get_rng_state", "set_rng_state", "manual_seed", "typename", "record_stream",
@@ -1601,7 +1601,7 @@ class _Recorder:
                 return func(*args, **kwargs)
             finally:
                 self.state.resting = False
-        if p.skip:
+        if p.skip or p.last == "type" and len(args) + len(kwargs) == 1:  # x.type() asks, x.type(dtype) converts
             return func(*args, **kwargs)
         if p.name.startswith(DISTRIBUTED):
             return self.exchange(p.last, func, args, kwargs)

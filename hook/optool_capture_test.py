@@ -380,6 +380,7 @@ class Recording(unittest.TestCase):
             x[1:, 2]
             x.T
             x.data
+            x.type(torch.float64) if x.type() == "torch.FloatTensor" else None
             x.expand(2, 3, 4).sum()
         (item,) = self.named("torch.Tensor.__getitem__")
         self.equal(item["args"][0], x)
@@ -387,6 +388,7 @@ class Recording(unittest.TestCase):
         self.equal(item["result"], x[1:, 2])
         self.assertEqual(self.named("torch.Tensor.T.__get__")[0]["result"].stride(), (1, 4))
         self.assertEqual(len(self.named("torch.Tensor.data.__get__")), 1)
+        self.assertEqual([c["result"].dtype for c in self.named("torch.Tensor.type")], [torch.float64])
         expanded = self.named("torch.Tensor.sum")[0]["args"][0]
         self.assertEqual(expanded.stride(), (0, 4, 1))
         self.equal(expanded, x.expand(2, 3, 4))

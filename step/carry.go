@@ -48,7 +48,10 @@ type Carried struct {
 	With  [][]*tensor.Tensor // by variation
 	// Breaks are the calls whose results were taken as they were recorded.
 	Breaks []Break
-	// Calls are those that were run.
+	// Strays are the calls where the exact run leaves the way that the program was recorded on, so that what comes
+	// behind them is not exact. There are none where decisions are kept.
+	Strays []Break
+	// Calls are those that the results depend on.
 	Calls []*Call
 }
 
@@ -62,6 +65,9 @@ func (k *Carry) Run(ctx context.Context, opt Options) (*Carried, error) {
 		return &Carried{}, nil
 	}
 	calls := Cone(k.Of...)
+	if !k.Decisions {
+		calls = steered(k.Of)
+	}
 	most := max(1, mostLive/max(1, live(calls, k.Of))-1)
 	out, err := k.some(ctx, calls, k.Variations[:min(most, len(k.Variations))], opt)
 	for at := most; at < len(k.Variations) && err == nil; at += most {
@@ -107,20 +113,20 @@ func (c *Call) Decides() bool {
 
 // some runs the calls with some of the variations.
 func (k *Carry) some(ctx context.Context, calls []*Call, variations []Variation, opt Options) (*Carried, error) {
-	out := &Carried{Calls: calls}
+	out := &Carried{Calls: Cone(k.Of...)}
 	rerunOf := func(under *rerun) *rerun {
 		return &rerun{process: k.Of[0].Call.Process, opt: opt, ctx: ctx, values: map[*Value]*tensor.Tensor{},
 			keep: k.Of, under: under, decisions: k.Decisions, averaged: func(*Call) {}, broken: func(*Call, string) {},
 			loss: func(*Step, float64) {}}
 	}
 	exact := rerunOf(nil)
-	exact.uses = uses(out.Calls, k.Of)
+	exact.uses = uses(calls, k.Of)
 	with := make([]*rerun, len(variations))
 	for i := range with {
 		with[i] = rerunOf(exact)
 		with[i].uses = exact.uses
 	}
-	for _, c := range out.Calls {
+	for _, c := range calls {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -128,7 +134,9 @@ func (k *Carry) some(ctx context.Context, calls []*Call, variations []Variation,
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			out.Breaks = append(out.Breaks, Break{c, err.Error()})
+			if !strayed(&out.Strays, c, err) {
+				out.Breaks = append(out.Breaks, Break{c, err.Error()})
+			}
 			exact.recorded(c)
 			for _, x := range with {
 				x.recorded(c)
@@ -179,6 +187,15 @@ func uses(calls []*Call, keep []*Value) map[*Value]int {
 
 // Cone is the calls that results depend on, in order, their own included.
 func Cone(of ...*Value) []*Call {
+	calls := make([]*Call, len(of))
+	for i, v := range of {
+		calls[i] = v.Call
+	}
+	return coneOf(calls)
+}
+
+// coneOf is the calls that calls of a process depend on, in order, their own included.
+func coneOf(of []*Call) []*Call {
 	in := map[*Call]bool{}
 	var todo []*Call
 	add := func(c *Call) {
@@ -187,8 +204,8 @@ func Cone(of ...*Value) []*Call {
 			todo = append(todo, c)
 		}
 	}
-	for _, v := range of {
-		add(v.Call)
+	for _, c := range of {
+		add(c)
 	}
 	for len(todo) > 0 {
 		c := todo[len(todo)-1]
@@ -200,7 +217,7 @@ func Cone(of ...*Value) []*Call {
 		}
 	}
 	var out []*Call
-	for _, c := range of[0].Call.Process.Calls {
+	for _, c := range of[0].Process.Calls {
 		if in[c] {
 			out = append(out, c)
 		}
@@ -218,6 +235,9 @@ func (k *Carry) call(c *Call, exact *rerun, with []*rerun, variations []Variatio
 	defer rec.Close()
 	if err != nil && rec.Err(capture.Input) != nil {
 		return rec.Err(capture.Input)
+	}
+	if c.hands() {
+		return exact.tells(c, rec)
 	}
 	outs, err := k.run(exact, c, rec)
 	if err != nil {
@@ -285,6 +305,9 @@ func (k *Carry) run(x *rerun, c *Call, rec *capture.Call) ([]*tensor.Tensor, err
 	}
 	if why := bound.Random(); why != "" {
 		return nil, errRandom(why)
+	}
+	if err := x.strays(c, f); err != nil {
+		return nil, err
 	}
 	outs, err := results(f, len(c.Outputs))
 	if err != nil {

@@ -68,6 +68,9 @@ type rerun struct {
 	move mover
 	// under, of a variation, is the rerun that it differs from: what it has no value of is there.
 	under *rerun
+	// anew reports that a result which the recorded call rounds once is rounded anew, not given the recorded error.
+	anew bool
+	left []Break // where the run leaves the recorded way of the program
 	// decisions reports that whole numbers which floating ones decide stay as recorded.
 	decisions bool
 }
@@ -88,6 +91,7 @@ func (x *rerun) run(calls []*Call) error {
 		}
 		if err := x.opt.within(c, "", func(Options) error { return x.call(c) }); err != nil {
 			x.recorded(c)
+			strayed(&x.left, c, err)
 			x.broken(c, err.Error())
 		}
 		for _, v := range c.Inputs {
@@ -129,6 +133,9 @@ func (x *rerun) call(c *Call) error {
 	if err := rec.Err(capture.Input); err != nil {
 		return err
 	}
+	if c.hands() {
+		return x.tells(c, rec)
+	}
 	args, kwargs, err := x.arguments(c, rec)
 	if err != nil {
 		return err
@@ -159,9 +166,15 @@ func (x *rerun) call(c *Call) error {
 		how = AsRecorded
 		x.averaged(c)
 	}
+	if err = x.strays(c, f); err != nil {
+		return err
+	}
 	outs, err := returned(bound, f, len(c.Outputs))
 	if err != nil {
 		return err
+	}
+	if x.decisions && !c.decided() {
+		outs = atRecorded(c, rec, args, slices.Clone(outs))
 	}
 	if outs, err = x.chosen(rec, outs, how, dt); err != nil {
 		return err
@@ -407,7 +420,7 @@ func (x *rerun) store(c *Call, rec *capture.Call, outs []*tensor.Tensor) {
 		}
 		t := outs[i]
 		switch {
-		case x.uses[o] > 0 && (t.Storage() == nil || o.changed() || kept):
+		case x.uses[o] > 0 && (t.Storage() == nil || o.changed() || kept || x.reads(c)):
 			t = solid(t)
 			x.values[o] = t
 		case x.uses[o] > 0: // a view of what was recorded: readers have recorded it too

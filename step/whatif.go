@@ -2,6 +2,7 @@ package step
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"github.com/optool/optool/capture"
@@ -66,21 +67,36 @@ type Imagination struct {
 	Broken int // calls to be computed anew that could not be
 	// Rerouted counts rows of whole numbers that calls decide otherwise than recorded: tokens that go to other experts.
 	Rerouted int
+	// Strays are the calls where the run would have left the recorded way of the program, had it not kept the routes
+	// that were recorded; Rerouted is 0 then.
+	Strays []Break
 }
 
 // Result is a result in an imagined run, the recorded one where the run does not touch it.
-func (w WhatIf) Result(ctx context.Context, of *Value, opt Options) (i Imagination, err error) {
+func (w WhatIf) Result(ctx context.Context, of *Value, opt Options) (Imagination, error) {
+	i, err := w.result(ctx, of, false, opt)
+	if err != nil || len(i.Strays) == 0 {
+		return i, err
+	}
+	kept, err := w.result(ctx, of, true, opt)
+	kept.Strays = i.Strays
+	return kept, err
+}
+
+// result is a result in an imagined run, with the recorded decisions if they are kept.
+func (w WhatIf) result(ctx context.Context, of *Value, decisions bool, opt Options) (i Imagination, err error) {
 	x := &rerun{process: of.Call.Process, opt: opt, ctx: ctx, values: map[*Value]*tensor.Tensor{}, whatIf: &w,
-		keep: []*Value{of}}
+		keep: []*Value{of}, anew: true, decisions: decisions}
 	x.broken, x.averaged, x.loss = func(*Call, string) { i.Broken++ }, func(*Call) {}, func(*Step, float64) {}
 	x.each = func(c *Call, got, now *tensor.Tensor) {
 		if c.Decides() && got.DType.Kind() == tensor.KindInt {
 			i.Rerouted += otherRows(got, now)
 		}
 	}
-	if err = x.run(Cone(of)); err != nil {
+	if err = x.run(steered([]*Value{of})); err != nil {
 		return i, err
 	}
+	i.Strays = x.left
 	if i.Result = x.value(of); i.Result == nil {
 		i.Result, err = of.Recorded(opt)
 	}
@@ -166,8 +182,27 @@ func roundedTo(t *tensor.Tensor, dt tensor.DType) *tensor.Tensor {
 	})
 }
 
-// withErrors adds to results what the recorded ones differ by from the reference on
-// the recorded arguments.
+// RoundsOnce reports whether all elements of a result are what one rounding of sums in float32 gives.
+func RoundsOnce(got, exact *tensor.Tensor) bool {
+	x, y := tensor.Data[float64](got), tensor.Data[float64](exact)
+	largest := 0.0
+	for _, v := range y {
+		if v-v == 0 {
+			largest = max(largest, math.Abs(v))
+		}
+	}
+	const terms = 16 // roundings of float32 that a sum may add up to, of the largest element
+	sums := terms * tensor.Float32.Eps() * largest
+	for i := range x {
+		if d := math.Abs(x[i] - y[i]); d > got.DType.Eps()/2*math.Abs(y[i])+sums {
+			return false
+		}
+	}
+	return true
+}
+
+// withErrors gives results the errors that the call makes: what the recorded results differ by from the reference on
+// the recorded arguments. In a run that rounds anew, a result that the call rounds once is rounded once again.
 func (x *rerun) withErrors(rec *capture.Call, outs []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	bound, f, err := x.forward(rec, rec.Args, rec.Kwargs)
 	if err != nil {
@@ -180,18 +215,23 @@ func (x *rerun) withErrors(rec *capture.Call, outs []*tensor.Tensor) ([]*tensor.
 	}
 	outs = slices.Clone(outs)
 	for i, t := range outs {
-		if i >= len(got) || !comparable(got[i], want[i]) || !comparable(t, got[i]) {
+		if i >= len(got) || !comparable(got[i], want[i]) || !t.DType.IsFloat() {
 			continue
 		}
-		outs[i] = opdef.ZipN(t.DType, t.Shape, func(dst []float64, src [][]float64) {
+		errors := opdef.ZipN(t.DType, got[i].Shape, func(dst []float64, src [][]float64) {
 			for k := range dst {
-				d := src[1][k] - src[2][k]
-				if d-d != 0 { // both infinite: a mask
-					d = 0
+				if dst[k] = src[0][k] - src[1][k]; dst[k]-dst[k] != 0 { // both infinite: a mask
+					dst[k] = 0
 				}
-				dst[k] = src[0][k] + d
 			}
-		}, t, got[i], want[i])
+		}, got[i], want[i])
+		switch {
+		case !slices.ContainsFunc(tensor.Data[float64](errors), func(e float64) bool { return e != 0 }):
+		case x.anew && (!comparable(t, got[i]) || RoundsOnce(got[i], want[i])):
+			outs[i] = roundedTo(t, got[i].DType)
+		case comparable(t, got[i]):
+			outs[i] = opdef.Zip(t.DType, t, errors, func(v, e float64) float64 { return v + e })
+		}
 	}
 	return outs, nil
 }

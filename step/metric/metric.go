@@ -42,6 +42,9 @@ type Metric struct {
 	// Imagined are runs that might have been.
 	Imagined []Imagined
 	Breaks   []step.Break
+	// Strays are the calls where exact arithmetic takes another way through the program than was recorded. If there
+	// are any, all numbers keep the recorded decisions.
+	Strays []step.Break
 }
 
 // Options say how the metric is measured.
@@ -80,7 +83,9 @@ func Measure(ctx context.Context, of *step.Value, opt Options) (*Metric, error) 
 		if err != nil {
 			return nil, err
 		}
-		base = exact.Exact[0]
+		if m.Strays = exact.Strays; len(m.Strays) == 0 {
+			base = exact.Exact[0]
+		}
 	}
 	if base == nil || carried.Exact[0] == nil {
 		return nil, errors.New("the exact value of " + of.Call.String() + " is not known")
@@ -117,6 +122,8 @@ type Imagined struct {
 	Broken int // calls that could not be computed anew
 	// Rerouted counts tokens that go to other experts than recorded, in each layer. The effect is computed with them.
 	Rerouted int
+	// Strays are the calls where the run would have left the recorded way of the program; it keeps the recorded routes.
+	Strays []step.Break
 }
 
 // Imagine measures a run with some calls computed otherwise, against the exact one.
@@ -125,7 +132,8 @@ func (m *Metric) Imagine(ctx context.Context, text string, w step.WhatIf, opt Op
 	if err != nil {
 		return err
 	}
-	m.Imagined = append(m.Imagined, Imagined{text, m.Exact.Effect(float64s(i.Result)), i.Broken, i.Rerouted})
+	m.Imagined = append(m.Imagined, Imagined{text, m.Exact.Effect(float64s(i.Result)), i.Broken, i.Rerouted,
+		i.Strays})
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/optool/optool/capture"
@@ -131,4 +132,38 @@ func TestRerouted(t *testing.T) {
 			t.Errorf("%s: %d tokens go to other experts, KL %g", tree, i.Rerouted, i.KL)
 		}
 	}
+}
+
+// TestVisited: an exact run follows tokens to another expert than the recorded ones; where it would visit more of them
+// than were recorded, the recorded routes are kept, and this is said.
+func TestVisited(t *testing.T) {
+	for tree, kept := range map[string]bool{"visited_others": false, "visited_more": true} {
+		m := measure(t, tree)
+		wantEffect(t, tree, m.Total, truths(t, "visits")[tree])
+		if (len(m.Strays) > 0) != kept || (m.Routes == nil) != kept {
+			t.Errorf("%s: strays %v, routes %v", tree, m.Strays, m.Routes)
+		}
+		all := step.WhatIf{Choose: func(*step.Call) (step.Choice, tensor.DType) { return step.AsExact, tensor.Invalid }}
+		if err := m.Imagine(context.Background(), "all", all, Options{Options: options(t)}); err != nil {
+			t.Fatal(err)
+		}
+		if i := m.Imagined[0]; (len(i.Strays) > 0) != kept || i.KL > 1e-12 {
+			t.Errorf("%s: an exact run strays %v, KL %g", tree, i.Strays, i.KL)
+		}
+	}
+}
+
+// TestRoundedAnew: behind an operator that is computed exactly, calls round what they read, as torch's own run does.
+func TestRoundedAnew(t *testing.T) {
+	m := measure(t, "logits")
+	add := step.WhatIf{Choose: func(c *step.Call) (step.Choice, tensor.DType) {
+		if strings.HasSuffix(c.Op, ".add") {
+			return step.AsExact, tensor.Invalid
+		}
+		return step.AsRecorded, tensor.Invalid
+	}}
+	if err := m.Imagine(context.Background(), "add", add, Options{Options: options(t)}); err != nil {
+		t.Fatal(err)
+	}
+	wantEffect(t, "without", m.Imagined[0].Effect, truths(t, "logits")["without"])
 }

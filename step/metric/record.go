@@ -21,6 +21,7 @@ type Record struct {
 	MaxAbs     *reports.Number `json:"max_abs"`
 	Predicted  *reports.Number `json:"predicted_kl"` // of the operators' effects added up
 	Routes     *GroupRecord    `json:"routes,omitempty"`
+	RoutesKept string          `json:"routes_kept,omitempty"` // why the recorded routes are kept
 	ByOp       []GroupRecord   `json:"by_op"`
 	ByModule   []GroupRecord   `json:"by_module,omitempty"`
 	ByDType    []GroupRecord   `json:"by_dtype,omitempty"`
@@ -45,6 +46,8 @@ type GroupRecord struct {
 	MaxAbs  *reports.Number `json:"max_abs"`
 	// Rerouted counts tokens that go to other experts in an imagined run.
 	Rerouted int `json:"rerouted,omitempty"`
+	// RoutesKept says why an imagined run keeps the recorded routes.
+	RoutesKept string `json:"routes_kept,omitempty"`
 }
 
 // Record is the metric as it is written to files.
@@ -52,7 +55,7 @@ func (m *Metric) Record() *Record {
 	r := &Record{Of: m.Of.Call.Entry.Rel, Target: m.Of.Target, Positions: m.Positions, KL: known(m.Total.KL),
 		KLMax: known(m.Total.KLMax), LogProb: known(m.Total.LogProb), LogProbAbs: known(m.Total.LogProbAbs),
 		Flips: len(m.Total.Flips), FlippedAt: m.Total.Flips, MaxAbs: known(m.Total.MaxAbs),
-		Predicted: known(m.Predicted)}
+		Predicted: known(m.Predicted), RoutesKept: firstOf(m.Strays)}
 	if m.Routes != nil {
 		g := record(&Group{Effect: *m.Routes})
 		r.Routes = &g
@@ -80,7 +83,7 @@ func (m *Metric) Record() *Record {
 	}
 	for _, i := range m.Imagined {
 		x := record(&Group{Effect: i.Effect})
-		x.With, x.Rerouted = i.Text, i.Rerouted
+		x.With, x.Rerouted, x.RoutesKept = i.Text, i.Rerouted, firstOf(i.Strays)
 		r.Imagined = append(r.Imagined, x)
 	}
 	for _, g := range m.ByCall {
@@ -89,6 +92,14 @@ func (m *Metric) Record() *Record {
 		r.ByCall = append(r.ByCall, x)
 	}
 	return r
+}
+
+// firstOf names the first of breaks and its reason; empty if there are none.
+func firstOf(b []step.Break) string {
+	if len(b) == 0 {
+		return ""
+	}
+	return b[0].Call.Entry.Rel + ": " + b[0].Reason
 }
 
 func record(g *Group) GroupRecord {

@@ -359,7 +359,7 @@ func (f *rowFinder) reason(r *RowDifference, g rowGap) string {
 	if !ok {
 		return ""
 	}
-	once := [2]bool{roundedOnce(g.rows[0], exact), roundedOnce(g.rows[1], exact)}
+	once := [2]bool{step.RoundsOnce(g.rows[0], exact), step.RoundsOnce(g.rows[1], exact)}
 	if once[0] && once[1] {
 		return "each rounds the same sum once: another order of the sums in float32 explains it"
 	}
@@ -392,25 +392,6 @@ func off(t, exact *tensor.Tensor) float64 {
 		norm += y[i] * y[i]
 	}
 	return math.Sqrt(square / norm)
-}
-
-// roundedOnce reports whether all elements are what one rounding of sums in float32 gives.
-func roundedOnce(t, exact *tensor.Tensor) bool {
-	x, y := tensor.Data[float64](t), tensor.Data[float64](exact)
-	largest := 0.0
-	for _, v := range y {
-		if v-v == 0 {
-			largest = max(largest, math.Abs(v))
-		}
-	}
-	const terms = 16 // roundings of float32 that a sum may add up to, of the largest element
-	sums := terms * tensor.Float32.Eps() * largest
-	for i := range x {
-		if d := math.Abs(x[i] - y[i]); d > t.DType.Eps()/2*math.Abs(y[i])+sums {
-			return false
-		}
-	}
-	return true
 }
 
 // parts is in how many parts, each rounded, a call splits the sums of its products; 0 if that does not explain its

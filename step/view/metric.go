@@ -21,6 +21,10 @@ func Metric(w io.Writer, m *metric.Metric, st reports.Style) error {
 	if len(m.Total.Flips) > 0 {
 		fmt.Fprintf(&b, "another token is the most likely at position %s\n", positionsText(m.Total.Flips))
 	}
+	if n := len(m.Strays); n > 0 {
+		fmt.Fprintf(&b, "exact arithmetic chooses other routes, which lead to calls that were not recorded (first at %s: %s); "+
+			"all numbers keep the recorded routes\n", m.Strays[0].Call, m.Strays[0].Reason)
+	}
 	if m.Routes != nil {
 		fmt.Fprintf(&b, "decisions (routes, masks) that rounding changed make a KL of %.3g alone; the tables keep the "+
 			"recorded ones\n", m.Routes.KL)
@@ -30,6 +34,10 @@ func Metric(w io.Writer, m *metric.Metric, st reports.Style) error {
 	}
 	for _, x := range m.Imagined {
 		fmt.Fprintf(&b, "with %s it would have been: %s\n", x.Text, effectText(x.Effect, m.Positions))
+		if len(x.Strays) > 0 {
+			fmt.Fprintf(&b, "  its routes would lead to calls that were not recorded (first at %s: %s); this keeps the "+
+				"recorded routes\n", x.Strays[0].Call, x.Strays[0].Reason)
+		}
 		if x.Rerouted > 0 {
 			fmt.Fprintf(&b, "  %s would go to other experts; this is recomputed, but a real run may change other routes\n",
 				reports.Count(x.Rerouted, "token"))

@@ -78,7 +78,15 @@ def logits():
     model(ids, w, keep)
     exact = model(ids, double(w))
     only = model(ids, double(w), lambda name, x, y: y + error[name])
-    return {"all": effect(exact, got, ids), "silu": effect(exact, only, ids)}
+    return {"all": effect(exact, got, ids), "silu": effect(exact, only, ids), "without": without(ids, w, exact)}
+
+
+def without(ids, w, exact):
+    """The run with an exact first addition: the calls behind it read what it gives and round their results."""
+    bf16 = lambda x: x.to(torch.bfloat16)  # noqa: E731
+    x = F.embedding(ids, w["embed"])
+    h = F.linear(F.silu(F.linear(F.layer_norm(x, (W,), w["norm"]), w["up"])), w["down"])
+    return effect(exact, bf16(F.linear(x.double() + h.double(), w["head"].double())), ids)
 
 
 def routed():
@@ -127,6 +135,37 @@ def lists():
             run("listed", lambda: listed(ids, w))
             return {"all": effect(exact[None], got[None], ids)}
     raise AssertionError("no seed flips a route")
+
+
+def visited(ids, w, routes=None):
+    """Only the experts that have tokens; routes gives the router other choices than its own."""
+    x = F.embedding(ids, w["embed"])[0]
+    scores = F.linear(x, w["router"]).softmax(-1)
+    at = scores.topk(2, -1)[1] if routes is None else routes
+    score = scores.gather(-1, at)
+    y = torch.zeros_like(x)
+    mask = F.one_hot(at, E).permute(2, 1, 0)
+    for e in mask.sum((-1, -2)).gt(0).nonzero():
+        place, token = torch.where(mask[e[0]])
+        y.index_add_(0, token, F.linear(x[token], w["experts"][e[0]]) * score[token, place, None])
+    return F.linear(x + y, w["head"])
+
+
+def visits():
+    """Experts that only exact arithmetic visits: instead of another one, and besides the others."""
+    out = {}
+    for seed in range(100000):
+        w, ids = weights(seed, True), torch.randint(0, V, (1, 3))
+        at, exactly = (F.linear(F.embedding(ids, v["embed"])[0], v["router"]).topk(2, -1)[1] for v in (w, double(w)))
+        experts, other = set(at.flatten().tolist()), set(exactly.flatten().tolist())
+        name = "visited_more" if len(other) > len(experts) else "visited_others"
+        if other != experts and len(other) >= len(experts) and name not in out:
+            got = run(name, lambda: visited(ids, w))
+            exact = visited(ids, double(w), at if name == "visited_more" else None)
+            out[name] = effect(exact[None], got[None], ids)
+        if len(out) == 2:
+            return out
+    raise AssertionError("no seed visits other experts")
 
 
 class Kernels(TorchDispatchMode):
@@ -225,4 +264,4 @@ def two_runs():
 
 os.chdir(HERE)
 with open("truth.json", "w") as f:
-    json.dump({t.__name__: t() for t in (logits, routed, batches, two_runs, lists)}, f, indent=1)
+    json.dump({t.__name__: t() for t in (logits, routed, batches, two_runs, lists, visits)}, f, indent=1)
