@@ -106,7 +106,7 @@ func (c *Call) bridge(viewed map[*Value]bool, opt Options) {
 				if err != nil || want == nil {
 					return err
 				}
-				_, err = g.settleSum(want, size, readings[g][0], opt)
+				_, err = g.settleSum(want, size, readings[g], opt)
 				return err
 			})
 		})
@@ -164,7 +164,8 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 				continue
 			}
 			r := parameters[up.parameter(v)]
-			if (v.Numel() < sampled || v.content.plain) && (r == nil || v.Numel() <= few) {
+			if (v.Numel() < sampled || v.content.plain) &&
+				(r == nil && !v.isPartOfGradient() || v.Numel() <= few) {
 				continue
 			}
 			if r == nil || r[0].form() != v.form() {
@@ -193,7 +194,7 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 					u.add(v, readings[v], "", nil)
 					return nil
 				}
-				off, err := v.settleSum(want, size, readings[v][0], opt)
+				off, err := v.settleSum(want, size, readings[v], opt)
 				if off != "" {
 					v.given = given.byLoss(readings[v])
 				} else if v.From.How == IsChanged {
@@ -454,9 +455,23 @@ func vjp(rec *capture.Call, bound *opdef.Call, f *opdef.Forward, out []*tensor.T
 	return all, nil
 }
 
+// coarsest is the dtype of fewest digits among those of v and of what the calls give that read it: their gradients were
+// rounded to it, as those of weights are under autocast.
+func (v *Value) coarsest(readings []*Value) tensor.DType {
+	dt := v.DType
+	for _, r := range readings {
+		for _, o := range r.Call.Outputs {
+			if o.DType.IsFloat() && o.DType.Eps() > dt.Eps() {
+				dt = o.DType
+			}
+		}
+	}
+	return dt
+}
+
 // settleSum decides about a gradient for which the reference gives want, unrounded, the sum of parts whose magnitudes
 // add up to size: it is that, or that with a part overwritten, or something else: off says how that differs.
-func (v *Value) settleSum(want, size *tensor.Tensor, reading *Value, opt Options) (off string, err error) {
+func (v *Value) settleSum(want, size *tensor.Tensor, readings []*Value, opt Options) (off string, err error) {
 	t, done, err := v.load(opt)
 	if err != nil {
 		return "", err
@@ -466,8 +481,14 @@ func (v *Value) settleSum(want, size *tensor.Tensor, reading *Value, opt Options
 		return "", nil
 	}
 	x, y := tensor.Data[float64](t), tensor.Data[float64](want)
-	first, n, ok := outliers(x, y, tensor.Data[float64](size), v.DType.Eps())
+	dt := v.coarsest(readings)
+	first, n, telling, ok := outliers(x, y, tensor.Data[float64](size), dt)
+	if v.Kind == inputKind {
+		ok = ok && 4*n < telling // what else an optimizer reads may be next to zero in the same places
+	}
 	switch {
+	case !ok && farthest(x, y) <= float64(len(readings)+1)*dt.ULP(0):
+		// Rounding of the smallest numbers is all that there is.
 	case !ok:
 		if off = departs(x, y, v.Shape); off != "" && reordered(x, y, v.DType.Eps()) {
 			off = otherOrder
@@ -476,7 +497,7 @@ func (v *Value) settleSum(want, size *tensor.Tensor, reading *Value, opt Options
 		v.From = Link{How: ByContent, Role: "gradient", Parts: v.From.Parts}
 	default:
 		v.From.How, v.From.Role = IsChanged, ""
-		v.From.Value = reading
+		v.From.Value = readings[0]
 		if len(v.From.Parts) == 1 {
 			v.From.Value = v.From.Parts[0]
 		}
@@ -487,23 +508,41 @@ func (v *Value) settleSum(want, size *tensor.Tensor, reading *Value, opt Options
 	return off, nil
 }
 
-// outliers counts the elements of x that are far from y, where most are near; first
-// is the first of them. ok is false if not most are near. eps is that of x's dtype.
+// farthest is the largest distance of elements.
+func farthest(x, y []float64) (most float64) {
+	for i := range x {
+		most = max(most, math.Abs(x[i]-y[i]))
+	}
+	return most
+}
+
+// outliers counts the elements of x that are far from y, where most are near; first is the first of them. ok is false
+// if not most are near. telling are the elements that zero would be far from: the others are near in most tensors.
+// dt is the coarsest dtype that the elements were rounded to.
 //
 // Near is relative to sizes, the magnitudes of the parts that y is the sum of, since parts may cancel, and to what the
 // other elements differ by.
-func outliers(x, y, sizes []float64, eps float64) (first, n int, ok bool) {
+func outliers(x, y, sizes []float64, dt tensor.DType) (first, n, telling int, ok bool) {
+	eps, largest := dt.Eps(), dt.Max()
+	gap := func(i int) float64 {
+		if x[i]-x[i] != 0 && !(math.Abs(sizes[i]) <= largest*(1-eps)) {
+			return 0 // it overflows
+		}
+		return math.Abs(x[i] - y[i])
+	}
 	square := 0.0
 	gaps := make([]float64, 0, 4096)
 	for i := range y {
-		square += sizes[i] * sizes[i]
-		if i%max(1, len(y)/4096) == 0 {
-			gaps = append(gaps, math.Abs(x[i]-y[i]))
+		if s := sizes[i]; s-s == 0 {
+			square += s * s
+		}
+		if i%max(1, len(y)/4096) == 0 && (x[i] != 0 || y[i] != 0) {
+			gaps = append(gaps, gap(i))
 		}
 	}
 	rms := math.Sqrt(square / float64(max(1, len(y))))
-	if rms == 0 || rms-rms != 0 {
-		return 0, 0, false
+	if rms == 0 || len(gaps) == 0 {
+		return 0, 0, 0, false
 	}
 	slices.Sort(gaps)
 	usual := gaps[len(gaps)*3/4]
@@ -512,17 +551,20 @@ func outliers(x, y, sizes []float64, eps float64) (first, n int, ok bool) {
 		factor = 32 // of 16-bit dtypes: rounding is a hundredth of the values
 	}
 	if usual > near*rms {
-		return 0, 0, false
+		return 0, 0, 0, false
 	}
 	first = -1
 	for i := range x {
-		d := math.Abs(x[i] - y[i])
-		if d <= max(near*(math.Abs(sizes[i])+rms), factor*usual) {
+		may := max(near*(math.Abs(sizes[i])+rms), factor*usual)
+		if math.Abs(y[i]) > may || math.Abs(x[i]) > may {
+			telling++
+		}
+		if g := gap(i); g == 0 || g <= may {
 			continue
 		}
 		if n++; first < 0 {
 			first = i
 		}
 	}
-	return first, n, 4*n < len(x)
+	return first, n, telling, 4*n < len(x)
 }

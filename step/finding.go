@@ -267,7 +267,7 @@ func changed(vs []*Value, opt Options) []*Finding {
 				return nil
 			}
 			d, err := difference(v, f.From, opt)
-			otherwise := err == nil && v.From.part && d.share() < leastShare/2
+			otherwise := err == nil && v.From.part && d.some.beyondChance() < leastShare/2
 			if f.From.after == nil && (errors.Is(err, errEqual) || otherwise) {
 				// Samples proposed it, the whole content does not confirm it.
 				v.From = Link{How: IsOutside, Role: v.role()}

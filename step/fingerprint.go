@@ -171,27 +171,61 @@ func byStride(shape, stride []int) []int {
 	return order
 }
 
-// alike is the share of samples that are equal in both, zeros and NaN left out, and how
-// many samples that are.
-func (f *fingerprint) alike(g *fingerprint, dt tensor.DType) (share float64, n int) {
+// alike is how the samples of both agree, zeros and NaN left out.
+func (f *fingerprint) alike(g *fingerprint, dt tensor.DType) (a agreement) {
 	if len(f.samples) != len(g.samples) {
-		return 0, 0
+		return a
 	}
-	same := 0
 	for i, x := range f.samples {
 		y := g.samples[i]
 		if x == y && (x == 0 || isNaN(dt, x)) {
 			continue
 		}
-		n++
-		if x == y {
-			same++
-		}
+		a.add(x, y)
 	}
-	if n == 0 {
-		return 0, 0
+	return a
+}
+
+// An agreement counts pairs of elements that are equal.
+type agreement struct {
+	n, same int
+	counts  map[uint64][2]int // of values, on both sides
+}
+
+func (a *agreement) add(x, y uint64) {
+	if a.counts == nil {
+		a.counts = map[uint64][2]int{}
 	}
-	return float64(same) / float64(n), n
+	a.n++
+	if x == y {
+		a.same++
+	}
+	of := a.counts[x]
+	of[0]++
+	a.counts[x] = of
+	of = a.counts[y]
+	of[1]++
+	a.counts[y] = of
+}
+
+// share is that of the equal pairs.
+func (a *agreement) share() float64 { return float64(a.same) / float64(max(1, a.n)) }
+
+// beyondChance is the share of the equal pairs beyond what pairs drawn at random from both sides would have, of what is
+// possible beyond that: Cohen's kappa (Educational and Psychological Measurement 20, 1960). Elements of a few values,
+// as the smallest of float16 are, are equal by chance.
+func (a *agreement) beyondChance() float64 {
+	if a.n == 0 {
+		return 0
+	}
+	n, chance := float64(a.n), 0.0
+	for _, of := range a.counts {
+		chance += float64(of[0]) / n * float64(of[1]) / n
+	}
+	if chance >= 1 {
+		return 0
+	}
+	return max(0, (float64(a.same)/n-chance)/(1-chance))
 }
 
 // near reports whether most samples of two fingerprints of a dtype differ by

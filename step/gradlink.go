@@ -86,7 +86,7 @@ func (c *Call) gradientSource(g *Value, same []*Value, viewed map[*Value]bool) L
 	}
 	switch {
 	case len(l.Parts) == 0 || len(l.Parts) < len(readers) || viewed[c.result(g)] || c.result(g) == nil:
-	case len(l.Parts) == 1 && g.partOf(l.Parts[0]):
+	case len(l.Parts) == 1 && g.partOf(l.Parts[0], (*agreement).beyondChance):
 		// Unless its other elements come from readers that were not recorded: see confirm.
 		l.How, l.Value, l.Role, l.part = IsChanged, l.Parts[0], "", true
 	}
@@ -98,14 +98,14 @@ func (c *Call) gradientSource(g *Value, same []*Value, viewed map[*Value]bool) L
 // the gradients recorded with them are those of the call that made it.
 func (v *Value) differentiating(c *Call, found []*Call) []*Call {
 	for _, r := range v.readers {
-		if !r.Call.HasBackward() || r.Kind != inputKind || r.Call == c || slices.Contains(found, r.Call) {
+		if r.Kind != inputKind || r.Call == c {
 			continue
 		}
 		if o := r.Call.passes(r); o != nil {
 			found = o.differentiating(r.Call, found)
-			continue
+		} else if r.Call.HasBackward() && !slices.Contains(found, r.Call) {
+			found = append(found, r.Call)
 		}
-		found = append(found, r.Call)
 	}
 	return found
 }
@@ -129,7 +129,8 @@ func (c *Call) nearest(g *Value) (best *Value) {
 		if w.DType != g.DType || w.Numel() != g.Numel() {
 			continue
 		}
-		share, _ := g.content.alike(&w.content, g.DType)
+		a := g.content.alike(&w.content, g.DType)
+		share := a.share()
 		if w.like(g) {
 			share++
 		}

@@ -3,6 +3,7 @@ package step
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"slices"
 
 	"github.com/optool/optool/tensor"
@@ -78,7 +79,7 @@ func (v *Value) comparePart(w *Value, opt Options) error {
 	if v.From.held = f.sum == v.content.sum; v.From.held || !v.keeps(w) {
 		return nil
 	}
-	if share, _ := v.content.alike(&f, v.DType); share == 0 {
+	if a := v.content.alike(&f, v.DType); a.same == 0 {
 		return nil
 	}
 	now, doneNow, err := v.load(opt)
@@ -110,7 +111,7 @@ func (v *Value) compareAfter(w *Value, opt Options) error {
 	}
 	defer done()
 	x, y := tensor.Data[float64](now), tensor.Data[float64](left)
-	first, n, ok := outliers(x, y, y, v.DType.Eps())
+	first, n, _, ok := outliers(x, y, y, v.DType)
 	if !ok || n == 0 {
 		return nil
 	}
@@ -124,10 +125,11 @@ func (v *Value) compareAfter(w *Value, opt Options) error {
 // Differences say which elements of two tensors of one dtype and size differ.
 type differences struct {
 	n, of       int
-	first, last int     // in row-major order
-	at          []int   // some of them
-	same        int     // equal elements, zeros left out
-	was, now    float64 // the first of them
+	some        agreement // of pairs at even distances, zeros left out
+	first, last int       // in row-major order
+	at          []int     // some of them
+	same        int       // equal elements, zeros left out
+	was, now    float64   // the first of them
 	float       bool
 }
 
@@ -137,8 +139,12 @@ func bitwise(now, was *tensor.Tensor) differences {
 	size := now.DType.Size()
 	zero := string(make([]byte, size))
 	d := differences{of: now.Numel(), first: -1, float: now.DType.IsFloat()}
+	every := max(1, d.of/4096)
 	for i := 0; i < len(x) && i < len(y); i += size {
 		a, b := string(x[i:i+size]), string(y[i:i+size])
+		if i/size%every == 0 && (a != b || a != zero) {
+			d.some.add(maphash.String(seed, a), maphash.String(seed, b))
+		}
 		if a == b {
 			if a != zero {
 				d.same++

@@ -24,7 +24,8 @@ func (p *Process) findReturned() {
 			if w.Kind == inputKind && w.after == nil && w.From.How != IsChanged {
 				w = w.From.Value
 			}
-			if w == nil || !w.made() || w.content.plain || w.Call.random == opdef.Uninitialised {
+			if w == nil || !w.made() || w.content.plain || w.Call.random == opdef.Uninitialised ||
+				w.after != nil && w.after.sum == v.content.sum { // it wrote what was there
 				continue
 			}
 			old := v.old

@@ -275,7 +275,7 @@ func (v *Value) settleMemory() {
 		return // a part of it: see compareMemory
 	}
 	v.From.view = nil
-	if v.keeps(was) && v.partOf(was) {
+	if v.keeps(was) && v.partOf(was, (*agreement).share) {
 		if was.Kind == inputKind && was.after == nil && was.From.Value != nil && was.From.How != IsChanged {
 			was = was.From.Value
 		}
@@ -345,11 +345,11 @@ func (v *Value) settleGradient(same, like []*Value) {
 	var best *Value
 	share := 0.0
 	for _, w := range like {
-		if s, n := v.content.alike(&w.content, v.DType); s > share && n > 3 {
-			best, share = w, s
+		if a := v.content.alike(&w.content, v.DType); a.beyondChance() > share && a.n > few {
+			best, share = w, a.beyondChance()
 		}
 	}
-	if best != nil && v.partOf(best) {
+	if best != nil && v.partOf(best, (*agreement).beyondChance) {
 		v.From = Link{How: IsChanged, Value: best, part: true}
 		best.readers = append(best.readers, v)
 	}
@@ -360,19 +360,19 @@ func (v *Value) settleGradient(same, like []*Value) {
 // have some hundredth of their elements in common by chance.
 const leastShare = 0.125
 
-// partOf reports whether v is w with some elements overwritten. Both are of one
+// partOf reports whether v is w with some elements overwritten, by what share is of their samples. Both are of one
 // dtype and shape and differ.
-func (v *Value) partOf(w *Value) bool {
+func (v *Value) partOf(w *Value, share func(*agreement) float64) bool {
 	was := &w.content
 	if w.after != nil {
 		was = w.after
 	}
-	share, n := v.content.alike(was, v.DType)
-	if w.after != nil || n < sampled/4 && v.Numel() > sampled {
+	a := v.content.alike(was, v.DType)
+	if w.after != nil || a.n < sampled/4 && v.Numel() > sampled {
 		return false // nothing but zeros: that many tensors have
 	}
-	if !v.DType.IsFloat() && share < 0.5 {
+	if !v.DType.IsFloat() && share(&a) < 0.5 {
 		return false
 	}
-	return share >= leastShare
+	return share(&a) >= leastShare
 }

@@ -152,15 +152,17 @@ func explained(g *Value, readings []*Value) bool {
 	return agree(g, sums, sizes, float64(len(calls)))
 }
 
-// agree reports whether the samples of g are the sums of n parts, whose magnitudes add up to sizes.
+// agree reports whether the samples of g are the sums of n parts, whose magnitudes add up to sizes. Zero would be none
+// of some of them.
 func agree(g *Value, sums, sizes []float64, n float64) bool {
 	some := 0
 	for i, s := range g.content.samples {
 		x := decode(g.DType, s)
-		if !(math.Abs(x-sums[i]) <= n*g.DType.Eps()*sizes[i]) {
+		may := n * (g.DType.Eps()*sizes[i] + g.DType.ULP(0)/2)
+		if !(math.Abs(x-sums[i]) <= may) {
 			return false
 		}
-		if x != 0 {
+		if math.Abs(x) > may {
 			some++
 		}
 	}

@@ -254,8 +254,8 @@ func TestFingerprint(t *testing.T) {
 	if a.sum != b.sum || a.sum == c.sum || a.sum == tr.sum || a.block != tr.block {
 		t.Errorf("sums %x %x %x %x, blocks %x %x", a.sum, b.sum, c.sum, tr.sum, a.block, tr.block)
 	}
-	if share, n := a.alike(&c, tensor.Float32); n != sampled || math.Abs(share-0.5) > 0.05 {
-		t.Errorf("half of it is equal, got %v of %d", share, n)
+	if same := a.alike(&c, tensor.Float32); same.n != sampled || math.Abs(same.share()-0.5) > 0.05 {
+		t.Errorf("half of it is equal, got %v of %d", same.share(), same.n)
 	}
 	if !a.near(&b, tensor.Float32) || a.near(&tr, tensor.Float32) {
 		t.Error("near does not tell equal from different")
@@ -271,8 +271,8 @@ func TestSampledLayouts(t *testing.T) {
 		}
 		x := tensor.New(tensor.Float32, shape[:], data).Rounded()
 		a, b := newFingerprint(x), newFingerprint(x.Transpose(0, 1))
-		if share, n := a.alike(&b, tensor.Float16); share > 0.1 || n != sampled {
-			t.Errorf("%v: %v of %d samples are those of the transpose, want next to none", shape, share, n)
+		if same := a.alike(&b, tensor.Float16); same.share() > 0.1 || same.n != sampled {
+			t.Errorf("%v: %v of %d samples are those of the transpose, want next to none", shape, same.share(), same.n)
 		}
 	}
 }
@@ -696,9 +696,52 @@ func TestOutliers(t *testing.T) {
 		{"scaled", change(func(i int, x float64) float64 { return 1.5 * x }), 0, false},
 		{"half of it", change(func(i int, x float64) float64 { return x + float64(i%2) }), 0, false},
 	} {
-		if _, n, ok := outliers(tc.x, exact, exact, tensor.Float32.Eps()); ok != tc.ok || ok && n != tc.n {
+		if _, n, _, ok := outliers(tc.x, exact, exact, tensor.Float32); ok != tc.ok || ok && n != tc.n {
 			t.Errorf("%s: got %d %v, want %d %v", tc.name, n, ok, tc.n, tc.ok)
 		}
+	}
+}
+
+// TestOutliersThatTell: elements next to zero in both tensors show of neither that it is the other, and infinities
+// where float16 ends do not stand out.
+func TestOutliersThatTell(t *testing.T) {
+	const n = 256
+	momentum, gradient := make([]float64, n), make([]float64, n)
+	for i := range n {
+		momentum[i] = 1e-9
+		if i < 32 { // the rows of an embedding that were used
+			momentum[i], gradient[i] = 1+math.Cos(float64(i)), math.Sin(float64(i))-2
+		}
+	}
+	_, far, telling, ok := outliers(momentum, gradient, gradient, tensor.Float32)
+	if !ok || far != 32 || telling != 32 {
+		t.Errorf("%d stand out of %d that tell, %v; want 32 of 32", far, telling, ok)
+	}
+	for i := range gradient {
+		gradient[i] = 60000 + 100*float64(i)
+		momentum[i] = tensor.Float16.Round(gradient[i])
+	}
+	if _, far, _, ok := outliers(momentum, gradient, gradient, tensor.Float16); !ok || far != 0 {
+		t.Errorf("%d stand out of what overflows, %v; want none", far, ok)
+	}
+}
+
+// TestAgreement: equal elements of tensors of a few values are chance.
+func TestAgreement(t *testing.T) {
+	var few, many agreement
+	for i := range 300 {
+		few.add(uint64(i%3), uint64(i/3%3))
+		y := i
+		if i%2 == 1 {
+			y = -i
+		}
+		many.add(uint64(i), uint64(y))
+	}
+	if share, beyond := few.share(), few.beyondChance(); math.Abs(share-1./3) > 0.02 || beyond > 0.02 {
+		t.Errorf("of three values %.3g are equal, %.3g beyond chance", share, beyond)
+	}
+	if share, beyond := many.share(), many.beyondChance(); share != 0.5 || math.Abs(beyond-0.5) > 0.01 {
+		t.Errorf("of 300 values %.3g are equal, %.3g beyond chance", share, beyond)
 	}
 }
 
@@ -717,14 +760,14 @@ func TestOutliersOfCancellation(t *testing.T) {
 		x[i] = round(round(a) + round(b))
 		sum[i], sizes[i] = a+b, math.Abs(a)+math.Abs(b)
 	}
-	if _, n, ok := outliers(x, sum, sizes, tensor.BFloat16.Eps()); !ok || n != 0 {
+	if _, n, _, ok := outliers(x, sum, sizes, tensor.BFloat16); !ok || n != 0 {
 		t.Errorf("rounding: %d %v stand out, want none", n, ok)
 	}
 	x[5] = 2
-	if first, n, ok := outliers(x, sum, sizes, tensor.BFloat16.Eps()); !ok || n != 1 || first != 5 {
+	if first, n, _, ok := outliers(x, sum, sizes, tensor.BFloat16); !ok || n != 1 || first != 5 {
 		t.Errorf("an overwritten element: %d from %d, %v, want 1 at 5", n, first, ok)
 	}
-	if _, n, ok := outliers(x, sum, sum, tensor.BFloat16.Eps()); ok && n < 2 {
+	if _, n, _, ok := outliers(x, sum, sum, tensor.BFloat16); ok && n < 2 {
 		t.Errorf("against the sum %d stand out: nothing cancels here", n)
 	}
 }

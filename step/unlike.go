@@ -66,6 +66,10 @@ func (u unlike) settle() {
 			if u.like[at] == 0 && o.off != otherOrder && o.v.Call.returns(o.v) {
 				continue // state of the optimizer
 			}
+			if explained(o.v, o.readings) { // what the calls give is judged by itself
+				o.v.From = Link{How: ByContent, Role: "gradient"}
+				continue
+			}
 			if !most && o.off != otherOrder || o.off == "" || slices.ContainsFunc(o.readings, func(r *Value) bool {
 				return !r.like(o.v) || r.mistrusted()
 			}) {

@@ -24,7 +24,7 @@ func TestUnlikeUnexplained(t *testing.T) {
 			v.Call = &Call{Op: "torch.Tensor.add_", Entry: &capture.Entry{}, Inputs: []*Value{v},
 				Outputs: []*Value{{Kind: outputKind, Address: tc.result}}}
 			u := newUnlike()
-			u.add(v, []*Value{{Address: 32}}, "", nil)
+			u.add(v, []*Value{{Address: 32, Call: &Call{}}}, "", nil)
 			if u.settle(); v.From.How != tc.want {
 				t.Errorf("linked as %q, want %q", v.From.How, tc.want)
 			}
