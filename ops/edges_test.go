@@ -176,7 +176,6 @@ var pointwiseDeviations = slices.Concat(
 	deviate("digamma polygamma polygamma.method", "gradient of self",
 		"pi*self overflows in the dtype at the largest number"),
 	deviate("mvlgamma", "", "arguments below 1 are outside of its domain; float16 has not the same values there"),
-	deviate("atan2", "gradient of", "torch's squares overflow in float16"),
 	deviate("fake_quantize_per_tensor_affine", "output 0",
 		"torch converts NaN and infinity to integers, which C leaves open"),
 	deviate("as_strided_scatter", "gradient of self", "torch's gradient is wrong: it keeps what was overwritten"),

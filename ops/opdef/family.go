@@ -163,6 +163,8 @@ type Binary struct {
 
 	// DFElse are partial derivatives that are as right as DF: those of another version of torch.
 	DFElse func(x, y, z float64) (dx, dy float64)
+	// Steps, if set, are the gradients as torch composes them.
+	Steps BinarySteps
 
 	// S and SC as in Unary; DS are the magnitudes behind DF.
 	S  func(x, y, z float64) float64
@@ -231,8 +233,11 @@ type binary struct {
 }
 
 func (c *binary) GradElse(g *Grad) ([]Grads, error) {
+	x, y := c.operands(c.args)
+	nx, ny := c.operandNames()
+	others := c.Binary.Steps.Else(x, y, nx, ny, g)
 	if c.DFElse == nil && (c.Error.Class != Exact || c.DF == nil) {
-		return nil, nil
+		return others, nil
 	}
 	other := *c.Binary
 	other.selects = true // what selects does not multiply by 0
@@ -240,7 +245,7 @@ func (c *binary) GradElse(g *Grad) ([]Grads, error) {
 		other.DF = c.DFElse
 	}
 	gr, err := other.gradients(c.args, g, false)
-	return []Grads{gr}, err
+	return append(others, gr), err
 }
 
 func (b Binary) schema() string {
@@ -258,6 +263,13 @@ func (b Binary) operands(a *BinaryArgs) (x, y *tensor.Tensor) {
 		return a.Other, a.Self
 	}
 	return a.Self, a.Other
+}
+
+func (b Binary) operandNames() (nx, ny string) {
+	if b.Reversed {
+		return "other", "self"
+	}
+	return "self", "other"
 }
 
 // Common is the dtype a and b compute in, and the operands as torch casts
@@ -370,10 +382,7 @@ func (b Binary) gradients(a *BinaryArgs, g *Grad, magnitudes bool) (Grads, error
 	if err != nil {
 		return nil, err
 	}
-	nx, ny := "self", "other"
-	if b.Reversed {
-		nx, ny = ny, nx
-	}
+	nx, ny := b.operandNames()
 	gr := Grads{}
 	dt := g.Outs[0].DType
 	part := func(name string, like *tensor.Tensor, pick int) error {

@@ -73,6 +73,7 @@ var arithmeticOps = []*opdef.Entry{
 		DC: func(_, y, z complex128) (complex128, complex128) {
 			return kernel.Reciprocal(y), kernel.Quo(-z, y)
 		},
+		Steps: quotientSteps,
 	}.Entry().AsSigned().WithTakenFor("torch.mul"),
 	opdef.Planned[*opdef.BinaryArgs, *reverseQuotient]{
 		Schema: "__rtruediv__(Tensor self, Tensor|Scalar other) -> Tensor",
@@ -147,15 +148,15 @@ var arithmeticOps = []*opdef.Entry{
 		Traits: opdef.Traits{NoGrad: "torch defines none for floor_divide"},
 		Cases:  reverseIntegralCases,
 	}.Entry(),
-	modulus("fmod(Tensor self, Tensor|Scalar other) -> Tensor", "fmod Tensor.fmod", true, false,
+	modulusOp("fmod(Tensor self, Tensor|Scalar other) -> Tensor", "fmod Tensor.fmod", true, false,
 		"Remainder with the sign of the dividend", "self - other*trunc(self/other)", math.Mod,
-		func(x, y int64) int64 { return x % y }, func(x, y float64) float64 { return -math.Trunc(x / y) }).AsSigned(),
-	modulus("remainder(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", "remainder Tensor.remainder Tensor.__mod__",
+		func(x, y int64) int64 { return x % y }, func(x, y float64) float64 { return math.Trunc(x / y) }).AsSigned(),
+	modulusOp("remainder(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", "remainder Tensor.remainder Tensor.__mod__",
 		true, false, "Remainder with the sign of the divisor", "self - other*floor(self/other)", pyMod,
-		kernel.FloorMod, func(x, y float64) float64 { return -floorDiv(x, y) }),
-	modulus("__rmod__(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", "Tensor.__rmod__", false, true,
+		kernel.FloorMod, floorDiv),
+	modulusOp("__rmod__(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", "Tensor.__rmod__", false, true,
 		"Remainder with the sign of the divisor, operands swapped", "other - self*floor(other/self)", pyMod,
-		kernel.FloorMod, func(x, y float64) float64 { return -floorDiv(x, y) }).AsComposite(),
+		kernel.FloorMod, floorDiv).AsComposite(),
 	opdef.Op[LerpArgs]{
 		Schema: "lerp(Tensor self, Tensor end, Tensor|Scalar weight) -> Tensor",
 		Traits: opdef.Traits{InPlace: true},
@@ -281,8 +282,9 @@ func (a *PowArgs) Else(outs []*tensor.Tensor) [][]*tensor.Tensor {
 
 // GradElse are the gradients of such kernels.
 func (a *PowArgs) GradElse(g *opdef.Grad) ([]opdef.Grads, error) {
+	others := opdef.BinarySteps(powSteps).Else(a.Self, a.Exponent, "self", "exponent", g)
 	if !g.Outs[0].DType.IsFloat() || a.Self.Wrapped {
-		return nil, nil
+		return others, nil
 	}
 	t, err := elements.MapN(g.Outs[0].DType, nil, func(v []float64) float64 {
 		if v[2] == 0 {
@@ -293,7 +295,7 @@ func (a *PowArgs) GradElse(g *opdef.Grad) ([]opdef.Grads, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []opdef.Grads{{"self": {opdef.SumTo(t, a.Self.Shape)}}}, nil
+	return append(others, opdef.Grads{"self": {opdef.SumTo(t, a.Self.Shape)}}), nil
 }
 
 // powByRoot is x**y as kernels compute it that take a square root for the exponents 1/2 and -1/2: of negative

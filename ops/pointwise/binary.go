@@ -27,6 +27,12 @@ var binaryOps = []*opdef.Entry{
 			}
 			return y / r, -x / r
 		},
+		Steps: func(up, x, y, _ *tensor.Tensor) (dx, dy *tensor.Tensor) {
+			inverse := opdef.FloatStep(func(v []float64) float64 { return 1 / v[0] },
+				opdef.StepSum(opdef.StepProduct(x, x), opdef.StepProduct(y, y)))
+			dx = opdef.StepProduct(opdef.StepProduct(up, y), inverse)
+			return dx, opdef.StepProduct(opdef.StepProduct(up, opdef.StepNegative(x)), inverse)
+		},
 	}.Entry(),
 	opdef.Binary{
 		Name:      "hypot",
@@ -36,6 +42,9 @@ var binaryOps = []*opdef.Entry{
 		NoNumbers: true,
 		F:         math.Hypot,
 		DF:        func(x, y, z float64) (float64, float64) { return x / z, y / z },
+		Steps: func(up, x, y, z *tensor.Tensor) (dx, dy *tensor.Tensor) {
+			return opdef.StepProduct(up, opdef.StepRatio(x, z)), opdef.StepProduct(up, opdef.StepRatio(y, z))
+		},
 	}.Entry(),
 	opdef.Binary{
 		Name:    "copysign",
@@ -69,6 +78,7 @@ var binaryOps = []*opdef.Entry{
 		SC: func(x, y, z complex128) float64 { // the sum of exponentials cancels
 			return cmplx.Abs(z) + (1+cmplx.Abs(x-y))*math.Exp(logAddExp(real(x), real(y), 1)-real(z))
 		},
+		Steps: logAddExpSteps(math.Exp),
 	}.Entry(),
 	opdef.Binary{
 		Name: "logaddexp2", Error: elements.ElementwiseError,
@@ -82,7 +92,8 @@ var binaryOps = []*opdef.Entry{
 			d := 1 + kernel.FiniteAbs(x-y)
 			return d / (1 + math.Exp2(y-x)), d / (1 + math.Exp2(x-y))
 		},
-		S: func(x, y, _ float64) float64 { return finiteMax(x, y) },
+		S:     func(x, y, _ float64) float64 { return finiteMax(x, y) },
+		Steps: logAddExpSteps(math.Exp2),
 	}.Entry(),
 	opdef.Binary{
 		Name: "xlogy", Names: "xlogy special.xlogy Tensor.xlogy",
@@ -103,6 +114,9 @@ var binaryOps = []*opdef.Entry{
 			}
 			return math.Log(y), x / y
 		},
+		Steps: func(up, x, y, _ *tensor.Tensor) (dx, dy *tensor.Tensor) {
+			return nil, opdef.StepRatio(opdef.StepProduct(up, x), y)
+		},
 	}.Entry(),
 	opdef.Binary{
 		Name: "special_xlog1py", Names: "special.xlog1py", ToFloat: true,
@@ -122,15 +136,19 @@ var binaryOps = []*opdef.Entry{
 			}
 			return math.Log1p(y), x / (y + 1)
 		},
+		Steps: func(up, x, y, _ *tensor.Tensor) (dx, dy *tensor.Tensor) {
+			return nil, opdef.StepRatio(opdef.StepProduct(up, x), opdef.StepSum(y, tensor.Wrap(int64(1))))
+		},
 	}.Entry(),
-	opdef.Op[opdef.BinaryArgs]{
+	opdef.Planned[*opdef.BinaryArgs, *ldexp]{
 		Schema: "ldexp(Tensor self, Tensor other) -> Tensor",
 		Traits: opdef.Traits{InPlace: true, Composite: true},
 
 		Doc:   opdef.Doc{Summary: "Product with a power of two", Formula: "self * 2**other"},
 		Error: opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 4}},
-		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
-			dt := powerOfTwoDType(a)
+		Plan:  func(a *opdef.BinaryArgs) (*ldexp, error) { return (*ldexp)(a), nil },
+		Kernel: func(a *ldexp) ([]*tensor.Tensor, error) {
+			dt := a.dtype()
 			if dt == tensor.Invalid {
 				return nil, opdef.Refuse("other", "no common dtype for %s and %s", a.Self.DType, a.Other.DType)
 			}
@@ -138,17 +156,17 @@ var binaryOps = []*opdef.Entry{
 				func(v []float64) float64 { return v[0] * math.Exp2(v[1]) }, a.Self, a.Other)
 			return []*tensor.Tensor{t}, err
 		},
-		Grad: func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Grads, error) { return ldexpGrad(a, g, false) },
-		Bounds: opdef.Bounds[*opdef.BinaryArgs]{
-			Scale: func(a *opdef.BinaryArgs, outs []*tensor.Tensor) []*tensor.Tensor { // the power is of other's dtype
+		Grad: func(a *ldexp, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g, false) },
+		Bounds: opdef.Bounds[*ldexp]{
+			Scale: func(a *ldexp, outs []*tensor.Tensor) []*tensor.Tensor { // the power is of other's dtype
 				return []*tensor.Tensor{elements.Scaled(opdef.Abs(outs[0]).WithDType(tensor.Float64),
 					elements.Coarseness(outs[0].DType, a.Other))}
 			},
-			GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-				return ldexpGrad(a, g, true)
+			GradScale: func(a *ldexp, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+				return a.grad(g, true)
 			},
 		},
-		Exempt: map[string]string{"dtypes": "the power of an integer exponent is float32"},
+		Exempt: map[string]string{"dtypes": "the power of an integer exponent was float32 in torch before 2.15"},
 		Cases: func(g opdef.Gen) []*opdef.BinaryArgs {
 			return []*opdef.BinaryArgs{
 				{Self: g.Normal(tensor.Float64, 3, 4), Other: g.Normal(tensor.Float64, 4)},
@@ -259,6 +277,17 @@ var binaryOps = []*opdef.Entry{
 	}.Entry(),
 }
 
+// logAddExpSteps are the gradients of the logarithm of a sum of powers.
+func logAddExpSteps(power func(x float64) float64) opdef.BinarySteps {
+	return func(up, x, y, _ *tensor.Tensor) (dx, dy *tensor.Tensor) {
+		share := func(x, y *tensor.Tensor) *tensor.Tensor {
+			apart := opdef.FloatStep(func(v []float64) float64 { return power(v[0]) }, opdef.StepDifference(y, x))
+			return opdef.StepRatio(up, opdef.StepSum(tensor.Wrap(int64(1)), apart))
+		}
+		return share(x, y), share(y, x)
+	}
+}
+
 type heavisideArgs struct{ Self, Values *tensor.Tensor }
 
 type frexpArgs struct{ Self *tensor.Tensor }
@@ -282,8 +311,11 @@ func finiteMax(x, y float64) float64 {
 	return s
 }
 
-// powerOfTwoDType: torch multiplies by pow(2.0, other).
-func powerOfTwoDType(a *opdef.BinaryArgs) tensor.DType {
+// An ldexp is a product with a power of two.
+type ldexp opdef.BinaryArgs
+
+// dtype is that of the product with pow(2.0, other), which torch computes.
+func (a *ldexp) dtype() tensor.DType {
 	factor := a.Other.DType
 	if factor.Kind() < tensor.KindFloat {
 		factor = tensor.DefaultDType
@@ -291,15 +323,44 @@ func powerOfTwoDType(a *opdef.BinaryArgs) tensor.DType {
 	return tensor.ResultType(a.Self, &tensor.Tensor{DType: factor, Shape: a.Other.Shape})
 }
 
-func ldexpGrad(a *opdef.BinaryArgs, g *opdef.Grad, magnitude bool) (opdef.Grads, error) {
+// OtherDType is that of self: newer versions of torch have a kernel for floating numbers and whole exponents.
+func (a *ldexp) OtherDType(int) tensor.DType {
+	if a.Self.DType.IsFloat() && a.Other.DType.IsIntegral() {
+		return a.Self.DType
+	}
+	return tensor.Invalid
+}
+
+// Else is the product with the power rounded to its own dtype.
+func (a *ldexp) Else([]*tensor.Tensor) [][]*tensor.Tensor {
+	if t := opdef.StepProduct(a.Self, a.power()); t != nil {
+		return [][]*tensor.Tensor{{t}}
+	}
+	return nil
+}
+
+// GradElse are the gradients with that power.
+func (a *ldexp) GradElse(g *opdef.Grad) ([]opdef.Grads, error) {
+	steps := opdef.BinarySteps(func(up, x, _, _ *tensor.Tensor) (dx, dy *tensor.Tensor) {
+		p := a.power()
+		return opdef.StepProduct(up, p),
+			opdef.StepProduct(opdef.StepProduct(up, x), opdef.StepProduct(p, tensor.Wrap(math.Ln2)))
+	})
+	return steps.Else(a.Self, a.Other, "self", "other", g), nil
+}
+
+func (a *ldexp) power() *tensor.Tensor {
+	return opdef.FloatStep(func(v []float64) float64 { return math.Exp2(v[0]) }, a.Other)
+}
+
+func (a *ldexp) grad(g *opdef.Grad, magnitude bool) (opdef.Grads, error) {
 	dt := g.Out[0].DType
 	gx, err := elements.MapN(dt, func(v []complex128) complex128 { return v[0] * cmplx.Conj(kernel.PowC(2, v[1])) },
 		func(v []float64) float64 { return v[0] * math.Exp2(v[1]) }, g.Out[0], a.Other)
 	if err != nil {
 		return nil, err
 	}
-	gy,
-		err := elements.MapN(dt,
+	gy, err := elements.MapN(dt,
 		func(v []complex128) complex128 { return v[0] * cmplx.Conj(v[1]*kernel.PowC(2, v[2])*math.Ln2) },
 		func(v []float64) float64 { return v[0] * v[1] * (math.Exp2(v[2]) * math.Ln2) }, g.Out[0], a.Self, a.Other)
 	if err != nil {

@@ -361,7 +361,7 @@ func power(x, y *tensor.Tensor) ([]*tensor.Tensor, error) {
 			func(v []float64) float64 { return kernel.Pow(v[0], v[1]) }, xy...)
 		return []*tensor.Tensor{t}, err
 	}
-	if dt == tensor.Bool {
+	if dt == tensor.Bool && !y.Wrapped { // to the power of True and False, torch copies and fills
 		return nil, opdef.Refuse("self", "not defined for dtype bool")
 	}
 	if y.Wrapped && tensor.At[int64](y, 0) < 0 {
@@ -395,6 +395,25 @@ func powInt(x, n int64) int64 {
 	return r
 }
 
+// powSteps are the gradients of x**y as torch composes them.
+func powSteps(up, x, y, z *tensor.Tensor) (dx, dy *tensor.Tensor) {
+	slope := opdef.StepProduct(y, opdef.Step(func(v []float64) float64 { return kernel.Pow(v[0], v[1]) }, x,
+		opdef.StepDifference(y, tensor.Wrap(int64(1)))))
+	dx = opdef.Step(func(v []float64) float64 {
+		if v[2] == 0 {
+			return 0
+		}
+		return v[0] * v[1]
+	}, up, slope, y)
+	growth := opdef.StepProduct(z, opdef.FloatStep(func(v []float64) float64 { return math.Log(v[0]) }, x))
+	return dx, opdef.Step(func(v []float64) float64 {
+		if v[2] == 0 && v[3] >= 0 {
+			return 0
+		}
+		return v[0] * v[1]
+	}, up, growth, x, y)
+}
+
 // powGrad are the gradients of x**y under the names nx and ny, or with
 // magnitudes set the sums of the magnitudes of their terms.
 func powGrad(x, y *tensor.Tensor, nx, ny string, g *opdef.Grad, magnitude bool) (opdef.Grads, error) {
@@ -422,9 +441,10 @@ func powGrad(x, y *tensor.Tensor, nx, ny string, g *opdef.Grad, magnitude bool) 
 					return v[0]
 				}, ts)
 			}
-			if dt.IsComplex() {
+			if dt.IsComplex() { // logarithm and exponent are rounded to their own dtypes
+				coarse := elements.Coarseness(dt, x, y)
 				t = elements.ZipEach(tensor.Float64, shape, func(v []complex128) float64 {
-					return real(v[0]) * powGrowth(v[1], v[2])
+					return coarse * real(v[0]) * powGrowth(v[1], v[2])
 				}, ts)
 			}
 		}

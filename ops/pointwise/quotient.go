@@ -49,6 +49,30 @@ func quotientGrad(x, y *tensor.Tensor, g *opdef.Grad) (opdef.Grads, error) {
 	return opdef.Grads{"self": {elements.SumGradTo(gx, x)}, "other": {elements.SumGradTo(gy, y)}}, err
 }
 
+// quotientSteps are the gradients of x/y as torch composes them.
+func quotientSteps(up, x, y, _ *tensor.Tensor) (dx, dy *tensor.Tensor) {
+	return opdef.StepRatio(up, y),
+		opdef.StepProduct(opdef.StepNegative(up), opdef.StepRatio(opdef.StepRatio(x, y), y))
+}
+
+// GradElse are the gradients of a quotient that is not rounded to whole numbers.
+func (a *divModeArgs) GradElse(g *opdef.Grad) ([]opdef.Grads, error) {
+	if a.RoundingMode != nil {
+		return nil, nil
+	}
+	return opdef.BinarySteps(quotientSteps).Else(a.Self, a.Other, "self", "other", g), nil
+}
+
+// Else is the quotient of kernels that truncate it before it is rounded to the dtype.
+func (a *divModeArgs) Else(outs []*tensor.Tensor) [][]*tensor.Tensor {
+	dt := outs[0].DType
+	if elements.OrElse(a.RoundingMode, "") != "trunc" || !dt.IsFloat() {
+		return nil
+	}
+	return [][]*tensor.Tensor{{opdef.Must(elements.MapN(dt, nil,
+		func(v []float64) float64 { return math.Trunc(v[0] / v[1]) }, a.Self, a.Other))}}
+}
+
 func (a *reverseQuotient) grad(g *opdef.Grad) (opdef.Grads, error) {
 	gr, err := quotientGrad(a.Other, a.Self, g)
 	if err == nil {
@@ -156,51 +180,69 @@ func divModeCases(g opdef.Gen) []*divModeArgs {
 	return cs
 }
 
-// modulus declares a remainder; slope is the derivative by the divisor.
-func modulus(schema, names string, inPlace, reversed bool, summary, formula string, f func(x, y float64) float64,
-	i func(x, y int64) int64, slope func(x, y float64) float64) *opdef.Entry {
-	operands := func(a *opdef.BinaryArgs) (x, y *tensor.Tensor) {
-		if reversed {
-			return a.Other, a.Self
-		}
-		return a.Self, a.Other
+// A modulus is a call of a remainder: fmod, remainder or __rmod__.
+type modulus struct {
+	x, y     *tensor.Tensor // the operands, and their names
+	nx, ny   string
+	quotient func(x, y float64) float64 // rounded to a whole number: minus the derivative by y
+}
+
+// gradients are those of term(x) of each term x.
+func (m *modulus) gradients(g *opdef.Grad, term func(v float64) float64) (opdef.Grads, error) {
+	gx, err := elements.MapN(g.Outs[0].DType, nil, func(v []float64) float64 { return term(v[0]) }, g.Out[0])
+	if err != nil {
+		return nil, err
 	}
-	nx, ny, cases := "self", "other", integralCases
+	gy, err := elements.MapN(g.Outs[0].DType, nil,
+		func(v []float64) float64 { return term(-v[0] * m.quotient(v[1], v[2])) }, g.Out[0], m.x, m.y)
+	if err != nil {
+		return nil, err
+	}
+	return opdef.Grads{m.nx: {elements.SumGradTo(gx, m.x)}, m.ny: {elements.SumGradTo(gy, m.y)}}, nil
+}
+
+// GradElse are the gradients of kernels that round the quotient to the dtype before they make a whole number of it.
+func (m *modulus) GradElse(g *opdef.Grad) ([]opdef.Grads, error) {
+	dt := g.Outs[0].DType
+	steps := opdef.BinarySteps(func(up, x, y, _ *tensor.Tensor) (dx, dy *tensor.Tensor) {
+		whole := opdef.Step(func(v []float64) float64 {
+			return m.quotient(dt.Round(v[0]/v[1]), 1)
+		}, x, y)
+		return nil, opdef.StepProduct(opdef.StepNegative(up), whole)
+	})
+	return steps.Else(m.x, m.y, m.nx, m.ny, g), nil
+}
+
+// modulusOp declares a remainder; quotient is what it leaves: x - y*quotient.
+func modulusOp(schema, names string, inPlace, reversed bool, summary, formula string, f func(x, y float64) float64,
+	i func(x, y int64) int64, quotient func(x, y float64) float64) *opdef.Entry {
+	cases := integralCases
 	if reversed {
-		nx, ny, cases = ny, nx, reverseIntegralCases
+		cases = reverseIntegralCases
 	}
-	grads := func(a *opdef.BinaryArgs, g *opdef.Grad, term func(v float64) float64) (opdef.Grads, error) {
-		x, y := operands(a)
-		gx, err := elements.MapN(g.Outs[0].DType, nil, func(v []float64) float64 { return term(v[0]) }, g.Out[0])
-		if err != nil {
-			return nil, err
-		}
-		gy, err := elements.MapN(g.Outs[0].DType, nil,
-			func(v []float64) float64 { return term(v[0] * slope(v[1], v[2])) },
-			g.Out[0], x, y)
-		if err != nil {
-			return nil, err
-		}
-		return opdef.Grads{nx: {elements.SumGradTo(gx, x)}, ny: {elements.SumGradTo(gy, y)}}, nil
-	}
-	return opdef.Op[opdef.BinaryArgs]{
+	return opdef.Planned[*opdef.BinaryArgs, *modulus]{
 		Schema: schema, Names: names,
 		Traits: opdef.Traits{InPlace: inPlace},
 		Doc:    opdef.Doc{Summary: summary, Formula: formula, Source: "torch.remainder, torch.fmod"},
 		Error:  opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Elementwise}},
-		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
-			if err := opdef.OneTensor(a.Self, a.Other); err != nil {
+		Plan: func(a *opdef.BinaryArgs) (*modulus, error) {
+			if reversed {
+				return &modulus{a.Other, a.Self, "other", "self", quotient}, nil
+			}
+			return &modulus{a.Self, a.Other, "self", "other", quotient}, nil
+		},
+		Kernel: func(m *modulus) ([]*tensor.Tensor, error) {
+			if err := opdef.OneTensor(m.x, m.y); err != nil {
 				return nil, err
 			}
-			x, y := operands(a)
-			return integral(x, y, f, i)
+			return integral(m.x, m.y, f, i)
 		},
-		Grad: func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Grads, error) {
-			return grads(a, g, func(v float64) float64 { return v })
+		Grad: func(m *modulus, g *opdef.Grad) (opdef.Grads, error) {
+			return m.gradients(g, func(v float64) float64 { return v })
 		},
-		Bounds: opdef.Bounds[*opdef.BinaryArgs]{
-			GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-				return grads(a, g, math.Abs)
+		Bounds: opdef.Bounds[*modulus]{
+			GradScale: func(m *modulus, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+				return m.gradients(g, math.Abs)
 			},
 		},
 		Cases: cases,

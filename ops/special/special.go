@@ -264,24 +264,26 @@ var specialOps = []*opdef.Entry{
 		kernel.GammaP, 1),
 	gammaRatio("igammac", "gammaincc", "upper",
 		"integral of t**(self-1) * exp(-t) from other to infinity, over Gamma(self)", kernel.GammaQ, -1),
-	opdef.Op[opdef.BinaryArgs]{
+	opdef.Planned[*opdef.BinaryArgs, *pairCall]{
 		Schema: "special_zeta(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", Names: "special.zeta",
 		Doc: opdef.Doc{Summary: "Hurwitz zeta function", Formula: "sum of (k + other)**-self over k from 0",
 			Notes: "+Inf for self 1 and where other is 0 or a negative integer; NaN for self below 1 and where " +
 				"other is negative and self no integer. torch has no gradient for self."},
 		Error: opdef.Error{Class: opdef.Elementwise, Grad: &opdef.Error{Class: opdef.Elementwise}},
-		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) {
+		Plan:  func(a *opdef.BinaryArgs) (*pairCall, error) { return &pairCall{a, zetaSteps}, nil },
+		Kernel: func(a *pairCall) ([]*tensor.Tensor, error) {
 			return pairOfNumbers(a.Self, a.Other, true, kernel.Zeta)
 		},
-		Grad: func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Grads, error) {
-			return otherGrad(a, g, func(gi, s, q float64) float64 { return -gi * s * kernel.Zeta(s+1, q) })
+		Grad: func(a *pairCall, g *opdef.Grad) (opdef.Grads, error) {
+			return otherGrad(a.BinaryArgs, g, func(gi, s, q float64) float64 { return -gi * s * kernel.Zeta(s+1, q) })
 		},
-		Bounds: opdef.Bounds[*opdef.BinaryArgs]{
-			Scale: func(a *opdef.BinaryArgs, _ []*tensor.Tensor) []*tensor.Tensor {
+		Bounds: opdef.Bounds[*pairCall]{
+			Scale: func(a *pairCall, _ []*tensor.Tensor) []*tensor.Tensor {
 				return pairScale(a.Self, a.Other, zetaScale)
 			},
-			GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-				return otherGrad(a, g, func(gi, s, q float64) float64 { return math.Abs(gi * s * zetaScale(s+1, q)) })
+			GradScale: func(a *pairCall, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+				return otherGrad(a.BinaryArgs, g,
+					func(gi, s, q float64) float64 { return math.Abs(gi * s * zetaScale(s+1, q)) })
 			},
 		},
 		Cases: func(g opdef.Gen) []*opdef.BinaryArgs {
@@ -516,24 +518,25 @@ func gammaRatio(name, special, which, formula string, f func(a, x float64) float
 	density := func(gi, a, x float64) float64 {
 		return gi * sign * math.Exp((a-1)*math.Log(x)-x-kernel.LogGamma(a))
 	}
-	return opdef.Op[opdef.BinaryArgs]{
+	return opdef.Planned[*opdef.BinaryArgs, *pairCall]{
 		Schema: name + "(Tensor self, Tensor other) -> Tensor", Names: name + " special." + special + " Tensor." + name,
 		Traits: opdef.Traits{InPlace: true},
 		Doc: opdef.Doc{Summary: "Regularised " + which + " incomplete gamma function", Formula: formula,
 			Notes:  "NaN where an argument is negative or both are 0 or infinite. torch has no gradient for self.",
 			Source: "torch.special." + special},
 		Error:  opdef.Error{Class: opdef.Elementwise, Grad: &opdef.Error{Class: opdef.Elementwise}},
-		Kernel: func(a *opdef.BinaryArgs) ([]*tensor.Tensor, error) { return pairOfNumbers(a.Self, a.Other, false, f) },
-		Grad:   func(a *opdef.BinaryArgs, g *opdef.Grad) (opdef.Grads, error) { return otherGrad(a, g, density) },
-		Bounds: opdef.Bounds[*opdef.BinaryArgs]{
-			Scale: func(a *opdef.BinaryArgs, outs []*tensor.Tensor) []*tensor.Tensor {
+		Plan:   func(a *opdef.BinaryArgs) (*pairCall, error) { return &pairCall{a, gammaSteps(sign)}, nil },
+		Kernel: func(a *pairCall) ([]*tensor.Tensor, error) { return pairOfNumbers(a.Self, a.Other, false, f) },
+		Grad:   func(a *pairCall, g *opdef.Grad) (opdef.Grads, error) { return otherGrad(a.BinaryArgs, g, density) },
+		Bounds: opdef.Bounds[*pairCall]{
+			Scale: func(a *pairCall, outs []*tensor.Tensor) []*tensor.Tensor {
 				double := outs[0].DType == tensor.Float64
 				return pairScale(a.Self, a.Other, func(a, x float64) float64 {
 					return gammaRatioScale(a, x, f(a, x), double)
 				})
 			},
-			GradScale: func(a *opdef.BinaryArgs, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
-				return otherGrad(a, g, func(gi, a, x float64) float64 {
+			GradScale: func(a *pairCall, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+				return otherGrad(a.BinaryArgs, g, func(gi, a, x float64) float64 {
 					return kernel.FiniteAbs(density(gi, a, x) * (4 + kernel.FiniteAbs((a-1)*math.Log(x)) + x +
 						kernel.FiniteAbs(kernel.LogGamma(a))))
 				})
@@ -541,6 +544,38 @@ func gammaRatio(name, special, which, formula string, f func(a, x float64) float
 		},
 		Cases: func(g opdef.Gen) []*opdef.BinaryArgs { return shapeAndQuantile(g, 0.5, 4, 0.5, 4) },
 	}.Entry()
+}
+
+// A pairCall is a call whose gradient torch composes in steps.
+type pairCall struct {
+	*opdef.BinaryArgs
+	steps opdef.BinarySteps
+}
+
+// GradElse is the gradient by these steps.
+func (c *pairCall) GradElse(g *opdef.Grad) ([]opdef.Grads, error) {
+	return c.steps.Else(c.Self, c.Other, "self", "other", g), nil
+}
+
+// gammaSteps are the steps to the gradient of an incomplete gamma function, whose sign is sign.
+func gammaSteps(sign float64) opdef.BinarySteps {
+	return func(up, x, y, _ *tensor.Tensor) (dx, dy *tensor.Tensor) {
+		of := func(f func(x float64) float64, t *tensor.Tensor) *tensor.Tensor {
+			return opdef.FloatStep(func(v []float64) float64 { return f(v[0]) }, t)
+		}
+		power := opdef.StepProduct(opdef.StepDifference(x, tensor.Wrap(int64(1))), of(math.Log, y))
+		exponent := opdef.StepDifference(opdef.StepDifference(power, y), of(kernel.LogGamma, x))
+		if sign < 0 {
+			up = opdef.StepNegative(up)
+		}
+		return nil, opdef.StepProduct(up, of(math.Exp, exponent))
+	}
+}
+
+func zetaSteps(up, x, y, _ *tensor.Tensor) (dx, dy *tensor.Tensor) {
+	next := opdef.FloatStep(func(v []float64) float64 { return kernel.Zeta(v[0], v[1]) },
+		opdef.StepSum(x, tensor.Wrap(int64(1))), y)
+	return nil, opdef.StepProduct(opdef.StepProduct(up, opdef.StepNegative(x)), next)
 }
 
 // gammaRatioScale: x**a * exp(-x) / Gamma(a) is exp of a sum, and for small x

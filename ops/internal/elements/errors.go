@@ -21,8 +21,11 @@ func EpsOverFloat32(dt tensor.DType) float64 {
 func Coarseness(dt tensor.DType, ts ...*tensor.Tensor) float64 {
 	c := 1.0
 	for _, t := range ts {
-		if t != nil && !t.Wrapped && t.DType.IsFloat() && dt.IsFloat() {
-			c = math.Max(c, t.DType.Eps()/dt.Eps())
+		if t == nil || t.Wrapped {
+			continue
+		}
+		if own, dt := t.DType.Real(), dt.Real(); own.IsFloat() && dt.IsFloat() {
+			c = math.Max(c, own.Eps()/dt.Eps())
 		}
 	}
 	return c
