@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"bytes"
 	"fmt"
 	"iter"
 	"slices"
@@ -94,6 +95,10 @@ func (r *comparison) compareTargets(saved []value.Value, targets []opdef.Arg, ou
 		switch {
 		case ok && !flows:
 			r.add(l, verdict.Fail, fmt.Sprintf("a gradient of %q was recorded, but none flows to it", a.Name), got)
+			continue
+		case !ok && flows && r.givenTwice(targets, i, saved):
+			r.add(l, verdict.Skipped, "the tensor was given for several arguments, and no gradient of it was recorded",
+				g[k])
 			continue
 		case !ok && flows && a.Name != r.bound.Entry.Copied && !zeros(g[k]):
 			r.add(l, verdict.Fail, fmt.Sprintf("None was recorded, want the gradient of %q, %s", a.Name,
@@ -478,6 +483,26 @@ func zeros(t *tensor.Tensor) bool {
 		}
 	}
 	return true
+}
+
+// givenTwice reports whether target i is the tensor of another argument too, and no gradient was recorded for any of
+// them: the hook cannot tell their gradients apart and saves none.
+func (r *comparison) givenTwice(targets []opdef.Arg, i int, saved []value.Value) bool {
+	t, n := r.recorded(targets[i].Tensor), 0
+	for k, a := range targets {
+		if a.Tensor == nil {
+			continue
+		}
+		if u := r.recorded(a.Tensor); u.Memory() != t.Memory() && (!slices.Equal(u.Shape, t.Shape) ||
+			u.DType != t.DType || !bytes.Equal(u.AppendBytes(nil), t.AppendBytes(nil))) {
+			continue
+		}
+		if _, ok := saved[k].(*tensor.Tensor); ok {
+			return false
+		}
+		n++
+	}
+	return n > 1
 }
 
 // inBase reports whether what was recorded can be the gradient of a larger tensor

@@ -54,7 +54,8 @@ var scalingOps = []*opdef.Entry{
 	compose.Declare(compose.Op[lrnArgs]{
 		Schema: "local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.0) -> " +
 			"Tensor",
-		Names: "F.local_response_norm",
+		Names:  "F.local_response_norm",
+		Traits: opdef.Traits{Autocast: opdef.AutocastInner}, // the square is of 16 bits, the rest of float32
 		Doc: opdef.Doc{Summary: "Elements divided by a power of the mean square of neighbouring channels",
 			Formula: "input / (k + alpha*mean(input^2))^beta, the mean over size channels from size/2 before, with " +
 				"zeros outside"},
