@@ -259,7 +259,7 @@ func (r *hookRun) tensors(n int) string {
 }
 
 func (r *hookRun) blob(e *hookEvent) error {
-	if e.File < 0 || e.Begin < 0 || e.Bytes < 0 {
+	if e.File < 0 || e.Begin < 0 || e.Bytes < 0 || e.Bytes > math.MaxInt64-e.Begin {
 		return fmt.Errorf("blob %d in file %d, %d bytes from %d, is impossible", e.N, e.File, e.Bytes, e.Begin)
 	}
 	r.blobs[e.N] = hookBlob{file: e.File, begin: e.Begin, bytes: e.Bytes}

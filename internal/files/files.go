@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -81,11 +82,11 @@ func Wholes(paths ...string) []Part {
 	return parts
 }
 
-// Bytes is how long parts are together.
+// Bytes is how long parts are together. A recording may say more than a number holds.
 func Bytes(parts []Part) int64 {
 	var n int64
 	for _, p := range parts {
-		n += p.Bytes
+		n += min(p.Bytes, math.MaxInt64-n)
 	}
 	return n
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -28,6 +29,15 @@ var (
 	// stuck, if it is not nil, gets each request that comes, and none is answered.
 	stuck atomic.Pointer[chan string]
 )
+
+// TestBytes: parts of a damaged recording are together no less than nothing.
+func TestBytes(t *testing.T) {
+	for _, huge := range []int64{math.MaxInt64, math.MaxInt64 - 1, 1 << 62} {
+		if n := Bytes([]Part{{Bytes: huge}, {Bytes: huge}, {Bytes: 5}}); n != math.MaxInt64 {
+			t.Errorf("parts of %d bytes twice: got %d bytes", huge, n)
+		}
+	}
+}
 
 func TestMain(m *testing.M) {
 	served := gofakes3.New(backend).Server()
