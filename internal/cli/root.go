@@ -67,7 +67,11 @@ func Main(args []string, s Streams) (code int) {
 	root.SetArgs(repeatListFlags(a.helpFlags(args)))
 	cmd, err := root.ExecuteContextC(ctx)
 	err = cmp.Or(err, failed(a.helpErr))
-	if err != nil && err.Error() != "" && exitCode(err) != ExitInterrupted {
+	switch {
+	case err == nil || err.Error() == "":
+	case exitCode(err) == ExitInterrupted:
+		s.warn("interrupted")
+	default:
 		s.fail(err)
 		if exitCode(err) == ExitUsage {
 			fmt.Fprintf(s.Err, "run \"%s --help\" for usage\n", cmd.CommandPath())
