@@ -3,7 +3,9 @@ package reports
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/optool/optool/compare/verdict"
 )
@@ -31,50 +33,6 @@ const (
 // before and is not any more got worse.
 var wanted = []verdict.Verdict{verdict.Pass, verdict.Warn, verdict.Mistrusted, verdict.Skipped, verdict.Unsupported,
 	verdict.Fail, verdict.Invalid, verdict.Error, verdict.Timeout, verdict.Crash}
-
-// Partners are the old results that the current ones belong to: of the same capture or,
-// failing that, of the same op, id and rank.
-func Partners(old, cur []*Result) map[*Result]*Result {
-	type key struct {
-		capture, op, phase, target, layout, device string
-		id, rank                                   int
-	}
-	byCapture := func(r *Result) key {
-		return key{capture: r.Capture, op: r.Op, phase: r.Phase, target: r.Target, layout: r.Layout,
-			device: r.Device}
-	}
-	number := func(n *int) int {
-		if n == nil {
-			return -1
-		}
-		return *n
-	}
-	byCall := func(r *Result) key {
-		return key{op: r.Op, phase: r.Phase, target: r.Target, layout: r.Layout, device: r.Device,
-			id:   number(r.ForwardID),
-			rank: number(r.Rank)}
-	}
-	partner := map[*Result]*Result{}
-	taken := map[*Result]bool{}
-	for _, by := range []func(*Result) key{byCapture, byCall} {
-		left := map[key][]*Result{}
-		for _, r := range old {
-			if !taken[r] {
-				left[by(r)] = append(left[by(r)], r)
-			}
-		}
-		for _, r := range cur {
-			if partner[r] != nil {
-				continue
-			}
-			if same := left[by(r)]; len(same) > 0 {
-				partner[r], left[by(r)] = same[0], same[1:]
-				taken[same[0]] = true
-			}
-		}
-	}
-	return partner
-}
 
 // ResultChanges compares two runs value by value, and leaves out what is as good as it
 // was. Values belong together as Partners says. What got worse comes first, in the order
@@ -131,6 +89,27 @@ func (c *ResultChange) Verdicts() (old, cur verdict.Verdict) {
 	return old, cur
 }
 
+// ID is the number of the call, and the one that it had in the old run where that is another; "" where there is none.
+func (c *ResultChange) ID() string {
+	id := c.Result().ForwardID
+	switch old := c.oldID(); {
+	case id == nil:
+		return ""
+	case old == nil:
+		return strconv.Itoa(*id)
+	default:
+		return fmt.Sprintf("%d (was %d)", *id, *old)
+	}
+}
+
+// oldID is the number of the call in the old run where the new run has another, else nil.
+func (c *ResultChange) oldID() *int {
+	if c.Old == nil || c.New == nil || compareKnown(c.Old.ForwardID, c.New.ForwardID) == 0 {
+		return nil
+	}
+	return c.Old.ForwardID
+}
+
 // MarshalJSON gives the JSON line.
 func (c *ResultChange) MarshalJSON() ([]byte, error) {
 	r := c.Result()
@@ -141,10 +120,11 @@ func (c *ResultChange) MarshalJSON() ([]byte, error) {
 		Capture   string          `json:"capture"`
 		Op        string          `json:"op"`
 		ForwardID *int            `json:"forward_id"`
+		OldID     *int            `json:"old_forward_id,omitempty"`
 		Phase     string          `json:"phase"`
 		Target    string          `json:"target"`
 		Old       verdict.Verdict `json:"old_verdict"`
 		New       verdict.Verdict `json:"new_verdict"`
 		Reason    string          `json:"reason"`
-	}{"result_change", c.Change, r.Capture, r.Op, r.ForwardID, r.Phase, r.Target, old, cur, r.Reason})
+	}{"result_change", c.Change, r.Capture, r.Op, r.ForwardID, c.oldID(), r.Phase, r.Target, old, cur, r.Reason})
 }

@@ -3,14 +3,15 @@ package step
 import (
 	"slices"
 
+	"github.com/optool/optool/compare/alignment"
 	"github.com/optool/optool/compare/pairs"
 )
 
 // align pairs the calls of two runs by sequence. Numbers of calls say nothing: one
 // more call shifts them all.
-func align(a, b []*Call) pairs.Alignment {
+func align(a, b []*Call) alignment.Alignment {
 	inA, inB := operators(a), operators(b)
-	return pairs.Align(len(a), len(b), func(i, j int) int {
+	return alignment.Sequences(len(a), len(b), func(i, j int) int {
 		if inA[i] != inB[j] {
 			return 0
 		}

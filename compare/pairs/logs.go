@@ -11,6 +11,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
+	"github.com/optool/optool/compare/alignment"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
@@ -201,7 +202,7 @@ func CompareLogs(a, b []LoggedCall, names [2]string, recorders bool) *LogCompari
 		m.read(a, b)
 		likeness = m.likeness
 	}
-	al := Align(len(a), len(b), likeness, sameShapes, nil)
+	al := alignment.Sequences(len(a), len(b), likeness, sameShapes, nil)
 	for _, p := range al.Pairs {
 		x, y := &a[p[0]], &b[p[1]]
 		outputs, known := agree(x.Outputs, y.Outputs, recorders)
@@ -359,7 +360,7 @@ func (m *levels) likeness(i, j int) int {
 
 // alone are the calls that only one recorder has and that the other would have recorded: those of a kind that was
 // paired, between the first and the last pair, that do not only move values.
-func (m *levels) alone(al Alignment) (missing, inserted []int) {
+func (m *levels) alone(al alignment.Alignment) (missing, inserted []int) {
 	if len(al.Pairs) == 0 {
 		return nil, nil
 	}

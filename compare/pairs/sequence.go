@@ -2,8 +2,10 @@ package pairs
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare/alignment"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
 )
@@ -13,10 +15,10 @@ import (
 // order, as when one more call shifts all numbers.
 func sameCalls(as, bs []*capture.Entry) [][2]*capture.Entry {
 	best := byNumber(as, bs)
-	crossed := len(increasing(best)) < len(best)
+	crossed := len(alignment.Increasing(best)) < len(best)
 	if (crossed || len(best) < min(len(as), len(bs))) && sequential(as) && sequential(bs) {
 		x, y := sequence(as), sequence(bs)
-		al := Align(len(x), len(y), func(i, j int) int { return x[i].likeness(&y[j]) }, sameShapes, nil)
+		al := alignment.Sequences(len(x), len(y), func(i, j int) int { return x[i].likeness(&y[j]) }, sameShapes, nil)
 		if crossed || len(al.Pairs) > len(best) {
 			best = al.Pairs
 		}
@@ -137,4 +139,14 @@ func (p *placed) metadata() []string {
 		}
 	}
 	return p.shapes
+}
+
+// Operator is the name of an operator without what comes before it, the same for a
+// function, the method and the form that writes in place.
+func Operator(op string) string {
+	name := op[strings.LastIndexByte(op, '.')+1:]
+	if !strings.HasPrefix(name, "__") {
+		name = strings.TrimSuffix(name, "_")
+	}
+	return name
 }

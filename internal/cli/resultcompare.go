@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/optool/optool/reports"
@@ -63,15 +62,12 @@ func (a *app) compareResults(old, cur string, records outputs, tables bool) erro
 				continue
 			}
 		}
-		r, id, reason := c.Result(), "", ""
-		if r.ForwardID != nil {
-			id = strconv.Itoa(*r.ForwardID)
-		}
+		r, reason := c.Result(), ""
 		if c.New != nil {
 			reason = c.New.Reason
 		}
 		was, is := c.Verdicts()
-		if err := list.Add(string(c.Change), r.Op, id, r.Target, string(was), string(is), reason); err != nil {
+		if err := list.Add(string(c.Change), r.Op, c.ID(), r.Target, string(was), string(is), reason); err != nil {
 			return failed(err)
 		}
 	}

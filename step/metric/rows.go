@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/optool/optool/compare/alignment"
 	"github.com/optool/optool/compare/pairs"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
@@ -118,7 +119,7 @@ func (r *Rows) compare(ctx context.Context, a, b []*step.Call, opt step.Options)
 }
 
 // alignRows pairs the calls of two batches: operators, and lines of the program.
-func alignRows(a, b []*step.Call) pairs.Alignment {
+func alignRows(a, b []*step.Call) alignment.Alignment {
 	names := func(calls []*step.Call) []string {
 		out := make([]string, len(calls))
 		for i, c := range calls {
@@ -127,7 +128,7 @@ func alignRows(a, b []*step.Call) pairs.Alignment {
 		return out
 	}
 	inA, inB := names(a), names(b)
-	return pairs.Align(len(a), len(b), func(i, j int) int {
+	return alignment.Sequences(len(a), len(b), func(i, j int) int {
 		if inA[i] != inB[j] {
 			return 0
 		}

@@ -1,9 +1,8 @@
-package pairs
+// Package alignment pairs the items of two sequences that differ in places, such as the calls of two
+// recordings of which one has a call more.
+package alignment
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // An Alignment pairs the items of two sequences, given by their places.
 type Alignment struct {
@@ -16,11 +15,11 @@ type Alignment struct {
 // one, 0 if they cannot be.
 type Likeness func(i, j int) int
 
-// Align pairs the items of two sequences of n and m items so that the pairs'
+// Sequences pairs the items of two sequences of n and m items so that the pairs'
 // likeness is largest, without crossings. Items at the same end of both are a pair
 // if they are sure alike, and so are anchors: pairs that are known, of which as many
 // are kept as do not cross.
-func Align(n, m int, likeness Likeness, sure int, anchors [][2]int) Alignment {
+func Sequences(n, m int, likeness Likeness, sure int, anchors [][2]int) Alignment {
 	var out Alignment
 	a, b := 0, 0
 	for a < n && b < m && likeness(a, b) >= sure {
@@ -36,7 +35,7 @@ func Align(n, m int, likeness Likeness, sure int, anchors [][2]int) Alignment {
 		return p[0] < a || p[0] >= n || p[1] < b || p[1] >= m
 	})
 	slices.SortFunc(anchors, func(x, y [2]int) int { return x[0] - y[0] })
-	for _, at := range append(increasing(anchors), [2]int{n, m}) {
+	for _, at := range append(Increasing(anchors), [2]int{n, m}) {
 		out.fill(a, at[0], b, at[1], likeness)
 		if at[0] < n {
 			out.Pairs = append(out.Pairs, at)
@@ -48,9 +47,9 @@ func Align(n, m int, likeness Likeness, sure int, anchors [][2]int) Alignment {
 	return out
 }
 
-// increasing is the longest part of pairs, which are in order of their first number,
+// Increasing is the longest part of pairs, which are in order of their first number,
 // that is in order of the second.
-func increasing(pairs [][2]int) [][2]int {
+func Increasing(pairs [][2]int) [][2]int {
 	var ends []int // index of the smallest end of a part of each length
 	before := make([]int, len(pairs))
 	for i, p := range pairs {
@@ -132,14 +131,4 @@ func (out *Alignment) alone(a, n, b, m int) {
 	for ; b < m; b++ {
 		out.Inserted = append(out.Inserted, b)
 	}
-}
-
-// Operator is the name of an operator without what comes before it, the same for a
-// function, the method and the form that writes in place.
-func Operator(op string) string {
-	name := op[strings.LastIndexByte(op, '.')+1:]
-	if !strings.HasPrefix(name, "__") {
-		name = strings.TrimSuffix(name, "_")
-	}
-	return name
 }

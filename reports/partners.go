@@ -1,0 +1,169 @@
+package reports
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/optool/optool/compare/alignment"
+)
+
+// Partners are the old results that the current ones belong to: of the same capture or, failing
+// that, of the same call. Calls of two recordings belong together by their numbers. Where a call
+// more has shifted the numbers, they belong together by their sequence.
+func Partners(old, cur []*Result) map[*Result]*Result {
+	p := partners{of: map[*Result]*Result{}, taken: map[*Result]bool{}}
+	type capture struct{ capture, op string }
+	before := map[capture][]*Result{}
+	for _, r := range old {
+		k := capture{r.Capture, r.Op}
+		before[k] = append(before[k], r)
+	}
+	now := map[capture][]*Result{}
+	for _, r := range cur {
+		k := capture{r.Capture, r.Op}
+		now[k] = append(now[k], r)
+	}
+	for k, values := range now {
+		p.join(before[k], values)
+	}
+	processes := p.unpaired(old)
+	for process, b := range p.unpaired(cur) {
+		a := processes[process]
+		for _, at := range samePlaces(a, b) {
+			p.join(a[at[0]].values, b[at[1]].values)
+		}
+	}
+	return p.of
+}
+
+// partners are pairs of results.
+type partners struct {
+	of    map[*Result]*Result // the old one of a current one
+	taken map[*Result]bool    // old ones that are in of
+}
+
+// join pairs the values of a call in both runs.
+func (p *partners) join(old, cur []*Result) {
+	type value struct{ phase, target, layout, device string }
+	valueOf := func(r *Result) value { return value{r.Phase, r.Target, r.Layout, r.Device} }
+	left := map[value][]*Result{}
+	for _, r := range old {
+		left[valueOf(r)] = append(left[valueOf(r)], r)
+	}
+	for _, r := range cur {
+		k := valueOf(r)
+		if same := left[k]; len(same) > 0 {
+			p.of[r], left[k] = same[0], same[1:]
+			p.taken[same[0]] = true
+		}
+	}
+}
+
+// A numberedCall is the results of a call that has a number in its process.
+type numberedCall struct {
+	id     int
+	values []*Result
+}
+
+func (c *numberedCall) first() *Result { return c.values[0] }
+
+// A process is the n-th of a rank, of those without a rank where rank is -1.
+type process struct{ rank, n int }
+
+// unpaired are the calls of each process of which no result has a partner, in order. Calls without a number belong to
+// no sequence.
+func (p *partners) unpaired(results []*Result) map[process][]*numberedCall {
+	paired := map[string]bool{}
+	for cur, before := range p.of {
+		paired[cur.Capture], paired[before.Capture] = true, true
+	}
+	type capture struct {
+		path string
+		id   int
+	}
+	calls := map[capture]*numberedCall{}
+	var all []*numberedCall
+	for _, r := range results {
+		if r.ForwardID == nil || paired[r.Capture] {
+			continue
+		}
+		k := capture{r.Capture, *r.ForwardID}
+		if calls[k] == nil {
+			calls[k] = &numberedCall{id: *r.ForwardID}
+			all = append(all, calls[k])
+		}
+		calls[k].values = append(calls[k].values, r)
+	}
+	slices.SortStableFunc(all, func(a, b *numberedCall) int {
+		return cmp.Or(compareProcess(a.first(), b.first()), compareKnown(a.first().Order, b.first().Order),
+			cmp.Compare(a.id, b.id))
+	})
+	processes := map[process][]*numberedCall{}
+	at := process{rank: -1}
+	for i, c := range all {
+		switch rank := known(c.first().Rank); {
+		case i == 0 || rank != at.rank:
+			at = process{rank: rank}
+		case compareProcess(all[i-1].first(), c.first()) != 0:
+			at.n++
+		}
+		processes[at] = append(processes[at], c)
+	}
+	return processes
+}
+
+// known is a number, -1 where it is not known.
+func known(n *int) int {
+	if n == nil {
+		return -1
+	}
+	return *n
+}
+
+// samePlaces pairs the calls of a process in two runs: by number, unless some number has another
+// operator or module in the two runs, else by sequence.
+func samePlaces(old, cur []*numberedCall) [][2]int {
+	byID := map[int]int{}
+	for i, c := range old {
+		byID[c.id] = i
+	}
+	var numbers [][2]int
+	for j, c := range cur {
+		if i, ok := byID[c.id]; ok {
+			numbers = append(numbers, [2]int{i, j})
+		}
+	}
+	if !slices.ContainsFunc(numbers, func(p [2]int) bool { return old[p[0]].moved(cur[p[1]]) }) {
+		return numbers
+	}
+	return alignment.Sequences(len(old), len(cur), func(i, j int) int { return old[i].likeness(cur[j]) },
+		surelySame, nil).Pairs
+}
+
+// moved reports whether a call cannot be the one of the same number in another run.
+func (c *numberedCall) moved(d *numberedCall) bool {
+	x, y := c.first(), d.first()
+	return x.Op != y.Op || x.Module != "" && y.Module != "" && x.Module != y.Module
+}
+
+// surelySame is the likeness of two calls that differ at most in number and line.
+const surelySame = 5
+
+// likeness is how much two calls of the sequences of two runs are alike.
+func (c *numberedCall) likeness(d *numberedCall) int {
+	x, y := c.first(), d.first()
+	if x.Op != y.Op {
+		return 0
+	}
+	like := 1
+	if slices.Equal(x.Shape, y.Shape) && (x.DType == nil || y.DType == nil || *x.DType == *y.DType) {
+		like += 2
+	}
+	if x.Module == y.Module {
+		like += 2
+	}
+	if x.Location != "" && x.Location == y.Location {
+		like++
+	}
+	return like
+}
