@@ -1,6 +1,7 @@
 package timing
 
 import (
+	"fmt"
 	"iter"
 	"math"
 	"slices"
@@ -27,6 +28,7 @@ const (
 	agreeing     = 4     // rounds that must agree on how fast a thing can be
 	agreement    = 0.5   // share of the resolution that they agree within
 	significance = 0.001
+	farApart     = 4 // how many times what the quickest rounds differ by two unknown floors must be apart
 )
 
 // MinRounds are the fewest rounds of each of two series that can differ with the
@@ -98,11 +100,12 @@ type Change struct {
 //
 // Runs of one round share the state of the machine and where things lie in memory, so they
 // are not independent, and what else the machine does only ever makes them slower. So each
-// round stands for one number, the low quantile of its runs, and a series for its floor, if the four
-// quickest rounds agree on it within half of the resolution. Two whose floors are
-// within the resolution are the same. One is slower if its floor is further off and it is improbable
-// (p < 0.001) that all its rounds missed by chance what rounds of the other reached.
-// Everything else is ambiguous. Both need at least one sample.
+// round stands for one number, the low quantile of its runs, and a series for its floor. A floor is
+// known if the four quickest rounds agree on it within half of the resolution. Two known floors
+// within the resolution are the same. One is slower if its floor is further off than the resolution,
+// the floors are known or the difference is much larger than what their quickest rounds differ by,
+// and it is improbable (p < 0.001) that all its rounds missed by chance what rounds of the other
+// reached. Everything else is ambiguous. Both need at least one sample.
 func Compare(old, cur []Sample, resolution float64) Change {
 	a, b := FloorOf(old), FloorOf(cur)
 	c := Change{Old: Summarize(old), New: Summarize(cur), OldFloor: a, NewFloor: b, P: 1, Verdict: Ambiguous}
@@ -115,17 +118,34 @@ func Compare(old, cur []Sample, resolution float64) Change {
 		faster, slower, verdict = b, a, Faster
 	}
 	c.P = faster.missed(float64(a.Time+b.Time)/2, len(slower.rounds))
-	if !a.settled(resolution) || !b.settled(resolution) {
-		return c
-	}
 	apart := slower.Time - faster.Time
+	unsure := float64(a.Time)*a.Spread + float64(b.Time)*b.Spread
+	settled := a.settled(resolution) && b.settled(resolution)
 	switch {
 	case float64(apart) <= resolution*float64(faster.Time):
-		c.Verdict = Same
+		if settled {
+			c.Verdict = Same
+		}
+	case !settled && float64(apart) <= farApart*unsure:
 	case apart > 2*max(tick(old), tick(cur)) && c.P < significance:
 		c.Verdict = verdict
 	}
 	return c
+}
+
+// Doubt says why a change is ambiguous, "" of other verdicts.
+func (c *Change) Doubt() string {
+	old, cur, fewest := len(c.OldFloor.rounds), len(c.NewFloor.rounds), MinRounds
+	if c.Interval != nil {
+		fewest = minPairRounds
+	}
+	switch {
+	case c.Verdict != Ambiguous:
+		return ""
+	case min(old, cur) < fewest:
+		return fmt.Sprintf("fewer than %d undisturbed rounds", fewest)
+	}
+	return "rounds that differ too much"
 }
 
 func (s Sample) calm() bool { return float64(s.Waited) <= waitLimit*float64(s.Elapsed) }

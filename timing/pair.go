@@ -83,6 +83,9 @@ func cutPair(series [2]*Series, err error) [2]*Series {
 // An Interval holds the ratio of two times, new over old, but for chance.
 type Interval struct{ Low, High float64 }
 
+// minPairRounds are the fewest rounds of ComparePair that have an interval.
+const minPairRounds = 14
+
 // ComparePair is Compare for series whose rounds MeasurePair took. What the machine does
 // for a while meets both sides of a round, so that the ratios of rounds spread evenly about
 // that of the things that are measured. Ratio is Hodges and Lehmann's estimate of it, the

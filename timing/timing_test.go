@@ -168,6 +168,8 @@ func TestCompare(t *testing.T) {
 		{"2 % slower", seeded(1, ms, 0.005), seeded(2, ms*102/100, 0.005), Same},
 		{"the same", seeded(1, ms, 0.005), seeded(2, ms, 0.005), Same},
 		{"the same, very noisy", seeded(1, ms, 0.5), seeded(2, ms, 0.5), Ambiguous},
+		{"100 times faster, noisy", seeded(1, 100*ms, 0.2), seeded(2, ms, 0.2), Faster},
+		{"10 % faster, noisy", seeded(1, ms*110/100, 0.2), seeded(2, ms, 0.2), Ambiguous},
 		{"few rounds apart", same(6, 6, ms), same(6, 6, 2*ms), Ambiguous},
 		{"rounds enough", same(7, 7, ms), same(7, 7, 2*ms), Slower},
 		{"one round each", series(100, constant(ms)), series(100, constant(ms)), Ambiguous},
@@ -178,6 +180,8 @@ func TestCompare(t *testing.T) {
 	} {
 		if got := Compare(tc.old, tc.cur, Resolution); got.Verdict != tc.want {
 			t.Errorf("%s: %+v, want %s", tc.name, got, tc.want)
+		} else if (got.Doubt() != "") != (tc.want == Ambiguous) {
+			t.Errorf("%s: %s, doubt %q", tc.name, tc.want, got.Doubt())
 		}
 	}
 	c := Compare(same(70, 7, ms), same(70, 7, ms*5/4), Resolution)

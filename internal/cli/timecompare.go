@@ -3,6 +3,8 @@ package cli
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/optool/optool/reports"
@@ -38,6 +40,7 @@ func (a *app) compareTimes(old, cur string, resolution, threshold float64, recor
 	counts := countChanges(changes, threshold)
 	fmt.Fprintf(j.text(), "%s; %d only in %s, %d only in %s\n", counts, len(x.Timings)-len(changes), old,
 		len(y.Timings)-len(changes), cur)
+	printDoubts(j.text(), changes)
 	unlike := x.Run.Unlike(&y.Run)
 	for _, d := range unlike {
 		fmt.Fprintf(j.text(), "the runs differ in more than what was measured: %s\n", d)
@@ -99,6 +102,22 @@ func countChanges(changes []reports.TimingChange, threshold float64) ChangeCount
 func (n ChangeCounts) String() string {
 	return fmt.Sprintf("%d compared: %d same, %d faster, %d slower, %d ambiguous",
 		n.Compared, n.Same, n.Faster, n.Slower, n.Ambiguous)
+}
+
+// printDoubts says why changes are ambiguous, and what helps.
+func printDoubts(w io.Writer, changes []reports.TimingChange) {
+	counts := map[string]int{}
+	for i := range changes {
+		if doubt := changes[i].Doubt(); doubt != "" {
+			counts[doubt]++
+		}
+	}
+	for _, doubt := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Fprintf(w, "ambiguous: %d with %s\n", counts[doubt], doubt)
+	}
+	if len(counts) > 0 {
+		fmt.Fprintln(w, "measure longer (a larger --max-time, no --run_times), on a machine that does nothing else")
+	}
 }
 
 // printChanges prints a table of all changes and one of the ops.

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/optool/optool/capture"
@@ -117,10 +115,7 @@ func (t *timer) against(w io.Writer) error {
 	n := countChanges(t.changes, t.o.threshold/100)
 	t.compared = &n
 	fmt.Fprintf(w, "%s against %s: %s\n", t.o.device, t.o.against, n)
-	few := func(c reports.TimingChange) bool { return math.IsInf(c.Interval.High, 1) }
-	if slices.ContainsFunc(t.changes, few) {
-		fmt.Fprintf(w, "without %q: too few rounds to tell, of which --max-time allows more\n", "within")
-	}
+	printDoubts(w, t.changes)
 	other, _ := devicebridge.Digest(t.o.against)
 	if n.SameLibrary = other != "" && other == t.digest; n.SameLibrary {
 		fmt.Fprintln(w, sameLibrary)
