@@ -74,8 +74,8 @@ func (r *region) between() float64 {
 	return r.wrong
 }
 
-// Dependence says of a result that is a function of one operand, element for element, where it
-// is wrong, or that it is another function.
+// Dependence says what the errors of a result depend on: parts that have factors of their own, or
+// one operand, element for element: where the result is wrong, or that it is another function.
 func (c *Search) Dependence(fails []Wrong) []Cause {
 	got, want := c.wrongResult(fails)
 	if got == nil {
@@ -83,6 +83,10 @@ func (c *Search) Dependence(fails []Wrong) []Cause {
 	}
 	var found []Cause
 	_ = c.Guard(func() error {
+		if text := factorsOfParts(got, want); text != "" {
+			found = append(found, Cause{Text: text})
+			return nil
+		}
 		for _, a := range c.operands() {
 			if r := regionOf(a.Tensor, got, want); r != nil {
 				side := "above"
@@ -107,6 +111,43 @@ func (c *Search) Dependence(fails []Wrong) []Cause {
 	}
 	return found
 }
+
+// factorsOfParts says of a result whose parts are too large, each by a factor of its own, how large the
+// factors are; "" of others.
+func factorsOfParts(got, want *tensor.Tensor) string {
+	g, w := elements(got), elements(want)
+	total := 0.0
+	for i := range g {
+		total += (g[i] - w[i]) * (g[i] - w[i])
+	}
+	for _, p := range partsOf(got.Shape) {
+		if p.n < 2 || p.n*fewestInRegion > len(g) {
+			continue
+		}
+		up, down := tensor.Make[float64](p.n), tensor.Make[float64](p.n)
+		for i := range g {
+			k := i / p.inner % p.n
+			up[k], down[k] = up[k]+g[i]*w[i], down[k]+w[i]*w[i]
+		}
+		low, high, rest := math.Inf(1), math.Inf(-1), 0.0
+		for k := range up {
+			up[k] /= down[k]
+			low, high = math.Min(low, up[k]), math.Max(high, up[k])
+		}
+		for i := range g {
+			e := g[i] - up[i/p.inner%p.n]*w[i]
+			rest += e * e
+		}
+		if rest <= unexplained*total && high-low > 0.1*math.Max(math.Abs(high-1), math.Abs(low-1)) {
+			return fmt.Sprintf("each %sis multiplied by a factor of its own, between %.4g and %.4g", p.each(), low,
+				high)
+		}
+	}
+	return ""
+}
+
+// unexplained is the share of the squared errors that factors may leave.
+const unexplained = 1e-3
 
 // coarse is the relative error up to which a function may be meant for another.
 const coarse = 0.1

@@ -85,6 +85,14 @@ func partsOf(shape []int) []part {
 	return out
 }
 
+// each names every part: "index of dimension 0 ".
+func (p part) each() string {
+	if strings.HasPrefix(p.what, "of dimension") {
+		return "index " + p.what
+	}
+	return p.what
+}
+
 // scaled is t whose parts are multiplied by weights.
 func (p part) scaled(t *tensor.Tensor, weights []float64) *tensor.Tensor {
 	v := elements(t)
