@@ -294,6 +294,23 @@ func (rec *Recording) count() error {
 	return rec.Results.Err()
 }
 
+// Headlines are Leads after a line about whose values were judged or measured.
+func (rec *Recording) Headlines() [][2]string {
+	return append([][2]string{rec.subject()}, rec.Leads()...)
+}
+
+// subject is whose values the run judged or measured: those of a device, or recorded ones.
+func (rec *Recording) subject() [2]string {
+	name, recorded := "judged", "the recorded values; no device ran the calls"
+	if len(rec.Timings) > 0 {
+		name, recorded = "measured", "the float64 reference on this CPU; no device ran the calls"
+	}
+	if device := rec.Run.Device; device != "" && device != "none" {
+		return [2]string{name, "device " + device}
+	}
+	return [2]string{name, recorded}
+}
+
 // Leads are lines about what a reader needs first, each with its name: which call made the first value that is not
 // finite, and which call is the first wrong one and why.
 func (rec *Recording) Leads() (leads [][2]string) {

@@ -83,7 +83,7 @@ const CountOf = "calls: "
 func (rec *Recording) overview() Sheet {
 	s := rec.Summary
 	rows := [][]any{{"result", rec.sentence()}}
-	for _, lead := range rec.Leads() {
+	for _, lead := range rec.Headlines() {
 		rows = append(rows, []any{lead[0], lead[1]})
 	}
 	if f := rec.First; f != nil && !rec.Overflow && f.Results[0].Repro != nil {

@@ -10,7 +10,7 @@ import (
 // another sheet has all.
 func TestWorkbook(t *testing.T) {
 	const line = `{"kind":"result","capture":"c/`
-	rec := readRecorded(t, `{"kind":"run","schema":1,"command":["optool","replay","c"]}
+	rec := readRecorded(t, `{"kind":"run","schema":1,"command":["optool","replay","c"],"device":"torch:npu:0"}
 `+line+`3","op":"torch.exp","phase":"forward","target":"output[0]","verdict":"fail","reason":"off","order":3,"pid":1,"repro":"optool replay c/3"}
 `+line+`1","op":"torch.tanh","phase":"forward","target":"output[0]","verdict":"pass","reason":"","order":1,"pid":1}
 `+line+`2","op":"torch.sin","phase":"forward","target":"output[0]","verdict":"skipped","reason":"random","order":2,"pid":1}
@@ -29,7 +29,7 @@ func TestWorkbook(t *testing.T) {
 	}
 	for name, want := range map[string]any{
 		"result": "1 of 3 calls fail, 1 pass, 1 could not be judged. The run was interrupted.", "calls: fail": 1,
-		"calls: skipped": 1, "repeat it with": "optool replay c/3", "command": "optool replay c",
+		"calls: skipped": 1, "judged": "device torch:npu:0", "repeat it with": "optool replay c/3", "command": "optool replay c",
 	} {
 		if facts[name] != want {
 			t.Errorf("summary: %s is %v, want %v", name, facts[name], want)

@@ -100,7 +100,7 @@ func New(dir string, runs []Run, open Opener) (*Server, error) {
 		sheet := sheetOf(r.Recording, other, i == 1)
 		sheet.Name = table(i)
 		sheets = append(sheets, sheet, textSheet(texts(i), r.Recording))
-		x := &run{Name: r.Name, Line: r.Recording.Line(), Leads: r.Recording.Leads(),
+		x := &run{Name: r.Name, Line: r.Recording.Line(), Leads: r.Recording.Headlines(),
 			Told: r.Recording.Summary.Told(), columns: sheet.Columns,
 			causes: r.Recording.Causes}
 		timeline, margins := charts.NewTimeline(r.Recording.LastOrder), charts.NewMargins()

@@ -95,7 +95,7 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 		Timeline, Margins, Quartiles, Roofline template.HTML
 	}{
 		Style: template.CSS(Style),
-		Title: "optool: " + rec.Line(), Line: rec.Line(), Leads: rec.Leads(),
+		Title: "optool: " + rec.Line(), Line: rec.Line(), Leads: rec.Headlines(),
 		Told: rec.Summary.Told(), State: state(rec),
 		Facts: slices.Collect(printable(rec.SummarySheet())),
 		ByOp:  collect(rec.OpSheet()), Total: max(rec.Summary.Total(), len(rec.Timings)),
