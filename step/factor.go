@@ -65,10 +65,13 @@ func (v *Value) ofWritten() (m multiple, ok bool) {
 	return multiple{v, w, k}, k > 0 && k != 1
 }
 
-// ofGiven compares a gradient with the sum of what the calls gave for the parameter that is written with it.
+// ofGiven compares a gradient with the sum of what the calls gave for the parameter that is written with it. What the
+// call writes may be an average of gradients, and what another wrote behind the loss may be a multiple.
 func (u *updater) ofGiven(v *Value) (m multiple, ok bool) {
 	at := u.parameter(v)
-	if at == 0 || at == v.Address {
+	w := v.lay()
+	if at == 0 || at == v.Address || v.after != nil || v.Call.returns(v) ||
+		w != nil && w.Call.phase() == v.Call.phase() && w.overwrote() != nil {
 		return m, false
 	}
 	var sums, sizes []float64
