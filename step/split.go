@@ -27,10 +27,14 @@ func (p *Process) split() {
 		}
 	}
 	roots = seeded(roots)
+	if len(roots) == 0 {
+		roots = p.compiledLosses()
+	}
 	for i, r := range roots {
-		s := &Step{Number: i, root: r, Exact: math.NaN(), Captured: math.NaN()}
-		s.Loss, s.batches = unscaled(r)
-		s.Scale = s.Loss.GradOutputs[0].number()
+		s := &Step{Number: i, root: r, Exact: math.NaN(), Captured: math.NaN(), Scale: math.NaN()}
+		if s.Loss, s.batches = unscaled(r); s.Loss.HasBackward() {
+			s.Scale = s.Loss.GradOutputs[0].number()
+		}
 		s.Captured = s.Loss.scalar().number()
 		p.Steps = append(p.Steps, s)
 	}
@@ -65,9 +69,10 @@ func (s *Step) indexTail() {
 	}
 }
 
-// scalar is the result of a call that returns one floating number, else nil.
+// scalar is the result of a call that returns one floating number, else nil. Calls that torch.compile makes may return
+// more behind it (nll_loss_forward).
 func (c *Call) scalar() *Value {
-	if len(c.Outputs) == 1 && c.Outputs[0].Numel() == 1 && c.Outputs[0].DType.IsFloat() {
+	if (len(c.Outputs) == 1 || len(c.Outputs) > 1 && c.isCompiled()) && c.Outputs[0].Numel() == 1 && c.Outputs[0].DType.IsFloat() {
 		return c.Outputs[0]
 	}
 	return nil
@@ -95,6 +100,31 @@ func (c *Call) isRoot() bool {
 		}
 	}
 	return true
+}
+
+// isCompiled reports whether torch.compile may have made the call.
+func (c *Call) isCompiled() bool { return strings.HasPrefix(c.Op, "torch.ops.aten.") }
+
+// compiledLosses are the losses of a program whose forward and backward passes torch.compile made calls of, none of
+// which has gradients: the number that such a call computed last before one is given the 1 with which a backward pass
+// begins, which no call made.
+func (p *Process) compiledLosses() (roots []*Call) {
+	var last *Call
+	for _, c := range p.Calls {
+		if !c.isCompiled() {
+			continue
+		}
+		begins := last != nil && slices.ContainsFunc(c.Inputs, func(v *Value) bool {
+			again := v.From.first != nil && v.From.first.Call.Order > last.Order
+			return v.From.Value == nil && !again && len(v.Shape) == 0 && v.DType.IsFloat() && v.number() == 1
+		})
+		if begins {
+			roots, last = append(roots, last), nil
+		} else if c.scalar() != nil {
+			last = c
+		}
+	}
+	return roots
 }
 
 // seeded keeps the roots whose gradient is 1, as backward() begins, if there are
@@ -132,6 +162,9 @@ func unscaled(r *Call) (loss *Call, batches int) {
 // if it does something else.
 func (c *Call) scaledFrom() (of *Call, n int) {
 	name := strings.Trim(c.Op[strings.LastIndexByte(c.Op, '.')+1:], "_")
+	if !c.HasBackward() {
+		return nil, 0
+	}
 	product := slices.Contains([]string{"mul", "rmul", "imul", "multiply"}, name)
 	quotient := slices.Contains([]string{"div", "truediv", "itruediv", "divide", "true_divide"}, name)
 	if !product && !quotient {
@@ -139,7 +172,7 @@ func (c *Call) scaledFrom() (of *Call, n int) {
 	}
 	for _, v := range c.Inputs {
 		w := v.From.Value
-		if w == nil || !w.Call.HasBackward() || w.Call.scalar() == nil {
+		if w == nil || w.Call.scalar() == nil || !w.Call.HasBackward() && !w.Call.isCompiled() {
 			continue
 		}
 		if of != nil {
@@ -150,7 +183,10 @@ func (c *Call) scaledFrom() (of *Call, n int) {
 	if of == nil {
 		return nil, 0
 	}
-	scale := of.GradOutputs[0].number() / c.GradOutputs[0].number()
+	scale := c.scalar().number() / of.scalar().number()
+	if of.HasBackward() {
+		scale = of.GradOutputs[0].number() / c.GradOutputs[0].number()
+	}
 	if frac, _ := math.Frexp(scale); frac == 0.5 && scale > 1 {
 		return of, 1
 	}
