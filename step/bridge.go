@@ -118,13 +118,10 @@ func (c *Call) bridge(viewed map[*Value]bool, opt Options) {
 // written last, in one step or in several.
 func (p *Process) BridgeParameters(ctx context.Context, opt Options) {
 	parameters := map[uint64][]*Value{} // readings by address
-	for _, s := range p.Steps {
-		for _, c := range s.Calls {
-			for _, v := range c.Inputs {
-				if v.isParameter() && v.Address != 0 && c.HasBackward() {
-					parameters[v.Address] = append(parameters[v.Address], v)
-				}
-			}
+	readings := p.parameterReadings()
+	for i, s := range p.Steps {
+		for _, v := range readings[i] {
+			parameters[v.Address] = append(parameters[v.Address], v)
 		}
 		s.bridgeParameters(ctx, parameters, opt)
 		if s.updates(parameters) {

@@ -14,6 +14,7 @@ func TestSeen(t *testing.T) {
 	}{
 		{analyse(t, unpack(t, "scaler")), ""},
 		{analyse(t, unpack(t, "accumulate")), ""},
+		{analyse(t, unpack(t, "two-optimizers")), ""},
 		{open(t, "picked"), "call without recorded weight gradients: faults there cannot be seen"},
 	} {
 		s := tc.trace.Seen()

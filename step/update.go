@@ -108,13 +108,10 @@ func (p *Process) checkUpdates() {
 // updaters are those of all steps, each with the readings of parameters since the last update.
 func (p *Process) updaters() (all []*updater) {
 	parameters := map[uint64][]*Value{}
-	for _, s := range p.Steps {
-		for _, c := range s.Calls {
-			for _, v := range c.Inputs {
-				if v.isParameter() && v.Address != 0 && c.HasBackward() {
-					parameters[v.Address] = append(parameters[v.Address], v)
-				}
-			}
+	readings := p.parameterReadings()
+	for i, s := range p.Steps {
+		for _, v := range readings[i] {
+			parameters[v.Address] = append(parameters[v.Address], v)
 		}
 		all = append(all, newUpdater(s, maps.Clone(parameters)))
 		if s.updates(parameters) {
@@ -122,6 +119,52 @@ func (p *Process) updaters() (all []*updater) {
 		}
 	}
 	return all
+}
+
+// parameterReadings are the readings of parameters by the calls whose gradients a loss gave, by loss. Those are the calls
+// up to it, but for those that only a later loss depends on: a generator runs before the loss of the discriminator.
+func (p *Process) parameterReadings() [][]*Value {
+	const before = 3 // steps that a loss depends on beside its own
+	loss := map[*Call]int{}
+	for i, s := range p.Steps {
+		for c := range leadingTo(s.root, p.Steps[max(0, i-before)].Calls[0].Order) {
+			if _, had := loss[c]; !had {
+				loss[c] = i
+			}
+		}
+	}
+	out := make([][]*Value, len(p.Steps))
+	for i, s := range p.Steps {
+		for _, c := range s.Calls {
+			of, ok := loss[c]
+			if !ok {
+				of = i
+			}
+			for _, v := range c.Inputs {
+				if c.HasBackward() && v.isParameter() && v.Address != 0 {
+					out[of] = append(out[of], v)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// leadingTo are the calls with gradients, from a place in the order on, that a loss was computed from.
+func leadingTo(root *Call, from int) map[*Call]bool {
+	found := map[*Call]bool{root: true}
+	for todo := []*Call{root}; len(todo) > 0; {
+		c := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		for _, v := range c.Inputs {
+			w := v.From.origin()
+			if w != nil && v.RequiresGrad && !found[w.Call] && w.Call.HasBackward() && w.Call.Order >= from {
+				found[w.Call] = true
+				todo = append(todo, w.Call)
+			}
+		}
+	}
+	return found
 }
 
 // isParameter reports whether an input of a forward pass is a parameter: no call of the pass made it, or the recorder
