@@ -108,7 +108,7 @@ func (u *updater) unscaledBy(given []multiple, explained int) bool {
 		return false
 	}
 	if explained > 0 { // others are what the backward pass gave
-		return explained >= few && explained >= 3*len(given)
+		return given[0].v.DType.Size() >= 4 && explained >= few && explained >= 3*len(given)
 	}
 	process := u.step.Loss.Process
 	clipped := k < 1 && slices.ContainsFunc(u.step.Tail, func(c *Call) bool {

@@ -72,10 +72,11 @@ func (s *Step) indexTail() {
 // scalar is the result of a call that returns one floating number, else nil. Calls that torch.compile makes may return
 // more behind it (nll_loss_forward).
 func (c *Call) scalar() *Value {
-	if (len(c.Outputs) == 1 || len(c.Outputs) > 1 && c.isCompiled()) && c.Outputs[0].Numel() == 1 && c.Outputs[0].DType.IsFloat() {
-		return c.Outputs[0]
+	if len(c.Outputs) == 0 || len(c.Outputs) > 1 && !c.isCompiled() || c.Outputs[0].Numel() != 1 ||
+		!c.Outputs[0].DType.IsFloat() {
+		return nil
 	}
-	return nil
+	return c.Outputs[0]
 }
 
 // number is the value of a floating tensor of one element.
@@ -116,7 +117,7 @@ func (p *Process) compiledLosses() (roots []*Call) {
 		}
 		begins := last != nil && slices.ContainsFunc(c.Inputs, func(v *Value) bool {
 			again := v.From.first != nil && v.From.first.Call.Order > last.Order
-			return v.From.Value == nil && !again && len(v.Shape) == 0 && v.DType.IsFloat() && v.number() == 1
+			return v.From.Value == nil && !again && len(v.Shape) == 0 && v.number() == 1
 		})
 		if begins {
 			roots, last = append(roots, last), nil

@@ -121,8 +121,8 @@ func (p *Process) updaters() (all []*updater) {
 	return all
 }
 
-// parameterReadings are the readings of parameters by the calls whose gradients a loss gave, by loss. Those are the calls
-// up to it, but for those that only a later loss depends on: a generator runs before the loss of the discriminator.
+// parameterReadings are the readings of parameters by the calls whose gradients a loss gave, by loss. Those are the
+// calls up to it, but for those that only a later loss depends on: a generator runs before the discriminator's loss.
 func (p *Process) parameterReadings() [][]*Value {
 	const before = 3 // steps that a loss depends on beside its own
 	loss := map[*Call]int{}
