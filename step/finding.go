@@ -268,8 +268,9 @@ func changed(vs []*Value, opt Options) []*Finding {
 			}
 			d, err := difference(v, f.From, opt)
 			otherwise := err == nil && v.From.part && d.some.beyondChance() < leastShare/2
-			if f.From.after == nil && (errors.Is(err, errEqual) || otherwise) {
-				// Samples proposed it, the whole content does not confirm it.
+			if f.From.after == nil && (errors.Is(err, errEqual) || otherwise) ||
+				v.accumulates(f.From, opt) {
+				// Samples proposed it, the whole content does not confirm it, or autograd added a gradient.
 				v.From = Link{How: IsOutside, Role: v.role()}
 				all = slices.DeleteFunc(all, func(g *Finding) bool { return g == f })
 				return nil
@@ -309,6 +310,54 @@ func difference(v, w *Value, opt Options) (d differences, err error) {
 		return d, errEqual
 	}
 	return d, nil
+}
+
+// accumulates reports whether a value is w with a gradient of its shape added: autograd adds up the gradients of a
+// value that several calls read, and those of several backward passes, in place and without a call.
+func (v *Value) accumulates(w *Value, opt Options) bool {
+	if !v.DType.IsFloat() || w.Numel() != v.Numel() {
+		return false
+	}
+	elements := func(x *Value) []float64 {
+		t, done, err := x.load(opt)
+		if err != nil {
+			return nil
+		}
+		defer done()
+		out := make([]float64, t.Numel())
+		for i := range out {
+			out[i] = tensor.At[float64](t, i)
+		}
+		return out
+	}
+	now, before := elements(v), elements(w)
+	if now == nil || before == nil {
+		return false
+	}
+	for _, c := range v.Call.Process.Calls {
+		for _, g := range c.Grads {
+			if g != w && sameShape(g.Shape, v.Shape) &&
+				adds(now, before, elements(g), 2*max(v.DType.Eps(), g.DType.Eps())) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// adds reports whether a sum has the elements of two terms added up, which are not all zero.
+func adds(sum, x, y []float64, tolerance float64) bool {
+	if len(x) != len(sum) || len(y) != len(sum) {
+		return false
+	}
+	some := false
+	for i, s := range sum {
+		if math.Abs(s-x[i]-y[i]) > tolerance*(math.Abs(x[i])+math.Abs(y[i])) {
+			return false
+		}
+		some = some || y[i] != 0
+	}
+	return some
 }
 
 // elsewhere is another recorded value of the same shape that has v's elements at

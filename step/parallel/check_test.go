@@ -35,9 +35,12 @@ func TestCheck(t *testing.T) {
 		{"flat", "", "", "", "[2 (ranks 0-1); parameters: 4 replicated]"},
 		{"flat-stale", "collective", "torch.distributed.all_gather_into_tensor", "what ranks 0-1 made of their parts", ""},
 		{"flat-sum", "scale", "torch.Tensor.sub_", "is 2 times that of the whole program", ""},
+		{"several", "", "", "", ""},
 		{"tensor", "", "", "",
 			"[2 (ranks 0-1); parameters: 2 replicated, 1 sharded along dimension 0, 1 sharded along dimension 1]"},
 		{"tensor-bias", "shard", "torch.nn.functional.linear", "bias is the same on all ranks", ""},
+		{"tensor-twice", "scale", "record.Reduce.apply", "is the same on ranks 0-1, and it adds up all of them", ""},
+		{"tensor-unsummed", "collective", "torch.Tensor.add", "input[0] is a partial sum", ""},
 	} {
 		t.Run(tc.tree, func(t *testing.T) {
 			trace, opt := read(t, tc.tree)

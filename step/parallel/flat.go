@@ -91,7 +91,8 @@ func (p *part) flats(tails map[int]*tail, factors []float64, verdicts map[string
 func (p *part) buckets(t *tail) (out []bucket) {
 	r := p.ranks[0]
 	for _, e := range t.exchanges {
-		if !strings.HasPrefix(collective.Name(e.call.Op), "reduce_scatter") || len(e.call.Entry.Group) < 2 ||
+		name := collective.Name(e.call.Op)
+		if !strings.HasPrefix(name, "reduce_scatter") && name != "all_reduce" || len(e.call.Entry.Group) < 2 ||
 			len(e.x)%len(e.call.Entry.Group) != 0 {
 			continue
 		}
@@ -102,7 +103,7 @@ func (p *part) buckets(t *tail) (out []bucket) {
 				b.names = append(b.names, n)
 			}
 		}
-		if len(b.names) > 0 {
+		if len(b.names) > 1 || len(b.names) == 1 && name != "all_reduce" {
 			out = append(out, b)
 		}
 	}

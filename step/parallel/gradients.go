@@ -204,6 +204,13 @@ func (p *part) passGradient(s *site, sides map[int]*side) {
 	if from == nil {
 		return // it shows where it was made
 	}
+	if o := p.lateOrigin(s); to == nil && o != nil {
+		p.found(true, &violation{kind: "collective", site: o, ranks: p.ranks, backward: true, target: "grad[0]",
+			reason: fmt.Sprintf("the gradient of its argument is a partial sum over ranks %s. It reaches %s, whose ranks "+
+				"need the same gradient, without an all_reduce", ranks, s.first(p.ranks))})
+		s.in[0].lost = true
+		return
+	}
 	if to == nil {
 		broken("collective", fmt.Sprintf("its argument is a partial sum over ranks %s, so that all need the same "+
 			"gradient; its "+
@@ -232,6 +239,16 @@ func (p *part) passGradient(s *site, sides map[int]*side) {
 	broken("collective", fmt.Sprintf("the gradient that ranks %s have of its argument is not that of its result: "+
 		"its backward pass "+
 		"leaves out or mixes up parts of the ranks", ranks))
+}
+
+// lateOrigin is the call behind s that made the gradient of its result a partial sum; nil if s did.
+func (p *part) lateOrigin(s *site) *site {
+	for m := range p.dims {
+		if o := p.originOf(s, m); o != s {
+			return o
+		}
+	}
+	return nil
 }
 
 // collect adds up the gradients of parameters.

@@ -66,6 +66,10 @@ func (p *part) lift(s *site) {
 		p.lose(s)
 		return
 	}
+	if p.unsummed(s) {
+		p.lose(s)
+		return
+	}
 	local := p.local(sides)
 	switch {
 	case errors.Is(local.err, errRandom):
@@ -207,7 +211,7 @@ func (p *part) liftTyped(s *site, sides map[int]*side, local *localRun) {
 	if p.moved(s, sides) {
 		return
 	}
-	if strings.HasPrefix(why, notFit) &&
+	if (strings.HasPrefix(why, notFit) || why == nowhere) &&
 		!slices.ContainsFunc(lead.outs, func(a *array) bool { return a.dtype.IsFloat() }) {
 		for j := range s.out { // made of counts of each rank
 			s.out[j] = &info{}
@@ -218,8 +222,12 @@ func (p *part) liftTyped(s *site, sides map[int]*side, local *localRun) {
 	p.violated(s, sides, local, why)
 }
 
-// notFit begins the reason why a call cannot run on whole values.
-const notFit = "whole values do not fit: "
+// Reasons why a call cannot run on whole values; notFit is the beginning of one.
+const (
+	notFit   = "whole values do not fit: "
+	averaged = "a sum over the ranks is divided by their number, as if it were one of means"
+	nowhere  = "an argument lies on the ranks in no known way"
+)
 
 // settle notes the places that were found for arguments.
 func (p *part) settle(s *site, sides map[int]*side, in [][]place) {
@@ -243,7 +251,7 @@ func (p *part) try(s *site, sides map[int]*side, local *localRun, in [][]place) 
 	wholes := make([]*array, len(lead.ins))
 	for i, a := range lead.ins {
 		if in[i] == nil {
-			return nil, "an argument lies on the ranks in no known way"
+			return nil, nowhere
 		}
 		w := p.join(p.column(sides, func(d *side) *array { return d.ins[i].array }), in[i])
 		if w == nil {
@@ -254,6 +262,9 @@ func (p *part) try(s *site, sides map[int]*side, local *localRun, in [][]place) 
 	}
 	if k, ok := p.scaling(s, lead, in); ok {
 		return k, ""
+	}
+	if p.averages(s, lead) {
+		return nil, averaged
 	}
 	tolerance := exact
 	if lead.rec.Placed != "" && len(lead.outs) > 0 {
@@ -407,6 +418,12 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 	for i := range lead.ins {
 		known = known && (s.in[i] == nil || !s.in[i].lost)
 	}
+	for i, a := range lead.ins {
+		if s.in[i] == nil && a.name == "" && a.tensor.RequiresGrad && !p.same(sides, i) {
+			p.lose(s) // a value that was computed in a way that is not known, such as the rows of an expert
+			return
+		}
+	}
 	// With the parameters of the first rank on all: do they fit then?
 	mended, names := map[int]*side{}, []string(nil)
 	for _, r := range p.ranks {
@@ -470,7 +487,14 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 			return
 		}
 	}
+	if p.overcounted(s, sides, known) {
+		p.guess(s, sides)
+		return
+	}
 	kind := "shard"
+	if p.unreduced(s, sides) {
+		kind = "collective"
+	}
 	var text []string
 	if !slices.ContainsFunc(lead.outs, func(a *array) bool { return len(a.x) != 1 }) {
 		kind = "scale" // a mean over parts of other sizes, or a quotient by a count of one rank
@@ -489,6 +513,9 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 		default:
 			text = append(text, nameOf(a, i)+" differs between the ranks")
 		}
+	}
+	if why == averaged {
+		kind = "scale"
 	}
 	p.found(known, &violation{kind: kind, site: s, ranks: p.ranks, target: "output[0]",
 		reason: fmt.Sprintf("%s; together the results of ranks %s are not what the call gives on the whole (%s)",
@@ -708,7 +735,7 @@ func (p *part) pass(s *site, sides map[int]*side) {
 				sum(n.places[m].factor*float64(d.size)))
 		}
 		if ps, ok := p.match(r.values, all, cands, false, tolerance); ok {
-			r.keep(&info{places: ps, lost: n.lost})
+			r.keep(&info{places: ps, lost: n.lost, reduced: p.reduces(n.places, ps), made: s})
 			continue
 		}
 		if swaps(s.op) || slices.ContainsFunc(p.checker.inside[lead.call],

@@ -147,6 +147,13 @@ func (c *checker) returned(there []message) *violation {
 	for _, m := range there {
 		made := c.maker(m)
 		given := c.readers(m)
+		if made == nil && given != nil && slices.ContainsFunc(there, func(o message) bool {
+			return o.from == m.from && o.to == m.to && c.maker(o) != nil
+		}) && c.made(m) {
+			return &violation{kind: "collective", call: m.sent, ranks: []int{m.from, m.to}, target: "input[0]",
+				reason: fmt.Sprintf("rank %d computes the gradient of what %s sent, and no backward pass of rank %d goes "+
+					"on with it: a microbatch is lost", m.to, m.sent, m.from)}
+		}
 		if made == nil || given == nil || made.gradOuts[0] == nil || len(made.gradOuts[0].x) != len(given.x) {
 			continue
 		}
@@ -191,6 +198,22 @@ func (c *checker) maker(m message) *side {
 		}
 	}
 	return nil
+}
+
+// made reports whether a recorded call made the value that was sent, from values that need gradients.
+func (c *checker) made(m message) bool {
+	p := m.sent.Process
+	for i := m.sent.Order - 1; i >= 0; i-- {
+		call := p.Calls[i]
+		if len(call.Outputs) != 1 || !slices.Equal(call.Outputs[0].Shape, m.value.shape) ||
+			!call.Outputs[0].RequiresGrad {
+			continue
+		}
+		if d, err := c.load(call); err == nil && d.outs[0].near(m.value, 0) {
+			return true
+		}
+	}
+	return false
 }
 
 // readers adds up the gradients of a value that was received; nil if some are not known.

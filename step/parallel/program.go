@@ -74,6 +74,9 @@ type info struct {
 	made   *site
 	uses   []use
 	orphan bool // no recorded call made it
+	pieces bool // each rank has another part of a partial sum
+	// reduced is the number of ranks over which the call that made it added up partial sums, else 0.
+	reduced int
 }
 
 // A use is the reading of a value whose gradient was recorded.
@@ -311,13 +314,20 @@ func (p *part) know(sides map[int]*side, of func(*side) argument, n *info) {
 // before: each its own of the parts that a call of all ranks cut.
 func (p *part) lookup(sides map[int]*side, of func(*side) argument) *info {
 	n := p.known(p.ranks[0], of(sides[p.ranks[0]]))
-	lost := n != nil && n.lost
+	lost, pieces := n != nil && n.lost, n != nil && slices.ContainsFunc(n.places, func(q place) bool {
+		return q.kind == partial
+	})
+	first, differ := n, false
 	for _, r := range p.ranks[1:] {
 		switch m := p.known(r, of(sides[r])); {
 		case m != n:
 			lost = lost || m != nil && m.lost
-			n = nil
+			pieces = pieces && m != nil && slices.Equal(m.places, first.places) && m.made == first.made
+			n, differ = nil, true
 		}
+	}
+	if differ && pieces && !lost {
+		return &info{pieces: true, made: first.made}
 	}
 	if n == nil && lost {
 		return &info{lost: true}

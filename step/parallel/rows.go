@@ -94,43 +94,77 @@ func (p *part) rowsOf(values map[int]*array, n *info) *rows {
 // moved lifts a call whose results have rows of its arguments in another order, and zeros.
 func (p *part) moved(s *site, sides map[int]*side) bool {
 	lead := sides[p.ranks[0]]
-	if len(lead.outs) != 1 || !lead.outs[0].dtype.IsFloat() {
+	if len(lead.outs) == 0 || slices.ContainsFunc(lead.outs, func(a *array) bool { return !a.dtype.IsFloat() }) {
 		return false
 	}
-	outs := p.column(sides, func(d *side) *array { return d.outs[0] })
+	var from []numbered
+	lost := false
 	for i := range lead.ins {
 		values := p.column(sides, func(d *side) *array { return d.ins[i].array })
-		from := p.rowsOf(values, s.in[i])
-		if from == nil || !lead.ins[i].array.dtype.IsFloat() {
-			continue
-		}
-		if to := p.follow(values, outs, from, s.seam); to != nil {
-			if s.seam {
-				to.via = s
-			}
-			s.out[0] = &info{rows: to, lost: s.in[i].lost}
-			return true
+		n := p.rowsOf(values, s.in[i])
+		if n != nil && lead.ins[i].array.dtype.IsFloat() && (len(from) == 0 || maps.Equal(n.count, from[0].count)) {
+			from, lost = append(from, numbered{n, values}), lost || s.in[i].lost
 		}
 	}
-	return false
+	if len(from) == 0 {
+		return false
+	}
+	results, any := make([]*rows, len(lead.outs)), false
+	for j := range results {
+		to, met := p.follow(from, p.column(sides, func(d *side) *array { return d.outs[j] }), s.seam)
+		if to == nil {
+			return false
+		}
+		results[j], any = to, any || met
+	}
+	if !any {
+		return false
+	}
+	for j, to := range results {
+		if s.seam {
+			to.via = s
+		}
+		s.out[j] = &info{rows: to, lost: lost}
+	}
+	return true
 }
 
-// follow finds the rows of results among those of an argument, of the same rank or of all.
-func (p *part) follow(values, outs map[int]*array, from *rows, all bool) *rows {
-	to := &rows{of: map[int][]int{}, start: from.start, count: from.count, via: from.via,
-		same: maps.Clone(from.same)}
-	if to.same == nil {
-		to.same = map[int]int{}
+// A numbered is an argument whose rows have numbers.
+type numbered struct {
+	*rows
+	values map[int]*array
+}
+
+// follow finds the rows of a result among those of the arguments, of the same rank or of all; nil if it has others. met
+// reports whether there are any.
+func (p *part) follow(from []numbered, outs map[int]*array, all bool) (to *rows, met bool) {
+	to = &rows{of: map[int][]int{}, start: from[0].start, count: from[0].count, same: map[int]int{}}
+	_, w := outs[p.ranks[0]].rows()
+	from = slices.DeleteFunc(slices.Clone(from), func(n numbered) bool {
+		_, width := n.values[p.ranks[0]].rows()
+		return width != w
+	})
+	if len(from) == 0 {
+		return nil, false
+	}
+	for _, n := range from {
+		maps.Copy(to.same, n.same)
+		if to.via == nil {
+			to.via = n.via
+		}
 	}
 	known := map[uint64]int{}
-	met := false
 	index := func(r int) {
-		n, width := values[r].rows()
-		for i := range n {
-			if k, ok := values[r].rowSum(i, width); ok && i < len(from.of[r]) && from.of[r][i] >= 0 {
+		for _, source := range from {
+			n, _ := source.values[r].rows()
+			for i := range min(n, len(source.of[r])) {
+				k, ok := source.values[r].rowSum(i, w)
+				if !ok || source.of[r][i] < 0 {
+					continue
+				}
 				if o, has := known[k]; !has {
-					known[k] = from.of[r][i]
-				} else if a, b := to.one(o), to.one(from.of[r][i]); a != b {
+					known[k] = source.of[r][i]
+				} else if a, b := to.one(o), to.one(source.of[r][i]); a != b {
 					to.same[b] = a
 				}
 			}
@@ -146,10 +180,9 @@ func (p *part) follow(values, outs map[int]*array, from *rows, all bool) *rows {
 			clear(known)
 			index(r)
 		}
-		_, width := values[r].rows()
-		n, w := outs[r].rows()
-		if w != width {
-			return nil
+		n, width := outs[r].rows()
+		if width != w {
+			return nil, false
 		}
 		unknown := 0
 		for i := range n {
@@ -166,14 +199,11 @@ func (p *part) follow(values, outs map[int]*array, from *rows, all bool) *rows {
 			}
 			to.of[r] = append(to.of[r], k)
 		}
-		if unknown > 0 && (from.via == nil || unknown == n && n > 0) {
-			return nil
+		if unknown > 0 && (to.via == nil || unknown == n) {
+			return nil, false
 		}
 	}
-	if !met {
-		return nil
-	}
-	return to
+	return to, met
 }
 
 // liftRows follows rows through calls that work on each by itself, and checks them where they meet values of which
@@ -181,8 +211,11 @@ func (p *part) follow(values, outs map[int]*array, from *rows, all bool) *rows {
 func (p *part) liftRows(s *site, sides map[int]*side) (ok bool) {
 	lead := sides[p.ranks[0]]
 	at := slices.IndexFunc(s.in, func(n *info) bool { return n != nil && n.rows != nil })
-	if at < 0 || len(lead.outs) != 1 {
+	if at < 0 {
 		return false
+	}
+	if len(lead.outs) != 1 {
+		return p.moved(s, sides)
 	}
 	n := s.in[at]
 	if placing[method(s.op)] && p.moved(s, sides) {
@@ -194,7 +227,7 @@ func (p *part) liftRows(s *site, sides map[int]*side) (ok bool) {
 			continue
 		}
 		other := p.rowsOf(p.column(sides, func(d *side) *array { return d.ins[i].array }), m)
-		if other == nil || !lead.ins[i].array.dtype.IsFloat() || !fits(lead, at, i) {
+		if other == nil || !lead.ins[i].array.dtype.IsFloat() || !fits(lead, at, i) || !pairs(lead, at) {
 			continue
 		}
 		if r, wrong := p.differ(n.rows, other); wrong {
@@ -239,14 +272,57 @@ func fits(d *side, i, k int) bool {
 	return a == b && len(d.ins[i].array.shape) == len(d.ins[k].array.shape)
 }
 
-// differ finds a rank on which rows that belong together are others.
+// pairs reports whether the rows of an argument are those of the result, one for one: a call that joins arguments has
+// more.
+func pairs(d *side, at int) bool {
+	a, _ := d.ins[at].array.rows()
+	b, _ := d.outs[0].rows()
+	return a == b
+}
+
+// differ finds a rank on which rows that belong together are others. Where b has several rows for each of a, such as the
+// weights of a token's experts, those of one may follow each other, or be as far apart as there are rows of a.
 func (p *part) differ(a, b *rows) (rank int, wrong bool) {
+	many := 0
 	for _, r := range p.ranks {
-		for i, k := range a.of[r] {
-			if i < len(b.of[r]) && k >= 0 && b.of[r][i] >= 0 && a.one(k) != a.one(b.of[r][i]) {
-				return r, true
+		n := a.count[r]
+		if n == 0 || b.count[r]%n != 0 || many != 0 && b.count[r]/n != many {
+			return 0, false
+		}
+		many = b.count[r] / n
+	}
+	twins := map[int]bool{} // rows of b that cannot be told apart
+	for k, o := range b.same {
+		twins[k], twins[o] = true, true
+	}
+	for _, follow := range []bool{true, false} {
+		wrong = false
+		for _, r := range p.ranks {
+			for i, k := range a.of[r] {
+				if i >= len(b.of[r]) || k < 0 || b.of[r][i] < 0 || twins[b.of[r][i]] {
+					continue
+				}
+				if a.one(k) != a.one(p.owner(a, b, b.of[r][i], many, follow)) {
+					rank, wrong = r, true
+				}
 			}
 		}
+		if !wrong {
+			return 0, false
+		}
 	}
-	return 0, false
+	return rank, true
+}
+
+// owner is the row of a that row k of b belongs to, of which there are many for each.
+func (p *part) owner(a, b *rows, k, many int, follow bool) int {
+	for _, r := range p.ranks {
+		if at := k - b.start[r]; at >= 0 && at < b.count[r] {
+			if follow {
+				return a.start[r] + at/many
+			}
+			return a.start[r] + at%a.count[r]
+		}
+	}
+	return k
 }

@@ -238,7 +238,7 @@ func (p *part) liftUntyped(s *site, sides map[int]*side, local *localRun) {
 		}
 		s.out[0] = n
 	default:
-		if p.regain(s, sides, local) {
+		if p.regain(s, sides, local) || p.moved(s, sides) {
 			return
 		}
 		for j := range s.out {

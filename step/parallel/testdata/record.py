@@ -53,6 +53,38 @@ class Exchange(torch.autograd.Function):
         return x, None, None
 
 
+def several(rank, directory):
+    """Tokens go to two of four experts, two on each rank, which weigh their results."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.table, model.router = part(1, None, 5, 4), part(3, None, 4, 4)
+    model.first, model.second = part(4 + rank, None, 4, 4), part(6 + rank, None, 4, 4)
+    torch.manual_seed(5)
+    ids = torch.randint(5, (12,))
+    with optool_capture.record(directory, model=model):
+        ids = ids.chunk(2)[rank]
+        x = F.embedding(ids, model.table)
+        weight, expert = F.linear(x, model.router).softmax(-1).topk(2, -1)
+        order = expert.flatten().argsort(stable=True)
+        token = torch.arange(6).repeat_interleave(2)[order]
+        count = torch.bincount(expert.flatten(), minlength=4)
+        got = torch.empty_like(count)
+        dist.all_to_all_single(got, count)
+        give, take = count.view(2, 2).sum(1).tolist(), got.view(2, 2).sum(1).tolist()
+        rows = Exchange.apply(x[token], give, take)
+        local = torch.tensor([0, 1, 0, 1]).repeat_interleave(got)
+        order2 = local.argsort(stable=True)
+        a, b = rows[order2].split([int((local == 0).sum()), int((local == 1).sum())])
+        y = torch.cat([F.linear(a, model.first), F.linear(b, model.second)])[order2.argsort()]
+        y = Exchange.apply(y, take, give) * weight.flatten()[order][:, None]
+        x = x + torch.zeros_like(x).index_add(0, token, y)
+        (x.square().mean() / 2).backward()
+        for p in (model.table, model.router):
+            dist.all_reduce(p.grad)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
 def experts(rank, directory):
     """Rows of one table go to an expert on each rank; equal rows cannot be told apart."""
     import optool_capture
@@ -122,6 +154,9 @@ def work(rank, name, directory, port):
     if name == "experts":
         experts(rank, directory)
         return dist.destroy_process_group()
+    if name == "several":
+        several(rank, directory)
+        return dist.destroy_process_group()
     if name == "dtensor":
         dtensor(directory)
         return dist.destroy_process_group()
@@ -145,7 +180,14 @@ def work(rank, name, directory, port):
         if name == "tensor-bias":
             h = Reduce.apply(F.linear(h, model.down, model.bias), group)
         elif split:
-            h = Reduce.apply(F.linear(h, model.down), group) + model.bias
+            h = F.linear(h, model.down)
+            if name != "tensor-unsummed":
+                h = Reduce.apply(h, group)
+            if name == "tensor-twice":
+                h = Reduce.apply(h, group)
+            if name == "tensor-average":
+                h = h / 2
+            h = h + model.bias
         else:
             h = F.linear(h, model.down, model.bias)
         loss = (h + x).square().mean()

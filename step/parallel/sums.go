@@ -1,0 +1,147 @@
+package parallel
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/optool/optool/step"
+)
+
+// reduces is the number of ranks over which an exchange added up partial sums; 0 if it did not.
+func (p *part) reduces(from, to []place) int {
+	n := 1
+	for m, q := range from {
+		if q.kind == partial && q.factor == 1 && to[m].kind == replicated && to[m].factor == 1 {
+			n *= p.dims[m].size
+		}
+	}
+	if n == 1 {
+		return 0
+	}
+	return n
+}
+
+// averages reports whether a call of the forward pass divides what the ranks added up by their number: the terms were no
+// means, or the factor of the sum would say so.
+func (p *part) averages(s *site, lead *side) bool {
+	if len(s.in) != 1 || s.in[0] == nil || s.in[0].reduced == 0 || !multiplies(s.op) || len(lead.rec.Args) != 2 ||
+		len(lead.outs) != 1 || len(lead.outs[0].x) == 1 {
+		return false
+	}
+	call := lead.call
+	for o := call.Outer(); o != nil; o = o.Outer() {
+		call = o
+	}
+	k, ok := numberOf(lead.rec.Args[1])
+	n := float64(s.in[0].reduced)
+	return ok && call.HasBackward() && (k == n && method(s.op) != "mul" || k*n == 1 && method(s.op) == "mul")
+}
+
+// unsummed finds an argument of which each rank has another part of a partial sum, next to arguments that are whole or
+// parts of a whole.
+func (p *part) unsummed(s *site) bool {
+	at := slices.IndexFunc(s.in, func(n *info) bool { return n != nil && n.pieces })
+	if at < 0 || len(s.in) < 2 {
+		return false
+	}
+	for i, n := range s.in {
+		if i != at && (n == nil || n.places == nil || n.lost) {
+			return false
+		}
+	}
+	p.found(true, &violation{kind: "collective", site: s, ranks: p.ranks, target: fmt.Sprintf("input[%d]", at),
+		reason: fmt.Sprintf("ranks %s each read their own part of the result of %s, which is a partial sum: it lacks a "+
+			"reduce_scatter", rankList(p.ranks), s.in[at].made.first(p.ranks))})
+	return true
+}
+
+// unreduced reports whether a call adds a partial sum to a whole value, and no exchange reads the result: then the sum
+// lacks one, and else the whole value counts once for each rank.
+func (p *part) unreduced(s *site, sides map[int]*side) bool {
+	if m := method(s.op); m != "add" && m != "sub" || len(s.in) != 2 {
+		return false
+	}
+	is := func(k kind, dim int) func(*info) bool {
+		return func(n *info) bool { return n != nil && n.places != nil && n.places[dim].kind == k }
+	}
+	mixes, in := false, p.assumed(s, sides)
+	for m := range p.dims {
+		mixes = mixes || slices.ContainsFunc(in, is(partial, m)) && slices.ContainsFunc(in, is(replicated, m))
+	}
+	if !mixes {
+		return false
+	}
+	made := s.first(p.ranks)
+	for _, t := range p.sites {
+		call := t.first(p.ranks)
+		reads := slices.ContainsFunc(call.Inputs, func(v *step.Value) bool {
+			return v.From.Value != nil && v.From.Value.Call == made
+		})
+		if reads && (isExchange(call.Op) || slices.ContainsFunc(p.checker.inside[call],
+			func(c *step.Call) bool { return isExchange(c.Op) })) {
+			return false
+		}
+	}
+	return true
+}
+
+// assumed is what is known of the arguments of a call, and that those are whole which are the same on all ranks.
+func (p *part) assumed(s *site, sides map[int]*side) []*info {
+	in := slices.Clone(s.in)
+	for i, n := range in {
+		if n == nil && p.same(sides, i) {
+			in[i] = &info{places: p.everywhere(whole)}
+		}
+	}
+	return in
+}
+
+// overcounted finds the exchange that added up values which all ranks had in whole, where a call adds its result to
+// other values.
+func (p *part) overcounted(s *site, sides map[int]*side, known bool) bool {
+	in := p.assumed(s, sides)
+	for m, d := range p.dims {
+		least := 0.0
+		for _, n := range in {
+			if n == nil || n.places == nil {
+				return false
+			}
+			if f := n.places[m].factor; least == 0 || f < least {
+				least = f
+			}
+		}
+		for _, n := range in {
+			if n.places[m].kind != replicated || n.places[m].factor == least {
+				continue
+			}
+			if t := p.grew(n, m); t != nil {
+				p.found(known, &violation{kind: "scale", site: t, ranks: p.ranks, target: "output[0]",
+					reason: fmt.Sprintf("its argument is the same on ranks %s, and it adds up all of them: %s adds the "+
+						"%g-fold result to other values", rankList(d.groups[0]), s.first(p.ranks), n.places[m].factor)})
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// grew is the exchange that gave a value its factor along a dimension; nil if there is none.
+func (p *part) grew(n *info, m int) *site {
+	for range p.sites {
+		t := n.made
+		if t == nil || len(t.in) == 0 {
+			return nil
+		}
+		next := slices.IndexFunc(t.in, func(i *info) bool {
+			return i != nil && i.places != nil && i.places[m].factor == n.places[m].factor
+		})
+		switch {
+		case t.seam && next < 0:
+			return t
+		case next < 0:
+			return nil
+		}
+		n = t.in[next]
+	}
+	return nil
+}
