@@ -39,6 +39,7 @@ func TestCheck(t *testing.T) {
 		{"tensor", "", "", "",
 			"[2 (ranks 0-1); parameters: 2 replicated, 1 sharded along dimension 0, 1 sharded along dimension 1]"},
 		{"tensor-bias", "shard", "torch.nn.functional.linear", "bias is the same on all ranks", ""},
+		{"tensor-average", "scale", "torch.Tensor.div", "as if it were one of means", ""},
 		{"tensor-twice", "scale", "record.Reduce.apply", "is the same on ranks 0-1, and it adds up all of them", ""},
 		{"tensor-unsummed", "collective", "torch.Tensor.add", "input[0] is a partial sum", ""},
 	} {

@@ -280,8 +280,8 @@ func pairs(d *side, at int) bool {
 	return a == b
 }
 
-// differ finds a rank on which rows that belong together are others. Where b has several rows for each of a, such as the
-// weights of a token's experts, those of one may follow each other, or be as far apart as there are rows of a.
+// differ finds a rank on which rows that belong together are others. Where b has several rows for each of a, such as
+// the weights of a token's experts, those of one may follow each other, or be as far apart as there are rows of a.
 func (p *part) differ(a, b *rows) (rank int, wrong bool) {
 	many := 0
 	for _, r := range p.ranks {

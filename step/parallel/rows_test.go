@@ -2,8 +2,8 @@ package parallel
 
 import "testing"
 
-// TestDifferSeveral: the weights of a token's experts, in order of the tokens, belong to its rows; in another order they
-// do not, unless they cannot be told apart.
+// TestDifferSeveral: the weights of a token's experts, in order of the tokens, belong to its rows; in another order
+// they do not, unless they cannot be told apart.
 func TestDifferSeveral(t *testing.T) {
 	p := &part{mesh: &mesh{ranks: []int{0, 1}}}
 	tokens := func(of ...int) *rows {

@@ -21,8 +21,8 @@ func (p *part) reduces(from, to []place) int {
 	return n
 }
 
-// averages reports whether a call of the forward pass divides what the ranks added up by their number: the terms were no
-// means, or the factor of the sum would say so.
+// averages reports whether a call of the forward pass divides what the ranks added up by their number: the terms were
+// no means, or the factor of the sum would say so.
 func (p *part) averages(s *site, lead *side) bool {
 	if len(s.in) != 1 || s.in[0] == nil || s.in[0].reduced == 0 || !multiplies(s.op) || len(lead.rec.Args) != 2 ||
 		len(lead.outs) != 1 || len(lead.outs[0].x) == 1 {
@@ -50,8 +50,8 @@ func (p *part) unsummed(s *site) bool {
 		}
 	}
 	p.found(true, &violation{kind: "collective", site: s, ranks: p.ranks, target: fmt.Sprintf("input[%d]", at),
-		reason: fmt.Sprintf("ranks %s each read their own part of the result of %s, which is a partial sum: it lacks a "+
-			"reduce_scatter", rankList(p.ranks), s.in[at].made.first(p.ranks))})
+		reason: fmt.Sprintf("ranks %s each read their own part of the result of %s, which is a partial sum: it lacks "+
+			"a reduce_scatter", rankList(p.ranks), s.in[at].made.first(p.ranks))})
 	return true
 }
 
@@ -116,8 +116,9 @@ func (p *part) overcounted(s *site, sides map[int]*side, known bool) bool {
 			}
 			if t := p.grew(n, m); t != nil {
 				p.found(known, &violation{kind: "scale", site: t, ranks: p.ranks, target: "output[0]",
-					reason: fmt.Sprintf("its argument is the same on ranks %s, and it adds up all of them: %s adds the "+
-						"%g-fold result to other values", rankList(d.groups[0]), s.first(p.ranks), n.places[m].factor)})
+					reason: fmt.Sprintf("its argument is the same on ranks %s, and it adds up all of them: %s adds "+
+						"the %g-fold result to other values", rankList(d.groups[0]), s.first(p.ranks),
+						n.places[m].factor)})
 				return true
 			}
 		}
