@@ -15,6 +15,7 @@ func Table() []*opdef.Entry {
 		rowLossOps,
 		ctcOps,
 		numberedLossOps,
+		nllForwardOps,
 		[]*opdef.Entry{linearCrossEntropy, rnntLoss},
 	)
 }

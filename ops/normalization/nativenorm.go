@@ -3,6 +3,7 @@ package normalization
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/opdef"
@@ -36,7 +37,7 @@ var nativeNormOps = []*opdef.Entry{
 			if err != nil {
 				return nil, err
 			}
-			return &nativeNormalisation{n, reduction.KeptShape(a.Input.Shape, n.dims)}, nil
+			return &nativeNormalisation{norm: n, shapeOf: reduction.KeptShape(a.Input.Shape, n.dims)}, nil
 		},
 	}),
 	nativeNorm(opdef.Planned[*nativeGroupNormArgs, *nativeNormalisation]{
@@ -61,10 +62,54 @@ var nativeNormOps = []*opdef.Entry{
 				return nil, opdef.Refuse("input", "shape %s is not of %d samples, %d channels and %d positions",
 					tensor.ShapeString(s), a.N, a.C, a.HxW)
 			}
-			return &nativeNormalisation{n, []int{a.N, a.Group}}, nil
+			return &nativeNormalisation{norm: n, shapeOf: []int{a.N, a.Group}}, nil
 		},
 	}),
 	nativeBatchNorm,
+	nativeBatchNormLike("_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, "+
+		"Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+		func(a *nativeBatchNormArgs) bool { return a.RunningMean != nil }),
+	opdef.Overload[nativeBatchNormArgs, noStatsArgs]{
+		Schema: "_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float " +
+			"momentum, float eps) -> (Tensor, Tensor, Tensor)",
+		Names: "_native_batch_norm_legit", Of: nativeBatchNorm,
+		To: func(b *noStatsArgs) (*nativeBatchNormArgs, error) {
+			return &nativeBatchNormArgs{b.Input, b.Weight, b.Bias, nil, nil, b.Training, b.Momentum, b.Eps}, nil
+		},
+		From: func(a *nativeBatchNormArgs) *noStatsArgs {
+			if a.RunningMean != nil {
+				return nil
+			}
+			return &noStatsArgs{a.Input, a.Weight, a.Bias, a.Training, a.Momentum, a.Eps}
+		},
+	}.Entry(),
+	opdef.Overload[nativeBatchNormArgs, noTrainingArgs]{
+		Schema: "_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, " +
+			"Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+		Names: "_native_batch_norm_legit_no_training", Of: nativeBatchNorm,
+		To: func(b *noTrainingArgs) (*nativeBatchNormArgs, error) {
+			return &nativeBatchNormArgs{b.Input, b.Weight, b.Bias, b.RunningMean, b.RunningVar, false, b.Momentum,
+				b.Eps}, nil
+		},
+		From: func(a *nativeBatchNormArgs) *noTrainingArgs {
+			if a.Training {
+				return nil
+			}
+			return &noTrainingArgs{a.Input, a.Weight, a.Bias, a.RunningMean, a.RunningVar, a.Momentum, a.Eps}
+		},
+	}.Entry(),
+	functionalBatchNorm,
+}
+
+type noStatsArgs struct {
+	Input, Weight, Bias *tensor.Tensor
+	Training            bool
+	Momentum, Eps       float64
+}
+
+type noTrainingArgs struct {
+	Input, Weight, Bias, RunningMean, RunningVar *tensor.Tensor
+	Momentum, Eps                                float64
 }
 
 type nativeLayerNormArgs struct {
@@ -94,49 +139,110 @@ func (a *nativeBatchNormArgs) plain() *batchNormArgs {
 		Bias: a.Bias, Training: a.Training, Momentum: a.Momentum, Eps: a.Eps}
 }
 
-var nativeBatchNorm = nativeNorm(opdef.Planned[*nativeBatchNormArgs, *nativeNormalisation]{
-	Schema: "native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? " +
-		"running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
-	Names: "native_batch_norm",
-	Doc: opdef.Doc{Summary: "Normalisation of each channel over the batch, with mean and 1/sqrt(var + eps)",
-		Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
-		Notes:   "Outside training the statistics returned are empty. They take no gradient.",
-		Source:  "ATen/native/Normalization.cpp"},
-	Cases: func(g opdef.Gen) []*nativeBatchNormArgs {
-		f64 := tensor.Float64
-		m, v := elements.Detached(g.Normal(f64, 3)), elements.Detached(g.Uniform(f64, 0.5, 2, 3))
-		return []*nativeBatchNormArgs{
-			{g.Normal(f64, 4, 3), g.Normal(f64, 3), g.Normal(f64, 3), m, v, true, 0.1, 1e-5},
-			{g.Normal(f64, 2, 3, 4), g.Normal(f64, 3), nil, m, v, false, 0.1, 1e-3},
-			{g.Normal(tensor.Float32, 3, 2, 2), nil, nil, nil, nil, true, 0.1, 1e-5},
-		}
-	},
+var nativeBatchNorm = nativeBatchNormLike("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? "+
+	"running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+	func(*nativeBatchNormArgs) bool { return true })
+
+// nativeBatchNormDoc is what all signatures of batch normalisation with statistics compute.
+var nativeBatchNormDoc = opdef.Doc{
+	Summary: "Normalisation of each channel over the batch, with mean and 1/sqrt(var + eps)",
+	Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
+	Notes:   "Outside training the statistics returned are empty. They take no gradient.",
+	Source:  "ATen/native/Normalization.cpp",
+}
+
+func nativeBatchNormCases(g opdef.Gen) []*nativeBatchNormArgs {
+	f64 := tensor.Float64
+	m, v := elements.Detached(g.Normal(f64, 3)), elements.Detached(g.Uniform(f64, 0.5, 2, 3))
+	return []*nativeBatchNormArgs{
+		{g.Normal(f64, 4, 3), g.Normal(f64, 3), g.Normal(f64, 3), m, v, true, 0.1, 1e-5},
+		{g.Normal(f64, 2, 3, 4), g.Normal(f64, 3), nil, m, v, false, 0.1, 1e-3},
+		{g.Normal(tensor.Float32, 3, 2, 2), nil, nil, nil, nil, true, 0.1, 1e-5},
+	}
+}
+
+// nativeBatchNormLike declares the operator under a signature, with those of its cases that keep holds for.
+func nativeBatchNormLike(schema string, keep func(a *nativeBatchNormArgs) bool) *opdef.Entry {
+	name, _, _ := strings.Cut(schema, "(")
+	return nativeNorm(opdef.Planned[*nativeBatchNormArgs, *nativeNormalisation]{
+		Schema: schema, Names: name, Doc: nativeBatchNormDoc,
+		Cases: func(g opdef.Gen) []*nativeBatchNormArgs {
+			return slices.DeleteFunc(nativeBatchNormCases(g), func(a *nativeBatchNormArgs) bool { return !keep(a) })
+		},
+		Plan: (*nativeBatchNormArgs).planned,
+	})
+}
+
+func (a *nativeBatchNormArgs) planned() (*nativeNormalisation, error) {
+	n, err := a.plain().norm()
+	if err != nil {
+		return nil, err
+	}
+	if n.vari != nil {
+		return &nativeNormalisation{norm: n, shapeOf: []int{0}}, nil
+	}
+	return &nativeNormalisation{norm: n, shapeOf: []int{a.Input.Shape[1]}}, nil
+}
+
+// functionalBatchNorm returns the running statistics that the other forms change.
+var functionalBatchNorm = nativeNorm(opdef.Planned[*nativeBatchNormArgs, *nativeNormalisation]{
+	Schema: "_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, " +
+		"Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+	Names: "torch.ops.aten._native_batch_norm_legit_functional", Doc: nativeBatchNormDoc,
+	Cases: func(g opdef.Gen) []*nativeBatchNormArgs { return nativeBatchNormCases(g)[:2] },
 	Plan: func(a *nativeBatchNormArgs) (*nativeNormalisation, error) {
-		n, err := a.plain().norm()
-		if err != nil {
-			return nil, err
+		n, err := a.planned()
+		if err == nil {
+			n.running = []*tensor.Tensor{a.RunningMean, a.RunningVar}
 		}
-		if n.vari != nil {
-			return &nativeNormalisation{n, []int{0}}, nil
-		}
-		return &nativeNormalisation{n, []int{a.Input.Shape[1]}}, nil
+		return n, err
 	},
 })
 
 // A nativeNormalisation returns its statistics too.
 type nativeNormalisation struct {
 	norm    *normalisation
-	shapeOf []int // of the statistics
+	shapeOf []int            // of the statistics
+	running []*tensor.Tensor // running statistics, if new ones are results
+}
+
+// perRunning gives what of has for each of the new running statistics that are results: their values, scales, ....
+func perRunning[T any](n *nativeNormalisation, of map[string][]T) []T {
+	out := make([]T, len(n.running))
+	for i := range out {
+		if ts := of[[]string{"running_mean", "running_var"}[i]]; ts != nil {
+			out[i] = ts[0]
+		}
+	}
+	return out
+}
+
+// moved are the new running statistics as results; the old ones where they stay.
+func (n *nativeNormalisation) moved() []*tensor.Tensor {
+	out := perRunning(n, opdef.Must(n.norm.After(nil)))
+	for i, t := range out {
+		if t == nil {
+			out[i] = n.running[i]
+		}
+	}
+	return out
 }
 
 // After is the change of the running statistics.
 func (n *nativeNormalisation) After(outs []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
+	if n.running != nil {
+		return nil, nil
+	}
 	return n.norm.After(outs)
 }
 
+// AfterScale and AfterElse are those of the normalisation.
+func (n *nativeNormalisation) AfterScale() map[string][]*tensor.Tensor  { return n.norm.AfterScale() }
+func (n *nativeNormalisation) AfterElse() map[string][][]*tensor.Tensor { return n.norm.AfterElse() }
+
 // Else are the deviations of kernels that keep statistics in 16 bits; the results are not far from those of all bits.
 func (n *nativeNormalisation) Else([]*tensor.Tensor) [][]*tensor.Tensor {
-	all := make([][]*tensor.Tensor, 3)
+	all := append(make([][]*tensor.Tensor, 3), perRunning(n, n.norm.AfterElse())...)
 	if n.norm.vari != nil || slices.Contains(n.shapeOf, 0) {
 		return all
 	}
@@ -159,7 +265,7 @@ func (n *nativeNormalisation) GradElse(g *opdef.Grad) (out []opdef.Grads, err er
 
 // OtherDType is that of statistics on GPUs and where the weight is not in 16 bits.
 func (n *nativeNormalisation) OtherDType(i int) tensor.DType {
-	if i > 0 && n.norm.x.DType.IsHalf() {
+	if (i == 1 || i == 2) && n.norm.x.DType.IsHalf() {
 		return tensor.Float32
 	}
 	return tensor.Invalid
@@ -178,10 +284,18 @@ func nativeNorm[A any](o opdef.Planned[*A, *nativeNormalisation]) *opdef.Entry {
 			return n.norm.statistic(n.norm.x.DType, n.shapeOf, f)
 		}
 		rstd := stat(func(m *reduction.Moments) float64 { return 1 / math.Sqrt(m.M2/m.N+n.norm.eps) })
-		return []*tensor.Tensor{n.norm.forward().Reshape(n.norm.shape...), stat(reduction.MeanOf), rstd}, nil
+		return append([]*tensor.Tensor{n.norm.forward().Reshape(n.norm.shape...), stat(reduction.MeanOf), rstd},
+			n.moved()...), nil
 	}
 	o.Scale = func(n call, _ []*tensor.Tensor) []*tensor.Tensor {
-		return append([]*tensor.Tensor{n.norm.scale().Reshape(n.norm.shape...)}, n.norm.statisticScales(n.shapeOf)...)
+		s := append([]*tensor.Tensor{n.norm.scale().Reshape(n.norm.shape...)}, n.norm.statisticScales(n.shapeOf)...)
+		for i, t := range perRunning(n, n.norm.AfterScale()) {
+			if t == nil {
+				t = opdef.Abs(n.running[i])
+			}
+			s = append(s, t)
+		}
+		return s
 	}
 	o.Steps = true
 	grads := func(n call, g *opdef.Grad, magnitudes bool) (opdef.Grads, error) {

@@ -161,6 +161,16 @@ var randomOps = []*opdef.Entry{
 			count, p := elementsOf(a.Count, got), elementsOf(a.Prob, got)
 			return draws.Counts(got, func(i int) float64 { return count(i) * p(i) }, count)
 		}),
+	unknown("_standard_gamma", "_standard_gamma", "(Tensor self, Generator? generator=None) -> Tensor",
+		elements.DrawsRandomNumbers, shapeCases,
+		func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return ofLike(&creation.NewLikeArgs{Self: a.Self}) },
+		func(a *opdef.UnaryArgs, got *tensor.Tensor) opdef.Drawn {
+			return draws.Gammas(got, elementsOf(a.Self, got))
+		}),
+	unknown("_sample_dirichlet", "_sample_dirichlet", "(Tensor self, Generator? generator=None) -> Tensor",
+		elements.DrawsRandomNumbers, shapeCases,
+		func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return ofLike(&creation.NewLikeArgs{Self: a.Self}) },
+		func(_ *opdef.UnaryArgs, got *tensor.Tensor) opdef.Drawn { return draws.Shares(got) }),
 	unknown("multinomial", "multinomial Tensor.multinomial",
 		"(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor",
 		elements.DrawsRandomNumbers,
@@ -458,6 +468,12 @@ func chooses(logits, got *tensor.Tensor, hard bool) opdef.Drawn {
 		return opdef.Drawn{Wrong: why}
 	}
 	return opdef.Drawn{Checked: fmt.Sprintf("sums and choices of %d rows", len(chosen))}
+}
+
+// shapeCases are the parameters of gamma distributions.
+func shapeCases(g opdef.Gen) []*opdef.UnaryArgs {
+	return []*opdef.UnaryArgs{{Self: g.Uniform(tensor.Float32, 0.5, 4, 3)},
+		{Self: g.Uniform(tensor.Float64, 0.5, 4, 2, 3)}}
 }
 
 // unknown declares an op whose values are not determined; kernel gives a tensor

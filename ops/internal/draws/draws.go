@@ -305,6 +305,46 @@ func Counts(t *tensor.Tensor, mean func(i int) float64, trials func(i int) float
 	return opdef.Drawn{Checked: fmt.Sprintf("whole numbers, their sum and the number of zeros, of %d elements", len(v))}
 }
 
+// Gammas judges numbers of gamma distributions with these shapes: their range and their sum.
+func Gammas(t *tensor.Tensor, shape func(i int) float64) opdef.Drawn {
+	v := tensor.Make[float64](min(t.Numel(), largest))
+	tensor.Load(t, 0, v)
+	total, expected := 0.0, 0.0
+	for i, x := range v {
+		if !(x >= 0) || math.IsInf(x, 1) {
+			return wrong("element %d is %v, want a positive number", i, x)
+		}
+		total, expected = total+x, expected+shape(i)
+	}
+	if off := math.Abs(total - expected); off > bernstein(expected, 1)+t.DType.Eps()*expected {
+		return wrong("they add up to %.6g, want about %.6g", total, expected)
+	}
+	return opdef.Drawn{Checked: fmt.Sprintf("range and sum of %d elements", len(v))}
+}
+
+// Shares judges rows of a Dirichlet distribution: positive numbers that add up to 1.
+func Shares(t *tensor.Tensor) opdef.Drawn {
+	width := 1
+	if t.Dim() > 0 {
+		width = max(1, t.Shape[t.Dim()-1])
+	}
+	v := tensor.Make[float64](min(t.Numel(), largest/width*width))
+	tensor.Load(t, 0, v)
+	for row := 0; row < len(v); row += width {
+		total := 0.0
+		for i, x := range v[row : row+width] {
+			if !(x >= 0 && x <= 1) {
+				return wrong("element %d is %v, want a number from 0 to 1", row+i, x)
+			}
+			total += x
+		}
+		if math.Abs(total-1) > float64(1+width)*t.DType.Eps() {
+			return wrong("row %d adds up to %.6g, want 1", row/width, total)
+		}
+	}
+	return opdef.Drawn{Checked: fmt.Sprintf("range and sums of the rows of %d elements", len(v))}
+}
+
 // Orthogonal judges a matrix whose rows, or columns if they are fewer, are to be
 // orthogonal and of length gain.
 func Orthogonal(t *tensor.Tensor, gain float64) opdef.Drawn {

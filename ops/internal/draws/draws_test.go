@@ -325,3 +325,34 @@ func TestCategories(t *testing.T) {
 		}
 	}
 }
+
+// TestGammas draws numbers of shape 2 as sums of two exponential ones, and shares of pairs of them.
+func TestGammas(t *testing.T) {
+	r := rand.New(rand.NewPCG(13, 14))
+	gamma := func() float64 { return r.ExpFloat64() + r.ExpFloat64() }
+	for what, c := range map[string]struct {
+		f     func() float64
+		sound bool
+	}{
+		"sound": {gamma, true}, "of shape 1": {r.ExpFloat64, false},
+		"negated":  {func() float64 { return -gamma() }, false},
+		"infinite": {func() float64 { return math.Inf(1) }, false},
+	} {
+		got := Gammas(drawn(tensor.Float32, 1000, c.f), func(int) float64 { return 2 })
+		if (got.Wrong == "") != c.sound {
+			t.Errorf("%s: %+v", what, got)
+		}
+	}
+	for what, c := range map[string]struct {
+		v     []float64
+		sound bool
+	}{
+		"sound": {[]float64{0.25, 0.75, 0.5, 0.5}, true}, "a row of 1.25": {[]float64{0.5, 0.75, 0.5, 0.5}, false},
+		"columns add up to 1": {[]float64{0.25, 0.5, 0.75, 0.5}, false},
+		"negative":            {[]float64{-0.5, 1.5, 1, 0}, false},
+	} {
+		if got := Shares(tensor.New(tensor.Float32, []int{2, 2}, c.v).Rounded()); (got.Wrong == "") != c.sound {
+			t.Errorf("%s: %+v", what, got)
+		}
+	}
+}

@@ -94,6 +94,7 @@ def calls_by_hand():
         "_foreach_zero_": [([x, ints],)],
         "_scaled_mm": [(eight(3, 16), eight(16, 16), unit, unit, tensor([n / 4 - 2 for n in range(16)], torch.bfloat16), None, bfloat16),
                        (eight(3, 16), eight(16, 16), rows, columns, None, None, {"dtype": "float32"})],
+        "_safe_softmax": [(tensor([[float("-inf")] * 3, [0.5, float("-inf"), -1]], f, True), -1)],
         "_grouped_mm": [(a, tensor([[[n / 4 - k for k in range(8)] for n in range(8)]] * 2, torch.bfloat16, True), ends)],
     }
 
