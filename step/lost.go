@@ -56,8 +56,7 @@ func lostRun(v *Value, parts [][]*Value) (first, n int) {
 // is the sum of all but one, that one was lost.
 func (c *Call) findLostPart(g *Value) {
 	out := c.result(g)
-	if out == nil || g.content.plain || g.Numel() <= few || !g.DType.IsFloat() ||
-		slices.ContainsFunc(c.Inputs, func(v *Value) bool { return c.passes(v) != nil }) {
+	if out == nil || g.content.plain || g.Numel() <= few || !g.DType.IsFloat() || c.returnsArgument() {
 		return
 	}
 	var parts [][]*Value
@@ -72,7 +71,7 @@ func (c *Call) findLostPart(g *Value) {
 		}
 	}
 	k, n := lostRun(g, parts)
-	if n != 1 || !c.Step.reaches(parts[k][0].Call) {
+	if n != 1 || !c.Step.reaches(parts[k][0].Call) || c.Step.twin(out) {
 		return
 	}
 	lost, kept := parts[k][0], parts[(k+1)%len(parts)][0]
@@ -81,6 +80,18 @@ func (c *Call) findLostPart(g *Value) {
 	g.reason = fmt.Sprintf("it lacks %s of %s, which read the value too: it is the sum of what the other readers give",
 		lost.Target, lost.Call)
 	kept.readers = append(kept.readers, g)
+}
+
+// twin reports whether another call made what out is: which of the two a reader took is not known.
+func (s *Step) twin(out *Value) bool {
+	return slices.ContainsFunc(s.Calls, func(c *Call) bool {
+		return c != out.Call && slices.ContainsFunc(c.Outputs, out.equals) && !c.returnsArgument()
+	})
+}
+
+// returnsArgument reports whether a call returns an argument as it is.
+func (c *Call) returnsArgument() bool {
+	return slices.ContainsFunc(c.Inputs, func(v *Value) bool { return c.passes(v) != nil })
 }
 
 // reaches reports whether the loss depends on the results of a call.

@@ -48,6 +48,27 @@ func TestLostRun(t *testing.T) {
 	}
 }
 
+// TestTwin: two calls may make the same value, as two views of key and value do. A call that returns its argument makes
+// none.
+func TestTwin(t *testing.T) {
+	made, view, same, other := floats(1, 2, 3, 4), floats(1, 2, 3, 4), floats(1, 2, 3, 4), floats(4, 3, 2, 1)
+	for i, v := range []*Value{made, view, same, other} {
+		v.Address, v.content.sum, v.Stride = 64, 7, []int{1}
+		v.Call = &Call{Op: "permute", Order: i, Outputs: []*Value{v}}
+	}
+	other.content.sum = 8
+	same.Call.Inputs = []*Value{made} // contiguous()
+	for _, tc := range []struct {
+		name   string
+		beside *Value
+		want   bool
+	}{{"another view", view, true}, {"handed on", same, false}, {"another value", other, false}} {
+		if got := (&Step{Calls: []*Call{made.Call, tc.beside.Call}}).twin(made); got != tc.want {
+			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
+		}
+	}
+}
+
 // TestLostGradients: gradients that lack those of a loss are changed if something shows that the program did not set
 // them to zero; if every update lacks the same, the program is made so, and if there is only one update, it is a gap.
 func TestLostGradients(t *testing.T) {
