@@ -267,9 +267,11 @@ func (r *Registry) Knows(name string) bool {
 }
 
 // Similar returns the known names nearest to an unknown one: the same last part under
-// another prefix, first those that begin as it does.
+// another prefix, first those that begin as it does. Of an autograd function, CLASS.apply, the
+// class is what names it.
 func (r *Registry) Similar(name string) []string {
-	base := name[strings.LastIndexByte(name, '.')+1:]
+	class := strings.TrimSuffix(name, ".apply")
+	base := class[strings.LastIndexByte(class, '.')+1:] + name[len(class):]
 	var out []string
 	for _, e := range r.all() {
 		for _, n := range e.Names {
