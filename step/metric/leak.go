@@ -32,7 +32,7 @@ func (p *Pair) leak(ctx context.Context, i int, opt step.Options) (string, error
 	if packed := p.packed(i, len(ids)); packed != nil {
 		probes = append(probes, packed)
 	}
-	run := &step.Carry{Of: s.Of}
+	run := &step.Carry{Of: s.Of, Decisions: len(p.Strays) > 0}
 	for _, x := range probes {
 		run.Variations = append(run.Variations, step.Variation{Replace: s.perturb(x.changed)})
 	}

@@ -52,7 +52,10 @@ type Pair struct {
 	Causes []*Cause // the largest first
 	// Program is the mean absolute difference of the exact log-probabilities: what the two programs compute
 	// otherwise, whatever their precision.
-	Program  float64
+	Program float64
+	// Strays are the calls where exact arithmetic takes another way through a program than was recorded. If there are
+	// any, both exact runs keep their recorded decisions, and Program may be that of other routes.
+	Strays   []step.Break
 	Findings []*step.Finding
 	Sides    [2]*Scores // of this run and of the other
 }
@@ -64,12 +67,22 @@ func NewPair(ctx context.Context, this, other *step.Trace, of string, opt step.O
 	if hasLoss(this) || hasLoss(other) {
 		return nil, nil
 	}
-	for i, t := range []*step.Trace{this, other} {
-		s, err := ScoresOf(ctx, t, of, opt)
+	both := []*step.Trace{this, other}
+	for i, t := range both {
+		s, err := ScoresOf(ctx, t, of, false, opt)
 		if s == nil || err != nil {
 			return nil, err
 		}
 		p.Sides[i] = s
+	}
+	if p.Strays = slices.Concat(p.Sides[0].Strays, p.Sides[1].Strays); len(p.Strays) > 0 {
+		for i, t := range both {
+			s, err := ScoresOf(ctx, t, of, true, opt)
+			if s == nil || err != nil {
+				return nil, err
+			}
+			p.Sides[i] = s
+		}
 	}
 	for _, at := range alignTokens(p.Sides[0].Rows, p.Sides[1].Rows) {
 		p.Tokens = append(p.Tokens, &Token{Position: len(p.Tokens), ID: at[0].ID, This: *at[0], Other: *at[1]})
@@ -308,13 +321,20 @@ func (p *Pair) program(ctx context.Context, opt step.Options) ([]*step.Finding, 
 		i = 1
 	}
 	f := p.departs(i, opt)
-	if f == nil {
+	if f == nil || leaks[i] == "" && p.routed(i, f.Call) {
 		return nil, nil
 	}
 	if leaks[i] != "" {
 		f.Reason += "; " + leaks[i]
 	}
 	return []*step.Finding{f}, nil
+}
+
+// routed reports whether what departs at a call of a side may be other routes that the runs recorded, and keep.
+func (p *Pair) routed(i int, c *step.Call) bool {
+	return len(p.Strays) > 0 && slices.ContainsFunc(p.Sides[i].Calls, func(d *step.Call) bool {
+		return d.Decides() && d.Order < c.Order
+	})
 }
 
 // departs finds where the exact values of a side cease to be those of the other.

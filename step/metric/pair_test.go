@@ -68,6 +68,25 @@ func TestPair(t *testing.T) {
 	}
 }
 
+// TestSkipped: where exact arithmetic visits an expert that the rollout skips, both sides keep the recorded routes
+// and no difference of the programs is found.
+func TestSkipped(t *testing.T) {
+	want := truths(t, "skips")
+	for other, truth := range map[string]string{"skips_none": "all", "skips_none_float": "float"} {
+		for _, p := range []*Pair{pair(t, "skips", other), pair(t, other, "skips")} {
+			if len(p.Strays) == 0 || p.Record().RoutesKept == "" {
+				t.Errorf("%s: the recorded routes are not kept", other)
+			}
+			if got := p.MeanAbs(); len(p.Findings) > 0 || math.Abs(got-want[truth].MeanAbs) > 1e-6 {
+				t.Errorf("%s: %g apart, want %g, findings %+v", other, got, want[truth].MeanAbs, p.Findings)
+			}
+			if truth == "all" && p.Program > 1e-12 {
+				t.Errorf("%s: the programs are %g apart", other, p.Program)
+			}
+		}
+	}
+}
+
 // TestExplained: the calls that explain the worst token are those of the faulty operator.
 func TestExplained(t *testing.T) {
 	p := pair(t, "rollout_silu", "train")

@@ -172,8 +172,10 @@ type PairRecord struct {
 	RatioMax *reports.Number `json:"ratio_max"`
 	Clipped  *reports.Number `json:"clipped"` // share of tokens whose ratio is not within 0.2 of 1
 	Program  *reports.Number `json:"program"` // mean absolute difference of the exact log-probabilities
-	Nearer   map[string]int  `json:"nearer"`  // tokens by the run that is nearer to its exact value
-	Causes   []CauseRecord   `json:"causes"`
+	// RoutesKept says why the exact runs keep the recorded routes.
+	RoutesKept string         `json:"routes_kept,omitempty"`
+	Nearer     map[string]int `json:"nearer"` // tokens by the run that is nearer to its exact value
+	Causes     []CauseRecord  `json:"causes"`
 }
 
 // A CauseRecord is what the errors of the calls of one operator and line do.
@@ -194,7 +196,8 @@ const clip = 0.2
 // Record is the difference as it is written to files.
 func (p *Pair) Record() *PairRecord {
 	r := &PairRecord{Tokens: len(p.Tokens), MeanAbs: known(p.MeanAbs()), Program: known(p.Program),
-		Nearer: map[string]int{string(step.This): 0, string(step.Other): 0}, Causes: []CauseRecord{}}
+		RoutesKept: firstOf(p.Strays),
+		Nearer:     map[string]int{string(step.This): 0, string(step.Other): 0}, Causes: []CauseRecord{}}
 	n := float64(len(p.Tokens))
 	mean, largest, k3, low, high, clipped := 0.0, -1.0, 0.0, math.Inf(1), 0.0, 0.0
 	for _, t := range p.Tokens {

@@ -18,6 +18,8 @@ type Scores struct {
 	// Rows are the sequences; in each, tokens in order.
 	Rows   [][]Score
 	Breaks []step.Break
+	// Strays are the calls where exact arithmetic takes another way through the program than was recorded.
+	Strays []step.Break
 
 	read   *step.Value         // the tokens that the first pass reads; nil if that is not known
 	exact  []float64           // of the results, one after the other
@@ -36,8 +38,8 @@ type Score struct {
 
 // ScoresOf finds the log-probabilities in the last result of a run: one for each token, as gather or a cross
 // entropy picks them, or logits of the tokens that an embedding read. A rollout has such a result for each token
-// that it decodes. It is nil if the result is neither.
-func ScoresOf(ctx context.Context, t *step.Trace, of string, opt step.Options) (*Scores, error) {
+// that it decodes. It is nil if the result is neither. Exact values keep the recorded decisions if decisions says so.
+func ScoresOf(ctx context.Context, t *step.Trace, of string, decisions bool, opt step.Options) (*Scores, error) {
 	v, err := Find(t, cmp.Or(of, "last"))
 	if err != nil || len(v.Shape) == 0 {
 		return nil, err
@@ -57,11 +59,12 @@ func ScoresOf(ctx context.Context, t *step.Trace, of string, opt step.Options) (
 		recorded = append(recorded, x...)
 	}
 	carried, err := (&step.Carry{Of: s.Of, Variations: []step.Variation{{Replace: chosenTokens}},
-		Each: func(c *step.Call, exact []*tensor.Tensor) { s.values[c] = newRows(c, exact) }}).Run(ctx, opt)
+		Decisions: decisions,
+		Each:      func(c *step.Call, exact []*tensor.Tensor) { s.values[c] = newRows(c, exact) }}).Run(ctx, opt)
 	if err != nil || slices.Contains(carried.Exact, nil) {
 		return nil, err
 	}
-	s.Calls, s.Breaks, s.exact = carried.Calls, carried.Breaks, joined(carried.Exact)
+	s.Calls, s.Breaks, s.Strays, s.exact = carried.Calls, carried.Breaks, carried.Strays, joined(carried.Exact)
 	if ids := wholeIDs(joined(carried.With[0]), s.exact); ids != nil {
 		first := 0 // row of the pass
 		at := 0

@@ -103,10 +103,15 @@ func Tokens(w io.Writer, p *metric.Pair, st reports.Style) error {
 		float64(*r.RatioMax), 100*float64(*r.Clipped), float64(*r.K3))
 	fmt.Fprintf(&b, "this run is nearer to its exact value at %s, the other at %d\n",
 		reports.Count(r.Nearer[string(step.This)], "token"), r.Nearer[string(step.Other)])
-	if p.Program > 1e-9 {
+	switch {
+	case len(p.Strays) > 0:
+		fmt.Fprintf(&b, "exact arithmetic chooses other routes, which lead to calls that were not recorded (first at %s: "+
+			"%s); exact values keep the routes that each run recorded, and are %.3g apart on average\n",
+			p.Strays[0].Call, p.Strays[0].Reason, p.Program)
+	case p.Program > 1e-9:
 		fmt.Fprintf(&b, "the programs themselves differ: exact log-probabilities are %.3g apart on average\n",
 			p.Program)
-	} else {
+	default:
 		b.WriteString("the programs compute the same: in exact arithmetic the log-probabilities agree\n")
 	}
 	paragraphsTo(w, b.String(), st)
