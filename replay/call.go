@@ -44,6 +44,10 @@ type Call struct {
 	sound   *opdef.Call
 	// wrong are the values that failed, by their targets, while causes are looked for.
 	wrong map[string]causes.Wrong
+	// faults are how those failed, soundParts the parts of them that a glance cuts, as they are due.
+	faults     map[string]fault
+	soundParts map[target]fault
+	work       *causes.Work
 	// autocasts is capture.Entry.Autocast.
 	autocasts map[string]string
 	// mixed, if set, is the dtype of 16 bits that results, also of float32, are precise to.

@@ -16,8 +16,8 @@ import (
 )
 
 // Causes looks for what went wrong in a call that failed with this outcome: the
-// reference runs again under what kernels get wrong, each mistake by itself, until a
-// deadline. What a mistake has to explain: see package causes.
+// reference runs again under what kernels get wrong, each mistake by itself, until the work is
+// done that causes.Work allows, or a deadline is over. What a mistake has to explain: see package causes.
 func (c *Call) Causes(o *Outcome, until time.Time) []causes.Cause {
 	var fails []Result
 	for _, r := range o.Results {
@@ -45,11 +45,39 @@ func (c *Call) Causes(o *Outcome, until time.Time) []causes.Cause {
 		wrongs[i].Want = computed(wrongs[i].Want)
 		c.wrong[wrongs[i].Target] = wrongs[i]
 	}
-	return c.search().Find(wrongs, said, until, func(m causes.Mistake, left []causes.Wrong) causes.Cause {
+	c.faults = map[string]fault{}
+	c.work = c.workUntil(fails, until)
+	c.glanceAtSound(fails)
+	search := c.search()
+	search.Few = func(w causes.Way, target string) (got, due, made []float64) {
+		if i := slices.IndexFunc(fails, func(f Result) bool { return f.Target == target }); i >= 0 {
+			return c.few(w, &fails[i])
+		}
+		return nil, nil, nil
+	}
+	return search.Find(wrongs, said, func(m causes.Mistake, left []causes.Wrong) causes.Cause {
 		return c.explains(m, slices.DeleteFunc(slices.Clone(fails), func(f Result) bool {
 			return !slices.ContainsFunc(left, func(w causes.Wrong) bool { return w.Target == f.Target })
 		}))
 	})
+}
+
+// workUntil is the work that the search for the causes of fails may do.
+func (c *Call) workUntil(fails []Result, until time.Time) *causes.Work {
+	elements, flops := 0, 0.0
+	for _, a := range c.bound.Tensors() {
+		elements += a.Tensor.Numel()
+	}
+	for i := range fails {
+		elements += fails[i].numel()
+	}
+	if c.fwd != nil {
+		flops = c.bound.Flops(c.fwd)
+	}
+	if slices.ContainsFunc(fails, func(f Result) bool { return f.Phase == Backward }) {
+		flops *= 3
+	}
+	return causes.NewWork(flops, elements, until)
 }
 
 // computed is t, all of whose elements are computed, since a search reads them often; a large one stays as it is.
@@ -73,7 +101,7 @@ const mostComputed = 1 << 22
 // search is what the search for causes knows of the call.
 func (c *Call) search() *causes.Search {
 	s := &causes.Search{Bound: c.bound, Op: c.Record.Op, Registry: c.opt.Registry, Ran: c.fwd, Original: c.original,
-		Incoming: tensorsOf(flatten(c.values.RecordedGradOutputs)), Guard: Guard}
+		Incoming: tensorsOf(flatten(c.values.RecordedGradOutputs)), Work: c.work, Guard: Guard}
 	s.Due = func(pass string) iter.Seq2[string, *tensor.Tensor] {
 		values := c.values.Output
 		if pass == "grad" {
@@ -148,7 +176,7 @@ func (c *Call) ranAs(way causes.Way) *comparison {
 // under is a comparison, not yet done, of the call that runs another way. What the call gave is not computed again.
 func (c *Call) under(way causes.Way) *comparison {
 	alt := &comparison{Call: c.readAs(reading{call: way.Call, original: way.Original, alter: way.Alter}),
-		out: &Outcome{Op: c.Op}}
+		out: &Outcome{Op: c.Op}, mistaken: true}
 	if way.Call == c.bound && c.sampler == nil {
 		alt.fwd = c.fwd
 	}
@@ -183,6 +211,7 @@ func (c *Call) explains(m causes.Mistake, fails []Result) causes.Cause {
 	if c.refuted(m, way, fails) {
 		return k
 	}
+	c.work.Whole()
 	alt := c.ranAs(way)
 	passes := map[Phase]bool{}
 	for _, f := range fails {

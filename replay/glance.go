@@ -2,6 +2,7 @@ package replay
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/optool/optool/compare"
@@ -16,6 +17,9 @@ import (
 type glance struct {
 	rounds bool             // as Mistake.Rounds: some elements may still be wrong
 	fails  map[target]fault // what is looked at
+	parts  map[target]fault // the same of the parts that are cut
+	// seen, if not nil, is handed what would be compared.
+	seen func(of target, got, want *tensor.Tensor)
 }
 
 // A target is a value of a pass.
@@ -24,10 +28,13 @@ type target struct {
 	name  string
 }
 
-// A fault is how a value failed: its largest error, and where that is, in row-major order.
+// A fault is how a value failed: its largest error, where that is, in row-major order, what is due, and where runs of
+// elements begin that are looked at: most of them at elements that are wrong.
 type fault struct {
 	most  float64
 	worst int
+	due   *tensor.Tensor // nil: it is not known
+	runs  []int
 }
 
 const (
@@ -47,7 +54,10 @@ func (c *Call) refuted(m causes.Mistake, way causes.Way, fails []Result) bool {
 	if results && (way.OnlyIncoming || m.Gradients) {
 		return true
 	}
-	g := &glance{rounds: m.Rounds, fails: map[target]fault{}}
+	some := slices.ContainsFunc(fails, func(r Result) bool { // see mostly
+		return r.Compared != nil && r.Compared.Mismatched >= 2*m.Few()
+	})
+	g := &glance{rounds: m.Rounds && some, fails: map[target]fault{}, parts: c.soundParts}
 	far := map[bool]bool{} // of gradients, of results
 	for _, r := range fails {
 		if results && r.Phase == Backward {
@@ -55,8 +65,7 @@ func (c *Call) refuted(m causes.Mistake, way causes.Way, fails []Result) bool {
 		}
 		far[r.Phase == Backward] = false
 		if r.Compared != nil && r.Compared.Loose == 0 && r.DType.IsFloat() {
-			g.fails[target{r.Phase, r.Target}] = fault{r.Compared.OpTools.MaxAbs,
-				max(0, tensor.Ravel(r.Compared.WorstIndex, r.Shape))}
+			g.fails[target{r.Phase, r.Target}] = c.faultOf(&r)
 		}
 	}
 	if len(g.fails) == 0 {
@@ -75,16 +84,11 @@ func (c *Call) refuted(m causes.Mistake, way causes.Way, fails []Result) bool {
 			return false
 		}
 	} else {
-		alt := c.under(way)
-		alt.glance, alt.opt.Sample = g, &Sampling{Over: glancedFlops}
-		alt.opt.ForwardOnly = alt.opt.ForwardOnly || results
-		if alt.fwd != nil && !alt.opt.ForwardOnly && alt.bound.Axes() != nil {
-			alt.fwd = nil // so that only a part of the gradients is computed
-		}
-		alt.guard(alt.compareCall)
-		for _, r := range alt.out.Results {
-			if _, ok := g.fails[target{r.Phase, r.Target}]; ok && r.Verdict == verdict.Fail && r.Compared != nil {
-				far[r.Phase == Backward] = true
+		seen := c.glanceAt(way, g, results)
+		for of := range g.fails {
+			i := slices.IndexFunc(seen, func(r Result) bool { return of == target{r.Phase, r.Target} })
+			if i < 0 || seen[i].Compared == nil || seen[i].Verdict == verdict.Fail { // a call may fail as such
+				far[of.phase == Backward] = true
 			}
 		}
 	}
@@ -94,6 +98,111 @@ func (c *Call) refuted(m causes.Mistake, way causes.Way, fails []Result) bool {
 		}
 	}
 	return true
+}
+
+// glanceAt are the results of a call that runs another way, few elements of which are compared.
+func (c *Call) glanceAt(way causes.Way, g *glance, forward bool) []Result {
+	c.work.Glance()
+	alt := c.under(way)
+	alt.glance, alt.opt.Sample = g, &Sampling{Over: glancedFlops}
+	alt.opt.ForwardOnly = alt.opt.ForwardOnly || forward
+	if alt.fwd != nil && alt.bound.Axes() != nil && (!alt.opt.ForwardOnly || way.Alter == nil) {
+		alt.fwd = nil // so that only a part is computed
+	}
+	alt.guard(alt.compareCall)
+	return alt.out.Results
+}
+
+// glanceAtSound looks at the parts of the values that failed which the call as it is gives.
+func (c *Call) glanceAtSound(fails []Result) {
+	c.soundParts = map[target]fault{}
+	g := &glance{fails: map[target]fault{}}
+	for i := range fails {
+		if fails[i].DType.IsFloat() {
+			g.fails[target{fails[i].Phase, fails[i].Target}] = c.faultOf(&fails[i])
+		}
+	}
+	g.seen = func(of target, got, want *tensor.Tensor) {
+		if f := g.fails[of]; f.due == nil || !slices.Equal(f.due.Shape, got.Shape) {
+			c.soundParts[of] = faultIn(got, want, f.most, 0)
+		}
+	}
+	forward := !slices.ContainsFunc(fails, func(r Result) bool { return r.Phase == Backward })
+	c.glanceAt(causes.Way{Call: c.bound, Original: c.original}, g, forward)
+}
+
+// few are some elements of a value that failed: as it was recorded, as it is due, and as a call gives it that runs
+// another way; nil if the call gives none.
+func (c *Call) few(way causes.Way, r *Result) (x, due, made []float64) {
+	of := target{r.Phase, r.Target}
+	g := &glance{fails: map[target]fault{of: c.faultOf(r)}}
+	g.seen = func(seen target, got, want *tensor.Tensor) {
+		for _, f := range []fault{g.fails[of], c.soundParts[of]} {
+			if seen == of && f.due != nil && slices.Equal(f.due.Shape, got.Shape) && x == nil {
+				x, due, made = f.some(got), f.some(f.due), f.some(want)
+			}
+		}
+	}
+	c.glanceAt(way, g, r.Phase != Backward)
+	return x, due, made
+}
+
+// faultOf is how a value failed.
+func (c *Call) faultOf(r *Result) fault {
+	if f, ok := c.faults[r.Target]; ok {
+		return f
+	}
+	f := fault{most: r.Compared.OpTools.MaxAbs, worst: max(0, tensor.Ravel(r.Compared.WorstIndex, r.Shape))}
+	w := c.wrong[r.Target]
+	if got, want, ok := w.Pair(); ok && slices.Equal(got.Shape, want.Shape) && got.DType.IsFloat() &&
+		want.DType.IsFloat() && got.Numel() <= mostComputed {
+		_ = Guard(func() error { f = faultIn(got, want, f.most, f.worst); return nil }) // else nothing is known
+	}
+	if c.faults != nil {
+		c.faults[r.Target] = f
+	}
+	return f
+}
+
+// faultIn is how a value failed, with where to look: three of four runs at wrong elements, evenly spread among those,
+// the others evenly spread among all.
+func faultIn(got, want *tensor.Tensor, most float64, worst int) fault {
+	f, n := fault{most: most, worst: worst, due: computed(want)}, got.Numel()
+	if n <= glancedRuns*glancedRun {
+		return f
+	}
+	x, y := tensor.Make[float64](n), tensor.Make[float64](n)
+	tensor.Load(got, 0, x)
+	tensor.Load(f.due, 0, y)
+	var wrong []int
+	for i := range x {
+		if f.isWrong(got.DType, x[i], y[i]) {
+			wrong = append(wrong, i)
+		}
+	}
+	at := func(i int) int { return min(max(0, i-glancedRun/2), n-glancedRun) }
+	f.runs = []int{at(worst)}
+	for k := 1; k < glancedRuns; k++ {
+		if k%4 == 0 || len(wrong) == 0 {
+			f.runs = append(f.runs, at(k*n/glancedRuns))
+			continue
+		}
+		f.runs = append(f.runs, at(wrong[k*len(wrong)/glancedRuns]))
+	}
+	return f
+}
+
+// isWrong reports whether an element is so far from what it should be that a mistake which explains it has to bring
+// it nearer.
+func (f *fault) isWrong(dt tensor.DType, x, y float64) bool {
+	y = dt.Round(y)
+	switch {
+	case x == y || x != x && y != y:
+		return false
+	case !finite(f.most):
+		return finite(x) != finite(y)
+	}
+	return !(math.Abs(x-y) <= max((1+1e-3)*f.most/causes.Nearness, dt.ULP(x)))
 }
 
 // numel is the number of elements of the value.
@@ -108,9 +217,26 @@ func changes(way causes.Way, incoming []*tensor.Tensor) bool {
 
 // look is the result of a value some of whose elements are compared.
 func (g *glance) look(l label, got, want *tensor.Tensor) Result {
+	of := target{l.phase, l.target}
 	res := Result{Phase: l.phase, Target: l.target, Label: l.label, DType: got.DType, Shape: got.Shape,
 		Verdict: verdict.Pass, Compared: &compare.Result{Numel: got.Numel()}}
-	if f, ok := g.fails[target{l.phase, l.target}]; ok && g.far(f, got, want) {
+	f, ok := g.fails[of]
+	if !ok {
+		return res
+	}
+	if g.seen != nil {
+		if slices.Equal(got.Shape, want.Shape) && want.DType.IsFloat() {
+			g.seen(of, got, want)
+		}
+		return res
+	}
+	if f.due == nil || !slices.Equal(f.due.Shape, got.Shape) {
+		most := f.most
+		if f = g.parts[of]; f.due == nil || !slices.Equal(f.due.Shape, got.Shape) {
+			f = fault{most: most}
+		}
+	}
+	if g.far(f, got, want) {
 		res.Verdict = verdict.Fail
 	}
 	return res
@@ -123,36 +249,58 @@ func (g *glance) far(f fault, got, want *tensor.Tensor) bool {
 		return true
 	}
 	if got.Numel() <= glancedRuns*glancedRun {
-		return g.apart(f, got.DType, causes.Pieces(got), causes.Pieces(want), 20)
+		return g.apart(f, got.DType, got, want, causes.Pieces, 20)
 	}
-	return g.apart(f, got.DType, around(got, f.worst), around(want, f.worst), 8) ||
-		g.apart(f, got.DType, causes.Pieces(got), causes.Pieces(want), 20)
+	return g.apart(f, got.DType, got, want, f.some, 8) || g.apart(f, got.DType, got, want, causes.Pieces, 20)
 }
 
-// apart reports whether elements are too far from those recorded: one, or one in few of them where a mistake may
-// leave some. An error has to be as much smaller as Nearness says.
-func (g *glance) apart(f fault, dt tensor.DType, x, z []float64, few int) bool {
-	far, unlike := 0, !finite(f.most)
+// apart reports whether some elements are too far from those recorded: one, or one in few of them where a mistake may
+// leave some, or one in eight of those that were. An error has to be as much smaller as Nearness says.
+func (g *glance) apart(f fault, dt tensor.DType, got, want *tensor.Tensor,
+	some func(*tensor.Tensor) []float64, few int) bool {
+	x, z := some(got), some(want)
+	far := 0
 	for i := range x {
-		z := dt.Round(z[i])
-		switch {
-		case x[i] == z || x[i] != x[i] && z != z:
-		case unlike && finite(x[i]) == finite(z):
-		case !(math.Abs(x[i]-z) <= max((1+1e-3)*f.most/causes.Nearness, dt.ULP(x[i]))):
+		if f.isWrong(dt, x[i], z[i]) {
 			far++
 		}
 	}
-	return far > 0 && !g.rounds && !unlike || far > len(x)/few
+	if far == 0 || !g.rounds && finite(f.most) || far > len(x)/few {
+		return far > 0
+	}
+	if f.due == nil {
+		return false
+	}
+	were, still := 0, 0
+	for i, y := range some(f.due) {
+		if f.isWrong(dt, x[i], y) {
+			if were++; f.isWrong(dt, x[i], z[i]) {
+				still++
+			}
+		}
+	}
+	return were >= fewestWrong && 8*still > were
 }
 
-// around are elements of a t that has more: those around one, and others in runs, evenly spread.
-func around(t *tensor.Tensor, at int) []float64 {
+// fewestWrong is how many elements that were wrong show that a mistake explains too few of them.
+const fewestWrong = 32
+
+// some are elements of t: all if it has few, else those around the largest error, and others in runs.
+func (f *fault) some(t *tensor.Tensor) []float64 {
 	n := t.Numel()
+	if n <= glancedRuns*glancedRun {
+		v := make([]float64, n)
+		tensor.Load(t, 0, v)
+		return v
+	}
 	out := make([]float64, glancedRuns*glancedRun)
 	for k := range glancedRuns {
 		from := k * ((n - glancedRun) / (glancedRuns - 1))
 		if k == glancedRuns/2 {
-			from = min(max(0, at-glancedRun/2), n-glancedRun)
+			from = min(max(0, f.worst-glancedRun/2), n-glancedRun)
+		}
+		if f.runs != nil {
+			from = f.runs[k]
 		}
 		tensor.Load(t, from, out[k*glancedRun:(k+1)*glancedRun])
 	}
@@ -163,14 +311,20 @@ func around(t *tensor.Tensor, at int) []float64 {
 // of tiles, and that of the largest error.
 func (g *glance) cuts(s *sampler, v *sampledValue, l label, shape []int) cuts {
 	at, own := cuts{}, s.axes.Own(v.labels, shape, s.sizes)
-	index := tensor.Unravel(g.fails[target{l.phase, l.target}].worst, shape)
+	f := g.fails[target{l.phase, l.target}]
+	wrong := [][]int{tensor.Unravel(f.worst, shape)}
+	for _, i := range f.runs {
+		wrong = append(wrong, tensor.Unravel(min(i+glancedRun/2, tensor.Numel(shape)-1), shape))
+	}
 	each := int(math.Pow(glancedElements, 1/float64(max(1, len(own)))))
-	r := s.random(v)
+	r := rand.New(rand.NewPCG(uint64(len(own)), uint64(v.node))) // so that all mistakes are looked at in one part
 	for _, label := range own {
-		at[label] = pick(s.sizes[label], max(1, each-1), r)
-		for d, i := range index {
-			if v.labels[d] == label && !slices.Contains(at[label], i) {
-				at[label] = append(at[label], i)
+		at[label] = pick(s.sizes[label], max(1, each/2), r)
+		for k, index := range wrong {
+			for d, i := range index {
+				if v.labels[d] == label && !slices.Contains(at[label], i) && (k == 0 || len(at[label]) < each) {
+					at[label] = append(at[label], i)
+				}
 			}
 		}
 		slices.Sort(at[label])

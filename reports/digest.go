@@ -333,10 +333,11 @@ func (d *Digest) sorted() []*kind {
 // leads reports whether the first wrong call is printed first.
 func (d *Digest) leads() bool { return d.Order != OrderWorst && d.Order != OrderOp }
 
-// explained is how long causes are looked for: of all findings, and of one where there are others.
+// explained is how long causes are looked for at most: of all findings, and of one where there are others. The work
+// of the search ends before, but on a machine that is very busy.
 const (
-	explained    = 5 * time.Second
-	explainedOne = 2 * time.Second
+	explained    = 20 * time.Second
+	explainedOne = 5 * time.Second
 )
 
 // Explain looks for the causes and the profiles of the findings that are printed with all

@@ -12,11 +12,11 @@ import (
 	found "github.com/optool/optool/reports/results"
 )
 
-// How many findings causes are looked for, and how long: of one, and of all.
+// How many findings causes are looked for, and for how long at most, of one and of all: see causes.Work.
 const (
 	explainedFindings = 8
-	explainOne        = 2 * time.Second
-	explainAll        = 5 * time.Second
+	explainOne        = 5 * time.Second
+	explainAll        = 20 * time.Second
 )
 
 // explain looks for the causes of the first wrong values, as replay does. What time and memory do not suffice for has

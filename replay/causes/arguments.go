@@ -627,13 +627,13 @@ func (c *Search) missingRows() iter.Seq[Mistake] {
 					if t.Numel() != tensor.Numel(shape) {
 						return t
 					}
-					v := elements(t)
-					for i := range v {
-						if i/inner%n >= n-tail {
-							v[i] = 0
+					return opdef.ZipAt(t.DType, t.Shape, func(lo int, dst []float64, src [][]float64) {
+						for i := range dst {
+							if dst[i] = src[0][i]; (lo+i)/inner%n >= n-tail {
+								dst[i] = 0
+							}
 						}
-					}
-					return tensor.New(t.DType, t.Shape, v)
+					}, t)
 				})})
 		}
 		for _, tail := range tails(rows, each, rows-each) {

@@ -1,12 +1,14 @@
 package causes
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"math"
 	"slices"
 	"strings"
 
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 
@@ -125,6 +127,17 @@ func (p *place) holds(i int) bool {
 	return true
 }
 
+// only is t there, and elsewhere what is right.
+func (p *place) only(t, right *tensor.Tensor) *tensor.Tensor {
+	return opdef.ZipAt(t.DType, t.Shape, func(lo int, dst []float64, src [][]float64) {
+		for i := range dst {
+			if dst[i] = src[1][i]; p.holds(lo + i) {
+				dst[i] = src[0][i]
+			}
+		}
+	}, t, right)
+}
+
 // elements are some of those of t that lie there, of all of t where p is nil.
 func (p *place) elements(t *tensor.Tensor) []float64 {
 	if p == nil {
@@ -209,19 +222,16 @@ func (c *Search) confined(fails []Wrong, sources []iter.Seq[Mistake]) iter.Seq[M
 				m.Text, m.Cost = text+": "+inner.Text, inner.Cost+places[first.Target].cost()
 				m.Make = func() (Way, error) {
 					way, err := inner.Make()
+					if err != nil || c.refutes(func() (Way, error) { return way, nil }, first) {
+						return way, cmp.Or(err, errNoValue)
+					}
 					return way.Then(func(target string, t *tensor.Tensor) *tensor.Tensor {
 						p := places[target]
 						if p == nil || !slices.Equal(t.Shape, p.shape) {
 							return t
 						}
-						v, y := elements(t), elements(right[target])
-						for i := range v {
-							if !p.holds(i) {
-								v[i] = y[i]
-							}
-						}
-						return tensor.New(t.DType, t.Shape, v)
-					}), err
+						return p.only(t, right[target])
+					}), nil
 				}
 				if !yield(m) {
 					return

@@ -297,15 +297,16 @@ func (c *Search) displaced(fails []Wrong) iter.Seq[Mistake] {
 
 // sameAt reports whether most elements of x are those of y elsewhere, and some of them are not those in place.
 func sameAt(x, y []float64, of func(i, n int) int, near float64) bool {
-	same, moved := 0, 0
+	off, moved := 0, 0
 	for i := range x {
 		j := of(i, len(y))
 		if math.Abs(x[i]-y[j]) <= near*math.Abs(y[j]) {
-			same++
 			moved += btoi(math.Abs(x[i]-y[i]) > near*math.Abs(y[i]))
+		} else if off++; 20*off > len(x) {
+			return false
 		}
 	}
-	return 20*same >= 19*len(x) && moved >= leastInPart
+	return moved >= leastInPart
 }
 
 // flatMaps are the wrong places in row-major order at which elements of a shape are read.

@@ -7,23 +7,21 @@ import (
 	"math/cmplx"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/optool/optool/tensor"
 )
 
-// Find looks for the causes of values that failed, until a deadline. said are causes that are known before; explains
-// runs the call with a mistake and says which of the values that are left it explains. The causes of results come
-// first, of these those that explain most. What a mistake explains, those after it need not, nor gradients where one
-// explains results, from which they follow. What a value shows by itself comes before all of them. Where there is
+// Find looks for the causes of values that failed, until the work is done. said are causes that are known before;
+// explains runs the call with a mistake and says which of the values that are left it explains. The causes of results
+// come first, of these those that explain most. What a mistake explains, those after it need not, nor gradients where
+// one explains results, from which they follow. What a value shows by itself comes before all of them. Where there is
 // none, what the errors depend on is said.
-func (c *Search) Find(fails []Wrong, said []Cause, until time.Time,
-	explains func(m Mistake, left []Wrong) Cause) []Cause {
+func (c *Search) Find(fails []Wrong, said []Cause, explains func(m Mistake, left []Wrong) Cause) []Cause {
 	plain, fails := c.Plain(fails)
 	if len(fails) == 0 {
 		return plain
 	}
-	found := c.likeliest(fails, said, until, explains)
+	found := c.likeliest(fails, said, explains)
 	if len(plain) > 0 && !plain[0].ofResult() && slices.ContainsFunc(found, Cause.ofResult) {
 		return found // from which gradients of zero follow
 	}
@@ -37,8 +35,7 @@ func (c *Search) Find(fails []Wrong, said []Cause, until time.Time,
 func (k Cause) ofResult() bool { return !strings.HasPrefix(k.Targets[0], "grad") }
 
 // likeliest are the causes of values that fail, the likeliest first.
-func (c *Search) likeliest(fails []Wrong, causes []Cause, until time.Time,
-	explains func(m Mistake, left []Wrong) Cause) []Cause {
+func (c *Search) likeliest(fails []Wrong, causes []Cause, explains func(m Mistake, left []Wrong) Cause) []Cause {
 	sources, rest := c.Mistakes(fails)
 	tried := 0
 	for i, source := range slices.Concat(sources, rest) {
@@ -47,7 +44,7 @@ func (c *Search) likeliest(fails []Wrong, causes []Cause, until time.Time,
 		}
 		before, like := causes, ""
 		for m := range source {
-			if time.Now().After(until) {
+			if c.Work.Over() {
 				break
 			}
 			if like != "" && m.Like == like {

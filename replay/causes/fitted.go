@@ -176,13 +176,20 @@ func (c *Search) scaledBesides(fails []Wrong, sources []iter.Seq[Mistake]) iter.
 				if tried++; m.Gradients && fails[0].Forward() {
 					continue
 				}
+				if c.Work.Over() {
+					return
+				}
 				var factor float64
 				if c.Guard(func() error {
+					x, y, few := c.few(m.Make, fails[0].Target)
+					if few != nil && proportion(x, few, y, 2) == 0 {
+						return errNoValue
+					}
 					z := c.valueUnder(m.Make, &fails[0])
 					if z == nil || !slices.Equal(z.Shape, got.Shape) || !z.DType.IsFloat() {
 						return errNoValue
 					}
-					if factor = proportion(Pieces(got), Pieces(z), Pieces(want)); factor == 0 {
+					if factor = proportion(Pieces(got), Pieces(z), Pieces(want), 1); factor == 0 {
 						return nil
 					}
 					target := fails[0].Target
@@ -214,9 +221,51 @@ func (c *Search) scaledBesides(fails []Wrong, sources []iter.Seq[Mistake]) iter.
 // multiple is the factor by which x is larger than y, by least squares.
 func multiple(x, y []float64) float64 { return dot(x, y) / dot(y, y) }
 
+// few are some elements of a value under a mistake, with those that were recorded and that are due; nil if there is
+// no such value.
+func (c *Search) few(make func() (Way, error), target string) (got, due, made []float64) {
+	if c.Few == nil {
+		return nil, nil, nil
+	}
+	way, err := make()
+	if err != nil || way.Call == nil {
+		return nil, nil, nil
+	}
+	got, due, made = c.Few(way, target)
+	if len(got) != len(due) || len(got) != len(made) {
+		return nil, nil, nil
+	}
+	return got, due, made
+}
+
+// refutes reports whether few elements show that a mistake leaves more than one in eight of the wrong ones as wrong.
+func (c *Search) refutes(make func() (Way, error), r *Wrong) (is bool) {
+	_ = c.Guard(func() error { // what cannot be read is not refuted
+		x, y, z := c.few(make, r.Target)
+		top, were, still := 0.0, 0, 0
+		for i := range x {
+			if e := math.Abs(x[i] - y[i]); !math.IsInf(e, 0) {
+				top = max(top, e)
+			}
+		}
+		for i := range x {
+			near := max(top/Nearness, r.Got.DType.ULP(x[i]))
+			if alike(x[i], y[i]) || math.Abs(x[i]-y[i]) <= near {
+				continue
+			}
+			if were++; !alike(x[i], z[i]) && !(math.Abs(x[i]-z[i]) <= near) {
+				still++
+			}
+		}
+		is = 8*still > were
+		return nil
+	})
+	return is
+}
+
 // proportion is the factor by which x is larger than y, by least squares, 0 if x is no multiple of y, or y is one
-// of z.
-func proportion(x, y, z []float64) float64 {
+// of z. Few elements may be farther off, by slack.
+func proportion(x, y, z []float64, slack float64) float64 {
 	top, factor, of := 0.0, multiple(x, y), multiple(z, y)
 	if !(math.Abs(factor) > 1e-6 && math.Abs(factor) < 1e6) {
 		return 0
@@ -226,8 +275,8 @@ func proportion(x, y, z []float64) float64 {
 		top = max(top, math.Abs(v))
 	}
 	for i := range x {
-		near = near && math.Abs(x[i]-factor*y[i]) <= 1e-2*top
-		same = same && math.Abs(z[i]-of*y[i]) <= 1e-3*top
+		near = near && math.Abs(x[i]-factor*y[i]) <= slack*1e-2*top
+		same = same && math.Abs(z[i]-of*y[i]) <= 1e-3*top/slack
 	}
 	if !near || same {
 		return 0

@@ -21,8 +21,12 @@ type Search struct {
 	Due func(pass string) iter.Seq2[string, *tensor.Tensor]
 	// Under is a value of the call that runs another way, nil if there is none.
 	Under func(w Way, target string) *tensor.Tensor
+	// Few are some elements of a value that failed, as they were recorded, as they are due, and as the call gives them
+	// that runs another way. Most of them are wrong. It computes little else, and gives nil if there is no such value.
+	Few func(w Way, target string) (got, due, made []float64)
 	// Changed is an argument as a call that ran has changed it, by its target, nil if it has not.
 	Changed func(f *opdef.Forward, target string) *tensor.Tensor
+	Work    *Work
 	// Guard runs what reads or computes tensors.
 	Guard func(f func() error) error
 }

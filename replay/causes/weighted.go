@@ -32,7 +32,10 @@ func (c *Search) weightedParts(fails []Wrong, in *place) iter.Seq[Mistake] {
 		}
 		try := func(name string, shape []int, with func(p part, weights []float64) func() (Way, error)) bool {
 			for _, p := range partsOf(shape) {
-				weights := c.weights(r, got, want, in, p.n, func(w []float64) func() (Way, error) {
+				if c.Work.Over() {
+					return false
+				}
+				weights := c.weights(r, in, p.n, func(w []float64) func() (Way, error) {
 					return with(p, w)
 				})
 				if weights == nil {
@@ -88,18 +91,18 @@ func partsOf(shape []int) []part {
 // each names every part: "index of dimension 0 ".
 func (p part) each() string {
 	if strings.HasPrefix(p.what, "of dimension") {
-		return "index " + p.what
+		return fmt.Sprintf("index %s", p.what)
 	}
 	return p.what
 }
 
 // scaled is t whose parts are multiplied by weights.
 func (p part) scaled(t *tensor.Tensor, weights []float64) *tensor.Tensor {
-	v := elements(t)
-	for i := range v {
-		v[i] *= weights[i/p.inner%p.n]
-	}
-	return tensor.New(t.DType, t.Shape, v)
+	return opdef.ZipAt(t.DType, t.Shape, func(lo int, dst []float64, src [][]float64) {
+		for i := range dst {
+			dst[i] = src[0][i] * weights[(lo+i)/p.inner%p.n]
+		}
+	}, t)
 }
 
 // text says which parts count how often.
@@ -127,7 +130,7 @@ func (p part) text(weights []float64, name string) string {
 
 // weights are how often each index of a dimension of n counts, nil if that is once, or does not explain the value:
 // some blocks count as often, the others once.
-func (c *Search) weights(r *Wrong, got, want *tensor.Tensor, in *place, n int,
+func (c *Search) weights(r *Wrong, in *place, n int,
 	with func([]float64) func() (Way, error)) []float64 {
 	block := 1
 	for (n+block-1)/block > mostBlocks {
@@ -140,21 +143,20 @@ func (c *Search) weights(r *Wrong, got, want *tensor.Tensor, in *place, n int,
 	var x [][]float64 // what each block contributes
 	var e []float64   // what is wrong
 	if c.Guard(func() error {
-		due := in.elements(want)
-		e = in.elements(got)
-		for i := range e {
-			e[i] -= due[i]
-		}
 		for b := range blocks {
 			w := slices.Repeat([]float64{1}, n)
 			clear(w[b*block : min((b+1)*block, n)])
-			less := c.valueUnder(with(w), r)
-			if less == nil || !slices.Equal(less.Shape, want.Shape) {
+			got, due, less := c.few(with(w), r.Target)
+			if less == nil || len(x) > 0 && len(got) != len(e) {
 				return errNoValue
 			}
-			column := in.elements(less)
+			column := tensor.Make[float64](len(got))
+			e = tensor.Make[float64](len(got))
 			for i := range column {
-				column[i] = due[i] - column[i]
+				if in != nil && alike(got[i], r.Got.DType.Round(due[i])) {
+					continue // beside the place
+				}
+				column[i], e[i] = due[i]-less[i], got[i]-due[i]
 			}
 			x = append(x, column)
 		}
@@ -198,7 +200,7 @@ func (c *Search) valueUnder(make func() (Way, error), r *Wrong) *tensor.Tensor {
 	if err != nil || way.Call == nil {
 		return nil
 	}
-	if r.Forward() {
+	if c.Work.Whole(); r.Forward() {
 		f, err := way.Call.Forward()
 		if err != nil {
 			return nil
