@@ -71,6 +71,8 @@ type rerun struct {
 	// anew reports that a result which the recorded call rounds once is rounded anew, not given the recorded error.
 	anew bool
 	left []Break // where the run leaves the recorded way of the program
+	// chose, if not nil, is told what each call reads and gives, unrounded.
+	chose func(c *Call, args []value.Value, outs []*tensor.Tensor)
 	// decisions reports that whole numbers which floating ones decide stay as recorded.
 	decisions bool
 }
@@ -175,6 +177,9 @@ func (x *rerun) call(c *Call) error {
 	}
 	if x.decisions && !c.decided() {
 		outs = atRecorded(c, rec, args, slices.Clone(outs))
+	}
+	if x.chose != nil {
+		x.chose(c, args, outs)
 	}
 	if outs, err = x.chosen(rec, outs, how, dt); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/tensor/value"
 )
 
 // A Choice is what a call computes with in an imagined run.
@@ -67,6 +68,10 @@ type Imagination struct {
 	Broken int // calls to be computed anew that could not be
 	// Rerouted counts rows of whole numbers that calls decide otherwise than recorded: tokens that go to other experts.
 	Rerouted int
+	// Ties are choices that rounding may decide otherwise in a real run; Kept is the result with the recorded
+	// decisions, nil if the run takes no other routes.
+	Ties []Tie
+	Kept *tensor.Tensor
 	// Strays are the calls where the run would have left the recorded way of the program, had it not kept the routes
 	// that were recorded; Rerouted is 0 then.
 	Strays []Break
@@ -75,10 +80,14 @@ type Imagination struct {
 // Result is a result in an imagined run, the recorded one where the run does not touch it.
 func (w WhatIf) Result(ctx context.Context, of *Value, opt Options) (Imagination, error) {
 	i, err := w.result(ctx, of, false, opt)
-	if err != nil || len(i.Strays) == 0 {
+	if err != nil || len(i.Strays) == 0 && i.Rerouted == 0 {
 		return i, err
 	}
 	kept, err := w.result(ctx, of, true, opt)
+	if len(i.Strays) == 0 {
+		i.Kept = kept.Result
+		return i, err
+	}
 	kept.Strays = i.Strays
 	return kept, err
 }
@@ -91,6 +100,11 @@ func (w WhatIf) result(ctx context.Context, of *Value, decisions bool, opt Optio
 	x.each = func(c *Call, got, now *tensor.Tensor) {
 		if c.Decides() && got.DType.Kind() == tensor.KindInt {
 			i.Rerouted += otherRows(got, now)
+		}
+	}
+	if !decisions {
+		x.chose = func(c *Call, args []value.Value, outs []*tensor.Tensor) {
+			i.Ties = append(i.Ties, ties(c, args, outs)...)
 		}
 	}
 	if err = x.run(steered([]*Value{of})); err != nil {

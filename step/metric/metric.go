@@ -122,6 +122,10 @@ type Imagined struct {
 	Broken int // calls that could not be computed anew
 	// Rerouted counts tokens that go to other experts than recorded, in each layer. The effect is computed with them.
 	Rerouted int
+	// Kept is the effect with the recorded routes, nil if no token is rerouted; Ties are choices of experts that
+	// rounding may decide otherwise in a real run.
+	Kept *Effect
+	Ties []step.Tie
 	// Strays are the calls where the run would have left the recorded way of the program; it keeps the recorded routes.
 	Strays []step.Break
 }
@@ -132,8 +136,13 @@ func (m *Metric) Imagine(ctx context.Context, text string, w step.WhatIf, opt Op
 	if err != nil {
 		return err
 	}
-	m.Imagined = append(m.Imagined, Imagined{text, m.Exact.Effect(float64s(i.Result)), i.Broken, i.Rerouted,
-		i.Strays})
+	out := Imagined{Text: text, Effect: m.Exact.Effect(float64s(i.Result)), Broken: i.Broken, Rerouted: i.Rerouted,
+		Ties: i.Ties, Strays: i.Strays}
+	if i.Kept != nil {
+		e := m.Exact.Effect(float64s(i.Kept))
+		out.Kept = &e
+	}
+	m.Imagined = append(m.Imagined, out)
 	return nil
 }
 

@@ -130,6 +130,8 @@ func TestRerouted(t *testing.T) {
 		}
 		if i := m.Imagined[0]; (i.Rerouted > 0) != flips || i.KL > 1e-12 {
 			t.Errorf("%s: %d tokens go to other experts, KL %g", tree, i.Rerouted, i.KL)
+		} else if (i.Kept != nil) != flips || (len(i.Ties) > 0) != flips || flips && i.Kept.KL <= i.KL {
+			t.Errorf("%s: with the recorded routes %+v, near ties %+v", tree, i.Kept, i.Ties)
 		}
 	}
 }

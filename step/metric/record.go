@@ -46,8 +46,19 @@ type GroupRecord struct {
 	MaxAbs  *reports.Number `json:"max_abs"`
 	// Rerouted counts tokens that go to other experts in an imagined run.
 	Rerouted int `json:"rerouted,omitempty"`
+	// KLRoutesKept is the KL of such a run with the recorded routes; NearTies are choices of experts in it that
+	// rounding may decide otherwise.
+	KLRoutesKept *reports.Number `json:"kl_routes_kept,omitempty"`
+	NearTies     []TieRecord     `json:"near_ties,omitempty"`
 	// RoutesKept says why an imagined run keeps the recorded routes.
 	RoutesKept string `json:"routes_kept,omitempty"`
+}
+
+// A TieRecord is a choice of experts whose last one and the next are as good within rounding.
+type TieRecord struct {
+	Capture string          `json:"capture"`
+	Row     int             `json:"row"`    // the token
+	Margin  *reports.Number `json:"margin"` // relative
 }
 
 // Record is the metric as it is written to files.
@@ -84,6 +95,12 @@ func (m *Metric) Record() *Record {
 	for _, i := range m.Imagined {
 		x := record(&Group{Effect: i.Effect})
 		x.With, x.Rerouted, x.RoutesKept = i.Text, i.Rerouted, firstOf(i.Strays)
+		if i.Kept != nil {
+			x.KLRoutesKept = known(i.Kept.KL)
+		}
+		for _, t := range i.Ties {
+			x.NearTies = append(x.NearTies, TieRecord{t.Call.Entry.Rel, t.Row, known(t.Margin)})
+		}
 		r.Imagined = append(r.Imagined, x)
 	}
 	for _, g := range m.ByCall {

@@ -1,9 +1,11 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/optool/optool/reports"
@@ -41,6 +43,15 @@ func Metric(w io.Writer, m *metric.Metric, st reports.Style) error {
 		if x.Rerouted > 0 {
 			fmt.Fprintf(&b, "  %s would go to other experts; this is recomputed, but a real run may change other routes\n",
 				reports.Count(x.Rerouted, "token"))
+		}
+		if x.Kept != nil {
+			fmt.Fprintf(&b, "  with the recorded routes: KL %.3g\n", x.Kept.KL)
+		}
+		if n := len(x.Ties); n > 0 {
+			t := slices.MinFunc(x.Ties, func(a, b step.Tie) int { return cmp.Compare(a.Margin, b.Margin) })
+			fmt.Fprintf(&b, "  %s of experts within rounding, closest at %s, row %d (margin %.2g): a real run may decide "+
+				"otherwise, and its KL then differs by any factor\n",
+				reports.Count(n, "choice"), t.Call, t.Row, t.Margin)
 		}
 		if x.Broken > 0 {
 			fmt.Fprintf(&b, "  %s could not be computed anew\n", reports.Count(x.Broken, "call"))
