@@ -94,7 +94,7 @@ func (r *comparison) recordedDType() tensor.DType {
 // autocastDType is the dtype that torch.autocast casts arguments of the call to, where it was recorded.
 func (r *comparison) autocastDType() tensor.DType {
 	switch r.bound.Autocast() {
-	case opdef.AutocastLower:
+	case opdef.AutocastLower, opdef.AutocastProduct:
 		for _, a := range r.bound.Tensors() {
 			if dt, ok := tensor.ParseDType(capture.AutocastOf(r.autocasts, a.Tensor.Device)); ok {
 				return dt
@@ -191,7 +191,8 @@ func (r *comparison) mixedProducts(dt tensor.DType) (out []reading) {
 	e := r.bound.Entry
 	off := r.autocasts != nil && len(r.autocasts) == 0
 	cell := e.Autocast == opdef.AutocastLower && e.Composite && e.Error.Coarse
-	if off || !cell && e.Autocast != opdef.AutocastProduct {
+	several := len(r.bound.Tensors()) > 2 // one product of two gives 16 bits
+	if off || !cell && !(several && e.Autocast == opdef.AutocastProduct) {
 		return nil
 	}
 	halves := []tensor.DType{tensor.Float16, tensor.BFloat16}

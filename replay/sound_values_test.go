@@ -82,7 +82,7 @@ func TestAutocastWithoutResult(t *testing.T) {
 	}
 }
 
-// TestProductsUnderAutocast: tensordot and bilinear have no rule of their own under autocast on the CPU; the products
+// TestProductsUnderAutocast: tensordot, bilinear and einsum have no rule of their own under autocast on the CPU; the products
 // that make them are computed in 16 bits.
 func TestProductsUnderAutocast(t *testing.T) {
 	const f32, bf16 = tensor.Float32, tensor.BFloat16
@@ -90,6 +90,8 @@ func TestProductsUnderAutocast(t *testing.T) {
 	square := stored(f32, []int{2, 2}, 1.5, 0.5, 0, 1.25)
 	pairs := stored(f32, []int{2, 6}, -0.34375, -0.703125, 0.875, 0.078125, -0.03125, -0.234375,
 		-0.28125, 0.78125, 0.03125, -0.875, -0.625, 0.53125)
+	three := []value.Value{"ab,bc,c->ac", stored(f32, []int{1, 1}, 1.001), stored(bf16, []int{1, 1}, 3),
+		stored(f32, []int{1}, 1)}
 	for _, tc := range []struct {
 		name, op string
 		args     []value.Value
@@ -109,6 +111,14 @@ func TestProductsUnderAutocast(t *testing.T) {
 		{"wrong", "torch.nn.functional.bilinear", []value.Value{stored(f32, []int{1, 1}, 1.001),
 			stored(f32, []int{1, 1}, 3), stored(f32, []int{1, 1, 1}, 1), nil}, stored(f32, []int{1, 1}, 3.2),
 			verdict.Fail, ""},
+		{"of three operands", "torch.einsum", three, stored(f32, []int{1, 1}, 3), verdict.Warn,
+			"as under autocast: products in "},
+		{"wrong of three operands", "torch.einsum", three, stored(f32, []int{1, 1}, 3.2), verdict.Fail, ""},
+		{"of two operands in fewer bits", "torch.einsum", []value.Value{"ab,bc->ac", stored(f32, []int{1, 1}, 1.001),
+			stored(f32, []int{1, 1}, 3)}, stored(f32, []int{1, 1}, 3), verdict.Fail, ""},
+		{"what is written", "torch.index_copy", []value.Value{x, int64(1), tensor.New(tensor.Int64, []int{1},
+			[]int64{1}), stored(bf16, []int{1, 1}, 3)}, stored(f32, []int{1, 2}, 1.001, 3), verdict.Pass,
+			"as under autocast: arguments cast to float32"},
 		{"inside", "torch.linalg.matrix_power", []value.Value{square, int64(2)},
 			stored(bf16, []int{2, 2}, 2.25, 1.375, 0, 1.5625), verdict.Pass, "as under autocast: products in bfloat16"},
 		{"wrong inside", "torch.linalg.matrix_power", []value.Value{square, int64(2)},

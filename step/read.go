@@ -143,7 +143,7 @@ func Read(e *capture.Entry, opt Options) *Call {
 		if c.random != "" {
 			c.measureMasked(call.Record)
 		}
-		if b != nil && c.measured && b.Autocast() == opdef.AutocastLower {
+		if b != nil && c.measured && (b.Autocast() == opdef.AutocastLower || b.Autocast() == opdef.AutocastProduct) {
 			return c.addCasts(b, call.Record)
 		}
 		return nil

@@ -143,7 +143,7 @@ var scatterOps = []*opdef.Entry{
 	}.Entry().ShapedAs("self"),
 	writingOp[indexCopyArgs]{
 		Schema: "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
-		Names:  "index_copy Tensor.index_copy", Src: "source",
+		Names:  "index_copy Tensor.index_copy", Src: "source", Autocast: opdef.AutocastWidest,
 		Doc: opdef.Doc{Summary: "Writes slices at the given indices", Formula: "out[index[i]] = source[i] for dim=0",
 			Notes: "Where an index occurs twice the last slice stays.", Source: "torch.Tensor.index_copy_"},
 		Plan: func(a *indexCopyArgs) (*writing, error) {

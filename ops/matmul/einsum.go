@@ -16,7 +16,7 @@ var einsumOps = []*opdef.Entry{
 	Multilinear(Op[einsumArgs]{
 		Schema: "einsum(str equation, Tensor[]... operands) -> Tensor",
 		Names:  "einsum functional.einsum",
-		Traits: opdef.Traits{Autocast: opdef.AutocastLower},
+		Traits: opdef.Traits{Autocast: opdef.AutocastProduct},
 		Doc:    einsumDoc,
 		Node:   func(c *Call[einsumArgs], g *opdef.Grad) (opdef.Node, error) { return einsumNode(c.Product, g) },
 		Cases:  einsumCases,
@@ -24,7 +24,7 @@ var einsumOps = []*opdef.Entry{
 	Multilinear(Op[sublistArgs1]{
 		Schema: "einsum.sublist(Tensor a, any a_dims, any out=None) -> Tensor",
 		Names:  "einsum functional.einsum",
-		Traits: opdef.Traits{Autocast: opdef.AutocastLower},
+		Traits: opdef.Traits{Autocast: opdef.AutocastProduct},
 		Doc:    einsumDoc,
 		Cases: func(g opdef.Gen) []*sublistArgs1 {
 			return []*sublistArgs1{{g.Normal(tensor.Float64, 3, 3), ints(0, 0), nil}, {g.Normal(tensor.Float32, 3, 2),
@@ -36,7 +36,7 @@ var einsumOps = []*opdef.Entry{
 	Multilinear(Op[sublistArgs2]{
 		Schema: "einsum.sublist2(Tensor a, any a_dims, Tensor b, any b_dims, any out=None) -> Tensor",
 		Names:  "einsum functional.einsum",
-		Traits: opdef.Traits{Autocast: opdef.AutocastLower},
+		Traits: opdef.Traits{Autocast: opdef.AutocastProduct},
 		Doc:    einsumDoc,
 		Cases: func(g opdef.Gen) []*sublistArgs2 {
 			f64 := tensor.Float64
@@ -52,7 +52,7 @@ var einsumOps = []*opdef.Entry{
 		Schema: "einsum.sublist3(Tensor a, any a_dims, Tensor b, any b_dims, Tensor c, any c_dims, any out=None) -> " +
 			"Tensor",
 		Names:  "einsum functional.einsum",
-		Traits: opdef.Traits{Autocast: opdef.AutocastLower},
+		Traits: opdef.Traits{Autocast: opdef.AutocastProduct},
 		Doc:    einsumDoc,
 		Cases: func(g opdef.Gen) []*sublistArgs3 {
 			f64 := tensor.Float64
