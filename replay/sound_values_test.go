@@ -82,8 +82,8 @@ func TestAutocastWithoutResult(t *testing.T) {
 	}
 }
 
-// TestProductsUnderAutocast: tensordot, bilinear and einsum have no rule of their own under autocast on the CPU; the products
-// that make them are computed in 16 bits.
+// TestProductsUnderAutocast: tensordot, bilinear and einsum have no rule of their own under autocast on the CPU; the
+// products that make them are computed in 16 bits.
 func TestProductsUnderAutocast(t *testing.T) {
 	const f32, bf16 = tensor.Float32, tensor.BFloat16
 	x, w := stored(f32, []int{1, 2}, 1.001, 2), stored(f32, []int{2, 1}, 1, 3)
@@ -119,6 +119,9 @@ func TestProductsUnderAutocast(t *testing.T) {
 		{"what is written", "torch.index_copy", []value.Value{x, int64(1), tensor.New(tensor.Int64, []int{1},
 			[]int64{1}), stored(bf16, []int{1, 1}, 3)}, stored(f32, []int{1, 2}, 1.001, 3), verdict.Pass,
 			"as under autocast: arguments cast to float32"},
+		{"pooled back", "torch.nn.functional.max_unpool1d", []value.Value{stored(bf16, []int{1, 1, 1}, 3),
+			tensor.New(tensor.Int64, []int{1, 1, 1}, []int64{1}), int64(2)}, stored(f32, []int{1, 1, 2}, 0, 3),
+			verdict.Pass, "as under autocast: arguments cast to float32"},
 		{"inside", "torch.linalg.matrix_power", []value.Value{square, int64(2)},
 			stored(bf16, []int{2, 2}, 2.25, 1.375, 0, 1.5625), verdict.Pass, "as under autocast: products in bfloat16"},
 		{"wrong inside", "torch.linalg.matrix_power", []value.Value{square, int64(2)},

@@ -92,6 +92,7 @@ func unpoolOps(nd int) []*opdef.Entry {
 		Names: "F." + name,
 		Traits: opdef.Traits{
 			Composite: nd == 1, // it runs in two dimensions
+			Autocast:  opdef.AutocastFloat32,
 		},
 		Doc: opdef.Doc{
 			Summary: fmt.Sprintf("Partial inverse of max_pool%dd: elements placed at the indices it returned, zeros "+
