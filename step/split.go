@@ -386,7 +386,11 @@ func (v *Value) settleGradient(same, like []*Value) {
 			best, share = w, a.beyondChance()
 		}
 	}
-	if best != nil && v.partOf(best, (*agreement).beyondChance) {
+	switch {
+	case best == nil || !v.partOf(best, (*agreement).beyondChance):
+	case v.Address == 0: // which parameter is updated with it is not known, and so what else read that
+		v.From.How = IsOutside
+	default:
 		v.From = Link{How: IsChanged, Value: best, part: true}
 		best.readers = append(best.readers, v)
 	}

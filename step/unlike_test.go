@@ -31,3 +31,16 @@ func TestUnlikeUnexplained(t *testing.T) {
 		})
 	}
 }
+
+// TestSettleGradient: an input of an update that holds part of a recorded gradient is that gradient, changed, if it is
+// known where it lies. Else calls of which nothing is known may have added to it.
+func TestSettleGradient(t *testing.T) {
+	for address, want := range map[uint64]Source{64: IsChanged, 0: IsOutside} {
+		g, v := floats(1, 2, 3, 4, 5, 6, 7, 8), floats(1, 2, 3, 4, 5, 6, 70, 80)
+		v.Address = address
+		v.settleGradient(nil, []*Value{g})
+		if v.From.How != want {
+			t.Errorf("at address %d: linked as %q, want %q", address, v.From.How, want)
+		}
+	}
+}
