@@ -20,6 +20,22 @@ type nllForwardArgs struct {
 // An nllForward is a loss that returns its divisor too.
 type nllForward struct{ *classLoss }
 
+// Mistakes are those of the loss.
+func (l *nllForward) Mistakes() []opdef.Mistake[any] {
+	all := l.classLoss.Mistakes()
+	for i := range all {
+		plan := all[i].Plan
+		all[i].Plan = func() (any, error) {
+			wrong, err := plan()
+			if err != nil {
+				return nil, err
+			}
+			return &nllForward{wrong.(*classLoss)}, nil
+		}
+	}
+	return all
+}
+
 func (a *nllForwardArgs) loss() (*nllForward, error) {
 	if a.Reduction < 0 || a.Reduction >= len(reductions) {
 		return nil, opdef.Refuse("reduction", "want 0 (none), 1 (mean) or 2 (sum), got %d", a.Reduction)

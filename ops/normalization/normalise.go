@@ -391,9 +391,9 @@ func (n *normalisation) AfterScale() map[string][]*tensor.Tensor {
 	if n.moves == nil || n.x.Numel() == 0 {
 		return nil
 	}
-	perChannel := func(t *tensor.Tensor) *tensor.Tensor {
+	perChannel := func(t *tensor.Tensor, fewer int) *tensor.Tensor { // the sum over so many fewer than there are
 		sum := opdef.Sum(tensor.Float64, t, n.others(), false)
-		return elements.Scaled(sum, float64(sum.Numel())/float64(t.Numel()))
+		return elements.Scaled(sum, 1/float64(max(1, t.Numel()/sum.Numel()-fewer)))
 	}
 	after := map[string][]*tensor.Tensor{}
 	move := func(arg string, old, magnitude *tensor.Tensor) {
@@ -403,9 +403,9 @@ func (n *normalisation) AfterScale() map[string][]*tensor.Tensor {
 			}))
 		}
 	}
-	move("running_mean", n.moves.mean, perChannel(opdef.Abs(n.x)))
+	move("running_mean", n.moves.mean, perChannel(opdef.Abs(n.x), 0))
 	move("running_var", n.moves.vari, perChannel(opdef.Map(tensor.Float64, n.x, func(x float64) float64 {
 		return x * x
-	})))
+	}), 1)) // a variance is divided by one fewer
 	return after
 }
