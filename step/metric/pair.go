@@ -217,10 +217,15 @@ const (
 	sameProgramShare = 0.02
 )
 
+// OtherProgram reports that the programs themselves differ, not only their kernels.
+func (p *Pair) OtherProgram() bool {
+	return p.Program > max(sameProgram, sameProgramShare*p.MeanAbs())
+}
+
 // find draws the findings: what the programs compute otherwise, and the kernels that are off by more than
 // rounding, the most important first.
 func (p *Pair) find(ctx context.Context, opt step.Options) error {
-	if p.Program > max(sameProgram, sameProgramShare*p.MeanAbs()) {
+	if p.OtherProgram() {
 		f := p.weights(opt)
 		if len(f) == 0 {
 			var err error

@@ -119,11 +119,12 @@ func Tokens(w io.Writer, p *metric.Pair, st reports.Style) error {
 		fmt.Fprintf(&b, "exact arithmetic chooses other routes, which lead to calls that were not recorded (first at %s: "+
 			"%s); exact values keep the routes that each run recorded, and are %.3g apart on average\n",
 			p.Strays[0].Call, p.Strays[0].Reason, p.Program)
-	case p.Program > 1e-9:
+	case p.OtherProgram():
 		fmt.Fprintf(&b, "the programs themselves differ: exact log-probabilities are %.3g apart on average\n",
 			p.Program)
 	default:
-		b.WriteString("the programs compute the same: in exact arithmetic the log-probabilities agree\n")
+		fmt.Fprintf(&b, "the programs compute the same: exact log-probabilities are %.3g apart on average\n",
+			p.Program)
 	}
 	paragraphsTo(w, b.String(), st)
 	if len(p.Causes) == 0 {
