@@ -3,6 +3,7 @@ package metric
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -50,6 +51,14 @@ type rowFinder struct {
 	maybe map[[2]int][]int
 }
 
+// of is the finder for a value: a number made of no tensor from outside does not say which row it is.
+func (f *rowFinder) of(number bool) *rowFinder {
+	if !number {
+		return f
+	}
+	return &rowFinder{opt: f.opt, begins: maps.Clone(f.begins), maybe: maps.Clone(f.maybe)}
+}
+
 // CompareRows finds the rows of batch A in batch B and compares them bit for bit, call by call.
 func CompareRows(ctx context.Context, a, b *step.Trace, opt step.Options) (*Rows, error) {
 	r := &Rows{}
@@ -67,16 +76,19 @@ func CompareRows(ctx context.Context, a, b *step.Trace, opt step.Options) (*Rows
 func (r *Rows) compare(ctx context.Context, a, b []*step.Call, opt step.Options) error {
 	f := &rowFinder{opt: opt, begins: map[[2]int]int{}, maybe: map[[2]int][]int{}}
 	var last [2]*tensor.Tensor
+	numbers := map[*step.Call]bool{} // made of no tensor from outside, such as the places of rows in the batch
 	for _, at := range alignRows(a, b).Pairs {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		x, y := a[at[0]], b[at[1]]
 		r.Calls++
+		made := func(v *step.Value) bool { return v.From.Value != nil && numbers[v.From.Value.Call] }
+		numbers[x] = !slices.ContainsFunc(x.Inputs, func(v *step.Value) bool { return !made(v) })
 		origin := true
 		for _, v := range x.Inputs { // first: tokens say which row it is
 			if w := counterpart(y.Inputs, v); w != nil {
-				if d, ok := f.differ(v, w); ok && d.Differing > 0 {
+				if d, ok := f.of(made(v)).differ(v, w); ok && d.Differing > 0 {
 					origin = false
 				}
 			}
@@ -87,7 +99,7 @@ func (r *Rows) compare(ctx context.Context, a, b []*step.Call, opt step.Options)
 			if w == nil {
 				continue
 			}
-			d, ok := f.differ(v, w)
+			d, ok := f.of(numbers[x]).differ(v, w)
 			if !ok {
 				continue
 			}
@@ -95,7 +107,7 @@ func (r *Rows) compare(ctx context.Context, a, b []*step.Call, opt step.Options)
 			if v.DType.IsFloat() {
 				last = d.rows
 			}
-			if d.Differing > 0 && worst == nil {
+			if d.Differing > 0 && worst == nil && (v.DType.IsFloat() || !numbers[x]) {
 				worst = &RowDifference{A: x, B: y, Target: v.Target, Shape: d.rows[0].Shape,
 					Elements: d.rows[0].Numel(), Differing: d.Differing, MaxAbs: d.maxAbs, Relative: d.relative,
 					Origin: origin, Within: within(x, y)}

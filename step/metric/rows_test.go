@@ -56,6 +56,27 @@ func TestRowsOfOthers(t *testing.T) {
 	}
 }
 
+// TestRowNumbers: the place of a row in its batch is no difference and does not say which row it is, not even before
+// the tokens do; what it makes of the tokens is one.
+func TestRowNumbers(t *testing.T) {
+	for _, tc := range [][2]string{{"numbers_one", "numbers_three"}, {"numbers_three", "numbers_one"}} {
+		r := compareRows(t, tc[0], tc[1])
+		if r.Calls == 0 || r.Compared != r.Calls {
+			t.Errorf("%s: %d of %d calls compared", tc[0], r.Compared, r.Calls)
+		}
+		var ops []string
+		for _, d := range r.Differ {
+			ops = append(ops, d.A.String())
+			if d.Origin {
+				t.Errorf("%s: %s reads the number, %+v", tc[0], d.A, d)
+			}
+		}
+		if !slices.Equal(ops, []string{"torch.Tensor.add/13"}) { // the tokens and the number
+			t.Errorf("%s: %q differ", tc[0], ops)
+		}
+	}
+}
+
 // TestEqualRows: values whose rows are all equal, such as positions, do not say which row of a batch another batch is;
 // of two rows that are equal so far, the first is taken.
 func TestEqualRows(t *testing.T) {

@@ -276,6 +276,21 @@ def two_runs():
     return {name: {"mean_abs": (x - a).abs().mean().item()} for name, x in out.items()}
 
 
+def number(ids, w):
+    """Tokens behind a mask that counts the rows of the batch; the last call mixes their numbers with the tokens."""
+    row, column = torch.arange(len(ids))[:, None, None], torch.arange(ids.shape[1])
+    h = F.embedding(ids, w["embed"]) * torch.logical_and(row + column[:, None] >= 0, column[:, None] >= 0)
+    return F.linear(h, w["head"]), ids + row[:, 0]
+
+
+def numbers():
+    """One program that counts the rows of its batch, with one row, and with three of which it is the last."""
+    w, ids = weights(4), torch.randint(0, V, (3, 4))
+    for rows, batch in (ids[2:], "one"), (ids, "three"):
+        run(f"numbers_{batch}", lambda: number(rows, w))
+    return {}
+
+
 os.chdir(HERE)
 with open("truth.json", "w") as f:
-    json.dump({t.__name__: t() for t in (logits, routed, batches, two_runs, lists, visits, skips)}, f, indent=1)
+    json.dump({t.__name__: t() for t in (logits, routed, batches, two_runs, lists, visits, skips, numbers)}, f, indent=1)
