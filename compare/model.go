@@ -176,6 +176,9 @@ func newBound(m Model, dt tensor.DType) bound {
 			low = m.Operand
 		}
 		switch {
+		case m.Coarse && m.Chain != nil: // S counts all roundings but those of the partial sums
+			b.chain, b.lowest = m.Operand.Eps()/2, m.Operand.String()
+			b.low, b.lowFlush = b.sum, b.flush
 		case low != tensor.Invalid:
 			b.chain, b.lowest = low.Eps()/2, low.String()
 			b.low, b.lowFlush = warnGrowth*b.chain, warnGrowth/2*math.Sqrt(n)*low.ULP(0)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
@@ -359,6 +361,74 @@ func TestMixedDTypes(t *testing.T) {
 					t.Errorf("%s: element %d is %g, the exact one %g: the bound is %g", tc.name, i, v, exact[i], most)
 				}
 			}
+		}
+	}
+}
+
+// verdictOn judges result i of a call by its bound, as in replays of the forward pass.
+func verdictOn(c *opdef.Call, f *opdef.Forward, i int, got *tensor.Tensor) compare.Result {
+	b := c.OutBound(f, i)
+	m := compare.Model{ULPs: b.ULPs, Scale: b.Scale, Covers: b.Covers, Terms: b.Terms, Coarse: b.Coarse,
+		Shared: b.Shared, Chain: b.Chain, Else: b.Else, Operand: b.Operand, Steps: b.Steps}
+	return compare.Check(got, f.Outs[i], m, compare.DefaultTolerance(got.DType), nil)
+}
+
+// TestRowsIn16Bits: torch's CPU kernels add the rows of the gradients of weight and bias in 16 bits, where they are
+// results as where they are gradients: no failure. Half as much is one.
+func TestRowsIn16Bits(t *testing.T) {
+	const rows, n = 48, 48
+	mask := value.NewList(true, true, true)
+	for _, dt := range []tensor.DType{tensor.BFloat16, tensor.Float16} {
+		for seed := range uint64(20) {
+			g := opdef.Gen{R: rand.New(rand.NewPCG(seed, 1))}
+			x, up := g.Normal(dt, rows, n), g.Normal(dt, rows, n)
+			zeros, ones := tensor.Full(dt, []int{rows, 1}, 0.0), tensor.Full(dt, []int{rows, 1}, 1.0)
+			w := tensor.Full(dt, []int{n}, 1.0)
+			terms := opdef.Zip(dt, x, up, func(a, b float64) float64 { return a * b })
+			for op, args := range map[string][]value.Value{
+				"layer": {up, x, value.NewTuple(int64(n)), zeros, ones, w, w, mask},
+				"group": {up, x, zeros, ones, w, int64(rows), int64(n), int64(1), int64(1), mask},
+			} {
+				c, f, err := invoke(t, "torch.ops.aten.native_"+op+"_norm_backward", args)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, v := range []*tensor.Tensor{1: terms, 2: up} {
+					if v == nil {
+						continue
+					}
+					sums, each := tensor.Make[float64](n), tensor.Data[float64](v)
+					for k, a := range each {
+						sums[k%n] = dt.Round(sums[k%n] + dt.Round(a))
+					}
+					got := tensor.New(dt, []int{n}, sums)
+					if r := verdictOn(c, f, i, got); r.Verdict == verdict.Fail {
+						t.Errorf("%s, %s, seed %d: result %d: %s", op, dt, seed, i, r.Reason)
+					}
+					half := opdef.Map(dt, got, func(a float64) float64 { return a / 2 })
+					if r := verdictOn(c, f, i, half); r.Verdict != verdict.Fail {
+						t.Errorf("%s, %s, seed %d: half of result %d: %s", op, dt, seed, i, r.Verdict)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestRunningStatisticsShare: all new running statistics may share a number that was rounded, as where all old ones are
+// equal, also where they are results. Other results share none.
+func TestRunningStatisticsShare(t *testing.T) {
+	dt := tensor.BFloat16
+	g := opdef.Gen{R: rand.New(rand.NewPCG(1, 2))}
+	old := tensor.Full(dt, []int{4}, 1.0)
+	c, f, err := invoke(t, "torch.ops.aten._native_batch_norm_legit_functional", []value.Value{g.Normal(dt, 60, 4), nil,
+		nil, old, old, true, 0.1, 1e-5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range f.Outs {
+		if got, want := c.OutBound(f, i).Shared, i >= 3; got != want {
+			t.Errorf("result %d: a rounded factor in common: %v, want %v", i, got, want)
 		}
 	}
 }

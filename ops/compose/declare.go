@@ -106,6 +106,11 @@ func (c *Call) Accept(got, want []*tensor.Tensor) []opdef.Acceptance {
 	return c.graph.accept(got, want)
 }
 
+// Chain gives the sums of the magnitudes of the partial sums of result i, and their dtype; see Graph.Rows.
+func (c *Call) Chain(i int) (tensor.DType, func() *tensor.Tensor) {
+	return c.outs[i].partial, c.outs[i].chain
+}
+
 func (c *Call) gradients(g *opdef.Grad) (opdef.Grads, error) {
 	return c.arguments(c.backward(g.Out), func(v *Value) *tensor.Tensor { return v.T }), nil
 }

@@ -58,6 +58,10 @@ type Value struct {
 	// least is nowhere more than errors, for a fraction of the work; nil: nothing of the kind is known.
 	least *tensor.Tensor
 
+	// chain gives the sums of the magnitudes of the partial sums in dtype partial, of T's shape; nil: see Sum.
+	chain   func() *tensor.Tensor
+	partial tensor.DType
+
 	in       []*Value
 	vjp      func(g *Value) []*Value // gradients of in; nil where none is wanted or none flows
 	weak     string                  // why gradients that the last primitive received prove little; "" if they do

@@ -40,6 +40,29 @@ func (g *Graph) Sum(x *Value, keepdim bool, dims ...int) *Value {
 	return g.sum(x, dt, ds, keepdim)
 }
 
+// Rows is Sum of x in dtype dt of 16 bits over dims, in the given shape, as dtype out. torch's CPU kernels may round
+// all terms and partial sums to dt; only a result of the call says so.
+func (g *Graph) Rows(x *Value, dt, out tensor.DType, shape []int, dims ...int) *Value {
+	x = g.To(x, dt)
+	v := g.To(g.Reshape(g.Sum(x, true, dims...), shape...), out)
+	v.partial, v.chain = dt, func() *tensor.Tensor {
+		order := slices.DeleteFunc(elements.AllDims(x.Dim()), func(d int) bool { return slices.Contains(dims, d) })
+		terms := tensor.Data[float64](x.T.Permute(append(order, dims...)...))
+		sums, least := tensor.Make[float64](v.T.Numel()), dt.SmallestNormal()
+		rows := len(terms) / max(len(sums), 1)
+		for i := range sums {
+			partial := 0.0
+			for _, t := range terms[i*rows : (i+1)*rows] {
+				if partial += t; t != 0 {
+					sums[i] += math.Abs(partial) + max(math.Abs(t), least)
+				}
+			}
+		}
+		return tensor.New(tensor.Float64, v.T.Shape, sums)
+	}
+	return v
+}
+
 func (g *Graph) sum(x *Value, dt tensor.DType, dims []int, keepdim bool) *Value {
 	n := 1
 	for _, d := range dims {

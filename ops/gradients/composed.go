@@ -1,7 +1,6 @@
 package gradients
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -105,7 +104,8 @@ var composed = []*opdef.Entry{
 		each := a.C / a.Group
 		return norm{g: g, input: a.Input, up: a.GradOut, weight: a.Weight, bias: a.Weight, mean: a.Mean, rstd: a.Rstd,
 			shape: []int{a.N, a.Group, each, a.HxW}, per: []int{a.N, a.Group, 1, 1}, dims: []int{2, 3},
-			affine: []int{1, a.Group, each, 1}, others: []int{0, 3}, mask: a.OutputMask, moves: true}.gradients()
+			affine: []int{1, a.Group, each, 1}, others: []int{0, 3}, mask: a.OutputMask, moves: true,
+			adds: a.Input.DType}.gradients() // before torch 2
 	}),
 	declare(compose.Op[batchNormArgs]{
 		Schema: "native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, " +
@@ -285,7 +285,7 @@ type norm struct {
 	others                                    []int // dimensions over which weight and bias are repeated
 	mask                                      []bool
 	moves                                     bool // gradients flow through the statistics
-	// adds is the dtype in which torch's CPU kernel adds rows, if it is not that of the weight.
+	// adds is the dtype in which torch's CPU kernel adds row after row; Invalid: in float32.
 	adds tensor.DType
 }
 
@@ -328,8 +328,11 @@ func (n norm) gradients() compose.Values {
 		if like != nil {
 			shape = like.Shape
 		}
-		if rows := cmp.Or(n.adds, dt); rows.IsHalf() { // torch's CPU kernels add row after row in the dtype
-			v = g.To(v, rows)
+		if n.adds.IsHalf() {
+			return g.Rows(v, n.adds, dt, shape, n.others...)
+		}
+		if dt.IsHalf() {
+			v = g.To(v, dt)
 		}
 		return g.To(g.Reshape(g.Sum(v, true, n.others...), shape...), dt)
 	}

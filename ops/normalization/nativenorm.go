@@ -228,6 +228,9 @@ func (n *nativeNormalisation) moved() []*tensor.Tensor {
 	return out
 }
 
+// Renewed says which results are running statistics.
+func (n *nativeNormalisation) Renewed(i int) bool { return i >= 3 }
+
 // After is the change of the running statistics.
 func (n *nativeNormalisation) After(outs []*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
 	if n.running != nil {

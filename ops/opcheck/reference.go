@@ -122,7 +122,8 @@ func judge(c *opdef.Call, got, want *tensor.Tensor, b opdef.Bound) string {
 		return fmt.Sprintf("is %s, want %s", got.Meta(), want.Meta())
 	}
 	model := compare.Model{Exact: b.Class == opdef.Exact, ULPs: b.ULPs, Scale: b.Scale, Covers: b.Covers,
-		Terms: b.Terms, Coarse: b.Coarse, Trivial: c.Entry.Trivial, Chain: b.Chain, Else: b.Else}
+		Terms: b.Terms, Coarse: b.Coarse, Trivial: c.Entry.Trivial, Chain: b.Chain, Else: b.Else,
+		Operand: b.Operand}
 	if r := compare.Check(got, want, model, compare.DefaultTolerance(got.DType), nil); r.Verdict == verdict.Fail {
 		return r.Reason
 	}

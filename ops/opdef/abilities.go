@@ -66,6 +66,18 @@ type Typed interface {
 	OtherDType(i int) tensor.DType
 }
 
+// Renewing are plans of results that are new values of arguments, which other forms of the operator change. They are
+// judged as those are: the elements share factors that are rounded to the dtype.
+type Renewing interface {
+	Renewed(i int) bool
+}
+
+// ChainedResults are plans of results whose terms torch's CPU kernels add as those of Chained.
+type ChainedResults interface {
+	// Chain gives the dtype and the sums of the magnitudes of the partial sums of result i; nil: there are none.
+	Chain(i int) (tensor.DType, func() *tensor.Tensor)
+}
+
 // Chained are plans of gradients whose terms torch's CPU kernels add one after the other in the gradient's dtype.
 type Chained interface {
 	// GradChain gives the sums of the magnitudes of the partial sums.

@@ -618,6 +618,14 @@ func (c *Call) OutBound(f *Forward, i int) Bound {
 	if typed, ok := plan.plan.(Typed); ok {
 		b.OtherDType = typed.OtherDType(i)
 	}
+	if chained, ok := plan.plan.(ChainedResults); ok {
+		if dt, sums := chained.Chain(i); sums != nil {
+			b.Operand, b.Chain = dt, sums
+		}
+	}
+	if renewing, ok := plan.plan.(Renewing); ok && renewing.Renewed(i) {
+		b.Shared = true
+	}
 	b.Steps = plan.Steps
 	return b
 }
