@@ -31,8 +31,16 @@ func create(path string) (*os.File, error) {
 }
 
 // Write has write fill a file that takes the place of path, readable by all, once it
-// is complete; until then, and if write fails, path is as it was.
+// is complete; until then, and if write fails, path is as it was. A device or a pipe
+// is written to: /dev/null stays what it is.
 func Write(path string, write func(f *os.File) error) (err error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return cmp.Or(write(f), f.Close())
+	}
 	f, err := create(path)
 	if err != nil {
 		return err

@@ -57,3 +57,21 @@ func TestCheck(t *testing.T) {
 		t.Errorf("%d files, %v, want 1", len(all), err)
 	}
 }
+
+// TestWriteToDevice: a device is written to, not replaced.
+func TestWriteToDevice(t *testing.T) {
+	put := func(f *os.File) error {
+		_, err := f.WriteString("text")
+		return err
+	}
+	link := filepath.Join(t.TempDir(), "null")
+	if err := os.Symlink(os.DevNull, link); err != nil {
+		t.Skip(err)
+	}
+	if err := wholefile.Write(link, put); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(link); err != nil || info.Mode().IsRegular() {
+		t.Errorf("%v, %v: the device was replaced", info, err)
+	}
+}
