@@ -324,11 +324,7 @@ func (v *Value) accumulates(w *Value, opt Options) bool {
 			return nil
 		}
 		defer done()
-		out := make([]float64, t.Numel())
-		for i := range out {
-			out[i] = tensor.At[float64](t, i)
-		}
-		return out
+		return slices.Clone(tensor.Data[float64](t)) // its file is closed then
 	}
 	now, before := elements(v), elements(w)
 	if now == nil || before == nil {

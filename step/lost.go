@@ -26,8 +26,7 @@ func lostRun(v *Value, parts [][]*Value) (first, n int) {
 				return 0, 0
 			}
 			added++
-			for i, s := range g.content.samples {
-				x := decode(g.DType, s)
+			for i, x := range g.content.numbers(g.DType) {
 				sums[i] += x
 				sizes[i] += math.Abs(x)
 			}

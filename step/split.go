@@ -382,8 +382,9 @@ func (v *Value) settleGradient(same, like []*Value) {
 	var best *Value
 	share := 0.0
 	for _, w := range like {
-		if a := v.content.alike(&w.content, v.DType); a.beyondChance() > share && a.n > few {
-			best, share = w, a.beyondChance()
+		a := v.content.alike(&w.content, v.DType)
+		if equal := a.beyondChance(); equal > share && a.n > few {
+			best, share = w, equal
 		}
 	}
 	switch {

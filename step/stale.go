@@ -140,8 +140,7 @@ func explained(g *Value, readings []*Value) bool {
 		if part.equals(g) {
 			return true
 		}
-		for i, s := range part.content.samples {
-			x := decode(part.DType, s)
+		for i, x := range part.content.numbers(part.DType) {
 			sums[i] += x
 			sizes[i] += math.Abs(x)
 		}
@@ -156,8 +155,7 @@ func explained(g *Value, readings []*Value) bool {
 // of some of them.
 func agree(g *Value, sums, sizes []float64, n float64) bool {
 	some := 0
-	for i, s := range g.content.samples {
-		x := decode(g.DType, s)
+	for i, x := range g.content.numbers(g.DType) {
 		may := n * (g.DType.Eps()*sizes[i] + g.DType.ULP(0)/2)
 		if !(math.Abs(x-sums[i]) <= may) {
 			return false
