@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,23 +12,6 @@ import (
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/timing"
 )
-
-type compareOptions struct {
-	selection
-	records    outputs
-	failOn     verdicts
-	results    bool
-	rows       bool
-	tolerances toleranceFile
-	names      string   // --map
-	unshard    []string // rules
-	tables     bool
-	sort       order
-	times      bool
-	threshold  float64
-	resolution float64
-	clock      clock
-}
 
 func newCompareCmd(a *app) *cobra.Command {
 	var o compareOptions
@@ -312,14 +294,4 @@ func (o *compareOptions) compare(ctx context.Context, p pairs.Pair, c pairs.Comp
 	}
 	out.pair = p
 	return out
-}
-
-// repro is the command line that compares one pair.
-func (o *compareOptions) repro(p pairs.Pair) string {
-	args := append(o.command("compare", "--tables"), o.tolerances.repro()...)
-	args = append(args, quotePath(pathOf(p.A)))
-	if p.B != nil && p.B != p.A {
-		args = append(args, quotePath(pathOf(p.B)))
-	}
-	return strings.Join(args, " ")
 }

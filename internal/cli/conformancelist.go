@@ -64,28 +64,3 @@ func (o *conformanceOptions) suite() ([]*configs.Case, error) {
 	cases, err := configs.Expand(entries, nil)
 	return cases, failed(err)
 }
-
-// readList reads --test_cases_path, if it is given. The list says which suite and
-// which variant to run.
-func (o *conformanceOptions) readList() (*conformance.CaseList, error) {
-	if o.casesPath == "" {
-		return nil, nil
-	}
-	if info, err := os.Stat(o.casesPath); err == nil && info.IsDir() {
-		o.casesPath = filepath.Join(o.casesPath, listName(o.model))
-	}
-	list, err := conformance.ReadCaseList(o.casesPath)
-	if err != nil {
-		return nil, failed(err)
-	}
-	if o.model != "" && o.model != list.Model() {
-		return nil, usageError("--test_cases_path: the cases are of %s, not of --model_name %s", list.Suite, o.model)
-	}
-	o.model = list.Model()
-	v := list.Variant()
-	if v.ChannelsLast {
-		o.variant.ChannelsLast, o.variant.MinDim = true, v.MinDim
-	}
-	o.variant.FourBytes = o.variant.FourBytes || v.FourBytes
-	return list, nil
-}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,14 +121,6 @@ func (r *conformanceReport) sheets() []reports.Sheet {
 		tables = append(tables, r.coverage.sheet())
 	}
 	return tables
-}
-
-// kitDatabase is the database of --use_db, in the cache directory.
-const kitDatabase = "diopi_testrecord.db"
-
-// databasePath is the file of --db_path, which the kit takes as an address.
-func databasePath(address, otherwise string) string {
-	return strings.TrimPrefix(cmp.Or(address, otherwise), "sqlite:///")
 }
 
 // A functionCounts is a device that counts the calls of each function. It may be used

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -332,34 +331,9 @@ func (o *conformanceOptions) recorded() (*conformance.Store, []*configs.Case, er
 	return store, cases, failed(err)
 }
 
-// functionsOf are the functions of cases, sorted.
-func functionsOf(cases []*configs.Case) []string {
-	var names []string
-	for _, c := range cases {
-		names = append(names, c.Function())
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
 // ran reports whether any result of a case says more than that it was skipped.
 func ran(results []*reports.Result) bool {
 	return slices.ContainsFunc(results, func(r *reports.Result) bool { return r.Verdict != verdict.Skipped })
-}
-
-// Files of --impl_folder. A vendor may have either alone.
-const (
-	rulesFile   = "device_configs.py"
-	convertFile = "convert_config.yaml"
-)
-
-// implFile is the path of a file of --impl_folder, or "" if it has none.
-func (o *conformanceOptions) implFile(name string) string {
-	path := filepath.Join(o.implFolder, name)
-	if _, err := os.Stat(path); o.implFolder == "" || err != nil {
-		return ""
-	}
-	return path
 }
 
 // rules are the cases that the device of --impl_folder leaves out and its
@@ -387,18 +361,6 @@ func (o *conformanceOptions) conversions() (*diopi.ConvertConfig, error) {
 		return nil, nil
 	}
 	return diopi.LoadConvertConfig(path)
-}
-
-// convertFile is the file with the conversions that the device wants, "" if there is
-// none.
-func (o *conformanceOptions) convertFile() string {
-	switch o.convert {
-	case "":
-		return o.implFile(convertFile)
-	case "none":
-		return ""
-	}
-	return o.convert
 }
 
 // reports are the results of a case as records.

@@ -488,13 +488,6 @@ func started(devices *[]readiness, a *app, bar *progress) error {
 	return nil
 }
 
-// say prints a line about what is done, for people.
-func (a *app) say(line string) {
-	if !a.quiet {
-		fmt.Fprintln(a.Err, line)
-	}
-}
-
 // checked starts the device beside others that are checked.
 func (d *deviceFlags) checked(cmd *cobra.Command, a *app) (*checkedDevice, error) {
 	opt, library, told, err := d.options(cmd)
@@ -556,3 +549,6 @@ func describeDevice(name string, i devicebridge.Info) string {
 	}
 	return text
 }
+
+// noDevice is the --device that checks what is recorded.
+const noDevice = "none"

@@ -49,9 +49,6 @@ func (a *app) useOperators() error {
 	return nil
 }
 
-// ownOperators are a file or a folder of operators of the user's.
-type ownOperators struct{ kind, name, path string }
-
 // operatorSettings are the files of operators that are in force.
 func (a *app) operatorSettings() reports.Settings {
 	var all reports.Settings

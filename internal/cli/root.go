@@ -21,31 +21,8 @@ import (
 	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/internal/num/blas"
 	"github.com/optool/optool/internal/quota"
-	"github.com/optool/optool/ops/opdef"
-	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/replay"
 )
-
-// An app is what every command has: streams and the flags of the root.
-type app struct {
-	Streams
-	quiet bool
-	read  string
-	jobs  int
-	blas  string
-	color string   // auto, always or never
-	args  []string // the command line, for reports
-
-	helpAll bool  // --help-all: help describes all flags
-	helpErr error // why help could not be written
-
-	operators []string // --ops
-	own       []ownOperators
-	registry  *opdef.Registry // with them, nil if there are none: see known
-	// config is the file of flags that were taken besides, and these; "" for none.
-	config string
-	cutOff *atomic.Int32 // the exit code of a command that an interruption cuts off
-}
 
 // Main runs a command line (without the program's name) and returns the exit
 // code. No panic leaves it.
@@ -78,22 +55,6 @@ func Main(args []string, s Streams) (code int) {
 		}
 	}
 	return exitCode(err)
-}
-
-// traceVariable has the stack of each internal error printed, for a report of the bug.
-const traceVariable = "OPTOOL_TRACE"
-
-func traceHint() string {
-	if os.Getenv(traceVariable) != "" {
-		return ""
-	}
-	return " (" + traceVariable + "=1 prints where)"
-}
-
-func traceStack(s Streams, stack []byte) {
-	if os.Getenv(traceVariable) != "" {
-		fmt.Fprintf(s.Err, "%s\n", stack)
-	}
 }
 
 // exitGrace is how long after a signal the program may take to write what is finished.
@@ -214,14 +175,4 @@ func (a *app) useBLAS(cmd *cobra.Command) error {
 		return usageError("%s: %w", source, err)
 	}
 	return nil
-}
-
-func (a *app) readMode() (pthformat.ReadMode, error) {
-	switch a.read {
-	case "mmap":
-		return pthformat.Mmap, nil
-	case "plain":
-		return pthformat.Plain, nil
-	}
-	return 0, usageError("--read: want mmap or plain, got %q", a.read)
 }

@@ -256,3 +256,23 @@ func (t tally) code() int {
 	}
 	return ExitOK
 }
+
+// settings are those of the filters, in the order in which they are asked.
+func (s *selection) settings() reports.Settings {
+	var all reports.Settings
+	for _, part := range capture.Parts() {
+		if x := s.sources[part]; x != nil {
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// hides is the name of the setting that leaves a capture out, "" if none does.
+func (s *selection) hides(e *capture.Entry) (name string, err error) {
+	part, err := s.filter.Excludes(e, s.read)
+	if x := s.sources[part]; x != nil {
+		return x.Name, err
+	}
+	return "", err
+}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"github.com/optool/optool/capture"
 	"github.com/optool/optool/reports"
 )
 
@@ -11,26 +10,6 @@ const (
 	byFile     = "file"
 	byFlag     = "flag"
 )
-
-// settings are those of the filters, in the order in which they are asked.
-func (s *selection) settings() reports.Settings {
-	var all reports.Settings
-	for _, part := range capture.Parts() {
-		if x := s.sources[part]; x != nil {
-			all = append(all, x)
-		}
-	}
-	return all
-}
-
-// hides is the name of the setting that leaves a capture out, "" if none does.
-func (s *selection) hides(e *capture.Entry) (name string, err error) {
-	part, err := s.filter.Excludes(e, s.read)
-	if x := s.sources[part]; x != nil {
-		return x.Name, err
-	}
-	return "", err
-}
 
 // forwardAlone is the setting of --only_run_forward.
 func forwardAlone() *reports.Setting {

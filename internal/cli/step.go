@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,35 +14,13 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/rss"
-	"github.com/optool/optool/internal/smallfile"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
 	"github.com/optool/optool/step/metric"
 	"github.com/optool/optool/step/parallel"
 	"github.com/optool/optool/step/view"
-	"github.com/optool/optool/tensor"
 )
-
-type stepOptions struct {
-	selection
-	deviceFlags
-	records    outputs
-	tolerances toleranceFile
-	against    string
-	html       string
-	layout     string
-	graph      string
-	dot        string
-	mermaid    string
-	around     int
-	failOn     verdicts
-	exact      []string
-	in         []string
-	metricFlags
-	measured
-	starting []readiness // of the device
-}
 
 func newStepCmd(a *app) *cobra.Command {
 	var o stepOptions
@@ -196,26 +172,6 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	return a.unwritten(*rec.Exit, failures)
 }
 
-// plan reads the layout that the flags give; nil without one.
-func (o *stepOptions) plan() (*parallel.Plan, error) {
-	text := o.layout
-	switch {
-	case text == "":
-		return nil, nil
-	case !strings.HasPrefix(strings.TrimSpace(text), "mesh "):
-		b, err := smallfile.Read(text, smallfile.Most)
-		if err != nil {
-			return nil, failed(err)
-		}
-		text = string(b)
-	}
-	p, err := parallel.ParsePlan(text)
-	if err != nil {
-		return nil, usageError("--layout: %w", err)
-	}
-	return p, nil
-}
-
 // writeTold prints the calls for which --fail-on makes the run fail, and what was not judged.
 func (a *app) writeTold(w io.Writer, rec *reports.Recording) error {
 	failing := reports.NewDigest(rec.Summary.FailOn)
@@ -318,100 +274,6 @@ func stepExit(t *step.Trace, s *reports.Summary, refused int) int {
 	return ExitOK
 }
 
-// recording is what reports are made of.
-func (o *stepOptions) recording(a *app, t *step.Trace, settings reports.Settings) *reports.Recording {
-	rec := &reports.Recording{Run: a.run(o.device, settings...), Last: []byte("{}"), Summary: reports.NewSummary(),
-		Exit: new(int)}
-	rec.Results = reports.ResultsOf(t.Results(func(c *step.Call, onDevice bool) string {
-		return o.repro(t, c, onDevice)
-	})...)
-	for r := range rec.Results.All() {
-		rec.Summary.Add(r)
-	}
-	if n := t.Unrecorded(); n > 0 {
-		rec.Summary.Unjudged.Count("weight gradients were not recorded", "", n)
-	}
-	rec.Summary.Settings, rec.Summary.FailOn = settings, o.failOn
-	return rec
-}
-
-// drawings are the pictures that the flags name, of the graph that of makes.
-func (o *stepOptions) drawings(of func() *view.Graph) artifacts {
-	return artifacts{
-		{"html", o.html, func(w io.Writer) error { return of().WriteHTML(w) }},
-		{"graph", o.graph, func(w io.Writer) error { return of().WriteJSON(w) }},
-		{"dot", o.dot, func(w io.Writer) error { return of().WriteDot(w, of().RegionAround(o.around)) }},
-		{"mermaid", o.mermaid, func(w io.Writer) error { return of().WriteMermaid(w, of().RegionAround(o.around)) }},
-	}
-}
-
-// A stepCall is what one capture gave: nothing, if it is no call of the step.
-type stepCall struct {
-	call  *step.Call
-	bytes int64
-	err   error
-}
-
-// readStep reads all calls below a path and links them; devices are starting.
-func (a *app) readStep(cmd *cobra.Command, path string, lim *limits, opt step.Options, devices *[]readiness) (
-	t *step.Trace, refused int, err error) {
-	return a.readCalls(cmd, []string{path}, lim, opt, devices, step.Read)
-}
-
-// readCalls reads all calls under the paths, each by read, and links them.
-func (a *app) readCalls(cmd *cobra.Command, paths []string, lim *limits, opt step.Options, devices *[]readiness,
-	read func(*capture.Entry, step.Options) *step.Call) (t *step.Trace, refused int, err error) {
-	bar := a.newProgress("step", "capture")
-	bar.index(cmd.Context(), paths)
-	defer bar.end()
-	var calls []*step.Call
-	coming := readAhead(cmd.Context(), scan(cmd.Context(), paths, capture.Options{}), lim.ahead(),
-		func(e *capture.Entry) bool { return e.NotRun() == "" && !e.IsPair() })
-	err = ordered(cmd.Context(), a.jobs, coming,
-		func(f found) *stepCall {
-			switch {
-			case f.entry == nil:
-				return &stepCall{err: f.err}
-			case f.entry.NotRun() != "" || f.entry.IsPair(): // operators' calls, and only those of one run
-				return &stepCall{}
-			}
-			bar.begin(f.entry.Op)
-			bytes := f.entry.Bytes()
-			call, err := within(cmd.Context(), lim, bytes, func() (*step.Call, error) {
-				c := read(f.entry, opt)
-				return c, c.TooLarge
-			})
-			if err != nil && cmd.Context().Err() == nil {
-				call, _ = within(cmd.Context(), lim, bytes, func() (*step.Call, error) {
-					return step.NotRun(f.entry, err, opt), nil
-				})
-				err = fmt.Errorf("%s: %w", f.entry.Rel, err)
-			}
-			return &stepCall{call, bytes, err}
-		},
-		func(c *stepCall) error {
-			if err := started(devices, a, bar); err != nil {
-				return err
-			}
-			if c.err != nil {
-				refused++
-				bar.warn(a, c.err)
-			}
-			bar.add(false, c.bytes)
-			if c.call != nil {
-				calls = append(calls, c.call)
-			}
-			return nil
-		})
-	if err != nil {
-		return nil, refused, failed(err)
-	}
-	if len(calls) == 0 {
-		return nil, refused, &exitError{ExitFailed, fmt.Errorf("%s: no captures found", strings.Join(paths, ", "))}
-	}
-	return step.New(calls), refused, nil
-}
-
 // writeStep writes the records of a step.
 func writeStep(j *jsonOutput, t *step.Trace, m measured, counted *reports.Summary) error {
 	if j.lines == nil {
@@ -446,119 +308,4 @@ func writeStep(j *jsonOutput, t *step.Trace, m measured, counted *reports.Summar
 		s.Tokens = m.pair.Record()
 	}
 	return j.write(s)
-}
-
-// An imaginedRun is the step with some ops computed otherwise.
-type imaginedRun struct {
-	text  string // "torch.matmul exact"
-	ops   *capture.Patterns
-	how   step.Choice
-	dtype tensor.DType
-}
-
-// imagined are the runs that --exact and --in ask for.
-func (o *stepOptions) imagined() ([]imaginedRun, error) {
-	var out []imaginedRun
-	add := func(flag, list, text string, how step.Choice, dt tensor.DType) error {
-		p, err := capture.ParsePatterns(list)
-		if err != nil {
-			return usageError("--%s: %w", flag, err)
-		}
-		out = append(out, imaginedRun{list + text, p, how, dt})
-		return nil
-	}
-	if len(o.exact) > 0 {
-		if err := add("exact", strings.Join(o.exact, ","), " exact", step.AsExact, tensor.Invalid); err != nil {
-			return nil, err
-		}
-	}
-	for _, arg := range o.in {
-		name, list, ok := strings.Cut(arg, "=")
-		dt, known := tensor.ParseDType(name)
-		if !ok || !known || !dt.IsFloat() {
-			return nil, usageError("--in: want DTYPE=OP[,OP] with a floating dtype, got %q", arg)
-		}
-		if err := add("in", list, " in "+dt.String(), step.InDType, dt); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-// whatIf is the run; n, if not nil, counts the calls that are computed otherwise.
-func (w imaginedRun) whatIf(n *int) step.WhatIf {
-	return step.WhatIf{Choose: func(c *step.Call) (step.Choice, tensor.DType) {
-		if !w.ops.Match(c.Op) {
-			return step.AsRecorded, tensor.Invalid
-		}
-		if n != nil {
-			*n++
-		}
-		return w.how, w.dtype
-	}}
-}
-
-// lines say what the losses would have been.
-func (w imaginedRun) lines(cmd *cobra.Command, t *step.Trace, opt step.Options) ([]string, error) {
-	var out []string
-	n := 0
-	what := w.whatIf(&n)
-	for _, p := range t.Processes {
-		losses, err := p.Losses(cmd.Context(), what, opt)
-		if err != nil {
-			return nil, err
-		}
-		for i, s := range p.Steps {
-			out = append(out, fmt.Sprintf("with %s the loss of %s would have been %.9g: %+.3g", w.text, s.Loss,
-				losses[i], losses[i]-s.Captured))
-		}
-	}
-	if n == 0 {
-		return []string{w.text + ": no such call"}, nil
-	}
-	return out, nil
-}
-
-// command is a command of this program, with what decides about verdicts.
-func (o *stepOptions) command(args ...string) string {
-	args = o.selection.command(args[0], args[1:]...)
-	return strings.Join(slices.Insert(args, len(args)-1, o.tolerances.repro()...), " ")
-}
-
-// repro is the command that runs a call again: a collective with those of the other ranks.
-func (o *stepOptions) repro(t *step.Trace, c *step.Call, onDevice bool) string {
-	args := []string{"replay", "--tables"}
-	if onDevice {
-		args = append(args, o.deviceFlags.repro()...)
-	}
-	var paths []string
-	for _, e := range t.Exchange(c) {
-		paths = append(paths, quotePath(pathOf(e)))
-	}
-	return o.command(append(args, strings.Join(paths, " "))...)
-}
-
-// next are commands that show more.
-func (o *stepOptions) next(t *step.Trace, path string) []string {
-	var out []string
-	if len(t.Findings) > 0 {
-		f := t.Findings[0]
-		at := quotePath(pathOf(f.Call.Entry))
-		if f.Rule == verdict.Diverged && f.Peer != nil {
-			out = append(out, o.command("compare", "--tables", quotePath(pathOf(f.Peer.Entry)), at))
-		} else {
-			out = append(out, o.repro(t, f.Call, false))
-		}
-		if f.Rule == verdict.Wrong && len(t.Exchange(f.Call)) == 1 {
-			out = append(out, o.command("explain", at))
-		}
-	}
-	wrong, _ := t.Reruns()
-	if i := slices.IndexFunc(wrong, func(r *step.Rerun) bool { return r.Standing != step.NotRepeated }); i >= 0 {
-		out = append(out, o.repro(t, wrong[i].Call, true))
-	}
-	if o.html == "" {
-		out = append(out, o.command("step", "--html", "step.html", quotePath(path)))
-	}
-	return out
 }

@@ -8,14 +8,12 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/devicebridge/torchbridge"
 	"github.com/optool/optool/internal/rss"
@@ -27,36 +25,6 @@ import (
 	"github.com/optool/optool/reports/charts"
 	"github.com/optool/optool/timing"
 )
-
-type timeOptions struct {
-	selection
-	deviceFlags
-	runTimes    int
-	forwardOnly bool
-	sync        bool
-	records     outputs
-	out         string
-	cache       string
-	maxTime     time.Duration
-	budget      time.Duration
-	interleave  bool
-	resolution  float64
-	threshold   float64
-	each        bool
-	byShape     bool
-	sortBy      string
-	rowLimit    int
-	bench       string
-	trace       string
-	plot        string
-	histogram   bool
-	calibrate   bool
-	bandwidth   float64
-	flops       float64
-	seed        uint64
-	accCheck    bool
-	tolerances  toleranceFile
-}
 
 func newTimeCmd(a *app) *cobra.Command {
 	var o timeOptions
@@ -134,47 +102,6 @@ each run with --run_times, otherwise the medians.`,
 	f.Float64Var(&o.flops, "peak-flops", 0, "peak arithmetic in `GFLOP/s`")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the random order of --interleave")
 	return cmd
-}
-
-func (o *timeOptions) check(paths []string) error {
-	switch {
-	case o.runTimes < 0:
-		return usageError("--run_times: want a number of runs, got %d", o.runTimes)
-	case o.maxTime <= 0:
-		return usageError("--max-time: want more than 0, got %v", o.maxTime)
-	case o.resolution <= 0:
-		return usageError("--resolution: want more than 0, got %v", o.resolution)
-	case o.budget < 0:
-		return usageError("--budget: want more than 0, got %v", o.budget)
-	case !slices.Contains(reports.AverageColumns, o.sortBy):
-		return usageError("--sort_by: want one of %s, got %q", strings.Join(reports.AverageColumns, ", "), o.sortBy)
-	case o.rowLimit < 0:
-		return usageError("--row_limit: want a number of rows, got %d", o.rowLimit)
-	case o.bandwidth < 0 || o.flops < 0:
-		return usageError("--peak-bandwidth, --peak-flops: want more than 0")
-	case o.plot != "" && !strings.HasSuffix(o.plot, ".svg"):
-		return usageError("--plot: want a name ending in .svg, got %q", o.plot)
-	case o.threshold < 0:
-		return usageError("--threshold: want at least 0, got %v", o.threshold)
-	case o.threshold > 0 && o.against == "":
-		return usageError("--threshold needs --against-device")
-	case o.tolerances != "" && !o.accCheck:
-		return usageError("--tolerances needs --acc_check")
-	case len(paths) == 0 && !o.calibrate:
-		return usageError("time: want at least one PATH")
-	}
-	if !slices.Contains([]string{"both", "cold", "hot"}, o.cache) {
-		return usageError("--cache: want cold, hot or both, got %q", o.cache)
-	}
-	return o.deviceFlags.check()
-}
-
-// caches are the states of the caches to measure with.
-func (o *timeOptions) caches() []timing.Cache {
-	if o.cache == "both" {
-		return []timing.Cache{timing.Cold, timing.Hot}
-	}
-	return []timing.Cache{timing.Cache(o.cache)}
 }
 
 func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
@@ -313,61 +240,6 @@ func (t *timer) run(ctx context.Context, paths []string, start time.Time) error 
 	return t.finish(tasks, start, interrupted)
 }
 
-// report prints and writes what was measured of a task.
-func (t *timer) report(k *timed.Task) error {
-	if k.NoBackward != nil {
-		if err := t.forwardOnly(k); err != nil {
-			return err
-		}
-	}
-	if k.Err != nil {
-		if err := t.leave(k.Entry, k.Op, k.Err); err != nil {
-			return err
-		}
-	}
-	if len(k.Series) == 0 {
-		return nil
-	}
-	if t.o.sync {
-		if err := t.opToolsTables(k); err != nil {
-			return err
-		}
-	}
-	if err := t.csv.add(t, k); err != nil {
-		return err
-	}
-	if t.table == nil {
-		t.table = newTimeTable(t.json.text(), t.outputWidth(), t.peaks.Known(), t.check != nil)
-	}
-	worst := verdict.Verdict("")
-	if t.check != nil {
-		worst = t.check.verdicts[k]
-	}
-	for i, r := range k.Series {
-		t.done = append(t.done, r)
-		if t.json.lines != nil {
-			if err := t.json.lines.Timing(r); err != nil {
-				return err
-			}
-		}
-		if k.Against != nil {
-			t.changes = append(t.changes, reports.TimingChange{TimingKey: r.Key(), Accuracy: string(worst),
-				Change: timing.ComparePair(k.Against[i].Samples, r.Series.Samples, t.measuring.Resolution)})
-		} else if err := t.table.add(r, worst); err != nil {
-			return err
-		}
-		if t.o.histogram {
-			if err := t.table.list.Flush(); err != nil {
-				return err
-			}
-			if err := reports.Histogram(t.json.text(), t.outputWidth(), r.Series); err != nil {
-				return err
-			}
-		}
-	}
-	return t.table.list.Flush()
-}
-
 // finish prints the tables over all calls, writes the files and gives the exit
 // code.
 func (t *timer) finish(tasks []*timed.Task, start time.Time, interrupted bool) error {
@@ -504,43 +376,4 @@ func clockText(cold string) string {
 	overhead, resolution := timing.ClockOverhead()
 	return fmt.Sprintf("host clock: reading it adds %s to a run, it ticks every %s\ncold: %s",
 		timing.Format(overhead), timing.Format(resolution), cold)
-}
-
-// A timeCSV is op_tools' file of times, created with its first row.
-type timeCSV struct {
-	dir   string
-	block int // see selection.csvBlock
-	path  string
-	file  *os.File
-	csv   *reports.CSV
-	ids   map[string]int // runs so far, by op
-}
-
-// add writes the runs of a task; op_tools numbers the calls of each op.
-func (c *timeCSV) add(t *timer, k *timed.Task) error {
-	if c.csv == nil {
-		f, err := reports.CreateTimeCSV(c.dir, time.Now())
-		if err != nil {
-			return err
-		}
-		c.file, c.path, c.csv = f, f.Name(), reports.NewTimeCSV(f, c.block)
-	}
-	rows, err := t.timeRows(k)
-	if err != nil {
-		return err
-	}
-	for _, r := range rows {
-		c.ids[k.Op]++
-		r.ForwardID = c.ids[k.Op]
-		if err := c.csv.Time(r); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *timeCSV) close() {
-	if c.file != nil {
-		c.file.Close()
-	}
 }

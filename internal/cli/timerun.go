@@ -11,33 +11,14 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/devicebridge"
+	"github.com/optool/optool/ops/opdef"
+	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/replay"
-	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/replay/timed"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/results"
+	"github.com/optool/optool/timing"
 )
-
-// A timer is a run of time: it measures tasks and reports them.
-type timer struct {
-	*app
-	o         *timeOptions
-	measuring timed.Timer
-	library   *ondevice.Device // that is measured; nil: none is
-	limits    *limits
-	check     *accuracy // nil: results are not looked at
-	peaks     timed.Peaks
-	json      *jsonOutput
-	csv       *timeCSV
-	table     *timeTable
-	tally     tally
-	settings  reports.Settings
-	digest    string // of the library that is measured, if it is one
-	left      leftOut
-	done      []*reports.Timing
-	// Of --against-device: how what is done compares with it, and the counts of that.
-	changes  []reports.TimingChange
-	compared *ChangeCounts
-}
 
 // collect finds the calls to measure.
 func (t *timer) collect(ctx context.Context, paths []string) ([]*timed.Task, error) {
@@ -177,4 +158,106 @@ func (c *accuracy) look(ctx context.Context, t *timer, k *timed.Task) error {
 		return err
 	}
 	return r.found.Write(t.json.text(), t.style())
+}
+
+// leave tells that a call cannot be measured: what is not supported is listed in
+// the end, anything else is a warning at once.
+func (t *timer) leave(e *capture.Entry, op string, err error) error {
+	v := verdict.Error
+	var failed *replay.CallError
+	switch {
+	case errors.Is(err, opdef.ErrUnknownOp):
+		v = verdict.Unsupported
+	case errors.Is(err, pthformat.ErrNothingSaved):
+		t.left.add(op, pthformat.ErrNothingSaved.Error())
+		return t.unmeasured(e, op, "", verdict.Invalid, err)
+	case errors.As(err, &failed):
+		v = failed.Verdict
+	}
+	switch v {
+	case verdict.Unsupported:
+		t.left.add(op, err.Error())
+	case verdict.Error:
+		t.tally.refused++
+		t.warn("%s: %v", e.Rel, err)
+	default:
+		t.left.failed = true
+		t.warn("%s: %v", e.Rel, err)
+	}
+	return t.unmeasured(e, op, "", v, err)
+}
+
+// forwardOnly tells that the device has no backward pass for a call.
+func (t *timer) forwardOnly(k *timed.Task) error {
+	t.left.forward++
+	return t.unmeasured(k.Entry, k.Op, "backward", verdict.Unsupported, k.NoBackward)
+}
+
+// unmeasured writes the JSON line of a phase that was not measured, of the whole
+// call if phase is empty.
+func (t *timer) unmeasured(e *capture.Entry, op, phase string, v verdict.Verdict, err error) error {
+	return t.json.write(struct {
+		Kind      string          `json:"kind"`
+		Capture   string          `json:"capture"`
+		Op        string          `json:"op"`
+		ForwardID *int            `json:"forward_id"`
+		Phase     string          `json:"phase"`
+		Verdict   verdict.Verdict `json:"verdict"`
+		Reason    string          `json:"reason"`
+	}{"unmeasured", e.Rel, op, results.Known(e.ID), phase, v, err.Error()})
+}
+
+// report prints and writes what was measured of a task.
+func (t *timer) report(k *timed.Task) error {
+	if k.NoBackward != nil {
+		if err := t.forwardOnly(k); err != nil {
+			return err
+		}
+	}
+	if k.Err != nil {
+		if err := t.leave(k.Entry, k.Op, k.Err); err != nil {
+			return err
+		}
+	}
+	if len(k.Series) == 0 {
+		return nil
+	}
+	if t.o.sync {
+		if err := t.opToolsTables(k); err != nil {
+			return err
+		}
+	}
+	if err := t.csv.add(t, k); err != nil {
+		return err
+	}
+	if t.table == nil {
+		t.table = newTimeTable(t.json.text(), t.outputWidth(), t.peaks.Known(), t.check != nil)
+	}
+	worst := verdict.Verdict("")
+	if t.check != nil {
+		worst = t.check.verdicts[k]
+	}
+	for i, r := range k.Series {
+		t.done = append(t.done, r)
+		if t.json.lines != nil {
+			if err := t.json.lines.Timing(r); err != nil {
+				return err
+			}
+		}
+		if k.Against != nil {
+			t.changes = append(t.changes, reports.TimingChange{TimingKey: r.Key(), Accuracy: string(worst),
+				Change: timing.ComparePair(k.Against[i].Samples, r.Series.Samples, t.measuring.Resolution)})
+		} else if err := t.table.add(r, worst); err != nil {
+			return err
+		}
+		if t.o.histogram {
+			if err := t.table.list.Flush(); err != nil {
+				return err
+			}
+			if err := reports.Histogram(t.json.text(), t.outputWidth(), r.Series); err != nil {
+				return err
+			}
+		}
+	}
+	return t.table.list.Flush()
 }

@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/step"
+	"github.com/optool/optool/tensor"
+)
+
+// An imaginedRun is the step with some ops computed otherwise.
+type imaginedRun struct {
+	text  string // "torch.matmul exact"
+	ops   *capture.Patterns
+	how   step.Choice
+	dtype tensor.DType
+}
+
+// imagined are the runs that --exact and --in ask for.
+func (o *stepOptions) imagined() ([]imaginedRun, error) {
+	var out []imaginedRun
+	add := func(flag, list, text string, how step.Choice, dt tensor.DType) error {
+		p, err := capture.ParsePatterns(list)
+		if err != nil {
+			return usageError("--%s: %w", flag, err)
+		}
+		out = append(out, imaginedRun{list + text, p, how, dt})
+		return nil
+	}
+	if len(o.exact) > 0 {
+		if err := add("exact", strings.Join(o.exact, ","), " exact", step.AsExact, tensor.Invalid); err != nil {
+			return nil, err
+		}
+	}
+	for _, arg := range o.in {
+		name, list, ok := strings.Cut(arg, "=")
+		dt, known := tensor.ParseDType(name)
+		if !ok || !known || !dt.IsFloat() {
+			return nil, usageError("--in: want DTYPE=OP[,OP] with a floating dtype, got %q", arg)
+		}
+		if err := add("in", list, " in "+dt.String(), step.InDType, dt); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// whatIf is the run; n, if not nil, counts the calls that are computed otherwise.
+func (w imaginedRun) whatIf(n *int) step.WhatIf {
+	return step.WhatIf{Choose: func(c *step.Call) (step.Choice, tensor.DType) {
+		if !w.ops.Match(c.Op) {
+			return step.AsRecorded, tensor.Invalid
+		}
+		if n != nil {
+			*n++
+		}
+		return w.how, w.dtype
+	}}
+}
+
+// lines say what the losses would have been.
+func (w imaginedRun) lines(cmd *cobra.Command, t *step.Trace, opt step.Options) ([]string, error) {
+	var out []string
+	n := 0
+	what := w.whatIf(&n)
+	for _, p := range t.Processes {
+		losses, err := p.Losses(cmd.Context(), what, opt)
+		if err != nil {
+			return nil, err
+		}
+		for i, s := range p.Steps {
+			out = append(out, fmt.Sprintf("with %s the loss of %s would have been %.9g: %+.3g", w.text, s.Loss,
+				losses[i], losses[i]-s.Captured))
+		}
+	}
+	if n == 0 {
+		return []string{w.text + ": no such call"}, nil
+	}
+	return out, nil
+}

@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/internal/smallfile"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/step"
+	"github.com/optool/optool/step/parallel"
+	"github.com/optool/optool/step/view"
+)
+
+type stepOptions struct {
+	selection
+	deviceFlags
+	records    outputs
+	tolerances toleranceFile
+	against    string
+	html       string
+	layout     string
+	graph      string
+	dot        string
+	mermaid    string
+	around     int
+	failOn     verdicts
+	exact      []string
+	in         []string
+	metricFlags
+	measured
+	starting []readiness // of the device
+}
+
+// plan reads the layout that the flags give; nil without one.
+func (o *stepOptions) plan() (*parallel.Plan, error) {
+	text := o.layout
+	switch {
+	case text == "":
+		return nil, nil
+	case !strings.HasPrefix(strings.TrimSpace(text), "mesh "):
+		b, err := smallfile.Read(text, smallfile.Most)
+		if err != nil {
+			return nil, failed(err)
+		}
+		text = string(b)
+	}
+	p, err := parallel.ParsePlan(text)
+	if err != nil {
+		return nil, usageError("--layout: %w", err)
+	}
+	return p, nil
+}
+
+// drawings are the pictures that the flags name, of the graph that of makes.
+func (o *stepOptions) drawings(of func() *view.Graph) artifacts {
+	return artifacts{
+		{"html", o.html, func(w io.Writer) error { return of().WriteHTML(w) }},
+		{"graph", o.graph, func(w io.Writer) error { return of().WriteJSON(w) }},
+		{"dot", o.dot, func(w io.Writer) error { return of().WriteDot(w, of().RegionAround(o.around)) }},
+		{"mermaid", o.mermaid, func(w io.Writer) error { return of().WriteMermaid(w, of().RegionAround(o.around)) }},
+	}
+}
+
+// command is a command of this program, with what decides about verdicts.
+func (o *stepOptions) command(args ...string) string {
+	args = o.selection.command(args[0], args[1:]...)
+	return strings.Join(slices.Insert(args, len(args)-1, o.tolerances.repro()...), " ")
+}
+
+// repro is the command that runs a call again: a collective with those of the other ranks.
+func (o *stepOptions) repro(t *step.Trace, c *step.Call, onDevice bool) string {
+	args := []string{"replay", "--tables"}
+	if onDevice {
+		args = append(args, o.deviceFlags.repro()...)
+	}
+	var paths []string
+	for _, e := range t.Exchange(c) {
+		paths = append(paths, quotePath(pathOf(e)))
+	}
+	return o.command(append(args, strings.Join(paths, " "))...)
+}
+
+// next are commands that show more.
+func (o *stepOptions) next(t *step.Trace, path string) []string {
+	var out []string
+	if len(t.Findings) > 0 {
+		f := t.Findings[0]
+		at := quotePath(pathOf(f.Call.Entry))
+		if f.Rule == verdict.Diverged && f.Peer != nil {
+			out = append(out, o.command("compare", "--tables", quotePath(pathOf(f.Peer.Entry)), at))
+		} else {
+			out = append(out, o.repro(t, f.Call, false))
+		}
+		if f.Rule == verdict.Wrong && len(t.Exchange(f.Call)) == 1 {
+			out = append(out, o.command("explain", at))
+		}
+	}
+	wrong, _ := t.Reruns()
+	if i := slices.IndexFunc(wrong, func(r *step.Rerun) bool { return r.Standing != step.NotRepeated }); i >= 0 {
+		out = append(out, o.repro(t, wrong[i].Call, true))
+	}
+	if o.html == "" {
+		out = append(out, o.command("step", "--html", "step.html", quotePath(path)))
+	}
+	return out
+}
+
+// recording is what reports are made of.
+func (o *stepOptions) recording(a *app, t *step.Trace, settings reports.Settings) *reports.Recording {
+	rec := &reports.Recording{Run: a.run(o.device, settings...), Last: []byte("{}"), Summary: reports.NewSummary(),
+		Exit: new(int)}
+	rec.Results = reports.ResultsOf(t.Results(func(c *step.Call, onDevice bool) string {
+		return o.repro(t, c, onDevice)
+	})...)
+	for r := range rec.Results.All() {
+		rec.Summary.Add(r)
+	}
+	if n := t.Unrecorded(); n > 0 {
+		rec.Summary.Unjudged.Count("weight gradients were not recorded", "", n)
+	}
+	rec.Summary.Settings, rec.Summary.FailOn = settings, o.failOn
+	return rec
+}

@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/step"
+)
+
+// A stepCall is what one capture gave: nothing, if it is no call of the step.
+type stepCall struct {
+	call  *step.Call
+	bytes int64
+	err   error
+}
+
+// readStep reads all calls below a path and links them; devices are starting.
+func (a *app) readStep(cmd *cobra.Command, path string, lim *limits, opt step.Options, devices *[]readiness) (
+	t *step.Trace, refused int, err error) {
+	return a.readCalls(cmd, []string{path}, lim, opt, devices, step.Read)
+}
+
+// readCalls reads all calls under the paths, each by read, and links them.
+func (a *app) readCalls(cmd *cobra.Command, paths []string, lim *limits, opt step.Options, devices *[]readiness,
+	read func(*capture.Entry, step.Options) *step.Call) (t *step.Trace, refused int, err error) {
+	bar := a.newProgress("step", "capture")
+	bar.index(cmd.Context(), paths)
+	defer bar.end()
+	var calls []*step.Call
+	coming := readAhead(cmd.Context(), scan(cmd.Context(), paths, capture.Options{}), lim.ahead(),
+		func(e *capture.Entry) bool { return e.NotRun() == "" && !e.IsPair() })
+	err = ordered(cmd.Context(), a.jobs, coming,
+		func(f found) *stepCall {
+			switch {
+			case f.entry == nil:
+				return &stepCall{err: f.err}
+			case f.entry.NotRun() != "" || f.entry.IsPair(): // operators' calls, and only those of one run
+				return &stepCall{}
+			}
+			bar.begin(f.entry.Op)
+			bytes := f.entry.Bytes()
+			call, err := within(cmd.Context(), lim, bytes, func() (*step.Call, error) {
+				c := read(f.entry, opt)
+				return c, c.TooLarge
+			})
+			if err != nil && cmd.Context().Err() == nil {
+				call, _ = within(cmd.Context(), lim, bytes, func() (*step.Call, error) {
+					return step.NotRun(f.entry, err, opt), nil
+				})
+				err = fmt.Errorf("%s: %w", f.entry.Rel, err)
+			}
+			return &stepCall{call, bytes, err}
+		},
+		func(c *stepCall) error {
+			if err := started(devices, a, bar); err != nil {
+				return err
+			}
+			if c.err != nil {
+				refused++
+				bar.warn(a, c.err)
+			}
+			bar.add(false, c.bytes)
+			if c.call != nil {
+				calls = append(calls, c.call)
+			}
+			return nil
+		})
+	if err != nil {
+		return nil, refused, failed(err)
+	}
+	if len(calls) == 0 {
+		return nil, refused, &exitError{ExitFailed, fmt.Errorf("%s: no captures found", strings.Join(paths, ", "))}
+	}
+	return step.New(calls), refused, nil
+}
