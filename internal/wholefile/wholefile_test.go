@@ -75,3 +75,31 @@ func TestWriteToDevice(t *testing.T) {
 		t.Errorf("%v, %v: the device was replaced", info, err)
 	}
 }
+
+// TestWriteThroughLink: the file behind a link is replaced, where that file lies.
+func TestWriteThroughLink(t *testing.T) {
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	file, link := filepath.Join(elsewhere, "f"), filepath.Join(dir, "link")
+	if err := os.WriteFile(file, []byte("old"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(file, link); err != nil {
+		t.Skip(err)
+	}
+	if err := wholefile.Check(link); err != nil {
+		t.Error(err)
+	}
+	err := wholefile.Write(link, func(f *os.File) error {
+		_, err := f.WriteString("new")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != "new" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if at, err := os.Readlink(link); err != nil || at != file {
+		t.Errorf("the link names %q, %v", at, err)
+	}
+}
