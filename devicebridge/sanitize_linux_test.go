@@ -24,9 +24,9 @@ func TestMain(m *testing.M) {
 		programs = files
 		// Faults of the library are the worker's to die of, not the sanitizer's.
 		os.Setenv("ASAN_OPTIONS",
-			"halt_on_error=1:exitcode=66:handle_segv=0:handle_abort=0:handle_sigfpe=0:detect_leaks=0:allocator_may_return_null=1")
+			"halt_on_error=1:exitcode=66:handle_segv=0:handle_abort=0:handle_sigbus=0:handle_sigfpe=0:detect_leaks=0:allocator_may_return_null=1")
 		os.Setenv("UBSAN_OPTIONS", "halt_on_error=1:print_stacktrace=1")
-		os.Setenv("TSAN_OPTIONS", "halt_on_error=1:exitcode=66:handle_segv=0:handle_abort=0:handle_sigfpe=0")
+		os.Setenv("TSAN_OPTIONS", "halt_on_error=1:exitcode=66:handle_segv=0:handle_abort=0:handle_sigbus=0:handle_sigfpe=0")
 	}
 	os.Exit(m.Run())
 }
