@@ -134,6 +134,9 @@ func (v *Value) readAfter() (waited *Value) {
 	}
 	complete := false // after wait_tensor
 	for _, c := range v.Call.Process.Calls[v.Call.Order+1:] {
+		if v.Call.Process.accumulates(v.Call, c) {
+			return waited
+		}
 		switch name := c.collective(); {
 		case name == "wait_tensor":
 			for _, w := range c.Outputs {
@@ -161,6 +164,18 @@ func (v *Value) readAfter() (waited *Value) {
 		}
 	}
 	return waited
+}
+
+// accumulates reports whether autograd ran other backward passes between two calls of the backward pass: it may have
+// added gradients to what the first left, in place, before the second read it.
+func (p *Process) accumulates(first, second *Call) bool {
+	between, behind := false, false
+	for _, c := range p.Calls {
+		b := c.Entry.BackwardOrder
+		between = between || b > first.Entry.Order && b < second.Entry.Order
+		behind = behind || b > second.Entry.Order
+	}
+	return between && behind
 }
 
 // waits are the calls that only wait for the result of a functional collective, or wrap it.

@@ -175,3 +175,20 @@ func negated(xs []float32) []float32 {
 	}
 	return out
 }
+
+// TestAccumulates: what a call of the backward pass left may have changed before another reads it if autograd ran other
+// calls' backward passes in between; behind the backward pass nothing adds to it.
+func TestAccumulates(t *testing.T) {
+	p := &Process{}
+	for _, orders := range [][2]int{{0, 14}, {1, 12}, {2, 10}, {11, -1}, {13, -1}, {15, -1}} {
+		p.Calls = append(p.Calls, &Call{Entry: &capture.Entry{Order: orders[0], BackwardOrder: orders[1]}})
+	}
+	for _, tc := range []struct {
+		first, second int
+		want          bool
+	}{{3, 4, true}, {4, 5, false}, {3, 5, false}} {
+		if got := p.accumulates(p.Calls[tc.first], p.Calls[tc.second]); got != tc.want {
+			t.Errorf("between %d and %d: got %v", tc.first, tc.second, got)
+		}
+	}
+}

@@ -91,15 +91,21 @@ func (a *array) near(b *array, tolerance float64) bool {
 }
 
 func nearly(x, y []float64, bound float64) bool {
-	if len(x) != len(y) {
-		return false
-	}
+	return len(x) == len(y) && apart(x, y) <= max(bound, 0)
+}
+
+// apart is the largest difference of elements; two NaNs and two equal infinities agree.
+func apart(x, y []float64) (d float64) {
 	for i, v := range x {
-		if d := v - y[i]; d != 0 && !(math.Abs(d) <= bound) && !(v != v && y[i] != y[i]) && v != y[i] {
-			return false
+		switch w := y[i]; {
+		case v == w || v != v && w != w:
+		case !(math.Abs(v-w) <= math.MaxFloat64):
+			return math.Inf(1)
+		default:
+			d = max(d, math.Abs(v-w))
 		}
 	}
-	return true
+	return d
 }
 
 // map1 is the array with f of each element.

@@ -35,6 +35,8 @@ func TestCheck(t *testing.T) {
 		{"flat", "", "", "", "[2 (ranks 0-1); parameters: 4 replicated]"},
 		{"flat-stale", "collective", "torch.distributed.all_gather_into_tensor", "what ranks 0-1 made of their parts", ""},
 		{"flat-sum", "scale", "torch.Tensor.sub_", "is 2 times that of the whole program", ""},
+		{"ring", "", "", "", "[3 (ranks 0-2); parameters: 1 replicated]"},
+		{"ring-on", "collective", "__main__.Shift.apply", "the backward pass sends gradients to other ranks", ""},
 		{"several", "", "", "", ""},
 		{"tensor", "", "", "",
 			"[2 (ranks 0-1); parameters: 2 replicated, 1 sharded along dimension 0, 1 sharded along dimension 1]"},

@@ -147,31 +147,51 @@ func correlation(x, y []float64) float64 {
 	return xy / math.Sqrt(xx*yy)
 }
 
-// match finds places by which the values of the ranks make the whole; ok is false if there are none.
-// Of several the first in the order of the candidates counts. flat compares elements and not shapes.
+// match finds places by which the values of the ranks make the whole; ok is false if there are none. Of several that
+// fit, the first in the order of the candidates counts, unless another fits much closer: narrow dtypes allow much.
+// flat compares elements and not shapes.
 func (m *mesh) match(values map[int]*array, whole *array, candidates [][]place, flat bool, tolerance float64) (
 	found []place, ok bool) {
+	const closer = 4
+	least := math.Inf(1)
 	combinations(candidates, func(ps []place) bool {
-		for i, p := range ps {
-			if p.kind == replicated && !m.equal(i, values, tolerance) {
-				return false
-			}
+		d := m.distance(values, whole, ps, flat)
+		if d <= tolerance && !(d*closer >= least) {
+			found, ok, least = slices.Clone(ps), true, d
 		}
-		a := m.join(values, ps)
-		if a == nil || len(a.x) != len(whole.x) || !flat && !slices.Equal(a.shape, whole.shape) {
-			return false
-		}
-		scale := max(whole.largest(), 0)
-		for _, r := range m.ranks {
-			scale = max(scale, values[r].largest())
-		}
-		if !nearly(a.x, whole.x, tolerance*scale) {
-			return false
-		}
-		found, ok = slices.Clone(ps), true
-		return true
+		return least <= tolerance/64
 	})
 	return found, ok
+}
+
+// distance is how far what the ranks make together is from a whole value, relative to the largest element; infinite
+// where shapes do not fit.
+func (m *mesh) distance(values map[int]*array, whole *array, ps []place, flat bool) (d float64) {
+	scale := whole.largest()
+	for _, r := range m.ranks {
+		scale = max(scale, values[r].largest())
+	}
+	for i, p := range ps {
+		if p.kind != replicated {
+			continue
+		}
+		for _, g := range m.dims[i].groups {
+			for _, r := range g[1:] {
+				if !slices.Equal(values[g[0]].shape, values[r].shape) {
+					return math.Inf(1)
+				}
+				d = max(d, apart(values[g[0]].x, values[r].x))
+			}
+		}
+	}
+	a := m.join(values, ps)
+	if a == nil || len(a.x) != len(whole.x) || !flat && !slices.Equal(a.shape, whole.shape) {
+		return math.Inf(1)
+	}
+	if d = max(d, apart(a.x, whole.x)); d == 0 {
+		return 0
+	}
+	return d / scale
 }
 
 // combinations calls f with one of each list until it returns true.

@@ -76,3 +76,30 @@ func TestSolve(t *testing.T) {
 		t.Error("a vector is no multiple of another")
 	}
 }
+
+// TestMatchCloser: of several places that a narrow dtype allows, one that fits much closer counts; else the first.
+func TestMatchCloser(t *testing.T) {
+	m := newMesh([]int{0, 1}, nil)
+	values := map[int]*array{0: floats([]int{1, 1}, 1), 1: floats([]int{1, 1}, 0.9)}
+	candidates := [][]place{{{kind: sharded, dim: 0, factor: 1}, sum(1), sum(2)}}
+	for _, tc := range []struct {
+		whole *array
+		want  kind
+	}{
+		{floats([]int{2, 1}, 0.99, 0.91), sharded},
+		{floats([]int{1, 1}, 1.901), partial},
+	} {
+		got, ok := m.match(values, tc.whole, candidates, false, 0.25)
+		if !ok || got[0].kind != tc.want {
+			t.Errorf("%v: got %v, want %s", tc.whole.x, got, string(tc.want))
+		}
+	}
+	near := map[int]*array{0: floats([]int{1}, 1), 1: floats([]int{1}, 0.95)}
+	lists := [][]place{{whole, sum(2)}}
+	if got, ok := m.match(near, floats([]int{1}, 0.976), lists, false, 0.25); !ok || got[0] != sum(2) {
+		t.Errorf("got %v: one place fits 20 times closer than the other", got)
+	}
+	if got, ok := m.match(near, floats([]int{1}, 1), lists, false, 0.25); !ok || got[0] != whole {
+		t.Errorf("got %v: the first that fits about as well counts", got)
+	}
+}

@@ -53,6 +53,48 @@ class Exchange(torch.autograd.Function):
         return x, None, None
 
 
+class Shift(torch.autograd.Function):
+    """Each rank sends its value to the next one; the gradients go back, or on."""
+
+    @staticmethod
+    def shift(x, to, fr):
+        y = torch.empty_like(x)
+        for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, x.contiguous(), to), dist.P2POp(dist.irecv, y, fr)]):
+            work.wait()
+        return y
+
+    @staticmethod
+    def forward(ctx, x, back):
+        rank, size = dist.get_rank(), dist.get_world_size()
+        ctx.peers = (rank + 1) % size, (rank - 1) % size
+        ctx.back = back
+        return Shift.shift(x, *ctx.peers)
+
+    @staticmethod
+    def backward(ctx, g):
+        to, fr = ctx.peers
+        return Shift.shift(g, *((fr, to) if ctx.back else (to, fr))), None
+
+
+def ring(rank, name, directory):
+    """The rows of all ranks pass each rank."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up = part(2, None, 4, 4)
+    torch.manual_seed(5)
+    x = torch.randn(6, 4).chunk(3)[rank]
+    with optool_capture.record(directory, model=model):
+        h = F.linear(x, model.up)
+        total, passed = torch.zeros_like(h), h
+        for _ in range(2):
+            total = total + passed.sin()
+            passed = Shift.apply(passed, name == "ring")
+        ((total + passed).square().mean() / 3).backward()
+        dist.all_reduce(model.up.grad)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
 def several(rank, directory):
     """Tokens go to two of four experts, two on each rank, which weigh their results."""
     import optool_capture
@@ -147,10 +189,17 @@ def part(n, dim, *shape):
     return torch.nn.Parameter(t if dim is None else t.chunk(2, dim)[dist.get_rank()].clone())
 
 
+def ranks(name):
+    return 3 if name.startswith("ring") else 2
+
+
 def work(rank, name, directory, port):
     import optool_capture
 
-    dist.init_process_group("gloo", init_method="file://" + port, rank=rank, world_size=2)
+    dist.init_process_group("gloo", init_method="file://" + port, rank=rank, world_size=ranks(name))
+    if name.startswith("ring"):
+        ring(rank, name, directory)
+        return dist.destroy_process_group()
     if name == "experts":
         experts(rank, directory)
         return dist.destroy_process_group()
@@ -210,5 +259,5 @@ def work(rank, name, directory, port):
 
 if __name__ == "__main__":
     port = os.path.abspath(sys.argv[2] + ".port")
-    mp.start_processes(work, (sys.argv[1], sys.argv[2], port), nprocs=2, start_method="fork")
+    mp.start_processes(work, (sys.argv[1], sys.argv[2], port), nprocs=ranks(sys.argv[1]), start_method="fork")
     os.remove(port)
