@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/optool/optool/internal/browsertest"
+	"github.com/optool/optool/step"
+	"github.com/optool/optool/step/metric"
 )
 
 // opened is the page of a graph in a browser.
@@ -88,4 +90,28 @@ func TestManyInBrowser(t *testing.T) {
 	p.Click(".picked") // it is in the window
 	p.Type("#find", strings.Repeat("\b", 8)+"no such")
 	want("#hits", "no such call")
+}
+
+// TestTokensInBrowser: the tokens of two runs are buttons, and a click names the calls that explain one. The page says
+// that effects are those on the tokens.
+func TestTokensInBrowser(t *testing.T) {
+	tr := trace(t, "scaled")
+	g := NewGraph(tr, repro)
+	c := tr.Calls()[4]
+	g.AddPair(&metric.Pair{Tokens: []*metric.Token{
+		{ID: 7, This: metric.Score{LogProb: -1}, Other: metric.Score{LogProb: -2}},
+		{ID: 9, Position: 1, This: metric.Score{LogProb: -3}, Other: metric.Score{LogProb: -1},
+			ExplainedBy: []*step.Call{c}, ExplainedSides: []step.Side{step.This}},
+	}, Causes: []*metric.Cause{{Side: step.This, MeanAbs: 0.5,
+		Group: metric.Group{Name: "gelu", Calls: []*step.Call{c}}}}})
+	p, want := opened(t, g)
+	want("#side .strip button:nth-child(2)", "9")
+	p.Click("#side .strip button:nth-child(2)")
+	want("#side", "position 1, token 9: -3, other run -1;")
+	want("#side .share a", "gelu")
+	want("#color option:last-child", "effect on the tokens")
+	p.Wait(`!document.body.textContent.includes("effect on the loss")`)
+	p.Click("#side .said a")
+	want("#side h2", "/"+fmt.Sprint(c.Entry.ID))
+	want("#side dl", "effect on the tokens0.5000")
 }

@@ -31,6 +31,10 @@ type Graph struct {
 	Bars      []Bar  `json:"bars,omitempty"`
 	BarsTitle string `json:"bars_title,omitempty"`
 	Tokens    []Mark `json:"tokens,omitempty"`
+	// EffectTitle says what Node.Effect is.
+	EffectTitle string `json:"effect_title"`
+	// at is the node of each call.
+	at map[*step.Call]int
 }
 
 // A Node is a call.
@@ -104,8 +108,8 @@ func number(x float64) *reports.Number {
 // NewGraph is the graph of a trace. repro is the command that runs a call again.
 func NewGraph(t *step.Trace, repro func(*step.Call) string) *Graph {
 	g := &Graph{Title: "optool step", Verdict: verdictLine(t), Nodes: []Node{}, Edges: []Edge{}, Boxes: []Box{},
-		Findings: []Finding{}}
-	at := map[*step.Call]int{}
+		Findings: []Finding{}, EffectTitle: "effect on the loss", at: map[*step.Call]int{}}
+	at := g.at
 	for _, p := range t.Processes {
 		for _, c := range p.Calls {
 			at[c] = len(g.Nodes)

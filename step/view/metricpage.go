@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"path"
 
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
@@ -30,6 +31,19 @@ func (g *Graph) AddMetric(m *metric.Metric) {
 	for _, b := range m.ByOp {
 		g.Bars = append(g.Bars, Bar{b.Name, number(b.KL), g.nodeOf(b.Calls[0])})
 	}
+	g.EffectTitle = "KL alone"
+	for _, b := range m.ByCall {
+		g.affect(b.Calls, b.KL)
+	}
+}
+
+// affect sets the effect of the nodes of calls.
+func (g *Graph) affect(calls []*step.Call, effect float64) {
+	for _, c := range calls {
+		if i := g.nodeOf(c); i >= 0 {
+			g.Nodes[i].Effect = number(effect)
+		}
+	}
 }
 
 // AddPair adds a strip of tokens, and bars for the operators and lines of both runs.
@@ -48,10 +62,12 @@ func (g *Graph) AddPair(p *metric.Pair) {
 		g.Tokens = append(g.Tokens, m)
 	}
 	g.BarsTitle = "Mean change of log-probabilities, each operator and line alone"
+	g.EffectTitle = "effect on the tokens"
 	for _, c := range p.Causes {
-		b := Bar{c.Name + " " + c.Calls[0].Entry.Location, number(c.MeanAbs), -1}
+		b := Bar{c.Name + " " + path.Base(c.Calls[0].Entry.Location), number(c.MeanAbs), -1}
 		if c.Side == step.This {
 			b.Node = g.nodeOf(c.Calls[0])
+			g.affect(c.Calls, c.MeanAbs)
 		} else {
 			b.Name += " (other run)"
 		}
@@ -61,10 +77,8 @@ func (g *Graph) AddPair(p *metric.Pair) {
 
 // nodeOf is the node of a call, -1 if it is not in the graph.
 func (g *Graph) nodeOf(c *step.Call) int {
-	for i := range g.Nodes {
-		if g.Nodes[i].Capture == c.Entry.Rel {
-			return i
-		}
+	if i, ok := g.at[c]; ok {
+		return i
 	}
 	return -1
 }

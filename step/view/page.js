@@ -325,7 +325,7 @@ function drawLine() {
   x.restore()
   let kx = left; x.textBaseline = "top"
   for (const [, c, text] of series) { x.fillStyle = css(c); x.fillRect(kx, 9, 14, 3); x.fillText(text, kx + 18, 4); kx += 100 }
-  x.fillStyle = css("--dim"); x.fillText(w < 640 ? "bars: effect on the loss" : "of the calls in the window, relative to the exact results; bars: effect on the loss", kx, 4)
+  x.fillStyle = css("--dim"); const bars = most ? "bars: " + G.effect_title : ""; x.fillText(w < 640 ? bars : "of the calls in the window, relative to the exact results" + (most ? "; " + bars : ""), kx, 4)
   // Where the window is in the whole run.
   x.fillStyle = css("--line"); x.fillRect(left, 0, inner, 3); x.fillStyle = css("--pick"); const all = Math.max(1, N.length - 1); x.fillRect(left + from / all * inner, 0, Math.max(3, (to - from) / all * inner), 3)
   line.at = px => Math.round(from + Math.max(0, Math.min(1, (px - left) / inner)) * (to - from))
@@ -400,6 +400,7 @@ const keys = {
 }
 addEventListener("keydown", e => { if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|SELECT|BUTTON|A)$/.test(e.target.tagName) || $("keys").open) return; const f = keys[e.key]; if (f) { e.preventDefault(); moved = false; f() } })
 $("fit").onclick = fit; $("in").onclick = () => zoom(1.5); $("out").onclick = () => zoom(1 / 1.5); $("expand").onclick = keys.o; $("collapse").onclick = keys.c; $("help").onclick = keys["?"]
+const effects = $("color").querySelector("[value=effect]"); if (most) effects.textContent = G.effect_title; else effects.remove()
 $("color").onchange = e => { coloring = e.target.value; recolor() }
 
 // ---- search
@@ -432,13 +433,14 @@ function overview() {
   if (G.findings.length > 50) el("p", "and " + (G.findings.length - 50) + " more", s, "dim")
   strip(s); bars(s)
   const large = N.map((n, i) => [size(n.effect), i]).filter(([f]) => f > 0).sort((a, b) => b[0] - a[0]).slice(0, 15)
-  if (large.length) { el("h2", "Largest effects on the loss", s); const big = el("ul", undefined, s); large.forEach(([, i]) => { const li = el("li", undefined, big); link(i, undefined, li); el("span", " " + show(N[i].effect, 3) + " " + (N[i].dtype || ""), li, "dim") }) }
+  if (large.length) { el("h2", "Largest: " + G.effect_title, s); const big = el("ul", undefined, s); large.forEach(([, i]) => { const li = el("li", undefined, big); link(i, undefined, li); el("span", " " + show(N[i].effect, 3) + " " + (N[i].dtype || ""), li, "dim") }) }
   el("p", "Click a box to open it, a call for its values. Drag to move, wheel or pinch to zoom. Press ? for keys.", s, "dim")
 }
 // Tokens of two runs, coloured by what their log-probabilities differ by; a click shows the calls that explain one.
 function strip(s) {
   if (!G.tokens) return
-  el("h2", "Tokens", s); const row = el("div", undefined, s, "strip"), said = el("div", undefined, s)
+  el("h2", "Tokens", s); const note = el("p", undefined, s, "dim"), row = el("div", undefined, s, "strip"), said = el("div", undefined, s, "said")
+  note.textContent = "Blue: this run gives the token more probability. Red: the other run does. Click a token for the calls that explain it."
   const top = G.tokens.reduce((m, t) => Math.max(m, size(t.value)), 0)
   G.tokens.forEach(t => {
     const b = el("button", String(t.id), row), v = num(t.value); b.title = t.text; b.style.background = "color-mix(in srgb, " + (v < 0 ? "var(--fail) " : "var(--local) ") + (top ? 100 * size(t.value) / top : 0) + "%, transparent)"
@@ -463,7 +465,7 @@ function page(i) {
   row("module", n.module); row("line", n.location)
   if (![...G.findings].some(f => f.node === i)) row("why", n.reason)
   row("on the device", n.device)
-  row("effect on the loss", show(n.effect)); row("local error", show(n.local_error, 3)); row("total error", show(n.total_error, 3)); el("dt", "capture", dl); el("code", n.capture, el("dd", undefined, dl))
+  row(G.effect_title, show(n.effect)); row("local error", show(n.local_error, 3)); row("total error", show(n.total_error, 3)); el("dt", "capture", dl); el("code", n.capture, el("dd", undefined, dl))
   if (n.repro) { el("h2", "Run it again", s); command(n.repro, s) }
   el("h2", "Values and bounds", s); const t = el("table", undefined, s)
   if (!n.values?.length) el("p", "nothing was compared", s, "dim")
