@@ -114,6 +114,11 @@ type Link struct {
 	written bool
 }
 
+// unknown reports that no recorded call made the elements of a value, though it is no leaf.
+func (l Link) unknown() bool {
+	return l.How == IsOutside && (l.view == nil || !l.held && l.rows == nil)
+}
+
 // A Call is a recorded call as part of a step.
 type Call struct {
 	Entry   *capture.Entry

@@ -77,6 +77,14 @@ func TestRowNumbers(t *testing.T) {
 	}
 }
 
+// TestRowFloats: the same of floating numbers that the program makes of no tensor.
+func TestRowFloats(t *testing.T) {
+	r := compareRows(t, "numbers_float_one", "numbers_float_three")
+	if r.Calls == 0 || r.Compared != r.Calls || len(r.Differ) > 0 {
+		t.Errorf("%d of %d calls compared, %d differ", r.Compared, r.Calls, len(r.Differ))
+	}
+}
+
 // TestEqualRows: values whose rows are all equal, such as positions, do not say which row of a batch another batch is;
 // of two rows that are equal so far, the first is taken.
 func TestEqualRows(t *testing.T) {
