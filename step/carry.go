@@ -51,6 +51,9 @@ type Carried struct {
 	// Strays are the calls where the exact run leaves the way that the program was recorded on, so that what comes
 	// behind them is not exact. There are none where decisions are kept.
 	Strays []Break
+	// Cuts are floating inputs that are taken as they were recorded although other calls made them: what those do
+	// differently does not reach the results. Each is named where it is read first.
+	Cuts []*Value
 	// Calls are those that the results depend on.
 	Calls []*Call
 }
@@ -120,11 +123,21 @@ func (k *Carry) some(ctx context.Context, calls []*Call, variations []Variation,
 			loss: func(*Step, float64) {}}
 	}
 	exact := rerunOf(nil)
+	seen := map[*Value]bool{}
+	exact.cuts = func(v *Value) {
+		if v = v.first(); !seen[v] {
+			seen[v] = true
+			out.Cuts = append(out.Cuts, v)
+		}
+	}
 	exact.uses = uses(calls, k.Of)
 	with := make([]*rerun, len(variations))
 	for i := range with {
 		with[i] = rerunOf(exact)
 		with[i].uses = exact.uses
+	}
+	for _, v := range detached(out.Calls, k.Of) {
+		exact.cuts(v)
 	}
 	for _, c := range calls {
 		if err := ctx.Err(); err != nil {

@@ -73,6 +73,8 @@ type rerun struct {
 	left []Break // where the run leaves the recorded way of the program
 	// chose, if not nil, is told what each call reads and gives, unrounded.
 	chose func(c *Call, args []value.Value, outs []*tensor.Tensor)
+	// cuts, if not nil, is told of floating inputs that stay as they were recorded although other calls made them.
+	cuts func(v *Value)
 	// decisions reports that whole numbers which floating ones decide stay as recorded.
 	decisions bool
 }
@@ -277,6 +279,8 @@ func (x *rerun) arguments(c *Call, rec *capture.Call) ([]value.Value, *value.Dic
 		if t := x.input(c.Inputs[i], l.tensor); t != nil {
 			t.RequiresGrad, t.Parameter = l.tensor.RequiresGrad, l.tensor.Parameter
 			now[l.tensor] = t
+		} else if x.cuts != nil && x.isCut(c.Inputs[i]) {
+			x.cuts(c.Inputs[i])
 		}
 	}
 	if len(now) == 0 {

@@ -106,7 +106,7 @@ func (s *Seen) link(v *Value, g *gaps) {
 		g.add("gradient%s of inner nodes not linked to what gave them", v.Call)
 	case from.How == IsLeaf:
 		s.Leaves++
-	case from.How == IsOutside && from.view != nil && (from.held || from.rows != nil):
+	case from.How == IsOutside && !from.unknown():
 		s.Links++
 		s.ByContent++
 	case from.How == IsOutside && from.Role == "collective":

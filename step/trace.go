@@ -60,6 +60,9 @@ type Value struct {
 	after *fingerprint
 }
 
+// Draws reports whether the call draws random numbers.
+func (c *Call) Draws() bool { return c.random != "" }
+
 // Numel is the number of elements.
 func (v *Value) Numel() int { return tensor.Numel(v.Shape) }
 

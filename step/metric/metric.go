@@ -45,6 +45,8 @@ type Metric struct {
 	// Strays are the calls where exact arithmetic takes another way through the program than was recorded. If there
 	// are any, all numbers keep the recorded decisions.
 	Strays []step.Break
+	// Cuts are inputs that the exact run takes as they were recorded, because calls that were not recorded made them.
+	Cuts []*step.Value
 }
 
 // Options say how the metric is measured.
@@ -76,7 +78,7 @@ func Measure(ctx context.Context, of *step.Value, opt Options) (*Metric, error) 
 	if err != nil {
 		return nil, err
 	}
-	m.Breaks = carried.Breaks
+	m.Breaks, m.Cuts = carried.Breaks, carried.Cuts
 	base := carried.Exact[0]
 	if run.Decisions {
 		exact, err := (&step.Carry{Of: []*step.Value{of}}).Run(ctx, opt.Options)

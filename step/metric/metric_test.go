@@ -169,3 +169,29 @@ func TestRoundedAnew(t *testing.T) {
 	}
 	wantEffect(t, "without", m.Imagined[0].Effect, truths(t, "logits")["without"])
 }
+
+// TestCuts: what calls that were not recorded made is named, and nothing else is.
+func TestCuts(t *testing.T) {
+	for tree, want := range map[string]string{"unrecorded_numpy": "input[0] of torch.Tensor.to/5",
+		"unrecorded_list": "output[0] of torch.tensor/4", "logits": "", "routed": "", "listed": ""} {
+		tr := open(t, tree)
+		of, err := Find(tr, "last")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := Measure(context.Background(), of, Options{Options: options(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, v := range m.Cuts {
+			got = append(got, v.Target+" of "+v.Call.String())
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("%s: %q, want %q", tree, got, want)
+		}
+		if r := m.Record(); (r.Cut != nil) != (want != "") {
+			t.Errorf("%s: the record has %+v", tree, r.Cut)
+		}
+	}
+}

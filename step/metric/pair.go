@@ -326,7 +326,7 @@ func (p *Pair) program(ctx context.Context, opt step.Options) ([]*step.Finding, 
 		i = 1
 	}
 	f := p.departs(i, opt)
-	if f == nil || leaks[i] == "" && p.routed(i, f.Call) {
+	if f == nil || leaks[i] == "" && (p.routed(i, f.Call) || p.Sides[0].inexact() || p.Sides[1].inexact()) {
 		return nil, nil
 	}
 	if leaks[i] != "" {

@@ -22,6 +22,7 @@ type Record struct {
 	Predicted  *reports.Number `json:"predicted_kl"` // of the operators' effects added up
 	Routes     *GroupRecord    `json:"routes,omitempty"`
 	RoutesKept string          `json:"routes_kept,omitempty"` // why the recorded routes are kept
+	Cut        *CutRecord      `json:"cut,omitempty"`
 	ByOp       []GroupRecord   `json:"by_op"`
 	ByModule   []GroupRecord   `json:"by_module,omitempty"`
 	ByDType    []GroupRecord   `json:"by_dtype,omitempty"`
@@ -30,6 +31,21 @@ type Record struct {
 	Unmeasured int             `json:"unmeasured,omitempty"` // calls that were not measured one by one
 	Value      *reports.Number `json:"value,omitempty"`      // of a metric of the user's own
 	Imagined   []GroupRecord   `json:"imagined,omitempty"`
+}
+
+// A CutRecord says of how many inputs the exact run takes the recorded elements, because calls that were not recorded
+// made them: effects of calls before them do not reach the result through them.
+type CutRecord struct {
+	Inputs int           `json:"inputs"`
+	First  reports.Place `json:"first"`
+	Side   step.Side     `json:"side,omitempty"` // of two runs
+}
+
+func cutRecord(cuts []*step.Value, side step.Side) *CutRecord {
+	if len(cuts) == 0 {
+		return nil
+	}
+	return &CutRecord{len(cuts), reports.Place{Capture: cuts[0].Call.Entry.Rel, Target: cuts[0].Target}, side}
 }
 
 // A GroupRecord is what the errors of some calls alone do.
@@ -66,7 +82,8 @@ func (m *Metric) Record() *Record {
 	r := &Record{Of: m.Of.Call.Entry.Rel, Target: m.Of.Target, Positions: m.Positions, KL: known(m.Total.KL),
 		KLMax: known(m.Total.KLMax), LogProb: known(m.Total.LogProb), LogProbAbs: known(m.Total.LogProbAbs),
 		Flips: len(m.Total.Flips), FlippedAt: m.Total.Flips, MaxAbs: known(m.Total.MaxAbs),
-		Predicted: known(m.Predicted), RoutesKept: firstOf(m.Strays)}
+		Predicted: known(m.Predicted), RoutesKept: firstOf(m.Strays),
+		Cut: cutRecord(m.Cuts, "")}
 	if m.Routes != nil {
 		g := record(&Group{Effect: *m.Routes})
 		r.Routes = &g
@@ -191,6 +208,7 @@ type PairRecord struct {
 	Program  *reports.Number `json:"program"` // mean absolute difference of the exact log-probabilities
 	// RoutesKept says why the exact runs keep the recorded routes.
 	RoutesKept string         `json:"routes_kept,omitempty"`
+	Cuts       []*CutRecord   `json:"cuts,omitempty"`
 	Nearer     map[string]int `json:"nearer"` // tokens by the run that is nearer to its exact value
 	Causes     []CauseRecord  `json:"causes"`
 }
@@ -215,6 +233,14 @@ func (p *Pair) Record() *PairRecord {
 	r := &PairRecord{Tokens: len(p.Tokens), MeanAbs: known(p.MeanAbs()), Program: known(p.Program),
 		RoutesKept: firstOf(p.Strays),
 		Nearer:     map[string]int{string(step.This): 0, string(step.Other): 0}, Causes: []CauseRecord{}}
+	for i, s := range p.Sides {
+		if s == nil {
+			continue
+		}
+		if c := cutRecord(s.Cuts, sideOf(i)); c != nil {
+			r.Cuts = append(r.Cuts, c)
+		}
+	}
 	n := float64(len(p.Tokens))
 	mean, largest, k3, low, high, clipped := 0.0, -1.0, 0.0, math.Inf(1), 0.0, 0.0
 	for _, t := range p.Tokens {

@@ -20,6 +20,8 @@ type Scores struct {
 	Breaks []step.Break
 	// Strays are the calls where exact arithmetic takes another way through the program than was recorded.
 	Strays []step.Break
+	// Cuts are inputs that the exact run takes as they were recorded, because calls that were not recorded made them.
+	Cuts []*step.Value
 
 	read   *step.Value         // the tokens that the first pass reads; nil if that is not known
 	exact  []float64           // of the results, one after the other
@@ -64,7 +66,8 @@ func ScoresOf(ctx context.Context, t *step.Trace, of string, decisions bool, opt
 	if err != nil || slices.Contains(carried.Exact, nil) {
 		return nil, err
 	}
-	s.Calls, s.Breaks, s.Strays, s.exact = carried.Calls, carried.Breaks, carried.Strays, joined(carried.Exact)
+	s.Calls, s.Breaks, s.Strays, s.Cuts = carried.Calls, carried.Breaks, carried.Strays, carried.Cuts
+	s.exact = joined(carried.Exact)
 	if ids := wholeIDs(joined(carried.With[0]), s.exact); ids != nil {
 		first := 0 // row of the pass
 		at := 0
@@ -133,6 +136,9 @@ func (s *Scores) placed(opt step.Options) {
 		}
 	}
 }
+
+// inexact reports that the exact values of a run depend on what it recorded: its rounding is in them.
+func (s *Scores) inexact() bool { return len(s.Cuts)+len(s.Breaks) > 0 }
 
 // ends reports whether a call gives one of the results.
 func (s *Scores) ends(c *step.Call) bool {

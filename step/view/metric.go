@@ -57,10 +57,8 @@ func Metric(w io.Writer, m *metric.Metric, st reports.Style) error {
 			fmt.Fprintf(&b, "  %s could not be computed anew\n", reports.Count(x.Broken, "call"))
 		}
 	}
-	if n := len(m.Breaks); n > 0 {
-		fmt.Fprintf(&b, "%s could not be computed exactly and were taken as recorded, first %s: %s\n",
-			reports.Count(n, "call"), m.Breaks[0].Call, m.Breaks[0].Reason)
-	}
+	b.WriteString(breakText(m.Breaks, ""))
+	b.WriteString(cutText(m.Cuts, ""))
 	paragraphsTo(w, b.String(), st)
 	groups := func(title string, gs []*metric.Group, others *metric.Group) error {
 		if len(gs) == 0 {
@@ -126,6 +124,11 @@ func Tokens(w io.Writer, p *metric.Pair, st reports.Style) error {
 		fmt.Fprintf(&b, "the programs compute the same: exact log-probabilities are %.3g apart on average\n",
 			p.Program)
 	}
+	for i, of := range []string{" of this run", " of the other run"} {
+		if s := p.Sides[i]; s != nil {
+			b.WriteString(cutText(s.Cuts, of) + breakText(s.Breaks, of))
+		}
+	}
 	paragraphsTo(w, b.String(), st)
 	if len(p.Causes) == 0 {
 		return nil
@@ -147,6 +150,25 @@ func Tokens(w io.Writer, p *metric.Pair, st reports.Style) error {
 		}
 	}
 	return l.Flush()
+}
+
+// cutText says where the exact run takes what was recorded, because calls that were not recorded made it.
+func cutText(cuts []*step.Value, of string) string {
+	if len(cuts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("no recorded call made %s that the result%s depends on (first %s of %s): the exact run takes what "+
+		"was recorded there, and errors before that are not in these numbers\n", reports.Count(len(cuts), "value"), of,
+		cuts[0].Target, cuts[0].Call)
+}
+
+// breakText says which calls the exact run could not compute.
+func breakText(breaks []step.Break, of string) string {
+	if len(breaks) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s%s could not be computed exactly and were taken as recorded, first %s: %s\n",
+		reports.Count(len(breaks), "call"), of, breaks[0].Call, breaks[0].Reason)
 }
 
 func effectText(e metric.Effect, positions int) string {

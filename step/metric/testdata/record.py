@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 
+import numpy
 import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -291,6 +292,34 @@ def numbers():
     return {}
 
 
+def number_float(ids, w):
+    """The same with floating numbers, which nothing mixes with the tokens."""
+    row, column = torch.arange(len(ids), dtype=torch.float32) * 0.5, torch.arange(ids.shape[1])
+    h = F.embedding(ids, w["embed"]) * (row[:, None, None] + column[:, None] >= 0)
+    return row + 1, F.linear(h, w["head"])
+
+
+def numbers_float():
+    w, ids = weights(4), torch.randint(0, V, (3, 4))
+    for rows, batch in (ids[2:], "one"), (ids, "three"):
+        run(f"numbers_float_{batch}", lambda: number_float(rows, w))
+    return {}
+
+
+def unrecorded(ids, w, elsewhere):
+    h = F.linear(F.layer_norm(F.embedding(ids, w["embed"]), (W,), w["norm"]), w["up"])
+    return F.linear(F.linear(elsewhere(h), w["down"]), w["head"])
+
+
+def unrecorded_calls():
+    """Programs that leave torch between two layers, and come back."""
+    w, ids = weights(5), torch.randint(0, V, (2, 6))
+    run("unrecorded_numpy", lambda: unrecorded(ids, w, lambda h: torch.from_numpy(numpy.tanh(h.float().numpy())).to(h)))
+    run("unrecorded_list", lambda: unrecorded(ids, w, lambda h: torch.tensor(h.tolist(), dtype=h.dtype) / 2))
+    return {}
+
+
 os.chdir(HERE)
 with open("truth.json", "w") as f:
-    json.dump({t.__name__: t() for t in (logits, routed, batches, two_runs, lists, visits, skips, numbers)}, f, indent=1)
+    json.dump({t.__name__: t() for t in (logits, routed, batches, two_runs, lists, visits, skips, numbers,
+                                    numbers_float, unrecorded_calls)}, f, indent=1)
