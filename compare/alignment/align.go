@@ -1,5 +1,5 @@
-// Package alignment pairs the items of two sequences that differ in places, such as the calls of two
-// recordings of which one has a call more.
+// Package alignment pairs the items of two sequences that differ in places. An example is the calls of two
+// recordings, one of which has an additional call.
 package alignment
 
 import "slices"
@@ -11,14 +11,14 @@ type Alignment struct {
 	Inserted []int    // only in the second
 }
 
-// A Likeness says how much speaks for two items of two sequences being the same
-// one, 0 if they cannot be.
+// A Likeness is a score of two items, one of each sequence: the higher it is, the more likely they
+// belong together. 0 means that they cannot.
 type Likeness func(i, j int) int
 
-// Sequences pairs the items of two sequences of n and m items so that the pairs'
-// likeness is largest, without crossings. Items at the same end of both are a pair
-// if they are sure alike, and so are anchors: pairs that are known, of which as many
-// are kept as do not cross.
+// Sequences pairs the items of two sequences of n and m items. No pairs cross, and the sum of their
+// likenesses is as large as possible. Items at the same end of both sequences become a pair if their
+// likeness is at least sure. Anchors are pairs that the caller knows; the largest set of them that does
+// not cross is kept.
 func Sequences(n, m int, likeness Likeness, sure int, anchors [][2]int) Alignment {
 	var out Alignment
 	a, b := 0, 0
@@ -47,8 +47,8 @@ func Sequences(n, m int, likeness Likeness, sure int, anchors [][2]int) Alignmen
 	return out
 }
 
-// Increasing is the longest part of pairs, which are in order of their first number,
-// that is in order of the second.
+// Increasing returns the longest subsequence of pairs whose second numbers increase. The pairs are
+// sorted by their first number.
 func Increasing(pairs [][2]int) [][2]int {
 	var ends []int // index of the smallest end of a part of each length
 	before := make([]int, len(pairs))
@@ -74,11 +74,57 @@ func Increasing(pairs [][2]int) [][2]int {
 	return out
 }
 
+// Settle moves pairs into the gaps beside them. Of several items that look the same by shape, Sequences
+// takes the first. Settle replaces an item of a pair that is not alike by the nearest unpaired item that is,
+// so that w, w, b, b and w, b make the pairs w, w and b, b.
+func (al *Alignment) Settle(alike func(i, j int) bool) {
+	if len(al.Missing) == 0 && len(al.Inserted) == 0 {
+		return
+	}
+	al.Inserted = al.settle(1, al.Inserted, alike)
+	al.Missing = al.settle(0, al.Missing, alike)
+}
+
+// settle moves pairs to unpaired items of one sequence and returns the items that are unpaired then.
+func (al *Alignment) settle(side int, unpaired []int, alike func(i, j int) bool) []int {
+	free := map[int]bool{}
+	for _, at := range unpaired {
+		free[at] = true
+	}
+	move := func(p *[2]int, step int) {
+		q := *p
+		if q[side] += step; !free[q[side]] || alike(p[0], p[1]) {
+			return
+		}
+		for ; free[q[side]]; q[side] += step {
+			if alike(q[0], q[1]) {
+				free[p[side]], free[q[side]] = true, false
+				*p = q
+				return
+			}
+		}
+	}
+	for n := range al.Pairs {
+		move(&al.Pairs[len(al.Pairs)-1-n], 1)
+	}
+	for n := range al.Pairs {
+		move(&al.Pairs[n], -1)
+	}
+	unpaired = unpaired[:0]
+	for at, is := range free {
+		if is {
+			unpaired = append(unpaired, at)
+		}
+	}
+	slices.Sort(unpaired)
+	return unpaired
+}
+
 // largestTable bounds the table of fill, in bytes.
 const largestTable = 1 << 28
 
-// fill aligns the items [a, n) and [b, m), which lie between two anchors: the largest
-// sum of likenesses (Needleman and Wunsch, without a price of gaps).
+// fill aligns the items [a, n) and [b, m), which lie between two anchors, with the algorithm of
+// Needleman and Wunsch. Gaps cost nothing.
 func (out *Alignment) fill(a, n, b, m int, likeness Likeness) {
 	if (n-a)*(m-b) == 0 || (n-a)*(m-b) > largestTable {
 		out.alone(a, n, b, m)
@@ -90,7 +136,7 @@ func (out *Alignment) fill(a, n, b, m int, likeness Likeness) {
 		both
 	)
 	width := m - b
-	way := make([]uint8, (n-a)*width) // of the best alignment of what is left from (i, j) on
+	way := make([]uint8, (n-a)*width) // the first move of the best alignment of [i, n) and [j, m)
 	next, row := make([]int32, width+1), make([]int32, width+1)
 	for i := n - 1; i >= a; i-- {
 		row[width] = 0

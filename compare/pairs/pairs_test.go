@@ -102,7 +102,7 @@ func TestCorresponding(t *testing.T) {
 func TestShifted(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		a, b string // operators in order, with the size of their result; "-" takes a number alone
+		a, b string // operators in order, with the size and the value of their result; "-" takes a number alone
 		want string // places in a and b of the pairs, then who is alone
 	}{
 		{"equal", "add:2 mul:2 add:2", "add:2 mul:2 add:2", "1-1 2-2 3-3"},
@@ -110,6 +110,12 @@ func TestShifted(t *testing.T) {
 		{"one more of the same operator", "add:2 mul:2 add:3 mul:3", "add:9 add:2 mul:2 add:3 mul:3",
 			"1-2 2-3 3-4 4-5 only-1"},
 		{"in place", "add:2 relu:2", "neg:2 add:2 relu_:2", "1-2 2-3 only-1"},
+		{"twice where the other run does it once", "add:1 detach:8 detach:2 mul:1",
+			"add:1 detach:8 detach:8 detach:2 detach:2 mul:1", "1-1 2-2 3-5 4-6 only-3 only-4"},
+		{"twice, of one shape", "add:1 detach:2=8 detach:2=2 mul:1",
+			"add:1 detach:2=8 detach:2=8 detach:2=2 detach:2=2 mul:1", "1-1 2-2 3-4 4-6 only-3 only-5"},
+		{"once where the other run does it twice", "add:1 detach:2=8 detach:2=8 detach:2=2 detach:2=2 mul:1",
+			"add:1 detach:2=8 detach:2=2 mul:1", "1-1 2-2 3-only 4-3 5-only 6-4"},
 		{"a part of the calls", "add:2 mul:2 add:2 mul:2", "- - add:2", "1-only 2-only 3-3 4-only"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -120,8 +126,14 @@ func TestShifted(t *testing.T) {
 					if !ok {
 						continue
 					}
+					v := make([]float64, int(size[0]-'0'))
+					if _, of, ok := strings.Cut(size, "="); ok {
+						for i := range v {
+							v[i] = float64(of[0] - '0')
+						}
+					}
 					write(t, root, fmt.Sprintf("torch.%s/%d/%d/2024-01-01-00-00-00/output.pth", op, 7+len(text), i+1),
-						"torch."+op, floats(make([]float64, int(size[0]-'0'))...))
+						"torch."+op, floats(v...))
 				}
 			}
 			var got []string
@@ -139,6 +151,16 @@ func TestShifted(t *testing.T) {
 				t.Errorf("got %s, want %s", text, tc.want)
 			}
 		})
+	}
+}
+
+// TestOtherShapes: calls of one line and module whose shapes differ are not sure to be the same.
+func TestOtherShapes(t *testing.T) {
+	at := &capture.Entry{Module: "m", Location: "train.py:1"}
+	x := placed{Entry: at, operator: "detach", shapes: []string{"[2, 3]"}}
+	y := placed{Entry: at, operator: "detach", shapes: []string{"[2]"}}
+	if x.likeness(&y) >= sameShapes || x.likeness(&x) < sameShapes {
+		t.Errorf("likeness of other shapes %d, of the same %d", x.likeness(&y), x.likeness(&x))
 	}
 }
 

@@ -19,6 +19,7 @@ func sameCalls(as, bs []*capture.Entry) [][2]*capture.Entry {
 	if (crossed || len(best) < min(len(as), len(bs))) && sequential(as) && sequential(bs) {
 		x, y := sequence(as), sequence(bs)
 		al := alignment.Sequences(len(x), len(y), func(i, j int) int { return x[i].likeness(&y[j]) }, sameShapes, nil)
+		al.Settle(func(i, j int) bool { return x[i].alike(&y[j]) })
 		if crossed || len(al.Pairs) > len(best) {
 			best = al.Pairs
 		}
@@ -78,8 +79,9 @@ func sequential(entries []*capture.Entry) bool {
 type placed struct {
 	*capture.Entry
 	operator string
-	shapes   []string // of arguments and results, once they were read; never empty then
-	numbers  []string // among the arguments, such as the factor of mul
+	shapes   []string  // of arguments and results, once they were read; never empty then
+	numbers  []string  // among the arguments, such as the factor of mul
+	values   []float64 // some elements of the result, once they were read; never nil then
 }
 
 func sequence(entries []*capture.Entry) []placed {
@@ -92,17 +94,17 @@ func sequence(entries []*capture.Entry) []placed {
 
 // sameShapes is the likeness from which two calls at the same end of both runs are a
 // pair: of operator and shapes.
-const sameShapes = 3
+const sameShapes = 5
 
 // likeness is how much speaks for two calls being the same one: operator, shapes, numbers,
-// module and line.
+// module and line. The shapes count more than the other three together.
 func (p *placed) likeness(q *placed) int {
 	if p.operator != q.operator {
 		return 0
 	}
 	n := 1
 	if slices.Equal(p.metadata(), q.metadata()) {
-		n += 2
+		n += 4
 	}
 	if slices.Equal(p.numbers, q.numbers) {
 		n++
@@ -139,6 +141,50 @@ func (p *placed) metadata() []string {
 		}
 	}
 	return p.shapes
+}
+
+// alike reports whether two calls of one operator have the same shapes and about the same
+// result: they differ by no more than another precision makes them differ.
+func (p *placed) alike(q *placed) bool {
+	if p.operator != q.operator || !slices.Equal(p.metadata(), q.metadata()) {
+		return false
+	}
+	a, b := p.look(), q.look()
+	if len(a) != len(b) {
+		return false
+	}
+	var apart, size float64
+	for i := range a {
+		apart += (a[i] - b[i]) * (a[i] - b[i])
+		size += max(a[i]*a[i], b[i]*b[i])
+	}
+	return apart <= 0.1*size
+}
+
+// look reads at most 64 elements of the first result. It finds none in numbers that are not
+// floating point, in statistics, and in what cannot be read.
+func (p *placed) look() []float64 {
+	if p.values != nil {
+		return p.values
+	}
+	p.values = []float64{}
+	rec, _ := p.Load(capture.LoadOptions{Only: capture.Of(capture.Output)})
+	defer rec.Close()
+	ts := rec.Outputs()
+	if len(ts) == 0 || !measurable(ts[0]) {
+		return p.values
+	}
+	defer func() {
+		r := recover()
+		if _, unreadable := r.(*tensor.ReadError); r != nil && !unreadable {
+			panic(r)
+		}
+	}()
+	n := ts[0].Numel()
+	for k := range min(n, 64) {
+		p.values = append(p.values, tensor.At[float64](ts[0], k*n/min(n, 64)))
+	}
+	return p.values
 }
 
 // Operator is the name of an operator without what comes before it, the same for a
