@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -156,7 +157,7 @@ func escapeMarkdown(s string) string {
 	runes := []rune(OneLine(s))
 	for i, r := range runes {
 		switch {
-		case strings.ContainsRune("<>&|@~$", r), r == ':' && i+1 < len(runes) && runes[i+1] != ' ':
+		case strings.ContainsRune("<>&|@~$", r), r == ':' && means(runes[i+1:]):
 			fmt.Fprintf(&e, "&#%d;", r)
 		case strings.ContainsRune("\\`*[]#!", r), r == '_' && !(inWord(runes, i-1) && inWord(runes, i+1)):
 			e.WriteRune('\\')
@@ -166,6 +167,12 @@ func escapeMarkdown(s string) string {
 		}
 	}
 	return e.String()
+}
+
+// means reports whether a colon before these runes begins the rest of an address or the name of an emoji, such as :100:.
+func means(after []rune) bool {
+	n := slices.IndexFunc(after, func(r rune) bool { return r != '+' && r != '-' && r != '_' && !inWord([]rune{r}, 0) })
+	return n == 0 && after[0] == '/' || n > 0 && after[n] == ':'
 }
 
 // inWord reports whether a letter or digit stands at i: an underscore between two means nothing.

@@ -230,6 +230,20 @@ func TestWriteJUnit(t *testing.T) {
 	}
 }
 
+// TestColons: a colon is a reference only where it would begin an emoji or belong to an address.
+func TestColons(t *testing.T) {
+	for text, want := range map[string]string{
+		"train.py:29, output[0]: off": "train.py:29, output\\[0\\]: off",
+		"train.py:100: off":           "train.py&#58;100: off",
+		":smile:":                     "&#58;smile:",
+		"https://x":                   "https&#58;//x",
+	} {
+		if got := escapeMarkdown(text); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestWriteMarkdown(t *testing.T) {
 	var b strings.Builder
 	if err := WriteMarkdown(&b, readRecorded(t, recorded(t))); err != nil {

@@ -55,15 +55,6 @@ func (st Style) Hang(head, s string, indent int) string {
 	return strings.Join(lines, "\n"+strings.Repeat(" ", indent))
 }
 
-// ShortenLeft cuts a name or a path that stands behind indent columns to the width by
-// leaving out its beginning: what is at its end tells more.
-func (st Style) ShortenLeft(s string, indent int) string {
-	if st.Width <= 0 {
-		return s
-	}
-	return shortenLeft(s, max(st.Width-indent, leastText))
-}
-
 // leastText is the narrowest column of text, in columns.
 const leastText = 24
 

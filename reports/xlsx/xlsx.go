@@ -421,7 +421,7 @@ func (b *book) charts(x extent) error {
 	if series == nil {
 		return nil
 	}
-	return b.chart("D20", 120+uint(22*end), "the first ops", &excelize.Chart{Type: excelize.BarStacked, Series: series,
+	return b.chart("D20", 120+uint(22*end), "calls by op", &excelize.Chart{Type: excelize.BarStacked, Series: series,
 		Legend: excelize.ChartLegend{Position: "bottom"},
 		XAxis:  excelize.ChartAxis{ReverseOrder: true, Font: excelize.Font{Color: "404040", Size: 8}},
 		YAxis:  excelize.ChartAxis{Font: excelize.Font{Color: "404040", Size: 8}}})

@@ -54,7 +54,7 @@ func Screen(w io.Writer, t *step.Trace, x Extra) error {
 		return err
 	}
 	if s != nil {
-		if err := effects(w, s, x.Style.Width); err != nil {
+		if err := effects(w, s); err != nil {
 			return err
 		}
 	}
@@ -146,7 +146,7 @@ func findings(b *strings.Builder, t *step.Trace, x Extra) {
 			fmt.Fprintf(b, "%s%s\n", label, x.Style.Wrap(reports.OneLine(f.Causes[i].String()), len(label)))
 		}
 		for _, place := range places(f.Call) {
-			fmt.Fprintf(b, "  %s\n", x.Style.ShortenLeft(reports.OneLine(place), 2))
+			fmt.Fprintf(b, "  %s\n", reports.OneLine(place)) // whole: it is there to be copied
 		}
 		if f == first {
 			behind(b, f, x.Style)
@@ -458,18 +458,17 @@ func reruns(w io.Writer, t *step.Trace, x Extra) error {
 	return l.Flush()
 }
 
-// effects are the tables of what moves the loss.
-func effects(w io.Writer, s *step.Step, width int) error {
+// effects are the tables of what moves the loss. Names are whole at any width: they are there to be copied.
+func effects(w io.Writer, s *step.Step) error {
 	calls := s.Largest(listed)
 	if len(calls) == 0 {
 		return nil
 	}
-	if _, err := fmt.Fprintln(w, "\nlargest effects on the loss"); err != nil {
+	if _, err := fmt.Fprintln(w, "\nlargest effects on the loss, and the relative errors of these calls"); err != nil {
 		return err
 	}
-	l := reports.NewListing(w, width, "effect", "call", "dtype", "local error", "total error")
+	l := reports.NewListing(w, 0, "effect", "call", "dtype", "local", "total")
 	l.Right(0)
-	l.Names(1)
 	for _, c := range calls {
 		if err := l.Add(fmt.Sprintf("%+.3g", c.Effect), c.String(), c.DType().String(), relative(c.LocalError),
 			relative(c.TotalError)); err != nil {
@@ -482,9 +481,8 @@ func effects(w io.Writer, s *step.Step, width int) error {
 	if _, err := fmt.Fprintln(w, "\ntotal effects by operator and by module"); err != nil {
 		return err
 	}
-	l = reports.NewListing(w, width, "effect", "of", "calls")
+	l = reports.NewListing(w, 0, "effect", "of", "calls")
 	l.Right(0)
-	l.Names(1)
 	for _, name := range []func(*step.Call) string{
 		func(c *step.Call) string { return c.Op + " in " + c.DType().String() },
 		func(c *step.Call) string { return c.Entry.Module },
