@@ -169,9 +169,9 @@ func escapeMarkdown(s string) string {
 	return e.String()
 }
 
-// means reports whether a colon before these runes begins the rest of an address or the name of an emoji, such as :100:.
+// means reports whether a colon before these runes is part of an address or begins the name of an emoji, such as :100:.
 func means(after []rune) bool {
-	n := slices.IndexFunc(after, func(r rune) bool { return r != '+' && r != '-' && r != '_' && !inWord([]rune{r}, 0) })
+	n := slices.IndexFunc(after, func(r rune) bool { return !strings.ContainsRune("+-_", r) && !inWord([]rune{r}, 0) })
 	return n == 0 && after[0] == '/' || n > 0 && after[n] == ':'
 }
 
