@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/optool/optool/capture"
@@ -70,50 +69,27 @@ func (r *comparison) compareTargets(saved []value.Value, targets []opdef.Arg, ou
 		r.addPhase(Backward, verdict.Error, err.Error())
 		return
 	}
-	// What autograd kept of a result is what was recorded of it.
-	kept := sync.OnceValues(func() (*opdef.Call, opdef.Grads) {
-		if !slices.ContainsFunc(r.recordedOuts, func(t *tensor.Tensor) bool { return t != nil }) {
-			return nil, nil
-		}
-		c := r.bound.From(r.recordedOuts)
-		grads, err := c.Backward(r.fwd, out, need)
-		if err != nil {
-			return nil, nil
-		}
-		return c, grads
-	})
+	kept := sync.OnceValues(func() (*opdef.Call, opdef.Grads) { return r.keptGradients(out, need) })
 	r.values.GradInputs = make([]value.Value, len(saved))
 	for i, a := range targets {
 		if a.Tensor == nil {
 			continue
 		}
-		g := grads[a.Name]
 		k := max(a.Index, 0)
-		flows := k < len(g) && g[k] != nil
-		l, arg := leaf(Backward, "grad", i, len(saved)), r.recorded(a.Tensor)
+		want := gradient(grads, a)
 		got, ok := saved[i].(*tensor.Tensor)
-		switch {
-		case ok && !flows:
-			r.add(l, verdict.Fail, fmt.Sprintf("a gradient of %q was recorded, but none flows to it", a.Name), got)
-			continue
-		case !ok && flows && r.givenTwice(targets, i, saved):
-			r.add(l, verdict.Skipped, "the tensor was given for several arguments, and no gradient of it was recorded",
-				g[k])
-			continue
-		case !ok && flows && a.Name != r.bound.Entry.Copied && !zeros(g[k]):
-			r.add(l, verdict.Fail, fmt.Sprintf("None was recorded, want the gradient of %q, %s", a.Name,
-				tensor.ShapeString(arg.Shape)), arg)
-			continue
-		case !ok:
+		if !ok || want == nil {
+			r.compareMissing(saved, targets, i, want)
 			continue
 		}
-		r.values.GradInputs[i] = g[k]
+		r.values.GradInputs[i] = want
+		l, arg := leaf(Backward, "grad", i, len(saved)), r.recorded(a.Tensor)
 		if r.sampler != nil {
-			want, precision := r.gradientAs(got, g[k], arg.DType)
+			want, precision := r.gradientAs(got, want, arg.DType)
 			r.compareSampled(l, got, want, r.sampler.gradient(a, out), precision)
 			continue
 		}
-		res := r.compareGradient(l, got, r.altered(l.target, g[k]), arg.DType,
+		res := r.compareGradient(l, got, r.altered(l.target, want), arg.DType,
 			r.bound.GradBound(r.fwd, out, grads, a.Name, k))
 		if res.Verdict != verdict.Fail && res.Verdict != verdict.Warn || r.alter != nil {
 			continue
@@ -129,61 +105,44 @@ func (r *comparison) compareTargets(saved []value.Value, targets []opdef.Arg, ou
 	}
 }
 
-// judgeDrawn judges the recorded gradients of a call that draws random numbers which its
-// results do not show. It reports whether anything could be said.
-func (r *comparison) judgeDrawn(saved []value.Value) bool {
-	if r.drawnOuts == nil || !r.bound.Entry.HasGrad {
-		return false
+// keptGradients are the gradients of the call whose results are the recorded ones: that is what autograd kept of them.
+// There is no such call where no recorded result is sound.
+func (r *comparison) keptGradients(out []*tensor.Tensor, need map[string]bool) (*opdef.Call, opdef.Grads) {
+	if !slices.ContainsFunc(r.recordedOuts, func(t *tensor.Tensor) bool { return t != nil }) {
+		return nil, nil
 	}
-	out, reason := r.recordedGradOutputs()
-	if reason != "" {
-		return false
+	c := r.bound.From(r.recordedOuts)
+	grads, err := c.Backward(r.fwd, out, need)
+	if err != nil {
+		return nil, nil
 	}
-	var targets []opdef.Arg
-	if !r.Record.ByOpTools {
-		var ok bool
-		if targets, ok = r.perTensor(saved); !ok {
-			return true
-		}
-	} else if _, ok := viewed(saved, out); !ok {
-		targets, _ = r.align(saved, out)
+	return c, grads
+}
+
+// gradient is that of an argument; nil: none flows to it.
+func gradient(grads opdef.Grads, a opdef.Arg) *tensor.Tensor {
+	if list, k := grads[a.Name], max(a.Index, 0); k < len(list) {
+		return list[k]
 	}
-	got := opdef.Grads{}
-	first := -1
-	for i, a := range targets {
-		t, ok := saved[i].(*tensor.Tensor)
-		// Under autocast the gradient of what was cast is that of the recorded argument.
-		fits := ok && a.Tensor != nil && slices.Equal(t.Shape, a.Tensor.Shape) &&
-			(t.DType == a.Tensor.DType || !r.Record.ByOpTools && t.DType == r.recorded(a.Tensor).DType)
-		if !fits {
-			if ok && a.Tensor != nil {
-				r.add(leaf(Backward, "grad", i, len(saved)), verdict.Fail, fmt.Sprintf("recorded %s, want the gradient "+
-					"of %q, %s", t.Meta(), a.Name, a.Tensor.Meta()), t)
-				return true
-			}
-			continue
-		}
-		for len(got[a.Name]) <= max(a.Index, 0) {
-			got[a.Name] = append(got[a.Name], nil)
-		}
-		got[a.Name][max(a.Index, 0)] = opdef.Cast(t, a.Tensor.DType)
-		if first < 0 {
-			first = i
-		}
+	return nil
+}
+
+// compareMissing judges gradient i where none was recorded, or where none flows to its argument: want is nil.
+func (r *comparison) compareMissing(saved []value.Value, targets []opdef.Arg, i int, want *tensor.Tensor) {
+	a, l := targets[i], leaf(Backward, "grad", i, len(saved))
+	got, ok := saved[i].(*tensor.Tensor)
+	switch {
+	case ok:
+		r.add(l, verdict.Fail, fmt.Sprintf("a gradient of %q was recorded, but none flows to it", a.Name), got)
+	case want == nil:
+	case r.givenTwice(targets, i, saved):
+		r.add(l, verdict.Skipped, "the tensor was given for several arguments, and no gradient of it was recorded",
+			want)
+	case a.Name != r.bound.Entry.Copied && !zeros(want):
+		arg := r.recorded(a.Tensor)
+		r.add(l, verdict.Fail, fmt.Sprintf("None was recorded, want the gradient of %q, %s", a.Name,
+			tensor.ShapeString(arg.Shape)), arg)
 	}
-	if first < 0 {
-		return false
-	}
-	l, t := leaf(Backward, "grad", first, len(saved)), saved[first].(*tensor.Tensor)
-	switch d := r.bound.DrawnGrads(r.drawnOuts, out, got); {
-	case d.Wrong != "":
-		r.add(l, verdict.Fail, d.Wrong, t)
-	case d.Checked != "":
-		r.add(l, verdict.Pass, "random numbers: "+d.Checked, t)
-	default:
-		return false
-	}
-	return true
 }
 
 // gradientsOf computes the gradients that are needed. That one of an argument was recorded says
@@ -240,30 +199,21 @@ func (r *comparison) gradientsOf(saved []value.Value, targets []opdef.Arg, out [
 func (r *comparison) compareReceived(saved []value.Value, out []*tensor.Tensor) {
 	node, composed, err := r.node(out)
 	several := composed || r.bound.Entry.Composite
+	why := node.Skip
 	switch {
 	case err != nil:
-		r.addPhase(Backward, verdict.Skipped, err.Error())
-		return
-	case node.Skip != "":
-		r.addPhase(Backward, verdict.Skipped, node.Skip)
-		return
-	case len(tensorsOf(saved)) == 0 && (several || !r.bound.Entry.HasGrad):
-		r.addPhase(Backward, verdict.Skipped, verdict.NoGradient)
+		why = err.Error()
+	case why == "" && len(tensorsOf(saved)) == 0 && (several || !r.bound.Entry.HasGrad):
+		why = verdict.NoGradient
+	}
+	if why != "" {
+		r.addPhase(Backward, verdict.Skipped, why)
 		return
 	}
 	nodes := append([]opdef.Node{node}, node.Else...)
 	var ways, weak []func()
 	if composed {
-		for _, n := range nodes {
-			way := func() { r.compareNode(n, out, saved) }
-			switch {
-			case !r.fits(saved, n):
-			case n.Weak != "":
-				weak = append(weak, way)
-			default:
-				ways = append(ways, way)
-			}
-		}
+		ways, weak = r.nodeWays(nodes, saved, out)
 	}
 	misfit, known := "", len(ways)+len(weak) > 0 // not the gradients of the arguments alone
 	if r.bound.Entry.HasGrad {
@@ -282,9 +232,33 @@ func (r *comparison) compareReceived(saved []value.Value, out []*tensor.Tensor) 
 			return
 		}
 	}
-	switch {
-	case known || len(ways) > 0 && !r.bound.Entry.Composite:
+	if known || len(ways) > 0 && !r.bound.Entry.Composite {
 		ways[0]()
+		return
+	}
+	r.reportMisfit(saved, nodes, several, misfit)
+}
+
+// nodeWays compare the recorded gradients as those of each node that they fit; weak are nodes that the recording may
+// have by chance.
+func (r *comparison) nodeWays(nodes []opdef.Node, saved []value.Value, out []*tensor.Tensor) (ways, weak []func()) {
+	for _, n := range nodes {
+		way := func() { r.compareNode(n, out, saved) }
+		switch {
+		case !r.fits(saved, n):
+		case n.Weak != "":
+			weak = append(weak, way)
+		default:
+			ways = append(ways, way)
+		}
+	}
+	return ways, weak
+}
+
+// reportMisfit reports gradients that fit neither the arguments, for the reason misfit, nor a node. several: the call
+// has more than one.
+func (r *comparison) reportMisfit(saved []value.Value, nodes []opdef.Node, several bool, misfit string) {
+	switch {
 	case !r.hasGradient():
 	case several && !r.nearly(saved, nodes):
 		r.addPhase(Backward, verdict.Skipped, verdict.GradOfAnotherOp)
@@ -435,14 +409,6 @@ func (r *comparison) differentiable() (all, wanting []opdef.Arg) {
 	return all, wanting
 }
 
-func tensorsOfArgs(args []opdef.Arg) []*tensor.Tensor {
-	ts := make([]*tensor.Tensor, len(args))
-	for i, a := range args {
-		ts[i] = a.Tensor
-	}
-	return ts
-}
-
 // assign gives each saved tensor an argument, in order; nil where that leaves an
 // argument without one. Where there are as many of both, each gradient is that of
 // the argument in its place, or None where none says so.
@@ -470,19 +436,6 @@ func assign(saved []value.Value, args []opdef.Arg, none func(opdef.Arg) bool) []
 		return nil
 	}
 	return targets
-}
-
-// zeros reports whether all elements of t are zero.
-func zeros(t *tensor.Tensor) bool {
-	buf := make([]complex128, min(t.Block(), t.Numel()))
-	for lo := 0; lo < t.Numel(); lo += len(buf) {
-		part := buf[:min(len(buf), t.Numel()-lo)]
-		tensor.Load(t, lo, part)
-		if slices.ContainsFunc(part, func(x complex128) bool { return x != 0 }) {
-			return false
-		}
-	}
-	return true
 }
 
 // givenTwice reports whether target i is the tensor of another argument too, and no gradient was recorded for any of
@@ -595,26 +548,6 @@ func (r *comparison) fits(saved []value.Value, n opdef.Node) bool {
 		any = true
 	}
 	return any
-}
-
-// shapesOf lists the shapes of tensors, None for those that are nil.
-func shapesOf(ts []*tensor.Tensor) string {
-	names := make([]string, len(ts))
-	for i, t := range ts {
-		if names[i] = "None"; t != nil {
-			names[i] = tensor.ShapeString(t.Shape)
-		}
-	}
-	return "(" + strings.Join(names, ", ") + ")"
-}
-
-// shapesOfValues is shapesOf for values of which some are no tensors.
-func shapesOfValues(vs []value.Value) string {
-	ts := make([]*tensor.Tensor, len(vs))
-	for i, v := range vs {
-		ts[i], _ = v.(*tensor.Tensor)
-	}
-	return shapesOf(ts)
 }
 
 // compareNode compares what the last autograd node received.

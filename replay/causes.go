@@ -80,24 +80,6 @@ func (c *Call) workUntil(fails []Result, until time.Time) *causes.Work {
 	return causes.NewWork(flops, elements, until)
 }
 
-// computed is t, all of whose elements are computed, since a search reads them often; a large one stays as it is.
-func computed(t *tensor.Tensor) *tensor.Tensor {
-	if t == nil || !t.DType.IsFloat() || t.Numel() > mostComputed {
-		return t
-	}
-	u := t
-	_ = Guard(func() error { // what cannot be computed is read with the same error later
-		v := tensor.Make[float64](t.Numel())
-		tensor.Load(t, 0, v)
-		u = tensor.New(t.DType, t.Shape, v)
-		return nil
-	})
-	return u
-}
-
-// mostComputed is the number of elements up to which a value is kept.
-const mostComputed = 1 << 22
-
 // search is what the search for causes knows of the call.
 func (c *Call) search() *causes.Search {
 	s := &causes.Search{Bound: c.bound, Op: c.Record.Op, Registry: c.opt.Registry, Ran: c.fwd, Original: c.original,
@@ -213,35 +195,37 @@ func (c *Call) explains(m causes.Mistake, fails []Result) causes.Cause {
 	}
 	c.work.Whole()
 	alt := c.ranAs(way)
-	passes := map[Phase]bool{}
+	unexplained := map[Phase]bool{}
 	for _, f := range fails {
-		i := slices.IndexFunc(alt.out.Results, func(r Result) bool {
-			return r.Phase == f.Phase && r.Target == f.Target
-		})
-		ok := i >= 0 && !(m.Gradients && f.Phase != Backward) && (within(alt.out.Results[i], f) ||
-			m.Rounds && f.Verdict == verdict.Fail && mostly(alt.out.Results[i], f, m.Few()))
-		if ok {
-			r := alt.out.Results[i].Compared
-			k.Targets = append(k.Targets, f.Target)
-			k.Exact = k.Exact && r.MaxULP == 0
-			if alt.out.Results[i].Verdict == verdict.Fail {
-				k.Share = min(k.Share, 1-float64(r.Mismatched)/float64(r.Numel))
-			}
-			k.Bits += c.evidence(alt, &f)
+		r := alt.out.explanation(m, f)
+		if r == nil {
+			unexplained[f.Phase] = true
+			continue
 		}
-		if before, seen := passes[f.Phase]; seen {
-			ok = ok && before
+		k.Targets = append(k.Targets, f.Target)
+		k.Exact = k.Exact && r.Compared.MaxULP == 0
+		if r.Verdict == verdict.Fail {
+			k.Share = min(k.Share, 1-float64(r.Compared.Mismatched)/float64(r.Compared.Numel))
 		}
-		passes[f.Phase] = ok
+		k.Bits += c.evidence(alt, &f)
 	}
-	for phase, ok := range passes { // part of a pass is no explanation of it
-		if !ok {
-			k.Targets = slices.DeleteFunc(k.Targets, func(t string) bool {
-				return slices.ContainsFunc(fails, func(f Result) bool { return f.Phase == phase && f.Target == t })
-			})
-		}
-	}
+	k.Targets = slices.DeleteFunc(k.Targets, func(t string) bool { // part of a pass is no explanation of it
+		return slices.ContainsFunc(fails, func(f Result) bool { return f.Target == t && unexplained[f.Phase] })
+	})
 	return k
+}
+
+// explanation is the result of a run with a mistake that explains a failure, nil if none does.
+func (o *Outcome) explanation(m causes.Mistake, f Result) *Result {
+	i := slices.IndexFunc(o.Results, func(r Result) bool { return r.Phase == f.Phase && r.Target == f.Target })
+	if i < 0 || m.Gradients && f.Phase != Backward {
+		return nil
+	}
+	r := &o.Results[i]
+	if within(*r, f) || m.Rounds && f.Verdict == verdict.Fail && mostly(*r, f, m.Few()) {
+		return r
+	}
+	return nil
 }
 
 // evidence is how many bits of a value the call that runs another way explains.

@@ -1,9 +1,6 @@
 package replay
 
 import (
-	"cmp"
-	"hash/fnv"
-	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -85,66 +82,6 @@ const (
 	elementsLeast = 1 << 10
 )
 
-// grid picks indices along the labels of a value, as many along each as there can be, so that
-// the part has no more elements than asked for and takes no more operations than a call that
-// is checked whole.
-func (s *sampler) grid(v *sampledValue, shape []int, numel int) cuts {
-	at := cuts{}
-	own := s.axes.Own(v.labels, shape, s.sizes)
-	all := 1.0
-	for _, l := range own {
-		all *= float64(s.sizes[l])
-	}
-	most := max(min(float64(s.elements()), float64(numel)*s.Over/s.flops), elementsLeast) * all / float64(max(numel, 1))
-	each := 1 // along each label
-	for i := 1 << 40; i > 0; i /= 2 {
-		n := 1.0
-		for _, l := range own {
-			n *= float64(min(s.sizes[l], each+i))
-		}
-		if n <= most {
-			each += i
-		}
-	}
-	r := s.random(v)
-	for _, l := range own {
-		at[l] = pick(s.sizes[l], each, r)
-	}
-	return at
-}
-
-// elements is how many elements of a value are compared one by one.
-func (s *sampler) elements() int { return cmp.Or(s.Elements, elementsEach) }
-
-// random numbers for a value: the same for the same call.
-func (s *sampler) random(v *sampledValue) *rand.Rand {
-	h := fnv.New64a()
-	h.Write([]byte(s.bound.Name + " " + v.of.Name))
-	return rand.New(rand.NewPCG(h.Sum64(), uint64(v.node)<<32+math.Float64bits(s.flops)))
-}
-
-// take is the part of a tensor whose dimensions have these labels.
-func (s *sampler) take(t *tensor.Tensor, labels []int, at cuts) *tensor.Tensor {
-	picked := make([][]int, t.Dim())
-	any := false
-	u := t
-	for d, l := range labels {
-		idx := at.of(l, t.Shape[d], s.sizes)
-		switch n := len(idx); {
-		case idx == nil:
-		case n > 0 && idx[n-1]-idx[0] == n-1:
-			u = u.Slice(d, idx[0], n, 1)
-			u.RequiresGrad = t.RequiresGrad
-		default:
-			picked[d], any = idx, true
-		}
-	}
-	if !any {
-		return u
-	}
-	return gather(u, picked)
-}
-
 // gather copies the elements of a floating tensor at the products of the indices picked of
 // its dimensions, nil for all, of at least one.
 func gather(t *tensor.Tensor, picked [][]int) *tensor.Tensor {
@@ -189,4 +126,9 @@ func gather(t *tensor.Tensor, picked [][]int) *tensor.Tensor {
 	u := tensor.New(t.DType, shape, data)
 	u.Device, u.RequiresGrad = t.Device, t.RequiresGrad
 	return u
+}
+
+// sameLabels reports whether two tensors have the same labels, in any order.
+func sameLabels(a, b []int) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }

@@ -28,21 +28,9 @@ const (
 // to rounding under another argument or a mistake that the operator declares. Precision is
 // no such mistake: that is what the warning is about.
 func (c *Call) reconsider(o *Outcome) {
-	if c.bound == nil || c.fwd == nil || c.bound.Random() != "" || c.bound.Flops(c.fwd) > looseFlops {
+	loose := c.mistakable(o)
+	if len(loose) == 0 {
 		return
-	}
-	var loose []Result
-	for _, r := range o.Results {
-		if r.loose() && (c.opt.Device == nil || r.Phase == Forward && c.values.Output != nil) {
-			loose = append(loose, r)
-		}
-	}
-	if !slices.ContainsFunc(loose, func(r Result) bool { return r.Phase == Forward }) {
-		loose = slices.DeleteFunc(loose, func(r Result) bool { return r.Compared.Distribution.N < fewestGrads })
-	}
-	results := slices.ContainsFunc(loose, func(r Result) bool { return r.Phase == Forward })
-	if len(loose) == 0 || !results && !(len(c.fwd.Outs) > 0 && c.bound.OutBound(c.fwd, 0).Single()) {
-		return // a mistake of sums shows in the results
 	}
 	look := c.glimpseOf(loose)
 	as := c
@@ -72,6 +60,28 @@ func (c *Call) reconsider(o *Outcome) {
 		}
 		return nil
 	}, nil)
+}
+
+// mistakable are the values of a call with a warning that a mistake may explain: none of calls that are large or
+// draw random numbers, and gradients by themselves only where they have enough elements and no result would show the
+// mistake.
+func (c *Call) mistakable(o *Outcome) (loose []Result) {
+	if c.bound == nil || c.fwd == nil || c.bound.Random() != "" || c.bound.Flops(c.fwd) > looseFlops {
+		return nil
+	}
+	results := false
+	for _, r := range o.Results {
+		if r.loose() && (c.opt.Device == nil || r.Phase == Forward && c.values.Output != nil) {
+			loose, results = append(loose, r), results || r.Phase == Forward
+		}
+	}
+	switch {
+	case results:
+		return loose
+	case len(c.fwd.Outs) == 0 || !c.bound.OutBound(c.fwd, 0).Single():
+		return nil // a mistake of sums shows in the results
+	}
+	return slices.DeleteFunc(loose, func(r Result) bool { return r.Compared.Distribution.N < fewestGrads })
 }
 
 // settle makes failures of values that a mistake explains, the first that explains any, and

@@ -12,68 +12,6 @@ import (
 	"github.com/optool/optool/tensor/value"
 )
 
-// A NotFinite is the first element of a call's results, or gradients, that is infinite or NaN.
-type NotFinite struct {
-	Phase  Phase
-	Target string // "output[0]"
-	Index  []int
-	Value  float64
-	DType  tensor.DType
-	// Made says that all that the pass had, arguments and incoming gradients, is finite.
-	Made bool
-	// OfMask says that all of that is finite or -inf, and not all finite: masks of attention have such elements.
-	OfMask bool
-	// Exact is what the element is without rounding, if that is known: see Known.
-	Exact float64
-	Known bool
-}
-
-// String says which value it is, and Reason.
-func (n *NotFinite) String() string { return n.Target + " " + n.Reason() }
-
-// Mask reports whether the element is -inf and due to be, or not known not to be: masks of attention have such
-// elements.
-func (n *NotFinite) Mask() bool {
-	return math.IsInf(n.Value, -1) && (!n.Known || n.Due())
-}
-
-// Due reports whether the element is -inf and known to be due.
-func (n *NotFinite) Due() bool { return math.IsInf(n.Value, -1) && n.Known && math.IsInf(n.Exact, -1) }
-
-// Reason says where the element is, what it came from, and what it is without rounding.
-func (n *NotFinite) Reason() string {
-	s := fmt.Sprintf("at %s is %s", tensor.ShapeString(n.Index), infinite(n.Value))
-	if n.Made {
-		s += ", all inputs are finite"
-		if n.Phase == Backward {
-			s += " and so is the incoming gradient"
-		}
-	}
-	if n.OfMask {
-		s += ", its inputs are finite or -inf"
-	}
-	switch {
-	case !n.Known:
-	case math.IsNaN(n.Exact) || math.IsInf(n.Exact, 0):
-		s += "; the exact value is " + infinite(n.Exact) + ", too"
-	case math.Abs(n.Exact) > n.DType.Max():
-		s += fmt.Sprintf("; the exact value is %.6g, and %s ends at %.6g", n.Exact, n.DType, n.DType.Max())
-	default:
-		s += fmt.Sprintf("; the exact value is %.6g", n.Exact)
-	}
-	return s
-}
-
-func infinite(x float64) string {
-	switch {
-	case math.IsNaN(x):
-		return "nan"
-	case x > 0:
-		return "inf"
-	}
-	return "-inf"
-}
-
 // notFinite looks for elements of recorded results, then gradients, that are not finite; nil if there are none. It also
 // looks at calls of operators that nobody knows.
 func (c *Call) notFinite() (n *NotFinite) {

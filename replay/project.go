@@ -248,11 +248,6 @@ func (s *sampler) linear(v *sampledValue, label int) bool {
 	return n == 1 && added
 }
 
-// sameLabels reports whether two tensors have the same labels, in any order.
-func sameLabels(a, b []int) bool {
-	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
-}
-
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 func randomSigns(n int, r *rand.Rand) []float64 {

@@ -4,21 +4,7 @@ import (
 	"slices"
 
 	"github.com/optool/optool/compare"
-	"github.com/optool/optool/tensor"
 )
-
-// Against compares what two devices gave of the same value, both against the reference.
-type Against struct {
-	RMSE, Other float64 // root mean squared errors of the first device, and of the second
-	Apart       float64 // root mean square of what the two are apart
-	Verdict     string  // the first is better, same or worse
-}
-
-// A deviceValue is what a device gave of a value that was compared.
-type deviceValue struct {
-	result    int // index among the results
-	got, want *tensor.Tensor
-}
 
 // compareDevices compares the values of two devices with each other.
 func (r *comparison) compareDevices(first, second []deviceValue) {
