@@ -103,9 +103,13 @@ func TestPutSpread(t *testing.T) {
 	for i := range base {
 		base[i] = r.NormFloat64()
 	}
-	want := slices.Clone(base)
+	want, met := slices.Clone(base), make([]int, size)
 	for i, p := range starts {
 		want[p] += src[i]
+		met[p]++
+	}
+	if got, want := AtStarts(1, starts).Most(size), slices.Max(met); got != want {
+		t.Errorf("at most %d meet, want %d", got, want)
 	}
 	got := tensor.Data[float64](Put(tensor.New(tensor.Float64, []int{size}, base),
 		tensor.New(tensor.Float64, []int{count}, src), AtStarts(1, starts), Add, true))
