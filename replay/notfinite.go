@@ -56,7 +56,11 @@ func (c *Call) NotFinite() (n *NotFinite) {
 // firstIn is the first element that is not finite; one of -inf only if there is no other.
 func firstIn(values []value.Value, phase Phase, name string) *NotFinite {
 	flat := flatten(values)
-	return cmp.Or(firstOf(flat, phase, name, notOfMask), firstOf(flat, phase, name, notFinite))
+	n := firstOf(flat, phase, name, notFinite)
+	if n == nil || notOfMask(n.Value) {
+		return n
+	}
+	return cmp.Or(firstOf(flat, phase, name, notOfMask), n)
 }
 
 func notFinite(x float64) bool { return x-x != 0 }
@@ -89,13 +93,13 @@ func firstOf(values []value.Value, phase Phase, name string, is func(float64) bo
 			continue
 		}
 		t = short[0]
+		if t.AllFinite() {
+			continue
+		}
 		buf := make([]float64, min(t.Numel(), 1<<14))
 		for lo := 0; lo < t.Numel(); lo += len(buf) {
 			part := buf[:min(len(buf), t.Numel()-lo)]
 			tensor.Load(t, lo, part)
-			if allFinite(part) {
-				continue
-			}
 			for k, x := range part {
 				if is(x) {
 					return &NotFinite{Phase: phase, Target: fmt.Sprintf("%s[%d]", name, i), Value: x, DType: t.DType,
@@ -105,13 +109,4 @@ func firstOf(values []value.Value, phase Phase, name string, is func(float64) bo
 		}
 	}
 	return nil
-}
-
-// allFinite reports whether all of x is finite: of others the product with 0 is NaN.
-func allFinite(x []float64) bool {
-	sum := 0.0
-	for _, v := range x {
-		sum += v * 0
-	}
-	return sum == 0
 }

@@ -203,6 +203,27 @@ func TestKernels(t *testing.T) {
 	}
 }
 
+// Infinities and NaN that are the same on both sides.
+func TestSameSpecial(t *testing.T) {
+	for _, special := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e30} {
+		v := make([]float64, 700)
+		for i := range v {
+			v[i] = float64(i%7) - 3
+		}
+		v[300] = special
+		for _, dt := range floats {
+			raw, wide := encode(dt, v)
+			rule := Rule{Atol: 1e-3, Rtol: 1e-3, Eps: 1e-6}
+			got, want := run(dt, raw, raw, rule), naive(dt, wide, wide, rule)
+			if got.NotClose != 0 || got.MaxULP != 0 || !got.Equal() || got.NaNA != want.NaNA || got.InfB != want.InfB ||
+				!sameNaN(got.MaxAbs, want.MaxAbs) || !sameNaN(got.MaxRel, want.MaxRel) ||
+				(got.Dot != got.Dot) != (want.Dot != want.Dot) {
+				t.Errorf("%s with %v: %+v, want %+v", dt, special, got, want)
+			}
+		}
+	}
+}
+
 func TestHalfPatterns(t *testing.T) {
 	// Every pattern against its neighbour: widening, ULP and rounding.
 	a, b := make([]byte, 0, 1<<17), make([]byte, 0, 1<<17)

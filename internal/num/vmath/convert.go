@@ -48,6 +48,39 @@ func WidenF16(dst []float64, src []byte) {
 	}
 }
 
+// An Exponent is where the exponents of elements lie in eight bytes of them: its bits, and the lowest of each.
+type Exponent struct{ bits, lowest uint64 }
+
+// The formats that Finite knows.
+var (
+	ExponentBF16 = Exponent{0x7f80_7f80_7f80_7f80, 0x0080_0080_0080_0080}
+	ExponentF16  = Exponent{0x7c00_7c00_7c00_7c00, 0x0400_0400_0400_0400}
+	Exponent32   = Exponent{0x7f80_0000_7f80_0000, 0x0080_0000_0080_0000}
+	Exponent64   = Exponent{0x7ff0_0000_0000_0000, 0x0010_0000_0000_0000}
+)
+
+// Finite reports whether no exponent is all ones, as those of infinities and NaN are. One more then carries into the
+// sign, and never beyond the element.
+func Finite(src []byte, e Exponent) bool {
+	signs := (e.bits + e.lowest) &^ e.bits
+	n, all := len(src)&^31, uint64(0)
+	if useSIMD {
+		all = carriesSIMD(src[:n], e)
+	} else {
+		for i := 0; i < n; i += 32 {
+			v := src[i : i+32]
+			all |= (le.Uint64(v)&e.bits + e.lowest) | (le.Uint64(v[8:])&e.bits + e.lowest) |
+				(le.Uint64(v[16:])&e.bits + e.lowest) | (le.Uint64(v[24:])&e.bits + e.lowest)
+		}
+	}
+	var last [32]byte
+	copy(last[:], src[n:])
+	for i := 0; i < len(last); i += 8 {
+		all |= le.Uint64(last[i:])&e.bits + e.lowest
+	}
+	return all&signs == 0
+}
+
 // FromF16 is the value of a float16 bit pattern. Placed in the fields of a
 // float32 and scaled by 2^112, the difference of the biases, its exponent is
 // right for normal and subnormal numbers alike.

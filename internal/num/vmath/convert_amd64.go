@@ -28,6 +28,19 @@ func widenBF16SIMD(dst []float64, src []byte) {
 	archsimd.ClearAVXUpperBits()
 }
 
+// carriesSIMD is what Finite makes of a multiple of 32 bytes, all in one.
+func carriesSIMD(src []byte, e Exponent) uint64 {
+	exponent, lowest := archsimd.BroadcastUint64x4(e.bits), archsimd.BroadcastUint64x4(e.lowest)
+	var all archsimd.Uint64x4
+	for i := 0; i < len(src); i += 32 {
+		all = all.Or(archsimd.LoadUint64x4((*[4]uint64)(bytesAt(src, i))).And(exponent).Add(lowest))
+	}
+	var v [4]uint64
+	all.Store(&v)
+	archsimd.ClearAVXUpperBits()
+	return v[0] | v[1] | v[2] | v[3]
+}
+
 var (
 	vHalfMagnitude = splat32(0x7fff)
 	vHalfSign      = splat32(0x8000)

@@ -35,6 +35,7 @@ func normalizeSIMD(dst, x []float64, shift, scale float64, w, b []float64)      
 func deviationsSIMD(acc, squared *[lanes]float64, x []float64, m float64)            {}
 func totalSIMD(acc *[lanes]float64) float64                                          { return 0 }
 func maxSIMD(x []float64) float64                                                    { return 0 }
+func carriesSIMD(src []byte, e Exponent) uint64                                      { return 0 }
 func widen32SIMD(dst []float64, src []byte)                                          {}
 func widenBF16SIMD(dst []float64, src []byte)                                        {}
 func widenF16SIMD(dst []float64, src []byte)                                         {}

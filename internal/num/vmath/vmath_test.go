@@ -311,6 +311,43 @@ func TestSums(t *testing.T) {
 	}
 }
 
+// Every pattern of 16 bits, and one element that is not finite at each place.
+func TestFinite(t *testing.T) {
+	b := make([]byte, 2*71)
+	for name, e := range map[string]struct {
+		Exponent
+		inf uint16
+	}{"bfloat16": {ExponentBF16, 0x7f80}, "float16": {ExponentF16, 0x7c00}} {
+		for p := range 1 << 16 {
+			i := p % 71
+			le.PutUint16(b[2*i:], uint16(p))
+			if got, want := Finite(b, e.Exponent), uint16(p)&e.inf != e.inf; got != want {
+				t.Fatalf("%s %#x is finite: %v, want %v", name, p, got, want)
+			}
+			le.PutUint16(b[2*i:], uint16(p)&^0x0400&^0x0080)
+		}
+	}
+	for n := range 40 {
+		wide, narrow := make([]byte, 8*n), make([]byte, 4*n)
+		for i := range n {
+			le.PutUint64(wide[8*i:], math.Float64bits(-math.MaxFloat64))
+			le.PutUint32(narrow[4*i:], math.Float32bits(-math.MaxFloat32))
+		}
+		if !Finite(wide, Exponent64) || !Finite(narrow, Exponent32) {
+			t.Fatalf("%d of the largest numbers are not finite", n)
+		}
+		for i := range n {
+			le.PutUint64(wide[8*i:], math.Float64bits(math.Inf(-1)))
+			le.PutUint32(narrow[4*i:], math.Float32bits(float32(math.NaN())))
+			if Finite(wide, Exponent64) || Finite(narrow, Exponent32) {
+				t.Fatalf("element %d of %d is not finite, which was not seen", i, n)
+			}
+			clear(wide[8*i : 8*i+8])
+			clear(narrow[4*i : 4*i+4])
+		}
+	}
+}
+
 func TestWiden(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	b := make([]byte, 4*1003)
