@@ -19,7 +19,8 @@ func TestAllFinite(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for name, y := range map[string]*Tensor{"stored": stored, "transposed": stored.Transpose(0, 1), "computed": x} {
+			views := map[string]*Tensor{"stored": stored, "transposed": stored.Transpose(0, 1), "computed": x}
+			for name, y := range views {
 				if got := y.AllFinite(); got != (at < 0) {
 					t.Errorf("%s, %s, element %d: %v", dt, name, at, got)
 				}

@@ -3,6 +3,7 @@ package reduction
 import (
 	"fmt"
 
+	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
@@ -201,11 +202,32 @@ func extremeIndex[T int64 | float64](v []T, least bool) int {
 		}
 		return at
 	}
+	if f, ok := any(v).([]float64); ok {
+		return highestIndex(f)
+	}
 	for i, x := range v {
-		if !(x <= m) {
+		if x > m {
 			at, m = i, x
-			if x != x {
-				break
+		}
+	}
+	return at
+}
+
+// highestIndex is extremeIndex of the largest number: most blocks have none that is larger than the largest so far.
+func highestIndex(v []float64) int {
+	const block = 1 << 10
+	at, m := 0, v[0]
+	for lo := 0; lo < len(v); lo += block {
+		part := v[lo:min(lo+block, len(v))]
+		if vmath.Max(part) <= m {
+			continue
+		}
+		for i, x := range part {
+			if !(x <= m) {
+				at, m = lo+i, x
+				if x != x {
+					return at
+				}
 			}
 		}
 	}

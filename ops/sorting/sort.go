@@ -1,7 +1,6 @@
 package sorting
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -179,12 +178,7 @@ func (k orderKeys) load(lo int, dst []uint64, t *tensor.Tensor) {
 		v := opdef.Scratch[float64](len(dst))
 		tensor.Load(t, lo, *v)
 		for i, x := range *v {
-			b := math.Float64bits(x + 0) // -0 becomes 0
-			b ^= uint64(int64(b)>>63) | 1<<63
-			if x != x {
-				b = nanKey
-			}
-			dst[i] = b
+			dst[i] = floatKey(x)
 		}
 		opdef.Release(v)
 		return
@@ -199,6 +193,14 @@ func (k orderKeys) load(lo int, dst []uint64, t *tensor.Tensor) {
 		dst[i] = uint64(x) ^ flip
 	}
 	opdef.Release(v)
+}
+
+func floatKey(x float64) uint64 {
+	if x != x {
+		return nanKey
+	}
+	b := math.Float64bits(x + 0) // -0 becomes 0
+	return b ^ (uint64(int64(b)>>63) | 1<<63)
 }
 
 func (k orderKeys) row(lo, n int, t *tensor.Tensor) []uint64 {
@@ -233,22 +235,20 @@ func (r *ranking) indices() (*tensor.Tensor, error) {
 	if n == 0 && r.pick != nil && rows > 0 {
 		return nil, opdef.Refuse("self", "dimension %d has size 0", r.dim)
 	}
-	ks := newKeys(r.self)
 	out := tensor.Make[int64](rows * r.k)
 	tensor.Parallel(rows, max(1, 4096/max(n, 1)), func(a, b int) {
-		row, order := tensor.Make[uint64](n), tensor.Make[ranked](n)[:0]
+		sel := newSelector(r.self.DType, n, r.descending)
 		for i := a; i < b; i++ {
-			ks.load(i*n, row, rowsFirst)
 			dst := out[i*r.k : (i+1)*r.k]
-			if r.pick != nil {
-				order = lowestKeys(row, r.pick(row, n)+1, false, order)
-				dst[0] = int64(order[len(order)-1].index)
+			if r.pick == nil && sel.few(r.k) {
+				sel.fewest(dst, rowsFirst, i*n)
 				continue
 			}
-			order = lowestKeys(row, r.k, r.descending, order)
-			for j := range dst {
-				dst[j] = int64(order[j].index)
+			row, k := sel.load(rowsFirst, i*n), r.k
+			if r.pick != nil {
+				k = r.pick(row, n) + 1
 			}
+			sel.lowest(dst, row, k)
 		}
 	})
 	shape := slices.Clone(rowsFirst.Shape)
@@ -272,72 +272,6 @@ func (r *ranking) indices() (*tensor.Tensor, error) {
 		}
 	}
 	return t.Permute(order...), nil
-}
-
-// A ranked element is its key and its place in the row.
-type ranked struct {
-	key   uint64
-	index int
-}
-
-func compareRanked(a, b ranked) int {
-	if c := cmp.Compare(a.key, b.key); c != 0 {
-		return c
-	}
-	return cmp.Compare(a.index, b.index)
-}
-
-// lowestKeys returns the k elements of row with the lowest keys (descending: the
-// highest), in order, equal ones in order of place. buf is reused.
-func lowestKeys(row []uint64, k int, descending bool, buf []ranked) []ranked {
-	buf = buf[:0]
-	flip := uint64(0)
-	if descending {
-		flip = math.MaxUint64
-	}
-	if k > len(row)/8 {
-		for i, key := range row {
-			buf = append(buf, ranked{key ^ flip, i})
-		}
-		return sortRanked(buf)[:k]
-	}
-	if k == 0 {
-		return buf
-	}
-	// A heap of the k lowest so far, the highest of them at the root.
-	for i, key := range row {
-		x := ranked{key ^ flip, i}
-		switch {
-		case len(buf) < k:
-			buf = append(buf, x)
-			for c := len(buf) - 1; c > 0; {
-				p := (c - 1) / 2
-				if compareRanked(buf[p], buf[c]) >= 0 {
-					break
-				}
-				buf[p], buf[c] = buf[c], buf[p]
-				c = p
-			}
-		case x.key < buf[0].key: // an equal key comes later
-			buf[0] = x
-			for p := 0; ; {
-				c := 2*p + 1
-				if c >= k {
-					break
-				}
-				if c+1 < k && compareRanked(buf[c+1], buf[c]) > 0 {
-					c++
-				}
-				if compareRanked(buf[p], buf[c]) >= 0 {
-					break
-				}
-				buf[p], buf[c] = buf[c], buf[p]
-				p = c
-			}
-		}
-	}
-	slices.SortFunc(buf, compareRanked)
-	return buf
 }
 
 // widened gives an index or gradient tensor the ranked dimension back.

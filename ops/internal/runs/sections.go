@@ -24,8 +24,8 @@ type batch[T tensor.Elem] struct {
 }
 
 // bySection calls f for the single elements that go to each section of n places, of each place in the order of the
-// source: k is the section, at are places within it, v the elements of src. A nil src has none. f is called from several
-// goroutines, for one section from one at a time.
+// source: k is the section, at are places within it, v the elements of src. A nil src has none. f is called from
+// several goroutines, for one section from one at a time.
 func bySection[T tensor.Elem](r Runs, src *tensor.Tensor, n int, f func(k int, at []uint16, v []T)) {
 	sections := (n + section - 1) / section
 	batches := make([]batch[T], runtime.GOMAXPROCS(0))
