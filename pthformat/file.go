@@ -249,21 +249,8 @@ func (f *File) readZip() error {
 	case !pkl.intact(b):
 		return malformed("checksum mismatch").in("data.pkl")
 	}
-	left := int64(CheckedStorage)
-	for i := range a.records {
-		r := &a.records[i]
-		name := strings.TrimPrefix(r.name, root+"/")
-		if r == pkl || strings.HasPrefix(name, "data/") || r.size > left {
-			continue // storages are compared when they are loaded
-		}
-		left -= r.size
-		b, err := a.read(r, CheckedStorage)
-		if err == nil && !sound(r, b) {
-			err = malformed("checksum mismatch")
-		}
-		if err != nil {
-			return inRecord(name, err)
-		}
+	if err := a.checkRecords(root, pkl, sound); err != nil {
+		return err
 	}
 	bigEndian, err := f.readMarks(a, root)
 	if err != nil {
@@ -279,6 +266,28 @@ func (f *File) readZip() error {
 	}
 	f.Root, f.Protocol, f.Globals = v, p.protocol, p.globals
 	return f.program(a, root, bigEndian, sound)
+}
+
+// checkRecords compares the small records beside the pickle with their checksums. Storages are compared when they are
+// loaded.
+func (a *archive) checkRecords(root string, pkl *record, sound soundness) error {
+	left := int64(CheckedStorage)
+	for i := range a.records {
+		r := &a.records[i]
+		name := strings.TrimPrefix(r.name, root+"/")
+		if r == pkl || strings.HasPrefix(name, "data/") || r.size > left {
+			continue
+		}
+		left -= r.size
+		b, err := a.read(r, CheckedStorage)
+		if err == nil && !sound(r, b) {
+			err = malformed("checksum mismatch")
+		}
+		if err != nil {
+			return inRecord(name, err)
+		}
+	}
+	return nil
 }
 
 // soundness compares the content of a record with its checksum.

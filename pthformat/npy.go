@@ -134,56 +134,77 @@ func (d *descriptor) dtype(depth int) (*arrayType, error) {
 	}
 	t := &arrayType{code: "V", fields: []arrayField{}}
 	for !d.next("]") {
-		if !d.next("(") {
-			return nil, malformed("the descr is no list of fields")
-		}
-		f := arrayField{offset: t.bytes}
-		var err error
-		if d.next("(") { // a title and a name
-			if _, err = d.quoted(); err != nil || !d.next(",") {
-				return nil, malformed("the descr is no list of fields")
-			}
-			if f.name, err = d.quoted(); err != nil || !d.next(")") {
-				return nil, malformed("the descr is no list of fields")
-			}
-		} else if f.name, err = d.quoted(); err != nil {
+		f, err := d.field(depth, t.bytes)
+		if err != nil {
 			return nil, err
 		}
-		if !d.next(",") {
-			return nil, malformed("the descr has a field without type")
-		}
-		if f.of, err = d.dtype(depth + 1); err != nil {
-			return nil, err
-		}
-		if d.next(",") && d.next("(") {
-			sub := &arrayType{sub: f.of, code: f.of.code}
-			for !d.next(")") {
-				d.next(",")
-				d.next("")
-				end := strings.IndexAny(d.text, ",)")
-				if end <= 0 {
-					return nil, malformed("the descr has a field of no shape")
-				}
-				n, err := strconv.Atoi(strings.TrimSpace(d.text[:end]))
-				if err != nil || n < 0 || len(sub.shape) == maxDim {
-					return nil, malformed("the descr has a field of no shape")
-				}
-				sub.shape, d.text = append(sub.shape, n), d.text[end:]
-				d.next(",")
-			}
-			f.of = sub
-		}
-		size := f.of.size()
-		if !d.next(")") || size < 0 || size > maxElement-t.bytes {
-			return nil, malformed("the descr has a field %q that is not known", f.name)
-		}
-		t.bytes += size
+		t.bytes += f.of.size()
 		if t.fields = append(t.fields, f); len(t.fields) > 1000 {
 			return nil, malformed("the descr has too many fields")
 		}
 		d.next(",")
 	}
 	return t, nil
+}
+
+// field reads a field of a structured type: (name, type) or (name, type, shape).
+func (d *descriptor) field(depth, offset int) (f arrayField, err error) {
+	if !d.next("(") {
+		return f, malformed("the descr is no list of fields")
+	}
+	f.offset = offset
+	if f.name, err = d.fieldName(); err != nil {
+		return f, err
+	}
+	if !d.next(",") {
+		return f, malformed("the descr has a field without type")
+	}
+	if f.of, err = d.dtype(depth + 1); err != nil {
+		return f, err
+	}
+	if d.next(",") && d.next("(") {
+		sub := &arrayType{sub: f.of, code: f.of.code}
+		if sub.shape, err = d.fieldShape(); err != nil {
+			return f, err
+		}
+		f.of = sub
+	}
+	if size := f.of.size(); !d.next(")") || size < 0 || size > maxElement-offset {
+		return f, malformed("the descr has a field %q that is not known", f.name)
+	}
+	return f, nil
+}
+
+// fieldName reads the name of a field, alone or in a pair behind its title.
+func (d *descriptor) fieldName() (name string, err error) {
+	if !d.next("(") {
+		return d.quoted()
+	}
+	if _, err = d.quoted(); err == nil && d.next(",") {
+		if name, err = d.quoted(); err == nil && d.next(")") {
+			return name, nil
+		}
+	}
+	return "", malformed("the descr is no list of fields")
+}
+
+// fieldShape reads the sizes of a field that is an array itself, up to the parenthesis that ends them.
+func (d *descriptor) fieldShape() (shape []int, err error) {
+	for !d.next(")") {
+		d.next(",")
+		d.next("")
+		end := strings.IndexAny(d.text, ",)")
+		if end <= 0 {
+			return nil, malformed("the descr has a field of no shape")
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(d.text[:end]))
+		if err != nil || n < 0 || len(shape) == maxDim {
+			return nil, malformed("the descr has a field of no shape")
+		}
+		shape, d.text = append(shape, n), d.text[end:]
+		d.next(",")
+	}
+	return shape, nil
 }
 
 // value makes the array of a file of size bytes; load gives its bytes from at on.

@@ -67,31 +67,39 @@ func (t *arrayType) PySetState(state any) error {
 		return malformed("numpy.dtype: the size is %s", kindOf(items[5]))
 	}
 	if names, ok := elements(items[3]); ok {
-		fields, ok := items[4].(*types.Dict)
-		if !ok || len(*fields) > len(names)*2 {
-			return malformed("numpy.dtype: the fields are %s", kindOf(items[4]))
-		}
-		for _, name := range names {
-			f := arrayField{}
-			for _, e := range *fields {
-				if e.Key != name {
-					continue
-				}
-				if at, ok := elements(e.Value); ok && len(at) >= 2 {
-					f.of, _ = at[0].(*arrayType)
-					f.offset, _ = at[1].(int)
-				}
-			}
-			if f.name, ok = name.(string); !ok || f.of == nil {
-				return malformed("numpy.dtype: field %v has no type", name)
-			}
-			t.fields = append(t.fields, f)
+		if err := t.setFields(names, items[4]); err != nil {
+			return err
 		}
 	}
 	if len(items) == 9 && strings.Contains("Mm", t.code[:1]) {
 		t.unit = timeUnit(items[8])
 	}
 	return t.check()
+}
+
+// setFields reads the fields of a structured type: their names in order, and a dict of (type, offset) by name.
+func (t *arrayType) setFields(names []any, of any) error {
+	fields, ok := of.(*types.Dict)
+	if !ok || len(*fields) > len(names)*2 {
+		return malformed("numpy.dtype: the fields are %s", kindOf(of))
+	}
+	for _, name := range names {
+		f := arrayField{}
+		for _, e := range *fields {
+			if e.Key != name {
+				continue
+			}
+			if at, ok := elements(e.Value); ok && len(at) >= 2 {
+				f.of, _ = at[0].(*arrayType)
+				f.offset, _ = at[1].(int)
+			}
+		}
+		if f.name, ok = name.(string); !ok || f.of == nil {
+			return malformed("numpy.dtype: field %v has no type", name)
+		}
+		t.fields = append(t.fields, f)
+	}
+	return nil
 }
 
 // check refuses a type that contains itself, and one of more parts than numpy has a use for.
@@ -441,76 +449,100 @@ func (l layoutOf) gather(step, offset, size int) layoutOf {
 
 // view makes the value of elements of a type.
 func (t *arrayType) view(l layoutOf) (value.Value, error) {
-	if len(l.shape) > maxDim {
+	switch {
+	case len(l.shape) > maxDim:
 		return nil, malformed("%d dimensions, the limit is %d", len(l.shape), maxDim)
-	}
-	if t.sub != nil {
+	case t.sub != nil:
 		return t.sub.view(l.within(t.shape))
-	}
-	if t.class != "" && t.fields == nil {
+	case t.fields != nil:
+		return t.structured(l)
+	case t.class != "":
 		return t.unknown(), nil
 	}
-	if t.fields != nil {
-		o := &value.Opaque{Global: "numpy.ndarray", Reason: "structured array", Whole: true}
-		all := 0
-		for _, f := range t.fields {
-			if all += max(f.of.size(), 0); all > t.bytes {
-				return &value.Opaque{Global: "numpy.ndarray", Reason: "structured array of fields that overlap"}, nil
-			}
-		}
-		for _, f := range t.fields {
-			size := f.of.size()
-			if size < 0 || f.offset < 0 || size > t.bytes || f.offset > t.bytes-size {
-				return nil, malformed("field %q reaches past its element of %d bytes", f.name, t.bytes)
-			}
-			v, err := f.of.view(l.gather(t.bytes, f.offset, size))
-			if err != nil {
-				return nil, err
-			}
-			o.Parts = append(o.Parts, value.Part{Name: "[" + value.StringRepr(f.name) + "]", Value: v})
-		}
-		return o, nil
+	p := t.plain()
+	if p.inner != nil {
+		l = l.within(p.inner)
 	}
-	dt, ok := arrayTypes[t.code]
-	decode, part, what := t.decode, "", t.String() // a part of an object, unless elements are plain numbers
-	letter, size, nat := t.code[0], t.size(), false
-	switch {
-	case ok:
-	case (letter == 'M' || letter == 'm') && size == 8:
-		what = map[byte]string{'M': "datetime64", 'm': "timedelta64"}[letter] + "[" + t.unit + "]"
-		dt, part, nat = tensor.Int64, "ticks", true
-	case t.order != ">" && (t.code == "f16" || t.code == "c32"): // extended precision of x86
-		dt, part, decode = tensor.Float64, "values", extended
-		if letter == 'c' {
-			dt = tensor.Complex128
-		}
-	case letter == 'U':
-		dt, part, l = tensor.Uint32, "chars", l.within([]int{size / 4})
-	case letter == 'S':
-		dt, part, l = tensor.Uint8, "bytes", l.within([]int{size})
-	default:
-		dt, part, l = tensor.Bits8, "bytes", l.within([]int{size})
-	}
-	s := tensor.OpenStorage(int64(l.n*dt.Size()), func() ([]byte, error) {
+	s := tensor.OpenStorage(int64(l.n*p.dtype.Size()), func() ([]byte, error) {
 		b, err := l.load()
 		if err != nil {
 			return nil, err
 		}
-		return decode(b), nil
+		return p.decode(b), nil
 	})
-	v, err := tensor.NewView(s, tensor.View{DType: dt, Shape: l.shape, Stride: l.stride})
+	v, err := tensor.NewView(s, tensor.View{DType: p.dtype, Shape: l.shape, Stride: l.stride})
 	if err != nil {
 		return nil, err
 	}
 	v.Device = "numpy"
-	if part == "" {
+	if p.part == "" {
 		return v, nil
 	}
-	if nat {
-		v.Layout = what
+	what := t.String()
+	if p.time != "" {
+		what, v.Layout = p.time, p.time
 	}
 	return &value.Opaque{Global: "numpy.ndarray", Reason: "array of " + what, Whole: true,
-		Parts: []value.Part{{Name: part, Value: v}}}, nil
+		Parts: []value.Part{{Name: p.part, Value: v}}}, nil
+}
+
+// structured makes the value of elements that have fields: an object with a part for each.
+func (t *arrayType) structured(l layoutOf) (value.Value, error) {
+	o := &value.Opaque{Global: "numpy.ndarray", Reason: "structured array", Whole: true}
+	all := 0
+	for _, f := range t.fields {
+		if all += max(f.of.size(), 0); all > t.bytes {
+			return &value.Opaque{Global: "numpy.ndarray", Reason: "structured array of fields that overlap"}, nil
+		}
+	}
+	for _, f := range t.fields {
+		size := f.of.size()
+		if size < 0 || f.offset < 0 || size > t.bytes || f.offset > t.bytes-size {
+			return nil, malformed("field %q reaches past its element of %d bytes", f.name, t.bytes)
+		}
+		v, err := f.of.view(l.gather(t.bytes, f.offset, size))
+		if err != nil {
+			return nil, err
+		}
+		o.Parts = append(o.Parts, value.Part{Name: "[" + value.StringRepr(f.name) + "]", Value: v})
+	}
+	return o, nil
+}
+
+// A plainType is how elements without fields are held in a tensor.
+type plainType struct {
+	dtype  tensor.DType
+	decode func([]byte) []byte
+	part   string // the name of the part of an object that holds them; "": they are plain numbers
+	inner  []int  // dimensions inside an element
+	time   string // the type of times: "datetime64[ns]"
+}
+
+// plain tells how elements of a type without fields are held.
+func (t *arrayType) plain() plainType {
+	p := plainType{decode: t.decode}
+	letter, size := t.code[0], t.size()
+	if dt, ok := arrayTypes[t.code]; ok {
+		p.dtype = dt
+		return p
+	}
+	switch {
+	case (letter == 'M' || letter == 'm') && size == 8:
+		p.dtype, p.part = tensor.Int64, "ticks"
+		p.time = map[byte]string{'M': "datetime64", 'm': "timedelta64"}[letter] + "[" + t.unit + "]"
+	case t.order != ">" && (t.code == "f16" || t.code == "c32"): // extended precision of x86
+		p.dtype, p.part, p.decode = tensor.Float64, "values", extended
+		if letter == 'c' {
+			p.dtype = tensor.Complex128
+		}
+	case letter == 'U':
+		p.dtype, p.part, p.inner = tensor.Uint32, "chars", []int{size / 4}
+	case letter == 'S':
+		p.dtype, p.part, p.inner = tensor.Uint8, "bytes", []int{size}
+	default:
+		p.dtype, p.part, p.inner = tensor.Bits8, "bytes", []int{size}
+	}
+	return p
 }
 
 // IsTime reports whether a tensor holds the ticks of a datetime64 or timedelta64, of which the

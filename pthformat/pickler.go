@@ -211,28 +211,44 @@ func (p *pickler) value(v value.Value) error {
 	case float64:
 		p.float(v)
 	case complex128:
-		return p.call("__builtin__", "complex", func() error {
-			p.float(real(v))
-			p.float(imag(v))
-			p.tuple(2)
-			return nil
-		})
+		return p.complex(v)
 	case string:
 		if len(v) > math.MaxInt32 || !utf8.ValidString(v) {
 			return fmt.Errorf("string of %d bytes is too long or not UTF-8", len(v))
 		}
 		p.text(v)
+	case *value.Sequence, *value.Dict, *tensor.Tensor:
+		return p.object(v)
+	default:
+		return p.instance(v)
+	}
+	return nil
+}
+
+// object writes what may contain other values, once: where it comes again the memo has it.
+func (p *pickler) object(v value.Value) error {
+	if p.get(v) {
+		return nil
+	}
+	switch v := v.(type) {
+	case *value.Sequence:
+		return p.sequence(v)
+	case *value.Dict:
+		return p.dict(v)
+	case *tensor.Tensor:
+		if err := p.tensor(v); err != nil {
+			return err
+		}
+	}
+	p.put(v)
+	return nil
+}
+
+// instance writes a value that is no object of Python's own syntax: a global, or a call of one.
+func (p *pickler) instance(v value.Value) error {
+	switch v := v.(type) {
 	case value.Bytes:
-		return p.call("_codecs", "encode", func() error {
-			var s strings.Builder
-			for _, b := range v {
-				s.WriteRune(rune(b))
-			}
-			p.text(s.String())
-			p.shared("latin1")
-			p.tuple(2)
-			return nil
-		})
+		return p.bytes(v)
 	case tensor.DType:
 		p.global("torch", v.String())
 	case value.Device:
@@ -262,38 +278,41 @@ func (p *pickler) value(v value.Value) error {
 		p.global("__builtin__", "Ellipsis")
 	case value.Slice:
 		return p.call("__builtin__", "slice", func() error {
-			for _, part := range []value.Value{v.Start, v.Stop, v.Step} {
-				if err := p.value(part); err != nil {
-					return err
-				}
+			if err := p.items([]value.Value{v.Start, v.Stop, v.Step}); err != nil {
+				return err
 			}
 			p.tuple(3)
 			return nil
 		})
-	case *value.Sequence:
-		if p.get(v) {
-			return nil
-		}
-		return p.sequence(v)
-	case *value.Dict:
-		if p.get(v) {
-			return nil
-		}
-		return p.dict(v)
-	case *tensor.Tensor:
-		if p.get(v) {
-			return nil
-		}
-		if err := p.tensor(v); err != nil {
-			return err
-		}
-		p.put(v)
 	case *value.Opaque:
 		return fmt.Errorf("%q cannot be written: only its name is known", v.Global)
 	default:
 		return fmt.Errorf("a %T cannot be written", v)
 	}
 	return nil
+}
+
+func (p *pickler) complex(v complex128) error {
+	return p.call("__builtin__", "complex", func() error {
+		p.float(real(v))
+		p.float(imag(v))
+		p.tuple(2)
+		return nil
+	})
+}
+
+// bytes writes them as protocol 2 does: as text in latin1.
+func (p *pickler) bytes(v value.Bytes) error {
+	return p.call("_codecs", "encode", func() error {
+		var s strings.Builder
+		for _, b := range v {
+			s.WriteRune(rune(b))
+		}
+		p.text(s.String())
+		p.shared("latin1")
+		p.tuple(2)
+		return nil
+	})
 }
 
 func (p *pickler) items(items []value.Value) error {

@@ -225,88 +225,18 @@ func (w *walker) step(code byte, op *opcode) *FormatError {
 	if err != nil {
 		return err
 	}
-	if w.frame > 0 {
-		switch {
-		case hi > w.frame:
-			return w.fail("%s reaches past the end of its frame", op.name)
-		case hi == w.frame:
-			w.frame = 0
-		}
-	}
-	if code == 0x95 {
-		return w.enterFrame(lo, hi)
+	if err := w.leaveFrame(op, hi); err != nil {
+		return err
 	}
 	if op.toMark && len(w.marks) == 0 {
 		return w.fail("%s without MARK", op.name)
 	}
-	var pushed item
-	if op.text {
-		switch code { // a line is text without its newline and quotes
-		case 'S':
-			lo, hi = lo+1, hi-2
-		case 'V':
-			hi--
-		}
-		pushed = item{int32(lo), int32(hi)}
+	if act := actions[code]; act != nil {
+		return act(w, lo, hi)
 	}
-	switch code {
-	case '(':
-		if len(w.marks) >= w.lim.Depth {
-			return w.fail("more than %d open marks", w.lim.Depth)
-		}
-		w.marks = append(w.marks, len(w.stack))
-		return nil
-	case '.':
-		if len(w.marks) > 0 || len(w.stack) != 1 {
-			return w.fail("STOP with %d objects and %d open marks", len(w.stack), len(w.marks))
-		}
-		w.prog.length = hi
-		return nil
-	case '0':
-		if w.segment() == 0 && len(w.marks) > 0 {
-			w.marks = w.marks[:len(w.marks)-1]
-			return nil
-		}
-		if w.segment() == 0 {
-			return w.fail("stack is empty")
-		}
-		w.stack = w.stack[:len(w.stack)-1]
-		return nil
-	case '2':
-		if w.segment() == 0 {
-			return w.fail("stack is empty")
-		}
-		return w.push(w.stack[len(w.stack)-1])
-	case 0x80:
-		if w.p[lo] > highestProtocol {
-			return malformed("unsupported pickle protocol %d", w.p[lo]).at(int64(w.pos))
-		}
-		w.prog.protocol = int(w.p[lo])
-		return nil
-	case 'g', 'h', 'j':
-		return w.get(slot(w.p[w.pos:hi]))
-	case 'p', 'q', 'r':
-		w.prog.puts = true
-		return w.put(slot(w.p[w.pos:hi]))
-	case 0x94:
-		w.prog.memoizes = true
-		return w.put(int64(len(w.memo) + len(w.sparse)))
-	case 'c', 'i':
-		module, name, _ := strings.Cut(string(w.p[lo:hi-1]), "\n")
-		if err := w.global(module, name); err != nil {
+	if check := checks[code]; check != nil {
+		if err := check(w, op, lo, hi); err != nil {
 			return err
-		}
-	case 0x93:
-		if err := w.stackGlobal(); err != nil {
-			return err
-		}
-	case 'd', 'u':
-		if w.segment()%2 != 0 {
-			return w.fail("%s with a key without value", op.name)
-		}
-	case 'o':
-		if w.segment() == 0 {
-			return w.fail("OBJ without class")
 		}
 	}
 	if op.toMark {
@@ -320,7 +250,129 @@ func (w *walker) step(code byte, op *opcode) *FormatError {
 	if op.push == 0 {
 		return nil
 	}
-	return w.push(pushed)
+	return w.push(pushed(code, op, lo, hi))
+}
+
+// pushed is what an opcode with an argument at [lo, hi) pushes: where its text is, if it has one.
+func pushed(code byte, op *opcode, lo, hi int) item {
+	if !op.text {
+		return item{}
+	}
+	switch code { // a line is text without its newline and quotes
+	case 'S':
+		lo, hi = lo+1, hi-2
+	case 'V':
+		hi--
+	}
+	return item{int32(lo), int32(hi)}
+}
+
+// leaveFrame checks an opcode that ends at hi against the frame it is in, which ends with it or later.
+func (w *walker) leaveFrame(op *opcode, hi int) *FormatError {
+	switch {
+	case w.frame == 0 || hi < w.frame:
+		return nil
+	case hi > w.frame:
+		return w.fail("%s reaches past the end of its frame", op.name)
+	}
+	w.frame = 0
+	return nil
+}
+
+// actions are the opcodes that do something else than pop and push objects; the argument is at [lo, hi).
+var actions = [256]func(w *walker, lo, hi int) *FormatError{
+	'(':  (*walker).mark,
+	'.':  (*walker).stop,
+	'0':  (*walker).pop,
+	'2':  (*walker).dup,
+	0x80: (*walker).proto,
+	0x95: (*walker).enterFrame,
+	'g':  (*walker).recall, 'h': (*walker).recall, 'j': (*walker).recall,
+	'p': (*walker).keep, 'q': (*walker).keep, 'r': (*walker).keep,
+	0x94: (*walker).memoize,
+}
+
+// checks are what opcodes need besides the numbers of objects that they pop.
+var checks = [256]func(w *walker, op *opcode, lo, hi int) *FormatError{
+	'c': (*walker).checkGlobal, 'i': (*walker).checkGlobal,
+	0x93: func(w *walker, _ *opcode, _, _ int) *FormatError { return w.stackGlobal() },
+	'd':  (*walker).checkPairs, 'u': (*walker).checkPairs,
+	'o': func(w *walker, _ *opcode, _, _ int) *FormatError {
+		if w.segment() == 0 {
+			return w.fail("OBJ without class")
+		}
+		return nil
+	},
+}
+
+func (w *walker) mark(_, _ int) *FormatError {
+	if len(w.marks) >= w.lim.Depth {
+		return w.fail("more than %d open marks", w.lim.Depth)
+	}
+	w.marks = append(w.marks, len(w.stack))
+	return nil
+}
+
+func (w *walker) stop(_, hi int) *FormatError {
+	if len(w.marks) > 0 || len(w.stack) != 1 {
+		return w.fail("STOP with %d objects and %d open marks", len(w.stack), len(w.marks))
+	}
+	w.prog.length = hi
+	return nil
+}
+
+// pop drops an object, or a mark that is on top.
+func (w *walker) pop(_, _ int) *FormatError {
+	switch {
+	case w.segment() > 0:
+		w.stack = w.stack[:len(w.stack)-1]
+	case len(w.marks) > 0:
+		w.marks = w.marks[:len(w.marks)-1]
+	default:
+		return w.fail("stack is empty")
+	}
+	return nil
+}
+
+func (w *walker) dup(_, _ int) *FormatError {
+	if w.segment() == 0 {
+		return w.fail("stack is empty")
+	}
+	return w.push(w.stack[len(w.stack)-1])
+}
+
+// recall pushes what is in the memo slot that the opcode names.
+func (w *walker) recall(_, hi int) *FormatError { return w.get(slot(w.p[w.pos:hi])) }
+
+// keep puts the object on top into the memo slot that the opcode names, memoize into the next.
+func (w *walker) keep(_, hi int) *FormatError {
+	w.prog.puts = true
+	return w.put(slot(w.p[w.pos:hi]))
+}
+
+func (w *walker) memoize(_, _ int) *FormatError {
+	w.prog.memoizes = true
+	return w.put(int64(len(w.memo) + len(w.sparse)))
+}
+
+func (w *walker) proto(lo, _ int) *FormatError {
+	if w.p[lo] > highestProtocol {
+		return malformed("unsupported pickle protocol %d", w.p[lo]).at(int64(w.pos))
+	}
+	w.prog.protocol = int(w.p[lo])
+	return nil
+}
+
+func (w *walker) checkGlobal(_ *opcode, lo, hi int) *FormatError {
+	module, name, _ := strings.Cut(string(w.p[lo:hi-1]), "\n")
+	return w.global(module, name)
+}
+
+func (w *walker) checkPairs(op *opcode, _, _ int) *FormatError {
+	if w.segment()%2 != 0 {
+		return w.fail("%s with a key without value", op.name)
+	}
+	return nil
 }
 
 // segment is the number of objects above the topmost mark.
@@ -341,64 +393,72 @@ func (w *walker) push(it item) *FormatError {
 
 // argument finds the argument of the opcode at pos and checks it.
 func (w *walker) argument(op *opcode) (lo, hi int, err *FormatError) {
-	lo, left := w.next, len(w.p)-w.next
-	width, counted := 0, true
 	switch op.arg {
 	case argNone:
-		return lo, lo, nil
+		return w.next, w.next, nil
 	case argFixed:
-		if int(op.size) > left {
-			return 0, 0, w.truncated("%s needs %d bytes, %d are left", op.name, op.size, left)
-		}
-		w.next += int(op.size)
-		return lo, w.next, nil
+		lo, hi, err = w.counted(op, w.next, uint64(op.size))
 	case argLen1:
-		width = 1
+		lo, hi, err = w.prefixed(op, 1)
 	case argLen4:
-		width = 4
+		lo, hi, err = w.prefixed(op, 4)
 	case argLen8:
-		width = 8
+		lo, hi, err = w.prefixed(op, 8)
 	default:
-		counted = false
+		lo, hi, err = w.lines(op)
 	}
-	if counted {
-		if width > left {
-			return 0, 0, w.truncated("%s needs %d bytes, %d are left", op.name, width, left)
-		}
-		var n uint64
-		for i := width - 1; i >= 0; i-- {
-			n = n<<8 | uint64(w.p[lo+i])
-		}
-		lo, left = lo+width, left-width
-		if n > uint64(left) {
-			return 0, 0, w.beyond("length %d exceeds %d bytes left", n, left)
-		}
-		hi = lo + int(n)
-		if isLong := op.name == "LONG1" || op.name == "LONG4"; isLong && (n == 0 || n > maxLong) {
-			return 0, 0, w.fail("integer of %d bytes, the limit is 1 to %d", n, maxLong)
-		}
-	} else {
-		hi = lo
-		lines := 1
-		if op.arg == argLines {
-			lines = 2
-		}
-		for range lines {
-			n := bytes.IndexByte(w.p[hi:], '\n')
-			if n < 0 {
-				return 0, 0, w.truncated("%s without newline", op.name)
-			}
-			hi += n + 1
-		}
-		if err := w.checkLine(op, w.p[lo:hi-1]); err != nil {
-			return 0, 0, err
-		}
+	if err != nil {
+		return 0, 0, err
 	}
 	if (op.text || op.arg == argLines) && !utf8.Valid(w.p[lo:hi]) {
 		return 0, 0, w.fail("%s is not UTF-8", op.name)
 	}
 	w.next = hi
 	return lo, hi, nil
+}
+
+// counted finds so many bytes at a place.
+func (w *walker) counted(op *opcode, lo int, n uint64) (int, int, *FormatError) {
+	if left := len(w.p) - lo; n > uint64(left) {
+		return 0, 0, w.truncated("%s needs %d bytes, %d are left", op.name, n, left)
+	}
+	return lo, lo + int(n), nil
+}
+
+// prefixed finds bytes behind their number, which has a width of its own.
+func (w *walker) prefixed(op *opcode, width int) (lo, hi int, err *FormatError) {
+	at, lo, err := w.counted(op, w.next, uint64(width))
+	if err != nil {
+		return 0, 0, err
+	}
+	var n uint64
+	for i := width - 1; i >= 0; i-- {
+		n = n<<8 | uint64(w.p[at+i])
+	}
+	if left := len(w.p) - lo; n > uint64(left) {
+		return 0, 0, w.beyond("length %d exceeds %d bytes left", n, left)
+	}
+	if isLong := op.name == "LONG1" || op.name == "LONG4"; isLong && (n == 0 || n > maxLong) {
+		return 0, 0, w.fail("integer of %d bytes, the limit is 1 to %d", n, maxLong)
+	}
+	return lo, lo + int(n), nil
+}
+
+// lines finds one line, or the two of a global, with their newlines.
+func (w *walker) lines(op *opcode) (lo, hi int, err *FormatError) {
+	lo, hi = w.next, w.next
+	lines := 1
+	if op.arg == argLines {
+		lines = 2
+	}
+	for range lines {
+		n := bytes.IndexByte(w.p[hi:], '\n')
+		if n < 0 {
+			return 0, 0, w.truncated("%s without newline", op.name)
+		}
+		hi += n + 1
+	}
+	return lo, hi, w.checkLine(op, w.p[lo:hi-1])
 }
 
 // checkLine checks the textual arguments of protocol 0 that the machine would

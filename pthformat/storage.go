@@ -86,22 +86,28 @@ func parseID(id any) (r storageID, err error) {
 		return r, malformed("storage %s: storage size of %d elements overflows", r.key, r.count)
 	}
 	if len(a) == 6 && a[5] != nil {
-		v, ok := a[5].(*types.Tuple)
-		if !ok || len(*v) != 3 {
-			return r, bad
-		}
-		key, ok1 := (*v)[0].(string)
-		at, ok2 := (*v)[1].(int)
-		n, ok3 := (*v)[2].(int)
-		if !ok1 || !ok2 || !ok3 || key == "" {
-			return r, bad
-		}
-		r.view, r.viewAt, r.viewed = key, int64(at), int64(n)
-		if r.viewAt < 0 || r.viewed < 0 || r.viewAt > r.count || r.viewed > r.count-r.viewAt {
-			return r, malformed("storage %s: view of %d elements at %d lies outside its %d", r.key, n, at, r.count)
-		}
+		err = r.setView(a[5], bad)
 	}
-	return r, nil
+	return r, err
+}
+
+// setView reads the part of a storage that an id is about: (key, offset, elements).
+func (r *storageID) setView(view any, bad error) error {
+	v, ok := view.(*types.Tuple)
+	if !ok || len(*v) != 3 {
+		return bad
+	}
+	key, ok1 := (*v)[0].(string)
+	at, ok2 := (*v)[1].(int)
+	n, ok3 := (*v)[2].(int)
+	if !ok1 || !ok2 || !ok3 || key == "" {
+		return bad
+	}
+	r.view, r.viewAt, r.viewed = key, int64(at), int64(n)
+	if r.viewAt < 0 || r.viewed < 0 || r.viewAt > r.count || r.viewed > r.count-r.viewAt {
+		return malformed("storage %s: view of %d elements at %d lies outside its %d", r.key, n, at, r.count)
+	}
+	return nil
 }
 
 // A storageTable keeps the storages of a file, so that tensors share them.

@@ -258,44 +258,14 @@ type visit struct {
 // that knows nothing of sharing. The walk may come later and may be naive, so
 // the limit holds for that number; an object met inside itself counts once.
 func (c *converter) convert(x any, depth int) (value.Value, int, error) {
-	switch x := x.(type) {
-	case nil, bool, float64, complex128, string, *big.Int, tensor.DType,
-		value.Device, value.Layout, value.MemoryFormat, value.Ellipsis, value.Bytes:
-		return x, 1, nil
-	case *tensor.Tensor:
-		if x.Attrs == nil {
-			return x, 1, nil
-		}
-	case int:
-		return int64(x), 1, nil
-	case []byte:
-		return value.Bytes(x), 1, nil
-	case *types.ByteArray:
-		return value.Bytes(*x), 1, nil
-	case *class:
-		name := x.name
-		if builtin, ok := strings.CutPrefix(name, "__builtin__."); ok { // as protocol 2 spells it
-			name = "builtins." + builtin
-		}
-		if name == "builtins.getattr" { // only called, see buildGetattr
-			return nil, 0, forbidden(x.name)
-		}
-		return reference(name), 1, nil
-	case storageClass:
-		return reference(x.name), 1, nil
-	case *types.ObjectClass:
-		return reference("builtins.object"), 1, nil
-	case *types.OrderedDictClass:
-		return reference("collections.OrderedDict"), 1, nil
-	case *types.Reconstructor:
-		return reference("copyreg._reconstructor"), 1, nil
-	case *storage:
-		return x.opaque(), 1, nil
-	case *slice:
-		return c.slice(x, depth)
+	if v, ok, err := atom(x); ok {
+		return v, 1, err
 	}
 	if depth >= c.lim.Depth {
 		return nil, 0, malformed("objects are nested more than %d deep", c.lim.Depth)
+	}
+	if s, ok := x.(*slice); ok {
+		return c.slice(s, depth)
 	}
 	if v, ok := c.seen[x]; ok {
 		if v.count == 0 {
@@ -320,74 +290,78 @@ func (c *converter) convert(x any, depth int) (value.Value, int, error) {
 	return here.v, n, nil
 }
 
+// atom is the value of what has no other objects inside; ok reports whether x is such.
+func atom(x any) (v value.Value, ok bool, err error) {
+	switch x := x.(type) {
+	case nil, bool, float64, complex128, string, *big.Int, tensor.DType,
+		value.Device, value.Layout, value.MemoryFormat, value.Ellipsis, value.Bytes:
+		return x, true, nil
+	case *tensor.Tensor:
+		return x, x.Attrs == nil, nil
+	case int:
+		return int64(x), true, nil
+	case []byte:
+		return value.Bytes(x), true, nil
+	case *types.ByteArray:
+		return value.Bytes(*x), true, nil
+	case *class:
+		name := x.name
+		if builtin, ok := strings.CutPrefix(name, "__builtin__."); ok { // as protocol 2 spells it
+			name = "builtins." + builtin
+		}
+		if name == "builtins.getattr" { // only called, see buildGetattr
+			return nil, true, forbidden(x.name)
+		}
+		return reference(name), true, nil
+	case storageClass:
+		return reference(x.name), true, nil
+	case *types.ObjectClass:
+		return reference("builtins.object"), true, nil
+	case *types.OrderedDictClass:
+		return reference("collections.OrderedDict"), true, nil
+	case *types.Reconstructor:
+		return reference("copyreg._reconstructor"), true, nil
+	case *storage:
+		return x.opaque(), true, nil
+	}
+	return nil, false, nil
+}
+
 // container converts x and what is in it. here.v is set before its items are
 // converted, so that they can refer to it.
 func (c *converter) container(x any, here *visit, depth int) (int, error) {
-	list := func(kind value.SequenceKind, class string, items []any) (int, error) {
-		s := &value.Sequence{Kind: kind, Class: class}
-		here.v = s
-		n, err := c.items(items, depth, &s.Items)
-		if err == nil && (kind == value.Set || kind == value.FrozenSet) {
-			err = checkMembers(s.Items)
-		}
-		return n, err
-	}
-	dict := func(class string, pairs []any) (int, error) {
-		d := &value.Dict{Class: class}
-		here.v = d
-		var flat []value.Value
-		n, err := c.items(pairs, depth, &flat)
-		if err != nil {
-			return 0, err
-		}
-		d.Items = make([]value.Item, len(flat)/2)
-		for i := range d.Items {
-			d.Items[i] = value.Item{Key: flat[2*i], Value: flat[2*i+1]}
-		}
-		return n, checkKeys(d.Items)
-	}
 	switch x := x.(type) {
 	case *types.List:
-		return list(value.List, "", *x)
+		return c.sequence(here, depth, value.List, "", *x)
 	case *types.Tuple:
-		return list(value.Tuple, "", *x)
+		return c.sequence(here, depth, value.Tuple, "", *x)
 	case *types.Set:
-		return list(value.Set, "", members(*x))
+		return c.sequence(here, depth, value.Set, "", members(*x))
 	case *types.FrozenSet:
-		return list(value.FrozenSet, "", members(*x))
+		return c.sequence(here, depth, value.FrozenSet, "", members(*x))
+	case *sequence:
+		return c.sequence(here, depth, x.kind, x.class, x.items)
 	case *types.Dict:
 		pairs := make([]any, 0, 2*len(*x))
 		for _, e := range *x {
 			pairs = append(pairs, e.Key, e.Value)
 		}
-		return dict("", pairs)
+		return c.dict(here, depth, "", pairs)
 	case *types.OrderedDict: // protocol 4 and later; see hooked
 		pairs := make([]any, 0, 2*len(x.Map))
 		for e := x.List.Front(); e != nil; e = e.Next() {
 			entry := e.Value.(*types.OrderedDictEntry)
 			pairs = append(pairs, entry.Key, entry.Value)
 		}
-		return dict("collections.OrderedDict", pairs)
-	case *sequence:
-		return list(x.kind, x.class, x.items)
+		return c.dict(here, depth, "collections.OrderedDict", pairs)
 	case *mapping:
 		if state := x.attributes(); state != nil {
 			o := &object{global: cmp.Or(x.class, "builtins.dict"), state: state, pairs: x.pairs}
 			return c.object(o, here, depth)
 		}
-		return dict(x.class, x.pairs)
+		return c.dict(here, depth, x.class, x.pairs)
 	case *array:
-		v, items, err := x.elements()
-		if err != nil || items == nil {
-			here.v = v
-			return 1 + 2*len(value.Parts(v)), err
-		}
-		shape := types.Tuple(nil)
-		if s, ok := elements(x.shape); ok {
-			shape = s
-		}
-		return c.object(&object{global: "numpy.ndarray", reason: "array of objects", args: []any{&shape},
-			named: []string{"shape"}, items: items}, here, depth)
+		return c.array(x, here, depth)
 	case *masked:
 		return c.object(&x.object, here, depth)
 	case *arrayType:
@@ -405,6 +379,47 @@ func (c *converter) container(x any, here *visit, depth int) (int, error) {
 		return n + 1, err
 	}
 	return 0, malformed("unexpected %T in the pickle", x)
+}
+
+func (c *converter) sequence(here *visit, depth int, kind value.SequenceKind, class string, items []any) (int, error) {
+	s := &value.Sequence{Kind: kind, Class: class}
+	here.v = s
+	n, err := c.items(items, depth, &s.Items)
+	if err == nil && (kind == value.Set || kind == value.FrozenSet) {
+		err = checkMembers(s.Items)
+	}
+	return n, err
+}
+
+// dict converts a dict of keys and values, which take turns in pairs.
+func (c *converter) dict(here *visit, depth int, class string, pairs []any) (int, error) {
+	d := &value.Dict{Class: class}
+	here.v = d
+	var flat []value.Value
+	n, err := c.items(pairs, depth, &flat)
+	if err != nil {
+		return 0, err
+	}
+	d.Items = make([]value.Item, len(flat)/2)
+	for i := range d.Items {
+		d.Items[i] = value.Item{Key: flat[2*i], Value: flat[2*i+1]}
+	}
+	return n, checkKeys(d.Items)
+}
+
+// array converts an array of numpy: one of numbers, or of objects with a shape.
+func (c *converter) array(x *array, here *visit, depth int) (int, error) {
+	v, items, err := x.elements()
+	if err != nil || items == nil {
+		here.v = v
+		return 1 + 2*len(value.Parts(v)), err
+	}
+	shape := types.Tuple(nil)
+	if s, ok := elements(x.shape); ok {
+		shape = s
+	}
+	return c.object(&object{global: "numpy.ndarray", reason: "array of objects", args: []any{&shape},
+		named: []string{"shape"}, items: items}, here, depth)
 }
 
 func (c *converter) items(in []any, depth int, out *[]value.Value) (int, error) {
@@ -450,35 +465,13 @@ func (c *converter) object(o *object, here *visit, depth int) (int, error) {
 		total += n
 		return v, err
 	}
-	given := map[value.Value]bool{} // tensors that the object was made with
-	for i, x := range o.args {
-		v, err := convert(x)
-		if err != nil {
-			return 0, err
-		}
-		name := fmt.Sprintf("(%d)", i)
-		if o.named != nil {
-			name = o.named[i]
-		}
-		op.Parts = append(op.Parts, value.Part{Name: name, Value: v})
-		if t, ok := v.(*tensor.Tensor); ok {
-			given[t] = true
-		}
+	if err := o.addMade(op, convert); err != nil {
+		return 0, err
 	}
-	if o.base != nil { // what a subclass adds to a tensor that is an object itself
-		v, err := convert(o.base)
-		if err != nil {
-			return 0, err
-		}
-		if b, ok := v.(*value.Opaque); ok && len(b.Parts) > 0 {
-			op.Parts, op.Whole = append(op.Parts, b.Parts...), op.Whole && b.Whole
-			for _, p := range b.Parts {
-				if t, ok := p.Value.(*tensor.Tensor); ok {
-					given[t] = true
-				}
-			}
-		} else {
-			op.Parts = append(op.Parts, value.Part{Name: "(0)", Value: v})
+	given := map[value.Value]bool{} // tensors that the object was made with
+	for _, p := range op.Parts {
+		if t, ok := p.Value.(*tensor.Tensor); ok {
+			given[t] = true
 		}
 	}
 	state, err := convert(o.state)
@@ -506,6 +499,34 @@ func (c *converter) object(o *object, here *visit, depth int) (int, error) {
 		op.Parts = append(op.Parts, value.Parts(v)...)
 	}
 	return total, nil
+}
+
+// addMade adds the parts that an object was made with: its arguments, and what it wraps.
+func (o *object) addMade(op *value.Opaque, convert func(any) (value.Value, error)) error {
+	for i, x := range o.args {
+		v, err := convert(x)
+		if err != nil {
+			return err
+		}
+		name := fmt.Sprintf("(%d)", i)
+		if o.named != nil {
+			name = o.named[i]
+		}
+		op.Parts = append(op.Parts, value.Part{Name: name, Value: v})
+	}
+	if o.base == nil { // what a subclass adds to a tensor that is an object itself
+		return nil
+	}
+	v, err := convert(o.base)
+	if err != nil {
+		return err
+	}
+	if b, ok := v.(*value.Opaque); ok && len(b.Parts) > 0 {
+		op.Parts, op.Whole = append(op.Parts, b.Parts...), op.Whole && b.Whole
+	} else {
+		op.Parts = append(op.Parts, value.Part{Name: "(0)", Value: v})
+	}
+	return nil
 }
 
 // attributes lists the state of an object by the names of its attributes. A state is a dict,
