@@ -510,70 +510,99 @@ func (l *msprobeLoader) object(o *object) (value.Value, error) {
 	if _, isTensor := o.get("dtype"); isTensor {
 		return l.tensor(name, o)
 	}
+	if v := plainValue(name[strings.LastIndexByte(name, '.')+1:], o); v != nil {
+		return v, nil
+	}
+	return &value.Opaque{Global: name, Reason: "value of " + name}, nil
+}
+
+// plainValue is a value that is described by its type, without module, and its text; nil if it does not read.
+func plainValue(kind string, o *object) value.Value {
 	v, _ := o.get("value")
-	short := name[strings.LastIndexByte(name, '.')+1:]
-	switch short {
+	text, _ := v.(string)
+	switch kind {
 	case "bool":
 		if b, ok := v.(bool); ok {
-			return b, nil
+			return b
 		}
 	case "str":
 		if s, ok := v.(string); ok {
-			return s, nil
+			return s
 		}
 	case "slice":
-		if p, ok := v.([]any); ok && len(p) == 3 {
-			part := func(x any) value.Value {
-				if i, ok := jsonInt(x); ok {
-					return i
-				}
-				return nil
-			}
-			return value.Slice{Start: part(p[0]), Stop: part(p[1]), Step: part(p[2])}, nil
-		}
+		return sliceOf(v)
 	case "ellipsis":
-		return value.Ellipsis{}, nil
+		return value.Ellipsis{}
 	case "Size":
-		if shape, ok := jsonShape(v); ok {
-			s := &value.Sequence{Kind: value.Tuple, Class: "torch.Size"}
-			for _, d := range shape {
-				s.Items = append(s.Items, int64(d))
-			}
-			return s, nil
-		}
+		return sizeOf(v)
 	case "dtype":
-		text, _ := v.(string)
 		if dt, ok := tensor.ParseDType(text); ok {
-			return dt, nil
+			return dt
 		}
 	case "device":
-		text, _ := v.(string)
-		kind, index, _ := strings.Cut(text, ":")
-		i, err := strconv.Atoi(index)
-		if err != nil {
-			i = -1 // "cpu:None"
-		}
-		if kind != "" {
-			return value.Device{Type: kind, Index: i}, nil
-		}
+		return deviceOf(text)
 	case "memory_format":
-		return value.MemoryFormat("torch." + strings.TrimPrefix(o.text("format"), "torch.")), nil
+		return value.MemoryFormat("torch." + strings.TrimPrefix(o.text("format"), "torch."))
 	case "complex":
-	default:
-		switch number := v.(type) { // int, float and numpy's types
-		case json.Number:
-			if i, ok := jsonInt(number); ok && !strings.Contains(short, "float") {
-				return i, nil
-			}
-			f, _ := jsonFloat(number)
-			return f, nil
-		case string:
-			if f, ok := jsonFloat(number); ok && strings.Contains(short, "float") {
-				return f, nil
-			}
+	default: // int, float and numpy's types
+		return numberAs(v, strings.Contains(kind, "float"))
+	}
+	return nil
+}
+
+func sliceOf(v any) value.Value {
+	p, ok := v.([]any)
+	if !ok || len(p) != 3 {
+		return nil
+	}
+	part := func(x any) value.Value {
+		if i, ok := jsonInt(x); ok {
+			return i
+		}
+		return nil
+	}
+	return value.Slice{Start: part(p[0]), Stop: part(p[1]), Step: part(p[2])}
+}
+
+func sizeOf(v any) value.Value {
+	shape, ok := jsonShape(v)
+	if !ok {
+		return nil
+	}
+	s := &value.Sequence{Kind: value.Tuple, Class: "torch.Size"}
+	for _, d := range shape {
+		s.Items = append(s.Items, int64(d))
+	}
+	return s
+}
+
+func deviceOf(text string) value.Value {
+	kind, index, _ := strings.Cut(text, ":")
+	i, err := strconv.Atoi(index)
+	if err != nil {
+		i = -1 // "cpu:None"
+	}
+	if kind == "" {
+		return nil
+	}
+	return value.Device{Type: kind, Index: i}
+}
+
+// numberAs is a number of JSON, a whole one unless it is to be floating. Texts are nan and inf.
+func numberAs(v any, floating bool) value.Value {
+	switch number := v.(type) {
+	case json.Number:
+		if i, ok := jsonInt(number); ok && !floating {
+			return i
+		}
+		f, _ := jsonFloat(number)
+		return f
+	case string:
+		if f, ok := jsonFloat(number); ok && floating {
+			return f
 		}
 	}
-	return &value.Opaque{Global: name, Reason: "value of " + name}, nil
+	return nil
 }
 
 // tensor reads a tensor's elements, or makes one of its statistics.

@@ -73,19 +73,25 @@ const (
 // parseName reads the name of a capture from the absolute path of its
 // directory.
 func parseName(dir string, s sides) Name {
-	n := Name{ID: -1, PID: -1, Rank: -1}
 	p := strings.Split(filepath.ToSlash(dir), "/")
-	at := func(i int) string { // i-th component from the end
+	if last := p[len(p)-1]; s == plain && (last == "device" || last == "cpu") { // one side of a saved failure
+		p, s = p[:len(p)-1], folders
+	}
+	n := nameAt(func(i int) string { // i-th component from the end
 		if i >= len(p) {
 			return ""
 		}
 		return p[len(p)-1-i]
+	}, s)
+	if !isOpName(n.Op) { // looks like a layout, but no op stands where it should
+		return Name{ID: -1, PID: -1, Rank: -1}
 	}
-	if s == plain && (at(0) == "device" || at(0) == "cpu") { // one side of a saved failure
-		p = p[:len(p)-1]
-		s = folders
-		defer func() { n.Layout = Directory }()
-	}
+	return n
+}
+
+// nameAt reads a name from the components of a path, counted from its end, by the layouts of op_tools.
+func nameAt(at func(int) string, s sides) Name {
+	n := Name{ID: -1, PID: -1, Rank: -1}
 	id, isID := number(at(0))
 	up, upIsNumber := number(at(1))
 	switch {
@@ -105,9 +111,6 @@ func parseName(dir string, s sides) Name {
 		n.Layout, n.ID, n.Op, n.Time, n.Rank = V1, id, at(1), at(2), numberOr(at(3))
 	case isID && isTime(at(3)):
 		n.Layout, n.ID, n.Op, n.Time, n.PID = V1, id, at(1), at(3), numberOr(at(2))
-	}
-	if !isOpName(n.Op) { // looks like a layout, but no op stands where it should
-		return Name{ID: -1, PID: -1, Rank: -1}
 	}
 	return n
 }

@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -37,50 +36,63 @@ func ParseJoin(rules []string) (*Join, error) {
 	}
 	j := &Join{}
 	for _, text := range rules {
-		r := joinRule{}
-		spec := text
+		pattern, spec := "", text
 		if i := strings.LastIndexByte(beforeEquals(text), ':'); i >= 0 {
-			r.pattern, spec = text[:i], text[i+1:]
-			if _, err := path.Match(r.pattern, ""); err != nil {
-				return nil, fmt.Errorf("%q is not a pattern", r.pattern)
+			pattern, spec = text[:i], text[i+1:]
+			if _, err := path.Match(pattern, ""); err != nil {
+				return nil, fmt.Errorf("%q is not a pattern", pattern)
 			}
 		}
-		what, number, _ := strings.Cut(spec, "=")
-		var err error
-		switch what {
-		case "auto":
-			r.dim = -1
-		case "dims":
-			r.dims = true
-		case "column":
-		case "row":
-			r.dim, r.row = 1, true
-		case "dim":
-			r.dim, err = strconv.Atoi(number)
-		case "qkv":
-			dim, sizes, given := strings.Cut(number, ":")
-			r.dim, err = strconv.Atoi(dim)
-			r.blocks = []int{1, 1, 1}
-			if given {
-				r.blocks = nil
-				for s := range strings.SplitSeq(sizes, ",") {
-					n, e := strconv.Atoi(s)
-					if e != nil || n < 1 || n > 1<<20 {
-						err = fmt.Errorf("%q is not a size", s)
-					}
-					r.blocks = append(r.blocks, n)
-				}
-			}
-		default:
-			err = errors.New("unknown")
-		}
-		if err != nil || r.dim < -1 || (what == "dim" || what == "qkv") && r.dim < 0 {
+		r, ok := parseRule(spec)
+		if !ok {
 			return nil, fmt.Errorf("rule %q: want dim=N, column, row, auto, dims, qkv=N or qkv=N:SIZES, perhaps after PATTERN and a colon",
 				text)
 		}
+		r.pattern = pattern
 		j.rules = append(j.rules, r)
 	}
 	return j, nil
+}
+
+// parseRule reads a rule without its pattern.
+func parseRule(spec string) (r joinRule, ok bool) {
+	what, number, _ := strings.Cut(spec, "=")
+	var err error
+	switch what {
+	case "auto":
+		r.dim = -1
+		return r, true
+	case "dims":
+		r.dims = true
+	case "column":
+	case "row":
+		r.dim, r.row = 1, true
+	case "dim":
+		r.dim, err = strconv.Atoi(number)
+	case "qkv":
+		dim, sizes, given := strings.Cut(number, ":")
+		r.dim, err = strconv.Atoi(dim)
+		r.blocks = []int{1, 1, 1}
+		if given {
+			r.blocks = parseSizes(sizes)
+		}
+		return r, err == nil && r.dim >= 0 && r.blocks != nil
+	default:
+		return r, false
+	}
+	return r, err == nil && r.dim >= 0
+}
+
+// parseSizes reads sizes with commas between, nil if they do not read.
+func parseSizes(text string) (sizes []int) {
+	for s := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 || n > 1<<20 {
+			return nil
+		}
+		sizes = append(sizes, n)
+	}
+	return sizes
 }
 
 // beforeEquals is what stands before the first equals sign: a colon after it belongs

@@ -78,75 +78,104 @@ func (d Departure) order() int { return cmp.Or(d.Call, d.Usual).Order }
 // departure finds the first of one group in a step.
 func departure(byRank map[int][]*capture.Entry, ranks map[int][]*capture.Entry, read pthformat.ReadMode) (Departure,
 	bool) {
-	var group []int // those of the group that were recorded
-	longest := 0
-	for _, list := range byRank {
-		for _, r := range list[0].Group {
-			if ranks[r] != nil && !slices.Contains(group, r) {
-				group = append(group, r)
-			}
-		}
-		longest = max(longest, len(list))
-	}
-	slices.Sort(group)
-	described := map[*capture.Entry]made{}
-	at := func(r, i int) (made, bool) {
-		if i >= len(byRank[r]) {
-			return made{}, false
-		}
-		e := byRank[r][i]
-		m, ok := described[e]
-		if !ok {
-			m = made{e, describe(e, read)}
-			described[e] = m
-		}
-		return m, true
-	}
-	// later reports whether a rank makes a call behind its i-th: anywhere, or at a line.
-	later := func(r, i int, m made, line bool) bool {
-		for k := i + 1; ; k++ {
-			switch o, ok := at(r, k); {
-			case !ok:
-				return false
-			case o.what == m.what && (!line || o.entry.Location == m.entry.Location):
-				return true
-			}
-		}
-	}
-	for i := range longest {
-		usual := usualAt(group, i, at)
-		u, _ := at(usual, i)
+	group := recordedOf(byRank, ranks)
+	calls := sequences{byRank, read, map[*capture.Entry]made{}}
+	for i := range calls.longest() {
+		usual := usualAt(group, i, calls.at)
+		u, _ := calls.at(usual, i)
 		for _, r := range group {
-			m, ok := at(r, i)
+			m, ok := calls.at(r, i)
 			d := Departure{Call: m.entry, Usual: u.entry, Rank: r, Other: usual, Group: group, at: i}
 			switch {
 			case !ok && cut(ranks[r]) && u.entry.Files.Has(capture.Output):
 				return Departure{}, false // what it made was not recorded in whole
 			case !ok:
 				d.Reason = fmt.Sprintf("rank %d makes no such call: rank %d calls %s, and waits for it", r, usual, u)
-				return d, true
-			case m.same(u):
-				continue
-			}
-			line := m.what == u.what // then only lines tell another order
-			n, others := len(byRank[r]), len(byRank[usual])
-			switch swapped := later(r, i, u, line) && later(usual, i, m, line); {
-			case line && !swapped:
-				continue
-			case !line && n < others && later(usual, i, m, line):
-				d.Reason = fmt.Sprintf("rank %d does not call %s, as rank %d does, and goes on with %s", r, u, usual, m)
-			case !line && n > others && later(r, i, u, line):
-				d.Reason = fmt.Sprintf("only rank %d calls %s: in its place rank %d calls %s", r, m, usual, u)
-			case swapped:
-				d.Reason = fmt.Sprintf("ranks call collectives of one group in another order: rank %d calls %s where "+
-					"rank %d calls %s", r, m, usual, u)
 			default:
-				d.Reason = fmt.Sprintf("rank %d calls %s where rank %d calls %s", r, m, usual, u)
+				d.Reason = calls.departs(r, usual, i)
 			}
-			return d, true
+			if d.Reason != "" {
+				return d, true
+			}
 		}
 	}
 	return Departure{}, false
+}
+
+// recordedOf are the ranks of a group that were recorded.
+func recordedOf(byRank, ranks map[int][]*capture.Entry) (group []int) {
+	for _, list := range byRank {
+		for _, r := range list[0].Group {
+			if ranks[r] != nil && !slices.Contains(group, r) {
+				group = append(group, r)
+			}
+		}
+	}
+	slices.Sort(group)
+	return group
+}
+
+// sequences are the collectives of one group by rank, each read when it is asked for.
+type sequences struct {
+	byRank map[int][]*capture.Entry
+	read   pthformat.ReadMode
+	known  map[*capture.Entry]made
+}
+
+func (s sequences) longest() (n int) {
+	for _, list := range s.byRank {
+		n = max(n, len(list))
+	}
+	return n
+}
+
+// at is the i-th call of a rank, if it makes so many.
+func (s sequences) at(r, i int) (made, bool) {
+	if i >= len(s.byRank[r]) {
+		return made{}, false
+	}
+	e := s.byRank[r][i]
+	m, ok := s.known[e]
+	if !ok {
+		m = made{e, describe(e, s.read)}
+		s.known[e] = m
+	}
+	return m, true
+}
+
+// later reports whether a rank makes a call behind its i-th: anywhere, or at a line.
+func (s sequences) later(r, i int, m made, line bool) bool {
+	for k := i + 1; ; k++ {
+		switch o, ok := s.at(r, k); {
+		case !ok:
+			return false
+		case o.what == m.what && (!line || o.entry.Location == m.entry.Location):
+			return true
+		}
+	}
+}
+
+// departs says how the i-th call of a rank departs from that of the usual one, "" if it does not.
+func (s sequences) departs(r, usual, i int) string {
+	m, _ := s.at(r, i)
+	u, _ := s.at(usual, i)
+	if m.same(u) {
+		return ""
+	}
+	line := m.what == u.what // then only lines tell another order
+	n, others := len(s.byRank[r]), len(s.byRank[usual])
+	switch swapped := s.later(r, i, u, line) && s.later(usual, i, m, line); {
+	case line && !swapped:
+		return ""
+	case !line && n < others && s.later(usual, i, m, line):
+		return fmt.Sprintf("rank %d does not call %s, as rank %d does, and goes on with %s", r, u, usual, m)
+	case !line && n > others && s.later(r, i, u, line):
+		return fmt.Sprintf("only rank %d calls %s: in its place rank %d calls %s", r, m, usual, u)
+	case swapped:
+		return fmt.Sprintf("ranks call collectives of one group in another order: rank %d calls %s where "+
+			"rank %d calls %s", r, m, usual, u)
+	}
+	return fmt.Sprintf("rank %d calls %s where rank %d calls %s", r, m, usual, u)
 }
 
 // usualAt is the rank whose i-th call most of its group make, the first of them where several are as many.

@@ -173,88 +173,134 @@ type want struct {
 // not known.
 func (x *Exchange) wants(sides []side, i int) []want {
 	s := sides[i]
-	ranks := len(sides)
-	column := func(k int) []*tensor.Tensor { // argument k of all ranks
-		var out []*tensor.Tensor
-		for _, o := range sides {
-			if k >= len(o.before) {
-				return nil
-			}
-			out = append(out, o.before[k])
-		}
-		return out
-	}
-	if len(s.after) == 0 || len(s.after) != len(s.before) {
+	rule := rules[x.Name]
+	if rule == nil || len(s.after) == 0 || len(s.after) != len(s.before) {
 		return nil
 	}
-	n := s.after[0].Numel()
-	switch x.Name {
-	case "all_reduce":
-		return []want{{0, s.after[0], 0, column(0), 0, n, s.reduction()}}
-	case "reduce":
-		if dst, ok := option(s.rec, "dst", 1).(int64); ok && int(dst) == x.Group[i] {
-			return []want{{0, s.after[0], 0, column(0), 0, n, s.reduction()}}
-		}
-	case "broadcast":
-		if src, ok := option(s.rec, "src", 1).(int64); ok && slices.Contains(x.Group, int(src)) {
-			root := sides[slices.Index(x.Group, int(src))]
-			if len(root.before) > 0 {
-				return []want{{0, s.after[0], 0, root.before[:1], 0, n, ""}}
-			}
-		}
-	case "all_gather":
-		var out []want
-		for r, o := range sides {
-			if len(s.after) == ranks+1 && len(o.before) == ranks+1 {
-				out = append(out, want{r, s.after[r], 0, o.before[ranks:], 0, s.after[r].Numel(), ""})
-			}
-		}
-		return out
-	case "all_gather_into_tensor", "all_gather_base", "all_gather_single":
-		var out []want
-		for r, o := range sides {
-			if len(o.before) == 2 && n%ranks == 0 {
-				out = append(out, want{0, s.after[0], r * n / ranks, o.before[1:], 0, n / ranks, ""})
-			}
-		}
-		return out
-	case "all_to_all":
-		var out []want
-		for r, o := range sides {
-			if len(s.after) == 2*ranks && len(o.before) == 2*ranks {
-				out = append(out, want{r, s.after[r], 0, o.before[ranks+i:][:1], 0, s.after[r].Numel(), ""})
-			}
-		}
-		return out
-	case "all_to_all_single":
-		return x.parted(sides, i)
-	case "send":
+	return rule(x, sides, i)
+}
+
+// rules tell by the name of a collective what rank number i of the group should have.
+var rules = map[string]func(x *Exchange, sides []side, i int) []want{
+	"all_reduce": func(_ *Exchange, sides []side, i int) []want {
+		return wholeOf(sides[i], column(sides, 0), sides[i].reduction())
+	},
+	"reduce":    (*Exchange).reduced,
+	"broadcast": (*Exchange).broadcast,
+	"send": func(_ *Exchange, sides []side, i int) []want {
 		if i == 1 { // what the receiver has
-			return []want{{0, s.after[0], 0, sides[0].before[:1], 0, n, ""}}
+			return wholeOf(sides[1], sides[0].before[:1], "")
 		}
-		return []want{{0, s.after[0], 0, s.before[:1], 0, n, ""}}
-	case "gather":
-		var out []want
-		for r, o := range sides { // the destination alone has a list
-			if len(s.after) == ranks+1 && len(o.before) > 0 {
-				out = append(out, want{r + 1, s.after[r+1], 0, o.before[:1], 0, s.after[r+1].Numel(), ""})
-			}
+		return wholeOf(sides[i], sides[i].before[:1], "")
+	},
+	"scatter":                (*Exchange).scattered,
+	"gather":                 (*Exchange).gathered,
+	"all_gather":             (*Exchange).allGathered,
+	"all_gather_into_tensor": (*Exchange).joined, "all_gather_base": (*Exchange).joined,
+	"all_gather_single": (*Exchange).joined,
+	"all_to_all":        (*Exchange).exchanged,
+	"all_to_all_single": (*Exchange).parted,
+	"reduce_scatter": func(_ *Exchange, sides []side, i int) []want {
+		if len(sides[i].after) == len(sides)+1 {
+			return wholeOf(sides[i], column(sides, i+1), sides[i].reduction())
 		}
-		return out
-	case "scatter":
-		for _, o := range sides { // the source alone has a list
-			if len(o.before) == ranks+1 {
-				return []want{{0, s.after[0], 0, o.before[i+1:][:1], 0, n, ""}}
-			}
+		return nil
+	},
+	"reduce_scatter_tensor": (*Exchange).reducedPart, "reduce_scatter_base": (*Exchange).reducedPart,
+	"reduce_scatter_single": (*Exchange).reducedPart,
+}
+
+// wholeOf wants the first argument of a rank to be parts, reduced.
+func wholeOf(s side, parts []*tensor.Tensor, reduce string) []want {
+	return []want{{0, s.after[0], 0, parts, 0, s.after[0].Numel(), reduce}}
+}
+
+// column is argument k of all ranks, nil if one of them has none.
+func column(sides []side, k int) (out []*tensor.Tensor) {
+	for _, o := range sides {
+		if k >= len(o.before) {
+			return nil
 		}
-	case "reduce_scatter":
-		if len(s.after) == ranks+1 {
-			return []want{{0, s.after[0], 0, column(i + 1), 0, n, s.reduction()}}
-		}
-	case "reduce_scatter_tensor", "reduce_scatter_base", "reduce_scatter_single":
-		return []want{{0, s.after[0], 0, column(1), i * n, n, s.reduction()}}
+		out = append(out, o.before[k])
+	}
+	return out
+}
+
+func (x *Exchange) reduced(sides []side, i int) []want {
+	if dst, ok := option(sides[i].rec, "dst", 1).(int64); ok && int(dst) == x.Group[i] {
+		return wholeOf(sides[i], column(sides, 0), sides[i].reduction())
 	}
 	return nil
+}
+
+func (x *Exchange) broadcast(sides []side, i int) []want {
+	src, ok := option(sides[i].rec, "src", 1).(int64)
+	if !ok {
+		return nil
+	}
+	if k := slices.Index(x.Group, int(src)); k >= 0 && len(sides[k].before) > 0 {
+		return wholeOf(sides[i], sides[k].before[:1], "")
+	}
+	return nil
+}
+
+// scattered is an item of the list that only the source has.
+func (x *Exchange) scattered(sides []side, i int) []want {
+	for _, o := range sides {
+		if len(o.before) == len(sides)+1 {
+			return wholeOf(sides[i], o.before[i+1:][:1], "")
+		}
+	}
+	return nil
+}
+
+// gathered is the list of what all ranks have, which only the destination has.
+func (x *Exchange) gathered(sides []side, i int) (out []want) {
+	after := sides[i].after
+	for r, o := range sides {
+		if len(after) == len(sides)+1 && len(o.before) > 0 {
+			out = append(out, want{r + 1, after[r+1], 0, o.before[:1], 0, after[r+1].Numel(), ""})
+		}
+	}
+	return out
+}
+
+func (x *Exchange) allGathered(sides []side, i int) (out []want) {
+	after, ranks := sides[i].after, len(sides)
+	for r, o := range sides {
+		if len(after) == ranks+1 && len(o.before) == ranks+1 {
+			out = append(out, want{r, after[r], 0, o.before[ranks:], 0, after[r].Numel(), ""})
+		}
+	}
+	return out
+}
+
+// joined is one tensor with a part of each rank.
+func (x *Exchange) joined(sides []side, i int) (out []want) {
+	t, ranks := sides[i].after[0], len(sides)
+	n := t.Numel()
+	for r, o := range sides {
+		if len(o.before) == 2 && n%ranks == 0 {
+			out = append(out, want{0, t, r * n / ranks, o.before[1:], 0, n / ranks, ""})
+		}
+	}
+	return out
+}
+
+func (x *Exchange) exchanged(sides []side, i int) (out []want) {
+	after, ranks := sides[i].after, len(sides)
+	for r, o := range sides {
+		if len(after) == 2*ranks && len(o.before) == 2*ranks {
+			out = append(out, want{r, after[r], 0, o.before[ranks+i:][:1], 0, after[r].Numel(), ""})
+		}
+	}
+	return out
+}
+
+// reducedPart is the part of a rank of what all ranks give.
+func (x *Exchange) reducedPart(sides []side, i int) []want {
+	n := sides[i].after[0].Numel()
+	return []want{{0, sides[i].after[0], 0, column(sides, 1), i * n, n, sides[i].reduction()}}
 }
 
 // parted is what rank number i has after all_to_all_single, whose tensors may be cut into unequal parts.
