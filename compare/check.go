@@ -49,6 +49,22 @@ func Check(got, ref *tensor.Tensor, m Model, tol Tolerance, override *Tolerance)
 	if times > 1 {
 		return checkRepeated(short[0], short[1], times, m, tol, override)
 	}
+	c := newChecker(got, ref, m, tol, override)
+	c.begin()
+	c.run(&r, tol)
+	if override == nil && got.DType.IsFloat() && ref.DType.IsFloat() {
+		r.Limit = c.limit
+	}
+	if got.DType != ref.DType && !m.Cast {
+		r.Verdict, r.Rule = verdict.Fail, RuleDType
+		r.Reason = fmt.Sprintf("dtype is %s, want %s", got.DType, ref.DType)
+	}
+	return r
+}
+
+// newChecker returns a checker of tensors of one shape. What the model gives besides a scale is asked for when it is
+// needed, once.
+func newChecker(got, ref *tensor.Tensor, m Model, tol Tolerance, override *Tolerance) *checker {
 	c := &checker{pair: newPair(got, ref, tol, m.Cast), model: m, override: override, grid: got.DType}
 	if m.Round != tensor.Invalid && m.Round.Eps() > got.DType.Eps() && got.DType.Eps() > 0 {
 		c.grid = m.Round
@@ -84,16 +100,7 @@ func Check(got, ref *tensor.Tensor, m Model, tol Tolerance, override *Tolerance)
 		}
 		return all
 	})
-	c.begin()
-	c.run(&r, tol)
-	if override == nil && got.DType.IsFloat() && ref.DType.IsFloat() {
-		r.Limit = c.limit
-	}
-	if got.DType != ref.DType && !m.Cast {
-		r.Verdict, r.Rule = verdict.Fail, RuleDType
-		r.Reason = fmt.Sprintf("dtype is %s, want %s", got.DType, ref.DType)
-	}
-	return r
+	return c
 }
 
 // limit is what the element at an index may be off by.
@@ -204,19 +211,7 @@ func (p *part) differs(cl class, score float64, at int, above, below bool) {
 }
 
 func (c *checker) run(r *Result, tol Tolerance) {
-	float := c.dt.IsFloat() || c.dt.IsComplex()
-	switch {
-	case c.override != nil:
-		o := *c.override
-		c.sameTol = o.Atol == tol.Atol && o.Rtol == tol.Rtol
-		c.bound = newBound(Model{ULPs: o.ULP}, floatGrid(c.grid))
-		c.bound.rule = o.String()
-	case float:
-		c.bound = newBound(c.model, c.grid)
-	default:
-		c.bound.rule = "exact"
-	}
-	c.signs = (c.model.Moved && c.model.Exact || c.model.Signed) && c.dt.IsFloat() && c.override == nil
+	c.setBound(tol)
 	if c.judgedTogether() {
 		samples, _ := c.sampling()
 		c.met = make([]Distribution, samples)
@@ -232,32 +227,51 @@ func (c *checker) run(r *Result, tol Tolerance) {
 				c.highest[cl].raise(w.score)
 			}
 		}()
-		blocks(func(lo, n int, s *scratch) {
-			st := c.measure(lo, n, s)
-			p.stats.Add(&st)
-			if c.signs && (c.model.Signed || st.Equal()) {
-				c.zeroSigns(p, lo, n, s)
-			}
-			if st.NotClose == 0 && (st.Equal() && !c.regrid || c.sameTol) {
-				return
-			}
-			switch {
-			case c.dt.IsComplex():
-				c.complexBlock(p, lo, n, s)
-			case float:
-				c.floatBlock(p, lo, n, s)
-				c.countScale(lo, n, s)
-				c.meet(lo, n, s)
-			default:
-				c.intBlock(p, lo, n, s)
-			}
-		})
+		blocks(func(lo, n int, s *scratch) { c.checkBlock(p, lo, n, s) })
 	})
 	var sum part
 	for i := range parts {
 		sum.add(&parts[i])
 	}
 	c.conclude(r, &sum, tol)
+}
+
+// setBound sets what elements may be off by: by the override, or by the model.
+func (c *checker) setBound(tol Tolerance) {
+	switch {
+	case c.override != nil:
+		o := *c.override
+		c.sameTol = o.Atol == tol.Atol && o.Rtol == tol.Rtol
+		c.bound = newBound(Model{ULPs: o.ULP}, floatGrid(c.grid))
+		c.bound.rule = o.String()
+	case c.dt.IsFloat() || c.dt.IsComplex():
+		c.bound = newBound(c.model, c.grid)
+	default:
+		c.bound.rule = "exact"
+	}
+	c.signs = (c.model.Moved && c.model.Exact || c.model.Signed) && c.dt.IsFloat() && c.override == nil
+}
+
+// checkBlock measures a block of elements, and judges those that differ one by one.
+func (c *checker) checkBlock(p *part, lo, n int, s *scratch) {
+	st := c.measure(lo, n, s)
+	p.stats.Add(&st)
+	if c.signs && (c.model.Signed || st.Equal()) {
+		c.zeroSigns(p, lo, n, s)
+	}
+	if st.NotClose == 0 && (st.Equal() && !c.regrid || c.sameTol) {
+		return
+	}
+	switch {
+	case c.dt.IsComplex():
+		c.complexBlock(p, lo, n, s)
+	case c.dt.IsFloat():
+		c.floatBlock(p, lo, n, s)
+		c.countScale(lo, n, s)
+		c.meet(lo, n, s)
+	default:
+		c.intBlock(p, lo, n, s)
+	}
 }
 
 // zeroSigns looks for zeros of the wrong sign in a block, among elements that are zero or flushed to it on both sides.

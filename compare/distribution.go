@@ -202,26 +202,12 @@ func (c *checker) nearest(lo, n int, s *scratch, others [][]float64) (x, r []flo
 // the elements have in common.
 func (s *Distribution) systematic(shared bool, distinct func() *Distribution,
 	explained func() (factor, offset float64)) (v verdict.Verdict, what string) {
+	if what := s.oneSided(shared); what != "" {
+		return verdict.Warn, what
+	}
 	f, sf := s.Factor()
 	b, sb := s.Offset()
-	away, up, st := s.Rounding()
-	allowed := factorEps * s.Eps
-	switch {
-	case s.Eps <= tensor.Float32.Eps() && shared:
-		allowed = sharedEps * s.Eps
-	case s.Eps <= tensor.Float32.Eps():
-	case shared:
-		allowed = sharedFactorEps * s.Eps
-	default:
-		allowed = lowFactorEps * s.Eps
-	}
-	above := s.Inexact - s.Below
-	oneSided := s.Beyond == 0 && max(s.Toward, s.Inexact-s.Toward, s.Below, above) == s.Inexact
-	if side := math.Max(math.Abs(away), math.Abs(up)); side > roundingULP && side > systematicSigma*st &&
-		float64(s.Beyond) <= beyondShare*float64(s.Inexact) && (oneSided || !shared && s.Eps > tensor.Float32.Eps()) {
-		return verdict.Warn, fmt.Sprintf("%s: inexact elements are %.2f ulp from the nearest value on average, %d of %d "+
-			"lie toward zero", direction(away, up), side, s.Toward, s.Inexact)
-	}
+	allowed := s.allowed(shared)
 	beyond := func(x, sigma float64) bool { return math.Abs(x) > allowed && math.Abs(x) > systematicSigma*sigma }
 	scaled, shifted := beyond(f, sf), beyond(b, sb)
 	if (scaled || shifted) && s.Eps > tensor.Float32.Eps() {
@@ -239,6 +225,36 @@ func (s *Distribution) systematic(shared bool, distinct func() *Distribution,
 		return verdict.Fail, fmt.Sprintf("all shifted by %.3g of their root mean square (standard error %.1g)", b, sb)
 	}
 	return verdict.Pass, ""
+}
+
+// allowed is how large a common factor, and an offset, of sound kernels may be.
+func (s *Distribution) allowed(shared bool) float64 {
+	switch single := s.Eps <= tensor.Float32.Eps(); {
+	case single && shared:
+		return sharedEps * s.Eps
+	case single:
+		return factorEps * s.Eps
+	case shared:
+		return sharedFactorEps * s.Eps
+	}
+	return lowFactorEps * s.Eps
+}
+
+// oneSided says how values were rounded that lie to one side of the nearest ones, "" if they do not.
+func (s *Distribution) oneSided(shared bool) string {
+	away, up, sigma := s.Rounding()
+	side := math.Max(math.Abs(away), math.Abs(up))
+	if !(side > roundingULP) || !(side > systematicSigma*sigma) ||
+		!(float64(s.Beyond) <= beyondShare*float64(s.Inexact)) {
+		return ""
+	}
+	above := s.Inexact - s.Below
+	all := s.Beyond == 0 && max(s.Toward, s.Inexact-s.Toward, s.Below, above) == s.Inexact
+	if !all && (shared || s.Eps <= tensor.Float32.Eps()) {
+		return ""
+	}
+	return fmt.Sprintf("%s: inexact elements are %.2f ulp from the nearest value on average, %d of %d lie toward zero",
+		direction(away, up), side, s.Toward, s.Inexact)
 }
 
 // common gives how large a common factor and an offset may be where elements share

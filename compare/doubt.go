@@ -5,6 +5,7 @@ import (
 	"math"
 	"sync/atomic"
 
+	"github.com/optool/optool/compare/internal/vec"
 	"github.com/optool/optool/tensor"
 )
 
@@ -15,26 +16,11 @@ import (
 // was never written, one error far beyond all others. It returns what they look
 // like, or "".
 func (c *checker) notRounding(p *part) string {
-	s := &p.stats
-	if s.N < 2 {
+	if p.stats.N < 2 {
 		return ""
 	}
-	if c.dt.IsFloat() && !c.regrid && s.Dot == s.Dot && s.BB > 0 {
-		// Least squares of got = (1+slope)*ref, from the sums at hand; the
-		// residual gives the standard error.
-		dot, aa, bb, n := s.Dot, s.AA, s.BB, s.N
-		if c.model.Steps {
-			if dot, aa, bb, n = c.settledSums(); n < fewest {
-				n = 0
-			}
-		}
-		slope := (dot - bb) / bb
-		residual := math.Max(aa-dot*dot/bb, 1e-7*aa)
-		sigma := math.Sqrt(residual / float64(n-1) / bb)
-		if n > 1 && math.Abs(slope) > slopeEps*c.grid.Eps() && math.Abs(slope) > slopeSigma*sigma &&
-			math.Abs(slope) > c.chainFactor() && !c.residue() { // of what rounding leaves a multiple says nothing
-			return fmt.Sprintf("all scaled by %.5g", 1+slope)
-		}
+	if factor, scaled := c.scaled(&p.stats); scaled {
+		return fmt.Sprintf("all scaled by %.5g", factor)
 	}
 	if c.dt.IsFloat() {
 		switch n := c.zeroTail(); {
@@ -48,6 +34,25 @@ func (c *checker) notRounding(p *part) string {
 		return "one error stands alone: the others do not look accumulated in " + c.bound.lowest
 	}
 	return ""
+}
+
+// scaled reports whether all values are off by one factor, beyond what rounding and long sums explain: least squares of
+// got = (1+slope)*ref, from the sums at hand; the residual gives the standard error.
+func (c *checker) scaled(s *vec.Stats) (factor float64, ok bool) {
+	if !c.dt.IsFloat() || c.regrid || s.Dot != s.Dot || !(s.BB > 0) {
+		return 0, false
+	}
+	dot, aa, bb, n := s.Dot, s.AA, s.BB, s.N
+	if c.model.Steps {
+		if dot, aa, bb, n = c.settledSums(); n < fewest {
+			return 0, false
+		}
+	}
+	slope := (dot - bb) / bb
+	residual := math.Max(aa-dot*dot/bb, 1e-7*aa)
+	sigma := math.Sqrt(residual / float64(n-1) / bb)
+	return 1 + slope, math.Abs(slope) > slopeEps*c.grid.Eps() && math.Abs(slope) > slopeSigma*sigma &&
+		math.Abs(slope) > c.chainFactor() && !c.residue() // of what rounding leaves a multiple says nothing
 }
 
 // settledSums are the sums of the products got*ref, got*got and ref*ref, and the number, of elements that are settled.

@@ -259,36 +259,20 @@ func objects(a, b *value.Opaque) (verdict.Verdict, string) {
 
 // leaf compares one value with its reference.
 func (c *comparison) leaf(phase, target, label string, got, want value.Value) {
-	g, isTensor := got.(*tensor.Tensor)
-	w, wantTensor := want.(*tensor.Tensor)
-	res := compare.Result{Verdict: verdict.Pass, Numel: 1, MaxULP: math.NaN()}
+	var res compare.Result
 	dt, reference := tensor.Invalid, "python"
 	var shape []int
 	var plain verdict.Verdict
-	o, isObject := got.(*value.Opaque)
-	p, wantObject := want.(*value.Opaque)
-	switch {
-	case isObject && wantObject:
-		res.Verdict, res.Reason = objects(o, p)
-		res.Rule = ruleObjects
-	case isTensor && wantTensor:
+	g, isTensor := got.(*tensor.Tensor)
+	w, wantTensor := want.(*tensor.Tensor)
+	if isTensor && wantTensor {
 		dt, shape, reference = g.DType, g.Shape, w.DType.String()
 		res, plain = c.tensors(label, g, w)
 		if c.stored && res.Verdict == verdict.Mistrusted && res.OpTools.MaxAbs == 0 {
 			res.Verdict, res.Reason = verdict.Pass, "" // zeros that were saved are what they are
 		}
-	case isObject || wantObject:
-		res.Verdict, res.Mismatched, res.Rule = verdict.Fail, 1, ruleObjects
-		res.Reason = fmt.Sprintf("%s against %s", value.Str(got), value.Str(want))
-	default:
-		res.OpTools, res.Rule = compare.OpToolsValues(got, want), "op_tools' rule for values"
-		if c.stored && integer(got) && integer(want) && value.Repr(got) != value.Repr(want) {
-			res.OpTools.AllClose = false
-		}
-		if !res.OpTools.AllClose && (isTensor || wantTensor || !sameText(got, want)) {
-			res.Verdict, res.Mismatched = verdict.Fail, 1
-			res.Reason = fmt.Sprintf("%s against %s", value.Str(got), value.Str(want))
-		}
+	} else {
+		res = c.plainValues(got, want, isTensor || wantTensor)
 	}
 	r := results.OfComparison(&res, dt, shape)
 	switch res.Rule {
@@ -306,6 +290,32 @@ func (c *comparison) leaf(phase, target, label string, got, want value.Value) {
 		c.apart[r] = differ(got, want, &res)
 	}
 	c.add(r)
+}
+
+// plainValues compares values that are not both tensors; one: one of them is.
+func (c *comparison) plainValues(got, want value.Value, one bool) compare.Result {
+	res := compare.Result{Verdict: verdict.Pass, Numel: 1, MaxULP: math.NaN()}
+	o, isObject := got.(*value.Opaque)
+	p, wantObject := want.(*value.Opaque)
+	unlike := false
+	switch {
+	case isObject && wantObject:
+		res.Rule = ruleObjects
+		res.Verdict, res.Reason = objects(o, p)
+	case isObject || wantObject:
+		res.Rule, unlike = ruleObjects, true
+	default:
+		res.OpTools, res.Rule = compare.OpToolsValues(got, want), "op_tools' rule for values"
+		if c.stored && integer(got) && integer(want) && value.Repr(got) != value.Repr(want) {
+			res.OpTools.AllClose = false
+		}
+		unlike = !res.OpTools.AllClose && (one || !sameText(got, want))
+	}
+	if unlike {
+		res.Verdict, res.Mismatched = verdict.Fail, 1
+		res.Reason = fmt.Sprintf("%s against %s", value.Str(got), value.Str(want))
+	}
+	return res
 }
 
 func integer(v value.Value) bool {

@@ -52,38 +52,17 @@ func Corresponding(ctx context.Context, pathA, pathB string) (iter.Seq[Pair], er
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if errs := append(errsA, errsB...); len(errs) > 0 && (len(as) == 0 || len(bs) == 0) {
+	errs := append(errsA, errsB...)
+	if len(errs) > 0 && (len(as) == 0 || len(bs) == 0) {
 		return nil, errs[0]
 	}
-	rankA, rankB := processes(as), processes(bs)
-	inOrder(as, rankA)
-	inOrder(bs, rankB)
-	partner := map[*capture.Entry]*capture.Entry{}
+	partner := partners(as, bs)
 	taken := map[*capture.Entry]bool{}
-	if givenItself(as) && givenItself(bs) {
-		partner[as[0]], taken[bs[0]] = bs[0], true
-	}
-	callsB := byProcess(bs, rankB)
-	for process, a := range byProcess(as, rankA) {
-		for _, p := range sameCalls(a, callsB[process]) {
-			if partner[p[0]] == nil && !taken[p[1]] {
-				partner[p[0]], taken[p[1]] = p[1], true
-			}
-		}
-	}
-	paths := map[string]*capture.Entry{} // of processes that are not the same by number
-	for _, b := range bs {
-		if !taken[b] {
-			paths[b.Rel] = b
-		}
-	}
-	for _, a := range as {
-		if b := paths[a.Rel]; b != nil && partner[a] == nil && !taken[b] {
-			partner[a], taken[b] = b, true
-		}
+	for _, b := range partner {
+		taken[b] = true
 	}
 	return func(yield func(Pair) bool) {
-		for _, err := range append(errsA, errsB...) {
+		for _, err := range errs {
 			if !yield(Pair{Err: err}) {
 				return
 			}
@@ -103,6 +82,41 @@ func Corresponding(ctx context.Context, pathA, pathB string) (iter.Seq[Pair], er
 			}
 		}
 	}, nil
+}
+
+// partners sorts the entries of two trees as they were recorded, and gives those of the second by those of the first
+// that they belong to.
+func partners(as, bs []*capture.Entry) map[*capture.Entry]*capture.Entry {
+	rankA, rankB := processes(as), processes(bs)
+	inOrder(as, rankA)
+	inOrder(bs, rankB)
+	partner, taken := map[*capture.Entry]*capture.Entry{}, map[*capture.Entry]bool{}
+	join := func(a, b *capture.Entry) {
+		if partner[a] == nil && !taken[b] {
+			partner[a], taken[b] = b, true
+		}
+	}
+	if givenItself(as) && givenItself(bs) {
+		join(as[0], bs[0])
+	}
+	callsB := byProcess(bs, rankB)
+	for process, a := range byProcess(as, rankA) {
+		for _, p := range sameCalls(a, callsB[process]) {
+			join(p[0], p[1])
+		}
+	}
+	paths := map[string]*capture.Entry{} // of processes that are not the same by number
+	for _, b := range bs {
+		if !taken[b] {
+			paths[b.Rel] = b
+		}
+	}
+	for _, a := range as {
+		if b := paths[a.Rel]; b != nil {
+			join(a, b)
+		}
+	}
+	return partner
 }
 
 // byProcess groups entries by step and process, in their order.
