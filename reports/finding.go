@@ -152,23 +152,7 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 	if !brief || first.Repro == nil {
 		fmt.Fprintf(&b, "  capture  %s\n", OneLine(first.Capture))
 	}
-	said, more := 0, f.more
-	for _, r := range f.Results {
-		if r.Verdict == verdict.Pass && r.Reason == "" {
-			continue
-		}
-		if said++; said > shownValues && !st.Tables {
-			more++
-			continue
-		}
-		head := fmt.Sprintf("  %-8s ", OneLine(r.target()))
-		text := st.Hang(head, OneLine(string(r.Verdict)+r.what()+": "+r.Reason), findingIndent)
-		fmt.Fprintf(&b, "%s%s%s\n", head, st.Paint(r.Verdict, string(r.Verdict)),
-			strings.TrimPrefix(text, string(r.Verdict)))
-	}
-	if text := moreValues(more); text != "" {
-		fmt.Fprintf(&b, "  and      %s\n", text)
-	}
+	f.writeValues(&b, st)
 	if f.Bad() || f.FailsRun {
 		if like != "" {
 			fmt.Fprintf(&b, "  like it  %s\n", st.Wrap(like, findingIndent))
@@ -193,6 +177,27 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 	}
 	_, err := fmt.Fprintln(w)
 	return err
+}
+
+// writeValues prints the first values that say something, a line each, and how many more there are.
+func (f *Finding) writeValues(w io.Writer, st Style) {
+	said, more := 0, f.more
+	for _, r := range f.Results {
+		if r.Verdict == verdict.Pass && r.Reason == "" {
+			continue
+		}
+		if said++; said > shownValues && !st.Tables {
+			more++
+			continue
+		}
+		head := fmt.Sprintf("  %-8s ", OneLine(r.target()))
+		text := st.Hang(head, OneLine(string(r.Verdict)+r.what()+": "+r.Reason), findingIndent)
+		fmt.Fprintf(w, "%s%s%s\n", head, st.Paint(r.Verdict, string(r.Verdict)),
+			strings.TrimPrefix(text, string(r.Verdict)))
+	}
+	if text := moreValues(more); text != "" {
+		fmt.Fprintf(w, "  and      %s\n", text)
+	}
 }
 
 // shownCauses is how many causes of a finding are printed.

@@ -106,10 +106,8 @@ func (c *JournalCall) Results() ([]*Result, error) {
 // results of a call that was not finished do not count, and a line that does not read ends
 // the journal: a machine that lost its power may leave anything after what it wrote last.
 func ReadJournal(r io.Reader, call func(*JournalCall) error) (*Journal, error) {
-	j := &Journal{}
-	c := &JournalCall{}
+	j := &journalReader{Journal: &Journal{}, call: call, open: &JournalCall{}}
 	in := bufio.NewReaderSize(r, 1<<16)
-	var at int64
 	for n := 1; ; n++ {
 		line, err := readLine(in)
 		if errors.Is(err, io.EOF) { // no line without its end is whole
@@ -117,7 +115,7 @@ func ReadJournal(r io.Reader, call func(*JournalCall) error) (*Journal, error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
-		at += int64(len(line))
+		j.at += int64(len(line))
 		kind, schema, err := kindOf(line)
 		if err != nil || !json.Valid(line) {
 			break
@@ -126,38 +124,7 @@ func ReadJournal(r io.Reader, call func(*JournalCall) error) (*Journal, error) {
 			return nil, fmt.Errorf("line 1: want the line of kind \"run\" and schema 1, found kind %q and schema %d",
 				kind, schema)
 		}
-		switch kind {
-		case "run":
-			err = json.Unmarshal(line, &j.Run)
-			j.Size = at
-		case "result":
-			if len(c.lines) == 0 {
-				c.first, c.from = n, at-int64(len(line))
-			}
-			c.lines = append(c.lines, line)
-		case "done":
-			if err = json.Unmarshal(line, &c.Done); err == nil && c.Done.Results != len(c.lines) {
-				err = fmt.Errorf("%s has %s, want %d", c.Capture, Count(len(c.lines), "result"), c.Done.Results)
-			}
-			if len(c.lines) == 0 {
-				c.from = at
-			}
-			c.to = at
-			if err == nil {
-				err = call(c)
-			}
-			j.Size, j.Elapsed, j.CSV = at, time.Duration(c.Elapsed*float64(time.Second)), c.CSV
-			j.Calls++
-			c = &JournalCall{}
-		case "resumed":
-			s := Resumption{}
-			err = json.Unmarshal(line, &s)
-			j.Resumptions, j.Size, c = append(j.Resumptions, s), at, &JournalCall{}
-		case "cause", "profile":
-			err = j.explain(kind, line)
-		case "summary":
-			j.Last = bytes.Clone(line)
-		}
+		err = j.take(kind, n, line)
 		var of *lineError
 		if err != nil && !errors.As(err, &of) {
 			err = &lineError{n, err}
@@ -169,7 +136,62 @@ func ReadJournal(r io.Reader, call func(*JournalCall) error) (*Journal, error) {
 	if j.Size == 0 {
 		return nil, errors.New("line 1: want the line of kind \"run\", found nothing whole")
 	}
-	return j, nil
+	return j.Journal, nil
+}
+
+// A journalReader is a journal while it is read.
+type journalReader struct {
+	*Journal
+	call func(*JournalCall) error
+	open *JournalCall // the call whose results are read
+	at   int64        // the end of the last line
+}
+
+// take reads line n.
+func (j *journalReader) take(kind string, n int, line []byte) (err error) {
+	switch kind {
+	case "run":
+		j.Size = j.at
+		return json.Unmarshal(line, &j.Run)
+	case "result":
+		if len(j.open.lines) == 0 {
+			j.open.first, j.open.from = n, j.at-int64(len(line))
+		}
+		j.open.lines = append(j.open.lines, line)
+	case "done":
+		return j.done(line)
+	case "resumed":
+		s := Resumption{}
+		err = json.Unmarshal(line, &s)
+		j.Resumptions, j.Size, j.open = append(j.Resumptions, s), j.at, &JournalCall{}
+	case "cause", "profile":
+		return j.explain(kind, line)
+	case "summary":
+		j.Last = bytes.Clone(line)
+	}
+	return err
+}
+
+// done ends the call whose results were read.
+func (j *journalReader) done(line []byte) error {
+	c := j.open
+	if err := json.Unmarshal(line, &c.Done); err != nil {
+		return err
+	}
+	if c.Done.Results != len(c.lines) {
+		return fmt.Errorf("%s has %s, want %d", c.Capture, Count(len(c.lines), "result"), c.Done.Results)
+	}
+	if len(c.lines) == 0 {
+		c.from = j.at
+	}
+	c.to = j.at
+	if err := j.call(c); err != nil {
+		return err
+	}
+	j.Size, j.Elapsed, j.CSV = j.at, time.Duration(c.Elapsed*float64(time.Second)), c.CSV
+	j.Calls++
+	j.open = &JournalCall{}
+	return nil
 }
 
 // Interrupted reports whether the run was stopped, or killed, before its end.

@@ -130,46 +130,10 @@ func (s *junitSuite) begin(b *bufio.Writer, indent, tag string, more ...xml.Attr
 // junitCases writes the cases of a run to a file, and returns their suites in the order in
 // which they begin; all has the counts of all.
 func junitCases(w io.Writer, rec *Recording, all *junitSuite) (suites []*junitSuite, err error) {
-	b := bufio.NewWriterSize(w, 1<<16)
-	byOp := map[string]*junitSuite{}
-	var text bytes.Buffer
-	var at int64
-	add := func(c junitCase) error {
-		op := c.Class
-		if byOp[op] == nil && len(byOp) >= maxOps {
-			op = otherOps
-		}
-		s := byOp[op]
-		if s == nil {
-			s = &junitSuite{name: op}
-			byOp[op] = s
-			suites = append(suites, s)
-		}
-		for _, s := range []*junitSuite{s, all} {
-			s.tests++
-			s.failures += btoi(c.Failure != nil)
-			s.errors += btoi(c.Error != nil)
-			s.skipped += btoi(c.Skipped != nil)
-		}
-		text.Reset()
-		e := xml.NewEncoder(&text)
-		e.Indent("  ", " ")
-		if err := e.EncodeElement(c, xml.StartElement{Name: xml.Name{Local: "testcase"}}); err != nil {
-			return err
-		}
-		text.WriteByte('\n')
-		n := int64(text.Len())
-		if k := len(s.parts); k > 0 && s.parts[k-1].at+s.parts[k-1].n == at {
-			s.parts[k-1].n += n
-		} else {
-			s.parts = append(s.parts, part{at, n})
-		}
-		at += n
-		_, err := b.Write(text.Bytes())
-		return err
-	}
+	out := &junitWriter{b: bufio.NewWriterSize(w, 1<<16), byOp: map[string]*junitSuite{}, all: all}
 	for _, t := range rec.Timings {
-		if err := add(junitCase{Class: t.Op, Name: strings.Join([]string{t.Capture, t.Phase, string(t.Series.Cache)}, " "),
+		if err := out.add(junitCase{Class: t.Op,
+			Name: strings.Join([]string{t.Capture, t.Phase, string(t.Series.Cache)}, " "),
 			Time: fmt.Sprintf("%.9f", t.Series.Summary().Median.Seconds()), Out: t.Doubt()}); err != nil {
 			return nil, err
 		}
@@ -192,18 +156,68 @@ func junitCases(w io.Writer, rec *Recording, all *junitSuite) (suites []*junitSu
 					c.Failure.Text = k.Label() + ": " + k.String() + "\n" + c.Failure.Text
 				}
 			}
-			if err := add(c); err != nil {
+			if err := out.add(c); err != nil {
 				return nil, err
 			}
 		}
 	}
 	for _, f := range rec.Summary.Systematic() {
-		if err := add(junitResult(&Result{Capture: "all calls", Op: f.Op, Phase: f.Phase, Target: f.DType,
+		if err := out.add(junitResult(&Result{Capture: "all calls", Op: f.Op, Phase: f.Phase, Target: f.DType,
 			Verdict: f.Verdict, Reason: f.String()})); err != nil {
 			return nil, err
 		}
 	}
-	return suites, b.Flush()
+	return out.suites, out.b.Flush()
+}
+
+// A junitWriter writes cases one after the other, and notes where those of each suite are.
+type junitWriter struct {
+	b      *bufio.Writer
+	at     int64 // the end of what was written
+	text   bytes.Buffer
+	byOp   map[string]*junitSuite
+	suites []*junitSuite
+	all    *junitSuite
+}
+
+func (j *junitWriter) add(c junitCase) error {
+	s := j.suiteOf(c.Class)
+	for _, s := range []*junitSuite{s, j.all} {
+		s.tests++
+		s.failures += btoi(c.Failure != nil)
+		s.errors += btoi(c.Error != nil)
+		s.skipped += btoi(c.Skipped != nil)
+	}
+	j.text.Reset()
+	e := xml.NewEncoder(&j.text)
+	e.Indent("  ", " ")
+	if err := e.EncodeElement(c, xml.StartElement{Name: xml.Name{Local: "testcase"}}); err != nil {
+		return err
+	}
+	j.text.WriteByte('\n')
+	n := int64(j.text.Len())
+	if k := len(s.parts); k > 0 && s.parts[k-1].at+s.parts[k-1].n == j.at {
+		s.parts[k-1].n += n
+	} else {
+		s.parts = append(s.parts, part{j.at, n})
+	}
+	j.at += n
+	_, err := j.b.Write(j.text.Bytes())
+	return err
+}
+
+// suiteOf is the suite of an op, or of all that are not told apart.
+func (j *junitWriter) suiteOf(op string) *junitSuite {
+	if j.byOp[op] == nil && len(j.byOp) >= maxOps {
+		op = otherOps
+	}
+	s := j.byOp[op]
+	if s == nil {
+		s = &junitSuite{name: op}
+		j.byOp[op] = s
+		j.suites = append(j.suites, s)
+	}
+	return s
 }
 
 func junitResult(r *Result) junitCase {

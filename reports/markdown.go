@@ -81,34 +81,39 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 			continue
 		}
 		shown++
-		fmt.Fprintf(b, "\n**%s** %s, capture %s\n", f.Worst(), escapeMarkdown(f.Results[0].Title()),
-			escapeMarkdown(f.Results[0].Capture))
-		for _, c := range f.Causes[:min(len(f.Causes), shownCauses)] {
-			fmt.Fprintf(b, "- %s: **%s**\n", c.Label(), escapeMarkdown(c.String()))
-		}
-		for _, r := range f.Results {
-			if !f.tells(r) {
-				continue
-			}
-			fmt.Fprintf(b, "- %s\n", escapeMarkdown(strings.TrimSpace(r.Target+" "+string(r.Verdict)+": "+r.Reason)))
-		}
-		if more := f.More(); more != "" {
-			fmt.Fprintf(b, "- and %s\n", more)
-		}
-		if like != "" {
-			fmt.Fprintf(b, "- like it: %s\n", escapeMarkdown(like))
-		}
-		if repro := f.Results[0].Repro; repro != nil {
-			text := Command(*repro)
-			fence := "```"
-			for strings.Contains(text, fence) {
-				fence += "`"
-			}
-			fmt.Fprintf(b, "%ssh\n%s\n%s\n", fence, text, fence)
-		}
+		markdownFinding(b, f, like)
 	}
 	if left > 0 {
 		fmt.Fprintf(b, "\n%s more not shown.\n", Count(left, "kind"))
+	}
+}
+
+// markdownFinding writes a finding, what is like it, and the command that runs it again.
+func markdownFinding(b *bufio.Writer, f *Finding, like string) {
+	fmt.Fprintf(b, "\n**%s** %s, capture %s\n", f.Worst(), escapeMarkdown(f.Results[0].Title()),
+		escapeMarkdown(f.Results[0].Capture))
+	for _, c := range f.Causes[:min(len(f.Causes), shownCauses)] {
+		fmt.Fprintf(b, "- %s: **%s**\n", c.Label(), escapeMarkdown(c.String()))
+	}
+	for _, r := range f.Results {
+		if !f.tells(r) {
+			continue
+		}
+		fmt.Fprintf(b, "- %s\n", escapeMarkdown(strings.TrimSpace(r.Target+" "+string(r.Verdict)+": "+r.Reason)))
+	}
+	if more := f.More(); more != "" {
+		fmt.Fprintf(b, "- and %s\n", more)
+	}
+	if like != "" {
+		fmt.Fprintf(b, "- like it: %s\n", escapeMarkdown(like))
+	}
+	if repro := f.Results[0].Repro; repro != nil {
+		text := Command(*repro)
+		fence := "```"
+		for strings.Contains(text, fence) {
+			fence += "`"
+		}
+		fmt.Fprintf(b, "%ssh\n%s\n%s\n", fence, text, fence)
 	}
 }
 

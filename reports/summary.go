@@ -111,7 +111,11 @@ func (s *Summary) Add(r *Result) {
 	if r.Verdict.Rank() > s.worst.Rank() {
 		s.worst = r.Verdict
 	}
-	o := s.opOf(r.Op)
+	s.opOf(r.Op).add(r)
+}
+
+// add counts the elements of a result of the op, and keeps the worst.
+func (o *OpSummary) add(r *Result) {
 	if r.Coverage != nil && r.Numel != nil {
 		o.elements += int64(*r.Numel)
 		o.checked += int64(float64(*r.Numel) * float64(*r.Coverage))

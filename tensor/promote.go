@@ -8,50 +8,37 @@ const DefaultDType = Float32
 // dtype, uint16/32/64 with a signed integer).
 // Source: https://pytorch.org/docs/stable/generated/torch.promote_types.html
 func Promote(a, b DType) DType {
-	if a == b || b == Invalid {
+	switch {
+	case a == b || b == Invalid:
 		return a
-	}
-	if a == Invalid {
+	case a == Invalid:
 		return b
-	}
-	if !a.Computable() || !b.Computable() || a.IsFloat8() && b.Kind() >= KindFloat ||
-		b.IsFloat8() && a.Kind() >= KindFloat {
-		return Invalid
-	}
-	if a == Float8E8M0FNU || b == Float8E8M0FNU {
+	case !a.Computable() || !b.Computable() || unpromoted(a, b) || unpromoted(b, a):
 		return Invalid
 	}
 	if a.Kind() < b.Kind() {
 		a, b = b, a
 	}
-	switch a.Kind() {
-	case KindBool:
-		return Bool
-	case KindInt:
-		return promoteInt(a, b)
-	case KindFloat:
-		if b.Kind() < KindFloat {
-			return a
-		}
-		if a.Size() == b.Size() { // float16 with bfloat16
-			return Float32
-		}
-		if a.Size() < b.Size() {
-			return b
-		}
-		return a
-	}
 	switch {
+	case a.Kind() == KindBool:
+		return Bool
+	case a.Kind() == KindInt:
+		return promoteInt(a, b)
 	case b.Kind() < KindFloat:
 		return a
-	case b.Kind() == KindFloat:
+	case a.Kind() != b.Kind(): // complex and real
 		b = b.Complex()
+	case a.Kind() == KindFloat && a.Size() == b.Size(): // float16 with bfloat16
+		return Float32
 	}
 	if a.Size() < b.Size() {
 		return b
 	}
 	return a
 }
+
+// unpromoted reports whether a has no common dtype with b because it is one of 8 bits.
+func unpromoted(a, b DType) bool { return a == Float8E8M0FNU || a.IsFloat8() && b.Kind() >= KindFloat }
 
 func promoteInt(a, b DType) DType {
 	if b == Bool {

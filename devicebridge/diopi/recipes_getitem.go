@@ -161,22 +161,12 @@ func (b *build) subscript() []step {
 	if s, ok := items[0].(*value.Sequence); ok && s.Kind == value.Tuple {
 		items = s.Items
 	}
-	rest := len(x.Shape) // dimensions that no item is about
-	for _, it := range items {
-		switch it := it.(type) {
-		case nil, value.Ellipsis:
-		case *tensor.Tensor:
-			rest -= covered(it)
-		default:
-			rest--
-		}
-	}
 	shape, dim := slices.Clone(x.Shape), 0
 	var indices Tensors
 	reached := 0 // dimensions that indices are about
 	for n, it := range items {
 		if _, ok := it.(value.Ellipsis); ok {
-			dim += max(0, rest)
+			dim += max(0, len(x.Shape)-reachedBy(items))
 			continue
 		}
 		if it == nil {
@@ -228,6 +218,20 @@ func (b *build) subscript() []step {
 		steps = append(steps, step{slice: true, end: shape[0], step: 1, shape: shape})
 	}
 	return steps
+}
+
+// reachedBy is how many dimensions the items of an index are about.
+func reachedBy(items []value.Value) (n int) {
+	for _, it := range items {
+		switch it := it.(type) {
+		case nil, value.Ellipsis:
+		case *tensor.Tensor:
+			n += covered(it)
+		default:
+			n++
+		}
+	}
+	return n
 }
 
 // raw is an argument as it was given.

@@ -265,33 +265,13 @@ func (r *request) value(v value.Value) (any, error) {
 	switch v := v.(type) {
 	case nil, bool, string:
 		return v, nil
-	case int64:
-		return one("int", strconv.FormatInt(v, 10)), nil
-	case *big.Int:
-		return one("int", v.String()), nil
-	case float64:
-		return one("float", hexFloat(v)), nil
-	case complex128:
-		return one("complex", []string{hexFloat(real(v)), hexFloat(imag(v))}), nil
-	case value.Bytes:
-		return one("bytes", hex.EncodeToString(v)), nil
 	case *tensor.Tensor:
 		if v.Layout != "" && v.Layout != "torch.strided" {
 			return nil, &ArgumentError{"a tensor of layout " + v.Layout}
 		}
 		return one("tensor", r.tensor(v)), nil
 	case *value.Sequence:
-		items, err := r.values(v.Items)
-		kind := [...]string{value.List: "list", value.Tuple: "tuple", value.Set: "set", value.FrozenSet: "set"}[v.Kind]
-		switch {
-		case err != nil:
-			return nil, err
-		case v.Class == "torch.Size":
-			kind = "size"
-		case kind == "list":
-			return items, nil
-		}
-		return one(kind, items), nil
+		return r.sequence(v)
 	case *value.Dict:
 		pairs := []any{}
 		for _, it := range v.Items {
@@ -302,23 +282,57 @@ func (r *request) value(v value.Value) (any, error) {
 			pairs = append(pairs, pair)
 		}
 		return one("dict", pairs), nil
-	case tensor.DType:
-		return one("dtype", v.String()), nil
-	case value.Device:
-		return one("device", v.Type), nil
-	case value.Layout:
-		return one("layout", strings.TrimPrefix(string(v), "torch.")), nil
-	case value.MemoryFormat:
-		return one("memory_format", strings.TrimPrefix(string(v), "torch.")), nil
 	case value.Slice:
 		parts, err := r.values([]value.Value{v.Start, v.Stop, v.Step})
 		return one("slice", parts), err
-	case value.Ellipsis:
-		return one("ellipsis", true), nil
 	case *value.Opaque:
 		return nil, &ArgumentError{"an argument of type " + v.Global}
 	}
+	if kind, text := described(v); kind != "" {
+		return one(kind, text), nil
+	}
 	return nil, &ArgumentError{fmt.Sprintf("an argument of type %T", v)}
+}
+
+// described is a value that holds no others as its kind and what JSON has of it; kind is "" for other values.
+func described(v value.Value) (kind string, text any) {
+	switch v := v.(type) {
+	case int64:
+		return "int", strconv.FormatInt(v, 10)
+	case *big.Int:
+		return "int", v.String()
+	case float64:
+		return "float", hexFloat(v)
+	case complex128:
+		return "complex", []string{hexFloat(real(v)), hexFloat(imag(v))}
+	case value.Bytes:
+		return "bytes", hex.EncodeToString(v)
+	case tensor.DType:
+		return "dtype", v.String()
+	case value.Device:
+		return "device", v.Type
+	case value.Layout:
+		return "layout", strings.TrimPrefix(string(v), "torch.")
+	case value.MemoryFormat:
+		return "memory_format", strings.TrimPrefix(string(v), "torch.")
+	case value.Ellipsis:
+		return "ellipsis", true
+	}
+	return "", nil
+}
+
+func (r *request) sequence(v *value.Sequence) (any, error) {
+	items, err := r.values(v.Items)
+	kind := [...]string{value.List: "list", value.Tuple: "tuple", value.Set: "set", value.FrozenSet: "set"}[v.Kind]
+	switch {
+	case err != nil:
+		return nil, err
+	case v.Class == "torch.Size":
+		kind = "size"
+	case kind == "list":
+		return items, nil
+	}
+	return one(kind, items), nil
 }
 
 func (r *request) values(vs []value.Value) ([]any, error) {

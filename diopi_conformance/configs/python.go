@@ -223,20 +223,7 @@ func (c *converter) convert(v starlark.Value) (value.Value, error) {
 	case *atom:
 		return v.v, nil
 	case starlark.Tuple:
-		items, err := c.items(v)
-		if err != nil {
-			return nil, err
-		}
-		t := value.NewTuple(items...)
-		if !isConstant(t) || c.tuples == nil {
-			return t, nil
-		}
-		key := value.Repr(t)
-		if same, ok := c.tuples[key]; ok {
-			return same, nil
-		}
-		c.tuples[key] = t
-		return t, nil
+		return c.tuple(v)
 	case *starlark.List:
 		items := make([]starlark.Value, v.Len())
 		for i := range items {
@@ -247,19 +234,33 @@ func (c *converter) convert(v starlark.Value) (value.Value, error) {
 	case *starlark.Dict:
 		d := &value.Dict{}
 		for _, pair := range v.Items() {
-			k, err := c.convert(pair[0])
+			both, err := c.items(pair)
 			if err != nil {
 				return nil, err
 			}
-			x, err := c.convert(pair[1])
-			if err != nil {
-				return nil, err
-			}
-			d.Items = append(d.Items, value.Item{Key: k, Value: x})
+			d.Items = append(d.Items, value.Item{Key: both[0], Value: both[1]})
 		}
 		return d, nil
 	}
 	return nil, fmt.Errorf("a %s is not data: %s", v.Type(), v)
+}
+
+// tuple converts a tuple, to the one that is known of those that are equal and cannot change.
+func (c *converter) tuple(v starlark.Tuple) (value.Value, error) {
+	items, err := c.items(v)
+	if err != nil {
+		return nil, err
+	}
+	t := value.NewTuple(items...)
+	if !isConstant(t) || c.tuples == nil {
+		return t, nil
+	}
+	key := value.Repr(t)
+	if same, ok := c.tuples[key]; ok {
+		return same, nil
+	}
+	c.tuples[key] = t
+	return t, nil
 }
 
 func (c *converter) items(in []starlark.Value) ([]value.Value, error) {

@@ -16,47 +16,19 @@ func (d distribution) draw(g *generator, dt tensor.DType, shape []int) (*tensor.
 		return nil, fmt.Errorf("no dtype is given")
 	}
 	n := tensor.Numel(shape)
-	v := make([]float64, n)
-	switch d.name {
-	case "rand":
-		fill(v, g.Float64)
-	case "randn":
-		fill(v, g.NormFloat64)
-	case "randn_complx":
+	if d.name == "sym_mat" {
+		return symmetric(g, dt, shape)
+	}
+	if d.name == "randn_complx" && dt.IsComplex() {
 		c := make([]complex128, n)
 		for i := range c {
 			c[i] = complex(g.NormFloat64(), g.NormFloat64())
 		}
-		if !dt.IsComplex() {
-			for i := range c {
-				v[i] = real(c[i])
-			}
-			break
-		}
 		return tensor.New(dt, shape, c).Rounded(), nil
-	case "uniform":
-		fill(v, func() float64 { return d.low + (d.high-d.low)*g.Float64() })
-	case "randint":
-		if err := d.integers(g, dt, v); err != nil {
-			return nil, err
-		}
-	case "randn_int":
-		if dt != tensor.Int32 && dt != tensor.Uint32 {
-			fill(v, g.NormFloat64)
-		} else if err := d.integers(g, dt, v); err != nil {
-			return nil, err
-		}
-	case "mask":
-		fill(v, func() float64 { return float64(g.IntN(2)) })
-	case "positive":
-		fill(v, func() float64 { return math.Abs(g.NormFloat64()) })
-	case "ones":
-		fill(v, func() float64 { return 1 })
-	case "zeros", "empty":
-	case "sym_mat":
-		return symmetric(g, dt, shape)
-	default:
-		return nil, fmt.Errorf("gen_fn %q is not known", d.name)
+	}
+	v := make([]float64, n)
+	if err := d.fill(g, dt, v); err != nil {
+		return nil, err
 	}
 	if d.sparse {
 		for i := range v {
@@ -66,6 +38,41 @@ func (d distribution) draw(g *generator, dt tensor.DType, shape []int) (*tensor.
 		}
 	}
 	return astype(v, dt, shape), nil
+}
+
+// fill draws the numbers of an array.
+func (d distribution) fill(g *generator, dt tensor.DType, v []float64) error {
+	switch d.name {
+	case "rand":
+		fill(v, g.Float64)
+	case "randn":
+		fill(v, g.NormFloat64)
+	case "randn_complx":
+		fill(v, func() float64 {
+			x := g.NormFloat64()
+			g.NormFloat64() // the imaginary part
+			return x
+		})
+	case "uniform":
+		fill(v, func() float64 { return d.low + (d.high-d.low)*g.Float64() })
+	case "randint":
+		return d.integers(g, dt, v)
+	case "randn_int":
+		if dt == tensor.Int32 || dt == tensor.Uint32 {
+			return d.integers(g, dt, v)
+		}
+		fill(v, g.NormFloat64)
+	case "mask":
+		fill(v, func() float64 { return float64(g.IntN(2)) })
+	case "positive":
+		fill(v, func() float64 { return math.Abs(g.NormFloat64()) })
+	case "ones":
+		fill(v, func() float64 { return 1 })
+	case "zeros", "empty":
+	default:
+		return fmt.Errorf("gen_fn %q is not known", d.name)
+	}
+	return nil
 }
 
 func fill(v []float64, f func() float64) {

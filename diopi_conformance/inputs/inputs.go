@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"github.com/optool/optool/diopi_conformance/configs"
@@ -88,42 +89,48 @@ func (g *generator) argument(a configs.Arg) (value.Value, error) {
 	case "default":
 		return g.array(draw, a, a.Shape)
 	case "gen_tensor_list":
-		if len(a.NumRange) != 2 {
-			return nil, fmt.Errorf("gen_num_range %v: want two numbers", a.NumRange)
-		}
-		n := a.NumRange[0]
-		if span := a.NumRange[1] - n; span > 0 {
-			n += g.IntN(span)
-		}
-		if n < 0 || n > maxTensors {
-			return nil, fmt.Errorf("gen_num_range %v: want at most %d tensors", a.NumRange, maxTensors)
+		n, err := g.length(a)
+		if err != nil {
+			return nil, err
 		}
 		a.Dict.Items = append(a.Dict.Items, value.Item{Key: "tensors_num", Value: int64(n)})
-		list := value.NewList()
-		for range n {
-			x, err := g.array(draw, a, a.Shape)
-			if err != nil {
-				return nil, err
-			}
-			list.Items = append(list.Items, x)
-		}
-		return list, nil
+		return g.list(draw, a, slices.Repeat([]value.Value{a.Shape}, n))
 	case "gen_tensor_list_diff_shape":
 		shapes, ok := a.Shape.(*value.Sequence)
 		if !ok {
 			return nil, fmt.Errorf("shape %s: want a list of shapes", value.Repr(a.Shape))
 		}
-		list := value.NewList()
-		for _, s := range shapes.Items {
-			x, err := g.array(draw, a, s)
-			if err != nil {
-				return nil, err
-			}
-			list.Items = append(list.Items, x)
-		}
-		return list, nil
+		return g.list(draw, a, shapes.Items)
 	}
 	return nil, fmt.Errorf("gen_policy %q is not known", a.GenPolicy)
+}
+
+// length draws the number of tensors of a list.
+func (g *generator) length(a configs.Arg) (int, error) {
+	if len(a.NumRange) != 2 {
+		return 0, fmt.Errorf("gen_num_range %v: want two numbers", a.NumRange)
+	}
+	n := a.NumRange[0]
+	if span := a.NumRange[1] - n; span > 0 {
+		n += g.IntN(span)
+	}
+	if n < 0 || n > maxTensors {
+		return 0, fmt.Errorf("gen_num_range %v: want at most %d tensors", a.NumRange, maxTensors)
+	}
+	return n, nil
+}
+
+// list draws an array of each shape.
+func (g *generator) list(d distribution, a configs.Arg, shapes []value.Value) (value.Value, error) {
+	list := value.NewList()
+	for _, s := range shapes {
+		x, err := g.array(d, a, s)
+		if err != nil {
+			return nil, err
+		}
+		list.Items = append(list.Items, x)
+	}
+	return list, nil
 }
 
 // array draws one array.

@@ -182,13 +182,7 @@ func (p *pickler) save(v value.Value) error {
 	case value.Slice:
 		return p.slice(v)
 	case *value.Sequence:
-		if v.Class != "" || v.Kind != value.List && v.Kind != value.Tuple {
-			return fmt.Errorf("a %s cannot be written to a numpy pickle", value.Repr(v))
-		}
-		if v.Kind == value.Tuple {
-			return p.tuple(v, v.Items...)
-		}
-		return p.list(v)
+		return p.sequence(v)
 	case *value.Dict:
 		if v.Class != "" {
 			return fmt.Errorf("a dict of class %s cannot be written to a numpy pickle", v.Class)
@@ -200,6 +194,16 @@ func (p *pickler) save(v value.Value) error {
 		return fmt.Errorf("a %T cannot be written to a numpy pickle", v)
 	}
 	return nil
+}
+
+func (p *pickler) sequence(v *value.Sequence) error {
+	switch {
+	case v.Class != "" || v.Kind != value.List && v.Kind != value.Tuple:
+		return fmt.Errorf("a %s cannot be written to a numpy pickle", value.Repr(v))
+	case v.Kind == value.Tuple:
+		return p.tuple(v, v.Items...)
+	}
+	return p.list(v)
 }
 
 func (p *pickler) bool(b bool) {

@@ -1,6 +1,7 @@
 package browse
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"math"
@@ -60,55 +61,12 @@ func (s *Server) list(r *http.Request) (any, error) {
 	}
 	p := listPage{Number: n, Run: s.runs[n-1], Text: r.FormValue("text"), Verdict: r.FormValue("verdict"),
 		Op: r.FormValue("op"), Change: r.FormValue("change"), Sort: r.FormValue("sort"), Dir: r.FormValue("dir")}
-	where, args := p.filter()
-	name := table(n - 1)
-	query := func(changed ...string) string {
-		v := url.Values{}
-		for k, x := range map[string]string{"run": strconv.Itoa(n), "text": p.Text, "verdict": p.Verdict, "op": p.Op,
-			"change": p.Change, "sort": p.Sort, "dir": p.Dir} {
-			if x != "" {
-				v.Set(k, x)
-			}
-		}
-		for i := 0; i < len(changed); i += 2 {
-			v.Set(changed[i], changed[i+1])
-		}
-		return "?" + v.Encode()
-	}
 	if p.Sort == "" { // what is wrong comes first
 		p.Sort, p.Dir = "verdict", "desc"
 	}
-	columns := p.columns(s, query)
-	i := slices.IndexFunc(listed, func(c struct{ name, by string }) bool { return c.name == p.Sort })
-	if i < 0 {
-		return nil, bad("sort: no column %.40q", p.Sort)
-	}
-	order := " ORDER BY " + listed[i].by + " ASC NULLS LAST, rowid"
-	if p.Dir == "desc" {
-		order = " ORDER BY " + listed[i].by + " DESC, rowid"
-	}
-	p.From = (at-1)*pageRows + 1
-	// Which rows the page has is found first, by an index alone if there is one: the rows
-	// before them are not read.
-	rows, err := s.db.QueryContext(r.Context(), fmt.Sprintf("SELECT rowid, %s FROM %s WHERE rowid IN "+
-		"(SELECT rowid FROM %s%s%s LIMIT %d OFFSET %d)%s",
-		strings.Join(columns, ", "), name, name, where, order, pageRows, p.From-1, order), args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		id, cells, err := scanRow(rows, len(columns))
-		if err != nil {
-			return nil, err
-		}
-		row := listRow{Href: fmt.Sprintf("result?run=%d&id=%d", n, id)}
-		for i, c := range columns {
-			row.Cells = append(row.Cells, listCell{classOf(c, cells[i]), text(cells[i])})
-		}
-		p.Rows = append(p.Rows, row)
-	}
-	if err := rows.Err(); err != nil {
+	where, args := p.filter()
+	name, query := table(n-1), p.query
+	if err := s.readRows(r.Context(), &p, p.columns(s, query), name, where, args, at); err != nil {
 		return nil, err
 	}
 	p.To = p.From + len(p.Rows) - 1
@@ -128,6 +86,56 @@ func (s *Server) list(r *http.Request) (any, error) {
 		p.Other = query("run", strconv.Itoa(3-n))
 	}
 	return p, nil
+}
+
+// query is the address of the page with some fields, names and values in turn, changed.
+func (p *listPage) query(changed ...string) string {
+	v := url.Values{}
+	for k, x := range map[string]string{"run": strconv.Itoa(p.Number), "text": p.Text, "verdict": p.Verdict, "op": p.Op,
+		"change": p.Change, "sort": p.Sort, "dir": p.Dir} {
+		if x != "" {
+			v.Set(k, x)
+		}
+	}
+	for i := 0; i < len(changed); i += 2 {
+		v.Set(changed[i], changed[i+1])
+	}
+	return "?" + v.Encode()
+}
+
+// readRows reads the rows of the page with a number.
+func (s *Server) readRows(ctx context.Context, p *listPage, columns []string, name, where string, args []any,
+	page int) error {
+	i := slices.IndexFunc(listed, func(c struct{ name, by string }) bool { return c.name == p.Sort })
+	if i < 0 {
+		return bad("sort: no column %.40q", p.Sort)
+	}
+	order := " ORDER BY " + listed[i].by + " ASC NULLS LAST, rowid"
+	if p.Dir == "desc" {
+		order = " ORDER BY " + listed[i].by + " DESC, rowid"
+	}
+	p.From = (page-1)*pageRows + 1
+	// Which rows the page has is found first, by an index alone if there is one: the rows
+	// before them are not read.
+	rows, err := s.db.QueryContext(ctx, fmt.Sprintf("SELECT rowid, %s FROM %s WHERE rowid IN "+
+		"(SELECT rowid FROM %s%s%s LIMIT %d OFFSET %d)%s",
+		strings.Join(columns, ", "), name, name, where, order, pageRows, p.From-1, order), args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		id, cells, err := scanRow(rows, len(columns))
+		if err != nil {
+			return err
+		}
+		row := listRow{Href: fmt.Sprintf("result?run=%d&id=%d", p.Number, id)}
+		for i, c := range columns {
+			row.Cells = append(row.Cells, listCell{classOf(c, cells[i]), text(cells[i])})
+		}
+		p.Rows = append(p.Rows, row)
+	}
+	return rows.Err()
 }
 
 // filter is the condition of what the page lists.

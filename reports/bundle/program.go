@@ -156,55 +156,67 @@ func (p *program) arg(prm *diopi.Param, a diopi.Arg) (string, error) {
 		}
 		return p.allocs[a], nil
 	case diopi.Tensors:
-		ctype, names := "diopiTensorHandle_t", make([]string, len(a))
-		if prm.Kind == diopi.KindArrayIn {
-			ctype = "diopiConstTensorHandle_t"
-		}
-		for i, t := range a {
-			if names[i] = "NULL"; t != nil {
-				var err error
-				if names[i], err = p.tensor(t); err != nil {
-					return "", err
-				}
-			}
-		}
-		return fmt.Sprintf("(%s[]){%s}", ctype, strings.Join(names, ", ")), nil
-	case diopi.Scalar:
-		if a.UsesInt() {
-			return fmt.Sprintf("&(diopiScalar_t){.stype = %s, .ival = %s}", dtypeName(a.DType), integer(a.Int)), nil
-		}
-		return fmt.Sprintf("&(diopiScalar_t){.stype = %s, .fval = %s}", dtypeName(a.DType), float(a.Float)), nil
-	case diopi.Size:
-		size := fmt.Sprintf("(diopiSize_t){%s, %d}", integers(a), len(a))
-		if how.Form == diopi.FormSizePointer {
-			size = "&" + size
-		}
-		return size, nil
-	case diopi.Integer:
-		if how.Form == diopi.FormIntegerPointer {
-			return "&(int64_t){" + integer(int64(a)) + "}", nil
-		}
-		return integer(int64(a)), nil
-	case diopi.Real:
-		if how.Form == diopi.FormRealPointer {
-			return "&(double){" + float(float64(a)) + "}", nil
-		}
-		return float(float64(a)), nil
-	case diopi.Bool:
-		if how.Form == diopi.FormBoolPointer {
-			return fmt.Sprintf("&(bool){%t}", bool(a)), nil
-		}
-		return strconv.FormatBool(bool(a)), nil
-	case diopi.Enum:
-		return string(a), nil
-	case diopi.Text:
-		return quoted(string(a)), nil
+		return p.array(prm, a)
 	case *diopi.Out:
 		return p.out(prm, a)
 	case *diopi.Generator, diopi.Generators:
 		return "", fmt.Errorf("random numbers of a generator cannot be repeated in C")
 	}
+	if text := plain(how.Form, a); text != "" {
+		return text, nil
+	}
 	return "", fmt.Errorf("an argument of type %T cannot be written in C", a)
+}
+
+// array is the C expression of an array of tensors.
+func (p *program) array(prm *diopi.Param, ts diopi.Tensors) (string, error) {
+	ctype, names := "diopiTensorHandle_t", make([]string, len(ts))
+	if prm.Kind == diopi.KindArrayIn {
+		ctype = "diopiConstTensorHandle_t"
+	}
+	for i, t := range ts {
+		if names[i] = "NULL"; t != nil {
+			var err error
+			if names[i], err = p.tensor(t); err != nil {
+				return "", err
+			}
+		}
+	}
+	return fmt.Sprintf("(%s[]){%s}", ctype, strings.Join(names, ", ")), nil
+}
+
+// plain is the C expression of an argument without tensors in the form in which it is passed; "" for others.
+func plain(form diopi.Form, a diopi.Arg) string {
+	pointer := func(is bool, ctype, text string) string {
+		if is {
+			return "&(" + ctype + "){" + text + "}"
+		}
+		return text
+	}
+	switch a := a.(type) {
+	case diopi.Scalar:
+		if a.UsesInt() {
+			return fmt.Sprintf("&(diopiScalar_t){.stype = %s, .ival = %s}", dtypeName(a.DType), integer(a.Int))
+		}
+		return fmt.Sprintf("&(diopiScalar_t){.stype = %s, .fval = %s}", dtypeName(a.DType), float(a.Float))
+	case diopi.Size:
+		size := fmt.Sprintf("(diopiSize_t){%s, %d}", integers(a), len(a))
+		if form == diopi.FormSizePointer {
+			size = "&" + size
+		}
+		return size
+	case diopi.Integer:
+		return pointer(form == diopi.FormIntegerPointer, "int64_t", integer(int64(a)))
+	case diopi.Real:
+		return pointer(form == diopi.FormRealPointer, "double", float(float64(a)))
+	case diopi.Bool:
+		return pointer(form == diopi.FormBoolPointer, "bool", strconv.FormatBool(bool(a)))
+	case diopi.Enum:
+		return string(a)
+	case diopi.Text:
+		return quoted(string(a))
+	}
+	return ""
 }
 
 // out is where a callee stores a plain result.

@@ -76,30 +76,8 @@ func (p *printer) print(v Value) {
 		return
 	}
 	switch v := v.(type) {
-	case nil:
-		p.text("None")
-	case bool:
-		if v {
-			p.text("True")
-		} else {
-			p.text("False")
-		}
-	case int64:
-		p.text(strconv.FormatInt(v, 10))
-	case *big.Int:
-		p.text(v.String())
-	case float64:
-		p.text(FloatRepr(v))
-	case complex128:
-		p.text(complexRepr(v))
-	case string:
-		p.text(StringRepr(v))
-	case Bytes:
-		chars := make([]rune, min(len(v), textLimit+1))
-		for i := range chars {
-			chars[i] = rune(v[i])
-		}
-		p.text("b" + quoted(string(chars), unicode.MaxASCII))
+	case nil, bool, int64, *big.Int, float64, complex128, string, Bytes:
+		p.text(literal(v))
 	case *tensor.Tensor:
 		p.text("tensor(" + v.Meta() + ")")
 	case tensor.DType:
@@ -133,6 +111,36 @@ func (p *printer) print(v Value) {
 	default:
 		p.text(fmt.Sprint(v))
 	}
+}
+
+// literal is the text of None, a number, a string or bytes.
+func literal(v Value) string {
+	switch v := v.(type) {
+	case nil:
+		return "None"
+	case bool:
+		if v {
+			return "True"
+		}
+		return "False"
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case *big.Int:
+		return v.String()
+	case float64:
+		return FloatRepr(v)
+	case complex128:
+		return complexRepr(v)
+	case string:
+		return StringRepr(v)
+	case Bytes:
+		chars := make([]rune, min(len(v), textLimit+1))
+		for i := range chars {
+			chars[i] = rune(v[i])
+		}
+		return "b" + quoted(string(chars), unicode.MaxASCII)
+	}
+	return ""
 }
 
 func (p *printer) sequence(s *Sequence) {

@@ -25,35 +25,14 @@ func Is(path string) bool {
 // there is of a run that is not finished is reported; lacks says what is missing, a sentence
 // each. Close the recording after use.
 func Read(dirs ...string) (rec *reports.Recording, lacks []string, err error) {
-	type place struct {
-		Part
-		dir string
+	places, err := placesOf(dirs)
+	if err != nil {
+		return nil, nil, err
 	}
-	var places []place
-	for _, dir := range dirs {
-		parts, err := shards(dir)
-		if err != nil {
-			return nil, nil, err
-		}
-		for _, p := range parts {
-			places = append(places, place{p, filepath.Join(dir, shardsDir, p.dir())})
-		}
-		if len(parts) == 0 {
-			places = append(places, place{Part{1, 1}, dir})
-		}
-	}
-	slices.SortStableFunc(places, func(a, b place) int { return a.I - b.I })
 	n := places[0].N
 	var parts []*reports.PartRecord
 	var first *Settings
-	for i, p := range places {
-		switch {
-		case p.N != n:
-			return nil, nil, fmt.Errorf("%s is of a run in %s, %s of one in %d", p.dir, reports.Count(p.N, "part"),
-				places[0].dir, n)
-		case i > 0 && p.I == places[i-1].I:
-			return nil, nil, fmt.Errorf("part %s is there twice: %s and %s", p.Part, places[i-1].dir, p.dir)
-		}
+	for _, p := range places {
 		if begun, err := journalBegun(filepath.Join(p.dir, journalFile)); err != nil {
 			return nil, nil, err
 		} else if !begun && n > 1 {
@@ -78,7 +57,50 @@ func Read(dirs ...string) (rec *reports.Recording, lacks []string, err error) {
 		}
 		parts = append(parts, part)
 	}
-	next := 1
+	lacks = append(lacks, gaps(places)...)
+	if len(parts) == 0 {
+		return nil, lacks, fmt.Errorf("%s has no part that began: %s", strings.Join(dirs, ", "), lacks[0])
+	}
+	rec, err = reports.Join(parts, len(parts) == n)
+	return rec, lacks, err
+}
+
+// A place is the directory of a part.
+type place struct {
+	Part
+	dir string
+}
+
+// placesOf are the parts that directories hold, in order. They are different parts of one run.
+func placesOf(dirs []string) (places []place, err error) {
+	for _, dir := range dirs {
+		parts, err := shards(dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range parts {
+			places = append(places, place{p, filepath.Join(dir, shardsDir, p.dir())})
+		}
+		if len(parts) == 0 {
+			places = append(places, place{Part{1, 1}, dir})
+		}
+	}
+	slices.SortStableFunc(places, func(a, b place) int { return a.I - b.I })
+	for i, p := range places {
+		switch {
+		case p.N != places[0].N:
+			return nil, fmt.Errorf("%s is of a run in %s, %s of one in %d", p.dir, reports.Count(p.N, "part"),
+				places[0].dir, places[0].N)
+		case i > 0 && p.I == places[i-1].I:
+			return nil, fmt.Errorf("part %s is there twice: %s and %s", p.Part, places[i-1].dir, p.dir)
+		}
+	}
+	return places, nil
+}
+
+// gaps says which parts are missing between places, a sentence each.
+func gaps(places []place) (lacks []string) {
+	n, next := places[0].N, 1
 	for _, p := range append(places, place{Part: Part{n + 1, n}}) {
 		switch last := p.I - 1; {
 		case next == last:
@@ -88,11 +110,7 @@ func Read(dirs ...string) (rec *reports.Recording, lacks []string, err error) {
 		}
 		next = p.I + 1
 	}
-	if len(parts) == 0 {
-		return nil, lacks, fmt.Errorf("%s has no part that began: %s", strings.Join(dirs, ", "), lacks[0])
-	}
-	rec, err = reports.Join(parts, len(parts) == n)
-	return rec, lacks, err
+	return lacks
 }
 
 // alike says what differs between two parts of one run.
