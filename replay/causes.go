@@ -5,7 +5,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
@@ -17,8 +16,8 @@ import (
 
 // Causes looks for what went wrong in a call that failed with this outcome: the
 // reference runs again under what kernels get wrong, each mistake by itself, until the work is
-// done that causes.Work allows, or a deadline is over. What a mistake has to explain: see package causes.
-func (c *Call) Causes(o *Outcome, until time.Time) []causes.Cause {
+// done that is allowed. What a mistake has to explain: see package causes.
+func (c *Call) Causes(o *Outcome, allowed *causes.Allowance) []causes.Cause {
 	var fails []Result
 	for _, r := range o.Results {
 		if r.Verdict == verdict.Fail && r.Compared != nil && r.Layout == "" && r.Device == "" {
@@ -31,7 +30,7 @@ func (c *Call) Causes(o *Outcome, until time.Time) []causes.Cause {
 	if c.opt.Device != nil {
 		return c.asRecorded().Causes(&Outcome{Results: slices.DeleteFunc(fails, func(r Result) bool {
 			return r.Phase != Forward || c.values.Output == nil
-		})}, until)
+		})}, allowed)
 	}
 	var said []causes.Cause
 	for _, f := range fails {
@@ -46,9 +45,12 @@ func (c *Call) Causes(o *Outcome, until time.Time) []causes.Cause {
 		c.wrong[wrongs[i].Target] = wrongs[i]
 	}
 	c.faults = map[string]fault{}
-	c.work = c.workUntil(fails, until)
+	elements := c.elements()
+	c.work = causes.NewWork(c.searchWork(elements), elements, allowed)
+	defer c.work.End()
 	c.glanceAtSound(fails)
 	search := c.search()
+	search.Likely = allowed.Likely
 	search.Few = func(w causes.Way, target string) (got, due, made []float64) {
 		if i := slices.IndexFunc(fails, func(f Result) bool { return f.Target == target }); i >= 0 {
 			return c.few(w, &fails[i])
@@ -62,22 +64,34 @@ func (c *Call) Causes(o *Outcome, until time.Time) []causes.Cause {
 	})
 }
 
-// workUntil is the work that the search for the causes of fails may do.
-func (c *Call) workUntil(fails []Result, until time.Time) *causes.Work {
-	elements, flops := 0, 0.0
+// elements are those of the arguments.
+func (c *Call) elements() (n int) {
 	for _, a := range c.bound.Tensors() {
-		elements += a.Tensor.Numel()
+		n += a.Tensor.Numel()
 	}
-	for i := range fails {
-		elements += fails[i].numel()
+	return n
+}
+
+// SearchWork is the work of comparing the call, after Compare, in the unit of the search for causes.
+func (c *Call) SearchWork() float64 {
+	if c.bound == nil {
+		return 0
 	}
+	return c.searchWork(c.elements())
+}
+
+func (c *Call) searchWork(elements int) float64 {
+	flops := 0.0
 	if c.fwd != nil {
 		flops = c.bound.Flops(c.fwd)
+		for _, t := range c.fwd.Outs {
+			elements += t.Numel()
+		}
 	}
-	if slices.ContainsFunc(fails, func(f Result) bool { return f.Phase == Backward }) {
-		flops *= 3
+	if len(flatten(c.values.RecordedGradInputs)) > 0 {
+		flops, elements = 3*flops, 2*elements
 	}
-	return causes.NewWork(flops, elements, until)
+	return causes.RunWork(flops, elements)
 }
 
 // search is what the search for causes knows of the call.
@@ -290,10 +304,10 @@ func mostly(r, f Result, few int) bool {
 }
 
 // Explain replays a capture and looks for the causes of what fails.
-func Explain(e *capture.Entry, opt Options, until time.Time) []causes.Cause {
+func Explain(e *capture.Entry, opt Options) []causes.Cause {
 	c := Open(e, opt)
 	defer c.Close()
-	return c.Causes(c.Compare(), until)
+	return c.Causes(c.Compare(), &causes.Allowance{})
 }
 
 // SumOf is the cause of a value that failed that it is t, which text names, or that t is added to what is due; it has

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/replay"
@@ -167,7 +166,7 @@ func TestCauses(t *testing.T) {
 			dir := t.TempDir()
 			write(t, filepath.Join(dir, "input.pth"), tc.op, tc.asked)
 			write(t, filepath.Join(dir, "output.pth"), tc.op, []value.Value{f.Outs[0].Rounded()})
-			causes := replay.Explain(entries(t, dir)[0], opt, time.Now().Add(time.Minute))
+			causes := replay.Explain(entries(t, dir)[0], opt)
 			if len(causes) == 0 || causes[0].Text != tc.want || !causes[0].Exact {
 				t.Errorf("causes %+v, want first and exactly %q", causes, tc.want)
 			}
@@ -232,8 +231,7 @@ func TestCausesOfGradients(t *testing.T) {
 		{"results 0 and 1 are exchanged", "torch.chunk", []value.Value{x, int64(2), int64(1)},
 			value.NewTuple(right, left), nil},
 	} {
-		causes := replay.Explain(entries(t, record(t, tc.op, tc.args, tc.result, tc.grads...))[0], options(t),
-			time.Now().Add(time.Minute))
+		causes := replay.Explain(entries(t, record(t, tc.op, tc.args, tc.result, tc.grads...))[0], options(t))
 		if len(causes) == 0 || causes[0].Text != tc.want {
 			t.Errorf("%s: causes %+v, want first %q", tc.op, causes, tc.want)
 		}
@@ -249,7 +247,7 @@ func TestNoCauses(t *testing.T) {
 			continue
 		}
 		opt := options(t)
-		if causes := replay.Explain(e, opt, time.Now().Add(time.Minute)); causes != nil {
+		if causes := replay.Explain(e, opt); causes != nil {
 			t.Errorf("%s passes, but has causes %+v", e.Rel, causes)
 		}
 		dir := filepath.Join(t.TempDir(), "call")
@@ -257,7 +255,7 @@ func TestNoCauses(t *testing.T) {
 			continue
 		}
 		tried++
-		if causes := replay.Explain(entries(t, dir)[0], opt, time.Now().Add(time.Minute)); causes != nil {
+		if causes := replay.Explain(entries(t, dir)[0], opt); causes != nil {
 			t.Errorf("%s with one wrong element: causes %+v", e.Rel, causes)
 		}
 	}
@@ -270,8 +268,7 @@ func TestNoCauses(t *testing.T) {
 func TestDoubledElementIsNoCause(t *testing.T) {
 	x := stored(tensor.Float32, []int{1, 3}, 0.7175, 0.51, -0.9998)
 	gave := stored(tensor.Float32, []int{1, 3}, 0.7175, 0.51, 2*0.9998)
-	for _, c := range replay.Explain(entries(t, record(t, "torch.abs", []value.Value{x}, gave))[0], options(t),
-		time.Now().Add(time.Minute)) {
+	for _, c := range replay.Explain(entries(t, record(t, "torch.abs", []value.Value{x}, gave))[0], options(t)) {
 		t.Errorf("%q is a cause", c.Text)
 	}
 }
@@ -305,7 +302,7 @@ func TestHalfIsNoCause(t *testing.T) {
 		write(t, filepath.Join(dir, "input.pth"), "torch.tanh", []value.Value{x})
 		write(t, filepath.Join(dir, "output.pth"), "torch.tanh",
 			[]value.Value{tensor.New(tensor.Float32, shape, gave).Rounded()})
-		for _, c := range replay.Explain(entries(t, dir)[0], options(t), time.Now().Add(time.Minute)) {
+		for _, c := range replay.Explain(entries(t, dir)[0], options(t)) {
 			if !c.Pattern {
 				t.Errorf("%s: %q is a cause", name, c.Text)
 			}
@@ -965,7 +962,7 @@ func TestCausesOfResults(t *testing.T) {
 			dir := t.TempDir()
 			write(t, filepath.Join(dir, "input.pth"), tc.op, tc.args)
 			write(t, filepath.Join(dir, "output.pth"), tc.op, []value.Value{tc.gave.Rounded()})
-			causes := replay.Explain(entries(t, dir)[0], opt, time.Now().Add(time.Minute))
+			causes := replay.Explain(entries(t, dir)[0], opt)
 			if len(causes) == 0 || causes[0].Text != tc.want {
 				t.Errorf("causes %+v, want first %q", causes, tc.want)
 			}

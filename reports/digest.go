@@ -26,7 +26,7 @@ type Digest struct {
 	Order Order
 	// Next is what a reader who wants to know more does next; "" for nothing.
 	Next string
-	// ExplainIn is the time that Explain may take; some seconds if it is 0.
+	// ExplainIn is the time that Explain may take; 0 if its work ends it.
 	ExplainIn time.Duration
 
 	failOn    []verdict.Verdict
@@ -333,17 +333,13 @@ func (d *Digest) sorted() []*kind {
 // leads reports whether the first wrong call is printed first.
 func (d *Digest) leads() bool { return d.Order != OrderWorst && d.Order != OrderOp }
 
-// explained is how long causes are looked for at most: of all findings, and of one where there are others. The work
-// of the search ends before, but on a machine that is very busy.
-const (
-	explained    = 20 * time.Second
-	explainedOne = 5 * time.Second
-)
+// explainedOne is how long causes of a finding are looked for at most, which a search within its work never takes.
+const explainedOne = time.Minute
 
 // Explain looks for the causes and the profiles of the findings that are printed with all
-// they say, the first first, and hands each to write, until it has taken a few seconds.
+// they say, the first first, and hands each to write.
 func (d *Digest) Explain(cause func(*Cause) error, profile func(*Profile) error) error {
-	end := time.Now().Add(cmp.Or(d.ExplainIn, explained))
+	start := time.Now()
 	kinds := d.sorted()
 	kinds = kinds[:min(len(kinds), shownKinds)]
 	for i, k := range kinds {
@@ -351,12 +347,12 @@ func (d *Digest) Explain(cause func(*Cause) error, profile func(*Profile) error)
 		if f.Explain == nil {
 			continue
 		}
-		each := max(explainedOne, time.Until(end)/time.Duration(len(kinds)-i))
-		until := time.Now().Add(each)
-		if until.After(end) {
+		until := time.Now().Add(explainedOne)
+		if end := start.Add(d.ExplainIn); d.ExplainIn > 0 && until.After(end) {
 			until = end
 		}
-		f.Causes, f.Profiles = f.Explain(until)
+		found := f.Explain(until, len(kinds)-i)
+		f.Causes, f.Profiles, f.Short = found.Causes, found.Profiles, found.Short
 		for i := range f.Causes {
 			if err := cause(&f.Causes[i]); err != nil {
 				return err

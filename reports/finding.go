@@ -21,8 +21,10 @@ type Finding struct {
 	Casts    [][]string // name, target, action and config of values that were cast for the device
 	Causes   []Cause    // mistakes that reproduce what is wrong, the likeliest first
 	Profiles []*Profile // of values that are wrong
-	// Explain finds the causes until a deadline, and the profiles; nil if nobody can.
-	Explain func(until time.Time) ([]Cause, []*Profile)
+	// Explain finds the causes until a deadline, and the profiles, of the first of so many findings; nil if nobody can.
+	Explain func(until time.Time, findings int) Explained
+	// Short says that a cause was not looked for to the end.
+	Short bool
 	// FailsRun says that the run fails because of the worst verdict, which is no finding otherwise.
 	FailsRun bool
 
@@ -37,6 +39,13 @@ func moreValues(n int) string {
 		return ""
 	}
 	return Count(n, "more value") + " of this call"
+}
+
+// Explained is what was found about a finding: see the fields of that.
+type Explained struct {
+	Causes   []Cause
+	Profiles []*Profile
+	Short    bool
 }
 
 // A Cause is a mistake under which the reference gives what was recorded.
@@ -124,11 +133,22 @@ func (f *Finding) Compared() bool {
 // where the style wants tables, op_tools' table.
 func (f *Finding) Write(w io.Writer, st Style) error { return f.write(w, st, "", false) }
 
+// NotSearched says of a finding without a cause that none was looked for to the end; "" of others.
+func NotSearched(found []Cause, short bool) string {
+	if !short || slices.ContainsFunc(found, func(c Cause) bool { return !c.Pattern }) {
+		return ""
+	}
+	return "not searched to the end, to save time; `optool explain` searches on"
+}
+
 // writeCauses prints the first causes, a line each.
 func (f *Finding) writeCauses(w io.Writer, st Style) {
 	for i := range f.Causes[:min(len(f.Causes), shownCauses)] {
 		text := st.Wrap(OneLine(f.Causes[i].String()), findingIndent)
 		fmt.Fprintf(w, "  %-8s %s\n", f.Causes[i].Label(), st.Bold(text))
+	}
+	if text := NotSearched(f.Causes, f.Short); text != "" {
+		fmt.Fprintf(w, "  %-8s %s\n", "cause", st.Wrap(text, findingIndent))
 	}
 }
 

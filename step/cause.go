@@ -3,44 +3,37 @@ package step
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/replay/causes"
 	"github.com/optool/optool/reports"
 	found "github.com/optool/optool/reports/results"
 )
 
-// How many findings causes are looked for, and for how long at most, of one and of all: see causes.Work.
-const (
-	explainedFindings = 8
-	explainOne        = 5 * time.Second
-	explainAll        = 20 * time.Second
-)
+// explainedFindings is of how many findings causes are looked for.
+const explainedFindings = 8
 
-// explain looks for the causes of the first wrong values, as replay does. What time and memory do not suffice for has
-// none.
+// explain looks for the causes of the first wrong values, as replay does. What the work of a run and the memory do not
+// suffice for has none.
 func (t *Trace) explain(opt Options) {
 	causesOf := opt.Causes
 	if causesOf == nil {
 		causesOf = ownCauses
 	}
-	end := time.Now().Add(explainAll)
-	left := explainedFindings
-	for _, f := range t.Findings {
-		if f.Rule != verdict.Wrong || left == 0 {
-			continue
-		}
-		left--
-		until := time.Now().Add(explainOne)
-		if until.After(end) {
-			until = end
-		}
+	var budget causes.Budget
+	for _, c := range t.Calls() {
+		budget.Compared(c.searchWork)
+	}
+	wrong := slices.DeleteFunc(slices.Clone(t.Findings), func(f *Finding) bool { return f.Rule != verdict.Wrong })
+	wrong = wrong[:min(len(wrong), explainedFindings)]
+	for i, f := range wrong {
+		allowed := budget.Allow(len(wrong) - i)
 		_ = opt.within(f.Call, "the cause of "+f.Target, func(opt Options) error {
 			call := replay.Open(f.Call.Entry, opt.Options)
 			defer call.Close()
-			all, err := causesOf(f.Call.Entry, call, call.Compare(), until)
+			all, err := causesOf(f.Call.Entry, call, call.Compare(), allowed)
 			for _, k := range all {
 				if slices.Contains(k.Targets, f.Target) {
 					f.Causes = append(f.Causes, k)
@@ -48,12 +41,15 @@ func (t *Trace) explain(opt Options) {
 			}
 			return err
 		})
+		budget.Spend(allowed.Took)
+		f.Short = allowed.Short
 	}
 }
 
 // ownCauses are the causes that the call shows by itself.
-func ownCauses(e *capture.Entry, call *replay.Call, o *replay.Outcome, until time.Time) (out []reports.Cause, _ error) {
-	for _, k := range call.Causes(o, until) {
+func ownCauses(e *capture.Entry, call *replay.Call, o *replay.Outcome,
+	a *causes.Allowance) (out []reports.Cause, _ error) {
+	for _, k := range call.Causes(o, a) {
 		out = append(out, found.OfCause(e, k))
 	}
 	return out, nil

@@ -30,6 +30,8 @@ type Finding struct {
 	Reason string
 	// Causes are mistakes that reproduce the value, of Wrong, the likeliest first.
 	Causes []reports.Cause
+	// Short says that a cause was not looked for to the end.
+	Short bool
 	// Parallel, of what the ranks do together, says what kind of mistake it is; Ranks are those that it is about.
 	Parallel string
 	Ranks    []int
@@ -180,7 +182,7 @@ func (p *Process) findings(opt Options) []*Finding {
 		}
 	}
 	sort.SliceStable(all, func(i, j int) bool { return all[i].before(all[j]) })
-	return causes(all)
+	return unexplained(all)
 }
 
 // refilled reports whether a call only writes an argument, whatever it held.
@@ -215,10 +217,10 @@ func (c *Call) unreadView() bool {
 	})
 }
 
-// causes leaves out findings that another one explains: the gradients of a call
+// unexplained leaves out findings that another one explains: the gradients of a call
 // that was wrong before, and of calls whose saved arguments or results were
 // overwritten.
-func causes(all []*Finding) []*Finding {
+func unexplained(all []*Finding) []*Finding {
 	faulty := map[*Call]*Finding{}
 	var out []*Finding
 	for _, f := range all {

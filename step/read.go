@@ -9,13 +9,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/replay/causes"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
@@ -30,8 +30,8 @@ type Options struct {
 	Within func(bytes int64, f func() error) error
 	// Rerun, if not nil, is a device that each call is run on again, beside what was recorded.
 	Rerun replay.Device
-	// Causes, if not nil, looks for the causes of what fails in a call, also in other calls, until a deadline.
-	Causes func(e *capture.Entry, call *replay.Call, o *replay.Outcome, until time.Time) ([]reports.Cause, error)
+	// Causes, if not nil, looks for the causes of what fails in a call, also in other calls.
+	Causes func(e *capture.Entry, call *replay.Call, o *replay.Outcome, a *causes.Allowance) ([]reports.Cause, error)
 
 	files *files // of one piece of work; nil outside of one
 }
@@ -126,6 +126,7 @@ func Read(e *capture.Entry, opt Options) *Call {
 	err := replay.Guard(func() error { return c.index(call.Record) })
 	outcome := call.Compare()
 	c.judge(outcome)
+	c.searchWork = call.SearchWork()
 	c.TooLarge, c.notFinite = outcome.TooLarge, outcome.NotFinite
 	if err != nil {
 		c.Verdict, c.Failed = verdict.Invalid, err.Error()

@@ -144,8 +144,9 @@ type Call struct {
 	Rerun *replay.Outcome
 	// Changed are the settings that gave a value of the call another verdict than it has
 	// without them, and whether it fails without them.
-	Changed   map[string]bool
-	notFinite *replay.NotFinite // the first of its values that is infinite or NaN, nil if there is none
+	Changed    map[string]bool
+	searchWork float64           // of comparing it: see causes.Budget
+	notFinite  *replay.NotFinite // the first of its values that is infinite or NaN, nil if there is none
 	// Failed says why the call was not replayed, "" if it was.
 	Failed string
 

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/internal/wholefile"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/replay/causes"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/bundle"
 	"github.com/optool/optool/reports/results"
@@ -120,14 +120,14 @@ func (o *bundleOptions) write(ctx context.Context, a *app, e *capture.Entry, opt
 	outcome := call.Compare()
 	found := results.OfReplay(e, outcome, "", "")
 	summary := reports.NewSummary()
-	causes, err := causesOf(ctx, &pastResults{}, paths, e, call, outcome, time.Now().Add(explainTime))
+	all, err := new(searches).causesOf(ctx, paths, e, call, outcome, &causes.Allowance{})
 	if err != nil {
 		return 0, err
 	}
 	plain := reports.Style{Width: 100}
 	for i, r := range found.Results {
 		summary.Add(r)
-		x := inFull(call, &outcome.Results[i], r, causes)
+		x := inFull(call, &outcome.Results[i], r, all)
 		var text strings.Builder
 		if err := x.Write(&text, plain); err != nil {
 			return 0, err

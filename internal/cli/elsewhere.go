@@ -22,24 +22,49 @@ import (
 	"github.com/optool/optool/tensor/value"
 )
 
+// searches are what the searches for the causes of a run share.
+type searches struct {
+	past   pastResults
+	budget causes.Budget
+	found  map[string][]string // causes that were found, by the operator
+}
+
+// within is causesOf a finding, the first of so many of the run, within the run's budget. It reports whether that cut
+// the search short.
+func (s *searches) within(ctx context.Context, paths []string, e *capture.Entry, call *replay.Call,
+	outcome *replay.Outcome, until time.Time, findings int) (out []reports.Cause, short bool, err error) {
+	allowed := s.budget.Allow(findings)
+	allowed.Until = until
+	out, err = s.causesOf(ctx, paths, e, call, outcome, allowed)
+	return out, allowed.Short, err
+}
+
 // causesOf are the causes of what fails in a call. All screens show these. First come other values that have the
 // elements, then mistakes under which the reference gives them. An error keeps what was found before it.
-func causesOf(ctx context.Context, seen *pastResults, paths []string, e *capture.Entry, call *replay.Call,
-	outcome *replay.Outcome, until time.Time) (out []reports.Cause, err error) {
+func (s *searches) causesOf(ctx context.Context, paths []string, e *capture.Entry, call *replay.Call,
+	outcome *replay.Outcome, allowed *causes.Allowance) (out []reports.Cause, err error) {
 	for i := range outcome.Results {
 		if r := &outcome.Results[i]; r.Phase == replay.Forward && r.Layout == "" && r.Device == "" {
-			out = append(out, elsewhere(ctx, seen, paths, e, call, r, until)...)
+			out = append(out, elsewhere(ctx, &s.past, paths, e, call, r)...)
 		}
 	}
 	if len(out) > 0 {
 		return out, nil
 	}
+	if s.found == nil {
+		s.found = map[string][]string{}
+	}
+	allowed.Likely = s.found[call.Op]
 	err = replay.Guard(func() error {
-		for _, c := range call.Causes(outcome, until) {
+		for _, c := range call.Causes(outcome, allowed) {
 			out = append(out, results.OfCause(e, c))
+			if !c.Pattern && !slices.Contains(allowed.Likely, c.Text) {
+				s.found[call.Op] = append(s.found[call.Op], c.Text)
+			}
 		}
 		return nil
 	})
+	s.budget.Spend(allowed.Took)
 	return out, err
 }
 
@@ -65,7 +90,7 @@ func recordingAbove(e *capture.Entry) string {
 // call of the process. Then a buffer was not written. It also names a value that is added to the right one: then a sum
 // does not begin with 0. A finding needs the evidence that any cause needs, and elements that differ.
 func elsewhere(ctx context.Context, seen *pastResults, paths []string, e *capture.Entry, call *replay.Call,
-	r *replay.Result, until time.Time) []reports.Cause {
+	r *replay.Result) []reports.Cause {
 	got, _, ok := call.Pair(r)
 	if !ok || r.Verdict != verdict.Fail || got.Numel() < 2 || got.Bytes() > largestElsewhere {
 		return nil
@@ -91,12 +116,9 @@ func elsewhere(ctx context.Context, seen *pastResults, paths []string, e *captur
 		if dir := recordingAbove(e); dir != "" { // of which the paths may be a part
 			paths = []string{dir}
 		}
-		before, n := seen.like(ctx, paths, e, call, r, until)
+		before, n := seen.like(ctx, paths, e, call, r)
 		tried += n
 		for _, o := range before {
-			if time.Now().After(until) {
-				return nil
-			}
 			rec, _ := o.entry.Load(capture.LoadOptions{Only: capture.Of(capture.Output)})
 			outs := rec.Outputs()
 			text := fmt.Sprintf("output[%d] of the earlier %s, id %d,", o.index, o.entry.Op, o.entry.ID)
@@ -125,23 +147,23 @@ func elsewhere(ctx context.Context, seen *pastResults, paths []string, e *captur
 // largestElsewhere is the size in bytes of a result up to which others are compared.
 const largestElsewhere = 1 << 26
 
-// pastResults keeps a few elements of each result of a recording, so that each file is read once for all findings.
+// pastResults keeps a few elements of each of the results before a call.
 type pastResults struct {
-	mu  sync.Mutex
-	of  string // the paths of the recording
-	all []output
+	mu     sync.Mutex
+	before string // the call, and the paths of the recording
+	all    []output
 }
 
 // An output is a result of a call, by its place.
 type output struct {
-	pid, rank, position, index int
-	shape                      uint64 // a hash of it
-	some                       [sampledOutput]float32
+	place
+	shape uint64 // a hash of it
+	some  [sampledOutput]float32
 }
 
 const (
 	sampledOutput = 8       // elements
-	mostOutputs   = 1 << 17 // results of a recording that are kept
+	calledBefore  = 1 << 12 // calls before one whose results are looked at
 )
 
 // A place is a result of a call.
@@ -150,69 +172,44 @@ type place struct {
 	index int
 }
 
-// like are the earlier results of the process that may be a wrong one, or a part of the sum that it is, as a few of
-// their elements say, and the number of all earlier ones.
-func (s *pastResults) like(ctx context.Context, paths []string, e *capture.Entry, call *replay.Call, r *replay.Result,
-	until time.Time) (found []place, earlier int) {
+// like are the results of the calls of the process before e that may be a wrong one, or a part of the sum that it is,
+// as a few of their elements say, and the number of all that were looked at.
+func (s *pastResults) like(ctx context.Context, paths []string, e *capture.Entry, call *replay.Call,
+	r *replay.Result) (found []place, earlier int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if of := strings.Join(paths, "\n"); s.of != of {
-		s.of, s.all = of, nil
-		if !s.read(ctx, paths, until) {
-			s.of = ""
-		}
+	if before := strings.Join(append(slices.Clone(paths), e.Rel), "\n"); s.before != before {
+		s.before, s.all = before, nil
+		s.read(ctx, paths, e)
 	}
 	got, due, _ := call.Pair(r)
 	shape, x, y := hashOf(got.Shape), some(got), some(due)
-	at := map[int][]int{}
 	for _, o := range s.all {
-		if o.pid != e.PID || o.rank != e.Rank || o.position >= e.Position() {
-			continue
-		}
-		if earlier++; o.shape == shape && causes.MayBeSum(x[:], y[:], o.some[:], got.DType) {
-			at[o.position] = append(at[o.position], o.index)
+		if o.shape == shape && causes.MayBeSum(x[:], y[:], o.some[:], got.DType) {
+			found = append(found, o.place)
 		}
 	}
-	if len(at) == 0 {
-		return nil, earlier
-	}
-	for other, err := range capture.Scan(ctx, paths, capture.Options{}) {
-		if time.Now().After(until) {
-			return found, earlier
-		}
-		if err != nil || other.PID != e.PID || other.Rank != e.Rank {
-			continue
-		}
-		for _, i := range at[other.Position()] {
-			found = append(found, place{other, i})
-		}
-	}
-	return found, earlier
+	return found, len(s.all)
 }
 
-// read reports whether it has read the results before a deadline.
-func (s *pastResults) read(ctx context.Context, paths []string, until time.Time) bool {
+// read reads the results before a call.
+func (s *pastResults) read(ctx context.Context, paths []string, call *capture.Entry) {
 	for e, err := range capture.Scan(ctx, paths, capture.Options{}) {
-		switch {
-		case time.Now().After(until):
-			return false
-		case err != nil:
+		if err != nil || e.PID != call.PID || e.Rank != call.Rank || e.Position() >= call.Position() ||
+			e.Position() < call.Position()-calledBefore {
 			continue
-		case len(s.all) >= mostOutputs:
-			return true
 		}
 		rec, _ := e.Load(capture.LoadOptions{Only: capture.Of(capture.Output)})
 		for i, t := range rec.Outputs() {
 			_ = replay.Guard(func() error { // what cannot be read is no other value
 				if t.Numel() > 1 && t.DType.Computable() && !t.DType.IsComplex() {
-					s.all = append(s.all, output{e.PID, e.Rank, e.Position(), i, hashOf(t.Shape), some(t)})
+					s.all = append(s.all, output{place{e, i}, hashOf(t.Shape), some(t)})
 				}
 				return nil
 			})
 		}
 		rec.Close()
 	}
-	return true
 }
 
 // some are elements of a tensor, evenly spread.

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/replay/causes"
 
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/explanation"
@@ -104,7 +104,7 @@ func (a *app) explain(ctx context.Context, e *capture.Entry, o *explainOptions, 
 	if err != nil {
 		return 0, err
 	}
-	all, err := causesOf(ctx, &pastResults{}, paths, e, call, outcome, time.Now().Add(explainTime))
+	all, err := new(searches).causesOf(ctx, paths, e, call, outcome, &causes.Allowance{})
 	if err != nil {
 		return 0, err
 	}
@@ -140,9 +140,6 @@ func inFull(call *replay.Call, r *replay.Result, rec *reports.Result,
 	}
 	return x
 }
-
-// explainTime is how long causes are looked for.
-const explainTime = 30 * time.Second
 
 // choose is the number of the result to explain: the one that was asked for, or the worst.
 func (o *explainOptions) choose(rs []*reports.Result) (int, error) {

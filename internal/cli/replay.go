@@ -29,7 +29,7 @@ import (
 type replayOptions struct {
 	selection
 	deviceFlags
-	past        *pastResults // results of the recording, for causes
+	searches    *searches // for causes
 	stress      bool
 	accCheck    bool
 	runTimes    int
@@ -51,7 +51,7 @@ type replayOptions struct {
 }
 
 func newReplayCmd(a *app) *cobra.Command {
-	o := replayOptions{past: &pastResults{}}
+	o := replayOptions{searches: &searches{}}
 	cmd := &cobra.Command{
 		Use:   "replay PATH...",
 		Short: "Compute recorded calls again in float64, and find the wrong ones",
@@ -128,8 +128,9 @@ type replayed struct {
 	// Names of settings that hid the call or a part of it, and that had its arguments
 	// converted or spared it.
 	hidden, changed []string
-	cut             bool // it was not done when the time of the run was over
-	sampled         bool // it was checked in parts: what explains findings needs the whole
+	cut             bool    // it was not done when the time of the run was over
+	work            float64 // of comparing the call: see causes.Budget
+	sampled         bool    // it was checked in parts: what explains findings needs the whole
 }
 
 // prepare reads the tolerances and opens the device, which release gives back. The
@@ -372,8 +373,8 @@ func (r *replayRun) take(ctx context.Context, x replayed) error {
 	}
 	if x.of.finished {
 		if f := r.explain[x.of.entry.Rel]; f != nil && f.Bad() && r.explainable(f) {
-			f.Explain = func(until time.Time) ([]reports.Cause, []*reports.Profile) {
-				return r.explained(ctx, r.limits, x.of.entry, r.opt, until)
+			f.Explain = func(until time.Time, findings int) reports.Explained {
+				return r.explained(ctx, r.limits, x.of.entry, r.opt, until, findings)
 			}
 		}
 		r.point(x.of.entry)
@@ -388,6 +389,7 @@ func (r *replayRun) take(ctx context.Context, x replayed) error {
 		return nil
 	}
 	r.spending.took(x)
+	r.searches.budget.Compared(x.work)
 	if x.err != nil {
 		if x.found != nil && r.dir != nil { // it is not finished
 			return x.err
@@ -492,8 +494,8 @@ func (o *replayOptions) replayWithin(ctx context.Context, lim *limits, f found, 
 	}
 	r.bytes = bytes
 	if r.found != nil && r.found.Bad() && !r.sampled && o.explainable(r.found) {
-		r.found.Explain = func(until time.Time) ([]reports.Cause, []*reports.Profile) {
-			return o.explained(ctx, lim, f.entry, opt, until)
+		r.found.Explain = func(until time.Time, findings int) reports.Explained {
+			return o.explained(ctx, lim, f.entry, opt, until, findings)
 		}
 	}
 	return r
@@ -512,15 +514,11 @@ func (o *replayOptions) sound(f *reports.Finding) bool {
 	})
 }
 
-// explained looks for what went wrong in a call that failed, and where its errors lie. It ends soon
-// after until, or when the memory does not suffice, with what was found by then.
+// explained looks for what went wrong in a call that failed, the first of so many, and where its errors lie. It ends
+// soon after until, or when the memory does not suffice, with what was found by then.
 func (o *replayOptions) explained(ctx context.Context, lim *limits, e *capture.Entry, opt replay.Options,
-	until time.Time) ([]reports.Cause, []*reports.Profile) {
-	type explanation struct {
-		causes   []reports.Cause
-		profiles []*reports.Profile
-	}
-	f, _ := within(ctx, lim.by(until), o.fuse.bytes(e), func() (f explanation, _ error) {
+	until time.Time, findings int) reports.Explained {
+	f, err := within(ctx, lim.by(until), o.fuse.bytes(e), func() (f reports.Explained, _ error) {
 		call, closed, err := o.fuse.open(ctx, e, opt)
 		if err != nil {
 			return f, err
@@ -530,17 +528,18 @@ func (o *replayOptions) explained(ctx context.Context, lim *limits, e *capture.E
 		outcome := call.Compare()
 		for i := range outcome.Results {
 			r := &outcome.Results[i]
-			if r.Verdict != verdict.Fail || r.Device != "" || len(f.profiles) == maxProfiles {
+			if r.Verdict != verdict.Fail || r.Device != "" || len(f.Profiles) == maxProfiles {
 				continue
 			}
 			if p := call.Profile(r); p != nil {
-				f.profiles = append(f.profiles, results.OfProfile(e, r, p))
+				f.Profiles = append(f.Profiles, results.OfProfile(e, r, p))
 			}
 		}
-		f.causes, err = causesOf(ctx, o.past, o.paths, e, call, outcome, until)
+		f.Causes, f.Short, err = o.searches.within(ctx, o.paths, e, call, outcome, until, findings)
 		return f, err
 	})
-	return f.causes, f.profiles
+	f.Short = f.Short || err != nil
+	return f
 }
 
 // maxProfiles is how many values of a finding are profiled.
@@ -560,7 +559,7 @@ func (o *replayOptions) replay(ctx context.Context, f found, opt replay.Options,
 	if quota.Stopped() {
 		return replayed{}, quota.ErrStopped
 	}
-	var r replayed
+	r := replayed{work: call.SearchWork()}
 	if o.saveRef != "" {
 		dir := filepath.Join(o.saveRef, filepath.FromSlash(f.entry.Rel))
 		r.err = replay.Guard(func() error { return saveReference(dir, call) })

@@ -15,6 +15,7 @@ import (
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/rss"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/replay/causes"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
 	"github.com/optool/optool/step/metric"
@@ -91,15 +92,15 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	}
 	start := time.Now()
 	lim := o.limits()
-	var seen pastResults
+	var shared searches
 	opt := step.Options{Options: replay.Options{Registry: reg, Tolerances: tol, Read: o.read},
 		Within: func(bytes int64, f func() error) error {
 			_, err := within(cmd.Context(), lim, bytes, func() (struct{}, error) { return struct{}{}, f() })
 			return err
 		},
-		Causes: func(e *capture.Entry, call *replay.Call, out *replay.Outcome, until time.Time) ([]reports.Cause,
+		Causes: func(e *capture.Entry, call *replay.Call, out *replay.Outcome, a *causes.Allowance) ([]reports.Cause,
 			error) {
-			return causesOf(cmd.Context(), &seen, []string{path}, e, call, out, until)
+			return shared.causesOf(cmd.Context(), []string{path}, e, call, out, a)
 		}}
 	settings := append(a.operatorSettings(), o.tolerances.settings(tol)...)
 	if !o.none() {

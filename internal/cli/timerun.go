@@ -121,7 +121,7 @@ func (t *timer) newAccuracy(start time.Time) (*accuracy, error) {
 		return nil, err
 	}
 	c := &accuracy{
-		o: replayOptions{past: &pastResults{}, selection: t.o.selection, deviceFlags: t.o.deviceFlags,
+		o: replayOptions{searches: &searches{}, selection: t.o.selection, deviceFlags: t.o.deviceFlags,
 			forwardOnly: t.o.forwardOnly, tolerances: t.o.tolerances},
 		opt: t.measuring.Replay, saver: &failureSaver{dir: t.o.out, now: start, pid: os.Getpid()},
 		csv:     &lazyCSV{dir: t.o.out, block: t.o.csvBlock},

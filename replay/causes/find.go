@@ -2,6 +2,7 @@ package causes
 
 import (
 	"cmp"
+	"iter"
 	"math"
 	"math/bits"
 	"math/cmplx"
@@ -37,10 +38,16 @@ func (k Cause) ofResult() bool { return !strings.HasPrefix(k.Targets[0], "grad")
 // likeliest are the causes of values that fail, the likeliest first.
 func (c *Search) likeliest(fails []Wrong, causes []Cause, explains func(m Mistake, left []Wrong) Cause) []Cause {
 	sources, rest := c.Mistakes(fails)
+	if k, ok := c.again(sources, fails, explains); ok {
+		return append(causes, k)
+	}
 	tried := 0
 	for i, source := range slices.Concat(sources, rest) {
 		if i >= len(sources) && slices.ContainsFunc(causes, Cause.ofResult) {
 			break // what is fitted explains much that has another cause
+		}
+		if c.Work.Over() {
+			break
 		}
 		before, like := causes, ""
 		for m := range source {
@@ -87,6 +94,29 @@ func (c *Search) likeliest(fails []Wrong, causes []Cause, explains func(m Mistak
 		}
 	}
 	return first
+}
+
+// again is the cause of another call of the operator that explains all of this one, too.
+func (c *Search) again(sources []iter.Seq[Mistake], fails []Wrong,
+	explains func(Mistake, []Wrong) Cause) (Cause, bool) {
+	if len(c.Likely) == 0 {
+		return Cause{}, false
+	}
+	for _, source := range sources {
+		if c.Work.Over() {
+			break
+		}
+		for m := range source {
+			if !slices.Contains(c.Likely, m.Text) {
+				continue
+			}
+			k := explains(m, fails)
+			if len(k.Targets) == len(fails) && k.Bits >= Required(len(c.Likely))+m.Cost {
+				return k, true
+			}
+		}
+	}
+	return Cause{}, false
 }
 
 // covers reports whether k explains all that l does.

@@ -182,7 +182,7 @@ func (c *Search) scaledBesides(fails []Wrong, sources []iter.Seq[Mistake]) iter.
 				var factor float64
 				if c.Guard(func() error {
 					x, y, few := c.few(m.Make, fails[0].Target)
-					if few != nil && proportion(x, few, y, 2) == 0 {
+					if few != nil && !leavesLess(x, few, y) {
 						return errNoValue
 					}
 					z := c.valueUnder(m.Make, &fails[0])
@@ -220,6 +220,17 @@ func (c *Search) scaledBesides(fails []Wrong, sources []iter.Seq[Mistake]) iter.
 
 // multiple is the factor by which x is larger than y, by least squares.
 func multiple(x, y []float64) float64 { return dot(x, y) / dot(y, y) }
+
+// leavesLess reports whether x may be a multiple of y, from which it is no farther than from the best multiple of z.
+func leavesLess(x, y, z []float64) bool {
+	factor, of := proportion(x, y, z, 2), multiple(x, z)
+	with, alone := 0.0, 0.0
+	for i := range x {
+		with += (x[i] - factor*y[i]) * (x[i] - factor*y[i])
+		alone += (x[i] - of*z[i]) * (x[i] - of*z[i])
+	}
+	return factor != 0 && !(with > alone/2)
+}
 
 // few are some elements of a value under a mistake, with those that were recorded and that are due; nil if there is
 // no such value.
@@ -423,47 +434,31 @@ func shortened(x, but float64) []float64 {
 }
 
 // fit is the number near was under which a result comes nearest to what was recorded, first as
-// short as it can be told, by Gauss's and Newton's method with a difference quotient; none
-// if it stays where it was.
+// short as it can be told; none if it stays where it was. Few elements are fitted first: all are only if that
+// brings these nearer.
 func (c *Search) fit(of *Wrong, was float64, with func(x float64) (Way, error)) []float64 {
 	var found []float64
 	_ = c.Guard(func() error { // a call that cannot be run with a number has none
-		due := sample(of.Got)
-		at := func(x float64) ([]float64, bool) {
-			made := c.valueUnder(func() (Way, error) { return with(x) }, of)
-			if made == nil || made.Numel() != of.Got.Numel() || !made.DType.IsFloat() {
-				return nil, false
-			}
-			return sample(made), true
-		}
+		way := func(x float64) func() (Way, error) { return func() (Way, error) { return with(x) } }
 		x := was
-		for range fitSteps {
-			h := 1e-4 * math.Abs(x)
-			if h == 0 {
-				h = 1e-6
-			}
-			y, ok1 := at(x)
-			z, ok2 := at(x + h)
-			if !ok1 || !ok2 {
+		if c.Few != nil {
+			few, left := solve(x, func(x float64) (due, made []float64) {
+				due, _, made = c.few(way(x), of.Target)
+				return due, made
+			})
+			if !(left <= 0.5) {
 				return nil
 			}
-			var up, down float64
-			for i := range due {
-				if slope := (z[i] - y[i]) / h; slope != 0 && !math.IsInf(due[i]-y[i], 0) {
-					up += slope * (due[i] - y[i])
-					down += slope * slope
-				}
-			}
-			step := up / down
-			if !(math.Abs(step) <= math.MaxFloat64) {
-				return nil
-			}
-			x += step
-			if math.Abs(step) <= 1e-9*math.Abs(x) {
-				break
-			}
+			x = few
 		}
-		if math.Abs(x-was) <= 1e-6*math.Abs(was) {
+		due := sample(of.Got)
+		if x, _ = solve(x, func(x float64) ([]float64, []float64) {
+			made := c.valueUnder(way(x), of)
+			if made == nil || made.Numel() != of.Got.Numel() || !made.DType.IsFloat() {
+				return nil, nil
+			}
+			return due, sample(made)
+		}); math.IsNaN(x) || math.Abs(x-was) <= 1e-6*math.Abs(was) {
 			return nil
 		}
 		if math.Abs(x) <= 1e-6*math.Abs(was) {
@@ -473,6 +468,47 @@ func (c *Search) fit(of *Wrong, was float64, with func(x float64) (Way, error)) 
 		return nil
 	})
 	return found
+}
+
+// solve is the number near x at which what a call makes comes nearest to what is due, by Gauss's and Newton's method
+// with a difference quotient, and the share of the squared errors at x that is left; NaN if there is none.
+func solve(x float64, at func(x float64) (due, made []float64)) (float64, float64) {
+	first, left := 0.0, 1.0
+	for n := range fitSteps {
+		h := 1e-4 * math.Abs(x)
+		if h == 0 {
+			h = 1e-6
+		}
+		due, y := at(x)
+		_, z := at(x + h)
+		if y == nil || len(z) != len(y) {
+			return math.NaN(), math.NaN()
+		}
+		var up, down, rest float64
+		for i := range due {
+			e := due[i] - y[i]
+			if math.IsInf(e, 0) {
+				continue
+			}
+			rest += e * e
+			if slope := (z[i] - y[i]) / h; slope != 0 {
+				up += slope * e
+				down += slope * slope
+			}
+		}
+		if n == 0 {
+			first = rest
+		}
+		left = rest / first
+		step := up / down
+		if !(math.Abs(step) <= math.MaxFloat64) {
+			return math.NaN(), math.NaN()
+		}
+		if x += step; math.Abs(step) <= 1e-6*math.Abs(x) {
+			break
+		}
+	}
+	return x, left
 }
 
 // digits is how many bits a number takes that was fitted: those of its digits, and of its exponent.

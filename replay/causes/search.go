@@ -27,6 +27,7 @@ type Search struct {
 	// Changed is an argument as a call that ran has changed it, by its target, nil if it has not.
 	Changed func(f *opdef.Forward, target string) *tensor.Tensor
 	Work    *Work
+	Likely  []string // texts of mistakes that are tried first
 	// Guard runs what reads or computes tensors.
 	Guard func(f func() error) error
 }

@@ -5,37 +5,82 @@ import "time"
 // Work is how much the search for the causes of a call may compute. It is an estimate in floating-point operations.
 // It does not depend on the machine or its load, so that all runs find the same causes.
 type Work struct {
-	whole, done, most float64
-	until             time.Time
+	whole, glance, done, most float64
+	allowed                   *Allowance
+}
+
+// An Allowance is what the search for the causes of a call may compute, and has computed.
+type Allowance struct {
+	Most   float64   // work; 0: as much as one search does
+	Until  time.Time // when it ends at the latest; zero: when the work is done
+	Likely []string  // causes of other calls of the operator, which are tried first
+	Took   float64   // work
+	Short  bool      // the search ended before all mistakes were tried
 }
 
 const (
-	glanceWork  = 1 << 18 // of a look at few elements
-	elementWork = 1 << 9  // of an element that is compared
-	glancesWork = 1 << 29 // of all looks at few elements
+	glanceWork  = 1 << 21 // of a look at few elements
+	operandWork = 1 << 4  // of an element of the operands, in such a look
+	elementWork = 1 << 9  // of an element that is compared, or looked at by all that needs no run of the call
+	searchWork  = 1 << 34 // of all looks at few elements
 	wholeRuns   = 4       // of the call, as a whole
 )
 
-// NewWork is the work for a call of so many floating-point operations that reads and writes so many elements.
-// A deadline is its last guard.
-func NewWork(flops float64, elements int, until time.Time) *Work {
-	whole := flops + elementWork*float64(elements)
-	return &Work{whole: whole, most: glancesWork + wholeRuns*whole, until: until}
+// RunWork is the work of a run of a call of so many floating-point operations that reads and writes so many elements.
+func RunWork(flops float64, elements int) float64 { return flops + elementWork*float64(elements) }
+
+// NewWork is the work for a call of which a run takes so much, and whose operands have so many elements.
+func NewWork(run float64, operands int, a *Allowance) *Work {
+	w := &Work{whole: run, glance: glanceWork + operandWork*float64(operands), done: run / 2,
+		most: searchWork + (1+wholeRuns)*run, allowed: a}
+	if a.Most > 0 {
+		w.most = min(w.most, a.Most)
+	}
+	return w
 }
 
 // Glance counts a look at few elements.
 func (w *Work) Glance() {
 	if w != nil {
-		w.done += glanceWork
+		w.done += w.glance
 	}
 }
 
 // Whole counts a run of the whole call.
 func (w *Work) Whole() {
 	if w != nil {
-		w.done += glanceWork + w.whole
+		w.done += w.glance + w.whole
 	}
 }
 
 // Over reports whether the work is done, or the deadline is over.
-func (w *Work) Over() bool { return w != nil && (w.done >= w.most || time.Now().After(w.until)) }
+func (w *Work) Over() bool {
+	if w == nil {
+		return false
+	}
+	over := w.done >= w.most || !w.allowed.Until.IsZero() && time.Now().After(w.allowed.Until)
+	w.allowed.Short = w.allowed.Short || over
+	return over
+}
+
+// End notes in the allowance how much was done.
+func (w *Work) End() { w.allowed.Took = w.done }
+
+// A Budget is the work of all searches for causes of a run: a tenth of what comparing its calls takes. A short run has
+// more, since a search tells more than it costs there.
+type Budget struct{ compared, took float64 }
+
+// leastBudget is the work of the searches of a short run, about a second.
+const leastBudget = 1 << 34
+
+// Compared adds the work of comparing a call.
+func (b *Budget) Compared(work float64) { b.compared += work }
+
+// Allow is the allowance for the first of so many findings: half of what is left, more for the last.
+func (b *Budget) Allow(findings int) *Allowance {
+	left := max(leastBudget, b.compared/10) - b.took
+	return &Allowance{Most: max(1, left/float64(max(1, min(2, findings))))}
+}
+
+// Spend notes work that was done.
+func (b *Budget) Spend(work float64) { b.took += work }
