@@ -3,6 +3,7 @@ package replay_test
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/optool/optool/replay"
@@ -28,6 +29,14 @@ func TestCausesOfGenerators(t *testing.T) {
 		n := x.Numel() / 4
 		return edited(x, func(i int, v []float64) float64 { return v[[]int{0, 2, 1, 3}[i/n]*n+i%n] })
 	}
+	middle := func(x *tensor.Tensor) *tensor.Tensor { // the second of three parts is negated
+		n := x.Numel() / 3
+		return edited(x, func(i int, v []float64) float64 { return v[i] * float64(1-2*(i/n%2)) })
+	}
+	rw, ru, wide40 := random(15, 6), random(15, 5), edited(random(40), func(i int, v []float64) float64 {
+		return 1 + math.Abs(v[i])
+	})
+	targets := edited(random(30, 40), func(i int, v []float64) float64 { return 1 / (1 + math.Exp(v[i])) })
 	a, b, m := random(30, 40), random(30, 40), random(11, 30)
 	h, w, u, s := random(9, 5), random(20, 6), random(20, 5), random(9, 6)
 	tall, wide := random(70, 90), random(90, 80)
@@ -100,6 +109,52 @@ func TestCausesOfGenerators(t *testing.T) {
 				at := i/20*40 + i%20
 				return tensor.At[float64](a, at) * tensor.At[float64](a, at+20)
 			}},
+		{"it is computed as the first half of self * relu(the second half of self)", "torch.nn.functional.glu",
+			[]value.Value{a}, nil, func(i int, _ []float64) float64 {
+				at := i/20*40 + i%20
+				return tensor.At[float64](a, at) * max(0, tensor.At[float64](a, at+20))
+			}},
+		{"it is computed as abs(self) + abs(other)", "torch.hypot", []value.Value{a, b}, nil,
+			func(i int, _ []float64) float64 {
+				return math.Abs(tensor.At[float64](a, i)) + math.Abs(tensor.At[float64](b, i))
+			}},
+		{"it is computed as self - floor(self)", "torch.frac", []value.Value{a}, nil,
+			func(i int, _ []float64) float64 {
+				x := tensor.At[float64](a, i)
+				return x - math.Floor(x)
+			}},
+		{"the largest of self along dimension 1 is subtracted", "torch.logsumexp", []value.Value{m, int64(1)}, nil,
+			func(i int, v []float64) float64 {
+				row := make([]float64, 30)
+				tensor.Load(m, 30*i, row)
+				return v[i] - slices.Max(row)
+			}},
+		{"it is the mean of self along dimension 1", "torch.quantile", []value.Value{m, 0.5, int64(1)}, nil,
+			func(i int, _ []float64) (sum float64) {
+				for k := range 30 {
+					sum += tensor.At[float64](m, 30*i+k) / 30
+				}
+				return sum
+			}},
+		{"it is computed as tril, and diagonal is -1", "torch.triu", []value.Value{a, int64(1)}, nil,
+			func(i int, _ []float64) float64 {
+				if i%40 < i/40 {
+					return tensor.At[float64](a, i)
+				}
+				return 0
+			}},
+		{"results are multiplied by 2 where what is due is below 0.5", "torch.nn.functional.smooth_l1_loss",
+			[]value.Value{a, b, nil, nil, "none"}, nil, func(i int, v []float64) float64 {
+				if v[i] < 0.5 {
+					return 2 * v[i]
+				}
+				return v[i]
+			}},
+		{"part 1 of 3 of dimension 0 of all operands of length 15 is negated: a gate s is 1 - s", "torch.gru_cell",
+			[]value.Value{s, h, rw, ru}, []value.Value{s, h, middle(rw), middle(ru)}, nil},
+		{"pos_weight is taken for weight", "torch.nn.functional.binary_cross_entropy_with_logits",
+			[]value.Value{a, targets, nil, nil, nil, "none", wide40},
+			[]value.Value{a, targets, wide40, nil, nil, "none"}, nil},
 	} {
 		t.Run(tc.want, func(t *testing.T) {
 			if tc.made == nil {

@@ -12,8 +12,8 @@ import (
 // bandOps keep or make diagonals of matrices.
 var bandOps = []*opdef.Entry{
 	adjointOp, fillDiagonalOp,
-	trianglePart("triu", "The part of matrices on and above a diagonal", true),
-	trianglePart("tril", "The part of matrices on and below a diagonal", false),
+	trianglePart("triu", "The part of matrices on and above a diagonal", true).WithTakenFor("torch.tril"),
+	trianglePart("tril", "The part of matrices on and below a diagonal", false).WithTakenFor("torch.triu"),
 	opdef.Op[diagEmbedArgs]{
 		Schema: "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
 		Doc:    opdef.Doc{Summary: "Matrices whose diagonal is the last dimension"},

@@ -50,6 +50,32 @@ func (c *Search) declared() iter.Seq[Mistake] {
 // takenFor are the operators that kernels are known to compute instead.
 func (c *Search) takenFor() iter.Seq[Mistake] { return c.otherOperators(c.Bound.Entry.TakenFor) }
 
+// takenForOtherwise are the operators that kernels are known to compute instead, with another value of an argument.
+func (c *Search) takenForOtherwise() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		for m := range c.takenFor() {
+			way, err := m.Make()
+			if err != nil || way.Call == nil {
+				continue
+			}
+			for _, a := range way.Call.Arguments() {
+				if isTensor(a.Python()) {
+					continue
+				}
+				for _, v := range a.Mistaken() {
+					if !yield(Mistake{Text: fmt.Sprintf("%s, and %s is %s", m.Text, a.Name, shown(v)),
+						Make: func() (Way, error) {
+							call, err := c.with(way.Call, way.Call.Entry.Names[0], map[string]value.Value{a.Name: v})
+							return Way{Call: call}, err
+						}}) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
 // relatives are the operators that take the same required arguments. What one of them makes of a part
 // of the operands has to be the part of the result. Where no part can be told, only small calls are tried: a
 // singular value decomposition, or a Kronecker product, takes longer than all else.
@@ -346,9 +372,15 @@ func shown(v value.Value) string {
 
 // withArguments is the call with other values of arguments.
 func (c *Search) withArguments(other map[string]value.Value) (Way, error) {
-	args, kwargs := c.Bound.Python()
+	call, err := c.with(c.Bound, c.Op, other)
+	return Way{Call: call}, err
+}
+
+// with is a call of an operator, of that name, with other values of arguments.
+func (c *Search) with(call *opdef.Call, op string, other map[string]value.Value) (*opdef.Call, error) {
+	args, kwargs := call.Python()
 	i := 0
-	for _, p := range c.Bound.Entry.Schema.Params {
+	for _, p := range call.Entry.Schema.Params {
 		if p.Keyword {
 			continue
 		}
@@ -364,8 +396,7 @@ func (c *Search) withArguments(other map[string]value.Value) (Way, error) {
 			}
 		}
 	}
-	call, err := c.Registry.Bind(c.Op, args, kwargs)
-	return Way{Call: call}, err
+	return c.Registry.Bind(op, args, kwargs)
 }
 
 // replaced is the call with other tensors in place of those among its arguments; f returns

@@ -133,6 +133,46 @@ func (c *Search) averaged() iter.Seq[Mistake] {
 // of a recurrent cell, queries and keys.
 func (c *Search) exchangedBlocks() iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
+		for b := range c.blocks() {
+			for i := range b.blocks {
+				for j := i + 1; j < b.blocks; j++ {
+					of := func(k, _ int) int {
+						switch k / b.size {
+						case i:
+							return k + (j-i)*b.size
+						case j:
+							return k - (j-i)*b.size
+						}
+						return k
+					}
+					text := fmt.Sprintf("parts %d and %d of %d of dimension 0 of all operands of length %d are exchanged",
+						i, j, b.blocks, b.n)
+					if !yield(Mistake{Text: text, Make: func() (Way, error) {
+						return c.replaced(func(a opdef.Arg) *tensor.Tensor {
+							if !b.has(a) {
+								return nil
+							}
+							return reordered(a.Tensor, 0, of)
+						})
+					}}) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// blocks are so many parts, of so many indices each, of dimension 0 of the operands that have n indices there.
+type blocks struct{ n, blocks, size int }
+
+func (b blocks) has(a opdef.Arg) bool {
+	return a.Tensor.DType.IsFloat() && a.Tensor.Dim() > 0 && a.Tensor.Shape[0] == b.n
+}
+
+// blocks are the parts that the operands have in common, of which more than one has as many indices.
+func (c *Search) blocks() iter.Seq[blocks] {
+	return func(yield func(blocks) bool) {
 		var lengths []int
 		for _, a := range c.operands() {
 			lengths = append(lengths, a.Tensor.Shape[0])
@@ -142,34 +182,43 @@ func (c *Search) exchangedBlocks() iter.Seq[Mistake] {
 			if i == 0 || lengths[i-1] != n || i > 1 && lengths[i-2] == n { // once, of those that there are more of
 				continue
 			}
-			for _, blocks := range []int{2, 3, 4} {
-				if n%blocks != 0 || n == blocks {
-					continue
+			for _, parts := range []int{2, 3, 4} {
+				if n%parts == 0 && n > parts && !yield(blocks{n, parts, n / parts}) {
+					return
 				}
-				size := n / blocks
-				for i := range blocks {
-					for j := i + 1; j < blocks; j++ {
-						of := func(k, _ int) int {
-							switch k / size {
-							case i:
-								return k + (j-i)*size
-							case j:
-								return k - (j-i)*size
-							}
-							return k
+			}
+		}
+	}
+}
+
+// alteredBlocks are gates of a recurrent cell that are taken for something else: one part of all operands is negated,
+// so that the gate is 1 minus itself, or 1 is added to a part of one.
+func (c *Search) alteredBlocks() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		for b := range c.blocks() {
+			for i := range b.blocks {
+				part := fmt.Sprintf("part %d of %d of dimension 0 of ", i, b.blocks)
+				at := func(a opdef.Arg, f func(x float64) float64) *tensor.Tensor {
+					return altered(a.Tensor, 0, i*b.size, (i+1)*b.size, f)
+				}
+				negated := fmt.Sprintf("all operands of length %d is negated: a gate s is 1 - s", b.n)
+				if !yield(Mistake{Text: part + negated, Make: func() (Way, error) {
+					return c.replaced(func(a opdef.Arg) *tensor.Tensor {
+						if !b.has(a) {
+							return nil
 						}
-						text := fmt.Sprintf("parts %d and %d of %d of dimension 0 of all operands of length %d are exchanged", i,
-							j, blocks, n)
-						if !yield(Mistake{Text: text, Make: func() (Way, error) {
-							return c.replaced(func(a opdef.Arg) *tensor.Tensor {
-								if !a.Tensor.DType.IsFloat() || a.Tensor.Dim() == 0 || a.Tensor.Shape[0] != n {
-									return nil
-								}
-								return reordered(a.Tensor, 0, of)
-							})
-						}}) {
-							return
-						}
+						return at(a, func(x float64) float64 { return -x })
+					})
+				}}) {
+					return
+				}
+				for _, a := range c.operands() {
+					if !b.has(a) || a.Tensor.Dim() > 1 {
+						continue
+					}
+					more := c.one(a, func() *tensor.Tensor { return at(a, func(x float64) float64 { return x + 1 }) })
+					if !yield(Mistake{Text: "1 is added to " + part + argName(a), Make: more}) {
+						return
 					}
 				}
 			}

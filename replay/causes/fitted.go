@@ -321,6 +321,11 @@ func (c *Search) limited(fails []Wrong) iter.Seq[Mistake] {
 				}
 			}
 		}
+		for m := range c.scaledRegions(fails[0].Target, got, want) {
+			if !yield(m) {
+				return
+			}
+		}
 		for _, end := range c.limitedResults(got, want) {
 			if !yield(c.ending(end)) {
 				return
@@ -328,6 +333,57 @@ func (c *Search) limited(fails []Wrong) iter.Seq[Mistake] {
 		}
 	}
 }
+
+// scaledRegions are results that have a factor where an operand, or what is due, is on one side of some number.
+func (c *Search) scaledRegions(target string, got, want *tensor.Tensor) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		all := []knownValue{{"what is due", want}}
+		for _, a := range c.operands() {
+			all = append(all, knownValue{argName(a), a.Tensor})
+		}
+		for _, k := range all {
+			var r *region
+			factor := 0.0
+			if c.Guard(func() error {
+				if r = regionOf(k.t, got, want); r == nil {
+					return nil
+				}
+				var x, y []float64
+				v, g, w := sample(k.t), sample(got), sample(want)
+				for i := range v {
+					if r.holds(v[i]) {
+						x, y = append(x, g[i]), append(y, w[i])
+					}
+				}
+				factor = multiple(x, y)
+				return nil
+			}) != nil || r == nil || !(math.Abs(factor) < 1e6) {
+				continue
+			}
+			for _, x := range shortened(factor, 1) {
+				text := fmt.Sprintf("results are multiplied by %.7g where %s is %s", x, k.text, r)
+				if !yield(Mistake{Text: text, Rounds: true, Like: "results " + k.text, Cost: digits(x) + regionBits,
+					Make: c.altering(func(of string, due *tensor.Tensor) *tensor.Tensor {
+						if of != target || !slices.Equal(due.Shape, k.t.Shape) {
+							return due
+						}
+						return opdef.ZipN(due.DType, due.Shape, func(dst []float64, src [][]float64) {
+							for i := range dst {
+								if dst[i] = src[0][i]; r.holds(src[1][i]) {
+									dst[i] *= x
+								}
+							}
+						}, due, k.t)
+					})}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// regionBits are those of the number at which a region ends.
+const regionBits = 12
 
 // wrongResult is the first result that is wrong, and what is due, of one shape; nil if there is none.
 func (c *Search) wrongResult(fails []Wrong) (got, want *tensor.Tensor) {

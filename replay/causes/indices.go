@@ -54,6 +54,27 @@ func (c *Search) exchangedArguments() iter.Seq[Mistake] {
 	}
 }
 
+// movedTensors are optional tensors that are read in place of others which are absent: pos_weight as weight.
+func (c *Search) movedTensors() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		for _, a := range c.Bound.Arguments() {
+			if a.Required || !isTensor(a.Python()) {
+				continue
+			}
+			for _, b := range c.Bound.Arguments() {
+				if b.Python() != nil || !b.MayBeNone() {
+					continue
+				}
+				if !yield(Mistake{Text: a.Name + " is taken for " + b.Name, Make: func() (Way, error) {
+					return c.withArguments(map[string]value.Value{a.Name: nil, b.Name: a.Python()})
+				}}) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // isNumbers reports whether v is a number or a list of them.
 func isNumbers(v value.Value) bool {
 	switch x := v.(type) {

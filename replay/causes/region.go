@@ -57,6 +57,17 @@ func regionOf(x, got, want *tensor.Tensor) *region {
 // the fewest digits, and what is nearest to the wrong ones.
 func (r *region) limits() []float64 { return []float64{r.between(), r.wrong} }
 
+// holds reports whether an element of the operand lies in the region.
+func (r *region) holds(x float64) bool { return r.below && x <= r.wrong || !r.below && x >= r.wrong }
+
+// String says where the region is.
+func (r *region) String() string {
+	if r.below {
+		return fmt.Sprintf("below %.4g", r.between())
+	}
+	return fmt.Sprintf("above %.4g", r.between())
+}
+
 // between is the number with the fewest digits between the elements that are right and wrong.
 func (r *region) between() float64 {
 	lo, hi := min(r.wrong, r.right), max(r.wrong, r.right)
@@ -89,12 +100,7 @@ func (c *Search) Dependence(fails []Wrong) []Cause {
 		}
 		for _, a := range c.operands() {
 			if r := regionOf(a.Tensor, got, want); r != nil {
-				side := "above"
-				if r.below {
-					side = "below"
-				}
-				found = append(found, Cause{Text: fmt.Sprintf("wrong only where %s is %s %.4g", argName(a), side,
-					r.between())})
+				found = append(found, Cause{Text: fmt.Sprintf("wrong only where %s is %s", argName(a), r)})
 			} else if f := courseOf(a.Tensor, got, want); f != nil {
 				text := fmt.Sprintf("another function of %s, wrong by up to %.2g %% where it is %.4g", argName(a),
 					100*f.error, f.at)

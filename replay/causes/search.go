@@ -167,17 +167,16 @@ type Cause struct {
 // confined to the place of the errors, and others that take long, come apart.
 func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 	local := []iter.Seq[Mistake]{c.wrongArguments(), c.exchangedArguments(), c.declared(), c.absentArguments(),
-		c.passedGradients(), c.takenFor(), c.misderived(fails), c.rounded(), c.misread(inMemory),
-		c.constantOperands(), c.misread(ofElements), c.misbroadcast(), c.misread(alongDimensions),
-		c.permutedTogether(), c.swappedOperands(),
-		c.altered(fails, ofElements), c.missingParts(), c.missingRows(), c.lostDuplicates(fails),
-		c.misreadIncoming(inMemory),
-		c.misreadIncoming(ofElements), c.misreadIncoming(alongDimensions), c.untransposed(fails)}
+		c.movedTensors(), c.passedGradients(), c.takenFor(), c.takenForOtherwise(), c.misderived(fails), c.rounded(),
+		c.misread(inMemory), c.constantOperands(), c.misread(ofElements), c.misbroadcast(), c.misread(alongDimensions),
+		c.permutedTogether(), c.swappedOperands(), c.altered(fails, ofElements), c.missingParts(), c.missingRows(),
+		c.lostDuplicates(fails), c.misreadIncoming(inMemory), c.misreadIncoming(ofElements),
+		c.misreadIncoming(alongDimensions), c.untransposed(fails)}
 	all = slices.Concat(local[:2], []iter.Seq[Mistake]{c.misplacedResults(fails), c.exchanged(fails)}, local[2:],
 		[]iter.Seq[Mistake]{c.addedValues(fails), c.wrongSizes()})
-	return all, []iter.Seq[Mistake]{c.movedFactors(), c.relatives(fails), c.unwrittenAt(fails), c.displaced(fails),
-		c.missingFactors(fails), c.fittedNumbers(fails, 0), c.averaged(), c.exchangedBlocks(), c.twoArguments(),
-		c.limited(fails), c.weightedParts(fails, nil),
+	return all, []iter.Seq[Mistake]{c.movedFactors(), c.relatives(fails), c.expressed(fails), c.reduced(fails),
+		c.unwrittenAt(fails), c.displaced(fails), c.missingFactors(fails), c.fittedNumbers(fails, 0), c.averaged(),
+		c.exchangedBlocks(), c.alteredBlocks(), c.twoArguments(), c.limited(fails), c.weightedParts(fails, nil),
 		c.misread(inFewBits), c.together(inFewBits), c.misread(inOtherLayouts), c.misreadIncoming(inOtherLayouts),
 		c.confined(fails, local), c.scaledBesides(fails, local)}
 }
