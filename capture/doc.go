@@ -1,14 +1,10 @@
-// Package capture finds the operator calls that ditorch op_tools recorded, in
-// every layout it ever used, and those of other recorders (`optool hook`, msprobe,
-// FlashInfer, SGLang, vLLM), and loads one call at a time in one form.
+// Package capture finds recorded operator calls and loads one call at a time in one form. It reads every layout
+// of ditorch's op_tools, and the recordings of `optool hook`, msprobe, FlashInfer, SGLang and vLLM.
 //
-// Scan walks directories. Of op_tools' files it opens none, of other recorders' those
-// that list their calls; it yields entries in a deterministic order and keeps a bounded
-// part of the tree in memory, so that trees of any number of captures can be listed and
-// selected. Entry.Load then
-// opens the files of one capture; tensor payloads stay untouched until read.
+// Scan walks directories and yields entries in a deterministic order. It opens no file of op_tools, and only the
+// lists of calls of other recorders. It keeps a bounded part of the tree in memory, so that it can list trees of any
+// size. Entry.Load opens the files of one capture. The elements of tensors are not read until they are needed.
 //
-// FORMAT.md describes the layouts and the contents of the files. What a .pth
-// file is made of is package pthformat's matter, and what a call means is
-// package replay's.
+// FORMAT.md describes the layouts and the contents of the files. Package pthformat decodes .pth files, and package
+// replay knows the meaning of a call.
 package capture

@@ -104,8 +104,8 @@ func (d *Device) Renew() {
 	d.launcher.move()
 }
 
-// Place has the workers that there are call functions on one processor, the turn-th of those that this process may
-// use, counted round. Threads that the library has made by then stay where they are.
+// Place binds the running workers to one processor: number turn of the processors that this process may use, modulo
+// their count. Threads that the library made before stay where they are.
 func (d *Device) Place(turn int) {
 	var all, one unix.CPUSet
 	if unix.SchedGetaffinity(0, &all) != nil || all.Count() == 0 {
@@ -142,9 +142,9 @@ func (d *Device) Close() error {
 	return nil
 }
 
-// Run carries out a plan. What the library does wrong is in the Result; an error
-// is about the plan (an argument that is not what the interface wants), the
-// machine, or ctx.
+// Run carries out a plan. The Result holds the faults of the library. An error
+// concerns the plan (an argument that the interface does not accept), the machine or
+// ctx.
 func (d *Device) Run(ctx context.Context, p *diopi.Plan) (*Result, error) {
 	return d.RunWith(ctx, p, Options{})
 }
@@ -229,9 +229,9 @@ func (a *arena) put(r *request, fill byte) error {
 	return nil
 }
 
-// attempt runs a plan once in the slot's worker, which it starts if need be. Where a worker ends that has run other
-// plans, one of them may have left the cause behind (a thread, a timer, a descriptor): the plan is run again, alone in
-// a new worker, and judged there.
+// attempt runs a plan once in the slot's worker, and starts the worker if there is none. If a worker ends that has run
+// other plans, one of these may have left the cause behind (a thread, a timer, a descriptor). attempt then runs the
+// plan again in a new worker, which has run nothing else, and judges it there.
 func (d *Device) attempt(ctx context.Context, s *slot, r *request, o Options, fill byte) (*Result, error) {
 	if s.worker != nil && (s.worker.hasEnded() || !s.arena.room(r.top, s.worker.addresses)) {
 		s.worker.close()

@@ -1,5 +1,5 @@
-// Package conformance generates and checks DIOPI's baseline data: the inputs,
-// results and gradients with which chip vendors prove their libraries.
+// Package conformance generates and checks DIOPI's baseline data. Chip vendors test their libraries with these inputs,
+// results and gradients.
 //
 //	numpypickle  reads and writes the kit's files
 //	configs      the cases: configuration entries, expansion, device rules
@@ -7,7 +7,6 @@
 //	reference    computes its results and gradients
 //	kitcheck     compares results by the kit's rules, or strictly
 //
-// This package ties them to the kit's directory tree (Store) and runs many
-// cases. It starts no devices: what a device yields comes in by the interface
-// Device.
+// This package connects them with the kit's directory tree (Store) and runs many cases. It starts no devices: the
+// interface Device supplies the results of a device.
 package conformance

@@ -8,15 +8,14 @@
 // # Untrusted files
 //
 // A pickle is a program. Open walks it once before anything runs: every
-// opcode is known, every length lies inside the file, every mark is closed and
-// every memo slot set, text is UTF-8, and no global is of a module that could
-// do harm (os, subprocess, builtins other than data types, ...): such a file
-// is refused by the global's name. Then gopickle's machine runs it with a
-// closed list of classes. Nothing is imported, called or executed; an object
-// of any other class becomes a [value.Opaque] that shows its name and what it
-// was built from, and the rest of the file stays usable. Sizes are compared
-// with what the file holds before memory is allocated, and [Limits] bound the
-// work.
+// opcode is known, every length lies inside the file, every mark is closed,
+// every memo slot is set, and text is UTF-8. A file with a global of a module
+// that could do harm (os, subprocess, builtins other than data types, ...) is
+// refused by the global's name. Then gopickle's machine runs the pickle with a
+// closed list of classes. Nothing is imported, called or executed. An object of
+// any other class becomes a [value.Opaque] that shows its name and its state, and
+// the rest of the file stays usable. Sizes are compared with the size of the file
+// before memory is allocated, and [Limits] bound the work.
 //
 // # Storages
 //
@@ -27,16 +26,15 @@
 //
 // # Checksums
 //
-// Records of a zip are compared with their checksums: the pickle and small ones when
-// the file is opened, a storage when it is loaded, if it has at most 16 MiB or
-// Options.Verify asks for all. Not compared are storages that nothing refers to, and
-// files without checksums: those that torch wrote with 0 for each (a warning), legacy
-// files, .safetensors and .npy.
+// Records of a zip are compared with their checksums. The pickle and small records
+// are checked when the file is opened. A storage is checked when it is loaded, if it
+// has at most 16 MiB or Options.Verify asks for all. Storages that nothing refers to
+// are not checked. Some files have no checksums: files in which torch wrote 0 for each
+// (a warning), legacy files, .safetensors and .npy.
 //
 // # Not in this package
 //
-// What a capture is (names, arguments, gradients) is package capture's
-// business. Quantised, sparse, nested and meta tensors are shown as opaque
+// Package capture knows what a capture is (names, arguments, gradients). Quantised, sparse, nested and meta tensors are shown as opaque
 // values with a reason. TorchScript code, the tar format of torch before 0.2
 // and writing the legacy format are out of scope.
 package pthformat

@@ -1,12 +1,12 @@
-// Package replay runs recorded calls again and compares what was recorded with
-// what should have come out.
+// Package replay runs recorded calls again and compares the recorded values with the
+// right ones.
 //
-// Run takes one capture, binds the recorded name and arguments to an operator
-// of the table (package ops), computes forward and, where gradients were
-// recorded, backward on the CPU reference, and compares every recorded value
-// with the reference under the operator's error model (package compare). It
-// yields one Result per compared value, or a single one that says why nothing
-// could be compared. Nothing compared is never a pass.
+// Run takes one capture and binds the recorded name and arguments to an operator of
+// the table (package ops). It computes the call on the CPU reference, forward and, if
+// gradients were recorded, backward. It compares every recorded value with the
+// reference under the operator's error model (package compare). It yields one Result
+// for each compared value, or a single one with the reason why nothing could be
+// compared. A call without compared values never passes.
 //
 // # Gradients
 //

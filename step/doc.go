@@ -1,19 +1,19 @@
-// Package step looks at a whole recorded training step: which call produced what
-// another read, which call went wrong first, what changed between a producer and
-// its reader, and what each call's error does to the loss.
+// Package step checks a whole recorded training step. It finds the producer of each
+// input, the first call that went wrong, and values that changed between a producer
+// and its reader. It computes the effect of each call's error on the loss.
 //
-// It works in passes, none of which keeps the elements of more than a few calls:
+// It works in passes. No pass keeps the elements of more than a few calls:
 //
-//   - Read takes one capture: it replays the call, hashes every tensor, and measures
-//     the call's own error and, through the recorded gradients, its first-order
-//     effect on the loss.
+//   - Read takes one capture. It replays the call, hashes every tensor and measures
+//     the call's own error. The recorded gradients give the first-order effect of
+//     this error on the loss.
 //   - New puts calls in the order of execution, finds the losses and the steps, and
-//     links every input to what produced it, by address and content.
-//   - Analyze runs the step once more in float64 from its leaves, compares what
-//     was recorded with it, and draws the findings.
+//     links every input to its producer, by address and content.
+//   - Analyze runs the step once more in float64 from its leaves, compares the
+//     recorded values with it, and makes the findings.
 //
-// docs/step.md says how links, findings and effects are decided, and what cannot
-// be told from recorded calls.
+// docs/step.md explains links, findings and effects, and the limits of recorded
+// calls.
 //
 // # Non-goals
 //

@@ -1,24 +1,20 @@
-// Package timing measures how long something takes, repeatedly, and says what
-// the numbers are worth.
+// Package timing measures how long something takes, repeatedly, and says how far the numbers can be trusted.
 //
-// A [Runner] runs the thing: it puts its inputs back before every run, evicts
-// the caches if asked for cold runs, and reports the time of each run alone, on
-// the clock it names. [Measure] warms up, takes samples until the stop rule
-// holds and keeps all of them in a [Series]; nothing is thrown away. What is
-// shown of a series is its median with the quartiles and the number of samples.
+// A [Runner] runs the thing. It restores the inputs before every run, evicts the caches if cold runs are wanted, and
+// reports the time of each run on the clock that it names. [Measure] warms up, takes samples until the stop rule
+// holds, and keeps all of them in a [Series]. A series is shown as its median, its quartiles and the number of samples.
 //
-// The stop rule is NVBench's: the relative noise is small, or it no longer
-// changes, or the time is spent; the series says which. A [Sample] also says how
-// long its run had no processor, since no spread of the numbers shows that on a
-// machine that is always busy. [Compare] tells whether one series is faster than
-// another: their quickest rounds have to be apart, and agreed on by others of the same
-// series, so that what the machine did for a while is not taken for the difference.
+// The stop rule is NVBench's. It holds if the relative noise is small, if the noise no longer changes, or if the time
+// is spent. The series names the reason. A [Sample] also says how long its run waited for a processor: on a machine
+// that is always busy, the spread of the numbers does not show that. [Compare] tells whether one series is faster than
+// another. Their quickest rounds must be apart, and other rounds of the same series must agree with these. A
+// disturbance of the machine is then not taken for a difference.
 //
-// [MeasurePair] takes turns between two things, so that [ComparePair] can compare their rounds
-// one by one, which tells more.
+// [MeasurePair] measures two things in turn. [ComparePair] then compares their rounds one by one. That is more
+// sensitive.
 //
-// Times are time.Duration, of nanosecond resolution; [ClockOverhead] measures
-// what the host's clock adds and how finely it ticks.
+// Times are time.Duration, with a resolution of a nanosecond. [ClockOverhead] measures the overhead and the resolution
+// of the host's clock.
 package timing
 
 // Method counts the changes of how runs are taken and what their time is, here

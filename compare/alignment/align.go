@@ -127,7 +127,7 @@ const largestTable = 1 << 28
 // Needleman and Wunsch. Gaps cost nothing.
 func (out *Alignment) fill(a, n, b, m int, likeness Likeness) {
 	if (n-a)*(m-b) == 0 || (n-a)*(m-b) > largestTable {
-		out.alone(a, n, b, m)
+		out.unpair(a, n, b, m)
 		return
 	}
 	const (
@@ -166,11 +166,11 @@ func (out *Alignment) fill(a, n, b, m int, likeness Likeness) {
 			i, j = i+1, j+1
 		}
 	}
-	out.alone(i, n, j, m)
+	out.unpair(i, n, j, m)
 }
 
-// alone adds items that have no partner.
-func (out *Alignment) alone(a, n, b, m int) {
+// unpair adds items that have no partner.
+func (out *Alignment) unpair(a, n, b, m int) {
 	for ; a < n; a++ {
 		out.Missing = append(out.Missing, a)
 	}

@@ -8,10 +8,10 @@
 //
 // # Writing
 //
-// Write puts down what CPython's pickler and numpy 1.24 would: the same
-// opcodes, frames, memo and reduction of arrays, so that a file that was read
-// and is written again is the same byte for byte. What Python decides by the
-// identity of objects is decided here by the identity of pointers for lists,
-// tuples and dicts and by content for strings (Python interns the ones that
-// occur in configurations) and array dtypes (numpy has one object of each).
+// Write produces the bytes of CPython's pickler and numpy 1.24: the same opcodes,
+// frames, memo and reduction of arrays. So a file that was read and is written
+// again is the same byte for byte. Python decides by the identity of objects. Write
+// decides by the identity of pointers for lists, tuples and dicts. It decides by
+// content for strings, since Python interns those of configurations, and for array
+// dtypes, since numpy has one object of each.
 package numpypickle

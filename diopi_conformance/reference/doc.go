@@ -1,7 +1,6 @@
-// Package reference computes what a case of DIOPI's conformance test should
-// yield: the results of the function and the gradients of its arguments, in
-// float64, int64 and complex128, rounded once when they are stored.
+// Package reference computes the expected results of a case of DIOPI's conformance test, and the gradients of its
+// arguments. It computes in float64, int64 and complex128 and rounds once, when the numbers are stored.
 //
-// Every function is a call of an operator of package ops, named by the case's
-// interface, or a row of calls, as the table functions says.
+// Every function is one call or several calls of operators of package ops. The interface of the case names them in the
+// table functions.
 package reference

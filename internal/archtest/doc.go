@@ -1,5 +1,4 @@
-// Package archtest holds the tests that keep the house in order: which package
-// may import which (the table of docs/architecture.md, and no other list), where
-// unsafe is allowed, that nothing runs at import time, that every package says
-// what it is for, and how wide a line may be.
+// Package archtest holds the tests of the structure of the source. They check the imports of each package against the
+// table of docs/architecture.md, the places of unsafe code, and the width of lines. They check that nothing runs at
+// import time and that every package has a comment.
 package archtest

@@ -20,14 +20,14 @@ import (
 	"github.com/optool/optool/tensor/value"
 )
 
-// A failureSaver writes failing calls as op_tools does: the recorded values as
-// device/, the reference's, rounded, as cpu/.
+// A failureSaver writes failing calls as op_tools does: the recorded values as device/,
+// and the rounded values of the reference as cpu/.
 type failureSaver struct {
 	dir string
 	now time.Time // for calls whose time is not known
 	pid int       // for those whose process is not
-	// apart keeps calls of several recordings apart, whose processes may have the same
-	// numbers: below dir they lie as the recordings do below the PATH.
+	// apart separates the calls of several recordings, whose processes may have the same
+	// numbers. The directories below dir are then those of the recordings below the PATH.
 	apart bool
 }
 
@@ -44,8 +44,8 @@ func recording(e *capture.Entry) string {
 	return filepath.Join("/", filepath.Join(parts[:i]...)) // not above the directory, whatever the PATH was
 }
 
-// mostUnlike is how large results of the reference may be, in bytes, to be saved where none so
-// large were recorded: what was compared with them is their shape.
+// mostUnlike limits the results of the reference, in bytes, where the recorded results are smaller.
+// Larger ones are not saved: only their shape was compared.
 const mostUnlike = 64 << 20
 
 // like is the reference's values, rounded to what a file would hold, nil where they are too large.
@@ -83,7 +83,7 @@ func (s *failureSaver) save(e *capture.Entry, c *replay.Call, backward bool) (st
 	above := filepath.Join(root, "op_tools_results", "op_capture_results", c.Op, number(e.PID, s.pid),
 		"autocompare", number(e.ID, 0))
 	dir := filepath.Join(above, when)
-	// op_tools' own are left alone; an empty one is of a run that was killed.
+	// Directories of op_tools stay as they are. An empty one comes from a run that was killed.
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 && !capture.Marked(dir) {
 		when = s.now.Format(reports.TimeLayout)
 		dir = filepath.Join(above, when)
@@ -171,7 +171,7 @@ func saveReference(dir string, c *replay.Call) error {
 	return nil
 }
 
-// rounded replaces computed tensors by what a file would hold.
+// rounded rounds computed tensors to their dtype, as a file would hold them.
 func rounded(vs []value.Value) []value.Value {
 	if vs == nil {
 		return nil

@@ -1,6 +1,6 @@
-// Package compose declares operators as compositions of primitives: the value,
-// the gradients, the error bounds of both and what op_tools records of a
-// gradient all follow from one Go function that says what torch computes.
+// Package compose declares operators as compositions of primitives. One Go function
+// says what torch computes. The value, the gradients, the error bounds of both and
+// the gradients that op_tools records all follow from it.
 //
 //	compose.Declare(compose.Op[swigluArgs]{
 //		Schema: "npu_swiglu(Tensor self, int dim=-1) -> Tensor",
@@ -12,12 +12,11 @@
 //
 // # Primitives
 //
-// A primitive is a method of Graph. It has a value, which is lazy where its
-// elements do not depend on all others; a vector-Jacobian product, which is made
-// of primitives again; and a rule how errors pass through it. Arguments that
-// torch refuses end the composition: methods panic with the *opdef.RefusedError,
-// which Declare turns into the refusal of the call, so that compositions read
-// like the Python they stand for.
+// A primitive is a method of Graph. It has a value, which is lazy where an element
+// does not depend on all others. It has a vector-Jacobian product, which consists of
+// primitives, and a rule for the propagation of errors. Arguments that torch refuses
+// end the composition: methods panic with the *opdef.RefusedError, and Declare turns
+// it into the refusal of the call. So compositions read like the Python code of torch.
 //
 // # Error bounds
 //
@@ -25,16 +24,15 @@
 // to it (running error analysis: J. H. Wilkinson, Error Analysis Revisited, IMA
 // Bulletin 22, 1986; N. J. Higham, Accuracy and Stability of Numerical
 // Algorithms, 2nd ed., section 3.3). A primitive passes on the errors of its
-// operands, times its derivative, and adds the rounding of its own result. What
-// a function of one element does to an error is found by evaluating it at both
-// ends of the interval, which holds next to poles and kinks too.
+// operands, times its derivative, and adds the rounding of its own result. A
+// function of one element is evaluated at both ends of the interval. That gives its
+// error also next to poles and kinks.
 //
 // Bounds are in units of the error that package compare allows a sum of one term
-// (see Graph.unit), so that the bound of a result is its S. Of dtypes that sums
-// are made in they are worst cases, which add up. Roundings to 16 bits or fewer
-// are far larger, and independent of one another, so there the squares of errors
-// add up, each rounding counting as two units in the last place, some seven
-// standard deviations.
+// (see Graph.unit), so that the bound of a result is its S. In dtypes in which sums
+// are computed, the bounds are worst cases and add up. Roundings to 16 bits or fewer
+// are far larger and independent of each other, so their squares add up. Each
+// rounding counts as two units in the last place, about seven standard deviations.
 //
 // Bounds are lazy: nothing of them is computed unless an element fails the cheap
 // test.

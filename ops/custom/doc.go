@@ -5,13 +5,13 @@
 //	   lambda x, dim: silu(chunk(x, 2, dim)[0]) * chunk(x, 2, dim)[1])
 //
 // The function says what the operator computes, in the functions that Functions
-// lists; each is a primitive of package compose or made of them. Value,
-// gradients and error bounds follow as they do for operators declared in Go, and
-// the operator is checked, listed and replayed like those.
+// lists. Each of these is a primitive of package compose or a composition. Value,
+// gradients and error bounds follow as they do for operators declared in Go. The
+// operator is checked, listed and replayed like those.
 //
 // A file is a program without input and output: it cannot read files, the
-// environment, the time or the network, and neither it nor a function of it takes
-// more than so many steps. A function runs once for every call, with the call's
-// arguments: tensors, whose shape and dtype it may look at but not their elements
-// (those of integer tensors by ints), and numbers, words and lists.
+// environment, the time or the network. The number of its steps is limited. A
+// function runs once for every call, with the call's arguments: tensors, numbers,
+// words and lists. It sees the shape and dtype of a tensor, not its elements. The
+// elements of integer tensors are available by ints.
 package custom

@@ -1,7 +1,7 @@
-// Package gradients has operators of the dispatcher that another operator computes, or whose gradients it has:
-// upsample_bilinear2d of interpolate, gelu_backward of gelu. torch.compile, and everything that runs graphs of the
-// dispatcher, calls them; torchvision calls some in its own backward passes.
+// Package gradients declares operators of the dispatcher that give the results or the gradients of another operator,
+// such as upsample_bilinear2d and gelu_backward. torch.compile calls them, and everything else that runs graphs of the
+// dispatcher. torchvision calls some in its own backward passes.
 //
-// A form declares an operator by the call whose results or gradients it gives. That call has values, bounds and others
-// that are as right. Operators that are given results or statistics of the call are composed of what they are given.
+// A form declares an operator by the call whose results or gradients it gives. The values, bounds and alternatives of
+// that call apply to it. Operators that receive results or statistics of the call are compositions of these.
 package gradients

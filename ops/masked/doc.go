@@ -1,9 +1,9 @@
 // Package masked declares reductions and normalizations of the elements that a
 // mask keeps (torch.masked). Most are calls of the plain operator on an input
-// filled with that operator's neutral number, not compositions: so they have the
-// plain operator's kernel, dtypes and bounds, which are tighter than those of a
-// chain, and products, medians and cumulative operators are no primitives. var, std
-// and normalize are no call of one operator: they are torch's own compositions.
+// filled with that operator's neutral number. They have the plain operator's kernel,
+// dtypes and bounds. These bounds are tighter than those of a composition, and
+// products, medians and cumulative operators are no primitives. var, std and
+// normalize are torch's own compositions.
 package masked
 
 import "github.com/optool/optool/ops/opdef"

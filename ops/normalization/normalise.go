@@ -31,17 +31,16 @@ type normalisation struct {
 	// is NaN too.
 	unplaced bool
 
-	// What kernels get wrong: elements that the variance is short of, eps that is added to
-	// the square root instead.
+	// Mistakes of kernels: the variance lacks elements, or eps is added to the square root.
 	correction float64
 	outside    bool
-	// The same of the gradient of the input: it lacks what flows through the mean, through
-	// the variance.
+	// Mistakes in the gradient of the input: it lacks the part through the mean or the part
+	// through the variance.
 	noMean, noVariance bool
 	coarse             statistic // those that are rounded to grid
 	grid               opdef.Grid
 	biased             bool // the running variance is that of n
-	square             bool // the mean square stands for the variance
+	square             bool // the mean square replaces the variance
 	uncentred          bool // the mean is not subtracted
 	undivided          bool // the gradient of the input is not divided by the deviation
 	rooted             bool // the running variance is that of the deviation
@@ -73,13 +72,12 @@ func (n *normalisation) moments() *opdef.Folded[reduction.Moments] {
 	return n.stats
 }
 
-// leastRun is the fewest elements that are worth a run: of less each is one by itself.
+// leastRun is the smallest number of elements that is worth a run. Fewer are computed one by one.
 const leastRun = 16
 
-// run is the number of dimensions of x before the last ones, over which all
-// statistics are constant, and the number of elements of those. Either all of
-// these, if shared, have the same weight and bias, or they have all weights and
-// biases that there are.
+// run splits the dimensions of x. All statistics are constant over the last ones: run
+// returns the number of dimensions before them, and the number of elements of the last
+// ones. These elements have one weight and bias together (shared), or one each.
 func (n *normalisation) run() (dims, length int, shared bool) {
 	dims, length, shared = n.x.Dim(), 1, true
 	for ; dims > 0 && slices.Contains(n.dims, dims-1); dims-- {
@@ -112,9 +110,9 @@ func selected(t *tensor.Tensor, dims int) *tensor.Tensor {
 	return t
 }
 
-// statistics are the mean subtracted, the factor 1/sqrt(var + eps) and the root
-// mean square of the elements that both are taken over (of given statistics the
-// magnitude of the mean): of x's first dims dimensions, those of each run.
+// statistics returns the subtracted mean, the factor 1/sqrt(var + eps) and the root mean
+// square of the elements, for each run: all have x's first dims dimensions. If the
+// statistics are given, the last one is the magnitude of the mean.
 func (n *normalisation) statistics(dims int) (mean, rstd, rms *tensor.Tensor) {
 	if n.vari != nil {
 		mean := selected(n.mean, dims)
@@ -126,7 +124,7 @@ func (n *normalisation) statistics(dims int) (mean, rstd, rms *tensor.Tensor) {
 	return n.perRun(mean, dims), n.perRun(rstd, dims), n.perRun(rms, dims)
 }
 
-// perRun expands what there is one of for each mean and variance to x's first dims dimensions.
+// perRun expands a tensor with one element for each mean to x's first dims dimensions.
 func (n *normalisation) perRun(t *tensor.Tensor, dims int) *tensor.Tensor {
 	return opdef.Unreduce(t, n.x.Shape[:dims], before(dims, n.dims))
 }
@@ -182,19 +180,19 @@ func (n *normalisation) rounded(s statistic, v float64) float64 {
 	return n.grid.Round(v)
 }
 
-// A run of elements of x, and of the gradients of their results if these were asked for. What
-// goes with them has a number for each or one for all: the weights and biases, and what else was
-// asked for. All but weights and biases may be overwritten.
+// A run holds elements of x, and the gradients of their results if the caller wants them. Weights,
+// biases and other numbers of a run have one element for each of them or one for all. The caller may
+// overwrite all except weights and biases.
 type run struct {
 	x, up, w, b []float64
 	of          [mostNumbers][]float64
 }
 
-// mostNumbers is how many tensors there are at most of which a run has a number.
+// mostNumbers is the largest number of tensors that give a run one number each.
 const mostNumbers = 5
 
-// byRuns is a tensor of x's shape computed run by run: from x, from up if it is not nil, from
-// weight and bias, 1 and 0 if they are nil, and from tensors of x's dimensions before those of a run.
+// byRuns computes a tensor of x's shape run by run. Its inputs are x, up (unless it is nil), weight and
+// bias (1 and 0 if they are nil), and tensors of x's dimensions before those of a run.
 func (n *normalisation) byRuns(dt tensor.DType, up, weight, bias *tensor.Tensor, of []*tensor.Tensor,
 	f func(dst []float64, r run)) *tensor.Tensor {
 	dims, length, shared := n.run()
@@ -219,7 +217,7 @@ func (n *normalisation) byRuns(dt tensor.DType, up, weight, bias *tensor.Tensor,
 		for k, t := range numbers {
 			tensor.Load(t, first, (*held)[k*runs:(k+1)*runs])
 		}
-		// part is elements i to j of the block, of which the numbers of runs k to l are.
+		// part takes the elements i to j of the block and the numbers of runs k to l.
 		part := func(i, j, k, l int) {
 			number := func(m int) []float64 { return (*held)[m*runs:][k:l] }
 			r := run{x: src[0][i:j]}
@@ -299,9 +297,9 @@ func (n *normalisation) forward() *tensor.Tensor {
 
 var one = []float64{1}
 
-// scale is the sum of the magnitudes behind a result: |x| + rms, which the
-// deviation is the difference of, the deviation again with the error of the
-// variance, all times rstd and weight; and the bias.
+// scale is the sum of the magnitudes behind a result. The deviation from the mean adds
+// |x| + rms, and once more its own magnitude for the error of the variance. Both are
+// multiplied by rstd and weight. The magnitude of the bias is added.
 func (n *normalisation) scale() *tensor.Tensor {
 	dims, _, _ := n.run()
 	mean, rstd, rms := n.statistics(dims)

@@ -2,21 +2,21 @@
 // captured arguments and run on the CPU reference. The table of operators is
 // package ops.
 //
-// One operator overload is one Op: schema, public names, kernel, gradient,
-// error class, documentation and generated cases stand together. What Plan makes
-// of the arguments of a call is the operator on these arguments: what few operators
-// can do (change arguments, accept other results, know mistakes of kernels) is a
-// method of the plan, and abilities.go lists them as interfaces. A Registry
-// finds an op by the name a capture uses, binds the captured Python values to
-// the op's argument struct, and gives a Call, which runs forward and backward.
+// One operator overload is one Op, with its schema, public names, kernel, gradient,
+// error class, documentation and generated cases. Plan makes a plan from the arguments
+// of a call: the operator on these arguments. Abilities that few operators have are
+// methods of the plan, and abilities.go lists them as interfaces. Examples are
+// operators that change arguments, accept other results or know mistakes of kernels. A
+// Registry finds an op by the name in a capture and binds the captured Python values
+// to the op's argument struct. It gives a Call, which runs forward and backward.
 //
 // # What kernels see
 //
 // Kernels compute in float64, int64 and complex128 only (see package tensor)
 // and return unrounded results tagged with the dtype torch would give. They
-// are pure functions: an in-place form or out= is the same kernel, whose
-// result is then given the dtype of the tensor it is written to. What a call
-// changes without returning it (running statistics) a plan gives that is Mutating.
+// are pure functions. An in-place form or out= uses the same kernel; the result then
+// gets the dtype of the tensor that it is written to. A plan that is Mutating gives
+// the values that a call changes without returning them, such as running statistics.
 //
 // # Gradients
 //
@@ -32,14 +32,14 @@
 //
 // # Error model
 //
-// Each op declares how far a sound implementation may be from the exact
-// result: its class (Exact, Rounded, Elementwise, Accumulated, Normwise, Composed) and,
-// where the class's rule does not fit, S itself (Bounds.Scale): the sum of the
-// magnitudes of the terms that were added to make an element. For multilinear
-// ops (Accumulated) S is the op applied to the magnitudes of its arguments,
-// which needs no declaration; of the gradients of ops that only move elements
-// (Exact) it is those of the magnitudes of what came in. S is computed only when
-// an element fails the cheap test.
+// Each op declares how far a sound implementation may be from the exact result. It
+// declares a class (Exact, Rounded, Elementwise, Accumulated, Normwise, Composed). Where
+// the rule of the class does not fit, it declares S itself (Bounds.Scale): the sum of
+// the magnitudes of the terms that were added to make an element. Multilinear ops
+// (Accumulated) need no declaration: S is the op applied to the magnitudes of its
+// arguments. For ops that only move elements (Exact), S of a gradient is the gradient of
+// the magnitudes of the incoming one. S is computed only when an element fails the cheap
+// test.
 //
 // # Non-goals
 //

@@ -1,5 +1,5 @@
-// Package random declares operators that draw random numbers, of which only
-// what does not depend on the numbers can be compared.
+// Package random declares operators that draw random numbers. It compares only the
+// properties that do not depend on these numbers.
 package random
 
 import "github.com/optool/optool/ops/opdef"

@@ -1,17 +1,17 @@
-// Package causes finds what went wrong in a call: a mistake under which the reference gives what was recorded.
+// Package causes finds the mistake in a call: with this mistake the reference gives the recorded values.
 //
 // Search.Mistakes is the table of hypotheses. A generator makes the mistakes of one kind for any operator: other
 // arguments, other operators, operands that are read, rounded or laid out in another way, terms that are masked,
 // results that are written elsewhere or altered, numbers that are fitted. Generators combine: a mistake may be
-// confined to the place of the errors, or have a factor besides. What only one operator gets wrong, the operator
-// declares (opdef.Mistake).
+// confined to the place of the errors, or have a factor besides. An operator declares the mistakes that only it can
+// have (opdef.Mistake).
 //
 // # Evidence
 //
-// One rule holds for all of them. Each element that a mistake brings nearer to what was recorded explains as many bits
-// as its distance shrinks by, at most as many as its dtype has, and fewer where rounding is in the way (Evidence). Of n
-// mistakes that were tried, one explains log2(n) bits by chance. A cause has to explain 14 bits more, so that one wrong
-// cause in 16,000 values that are wrong at random is due. A number that was fitted to the value costs its own bits.
+// One rule holds for all of them. A mistake brings elements nearer to the recorded values. Each such element explains
+// the bits by which its distance shrinks: at most those of its dtype, and fewer where rounding hides them (Evidence).
+// If n mistakes were tried, one of them explains log2(n) bits by chance. A cause must explain 14 bits more. So one in
+// 16,000 values that are wrong at random gets a wrong cause. A number that was fitted to the value costs its own bits.
 //
 // # Non-goals
 //

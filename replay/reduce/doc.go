@@ -1,13 +1,13 @@
-// Package reduce makes the smallest recorded call that still fails, and says what the
-// failure depends on.
+// Package reduce makes the smallest recorded call that still fails, and finds the
+// conditions of the failure.
 //
 // A call is cut along axes: dimensions of its tensors, and integers among its arguments,
 // that have one size and can only change together. They are found by trying: the
 // reference accepts the call when all of an axis change, and refuses it when a part does.
 //
-// On a device every candidate is run. Of recorded results a candidate keeps the slices
-// that were recorded; it counts only where the reference of the cut call gives what the
-// reference of the whole call has there, so that what was recorded is still comparable.
+// On a device every candidate is run. Without a device a candidate keeps slices of the
+// recorded results. It counts only if the reference of the cut call gives the same numbers
+// as the reference of the whole call there. The recorded numbers are then still comparable.
 //
 // # Non-goals
 //

@@ -1,6 +1,6 @@
-// Package bundle writes one recorded call with all that a vendor needs to repeat it into
-// one zip file: the call as .pth, what should come out, the verdict with pictures, a
-// Python script and, where DIOPI computes the operator, a C program.
+// Package bundle packs one recorded call for a vendor into one zip file. The file holds the call as .pth, the expected
+// results, the verdict with pictures and a Python script that repeats the call. If DIOPI computes the operator, it also
+// holds a C program.
 //
-// The same call gives the same bytes: no time, host or directory is in the file.
+// The same call gives the same bytes: the file holds no time, host or directory.
 package bundle

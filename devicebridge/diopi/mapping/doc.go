@@ -1,6 +1,4 @@
-// Package mapping says how calls of PyTorch's operators are carried out by DIOPI:
-// which recipe of package diopi computes an operator of package opdef, and what of
-// a call fills the recipe's keywords. Operators know nothing of devices; what
-// concerns DIOPI alone is the table of this package. Another device interface has a
-// table of its own beside it.
+// Package mapping maps calls of PyTorch's operators to DIOPI. Its table names the recipe of package diopi that computes
+// an operator of package opdef, and the arguments that fill the keywords of the recipe. Operators know nothing of
+// devices. Another device interface has its own table beside this one.
 package mapping

@@ -3,8 +3,8 @@
 // On amd64 products are computed by packed panels and register tiles of 4 rows and three vectors,
 // in assembly (tile_amd64.s): 4x12 with AVX2 and FMA, 4x24 with AVX-512. Elsewhere, and where
 // products are too small to pay for packing, gonum computes them. The bits are the same for both
-// tiles and any number of cores. Assembly, since what the compiler makes of simd/archsimd moves the
-// sums from register to register: 29 instead of 45 GFLOP/s a core at 2048 (AVX2, below).
+// tiles and any number of cores. The loops are assembly, because the compiler's code for simd/archsimd
+// moves the sums from register to register: 29 instead of 45 GFLOP/s a core at 2048 (AVX2, below).
 //
 // Slide and Gather multiply windows of numbers where they lie, as those of a convolution's input, by tiles of
 // the same kind.

@@ -4,8 +4,8 @@
 // Every function exists twice: in pure Go and with 256-bit vectors
 // (simd_amd64.go, built with GOEXPERIMENT=simd, used where the CPU has AVX2 and
 // FMA). Both evaluate the same formula in the same order with the same fused
-// operations, so that results have the same bits; outside the range of the
-// formula the vector loops ask the pure Go functions.
+// operations, so that results have the same bits. Outside the range of the formula
+// the vector loops call the pure Go functions.
 //
 // Errors, in units in the last place of float64, over the whole range, as
 // measured against values of 25 digits (testdata/golden.py):

@@ -1,8 +1,8 @@
-// Package draws judges random numbers: whether they can be of the distribution that
-// they were drawn from. A sound generator fails a check of some tensor with a
-// probability of at most 1e-9, for every number of elements: the bounds are those of
-// Dvoretzky, Kiefer and Wolfowitz (with Massart's constant) for empirical
-// distributions and of Bernstein for sums.
+// Package draws judges random numbers: it checks whether they fit the distribution that
+// they were drawn from. A sound generator fails a check of a tensor with a probability
+// of at most 1e-9, for every number of elements. The bound for empirical distributions
+// is that of Dvoretzky, Kiefer and Wolfowitz with Massart's constant. The bound for sums
+// is Bernstein's.
 package draws
 
 import (
@@ -18,7 +18,7 @@ import (
 // distribution, centre, spread, halves and pairs) may fail sound numbers.
 const falseAlarm = 1e-9 / 5
 
-// deviation is ln(2/falseAlarm), which both bounds are made of.
+// deviation is ln(2/falseAlarm). Both bounds use it.
 var deviation = math.Log(2 / falseAlarm)
 
 // largest is the number of elements that are looked at.
@@ -62,8 +62,8 @@ func (d Distribution) Judge(t *tensor.Tensor) opdef.Drawn {
 		return wrong("%s", why)
 	}
 	slices.Sort(v)
-	// Numbers of a coarse dtype are those of the distribution rounded, some generators'
-	// up or down: a value stands for those up to its neighbours.
+	// A coarse dtype holds rounded numbers, and some generators round up or down. So a value
+	// can come from any number between its neighbours.
 	span := func(x float64) (least, most float64) {
 		u := 0.0
 		if ulp := t.DType.ULP(x); t.DType.IsFloat() && (!d.Whole || ulp > 1) {
@@ -97,7 +97,7 @@ func (d Distribution) Judge(t *tensor.Tensor) opdef.Drawn {
 		spread += float64(j-i) * (u*u - 1.0/12)
 		i = j
 	}
-	// Of a continuous distribution the ranks are uniform on [0, 1]: mean 1/2, variance 1/12.
+	// The ranks of a continuous distribution are uniform on [0, 1]: mean 1/2, variance 1/12.
 	if slack := n * coarsest; !d.Whole && (math.Abs(centre) > bernstein(n/12, 0.5)+slack ||
 		math.Abs(spread) > bernstein(n/180, 1.0/6)+slack) {
 		return wrong("of %s the centre is off by %.3g, the spread by %.3g: no sound generator's are with %d elements",
@@ -111,8 +111,8 @@ func wrong(format string, args ...any) opdef.Drawn {
 	return opdef.Drawn{Wrong: fmt.Sprintf(format, args...)}
 }
 
-// collision bounds the probability that two elements are equal, by what equal
-// neighbours the sorted elements have.
+// collision bounds the probability that two elements are equal. It counts the equal
+// neighbours among the sorted elements.
 func (d Distribution) collision(v []float64) float64 {
 	most, n := 1, map[float64]int{}
 	for _, x := range v[:min(len(v), 1<<16)] {
@@ -122,7 +122,7 @@ func (d Distribution) collision(v []float64) float64 {
 	return math.Min(1, 2*float64(most)/float64(min(len(v), 1<<16)))
 }
 
-// repeats says that the elements begin again after a part of them, "" if not. equal is
+// repeats reports that the elements begin again after a part of them, or "". equal is
 // a bound on the probability that two elements are equal.
 func repeats(v []float64, key func(float64) float64, equal float64) string {
 	for period := len(v) / 2; period > 0 && float64(len(v)-period)*-math.Log(equal) > deviation; period /= 2 {
@@ -137,8 +137,8 @@ func repeats(v []float64, key func(float64) float64, equal float64) string {
 	return ""
 }
 
-// correlated says that neighbours depend on each other, "" if not: in disjoint pairs the
-// product of the distances from the median rank is 0 in the mean.
+// correlated reports that neighbours depend on each other, or "". In disjoint pairs of
+// independent numbers, the product of the distances from the median rank is 0 on average.
 func (d Distribution) correlated(v []float64) string {
 	rank := func(x float64) float64 {
 		if d.Whole {
@@ -158,20 +158,20 @@ func (d Distribution) correlated(v []float64) string {
 	return ""
 }
 
-// bernstein is how far a sum of independent numbers of mean 0, of so much variance
-// together, none larger than most, is from 0 at most.
+// bernstein bounds the distance from 0 of a sum of independent numbers of mean 0. variance
+// is the sum of their variances, and none is larger than most.
 func bernstein(variance, most float64) float64 { return bernsteinOf(1, variance, most) }
 
-// bernsteinOf is bernstein for so many sums, none of which is further away.
+// bernsteinOf is bernstein for several sums: none is further away.
 func bernsteinOf(sums int, variance, most float64) float64 {
 	unlikely := deviation + math.Log(float64(sums))
 	a := unlikely * most / 3
 	return a + math.Sqrt(a*a+2*unlikely*variance)
 }
 
-// Rate judges how many of n trials of probability p came true, by Chernoff's bound: at
-// least, or at most, the share q of them does with a probability of exp(-n*D) at most, D
-// being the divergence of q from p.
+// Rate judges how many of n trials of probability p came true. By Chernoff's bound, a share
+// of at least (or at most) q comes true with a probability of at most exp(-n*D). D is the
+// divergence of q from p.
 func Rate(what string, hits, n int, p float64) string {
 	if n == 0 {
 		return ""
@@ -245,9 +245,9 @@ func Geometric(p float64) Distribution {
 		CDF: func(x float64) float64 { return -math.Expm1(math.Max(0, math.Floor(x)) * math.Log1p(-p)) }}
 }
 
-// Normals judges normal numbers of which each has a mean and a deviation of its own.
-// Of 16-bit numbers, whose rounding depends on them, and of others with a mean that is
-// much larger than the deviation nothing is said.
+// Normals judges normal numbers that each have their own mean and deviation. It does not
+// judge 16-bit numbers, whose rounding depends on their size, nor numbers whose mean is
+// much larger than their deviation.
 func Normals(t *tensor.Tensor, mean, std func(i int) float64) opdef.Drawn {
 	if t.DType.IsReduced() {
 		return opdef.Drawn{}
@@ -267,8 +267,8 @@ func Normals(t *tensor.Tensor, mean, std func(i int) float64) opdef.Drawn {
 	return Normal(0, 1).Judge(tensor.New(tensor.Float32, []int{len(v)}, v).Rounded())
 }
 
-// Counts judges whole numbers of which each has a mean of its own: those of Poisson's
-// distribution, or with trials the number of those trials that came true.
+// Counts judges whole numbers that each have their own mean. They follow Poisson's
+// distribution, or with trials count the trials that came true.
 func Counts(t *tensor.Tensor, mean func(i int) float64, trials func(i int) float64) opdef.Drawn {
 	v := tensor.Make[float64](min(t.Numel(), largest))
 	tensor.Load(t, 0, v)
