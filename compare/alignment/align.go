@@ -1,5 +1,5 @@
 // Package alignment pairs the items of two sequences that differ in places. An example is the calls of two
-// recordings, one of which has an additional call.
+// recordings, if one recording has an additional call.
 package alignment
 
 import "slices"
@@ -74,9 +74,9 @@ func Increasing(pairs [][2]int) [][2]int {
 	return out
 }
 
-// Settle moves pairs into the gaps beside them. Of several items that look the same by shape, Sequences
-// takes the first. Settle replaces an item of a pair that is not alike by the nearest unpaired item that is,
-// so that w, w, b, b and w, b make the pairs w, w and b, b.
+// Settle moves pairs into the gaps beside them. Sequences takes the first of several items that have the
+// same likeness. If the two items of a pair are not alike, Settle replaces one of them by the nearest unpaired
+// item that is alike. So w, w, b, b and w, b make the pairs w, w and b, b.
 func (al *Alignment) Settle(alike func(i, j int) bool) {
 	if len(al.Missing) == 0 && len(al.Inserted) == 0 {
 		return
