@@ -35,6 +35,6 @@
 // # Not in this package
 //
 // Package capture knows what a capture is (names, arguments, gradients). Quantised,
-// sparse, nested and meta tensors are shown as opaque values with a reason. TorchScript code, the tar format of torch before 0.2
-// and writing the legacy format are out of scope.
+// sparse, nested and meta tensors are shown as opaque values with a reason. TorchScript
+// code, the tar format of torch before 0.2 and writing the legacy format are out of scope.
 package pthformat
