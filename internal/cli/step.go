@@ -28,11 +28,13 @@ func newStepCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "step PATH",
 		Short: "Find what broke a whole training step, and what it does to the loss",
-		Long: `Take all calls under PATH as one program: which call produced what another read,
-which call went wrong first, what changed between a producer and its reader, and
-what each call's error does to the loss, recorded and exact. With --device each call
-is also run again on that device, on what was recorded: which wrong calls it repeats,
-which it does not, and what it gets wrong that was recorded right.`,
+		Long: `step treats all calls under PATH as one program. It finds the call that went wrong
+first and values that changed between two calls. It prints the way from there to the
+loss, the loss without the fault, and the calls whose errors move the loss most.
+
+Recordings without gradients have no loss: --of measures effects on logits instead.
+With --device, step also runs each call on that device, on the recorded inputs. It
+says which faults the device repeats, and what only the device gets wrong.`,
 		Example: `  optool step op_tools_results
   optool step --json step.jsonl op_tools_results
   optool step --against run1/op_tools_results run2/op_tools_results
@@ -47,24 +49,24 @@ which it does not, and what it gets wrong that was recorded right.`,
 		RunE: func(cmd *cobra.Command, paths []string) error { return runStep(cmd, a, &o, paths[0]) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.html, "html", "", "also write the dataflow as a page to `FILE`")
+	f.StringVar(&o.html, "html", "", "write the dataflow as an HTML page to `FILE`")
 	o.records.addFlags(cmd)
 	o.failOn.addFlag(cmd)
-	o.deviceFlags.add(cmd, noDevice, "run each call again on a device beside: host, the built-in one; the path of a DIOPI "+
-		"`LIBRARY`; or torch:DEVICE, a device of PyTorch (torch:cuda:0)")
+	o.deviceFlags.add(cmd, noDevice, "also run each call on this device: host (built in), the path of a DIOPI "+
+		"`LIBRARY`, or torch:DEVICE (PyTorch, such as torch:cuda:0)")
 	o.addReplay(cmd)
 	o.tolerances.addFlag(cmd)
-	f.StringVar(&o.against, "against", "", "compare with the run under `PATH2`: where the two diverge first")
+	f.StringVar(&o.against, "against", "", "compare with the run under `PATH2`, and find where the two diverge first")
 	f.StringVar(&o.layout, "layout", "", "where parameters of several ranks lie: a `FILE`, or its text: "+
 		"\"mesh dp=2 tp=4; *.up.weight tp=S(0); * R\"")
-	f.StringVar(&o.graph, "graph", "", "also write the graph as JSON to `FILE`")
-	f.StringVar(&o.dot, "dot", "", "also write what is around the first finding, or before the loss, for Graphviz to `FILE`")
-	f.StringVar(&o.mermaid, "mermaid", "", "the same for Mermaid")
+	f.StringVar(&o.graph, "graph", "", "write the graph as JSON to `FILE`")
+	f.StringVar(&o.dot, "dot", "", "write the calls around the first finding, or before the loss, for Graphviz to `FILE`")
+	f.StringVar(&o.mermaid, "mermaid", "", "write the same calls for Mermaid to `FILE`")
 	f.IntVar(&o.around, "around", 12, "how many calls to each side --dot and --mermaid show")
 	o.metricFlags.add(cmd)
-	f.StringSliceVar(&o.exact, "exact", nil, "the loss, or what --of measures, as it would have been with the ops of this list "+
+	f.StringSliceVar(&o.exact, "exact", nil, "print the loss (or the measure of --of) as it would be with the ops of this `LIST` "+
 		"computed exactly")
-	f.StringArrayVar(&o.in, "in", nil, "the same with ops in another dtype: `DTYPE=OP[,OP]`")
+	f.StringArrayVar(&o.in, "in", nil, "print it as it would be with ops computed in another dtype: `DTYPE=OP[,OP]`")
 	return cmd
 }
 

@@ -21,8 +21,8 @@ const mostPages = 1 << 24
 // listed are the columns of the list. Some are sorted by another column.
 var listed = []struct{ name, by string }{
 	{"verdict", columnRank}, {columnChange, columnChange}, {columnWas, columnWas}, {"op", "op"},
-	{"forward_id", "forward_id"}, {"phase", "phase"}, {"target", "target"}, {"dtype", "dtype"}, {"shape", "shape"},
-	{"max_ulp", "max_ulp"}, {"bound_ratio", "bound_ratio"}, {"rank", "rank"}, {"reason", "reason"},
+	{"forward_id", "forward_id"}, {"phase", "phase"}, {"target", "target"}, {"reason", "reason"}, {"dtype", "dtype"}, {"shape", "shape"},
+	{"max_ulp", "max_ulp"}, {"bound_ratio", "bound_ratio"}, {"rank", "rank"},
 	{"capture", "capture"},
 }
 
