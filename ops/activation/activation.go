@@ -253,13 +253,9 @@ var activationOps = []*opdef.Entry{
 				return opdef.Grads{"self": {opdef.Abs(g.Out[0])}}, nil
 			},
 		},
-		Cases: func(g opdef.Gen) []*softsignArgs {
-			var cs []*softsignArgs
-			for _, c := range elements.CasesAwayFromZero(g) {
-				cs = append(cs, &softsignArgs{c.Self})
-			}
-			return cs
-		},
+		Cases: opdef.Calls[softsignArgs](`
+			f64[3, 4]{apart 0}; f32[5]{apart 0}; bf16[2, 3]{apart 0}; f16[]{apart 0}; f32[0, 3]; c128[3, 2]; c64[4]
+			i32[6]{-4..4}`),
 	}.Entry(),
 	opdef.Pointwise[geluArgs]{
 		Schema: `gelu(Tensor self, *, str approximate="none") -> Tensor`, Names: "F.gelu _C._nn.gelu", NoInts: true,
@@ -313,15 +309,12 @@ var activationOps = []*opdef.Entry{
 			return ofArgument(vmath.GELUSlopeSize)
 		},
 		SLeast: 0.5, DSLeast: 0.5,
-		Cases: func(g opdef.Gen) []*geluArgs {
-			var cs []*geluArgs
-			for _, approx := range []string{"none", "tanh"} {
-				for _, c := range activationCases(g, nil, false) {
-					cs = append(cs, &geluArgs{Self: c.Self, Approximate: approx})
-				}
-			}
-			return cs
-		},
+		Cases: opdef.Calls[geluArgs](`
+			f64[3, 4]{apart}; f32[5]{apart}; bf16[2, 3]{apart}; f16[4]{apart}; f32[]{apart}; f32[0, 3]
+			f32[5]{= NaN +Inf -Inf 50 -50}; f64[3, 4]{apart}, approximate='tanh'; f32[5]{apart}, approximate='tanh'
+			bf16[2, 3]{apart}, approximate='tanh'; f16[4]{apart}, approximate='tanh'
+			f32[]{apart}, approximate='tanh'; f32[0, 3], approximate='tanh'
+			f32[5]{= NaN +Inf -Inf 50 -50}, approximate='tanh'`),
 	}.Entry().WithTakenFor("megatron.core.fusions.fused_bias_geglu.quick_gelu",
 		"torch.nn.functional.silu", "torch.nn.functional.relu"),
 	opdef.Pointwise[leakyReLUArgs]{
@@ -341,14 +334,10 @@ var activationOps = []*opdef.Entry{
 			k := elements.ArithmeticValue(a.NegativeSlope, a.Self.DType)
 			return func(x, _ float64) float64 { return elements.IfElse(x > 0, 1, k) }
 		},
-		Cases: func(g opdef.Gen) []*leakyReLUArgs {
-			var cs []*leakyReLUArgs
-			for i, c := range activationCases(g, []float64{0}, false) {
-				cs = append(cs,
-					&leakyReLUArgs{Self: c.Self, NegativeSlope: opdef.Float([]float64{0.01, 0.2, -0.5}[i%3])})
-			}
-			return cs
-		},
+		Cases: opdef.Calls[leakyReLUArgs](`
+			f64[3, 4]{apart 0}; f32[5]{apart 0}, negative_slope=0.2; bf16[2, 3]{apart 0}, negative_slope=-0.5
+			f16[4]{apart 0}; f32[]{apart 0}, negative_slope=0.2; f32[0, 3], negative_slope=-0.5
+			f32[5]{= NaN +Inf -Inf 50 -50}`),
 	}.Entry().WithTakenFor("torch.nn.functional.relu"),
 	opdef.Pointwise[eluArgs]{
 		Schema: "elu(Tensor self, Scalar alpha=1.0, bool inplace=False) -> Tensor", Names: "F.elu",
@@ -418,15 +407,10 @@ var activationOps = []*opdef.Entry{
 			return func(x, _ float64) float64 { return elements.IfElse(x <= lo || x >= hi, 0, 1) }
 		},
 		DElse: func(*hardtanhArgs) func(x, d float64) float64 { return atNaN(0) }, // where a kernel asks lo < x < hi
-		Cases: func(g opdef.Gen) []*hardtanhArgs {
-			var cs []*hardtanhArgs
-			for i, c := range activationCases(g, []float64{-1, -0.5, 0.75, 1}, false) {
-				lo := []float64{-1, -0.5}[i%2]
-				cs = append(cs, &hardtanhArgs{Self: c.Self, MinVal: opdef.Float(lo),
-					MaxVal: opdef.Float([]float64{1, 0.75}[i%2])})
-			}
-			return cs
-		},
+		Cases: opdef.Calls[hardtanhArgs](`
+			f64[3, 4]{apart -1 -0.5 0.75 1}; f32[5]{apart -1 -0.5 0.75 1}, min_val=-0.5, max_val=0.75
+			bf16[2, 3]{apart -1 -0.5 0.75 1}; f16[4]{apart -1 -0.5 0.75 1}, min_val=-0.5, max_val=0.75
+			f32[]{apart -1 -0.5 0.75 1}; f32[0, 3], min_val=-0.5, max_val=0.75; f32[5]{= NaN +Inf -Inf 50 -50}`),
 	}.Entry(),
 	opdef.Pointwise[shrinkArgs]{
 		Schema: "hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
@@ -513,13 +497,10 @@ var activationOps = []*opdef.Entry{
 			b := a.Beta.Float64()
 			return func(x, _ float64) float64 { return kernel.Sigmoid(x*b) * (1 + min(math.Abs(x*b), 1000)) }
 		},
-		Cases: func(g opdef.Gen) []*softplusArgs {
-			var cs []*softplusArgs
-			for i, c := range activationCases(g, nil, false) {
-				cs = append(cs, &softplusArgs{c.Self, opdef.Float([]float64{1, 2, 0.5}[i%3]), opdef.Int(20)})
-			}
-			return cs
-		},
+		Cases: opdef.Calls[softplusArgs](`
+			f64[3, 4]{apart}, beta=1.0; f32[5]{apart}, beta=2.0; bf16[2, 3]{apart}, beta=0.5
+			f16[4]{apart}, beta=1.0; f32[]{apart}, beta=2.0; f32[0, 3], beta=0.5
+			f32[5]{= NaN +Inf -Inf 50 -50}, beta=1.0`),
 	}.Entry(),
 	opdef.Pointwise[thresholdArgs]{
 		Schema: "threshold(Tensor self, Scalar threshold, Scalar value, bool inplace=False) -> Tensor",
@@ -548,13 +529,10 @@ var activationOps = []*opdef.Entry{
 			return func(x, _ float64) float64 { return elements.IfElse(x <= t, 0, 1) }
 		},
 		Jumps: true,
-		Cases: func(g opdef.Gen) []*thresholdArgs {
-			var cs []*thresholdArgs
-			for _, c := range activationCases(g, []float64{0.5}, false) {
-				cs = append(cs, &thresholdArgs{Self: c.Self, Threshold: opdef.Float(0.5), Value: opdef.Float(-2)})
-			}
-			return cs
-		},
+		Cases: opdef.Calls[thresholdArgs](`
+			f64[3, 4]{apart 0.5}, 0.5, -2.0; f32[5]{apart 0.5}, 0.5, -2.0; bf16[2, 3]{apart 0.5}, 0.5, -2.0
+			f16[4]{apart 0.5}, 0.5, -2.0; f32[]{apart 0.5}, 0.5, -2.0; f32[0, 3], 0.5, -2.0
+			f32[5]{= NaN +Inf -Inf 50 -50}, 0.5, -2.0`),
 	}.Entry(),
 }
 

@@ -75,26 +75,18 @@ func eluScale(alpha float64) func(x, y float64) float64 {
 	return func(x, _ float64) float64 { return elements.IfElse(x <= 0, alpha, 0) }
 }
 
-func eluCases(g opdef.Gen) []*eluArgs {
-	var cs []*eluArgs
-	for i, c := range activationCases(g, []float64{0}, false) {
-		cs = append(cs, &eluArgs{Self: c.Self, Alpha: opdef.Float([]float64{1, 0.5, 2}[i%3])})
-	}
-	return cs
-}
+var eluCases = opdef.Calls[eluArgs](`
+	f64[3, 4]{apart 0}; f32[5]{apart 0}, alpha=0.5; bf16[2, 3]{apart 0}, alpha=2.0; f16[4]{apart 0}
+	f32[]{apart 0}, alpha=0.5; f32[0, 3], alpha=2.0; f32[5]{= NaN +Inf -Inf 50 -50}`)
 
 func shrinkSlope(a *shrinkArgs) func(x, y float64) float64 {
 	k := a.Self.DType.Round(a.Lambd.Float64())
 	return func(x, _ float64) float64 { return elements.IfElse(x >= -k && x <= k, 0, 1) }
 }
 
-func shrinkCases(g opdef.Gen) []*shrinkArgs {
-	var cs []*shrinkArgs
-	for _, c := range activationCases(g, []float64{-0.5, 0.5}, false) {
-		cs = append(cs, &shrinkArgs{c.Self, opdef.Float(0.5)})
-	}
-	return cs
-}
+var shrinkCases = opdef.Calls[shrinkArgs](`
+	f64[3, 4]{apart -0.5 0.5}; f32[5]{apart -0.5 0.5}; bf16[2, 3]{apart -0.5 0.5}; f16[4]{apart -0.5 0.5}
+	f32[]{apart -0.5 0.5}; f32[0, 3]; f32[5]{= NaN +Inf -Inf 50 -50}`)
 
 func softsign(a *softsignArgs) ([]*tensor.Tensor, error) {
 	x := a.Self

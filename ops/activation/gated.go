@@ -20,28 +20,14 @@ var gatedOps = []*opdef.Entry{
 			Notes: "weight has one element or one for each channel, dimension 1 of self (N, C, ...). The gradient " +
 				"at 0 is weight.", Source: "torch.nn.functional.prelu"},
 		Traits: opdef.Traits{Autocast: opdef.AutocastLower},
-		Cases: func(g opdef.Gen) []*preluArgs {
-			zero := []float64{0}
-			return []*preluArgs{
-				{g.Apart(tensor.Float64, zero, 2, 3, 4), g.Normal(tensor.Float64, 3)},
-				{g.Apart(tensor.Float64, zero, 5), g.Normal(tensor.Float64, 1)}, {g.Apart(tensor.Float64, zero),
-					g.Normal(tensor.Float64, 1)},
-				{g.Apart(tensor.Float32, zero, 2, 3), g.Normal(tensor.Float32, 3)},
-				{g.Apart(tensor.BFloat16, zero, 2, 3), g.Normal(tensor.BFloat16, 1)}, {g.Normal(tensor.Float32, 0, 3),
-					g.Normal(tensor.Float32, 3)},
-			}
-		},
+		Cases: opdef.Calls[preluArgs](`
+			f64[2, 3, 4]{apart 0}, f64[3]; f64[5]{apart 0}, f64[1]; f64[]{apart 0}, f64[1]
+			f32[2, 3]{apart 0}, f32[3]; bf16[2, 3]{apart 0}, bf16[1]; f32[0, 3], f32[3]`),
 	}, compose.Unfused, prelu), // since 2.0 torch brings weight to the dimensions of self first
 	compose.Declare(compose.Op[gluArgs]{
 		Schema: "glu(Tensor self, int dim=-1) -> Tensor", Names: "F.glu _C._nn.glu",
-		Doc: opdef.Doc{Summary: "Gated linear unit", Formula: "a * sigmoid(b), a and b the halves of self along dim"},
-		Cases: func(g opdef.Gen) []*gluArgs {
-			return []*gluArgs{
-				{g.Normal(tensor.Float64, 3, 4), -1}, {g.Normal(tensor.Float64, 2, 4, 3), 1},
-				{g.Normal(tensor.Float32, 6), 0}, {g.Normal(tensor.BFloat16, 2, 4), -1},
-				{g.Normal(tensor.Float32, 0, 4), -1},
-			}
-		},
+		Doc:   opdef.Doc{Summary: "Gated linear unit", Formula: "a * sigmoid(b), a and b the halves of self along dim"},
+		Cases: opdef.Calls[gluArgs](`f64[3, 4]; f64[2, 4, 3], dim=1; f32[6], dim=0; bf16[2, 4]; f32[0, 4]`),
 	}, compose.Fused, glu),
 	rrelu("rrelu", "F.rrelu",
 		"float lower=0.125, float upper=0.3333333333333333, bool training=False, bool inplace=False"),
@@ -146,13 +132,9 @@ func rrelu(name, names, params string) *opdef.Entry {
 		Grad: func(a *rreluArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return rreluGrad(a.Self, a.Lower, a.Upper, a.Training, g)
 		},
-		Cases: func(g opdef.Gen) []*rreluArgs {
-			var cs []*rreluArgs
-			for _, c := range activationCases(g, []float64{0}, false) {
-				cs = append(cs, &rreluArgs{Self: c.Self, Lower: 0.125, Upper: 1.0 / 3})
-			}
-			return append(cs, &rreluArgs{Self: cs[0].Self, Lower: 0.1, Upper: 0.3, Training: true})
-		},
+		Cases: opdef.Calls[rreluArgs](`
+			f64[3, 4]{apart 0}; f32[5]{apart 0}; bf16[2, 3]{apart 0}; f16[4]{apart 0}; f32[]{apart 0}; f32[0, 3]
+			f32[5]{= NaN +Inf -Inf 50 -50}; f64[3, 4]{apart 0}, lower=0.1, upper=0.3, training=True`),
 	}.Entry()
 }
 
@@ -176,13 +158,10 @@ func rreluNative(name, names string) *opdef.Entry {
 		Grad: func(a *rreluNativeArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return rreluGrad(a.Self, a.Lower.Float64(), a.Upper.Float64(), a.Training, g)
 		},
-		Cases: func(g opdef.Gen) []*rreluNativeArgs {
-			var cs []*rreluNativeArgs
-			for _, c := range activationCases(g, []float64{0}, false) {
-				cs = append(cs, &rreluNativeArgs{Self: c.Self, Lower: opdef.Float(0.125), Upper: opdef.Float(0.25)})
-			}
-			return cs
-		},
+		Cases: opdef.Calls[rreluNativeArgs](`
+			f64[3, 4]{apart 0}, upper=0.25; f32[5]{apart 0}, upper=0.25; bf16[2, 3]{apart 0}, upper=0.25
+			f16[4]{apart 0}, upper=0.25; f32[]{apart 0}, upper=0.25; f32[0, 3], upper=0.25
+			f32[5]{= NaN +Inf -Inf 50 -50}, upper=0.25`),
 	}.Entry()
 }
 

@@ -25,10 +25,7 @@ var softmaxOps = []*opdef.Entry{
 		Schema: "_safe_softmax(Tensor self, int dim, dtype? dtype=None) -> Tensor", Names: "_safe_softmax",
 		Doc: opdef.Doc{Summary: "Softmax that is 0 where all elements are -inf", Formula: "exp(self) / sum(exp(self))",
 			Source: "ATen/native/transformers/attention.cpp"},
-		Cases: func(g opdef.Gen) []*softmaxMethodArgs {
-			return []*softmaxMethodArgs{{g.Normal(tensor.Float64, 3, 4), -1, nil},
-				{g.Normal(tensor.Float32, 2, 5), 0, nil}, {g.Normal(tensor.BFloat16, 2, 3), 1, nil}}
-		},
+		Cases: opdef.Calls[softmaxMethodArgs](`f64[3, 4], -1; f32[2, 5], 0; bf16[2, 3], 1`),
 	}, compose.Fused, safeSoftmax),
 }
 

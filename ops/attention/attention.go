@@ -26,23 +26,14 @@ var attentionOps = []*opdef.Entry{
 		Node: func(_ *compose.Call, g *opdef.Grad) (opdef.Node, error) {
 			return opdef.Node{Else: []opdef.Node{{Grads: g.Out[:1], Weak: "the incoming gradient"}}}, nil
 		},
-		Cases: func(g opdef.Gen) []*attentionArgs {
-			f64, f32 := tensor.Float64, tensor.Float32
-			n := func(shape ...int) *tensor.Tensor { return g.Normal(f64, shape...) }
-			mask := g.Normal(f64, 4, 3)
-			keep := tensor.New(tensor.Bool, []int{4, 3}, []int64{1, 0, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0}).Rounded()
-			return []*attentionArgs{
-				{Query: n(2, 4, 5), Key: n(2, 3, 5), Value: n(2, 3, 6)}, {Query: n(2, 2, 4, 5), Key: n(2, 2, 3, 5),
-					Value: n(2, 2, 3, 5), IsCausal: true},
-				{Query: n(2, 4, 5), Key: n(2, 3, 5), Value: n(2, 3, 6), AttnMask: mask, Scale: new(0.7)},
-				{Query: n(4, 5), Key: n(3, 5), Value: n(3, 2), AttnMask: keep},
-				{Query: n(1, 4, 3, 5), Key: n(1, 2, 3, 5), Value: n(1, 2, 3, 5), EnableGqa: true},
-				{Query: g.Normal(f32, 2, 3, 4), Key: g.Normal(f32, 2, 3, 4), Value: g.Normal(f32, 2, 3, 4),
-					IsCausal: true},
-				{Query: g.Normal(tensor.BFloat16, 1, 2, 3, 4), Key: g.Normal(tensor.BFloat16, 1, 2, 3, 4),
-					Value: g.Normal(tensor.BFloat16, 1, 2, 3, 4)},
-			}
-		},
+		Cases: opdef.Calls[attentionArgs](`
+			f64[2, 4, 5], f64[2, 3, 5], f64[2, 3, 6]
+			f64[2, 2, 4, 5], f64[2, 2, 3, 5], f64[2, 2, 3, 5], is_causal=True
+			f64[2, 4, 5], f64[2, 3, 5], f64[2, 3, 6], attn_mask=f64[4, 3], scale=0.7
+			f64[4, 5], f64[3, 5], f64[3, 2], attn_mask=bool[4, 3]{= 1 0 1 1 1 1 0 0 1 1 0 0}
+			f64[1, 4, 3, 5], f64[1, 2, 3, 5], f64[1, 2, 3, 5], enable_gqa=True
+			f32[2, 3, 4], f32[2, 3, 4], f32[2, 3, 4], is_causal=True
+			bf16[1, 2, 3, 4], bf16[1, 2, 3, 4], bf16[1, 2, 3, 4]`),
 	}, compose.Fused, scaledDotProductAttention),
 	multiheadOp,
 }

@@ -285,32 +285,20 @@ func (m *multihead) output(x *compose.Value) *compose.Value {
 	return y
 }
 
-func multiheadCases(g opdef.Gen) []*multiheadArgs {
-	call := func(dt tensor.DType, l, s, n int) *multiheadArgs {
-		draw := func(shape ...int) *tensor.Tensor { return g.Uniform(dt, -0.7, 0.7, shape...) }
-		return &multiheadArgs{
-			Query: draw(l, n, 4), Key: draw(s, n, 4), Value: draw(s, n, 4), EmbedDimToCheck: 4, NumHeads: 2,
-			InProjWeight: draw(12, 4), InProjBias: draw(12),
-			OutProjWeight: draw(4, 4), OutProjBias: draw(4), NeedWeights: true, AverageAttnWeights: true,
-		}
-	}
-	f64 := tensor.Float64
-	plain := call(f64, 3, 2, 2)
-	extended := call(f64, 2, 3, 2)
-	extended.BiasK, extended.BiasV, extended.AddZeroAttn, extended.AverageAttnWeights = g.Normal(f64, 1, 1, 4),
-		g.Normal(f64, 1, 1, 4), true, false
-	extended.AttnMask, extended.KeyPaddingMask = g.Normal(f64, 4, 2, 3), tensor.New(tensor.Bool, []int{2, 3},
-		[]int64{0, 1, 0, 0, 0, 1}).Rounded()
-	separate := call(f64, 2, 3, 1)
-	separate.Query, separate.Key, separate.Value = g.Normal(f64, 2, 4), g.Normal(f64, 3, 5), g.Normal(f64, 3, 6)
-	separate.InProjWeight, separate.UseSeparateProjWeight, separate.NeedWeights = nil, true, false
-	separate.QProjWeight, separate.KProjWeight, separate.VProjWeight = g.Normal(f64, 4, 4), g.Normal(f64, 4, 5),
-		g.Normal(f64, 4, 6)
-	separate.AttnMask, separate.KeyPaddingMask = tensor.New(tensor.Bool, []int{2, 3},
-		[]int64{0, 1, 0, 0, 0, 1}).Rounded(), g.Normal(f64, 3)
-	static := call(f64, 2, 2, 1)
-	static.StaticK, static.StaticV, static.InProjBias, static.OutProjBias = g.Normal(f64, 2, 2, 2),
-		g.Normal(f64, 2, 2, 2), nil, nil
-	return []*multiheadArgs{plain, extended, separate, static, call(tensor.Float32, 2, 2, 1),
-		call(tensor.BFloat16, 2, 3, 1)}
-}
+var multiheadCases = opdef.Calls[multiheadArgs](`
+	f64[3, 2, 4]{-0.7..0.7}, f64[2, 2, 4]{-0.7..0.7}, f64[2, 2, 4]{-0.7..0.7}, 4, 2, f64[12, 4]{-0.7..0.7},
+	f64[12]{-0.7..0.7}, None, None, False, 0.0, f64[4, 4]{-0.7..0.7}, f64[4]{-0.7..0.7}, training=False
+	f64[2, 2, 4]{-0.7..0.7}, f64[3, 2, 4]{-0.7..0.7}, f64[3, 2, 4]{-0.7..0.7}, 4, 2, f64[12, 4]{-0.7..0.7},
+	f64[12]{-0.7..0.7}, f64[1, 1, 4], f64[1, 1, 4], True, 0.0, f64[4, 4]{-0.7..0.7}, f64[4]{-0.7..0.7},
+	training=False, key_padding_mask=bool[2, 3]{= 0 1 0 0 0 1}, attn_mask=f64[4, 2, 3], average_attn_weights=False
+	f64[2, 4], f64[3, 5], f64[3, 6], 4, 2, None, f64[12]{-0.7..0.7}, None, None, False, 0.0, f64[4, 4]{-0.7..0.7},
+	f64[4]{-0.7..0.7}, training=False, key_padding_mask=f64[3], need_weights=False, attn_mask=bool[2,
+	3]{= 0 1 0 0 0 1}, use_separate_proj_weight=True, q_proj_weight=f64[4, 4], k_proj_weight=f64[4, 5],
+	v_proj_weight=f64[4, 6]
+	f64[2, 1, 4]{-0.7..0.7}, f64[2, 1, 4]{-0.7..0.7}, f64[2, 1, 4]{-0.7..0.7}, 4, 2, f64[12, 4]{-0.7..0.7}, None,
+	None, None, False, 0.0, f64[4, 4]{-0.7..0.7}, None, training=False, static_k=f64[2, 2, 2], static_v=f64[2, 2,
+	2]
+	f32[2, 1, 4]{-0.7..0.7}, f32[2, 1, 4]{-0.7..0.7}, f32[2, 1, 4]{-0.7..0.7}, 4, 2, f32[12, 4]{-0.7..0.7},
+	f32[12]{-0.7..0.7}, None, None, False, 0.0, f32[4, 4]{-0.7..0.7}, f32[4]{-0.7..0.7}, training=False
+	bf16[2, 1, 4]{-0.7..0.7}, bf16[3, 1, 4]{-0.7..0.7}, bf16[3, 1, 4]{-0.7..0.7}, 4, 2, bf16[12, 4]{-0.7..0.7},
+	bf16[12]{-0.7..0.7}, None, None, False, 0.0, bf16[4, 4]{-0.7..0.7}, bf16[4]{-0.7..0.7}, training=False`)

@@ -174,16 +174,9 @@ var diffOp = opdef.Planned[*diffArgs, *diffPlan]{
 	Grad: func(p *diffPlan, g *opdef.Grad) (opdef.Grads, error) {
 		return p.split(p.Transposed().Along(p.dt, g.Out[0], p.dim)), nil
 	},
-	Cases: func(g opdef.Gen) []*diffArgs {
-		f64 := tensor.Float64
-		return []*diffArgs{
-			{g.Normal(f64, 3, 5), 1, -1, nil, nil}, {g.Normal(f64, 4, 3), 2, 0, g.Normal(f64, 1, 3),
-				g.Normal(f64, 2, 3)}, {g.Normal(tensor.Float32, 5), 0, 0, nil, nil}, {g.Normal(tensor.Float32, 2), 4,
-				0, nil, nil},
-			{g.Normal(tensor.BFloat16, 3, 4), 1, 1, nil, nil}, {g.Int(tensor.Int64, -5, 5, 6), 2, 0, nil, nil},
-			{g.Int(tensor.Bool, 0, 1, 6), 2, 0, nil, nil}, {g.Normal(tensor.Complex128, 4), 1, 0, nil, nil},
-		}
-	},
+	Cases: opdef.Calls[diffArgs](`
+		f64[3, 5]; f64[4, 3], n=2, dim=0, prepend=f64[1, 3], append=f64[2, 3]; f32[5], n=0, dim=0
+		f32[2], n=4, dim=0; bf16[3, 4], dim=1; i64[6]{-5..5}, n=2, dim=0; bool[6]{0..1}, n=2, dim=0; c128[4], dim=0`),
 }.Entry()
 
 type gradientArgs struct {
@@ -328,17 +321,10 @@ var gradientOp = opdef.Planned[*gradientArgs, *finiteDifferences]{
 		return outs, nil
 	},
 	Grad: func(p *finiteDifferences, g *opdef.Grad) (opdef.Grads, error) { return p.grads(g, false) },
-	Cases: func(g opdef.Gen) []*gradientArgs {
-		f64 := tensor.Float64
-		at := tensor.New(f64, []int{4}, []float64{0, 0.5, 2, 3})
-		return []*gradientArgs{
-			{g.Normal(f64, 3, 4), nil, nil, 1}, {g.Normal(f64, 3, 4), 0.5, int64(1), 2},
-			{g.Normal(f64, 3, 4), value.NewList(at), int64(1), 1}, {g.Normal(f64, 4), value.NewList(at), nil, 2},
-			{g.Normal(tensor.Float32, 5), int64(2), nil, 1}, {g.Normal(tensor.BFloat16, 4, 3), nil,
-				value.NewTuple(int64(0), int64(-1)), 1}, {g.Normal(tensor.Complex128, 4), nil, nil, 2},
-			{g.Int(tensor.Int64, -4, 4, 5), nil, nil, 1},
-		}
-	},
+	Cases: opdef.Calls[gradientArgs](`
+		f64[3, 4]; f64[3, 4], spacing=0.5, dim=1, edge_order=2; f64[3, 4], spacing=[f64[4]{= 0 0.5 2 3}], dim=1
+		f64[4], spacing=[f64[4]{= 0 0.5 2 3}], edge_order=2; f32[5], spacing=2; bf16[4, 3], dim=(0, -1)
+		c128[4], edge_order=2; i64[5]{-4..4}`),
 }.Entry()
 
 // grads is the gradient of self or, with bounds, the magnitudes behind it.

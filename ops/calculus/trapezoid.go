@@ -108,16 +108,9 @@ func trapezoidX(name, names string, cumulative bool) *opdef.Entry {
 	return compose.Declare(compose.Op[trapezoidArgs]{
 		Schema: name + ".x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", Names: names,
 		Doc: trapezoidDoc(name, cumulative, "(x[i+1] - x[i])"),
-		Cases: func(g opdef.Gen) []*trapezoidArgs {
-			f64 := tensor.Float64
-			return []*trapezoidArgs{
-				{g.Normal(f64, 3, 4), g.Normal(f64, 4), -1}, {g.Normal(f64, 3, 4), g.Normal(f64, 3, 4), 0},
-				{g.Normal(tensor.Float32, 2, 5), g.Normal(tensor.Float32, 1, 5), 1},
-				{g.Normal(tensor.Complex128, 3), g.Normal(tensor.Complex128, 3), 0},
-				{g.Int(tensor.Int64, -4, 4, 5), g.Int(tensor.Int64, -4, 4, 5), 0},
-				{g.Normal(f64, 2, 3), g.Normal(f64, 2, 2, 3), 0},
-			}
-		},
+		Cases: opdef.Calls[trapezoidArgs](`
+			f64[3, 4], f64[4]; f64[3, 4], f64[3, 4], dim=0; f32[2, 5], f32[1, 5], dim=1; c128[3], c128[3], dim=0
+			i64[5]{-4..4}, i64[5]{-4..4}, dim=0; f64[2, 3], f64[2, 2, 3], dim=0`),
 	}, compose.Unfused, func(g *compose.Graph, a *trapezoidArgs) compose.Values { return trapezoid(g, a, cumulative) })
 }
 
@@ -125,13 +118,8 @@ func trapezoidDx(name, names string, cumulative bool) *opdef.Entry {
 	return compose.Declare(compose.Op[trapezoidDxArgs]{
 		Schema: name + ".dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor", Names: names,
 		Doc: trapezoidDoc(name, cumulative, "dx"),
-		Cases: func(g opdef.Gen) []*trapezoidDxArgs {
-			return []*trapezoidDxArgs{
-				{g.Normal(tensor.Float64, 3, 4), opdef.Int(1), -1}, {g.Normal(tensor.Float64, 3, 4),
-					opdef.Float(0.5), 0},
-				{g.Normal(tensor.Float32, 5), opdef.Int(2), 0}, {g.Normal(tensor.Complex128, 3), opdef.Int(1), 0},
-			}
-		},
+		Cases: opdef.Calls[trapezoidDxArgs](`
+			f64[3, 4]; f64[3, 4], dx=0.5, dim=0; f32[5], dx=2, dim=0; c128[3], dim=0`),
 	}, compose.Unfused, func(g *compose.Graph, a *trapezoidDxArgs) compose.Values {
 		return trapezoidEqual(g, a, cumulative)
 	})

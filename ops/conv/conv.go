@@ -33,14 +33,9 @@ var convOps = []*opdef.Entry{
 			Formula: "as conv1d, conv2d, conv3d, conv_transpose1d, ...",
 			Source:  "aten/src/ATen/native/Convolution.cpp"},
 		Plan: (*convolutionArgs).plan,
-		Cases: func(g opdef.Gen) []*convolutionArgs {
-			f64 := tensor.Float64
-			one, zero := []int{1, 1}, []int{0, 0}
-			return []*convolutionArgs{
-				{g.Normal(f64, 2, 4, 5, 5), g.Normal(f64, 6, 2, 3, 3), g.Normal(f64, 6), one, one, one, false, zero, 2},
-				{g.Normal(f64, 2, 4, 3, 3), g.Normal(f64, 4, 2, 3, 3), nil, []int{2, 2}, one, one, true, one, 2},
-			}
-		},
+		Cases: opdef.Calls[convolutionArgs](`
+			f64[2, 4, 5, 5], f64[6, 2, 3, 3], f64[6], [1, 1], [1, 1], [1, 1], False, [0, 0], 2
+			f64[2, 4, 3, 3], f64[4, 2, 3, 3], None, [2, 2], [1, 1], [1, 1], True, [1, 1], 2`),
 	}),
 	opdef.Planned[*convolutionBackwardArgs, *convolutionBackward]{
 		Schema: "convolution_backward(Tensor grad_output, Tensor input, Tensor weight, int[]? bias_sizes, int[] " +
@@ -56,14 +51,9 @@ var convOps = []*opdef.Entry{
 		Bounds: opdef.Bounds[*convolutionBackward]{
 			Terms: func(c *convolutionBackward) int { return c.forward.gradTerms() },
 		},
-		Cases: func(g opdef.Gen) []*convolutionBackwardArgs {
-			f64 := tensor.Float64
-			one, zero := []int{1, 1}, []int{0, 0}
-			return []*convolutionBackwardArgs{
-				{g.Normal(f64, 2, 6, 5, 5), g.Normal(f64, 2, 4, 5, 5), g.Normal(f64, 6, 2, 3, 3), []int{6}, one, one,
-					one, false, zero, 2, []bool{true, true, true}},
-			}
-		},
+		Cases: opdef.Calls[convolutionBackwardArgs](`
+			f64[2, 6, 5, 5], f64[2, 4, 5, 5], f64[6, 2, 3, 3], [6], [1, 1], [1, 1], [1, 1], False, [0, 0], 2,
+			[True, True, True]`),
 	}.Entry(),
 }
 

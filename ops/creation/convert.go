@@ -22,15 +22,13 @@ var convertOps = []*opdef.Entry{
 		Kernel: func(a *toDTypeArgs) ([]*tensor.Tensor, error) { return elements.Result(opdef.Cast(a.Self, a.Dtype)) },
 		Grad:   func(a *toDTypeArgs, g *opdef.Grad) (opdef.Grads, error) { return elements.PassGrad(g) },
 		Node:   func(a *toDTypeArgs, _ *opdef.Grad) (opdef.Node, error) { return unchanged(a.Self, a.Dtype, a.Copy) },
-		Cases: func(g opdef.Gen) []*toDTypeArgs {
-			var cs []*toDTypeArgs
-			for _, x := range conversionCases(g) {
-				for _, dt := range []tensor.DType{tensor.Float64, tensor.Float16, tensor.BFloat16} {
-					cs = append(cs, &toDTypeArgs{Self: x, Dtype: dt})
-				}
-			}
-			return cs
-		},
+		Cases: opdef.Calls[toDTypeArgs](`
+			f64[3, 4], f64; f64[3, 4], f16; f64[3, 4], bf16; f32[5], f64; f32[5], f16; f32[5], bf16
+			for T in f64 f16 bf16: bf16[2, 3], T
+			f32[], f64; f32[], f16; f32[], bf16; f32[0, 3], f64; f32[0, 3], f16; f32[0, 3], bf16
+			f64[3, 4]{gaps}, f64; f64[3, 4]{gaps}, f16; f64[3, 4]{gaps}, bf16
+			for T in f64 f16 bf16: i32[6]{-4..4}, T
+			for T in f64 f16 bf16: bool[4]{0..1}, T`),
 		Exempt: FixedDType,
 	}.Entry(),
 	opdef.Op[toOtherArgs]{
@@ -46,13 +44,10 @@ var convertOps = []*opdef.Entry{
 		Node: func(a *toOtherArgs, _ *opdef.Grad) (opdef.Node, error) {
 			return unchanged(a.Self, a.Other.DType, a.Copy)
 		},
-		Cases: func(g opdef.Gen) []*toOtherArgs {
-			var cs []*toOtherArgs
-			for _, x := range conversionCases(g) {
-				cs = append(cs, &toOtherArgs{Self: x, Other: tensor.Scalar(tensor.Float64, 0.0)})
-			}
-			return cs
-		},
+		Cases: opdef.Calls[toOtherArgs](`
+			f64[3, 4], f64[]{= 0}; f32[5], f64[]{= 0}; bf16[2, 3], f64[]{= 0}; f32[], f64[]{= 0}
+			f32[0, 3], f64[]{= 0}; f64[3, 4]{gaps}, f64[]{= 0}; i32[6]{-4..4}, f64[]{= 0}
+			bool[4]{0..1}, f64[]{= 0}`),
 	}.Entry(),
 	opdef.Op[toDeviceArgs]{
 		Schema: "to.device(Tensor self, any device=None, dtype? dtype=None, bool non_blocking=False, bool " +
@@ -89,15 +84,12 @@ var convertOps = []*opdef.Entry{
 			return elements.Result(opdef.Cast(a.Self, elements.OrElse(a.Dtype, a.Self.DType)))
 		},
 		Grad: func(a *toCopyArgs, g *opdef.Grad) (opdef.Grads, error) { return elements.PassGrad(g) },
-		Cases: func(g opdef.Gen) []*toCopyArgs {
-			var cs []*toCopyArgs
-			for _, x := range conversionCases(g) {
-				for _, dt := range []tensor.DType{tensor.Float64, tensor.BFloat16} {
-					cs = append(cs, &toCopyArgs{Self: x, Dtype: &dt})
-				}
-			}
-			return cs
-		},
+		Cases: opdef.Calls[toCopyArgs](`
+			f64[3, 4], dtype=f64; f64[3, 4], dtype=bf16; f32[5], dtype=f64; f32[5], dtype=bf16
+			bf16[2, 3], dtype=f64; bf16[2, 3], dtype=bf16; f32[], dtype=f64; f32[], dtype=bf16
+			f32[0, 3], dtype=f64; f32[0, 3], dtype=bf16; f64[3, 4]{gaps}, dtype=f64; f64[3, 4]{gaps}, dtype=bf16
+			i32[6]{-4..4}, dtype=f64; i32[6]{-4..4}, dtype=bf16; bool[4]{0..1}, dtype=f64
+			bool[4]{0..1}, dtype=bf16`),
 		Exempt: FixedDType,
 	}.Entry(),
 	cast("float", tensor.Float32).WithUncast("float"), cast("double", tensor.Float64).WithUncast("double"),
@@ -119,13 +111,10 @@ var convertOps = []*opdef.Entry{
 		Node: func(a *toOtherOnlyArgs, _ *opdef.Grad) (opdef.Node, error) {
 			return unchanged(a.Self, a.Other.DType, false)
 		},
-		Cases: func(g opdef.Gen) []*toOtherOnlyArgs {
-			var cs []*toOtherOnlyArgs
-			for _, x := range conversionCases(g) {
-				cs = append(cs, &toOtherOnlyArgs{Self: x, Other: tensor.Scalar(tensor.Float64, 0.0)})
-			}
-			return cs
-		},
+		Cases: opdef.Calls[toOtherOnlyArgs](`
+			f64[3, 4], f64[]{= 0}; f32[5], f64[]{= 0}; bf16[2, 3], f64[]{= 0}; f32[], f64[]{= 0}
+			f32[0, 3], f64[]{= 0}; f64[3, 4]{gaps}, f64[]{= 0}; i32[6]{-4..4}, f64[]{= 0}
+			bool[4]{0..1}, f64[]{= 0}`),
 	}.Entry(),
 	opdef.Op[typeArgs]{
 		Schema: "type(Tensor self, any dtype, bool non_blocking=False) -> Tensor", Names: "Tensor.type",
@@ -147,10 +136,7 @@ var convertOps = []*opdef.Entry{
 			}
 			return unchanged(a.Self, dt, false)
 		},
-		Cases: func(g opdef.Gen) []*typeArgs {
-			return []*typeArgs{{Self: g.Normal(tensor.Float64, 3), Dtype: "torch.DoubleTensor"},
-				{Self: g.Normal(tensor.Float32, 2, 2), Dtype: tensor.Float64}}
-		},
+		Cases:  opdef.Calls[typeArgs](`f64[3], 'torch.DoubleTensor'; f32[2, 2], f64`),
 		Exempt: FixedDType,
 	}.Entry(),
 	onto("cpu", "Tensor.cpu", "(Tensor self, MemoryFormat? memory_format=None) -> Tensor"),
@@ -178,10 +164,7 @@ var convertOps = []*opdef.Entry{
 		Error:  elements.ExactError,
 		Traits: opdef.Traits{NoGrad: "an array has none"},
 		Kernel: func(a *opdef.UnaryArgs) ([]*tensor.Tensor, error) { return elements.Result(a.Self) },
-		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
-			return []*opdef.UnaryArgs{{Self: elements.Detached(g.Normal(tensor.Float32, 2, 3))},
-				{Self: g.Int(tensor.Int64, -3, 3, 4)}}
-		},
+		Cases:  opdef.Calls[opdef.UnaryArgs](`f32[2, 3]{fixed}; i64[4]{-3..3}`),
 	}.Entry().AsMoving(),
 	same("alias", "alias Tensor.alias alias_copy", "(Tensor self) -> Tensor", "The tensor itself", false),
 	same("resolve_neg", "resolve_neg Tensor.resolve_neg", "(Tensor self) -> Tensor", "The tensor itself", false),
@@ -195,10 +178,7 @@ var convertOps = []*opdef.Entry{
 		Error:  elements.ExactError,
 		Traits: opdef.Traits{NoGrad: "autograd does not see it"},
 		Plan:   func(a *setDataArgs) (*dataSet, error) { return &dataSet{a.Value}, nil },
-		Cases: func(g opdef.Gen) []*setDataArgs {
-			return []*setDataArgs{{g.Normal(tensor.Float32, 3), g.Normal(tensor.Float32, 2, 4)},
-				{g.Normal(tensor.Float64, 2), g.Normal(tensor.Float64, 2)}}
-		},
+		Cases:  opdef.Calls[setDataArgs](`f32[3], f32[2, 4]; f64[2], f64[2]`),
 	}.Entry(),
 	opdef.Op[CopyArgs]{
 		Schema: "copy_(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", Names: "Tensor.copy_",
@@ -216,16 +196,9 @@ var convertOps = []*opdef.Entry{
 		Grad: func(a *CopyArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return opdef.Grads{"self": {elements.ZeroGrad(a.Self)}, "src": {opdef.SumTo(g.Out[0], a.Src.Shape)}}, nil
 		},
-		Cases: func(g opdef.Gen) []*CopyArgs {
-			return []*CopyArgs{
-				{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 3, 4), false},
-				{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 4), true},
-				{g.Normal(tensor.Float32, 5), g.Normal(tensor.Float64, 5), false}, {g.Int(tensor.Int32, 0, 1, 4),
-					g.Normal(tensor.Float32, 4), false},
-				{g.Int(tensor.Bool, 0, 1, 4), g.Int(tensor.Int64, 0, 2, 4), false}, {g.Normal(tensor.Float32, 0, 2),
-					g.Normal(tensor.Float32, 2), false},
-			}
-		},
+		Cases: opdef.Calls[CopyArgs](`
+			f64[3, 4], f64[3, 4]; f64[3, 4], f64[4], non_blocking=True; f32[5], f64[5]; i32[4]{0..1}, f32[4]
+			bool[4]{0..1}, i64[4]{0..2}; f32[0, 2], f32[2]`),
 	}.Entry(),
 }
 
@@ -344,13 +317,8 @@ func conversionCases(g opdef.Gen) []*tensor.Tensor {
 	}
 }
 
-func sameCases(g opdef.Gen) []*opdef.UnaryArgs {
-	var cs []*opdef.UnaryArgs
-	for _, x := range append(conversionCases(g), g.Normal(tensor.Complex64, 3)) {
-		cs = append(cs, &opdef.UnaryArgs{Self: x})
-	}
-	return cs
-}
+var sameCases = opdef.Calls[opdef.UnaryArgs](`
+	f64[3, 4]; f32[5]; bf16[2, 3]; f32[]; f32[0, 3]; f64[3, 4]{gaps}; i32[6]{-4..4}; bool[4]{0..1}; c64[3]`)
 
 // cast declares the method named after a dtype.
 func cast(name string, dt tensor.DType) *opdef.Entry {
@@ -385,13 +353,8 @@ func onto(name, names, params string) *opdef.Entry {
 		Node: func(a *deviceArgs, _ *opdef.Grad) (opdef.Node, error) {
 			return opdef.Node{Skip: elements.GradOfOtherOp}, nil
 		},
-		Cases: func(g opdef.Gen) []*deviceArgs {
-			var cs []*deviceArgs
-			for _, x := range conversionCases(g) {
-				cs = append(cs, &deviceArgs{Self: x})
-			}
-			return cs
-		},
+		Cases: opdef.Calls[deviceArgs](`
+			f64[3, 4]; f32[5]; bf16[2, 3]; f32[]; f32[0, 3]; f64[3, 4]{gaps}; i32[6]{-4..4}; bool[4]{0..1}`),
 	}
 	if !strings.Contains(params, "non_blocking") {
 		return same(name, names, params, "The tensor in host memory", false)

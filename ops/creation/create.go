@@ -32,12 +32,7 @@ var createOps = []*opdef.Entry{
 		Kernel: func(a *fullArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Size, a.FillValue, elements.OrElse(a.Dtype, dtypeOfNumber(a.FillValue)))
 		},
-		Cases: func(opdef.Gen) []*fullArgs {
-			bf := tensor.BFloat16
-			return []*fullArgs{{[]int{2, 3}, opdef.Float(1.5), nil}, {[]int{}, opdef.Int(7), nil},
-				{[]int{0, 2}, opdef.Bool(true), nil}, {[]int{3}, opdef.Float(0.1), &bf},
-				{[]int{2}, opdef.Cplx(1 + 2i), nil}}
-		},
+		Cases: opdef.Calls[fullArgs](`[2, 3], 1.5; [], 7; [0, 2], True; [3], 0.1, dtype=bf16; [2], 1+2j`),
 	}.Entry(),
 	opdef.Op[fullLikeArgs]{
 		Schema: "full_like(Tensor self, Scalar fill_value, *, dtype? dtype=None" + OptionParams, Names: "full_like",
@@ -48,13 +43,9 @@ var createOps = []*opdef.Entry{
 		Kernel: func(a *fullLikeArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Self.Shape, a.FillValue, elements.OrElse(a.Dtype, a.Self.DType))
 		},
-		Cases: func(g opdef.Gen) []*fullLikeArgs {
-			var cs []*fullLikeArgs
-			for _, x := range conversionCases(g) {
-				cs = append(cs, &fullLikeArgs{Self: x, FillValue: opdef.Int(1)})
-			}
-			return cs
-		},
+		Cases: opdef.Calls[fullLikeArgs](`
+			f64[3, 4], 1; f32[5], 1; bf16[2, 3], 1; f32[], 1; f32[0, 3], 1; f64[3, 4]{gaps}, 1; i32[6]{-4..4}, 1
+			bool[4]{0..1}, 1`),
 	}.Entry(),
 	opdef.Op[newFullArgs]{
 		Schema: "new_full(Tensor self, int[] size, Scalar fill_value, *, dtype? dtype=None" + OptionParams,
@@ -66,13 +57,9 @@ var createOps = []*opdef.Entry{
 		Kernel: func(a *newFullArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Size, a.FillValue, elements.OrElse(a.Dtype, a.Self.DType))
 		},
-		Cases: func(g opdef.Gen) []*newFullArgs {
-			var cs []*newFullArgs
-			for _, x := range conversionCases(g) {
-				cs = append(cs, &newFullArgs{Self: x, Size: []int{2, 3}, FillValue: opdef.Int(1)})
-			}
-			return cs
-		},
+		Cases: opdef.Calls[newFullArgs](`
+			f64[3, 4], [2, 3], 1; f32[5], [2, 3], 1; bf16[2, 3], [2, 3], 1; f32[], [2, 3], 1; f32[0, 3], [2, 3], 1
+			f64[3, 4]{gaps}, [2, 3], 1; i32[6]{-4..4}, [2, 3], 1; bool[4]{0..1}, [2, 3], 1`),
 	}.Entry(),
 	opdef.Op[fillArgs]{
 		Schema: "fill(Tensor self, Tensor|Scalar value) -> Tensor", Names: "fill",
@@ -114,15 +101,8 @@ var createOps = []*opdef.Entry{
 		Traits: opdef.Traits{Trivial: true, NoGrad: elements.NoDifferentiableArgument},
 		Error:  elements.RoundedError, Kernel: arange,
 		Bounds: opdef.Bounds[*arangeArgs]{Scale: arangeScale},
-		Cases: func(opdef.Gen) []*arangeArgs {
-			f64 := tensor.Float64
-			return []*arangeArgs{
-				{opdef.Int(1), opdef.Int(7), opdef.Int(2), nil}, {opdef.Float(0), opdef.Float(1),
-					opdef.Float(0.1), nil},
-				{opdef.Int(5), opdef.Int(-5), opdef.Int(-3), nil}, {opdef.Float(-1), opdef.Float(1), opdef.Float(0.3),
-					&f64}, {opdef.Int(3), opdef.Int(3), opdef.Int(1), nil},
-			}
-		},
+		Cases: opdef.Calls[arangeArgs](`
+			1, 7, step=2; 0.0, 1.0, step=0.1; 5, -5, step=-3; -1.0, 1.0, step=0.3, dtype=f64; 3, 3`),
 	}.Entry(),
 	opdef.Op[arangeEndArgs]{
 		Schema: "arange(Scalar end, *, dtype? dtype=None" + OptionParams, Names: "arange",
@@ -132,11 +112,7 @@ var createOps = []*opdef.Entry{
 		Kernel: func(a *arangeEndArgs) ([]*tensor.Tensor, error) {
 			return arange(&arangeArgs{opdef.Int(0), a.End, opdef.Int(1), arangeDType(a.Dtype, a.End)})
 		},
-		Cases: func(opdef.Gen) []*arangeEndArgs {
-			h := tensor.Float16
-			return []*arangeEndArgs{{opdef.Int(5), nil}, {opdef.Float(3.5), nil}, {opdef.Int(0), nil},
-				{opdef.Int(4), &h}}
-		},
+		Cases: opdef.Calls[arangeEndArgs](`5; 3.5; 0; 4, dtype=f16`),
 	}.Entry(),
 	opdef.Op[linspaceArgs]{
 		Schema: "linspace(Scalar start, Scalar end, int steps, *, dtype? dtype=None" + OptionParams, Names: "linspace",
@@ -151,14 +127,8 @@ var createOps = []*opdef.Entry{
 				return []*tensor.Tensor{tensor.Full(tensor.Float64, outs[0].Shape, s)}
 			},
 		},
-		Cases: func(opdef.Gen) []*linspaceArgs {
-			i64, c := tensor.Int64, tensor.Complex64
-			return []*linspaceArgs{
-				{opdef.Int(0), opdef.Int(1), 5, nil}, {opdef.Float(-2.5), opdef.Float(3), 4, nil},
-				{opdef.Int(1), opdef.Int(9), 4, &i64}, {opdef.Int(1), opdef.Int(2), 1, nil},
-				{opdef.Int(1), opdef.Int(2), 0, nil}, {opdef.Int(1), opdef.Cplx(2i), 3, &c},
-			}
-		},
+		Cases: opdef.Calls[linspaceArgs](`
+			0, 1, 5; -2.5, 3.0, 4; 1, 9, 4, dtype=i64; 1, 2, 1; 1, 2, 0; 1, 0+2j, 3, dtype=c64`),
 	}.Entry(),
 	opdef.Op[logspaceArgs]{
 		Schema: "logspace(Scalar start, Scalar end, int steps, float base=10.0, *, dtype? dtype=None" + OptionParams,
@@ -180,11 +150,7 @@ var createOps = []*opdef.Entry{
 					func(y float64) float64 { return y * (1 + k) })}
 			},
 		},
-		Cases: func(opdef.Gen) []*logspaceArgs {
-			i64 := tensor.Int64
-			return []*logspaceArgs{{opdef.Int(0), opdef.Int(2), 5, 10, nil}, {opdef.Float(-2.5), opdef.Float(3), 4, 2,
-				nil}, {opdef.Int(0), opdef.Int(3), 4, 2, &i64}}
-		},
+		Cases: opdef.Calls[logspaceArgs](`0, 2, 5; -2.5, 3.0, 4, base=2.0; 0, 3, 4, base=2.0, dtype=i64`),
 	}.Entry(),
 	opdef.Op[eyeArgs]{
 		Schema: "eye(int n, int? m=None, *, dtype? dtype=None" + OptionParams, Names: "eye",
@@ -204,10 +170,7 @@ var createOps = []*opdef.Entry{
 			return elements.Result(opdef.Cast(tensor.New(tensor.Int64, []int{n, m}, v),
 				elements.OrElse(a.Dtype, tensor.DefaultDType)))
 		},
-		Cases: func(opdef.Gen) []*eyeArgs {
-			m, c := 4, tensor.Complex64
-			return []*eyeArgs{{3, nil, nil}, {2, &m, nil}, {0, nil, nil}, {2, nil, &c}}
-		},
+		Cases: opdef.Calls[eyeArgs](`3; 2, m=4; 0; 2, dtype=c64`),
 	}.Entry(),
 	triangle("tril_indices", "Indices of the lower triangle",
 		func(r, cols, offset int) (lo, hi int) { return 0, min(cols, diagonal(r, offset, cols)+1) }),
@@ -243,13 +206,8 @@ var createOps = []*opdef.Entry{
 			dt := elements.OrElse(a.Dtype, a.Self.DType)
 			return fromData(a.Data, &dt)
 		},
-		Cases: func(g opdef.Gen) []*newTensorArgs {
-			var cs []*newTensorArgs
-			for _, c := range dataCases(g) {
-				cs = append(cs, &newTensorArgs{g.Normal(tensor.Float32, 2), c.Data, nil})
-			}
-			return cs
-		},
+		Cases: opdef.Calls[newTensorArgs](`
+			f32[2], [1, 2, 3]; f32[2], [(1.5, 2), (0.0, -1.0)]; f32[2], 0.1; f32[2], True; f32[2], []`),
 	}.Entry(),
 	opdef.Op[newArgs]{
 		Schema: "new(Tensor self, any data=None, any size1=None, any size2=None, any size3=None, any size4=None, any " +
@@ -267,12 +225,8 @@ var createOps = []*opdef.Entry{
 			}
 			return fromData(a.Data, &a.Self.DType)
 		},
-		Cases: func(g opdef.Gen) []*newArgs {
-			self := g.Normal(tensor.Float32, 2)
-			return []*newArgs{{Self: self}, {Self: self, Data: int64(2), Size1: int64(3)},
-				{Self: self, Data: value.NewList(int64(2), 3.5)}, {Self: self, Data: g.Normal(tensor.Float32, 2)},
-				{Self: self, Size: value.NewTuple(int64(2))}}
-		},
+		Cases: opdef.Calls[newArgs](`
+			f32[2]; f32[2], data=2, size1=3; f32[2], data=[2, 3.5]; f32[2], data=f32[2]; f32[2], size=(2)`),
 	}.Entry(),
 	opdef.Op[scalarTensorArgs]{
 		Schema: "scalar_tensor(Scalar s, *, dtype? dtype=None" + OptionParams, Names: "scalar_tensor",
@@ -283,9 +237,7 @@ var createOps = []*opdef.Entry{
 		Kernel: func(a *scalarTensorArgs) ([]*tensor.Tensor, error) {
 			return Constant(nil, a.S, elements.OrElse(a.Dtype, tensor.DefaultDType))
 		},
-		Cases: func(opdef.Gen) []*scalarTensorArgs {
-			return []*scalarTensorArgs{{opdef.Float(2.5), nil}, {opdef.Int(3), nil}}
-		},
+		Cases: opdef.Calls[scalarTensorArgs](`2.5; 3`),
 	}.Entry(),
 	constantInit("constant_", "(Tensor tensor, Scalar val) -> Tensor",
 		func(a *constantArgs) opdef.Scalar { return a.Val }),
@@ -297,9 +249,7 @@ var createOps = []*opdef.Entry{
 		Kernel: func(a *onesInitArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Tensor.Shape, opdef.Int(1), a.Tensor.DType)
 		},
-		Cases: func(g opdef.Gen) []*onesInitArgs {
-			return []*onesInitArgs{{g.Normal(tensor.Float32, 2, 3)}}
-		},
+		Cases: opdef.Calls[onesInitArgs](`f32[2, 3]`),
 	}.Entry(),
 }
 
@@ -485,10 +435,7 @@ func filled(name, summary string, v int64) *opdef.Entry {
 }
 
 // SizeCases are cases of operators that make a tensor of a size.
-func SizeCases(opdef.Gen) []*NewSizeArgs {
-	i32, c := tensor.Int32, tensor.Complex64
-	return []*NewSizeArgs{{[]int{2, 3}, nil}, {[]int{}, nil}, {[]int{0, 2}, nil}, {[]int{4}, &i32}, {[]int{2}, &c}}
-}
+var SizeCases = opdef.Calls[NewSizeArgs](`[2, 3]; []; [0, 2]; [4], dtype=i32; [2], dtype=c64`)
 
 func filledLike(name, summary string, v int64) *opdef.Entry {
 	return opdef.Op[NewLikeArgs]{
@@ -505,14 +452,9 @@ func filledLike(name, summary string, v int64) *opdef.Entry {
 }
 
 // LikeCases are cases of operators that make a tensor of another's size.
-func LikeCases(g opdef.Gen) []*NewLikeArgs {
-	i32 := tensor.Int32
-	var cs []*NewLikeArgs
-	for _, x := range conversionCases(g) {
-		cs = append(cs, &NewLikeArgs{Self: x})
-	}
-	return append(cs, &NewLikeArgs{cs[0].Self, &i32})
-}
+var LikeCases = opdef.Calls[NewLikeArgs](`
+	f64[3, 4]; f32[5]; bf16[2, 3]; f32[]; f32[0, 3]; f64[3, 4]{gaps}; i32[6]{-4..4}; bool[4]{0..1}
+	f64[3, 4], dtype=i32`)
 
 func filledNew(name, summary string, v int64) *opdef.Entry {
 	return opdef.Op[NewArgs]{
@@ -529,13 +471,9 @@ func filledNew(name, summary string, v int64) *opdef.Entry {
 }
 
 // NewCases are cases of methods that make a tensor of a size.
-func NewCases(g opdef.Gen) []*NewArgs {
-	var cs []*NewArgs
-	for i, x := range conversionCases(g) {
-		cs = append(cs, &NewArgs{Self: x, Size: [][]int{{2, 3}, {}, {0, 2}}[i%3]})
-	}
-	return cs
-}
+var NewCases = opdef.Calls[NewArgs](`
+	f64[3, 4], [2, 3]; f32[5], []; bf16[2, 3], [0, 2]; f32[], [2, 3]; f32[0, 3], []; f64[3, 4]{gaps}, [0, 2]
+	i32[6]{-4..4}, [2, 3]; bool[4]{0..1}, []`)
 
 func fill(a *fillArgs) ([]*tensor.Tensor, error) {
 	if a.Value.Dim() != 0 {
@@ -548,13 +486,9 @@ func fillGrad(a *fillArgs, g *opdef.Grad) (opdef.Grads, error) {
 	return opdef.Grads{"self": {elements.ZeroGrad(a.Self)}, "value": {elements.SumGradTo(g.Out[0], a.Value)}}, nil
 }
 
-func fillCases(g opdef.Gen) []*fillArgs {
-	var cs []*fillArgs
-	for _, x := range conversionCases(g) {
-		cs = append(cs, &fillArgs{x, tensor.Wrap(int64(1))})
-	}
-	return append(cs, &fillArgs{cs[0].Self, g.Normal(tensor.Float64)})
-}
+var fillCases = opdef.Calls[fillArgs](`
+	f64[3, 4], 1; f32[5], 1; bf16[2, 3], 1; f32[], 1; f32[0, 3], 1; f64[3, 4]{gaps}, 1; i32[6]{-4..4}, 1
+	bool[4]{0..1}, 1; f64[3, 4], f64[]`)
 
 // diagonal is the column of a diagonal in row r, at most one beyond cols columns on
 // either side.
@@ -600,10 +534,7 @@ func triangle(name, summary string, span func(r, cols, offset int) (lo, hi int))
 			}
 			return elements.Result(tensor.New(a.Dtype, []int{2, n}, v))
 		},
-		Cases: func(opdef.Gen) []*triangleArgs {
-			return []*triangleArgs{{3, 3, 0, tensor.Int64}, {3, 4, 1, tensor.Int64}, {4, 2, -1, tensor.Int32},
-				{0, 3, 0, tensor.Int64}}
-		},
+		Cases: opdef.Calls[triangleArgs](`3, 3; 3, 4, offset=1; 4, 2, offset=-1, dtype=i32; 0, 3`),
 	}.Entry()
 }
 
@@ -616,8 +547,6 @@ func constantInit(name, params string, v func(*constantArgs) opdef.Scalar) *opde
 		Kernel: func(a *constantArgs) ([]*tensor.Tensor, error) {
 			return Constant(a.Tensor.Shape, v(a), a.Tensor.DType)
 		},
-		Cases: func(g opdef.Gen) []*constantArgs {
-			return []*constantArgs{{g.Normal(tensor.Float32, 2, 3), opdef.Float(0.5)}}
-		},
+		Cases: opdef.Calls[constantArgs](`f32[2, 3], 0.5`),
 	}.Entry()
 }

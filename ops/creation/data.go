@@ -89,11 +89,4 @@ func nestedNumbers(v value.Value, flat *[]opdef.Scalar, dt *tensor.DType, depth 
 	return append([]int{len(seq.Items)}, inner...), nil
 }
 
-func dataCases(opdef.Gen) []*dataArgs {
-	bf := tensor.BFloat16
-	return []*dataArgs{
-		{value.NewList(int64(1), int64(2), int64(3)), nil},
-		{value.NewList(value.NewTuple(1.5, int64(2)), value.NewTuple(0.0, -1.0)), nil}, {0.1, &bf}, {true, nil},
-		{value.NewList(), nil},
-	}
-}
+var dataCases = opdef.Calls[dataArgs](`[1, 2, 3]; [(1.5, 2), (0.0, -1.0)]; 0.1, dtype=bf16; True; []`)

@@ -240,12 +240,9 @@ func boxes() []*opdef.Entry {
 			Schema: "clip_boxes_to_image(Tensor boxes, int[2] size) -> Tensor", Names: boxNames("clip_boxes_to_image"),
 			Doc: boxDoc("Boxes cut off at the borders of an image",
 				"x limited to [0, width], y to [0, height], size = (height, width)", "Boxes are (x1, y1, x2, y2)."),
-			Cases: func(g opdef.Gen) []*clipArgs {
-				cs := opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *clipArgs {
-					return &clipArgs{g.Apart(dt, []float64{0, 1, 2}, 3, 4), []int{1, 2}}
-				})(g)
-				return append(cs, &clipArgs{g.Int(tensor.Int64, -4, 9, 2, 4), []int{5, 6}})
-			},
+			Cases: opdef.Calls[clipArgs](`
+				for T in f64 f32 bf16 f16: T[3, 4]{apart 0 1 2}, [1, 2]
+				i64[2, 4]{-4..9}, [5, 6]`),
 		}, compose.Unfused, func(g *compose.Graph, a *clipArgs) compose.Values {
 			x := g.Arg("boxes", a.Boxes)
 			if columns(g, "boxes", x, 4); len(a.Size) != 2 {

@@ -36,17 +36,17 @@ var sigmoidFocalLoss = compose.Declare(compose.Op[focalArgs]{
 		Formula: "alpha_t * (1 - p_t)^gamma * BCE(inputs, targets), p_t = p*targets + (1-p)*(1-targets), p = " +
 			"sigmoid(inputs)",
 		Notes: "alpha_t is alpha*targets + (1-alpha)*(1-targets), or 1 if alpha is negative."},
-	Cases: func(g opdef.Gen) (cs []*focalArgs) {
-		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.BFloat16} {
-			for _, reduction := range []string{"none", "mean", "sum"} {
-				y := opdef.Cast(g.Int(tensor.Int64, 0, 1, 3, 4), dt).Rounded()
-				cs = append(cs, &focalArgs{g.Normal(dt, 3, 4), y, 0.25, 2, reduction})
-			}
-		}
-		f64 := tensor.Float64
-		return append(cs, &focalArgs{g.Normal(f64, 5), g.Uniform(f64, 0, 1, 5), -1, 1.5, "none"},
-			&focalArgs{g.Normal(f64, 5), g.Uniform(f64, 0, 1, 5), 0.75, 0, "mean"})
-	},
+	Cases: opdef.Calls[focalArgs](`
+		f64[3, 4], f64[3, 4]{= 0 1 0 1 0 1 1 1 1 1 0 0}
+		f64[3, 4], f64[3, 4]{= 1 1 0 1 1 0 1 0 1 0 0 1}, reduction='mean'
+		f64[3, 4], f64[3, 4]{= 1 1 0 1 0 0 1 0 0 1 0 1}, reduction='sum'
+		f32[3, 4], f32[3, 4]{= 0 1 1 1 0 0 0 0 1 0 1 1}
+		f32[3, 4], f32[3, 4]{= 1 1 0 1 0 1 1 0 0 0 0 1}, reduction='mean'
+		f32[3, 4], f32[3, 4]{= 1 0 1 0 1 0 1 0 0 0 0 1}, reduction='sum'
+		bf16[3, 4], bf16[3, 4]{= 0 1 0 0 1 0 0 0 1 1 0 1}
+		bf16[3, 4], bf16[3, 4]{= 1 1 1 1 0 1 0 0 0 0 0 0}, reduction='mean'
+		bf16[3, 4], bf16[3, 4]{= 0 1 1 0 1 1 0 0 0 0 1 0}, reduction='sum'
+		f64[5], f64[5]{0..1}, alpha=-1.0, gamma=1.5; f64[5], f64[5]{0..1}, alpha=0.75, gamma=0.0, reduction='mean'`),
 }, compose.Unfused, func(g *compose.Graph, a *focalArgs) compose.Values {
 	x, y := g.Arg("inputs", a.Inputs), g.Arg("targets", a.Targets)
 	if !slices.Equal(x.Shape(), y.Shape()) {

@@ -44,16 +44,12 @@ var roiAlign = compose.Declare(compose.Op[roiAlignArgs]{
 	Schema: "roi_align(Tensor input, Tensor boxes, int[2] output_size, float spatial_scale=1.0, " +
 		"int sampling_ratio=-1, bool aligned=False) -> Tensor",
 	Names: "torchvision.roi_align torchvision.ops.roi_align torchvision.ops.roi_align.roi_align", Doc: roiAlignDoc,
-	Cases: func(g opdef.Gen) (cs []*roiAlignArgs) {
-		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32} {
-			boxes := tensor.New(dt, []int{3, 5}, []float64{0, 1, 1, 6, 5, 1, -0.75, 0, 8.25, 7, 0, 3.5, 2, 3.75,
-				9}).Rounded()
-			cs = append(cs, &roiAlignArgs{g.Normal(dt, 2, 3, 6, 8), boxes, []int{2, 3}, 1, 2, false},
-				&roiAlignArgs{g.Normal(dt, 2, 1, 6, 8), boxes, []int{3, 2}, 0.5, -1, true})
-		}
-		return append(cs, &roiAlignArgs{g.Normal(tensor.Float64, 1, 2, 4, 4),
-			tensor.New(tensor.Float64, []int{0, 5}, []float64{}), []int{2, 2}, 1, 2, false})
-	},
+	Cases: opdef.Calls[roiAlignArgs](`
+		for T in f64 f32: T[2, 3, 6, 8], T[3, 5]{= 0 1 1 6 5 1 -0.75 0 8.25 7 0 3.5 2 3.75 9}, [2, 3],
+		sampling_ratio=2;
+		T[2, 1, 6, 8], T[3, 5]{= 0 1 1 6 5 1 -0.75 0 8.25 7 0 3.5 2 3.75 9}, [3, 2], spatial_scale=0.5,
+		aligned=True
+		f64[1, 2, 4, 4], f64[0, 5]{=}, [2, 2], sampling_ratio=2`),
 }, compose.Fused, func(g *compose.Graph, a *roiAlignArgs) compose.Values {
 	return alignRegions(g, a.Input, regionsOf(g, "boxes", a.Boxes), a.OutputSize, roiGrid{samples: a.SamplingRatio,
 		scale: a.SpatialScale, aligned: a.Aligned})
@@ -82,13 +78,8 @@ var roiAlignNative = compose.Declare(compose.Op[roiAlignNativeArgs]{
 	Schema: "roi_align.native(Tensor input, Tensor rois, float spatial_scale, int pooled_height, int pooled_width, " +
 		"int sampling_ratio, bool aligned) -> Tensor",
 	Names: "torch.ops.torchvision.roi_align", Doc: roiAlignDoc,
-	Cases: func(g opdef.Gen) (cs []*roiAlignNativeArgs) {
-		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32} {
-			rois := tensor.New(dt, []int{2, 5}, []float64{1, 0.5, 1, 4, 5, 0, 2, 0.25, 5, 3}).Rounded()
-			cs = append(cs, &roiAlignNativeArgs{g.Normal(dt, 2, 2, 6, 6), rois, 0.75, 2, 3, 2, false})
-		}
-		return cs
-	},
+	Cases: opdef.Calls[roiAlignNativeArgs](`
+		for T in f64 f32: T[2, 2, 6, 6], T[2, 5]{= 1 0.5 1 4 5 0 2 0.25 5 3}, 0.75, 2, 3, 2, False`),
 }, compose.Fused, func(g *compose.Graph, a *roiAlignNativeArgs) compose.Values {
 	return alignRegions(g, a.Input, regionsOf(g, "rois", a.Rois), []int{a.PooledHeight, a.PooledWidth},
 		roiGrid{samples: a.SamplingRatio, scale: a.SpatialScale, aligned: a.Aligned})

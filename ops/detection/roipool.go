@@ -294,13 +294,10 @@ func psAligns() []*opdef.Entry {
 		compose.Declare(compose.Op[psAlignArgs]{
 			Schema: "ps_roi_align(Tensor input, Tensor boxes, " + tail, Names: poolNames("ps_roi_align"),
 			Doc: psAlignDoc,
-			Cases: func(g opdef.Gen) (cs []*psAlignArgs) {
-				for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32} {
-					cs = append(cs, &psAlignArgs{g.Normal(dt, 2, 12, 6, 8), someRegions(dt), []int{2, 3}, 0.75, 2},
-						&psAlignArgs{g.Normal(dt, 2, 8, 6, 8), someRegions(dt), []int{2, 2}, 0.5, -1})
-				}
-				return cs
-			},
+			Cases: opdef.Calls[psAlignArgs](`
+				for T in f64 f32: T[2, 12, 6, 8], T[3, 5]{= 0 1 1 6 5 1 -0.75 0 8.25 7 0 3.25 2 3.75 9}, [2, 3],
+				spatial_scale=0.75, sampling_ratio=2;
+				T[2, 8, 6, 8], T[3, 5]{= 0 1 1 6 5 1 -0.75 0 8.25 7 0 3.25 2 3.75 9}, [2, 2], spatial_scale=0.5`),
 		}, compose.Fused, func(g *compose.Graph, a *psAlignArgs) compose.Values {
 			y, _ := alignOwn(g, a.Input, regionsOf(g, "boxes", a.Boxes), a.OutputSize, a.SpatialScale, a.SamplingRatio)
 			return compose.Values{y}
@@ -326,12 +323,9 @@ func psAligns() []*opdef.Entry {
 			Schema: "ps_roi_align.native(Tensor input, Tensor rois, float spatial_scale, int pooled_height, " +
 				"int pooled_width, int sampling_ratio) -> (Tensor, Tensor)",
 			Names: "torch.ops.torchvision.ps_roi_align", Doc: psAlignDoc,
-			Cases: func(g opdef.Gen) (cs []*psAlignNativeArgs) {
-				for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32} {
-					cs = append(cs, &psAlignNativeArgs{g.Normal(dt, 2, 12, 6, 8), someRegions(dt), 0.75, 2, 3, 2})
-				}
-				return cs
-			},
+			Cases: opdef.Calls[psAlignNativeArgs](`
+				for T in f64 f32: T[2, 12, 6, 8], T[3, 5]{= 0 1 1 6 5 1 -0.75 0 8.25 7 0 3.25 2 3.75 9}, 0.75, 2,
+				3, 2`),
 		}, compose.Fused, func(g *compose.Graph, a *psAlignNativeArgs) compose.Values {
 			y, at := alignOwn(g, a.Input, regionsOf(g, "rois", a.Rois), []int{a.PooledHeight, a.PooledWidth},
 				a.SpatialScale, a.SamplingRatio)

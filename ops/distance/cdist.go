@@ -291,17 +291,11 @@ var distanceOps = []*opdef.Entry{
 				return max(1, d.X1.Numel(), d.X2.Numel())
 			},
 		},
-		Cases: func(g opdef.Gen) []*cdistArgs {
-			f32, f64 := tensor.Float32, tensor.Float64
-			exact := "donot_use_mm_for_euclid_dist"
-			var cs []*cdistArgs
-			for _, p := range []float64{2, 1, 3, 1.5, math.Inf(1), 0} {
-				cs = append(cs, &cdistArgs{g.Normal(f64, 4, 3), g.Normal(f64, 2, 3), p, nil})
-			}
-			return append(cs, &cdistArgs{g.Normal(f32, 2, 3, 4), g.Normal(f32, 5, 4), 2, &exact},
-				&cdistArgs{g.Normal(f32, 0, 4), g.Normal(f32, 5, 4), 2, nil},
-				&cdistArgs{opdef.NonContiguous(g.Normal(f64, 3, 2)), opdef.NonContiguous(g.Normal(f64, 2, 2)), 2, nil})
-		},
+		Cases: opdef.Calls[cdistArgs](`
+			f64[4, 3], f64[2, 3]; f64[4, 3], f64[2, 3], p=1.0; f64[4, 3], f64[2, 3], p=3.0
+			f64[4, 3], f64[2, 3], p=1.5; f64[4, 3], f64[2, 3], p=inf; f64[4, 3], f64[2, 3], p=0.0
+			f32[2, 3, 4], f32[5, 4], compute_mode='donot_use_mm_for_euclid_dist'; f32[0, 4], f32[5, 4]
+			f64[3, 2]{gaps}, f64[2, 2]{gaps}`),
 	}.Entry(),
 	opdef.Planned[*pdistArgs, *triangle]{
 		Schema: "pdist(Tensor input, float p=2.0) -> Tensor",
@@ -321,14 +315,8 @@ var distanceOps = []*opdef.Entry{
 		},
 		Kernel: func(p *triangle) ([]*tensor.Tensor, error) { return elements.Single(p.upper(p.all())), nil },
 		Grad:   (*triangle).grad,
-		Cases: func(g opdef.Gen) []*pdistArgs {
-			f64 := tensor.Float64
-			return []*pdistArgs{
-				{g.Normal(f64, 4, 3), 2}, {g.Normal(f64, 3, 2), 1}, {g.Normal(f64, 3, 2), 3},
-				{g.Normal(f64, 3, 4), math.Inf(1)}, {g.Normal(tensor.Float32, 5, 2), 2},
-				{g.Normal(tensor.Float32, 1, 2), 2}, {g.Normal(f64, 3, 3), 1.5},
-			}
-		},
+		Cases: opdef.Calls[pdistArgs](`
+			f64[4, 3]; f64[3, 2], p=1.0; f64[3, 2], p=3.0; f64[3, 4], p=inf; f32[5, 2]; f32[1, 2]; f64[3, 3], p=1.5`),
 	}.Entry(),
 }
 

@@ -19,15 +19,9 @@ var scaledOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Cosine of the angle between vectors",
 			Formula: "sum(x1*x2) / (max(|x1|, eps) * max(|x2|, eps))", Notes: "The limit eps passes the gradient on."},
 		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
-		Cases: func(g opdef.Gen) []*cosineArgs {
-			f64 := tensor.Float64
-			return []*cosineArgs{
-				{g.Normal(f64, 3, 4), g.Normal(f64, 3, 4), 1, 1e-8}, {g.Normal(f64, 3, 4), g.Normal(f64, 4), -1, 1e-8},
-				{g.Normal(f64, 2, 3, 4), g.Normal(f64, 2, 1, 4), 0, 1e-8},
-				{g.Normal(tensor.Float32, 5), g.Normal(tensor.Float32, 5), 0, 1e-8}, {g.Normal(tensor.BFloat16, 2, 3),
-					g.Normal(tensor.BFloat16, 2, 3), 1, 1e-8},
-			}
-		},
+		Cases: opdef.Calls[cosineArgs](`
+			f64[3, 4], f64[3, 4]; f64[3, 4], f64[4], dim=-1; f64[2, 3, 4], f64[2, 1, 4], dim=0
+			f32[5], f32[5], dim=0; bf16[2, 3], bf16[2, 3]`),
 	}, compose.Unfused, cosineSimilarity),
 	compose.Declare(compose.Op[pairwiseArgs]{
 		Schema: "pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False) -> Tensor",

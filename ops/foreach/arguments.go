@@ -107,18 +107,9 @@ func foreachTensors(g opdef.Gen) [][]*tensor.Tensor {
 	}
 }
 
-func foreachCases(g opdef.Gen) []*foreachArgs {
-	var cs []*foreachArgs
-	for _, l := range foreachTensors(g) {
-		cs = append(cs, &foreachArgs{l})
-	}
-	return cs
-}
-
-// foreachPairs are two lists of tensors of equal shapes per case.
-func foreachPairs(g opdef.Gen) (self, other [][]*tensor.Tensor) {
-	return foreachTensors(g), foreachTensors(g)
-}
+var foreachCases = opdef.Calls[foreachArgs](`
+	[f64[2, 3]{0.55..0.9}, f64[3]{0.55..0.9}, f64[]{0.55..0.9}]; [f32[2, 2]{0.55..0.9}, f32[3, 2]{0.55..0.9 gaps}]
+	[bf16[4]{0.55..0.9}]; [f32[3]{0.55..0.9}, f32[0, 2]{0.55..0.9}, f32[2]{0.55..0.9}]`)
 
 func foreachNumbers(n int) []opdef.Scalar {
 	s := tensor.Make[opdef.Scalar](n)
@@ -128,24 +119,20 @@ func foreachNumbers(n int) []opdef.Scalar {
 	return s
 }
 
-func foreachPairCases(g opdef.Gen) (cs []*foreachPairArgs) {
-	self, other := foreachPairs(g)
-	for i := range self {
-		cs = append(cs, &foreachPairArgs{self[i], other[i]})
-	}
-	return cs
-}
+var foreachPairCases = opdef.Calls[foreachPairArgs](`
+	[f64[2, 3]{0.55..0.9}, f64[3]{0.55..0.9}, f64[]{0.55..0.9}], [f64[2, 3]{0.55..0.9}, f64[3]{0.55..0.9},
+	f64[]{0.55..0.9}]
+	[f32[2, 2]{0.55..0.9}, f32[3, 2]{0.55..0.9 gaps}], [f32[2, 2]{0.55..0.9}, f32[3, 2]{0.55..0.9 gaps}]
+	[bf16[4]{0.55..0.9}], [bf16[4]{0.55..0.9}]
+	[f32[3]{0.55..0.9}, f32[0, 2]{0.55..0.9}, f32[2]{0.55..0.9}], [f32[3]{0.55..0.9}, f32[0, 2]{0.55..0.9},
+	f32[2]{0.55..0.9}]`)
 
-func foreachScalarCases(g opdef.Gen) (cs []*foreachScalarArgs) {
-	for i, c := range foreachCases(g) {
-		cs = append(cs, &foreachScalarArgs{c.Self, opdef.Float(0.25 + float64(i))})
-	}
-	return cs
-}
+var foreachScalarCases = opdef.Calls[foreachScalarArgs](`
+	[f64[2, 3]{0.55..0.9}, f64[3]{0.55..0.9}, f64[]{0.55..0.9}], 0.25
+	[f32[2, 2]{0.55..0.9}, f32[3, 2]{0.55..0.9 gaps}], 1.25; [bf16[4]{0.55..0.9}], 2.25
+	[f32[3]{0.55..0.9}, f32[0, 2]{0.55..0.9}, f32[2]{0.55..0.9}], 3.25`)
 
-func foreachScalarsCases(g opdef.Gen) (cs []*foreachScalarsArgs) {
-	for _, c := range foreachCases(g) {
-		cs = append(cs, &foreachScalarsArgs{c.Self, foreachNumbers(len(c.Self))})
-	}
-	return cs
-}
+var foreachScalarsCases = opdef.Calls[foreachScalarsArgs](`
+	[f64[2, 3]{0.55..0.9}, f64[3]{0.55..0.9}, f64[]{0.55..0.9}], [0.5, 1.5, 2.5]
+	[f32[2, 2]{0.55..0.9}, f32[3, 2]{0.55..0.9 gaps}], [0.5, 1.5]; [bf16[4]{0.55..0.9}], [0.5]
+	[f32[3]{0.55..0.9}, f32[0, 2]{0.55..0.9}, f32[2]{0.55..0.9}], [0.5, 1.5, 2.5]`)

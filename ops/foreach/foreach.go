@@ -43,22 +43,16 @@ func foreachOps() []*opdef.Entry {
 			call: func(a *foreachNormArgs, i int) any {
 				return &linalg.VectorNormArgs{X: a.Self[i], Ord: a.Ord, Dtype: a.Dtype}
 			},
-			cases: func(g opdef.Gen) []*foreachNormArgs {
-				var cs []*foreachNormArgs
-				for i, c := range foreachCases(g) {
-					cs = append(cs, &foreachNormArgs{Self: c.Self, Ord: opdef.Int(int64(i%2 + 1))})
-				}
-				return cs
-			},
+			cases: opdef.Calls[foreachNormArgs](`
+				[f64[2, 3]{0.55..0.9}, f64[3]{0.55..0.9}, f64[]{0.55..0.9}], ord=1
+				[f32[2, 2]{0.55..0.9}, f32[3, 2]{0.55..0.9 gaps}]; [bf16[4]{0.55..0.9}], ord=1
+				[f32[3]{0.55..0.9}, f32[0, 2]{0.55..0.9}, f32[2]{0.55..0.9}]`),
 			functional: true,
 		}.entries(),
 		foreach[foreachArgs]{
 			name: "max", params: "Tensor[] self", sizes: (*foreachArgs).sizes, functional: true,
-			call: func(a *foreachArgs, i int) any { return &opdef.UnaryArgs{Self: a.Self[i]} },
-			cases: func(g opdef.Gen) []*foreachArgs {
-				return []*foreachArgs{{[]*tensor.Tensor{g.Distinct(tensor.Float64, 2, 3), g.Distinct(tensor.Float32,
-					4)}}}
-			},
+			call:  func(a *foreachArgs, i int) any { return &opdef.UnaryArgs{Self: a.Self[i]} },
+			cases: opdef.Calls[foreachArgs](`[f64[2, 3]{distinct}, f32[4]{distinct}]`),
 		}.entries(),
 		foreach[foreachArgs]{
 			name: "clone", params: "Tensor[] self, *, MemoryFormat? memory_format=None", sizes: (*foreachArgs).sizes,
@@ -69,11 +63,7 @@ func foreachOps() []*opdef.Entry {
 			name: "mm", params: "Tensor[] self, Tensor[] mat2", functional: true,
 			sizes: func(a *foreachProductArgs) []int { return []int{len(a.Self), len(a.Mat2)} },
 			call:  func(a *foreachProductArgs, i int) any { return &matmul.MMArgs{Self: a.Self[i], Mat2: a.Mat2[i]} },
-			cases: func(g opdef.Gen) []*foreachProductArgs {
-				m := func(dt tensor.DType, rows, cols int) *tensor.Tensor { return g.Normal(dt, rows, cols) }
-				return []*foreachProductArgs{{[]*tensor.Tensor{m(tensor.Float64, 2, 3), m(tensor.Float32, 1, 4)},
-					[]*tensor.Tensor{m(tensor.Float64, 3, 2), m(tensor.Float32, 4, 5)}}}
-			},
+			cases: opdef.Calls[foreachProductArgs](`[f64[2, 3], f32[1, 4]], [f64[3, 2], f32[4, 5]]`),
 		}.entries(),
 		foreach[foreachNormArgs]{
 			name: "powsum", overload: ".Scalar", base: "linalg__powsum", args: map[string]string{"x": "self"},
@@ -82,9 +72,7 @@ func foreachOps() []*opdef.Entry {
 			call: func(a *foreachNormArgs, i int) any {
 				return &linalg.VectorNormArgs{X: a.Self[i], Ord: a.Ord, Dtype: a.Dtype}
 			},
-			cases: func(g opdef.Gen) []*foreachNormArgs {
-				return []*foreachNormArgs{{Self: foreachCases(g)[0].Self, Ord: opdef.Int(2)}}
-			},
+			cases: opdef.Calls[foreachNormArgs](`[f64[2, 3]{0.55..0.9}, f64[3]{0.55..0.9}, f64[]{0.55..0.9}]`),
 		}.entries(),
 	)
 }
@@ -383,12 +371,11 @@ func foreachScaledSums(name string, withTensor bool) []*opdef.Entry {
 		call: func(a *foreachTensorSumArgs, i int) any {
 			return &pointwise.AddArgs{Self: a.Self[i], Other: a.Other, Alpha: a.Alpha}
 		},
-		cases: func(g opdef.Gen) (cs []*foreachTensorSumArgs) {
-			for _, c := range foreachCases(g) {
-				cs = append(cs, &foreachTensorSumArgs{c.Self, g.Uniform(c.Self[0].DType, 0.5, 2), opdef.Int(2)})
-			}
-			return cs
-		},
+		cases: opdef.Calls[foreachTensorSumArgs](`
+			[f64[2, 3]{0.55..0.9}, f64[3]{0.55..0.9}, f64[]{0.55..0.9}], f64[]{0.5..2}, alpha=2
+			[f32[2, 2]{0.55..0.9}, f32[3, 2]{0.55..0.9 gaps}], f32[]{0.5..2}, alpha=2
+			[bf16[4]{0.55..0.9}], bf16[]{0.5..2}, alpha=2
+			[f32[3]{0.55..0.9}, f32[0, 2]{0.55..0.9}, f32[2]{0.55..0.9}], f32[]{0.5..2}, alpha=2`),
 	}.entries(), out...)
 }
 
@@ -430,12 +417,11 @@ func foreachProducts(name, base string) []*opdef.Entry {
 			name: name, base: base, overload: ".Tensor", params: "Tensor[] self, Tensor other",
 			sizes: func(a *foreachTensorArgs) []int { return []int{len(a.Self)} },
 			call:  func(a *foreachTensorArgs, i int) any { return &opdef.BinaryArgs{Self: a.Self[i], Other: a.Other} },
-			cases: func(g opdef.Gen) (cs []*foreachTensorArgs) {
-				for _, c := range foreachCases(g) {
-					cs = append(cs, &foreachTensorArgs{c.Self, g.Uniform(c.Self[0].DType, 0.5, 2)})
-				}
-				return cs
-			},
+			cases: opdef.Calls[foreachTensorArgs](`
+				[f64[2, 3]{0.55..0.9}, f64[3]{0.55..0.9}, f64[]{0.55..0.9}], f64[]{0.5..2}
+				[f32[2, 2]{0.55..0.9}, f32[3, 2]{0.55..0.9 gaps}], f32[]{0.5..2}
+				[bf16[4]{0.55..0.9}], bf16[]{0.5..2}
+				[f32[3]{0.55..0.9}, f32[0, 2]{0.55..0.9}, f32[2]{0.55..0.9}], f32[]{0.5..2}`),
 		}.entries(),
 		foreachBinaries(name, base),
 	)
@@ -462,12 +448,10 @@ func foreachPowers() []*opdef.Entry {
 			call: func(a *foreachExponentArgs, i int) any {
 				return &pointwise.PowArgs{Self: a.Self[i], Exponent: a.Exponent.Tensor()}
 			},
-			cases: func(g opdef.Gen) (cs []*foreachExponentArgs) {
-				for _, c := range foreachScalarCases(g) {
-					cs = append(cs, &foreachExponentArgs{c.Self, c.Scalar})
-				}
-				return cs
-			},
+			cases: opdef.Calls[foreachExponentArgs](`
+				[f64[2, 3]{0.55..0.9}, f64[3]{0.55..0.9}, f64[]{0.55..0.9}], 0.25
+				[f32[2, 2]{0.55..0.9}, f32[3, 2]{0.55..0.9 gaps}], 1.25; [bf16[4]{0.55..0.9}], 2.25
+				[f32[3]{0.55..0.9}, f32[0, 2]{0.55..0.9}, f32[2]{0.55..0.9}], 3.25`),
 		}.entries(),
 		foreach[foreachNumbersArgs]{
 			name: "pow", overload: ".ScalarList", params: "Tensor[] self, Scalar[] exponent",
@@ -475,12 +459,10 @@ func foreachPowers() []*opdef.Entry {
 			call: func(a *foreachNumbersArgs, i int) any {
 				return &pointwise.PowArgs{Self: a.Self[i], Exponent: a.Exponent[i].Tensor()}
 			},
-			cases: func(g opdef.Gen) (cs []*foreachNumbersArgs) {
-				for _, c := range foreachScalarsCases(g) {
-					cs = append(cs, &foreachNumbersArgs{c.Self, c.Scalars})
-				}
-				return cs
-			},
+			cases: opdef.Calls[foreachNumbersArgs](`
+				[f64[2, 3]{0.55..0.9}, f64[3]{0.55..0.9}, f64[]{0.55..0.9}], [0.5, 1.5, 2.5]
+				[f32[2, 2]{0.55..0.9}, f32[3, 2]{0.55..0.9 gaps}], [0.5, 1.5]; [bf16[4]{0.55..0.9}], [0.5]
+				[f32[3]{0.55..0.9}, f32[0, 2]{0.55..0.9}, f32[2]{0.55..0.9}], [0.5, 1.5, 2.5]`),
 		}.entries(),
 		foreach[foreachBaseArgs]{
 			name: "pow", overload: ".ScalarAndTensor", params: "Scalar self, Tensor[] exponent", functional: true,
@@ -488,12 +470,10 @@ func foreachPowers() []*opdef.Entry {
 			call: func(a *foreachBaseArgs, i int) any {
 				return &pointwise.PowArgs{Self: a.Self.Tensor(), Exponent: a.Exponent[i]}
 			},
-			cases: func(g opdef.Gen) (cs []*foreachBaseArgs) {
-				for _, c := range foreachScalarCases(g) {
-					cs = append(cs, &foreachBaseArgs{c.Scalar, c.Self})
-				}
-				return cs
-			},
+			cases: opdef.Calls[foreachBaseArgs](`
+				0.25, [f64[2, 3]{0.55..0.9}, f64[3]{0.55..0.9}, f64[]{0.55..0.9}]
+				1.25, [f32[2, 2]{0.55..0.9}, f32[3, 2]{0.55..0.9 gaps}]; 2.25, [bf16[4]{0.55..0.9}]
+				3.25, [f32[3]{0.55..0.9}, f32[0, 2]{0.55..0.9}, f32[2]{0.55..0.9}]`),
 		}.entries(),
 	)
 }
@@ -543,17 +523,16 @@ func foreachAddc(name string) []*opdef.Entry {
 				return &pointwise.AddcArgs{Self: a.Self[i], Tensor1: a.Tensor1[i], Tensor2: a.Tensor2[i],
 					Value: opdef.ScalarAt(a.Scalars, i)}
 			},
-			cases: func(g opdef.Gen) (cs []*foreachAddcTensorArgs) {
-				for _, c := range cases(g) {
-					v := make([]float64, len(c.Self))
-					for i := range v {
-						v[i] = 0.5 + float64(i)
-					}
-					cs = append(cs, &foreachAddcTensorArgs{c.Self, c.Tensor1, c.Tensor2,
-						tensor.New(tensor.Float32, []int{len(v)}, v)})
-				}
-				return cs
-			},
+			cases: opdef.Calls[foreachAddcTensorArgs](`
+				[f64[2, 3]{0.55..0.9}, f64[3]{0.55..0.9}, f64[]{0.55..0.9}], [f64[2, 3]{0.55..0.9},
+				f64[3]{0.55..0.9}, f64[]{0.55..0.9}], [f64[2, 3]{0.55..0.9}, f64[3]{0.55..0.9}, f64[]{0.55..0.9}],
+				f32[3]{= 0.5 1.5 2.5}
+				[f32[2, 2]{0.55..0.9}, f32[3, 2]{0.55..0.9 gaps}], [f32[2, 2]{0.55..0.9}, f32[3,
+				2]{0.55..0.9 gaps}], [f32[2, 2]{0.55..0.9}, f32[3, 2]{0.55..0.9 gaps}], f32[2]{= 0.5 1.5}
+				[bf16[4]{0.55..0.9}], [bf16[4]{0.55..0.9}], [bf16[4]{0.55..0.9}], f32[1]{= 0.5}
+				[f32[3]{0.55..0.9}, f32[0, 2]{0.55..0.9}, f32[2]{0.55..0.9}], [f32[3]{0.55..0.9}, f32[0,
+				2]{0.55..0.9}, f32[2]{0.55..0.9}], [f32[3]{0.55..0.9}, f32[0, 2]{0.55..0.9}, f32[2]{0.55..0.9}],
+				f32[3]{= 0.5 1.5 2.5}`),
 		}.entries(),
 	)
 }

@@ -34,10 +34,7 @@ var composed = []*opdef.Entry{
 	declare(compose.Op[dropoutArgs]{
 		Schema: "native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor",
 		Doc:    opdef.Doc{Summary: "Gradient of native_dropout by its mask", Formula: "grad_output * mask * scale"},
-		Cases: func(g opdef.Gen) []*dropoutArgs {
-			up, _ := pair(g, tensor.Float32, 2, 5)
-			return []*dropoutArgs{{up, g.Int(tensor.Bool, 0, 1, 2, 5), 2}}
-		},
+		Cases:  opdef.Calls[dropoutArgs](`f32[2, 5]{fixed}, bool[2, 5]{0..1}, 2.0`),
 	}, func(g *compose.Graph, a *dropoutArgs) compose.Values {
 		if a.Mask.DType != tensor.Bool {
 			g.Refuse("mask", "want bool, got %s", a.Mask.DType)
@@ -50,10 +47,7 @@ var composed = []*opdef.Entry{
 		Schema: "_prelu_kernel_backward(Tensor grad_output, Tensor self, Tensor weight) -> (Tensor, Tensor)",
 		Doc: opdef.Doc{Summary: "Gradients of prelu, the weight's for each element",
 			Formula: "grad_output and 0 where self > 0, grad_output * weight and grad_output * self elsewhere"},
-		Cases: func(g opdef.Gen) []*preluArgs {
-			up, x := pair(g, tensor.Float32, 2, 5)
-			return []*preluArgs{{up, x, elements.Detached(g.Normal(tensor.Float32, 1, 5))}}
-		},
+		Cases: opdef.Calls[preluArgs](`f32[2, 5]{fixed}, f32[2, 5]{fixed}, f32[1, 5]{fixed}`),
 	}, func(g *compose.Graph, a *preluArgs) compose.Values {
 		up, dt := wide(g, "grad_output", a.GradOutput, a.Self.Shape), a.Self.DType
 		x, w := g.AtLeast(g.Arg("self", a.Self), tensor.Float32), g.AtLeast(g.Arg("weight", a.Weight), tensor.Float32)
@@ -65,13 +59,11 @@ var composed = []*opdef.Entry{
 		Schema: "native_layer_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor " +
 			"mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[] output_mask) -> (Tensor, Tensor, Tensor)",
 		Doc: opdef.Doc{Summary: "Gradients of layer_norm by its statistics", Formula: ofNorm, Notes: maskNote},
-		Cases: func(g opdef.Gen) []*layerNormArgs {
-			up, x := pair(g, tensor.Float32, 3, 4)
-			mean, rstd := elements.Detached(g.Normal(tensor.Float32, 3, 1)), g.Uniform(tensor.Float32, 0.5, 2, 3, 1)
-			w, b := pair(g, tensor.Float32, 4)
-			return []*layerNormArgs{{up, x, []int{4}, mean, elements.Detached(rstd), w, b, []bool{true, true, true}},
-				{up, x, []int{4}, mean, elements.Detached(rstd), nil, nil, []bool{true, false, false}}}
-		},
+		Cases: opdef.Calls[layerNormArgs](`
+			f32[3, 4]{fixed}, f32[3, 4]{fixed}, [4], f32[3, 1]{fixed}, f32[3, 1]{0.5..2 fixed}, f32[4]{fixed},
+			f32[4]{fixed}, [True, True, True]
+			f32[3, 4]{fixed}, f32[3, 4]{fixed}, [4], f32[3, 1]{fixed}, f32[3, 1]{0.5..2 fixed}, None, None, [True,
+			False, False]`),
 	}, func(g *compose.Graph, a *layerNormArgs) compose.Values {
 		lead := a.Input.Dim() - len(a.NormalizedShape)
 		if lead < 0 || !slices.Equal(a.Input.Shape[lead:], a.NormalizedShape) {
@@ -90,12 +82,9 @@ var composed = []*opdef.Entry{
 		Schema: "native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? " +
 			"weight, int N, int C, int HxW, int group, bool[] output_mask) -> (Tensor, Tensor, Tensor)",
 		Doc: opdef.Doc{Summary: "Gradients of group_norm by its statistics", Formula: ofNorm, Notes: maskNote},
-		Cases: func(g opdef.Gen) []*groupNormArgs {
-			up, x := pair(g, tensor.Float32, 2, 4, 3)
-			mean, rstd := elements.Detached(g.Normal(tensor.Float32, 2, 2)), g.Uniform(tensor.Float32, 0.5, 2, 2, 2)
-			w, _ := pair(g, tensor.Float32, 4)
-			return []*groupNormArgs{{up, x, mean, elements.Detached(rstd), w, 2, 4, 3, 2, []bool{true, true, true}}}
-		},
+		Cases: opdef.Calls[groupNormArgs](`
+			f32[2, 4, 3]{fixed}, f32[2, 4, 3]{fixed}, f32[2, 2]{fixed}, f32[2, 2]{0.5..2 fixed}, f32[4]{fixed}, 2,
+			4, 3, 2, [True, True, True]`),
 	}, func(g *compose.Graph, a *groupNormArgs) compose.Values {
 		if a.Group <= 0 || a.C%a.Group != 0 || a.Input.Numel() != a.N*a.C*a.HxW {
 			g.Refuse("input", "shape %s is not of %d samples, %d channels in %d groups and %d positions",
@@ -178,14 +167,7 @@ func fromResult(name, summary, formula string,
 	return declare(compose.Op[resultArgs]{
 		Schema: name + "(Tensor grad_output, Tensor output) -> Tensor",
 		Doc:    opdef.Doc{Summary: summary, Formula: formula},
-		Cases: func(g opdef.Gen) []*resultArgs {
-			var out []*resultArgs
-			for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.BFloat16} {
-				up, y := pair(g, dt, 2, 5)
-				out = append(out, &resultArgs{up, y})
-			}
-			return out
-		},
+		Cases:  opdef.Calls[resultArgs](`for T in f64 f32 bf16: T[2, 5]{fixed}, T[2, 5]{fixed}`),
 	}, func(g *compose.Graph, a *resultArgs) compose.Values {
 		up := wide(g, "grad_output", a.GradOutput, a.Output.Shape)
 		y := f(g, up, g.AtLeast(g.Arg("output", a.Output), tensor.Float32))
@@ -207,10 +189,7 @@ func softmaxData(name, summary, formula string,
 		Names:  name + " torch.ops.aten." + name,
 		Doc:    opdef.Doc{Summary: summary, Formula: formula},
 		Exempt: map[string]string{"dtypes": "the dtype of the result is given"},
-		Cases: func(g opdef.Gen) []*softmaxArgs {
-			up, y := pair(g, tensor.Float32, 2, 5)
-			return []*softmaxArgs{{up, y, -1, tensor.Float32}}
-		},
+		Cases:  opdef.Calls[softmaxArgs](`f32[2, 5]{fixed}, f32[2, 5]{fixed}, -1, f32`),
 	}, func(g *compose.Graph, a *softmaxArgs) compose.Values {
 		up := wide(g, "grad_output", a.GradOutput, a.Output.Shape)
 		y := g.AtLeast(g.Arg("output", a.Output), tensor.Float32)
@@ -449,11 +428,9 @@ var eluBackward = declare(compose.Op[eluArgs]{
 		"self_or_result) -> Tensor",
 	Doc: opdef.Doc{Summary: "Gradient of elu, celu and selu", Formula: "grad_output * scale above 0, grad_output * " +
 		"input_scale * scale * alpha * exp(input_scale * self) elsewhere"},
-	Cases: func(g opdef.Gen) []*eluArgs {
-		up, x := pair(g, tensor.Float32, 2, 5)
-		one := opdef.Float(1)
-		return []*eluArgs{{up, one, opdef.Float(1.5), opdef.Float(0.5), false, x}, {up, one, one, one, true, x}}
-	},
+	Cases: opdef.Calls[eluArgs](`
+		f32[2, 5]{fixed}, 1.0, 1.5, 0.5, False, f32[2, 5]{fixed}
+		f32[2, 5]{fixed}, 1.0, 1.0, 1.0, True, f32[2, 5]{fixed}`),
 }, func(g *compose.Graph, a *eluArgs) compose.Values {
 	up := wide(g, "grad_output", a.GradOutput, a.SelfOrResult.Shape)
 	x := g.AtLeast(g.Arg("self_or_result", a.SelfOrResult), tensor.Float32)
@@ -489,12 +466,8 @@ var rreluBackward = declare(compose.Op[rreluArgs]{
 	Doc: opdef.Doc{Summary: "Gradient of rrelu by what was drawn", Formula: "grad_output * noise in training; " +
 		"otherwise " +
 		"grad_output above 0, grad_output * (lower + upper) / 2 elsewhere"},
-	Cases: func(g opdef.Gen) []*rreluArgs {
-		up, x := pair(g, tensor.Float32, 2, 5)
-		noise := elements.Detached(g.Uniform(tensor.Float32, 0.125, 0.3, 2, 5))
-		return []*rreluArgs{{up, x, noise, opdef.Float(0.125), opdef.Float(0.25), true, false},
-			{up, x, noise, opdef.Float(0.125), opdef.Float(0.25), false, false}}
-	},
+	Cases: opdef.Calls[rreluArgs](`
+		for B in True False: f32[2, 5]{fixed}, f32[2, 5]{fixed}, f32[2, 5]{0.125..0.3 fixed}, 0.125, 0.25, B, False`),
 }, func(g *compose.Graph, a *rreluArgs) compose.Values {
 	up := wide(g, "grad_output", a.GradOutput, a.Self.Shape)
 	lower, upper := a.Lower.Float64(), a.Upper.Float64()
@@ -510,10 +483,7 @@ var preluKernel = compose.Declare(compose.Op[preluKernelArgs]{
 	Schema: "_prelu_kernel(Tensor self, Tensor weight) -> Tensor", Names: "torch.ops.aten._prelu_kernel",
 	Doc: opdef.Doc{Summary: "prelu with a weight for each element", Formula: "self above 0, weight * self elsewhere",
 		Source: "aten/src/ATen/native/native_functions.yaml"},
-	Cases: func(g opdef.Gen) []*preluKernelArgs {
-		return []*preluKernelArgs{{g.Apart(tensor.Float64, []float64{0}, 2, 5), g.Normal(tensor.Float64, 1, 5)},
-			{g.Apart(tensor.Float32, []float64{0}, 4), g.Normal(tensor.Float32, 4)}}
-	},
+	Cases: opdef.Calls[preluKernelArgs](`f64[2, 5]{apart 0}, f64[1, 5]; f32[4]{apart 0}, f32[4]`),
 }, compose.Fused, func(g *compose.Graph, a *preluKernelArgs) compose.Values {
 	x := g.Arg("self", a.Self)
 	scaled := g.Mul(x, g.Arg("weight", a.Weight))
@@ -537,10 +507,7 @@ var trilinear = compose.Declare(compose.Op[trilinearArgs]{
 	Doc: opdef.Doc{Summary: "Sum of products of three tensors, as bilinear and its gradients use it",
 		Formula: "sum(i1 * i2 * i3, sumdim), after each got the dimensions of its expand",
 		Source:  "aten/src/ATen/native/Linear.cpp"},
-	Cases: func(g opdef.Gen) []*trilinearArgs {
-		x := func(shape ...int) *tensor.Tensor { return g.Normal(tensor.Float64, shape...) }
-		return []*trilinearArgs{{x(2, 3), x(4, 3, 5), x(2, 5), []int{1, 3}, []int{0}, []int{1, 2}, []int{2, 3}, 1}}
-	},
+	Cases: opdef.Calls[trilinearArgs](`f64[2, 3], f64[4, 3, 5], f64[2, 5], [1, 3], [0], [1, 2], [2, 3]`),
 }, compose.Fused, func(g *compose.Graph, a *trilinearArgs) compose.Values {
 	expand := func(name string, t *tensor.Tensor, dims []int) *compose.Value {
 		v := g.Arg(name, t)

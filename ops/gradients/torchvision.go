@@ -137,8 +137,6 @@ var roiPool = opdef.Op[roiPoolArgs]{
 		}
 		return elements.Single(tensor.New(x.DType, x.Shape, sums)), nil
 	},
-	Cases: func(g opdef.Gen) []*roiPoolArgs {
-		return []*roiPoolArgs{{g.Normal(tensor.Float32, 2, 2, 2, 2), tensor.New(tensor.Float32, []int{2, 5},
-			[]float64{1, 0, 1, 4, 5, 0, 2, 0, 5, 3}), g.Int(tensor.Int32, -1, 35, 2, 2, 2, 2), 1, 2, 2, 2, 2, 6, 6}}
-	},
+	Cases: opdef.Calls[roiPoolArgs](`
+		f32[2, 2, 2, 2], f32[2, 5]{= 1 0 1 4 5 0 2 0 5 3}, i32[2, 2, 2, 2]{-1..35}, 1.0, 2, 2, 2, 2, 6, 6`),
 }.Entry()

@@ -148,19 +148,15 @@ func multiply(g *compose.Graph, x, y *compose.Value, offs *tensor.Tensor) *compo
 	return g.Cat(0, parts...)
 }
 
-func groupedCases(g opdef.Gen) (cs []*groupedArgs) {
-	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float64} {
-		k := max(16/dt.Size(), 4) // torch wants rows of a multiple of 16 bytes
-		cs = append(cs,
-			&groupedArgs{Self: g.Normal(dt, 3, k), Mat2: g.Normal(dt, 2, k, k), Offs: fused.Integers(1, 3)},
-			&groupedArgs{Self: g.Normal(dt, 5, k), Mat2: g.Normal(dt, 3, k, k), Offs: fused.Integers(2, 2, 5)},
-			&groupedArgs{Self: g.Normal(dt, 2, 3, k), Mat2: g.Normal(dt, k, k), Offs: fused.Integers(3, int64(k))},
-			&groupedArgs{Self: g.Normal(dt, 3, k), Mat2: g.Normal(dt, k, k),
-				Offs: fused.Integers(int64(k)-3, int64(k))},
-			&groupedArgs{Self: g.Normal(dt, 2, 3, k), Mat2: g.Normal(dt, 2, k, k)})
-	}
-	return cs
-}
+var groupedCases = opdef.Calls[groupedArgs](`
+	f32[3, 4], f32[2, 4, 4], offs=i32[2]{= 1 3}; f32[5, 4], f32[3, 4, 4], offs=i32[3]{= 2 2 5}
+	f32[2, 3, 4], f32[4, 4], offs=i32[2]{= 3 4}; f32[3, 4], f32[4, 4], offs=i32[2]{= 1 4}
+	f32[2, 3, 4], f32[2, 4, 4]; bf16[3, 8], bf16[2, 8, 8], offs=i32[2]{= 1 3}
+	bf16[5, 8], bf16[3, 8, 8], offs=i32[3]{= 2 2 5}; bf16[2, 3, 8], bf16[8, 8], offs=i32[2]{= 3 8}
+	bf16[3, 8], bf16[8, 8], offs=i32[2]{= 5 8}; bf16[2, 3, 8], bf16[2, 8, 8]
+	f64[3, 4], f64[2, 4, 4], offs=i32[2]{= 1 3}; f64[5, 4], f64[3, 4, 4], offs=i32[3]{= 2 2 5}
+	f64[2, 3, 4], f64[4, 4], offs=i32[2]{= 3 4}; f64[3, 4], f64[4, 4], offs=i32[2]{= 1 4}
+	f64[2, 3, 4], f64[2, 4, 4]`)
 
 const scaleForms = "self (M, K) and mat2 (K, N) are float8. A scale is one float32 number, one for each row of self " +
 	"and each column of mat2, or one for each block; block sizes follow from the shapes, by rounding up. Bias is " +

@@ -29,18 +29,10 @@ var embeddingOps = []*opdef.Entry{
 			return opdef.Grads{"weight": {a.grad(g.Out[0])}}, nil
 		},
 		Bounds: opdef.Bounds[*embedding]{GradTerms: func(a *embedding) int { return a.terms() }},
-		Cases: func(g opdef.Gen) []*embeddingArgs {
-			pad, last := 1, -1
-			return []*embeddingArgs{
-				{Input: g.Int(tensor.Int64, 0, 4, 2, 3), Weight: g.Normal(tensor.Float32, 5, 3), NormType: 2},
-				{Input: g.Int(tensor.Int32, 0, 4, 6), Weight: elements.Detached(g.Normal(tensor.Float64, 5, 3)),
-					PaddingIdx: &pad, NormType: 2},
-				{Input: g.Int(tensor.Int64, 0, 4, 7), Weight: elements.Detached(g.Normal(tensor.Float64, 5, 2)),
-					PaddingIdx: &last, NormType: 2, ScaleGradByFreq: true}, {Input: g.Int(tensor.Int64, 0, 4),
-					Weight: g.Normal(tensor.BFloat16, 5, 2), NormType: 2},
-				{Input: g.Int(tensor.Int64, 0, 4, 0), Weight: g.Normal(tensor.Float32, 5, 2), NormType: 2},
-			}
-		},
+		Cases: opdef.Calls[embeddingArgs](`
+			i64[2, 3]{0..4}, f32[5, 3]; i32[6]{0..4}, f64[5, 3]{fixed}, padding_idx=1
+			i64[7]{0..4}, f64[5, 2]{fixed}, padding_idx=-1, scale_grad_by_freq=True; i64[]{0..4}, bf16[5, 2]
+			i64[0]{0..4}, f32[5, 2]`),
 	}.Entry(),
 	opdef.Planned[*embeddingRowsArgs, *lookup]{
 		Schema: "embedding.rows(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, " +
@@ -57,10 +49,8 @@ var embeddingOps = []*opdef.Entry{
 			return opdef.Grads{"weight": {l.grad(g.Out[0])}}, nil
 		},
 		Bounds: opdef.Bounds[*lookup]{GradTerms: (*lookup).terms},
-		Cases: func(g opdef.Gen) []*embeddingRowsArgs {
-			return []*embeddingRowsArgs{{g.Normal(tensor.Float32, 5, 3), g.Int(tensor.Int64, 0, 4, 2, 3), -1, false},
-				{elements.Detached(g.Normal(tensor.Float64, 5, 3)), g.Int(tensor.Int64, 0, 4, 6), 2, true}}
-		},
+		Cases: opdef.Calls[embeddingRowsArgs](`
+			f32[5, 3], i64[2, 3]{0..4}; f64[5, 3]{fixed}, i64[6]{0..4}, padding_idx=2, scale_grad_by_freq=True`),
 	}.Entry(),
 	opdef.Op[oneHotArgs]{
 		Schema: "one_hot(Tensor tensor, int num_classes=-1) -> Tensor",
@@ -93,10 +83,8 @@ var embeddingOps = []*opdef.Entry{
 					dst[tensor.At[int64](index, row)] = 1
 				})}, nil
 		},
-		Cases: func(g opdef.Gen) []*oneHotArgs {
-			return []*oneHotArgs{{g.Int(tensor.Int64, 0, 3, 5), 4}, {g.Int(tensor.Int64, 0, 3, 2, 3), -1},
-				{g.Int(tensor.Int64, 0, 3), 6}, {g.Int(tensor.Int64, 0, 3, 0), 2}}
-		},
+		Cases: opdef.Calls[oneHotArgs](`
+			i64[5]{0..3}, num_classes=4; i64[2, 3]{0..3}; i64[]{0..3}, num_classes=6; i64[0]{0..3}, num_classes=2`),
 	}.Entry(),
 	embeddingBagOp,
 }

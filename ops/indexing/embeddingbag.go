@@ -61,19 +61,11 @@ var embeddingBagOp = opdef.Planned[*embeddingBagArgs, *bagged]{
 		}
 		return n, nil
 	},
-	Cases: func(g opdef.Gen) []*embeddingBagArgs {
-		offsets := tensor.New(tensor.Int64, []int{3}, []int64{0, 2, 2})
-		pad := 1
-		return []*embeddingBagArgs{
-			{Input: g.Int(tensor.Int64, 0, 4, 2, 3), Weight: g.Normal(tensor.Float32, 5, 3), NormType: 2, Mode: "mean"},
-			{Input: g.Int(tensor.Int64, 0, 4, 6), Weight: g.Normal(tensor.Float64, 5, 3), Offsets: offsets, NormType: 2,
-				Mode: "sum", PerSampleWeights: g.Normal(tensor.Float64, 6)},
-			{Input: g.Int(tensor.Int64, 0, 4, 6), Weight: g.Distinct(tensor.Float64, 5, 3), Offsets: offsets,
-				NormType: 2, Mode: "max"},
-			{Input: g.Int(tensor.Int64, 0, 4, 4), Weight: g.Normal(tensor.Float64, 5, 2), Offsets: offsets, NormType: 2,
-				Mode: "sum", IncludeLastOffset: true, PaddingIdx: &pad},
-		}
-	},
+	Cases: opdef.Calls[embeddingBagArgs](`
+		i64[2, 3]{0..4}, f32[5, 3]
+		i64[6]{0..4}, f64[5, 3], offsets=i64[3]{= 0 2 2}, mode='sum', per_sample_weights=f64[6]
+		i64[6]{0..4}, f64[5, 3]{distinct}, offsets=i64[3]{= 0 2 2}, mode='max'
+		i64[4]{0..4}, f64[5, 2], offsets=i64[3]{= 0 2 2}, mode='sum', include_last_offset=True, padding_idx=1`),
 }.Entry()
 
 func (b *bagged) ErrorOf() opdef.Error {

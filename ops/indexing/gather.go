@@ -27,16 +27,9 @@ var gatherOps = []*opdef.Entry{
 				return r.Most(a.Self.Numel())
 			},
 		},
-		Cases: func(g opdef.Gen) []*gatherArgs {
-			return []*gatherArgs{
-				{g.Normal(tensor.Float32, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 2, 3)}, {g.Normal(tensor.Float64, 2, 5),
-					-1, g.Int(tensor.Int64, 0, 4, 2, 7)},
-				{g.Normal(tensor.Float64, 3, 2, 2), 1, g.Int(tensor.Int64, 0, 1, 2, 3, 1)},
-				{g.Normal(tensor.Float32), 0, g.Int(tensor.Int64, 0, 0)},
-				{g.Normal(tensor.BFloat16, 3, 0), 0, g.Int(tensor.Int64, 0, 0, 3, 0)},
-				{g.Int(tensor.Int64, 0, 9, 4), 0, g.Int(tensor.Int64, 0, 3, 6)},
-			}
-		},
+		Cases: opdef.Calls[gatherArgs](`
+			f32[4, 3], 0, i64[2, 3]{0..3}; f64[2, 5], -1, i64[2, 7]{0..4}; f64[3, 2, 2], 1, i64[2, 3, 1]{0..1}
+			f32[], 0, i64[]{0..0}; bf16[3, 0], 0, i64[3, 0]{0..0}; i64[4]{0..9}, 0, i64[6]{0..3}`),
 	}.Entry().ShapedAs("index"),
 	takeAlongDimOp,
 	opdef.Op[indexSelectArgs]{
@@ -59,15 +52,9 @@ var gatherOps = []*opdef.Entry{
 				return opdef.Must(r, err).Most(a.Self.Numel())
 			},
 		},
-		Cases: func(g opdef.Gen) []*indexSelectArgs {
-			return []*indexSelectArgs{
-				{g.Normal(tensor.Float32, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 5)}, {g.Normal(tensor.Float64, 2, 3, 2),
-					-2, g.Int(tensor.Int32, 0, 2, 2)}, {g.Normal(tensor.Float32), 0, g.Int(tensor.Int64, 0, 0, 1)},
-				{g.Normal(tensor.Float32, 3, 2), 1, g.Int(tensor.Int64, 0, 0)}, {g.Normal(tensor.BFloat16, 3, 0), 0,
-					g.Int(tensor.Int64, 0, 2, 2)},
-				{g.Int(tensor.Bool, 0, 1, 4), 0, g.Int(tensor.Int64, 0, 3, 6)},
-			}
-		},
+		Cases: opdef.Calls[indexSelectArgs](`
+			f32[4, 3], 0, i64[5]{0..3}; f64[2, 3, 2], -2, i32[2]{0..2}; f32[], 0, i64[1]{0..0}
+			f32[3, 2], 1, i64[]{0..0}; bf16[3, 0], 0, i64[2]{0..2}; bool[4]{0..1}, 0, i64[6]{0..3}`),
 	}.Entry(),
 	opdef.Op[takeArgs]{
 		Schema: "take(Tensor self, Tensor index) -> Tensor",
@@ -86,14 +73,9 @@ var gatherOps = []*opdef.Entry{
 		Bounds: opdef.Bounds[*takeArgs]{
 			GradTerms: func(a *takeArgs) int { return opdef.Must(flatAt(a.Self, a.Index)).Most(a.Self.Numel()) },
 		},
-		Cases: func(g opdef.Gen) []*takeArgs {
-			return []*takeArgs{
-				{g.Normal(tensor.Float32, 4, 3), g.Int(tensor.Int64, -12, 11, 5)}, {g.Normal(tensor.Float64, 2, 3),
-					g.Int(tensor.Int64, 0, 5, 2, 2)}, {g.Normal(tensor.Float32), g.Int(tensor.Int64, 0, 0)},
-				{g.Normal(tensor.Float32, 3), g.Int(tensor.Int64, 0, 0, 0)},
-				{g.Int(tensor.Int64, 0, 9, 4), g.Int(tensor.Int64, 0, 3, 6)},
-			}
-		},
+		Cases: opdef.Calls[takeArgs](`
+			f32[4, 3], i64[5]{-12..11}; f64[2, 3], i64[2, 2]{0..5}; f32[], i64[]{0..0}; f32[3], i64[0]{0..0}
+			i64[4]{0..9}, i64[6]{0..3}`),
 	}.Entry().ShapedAs("index"),
 	opdef.Op[maskedArgs]{
 		Schema: "masked_select(Tensor self, Tensor mask) -> Tensor",
@@ -112,14 +94,9 @@ var gatherOps = []*opdef.Entry{
 		Bounds: opdef.Bounds[*maskedArgs]{
 			GradTerms: func(a *maskedArgs) int { return max(1, a.Mask.Numel()) },
 		},
-		Cases: func(g opdef.Gen) []*maskedArgs {
-			return []*maskedArgs{
-				{g.Normal(tensor.Float32, 3, 4), g.Int(tensor.Bool, 0, 1, 3, 4)}, {g.Normal(tensor.Float64, 3, 1),
-					g.Int(tensor.Bool, 0, 1, 4)}, {g.Normal(tensor.Float32), g.Int(tensor.Bool, 1, 1)},
-				{g.Normal(tensor.Float32, 0, 2), g.Int(tensor.Bool, 0, 1, 2)},
-				{g.Int(tensor.Int64, 0, 9, 5), g.Int(tensor.Bool, 0, 1, 5)},
-			}
-		},
+		Cases: opdef.Calls[maskedArgs](`
+			f32[3, 4], bool[3, 4]{0..1}; f64[3, 1], bool[4]{0..1}; f32[], bool[]{1..1}; f32[0, 2], bool[2]{0..1}
+			i64[5]{0..9}, bool[5]{0..1}`),
 	}.Entry(),
 	opdef.Op[nonzeroArgs]{
 		Schema: "nonzero(Tensor self, *, bool as_tuple=False) -> Tensor|Tensor[as_tuple]",
@@ -134,14 +111,9 @@ var gatherOps = []*opdef.Entry{
 			}
 			return nonzeroRows(a.Self), nil
 		},
-		Cases: func(g opdef.Gen) []*nonzeroArgs {
-			return []*nonzeroArgs{
-				{g.Int(tensor.Bool, 0, 1, 3, 4), false}, {g.Int(tensor.Int64, -1, 1, 5), true},
-				{g.Normal(tensor.Float32), true}, {g.Normal(tensor.Float64), false},
-				{g.Normal(tensor.Float32, 0, 2), false},
-				{g.Normal(tensor.Complex64, 2, 1), true},
-			}
-		},
+		Cases: opdef.Calls[nonzeroArgs](`
+			bool[3, 4]{0..1}; i64[5]{-1..1}, as_tuple=True; f32[], as_tuple=True; f64[]; f32[0, 2]
+			c64[2, 1], as_tuple=True`),
 	}.Entry(),
 	nonzeroStaticOp,
 	opdef.Op[opdef.UnaryArgs]{
@@ -162,10 +134,7 @@ var gatherOps = []*opdef.Entry{
 		Kernel: func(a *conditionArgs) ([]*tensor.Tensor, error) {
 			return nonzeroColumns(elements.AtLeastDims(a.Condition, 1)), nil
 		},
-		Cases: func(g opdef.Gen) []*conditionArgs {
-			return []*conditionArgs{{g.Int(tensor.Bool, 0, 1, 3, 4)}, {g.Normal(tensor.Float32)},
-				{g.Int(tensor.Int64, 0, 1, 0, 2)}}
-		},
+		Cases: opdef.Calls[conditionArgs](`bool[3, 4]{0..1}; f32[]; i64[0, 2]{0..1}`),
 	}.Entry(),
 	repeatInterleaveOp, repeatInterleaveCountsOp, repeatCountsOp,
 }
@@ -512,14 +481,7 @@ var takeAlongDimOp = opdef.Planned[*takeAlongDimArgs, *takeAlongDim]{
 		wide, _, err := t.grads(g.Out[0])
 		return opdef.Node{Grads: []*tensor.Tensor{wide}}, err
 	},
-	Cases: func(g opdef.Gen) []*takeAlongDimArgs {
-		one, last := 1, -1
-		return []*takeAlongDimArgs{
-			{g.Normal(tensor.Float32, 3, 4), g.Int(tensor.Int64, 0, 3, 3, 2), &one}, {g.Normal(tensor.Float64, 3, 1, 4),
-				g.Int(tensor.Int64, 0, 3, 1, 2, 2), &last},
-			{g.Normal(tensor.Float64, 3, 4), g.Int(tensor.Int64, -4, -1, 3, 2), &one},
-			{g.Normal(tensor.Float64, 3, 4), g.Int(tensor.Int64, 0, 11, 2, 2), nil}, {g.Int(tensor.Int64, 0, 9, 4),
-				g.Int(tensor.Int64, 0, 3, 4), &last},
-		}
-	},
+	Cases: opdef.Calls[takeAlongDimArgs](`
+		f32[3, 4], i64[3, 2]{0..3}, dim=1; f64[3, 1, 4], i64[1, 2, 2]{0..3}, dim=-1
+		f64[3, 4], i64[3, 2]{-4..-1}, dim=1; f64[3, 4], i64[2, 2]{0..11}; i64[4]{0..9}, i64[4]{0..3}, dim=-1`),
 }.Entry()

@@ -488,21 +488,12 @@ var indexPutOp = opdef.Planned[*indexPutArgs, *indexPut]{
 		},
 	},
 	Grad: func(a *indexPut, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]), nil },
-	Cases: func(g opdef.Gen) []*indexPutArgs {
-		idx := func(v ...int64) *tensor.Tensor { return tensor.New(tensor.Int64, []int{len(v)}, v) }
-		return []*indexPutArgs{
-			{g.Normal(tensor.Float32, 4, 3), []*tensor.Tensor{idx(2, 0)}, g.Normal(tensor.Float32, 2, 3), false},
-			{g.Normal(tensor.Float64, 4, 3), []*tensor.Tensor{idx(1, 1, -1), idx(0, 0, 2)}, g.Normal(tensor.Float64, 3),
-				true},
-			{g.Normal(tensor.Float64, 4, 3), []*tensor.Tensor{nil, idx(1)}, g.Normal(tensor.Float64), true},
-			{g.Normal(tensor.Float32, 2, 3, 2), []*tensor.Tensor{idx(1), nil, idx(0)}, g.Normal(tensor.Float32, 1, 3),
-				false},
-			{g.Normal(tensor.Float32, 2, 2),
-				[]*tensor.Tensor{tensor.New(tensor.Bool, []int{2, 2}, []int64{1, 0, 0, 1})},
-				g.Normal(tensor.Float32, 2), false},
-			{g.Int(tensor.Int64, 0, 9, 4), []*tensor.Tensor{idx()}, g.Int(tensor.Int64, 0, 9, 1), true},
-		}
-	},
+	Cases: opdef.Calls[indexPutArgs](`
+		f32[4, 3], [i64[2]{= 2 0}], f32[2, 3]
+		f64[4, 3], [i64[3]{= 1 1 -1}, i64[3]{= 0 0 2}], f64[3], accumulate=True
+		f64[4, 3], [None, i64[1]{= 1}], f64[], accumulate=True
+		f32[2, 3, 2], [i64[1]{= 1}, None, i64[1]{= 0}], f32[1, 3]; f32[2, 2], [bool[2, 2]{= 1 0 0 1}], f32[2]
+		i64[4]{0..9}, [i64[0]{=}], i64[1]{0..9}, accumulate=True`),
 }.Entry()
 
 func (a *indexPut) grad(g *tensor.Tensor) opdef.Grads {

@@ -24,10 +24,9 @@ var nonzeroStaticOp = opdef.Op[nonzeroStaticArgs]{
 		fill := elements.Filled(tensor.Int64, []int{a.Size - n, a.Self.Dim()}, opdef.Int(int64(a.FillValue)))
 		return elements.Single(runs.Concat(tensor.Int64, 0, found.Slice(0, 0, n, 1), fill)), nil
 	},
-	Cases: func(g opdef.Gen) []*nonzeroStaticArgs {
-		return []*nonzeroStaticArgs{{g.Int(tensor.Bool, 0, 1, 3, 4), 5, -1}, {g.Int(tensor.Int64, 1, 2, 5), 2, 0},
-			{g.Normal(tensor.Float32, 2, 2), 6, 9}, {g.Normal(tensor.Float32, 0, 2), 1, -1}}
-	},
+	Cases: opdef.Calls[nonzeroStaticArgs](`
+		bool[3, 4]{0..1}, size=5; i64[5]{1..2}, size=2, fill_value=0; f32[2, 2], size=6, fill_value=9
+		f32[0, 2], size=1`),
 }.Entry()
 
 type nonzeroStaticArgs struct {

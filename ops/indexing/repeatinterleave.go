@@ -138,27 +138,13 @@ func repeatEntry[A any](schema string, plan func(*A) (*repetition, error), cases
 var repeatInterleaveOp = repeatEntry("repeat_interleave.self_int(Tensor self, int repeats, int? dim=None, *, int? "+
 	"output_size=None) -> Tensor",
 	(*repeatInterleaveArgs).plan,
-	func(g opdef.Gen) []*repeatInterleaveArgs {
-		one := 1
-		return []*repeatInterleaveArgs{
-			{g.Normal(tensor.Float32, 2, 3), 2, &one, nil}, {g.Normal(tensor.Float64, 2, 3), 3, nil, nil},
-			{g.Normal(tensor.Float32), 2, nil, nil}, {g.Normal(tensor.Float32, 2), 0, nil, nil},
-			{g.Int(tensor.Int64, 0, 9, 3),
-				1, nil, nil},
-		}
-	})
+	opdef.Calls[repeatInterleaveArgs](`f32[2, 3], 2, dim=1; f64[2, 3], 3; f32[], 2; f32[2], 0; i64[3]{0..9}, 1`))
 
 var repeatInterleaveCountsOp = repeatEntry("repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? "+
 	"dim=None, *, int? output_size=None) -> Tensor",
 	(*repeatInterleaveCountsArgs).plan,
-	func(g opdef.Gen) []*repeatInterleaveCountsArgs {
-		zero := 0
-		return []*repeatInterleaveCountsArgs{
-			{g.Normal(tensor.Float32, 3, 2), g.Int(tensor.Int64, 0, 3, 3), &zero, nil}, {g.Normal(tensor.Float64, 2, 2),
-				g.Int(tensor.Int64, 1, 2, 4), nil, nil},
-			{g.Normal(tensor.Float64, 2, 2), g.Int(tensor.Int64, 2, 2, 1), &zero, nil},
-		}
-	})
+	opdef.Calls[repeatInterleaveCountsArgs](`
+		f32[3, 2], i64[3]{0..3}, dim=0; f64[2, 2], i64[4]{1..2}; f64[2, 2], i64[1]{2..2}, dim=0`))
 
 var repeatCountsOp = opdef.Op[repeatCountsArgs]{
 	Schema: "repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor",
@@ -177,7 +163,5 @@ var repeatCountsOp = opdef.Op[repeatCountsArgs]{
 		idx := repeated(len(counts), func(i int) int { return int(counts[i]) })
 		return []*tensor.Tensor{tensor.New(a.Repeats.DType, []int{len(idx)}, idx)}, nil
 	},
-	Cases: func(g opdef.Gen) []*repeatCountsArgs {
-		return []*repeatCountsArgs{{g.Int(tensor.Int64, 0, 3, 4), nil}}
-	},
+	Cases: opdef.Calls[repeatCountsArgs](`i64[4]{0..3}`),
 }.Entry()

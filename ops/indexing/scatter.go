@@ -49,15 +49,9 @@ var scatterOps = []*opdef.Entry{
 			}
 			return scattering(a.Self, a.Dim, a.Index, elements.Filled(a.Self.DType, a.Index.Shape, a.Value), how, true)
 		},
-		Cases: func(g opdef.Gen) []*scatterValueArgs {
-			multiply := "multiply"
-			return []*scatterValueArgs{
-				{g.Normal(tensor.Float32, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 2, 3), opdef.Float(1.5), nil},
-				{g.Normal(tensor.Float64, 3, 5), -1, g.Int(tensor.Int64, 0, 4, 3, 4), opdef.Int(2), nil},
-				{g.Normal(tensor.Float32, 4), 0, rowsApart(2), opdef.Float(0.5), &multiply},
-				{g.Int(tensor.Int64, 0, 9, 4), 0, g.Int(tensor.Int64, 0, 3, 2), opdef.Int(7), nil},
-			}
-		},
+		Cases: opdef.Calls[scatterValueArgs](`
+			f32[4, 3], 0, i64[2, 3]{0..3}, 1.5; f64[3, 5], -1, i64[3, 4]{0..4}, 2
+			f32[4], 0, i64[2]{= 1 2}, 0.5, reduce='multiply'; i64[4]{0..9}, 0, i64[2]{0..3}, 7`),
 	}.Entry().ShapedAs("self"),
 	writingOp[scatterAddArgs]{
 		Schema: "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
@@ -67,18 +61,11 @@ var scatterOps = []*opdef.Entry{
 		Plan: func(a *scatterAddArgs) (*writing, error) {
 			return scattering(a.Self, a.Dim, a.Index, a.Src, runs.Add, true)
 		},
-		Cases: func(g opdef.Gen) []*scatterAddArgs {
-			return []*scatterAddArgs{
-				{g.Normal(tensor.Float32, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 2, 3), g.Normal(tensor.Float32, 2, 3)},
-				{g.Normal(tensor.Float64, 3, 5), -1, g.Int(tensor.Int64, 0, 4, 3, 6), g.Normal(tensor.Float64, 4, 7)},
-				{g.Normal(tensor.Float32), 0, g.Int(tensor.Int64, 0, 0), g.Normal(tensor.Float32)},
-				{g.Normal(tensor.BFloat16, 3), 0, g.Int(tensor.Int64, 0, 2, 5), g.Normal(tensor.BFloat16, 5)},
-				{g.Normal(tensor.Float32, 4, 3), 1, g.Int(tensor.Int64, 0, 2, 4, 2),
-					g.Normal(tensor.Float32, 4, 2)}, {g.Normal(tensor.Complex64, 3), 0, g.Int(tensor.Int64, 0, 2, 5),
-					g.Normal(tensor.Complex64, 5)},
-				{g.Int(tensor.Int64, 0, 9, 4), 0, g.Int(tensor.Int64, 0, 3, 6), g.Int(tensor.Int64, 0, 9, 6)},
-			}
-		},
+		Cases: opdef.Calls[scatterAddArgs](`
+			f32[4, 3], 0, i64[2, 3]{0..3}, f32[2, 3]; f64[3, 5], -1, i64[3, 6]{0..4}, f64[4, 7]
+			f32[], 0, i64[]{0..0}, f32[]; bf16[3], 0, i64[5]{0..2}, bf16[5]
+			f32[4, 3], 1, i64[4, 2]{0..2}, f32[4, 2]; c64[3], 0, i64[5]{0..2}, c64[5]
+			i64[4]{0..9}, 0, i64[6]{0..3}, i64[6]{0..9}`),
 	}.Entry().ShapedAs("self"),
 	writingOp[scatterReduceArgs]{
 		Schema: "scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool " +
@@ -127,19 +114,10 @@ var scatterOps = []*opdef.Entry{
 			w.alpha = a.Alpha
 			return w, nil
 		},
-		Cases: func(g opdef.Gen) []*indexAddArgs {
-			one := opdef.Int(1)
-			return []*indexAddArgs{
-				{g.Normal(tensor.Float32, 4, 3), 0, g.Int(tensor.Int64, 0, 3, 5), g.Normal(tensor.Float32, 5, 3), one},
-				{g.Normal(tensor.Float64, 2, 3, 2), 1, g.Int(tensor.Int32, 0, 2, 2), g.Normal(tensor.Float64, 2, 2, 2),
-					opdef.Float(-1.5)},
-				{g.Normal(tensor.Float32), 0, g.Int(tensor.Int64, 0, 0, 1), g.Normal(tensor.Float32), one},
-				{g.Normal(tensor.BFloat16, 4, 3), -1, g.Int(tensor.Int64, 0, 2, 2),
-					g.Normal(tensor.BFloat16, 4, 2), one},
-				{g.Int(tensor.Int64, 0, 9, 4), 0, g.Int(tensor.Int64, 0, 3, 2), g.Int(tensor.Int64, 0, 9, 2),
-					opdef.Int(-2)},
-			}
-		},
+		Cases: opdef.Calls[indexAddArgs](`
+			f32[4, 3], 0, i64[5]{0..3}, f32[5, 3]; f64[2, 3, 2], 1, i32[2]{0..2}, f64[2, 2, 2], alpha=-1.5
+			f32[], 0, i64[1]{0..0}, f32[]; bf16[4, 3], -1, i64[2]{0..2}, bf16[4, 2]
+			i64[4]{0..9}, 0, i64[2]{0..3}, i64[2]{0..9}, alpha=-2`),
 	}.Entry().ShapedAs("self"),
 	writingOp[indexCopyArgs]{
 		Schema: "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
@@ -149,14 +127,9 @@ var scatterOps = []*opdef.Entry{
 		Plan: func(a *indexCopyArgs) (*writing, error) {
 			return slicing(a.Self, a.Dim, a.Index, a.Source, runs.Assign, true)
 		},
-		Cases: func(g opdef.Gen) []*indexCopyArgs {
-			return []*indexCopyArgs{
-				{g.Normal(tensor.Float32, 4, 3), 0, rowsApart(2), g.Normal(tensor.Float32, 2, 3)},
-				{g.Normal(tensor.Float64, 2, 3, 2), 1, rowsApart(2), g.Normal(tensor.Float64, 2, 2, 2)},
-				{g.Normal(tensor.Float32), 0, g.Int(tensor.Int64, 0, 0, 1), g.Normal(tensor.Float32)},
-				{g.Int(tensor.Int64, 0, 9, 4), 0, rowsApart(2), g.Int(tensor.Int64, 0, 9, 2)},
-			}
-		},
+		Cases: opdef.Calls[indexCopyArgs](`
+			f32[4, 3], 0, i64[2]{= 1 2}, f32[2, 3]; f64[2, 3, 2], 1, i64[2]{= 1 2}, f64[2, 2, 2]
+			f32[], 0, i64[1]{0..0}, f32[]; i64[4]{0..9}, 0, i64[2]{= 1 2}, i64[2]{0..9}`),
 	}.Entry().ShapedAs("self"),
 	writingOp[indexFillArgs]{
 		Schema: "index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tensor",
@@ -182,15 +155,9 @@ var scatterOps = []*opdef.Entry{
 				alpha: opdef.Int(1),
 				given: a.Value}, nil
 		},
-		Cases: func(g opdef.Gen) []*indexFillArgs {
-			return []*indexFillArgs{
-				{g.Normal(tensor.Float32, 4, 3), 0, rowsApart(2), tensor.Wrap(1.5)}, {g.Normal(tensor.Float64, 2, 3),
-					-1, rowsApart(2), g.Normal(tensor.Float64)}, {g.Normal(tensor.Float64, 2, 3), 1,
-					tensor.New(tensor.Int64, []int{3}, []int64{2, -1, 0}), g.Normal(tensor.Float64)},
-				{g.Normal(tensor.Float32), 0, g.Int(tensor.Int64, 0, 0, 1), tensor.Wrap(int64(2))},
-				{g.Int(tensor.Int64, 0, 9, 4), 0, rowsApart(2), tensor.Wrap(int64(7))},
-			}
-		},
+		Cases: opdef.Calls[indexFillArgs](`
+			f32[4, 3], 0, i64[2]{= 1 2}, 1.5; f64[2, 3], -1, i64[2]{= 1 2}, f64[]
+			f64[2, 3], 1, i64[3]{= 2 -1 0}, f64[]; f32[], 0, i64[1]{0..0}, 2; i64[4]{0..9}, 0, i64[2]{= 1 2}, 7`),
 	}.Entry().ShapedAs("self"),
 	writingOp[indexReduceArgs]{
 		Schema: "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool " +
@@ -241,15 +208,9 @@ var scatterOps = []*opdef.Entry{
 			return &writing{self: a.Self, src: a.Source, shape: a.Source.Shape, runs: r, how: how, keep: true,
 				alpha: opdef.Int(1), given: a.Source}, err
 		},
-		Cases: func(g opdef.Gen) []*putArgs {
-			return []*putArgs{
-				{g.Normal(tensor.Float32, 4, 3), tensor.New(tensor.Int64, []int{3}, []int64{-1, 4, 0}),
-					g.Normal(tensor.Float32, 3), false}, {g.Normal(tensor.Float64, 3), g.Int(tensor.Int64, -3, 2, 2, 4),
-					g.Normal(tensor.Float64, 2, 4), true},
-				{g.Int(tensor.Int64, 0, 9, 4), tensor.New(tensor.Int64, []int{1}, []int64{2}),
-					g.Int(tensor.Int64, 0, 9, 1), false},
-			}
-		},
+		Cases: opdef.Calls[putArgs](`
+			f32[4, 3], i64[3]{= -1 4 0}, f32[3]; f64[3], i64[2, 4]{-3..2}, f64[2, 4], accumulate=True
+			i64[4]{0..9}, i64[1]{= 2}, i64[1]{0..9}`),
 	}.Entry().ShapedAs("self"),
 	writingOp[maskedScatterArgs]{
 		Schema: "masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
@@ -257,14 +218,9 @@ var scatterOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Writes the elements of another tensor, in order, where a mask is true",
 			Notes: "Tensor and mask are broadcast.", Source: "torch.Tensor.masked_scatter_"},
 		Plan: maskedScattering,
-		Cases: func(g opdef.Gen) []*maskedScatterArgs {
-			return []*maskedScatterArgs{
-				{g.Normal(tensor.Float32, 3, 4), g.Int(tensor.Bool, 0, 1, 3, 4), g.Normal(tensor.Float32, 13)},
-				{g.Normal(tensor.Float64, 3, 4), g.Int(tensor.Bool, 0, 1, 4), g.Normal(tensor.Float64, 2, 6)},
-				{g.Normal(tensor.Float64, 4), g.Int(tensor.Bool, 0, 1, 2, 4), g.Normal(tensor.Float64, 8)},
-				{g.Int(tensor.Int64, 0, 9, 4), g.Int(tensor.Bool, 0, 1, 4), g.Int(tensor.Int64, 0, 9, 4)},
-			}
-		},
+		Cases: opdef.Calls[maskedScatterArgs](`
+			f32[3, 4], bool[3, 4]{0..1}, f32[13]; f64[3, 4], bool[4]{0..1}, f64[2, 6]
+			f64[4], bool[2, 4]{0..1}, f64[8]; i64[4]{0..9}, bool[4]{0..1}, i64[4]{0..9}`),
 	}.Entry(),
 	viewScatter("select_scatter(Tensor self, Tensor src, int dim, int index) -> Tensor",
 		"Writes one index of a dimension",
@@ -272,25 +228,17 @@ var scatterOps = []*opdef.Entry{
 		func(a *selectScatterArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			return shape.SelectIndex(t, a.Dim, a.Index)
 		},
-		func(g opdef.Gen) []*selectScatterArgs {
-			return []*selectScatterArgs{{g.Normal(tensor.Float32, 3, 4), g.Normal(tensor.Float32, 3), 1, -1},
-				{g.Normal(tensor.Float64, 3), g.Normal(tensor.Float64), 0, 1}, {g.Int(tensor.Int64, 0, 9, 3),
-					g.Int(tensor.Int64, 0, 9), 0, 0}}
-		}),
+		opdef.Calls[selectScatterArgs](`
+			f32[3, 4], f32[3], 1, -1; f64[3], f64[], 0, 1; i64[3]{0..9}, i64[]{0..9}, 0, 0`)),
 	viewScatter("slice_scatter(Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1) -> "+
 		"Tensor", "Writes a slice of a dimension",
 		func(a *sliceScatterArgs) (*tensor.Tensor, *tensor.Tensor) { return a.Self, a.Src },
 		func(a *sliceScatterArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			return shape.SliceOf(t, a.Dim, a.Start, a.End, a.Step)
 		},
-		func(g opdef.Gen) []*sliceScatterArgs {
-			one, last := 1, -1
-			return []*sliceScatterArgs{
-				{g.Normal(tensor.Float32, 5, 2), g.Normal(tensor.Float32, 2, 2), 0, &one, &last, 2},
-				{g.Normal(tensor.Float64, 2, 3), g.Normal(tensor.Float64, 2, 3), 1, nil, nil, 1},
-				{g.Int(tensor.Int64, 0, 9, 3), g.Int(tensor.Int64, 0, 9, 2), 0, &one, nil, 1},
-			}
-		}),
+		opdef.Calls[sliceScatterArgs](`
+			f32[5, 2], f32[2, 2], start=1, end=-1, step=2; f64[2, 3], f64[2, 3], dim=1
+			i64[3]{0..9}, i64[2]{0..9}, start=1`)),
 	byStrides(viewScatter("as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride, int? "+
 		"storage_offset=None) -> Tensor", "Writes elements of the storage seen with other sizes and strides",
 		func(a *stridedScatterArgs) (*tensor.Tensor, *tensor.Tensor) { return a.Self, a.Src },
@@ -305,22 +253,16 @@ var scatterOps = []*opdef.Entry{
 			}
 			return v, nil
 		},
-		func(g opdef.Gen) []*stridedScatterArgs {
-			one := 1
-			return []*stridedScatterArgs{{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 2, 2), []int{2, 2},
-				[]int{4, 2}, &one}, {g.Normal(tensor.Float32, 5), g.Normal(tensor.Float32, 3), []int{3}, []int{2}, nil}}
-		})),
+		opdef.Calls[stridedScatterArgs](`
+			f64[3, 4], f64[2, 2], [2, 2], [4, 2], storage_offset=1; f32[5], f32[3], [3], [2]`))),
 	viewScatter("diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
 		"Writes a diagonal of two dimensions",
 		func(a *diagonalScatterArgs) (*tensor.Tensor, *tensor.Tensor) { return a.Self, a.Src },
 		func(a *diagonalScatterArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			return shape.Diagonal(t, a.Offset, a.Dim1, a.Dim2)
 		},
-		func(g opdef.Gen) []*diagonalScatterArgs {
-			return []*diagonalScatterArgs{{g.Normal(tensor.Float32, 3, 4), g.Normal(tensor.Float32, 3), 0, 0, 1},
-				{g.Normal(tensor.Float64, 2, 3, 3), g.Normal(tensor.Float64, 2, 2), -1, 1, 2},
-				{g.Int(tensor.Int64, 0, 9, 2, 2), g.Int(tensor.Int64, 0, 9, 2), 0, 0, 1}}
-		}),
+		opdef.Calls[diagonalScatterArgs](`
+			f32[3, 4], f32[3]; f64[2, 3, 3], f64[2, 2], offset=-1, dim1=1, dim2=2; i64[2, 2]{0..9}, i64[2]{0..9}`)),
 }
 
 type (

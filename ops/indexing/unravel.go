@@ -38,8 +38,5 @@ var unravelIndex = opdef.Op[unravelArgs]{
 		}
 		return outs, nil
 	},
-	Cases: func(g opdef.Gen) []*unravelArgs {
-		return []*unravelArgs{{g.Int(tensor.Int64, 0, 23, 5), []int{2, 3, 4}}, {g.Int(tensor.Uint8, 0, 11, 2, 3),
-			[]int{3, 4}}, {g.Int(tensor.Int32, 0, 5), []int{6}}}
-	},
+	Cases: opdef.Calls[unravelArgs](`i64[5]{0..23}, [2, 3, 4]; u8[2, 3]{0..11}, [3, 4]; i32[]{0..5}, [6]`),
 }.Entry()

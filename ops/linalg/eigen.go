@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
@@ -17,12 +16,7 @@ var eigenOps = []*opdef.Entry{
 		Names:  "linalg.eigh",
 		Doc: opdef.Doc{Summary: "Eigenvalues, ascending, and eigenvectors of Hermitian matrices",
 			Formula: "A = V @ diag(w) @ V^H", Notes: phaseNote},
-		Cases: func(g opdef.Gen) (cs []*eighArgs) {
-			for _, a := range positiveCases(g) {
-				cs = append(cs, &eighArgs{a.A, "L"})
-			}
-			return cs
-		},
+		Cases:  opdef.Calls[eighArgs](`for T in f64 f32 c128: T[3, 3]{positive}; T[2, 4, 4]{positive}`),
 		Exempt: hermitianGradient,
 	}, func(m *matrixOpCall[eighArgs], got, _ []*tensor.Tensor) []opdef.Acceptance {
 		return acceptEigh(m.ins[0], m.given.UPLO == "U" || m.given.UPLO == "u", got)
@@ -33,12 +27,10 @@ var eigenOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Eigenvalues, ascending, and eigenvectors of Hermitian matrices",
 			Formula: "self = V @ diag(w) @ V^H", Notes: "Without eigenvectors these are zeros. " + phaseNote,
 			Source: "torch.symeig, up to torch 1.13"},
-		Cases: func(g opdef.Gen) (cs []*symeigArgs) {
-			for i, a := range positiveCases(g) {
-				cs = append(cs, &symeigArgs{a.A, i > 0, i%2 == 0})
-			}
-			return cs
-		},
+		Cases: opdef.Calls[symeigArgs](`
+			f64[3, 3]{positive}; f64[2, 4, 4]{positive}, eigenvectors=True, upper=False
+			for T in f32 c128: T[3, 3]{positive}, eigenvectors=True;
+			T[2, 4, 4]{positive}, eigenvectors=True, upper=False`),
 		Exempt: hermitianGradient,
 	}, func(m *matrixOpCall[symeigArgs], got, want []*tensor.Tensor) []opdef.Acceptance {
 		if !m.given.Eigenvectors {
@@ -51,35 +43,22 @@ var eigenOps = []*opdef.Entry{
 		Names:  "linalg.eigvalsh",
 		Doc:    opdef.Doc{Summary: "Eigenvalues of Hermitian matrices, ascending", Formula: "A = V @ diag(w) @ V^H"},
 		Exempt: hermitianGradient,
-		Cases: func(g opdef.Gen) (cs []*eighArgs) {
-			for _, a := range positiveCases(g) {
-				cs = append(cs, &eighArgs{a.A, "L"})
-			}
-			return cs
-		},
+		Cases:  opdef.Calls[eighArgs](`for T in f64 f32 c128: T[3, 3]{positive}; T[2, 4, 4]{positive}`),
 	}, func(a *eighArgs) (*matrixCall, error) { return eighPlan(a.A, a.UPLO, false) }),
 	factorOp(factorDecl[svdArgs]{
 		Schema: "linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
 		Names:  "linalg.svd",
 		Doc:    svdDoc,
-		Cases: func(g opdef.Gen) []*svdArgs {
-			return []*svdArgs{{g.Normal(tensor.Float64, 4, 3), false, nil},
-				{elements.Detached(g.Normal(tensor.Float64, 2, 3, 4)), true, nil},
-				{g.Normal(tensor.Float64, 2, 3, 4), false,
-					nil}, {elements.Detached(g.Normal(tensor.Complex128, 3, 3)), true, nil},
-				{g.Normal(tensor.Float32, 3, 2),
-					false, nil}}
-		},
+		Cases: opdef.Calls[svdArgs](`
+			f64[4, 3], full_matrices=False; f64[2, 3, 4]{fixed}; f64[2, 3, 4], full_matrices=False
+			c128[3, 3]{fixed}; f32[3, 2], full_matrices=False`),
 	}, func(m *matrixOpCall[svdArgs], got, _ []*tensor.Tensor) []opdef.Acceptance {
 		return acceptSVD(m.ins[0], got, false)
 	}, func(a *svdArgs) (*matrixCall, error) { return svdPlan(a.A, a.FullMatrices, false) }),
 	factorOp(factorDecl[svdSomeArgs]{
 		Schema: "svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
 		Doc:    svdDoc,
-		Cases: func(g opdef.Gen) []*svdSomeArgs {
-			return []*svdSomeArgs{{g.Normal(tensor.Float64, 4, 3), true, true},
-				{elements.Detached(g.Normal(tensor.Float32, 3, 4)), false, true}}
-		},
+		Cases:  opdef.Calls[svdSomeArgs](`f64[4, 3]; f32[3, 4]{fixed}, some=False`),
 	}, func(m *matrixOpCall[svdSomeArgs], got, want []*tensor.Tensor) []opdef.Acceptance {
 		if !m.given.ComputeUv {
 			return unaccepted(want)
@@ -96,10 +75,7 @@ var eigenOps = []*opdef.Entry{
 		Schema: "svdvals(Tensor A, *, str? driver=None) -> Tensor",
 		Names:  "linalg.svdvals",
 		Doc:    opdef.Doc{Summary: "Singular values, descending", Formula: "A = U @ diag(S) @ V^H"},
-		Cases: func(g opdef.Gen) []*svdvalsArgs {
-			return []*svdvalsArgs{{g.Normal(tensor.Float64, 4, 3), nil}, {g.Normal(tensor.Complex128, 2, 3, 4), nil},
-				{g.Normal(tensor.Float32, 3, 2), nil}}
-		},
+		Cases:  opdef.Calls[svdvalsArgs](`f64[4, 3]; c128[2, 3, 4]; f32[3, 2]`),
 	}, func(a *svdvalsArgs) (*matrixCall, error) {
 		if err := matrixArg("A", a.A, false); err != nil {
 			return nil, err

@@ -42,24 +42,15 @@ var factorOps = []*opdef.Entry{
 		Names:  "linalg.cholesky_ex",
 		Doc:    choleskyDoc,
 		Exempt: map[string]string{"gradients": "the gradient is that of a Hermitian perturbation"},
-		Cases: func(g opdef.Gen) (cs []*choleskyExArgs) {
-			for _, a := range upperCases(g) {
-				cs = append(cs, &choleskyExArgs{a.A, a.Upper, false})
-			}
-			return cs
-		},
+		Cases: opdef.Calls[choleskyExArgs](`
+			for T in f64 f32 c128: T[3, 3]{positive}; T[2, 4, 4]{positive}, upper=True`),
 	}, func(a *choleskyExArgs) (*matrixCall, error) { return choleskyPlan(a.A, a.Upper, true) }),
 	matrixOp(matrixDecl[factorArgs]{
 		Schema: "cholesky_inverse(Tensor self, bool upper=False) -> Tensor",
 		Doc: opdef.Doc{Summary: "Inverse of a matrix given by its Cholesky factor",
 			Formula: "(L @ L^H)^-1, or (U^H @ U)^-1"},
 		Exempt: map[string]string{"gradients": "torch does not cut the gradient to the triangle that is read"},
-		Cases: func(g opdef.Gen) (cs []*factorArgs) {
-			for _, a := range upperCases(g) {
-				cs = append(cs, &factorArgs{a.A, a.Upper})
-			}
-			return cs
-		},
+		Cases:  opdef.Calls[factorArgs](`for T in f64 f32 c128: T[3, 3]{positive}; T[2, 4, 4]{positive}, upper=True`),
 	}, func(a *factorArgs) (*matrixCall, error) {
 		if err := matrixArg("self", a.Self, true); err != nil {
 			return nil, err
@@ -73,24 +64,14 @@ var factorOps = []*opdef.Entry{
 		Schema: "cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
 		Doc:    opdef.Doc{Summary: "Solution of a system given by its Cholesky factor", Formula: "(L @ L^H)^-1 @ self"},
 		Exempt: map[string]string{"gradients": "torch does not cut the gradient to the triangle that is read"},
-		Cases: func(g opdef.Gen) (cs []*choleskySolveArgs) {
-			for _, a := range upperCases(g) {
-				n, _ := lastTwo(a.A)
-				cs = append(cs, &choleskySolveArgs{g.Normal(a.A.DType, n, 2), a.A, a.Upper})
-			}
-			return cs
-		},
+		Cases: opdef.Calls[choleskySolveArgs](`
+			for T in f64 f32 c128: T[3, 2], T[3, 3]{positive}; T[4, 2], T[2, 4, 4]{positive}, upper=True`),
 	}, choleskySolvePlan),
 	factorOp(factorDecl[qrArgs]{
 		Schema: "linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)",
 		Names:  "linalg.qr",
 		Doc:    qrDoc,
-		Cases: func(g opdef.Gen) (cs []*qrArgs) {
-			f64, c128 := tensor.Float64, tensor.Complex128
-			return []*qrArgs{{g.Normal(f64, 4, 3), "reduced"}, {g.Normal(f64, 2, 3, 3), "complete"},
-				{g.Normal(c128, 4, 3), "reduced"}, {g.Normal(f64, 2, 4), "reduced"}, {g.Normal(tensor.Float32, 3, 2),
-					"reduced"}}
-		},
+		Cases:  opdef.Calls[qrArgs](`f64[4, 3]; f64[2, 3, 3], mode='complete'; c128[4, 3]; f64[2, 4]; f32[3, 2]`),
 	}, func(m *matrixOpCall[qrArgs], got, want []*tensor.Tensor) []opdef.Acceptance {
 		if m.given.Mode == "r" {
 			return unaccepted(want)
@@ -101,10 +82,7 @@ var factorOps = []*opdef.Entry{
 	factorOp(factorDecl[someArgs]{
 		Schema: "qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)",
 		Doc:    qrDoc,
-		Cases: func(g opdef.Gen) []*someArgs {
-			return []*someArgs{{g.Normal(tensor.Float64, 4, 3), true}, {g.Normal(tensor.Float64, 3, 3), false},
-				{g.Normal(tensor.Float32, 2, 4), true}}
-		},
+		Cases:  opdef.Calls[someArgs](`f64[4, 3]; f64[3, 3], some=False; f32[2, 4]`),
 	}, func(m *matrixOpCall[someArgs], got, _ []*tensor.Tensor) []opdef.Acceptance {
 		return acceptFactors(m.ins[0], got, 0,
 			func(f matrices[complex128]) kernel.Mat[complex128] { return f[0].Mul(f[1]) })
@@ -127,40 +105,26 @@ var factorOps = []*opdef.Entry{
 		},
 		Names: "linalg.lu",
 		Doc:   opdef.Doc{Summary: "LU factorisation with partial pivoting", Formula: "A = P @ L @ U"},
-		Cases: func(g opdef.Gen) []*luArgs {
-			return []*luArgs{{g.Normal(tensor.Float64, 3, 3), true}, {g.Normal(tensor.Float64, 4, 2), true},
-				{g.Normal(tensor.Float64, 2, 4), true}, {wellConditioned(g, tensor.Complex128, false, 2, 3, 3), true},
-				{g.Normal(tensor.Float32, 3, 3), true}}
-		},
+		Cases: opdef.Calls[luArgs](`f64[3, 3]; f64[4, 2]; f64[2, 4]; c128[2, 3, 3]{regular}; f32[3, 3]`),
 	}, luPlan),
 	matrixOp(matrixDecl[luArgs]{
 		Schema: "lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)",
 		Names:  "linalg.lu_factor",
 		Doc:    luFactorDoc,
-		Cases: func(g opdef.Gen) []*luArgs {
-			return []*luArgs{{g.Normal(tensor.Float64, 3, 3), true}, {g.Normal(tensor.Float64, 4, 2), true},
-				{g.Normal(tensor.Float64, 2, 4), true}, {wellConditioned(g, tensor.Complex128, false, 2, 3, 3), true},
-				{g.Normal(tensor.Float32, 3, 3), true}}
-		},
+		Cases:  opdef.Calls[luArgs](`f64[3, 3]; f64[4, 2]; f64[2, 4]; c128[2, 3, 3]{regular}; f32[3, 3]`),
 	}, func(a *luArgs) (*matrixCall, error) { return luFactorPlan(a.A, a.Pivot, false) }),
 	matrixOp(matrixDecl[luInfoArgs]{
 		Schema: "lu(Tensor A, bool pivot=True, bool get_infos=False) -> Tensor[]",
 		Names:  "functional.lu Tensor.lu",
 		Doc:    luFactorDoc,
-		Cases: func(g opdef.Gen) []*luInfoArgs {
-			return []*luInfoArgs{{g.Normal(tensor.Float64, 3, 3), true, false}, {g.Normal(tensor.Float32, 2, 3, 3),
-				true, true}}
-		},
+		Cases:  opdef.Calls[luInfoArgs](`f64[3, 3]; f32[2, 3, 3], get_infos=True`),
 	}, func(a *luInfoArgs) (*matrixCall, error) { return luFactorPlan(a.A, a.Pivot, a.GetInfos) }),
 	matrixOp(matrixDecl[luExArgs]{
 		Schema: "lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, " +
 			"Tensor info)",
 		Names: "linalg.lu_factor_ex",
 		Doc:   luFactorDoc,
-		Cases: func(g opdef.Gen) []*luExArgs {
-			return []*luExArgs{{g.Normal(tensor.Float64, 3, 3), true, false}, {g.Normal(tensor.Float32, 2, 3, 3),
-				true, false}}
-		},
+		Cases: opdef.Calls[luExArgs](`f64[3, 3]; f32[2, 3, 3]`),
 	}, func(a *luExArgs) (*matrixCall, error) { return luFactorPlan(a.A, a.Pivot, true) }),
 	matrixOp(matrixDecl[matrixArgs]{
 		Schema: "geqrf(Tensor A) -> (Tensor a, Tensor tau)",
@@ -168,10 +132,7 @@ var factorOps = []*opdef.Entry{
 			Formula: "A = H_1 @ H_2 @ ... @ R, H_i = I - tau_i*v_i@v_i^H",
 			Notes:   "R on and above the diagonal, v_i below it without its leading 1."},
 		Traits: opdef.Traits{NoGrad: "torch has none"},
-		Cases: func(g opdef.Gen) []*matrixArgs {
-			return []*matrixArgs{{g.Normal(tensor.Float64, 4, 3)}, {g.Normal(tensor.Complex128, 2, 3, 4)},
-				{g.Normal(tensor.Float32, 3, 3)}}
-		},
+		Cases:  opdef.Calls[matrixArgs](`f64[4, 3]; c128[2, 3, 4]; f32[3, 3]`),
 	}, func(a *matrixArgs) (*matrixCall, error) {
 		if err := matrixArg("A", a.A, false); err != nil {
 			return nil, err
@@ -230,12 +191,7 @@ var (
 		Source: "torch.linalg.lu_factor"}
 )
 
-func upperCases(g opdef.Gen) (cs []*upperArgs) {
-	for i, a := range positiveCases(g) {
-		cs = append(cs, &upperArgs{a.A, i%2 == 1})
-	}
-	return cs
-}
+var upperCases = opdef.Calls[upperArgs](`for T in f64 f32 c128: T[3, 3]{positive}; T[2, 4, 4]{positive}, upper=True`)
 
 func choleskyPlan(t *tensor.Tensor, upper, info bool) (*matrixCall, error) {
 	if err := matrixArg("A", t, true); err != nil {

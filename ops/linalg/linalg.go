@@ -22,7 +22,7 @@ var linalgOps = []*opdef.Entry{
 		Schema: "inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor, Tensor)",
 		Names:  "linalg.inv_ex",
 		Doc:    opdef.Doc{Summary: "Inverse of square matrices, with LAPACK's info", Formula: "A^-1"},
-		Cases:  checkedCases(false),
+		Cases:  opdef.Calls[checkedArgs](`for T in f64 f32 c128: T[2, 3, 3]{regular}`),
 	}, func(a *checkedArgs) (*matrixCall, error) { return inversePlan(a.A, true) }),
 	matrixOp(matrixDecl[solveArgs]{
 		Schema: "linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor",
@@ -34,38 +34,30 @@ var linalgOps = []*opdef.Entry{
 		Schema: "solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor, Tensor)",
 		Names:  "linalg.solve_ex",
 		Doc:    solveDoc,
-		Cases: func(g opdef.Gen) (cs []*solveExArgs) {
-			for _, a := range solveCases(g) {
-				cs = append(cs, &solveExArgs{a.A, a.B, a.Left, false})
-			}
-			return cs
-		},
+		Cases: opdef.Calls[solveExArgs](`
+			f64[3, 3]{regular}, f64[3]; f64[3, 3]{regular}, f64[3, 2]; f64[2, 3, 3]{regular}, f64[3, 2]
+			f64[3, 3]{regular}, f64[2, 2, 3], left=False; c128[2, 3, 3]{regular}, c128[2, 3, 1]
+			f32[2, 3, 3]{regular}, f32[2, 3]`),
 	}, func(a *solveExArgs) (*matrixCall, error) { return solvePlan(&solveArgs{a.A, a.B, a.Left}, true) }),
 	matrixOp(matrixDecl[solveTriangularArgs]{
 		Schema: "solve_triangular(Tensor A, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> " +
 			"Tensor",
 		Names: "linalg.solve_triangular",
 		Doc:   opdef.Doc{Summary: "Solution of triangular systems", Formula: "X with A @ X = B, or X @ A = B"},
-		Cases: func(g opdef.Gen) (cs []*solveTriangularArgs) {
-			for i, dt := range []tensor.DType{tensor.Float64, tensor.Float64, tensor.Complex128, tensor.Float32} {
-				cs = append(cs, &solveTriangularArgs{wellConditioned(g, dt, false, 2, 3, 3), g.Normal(dt, 2, 3, 3),
-					i%2 == 0, i < 2, i == 1})
-			}
-			return cs
-		},
+		Cases: opdef.Calls[solveTriangularArgs](`
+			f64[2, 3, 3]{regular}, f64[2, 3, 3], upper=True
+			f64[2, 3, 3]{regular}, f64[2, 3, 3], upper=False, unitriangular=True
+			c128[2, 3, 3]{regular}, c128[2, 3, 3], upper=True, left=False
+			f32[2, 3, 3]{regular}, f32[2, 3, 3], upper=False, left=False`),
 	}, triangularPlan),
 	matrixOp(matrixDecl[triangularSolveArgs]{
 		Schema: "triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool " +
 			"unitriangular=False) -> (Tensor, Tensor)",
 		Doc: opdef.Doc{Summary: "Solution of triangular systems, with the coefficients",
 			Formula: "X with A @ X = self, or A^T @ X = self"},
-		Cases: func(g opdef.Gen) (cs []*triangularSolveArgs) {
-			for i, dt := range []tensor.DType{tensor.Float64, tensor.Float64, tensor.Complex128, tensor.Float32} {
-				cs = append(cs, &triangularSolveArgs{g.Normal(dt, 3, 2), wellConditioned(g, dt, false, 3, 3), i%2 == 0,
-					i == 1, i == 3})
-			}
-			return cs
-		},
+		Cases: opdef.Calls[triangularSolveArgs](`
+			f64[3, 2], f64[3, 3]{regular}; f64[3, 2], f64[3, 3]{regular}, upper=False, transpose=True
+			c128[3, 2], c128[3, 3]{regular}; f32[3, 2], f32[3, 3]{regular}, upper=False, unitriangular=True`),
 	}, triangularSolvePlan),
 	matrixOp(matrixDecl[matrixArgs]{
 		Schema: "det(Tensor A) -> Tensor",
@@ -147,13 +139,9 @@ var linalgOps = []*opdef.Entry{
 		Names:  "linalg.matrix_power matrix_power Tensor.matrix_power",
 		Doc: opdef.Doc{Summary: "Integer power of square matrices",
 			Formula: "A @ A @ ... (n times); of the inverse for negative n"},
-		Cases: func(g opdef.Gen) (cs []*powerArgs) {
-			for i, n := range []int{0, 1, 2, 5, -1, -3} {
-				dt := []tensor.DType{tensor.Float64, tensor.Complex128}[i%2]
-				cs = append(cs, &powerArgs{wellConditioned(g, dt, false, 2, 3, 3), n})
-			}
-			return append(cs, &powerArgs{wellConditioned(g, tensor.Float32, false, 3, 3), 3})
-		},
+		Cases: opdef.Calls[powerArgs](`
+			f64[2, 3, 3]{regular}, 0; c128[2, 3, 3]{regular}, 1; f64[2, 3, 3]{regular}, 2
+			c128[2, 3, 3]{regular}, 5; f64[2, 3, 3]{regular}, -1; c128[2, 3, 3]{regular}, -3; f32[3, 3]{regular}, 3`),
 	}, func(a *powerArgs) (*matrixCall, error) {
 		if err := matrixArg("A", a.A, true); err != nil {
 			return nil, err
@@ -172,8 +160,8 @@ var linalgOps = []*opdef.Entry{
 			Notes: "dims of A are moved to its end first."},
 		Cases: func(g opdef.Gen) []*tensorsolveArgs {
 			return []*tensorsolveArgs{
-				{wellConditioned(g, tensor.Float64, false, 6, 6).Reshape(2, 3, 6), g.Normal(tensor.Float64, 2, 3), nil},
-				{wellConditioned(g, tensor.Float64, false, 6, 6).Reshape(6, 2, 3), g.Normal(tensor.Float64, 6), nil},
+				{g.Regular(tensor.Float64, false, 6, 6).Reshape(2, 3, 6), g.Normal(tensor.Float64, 2, 3), nil},
+				{g.Regular(tensor.Float64, false, 6, 6).Reshape(6, 2, 3), g.Normal(tensor.Float64, 6), nil},
 			}
 		},
 	}, tensorsolvePlan),
@@ -505,40 +493,13 @@ func powerGrad[T kernel.Field](n int) matrixFunc[T] {
 	}
 }
 
-func squareCases(g opdef.Gen) (cs []*matrixArgs) {
-	for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.Complex128, tensor.Complex64} {
-		cs = append(cs, &matrixArgs{wellConditioned(g, dt, false, 3, 3)},
-			&matrixArgs{wellConditioned(g, dt, false, 2, 4, 4)})
-	}
-	return append(cs, &matrixArgs{opdef.NonContiguous(wellConditioned(g, tensor.Float64, false, 2, 3, 3))},
-		&matrixArgs{g.Normal(tensor.Float32, 0, 3, 3)})
-}
+var squareCases = opdef.Calls[matrixArgs](`
+	for T in f64 f32 c128 c64: T[3, 3]{regular}; T[2, 4, 4]{regular}
+	f64[2, 3, 3]{regular gaps}; f32[0, 3, 3]`)
 
-func positiveCases(g opdef.Gen) (cs []*matrixArgs) {
-	for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.Complex128} {
-		cs = append(cs, &matrixArgs{wellConditioned(g, dt, true, 3, 3)},
-			&matrixArgs{wellConditioned(g, dt, true, 2, 4, 4)})
-	}
-	return cs
-}
+var positiveCases = opdef.Calls[matrixArgs](`for T in f64 f32 c128: T[3, 3]{positive}; T[2, 4, 4]{positive}`)
 
-func checkedCases(symmetric bool) func(g opdef.Gen) []*checkedArgs {
-	return func(g opdef.Gen) (cs []*checkedArgs) {
-		for _, dt := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.Complex128} {
-			cs = append(cs, &checkedArgs{wellConditioned(g, dt, symmetric, 2, 3, 3), false})
-		}
-		return cs
-	}
-}
-
-func solveCases(g opdef.Gen) []*solveArgs {
-	f32, f64, c128 := tensor.Float32, tensor.Float64, tensor.Complex128
-	return []*solveArgs{
-		{wellConditioned(g, f64, false, 3, 3), g.Normal(f64, 3), true},
-		{wellConditioned(g, f64, false, 3, 3), g.Normal(f64, 3, 2), true},
-		{wellConditioned(g, f64, false, 2, 3, 3), g.Normal(f64, 3, 2), true},
-		{wellConditioned(g, f64, false, 3, 3), g.Normal(f64, 2, 2, 3), false},
-		{wellConditioned(g, c128, false, 2, 3, 3), g.Normal(c128, 2, 3, 1), true},
-		{wellConditioned(g, f32, false, 2, 3, 3), g.Normal(f32, 2, 3), true},
-	}
-}
+var solveCases = opdef.Calls[solveArgs](`
+	f64[3, 3]{regular}, f64[3]; f64[3, 3]{regular}, f64[3, 2]; f64[2, 3, 3]{regular}, f64[3, 2]
+	f64[3, 3]{regular}, f64[2, 2, 3], left=False; c128[2, 3, 3]{regular}, c128[2, 3, 1]
+	f32[2, 3, 3]{regular}, f32[2, 3]`)

@@ -54,11 +54,7 @@ var lowRankOps = []*opdef.Entry{
 			}
 			return lowRank(a.A, elements.OrElse(a.Q, q))
 		},
-		Cases: func(g opdef.Gen) []*pcaLowRankArgs {
-			q := 2
-			return []*pcaLowRankArgs{{g.Normal(tensor.Float64, 4, 3), &q, true, 2}, {g.Normal(tensor.Float32, 2, 3, 8),
-				nil, false, 2}}
-		},
+		Cases: opdef.Calls[pcaLowRankArgs](`f64[4, 3], q=2; f32[2, 3, 8], center=False`),
 	}.Entry(),
 }
 

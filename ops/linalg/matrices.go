@@ -359,23 +359,3 @@ func column[T kernel.Field](v []float64) kernel.Mat[T] {
 	}
 	return m
 }
-
-// wellConditioned generates a batch of square matrices near a multiple of the
-// identity; symmetric makes them Hermitian and positive definite.
-func wellConditioned(g opdef.Gen, dt tensor.DType, symmetric bool, shape ...int) *tensor.Tensor {
-	t := g.Uniform(dt, -0.5, 0.5, shape...)
-	n := shape[len(shape)-1]
-	data := slices.Clone(tensor.Data[complex128](t))
-	for at := 0; at < len(data); at += n * n {
-		m := kernel.Mat[complex128]{R: n, C: n, D: data[at : at+n*n]}
-		for i := range n {
-			m.D[i*n+i] += complex(float64(n)/2+0.5+0.75*float64(i), 0)
-		}
-		if symmetric {
-			copy(m.D, kernel.Symmetrize(m, false).D)
-		}
-	}
-	u := opdef.Cast(tensor.New(tensor.Complex128, shape, data), dt).Rounded()
-	u.RequiresGrad = true
-	return u
-}

@@ -104,24 +104,12 @@ var vectorNormOps = []*opdef.Entry{
 		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Vector norm over dimensions, or Frobenius norm", Formula: "sum(|self|^p)^(1/p)",
 			Notes: "self is converted to dtype first. p may be inf, -inf and 0 (the number of non-zero elements)."},
-		Cases: func(g opdef.Gen) []*normArgs {
-			f64, f32 := tensor.Float64, tensor.Float32
-			return []*normArgs{
-				{Self: g.Normal(f64, 3, 4), P: "fro"}, {Self: g.Normal(f64, 3, 4), P: int64(2), Dim: []int{1}},
-				{Self: g.Normal(f64, 2, 3, 4), P: 3.0, Dim: []int{0, -1}, Keepdim: true},
-				{Self: g.Apart(f64, []float64{0}, 3, 4), P: int64(1), Dim: []int{0}}, {Self: g.Distinct(f64, 3, 4),
-					P: math.Inf(1), Dim: []int{1}}, {Self: g.Distinct(f64, 5), P: math.Inf(-1)},
-				{Self: g.Normal(f64, 3, 4), P: "fro", Dim: []int{0, 1}}, {Self: g.Apart(f64, []float64{0}, 3), P: 1.5},
-				{Self: g.Apart(f64, []float64{0}, 3), P: 0.5}, {Self: g.Apart(f64, []float64{0}, 3), P: -1.0},
-				{Self: g.Normal(f32, 6), P: int64(2)}, {Self: g.Normal(tensor.BFloat16, 2, 3), P: int64(2),
-					Dtype: &f32}, {Self: g.Normal(f32), P: int64(2)}, {Self: g.Normal(f32, 0, 3), P: int64(2),
-					Dim: []int{0}},
-				{Self: g.Normal(tensor.Complex128, 3, 2), P: int64(2), Dim: []int{0}},
-				{Self: g.Normal(f64, 3, 4), P: 2.5, Dim: []int{0}},
-				{Self: g.Normal(f64, 3, 4), P: "nuc"}, {Self: g.Normal(f64, 3, 2, 4), P: "nuc", Dim: []int{2, 0},
-					Keepdim: true},
-			}
-		},
+		Cases: opdef.Calls[normArgs](`
+			f64[3, 4]; f64[3, 4], p=2, dim=[1]; f64[2, 3, 4], p=3.0, dim=[0, -1], keepdim=True
+			f64[3, 4]{apart 0}, p=1, dim=[0]; f64[3, 4]{distinct}, p=inf, dim=[1]; f64[5]{distinct}, p=-inf
+			f64[3, 4], dim=[0, 1]; f64[3]{apart 0}, p=1.5; f64[3]{apart 0}, p=0.5; f64[3]{apart 0}, p=-1.0
+			f32[6], p=2; bf16[2, 3], p=2, dtype=f32; f32[], p=2; f32[0, 3], p=2, dim=[0]; c128[3, 2], p=2, dim=[0]
+			f64[3, 4], p=2.5, dim=[0]; f64[3, 4], p='nuc'; f64[3, 2, 4], p='nuc', dim=[2, 0], keepdim=True`),
 	}, "self", (*normArgs).norm),
 	normOp(opdef.Planned[*linalgNormArgs, *normOf]{
 		Schema: "linalg_norm(Tensor A, any ord=None, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> " +
@@ -133,17 +121,10 @@ var vectorNormOps = []*opdef.Entry{
 				"norm over two",
 			Notes: "Of matrices: fro, nuc (sum of singular values), 2 and -2 (largest and smallest), 1 and -1 " +
 				"(largest and smallest column sum of magnitudes), inf and -inf (row sums)."},
-		Cases: func(g opdef.Gen) []*linalgNormArgs {
-			f64, f32 := tensor.Float64, tensor.Float32
-			apart := g.Apart(f64, []float64{0}, 3, 4)
-			return []*linalgNormArgs{
-				{A: g.Normal(f64, 3, 4)}, {A: g.Normal(f64, 2, 3, 4), Dim: []int{-1}}, {A: apart, Ord: int64(1)},
-				{A: apart, Ord: math.Inf(1), Keepdim: true}, {A: apart, Ord: int64(-1), Dim: []int{1, 0}},
-				{A: g.Normal(f64, 3, 4), Ord: "fro"}, {A: g.Normal(f32, 5), Ord: 3.0},
-				{A: g.Normal(tensor.BFloat16, 2, 3), Ord: int64(2), Dim: []int{0}, Dtype: &f32},
-				{A: g.Normal(tensor.Complex64, 3, 2), Ord: "fro"},
-			}
-		},
+		Cases: opdef.Calls[linalgNormArgs](`
+			f64[3, 4]; f64[2, 3, 4], dim=[-1]; f64[3, 4]{apart 0}, ord=1; f64[3, 4]{apart 0}, ord=inf, keepdim=True
+			f64[3, 4]{apart 0}, ord=-1, dim=[1, 0]; f64[3, 4], ord='fro'; f32[5], ord=3.0
+			bf16[2, 3], ord=2, dim=[0], dtype=f32; c64[3, 2], ord='fro'`),
 	}, "A", (*linalgNormArgs).norm),
 	normOp(opdef.Planned[*VectorNormArgs, *normOf]{
 		Schema: "linalg_vector_norm(Tensor x, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? " +
@@ -151,17 +132,9 @@ var vectorNormOps = []*opdef.Entry{
 		Names: "linalg.vector_norm",
 		Doc: opdef.Doc{Summary: "Vector norm over dimensions", Formula: "sum(|x|^ord)^(1/ord)",
 			Notes: "ord may be inf, -inf and 0 (the number of non-zero elements)."},
-		Cases: func(g opdef.Gen) []*VectorNormArgs {
-			f64, f32 := tensor.Float64, tensor.Float32
-			apart := g.Apart(f64, []float64{0}, 3, 4)
-			return []*VectorNormArgs{
-				{X: g.Normal(f64, 3, 4), Ord: opdef.Int(2)}, {X: apart, Ord: opdef.Int(1), Dim: []int{1}},
-				{X: apart, Ord: opdef.Float(3.5), Dim: []int{0}, Keepdim: true},
-				{X: g.Distinct(f64, 2, 3), Ord: opdef.Float(math.Inf(1)), Dim: []int{1}},
-				{X: g.Normal(f32, 5), Ord: opdef.Int(0)}, {X: g.Normal(tensor.Float16, 5), Ord: opdef.Int(2),
-					Dtype: &f32}, {X: g.Normal(tensor.BFloat16, 2, 5), Ord: opdef.Int(2), Dim: []int{-1}},
-			}
-		},
+		Cases: opdef.Calls[VectorNormArgs](`
+			f64[3, 4]; f64[3, 4]{apart 0}, ord=1, dim=[1]; f64[3, 4]{apart 0}, ord=3.5, dim=[0], keepdim=True
+			f64[2, 3]{distinct}, ord=inf, dim=[1]; f32[5], ord=0; f16[5], dtype=f32; bf16[2, 5], dim=[-1]`),
 	}, "x", func(a *VectorNormArgs) (*normOf, error) {
 		return newNorm(a.X, "x", a.Ord.Float64(), a.Dim, a.Keepdim, a.Dtype)
 	}),
@@ -172,18 +145,10 @@ var vectorNormOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Matrix norm over two dimensions",
 			Notes: "fro, nuc (sum of singular values), 2 and -2 (largest and smallest), 1 and -1 (largest and " +
 				"smallest column sum of magnitudes), inf and -inf (row sums)."},
-		Cases: func(g opdef.Gen) []*linalgMatrixNormArgs {
-			apart := g.Apart(tensor.Float64, []float64{0}, 3, 4)
-			return []*linalgMatrixNormArgs{
-				{A: g.Normal(tensor.Float64, 2, 3, 4), Ord: "fro", Dim: []int{-2, -1}},
-				{A: apart, Ord: int64(1), Dim: []int{-2, -1}}, {A: apart, Ord: math.Inf(-1), Dim: []int{0, 1},
-					Keepdim: true},
-				{A: g.Normal(tensor.Float32, 2, 3), Ord: "fro", Dim: []int{0, 1}},
-				{A: g.Normal(tensor.Float64, 3, 4), Ord: "nuc", Dim: []int{-2, -1}},
-				{A: g.Normal(tensor.Complex128, 2, 3, 3), Ord: int64(2), Dim: []int{-2, -1}},
-				{A: g.Normal(tensor.Float64, 3, 2, 4), Ord: -2.0, Dim: []int{0, 2}, Keepdim: true},
-			}
-		},
+		Cases: opdef.Calls[linalgMatrixNormArgs](`
+			f64[2, 3, 4]; f64[3, 4]{apart 0}, ord=1; f64[3, 4]{apart 0}, ord=-inf, dim=[0, 1], keepdim=True
+			f32[2, 3], dim=[0, 1]; f64[3, 4], ord='nuc'; c128[2, 3, 3], ord=2
+			f64[3, 2, 4], ord=-2.0, dim=[0, 2], keepdim=True`),
 	}, "A", func(a *linalgMatrixNormArgs) (*normOf, error) {
 		return newMatrixNorm(a.A, a.Ord, a.Dim, a.Keepdim, a.Dtype)
 	}),
@@ -220,12 +185,8 @@ var powersum = compose.Declare(compose.Op[VectorNormArgs]{
 		"Tensor",
 	Names: "linalg._powsum",
 	Doc:   opdef.Doc{Summary: "Sum of powers of magnitudes", Formula: "sum(abs(x)^ord, dim)"},
-	Cases: func(g opdef.Gen) []*VectorNormArgs {
-		x := func() *tensor.Tensor { return g.Apart(tensor.Float64, []float64{0}, 3, 4) }
-		return []*VectorNormArgs{{X: x(), Ord: opdef.Int(2)}, {X: x(), Ord: opdef.Float(3), Dim: []int{1},
-			Keepdim: true},
-			{X: x(), Ord: opdef.Int(1), Dim: []int{0}}}
-	},
+	Cases: opdef.Calls[VectorNormArgs](`
+		f64[3, 4]{apart 0}; f64[3, 4]{apart 0}, ord=3.0, dim=[1], keepdim=True; f64[3, 4]{apart 0}, ord=1, dim=[0]`),
 }, compose.Fused, func(g *compose.Graph, a *VectorNormArgs) compose.Values {
 	x := g.Arg("x", a.X)
 	if !x.DType().IsFloat() || math.IsInf(a.Ord.Float64(), 0) {

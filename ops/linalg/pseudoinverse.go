@@ -3,7 +3,6 @@ package linalg
 import (
 	"math"
 
-	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/ops/reduction"
@@ -33,15 +32,9 @@ var pseudoinverseOps = []*opdef.Entry{
 				return opdef.Grads{"A": {tensor.Full(tensor.Float64, m.ins[0].Shape, s)}}, nil
 			},
 		},
-		Cases: func(g opdef.Gen) []*pinvArgs {
-			return []*pinvArgs{
-				{A: g.Normal(tensor.Float64, 4, 3)}, {A: g.Normal(tensor.Float64, 2, 2, 3)},
-				{A: g.Normal(tensor.Complex128, 4, 2)}, {A: g.Normal(tensor.Float32, 3, 2)},
-				{A: g.Normal(tensor.Float64, 2, 3, 3),
-					Atol: elements.Detached(g.Uniform(tensor.Float64, 1e-9, 1e-8, 2)),
-					Rtol: tensor.Wrap(1e-9)},
-			}
-		},
+		Cases: opdef.Calls[pinvArgs](`
+			f64[4, 3]; f64[2, 2, 3]; c128[4, 2]; f32[3, 2]
+			f64[2, 3, 3], atol=f64[2]{1e-09..1e-08 fixed}, rtol=1e-09`),
 	}, func(a *pinvArgs) (*matrixCall, error) {
 		rtol := a.Rtol
 		if rtol == nil {
@@ -64,15 +57,9 @@ var pseudoinverseOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Number of singular values above a tolerance",
 			Formula: "count(S > max(atol, rtol*S[0]))", Notes: toleranceNote},
 		Traits: opdef.Traits{NoGrad: "a count"},
-		Cases: func(g opdef.Gen) []*rankArgs {
-			return []*rankArgs{
-				{A: g.Normal(tensor.Float64, 2, 4, 3)}, {A: g.Normal(tensor.Complex64, 3, 3)},
-				{A: g.Normal(tensor.Float64, 2, 4, 3), Atol: g.Uniform(tensor.Float64, 0.1, 1, 2)},
-				{A: g.Normal(tensor.Float32, 3, 3), Atol: g.Uniform(tensor.Float32, 0, 1, 2),
-					Rtol: g.Uniform(tensor.Float32, 0, 1, 2)}, {A: g.Normal(tensor.Float32, 3, 3),
-					Tol: tensor.Wrap(0.5), Hermitian: true},
-			}
-		},
+		Cases: opdef.Calls[rankArgs](`
+			f64[2, 4, 3]; c64[3, 3]; f64[2, 4, 3], atol=f64[2]{0.1..1}
+			f32[3, 3], atol=f32[2]{0..1}, rtol=f32[2]{0..1}; f32[3, 3], tol=0.5, hermitian=True`),
 	}, func(a *rankArgs) (*matrixCall, error) {
 		atol := a.Atol
 		if atol == nil {

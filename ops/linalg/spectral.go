@@ -20,16 +20,10 @@ var spectralOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Condition of matrices with respect to a norm", Formula: "norm(A, p) * norm(A^-1, p)",
 			Notes: "The ratio of the largest to the smallest singular value without p and for 2, its inverse for " +
 				"-2; else p is fro, nuc, 1, -1, inf or -inf and A square."},
-		Cases: func(g opdef.Gen) []*condArgs {
-			f64, c128 := tensor.Float64, tensor.Complex128
-			return []*condArgs{
-				{g.Normal(f64, 4, 3), nil}, {g.Normal(c128, 2, 3, 3), int64(2)}, {g.Normal(f64, 3, 3), int64(-2)},
-				{wellConditioned(g, f64, false, 3, 3), "fro"}, {wellConditioned(g, c128, false, 2, 3, 3), "nuc"},
-				{wellConditioned(g, f64, false, 3, 3), int64(1)}, {wellConditioned(g, f64, false, 3, 3), int64(-1)},
-				{wellConditioned(g, f64, false, 3, 3), math.Inf(1)}, {wellConditioned(g, tensor.Float32, false, 3, 3),
-					nil},
-			}
-		},
+		Cases: opdef.Calls[condArgs](`
+			f64[4, 3]; c128[2, 3, 3], p=2; f64[3, 3], p=-2; f64[3, 3]{regular}, p='fro'
+			c128[2, 3, 3]{regular}, p='nuc'; f64[3, 3]{regular}, p=1; f64[3, 3]{regular}, p=-1
+			f64[3, 3]{regular}, p=inf; f32[3, 3]{regular}`),
 		Node: func(m *matrixOpCall[condArgs], g *opdef.Grad) (opdef.Node, error) {
 			t := g.Out[0]
 			if _, o, err := condOrder(m.given.P); err == nil && math.Abs(o) == 2 {

@@ -64,7 +64,7 @@ var systemOps = []*opdef.Entry{
 		Cases: func(g opdef.Gen) (cs []*linalgLUSolveArgs) {
 			for i, dt := range []tensor.DType{tensor.Float64, tensor.Complex128, tensor.Complex128, tensor.Float64,
 				tensor.Float32} {
-				f, p := packedLU(wellConditioned(g, dt, false, 2, 3, 3))
+				f, p := packedLU(g.Regular(dt, false, 2, 3, 3))
 				cs = append(cs, &linalgLUSolveArgs{f, p, g.Normal(dt, 3, 3), i%2 == 0, i < 2 || i == 2})
 			}
 			return cs
@@ -79,7 +79,7 @@ var systemOps = []*opdef.Entry{
 			Formula: "X with A @ X = self"},
 		Cases: func(g opdef.Gen) (cs []*luSolveArgs) {
 			for _, dt := range []tensor.DType{tensor.Float64, tensor.Complex128, tensor.Float32} {
-				f, p := packedLU(wellConditioned(g, dt, false, 2, 3, 3))
+				f, p := packedLU(g.Regular(dt, false, 2, 3, 3))
 				cs = append(cs, &luSolveArgs{g.Normal(dt, 2, 3, 2), f, p})
 			}
 			return cs
@@ -93,14 +93,8 @@ var systemOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "First columns of a product of reflectors",
 			Formula: "H_1 @ H_2 @ ... @ H_k, H_i = I - tau_i*v_i@v_i^H",
 			Notes:   "v_i is column i of input below the diagonal, with a leading 1."},
-		Cases: func(g opdef.Gen) []*householderArgs {
-			f64, c128 := tensor.Float64, tensor.Complex128
-			return []*householderArgs{
-				{g.Normal(f64, 4, 3), g.Normal(f64, 3)}, {g.Normal(f64, 2, 3, 3), g.Normal(f64, 2, 2)},
-				{g.Normal(c128, 4, 2), g.Normal(c128, 2)}, {g.Normal(tensor.Float32, 3, 3),
-					g.Normal(tensor.Float32, 3)},
-			}
-		},
+		Cases: opdef.Calls[householderArgs](`
+			f64[4, 3], f64[3]; f64[2, 3, 3], f64[2, 2]; c128[4, 2], c128[2]; f32[3, 3], f32[3]`),
 	}, householderPlan),
 	matrixOp(matrixDecl[ormqrArgs]{
 		Schema: "ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor",
@@ -108,30 +102,18 @@ var systemOps = []*opdef.Entry{
 			Formula: "Q @ input3, or input3 @ Q, Q^H for Q if transpose",
 			Notes:   "self and input2 are reflectors and their factors as geqrf returns them."},
 		Traits: opdef.Traits{NoGrad: "torch has none"},
-		Cases: func(g opdef.Gen) (cs []*ormqrArgs) {
-			for i, dt := range []tensor.DType{tensor.Float64, tensor.Complex128, tensor.Float64, tensor.Float32} {
-				left := i%2 == 0
-				shape := []int{2, 3, 4}
-				if left {
-					shape = []int{2, 4, 3}
-				}
-				cs = append(cs, &ormqrArgs{g.Normal(dt, 2, 4, 3), g.Normal(dt, 2, 3), g.Normal(dt, shape...),
-					left, i >= 2})
-			}
-			return cs
-		},
+		Cases: opdef.Calls[ormqrArgs](`
+			f64[2, 4, 3], f64[2, 3], f64[2, 4, 3]; c128[2, 4, 3], c128[2, 3], c128[2, 3, 4], left=False
+			f64[2, 4, 3], f64[2, 3], f64[2, 4, 3], transpose=True
+			f32[2, 4, 3], f32[2, 3], f32[2, 3, 4], left=False, transpose=True`),
 	}, ormqrPlan),
 	matrixOp(matrixDecl[ldlArgs]{
 		Schema: "ldl_factor(Tensor A, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)",
 		Names:  "linalg.ldl_factor",
 		Doc:    ldlDoc,
 		Traits: opdef.Traits{NoGrad: "torch has none"},
-		Cases: func(g opdef.Gen) (cs []*ldlArgs) {
-			for _, a := range ldlCases(g) {
-				cs = append(cs, &ldlArgs{a.A, a.Hermitian})
-			}
-			return cs
-		},
+		Cases: opdef.Calls[ldlArgs](`
+			f64[2, 4, 4]; c128[2, 4, 4], hermitian=True; c128[2, 4, 4]; f32[2, 4, 4], hermitian=True`),
 	}, func(a *ldlArgs) (*matrixCall, error) { return ldlPlan(a.A, a.Hermitian, false) }),
 	matrixOp(matrixDecl[ldlExArgs]{
 		Schema: "ldl_factor_ex(Tensor A, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor " +
@@ -162,9 +144,9 @@ var systemOps = []*opdef.Entry{
 			Formula: "inverse of A with its first ind dimensions as rows"},
 		Cases: func(g opdef.Gen) []*tensorinvArgs {
 			cs := []*tensorinvArgs{
-				{wellConditioned(g, tensor.Float64, false, 6, 6).Reshape(2, 3, 6), 2},
-				{wellConditioned(g, tensor.Complex128, false, 4, 4).Reshape(4, 2, 2), 1},
-				{wellConditioned(g, tensor.Float32, false, 4, 4).Reshape(2, 2, 2, 2), 2},
+				{g.Regular(tensor.Float64, false, 6, 6).Reshape(2, 3, 6), 2},
+				{g.Regular(tensor.Complex128, false, 4, 4).Reshape(4, 2, 2), 1},
+				{g.Regular(tensor.Float32, false, 4, 4).Reshape(2, 2, 2, 2), 2},
 			}
 			for _, a := range cs {
 				a.A.RequiresGrad = true

@@ -82,15 +82,8 @@ var vandermonde = opdef.Planned[*vandermondeArgs, *powers]{
 	Grad: func(p *powers, g *opdef.Grad) (opdef.Grads, error) {
 		return elements.GradOf("x", p.grad(p.x, g.Out[0])), nil
 	},
-	Cases: func(g opdef.Gen) []*vandermondeArgs {
-		k := 4
-		return []*vandermondeArgs{
-			{g.Normal(tensor.Float64, 3), nil}, {g.Normal(tensor.Float64, 2, 3), &k}, {g.Normal(tensor.Complex128, 3),
-				&k}, {g.Normal(tensor.Float32, 3), &k}, {g.Normal(tensor.BFloat16, 2), &k},
-			{g.Int(tensor.Int32, -3, 3, 3), &k},
-			{g.Normal(tensor.Float32, 0), &k},
-		}
-	},
+	Cases: opdef.Calls[vandermondeArgs](`
+		f64[3]; f64[2, 3], N=4; c128[3], N=4; f32[3], N=4; bf16[2], N=4; i32[3]{-3..3}, N=4; f32[0], N=4`),
 }.Entry()
 
 // grad is the sum of k*x^(k-1)*up over the columns.

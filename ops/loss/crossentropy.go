@@ -72,16 +72,12 @@ var crossEntropyOps = []*opdef.Entry{
 			}
 			return l.node(g.Out[0]), nil
 		},
-		Cases: func(g opdef.Gen) []*nllArgs {
-			var cs []*nllArgs
-			for _, c := range crossEntropyCases(g) {
-				if c.Target.DType.IsIntegral() {
-					cs = append(cs, &nllArgs{c.Input, c.Target, c.Weight, c.SizeAverage, c.IgnoreIndex, c.Reduce,
-						c.Reduction})
-				}
-			}
-			return cs
-		},
+		Cases: opdef.Calls[nllArgs](`
+			f64[3, 4], i64[3]{0..3}; f64[3, 4], i64[3]{= 1 -100 3}, weight=f64[4]{0.5..2 fixed}
+			f64[3, 4], i64[3]{= 1 -100 3}, reduction='none'
+			f64[2, 4, 3], i64[2, 3]{0..3}, weight=f64[4]{0.5..2 fixed}, ignore_index=2, reduction='sum'
+			f64[2, 4, 2, 2], i64[2, 2, 2]{0..3}, reduction='none'; f32[5], i64[]{0..4}
+			bf16[3, 4], i64[3]{0..3}, reduction='sum'; f32[0, 4], i64[0]{0..3}, reduction='none'`),
 	}.Entry(),
 }
 
@@ -689,23 +685,11 @@ func (l *classLoss) addedWeights() float64 {
 	return all
 }
 
-func crossEntropyCases(g opdef.Gen) []*crossEntropyArgs {
-	f64, f32, i64 := tensor.Float64, tensor.Float32, tensor.Int64
-	w := elements.Detached(g.Uniform(f64, 0.5, 2, 4))
-	probs := func(dt tensor.DType, shape ...int) *tensor.Tensor { return g.Uniform(dt, 0.1, 0.9, shape...) }
-	some := tensor.New(i64, []int{3}, []int64{1, -100, 3}).Rounded()
-	return []*crossEntropyArgs{
-		{Input: g.Normal(f64, 3, 4), Target: g.Int(i64, 0, 3, 3), IgnoreIndex: -100, Reduction: "mean"},
-		{Input: g.Normal(f64, 3, 4), Target: some, Weight: w, IgnoreIndex: -100, Reduction: "mean",
-			LabelSmoothing: 0.1},
-		{Input: g.Normal(f64, 3, 4), Target: some, IgnoreIndex: -100, Reduction: "none", LabelSmoothing: 0.2},
-		{Input: g.Normal(f64, 2, 4, 3), Target: g.Int(i64, 0, 3, 2, 3), Weight: w, IgnoreIndex: 2, Reduction: "sum"},
-		{Input: g.Normal(f64, 2, 4, 2, 2), Target: g.Int(i64, 0, 3, 2, 2, 2), IgnoreIndex: -100, Reduction: "none"},
-		{Input: g.Normal(f32, 5), Target: g.Int(i64, 0, 4), IgnoreIndex: -100, Reduction: "mean"},
-		{Input: g.Normal(tensor.BFloat16, 3, 4), Target: g.Int(i64, 0, 3, 3), IgnoreIndex: -100, Reduction: "sum"},
-		{Input: g.Normal(f64, 3, 4), Target: probs(f64, 3, 4), IgnoreIndex: -100, Reduction: "mean"},
-		{Input: g.Normal(f64, 2, 4, 3), Target: probs(f64, 2, 4, 3), Weight: w, IgnoreIndex: -100, Reduction: "none",
-			LabelSmoothing: 0.3},
-		{Input: g.Normal(f32, 0, 4), Target: g.Int(i64, 0, 3, 0), IgnoreIndex: -100, Reduction: "none"},
-	}
-}
+var crossEntropyCases = opdef.Calls[crossEntropyArgs](`
+	f64[3, 4], i64[3]{0..3}; f64[3, 4], i64[3]{= 1 -100 3}, weight=f64[4]{0.5..2 fixed}, label_smoothing=0.1
+	f64[3, 4], i64[3]{= 1 -100 3}, reduction='none', label_smoothing=0.2
+	f64[2, 4, 3], i64[2, 3]{0..3}, weight=f64[4]{0.5..2 fixed}, ignore_index=2, reduction='sum'
+	f64[2, 4, 2, 2], i64[2, 2, 2]{0..3}, reduction='none'; f32[5], i64[]{0..4}
+	bf16[3, 4], i64[3]{0..3}, reduction='sum'; f64[3, 4], f64[3, 4]{0.1..0.9}
+	f64[2, 4, 3], f64[2, 4, 3]{0.1..0.9}, weight=f64[4]{0.5..2 fixed}, reduction='none', label_smoothing=0.3
+	f32[0, 4], i64[0]{0..3}, reduction='none'`)

@@ -388,18 +388,9 @@ func normalOperand(g opdef.Gen, dt tensor.DType, shape ...int) *tensor.Tensor {
 	return g.Normal(dt, shape...)
 }
 
-func probabilityOperand(g opdef.Gen, dt tensor.DType, shape ...int) *tensor.Tensor {
-	return g.Uniform(dt, 0.1, 0.9, shape...)
-}
-
 // signOperand holds labels 1 and -1.
 func signOperand(g opdef.Gen, dt tensor.DType, shape ...int) *tensor.Tensor {
 	return opdef.Map(dt, g.Int(tensor.Int8, 0, 1, shape...), func(x float64) float64 { return 2*x - 1 }).Rounded()
-}
-
-// labelOperand holds integer labels 1 and -1.
-func labelOperand(g opdef.Gen, _ tensor.DType, shape ...int) *tensor.Tensor {
-	return opdef.Map(tensor.Int64, g.Int(tensor.Int8, 0, 1, shape...), func(x int64) int64 { return 2*x - 1 }).Rounded()
 }
 
 // inUnitInterval refuses elements outside [0, 1].

@@ -108,14 +108,12 @@ var lossOps = []*opdef.Entry{
 		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Cross entropy of probabilities",
 			Formula: "-weight*(target*log(input) + (1-target)*log(1-input))", Notes: "Logarithms are at least -100."},
-		Cases: func(g opdef.Gen) []*bceArgs {
-			cs := lossPairs(false, probabilityOperand, probabilityOperand, func(g opdef.Gen, p lossPair) *bceArgs {
-				return &bceArgs{Input: p.x, Target: p.t, Reduction: p.how}
-			})(g)
-			w := elements.Detached(g.Uniform(tensor.Float64, 0.5, 2, 4))
-			return append(cs, &bceArgs{Input: probabilityOperand(g, tensor.Float64, 3, 4), Target: probabilityOperand(g,
-				tensor.Float64, 3, 4), Weight: w, Reduction: "mean"})
-		},
+		Cases: opdef.Calls[bceArgs](`
+			f64[3, 4]{0.1..0.9}, f64[3, 4]{0.1..0.9}; f32[5]{0.1..0.9}, f32[5]{0.1..0.9}, reduction='sum'
+			f64[]{0.1..0.9}, f64[]{0.1..0.9}, reduction='none'; f32[2, 0]{0.1..0.9}, f32[2, 0]{0.1..0.9}
+			f64[2, 3, 2]{0.1..0.9 gaps}, f64[2, 3, 2]{0.1..0.9}, reduction='sum'
+			bf16[4]{0.1..0.9}, bf16[4]{0.1..0.9}, reduction='none'
+			f64[3, 4]{0.1..0.9}, f64[3, 4]{0.1..0.9}, weight=f64[4]{0.5..2 fixed}`),
 		Plan: func(a *bceArgs) (*elementLoss, error) {
 			how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
 			if err != nil {
@@ -152,15 +150,12 @@ var lossOps = []*opdef.Entry{
 		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Cross entropy of the sigmoid of logits",
 			Formula: "weight*((1-target)*input + (1+(pos_weight-1)*target)*log(1+exp(-input)))"},
-		Cases: func(g opdef.Gen) []*bceLogitsArgs {
-			cs := lossPairs(false, normalOperand, probabilityOperand, func(g opdef.Gen, p lossPair) *bceLogitsArgs {
-				return &bceLogitsArgs{Input: p.x, Target: p.t, Reduction: p.how}
-			})(g)
-			w := elements.Detached(g.Uniform(tensor.Float64, 0.5, 2, 4))
-			p := elements.Detached(g.Uniform(tensor.Float64, 0.5, 2, 4))
-			return append(cs, &bceLogitsArgs{Input: g.Normal(tensor.Float64, 3, 4), Target: probabilityOperand(g,
-				tensor.Float64, 3, 4), Weight: w, PosWeight: p, Reduction: "mean"})
-		},
+		Cases: opdef.Calls[bceLogitsArgs](`
+			f64[3, 4], f64[3, 4]{0.1..0.9}; f32[5], f32[5]{0.1..0.9}, reduction='sum'
+			f64[], f64[]{0.1..0.9}, reduction='none'; f32[2, 0], f32[2, 0]{0.1..0.9}
+			f64[2, 3, 2]{gaps}, f64[2, 3, 2]{0.1..0.9}, reduction='sum'
+			bf16[4], bf16[4]{0.1..0.9}, reduction='none'
+			f64[3, 4], f64[3, 4]{0.1..0.9}, weight=f64[4]{0.5..2 fixed}, pos_weight=f64[4]{0.5..2 fixed}`),
 		Plan: func(a *bceLogitsArgs) (*elementLoss, error) {
 			how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
 			if err != nil {
@@ -220,13 +215,13 @@ var lossOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Divergence of a distribution from another, given by logarithms",
 			Formula: "target*(log(target) - input), of a target in logarithms exp(target)*(target - input)",
 			Notes:   "batchmean divides the sum by the first dimension."},
-		Cases: func(g opdef.Gen) []*klDivArgs {
-			cs := lossPairs(true, normalOperand, probabilityOperand, func(g opdef.Gen, p lossPair) *klDivArgs {
-				return &klDivArgs{Input: p.x, Target: p.t, Reduction: p.how, LogTarget: g.Nth%2 == 1}
-			})(g)
-			return append(cs, &klDivArgs{Input: g.Normal(tensor.Float64, 3, 4), Target: probabilityOperand(g,
-				tensor.Float64, 3, 4), Reduction: "batchmean"})
-		},
+		Cases: opdef.Calls[klDivArgs](`
+			f64[3, 4], f64[3, 4]{0.1..0.9}; f32[5], f32[5]{0.1..0.9}, reduction='sum', log_target=True
+			f64[], f64[]{0.1..0.9}, reduction='none'; f32[2, 0], f32[2, 0]{0.1..0.9}, log_target=True
+			f64[2, 3, 2]{gaps}, f64[2, 3, 2]{0.1..0.9}, reduction='sum'
+			bf16[4], bf16[4]{0.1..0.9}, reduction='none', log_target=True; f64[3, 1], f64[4]{0.1..0.9}
+			f64[2, 3], f64[3]{0.1..0.9}, reduction='none', log_target=True
+			f64[3, 4], f64[3, 4]{0.1..0.9}, reduction='batchmean'`),
 		Plan: klDiv,
 	}),
 	elementLossOp(opdef.Planned[*poissonArgs, *elementLoss]{
@@ -256,15 +251,10 @@ var lossOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Negative logarithm of a Gaussian likelihood",
 			Formula: "(log(v) + (input - target)^2/v) / 2, with v = max(var, eps)",
 			Notes:   "full adds log(2 pi)/2. The limit eps passes the gradient on."},
-		Cases: func(g opdef.Gen) []*gaussianArgs {
-			n := func(shape ...int) *tensor.Tensor { return g.Normal(tensor.Float64, shape...) }
-			v := func(shape ...int) *tensor.Tensor { return g.Uniform(tensor.Float64, 0.5, 2, shape...) }
-			return []*gaussianArgs{
-				{Input: n(3, 4), Target: n(3, 4), Var: v(3, 4), Eps: 1e-6, Reduction: "mean"},
-				{Input: n(3, 4), Target: n(3, 4), Var: v(3), Full: true, Eps: 1e-6, Reduction: "none"},
-				{Input: n(3, 4), Target: n(3, 4), Var: v(3, 1), Eps: 1e-6, Reduction: "sum"},
-			}
-		},
+		Cases: opdef.Calls[gaussianArgs](`
+			f64[3, 4], f64[3, 4], f64[3, 4]{0.5..2}
+			f64[3, 4], f64[3, 4], f64[3]{0.5..2}, full=True, reduction='none'
+			f64[3, 4], f64[3, 4], f64[3, 1]{0.5..2}, reduction='sum'`),
 		Plan: gaussianLoss,
 	}),
 	compose.Declare(compose.Op[hingeArgs]{
@@ -274,14 +264,13 @@ var lossOps = []*opdef.Entry{
 		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Distance of similar pairs, shortfall from the margin of others",
 			Formula: "input if target is 1, max(0, margin - input) if -1"},
-		Cases: func(g opdef.Gen) []*hingeArgs {
-			near := func(g opdef.Gen, dt tensor.DType, shape ...int) *tensor.Tensor {
-				return g.Apart(dt, []float64{0.5}, shape...)
-			}
-			return lossPairs(false, near, labelOperand, func(g opdef.Gen, p lossPair) *hingeArgs {
-				return &hingeArgs{Input: p.x, Target: p.t, Margin: 0.5, Reduction: p.how}
-			})(g)
-		},
+		Cases: opdef.Calls[hingeArgs](`
+			f64[3, 4]{apart 0.5}, i64[3, 4]{= -1 1 -1 1 1 1 1 1 1 1 -1 1}, margin=0.5
+			f32[5]{apart 0.5}, i64[5]{= -1 1 -1 1 1}, margin=0.5, reduction='sum'
+			f64[]{apart 0.5}, i64[]{= 1}, margin=0.5, reduction='none'
+			f32[2, 0]{apart 0.5}, i64[2, 0]{=}, margin=0.5
+			f64[2, 3, 2]{apart 0.5 gaps}, i64[2, 3, 2]{= -1 1 -1 1 -1 1 1 -1 -1 -1 -1 -1}, margin=0.5,
+			reduction='sum'; bf16[4]{apart 0.5}, i64[4]{= -1 -1 1 1}, margin=0.5, reduction='none'`),
 	}, compose.Unfused, hingeEmbedding),
 	elementLossOp(opdef.Planned[*softMarginArgs, *elementLoss]{
 		Schema: "soft_margin_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +

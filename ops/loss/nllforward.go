@@ -9,7 +9,13 @@ import (
 )
 
 // nllForwardOps are nll_loss as the dispatcher has it, with the weight that its mean divides by.
-var nllForwardOps = []*opdef.Entry{nllForwardOp("nll_loss_forward", 1, 2), nllForwardOp("nll_loss2d_forward", 4)}
+var nllForwardOps = []*opdef.Entry{
+	nllForwardOp("nll_loss_forward", `
+		f64[3, 4], i64[3]{0..3}, None, 1, -100; f64[3, 4], i64[3]{= 1 -100 3}, f64[4]{0.5..2 fixed}, 1, -100
+		f64[3, 4], i64[3]{= 1 -100 3}, None, 0, -100; f32[5], i64[]{0..4}, None, 1, -100
+		bf16[3, 4], i64[3]{0..3}, None, 2, -100; f32[0, 4], i64[0]{0..3}, None, 0, -100`, 1, 2),
+	nllForwardOp("nll_loss2d_forward", `f64[2, 4, 2, 2], i64[2, 2, 2]{0..3}, None, 0, -100`, 4),
+}
 
 type nllForwardArgs struct {
 	Self, Target, Weight *tensor.Tensor
@@ -60,7 +66,7 @@ func (l *nllForward) results(magnitudes bool) []*tensor.Tensor {
 }
 
 // nllForwardOp declares the operator for scores of these numbers of dimensions.
-func nllForwardOp(name string, dims ...int) *opdef.Entry {
+func nllForwardOp(name, cases string, dims ...int) *opdef.Entry {
 	return opdef.Planned[*nllForwardArgs, *nllForward]{
 		Schema: name + "(Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index) -> " +
 			"(Tensor, Tensor)",
@@ -96,16 +102,6 @@ func nllForwardOp(name string, dims ...int) *opdef.Entry {
 			return elements.GradOf("self", l.picked(g.Out[0])), nil
 		},
 		Exempt: map[string]string{"gradients": "the sum of weights takes no gradient"},
-		Cases: func(g opdef.Gen) []*nllForwardArgs {
-			var cs []*nllForwardArgs
-			for _, c := range crossEntropyCases(g) {
-				for i, word := range reductions {
-					if c.Target.DType.IsIntegral() && c.Reduction == word && slices.Contains(dims, c.Input.Dim()) {
-						cs = append(cs, &nllForwardArgs{c.Input, c.Target, c.Weight, i, c.IgnoreIndex})
-					}
-				}
-			}
-			return cs
-		},
+		Cases:  opdef.Calls[nllForwardArgs](cases),
 	}.Entry()
 }

@@ -52,23 +52,11 @@ var rnntLoss = opdef.Planned[*rnntArgs, *lattice]{
 		spread := opdef.Unreduce(g.Out[0], []int{l.n}, []int{0})
 		return opdef.Node{Grads: elements.Single(elements.Scaled(spread, l.share())), Weak: elements.SpreadOnly}, nil
 	},
-	Cases: func(g opdef.Gen) []*rnntArgs {
-		i32 := func(v ...int64) *tensor.Tensor { return tensor.New(tensor.Int32, []int{len(v)}, v).Rounded() }
-		logits := func(dt tensor.DType, shape ...int) *tensor.Tensor {
-			t := g.Normal(dt, shape...)
-			t.RequiresGrad = true
-			return t
-		}
-		return []*rnntArgs{
-			{Logits: logits(tensor.Float64, 2, 4, 3, 5), Targets: g.Int(tensor.Int32, 0, 3, 2, 2),
-				LogitLengths: i32(4, 3), TargetLengths: i32(2, 1), Blank: -1, Clamp: -1, Reduction: "mean",
-				FusedLogSoftmax: true},
-			{Logits: logits(tensor.Float64, 2, 3, 4, 3), Targets: g.Int(tensor.Int32, 1, 2, 2, 3),
-				LogitLengths: i32(3, 1), TargetLengths: i32(3, 0), Clamp: -1, Reduction: "none"},
-			{Logits: logits(tensor.Float32, 1, 3, 2, 4), Targets: g.Int(tensor.Int32, 1, 3, 1, 1),
-				LogitLengths: i32(3), TargetLengths: i32(1), Clamp: -1, Reduction: "sum", FusedLogSoftmax: true},
-		}
-	},
+	Cases: opdef.Calls[rnntArgs](`
+		f64[2, 4, 3, 5], i32[2, 2]{0..3}, i32[2]{= 4 3}, i32[2]{= 2 1}
+		f64[2, 3, 4, 3], i32[2, 3]{1..2}, i32[2]{= 3 1}, i32[2]{= 3 0}, blank=0, reduction='none',
+		fused_log_softmax=False
+		f32[1, 3, 2, 4], i32[1, 1]{1..3}, i32[1]{= 3}, i32[1]{= 1}, blank=0, reduction='sum'`),
 }.Entry()
 
 type rnntArgs struct {

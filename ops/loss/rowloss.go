@@ -40,14 +40,10 @@ var rowLossOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Shortfall of the scores of several classes from all others",
 			Formula: "sum over targets t and other classes j of max(0, 1 - input[t] + input[j]) / C",
 			Notes:   "The targets of a row end at the first -1."},
-		Cases: func(g opdef.Gen) []*multilabelMarginArgs {
-			target := tensor.New(tensor.Int64, []int{2, 4}, []int64{3, 0, -1, 1, 2, -1, -1, 0}).Rounded()
-			return []*multilabelMarginArgs{
-				{Input: g.Normal(tensor.Float64, 2, 4), Target: target, Reduction: "mean"},
-				{Input: g.Normal(tensor.Float64, 2, 4), Target: target, Reduction: "none"},
-				{Input: g.Normal(tensor.Float32, 4), Target: target.Select(0, 0), Reduction: "sum"},
-			}
-		},
+		Cases: opdef.Calls[multilabelMarginArgs](`
+			f64[2, 4], i64[2, 4]{= 3 0 -1 1 2 -1 -1 0}
+			f64[2, 4], i64[2, 4]{= 3 0 -1 1 2 -1 -1 0}, reduction='none'
+			f32[4], i64[4]{= 3 0 -1 1}, reduction='sum'`),
 	}, compose.Fused, multilabelMargin),
 	compose.Declare(compose.Op[multilabelSoftArgs]{
 		Schema: "multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight=None, bool? " +
@@ -56,17 +52,10 @@ var rowLossOps = []*opdef.Entry{
 		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Cross entropy of the sigmoid of logits, averaged over classes",
 			Formula: "-mean(weight*(target*log(sigmoid(input)) + (1-target)*log(sigmoid(-input))))"},
-		Cases: func(g opdef.Gen) []*multilabelSoftArgs {
-			f64 := tensor.Float64
-			w := elements.Detached(g.Uniform(f64, 0.5, 2, 4))
-			return []*multilabelSoftArgs{
-				{Input: g.Normal(f64, 3, 4), Target: probabilityOperand(g, f64, 3, 4), Weight: w, Reduction: "mean"},
-				{Input: g.Normal(f64, 3, 4), Target: probabilityOperand(g, f64, 3, 4), Reduction: "none"},
-				{Input: g.Normal(tensor.Float32, 2, 3, 4), Target: probabilityOperand(g, tensor.Float32, 2, 3, 4),
-					Reduction: "sum"}, {Input: g.Normal(tensor.BFloat16, 5), Target: probabilityOperand(g,
-					tensor.BFloat16, 5), Reduction: "mean"},
-			}
-		},
+		Cases: opdef.Calls[multilabelSoftArgs](`
+			f64[3, 4], f64[3, 4]{0.1..0.9}, weight=f64[4]{0.5..2 fixed}
+			f64[3, 4], f64[3, 4]{0.1..0.9}, reduction='none'; f32[2, 3, 4], f32[2, 3, 4]{0.1..0.9}, reduction='sum'
+			bf16[5], bf16[5]{0.1..0.9}`),
 	}, compose.Unfused, multilabelSoftMargin),
 	compose.Declare(compose.Op[tripletArgs]{
 		Schema: "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, " +
@@ -78,18 +67,11 @@ var rowLossOps = []*opdef.Entry{
 			Formula: "max(0, d(anchor, positive) - d(anchor, negative) + margin), with d(x, y) = norm(x - y + eps, p)",
 			Notes: "swap takes the smaller of d(anchor, negative) and d(positive, negative). At the limit the " +
 				"gradient is passed on."},
-		Cases: func(g opdef.Gen) []*tripletArgs {
-			f64 := tensor.Float64
-			n := func(shape ...int) *tensor.Tensor { return g.Normal(f64, shape...) }
-			c := func(shape ...int) *tensor.Tensor { return g.Normal(tensor.Complex128, shape...) }
-			return []*tripletArgs{
-				{Anchor: n(3, 4), Positive: n(3, 4), Negative: n(3, 4), Margin: 5, P: 2, Eps: 1e-6, Reduction: "mean"},
-				{Anchor: n(3, 4), Positive: n(3, 4), Negative: n(4), Margin: 5, P: 3, Eps: 1e-6, Swap: true,
-					Reduction: "none"},
-				{Anchor: n(4), Positive: n(4), Negative: n(4), Margin: 5, P: 2, Eps: 1e-6, Reduction: "sum"},
-				{Anchor: c(3, 4), Positive: c(3, 4), Negative: c(3, 4), Margin: 5, P: 3, Eps: 1e-6, Reduction: "none"},
-			}
-		},
+		Cases: opdef.Calls[tripletArgs](`
+			f64[3, 4], f64[3, 4], f64[3, 4], margin=5.0
+			f64[3, 4], f64[3, 4], f64[4], margin=5.0, p=3.0, swap=True, reduction='none'
+			f64[4], f64[4], f64[4], margin=5.0, reduction='sum'
+			c128[3, 4], c128[3, 4], c128[3, 4], margin=5.0, p=3.0, reduction='none'`),
 	}, compose.Unfused, func(g *compose.Graph, a *tripletArgs) compose.Values {
 		return reduced(g, tripletMargin(g, a), a.Reduction, a.SizeAverage, a.Reduce)
 	}),
@@ -100,12 +82,9 @@ var rowLossOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Shortfall of a distance from another",
 			Formula: "max(0, d(anchor, positive) - d(anchor, negative) + margin), with d the pairwise_distance",
 			Notes:   "Distance functions given as arguments are not known."},
-		Cases: func(g opdef.Gen) []*tripletDistanceArgs {
-			n := func(shape ...int) *tensor.Tensor { return g.Normal(tensor.Float64, shape...) }
-			return []*tripletDistanceArgs{{Anchor: n(3, 4), Positive: n(3, 4), Negative: n(3, 4), Margin: 5,
-				Reduction: "mean"}, {Anchor: n(3, 4), Positive: n(3, 4), Negative: n(3, 4), Margin: 5, Swap: true,
-				Reduction: "none"}}
-		},
+		Cases: opdef.Calls[tripletDistanceArgs](`
+			f64[3, 4], f64[3, 4], f64[3, 4], margin=5.0
+			f64[3, 4], f64[3, 4], f64[3, 4], margin=5.0, swap=True, reduction='none'`),
 	}, compose.Unfused, func(g *compose.Graph, a *tripletDistanceArgs) compose.Values {
 		if a.DistanceFunction != nil {
 			g.Refuse("distance_function", "only the default distance is known")
@@ -121,16 +100,10 @@ var rowLossOps = []*opdef.Entry{
 		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Distance of the cosine of similar vectors from 1, excess of others over a margin",
 			Formula: "1 - cos(input1, input2) if target is 1, max(0, cos(input1, input2) - margin) if -1"},
-		Cases: func(g opdef.Gen) []*cosineEmbeddingArgs {
-			f64 := tensor.Float64
-			return []*cosineEmbeddingArgs{
-				{Input1: g.Normal(f64, 3, 4), Input2: g.Normal(f64, 3, 4), Target: labelOperand(g, f64, 3),
-					Margin: -0.9, Reduction: "mean"}, {Input1: g.Normal(f64, 3, 4), Input2: g.Normal(f64, 3, 4),
-					Target: labelOperand(g, f64, 3), Margin: -1, Reduction: "none"},
-				{Input1: g.Normal(tensor.Float32, 5), Input2: g.Normal(tensor.Float32, 5), Target: labelOperand(g, f64),
-					Margin: -1, Reduction: "sum"},
-			}
-		},
+		Cases: opdef.Calls[cosineEmbeddingArgs](`
+			f64[3, 4], f64[3, 4], i64[3]{= -1 1 1}, margin=-0.9
+			f64[3, 4], f64[3, 4], i64[3]{= -1 1 -1}, margin=-1.0, reduction='none'
+			f32[5], f32[5], i64[]{= -1}, margin=-1.0, reduction='sum'`),
 	}, compose.Unfused, cosineEmbedding),
 }
 

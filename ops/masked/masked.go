@@ -235,14 +235,10 @@ func maskedIndex(name, summary string, with neutral) *opdef.Entry {
 		Traits: opdef.Traits{NoGrad: "the result is an index", Trivial: true},
 		Plan:   plan,
 		Kernel: func(c *maskedIndexCall) ([]*tensor.Tensor, error) { return c.results() },
-		Cases: func(g opdef.Gen) []*maskedIndexArgs {
-			return []*maskedIndexArgs{
-				{Input: g.Distinct(tensor.Float64, 3, 4), Mask: someOf(g, 3, 4)},
-				{Input: g.Distinct(tensor.Float32, 3, 4), Dim: new(-1), Keepdim: true, Mask: someOf(g, 4)},
-				{Input: g.Int(tensor.Int64, -9, 9, 5), Dim: new(0), Mask: someOf(g, 5)},
-				{Input: g.Distinct(tensor.BFloat16, 4)},
-			}
-		},
+		Cases: opdef.Calls[maskedIndexArgs](`
+			f64[3, 4]{distinct}, mask=bool[3, 4]{= 1 1 0 1 0 0 0 0 1 1 0 1}
+			f32[3, 4]{distinct}, dim=-1, keepdim=True, mask=bool[4]{= 1 0 0 1}
+			i64[5]{-9..9}, dim=0, mask=bool[5]{= 1 1 0 0 1}; bf16[4]{distinct}`),
 	}.Entry()
 }
 
@@ -260,13 +256,10 @@ var maskedMedian = maskedEntry(opdef.Planned[*maskedMedianArgs, *maskedCall]{
 		"-> Tensor",
 	Names: maskedNames("median"), Doc: maskedDoc("median", "Median of the elements a mask keeps",
 		"nan elements are left out too.", "nan"),
-	Cases: func(g opdef.Gen) []*maskedMedianArgs {
-		return []*maskedMedianArgs{
-			{Input: g.Distinct(tensor.Float64, 3, 5), Dim: -1, Mask: someOf(g, 3, 5)},
-			{Input: g.Distinct(tensor.Float32, 4, 3), Dim: 0, Keepdim: true, Mask: someOf(g, 3)},
-			{Input: g.Int(tensor.Int64, -3, 3, 8), Dim: 0}, {Input: g.Distinct(tensor.BFloat16, 4), Dim: 0},
-		}
-	},
+	Cases: opdef.Calls[maskedMedianArgs](`
+		f64[3, 5]{distinct}, mask=bool[3, 5]{= 1 0 0 0 0 1 1 0 1 1 1 1 0 0 0}
+		f32[4, 3]{distinct}, dim=0, keepdim=True, mask=bool[3]{= 1 1 1}; i64[8]{-3..3}, dim=0
+		bf16[4]{distinct}, dim=0`),
 }, func(a *maskedMedianArgs) (*maskedCall, error) {
 	x, isFloat := a.Input, a.Input.DType.IsFloat()
 	if x.DType.IsComplex() {
@@ -301,14 +294,10 @@ func maskedAlong(name, summary string, base *opdef.Entry, arg, neutral string, w
 		Names:  maskedNames(name), Doc: maskedDoc(name, summary,
 			"Masked elements have results too, which mean nothing.", neutral), Error: class,
 		Traits: opdef.Traits{Autocast: base.Autocast},
-		Cases: func(g opdef.Gen) []*maskedDimArgs {
-			return []*maskedDimArgs{
-				{Input: g.Normal(tensor.Float64, 3, 4), Dim: 1, Mask: maskOfRows(3, 4)},
-				{Input: g.Normal(tensor.Float32, 3, 4), Dim: 0, Mask: maskOfRows(3, 4)},
-				{Input: g.Normal(tensor.BFloat16, 4), Dim: -1},
-				{Input: g.Normal(tensor.Float64, 3, 4), Dim: 1, Mask: maskOfRows(4)},
-			}
-		},
+		Cases: opdef.Calls[maskedDimArgs](`
+			f64[3, 4], 1, mask=bool[3, 4]{= 1 0 1 1 1 0 1 1 1 0 1 1}
+			f32[3, 4], 0, mask=bool[3, 4]{= 1 0 1 1 1 0 1 1 1 0 1 1}; bf16[4], -1
+			f64[3, 4], 1, mask=bool[4]{= 1 0 1 1}`),
 	}, func(a *maskedDimArgs) (*maskedCall, error) {
 		if _, err := opdef.Dim("dim", a.Dim, a.Input.Dim()); err != nil {
 			return nil, err
@@ -330,13 +319,8 @@ var maskedLogAddExp = maskedEntry(opdef.Planned[*maskedLogAddExpArgs, *maskedCal
 	Names: maskedNames("logaddexp"),
 	Doc:   maskedDoc("logaddexp", "Logarithm of the sum of exponentials of the elements two masks keep", "", "-inf"),
 	Error: opdef.Error{Class: opdef.Elementwise, Grad: &opdef.Error{Class: opdef.Elementwise}},
-	Cases: func(g opdef.Gen) []*maskedLogAddExpArgs {
-		return []*maskedLogAddExpArgs{
-			{Input: g.Normal(tensor.Float64, 3, 4), Other: g.Normal(tensor.Float64, 3, 4), InputMask: someOf(g, 4),
-				OtherMask: tensor.Full(tensor.Bool, []int{3, 4}, int64(1))},
-			{Input: g.Normal(tensor.Float32, 5), Other: g.Normal(tensor.Float32, 5)},
-		}
-	},
+	Cases: opdef.Calls[maskedLogAddExpArgs](`
+		f64[3, 4], f64[3, 4], input_mask=bool[4]{= 1 0 1 1}, other_mask=bool[3, 4]{full 1}; f32[5], f32[5]`),
 }, func(a *maskedLogAddExpArgs) (*maskedCall, error) {
 	x, xm, err := masked("input_mask", a.Input, a.InputMask, lowestNeutral)
 	if err != nil {
@@ -351,18 +335,6 @@ var maskedLogAddExp = maskedEntry(opdef.Planned[*maskedLogAddExpArgs, *maskedCal
 		inputs: []maskedInput{{"input", "self", xm}, {"other", "other", ym}}}
 	return c.as(a.Dtype, a.Input), nil
 }, nil)
-
-// someOf is a mask of the given shape that keeps about two thirds, the first
-// element among them.
-func someOf(g opdef.Gen, shape ...int) *tensor.Tensor {
-	v := tensor.Make[int64](tensor.Numel(shape))
-	for i := range v {
-		if i == 0 || g.R.IntN(3) > 0 {
-			v[i] = 1
-		}
-	}
-	return tensor.New(tensor.Bool, shape, v)
-}
 
 // maskOfRows is a mask that takes the second element out of every row.
 func maskOfRows(shape ...int) *tensor.Tensor {
@@ -382,22 +354,14 @@ func numberCases(g opdef.Gen) []*maskedReduceArgs {
 		&maskedReduceArgs{Input: g.Normal(tensor.Complex128, 3, 2), Dim: []int{0}, Mask: maskOfRows(3, 2)})
 }
 
-func floatMaskedCases(g opdef.Gen) []*maskedReduceArgs {
-	return []*maskedReduceArgs{
-		{Input: g.Normal(tensor.Float64, 3, 4), Mask: someOf(g, 3, 4)}, {Input: g.Normal(tensor.Float64, 2, 3, 4),
-			Dim: []int{0, -1}, Mask: maskOfRows(3, 4)},
-		{Input: g.Normal(tensor.Float32, 3, 4), Dim: []int{1}, Keepdim: true, Mask: maskOfRows(3, 4)},
-		{Input: g.Normal(tensor.BFloat16, 4)},
-		{Input: g.Normal(tensor.Float64, 3, 4), Dim: []int{0}, Mask: someOf(g, 1, 4)},
-	}
-}
+var floatMaskedCases = opdef.Calls[maskedReduceArgs](`
+	f64[3, 4], mask=bool[3, 4]{= 1 0 0 0 0 1 1 0 1 1 1 1}
+	f64[2, 3, 4], dim=[0, -1], mask=bool[3, 4]{= 1 0 1 1 1 0 1 1 1 0 1 1}
+	f32[3, 4], dim=[1], keepdim=True, mask=bool[3, 4]{= 1 0 1 1 1 0 1 1 1 0 1 1}; bf16[4]
+	f64[3, 4], dim=[0], mask=bool[1, 4]{= 1 0 1 1}`)
 
-func distinctCases(g opdef.Gen) []*maskedReduceArgs {
-	return []*maskedReduceArgs{
-		{Input: g.Distinct(tensor.Float64, 3, 4), Mask: someOf(g, 3, 4)}, {Input: g.Distinct(tensor.Float64, 2, 3, 4),
-			Dim: []int{0, -1}, Mask: maskOfRows(3, 4)},
-		{Input: g.Distinct(tensor.Float32, 3, 4), Dim: []int{1}, Keepdim: true, Mask: maskOfRows(3, 4)},
-		{Input: g.Distinct(tensor.BFloat16, 4)},
-		{Input: g.Int(tensor.Int64, -9, 9, 2, 3), Dim: []int{0}, Mask: maskOfRows(2, 3)},
-	}
-}
+var distinctCases = opdef.Calls[maskedReduceArgs](`
+	f64[3, 4]{distinct}, mask=bool[3, 4]{= 1 1 0 1 0 0 0 0 1 1 0 1}
+	f64[2, 3, 4]{distinct}, dim=[0, -1], mask=bool[3, 4]{= 1 0 1 1 1 0 1 1 1 0 1 1}
+	f32[3, 4]{distinct}, dim=[1], keepdim=True, mask=bool[3, 4]{= 1 0 1 1 1 0 1 1 1 0 1 1}; bf16[4]{distinct}
+	i64[2, 3]{-9..9}, dim=[0], mask=bool[2, 3]{= 1 0 1 1 0 1}`)

@@ -17,15 +17,11 @@ var maskedNorm = maskedEntry(opdef.Planned[*maskedNormArgs, *maskedCall]{
 		"0, or inf for ord=-inf"),
 	Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 4, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 6}},
 	Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
-	Cases: func(g opdef.Gen) []*maskedNormArgs {
-		x := g.Apart(tensor.Float64, []float64{0}, 3, 4)
-		return []*maskedNormArgs{
-			{Input: x, Ord: opdef.Int(2), Mask: someOf(g, 3, 4)}, {Input: x, Ord: opdef.Int(1), Dim: []int{1},
-				Mask: someOf(g, 4)}, {Input: x, Ord: opdef.Float(3), Dim: []int{0, 1}, Keepdim: true},
-			{Input: g.Normal(tensor.Float32, 2, 3), Ord: opdef.Float(math.Inf(1)), Mask: someOf(g, 2, 3)},
-			{Input: g.Normal(tensor.BFloat16, 4), Ord: opdef.Int(2), Mask: someOf(g, 4)},
-		}
-	},
+	Cases: opdef.Calls[maskedNormArgs](`
+		f64[3, 4]{apart 0}, ord=2, mask=bool[3, 4]{= 1 0 0 1 1 0 1 1 1 1 0 0}
+		f64[3, 4]{apart 0}, ord=1, dim=[1], mask=bool[4]{= 1 0 1 1}
+		f64[3, 4]{apart 0}, ord=3.0, dim=[0, 1], keepdim=True; f32[2, 3], ord=inf, mask=bool[2, 3]{= 1 1 1 0 1 1}
+		bf16[4], ord=2, mask=bool[4]{= 1 0 1 1}`),
 }, func(a *maskedNormArgs) (*maskedCall, error) {
 	p := a.Ord.Float64()
 	return newMasked(elements.MustFind(linalg.Table(), "linalg_vector_norm"), "x", a.Input, a.Mask, normNeutral(p),
@@ -51,18 +47,11 @@ var maskedNormalize = compose.Declare(compose.Op[maskedNormalizeArgs]{
 		Notes:   "Masked elements get no gradient."},
 	Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 	Exempt: map[string]string{"dtypes": "eps is rounded, to 0 in float16"},
-	Cases: func(g opdef.Gen) []*maskedNormalizeArgs {
-		x := g.Apart(tensor.Float64, []float64{0}, 3, 4)
-		return []*maskedNormalizeArgs{
-			{Input: x, Ord: 2, Dim: 1, Eps: 1e-12, Mask: maskOfRows(3, 4)}, {Input: x, Ord: 1, Dim: 0, Eps: 1e-12,
-				Mask: maskOfRows(4)}, {Input: g.Distinct(tensor.Float64, 3, 4), Ord: math.Inf(-1), Dim: 1, Eps: 1e-12,
-				Mask: maskOfRows(3, 4)},
-			{Input: g.Normal(tensor.Float32, 5), Ord: 2, Dim: 0, Eps: 1e-12}, {Input: g.Normal(tensor.BFloat16, 2, 3),
-				Ord: 2, Dim: 1, Eps: 1e-12}, {Input: g.Normal(tensor.Complex128, 4), Ord: 3, Dim: 0, Eps: 1e-12,
-				Mask: maskOfRows(4)},
-			{Input: g.Apart(tensor.Float64, []float64{0}), Ord: 2, Eps: 1e-12},
-		}
-	},
+	Cases: opdef.Calls[maskedNormalizeArgs](`
+		f64[3, 4]{apart 0}, 2.0, 1, mask=bool[3, 4]{= 1 0 1 1 1 0 1 1 1 0 1 1}
+		f64[3, 4]{apart 0}, 1.0, 0, mask=bool[4]{= 1 0 1 1}
+		f64[3, 4]{distinct}, -inf, 1, mask=bool[3, 4]{= 1 0 1 1 1 0 1 1 1 0 1 1}; f32[5], 2.0, 0
+		bf16[2, 3], 2.0, 1; c128[4], 3.0, 0, mask=bool[4]{= 1 0 1 1}; f64[]{apart 0}, 2.0, 0`),
 }, compose.Unfused, func(g *compose.Graph, a *maskedNormalizeArgs) compose.Values {
 	x := g.Arg("input", a.Input)
 	if x.DType().Kind() < tensor.KindFloat {

@@ -33,15 +33,10 @@ func maskedSpread(name, summary string, root bool) *opdef.Entry {
 			Formula: "sum(|x - mean|^2) / (n - 1 if unbiased else n) over the kept elements",
 			Notes: "nan where the mask keeps none. The result of complex input is complex. Masked elements get no " +
 				"gradient."},
-		Cases: func(g opdef.Gen) []*A {
-			return []*A{
-				{Input: g.Normal(tensor.Float64, 3, 5), Dim: []int{1}, Mask: maskOfRows(3, 5)},
-				{Input: g.Normal(tensor.Float64, 4, 3), Unbiased: true, Mask: maskOfRows(4, 3)},
-				{Input: g.Normal(tensor.Float32, 3, 5), Dim: []int{-1}, Keepdim: true},
-				{Input: g.Normal(tensor.BFloat16, 6), Dim: []int{0}, Unbiased: true},
-				{Input: g.Normal(tensor.Complex128, 5), Unbiased: true, Mask: maskOfRows(5)},
-			}
-		},
+		Cases: opdef.Calls[A](`
+			f64[3, 5], dim=[1], mask=bool[3, 5]{= 1 0 1 1 1 1 0 1 1 1 1 0 1 1 1}
+			f64[4, 3], unbiased=True, mask=bool[4, 3]{= 1 0 1 1 0 1 1 0 1 1 0 1}; f32[3, 5], dim=[-1], keepdim=True
+			bf16[6], dim=[0], unbiased=True; c128[5], unbiased=True, mask=bool[5]{= 1 0 1 1 1}`),
 	}, compose.Unfused, func(g *compose.Graph, a *A) compose.Values {
 		dt := a.Input.DType
 		switch {

@@ -26,10 +26,7 @@ var einsumOps = []*opdef.Entry{
 		Names:  "einsum functional.einsum",
 		Traits: opdef.Traits{Autocast: opdef.AutocastProduct},
 		Doc:    einsumDoc,
-		Cases: func(g opdef.Gen) []*sublistArgs1 {
-			return []*sublistArgs1{{g.Normal(tensor.Float64, 3, 3), ints(0, 0), nil}, {g.Normal(tensor.Float32, 3, 2),
-				ints(0, 1), ints(1, 0)}}
-		},
+		Cases:  opdef.Calls[sublistArgs1](`f64[3, 3], [0, 0]; f32[3, 2], [0, 1], out=[1, 0]`),
 	}, func(a *sublistArgs1) (*Product, error) {
 		return sublistPlan([]*tensor.Tensor{a.A}, []value.Value{a.ADims}, a.Out, []string{"a"})
 	}),
@@ -54,11 +51,7 @@ var einsumOps = []*opdef.Entry{
 		Names:  "einsum functional.einsum",
 		Traits: opdef.Traits{Autocast: opdef.AutocastProduct},
 		Doc:    einsumDoc,
-		Cases: func(g opdef.Gen) []*sublistArgs3 {
-			f64 := tensor.Float64
-			return []*sublistArgs3{{g.Normal(f64, 3, 2), ints(0, 1), g.Normal(f64, 2, 4), ints(1, 2), g.Normal(f64, 4),
-				ints(2), ints(0)}}
-		},
+		Cases:  opdef.Calls[sublistArgs3](`f64[3, 2], [0, 1], f64[2, 4], [1, 2], f64[4], [2], out=[0]`),
 	}, func(a *sublistArgs3) (*Product, error) {
 		return sublistPlan([]*tensor.Tensor{a.A, a.B, a.C}, []value.Value{a.ADims, a.BDims, a.CDims}, a.Out,
 			[]string{"a", "b", "c"})
@@ -313,32 +306,15 @@ func einsumNode(p *Product, g *opdef.Grad) (opdef.Node, error) {
 	return node, nil
 }
 
-func einsumCases(g opdef.Gen) []*einsumArgs {
-	f32, f64 := tensor.Float32, tensor.Float64
-	call := func(eq string, ts ...*tensor.Tensor) *einsumArgs { return &einsumArgs{eq, ts} }
-	n := g.Normal
-	return []*einsumArgs{
-		call("ij,jk->ik", n(f64, 2, 3), n(f64, 3, 4)),
-		call("bij,bjk", n(f32, 2, 2, 3), n(f32, 2, 3, 4)),
-		call("...ij,...jk->...ik", n(f64, 2, 1, 2, 3), n(f64, 4, 3, 2)),
-		call("ii", n(f64, 3, 3)),
-		call("ii->i", n(f64, 3, 3)),
-		call("iij->j", n(f64, 3, 3, 2)),
-		call("ij->ji", n(f32, 3, 2)),
-		call("i,j->ij", n(f64, 3), n(f64, 2)),
-		call("i,i->i", n(tensor.BFloat16, 3), n(tensor.BFloat16, 3)),
-		call("i,i->", n(f64, 3), n(f64, 3)),
-		call("ij,kj,lj->ikl", n(f64, 2, 3), n(f64, 2, 3), n(f64, 4, 3)),
-		call("bn,anm,bm->ba", n(f64, 2, 3), n(f64, 4, 3, 2), n(f64, 2, 2)),
-		call("a...,...b->a...", n(f64, 2, 3), n(f64, 3, 4)),
-		call("ij,jk->", n(f64, 1, 3), n(f64, 3, 4)),
-		call("ij,ij->ij", n(f64, 1, 3), n(f64, 4, 3)),
-		call("bhqd , bkhd -> bhqk", n(f32, 2, 2, 3, 4), n(f32, 2, 5, 2, 4)),
-		call("ij,jk->ik", n(tensor.Complex128, 2, 3), n(tensor.Complex128, 3, 2)),
-		call("ij,jk->ik", n(f32, 0, 3), n(f32, 3, 2)),
-		call("ij,jk->ik", g.Int(tensor.Int64, -4, 4, 2, 3), g.Int(tensor.Int64, -4, 4, 3, 2)),
-	}
-}
+var einsumCases = opdef.Calls[einsumArgs](`
+	'ij,jk->ik', [f64[2, 3], f64[3, 4]]; 'bij,bjk', [f32[2, 2, 3], f32[2, 3, 4]]
+	'...ij,...jk->...ik', [f64[2, 1, 2, 3], f64[4, 3, 2]]; 'ii', [f64[3, 3]]; 'ii->i', [f64[3, 3]]
+	'iij->j', [f64[3, 3, 2]]; 'ij->ji', [f32[3, 2]]; 'i,j->ij', [f64[3], f64[2]]; 'i,i->i', [bf16[3], bf16[3]]
+	'i,i->', [f64[3], f64[3]]; 'ij,kj,lj->ikl', [f64[2, 3], f64[2, 3], f64[4, 3]]
+	'bn,anm,bm->ba', [f64[2, 3], f64[4, 3, 2], f64[2, 2]]; 'a...,...b->a...', [f64[2, 3], f64[3, 4]]
+	'ij,jk->', [f64[1, 3], f64[3, 4]]; 'ij,ij->ij', [f64[1, 3], f64[4, 3]]
+	'bhqd , bkhd -> bhqk', [f32[2, 2, 3, 4], f32[2, 5, 2, 4]]; 'ij,jk->ik', [c128[2, 3], c128[3, 2]]
+	'ij,jk->ik', [f32[0, 3], f32[3, 2]]; 'ij,jk->ik', [i64[2, 3]{-4..4}, i64[3, 2]{-4..4}]`)
 
 type tensordotArgs struct {
 	A, B *tensor.Tensor
@@ -441,14 +417,7 @@ func tensordotPlan(a *tensordotArgs) (*Product, error) {
 	return p, nil
 }
 
-func tensordotCases(g opdef.Gen) []*tensordotArgs {
-	f32, f64 := tensor.Float32, tensor.Float64
-	return []*tensordotArgs{
-		{g.Normal(f64, 2, 3, 4), g.Normal(f64, 3, 4, 2), int64(2)},
-		{g.Normal(f32, 2, 3), g.Normal(f32, 4, 2), int64(0)},
-		{g.Normal(f64, 2, 3, 4), g.Normal(f64, 4, 5, 2), value.NewTuple(ints(0, -1), ints(2, 0))},
-		{g.Normal(f64, 2, 1), g.Normal(f64, 3, 2), value.NewTuple(ints(1), ints(0))},
-		{g.Normal(tensor.Complex128, 2, 3), g.Normal(tensor.Complex128, 3, 2), int64(1)},
-		{g.Int(tensor.Int64, -4, 4, 2, 3), g.Int(tensor.Int64, -4, 4, 3, 2), int64(1)},
-	}
-}
+var tensordotCases = opdef.Calls[tensordotArgs](`
+	f64[2, 3, 4], f64[3, 4, 2]; f32[2, 3], f32[4, 2], dims=0; f64[2, 3, 4], f64[4, 5, 2], dims=([0, -1], [2, 0])
+	f64[2, 1], f64[3, 2], dims=([1], [0]); c128[2, 3], c128[3, 2], dims=1
+	i64[2, 3]{-4..4}, i64[3, 2]{-4..4}, dims=1`)

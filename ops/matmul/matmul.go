@@ -47,50 +47,55 @@ var matmulOps = []*opdef.Entry{
 		Traits: opdef.Traits{Autocast: opdef.AutocastLower},
 		Doc: opdef.Doc{Summary: "Product of two matrices", Formula: "self @ mat2",
 			Notes: "(M, K) with (K, N), no broadcasting."},
-		Cases: func(g opdef.Gen) []*MMArgs {
-			return pairs(g, func(x, y *tensor.Tensor) *MMArgs { return &MMArgs{x, y} },
-				[][2][]int{{{3, 4}, {4, 2}}, {{1, 5}, {5, 1}}, {{0, 2}, {2, 3}}, {{3, 0}, {0, 2}}})
-		},
+		Cases: opdef.Calls[MMArgs](`
+			f64[3, 4], f64[4, 2]; f64[1, 5], f64[5, 1]; f64[0, 2], f64[2, 3]; f64[3, 0], f64[0, 2]
+			for T in f32 bf16 f16 c128 c64: T[3, 4], T[4, 2]
+			for T in i64 i32 i8: T[3, 4]{-9..9}, T[4, 2]{-9..9}
+			f64[3, 4]{gaps}, f64[4, 2]{gaps}`),
 	}, func(a *MMArgs) (*Product, error) { return fixed("ij", "jk", "ik", a.Self, a.Mat2, "self", "mat2") }),
 	Multilinear(Op[MMArgs]{
 		Schema: "bmm(Tensor self, Tensor mat2) -> Tensor",
 		Traits: opdef.Traits{Autocast: opdef.AutocastLower},
 		Doc: opdef.Doc{Summary: "Products of two batches of matrices", Formula: "self[b] @ mat2[b]",
 			Notes: "(B, M, K) with (B, K, N), no broadcasting."},
-		Cases: func(g opdef.Gen) []*MMArgs {
-			return pairs(g, func(x, y *tensor.Tensor) *MMArgs { return &MMArgs{x, y} },
-				[][2][]int{{{2, 3, 4}, {2, 4, 2}}, {{1, 1, 5}, {1, 5, 1}}, {{0, 2, 3}, {0, 3, 2}},
-					{{2, 3, 0}, {2, 0, 2}}})
-		},
+		Cases: opdef.Calls[MMArgs](`
+			f64[2, 3, 4], f64[2, 4, 2]; f64[1, 1, 5], f64[1, 5, 1]; f64[0, 2, 3], f64[0, 3, 2]
+			f64[2, 3, 0], f64[2, 0, 2]
+			for T in f32 bf16 f16 c128 c64: T[2, 3, 4], T[2, 4, 2]
+			for T in i64 i32 i8: T[2, 3, 4]{-9..9}, T[2, 4, 2]{-9..9}
+			f64[2, 3, 4]{gaps}, f64[2, 4, 2]{gaps}`),
 	}, func(a *MMArgs) (*Product, error) { return fixed("bij", "bjk", "bik", a.Self, a.Mat2, "self", "mat2") }),
 	Multilinear(Op[mvArgs]{
 		Schema: "mv(Tensor self, Tensor vec) -> Tensor",
 		Traits: opdef.Traits{Autocast: opdef.AutocastLower},
 		Doc:    opdef.Doc{Summary: "Product of a matrix and a vector", Formula: "self @ vec"},
-		Cases: func(g opdef.Gen) []*mvArgs {
-			return pairs(g, func(x, y *tensor.Tensor) *mvArgs { return &mvArgs{x, y} },
-				[][2][]int{{{3, 4}, {4}}, {{1, 5}, {5}}, {{0, 2}, {2}}, {{3, 0}, {0}}})
-		},
+		Cases: opdef.Calls[mvArgs](`
+			f64[3, 4], f64[4]; f64[1, 5], f64[5]; f64[0, 2], f64[2]; f64[3, 0], f64[0]
+			for T in f32 bf16 f16 c128 c64: T[3, 4], T[4]
+			for T in i64 i32 i8: T[3, 4]{-9..9}, T[4]{-9..9}
+			f64[3, 4]{gaps}, f64[4]{gaps}`),
 	}, func(a *mvArgs) (*Product, error) { return fixed("ij", "j", "i", a.Self, a.Vec, "self", "vec") }),
 	Multilinear(Op[dotArgs]{
 		Schema: "dot(Tensor self, Tensor tensor) -> Tensor",
 		Traits: opdef.Traits{Autocast: opdef.AutocastWidest},
 		Doc: opdef.Doc{Summary: "Inner product of two vectors, without conjugation",
 			Formula: "sum(self * tensor)"},
-		Cases: func(g opdef.Gen) []*dotArgs {
-			return pairs(g, func(x, y *tensor.Tensor) *dotArgs { return &dotArgs{x, y} },
-				[][2][]int{{{4}, {4}}, {{1}, {1}}, {{0}, {0}}})
-		},
+		Cases: opdef.Calls[dotArgs](`
+			f64[4], f64[4]; f64[1], f64[1]; f64[0], f64[0]
+			for T in f32 bf16 f16 c128 c64: T[4], T[4]
+			for T in i64 i32 i8: T[4]{-9..9}, T[4]{-9..9}
+			f64[4]{gaps}, f64[4]{gaps}`),
 	}, func(a *dotArgs) (*Product, error) { return fixed("i", "i", "", a.Self, a.Tensor, "self", "tensor") }),
 	Multilinear(Op[vdotArgs]{
 		Schema: "vdot(Tensor self, Tensor other) -> Tensor",
 		Traits: opdef.Traits{Autocast: opdef.AutocastWidest},
 		Doc: opdef.Doc{Summary: "Inner product of two vectors, the first conjugated",
 			Formula: "sum(conj(self) * other)"},
-		Cases: func(g opdef.Gen) []*vdotArgs {
-			return pairs(g, func(x, y *tensor.Tensor) *vdotArgs { return &vdotArgs{x, y} },
-				[][2][]int{{{4}, {4}}, {{1}, {1}}, {{0}, {0}}})
-		},
+		Cases: opdef.Calls[vdotArgs](`
+			f64[4], f64[4]; f64[1], f64[1]; f64[0], f64[0]
+			for T in f32 bf16 f16 c128 c64: T[4], T[4]
+			for T in i64 i32 i8: T[4]{-9..9}, T[4]{-9..9}
+			f64[4]{gaps}, f64[4]{gaps}`),
 	}, func(a *vdotArgs) (*Product, error) {
 		p, err := fixed("i", "i", "", elements.Conj(a.Self), a.Other, "self", "other")
 		if err == nil {
@@ -104,10 +109,11 @@ var matmulOps = []*opdef.Entry{
 		Names:  "linalg.vecdot",
 		Doc: opdef.Doc{Summary: "Inner products along a dimension, the first operand conjugated",
 			Formula: "sum(conj(x) * y, dim)"},
-		Cases: func(g opdef.Gen) []*vecdotArgs {
-			return pairs(g, func(x, y *tensor.Tensor) *vecdotArgs { return &vecdotArgs{x, y, -1} },
-				[][2][]int{{{4}, {4}}, {{2, 3}, {2, 3}}, {{2, 1, 3}, {2, 3}}, {{0, 2}, {2}}})
-		},
+		Cases: opdef.Calls[vecdotArgs](`
+			f64[4], f64[4]; f64[2, 3], f64[2, 3]; f64[2, 1, 3], f64[2, 3]; f64[0, 2], f64[2]
+			for T in f32 bf16 f16 c128 c64: T[4], T[4]
+			for T in i64 i32 i8: T[4]{-9..9}, T[4]{-9..9}
+			f64[4]{gaps}, f64[4]{gaps}`),
 	}, vecdotPlan),
 	Multilinear(Op[innerArgs]{
 		Schema: "inner(Tensor self, Tensor other) -> Tensor",
@@ -124,10 +130,12 @@ var matmulOps = []*opdef.Entry{
 			k := max(a.Self.Shape[m-1], 1)
 			return elements.ReshapedNode(g, a.Self.Numel()/k, a.Other.Numel()/k), nil
 		},
-		Cases: func(g opdef.Gen) []*innerArgs {
-			return pairs(g, func(x, y *tensor.Tensor) *innerArgs { return &innerArgs{x, y} },
-				[][2][]int{{{4}, {4}}, {{2, 3}, {3}}, {{2, 3}, {4, 3}}, {{2, 2, 3}, {4, 3}}, {{}, {3}}, {{2, 0}, {0}}})
-		},
+		Cases: opdef.Calls[innerArgs](`
+			f64[4], f64[4]; f64[2, 3], f64[3]; f64[2, 3], f64[4, 3]; f64[2, 2, 3], f64[4, 3]; f64[], f64[3]
+			f64[2, 0], f64[0]
+			for T in f32 bf16 f16 c128 c64: T[4], T[4]
+			for T in i64 i32 i8: T[4]{-9..9}, T[4]{-9..9}
+			f64[4]{gaps}, f64[4]{gaps}`),
 	}, innerPlan),
 	Multilinear(Op[outerArgs]{
 		Schema: "outer(Tensor self, Tensor vec2) -> Tensor",
@@ -141,23 +149,23 @@ var matmulOps = []*opdef.Entry{
 			column := gr["self"][0].Reshape(c.Args.Self.Numel(), 1)
 			return opdef.Node{Grads: []*tensor.Tensor{column, gr["vec2"][0]}}, nil
 		},
-		Cases: func(g opdef.Gen) []*outerArgs {
-			return append(pairs(g, func(x, y *tensor.Tensor) *outerArgs { return &outerArgs{x, y} },
-				[][2][]int{{{4}, {3}}, {{1}, {1}}, {{0}, {2}}}),
-				&outerArgs{g.Normal(tensor.Float32, 3), g.Int(tensor.Int32, -3, 3, 2)})
-		},
+		Cases: opdef.Calls[outerArgs](`
+			f64[4], f64[3]; f64[1], f64[1]; f64[0], f64[2]
+			for T in f32 bf16 f16 c128 c64: T[4], T[3]
+			for T in i64 i32 i8: T[4]{-9..9}, T[3]{-9..9}
+			f64[4]{gaps}, f64[3]{gaps}; f32[3], i32[2]{-3..3}`),
 	}, outerPlan),
 	Multilinear(Op[addmmArgs]{
 		Schema: "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
 		Traits: opdef.Traits{Autocast: opdef.AutocastLower, InPlace: true},
 		Doc: opdef.Doc{Summary: "Matrix product added to a broadcast tensor",
 			Formula: "beta*self + alpha*(mat1 @ mat2)", Notes: "With beta 0, self is not read."},
-		Cases: func(g opdef.Gen) []*addmmArgs {
-			return added(g, []int{3, 2}, []int{3, 4}, []int{4, 2}, func(s, x, y *tensor.Tensor, b,
-				k opdef.Scalar) *addmmArgs {
-				return &addmmArgs{s, x, y, b, k}
-			})
-		},
+		Cases: opdef.Calls[addmmArgs](`
+			f64[3, 2], f64[3, 4], f64[4, 2]; f64[3, 2], f64[3, 4], f64[4, 2], beta=0.5, alpha=-2.0
+			f64[2], f64[3, 4], f64[4, 2], beta=2, alpha=0.25; f32[3, 2], f32[3, 4], f32[4, 2], beta=0.0
+			f32[3, 2], f32[3, 4], f32[4, 2]; bf16[3, 2], bf16[3, 4], bf16[4, 2], beta=0.5
+			c128[3, 2], c128[3, 4], c128[4, 2], beta=0.5+1j, alpha=0-1j
+			i64[3, 2]{-5..5}, i64[3, 4]{-5..5}, i64[4, 2]{-5..5}, beta=2, alpha=-3`),
 	}, func(a *addmmArgs) (*Product, error) {
 		p, err := fixed("ij", "jk", "ik", a.Mat1, a.Mat2, "mat1", "mat2")
 		return p.plus(a.Self, &a.Beta, &a.Alpha), err
@@ -168,12 +176,12 @@ var matmulOps = []*opdef.Entry{
 
 		Doc: opdef.Doc{Summary: "Sum of a batch of matrix products added to a broadcast tensor",
 			Formula: "beta*self + alpha*sum_b(batch1[b] @ batch2[b])", Notes: "With beta 0, self is not read."},
-		Cases: func(g opdef.Gen) []*addbmmArgs {
-			return added(g, []int{3, 2}, []int{2, 3, 4}, []int{2, 4, 2}, func(s, x, y *tensor.Tensor, b,
-				k opdef.Scalar) *addbmmArgs {
-				return &addbmmArgs{s, x, y, b, k}
-			})
-		},
+		Cases: opdef.Calls[addbmmArgs](`
+			f64[3, 2], f64[2, 3, 4], f64[2, 4, 2]; f64[3, 2], f64[2, 3, 4], f64[2, 4, 2], beta=0.5, alpha=-2.0
+			f64[2], f64[2, 3, 4], f64[2, 4, 2], beta=2, alpha=0.25; f32[3, 2], f32[2, 3, 4], f32[2, 4, 2], beta=0.0
+			f32[3, 2], f32[2, 3, 4], f32[2, 4, 2]; bf16[3, 2], bf16[2, 3, 4], bf16[2, 4, 2], beta=0.5
+			c128[3, 2], c128[2, 3, 4], c128[2, 4, 2], beta=0.5+1j, alpha=0-1j
+			i64[3, 2]{-5..5}, i64[2, 3, 4]{-5..5}, i64[2, 4, 2]{-5..5}, beta=2, alpha=-3`),
 	}, func(a *addbmmArgs) (*Product, error) {
 		p, err := fixed("bij", "bjk", "ik", a.Batch1, a.Batch2, "batch1", "batch2")
 		return p.plus(a.Self, &a.Beta, &a.Alpha), err
@@ -183,12 +191,14 @@ var matmulOps = []*opdef.Entry{
 		Traits: opdef.Traits{Autocast: opdef.AutocastLower, InPlace: true},
 		Doc: opdef.Doc{Summary: "Batch of matrix products added to a broadcast tensor",
 			Formula: "beta*self + alpha*(batch1[b] @ batch2[b])", Notes: "With beta 0, self is not read."},
-		Cases: func(g opdef.Gen) []*addbmmArgs {
-			return added(g, []int{2, 3, 2}, []int{2, 3, 4}, []int{2, 4, 2}, func(s, x, y *tensor.Tensor, b,
-				k opdef.Scalar) *addbmmArgs {
-				return &addbmmArgs{s, x, y, b, k}
-			})
-		},
+		Cases: opdef.Calls[addbmmArgs](`
+			f64[2, 3, 2], f64[2, 3, 4], f64[2, 4, 2]
+			f64[2, 3, 2], f64[2, 3, 4], f64[2, 4, 2], beta=0.5, alpha=-2.0
+			f64[2], f64[2, 3, 4], f64[2, 4, 2], beta=2, alpha=0.25
+			f32[2, 3, 2], f32[2, 3, 4], f32[2, 4, 2], beta=0.0; f32[2, 3, 2], f32[2, 3, 4], f32[2, 4, 2]
+			bf16[2, 3, 2], bf16[2, 3, 4], bf16[2, 4, 2], beta=0.5
+			c128[2, 3, 2], c128[2, 3, 4], c128[2, 4, 2], beta=0.5+1j, alpha=0-1j
+			i64[2, 3, 2]{-5..5}, i64[2, 3, 4]{-5..5}, i64[2, 4, 2]{-5..5}, beta=2, alpha=-3`),
 	}, func(a *addbmmArgs) (*Product, error) {
 		p, err := fixed("bij", "bjk", "bik", a.Batch1, a.Batch2, "batch1", "batch2")
 		return p.plus(a.Self, &a.Beta, &a.Alpha), err
@@ -198,12 +208,12 @@ var matmulOps = []*opdef.Entry{
 		Traits: opdef.Traits{Autocast: opdef.AutocastLower, InPlace: true},
 		Doc: opdef.Doc{Summary: "Product of a matrix and a vector added to a broadcast tensor",
 			Formula: "beta*self + alpha*(mat @ vec)", Notes: "With beta 0, self is not read."},
-		Cases: func(g opdef.Gen) []*addmvArgs {
-			return added(g, []int{3}, []int{3, 4}, []int{4}, func(s, x, y *tensor.Tensor, b,
-				k opdef.Scalar) *addmvArgs {
-				return &addmvArgs{s, x, y, b, k}
-			})
-		},
+		Cases: opdef.Calls[addmvArgs](`
+			f64[3], f64[3, 4], f64[4]; f64[3], f64[3, 4], f64[4], beta=0.5, alpha=-2.0
+			f64[3], f64[3, 4], f64[4], beta=2, alpha=0.25; f32[3], f32[3, 4], f32[4], beta=0.0
+			f32[3], f32[3, 4], f32[4]; bf16[3], bf16[3, 4], bf16[4], beta=0.5
+			c128[3], c128[3, 4], c128[4], beta=0.5+1j, alpha=0-1j
+			i64[3]{-5..5}, i64[3, 4]{-5..5}, i64[4]{-5..5}, beta=2, alpha=-3`),
 	}, func(a *addmvArgs) (*Product, error) {
 		p, err := fixed("ij", "j", "i", a.Mat, a.Vec, "mat", "vec")
 		return p.plus(a.Self, &a.Beta, &a.Alpha), err
@@ -213,11 +223,12 @@ var matmulOps = []*opdef.Entry{
 		Traits: opdef.Traits{Autocast: opdef.AutocastLower, InPlace: true},
 		Doc: opdef.Doc{Summary: "Outer product added to a broadcast matrix",
 			Formula: "beta*self + alpha*vec1[i]*vec2[j]", Notes: "With beta 0, self is not read."},
-		Cases: func(g opdef.Gen) []*addrArgs {
-			return added(g, []int{3, 2}, []int{3}, []int{2}, func(s, x, y *tensor.Tensor, b, k opdef.Scalar) *addrArgs {
-				return &addrArgs{s, x, y, b, k}
-			})
-		},
+		Cases: opdef.Calls[addrArgs](`
+			f64[3, 2], f64[3], f64[2]; f64[3, 2], f64[3], f64[2], beta=0.5, alpha=-2.0
+			f64[2], f64[3], f64[2], beta=2, alpha=0.25; f32[3, 2], f32[3], f32[2], beta=0.0
+			f32[3, 2], f32[3], f32[2]; bf16[3, 2], bf16[3], bf16[2], beta=0.5
+			c128[3, 2], c128[3], c128[2], beta=0.5+1j, alpha=0-1j
+			i64[3, 2]{-5..5}, i64[3]{-5..5}, i64[2]{-5..5}, beta=2, alpha=-3`),
 	}, func(a *addrArgs) (*Product, error) {
 		p, err := fixed("i", "j", "ij", a.Vec1, a.Vec2, "vec1", "vec2")
 		p = p.plus(a.Self, &a.Beta, &a.Alpha)
@@ -233,21 +244,11 @@ var matmulOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Affine map of the last dimension", Formula: "input @ weight.T + bias",
 			Notes: "input (..., in), weight (out, in) or (in), bias (out) or ()."},
 		Node: linearNode,
-		Cases: func(g opdef.Gen) []*linearArgs {
-			f32, f64 := tensor.Float32, tensor.Float64
-			return []*linearArgs{
-				{g.Normal(f64, 3, 4), g.Normal(f64, 2, 4), g.Normal(f64, 2)},
-				{g.Normal(f64, 3, 4), g.Normal(f64, 2, 4), nil},
-				{g.Normal(f32, 2, 3, 4), g.Normal(f32, 5, 4), g.Normal(f32, 5)},
-				{g.Normal(f32, 2, 3, 4), g.Normal(f32, 5, 4), nil},
-				{g.Normal(f64, 4), g.Normal(f64, 5, 4), g.Normal(f64, 5)},
-				{g.Normal(f64, 2, 4), g.Normal(f64, 4), nil},
-				{g.Normal(tensor.BFloat16, 2, 1, 3, 4), g.Normal(tensor.BFloat16, 5, 4), g.Normal(tensor.BFloat16, 5)},
-				{g.Normal(tensor.Complex128, 2, 3), g.Normal(tensor.Complex128, 2, 3), g.Normal(tensor.Complex128, 2)},
-				{g.Normal(f32, 0, 4), g.Normal(f32, 5, 4), g.Normal(f32, 5)},
-				{g.Int(tensor.Int64, -3, 3, 2, 3), g.Int(tensor.Int64, -3, 3, 2, 3), nil},
-			}
-		},
+		Cases: opdef.Calls[linearArgs](`
+			f64[3, 4], f64[2, 4], bias=f64[2]; f64[3, 4], f64[2, 4]; f32[2, 3, 4], f32[5, 4], bias=f32[5]
+			f32[2, 3, 4], f32[5, 4]; f64[4], f64[5, 4], bias=f64[5]; f64[2, 4], f64[4]
+			bf16[2, 1, 3, 4], bf16[5, 4], bias=bf16[5]; c128[2, 3], c128[2, 3], bias=c128[2]
+			f32[0, 4], f32[5, 4], bias=f32[5]; i64[2, 3]{-3..3}, i64[2, 3]{-3..3}`),
 	}, linearPlan),
 	Multilinear(Op[bilinearArgs]{
 		Schema: "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
@@ -264,16 +265,9 @@ var matmulOps = []*opdef.Entry{
 			n := a.Weight.Shape[0]
 			return elements.ReshapedNode(g, g.Out[0].Numel()/max(n, 1), n), nil
 		},
-		Cases: func(g opdef.Gen) []*bilinearArgs {
-			f32, f64 := tensor.Float32, tensor.Float64
-			return []*bilinearArgs{
-				{g.Normal(f64, 3, 2), g.Normal(f64, 3, 4), g.Normal(f64, 5, 2, 4), g.Normal(f64, 5)},
-				{g.Normal(f32, 2, 3, 2), g.Normal(f32, 2, 3, 4), g.Normal(f32, 5, 2, 4), nil},
-				{g.Normal(f64, 2), g.Normal(f64, 4), g.Normal(f64, 1, 2, 4), g.Normal(f64, 1)},
-				{g.Normal(tensor.BFloat16, 0, 2), g.Normal(tensor.BFloat16, 0, 4), g.Normal(tensor.BFloat16, 5, 2, 4),
-					nil},
-			}
-		},
+		Cases: opdef.Calls[bilinearArgs](`
+			f64[3, 2], f64[3, 4], f64[5, 2, 4], bias=f64[5]; f32[2, 3, 2], f32[2, 3, 4], f32[5, 2, 4]
+			f64[2], f64[4], f64[1, 2, 4], bias=f64[1]; bf16[0, 2], bf16[0, 4], bf16[5, 2, 4]`),
 	}, bilinearPlan),
 	Multilinear(Op[tensordotArgs]{
 		Schema: "tensordot(Tensor a, Tensor b, any dims=2) -> Tensor",
@@ -307,15 +301,9 @@ var matmulOps = []*opdef.Entry{
 		Node: func(*Call[multiDotArgs], *opdef.Grad) (opdef.Node, error) {
 			return opdef.Node{Skip: "gradients belong to another op"}, nil
 		},
-		Cases: func(g opdef.Gen) []*multiDotArgs {
-			f32, f64 := tensor.Float32, tensor.Float64
-			return []*multiDotArgs{
-				{[]*tensor.Tensor{g.Normal(f64, 2, 3), g.Normal(f64, 3, 4)}},
-				{[]*tensor.Tensor{g.Normal(f64, 2, 3), g.Normal(f64, 3, 4), g.Normal(f64, 4, 2)}},
-				{[]*tensor.Tensor{g.Normal(f32, 3), g.Normal(f32, 3, 4), g.Normal(f32, 4)}},
-				{[]*tensor.Tensor{g.Normal(f32, 0, 3), g.Normal(f32, 3, 4)}},
-			}
-		},
+		Cases: opdef.Calls[multiDotArgs](`
+			[f64[2, 3], f64[3, 4]]; [f64[2, 3], f64[3, 4], f64[4, 2]]; [f32[3], f32[3, 4], f32[4]]
+			[f32[0, 3], f32[3, 4]]`),
 	}, func(a *multiDotArgs) (*Product, error) { return chainPlan(a.Tensors, "tensors", true) }),
 	Multilinear(Op[chainArgs]{
 		Schema: "chain_matmul(Tensor[]... matrices) -> Tensor",
@@ -325,25 +313,18 @@ var matmulOps = []*opdef.Entry{
 		Node: func(*Call[chainArgs], *opdef.Grad) (opdef.Node, error) {
 			return opdef.Node{Skip: "gradients belong to another op"}, nil
 		},
-		Cases: func(g opdef.Gen) []*chainArgs {
-			f32, f64 := tensor.Float32, tensor.Float64
-			return []*chainArgs{
-				{[]*tensor.Tensor{g.Normal(f64, 2, 3), g.Normal(f64, 3, 4)}},
-				{[]*tensor.Tensor{g.Normal(f32, 2, 3), g.Normal(f32, 3, 4), g.Normal(f32, 4, 2)}},
-				{[]*tensor.Tensor{g.Normal(f64, 2, 3)}},
-			}
-		},
+		Cases: opdef.Calls[chainArgs](`[f64[2, 3], f64[3, 4]]; [f32[2, 3], f32[3, 4], f32[4, 2]]; [f64[2, 3]]`),
 	}, func(a *chainArgs) (*Product, error) { return chainPlan(a.Matrices, "matrices", false) }),
 	Multilinear(Op[kronArgs]{
 		Schema: "kron(Tensor self, Tensor other) -> Tensor",
 		Doc: opdef.Doc{Summary: "Kronecker product",
 			Formula: "result[i*n + j] = self[i] * other[j] in every dimension of size n"},
 		Node: kronNode,
-		Cases: func(g opdef.Gen) []*kronArgs {
-			return append(pairs(g, func(x, y *tensor.Tensor) *kronArgs { return &kronArgs{x, y} },
-				[][2][]int{{{2, 3}, {3, 2}}, {{4}, {2, 2}}, {{}, {3}}, {{0, 2}, {2, 2}}}),
-				&kronArgs{g.Normal(tensor.Float32, 2, 2), g.Normal(tensor.Float64, 2, 1)})
-		},
+		Cases: opdef.Calls[kronArgs](`
+			f64[2, 3], f64[3, 2]; f64[4], f64[2, 2]; f64[], f64[3]; f64[0, 2], f64[2, 2]
+			for T in f32 bf16 f16 c128 c64: T[2, 3], T[3, 2]
+			for T in i64 i32 i8: T[2, 3]{-9..9}, T[3, 2]{-9..9}
+			f64[2, 3]{gaps}, f64[3, 2]{gaps}; f32[2, 2], f64[2, 1]`),
 	}, kronPlan),
 }
 
@@ -503,52 +484,10 @@ func folds(t *tensor.Tensor, n int) bool {
 	return t.Dim() != 3 || n != 2 || t.Stride[2] == 1 || t.Stride[0] != t.Shape[1]*t.Shape[2]
 }
 
-func matmulCases(g opdef.Gen) []*matmulArgs {
-	f32, f64 := tensor.Float32, tensor.Float64
-	cs := pairs(g, func(x, y *tensor.Tensor) *matmulArgs { return &matmulArgs{x, y} }, [][2][]int{
-		{{3, 4}, {4, 2}}, {{4}, {4}}, {{4}, {4, 2}}, {{3, 4}, {4}}, {{2, 3, 4}, {4, 2}}, {{2, 3, 4}, {4}},
-		{{4}, {2, 4, 3}},
-		{{3, 4}, {2, 4, 3}}, {{2, 1, 3, 4}, {5, 4, 2}}, {{2, 3, 4}, {2, 4, 3}}, {{0, 3, 4}, {4, 2}},
-		{{2, 3, 0}, {0, 2}},
-	})
-	return append(cs, &matmulArgs{opdef.NonContiguous(g.Normal(f64, 2, 3, 4)), g.Normal(f64, 2, 4, 3)},
-		&matmulArgs{g.Normal(f32, 2, 3), g.Normal(f32, 2, 3).Transpose(0, 1)})
-}
-
-// pairs makes calls for each pair of shapes: all in float64, the first also in
-// the other dtypes and not contiguous.
-func pairs[A any](g opdef.Gen, call func(x, y *tensor.Tensor) *A, shapes [][2][]int) []*A {
-	var cs []*A
-	for _, s := range shapes {
-		cs = append(cs, call(g.Normal(tensor.Float64, s[0]...), g.Normal(tensor.Float64, s[1]...)))
-	}
-	x, y := shapes[0][0], shapes[0][1]
-	for _, dt := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16, tensor.Complex128,
-		tensor.Complex64} {
-		cs = append(cs, call(g.Normal(dt, x...), g.Normal(dt, y...)))
-	}
-	for _, dt := range []tensor.DType{tensor.Int64, tensor.Int32, tensor.Int8} {
-		cs = append(cs, call(g.Int(dt, -9, 9, x...), g.Int(dt, -9, 9, y...)))
-	}
-	return append(cs, call(opdef.NonContiguous(g.Normal(tensor.Float64, x...)),
-		opdef.NonContiguous(g.Normal(tensor.Float64, y...))))
-}
-
-// added makes calls of the family beta*self + alpha*(x @ y).
-func added[A any](g opdef.Gen, self, x, y []int, call func(s, x, y *tensor.Tensor, beta, alpha opdef.Scalar) *A) []*A {
-	one := opdef.Int(1)
-	f32, f64, c128 := tensor.Float32, tensor.Float64, tensor.Complex128
-	n := func(dt tensor.DType, shape []int) *tensor.Tensor { return g.Normal(dt, shape...) }
-	last := self[len(self)-1:]
-	return []*A{
-		call(n(f64, self), n(f64, x), n(f64, y), one, one),
-		call(n(f64, self), n(f64, x), n(f64, y), opdef.Float(0.5), opdef.Float(-2)),
-		call(n(f64, last), n(f64, x), n(f64, y), opdef.Int(2), opdef.Float(0.25)),
-		call(n(f32, self), n(f32, x), n(f32, y), opdef.Float(0), one),
-		call(n(f32, self), n(f32, x), n(f32, y), one, one),
-		call(n(tensor.BFloat16, self), n(tensor.BFloat16, x), n(tensor.BFloat16, y), opdef.Float(0.5), one),
-		call(n(c128, self), n(c128, x), n(c128, y), opdef.Cplx(complex(0.5, 1)), opdef.Cplx(complex(0, -1))),
-		call(g.Int(tensor.Int64, -5, 5, self...), g.Int(tensor.Int64, -5, 5, x...), g.Int(tensor.Int64, -5, 5, y...),
-			opdef.Int(2), opdef.Int(-3)),
-	}
-}
+var matmulCases = opdef.Calls[matmulArgs](`
+	f64[3, 4], f64[4, 2]; f64[4], f64[4]; f64[4], f64[4, 2]; f64[3, 4], f64[4]; f64[2, 3, 4], f64[4, 2]
+	f64[2, 3, 4], f64[4]; f64[4], f64[2, 4, 3]; f64[3, 4], f64[2, 4, 3]; f64[2, 1, 3, 4], f64[5, 4, 2]
+	f64[2, 3, 4], f64[2, 4, 3]; f64[0, 3, 4], f64[4, 2]; f64[2, 3, 0], f64[0, 2]
+	for T in f32 bf16 f16 c128 c64: T[3, 4], T[4, 2]
+	for T in i64 i32 i8: T[3, 4]{-9..9}, T[4, 2]{-9..9}
+	f64[3, 4]{gaps}, f64[4, 2]{gaps}; f64[2, 3, 4]{gaps}, f64[2, 4, 3]; f32[2, 3], f32[3, 2]{turned}`)

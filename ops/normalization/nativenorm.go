@@ -22,15 +22,9 @@ var nativeNormOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Normalisation over the last dimensions, with mean and 1/sqrt(var + eps)",
 			Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
 			Notes:   "The statistics take no gradient.", Source: "ATen/native/layer_norm.cpp"},
-		Cases: func(g opdef.Gen) []*nativeLayerNormArgs {
-			f64 := tensor.Float64
-			return []*nativeLayerNormArgs{
-				{g.Normal(f64, 3, 4), []int{4}, g.Normal(f64, 4), g.Normal(f64, 4), 1e-5},
-				{g.Normal(f64, 2, 3, 4), []int{3, 4}, g.Normal(f64, 3, 4), nil, 1e-3},
-				{g.Normal(tensor.Float32, 2, 5), []int{5}, nil, nil, 1e-5}, {g.Normal(tensor.BFloat16, 2, 5), []int{5},
-					nil, nil, 1e-5},
-			}
-		},
+		Cases: opdef.Calls[nativeLayerNormArgs](`
+			f64[3, 4], [4], f64[4], f64[4], 1e-05; f64[2, 3, 4], [3, 4], f64[3, 4], None, 0.001
+			for T in f32 bf16: T[2, 5], [5], None, None, 1e-05`),
 		Plan: func(a *nativeLayerNormArgs) (*nativeNormalisation, error) {
 			n, err := (&layerNormArgs{Input: a.Input, NormalizedShape: a.NormalizedShape, Weight: a.Weight,
 				Bias: a.Bias, Eps: a.Eps}).norm()
@@ -47,11 +41,8 @@ var nativeNormOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Normalisation over groups of channels, with mean and 1/sqrt(var + eps)",
 			Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
 			Notes:   "The statistics take no gradient.", Source: "ATen/native/group_norm.cpp"},
-		Cases: func(g opdef.Gen) []*nativeGroupNormArgs {
-			f64 := tensor.Float64
-			return []*nativeGroupNormArgs{{g.Normal(f64, 2, 4, 3), g.Normal(f64, 4), g.Normal(f64, 4), 2, 4, 3, 2,
-				1e-5}, {g.Normal(tensor.Float32, 1, 4, 2, 2), nil, nil, 1, 4, 4, 1, 1e-5}}
-		},
+		Cases: opdef.Calls[nativeGroupNormArgs](`
+			f64[2, 4, 3], f64[4], f64[4], 2, 4, 3, 2, 1e-05; f32[1, 4, 2, 2], None, None, 1, 4, 4, 1, 1e-05`),
 		Plan: func(a *nativeGroupNormArgs) (*nativeNormalisation, error) {
 			n, err := (&groupNormArgs{Input: a.Input, NumGroups: a.Group, Weight: a.Weight, Bias: a.Bias,
 				Eps: a.Eps}).norm()

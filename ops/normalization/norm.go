@@ -22,20 +22,12 @@ var normOps = []*opdef.Entry{
 		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Normalisation over the last dimensions",
 			Formula: "(input - mean) / sqrt(var + eps) * weight + bias", Notes: "var is not corrected."},
-		Cases: func(g opdef.Gen) []*layerNormArgs {
-			f64, f32, bf := tensor.Float64, tensor.Float32, tensor.BFloat16
-			return []*layerNormArgs{
-				{Input: g.Normal(f64, 3, 4), NormalizedShape: []int{4}, Weight: g.Normal(f64, 4),
-					Bias: g.Normal(f64, 4), Eps: 1e-5},
-				{Input: g.Normal(f64, 2, 3, 4), NormalizedShape: []int{3, 4}, Weight: g.Normal(f64, 3, 4), Eps: 1e-3},
-				{Input: g.Normal(f32, 2, 5), NormalizedShape: []int{5}, Eps: 1e-5},
-				{Input: g.Normal(f32, 0, 5), NormalizedShape: []int{5}, Eps: 1e-5},
-				{Input: g.Normal(bf, 2, 4), NormalizedShape: []int{4}, Weight: g.Normal(bf, 4), Bias: g.Normal(bf, 4),
-					Eps: 1e-5},
-				{Input: g.Normal(f64, 3, 4), NormalizedShape: []int{4}, Bias: g.Normal(f64, 4),
-					Eps: 0.1},
-			}
-		},
+		Cases: opdef.Calls[layerNormArgs](`
+			f64[3, 4], [4], weight=f64[4], bias=f64[4], cudnn_enable=False
+			f64[2, 3, 4], [3, 4], weight=f64[3, 4], eps=0.001, cudnn_enable=False
+			f32[2, 5], [5], cudnn_enable=False; f32[0, 5], [5], cudnn_enable=False
+			bf16[2, 4], [4], weight=bf16[4], bias=bf16[4], cudnn_enable=False
+			f64[3, 4], [4], bias=f64[4], eps=0.1, cudnn_enable=False`),
 	}),
 	normEntry(opdef.Planned[*rmsNormArgs, *normalisation]{
 		Plan:   (*rmsNormArgs).norm,
@@ -46,15 +38,9 @@ var normOps = []*opdef.Entry{
 			Formula: "input / sqrt(mean(input^2) + eps) * weight",
 			Notes: "eps is by default the machine epsilon of the dtype, of float32 for 16 bits; torch before 2.7 takes " +
 				"that of 16 bits, which is as right."},
-		Cases: func(g opdef.Gen) []*rmsNormArgs {
-			f64 := tensor.Float64
-			return []*rmsNormArgs{
-				{Input: g.Normal(f64, 3, 4), NormalizedShape: []int{4}, Weight: g.Normal(f64, 4), Eps: new(1e-6)},
-				{Input: g.Normal(f64, 2, 3, 4), NormalizedShape: []int{3, 4}, Eps: new(1e-3)},
-				{Input: g.Normal(tensor.Float32, 2, 5), NormalizedShape: []int{5}, Eps: new(1e-5)},
-				{Input: g.Normal(f64, 3, 4), NormalizedShape: []int{4}, Eps: new(1e-5)},
-			}
-		},
+		Cases: opdef.Calls[rmsNormArgs](`
+			f64[3, 4], [4], weight=f64[4], eps=1e-06; f64[2, 3, 4], [3, 4], eps=0.001; f32[2, 5], [5], eps=1e-05
+			f64[3, 4], [4], eps=1e-05`),
 	}),
 	normEntry(opdef.Planned[*groupNormArgs, *normalisation]{
 		Plan: (*groupNormArgs).norm,
@@ -66,18 +52,11 @@ var normOps = []*opdef.Entry{
 			Formula: "(input - mean) / sqrt(var + eps) * weight + bias",
 			Notes: "input is (N, C, *); mean and var are taken over each sample's C/num_groups channels and all " +
 				"positions."},
-		Cases: func(g opdef.Gen) []*groupNormArgs {
-			f64, f32 := tensor.Float64, tensor.Float32
-			return []*groupNormArgs{
-				{Input: g.Normal(f64, 2, 4, 3), NumGroups: 2, Weight: g.Normal(f64, 4), Bias: g.Normal(f64, 4),
-					Eps: 1e-5},
-				{Input: g.Normal(f64, 2, 4, 2, 2), NumGroups: 4, Bias: g.Normal(f64, 4), Eps: 1e-3},
-				{Input: g.Normal(f32, 3, 6), NumGroups: 2, Eps: 1e-5},
-				{Input: g.Normal(tensor.BFloat16, 1, 4, 5), NumGroups: 1, Weight: g.Normal(tensor.BFloat16, 4),
-					Eps: 1e-5},
-				{Input: g.Normal(f64, 2, 4, 3), NumGroups: 2, Weight: g.Normal(f64, 4), Eps: 1e-5},
-			}
-		},
+		Cases: opdef.Calls[groupNormArgs](`
+			f64[2, 4, 3], 2, weight=f64[4], bias=f64[4], cudnn_enabled=False
+			f64[2, 4, 2, 2], 4, bias=f64[4], eps=0.001, cudnn_enabled=False; f32[3, 6], 2, cudnn_enabled=False
+			bf16[1, 4, 5], 1, weight=bf16[4], cudnn_enabled=False
+			f64[2, 4, 3], 2, weight=f64[4], cudnn_enabled=False`),
 	}),
 	batchNorm("batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, Tensor? "+
 		"bias=None, bool training=False, float momentum=0.1, float eps=1e-05) -> Tensor", "F.batch_norm"),

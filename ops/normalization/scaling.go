@@ -18,18 +18,9 @@ var scalingOps = []*opdef.Entry{
 		Names:  "F.normalize",
 		Doc:    opdef.Doc{Summary: "Vectors scaled to norm 1", Formula: "input / max(norm(input, p, dim), eps)"},
 		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
-		Cases: func(g opdef.Gen) []*normalizeArgs {
-			f64 := tensor.Float64
-			return []*normalizeArgs{
-				{g.Normal(f64, 3, 4), 2, []int{1}, 1e-12}, {g.Apart(f64, []float64{0}, 2, 3, 4), 3, []int{0}, 1e-12},
-				{g.Apart(f64, []float64{0}, 3, 4), 1, []int{-1}, 1e-12},
-				{g.Normal(f64, 3, 4), 2, []int{1}, 100}, {g.Normal(tensor.Float32, 5), 2, []int{0}, 1e-12},
-				{g.Normal(tensor.BFloat16, 2, 3), 2, []int{1}, 1e-12}, {g.Normal(tensor.Float32, 0, 3), 2,
-					[]int{1}, 1e-12},
-				{g.Normal(tensor.Complex128, 3, 4), 2,
-					[]int{1}, 1e-12}, {g.Normal(tensor.Complex128, 3, 2), 3, []int{0}, 1e-12},
-			}
-		},
+		Cases: opdef.Calls[normalizeArgs](`
+			f64[3, 4]; f64[2, 3, 4]{apart 0}, p=3.0, dim=[0]; f64[3, 4]{apart 0}, p=1.0, dim=[-1]
+			f64[3, 4], eps=100.0; f32[5], dim=[0]; bf16[2, 3]; f32[0, 3]; c128[3, 4]; c128[3, 2], p=3.0, dim=[0]`),
 	}, compose.Unfused, func(g *compose.Graph, a *normalizeArgs) compose.Values {
 		x := g.Arg("input", a.Input)
 		norm := g.Norm(x, a.P, true, a.Dim...)
@@ -41,15 +32,9 @@ var scalingOps = []*opdef.Entry{
 		Traits: opdef.Traits{InPlace: true, Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Slices scaled down to a largest norm",
 			Formula: "slice * maxnorm/(norm + 1e-7) where the norm of order p exceeds maxnorm"},
-		Cases: func(g opdef.Gen) []*renormArgs {
-			f64 := tensor.Float64
-			return []*renormArgs{
-				{g.Normal(f64, 3, 4), opdef.Int(2), 0, opdef.Float(0.5)}, {g.Apart(f64, []float64{0}, 2, 3, 4),
-					opdef.Float(1), -1, opdef.Int(1)}, {g.Normal(f64, 3, 4), opdef.Float(3), 1, opdef.Float(100)},
-				{g.Normal(tensor.Float32, 2, 5), opdef.Float(2), 0, opdef.Float(1)}, {g.Normal(tensor.Complex128, 2, 5),
-					opdef.Float(2), 0, opdef.Float(1)},
-			}
-		},
+		Cases: opdef.Calls[renormArgs](`
+			f64[3, 4], 2, 0, 0.5; f64[2, 3, 4]{apart 0}, 1.0, -1, 1; f64[3, 4], 3.0, 1, 100.0
+			f32[2, 5], 2.0, 0, 1.0; c128[2, 5], 2.0, 0, 1.0`),
 	}, compose.Fused, renorm),
 	compose.Declare(compose.Op[lrnArgs]{
 		Schema: "local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.0) -> " +
@@ -59,12 +44,8 @@ var scalingOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Elements divided by a power of the mean square of neighbouring channels",
 			Formula: "input / (k + alpha*mean(input^2))^beta, the mean over size channels from size/2 before, with " +
 				"zeros outside"},
-		Cases: func(g opdef.Gen) []*lrnArgs {
-			return []*lrnArgs{
-				{g.Normal(tensor.Float64, 2, 5, 3), 3, 0.5, 0.75, 1}, {g.Normal(tensor.Float64, 1, 4, 2, 2), 2, 1, 0.5,
-					2}, {g.Normal(tensor.Float32, 2, 6, 3), 5, 1e-4, 0.75, 1},
-			}
-		},
+		Cases: opdef.Calls[lrnArgs](`
+			f64[2, 5, 3], 3, alpha=0.5; f64[1, 4, 2, 2], 2, alpha=1.0, beta=0.5, k=2.0; f32[2, 6, 3], 5`),
 	}, compose.Unfused, localResponseNorm),
 }
 

@@ -24,10 +24,7 @@ var syncNormOps = []*opdef.Entry{
 			Source: "ATen/native/cuda/Normalization.cu"},
 		Traits: opdef.Traits{NoGrad: bySyncBatchNorm, Trivial: true},
 		Exempt: wideStatistics,
-		Cases: func(g opdef.Gen) []*statsArgs {
-			return []*statsArgs{{g.Normal(tensor.Float64, 4, 3), 1e-5}, {g.Normal(tensor.Float32, 2, 3, 4), 1e-3},
-				{g.Normal(tensor.BFloat16, 3, 2, 2, 2), 1e-5}}
-		},
+		Cases:  opdef.Calls[statsArgs](`f64[4, 3], 1e-05; f32[2, 3, 4], 0.001; bf16[3, 2, 2, 2], 1e-05`),
 	}, compose.Fused, func(g *compose.Graph, a *statsArgs) compose.Values {
 		mean, vari := channelMoments(g, g.Arg("input", a.Input))
 		return compose.Values{mean, g.Rsqrt(g.Shift(vari, a.Eps))}
@@ -39,12 +36,8 @@ var syncNormOps = []*opdef.Entry{
 			Notes: "The variance is not corrected. The running statistics move towards both by momentum, var corrected.", Source: "ATen/native/Normalization.cpp"},
 		Traits: opdef.Traits{NoGrad: bySyncBatchNorm, Trivial: true},
 
-		Cases: func(g opdef.Gen) []*updateStatsArgs {
-			m := elements.Detached(g.Normal(tensor.Float64, 3))
-			v := elements.Detached(g.Uniform(tensor.Float64, 0.5, 2, 3))
-			return []*updateStatsArgs{{g.Normal(tensor.Float64, 4, 3), m, v, 0.1}, {g.Normal(tensor.Float32, 2, 3, 4),
-				nil, nil, 0.1}}
-		},
+		Cases: opdef.Calls[updateStatsArgs](`
+			f64[4, 3], f64[3]{fixed}, f64[3]{0.5..2 fixed}, 0.1; f32[2, 3, 4], None, None, 0.1`),
 	}, compose.Fused, func(g *compose.Graph, a *updateStatsArgs) compose.Values {
 		x := g.Arg("input", a.Input)
 		mean, vari := channelMoments(g, x)
@@ -60,15 +53,10 @@ var syncNormOps = []*opdef.Entry{
 			Source: "ATen/native/cuda/Normalization.cu"},
 		Traits: opdef.Traits{NoGrad: bySyncBatchNorm},
 		Exempt: wideStatistics,
-		Cases: func(g opdef.Gen) []*elemtArgs {
-			f64, f32 := tensor.Float64, tensor.Float32
-			return []*elemtArgs{
-				{g.Normal(f64, 4, 3), g.Normal(f64, 3), g.Normal(f64, 3), g.Normal(f64, 3), g.Uniform(f64, 0.5, 2, 3),
-					1e-5}, {g.Normal(f32, 2, 3, 4), nil, nil, g.Normal(f32, 3), g.Uniform(f32, 0.5, 2, 3), 1e-5},
-				{g.Normal(tensor.BFloat16, 2, 3, 2, 2), g.Normal(f32, 3), nil, g.Normal(f32, 3),
-					g.Uniform(f32, 0.5, 2, 3), 1e-5},
-			}
-		},
+		Cases: opdef.Calls[elemtArgs](`
+			f64[4, 3], f64[3], f64[3], f64[3], f64[3]{0.5..2}, 1e-05
+			f32[2, 3, 4], None, None, f32[3], f32[3]{0.5..2}, 1e-05
+			bf16[2, 3, 2, 2], f32[3], None, f32[3], f32[3]{0.5..2}, 1e-05`),
 	}, compose.Fused, func(g *compose.Graph, a *elemtArgs) compose.Values {
 		x := wideInput(g, g.Arg("input", a.Input))
 		of := func(name string, t *tensor.Tensor) *compose.Value { return channelVector(g, x, name, t) }
@@ -106,15 +94,9 @@ var syncNormOps = []*opdef.Entry{
 			Notes:   "A call without one of the gradients is refused.", Source: "ATen/native/cuda/Normalization.cu"},
 		Traits: opdef.Traits{NoGrad: bySyncBatchNorm},
 		Exempt: wideStatistics,
-		Cases: func(g opdef.Gen) []*backwardReduceArgs {
-			f64, f32 := tensor.Float64, tensor.Float32
-			return []*backwardReduceArgs{
-				{g.Normal(f64, 4, 3), g.Normal(f64, 4, 3), g.Normal(f64, 3), g.Uniform(f64, 0.5, 2, 3),
-					g.Normal(f64, 3), true, true, true},
-				{g.Normal(f32, 2, 3, 4), g.Normal(f32, 2, 3, 4), g.Normal(f32, 3), g.Uniform(f32, 0.5, 2, 3), nil, true,
-					true, true},
-			}
-		},
+		Cases: opdef.Calls[backwardReduceArgs](`
+			f64[4, 3], f64[4, 3], f64[3], f64[3]{0.5..2}, f64[3], True, True, True
+			f32[2, 3, 4], f32[2, 3, 4], f32[3], f32[3]{0.5..2}, None, True, True, True`),
 	}, compose.Fused, func(g *compose.Graph, a *backwardReduceArgs) compose.Values {
 		if !a.InputG || !a.WeightG || !a.BiasG {
 			g.Refuse("input_g", "want all three gradients")
@@ -137,15 +119,9 @@ var syncNormOps = []*opdef.Entry{
 			Source:  "ATen/native/cuda/Normalization.cu"},
 		Traits: opdef.Traits{NoGrad: bySyncBatchNorm},
 		Exempt: wideStatistics,
-		Cases: func(g opdef.Gen) []*backwardElemtArgs {
-			f64, f32 := tensor.Float64, tensor.Float32
-			return []*backwardElemtArgs{
-				{g.Normal(f64, 4, 3), g.Normal(f64, 4, 3), g.Normal(f64, 3), g.Uniform(f64, 0.5, 2, 3),
-					g.Normal(f64, 3), g.Normal(f64, 3), g.Normal(f64, 3), g.Int(tensor.Int32, 2, 5, 2)},
-				{g.Normal(f32, 2, 3, 4), g.Normal(f32, 2, 3, 4), g.Normal(f32, 3), g.Uniform(f32, 0.5, 2, 3), nil,
-					g.Normal(f32, 3), g.Normal(f32, 3), g.Int(tensor.Int32, 8, 8, 1)},
-			}
-		},
+		Cases: opdef.Calls[backwardElemtArgs](`
+			f64[4, 3], f64[4, 3], f64[3], f64[3]{0.5..2}, f64[3], f64[3], f64[3], i32[2]{2..5}
+			f32[2, 3, 4], f32[2, 3, 4], f32[3], f32[3]{0.5..2}, None, f32[3], f32[3], i32[1]{8..8}`),
 	}, compose.Fused, func(g *compose.Graph, a *backwardElemtArgs) compose.Values {
 		x, up := wideInput(g, g.Arg("input", a.Input)), gradOut(g, a.GradOut, a.Input)
 		of := func(name string, t *tensor.Tensor) *compose.Value { return channelVector(g, x, name, t) }
@@ -207,16 +183,9 @@ var gatherStats = compose.Declare(compose.Op[gatherStatsArgs]{
 		Notes:   "The running statistics move towards both by momentum, var corrected.",
 		Source:  "ATen/native/cuda/Normalization.cu"},
 	Traits: opdef.Traits{NoGrad: bySyncBatchNorm},
-	Cases: func(g opdef.Gen) []*gatherStatsArgs {
-		f64, f32 := tensor.Float64, tensor.Float32
-		m, v := elements.Detached(g.Normal(f64, 3)), elements.Detached(g.Uniform(f64, 0.5, 2, 3))
-		return []*gatherStatsArgs{
-			{g.Normal(f64, 4, 3), g.Normal(f64, 2, 3), g.Uniform(f64, 0.5, 2, 2, 3), m, v, 0.1, 1e-5,
-				tensor.New(f64, []int{2}, []float64{4, 6})},
-			{g.Normal(f32, 2, 3, 4), g.Normal(f32, 1, 3), g.Uniform(f32, 0.5, 2, 1, 3), nil, nil, 0.1, 1e-5,
-				tensor.New(f32, []int{1}, []float64{8})},
-		}
-	},
+	Cases: opdef.Calls[gatherStatsArgs](`
+		f64[4, 3], f64[2, 3], f64[2, 3]{0.5..2}, f64[3]{fixed}, f64[3]{0.5..2 fixed}, 0.1, 1e-05, f64[2]{= 4 6}
+		f32[2, 3, 4], f32[1, 3], f32[1, 3]{0.5..2}, None, None, 0.1, 1e-05, f32[1]{= 8}`),
 }, compose.Fused, gatherStatistics)
 
 // gatherStatistics joins the moments of devices, each of counts elements a

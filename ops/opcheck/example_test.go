@@ -121,27 +121,18 @@ func squaredDistanceTerms(a *squaredDistanceArgs) int {
 	return 1
 }
 
-func squaredDistanceCases(g opdef.Gen) []*squaredDistanceArgs {
-	f32, f64 := tensor.Float32, tensor.Float64
-	one := opdef.Int(1)
-	return []*squaredDistanceArgs{
-		{Self: g.Normal(f64, 3, 4), Other: g.Normal(f64, 3, 4), Dim: -1, Weight: one},
-		{Self: g.Normal(f32, 2, 3), Other: g.Normal(f32, 2, 3), Dim: 0, Keepdim: true, Weight: opdef.Float(0.5)},
-		{Self: g.Normal(tensor.BFloat16, 5), Other: g.Normal(tensor.BFloat16, 5), Dim: 0, Weight: one},
-		{Self: g.Normal(f32), Other: g.Normal(f32), Dim: -1, Weight: one},
-		{Self: g.Normal(f32, 0, 3), Other: g.Normal(f32, 0, 3), Dim: 0, Weight: one},
-		{Self: opdef.NonContiguous(g.Normal(f64, 3, 4)), Other: g.Normal(f64, 3, 4), Dim: 1, Weight: one},
-	}
-}
+var squaredDistanceCases = opdef.Calls[squaredDistanceArgs](`
+	f64[3, 4], f64[3, 4]
+	f32[2, 3], f32[2, 3], 0, True, weight=0.5
+	bf16[5], bf16[5], 0; f32[], f32[]; f32[0, 3], f32[0, 3], 0
+	f64[3, 4]{gaps}, f64[3, 4], 1`)
 
 // A table of two ops, checked as the table of package ops is. The gradient of
 // the second is then broken.
 var gatedSiLU = compose.Declare(compose.Op[opdef.DimArgs]{
 	Schema: "gated_silu(Tensor self, int dim=-1) -> Tensor",
 	Doc:    opdef.Doc{Summary: "Gated SiLU", Formula: "silu(a) * b, a and b the halves of self along dim"},
-	Cases: opdef.PerDType(func(g opdef.Gen, dt tensor.DType) *opdef.DimArgs {
-		return &opdef.DimArgs{Self: g.Normal(dt, 3, 8), Dim: -1}
-	}),
+	Cases:  opdef.Calls[opdef.DimArgs]("for T in f64 f32 f16 bf16: T[3, 8]"),
 }, compose.Fused, func(g *compose.Graph, a *opdef.DimArgs) compose.Values {
 	x := g.Chunk(g.Arg("self", a.Self), 2, a.Dim)
 	return compose.Values{g.Mul(g.SiLU(x[0]), x[1])}

@@ -2,6 +2,7 @@ package opdef
 
 import (
 	"math"
+	"math/cmplx"
 	"math/rand/v2"
 	"slices"
 
@@ -13,6 +14,8 @@ import (
 type Gen struct {
 	R   *rand.Rand
 	Nth int // which case of PerDType is being made, from 0: for what the others do not have
+
+	declared *operator // whose cases are made, for Calls
 }
 
 // Uniform returns a floating or complex tensor with values in [lo, hi],
@@ -99,6 +102,27 @@ func (g Gen) Apart(dt tensor.DType, points []float64, shape ...int) *tensor.Tens
 	}
 	t := tensor.New(dt, shape, v).Rounded()
 	t.RequiresGrad = dt.IsFloat()
+	return t
+}
+
+// Regular returns square matrices near a multiple of the identity; positive makes them Hermitian and positive definite.
+func (g Gen) Regular(dt tensor.DType, positive bool, shape ...int) *tensor.Tensor {
+	data := slices.Clone(tensor.Data[complex128](g.Uniform(dt, -0.5, 0.5, shape...)))
+	n := shape[len(shape)-1]
+	for at := 0; at < len(data); at += n * n {
+		m := data[at : at+n*n]
+		for i := range n {
+			m[i*n+i] += complex(float64(n)/2+0.5+0.75*float64(i), 0)
+			if positive {
+				m[i*n+i] = complex(real(m[i*n+i]), 0)
+				for j := range i {
+					m[j*n+i] = cmplx.Conj(m[i*n+j])
+				}
+			}
+		}
+	}
+	t := Cast(tensor.New(tensor.Complex128, shape, data), dt).Rounded()
+	t.RequiresGrad = true
 	return t
 }
 

@@ -19,6 +19,11 @@ type declaration = Planned[*opaque, *opaque]
 // pointer is the pointer in p, an argument struct or a plan.
 func pointer(p any) *opaque { return (*opaque)(reflect.ValueOf(p).UnsafePointer()) }
 
+// casesOf gives cases their type back.
+func casesOf[A any](erased func(g Gen) []*opaque) func(g Gen) []*A {
+	return *(*func(g Gen) []*A)(unsafe.Pointer(&erased))
+}
+
 // A planned is a call whose arguments were checked: a declaration with the plan of one call, without its type and
 // with it.
 type planned struct {
@@ -78,6 +83,7 @@ func (o *operator) cases(g Gen) []any {
 			}
 		}
 	case o.declaration.Cases != nil:
+		g.declared = o
 		for _, c := range o.declaration.Cases(g) {
 			out = append(out, reflect.NewAt(o.args.Elem(), unsafe.Pointer(c)).Interface())
 		}

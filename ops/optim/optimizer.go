@@ -68,15 +68,9 @@ var optimizerOps = []*opdef.Entry{
 			s, _, err := a.update()
 			return []*tensor.Tensor{s}, err
 		},
-		Cases: func(opdef.Gen) (cs []*updateScaleArgs) {
-			for _, found := range []float64{0, 1} {
-				for _, n := range []int64{0, 4} {
-					cs = append(cs, &updateScaleArgs{tensor.Scalar(tensor.Float32, 1024.0),
-						tensor.Scalar(tensor.Int32, n), tensor.Scalar(tensor.Float32, found), 2, 0.5, 5})
-				}
-			}
-			return cs
-		},
+		Cases: opdef.Calls[updateScaleArgs](`
+			f32[]{= 1024}, i32[]{= 0}, f32[]{= 0}, 2.0, 0.5, 5; f32[]{= 1024}, i32[]{= 4}, f32[]{= 0}, 2.0, 0.5, 5
+			f32[]{= 1024}, i32[]{= 0}, f32[]{= 1}, 2.0, 0.5, 5; f32[]{= 1024}, i32[]{= 4}, f32[]{= 1}, 2.0, 0.5, 5`),
 	}.Entry(),
 }
 

@@ -17,11 +17,11 @@ var arithmeticOps = []*opdef.Entry{
 	addOp("add(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
 		"add Tensor.add Tensor.__add__ Tensor.__radd__", addCases),
 	addOp("add.deprecated(Tensor self, Scalar alpha, Tensor other) -> Tensor", "add Tensor.add",
-		func(g opdef.Gen) []*AddArgs { return addCases(g)[:2] }),
+		opdef.Calls[AddArgs](`f64[3, 4], 1, f64[3, 4]; f64[3, 1], -2.5, f64[4]`)),
 	subOp("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
 		"sub subtract Tensor.sub Tensor.subtract Tensor.__sub__", subCases),
 	subOp("sub.deprecated(Tensor self, Scalar alpha, Tensor other) -> Tensor", "sub Tensor.sub",
-		func(g opdef.Gen) []*AddArgs { return subCases(g)[:2] }),
+		opdef.Calls[AddArgs](`f64[3, 4], 1, f64[3, 4]; f64[3, 1], -2.5, f64[4]`)),
 	rsubOp("rsub(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", "rsub Tensor.rsub Tensor.__rsub__",
 		func(g opdef.Gen) []*AddArgs {
 			return slices.DeleteFunc(subCases(g), func(a *AddArgs) bool { return a.Self.Wrapped })
@@ -99,13 +99,9 @@ var arithmeticOps = []*opdef.Entry{
 				return opdef.Grads{"self": {opdef.Abs(gr["self"][0])}, "other": {nil}}, nil
 			},
 		},
-		Cases: func(g opdef.Gen) []*opdef.BinaryArgs {
-			var cs []*opdef.BinaryArgs
-			for _, c := range elements.CasesAwayFromZero(g) {
-				cs = append(cs, &opdef.BinaryArgs{Self: c.Self, Other: tensor.Wrap(2.5)})
-			}
-			return cs
-		},
+		Cases: opdef.Calls[opdef.BinaryArgs](`
+			f64[3, 4]{apart 0}, 2.5; f32[5]{apart 0}, 2.5; bf16[2, 3]{apart 0}, 2.5; f16[]{apart 0}, 2.5
+			f32[0, 3], 2.5; c128[3, 2], 2.5; c64[4], 2.5; i32[6]{-4..4}, 2.5`),
 	}.Entry().AsSigned(),
 	opdef.Op[divModeArgs]{
 		Schema: "div.Tensor_mode(Tensor|Scalar self, Tensor|Scalar other, *, str? rounding_mode) -> Tensor",
@@ -220,13 +216,9 @@ var arithmeticOps = []*opdef.Entry{
 				return reversePowGrad(a, g, true)
 			},
 		},
-		Cases: func(g opdef.Gen) []*opdef.BinaryArgs {
-			var cs []*opdef.BinaryArgs
-			for _, c := range elements.CasesAwayFromZero(g)[:8] {
-				cs = append(cs, &opdef.BinaryArgs{Self: c.Self, Other: tensor.Wrap(2.5)})
-			}
-			return cs
-		},
+		Cases: opdef.Calls[opdef.BinaryArgs](`
+			f64[3, 4]{apart 0}, 2.5; f32[5]{apart 0}, 2.5; bf16[2, 3]{apart 0}, 2.5; f16[]{apart 0}, 2.5
+			f32[0, 3], 2.5; c128[3, 2], 2.5; c64[4], 2.5; i32[6]{-4..4}, 2.5`),
 	}.Entry(),
 	powOp(opdef.Op[PowArgs]{
 		Schema: "float_power(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
@@ -366,21 +358,7 @@ func addScaledGrad(self, other *tensor.Tensor, alpha opdef.Scalar, sign float64,
 	return gr, nil
 }
 
-func addCases(g opdef.Gen) []*AddArgs {
-	f32, f64 := tensor.Float32, tensor.Float64
-	one := opdef.Int(1)
-	return []*AddArgs{
-		{g.Normal(f64, 3, 4), g.Normal(f64, 3, 4), one},
-		{g.Normal(f64, 3, 1), g.Normal(f64, 4), opdef.Float(-2.5)},
-		{g.Normal(f32, 2, 3), tensor.Wrap(1.5), one},
-		{g.Normal(f32, 2, 3), tensor.Wrap(int64(2)), opdef.Int(3)},
-		{g.Normal(tensor.BFloat16, 4), g.Normal(tensor.BFloat16, 4), one},
-		{g.Normal(tensor.Float16, 4), g.Normal(f32), one},
-		{g.Normal(f32, 0, 3), g.Normal(f32, 3), one},
-		{g.Normal(tensor.Complex128, 3), g.Normal(tensor.Complex128, 2, 3), opdef.Cplx(complex(0.5, -1))},
-		{g.Normal(f64, 3), g.Normal(tensor.Complex64, 3), one},
-		{g.Int(tensor.Int8, -9, 9, 5), g.Int(tensor.Uint8, 0, 9, 5), opdef.Int(-1)},
-		{g.Int(tensor.Bool, 0, 1, 5), g.Int(tensor.Bool, 0, 1, 5), one},
-		{tensor.Full(f32, []int{3}, math.Inf(1)), g.Normal(f32, 3), one},
-	}
-}
+var addCases = opdef.Calls[AddArgs](`
+	f64[3, 4], f64[3, 4]; f64[3, 1], f64[4], alpha=-2.5; f32[2, 3], 1.5; f32[2, 3], 2, alpha=3; bf16[4], bf16[4]
+	f16[4], f32[]; f32[0, 3], f32[3]; c128[3], c128[2, 3], alpha=0.5-1j; f64[3], c64[3]
+	i8[5]{-9..9}, u8[5]{0..9}, alpha=-1; bool[5]{0..1}, bool[5]{0..1}; f32[3]{full +Inf}, f32[3]`)

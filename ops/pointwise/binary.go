@@ -167,15 +167,9 @@ var binaryOps = []*opdef.Entry{
 			},
 		},
 		Exempt: map[string]string{"dtypes": "the power of an integer exponent was float32 in torch before 2.15"},
-		Cases: func(g opdef.Gen) []*opdef.BinaryArgs {
-			return []*opdef.BinaryArgs{
-				{Self: g.Normal(tensor.Float64, 3, 4), Other: g.Normal(tensor.Float64, 4)},
-				{Self: g.Normal(tensor.Float32, 5), Other: g.Int(tensor.Int32, -3, 3, 5)},
-				{Self: g.Int(tensor.Int32, -3, 3, 5), Other: g.Int(tensor.Int32, -3, 3, 5)},
-				{Self: g.Normal(tensor.BFloat16, 0, 2), Other: g.Normal(tensor.BFloat16, 2)},
-				{Self: g.Normal(tensor.Complex128, 3), Other: g.Normal(tensor.Float64, 3)},
-			}
-		},
+		Cases: opdef.Calls[opdef.BinaryArgs](`
+			f64[3, 4], f64[4]; f32[5], i32[5]{-3..3}; i32[5]{-3..3}, i32[5]{-3..3}; bf16[0, 2], bf16[2]
+			c128[3], f64[3]`),
 	}.Entry(),
 	opdef.Op[heavisideArgs]{
 		Schema: "heaviside(Tensor self, Tensor values) -> Tensor",
@@ -198,14 +192,8 @@ var binaryOps = []*opdef.Entry{
 			}
 			return elements.Result(step[int64](x.DType, shape, ts))
 		},
-		Cases: func(g opdef.Gen) []*heavisideArgs {
-			return []*heavisideArgs{
-				{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 4)},
-				{tensor.Full(tensor.Float32, []int{3}, 0.0), g.Normal(tensor.Float32, 3)},
-				{g.Int(tensor.Int32, -1, 1, 6), g.Int(tensor.Int32, -5, 5, 6)}, {g.Normal(tensor.Float32, 0, 2),
-					g.Normal(tensor.Float32, 2)},
-			}
-		},
+		Cases: opdef.Calls[heavisideArgs](`
+			f64[3, 4], f64[4]; f32[3]{full 0}, f32[3]; i32[6]{-1..1}, i32[6]{-5..5}; f32[0, 2], f32[2]`),
 	}.Entry(),
 	opdef.Op[opdef.BinaryArgs]{
 		Schema: "nextafter(Tensor self, Tensor other) -> Tensor",
@@ -269,11 +257,10 @@ var binaryOps = []*opdef.Entry{
 				return math.Ldexp(gi, -e)
 			})}}, nil
 		},
-		Cases: func(g opdef.Gen) []*frexpArgs {
-			kinks := []float64{-1, -0.5, 0, 0.5, 1}
-			return []*frexpArgs{{g.Apart(tensor.Float64, kinks, 3, 4)}, {g.Apart(tensor.Float32, kinks, 5)},
-				{g.Apart(tensor.BFloat16, kinks, 5)}, {g.Normal(tensor.Float32, 0)}}
-		},
+		Cases: opdef.Calls[frexpArgs](`
+			f64[3, 4]{apart -1 -0.5 0 0.5 1}
+			for T in f32 bf16: T[5]{apart -1 -0.5 0 0.5 1}
+			f32[0]`),
 	}.Entry(),
 }
 

@@ -54,11 +54,7 @@ var bitwiseOps = []*opdef.Entry{
 			}
 			return nil, opdef.Refuse("self", "want integers or bool, got %s", x.DType)
 		},
-		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
-			return []*opdef.UnaryArgs{{Self: g.Int(tensor.Int32, -9, 9, 3, 4)}, {Self: g.Int(tensor.Uint8, 0, 255, 5)},
-				{Self: g.Int(tensor.Bool, 0, 1, 5)},
-				{Self: g.Int(tensor.Int16, 0, 1, 0, 2)}}
-		},
+		Cases: opdef.Calls[opdef.UnaryArgs](`i32[3, 4]{-9..9}; u8[5]{0..255}; bool[5]{0..1}; i16[0, 2]{0..1}`),
 	}.Entry(),
 }
 

@@ -176,38 +176,20 @@ func clampGradTied(a *clampArgs, g *opdef.Grad, tied float64) (opdef.Grads, erro
 	return gr, err
 }
 
-// clampedAt declares the cut at one bound: the calls of clamp that give just that.
-func clampedAt[A any](schema, summary, formula string, plan func(a *A) (*clampArgs, error),
-	call func(c *clampArgs) (a *A, ok bool)) *opdef.Entry {
+// clampedAt declares the cut at one bound.
+func clampedAt[A any](schema, summary, formula string, plan func(a *A) (*clampArgs, error), cases string) *opdef.Entry {
 	return opdef.Planned[*A, *clampArgs]{
 		Schema: schema,
 		Traits: opdef.Traits{InPlace: true},
 		Doc:    opdef.Doc{Summary: summary, Formula: formula},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
 		Plan:   plan, Kernel: clamp, Grad: clampGrad,
-		Cases: func(g opdef.Gen) (cs []*A) {
-			for _, c := range clampCases(g) {
-				if a, ok := call(c); ok {
-					cs = append(cs, a)
-				}
-			}
-			return cs
-		},
+		Cases: opdef.Calls[A](cases),
 	}.Entry()
 }
 
-func clampCases(g opdef.Gen) []*clampArgs {
-	ends := []float64{-0.5, 0.5, 0.75}
-	return []*clampArgs{
-		{g.Apart(tensor.Float64, ends, 3, 4), tensor.Wrap(-0.5), tensor.Wrap(0.75)},
-		{g.Apart(tensor.Float64, ends, 3, 4), nil, tensor.Wrap(0.5)},
-		{g.Apart(tensor.Float32, ends, 5), tensor.Wrap(-0.5), nil}, {g.Apart(tensor.BFloat16, ends, 5),
-			tensor.Wrap(0.75), tensor.Wrap(-0.5)},
-		{g.Distinct(tensor.Float64, 3, 4), g.Uniform(tensor.Float64, -0.57, -0.55, 4), g.Uniform(tensor.Float64, 0.43,
-			0.45, 3, 1)},
-		{g.Int(tensor.Int32, -4, 4, 5), tensor.Wrap(int64(-2)), tensor.Wrap(1.5)}, {g.Normal(tensor.Float32, 0, 2),
-			tensor.Wrap(0.0), nil},
-		{tensor.New(tensor.Float32, []int{3}, []float64{math.NaN(), math.Inf(1), math.Inf(-1)}), tensor.Wrap(-1.0),
-			tensor.Wrap(1.0)},
-	}
-}
+var clampCases = opdef.Calls[clampArgs](`
+	f64[3, 4]{apart -0.5 0.5 0.75}, min=-0.5, max=0.75; f64[3, 4]{apart -0.5 0.5 0.75}, max=0.5
+	f32[5]{apart -0.5 0.5 0.75}, min=-0.5; bf16[5]{apart -0.5 0.5 0.75}, min=0.75, max=-0.5
+	f64[3, 4]{distinct}, min=f64[4]{-0.57..-0.55}, max=f64[3, 1]{0.43..0.45}; i32[5]{-4..4}, min=-2, max=1.5
+	f32[0, 2], min=0.0; f32[3]{= NaN +Inf -Inf}, min=-1.0, max=1.0`)

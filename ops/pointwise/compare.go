@@ -111,7 +111,9 @@ var compareOps = []*opdef.Entry{
 		Schema: "where.method(Tensor self, Tensor condition, Tensor|Scalar other) -> Tensor", Names: "Tensor.where",
 		Doc:    opdef.Doc{Summary: "Choice between two tensors", Formula: "self where condition, else other"},
 		Error:  opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Accumulated}},
-		Kernel: where, Grad: whereGrad, Cases: func(g opdef.Gen) []*whereArgs { return whereCases(g)[:3] },
+		Kernel: where, Grad: whereGrad, Cases: opdef.Calls[whereArgs](`
+			f64[3, 4], bool[3, 4]{0..1}, f64[3, 4]; f64[4], bool[3, 1]{0..1}, f64[2, 1, 1]
+			bf16[5], bool[5]{0..1}, 0.1`),
 	}.Entry().AsMoving(),
 	opdef.Op[maskedFillArgs]{
 		Schema: "masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor",
@@ -133,10 +135,12 @@ var compareOps = []*opdef.Entry{
 	}.Entry(),
 	clampedAt("clamp_min(Tensor self, Tensor|Scalar min) -> Tensor", "Cut at a lower bound", "max(self, min)",
 		func(a *clampMinArgs) (*clampArgs, error) { return &clampArgs{Self: a.Self, Min: a.Min}, nil },
-		func(c *clampArgs) (*clampMinArgs, bool) { return &clampMinArgs{c.Self, c.Min}, c.Min != nil }),
+		`f64[3, 4]{apart -0.5 0.5 0.75}, -0.5; f32[5]{apart -0.5 0.5 0.75}, -0.5; bf16[5]{apart -0.5 0.5 0.75}, 0.75
+		f64[3, 4]{distinct}, f64[4]{-0.57..-0.55}; i32[5]{-4..4}, -2; f32[0, 2], 0.0; f32[3]{= NaN +Inf -Inf}, -1.0`),
 	clampedAt("clamp_max(Tensor self, Tensor|Scalar max) -> Tensor", "Cut at an upper bound", "min(self, max)",
 		func(a *clampMaxArgs) (*clampArgs, error) { return &clampArgs{Self: a.Self, Max: a.Max}, nil },
-		func(c *clampArgs) (*clampMaxArgs, bool) { return &clampMaxArgs{c.Self, c.Max}, c.Max != nil }),
+		`f64[3, 4]{apart -0.5 0.5 0.75}, 0.75; f64[3, 4]{apart -0.5 0.5 0.75}, 0.5; bf16[5]{apart -0.5 0.5 0.75}, -0.5
+		f64[3, 4]{distinct}, f64[3, 1]{0.43..0.45}; i32[5]{-4..4}, 1.5; f32[3]{= NaN +Inf -Inf}, 1.0`),
 }
 
 // comparison declares a relation between the elements of two tensors.

@@ -30,11 +30,7 @@ var complexOps = []*opdef.Entry{
 					"imag": {opdef.SumTo(opdef.Abs(elements.Imag(g.Out[0])), a.Imag.Shape)}}, nil
 			},
 		},
-		Cases: func(g opdef.Gen) []*complexArgs {
-			return []*complexArgs{{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 4)},
-				{g.Normal(tensor.Float32, 5), g.Normal(tensor.Float32, 5)}, {g.Normal(tensor.Float32, 0),
-					g.Normal(tensor.Float32, 0)}}
-		},
+		Cases: opdef.Calls[complexArgs](`f64[3, 4], f64[4]; f32[5], f32[5]; f32[0], f32[0]`),
 	}.Entry(),
 	opdef.Op[polarArgs]{
 		Schema: "polar(Tensor abs, Tensor angle) -> Tensor", Names: "polar",
@@ -65,11 +61,7 @@ var complexOps = []*opdef.Entry{
 			},
 			GradTerms: func(a *polarArgs) int { return 2 * elements.BroadcastTerms(a.Abs, a.Angle) },
 		},
-		Cases: func(g opdef.Gen) []*polarArgs {
-			return []*polarArgs{{g.Uniform(tensor.Float64, 0.5, 2, 3, 4), g.Normal(tensor.Float64, 4)},
-				{g.Uniform(tensor.Float32, 0.5, 2, 5), g.Normal(tensor.Float32, 5)}, {g.Normal(tensor.Float32, 0),
-					g.Normal(tensor.Float32, 0)}}
-		},
+		Cases: opdef.Calls[polarArgs](`f64[3, 4]{0.5..2}, f64[4]; f32[5]{0.5..2}, f32[5]; f32[0], f32[0]`),
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "real(Tensor self) -> Tensor", Names: "real Tensor.real Tensor.real.__get__",
@@ -101,10 +93,7 @@ var complexOps = []*opdef.Entry{
 				return complex(0, x)
 			})}}, nil
 		},
-		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
-			return []*opdef.UnaryArgs{{Self: g.Normal(tensor.Complex128, 3, 2)}, {Self: g.Normal(tensor.Complex64, 4)},
-				{Self: g.Normal(tensor.Complex64, 0)}}
-		},
+		Cases: opdef.Calls[opdef.UnaryArgs](`c128[3, 2]; c64[4]; c64[0]`),
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "conj(Tensor self) -> Tensor", Names: "conj conj_physical Tensor.conj Tensor.conj_physical",

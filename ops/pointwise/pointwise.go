@@ -160,16 +160,10 @@ var pointwiseOps = []*opdef.Entry{
 		},
 		I:  func(*RoundArgs) func(int64) int64 { return func(x int64) int64 { return x } },
 		DF: func(*RoundArgs) func(x, y float64) float64 { return zeroSlope },
-		Cases: func(g opdef.Gen) []*RoundArgs {
-			halves := append([]float64{-2.5, -1.5, -0.5, 0.5, 1.5, 2.5}, integers...)
-			return []*RoundArgs{
-				{g.Apart(tensor.Float64, halves, 3, 4), 0}, {g.Apart(tensor.Float32, halves, 5), 0},
-				{g.Apart(tensor.BFloat16, halves, 5), 0},
-				{g.Normal(tensor.Float32, 0, 3), 0}, {g.Normal(tensor.Float32, 4), 2}, {g.Normal(tensor.Float32, 4),
-					-1}, {g.Int(tensor.Int32, -4, 4, 4), 0},
-				{tensor.New(tensor.Float32, []int{6}, []float64{-1.5, -0.5, 0.5, 1.5, 2.5, math.NaN()}), 0},
-			}
-		},
+		Cases: opdef.Calls[RoundArgs](`
+			f64[3, 4]{apart -2.5 -1.5 -0.5 0.5 1.5 2.5 -3 -2 -1 0 1 2 3}
+			for T in f32 bf16: T[5]{apart -2.5 -1.5 -0.5 0.5 1.5 2.5 -3 -2 -1 0 1 2 3}
+			f32[0, 3]; f32[4], decimals=2; f32[4], decimals=-1; i32[4]{-4..4}; f32[6]{= -1.5 -0.5 0.5 1.5 2.5 NaN}`),
 		Exempt: map[string]string{"dtypes": "the scaled value is rounded to the dtype"},
 	}.Entry().AsSigned().WithTakenFor("torch.trunc"),
 	opdef.Op[opdef.UnaryArgs]{

@@ -3,7 +3,6 @@ package pointwise
 import (
 	"math"
 	"math/cmplx"
-	"slices"
 
 	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/ops/internal/elements"
@@ -41,15 +40,10 @@ func sumOfMagnitudes(x, y *tensor.Tensor, alpha opdef.Scalar) []*tensor.Tensor {
 	return []*tensor.Tensor{elements.MapMagnitudes(func(v []float64) float64 { return v[0] + k*v[1] }, x, y)}
 }
 
-func subCases(g opdef.Gen) []*AddArgs {
-	var cs []*AddArgs
-	for _, c := range addCases(g) {
-		if c.Self.DType != tensor.Bool && c.Other.DType != tensor.Bool {
-			cs = append(cs, c)
-		}
-	}
-	return cs
-}
+var subCases = opdef.Calls[AddArgs](`
+	f64[3, 4], f64[3, 4]; f64[3, 1], f64[4], alpha=-2.5; f32[2, 3], 1.5; f32[2, 3], 2, alpha=3; bf16[4], bf16[4]
+	f16[4], f32[]; f32[0, 3], f32[3]; c128[3], c128[2, 3], alpha=0.5-1j; f64[3], c64[3]
+	i8[5]{-9..9}, u8[5]{0..9}, alpha=-1; f32[3]{full +Inf}, f32[3]`)
 
 // addOp and subOp declare a signature each.
 func addOp(schema, names string, cases func(g opdef.Gen) []*AddArgs) *opdef.Entry {
@@ -109,9 +103,7 @@ func rsubOp(schema, names string, cases func(g opdef.Gen) []*AddArgs) *opdef.Ent
 }
 
 // scalarCases are those of addCases whose other operand is a number.
-func scalarCases(g opdef.Gen) []*AddArgs {
-	return slices.DeleteFunc(addCases(g), func(a *AddArgs) bool { return !a.Other.Wrapped })
-}
+var scalarCases = opdef.Calls[AddArgs](`f32[2, 3], 1.5, 1; f32[2, 3], 2, 3`)
 
 // addcOps declares both signatures of addcmul or addcdiv.
 func addcOps(name string, op opdef.Op[AddcArgs]) []*opdef.Entry {
@@ -318,16 +310,9 @@ func lerpGrad(a *LerpArgs, g *opdef.Grad) (opdef.Grads, error) {
 		"weight": {elements.SumGradTo(gw, a.Weight)}}, nil
 }
 
-func lerpCases(g opdef.Gen) []*LerpArgs {
-	return []*LerpArgs{
-		{g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 3, 4), g.Uniform(tensor.Float64, 0, 1, 3, 4)},
-		{g.Normal(tensor.Float64, 3, 1), g.Normal(tensor.Float64, 4), tensor.Wrap(0.25)},
-		{g.Normal(tensor.Float32, 5), g.Normal(tensor.Float32, 5), tensor.Wrap(0.9)},
-		{g.Normal(tensor.BFloat16, 5), g.Normal(tensor.BFloat16, 5), tensor.Wrap(0.9)},
-		{g.Normal(tensor.Float32, 0, 2), g.Normal(tensor.Float32, 2), tensor.Wrap(0.5)},
-		{g.Normal(tensor.Complex128, 3), g.Normal(tensor.Complex128, 3), tensor.Wrap(0.5)},
-	}
-}
+var lerpCases = opdef.Calls[LerpArgs](`
+	f64[3, 4], f64[3, 4], f64[3, 4]{0..1}; f64[3, 1], f64[4], 0.25; f32[5], f32[5], 0.9; bf16[5], bf16[5], 0.9
+	f32[0, 2], f32[2], 0.5; c128[3], c128[3], 0.5`)
 
 // powScale: a complex power is the exponential of a product, which is rounded.
 func powScale(x, y, out *tensor.Tensor) []*tensor.Tensor {
@@ -516,18 +501,7 @@ func floatPower(a *PowArgs) ([]*tensor.Tensor, error) {
 	return []*tensor.Tensor{t}, err
 }
 
-func powCases(g opdef.Gen) []*PowArgs {
-	pos := func(dt tensor.DType, shape ...int) *tensor.Tensor { return g.Uniform(dt, 0.3, 3, shape...) }
-	return []*PowArgs{
-		{pos(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 3, 4)},
-		{pos(tensor.Float64, 3, 1), g.Normal(tensor.Float64, 4)},
-		{g.Apart(tensor.Float64, []float64{0}, 3), tensor.Wrap(int64(3))}, {pos(tensor.Float32, 5), tensor.Wrap(0.5)},
-		{pos(tensor.Float32, 5), tensor.Wrap(-1.5)},
-		{g.Normal(tensor.Float32, 5), tensor.Wrap(int64(0))}, {pos(tensor.BFloat16, 5), tensor.Wrap(int64(2))},
-		{tensor.Wrap(2.5), g.Normal(tensor.Float32, 4)},
-		{g.Normal(tensor.Float32, 0, 2), tensor.Wrap(int64(2))},
-		{pos(tensor.Complex128, 3), g.Normal(tensor.Complex128, 3)},
-		{g.Int(tensor.Int32, -4, 4, 5), tensor.Wrap(int64(3))}, {g.Int(tensor.Int64, -3, 3, 4),
-			g.Int(tensor.Int64, 0, 4, 4)},
-	}
-}
+var powCases = opdef.Calls[PowArgs](`
+	f64[3, 4]{0.3..3}, f64[3, 4]; f64[3, 1]{0.3..3}, f64[4]; f64[3]{apart 0}, 3; f32[5]{0.3..3}, 0.5
+	f32[5]{0.3..3}, -1.5; f32[5], 0; bf16[5]{0.3..3}, 2; 2.5, f32[4]; f32[0, 2], 2; c128[3]{0.3..3}, c128[3]
+	i32[5]{-4..4}, 3; i64[4]{-3..3}, i64[4]{0..4}`)

@@ -31,15 +31,9 @@ var quantizeOps = []*opdef.Entry{
 		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Rounds to the steps of a quantized tensor", Formula: fakeQuantizeFormula,
 			Notes: fakeQuantizeNotes},
-		Cases: func(g opdef.Gen) []*fakeQuantizeArgs {
-			scale := elements.Detached(g.Uniform(tensor.Float32, 0.1, 0.2, 1))
-			return []*fakeQuantizeArgs{
-				{g.Normal(tensor.Float32, 3, 4), tensor.Wrap(0.1), tensor.Wrap(int64(3)), -8, 7},
-				{g.Normal(tensor.Float64, 5), tensor.Wrap(0.05), tensor.Wrap(int64(0)), 0, 255},
-				{g.Normal(tensor.Float32, 4), scale, g.Int(tensor.Int32, 0, 3, 1), 0, 15},
-				{g.Normal(tensor.Float32, 0, 3), tensor.Wrap(0.1), tensor.Wrap(int64(0)), 0, 1},
-			}
-		},
+		Cases: opdef.Calls[fakeQuantizeArgs](`
+			f32[3, 4], 0.1, 3, -8, 7; f64[5], 0.05, 0, 0, 255; f32[4], f32[1]{0.1..0.2 fixed}, i32[1]{0..3}, 0, 15
+			f32[0, 3], 0.1, 0, 0, 1`),
 	}, func(a *fakeQuantizeArgs) (*steps, error) {
 		if a.Scale.Numel() != 1 || a.ZeroPoint.Numel() != 1 {
 			return nil, opdef.Refuse("scale", "want one scale and one zero point, got %d and %d", a.Scale.Numel(),
@@ -53,14 +47,9 @@ var quantizeOps = []*opdef.Entry{
 		Names: "fake_quantize_per_channel_affine",
 		Doc: opdef.Doc{Summary: "Rounds to the steps of a tensor quantized by channels", Formula: fakeQuantizeFormula,
 			Notes: fakeQuantizeNotes},
-		Cases: func(g opdef.Gen) []*fakeQuantizeChannelArgs {
-			return []*fakeQuantizeChannelArgs{
-				{g.Normal(tensor.Float32, 3, 4), elements.Detached(g.Uniform(tensor.Float32, 0.1, 0.2, 3)),
-					g.Int(tensor.Int32, 0, 3, 3), 0, -8, 7},
-				{g.Normal(tensor.Float64, 2, 3, 2), elements.Detached(g.Uniform(tensor.Float32, 0.1, 0.2, 3)),
-					g.Int(tensor.Int32, 0, 3, 3), 1, 0, 255},
-			}
-		},
+		Cases: opdef.Calls[fakeQuantizeChannelArgs](`
+			f32[3, 4], f32[3]{0.1..0.2 fixed}, i32[3]{0..3}, 0, -8, 7
+			f64[2, 3, 2], f32[3]{0.1..0.2 fixed}, i32[3]{0..3}, 1, 0, 255`),
 	}, func(a *fakeQuantizeChannelArgs) (*steps, error) {
 		n := a.Self.Dim()
 		axis, err := opdef.Dim("axis", a.Axis, n)

@@ -148,37 +148,22 @@ func divMode(a *divModeArgs) ([]*tensor.Tensor, error) {
 	return nil, opdef.Refuse("rounding_mode", "want None, trunc or floor, got %q", *a.RoundingMode)
 }
 
-func integralCases(g opdef.Gen) []*opdef.BinaryArgs {
-	zero := []float64{0}
-	return []*opdef.BinaryArgs{
-		{Self: g.Uniform(tensor.Float64, 3.1, 3.9, 3, 4), Other: g.Uniform(tensor.Float64, 1.1, 1.4, 4)},
-		{Self: g.Apart(tensor.Float32, zero, 5), Other: g.Apart(tensor.Float32, zero, 5)},
-		{Self: g.Apart(tensor.BFloat16, zero, 2, 3), Other: tensor.Wrap(1.5)},
-		{Self: g.Normal(tensor.Float32, 0, 3), Other: g.Apart(tensor.Float32, zero, 3)},
-		{Self: g.Int(tensor.Int32, -9, 9, 6), Other: g.Int(tensor.Int32, 1, 4, 6)},
-		{Self: g.Int(tensor.Int64, 1, 9, 2, 3), Other: tensor.Wrap(int64(-4))},
-	}
-}
+var integralCases = opdef.Calls[opdef.BinaryArgs](`
+	f64[3, 4]{3.1..3.9}, f64[4]{1.1..1.4}; f32[5]{apart 0}, f32[5]{apart 0}; bf16[2, 3]{apart 0}, 1.5
+	f32[0, 3], f32[3]{apart 0}; i32[6]{-9..9}, i32[6]{1..4}; i64[2, 3]{1..9}, -4`)
 
-func reverseIntegralCases(g opdef.Gen) []*opdef.BinaryArgs {
-	var cs []*opdef.BinaryArgs
-	for _, c := range integralCases(g) {
-		if !c.Other.Wrapped {
-			cs = append(cs, &opdef.BinaryArgs{Self: c.Other, Other: c.Self})
-		}
-	}
-	return append(cs, &opdef.BinaryArgs{Self: g.Int(tensor.Int64, 1, 9, 4),
-		Other: tensor.Wrap(int64(-7))})
-}
+var reverseIntegralCases = opdef.Calls[opdef.BinaryArgs](`
+	f64[4]{1.1..1.4}, f64[3, 4]{3.1..3.9}; f32[5]{apart 0}, f32[5]{apart 0}; f32[3]{apart 0}, f32[0, 3]
+	i32[6]{1..4}, i32[6]{-9..9}; i64[4]{1..9}, -7`)
 
-func divModeCases(g opdef.Gen) []*divModeArgs {
-	var cs []*divModeArgs
-	for i, c := range integralCases(g) {
-		mode := []string{"floor", "trunc"}[i%2]
-		cs = append(cs, &divModeArgs{c.Self, c.Other, &mode}, &divModeArgs{c.Self, c.Other, nil})
-	}
-	return cs
-}
+var divModeCases = opdef.Calls[divModeArgs](`
+	f64[3, 4]{3.1..3.9}, f64[4]{1.1..1.4}, rounding_mode='floor'
+	f64[3, 4]{3.1..3.9}, f64[4]{1.1..1.4}, rounding_mode=None
+	f32[5]{apart 0}, f32[5]{apart 0}, rounding_mode='trunc'; f32[5]{apart 0}, f32[5]{apart 0}, rounding_mode=None
+	bf16[2, 3]{apart 0}, 1.5, rounding_mode='floor'; bf16[2, 3]{apart 0}, 1.5, rounding_mode=None
+	f32[0, 3], f32[3]{apart 0}, rounding_mode='trunc'; f32[0, 3], f32[3]{apart 0}, rounding_mode=None
+	i32[6]{-9..9}, i32[6]{1..4}, rounding_mode='floor'; i32[6]{-9..9}, i32[6]{1..4}, rounding_mode=None
+	i64[2, 3]{1..9}, -4, rounding_mode='trunc'; i64[2, 3]{1..9}, -4, rounding_mode=None`)
 
 // A modulus is a call of a remainder: fmod, remainder or __rmod__.
 type modulus struct {

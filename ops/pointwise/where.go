@@ -1,8 +1,6 @@
 package pointwise
 
 import (
-	"math"
-
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
@@ -45,19 +43,10 @@ func whereGrad(a *whereArgs, g *opdef.Grad) (opdef.Grads, error) {
 		"other": {elements.SumGradTo(y, a.Other)}}, nil
 }
 
-func whereCases(g opdef.Gen) []*whereArgs {
-	cond := func(shape ...int) *tensor.Tensor { return g.Int(tensor.Bool, 0, 1, shape...) }
-	return []*whereArgs{
-		{cond(3, 4), g.Normal(tensor.Float64, 3, 4), g.Normal(tensor.Float64, 3, 4)},
-		{cond(3, 1), g.Normal(tensor.Float64, 4), g.Normal(tensor.Float64, 2, 1, 1)},
-		{cond(5), g.Normal(tensor.BFloat16, 5), tensor.Wrap(0.1)}, {cond(5), tensor.Wrap(int64(1)),
-			g.Normal(tensor.Float32, 5)}, {cond(4), tensor.Wrap(1.5), tensor.Wrap(int64(0))},
-		{cond(4), tensor.Wrap(1.5), tensor.Wrap(0.1)},
-		{cond(4), g.Int(tensor.Int32, -4, 4, 4), g.Int(tensor.Int64, -4, 4, 4)},
-		{cond(0, 2), g.Normal(tensor.Float32, 2), g.Normal(tensor.Float32, 2)},
-		{cond(3), g.Normal(tensor.Complex128, 3), g.Normal(tensor.Complex128, 3)},
-	}
-}
+var whereCases = opdef.Calls[whereArgs](`
+	bool[3, 4]{0..1}, f64[3, 4], f64[3, 4]; bool[3, 1]{0..1}, f64[4], f64[2, 1, 1]; bool[5]{0..1}, bf16[5], 0.1
+	bool[5]{0..1}, 1, f32[5]; bool[4]{0..1}, 1.5, 0; bool[4]{0..1}, 1.5, 0.1
+	bool[4]{0..1}, i32[4]{-4..4}, i64[4]{-4..4}; bool[0, 2]{0..1}, f32[2], f32[2]; bool[3]{0..1}, c128[3], c128[3]`)
 
 type maskedFillArgs struct{ Self, Mask, Value *tensor.Tensor }
 
@@ -90,15 +79,7 @@ func maskedFillGrad(a *maskedFillArgs, g *opdef.Grad) (opdef.Grads, error) {
 		"value": {elements.SumGradTo(v, a.Value)}}, nil
 }
 
-func maskedFillCases(g opdef.Gen) []*maskedFillArgs {
-	m := func(shape ...int) *tensor.Tensor { return g.Int(tensor.Bool, 0, 1, shape...) }
-	return []*maskedFillArgs{
-		{g.Normal(tensor.Float64, 3, 4), m(3, 4), tensor.Wrap(-2.5)}, {g.Normal(tensor.Float64, 3, 4), m(4),
-			tensor.Wrap(math.Inf(-1))},
-		{g.Normal(tensor.Float64, 3, 1), m(4), g.Normal(tensor.Float64)}, {g.Normal(tensor.BFloat16, 5), m(5),
-			tensor.Wrap(int64(3))},
-		{g.Int(tensor.Int32, -4, 4, 4), m(4), tensor.Wrap(int64(7))}, {g.Normal(tensor.Float32, 0, 2), m(2),
-			tensor.Wrap(1.0)},
-		{g.Normal(tensor.Complex128, 3), m(3), tensor.Wrap(complex(1, 2))},
-	}
-}
+var maskedFillCases = opdef.Calls[maskedFillArgs](`
+	f64[3, 4], bool[3, 4]{0..1}, -2.5; f64[3, 4], bool[4]{0..1}, -inf; f64[3, 1], bool[4]{0..1}, f64[]
+	bf16[5], bool[5]{0..1}, 3; i32[4]{-4..4}, bool[4]{0..1}, 7; f32[0, 2], bool[2]{0..1}, 1.0
+	c128[3], bool[3]{0..1}, 1+2j`)

@@ -344,13 +344,11 @@ func avgPoolOps(nd int) []*opdef.Entry {
 		return []*opdef.Entry{meanPoolOf(opdef.Planned[*avgPool1dArgs, *pooling]{
 
 			Schema: name + "(" + args + ") -> Tensor", Names: name + " F." + name, Doc: doc,
-			Cases: func(g opdef.Gen) (cs []*avgPool1dArgs) {
-				for _, a := range cases(g) {
-					cs = append(cs, &avgPool1dArgs{a.Input, a.KernelSize, a.Stride, a.Padding, a.CeilMode,
-						a.CountIncludePad})
-				}
-				return cs
-			},
+			Cases: opdef.Calls[avgPool1dArgs](`
+				f64[2, 2, 4], [2]; f64[1, 2, 5], [3], stride=[2], padding=[1], ceil_mode=True
+				f64[1, 2, 4], [3], stride=[2], padding=[1], ceil_mode=True, count_include_pad=False
+				f32[2, 5], [2], stride=[1], padding=[1], count_include_pad=False
+				bf16[1, 1, 4], [2], stride=[2], ceil_mode=True; f32[0, 2, 4], [2]`),
 			Plan: func(a *avgPool1dArgs) (*pooling, error) {
 				return (&avgPoolArgs{a.Input, a.KernelSize, a.Stride, a.Padding, a.CeilMode, a.CountIncludePad,
 					nil}).plan(1)

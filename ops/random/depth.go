@@ -55,11 +55,9 @@ var stochasticDepth = opdef.Op[depthArgs]{
 		}
 		return opdef.Node{}, nil
 	},
-	Cases: func(g opdef.Gen) []*depthArgs {
-		x := func() *tensor.Tensor { return g.Normal(tensor.Float64, 2, 3, 4) }
-		return []*depthArgs{{x(), 0.5, "row", false}, {x(), 0, "batch", true}, {x(), 1, "row", true},
-			{x(), 0.5, "row", true}, {x(), 0.5, "batch", true}, {g.Normal(tensor.BFloat16, 3, 2), 0.5, "row", false}}
-	},
+	Cases: opdef.Calls[depthArgs](`
+		f64[2, 3, 4], 0.5, 'row', training=False; f64[2, 3, 4], 0.0, 'batch'; f64[2, 3, 4], 1.0, 'row'
+		f64[2, 3, 4], 0.5, 'row'; f64[2, 3, 4], 0.5, 'batch'; bf16[3, 2], 0.5, 'row', training=False`),
 }.Entry()
 
 func (a *depthArgs) Random() string { return drops(a.P, a.Training) }

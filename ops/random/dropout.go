@@ -86,10 +86,7 @@ func nativeDropout(name, names string) *opdef.Entry {
 		Node: func(d *dropping, g *opdef.Grad) (opdef.Node, error) {
 			return keepNode(name, d.self, d.p, d.training, g)
 		},
-		Cases: func(g opdef.Gen) []*nativeDropoutArgs {
-			return []*nativeDropoutArgs{{g.Normal(tensor.Float64, 3, 4), 0.5, false}, {g.Normal(tensor.Float64, 3, 4),
-				0, true}, {g.Normal(tensor.Float32, 3), 0.5, true}}
-		},
+		Cases: opdef.Calls[nativeDropoutArgs](`f64[3, 4], 0.5, False; f64[3, 4], 0.0, True; f32[3], 0.5, True`),
 	}.Entry()
 }
 
@@ -124,11 +121,8 @@ var dropoutWithMask = opdef.Op[dropoutMaskArgs]{
 		}
 		return opdef.Grads{"input": gr["self"]}, nil
 	},
-	Cases: func(g opdef.Gen) []*dropoutMaskArgs {
-		yes, no := true, false
-		return []*dropoutMaskArgs{{g.Normal(tensor.Float64, 3, 4), 0.5, &no}, {g.Normal(tensor.Float64, 3, 4), 0, &yes},
-			{g.Normal(tensor.Float32, 3), 0.5, nil}, {g.Normal(tensor.Float64, 3), 1, &yes}}
-	},
+	Cases: opdef.Calls[dropoutMaskArgs](`
+		f64[3, 4], 0.5, False; f64[3, 4], 0.0, True; f32[3], 0.5, None; f64[3], 1.0, True`),
 }.Entry()
 
 func (a *dropoutMaskArgs) Random() string { return drops(a.P, a.training()) }

@@ -24,16 +24,13 @@ var randomOps = []*opdef.Entry{
 		creation.NewCases, ofNew),
 	unknown("empty_strided", "empty_strided", "(int[] size, int[] stride, *, dtype? dtype=None"+creation.OptionParams,
 		opdef.Uninitialised,
-		func(opdef.Gen) []*stridedArgs {
-			return []*stridedArgs{{[]int{2, 3}, []int{1, 2}, nil}, {[]int{}, []int{}, nil}}
-		}, func(a *stridedArgs) ([]*tensor.Tensor, error) {
+		opdef.Calls[stridedArgs](`[2, 3], [1, 2]; [], []`), func(a *stridedArgs) ([]*tensor.Tensor, error) {
 			return ofStrided(a.Size, a.Stride, elements.OrElse(a.Dtype, tensor.DefaultDType))
 		}),
 	unknown("empty_permuted", "empty_permuted", "(int[] size, int[] physical_layout, *, dtype? dtype=None"+
 		creation.OptionParams,
-		opdef.Uninitialised, func(opdef.Gen) []*permutedArgs {
-			return []*permutedArgs{{[]int{2, 3}, []int{1, 0}, nil}, {[]int{}, []int{}, nil}}
-		}, func(a *permutedArgs) ([]*tensor.Tensor, error) {
+		opdef.Uninitialised, opdef.Calls[permutedArgs](`[2, 3], [1, 0]; [], []`),
+		func(a *permutedArgs) ([]*tensor.Tensor, error) {
 			if _, err := opdef.Dims("physical_layout", a.PhysicalLayout, len(a.Size)); err != nil ||
 				len(a.PhysicalLayout) != len(a.Size) {
 				return nil, opdef.Refuse("physical_layout", "want each of %d dimensions once, got %v", len(a.Size),
@@ -43,9 +40,7 @@ var randomOps = []*opdef.Entry{
 		}),
 	unknown("new_empty_strided", "Tensor.new_empty_strided",
 		"(Tensor self, int[] size, int[] stride, *, dtype? dtype=None"+creation.OptionParams, opdef.Uninitialised,
-		func(g opdef.Gen) []*newStridedArgs {
-			return []*newStridedArgs{{g.Normal(tensor.Float64, 2), []int{2, 3}, []int{1, 2}, nil}}
-		}, func(a *newStridedArgs) ([]*tensor.Tensor, error) {
+		opdef.Calls[newStridedArgs](`f64[2], [2, 3], [1, 2]`), func(a *newStridedArgs) ([]*tensor.Tensor, error) {
 			return ofStrided(a.Size, a.Stride, elements.OrElse(a.Dtype, a.Self.DType))
 		}),
 	unknown("rand", "rand", "(int[]... size, *, Generator? generator=None, dtype? dtype=None"+creation.OptionParams,
@@ -62,44 +57,36 @@ var randomOps = []*opdef.Entry{
 		ofFloatLike, from(standardNormal[creation.NewLikeArgs])),
 	unknown("randint.low", "randint", "(int low, int high, int[] size, *, Generator? generator=None, dtype? dtype=None"+
 		creation.OptionParams, elements.DrawsRandomNumbers,
-		func(opdef.Gen) []*randintArgs {
-			return []*randintArgs{{-3, 5, []int{2, 3}, nil}, {0, 2, []int{}, nil}}
-		}, randint, integers(func(a *randintArgs) (int, int) { return a.Low, a.High })),
+		opdef.Calls[randintArgs](`-3, 5, [2, 3]; 0, 2, []`), randint,
+		integers(func(a *randintArgs) (int, int) { return a.Low, a.High })),
 	unknown("randint", "randint", "(int high, int[] size, *, Generator? generator=None, dtype? dtype=None"+
 		creation.OptionParams,
 		elements.DrawsRandomNumbers,
-		func(opdef.Gen) []*randintHighArgs {
-			return []*randintHighArgs{{5, []int{2, 3}, nil}, {2, []int{0}, nil}}
-		},
+		opdef.Calls[randintHighArgs](`5, [2, 3]; 2, [0]`),
 		func(a *randintHighArgs) ([]*tensor.Tensor, error) {
 			return randint(&randintArgs{0, a.High, a.Size, a.Dtype})
 		}, integers(func(a *randintHighArgs) (int, int) { return 0, a.High })),
 	unknown("randint_like.low", "randint_like", "(Tensor self, int low, int high, *, dtype? dtype=None"+
 		creation.OptionParams,
 		elements.DrawsRandomNumbers,
-		func(g opdef.Gen) []*randintLikeArgs {
-			return []*randintLikeArgs{{g.Normal(tensor.Float32, 2, 3), -3, 5, nil}}
-		}, randintLike, integers(func(a *randintLikeArgs) (int, int) { return a.Low, a.High })),
+		opdef.Calls[randintLikeArgs](`f32[2, 3], -3, 5`), randintLike,
+		integers(func(a *randintLikeArgs) (int, int) { return a.Low, a.High })),
 	unknown("randint_like", "randint_like", "(Tensor self, int high, *, dtype? dtype=None"+creation.OptionParams,
 		elements.DrawsRandomNumbers,
-		func(g opdef.Gen) []*randintLikeHighArgs {
-			return []*randintLikeHighArgs{{g.Normal(tensor.Float32, 2, 3), 5, nil}}
-		},
+		opdef.Calls[randintLikeHighArgs](`f32[2, 3], 5`),
 		func(a *randintLikeHighArgs) ([]*tensor.Tensor, error) {
 			return randintLike(&randintLikeArgs{a.Self, 0, a.High, a.Dtype})
 		}, integers(func(a *randintLikeHighArgs) (int, int) { return 0, a.High })),
 	unknown("randperm", "randperm", "(int n, *, Generator? generator=None, dtype dtype=int64"+creation.OptionParams,
 		elements.DrawsRandomNumbers,
-		func(opdef.Gen) []*randpermArgs { return []*randpermArgs{{5, tensor.Int64}, {0, tensor.Int64}} },
+		opdef.Calls[randpermArgs](`5; 0`),
 		func(a *randpermArgs) ([]*tensor.Tensor, error) {
 			return creation.Constant([]int{a.N}, opdef.Int(0), a.Dtype)
 		}, func(_ *randpermArgs, got *tensor.Tensor) opdef.Drawn { return draws.Permutation(got) }),
 	unknown("normal.size", "normal",
 		"(Scalar mean, Scalar std, int[] size, *, Generator? generator=None, dtype? dtype=None"+creation.OptionParams,
 		elements.DrawsRandomNumbers,
-		func(opdef.Gen) []*normalSizeArgs {
-			return []*normalSizeArgs{{opdef.Int(0), opdef.Int(1), []int{2, 3}, nil}}
-		},
+		opdef.Calls[normalSizeArgs](`0, 1, [2, 3]`),
 		func(a *normalSizeArgs) ([]*tensor.Tensor, error) {
 			return ofFloatSize(&creation.NewSizeArgs{Size: a.Size, Dtype: a.Dtype})
 		}, from(func(a *normalSizeArgs) draws.Distribution {
@@ -107,11 +94,8 @@ var randomOps = []*opdef.Entry{
 		})),
 	unknown("normal", "normal", "(Tensor|Scalar mean, Tensor|Scalar std=1.0, *, Generator? generator=None) -> Tensor",
 		elements.DrawsRandomNumbers,
-		func(g opdef.Gen) []*normalArgs {
-			return []*normalArgs{{g.Normal(tensor.Float32, 3), tensor.Wrap(1.0)},
-				{tensor.Wrap(0.0), g.Uniform(tensor.Float64, 1, 2, 3)}, {g.Normal(tensor.Float32, 2, 3),
-					g.Uniform(tensor.Float32, 1, 2, 3)}}
-		}, func(a *normalArgs) ([]*tensor.Tensor, error) { return ofBroadcast(a.Mean, a.Std) },
+		opdef.Calls[normalArgs](`f32[3]; 0.0, std=f64[3]{1..2}; f32[2, 3], std=f32[3]{1..2}`),
+		func(a *normalArgs) ([]*tensor.Tensor, error) { return ofBroadcast(a.Mean, a.Std) },
 		func(a *normalArgs, got *tensor.Tensor) opdef.Drawn {
 			return draws.Normals(got, elementsOf(a.Mean, got), elementsOf(a.Std, got))
 		}),
@@ -133,9 +117,7 @@ var randomOps = []*opdef.Entry{
 		}),
 	unknown("bernoulli.p", "bernoulli Tensor.bernoulli",
 		"(Tensor self, float p, *, Generator? generator=None) -> Tensor", elements.DrawsRandomNumbers,
-		func(g opdef.Gen) []*bernoulliArgs {
-			return []*bernoulliArgs{{g.Normal(tensor.Float32, 2, 3), 0.5}}
-		},
+		opdef.Calls[bernoulliArgs](`f32[2, 3], 0.5`),
 		func(a *bernoulliArgs) ([]*tensor.Tensor, error) {
 			if !(a.P >= 0 && a.P <= 1) {
 				return nil, opdef.Refuse("p", "want a probability from 0 to 1, got %v", a.P)
@@ -154,9 +136,8 @@ var randomOps = []*opdef.Entry{
 		}),
 	unknown("binomial", "binomial", "(Tensor count, Tensor prob, *, Generator? generator=None) -> Tensor",
 		elements.DrawsRandomNumbers,
-		func(g opdef.Gen) []*binomialArgs {
-			return []*binomialArgs{{g.Uniform(tensor.Float32, 1, 9, 3), g.Uniform(tensor.Float32, 0, 1, 3)}}
-		}, func(a *binomialArgs) ([]*tensor.Tensor, error) { return ofBroadcast(a.Count, a.Prob) },
+		opdef.Calls[binomialArgs](`f32[3]{1..9}, f32[3]{0..1}`),
+		func(a *binomialArgs) ([]*tensor.Tensor, error) { return ofBroadcast(a.Count, a.Prob) },
 		func(a *binomialArgs, got *tensor.Tensor) opdef.Drawn {
 			count, p := elementsOf(a.Count, got), elementsOf(a.Prob, got)
 			return draws.Counts(got, func(i int) float64 { return count(i) * p(i) }, count)
@@ -174,10 +155,7 @@ var randomOps = []*opdef.Entry{
 	unknown("multinomial", "multinomial Tensor.multinomial",
 		"(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor",
 		elements.DrawsRandomNumbers,
-		func(g opdef.Gen) []*multinomialArgs {
-			return []*multinomialArgs{{g.Uniform(tensor.Float32, 0.1, 1, 5), 3, false},
-				{g.Uniform(tensor.Float64, 0.1, 1, 2, 4), 7, true}}
-		}, multinomial, chosen),
+		opdef.Calls[multinomialArgs](`f32[5]{0.1..1}, 3; f64[2, 4]{0.1..1}, 7, replacement=True`), multinomial, chosen),
 	filler("uniform_", "Tensor.uniform_",
 		"(Tensor self, float from=0.0, float to=1.0, *, Generator? generator=None) -> Tensor",
 		func(a *uniformArgs) (*tensor.Tensor, error) {
@@ -185,7 +163,7 @@ var randomOps = []*opdef.Entry{
 				return nil, opdef.Refuse("to", "want at least %v, got %v", a.From, a.To)
 			}
 			return a.Self, floats(a.Self)
-		}, func(t *tensor.Tensor) *uniformArgs { return &uniformArgs{t, 0, 1} },
+		}, "",
 		from(func(a *uniformArgs) draws.Distribution { return draws.Uniform(a.From, a.To) })),
 	filler("normal_", "Tensor.normal_",
 		"(Tensor self, float mean=0.0, float std=1.0, *, Generator? generator=None) -> Tensor",
@@ -194,11 +172,11 @@ var randomOps = []*opdef.Entry{
 				return nil, opdef.Refuse("std", "must not be negative, got %v", a.Std)
 			}
 			return a.Self, floats(a.Self)
-		}, func(t *tensor.Tensor) *normalInPlaceArgs { return &normalInPlaceArgs{t, 0, 1} },
+		}, "",
 		from(func(a *normalInPlaceArgs) draws.Distribution { return draws.Normal(a.Mean, a.Std) })),
 	filler("random_", "Tensor.random_", "(Tensor self, *, Generator? generator=None) -> Tensor",
 		func(a *opdef.UnaryArgs) (*tensor.Tensor, error) { return a.Self, nil },
-		func(t *tensor.Tensor) *opdef.UnaryArgs { return &opdef.UnaryArgs{Self: t} },
+		"",
 		from(func(a *opdef.UnaryArgs) draws.Distribution { return draws.Integers(0, largestWhole(a.Self.DType)+1) })),
 	filler("random_.to", "Tensor.random_", "(Tensor self, int to, *, Generator? generator=None) -> Tensor",
 		func(a *randomToArgs) (*tensor.Tensor, error) {
@@ -207,7 +185,7 @@ var randomOps = []*opdef.Entry{
 			}
 			return a.Self, nil
 		},
-		func(t *tensor.Tensor) *randomToArgs { return &randomToArgs{t, 5} },
+		", 5",
 		integers(func(a *randomToArgs) (int, int) { return 0, a.To })),
 	filler("random_.from", "Tensor.random_", "(Tensor self, int from, int? to, *, Generator? generator=None) -> Tensor",
 		func(a *randomFromArgs) (*tensor.Tensor, error) {
@@ -216,7 +194,7 @@ var randomOps = []*opdef.Entry{
 			}
 			return a.Self, nil
 		},
-		func(t *tensor.Tensor) *randomFromArgs { to := 5; return &randomFromArgs{t, -3, &to} },
+		", -3, 5",
 		from(func(a *randomFromArgs) draws.Distribution {
 			high := largestWhole(a.Self.DType) + 1
 			if a.To != nil {
@@ -227,7 +205,7 @@ var randomOps = []*opdef.Entry{
 	filler("bernoulli_", "Tensor.bernoulli_",
 		"(Tensor self, Tensor|Scalar p=0.5, *, Generator? generator=None) -> Tensor",
 		func(a *bernoulliInPlaceArgs) (*tensor.Tensor, error) { return a.Self, nil },
-		func(t *tensor.Tensor) *bernoulliInPlaceArgs { return &bernoulliInPlaceArgs{t, tensor.Wrap(0.5)} },
+		"",
 		func(a *bernoulliInPlaceArgs, got *tensor.Tensor) opdef.Drawn {
 			return draws.Bernoulli(got, elementsOf(a.P, got))
 		}),
@@ -237,35 +215,30 @@ var randomOps = []*opdef.Entry{
 	filler("cauchy_", "Tensor.cauchy_",
 		"(Tensor self, float median=0.0, float sigma=1.0, *, Generator? generator=None) -> Tensor",
 		func(a *cauchyArgs) (*tensor.Tensor, error) { return a.Self, floats(a.Self) },
-		func(t *tensor.Tensor) *cauchyArgs { return &cauchyArgs{t, 0, 1} },
+		"",
 		from(func(a *cauchyArgs) draws.Distribution { return draws.Cauchy(a.Median, a.Sigma) })),
-	initialiser("uniform_", "float a=0.0, float b=1.0", func(t *tensor.Tensor) *initUniformArgs {
-		return &initUniformArgs{t, 0, 1}
-	}, from(func(a *initUniformArgs) draws.Distribution { return draws.Uniform(a.A, a.B) })),
-	initialiser("normal_", "float mean=0.0, float std=1.0", func(t *tensor.Tensor) *initNormalArgs {
-		return &initNormalArgs{t, 0, 1}
-	}, from(func(a *initNormalArgs) draws.Distribution { return draws.Normal(a.Mean, a.Std) })),
+	initialiser("uniform_", "float a=0.0, float b=1.0",
+		from(func(a *initUniformArgs) draws.Distribution { return draws.Uniform(a.A, a.B) })),
+	initialiser("normal_", "float mean=0.0, float std=1.0",
+		from(func(a *initNormalArgs) draws.Distribution { return draws.Normal(a.Mean, a.Std) })),
 	initialiser("trunc_normal_", "float mean=0.0, float std=1.0, float a=-2.0, float b=2.0",
-		func(t *tensor.Tensor) *initTruncatedArgs { return &initTruncatedArgs{t, 0, 1, -2, 2} },
 		func(a *initTruncatedArgs, got *tensor.Tensor) opdef.Drawn {
 			if got.DType.IsReduced() { // erfinv of 16-bit numbers has few values in the tails
 				return opdef.Drawn{}
 			}
 			return draws.TruncatedNormal(a.Mean, a.Std, a.A, a.B).Judge(got)
 		}),
-	initialiser("xavier_uniform_", "float gain=1.0", gained, xavier(uniformOf)),
-	initialiser("xavier_normal_", "float gain=1.0", gained, xavier(normalOf)),
-	initialiser("kaiming_uniform_", kaimingParams, kaimed, kaiming(uniformOf)),
-	initialiser("kaiming_normal_", kaimingParams, kaimed, kaiming(normalOf)),
-	initialiser("orthogonal_", "float gain=1", gained, func(a *initGainArgs, got *tensor.Tensor) opdef.Drawn {
+	initialiser("xavier_uniform_", "float gain=1.0", xavier(uniformOf)),
+	initialiser("xavier_normal_", "float gain=1.0", xavier(normalOf)),
+	initialiser("kaiming_uniform_", kaimingParams, kaiming(uniformOf)),
+	initialiser("kaiming_normal_", kaimingParams, kaiming(normalOf)),
+	initialiser("orthogonal_", "float gain=1", func(a *initGainArgs, got *tensor.Tensor) opdef.Drawn {
 		if got.Dim() < 2 || got.Numel() == 0 {
 			return opdef.Drawn{}
 		}
 		return draws.Orthogonal(got, a.Gain)
 	}),
-	initialiser("sparse_", "ignored sparsity=None, ignored std=0.01", func(t *tensor.Tensor) *initArgs {
-		return &initArgs{t}
-	}),
+	initialiser[initArgs]("sparse_", "ignored sparsity=None, ignored std=0.01"),
 	stochasticDepth,
 	dropout("dropout", "F.dropout", "float p=0.5, bool training=True, bool inplace=False"),
 	dropout("alpha_dropout", "F.alpha_dropout", "float p=0.5, bool training=False, bool inplace=False"),
@@ -421,9 +394,7 @@ var gumbelSoftmax = opdef.Op[gumbelArgs]{
 		}
 		return creation.Constant(a.Logits.Shape, opdef.Int(0), a.Logits.DType)
 	},
-	Cases: func(g opdef.Gen) []*gumbelArgs {
-		return []*gumbelArgs{{g.Normal(tensor.Float32, 2, 3), 1, false, 1e-10, -1}}
-	},
+	Cases: opdef.Calls[gumbelArgs](`f32[2, 3]`),
 }.Entry()
 
 func (a *gumbelArgs) Drawn(got []*tensor.Tensor) opdef.Drawn {
@@ -471,10 +442,7 @@ func chooses(logits, got *tensor.Tensor, hard bool) opdef.Drawn {
 }
 
 // shapeCases are the parameters of gamma distributions.
-func shapeCases(g opdef.Gen) []*opdef.UnaryArgs {
-	return []*opdef.UnaryArgs{{Self: g.Uniform(tensor.Float32, 0.5, 4, 3)},
-		{Self: g.Uniform(tensor.Float64, 0.5, 4, 2, 3)}}
-}
+var shapeCases = opdef.Calls[opdef.UnaryArgs](`f32[3]{0.5..4}; f64[2, 3]{0.5..4}`)
 
 // unknown declares an op whose values are not determined; kernel gives a tensor
 // of the right shape and dtype, judge looks at what was drawn.
@@ -591,22 +559,11 @@ func floats(t *tensor.Tensor) error {
 	return nil
 }
 
-func floatSizeCases(opdef.Gen) []*creation.NewSizeArgs {
-	bf := tensor.BFloat16
-	return []*creation.NewSizeArgs{{Size: []int{2, 3}, Dtype: nil}, {Size: []int{}, Dtype: nil},
-		{Size: []int{0, 2}, Dtype: nil}, {Size: []int{4}, Dtype: &bf}}
-}
+var floatSizeCases = opdef.Calls[creation.NewSizeArgs](`[2, 3]; []; [0, 2]; [4], dtype=bf16`)
 
-func floatLikeCases(g opdef.Gen) []*creation.NewLikeArgs {
-	return []*creation.NewLikeArgs{{Self: g.Normal(tensor.Float32, 2, 3), Dtype: nil}, {Self: g.Normal(tensor.BFloat16),
-		Dtype: nil},
-		{Self: g.Normal(tensor.Float64, 0, 2), Dtype: nil}}
-}
+var floatLikeCases = opdef.Calls[creation.NewLikeArgs](`f32[2, 3]; bf16[]; f64[0, 2]`)
 
-func probabilityCases(g opdef.Gen) []*opdef.UnaryArgs {
-	return []*opdef.UnaryArgs{{Self: g.Uniform(tensor.Float32, 0, 1, 2, 3)}, {Self: g.Uniform(tensor.Float64, 0, 1)},
-		{Self: g.Uniform(tensor.Float32, 0, 1, 0)}}
-}
+var probabilityCases = opdef.Calls[opdef.UnaryArgs](`f32[2, 3]{0..1}; f64[]{0..1}; f32[0]{0..1}`)
 
 func randint(a *randintArgs) ([]*tensor.Tensor, error) {
 	if a.Low >= a.High {
@@ -692,9 +649,9 @@ func integers[A any](limits func(a *A) (low, high int)) func(a *A, got *tensor.T
 	})
 }
 
-// filler declares a method that fills its tensor with random numbers.
+// filler declares a method that fills its tensor with random numbers. Its cases are calls with these numbers.
 func filler[A any](
-	name, names, params string, self func(*A) (*tensor.Tensor, error), of func(*tensor.Tensor) *A,
+	name, names, params string, self func(*A) (*tensor.Tensor, error), numbers string,
 	judge ...func(a *A, got *tensor.Tensor) opdef.Drawn,
 ) *opdef.Entry {
 	return opdef.Planned[*A, *filling]{
@@ -719,13 +676,7 @@ func filler[A any](
 			}, first(a, judge)}, nil
 		},
 		Kernel: (*filling).zeros,
-		Cases: func(g opdef.Gen) []*A {
-			var cs []*A
-			for _, c := range floatLikeCases(g) {
-				cs = append(cs, of(c.Self))
-			}
-			return cs
-		},
+		Cases:  opdef.Calls[A]("for T in f32[2,3] bf16[] f64[0,2]: T" + numbers),
 	}.Entry()
 }
 
@@ -747,7 +698,7 @@ func oneParameter(name, param, arg string) *opdef.Entry {
 				return nil, opdef.Refuse("p", "want a probability between 0 and 1, got %v", a.P)
 			}
 			return a.Self, nil
-		}, func(t *tensor.Tensor) *pArgs { return &pArgs{t, 0.5} },
+		}, ", 0.5",
 			from(func(a *pArgs) draws.Distribution { return draws.Geometric(a.P) }))
 	}
 	return filler(name, "Tensor."+name, params, func(a *lambdArgs) (*tensor.Tensor, error) {
@@ -755,7 +706,7 @@ func oneParameter(name, param, arg string) *opdef.Entry {
 			return nil, opdef.Refuse("lambd", "want more than 0, got %v", a.Lambd)
 		}
 		return a.Self, floats(a.Self)
-	}, func(t *tensor.Tensor) *lambdArgs { return &lambdArgs{t, 1} },
+	}, ", 1.0",
 		from(func(a *lambdArgs) draws.Distribution { return draws.Exponential(a.Lambd) }))
 }
 
@@ -765,7 +716,7 @@ func twoParameters(name, params string) *opdef.Entry {
 			return nil, opdef.Refuse("std", "want more than 0, got %v", a.Std)
 		}
 		return a.Self, floats(a.Self)
-	}, func(t *tensor.Tensor) *normalInPlaceArgs { return &normalInPlaceArgs{t, 1, 2} },
+	}, ", 1.0, 2.0",
 		from(func(a *normalInPlaceArgs) draws.Distribution { return draws.LogNormal(a.Mean, a.Std) }))
 }
 
@@ -808,10 +759,6 @@ func (a initGainArgs) filled() *tensor.Tensor      { return a.Tensor }
 func (a initKaimingArgs) filled() *tensor.Tensor   { return a.Tensor }
 
 const kaimingParams = "float a=0, str mode='fan_in', str nonlinearity='leaky_relu'"
-
-func gained(t *tensor.Tensor) *initGainArgs { return &initGainArgs{t, 1} }
-
-func kaimed(t *tensor.Tensor) *initKaimingArgs { return &initKaimingArgs{t, 0, "fan_in", "leaky_relu"} }
 
 // uniformOf and normalOf are distributions of mean 0 and this deviation.
 func uniformOf(std float64) draws.Distribution {
@@ -860,9 +807,8 @@ func kaiming(of func(std float64) draws.Distribution) func(a *initKaimingArgs, g
 }
 
 // initialiser declares a random function of torch.nn.init, whose first argument is the
-// tensor; of are arguments with the others' defaults.
-func initialiser[A initialised](name, params string, of func(t *tensor.Tensor) *A, judge ...func(a *A,
-	got *tensor.Tensor) opdef.Drawn) *opdef.Entry {
+// tensor.
+func initialiser[A initialised](name, params string, judge ...func(a *A, got *tensor.Tensor) opdef.Drawn) *opdef.Entry {
 	return opdef.Planned[*A, *filling]{
 		Schema: "init_" + name + "(Tensor tensor, " + params + ", ignored generator=None) -> Tensor",
 		Names:  "nn.init." + name,
@@ -882,6 +828,6 @@ func initialiser[A initialised](name, params string, of func(t *tensor.Tensor) *
 			}, first(a, judge)}, nil
 		},
 		Kernel: (*filling).zeros,
-		Cases:  func(g opdef.Gen) []*A { return []*A{of(g.Normal(tensor.Float32, 2, 3))} },
+		Cases:  opdef.Calls[A](`f32[2, 3]`),
 	}.Entry()
 }

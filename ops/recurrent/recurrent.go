@@ -106,13 +106,13 @@ var lstmOp = recurrentOp(opdef.Planned[*lstmArgs, *network]{
 var lstmPackedOp = recurrentOp(opdef.Planned[*lstmPackedArgs, *network]{
 	Schema: "lstm.packed(Tensor data, Tensor batch_sizes, Tensor[] hx, " + networkParams +
 		") -> (Tensor, Tensor, Tensor)", Names: "lstm", Doc: lstmDoc,
-	Cases: func(g opdef.Gen) (cs []*lstmPackedArgs) {
-		packedCases(g, kernel.LSTMCell, func(c networkCase, sizes *tensor.Tensor) {
-			cs = append(cs, &lstmPackedArgs{c.input, sizes, c.hx, c.params, c.biases, c.layers, 0, false,
-				c.bidirectional})
-		})
-		return cs
-	},
+	Cases: opdef.Calls[lstmPackedArgs](`
+		f64[6, 3], i64[3]{= 3 2 1}, [f64[2, 3, 2]{-0.7..0.7}, f64[2, 3, 2]{-0.7..0.7}], [f64[8, 3]{-0.7..0.7},
+		f64[8, 2]{-0.7..0.7}, f64[8]{-0.7..0.7}, f64[8]{-0.7..0.7}, f64[8, 3]{-0.7..0.7}, f64[8, 2]{-0.7..0.7},
+		f64[8]{-0.7..0.7}, f64[8]{-0.7..0.7}], True, 1, 0.0, False, True
+		f32[6, 3], i64[3]{= 3 2 1}, [f32[2, 3, 2]{-0.7..0.7}, f32[2, 3, 2]{-0.7..0.7}], [f32[8, 3]{-0.7..0.7},
+		f32[8, 2]{-0.7..0.7}, f32[8]{-0.7..0.7}, f32[8]{-0.7..0.7}, f32[8, 2]{-0.7..0.7}, f32[8, 2]{-0.7..0.7},
+		f32[8]{-0.7..0.7}, f32[8]{-0.7..0.7}], True, 2, 0.0, False, False`),
 	Plan: func(a *lstmPackedArgs) (*network, error) {
 		n := &network{cell: kernel.LSTMCell, arg: "data", hx: a.Hx, params: a.Params, biases: a.HasBiases,
 			layers: a.NumLayers, bidirectional: a.Bidirectional, dropout: rate(a.Train, a.Dropout)}
@@ -123,12 +123,12 @@ var lstmPackedOp = recurrentOp(opdef.Planned[*lstmPackedArgs, *network]{
 var lstmCellOp = recurrentOp(opdef.Planned[*lstmCellArgs, *network]{
 	Schema: "lstm_cell(Tensor input, Tensor[] hx, " + cellParams + ") -> (Tensor, Tensor)", Names: "lstm_cell",
 	Doc: lstmDoc,
-	Cases: func(g opdef.Gen) (cs []*lstmCellArgs) {
-		cellCases(g, kernel.LSTMCell, func(x *tensor.Tensor, hx []*tensor.Tensor, w [4]*tensor.Tensor) {
-			cs = append(cs, &lstmCellArgs{x, hx, w[0], w[1], w[2], w[3]})
-		})
-		return cs
-	},
+	Cases: opdef.Calls[lstmCellArgs](`
+		f64[2, 3], [f64[2, 4]{-0.7..0.7}, f64[2, 4]{-0.7..0.7}], f64[16, 3]{-0.7..0.7}, f64[16, 4]{-0.7..0.7},
+		b_ih=f64[16]{-0.7..0.7}, b_hh=f64[16]{-0.7..0.7}
+		f64[2, 3], [f64[2, 4]{-0.7..0.7}, f64[2, 4]{-0.7..0.7}], f64[16, 3]{-0.7..0.7}, f64[16, 4]{-0.7..0.7}
+		for T in f32 bf16: T[2, 3], [T[2, 4]{-0.7..0.7}, T[2, 4]{-0.7..0.7}], T[16, 3]{-0.7..0.7}, T[16,
+		4]{-0.7..0.7}, b_ih=T[16]{-0.7..0.7}, b_hh=T[16]{-0.7..0.7}`),
 	Plan: func(a *lstmCellArgs) (*network, error) {
 		n := &network{cell: kernel.LSTMCell, hx: a.Hx}
 		return n, n.single(a.Input, a.WIh, a.WHh, a.BIh, a.BHh)

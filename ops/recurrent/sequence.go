@@ -20,11 +20,8 @@ var sequenceOps = []*opdef.Entry{
 			"than t, for " +
 			"t from 0; how many these are", Notes: "The longest sequence comes first."},
 		Error: elements.ExactError,
-		Cases: func(g opdef.Gen) []*packArgs {
-			return []*packArgs{{g.Normal(tensor.Float64, 4, 3, 2), lengths(4, 2, 1), false},
-				{g.Normal(tensor.Float32, 2, 5), lengths(3, 3), true}, {g.Normal(tensor.BFloat16, 1, 3, 2),
-					lengths(2), true}}
-		},
+		Cases: opdef.Calls[packArgs](`
+			f64[4, 3, 2], i64[3]{= 4 2 1}, False; f32[2, 5], i64[2]{= 3 3}, True; bf16[1, 3, 2], i64[1]{= 2}, True`),
 	}, compose.Fused, func(g *compose.Graph, a *packArgs) compose.Values {
 		sizes := stepSizes(g, a.Lengths)
 		_, n := layout(g, "input", a.Input.Shape, a.BatchFirst, sizes)
@@ -42,10 +39,7 @@ var sequenceOps = []*opdef.Entry{
 		Error:  elements.ExactError,
 		Traits: opdef.Traits{NoGrad: "a gradient itself", Trivial: true},
 
-		Cases: func(g opdef.Gen) []*packBackArgs {
-			return []*packBackArgs{{elements.Detached(g.Normal(tensor.Float32, 5, 2)), []int{3, 2, 2}, lengths(2, 2,
-				1), false}}
-		},
+		Cases: opdef.Calls[packBackArgs](`f32[5, 2]{fixed}, [3, 2, 2], i64[3]{= 2 2 1}, False`),
 	}, compose.Fused, func(g *compose.Graph, a *packBackArgs) compose.Values {
 		_, n := layout(g, "input_size", a.InputSize, a.BatchFirst, tensor.Data[int64](a.BatchSizes))
 		if a.Grad.Dim() == 0 || a.Grad.Shape[0] != len(n) || !slices.Equal(a.Grad.Shape[1:], a.InputSize[2:]) {
@@ -61,12 +55,8 @@ var sequenceOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Packed sequences, padded", Formula: "the inverse of _pack_padded_sequence, " +
 			"padding_value elsewhere; the lengths", Notes: "total_length is a number of steps, or -1 for the longest."},
 		Error: elements.ExactError,
-		Cases: func(g opdef.Gen) []*padPackedArgs {
-			return []*padPackedArgs{
-				{g.Normal(tensor.Float64, 6, 2), lengths(3, 2, 1), false, opdef.Float(0.5), -1},
-				{g.Normal(tensor.Float32, 5), lengths(3, 2), true, opdef.Int(0), 4},
-			}
-		},
+		Cases: opdef.Calls[padPackedArgs](`
+			f64[6, 2], i64[3]{= 3 2 1}, False, 0.5, -1; f32[5], i64[2]{= 3 2}, True, 0, 4`),
 	}, compose.Fused, func(g *compose.Graph, a *padPackedArgs) compose.Values {
 		sizes := batchSizes(g, a.BatchSizes)
 		if a.Data.Dim() == 0 {
@@ -99,17 +89,11 @@ var sequenceOps = []*opdef.Entry{
 			"b if batch_first, padding_value behind or before it",
 			Source: "https://pytorch.org/docs/stable/generated/torch.nn.utils.rnn.pad_sequence.html"},
 		Error: elements.ExactError,
-		Cases: func(g opdef.Gen) []*padSequenceArgs {
-			three := func(dt tensor.DType, rest ...int) (out []*tensor.Tensor) {
-				for _, n := range []int{2, 4, 1} {
-					out = append(out, g.Normal(dt, append([]int{n}, rest...)...))
-				}
-				return out
-			}
-			return []*padSequenceArgs{{three(tensor.Float64, 2), false, 0.5, "right"},
-				{three(tensor.Float32), true, 0, "left"}, {three(tensor.BFloat16, 2, 2), true, -1, "right"},
-				{[]*tensor.Tensor{g.Int(tensor.Int64, 0, 9, 3), g.Int(tensor.Int64, 0, 9, 1)}, true, -100, "right"}}
-		},
+		Cases: opdef.Calls[padSequenceArgs](`
+			[f64[2, 2], f64[4, 2], f64[1, 2]], padding_value=0.5
+			[f32[2], f32[4], f32[1]], batch_first=True, padding_side='left'
+			[bf16[2, 2, 2], bf16[4, 2, 2], bf16[1, 2, 2]], batch_first=True, padding_value=-1.0
+			[i64[3]{0..9}, i64[1]{0..9}], batch_first=True, padding_value=-100.0`),
 	}, compose.Fused, padSequence),
 }
 

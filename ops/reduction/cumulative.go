@@ -105,15 +105,9 @@ var cumulativeOps = []*opdef.Entry{
 		Grad: func(a *opdef.DimArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return elements.GradOf("self", logSumGrad(a, g, false)), nil
 		},
-		Cases: func(g opdef.Gen) []*opdef.DimArgs {
-			return []*opdef.DimArgs{
-				{Self: g.Normal(tensor.Float64, 3, 4), Dim: 1}, {Self: g.Normal(tensor.Float64, 3, 4), Dim: 0},
-				{Self: g.Normal(tensor.Float32, 6), Dim: -1}, {Self: g.Normal(tensor.BFloat16, 2, 3), Dim: 1},
-				{Self: g.Uniform(tensor.Float32, -90, 90, 5), Dim: 0}, {Self: g.Normal(tensor.Float64), Dim: 0},
-				{Self: g.Normal(tensor.Float32, 0, 2), Dim: 0},
-				{Self: g.Normal(tensor.Complex128, 3, 4), Dim: 1}, {Self: g.Normal(tensor.Complex64, 5), Dim: 0},
-			}
-		},
+		Cases: opdef.Calls[opdef.DimArgs](`
+			f64[3, 4], 1; f64[3, 4], 0; f32[6], -1; bf16[2, 3], 1; f32[5]{-90..90}, 0; f64[], 0; f32[0, 2], 0
+			c128[3, 4], 1; c64[5], 0`),
 	}.Entry(),
 }
 
@@ -384,14 +378,9 @@ func runningExtremum(name, summary string, least bool) *opdef.Entry {
 		Bounds: opdef.Bounds[*runningExtrema]{
 			GradTerms: func(a *runningExtrema) int { return elements.TermsOver(a.Self.Shape, []int{a.Dim}) },
 		},
-		Cases: func(g opdef.Gen) []*opdef.DimArgs {
-			return []*opdef.DimArgs{
-				{Self: g.Distinct(tensor.Float64, 3, 4), Dim: 1}, {Self: g.Distinct(tensor.Float64, 3, 4), Dim: 0},
-				{Self: g.Distinct(tensor.Float32, 6), Dim: -1}, {Self: g.Int(tensor.Int32, -3, 3, 2, 5), Dim: 1},
-				{Self: g.Distinct(tensor.BFloat16, 5), Dim: 0}, {Self: g.Distinct(tensor.Float64), Dim: 0},
-				{Self: g.Distinct(tensor.Float32, 0, 2), Dim: 0},
-			}
-		},
+		Cases: opdef.Calls[opdef.DimArgs](`
+			f64[3, 4]{distinct}, 1; f64[3, 4]{distinct}, 0; f32[6]{distinct}, -1; i32[2, 5]{-3..3}, 1
+			bf16[5]{distinct}, 0; f64[]{distinct}, 0; f32[0, 2]{distinct}, 0`),
 	}.Entry()
 }
 
@@ -457,13 +446,6 @@ func acceptRunning(a *runningExtrema, got, want *tensor.Tensor) opdef.Acceptance
 	return opdef.Acceptance{OK: true, Rule: "ties"}
 }
 
-func cumulativeCases(g opdef.Gen) []*CumulativeArgs {
-	f64, f32 := tensor.Float64, tensor.Float32
-	return []*CumulativeArgs{
-		{Self: g.Normal(f64, 3, 4), Dim: 1}, {Self: g.Normal(f64, 2, 3, 2), Dim: -2}, {Self: g.Normal(f32, 5), Dim: 0},
-		{Self: g.Normal(tensor.BFloat16, 2, 4), Dim: 1, Dtype: &f32},
-		{Self: g.Int(tensor.Int32, -3, 3, 2, 3), Dim: 0}, {Self: g.Int(tensor.Bool, 0, 1, 6), Dim: 0},
-		{Self: g.Normal(f32), Dim: -1}, {Self: g.Normal(f32, 0, 3), Dim: 1},
-		{Self: g.Normal(tensor.Complex128, 3), Dim: 0},
-	}
-}
+var cumulativeCases = opdef.Calls[CumulativeArgs](`
+	f64[3, 4], 1; f64[2, 3, 2], -2; f32[5], 0; bf16[2, 4], 1, dtype=f32; i32[2, 3]{-3..3}, 0; bool[6]{0..1}, 0
+	f32[], -1; f32[0, 3], 1; c128[3], 0`)

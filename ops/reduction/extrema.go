@@ -40,15 +40,9 @@ var extremaOps = []*opdef.Entry{
 			}
 			return elements.GradOf("self", sum), nil
 		},
-		Cases: func(g opdef.Gen) []*AminmaxArgs {
-			return []*AminmaxArgs{
-				{Self: g.Distinct(tensor.Float64, 3, 4)}, {Self: g.Distinct(tensor.Float32, 3, 4), Dim: new(-1),
-					Keepdim: true}, {Self: g.Distinct(tensor.Float64, 2, 5), Dim: new(0)},
-				{Self: g.Int(tensor.Int32, -9, 9, 5)}, {Self: g.Distinct(tensor.BFloat16)},
-				{Self: g.Distinct(tensor.Float32, 0, 3), Dim: new(1)},
-				{Self: g.Int(tensor.Bool, 0, 1, 4)},
-			}
-		},
+		Cases: opdef.Calls[AminmaxArgs](`
+			f64[3, 4]{distinct}; f32[3, 4]{distinct}, dim=-1, keepdim=True; f64[2, 5]{distinct}, dim=0
+			i32[5]{-9..9}; bf16[]{distinct}; f32[0, 3]{distinct}, dim=1; bool[4]{0..1}`),
 	}.Entry(),
 	wholeExtremum("max", "Largest element", false),
 	wholeExtremum("min", "Smallest element", true),
@@ -329,15 +323,10 @@ func extremum(name, summary string, least bool) *opdef.Entry {
 		Grad: func(a *ExtremumArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return elements.GradOf("self", nanAmongTies(a, g, SplitAmongTies(a.Self, g.Outs[0], g.Out[0], a.Dim))), nil
 		},
-		Cases: func(g opdef.Gen) []*ExtremumArgs {
-			return []*ExtremumArgs{
-				{Self: g.Distinct(tensor.Float64, 3, 4)}, {Self: g.Distinct(tensor.Float64, 2, 3, 4),
-					Dim: []int{0, -1}}, {Self: g.Distinct(tensor.Float32, 3, 4), Dim: []int{1}, Keepdim: true},
-				{Self: g.Int(tensor.Int64, -9, 9, 2, 3), Dim: []int{0}}, {Self: g.Distinct(tensor.BFloat16, 4)},
-				{Self: g.Distinct(tensor.Float32)},
-				{Self: g.Distinct(tensor.Float32, 0, 3), Dim: []int{1}}, {Self: g.Int(tensor.Bool, 0, 1, 4)},
-			}
-		},
+		Cases: opdef.Calls[ExtremumArgs](`
+			f64[3, 4]{distinct}; f64[2, 3, 4]{distinct}, dim=[0, -1]; f32[3, 4]{distinct}, dim=[1], keepdim=True
+			i64[2, 3]{-9..9}, dim=[0]; bf16[4]{distinct}; f32[]{distinct}; f32[0, 3]{distinct}, dim=[1]
+			bool[4]{0..1}`),
 	}.Entry()
 }
 
@@ -354,13 +343,8 @@ func wholeExtremum(name, summary string, least bool) *opdef.Entry {
 		Grad: func(a *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return elements.GradOf("self", SplitAmongTies(a.Self, g.Outs[0], g.Out[0], nil)), nil
 		},
-		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
-			return []*opdef.UnaryArgs{
-				{Self: g.Distinct(tensor.Float64, 3, 4)}, {Self: g.Distinct(tensor.Float32)},
-				{Self: g.Int(tensor.Int64, -9, 9, 2, 3)},
-				{Self: g.Distinct(tensor.BFloat16, 4)}, {Self: g.Int(tensor.Bool, 0, 1, 4)},
-			}
-		},
+		Cases: opdef.Calls[opdef.UnaryArgs](`
+			f64[3, 4]{distinct}; f32[]{distinct}; i64[2, 3]{-9..9}; bf16[4]{distinct}; bool[4]{0..1}`),
 	}.Entry()
 }
 
@@ -383,15 +367,9 @@ func dimExtremum(name, summary string, least bool) *opdef.Entry {
 			t, err := scatterAlong(a.Self.Shape, a.Dim, g.Outs[1], g.Out[0])
 			return elements.GradOf("self", t), err
 		},
-		Cases: func(g opdef.Gen) []*dimExtremumArgs {
-			return []*dimExtremumArgs{
-				{Self: g.Distinct(tensor.Float64, 3, 4), Dim: 1}, {Self: g.Distinct(tensor.Float64, 2, 3, 4), Dim: -2,
-					Keepdim: true}, {Self: g.Distinct(tensor.Float32, 5), Dim: 0},
-				{Self: g.Int(tensor.Int32, -9, 9, 2, 3), Dim: 0}, {Self: g.Distinct(tensor.BFloat16, 4, 2), Dim: 0},
-				{Self: g.Distinct(tensor.Float32), Dim: -1},
-				{Self: g.Distinct(tensor.Float32, 0, 3), Dim: 1},
-			}
-		},
+		Cases: opdef.Calls[dimExtremumArgs](`
+			f64[3, 4]{distinct}, 1; f64[2, 3, 4]{distinct}, -2, keepdim=True; f32[5]{distinct}, 0
+			i32[2, 3]{-9..9}, 0; bf16[4, 2]{distinct}, 0; f32[]{distinct}, -1; f32[0, 3]{distinct}, 1`),
 	}.Entry()
 }
 
@@ -444,14 +422,8 @@ func argExtremum(name, summary string, least bool) *opdef.Entry {
 			_, indices := indexed(a.Self, dims, a.Keepdim, least)
 			return elements.Single(indices), nil
 		},
-		Cases: func(g opdef.Gen) []*AminmaxArgs {
-			return []*AminmaxArgs{
-				{Self: g.Normal(tensor.Float64, 3, 4)}, {Self: g.Normal(tensor.Float32, 3, 4), Dim: new(-1),
-					Keepdim: true}, {Self: g.Normal(tensor.Float64, 2, 5), Dim: new(0)},
-				{Self: g.Int(tensor.Int32, -9, 9, 5)}, {Self: g.Normal(tensor.BFloat16)},
-				{Self: g.Normal(tensor.Float32, 0, 3), Dim: new(1)},
-			}
-		},
+		Cases: opdef.Calls[AminmaxArgs](`
+			f64[3, 4]; f32[3, 4], dim=-1, keepdim=True; f64[2, 5], dim=0; i32[5]{-9..9}; bf16[]; f32[0, 3], dim=1`),
 	}.Entry()
 }
 

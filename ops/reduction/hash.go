@@ -64,10 +64,7 @@ var hashTensor = opdef.Op[hashArgs]{
 		}
 		return []*tensor.Tensor{tensor.New(tensor.Uint64, shape, out)}, nil
 	},
-	Cases: func(g opdef.Gen) []*hashArgs {
-		return []*hashArgs{{Self: g.Normal(tensor.Float64, 3, 4)}, {Self: g.Normal(tensor.BFloat16, 2, 3),
-			Dim: []int{1}},
-			{Self: g.Int(tensor.Int32, -9, 9, 2, 3), Dim: []int{0}, Keepdim: true}, {Self: g.Int(tensor.Bool, 0, 1, 3)},
-			{Self: g.Normal(tensor.Float32, 0, 3), Dim: []int{0}}, {Self: g.Normal(tensor.Float32)}}
-	},
+	Cases: opdef.Calls[hashArgs](`
+		f64[3, 4]; bf16[2, 3], dim=[1]; i32[2, 3]{-9..9}, dim=[0], keepdim=True; bool[3]{0..1}; f32[0, 3], dim=[0]
+		f32[]`),
 }.Entry()

@@ -333,29 +333,15 @@ func (s spreadCall) grad(g *opdef.Grad, root, magnitudes bool) (opdef.Grads, err
 	}, x, mean, up[0], slope, up[1])), nil
 }
 
-func wholeMomentCases(g opdef.Gen) []*wholeMomentArgs {
-	return []*wholeMomentArgs{
-		{g.Normal(tensor.Float64, 3, 4), true}, {g.Normal(tensor.Float32, 5), false}, {g.Normal(tensor.BFloat16, 2, 3),
-			true}, {g.Normal(tensor.Complex128, 4), true},
-	}
-}
+var wholeMomentCases = opdef.Calls[wholeMomentArgs](`f64[3, 4]; f32[5], unbiased=False; bf16[2, 3]; c128[4]`)
 
-func dimMomentCases(g opdef.Gen) []*dimMomentArgs {
-	return []*dimMomentArgs{
-		{g.Normal(tensor.Float64, 3, 4), []int{1}, true, false}, {g.Normal(tensor.Float64, 2, 3, 4), []int{0, -1},
-			false, true}, {g.Normal(tensor.Float32, 4, 2), []int{0}, true, true},
-		{g.Normal(tensor.Float64, 3, 4), nil, false, false}, {g.Normal(tensor.Complex64, 3, 2), []int{0}, false, false},
-	}
-}
+var dimMomentCases = opdef.Calls[dimMomentArgs](`
+	f64[3, 4], [1]; f64[2, 3, 4], [0, -1], unbiased=False, keepdim=True; f32[4, 2], [0], keepdim=True
+	f64[3, 4], None, unbiased=False; c64[3, 2], [0], unbiased=False`)
 
-func correctedMomentCases(g opdef.Gen) []*correctedMomentArgs {
-	return []*correctedMomentArgs{
-		{g.Normal(tensor.Float64, 3, 5), []int{1}, new(opdef.Int(2)), false}, {g.Normal(tensor.Float64, 3, 4), nil,
-			new(opdef.Int(0)), true},
-		{g.Normal(tensor.Float32, 3, 4), []int{0}, nil, false}, {g.Normal(tensor.Float64, 2, 6), []int{-1},
-			new(opdef.Float(0.5)), true},
-	}
-}
+var correctedMomentCases = opdef.Calls[correctedMomentArgs](`
+	f64[3, 5], dim=[1], correction=2; f64[3, 4], correction=0, keepdim=True; f32[3, 4], dim=[0]
+	f64[2, 6], dim=[-1], correction=0.5, keepdim=True`)
 
 // Rms is the root of the mean of the squares.
 func (m *Moments) Rms() float64 { return RootMeanSquare(m.N, m.Mean*m.Mean, m.M2) }

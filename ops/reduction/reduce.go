@@ -75,10 +75,10 @@ var reduceOps = []*opdef.Entry{
 		Grad: func(a *ReduceArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return elements.GradOf("self", maskNaN(opdef.Unreduce(g.Out[0], a.Self.Shape, a.dims()), a.Self)), nil
 		},
-		Cases: func(g opdef.Gen) []*ReduceArgs {
-			nan := tensor.New(tensor.Float32, []int{2, 3}, []float64{1, math.NaN(), 2, math.NaN(), math.NaN(), -4})
-			return append(realCases(reduceCases(true)(g)), &ReduceArgs{Self: nan, Dim: []int{0}})
-		},
+		Cases: opdef.Calls[ReduceArgs](`
+			f64[3, 4]; f64[3, 4], dim=[-1]; f64[2, 3, 4], dim=[0, 2], keepdim=True; f32[2, 3], dim=[0]
+			f32[], dim=[-1]; f32[0, 3], dim=[0]; bf16[4, 5], dim=[1]; f16[8], dtype=f32; i32[5]{-4..4}, dtype=f64
+			i8[2, 6]{-100..100}, dim=[1]; bool[7]{0..1}; f32[2, 3]{= 1 NaN 2 NaN NaN -4}, dim=[0]`),
 	}.Entry(),
 	opdef.Op[ReduceArgs]{
 		Schema: "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
@@ -105,10 +105,10 @@ var reduceOps = []*opdef.Entry{
 				func(g, n float64) float64 { return g / n })
 			return elements.GradOf("self", maskNaN(opdef.Unreduce(share, a.Self.Shape, dims), a.Self)), nil
 		},
-		Cases: func(g opdef.Gen) []*ReduceArgs {
-			nan := tensor.New(tensor.Float32, []int{2, 3}, []float64{1, math.NaN(), 2, math.NaN(), math.NaN(), -4})
-			return append(floatCases(reduceCases(false)(g)), &ReduceArgs{Self: nan, Dim: []int{0}})
-		},
+		Cases: opdef.Calls[ReduceArgs](`
+			f64[3, 4]; f64[3, 4], dim=[-1]; f64[2, 3, 4], dim=[0, 2], keepdim=True; f32[2, 3], dim=[0]
+			f32[], dim=[-1]; f32[0, 3], dim=[0]; bf16[4, 5], dim=[1]; f16[8], dtype=f32
+			f32[2, 3]{= 1 NaN 2 NaN NaN -4}, dim=[0]`),
 	}.Entry(),
 	opdef.Op[OneDimArgs]{
 		Schema: "prod(Tensor self, int? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
@@ -153,14 +153,8 @@ var reduceOps = []*opdef.Entry{
 			}
 			return elements.Single(opdef.Sum(tensor.Int64, opdef.Cast(a.Self, tensor.Bool), dims, false)), nil
 		},
-		Cases: func(g opdef.Gen) []*plainReduceArgs {
-			return []*plainReduceArgs{
-				{Self: g.Int(tensor.Int32, 0, 2, 3, 4)}, {Self: g.Int(tensor.Bool, 0, 1, 3, 4), Dim: []int{-1}},
-				{Self: g.Normal(tensor.Float32, 2, 3), Dim: []int{0, 1}},
-				{Self: g.Normal(tensor.Complex64, 3)}, {Self: g.Normal(tensor.Float32, 0, 2), Dim: []int{0}},
-				{Self: g.Normal(tensor.Float32)},
-			}
-		},
+		Cases: opdef.Calls[plainReduceArgs](`
+			i32[3, 4]{0..2}; bool[3, 4]{0..1}, dim=[-1]; f32[2, 3], dim=[0, 1]; c64[3]; f32[0, 2], dim=[0]; f32[]`),
 	}.Entry(),
 	opdef.Op[LogSumExpArgs]{
 		Schema: "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
@@ -219,19 +213,10 @@ var reduceOps = []*opdef.Entry{
 					}
 				}, a.Self, up, lse)), nil
 		},
-		Cases: func(g opdef.Gen) []*LogSumExpArgs {
-			return []*LogSumExpArgs{
-				{Self: g.Normal(tensor.Float64, 3, 4), Dim: []int{1}}, {Self: g.Normal(tensor.Float64, 2, 3, 2),
-					Dim: []int{0, -1}, Keepdim: true},
-				{Self: g.Normal(tensor.Float32, 5), Dim: []int{0}}, {Self: g.Normal(tensor.BFloat16, 2, 3),
-					Dim: []int{0}},
-				{Self: g.Normal(tensor.Float64), Dim: []int{0}}, {Self: g.Normal(tensor.Float32, 3, 0), Dim: []int{1}},
-				{Self: tensor.Full(tensor.Float32, []int{2, 2}, math.Inf(-1)), Dim: []int{0}},
-				{Self: g.Int(tensor.Int64, -3, 3, 4), Dim: []int{0}},
-				{Self: g.Normal(tensor.Complex128, 3, 4), Dim: []int{1}}, {Self: g.Normal(tensor.Complex64, 5),
-					Dim: []int{0}, Keepdim: true},
-			}
-		},
+		Cases: opdef.Calls[LogSumExpArgs](`
+			f64[3, 4], [1]; f64[2, 3, 2], [0, -1], keepdim=True; f32[5], [0]; bf16[2, 3], [0]; f64[], [0]
+			f32[3, 0], [1]; f32[2, 2]{full -Inf}, [0]; i64[4]{-3..3}, [0]; c128[3, 4], [1]
+			c64[5], [0], keepdim=True`),
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "trace(Tensor self) -> Tensor",
@@ -261,14 +246,7 @@ var reduceOps = []*opdef.Entry{
 			}
 			return elements.GradOf("self", diagonalMatrix(a.Self.DType, a.Self.Shape, cols, g.Out[0].Item())), nil
 		},
-		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
-			return []*opdef.UnaryArgs{
-				{Self: g.Normal(tensor.Float64, 3, 4)}, {Self: g.Normal(tensor.Float32, 4, 2)},
-				{Self: g.Int(tensor.Int32, -3, 3, 3, 3)},
-				{Self: g.Normal(tensor.Float32, 0, 3)},
-				{Self: g.Normal(tensor.Complex128, 2, 2)},
-			}
-		},
+		Cases: opdef.Calls[opdef.UnaryArgs](`f64[3, 4]; f32[4, 2]; i32[3, 3]{-3..3}; f32[0, 3]; c128[2, 2]`),
 	}.Entry(),
 	opdef.Op[sumToSizeArgs]{
 		Schema: "sum_to_size(Tensor self, int[]... size) -> Tensor",
@@ -292,13 +270,8 @@ var reduceOps = []*opdef.Entry{
 			t, err := g.Out[0].Expand(a.Self.Shape...)
 			return elements.GradOf("self", t), err
 		},
-		Cases: func(g opdef.Gen) []*sumToSizeArgs {
-			return []*sumToSizeArgs{
-				{g.Normal(tensor.Float64, 3, 4), []int{3, 1}}, {g.Normal(tensor.Float64, 2, 3, 4), []int{4}},
-				{g.Normal(tensor.Float32, 2, 3), []int{}},
-				{g.Int(tensor.Int32, 0, 5, 2, 3), []int{1, 3}},
-			}
-		},
+		Cases: opdef.Calls[sumToSizeArgs](`
+			f64[3, 4], [3, 1]; f64[2, 3, 4], [4]; f32[2, 3], []; i32[2, 3]{0..5}, [1, 3]`),
 	}.Entry(),
 }
 
@@ -488,15 +461,9 @@ func boolReduction(name, summary string, rest int64) *opdef.Entry {
 					return rest
 				})), nil
 		},
-		Cases: func(g opdef.Gen) []*boolArgs {
-			return []*boolArgs{
-				{Self: g.Int(tensor.Bool, 0, 1, 3, 4)}, {Self: g.Int(tensor.Bool, 0, 1, 3, 4), Dim: []int{1}},
-				{Self: g.Int(tensor.Uint8, 0, 2, 3, 4), Dim: []int{-2}, Keepdim: true},
-				{Self: g.Int(tensor.Int64, 0, 1, 2, 2), Dim: []int{0, 1}}, {Self: g.Normal(tensor.Float32, 3)},
-				{Self: g.Normal(tensor.Float32, 0, 3), Dim: []int{0}},
-				{Self: g.Normal(tensor.Complex64, 2)}, {Self: g.Int(tensor.Bool, 0, 1)},
-			}
-		},
+		Cases: opdef.Calls[boolArgs](`
+			bool[3, 4]{0..1}; bool[3, 4]{0..1}, dim=[1]; u8[3, 4]{0..2}, dim=[-2], keepdim=True
+			i64[2, 2]{0..1}, dim=[0, 1]; f32[3]; f32[0, 3], dim=[0]; c64[2]; bool[]{0..1}`),
 	}.Entry()
 }
 
@@ -539,16 +506,6 @@ func reduceCases(integers bool) func(opdef.Gen) []*ReduceArgs {
 		}
 		return cs
 	}
-}
-
-// realCases drops cases with complex arguments.
-func realCases(cs []*ReduceArgs) []*ReduceArgs {
-	return slices.DeleteFunc(cs, func(a *ReduceArgs) bool { return a.Self.DType.IsComplex() })
-}
-
-// floatCases drops cases with arguments that are not floating.
-func floatCases(cs []*ReduceArgs) []*ReduceArgs {
-	return slices.DeleteFunc(cs, func(a *ReduceArgs) bool { return !a.Self.DType.IsFloat() })
 }
 
 // byResult is the gradient of a reduction of x, whose slope is f of an element and the result.

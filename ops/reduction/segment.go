@@ -211,17 +211,9 @@ var segmentReduceOp = opdef.Planned[*segmentReduceArgs, *segments]{
 	Grad: func(s *segments, g *opdef.Grad) (opdef.Grads, error) {
 		return elements.GradOf("data", tensor.New(s.Data.DType, s.Data.Shape, s.grad(g))), nil
 	},
-	Cases: func(g opdef.Gen) []*segmentReduceArgs {
-		f64 := tensor.Float64
-		lengths := tensor.New(tensor.Int64, []int{3}, []int64{1, 0, 3})
-		offsets := tensor.New(tensor.Int64, []int{2, 3}, []int64{0, 1, 4, 0, 2, 4})
-		one := opdef.Float(1)
-		return []*segmentReduceArgs{
-			{Data: g.Normal(f64, 4), Reduce: "sum", Lengths: lengths}, {Data: g.Normal(f64, 4, 2), Reduce: "mean",
-				Lengths: lengths, Initial: &one}, {Data: g.Distinct(f64, 2, 4), Reduce: "max",
-				Offsets: offsets, Axis: 1},
-			{Data: g.Distinct(tensor.Float32, 4), Reduce: "min", Lengths: lengths, Initial: &one, Unsafe: true},
-			{Data: g.Normal(f64, 2, 4, 2), Reduce: "prod", Offsets: offsets, Axis: 1, Initial: &one},
-		}
-	},
+	Cases: opdef.Calls[segmentReduceArgs](`
+		f64[4], 'sum', lengths=i64[3]{= 1 0 3}; f64[4, 2], 'mean', lengths=i64[3]{= 1 0 3}, initial=1.0
+		f64[2, 4]{distinct}, 'max', offsets=i64[2, 3]{= 0 1 4 0 2 4}, axis=1
+		f32[4]{distinct}, 'min', lengths=i64[3]{= 1 0 3}, unsafe=True, initial=1.0
+		f64[2, 4, 2], 'prod', offsets=i64[2, 3]{= 0 1 4 0 2 4}, axis=1, initial=1.0`),
 }.Entry()

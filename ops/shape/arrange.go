@@ -19,15 +19,9 @@ var arrangeOps = []*opdef.Entry{
 		View:    func(a *expandArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return expand(t, a.Size) },
 		Back:    func(a *expandArgs, g *tensor.Tensor) *tensor.Tensor { return opdef.SumTo(g, a.Self.Shape) },
 		Repeats: true,
-		Cases: func(g opdef.Gen) []*expandArgs {
-			return []*expandArgs{
-				{Self: g.Normal(tensor.Float32, 3, 1), Size: []int{2, 3, 4}}, {Self: g.Normal(tensor.Float64, 2, 1),
-					Size: []int{-1, 3}}, {Self: g.Normal(tensor.BFloat16), Size: []int{2}},
-				{Self: g.Normal(tensor.Float32, 1, 2), Size: []int{0, 2}},
-				{Self: g.Normal(tensor.Float32, 2, 3), Size: []int{2, 2, 3}},
-				{Self: g.Int(tensor.Int64, 0, 9, 1), Size: []int{3}},
-			}
-		},
+		Cases: opdef.Calls[expandArgs](`
+			f32[3, 1], [2, 3, 4]; f64[2, 1], [-1, 3]; bf16[], [2]; f32[1, 2], [0, 2]; f32[2, 3], [2, 2, 3]
+			i64[1]{0..9}, [3]`),
 	}.Entry(),
 	viewOp[sizeArgs]{
 		Schema:  "broadcast_to(Tensor self, int[]... size) -> Tensor",
@@ -37,10 +31,7 @@ var arrangeOps = []*opdef.Entry{
 		View:    func(a *sizeArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return expand(t, a.Size) },
 		Back:    func(a *sizeArgs, g *tensor.Tensor) *tensor.Tensor { return opdef.SumTo(g, a.Self.Shape) },
 		Repeats: true,
-		Cases: func(g opdef.Gen) []*sizeArgs {
-			return []*sizeArgs{{g.Normal(tensor.Float32, 3, 1), []int{2, 3, 4}},
-				{g.Normal(tensor.Float64), []int{2, 2}}, {g.Int(tensor.Int64, 0, 9, 1), []int{3}}}
-		},
+		Cases:   opdef.Calls[sizeArgs](`f32[3, 1], [2, 3, 4]; f64[], [2, 2]; i64[1]{0..9}, [3]`),
 	}.Entry(),
 	viewOp[likeArgs]{
 		Schema:  "expand_as(Tensor self, Tensor other) -> Tensor",
@@ -51,10 +42,7 @@ var arrangeOps = []*opdef.Entry{
 		View:    func(a *likeArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return expand(t, a.Other.Shape) },
 		Back:    func(a *likeArgs, g *tensor.Tensor) *tensor.Tensor { return opdef.SumTo(g, a.Self.Shape) },
 		Repeats: true,
-		Cases: func(g opdef.Gen) []*likeArgs {
-			return []*likeArgs{{g.Normal(tensor.Float32, 3, 1), g.Int(tensor.Int64, 0, 1, 2, 3, 4)},
-				{g.Normal(tensor.Float64), g.Int(tensor.Bool, 0, 1, 2)}}
-		},
+		Cases:   opdef.Calls[likeArgs](`f32[3, 1], i64[2, 3, 4]{0..1}; f64[], bool[2]{0..1}`),
 	}.Entry(),
 	viewOp[permuteArgs]{
 		Schema: "permute(Tensor self, int[]... dims) -> Tensor",
@@ -72,14 +60,9 @@ var arrangeOps = []*opdef.Entry{
 		Back: func(a *permuteArgs, g *tensor.Tensor) *tensor.Tensor {
 			return g.Permute(InversePermutation(opdef.Must(a.order()))...)
 		},
-		Cases: func(g opdef.Gen) []*permuteArgs {
-			return []*permuteArgs{
-				{g.Normal(tensor.Float32, 2, 3, 4), []int{2, 0, 1}}, {g.Normal(tensor.Float64, 2, 3), []int{-1, 0}},
-				{g.Normal(tensor.Float32), []int{}},
-				{g.Normal(tensor.BFloat16, 0, 3), []int{1, 0}}, {g.Normal(tensor.Float32, 2, 3, 2),
-					[]int{1, 0, 2}}, {g.Int(tensor.Int64, 0, 9, 2, 3), []int{1, 0}},
-			}
-		},
+		Cases: opdef.Calls[permuteArgs](`
+			f32[2, 3, 4], [2, 0, 1]; f64[2, 3], [-1, 0]; f32[], []; bf16[0, 3], [1, 0]; f32[2, 3, 2], [1, 0, 2]
+			i64[2, 3]{0..9}, [1, 0]`),
 	}.Entry(),
 	viewOp[transposeArgs]{
 		Schema: "transpose(Tensor self, int dim0, int dim1) -> Tensor",
@@ -93,13 +76,9 @@ var arrangeOps = []*opdef.Entry{
 		Back: func(a *transposeArgs, g *tensor.Tensor) *tensor.Tensor {
 			return opdef.Must(transpose(g, "dim0", a.Dim0, "dim1", a.Dim1))
 		},
-		Cases: func(g opdef.Gen) []*transposeArgs {
-			return []*transposeArgs{
-				{g.Normal(tensor.Float32, 2, 3, 4), 0, 2}, {g.Normal(tensor.Float64, 2, 3), -1, -2},
-				{g.Normal(tensor.Float32), 0, -1}, {g.Normal(tensor.BFloat16, 0, 3), 0, 1},
-				{g.Normal(tensor.Float32, 2, 3), 1, 0}, {g.Int(tensor.Int64, 0, 9, 2, 3), 0, 0},
-			}
-		},
+		Cases: opdef.Calls[transposeArgs](`
+			f32[2, 3, 4], 0, 2; f64[2, 3], -1, -2; f32[], 0, -1; bf16[0, 3], 0, 1; f32[2, 3], 1, 0
+			i64[2, 3]{0..9}, 0, 0`),
 	}.Entry(),
 	viewOp[swapAxesArgs]{
 		Schema: "swapaxes(Tensor self, int axis0, int axis1) -> Tensor",
@@ -113,9 +92,7 @@ var arrangeOps = []*opdef.Entry{
 		Back: func(a *swapAxesArgs, g *tensor.Tensor) *tensor.Tensor {
 			return opdef.Must(transpose(g, "axis0", a.Axis0, "axis1", a.Axis1))
 		},
-		Cases: func(g opdef.Gen) []*swapAxesArgs {
-			return []*swapAxesArgs{{g.Normal(tensor.Float32, 2, 3, 4), 0, 2}, {g.Int(tensor.Int64, 0, 9, 2, 3), -1, 0}}
-		},
+		Cases: opdef.Calls[swapAxesArgs](`f32[2, 3, 4], 0, 2; i64[2, 3]{0..9}, -1, 0`),
 	}.Entry(),
 	transposed("t", "t Tensor.t Tensor.t_ t_copy", "Transposes a matrix; vectors and numbers stay as they are",
 		"torch.t", 0, 2, swapLastDims).WithUncast("t"),
@@ -139,13 +116,9 @@ var arrangeOps = []*opdef.Entry{
 		Back: func(a *movedimArgs, g *tensor.Tensor) *tensor.Tensor {
 			return g.Permute(InversePermutation(opdef.Must(a.order()))...)
 		},
-		Cases: func(g opdef.Gen) []*movedimArgs {
-			return []*movedimArgs{
-				{g.Normal(tensor.Float32, 2, 3, 4), []int{0}, []int{-1}}, {g.Normal(tensor.Float64, 2, 3, 4),
-					[]int{0, 1}, []int{2, 0}}, {g.Normal(tensor.Float32, 2, 0), []int{1}, []int{0}},
-				{g.Normal(tensor.Float32), []int{0}, []int{0}}, {g.Int(tensor.Int64, 0, 9, 2, 3), []int{}, []int{}},
-			}
-		},
+		Cases: opdef.Calls[movedimArgs](`
+			f32[2, 3, 4], [0], [-1]; f64[2, 3, 4], [0, 1], [2, 0]; f32[2, 0], [1], [0]; f32[], [0], [0]
+			i64[2, 3]{0..9}, [], []`),
 	}.Entry(),
 	viewOp[narrowArgs]{
 		Schema: "narrow(Tensor self, int dim, int start, int length) -> Tensor",
@@ -168,13 +141,9 @@ var arrangeOps = []*opdef.Entry{
 			}
 			return t.Slice(dim, start, a.Length, 1), nil
 		},
-		Cases: func(g opdef.Gen) []*narrowArgs {
-			return []*narrowArgs{
-				{g.Normal(tensor.Float32, 5, 3), 0, 1, 3}, {g.Normal(tensor.Float64, 2, 5), -1, -2, 2},
-				{g.Normal(tensor.Float32, 2), 0, 2, 0}, {g.Normal(tensor.BFloat16, 0, 3), 1, 0, 2},
-				{g.Normal(tensor.Float32, 4, 3), 1, 1, 2}, {g.Int(tensor.Int64, 0, 9, 5), 0, 2, 3},
-			}
-		},
+		Cases: opdef.Calls[narrowArgs](`
+			f32[5, 3], 0, 1, 3; f64[2, 5], -1, -2, 2; f32[2], 0, 2, 0; bf16[0, 3], 1, 0, 2; f32[4, 3], 1, 1, 2
+			i64[5]{0..9}, 0, 2, 3`),
 	}.Entry(),
 	viewOp[sliceArgs]{
 		Schema: "slice_copy(Tensor self, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor",
@@ -185,11 +154,8 @@ var arrangeOps = []*opdef.Entry{
 		View: func(a *sliceArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			return SliceOf(t, a.Dim, a.Start, a.End, a.Step)
 		},
-		Cases: func(g opdef.Gen) []*sliceArgs {
-			one, last := 1, -1
-			return []*sliceArgs{{g.Normal(tensor.Float32, 5, 2), 0, &one, &last, 2}, {g.Normal(tensor.Float64, 2, 3),
-				-1, nil, &one, 1}, {g.Int(tensor.Int64, 0, 9, 3), 0, &last, nil, 1}}
-		},
+		Cases: opdef.Calls[sliceArgs](`
+			f32[5, 2], start=1, end=-1, step=2; f64[2, 3], dim=-1, end=1; i64[3]{0..9}, start=-1`),
 	}.Entry(),
 	viewOp[selectArgs]{
 		Schema: "select(Tensor self, int dim, int index) -> Tensor",
@@ -198,13 +164,8 @@ var arrangeOps = []*opdef.Entry{
 		Doc:    opdef.Doc{Summary: "One index of a dimension, which is removed"},
 		Self:   func(a *selectArgs) *tensor.Tensor { return a.Self },
 		View:   func(a *selectArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return SelectIndex(t, a.Dim, a.Index) },
-		Cases: func(g opdef.Gen) []*selectArgs {
-			return []*selectArgs{
-				{g.Normal(tensor.Float32, 5, 3), 0, 1}, {g.Normal(tensor.Float64, 2, 5), -1, -2},
-				{g.Normal(tensor.BFloat16, 2), 0, 1}, {g.Normal(tensor.Float32, 0, 3), 1, 0},
-				{g.Normal(tensor.Float32, 4, 3), 1, 1}, {g.Int(tensor.Int64, 0, 9, 5), 0, 2},
-			}
-		},
+		Cases: opdef.Calls[selectArgs](`
+			f32[5, 3], 0, 1; f64[2, 5], -1, -2; bf16[2], 0, 1; f32[0, 3], 1, 0; f32[4, 3], 1, 1; i64[5]{0..9}, 0, 2`),
 	}.Entry(),
 	viewOp[diagonalArgs]{
 		Schema: "diagonal(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor",
@@ -215,14 +176,9 @@ var arrangeOps = []*opdef.Entry{
 		View: func(a *diagonalArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			return Diagonal(t, a.Offset, a.Dim1, a.Dim2)
 		},
-		Cases: func(g opdef.Gen) []*diagonalArgs {
-			return []*diagonalArgs{
-				{g.Normal(tensor.Float32, 3, 4), 0, 0, 1}, {g.Normal(tensor.Float64, 3, 4, 2), -1, 0, 2},
-				{g.Normal(tensor.Float32, 3, 4), 1, 1, 0}, {g.Normal(tensor.Float32, 3, 4), 9, 0, 1},
-				{g.Normal(tensor.BFloat16, 0, 4), 0, 0, 1}, {g.Normal(tensor.Float32, 3, 3), 0, -2,
-					-1}, {g.Int(tensor.Int64, 0, 9, 3, 3), 2, 0, 1},
-			}
-		},
+		Cases: opdef.Calls[diagonalArgs](`
+			f32[3, 4]; f64[3, 4, 2], offset=-1, dim2=2; f32[3, 4], offset=1, dim1=1, dim2=0; f32[3, 4], offset=9
+			bf16[0, 4]; f32[3, 3], dim1=-2, dim2=-1; i64[3, 3]{0..9}, offset=2`),
 	}.Entry(),
 	viewOp[linalgDiagonalArgs]{
 		Schema: "linalg_diagonal(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
@@ -233,10 +189,8 @@ var arrangeOps = []*opdef.Entry{
 			return Diagonal(t, a.Offset, a.Dim1, a.Dim2)
 		},
 		Arg: "A",
-		Cases: func(g opdef.Gen) []*linalgDiagonalArgs {
-			return []*linalgDiagonalArgs{{g.Normal(tensor.Float32, 3, 4), 0, -2, -1},
-				{g.Normal(tensor.Float64, 2, 3, 4), -1, -2, -1}, {g.Normal(tensor.Float32, 3, 4, 2), 1, 0, 1}}
-		},
+		Cases: opdef.Calls[linalgDiagonalArgs](`
+			f32[3, 4]; f64[2, 3, 4], offset=-1; f32[3, 4, 2], offset=1, dim1=0, dim2=1`),
 	}.Entry(),
 	viewOp[windowsArgs]{
 		Schema: "unfold(Tensor self, int dimension, int size, int step) -> Tensor",
@@ -267,13 +221,9 @@ var arrangeOps = []*opdef.Entry{
 			return t.Strided(shape, stride, t.Offset)
 		},
 		Repeats: true,
-		Cases: func(g opdef.Gen) []*windowsArgs {
-			return []*windowsArgs{
-				{g.Normal(tensor.Float32, 7), 0, 3, 2}, {g.Normal(tensor.Float64, 5, 2), 0, 2, 1},
-				{g.Normal(tensor.Float32, 2, 5), -1, 5, 1}, {g.Normal(tensor.Float32), 0, 1, 1},
-				{g.Normal(tensor.Float32, 5, 3), 0, 2, 2}, {g.Int(tensor.Int64, 0, 9, 5), 0, 2, 3},
-			}
-		},
+		Cases: opdef.Calls[windowsArgs](`
+			f32[7], 0, 3, 2; f64[5, 2], 0, 2, 1; f32[2, 5], -1, 5, 1; f32[], 0, 1, 1; f32[5, 3], 0, 2, 2
+			i64[5]{0..9}, 0, 2, 3`),
 	}.Entry(),
 	asStridedOp,
 	viewOp[flipArgs]{
@@ -283,14 +233,9 @@ var arrangeOps = []*opdef.Entry{
 		Self:   func(a *flipArgs) *tensor.Tensor { return a.Self },
 		View:   func(a *flipArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return flip(t, a.Dims) },
 		Back:   func(a *flipArgs, g *tensor.Tensor) *tensor.Tensor { return opdef.Must(flip(g, a.Dims)) },
-		Cases: func(g opdef.Gen) []*flipArgs {
-			return []*flipArgs{
-				{g.Normal(tensor.Float32, 2, 3), []int{0}}, {g.Normal(tensor.Float64, 2, 3), []int{-1, 0}},
-				{g.Normal(tensor.Float16, 3), []int{0}}, {g.Normal(tensor.Float32, 0, 2), []int{0}},
-				{g.Normal(tensor.Float32, 3), []int{}}, {g.Normal(tensor.Float32, 2, 3), []int{1}},
-				{g.Int(tensor.Int64, 0, 9, 3), []int{0}},
-			}
-		},
+		Cases: opdef.Calls[flipArgs](`
+			f32[2, 3], [0]; f64[2, 3], [-1, 0]; f16[3], [0]; f32[0, 2], [0]; f32[3], []; f32[2, 3], [1]
+			i64[3]{0..9}, [0]`),
 	}.Entry(),
 	flipOf("fliplr", 2, 1), flipOf("flipud", 1, 0),
 	rollOp, rot90Op,
@@ -428,14 +373,8 @@ func transposed(name, names, summary, source string, lo, hi int,
 			}
 			return swap(t), nil
 		},
-		Back: func(_ *opdef.UnaryArgs, g *tensor.Tensor) *tensor.Tensor { return swap(g) },
-		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
-			return []*opdef.UnaryArgs{
-				{Self: g.Normal(tensor.Float32, 2, 3)}, {Self: g.Normal(tensor.Float64, 3, 1)},
-				{Self: g.Normal(tensor.BFloat16, 0, 3)},
-				{Self: g.Int(tensor.Int64, 0, 9, 2, 2)},
-			}
-		},
+		Back:  func(_ *opdef.UnaryArgs, g *tensor.Tensor) *tensor.Tensor { return swap(g) },
+		Cases: opdef.Calls[opdef.UnaryArgs](`f32[2, 3]; f64[3, 1]; bf16[0, 3]; i64[2, 2]{0..9}`),
 	}.Entry()
 }
 
@@ -539,10 +478,7 @@ func flipOf(name string, minDims, dim int) *opdef.Entry {
 			}
 			return flip(t, []int{dim})
 		},
-		Back: func(_ *opdef.UnaryArgs, g *tensor.Tensor) *tensor.Tensor { return opdef.Must(flip(g, []int{dim})) },
-		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
-			return []*opdef.UnaryArgs{{Self: g.Normal(tensor.Float32, 3, 2)}, {Self: g.Normal(tensor.Float64, 2, 3, 2)},
-				{Self: g.Normal(tensor.Float32, 0, 2)}, {Self: g.Int(tensor.Int64, 0, 9, 2, 3)}}
-		},
+		Back:  func(_ *opdef.UnaryArgs, g *tensor.Tensor) *tensor.Tensor { return opdef.Must(flip(g, []int{dim})) },
+		Cases: opdef.Calls[opdef.UnaryArgs](`f32[3, 2]; f64[2, 3, 2]; f32[0, 2]; i64[2, 3]{0..9}`),
 	}.Entry()
 }

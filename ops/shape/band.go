@@ -26,10 +26,9 @@ var bandOps = []*opdef.Entry{
 			t, err := Diagonal(g.Out[0], a.Offset, a.Dim1, a.Dim2)
 			return opdef.Grads{"self": {t}}, err
 		},
-		Cases: func(g opdef.Gen) []*diagEmbedArgs {
-			return []*diagEmbedArgs{{g.Normal(tensor.Float32, 3), 0, -2, -1}, {g.Normal(tensor.Float64, 2, 3), 1, 0, 2},
-				{g.Normal(tensor.Float32, 2, 2), -1, 2, 0}, {g.Int(tensor.Int64, 0, 9, 3), 0, 0, 1}}
-		},
+		Cases: opdef.Calls[diagEmbedArgs](`
+			f32[3]; f64[2, 3], offset=1, dim1=0, dim2=2; f32[2, 2], offset=-1, dim1=2, dim2=0
+			i64[3]{0..9}, dim1=0, dim2=1`),
 	}.Entry(),
 	opdef.Op[diagArgs]{
 		Schema: "diag(Tensor self, int diagonal=0) -> Tensor",
@@ -47,11 +46,8 @@ var bandOps = []*opdef.Entry{
 			})
 			return opdef.Grads{"self": {t}}, err
 		},
-		Cases: func(g opdef.Gen) []*diagArgs {
-			return []*diagArgs{{g.Normal(tensor.Float32, 3), 1}, {g.Normal(tensor.Float64, 3, 4), -1},
-				{g.Normal(tensor.Float32, 0), 0}, {g.Normal(tensor.Float32, 2, 3), 3},
-				{g.Int(tensor.Int64, 0, 9, 3), 0}}
-		},
+		Cases: opdef.Calls[diagArgs](`
+			f32[3], diagonal=1; f64[3, 4], diagonal=-1; f32[0]; f32[2, 3], diagonal=3; i64[3]{0..9}`),
 	}.Entry(),
 	opdef.Op[diagflatArgs]{
 		Schema: "diagflat(Tensor self, int offset=0) -> Tensor",
@@ -72,10 +68,7 @@ var bandOps = []*opdef.Entry{
 			t, err := Diagonal(g.Out[0], a.Offset, 0, 1)
 			return opdef.Node{Grads: []*tensor.Tensor{t}}, err
 		},
-		Cases: func(g opdef.Gen) []*diagflatArgs {
-			return []*diagflatArgs{{g.Normal(tensor.Float32, 3), 1}, {g.Normal(tensor.Float64, 2, 2), -1},
-				{g.Normal(tensor.Float32), 0}, {g.Int(tensor.Int64, 0, 9, 2, 2), 0}}
-		},
+		Cases: opdef.Calls[diagflatArgs](`f32[3], offset=1; f64[2, 2], offset=-1; f32[]; i64[2, 2]{0..9}`),
 	}.Entry(),
 }
 
@@ -126,15 +119,9 @@ func trianglePart(name, summary string, upper bool) *opdef.Entry {
 		Grad: func(a *trianglePartArgs, g *opdef.Grad) (opdef.Grads, error) {
 			return opdef.Grads{"self": {keep(g.Out[0], a.Diagonal)}}, nil
 		},
-		Cases: func(g opdef.Gen) []*trianglePartArgs {
-			return []*trianglePartArgs{
-				{g.Normal(tensor.Float32, 3, 4), 0}, {g.Normal(tensor.Float64, 2, 4, 3), 1},
-				{g.Normal(tensor.BFloat16, 3, 3), -2}, {g.Normal(tensor.Float32, 0, 3), 0},
-				{g.Normal(tensor.Complex64, 3, 3), 9},
-				{g.Normal(tensor.Float32, 3, 4), -1}, {g.Int(tensor.Bool, 1, 1, 3, 3), 1},
-				{g.Int(tensor.Int64, 1, 9, 3, 3), -9},
-			}
-		},
+		Cases: opdef.Calls[trianglePartArgs](`
+			f32[3, 4]; f64[2, 4, 3], diagonal=1; bf16[3, 3], diagonal=-2; f32[0, 3]; c64[3, 3], diagonal=9
+			f32[3, 4], diagonal=-1; bool[3, 3]{1..1}, diagonal=1; i64[3, 3]{1..9}, diagonal=-9`),
 	}.Entry()
 }
 

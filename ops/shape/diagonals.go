@@ -24,11 +24,7 @@ var adjointOp = opdef.Op[opdef.UnaryArgs]{
 	Grad: func(_ *opdef.UnaryArgs, g *opdef.Grad) (opdef.Grads, error) {
 		return elements.GradOf("self", adjoint(g.Out[0])), nil
 	},
-	Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
-		return []*opdef.UnaryArgs{{Self: g.Normal(tensor.Float32, 2, 3)}, {Self: g.Normal(tensor.Complex128, 2, 3, 1)},
-			{Self: g.Normal(tensor.BFloat16, 0, 3)},
-			{Self: g.Int(tensor.Int64, 0, 9, 2, 2)}}
-	},
+	Cases: opdef.Calls[opdef.UnaryArgs](`f32[2, 3]; c128[2, 3, 1]; bf16[0, 3]; i64[2, 2]{0..9}`),
 }.Entry()
 
 func adjoint(t *tensor.Tensor) *tensor.Tensor {
@@ -50,14 +46,9 @@ var fillDiagonalOp = opdef.Op[fillDiagonalArgs]{
 		ts, err := a.filled(g.Out[0], opdef.Int(0))
 		return opdef.Grads{"self": ts}, err
 	},
-	Cases: func(g opdef.Gen) []*fillDiagonalArgs {
-		return []*fillDiagonalArgs{
-			{g.Normal(tensor.Float64, 3, 4), opdef.Float(1.5), false}, {g.Normal(tensor.Float32, 7, 3), opdef.Int(2),
-				true}, {g.Normal(tensor.Float32, 7, 3), opdef.Int(2), false},
-			{g.Normal(tensor.BFloat16, 2, 2, 2), opdef.Float(0.5), false}, {g.Int(tensor.Int64, 0, 9, 3, 3),
-				opdef.Int(-1), false}, {g.Normal(tensor.Float32, 0, 2), opdef.Int(1), false},
-		}
-	},
+	Cases: opdef.Calls[fillDiagonalArgs](`
+		f64[3, 4], 1.5; f32[7, 3], 2, wrap=True; f32[7, 3], 2; bf16[2, 2, 2], 0.5; i64[3, 3]{0..9}, -1
+		f32[0, 2], 1`),
 }.Entry()
 
 type fillDiagonalArgs struct {

@@ -72,18 +72,9 @@ var joinOps = []*opdef.Entry{
 			}
 			return opdef.Grads{"tensors": gr}, nil
 		},
-		Cases: func(g opdef.Gen) []*CatArgs {
-			return []*CatArgs{
-				{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float32, 2, 3)}, 0},
-				{[]*tensor.Tensor{g.Normal(tensor.Float64, 2, 3), g.Normal(tensor.Float64, 2, 3),
-					g.Normal(tensor.Float64, 2, 3)}, -1},
-				{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float64, 2, 3)}, 1},
-				{[]*tensor.Tensor{g.Normal(tensor.BFloat16), g.Normal(tensor.BFloat16)}, 0},
-				{[]*tensor.Tensor{g.Normal(tensor.Float32, 0, 2), g.Normal(tensor.Float32, 0, 2)}, 0},
-				{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float32, 2, 3)},
-					2}, {[]*tensor.Tensor{g.Int(tensor.Int64, 0, 9, 3)}, 1},
-			}
-		},
+		Cases: opdef.Calls[CatArgs](`
+			[f32[2, 3], f32[2, 3]]; [f64[2, 3], f64[2, 3], f64[2, 3]], dim=-1; [f32[2, 3], f64[2, 3]], dim=1
+			[bf16[], bf16[]]; [f32[0, 2], f32[0, 2]]; [f32[2, 3], f32[2, 3]], dim=2; [i64[3]{0..9}], dim=1`),
 	}.Entry(),
 	stackLike("hstack", "hstack", "side by side, along the second dimension (vectors: the first)", 1,
 		func(t *tensor.Tensor) int { return min(t.Dim()-1, 1) }),
@@ -150,19 +141,10 @@ func join(dim int, ts, parts []*tensor.Tensor) ([]*tensor.Tensor, error) {
 	return []*tensor.Tensor{runs.Concat(dt, dim, parts...)}, nil
 }
 
-func catCases(g opdef.Gen) []*CatArgs {
-	return []*CatArgs{
-		{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float32, 1, 3)}, 0},
-		{[]*tensor.Tensor{g.Normal(tensor.Float64, 2, 3), g.Normal(tensor.Float64, 2, 1),
-			g.Normal(tensor.Float64, 2, 4)}, -1},
-		{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float64, 2, 3)}, 1},
-		{[]*tensor.Tensor{g.Normal(tensor.BFloat16, 2, 3, 2), g.Normal(tensor.BFloat16, 2, 2, 2)}, 1},
-		{[]*tensor.Tensor{g.Normal(tensor.Float32, 0), g.Normal(tensor.Float32, 2, 3)}, 0},
-		{[]*tensor.Tensor{g.Normal(tensor.Float32, 0, 2), g.Normal(tensor.Float32, 3, 2)}, 0},
-		{[]*tensor.Tensor{g.Normal(tensor.Complex64, 3), g.Normal(tensor.Complex64, 2)}, 0},
-		{[]*tensor.Tensor{g.Int(tensor.Int64, 0, 9, 3), g.Int(tensor.Bool, 0, 1, 2)}, 0},
-	}
-}
+var catCases = opdef.Calls[CatArgs](`
+	[f32[2, 3], f32[1, 3]]; [f64[2, 3], f64[2, 1], f64[2, 4]], dim=-1; [f32[2, 3], f64[2, 3]], dim=1
+	[bf16[2, 3, 2], bf16[2, 2, 2]], dim=1; [f32[0], f32[2, 3]]; [f32[0, 2], f32[3, 2]]; [c64[3], c64[2]]
+	[i64[3]{0..9}, bool[2]{0..1}]`)
 
 // stackLike declares a cat of tensors that first get at least n dimensions (0:
 // become columns).
@@ -226,14 +208,8 @@ func stackLike(name, names, how string, n int, along func(*tensor.Tensor) int) *
 			gr, err := parts(a, g)
 			return opdef.Node{Grads: gr}, err
 		},
-		Cases: func(g opdef.Gen) []*tensorsArgs {
-			return []*tensorsArgs{
-				{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float32, 2, 3)}},
-				{[]*tensor.Tensor{g.Normal(tensor.Float64, 3), g.Normal(tensor.Float64, 3)}},
-				{[]*tensor.Tensor{g.Normal(tensor.Float32), g.Normal(tensor.Float64)}},
-				{[]*tensor.Tensor{g.Int(tensor.Int64, 0, 9, 2, 2, 2)}},
-			}
-		},
+		Cases: opdef.Calls[tensorsArgs](`
+			[f32[2, 3], f32[2, 3]]; [f64[3], f64[3]]; [f32[], f64[]]; [i64[2, 2, 2]{0..9}]`),
 	}.Entry()
 }
 
@@ -267,14 +243,8 @@ var broadcastTensorsOp = opdef.Op[tensorsArgs]{
 			return n
 		},
 	},
-	Cases: func(g opdef.Gen) []*tensorsArgs {
-		return []*tensorsArgs{
-			{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 1), g.Normal(tensor.Float32, 1, 3)}},
-			{[]*tensor.Tensor{g.Normal(tensor.Float64, 2, 3)}},
-			{[]*tensor.Tensor{g.Normal(tensor.Float32, 3), g.Normal(tensor.Float32), g.Int(tensor.Int64, 0, 9, 2, 1)}},
-			{[]*tensor.Tensor{g.Normal(tensor.Float32, 1, 0), g.Normal(tensor.Float32, 2, 1)}},
-		}
-	},
+	Cases: opdef.Calls[tensorsArgs](`
+		[f32[2, 1], f32[1, 3]]; [f64[2, 3]]; [f32[3], f32[], i64[2, 1]{0..9}]; [f32[1, 0], f32[2, 1]]`),
 }.Entry()
 
 var blockDiagOp = opdef.Op[tensorsArgs]{
@@ -318,12 +288,6 @@ var blockDiagOp = opdef.Op[tensorsArgs]{
 		}
 		return opdef.Grads{"tensors": gr}, nil
 	},
-	Cases: func(g opdef.Gen) []*tensorsArgs {
-		return []*tensorsArgs{
-			{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float32, 1, 2)}},
-			{[]*tensor.Tensor{g.Normal(tensor.Float64, 2), g.Normal(tensor.Float64)}},
-			{[]*tensor.Tensor{g.Normal(tensor.Float32, 0, 2), g.Normal(tensor.Float64, 2, 2)}},
-			{[]*tensor.Tensor{g.Int(tensor.Int64, 0, 9, 2, 2)}},
-		}
-	},
+	Cases: opdef.Calls[tensorsArgs](`
+		[f32[2, 3], f32[1, 2]]; [f64[2], f64[]]; [f32[0, 2], f64[2, 2]]; [i64[2, 2]{0..9}]`),
 }.Entry()

@@ -105,15 +105,8 @@ var meshgridOp = opdef.Op[meshgridArgs]{
 		}
 		return opdef.Node{}, err
 	},
-	Cases: func(g opdef.Gen) []*meshgridArgs {
-		xy := "xy"
-		return []*meshgridArgs{
-			{[]*tensor.Tensor{g.Normal(tensor.Float32, 2), g.Normal(tensor.Float32, 3)}, nil},
-			{[]*tensor.Tensor{g.Normal(tensor.Float64, 2), g.Normal(tensor.Float64, 3), g.Normal(tensor.Float64)}, &xy},
-			{[]*tensor.Tensor{g.Int(tensor.Int64, 0, 9, 3)}, &xy},
-			{[]*tensor.Tensor{g.Normal(tensor.Float32, 0), g.Normal(tensor.Float32, 2)}, nil},
-		}
-	},
+	Cases: opdef.Calls[meshgridArgs](`
+		[f32[2], f32[3]]; [f64[2], f64[3], f64[]], indexing='xy'; [i64[3]{0..9}], indexing='xy'; [f32[0], f32[2]]`),
 }.Entry()
 
 // sums are the gradients of the vectors, shaped as lines in the grid.
@@ -232,12 +225,7 @@ var combinationsOp = opdef.Planned[*combinationsArgs, *combinations]{
 		}
 		return n, nil
 	},
-	Cases: func(g opdef.Gen) []*combinationsArgs {
-		return []*combinationsArgs{
-			{g.Normal(tensor.Float32, 4), 2, false}, {g.Normal(tensor.Float64, 3), 3, true},
-			{g.Normal(tensor.Float32, 0), 2, false}, {g.Int(tensor.Int64, 0, 9, 4), 1, false},
-		}
-	},
+	Cases: opdef.Calls[combinationsArgs](`f32[4]; f64[3], r=3, with_replacement=True; f32[0]; i64[4]{0..9}, r=1`),
 }.Entry()
 
 var cartesianProdOp = opdef.Op[tensorsArgs]{
@@ -312,12 +300,6 @@ var cartesianProdOp = opdef.Op[tensorsArgs]{
 		}
 		return n, nil
 	},
-	Cases: func(g opdef.Gen) []*tensorsArgs {
-		return []*tensorsArgs{
-			{[]*tensor.Tensor{g.Normal(tensor.Float32, 2), g.Normal(tensor.Float32, 3)}},
-			{[]*tensor.Tensor{g.Normal(tensor.Float64, 2), g.Normal(tensor.Float64, 1), g.Normal(tensor.Float64, 3)}},
-			{[]*tensor.Tensor{g.Normal(tensor.Float32, 3)}},
-			{[]*tensor.Tensor{g.Int(tensor.Int64, 0, 9, 2), g.Int(tensor.Int64, 0, 9, 0)}},
-		}
-	},
+	Cases: opdef.Calls[tensorsArgs](`
+		[f32[2], f32[3]]; [f64[2], f64[1], f64[3]]; [f32[3]]; [i64[2]{0..9}, i64[0]{0..9}]`),
 }.Entry()

@@ -37,23 +37,11 @@ var padOps = []*opdef.Entry{
 			}
 			return opdef.Node{}, nil
 		},
-		Cases: func(g opdef.Gen) []*padArgs {
-			f32, f64 := tensor.Float32, tensor.Float64
-			v := opdef.Float(1.5)
-			return []*padArgs{
-				{g.Normal(f64, 2, 3), []int{1, 2}, "constant", nil},
-				{g.Normal(f64, 2, 3, 4), []int{1, -1, 0, 2}, "constant", &v},
-				{g.Normal(f64, 1, 2, 5), []int{2, 1}, "reflect", nil},
-				{g.Normal(f64, 1, 2, 4, 5), []int{2, 1, 1, 3}, "reflect", nil},
-				{g.Normal(f64, 1, 2, 4, 3), []int{2, 1, 1, 0}, "replicate", nil},
-				{g.Normal(f64, 1, 2, 4, 3), []int{2, 1, 1, 4}, "circular", nil},
-				{g.Normal(f32, 2, 2, 3, 2), []int{1, 1, 1, 1, 1, 1}, "replicate", nil},
-				{g.Normal(tensor.BFloat16, 3), []int{1, 1}, "constant", nil},
-				{g.Normal(tensor.Complex128, 2, 3), []int{1, 0}, "constant", nil},
-				{g.Int(tensor.Int64, -5, 5, 2, 3), []int{1, 1}, "constant", nil},
-				{g.Normal(f64, 2, 3, 4), []int{1, 1}, "reflect", nil},
-			}
-		},
+		Cases: opdef.Calls[padArgs](`
+			f64[2, 3], [1, 2]; f64[2, 3, 4], [1, -1, 0, 2], value=1.5; f64[1, 2, 5], [2, 1], mode='reflect'
+			f64[1, 2, 4, 5], [2, 1, 1, 3], mode='reflect'; f64[1, 2, 4, 3], [2, 1, 1, 0], mode='replicate'
+			f64[1, 2, 4, 3], [2, 1, 1, 4], mode='circular'; f32[2, 2, 3, 2], [1, 1, 1, 1, 1, 1], mode='replicate'
+			bf16[3], [1, 1]; c128[2, 3], [1, 0]; i64[2, 3]{-5..5}, [1, 1]; f64[2, 3, 4], [1, 1], mode='reflect'`),
 	}.Entry(),
 	opdef.Planned[*constantPadArgs, *Padding]{
 		Schema: "constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor",
@@ -65,12 +53,7 @@ var padOps = []*opdef.Entry{
 		Plan:   func(a *constantPadArgs) (*Padding, error) { return a.call().plan() },
 		Kernel: func(p *Padding) ([]*tensor.Tensor, error) { return elements.Single(p.Padded()), nil },
 		Grad:   func(p *Padding, g *opdef.Grad) (opdef.Grads, error) { return elements.GradOf("self", p.grad(g)), nil },
-		Cases: func(g opdef.Gen) []*constantPadArgs {
-			return []*constantPadArgs{
-				{g.Normal(tensor.Float64, 2, 3), []int{1, 2, -1, 0}, opdef.Float(0.5)}, {g.Normal(tensor.Float32, 2, 3),
-					[]int{1, 2}, opdef.Int(0)},
-			}
-		},
+		Cases:  opdef.Calls[constantPadArgs](`f64[2, 3], [1, 2, -1, 0], value=0.5; f32[2, 3], [1, 2]`),
 	}.Entry(),
 	opdef.Planned[*unfoldArgs, *columns]{
 		Schema: "im2col(Tensor input, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] stride=1) " +
@@ -86,16 +69,9 @@ var padOps = []*opdef.Entry{
 		Grad: func(c *columns, g *opdef.Grad) (opdef.Grads, error) {
 			return elements.GradOf("input", c.fold(g.Out[0], c.in.Shape)), nil
 		},
-		Cases: func(g opdef.Gen) []*unfoldArgs {
-			f64 := tensor.Float64
-			one, zero := []int{1, 1}, []int{0, 0}
-			return []*unfoldArgs{
-				{g.Normal(f64, 2, 2, 4, 5), []int{2, 3}, one, zero, one},
-				{g.Normal(f64, 1, 2, 5, 5), []int{2, 2}, []int{2, 1}, one, []int{2, 2}},
-				{g.Normal(tensor.Float32, 2, 4, 4), []int{2, 2}, one, zero, one},
-				{g.Normal(tensor.BFloat16, 1, 1, 3, 3), []int{2, 2}, one, one, one},
-			}
-		},
+		Cases: opdef.Calls[unfoldArgs](`
+			f64[2, 2, 4, 5], [2, 3]; f64[1, 2, 5, 5], [2, 2], dilation=[2, 1], padding=[1, 1], stride=[2, 2]
+			f32[2, 4, 4], [2, 2]; bf16[1, 1, 3, 3], [2, 2], padding=[1, 1]`),
 	}.Entry(),
 	opdef.Planned[*foldArgs, *columns]{
 		Schema: "col2im(Tensor input, int[2] output_size, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, " +
@@ -113,15 +89,9 @@ var padOps = []*opdef.Entry{
 			return elements.GradOf("input", c.unfold(g.Out[0], c.in.Shape)), nil
 		},
 		Bounds: opdef.Bounds[*columns]{Terms: (*columns).terms},
-		Cases: func(g opdef.Gen) []*foldArgs {
-			f64 := tensor.Float64
-			one, zero := []int{1, 1}, []int{0, 0}
-			return []*foldArgs{
-				{g.Normal(f64, 2, 12, 9), []int{4, 5}, []int{2, 3}, one, zero, one},
-				{g.Normal(f64, 1, 8, 9), []int{5, 5}, []int{2, 2}, []int{2, 1}, one, []int{2, 2}},
-				{g.Normal(tensor.Float32, 8, 9), []int{4, 4}, []int{2, 2}, one, zero, one},
-			}
-		},
+		Cases: opdef.Calls[foldArgs](`
+			f64[2, 12, 9], [4, 5], [2, 3]
+			f64[1, 8, 9], [5, 5], [2, 2], dilation=[2, 1], padding=[1, 1], stride=[2, 2]; f32[8, 9], [4, 4], [2, 2]`),
 	}.Entry(),
 	opdef.Op[pixelShuffleArgs]{
 		Schema: "pixel_shuffle(Tensor input, int upscale_factor) -> Tensor",
@@ -136,10 +106,7 @@ var padOps = []*opdef.Entry{
 			t, err := pixelUnshuffle(g.Out[0], a.UpscaleFactor)
 			return opdef.Grads{"input": {t}}, err
 		},
-		Cases: func(g opdef.Gen) []*pixelShuffleArgs {
-			return []*pixelShuffleArgs{{g.Normal(tensor.Float64, 2, 8, 2, 3), 2}, {g.Normal(tensor.Float32, 9, 2, 1),
-				3}, {g.Int(tensor.Int64, 0, 9, 1, 4, 2, 2), 2}}
-		},
+		Cases: opdef.Calls[pixelShuffleArgs](`f64[2, 8, 2, 3], 2; f32[9, 2, 1], 3; i64[1, 4, 2, 2]{0..9}, 2`),
 	}.Entry(),
 	opdef.Op[pixelUnshuffleArgs]{
 		Schema: "pixel_unshuffle(Tensor input, int downscale_factor) -> Tensor",
@@ -154,10 +121,7 @@ var padOps = []*opdef.Entry{
 			t, err := pixelShuffle(g.Out[0], a.DownscaleFactor)
 			return opdef.Grads{"input": {t}}, err
 		},
-		Cases: func(g opdef.Gen) []*pixelUnshuffleArgs {
-			return []*pixelUnshuffleArgs{{g.Normal(tensor.Float64, 2, 2, 4, 6), 2},
-				{g.Normal(tensor.Float32, 1, 6, 3), 3}}
-		},
+		Cases: opdef.Calls[pixelUnshuffleArgs](`f64[2, 2, 4, 6], 2; f32[1, 6, 3], 3`),
 	}.Entry(),
 	opdef.Op[channelShuffleArgs]{
 		Schema: "channel_shuffle(Tensor input, int groups) -> Tensor",
@@ -172,10 +136,7 @@ var padOps = []*opdef.Entry{
 			t, err := channelShuffle(g.Out[0], a.Groups, true)
 			return opdef.Grads{"input": {t}}, err
 		},
-		Cases: func(g opdef.Gen) []*channelShuffleArgs {
-			return []*channelShuffleArgs{{g.Normal(tensor.Float64, 2, 6, 2, 3), 2},
-				{g.Normal(tensor.Float32, 1, 6, 2), 3}}
-		},
+		Cases: opdef.Calls[channelShuffleArgs](`f64[2, 6, 2, 3], 2; f32[1, 6, 2], 3`),
 	}.Entry(),
 }
 

@@ -50,13 +50,8 @@ var viewDTypeOp = opdef.Op[viewDTypeArgs]{
 		}
 		return []*tensor.Tensor{v}, nil
 	},
-	Cases: func(g opdef.Gen) []*viewDTypeArgs {
-		return []*viewDTypeArgs{
-			{g.Normal(tensor.Float32, 2, 3), tensor.Int32}, {g.Normal(tensor.Float64, 2, 3), tensor.Float32},
-			{g.Int(tensor.Int16, -9, 9, 2, 4), tensor.Int64},
-			{g.Normal(tensor.BFloat16), tensor.Int16}, {g.Int(tensor.Uint8, 0, 255, 8), tensor.Float16},
-		}
-	},
+	Cases: opdef.Calls[viewDTypeArgs](`
+		f32[2, 3], i32; f64[2, 3], f32; i16[2, 4]{-9..9}, i64; bf16[], i16; u8[8]{0..255}, f16`),
 }.Entry()
 
 type viewDTypeArgs struct {
@@ -74,10 +69,7 @@ var complexAsRealOp = viewOp[opdef.UnaryArgs]{
 		// The gradient has pairs in the last dimension.
 		return opdef.Must(asComplex(g))
 	},
-	Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
-		return []*opdef.UnaryArgs{{Self: g.Normal(tensor.Complex64, 2, 3)}, {Self: g.Normal(tensor.Complex128)},
-			{Self: g.Normal(tensor.Complex64, 0, 2)}}
-	},
+	Cases: opdef.Calls[opdef.UnaryArgs](`c64[2, 3]; c128[]; c64[0, 2]`),
 }.Entry()
 
 var realAsComplexOp = viewOp[opdef.UnaryArgs]{
@@ -100,11 +92,8 @@ var realAsComplexOp = viewOp[opdef.UnaryArgs]{
 		}
 		return asComplex(t)
 	},
-	Back: func(_ *opdef.UnaryArgs, g *tensor.Tensor) *tensor.Tensor { return opdef.Must(asReal(g)) },
-	Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
-		return []*opdef.UnaryArgs{{Self: g.Normal(tensor.Float32, 3, 2)}, {Self: g.Normal(tensor.Float64, 2)},
-			{Self: g.Normal(tensor.Float32, 0, 2)}}
-	},
+	Back:   func(_ *opdef.UnaryArgs, g *tensor.Tensor) *tensor.Tensor { return opdef.Must(asReal(g)) },
+	Cases:  opdef.Calls[opdef.UnaryArgs](`f32[3, 2]; f64[2]; f32[0, 2]`),
 	Exempt: map[string]string{"strides": "the parts must be adjacent"},
 }.Entry().WithAutocast(opdef.AutocastFloat32)
 

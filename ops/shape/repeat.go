@@ -21,15 +21,9 @@ var repeatOps = []*opdef.Entry{
 		},
 		Back:    func(a *repeatArgs, g *tensor.Tensor) *tensor.Tensor { return repeatBack(a.Self.Shape, a.Repeats, g) },
 		Repeats: true,
-		Cases: func(g opdef.Gen) []*repeatArgs {
-			return []*repeatArgs{
-				{g.Normal(tensor.Float32, 2, 3), []int{2, 2}}, {g.Normal(tensor.Float64, 3), []int{2, 1, 3}},
-				{g.Normal(tensor.BFloat16), []int{3}}, {g.Normal(tensor.Float32, 2), []int{0}},
-				{g.Normal(tensor.Float32), []int{}},
-				{g.Normal(tensor.Float32, 2, 3), []int{1, 2}},
-				{g.Int(tensor.Int64, 0, 9, 3), []int{2}},
-			}
-		},
+		Cases: opdef.Calls[repeatArgs](`
+			f32[2, 3], [2, 2]; f64[3], [2, 1, 3]; bf16[], [3]; f32[2], [0]; f32[], []; f32[2, 3], [1, 2]
+			i64[3]{0..9}, [2]`),
 	}.Entry(),
 	viewOp[tileArgs]{
 		Schema: "tile(Tensor self, int[]... dims) -> Tensor",
@@ -41,10 +35,7 @@ var repeatOps = []*opdef.Entry{
 		},
 		Back:    func(a *tileArgs, g *tensor.Tensor) *tensor.Tensor { return repeatBack(a.Self.Shape, a.repeats(), g) },
 		Repeats: true,
-		Cases: func(g opdef.Gen) []*tileArgs {
-			return []*tileArgs{{g.Normal(tensor.Float32, 2, 3), []int{2}}, {g.Normal(tensor.Float64, 3), []int{2, 2}},
-				{g.Normal(tensor.Float32, 2, 0), []int{}}, {g.Int(tensor.Int64, 0, 9, 3), []int{2}}}
-		},
+		Cases:   opdef.Calls[tileArgs](`f32[2, 3], [2]; f64[3], [2, 2]; f32[2, 0], []; i64[3]{0..9}, [2]`),
 	}.Entry(),
 }
 

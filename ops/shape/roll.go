@@ -51,14 +51,9 @@ var rollOp = viewOp[rollArgs]{
 	Self: func(a *rollArgs) *tensor.Tensor { return a.Self },
 	View: func(a *rollArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return a.rolled(t, false) },
 	Back: func(a *rollArgs, g *tensor.Tensor) *tensor.Tensor { return opdef.Must(a.rolled(g, true)) },
-	Cases: func(g opdef.Gen) []*rollArgs {
-		return []*rollArgs{
-			{g.Normal(tensor.Float32, 4, 3), []int{1}, []int{}}, {g.Normal(tensor.Float64, 4, 3), []int{-1, 2},
-				[]int{1, 0}}, {g.Normal(tensor.Float32, 3), []int{7}, []int{0}},
-			{g.Normal(tensor.Float32, 0, 3), []int{1}, []int{0}}, {g.Normal(tensor.Float32), []int{1}, []int{}},
-			{g.Int(tensor.Int64, 0, 9, 4), []int{1}, []int{-1}},
-		}
-	},
+	Cases: opdef.Calls[rollArgs](`
+		f32[4, 3], [1]; f64[4, 3], [-1, 2], dims=[1, 0]; f32[3], [7], dims=[0]; f32[0, 3], [1], dims=[0]
+		f32[], [1]; i64[4]{0..9}, [1], dims=[-1]`),
 }.Entry()
 
 type rot90Args struct {
@@ -102,11 +97,6 @@ var rot90Op = viewOp[rot90Args]{
 	Self:   func(a *rot90Args) *tensor.Tensor { return a.Self },
 	View:   func(a *rot90Args, t *tensor.Tensor) (*tensor.Tensor, error) { return a.rotated(t, a.K) },
 	Back:   func(a *rot90Args, g *tensor.Tensor) *tensor.Tensor { return opdef.Must(a.rotated(g, -a.K)) },
-	Cases: func(g opdef.Gen) []*rot90Args {
-		return []*rot90Args{
-			{g.Normal(tensor.Float32, 2, 3), 1, []int{0, 1}}, {g.Normal(tensor.Float64, 2, 3, 2), -1, []int{1, 2}},
-			{g.Normal(tensor.Float32, 2, 3), 2, []int{0, 1}},
-			{g.Normal(tensor.Float32, 0, 3), 3, []int{0, 1}}, {g.Int(tensor.Int64, 0, 9, 2, 2), 4, []int{0, 1}},
-		}
-	},
+	Cases: opdef.Calls[rot90Args](`
+		f32[2, 3]; f64[2, 3, 2], k=-1, dims=[1, 2]; f32[2, 3], k=2; f32[0, 3], k=3; i64[2, 2]{0..9}, k=4`),
 }.Entry()

@@ -37,13 +37,9 @@ var shapeOps = []*opdef.Entry{
 		Self:   func(a *reshapeArgs) *tensor.Tensor { return a.Self },
 		View:   func(a *reshapeArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return reshape("shape", t, a.Shape) },
 		Back:   func(a *reshapeArgs, g *tensor.Tensor) *tensor.Tensor { return g.Reshape(a.Self.Shape...) },
-		Cases: func(g opdef.Gen) []*reshapeArgs {
-			var cs []*reshapeArgs
-			for _, c := range reshapeCases(g, true) {
-				cs = append(cs, &reshapeArgs{c.Self, c.Size})
-			}
-			return cs
-		},
+		Cases: opdef.Calls[reshapeArgs](`
+			f32[2, 6], [3, 4]; f64[2, 6], [-1, 2]; bf16[4], [2, 1, 2]; f32[], [1, 1]; f32[1], []; f32[0, 3], [3, 0]
+			c64[2, 2], [4]; i64[6]{-5..5}, [2, -1]; f32[2, 6]{gaps}, [4, 3]`),
 	}.Entry(),
 	likeShape("view_as", "Tensor.view_as", "torch.Tensor.view_as").WithUncast("view_as"),
 	likeShape("reshape_as", "Tensor.reshape_as", "torch.Tensor.reshape_as"),
@@ -67,14 +63,9 @@ var shapeOps = []*opdef.Entry{
 			}
 			return opdef.Node{}, err
 		},
-		Cases: func(g opdef.Gen) []*flattenArgs {
-			return []*flattenArgs{
-				{g.Normal(tensor.Float32, 2, 3, 4), 0, -1}, {g.Normal(tensor.Float64, 2, 3, 4), 1, 2},
-				{g.Normal(tensor.Float32), 0, -1},
-				{g.Normal(tensor.BFloat16, 2, 0, 4), -2, -1}, {g.Normal(tensor.Complex64, 3), 0, 0},
-				{g.Int(tensor.Int64, 0, 9, 2, 2), 0, 1},
-			}
-		},
+		Cases: opdef.Calls[flattenArgs](`
+			f32[2, 3, 4]; f64[2, 3, 4], start_dim=1, end_dim=2; f32[]; bf16[2, 0, 4], start_dim=-2
+			c64[3], end_dim=0; i64[2, 2]{0..9}, end_dim=1`),
 	}.Entry(),
 	viewOp[opdef.UnaryArgs]{
 		Schema: "ravel(Tensor self) -> Tensor",
@@ -109,13 +100,8 @@ var shapeOps = []*opdef.Entry{
 			return t.Reshape(slices.Concat(t.Shape[:dim], sizes, t.Shape[dim+1:])...), nil
 		},
 		Back: func(a *unflattenArgs, g *tensor.Tensor) *tensor.Tensor { return g.Reshape(a.Self.Shape...) },
-		Cases: func(g opdef.Gen) []*unflattenArgs {
-			return []*unflattenArgs{
-				{g.Normal(tensor.Float32, 2, 6), 1, []int{2, 3}}, {g.Normal(tensor.Float64, 6), -1, []int{3, -1}},
-				{g.Normal(tensor.Float32, 0, 3), 0, []int{0, 2}},
-				{g.Int(tensor.Int64, 0, 9, 4, 2), 0, []int{2, 2}},
-			}
-		},
+		Cases: opdef.Calls[unflattenArgs](`
+			f32[2, 6], 1, [2, 3]; f64[6], -1, [3, -1]; f32[0, 3], 0, [0, 2]; i64[4, 2]{0..9}, 0, [2, 2]`),
 	}.Entry(),
 	viewOp[squeezeArgs]{
 		Schema: "squeeze(Tensor self) -> Tensor",
@@ -126,15 +112,8 @@ var shapeOps = []*opdef.Entry{
 		View: func(a *squeezeArgs, t *tensor.Tensor) (*tensor.Tensor, error) {
 			return squeeze(t, func(int) bool { return true }), nil
 		},
-		Back: func(a *squeezeArgs, g *tensor.Tensor) *tensor.Tensor { return g.Reshape(a.Self.Shape...) },
-		Cases: func(g opdef.Gen) []*squeezeArgs {
-			return []*squeezeArgs{
-				{Self: g.Normal(tensor.Float32, 1, 3, 1)}, {Self: g.Normal(tensor.Float64, 2, 3)},
-				{Self: g.Normal(tensor.Float32)},
-				{Self: g.Normal(tensor.Float32, 1, 0, 1)},
-				{Self: g.Int(tensor.Int32, 0, 9, 1, 2)},
-			}
-		},
+		Back:  func(a *squeezeArgs, g *tensor.Tensor) *tensor.Tensor { return g.Reshape(a.Self.Shape...) },
+		Cases: opdef.Calls[squeezeArgs](`f32[1, 3, 1]; f64[2, 3]; f32[]; f32[1, 0, 1]; i32[1, 2]{0..9}`),
 	}.Entry(),
 	viewOp[viewDimArgs]{
 		Schema: "squeeze.dim(Tensor self, int dim) -> Tensor",
@@ -149,11 +128,8 @@ var shapeOps = []*opdef.Entry{
 			}
 			return squeeze(t, func(d int) bool { return d == dim }), nil
 		},
-		Back: func(a *viewDimArgs, g *tensor.Tensor) *tensor.Tensor { return g.Reshape(a.Self.Shape...) },
-		Cases: func(g opdef.Gen) []*viewDimArgs {
-			return []*viewDimArgs{{g.Normal(tensor.Float32, 1, 3, 1), 0}, {g.Normal(tensor.Float64, 1, 3, 1), -1},
-				{g.Normal(tensor.Float32, 2, 3), 1}, {g.Normal(tensor.Float32), 0}}
-		},
+		Back:  func(a *viewDimArgs, g *tensor.Tensor) *tensor.Tensor { return g.Reshape(a.Self.Shape...) },
+		Cases: opdef.Calls[viewDimArgs](`f32[1, 3, 1], 0; f64[1, 3, 1], -1; f32[2, 3], 1; f32[], 0`),
 	}.Entry(),
 	viewOp[viewDimsArgs]{
 		Schema: "squeeze.dims(Tensor self, int[] dim) -> Tensor",
@@ -168,11 +144,8 @@ var shapeOps = []*opdef.Entry{
 			}
 			return squeeze(t, func(d int) bool { return slices.Contains(dims, d) }), nil
 		},
-		Back: func(a *viewDimsArgs, g *tensor.Tensor) *tensor.Tensor { return g.Reshape(a.Self.Shape...) },
-		Cases: func(g opdef.Gen) []*viewDimsArgs {
-			return []*viewDimsArgs{{g.Normal(tensor.Float32, 1, 3, 1), []int{0, 1}}, {g.Normal(tensor.Float32, 1, 3, 1),
-				[]int{}}, {g.Normal(tensor.Float64, 1, 3, 1), []int{0, -1}}}
-		},
+		Back:  func(a *viewDimsArgs, g *tensor.Tensor) *tensor.Tensor { return g.Reshape(a.Self.Shape...) },
+		Cases: opdef.Calls[viewDimsArgs](`f32[1, 3, 1], [0, 1]; f32[1, 3, 1], []; f64[1, 3, 1], [0, -1]`),
 	}.Entry(),
 	viewOp[viewDimArgs]{
 		Schema: "unsqueeze(Tensor self, int dim) -> Tensor",
@@ -188,14 +161,8 @@ var shapeOps = []*opdef.Entry{
 			return t.Unsqueeze(dim), nil
 		},
 		Back: func(a *viewDimArgs, g *tensor.Tensor) *tensor.Tensor { return g.Reshape(a.Self.Shape...) },
-		Cases: func(g opdef.Gen) []*viewDimArgs {
-			return []*viewDimArgs{
-				{g.Normal(tensor.Float32, 2, 3), 0}, {g.Normal(tensor.Float64, 2, 3), -1},
-				{g.Normal(tensor.BFloat16, 2, 3), 1}, {g.Normal(tensor.Float32), 0},
-				{g.Normal(tensor.Float32, 0, 2), 2},
-				{g.Int(tensor.Bool, 0, 1, 3), 1},
-			}
-		},
+		Cases: opdef.Calls[viewDimArgs](`
+			f32[2, 3], 0; f64[2, 3], -1; bf16[2, 3], 1; f32[], 0; f32[0, 2], 2; bool[3]{0..1}, 1`),
 	}.Entry(),
 	atLeast(1), atLeast(2), atLeast(3),
 	complexAsRealOp, realAsComplexOp,
@@ -353,14 +320,8 @@ func likeShape(name, names, source string) *opdef.Entry {
 		Self: func(a *likeArgs) *tensor.Tensor { return a.Self },
 		View: func(a *likeArgs, t *tensor.Tensor) (*tensor.Tensor, error) { return reshape("other", t, a.Other.Shape) },
 		Back: func(a *likeArgs, g *tensor.Tensor) *tensor.Tensor { return g.Reshape(a.Self.Shape...) },
-		Cases: func(g opdef.Gen) []*likeArgs {
-			return []*likeArgs{
-				{g.Normal(tensor.Float32, 2, 6), g.Int(tensor.Int64, 0, 1, 3, 4)}, {g.Normal(tensor.Float64, 4),
-					g.Int(tensor.Int64, 0, 1, 2, 2)},
-				{g.Normal(tensor.Float32, 0, 3), g.Int(tensor.Int64, 0, 1, 0)},
-				{g.Normal(tensor.Float32), g.Int(tensor.Int64, 0, 1, 1, 1)},
-			}
-		},
+		Cases: opdef.Calls[likeArgs](`
+			f32[2, 6], i64[3, 4]{0..1}; f64[4], i64[2, 2]{0..1}; f32[0, 3], i64[0]{0..1}; f32[], i64[1, 1]{0..1}`),
 	}.Entry()
 }
 
@@ -416,13 +377,7 @@ func atLeast(n int) *opdef.Entry {
 			}
 			return opdef.Node{}, nil
 		},
-		Cases: func(g opdef.Gen) []*tensorsArgs {
-			return []*tensorsArgs{
-				{[]*tensor.Tensor{g.Normal(tensor.Float32)}}, {[]*tensor.Tensor{g.Normal(tensor.Float64, 3)}},
-				{[]*tensor.Tensor{g.Normal(tensor.Float32, 2, 3), g.Normal(tensor.Float32)}},
-				{[]*tensor.Tensor{g.Int(tensor.Int64, 0, 9, 2, 0)}},
-			}
-		},
+		Cases: opdef.Calls[tensorsArgs](`[f32[]]; [f64[3]]; [f32[2, 3], f32[]]; [i64[2, 0]{0..9}]`),
 	}.Entry()
 }
 

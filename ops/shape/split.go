@@ -28,28 +28,19 @@ var splitOps = []*opdef.Entry{
 			}
 			return dim, evenSizes(n, a.SplitSize), nil
 		},
-		Cases: func(g opdef.Gen) []*splitSizeArgs {
-			return []*splitSizeArgs{
-				{g.Normal(tensor.Float32, 4, 6), 2, 0}, {g.Normal(tensor.Float64, 2, 7), 3, -1},
-				{g.Normal(tensor.BFloat16, 3), 5, 0}, {g.Normal(tensor.Float32, 0, 2), 0, 0},
-				{g.Normal(tensor.Float32, 4, 3), 2, 1}, {g.Int(tensor.Int64, 0, 9, 4), 1, 0},
-			}
-		},
+		Cases: opdef.Calls[splitSizeArgs](`
+			f32[4, 6], 2; f64[2, 7], 3, dim=-1; bf16[3], 5; f32[0, 2], 0; f32[4, 3], 2, dim=1; i64[4]{0..9}, 1`),
 	}.Entry(),
 	// In Python the second argument of split is called split_size_or_sections,
 	// that of the method split_size.
 	splitSections("split.sections(Tensor self, int[] split_size_or_sections, int dim=0) -> Tensor[]", splitNames,
 		"split", func(a *sectionsArgs) (*tensor.Tensor, []int, int) {
 			return a.Self, a.SplitSizeOrSections, a.Dim
-		}, func(t *tensor.Tensor, sizes []int, dim int) *sectionsArgs {
-			return &sectionsArgs{t, sizes, dim}
 		}),
 	splitSections("split_with_sizes(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
 		"split_with_sizes Tensor.split_with_sizes unsafe_split_with_sizes Tensor.unsafe_split_with_sizes "+
 			"split_with_sizes_copy", "split_with_sizes", func(a *splitSizesArgs) (*tensor.Tensor, []int, int) {
 			return a.Self, a.SplitSizes, a.Dim
-		}, func(t *tensor.Tensor, sizes []int, dim int) *splitSizesArgs {
-			return &splitSizesArgs{t, sizes, dim}
 		}),
 	partsOp[chunksArgs]{
 		Schema: "chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
@@ -70,13 +61,8 @@ var splitOps = []*opdef.Entry{
 			}
 			return dim, evenSizes(n, max(n-1, 0)/a.Chunks+1), nil
 		},
-		Cases: func(g opdef.Gen) []*chunksArgs {
-			return []*chunksArgs{
-				{g.Normal(tensor.Float32, 4, 6), 2, 1}, {g.Normal(tensor.Float64, 7), 3, 0},
-				{g.Normal(tensor.Float32, 2), 5, 0}, {g.Normal(tensor.Float32, 2, 0), 2, -1},
-				{g.Normal(tensor.Float32, 4, 3), 2, 0}, {g.Int(tensor.Int64, 0, 9, 4), 4, 0},
-			}
-		},
+		Cases: opdef.Calls[chunksArgs](`
+			f32[4, 6], 2, dim=1; f64[7], 3; f32[2], 5; f32[2, 0], 2, dim=-1; f32[4, 3], 2; i64[4]{0..9}, 4`),
 	}.Entry(),
 	partsOp[viewDimArgs]{
 		Schema: "unbind(Tensor self, int dim=0) -> Tensor[]",
@@ -89,13 +75,8 @@ var splitOps = []*opdef.Entry{
 			return dim, slices.Repeat([]int{1}, tensor.Steps(n)), err
 		},
 		Drop: true,
-		Cases: func(g opdef.Gen) []*viewDimArgs {
-			return []*viewDimArgs{
-				{g.Normal(tensor.Float32, 2, 3), 0}, {g.Normal(tensor.Float64, 2, 3), -1}, {g.Normal(tensor.Float32, 3),
-					0}, {g.Normal(tensor.Float32, 0, 3), 0},
-				{g.Normal(tensor.Float32, 2, 3), 1}, {g.Int(tensor.Int64, 0, 9, 2), 0},
-			}
-		},
+		Cases: opdef.Calls[viewDimArgs](`
+			f32[2, 3]; f64[2, 3], dim=-1; f32[3]; f32[0, 3]; f32[2, 3], dim=1; i64[2]{0..9}`),
 	}.Entry(),
 	tensorSplitSectionsOp.WithUncast("tensor_split"), tensorSplitIndicesOp.WithUncast("tensor_split"),
 	tensorSplitTensorOp.WithUncast("tensor_split"),
@@ -152,8 +133,7 @@ func evenSizes(n, size int) []int {
 }
 
 // splitSections declares a split into parts of given sizes.
-func splitSections[A any](schema, names, uncast string, get func(*A) (*tensor.Tensor, []int, int),
-	make func(*tensor.Tensor, []int, int) *A) *opdef.Entry {
+func splitSections[A any](schema, names, uncast string, get func(*A) (*tensor.Tensor, []int, int)) *opdef.Entry {
 	return partsOp[A]{
 		Schema: schema, Names: names, Uncast: uncast,
 		Doc: opdef.Doc{Summary: "Parts of given sizes along a dimension", Source: "torch.split"},
@@ -179,14 +159,9 @@ func splitSections[A any](schema, names, uncast string, get func(*A) (*tensor.Te
 			}
 			return d, sizes, nil
 		},
-		Cases: func(g opdef.Gen) []*A {
-			return []*A{
-				make(g.Normal(tensor.Float32, 4, 6), []int{1, 0, 3}, 0), make(g.Normal(tensor.Float64, 2, 5),
-					[]int{3, 2}, -1), make(g.Normal(tensor.Float32, 0, 2), []int{0, 0}, 0),
-				make(g.Normal(tensor.Float32, 3, 2), []int{1, 2}, 0),
-				make(g.Int(tensor.Int64, 0, 9, 4), []int{4}, 0),
-			}
-		},
+		Cases: opdef.Calls[A](`
+			f32[4, 6], [1, 0, 3]; f64[2, 5], [3, 2], dim=-1; f32[0, 2], [0, 0]; f32[3, 2], [1, 2]
+			i64[4]{0..9}, [4]`),
 	}.Entry()
 }
 
@@ -227,10 +202,7 @@ var tensorSplitSectionsOp = spansOp("tensor_split.sections(Tensor self, int sect
 		}
 		return dim, sectionSpans(n, a.Sections), err
 	},
-	func(g opdef.Gen) []*tensorSplitSections {
-		return []*tensorSplitSections{{g.Normal(tensor.Float32, 7, 2), 3, 0}, {g.Normal(tensor.Float64, 2), 3, -1},
-			{g.Int(tensor.Int64, 0, 9, 2, 4), 1, 1}}
-	})
+	opdef.Calls[tensorSplitSections](`f32[7, 2], 3; f64[2], 3, dim=-1; i64[2, 4]{0..9}, 1, dim=1`))
 
 var tensorSplitIndicesOp = spansOp("tensor_split.indices(Tensor self, int[] indices, int dim=0) -> Tensor[]",
 	"tensor_split", "along a dimension, cut before the given indices", 1,
@@ -239,12 +211,7 @@ var tensorSplitIndicesOp = spansOp("tensor_split.indices(Tensor self, int[] indi
 		dim, n, err := cutDim(a.Self, a.Dim)
 		return dim, indexSpans(n, a.Indices), err
 	},
-	func(g opdef.Gen) []*tensorSplitIndices {
-		return []*tensorSplitIndices{
-			{g.Normal(tensor.Float32, 5, 2), []int{1, 3}, 0}, {g.Normal(tensor.Float64, 2, 4), []int{-1}, 1},
-			{g.Normal(tensor.Float64, 5), []int{3, 1, 7}, 0}, {g.Int(tensor.Int64, 0, 9, 3), []int{}, 0},
-		}
-	})
+	opdef.Calls[tensorSplitIndices](`f32[5, 2], [1, 3]; f64[2, 4], [-1], dim=1; f64[5], [3, 1, 7]; i64[3]{0..9}, []`))
 
 // An axisSplit is a tensor_split along a fixed dimension.
 type axisSplit struct {
@@ -272,10 +239,7 @@ func axisSections(x axisSplit) *opdef.Entry {
 			}
 			return dim, sectionSpans(n, a.Sections), err
 		},
-		func(g opdef.Gen) []*axisSectionsArgs {
-			return []*axisSectionsArgs{{g.Normal(tensor.Float32, 2, 2, 2), 2}, {g.Normal(tensor.Float64, 4, 2, 4), 1},
-				{g.Int(tensor.Int64, 0, 9, 2, 4, 2), 2}}
-		})
+		opdef.Calls[axisSectionsArgs](`f32[2, 2, 2], 2; f64[4, 2, 4], 1; i64[2, 4, 2]{0..9}, 2`))
 }
 
 // axisIndices declares a cut before the given indices.
@@ -287,10 +251,7 @@ func axisIndices(x axisSplit) *opdef.Entry {
 			dim, n, err := cutDim(a.Self, x.dim(a.Self))
 			return dim, indexSpans(n, a.Indices), err
 		},
-		func(g opdef.Gen) []*axisIndicesArgs {
-			return []*axisIndicesArgs{{g.Normal(tensor.Float32, 3, 3, 3), []int{1, 2}},
-				{g.Normal(tensor.Float64, 4, 4, 4), []int{2, 1, 7}}, {g.Int(tensor.Int64, 0, 9, 3, 3, 3), []int{}}}
-		})
+		opdef.Calls[axisIndicesArgs](`f32[3, 3, 3], [1, 2]; f64[4, 4, 4], [2, 1, 7]; i64[3, 3, 3]{0..9}, []`))
 }
 
 var tensorSplitTensorOp = spansOp("tensor_split.tensor_indices_or_sections(Tensor self, Tensor "+
@@ -316,12 +277,7 @@ var tensorSplitTensorOp = spansOp("tensor_split.tensor_indices_or_sections(Tenso
 		}
 		return dim, indexSpans(n, at), nil
 	},
-	func(g opdef.Gen) []*tensorSplitTensor {
-		return []*tensorSplitTensor{
-			{g.Normal(tensor.Float32, 5, 3), tensor.New(tensor.Int64, []int{2}, []int64{1, 3}), 0},
-			{g.Normal(tensor.Float64, 2, 7), tensor.Scalar(tensor.Int64, int64(3)), 1},
-		}
-	})
+	opdef.Calls[tensorSplitTensor](`f32[5, 3], i64[2]{= 1 3}; f64[2, 7], i64[]{= 3}, dim=1`))
 
 // ToInts are the numbers as int.
 func ToInts(v []int64) []int {

@@ -89,13 +89,7 @@ var asStridedOp = opdef.Op[asStridedArgs]{
 	Bounds: opdef.Bounds[*asStridedArgs]{
 		GradTerms: func(a *asStridedArgs) int { return max(1, tensor.Numel(a.Size)) },
 	},
-	Cases: func(g opdef.Gen) []*asStridedArgs {
-		one := 1
-		return []*asStridedArgs{
-			{g.Normal(tensor.Float32, 10), []int{3, 3}, []int{2, 1}, &one}, {g.Normal(tensor.Float64, 4, 4), []int{4},
-				[]int{5}, nil}, {g.Normal(tensor.Float32, 3), []int{}, []int{}, &one},
-			{g.Normal(tensor.Float32, 3), []int{2, 0}, []int{1, 1}, nil}, {g.Int(tensor.Int64, 0, 9, 6), []int{2, 3},
-				[]int{1, 2}, nil},
-		}
-	},
+	Cases: opdef.Calls[asStridedArgs](`
+		f32[10], [3, 3], [2, 1], storage_offset=1; f64[4, 4], [4], [5]; f32[3], [], [], storage_offset=1
+		f32[3], [2, 0], [1, 1]; i64[6]{0..9}, [2, 3], [1, 2]`),
 }.Entry()

@@ -35,13 +35,9 @@ func medianOp(schema, summary, notes string, ignoreNaN bool) *opdef.Entry {
 			return &ranking{self: a.Self, dim: d, k: 1, keepdim: a.Keepdim,
 				pick: func(row []uint64, _ int) int { return medianRank(row, ignoreNaN) }}, err
 		},
-		Cases: func(g opdef.Gen) []*MedianArgs {
-			return []*MedianArgs{
-				{g.Distinct(tensor.Float32, 3, 5), -1, false}, {g.Distinct(tensor.Float64, 4, 3), 0, true},
-				{g.Distinct(tensor.Float32), 0, false}, {g.Int(tensor.Int64, -3, 3, 8), 0, false},
-				{g.Distinct(tensor.Float32, 4, 3), 1, false},
-			}
-		},
+		Cases: opdef.Calls[MedianArgs](`
+			f32[3, 5]{distinct}, -1; f64[4, 3]{distinct}, 0, keepdim=True; f32[]{distinct}, 0; i64[8]{-3..3}, 0
+			f32[4, 3]{distinct}, 1`),
 	}.Entry()
 }
 
@@ -95,11 +91,8 @@ func medianAllOp(name string, ignoreNaN bool) *opdef.Entry {
 			}
 			return []*tensor.Tensor{res[0].Reshape()}, nil
 		},
-		Grad: grad,
-		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
-			return []*opdef.UnaryArgs{{Self: g.Distinct(tensor.Float32, 3, 5)}, {Self: g.Distinct(tensor.Float64, 4)},
-				{Self: g.Distinct(tensor.Float32)}, {Self: g.Int(tensor.Int64, -3, 3, 8)}}
-		},
+		Grad:  grad,
+		Cases: opdef.Calls[opdef.UnaryArgs](`f32[3, 5]{distinct}; f64[4]{distinct}; f32[]{distinct}; i64[8]{-3..3}`),
 	}.Entry()
 }
 
@@ -113,10 +106,7 @@ var modeOp = rankOp[MedianArgs]{
 		return &ranking{self: a.Self, dim: d, k: 1, keepdim: a.Keepdim,
 			pick: func(row []uint64, _ int) int { return modeRank(row) }}, err
 	},
-	Cases: func(g opdef.Gen) []*MedianArgs {
-		return []*MedianArgs{{g.Distinct(tensor.Float64, 3, 1), -1, false}, {g.Distinct(tensor.Float32), 0, false},
-			{g.Int(tensor.Int64, -3, 3, 8), 0, true}}
-	},
+	Cases: opdef.Calls[MedianArgs](`f64[3, 1]{distinct}; f32[]{distinct}, dim=0; i64[8]{-3..3}, dim=0, keepdim=True`),
 }.Entry()
 
 // modeRank is the rank of the last of the most frequent keys.

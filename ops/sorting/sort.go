@@ -24,15 +24,10 @@ var sortOps = []*opdef.Entry{
 			return &ranking{self: a.Self, dim: d, k: rowLen(a.Self, d), keepdim: true, descending: a.Descending,
 				distinct: true, stable: a.Stable != nil && *a.Stable}, err
 		},
-		Cases: func(g opdef.Gen) []*sortArgs {
-			yes := true
-			return []*sortArgs{
-				{g.Distinct(tensor.Float32, 3, 5), -1, false, nil}, {g.Distinct(tensor.Float64, 3, 4, 2), 1, true, nil},
-				{g.Distinct(tensor.Float32), 0, false, nil}, {g.Distinct(tensor.Float32, 0, 3), 0, false, nil},
-				{g.Distinct(tensor.Float32, 4, 3), 0, false, &yes}, {g.Int(tensor.Int64, -3, 3, 8),
-					0, true, nil}, {g.Int(tensor.Bool, 0, 1, 6), 0, false, nil},
-			}
-		},
+		Cases: opdef.Calls[sortArgs](`
+			f32[3, 5]{distinct}; f64[3, 4, 2]{distinct}, dim=1, descending=True; f32[]{distinct}, dim=0
+			f32[0, 3]{distinct}, dim=0; f32[4, 3]{distinct}, dim=0, stable=True
+			i64[8]{-3..3}, dim=0, descending=True; bool[6]{0..1}, dim=0`),
 	}.Entry().ShapedAs("self"),
 	rankOp[argsortArgs]{
 		Schema: "argsort(Tensor self, int dim=-1, bool descending=False, bool stable=False) -> Tensor",
@@ -43,10 +38,8 @@ var sortOps = []*opdef.Entry{
 			return &ranking{self: a.Self, dim: d, k: rowLen(a.Self, d), keepdim: true, descending: a.Descending,
 				distinct: true, stable: a.Stable}, err
 		},
-		Cases: func(g opdef.Gen) []*argsortArgs {
-			return []*argsortArgs{{g.Distinct(tensor.Float32, 3, 5), -1, false, false},
-				{g.Distinct(tensor.Float64, 3, 4), 0, true, true}, {g.Int(tensor.Int64, -3, 3, 8), 0, false, false}}
-		},
+		Cases: opdef.Calls[argsortArgs](`
+			f32[3, 5]{distinct}; f64[3, 4]{distinct}, dim=0, descending=True, stable=True; i64[8]{-3..3}, dim=0`),
 	}.Entry().ShapedAs("self"),
 	rankOp[opdef.UnaryArgs]{
 		Schema: "msort(Tensor self) -> Tensor",
@@ -55,10 +48,7 @@ var sortOps = []*opdef.Entry{
 		Plan: func(a *opdef.UnaryArgs) (*ranking, error) {
 			return &ranking{self: a.Self, k: rowLen(a.Self, 0), keepdim: true, distinct: true}, nil
 		},
-		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
-			return []*opdef.UnaryArgs{{Self: g.Distinct(tensor.Float32, 3, 5)}, {Self: g.Distinct(tensor.Float64, 4)},
-				{Self: g.Int(tensor.Int64, -3, 3, 8)}}
-		},
+		Cases: opdef.Calls[opdef.UnaryArgs](`f32[3, 5]{distinct}; f64[4]{distinct}; i64[8]{-3..3}`),
 	}.Entry().ShapedAs("self"),
 	rankOp[topkArgs]{
 		Schema: "topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, " +
@@ -81,15 +71,9 @@ var sortOps = []*opdef.Entry{
 			return &ranking{self: a.Self, dim: d, k: k, keepdim: true, descending: a.Largest, distinct: true,
 				unordered: !a.Sorted}, nil
 		},
-		Cases: func(g opdef.Gen) []*topkArgs {
-			return []*topkArgs{
-				{g.Distinct(tensor.Float32, 3, 5), 2, -1, true, true}, {g.Distinct(tensor.Float64, 4, 3), 3, 0, false,
-					true}, {g.Distinct(tensor.Float32), 1, 0, true, true}, {g.Distinct(tensor.BFloat16, 20), 1, 0,
-					true, false},
-				{g.Distinct(tensor.Float32, 4, 3), 0, 1, true, true},
-				{g.Int(tensor.Int64, -3, 3, 40), 3, 0, true, true},
-			}
-		},
+		Cases: opdef.Calls[topkArgs](`
+			f32[3, 5]{distinct}, 2; f64[4, 3]{distinct}, 3, dim=0, largest=False; f32[]{distinct}, 1, dim=0
+			bf16[20]{distinct}, 1, dim=0, sorted=False; f32[4, 3]{distinct}, 0, dim=1; i64[40]{-3..3}, 3, dim=0`),
 	}.Entry(),
 	rankOp[kthvalueArgs]{
 		Schema: "kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
@@ -107,13 +91,9 @@ var sortOps = []*opdef.Entry{
 			return &ranking{self: a.Self, dim: d, k: 1, keepdim: a.Keepdim,
 				pick: func([]uint64, int) int { return a.K - 1 }}, nil
 		},
-		Cases: func(g opdef.Gen) []*kthvalueArgs {
-			return []*kthvalueArgs{
-				{g.Distinct(tensor.Float32, 3, 5), 2, -1, false}, {g.Distinct(tensor.Float64, 4, 3), 4, 0, true},
-				{g.Distinct(tensor.Float32), 1, 0, false}, {g.Int(tensor.Int64, -3, 3, 8), 3, 0, false},
-				{g.Distinct(tensor.Float32, 4, 3), 1, 1, false},
-			}
-		},
+		Cases: opdef.Calls[kthvalueArgs](`
+			f32[3, 5]{distinct}, 2; f64[4, 3]{distinct}, 4, dim=0, keepdim=True; f32[]{distinct}, 1, dim=0
+			i64[8]{-3..3}, 3, dim=0; f32[4, 3]{distinct}, 1, dim=1`),
 	}.Entry(),
 	medianOp("median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
 		"The median along a dimension, with its index",

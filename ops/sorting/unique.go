@@ -33,16 +33,12 @@ var uniqueOps = []*opdef.Entry{
 			slices.SortStableFunc(order, s.compare)
 			return s.groups(order, a.ReturnInverse, a.ReturnCounts), nil
 		},
-		Cases: func(g opdef.Gen) []*uniqueArgs {
-			zero, one := 0, 1
-			return []*uniqueArgs{
-				{g.Int(tensor.Int64, 0, 3, 8), true, true, true, nil}, {g.Normal(tensor.Float32, 2, 3), true, false,
-					false, nil}, {g.Int(tensor.Bool, 0, 1, 5), false, true, false, nil},
-				{g.Int(tensor.Int32, 0, 1, 5, 2), true, true, true, &zero}, {g.Int(tensor.Uint8, 0, 1, 1, 5), true,
-					false, true, &one}, {g.Int(tensor.Int64, 0, 3), true, true, true, nil},
-				{g.Int(tensor.Int64, 0, 3, 0), true, true, true, nil},
-			}
-		},
+		Cases: opdef.Calls[uniqueArgs](`
+			i64[8]{0..3}, return_inverse=True, return_counts=True; f32[2, 3]
+			bool[5]{0..1}, sorted=False, return_inverse=True
+			i32[5, 2]{0..1}, return_inverse=True, return_counts=True, dim=0
+			u8[1, 5]{0..1}, return_counts=True, dim=1; i64[]{0..3}, return_inverse=True, return_counts=True
+			i64[0]{0..3}, return_inverse=True, return_counts=True`),
 	}.Entry(),
 	opdef.Op[uniqueConsecutiveArgs]{
 		Schema: "unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? " +
@@ -62,13 +58,9 @@ var uniqueOps = []*opdef.Entry{
 			}
 			return s.groups(order, a.ReturnInverse, a.ReturnCounts), nil
 		},
-		Cases: func(g opdef.Gen) []*uniqueConsecutiveArgs {
-			zero := 0
-			return []*uniqueConsecutiveArgs{
-				{g.Int(tensor.Int64, 0, 1, 8), true, true, nil}, {g.Normal(tensor.Float32, 2, 3), false, false, nil},
-				{g.Int(tensor.Int32, 0, 1, 5, 1), true, true, &zero}, {g.Int(tensor.Int64, 0, 3, 0), true, false, nil},
-			}
-		},
+		Cases: opdef.Calls[uniqueConsecutiveArgs](`
+			i64[8]{0..1}, return_inverse=True, return_counts=True; f32[2, 3]
+			i32[5, 1]{0..1}, return_inverse=True, return_counts=True, dim=0; i64[0]{0..3}, return_inverse=True`),
 	}.Entry(),
 	opdef.Op[searchsortedArgs]{
 		Schema: "searchsorted(Tensor sorted_sequence, Tensor|Scalar self, *, bool out_int32=False, bool " +
@@ -106,11 +98,9 @@ var uniqueOps = []*opdef.Entry{
 			return searchsorted(&searchsortedArgs{SortedSequence: a.Boundaries, Self: a.Self, OutInt32: a.OutInt32,
 				Right: a.Right})
 		},
-		Cases: func(g opdef.Gen) []*bucketizeArgs {
-			b := tensor.New(tensor.Float32, []int{3}, []float64{-1, 0, 1})
-			return []*bucketizeArgs{{g.Normal(tensor.Float32, 2, 3), b, false, false},
-				{tensor.Wrap(0.0), b, true, true}, {g.Int(tensor.Int64, -2, 2, 5), b, false, true}}
-		},
+		Cases: opdef.Calls[bucketizeArgs](`
+			f32[2, 3], f32[3]{= -1 0 1}; 0.0, f32[3]{= -1 0 1}, out_int32=True, right=True
+			i64[5]{-2..2}, f32[3]{= -1 0 1}, right=True`),
 	}.Entry(),
 	isinOp,
 }
@@ -370,9 +360,6 @@ var isinOp = opdef.Op[isinArgs]{
 			}
 		})}, nil
 	},
-	Cases: func(g opdef.Gen) []*isinArgs {
-		return []*isinArgs{{g.Int(tensor.Int64, 0, 5, 2, 3), g.Int(tensor.Int64, 0, 5, 3), false, false},
-			{g.Int(tensor.Int64, 0, 2, 4), tensor.Wrap(int64(1)), false, true}, {g.Normal(tensor.Float32, 3),
-				g.Normal(tensor.Float64, 2), true, false}}
-	},
+	Cases: opdef.Calls[isinArgs](`
+		i64[2, 3]{0..5}, i64[3]{0..5}; i64[4]{0..2}, 1, invert=True; f32[3], f64[2], assume_unique=True`),
 }.Entry()

@@ -132,15 +132,8 @@ func besselWave(name, summary, formula string, f func(float64) float64, scale fu
 			return func(x, y float64) float64 { return k * kernel.FiniteAbs(scale(x, y)) }
 		},
 		Traits: opdef.Traits{NoGrad: "torch defines none for special." + name},
-		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
-			return []*opdef.UnaryArgs{
-				{Self: g.Uniform(tensor.Float64, 0.1, 20, 3, 4)}, {Self: g.Uniform(tensor.Float32, 0.1, 20, 5)},
-				{Self: g.Normal(tensor.Float32)},
-				{Self: g.Normal(tensor.Float32, 0, 3)},
-				{Self: g.Int(tensor.Int64, -4, 4, 5)},
-				{Self: g.Uniform(tensor.BFloat16, 0.1, 20, 5)},
-			}
-		},
+		Cases: opdef.Calls[opdef.UnaryArgs](`
+			f64[3, 4]{0.1..20}; f32[5]{0.1..20}; f32[]; f32[0, 3]; i64[5]{-4..4}; bf16[5]{0.1..20}`),
 	}.Entry()
 }
 

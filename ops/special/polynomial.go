@@ -143,17 +143,8 @@ func polynomialOp(name, summary, formula string, p interface {
 				})
 			},
 		},
-		Cases: func(g opdef.Gen) []*polynomialArgs {
-			f32, f64 := tensor.Float32, tensor.Float64
-			degrees := func(shape ...int) *tensor.Tensor { return g.Int(tensor.Int64, -1, 9, shape...) }
-			return []*polynomialArgs{
-				{g.Normal(f64, 3, 4), degrees(3, 4)}, {g.Uniform(f64, -1, 1, 3, 1), degrees(4)},
-				{g.Normal(f32, 5), tensor.Wrap(int64(3))},
-				{tensor.Wrap(0.25), opdef.Cast(degrees(5), f32)}, {g.Normal(f32, 0, 3), degrees(3)},
-				{g.Int(tensor.Int32, -2, 2, 4), degrees(4)},
-				{tensor.New(f32, []int{4}, []float64{-1, 1, 0, math.NaN()}), tensor.Wrap(int64(7))},
-				{g.Normal(f32), degrees()},
-			}
-		},
+		Cases: opdef.Calls[polynomialArgs](`
+			f64[3, 4], i64[3, 4]{-1..9}; f64[3, 1]{-1..1}, i64[4]{-1..9}; f32[5], 3; 0.25, f32[5]{= 0 5 6 3 1}
+			f32[0, 3], i64[3]{-1..9}; i32[4]{-2..2}, i64[4]{-1..9}; f32[4]{= -1 1 0 NaN}, 7; f32[], i64[]{-1..9}`),
 	}.Entry()
 }

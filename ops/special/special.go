@@ -148,10 +148,9 @@ var specialOps = []*opdef.Entry{
 				return opdef.Grads{"self": sum}, nil
 			},
 		},
-		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
-			return append(elements.CasesAwayFromZero(g), &opdef.UnaryArgs{Self: tensor.New(tensor.Float64, []int{3},
-				[]float64{0, 1, -0.5})})
-		},
+		Cases: opdef.Calls[opdef.UnaryArgs](`
+			f64[3, 4]{apart 0}; f32[5]{apart 0}; bf16[2, 3]{apart 0}; f16[]{apart 0}; f32[0, 3]; c128[3, 2]; c64[4]
+			i32[6]{-4..4}; f64[3]{= 0 1 -0.5}`),
 	}.Entry(),
 	opdef.Pointwise[logitArgs]{
 		Schema: "logit(Tensor self, float? eps=None) -> Tensor", Names: "logit special.logit Tensor.logit",
@@ -193,16 +192,9 @@ var specialOps = []*opdef.Entry{
 		DElse: func(*logitArgs) func(x, d float64) float64 { // -0 is compared with 0
 			return func(x, d float64) float64 { return elements.IfElse(x == 0, math.Abs(d), d) }
 		},
-		Cases: func(g opdef.Gen) []*logitArgs {
-			eps := 0.125
-			u := func(dt tensor.DType, shape ...int) *tensor.Tensor { return g.Uniform(dt, 0.15, 0.85, shape...) }
-			return []*logitArgs{
-				{u(tensor.Float64, 3, 4), nil}, {u(tensor.Float32, 5), &eps}, {u(tensor.BFloat16, 4), nil},
-				{u(tensor.Float32), nil}, {u(tensor.Float32, 0, 2), nil}, {g.Int(tensor.Int64, 0, 1, 4), &eps},
-				{tensor.New(tensor.Float32, []int{4}, []float64{0, 1, -0.5, 2}), nil},
-				{tensor.New(tensor.Float64, []int{4}, []float64{0, 1, -0.5, 2}), &eps},
-			}
-		},
+		Cases: opdef.Calls[logitArgs](`
+			f64[3, 4]{0.15..0.85}; f32[5]{0.15..0.85}, eps=0.125; bf16[4]{0.15..0.85}; f32[]{0.15..0.85}
+			f32[0, 2]{0.15..0.85}; i64[4]{0..1}, eps=0.125; f32[4]{= 0 1 -0.5 2}; f64[4]{= 0 1 -0.5 2}, eps=0.125`),
 	}.Entry(),
 	opdef.Unary{
 		Name: "lgamma", Names: "lgamma special.gammaln Tensor.lgamma",
@@ -250,15 +242,9 @@ var specialOps = []*opdef.Entry{
 				math.Log(math.Pi)))
 		},
 		DS: func(a *mvlgammaArgs) func(x, y float64) float64 { return ignoreResult(a.sum(digammaScale, 0)) },
-		Cases: func(g opdef.Gen) []*mvlgammaArgs {
-			return []*mvlgammaArgs{
-				{g.Uniform(tensor.Float64, 1.2, 5, 3, 4), 3}, {g.Uniform(tensor.Float32, 0.3, 5, 5), 1},
-				{g.Uniform(tensor.Float32, 2.5, 5), 5},
-				{g.Uniform(tensor.BFloat16, 3, 5, 4),
-					4}, {g.Int(tensor.Int64, 2, 6, 4), 3},
-				{g.Uniform(tensor.Float32, 1, 2, 0, 2), 2},
-			}
-		},
+		Cases: opdef.Calls[mvlgammaArgs](`
+			f64[3, 4]{1.2..5}, 3; f32[5]{0.3..5}, 1; f32[]{2.5..5}, 5; bf16[4]{3..5}, 4; i64[4]{2..6}, 3
+			f32[0, 2]{1..2}, 2`),
 	}.Entry(),
 	gammaRatio("igamma", "gammainc", "lower", "integral of t**(self-1) * exp(-t) from 0 to other, over Gamma(self)",
 		kernel.GammaP, 1),
@@ -286,11 +272,11 @@ var specialOps = []*opdef.Entry{
 					func(gi, s, q float64) float64 { return math.Abs(gi * s * zetaScale(s+1, q)) })
 			},
 		},
-		Cases: func(g opdef.Gen) []*opdef.BinaryArgs {
-			cs := shapeAndQuantile(g, 1.5, 4, 0.5, 4)
-			return append(cs, &opdef.BinaryArgs{Self: tensor.Wrap(2.5), Other: g.Uniform(tensor.Float32, 0.5, 4, 3)},
-				&opdef.BinaryArgs{Self: g.Int(tensor.Int64, 2, 4, 3), Other: tensor.Wrap(int64(2))})
-		},
+		Cases: opdef.Calls[opdef.BinaryArgs](`
+			f64[3, 4]{1.5..4 fixed}, f64[3, 4]{0.5..4}; f64[3, 1]{1.5..4 fixed}, f64[4]{0.5..4}
+			f32[5]{1.5..4 fixed}, f32[]{0.5..4}; f64[2, 3]{1.5..4 fixed}, f64[2, 3]{0.5..4}
+			bf16[4]{1.5..4 fixed}, bf16[4]{0.5..4}; f32[0, 3]{1.5..4 fixed}, f32[3]{0.5..4}
+			f32[]{1.5..4 fixed}, f32[]{0.5..4}; 2.5, f32[3]{0.5..4}; i64[3]{2..4}, 2`),
 	}.Entry(),
 }
 

@@ -443,9 +443,6 @@ func fftShift(name string, more int) *opdef.Entry {
 			t, err := rotate(g.Out[0], a.Dim, 1-more)
 			return opdef.Grads{"self": {t}}, err
 		},
-		Cases: func(g opdef.Gen) []*shiftArgs {
-			return []*shiftArgs{{g.Normal(tensor.Float64, 3, 4), nil}, {g.Normal(tensor.Float32, 5), []int{0}},
-				{g.Normal(tensor.Complex128, 2, 3), []int{-1}}, {g.Int(tensor.Int64, 0, 9, 3), nil}}
-		},
+		Cases: opdef.Calls[shiftArgs](`f64[3, 4]; f32[5], dim=[0]; c128[2, 3], dim=[-1]; i64[3]{0..9}`),
 	}.Entry()
 }

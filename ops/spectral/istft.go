@@ -227,17 +227,9 @@ func (o *overlapAdd) magnitudes([]*tensor.Tensor) []*tensor.Tensor {
 	return []*tensor.Tensor{tensor.New(tensor.Float64, o.shape, out)}
 }
 
-func istftCases(g opdef.Gen) []*istftArgs {
-	f32, f64, c128 := tensor.Float32, tensor.Float64, tensor.Complex128
-	no, two, five, eleven := false, 2, 5, 11
-	return []*istftArgs{
-		{Self: g.Normal(c128, 4, 5), NFft: 6, Center: true},
-		{Self: g.Normal(f64, 2, 4, 3, 2), NFft: 6, HopLength: &two, WinLength: &five, Window: g.Uniform(f64, 0.5, 1, 5),
-			Center: true, Normalized: true},
-		{Self: g.Normal(f32, 2, 5, 4, 2), NFft: 5, HopLength: &two, Onesided: &no},
-		{Self: g.Normal(c128, 5, 4), NFft: 5, HopLength: &two, Window: g.Uniform(c128, 0.5, 1, 5), ReturnComplex: true},
-		{Self: g.Normal(c128, 2, 6, 3), NFft: 6, HopLength: &two, Window: g.Uniform(f64, 0.5, 1, 6), Center: true,
-			Length: &five, ReturnComplex: true},
-		{Self: g.Normal(f64, 2, 4, 3, 2), NFft: 6, HopLength: &two, Length: &eleven},
-	}
-}
+var istftCases = opdef.Calls[istftArgs](`
+	c128[4, 5], 6; f64[2, 4, 3, 2], 6, hop_length=2, win_length=5, window=f64[5]{0.5..1}, normalized=True
+	f32[2, 5, 4, 2], 5, hop_length=2, center=False, onesided=False
+	c128[5, 4], 5, hop_length=2, window=c128[5]{0.5..1}, center=False, return_complex=True
+	c128[2, 6, 3], 6, hop_length=2, window=f64[6]{0.5..1}, length=5, return_complex=True
+	f64[2, 4, 3, 2], 6, hop_length=2, center=False, length=11`)

@@ -395,20 +395,11 @@ func (s *spectrogram) magnitudes(outs []*tensor.Tensor) []*tensor.Tensor {
 	return []*tensor.Tensor{opdef.Must(t.Expand(outs[0].Shape...))}
 }
 
-func stftCases(g opdef.Gen) []*stftArgs {
-	f32, f64, c128 := tensor.Float32, tensor.Float64, tensor.Complex128
-	yes, no, two, five := true, false, 2, 5
-	return []*stftArgs{
-		{Self: g.Normal(f64, 12), NFft: 6, Center: true, PadMode: "reflect", ReturnComplex: &yes},
-		{Self: g.Normal(f64, 2, 11), NFft: 6, HopLength: &two, WinLength: &five, Window: g.Uniform(f64, 0.5, 1, 5),
-			Center: true, PadMode: "constant", Normalized: true, ReturnComplex: &yes},
-		{Self: g.Normal(f32, 2, 9), NFft: 5, HopLength: &two, PadMode: "reflect", Onesided: &no, ReturnComplex: &no},
-		{Self: g.Normal(f64, 9), NFft: 4, HopLength: &two, Window: g.Normal(c128, 4), Center: true,
-			PadMode: "circular"},
-		{Self: g.Normal(c128, 2, 8), NFft: 4, HopLength: &two, Center: true, PadMode: "replicate"},
-		{Self: g.Normal(f64, 2, 9), NFft: 5, HopLength: &five, WinLength: &two,
-			Window: g.Uniform(f64, 0.5, 1, 2), PadMode: "reflect", ReturnComplex: &no},
-		{Self: g.Normal(f64, 2, 9), NFft: 8, HopLength: &two, WinLength: &five, Window: g.Uniform(f64, 0.5, 1, 5),
-			PadMode: "reflect", ReturnComplex: &yes, AlignToWindow: &yes},
-	}
-}
+var stftCases = opdef.Calls[stftArgs](`
+	f64[12], 6, return_complex=True
+	f64[2, 11], 6, hop_length=2, win_length=5, window=f64[5]{0.5..1}, pad_mode='constant', normalized=True,
+	return_complex=True; f32[2, 9], 5, hop_length=2, center=False, onesided=False, return_complex=False
+	f64[9], 4, hop_length=2, window=c128[4], pad_mode='circular'; c128[2, 8], 4, hop_length=2, pad_mode='replicate'
+	f64[2, 9], 5, hop_length=5, win_length=2, window=f64[2]{0.5..1}, center=False, return_complex=False
+	f64[2, 9], 8, hop_length=2, win_length=5, window=f64[5]{0.5..1}, center=False, return_complex=True,
+	align_to_window=True`)

@@ -13,20 +13,17 @@ import (
 // windowOps are window functions for spectra and the frequencies of those.
 var windowOps = []*opdef.Entry{
 	windowOp("bartlett_window", "", "Triangular window", "1 - |2*n/N - 1|",
-		func(w windowArgs) *windowArgs { return &w },
 		func(*windowArgs) window {
 			return window{func(t float64) float64 { return 1 - math.Abs(2*t-1) }, func(float64) float64 { return 1 }}
 		}),
-	windowOp("hann_window", "", "Hann window", "(1 - cos(2*pi*n/N)) / 2", func(w windowArgs) *windowArgs { return &w },
+	windowOp("hann_window", "", "Hann window", "(1 - cos(2*pi*n/N)) / 2",
 		func(*windowArgs) window { return cosines(0.5, -0.5, 0) }),
 	windowOp("blackman_window", "", "Blackman window", "0.42 - 0.5*cos(2*pi*n/N) + 0.08*cos(4*pi*n/N)",
-		func(w windowArgs) *windowArgs { return &w },
 		func(*windowArgs) window { return cosines(0.42, -0.5, 0.08) }),
 	windowOp("hamming_window", "float alpha=0.54, float beta=0.46, ", "Hamming window", "alpha - beta*cos(2*pi*n/N)",
-		func(w windowArgs) *hammingArgs { return &hammingArgs{w, 0.54, 0.46} },
 		func(a *hammingArgs) window { return cosines(a.Alpha, -a.Beta, 0) }),
 	windowOp("kaiser_window", "float beta=12.0, ", "Kaiser window", "I0(beta*sqrt(1 - (2*n/N - 1)**2)) / I0(beta)",
-		func(w windowArgs) *kaiserArgs { return &kaiserArgs{w, 12} }, kaiser),
+		kaiser),
 	frequencies("fftfreq", "Frequencies of the elements of a discrete Fourier transform",
 		"[0, 1, ..., (n-1)//2, -(n//2), ..., -1] / (n*d)", false),
 	frequencies("rfftfreq", "Frequencies of the elements of a discrete Fourier transform of real numbers",
@@ -117,12 +114,11 @@ func (a *windowArgs) sample(f func(t float64) float64) (*tensor.Tensor, error) {
 	return tensor.New(dt, []int{len(v)}, v), nil
 }
 
-// windowOp declares torch.<name>; params are further parameters, args makes
-// arguments for cases.
+// windowOp declares torch.<name>; params are further parameters.
 func windowOp[A any, P interface {
 	*A
 	window() *windowArgs
-}](name, params, summary, formula string, args func(w windowArgs) *A, f func(a *A) window) *opdef.Entry {
+}](name, params, summary, formula string, f func(a *A) window) *opdef.Entry {
 	return opdef.Op[A]{
 		Schema: name + "(int window_length, bool periodic=True, " + params + "*, dtype? dtype=None" +
 			creation.OptionParams,
@@ -140,14 +136,8 @@ func windowOp[A any, P interface {
 				return []*tensor.Tensor{opdef.Must(P(a).window().sample(f(a).scale)).WithDType(tensor.Float64)}
 			},
 		},
-		Cases: func(opdef.Gen) (cs []*A) {
-			f64, bf16 := tensor.Float64, tensor.BFloat16
-			for _, w := range []windowArgs{{8, true, nil}, {8, false, nil}, {7, true, &f64}, {5, false, &bf16},
-				{1, true, nil}, {0, true, nil}, {2, false, &f64}} {
-				cs = append(cs, args(w))
-			}
-			return cs
-		},
+		Cases: opdef.Calls[A](`
+			8; 8, periodic=False; 7, dtype=f64; 5, periodic=False, dtype=bf16; 1; 0; 2, periodic=False, dtype=f64`),
 	}.Entry()
 }
 
@@ -181,9 +171,6 @@ func frequencies(name, summary, formula string, half bool) *opdef.Entry {
 			}
 			return elements.Result(tensor.New(dt, []int{n}, v))
 		},
-		Cases: func(opdef.Gen) []*frequencyArgs {
-			f64 := tensor.Float64
-			return []*frequencyArgs{{5, 1, nil}, {6, 0.5, &f64}, {2, 1, nil}, {8, 2, nil}}
-		},
+		Cases: opdef.Calls[frequencyArgs](`5; 6, d=0.5, dtype=f64; 2; 8, d=2.0`),
 	}.Entry()
 }

@@ -14,11 +14,8 @@ var binOps = []*opdef.Entry{
 	histogram(opdef.Planned[*histogramEdgesArgs, *cells]{
 		Schema: "histogram.edges(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor " +
 			"hist, Tensor bin_edges)",
-		Cases: func(g opdef.Gen) []*histogramEdgesArgs {
-			edges := tensor.New(tensor.Float64, []int{4}, []float64{-1, 0, 0.5, 2})
-			return []*histogramEdgesArgs{{g.Normal(tensor.Float64, 9), edges, nil, false},
-				{g.Normal(tensor.Float64, 3, 3), edges, g.Uniform(tensor.Float64, 0.5, 1, 3, 3), true}}
-		},
+		Cases: opdef.Calls[histogramEdgesArgs](`
+			f64[9], f64[4]{= -1 0 0.5 2}; f64[3, 3], f64[4]{= -1 0 0.5 2}, weight=f64[3, 3]{0.5..1}, density=True`),
 		Plan: func(a *histogramEdgesArgs) (*cells, error) {
 			edges, err := edgesOf(a.Self, a.Bins)
 			if err != nil {
@@ -30,10 +27,8 @@ var binOps = []*opdef.Entry{
 	histogram(opdef.Planned[*histogramCountArgs, *cells]{
 		Schema: "histogram.count(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool " +
 			"density=False) -> (Tensor hist, Tensor bin_edges)",
-		Cases: func(g opdef.Gen) []*histogramCountArgs {
-			return []*histogramCountArgs{{g.Normal(tensor.Float64, 9), 3, nil, nil, false},
-				{g.Normal(tensor.Float32, 9), 4, []float64{-1, 1}, g.Uniform(tensor.Float32, 0.5, 1, 9), true}}
-		},
+		Cases: opdef.Calls[histogramCountArgs](`
+			f64[9], bins=3; f32[9], bins=4, range=[-1.0, 1.0], weight=f32[9]{0.5..1}, density=True`),
 		Plan: func(a *histogramCountArgs) (*cells, error) {
 			edges, err := evenGrid(a.Self, []int{a.Bins}, a.Range)
 			if err != nil {
@@ -45,10 +40,8 @@ var binOps = []*opdef.Entry{
 	gridHistogram(opdef.Planned[*gridCountArgs, *cells]{
 		Schema: "histogramdd.count(Tensor self, int bins, float[]? range=None, Tensor? weight=None, bool " +
 			"density=False) -> Tensor[]",
-		Cases: func(g opdef.Gen) []*gridCountArgs {
-			return []*gridCountArgs{{g.Normal(tensor.Float64, 9, 2), 3, nil, nil, false},
-				{g.Normal(tensor.Float32, 9, 1), 4, []float64{-1, 1}, g.Uniform(tensor.Float32, 0.5, 1, 9), true}}
-		},
+		Cases: opdef.Calls[gridCountArgs](`
+			f64[9, 2], 3; f32[9, 1], 4, range=[-1.0, 1.0], weight=f32[9]{0.5..1}, density=True`),
 		Plan: func(a *gridCountArgs) (*cells, error) {
 			d := elements.LastDim(a.Self.Shape)
 			return evenCells(&gridCountsArgs{a.Self, slices.Repeat([]int{a.Bins}, d), a.Range, a.Weight, a.Density})
@@ -57,10 +50,8 @@ var binOps = []*opdef.Entry{
 	gridHistogram(opdef.Planned[*gridCountsArgs, *cells]{
 		Schema: "histogramdd.counts(Tensor self, int[] bins, float[]? range=None, Tensor? weight=None, bool " +
 			"density=False) -> Tensor[]",
-		Cases: func(g opdef.Gen) []*gridCountsArgs {
-			return []*gridCountsArgs{{g.Normal(tensor.Float64, 4, 3, 2), []int{3, 2}, []float64{-1, 1, -2, 2},
-				g.Uniform(tensor.Float64, 0.5, 1, 4, 3), false}}
-		},
+		Cases: opdef.Calls[gridCountsArgs](`
+			f64[4, 3, 2], [3, 2], range=[-1.0, 1.0, -2.0, 2.0], weight=f64[4, 3]{0.5..1}`),
 		Plan: evenCells,
 	}),
 	gridHistogram(opdef.Planned[*gridEdgesArgs, *cells]{

@@ -15,19 +15,10 @@ var covarianceOps = []*opdef.Entry{
 			Formula: "(self - mean) W (self - mean)^H / n, with W the product of the weights",
 			Notes: "n is the sum of the weights less correction, for aweights less " +
 				"correction*sum(w*aweights)/sum(w). Of complex variables the second is conjugated."},
-		Cases: func(g opdef.Gen) []*covArgs {
-			w := g.Uniform(tensor.Float64, 0.5, 2, 5)
-			return []*covArgs{
-				{Self: g.Normal(tensor.Float64, 3, 5), Correction: 1},
-				{Self: g.Normal(tensor.Float64, 2, 5), Correction: 0, Fweights: g.Int(tensor.Int64, 1, 4, 5),
-					Aweights: w},
-				{Self: g.Normal(tensor.Float64, 2, 5), Correction: 1, Aweights: w},
-				{Self: g.Normal(tensor.Float32, 6), Correction: 1},
-				{Self: g.Int(tensor.Int32, -4, 4, 2, 5), Correction: 1},
-				{Self: g.Normal(tensor.Complex128, 3, 5), Correction: 1, Aweights: w},
-				{Self: g.Normal(tensor.Complex64, 4), Correction: 0},
-			}
-		},
+		Cases: opdef.Calls[covArgs](`
+			f64[3, 5]; f64[2, 5], correction=0, fweights=i64[5]{1..4}, aweights=f64[5]{0.5..2}
+			f64[2, 5], aweights=f64[5]{0.5..2}; f32[6]; i32[2, 5]{-4..4}; c128[3, 5], aweights=f64[5]{0.5..2}
+			c64[4], correction=0`),
 	}, compose.Unfused, func(g *compose.Graph, a *covArgs) compose.Values {
 		return compose.Values{covariance(g, g.Arg("self", a.Self), a.Correction, g.Arg("fweights", a.Fweights),
 			g.Arg("aweights", a.Aweights))}
@@ -38,10 +29,7 @@ var covarianceOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Correlation matrix of variables in rows",
 			Formula: "cov(self) divided by the standard deviations of both variables",
 			Notes:   "Real and imaginary parts are limited to [-1, 1]; beyond them no gradient passes."},
-		Cases: func(g opdef.Gen) []*opdef.UnaryArgs {
-			return []*opdef.UnaryArgs{{Self: g.Normal(tensor.Float64, 3, 6)}, {Self: g.Normal(tensor.Float32, 2, 5)},
-				{Self: g.Normal(tensor.Complex128, 3, 5)}}
-		},
+		Cases: opdef.Calls[opdef.UnaryArgs](`f64[3, 6]; f32[2, 5]; c128[3, 5]`),
 	}, compose.Unfused, func(g *compose.Graph, a *opdef.UnaryArgs) compose.Values {
 		c := covariance(g, g.Arg("self", a.Self), 1, nil, nil)
 		if c.Dim() == 0 {

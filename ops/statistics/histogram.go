@@ -82,12 +82,8 @@ var histcOp = opdef.Planned[*histcArgs, *tally]{
 
 	Plan:   (*histcArgs).count,
 	Kernel: func(t *tally) ([]*tensor.Tensor, error) { return []*tensor.Tensor{t.sure}, nil },
-	Cases: func(g opdef.Gen) []*histcArgs {
-		zero := opdef.Int(0)
-		return []*histcArgs{{g.Normal(tensor.Float32, 9), 4, zero, zero}, {g.Normal(tensor.Float64, 3, 3), 5,
-			opdef.Int(-1), opdef.Float(1.5)}, {g.Normal(tensor.Float32), 3, zero, zero}, {g.Normal(tensor.Float32, 0),
-			3, zero, zero}}
-	},
+	Cases: opdef.Calls[histcArgs](`
+		f32[9], bins=4; f64[3, 3], bins=5, min=-1, max=1.5; f32[], bins=3; f32[0], bins=3`),
 }.Entry()
 
 func (t *tally) Accept(got, want []*tensor.Tensor) []opdef.Acceptance {
@@ -128,12 +124,9 @@ var bincountOp = opdef.Op[bincountArgs]{
 		},
 		Terms: func(a *bincountArgs) int { return max(1, a.Self.Numel()) },
 	},
-	Cases: func(g opdef.Gen) []*bincountArgs {
-		return []*bincountArgs{
-			{g.Int(tensor.Int64, 0, 5, 9), nil, 0}, {g.Int(tensor.Int32, 0, 5, 4), g.Normal(tensor.Float32, 4), 8},
-			{g.Int(tensor.Uint8, 0, 5, 4), g.Int(tensor.Int64, -3, 3, 4), 0}, {g.Int(tensor.Int64, 0, 5, 0), nil, 2},
-		}
-	},
+	Cases: opdef.Calls[bincountArgs](`
+		i64[9]{0..5}; i32[4]{0..5}, weights=f32[4], minlength=8; u8[4]{0..5}, weights=i64[4]{-3..3}
+		i64[0]{0..5}, minlength=2`),
 }.Entry()
 
 func (a *bincountArgs) count(weights *tensor.Tensor) ([]*tensor.Tensor, error) {

@@ -240,20 +240,11 @@ func quantileOp(name, summary, notes string, ignoreNaN bool) *opdef.Entry {
 		Node: func(*quantile, *opdef.Grad) (opdef.Node, error) {
 			return opdef.Node{Skip: "gradients belong to another op"}, nil
 		},
-		Cases: func(g opdef.Gen) []*quantileArgs {
-			f64 := tensor.Float64
-			qs := tensor.New(f64, []int{3}, []float64{0.1, 0.5, 0.95}).Rounded()
-			return []*quantileArgs{
-				{Self: g.Distinct(f64, 3, 4), Q: tensor.Wrap(0.3), Interpolation: "linear"},
-				{Self: g.Distinct(f64, 3, 4), Q: qs, Dim: new(0), Interpolation: "linear"},
-				{Self: g.Distinct(f64, 2, 3, 4), Q: qs, Dim: new(-1), Keepdim: true, Interpolation: "midpoint"},
-				{Self: g.Distinct(tensor.Float32, 7), Q: tensor.Wrap(0.4), Dim: new(0), Interpolation: "nearest"},
-				{Self: g.Distinct(f64, 5), Q: tensor.Wrap(0.3), Interpolation: "lower"},
-				{Self: g.Distinct(f64, 5), Q: tensor.Wrap(0.3), Interpolation: "higher"},
-				{Self: g.Distinct(f64, 3, 4), Q: tensor.Wrap(0.8), Dim: new(1),
-					Interpolation: "linear"},
-				{Self: g.Distinct(f64, 3, 4), Q: g.Uniform(f64, 0.1, 0.3, 2), Dim: new(1), Interpolation: "linear"},
-			}
-		},
+		Cases: opdef.Calls[quantileArgs](`
+			f64[3, 4]{distinct}, 0.3; f64[3, 4]{distinct}, f64[3]{= 0.1 0.5 0.95}, dim=0
+			f64[2, 3, 4]{distinct}, f64[3]{= 0.1 0.5 0.95}, dim=-1, keepdim=True, interpolation='midpoint'
+			f32[7]{distinct}, 0.4, dim=0, interpolation='nearest'
+			for S in 'lower' 'higher': f64[5]{distinct}, 0.3, interpolation=S
+			f64[3, 4]{distinct}, 0.8, dim=1; f64[3, 4]{distinct}, f64[2]{0.1..0.3}, dim=1`),
 	}.Entry()
 }

@@ -92,13 +92,9 @@ var gridOps = []*opdef.Entry{
 				return magnitudesOf(c.Product).Grads(opdef.NewGrad(g.Outs, []*tensor.Tensor{opdef.Abs(g.Out[0])}, nil))
 			},
 		},
-		Cases: func(g opdef.Gen) []*affineGridArgs {
-			yes, no := true, false
-			return []*affineGridArgs{
-				{g.Normal(tensor.Float64, 2, 2, 3), []int{2, 1, 3, 4}, &no}, {g.Normal(tensor.Float64, 1, 3, 4),
-					[]int{1, 2, 2, 3, 2}, &yes}, {g.Normal(tensor.Float32, 1, 2, 3), []int{1, 1, 1, 2}, nil},
-			}
-		},
+		Cases: opdef.Calls[affineGridArgs](`
+			f64[2, 2, 3], [2, 1, 3, 4], align_corners=False; f64[1, 3, 4], [1, 2, 2, 3, 2], align_corners=True
+			f32[1, 2, 3], [1, 1, 1, 2]`),
 	}, affinePlan),
 }
 

@@ -35,10 +35,7 @@ var visionOps = []*opdef.Entry{
 			"align_corners=None) -> Tensor",
 		Names: "F.upsample",
 		Doc:   interpolateDoc,
-		Cases: func(g opdef.Gen) []*upsampleArgs {
-			return []*upsampleArgs{{g.Normal(tensor.Float64, 1, 2, 3, 4), nil, 2.0, "bilinear", nil},
-				{g.Normal(tensor.Float32, 1, 2, 4), int64(6), nil, "nearest", nil}}
-		},
+		Cases: opdef.Calls[upsampleArgs](`f64[1, 2, 3, 4], scale_factor=2.0, mode='bilinear'; f32[1, 2, 4], size=6`),
 	}, func(a *upsampleArgs) *interpolateArgs {
 		return &interpolateArgs{a.Input, a.Size, a.ScaleFactor, a.Mode, a.AlignCorners, nil, false}
 	}),
@@ -46,10 +43,7 @@ var visionOps = []*opdef.Entry{
 		Schema: "upsample_nearest(Tensor input, any size=None, any scale_factor=None) -> Tensor",
 		Names:  "F.upsample_nearest",
 		Doc:    interpolateDoc,
-		Cases: func(g opdef.Gen) []*upsampleSizeArgs {
-			return []*upsampleSizeArgs{{g.Normal(tensor.Float64, 1, 2, 3, 4), nil, int64(2)},
-				{g.Normal(tensor.Float32, 1, 2, 4), int64(6), nil}}
-		},
+		Cases:  opdef.Calls[upsampleSizeArgs](`f64[1, 2, 3, 4], scale_factor=2; f32[1, 2, 4], size=6`),
 	}, func(a *upsampleSizeArgs) *interpolateArgs {
 		return &interpolateArgs{a.Input, a.Size, a.ScaleFactor, "nearest", nil, nil, false}
 	}),
@@ -57,10 +51,7 @@ var visionOps = []*opdef.Entry{
 		Schema: "upsample_bilinear(Tensor input, any size=None, any scale_factor=None) -> Tensor",
 		Names:  "F.upsample_bilinear",
 		Doc:    interpolateDoc,
-		Cases: func(g opdef.Gen) []*upsampleSizeArgs {
-			return []*upsampleSizeArgs{{g.Normal(tensor.Float64, 1, 2, 3, 4), nil, int64(2)},
-				{g.Normal(tensor.Float32, 1, 2, 4, 4), value.NewTuple(int64(6), int64(3)), nil}}
-		},
+		Cases:  opdef.Calls[upsampleSizeArgs](`f64[1, 2, 3, 4], scale_factor=2; f32[1, 2, 4, 4], size=(6, 3)`),
 	}, func(a *upsampleSizeArgs) *interpolateArgs {
 		corners := true
 		return &interpolateArgs{a.Input, a.Size, a.ScaleFactor, "bilinear", &corners, nil, false}
@@ -523,29 +514,17 @@ func (r resizer) antialiased(m *kernel.Axis, cubic bool) {
 	}
 }
 
-func interpolateCases(g opdef.Gen) []*interpolateArgs {
-	f32, f64 := tensor.Float32, tensor.Float64
-	yes, no := true, false
-	pair := func(a, b value.Value) value.Value { return value.NewTuple(a, b) }
-	return []*interpolateArgs{
-		{g.Normal(f64, 1, 2, 3, 4), nil, int64(2), "nearest", nil, nil, false},
-		{g.Normal(f64, 1, 2, 5), int64(3), nil, "nearest", nil, nil, false},
-		{g.Normal(f64, 1, 1, 3, 2, 4), nil, 1.5, "nearest", nil, nil, false},
-		{g.Normal(f64, 1, 2, 5, 4), pair(int64(3), int64(7)), nil, "nearest-exact", nil, nil, false},
-		{g.Normal(f64, 2, 1, 5), nil, 1.7, "linear", &no, nil, false},
-		{g.Normal(f64, 1, 2, 4, 4), pair(int64(6), int64(3)), nil, "bilinear", &no, nil, false},
-		{g.Normal(f64, 1, 2, 4, 4), pair(int64(6), int64(3)), nil, "bilinear", &yes, nil, false},
-		{g.Normal(f64, 1, 2, 3, 4), nil, pair(1.3, 0.6), "bilinear", nil, &yes, false},
-		{g.Normal(f64, 1, 2, 4, 4), pair(int64(6), int64(3)), nil, "bicubic", &no, nil, false},
-		{g.Normal(f64, 1, 1, 4, 5), pair(int64(6), int64(3)), nil, "bicubic", &yes, nil, false},
-		{g.Normal(f64, 1, 1, 2, 3, 3), nil, int64(2), "trilinear", &no, nil, false},
-		{g.Normal(f64, 1, 2, 5, 4), pair(int64(3), int64(2)), nil, "area", nil, nil, false},
-		{g.Normal(f64, 1, 2, 5), int64(3), nil, "area", nil, nil, false},
-		{g.Normal(f64, 1, 2, 7, 5), pair(int64(3), int64(2)), nil, "bilinear", &no, nil, true},
-		{g.Normal(f64, 1, 2, 7, 5), pair(int64(3), int64(8)), nil, "bicubic", &no, nil, true},
-		{g.Normal(f32, 1, 2, 4, 4), nil, 2.5, "bilinear", &no, nil, false},
-		{g.Normal(tensor.BFloat16, 1, 2, 4, 4), nil, int64(2), "nearest", nil, nil, false},
-		{g.Normal(f64, 1, 2, 4, 4), nil, int64(2), "bilinear", nil, nil, false},
-		{g.Int(tensor.Uint8, 0, 255, 1, 2, 3, 3), nil, int64(2), "nearest", nil, nil, false},
-	}
-}
+var interpolateCases = opdef.Calls[interpolateArgs](`
+	f64[1, 2, 3, 4], scale_factor=2; f64[1, 2, 5], size=3; f64[1, 1, 3, 2, 4], scale_factor=1.5
+	f64[1, 2, 5, 4], size=(3, 7), mode='nearest-exact'
+	f64[2, 1, 5], scale_factor=1.7, mode='linear', align_corners=False
+	for B in False True: f64[1, 2, 4, 4], size=(6, 3), mode='bilinear', align_corners=B
+	f64[1, 2, 3, 4], scale_factor=(1.3, 0.6), mode='bilinear', recompute_scale_factor=True
+	f64[1, 2, 4, 4], size=(6, 3), mode='bicubic', align_corners=False
+	f64[1, 1, 4, 5], size=(6, 3), mode='bicubic', align_corners=True
+	f64[1, 1, 2, 3, 3], scale_factor=2, mode='trilinear', align_corners=False
+	f64[1, 2, 5, 4], size=(3, 2), mode='area'; f64[1, 2, 5], size=3, mode='area'
+	f64[1, 2, 7, 5], size=(3, 2), mode='bilinear', align_corners=False, antialias=True
+	f64[1, 2, 7, 5], size=(3, 8), mode='bicubic', align_corners=False, antialias=True
+	f32[1, 2, 4, 4], scale_factor=2.5, mode='bilinear', align_corners=False; bf16[1, 2, 4, 4], scale_factor=2
+	f64[1, 2, 4, 4], scale_factor=2, mode='bilinear'; u8[1, 2, 3, 3]{0..255}, scale_factor=2`)

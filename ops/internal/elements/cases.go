@@ -15,24 +15,10 @@ func DistinctOperand(g opdef.Gen, dt tensor.DType, shape ...int) *tensor.Tensor 
 }
 
 // CasesAwayFromZero are cases of a function that has a kink at zero.
-func CasesAwayFromZero(g opdef.Gen) []*opdef.UnaryArgs {
-	zero := []float64{0}
-	return []*opdef.UnaryArgs{
-		{Self: g.Apart(tensor.Float64, zero, 3, 4)}, {Self: g.Apart(tensor.Float32, zero, 5)},
-		{Self: g.Apart(tensor.BFloat16, zero, 2, 3)},
-		{Self: g.Apart(tensor.Float16, zero)}, {Self: g.Normal(tensor.Float32, 0, 3)},
-		{Self: g.Normal(tensor.Complex128, 3, 2)}, {Self: g.Normal(tensor.Complex64, 4)},
-		{Self: g.Int(tensor.Int32, -4, 4, 6)},
-	}
-}
+var CasesAwayFromZero = opdef.Calls[opdef.UnaryArgs](`
+	f64[3, 4]{apart 0}; f32[5]{apart 0}; bf16[2, 3]{apart 0}; f16[]{apart 0}; f32[0, 3]; c128[3, 2]; c64[4]
+	i32[6]{-4..4}`)
 
 // SelfCases are cases of an operator that takes tensors of any dtype and shape.
-func SelfCases(g opdef.Gen) []*opdef.UnaryArgs {
-	return []*opdef.UnaryArgs{
-		{Self: g.Normal(tensor.Float32, 2, 3, 4)}, {Self: g.Normal(tensor.Float64, 2, 3)},
-		{Self: g.Normal(tensor.BFloat16, 4)},
-		{Self: g.Normal(tensor.Float32)},
-		{Self: g.Normal(tensor.Float32, 0, 3)}, {Self: g.Normal(tensor.Complex128, 2, 2)},
-		{Self: g.Int(tensor.Int32, -5, 5, 2, 3)},
-	}
-}
+var SelfCases = opdef.Calls[opdef.UnaryArgs](`
+	f32[2, 3, 4]; f64[2, 3]; bf16[4]; f32[]; f32[0, 3]; c128[2, 2]; i32[2, 3]{-5..5}`)
