@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/optool/optool/compare/internal/vec"
 	"github.com/optool/optool/tensor"
 )
 
@@ -189,6 +190,29 @@ func TestOpToolsIntegersWrap(t *testing.T) {
 		o := OpToolsTensors(one(tc.dt, tc.a), one(tc.dt, tc.b), DefaultTolerance(tc.dt))
 		if o.MaxAbs != tc.maxAbs || math.Abs(o.MaxRel-tc.maxRel) > 1e-6*math.Abs(tc.maxRel) || o.AllClose {
 			t.Errorf("%s %d %d: %+v, want max abs %v rel %v", tc.dt, tc.a, tc.b, o, tc.maxAbs, tc.maxRel)
+		}
+	}
+}
+
+// TestSameIntegers compares what is known of integers and themselves with what the loop for others gives.
+func TestSameIntegers(t *testing.T) {
+	r := vec.Rule{Atol: 1e-3, Rtol: 1e-3, Eps: relEps}
+	for _, dt := range []tensor.DType{tensor.Bool, tensor.Uint8, tensor.Int32, tensor.Int64, tensor.Uint64} {
+		for n := range 9 {
+			v := make([]int64, n)
+			for i := range v {
+				v[i] = tensor.WrapInt(dt, int64(i*i-3*i))
+				if dt == tensor.Bool {
+					v[i] &= 1
+				}
+			}
+			got, want := sameIntegers(dt, v), integers(dt, v, v, r)
+			if math.Abs(got.AA-want.AA) > 1e-9*want.AA || got.AA != got.BB || got.AA != got.Dot {
+				t.Errorf("%s, %d: sums %v %v %v, want %v", dt, n, got.Dot, got.AA, got.BB, want.AA)
+			}
+			if want.Dot, want.AA, want.BB = got.Dot, got.AA, got.BB; got != want {
+				t.Errorf("%s, %d: %+v, want %+v", dt, n, got, want)
+			}
 		}
 	}
 }

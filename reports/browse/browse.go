@@ -285,7 +285,8 @@ func local(host string) bool {
 //go:embed pages.html
 var pagesSource string
 
-var pages = template.Must(template.New("").Parse(pagesSource))
+// pages are parsed when they are first shown: no other command needs them.
+var pages = sync.OnceValue(func() *template.Template { return template.Must(template.New("").Parse(pagesSource)) })
 
 // A badRequest is a request that asks for what is not there.
 type badRequest string
@@ -307,7 +308,7 @@ func (s *Server) answer(w http.ResponseWriter, name string, make func(*http.Requ
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	var b strings.Builder
-	err = pages.ExecuteTemplate(&b, name, struct {
+	err = pages().ExecuteTemplate(&b, name, struct {
 		Style template.CSS
 		Base  string
 		Runs  []*run
