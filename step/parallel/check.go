@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/capture/collective"
@@ -110,13 +111,15 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options, plan *Plan) err
 // processes stay whole.
 func bySteps(ps []*step.Process) [][]*step.Process {
 	common := map[int]int{} // how many processes have recorded a step
+	number := map[*step.Call]int{}
 	for _, p := range ps {
 		own := map[int]bool{}
+		numberSteps(p, number)
 		for _, c := range p.Calls {
-			own[c.Entry.Step] = true
+			own[number[c]] = true
 		}
 		if n := len(p.Calls); n > 0 && p.Calls[n-1].Entry.Unended {
-			delete(own, p.Calls[n-1].Entry.Step)
+			delete(own, number[p.Calls[n-1]])
 		}
 		for n := range own {
 			common[n]++
@@ -132,7 +135,7 @@ func bySteps(ps []*step.Process) [][]*step.Process {
 			one := *p
 			one.Calls = nil
 			for _, c := range p.Calls {
-				if c.Entry.Step == n {
+				if number[c] == n {
 					one.Calls = append(one.Calls, c)
 				}
 			}
@@ -144,6 +147,42 @@ func bySteps(ps []*step.Process) [][]*step.Process {
 		return [][]*step.Process{ps}
 	}
 	return out
+}
+
+// numberSteps notes the step of each call of a process. What it does behind an update, up to the last call that writes
+// parameters before anything has a gradient again, belongs to the step of the update: it gathers what ranks updated.
+func numberSteps(p *step.Process, number map[*step.Call]int) {
+	parameters := map[uint64]bool{}
+	for _, c := range p.Calls {
+		for _, v := range c.Inputs {
+			if v.Parameter && v.Address != 0 {
+				parameters[v.Address] = true
+			}
+		}
+	}
+	writes := func(c *step.Call) bool {
+		return (isExchange(c.Op) || strings.HasSuffix(c.Op, "_")) && slices.ContainsFunc(c.Inputs,
+			func(v *step.Value) bool { return parameters[v.Address] })
+	}
+	for i, c := range p.Calls {
+		if _, known := number[c]; known {
+			continue
+		}
+		number[c] = c.Entry.Step
+		if i == 0 || p.Calls[i-1].Entry.Step >= c.Entry.Step {
+			continue
+		}
+		end := i
+		for j := i; j < len(p.Calls) && p.Calls[j].Entry.Step == c.Entry.Step &&
+			p.Calls[j].Entry.BackwardOrder < 0; j++ {
+			if writes(p.Calls[j]) {
+				end = j + 1
+			}
+		}
+		for _, behind := range p.Calls[i:end] {
+			number[behind] = p.Calls[i-1].Entry.Step
+		}
+	}
 }
 
 // stages are the processes that run the same program: those whose parameters have mostly the same names, at one depth

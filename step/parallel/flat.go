@@ -25,7 +25,7 @@ func flatOf(c *step.Call, d *side) flatCall {
 		}
 		f.ins = append(f.ins, a.array)
 		r := d.after[i]
-		if r == nil && i == 0 && len(d.outs) == 1 && len(d.outs[0].x) == len(a.array.x) {
+		if r == nil && i == 0 && len(d.outs) == 1 && len(d.outs[0].x) == len(a.array.x) && d.returns(0) {
 			r = d.outs[0]
 		}
 		f.result = append(f.result, r)
@@ -63,19 +63,19 @@ func (p *part) flats(tails map[int]*tail, factors []float64, verdicts map[string
 			continue
 		}
 		g := p.grads[b.names[0]]
-		v := &judged{update: map[int]*step.Call{}}
+		v := &judged{update: map[int]*step.Call{}, many: len(b.names)}
 		read, want, results := map[int]*array{}, map[int]*array{}, []float64{}
 		for i, r := range b.group {
 			from, to := i*part, (i+1)*part
-			u, k := tails[r].updateOf(value[from:to])
+			u := tails[r].updateOf(value[from:to])
 			if u == nil {
 				read = nil
 				break
 			}
-			read[r], v.update[r] = u.ins[1-k], u.call
-			want[r] = &array{read[r].dtype, []int{part}, total[from:to]}
+			read[r], v.update[r] = u.gradient, u.call
+			want[r] = &array{g.sum[r].dtype, []int{part}, total[from:to]} // a master copy is more exact than the sum
 			v.size += dot(want[r].x, want[r].x)
-			results = append(results, u.result[k].x...)
+			results = append(results, u.result.x...)
 		}
 		if read == nil {
 			continue
@@ -137,20 +137,38 @@ next:
 	return -1
 }
 
-// updateOf is the call that changes a part of a buffer of parameters by another value of its size, and which of its
-// arguments the part is; nil if there is none.
-func (t *tail) updateOf(part []float64) (*flatCall, int) {
+// A flatUpdate is what a rank does to its part of a buffer of parameters.
+type flatUpdate struct {
+	call     *step.Call // the first that reads something else of the size of the part
+	gradient *array     // what it reads
+	result   *array     // the part after the last call
+}
+
+// updateOf follows the calls that change a part of a buffer of parameters; nil if none reads another value of its size.
+func (t *tail) updateOf(part []float64) *flatUpdate {
+	var u flatUpdate
 	for i := range t.flat {
 		f := &t.flat[i]
-		for k := range f.ins {
-			if len(f.ins) == 2 && f.result[k] != nil && len(f.ins[k].x) == len(part) &&
-				len(f.ins[1-k].x) == len(part) && collective.Name(f.call.Op) == "" &&
-				!strings.Contains(method(f.call.Op), "copy") && padded(f.ins[k], part) {
-				return f, k
-			}
+		if collective.Name(f.call.Op) != "" || strings.Contains(method(f.call.Op), "copy") {
+			continue
+		}
+		k := slices.IndexFunc(f.ins, func(a *array) bool {
+			return len(a.x) == len(part) && (u.result != nil && slices.Equal(a.x, u.result.x) ||
+				u.result == nil && padded(a, part))
+		})
+		if k < 0 || f.result[k] == nil {
+			continue
+		}
+		u.result = f.result[k]
+		other := slices.IndexFunc(f.ins, func(a *array) bool { return a != f.ins[k] && len(a.x) == len(part) })
+		if u.gradient == nil && other >= 0 {
+			u.call, u.gradient = f.call, f.ins[other]
 		}
 	}
-	return nil, 0
+	if u.gradient == nil {
+		return nil
+	}
+	return &u
 }
 
 // padded reports whether an array holds a part of the parameters; zeros of it are padding.
@@ -170,33 +188,47 @@ func padded(a *array, part []float64) bool {
 
 // returned checks that each rank has, after the step, what the ranks made of their parts.
 func (p *part) returned(b bucket, results []float64, tails map[int]*tail) {
-	for _, n := range b.names {
-		for _, r := range p.ranks {
-			us := tails[r].updates[p.grads[n].names[r]]
-			i := slices.IndexFunc(us, func(u update) bool { return u.result != nil })
-			if i < 0 {
-				continue
+	for _, r := range p.ranks {
+		var wrote *step.Call // the last call that wrote a parameter of the buffer
+		for _, n := range b.names {
+			if us := tails[r].updates[p.grads[n].names[r]]; len(us) > 0 {
+				wrote = us[len(us)-1].call
 			}
-			got := us[len(us)-1].result
-			if got == nil {
-				got = us[i].result
-			}
-			want := results[b.at[n] : b.at[n]+len(got.x)]
-			scale := max(got.largest(), p.grads[n].value[r].largest())
-			if nearly(got.x, want, 4*got.dtype.Eps()*scale) {
-				continue
-			}
-			call := us[i].call
-			for _, e := range tails[r].exchanges {
-				if strings.HasPrefix(collective.Name(e.call.Op), "all_gather") && e.call.Order < us[i].call.Order {
-					call = e.call
+		}
+		for _, n := range b.names {
+			value := p.grads[n].value[r]
+			want, got := results[b.at[n]:b.at[n]+len(value.x)], value
+			call, why := wrote, "no call writes it there"
+			for _, u := range tails[r].updates[p.grads[n].names[r]] {
+				if u.result != nil {
+					got, call = u.result, gathered(tails[r], u.call)
 				}
+			}
+			if wrote == nil || nearly(got.x, want, 4*got.dtype.Eps()*max(got.largest(), value.largest())) {
+				continue
+			}
+			switch {
+			case call == wrote && got == value:
+			case nearly(got.x, value.x, 0):
+				why = "it is what it was before: the parts are gathered before the update"
+			default:
+				why = "parts are gathered in another order or before the update, or something else is"
 			}
 			p.found(true, &violation{kind: "collective", call: call, site: p.grads[n].calls[0].site, ranks: p.ranks,
 				target: "input[0]", reason: fmt.Sprintf("after the step rank %d has not in %s what ranks %s made of "+
-					"their parts: they are gathered before the update, or something else is", r, n,
-					rankList(p.ranks))})
+					"their parts: %s", r, n, rankList(p.ranks), why)})
 			return
 		}
 	}
+}
+
+// gathered is the exchange that gave what a call wrote to a parameter: the last all_gather before it, else the call.
+func gathered(t *tail, call *step.Call) *step.Call {
+	out := call
+	for _, e := range t.exchanges {
+		if strings.HasPrefix(collective.Name(e.call.Op), "all_gather") && e.call.Order < call.Order {
+			out = e.call
+		}
+	}
+	return out
 }

@@ -66,7 +66,7 @@ func (p *part) lift(s *site) {
 		p.lose(s)
 		return
 	}
-	if p.unsummed(s) {
+	if p.unsummed(s) || !p.compares(s, sides) {
 		p.lose(s)
 		return
 	}
@@ -370,6 +370,9 @@ func (p *part) scaling(s *site, lead *side, in [][]place) ([][]place, bool) {
 	if len(lead.outs[0].x) == 1 && p.counted(ps, k) { // a loss, times the number of ranks that then average gradients
 		return [][]place{ps}, true
 	}
+	if all := averagedOver(ps, k); all != nil {
+		return [][]place{all}, true
+	}
 	for i, q := range ps {
 		if n := q.factor * k; q.factor != 1 && (n == 1 || q.factor > n && n > 1) {
 			ps[i].factor = n
@@ -377,6 +380,22 @@ func (p *part) scaling(s *site, lead *side, in [][]place) ([][]place, bool) {
 		}
 	}
 	return nil, false
+}
+
+// averagedOver are places after a product with k, the inverse of the factors of some dimensions together; nil if it is
+// something else.
+func averagedOver(ps []place, k float64) []place {
+	all, rest := slices.Clone(ps), k
+	for i, q := range all {
+		if q.factor > 1 && rest*q.factor <= 1 {
+			rest *= q.factor
+			all[i].factor = 1
+		}
+	}
+	if rest != 1 || k == 1 {
+		return nil
+	}
+	return all
 }
 
 // counted multiplies the factors of partial sums by the sizes of their dimensions if k is their number of ranks: of all

@@ -1,7 +1,9 @@
 package parallel
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -41,7 +43,8 @@ func (p *part) tailOf(rank int) *tail {
 		if c == nil {
 			continue
 		}
-		t.norms = t.norms || strings.Contains(c.Op, "norm") || method(c.Op) == "sqrt"
+		t.norms = t.norms || strings.Contains(c.Op, "norm") ||
+			method(c.Op) == "sqrt" && len(c.Outputs) == 1 && numel(c.Outputs[0].Shape) == 1
 		d, err := p.checker.load(c)
 		if err != nil {
 			continue
@@ -68,14 +71,14 @@ func (p *part) tailOf(rank int) *tail {
 			}
 			u := update{call: c, result: d.after[i]}
 			// lists of parameters, of gradients; weight decay has them the other way around
-			for _, k := range beside(i, named, len(d.ins), slices.Contains(adding, method(c.Op))) {
+			for _, k := range beside(i, named, len(d.ins), adds(c.Op)) {
 				if b := d.ins[k]; u.gradient == nil && !copies && b.name == "" &&
 					slices.Equal(b.array.shape, a.array.shape) {
 					u.gradient = b.array
 				}
 			}
 			if u.result == nil && i < len(d.outs) && slices.Equal(d.outs[i].shape, a.array.shape) &&
-				d.outs[i].sum() != a.array.sum() {
+				d.outs[i].sum() != a.array.sum() && d.returns(i) {
 				u.result = d.outs[i]
 			}
 			if copies && i == 0 && u.result == nil {
@@ -95,8 +98,20 @@ func (p *part) tailOf(rank int) *tail {
 	return t
 }
 
-// adding are the operators by which an optimizer adds the decay of weights to gradients.
-var adding = []string{"add", "add_", "foreach_add", "foreach_add_"}
+// adds reports whether an optimizer adds what an operator reads to parameters, or the decay of weights to gradients.
+func adds(op string) bool {
+	return slices.Contains([]string{"add", "sub", "foreach_add", "foreach_sub"}, method(op))
+}
+
+// returns reports whether a call works in place: result i is argument i.
+func (d *side) returns(i int) bool {
+	return strings.HasSuffix(d.call.Op, "_") || d.ins[i].address != 0 && d.ins[i].address == d.outAddress(i)
+}
+
+// passes reports whether a rank exchanges a value by itself: a parameter that another rank updates, say.
+func (t *tail) passes(a *array) bool {
+	return slices.ContainsFunc(t.exchanges, func(e exchanged) bool { return slices.Equal(e.x, a.x) })
+}
 
 // beside are the places at which the arguments of lists of one size stand for the same parameter as place i: behind it,
 // then, if back, before it.
@@ -199,6 +214,10 @@ type judged struct {
 	mixes   bool            // it has parts of other ranks that do not belong to it, or lacks some
 	twice   bool            // calls count with different numbers
 	extreme bool            // it is the largest or smallest of the ranks' gradients
+	order   bool            // it has the elements of the right one in another order
+	lacks   []int           // dimensions of the mesh over which it is not summed, though it is over others
+	want    *array          // the right one of the first rank
+	many    int             // how many parameters it is of
 	differ  bool            // replicas read different gradients
 	earlier bool            // another call read it so before the update did
 	slack   float64         // how far a scale may be off by rounding
@@ -210,15 +229,26 @@ type judged struct {
 func (a *array) tolerance() float64 { return max(1e-4, 4*a.dtype.Eps()) }
 
 func (p *part) judge(name string, g *gradient, tails map[int]*tail, factors []float64) *judged {
-	v := &judged{update: map[int]*step.Call{}}
-	read := map[int]*array{}
+	v := &judged{update: map[int]*step.Call{}, many: 1}
+	read, owner, absent := map[int]*array{}, -1, []int(nil)
 	for _, r := range p.ranks {
 		us := tails[r].updates[g.names[r]]
 		i := slices.IndexFunc(us, func(u update) bool { return u.gradient != nil })
 		if i < 0 {
+			absent = append(absent, r)
+			continue
+		}
+		owner, read[r], v.update[r] = r, us[i].gradient, us[i].call
+	}
+	if owner < 0 {
+		return nil
+	}
+	tails = maps.Clone(tails)
+	for _, r := range absent { // another rank updates it, and passes it on
+		if !tails[r].passes(g.value[r]) || !slices.Equal(g.value[r].shape, g.value[owner].shape) {
 			return nil
 		}
-		read[r], v.update[r] = us[i].gradient, us[i].call
+		tails[r], read[r], v.update[r] = tails[owner], read[owner], v.update[owner]
 	}
 	want, places, copies := p.wanted(name, g, factors)
 	for _, r := range p.ranks {
@@ -251,18 +281,11 @@ func (p *part) wanted(name string, g *gradient, factors []float64) (want map[int
 		if places[m].kind == replicated {
 			copies *= float64(p.dims[m].size)
 		}
-		next := map[int]*array{}
+		next, sums := map[int]*array{}, p.summed(m, want)
 		for _, r := range p.ranks {
 			a := want[r]
 			if k == partial && places[m].kind == replicated {
-				a = nil
-				for _, q := range p.dims[m].of(r) {
-					if a == nil {
-						a = want[q]
-					} else {
-						a = a.plus(want[q])
-					}
-				}
+				a = sums[r]
 			}
 			if factors != nil && k != 0 {
 				a = a.times(1 / factors[m])
@@ -274,12 +297,32 @@ func (p *part) wanted(name string, g *gradient, factors []float64) (want map[int
 	return want, places, copies
 }
 
+// summed adds up the values of each group along a dimension of the mesh.
+func (p *part) summed(m int, values map[int]*array) map[int]*array {
+	out := map[int]*array{}
+	for _, g := range p.dims[m].groups {
+		a := values[g[0]]
+		for _, r := range g[1:] {
+			if !slices.Equal(a.shape, values[r].shape) {
+				break // experts have others
+			}
+			a = a.plus(values[r])
+		}
+		for _, r := range g {
+			out[r] = a
+		}
+	}
+	return out
+}
+
 // compare finds how often each rank read the right gradient, or what else it read.
 func (p *part) compare(v *judged, g *gradient, read, want map[int]*array, places []place, tails map[int]*tail) {
+	first := p.ranks[0]
+	g.read, g.update, v.want = read[first], v.update[first], want[first]
+	if v.order = permuted(read[first], want[first]); v.order {
+		return
+	}
 	for _, r := range p.ranks {
-		if r == p.ranks[0] {
-			g.read, g.update = read[r], v.update[r]
-		}
 		tolerance := want[r].tolerance()
 		if near(read[r], want[r], tolerance, g) {
 			read[r] = want[r]
@@ -294,15 +337,7 @@ func (p *part) compare(v *judged, g *gradient, read, want map[int]*array, places
 		}
 	}
 	v.slack = max(1e-3, 2*read[p.ranks[0]].dtype.Eps(), 2*want[p.ranks[0]].dtype.Eps())
-	for _, r := range p.ranks { // the gradient itself, where an optimizer makes something of it first
-		best := math.Inf(1)
-		for _, o := range tails[r].others[fmt.Sprint(want[r].shape)] {
-			if k, ok := o.ratio(want[r], 10*want[r].tolerance()); ok && read[r] != want[r] && integral(k, v.slack) &&
-				math.Abs(math.Log(k)) < best {
-				read[r], best, v.earlier = o, math.Abs(math.Log(k)), true
-			}
-		}
-	}
+	p.before(v, read, want, tails)
 	v.scale = map[int]float64{}
 	for _, r := range p.ranks {
 		if read[r] == want[r] {
@@ -324,7 +359,54 @@ func (p *part) compare(v *judged, g *gradient, read, want map[int]*array, places
 			v.differ = true
 		}
 	}
-	p.explain(v, g, read)
+	p.explain(v, g, read, places)
+}
+
+// before takes the gradient itself for what an update reads, where an optimizer makes something of it first.
+func (p *part) before(v *judged, read, want map[int]*array, tails map[int]*tail) {
+	if p.directly(v, read, want) {
+		return
+	}
+	for _, r := range p.ranks {
+		best := math.Inf(1)
+		for _, o := range tails[r].others[fmt.Sprint(want[r].shape)] {
+			if k, ok := o.ratio(want[r], 10*want[r].tolerance()); ok && read[r] != want[r] && integral(k, v.slack) &&
+				math.Abs(math.Log(k)) < best {
+				read[r], best, v.earlier = o, math.Abs(math.Log(k)), true
+			}
+		}
+	}
+}
+
+// directly reports whether the updates add the gradient itself, which the ranks scaled by different numbers.
+func (p *part) directly(v *judged, read, want map[int]*array) bool {
+	differ, usual := false, 0.0
+	for _, r := range p.ranks {
+		k, ok := read[r].ratio(want[r], 10*want[r].tolerance())
+		if !ok || !adds(v.update[r].Op) {
+			return false
+		}
+		if usual == 0 {
+			usual = k
+		}
+		differ = differ || math.Abs(k/usual-1) > 2*v.slack
+	}
+	return differ
+}
+
+// permuted reports whether an array has the elements of another, perhaps all times one factor, in another order.
+func permuted(a, b *array) bool {
+	const few = 16
+	if a == b || len(a.x) != len(b.x) || len(a.x) < few {
+		return false
+	}
+	if _, ok := a.ratio(b, 10*b.tolerance()); ok {
+		return false
+	}
+	x := &array{a.dtype, []int{len(a.x)}, slices.Sorted(slices.Values(a.x))}
+	y := &array{b.dtype, x.shape, slices.Sorted(slices.Values(b.x))}
+	k, ok := x.ratio(y, 4*max(a.dtype.Eps(), b.dtype.Eps(), 1e-6))
+	return ok && k > 0 && !a.constant()
 }
 
 // updated are the parts of gradients that the ranks update: all of them, or with FSDP its rows on each.
@@ -368,7 +450,7 @@ func near(got, want *array, tolerance float64, g *gradient) bool {
 }
 
 // explain finds the sum of which parts a gradient is.
-func (p *part) explain(v *judged, g *gradient, read map[int]*array) {
+func (p *part) explain(v *judged, g *gradient, read map[int]*array, places []place) {
 	own := true
 	for _, r := range p.ranks {
 		if _, ok := read[r].ratio(g.sum[r], 10*read[r].tolerance()); !ok {
@@ -394,6 +476,9 @@ func (p *part) explain(v *judged, g *gradient, read map[int]*array) {
 		if v.extreme {
 			return
 		}
+	}
+	if v.lacks = p.lacking(g, read, places); v.lacks != nil {
+		return
 	}
 	var basis [][]float64
 	for _, r := range p.ranks {
@@ -425,6 +510,35 @@ func (p *part) explain(v *judged, g *gradient, read map[int]*array) {
 	}
 }
 
+// lacking are the dimensions of the mesh over which a gradient is no sum, though it should be, and is over others; nil
+// if that does not explain it.
+func (p *part) lacking(g *gradient, read map[int]*array, places []place) (lacks []int) {
+	var sums []int
+	for m, k := range p.gradientKinds(g.sum, places) {
+		if k == partial && places[m].kind == replicated {
+			sums = append(sums, m)
+		}
+	}
+	for set := 1; set < 1<<len(sums)-1; set++ {
+		total := g.sum
+		lacks = nil
+		for i, m := range sums {
+			if set>>i&1 == 1 {
+				total = p.summed(m, total)
+			} else {
+				lacks = append(lacks, m)
+			}
+		}
+		if !slices.ContainsFunc(p.ranks, func(r int) bool {
+			_, ok := read[r].ratio(total[r], 10*read[r].tolerance())
+			return !ok
+		}) {
+			return lacks
+		}
+	}
+	return nil
+}
+
 // tied finds parameters of several stages that begin with the same elements, and so are one, and are updated with
 // different gradients.
 func tied(parts []*part) []*violation {
@@ -452,71 +566,98 @@ func tied(parts []*part) []*violation {
 
 // report draws one finding from what became of the gradients: the first in the order of the backward pass.
 func (p *part) report(tails map[int]*tail, verdicts map[string]*judged) {
-	first := p.ranks[0]
+	t := tails[p.ranks[0]]
 	var names []string
 	for _, n := range p.order {
 		if verdicts[n] != nil {
 			names = append(names, n)
 		}
 	}
-	some := func(is func(*judged) bool) []string {
-		return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !is(verdicts[n]) })
-	}
-	if list := some(func(v *judged) bool { return v.alone }); len(list) > 0 {
-		g := p.grads[list[0]]
-		c := g.calls[0]
-		if call := tails[first].took(g.sum[first]); call != nil {
-			p.found(true, &violation{kind: "collective", call: call, site: c.site, ranks: p.ranks, target: "input[0]",
-				reason: fmt.Sprintf("it takes the gradient of %s%s, which is a partial sum over other ranks than "+
-					"those of its group: what %s "+
-					"reads is not summed over the ranks that hold the same parameter", list[0], more(list),
-					verdicts[list[0]].update[first])})
+	for _, kind := range []struct {
+		is  func(*judged) bool
+		say func(t *tail, v *judged, g *gradient, names string) *violation
+	}{
+		{func(v *judged) bool { return v.alone }, p.unsummedGradient},
+		{func(v *judged) bool { return v.lacks != nil }, p.partlySummed},
+		{func(v *judged) bool { return v.order }, p.reordered},
+		{func(v *judged) bool { return v.mixes || v.twice || v.extreme }, p.otherSum},
+		{func(v *judged) bool { return v.differ }, p.otherUpdates},
+	} {
+		list := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !kind.is(verdicts[n]) })
+		if len(list) > 0 {
+			v := kind.say(t, verdicts[list[0]], p.grads[list[0]], list[0]+more(list))
+			v.site = cmp.Or(v.site, p.grads[list[0]].calls[0].site)
+			p.found(true, v)
 			return
 		}
-		p.found(true, &violation{kind: "replica", site: c.site, ranks: p.ranks, backward: true,
-			target: fmt.Sprintf("grad[%d]", c.number),
-			reason: fmt.Sprintf("the gradient of %s%s is a partial sum over ranks %s; each reaches %s without an "+
-				"all_reduce, so that "+
-				"the replicas move apart", list[0], more(list), rankList(p.ranks), verdicts[list[0]].update[first])})
-		return
-	}
-	if list := some(func(v *judged) bool { return v.mixes || v.twice || v.extreme }); len(list) > 0 {
-		v := verdicts[list[0]]
-		if w := p.loneGradient(p.grads[list[0]], list[0]); w != nil {
-			p.found(true, w)
-			return
-		}
-		kind, call := "collective", tails[first].took(p.grads[list[0]].sum[first])
-		reason := fmt.Sprintf("the gradient of %s%s that %s reads is a sum of other ranks' gradients than of those "+
-			"that hold the same "+
-			"parameter", list[0], more(list), v.update[first])
-		if v.extreme {
-			reason = fmt.Sprintf("the gradient of %s%s that %s reads is the largest or smallest of the ranks' "+
-				"gradients, not their sum: the reduction is another", list[0], more(list), v.update[first])
-		}
-		if v.twice {
-			kind = "scale"
-			reason = fmt.Sprintf("in the gradient of %s%s that %s reads, calls of the step count with different "+
-				"numbers: a backward "+
-				"pass ran twice or not at all", list[0], more(list), v.update[first])
-		}
-		if call == nil || v.twice {
-			call = v.update[first]
-		}
-		p.found(true, &violation{kind: kind, call: call, site: p.grads[list[0]].calls[0].site, ranks: p.ranks,
-			target: "input[0]",
-			reason: reason})
-		return
-	}
-	if list := some(func(v *judged) bool { return v.differ }); len(list) > 0 {
-		p.found(true, &violation{kind: "replica", call: verdicts[list[0]].update[first],
-			site:  p.grads[list[0]].calls[0].site,
-			ranks: p.ranks, target: "input[1]", reason: fmt.Sprintf("ranks %s hold the same %s%s and update it with "+
-				"different gradients",
-				rankList(p.ranks), list[0], more(list))})
-		return
 	}
 	p.scales(tails, names, verdicts)
+}
+
+// unsummedGradient is about a gradient that each rank reads as it computed it.
+func (p *part) unsummedGradient(t *tail, v *judged, g *gradient, names string) *violation {
+	first := p.ranks[0]
+	if call := t.took(g.sum[first]); call != nil {
+		return &violation{kind: "collective", call: call, ranks: p.ranks, target: "input[0]",
+			reason: fmt.Sprintf("it takes the gradient of %s, which is a partial sum over other ranks than those of its "+
+				"group: what %s reads is not summed over the ranks that hold the same parameter", names,
+				v.update[first])}
+	}
+	c, since := g.calls[0], ""
+	target, o := fmt.Sprintf("grad[%d]", c.number), p.lateOrigin(c.site)
+	if o != nil {
+		target, since = "grad[0]", fmt.Sprintf(", since that of the argument of %s is one", o.first(p.ranks))
+	}
+	return &violation{kind: "replica", site: o, ranks: p.ranks, backward: true, target: target,
+		reason: fmt.Sprintf("the gradient of %s is a partial sum over ranks %s%s; each reaches %s without an "+
+			"all_reduce, so that the replicas move apart", names, rankList(p.ranks), since, v.update[first])}
+}
+
+// partlySummed is about a gradient that is summed over some dimensions of the mesh only.
+func (p *part) partlySummed(_ *tail, v *judged, g *gradient, names string) *violation {
+	return &violation{kind: "replica", ranks: p.ranks, backward: true,
+		target: fmt.Sprintf("grad[%d]", g.calls[0].number),
+		reason: fmt.Sprintf("the gradient of %s is summed over some of the ranks only: it is a partial sum over ranks %s, "+
+			"too, and reaches %s without an all_reduce between these", names, rankList(p.dims[v.lacks[0]].groups[0]),
+			v.update[p.ranks[0]])}
+}
+
+// reordered is about a gradient whose elements are in another order.
+func (p *part) reordered(_ *tail, v *judged, _ *gradient, names string) *violation {
+	return &violation{kind: "collective", call: v.update[p.ranks[0]], ranks: p.ranks, target: "input[1]",
+		reason: fmt.Sprintf("it reads the gradient of %s with the elements in another order than the parameter has them",
+			names)}
+}
+
+// otherSum is about a gradient that is made of those of the ranks and calls in another way than by a sum of all.
+func (p *part) otherSum(t *tail, v *judged, g *gradient, names string) *violation {
+	if w := p.loneGradient(g, names); w != nil {
+		return w
+	}
+	kind, call, update := "collective", t.took(g.sum[p.ranks[0]]), v.update[p.ranks[0]]
+	reason := "the gradient of %s that %s reads is a sum of other ranks' gradients than of those that hold the same " +
+		"parameter"
+	if v.extreme {
+		reason = "the gradient of %s that %s reads is the largest or smallest of the ranks' gradients, not their sum: the " +
+			"reduction is another"
+	}
+	if v.twice {
+		kind = "scale"
+		reason = "in the gradient of %s that %s reads, calls of the step count with different numbers: a backward pass " +
+			"ran twice or not at all"
+	}
+	if call == nil || v.twice {
+		call = update
+	}
+	return &violation{kind: kind, call: call, ranks: p.ranks, target: "input[0]",
+		reason: fmt.Sprintf(reason, names, update)}
+}
+
+// otherUpdates is about replicas that are updated with different gradients.
+func (p *part) otherUpdates(_ *tail, v *judged, _ *gradient, names string) *violation {
+	return &violation{kind: "replica", call: v.update[p.ranks[0]], ranks: p.ranks, target: "input[1]",
+		reason: fmt.Sprintf("ranks %s hold the same %s and update it with different gradients", rankList(p.ranks),
+			names)}
 }
 
 // loneGradient finds a call by which only some ranks scale a gradient before it is summed; nil if there is none.
@@ -556,24 +697,14 @@ func (p *part) scales(tails map[int]*tail, names []string, verdicts map[string]*
 	if len(off) == 0 {
 		return
 	}
-	total, same := 0.0, true
 	k := verdicts[off[0]].scale[first]
-	apart := false
-	for _, n := range names {
-		v := verdicts[n]
-		total += v.size
-		for _, r := range p.ranks {
-			if v.scale == nil || math.Abs(v.scale[r]/k-1) > 2*v.slack {
-				same = false
-			}
-			if v.scale != nil && math.Abs(v.scale[r]/v.scale[first]-1) > 2*v.slack {
-				apart = true
-			}
-		}
-	}
-	call := verdicts[off[0]].update[first]
-	if len(tails[first].scalings) > 0 {
+	total, all, same, apart := p.together(names, verdicts, k)
+	call := tails[first].scaled(verdicts[off[0]].want)
+	if apart && len(tails[first].scalings) > 0 {
 		call = tails[first].scalings[0].call
+	}
+	if call == nil {
+		call = verdicts[off[0]].update[first]
 	}
 	v := &violation{kind: "scale", call: call, site: p.grads[off[0]].calls[0].site, ranks: p.ranks, target: "output[0]"}
 	clipped := tails[first].norms
@@ -583,7 +714,7 @@ func (p *part) scales(tails map[int]*tail, names []string, verdicts map[string]*
 		v.reason = fmt.Sprintf("ranks %s scale the gradient of %s%s by different numbers: each clips by the norm of "+
 			"what it holds itself, "+
 			"which lacks an all_reduce", rankList(p.ranks), off[0], more(off))
-	case clipped && same && (verdicts[off[0]].slack > 2e-3 || p.partial || len(verdicts) < len(p.order) ||
+	case clipped && same && (verdicts[off[0]].slack > 2e-3 || p.partial || all < len(p.order) ||
 		round(k*math.Sqrt(total))) || factors == nil:
 		return
 	default:
@@ -592,6 +723,37 @@ func (p *part) scales(tails map[int]*tail, names []string, verdicts map[string]*
 			verdicts[off[0]].update[first], k)
 	}
 	p.found(true, v)
+}
+
+// together takes gradients that are k times the right ones: the sum of their squares, of how many parameters they are,
+// whether all are k times as large, and whether ranks differ.
+func (p *part) together(names []string, verdicts map[string]*judged, k float64) (total float64, all int, same,
+	apart bool) {
+	same = true
+	for _, n := range names {
+		v := verdicts[n]
+		total += v.size
+		all += v.many
+		for _, r := range p.ranks {
+			same = same && v.scale != nil && math.Abs(v.scale[r]/k-1) <= 2*v.slack
+			apart = apart || v.scale != nil && math.Abs(v.scale[r]/v.scale[p.ranks[0]]-1) > 2*v.slack
+		}
+	}
+	return total, all, same, apart
+}
+
+// scaled is the call that reads a multiple of the right gradient by itself, before the update: an exchange that adds up
+// what all ranks already have, else a product; nil if there is none.
+func (t *tail) scaled(want *array) *step.Call {
+	for _, e := range slices.Concat(t.exchanges, t.scalings) {
+		if len(e.x) != len(want.x) {
+			continue
+		}
+		if _, ok := (&array{want.dtype, want.shape, e.x}).ratio(want, 10*want.tolerance()); ok {
+			return e.call
+		}
+	}
+	return nil
 }
 
 // integral reports whether a number or its inverse is a whole one, as far as slack allows to tell.
@@ -647,7 +809,7 @@ func (p *part) notUpdated(tails map[int]*tail) {
 			}
 			if len(tails[r].updates[name]) > 0 {
 				with = append(with, r)
-			} else if len(tails[r].updates) > 0 || p.ended(r) {
+			} else if (len(tails[r].updates) > 0 || p.ended(r)) && !tails[r].passes(g.value[r]) {
 				without = append(without, r)
 			}
 		}

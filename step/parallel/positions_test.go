@@ -23,9 +23,13 @@ func TestTile(t *testing.T) {
 		{"the part of the next rank", [][]float64{run(4, 4), run(4, 4), run(8, 4)}, false},
 		{"an offset that is too small", [][]float64{run(0, 5), run(4, 5), run(8, 5)}, false},
 		{"a gap", [][]float64{run(0, 4), run(8, 4), run(12, 4)}, false},
+		{"slots of buffers", [][]float64{run(0, 4), run(5, 4)}, true},
 	} {
 		if got := tile(tc.parts); got != tc.want {
 			t.Errorf("%s: got %v", tc.name, got)
 		}
+	}
+	if follow([][]float64{run(0, 4), run(5, 4)}) || !follow([][]float64{run(4, 4), run(0, 4)}) {
+		t.Error("follow: want parts without a gap, in any order")
 	}
 }

@@ -72,6 +72,58 @@ func (p *part) positions(s *site, sides map[int]*side) {
 	p.follows(s, p.column(sides, func(d *side) *array { return d.outs[0] }))
 }
 
+// compares checks positions that ranks compare with those of the whole, as a causal mask does: if they are as many,
+// they follow each other without a gap. ok is false if it found a fault.
+func (p *part) compares(s *site, sides map[int]*side) (ok bool) {
+	lead := sides[p.ranks[0]]
+	if len(lead.ins) != 2 || len(lead.outs) != 1 || !slices.Contains([]string{"le", "lt", "ge", "gt"}, method(s.op)) {
+		return true
+	}
+	for i := range 2 {
+		of := lead.ins[1-i].array
+		if of.dtype.IsFloat() || len(of.x) < 2 || !counts(of.x) || !p.same(sides, 1-i) {
+			continue
+		}
+		own := p.column(sides, func(d *side) *array { return d.ins[i].array })
+		for _, d := range p.dims {
+			for _, g := range d.groups {
+				var parts [][]float64
+				all := 0
+				for _, r := range g {
+					if x := own[r].x; len(x) > 1 && !own[r].dtype.IsFloat() && counts(x) {
+						parts = append(parts, x)
+						all += len(x)
+					}
+				}
+				if len(parts) < len(g) || all != len(of.x) || follow(parts) {
+					continue
+				}
+				p.found(true, &violation{kind: "shard", site: s, ranks: g, target: "output[0]",
+					reason: fmt.Sprintf("%s compare positions with those of the whole, and theirs do not follow each "+
+						"other: rank %d has %g to %g, rank %d has %g to %g", ranksText(g), g[0], parts[0][0],
+						parts[0][len(parts[0])-1], g[1], parts[1][0], parts[1][len(parts[1])-1])})
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// follow reports whether runs of whole numbers are the same, or each begins where another ends.
+func follow(parts [][]float64) bool {
+	ends := map[float64]float64{}
+	for _, x := range parts {
+		ends[x[0]] = x[len(x)-1] + 1
+	}
+	starts := slices.Sorted(maps.Keys(ends))
+	for i := range starts[1:] {
+		if ends[starts[i]] != starts[i+1] {
+			return false
+		}
+	}
+	return true
+}
+
 // follows finds a group whose positions do not follow each other; values that do not count up are none.
 func (p *part) follows(s *site, positions map[int]*array) (ok bool) {
 	for _, d := range p.dims {
@@ -105,17 +157,16 @@ func tile(parts [][]float64) bool {
 		ends[x[0]] = x[len(x)-1] + 1
 	}
 	starts := slices.Sorted(maps.Keys(many))
-	follow, even := true, true
+	even := true
 	for i, a := range starts {
 		if many[a] != many[starts[0]] {
 			return false
 		}
 		if i > 0 {
-			follow = follow && ends[starts[i-1]] == a
 			even = even && a-starts[i-1] == starts[1]-starts[0] && a >= ends[starts[i-1]]
 		}
 	}
-	return follow || even
+	return even || follow(parts)
 }
 
 func counts(x []float64) bool {

@@ -58,7 +58,7 @@ class Shift(torch.autograd.Function):
 
     @staticmethod
     def shift(x, to, fr):
-        y = torch.empty_like(x)
+        y = torch.zeros_like(x)
         for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, x.contiguous(), to), dist.P2POp(dist.irecv, y, fr)]):
             work.wait()
         return y
@@ -92,6 +92,114 @@ def ring(rank, name, directory):
             passed = Shift.apply(passed, name == "ring")
         ((total + passed).square().mean() / 3).backward()
         dist.all_reduce(model.up.grad)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+def context(rank, name, directory):
+    """Attention of each rank's tokens to all of the sequence; positions of the second rank may be one too far."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.table = part(2, None, 6, 4)
+    torch.manual_seed(5)
+    ids = torch.randint(6, (8,)).chunk(2)[rank]
+    with optool_capture.record(directory, model=model):
+        x = F.embedding(ids, model.table)
+        at = torch.arange(4)[:, None] + (4 * rank + (1 if name == "context-late" and rank else 0))
+        keys = Join.apply(x, 0)
+        x = x + F.scaled_dot_product_attention(x[None], keys[None], keys[None], torch.arange(8) <= at)[0]
+        (x.square().mean() / 2).backward()
+        dist.all_reduce(model.table.grad)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+class Join(torch.autograd.Function):
+    """The parts of all ranks; each gets the sum of the gradients of its part."""
+
+    @staticmethod
+    def forward(ctx, x, dim):
+        ctx.dim = dim
+        parts = [torch.zeros_like(x) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, x.contiguous())
+        return torch.cat(parts, dim)
+
+    @staticmethod
+    def backward(ctx, g):
+        g = g.contiguous().clone()
+        dist.all_reduce(g)
+        return g.chunk(dist.get_world_size(), ctx.dim)[dist.get_rank()].contiguous(), None
+
+
+def zero(rank, name, directory):
+    """Each rank updates its part of all parameters, and gathers those of the others behind the step."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up, model.down, model.bias = part(2, None, 6, 4), part(3, None, 4, 6), part(4, None, 4)
+    parameters = list(model.parameters())
+    torch.manual_seed(5)
+    x = torch.randn(4, 4).chunk(2)[rank].clone()
+    whole = torch.cat([p.detach().flatten() for p in parameters])
+    own = torch.nn.Parameter(whole.chunk(2)[rank].clone())
+    if name == "zero-clip":
+        optimizer = torch.optim.SGD([own], lr=0.1)
+    else:
+        optimizer = torch.optim.AdamW([own], lr=0.01, foreach=False)
+    with optool_capture.record(directory, model=model):
+        F.linear(F.gelu(F.linear(x, model.up)), model.down, model.bias).square().mean().backward()
+        gradient = torch.cat([p.grad.flatten() for p in parameters])
+        dist.all_reduce(gradient)
+        own.grad = gradient.chunk(2)[rank].clone().div_(2)
+        if name == "zero-clip":
+            torch.nn.utils.clip_grad_norm_([own], 0.05)
+        if name == "zero-rolled":
+            own.grad = own.grad.roll(2)
+        optimizer.step()
+        with torch.no_grad():
+            dist.all_gather_into_tensor(whole, own.detach())
+            if name == "zero-order":
+                whole = whole.roll(len(whole) // 2)
+            for p, new in zip(parameters, whole.split([p.numel() for p in parameters])):
+                if name != "zero-kept" or p is not model.down:
+                    p.copy_(new.view_as(p))
+
+
+def owner(rank, name, directory):
+    """Each rank updates some parameters and passes them on."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up, model.down = part(2, None, 6, 4), part(3, None, 4, 6)
+    parameters = [model.up, model.down]
+    torch.manual_seed(5)
+    x = torch.randn(4, 4).chunk(2)[rank].clone()
+    optimizer = torch.optim.AdamW([parameters[rank]], lr=0.01, foreach=False)
+    with optool_capture.record(directory, model=model):
+        F.linear(F.gelu(F.linear(x, model.up)), model.down).square().mean().backward()
+        for p in parameters:
+            dist.all_reduce(p.grad)
+            p.grad.div_(1 if name == "owner-sum" else 2)
+        optimizer.step()
+        for i, p in enumerate(parameters):
+            dist.broadcast(p.detach(), i)
+
+
+def grid(rank, name, directory):
+    """Data on two by two ranks: gradients are summed over both dimensions, or one is left out."""
+    import optool_capture
+
+    rows, columns = [[dist.new_group(g) for g in gs] for gs in ([[0, 1], [2, 3]], [[0, 2], [1, 3]])]
+    model = torch.nn.Module()
+    model.up = part(2, None, 4, 4)
+    torch.manual_seed(5)
+    x = torch.randn(4, 4).chunk(4)[rank].clone()
+    with optool_capture.record(directory, model=model):
+        (F.linear(x, model.up).square().mean() / 4).backward()
+        loss = torch.ones(1)
+        dist.all_reduce(loss, group=columns[rank % 2])
+        dist.all_reduce(model.up.grad, group=rows[rank // 2])
+        if name == "grid":
+            dist.all_reduce(model.up.grad, group=columns[rank % 2])
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
@@ -190,16 +298,17 @@ def part(n, dim, *shape):
 
 
 def ranks(name):
-    return 3 if name.startswith("ring") else 2
+    return {"ring": 3, "grid": 4}.get(name.split("-")[0], 2)
 
 
 def work(rank, name, directory, port):
     import optool_capture
 
     dist.init_process_group("gloo", init_method="file://" + port, rank=rank, world_size=ranks(name))
-    if name.startswith("ring"):
-        ring(rank, name, directory)
-        return dist.destroy_process_group()
+    for program in ring, context, zero, owner, grid:
+        if name.split("-")[0] == program.__name__:
+            program(rank, name, directory)
+            return dist.destroy_process_group()
     if name == "experts":
         experts(rank, directory)
         return dist.destroy_process_group()
@@ -223,7 +332,7 @@ def work(rank, name, directory, port):
         x = x.chunk(2)[rank].clone()
     with optool_capture.record(directory, model=model):
         h = F.layer_norm(x, (4,), model.norm)
-        if split and name != "tensor-unreduced":
+        if split and name not in ("tensor-unreduced", "tensor-nocopy"):
             h = Copy.apply(h, group)
         h = F.gelu(F.linear(h, model.up))
         if name == "tensor-bias":
@@ -240,6 +349,12 @@ def work(rank, name, directory, port):
         else:
             h = F.linear(h, model.down, model.bias)
         loss = (h + x).square().mean()
+        if name in ("data-micro", "data-lost"):
+            (loss / 2).backward()
+            if name == "data-lost":
+                optimizer.zero_grad()
+            h = F.layer_norm(x.flip(1), (4,), model.norm)
+            loss = F.linear(F.gelu(F.linear(h, model.up)), model.down, model.bias).square().mean() / 2
         (loss * 3 if name == "data-alone" and rank == 1 else loss).backward()
         if kind == "flat":
             flat(rank, name, list(model.parameters()))
