@@ -92,6 +92,9 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 	if err := cmp.Or(o.check(), failed(o.drawings(nil).writable())); err != nil {
 		return err
 	}
+	if d := openDump(path, o.read); d != nil {
+		return o.runDump(a, d)
+	}
 	start := time.Now()
 	lim := o.limits()
 	var shared searches
@@ -200,6 +203,9 @@ func (a *app) writeTold(w io.Writer, rec *reports.Recording) error {
 // diverge compares the step with the other one; refused are captures of that.
 func (o *stepOptions) diverge(cmd *cobra.Command, a *app, t *step.Trace, lim *limits, opt step.Options) (refused int,
 	err error) {
+	if d := openDump(o.against, o.read); d != nil {
+		return 0, o.againstDump(cmd, t, d, opt)
+	}
 	alone := opt
 	alone.Rerun = nil
 	other, refused, err := a.readStep(cmd, o.against, lim, alone, &o.starting)

@@ -25,8 +25,11 @@ type Token struct {
 // Difference is the log-probability of this run less that of the other.
 func (t *Token) Difference() float64 { return t.This.LogProb - t.Other.LogProb }
 
-// Nearer is the run whose log-probability is nearer to its exact one.
+// Nearer is the run whose log-probability is nearer to its exact one; empty if that is not known of both.
 func (t *Token) Nearer() step.Side {
+	if x := t.This.Exact - t.Other.Exact; x != x {
+		return ""
+	}
 	if math.Abs(t.This.LogProb-t.This.Exact) <= math.Abs(t.Other.LogProb-t.Other.Exact) {
 		return step.This
 	}
@@ -51,7 +54,7 @@ type Pair struct {
 	Tokens []*Token
 	Causes []*Cause // the largest first
 	// Program is the mean absolute difference of the exact log-probabilities: what the two programs compute
-	// otherwise, whatever their precision.
+	// otherwise, whatever their precision; NaN if they are not known of both.
 	Program float64
 	// Strays are the calls where exact arithmetic takes another way through a program than was recorded. If there are
 	// any, both exact runs keep their recorded decisions, and Program may be that of other routes.
@@ -84,6 +87,12 @@ func NewPair(ctx context.Context, this, other *step.Trace, of string, opt step.O
 			p.Sides[i] = s
 		}
 	}
+	return p.measure(ctx, opt)
+}
+
+// measure pairs the tokens of both sides and finds the calls that explain their differences. It is nil if there are no
+// common tokens.
+func (p *Pair) measure(ctx context.Context, opt step.Options) (*Pair, error) {
 	for _, at := range alignTokens(p.Sides[0].Rows, p.Sides[1].Rows) {
 		p.Tokens = append(p.Tokens, &Token{Position: len(p.Tokens), ID: at[0].ID, This: *at[0], Other: *at[1]})
 	}

@@ -174,7 +174,7 @@ type TokenRecord struct {
 	Against        *reports.Number `json:"against"`
 	Exact          *reports.Number `json:"exact"`
 	ExactAgainst   *reports.Number `json:"exact_against"`
-	Nearer         step.Side       `json:"nearer"`
+	Nearer         step.Side       `json:"nearer,omitempty"`
 	ExplainedBy    []string        `json:"explained_by"`
 	ExplainedSides []step.Side     `json:"explained_sides"`
 }
@@ -255,7 +255,9 @@ func (p *Pair) Record() *PairRecord {
 		if math.Abs(d) > largest {
 			largest, r.Worst = math.Abs(d), t.Position
 		}
-		r.Nearer[string(t.Nearer())]++
+		if n := t.Nearer(); n != "" {
+			r.Nearer[string(n)]++
+		}
 	}
 	r.Mean, r.MaxAbs, r.K3, r.RatioMin, r.RatioMax = known(mean), known(largest), known(k3), known(low), known(high)
 	r.Clipped = known(clipped)

@@ -110,9 +110,16 @@ func Tokens(w io.Writer, p *metric.Pair, st reports.Style) error {
 		reports.Count(len(p.Tokens), "token"), p.MeanAbs(), float64(*r.MaxAbs), r.Worst)
 	fmt.Fprintf(&b, "importance ratios %.4g to %.4g, %.3g %% beyond 1 ± 0.2; KL (k3) %.3g\n", float64(*r.RatioMin),
 		float64(*r.RatioMax), 100*float64(*r.Clipped), float64(*r.K3))
-	fmt.Fprintf(&b, "this run is nearer to its exact value at %s, the other at %d\n",
-		reports.Count(r.Nearer[string(step.This)], "token"), r.Nearer[string(step.Other)])
+	if p.Program == p.Program {
+		fmt.Fprintf(&b, "this run is nearer to its exact value at %s, the other at %d\n",
+			reports.Count(r.Nearer[string(step.This)], "token"), r.Nearer[string(step.Other)])
+	}
 	switch {
+	case p.Program != p.Program && len(p.Causes) == 0:
+		b.WriteString("the files hold log-probabilities and no calls: record both runs with the recorder (optool hook) to " +
+			"see which calls make the difference\n")
+	case p.Program != p.Program:
+		b.WriteString("the other run is a file of log-probabilities without calls: only this run can be explained\n")
 	case len(p.Strays) > 0:
 		fmt.Fprintf(&b, "exact arithmetic chooses other routes, which lead to calls that were not recorded (first at %s: "+
 			"%s); exact values keep the routes that each run recorded, and are %.3g apart on average\n",

@@ -319,7 +319,32 @@ def unrecorded_calls():
     return {}
 
 
+def dumps():
+    """Files in the form of slime's: of a rollout, and of a training step in another order, of which it has one in part."""
+    torch.manual_seed(6)
+    samples, columns, apart = [], {"tokens": [], "response_lengths": [], "loss_masks": [], "rollout_log_probs": [],
+                                   "log_probs": []}, []
+    for i, n in enumerate((4, 3, 4, 5)):
+        tokens, rollout = torch.randint(0, 1000, (n + 2,)), -3 * torch.rand(n)
+        training = rollout + torch.randn(n) / 100 - 0.4 * (torch.arange(n) == 1) * (i == 2)
+        mask = torch.ones(n, dtype=torch.int)
+        mask[0] = i != 1
+        samples.append({"index": i, "tokens": tokens.tolist(), "response_length": n, "loss_mask": mask.tolist(),
+                        "rollout_log_probs": rollout.tolist(), "status": "completed", "metadata": {}})
+        for name, x in zip(columns, (tokens, n, mask, rollout, training if i < 3 else training[:2])):
+            columns[name].insert(0, x)
+        if i < 3:
+            apart.append((rollout - training)[mask != 0])
+    os.makedirs("slime", exist_ok=True)
+    torch.save({"rollout_id": 0, "samples": samples}, "slime/rollout_0.pt")
+    torch.save({"rollout_id": 0, "rank": 0, "rollout_data": columns}, "slime/train_0_0.pt")
+    torch.save({"format_version": 2, "samples": [{k: v[i] for k, v in columns.items()} for i in range(4)]},
+               "slime/samples_0_0.pt")
+    mean = torch.cat(apart).abs().double().mean().item()
+    return {"two_files": {"mean_abs": mean}, "one_file": {"mean_abs": mean}}
+
+
 os.chdir(HERE)
 with open("truth.json", "w") as f:
     json.dump({t.__name__: t() for t in (logits, routed, batches, two_runs, lists, visits, skips, numbers,
-                                    numbers_float, unrecorded_calls)}, f, indent=1)
+                                    numbers_float, unrecorded_calls, dumps)}, f, indent=1)
