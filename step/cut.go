@@ -21,37 +21,48 @@ func detached(calls []*Call, keep []*Value) (out []*Value) {
 	if len(calls) == 0 {
 		return nil
 	}
-	var ends []*Value
-	for _, c := range calls[len(calls)-1].Process.Calls {
+	ends := endsOf(calls[len(calls)-1].Process.Calls, keep)
+	for _, c := range calls {
+		for _, v := range c.Inputs {
+			if v.From.How == IsLeaf && v.From.first == nil && !v.Parameter && v.goesOn(ends, false) {
+				out = append(out, v)
+			}
+		}
+		if len(c.Inputs) > 0 || c.random != "" {
+			continue
+		}
+		for _, v := range c.Outputs {
+			if !v.content.plain && v.goesOn(ends, true) {
+				out = append(out, v)
+			}
+		}
+	}
+	return out
+}
+
+// endsOf are the floating results that no call reads, except those that give the program the elements, and which are
+// not kept.
+func endsOf(calls []*Call, keep []*Value) (ends []*Value) {
+	for _, c := range calls {
 		for _, v := range c.Outputs {
 			if v.DType.IsFloat() && v.Numel() > few && !slices.Contains(keep, v) && v.isEnd() {
 				ends = append(ends, v)
 			}
 		}
 	}
-	goesOn := func(v *Value, given bool) bool { // given: the program was given the elements
-		return v.DType.IsFloat() && slices.ContainsFunc(ends, func(e *Value) bool {
-			last := e.Call.Order
-			for _, r := range e.readers {
-				last = max(last, r.Call.Order)
-			}
-			return last < v.Call.Order && v.Call.Order-last <= soon && sameShape(e.Shape, v.Shape) &&
-				(!given || len(e.readers) > 0)
-		})
-	}
-	for _, c := range calls {
-		for _, v := range c.Inputs {
-			if v.From.How == IsLeaf && v.From.first == nil && !v.Parameter && goesOn(v, false) {
-				out = append(out, v)
-			}
+	return ends
+}
+
+// goesOn reports whether a value has the shape of an end that is soon before it, given to the program if given says so.
+func (v *Value) goesOn(ends []*Value, given bool) bool {
+	return v.DType.IsFloat() && slices.ContainsFunc(ends, func(e *Value) bool {
+		last := e.Call.Order
+		for _, r := range e.readers {
+			last = max(last, r.Call.Order)
 		}
-		for _, v := range c.Outputs {
-			if len(c.Inputs) == 0 && c.random == "" && !v.content.plain && goesOn(v, true) {
-				out = append(out, v)
-			}
-		}
-	}
-	return out
+		return last < v.Call.Order && v.Call.Order-last <= soon && sameShape(e.Shape, v.Shape) &&
+			(!given || len(e.readers) > 0)
+	})
 }
 
 // isEnd reports whether no call reads a value, except those that give the program its elements.

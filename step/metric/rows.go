@@ -85,14 +85,7 @@ func (r *Rows) compare(ctx context.Context, a, b []*step.Call, opt step.Options)
 		r.Calls++
 		made := func(v *step.Value) bool { return v.From.Value != nil && numbers[v.From.Value.Call] }
 		numbers[x] = !slices.ContainsFunc(x.Inputs, func(v *step.Value) bool { return !made(v) })
-		origin, told := true, true
-		for _, v := range x.Inputs { // first: tokens say which row it is
-			if w := counterpart(y.Inputs, v); w != nil {
-				d, ok := f.of(made(v)).differ(v, w)
-				told = told && ok
-				origin = origin && !(ok && d.Differing > 0)
-			}
-		}
+		origin, told := f.reads(x, y, made) // first: tokens say which row it is
 		found, worst := false, (*RowDifference)(nil)
 		for _, v := range x.Outputs {
 			w := counterpart(y.Outputs, v)
@@ -121,13 +114,33 @@ func (r *Rows) compare(ctx context.Context, a, b []*step.Call, opt step.Options)
 			r.Differ = append(r.Differ, worst)
 		}
 	}
-	if last[0] != nil && r.Logits == nil {
-		if d, err := NewDistribution(last[0], nil); err == nil {
-			e := d.Effect(tensor.Data[float64](last[1]))
-			r.Logits = &e
+	r.logits(last)
+	return nil
+}
+
+// logits measures the difference of the last results as one of logits.
+func (r *Rows) logits(last [2]*tensor.Tensor) {
+	if last[0] == nil || r.Logits != nil {
+		return
+	}
+	if d, err := NewDistribution(last[0], nil); err == nil {
+		e := d.Effect(tensor.Data[float64](last[1]))
+		r.Logits = &e
+	}
+}
+
+// reads reports whether all that two calls read of the row is the same, as far as it was found, and whether all was
+// found. made says which values are made of no tensor from outside.
+func (f *rowFinder) reads(x, y *step.Call, made func(v *step.Value) bool) (same, found bool) {
+	same, found = true, true
+	for _, v := range x.Inputs {
+		if w := counterpart(y.Inputs, v); w != nil {
+			d, ok := f.of(made(v)).differ(v, w)
+			found = found && ok
+			same = same && !(ok && d.Differing > 0)
 		}
 	}
-	return nil
+	return same, found
 }
 
 // computes reports whether numbers made of no tensor from outside differ because a call computes them otherwise: it
