@@ -143,8 +143,8 @@ func NewDumpPair(rollout, training *Dump) (p *Pair, left int) {
 	return p, left
 }
 
-// scores are those of the training step, or of the rollout if the dump has no others. Samples that have no few tokens in
-// a row in common with others are left out.
+// scores are those of the training step, or of the rollout if the dump has no others. Samples that have no three tokens
+// in a row in common with others are left out.
 func (d *Dump) scores(others [][]Score) *Scores {
 	type gram [3]int64
 	grams := func(row []Score, f func(gram) bool) {

@@ -70,9 +70,9 @@ func TestDumpOfRun(t *testing.T) {
 	}
 	tokens := value.NewList(append([]value.Value{int64(3)}, list(func(x Score) value.Value { return x.ID })...)...)
 	exact := value.NewList(list(func(x Score) value.Value { return x.Exact })...)
-	d := ParseDump(&value.Dict{Items: []value.Item{{Key: "samples", Value: value.NewList(&value.Dict{Items: []value.Item{
-		{Key: "tokens", Value: tokens}, {Key: "response_length", Value: int64(len(s.Rows[0]))},
-		{Key: "rollout_log_probs", Value: exact}}})}}})
+	sample := &value.Dict{Items: []value.Item{{Key: "tokens", Value: tokens},
+		{Key: "response_length", Value: int64(len(s.Rows[0]))}, {Key: "rollout_log_probs", Value: exact}}}
+	d := ParseDump(&value.Dict{Items: []value.Item{{Key: "samples", Value: value.NewList(sample)}}})
 	p, err := NewPairWithDump(context.Background(), tr, d, "", options(t))
 	if err != nil || p == nil {
 		t.Fatal(err)
