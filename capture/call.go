@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
@@ -139,7 +140,47 @@ func (c *Call) set(k Kind, r *Record) {
 		c.GradOutputs = r.Args
 	case After:
 		c.After, c.AfterKwargs, c.HasAfter, c.Unseen = r.Args, r.Kwargs, true, r.Unseen
+		if c.read.Has(Input) && r.Unseen == nil {
+			c.Unseen = map[*tensor.Tensor]bool{}
+			c.After = c.unseen(c.Args, c.After)
+			c.AfterKwargs = c.unseenItems(c.Kwargs, c.AfterKwargs)
+		}
 	}
+}
+
+// unseen puts the arguments before the call in place of None among those after it: the recorder did not look at them.
+func (c *Call) unseen(before, after []value.Value) []value.Value {
+	if len(before) != len(after) {
+		return after
+	}
+	out := slices.Clone(after)
+	for i, v := range before {
+		switch v := v.(type) {
+		case *tensor.Tensor:
+			if out[i] == nil {
+				out[i], c.Unseen[v] = v, true
+			}
+		case *value.Sequence:
+			if s, ok := out[i].(*value.Sequence); ok {
+				now := *s
+				now.Items = c.unseen(v.Items, s.Items)
+				out[i] = &now
+			}
+		}
+	}
+	return out
+}
+
+// unseenItems is unseen for keyword arguments.
+func (c *Call) unseenItems(before, after *value.Dict) *value.Dict {
+	if before == nil || after == nil || len(before.Items) != len(after.Items) {
+		return after
+	}
+	out := &value.Dict{Items: slices.Clone(after.Items)}
+	for i, it := range before.Items {
+		out.Items[i].Value = c.unseen([]value.Value{it.Value}, []value.Value{after.Items[i].Value})[0]
+	}
+	return out
 }
 
 // Has reports whether the file of kind k was read.

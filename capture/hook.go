@@ -719,17 +719,6 @@ func parseDevice(s string) value.Device {
 	return d
 }
 
-// versionOf is how often a tensor had been written, -1 if that was not recorded.
-func versionOf(o *object) int {
-	v, _ := o.get("version")
-	if n, ok := v.(json.Number); ok {
-		if n, err := n.Int64(); err == nil {
-			return int(n)
-		}
-	}
-	return -1
-}
-
 // tensor makes a tensor over bytes that are read on first use.
 func (l *hookLoader) tensor(o *object, path string) (value.Value, error) {
 	number := l.tensors
@@ -748,7 +737,8 @@ func (l *hookLoader) tensor(o *object, path string) (value.Value, error) {
 	ptr, _ := o.get("ptr")
 	address, addressed := ptr.(json.Number)
 	if l.at != nil && addressed {
-		l.at[path] = Memory{Address: address.String(), Version: versionOf(o), Name: o.text("name")}
+		version, _ := o.get("version")
+		l.at[path] = Memory{Address: address.String(), Version: countOf(version), Name: o.text("name")}
 	}
 	at, _ := o.get("tensor")
 	for _, p := range o.list("placements") {

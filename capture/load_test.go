@@ -3,8 +3,10 @@ package capture
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -215,6 +217,36 @@ func TestAddresses(t *testing.T) {
 				t.Errorf("Addresses of %q = %v, want none", text, a)
 			}
 		}
+	}
+}
+
+// TestMemoriesBesideAFile: what the hook's export adds to op_tools' keys.
+func TestMemoriesBesideAFile(t *testing.T) {
+	root := tree(t, "x/input.pth", "x/input.pth.json")
+	text := `{"args": ["1", [{"data_ptr": 64, "version": 3, "name": "w"}, {"data_ptr": 128}]]}`
+	if err := os.WriteFile(filepath.Join(root, "x/input.pth.json"), []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for e := range Scan(context.Background(), []string{root}, Options{}) {
+		c, _ := e.Load(LoadOptions{})
+		defer c.Close()
+		want := map[string]Memory{"args[1][0]": {"64", 3, "w"}, "args[1][1]": {"128", -1, ""}}
+		if got := c.Memories(Input); !maps.Equal(got, want) {
+			t.Errorf("Memories = %v, want %v", got, want)
+		}
+	}
+}
+
+// TestUnseenAfter: None among the arguments after a call is a tensor that the recorder did not look at.
+func TestUnseenAfter(t *testing.T) {
+	a, b, changed := &tensor.Tensor{}, &tensor.Tensor{}, &tensor.Tensor{}
+	dict := func(v value.Value) *value.Dict { return &value.Dict{Items: []value.Item{{Key: "out", Value: v}}} }
+	c := &Call{}
+	c.set(Input, &Record{Args: []value.Value{value.NewList(a, b), int64(1)}, Kwargs: dict(b)})
+	c.set(After, &Record{Args: []value.Value{value.NewList(nil, changed), int64(1)}, Kwargs: dict(nil)})
+	after := value.Tensors(value.NewTuple(value.NewTuple(c.After...), c.AfterKwargs))
+	if !slices.Equal(after, []*tensor.Tensor{a, changed, b}) || !c.Unseen[a] || c.Unseen[changed] || !c.Unseen[b] {
+		t.Errorf("after the call %v, not looked at %v", after, c.Unseen)
 	}
 }
 

@@ -33,25 +33,22 @@ func (c *Call) Memories(k Kind) map[string]Memory {
 		}
 		return nil
 	}
-	out := map[string]Memory{}
-	for path, at := range c.Addresses(k) {
-		out[path] = Memory{Address: at, Version: -1}
-	}
-	return out
+	return c.beside(k)
 }
 
-// Addresses reads the .pth.json file beside the file of kind k, where op_tools
-// noted what a .pth cannot hold, or what another producer says. It is only shown,
-// never relied on: a file that is missing or unusable gives no addresses.
+// Addresses are the addresses of Memories. A file that is missing or unusable gives none.
 func (c *Call) Addresses(k Kind) Addresses {
-	e := c.entry
-	if e.rec != nil {
-		a := Addresses{}
-		for path, m := range c.Memories(k) {
-			a[path] = m.Address
-		}
-		return a
+	a := Addresses{}
+	for path, m := range c.Memories(k) {
+		a[path] = m.Address
 	}
+	return a
+}
+
+// beside reads the .pth.json file beside the file of kind k, where op_tools noted what
+// a .pth cannot hold. Versions and names are there if the hook exported the call.
+func (c *Call) beside(k Kind) map[string]Memory {
+	e := c.entry
 	f, _, err := files.Open(e.Path(c.side, k) + ".json")
 	if err != nil {
 		return nil
@@ -73,27 +70,41 @@ func (c *Call) Addresses(k Kind) Addresses {
 			doc.Args, doc.Kwargs = args, kwargs
 		}
 	}
-	a := Addresses{}
+	m := memories{}
 	for i, v := range doc.Args {
-		a.collect("args["+strconv.Itoa(i)+"]", v)
+		m.collect("args["+strconv.Itoa(i)+"]", v)
 	}
 	for key, v := range doc.Kwargs {
-		a.collect("kwargs."+key, v)
+		m.collect("kwargs."+key, v)
 	}
-	return a
+	return m
 }
 
-func (a Addresses) collect(path string, v any) {
+// memories maps paths as Addresses does.
+type memories map[string]Memory
+
+func (m memories) collect(path string, v any) {
 	switch v := v.(type) {
 	case []any:
 		for i, it := range v {
-			a.collect(path+"["+strconv.Itoa(i)+"]", it)
+			m.collect(path+"["+strconv.Itoa(i)+"]", it)
 		}
 	case map[string]any:
 		for _, key := range []string{"data_ptr", "data"} { // "data" until 2024-09-14
 			if n, ok := v[key].(json.Number); ok {
-				a[path] = n.String()
+				name, _ := v["name"].(string)
+				m[path] = Memory{Address: n.String(), Version: countOf(v["version"]), Name: name}
 			}
 		}
 	}
+}
+
+// countOf is a recorded count of writes, -1 if v is none.
+func countOf(v any) int {
+	if n, ok := v.(json.Number); ok {
+		if n, err := n.Int64(); err == nil {
+			return int(n)
+		}
+	}
+	return -1
 }

@@ -2198,7 +2198,8 @@ def _location():
 
 def load(directory):
     """Yields what was recorded in a process's directory: dictionaries with name, id, args, kwargs, result, after,
-    grad_inputs, grad_outputs (by the position of the tensor) and the fields of the call's event, values as torch's."""
+    grad_inputs, grad_outputs (by the position of the tensor) and the fields of the call's event, values as torch's.
+    `said` holds the values as the file has them. The gradients are those of the first backward pass through the call."""
     import torch
 
     blobs, calls, files = {}, collections.OrderedDict(), {}
@@ -2216,7 +2217,7 @@ def load(directory):
             elif kind in ("return", "raise") and event["id"] in calls:
                 calls[event["id"]].update({k: v for k, v in event.items() if k not in ("event", "id")})
             elif kind in ("grad_input", "grad_output") and event["id"] in calls:
-                calls[event["id"]].setdefault(kind + "s", {}).setdefault(event["i"], event["value"])
+                _add_gradient(calls[event["id"]], kind + "s", event)
 
     def tensor(e):
         blob = blobs.get(e["tensor"])
@@ -2254,6 +2255,7 @@ def load(directory):
         }[kind]()
 
     for call in calls.values():
+        call["said"] = {f: call[f] for f in ("args", "kwargs", "result", "after", "grad_inputs", "grad_outputs") if f in call}
         call["args"] = tuple(value(a) for a in call["args"])
         call["kwargs"] = {k: value(v) for k, v in call["kwargs"].items()}
         if "result" in call:
@@ -2266,9 +2268,44 @@ def load(directory):
         yield call
 
 
+def _add_gradient(call, field, event):
+    """Adds a gradient to a call, unless it belongs to a later backward pass than the first."""
+    number = event.get("pass")
+    if field == "grad_outputs" and event["i"] in call.get(field, ()):
+        call["passed"] = True  # this begins the next pass
+    if call.setdefault("pass", number) == number and "passed" not in call:
+        call.setdefault(field, {}).setdefault(event["i"], event["value"])
+
+
+def _described(v):
+    """The JSON that op_tools writes beside a .pth file for a value, made of the JSON of calls.jsonl. `version` and `name`
+    are added to op_tools' own keys."""
+    if isinstance(v, list):
+        return [_described(x) for x in v]
+    if not isinstance(v, dict):
+        return str(v)
+    if "tensor" in v:
+        stride, n = v.get("stride"), 1
+        if stride is None:
+            stride = []
+            for size in reversed(v["shape"]):
+                stride.insert(0, n)
+                n *= max(size, 1)
+        said = {"device": v.get("device", "cpu"), "dtype": v["dtype"], "numel": math.prod(v["shape"]),
+                "shape": str(tuple(v["shape"])), "stride": stride, "requires_grad": v.get("requires_grad", False),
+                "layout": "torch.strided"}
+        said.update((k, v[key]) for k, key in (("data_ptr", "ptr"), ("version", "version"), ("name", "name")) if key in v)
+        return said
+    if "tuple" in v:
+        return [_described(x) for x in v["tuple"]]
+    return str(next(iter(v.values())))
+
+
 def export(directory, out, taken=None):
-    """Writes what was recorded as directories of .pth files, as op_tools does. Those have the process and the second in
-    their names: of recordings that have both in common, as `taken` tells, all but the first get a later second."""
+    """Writes what was recorded as directories of .pth files, as op_tools does, with the addresses in the .pth.json files
+    beside them. Those have the process and the second in their names: of recordings that have both in common, as `taken`
+    tells, all but the first get a later second. after.pth, which op_tools does not write, holds the arguments after the
+    call, and None instead of tensors that the recorder did not look at."""
     import torch
 
     with open(os.path.join(directory, "calls.jsonl"), "rb") as lines:
@@ -2287,19 +2324,31 @@ def export(directory, out, taken=None):
         where = os.path.join(out, "op_tools_results", "op_capture_results", call["name"], pid, str(call["id"]), time_)
         os.makedirs(where, exist_ok=True)
 
-        def save(file, args, kwargs):
+        def save(file, args, kwargs, said, named):
             kwargs = {k: v for k, v in kwargs.items() if not isinstance(v, torch.memory_format)}  # not to be pickled
+            path = os.path.join(where, file + ".pth")
             torch.save({"name": call["name"], "args": args, "kwargs": kwargs,
-                        "identifier": "%s/%d/%s" % (call["name"], call["id"], file)}, os.path.join(where, file + ".pth"))
+                        "identifier": "%s/%d/%s" % (call["name"], call["id"], file)}, path)
+            with open(path + ".json", "w") as f:
+                json.dump({"args": [_described(v) for v in said], "kwargs": {k: _described(v) for k, v in named.items()},
+                           "op": call["name"]}, f)
 
-        save("input", call["args"], call["kwargs"])
+        def changed(values, said):
+            return _replace(values, torch, lambda t, n=iter(range(len(inputs))): said.get(next(n)))
+
+        said = call["said"]
+        save("input", call["args"], call["kwargs"], said["args"], said["kwargs"])
         if "result" in call:
-            save("output", (call["result"],), {})
+            save("output", (call["result"],), {}, [said["result"]], {})
         inputs = _tensors((call["args"], call["kwargs"]), torch, [])
         outputs = _tensors(call.get("result"), torch, [])
+        if "after" in call:
+            args, kwargs = changed((call["args"], call["kwargs"]), call["after"])
+            save("after", args, kwargs, [], {})
         for field, tensors in (("grad_inputs", inputs), ("grad_outputs", outputs)):
             if field in call:
-                save(field, tuple(call[field].get(i) for i in range(len(tensors))), {})
+                save(field, tuple(call[field].get(i) for i in range(len(tensors))), {},
+                     [said[field].get(i) for i in range(len(tensors))], {})
         count += 1
     return count
 

@@ -857,8 +857,26 @@ class Recording(unittest.TestCase):
         self.assertEqual(optool_capture.export(self.directories()[0], out), len(self.calls()))
         files = glob.glob(os.path.join(out, "op_tools_results/op_capture_results/torch.nn.functional.linear/*/*/*/*.pth"))
         self.assertEqual(len(files), 8)
+        inputs = []
         for file in files:
             self.assertEqual(torch.load(file, weights_only=True)["name"], "torch.nn.functional.linear")
+            with open(file + ".json") as f:
+                said = json.load(f)["args"]
+            self.assertTrue(all(v["data_ptr"] for v in said if isinstance(v, dict)), said)
+            inputs += [said] * file.endswith("input.pth")
+        self.assertTrue(any(said[1]["data_ptr"] == model.first.weight.data_ptr() and "version" in said[1] and
+                            said[1]["name"] == "first.weight" and said[1]["shape"] == "(16, 8)" and said[1]["stride"] == [8, 1] for said in inputs), inputs)
+
+    def test_export_after_the_call(self):
+        x, mean = torch.ones(3), torch.zeros(3)
+        with optool_capture.record(self.path):
+            torch._foreach_add_([x], [mean + 2])
+        out = os.path.join(self.path, "out")
+        optool_capture.export(self.directories()[0], out)
+        (file,) = glob.glob(os.path.join(out, "*/*/torch._foreach_add_/*/*/*/after.pth"))
+        after = torch.load(file, weights_only=True)["args"]
+        self.equal(after[0][0], torch.full((3,), 3.0))
+        self.assertIsNone(after[1][0])  # not looked at
 
     # Other processes ----------------------------------------------------------------------------------------------------
 
