@@ -21,7 +21,9 @@ type Seen struct {
 	Proven    int `json:"proven"`
 	ByContent int `json:"by_content"`
 	ByAddress int `json:"by_address"`
-	Leaves    int `json:"leaves"` // parameters, data and state
+	// ByContentOnly are further links, of inputs without recorded addresses: an older value may have been read.
+	ByContentOnly int `json:"by_content_only,omitempty"`
+	Leaves        int `json:"leaves"` // parameters, data and state
 	// Unexplained are inputs that the program made or changed without a recorded call.
 	Unexplained int `json:"unexplained"`
 	// Gaps say what was not judged and why, the largest first.
@@ -97,6 +99,10 @@ func (t *Trace) Seen() *Seen {
 
 // link counts what is known of where a value came from.
 func (s *Seen) link(v *Value, g *gaps) {
+	unaddressed := v.Kind == inputKind && v.Address == 0 && v.Numel() > 0
+	if unaddressed {
+		g.add("value%s read without a recorded address: a stale or changed value cannot be seen", v.Call)
+	}
 	switch from := v.From; {
 	case v.lacks:
 		s.Links++
@@ -119,6 +125,9 @@ func (s *Seen) link(v *Value, g *gaps) {
 	case from.How == ByStorage:
 		s.Links++
 		s.ByAddress++
+	case unaddressed:
+		s.Links++
+		s.ByContentOnly++
 	default:
 		s.Links++
 		s.ByContent++
@@ -155,8 +164,12 @@ func (c *Call) lacksWeightGradient() bool {
 
 // String is the count in a sentence.
 func (s *Seen) String() string {
-	return fmt.Sprintf("%d of %s judged, %d of %s proven (by content %d, by address %d), %s, %d unexplained", s.Judged,
-		reports.Count(s.Calls, "call"), s.Proven, reports.Count(s.Links, "link"), s.ByContent, s.ByAddress,
+	only := ""
+	if s.ByContentOnly > 0 {
+		only = fmt.Sprintf(", %d known by content only", s.ByContentOnly)
+	}
+	return fmt.Sprintf("%d of %s judged, %d of %s proven (by content %d, by address %d)%s, %s, %d unexplained", s.Judged,
+		reports.Count(s.Calls, "call"), s.Proven, reports.Count(s.Links, "link"), s.ByContent, s.ByAddress, only,
 		leavesCount(s.Leaves), s.Unexplained)
 }
 

@@ -49,3 +49,24 @@ func TestUnended(t *testing.T) {
 		t.Errorf("gaps %+v", gaps)
 	}
 }
+
+// TestUnaddressed: nothing is an all-clear, and no input is linked for certain, where addresses were not recorded.
+func TestUnaddressed(t *testing.T) {
+	tr := analyse(t, unpack(t, "scaler"))
+	before, links := tr.Seen(), 0
+	for _, c := range tr.Calls() {
+		for _, v := range c.Inputs {
+			v.Address = 0
+			if v.From.How == ByContent {
+				links++
+			}
+		}
+	}
+	s := tr.Seen()
+	if !strings.Contains(s.Gaps[0].What, "values read without a recorded address") {
+		t.Errorf("gaps %+v", s.Gaps)
+	}
+	if s.ByContentOnly != links || s.ByContent != before.ByContent-links || s.Links != before.Links {
+		t.Errorf("%d of %d links are known by content only: %s", s.ByContentOnly, links, s)
+	}
+}
