@@ -112,8 +112,7 @@ func (m *memory) replace(v *Value) {
 		return
 	}
 	if r := m.at(v.Address); r != nil {
-		r.names = append(r.names[:0:0], v)
-		r.end = max(r.end, v.end())
+		r.names, r.end = append(r.names[:0:0], v), v.end()
 		return
 	}
 	m.name(v)

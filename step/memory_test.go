@@ -36,3 +36,20 @@ func TestWrites(t *testing.T) {
 		t.Errorf("%d writes are kept, want 4: the last of equal ones", len(ws))
 	}
 }
+
+// TestWrittenMemory: what was written in place is forgotten only where its own memory is written again, not that of a
+// larger tensor which lay there before.
+func TestWrittenMemory(t *testing.T) {
+	at := func(address uint64, n int) *Value {
+		return &Value{DType: tensor.Float32, Shape: []int{n}, Stride: []int{1}, Address: address}
+	}
+	var m memory
+	gradient := at(1000, 8)
+	m.overwrite(at(1000, 16)) // free since
+	m.name(gradient)
+	m.replace(gradient)
+	m.overwrite(at(1032, 4))
+	if r := m.at(1000); r == nil || r.names[0] != gradient {
+		t.Error("what was written at 1000 was forgotten")
+	}
+}
