@@ -248,8 +248,17 @@ func (u *updater) checkState(v *Value) {
 
 // isState reports whether v is state that an optimizer keeps from one step to the next: an earlier step read it at the
 // same place of the same operator, and it is no gradient. A recorded call made it then, or the parameter that is
-// written with it has its gradient elsewhere.
+// written with it has its gradient elsewhere. New state was only made in the step before: then most others that are
+// written with it are kept.
 func (u *updater) isState(v *Value, before *Step) bool {
+	kept := v.Call.returns(v)
+	if v.isGradient() {
+		if !kept { // it lies where the step before had something else
+			return false
+		}
+		kept = false
+	}
+	kept = kept && u.isKept(v, before)
 	var first *Value
 	same := false
 	for _, w := range before.tailAt[v.Address] {
@@ -261,10 +270,10 @@ func (u *updater) isState(v *Value, before *Step) bool {
 		}
 		same = same || w.Call.Op == v.Call.Op && w.Target == v.Target
 	}
-	if !same {
-		return false
-	}
-	if v.Call.returns(v) && !v.isGradient() && u.isKept(v, before) {
+	switch {
+	case !same:
+		return kept && v.telling()
+	case kept:
 		return true
 	}
 	if w := first.From.Value; w != nil {

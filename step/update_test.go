@@ -34,3 +34,53 @@ func TestIsState(t *testing.T) {
 		})
 	}
 }
+
+// TestIsNewState: state that the step before only made is state if most others that are written with it are kept. A
+// gradient that is only read is none, even at the address of a former result.
+func TestIsNewState(t *testing.T) {
+	before := &Step{}
+	update := func(number int) *Call {
+		s := &Step{Number: number}
+		c := &Call{Op: "torch._foreach_mul_", Step: s, Order: 1}
+		for i := range 6 {
+			v := &Value{Call: c, Kind: inputKind, Target: "input[" + string(rune('0'+i)) + "]", DType: tensor.Float32,
+				Shape: []int{8}, Stride: []int{1}, Address: uint64(64 * (i + 1)), item: i, after: &fingerprint{}}
+			made := &Call{Op: "torch.clone", Step: before, Order: 2}
+			v.From.Value = &Value{Call: made, Kind: outputKind}
+			c.Inputs = append(c.Inputs, v)
+		}
+		return c
+	}
+	before.Tail = []*Call{{Step: before, Order: 2}}
+	for _, tc := range []struct {
+		name                  string
+		kept, gradient, write bool
+		want                  bool
+	}{
+		{"new state", true, false, true, true},
+		{"nothing is kept", false, false, true, false},
+		{"gradient", true, true, false, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := update(1)
+			v := c.Inputs[0]
+			v.From.Value = nil
+			for _, w := range c.Inputs[1:] {
+				if !tc.kept {
+					w.From.Value = nil
+				}
+			}
+			if tc.gradient {
+				v.From.Value = &Value{Kind: capture.GradInputs}
+				before.Tail = append(before.Tail, update(0))
+			}
+			if !tc.write {
+				v.after = nil
+			}
+			before.indexTail()
+			if got := newUpdater(c.Step, nil).isState(v, before); got != tc.want {
+				t.Errorf("state: %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
