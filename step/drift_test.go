@@ -32,3 +32,22 @@ func TestDominating(t *testing.T) {
 		}
 	}
 }
+
+// TestDifferentiated: a value whose gradient a later loss is computed from is no loss that drifts.
+func TestDifferentiated(t *testing.T) {
+	p := &Process{}
+	s := &Step{Loss: &Call{Order: 1, Process: p, Effect: 1e-3, Outputs: []*Value{{DType: tensor.BFloat16}}}, Exact: 1,
+		Captured: 1}
+	content := fingerprint{sum: 7}
+	s.Loss.Grads = []*Value{{DType: tensor.BFloat16, Shape: []int{8}, content: content}}
+	s.Calls = []*Call{s.Loss}
+	if len(s.drift()) == 0 {
+		t.Error("a loss in bfloat16 does not drift")
+	}
+	reader := &Call{Order: 2, GradOutputs: []*Value{{}}}
+	reader.Inputs = []*Value{{DType: tensor.BFloat16, Shape: []int{8}, content: content, RequiresGrad: true}}
+	p.Calls = []*Call{s.Loss, reader}
+	if got := s.drift(); len(got) > 0 {
+		t.Errorf("drift %v of a value that is differentiated", got)
+	}
+}

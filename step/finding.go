@@ -412,7 +412,7 @@ const (
 // rounding that what follows amplifies, or a loss in a dtype that cannot hold it.
 func (s *Step) drift() []*Finding {
 	top := s.Largest(2)
-	if len(top) == 0 || math.IsNaN(s.Exact) || s.Captured-s.Captured != 0 {
+	if len(top) == 0 || math.IsNaN(s.Exact) || s.Captured-s.Captured != 0 || s.differentiated() {
 		return nil
 	}
 	c, share := top[0], ""
@@ -438,6 +438,25 @@ func (s *Step) drift() []*Finding {
 		return nil
 	}
 	return []*Finding{f}
+}
+
+// differentiated reports whether a later loss is computed from the gradients of the step (create_graph): then its own
+// loss is an inner value of the program.
+func (s *Step) differentiated() bool {
+	given := map[contentKey]bool{}
+	for _, c := range s.Calls {
+		for _, g := range c.Grads {
+			if g.tellsApart() {
+				given[g.key()] = true
+			}
+		}
+	}
+	p := s.Loss.Process
+	return p != nil && slices.ContainsFunc(p.Calls, func(c *Call) bool {
+		return c.Order > s.Loss.Order && c.HasBackward() && slices.ContainsFunc(c.Inputs, func(v *Value) bool {
+			return v.RequiresGrad && !v.Parameter && given[v.key()]
+		})
+	})
 }
 
 // unitRoundoff is the unit roundoff of a call's dtype, or of float32 if that is larger:
