@@ -107,6 +107,9 @@ func (s *Seen) link(v *Value, g *gaps) {
 	case v.lacks:
 		s.Links++
 		g.add("gradient%s of an update without that of a loss before: set to zero, or lost", v.Call)
+	case v.kept:
+		s.Links++
+		g.add("gradient%s of parameters that no recorded call updates: earlier backward passes may have added to them", v.Call)
 	case from.How == IsLeaf && from.Role == "inner":
 		s.Links++
 		g.add("gradient%s of inner nodes not linked to what gave them", v.Call)

@@ -88,7 +88,9 @@ func (p *Process) checkUpdates() {
 		maps.Copy(again, u.again)
 	}
 	l.settle(again)
+	written := p.updated()
 	for _, u := range all {
+		u.releaseKept(written)
 		u.findScaled()
 		for _, c := range u.step.Tail {
 			for _, v := range c.Inputs {
@@ -100,6 +102,53 @@ func (p *Process) checkUpdates() {
 		for _, c := range u.step.Tail {
 			for _, v := range c.Inputs {
 				u.checkState(v)
+			}
+		}
+	}
+}
+
+// updated are the addresses that calls behind a loss write in place.
+func (p *Process) updated() map[uint64]bool {
+	written := map[uint64]bool{}
+	for _, s := range p.Steps {
+		for _, c := range s.Tail {
+			for _, v := range c.Inputs {
+				if c.returns(v) {
+					written[v.Address] = true
+				}
+			}
+		}
+	}
+	return written
+}
+
+// releaseKept takes back that gradients changed whose parameters no recorded call writes, where calls write others. An
+// optimizer does not have them and so does not set their gradients to zero: these hold what earlier backward passes left.
+func (u *updater) releaseKept(written map[uint64]bool) {
+	some := false
+	for at := range u.parameters {
+		some = some || written[at]
+	}
+	if !some {
+		return
+	}
+	for _, c := range u.step.Tail {
+		for _, v := range c.Inputs {
+			of := v.From.Value
+			if v.From.How != IsChanged || v.From.first != nil || of == nil {
+				continue
+			}
+			if of.Kind == capture.GradInputs {
+				of = of.argument()
+			}
+			if u.parameters[of.Address] == nil || of.Address == v.Address || written[of.Address] {
+				continue
+			}
+			v.unlink()
+			v.From, v.reason, v.kept = Link{How: IsOutside, Role: "gradient"}, "", true
+			for _, r := range u.again[v] {
+				r.unlink()
+				r.From, r.kept = v.From.again(v), true
 			}
 		}
 	}

@@ -84,3 +84,36 @@ func TestIsNewState(t *testing.T) {
 		})
 	}
 }
+
+// TestReleaseKept: a gradient holds what earlier backward passes left if no recorded call writes its parameter, but
+// calls write others.
+func TestReleaseKept(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		written []uint64
+		want    bool
+	}{
+		{"another parameter is updated", []uint64{128}, true},
+		{"its parameter is updated", []uint64{64, 128}, false},
+		{"nothing is updated", nil, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := &Step{Number: 0}
+			norm := &Call{Entry: &capture.Entry{}, Op: "torch._foreach_norm", Step: s, Order: 1}
+			reading := &Value{Kind: inputKind, Address: 64}
+			v := &Value{Call: norm, Kind: inputKind, Address: 256, From: Link{How: IsChanged, Value: reading}}
+			norm.Inputs = []*Value{v}
+			s.Tail = []*Call{norm}
+			for _, at := range tc.written {
+				c := &Call{Entry: &capture.Entry{}, Op: "torch.Tensor.add_", Step: s, Order: 2}
+				c.Inputs = []*Value{{Call: c, Address: at, after: &fingerprint{}}}
+				s.Tail = append(s.Tail, c)
+			}
+			p := &Process{Steps: []*Step{s}}
+			newUpdater(s, map[uint64][]*Value{64: {reading}, 128: nil}).releaseKept(p.updated())
+			if v.kept != tc.want || (v.From.How == IsChanged) == tc.want {
+				t.Errorf("kept: %v, %s, want %v", v.kept, v.From.How, tc.want)
+			}
+		})
+	}
+}
