@@ -24,7 +24,9 @@ type Moved struct {
 	// Update, of a fault behind the loss, is how far the parameters would have gone elsewhere, relative to how far they
 	// went; NaN if that is not known.
 	Update float64
-	Why    string // why it is not known; "" if it is, and where nothing is to be known
+	// Rounding, of a loss behind the update, is how far the rounding of the calls moves it: they would round anew.
+	Rounding float64
+	Why      string // why it is not known; "" if it is, and where nothing is to be known
 }
 
 // Without is what the fault did to the loss of its step, or to that of the next step if it shows in the backward pass
@@ -99,9 +101,24 @@ func (f *Finding) moveNext(ctx context.Context, m *Moved, w WhatIf, opt Options)
 	if text := why(broken, err); text != "" {
 		return errors.New(text)
 	}
-	m.Loss, m.Update = loss, x.update(parameters)
+	m.Loss, m.Update, m.Rounding = loss, x.update(parameters), m.Step.rounding()
 	return nil
 }
+
+// rounding is how far the rounding of the calls moves the loss of the step, if they round independently of each other.
+func (s *Step) rounding() float64 {
+	square := 0.0
+	for _, c := range s.Calls {
+		if c.Effect == c.Effect {
+			square += c.Effect * c.Effect
+		}
+	}
+	return math.Sqrt(square)
+}
+
+// Rounds reports whether the fault moves the loss by no more than rounding does, so that nobody can tell in which
+// direction.
+func (m Moved) Rounds() bool { return math.Abs(m.Step.Captured-m.Loss) < m.Rounding }
 
 // carriedParameters are the first readings of parameters that the update behind the step before wrote.
 func (s *Step) carriedParameters() (out []*Value) {

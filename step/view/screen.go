@@ -356,8 +356,13 @@ func without(b *strings.Builder, s *step.Step, m step.Moved) {
 		fmt.Fprintf(b, "the first fault does not move the loss of step %d\n", m.Step.Number)
 		return
 	}
-	fmt.Fprintf(b, "without the first fault %s would have been %.9g: the fault moves it by %+.3g\n", of, m.Loss,
-		m.Step.Captured-m.Loss)
+	if m.Rounds() {
+		fmt.Fprintf(b, "the first fault moves %s by no more than rounding does, %.2g: in which direction cannot be told\n",
+			of, m.Rounding)
+	} else {
+		fmt.Fprintf(b, "without the first fault %s would have been %.9g: the fault moves it by %+.3g\n", of, m.Loss,
+			m.Step.Captured-m.Loss)
+	}
 	if m.Update == m.Update {
 		fmt.Fprintf(b, "it moved the parameters by %.3g of their whole way in the update\n", m.Update)
 	}

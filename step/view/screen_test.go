@@ -75,6 +75,12 @@ func TestScreen(t *testing.T) {
 	}
 	var partly strings.Builder
 	tr := trace(t, "clean")
+	var b strings.Builder
+	next := tr.MainStep()
+	without(&b, nil, step.Moved{Step: next, Loss: next.Captured + 1e-5, Rounding: 2e-5, Update: math.NaN()})
+	if !strings.Contains(b.String(), "by no more than rounding does, 2e-05: in which direction cannot be told") {
+		t.Errorf("of a move that is rounding: %s", b.String())
+	}
 	c := tr.Calls()[3]
 	c.Verdict, c.Failed = verdict.Unsupported, "the op is not known"
 	if err := Screen(&partly, tr, Extra{Without: step.Moved{Loss: math.NaN()}}); err != nil {
