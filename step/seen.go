@@ -89,12 +89,36 @@ func (t *Trace) Seen() *Seen {
 	}
 	slices.SortStableFunc(s.Gaps, func(a, b Gap) int { return cmp.Compare(b.N, a.N) })
 	for _, p := range t.Processes {
+		if len(p.Steps) == 0 {
+			if c := p.firstUpdate(); c != nil {
+				s.first("no loss was recorded, only what updates parameters (torch.compile may hide the calls before it): "+
+					"gradients cannot be judged", c)
+			}
+		}
 		if slices.ContainsFunc(p.Calls, func(c *Call) bool { return c.Entry.Unended }) {
-			s.Gaps = slices.Insert(s.Gaps, 0, Gap{N: 1, What: "a recording has no end: its program was stopped or the file " +
-				"was cut, and calls may be missing", First: p.Calls[len(p.Calls)-1].String()})
+			s.first("a recording has no end: its program was stopped or the file was cut, and calls may be missing",
+				p.Calls[len(p.Calls)-1])
 		}
 	}
 	return s
+}
+
+// first puts a gap before all others.
+func (s *Seen) first(what string, c *Call) {
+	s.Gaps = slices.Insert(s.Gaps, 0, Gap{N: 1, What: what, First: c.String()})
+}
+
+// firstUpdate is the first call that writes a parameter in place, as optimizers do; nil if none does.
+func (p *Process) firstUpdate() *Call {
+	i := slices.IndexFunc(p.Calls, func(c *Call) bool {
+		return c.writes && !c.HasBackward() && slices.ContainsFunc(c.Inputs, func(v *Value) bool {
+			return (v.RequiresGrad || v.Parameter) && c.returns(v)
+		})
+	})
+	if i < 0 {
+		return nil
+	}
+	return p.Calls[i]
 }
 
 // link counts what is known of where a value came from.

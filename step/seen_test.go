@@ -3,6 +3,8 @@ package step
 import (
 	"strings"
 	"testing"
+
+	"github.com/optool/optool/capture"
 )
 
 // TestSeen: what is counted of a step in which everything is linked, and the gap of a step whose recorder lacks weight
@@ -68,5 +70,18 @@ func TestUnaddressed(t *testing.T) {
 	}
 	if s.ByContentOnly != links || s.ByContent != before.ByContent-links || s.Links != before.Links {
 		t.Errorf("%d of %d links are known by content only: %s", s.ByContentOnly, links, s)
+	}
+}
+
+// TestNoLoss: a recording of updates alone is no all-clear; one without updates has no gap for it.
+func TestNoLoss(t *testing.T) {
+	for _, update := range []bool{true, false} {
+		c := &Call{Entry: &capture.Entry{}, Op: "torch._foreach_add_", writes: true}
+		v := &Value{Call: c, Kind: inputKind, Address: 64, Shape: []int{2}, RequiresGrad: update}
+		c.Inputs, c.Outputs = []*Value{v}, []*Value{{Call: c, Kind: outputKind, Address: 64}}
+		s := (&Trace{Processes: []*Process{{Calls: []*Call{c}}}}).Seen()
+		if got := strings.Contains(s.Gaps[0].What, "no loss was recorded"); got != update {
+			t.Errorf("updates %v: gaps %+v", update, s.Gaps)
+		}
 	}
 }
