@@ -138,15 +138,20 @@ func runCheck(cmd *cobra.Command, a *app, o *checkOptions, all bool, paths []str
 	if err != nil {
 		return failed(errors.Join(err, j.end(a)))
 	}
-	if !a.quiet {
-		if err := s.Settings.Write(j.text(), a.outputWidth()); err != nil {
-			return failed(err)
-		}
-	}
-	if err := s.Write(j.text(), a.style()); err != nil {
+	if err := a.writeChecked(j.text(), s); err != nil {
 		return failed(err)
 	}
 	return a.unwritten(s.Exit, j.end(a))
+}
+
+// writeChecked writes the totals.
+func (a *app) writeChecked(w io.Writer, s *overflow.Summary) error {
+	if !a.quiet {
+		if err := s.Settings.Write(w, a.outputWidth()); err != nil {
+			return err
+		}
+	}
+	return s.Write(w, a.style())
 }
 
 // check checks one capture, unless that is finished.

@@ -138,49 +138,21 @@ here; the manifest shows it.`,
 
 // job is the job of a command in parts, and the command's paths.
 func (o *clusterOptions) job(ctx context.Context, a *app, args []string) (*cluster.Job, []string, error) {
-	switch {
-	case o.parts < 0 || o.cpus < 1 || o.retries < 0 || o.time < 0:
+	if o.parts < 0 || o.cpus < 1 || o.retries < 0 || o.time < 0 {
 		return nil, nil, usageError("numbers of parts, processors, retries and times are not negative")
 	}
-	root := newRootCmd(&app{Streams: a.Streams})
-	cmd, rest, err := root.Find(args)
+	cmd, err := commandOf(a, args)
 	if err != nil {
-		return nil, nil, usageError("%w", err)
-	}
-	if cmd.Flags().Lookup("shard") == nil {
-		return nil, nil, usageError("%s cannot run in parts: want replay, check or conformance after --", args[0])
-	}
-	if err := cmd.ParseFlags(rest); err != nil {
-		return nil, nil, usageError("%w", err)
+		return nil, nil, err
 	}
 	j := &cluster.Job{Name: cmp.Or(o.name, "optool-"+cmd.Name()), Program: o.program, Parts: o.parts, CPUs: o.cpus,
-		Retries: o.retries, Command: []string{cmd.Name()}}
+		Retries: o.retries, Command: []string{cmd.Name()}, Run: cmd.Flags().Lookup("run").Value.String()}
 	if j.Program == "" {
 		if j.Program, err = os.Executable(); err != nil {
 			return nil, nil, failed(err)
 		}
 	}
-	j.Run = cmd.Flags().Lookup("run").Value.String()
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		value := f.Value.String()
-		name := cmp.Or(kitReports[f.Name], f.Name)
-		if f.Name == "use_db" {
-			name, value = "sqlite", databasePath(cmd.Flags().Lookup("db_path").Value.String(), kitDatabase)
-		}
-		switch report := slices.ContainsFunc(reportFormats, func(x reportFormat) bool { return x.name == name }); {
-		case f.Name == "shard" || f.Name == "jobs" || f.Name == "memory":
-			err = cmp.Or(err, usageError("--%s: the job says it for each part", f.Name))
-		case f.Name == "json":
-			err = cmp.Or(err, usageError("--json: the lines of each part are in the directory of the run"))
-		case report:
-			if filepath.Base(value) == value {
-				value = strings.TrimSuffix(j.Run, "/") + "/" + value
-			}
-			j.Report = append(j.Report, "--"+name+"="+value)
-		case f.Name != "run" && f.Name != "resume" && f.Name != "exit-zero" && f.Name != "db_path":
-			j.Command = append(j.Command, flagWords(f)...)
-		}
-	})
+	cmd.Flags().Visit(func(f *pflag.Flag) { err = cmp.Or(err, addFlag(j, cmd, f)) })
 	paths := cmd.Flags().Args()
 	costs := func() estimated { return estimate(ctx, paths) }
 	ofCases := cmd.Name() == "conformance"
@@ -201,6 +173,47 @@ func (o *clusterOptions) job(ctx context.Context, a *app, args []string) (*clust
 	}
 	o.limit(j, costs())
 	return j, paths, nil
+}
+
+// commandOf finds a command that can run in parts, and parses its flags.
+func commandOf(a *app, args []string) (*cobra.Command, error) {
+	cmd, rest, err := newRootCmd(&app{Streams: a.Streams}).Find(args)
+	if err != nil {
+		return nil, usageError("%w", err)
+	}
+	if cmd.Flags().Lookup("shard") == nil {
+		return nil, usageError("%s cannot run in parts: want replay, check or conformance after --", args[0])
+	}
+	if err := cmd.ParseFlags(rest); err != nil {
+		return nil, usageError("%w", err)
+	}
+	return cmd, nil
+}
+
+// addFlag gives a flag of a command to its parts, or to the report that joins them. Some flags are for neither.
+func addFlag(j *cluster.Job, cmd *cobra.Command, f *pflag.Flag) error {
+	value := f.Value.String()
+	name := cmp.Or(kitReports[f.Name], f.Name)
+	if f.Name == "use_db" {
+		name, value = "sqlite", databasePath(cmd.Flags().Lookup("db_path").Value.String(), kitDatabase)
+	}
+	if slices.ContainsFunc(reportFormats, func(x reportFormat) bool { return x.name == name }) {
+		if filepath.Base(value) == value {
+			value = strings.TrimSuffix(j.Run, "/") + "/" + value
+		}
+		j.Report = append(j.Report, "--"+name+"="+value)
+		return nil
+	}
+	switch f.Name {
+	case "shard", "jobs", "memory":
+		return usageError("--%s: the job says it for each part", f.Name)
+	case "json":
+		return usageError("--json: the lines of each part are in the directory of the run")
+	case "run", "resume", "exit-zero", "db_path":
+		return nil
+	}
+	j.Command = append(j.Command, flagWords(f)...)
+	return nil
 }
 
 // kitReports are flags of conformance for reports that others have under another name.

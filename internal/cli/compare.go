@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,48 +46,19 @@ explains: those whose results are not much further apart than their inputs.`,
   optool compare --rows batch1 batch8
   optool compare --time old.jsonl new.jsonl
   optool compare --results before.jsonl run.jsonl`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) < 1 || len(args) > 2 {
-				return usageError("compare: want A or A and B, got %d paths", len(args))
+		Args: func(cmd *cobra.Command, args []string) error { return o.check(cmd, args) },
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			if (o.results || o.times) && o.records.files.any() {
+				return usageError("--results and --time write no reports but --json")
 			}
 			switch {
-			case o.results && len(args) != 2:
-				return usageError("compare --results: want OLD and NEW, got %d paths", len(args))
-			case o.rows && len(args) != 2:
-				return usageError("compare --rows: want A and B, got %d paths", len(args))
-			case o.rows && (o.results || o.times):
-				return usageError("--rows, --results and --time exclude each other")
-			case o.results && o.times:
-				return usageError("--results and --time exclude each other")
-			case o.times && len(args) != 2:
-				return usageError("compare --time: want OLD and NEW, got %d paths", len(args))
-			case o.threshold < 0:
-				return usageError("--threshold: want at least 0, got %v", o.threshold)
-			case cmd.Flags().Changed("threshold") && !o.times:
-				return usageError("--threshold needs --time")
-			case o.resolution <= 0:
-				return usageError("--resolution: want more than 0, got %v", o.resolution)
-			case cmd.Flags().Changed("resolution") && !o.times:
-				return usageError("--resolution needs --time")
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, paths []string) error {
-			if o.results || o.times {
-				if o.records.files.any() {
-					return usageError("--results and --time write no reports but --json")
-				}
-			}
-			if o.rows {
+			case o.rows:
 				return runCompareRows(cmd, a, &o, paths)
-			}
-			if o.results {
+			case o.results:
 				return a.compareResults(paths[0], paths[1], o.records, o.tables)
-			}
-			if o.times {
+			case o.times:
 				return a.compareTimes(paths[0], paths[1], o.resolution/100, o.threshold/100, o.records)
-			}
-			if comparesLogs(cmd.Context(), paths) {
+			case comparesLogs(cmd.Context(), paths):
 				return a.compareLogs(cmd.Context(), paths, o.records)
 			}
 			return runCompare(cmd, a, &o, paths)
@@ -163,6 +135,20 @@ func (h *holder) release() error {
 	return nil
 }
 
+// A compareRun compares recorded calls, or values by name.
+type compareRun struct {
+	a        *app
+	o        *compareOptions
+	ctx      context.Context
+	paths    []string
+	comparer pairs.Comparer
+	settings reports.Settings
+	start    time.Time
+	json     *jsonOutput
+	out      *comparison
+	tally    tally
+}
+
 func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) error {
 	if err := o.parse(cmd, a, "AUTOCOMPARE"); err != nil {
 		return err
@@ -171,93 +157,111 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 	if err != nil {
 		return err
 	}
-	settings := append(o.settings(), o.tolerances.settings(tol)...)
-	ctx := cmd.Context()
 	o.clock.start()
-	if o.comparesValues(ctx, paths) {
-		start := time.Now()
-		j, err := a.openRecords(o.records, a.run("none", settings...))
-		if err != nil {
-			return err
-		}
-		defer j.close()
-		return a.compareValues(cmd, o, paths, pairs.Comparer{Tolerances: tol, Read: o.read}, settings, j, start)
+	r := &compareRun{a: a, o: o, ctx: cmd.Context(), paths: paths,
+		settings: append(o.settings(), o.tolerances.settings(tol)...),
+		comparer: pairs.Comparer{Tolerances: tol, Read: o.read, Repro: o.repro}}
+	if o.comparesValues(r.ctx, paths) {
+		return r.values()
 	}
 	if o.names != "" || len(o.unshard) > 0 {
 		return usageError("--map and --unshard are for two files or directories of values, not for recorded calls")
 	}
-	all := pairs.Saved(ctx, paths[0])
+	all := pairs.Saved(r.ctx, paths[0])
 	if len(paths) == 2 {
-		if all, err = pairs.Corresponding(ctx, paths[0], paths[1]); err != nil {
+		if all, err = pairs.Corresponding(r.ctx, paths[0], paths[1]); err != nil {
 			return failed(err)
 		}
 	}
-	start := time.Now()
-	j, err := a.openRecords(o.records, a.run("none", settings...))
-	if err != nil {
+	return r.pairs(all)
+}
+
+// open opens the records.
+func (r *compareRun) open() (err error) {
+	r.start = time.Now()
+	r.json, err = r.a.openRecords(r.o.records, r.a.run("none", r.settings...))
+	return err
+}
+
+// begin begins the walk; noun is what is counted.
+func (r *compareRun) begin(noun string) {
+	r.out = r.a.compare("compare", noun, r.o.sort, r.o.tables, r.o.failOn, r.json)
+	r.out.Settings = r.settings
+}
+
+// ended ends the walk, which err ended early. A walk that was interrupted is no error.
+func (r *compareRun) ended(err error) error {
+	r.out.bar.end()
+	r.out.Interrupted = r.ctx.Err() != nil
+	switch {
+	case r.out.Interrupted && err != nil:
+		return nil
+	case err != nil:
+		return failed(err)
+	case r.tally.walked == 0 && len(r.paths) == 1:
+		return &exitError{ExitFailed, fmt.Errorf("%s: no saved device/cpu pairs found", r.paths[0])}
+	}
+	return r.o.found(r.tally, r.paths)
+}
+
+// finish prints what was found and returns the exit code.
+func (r *compareRun) finish() error {
+	for _, err := range unused(r.comparer.Tolerances.File(), r.a.known(), r.out.Ops()) {
+		r.tally.refused++
+		r.a.warn("%v", err)
+	}
+	return r.out.finish(r.a, r.tally, r.start)
+}
+
+// pairs compares recorded calls.
+func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
+	if err := r.open(); err != nil {
 		return err
 	}
-	defer j.close()
-	var t tally
+	defer r.json.close()
+	r.begin("pair")
 	var parted pairs.Divergence
-	out := a.compare("compare", "pair", o.sort, o.tables, o.failOn, j)
-	out.Settings = settings
-	held := holder{two: len(paths) == 2, next: func(c compared) error {
+	held := holder{two: len(r.paths) == 2, next: func(c compared) error {
 		parted.Add(c.pair, c.results)
 		finding := reports.NewFinding(c.results)
-		out.bar.add(finding.Bad(), 0)
-		return out.add(finding, false)
+		r.out.bar.add(finding.Bad(), 0)
+		return r.out.add(finding, false)
 	}}
-	comparer := pairs.Comparer{Tolerances: tol, Read: o.read, Repro: o.repro}
-	err = ordered(ctx, a.jobs, all,
-		func(p pairs.Pair) compared { return o.compare(ctx, p, comparer) },
+	err := ordered(r.ctx, r.a.jobs, all,
+		func(p pairs.Pair) compared { return r.o.compare(r.ctx, p, r.comparer) },
 		func(c compared) error {
-			t.walked++
+			r.tally.walked++
 			if c.err != nil {
-				t.refused++
-				out.bar.warn(a, c.err)
+				r.tally.refused++
+				r.out.bar.warn(r.a, c.err)
 			}
-			settings.Hide(c.hidden)
+			r.settings.Hide(c.hidden)
 			if len(c.results) == 0 {
-				out.bar.add(false, 0)
+				r.out.bar.add(false, 0)
 				return nil
 			}
-			t.captures++
+			r.tally.captures++
 			return held.add(c)
 		})
 	if err == nil {
 		err = held.release()
 	}
-	out.bar.end()
-	if err != nil && ctx.Err() == nil {
-		return failed(err)
+	if err := r.ended(err); err != nil {
+		return err
 	}
-	out.Interrupted = ctx.Err() != nil
-	if err == nil {
-		if t.walked == 0 && len(paths) == 1 {
-			return &exitError{ExitFailed, fmt.Errorf("%s: no saved device/cpu pairs found", paths[0])}
+	if held.two {
+		r.out.Precision = held.precision.Record()
+		if r.out.Precision != nil {
+			fmt.Fprintf(r.json.text(), "%s\n\n", r.a.style().Wrap(reports.OneLine(held.precision.String()), 2))
 		}
-		if err := o.found(t, paths); err != nil {
-			return err
-		}
-	}
-	if len(paths) == 2 {
-		out.Precision = held.precision.Record()
-		if out.Precision != nil {
-			fmt.Fprintf(j.text(), "%s\n\n", a.style().Wrap(reports.OneLine(held.precision.String()), 2))
-		}
-		if err := a.parted(j, out.Summary, &parted); err != nil {
+		if err := r.a.parted(r.json, r.out.Summary, &parted); err != nil {
 			return failed(err)
 		}
-		if out.First != nil {
-			out.digest.Lead(out.First.Capture)
+		if r.out.First != nil {
+			r.out.digest.Lead(r.out.First.Capture)
 		}
 	}
-	for _, err := range unused(tol.File(), a.known(), out.Ops()) {
-		t.refused++
-		a.warn("%v", err)
-	}
-	return out.finish(a, t, start)
+	return r.finish()
 }
 
 // parted writes where two recordings part, and what only one of them has.

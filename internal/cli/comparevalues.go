@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/capture/checkpoint"
@@ -66,103 +63,107 @@ func (o *compareOptions) heldBy(ctx context.Context, path string) holding {
 	return calls
 }
 
-// compareValues compares two files or directories of values by name.
-func (a *app) compareValues(cmd *cobra.Command, o *compareOptions, paths []string, comparer pairs.Comparer,
-	settings reports.Settings, j *jsonOutput, start time.Time) error {
-	ctx := cmd.Context()
-	var names *checkpoint.Map
-	if o.names != "" {
-		var err error
-		if names, err = checkpoint.LoadMap(o.names); err != nil {
-			return usageError("--map: %w", err)
-		}
+// values compares two files or directories of values by name.
+func (r *compareRun) values() error {
+	if err := r.open(); err != nil {
+		return err
 	}
-	join, err := checkpoint.ParseJoin(o.unshard)
+	defer r.json.close()
+	sets, names, err := r.openSets()
+	defer func() {
+		for _, s := range sets {
+			s.Close()
+		}
+	}()
 	if err != nil {
-		return usageError("--unshard: %w", err)
-	}
-	var t tally
-	sets := make([]*checkpoint.Set, 2)
-	for i, path := range paths {
-		if sets[i], err = checkpoint.Open(ctx, path, o.read, join != nil); err != nil {
-			return failed(err)
-		}
-		defer sets[i].Close()
-	}
-	if err := unshard(sets, join, names); err != nil {
-		return failed(err)
+		return err
 	}
 	for _, s := range sets {
 		for _, f := range s.Failures {
-			t.refused++
-			a.warn("%v", f.Err)
+			r.tally.refused++
+			r.a.warn("%v", f.Err)
 		}
 	}
-	unread := unreadable(sets)
 	all := slices.DeleteFunc(pairs.ByName(sets[0], sets[1], names), func(p pairs.NamedPair) bool {
-		t.walked++
-		part := o.filter.ExcludesOp(p.Name)
+		r.tally.walked++
+		part := r.o.filter.ExcludesOp(p.Name)
 		if part != capture.All {
-			settings.Hide(o.sources[part].Name)
+			r.settings.Hide(r.o.sources[part].Name)
 		}
 		return part != capture.All
 	})
-	again := o.reproValues(paths)
-	var alone []*reports.FindingRecord
-	type done struct {
-		pair   pairs.NamedPair
-		result *reports.Result
-	}
-	out := a.compare("compare", "value", o.sort, o.tables, o.failOn, j)
-	out.bar.expect(len(all)+len(unread), 0)
-	out.Settings = settings
-	err = ordered(ctx, a.jobs, slices.Values(all),
-		func(p pairs.NamedPair) done {
-			r, err := within(ctx, o.clock.limits, 0, func() (*reports.Result, error) {
-				return comparer.CompareNamed(p, again), nil
-			})
-			if err != nil {
-				r = comparer.GiveUpNamed(p, again, err)
-			}
-			return done{p, r}
-		},
-		func(d done) error {
-			t.captures++
-			if f := d.pair.Finding(); f != nil {
-				alone = append(alone, f)
-			}
-			// Those without a partner are listed together.
-			out.bar.add(d.result.Finding(), 0)
-			return out.add(reports.NewFinding([]*reports.Result{d.result}), d.pair.A == nil || d.pair.B == nil)
-		})
+	unread := unreadable(sets)
+	r.begin("value")
+	r.out.bar.expect(len(all)+len(unread), 0)
+	alone, err := r.compareNamed(all)
 	for _, f := range unread {
 		if err != nil {
 			break
 		}
-		r := &reports.Result{Capture: f.Name, Op: f.Name, Phase: "forward", Verdict: verdict.Invalid,
+		again := r.o.reproValues(r.paths)
+		x := &reports.Result{Capture: f.Name, Op: f.Name, Phase: "forward", Verdict: verdict.Invalid,
 			Reason: f.Err.Error(), Repro: &again}
-		out.bar.add(false, 0)
-		err = out.add(reports.NewFinding([]*reports.Result{r}), false)
+		r.out.bar.add(false, 0)
+		err = r.out.add(reports.NewFinding([]*reports.Result{x}), false)
 	}
-	out.bar.end()
-	if err != nil && ctx.Err() == nil {
+	if err := r.ended(err); err != nil {
+		return err
+	}
+	if err := writeAlone(r.json, alone); err != nil {
 		return failed(err)
 	}
-	out.Interrupted = ctx.Err() != nil
-	if err == nil {
-		if err := o.found(t, paths); err != nil {
-			return err
+	r.out.First = (*reports.Place)(nil)
+	return r.finish()
+}
+
+// openSets opens the values of both paths, and joins what ranks hold of them. names are the pairs of --map.
+func (r *compareRun) openSets() (sets []*checkpoint.Set, names *checkpoint.Map, err error) {
+	if r.o.names != "" {
+		if names, err = checkpoint.LoadMap(r.o.names); err != nil {
+			return nil, nil, usageError("--map: %w", err)
 		}
 	}
-	if err := writeAlone(j, alone); err != nil {
-		return failed(err)
+	join, err := checkpoint.ParseJoin(r.o.unshard)
+	if err != nil {
+		return nil, nil, usageError("--unshard: %w", err)
 	}
-	out.First = (*reports.Place)(nil)
-	for _, err := range unused(comparer.Tolerances.File(), a.known(), out.Ops()) {
-		t.refused++
-		a.warn("%v", err)
+	for _, path := range r.paths {
+		s, err := checkpoint.Open(r.ctx, path, r.o.read, join != nil)
+		if err != nil {
+			return sets, nil, failed(err)
+		}
+		sets = append(sets, s)
 	}
-	return out.finish(a, t, start)
+	return sets, names, failed(unshard(sets, join, names))
+}
+
+// compareNamed compares values by name; alone are the findings about those that only one side has.
+func (r *compareRun) compareNamed(all []pairs.NamedPair) (alone []*reports.FindingRecord, err error) {
+	again := r.o.reproValues(r.paths)
+	type done struct {
+		pair   pairs.NamedPair
+		result *reports.Result
+	}
+	err = ordered(r.ctx, r.a.jobs, slices.Values(all),
+		func(p pairs.NamedPair) done {
+			x, err := within(r.ctx, r.o.clock.limits, 0, func() (*reports.Result, error) {
+				return r.comparer.CompareNamed(p, again), nil
+			})
+			if err != nil {
+				x = r.comparer.GiveUpNamed(p, again, err)
+			}
+			return done{p, x}
+		},
+		func(d done) error {
+			r.tally.captures++
+			if f := d.pair.Finding(); f != nil {
+				alone = append(alone, f)
+			}
+			// Those without a partner are listed together.
+			r.out.bar.add(d.result.Finding(), 0)
+			return r.out.add(reports.NewFinding([]*reports.Result{d.result}), d.pair.A == nil || d.pair.B == nil)
+		})
+	return alone, err
 }
 
 // unshard joins the parts of both sides, each with the shapes of the other.

@@ -71,6 +71,11 @@ cache directory or from a list that gen_case wrote (--test_cases_path).`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.keep.exit(runConformance(cmd, a, o)) },
 	}
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (o *conformanceOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.mode, "mode", "", "what to do: gen_data, gen_case, run_test or utest")
 	completed(cmd, "mode", func() []string { return conformanceModes })
@@ -130,7 +135,6 @@ cache directory or from a list that gen_case wrote (--test_cases_path).`,
 	o.failOn.addFlag(cmd)
 	o.keep.addFlags(cmd)
 	f.Lookup("resume").Usage += "; gen_data without --run: keep the data of cases that are complete"
-	return cmd
 }
 
 func runConformance(cmd *cobra.Command, a *app, o *conformanceOptions) error {

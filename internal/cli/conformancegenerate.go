@@ -123,7 +123,7 @@ func (run *generation) all(ctx context.Context, cases []listedCase) error {
 	run.bar.expect(len(cases), 0)
 	lim := run.limits()
 	err := ordered(ctx, run.app.jobs, slices.Values(cases),
-		func(c listedCase) generated { return run.one(ctx, lim, c) }, run.take)
+		func(c listedCase) generated { return run.generateOne(ctx, lim, c) }, run.emit)
 	run.bar.end()
 	if err != nil && ctx.Err() == nil {
 		return failed(err)
@@ -141,8 +141,8 @@ func (run *generation) all(ctx context.Context, cases []listedCase) error {
 	return run.app.unwritten(s.Exit, run.json.end(run.app))
 }
 
-// one makes the data of a case, unless that is finished.
-func (run *generation) one(ctx context.Context, lim *limits, c listedCase) generated {
+// generateOne makes the data of a case, unless that is finished.
+func (run *generation) generateOne(ctx context.Context, lim *limits, c listedCase) generated {
 	g := generated{of: c}
 	if c.finished {
 		return g
@@ -164,8 +164,8 @@ func (run *generation) one(ctx context.Context, lim *limits, c listedCase) gener
 	return g
 }
 
-// take reports a case.
-func (run *generation) take(g generated) error {
+// emit reports a case.
+func (run *generation) emit(g generated) error {
 	if g.of.finished || g.stop != nil {
 		run.bar.add(false, 0)
 		return g.stop

@@ -70,7 +70,7 @@ func (o *conformanceOptions) test(cmd *cobra.Command, a *app) error {
 	run.bar = a.newProgress("run_test", "case")
 	run.bar.expect(len(cases), 0)
 	err = ordered(ctx, a.jobs, slices.Values(cases),
-		func(c listedCase) tested { return run.one(ctx, lim, c) }, run.take)
+		func(c listedCase) tested { return run.testOne(ctx, lim, c) }, run.emit)
 	run.bar.end()
 	if err != nil && ctx.Err() == nil {
 		return failed(err)
@@ -86,7 +86,7 @@ func (run *testRun) recall(c *reports.JournalCall) error {
 	if err != nil || len(records) == 0 {
 		return err
 	}
-	told(run.report.Settings, c.Hidden, c.Changed)
+	recordSettings(run.report.Settings, c.Hidden, c.Changed)
 	run.count(records, len(c.Hidden) > 0, len(c.Changed) > 0)
 	for f, n := range c.Called {
 		run.before[f] = run.before[f].And(n)
@@ -225,8 +225,8 @@ func (run *testRun) prepareTorch(ctx context.Context, name string, opt conforman
 	return func() { dev.Close() }, nil
 }
 
-// one runs a case, as the rules and the list of cases change it, unless it is finished.
-func (run *testRun) one(ctx context.Context, lim *limits, of listedCase) tested {
+// testOne runs a case, as the rules and the list of cases change it, unless it is finished.
+func (run *testRun) testOne(ctx context.Context, lim *limits, of listedCase) tested {
 	t, c := tested{c: of, by: "--impl_folder"}, of.Case
 	if of.finished {
 		return t
@@ -269,8 +269,8 @@ func (run *testRun) one(ctx context.Context, lim *limits, of listedCase) tested 
 	return t
 }
 
-// take reports a case.
-func (run *testRun) take(t tested) error {
+// emit reports a case.
+func (run *testRun) emit(t tested) error {
 	if t.c.finished || t.stop != nil {
 		run.bar.add(false, 0)
 		return t.stop
@@ -291,7 +291,7 @@ func (run *testRun) take(t tested) error {
 	if err := run.json.done(done); err != nil {
 		return err
 	}
-	told(run.report.Settings, done.Hidden, done.Changed)
+	recordSettings(run.report.Settings, done.Hidden, done.Changed)
 	run.count(records, t.leftOut != "", done.Changed != nil)
 	if run.report.coverage != nil {
 		run.report.coverage.add(t.called)

@@ -26,12 +26,6 @@ func (o *selection) firstWrong(ctx context.Context, a *app, command string, lim 
 // ran, or the only call. There are none, with the error to exit with, if none fails.
 func (o *selection) wrongCalls(ctx context.Context, a *app, command string, lim *limits, opt replay.Options,
 	paths []string) ([]*capture.Entry, error) {
-	type judged struct {
-		entry *capture.Entry
-		found *reports.Finding
-		bytes int64
-		err   error
-	}
 	bar := a.newProgress(command, "capture")
 	bar.index(ctx, paths)
 	var t tally
@@ -39,22 +33,7 @@ func (o *selection) wrongCalls(ctx context.Context, a *app, command string, lim 
 	counted, digest := reports.NewSummary(), reports.NewDigest(nil)
 	var last *capture.Entry
 	err := ordered(ctx, a.jobs, scan(ctx, paths, capture.Options{}), func(f found) judged {
-		if f.err != nil {
-			return judged{err: f.err}
-		}
-		bytes := f.entry.Bytes()
-		if ok, err := o.filter.Match(f.entry, o.read); err != nil || !ok {
-			return judged{bytes: bytes, err: err}
-		}
-		bar.begin(f.entry.Op)
-		outcome, err := within(ctx, lim, bytes, func() (*replay.Outcome, error) {
-			return replay.Run(f.entry, opt), nil
-		})
-		if err != nil {
-			outcome = replay.NotDone(f.entry.Op, err)
-		}
-		again := strings.Join(o.command(command, quotePath(pathOf(f.entry))), " ")
-		return judged{entry: f.entry, found: results.OfReplay(f.entry, outcome, again, ""), bytes: bytes}
+		return o.judge(ctx, bar, command, lim, opt, f)
 	}, func(j judged) error {
 		t.walked++
 		bar.add(j.found != nil && j.found.Bad(), j.bytes)
@@ -83,29 +62,67 @@ func (o *selection) wrongCalls(ctx context.Context, a *app, command string, lim 
 	case len(wrong) == 0 && t.captures == 1 && t.refused == 0:
 		return []*capture.Entry{last}, nil
 	case len(wrong) > 0:
-		slices.SortStableFunc(wrong, func(x, y judged) int {
-			switch {
-			case reports.Earlier(x.found, y.found):
-				return -1
-			case reports.Earlier(y.found, x.found):
-				return 1
-			}
-			return 0
-		})
-		var calls []*capture.Entry
-		for _, j := range wrong {
-			calls = append(calls, j.entry)
-		}
-		return calls, nil
+		return inOrder(wrong), nil
 	}
 	if err := o.found(t, paths); err != nil {
 		return nil, err
 	}
-	if t.captures == 0 {
-		return nil, exitWith(ExitFailed)
+	return nil, a.noneWrong(t, counted, digest)
+}
+
+// A judged is a call that was run again; entry is nil for one that is not selected.
+type judged struct {
+	entry *capture.Entry
+	found *reports.Finding
+	bytes int64
+	err   error
+}
+
+// judge runs a call again, if it is selected.
+func (o *selection) judge(ctx context.Context, bar *progress, command string, lim *limits, opt replay.Options,
+	f found) judged {
+	if f.err != nil {
+		return judged{err: f.err}
 	}
-	if err := digest.Write(a.Out, a.style()); err != nil { // what could not be judged
-		return nil, failed(err)
+	bytes := f.entry.Bytes()
+	if ok, err := o.filter.Match(f.entry, o.read); err != nil || !ok {
+		return judged{bytes: bytes, err: err}
+	}
+	bar.begin(f.entry.Op)
+	outcome, err := within(ctx, lim, bytes, func() (*replay.Outcome, error) {
+		return replay.Run(f.entry, opt), nil
+	})
+	if err != nil {
+		outcome = replay.NotDone(f.entry.Op, err)
+	}
+	again := strings.Join(o.command(command, quotePath(pathOf(f.entry))), " ")
+	return judged{entry: f.entry, found: results.OfReplay(f.entry, outcome, again, ""), bytes: bytes}
+}
+
+// inOrder are calls in the order in which the program made them.
+func inOrder(wrong []judged) (calls []*capture.Entry) {
+	slices.SortStableFunc(wrong, func(x, y judged) int {
+		switch {
+		case reports.Earlier(x.found, y.found):
+			return -1
+		case reports.Earlier(y.found, x.found):
+			return 1
+		}
+		return 0
+	})
+	for _, j := range wrong {
+		calls = append(calls, j.entry)
+	}
+	return calls
+}
+
+// noneWrong prints that none of the calls failed, and what could not be judged. It returns the error to exit with.
+func (a *app) noneWrong(t tally, counted *reports.Summary, digest *reports.Digest) error {
+	if t.captures == 0 {
+		return exitWith(ExitFailed)
+	}
+	if err := digest.Write(a.Out, a.style()); err != nil {
+		return failed(err)
 	}
 	for _, line := range counted.Told() {
 		fmt.Fprintln(a.Out, a.style().Wrap(line, 2))
@@ -115,5 +132,5 @@ func (o *selection) wrongCalls(ctx context.Context, a *app, command string, lim 
 		line += fmt.Sprintf(", as far as they were judged: %d of %d values", counted.Judged(), counted.Total())
 	}
 	fmt.Fprintln(a.Out, line)
-	return nil, exitWith(comparisonExit(counted, t.refused))
+	return exitWith(comparisonExit(counted, t.refused))
 }

@@ -130,73 +130,99 @@ func once[T any](ctx context.Context, l *limits, need int64, f func() (T, error)
 	if err != nil {
 		return v, err, false
 	}
-	type outcome struct {
-		v   T
-		err error
-	}
-	done := make(chan outcome, 1)
+	c := &running[T]{limits: l, done: make(chan outcome[T], 1)}
 	go func() {
-		var o outcome
+		var o outcome[T]
 		o.err = replay.Guard(func() (err error) {
 			o.v, err = f()
 			return err
 		})
-		done <- o
+		c.done <- o
 	}()
-	ended, late := false, false
 	defer func() {
-		l.leave(ctx, need, late, ended)
-		if !ended {
+		l.leave(ctx, need, c.late, c.ended != nil)
+		if c.ended == nil {
 			go func() {
-				<-done
+				<-c.done
 				l.forget(need)
 			}()
 		}
 	}()
+	over, grace := c.wait(ctx)
+	switch {
+	case over == nil:
+		short := errors.As(c.ended.err, new(*quota.MemoryError))
+		return c.ended.v, c.ended.err, l.stoppedSince(began) || short && l.shared(began)
+	case c.ended != nil: // late, but before it was stopped
+		return c.ended.v, over, false
+	}
+	l.stop()
+	select {
+	case o := <-c.done:
+		v, c.ended = o.v, &o
+	case <-time.After(grace):
+	}
+	return v, over, errors.As(over, new(*quota.MemoryError)) && l.shared(began)
+}
+
+// outcome is what a call gave.
+type outcome[T any] struct {
+	v   T
+	err error
+}
+
+// running is a call within limits.
+type running[T any] struct {
+	*limits
+	done  chan outcome[T]
+	ended *outcome[T] // nil while it runs
+	late  bool
+}
+
+// wait waits until the call has ended, or until it is over: then over says why, and grace how long the call may take to
+// notice that it is stopped. A call that is late waits until those beside it have ended or are late too, and may end
+// itself meanwhile.
+func (c *running[T]) wait(ctx context.Context) (over error, grace time.Duration) {
 	var deadline <-chan time.Time
-	if l.timeout > 0 {
-		timer := time.NewTimer(l.timeout)
+	if c.timeout > 0 {
+		timer := time.NewTimer(c.timeout)
 		defer timer.Stop()
 		deadline = timer.C
 	}
 	watch := time.NewTicker(watchEvery)
 	defer watch.Stop()
-	var over error
-	grace := stopGrace
-	for over == nil {
+	for {
 		select {
-		case o := <-done:
-			ended = true
-			short := errors.As(o.err, new(*quota.MemoryError))
-			return o.v, o.err, l.stoppedSince(began) || short && l.shared(began)
+		case o := <-c.done:
+			c.ended = &o
+			return nil, 0
 		case <-deadline:
-			over, late = &timeoutError{l.timeout, l.byFlag}, true
-			select {
-			case <-l.othersDone():
-			case o := <-done:
-				ended = true
-				return o.v, over, false
-			case <-l.over:
-			case <-ctx.Done():
-				over, grace = ctx.Err(), interruptGrace
-			}
+			c.late = true
+			return c.waitForOthers(ctx)
 		case <-watch.C:
-			if live := liveMemory(); l.total > 0 && live > l.total {
-				over = &quota.MemoryError{Need: live, Limit: l.total}
+			if live := liveMemory(); c.total > 0 && live > c.total {
+				return &quota.MemoryError{Need: live, Limit: c.total}, stopGrace
 			}
-		case <-l.over:
-			over, grace = errOver, interruptGrace
+		case <-c.over:
+			return errOver, interruptGrace
 		case <-ctx.Done():
-			over, grace = ctx.Err(), interruptGrace
+			return ctx.Err(), interruptGrace
 		}
 	}
-	l.stop()
+}
+
+// waitForOthers is wait for a call that is late.
+func (c *running[T]) waitForOthers(ctx context.Context) (over error, grace time.Duration) {
+	over = &timeoutError{c.timeout, c.byFlag}
 	select {
-	case o := <-done:
-		v, ended = o.v, true
-	case <-time.After(grace):
+	case <-c.othersDone():
+	case o := <-c.done:
+		c.ended = &o
+	case <-c.limits.over:
+	case <-ctx.Done():
+		return ctx.Err(), interruptGrace
 	}
-	return v, over, errors.As(over, new(*quota.MemoryError)) && l.shared(began)
+	return over, stopGrace
 }
 
 // A beginning is what was going on when a call began.

@@ -75,13 +75,7 @@ func runOps(a *app, o *opsOptions, names []string) error {
 	case o.check != "":
 		return a.checkOperators(o.check)
 	case o.language:
-		l := reports.NewListing(a.Out, a.outputWidth(), "function", "what it gives")
-		for _, f := range custom.Functions() {
-			if err := l.Add(f.Signature, f.Doc); err != nil {
-				return failed(err)
-			}
-		}
-		return failed(l.Flush())
+		return failed(a.listFunctions())
 	}
 	if o.source && len(names) == 0 {
 		return usageError("--source: want the NAME of an operator")
@@ -104,14 +98,29 @@ func runOps(a *app, o *opsOptions, names []string) error {
 			infos, chosen = append(infos, newOpInfo(e)), append(chosen, e)
 		}
 	}
-	if o.json {
+	switch {
+	case o.json:
 		enc := json.NewEncoder(a.Out)
 		enc.SetEscapeHTML(false)
 		return failed(enc.Encode(infos))
-	}
-	if o.markdown {
+	case o.markdown:
 		return failed(writeOpsPage(a.Out, chosen))
 	}
+	return failed(a.listOperators(infos))
+}
+
+// listFunctions lists the functions of the language of operators.
+func (a *app) listFunctions() error {
+	l := reports.NewListing(a.Out, a.outputWidth(), "function", "what it gives")
+	for _, f := range custom.Functions() {
+		if err := l.Add(f.Signature, f.Doc); err != nil {
+			return err
+		}
+	}
+	return l.Flush()
+}
+
+func (a *app) listOperators(infos []opInfo) error {
 	l := reports.NewListing(a.Out, a.outputWidth(), "op", "backward", "error", "summary", "names")
 	for _, i := range infos {
 		backward := "-"
@@ -122,10 +131,10 @@ func runOps(a *app, o *opsOptions, names []string) error {
 			backward = "yes"
 		}
 		if err := l.Add(i.Name, backward, i.ErrorClass, i.Summary, strings.Join(i.Names, " ")); err != nil {
-			return failed(err)
+			return err
 		}
 	}
-	return failed(l.Flush())
+	return l.Flush()
 }
 
 func newOpInfo(e *opdef.Entry) opInfo {

@@ -218,7 +218,7 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 		return err
 	}
 	defer r.json.close()
-	r.place(cmd.Flags().Changed("out"))
+	r.setOutputDirs(cmd.Flags().Changed("out"))
 	defer r.csv.close()
 	return r.run(cmd.Context(), paths)
 }
@@ -253,7 +253,7 @@ func (r *replayRun) recall(c *reports.JournalCall) error {
 	}
 	r.tally.walked++
 	r.tally.captures++
-	told(r.settings, c.Hidden, c.Changed)
+	recordSettings(r.settings, c.Hidden, c.Changed)
 	for _, x := range results {
 		r.Summary.Add(x)
 	}
@@ -266,9 +266,9 @@ func (r *replayRun) recall(c *reports.JournalCall) error {
 	return nil
 }
 
-// place says where op_tools' file and failing calls go: below --out if that was given, else
+// setOutputDirs says where op_tools' file and failing calls go: below --out if that was given, else
 // into the directory of the run, where all of its parts save calls in one place.
-func (r *replayRun) place(out bool) {
+func (r *replayRun) setOutputDirs(out bool) {
 	r.out = cmp.Or(r.out, resultsDir(r.paths))
 	r.csv = &lazyCSV{dir: r.out, block: r.csvBlock}
 	r.saver = &failureSaver{dir: r.out, now: r.start, pid: os.Getpid()}
@@ -305,7 +305,7 @@ func (r *replayRun) run(ctx context.Context, paths []string) error {
 		return r.filter.Surely(e)
 	})
 	err := ordered(ctx, r.jobs, calls,
-		func(f found) replayed { return r.one(ctx, f) }, func(x replayed) error { return r.take(ctx, x) })
+		func(f found) replayed { return r.replayOne(ctx, f) }, func(x replayed) error { return r.emit(ctx, x) })
 	r.bar.end()
 	if err != nil && ctx.Err() == nil {
 		return failed(err)
@@ -350,8 +350,8 @@ func (r *replayRun) next(paths []string) string {
 	return strings.Join(next, "\nand ")
 }
 
-// one replays a capture, unless that is finished.
-func (r *replayRun) one(ctx context.Context, f found) replayed {
+// replayOne replays a capture, unless that is finished.
+func (r *replayRun) replayOne(ctx context.Context, f found) replayed {
 	if f.finished {
 		return replayed{of: f}
 	}
@@ -366,8 +366,8 @@ func (r *replayRun) one(ctx context.Context, f found) replayed {
 	return x
 }
 
-// take counts and writes what a capture gave.
-func (r *replayRun) take(ctx context.Context, x replayed) error {
+// emit counts and writes what a capture gave.
+func (r *replayRun) emit(ctx context.Context, x replayed) error {
 	if err := started(&r.starting, r.app, r.bar); err != nil {
 		return err
 	}
@@ -398,7 +398,7 @@ func (r *replayRun) take(ctx context.Context, x replayed) error {
 		r.bar.warn(r.app, x.err)
 	}
 	r.bar.add(x.found != nil && x.found.Bad(), x.bytes)
-	told(r.settings, x.hidden, x.changed)
+	recordSettings(r.settings, x.hidden, x.changed)
 	if x.found == nil {
 		return nil
 	}
@@ -433,8 +433,8 @@ func (r *replayRun) stepOf(paths []string) string {
 	return paths[0]
 }
 
-// told counts what settings did to a call.
-func told(s reports.Settings, hidden, changed []string) {
+// recordSettings counts what settings did to a call.
+func recordSettings(s reports.Settings, hidden, changed []string) {
 	for _, name := range hidden {
 		s.Hide(name)
 	}

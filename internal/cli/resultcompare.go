@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -38,73 +39,102 @@ func (a *app) compareResults(old, cur string, records outputs, tables bool) erro
 	if err := errors.Join(x.Results.Err(), y.Results.Err(), x.Close(), y.Close()); err != nil {
 		return failed(err)
 	}
-	counts, newFindings := map[reports.Change]int{}, 0
+	n := changeCounts{of: map[reports.Change]int{}}
+	for i := range changes {
+		n.add(&changes[i])
+		if err := j.write(&changes[i]); err != nil {
+			return failed(err)
+		}
+	}
+	n.same = y.Summary.Total() - n.of[reports.Worse] - n.of[reports.Better] - n.of[reports.Added] -
+		n.of[reports.StaysBad]
+	if err := a.listChanges(j.text(), changes, tables); err != nil {
+		return failed(err)
+	}
+	fmt.Fprintln(j.text(), n)
+	if others := x.Run.JudgedOther(&y.Run); len(others) > 0 {
+		a.warn("the runs did not judge the same: %s", strings.Join(others, ", "))
+	}
+	if err := errors.Join(j.write(n.record()), j.close()); err != nil {
+		return failed(err)
+	}
+	switch {
+	case y.Summary.Total() == n.of[reports.Added]:
+		return &exitError{ExitFailed, fmt.Errorf("%s, %s: no value is in both", old, cur)}
+	case y.Summary.Interrupted:
+		return exitWith(ExitInterrupted)
+	case n.of[reports.Worse]+n.newFindings > 0:
+		return exitWith(ExitDiffers)
+	}
+	return nil
+}
+
+// listChanges lists what changed. Of new and of gone values without a finding it lists a few, and counts the others.
+func (a *app) listChanges(w io.Writer, changes []reports.ResultChange, tables bool) error {
 	quiet, left := map[reports.Change]int{}, map[reports.Change]int{}
-	list := reports.NewListing(j.text(), a.outputWidth(), "change", "op", "id", "value", "old", "new", "now")
+	list := reports.NewListing(w, a.outputWidth(), "change", "op", "id", "value", "old", "new", "now")
 	list.Names(1)
 	list.Right(2)
 	list.Wrap()
 	for i := range changes {
 		c := &changes[i]
-		counts[c.Change]++
-		if c.Change == reports.Added && c.Regressed() {
-			newFindings++
-		}
-		if err := j.write(c); err != nil {
-			return failed(err)
-		}
 		if c.Change == reports.StaysBad && a.quiet {
 			continue
 		}
-		if !c.Result().Finding() && (c.Change == reports.Added || c.Change == reports.Gone) {
+		r, reason := c.Result(), ""
+		if !r.Finding() && (c.Change == reports.Added || c.Change == reports.Gone) {
 			if quiet[c.Change]++; !tables && (a.quiet || quiet[c.Change] > mostQuiet) {
 				left[c.Change]++
 				continue
 			}
 		}
-		r, reason := c.Result(), ""
 		if c.New != nil {
 			reason = c.New.Reason
 		}
 		was, is := c.Verdicts()
 		if err := list.Add(string(c.Change), r.Op, c.ID(), r.Target, string(was), string(is), reason); err != nil {
-			return failed(err)
+			return err
 		}
 	}
 	if err := list.Flush(); err != nil {
-		return failed(err)
+		return err
 	}
 	if n := left[reports.Added] + left[reports.Gone]; n > 0 && !a.quiet {
-		fmt.Fprintf(j.text(), "... and %d new and %d gone without a finding; --tables lists them\n",
+		fmt.Fprintf(w, "... and %d new and %d gone without a finding; --tables lists them\n",
 			left[reports.Added], left[reports.Gone])
 	}
-	same := y.Summary.Total() - counts[reports.Worse] - counts[reports.Better] - counts[reports.Added] -
-		counts[reports.StaysBad]
-	found := ""
-	if newFindings > 0 {
-		found = " (" + reports.Count(newFindings, "finding") + ")"
-	}
-	fmt.Fprintf(j.text(), "%d worse, %d better, %d new%s, %d gone, %d findings in both, %d as good as before\n",
-		counts[reports.Worse], counts[reports.Better], counts[reports.Added], found, counts[reports.Gone],
-		counts[reports.StaysBad], same)
-	if others := x.Run.JudgedOther(&y.Run); len(others) > 0 {
-		a.warn("the runs did not judge the same: %s", strings.Join(others, ", "))
-	}
-	err = j.write(map[string]any{
-		"kind": "summary", "worse": counts[reports.Worse], "better": counts[reports.Better],
-		"new": counts[reports.Added], "new_findings": newFindings, "gone": counts[reports.Gone],
-		"still": counts[reports.StaysBad], "same": same,
-	})
-	if err := errors.Join(err, j.close()); err != nil {
-		return failed(err)
-	}
-	switch {
-	case y.Summary.Total() == counts[reports.Added]:
-		return &exitError{ExitFailed, fmt.Errorf("%s, %s: no value is in both", old, cur)}
-	case y.Summary.Interrupted:
-		return exitWith(ExitInterrupted)
-	case counts[reports.Worse]+newFindings > 0:
-		return exitWith(ExitDiffers)
-	}
 	return nil
+}
+
+// changeCounts counts the changes between two runs.
+type changeCounts struct {
+	of          map[reports.Change]int
+	newFindings int
+	same        int
+}
+
+func (n *changeCounts) add(c *reports.ResultChange) {
+	n.of[c.Change]++
+	if c.Change == reports.Added && c.Regressed() {
+		n.newFindings++
+	}
+}
+
+func (n changeCounts) String() string {
+	found := ""
+	if n.newFindings > 0 {
+		found = " (" + reports.Count(n.newFindings, "finding") + ")"
+	}
+	return fmt.Sprintf("%d worse, %d better, %d new%s, %d gone, %d findings in both, %d as good as before",
+		n.of[reports.Worse], n.of[reports.Better], n.of[reports.Added], found, n.of[reports.Gone],
+		n.of[reports.StaysBad], n.same)
+}
+
+// record is the last line of JSON.
+func (n changeCounts) record() map[string]any {
+	return map[string]any{
+		"kind": "summary", "worse": n.of[reports.Worse], "better": n.of[reports.Better],
+		"new": n.of[reports.Added], "new_findings": n.newFindings, "gone": n.of[reports.Gone],
+		"still": n.of[reports.StaysBad], "same": n.same,
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/rss"
 	"github.com/optool/optool/replay"
@@ -70,23 +71,34 @@ says which faults the device repeats, and what only the device gets wrong.`,
 	return cmd
 }
 
-func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
-	var err error
+// A stepRun is one run of step.
+type stepRun struct {
+	cmd      *cobra.Command
+	a        *app
+	o        *stepOptions
+	path     string
+	limits   *limits
+	opt      step.Options
+	plan     *parallel.Plan
+	imagined []imaginedRun
+	settings reports.Settings
+	json     *jsonOutput
+}
+
+func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) (err error) {
 	o.own = a.own
 	if o.read, err = a.readMode(); err != nil {
 		return err
 	}
-	reg := a.known()
-	tol, err := o.tolerances.load(reg)
+	r := &stepRun{cmd: cmd, a: a, o: o, path: path}
+	tol, err := o.tolerances.load(a.known())
 	if err != nil {
 		return err
 	}
-	imagined, err := o.imagined()
-	if err != nil {
+	if r.imagined, err = o.imagined(); err != nil {
 		return err
 	}
-	plan, err := o.plan()
-	if err != nil {
+	if r.plan, err = o.plan(); err != nil {
 		return err
 	}
 	if err := cmp.Or(o.check(), failed(o.drawings(nil).writable())); err != nil {
@@ -96,18 +108,9 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 		return o.runDump(a, d)
 	}
 	start := time.Now()
-	lim := o.limits()
-	var shared searches
-	opt := step.Options{Options: replay.Options{Registry: reg, Tolerances: tol, Read: o.read},
-		Within: func(bytes int64, f func() error) error {
-			_, err := within(cmd.Context(), lim, bytes, func() (struct{}, error) { return struct{}{}, f() })
-			return err
-		},
-		Causes: func(e *capture.Entry, call *replay.Call, out *replay.Outcome, a *causes.Allowance) ([]reports.Cause,
-			error) {
-			return shared.causesOf(cmd.Context(), []string{path}, e, call, out, a)
-		}}
-	settings := append(a.operatorSettings(), o.tolerances.settings(tol)...)
+	r.limits = o.limits()
+	r.opt = r.options(tol)
+	r.settings = append(a.operatorSettings(), o.tolerances.settings(tol)...)
 	if !o.none() {
 		dev, err := o.checked(cmd, a)
 		if err != nil {
@@ -115,67 +118,98 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) error {
 		}
 		defer dev.release()
 		o.starting = []readiness{dev.ready}
-		opt.Rerun, settings = dev.Device, append(settings, dev.told...)
+		r.opt.Rerun, r.settings = dev.Device, append(r.settings, dev.told...)
 	}
-	j, err := a.openRecords(o.records, a.run(o.device, settings...))
+	if r.json, err = a.openRecords(o.records, a.run(o.device, r.settings...)); err != nil {
+		return err
+	}
+	defer r.json.close()
+	t, refused, err := r.analyze()
 	if err != nil {
 		return err
 	}
-	defer j.close()
-	t, refused, err := a.readStep(cmd, path, lim, opt, &o.starting)
-	if err != nil {
+	o.tellEffects(t, r.settings)
+	rec := o.recording(a, t, r.settings)
+	if err := r.write(t, rec); err != nil {
 		return err
 	}
-	if err := t.Analyze(cmd.Context(), opt); err != nil {
-		return failed(err)
-	}
-	if err := o.measure(cmd.Context(), t, opt, imagined); err != nil {
-		return err
-	}
-	if err := parallel.Check(cmd.Context(), t, opt, plan); err != nil {
-		return failed(err)
-	}
-	if o.against != "" {
-		more, err := o.diverge(cmd, a, t, lim, opt)
-		if err != nil {
-			return err
-		}
-		refused += more
-	}
-	refused += a.sayDamaged(t) + len(t.GivenUp())
-	o.tellEffects(t, settings)
-	rec := o.recording(a, t, settings)
-	if err := writeStep(j, t, o.measured, rec.Summary); err != nil {
-		return failed(err)
-	}
-	if err := o.show(cmd, a, j.text(), t, opt, imagined, path); err != nil {
-		return failed(err)
-	}
-	if err := a.writeTold(j.text(), rec); err != nil {
-		return failed(err)
-	}
-	if len(settings) > 0 {
-		fmt.Fprintln(j.text())
-		if err := settings.Write(j.text(), a.outputWidth()); err != nil {
-			return failed(err)
-		}
-	}
-	graph := sync.OnceValue(func() *view.Graph {
-		g := view.NewGraph(t, func(c *step.Call) string { return o.repro(t, c, false) })
-		if o.metric != nil {
-			g.AddMetric(o.metric)
-		}
-		if o.pair != nil {
-			g.AddPair(o.pair)
-		}
-		return g
-	})
-	failures := errors.Join(o.drawings(graph).writeAll(), j.close())
+	graph := sync.OnceValue(func() *view.Graph { return o.graphOf(t) })
+	failures := errors.Join(o.drawings(graph).writeAll(), r.json.close())
 	rec.Summary.Elapsed, rec.Summary.PeakRSS = time.Since(start), rss.Peak()
 	*rec.Exit = stepExit(t, rec.Summary, refused)
 	rec.Summary.Exit = *rec.Exit
-	failures = errors.Join(failures, writeReports(a.Out, rec, nil, j.files, func(string) {}))
+	failures = errors.Join(failures, writeReports(a.Out, rec, nil, r.json.files, func(string) {}))
 	return a.unwritten(*rec.Exit, failures)
+}
+
+// options are those of the step: each call keeps within the limits.
+func (r *stepRun) options(tol *compare.Tolerances) step.Options {
+	var shared searches
+	return step.Options{Options: replay.Options{Registry: r.a.known(), Tolerances: tol, Read: r.o.read},
+		Within: func(bytes int64, f func() error) error {
+			_, err := within(r.cmd.Context(), r.limits, bytes, func() (struct{}, error) { return struct{}{}, f() })
+			return err
+		},
+		Causes: func(e *capture.Entry, call *replay.Call, out *replay.Outcome, a *causes.Allowance) ([]reports.Cause,
+			error) {
+			return shared.causesOf(r.cmd.Context(), []string{r.path}, e, call, out, a)
+		}}
+}
+
+// analyze reads the step and looks for what went wrong in it; so many captures could not be read in whole.
+func (r *stepRun) analyze() (t *step.Trace, refused int, err error) {
+	ctx := r.cmd.Context()
+	if t, refused, err = r.a.readStep(r.cmd, r.path, r.limits, r.opt, &r.o.starting); err != nil {
+		return nil, 0, err
+	}
+	if err := t.Analyze(ctx, r.opt); err != nil {
+		return nil, 0, failed(err)
+	}
+	if err := r.o.measure(ctx, t, r.opt, r.imagined); err != nil {
+		return nil, 0, err
+	}
+	if err := parallel.Check(ctx, t, r.opt, r.plan); err != nil {
+		return nil, 0, failed(err)
+	}
+	if r.o.against != "" {
+		more, err := r.o.diverge(r.cmd, r.a, t, r.limits, r.opt)
+		if err != nil {
+			return nil, 0, err
+		}
+		refused += more
+	}
+	return t, refused + r.a.sayDamaged(t) + len(t.GivenUp()), nil
+}
+
+// write writes the records and the screen.
+func (r *stepRun) write(t *step.Trace, rec *reports.Recording) error {
+	if err := writeStep(r.json, t, r.o.measured, rec.Summary); err != nil {
+		return failed(err)
+	}
+	w := r.json.text()
+	if err := r.o.show(r.cmd, r.a, w, t, r.opt, r.imagined, r.path); err != nil {
+		return failed(err)
+	}
+	if err := r.a.writeTold(w, rec); err != nil {
+		return failed(err)
+	}
+	if len(r.settings) > 0 {
+		fmt.Fprintln(w)
+		return failed(r.settings.Write(w, r.a.outputWidth()))
+	}
+	return nil
+}
+
+// graphOf is the graph of the step, with what was measured.
+func (o *stepOptions) graphOf(t *step.Trace) *view.Graph {
+	g := view.NewGraph(t, func(c *step.Call) string { return o.repro(t, c, false) })
+	if o.metric != nil {
+		g.AddMetric(o.metric)
+	}
+	if o.pair != nil {
+		g.AddPair(o.pair)
+	}
+	return g
 }
 
 // writeTold prints the calls for which --fail-on makes the run fail, and what was not judged.
@@ -240,7 +274,7 @@ func (o *stepOptions) tellEffects(t *step.Trace, settings reports.Settings) {
 		}
 		if c.Rerun != nil {
 			hidden, changed := o.effects(c.Rerun)
-			told(settings, hidden, changed)
+			recordSettings(settings, hidden, changed)
 		}
 	}
 }

@@ -243,47 +243,75 @@ func (t *timer) run(ctx context.Context, paths []string, start time.Time) error 
 // finish prints the tables over all calls, writes the files and gives the exit
 // code.
 func (t *timer) finish(tasks []*timed.Task, start time.Time, interrupted bool) error {
+	s := timeSummary{Kind: "summary", Coverage: timed.Covered(tasks), Interrupted: interrupted, Settings: t.settings}
+	if err := t.printTables(&s, start); err != nil {
+		return failed(err)
+	}
+	t.printMeasuring(s)
+	if err := t.json.write(t.last(s)); err != nil {
+		return failed(err)
+	}
+	unwritten := errors.Join(t.export(), t.json.end(t.app))
+	if t.csv.path != "" && !t.quiet {
+		fmt.Fprintf(t.Err, "op elasped info saved to %s\n", reports.OneLine(t.csv.path))
+	}
+	if len(t.done) == 0 && !interrupted {
+		return &exitError{s.Exit, errors.Join(unwritten, errors.New("nothing was measured"))}
+	}
+	return t.unwritten(s.Exit, unwritten)
+}
+
+// printTables prints the tables over all calls and the totals, and completes the summary.
+func (t *timer) printTables(s *timeSummary, start time.Time) error {
 	w := t.json.text()
 	if t.table != nil {
 		if err := t.table.legend(); err != nil {
-			return failed(err)
+			return err
 		}
 	}
 	if err := t.against(w); err != nil {
-		return failed(err)
+		return err
 	}
 	if len(t.done) > 0 && !t.quiet {
 		cache := t.measuring.Caches[len(t.measuring.Caches)-1]
 		if err := t.printAverages(w, t.done, cache, t.o.byShape, t.o.sortBy, t.o.rowLimit); err != nil {
-			return failed(err)
+			return err
 		}
 	}
 	if err := t.left.print(w, t.outputWidth()); err != nil {
-		return failed(err)
+		return err
 	}
-	s := timeSummary{Kind: "summary", Coverage: timed.Covered(tasks), Interrupted: interrupted, Settings: t.settings,
-		Elapsed: time.Since(start).Seconds(), PeakRSS: rss.Peak(), EvictedMiB: t.measuring.Evict.Size() >> 20,
-		ChangeCounts: t.compared}
-	switch {
-	case interrupted:
-		s.Exit = ExitInterrupted
-	case t.compared != nil && t.compared.Beyond > 0 || t.left.failed || t.check != nil && t.check.summary.Differs():
-		s.Exit = ExitDiffers
-	case len(t.done) == 0 || t.check != nil && t.check.summary.Refused():
-		s.Exit = ExitFailed
-	default:
-		s.Exit = t.tally.code()
-	}
+	s.Elapsed, s.PeakRSS = time.Since(start).Seconds(), rss.Peak()
+	s.EvictedMiB, s.ChangeCounts, s.Exit = t.measuring.Evict.Size()>>20, t.compared, t.exit(s.Interrupted)
 	if err := t.settings.Write(w, t.outputWidth()); err != nil {
-		return failed(err)
+		return err
 	}
 	if t.check != nil {
 		fmt.Fprintln(w)
 		if err := t.check.summary.Write(w, t.style()); err != nil {
-			return failed(err)
+			return err
 		}
 	}
-	fmt.Fprintln(w, s.text())
+	_, err := fmt.Fprintln(w, s.text())
+	return err
+}
+
+// exit is the exit code of the run.
+func (t *timer) exit(interrupted bool) int {
+	switch {
+	case interrupted:
+		return ExitInterrupted
+	case t.compared != nil && t.compared.Beyond > 0 || t.left.failed || t.check != nil && t.check.summary.Differs():
+		return ExitDiffers
+	case len(t.done) == 0 || t.check != nil && t.check.summary.Refused():
+		return ExitFailed
+	}
+	return t.tally.code()
+}
+
+// printMeasuring prints how and on what was measured.
+func (t *timer) printMeasuring(s timeSummary) {
+	w := t.json.text()
 	if t.left.forward > 0 {
 		fmt.Fprintf(w, "%d of them forward alone: the device has no backward pass for them\n", t.left.forward)
 	}
@@ -296,17 +324,6 @@ func (t *timer) finish(tasks []*timed.Task, start time.Time, interrupted bool) e
 	}
 	fmt.Fprintln(w, clockText(cold))
 	fmt.Fprintln(w, machineText(machine()))
-	if err := t.json.write(t.last(s)); err != nil {
-		return failed(err)
-	}
-	unwritten := errors.Join(t.export(), t.json.end(t.app))
-	if t.csv.path != "" && !t.quiet {
-		fmt.Fprintf(t.Err, "op elasped info saved to %s\n", reports.OneLine(t.csv.path))
-	}
-	if len(t.done) == 0 && !interrupted {
-		return &exitError{s.Exit, errors.Join(unwritten, errors.New("nothing was measured"))}
-	}
-	return t.unwritten(s.Exit, unwritten)
 }
 
 // printAverages prints the times by op.
