@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
@@ -243,6 +244,37 @@ func TestCancel(t *testing.T) {
 	}
 	if _, err := Stat("s3://stuck/k"); !errors.Is(err, context.Canceled) {
 		t.Errorf("after it: %v", err)
+	}
+}
+
+// TestListings: a store that does not answer for one tree keeps nobody from another.
+func TestListings(t *testing.T) {
+	put(t, "answers", map[string][]byte{"k": {1}})
+	came := make(chan string, 100)
+	stuck.Store(&came)
+	defer func() { process, cancel = context.WithCancel(context.Background()) }()
+	slow, other := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := ReadDir("s3://silent")
+		slow <- err
+	}()
+	<-came
+	stuck.Store(nil)
+	go func() {
+		_, err := ReadDir("s3://answers")
+		other <- err
+	}()
+	select {
+	case err := <-other:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("a tree waits until another is listed")
+	}
+	Cancel()
+	if err := <-slow; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that it was canceled", err)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -109,20 +110,44 @@ type tree struct {
 	dirs map[string][]fs.FileInfo // the names in each directory
 }
 
-// trees are those that were listed.
+// trees are those that were listed, and what is being listed.
 var trees struct {
 	sync.Mutex
-	all []*tree
+	all     []*tree
+	listing []*listing
 }
 
-// treeOf is the tree that a directory is in, listed now if it is not known.
+// A listing is of the tree under root, until done is closed.
+type listing struct {
+	root place
+	done chan struct{}
+}
+
+// treeOf is the tree that a directory is in, listed now if it is not known. Two goroutines do not list the same, but
+// different trees are listed beside each other.
 func treeOf(dir place) (*tree, error) {
-	trees.Lock() // two goroutines do not list the same
+	l := &listing{dir, make(chan struct{})}
+	trees.Lock()
 	defer trees.Unlock()
-	if t := knownTree(dir); t != nil {
-		return t, nil
+	for {
+		if t := knownTree(dir); t != nil {
+			return t, nil
+		}
+		i := slices.IndexFunc(trees.listing, func(l *listing) bool { _, ok := dir.within(l.root); return ok })
+		if i < 0 {
+			break
+		}
+		other := trees.listing[i]
+		trees.Unlock()
+		<-other.done
+		trees.Lock()
 	}
+	trees.listing = append(trees.listing, l)
+	trees.Unlock()
 	t, err := listTree(dir)
+	trees.Lock()
+	trees.listing = slices.DeleteFunc(trees.listing, func(x *listing) bool { return x == l })
+	close(l.done)
 	if err != nil {
 		return nil, dir.failed(err)
 	}
