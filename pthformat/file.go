@@ -16,7 +16,8 @@ import (
 type ReadMode int
 
 // Read modes. A mapped file that another process makes shorter while it is
-// read kills the reader (SIGBUS); Plain reports an error. On network disks
+// read faults (SIGBUS): that kills the reader unless debug.SetPanicOnFault makes
+// a panic of it, as replay.Guard does. Plain reports an error. On network disks
 // Plain can be several times faster.
 const (
 	Mmap  ReadMode = iota // map the file; storages are views of the map

@@ -29,9 +29,19 @@ func (e *InternalError) Error() string {
 	return fmt.Sprintf("internal error of the reference: %v", e.Value)
 }
 
-// ReportPanic is called by Guard with each mistake of the reference, if it is not nil, also from
+// ReportPanic is called with each mistake of the reference, if it is not nil, also from
 // several goroutines. It is set once, before any call runs.
 var ReportPanic func(*InternalError)
+
+// Panicked makes an error of what a deferred function recovered, and reports it. The deferred function calls it itself,
+// so that the stack is that of the panic.
+func Panicked(value any) *InternalError {
+	mistake := &InternalError{value, debug.Stack()}
+	if ReportPanic != nil {
+		ReportPanic(mistake)
+	}
+	return mistake
+}
 
 // Guard runs f, which computes or reads tensors of a capture, and turns a panic
 // into an error: a storage that cannot be read (also a file that shrank under its
@@ -59,11 +69,7 @@ func Guard(f func() error) (err error) {
 		case errors.As(cause, &fault):
 			err = &stopped{verdict.Invalid, errors.New("a file changed while it was read")}
 		default:
-			mistake := &InternalError{p, debug.Stack()}
-			if ReportPanic != nil {
-				ReportPanic(mistake)
-			}
-			err = &stopped{verdict.Error, mistake}
+			err = &stopped{verdict.Error, Panicked(p)}
 		}
 	}()
 	return f()

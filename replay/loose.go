@@ -24,10 +24,10 @@ const (
 	looseNumel  = 1 << 20 // of their results
 )
 
-// reconsider makes a failure of what is only a warning where the reference gives the values
+// retryWarnings makes a failure of what is only a warning where the reference gives the values
 // to rounding under another argument or a mistake that the operator declares. Precision is
 // no such mistake: that is what the warning is about.
-func (c *Call) reconsider(o *Outcome) {
+func (c *Call) retryWarnings(o *Outcome) {
 	loose := c.mistakable(o)
 	if len(loose) == 0 {
 		return

@@ -29,14 +29,14 @@ func (c *Call) Compare() *Outcome {
 	r.skipParts()
 	c.values = r.values
 	r.out.NotFinite = c.notFinite()
-	_ = Guard(func() error { c.reconsider(r.out); return nil })
-	if r.out.asked() {
+	_ = Guard(func() error { c.retryWarnings(r.out); return nil })
+	if r.out.toleranceDecided() {
 		plain := *c
-		plain.opt.Tolerances = nil
+		plain.opt.Tolerances, plain.opt.Runs = nil, 1 // the reference ran already, as often as it is to
 		d := &comparison{Call: &plain, out: &Outcome{Op: c.Op}}
 		d.guard(d.run)
 		plain.values = d.values
-		_ = Guard(func() error { plain.reconsider(d.out); return nil })
+		_ = Guard(func() error { plain.retryWarnings(d.out); return nil })
 		r.out.note(d.out)
 	}
 	return r.out
@@ -50,8 +50,8 @@ func (c *Call) On(d Device) *Outcome {
 	return on.Compare()
 }
 
-// asked reports whether a tolerance that was asked for decided any verdict.
-func (o *Outcome) asked() bool {
+// toleranceDecided reports whether a tolerance that was asked for decided any verdict.
+func (o *Outcome) toleranceDecided() bool {
 	return slices.ContainsFunc(o.Results, func(r Result) bool { return r.Compared != nil && r.Compared.Setting != "" })
 }
 
@@ -145,15 +145,15 @@ func (r *comparison) compareCall() {
 	}
 }
 
-// giant is the number of elements of which none are computed where another shape was recorded.
-const giant = 1 << 24
+// lazyShapeLimit: where an argument has more elements, shapes are compared before any element is computed.
+const lazyShapeLimit = 1 << 24
 
 // misshaped adds a failure where the recorded result has not the shape that is known beforehand, of a
 // call that takes long to compute.
 func (r *comparison) misshaped() bool {
 	shape, known := r.bound.Shape()
 	if !known || r.opt.Device != nil || r.Record.Err(capture.Output) != nil ||
-		!slices.ContainsFunc(r.bound.Tensors(), func(a opdef.Arg) bool { return a.Tensor.Numel() > giant }) {
+		!slices.ContainsFunc(r.bound.Tensors(), func(a opdef.Arg) bool { return a.Tensor.Numel() > lazyShapeLimit }) {
 		return false
 	}
 	got, ok := append(flatten(r.Record.Output), nil)[0].(*tensor.Tensor)

@@ -10,6 +10,7 @@ import (
 	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/ops/opdef"
+	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
 )
@@ -90,7 +91,7 @@ func (p *pipe) compute(c *configs.Case, kwargs *value.Dict, cotangents Cotangent
 			err = cause
 			return
 		}
-		err = fmt.Errorf("internal error in the reference of %s: %v", c.Function(), caught)
+		err = fmt.Errorf("%s: %w", c.Function(), replay.Panicked(caught))
 	}()
 	if c.NoOutputRef() && p.on == nil {
 		return nil, ErrNone
