@@ -16,9 +16,9 @@ import (
 // mostUpward are the arrows between the files of a package that may go upward, whatever the order of its files.
 var mostUpward = map[string]int{"replay": 14, "internal/cli": 24}
 
-// TestArrows: in a large package there is an order of the files, from roof to ground, in which nearly all files use only
-// what files below them declare. An arrow goes from a file to another of which it uses a function, a method, a type, a
-// variable or a constant.
+// TestArrows: in a large package there is an order of the files, from roof to ground, in which nearly all files use
+// only what files below them declare. An arrow goes from a file to another of which it uses a function, a method, a
+// type, a variable or a constant.
 func TestArrows(t *testing.T) {
 	for dir, most := range mostUpward {
 		files, arrows := arrowsOf(t, filepath.Join("../..", dir))

@@ -67,6 +67,27 @@ type section struct {
 	Data table
 }
 
+// A page is what the template shows.
+type page struct {
+	Title    string
+	Line     string
+	Leads    [][2]string // what a reader needs first
+	Told     []string    // what was not judged and why, and for what the run fails besides
+	State    string
+	Style    template.CSS
+	Facts    [][]any
+	Key      []key
+	Findings []finding
+	More     int // kinds of findings not shown
+	ByOp     table
+	Matrix   *reports.DTypeMatrix
+	Sections []section
+	Results  table
+	Total    int
+
+	Timeline, Margins, Quartiles, Roofline template.HTML
+}
+
 // Write writes the page, with a table for each of more. Everything that comes
 // from captures is escaped, and the page's content security policy forbids it to
 // load anything.
@@ -75,25 +96,7 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 	if err != nil {
 		return err
 	}
-	data := struct {
-		Title    string
-		Line     string
-		Leads    [][2]string // what a reader needs first
-		Told     []string    // what was not judged and why, and for what the run fails besides
-		State    string
-		Style    template.CSS
-		Facts    [][]any
-		Key      []key
-		Findings []finding
-		More     int // kinds of findings not shown
-		ByOp     table
-		Matrix   *reports.DTypeMatrix
-		Sections []section
-		Results  table
-		Total    int
-
-		Timeline, Margins, Quartiles, Roofline template.HTML
-	}{
+	data := page{
 		Style: template.CSS(Style),
 		Title: "optool: " + rec.Line(), Line: rec.Line(), Leads: rec.Headlines(),
 		Told: rec.Summary.Told(), State: state(rec),
