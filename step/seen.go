@@ -133,7 +133,8 @@ func (s *Seen) link(v *Value, g *gaps) {
 		g.add("gradient%s of an update without that of a loss before: set to zero, or lost", v.Call)
 	case v.kept:
 		s.Links++
-		g.add("gradient%s of parameters that no recorded call updates: earlier backward passes may have added to them", v.Call)
+		g.add("gradient%s of parameters that no recorded call updates: earlier backward passes may have added to them",
+			v.Call)
 	case from.How == IsLeaf && from.Role == "inner":
 		s.Links++
 		g.add("gradient%s of inner nodes not linked to what gave them", v.Call)
@@ -195,9 +196,9 @@ func (s *Seen) String() string {
 	if s.ByContentOnly > 0 {
 		only = fmt.Sprintf(", %d known by content only", s.ByContentOnly)
 	}
-	return fmt.Sprintf("%d of %s judged, %d of %s proven (by content %d, by address %d)%s, %s, %d unexplained", s.Judged,
-		reports.Count(s.Calls, "call"), s.Proven, reports.Count(s.Links, "link"), s.ByContent, s.ByAddress, only,
-		leavesCount(s.Leaves), s.Unexplained)
+	return fmt.Sprintf("%d of %s judged, %d of %s proven (by content %d, by address %d)%s, %s, %d unexplained",
+		s.Judged, reports.Count(s.Calls, "call"), s.Proven, reports.Count(s.Links, "link"), s.ByContent, s.ByAddress,
+		only, leavesCount(s.Leaves), s.Unexplained)
 }
 
 func leavesCount(n int) string {

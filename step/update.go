@@ -123,7 +123,8 @@ func (p *Process) updated() map[uint64]bool {
 }
 
 // releaseKept takes back that gradients changed whose parameters no recorded call writes, where calls write others. An
-// optimizer does not have them and so does not set their gradients to zero: these hold what earlier backward passes left.
+// optimizer does not have them and so does not set their gradients to zero: they hold what earlier backward passes
+// left.
 func (u *updater) releaseKept(written map[uint64]bool) {
 	some := false
 	for at := range u.parameters {
