@@ -311,7 +311,7 @@ func (p *part) check() {
 	for _, s := range p.sites {
 		call := s.first(p.ranks)
 		s.seam = isExchange(call.Op) || within[call] || p.checker.takesGroup(call)
-		if !p.checker.unknown(call) {
+		if !p.unknown(call) {
 			p.lift(s)
 		}
 	}
@@ -375,22 +375,24 @@ func (c *checker) recorded(stages [][]*step.Process) (out [][]*step.Process) {
 	return out
 }
 
-// unknown reports whether a call exchanges values with ranks that were not recorded: nothing is known of its result.
-func (c *checker) unknown(call *step.Call) bool {
-	if len(c.missing) == 0 {
+// unknown reports whether a call of a program of which ranks were not recorded exchanges values with ranks that are not
+// of the part: nothing is known of its result.
+func (p *part) unknown(call *step.Call) bool {
+	if len(p.checker.missing) == 0 {
 		return false
 	}
 	lacks := func(call *step.Call) bool {
-		return slices.ContainsFunc(call.Entry.Group, func(r int) bool { return c.missing[r] }) && isExchange(call.Op)
+		return strings.HasPrefix(call.Op, "torch.ops.fsdp.") || isExchange(call.Op) &&
+			slices.ContainsFunc(call.Entry.Group, func(r int) bool { return !slices.Contains(p.ranks, r) })
 	}
-	return lacks(call) || slices.ContainsFunc(c.inside[call], lacks)
+	return lacks(call) || slices.ContainsFunc(p.checker.inside[call], lacks)
 }
 
-// cut reports whether ranks that were not recorded take part in what the ranks of a part compute: gradients are then no
-// sum of those that are known.
+// cut reports whether other ranks take part in what the ranks of a part compute, of a program of which ranks were not
+// recorded: gradients are then no sum of those that are known.
 func (p *part) cut() bool {
 	for _, q := range p.checker.trace.Processes {
-		if slices.Contains(p.ranks, q.Rank) && slices.ContainsFunc(q.Calls, p.checker.unknown) {
+		if slices.Contains(p.ranks, q.Rank) && slices.ContainsFunc(q.Calls, p.unknown) {
 			return true
 		}
 	}

@@ -3,6 +3,7 @@ package parallel_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -111,6 +112,27 @@ func TestMissing(t *testing.T) {
 	}
 	if got := fmt.Sprint(trace.Layouts); !strings.Contains(got, "rank 2 not recorded") {
 		t.Errorf("layout %s", got)
+	}
+}
+
+// TestMissingRank: without the recording of one rank, what the others do is not wrong, and the layout says which lacks.
+func TestMissingRank(t *testing.T) {
+	for _, tc := range []struct {
+		tree    string
+		missing int
+		want    string
+	}{{"grid", 3, "rank 3 not recorded"}, {"ring", 1, "rank 1 not recorded"}} {
+		trace, opt := read(t, tc.tree)
+		trace.Processes = slices.DeleteFunc(trace.Processes, func(p *step.Process) bool { return p.Rank == tc.missing })
+		if err := parallel.Check(context.Background(), trace, opt, nil); err != nil {
+			t.Fatal(err)
+		}
+		if f := trace.First(); f != nil {
+			t.Errorf("%s: found %s: %s", tc.tree, f.Call, f.Reason)
+		}
+		if got := fmt.Sprint(trace.Layouts); !strings.Contains(got, tc.want) {
+			t.Errorf("%s: layout %s", tc.tree, got)
+		}
 	}
 }
 

@@ -50,9 +50,12 @@ func (p *part) layout(ps []*step.Process) *step.Layout {
 	if named := strings.Join(names, " x "); strings.Trim(named, " x") != "" {
 		text = named + " = " + text
 	}
-	if p.incomplete {
+	if len(p.checker.missing) > 0 {
 		text += " of a program of more ranks: " + ranksText(slices.Sorted(maps.Keys(p.checker.missing))) +
-			" not recorded, so gradients and updates were not compared"
+			" not recorded"
+		if p.incomplete {
+			text += ", so gradients and updates were not compared"
+		}
 	}
 	return step.NewLayout(p.ranks, mesh, placed, text)
 }

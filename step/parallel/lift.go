@@ -35,6 +35,9 @@ func (p *part) lift(s *site) {
 		return
 	}
 	lead := sides[p.ranks[0]]
+	if lead.rec.Placed != "" && len(p.checker.missing) > 0 {
+		return // DTensor moves parts between all ranks
+	}
 	p.keeps(s, sides)
 	s.in = make([]*info, len(lead.ins))
 	for i := range lead.ins {

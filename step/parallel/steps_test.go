@@ -48,3 +48,24 @@ func TestBySteps(t *testing.T) {
 		}
 	}
 }
+
+// TestUnknown: where ranks were not recorded, what a part exchanges with others than its own ranks is not known, also
+// if these were recorded and are of another part.
+func TestUnknown(t *testing.T) {
+	for _, tc := range []struct {
+		group   []int
+		missing map[int]bool
+		want    bool
+	}{
+		{[]int{0, 2}, map[int]bool{3: true}, false},
+		{[]int{0, 1}, map[int]bool{3: true}, true},
+		{[]int{2, 3}, map[int]bool{3: true}, true},
+		{[]int{0, 1}, nil, false},
+	} {
+		p := &part{mesh: &mesh{ranks: []int{0, 2}}, checker: &checker{missing: tc.missing}}
+		call := &step.Call{Op: "torch.distributed.all_reduce", Entry: &capture.Entry{Group: tc.group}}
+		if got := p.unknown(call); got != tc.want {
+			t.Errorf("%v without %v: got %v", tc.group, tc.missing, got)
+		}
+	}
+}
