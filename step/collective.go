@@ -133,8 +133,9 @@ func (v *Value) readAfter() (waited *Value) {
 		return nil
 	}
 	complete := false // after wait_tensor
+	from, to := v.Call.accumulates()
 	for _, c := range v.Call.Process.Calls[v.Call.Order+1:] {
-		if v.Call.Process.accumulates(v.Call, c) {
+		if at := c.Entry.Order; from < at && at < to {
 			return waited
 		}
 		switch name := c.collective(); {
@@ -166,16 +167,17 @@ func (v *Value) readAfter() (waited *Value) {
 	return waited
 }
 
-// accumulates reports whether autograd ran other backward passes between two calls of the backward pass: it may have
-// added gradients to what the first left, in place, before the second read it.
-func (p *Process) accumulates(first, second *Call) bool {
-	between, behind := false, false
-	for _, c := range p.Calls {
-		b := c.Entry.BackwardOrder
-		between = between || b > first.Entry.Order && b < second.Entry.Order
-		behind = behind || b > second.Entry.Order
+// accumulates is between which places in the order of execution autograd may have added gradients, in place, to what a
+// call of the backward pass left: behind the backward pass of another call, up to the last one.
+func (c *Call) accumulates() (from, to int) {
+	from, to = 1<<62, -1
+	for _, o := range c.Process.Calls {
+		if b := o.Entry.BackwardOrder; b > c.Entry.Order {
+			from = min(from, b)
+		}
+		to = max(to, o.Entry.BackwardOrder)
 	}
-	return between && behind
+	return from, to
 }
 
 // waits are the calls that only wait for the result of a functional collective, or wrap it.

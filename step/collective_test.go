@@ -181,14 +181,16 @@ func negated(xs []float32) []float32 {
 func TestAccumulates(t *testing.T) {
 	p := &Process{}
 	for _, orders := range [][2]int{{0, 14}, {1, 12}, {2, 10}, {11, -1}, {13, -1}, {15, -1}} {
-		p.Calls = append(p.Calls, &Call{Entry: &capture.Entry{Order: orders[0], BackwardOrder: orders[1]}})
+		p.Calls = append(p.Calls, &Call{Process: p,
+			Entry: &capture.Entry{Order: orders[0], BackwardOrder: orders[1]}})
 	}
 	for _, tc := range []struct {
 		first, second int
 		want          bool
 	}{{3, 4, true}, {4, 5, false}, {3, 5, false}} {
-		if got := p.accumulates(p.Calls[tc.first], p.Calls[tc.second]); got != tc.want {
-			t.Errorf("between %d and %d: got %v", tc.first, tc.second, got)
+		from, to := p.Calls[tc.first].accumulates()
+		if at := p.Calls[tc.second].Entry.Order; (from < at && at < to) != tc.want {
+			t.Errorf("between %d and %d: not %v", tc.first, tc.second, tc.want)
 		}
 	}
 }
