@@ -60,6 +60,7 @@ __all__ = ["record", "load", "export"]
 ALIGNMENT = 64  # of values in the ring and in files, bytes
 _HEADER = 64  # of the ring: bytes consumed, bytes written to disk
 TIME = "%Y-%m-%d-%H-%M-%S"  # in names of directories
+LOADED = time.time()
 _TENSOR = struct.Struct("<QQQQQB")  # number, position in the ring, bytes used up to its end, size, hint, more parts follow
 _NO_HINT = (1 << 64) - 1
 
@@ -867,7 +868,8 @@ class record:
                 OP_CAPTURE_LIST and OP_CAPTURE_DISABLE_LIST, which are the defaults
     model       a module whose parts and parameters are to be known by name (None: the first one that is called)
     wrap        dotted names of functions of other packages to be recorded as one call, as "flash_attn.flash_attn_func";
-                "amp_C.*" stands for all functions of an extension module
+                "amp_C.*" stands for all functions of an extension module. A function of torch that the program has
+                replaced by its own when recording begins is recorded as one call without being named here
     backward    whether gradients are recorded
     max_bytes, max_calls, max_seconds   stop recording new calls then; the index says so
     repeats     (first, every): of calls with the same name, shapes and dtypes only the first ones are recorded, then
@@ -915,6 +917,7 @@ class record:
         self.cut = None  # the limit that was reached
         self.by_hand = False  # whether step() counts, not an optimizer
         self.wrapped_calls = {}  # by entry of wrap: whether a function of it was called
+        self.replaced = {}  # functions of torch that the program replaced and called: where they are defined
         self.other_threads = 0  # that called a module or an optimizer, and in which nothing is recorded
         self.thread = threading.local()  # has `noticed` in threads that were looked at for it
         self.channel = None
@@ -985,11 +988,26 @@ class record:
             text += "; it ended early at %s" % self.cut
         if self.lost:
             text += "; %d call%s could not be recorded" % (self.lost, "s" * (self.lost != 1))
+        n = self._older()
+        if n:
+            text += "; %s holds %d older recording%s, which %s judged with it" % (
+                os.path.dirname(self.directory), n, "s" * (n > 1), "is" if n == 1 else "are")
         return text + self._unrecorded()
+
+    def _older(self):
+        """How many recordings of this rank lay there before the program began."""
+        with contextlib.suppress(OSError):
+            return sum(e.is_dir() and e.stat().st_mtime < LOADED for e in os.scandir(os.path.dirname(self.directory)))
+        return 0
 
     def _unrecorded(self):
         n = self.other_threads
         text = "; calls of %d other thread%s are not recorded" % (n, "s" * (n != 1)) if n else ""
+        if self.replaced:
+            first = ["%s (%s)" % each for each in sorted(self.replaced.items())]
+            text += "; not torch's own, and recorded as one call each: %s" % ", ".join(first[:4])
+            if len(first) > 4:
+                text += " and %d more" % (len(first) - 4)
         never = ", ".join(name for name, called in sorted(self.wrapped_calls.items()) if not called)
         if never:
             text += "; nothing called wrap=%r by this name (a function that was imported before is not seen)" % never
@@ -1239,6 +1257,26 @@ POINT_TO_POINT = ("isend", "irecv")
 DISTRIBUTED = "torch.distributed.distributed_c10d."  # the module that defines them
 
 
+def _replaced(torch):
+    """The functions of torch that something else has put there: name, owner and name in it. One made by functools.wraps
+    calls torch's own, as a rule, and is not among them: the call inside is recorded. Nor are those of wrap, then."""
+    own, found = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep, []
+    for path in "torch", "torch.nn.functional", "torch.Tensor", "torch.linalg", "torch.fft", "torch.special":
+        owner = operator.attrgetter(path.partition(".")[2])(torch) if "." in path else torch
+        for name, f in list(vars(owner).items()):
+            code = getattr(f, "__code__", None)
+            if isinstance(f, types.FunctionType) and not name.startswith("_") and not hasattr(f, "__wrapped__") and \
+                    not os.path.abspath(code.co_filename).startswith(own) and code.co_filename != __file__:
+                found.append((path + "." + name, owner, name))
+    return found
+
+
+def _place(function):
+    """Where a function is defined: the end of its file's name, and the line."""
+    code = function.__code__
+    return "%s:%d" % (os.path.basename(code.co_filename), code.co_firstlineno)
+
+
 class _Patches:
     """Replaces functions that a TorchFunctionMode does not see; takes them back in reverse order."""
 
@@ -1328,6 +1366,8 @@ class _Recorder:
         self._patch_collectives()
         for name in self.owner.wrap:
             self._patch_named(name, name)
+        for name, owner, last in _replaced(torch):
+            self._patch_function(name, owner, last, None)
         self._begin_seeing()
 
     def remove(self):
@@ -1511,16 +1551,22 @@ class _Recorder:
                     if callable(f) and not isinstance(f, type) and not each.startswith("_"):
                         self._patch_named(module + "." + each, entry)
                 return
-            original = getattr(owner, last)
+            getattr(owner, last)
         except (ImportError, AttributeError, ValueError) as e:
             _warn("wrap=%r: %s" % (name, e))
             return
-        recorder, called = self, self.owner.wrapped_calls
-        called.setdefault(entry, False)
+        self.owner.wrapped_calls.setdefault(entry, False)
+        self._patch_function(name, owner, last, entry)
+
+    def _patch_function(self, name, owner, last, entry):
+        recorder, owners, original = self, self.owner, getattr(owner, last)
 
         @functools.wraps(original)
         def wrapped(*args, **kwargs):
-            called[entry] = True
+            if entry is not None:
+                owners.wrapped_calls[entry] = True
+            elif name not in owners.replaced:
+                owners.replaced[name] = _place(original)
             return recorder.foreign(name, original, args, kwargs)
 
         self.patches.set(owner, last, wrapped)

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import functools
 import glob
 import io
 import json
@@ -464,6 +465,37 @@ class Recording(unittest.TestCase):
             main.optool_twice(torch.ones(3))
         (call,) = self.named("__main__.optool_twice")
         self.equal(call["result"], torch.full((3,), 2.0))
+
+    def test_replaced_functions_of_torch_are_calls(self):
+        def gelu(x, approximate="none"):
+            return x * torch.sigmoid(1.702 * x)
+
+        relu = F.relu
+        for name, new in ("gelu", gelu), ("relu", functools.wraps(relu)(lambda x, inplace=False: relu(x))), ("silu", lambda x: x * 2):
+            self.addCleanup(setattr, F, name, getattr(F, name))
+            setattr(F, name, new)
+        x = torch.ones(3, requires_grad=True)
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            with optool_capture.record(self.path, wrap=["torch.nn.functional.silu"]):
+                F.relu(F.silu(nn.GELU()(x))).sum().backward()
+        (call,) = self.named("torch.nn.functional.gelu")
+        self.assertEqual(self.named("torch.sigmoid")[0]["within"], call["id"])
+        self.assertEqual(len(call["grad_inputs"]), 1)
+        self.assertEqual(len(self.named("torch.nn.functional.silu")), 1)
+        self.assertEqual(len(self.named("torch.nn.functional.relu")), 1)  # torch's own, in what passes for it
+        self.assertRegex(said.getvalue(), r"not torch's own, .*: torch.nn.functional.gelu \(optool_capture_test.py:\d+\)\n")
+        self.assertIs(F.gelu, gelu)
+
+    def test_older_recordings_are_told(self):
+        for said in "", "; %s holds 1 older recording, which is judged with it" % os.path.join(self.path, "rank0"):
+            heard = io.StringIO()
+            with contextlib.redirect_stderr(heard):
+                with optool_capture.record(self.path):
+                    torch.ones(3).sum()
+            self.assertIn(said, heard.getvalue())
+            self.assertEqual("older" in heard.getvalue(), bool(said))
+            os.utime(self.directories()[0], (0, 0))
 
     def test_functions_that_nothing_called_are_named(self):
         dedent = textwrap.dedent
