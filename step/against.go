@@ -58,6 +58,20 @@ type Runs struct {
 	Compared int // of these, those with values on both sides
 	// Retyped are the paired calls whose results have another dtype in the other run.
 	Retyped []*Call
+	// Losses are the steps that both runs made, the other run's first.
+	Losses [][2]*Step
+}
+
+// LossesApart is the first step whose losses differ by more than rounding, nil if there is none.
+func (r *Runs) LossesApart() *[2]*Step {
+	for i, l := range r.Losses {
+		x, y := l[0].Captured, l[1].Captured
+		unit := max(coarsest(l[0].Loss), coarsest(l[1].Loss), tensor.Float32.Eps())
+		if math.Abs(x-y) > 8*unit*max(math.Abs(x), math.Abs(y)) {
+			return &r.Losses[i]
+		}
+	}
+	return nil
 }
 
 // Against compares a trace with that of another run, a: calls are aligned by
@@ -129,46 +143,25 @@ func (t *Trace) merge(fs []*Finding) {
 // against compares two processes.
 func (r *Runs) against(ctx context.Context, a, b *Process, opt Options) ([]*Finding, error) {
 	al := align(a.Calls, b.Calls)
-	var out []*Finding
-	parted := false // something differed before
-	given := 0      // calls that were given different leaves
+	alone := map[*Call]bool{}
+	for _, i := range al.Missing {
+		alone[a.Calls[i]] = true
+	}
+	for _, j := range al.Inserted {
+		alone[b.Calls[j]] = true
+	}
+	for i := range min(len(a.Steps), len(b.Steps)) {
+		r.Losses = append(r.Losses, [2]*Step{a.Steps[i], b.Steps[i]})
+	}
+	w := walk{runs: r, backward: map[*Step]passed{}}
 	for _, at := range al.Pairs {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		p := pair{a.Calls[at[0]], b.Calls[at[1]], parted, opt}
-		p.b.Peer = p.a
-		r.Paired++
-		if x, y := p.a.DType(), p.b.DType(); x != y && x != tensor.Invalid && y != tensor.Invalid {
-			r.Retyped = append(r.Retyped, p.b)
-		}
-		f, state := p.forward()
-		if state != incomparable {
-			r.Compared++
-		}
-		switch {
-		case state == otherLeaf && (!parted || f.Call.Value(f.Target).Parameter):
-			// Behind a difference, a leaf that is no parameter may be a result that was not
-			// recorded.
-			if given++; given == 1 {
-				out = append(out, f)
-			}
-		case state != otherLeaf && f != nil:
-			out = append(out, f)
-		}
-		parted = parted || state > agreeing
-		if f := p.backward(); f != nil {
-			out = append(out, f)
-		}
+		w.add(&pair{a: a.Calls[at[0]], b: b.Calls[at[1]], alone: alone, opt: opt})
 	}
-	if given > 1 {
-		for _, f := range out {
-			if strings.HasSuffix(f.Reason, givenOther) {
-				f.Reason += fmt.Sprintf(", as %d calls were", given)
-				break
-			}
-		}
-	}
+	w.end(b)
+	out := w.out
 	for _, i := range al.Missing {
 		out = append(out, &Finding{Rule: verdict.Missing, Call: a.Calls[i], Reason: "only in the other run"})
 	}
@@ -178,13 +171,87 @@ func (r *Runs) against(ctx context.Context, a, b *Process, opt Options) ([]*Find
 	return out, nil
 }
 
+// A walk goes over the pairs of two processes in order.
+type walk struct {
+	runs   *Runs
+	out    []*Finding
+	parted bool    // something differed before
+	noise  float64 // how far values are apart that agree
+	given  int     // calls that were given different leaves
+	// backward are the pairs up to each loss, until something differs.
+	backward map[*Step]passed
+}
+
+// add compares the next pair.
+func (w *walk) add(p *pair) {
+	p.parted, p.b.Peer = w.parted, p.a
+	w.runs.Paired++
+	if x, y := p.a.DType(), p.b.DType(); x != y && x != tensor.Invalid && y != tensor.Invalid {
+		w.runs.Retyped = append(w.runs.Retyped, p.b)
+	}
+	f, state := p.forward()
+	if state != incomparable {
+		w.runs.Compared++
+	}
+	if state == inherited && !w.parted {
+		f = p.replaced(w.noise)
+	}
+	// Behind a difference, a leaf that is no parameter may be a result that was not recorded.
+	if state == otherLeaf && w.parted && !f.Call.Value(f.Target).Parameter {
+		f = nil
+	} else if state == otherLeaf {
+		if w.given++; w.given > 1 {
+			f = nil
+		}
+	}
+	if f != nil {
+		w.out = append(w.out, f)
+	}
+	w.parted = w.parted || state > agreeing
+	if !w.parted {
+		w.noise = max(w.noise, p.in, p.results)
+		if s := p.b.Step; s != nil && len(p.a.GradOutputs) > 0 && len(p.b.GradOutputs) > 0 &&
+			p.a.Entry.ByOther() == p.b.Entry.ByOther() {
+			w.backward[s] = append(w.backward[s], p)
+		}
+	} else if p.b.Step != nil && p.b.phase()%2 == 0 {
+		delete(w.backward, p.b.Step)
+	}
+	if f := p.backward(); f != nil {
+		w.out = append(w.out, f)
+	}
+}
+
+// end looks at what needs all pairs.
+func (w *walk) end(p *Process) {
+	if w.given > 1 {
+		for _, f := range w.out {
+			if strings.HasSuffix(f.Reason, givenOther) {
+				f.Reason += fmt.Sprintf(", as %d calls were", w.given)
+				break
+			}
+		}
+	}
+	for _, s := range p.Steps {
+		if f := w.backward[s].replacedBackward(); f != nil {
+			w.out = append(w.out, f)
+			return // what follows may have inherited it
+		}
+	}
+}
+
 const givenOther = "the runs were given different ones"
 
 // A pair is a call of another run and the same call of this one.
 type pair struct {
 	a, b   *Call
-	parted bool // something before it differed
+	parted bool           // something before it differed
+	alone  map[*Call]bool // the calls that only one of the runs made
 	opt    Options
+
+	// forward sets how far the inputs and the results are apart, and the input that is apart most.
+	in, results float64
+	at          *Value
 }
 
 // A state is how far two calls agree.
@@ -203,7 +270,7 @@ const (
 // A call diverges if its inputs agree, as far as the rounding of the runs so far
 // allows, and its results do not. Two calls that are both right by themselves can
 // only do that if their other arguments differ.
-func (p pair) forward() (f *Finding, s state) {
+func (p *pair) forward() (f *Finding, s state) {
 	a, b := p.a, p.b
 	// What cannot be read tells nothing.
 	_ = p.opt.within(b, "the two runs' results were not compared", func(opt Options) error {
@@ -211,6 +278,7 @@ func (p pair) forward() (f *Finding, s state) {
 		if err != nil {
 			return err
 		}
+		p.in, p.at = in, at
 		if !p.near(in) {
 			s = inherited
 			if at.From.How == IsLeaf && at.peerOf(a).From.How == IsLeaf && b.phase()%2 != 1 {
@@ -224,6 +292,7 @@ func (p pair) forward() (f *Finding, s state) {
 		if err != nil {
 			return err
 		}
+		p.results = out
 		s = agreeing
 		wrong := [2]bool{a.fails(false), b.fails(false)}
 		if why := p.reason(in, out, 8, wrong, a.judged() && b.judged()); why != "" {
@@ -235,7 +304,7 @@ func (p pair) forward() (f *Finding, s state) {
 }
 
 // backward compares the backward passes, which read the call's arguments too.
-func (p pair) backward() (f *Finding) {
+func (p *pair) backward() (f *Finding) {
 	a, b := p.a, p.b
 	if len(a.Grads) == 0 || len(b.Grads) == 0 || a.Entry.ByOther() != b.Entry.ByOther() {
 		return nil // recorders differ in whose gradients they save
@@ -269,7 +338,7 @@ func (p pair) backward() (f *Finding) {
 
 // near reports whether inputs that are so far apart agree: they differ by rounding
 // alone. Behind a difference, statistics that are nearly equal say nothing.
-func (p pair) near(in float64) bool {
+func (p *pair) near(in float64) bool {
 	if in > 0 && p.parted && slices.ContainsFunc(p.b.Inputs, func(v *Value) bool { return v.summary != nil }) {
 		return false
 	}
@@ -279,7 +348,7 @@ func (p pair) near(in float64) bool {
 // reason says why the results of two calls, given inputs that are in apart, are out
 // apart; "" if rounding is enough. grow is how much more than the inputs' the
 // results' distance may be where nothing is known of either call.
-func (p pair) reason(in, out, grow float64, wrong [2]bool, judged bool) string {
+func (p *pair) reason(in, out, grow float64, wrong [2]bool, judged bool) string {
 	resolution := max(p.a.DType().Eps(), p.b.DType().Eps())
 	what := differing(p.a, p.b)
 	switch {
@@ -299,7 +368,7 @@ func (p pair) reason(in, out, grow float64, wrong [2]bool, judged bool) string {
 	return ""
 }
 
-func (p pair) diverged(at *Value, in, out float64, inputs, why string) *Finding {
+func (p *pair) diverged(at *Value, in, out float64, inputs, why string) *Finding {
 	return &Finding{Rule: verdict.Diverged, Call: p.b, Target: at.Target, Peer: p.a,
 		Reason: fmt.Sprintf("the results differ%s, the %s%s: %s", by(out), inputs, by(in), why)}
 }

@@ -51,7 +51,45 @@ def clipped():
         optimizer.step()
 
 
+class Scaled(torch.autograd.Function):
+    """Copies its input; its gradient is 1 % too large."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 1.01
+
+
+def block(tree, activation, eps=1e-5):
+    """A layer norm, two linear layers around an activation, and an update by AdamW."""
+    shapes = ((20, 8), (8,), (16, 8), (8, 16))
+    embedding, norm, up, down = weights = [torch.randn(s, requires_grad=True) for s in shapes]
+    optimizer = torch.optim.AdamW(weights, lr=0.01, foreach=False)
+    tokens = torch.randint(0, 20, (6,))
+    with optool_capture.record(tree):
+        x = F.embedding(tokens, embedding)
+        y = F.linear(F.layer_norm(x, (8,), norm, eps=eps), up)
+        x = x + F.linear(activation(y), down)
+        F.cross_entropy(F.linear(x, embedding), tokens).backward()
+        optimizer.step()
+
+
+# One program whose activation is computed in other ways, or whose eps is another one.
+blocks = {
+    "block": (F.gelu,),
+    "block-erf": (lambda x: x * 0.5 * (1 + torch.erf(x * 0.5**0.5)),),
+    "block-sigmoid": (lambda x: x * torch.sigmoid(1.702 * x),),
+    "block-scaled": (lambda x: Scaled.apply(F.gelu(x)),),
+    "block-eps": (F.gelu, 1e-3),
+}
+
 os.chdir(HERE)
 for tree in (tied, attention, clipped):
     torch.manual_seed(0)
     tree()
+for tree, program in blocks.items():
+    torch.manual_seed(0)
+    block(tree, *program)

@@ -178,7 +178,8 @@ func finding(f *step.Finding, st reports.Style) string {
 // and has no finding.
 func headline(s string, t *step.Trace, st reports.Style) string {
 	s = st.Wrap(s, 0)
-	if len(t.Findings) == 0 && len(t.GivenUp()) == 0 && 2*t.Judged() >= len(t.Calls()) {
+	apart := t.Runs != nil && t.Runs.LossesApart() != nil
+	if len(t.Findings) == 0 && len(t.GivenUp()) == 0 && !apart && 2*t.Judged() >= len(t.Calls()) {
 		return st.Paint(verdict.Pass, s)
 	}
 	return s
@@ -275,6 +276,10 @@ func nothing(t *step.Trace) string {
 func nothingWrong(t *step.Trace) string {
 	const partly = "Nothing found wrong in what could be judged"
 	switch n, given := t.Judged(), t.GivenUp(); {
+	case t.Runs != nil && t.Runs.LossesApart() != nil:
+		l := t.Runs.LossesApart()
+		return fmt.Sprintf("The losses of step %d differ, %.7g in the other run and %.7g in this one: optool did not find "+
+			"where the runs part, and no call is wrong by itself.", l[1].Number, l[0].Captured, l[1].Captured)
 	case n == 0 && t.Runs != nil && t.Runs.Compared > 0:
 		return "The runs do not diverge; no call could be run again and judged by itself."
 	case n == 0:
@@ -379,6 +384,7 @@ func loss(out *strings.Builder, t *step.Trace, s *step.Step, x Extra) {
 			s.Captured-s.Exact, s.Predicted)
 	}
 	fmt.Fprintf(b, " (%s)\n", s.Loss)
+	lossesOfRuns(b, t)
 	others(b, t, s)
 	without(b, s, x.Without)
 	if n := len(s.Unlinked); n > 0 {
@@ -402,6 +408,24 @@ func loss(out *strings.Builder, t *step.Trace, s *step.Step, x Extra) {
 			math.Abs(rest) > 1e-5*math.Abs(s.Exact) {
 			b.WriteString("the errors of the calls do not add up to the difference: an error is large, or a decision flipped\n")
 		}
+	}
+}
+
+// lossesOfRuns are the losses of two runs.
+func lossesOfRuns(b *strings.Builder, t *step.Trace) {
+	if t.Runs == nil {
+		return
+	}
+	for i, l := range t.Runs.Losses {
+		if i == listed {
+			fmt.Fprintf(b, "and %s more in both runs\n", reports.Count(len(t.Runs.Losses)-i, "step"))
+			return
+		}
+		name := "loss"
+		if len(t.Runs.Losses) > 1 {
+			name = fmt.Sprintf("loss of step %d", l[1].Number)
+		}
+		fmt.Fprintf(b, "%s: other run %.7g, this run %.7g\n", name, l[0].Captured, l[1].Captured)
 	}
 }
 
