@@ -44,6 +44,30 @@ func trace(t *testing.T, tree string) *step.Trace {
 	return tr
 }
 
+// TestScreenOfTwoRuns: both losses, and no all-clear where they differ.
+func TestScreenOfTwoRuns(t *testing.T) {
+	tr := trace(t, "block-sigmoid")
+	if err := tr.Against(context.Background(), trace(t, "block"), options(t)); err != nil {
+		t.Fatal(err)
+	}
+	screen := func() string {
+		var b strings.Builder
+		if err := Screen(&b, tr, Extra{Without: step.Moved{Loss: math.NaN()}}); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	if got := screen(); !strings.Contains(got, "DIVERGED: ") ||
+		!strings.Contains(got, "loss: other run 40.39756, this run 40.23472\n") {
+		t.Errorf("got\n%s", got)
+	}
+	tr.Findings = nil
+	if got := screen(); !strings.Contains(got, "The losses of step 0 differ, 40.39756 in the other run and 40.23472 in this") ||
+		strings.Contains(got, "Nothing") {
+		t.Errorf("without a finding:\n%s", got)
+	}
+}
+
 // TestScreen: the verdict, the way to the loss and the effects, within a screen.
 func TestScreen(t *testing.T) {
 	for _, tc := range []struct {
