@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/capture/collective"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/step"
 )
@@ -52,39 +51,58 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options, plan *Plan) err
 		}
 	}
 	found := append(c.departed(), c.messages()...)
-	var parts []*part
 	stages := c.recorded(c.stages())
 	if err := plan.fits(stages); err != nil {
 		return err
 	}
+	var parts []*part
 	for _, stage := range stages {
-		found = append(found, scales(stage)...)
-		for i, ps := range bySteps(stage) {
-			var best *part
-			for data := range 2 {
-				p := c.newPart(ps, groupsOf(stage))
-				p.data, p.partial = data, len(stages) > 1
-				p.check()
-				if best == nil || p.forward() < best.forward() {
-					best = p
-				}
-				if best.forward() == 0 {
-					break
-				}
-			}
-			found = append(found, best.broken...)
-			if i == 0 {
-				parts = append(parts, best)
-				t.Layouts = append(t.Layouts, best.layout(stage))
-			}
-			if len(best.broken) > 0 {
-				break // what follows begins with what this step left
-			}
-		}
+		first, wrong := c.checkStage(stage, len(stages) > 1)
+		found = append(append(found, scales(stage)...), wrong...)
+		parts = append(parts, first)
+		t.Layouts = append(t.Layouts, first.layout(stage))
 	}
 	if len(found) == 0 {
 		found = tied(parts)
 	}
+	c.conclude(found)
+	return nil
+}
+
+// checkStage checks the recorded steps of processes that run the same program: first is the part of the first step.
+func (c *checker) checkStage(stage []*step.Process, partial bool) (first *part, found []*violation) {
+	for _, ps := range bySteps(stage) {
+		p := c.checkStep(ps, groupsOf(stage), partial)
+		found = append(found, p.broken...)
+		if first == nil {
+			first = p
+		}
+		if len(p.broken) > 0 {
+			break // what follows begins with what this step left
+		}
+	}
+	return first, found
+}
+
+// checkStep checks one step with the data cut along one dimension, and along another one if this finds something.
+func (c *checker) checkStep(ps []*step.Process, groups [][]int, partial bool) (best *part) {
+	for data := range 2 {
+		p := c.newPart(ps, groups)
+		p.data, p.partial = data, partial
+		p.check()
+		if best == nil || p.forward() < best.forward() {
+			best = p
+		}
+		if best.forward() == 0 {
+			break
+		}
+	}
+	return best
+}
+
+// conclude adds what was found to the findings of the trace, and takes out those that it explains.
+func (c *checker) conclude(found []*violation) {
+	t := c.trace
 	t.Findings = slices.DeleteFunc(t.Findings, func(f *step.Finding) bool {
 		return f.Rule == verdict.Changed && (c.summed[f.Call] || len(found) > 0 && c.behind[f.Call])
 	})
@@ -103,7 +121,6 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options, plan *Plan) err
 			t.Findings = append([]*step.Finding{f}, t.Findings...)
 		}
 	}
-	return nil
 }
 
 // bySteps are processes with the calls of one recorded step each, of the steps that all of them recorded: the sums of
@@ -240,15 +257,14 @@ next:
 // which it first received one.
 func (c *checker) receivers(p *step.Process) (out []int) {
 	for _, call := range p.Calls {
-		name := collective.Name(call.Op)
-		if call.Entry.Within >= 0 || !slices.Contains([]string{"send", "isend", "recv", "irecv"}, name) {
+		if !messaging(call) {
 			continue
 		}
 		_, peer := c.message(call)
 		if peer < 0 || slices.Contains(out, peer) || slices.Contains(out, -1-peer) {
 			continue
 		}
-		if name == "recv" || name == "irecv" {
+		if receives(call) {
 			peer = -1 - peer
 		}
 		out = append(out, peer)

@@ -187,8 +187,7 @@ func (p *part) dual(values map[int]*array, places []place) []place {
 // passGradient checks that the gradient that the ranks have together is the same on both sides of a call that passes
 // values from rank to rank.
 func (p *part) passGradient(s *site, sides map[int]*side) {
-	if len(s.in) == 0 || len(s.out) != 1 || s.in[0] == nil || s.out[0] == nil || s.in[0].places == nil ||
-		s.out[0].places == nil || s.in[0].lost || s.out[0].lost {
+	if len(s.in) == 0 || len(s.out) != 1 || !s.in[0].sound() || !s.out[0].sound() {
 		return
 	}
 	given := p.column(sides, func(d *side) *array { return d.gradOuts[0] })

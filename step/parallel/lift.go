@@ -8,7 +8,6 @@ import (
 
 	"github.com/optool/optool/capture/collective"
 	"github.com/optool/optool/step"
-	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
 )
 
@@ -44,20 +43,22 @@ func (p *part) lift(s *site) {
 		s.in[i] = p.lookup(sides, input(i))
 	}
 	s.out = make([]*info, len(lead.outs))
-	defer func() {
-		for j, o := range s.out {
-			if o != nil {
-				o.made = s
-			}
-			p.know(sides, output(j), o)
-		}
-	}()
 	if s.seam && !p.descend(s, sides) {
 		p.pass(s, sides)
+	} else if !s.seam && s.inner == nil {
+		p.liftOwn(s, sides)
 	}
-	if s.seam || s.inner != nil {
-		return
+	for j, o := range s.out {
+		if o != nil {
+			o.made = s
+		}
+		p.know(sides, output(j), o)
 	}
+}
+
+// liftOwn lifts a call that each rank computes by itself.
+func (p *part) liftOwn(s *site, sides map[int]*side) {
+	lead := sides[p.ranks[0]]
 	if out, ok := lead.rec.Kwargs.Get("out"); ok && out != nil {
 		return // what it writes to says nothing
 	}
@@ -65,11 +66,8 @@ func (p *part) lift(s *site) {
 		p.positions(s, sides)
 		return // sizes and numbers: what it is shows where it is read
 	}
-	if slices.ContainsFunc(s.in, func(n *info) bool { return n != nil && n.lost && n.places == nil }) {
-		p.lose(s)
-		return
-	}
-	if p.unsummed(s) || !p.compares(s, sides) {
+	if slices.ContainsFunc(s.in, func(n *info) bool { return n.astray() && n.places == nil }) ||
+		p.unsummed(s) || !p.compares(s, sides) {
 		p.lose(s)
 		return
 	}
@@ -78,9 +76,8 @@ func (p *part) lift(s *site) {
 	case errors.Is(local.err, errRandom):
 		p.random(s, sides)
 	case local.err != nil:
-		return
 	case local.differ && p.rankwise(s, sides, local):
-	case slices.ContainsFunc(s.in, func(n *info) bool { return n != nil && n.places == nil }):
+	case slices.ContainsFunc(s.in, (*info).unplaced):
 		p.liftUntyped(s, sides, local)
 	default:
 		p.liftTyped(s, sides, local)
@@ -110,12 +107,24 @@ type localRun struct {
 	err    error
 }
 
-func (p *part) local(sides map[int]*side) *localRun {
-	lead := sides[p.ranks[0]]
+func newLocalRun(lead *side) *localRun {
 	l := &localRun{}
 	for range lead.outs {
 		l.outs = append(l.outs, map[int]*array{})
 	}
+	return l
+}
+
+// add notes the results of a rank.
+func (l *localRun) add(rank int, outs []*array) {
+	for j, a := range outs {
+		l.outs[j][rank] = a
+	}
+}
+
+func (p *part) local(sides map[int]*side) *localRun {
+	lead := sides[p.ranks[0]]
+	l := newLocalRun(lead)
 	text := lead.arguments()
 	for _, r := range p.ranks {
 		outs, err := sides[r].outs, error(nil)
@@ -126,9 +135,7 @@ func (p *part) local(sides map[int]*side) *localRun {
 			l.err = err
 			return l
 		}
-		for j, a := range outs {
-			l.outs[j][r] = a
-		}
+		l.add(r, outs)
 		l.differ = l.differ || sides[r].arguments() != text
 	}
 	return l
@@ -250,18 +257,9 @@ func (p *part) settle(s *site, sides map[int]*side, in [][]place) {
 // try runs the call on whole values; outs are nil if the ranks' results make nothing of what it gives.
 func (p *part) try(s *site, sides map[int]*side, local *localRun, in [][]place) (outs [][]place, why string) {
 	lead := sides[p.ranks[0]]
-	now := map[*tensor.Tensor]*tensor.Tensor{}
-	wholes := make([]*array, len(lead.ins))
-	for i, a := range lead.ins {
-		if in[i] == nil {
-			return nil, nowhere
-		}
-		w := p.join(p.column(sides, func(d *side) *array { return d.ins[i].array }), in[i])
-		if w == nil {
-			return nil, "the parts of an argument do not fit each other"
-		}
-		wholes[i] = w
-		now[a.tensor] = w.tensor()
+	wholes, why := p.wholes(sides, in)
+	if why != "" {
+		return nil, why
 	}
 	if k, ok := p.scaling(s, lead, in); ok {
 		return k, ""
@@ -273,41 +271,62 @@ func (p *part) try(s *site, sides map[int]*side, local *localRun, in [][]place) 
 	if lead.rec.Placed != "" && len(lead.outs) > 0 {
 		tolerance = lead.outs[0].rounding(len(p.ranks))
 	}
-	got, err := p.checker.run(lead, now, nil)
+	got, err := p.checker.runOn(lead, wholes)
 	name := method(s.op)
 	if err != nil && !reshaping[name] && !cutting[name] {
 		return nil, notFit + err.Error()
 	}
 	outs = make([][]place, len(lead.outs))
-	for j := range lead.outs {
+	for j, parts := range local.outs {
 		if reshaping[name] {
-			cands := p.outcomes(len(local.outs[j][p.ranks[0]].shape), in[:1])
-			p.merging(cands, in[0], lead.ins[0].array.shape)
-			if ps, ok := p.match(local.outs[j], wholes[0], cands, true, 0); ok {
-				outs[j] = ps
+			if outs[j] = p.reshaped(parts, wholes[0], in[0], lead.ins[0].array.shape); outs[j] != nil {
 				continue
 			}
 		}
 		if err == nil {
 			cands := p.outcomes(len(got[j].shape), in)
-			if ps, ok := p.match(local.outs[j], got[j], cands, false, tolerance); ok {
+			if ps, ok := p.match(parts, got[j], cands, false, tolerance); ok {
 				outs[j] = ps
 				continue
 			}
 		}
-		if cutting[name] && len(lead.ins) == 1 && len(local.outs[j][p.ranks[0]].shape) == len(wholes[0].shape) {
+		switch {
+		case cutting[name] && len(lead.ins) == 1 && len(parts[p.ranks[0]].shape) == len(wholes[0].shape):
 			outs[j] = in[0] // the parts of each rank are parts of the whole in some order
-			continue
-		}
-		if name == "expand" || name == "expand_as" {
+		case expanding[name]:
 			return nil, "parts are expanded"
+		case lead.outs[j].dtype.IsFloat() && !folding[name]: // what local numbers mean shows where they are read
+			return nil, "the ranks' results make nothing of what whole values give"
 		}
-		if !lead.outs[j].dtype.IsFloat() || folding[name] {
-			continue // what local numbers mean shows where they are read
-		}
-		return nil, "the ranks' results make nothing of what whole values give"
 	}
 	return outs, ""
+}
+
+// wholes are the whole values of the arguments of a call that lie at places on the ranks, or why there are none.
+func (p *part) wholes(sides map[int]*side, in [][]place) (out []*array, why string) {
+	for i := range sides[p.ranks[0]].ins {
+		if in[i] == nil {
+			return nil, nowhere
+		}
+		w := p.join(p.column(sides, func(d *side) *array { return d.ins[i].array }), in[i])
+		if w == nil {
+			return nil, "the parts of an argument do not fit each other"
+		}
+		out = append(out, w)
+	}
+	return out, ""
+}
+
+// reshaped are the places of parts that have the elements of a whole value in another shape; nil if they have others.
+// The whole value lay at places before, in parts of shape was.
+func (p *part) reshaped(parts map[int]*array, all *array, at []place, was []int) []place {
+	cands := p.outcomes(len(parts[p.ranks[0]].shape), [][]place{at})
+	p.merging(cands, at, was)
+	ps, ok := p.match(parts, all, cands, true, 0)
+	if !ok {
+		return nil
+	}
+	return ps
 }
 
 // merging adds the places that arise where a sharded dimension is made one with those before it.
@@ -329,8 +348,8 @@ func (p *part) merging(cands [][]place, in []place, shape []int) {
 	}
 }
 
-// Operators that see the same elements in another shape, that take parts, and whose results on parts of what they run
-// over make nothing by themselves.
+// Operators that see the same elements in another shape, that take parts, that repeat elements, and whose results on
+// parts of what they run over make nothing by themselves.
 var (
 	reshaping = setOf("view", "reshape", "flatten", "unflatten", "view_as", "reshape_as", "squeeze", "unsqueeze",
 		"contiguous")
@@ -340,7 +359,8 @@ var (
 		"copy", "to", "detach", "narrow", "unbind", "movedim", "t", "size", "unsqueeze", "squeeze", "wait")
 	cutting = setOf("chunk", "split", "split_with_sizes", "tensor_split", "narrow", "unbind", "getitem",
 		"unsafe_chunk")
-	folding = setOf("softmax", "log_softmax", "logsumexp", "norm", "vector_norm", "var", "std", "var_mean", "max",
+	expanding = setOf("expand", "expand_as")
+	folding   = setOf("softmax", "log_softmax", "logsumexp", "norm", "vector_norm", "var", "std", "var_mean", "max",
 		"min",
 		"amax", "amin", "topk", "sort", "cumsum", "argmax", "argsort", "prod", "clip_grad_norm", "get_total_norm")
 )
@@ -436,113 +456,117 @@ func numberOf(v value.Value) (float64, bool) {
 // or the call itself.
 func (p *part) violated(s *site, sides map[int]*side, local *localRun, why string) {
 	lead := sides[p.ranks[0]]
-	known := true
-	for i := range lead.ins {
-		known = known && (s.in[i] == nil || !s.in[i].lost)
-	}
 	for i, a := range lead.ins {
 		if s.in[i] == nil && a.name == "" && a.tensor.RequiresGrad && !p.same(sides, i) {
 			p.lose(s) // a value that was computed in a way that is not known, such as the rows of an expert
 			return
 		}
 	}
-	// With the parameters of the first rank on all: do they fit then?
-	mended, names := map[int]*side{}, []string(nil)
+	known := !slices.ContainsFunc(s.in, (*info).astray)
+	if mended, names := p.withFirst(s, sides); len(names) > 0 && p.fitsWith(s, mended) {
+		p.found(known, &violation{kind: "replica", site: s, ranks: p.ranks, target: p.target(lead, names),
+			reason: fmt.Sprintf("%s is not the same on ranks %s, and it is no part of a sharded one: the call "+
+				"fits its other arguments only if all ranks have the same", strings.Join(names, ", "),
+				rankList(p.ranks))})
+		return
+	}
+	if !p.overcounted(s, sides, known) {
+		p.found(known, &violation{kind: p.faultKind(s, sides, why), site: s, ranks: p.ranks, target: "output[0]",
+			reason: fmt.Sprintf("%s; together the results of ranks %s are not what the call gives on the whole (%s)",
+				p.argumentsText(s, sides), rankList(p.ranks), why)})
+	}
+	p.guess(s, sides)
+}
+
+// withFirst are the sides of a call with the parameters of the first rank on all, and the names of those that differed.
+func (p *part) withFirst(s *site, sides map[int]*side) (mended map[int]*side, names []string) {
+	mended = map[int]*side{}
 	for _, r := range p.ranks {
 		d := *sides[r]
 		d.ins = slices.Clone(d.ins)
 		mended[r] = &d
 	}
-	for i, a := range lead.ins {
-		if s.in[i] != nil || !a.tensor.RequiresGrad && a.name == "" {
+	for i, a := range sides[p.ranks[0]].ins {
+		if s.in[i] != nil || !a.tensor.RequiresGrad && a.name == "" || p.same(sides, i) {
 			continue
 		}
-		for m := range p.dims {
-			if !p.equal(m, p.column(sides, func(d *side) *array { return d.ins[i].array }), 0) {
-				names = append(names, nameOf(a, i))
-				for _, r := range p.ranks {
-					mended[r].ins[i].array = a.array
-				}
-				break
-			}
-		}
-	}
-	if len(names) > 0 {
-		again := &localRun{}
-		for range lead.outs {
-			again.outs = append(again.outs, map[int]*array{})
-		}
+		names = append(names, nameOf(a, i))
 		for _, r := range p.ranks {
-			now := map[*tensor.Tensor]*tensor.Tensor{}
-			for _, a := range mended[r].ins {
-				now[a.tensor] = a.array.tensor()
-			}
-			outs, err := p.checker.run(mended[r], now, nil)
-			if err != nil {
-				break
-			}
-			for j, a := range outs {
-				again.outs[j][r] = a
-			}
-		}
-		lists := make([][][]place, len(lead.ins))
-		for i := range lead.ins {
-			lists[i] = p.candidates(i, s, mended)
-		}
-		complete := !slices.ContainsFunc(again.outs, func(o map[int]*array) bool { return len(o) < len(p.ranks) })
-		if complete && combinations(lists, func(in [][]place) bool {
-			outs, _ := p.try(s, mended, again, in)
-			if outs == nil {
-				return false
-			}
-			for j, ps := range outs {
-				s.out[j] = &info{places: ps, lost: true}
-			}
-			p.settle(s, mended, slices.Clone(in))
-			return true
-		}) {
-			p.found(known, &violation{kind: "replica", site: s, ranks: p.ranks, target: p.target(lead, names),
-				reason: fmt.Sprintf("%s is not the same on ranks %s, and it is no part of a sharded one: the call "+
-					"fits "+
-					"its other arguments only if all ranks have the same", strings.Join(names, ", "),
-					rankList(p.ranks))})
-			return
+			mended[r].ins[i].array = a.array
 		}
 	}
-	if p.overcounted(s, sides, known) {
-		p.guess(s, sides)
-		return
+	return mended, names
+}
+
+// fitsWith reports whether a call fits with other arguments than the recorded ones; it notes the places if so.
+func (p *part) fitsWith(s *site, sides map[int]*side) bool {
+	lead := sides[p.ranks[0]]
+	again := p.rerun(sides)
+	if again.err != nil {
+		return false
 	}
-	kind := "shard"
-	if p.unreduced(s, sides) {
-		kind = "collective"
+	lists := make([][][]place, len(lead.ins))
+	for i := range lead.ins {
+		lists[i] = p.candidates(i, s, sides)
 	}
+	return combinations(lists, func(in [][]place) bool {
+		outs, _ := p.try(s, sides, again, in)
+		if outs == nil {
+			return false
+		}
+		for j, ps := range outs {
+			s.out[j] = &info{places: ps, lost: true}
+		}
+		p.settle(s, sides, slices.Clone(in))
+		return true
+	})
+}
+
+// rerun computes a call of each rank on the arguments of its side.
+func (p *part) rerun(sides map[int]*side) *localRun {
+	l := newLocalRun(sides[p.ranks[0]])
+	for _, r := range p.ranks {
+		var ins []*array
+		for _, a := range sides[r].ins {
+			ins = append(ins, a.array)
+		}
+		outs, err := p.checker.runOn(sides[r], ins)
+		if err != nil {
+			l.err = err
+			return l
+		}
+		l.add(r, outs)
+	}
+	return l
+}
+
+// faultKind is the kind of a fault that a call of all ranks makes itself.
+func (p *part) faultKind(s *site, sides map[int]*side, why string) string {
+	switch lead := sides[p.ranks[0]]; {
+	case why == averaged:
+		return "scale"
+	case !slices.ContainsFunc(lead.outs, func(a *array) bool { return len(a.x) != 1 }):
+		return "scale" // a mean over parts of other sizes, or a quotient by a count of one rank
+	case p.unreduced(s, sides), !multilinear(s.op) && slices.ContainsFunc(s.in, (*info).isPartial):
+		return "collective"
+	}
+	return "shard"
+}
+
+// argumentsText says how each argument of a call lies on the ranks.
+func (p *part) argumentsText(s *site, sides map[int]*side) string {
 	var text []string
-	if !slices.ContainsFunc(lead.outs, func(a *array) bool { return len(a.x) != 1 }) {
-		kind = "scale" // a mean over parts of other sizes, or a quotient by a count of one rank
-	}
-	for i, a := range lead.ins {
-		n := s.in[i]
-		switch {
+	for i, a := range sides[p.ranks[0]].ins {
+		switch n := s.in[i]; {
 		case n != nil && n.places != nil:
 			text = append(text, nameOf(a, i)+" is "+placesText(n.places))
-			if slices.ContainsFunc(n.places, func(q place) bool { return q.kind == partial }) && kind == "shard" &&
-				!multilinear(s.op) {
-				kind = "collective"
-			}
 		case p.same(sides, i):
 			text = append(text, nameOf(a, i)+" is the same on all ranks")
 		default:
 			text = append(text, nameOf(a, i)+" differs between the ranks")
 		}
 	}
-	if why == averaged {
-		kind = "scale"
-	}
-	p.found(known, &violation{kind: kind, site: s, ranks: p.ranks, target: "output[0]",
-		reason: fmt.Sprintf("%s; together the results of ranks %s are not what the call gives on the whole (%s)",
-			strings.Join(text, ", "), rankList(p.ranks), why)})
-	p.guess(s, sides)
+	return strings.Join(text, ", ")
 }
 
 // multilinear reports whether partial sums may go through an operator.
@@ -698,46 +722,25 @@ func (p *part) descend(s *site, sides map[int]*side) (ok bool) {
 func (p *part) pass(s *site, sides map[int]*side) {
 	lead := sides[p.ranks[0]]
 	name := collective.Name(s.op)
-	from := 0
-	switch {
-	case slices.Contains([]string{"all_gather", "all_gather_into_tensor", "reduce_scatter_tensor", "all_to_all_single",
-		"all_gather_base", "reduce_scatter_base"}, name):
-		from = len(lead.ins) - 1
-	case len(lead.ins) == 0 || name == "barrier":
+	if len(lead.ins) == 0 || name == "barrier" {
 		return
 	}
-	n := s.in[from]
-	values := p.column(sides, func(d *side) *array { return d.ins[from].array })
-	type result struct {
-		values map[int]*array
-		keep   func(*info)
+	from := 0
+	if gathering[name] {
+		from = len(lead.ins) - 1
 	}
-	var results []result
-	for j := range lead.outs {
-		results = append(results, result{p.column(sides, func(d *side) *array { return d.outs[j] }),
-			func(n *info) { s.out[j] = n }})
-	}
-	for i := range lead.ins {
-		after := p.column(sides, func(d *side) *array {
-			if d.after[i] == nil && i == from && name == "all_reduce" {
-				return d.ins[i].array
-			}
-			return d.after[i]
-		})
-		if name != "" && after != nil {
-			results = append(results, result{after, func(n *info) { p.know(sides, changed(i, after), n) }})
-		}
-	}
-	if n == nil {
+	results := p.passed(s, sides, from)
+	if s.in[from] == nil {
 		if cands := p.candidates(from, s, sides); len(cands) == 1 {
-			n = &info{places: cands[0], orphan: true}
-			s.in[from] = n
+			s.in[from] = &info{places: cands[0], orphan: true}
 		}
 	}
+	n := s.in[from]
 	if n == nil || n.rows != nil {
 		p.moved(s, sides)
 		return
 	}
+	values := p.column(sides, func(d *side) *array { return d.ins[from].array })
 	tolerance := lead.ins[from].array.rounding(len(p.ranks))
 	for _, r := range results {
 		if r.values == nil {
@@ -751,35 +754,81 @@ func (p *part) pass(s *site, sides map[int]*side) {
 		if all == nil {
 			continue
 		}
-		cands := p.outcomes(len(r.values[p.ranks[0]].shape), [][]place{n.places, p.everywhere(sum(1))})
-		for m, d := range p.dims {
-			cands[m] = append(cands[m], place{kind: replicated, factor: n.places[m].factor * float64(d.size)},
-				sum(n.places[m].factor*float64(d.size)))
-		}
-		if ps, ok := p.match(r.values, all, cands, false, tolerance); ok {
+		if ps := p.passedPlaces(n, r.values, all, tolerance); ps != nil {
 			r.keep(&info{places: ps, lost: n.lost, reduced: p.reduces(n.places, ps), made: s})
 			continue
 		}
-		if swaps(s.op) || slices.ContainsFunc(p.checker.inside[lead.call],
-			func(c *step.Call) bool { return swaps(c.Op) }) {
+		if p.checker.swaps(s.op, lead.call) {
 			p.moved(s, sides)
 			continue
 		}
-		if !all.dtype.IsFloat() || !reducesPlainly(lead) || len(results) > 1 ||
-			len(all.x) != len(r.values[p.ranks[0]].x) &&
-				len(lead.outs) == 0 {
+		resized := len(all.x) != len(r.values[p.ranks[0]].x) && len(lead.outs) == 0
+		if !all.dtype.IsFloat() || !reducesPlainly(lead) || len(results) > 1 || resized {
 			continue
 		}
 		p.found(!n.lost && !n.orphan, &violation{kind: "collective", site: s, ranks: p.ranks, target: "output[0]",
 			reason: fmt.Sprintf("its argument is %s over ranks %s; what the ranks have after it does not make the "+
-				"same whole: parts "+
-				"are in another order, or others were added", placesText(n.places), rankList(p.ranks))})
+				"same whole: parts are in another order, or others were added", placesText(n.places),
+				rankList(p.ranks))})
 		r.keep(&info{lost: true})
 	}
 }
 
-// swaps reports whether an exchange gives every rank a part of every other: which parts, the program decides.
-func swaps(op string) bool { return strings.HasPrefix(collective.Name(op), "all_to_all") }
+// gathering are the collectives that take the values to write to before the ones that they send.
+var gathering = setOf("all_gather", "all_gather_into_tensor", "reduce_scatter_tensor", "all_to_all_single",
+	"all_gather_base", "reduce_scatter_base")
+
+// A passed is a value that the ranks have after a call that moves values between them.
+type passed struct {
+	values map[int]*array // nil where a rank has none
+	keep   func(*info)    // notes what is known of it
+}
+
+// passed are the results of a call that moves argument from between ranks, and the arguments that a collective wrote.
+func (p *part) passed(s *site, sides map[int]*side, from int) (out []passed) {
+	lead := sides[p.ranks[0]]
+	for j := range lead.outs {
+		out = append(out, passed{p.column(sides, func(d *side) *array { return d.outs[j] }),
+			func(n *info) { s.out[j] = n }})
+	}
+	name := collective.Name(s.op)
+	if name == "" {
+		return out
+	}
+	for i := range lead.ins {
+		after := p.column(sides, func(d *side) *array {
+			if d.after[i] == nil && i == from && name == "all_reduce" {
+				return d.ins[i].array
+			}
+			return d.after[i]
+		})
+		if after != nil {
+			out = append(out, passed{after, func(n *info) { p.know(sides, changed(i, after), n) }})
+		}
+	}
+	return out
+}
+
+// passedPlaces are the places by which values make a whole one, or its sum over ranks; nil if they make something else.
+func (p *part) passedPlaces(n *info, values map[int]*array, all *array, tolerance float64) []place {
+	cands := p.outcomes(len(values[p.ranks[0]].shape), [][]place{n.places, p.everywhere(sum(1))})
+	for m, d := range p.dims {
+		factor := n.places[m].factor * float64(d.size)
+		cands[m] = append(cands[m], place{kind: replicated, factor: factor}, sum(factor))
+	}
+	ps, ok := p.match(values, all, cands, false, tolerance)
+	if !ok {
+		return nil
+	}
+	return ps
+}
+
+// swaps reports whether a call, or one inside of it, gives every rank a part of every other: which parts, the program
+// decides.
+func (c *checker) swaps(op string, call *step.Call) bool {
+	swap := func(op string) bool { return strings.HasPrefix(collective.Name(op), "all_to_all") }
+	return swap(op) || slices.ContainsFunc(c.inside[call], func(c *step.Call) bool { return swap(c.Op) })
+}
 
 // reducesPlainly reports whether a collective adds up or moves, and takes no maximum or product.
 func reducesPlainly(d *side) bool {

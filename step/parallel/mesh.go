@@ -30,6 +30,11 @@ func (d *dimension) of(rank int) []int {
 	return []int{rank}
 }
 
+// has reports whether a group is one of the dimension.
+func (d *dimension) has(group []int) bool {
+	return slices.ContainsFunc(d.groups, func(g []int) bool { return slices.Equal(g, group) })
+}
+
 // newMesh finds the dimensions from the groups over which the ranks communicated. Where these make no grid,
 // all ranks are one group.
 func newMesh(ranks []int, groups [][]int) *mesh {
@@ -50,53 +55,49 @@ func gridOf(ranks []int, groups [][]int) []dimension {
 		if len(g) < 2 || slices.ContainsFunc(g, func(r int) bool { return !slices.Contains(ranks, r) }) {
 			continue
 		}
-		place := -1
-		for i, d := range dims {
-			if d.size != len(g) {
-				continue
-			}
-			if slices.ContainsFunc(d.groups, func(h []int) bool { return slices.Equal(g, h) }) {
-				place = i
-				break
-			}
-			if place < 0 && !slices.ContainsFunc(d.groups, func(h []int) bool { return overlap(g, h) }) {
-				place = i
-			}
+		if slices.ContainsFunc(dims, func(d dimension) bool { return d.has(g) }) {
+			continue
 		}
+		place := slices.IndexFunc(dims, func(d dimension) bool {
+			return d.size == len(g) && !slices.ContainsFunc(d.groups, func(h []int) bool { return overlap(g, h) })
+		})
 		if place < 0 {
 			dims = append(dims, dimension{size: len(g)})
 			place = len(dims) - 1
 		}
-		if d := &dims[place]; !slices.ContainsFunc(d.groups, func(h []int) bool { return slices.Equal(g, h) }) {
-			d.groups = append(d.groups, g)
-		}
+		dims[place].groups = append(dims[place].groups, g)
 	}
 	dims = slices.DeleteFunc(dims, func(d dimension) bool { return d.size*len(d.groups) != len(ranks) })
 	if product(dims) != len(ranks) {
 		dims = slices.DeleteFunc(dims, func(d dimension) bool { return d.size == len(ranks) })
 	}
-	if n := product(dims); n > 1 && n < len(ranks) && len(ranks)%n == 0 { // one along which nothing was exchanged
-		byPlace := map[string][]int{}
-		rest := dimension{size: len(ranks) / n}
-		for _, r := range ranks {
-			var place []int
-			for _, d := range dims {
-				place = append(place, slices.Index(d.of(r), r))
-			}
-			byPlace[fmt.Sprint(place)] = append(byPlace[fmt.Sprint(place)], r)
-		}
-		for _, r := range ranks {
-			for _, g := range byPlace {
-				if g[0] == r {
-					rest.groups = append(rest.groups, g)
-				}
-			}
-		}
+	if n := product(dims); n > 1 && n < len(ranks) && len(ranks)%n == 0 {
+		rest := restOf(ranks, dims, len(ranks)/n)
 		if !slices.ContainsFunc(rest.groups, func(g []int) bool { return len(g) != rest.size }) {
 			dims = append(dims, rest)
 		}
 	}
 	return dims
+}
+
+// restOf is a dimension along which nothing was exchanged: its groups are the ranks at the same place in all others.
+func restOf(ranks []int, dims []dimension, size int) dimension {
+	rest := dimension{size: size}
+	number := map[string]int{} // of the group, by place
+	for _, r := range ranks {
+		var place []int
+		for _, d := range dims {
+			place = append(place, slices.Index(d.of(r), r))
+		}
+		k, known := number[fmt.Sprint(place)]
+		if !known {
+			k = len(rest.groups)
+			number[fmt.Sprint(place)] = k
+			rest.groups = append(rest.groups, nil)
+		}
+		rest.groups[k] = append(rest.groups[k], r)
+	}
+	return rest
 }
 
 func product(dims []dimension) int {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/capture/collective"
@@ -39,38 +40,17 @@ func (c *checker) departed() []*violation {
 // messages checks the values that ranks send to each other: each is received, and the gradient of a value that was
 // received goes back to the call that made it. Package step checks that what arrives is what was sent.
 func (c *checker) messages() []*violation {
-	calls := map[*capture.Entry]*step.Call{}
-	sent, received := map[[2]int][]*step.Call{}, map[[2]int][]*step.Call{}
-	there := map[int]bool{}
-	for _, p := range c.trace.Processes {
-		there[p.Rank] = len(p.Calls) > 0 && !p.Calls[0].Entry.Unended
-	}
-	for _, p := range c.trace.Processes {
-		for _, call := range p.Calls {
-			name := collective.Name(call.Op)
-			if call.Entry.Within >= 0 || !slices.Contains([]string{"send", "isend", "recv", "irecv"}, name) {
-				continue
-			}
-			calls[call.Entry] = call
-			switch _, peer := c.message(call); {
-			case peer < 0 || !there[peer] || !there[p.Rank] || call.Entry.GroupName == "":
-			case name == "send" || name == "isend":
-				sent[[2]int{p.Rank, peer}] = append(sent[[2]int{p.Rank, peer}], call)
-			default:
-				received[[2]int{peer, p.Rank}] = append(received[[2]int{peer, p.Rank}], call)
-			}
-		}
-	}
-	if v := lonely(sent, received); v != nil {
+	m := c.mail()
+	if v := lonely(m.sent, m.received); v != nil {
 		return []*violation{v}
 	}
 	var passed []message
-	for _, call := range calls {
+	for _, call := range m.calls {
 		x := c.trace.Exchange(call)
 		if len(x) != 2 || x[0] != call.Entry {
 			continue
 		}
-		s, r := calls[x[0]], calls[x[1]]
+		s, r := m.calls[x[0]], m.calls[x[1]]
 		d, _ := c.message(s)
 		e, _ := c.message(r)
 		if d == nil || e == nil {
@@ -91,6 +71,47 @@ func (c *checker) messages() []*violation {
 	}
 	return nil
 }
+
+// A mail is the calls that send and receive messages.
+type mail struct {
+	calls          map[*capture.Entry]*step.Call
+	sent, received map[[2]int][]*step.Call // by the ranks that send and receive, where both were recorded whole
+}
+
+func (c *checker) mail() mail {
+	m := mail{map[*capture.Entry]*step.Call{}, map[[2]int][]*step.Call{}, map[[2]int][]*step.Call{}}
+	there := map[int]bool{}
+	for _, p := range c.trace.Processes {
+		there[p.Rank] = len(p.Calls) > 0 && !p.Calls[0].Entry.Unended
+	}
+	for _, p := range c.trace.Processes {
+		for _, call := range p.Calls {
+			if !messaging(call) {
+				continue
+			}
+			m.calls[call.Entry] = call
+			_, peer := c.message(call)
+			if peer < 0 || !there[peer] || !there[p.Rank] || call.Entry.GroupName == "" {
+				continue
+			}
+			if receives(call) {
+				m.received[[2]int{peer, p.Rank}] = append(m.received[[2]int{peer, p.Rank}], call)
+			} else {
+				m.sent[[2]int{p.Rank, peer}] = append(m.sent[[2]int{p.Rank, peer}], call)
+			}
+		}
+	}
+	return m
+}
+
+// messaging reports whether a call of the program itself sends or receives a message.
+func messaging(call *step.Call) bool {
+	name := collective.Name(call.Op)
+	return call.Entry.Within < 0 && slices.Contains([]string{"send", "isend", "recv", "irecv"}, name)
+}
+
+// receives reports whether a call that is messaging receives.
+func receives(call *step.Call) bool { return strings.HasSuffix(collective.Name(call.Op), "recv") }
 
 // lonely finds two ranks of which one sends more messages than the other receives, or receives more.
 func lonely(sent, received map[[2]int][]*step.Call) *violation {
@@ -157,28 +178,35 @@ func (c *checker) returned(there []message) *violation {
 		if made == nil || given == nil || made.gradOuts[0] == nil || len(made.gradOuts[0].x) != len(given.x) {
 			continue
 		}
-		got := made.gradOuts[0]
-		scale := max(got.largest(), given.largest())
-		if nearly(got.x, given.x, max(1e-4, 16*got.dtype.Eps())*scale) {
+		if v := c.otherGradient(there, m, made, given); v != nil {
+			return v
+		}
+	}
+	return nil
+}
+
+// otherGradient says what is wrong with the gradient that the maker of a value got for it: it is another than the one
+// that was given. It is nil if nothing is, or if it is not known what.
+func (c *checker) otherGradient(there []message, m message, made *side, given *array) *violation {
+	got := made.gradOuts[0]
+	scale := max(got.largest(), given.largest())
+	tolerance := max(1e-4, 16*got.dtype.Eps()) * scale
+	if nearly(got.x, given.x, tolerance) {
+		return nil
+	}
+	v := &violation{call: made.call, ranks: []int{m.from, m.to}, target: "grad_output[0]", backward: true}
+	text := fmt.Sprintf("rank %d sent its result to rank %d by %s; the gradient that it gets is ", m.from, m.to, m.sent)
+	if k, ok := got.ratio(given, max(1e-3, 16*got.dtype.Eps())); ok && integral(k, 1e-2) {
+		v.kind, v.reason = "scale", text+fmt.Sprintf("%.4g times that of what rank %d made of it", k, m.to)
+		return v
+	}
+	for _, o := range there {
+		if o.sent == m.sent || o.from != m.from {
 			continue
 		}
-		if k, ok := got.ratio(given, max(1e-3, 16*got.dtype.Eps())); ok && integral(k, 1e-2) {
-			return &violation{kind: "scale", call: made.call, ranks: []int{m.from, m.to}, target: "grad_output[0]",
-				backward: true, reason: fmt.Sprintf("rank %d sent its result to rank %d by %s; the gradient that it "+
-					"gets is %.4g times that of what rank %d made of it", m.from, m.to, m.sent, k, m.to)}
-		}
-		for _, o := range there {
-			if o.sent == m.sent || o.from != m.from {
-				continue
-			}
-			if other := c.readers(o); other != nil && len(other.x) == len(got.x) &&
-				nearly(got.x, other.x, max(1e-4, 16*got.dtype.Eps())*scale) {
-				return &violation{kind: "collective", call: made.call, ranks: []int{m.from, m.to},
-					target: "grad_output[0]", backward: true,
-					reason: fmt.Sprintf("rank %d sent its result to rank %d by %s; the gradient that it gets is "+
-						"that of what %s sent: "+
-						"microbatches were swapped", m.from, m.to, m.sent, o.sent)}
-			}
+		if other := c.readers(o); other != nil && len(other.x) == len(got.x) && nearly(got.x, other.x, tolerance) {
+			v.kind, v.reason = "collective", text+fmt.Sprintf("that of what %s sent: microbatches were swapped", o.sent)
+			return v
 		}
 	}
 	return nil

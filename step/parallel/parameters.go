@@ -49,45 +49,9 @@ func (p *part) tailOf(rank int) *tail {
 		if err != nil {
 			continue
 		}
-		named, copies := 0, strings.Contains(method(c.Op), "copy") // what is copied is the new value
-		for _, a := range d.ins {
-			if a.name != "" {
-				named++
-			}
-		}
 		t.flat = append(t.flat, flatOf(c, d))
-		var largest []float64
-		for i, a := range d.ins {
-			if a.name == "" {
-				key := fmt.Sprint(a.array.shape)
-				if t.others[key] == nil {
-					t.others[key] = map[uint64]*array{}
-				}
-				t.others[key][a.address] = a.array
-				if len(a.array.x) > len(largest) {
-					largest = a.array.x
-				}
-				continue
-			}
-			u := update{call: c, result: d.after[i]}
-			// lists of parameters, of gradients; weight decay has them the other way around
-			for _, k := range beside(i, named, len(d.ins), adds(c.Op)) {
-				if b := d.ins[k]; u.gradient == nil && !copies && b.name == "" &&
-					slices.Equal(b.array.shape, a.array.shape) {
-					u.gradient = b.array
-				}
-			}
-			if u.result == nil && i < len(d.outs) && slices.Equal(d.outs[i].shape, a.array.shape) &&
-				d.outs[i].sum() != a.array.sum() && d.returns(i) {
-				u.result = d.outs[i]
-			}
-			if copies && i == 0 && u.result == nil {
-				u.result = a.array // it left the parameter as it was
-			}
-			if u.gradient != nil || u.result != nil {
-				t.updates[a.name] = append(t.updates[a.name], u)
-			}
-		}
+		t.noteUpdates(c, d)
+		largest := t.noteOthers(d)
 		switch m := method(c.Op); {
 		case isExchange(c.Op):
 			t.exchanges = append(t.exchanges, exchanged{c, largest})
@@ -96,6 +60,65 @@ func (p *part) tailOf(rank int) *tail {
 		}
 	}
 	return t
+}
+
+// noteUpdates notes what a call reads and makes of parameters.
+func (t *tail) noteUpdates(c *step.Call, d *side) {
+	named, copies := 0, strings.Contains(method(c.Op), "copy") // what is copied is the new value
+	for _, a := range d.ins {
+		if a.name != "" {
+			named++
+		}
+	}
+	for i, a := range d.ins {
+		if a.name == "" {
+			continue
+		}
+		u := update{call: c, result: d.after[i]}
+		if !copies {
+			u.gradient = d.gradientBeside(i, named)
+		}
+		switch {
+		case u.result != nil:
+		case i < len(d.outs) && slices.Equal(d.outs[i].shape, a.array.shape) && d.outs[i].sum() != a.array.sum() &&
+			d.returns(i):
+			u.result = d.outs[i]
+		case copies && i == 0:
+			u.result = a.array // it left the parameter as it was
+		}
+		if u.gradient != nil || u.result != nil {
+			t.updates[a.name] = append(t.updates[a.name], u)
+		}
+	}
+}
+
+// gradientBeside is the first argument that belongs to parameter i and has its shape; nil if there is none. Lists of
+// parameters come before those of gradients; weight decay has them the other way around.
+func (d *side) gradientBeside(i, named int) *array {
+	for _, k := range beside(i, named, len(d.ins), adds(d.call.Op)) {
+		if b := d.ins[k]; b.name == "" && slices.Equal(b.array.shape, d.ins[i].array.shape) {
+			return b.array
+		}
+	}
+	return nil
+}
+
+// noteOthers notes the arguments of a call that are no parameters, and gives the elements of the largest.
+func (t *tail) noteOthers(d *side) (largest []float64) {
+	for _, a := range d.ins {
+		if a.name != "" {
+			continue
+		}
+		key := fmt.Sprint(a.array.shape)
+		if t.others[key] == nil {
+			t.others[key] = map[uint64]*array{}
+		}
+		t.others[key][a.address] = a.array
+		if len(a.array.x) > len(largest) {
+			largest = a.array.x
+		}
+	}
+	return largest
 }
 
 // adds reports whether an optimizer adds what an operator reads to parameters, or the decay of weights to gradients.

@@ -39,13 +39,8 @@ func ParsePlan(text string) (*Plan, error) {
 			if words[0] != "mesh" || len(words) < 2 {
 				return nil, fmt.Errorf("%q: want the dimensions first, as in \"mesh dp=2 tp=4\"", line)
 			}
-			for _, w := range words[1:] {
-				name, size, _ := strings.Cut(w, "=")
-				n, err := strconv.Atoi(size)
-				if err != nil || n < 1 || n > 1<<20 || name == "" || slices.Contains(p.names, name) {
-					return nil, fmt.Errorf("%q is no dimension: want NAME=SIZE", w)
-				}
-				p.names, p.sizes = append(p.names, name), append(p.sizes, n)
+			if err := p.parseMesh(words[1:]); err != nil {
+				return nil, err
 			}
 			continue
 		case len(words) < 2:
@@ -56,17 +51,8 @@ func ParsePlan(text string) (*Plan, error) {
 			return nil, fmt.Errorf("%q is no pattern", r.pattern)
 		}
 		for _, w := range words[1:] {
-			if w == "R" {
-				continue
-			}
-			name, kind, _ := strings.Cut(w, "=")
-			at := slices.Index(p.names, name)
-			var dim int
-			if n, err := fmt.Sscanf(kind, "S(%d)", &dim); at < 0 || kind != "R" && (n != 1 || err != nil || dim < 0) {
-				return nil, fmt.Errorf("%q is no placement: want R, or DIMENSION=R or S(N)", w)
-			}
-			if kind != "R" {
-				r.places[at] = place{sharded, dim, 0, 1}
+			if err := p.parsePlacement(w, r.places); err != nil {
+				return nil, err
 			}
 		}
 		p.rules = append(p.rules, r)
@@ -75,6 +61,37 @@ func ParsePlan(text string) (*Plan, error) {
 		return nil, fmt.Errorf("no mesh: want \"mesh dp=2 tp=4\" first")
 	}
 	return p, nil
+}
+
+// parseMesh reads the dimensions of the mesh.
+func (p *Plan) parseMesh(words []string) error {
+	for _, w := range words {
+		name, size, _ := strings.Cut(w, "=")
+		n, err := strconv.Atoi(size)
+		if err != nil || n < 1 || n > 1<<20 || name == "" || slices.Contains(p.names, name) {
+			return fmt.Errorf("%q is no dimension: want NAME=SIZE", w)
+		}
+		p.names, p.sizes = append(p.names, name), append(p.sizes, n)
+	}
+	return nil
+}
+
+// parsePlacement reads a placement into places, of which there is one for each dimension of the mesh.
+func (p *Plan) parsePlacement(word string, places []place) error {
+	if word == "R" {
+		return nil
+	}
+	name, kind, _ := strings.Cut(word, "=")
+	at := slices.Index(p.names, name)
+	if at >= 0 && kind == "R" {
+		return nil
+	}
+	var dim int
+	if n, err := fmt.Sscanf(kind, "S(%d)", &dim); at < 0 || n != 1 || err != nil || dim < 0 {
+		return fmt.Errorf("%q is no placement: want R, or DIMENSION=R or S(N)", word)
+	}
+	places[at] = place{sharded, dim, 0, 1}
+	return nil
 }
 
 // ranks is how many ranks the mesh has.

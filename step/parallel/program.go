@@ -79,6 +79,20 @@ type info struct {
 	reduced int
 }
 
+// unplaced reports whether something is known of a value, but no places.
+func (n *info) unplaced() bool { return n != nil && n.places == nil }
+
+// astray reports whether a value follows from something that is wrong already.
+func (n *info) astray() bool { return n != nil && n.lost }
+
+// sound reports whether the places of a value are known, and nothing before it is wrong.
+func (n *info) sound() bool { return n != nil && n.places != nil && !n.lost }
+
+// isPartial reports whether the ranks' values are known to be parts of a sum.
+func (n *info) isPartial() bool {
+	return n != nil && slices.ContainsFunc(n.places, func(q place) bool { return q.kind == partial })
+}
+
 // A use is the reading of a value whose gradient was recorded.
 type use struct {
 	site   *site
@@ -243,6 +257,15 @@ func (c *checker) run(d *side, now map[*tensor.Tensor]*tensor.Tensor,
 	return outs, err
 }
 
+// runOn computes a call in float64 on other values of its tensors.
+func (c *checker) runOn(d *side, ins []*array) ([]*array, error) {
+	now := map[*tensor.Tensor]*tensor.Tensor{}
+	for i, a := range d.ins {
+		now[a.tensor] = ins[i].tensor()
+	}
+	return c.run(d, now, nil)
+}
+
 var errRandom = fmt.Errorf("random numbers")
 
 // substitute is v with tensors replaced, and other values changed.
@@ -314,9 +337,7 @@ func (p *part) know(sides map[int]*side, of func(*side) argument, n *info) {
 // before: each its own of the parts that a call of all ranks cut.
 func (p *part) lookup(sides map[int]*side, of func(*side) argument) *info {
 	n := p.known(p.ranks[0], of(sides[p.ranks[0]]))
-	lost, pieces := n != nil && n.lost, n != nil && slices.ContainsFunc(n.places, func(q place) bool {
-		return q.kind == partial
-	})
+	lost, pieces := n.astray(), n.isPartial()
 	first, differ := n, false
 	for _, r := range p.ranks[1:] {
 		switch m := p.known(r, of(sides[r])); {

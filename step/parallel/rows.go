@@ -154,31 +154,15 @@ func (p *part) follow(from []numbered, outs map[int]*array, all bool) (to *rows,
 		}
 	}
 	known := map[uint64]int{}
-	index := func(r int) {
-		for _, source := range from {
-			n, _ := source.values[r].rows()
-			for i := range min(n, len(source.of[r])) {
-				k, ok := source.values[r].rowSum(i, w)
-				if !ok || source.of[r][i] < 0 {
-					continue
-				}
-				if o, has := known[k]; !has {
-					known[k] = source.of[r][i]
-				} else if a, b := to.one(o), to.one(source.of[r][i]); a != b {
-					to.same[b] = a
-				}
-			}
-		}
-	}
 	if all {
 		for _, r := range p.ranks {
-			index(r)
+			to.index(known, from, r, w)
 		}
 	}
 	for _, r := range p.ranks {
 		if !all {
 			clear(known)
-			index(r)
+			to.index(known, from, r, w)
 		}
 		n, width := outs[r].rows()
 		if width != w {
@@ -186,16 +170,13 @@ func (p *part) follow(from []numbered, outs map[int]*array, all bool) (to *rows,
 		}
 		unknown := 0
 		for i := range n {
-			sum, ok := outs[r].rowSum(i, w)
-			k, has := known[sum]
-			switch {
-			case !ok:
-				k = -1
-			case !has:
-				k = -1 // made of padding, unless of nothing that is known
-				unknown++
-			default:
-				met = true
+			k := -1
+			if sum, ok := outs[r].rowSum(i, w); ok {
+				if at, has := known[sum]; has {
+					k, met = at, true
+				} else {
+					unknown++ // made of padding, unless of nothing that is known
+				}
 			}
 			to.of[r] = append(to.of[r], k)
 		}
@@ -204,6 +185,25 @@ func (p *part) follow(from []numbered, outs map[int]*array, all bool) (to *rows,
 		}
 	}
 	return to, met
+}
+
+// index notes by their elements which rows of a rank the arguments have, and which cannot be told apart.
+func (n *rows) index(known map[uint64]int, from []numbered, rank, width int) {
+	for _, source := range from {
+		a, of := source.values[rank], source.of[rank]
+		count, _ := a.rows()
+		for i := range min(count, len(of)) {
+			k, ok := a.rowSum(i, width)
+			if !ok || of[i] < 0 {
+				continue
+			}
+			if o, has := known[k]; !has {
+				known[k] = of[i]
+			} else if a, b := n.one(o), n.one(of[i]); a != b {
+				n.same[b] = a
+			}
+		}
+	}
 }
 
 // liftRows follows rows through calls that work on each by itself, and checks them where they meet values of which
@@ -217,17 +217,34 @@ func (p *part) liftRows(s *site, sides map[int]*side) (ok bool) {
 	if len(lead.outs) != 1 {
 		return p.moved(s, sides)
 	}
-	n := s.in[at]
-	if placing[method(s.op)] && p.moved(s, sides) {
+	if placing[method(s.op)] && p.moved(s, sides) || p.rowsMeet(s, sides, at) || p.moved(s, sides) {
 		return true
 	}
 	values := p.column(sides, func(d *side) *array { return d.ins[at].array })
+	outs := p.column(sides, func(d *side) *array { return d.outs[0] })
+	for _, r := range p.ranks {
+		a, _ := values[r].rows()
+		if b, _ := outs[r].rows(); a != b || len(outs[r].shape) != len(values[r].shape) {
+			return false
+		}
+	}
+	s.out[0] = &info{rows: s.in[at].rows, lost: s.in[at].lost}
+	return true
+}
+
+// rowsMeet checks the rows of argument at against those of arguments of which the order is known. ok is false if this
+// says nothing of the result.
+func (p *part) rowsMeet(s *site, sides map[int]*side, at int) (ok bool) {
+	lead, n := sides[p.ranks[0]], s.in[at]
+	if n.lost || !pairs(lead, at) {
+		return false
+	}
 	for i, m := range s.in {
-		if i == at || m == nil || m.lost || n.lost {
+		if i == at || m == nil || m.lost || !lead.ins[i].array.dtype.IsFloat() || !fits(lead, at, i) {
 			continue
 		}
 		other := p.rowsOf(p.column(sides, func(d *side) *array { return d.ins[i].array }), m)
-		if other == nil || !lead.ins[i].array.dtype.IsFloat() || !fits(lead, at, i) || !pairs(lead, at) {
+		if other == nil {
 			continue
 		}
 		if r, wrong := p.differ(n.rows, other); wrong {
@@ -237,8 +254,8 @@ func (p *part) liftRows(s *site, sides map[int]*side) (ok bool) {
 			}
 			p.found(true, &violation{kind: "shard", site: where, ranks: p.ranks, target: "output[0]",
 				reason: fmt.Sprintf("the rows that rank %d gets back are those of other rows of the batch than the "+
-					"ones that %s "+
-					"combines them with: parts were in another order when they were sent", r, s.first(p.ranks))})
+					"ones that %s combines them with: parts were in another order when they were sent", r,
+					s.first(p.ranks))})
 			p.lose(s)
 			return true
 		}
@@ -247,18 +264,7 @@ func (p *part) liftRows(s *site, sides map[int]*side) (ok bool) {
 			return true
 		}
 	}
-	if p.moved(s, sides) {
-		return true
-	}
-	outs := p.column(sides, func(d *side) *array { return d.outs[0] })
-	for _, r := range p.ranks {
-		a, _ := values[r].rows()
-		if b, _ := outs[r].rows(); a != b || len(outs[r].shape) != len(values[r].shape) {
-			return false
-		}
-	}
-	s.out[0] = &info{rows: n.rows, lost: n.lost}
-	return true
+	return false
 }
 
 // placing are operators that write rows of one argument into another, in an order of their own.

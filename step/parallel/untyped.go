@@ -16,7 +16,7 @@ func (p *part) rankwise(s *site, sides map[int]*side, local *localRun) (ok bool)
 	if len(lead.outs) != 1 || len(lead.ins) == 0 {
 		return true
 	}
-	if n := s.in[0]; n != nil && n.places == nil {
+	if s.in[0].unplaced() {
 		return false
 	}
 	in := p.candidates(0, s, sides)[0]
@@ -29,37 +29,45 @@ func (p *part) rankwise(s *site, sides map[int]*side, local *localRun) (ok bool)
 			return true
 		}
 	}
-	if !a.dtype.IsFloat() && len(a.shape) == 1 { // positions that go on from rank to rank
-		for m := range p.dims {
-			ps := p.everywhere(whole)
-			ps[m] = place{kind: sharded, factor: 1}
-			if w := p.join(outs, ps); w != nil && counts(w.x) && !p.equal(m, outs, 0) {
-				s.out[0] = &info{places: ps}
-				return true
-			}
-		}
-	}
-	if m := method(s.op); !a.dtype.IsFloat() && slices.Contains([]string{"add", "add_", "iadd", "radd"}, m) &&
-		len(a.shape) == 1 && len(a.x) > 1 && !p.follows(s, outs) {
-		s.out[0] = &info{lost: true}
+	if !a.dtype.IsFloat() {
+		s.out[0] = p.numbers(s, sides, outs)
 		return true
 	}
-	if m := method(s.op); a.dtype.IsFloat() && slices.Contains([]string{"div", "mul", "truediv"}, m) &&
-		slices.ContainsFunc(in, func(q place) bool { return q.kind != replicated }) && len(lead.ins) == 1 {
-		p.found(s.in[0] == nil || !s.in[0].lost, &violation{kind: "scale", site: s, ranks: p.ranks, target: "output[0]",
-			reason: fmt.Sprintf("ranks %s hold parts of its argument and scale them by different numbers, so that "+
-				"they "+
+	sharded := slices.ContainsFunc(in, func(q place) bool { return q.kind != replicated })
+	if sharded && len(lead.ins) == 1 && slices.Contains([]string{"div", "mul", "truediv"}, method(s.op)) {
+		p.found(!s.in[0].astray(), &violation{kind: "scale", site: s, ranks: p.ranks, target: "output[0]",
+			reason: fmt.Sprintf("ranks %s hold parts of its argument and scale them by different numbers, so that they "+
 				"count with different weights: a count of one rank was taken for that of all", rankList(p.ranks))})
 		s.out[0] = &info{places: in, lost: true}
 		return true
 	}
-	n := &info{}
-	if !a.dtype.IsFloat() && s.in[0] != nil && s.in[0].places != nil && slices.Equal(a.shape, lead.ins[0].array.shape) {
-		n.source = p.join(p.column(sides, func(d *side) *array { return d.ins[0].array }), s.in[0].places)
-	}
-	s.out[0] = n
+	s.out[0] = &info{}
 	p.untyped++
 	return true
+}
+
+// numbers is what is known of whole numbers that the ranks computed with numbers of their own: positions that go on
+// from rank to rank, or what they were made of. It reports positions that do not follow each other.
+func (p *part) numbers(s *site, sides map[int]*side, outs map[int]*array) *info {
+	a := outs[p.ranks[0]]
+	if len(a.shape) == 1 {
+		for m := range p.dims {
+			ps := p.everywhere(whole)
+			ps[m] = place{kind: sharded, factor: 1}
+			if w := p.join(outs, ps); w != nil && counts(w.x) && !p.equal(m, outs, 0) {
+				return &info{places: ps}
+			}
+		}
+		adds := slices.Contains([]string{"add", "add_", "iadd", "radd"}, method(s.op))
+		if adds && len(a.x) > 1 && !p.follows(s, outs) {
+			return &info{lost: true}
+		}
+	}
+	p.untyped++
+	if n := s.in[0]; n != nil && n.places != nil && slices.Equal(a.shape, sides[p.ranks[0]].ins[0].array.shape) {
+		return &info{source: p.join(p.column(sides, func(d *side) *array { return d.ins[0].array }), n.places)}
+	}
+	return &info{}
 }
 
 // positions checks the positions that ranks count from numbers of their own: those of the ranks follow each other, at
@@ -238,65 +246,79 @@ func (p *part) liftUntyped(s *site, sides map[int]*side, local *localRun) {
 	}
 	lead := sides[p.ranks[0]]
 	name := method(s.op)
-	lost := slices.ContainsFunc(s.in, func(n *info) bool { return n != nil && n.lost })
-	var pending, source *array
-	var shape []int // of the local values that source belongs to
-	masks := false
-	for i, n := range s.in {
-		switch {
-		case n == nil || n.places != nil:
-		case n.pending != nil:
-			pending = n.pending
-		case n.source != nil && source == nil:
-			source, shape = n.source, lead.ins[i].array.shape
-		}
-		if n != nil && n.places == nil && n.pending == nil && lead.ins[i].array.dtype == tensor.Bool {
-			masks = true
-		}
-	}
+	u := p.unplaced(s, lead)
 	switch {
-	case pending != nil && masks && slices.Contains([]string{"masked_fill", "where", "mul", "setitem"}, name):
-		if len(lead.outs) == 0 { // x[mask] = 0
-			for i := range lead.ins {
-				if after := p.column(sides, func(d *side) *array { return d.after[i] }); after != nil {
-					n := p.became(after, pending, lost)
-					p.know(sides, changed(i, after), n)
-				}
-			}
-			return
-		}
-		s.out[0] = p.became(local.outs[0], pending, lost)
-	case pending != nil:
+	case u.pending != nil && u.masked && zeroing[name]:
+		p.zeroed(s, sides, local, u)
+	case u.pending != nil:
 		outs := p.runPending(s, sides, func(n *info) *array { return n.pending })
 		for j, w := range outs {
-			s.out[j] = p.became(local.outs[j], w, lost)
+			s.out[j] = p.became(local.outs[j], w, u.lost)
 		}
-	case source != nil && slices.Contains([]string{"embedding", "gather", "index_select", "take_along_dim",
-		"getitem"}, name) &&
-		len(lead.outs) == 1 && lead.outs[0].dtype.IsFloat():
-		outs := p.runPending(s, sides, func(n *info) *array { return n.source })
-		if outs == nil {
-			s.out[0] = &info{lost: lost}
+	case u.source != nil && len(lead.outs) == 1 && !lead.outs[0].dtype.IsFloat():
+		s.out[0] = &info{source: u.source, lost: u.lost}
+		if slices.Equal(lead.outs[0].shape, u.shape) {
 			return
 		}
-		s.out[0] = p.became(local.outs[0], outs[0], lost)
-	case source != nil && len(lead.outs) == 1 && !lead.outs[0].dtype.IsFloat():
-		n := &info{source: source, lost: lost}
-		if !slices.Equal(lead.outs[0].shape, shape) {
-			if outs := p.runPending(s, sides, func(n *info) *array { return n.source }); outs != nil {
-				n.source = outs[0]
-			}
+		if outs := p.runPending(s, sides, func(n *info) *array { return n.source }); outs != nil {
+			s.out[0].source = outs[0]
 		}
-		s.out[0] = n
-	default:
-		if p.regain(s, sides, local) || p.moved(s, sides) {
-			return
+	case u.source != nil && len(lead.outs) == 1 && lookingUp[name]:
+		s.out[0] = &info{lost: u.lost}
+		if outs := p.runPending(s, sides, func(n *info) *array { return n.source }); outs != nil {
+			s.out[0] = p.became(local.outs[0], outs[0], u.lost)
 		}
+	case !p.regain(s, sides, local) && !p.moved(s, sides):
 		for j := range s.out {
-			s.out[j] = &info{lost: lost}
+			s.out[j] = &info{lost: u.lost}
 			p.untyped++
 		}
 	}
+}
+
+// zeroed notes what became of values with a sum to become after zeros were written into them.
+func (p *part) zeroed(s *site, sides map[int]*side, local *localRun, u unplaced) {
+	if len(s.out) > 0 {
+		s.out[0] = p.became(local.outs[0], u.pending, u.lost)
+		return
+	}
+	for i := range s.in { // x[mask] = 0
+		if after := p.column(sides, func(d *side) *array { return d.after[i] }); after != nil {
+			p.know(sides, changed(i, after), p.became(after, u.pending, u.lost))
+		}
+	}
+}
+
+// Operators that set parts to zero, and that look up rows or elements by their numbers.
+var (
+	zeroing   = setOf("masked_fill", "where", "mul", "setitem")
+	lookingUp = setOf("embedding", "gather", "index_select", "take_along_dim", "getitem")
+)
+
+// An unplaced is what is known of the arguments of a call that have no places.
+type unplaced struct {
+	pending, source *array // of the last one with a sum to become, and of the first with a source
+	shape           []int  // of the local values that source belongs to
+	masked          bool   // one is a mask
+	lost            bool   // an argument follows from something that is wrong already
+}
+
+func (p *part) unplaced(s *site, lead *side) unplaced {
+	u := unplaced{lost: slices.ContainsFunc(s.in, (*info).astray)}
+	for i, n := range s.in {
+		if !n.unplaced() {
+			continue
+		}
+		a := lead.ins[i].array
+		switch {
+		case n.pending != nil:
+			u.pending = n.pending
+		case n.source != nil && u.source == nil:
+			u.source, u.shape = n.source, a.shape
+		}
+		u.masked = u.masked || n.pending == nil && a.dtype == tensor.Bool
+	}
+	return u
 }
 
 // became is a value whose sum over the ranks is to become a whole one: where it already is, its places are known.
@@ -311,12 +333,12 @@ func (p *part) became(values map[int]*array, whole *array, lost bool) *info {
 // runPending runs a call on whole values, with f of those that have no places; nil if it cannot.
 func (p *part) runPending(s *site, sides map[int]*side, f func(*info) *array) []*array {
 	lead := sides[p.ranks[0]]
-	now := map[*tensor.Tensor]*tensor.Tensor{}
+	ins := make([]*array, len(lead.ins))
 	settled := make([][]place, len(lead.ins))
-	for i, a := range lead.ins {
+	for i := range lead.ins {
 		n := s.in[i]
 		var w *array
-		if n != nil && n.places == nil {
+		if n.unplaced() {
 			w = f(n)
 		} else {
 			values := p.column(sides, func(d *side) *array { return d.ins[i].array })
@@ -327,9 +349,9 @@ func (p *part) runPending(s *site, sides map[int]*side, f func(*info) *array) []
 		if w == nil {
 			return nil
 		}
-		now[a.tensor] = w.tensor()
+		ins[i] = w
 	}
-	outs, err := p.checker.run(lead, now, nil)
+	outs, err := p.checker.runOn(lead, ins)
 	if err != nil {
 		return nil
 	}
@@ -343,7 +365,7 @@ func (p *part) regain(s *site, sides map[int]*side, local *localRun) bool {
 	lists := make([][][]place, len(lead.ins))
 	for i := range lead.ins {
 		n := s.in[i]
-		if n != nil && n.places == nil {
+		if n.unplaced() {
 			if n.lost {
 				return false
 			}
