@@ -63,12 +63,7 @@ type position struct {
 // known what they read. Passes that read a sequence again and one token more, as those without a cache do, tell
 // each token once.
 func sequences(passes []*pass, opt step.Options) (rows [][]position, positions int) {
-	type row struct {
-		ids   []int64
-		told  map[int]int // place of the position, by the token that is before
-		order []int
-	}
-	var all, group []*row
+	var all, group []*sequence
 	for _, p := range passes {
 		if p.read == nil {
 			return nil, 0
@@ -83,13 +78,12 @@ func sequences(passes []*pass, opt step.Options) (rows [][]position, positions i
 		each := p.of.Numel() / vocabulary / n
 		again := len(group) == n && !p.joins
 		for r := 0; again && r < n; r++ {
-			was := group[r].ids
-			again = len(was) < length && slices.Equal(was, ids[r*length:r*length+len(was)])
+			again = group[r].begins(ids[r*length : (r+1)*length])
 		}
 		if len(group) != n || !p.joins && !again {
 			group = nil
 			for range n {
-				group = append(group, &row{told: map[int]int{}})
+				group = append(group, &sequence{told: map[int]int{}})
 			}
 			all = append(all, group...)
 		}
@@ -97,25 +91,46 @@ func sequences(passes []*pass, opt step.Options) (rows [][]position, positions i
 			if again {
 				g.ids = nil
 			}
-			g.ids = append(g.ids, ids[r*length:(r+1)*length]...)
-			for i := range each {
-				before := len(g.ids) - each + i
-				if _, has := g.told[before]; !has {
-					g.told[before] = positions + r*each + i
-					g.order = append(g.order, before)
-				}
-			}
+			g.read(ids[r*length:(r+1)*length], each, positions+r*each)
 		}
 		positions += n * each
 	}
 	for _, g := range all {
-		var out []position
-		for _, before := range g.order {
-			if before+1 < len(g.ids) {
-				out = append(out, position{g.told[before], g.ids[before+1]})
-			}
-		}
-		rows = append(rows, out)
+		rows = append(rows, g.positions())
 	}
 	return rows, positions
+}
+
+// A sequence is what passes read of one row.
+type sequence struct {
+	ids   []int64
+	told  map[int]int // place of the position, by the token that is before
+	order []int
+}
+
+// begins reports whether longer tokens begin with the sequence.
+func (s *sequence) begins(ids []int64) bool {
+	return len(s.ids) < len(ids) && slices.Equal(s.ids, ids[:len(s.ids)])
+}
+
+// read notes tokens that a pass reads; it has a position for each of the last ones, from a place on.
+func (s *sequence) read(ids []int64, last, place int) {
+	s.ids = append(s.ids, ids...)
+	for i := range last {
+		before := len(s.ids) - last + i
+		if _, has := s.told[before]; !has {
+			s.told[before] = place + i
+			s.order = append(s.order, before)
+		}
+	}
+}
+
+// positions are where the tokens of the sequence are told, in the order of the passes.
+func (s *sequence) positions() (out []position) {
+	for _, before := range s.order {
+		if before+1 < len(s.ids) {
+			out = append(out, position{s.told[before], s.ids[before+1]})
+		}
+	}
+	return out
 }

@@ -69,27 +69,39 @@ func ScoresOf(ctx context.Context, t *step.Trace, of string, decisions bool, opt
 	s.Calls, s.Breaks, s.Strays, s.Cuts = carried.Calls, carried.Breaks, carried.Strays, carried.Cuts
 	s.exact = joined(carried.Exact)
 	if ids := wholeIDs(joined(carried.With[0]), s.exact); ids != nil {
-		first := 0 // row of the pass
-		at := 0
-		for _, p := range passes {
-			row := p.of.Shape[len(p.of.Shape)-1]
-			n := p.of.Numel() / row
-			if !p.joins || len(s.Rows)-first != n {
-				first = len(s.Rows)
-				s.Rows = append(s.Rows, make([][]Score, n)...)
-			}
-			for i := range n * row {
-				r := first + i/row
-				s.Rows[r] = append(s.Rows[r], Score{ID: ids[at], LogProb: recorded[at], Exact: s.exact[at], at: at})
-				at++
-			}
-		}
-		s.placed(opt)
-		return s, nil
+		s.ofIDs(passes, ids, recorded)
+	} else if !s.ofLogits(passes, recorded, carried.Exact[0].DType, opt) {
+		return nil, nil
 	}
+	s.placed(opt)
+	return s, nil
+}
+
+// ofIDs sets the rows where the results are the log-probabilities of tokens.
+func (s *Scores) ofIDs(passes []*pass, ids []int64, recorded []float64) {
+	first := 0 // row of the pass
+	at := 0
+	for _, p := range passes {
+		row := p.of.Shape[len(p.of.Shape)-1]
+		n := p.of.Numel() / row
+		if !p.joins || len(s.Rows)-first != n {
+			first = len(s.Rows)
+			s.Rows = append(s.Rows, make([][]Score, n)...)
+		}
+		for i := range n * row {
+			r := first + i/row
+			s.Rows[r] = append(s.Rows[r], Score{ID: ids[at], LogProb: recorded[at], Exact: s.exact[at], at: at})
+			at++
+		}
+	}
+}
+
+// ofLogits sets the rows where the results are logits, of the tokens that the passes read; ok is false if they are
+// not.
+func (s *Scores) ofLogits(passes []*pass, recorded []float64, dtype tensor.DType, opt step.Options) (ok bool) {
 	told, n := sequences(passes, opt)
 	if told == nil || len(s.exact)%n != 0 {
-		return nil, nil
+		return false
 	}
 	tokens := slices.Repeat([]int64{none}, n)
 	for _, row := range told {
@@ -97,10 +109,11 @@ func ScoresOf(ctx context.Context, t *step.Trace, of string, decisions bool, opt
 			tokens[p.at] = p.id
 		}
 	}
-	logits := tensor.New(carried.Exact[0].DType, []int{n, len(s.exact) / n}, s.exact)
-	if s.logits, err = NewDistribution(logits, tokens); err != nil {
-		return nil, nil
+	logits, err := NewDistribution(tensor.New(dtype, []int{n, len(s.exact) / n}, s.exact), tokens)
+	if err != nil {
+		return false
 	}
+	s.logits = logits
 	is, was := s.logits.of(recorded), s.logits.LogProbs()
 	for _, row := range told {
 		var scores []Score
@@ -109,8 +122,7 @@ func ScoresOf(ctx context.Context, t *step.Trace, of string, decisions bool, opt
 		}
 		s.Rows = append(s.Rows, scores)
 	}
-	s.placed(opt)
-	return s, nil
+	return true
 }
 
 // placed finds the token behind which each one is told, where each row tells what one pass reads.

@@ -35,71 +35,78 @@ func Metric(w io.Writer, m *metric.Metric, st reports.Style) error {
 		fmt.Fprintf(&b, "%s in %s makes %.0f %% of the KL alone\n", first.Name, first.DType, 100*first.KL/m.Total.KL)
 	}
 	for _, x := range m.Imagined {
-		fmt.Fprintf(&b, "with %s it would have been: %s\n", x.Text, effectText(x.Effect, m.Positions))
-		if len(x.Strays) > 0 {
-			fmt.Fprintf(&b, "  its routes would lead to calls that were not recorded (first at %s: %s); this keeps the "+
-				"recorded routes\n", x.Strays[0].Call, x.Strays[0].Reason)
-		}
-		if x.Rerouted > 0 {
-			fmt.Fprintf(&b, "  %s would go to other experts; this is recomputed, but a real run may change other routes\n",
-				reports.Count(x.Rerouted, "token"))
-		}
-		if x.Kept != nil {
-			fmt.Fprintf(&b, "  with the recorded routes: KL %.3g\n", x.Kept.KL)
-		}
-		if n := len(x.Ties); n > 0 {
-			t := slices.MinFunc(x.Ties, func(a, b step.Tie) int { return cmp.Compare(a.Margin, b.Margin) })
-			fmt.Fprintf(&b, "  %s of experts within rounding, closest at %s, row %d (margin %.2g): a real run may decide "+
-				"otherwise, and its KL then differs by any factor\n",
-				reports.Count(n, "choice"), t.Call, t.Row, t.Margin)
-		}
-		if x.Broken > 0 {
-			fmt.Fprintf(&b, "  %s could not be computed anew\n", reports.Count(x.Broken, "call"))
-		}
+		imaginedTo(&b, x, m.Positions)
 	}
 	b.WriteString(breakText(m.Breaks, ""))
 	b.WriteString(cutText(m.Cuts, ""))
 	paragraphsTo(w, b.String(), st)
-	groups := func(title string, gs []*metric.Group, others *metric.Group) error {
-		if len(gs) == 0 {
-			return nil
-		}
-		fmt.Fprintln(w)
-		l := reports.NewListing(w, st.Width, title, "dtype", "calls", "KL", "log-prob", "flips")
-		l.Names(0)
-		for _, col := range []int{2, 3, 4, 5} {
-			l.Right(col)
-		}
-		row := func(g *metric.Group) error {
-			return l.Add(g.Name, g.DType, fmt.Sprint(len(g.Calls)), fmt.Sprintf("%.3g", g.KL), signed(g.LogProb),
-				fmt.Sprint(len(g.Flips)))
-		}
-		for i, g := range gs {
-			if i == listed {
-				l.Line(fmt.Sprintf("and %d more", len(gs)-i))
-				break
-			}
-			if err := row(g); err != nil {
-				return err
-			}
-		}
-		if others != nil {
-			if err := row(others); err != nil {
-				return err
-			}
-		}
-		return l.Flush()
-	}
-	if err := groups("operator alone", m.ByOp, m.Others); err != nil {
+	if err := groupsTo(w, st, "operator alone", m.ByOp, m.Others); err != nil {
 		return err
 	}
-	if err := groups("call alone", m.ByCall, nil); err != nil {
+	if err := groupsTo(w, st, "call alone", m.ByCall, nil); err != nil {
 		return err
 	}
 	if len(m.ByModule) > 1 {
-		return groups("module alone", m.ByModule, nil)
+		return groupsTo(w, st, "module alone", m.ByModule, nil)
 	}
 	return nil
+}
+
+// imaginedTo writes what a run that might have been would differ by.
+func imaginedTo(b *strings.Builder, x metric.Imagined, positions int) {
+	fmt.Fprintf(b, "with %s it would have been: %s\n", x.Text, effectText(x.Effect, positions))
+	if len(x.Strays) > 0 {
+		fmt.Fprintf(b, "  its routes would lead to calls that were not recorded (first at %s: %s); this keeps the "+
+			"recorded routes\n", x.Strays[0].Call, x.Strays[0].Reason)
+	}
+	if x.Rerouted > 0 {
+		fmt.Fprintf(b, "  %s would go to other experts; this is recomputed, but a real run may change other routes\n",
+			reports.Count(x.Rerouted, "token"))
+	}
+	if x.Kept != nil {
+		fmt.Fprintf(b, "  with the recorded routes: KL %.3g\n", x.Kept.KL)
+	}
+	if n := len(x.Ties); n > 0 {
+		t := slices.MinFunc(x.Ties, func(a, b step.Tie) int { return cmp.Compare(a.Margin, b.Margin) })
+		fmt.Fprintf(b, "  %s of experts within rounding, closest at %s, row %d (margin %.2g): a real run may decide "+
+			"otherwise, and its KL then differs by any factor\n",
+			reports.Count(n, "choice"), t.Call, t.Row, t.Margin)
+	}
+	if x.Broken > 0 {
+		fmt.Fprintf(b, "  %s could not be computed anew\n", reports.Count(x.Broken, "call"))
+	}
+}
+
+// groupsTo lists what the errors of groups of calls do alone, and those of all others together if they are not nil.
+func groupsTo(w io.Writer, st reports.Style, title string, gs []*metric.Group, others *metric.Group) error {
+	if len(gs) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	l := reports.NewListing(w, st.Width, title, "dtype", "calls", "KL", "log-prob", "flips")
+	l.Names(0)
+	for _, col := range []int{2, 3, 4, 5} {
+		l.Right(col)
+	}
+	shown := gs[:min(len(gs), listed)]
+	row := func(g *metric.Group) error {
+		return l.Add(g.Name, g.DType, fmt.Sprint(len(g.Calls)), fmt.Sprintf("%.3g", g.KL), signed(g.LogProb),
+			fmt.Sprint(len(g.Flips)))
+	}
+	for _, g := range shown {
+		if err := row(g); err != nil {
+			return err
+		}
+	}
+	if n := len(gs) - len(shown); n > 0 {
+		l.Line(fmt.Sprintf("and %d more", n))
+	}
+	if others != nil {
+		if err := row(others); err != nil {
+			return err
+		}
+	}
+	return l.Flush()
 }
 
 // Tokens writes what two runs of the same tokens differ by, and what makes it.
