@@ -177,34 +177,47 @@ func (l *loader) op(th *starlark.Thread, _ *starlark.Builtin, args starlark.Tupl
 		return nil, fmt.Errorf("op %s: cases: %w", name, err)
 	}
 	decl.Cases = o.arguments(func() *opdef.Entry { return e })
-	if returns := schema[strings.LastIndex(schema, "->")+2:]; strings.Trim(returns, " ()") == "" ||
-		strings.TrimSpace(returns) == "None" {
-		e = compose.DeclareInPlace(decl, nil, o.compose)
-	} else if returned(returns) == 0 {
-		decl.Error, decl.Cases = opdef.Error{}, nil
-		e = compose.DeclareValue(decl, o.value)
-	} else {
-		o.results = returned(returns)
-		o.hasGrad = decl.NoGrad == ""
-		e = compose.Declare(decl, way, o.compose)
-	}
+	e = o.declare(decl, way)
 	e.Place, e.Replaces = at.String(), replaces
 	if _, err := opdef.AtRunTime(e); err != nil {
 		return nil, err
 	}
-	if err := o.fits(e.Schema); err != nil {
+	if err := o.allFit(e.Schema); err != nil {
 		return nil, fmt.Errorf("op %s: %w", name, err)
+	}
+	l.entries = append(l.entries, e)
+	return starlark.None, nil
+}
+
+// declare makes the entry of an operator, by what its schema says that it returns.
+func (o *operator) declare(decl compose.Op[opdef.Arguments], way compose.Torch) *opdef.Entry {
+	returns := decl.Schema[strings.LastIndex(decl.Schema, "->")+2:]
+	switch {
+	case strings.Trim(returns, " ()") == "" || strings.TrimSpace(returns) == "None":
+		return compose.DeclareInPlace(decl, nil, o.compose)
+	case returned(returns) == 0:
+		decl.Error, decl.Cases = opdef.Error{}, nil
+		return compose.DeclareValue(decl, o.value)
+	}
+	o.results = returned(returns)
+	o.hasGrad = decl.NoGrad == ""
+	return compose.Declare(decl, way, o.compose)
+}
+
+// allFit checks that the function and those of its mistakes take the arguments of the schema, and freezes them.
+func (o *operator) allFit(schema *opdef.Schema) error {
+	if err := o.fits(schema); err != nil {
+		return err
 	}
 	for _, w := range o.wrong { // all that a call of the operator has, but for the function
 		w.constant, w.hasGrad, w.results = o.constant, o.hasGrad, o.results
-		if err := w.fits(e.Schema); err != nil {
-			return nil, fmt.Errorf("op %s: mistakes: %w", name, err)
+		if err := w.fits(schema); err != nil {
+			return fmt.Errorf("mistakes: %w", err)
 		}
 		w.function.Freeze()
 	}
-	f.Freeze()
-	l.entries = append(l.entries, e)
-	return starlark.None, nil
+	o.function.Freeze()
+	return nil
 }
 
 // maxULPs bounds what a file may ask for as tolerance: a hundred is far beyond what any

@@ -2,6 +2,7 @@ package detection
 
 import (
 	"math"
+	"slices"
 
 	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/ops/opdef"
@@ -132,8 +133,8 @@ func (d *deformed) kernel(g *compose.Graph, groups, offsetGroups int) *compose.V
 	}, d.input, d.weight, d.offset, d.mask, d.bias)
 }
 
-// output is the result; groups of 0 are as many as fit.
-func (d *deformed) output(g *compose.Graph, groups, offsetGroups int) *compose.Value {
+// setOut checks what is convolved and finds the sizes of the result.
+func (d *deformed) setOut(g *compose.Graph) {
 	for _, x := range []*compose.Value{d.input, d.offset, d.weight} {
 		if x.Dim() != 4 || !x.DType().IsFloat() || x.DType() != d.input.DType() {
 			g.Refuse("input", "want input, offset and weight of 4 dimensions and one floating dtype, got %s",
@@ -151,6 +152,12 @@ func (d *deformed) output(g *compose.Graph, groups, offsetGroups int) *compose.V
 			g.Refuse("weight", "a kernel %s does not fit in %s", d.weight.T.Meta(), d.input.T.Meta())
 		}
 	}
+}
+
+// output is the result; groups of 0 are as many as fit.
+func (d *deformed) output(g *compose.Graph, groups, offsetGroups int) *compose.Value {
+	d.setOut(g)
+	in, w := d.input.Shape(), d.weight.Shape()
 	points := w[2] * w[3]
 	if groups == 0 && w[1] > 0 {
 		groups = in[1] / w[1]
@@ -158,9 +165,8 @@ func (d *deformed) output(g *compose.Graph, groups, offsetGroups int) *compose.V
 	if offsetGroups == 0 {
 		offsetGroups = d.offset.Shape()[1] / (2 * points)
 	}
-	o := d.offset.Shape()
 	if groups < 1 || offsetGroups < 1 || w[1]*groups != in[1] || w[0]%groups != 0 || in[1]%offsetGroups != 0 ||
-		o[0] != in[0] || o[1] != 2*points*offsetGroups || o[2] != d.out[0] || o[3] != d.out[1] {
+		!slices.Equal(d.offset.Shape(), []int{in[0], 2 * points * offsetGroups, d.out[0], d.out[1]}) {
 		g.Refuse("offset", "offset %s and weight %s do not fit input %s", d.offset.T.Meta(), d.weight.T.Meta(),
 			d.input.T.Meta())
 	}

@@ -507,16 +507,25 @@ func (l *classLoss) picked(up *tensor.Tensor) *tensor.Tensor {
 
 // grads are the gradients of scores, and of probabilities.
 func (l *classLoss) grads(gr *opdef.Grad, magnitudes bool) opdef.Grads {
+	grads := opdef.Grads{}
 	if l.x.Numel() == 0 {
-		empty := opdef.Grads{}
-		empty.Set("input", tensor.New(l.x.DType, l.x.Shape, []float64{}))
+		grads.Set("input", tensor.New(l.x.DType, l.x.Shape, []float64{}))
 		if l.probs != nil {
-			empty.Set("target", tensor.New(l.probs.DType, l.x.Shape, []float64{}))
+			grads.Set("target", tensor.New(l.probs.DType, l.x.Shape, []float64{}))
 		}
-		return empty
+		return grads
 	}
 	g := l.perPosition(gr.Out[0])
-	even, logs := l.smoothing/float64(l.classes), math.Log(float64(l.classes))
+	grads.Set("input", l.scoresGrad(g, magnitudes))
+	if l.probs != nil && gr.Need("target") {
+		grads.Set("target", l.probsGrad(g, magnitudes))
+	}
+	return grads
+}
+
+// scoresGrad is the gradient of scores, from that of each position.
+func (l *classLoss) scoresGrad(g []float64, magnitudes bool) *tensor.Tensor {
+	even := l.smoothing / float64(l.classes)
 	// picked is the weight of class c at a position: of its probability, of its
 	// share of the smoothing, of being the target t.
 	picked := func(c int, t int64, probs []float64) float64 {
@@ -529,10 +538,9 @@ func (l *classLoss) grads(gr *opdef.Grad, magnitudes bool) opdef.Grads {
 		}
 		return q * l.weightOf(int64(c))
 	}
-	grads := opdef.Grads{}
 	// A position's gradient is the softmax times the sum of what is picked, less
 	// what is picked.
-	grads.Set("input", l.byPosition(l.x.DType, func(p int, x, probs, dst []float64) {
+	return l.byPosition(l.x.DType, func(p int, x, probs, dst []float64) {
 		t, total := int64(-1), 1.0
 		if l.probs == nil {
 			if t = l.target[p]; t < 0 {
@@ -580,21 +588,23 @@ func (l *classLoss) grads(gr *opdef.Grad, magnitudes bool) opdef.Grads {
 				dst[c] = g[p] * (total*e - picked(c, t, probs))
 			}
 		}
-	}))
-	if l.probs != nil && gr.Need("target") {
-		coarse := elements.Coarseness(l.probs.DType, l.factors()...)
-		grads.Set("target", l.byPosition(l.probs.DType, func(p int, x, _, dst []float64) {
-			m, lse := elements.LogSumExpRow(x)
-			for c, xc := range x {
-				k := g[p] * (1 - l.smoothing) * l.weightOf(int64(c))
-				dst[c] = k * (m - xc + lse)
-				if magnitudes {
-					dst[c] = coarse * math.Abs(k) * (2*math.Abs(m) + math.Abs(xc) + 2*logs + 1)
-				}
+	})
+}
+
+// probsGrad is the gradient of probabilities, from that of each position.
+func (l *classLoss) probsGrad(g []float64, magnitudes bool) *tensor.Tensor {
+	logs := math.Log(float64(l.classes))
+	coarse := elements.Coarseness(l.probs.DType, l.factors()...)
+	return l.byPosition(l.probs.DType, func(p int, x, _, dst []float64) {
+		m, lse := elements.LogSumExpRow(x)
+		for c, xc := range x {
+			k := g[p] * (1 - l.smoothing) * l.weightOf(int64(c))
+			dst[c] = k * (m - xc + lse)
+			if magnitudes {
+				dst[c] = coarse * math.Abs(k) * (2*math.Abs(m) + math.Abs(xc) + 2*logs + 1)
 			}
-		}))
-	}
-	return grads
+		}
+	})
 }
 
 // exponents stores in x, the scores of a position with the probabilities p, by what the exponents are

@@ -190,8 +190,7 @@ func sublist(v value.Value) ([]int, error) {
 func einsumLabels(ts []*tensor.Tensor, labels [][]int, out []int, explicit bool, arg string, args []string) (*Product,
 	error) {
 	p := &Product{Args: args}
-	count := map[int]int{}
-	size := map[int]int{}
+	used := subscripts{map[int]int{}, map[int]int{}}
 	wide := 0 // dimensions of the longest ellipsis
 	for i, t := range ts {
 		named := 0
@@ -210,29 +209,14 @@ func einsumLabels(ts []*tensor.Tensor, labels [][]int, out []int, explicit bool,
 		}
 		wide = max(wide, (t.Dim()-named)*dots)
 		axes := expandEllipsis(labels[i], t.Dim()-named)
-		mine := map[int]int{}
-		for d, l := range axes {
-			n := t.Shape[d]
-			if m, ok := mine[l]; ok && m != n {
-				return nil, opdef.Refuse(arg, "a repeated subscript of operand %d has sizes %d and %d", i, m, n)
-			}
-			mine[l] = n
-			if m, ok := size[l]; ok && m != n && m != 1 && n != 1 {
-				return nil,
-					opdef.Refuse(args[i],
-						"operand %d of shape %s does not broadcast: sizes %d and %d for one subscript", i,
-						tensor.ShapeString(t.Shape), m, n)
-			}
-			if size[l] == 0 || n != 1 {
-				size[l] = n
-			}
-			count[l]++
+		if err := used.add(t, axes, i, arg, args[i]); err != nil {
+			return nil, err
 		}
 		p.Ops = append(p.Ops, Operand{t, axes})
 	}
 	if !explicit {
 		out = []int{ellipsis}
-		for l, n := range count {
+		for l, n := range used.count {
 			if n == 1 && l >= 0 {
 				out = append(out, l)
 			}
@@ -241,7 +225,7 @@ func einsumLabels(ts []*tensor.Tensor, labels [][]int, out []int, explicit bool,
 	}
 	p.Out = expandEllipsis(out, wide)
 	for i, l := range p.Out {
-		if count[l] == 0 && l >= 0 {
+		if used.count[l] == 0 && l >= 0 {
 			return nil, opdef.Refuse(arg, "an output subscript appears in no operand")
 		}
 		if slices.Contains(p.Out[:i], l) {
@@ -251,6 +235,31 @@ func einsumLabels(ts []*tensor.Tensor, labels [][]int, out []int, explicit bool,
 	p.numeric = len(ts) == 1
 	p.promote = p.summed() == 0 && len(ts) > 1
 	return p, nil
+}
+
+// subscripts are those of operands: how often each appears, and its size, 1 only where all have 1.
+type subscripts struct{ count, size map[int]int }
+
+// add notes the subscripts of operand i. Either argument is to blame: the labels if one repeats with another size, or
+// the operand if it does not broadcast.
+func (s subscripts) add(t *tensor.Tensor, axes []int, i int, labels, operand string) error {
+	mine := map[int]int{}
+	for d, l := range axes {
+		n := t.Shape[d]
+		if m, ok := mine[l]; ok && m != n {
+			return opdef.Refuse(labels, "a repeated subscript of operand %d has sizes %d and %d", i, m, n)
+		}
+		mine[l] = n
+		if m, ok := s.size[l]; ok && m != n && m != 1 && n != 1 {
+			return opdef.Refuse(operand, "operand %d of shape %s does not broadcast: sizes %d and %d for one subscript",
+				i, tensor.ShapeString(t.Shape), m, n)
+		}
+		if s.size[l] == 0 || n != 1 {
+			s.size[l] = n
+		}
+		s.count[l]++
+	}
+	return nil
 }
 
 // expandEllipsis replaces the ellipsis by n labels aligned from the right.
@@ -351,27 +360,9 @@ func tensordotDims(a *tensordotArgs) (da, db []int, err error) {
 			if k == 1 {
 				rank = a.B.Dim()
 			}
-			seq, ok := it.(*value.Sequence)
-			if !ok {
-				seq = value.NewList(it)
-			}
-			var dims []int
-			for _, x := range seq.Items {
-				d, ok := x.(int64)
-				if !ok {
-					return nil, nil, opdef.Refuse("dims", "want numbers, got %s", opdef.TypeName(x))
-				}
-				if rank == 0 {
-					return nil, nil, opdef.Refuse("dims", "dimension %d of a 0-d tensor", d)
-				}
-				r, err := opdef.Dim("dims", int(d), rank)
-				if err != nil {
-					return nil, nil, err
-				}
-				if slices.Contains(dims, r) {
-					return nil, nil, opdef.Refuse("dims", "dimension %d appears twice", d)
-				}
-				dims = append(dims, r)
+			dims, err := dimsOf(it, rank)
+			if err != nil {
+				return nil, nil, err
 			}
 			lists = append(lists, dims)
 		}
@@ -381,6 +372,32 @@ func tensordotDims(a *tensordotArgs) (da, db []int, err error) {
 		return lists[0], lists[1], nil
 	}
 	return nil, nil, opdef.Refuse("dims", "want a number or two lists, got %s", opdef.TypeName(a.Dims))
+}
+
+// dimsOf are the dimensions of a tensor of some rank that a number or a list names, each once.
+func dimsOf(v value.Value, rank int) (dims []int, err error) {
+	seq, ok := v.(*value.Sequence)
+	if !ok {
+		seq = value.NewList(v)
+	}
+	for _, x := range seq.Items {
+		d, ok := x.(int64)
+		if !ok {
+			return nil, opdef.Refuse("dims", "want numbers, got %s", opdef.TypeName(x))
+		}
+		if rank == 0 {
+			return nil, opdef.Refuse("dims", "dimension %d of a 0-d tensor", d)
+		}
+		r, err := opdef.Dim("dims", int(d), rank)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(dims, r) {
+			return nil, opdef.Refuse("dims", "dimension %d appears twice", d)
+		}
+		dims = append(dims, r)
+	}
+	return dims, nil
 }
 
 func tensordotPlan(a *tensordotArgs) (*Product, error) {

@@ -128,18 +128,8 @@ func (n *normalisation) sumRowsAndColumns(s *runSums, dims, length int, magnitud
 			for r := band * tall; r < last; r += tile {
 				h := min(tile, last-r)
 				ups, xs, xhats := (*held)[:h*w], (*held)[h*w:2*h*w], (*held)[2*h*w:3*h*w]
-				for _, l := range []struct {
-					t   *tensor.Tensor
-					dst []float64
-				}{{up, ups}, {n.x, xs}} {
-					if w == length {
-						tensor.Load(l.t, r*length, l.dst)
-						continue
-					}
-					for i := range h {
-						tensor.Load(l.t, (r+i)*length+from, l.dst[i*w:(i+1)*w])
-					}
-				}
+				loadTile(ups, up, r*length+from, w, length)
+				loadTile(xs, n.x, r*length+from, w, length)
 				if magnitudes {
 					vmath.Abs(ups, ups)
 				}
@@ -187,6 +177,18 @@ func (n *normalisation) sumRowsAndColumns(s *runSums, dims, length int, magnitud
 	}
 	s.weight = tensor.New(tensor.Float64, []int{length}, all[:length])
 	s.bias = tensor.New(tensor.Float64, []int{length}, all[length:])
+}
+
+// loadTile loads rows of w elements, which begin length elements apart.
+func loadTile(dst []float64, t *tensor.Tensor, from, w, length int) {
+	if w == length {
+		tensor.Load(t, from, dst)
+		return
+	}
+	for i := 0; i < len(dst); i += w {
+		tensor.Load(t, from, dst[i:i+w])
+		from += length
+	}
 }
 
 // addRows adds the rows of v, which have as many elements as dst, to dst: pairwise, where they are.
@@ -256,20 +258,7 @@ func (n *normalisation) inputGrad(g *opdef.Grad, magnitudes bool) *tensor.Tensor
 	dims, _, _ := n.run()
 	up := n.up(g.Out[0])
 	if n.vari != nil {
-		_, rstd, rms := n.statistics(dims)
-		of := []*tensor.Tensor{rstd, rms}
-		return n.byRuns(n.x.DType, up, n.weight, nil, of, func(dst []float64, r run) {
-			times(dst, r.up, r.w)
-			if !magnitudes {
-				times(dst, dst, r.of[0])
-				return
-			}
-			for i, rstd := range r.of[0] {
-				r.of[0][i] = rstd * (1 + r.of[1][i]*rstd)
-			}
-			times(dst, dst, r.of[0])
-			vmath.Abs(dst, dst)
-		})
+		return n.givenGrad(up, dims, magnitudes)
 	}
 	s := n.sums(g, magnitudes)
 	k := 1 / float64(elements.NumelOver(n.x.Shape, n.dims))
@@ -279,14 +268,7 @@ func (n *normalisation) inputGrad(g *opdef.Grad, magnitudes bool) *tensor.Tensor
 	}
 	// The means over what has one mean and variance, with weights.
 	total := func(t *tensor.Tensor) *tensor.Tensor {
-		if weight != nil {
-			t = opdef.ZipN(tensor.Float64, t.Shape, func(dst []float64, v [][]float64) {
-				vmath.Mul(dst, v[0], v[1])
-				if magnitudes {
-					vmath.Abs(dst, dst)
-				}
-			}, t, weight)
-		}
+		t = weighted(t, weight, magnitudes)
 		return elements.Scaled(opdef.Sum(tensor.Float64, t, before(dims, n.dims), false), k)
 	}
 	sum, apart := total(s.sum), total(s.apart)
@@ -346,13 +328,47 @@ func (n *normalisation) inputGrad(g *opdef.Grad, magnitudes bool) *tensor.Tensor
 		factor(func(_, hx, _, rstd, rms float64) float64 { return grown(rstd, rms) * rstd * hx }),
 		factor(func(h, hx, _, rstd, rms float64) float64 { return grown(rstd, rms) * (h + rstd*rms*hx) }),
 	}
-	return n.byRuns(tensor.Float64, up, n.weight, nil, of, func(dst []float64, r run) {
-		times(r.up, r.up, r.w)
-		times(r.up, r.up, r.of[1])
-		vmath.Abs(r.up, r.up)
-		vmath.Magnitudes(dst, r.x, r.of[3], r.x, r.of[0], r.of[2], r.of[4])
-		vmath.Add(dst, dst, r.up)
+	return n.byRuns(tensor.Float64, up, n.weight, nil, of, addMagnitudes)
+}
+
+// addMagnitudes stores the sum of the magnitudes of the terms of an input's gradient.
+func addMagnitudes(dst []float64, r run) {
+	times(r.up, r.up, r.w)
+	times(r.up, r.up, r.of[1])
+	vmath.Abs(r.up, r.up)
+	vmath.Magnitudes(dst, r.x, r.of[3], r.x, r.of[0], r.of[2], r.of[4])
+	vmath.Add(dst, dst, r.up)
+}
+
+// givenGrad is the gradient of the input where the mean and the variance are given.
+func (n *normalisation) givenGrad(up *tensor.Tensor, dims int, magnitudes bool) *tensor.Tensor {
+	_, rstd, rms := n.statistics(dims)
+	of := []*tensor.Tensor{rstd, rms}
+	return n.byRuns(n.x.DType, up, n.weight, nil, of, func(dst []float64, r run) {
+		times(dst, r.up, r.w)
+		if !magnitudes {
+			times(dst, dst, r.of[0])
+			return
+		}
+		for i, rstd := range r.of[0] {
+			r.of[0][i] = rstd * (1 + r.of[1][i]*rstd)
+		}
+		times(dst, dst, r.of[0])
+		vmath.Abs(dst, dst)
 	})
+}
+
+// weighted is t times weight, of magnitudes their absolute values; weight may be nil.
+func weighted(t, weight *tensor.Tensor, magnitudes bool) *tensor.Tensor {
+	if weight == nil {
+		return t
+	}
+	return opdef.ZipN(tensor.Float64, t.Shape, func(dst []float64, v [][]float64) {
+		vmath.Mul(dst, v[0], v[1])
+		if magnitudes {
+			vmath.Abs(dst, dst)
+		}
+	}, t, weight)
 }
 
 // combineRounded stores the gradient of the input from its three terms, the second of which is rounded before it is

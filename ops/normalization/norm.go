@@ -306,15 +306,7 @@ func (n *normalisation) Mistakes() []opdef.Mistake[any] {
 		out[len(out)-1].Gradients = true
 	})
 	if n.moves != nil {
-		add("the running variance is moved towards that of n, not of n - 1", func(m *normalisation) { m.biased = true })
-		add("the running variance is moved towards the deviation", func(m *normalisation) { m.rooted = true })
-		twice := *n.moves
-		twice.momentum = 1 - (1-twice.momentum)*(1-twice.momentum)
-		add("running statistics are moved twice", func(m *normalisation) { m.moves = &twice })
-		moves := *n.moves
-		moves.momentum = 1 - moves.momentum
-		add(fmt.Sprintf("momentum is %g, not %g", moves.momentum, n.moves.momentum),
-			func(m *normalisation) { m.moves = &moves })
+		n.wrongMoves(add)
 	}
 	for _, g := range opdef.CoarserGrids(n.x.DType) {
 		for _, k := range []struct {
@@ -330,6 +322,19 @@ func (n *normalisation) Mistakes() []opdef.Mistake[any] {
 		}
 	}
 	return out
+}
+
+// wrongMoves adds what kernels get wrong about running statistics.
+func (n *normalisation) wrongMoves(add func(text string, with func(m *normalisation))) {
+	add("the running variance is moved towards that of n, not of n - 1", func(m *normalisation) { m.biased = true })
+	add("the running variance is moved towards the deviation", func(m *normalisation) { m.rooted = true })
+	twice := *n.moves
+	twice.momentum = 1 - (1-twice.momentum)*(1-twice.momentum)
+	add("running statistics are moved twice", func(m *normalisation) { m.moves = &twice })
+	moves := *n.moves
+	moves.momentum = 1 - moves.momentum
+	add(fmt.Sprintf("momentum is %g, not %g", moves.momentum, n.moves.momentum),
+		func(m *normalisation) { m.moves = &moves })
 }
 
 // partialMoments adds statistics of the first of a batch, and those that lack an incomplete tile,

@@ -25,68 +25,64 @@ var oftenWords = [][]string{
 // be absent, other integers in a list. Tensors have no others.
 func (a Argument) Mistaken() []value.Value {
 	was := a.Python()
-	var vs []value.Value
-	add := func(v value.Value) {
-		same := func(w value.Value) bool { return value.Repr(w) == value.Repr(v) }
-		if !same(was) && !slices.ContainsFunc(vs, same) {
-			vs = append(vs, v)
-		}
-	}
+	seen := map[string]bool{value.Repr(was): true}
+	return slices.DeleteFunc(a.stead(was), func(v value.Value) bool {
+		repr := value.Repr(v)
+		known := seen[repr]
+		seen[repr] = true
+		return known
+	})
+}
+
+// stead are the values that may stand for one, which can be among them.
+func (a Argument) stead(was value.Value) (vs []value.Value) {
 	switch x := was.(type) {
 	case *tensor.Tensor:
 		if !a.Required {
 			vs = append(vs, nil)
 		}
-		return vs
 	case *value.Sequence:
 		for _, items := range mistakenList(x.Items) {
-			add(&value.Sequence{Kind: x.Kind, Items: items})
+			vs = append(vs, &value.Sequence{Kind: x.Kind, Items: items})
 		}
 	case bool:
-		add(!x)
+		vs = append(vs, !x)
 	case int64:
 		if a.MayBeNone() {
 			vs = append(vs, nil)
 		}
 		if d, ok := a.Default.(int64); ok && !a.Required {
-			add(d)
+			vs = append(vs, d)
 		}
-		add(x + 1)
-		add(x - 1)
-		add(-x)
-		add(int64(0))
+		vs = append(vs, x+1, x-1, -x, int64(0))
 	case float64:
 		if d, ok := a.Default.(float64); ok && !a.Required {
-			add(d)
+			vs = append(vs, d)
 		}
-		for _, f := range oftenNumbers {
-			add(f)
-		}
-		for _, f := range []float64{x * x, math.Sqrt(math.Abs(x)), -x, 2 * x, x / 2} {
-			add(f)
-		}
+		vs = append(vs, values(oftenNumbers)...)
+		vs = append(vs, x*x, math.Sqrt(math.Abs(x)), -x, 2*x, x/2)
 	case string:
 		for _, group := range oftenWords {
 			if slices.Contains(group, x) {
-				for _, w := range group {
-					add(w)
-				}
+				vs = append(vs, values(group)...)
 			}
 		}
 	case nil:
 		switch a.Value.(type) {
 		case *float64:
-			for _, f := range oftenNumbers {
-				add(f)
-			}
+			vs = values(oftenNumbers)
 		case *bool:
-			add(true)
-			add(false)
+			vs = append(vs, true, false)
 		case *string:
-			for _, w := range oftenWords[len(oftenWords)-1] {
-				add(w)
-			}
+			vs = values(oftenWords[len(oftenWords)-1])
 		}
+	}
+	return vs
+}
+
+func values[T any](items []T) (vs []value.Value) {
+	for _, it := range items {
+		vs = append(vs, it)
 	}
 	return vs
 }

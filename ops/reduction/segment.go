@@ -64,19 +64,29 @@ func (a *segmentReduceArgs) plan() (*segments, error) {
 	if a.Initial != nil {
 		s.initial = a.Initial.Float64()
 	}
-	name, given := "lengths", a.Lengths
+	if err := s.setBounds(axis); err != nil {
+		return nil, err
+	}
+	s.shape = append(append(slices.Clone(x.Shape[:axis]), s.count), x.Shape[axis+1:]...)
+	return s, nil
+}
+
+// setBounds finds where segments along a dimension begin and end.
+func (s *segments) setBounds(axis int) error {
+	x := s.Data
+	name, given := "lengths", s.Lengths
 	if given == nil {
-		name, given = "offsets", a.Offsets
+		name, given = "offsets", s.Offsets
 	}
 	switch {
-	case a.Indices != nil:
-		return nil, opdef.Refuse("indices", "not supported, by torch either")
+	case s.Indices != nil:
+		return opdef.Refuse("indices", "not supported, by torch either")
 	case given == nil:
-		return nil, opdef.Refuse("lengths", "want lengths or offsets")
+		return opdef.Refuse("lengths", "want lengths or offsets")
 	case !given.DType.IsIntegral():
-		return nil, opdef.Refuse(name, "want integers, got %s", given.DType)
+		return opdef.Refuse(name, "want integers, got %s", given.DType)
 	case given.Dim() != axis+1 || !slices.Equal(given.Shape[:axis], x.Shape[:axis]):
-		return nil, opdef.Refuse(name, "shape %s is not that of data up to dimension %d and a number of segments",
+		return opdef.Refuse(name, "shape %s is not that of data up to dimension %d and a number of segments",
 			tensor.ShapeString(given.Shape), axis)
 	}
 	s.outer, s.n, s.inner = tensor.Numel(x.Shape[:axis]), x.Shape[axis], tensor.Numel(x.Shape[axis+1:])
@@ -94,17 +104,16 @@ func (a *segmentReduceArgs) plan() (*segments, error) {
 				from, to = int(v[o*row+k]), int(v[o*row+k+1])
 			}
 			if from < 0 || to < from || to > s.n {
-				return nil, opdef.Refuse(name, "segment [%d, %d) does not lie in [0, %d)", from, to, s.n)
+				return opdef.Refuse(name, "segment [%d, %d) does not lie in [0, %d)", from, to, s.n)
 			}
 			s.bounds = append(s.bounds, [2]int{from, to})
 			at = to
 		}
-		if !a.Unsafe && (at != s.n || s.count > 0 && s.bounds[o*s.count][0] != 0) {
-			return nil, opdef.Refuse(name, "segments end at %d of %d elements", at, s.n)
+		if !s.Unsafe && (at != s.n || s.count > 0 && s.bounds[o*s.count][0] != 0) {
+			return opdef.Refuse(name, "segments end at %d of %d elements", at, s.n)
 		}
 	}
-	s.shape = append(append(slices.Clone(x.Shape[:axis]), s.count), x.Shape[axis+1:]...)
-	return s, nil
+	return nil
 }
 
 // each calls f for every result: its index, and index and step of the elements

@@ -258,20 +258,24 @@ func (a *uniqueArgs) acceptOrder(as []opdef.Acceptance, got, want []*tensor.Tens
 	}
 }
 
+// fromRight reports whether a value is placed behind those that are equal to it.
+func (a *searchsortedArgs) fromRight() (bool, error) {
+	switch {
+	case a.Side == nil:
+		return a.Right, nil
+	case *a.Side == "left" && a.Right:
+		return false, opdef.Refuse("side", "side \"left\" contradicts right=True")
+	case *a.Side == "left" || *a.Side == "right":
+		return *a.Side == "right", nil
+	}
+	return false, opdef.Refuse("side", "want \"left\" or \"right\", got %q", *a.Side)
+}
+
 func searchsorted(a *searchsortedArgs) ([]*tensor.Tensor, error) {
 	seq, v := a.SortedSequence, a.Self
-	right := a.Right
-	if a.Side != nil {
-		switch *a.Side {
-		case "left":
-			if a.Right {
-				return nil, opdef.Refuse("side", "side \"left\" contradicts right=True")
-			}
-		case "right":
-			right = true
-		default:
-			return nil, opdef.Refuse("side", "want \"left\" or \"right\", got %q", *a.Side)
-		}
+	right, err := a.fromRight()
+	if err != nil {
+		return nil, err
 	}
 	switch {
 	case seq.Dim() == 0:

@@ -54,43 +54,58 @@ func newFFT(self *tensor.Tensor, kind spectrum, inverse bool, s, dims []int, nor
 	if self.Dim() == 0 {
 		return nil, opdef.Refuse("self", "want at least 1 dimension, got a 0-d tensor")
 	}
-	if s != nil && dims != nil && len(s) != len(dims) {
+	switch {
+	case s != nil && dims != nil && len(s) != len(dims):
 		return nil, opdef.Refuse("s", "want %d sizes, one per dimension, got %d", len(dims), len(s))
+	case len(s) > self.Dim() && dims == nil:
+		return nil, opdef.Refuse("s", "%d sizes are too many for %d dimensions", len(s), self.Dim())
+	case dims == nil && s == nil:
+		dims = elements.AllDims(self.Dim())
+	case dims == nil:
+		dims = elements.AllDims(self.Dim())[self.Dim()-len(s):]
 	}
-	if dims == nil {
-		if len(s) > self.Dim() {
-			return nil, opdef.Refuse("s", "%d sizes are too many for %d dimensions", len(s), self.Dim())
-		}
-		for d := range self.Dim() {
-			if s == nil || d >= self.Dim()-len(s) {
-				dims = append(dims, d)
-			}
-		}
+	if err := c.setSizes(s, dims); err != nil {
+		return nil, err
 	}
-	total := 1.0
+	if kind != fullSpectrum && len(c.dims) == 0 {
+		return nil, opdef.Refuse("dim", "want at least one dimension")
+	}
+	if err := c.setScale(norm); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// setSizes resolves the dimensions; s is nil or has the size of the transform for each, -1 for that of the input.
+func (c *fftCall) setSizes(s, dims []int) error {
 	for i, d := range dims {
-		r, err := opdef.Dim("dim", d, self.Dim())
+		r, err := opdef.Dim("dim", d, c.self.Dim())
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if slices.Contains(c.dims, r) {
-			return nil, opdef.Refuse("dim", "dimension %d appears twice", d)
+			return opdef.Refuse("dim", "dimension %d appears twice", d)
 		}
-		n := self.Shape[r]
-		if kind == toReal && i == len(dims)-1 {
+		n := c.self.Shape[r]
+		if c.kind == toReal && i == len(dims)-1 {
 			n = 2 * (n - 1)
 		}
 		if s != nil && s[i] != -1 {
 			n = s[i]
 		}
 		if n < 1 || n > 1<<40 {
-			return nil, opdef.Refuse("s", "invalid number of data points %d", n)
+			return opdef.Refuse("s", "invalid number of data points %d", n)
 		}
 		c.dims, c.size = append(c.dims, r), append(c.size, n)
-		total *= float64(n)
 	}
-	if kind != fullSpectrum && len(c.dims) == 0 {
-		return nil, opdef.Refuse("dim", "want at least one dimension")
+	return nil
+}
+
+// setScale finds the factor of the transform.
+func (c *fftCall) setScale(norm *string) error {
+	total := 1.0
+	for _, n := range c.size {
+		total *= float64(n)
 	}
 	mode := "backward"
 	if norm != nil {
@@ -100,11 +115,11 @@ func newFFT(self *tensor.Tensor, kind spectrum, inverse bool, s, dims []int, nor
 	case mode == "ortho":
 		c.scale = 1 / math.Sqrt(total)
 	case mode != "backward" && mode != "forward":
-		return nil, opdef.Refuse("norm", "want backward, forward or ortho, got %q", mode)
-	case (mode == "backward") == inverse:
+		return opdef.Refuse("norm", "want backward, forward or ortho, got %q", mode)
+	case (mode == "backward") == c.inverse:
 		c.scale = 1 / total
 	}
-	return c, nil
+	return nil
 }
 
 // dtype is the dtype of the result.

@@ -72,6 +72,22 @@ func (a *istftArgs) plan() (*overlapAdd, error) {
 		return nil, opdef.Refuse("window", "a complex window needs return_complex=True")
 	}
 	o.half = !a.ReturnComplex
+	if err := o.setEnvelope(a); err != nil {
+		return nil, err
+	}
+	if o.dt, err = spectrumDType(x, a.Window); err != nil {
+		return nil, err
+	}
+	if !a.ReturnComplex {
+		o.dt = o.dt.Real()
+	}
+	o.shape = append(slices.Clone(shape[:len(shape)-2]), max(0, o.end-o.start))
+	return o, nil
+}
+
+// setEnvelope finds what is returned of the signal, and the sum of the squares of the windows over it.
+func (o *overlapAdd) setEnvelope(a *istftArgs) error {
+	f := o.frames
 	if a.Normalized {
 		f.scale = math.Sqrt(float64(a.NFft))
 	}
@@ -91,17 +107,10 @@ func (a *istftArgs) plan() (*overlapAdd, error) {
 	}
 	for _, e := range o.envelope[min(o.start, total):max(min(o.end, total), min(o.start, total))] {
 		if cmplx.Abs(e) < 1e-11 {
-			return nil, opdef.Refuse("window", "the squares of overlapping windows add to 0 somewhere")
+			return opdef.Refuse("window", "the squares of overlapping windows add to 0 somewhere")
 		}
 	}
-	if o.dt, err = spectrumDType(x, a.Window); err != nil {
-		return nil, err
-	}
-	if !a.ReturnComplex {
-		o.dt = o.dt.Real()
-	}
-	o.shape = append(slices.Clone(shape[:len(shape)-2]), max(0, o.end-o.start))
-	return o, nil
+	return nil
 }
 
 func (o *overlapAdd) spectrum() []complex128 {

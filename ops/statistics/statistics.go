@@ -61,26 +61,36 @@ func (a *quantileArgs) quantile(ignoreNaN bool) (*quantile, error) {
 		}
 		qt.q = append(qt.q, x.DType.Round(q))
 	}
+	if err := qt.setRows(a.Dim, a.Keepdim); err != nil {
+		return nil, err
+	}
+	if qt.front {
+		qt.shape = slices.Insert(qt.shape, 0, len(qt.q))
+	}
+	return qt, nil
+}
+
+// setRows makes a dimension the last one, or all elements one row; the shape is that for one quantile.
+func (qt *quantile) setRows(along *int, keep bool) error {
+	x := qt.x
 	rank := x.Dim()
 	switch {
-	case a.Dim == nil:
+	case along == nil:
 		qt.x, qt.n = x.Reshape(x.Numel()), x.Numel()
 		qt.back = func(t *tensor.Tensor) *tensor.Tensor { return t.Reshape(x.Shape...) }
-		if a.Keepdim {
-			for range rank {
-				qt.shape = append(qt.shape, 1)
-			}
+		if keep {
+			qt.shape = slices.Repeat([]int{1}, rank)
 		}
 	case rank == 0:
-		if _, err := opdef.Dim("dim", *a.Dim, 0); err != nil {
-			return nil, err
+		if _, err := opdef.Dim("dim", *along, 0); err != nil {
+			return err
 		}
 		qt.x, qt.n = x.Reshape(1), 1
 		qt.back = func(t *tensor.Tensor) *tensor.Tensor { return t.Reshape() }
 	default:
-		dim, err := opdef.Dim("dim", *a.Dim, rank)
+		dim, err := opdef.Dim("dim", *along, rank)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		qt.n = x.Shape[dim]
 		order := append(slices.Delete(elements.AllDims(rank), dim, dim+1), dim)
@@ -93,14 +103,11 @@ func (a *quantileArgs) quantile(ignoreNaN bool) (*quantile, error) {
 			qt.back = func(t *tensor.Tensor) *tensor.Tensor { return t.Permute(inverse...) }
 		}
 		qt.shape = slices.Delete(slices.Clone(x.Shape), dim, dim+1)
-		if a.Keepdim {
+		if keep {
 			qt.shape = slices.Insert(qt.shape, dim, 1)
 		}
 	}
-	if qt.front {
-		qt.shape = slices.Insert(qt.shape, 0, len(qt.q))
-	}
-	return qt, nil
+	return nil
 }
 
 // each calls f with the sorted row, the order of its elements, and for every q

@@ -330,13 +330,7 @@ func (a *interpolateArgs) sizes(p elements.Planes) (out [3]int, scale [3]float64
 		return out, scale, opdef.Refuse(arg, "want %d numbers, got %d", p.Dims, len(seq.Items))
 	}
 	for i, it := range seq.Items {
-		if t, ok := it.(*tensor.Tensor); ok && t.Numel() == 1 && t.DType.Computable() {
-			it = t.Item()
-			if t.DType.Kind() == tensor.KindInt {
-				it = tensor.At[int64](t, 0)
-			}
-		}
-		s, ok := opdef.ScalarOf(it)
+		s, ok := opdef.ScalarOf(itemOf(it))
 		if !ok || arg == "size" && s.Kind() != tensor.KindInt || s.Kind() == tensor.KindComplex {
 			return out, scale, opdef.Refuse(arg, "want numbers, got %s", opdef.TypeName(it))
 		}
@@ -358,6 +352,18 @@ func (a *interpolateArgs) sizes(p elements.Planes) (out [3]int, scale [3]float64
 		}
 	}
 	return out, scale, nil
+}
+
+// itemOf is the number in a tensor of one element, and any other value itself.
+func itemOf(v value.Value) value.Value {
+	t, ok := v.(*tensor.Tensor)
+	switch {
+	case !ok || t.Numel() != 1 || !t.DType.Computable():
+		return v
+	case t.DType.Kind() == tensor.KindInt:
+		return tensor.At[int64](t, 0)
+	}
+	return t.Item()
 }
 
 // A resizer builds the map of one dimension.

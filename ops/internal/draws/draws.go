@@ -507,29 +507,9 @@ func (m Mask) Judge(x, got *tensor.Tensor) opdef.Drawn {
 	v, y := tensor.Make[float64](n), tensor.Make[float64](n)
 	tensor.Load(x, 0, v)
 	tensor.Load(got, 0, y)
-	drops, hits := v[:0], 0
-	for lo := 0; lo < n; lo += group {
-		kept, dropped := true, true
-		for i := lo; i < lo+group; i++ {
-			k, d := m.Kept(got.DType, v[i], y[i])
-			switch want := got.DType.Round(m.Scale*v[i] + m.Shift); {
-			case !k && !d && want == m.Dropped:
-				return wrong("element %d is %v, want %v", i, y[i], want)
-			case !k && !d:
-				return wrong("element %d is %v, want %v or %v", i, y[i], got.DType.Round(m.Dropped), want)
-			case !(kept && k) && !(dropped && d):
-				return wrong("elements %d to %d are to be kept or dropped together, and element %d is not", lo,
-					lo+group-1, i)
-			}
-			kept, dropped = kept && k, dropped && d
-		}
-		switch {
-		case kept && dropped: // it looks alike
-		case dropped:
-			drops, hits = append(drops, 1), hits+1
-		default:
-			drops = append(drops, 0)
-		}
+	drops, hits, why := m.drops(got.DType, v, y, group)
+	if why != "" {
+		return wrong("%s", why)
 	}
 	what := "elements"
 	if group > 1 {
@@ -546,6 +526,36 @@ func (m Mask) Judge(x, got *tensor.Tensor) opdef.Drawn {
 	}
 	return opdef.Drawn{Shown: true,
 		Checked: fmt.Sprintf("dropped and scaled %s, their number and order, of %d", what, n/group)}
+}
+
+// drops has 1 for each group of v that was dropped, as y shows, and 0 for each that was kept, in order; hits are those
+// that were dropped. why says which element was neither. It writes to v.
+func (m Mask) drops(dt tensor.DType, v, y []float64, group int) (drops []float64, hits int, why string) {
+	drops = v[:0]
+	for lo := 0; lo < len(v); lo += group {
+		kept, dropped := true, true
+		for i := lo; i < lo+group; i++ {
+			k, d := m.Kept(dt, v[i], y[i])
+			switch want := dt.Round(m.Scale*v[i] + m.Shift); {
+			case !k && !d && want == m.Dropped:
+				return nil, 0, fmt.Sprintf("element %d is %v, want %v", i, y[i], want)
+			case !k && !d:
+				return nil, 0, fmt.Sprintf("element %d is %v, want %v or %v", i, y[i], dt.Round(m.Dropped), want)
+			case !(kept && k) && !(dropped && d):
+				return nil, 0, fmt.Sprintf("elements %d to %d are to be kept or dropped together, and element %d is not",
+					lo, lo+group-1, i)
+			}
+			kept, dropped = kept && k, dropped && d
+		}
+		switch {
+		case kept && dropped: // it looks alike
+		case dropped:
+			drops, hits = append(drops, 1), hits+1
+		default:
+			drops = append(drops, 0)
+		}
+	}
+	return drops, hits, ""
 }
 
 // Grad is the gradient of x where y shows what was kept and up is y's gradient. Where it does not

@@ -181,57 +181,78 @@ func realEig(m Mat[complex128]) (w []complex128, v Mat[complex128]) {
 // Source: Golub and Van Loan, Matrix Computations, 7.5, 7.6.4
 func eig(m Mat[complex128], limit int) (w []complex128, v Mat[complex128]) {
 	n := m.R
-	small := 0x1p-60 * m.Frobenius() // far below what rounding did already
-	h, q := m.Clone(), Eye[complex128](n, n)
-	// turn applies the rotation [c, s; -conj(s), c] to rows i, k of h from
-	// column from on, its adjoint to columns, and keeps q*h*q^H = m.
-	turn := func(i, k int, c float64, s complex128, from, to int) {
-		x, y := h.Row(i), h.Row(k)
-		cc := complex(c, 0)
-		for j := from; j < n; j++ {
-			a, b := x[j], y[j]
-			x[j], y[j] = cc*a+s*b, -cmplx.Conj(s)*a+cc*b
+	s := schur{m.Clone(), Eye[complex128](n, n)}
+	s.toHessenberg()
+	s.toTriangle(limit, 0x1p-60*m.Frobenius()) // far below what rounding did already
+	w = s.h.Diagonal()
+	v = s.q.Mul(triangleVectors(s.h, w))
+	for k := range n {
+		col := quota.Make[complex128](n)
+		for i := range col {
+			col[i] = v.At(i, k)
 		}
-		for j := range to {
-			r := h.Row(j)
-			a, b := r[i], r[k]
-			r[i], r[k] = cc*a+cmplx.Conj(s)*b, -s*a+cc*b
-		}
-		for j := range n {
-			r := q.Row(j)
-			a, b := r[i], r[k]
-			r[i], r[k] = cc*a+cmplx.Conj(s)*b, -s*a+cc*b
+		r := complex(norm(col), 0)
+		for i := range col {
+			v.D[i*n+k] /= r
 		}
 	}
-	// givens makes (a, b) into (r, 0).
-	givens := func(a, b complex128) (float64, complex128) {
-		r := math.Hypot(cmplx.Abs(a), cmplx.Abs(b))
-		if r == 0 || b == 0 {
-			return 1, 0
-		}
-		if a == 0 {
-			return 0, cmplx.Conj(b) / complex(cmplx.Abs(b), 0)
-		}
-		return cmplx.Abs(a) / r, a / complex(cmplx.Abs(a), 0) * cmplx.Conj(b) / complex(r, 0)
+	return w, v
+}
+
+// A schur is a matrix on its way to a triangle: q*h*q^H stays the same.
+type schur struct{ h, q Mat[complex128] }
+
+// turn applies the rotation [c, s; -conj(s), c] to rows i, k of h from
+// column from on, its adjoint to columns.
+func (sc schur) turn(i, k int, c float64, s complex128, from, to int) {
+	n, cc := sc.h.R, complex(c, 0)
+	x, y := sc.h.Row(i), sc.h.Row(k)
+	for j := from; j < n; j++ {
+		a, b := x[j], y[j]
+		x[j], y[j] = cc*a+s*b, -cmplx.Conj(s)*a+cc*b
 	}
+	for j := range to {
+		r := sc.h.Row(j)
+		a, b := r[i], r[k]
+		r[i], r[k] = cc*a+cmplx.Conj(s)*b, -s*a+cc*b
+	}
+	for j := range n {
+		r := sc.q.Row(j)
+		a, b := r[i], r[k]
+		r[i], r[k] = cc*a+cmplx.Conj(s)*b, -s*a+cc*b
+	}
+}
+
+// givens is the rotation that makes (a, b) into (r, 0).
+func givens(a, b complex128) (float64, complex128) {
+	r := math.Hypot(cmplx.Abs(a), cmplx.Abs(b))
+	if r == 0 || b == 0 {
+		return 1, 0
+	}
+	if a == 0 {
+		return 0, cmplx.Conj(b) / complex(cmplx.Abs(b), 0)
+	}
+	return cmplx.Abs(a) / r, a / complex(cmplx.Abs(a), 0) * cmplx.Conj(b) / complex(r, 0)
+}
+
+// toHessenberg makes zeros of what is more than one below the diagonal.
+func (sc schur) toHessenberg() {
+	h, n := sc.h, sc.h.R
 	for j := 0; j < n-2; j++ {
 		for i := n - 1; i > j+1; i-- {
 			if h.At(i, j) != 0 {
 				c, s := givens(h.At(i-1, j), h.At(i, j))
-				turn(i-1, i, c, s, j, n)
+				sc.turn(i-1, i, c, s, j, n)
 				h.D[i*n+j] = 0
 			}
 		}
 	}
-	for hi, tries := n-1, 0; hi > 0; {
-		lo := hi
-		for ; lo > 0; lo-- {
-			beside := cmplx.Abs(h.At(lo, lo)) + cmplx.Abs(h.At(lo-1, lo-1))
-			if cmplx.Abs(h.At(lo, lo-1)) <= math.Max(1e-16*beside, small) {
-				h.D[lo*n+lo-1] = 0
-				break
-			}
-		}
+}
+
+// toTriangle makes zeros of what is below the diagonal; what is up to small is taken as one.
+func (sc schur) toTriangle(limit int, small float64) {
+	for hi, tries := sc.h.R-1, 0; hi > 0; {
+		lo := sc.block(hi, small)
 		if lo == hi {
 			hi, tries = hi-1, 0
 			continue
@@ -239,34 +260,56 @@ func eig(m Mat[complex128], limit int) (w []complex128, v Mat[complex128]) {
 		if tries++; tries > limit {
 			panic(&ConvergenceError{"eigenvalues", limit, "iterations"})
 		}
-		// The eigenvalue of the last 2x2 block nearest its corner.
-		a, b, c, d := h.At(hi-1, hi-1), h.At(hi-1, hi), h.At(hi, hi-1), h.At(hi, hi)
-		half := (a - d) / 2
-		root := cmplx.Sqrt(half*half + b*c)
-		if real(half)*real(root)+imag(half)*imag(root) < 0 {
-			root = -root
-		}
-		shift := d
-		if half+root != 0 {
-			shift = d - b*c/(half+root)
-		}
-		if tries%11 == 10 {
-			shift += complex(cmplx.Abs(c), 0)
-		}
-		x, y := h.At(lo, lo)-shift, h.At(lo+1, lo)
-		for k := lo; k < hi; k++ {
-			if k > lo {
-				x, y = h.At(k, k-1), h.At(k+1, k-1)
-			}
-			cs, sn := givens(x, y)
-			turn(k, k+1, cs, sn, max(k-1, 0), min(k+3, hi+1))
-			if k > lo {
-				h.D[(k+1)*n+k-1] = 0
-			}
+		sc.iterate(lo, hi, tries%11 == 10)
+	}
+}
+
+// block is the first row of the block that ends with row hi: before it, the element below the diagonal is 0.
+func (sc schur) block(hi int, small float64) (lo int) {
+	h, n := sc.h, sc.h.R
+	for lo = hi; lo > 0; lo-- {
+		beside := cmplx.Abs(h.At(lo, lo)) + cmplx.Abs(h.At(lo-1, lo-1))
+		if cmplx.Abs(h.At(lo, lo-1)) <= math.Max(1e-16*beside, small) {
+			h.D[lo*n+lo-1] = 0
+			break
 		}
 	}
-	w = h.Diagonal()
-	// Eigenvectors of the triangle by back substitution.
+	return lo
+}
+
+// iterate does one step of QR on the block of rows lo to hi. An exceptional shift ends a cycle.
+func (sc schur) iterate(lo, hi int, exceptional bool) {
+	h, n := sc.h, sc.h.R
+	// The eigenvalue of the last 2x2 block nearest its corner.
+	a, b, c, d := h.At(hi-1, hi-1), h.At(hi-1, hi), h.At(hi, hi-1), h.At(hi, hi)
+	half := (a - d) / 2
+	root := cmplx.Sqrt(half*half + b*c)
+	if real(half)*real(root)+imag(half)*imag(root) < 0 {
+		root = -root
+	}
+	shift := d
+	if half+root != 0 {
+		shift = d - b*c/(half+root)
+	}
+	if exceptional {
+		shift += complex(cmplx.Abs(c), 0)
+	}
+	x, y := h.At(lo, lo)-shift, h.At(lo+1, lo)
+	for k := lo; k < hi; k++ {
+		if k > lo {
+			x, y = h.At(k, k-1), h.At(k+1, k-1)
+		}
+		cs, sn := givens(x, y)
+		sc.turn(k, k+1, cs, sn, max(k-1, 0), min(k+3, hi+1))
+		if k > lo {
+			h.D[(k+1)*n+k-1] = 0
+		}
+	}
+}
+
+// triangleVectors are the eigenvectors of a triangle with diagonal w, by back substitution.
+func triangleVectors(h Mat[complex128], w []complex128) Mat[complex128] {
+	n := h.R
 	scale := math.Max(h.Norm1(), negligible)
 	t := Zeros[complex128](n, n)
 	for k := range n {
@@ -288,18 +331,7 @@ func eig(m Mat[complex128], limit int) (w []complex128, v Mat[complex128]) {
 			}
 		}
 	}
-	v = q.Mul(t)
-	for k := range n {
-		col := quota.Make[complex128](n)
-		for i := range col {
-			col[i] = v.At(i, k)
-		}
-		r := complex(norm(col), 0)
-		for i := range col {
-			v.D[i*n+k] /= r
-		}
-	}
-	return w, v
+	return t
 }
 
 // Expm is the matrix exponential, by a Padé approximant of degree 13 with
