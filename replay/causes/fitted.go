@@ -18,7 +18,6 @@ import (
 // the factor of an operand, under which the results come nearest to those recorded: one number
 // for all elements. Numbers within a share of those that are due are left out: a kernel may round them.
 func (c *Search) fittedNumbers(fails []Wrong, share float64) iter.Seq[Mistake] {
-	near := func(x, was float64) bool { return math.Abs(x-was) <= share*math.Abs(was) }
 	return func(yield func(Mistake) bool) {
 		scalar := c.scalarResult(fails)
 		results := slices.ContainsFunc(fails, func(r Wrong) bool { return r.Forward() })
@@ -26,77 +25,95 @@ func (c *Search) fittedNumbers(fails []Wrong, share float64) iter.Seq[Mistake] {
 			if results && !scalar && !fails[i].Forward() { // gradients follow from what is wrong with the results
 				continue
 			}
-			factors := c.factors(&fails[i])
-			for _, x := range factors {
-				if near(x, 1) {
-					continue
-				}
-				text := fmt.Sprintf("all elements are multiplied by %.7g", x) + c.ofSizes(factors[len(factors)-1])
-				if !yield(Mistake{Text: text, Like: "elements", Cost: digits(x), Rounds: true, All: scalar && results,
-					Make: c.altering(times(x))}) {
-					return
-				}
-			}
-			target := fails[i].Target
-			for _, x := range c.offsets(&fails[i]) {
-				if !yield(Mistake{Text: fmt.Sprintf("%.7g is added to all elements", x) + logarithmText(x), Like: "elements plus",
-					Cost: digits(x), Make: c.altering(func(of string, t *tensor.Tensor) *tensor.Tensor {
-						if of != target {
-							return t
-						}
-						return opdef.Map(t.DType, t, func(y float64) float64 { return y + x })
-					})}) {
-					return
-				}
+			if !c.fittedFactors(&fails[i], share, scalar && results, yield) || !c.fittedOffsets(&fails[i], yield) {
+				return
 			}
 		}
-		var got *tensor.Tensor
-		var of *Wrong
-		for i := range fails {
-			if g, _, ok := fails[i].Pair(); ok && fails[i].Forward() && g.DType.IsFloat() &&
-				(g.Numel() > 1 || scalar) {
-				got, of = g, &fails[i]
-				break
+		of := slices.IndexFunc(fails, func(r Wrong) bool {
+			got, _, ok := r.Pair()
+			return ok && r.Forward() && got.DType.IsFloat() && (got.Numel() > 1 || scalar)
+		})
+		if of >= 0 && c.fittedArguments(&fails[of], share, scalar, yield) && share == 0 {
+			c.fittedOperands(&fails[of], scalar, yield) // each step of a fit costs as much as a mistake
+		}
+	}
+}
+
+// near reports whether a number is within a share of another.
+func near(x, was, share float64) bool { return math.Abs(x-was) <= share*math.Abs(was) }
+
+// fittedFactors yields factors of a wrong value; it is false when no more are wanted.
+func (c *Search) fittedFactors(r *Wrong, share float64, all bool, yield func(Mistake) bool) bool {
+	factors := c.factors(r)
+	for _, x := range factors {
+		if near(x, 1, share) {
+			continue
+		}
+		text := fmt.Sprintf("all elements are multiplied by %.7g", x) + c.ofSizes(factors[len(factors)-1])
+		if !yield(Mistake{Text: text, Like: "elements", Cost: digits(x), Rounds: true, All: all,
+			Make: c.altering(times(x))}) {
+			return false
+		}
+	}
+	return true
+}
+
+// fittedOffsets yields numbers that are added to a wrong value; it is false when no more are wanted.
+func (c *Search) fittedOffsets(r *Wrong, yield func(Mistake) bool) bool {
+	target := r.Target
+	for _, x := range c.offsets(r) {
+		add := func(of string, t *tensor.Tensor) *tensor.Tensor {
+			if of != target {
+				return t
 			}
+			return opdef.Map(t.DType, t, func(y float64) float64 { return y + x })
 		}
-		if got == nil {
-			return
+		if !yield(Mistake{Text: fmt.Sprintf("%.7g is added to all elements", x) + logarithmText(x),
+			Like: "elements plus", Cost: digits(x), Make: c.altering(add)}) {
+			return false
 		}
-		for _, a := range c.Bound.Arguments() {
-			was, ok := a.Python().(float64)
-			if !ok || math.IsInf(was, 0) || math.IsNaN(was) {
+	}
+	return true
+}
+
+// fittedArguments yields values of floating arguments; it is false when no more are wanted.
+func (c *Search) fittedArguments(of *Wrong, share float64, scalar bool, yield func(Mistake) bool) bool {
+	for _, a := range c.Bound.Arguments() {
+		was, ok := a.Python().(float64)
+		if !ok || math.IsInf(was, 0) || math.IsNaN(was) {
+			continue
+		}
+		with := func(x float64) (Way, error) {
+			return c.withArguments(map[string]value.Value{a.Name: x})
+		}
+		for _, x := range c.fit(of, was, with) {
+			if near(x, was, share) {
 				continue
 			}
-			with := func(x float64) (Way, error) {
-				return c.withArguments(map[string]value.Value{a.Name: x})
-			}
-			for _, x := range c.fit(of, was, with) {
-				if near(x, was) {
-					continue
-				}
-				if !yield(Mistake{Text: fmt.Sprintf("%s is %.7g, not %.7g", a.Name, x, was), Like: a.Name,
-					Cost: digits(x), All: scalar, Make: func() (Way, error) { return with(x) }}) {
-					return
-				}
+			if !yield(Mistake{Text: fmt.Sprintf("%s is %.7g, not %.7g", a.Name, x, was), Like: a.Name,
+				Cost: digits(x), All: scalar, Make: func() (Way, error) { return with(x) }}) {
+				return false
 			}
 		}
-		if share > 0 {
-			return // each step of a fit costs as much as a mistake
+	}
+	return true
+}
+
+// fittedOperands yields factors of operands.
+func (c *Search) fittedOperands(of *Wrong, scalar bool, yield func(Mistake) bool) {
+	for _, a := range c.operands() {
+		with := func(x float64) (Way, error) {
+			return c.one(a, func() *tensor.Tensor {
+				return opdef.Map(a.Tensor.DType, a.Tensor, func(y float64) float64 { return x * y })
+			})()
 		}
-		for _, a := range c.operands() {
-			with := func(x float64) (Way, error) {
-				return c.one(a, func() *tensor.Tensor {
-					return opdef.Map(a.Tensor.DType, a.Tensor, func(y float64) float64 { return x * y })
-				})()
+		for _, x := range c.fit(of, 1, with) {
+			if x == 1 {
+				continue
 			}
-			for _, x := range c.fit(of, 1, with) {
-				if near(x, 1) {
-					continue
-				}
-				if !yield(Mistake{Text: fmt.Sprintf("%s is multiplied by %.7g", argName(a), x), Like: argName(a),
-					Cost: digits(x), All: scalar, Make: func() (Way, error) { return with(x) }}) {
-					return
-				}
+			if !yield(Mistake{Text: fmt.Sprintf("%s is multiplied by %.7g", argName(a), x), Like: argName(a),
+				Cost: digits(x), All: scalar, Make: func() (Way, error) { return with(x) }}) {
+				return
 			}
 		}
 	}
