@@ -277,7 +277,7 @@ func TestPatterns(t *testing.T) {
 			}
 		}, "only index 5 of dimension 1 is wrong"},
 		"infinite": {func(v []float64) { v[4] = math.Inf(1) }, "1 element is infinite where a finite number is due"},
-		"rough":    {func(v []float64) { tensor.RoundBlock(tensor.BFloat16, v) }, "of the size of bfloat16's rounding"},
+		"rough":    {func(v []float64) { tensor.RoundBlock(tensor.BFloat16, v) }, "rounding to bfloat16 would be as large"},
 	} {
 		v := slices.Clone(base)
 		tc.plant(v)

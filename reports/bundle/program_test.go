@@ -37,16 +37,14 @@ func functions(t *testing.T, pattern string) (all []*ast.FuncDecl) {
 func TestArgTypes(t *testing.T) {
 	cases := map[string]bool{}
 	for _, f := range functions(t, "program.go") {
-		if f.Name.Name == "arg" {
-			ast.Inspect(f, func(n ast.Node) bool {
-				if c, ok := n.(*ast.CaseClause); ok {
-					for _, typ := range c.List {
-						cases[strings.Replace(types.ExprString(typ), "diopi.", "", 1)] = true
-					}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if c, ok := n.(*ast.CaseClause); ok {
+				for _, typ := range c.List {
+					cases[strings.Replace(types.ExprString(typ), "diopi.", "", 1)] = true
 				}
-				return true
-			})
-		}
+			}
+			return true
+		})
 	}
 	found := 0
 	for _, f := range functions(t, "../../devicebridge/diopi/*.go") {
@@ -55,7 +53,7 @@ func TestArgTypes(t *testing.T) {
 		}
 		found++
 		if typ := types.ExprString(f.Recv.List[0].Type); !cases[typ] {
-			t.Errorf("program.arg has no case for arguments of type %s", typ)
+			t.Errorf("program.go has no case for arguments of type %s", typ)
 		}
 	}
 	if found < 10 {

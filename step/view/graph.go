@@ -138,10 +138,7 @@ func NewGraph(t *step.Trace, repro func(*step.Call) string) *Graph {
 		if !ok {
 			i = -1
 		}
-		text := sentence(f)
-		if len(f.Causes) > 0 {
-			text += "; " + f.Causes[0].Label() + ": " + f.Causes[0].String()
-		}
+		text := explained(f)
 		g.Findings = append(g.Findings, Finding{string(f.Rule), i, f.Target, text})
 	}
 	if f := t.First(); f != nil && f.Call.Step != nil && !f.InBackward() {
@@ -198,11 +195,11 @@ func node(c *step.Call) Node {
 // verdictLine is the trace in one sentence.
 func verdictLine(t *step.Trace) string {
 	if f := t.First(); f != nil {
-		return strings.ToUpper(string(f.Rule)) + ": " + sentence(f)
+		return strings.ToUpper(string(f.Rule)) + ": " + explained(f)
 	}
 	for _, f := range t.Findings {
 		if f.Rule == verdict.Drift {
-			return "DRIFT: " + sentence(f)
+			return "DRIFT: " + explained(f)
 		}
 	}
 	return nothing(t)

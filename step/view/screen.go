@@ -296,6 +296,14 @@ func nothingWrong(t *step.Trace) string {
 	return "Nothing is wrong: every call follows from what it read, and nothing changed between calls."
 }
 
+// explained is the sentence of a finding and its first cause.
+func explained(f *step.Finding) string {
+	if len(f.Causes) == 0 {
+		return sentence(f)
+	}
+	return sentence(f) + "; " + f.Causes[0].Label() + ": " + f.Causes[0].String()
+}
+
 // sentence says what a finding is about.
 func sentence(f *step.Finding) string {
 	switch f.Rule {
