@@ -277,7 +277,7 @@ func TestPatterns(t *testing.T) {
 			}
 		}, "only index 5 of dimension 1 is wrong"},
 		"infinite": {func(v []float64) { v[4] = math.Inf(1) }, "1 element is infinite where a finite number is due"},
-		"rough":    {func(v []float64) { tensor.RoundBlock(tensor.BFloat16, v) }, "rounding to bfloat16 would be as large"},
+		"rough":    {func(v []float64) { tensor.RoundBlock(tensor.BFloat16, v) }, "as large as rounding to bfloat16"},
 	} {
 		v := slices.Clone(base)
 		tc.plant(v)

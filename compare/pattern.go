@@ -404,7 +404,7 @@ func (w *window) coarse() string {
 		eps  float64
 	}{{"float32", 0x1p-23}, {"float16 or TF32", 0x1p-10}, {"bfloat16", 0x1p-7}} {
 		if f.eps > w.dt.Eps() && rel > f.eps/16 && rel < f.eps {
-			return fmt.Sprintf("errors of both signs, %.2g of the values: rounding to %s would be as large", rel, f.name)
+			return fmt.Sprintf("errors of both signs, %.2g of the values: as large as rounding to %s", rel, f.name)
 		}
 	}
 	return ""

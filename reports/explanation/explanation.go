@@ -169,11 +169,15 @@ func (e *Explanation) places(b *strings.Builder, st reports.Style) {
 			limit = nil // what one cannot have the others lack too
 			continue
 		}
+		far := ""
+		if times := math.Abs(d.Got-d.Want) / l.Allowed; times > 0 && !math.IsInf(times, 0) {
+			far = fmt.Sprintf("; off by %.3g times that", times)
+		}
 		fmt.Fprintf(b, "  %16s allowed %.4g = %g*%.4g", "", l.Allowed, l.ULPs, l.Unit)
 		if l.Factor > 0 {
 			fmt.Fprintf(b, " + %.4g*S, S = %.6g", l.Factor, l.Scale)
 		}
-		b.WriteString("\n")
+		fmt.Fprintf(b, "%s\n", far)
 	}
 	for _, s := range p.Concentrated() {
 		fmt.Fprintf(b, "%s\n", st.Bold("where: "+s))
