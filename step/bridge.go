@@ -153,25 +153,13 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 		updated := updated(s.Tail[max(0, i-beside):min(len(s.Tail), i+beside+1)], c, parameters)
 		var open []*Value
 		for _, v := range c.Inputs {
-			if v.From.Value != nil && !v.isPartOfGradient() || v.From.first != nil || v.From.Role == "collective" ||
-				!v.DType.IsFloat() || parameters[v.Address] != nil {
+			if v.hasSource() || !v.DType.IsFloat() || parameters[v.Address] != nil {
 				if at := up.parameter(v); v.isGradient() && parameters[at] != nil {
 					u.add(v, parameters[at], "", nil)
 				}
 				continue
 			}
-			r := parameters[up.parameter(v)]
-			if (v.Numel() < sampled || v.content.plain) &&
-				(r == nil && !v.isPartOfGradient() || v.Numel() <= few) {
-				continue
-			}
-			if r == nil || r[0].form() != v.form() {
-				r = updated[v.form()]
-			}
-			if r == nil && v.isPartOfGradient() { // far from the update: clipping reads all gradients first
-				r = parameters[v.From.Value.argument().Address]
-			}
-			if r != nil {
+			if r := up.readingsFor(v, parameters, updated); r != nil {
 				readings[v], open = r, append(open, v)
 			}
 		}
@@ -209,6 +197,27 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 			}
 		}
 	}
+}
+
+// hasSource reports whether an input was linked to a value from which it came as it is.
+func (v *Value) hasSource() bool {
+	return v.From.Value != nil && !v.isPartOfGradient() || v.From.first != nil || v.From.Role == "collective"
+}
+
+// readingsFor are the readings of the parameter whose gradient a value may be, of those that are updated nearby if it
+// does not tell; nil if it is too small to say, or if there are none.
+func (u *updater) readingsFor(v *Value, parameters map[uint64][]*Value, updated map[form][]*Value) []*Value {
+	r := parameters[u.parameter(v)]
+	if (v.Numel() < sampled || v.content.plain) && (r == nil && !v.isPartOfGradient() || v.Numel() <= few) {
+		return nil
+	}
+	if r == nil || r[0].form() != v.form() {
+		r = updated[v.form()]
+	}
+	if r == nil && v.isPartOfGradient() { // far from the update: clipping reads all gradients first
+		r = parameters[v.From.Value.argument().Address]
+	}
+	return r
 }
 
 // isPartOfGradient reports whether the value was taken for a recorded gradient of

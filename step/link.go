@@ -160,13 +160,9 @@ func (l *linker) source(v *Value) Link {
 		if w := r.named(v); w != nil {
 			return linkTo(w, len(same) > 1)
 		}
-		for i := len(r.names) - 1; i >= 0; i-- {
-			if w := r.names[i]; w.aliases(v) && w.after == nil {
-				return linkTo(w, true)
-			}
+		if w := r.last(func(w *Value) bool { return w.aliases(v) && w.after == nil }); w != nil {
+			return linkTo(w, true)
 		}
-	}
-	if v.Address != 0 && r != nil {
 		v.latest = r.latest(v)
 	}
 	// A copy or a view that no call recorded, or a program without addresses.
@@ -183,37 +179,45 @@ func (l *linker) source(v *Value) Link {
 		return Link{How: IsLeaf}
 	}
 	if r != nil {
-		was := r.latest(v)
-		if was != nil && was.after != nil && was.after.near(&v.content, v.DType) {
-			return Link{How: ByStorage, Value: was, written: true}
-		}
-		if was != nil {
-			if w := l.writtenSince(was, v); w != nil {
-				if from, ok := outsideBy(w.Call); ok {
-					return from
-				}
-				return Link{How: ByStorage, Value: w, written: true}
-			}
-		}
-		if from, ok := outsideBy(r.names[len(r.names)-1].Call); ok {
+		if from, ok := l.stored(r, v); ok {
 			return from
 		}
-		if was != nil {
-			return Link{How: IsOutside, view: was}
+	}
+	return l.viewed(r, v)
+}
+
+// stored is the link to what lay in a region, and was written by a call that did not give it as a result or by one that
+// was not recorded; ok is false if it is not known.
+func (l *linker) stored(r *region, v *Value) (from Link, ok bool) {
+	was := r.latest(v)
+	if was != nil && was.after != nil && was.after.near(&v.content, v.DType) {
+		return Link{How: ByStorage, Value: was, written: true}, true
+	}
+	if was != nil {
+		if w := l.writtenSince(was, v); w != nil {
+			if from, ok := outsideBy(w.Call); ok {
+				return from, true
+			}
+			return Link{How: ByStorage, Value: w, written: true}, true
 		}
 	}
-	for _, r := range l.memory.around(v.Address) {
-		for i := len(r.names) - 1; i >= 0; i-- {
-			if w := r.names[i]; w.DType == v.DType && w.end() >= v.end() {
-				return Link{How: IsOutside, view: w, rewritten: l.writtenSince(w, v) != nil}
-			}
+	if from, ok := outsideBy(r.names[len(r.names)-1].Call); ok {
+		return from, true
+	}
+	return Link{How: IsOutside, view: was}, was != nil
+}
+
+// viewed is the link to a value of which v is a part: one around it, or one of region r that it begins, as x[:n] does
+// in torch 1. Else v is a leaf.
+func (l *linker) viewed(r *region, v *Value) Link {
+	for _, around := range l.memory.around(v.Address) {
+		if w := around.last(func(w *Value) bool { return w.DType == v.DType && w.end() >= v.end() }); w != nil {
+			return Link{How: IsOutside, view: w, rewritten: l.writtenSince(w, v) != nil}
 		}
 	}
 	if r != nil {
-		for i := len(r.names) - 1; i >= 0; i-- { // its beginning: x[:n] in torch 1
-			if w := r.names[i]; w.DType == v.DType && w.end() > v.end() {
-				return Link{How: IsOutside, view: w, rewritten: l.writtenSince(w, v) != nil}
-			}
+		if w := r.last(func(w *Value) bool { return w.DType == v.DType && w.end() > v.end() }); w != nil {
+			return Link{How: IsOutside, view: w, rewritten: l.writtenSince(w, v) != nil}
 		}
 	}
 	return Link{How: IsLeaf}

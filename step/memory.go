@@ -28,9 +28,12 @@ func (m *memory) at(address uint64) *region {
 
 // latest is the last name of the region that has its elements in the order in which v
 // has them, nil if none has.
-func (r *region) latest(v *Value) *Value {
+func (r *region) latest(v *Value) *Value { return r.last(func(w *Value) bool { return w.overlays(v) }) }
+
+// last is the last name of the region of which something holds, nil if there is none.
+func (r *region) last(holds func(*Value) bool) *Value {
 	for _, w := range slices.Backward(r.names) {
-		if w.overlays(v) {
+		if holds(w) {
 			return w
 		}
 	}

@@ -16,26 +16,18 @@ func (p *Process) findReturned() {
 	first := map[*Value]*Value{} // readings by what was written
 	for _, c := range p.Calls {
 		for _, v := range c.Inputs {
-			w := v.latest
-			if w == nil || v.From.How == IsChanged || v.From.first != nil || v.From.written || v.isGradient() ||
-				v.From.Role == "collective" || !v.DType.IsFloat() {
-				continue
-			}
-			if w.Kind == inputKind && w.after == nil && w.From.How != IsChanged {
-				w = w.From.Value
-			}
-			if w == nil || !w.made() || w.content.plain || w.Call.random == opdef.Uninitialised ||
-				w.after != nil && w.after.sum == v.content.sum { // it wrote what was there
+			w := v.overwritten()
+			if w == nil {
 				continue
 			}
 			old := v.old
 			if old == nil || old.Call.Order > w.Call.Order || !old.made() && !w.Call.updates(v) {
 				old = v.fromSamePlace(w)
 			}
-			if old != nil && old.Call.encloses(w.Call) {
-				continue // it was written when the outer call returned
+			if old == nil || old.Call.encloses(w.Call) { // it was written when the outer call returned
+				continue
 			}
-			if old == nil || slices.ContainsFunc(w.readers, func(r *Value) bool { return r.Call.Order > c.Order }) {
+			if slices.ContainsFunc(w.readers, func(r *Value) bool { return r.Call.Order > c.Order }) {
 				continue
 			}
 			v.unlink()
@@ -49,6 +41,24 @@ func (p *Process) findReturned() {
 			w.readers = append(w.readers, v)
 		}
 	}
+}
+
+// overwritten is what a recorded call wrote last where an input lies, which is not known to have come from elsewhere;
+// nil if there is none.
+func (v *Value) overwritten() *Value {
+	w := v.latest
+	if w == nil || v.From.How == IsChanged || v.From.first != nil || v.From.written || v.isGradient() ||
+		v.From.Role == "collective" || !v.DType.IsFloat() {
+		return nil
+	}
+	if w.Kind == inputKind && w.after == nil && w.From.How != IsChanged {
+		w = w.From.Value
+	}
+	if w == nil || !w.made() || w.content.plain || w.Call.random == opdef.Uninitialised ||
+		w.after != nil && w.after.sum == v.content.sum { // it wrote what was there
+		return nil
+	}
+	return w
 }
 
 // encloses reports whether a call made another one, itself or by calls that it made.

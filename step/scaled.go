@@ -30,40 +30,29 @@ func (u *updater) findScaled() {
 		return
 	}
 	divided := u.step.dividesBy(scale)
+	u.judgeTreated(u.findTreated(scale, divided), scale, divided)
+}
+
+// findTreated finds how many times the gradient of the loss, which is scaled, each gradient is that an optimizer reads.
+// It blames those that were clipped too early, and those that are larger than what a call left.
+func (u *updater) findTreated(scale float64, divided bool) (treated []scaledGradient) {
 	seen := map[uint64]bool{}
-	var treated []scaledGradient
 	for _, c := range u.step.Tail {
+		unscales := strings.Contains(c.Op, "unscale_")
 		for _, v := range c.Inputs {
 			if v.From.How == IsChanged || v.From.first != nil || !v.telling() {
 				continue
 			}
-			if unscales := strings.Contains(c.Op, "unscale_"); unscales || !divided {
-				if mul := v.clippedBy(); mul != nil {
-					if g := mul.gradientAt(v.Address); g != nil {
-						why := "no call divides it by the loss scale (unscale_)"
-						if unscales {
-							why = c.String() + " divides it by the loss scale later"
-						}
-						u.blame("clipped", g, g.From.Value, 0, fmt.Sprintf("the gradient is clipped while it is %g times that "+
-							"of the loss: %s", scale, why))
-					}
-					continue
-				}
-				if unscales {
-					continue
-				}
+			if (unscales || !divided) && u.blameClipped(v, scale, unscales) || unscales {
+				continue
 			}
 			at := u.parameter(v)
 			if at == 0 || at == v.Address || seen[at] || !u.feeds(v) {
 				continue
 			}
-			if w := v.latest; w != nil && w.Kind == outputKind && w.Call.Step == u.step && w.like(v) {
-				if k := v.times(w.content.numbers(w.DType), nil); k == scale || k == 1/scale {
-					seen[at] = true
-					u.blame("jumped", v, w, k, fmt.Sprintf("it is %g times what %s of %s left, by the loss scale, and no "+
-						"recorded call wrote there in between", k, w.Target, w.Call))
-					continue
-				}
+			if u.blameJumped(v, scale) {
+				seen[at] = true
+				continue
 			}
 			parts, ok := u.parts(v, at)
 			if !ok || len(parts) != 1 || len(parts[0]) != 1 {
@@ -75,6 +64,44 @@ func (u *updater) findScaled() {
 			}
 		}
 	}
+	return treated
+}
+
+// blameClipped blames the gradient that a value was clipped from while it was scaled; ok is false if v was not clipped.
+func (u *updater) blameClipped(v *Value, scale float64, unscales bool) (ok bool) {
+	mul := v.clippedBy()
+	if mul == nil {
+		return false
+	}
+	if g := mul.gradientAt(v.Address); g != nil {
+		why := "no call divides it by the loss scale (unscale_)"
+		if unscales {
+			why = v.Call.String() + " divides it by the loss scale later"
+		}
+		u.blame("clipped", g, g.From.Value, 0, fmt.Sprintf("the gradient is clipped while it is %g times that "+
+			"of the loss: %s", scale, why))
+	}
+	return true
+}
+
+// blameJumped blames a value that differs by the loss scale from what a call of the step left there; ok is false if it
+// does not.
+func (u *updater) blameJumped(v *Value, scale float64) (ok bool) {
+	w := v.latest
+	if w == nil || w.Kind != outputKind || w.Call.Step != u.step || !w.like(v) {
+		return false
+	}
+	k := v.times(w.content.numbers(w.DType), nil)
+	if k != scale && k != 1/scale {
+		return false
+	}
+	u.blame("jumped", v, w, k, fmt.Sprintf("it is %g times what %s of %s left, by the loss scale, and no recorded call "+
+		"wrote there in between", k, w.Target, w.Call))
+	return true
+}
+
+// judgeTreated blames gradients that were not divided by the loss scale.
+func (u *updater) judgeTreated(treated []scaledGradient, scale float64, divided bool) {
 	// Where calls divide gradients, the one that they left out stands beside those that they did not.
 	usual, n := usualFactor(treated)
 	beside := n > few && 2*n > len(treated)
