@@ -27,6 +27,7 @@ import (
 var hookProducer = producer{
 	begins: func(name string) bool { return name == "calls.jsonl" },
 	open:   openHook,
+	hidden: []string{"tensors-*.safetensors"},
 }
 
 // hookFormat is what the first line of calls.jsonl says of its format.

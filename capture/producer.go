@@ -19,7 +19,7 @@ type producer struct {
 	// open reads what there is; ok is false if the file is something else. The
 	// entries have paths relative to the directory.
 	open func(dir, name string) (entries iter.Seq2[*Entry, error], ok bool)
-	// hidden are the names beside the file that hold its values: no entries themselves.
+	// hidden are patterns of the names beside the file that hold its values: no entries themselves.
 	hidden []string
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"iter"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -227,7 +228,12 @@ func (w *walker) read(rel string, depth int) *listing {
 		}
 	}
 	l.loose = ValueFiles(l.loose)
-	isHidden := func(name string) bool { return slices.Contains(hidden, name) }
+	isHidden := func(name string) bool {
+		return slices.ContainsFunc(hidden, func(pattern string) bool {
+			ok, _ := path.Match(pattern, name)
+			return ok
+		})
+	}
 	l.dirs, l.loose = slices.DeleteFunc(l.dirs, isHidden), slices.DeleteFunc(l.loose, isHidden)
 	slices.SortFunc(l.dirs, compareNames)
 	slices.Sort(l.loose)

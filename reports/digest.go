@@ -29,12 +29,13 @@ type Digest struct {
 	// ExplainIn is the time that Explain may take; 0 if its work ends it.
 	ExplainIn time.Duration
 
-	failOn    []verdict.Verdict
-	kinds     map[string]*kind
-	first     *Finding // the first wrong call
-	notFinite firstNotFinite
-	rest      int     // findings of kinds that are not kept
-	warned    *Digest // calls with warnings that are no findings; nil if there are none
+	failOn     []verdict.Verdict
+	kinds      map[string]*kind
+	first      *Finding // the first wrong call
+	recordings bool     // two recordings are compared
+	notFinite  firstNotFinite
+	rest       int     // findings of kinds that are not kept
+	warned     *Digest // calls with warnings that are no findings; nil if there are none
 }
 
 // An Order is an order of findings.
@@ -302,13 +303,22 @@ func (d *Digest) NotFinite() string { return d.notFinite.text() }
 func (d *Digest) First() *Finding { return d.first }
 
 // Lead makes the findings of a capture the first wrong call, if they are the first of their kind: where two recordings
-// part is known only from all of them.
+// part is known only from all of them. Otherwise no call is named as the first wrong one.
 func (d *Digest) Lead(capture string) {
+	d.first, d.recordings = nil, true
 	for _, k := range d.kinds {
 		if k.first.Wrong() && k.first.Results[0].Capture == capture {
 			d.first = k.first
 		}
 	}
+}
+
+// noun is what the first finding is called: of two recordings it may be right in both.
+func (d *Digest) noun() string {
+	if d.recordings {
+		return "call that differs"
+	}
+	return "wrong call"
 }
 
 func (d *Digest) sorted() []*kind {
@@ -395,7 +405,7 @@ func (d *Digest) Write(w io.Writer, st Style) error {
 		return d.writeWarned(w, st)
 	}
 	if d.first != nil && d.leads() {
-		fmt.Fprintf(w, "%s\n\n", st.Paint(verdict.Fail, "First wrong call:"))
+		fmt.Fprintf(w, "%s\n\n", st.Paint(verdict.Fail, "First "+d.noun()+":"))
 	}
 	for i, k := range kinds[:min(len(kinds), shownKinds)] {
 		if k.only && (i == 0 || !kinds[i-1].only) {
@@ -447,7 +457,7 @@ func (d *Digest) WriteLast(w io.Writer, st Style) error {
 		return nil
 	}
 	r := d.first.bad()
-	line := fmt.Sprintf("first wrong call: %s: %s", r.Title(), r.target())
+	line := fmt.Sprintf("first %s: %s: %s", d.noun(), r.Title(), r.target())
 	_, err := fmt.Fprintln(w, st.Paint(verdict.Fail, st.Wrap(OneLine(line), 2)))
 	return err
 }

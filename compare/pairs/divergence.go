@@ -1,116 +1,190 @@
 package pairs
 
 import (
+	"cmp"
+	"fmt"
 	"math"
+	"path"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/tensor"
 )
 
-// A Divergence looks for the place where two recordings part: the first call, in
-// order of execution, whose inputs agree and whose results do not. What follows
-// may have inherited its difference. Each process and step has its own.
+// A Divergence looks for the place where two recordings part. In order of execution that is the first of
+//   - a call whose inputs agree and whose result is further apart than they explain,
+//   - an argument that is no tensor and differs,
+//   - a value that differs first, though every call before it agrees: calls that only one recording has made it, or
+//     the runs were given different values.
+//
+// What follows may have inherited its difference. Each process and step has its own.
 type Divergence struct {
-	first    map[[3]int]candidate // by step, rank and process
-	unpaired []reports.FindingRecord
-	added    int
+	processes map[[3]int]*process // by step, rank and process of the first recording
+	other     map[[3]int][3]int   // the process of the first recording by that of the second
+	unpaired  []Pair
+	differs   bool // some value fails
 }
 
-type candidate struct {
-	at int
-	reports.FindingRecord
+// A process is what is known of one process and step, its calls in the order in which they came.
+type process struct{ calls []*compared }
+
+// compared is what the values of one pair say.
+type compared struct {
+	pair     Pair
+	at       int             // position of the call in the first recording
+	plain    *reports.Result // the first argument that is no tensor and differs
+	number   float64         // how far it is apart, if it is a number; else infinite
+	input    *reports.Result // the input that fails and is furthest apart
+	entry    float64         // how far it is apart
+	arrived  *reports.Result // the gradient that arrives and is furthest apart
+	result   *reports.Result // the first result that fails and that the inputs do not explain
+	gradient *reports.Result // the same of gradients
+	in, back float64         // how far inputs and the gradients that arrive are apart; infinite: one fails, by what is not known
+	out, off float64         // how far results and gradients are apart
+	unit     float64         // the unit roundoff of the values
+	passed   bool            // gradients were compared
 }
 
-// Add looks at the results of a pair.
-func (d *Divergence) Add(p Pair, rs []*reports.Result) {
-	e := p.A
+// How much further apart than all before them values are that no rounding made, in units and in the distances before;
+// see package step, which finds the same with the dataflow.
+const (
+	replacedForward  = 64
+	replacedBackward = 512
+)
+
+// gradientGrowth is growth for gradients: they cancel.
+const gradientGrowth = 64
+
+// Add looks at the results of a pair, and at how far apart its values are.
+func (d *Divergence) Add(p Pair, rs []*reports.Result, apart map[*reports.Result]*Difference) {
 	if p.B == nil {
-		f := reports.FindingRecord{Kind: "finding", Rule: verdict.Missing, Capture: e.Rel, Op: e.Op,
-			Module: e.Module, Location: e.Location, Reason: p.only}
-		if p.inserted {
-			f.Rule = verdict.Inserted
-		}
-		d.unpaired = append(d.unpaired, f)
+		d.unpaired = append(d.unpaired, p)
 		return
 	}
-	given := len(rs) // where results begin: what follows under the phase "input" are arguments after the call
+	if d.processes == nil {
+		d.processes, d.other = map[[3]int]*process{}, map[[3]int][3]int{}
+	}
+	key := processOf(p.A)
+	d.other[processOf(p.B)] = key
+	of := d.processes[key]
+	if of == nil {
+		of = &process{}
+		d.processes[key] = of
+	}
+	c := &compared{pair: p, at: p.A.Position(), unit: tensor.Float32.Eps() / 2}
+	if c.at < 0 { // the order in which pairs come
+		c.at = len(of.calls)
+	}
+	c.look(rs, apart)
+	for _, r := range rs {
+		d.differs = d.differs || r.Verdict == verdict.Fail
+	}
+	of.calls = append(of.calls, c)
+}
+
+func processOf(e *capture.Entry) [3]int { return [3]int{e.Step, e.Rank, e.PID} }
+
+// look takes the values of a pair. Values behind results under the phase "input" are arguments after the call.
+func (c *compared) look(rs []*reports.Result, apart map[*reports.Result]*Difference) {
+	given := len(rs)
 	if i := slices.IndexFunc(rs, func(r *reports.Result) bool { return r.Phase != "input" }); i >= 0 {
 		given = i
 	}
-	failed := func(phase, target string) (first *reports.Result, any bool) {
-		i := slices.IndexFunc(rs, func(r *reports.Result) bool {
-			isGradOutput := len(r.Target) > 11 && r.Target[:11] == "grad_output"
-			return r.Phase == phase && (target == "grad_output") == isGradOutput && r.Verdict == verdict.Fail
-		})
-		if i < 0 {
-			return nil, false
+	for i, r := range rs {
+		d := apart[r]
+		if d != nil && d.DTypes[0] != tensor.Invalid {
+			c.unit = max(c.unit, d.DTypes[0].Eps()/2, d.DTypes[1].Eps()/2)
 		}
-		return rs[i], true
-	}
-	if slices.ContainsFunc(rs[:given], func(r *reports.Result) bool { return r.Verdict == verdict.Fail }) {
-		return
-	}
-	d.added++
-	at, backward := e.Position(), false
-	if at < 0 { // the order in which pairs come
-		at = d.added
-	}
-	r, wrong := failed("forward", "")
-	if !wrong {
-		if _, arrived := failed("backward", "grad_output"); arrived {
-			return
-		}
-		if r, wrong = failed("backward", ""); !wrong {
-			return
-		}
-		backward = true
-		at = math.MaxInt32 - at // where its order was not recorded, the reverse of forward's
-		if e.BackwardOrder >= 0 {
-			at = e.BackwardOrder
+		switch {
+		case i < given && r.DType == nil:
+			if r.Verdict == verdict.Fail && c.plain == nil {
+				if c.plain, c.number = r, math.Inf(1); d != nil {
+					c.number = d.Relative
+				}
+			}
+		case i < given:
+			if further(&c.in, nil, r, d); r.Verdict == verdict.Fail {
+				further(&c.entry, &c.input, r, d)
+			}
+		case r.Phase == "backward" && strings.HasPrefix(r.Target, "grad_output"):
+			further(&c.back, &c.arrived, r, d)
 		}
 	}
-	key := [3]int{e.Step, e.Rank, e.PID}
-	if old, ok := d.first[key]; ok && old.at <= at {
-		return
+	for _, r := range rs {
+		switch d := apart[r]; {
+		case r.Phase == "forward":
+			further(&c.out, nil, r, d)
+			if c.result == nil && beyond(r, d, growth*c.in, c.unit) {
+				c.result = r
+			}
+		case r.Phase == "backward" && !strings.HasPrefix(r.Target, "grad_output"):
+			c.passed = true
+			further(&c.off, nil, r, d)
+			if c.gradient == nil && beyond(r, d, gradientGrowth*max(c.in, c.out, c.back), c.unit) {
+				c.gradient = r
+			}
+		}
 	}
-	reason := "inputs agree, the result does not: "
+}
+
+// further takes the larger distance of two. One that is not known counts if the value fails, as infinite.
+func further(most *float64, at **reports.Result, r *reports.Result, d *Difference) {
+	x := 0.0
 	switch {
-	case backward:
-		reason = "what arrives agrees, the gradient does not: "
-	case !p.A.Has(capture.Device, capture.Input):
-		reason = "the first value that differs: "
+	case d != nil && d.Relative == d.Relative:
+		x = d.Relative
+	case r.Verdict == verdict.Fail:
+		x = math.Inf(1)
 	}
-	if d.first == nil {
-		d.first = map[[3]int]candidate{}
+	if x > *most || at != nil && *at == nil {
+		if *most = max(*most, x); at != nil {
+			*at = r
+		}
 	}
-	d.first[key] = candidate{at, reports.FindingRecord{Kind: "finding", Rule: verdict.Diverged, Capture: e.Rel,
-		Target: r.Target, From: &reports.Place{Capture: p.B.Rel, Target: r.Target}, Op: r.Op, Peer: p.B.Rel,
-		Module: e.Module, Location: e.Location, Reason: reason + r.Reason}}
+}
+
+// beyond reports whether a value fails and is further apart than a limit, as a whole or in one element.
+func beyond(r *reports.Result, d *Difference, limit, unit float64) bool {
+	if r.Verdict != verdict.Fail {
+		return false
+	}
+	if d == nil || d.Relative != d.Relative { // such as integers: what is further apart than rounding may change any
+		return limit <= growth*unit
+	}
+	return limit <= growth*unit || d.Relative > limit || d.Largest > standOut*limit
 }
 
 // Findings are the places where processes part, in order of execution, then what
 // only one recording has.
 func (d *Divergence) Findings() []reports.FindingRecord {
-	var keys [][3]int
-	for k := range d.first {
-		keys = append(keys, k)
+	var found []*candidate
+	for key, p := range d.processes {
+		if c := d.first(key, p); c != nil && d.differs {
+			found = append(found, c)
+		}
 	}
-	slices.SortFunc(keys, func(a, b [3]int) int {
-		if a[0] != b[0] {
-			return a[0] - b[0]
-		}
-		if x, y := d.first[a].at, d.first[b].at; x != y {
-			return x - y
-		}
-		return slices.Compare(a[:], b[:])
+	slices.SortFunc(found, func(a, b *candidate) int {
+		return cmp.Or(a.key[0]-b.key[0], slices.Compare(a.at[:], b.at[:]), slices.Compare(a.key[:], b.key[:]))
 	})
 	var out []reports.FindingRecord
-	for _, k := range keys {
-		out = append(out, d.first[k].FindingRecord)
+	seen := map[[2]int]bool{} // processes that have parted: what a later step was given is a consequence
+	for _, c := range found {
+		if process := [2]int{c.key[1], c.key[2]}; !seen[process] || !c.given {
+			seen[process] = true
+			out = append(out, c.FindingRecord)
+		}
 	}
-	return append(out, d.unpaired...)
+	for _, p := range d.unpaired {
+		f := record(p, verdict.Missing, "", p.only)
+		if p.inserted {
+			f.Rule = verdict.Inserted
+		}
+		out = append(out, f)
+	}
+	return out
 }
 
 // First is where the recordings part first; nil if they do not.
@@ -119,4 +193,252 @@ func (d *Divergence) First() *reports.Place {
 		return &reports.Place{Capture: fs[0].Capture, Target: fs[0].Target}
 	}
 	return nil
+}
+
+// Steps reports whether both recordings hold gradients, as those of training steps do.
+func (d *Divergence) Steps() bool {
+	for _, p := range d.processes {
+		if slices.ContainsFunc(p.calls, func(c *compared) bool { return c.passed }) {
+			return true
+		}
+	}
+	return false
+}
+
+// A candidate is a place where a process may part.
+type candidate struct {
+	key   [3]int
+	at    [3]int // when: the position of a call or of its backward pass, in parts
+	given bool   // the runs were given different values
+	reports.FindingRecord
+}
+
+func record(p Pair, rule verdict.Rule, target, reason string) reports.FindingRecord {
+	f := reports.FindingRecord{Kind: "finding", Rule: rule, Capture: p.A.Rel, Target: target, Op: p.A.Op,
+		Module: p.A.Module, Location: p.A.Location, Reason: reason}
+	if p.B != nil {
+		f.Peer, f.From = p.B.Rel, &reports.Place{Capture: p.B.Rel, Target: target}
+	}
+	return f
+}
+
+// first is where one process parts, nil if it does not.
+func (d *Divergence) first(key [3]int, p *process) *candidate {
+	slices.SortStableFunc(p.calls, func(a, b *compared) int { return a.at - b.at })
+	w := walk{key: key, calls: p.calls, alone: map[bool][]Pair{}, last: -1, agreed: true}
+	for _, u := range d.unpaired {
+		of := processOf(u.A)
+		if u.inserted {
+			of = d.other[of]
+		}
+		if of == key {
+			w.alone[u.inserted] = append(w.alone[u.inserted], u)
+		}
+	}
+	for _, c := range p.calls {
+		if c.passed {
+			w.last = max(w.last, c.at)
+		}
+	}
+	w.forward()
+	w.backward()
+	var best *candidate
+	for _, c := range w.found {
+		if best == nil || slices.Compare(c.at[:], best.at[:]) < 0 {
+			best = c
+		}
+	}
+	if best != w.given {
+		return best
+	}
+	// Other values that the runs were given do not hide another argument, nor a result that does not follow from equal
+	// inputs.
+	for _, c := range w.found {
+		if c != w.given && c.at[1] == 0 && (w.last < 0 || c.at[0] <= w.last) {
+			return c
+		}
+	}
+	return best
+}
+
+// A walk goes over the pairs of one process in order of execution.
+type walk struct {
+	key   [3]int
+	calls []*compared
+	alone map[bool][]Pair // calls of the first recording only, and of the second only (true)
+	last  int             // position of the last call whose gradients were compared
+	found []*candidate
+	// parted says that values differ by more than rounding; noise is how far those are apart that agree.
+	parted bool
+	noise  float64
+	agreed bool       // nothing parted up to the last call whose gradients were compared
+	given  *candidate // that the runs were given different values
+}
+
+func (w *walk) add(c *compared, at [3]int, r *reports.Result, reason string) *candidate {
+	f := &candidate{w.key, at, false, record(c.pair, verdict.Diverged, r.Target, reason)}
+	w.found = append(w.found, f)
+	return f
+}
+
+// forward looks at arguments and results.
+func (w *walk) forward() {
+	for i, c := range w.calls {
+		at := [3]int{c.at, 0, 0}
+		switch {
+		case c.plain != nil && (!w.parted || c.number < math.Inf(1)) && c.number > growth*max(w.noise, c.unit):
+			w.add(c, at, c.plain, "this argument differs: "+c.plain.Reason)
+		case c.result != nil && c.input == nil && w.names(c):
+			reason := "inputs agree, the result does not: "
+			if !c.pair.A.Has(capture.Device, capture.Input) {
+				reason = "the first value that differs: "
+			}
+			w.add(c, at, c.result, reason+c.result.Reason)
+		case c.input != nil && !w.parted && c.entry > growth*max(w.noise, c.unit):
+			w.entered(i, at)
+		}
+		w.parted = w.parted || c.input != nil || c.plain != nil || c.result != nil
+		if c.at <= w.last {
+			w.agreed = !w.parted
+		}
+		if most := max(c.in, c.out); most < math.Inf(1) {
+			w.noise = max(w.noise, most)
+		}
+	}
+}
+
+// entered says that an input of the i-th call differs first, and which calls before it only one recording has.
+func (w *walk) entered(i int, at [3]int) {
+	c := w.calls[i]
+	sure := c.entry > replacedForward*max(w.noise, c.unit)
+	for k := i; sure && k > max(0, i-nearby); k-- {
+		if names, made := w.between(w.calls[k-1], w.calls[k], c.input.Shape); made {
+			w.add(c, at, c.input, fmt.Sprintf("the results of %s agree, this input differs%s; between them: %s",
+				name(w.calls[k-1].pair.A), by(c.entry), names))
+			return
+		}
+	}
+	w.given = w.add(c, at, c.input, fmt.Sprintf("this input differs%s, and no call before it does: the runs were given "+
+		"different values, or a call that was not recorded made them", by(c.entry)))
+	w.given.given = true
+}
+
+// backward looks at gradients.
+func (w *walk) backward() {
+	noise, began := 0.0, false
+	for i, c := range slices.Backward(w.calls) {
+		if !c.passed {
+			continue
+		}
+		at := [3]int{w.last, 1, -c.at} // where its order was not recorded, the reverse of forward's
+		if b := c.pair.A.BackwardOrder; b >= 0 {
+			at = [3]int{b, 0, 0}
+		}
+		arrives := c.arrived != nil && c.arrived.Verdict == verdict.Fail
+		if c.gradient != nil && !arrives && c.input == nil && c.plain == nil && c.result == nil {
+			w.add(c, at, c.gradient, "what arrives agrees, the gradient does not: "+c.gradient.Reason)
+			return
+		}
+		if c.arrived != nil && c.back > replacedBackward*max(noise, c.unit) {
+			if began && w.agreed { // runs may scale their loss in other ways
+				w.arrived(i, at)
+			}
+			w.agreed = false
+		}
+		began = true
+		if most := max(c.back, c.off); most < math.Inf(1) {
+			noise = max(noise, most)
+		}
+	}
+}
+
+// arrived says that a gradient that arrives at the i-th call differs first, and which calls after it only one
+// recording has.
+func (w *walk) arrived(i int, at [3]int) {
+	c := w.calls[i]
+	names := "no recorded call"
+	for k := i; k < min(len(w.calls)-1, i+nearby); k++ {
+		if s, _ := w.between(w.calls[k], w.calls[k+1], nil); s != "" {
+			names = s
+			break
+		}
+	}
+	w.add(c, at, c.arrived, fmt.Sprintf("the gradient that arrives differs%s, those of the calls after it agree; "+
+		"between them: %s", by(c.back), names))
+}
+
+// How far from a value that differs calls of one recording may be to have made it, and how many of them are named.
+const (
+	nearby = 4
+	named  = 8
+)
+
+// between names the calls between two that only one recording has, "" if there are none. made says that one of them
+// gave a result of a shape.
+func (w *walk) between(from, to *compared, shape []int) (names string, made bool) {
+	var parts []string
+	for _, second := range []bool{false, true} {
+		lo, hi, which := from.pair.A, to.pair.A, "first"
+		if second {
+			lo, hi, which = from.pair.B, to.pair.B, "second"
+		}
+		var ops []string
+		at := ""
+		for _, u := range w.alone[second] {
+			if x := u.A.Position(); x > lo.Position() && x < hi.Position() {
+				if len(ops) == 0 && u.A.Location != "" {
+					at = " (" + path.Base(u.A.Location) + ")"
+				}
+				ops = append(ops, short(u.A.Op))
+				made = made || gives(u.A, shape)
+			}
+		}
+		switch more := len(ops) - named; {
+		case len(ops) == 0:
+			continue
+		case more > 0:
+			ops = append(ops[:named], fmt.Sprintf("and %d more", more))
+		}
+		parts = append(parts, strings.Join(ops, " ")+" only in the "+which+" recording"+at)
+	}
+	return strings.Join(parts, ", "), made
+}
+
+// gives reports whether a call has a result of a shape.
+func gives(e *capture.Entry, shape []int) bool {
+	rec, _ := e.Load(capture.LoadOptions{Only: capture.Of(capture.Output)})
+	defer rec.Close()
+	return slices.ContainsFunc(rec.Outputs(), func(t *tensor.Tensor) bool { return slices.Equal(t.Shape, shape) })
+}
+
+// names reports whether a result that its inputs do not explain shows a wrong call. Updates divide small elements by
+// small elements: one of them may change its sign though its arguments differ only by rounding.
+func (w *walk) names(c *compared) bool {
+	return w.last < 0 || c.at <= w.last || c.in == 0 || c.out > replacedBackward*max(c.in, c.unit)
+}
+
+// short is the name of an operator as a program writes it.
+func short(op string) string {
+	for _, module := range []string{"torch.nn.functional.", "torch.Tensor.", "torch.", "__main__."} {
+		if name, ok := strings.CutPrefix(op, module); ok {
+			return name
+		}
+	}
+	return op
+}
+
+// name is a call as step prints it.
+func name(e *capture.Entry) string {
+	if e.ID < 0 {
+		return e.Op
+	}
+	return fmt.Sprintf("%s/%d", e.Op, e.ID)
+}
+
+// by says how large a relative distance is.
+func by(d float64) string {
+	if math.IsInf(d, 1) {
+		return ""
+	}
+	return fmt.Sprintf(" by %.2g", d)
 }

@@ -53,7 +53,7 @@ func TestPrecision(t *testing.T) {
 		fails := 0
 		for _, j := range calls {
 			p.Explain(j.pair, j.results, j.apart)
-			d.Add(j.pair, j.results)
+			d.Add(j.pair, j.results, j.apart)
 			for _, r := range j.results {
 				if r.Verdict == verdict.Fail {
 					fails++

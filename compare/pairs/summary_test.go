@@ -83,7 +83,8 @@ func TestDivergence(t *testing.T) {
 		return e
 	}
 	result := func(phase, target string, v verdict.Verdict) *reports.Result {
-		return &reports.Result{Phase: phase, Target: target, Verdict: v, Reason: "why"}
+		dtype := "float32"
+		return &reports.Result{Phase: phase, Target: target, Verdict: v, Reason: "why", DType: &dtype}
 	}
 	in, out, grad, arrived := "input[0]", "output[0]", "grad[0]", "grad_output[0]"
 	pass, fail := verdict.Pass, verdict.Fail
@@ -93,7 +94,7 @@ func TestDivergence(t *testing.T) {
 		want    string                    // capture and target
 	}{
 		{"none", map[int][]*reports.Result{0: {result("input", in, pass), result("forward", out, pass)}}, ""},
-		{"inherited", map[int][]*reports.Result{0: {result("input", in, fail), result("forward", out, fail)}}, ""},
+		{"inherited", map[int][]*reports.Result{0: {result("input", in, fail), result("forward", out, fail)}}, "a input[0]"},
 		{"the first in order", map[int][]*reports.Result{
 			4: {result("input", in, pass), result("forward", out, fail)},
 			2: {result("input", in, pass), result("forward", out, fail)},
@@ -101,7 +102,7 @@ func TestDivergence(t *testing.T) {
 		{"forward before backward", map[int][]*reports.Result{
 			1: {result("input", in, pass), result("forward", out, pass), result("backward", grad, fail),
 				result("backward", arrived, pass)},
-			2: {result("input", in, pass), result("forward", out, fail)}}, "c output[0]"},
+			2: {result("input", in, pass), result("forward", out, fail), result("backward", grad, fail)}}, "c output[0]"},
 		{"backward", map[int][]*reports.Result{
 			1: {result("input", in, pass), result("backward", grad, fail), result("backward", arrived, fail)},
 			2: {result("input", in, pass), result("backward", grad, fail), result("backward", arrived, pass)}}, "c grad[0]"},
@@ -110,7 +111,7 @@ func TestDivergence(t *testing.T) {
 		for order := range 6 {
 			if rs, ok := tc.results[order]; ok {
 				e := entry(order, -1)
-				d.Add(Pair{A: e, B: e}, rs)
+				d.Add(Pair{A: e, B: e}, rs, nil)
 			}
 		}
 		got := ""
@@ -122,8 +123,8 @@ func TestDivergence(t *testing.T) {
 		}
 	}
 	var d Divergence
-	d.Add(Pair{A: entry(1, -1), only: "only in b", inserted: true}, nil)
-	d.Add(Pair{A: entry(2, -1), only: "only in a"}, nil)
+	d.Add(Pair{A: entry(1, -1), only: "only in b", inserted: true}, nil, nil)
+	d.Add(Pair{A: entry(2, -1), only: "only in a"}, nil, nil)
 	fs := d.Findings()
 	if len(fs) != 2 || fs[0].Rule != verdict.Inserted || fs[1].Rule != verdict.Missing || d.First() != nil {
 		t.Errorf("calls of one side: %+v", fs)

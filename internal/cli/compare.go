@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -222,7 +223,7 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 	r.begin("pair")
 	var parted pairs.Divergence
 	held := holder{two: len(r.paths) == 2, next: func(c compared) error {
-		parted.Add(c.pair, c.results)
+		parted.Add(c.pair, c.results, c.apart)
 		finding := reports.NewFinding(c.results)
 		r.out.bar.add(finding.Bad(), 0)
 		return r.out.add(finding, false)
@@ -257,8 +258,14 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 		if err := r.a.parted(r.json, r.out.Summary, &parted); err != nil {
 			return failed(err)
 		}
-		if r.out.First != nil {
-			r.out.digest.Lead(r.out.First.Capture)
+		where := ""
+		if at := r.out.First; at != nil {
+			where = at.Capture
+		}
+		r.out.digest.Lead(where)
+		if parted.Steps() {
+			r.out.digest.Next = "the step as one program, and what this did to the loss:\n  " + strings.Join(
+				r.o.command("step", "--against", quotePath(r.paths[1]), quotePath(r.paths[0])), " ")
 		}
 	}
 	return r.finish()
