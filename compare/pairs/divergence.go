@@ -42,10 +42,11 @@ type compared struct {
 	arrived  *reports.Result // the gradient that arrives and is furthest apart
 	result   *reports.Result // the first result that fails and that the inputs do not explain
 	gradient *reports.Result // the same of gradients
-	in, back float64         // how far inputs and the gradients that arrive are apart; infinite: one fails, by what is not known
-	out, off float64         // how far results and gradients are apart
-	unit     float64         // the unit roundoff of the values
-	passed   bool            // gradients were compared
+	// in and back are how far inputs and the arriving gradients are apart; infinite if one fails by an unknown distance
+	in, back float64
+	out, off float64 // how far results and gradients are apart
+	unit     float64 // the unit roundoff of the values
+	passed   bool    // gradients were compared
 }
 
 // How much further apart than all before them values are that no rounding made, in units and in the distances before;

@@ -210,6 +210,24 @@ func writeReports(w io.Writer, rec *reports.Recording, own []reports.Sheet, file
 	return errors.Join(failures...)
 }
 
+// tellPages is what writeReports calls to say where a page is.
+func (a *app) tellPages(files reportFiles) func(path string) {
+	return func(path string) {
+		for _, f := range files {
+			if f.format.name == "html" && *f.path == path {
+				a.tellPage(path)
+			}
+		}
+	}
+}
+
+// tellPage says where a page is that people open.
+func (a *app) tellPage(path string) {
+	if path != "-" && !a.quiet {
+		fmt.Fprintf(a.Err, "page written to %s\n", reports.OneLine(path))
+	}
+}
+
 // writeFile writes a file that appears whole or not at all, or into what is there and is no
 // plain file; an error names it.
 func writeFile(path string, write func(io.Writer) error) error {

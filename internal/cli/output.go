@@ -207,7 +207,7 @@ func (j *jsonOutput) write(v any) error {
 
 // end closes the file and writes the reports, as optool report would, from what was
 // written.
-func (j *jsonOutput) end(a *app) error { return j.endWith(a, nil, func(string) {}) }
+func (j *jsonOutput) end(a *app) error { return j.endWith(a, nil, a.tellPages(j.files)) }
 
 // endWith is end with tables of the run's own; it calls wrote with the name of each file.
 func (j *jsonOutput) endWith(a *app, own []reports.Sheet, wrote func(path string)) error {

@@ -134,7 +134,11 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) (err error
 		return err
 	}
 	graph := sync.OnceValue(func() *view.Graph { return o.graphOf(t) })
-	failures := errors.Join(o.drawings(graph).writeAll(), r.json.close())
+	failures := o.drawings(graph).writeAll()
+	if failures == nil && o.html != "" {
+		a.tellPage(o.html)
+	}
+	failures = errors.Join(failures, r.json.close())
 	rec.Summary.Elapsed, rec.Summary.PeakRSS = time.Since(start), rss.Peak()
 	*rec.Exit = stepExit(t, rec.Summary, refused)
 	rec.Summary.Exit = *rec.Exit
