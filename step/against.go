@@ -208,6 +208,14 @@ func (w *walk) add(p *pair) {
 		w.out = append(w.out, f)
 	}
 	w.parted = w.parted || state > agreeing
+	w.keep(p)
+	if f := p.backward(); f != nil {
+		w.out = append(w.out, f)
+	}
+}
+
+// keep keeps what later pairs are compared with.
+func (w *walk) keep(p *pair) {
 	if !w.parted {
 		w.noise = max(w.noise, p.in, p.results)
 		if s := p.b.Step; s != nil && len(p.a.GradOutputs) > 0 && len(p.b.GradOutputs) > 0 &&
@@ -216,9 +224,6 @@ func (w *walk) add(p *pair) {
 		}
 	} else if p.b.Step != nil && p.b.phase()%2 == 0 {
 		delete(w.backward, p.b.Step)
-	}
-	if f := p.backward(); f != nil {
-		w.out = append(w.out, f)
 	}
 }
 

@@ -114,6 +114,11 @@ func (c *compared) look(rs []*reports.Result, apart map[*reports.Result]*Differe
 			further(&c.back, &c.arrived, r, d)
 		}
 	}
+	c.judge(rs, apart)
+}
+
+// judge finds the first result and the first gradient that the inputs do not explain.
+func (c *compared) judge(rs []*reports.Result, apart map[*reports.Result]*Difference) {
 	for _, r := range rs {
 		switch d := apart[r]; {
 		case r.Phase == "forward":
@@ -135,6 +140,7 @@ func (c *compared) look(rs []*reports.Result, apart map[*reports.Result]*Differe
 func further(most *float64, at **reports.Result, r *reports.Result, d *Difference) {
 	x := 0.0
 	switch {
+	case d != nil && d.Unlike: // the program may be another one there
 	case d != nil && d.Relative == d.Relative:
 		x = d.Relative
 	case r.Verdict == verdict.Fail:

@@ -19,6 +19,7 @@ type Difference struct {
 	DTypes   [2]tensor.DType // Invalid of numbers
 	Relative float64         // root mean square of the difference over that of the larger tensor
 	Largest  float64         // largest difference over the largest element
+	Unlike   bool            // tensors of other shapes: nothing is known of how far they are apart
 }
 
 // differ measures two values that compare to res. It is nil if they are of other kinds, or cannot be measured.
@@ -38,6 +39,9 @@ func differ(got, want value.Value, res *compare.Result) *Difference {
 		}
 	case *tensor.Tensor:
 		w, ok := want.(*tensor.Tensor)
+		if ok && !slices.Equal(g.Shape, w.Shape) {
+			return &Difference{Relative: math.NaN(), Unlike: true}
+		}
 		if !ok || !measurable(g) || !measurable(w) || !slices.Equal(g.Shape, w.Shape) ||
 			res.Verdict == verdict.Invalid {
 			return nil

@@ -122,6 +122,14 @@ func TestDivergence(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
 		}
 	}
+	var other Divergence // arguments of other shapes: another program, of which nothing is said
+	x := result("input", in, fail)
+	e := entry(0, -1)
+	other.Add(Pair{A: e, B: e}, []*reports.Result{x, result("forward", out, fail)},
+		map[*reports.Result]*Difference{x: {Relative: math.NaN(), Unlike: true}})
+	if p := other.First(); p != nil {
+		t.Errorf("other shapes: %+v", p)
+	}
 	var d Divergence
 	d.Add(Pair{A: entry(1, -1), only: "only in b", inserted: true}, nil, nil)
 	d.Add(Pair{A: entry(2, -1), only: "only in a"}, nil, nil)
