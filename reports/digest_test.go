@@ -255,8 +255,12 @@ func TestLead(t *testing.T) {
 	if err := d.Write(&b, Style{}); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(b.String(), "First wrong call:\n\nFAIL  torch.exp, id 2") || d.First().Results[0].Op != "torch.exp" {
+	if !strings.HasPrefix(b.String(), "First call that differs:\n\nFAIL  torch.exp, id 2") ||
+		d.First().Results[0].Op != "torch.exp" {
 		t.Error(b.String())
+	}
+	if d.Lead(""); d.First() != nil {
+		t.Error("a call leads though none is known")
 	}
 }
 
