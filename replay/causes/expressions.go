@@ -5,6 +5,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
@@ -63,6 +64,29 @@ var pairings = []struct {
 	{"min(%s, %s)", math.Min},
 }
 
+// paired is the text of a pairing of two terms, which are in brackets where they are sums, differences or quotients.
+func paired(text, x, y string) string {
+	if text == "%s + %s" || !strings.HasPrefix(text, "%s") {
+		return fmt.Sprintf(text, x, y)
+	}
+	return fmt.Sprintf(text, bracketed(x), bracketed(y))
+}
+
+func bracketed(x string) string {
+	depth := 0
+	for i, r := range x {
+		switch {
+		case r == '(':
+			depth++
+		case r == ')':
+			depth--
+		case depth == 0 && strings.ContainsRune("+-/", r) && i > 0 && strings.HasPrefix(x[i-1:], " "+string(r)+" "):
+			return "(" + x + ")"
+		}
+	}
+	return x
+}
+
 // An expression is what is made of one or two operands, element for element.
 type expression struct {
 	text string
@@ -82,7 +106,7 @@ func expressions(x, y string) iter.Seq[expression] {
 					}
 				}
 				for _, p := range pairings {
-					if !yield(expression{fmt.Sprintf(p.text, x, fmt.Sprintf(g.text, x)),
+					if !yield(expression{paired(p.text, x, fmt.Sprintf(g.text, x)),
 						func(x, _ float64) float64 { return p.f(x, g.f(x)) }}) {
 						return
 					}
@@ -92,7 +116,7 @@ func expressions(x, y string) iter.Seq[expression] {
 		}
 		for _, p := range pairings {
 			for i, g := range functions {
-				both := expression{fmt.Sprintf(p.text, fmt.Sprintf(g.text, x), fmt.Sprintf(g.text, y)),
+				both := expression{paired(p.text, fmt.Sprintf(g.text, x), fmt.Sprintf(g.text, y)),
 					func(x, y float64) float64 { return p.f(g.f(x), g.f(y)) }}
 				for _, f := range functions {
 					if !yield(expression{fmt.Sprintf(f.text, both.text),
@@ -100,9 +124,9 @@ func expressions(x, y string) iter.Seq[expression] {
 						return
 					}
 				}
-				if i > 0 && !(yield(expression{fmt.Sprintf(p.text, x, fmt.Sprintf(g.text, y)),
+				if i > 0 && !(yield(expression{paired(p.text, x, fmt.Sprintf(g.text, y)),
 					func(x, y float64) float64 { return p.f(x, g.f(y)) }}) &&
-					yield(expression{fmt.Sprintf(p.text, fmt.Sprintf(g.text, x), y),
+					yield(expression{paired(p.text, fmt.Sprintf(g.text, x), y),
 						func(x, y float64) float64 { return p.f(g.f(x), y) }})) {
 					return
 				}
