@@ -44,6 +44,7 @@ type Call struct {
 	sound   *opdef.Call
 	// wrong are the values that failed, by their targets, while causes are looked for.
 	wrong map[string]causes.Wrong
+	right map[string]bool // those that passed
 	// faults are how those failed, soundParts the parts of them that a glance cuts, as they are due.
 	faults     map[string]fault
 	soundParts map[target]fault

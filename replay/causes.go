@@ -44,6 +44,10 @@ func (c *Call) Causes(o *Outcome, allowed *causes.Allowance) []causes.Cause {
 		wrongs[i].Want = computed(wrongs[i].Want)
 		c.wrong[wrongs[i].Target] = wrongs[i]
 	}
+	c.right = map[string]bool{}
+	for _, r := range o.Results {
+		c.right[r.Target] = r.Verdict == verdict.Pass
+	}
 	c.faults = map[string]fault{}
 	elements := c.elements()
 	c.work = causes.NewWork(c.searchWork(elements), elements, allowed)
@@ -212,7 +216,11 @@ func (c *Call) explains(m causes.Mistake, fails []Result) causes.Cause {
 	unexplained := map[Phase]bool{}
 	for _, f := range fails {
 		r := alt.out.explanation(m, f)
-		if r == nil {
+		bits, nearer := 0.0, false
+		if r != nil {
+			bits, nearer = c.evidence(alt, &f)
+		}
+		if !nearer || f.Phase != Backward && c.spoils(way, alt.out) {
 			unexplained[f.Phase] = true
 			continue
 		}
@@ -221,7 +229,7 @@ func (c *Call) explains(m causes.Mistake, fails []Result) causes.Cause {
 		if r.Verdict == verdict.Fail {
 			k.Share = min(k.Share, 1-float64(r.Compared.Mismatched)/float64(r.Compared.Numel))
 		}
-		k.Bits += c.evidence(alt, &f)
+		k.Bits += bits
 	}
 	k.Targets = slices.DeleteFunc(k.Targets, func(t string) bool { // part of a pass is no explanation of it
 		return slices.ContainsFunc(fails, func(f Result) bool { return f.Target == t && unexplained[f.Phase] })
@@ -242,17 +250,34 @@ func (o *Outcome) explanation(m causes.Mistake, f Result) *Result {
 	return nil
 }
 
-// evidence is how many bits of a value the call that runs another way explains.
-func (c *Call) evidence(alt *comparison, f *Result) (bits float64) {
+// evidence is how many bits of a value the call that runs another way explains, and whether it comes near to it.
+func (c *Call) evidence(alt *comparison, f *Result) (bits float64, nearer bool) {
 	got, want, ok := c.wrongs([]Result{*f})[0].Pair()
 	_, other, ok2 := alt.Call.wrongs([]Result{*f})[0].Pair()
 	if !ok || !ok2 {
-		return 0
+		return 0, true
 	}
-	if Guard(func() error { bits = causes.Evidence(got, want, alt.altered(f.Target, other)); return nil }) != nil {
-		return 0
+	var operands []*tensor.Tensor
+	for _, a := range c.bound.Tensors() {
+		operands = append(operands, a.Tensor)
 	}
-	return bits
+	if Guard(func() error {
+		made := alt.altered(f.Target, other)
+		nearer = causes.Nearer(got, want, made)
+		bits = min(causes.Evidence(got, want, made), causes.Picked(operands, got, want))
+		return nil
+	}) != nil {
+		return 0, true
+	}
+	return bits, nearer
+}
+
+// spoils reports whether the call that runs with other arguments gives another result than one that was recorded as it
+// is due.
+func (c *Call) spoils(way causes.Way, alt *Outcome) bool {
+	return way.Call != c.bound && slices.ContainsFunc(alt.Results, func(r Result) bool {
+		return r.Phase != Backward && r.Verdict == verdict.Fail && c.right[r.Target]
+	})
 }
 
 // argumentAt is the place of an argument among all that are recorded, by its target: "input[3]".

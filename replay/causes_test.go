@@ -264,6 +264,32 @@ func TestNoCauses(t *testing.T) {
 	}
 }
 
+// TestRightResultRefutesCause: indices that are those of an operand of zeros have another cause where the values, which
+// would be zeros then, are right.
+func TestRightResultRefutesCause(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 3))
+	var v, sorted []float64
+	var indices []int64
+	for range 6 {
+		row := make([]float64, 20)
+		for i := range row {
+			row[i] = r.NormFloat64()
+			indices = append(indices, int64(i))
+		}
+		v = append(v, row...)
+		slices.Sort(row)
+		sorted = append(sorted, row...)
+	}
+	shape := []int{6, 20}
+	of := func(v []float64) *tensor.Tensor { return tensor.New(tensor.Float32, shape, v).Rounded() }
+	gave := value.NewTuple(of(sorted), tensor.New(tensor.Int64, shape, indices).Rounded())
+	for _, c := range replay.Explain(entries(t, record(t, "torch.sort", []value.Value{of(v)}, gave))[0], options(t)) {
+		if strings.Contains(c.Text, "self") {
+			t.Errorf("%q is a cause, though the values are right", c.Text)
+		}
+	}
+}
+
 // TestDoubledElementIsNoCause: a flipped bit doubles an element, as a mistake may that counts it twice.
 func TestDoubledElementIsNoCause(t *testing.T) {
 	x := stored(tensor.Float32, []int{1, 3}, 0.7175, 0.51, -0.9998)

@@ -1,0 +1,75 @@
+package causes
+
+import (
+	"math"
+	"slices"
+
+	"github.com/optool/optool/tensor"
+)
+
+// Nearer reports whether what a mistake makes of a value comes so much nearer to it, as a whole, as Nearness says: than
+// what is due, and much nearer than zeros, to which whatever is small is near. One in twenty elements may be far,
+// and each may be rounded.
+func Nearer(got, due, made *tensor.Tensor) bool {
+	if !slices.Equal(got.Shape, made.Shape) || !slices.Equal(got.Shape, due.Shape) || !got.DType.IsFloat() ||
+		!made.DType.IsFloat() || !due.DType.IsFloat() {
+		return true
+	}
+	dt := got.DType
+	x, y, z := Pieces(got), Pieces(due), Pieces(made)
+	left := make([]float64, 0, len(x))
+	size, was := 0.0, 0.0
+	for i := range x {
+		a, b := math.Abs(x[i]-dt.Round(z[i])), math.Abs(x[i]-dt.Round(y[i]))
+		if math.IsNaN(a+b) || math.IsInf(a+b, 0) {
+			continue
+		}
+		left = append(left, max(0, a-2*dt.ULP(x[i])))
+		size += x[i] * x[i]
+		was += b * b
+	}
+	slices.Sort(left)
+	rest := 0.0
+	for _, a := range left[:len(left)*19/20] {
+		rest += a * a
+	}
+	return rest*Nearness*Nearness <= min(size/16, was)
+}
+
+// mostPicked is the number of elements of a result up to which it is looked at whether they are picked.
+const mostPicked = 64
+
+// fewestRivals is how many elements there are at least for each that is picked.
+const fewestRivals = 5
+
+// Picked is how many bits at most are explained of a result whose elements are all picked from one of the operands, as
+// a median is: which one it is. Each rearrangement of an operand moves the rank of what is picked by a few, so that one
+// as near to what is due as the recorded one is says no more than how far that is. The bits of all others are plenty.
+func Picked(operands []*tensor.Tensor, got, due *tensor.Tensor) float64 {
+	n := got.Numel()
+	if n > mostPicked || n != due.Numel() || !got.DType.IsFloat() || !due.DType.IsFloat() {
+		return Plenty
+	}
+	x, y := elements(got), elements(due)
+	for _, t := range operands {
+		if t.DType != got.DType || t.Numel() < fewestRivals*n || t.Numel() > largestOperand {
+			continue
+		}
+		all := elements(t)
+		slices.Sort(all)
+		bits := 0.0
+		for i := range x {
+			at, found := slices.BinarySearch(all, x[i])
+			from, due := slices.BinarySearch(all, got.DType.Round(y[i]))
+			if !found || !due {
+				bits = Plenty
+				break
+			}
+			bits += math.Log2(1 + 2*math.Abs(float64(at-from))/float64(n))
+		}
+		if bits < Plenty {
+			return bits
+		}
+	}
+	return Plenty
+}
