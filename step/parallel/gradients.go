@@ -399,16 +399,12 @@ func solve(basis [][]float64, y []float64, tolerance float64) (k []float64, ok b
 	}
 	n := len(basis)
 	a := make([][]float64, n)
-	size := 0.0
 	for i := range basis {
 		a[i] = make([]float64, n+1)
 		for j := range basis {
 			a[i][j] = dot(basis[i], basis[j])
 		}
 		a[i][n] = dot(basis[i], y)
-		for _, v := range basis[i] {
-			size = max(size, math.Abs(v))
-		}
 	}
 	for i := range n {
 		best := i
@@ -431,8 +427,12 @@ func solve(basis [][]float64, y []float64, tolerance float64) (k []float64, ok b
 		}
 	}
 	k = make([]float64, n)
+	size := 0.0 // of the largest term
 	for i := range n {
 		k[i] = a[i][n] / a[i][i]
+		for _, v := range basis[i] {
+			size = max(size, math.Abs(k[i]*v))
+		}
 	}
 	for e := range y {
 		d := y[e]

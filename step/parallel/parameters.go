@@ -243,6 +243,7 @@ type judged struct {
 	many    int             // how many parameters it is of
 	differ  bool            // replicas read different gradients
 	earlier bool            // another call read it so before the update did
+	few     bool            // some ranks have so few elements of it that they are a multiple of anything
 	slack   float64         // how far a scale may be off by rounding
 	size    float64         // the sum of squares of the right one, of all ranks
 	update  map[int]*step.Call
@@ -250,6 +251,9 @@ type judged struct {
 
 // tolerances of gradients: what the rounding of a sum over ranks may be, relative to the largest element.
 func (a *array) tolerance() float64 { return max(1e-4, 4*a.dtype.Eps()) }
+
+// loose is how far a gradient may be from a multiple or a sum of others, relative to the largest element.
+func (a *array) loose() float64 { return min(10*a.tolerance(), 0.05) }
 
 func (p *part) judge(name string, g *gradient, tails map[int]*tail, factors []float64) *judged {
 	v := &judged{update: map[int]*step.Call{}, many: 1}
@@ -340,12 +344,13 @@ func (p *part) summed(m int, values map[int]*array) map[int]*array {
 
 // compare finds how often each rank read the right gradient, or what else it read.
 func (p *part) compare(v *judged, g *gradient, read, want map[int]*array, places []place, tails map[int]*tail) {
-	first := p.ranks[0]
+	first, given := p.ranks[0], maps.Clone(read)
 	g.read, g.update, v.want = read[first], v.update[first], want[first]
 	if v.order = permuted(read[first], want[first]); v.order {
 		return
 	}
 	for _, r := range p.ranks {
+		v.few = v.few || len(want[r].x) < 4
 		tolerance := want[r].tolerance()
 		if near(read[r], want[r], tolerance, g) {
 			read[r] = want[r]
@@ -367,7 +372,7 @@ func (p *part) compare(v *judged, g *gradient, read, want map[int]*array, places
 			v.scale[r] = 1
 			continue
 		}
-		k, ok := read[r].ratio(want[r], 10*want[r].tolerance())
+		k, ok := read[r].ratio(want[r], want[r].loose())
 		if !ok {
 			v.scale = nil
 			break
@@ -378,23 +383,28 @@ func (p *part) compare(v *judged, g *gradient, read, want map[int]*array, places
 		return
 	}
 	for m := range p.dims {
-		if places[m].kind == replicated && !p.equal(m, read, similar*read[p.ranks[0]].dtype.Eps()) {
+		if places[m].kind == replicated && !p.equal(m, given, similar*given[first].dtype.Eps()) {
 			v.differ = true
 		}
 	}
 	p.explain(v, g, read, places)
 }
 
-// before takes the gradient itself for what an update reads, where an optimizer makes something of it first.
+// before takes the gradient itself for what an update reads, where an optimizer makes something of it first: as it is,
+// times a whole number, or, where it adds those of earlier steps or the program clips it, times any.
 func (p *part) before(v *judged, read, want map[int]*array, tails map[int]*tail) {
 	if p.directly(v, read, want) {
 		return
 	}
 	for _, r := range p.ranks {
+		if read[r] == want[r] {
+			continue
+		}
+		_, whole := read[r].ratio(want[r], want[r].loose())
 		best := math.Inf(1)
 		for _, o := range tails[r].others[fmt.Sprint(want[r].shape)] {
-			if k, ok := o.ratio(want[r], 10*want[r].tolerance()); ok && read[r] != want[r] && integral(k, v.slack) &&
-				math.Abs(math.Log(k)) < best {
+			k, ok := o.ratio(want[r], want[r].loose())
+			if ok && (integral(k, v.slack) || k > 0 && !whole) && math.Abs(math.Log(k)) < best {
 				read[r], best, v.earlier = o, math.Abs(math.Log(k)), true
 			}
 		}
@@ -405,7 +415,7 @@ func (p *part) before(v *judged, read, want map[int]*array, tails map[int]*tail)
 func (p *part) directly(v *judged, read, want map[int]*array) bool {
 	differ, usual := false, 0.0
 	for _, r := range p.ranks {
-		k, ok := read[r].ratio(want[r], 10*want[r].tolerance())
+		k, ok := read[r].ratio(want[r], want[r].loose())
 		if !ok || !adds(v.update[r].Op) {
 			return false
 		}
@@ -423,7 +433,7 @@ func permuted(a, b *array) bool {
 	if a == b || len(a.x) != len(b.x) || len(a.x) < few {
 		return false
 	}
-	if _, ok := a.ratio(b, 10*b.tolerance()); ok {
+	if _, ok := a.ratio(b, b.loose()); ok {
 		return false
 	}
 	x := &array{a.dtype, []int{len(a.x)}, slices.Sorted(slices.Values(a.x))}
@@ -469,14 +479,28 @@ func near(got, want *array, tolerance float64, g *gradient) bool {
 	for _, a := range g.sum {
 		size = max(size, a.largest())
 	}
-	return slices.Equal(got.shape, want.shape) && nearly(got.x, want.x, tolerance*max(size, want.largest()))
+	bound := tolerance * max(size, want.largest())
+	return slices.Equal(got.shape, want.shape) &&
+		(nearly(got.x, want.x, bound) || nearly(got.x, want.clamped(got), bound))
+}
+
+// clamped are the elements limited to the largest of another array, as a program clips them by value.
+func (a *array) clamped(b *array) []float64 {
+	out, limit := slices.Clone(a.x), b.largest()
+	if limit < a.largest()/8 {
+		return out // little is left of them
+	}
+	for i, x := range out {
+		out[i] = max(-limit, min(limit, x))
+	}
+	return out
 }
 
 // explain finds the sum of which parts a gradient is.
 func (p *part) explain(v *judged, g *gradient, read map[int]*array, places []place) {
 	own := true
 	for _, r := range p.ranks {
-		if _, ok := read[r].ratio(g.sum[r], 10*read[r].tolerance()); !ok {
+		if _, ok := read[r].ratio(g.sum[r], read[r].loose()); !ok {
 			own = false
 		}
 	}
@@ -493,7 +517,7 @@ func (p *part) explain(v *judged, g *gradient, read map[int]*array, places []pla
 		}
 		a := &array{g.sum[p.ranks[0]].dtype, g.sum[p.ranks[0]].shape, all}
 		v.extreme = !slices.ContainsFunc(p.ranks, func(r int) bool {
-			_, ok := read[r].ratio(a, 10*read[r].tolerance())
+			_, ok := read[r].ratio(a, read[r].loose())
 			return !ok
 		})
 		if v.extreme {
@@ -512,9 +536,10 @@ func (p *part) explain(v *judged, g *gradient, read map[int]*array, places []pla
 			basis = append(basis, g.sum[r].x)
 		}
 	}
-	mixes := true
+	enough := func() bool { return len(g.sum[p.ranks[0]].x) > 2*len(basis)+2 } // fewer are a sum of anything
+	mixes := len(basis) > 1 && enough()
 	for _, r := range p.ranks {
-		_, ok := solve(basis, read[r].x, 10*read[r].tolerance())
+		_, ok := solve(basis, read[r].x, read[r].loose())
 		mixes = mixes && ok
 	}
 	if v.mixes = mixes; mixes || len(g.calls) < 2 || len(g.calls)*len(p.ranks) > 64 {
@@ -526,11 +551,19 @@ func (p *part) explain(v *judged, g *gradient, read map[int]*array, places []pla
 			basis = append(basis, c.values[r].x)
 		}
 	}
-	v.twice = true
+	v.twice = enough()
 	for _, r := range p.ranks {
-		_, ok := solve(basis, read[r].x, 10*read[r].tolerance())
-		v.twice = v.twice && ok
+		k, ok := solve(basis, read[r].x, read[r].loose())
+		v.twice = v.twice && ok && repeats(k)
 	}
+}
+
+// repeats reports whether calls count once, twice or not at all, by their factors.
+func repeats(factors []float64) bool {
+	most := slices.Max(factors)
+	return !slices.ContainsFunc(factors, func(k float64) bool {
+		return math.Abs(2*k/most-math.Round(2*k/most)) > 0.2 || k < -most/4
+	})
 }
 
 // lacking are the dimensions of the mesh over which a gradient is no sum, though it should be, and is over others; nil
@@ -553,7 +586,7 @@ func (p *part) lacking(g *gradient, read map[int]*array, places []place) (lacks 
 			}
 		}
 		if !slices.ContainsFunc(p.ranks, func(r int) bool {
-			_, ok := read[r].ratio(total[r], 10*read[r].tolerance())
+			_, ok := read[r].ratio(total[r], read[r].loose())
 			return !ok
 		}) {
 			return lacks
@@ -706,6 +739,7 @@ func (p *part) scales(tails map[int]*tail, names []string, verdicts map[string]*
 	first := p.ranks[0]
 	factors := p.lossFactor()
 	if tails[first].norms { // clipped or not: only what the updates read themselves can be compared
+		names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return verdicts[n].few })
 		if direct := slices.DeleteFunc(slices.Clone(names), func(n string) bool {
 			return verdicts[n].earlier
 		}); len(direct) > 0 {
@@ -721,7 +755,7 @@ func (p *part) scales(tails map[int]*tail, names []string, verdicts map[string]*
 		return
 	}
 	k := verdicts[off[0]].scale[first]
-	total, all, same, apart := p.together(names, verdicts, k)
+	total, all, same, apart := p.together(names, off[0], verdicts)
 	call := tails[first].scaled(verdicts[off[0]].want)
 	if apart && len(tails[first].scalings) > 0 {
 		call = tails[first].scalings[0].call
@@ -737,8 +771,9 @@ func (p *part) scales(tails map[int]*tail, names []string, verdicts map[string]*
 		v.reason = fmt.Sprintf("ranks %s scale the gradient of %s%s by different numbers: each clips by the norm of "+
 			"what it holds itself, "+
 			"which lacks an all_reduce", rankList(p.ranks), off[0], more(off))
-	case clipped && same && (verdicts[off[0]].slack > 2e-3 || p.partial || all < len(p.order) ||
-		round(k*math.Sqrt(total))) || factors == nil:
+	case factors == nil || clipped && (verdicts[off[0]].slack > 2e-3 ||
+		same && (p.partial || all < len(p.order) || !integral(k, verdicts[off[0]].slack) ||
+			round(k*math.Sqrt(total)))):
 		return
 	default:
 		v.reason = fmt.Sprintf("the gradient of %s%s that %s reads is %.4g times that of the whole program", off[0],
@@ -748,21 +783,28 @@ func (p *part) scales(tails map[int]*tail, names []string, verdicts map[string]*
 	p.found(true, v)
 }
 
-// together takes gradients that are k times the right ones: the sum of their squares, of how many parameters they are,
-// whether all are k times as large, and whether ranks differ.
-func (p *part) together(names []string, verdicts map[string]*judged, k float64) (total float64, all int, same,
+// together takes gradients that are multiples of the right ones: the sum of their squares, of how many parameters they
+// are, whether all are as many times as large as the first, and whether each rank has one number for all of them, and
+// another one than others.
+func (p *part) together(names []string, first string, verdicts map[string]*judged) (total float64, all int, same,
 	apart bool) {
-	same = true
+	same, one := true, true
+	usual := verdicts[first]
+	k := usual.scale[p.ranks[0]]
 	for _, n := range names {
 		v := verdicts[n]
+		if v.scale == nil {
+			continue
+		}
 		total += v.size
 		all += v.many
 		for _, r := range p.ranks {
-			same = same && v.scale != nil && math.Abs(v.scale[r]/k-1) <= 2*v.slack
-			apart = apart || v.scale != nil && math.Abs(v.scale[r]/v.scale[p.ranks[0]]-1) > 2*v.slack
+			same = same && math.Abs(v.scale[r]/k-1) <= 2*v.slack
+			one = one && math.Abs(v.scale[r]/usual.scale[r]-1) <= 2*v.slack
+			apart = apart || math.Abs(v.scale[r]/v.scale[p.ranks[0]]-1) > 2*v.slack
 		}
 	}
-	return total, all, same, apart
+	return total, all, same, apart && one
 }
 
 // scaled is the call that reads a multiple of the right gradient by itself, before the update: an exchange that adds up
@@ -772,7 +814,7 @@ func (t *tail) scaled(want *array) *step.Call {
 		if len(e.x) != len(want.x) {
 			continue
 		}
-		if _, ok := (&array{want.dtype, want.shape, e.x}).ratio(want, 10*want.tolerance()); ok {
+		if _, ok := (&array{want.dtype, want.shape, e.x}).ratio(want, want.loose()); ok {
 			return e.call
 		}
 	}

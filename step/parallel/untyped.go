@@ -343,6 +343,9 @@ func (p *part) runPending(s *site, sides map[int]*side, f func(*info) *array) []
 		} else {
 			values := p.column(sides, func(d *side) *array { return d.ins[i].array })
 			cands := p.candidates(i, s, sides)
+			if len(cands) == 0 {
+				return nil
+			}
 			settled[i] = cands[0] // of a table the rows
 			w = p.join(values, cands[0])
 		}

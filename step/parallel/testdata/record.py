@@ -184,6 +184,42 @@ def owner(rank, name, directory):
             dist.broadcast(p.detach(), i)
 
 
+def clip(rank, name, directory):
+    """Two steps of an optimizer that keeps earlier gradients, behind clipping by norm or value."""
+    import optool_capture
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.GELU(), torch.nn.Linear(6, 3))
+    for number, p in enumerate(model.parameters()):
+        p.data = part(2 + number, None, *p.shape)
+    outside = [torch.nn.Parameter(torch.tensor(1.5))] if name == "clip-outside" else []
+    if name == "clip-value":
+        model.bfloat16()
+    if name == "clip-half":
+        fully_shard(model, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32))
+    if name == "clip-outside":
+        optimizer = torch.optim.SGD([*model.parameters(), *outside], lr=0.1, momentum=0.9, nesterov=True)
+    else:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    torch.manual_seed(5 + rank)
+    with optool_capture.record(directory, model=model):
+        for _ in range(2):
+            x, y = torch.randn(5, 4), torch.randint(3, (5,))
+            optimizer.zero_grad()
+            h = model(x.bfloat16() if name == "clip-value" else x).float()
+            F.cross_entropy(h * outside[0] if outside else h, y).backward()
+            parameters = [*model.parameters(), *outside]
+            if name != "clip-half":
+                for p in parameters:
+                    dist.all_reduce(p.grad)
+                    p.grad.div_(2)
+            if name == "clip-value":
+                torch.nn.utils.clip_grad_value_(parameters, 0.02)
+            else:
+                torch.nn.utils.clip_grad_norm_(parameters, 0.1)
+            optimizer.step()
+
+
 def grid(rank, name, directory):
     """Data on two by two ranks: gradients are summed over both dimensions, or one is left out."""
     import optool_capture
@@ -305,7 +341,7 @@ def work(rank, name, directory, port):
     import optool_capture
 
     dist.init_process_group("gloo", init_method="file://" + port, rank=rank, world_size=ranks(name))
-    for program in ring, context, zero, owner, grid:
+    for program in ring, context, zero, owner, clip, grid:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
             return dist.destroy_process_group()
