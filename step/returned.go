@@ -20,8 +20,11 @@ func (p *Process) findReturned() {
 			if w == nil {
 				continue
 			}
-			old := v.old
-			if old == nil || old.Call.Order > w.Call.Order || !old.made() && !w.Call.updates(v) {
+			old := w.before(v)
+			if old == nil {
+				old = v.old
+			}
+			if old == nil || old.Call.Order > w.Call.Order || old.Call != w.Call && !old.made() && !w.Call.updates(v) {
 				old = v.fromSamePlace(w)
 			}
 			if old == nil || old.Call.encloses(w.Call) { // it was written when the outer call returned
@@ -32,7 +35,7 @@ func (p *Process) findReturned() {
 			}
 			v.unlink()
 			v.From.Value = old
-			reason := w.stale(v)
+			reason := w.stale(v, "")
 			if v.From = (Link{How: IsChanged, Value: w}); first[w] == nil {
 				first[w], v.reason = v, reason
 			} else {
@@ -47,8 +50,8 @@ func (p *Process) findReturned() {
 // nil if there is none.
 func (v *Value) overwritten() *Value {
 	w := v.latest
-	if w == nil || v.From.How == IsChanged || v.From.first != nil || v.From.written || v.isGradient() ||
-		v.From.Role == "collective" || !v.DType.IsFloat() {
+	if w == nil || v.From.How == IsChanged || v.From.first != nil || v.From.written || v.From.Role == "collective" ||
+		!v.DType.IsFloat() || v.isGradient() && w.before(v) == nil {
 		return nil
 	}
 	if w.Kind == inputKind && w.after == nil && w.From.How != IsChanged {
@@ -59,6 +62,20 @@ func (v *Value) overwritten() *Value {
 		return nil
 	}
 	return w
+}
+
+// before is the argument that a call wrote in place when it left w there, if v holds in the same pass what lay there
+// before; nil if it does not.
+func (w *Value) before(v *Value) *Value {
+	if w.Call.Step != v.Call.Step || w.Call.phase() != v.Call.phase() || !v.telling() {
+		return nil
+	}
+	for _, in := range w.Call.Inputs {
+		if in.Address == w.Address && in.equals(v) && (in != w || w.after != nil) {
+			return in
+		}
+	}
+	return nil
 }
 
 // encloses reports whether a call made another one, itself or by calls that it made.

@@ -52,7 +52,7 @@ func (p *Process) findStale() {
 		for _, v := range vs {
 			v.unlink()
 			if from := (Link{How: IsChanged, Value: w}); v == first {
-				v.reason = w.stale(v)
+				v.reason = w.stale(v, ", whose gradient it has")
 				v.From = from
 			} else {
 				v.From = from.again(first)
@@ -62,18 +62,26 @@ func (p *Process) findStale() {
 	}
 }
 
-// stale says that an input holds another recorded value than the result that lies where it does, "" if it holds none.
-func (w *Value) stale(v *Value) string {
+// stale says that an input holds another recorded value than the one that lies where it does, "" if it holds none.
+// evidence is what says, beside the address, that it should hold that one.
+func (w *Value) stale(v *Value, evidence string) string {
 	old := v.From.Value
-	if old == nil || old.Call == w.Call {
+	if old == nil {
 		return ""
+	}
+	if old.Call == w.Call {
+		if old.Address != w.Address {
+			return ""
+		}
+		return fmt.Sprintf("it holds what lay there before %s of %s, not what that call wrote; no recorded call wrote there "+
+			"in between", old.Target, old.Call)
 	}
 	when := "has at another address"
 	if old.Address == w.Address {
 		when = "had left there before"
 	}
-	return fmt.Sprintf("it holds what %s of %s %s, not what %s of %s wrote there last, whose gradient it has; no recorded "+
-		"call wrote there in between", old.Target, old.Call, when, w.Target, w.Call)
+	return fmt.Sprintf("it holds what %s of %s %s, not what %s of %s wrote there last%s; no recorded call wrote there "+
+		"in between", old.Target, old.Call, when, w.Target, w.Call, evidence)
 }
 
 // unlink takes an input from the readers of what it was linked to.
