@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 	"sync"
 	"time"
 
@@ -95,6 +96,11 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) (err error
 	if err != nil {
 		return err
 	}
+	for name, text := range map[string]string{"of": o.of, "exact": strings.Join(o.exact, "")} {
+		if text == "" && cmd.Flags().Changed(name) {
+			return usageError("--%s is empty", name)
+		}
+	}
 	if r.imagined, err = o.imagined(); err != nil {
 		return err
 	}
@@ -141,6 +147,9 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) (err error
 	failures = errors.Join(failures, r.json.close())
 	rec.Summary.Elapsed, rec.Summary.PeakRSS = time.Since(start), rss.Peak()
 	*rec.Exit = stepExit(t, rec.Summary, refused)
+	if *rec.Exit == ExitOK && o.unknown() {
+		*rec.Exit = ExitFailed
+	}
 	rec.Summary.Exit = *rec.Exit
 	failures = errors.Join(failures, writeReports(a.Out, rec, nil, r.json.files, func(string) {}))
 	return a.unwritten(*rec.Exit, failures)
@@ -168,6 +177,9 @@ func (r *stepRun) analyze() (t *step.Trace, refused int, err error) {
 	}
 	if err := t.Analyze(ctx, r.opt); err != nil {
 		return nil, 0, failed(err)
+	}
+	if err := met(r.imagined, t); err != nil {
+		return nil, 0, err
 	}
 	if err := r.o.measure(ctx, t, r.opt, r.imagined); err != nil {
 		return nil, 0, err

@@ -14,6 +14,7 @@ import (
 // An imaginedRun is the step with some ops computed otherwise.
 type imaginedRun struct {
 	text  string // "torch.matmul exact"
+	flag  string
 	ops   *capture.Patterns
 	how   step.Choice
 	dtype tensor.DType
@@ -27,7 +28,7 @@ func (o *stepOptions) imagined() ([]imaginedRun, error) {
 		if err != nil {
 			return usageError("--%s: %w", flag, err)
 		}
-		out = append(out, imaginedRun{list + text, p, how, dt})
+		out = append(out, imaginedRun{list + text, flag, p, how, dt})
 		return nil
 	}
 	if len(o.exact) > 0 {
@@ -38,7 +39,7 @@ func (o *stepOptions) imagined() ([]imaginedRun, error) {
 	for _, arg := range o.in {
 		name, list, ok := strings.Cut(arg, "=")
 		dt, known := tensor.ParseDType(name)
-		if !ok || !known || !dt.IsFloat() {
+		if !ok || !known || !dt.IsFloat() || strings.Trim(list, ",") == "" {
 			return nil, usageError("--in: want DTYPE=OP[,OP] with a floating dtype, got %q", arg)
 		}
 		if err := add("in", list, " in "+dt.String(), step.InDType, dt); err != nil {
@@ -48,14 +49,24 @@ func (o *stepOptions) imagined() ([]imaginedRun, error) {
 	return out, nil
 }
 
-// whatIf is the run; n, if not nil, counts the calls that are computed otherwise.
-func (w imaginedRun) whatIf(n *int) step.WhatIf {
+// met reports operators that are to be computed otherwise and of which the recording has no call.
+func met(runs []imaginedRun, t *step.Trace) error {
+	for _, w := range runs {
+		for _, c := range t.Calls() {
+			w.ops.Match(c.Op)
+		}
+		if items := w.ops.Unmet(); len(items) > 0 {
+			return usageError("--%s: the recording has no call of %s", w.flag, strings.Join(items, ", "))
+		}
+	}
+	return nil
+}
+
+// whatIf is the run.
+func (w imaginedRun) whatIf() step.WhatIf {
 	return step.WhatIf{Choose: func(c *step.Call) (step.Choice, tensor.DType) {
 		if !w.ops.Match(c.Op) {
 			return step.AsRecorded, tensor.Invalid
-		}
-		if n != nil {
-			*n++
 		}
 		return w.how, w.dtype
 	}}
@@ -64,10 +75,8 @@ func (w imaginedRun) whatIf(n *int) step.WhatIf {
 // lines say what the losses would have been.
 func (w imaginedRun) lines(cmd *cobra.Command, t *step.Trace, opt step.Options) ([]string, error) {
 	var out []string
-	n := 0
-	what := w.whatIf(&n)
 	for _, p := range t.Processes {
-		losses, err := p.Losses(cmd.Context(), what, opt)
+		losses, err := p.Losses(cmd.Context(), w.whatIf(), opt)
 		if err != nil {
 			return nil, err
 		}
@@ -75,9 +84,6 @@ func (w imaginedRun) lines(cmd *cobra.Command, t *step.Trace, opt step.Options) 
 			out = append(out, fmt.Sprintf("with %s the loss of %s would have been %.9g: %+.3g", w.text, s.Loss,
 				losses[i], losses[i]-s.Captured))
 		}
-	}
-	if n == 0 {
-		return []string{w.text + ": no such call"}, nil
 	}
 	return out, nil
 }

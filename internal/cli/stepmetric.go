@@ -3,9 +3,12 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -69,7 +72,10 @@ func (o *stepOptions) measure(ctx context.Context, t *step.Trace, opt step.Optio
 	}
 	m := metric.Options{Options: opt}
 	if o.tokens != "" {
-		if m.Tokens, err = o.readTokens(ctx); err != nil {
+		if m.Tokens, err = o.readTokens(ctx); err == nil {
+			err = checkTokens(m.Tokens, of)
+		}
+		if err != nil {
 			return usageError("--tokens: %w", err)
 		}
 	}
@@ -82,13 +88,38 @@ func (o *stepOptions) measure(ctx context.Context, t *step.Trace, opt step.Optio
 		return failed(err)
 	}
 	o.metric.Mark()
+	if f := o.metric.Unknown(); f != nil {
+		t.Findings = slices.Insert(t.Findings, 0, f)
+	}
 	for _, i := range imagined {
-		if err := o.metric.Imagine(ctx, i.text, i.whatIf(nil), m); err != nil {
+		if err := o.metric.Imagine(ctx, i.text, i.whatIf(), m); err != nil {
 			return failed(err)
 		}
 	}
 	return nil
 }
+
+// unknown reports whether a part of what was to be measured has no finite value.
+func (m *measured) unknown() bool {
+	return m.metric != nil && m.metric.Total.NonFinite > 0 || m.pair != nil && m.pair.NonFinite() > 0
+}
+
+// checkTokens reports tokens that the vocabulary of the logits does not have.
+func checkTokens(tokens []int64, of *step.Value) error {
+	vocabulary := of.Shape[len(of.Shape)-1]
+	for _, id := range tokens {
+		if id != noToken && (id < 0 || id >= int64(vocabulary)) {
+			return fmt.Errorf("%d is no token of a vocabulary of %d (%d is for none)", id, vocabulary, noToken)
+		}
+	}
+	if len(tokens) == 0 {
+		return errors.New("the list is empty")
+	}
+	return nil
+}
+
+// noToken stands for no token in --tokens.
+const noToken = -100
 
 // readTokens reads the tokens of --tokens: whole numbers, in any shape.
 func (o *stepOptions) readTokens(ctx context.Context) ([]int64, error) {
@@ -120,6 +151,9 @@ func (o *stepOptions) readTokens(ctx context.Context) ([]int64, error) {
 func numbersIn(v any) ([]int64, error) {
 	switch v := v.(type) {
 	case float64:
+		if v != math.Trunc(v) {
+			return nil, fmt.Errorf("want whole numbers, got %v", v)
+		}
 		return []int64{int64(v)}, nil
 	case []any:
 		var out []int64

@@ -3,6 +3,7 @@ package metric
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/optool/optool/tensor"
 )
@@ -18,6 +19,8 @@ type Effect struct {
 	Flips []int
 	// MaxAbs is the largest change of a logit.
 	MaxAbs float64
+	// NonFinite counts positions that are in none of these numbers: either side has no distribution there.
+	NonFinite int
 }
 
 // A Distribution holds what exact logits say of each position, so that other logits are compared with it
@@ -84,6 +87,10 @@ func (d *Distribution) Effect(logits []float64) Effect {
 		row, exact := d.row(logits, t), d.row(d.logp, t)
 		now := d.row(logp, t)
 		logSoftmax(now, row)
+		if !tells(row) || !tells(d.row(d.logits, t)) {
+			e.NonFinite++
+			continue
+		}
 		kl := 0.0
 		for i, l := range exact {
 			if p := math.Exp(l); p > 0 {
@@ -93,11 +100,14 @@ func (d *Distribution) Effect(logits []float64) Effect {
 				e.MaxAbs = c
 			}
 		}
-		e.KL += kl / float64(d.Positions)
+		e.KL += kl
 		e.KLMax = max(e.KLMax, kl)
 		if argmax(row) != d.best[t] {
 			e.Flips = append(e.Flips, t)
 		}
+	}
+	if e.KL /= float64(d.Positions - e.NonFinite); e.NonFinite == d.Positions {
+		e.KLMax, e.MaxAbs = math.NaN(), math.NaN()
 	}
 	was, n := d.LogProbs(), 0.0
 	for t, l := range d.logProbs(logp) {
@@ -122,6 +132,13 @@ func divergence(d float64) float64 {
 		return d * d * (0.5 + d*(1.0/6+d/24))
 	}
 	return math.Expm1(d) - d
+}
+
+// tells reports whether logits give probabilities: none is NaN, and the largest is finite. Logits of tokens that are
+// not to be drawn may be -Inf.
+func tells(logits []float64) bool {
+	top := slices.Max(logits)
+	return top-top == 0
 }
 
 // logSoftmax writes the log-probabilities that logits give.

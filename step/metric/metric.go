@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
 	"github.com/optool/optool/tensor"
@@ -119,7 +121,8 @@ func Measure(ctx context.Context, of *step.Value, opt Options) (*Metric, error) 
 
 // An Imagined is what a run with some calls computed otherwise would have been.
 type Imagined struct {
-	Text string // "torch.matmul exact"
+	Text  string // "torch.matmul exact"
+	Calls int    // that are computed otherwise
 	Effect
 	Broken int // calls that could not be computed anew
 	// Rerouted counts tokens that go to other experts than recorded, in each layer. The effect is computed with them.
@@ -138,8 +141,14 @@ func (m *Metric) Imagine(ctx context.Context, text string, w step.WhatIf, opt Op
 	if err != nil {
 		return err
 	}
-	out := Imagined{Text: text, Effect: m.Exact.Effect(float64s(i.Result)), Broken: i.Broken, Rerouted: i.Rerouted,
-		Ties: i.Ties, Strays: i.Strays}
+	calls := 0
+	for _, c := range step.Cone(m.Of) {
+		if how, _ := w.Choose(c); how != step.AsRecorded {
+			calls++
+		}
+	}
+	out := Imagined{Text: text, Calls: calls, Effect: m.Exact.Effect(float64s(i.Result)), Broken: i.Broken,
+		Rerouted: i.Rerouted, Ties: i.Ties, Strays: i.Strays}
 	if i.Kept != nil {
 		e := m.Exact.Effect(float64s(i.Kept))
 		out.Kept = &e
@@ -177,11 +186,14 @@ func (m *Metric) group(calls []*step.Call) {
 			n := name(c)
 			g := byName[n]
 			if g == nil {
-				g = &Group{Name: n, DType: dtypeOf(c)}
+				g = &Group{Name: n}
 				byName[n] = g
 				out = append(out, g)
 			}
 			g.Calls = append(g.Calls, c)
+		}
+		for _, g := range out {
+			g.DType = g.dtype()
 		}
 		slices.SortStableFunc(out, func(a, b *Group) int { return cmp.Compare(b.weight(), a.weight()) })
 		return out
@@ -222,6 +234,19 @@ func (g *Group) weight() (square float64) {
 		square += c.LocalError * c.LocalError
 	}
 	return square
+}
+
+// dtype is that of the calls with the largest relative errors together.
+func (g *Group) dtype() (most string) {
+	weight := map[string]float64{}
+	for _, c := range g.Calls {
+		dt := dtypeOf(c)
+		weight[dt] += c.LocalError * c.LocalError
+		if weight[dt] > weight[most] || most == "" {
+			most = dt
+		}
+	}
+	return most
 }
 
 // measured are the groups that are run by themselves.
@@ -284,6 +309,16 @@ func dtypeOf(c *step.Call) string {
 		return dt.String()
 	}
 	return ""
+}
+
+// Unknown is a finding where positions have no distribution; nil if all have.
+func (m *Metric) Unknown() *step.Finding {
+	if m.Total.NonFinite == 0 {
+		return nil
+	}
+	return &step.Finding{Rule: verdict.NonFinite, Call: m.Of.Call, Target: m.Of.Target,
+		Reason: fmt.Sprintf("logits of %d of %s are NaN or Inf: what errors do there is not known, and not in the numbers",
+			m.Total.NonFinite, reports.Count(m.Positions, "position"))}
 }
 
 // Known reports whether log-probabilities were measured.

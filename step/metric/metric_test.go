@@ -128,6 +128,9 @@ func TestRerouted(t *testing.T) {
 		if err := m.Imagine(context.Background(), "all", all, Options{Options: options(t)}); err != nil {
 			t.Fatal(err)
 		}
+		if i := m.Record().Imagined[0]; i.Calls != len(step.Cone(m.Of)) {
+			t.Errorf("%s: %d calls are exact", tree, i.Calls)
+		}
 		if i := m.Imagined[0]; (i.Rerouted > 0) != flips || i.KL > 1e-12 {
 			t.Errorf("%s: %d tokens go to other experts, KL %g", tree, i.Rerouted, i.KL)
 		} else if (i.Kept != nil) != flips || (len(i.Ties) > 0) != flips || flips && i.Kept.KL <= i.KL {
@@ -193,5 +196,45 @@ func TestCuts(t *testing.T) {
 		if r := m.Record(); (r.Cut != nil) != (want != "") {
 			t.Errorf("%s: the record has %+v", tree, r.Cut)
 		}
+	}
+}
+
+// TestNonFinite: positions whose logits are NaN or Inf are counted and left out; -Inf of single tokens is a mask.
+func TestNonFinite(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(1)
+	exact := []float64{1, 2, 3, 1, 2, 3, 1, -inf, 3}
+	d, err := NewDistribution(tensor.New(tensor.Float64, []int{3, 3}, exact), []int64{1, 2, 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		logits []float64
+		want   int
+	}{
+		{exact, 0}, {[]float64{1, 2, 3, 1, nan, 3, 1, -inf, 3}, 1}, {[]float64{1, inf, 3, 1, nan, 3, 1, -inf, 3}, 2},
+		{[]float64{-inf, -inf, -inf, 1, nan, 3, inf, -inf, 3}, 3},
+	} {
+		e := d.Effect(tc.logits)
+		m := &Metric{Positions: 3, Total: e, Of: &step.Value{}}
+		if e.NonFinite != tc.want || (m.Unknown() != nil) != (tc.want > 0) || tc.want < 3 && e.KL != 0 {
+			t.Errorf("%v: %+v", tc.logits, e)
+		}
+		if (tc.want == 3) != math.IsNaN(e.KL) {
+			t.Errorf("%v: KL %g where no position is finite", tc.logits, e.KL)
+		}
+	}
+}
+
+// TestGroupDType: an operator that is called in two dtypes is named by that of the larger errors.
+func TestGroupDType(t *testing.T) {
+	call := func(dt tensor.DType, e float64) *step.Call {
+		c := &step.Call{Op: "torch.Tensor.add", Entry: &capture.Entry{}, LocalError: e}
+		c.Outputs = []*step.Value{{Call: c, DType: dt}}
+		return c
+	}
+	m := &Metric{}
+	m.group([]*step.Call{call(tensor.Float32, 1e-8), call(tensor.BFloat16, 1e-3), call(tensor.Float32, 1e-8)})
+	if g := m.ByOp[0]; len(m.ByOp) != 1 || g.DType != "bfloat16" || len(g.Calls) != 3 {
+		t.Errorf("%+v", g)
 	}
 }

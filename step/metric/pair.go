@@ -25,12 +25,21 @@ type Token struct {
 // Difference is the log-probability of this run less that of the other.
 func (t *Token) Difference() float64 { return t.This.LogProb - t.Other.LogProb }
 
+// Tie stands for both runs where neither is nearer to its exact value.
+const Tie step.Side = "tie"
+
 // Nearer is the run whose log-probability is nearer to its exact one; empty if that is not known of both.
 func (t *Token) Nearer() step.Side {
 	if x := t.This.Exact - t.Other.Exact; x != x {
 		return ""
 	}
-	if math.Abs(t.This.LogProb-t.This.Exact) <= math.Abs(t.Other.LogProb-t.Other.Exact) {
+	d := math.Abs(t.This.LogProb-t.This.Exact) - math.Abs(t.Other.LogProb-t.Other.Exact)
+	switch {
+	case d != d:
+		return ""
+	case math.Abs(d) <= sameLogits:
+		return Tie
+	case d < 0:
 		return step.This
 	}
 	return step.Other
@@ -99,9 +108,7 @@ func (p *Pair) measure(ctx context.Context, opt step.Options) (*Pair, error) {
 	if len(p.Tokens) == 0 {
 		return nil, nil
 	}
-	for _, t := range p.Tokens {
-		p.Program += math.Abs(t.This.Exact-t.Other.Exact) / float64(len(p.Tokens))
-	}
+	p.Program = meanAbs(p.Tokens, func(t *Token) float64 { return t.This.Exact - t.Other.Exact })
 	for i := range p.Sides {
 		if err := p.causes(ctx, i, sideOf(i), opt); err != nil {
 			return nil, err
@@ -125,11 +132,44 @@ func hasLoss(t *step.Trace) bool {
 }
 
 // MeanAbs is the mean absolute difference of the log-probabilities.
-func (p *Pair) MeanAbs() (mean float64) {
-	for _, t := range p.Tokens {
-		mean += math.Abs(t.Difference()) / float64(len(p.Tokens))
+func (p *Pair) MeanAbs() float64 { return meanAbs(p.Tokens, (*Token).Difference) }
+
+// meanAbs is the mean of the absolute values that are finite; NaN if none is.
+func meanAbs(tokens []*Token, of func(*Token) float64) float64 {
+	sum, n := 0.0, 0.0
+	for _, t := range tokens {
+		if x := math.Abs(of(t)); x-x == 0 {
+			sum += x
+			n++
+		}
 	}
-	return mean
+	return sum / n
+}
+
+// NonFinite counts the tokens whose log-probabilities differ by no finite number.
+func (p *Pair) NonFinite() (n int) {
+	for _, t := range p.Tokens {
+		if d := t.Difference(); d-d != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// unknown is a finding where tokens have no finite log-probability in one of the runs; nil if all have.
+func (p *Pair) unknown() *step.Finding {
+	n := p.NonFinite()
+	for i, s := range p.Sides {
+		for _, t := range p.Tokens {
+			if x := [2]Score{t.This, t.Other}[i].LogProb; x-x != 0 && len(s.Of) > 0 {
+				v := s.Of[len(s.Of)-1]
+				return &step.Finding{Rule: verdict.NonFinite, Call: v.Call, Target: v.Target, Side: sideOf(i),
+					Reason: fmt.Sprintf("log-probabilities of %d of %s are NaN or Inf in one of the runs: their difference is "+
+						"not known, and not in the numbers", n, reports.Count(len(p.Tokens), "token"))}
+			}
+		}
+	}
+	return nil
 }
 
 // causes measures what the errors of each operator and line of a run do to the tokens.
@@ -144,7 +184,7 @@ func (p *Pair) causes(ctx context.Context, i int, side step.Side, opt step.Optio
 		at := c.Op + "\n" + c.Entry.Location
 		g := byPlace[at]
 		if g == nil {
-			g = &Cause{Side: side, Group: Group{Name: pairs.Operator(c.Op), DType: dtypeOf(c)}}
+			g = &Cause{Side: side, Group: Group{Name: pairs.Operator(c.Op)}}
 			byPlace[at] = g
 			all = append(all, g)
 		}
@@ -155,6 +195,7 @@ func (p *Pair) causes(ctx context.Context, i int, side step.Side, opt step.Optio
 	}
 	variations := make([]step.Variation, len(all))
 	for k, g := range all {
+		g.DType = g.dtype()
 		g.Error = math.Sqrt(g.Error / float64(len(g.Calls)))
 		variations[k] = g.alone()
 	}
@@ -173,8 +214,12 @@ func (p *Pair) causes(ctx context.Context, i int, side step.Side, opt step.Optio
 			}
 			d := now[at] - exact[at]
 			g.Change = append(g.Change, d)
-			g.MeanAbs += math.Abs(d) / float64(len(p.Tokens))
 		}
+		changes := g.Change
+		g.MeanAbs = meanAbs(p.Tokens, func(*Token) (d float64) {
+			d, changes = changes[0], changes[1:]
+			return d
+		})
 	}
 	p.Causes = append(p.Causes, all...)
 	return nil
@@ -200,7 +245,7 @@ func (p *Pair) explain() {
 		slices.SortStableFunc(sorted, func(a, b *Cause) int { return cmp.Compare(share(b), share(a)) })
 		for _, c := range sorted {
 			x := share(c)
-			if x <= 0 || left <= 0 || len(t.ExplainedBy) == most {
+			if !(x > 0) || !(left > 0) || len(t.ExplainedBy) == most {
 				break
 			}
 			left -= x
@@ -234,6 +279,9 @@ func (p *Pair) OtherProgram() bool {
 // find draws the findings: what the programs compute otherwise, and the kernels that are off by more than
 // rounding, the most important first.
 func (p *Pair) find(ctx context.Context, opt step.Options) error {
+	if f := p.unknown(); f != nil {
+		p.Findings = append(p.Findings, f)
+	}
 	if p.OtherProgram() {
 		f := p.weights(opt)
 		if len(f) == 0 {

@@ -133,3 +133,20 @@ func TestAlignTokens(t *testing.T) {
 		}
 	}
 }
+
+// TestNearer: where both are as near, no side is nearer; tokens of which one is NaN are counted and in no number.
+func TestNearer(t *testing.T) {
+	score := func(is, exact float64) Score { return Score{LogProb: is, Exact: exact} }
+	p := &Pair{Tokens: []*Token{
+		{This: score(-1, -1.5), Other: score(-1, -1.5)}, {This: score(-1, -1.1), Other: score(-1.2, -1)},
+		{This: score(-1, -1.5), Other: score(-1, -1.1)}, {This: score(math.NaN(), -1), Other: score(-1, -1)},
+		{This: score(-1, math.NaN()), Other: score(-1, -1)},
+	}}
+	r := p.Record()
+	if r.Nearer["tie"] != 1 || r.Nearer["this"] != 1 || r.Nearer["against"] != 1 || r.NonFinite != 1 {
+		t.Errorf("%+v", r)
+	}
+	if got := p.MeanAbs(); math.Abs(got-0.05) > 1e-12 || r.MaxAbs == nil {
+		t.Errorf("%g apart on average", got)
+	}
+}

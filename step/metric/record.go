@@ -19,7 +19,8 @@ type Record struct {
 	Flips      int             `json:"flips"`
 	FlippedAt  []int           `json:"flipped_at,omitempty"`
 	MaxAbs     *reports.Number `json:"max_abs"`
-	Predicted  *reports.Number `json:"predicted_kl"` // of the operators' effects added up
+	NonFinite  int             `json:"nonfinite,omitempty"` // positions without a distribution, in no number
+	Predicted  *reports.Number `json:"predicted_kl"`        // of the operators' effects added up
 	Routes     *GroupRecord    `json:"routes,omitempty"`
 	RoutesKept string          `json:"routes_kept,omitempty"` // why the recorded routes are kept
 	Cut        *CutRecord      `json:"cut,omitempty"`
@@ -82,7 +83,7 @@ func (m *Metric) Record() *Record {
 	r := &Record{Of: m.Of.Call.Entry.Rel, Target: m.Of.Target, Positions: m.Positions, KL: known(m.Total.KL),
 		KLMax: known(m.Total.KLMax), LogProb: known(m.Total.LogProb), LogProbAbs: known(m.Total.LogProbAbs),
 		Flips: len(m.Total.Flips), FlippedAt: m.Total.Flips, MaxAbs: known(m.Total.MaxAbs),
-		Predicted: known(m.Predicted), RoutesKept: firstOf(m.Strays),
+		NonFinite: m.Total.NonFinite, Predicted: known(m.Predicted), RoutesKept: firstOf(m.Strays),
 		Cut: cutRecord(m.Cuts, "")}
 	if m.Routes != nil {
 		g := record(&Group{Effect: *m.Routes})
@@ -111,7 +112,7 @@ func (m *Metric) Record() *Record {
 	}
 	for _, i := range m.Imagined {
 		x := record(&Group{Effect: i.Effect})
-		x.With, x.Rerouted, x.RoutesKept = i.Text, i.Rerouted, firstOf(i.Strays)
+		x.With, x.Calls, x.Rerouted, x.RoutesKept = i.Text, i.Calls, i.Rerouted, firstOf(i.Strays)
 		if i.Kept != nil {
 			x.KLRoutesKept = known(i.Kept.KL)
 		}
@@ -196,20 +197,22 @@ func (t *Token) Record() *TokenRecord {
 // A PairRecord is what two runs of the same tokens differ by, in the summary of a step. Ratios are importance
 // ratios: the probability in the other run, the training step, by that in this one, the rollout.
 type PairRecord struct {
-	Tokens   int             `json:"tokens"`
-	Mean     *reports.Number `json:"mean"` // of this run's log-probability less the other's
-	MeanAbs  *reports.Number `json:"mean_abs"`
-	MaxAbs   *reports.Number `json:"max_abs"`
-	Worst    int             `json:"worst"` // position of the largest
-	K3       *reports.Number `json:"k3"`    // mean of r - 1 - log r, an estimate of the KL divergence
-	RatioMin *reports.Number `json:"ratio_min"`
-	RatioMax *reports.Number `json:"ratio_max"`
-	Clipped  *reports.Number `json:"clipped"` // share of tokens whose ratio is not within 0.2 of 1
-	Program  *reports.Number `json:"program"` // mean absolute difference of the exact log-probabilities
+	Tokens int `json:"tokens"`
+	// NonFinite counts tokens that are in no number: one of the runs gives them no finite log-probability.
+	NonFinite int             `json:"nonfinite,omitempty"`
+	Mean      *reports.Number `json:"mean"` // of this run's log-probability less the other's
+	MeanAbs   *reports.Number `json:"mean_abs"`
+	MaxAbs    *reports.Number `json:"max_abs"`
+	Worst     int             `json:"worst"` // position of the largest
+	K3        *reports.Number `json:"k3"`    // mean of r - 1 - log r, an estimate of the KL divergence
+	RatioMin  *reports.Number `json:"ratio_min"`
+	RatioMax  *reports.Number `json:"ratio_max"`
+	Clipped   *reports.Number `json:"clipped"` // share of tokens whose ratio is not within 0.2 of 1
+	Program   *reports.Number `json:"program"` // mean absolute difference of the exact log-probabilities
 	// RoutesKept says why the exact runs keep the recorded routes.
 	RoutesKept string         `json:"routes_kept,omitempty"`
 	Cuts       []*CutRecord   `json:"cuts,omitempty"`
-	Nearer     map[string]int `json:"nearer"` // tokens by the run that is nearer to its exact value
+	Nearer     map[string]int `json:"nearer"` // tokens by the run that is nearer to its exact value, or "tie"
 	Causes     []CauseRecord  `json:"causes"`
 }
 
@@ -230,9 +233,10 @@ const clip = 0.2
 
 // Record is the difference as it is written to files.
 func (p *Pair) Record() *PairRecord {
-	r := &PairRecord{Tokens: len(p.Tokens), MeanAbs: known(p.MeanAbs()), Program: known(p.Program),
+	r := &PairRecord{Tokens: len(p.Tokens), NonFinite: p.NonFinite(), MeanAbs: known(p.MeanAbs()), Program: known(p.Program),
 		RoutesKept: firstOf(p.Strays),
-		Nearer:     map[string]int{string(step.This): 0, string(step.Other): 0}, Causes: []CauseRecord{}}
+		Nearer:     map[string]int{string(step.This): 0, string(step.Other): 0, string(Tie): 0},
+		Causes:     []CauseRecord{}}
 	for i, s := range p.Sides {
 		if s == nil {
 			continue
@@ -241,10 +245,13 @@ func (p *Pair) Record() *PairRecord {
 			r.Cuts = append(r.Cuts, c)
 		}
 	}
-	n := float64(len(p.Tokens))
+	n := float64(len(p.Tokens) - r.NonFinite)
 	mean, largest, k3, low, high, clipped := 0.0, -1.0, 0.0, math.Inf(1), 0.0, 0.0
 	for _, t := range p.Tokens {
 		d := t.Difference()
+		if d-d != 0 {
+			continue
+		}
 		ratio := math.Exp(-d)
 		mean += d / n
 		k3 += (ratio - 1 + d) / n

@@ -90,7 +90,7 @@ func groupsTo(w io.Writer, st reports.Style, title string, gs []*metric.Group, o
 	}
 	shown := gs[:min(len(gs), listed)]
 	row := func(g *metric.Group) error {
-		return l.Add(g.Name, g.DType, fmt.Sprint(len(g.Calls)), fmt.Sprintf("%.3g", g.KL), signed(g.LogProb),
+		return l.Add(g.Name, g.DType, fmt.Sprint(len(g.Calls)), figure("%.3g", g.KL), signed(g.LogProb),
 			fmt.Sprint(len(g.Flips)))
 	}
 	for _, g := range shown {
@@ -113,13 +113,26 @@ func groupsTo(w io.Writer, st reports.Style, title string, gs []*metric.Group, o
 func Tokens(w io.Writer, p *metric.Pair, st reports.Style) error {
 	r := p.Record()
 	var b strings.Builder
+	if r.NonFinite == r.Tokens {
+		paragraphsTo(w, fmt.Sprintf("\n%s in both runs: none has finite log-probabilities in both\n",
+			reports.Count(r.Tokens, "token")), st)
+		return nil
+	}
+	if r.NonFinite > 0 {
+		fmt.Fprintf(&b, "\n%s without a finite log-probability in one of the runs: not in the numbers below\n",
+			reports.Count(r.NonFinite, "token"))
+	}
 	fmt.Fprintf(&b, "\n%s in both runs: log-probabilities differ by %.3g on average, %.3g at most (position %d)\n",
-		reports.Count(len(p.Tokens), "token"), p.MeanAbs(), float64(*r.MaxAbs), r.Worst)
+		reports.Count(r.Tokens-r.NonFinite, "token"), p.MeanAbs(), float64(*r.MaxAbs), r.Worst)
 	fmt.Fprintf(&b, "importance ratios %.4g to %.4g, %.3g %% beyond 1 ± 0.2; KL (k3) %.3g\n", float64(*r.RatioMin),
 		float64(*r.RatioMax), 100*float64(*r.Clipped), float64(*r.K3))
 	if p.Program == p.Program {
-		fmt.Fprintf(&b, "this run is nearer to its exact value at %s, the other at %d\n",
+		fmt.Fprintf(&b, "this run is nearer to its exact value at %s, the other at %d",
 			reports.Count(r.Nearer[string(step.This)], "token"), r.Nearer[string(step.Other)])
+		if n := r.Nearer[string(metric.Tie)]; n > 0 {
+			fmt.Fprintf(&b, "; both are as near at %d", n)
+		}
+		b.WriteString("\n")
 	}
 	switch {
 	case p.Program != p.Program && len(p.Causes) == 0:
@@ -186,18 +199,25 @@ func breakText(breaks []step.Break, of string) string {
 }
 
 func effectText(e metric.Effect, positions int) string {
-	s := fmt.Sprintf("KL %.3g on average over %s, %.3g at most", e.KL, reports.Count(positions, "position"), e.KLMax)
+	if e.NonFinite == positions {
+		return "no position has finite logits"
+	}
+	s := fmt.Sprintf("KL %.3g on average over %s, %.3g at most", e.KL,
+		reports.Count(positions-e.NonFinite, "position"), e.KLMax)
 	if e.Known() {
 		s += fmt.Sprintf("; log-probability of the tokens %s (%.3g absolute)", signed(e.LogProb), e.LogProbAbs)
 	}
 	return s + fmt.Sprintf("; %s; largest change %.3g", reports.Count(len(e.Flips), "flip"), e.MaxAbs)
 }
 
-func signed(x float64) string {
+func signed(x float64) string { return figure("%+.3g", x) }
+
+// figure is a number of a table, a dash where it is not known.
+func figure(format string, x float64) string {
 	if math.IsNaN(x) {
 		return "-"
 	}
-	return fmt.Sprintf("%+.3g", x)
+	return fmt.Sprintf(format, x)
 }
 
 // positionsText lists the first numbers.

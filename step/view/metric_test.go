@@ -1,6 +1,7 @@
 package view
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -29,6 +30,26 @@ func TestTokens(t *testing.T) {
 		}
 		if !strings.Contains(b.String(), tc.want) {
 			t.Errorf("no %q in\n%s", tc.want, b.String())
+		}
+	}
+}
+
+// TestTokensWithoutNumbers: tokens whose log-probability is NaN are counted, and the others measured.
+func TestTokensWithoutNumbers(t *testing.T) {
+	known := &metric.Token{This: metric.Score{LogProb: -1}, Other: metric.Score{LogProb: -1}}
+	unknown := &metric.Token{This: metric.Score{LogProb: math.NaN()}, Other: metric.Score{LogProb: -1}}
+	for want, tokens := range map[string][]*metric.Token{
+		"1 token without a finite log-probability":                 {known, unknown},
+		"1 token in both runs: log-probabilities differ by 0 on":   {unknown, known},
+		"2 tokens in both runs: none has finite log-probabilities": {unknown, unknown},
+		"the other at 0; both are as near at 2":                    {known, known},
+	} {
+		var b strings.Builder
+		if err := Tokens(&b, &metric.Pair{Tokens: tokens}, reports.Style{}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in %q", want, b.String())
 		}
 	}
 }

@@ -290,6 +290,8 @@ func nothingWrong(t *step.Trace) string {
 	case len(t.Damaged()) > 0:
 		return fmt.Sprintf(partly+"; files of %s are damaged, first of %s.", reports.Count(len(t.Damaged()), "call"),
 			t.Damaged()[0])
+	case slices.ContainsFunc(t.Findings, func(f *step.Finding) bool { return f.Rule == verdict.NonFinite }):
+		return partly + "; errors of values that are NaN or Inf are not known."
 	case !t.Seen().All():
 		return partly + "."
 	}
