@@ -45,7 +45,7 @@ says which faults the device repeats, and what only the device gets wrong.`,
   optool step --exact torch.nn.functional.softmax op_tools_results
   optool step --in float32=torch.nn.functional.linear,torch.matmul op_tools_results
   optool step --of last captures
-  optool step --of last --exact torch.Tensor.cos captures
+  optool step --of last --exact torch.nn.functional.linear captures
   optool step --against train rollout`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, paths []string) error { return runStep(cmd, a, &o, paths[0]) },

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -52,11 +53,8 @@ func (o *stepOptions) imagined() ([]imaginedRun, error) {
 // met reports operators that are to be computed otherwise and of which the recording has no call.
 func met(runs []imaginedRun, t *step.Trace) error {
 	for _, w := range runs {
-		for _, c := range t.Calls() {
-			w.ops.Match(c.Op)
-		}
-		if items := w.ops.Unmet(); len(items) > 0 {
-			return usageError("--%s: the recording has no call of %s", w.flag, strings.Join(items, ", "))
+		if !slices.ContainsFunc(t.Calls(), func(c *step.Call) bool { return w.ops.Match(c.Op) }) {
+			return usageError("--%s: the recording has no call of %s", w.flag, strings.Join(w.ops.Unmet(), ", "))
 		}
 	}
 	return nil
