@@ -402,8 +402,20 @@ func (f *rowFinder) reason(r *RowDifference, g rowGap) string {
 	if parts[0] > 0 && parts[1] > 0 {
 		return fmt.Sprintf("%s, %s", summed("this one", parts[0]), summed("the other", parts[1]))
 	}
-	return fmt.Sprintf("this one is off by %.2g, the other by %.2g: one of them rounds more often",
-		off(g.rows[0], exact), off(g.rows[1], exact))
+	return oftener(off(g.rows[0], exact), off(g.rows[1], exact))
+}
+
+// oftener says how far two runs are off, and which of them rounds more often where its error is clearly larger.
+func oftener(this, other float64) string {
+	const clearly = 1.5
+	s := fmt.Sprintf("this one is off by %.2g, the other by %.2g", this, other)
+	switch {
+	case this > clearly*other:
+		return s + ": this one rounds more often"
+	case other > clearly*this:
+		return s + ": the other rounds more often"
+	}
+	return s
 }
 
 func summed(who string, parts int) string {

@@ -113,3 +113,15 @@ func TestEqualRows(t *testing.T) {
 		}
 	}
 }
+
+// TestOftener: which run rounds more often is said only of errors that clearly differ.
+func TestOftener(t *testing.T) {
+	for _, tc := range []struct {
+		this, other float64
+		want        string
+	}{{2.2e-4, 2.3e-4, "by 0.00023"}, {4e-4, 2e-4, "this one rounds more often"}, {1e-4, 2e-4, "the other rounds more often"}} {
+		if got := oftener(tc.this, tc.other); !strings.HasSuffix(got, tc.want) {
+			t.Errorf("%g, %g: %q", tc.this, tc.other, got)
+		}
+	}
+}
