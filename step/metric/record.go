@@ -233,10 +233,10 @@ const clip = 0.2
 
 // Record is the difference as it is written to files.
 func (p *Pair) Record() *PairRecord {
-	r := &PairRecord{Tokens: len(p.Tokens), NonFinite: p.NonFinite(), MeanAbs: known(p.MeanAbs()), Program: known(p.Program),
-		RoutesKept: firstOf(p.Strays),
-		Nearer:     map[string]int{string(step.This): 0, string(step.Other): 0, string(Tie): 0},
-		Causes:     []CauseRecord{}}
+	r := &PairRecord{Tokens: len(p.Tokens), NonFinite: p.NonFinite(), MeanAbs: known(p.MeanAbs()),
+		Program: known(p.Program), RoutesKept: firstOf(p.Strays),
+		Nearer: map[string]int{string(step.This): 0, string(step.Other): 0, string(Tie): 0},
+		Causes: []CauseRecord{}}
 	for i, s := range p.Sides {
 		if s == nil {
 			continue
