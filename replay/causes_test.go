@@ -264,6 +264,40 @@ func TestNoCauses(t *testing.T) {
 	}
 }
 
+// TestNothingIsWritten: what a call should have changed, and has not, is told by its name: a tensor of a list, or all.
+func TestNothingIsWritten(t *testing.T) {
+	const op = "torch._foreach_mul_"
+	one := func(k float64) *tensor.Tensor {
+		v := []float64{0.3, -1.7, 2.9, 4.1, -5.3, 6.7, 7.9, -8.3}
+		for i := range v {
+			v[i] *= k
+		}
+		return tensor.New(tensor.Float32, []int{8}, v).Rounded()
+	}
+	list := func(k ...float64) value.Value {
+		var all []value.Value
+		for _, x := range k {
+			all = append(all, one(x))
+		}
+		return value.NewList(all...)
+	}
+	for _, tc := range []struct {
+		after value.Value
+		want  string
+	}{
+		{list(2, 4, 3), "nothing is written to self[2]: it is as it was before the call"},
+		{list(1, 2, 3), "nothing is written to self: it is as it was before the call"},
+		{list(3, 6, 9), "scalar is 3, not 2"},
+	} {
+		dir := record(t, op, []value.Value{list(1, 2, 3), 2.0}, nil)
+		write(t, filepath.Join(dir, "after.pth"), op, []value.Value{tc.after, 2.0})
+		causes := replay.Explain(entries(t, dir)[0], options(t))
+		if len(causes) != 1 || causes[0].Text != tc.want {
+			t.Errorf("causes %+v, want %q", causes, tc.want)
+		}
+	}
+}
+
 // TestRightResultRefutesCause: indices that are those of an operand of zeros have another cause where the values, which
 // would be zeros then, are right.
 func TestRightResultRefutesCause(t *testing.T) {

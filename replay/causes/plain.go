@@ -11,12 +11,13 @@ import (
 )
 
 // Plain are the causes that a value shows by itself, before anything is computed with a mistake: nothing was written,
-// all elements are the same, or each is the neighbour of the reference on one side. rest are the failures that have
-// none; gradients follow from results.
+// all elements are the same or as they were before the call, or each is the neighbour of the reference on one side.
+// rest are the failures that have none; gradients follow from results.
 func (c *Search) Plain(fails []Wrong) (causes []Cause, rest []Wrong) {
+	untouched := c.untouched(fails)
 	for _, r := range fails {
-		text := ""
-		if got, want, ok := r.Pair(); ok && got.Numel() <= largestOperand {
+		text := untouched[r.Target]
+		if got, want, ok := r.Pair(); text == "" && ok && got.Numel() <= largestOperand {
 			_ = c.Guard(func() error { // what cannot be read shows nothing
 				text = cmp.Or(unwritten(got, want), unwrittenPlace(got, want), directed(got, want))
 				return nil

@@ -1,0 +1,66 @@
+package causes
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/optool/optool/tensor"
+)
+
+// untouched are the texts of values, by their targets, that a call should have changed, and that are as they were
+// before it; none if another result failed. A list of which no tensor was changed is named as a whole.
+func (c *Search) untouched(fails []Wrong) map[string]string {
+	if c.Ran == nil || c.Changed == nil {
+		return nil
+	}
+	texts := map[string]string{}
+	names, left := map[string]string{}, map[string]int{}
+	for _, r := range fails {
+		got, want, ok := r.Pair()
+		changed := c.Changed(c.Ran, r.Target)
+		if !ok || changed == nil || got.Numel() > largestOperand {
+			continue
+		}
+		for _, a := range c.Bound.Tensors() {
+			i, after := max(a.Index, 0), c.Ran.After[a.Name]
+			if i >= len(after) || after[i] != changed {
+				continue
+			}
+			if err := c.Guard(func() error {
+				ok = unchanged(got, a.Tensor) && !mostlySame(want, a.Tensor)
+				return nil
+			}); err == nil && ok {
+				names[r.Target], texts[r.Target] = a.Name, argName(a)
+				left[a.Name]++
+			}
+			break
+		}
+	}
+	if slices.ContainsFunc(fails, func(w Wrong) bool { return w.Forward() && names[w.Target] == "" }) {
+		return nil // what is wrong besides is wrong for a cause that may explain all
+	}
+	for target, name := range names {
+		if left[name] > 1 && left[name] == len(c.Ran.After[name]) {
+			texts[target] = name
+		}
+		texts[target] = fmt.Sprintf("nothing is written to %s: it is as it was before the call", texts[target])
+	}
+	return texts
+}
+
+// unchanged reports whether two tensors have the same elements.
+func unchanged(x, y *tensor.Tensor) bool {
+	return x.DType == y.DType && x.Numel() == y.Numel() && equals(x, y) == x.Numel()
+}
+
+// mostlySame reports whether all elements of two tensors but few are equal.
+func mostlySame(x, y *tensor.Tensor) bool { return x.Numel()-equals(x, y) < leastInPart }
+
+// equals is the number of equal elements of two tensors of one size.
+func equals(x, y *tensor.Tensor) (n int) {
+	v := elements(y)
+	for i, e := range elements(x) {
+		n += btoi(alike(x.DType.Round(e), v[i]))
+	}
+	return n
+}
