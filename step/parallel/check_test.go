@@ -188,3 +188,21 @@ func read(t *testing.T, tree string) (*step.Trace, step.Options) {
 	}
 	return step.New(calls), opt
 }
+
+// TestUnshared: parameters that ranks share out are no finding where the recording ends before they pass them on.
+func TestUnshared(t *testing.T) {
+	trace, opt := read(t, "owner")
+	for _, p := range trace.Processes {
+		last := len(p.Calls)
+		for strings.Contains(p.Calls[last-1].Op, "broadcast") || strings.Contains(p.Calls[last-1].Op, "detach") {
+			last--
+		}
+		p.Calls = p.Calls[:last]
+	}
+	if err := parallel.Check(context.Background(), trace, opt, nil); err != nil {
+		t.Fatal(err)
+	}
+	if f := trace.First(); f != nil {
+		t.Errorf("found %s: %s", f.Call, f.Reason)
+	}
+}

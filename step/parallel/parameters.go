@@ -862,6 +862,25 @@ func (p *part) ended(rank int) bool {
 	return false
 }
 
+// shared reports whether ranks update other parameters than another rank does, and none was recorded to pass them on:
+// that may come behind the recording.
+func (p *part) shared(tails map[int]*tail, with int, without []int) bool {
+	for _, r := range without {
+		own := false
+		for _, n := range p.order {
+			g := p.grads[n]
+			if tails[r].passes(g.value[r]) {
+				return false
+			}
+			own = own || len(tails[r].updates[g.names[r]]) > 0 && len(tails[with].updates[g.names[with]]) == 0
+		}
+		if !own {
+			return false
+		}
+	}
+	return true
+}
+
 // notUpdated finds parameters that some of the ranks that hold them do not update.
 func (p *part) notUpdated(tails map[int]*tail) {
 	for _, name := range p.order {
@@ -878,7 +897,7 @@ func (p *part) notUpdated(tails map[int]*tail) {
 				without = append(without, r)
 			}
 		}
-		if len(with) > 0 && len(without) > 0 {
+		if len(with) > 0 && len(without) > 0 && !p.shared(tails, with[0], without) {
 			p.found(true, &violation{kind: "replica", call: tails[with[0]].updates[name][0].call,
 				site: g.calls[0].site, ranks: without,
 				target: "input[0]", reason: fmt.Sprintf("ranks %s update %s, and ranks %s do not: no such call was "+
