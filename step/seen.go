@@ -112,13 +112,21 @@ func (s *Seen) first(what string, c *Call) {
 func (p *Process) firstUpdate() *Call {
 	i := slices.IndexFunc(p.Calls, func(c *Call) bool {
 		return c.writes && !c.HasBackward() && slices.ContainsFunc(c.Inputs, func(v *Value) bool {
-			return (v.RequiresGrad || v.Parameter) && c.returns(v)
+			return (v.RequiresGrad || v.Parameter) && c.returns(v) && !c.turns(v)
 		})
 	})
 	if i < 0 {
 		return nil
 	}
 	return p.Calls[i]
+}
+
+// turns reports whether a result is a view of an argument with other strides, such as a transposed square matrix: its
+// elements differ in order, and none was written.
+func (c *Call) turns(v *Value) bool {
+	return v.after == nil && slices.ContainsFunc(c.Outputs, func(o *Value) bool {
+		return o.Address == v.Address && !slices.Equal(o.Stride, v.Stride)
+	})
 }
 
 // link counts what is known of where a value came from.

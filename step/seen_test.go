@@ -85,3 +85,18 @@ func TestNoLoss(t *testing.T) {
 		}
 	}
 }
+
+// TestTurned: a transposed square parameter is no update.
+func TestTurned(t *testing.T) {
+	c := &Call{Entry: &capture.Entry{}, Op: "torch.Tensor.transpose", writes: true}
+	v := &Value{Call: c, Kind: inputKind, Address: 64, Shape: []int{2, 2}, Stride: []int{2, 1}, Parameter: true}
+	o := &Value{Call: c, Kind: outputKind, Address: 64, Shape: []int{2, 2}, Stride: []int{1, 2}}
+	c.Inputs, c.Outputs = []*Value{v}, []*Value{o}
+	p := &Process{Calls: []*Call{c}}
+	if got := p.firstUpdate(); got != nil {
+		t.Errorf("%s updates a parameter", got.Op)
+	}
+	if o.Stride = v.Stride; p.firstUpdate() != c {
+		t.Error("a written parameter is no update")
+	}
+}
