@@ -148,7 +148,7 @@ func once[T any](ctx context.Context, l *limits, need int64, f func() (T, error)
 			}()
 		}
 	}()
-	over, grace := c.wait(ctx)
+	grace, over := c.wait(ctx)
 	switch {
 	case over == nil:
 		short := errors.As(c.ended.err, new(*quota.MemoryError))
@@ -182,7 +182,7 @@ type running[T any] struct {
 // wait waits until the call has ended, or until it is over: then over says why, and grace how long the call may take to
 // notice that it is stopped. A call that is late waits until those beside it have ended or are late too, and may end
 // itself meanwhile.
-func (c *running[T]) wait(ctx context.Context) (over error, grace time.Duration) {
+func (c *running[T]) wait(ctx context.Context) (grace time.Duration, over error) {
 	var deadline <-chan time.Time
 	if c.timeout > 0 {
 		timer := time.NewTimer(c.timeout)
@@ -195,24 +195,24 @@ func (c *running[T]) wait(ctx context.Context) (over error, grace time.Duration)
 		select {
 		case o := <-c.done:
 			c.ended = &o
-			return nil, 0
+			return 0, nil
 		case <-deadline:
 			c.late = true
 			return c.waitForOthers(ctx)
 		case <-watch.C:
 			if live := liveMemory(); c.total > 0 && live > c.total {
-				return &quota.MemoryError{Need: live, Limit: c.total}, stopGrace
+				return stopGrace, &quota.MemoryError{Need: live, Limit: c.total}
 			}
 		case <-c.over:
-			return errOver, interruptGrace
+			return interruptGrace, errOver
 		case <-ctx.Done():
-			return ctx.Err(), interruptGrace
+			return interruptGrace, ctx.Err()
 		}
 	}
 }
 
 // waitForOthers is wait for a call that is late.
-func (c *running[T]) waitForOthers(ctx context.Context) (over error, grace time.Duration) {
+func (c *running[T]) waitForOthers(ctx context.Context) (grace time.Duration, over error) {
 	over = &timeoutError{c.timeout, c.byFlag}
 	select {
 	case <-c.othersDone():
@@ -220,9 +220,9 @@ func (c *running[T]) waitForOthers(ctx context.Context) (over error, grace time.
 		c.ended = &o
 	case <-c.limits.over:
 	case <-ctx.Done():
-		return ctx.Err(), interruptGrace
+		return interruptGrace, ctx.Err()
 	}
-	return over, stopGrace
+	return stopGrace, over
 }
 
 // A beginning is what was going on when a call began.

@@ -161,9 +161,7 @@ type padSequenceArgs struct {
 	PaddingSide  string
 }
 
-// lengths is a vector of int64.
-func lengths(ns ...int64) *tensor.Tensor { return numbers(ns) }
-
+// numbers is a vector of int64.
 func numbers(ns []int64) *tensor.Tensor { return tensor.New(tensor.Int64, []int{len(ns)}, ns) }
 
 // stepSizes are the numbers of sequences that are longer than 0, 1, ... steps.
