@@ -16,15 +16,23 @@ func (c *Call) onLineOf(first *Call) bool {
 		(c.Entry.Module == first.Entry.Module || c.Entry.Module == "")
 }
 
+// inModuleOf reports whether a call that was perhaps run again is made in the module of another one that has no
+// gradients though it has, or wrong ones: where no line of the program lies inside (nn.Sequential), the recorder has
+// the line of the checkpoint of the first one, and that of backward() of the second.
+func (c *Call) inModuleOf(first *Call) bool {
+	return c.Op == first.Op && c.Entry.Module == first.Entry.Module && c.Entry.Module != "" &&
+		(c.HasBackward() && !first.HasBackward() || first.failsBackward())
+}
+
 // repeats finds calls that checkpointing ran again, for the backward pass, with another result: random numbers that
 // were drawn anew. Such a call has the operator, module, line and arguments of a call of the forward pass.
 func (s *Step) repeats() (all []*Finding) {
 	type draw struct {
-		op, location string
-		of           uint64 // what the first argument holds
+		op string
+		of uint64 // what the first argument holds
 	}
 	key := func(c *Call) draw {
-		k := draw{op: c.Op, location: c.Entry.Location}
+		k := draw{op: c.Op}
 		if len(c.Inputs) > 0 {
 			k.of = c.Inputs[0].content.sum
 		}
@@ -38,7 +46,8 @@ func (s *Step) repeats() (all []*Finding) {
 	}
 	for _, c := range s.Tail {
 		for _, first := range drawn[key(c)] {
-			if !c.onLineOf(first) || !slices.EqualFunc(c.Inputs, first.Inputs, (*Value).equals) || !c.repeats(first) {
+			if !c.onLineOf(first) && !c.inModuleOf(first) ||
+				!slices.EqualFunc(c.Inputs, first.Inputs, (*Value).equals) || !c.repeats(first) {
 				continue
 			}
 			from := first.Outputs[0]
