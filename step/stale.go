@@ -44,6 +44,9 @@ func (p *Process) findStale() {
 		for _, v := range vs {
 			readers = append(readers, v)
 			readers = append(readers, again[v]...)
+			if o := v.Call.passes(v); o != nil { // detach, say: what reads the memory later has its name
+				readers = append(readers, o.readers...)
+			}
 		}
 		if explained(g, w.readers) || !explained(g, readers) {
 			continue
