@@ -62,8 +62,11 @@ type Runs struct {
 	Losses [][2]*Step
 }
 
-// LossesApart is the first step whose losses differ by more than rounding, nil if there is none.
+// LossesApart is the first step whose losses differ by more than rounding, nil if there is none, or no other run.
 func (r *Runs) LossesApart() *[2]*Step {
+	if r == nil {
+		return nil
+	}
 	for i, l := range r.Losses {
 		x, y := l[0].Captured, l[1].Captured
 		unit := max(coarsest(l[0].Loss), coarsest(l[1].Loss), tensor.Float32.Eps())

@@ -7,15 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/optool/optool/compare/pairs"
 	"github.com/optool/optool/compare/verdict"
-)
-
-// How much further apart than everything before them values of two runs must be, and than the unit of their dtype, to
-// show that what made them differs. Between two recorded values may lie a whole block, such as an attention that one
-// run fuses: its rounding is larger than that of one call, most of all in the backward pass, where terms cancel.
-const (
-	replacedForward  = 64
-	replacedBackward = 512
 )
 
 // A block is the calls that only one of two runs made, between values that agree and values that do not.
@@ -36,7 +29,7 @@ func (v *Value) beyond(apart, noise, factor float64) bool {
 // replaced is the finding about an input that differs first, though all calls of both runs before it agree: calls that
 // only one of the runs made gave it. It is nil if the input is not beyond rounding or if no such call made it.
 func (p *pair) replaced(noise float64) *Finding {
-	if p.at == nil || !p.at.beyond(p.in, noise, replacedForward) {
+	if p.at == nil || !p.at.beyond(p.in, noise, pairs.ReplacedForward) {
 		return nil
 	}
 	var k block
@@ -95,15 +88,11 @@ func (k *block) String() string {
 			parts = append(parts, "none "+s.where)
 			continue
 		}
-		var names []string
-		for i, c := range s.calls {
-			if i == blockNamed {
-				names = append(names, fmt.Sprintf("and %d more", len(s.calls)-i))
-				break
-			}
-			names = append(names, operator(c))
+		var ops []string
+		for _, c := range s.calls {
+			ops = append(ops, c.Op)
 		}
-		text := strings.Join(names, " ") + " " + s.where
+		text := pairs.Operators(ops) + " " + s.where
 		if at := s.calls[0].Entry.Location; at != "" {
 			text += " (" + path.Base(at) + ")"
 		}
@@ -111,19 +100,6 @@ func (k *block) String() string {
 	}
 	return "between them: " + strings.Join(parts, ", ")
 }
-
-// operator is the name of a call's operator as a program writes it.
-func operator(c *Call) string {
-	for _, module := range []string{"torch.nn.functional.", "torch.Tensor.", "torch.", "__main__."} {
-		if name, ok := strings.CutPrefix(c.Op, module); ok {
-			return name
-		}
-	}
-	return c.Op
-}
-
-// blockNamed is how many calls of a block are named.
-const blockNamed = 8
 
 // A passed is a pair of calls of one step, whose forward passes agree.
 type passed []*pair
@@ -140,7 +116,7 @@ func (ps passed) replacedBackward() (f *Finding) {
 			if err != nil {
 				return err
 			}
-			if at != nil && at.beyond(in, noise, replacedBackward) {
+			if at != nil && at.beyond(in, noise, pairs.ReplacedBackward) {
 				done = true
 				if root := p.b.Step; root == nil || p.b != root.root && p.b != root.Loss {
 					f = ps.changedGradient(i, at, in)

@@ -49,13 +49,6 @@ type compared struct {
 	passed   bool    // gradients were compared
 }
 
-// How much further apart than all before them values are that no rounding made, in units and in the distances before;
-// see package step, which finds the same with the dataflow.
-const (
-	replacedForward  = 64
-	replacedBackward = 512
-)
-
 // gradientGrowth is growth for gradients: they cancel.
 const gradientGrowth = 64
 
@@ -317,7 +310,7 @@ func (w *walk) forward() {
 // entered says that an input of the i-th call differs first, and which calls before it only one recording has.
 func (w *walk) entered(i int, at [3]int) {
 	c := w.calls[i]
-	sure := c.entry > replacedForward*max(w.noise, c.unit)
+	sure := c.entry > ReplacedForward*max(w.noise, c.unit)
 	for k := i; sure && k > max(0, i-nearby); k-- {
 		if names, made := w.between(w.calls[k-1], w.calls[k], c.input.Shape); made {
 			w.add(c, at, c.input, fmt.Sprintf("the results of %s agree, this input differs%s; between them: %s",
@@ -346,7 +339,7 @@ func (w *walk) backward() {
 			w.add(c, at, c.gradient, "what arrives agrees, the gradient does not: "+c.gradient.Reason)
 			return
 		}
-		if c.arrived != nil && c.back > replacedBackward*max(noise, c.unit) {
+		if c.arrived != nil && c.back > ReplacedBackward*max(noise, c.unit) {
 			if began && w.agreed { // runs may scale their loss in other ways
 				w.arrived(i, at)
 			}
@@ -374,11 +367,8 @@ func (w *walk) arrived(i int, at [3]int) {
 		"between them: %s", by(c.back), names))
 }
 
-// How far from a value that differs calls of one recording may be to have made it, and how many of them are named.
-const (
-	nearby = 4
-	named  = 8
-)
+// nearby is how far from a value that differs calls of one recording may be to have made it.
+const nearby = 4
 
 // between names the calls between two that only one recording has, "" if there are none. made says that one of them
 // gave a result of a shape.
@@ -396,17 +386,13 @@ func (w *walk) between(from, to *compared, shape []int) (names string, made bool
 				if len(ops) == 0 && u.A.Location != "" {
 					at = " (" + path.Base(u.A.Location) + ")"
 				}
-				ops = append(ops, short(u.A.Op))
+				ops = append(ops, u.A.Op)
 				made = made || gives(u.A, shape)
 			}
 		}
-		switch more := len(ops) - named; {
-		case len(ops) == 0:
-			continue
-		case more > 0:
-			ops = append(ops[:named], fmt.Sprintf("and %d more", more))
+		if len(ops) > 0 {
+			parts = append(parts, Operators(ops)+" only in the "+which+" recording"+at)
 		}
-		parts = append(parts, strings.Join(ops, " ")+" only in the "+which+" recording"+at)
 	}
 	return strings.Join(parts, ", "), made
 }
@@ -421,17 +407,7 @@ func gives(e *capture.Entry, shape []int) bool {
 // names reports whether a result that its inputs do not explain shows a wrong call. Updates divide small elements by
 // small elements: one of them may change its sign though its arguments differ only by rounding.
 func (w *walk) names(c *compared) bool {
-	return w.last < 0 || c.at <= w.last || c.in == 0 || c.out > replacedBackward*max(c.in, c.unit)
-}
-
-// short is the name of an operator as a program writes it.
-func short(op string) string {
-	for _, module := range []string{"torch.nn.functional.", "torch.Tensor.", "torch.", "__main__."} {
-		if name, ok := strings.CutPrefix(op, module); ok {
-			return name
-		}
-	}
-	return op
+	return w.last < 0 || c.at <= w.last || c.in == 0 || c.out > ReplacedBackward*max(c.in, c.unit)
 }
 
 // name is a call as step prints it.

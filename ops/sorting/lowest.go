@@ -53,10 +53,10 @@ func (s *selector) load(t *tensor.Tensor, lo int) []uint64 {
 }
 
 // few reports whether the k lowest elements are so few that most of a row is passed over.
-func (s *selector) few(k int) bool { return s.dtype.IsFloat() && k > 0 && k <= s.n/fewest }
+func (s *selector) few(k int) bool { return s.dtype.IsFloat() && k > 0 && k <= s.n/heapPart }
 
-// fewest is the part of a row up to which a heap of the lowest elements is faster than sorting.
-const fewest = 8
+// heapPart is the part of a row up to which a heap of the lowest elements is faster than sorting.
+const heapPart = 8
 
 // fewest stores the places of the len(dst) lowest elements of the row at lo of t. Values alone say of most that they
 // are not among them.
@@ -85,7 +85,7 @@ func (s *selector) fewest(dst []int64, t *tensor.Tensor, lo int) {
 // lowest stores the places of the last len(dst) of the k lowest elements of a row.
 func (s *selector) lowest(dst []int64, row []uint64, k int) {
 	from := k - len(dst)
-	if k > len(row)/fewest && len(row) >= fewRanked {
+	if k > len(row)/heapPart && len(row) >= fewRanked {
 		if p, ok := packingOf(row, s.dtype, s.flip); ok {
 			if s.words[0] == nil {
 				s.words = [2][]uint64{tensor.Make[uint64](len(row)), tensor.Make[uint64](len(row))}
@@ -103,7 +103,7 @@ func (s *selector) lowest(dst []int64, row []uint64, k int) {
 // is reused.
 func lowestKeys(row []uint64, k int, flip uint64, buf heap) heap {
 	h := buf[:0]
-	if k > len(row)/fewest {
+	if k > len(row)/heapPart {
 		for i, key := range row {
 			h = append(h, ranked{key ^ flip, i})
 		}

@@ -178,8 +178,7 @@ func finding(f *step.Finding, st reports.Style) string {
 // and has no finding.
 func headline(s string, t *step.Trace, st reports.Style) string {
 	s = st.Wrap(s, 0)
-	apart := t.Runs != nil && t.Runs.LossesApart() != nil
-	if len(t.Findings) == 0 && len(t.GivenUp()) == 0 && !apart && 2*t.Judged() >= len(t.Calls()) {
+	if len(t.Findings) == 0 && len(t.GivenUp()) == 0 && t.Runs.LossesApart() == nil && 2*t.Judged() >= len(t.Calls()) {
 		return st.Paint(verdict.Pass, s)
 	}
 	return s
@@ -275,9 +274,8 @@ func nothing(t *step.Trace) string {
 // nothingWrong says that nothing is wrong, as far as the calls were judged.
 func nothingWrong(t *step.Trace) string {
 	const partly = "Nothing found wrong in what could be judged"
-	switch n, given := t.Judged(), t.GivenUp(); {
-	case t.Runs != nil && t.Runs.LossesApart() != nil:
-		l := t.Runs.LossesApart()
+	switch n, given, l := t.Judged(), t.GivenUp(), t.Runs.LossesApart(); {
+	case l != nil:
 		return fmt.Sprintf("The losses of step %d differ, %.7g in the other run and %.7g in this one: optool did not find "+
 			"where the runs part, and no call is wrong by itself.", l[1].Number, l[0].Captured, l[1].Captured)
 	case n == 0 && t.Runs != nil && t.Runs.Compared > 0:

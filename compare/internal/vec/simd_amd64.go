@@ -212,6 +212,9 @@ func (l *lanes) sums32(a, b []float32) {
 	archsimd.ClearAVXUpperBits()
 }
 
+// closeToItself reports whether every finite number is close to itself: tolerances that are asked for can be anything.
+func (c *consts) closeToItself() bool { return c.atol >= 0 && c.rtol >= 0 && c.rtol <= math.MaxFloat32 }
+
 // same32 is float32Stretch of the same bits on both sides, whose sums are one; nothing of others. What it gives for
 // infinities and NaN is of no more use than what float32Stretch does.
 func (c *consts) same32(a, b []float32) Stats {

@@ -225,9 +225,6 @@ type consts struct {
 	grid            Grid
 }
 
-// closeToItself reports whether every finite number is close to itself: tolerances that are asked for can be anything.
-func (c *consts) closeToItself() bool { return c.atol >= 0 && c.rtol >= 0 && c.rtol <= math.MaxFloat32 }
-
 func newConsts(r Rule, g Grid) consts {
 	f := func(x float64) float32 { return roundTo(float32(x), g) }
 	if g == Float32Grid {
