@@ -50,7 +50,7 @@ func (c *Call) Causes(o *Outcome, allowed *causes.Allowance) []causes.Cause {
 	}
 	c.faults = map[string]fault{}
 	elements := c.elements()
-	c.work = causes.NewWork(c.searchWork(elements), elements, allowed)
+	c.work = causes.NewWork(c.searchWork(elements), elements, len(c.bound.Tensors()), allowed)
 	defer c.work.End()
 	c.glanceAtSound(fails)
 	search := c.search()

@@ -21,6 +21,7 @@ type Allowance struct {
 const (
 	glanceWork  = 1 << 21 // of a look at few elements
 	operandWork = 1 << 4  // of an element of the operands, in such a look
+	tensorWork  = 1 << 13 // of a tensor of the operands, in such a look: an operator on a list runs for each
 	elementWork = 1 << 9  // of an element that is compared, or looked at by all that needs no run of the call
 	searchWork  = 1 << 34 // of all looks at few elements
 	wholeRuns   = 4       // of the call, as a whole
@@ -29,9 +30,10 @@ const (
 // RunWork is the work of a run of a call of so many floating-point operations that reads and writes so many elements.
 func RunWork(flops float64, elements int) float64 { return flops + elementWork*float64(elements) }
 
-// NewWork is the work for a call of which a run takes so much, and whose operands have so many elements.
-func NewWork(run float64, operands int, a *Allowance) *Work {
-	w := &Work{whole: run, glance: glanceWork + operandWork*float64(operands), done: run / 2,
+// NewWork is the work for a call of which a run takes so much, and whose operands have so many elements in so many
+// tensors.
+func NewWork(run float64, elements, tensors int, a *Allowance) *Work {
+	w := &Work{whole: run, glance: glanceWork + operandWork*float64(elements) + tensorWork*float64(tensors), done: run / 2,
 		most: searchWork + (1+wholeRuns)*run, allowed: a}
 	if a.Most > 0 {
 		w.most = min(w.most, a.Most)

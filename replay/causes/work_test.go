@@ -7,8 +7,8 @@ import (
 
 // TestWork: a search ends after as much work on any machine, of a larger call later, and says so.
 func TestWork(t *testing.T) {
-	runs := func(run float64, a *Allowance, one func(*Work)) (n int) {
-		w := NewWork(run, 1000, a)
+	runs := func(run float64, tensors int, a *Allowance, one func(*Work)) (n int) {
+		w := NewWork(run, 1000, tensors, a)
 		for ; !w.Over(); n++ {
 			one(w)
 		}
@@ -17,16 +17,19 @@ func TestWork(t *testing.T) {
 		}
 		return n
 	}
-	if n := runs(0, &Allowance{}, (*Work).Glance); n < 8000 || n > 8200 {
+	if n := runs(0, 1, &Allowance{}, (*Work).Glance); n < 8000 || n > 8200 {
 		t.Errorf("%d looks at few elements, want about 8,100", n)
 	}
-	if n := runs(1<<40, &Allowance{}, (*Work).Whole); n < wholeRuns || n > wholeRuns+1 {
+	if n := runs(1<<40, 1, &Allowance{}, (*Work).Whole); n < wholeRuns || n > wholeRuns+1 {
 		t.Errorf("%d runs of a large call, want %d", n, wholeRuns)
 	}
-	if n := runs(0, &Allowance{Most: 100 * glanceWork}, (*Work).Glance); n < 90 || n > 100 {
+	if n := runs(0, 1, &Allowance{Most: 100 * glanceWork}, (*Work).Glance); n < 90 || n > 100 {
 		t.Errorf("%d looks in the work of 100", n)
 	}
-	if n := runs(0, &Allowance{Until: time.Now().Add(-time.Second)}, (*Work).Glance); n != 0 {
+	if n := runs(0, 20_000, &Allowance{}, (*Work).Glance); n > 110 {
+		t.Errorf("%d looks at few elements of a list of 20,000 tensors", n)
+	}
+	if n := runs(0, 1, &Allowance{Until: time.Now().Add(-time.Second)}, (*Work).Glance); n != 0 {
 		t.Errorf("%d looks after the deadline", n)
 	}
 	(*Work)(nil).Whole() // is not limited
