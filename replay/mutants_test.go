@@ -10,13 +10,13 @@ import (
 	"testing"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/compare/overflow"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/fuzzcheck"
 	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/reports/overflow"
 )
 
 // TestMutants replays and checks damaged captures: nothing dies, hangs or takes the

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/optool/optool/compare/alignment"
-	"github.com/optool/optool/compare/pairs"
+	"github.com/optool/optool/step/pairs"
 )
 
 // align pairs the calls of two runs by sequence. Numbers of calls say nothing: one

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/optool/optool/compare/pairs"
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/step/pairs"
 )
 
 // A block is the calls that only one of two runs made, between values that agree and values that do not.

@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"github.com/optool/optool/compare/pairs"
+	"github.com/optool/optool/step/pairs"
 	"github.com/optool/optool/tensor"
 )
 

@@ -17,9 +17,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/optool/optool/devicebridge"
+	"github.com/optool/optool/devicebridge/torchdouble"
 	"github.com/optool/optool/internal/cli"
 	"github.com/optool/optool/internal/faulttest"
-	"github.com/optool/optool/internal/torchdouble"
 )
 
 func TestMain(m *testing.M) {

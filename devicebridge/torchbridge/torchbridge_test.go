@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/optool/optool/devicebridge/torchbridge"
-	"github.com/optool/optool/internal/torchdouble"
+	"github.com/optool/optool/devicebridge/torchdouble"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay"

@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/compare/overflow"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/overflow"
 )
 
 type checkOptions struct {

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/optool/optool/compare/pairs"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/step/pairs"
 	"github.com/optool/optool/timing"
 )
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/optool/optool/compare/pairs"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/step/pairs"
 )
 
 // A logsSummary ends the lines of two logs that were compared.

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"strings"
 
-	"github.com/optool/optool/compare/pairs"
+	"github.com/optool/optool/step/pairs"
 	"github.com/spf13/cobra"
 )
 

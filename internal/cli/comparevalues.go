@@ -9,11 +9,11 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/capture/checkpoint"
-	"github.com/optool/optool/compare/pairs"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/step/pairs"
 	"github.com/optool/optool/tensor/value"
 )
 

@@ -36,7 +36,7 @@ var inputs = map[string]input{
 		"show --json --sha256 DIR"}},
 	"torch": {from: "pthformat/testdata/torch", commands: []string{"compare SOUND DIR", "check DIR",
 		"show --values 3 DIR"}},
-	"precision": {from: "compare/pairs/testdata/precision", commands: []string{
+	"precision": {from: "step/pairs/testdata/precision", commands: []string{
 		"compare SOUND/float32 DIR/bfloat16", "compare DIR/leaky SOUND/float32",
 		"compare --rows SOUND/float32 DIR/float32", "step DIR/float32 --against SOUND/float32"}},
 	"ranks": {from: "step/parallel/testdata/tensor", commands: []string{"step DIR", "replay DIR --out OUT",

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/internal/files"
-	"github.com/optool/optool/internal/run/rundir"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/rundir"
 )
 
 // An outputs is the flags that say where the records of a run go besides the terminal.

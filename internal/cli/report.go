@@ -13,10 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/optool/optool/compare/overflow"
 	"github.com/optool/optool/compare/verdict"
-	"github.com/optool/optool/internal/run/rundir"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/overflow"
+	"github.com/optool/optool/reports/rundir"
 	"github.com/optool/optool/timing"
 )
 

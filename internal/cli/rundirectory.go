@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/internal/run/rundir"
 	"github.com/optool/optool/internal/run/shard"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/rundir"
 )
 
 // A runFlags is the flags of a run that is kept in a directory.

@@ -17,10 +17,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/internal/run/rundir"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/browse"
+	"github.com/optool/optool/reports/rundir"
 )
 
 type viewOptions struct{ port int }

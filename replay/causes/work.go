@@ -33,7 +33,8 @@ func RunWork(flops float64, elements int) float64 { return flops + elementWork*f
 // NewWork is the work for a call of which a run takes so much, and whose operands have so many elements in so many
 // tensors.
 func NewWork(run float64, elements, tensors int, a *Allowance) *Work {
-	w := &Work{whole: run, glance: glanceWork + operandWork*float64(elements) + tensorWork*float64(tensors), done: run / 2,
+	glance := glanceWork + operandWork*float64(elements) + tensorWork*float64(tensors)
+	w := &Work{whole: run, glance: glance, done: run / 2,
 		most: searchWork + (1+wholeRuns)*run, allowed: a}
 	if a.Most > 0 {
 		w.most = min(w.most, a.Most)

@@ -7,10 +7,10 @@ import (
 	"math"
 	"slices"
 
-	"github.com/optool/optool/compare/pairs"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
+	"github.com/optool/optool/step/pairs"
 )
 
 // A Token is a token that both runs gave a log-probability.

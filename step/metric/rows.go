@@ -9,10 +9,10 @@ import (
 	"strings"
 
 	"github.com/optool/optool/compare/alignment"
-	"github.com/optool/optool/compare/pairs"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
+	"github.com/optool/optool/step/pairs"
 	"github.com/optool/optool/tensor"
 )
 

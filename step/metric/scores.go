@@ -6,8 +6,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/optool/optool/compare/pairs"
 	"github.com/optool/optool/step"
+	"github.com/optool/optool/step/pairs"
 	"github.com/optool/optool/tensor"
 )
 

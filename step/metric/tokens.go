@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/optool/optool/compare/pairs"
 	"github.com/optool/optool/step"
+	"github.com/optool/optool/step/pairs"
 	"github.com/optool/optool/tensor"
 )
 

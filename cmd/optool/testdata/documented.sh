@@ -13,8 +13,8 @@ cp -r "$REPO/step/testdata/scaled" "$REPO/step/testdata/clean" step/testdata
 mkdir -p step/metric step/parallel/testdata
 cp -r "$REPO/step/parallel/testdata/tensor" "$REPO/step/parallel/testdata/tensor-bias" step/parallel/testdata
 cp -r "$REPO/step/metric/testdata" step/metric
-mkdir -p compare/pairs/testdata
-cp -r "$REPO/compare/pairs/testdata/precision" compare/pairs/testdata
+mkdir -p step/pairs/testdata
+cp -r "$REPO/step/pairs/testdata/precision" step/pairs/testdata
 cp -r "$REPO/step/metric/testdata/train" "$REPO/step/metric/testdata/rollout" .
 ls "$REPO"/devicebridge/native/dist/libdiopi_host.so >/dev/null 2>&1 &&
 	cp "$REPO/devicebridge/native/dist/libdiopi_host.so" libdiopi_impl.so
