@@ -1,7 +1,6 @@
 package optim
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -28,7 +27,9 @@ var optimizerOps = []*opdef.Entry{
 			Summary: "Step of Adagrad on lists of tensors",
 			Formula: "sum += grad**2; self -= lr/(1 + (step-1)*lr_decay) * grad/(sqrt(sum) + eps)",
 			Notes:   fusedNote, Source: "torch.optim.Adagrad",
-		}, (*adagradArgs).step),
+		}, func(a *adagradArgs) (*fusedStep, error) {
+			return mistakable(a.step, a.rule(), a.slips(a.rule()))
+		}),
 	fusedOp("diopi.adadelta", "adadelta(Tensor[] self, Tensor[] grads, Tensor[] square_avgs, Tensor[] acc_deltas, *, "+
 		"float lr, float rho, float eps, float weight_decay) -> ()",
 		opdef.Doc{
@@ -36,7 +37,9 @@ var optimizerOps = []*opdef.Entry{
 			Formula: "v = rho*v + (1-rho)*grad**2; delta = sqrt(u + eps)/sqrt(v + eps) * grad; " +
 				"u = rho*u + (1-rho)*delta**2; self -= lr*delta",
 			Notes: "v and u are square_avgs and acc_deltas. " + decayNote, Source: "torch.optim.Adadelta, diopiAdadelta",
-		}, (*adadeltaArgs).step),
+		}, func(a *adadeltaArgs) (*fusedStep, error) {
+			return mistakable(a.step, a.rule(), a.slips(a.rule()))
+		}),
 	fusedOp("diopi.rmsprop", "rmsprop(Tensor[] self, Tensor[] grads, Tensor[] square_avgs, Tensor[] grad_avgs, "+
 		"Tensor[] momentum_buffer_list, *, float lr, float alpha, float eps, float weight_decay, float momentum, "+
 		"bool centered) -> ()",
@@ -45,7 +48,9 @@ var optimizerOps = []*opdef.Entry{
 			Formula: "v = alpha*v + (1-alpha)*grad**2; buf = momentum*buf + grad/(sqrt(v - m**2) + eps); self -= lr*buf",
 			Notes: "m is alpha*m + (1-alpha)*grad if centered, else 0. Lists that a step does not use may be empty. " +
 				decayNote, Source: "torch.optim.RMSprop, diopiRmsprop",
-		}, (*rmspropArgs).step),
+		}, func(a *rmspropArgs) (*fusedStep, error) {
+			return mistakable(a.step, a.rule(), a.slips(a.rule()))
+		}),
 	fusedOp("_amp_foreach_non_finite_check_and_unscale_", "_amp_foreach_non_finite_check_and_unscale_(Tensor[] self, "+
 		"Tensor found_inf, Tensor inv_scale) -> ()",
 		opdef.Doc{
@@ -271,62 +276,47 @@ func fusedAdam(name, title string, decoupled bool) *opdef.Entry {
 				". With amsgrad the largest v so far takes its place. Nothing changes if found_inf is 1.",
 			Source: "torch.optim." + title,
 		}, func(a *adamArgs) (*fusedStep, error) {
-			right := adamRule{decoupled: decoupled}
-			f, err := a.step(right)
-			if err == nil {
-				f.mistakes = a.mistakes(right)
-			}
-			return f, err
+			sound := a.rule(decoupled)
+			return mistakable(a.step, sound, a.slips(sound))
 		})
 }
 
-// An adamRule is how a step of Adam is taken; without mistakes only decoupled may be set.
-type adamRule struct {
-	decoupled    bool    // weight decay is not added to the gradient
-	late         float64 // is added to the number of the step
-	plain        [2]bool // m and v are not corrected for having begun as 0
-	inside       bool    // eps is added under the root
-	uncorrected  bool    // eps is added to the root of v before its correction
-	whole        bool    // weight decay is not multiplied by lr
-	old          bool    // m is that before the step
-	after        bool    // the decay of AdamW is taken after the step, of the new parameter
-	first, limit bool    // v is made of the square of m; amsgrad's largest v is not looked at
+// rule is the sound step of Adam, or of AdamW, whose weight decay is decoupled.
+func (a *adamArgs) rule(decoupled bool) rule {
+	r := rule{size: elementOr(a.Lr, 0), averages: [2]weights{{a.Beta1, 1 - a.Beta1}, {a.Beta2, 1 - a.Beta2}}}
+	if decoupled {
+		r.shrink = r.size * a.WeightDecay
+	} else {
+		r.coupled = a.WeightDecay
+	}
+	return r
 }
 
-// mistakes are what kernels of Adam get wrong.
-func (a *adamArgs) mistakes(right adamRule) (out []opdef.Mistake[any]) {
-	add := func(text string, with func(r *adamRule)) {
-		rule := right
-		with(&rule)
-		out = append(out, opdef.Mistake[any]{Text: text, Plan: func() (any, error) {
-			return a.step(rule)
-		}})
+// slips are what kernels of Adam get wrong.
+func (a *adamArgs) slips(sound rule) (all []slip) {
+	add := func(text string, with func(r *rule)) { all = append(all, slip{text, with}) }
+	add("exp_avg is not corrected for its beginning", func(r *rule) { r.plain[0] = true })
+	add("exp_avg_sq is not corrected for its beginning", func(r *rule) { r.plain[1] = true })
+	add("neither average is corrected for its beginning", func(r *rule) { r.plain = [2]bool{true, true} })
+	all = append(all, countSlips...)
+	add("eps is added before the root is corrected", func(r *rule) { r.root = rootUncorrected })
+	all = append(all, rootSlips...)
+	all = append(all, decaySlips(sound, a.WeightDecay, a.WeightDecay*sound.size)...)
+	for k, name := range []string{"exp_avg", "exp_avg_sq"} {
+		all = append(all, averageSlips(k, name, sound.averages[1-k])...)
 	}
-	add("exp_avg is not corrected for its beginning", func(r *adamRule) { r.plain[0] = true })
-	add("exp_avg_sq is not corrected for its beginning", func(r *adamRule) { r.plain[1] = true })
-	add("neither average is corrected for its beginning", func(r *adamRule) { r.plain = [2]bool{true, true} })
-	add("state_steps is one less", func(r *adamRule) { r.late = -1 })
-	add("state_steps is one more", func(r *adamRule) { r.late = 1 })
-	add("eps is added under the root", func(r *adamRule) { r.inside = true })
-	add("eps is added before the root is corrected", func(r *adamRule) { r.uncorrected = true })
-	if a.WeightDecay != 0 {
-		if right.decoupled {
-			add("weight_decay*self is added to the gradient, as in Adam", func(r *adamRule) { r.decoupled = false })
-			add("weight_decay is not multiplied by lr", func(r *adamRule) { r.whole = true })
-			add("self decays after the step, not before", func(r *adamRule) { r.after = true })
-		} else {
-			add("self is multiplied by 1 - lr*weight_decay, as in AdamW", func(r *adamRule) { r.decoupled = true })
-		}
-	}
-	add("exp_avg is taken from before the step", func(r *adamRule) { r.old = true })
-	add("exp_avg_sq is made of the square of exp_avg, not of the gradient's", func(r *adamRule) { r.first = true })
+	add("exp_avg_sq is made of the square of exp_avg, not of the gradient's", func(r *rule) { r.power = ofAverage })
+	add("exp_avg_sq is made of the gradient's magnitude, not of its square", func(r *rule) { r.power = ofMagnitude })
+	add("exp_avg_sq is made of the square of what the gradient differs from exp_avg", func(r *rule) {
+		r.power = ofDifference
+	})
 	if a.Amsgrad {
-		add("max_exp_avg_sq is not looked at", func(r *adamRule) { r.limit = true })
+		add("max_exp_avg_sq is not looked at", func(r *rule) { r.limit = true })
 	}
-	return out
+	return append(all, updateSlips...)
 }
 
-func (a *adamArgs) step(rule adamRule) (*fusedStep, error) {
+func (a *adamArgs) step(rule rule) (*fusedStep, error) {
 	names := []string{"self", "grads", "exp_avgs", "exp_avg_sqs"}
 	lists := [][]*tensor.Tensor{a.Self, a.Grads, a.ExpAvgs, a.ExpAvgSqs}
 	if a.Amsgrad {
@@ -342,60 +332,39 @@ func (a *adamArgs) step(rule adamRule) (*fusedStep, error) {
 	case elementOr(a.FoundInf, 0) == 1:
 		return f, nil
 	}
-	lr, scale := elementOr(a.Lr, 0), elementOr(a.GradScale, 1)
+	scale := elementOr(a.GradScale, 1)
 	f.rule = func(i int) func(v, s []float64) {
 		steps := elementOr(a.StateSteps[i], 1) + rule.late
-		size, root := lr, 1.0
+		size, root := rule.size, 1.0
 		if !rule.plain[0] {
 			size /= 1 - math.Pow(a.Beta1, steps)
 		}
 		if !rule.plain[1] {
 			root = math.Sqrt(1 - math.Pow(a.Beta2, steps))
 		}
-		decay := lr * a.WeightDecay
-		if rule.whole {
-			decay = a.WeightDecay
-		}
 		return func(v, s []float64) {
-			p, g := v[0], incoming(&v[1], scale, a.Maximize)
-			s[0], s[1] = math.Abs(p), math.Abs(v[1])
-			gs := math.Abs(g)
-			switch {
-			case rule.after:
-			case rule.decoupled:
-				p -= decay * p
-			default:
-				g += a.WeightDecay * p
-				gs += a.WeightDecay * math.Abs(p)
-			}
-			old := v[2]
-			m := a.Beta1*v[2] + (1-a.Beta1)*g
-			sq := a.Beta2*v[3] + (1-a.Beta2)*g*g
-			if rule.first {
-				sq = a.Beta2*v[3] + (1-a.Beta2)*m*m
-			}
-			s[2] = a.Beta1*math.Abs(v[2]) + (1-a.Beta1)*gs
-			s[3] = a.Beta2*math.Abs(v[3]) + (1-a.Beta2)*gs*gs
+			old := [2]float64{v[2], v[3]}
+			g, gs := rule.decayed(v, s, incoming(&v[1], scale, a.Maximize))
+			m := rule.averages[0].of(v[2], g)
+			sq := rule.averages[1].of(v[3], rule.power.of(g, m))
+			s[2] = rule.averages[0].size(v[2], gs)
+			s[3] = rule.averages[1].size(v[3], gs*gs)
 			v[2], v[3] = m, sq
 			if a.Amsgrad {
 				if v[4], s[4] = max(v[4], sq), s[3]; !rule.limit {
 					sq = v[4]
 				}
 			}
-			over := size / (math.Sqrt(sq)/root + a.Eps)
-			switch {
-			case rule.inside:
-				over = size / math.Sqrt(sq/root/root+a.Eps)
-			case rule.uncorrected:
-				over = size / ((math.Sqrt(sq) + a.Eps) / root)
+			if rule.old[0] {
+				m = old[0]
 			}
-			if rule.old {
-				m = old
+			if rule.old[1] {
+				sq = old[1]
 			}
-			if v[0] = p - over*m; rule.after {
-				v[0] -= decay * v[0]
+			if rule.raw {
+				m = g
 			}
-			s[0] += over * s[2]
+			rule.update(v, s, size/rule.root.of(sq, root, a.Eps), m, s[2])
 		}
 	}
 	return f, nil
@@ -411,44 +380,44 @@ func fusedSGD(names, rounding string, round func(dt tensor.DType, x float64) flo
 				"nesterov",
 			Notes: fusedNote + " The buffers may be missing in the first step. " + rounding, Source: "torch.optim.SGD",
 		}, func(a *sgdArgs) (*fusedStep, error) {
-			f, err := a.step(round, sgdRule{})
-			if err == nil {
-				f.mistakes = a.mistakes(round)
-			}
-			return f, err
+			sound := a.rule()
+			step := func(r rule) (*fusedStep, error) { return a.step(round, r) }
+			return mistakable(step, sound, a.slips(sound))
 		})
 }
 
-// A sgdRule is what a step of stochastic gradient descent gets wrong.
-type sgdRule struct {
-	decay float64 // of self is taken away first
-	inner bool    // lr is multiplied into the buffer
+func (a *sgdArgs) rule() rule {
+	return rule{size: elementOr(a.Lr, 0), coupled: a.WeightDecay, ahead: a.Momentum,
+		averages: [2]weights{{a.Momentum, 1 - a.Dampening}}}
 }
 
-// mistakes are what kernels of stochastic gradient descent get wrong.
-func (a *sgdArgs) mistakes(round func(dt tensor.DType, x float64) float64) (out []opdef.Mistake[any]) {
-	add := func(text string, a sgdArgs, rule sgdRule) {
-		out = append(out, opdef.Mistake[any]{Text: text, Plan: func() (any, error) {
-			return a.step(round, rule)
-		}})
-	}
-	if lr, decay := elementOr(a.Lr, 0), a.WeightDecay; decay != 0 {
-		plain := *a
-		plain.WeightDecay = 0
-		const text = "self is multiplied by 1 - %s, nothing is added to the gradient"
-		add(fmt.Sprintf(text, "lr*weight_decay"), plain, sgdRule{decay: lr * decay})
-		add(fmt.Sprintf(text, "weight_decay"), plain, sgdRule{decay: decay})
-	}
+// slips are what kernels of stochastic gradient descent get wrong.
+func (a *sgdArgs) slips(sound rule) []slip {
+	all := decaySlips(sound, a.WeightDecay, a.WeightDecay*sound.size)
+	add := func(text string, with func(r *rule)) { all = append(all, slip{text, with}) }
 	if a.Momentum != 0 && !a.IsFirstStep {
-		damped := *a
-		damped.Dampening = a.Momentum
-		add("dampening is momentum", damped, sgdRule{})
-		add("lr is multiplied into the buffer", *a, sgdRule{inner: true})
+		add("dampening is momentum", func(r *rule) { r.averages[0].take = 1 - a.Momentum })
+		add("lr is multiplied into the buffer", func(r *rule) { r.averages[0].take *= r.size; r.size = 1 })
+		if a.Dampening != 0 {
+			add("momentum_buffer is multiplied by 1 - dampening, not the gradient", func(r *rule) {
+				r.averages[0] = weights{a.Momentum * (1 - a.Dampening), 1}
+			})
+			add("momentum_buffer is multiplied by 1 - dampening, as the gradient is", func(r *rule) {
+				r.averages[0].keep *= 1 - a.Dampening
+			})
+		}
+		all = append(all, averageSlips(0, "momentum_buffer", weights{})...)
+		if a.Nesterov {
+			add("nesterov: momentum_buffer is added without momentum", func(r *rule) { r.ahead = 1 })
+			add("nesterov: momentum_buffer is multiplied by 1 - dampening, not by momentum", func(r *rule) {
+				r.ahead = 1 - a.Dampening
+			})
+		}
 	}
-	return out
+	return append(all, updateSlips...)
 }
 
-func (a *sgdArgs) step(round func(dt tensor.DType, x float64) float64, rule sgdRule) (*fusedStep, error) {
+func (a *sgdArgs) step(round func(dt tensor.DType, x float64) float64, rule rule) (*fusedStep, error) {
 	names, lists := []string{"self", "grads"}, [][]*tensor.Tensor{a.Self, a.Grads}
 	kept := a.Momentum != 0 && !(a.IsFirstStep && len(a.MomentumBufferList) == 0)
 	if kept {
@@ -458,42 +427,57 @@ func (a *sgdArgs) step(round func(dt tensor.DType, x float64) float64, rule sgdR
 	if err != nil || elementOr(a.FoundInf, 0) == 1 {
 		return f, err
 	}
-	lr, scale := elementOr(a.Lr, 0), elementOr(a.GradScale, 1)
+	scale := elementOr(a.GradScale, 1)
 	f.rule = func(i int) func(v, s []float64) {
 		pass := func(x float64) float64 { return round(a.Self[i].DType, x) }
 		return func(v, s []float64) {
-			g := incoming(&v[1], scale, a.Maximize)
-			s[1] = math.Abs(v[1])
-			gs := s[1] + a.WeightDecay*math.Abs(v[0])
-			g = pass(g + a.WeightDecay*v[0])
-			v[0] -= rule.decay * v[0]
-			step := lr
-			if rule.inner {
-				g, gs, step = lr*g, lr*gs, 1
-			}
+			g, gs := rule.decayed(v, s, incoming(&v[1], scale, a.Maximize))
+			g = pass(g)
 			if a.Momentum != 0 {
 				buf, bs := g, gs
 				if !a.IsFirstStep {
-					buf = pass(pass(a.Momentum*v[2]) + (1-a.Dampening)*g)
-					bs = a.Momentum*math.Abs(v[2]) + math.Abs(1-a.Dampening)*gs
+					w := rule.averages[0]
+					buf, bs = pass(pass(w.keep*v[2])+w.take*g), w.size(v[2], gs)
 				}
+				before := 0.0
 				if kept {
+					before = v[2]
 					v[2], s[2] = buf, bs
 				}
-				if a.Nesterov {
-					g, gs = pass(g+a.Momentum*buf), gs+a.Momentum*bs
-				} else {
+				if rule.old[0] {
+					buf = before
+				}
+				switch {
+				case rule.raw:
+				case a.Nesterov:
+					g, gs = pass(g+rule.ahead*buf), gs+math.Abs(rule.ahead)*bs
+				default:
 					g, gs = buf, bs
 				}
 			}
-			s[0] = math.Abs(v[0]) + step*gs
-			v[0] -= step * g
+			rule.update(v, s, rule.size, g, gs)
 		}
 	}
 	return f, nil
 }
 
-func (a *adagradArgs) step() (*fusedStep, error) {
+func (a *adagradArgs) rule() rule {
+	return rule{size: elementOr(a.Lr, 0), coupled: a.WeightDecay, averages: [2]weights{{1, 1}}}
+}
+
+// slips are what kernels of Adagrad get wrong.
+func (a *adagradArgs) slips(sound rule) []slip {
+	all := append(slices.Clone(rootSlips), decaySlips(sound, a.WeightDecay, a.WeightDecay*sound.size)...)
+	if a.LrDecay != 0 {
+		all = append(all, countSlips...)
+	}
+	all = append(all, averageSlips(0, "state_sum", weights{})...)
+	all = append(all, slip{"state_sum is made of the gradient's magnitude, not of its square",
+		func(r *rule) { r.power = ofMagnitude }})
+	return append(all, updateSlips[:2]...)
+}
+
+func (a *adagradArgs) step(rule rule) (*fusedStep, error) {
 	f, err := newFusedStep([]string{"self", "grads", "state_sums"}, a.Self, a.Grads, a.StateSums)
 	switch {
 	case err != nil:
@@ -504,48 +488,85 @@ func (a *adagradArgs) step() (*fusedStep, error) {
 	case elementOr(a.FoundInf, 0) == 1:
 		return f, nil
 	}
-	lr, scale := elementOr(a.Lr, 0), elementOr(a.GradScale, 1)
+	scale := elementOr(a.GradScale, 1)
 	f.rule = func(i int) func(v, s []float64) {
-		size := lr / (1 + (elementOr(a.StateSteps[i], 1)-1)*a.LrDecay)
+		size := rule.size / (1 + (elementOr(a.StateSteps[i], 1)-1+rule.late)*a.LrDecay)
 		return func(v, s []float64) {
-			g := incoming(&v[1], scale, a.Maximize)
-			s[1] = math.Abs(v[1])
-			gs := s[1] + a.WeightDecay*math.Abs(v[0])
-			g += a.WeightDecay * v[0]
-			s[2] = math.Abs(v[2]) + gs*gs
-			v[2] += g * g
-			over := size / (math.Sqrt(v[2]) + a.Eps)
-			s[0] = math.Abs(v[0]) + over*gs
-			v[0] -= over * g
+			g, gs := rule.decayed(v, s, incoming(&v[1], scale, a.Maximize))
+			sq := v[2]
+			s[2] = rule.averages[0].size(v[2], gs*gs)
+			if v[2] = rule.averages[0].of(v[2], rule.power.of(g, g)); !rule.old[0] {
+				sq = v[2]
+			}
+			rule.update(v, s, size/rule.root.of(sq, 1, a.Eps), g, gs)
 		}
 	}
 	return f, nil
 }
 
-func (a *adadeltaArgs) step() (*fusedStep, error) {
+func (a *adadeltaArgs) rule() rule {
+	w := weights{a.Rho, 1 - a.Rho}
+	return rule{size: a.Lr, coupled: a.WeightDecay, averages: [2]weights{w, w}, root: rootInside}
+}
+
+// slips are what kernels of Adadelta get wrong.
+func (a *adadeltaArgs) slips(sound rule) []slip {
+	all := decaySlips(sound, a.WeightDecay, a.WeightDecay*sound.size)
+	for k, name := range []string{"acc_delta", "square_avg"} {
+		all = append(all, averageSlips(k, name, weights{})[1-k:]...) // acc_delta is taken from before the step
+	}
+	return append(append(all, slip{"eps is added to the roots, not under them", func(r *rule) { r.root = rootPlus }},
+		slip{"the roots are not taken", func(r *rule) { r.root = rootMissing }},
+		slip{"square_avg is made of the gradient's magnitude, not of its square",
+			func(r *rule) { r.power = ofMagnitude }}), updateSlips[:2]...)
+}
+
+func (a *adadeltaArgs) step(rule rule) (*fusedStep, error) {
 	f, err := newFusedStep([]string{"self", "grads", "square_avgs", "acc_deltas"}, a.Self, a.Grads, a.SquareAvgs,
 		a.AccDeltas)
 	if err != nil {
 		return nil, err
 	}
 	f.rule = func(int) func(v, s []float64) {
+		deltas, squares := rule.averages[0], rule.averages[1]
 		return func(v, s []float64) {
-			g, gs := v[1]+a.WeightDecay*v[0], math.Abs(v[1])+a.WeightDecay*math.Abs(v[0])
-			s[1] = math.Abs(v[1])
-			s[2] = a.Rho*math.Abs(v[2]) + (1-a.Rho)*gs*gs
-			v[2] = a.Rho*v[2] + (1-a.Rho)*g*g
-			ratio := math.Sqrt(v[3]+a.Eps) / math.Sqrt(v[2]+a.Eps)
+			g, gs := rule.decayed(v, s, v[1])
+			sq := v[2]
+			s[2] = squares.size(v[2], gs*gs)
+			if v[2] = squares.of(v[2], rule.power.of(g, g)); !rule.old[1] {
+				sq = v[2]
+			}
+			ratio := rule.root.of(v[3], 1, a.Eps) / rule.root.of(sq, 1, a.Eps)
 			delta := ratio * g
-			s[3] = a.Rho*math.Abs(v[3]) + (1-a.Rho)*ratio*gs*ratio*gs
-			v[3] = a.Rho*v[3] + (1-a.Rho)*delta*delta
-			s[0] = math.Abs(v[0]) + a.Lr*ratio*gs
-			v[0] -= a.Lr * delta
+			s[3] = deltas.size(v[3], ratio*gs*ratio*gs)
+			v[3] = deltas.of(v[3], delta*delta)
+			rule.update(v, s, rule.size, delta, ratio*gs)
 		}
 	}
 	return f, nil
 }
 
-func (a *rmspropArgs) step() (*fusedStep, error) {
+func (a *rmspropArgs) rule() rule {
+	return rule{size: a.Lr, coupled: a.WeightDecay, averages: [2]weights{{a.Momentum, 1}, {a.Alpha, 1 - a.Alpha}}}
+}
+
+// slips are what kernels of RMSprop get wrong.
+func (a *rmspropArgs) slips(sound rule) []slip {
+	all := append(slices.Clone(rootSlips), decaySlips(sound, a.WeightDecay, a.WeightDecay*sound.size)...)
+	all = append(all, averageSlips(1, "square_avg", weights{})...)
+	if a.Momentum > 0 {
+		all = append(all, slip{"lr is multiplied into the buffer", func(r *rule) {
+			r.averages[0].take *= r.size
+			r.size = 1
+		}})
+		all = append(all, averageSlips(0, "momentum_buffer", weights{})[1:]...)
+	}
+	all = append(all, slip{"square_avg is made of the gradient's magnitude, not of its square",
+		func(r *rule) { r.power = ofMagnitude }})
+	return append(all, updateSlips...)
+}
+
+func (a *rmspropArgs) step(rule rule) (*fusedStep, error) {
 	names, lists := []string{"self", "grads", "square_avgs"}, [][]*tensor.Tensor{a.Self, a.Grads, a.SquareAvgs}
 	if a.Centered && len(a.GradAvgs) > 0 {
 		names, lists = append(names, "grad_avgs"), append(lists, a.GradAvgs)
@@ -569,22 +590,25 @@ func (a *rmspropArgs) step() (*fusedStep, error) {
 			return v[k], s[k]
 		}
 		return func(v, s []float64) {
-			g, gs := v[1]+a.WeightDecay*v[0], math.Abs(v[1])+a.WeightDecay*math.Abs(v[0])
-			s[1] = math.Abs(v[1])
-			sq, _ := kept(v, s, 2, a.Alpha, (1-a.Alpha)*g*g, (1-a.Alpha)*gs*gs)
+			g, gs := rule.decayed(v, s, v[1])
+			square := rule.averages[1]
+			sq := v[2]
+			now, _ := kept(v, s, 2, square.keep, square.take*rule.power.of(g, g), square.take*gs*gs)
+			if !rule.old[1] {
+				sq = now
+			}
 			cancelled := 1.0 // how much larger the terms of the variance are than it is
 			if a.Centered {
 				m, _ := kept(v, s, mean, a.Alpha, (1-a.Alpha)*g, (1-a.Alpha)*gs)
 				cancelled = (sq + m*m) / (sq - m*m)
 				sq -= m * m
 			}
-			root := math.Sqrt(sq) + a.Eps
+			root := rule.root.of(sq, 1, a.Eps)
 			by, size := g/root, cancelled*gs/root
-			if a.Momentum > 0 {
-				by, size = kept(v, s, buffer, a.Momentum, by, size)
+			if w := rule.averages[0]; a.Momentum > 0 && !rule.raw {
+				by, size = kept(v, s, buffer, w.keep, w.take*by, w.take*size)
 			}
-			s[0] = math.Abs(v[0]) + a.Lr*size
-			v[0] -= a.Lr * by
+			rule.update(v, s, rule.size, by, size)
 		}
 	}
 	return f, nil

@@ -296,25 +296,91 @@ func TestMistakes(t *testing.T) {
 			b2*v+(1-b2)*first*first, c1, c2),
 		"self is multiplied by 1 - lr*weight_decay, nothing is added to the gradient": left - lr*(b1*m+g),
 		"self is multiplied by 1 - weight_decay, nothing is added to the gradient":    p*(1-decay) - lr*(b1*m+g),
-		"dampening is momentum":            p - lr*(b1*m+(1-b1)*coupled),
-		"lr is multiplied into the buffer": p - (b1*m + lr*coupled),
+		"dampening is momentum":                                             p - lr*(b1*m+(1-b1)*coupled),
+		"lr is multiplied into the buffer":                                  p - (b1*m + lr*coupled),
+		"_fused_sgd_ weight_decay has the wrong sign":                       p - lr*(b1*m+g-decay*p),
+		"the root is not taken":                                             left - lr*first/c1/(second/c2+eps),
+		"the weights of exp_avg are exchanged":                              adamw(b1*g+(1-b1)*m, second, c1, c2),
+		"exp_avg has the weights of the other average":                      adamw(b2*m+(1-b2)*g, second, c1, c2),
+		"exp_avg_sq does not decay: what is kept of it is not multiplied":   adamw(first, v+(1-b2)*g*g, c1, c2),
+		"exp_avg_sq is made of the gradient's magnitude, not of its square": adamw(first, b2*v-(1-b2)*g, c1, c2),
+		"_fused_sgd_ the update is not multiplied by lr":                    p - (b1*m + coupled),
 	}
-	for _, mistakes := range [][]opdef.Mistake[any]{
-		adam.mistakes(adamRule{decoupled: true}), sgd.mistakes(func(_ tensor.DType, x float64) float64 { return x }),
-	} {
-		for _, mistake := range mistakes {
-			f, err := mistake.Plan()
+	for name, args := range map[string]any{"_fused_adamw_": adam, "_fused_sgd_": sgd} {
+		for _, m := range optimizerEntry(t, name).NewCall(args).Mistakes() {
+			text := m.Text
+			if _, ok := want[text]; !ok {
+				text = name + " " + text
+			}
+			due, ok := want[text]
+			if !ok {
+				continue
+			}
+			call, err := m.Plan()
 			if err != nil {
-				t.Fatalf("%s: %v", mistake.Text, err)
+				t.Fatalf("%s: %v", m.Text, err)
 			}
-			got := tensor.At[float64](f.(*fusedStep).changes(false)["self"][0], 0)
-			if due, ok := want[mistake.Text]; !ok || math.Abs(got-due) > 1e-12 {
-				t.Errorf("%s: got %v, want %v", mistake.Text, got, due)
+			fwd, err := call.Forward()
+			if err != nil {
+				t.Fatalf("%s: %v", m.Text, err)
 			}
-			delete(want, mistake.Text)
+			if got := tensor.At[float64](fwd.After["self"][0], 0); math.Abs(got-due) > 1e-12 {
+				t.Errorf("%s: got %v, want %v", m.Text, got, due)
+			}
+			delete(want, text)
 		}
 	}
 	for text := range want {
 		t.Errorf("no mistake %q", text)
+	}
+}
+
+// TestSlips: each mistake of each optimizer changes what the step gives.
+func TestSlips(t *testing.T) {
+	some := func(x ...float64) []*tensor.Tensor {
+		return []*tensor.Tensor{tensor.New(tensor.Float64, []int{len(x)}, x).Rounded()}
+	}
+	p, g, m, v := some(0.7, -2), some(-0.3, 1.5), some(0.2, 0.4), some(0.05, 0.01)
+	lr, steps := tensor.Wrap(0.2), some(3)
+	steps[0] = steps[0].Reshape(1)
+	for name, args := range map[string]any{
+		"_fused_adam_": &adamArgs{Self: p, Grads: g, ExpAvgs: m, ExpAvgSqs: v, MaxExpAvgSqs: some(0.3, 0.2), Lr: lr,
+			StateSteps: steps, Beta1: 0.8, Beta2: 0.9, WeightDecay: 0.1, Eps: 0.3, Amsgrad: true},
+		"_fused_sgd_": &sgdArgs{Self: p, Grads: g, MomentumBufferList: m, Lr: lr, Momentum: 0.8, WeightDecay: 0.1,
+			Dampening: 0.3, Nesterov: true},
+		"_fused_adagrad_": &adagradArgs{Self: p, Grads: g, StateSums: v, StateSteps: steps, Lr: lr, LrDecay: 0.1,
+			WeightDecay: 0.1, Eps: 0.3},
+		"adadelta": &adadeltaArgs{Self: p, Grads: g, SquareAvgs: v, AccDeltas: some(0.1, 0.3), Lr: 0.2, Rho: 0.9,
+			Eps: 0.1, WeightDecay: 0.1},
+		"rmsprop": &rmspropArgs{Self: p, Grads: g, SquareAvgs: v, MomentumBufferList: m, Lr: 0.2, Alpha: 0.9, Eps: 0.3,
+			WeightDecay: 0.1, Momentum: 0.8},
+	} {
+		call := optimizerEntry(t, name).NewCall(args)
+		sound, err := call.Forward()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(call.Mistakes()) < 10 {
+			t.Errorf("%s has %d mistakes", name, len(call.Mistakes()))
+		}
+		for _, mistake := range call.Mistakes() {
+			wrong, err := mistake.Plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			fwd, err := wrong.Forward()
+			if err != nil {
+				t.Fatal(err)
+			}
+			same := true
+			for list, ts := range sound.After {
+				for i := range tensor.Data[float64](ts[0]) {
+					same = same && tensor.At[float64](ts[0], i) == tensor.At[float64](fwd.After[list][0], i)
+				}
+			}
+			if same {
+				t.Errorf("%s: %s: the step is the sound one", name, mistake.Text)
+			}
+		}
 	}
 }
