@@ -187,7 +187,7 @@ func (p *Process) findings(opt Options) []*Finding {
 
 // refilled reports whether a call only writes an argument, whatever it held.
 func (v *Value) refilled() bool {
-	if v.isOut() {
+	if v.isOut() || v.Call.Op == "torch.distributed.Reducer.finalize_backward" { // a note of what the ranks made
 		return true
 	}
 	name := v.Call.Op[strings.LastIndexByte(v.Call.Op, '.')+1:]

@@ -292,6 +292,7 @@ func TestRefilled(t *testing.T) {
 		{"torch.mm", "input.out", true},
 		{"torch.svd", "input.out[1]", true},
 		{"torch.mm", "input.other", false},
+		{"torch.distributed.Reducer.finalize_backward", "input[7]", true},
 	} {
 		v := floats(1, 2)
 		v.Target, v.Call, v.after = tc.target, &Call{Op: tc.op}, &fingerprint{}
