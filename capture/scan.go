@@ -86,9 +86,10 @@ var weights = regexp.MustCompile(`^(\w+_)?(pytorch_)?model([.-].*)?\.bin$`)
 // Names are relative to the path given; with several paths they begin with it.
 // The scan ends early when ctx is done.
 func Scan(ctx context.Context, paths []string, opt Options) iter.Seq2[*Entry, error] {
-	return func(yield func(*Entry, error) bool) {
+	return func(each func(*Entry, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
+		yield := counted(each)
 		for _, p := range paths {
 			prefix := ""
 			if len(paths) > 1 {
@@ -98,6 +99,23 @@ func Scan(ctx context.Context, paths []string, opt Options) iter.Seq2[*Entry, er
 				return
 			}
 		}
+	}
+}
+
+// counted has each entry say the how many-th call of its operator it is in its process.
+func counted(yield func(*Entry, error) bool) func(*Entry, error) bool {
+	type operator struct {
+		op               string
+		pid, rank, sides int
+	}
+	seen := map[operator]int{}
+	return func(e *Entry, err error) bool {
+		if e != nil {
+			k := operator{e.Op, e.PID, e.Rank, int(e.sides)}
+			seen[k]++
+			e.Occurrence = seen[k]
+		}
+		return yield(e, err)
 	}
 }
 

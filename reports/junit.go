@@ -19,6 +19,11 @@ type junitSettings struct {
 	List []junitSetting `xml:"property"`
 }
 
+// inDirectory are the properties of a case: the directory of the call, which is another one each night.
+func inDirectory(capture string) *junitSettings {
+	return &junitSettings{List: []junitSetting{{"capture", Cell(capture)}}}
+}
+
 type junitSetting struct {
 	Name  string `xml:"name,attr"`
 	Value string `xml:"value,attr"`
@@ -35,13 +40,14 @@ type junitSuite struct {
 type part struct{ at, n int64 }
 
 type junitCase struct {
-	Class   string     `xml:"classname,attr"`
-	Name    string     `xml:"name,attr"`
-	Time    string     `xml:"time,attr,omitempty"`
-	Failure *junitNote `xml:"failure"`
-	Error   *junitNote `xml:"error"`
-	Skipped *junitNote `xml:"skipped"`
-	Out     string     `xml:"system-out,omitempty"`
+	Class   string         `xml:"classname,attr"`
+	Name    string         `xml:"name,attr"`
+	Time    string         `xml:"time,attr,omitempty"`
+	Of      *junitSettings `xml:"properties"`
+	Failure *junitNote     `xml:"failure"`
+	Error   *junitNote     `xml:"error"`
+	Skipped *junitNote     `xml:"skipped"`
+	Out     string         `xml:"system-out,omitempty"`
 }
 
 type junitNote struct {
@@ -131,9 +137,10 @@ func (s *junitSuite) begin(b *bufio.Writer, indent, tag string, more ...xml.Attr
 // which they begin; all has the counts of all.
 func junitCases(w io.Writer, rec *Recording, all *junitSuite) (suites []*junitSuite, err error) {
 	out := &junitWriter{b: bufio.NewWriterSize(w, 1<<16), byOp: map[string]*junitSuite{}, all: all}
+	names := newCaseNames()
 	for _, t := range rec.Timings {
-		if err := out.add(junitCase{Class: t.Op,
-			Name: strings.Join([]string{t.Capture, t.Phase, string(t.Series.Cache)}, " "),
+		if err := out.add(junitCase{Class: t.Op, Of: inDirectory(t.Capture),
+			Name: names.of(t.Op, t.Shapes, t.Phase, string(t.Series.Cache)),
 			Time: fmt.Sprintf("%.9f", t.Series.Summary().Median.Seconds()), Out: t.Doubt()}); err != nil {
 			return nil, err
 		}
@@ -145,7 +152,7 @@ func junitCases(w io.Writer, rec *Recording, all *junitSuite) (suites []*junitSu
 	for f := range rec.Findings() {
 		failing := slices.Contains(rec.Summary.FailOn, f.Worst())
 		for _, r := range f.Results {
-			c := junitResult(r)
+			c := junitResult(r, names)
 			if failing && r.Verdict == f.Worst() {
 				c.Skipped, c.Out = nil, ""
 				c.Failure = &junitNote{Type: string(r.Verdict), Text: strings.Join(details(r), "\n"),
@@ -163,7 +170,7 @@ func junitCases(w io.Writer, rec *Recording, all *junitSuite) (suites []*junitSu
 	}
 	for _, f := range rec.Summary.Systematic() {
 		if err := out.add(junitResult(&Result{Capture: "all calls", Op: f.Op, Phase: f.Phase, Target: f.DType,
-			Verdict: f.Verdict, Reason: f.String()})); err != nil {
+			Verdict: f.Verdict, Reason: f.String()}, names)); err != nil {
 			return nil, err
 		}
 	}
@@ -220,9 +227,9 @@ func (j *junitWriter) suiteOf(op string) *junitSuite {
 	return s
 }
 
-func junitResult(r *Result) junitCase {
-	value := r.Capture + " " + r.Phase + " " + r.Target + " " + r.Device
-	c := junitCase{Class: Name(r.Op), Name: Cell(strings.Join(strings.Fields(value), " "))}
+func junitResult(r *Result, names caseNames) junitCase {
+	c := junitCase{Class: Name(r.Op), Of: inDirectory(r.Capture),
+		Name: names.of(r.Op, r.call(), r.Phase, r.Target, r.Layout, r.Device)}
 	reason := OneLine(r.Reason)
 	if r.Unwritten {
 		c.Skipped = &junitNote{Message: string(r.Verdict) + ": " + reason}

@@ -5,6 +5,8 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
+	"fmt"
 	"io"
 	"math"
 	"slices"
@@ -227,6 +229,43 @@ func TestWriteJUnit(t *testing.T) {
 	if f == nil || f.Message != `wrong & "bad"` ||
 		!strings.Contains(f.Text, "worst element: [1, 0]\nactual: -inf\nexpected: 2.5\nmismatched: 1 of 4\n") {
 		t.Errorf("failure %+v", f)
+	}
+}
+
+// TestJUnitNames: a case has the same name in two runs of a program, whose directories have another process number and
+// date, and two values of one run have two names.
+func TestJUnitNames(t *testing.T) {
+	names := func(dir string, pid int) (all []string) {
+		var lines, out bytes.Buffer
+		j := NewJSONLines(&lines)
+		err := j.Run(Run{})
+		for i, target := range []string{"output[0]", "grad[0]", "output[0]", "output[0]"} {
+			n, path := i/2+1, fmt.Sprintf("%s/%d", dir, i/2)
+			if i == 3 { // another process
+				n, path = 2, dir+"/other"
+			}
+			err = errors.Join(err, j.Result(&Result{Capture: path, Op: "torch.mm", Phase: "forward", Target: target,
+				Verdict: verdict.Fail, PID: &pid, Occurrence: &n}))
+		}
+		rec := readRecorded(t, lines.String())
+		if err := errors.Join(err, WriteJUnit(&out, rec)); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range strings.Split(out.String(), "<testcase ")[1:] {
+			name, rest, _ := strings.Cut(c, ">")
+			all = append(all, name)
+			if want := `<property name="capture" value="` + dir; !strings.Contains(rest, want) {
+				t.Errorf("%s: no %s", name, want)
+			}
+		}
+		return all
+	}
+	one, two := names("10-2026-01-01", 10), names("11-2026-01-02", 11)
+	want := []string{`classname="torch.mm" name="call 1 forward output[0]"`,
+		`classname="torch.mm" name="call 1 forward grad[0]"`,
+		`classname="torch.mm" name="call 2 forward output[0]"`, `classname="torch.mm" name="call 2 forward output[0] (2)"`}
+	if !slices.Equal(one, want) || !slices.Equal(two, want) {
+		t.Errorf("got\n%q and\n%q, want\n%q", one, two, want)
 	}
 }
 

@@ -130,6 +130,9 @@ type Result struct {
 	Reference *string         `json:"reference"` // float64, int64, ...
 	Repro     *string         `json:"repro"`     // a command line
 	Order     *int            `json:"order"`     // position of the call in its process, from 0
+	// Occurrence is 1 for the first call of its operator in its process, 2 for the second, and so on: runs of one
+	// program on different days have it in common.
+	Occurrence *int `json:"occurrence,omitempty"`
 	// BackwardOrder is the same of its backward pass, nil where it was not recorded.
 	BackwardOrder *int    `json:"backward_order,omitempty"`
 	PID           *int    `json:"pid"`

@@ -72,6 +72,7 @@ var resultColumns = []struct {
 	{"against_rmse", func(r *Result) any { return numberCell(r.AgainstRMSE) }},
 	{"apart_rmse", func(r *Result) any { return numberCell(r.ApartRMSE) }},
 	{"against", func(r *Result) any { return textCell(r.Against) }},
+	{"occurrence", func(r *Result) any { return cell(r.Occurrence) }},
 }
 
 // Cells of the statistics of an overflow check.

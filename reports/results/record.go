@@ -11,6 +11,9 @@ func Locate(r *reports.Result, e *capture.Entry, op string) {
 		r.BackwardOrder = Known(e.BackwardOrder)
 	}
 	r.Capture, r.Op, r.ForwardID, r.Order = e.Rel, op, Known(e.ID), Known(e.Position())
+	if e.Occurrence > 0 {
+		r.Occurrence = &e.Occurrence
+	}
 	r.PID, r.Rank, r.Module, r.Location = Known(e.PID), Known(e.Rank), e.Module, e.Location
 }
 
