@@ -140,12 +140,8 @@ func (j *JSONLines) Profile(p *Profile) error {
 // worst, then time, memory and the counts by op.
 func (j *JSONLines) Summary(s *Summary) error {
 	ops, unjudged := s.Ops(), s.NotJudged()
-	total := 0
-	for _, n := range s.Captures {
-		total += n
-	}
 	m := map[string]any{
-		"kind": "summary", "captures": total, "interrupted": s.Interrupted,
+		"kind": "summary", "captures": s.calls(), "interrupted": s.Interrupted,
 		"elapsed_s": s.Elapsed.Seconds(), "peak_rss_bytes": s.PeakRSS, "ops": ops, "exit_code": s.Exit,
 		"refused": s.NotRead, "not_judged": unjudged.NotJudged, "reasons": unjudged.Reasons,
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/optool/optool/compare/verdict"
 )
@@ -15,6 +16,8 @@ import (
 type ResultChange struct {
 	Old, New *Result
 	Change   Change
+	// Times is, of a finding in both, how many times as wrong the value is now; 0 if it cannot be told.
+	Times float64
 }
 
 // A Change is the direction of a change.
@@ -36,7 +39,7 @@ var wanted = []verdict.Verdict{verdict.Pass, verdict.Warn, verdict.Mistrusted, v
 
 // ResultChanges compares two runs value by value, and leaves out what is as good as it
 // was. Values belong together as Partners says. What got worse comes first, in the order
-// of the new run, and then what is new and a finding.
+// of the new run, then what is new and a finding, then findings in both that are far worse.
 func ResultChanges(old, cur []*Result) []ResultChange {
 	partner, taken := Partners(old, cur), map[*Result]bool{}
 	var changes []ResultChange
@@ -49,7 +52,7 @@ func ResultChanges(old, cur []*Result) []ResultChange {
 		case o.Verdict == r.Verdict && !r.Finding():
 			continue
 		case o.Verdict == r.Verdict:
-			c.Change = StaysBad
+			c.Change, c.Times = StaysBad, r.timesWorse(o.extent())
 		case slices.Index(wanted, r.Verdict) > slices.Index(wanted, o.Verdict):
 			c.Change = Worse
 		default:
@@ -65,6 +68,7 @@ func ResultChanges(old, cur []*Result) []ResultChange {
 	order := []Change{Worse, Better, Added, Gone, StaysBad}
 	slices.SortStableFunc(changes, func(a, b ResultChange) int {
 		return cmp.Or(cmp.Compare(btoi(!a.Regressed()), btoi(!b.Regressed())),
+			cmp.Compare(btoi(!a.FarWorse()), btoi(!b.FarWorse())),
 			cmp.Compare(slices.Index(order, a.Change), slices.Index(order, b.Change)))
 	})
 	return changes
@@ -73,6 +77,20 @@ func ResultChanges(old, cur []*Result) []ResultChange {
 // Regressed reports whether the new run is worse for this: a value got worse, or is new and a finding.
 func (c *ResultChange) Regressed() bool {
 	return c.Change == Worse || c.Change == Added && c.New.Finding()
+}
+
+// FarWorse reports whether a finding in both got so much worse that it may be another one.
+func (c *ResultChange) FarWorse() bool { return c.Times >= farWorse }
+
+// Now is the reason of the new run, behind how much worse the value got; "" if it is gone.
+func (c *ResultChange) Now() string {
+	if c.New == nil {
+		return ""
+	}
+	if worse := worseText(c.Times); worse != "" {
+		return worse + ": " + c.New.Reason
+	}
+	return c.New.Reason
 }
 
 // Result is the new result or, of what is gone, the old one.
@@ -114,6 +132,10 @@ func (c *ResultChange) oldID() *int {
 func (c *ResultChange) MarshalJSON() ([]byte, error) {
 	r := c.Result()
 	old, cur := c.Verdicts()
+	var times *Number
+	if c.Times > 0 {
+		times = Num(c.Times)
+	}
 	return json.Marshal(struct {
 		Kind      string          `json:"kind"`
 		Change    Change          `json:"change"`
@@ -125,6 +147,108 @@ func (c *ResultChange) MarshalJSON() ([]byte, error) {
 		Target    string          `json:"target"`
 		Old       verdict.Verdict `json:"old_verdict"`
 		New       verdict.Verdict `json:"new_verdict"`
+		Times     *Number         `json:"times_worse,omitempty"`
 		Reason    string          `json:"reason"`
-	}{"result_change", c.Change, r.Capture, r.Op, r.ForwardID, c.oldID(), r.Phase, r.Target, old, cur, r.Reason})
+	}{"result_change", c.Change, r.Capture, r.Op, r.ForwardID, c.oldID(), r.Phase, r.Target, old, cur, times, r.Reason})
 }
+
+// A ChangeCount counts the changes between two runs.
+type ChangeCount struct {
+	Worse       int `json:"worse"`
+	Better      int `json:"better"`
+	Added       int `json:"new"`
+	NewFindings int `json:"new_findings"` // of Added
+	Gone        int `json:"gone"`
+	StaysBad    int `json:"still"`
+	FarWorse    int `json:"far_worse"` // of StaysBad
+	Same        int `json:"same"`
+}
+
+// CountChanges counts the changes of a run with so many results.
+func CountChanges(changes []ResultChange, results int) (n ChangeCount) {
+	for i := range changes {
+		c := &changes[i]
+		switch c.Change {
+		case Worse:
+			n.Worse++
+		case Better:
+			n.Better++
+		case Added:
+			n.Added++
+			n.NewFindings += btoi(c.Regressed())
+		case Gone:
+			n.Gone++
+		case StaysBad:
+			n.StaysBad++
+			n.FarWorse += btoi(c.FarWorse())
+		}
+	}
+	n.Same = results - n.Worse - n.Better - n.Added - n.StaysBad
+	return n
+}
+
+func (n ChangeCount) String() string {
+	found, far := "", ""
+	if n.NewFindings > 0 {
+		found = " (" + Count(n.NewFindings, "finding") + ")"
+	}
+	if n.FarWorse > 0 {
+		far = fmt.Sprintf(" (%d far worse)", n.FarWorse)
+	}
+	return fmt.Sprintf("%d worse, %d better, %d new%s, %d gone, %d findings in both%s, %d as good as before",
+		n.Worse, n.Better, n.Added, found, n.Gone, n.StaysBad, far, n.Same)
+}
+
+// LookedAtOther says what one of two runs was told about what to check and the other was not, and which operators only
+// one of them has values of. The runs have these names.
+func LookedAtOther(old, cur *Recording, oldName, curName string) (lines []string) {
+	only := func(a, b *Recording, name, other string) {
+		for _, s := range a.Summary.Settings {
+			line := ""
+			if t := b.Summary.Settings.Find(s.Name); t == nil {
+				line = fmt.Sprintf("only %s was made with %s %s %s (%s)", name, s.Kind, s.Name, s.Value, s)
+			} else if t.Value != s.Value && a == old {
+				line = fmt.Sprintf("%s: %s in %s (%s), %s in %s (%s)", s.Name, s.Value, name, s, t.Value, other, t)
+			}
+			if line != "" {
+				lines = append(lines, line)
+			}
+		}
+	}
+	only(old, cur, oldName, curName)
+	only(cur, old, curName, oldName)
+	if m, n := old.Summary.calls(), cur.Summary.calls(); m != n {
+		lines = append(lines, fmt.Sprintf("%s in %s, %d in %s", Count(m, "call"), oldName, n, curName))
+	}
+	return append(lines, onlyOps(old, cur, oldName, curName)...)
+}
+
+// onlyOps names the operators that only one of two runs has calls of.
+func onlyOps(old, cur *Recording, oldName, curName string) (lines []string) {
+	for _, x := range [][2]*Recording{{old, cur}, {cur, old}} {
+		calls := map[string]int{}
+		for name, o := range x[0].Summary.ops {
+			if x[1].Summary.ops[name] == nil {
+				for _, n := range o.Counts {
+					calls[name] += n
+				}
+			}
+		}
+		total, parts := tally(calls)
+		name := oldName
+		if x[0] == cur {
+			name = curName
+		}
+		if more := len(parts) - shownOnly; more > 0 {
+			parts = append(parts[:shownOnly], fmt.Sprintf("and %s", Count(more, "other op")))
+		}
+		if total > 0 {
+			lines = append(lines, fmt.Sprintf("only %s has %s of these ops: %s", name, Count(total, "call"),
+				strings.Join(parts, ", ")))
+		}
+	}
+	return lines
+}
+
+// shownOnly is how many operators are named that only one run has.
+const shownOnly = 8

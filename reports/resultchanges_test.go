@@ -35,3 +35,36 @@ func TestResultChanges(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestFarWorse: how much worse a finding of both runs got is told, by its largest error, the share of wrong elements,
+// or infinities and NaN.
+func TestFarWorse(t *testing.T) {
+	fail := func(ratio, most float64, wrong int, actual string) *Result {
+		all := 100
+		return &Result{Capture: "a", Op: "torch.mm", Phase: "forward", Target: "output[0]", Verdict: verdict.Fail,
+			BoundRatio: Num(ratio), MaxAbs: Num(most), Mismatch: &wrong, Numel: &all, Actual: json.RawMessage(actual),
+			Expected: json.RawMessage("2")}
+	}
+	for _, c := range []struct {
+		name     string
+		old, cur *Result
+		want     string
+		far      bool
+	}{
+		{"same", fail(5, 1, 1, "1"), fail(5, 1, 1, "1"), "", false},
+		{"another seed", fail(5, 1, 3, "1"), fail(12, 3, 4, "1"), "2.4 times worse: ", false},
+		{"error", fail(5, 1, 3, "1"), fail(500, 100, 3, "1"), "100 times worse: ", true},
+		{"beside zero", fail(5, 1, 3, "1"), fail(5e30, 1.1, 3, "1"), "", false},
+		{"larger data", fail(5, 1, 3, "1"), fail(5, 65536, 3, "1"), "", false},
+		{"share", fail(5, 1, 1, "1"), fail(5, 1, 64, "1"), "64 times worse: ", true},
+		{"nan", fail(5, 1, 1, "1"), fail(5, 1, 1, `"nan"`), "now infinite or NaN: ", true},
+		{"nan in both", fail(5, 1, 1, `"nan"`), fail(5, 1, 1, `"nan"`), "", false},
+		{"better", fail(500, 1, 64, "1"), fail(5, 1, 1, "1"), "", false},
+	} {
+		changes := ResultChanges([]*Result{c.old}, []*Result{c.cur})
+		n := CountChanges(changes, 1)
+		if got := changes[0].Now(); got != c.want || changes[0].FarWorse() != c.far || n.FarWorse != btoi(c.far) {
+			t.Errorf("%s: got %q, %v, %d", c.name, got, changes[0].FarWorse(), n.FarWorse)
+		}
+	}
+}

@@ -212,6 +212,16 @@ func (s *Summary) NotJudged() *Unjudged {
 	return all
 }
 
+// calls is the number of captures.
+func (s *Summary) calls() int {
+	s.endCapture()
+	n := 0
+	for _, k := range s.Captures {
+		n += k
+	}
+	return n
+}
+
 // Total is the number of results.
 func (s *Summary) Total() int {
 	n := 0

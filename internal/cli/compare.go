@@ -56,7 +56,7 @@ explains: those whose results are not much further apart than their inputs.`,
 			case o.rows:
 				return runCompareRows(cmd, a, &o, paths)
 			case o.results:
-				return a.compareResults(paths[0], paths[1], o.records, o.tables)
+				return a.compareResults(paths[0], paths[1], &o)
 			case o.times:
 				return a.compareTimes(paths[0], paths[1], o.resolution/100, o.threshold/100, o.records)
 			case comparesLogs(cmd.Context(), paths):
@@ -186,7 +186,7 @@ func (r *compareRun) open() (err error) {
 
 // begin begins the walk; noun is what is counted.
 func (r *compareRun) begin(noun string) {
-	r.out = r.a.compare("compare", noun, r.o.sort, r.o.tables, r.o.failOn, r.json)
+	r.out = r.a.compare("compare", noun, r.o.sort, r.o.tables, r.o.failOn.verdicts, r.json)
 	r.out.Settings = r.settings
 }
 

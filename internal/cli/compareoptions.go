@@ -2,16 +2,20 @@ package cli
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
 	"strings"
 
-	"github.com/optool/optool/step/pairs"
 	"github.com/spf13/cobra"
+
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/step/pairs"
 )
 
 type compareOptions struct {
 	selection
 	records    outputs
-	failOn     verdicts
+	failOn     failing
 	results    bool
 	rows       bool
 	tolerances toleranceFile
@@ -24,6 +28,39 @@ type compareOptions struct {
 	resolution float64
 	clock      clock
 }
+
+// A failing is the flag --fail-on of compare, which names verdicts and, with --results, changes.
+type failing struct {
+	verdicts verdicts
+	changes  []reports.Change
+}
+
+// failingChanges are the changes that it may name.
+var failingChanges = []reports.Change{reports.Worse, reports.Gone}
+
+func (v *failing) addFlag(cmd *cobra.Command) {
+	cmd.Flags().Var(v, "fail-on", "exit with 1 also for these `VERDICTS`: unsupported, mistrusted, skipped, warn; "+
+		"with --results for worse (findings of both runs that got far worse) or gone (values that only A has)")
+}
+
+func (v *failing) String() string { return v.verdicts.String() }
+
+// Type names the flag's values in the help.
+func (v *failing) Type() string { return "VERDICTS" }
+
+func (v *failing) Set(s string) error {
+	for name := range strings.SplitSeq(s, ",") {
+		if c := reports.Change(name); slices.Contains(failingChanges, c) {
+			v.changes = append(v.changes, c)
+		} else if err := v.verdicts.Set(name); err != nil {
+			return fmt.Errorf("%w or, with --results, of %v", err, failingChanges)
+		}
+	}
+	return nil
+}
+
+// on reports whether a number of such changes makes the run fail.
+func (v *failing) on(c reports.Change, n int) bool { return n > 0 && slices.Contains(v.changes, c) }
 
 // repro is the command line that compares one pair.
 func (o *compareOptions) repro(p pairs.Pair) string {
@@ -50,6 +87,8 @@ func (o *compareOptions) check(cmd *cobra.Command, paths []string) error {
 		return err
 	}
 	switch {
+	case len(o.failOn.changes) > 0 && !o.results:
+		return usageError("--fail-on %s needs --results", o.failOn.changes[0])
 	case o.rows && (o.results || o.times):
 		return usageError("--rows, --results and --time exclude each other")
 	case o.results && o.times:

@@ -14,8 +14,8 @@ import (
 const mostQuiet = 10
 
 // compareResults compares two runs of a comparison, value by value. It exits as report does for a new run that was cut
-// off, else with 1 if anything got worse or is new and a finding.
-func (a *app) compareResults(old, cur string, records outputs, tables bool) error {
+// off, else with 1 if anything got worse or is new and a finding, or is what --fail-on names.
+func (a *app) compareResults(old, cur string, o *compareOptions) error {
 	x, y, err := a.readRuns(old, cur, func(rec *reports.Recording) string {
 		if rec.Summary.Total() == 0 {
 			return "no results in it: want the file that --json made replay, compare, check or conformance write"
@@ -25,7 +25,7 @@ func (a *app) compareResults(old, cur string, records outputs, tables bool) erro
 	if err != nil {
 		return err
 	}
-	j, err := a.openRecords(records, a.run("none"))
+	j, err := a.openRecords(o.records, a.run("none"))
 	if err != nil {
 		return err
 	}
@@ -39,31 +39,43 @@ func (a *app) compareResults(old, cur string, records outputs, tables bool) erro
 	if err := errors.Join(x.Results.Err(), y.Results.Err(), x.Close(), y.Close()); err != nil {
 		return failed(err)
 	}
-	n := changeCounts{of: map[reports.Change]int{}}
 	for i := range changes {
-		n.add(&changes[i])
 		if err := j.write(&changes[i]); err != nil {
 			return failed(err)
 		}
 	}
-	n.same = y.Summary.Total() - n.of[reports.Worse] - n.of[reports.Better] - n.of[reports.Added] -
-		n.of[reports.StaysBad]
-	if err := a.listChanges(j.text(), changes, tables); err != nil {
+	n := reports.CountChanges(changes, y.Summary.Total())
+	others := reports.LookedAtOther(x, y, old, cur)
+	fmt.Fprintf(j.text(), "%s\n", n)
+	for _, line := range others {
+		fmt.Fprintln(j.text(), a.style().Wrap(reports.OneLine(line), 2))
+	}
+	if len(changes) > 0 {
+		fmt.Fprintln(j.text())
+	}
+	if err := a.listChanges(j.text(), changes, o.tables); err != nil {
 		return failed(err)
 	}
-	fmt.Fprintln(j.text(), n)
-	if others := x.Run.JudgedOther(&y.Run); len(others) > 0 {
-		a.warn("the runs did not judge the same: %s", strings.Join(others, ", "))
+	if len(changes) > 0 {
+		fmt.Fprintln(j.text(), n)
 	}
-	if err := errors.Join(j.write(n.record()), j.close()); err != nil {
+	if unlike := x.Run.JudgedOther(&y.Run); len(unlike) > 0 {
+		a.warn("the runs did not judge the same: %s", strings.Join(unlike, ", "))
+	}
+	last := struct {
+		Kind string `json:"kind"`
+		reports.ChangeCount
+		Unlike []string `json:"unlike"`
+	}{"summary", n, append([]string{}, others...)}
+	if err := errors.Join(j.write(last), j.close()); err != nil {
 		return failed(err)
 	}
 	switch {
-	case y.Summary.Total() == n.of[reports.Added]:
+	case y.Summary.Total() == n.Added:
 		return &exitError{ExitFailed, fmt.Errorf("%s, %s: no value is in both", old, cur)}
 	case y.Summary.Interrupted:
 		return exitWith(ExitInterrupted)
-	case n.of[reports.Worse]+n.newFindings > 0:
+	case n.Worse+n.NewFindings > 0 || o.failOn.on(reports.Worse, n.FarWorse) || o.failOn.on(reports.Gone, n.Gone):
 		return exitWith(ExitDiffers)
 	}
 	return nil
@@ -78,21 +90,18 @@ func (a *app) listChanges(w io.Writer, changes []reports.ResultChange, tables bo
 	list.Wrap()
 	for i := range changes {
 		c := &changes[i]
-		if c.Change == reports.StaysBad && a.quiet {
+		if c.Change == reports.StaysBad && a.quiet && !c.FarWorse() {
 			continue
 		}
-		r, reason := c.Result(), ""
+		r := c.Result()
 		if !r.Finding() && (c.Change == reports.Added || c.Change == reports.Gone) {
 			if quiet[c.Change]++; !tables && (a.quiet || quiet[c.Change] > mostQuiet) {
 				left[c.Change]++
 				continue
 			}
 		}
-		if c.New != nil {
-			reason = c.New.Reason
-		}
 		was, is := c.Verdicts()
-		if err := list.Add(string(c.Change), r.Op, c.ID(), r.Target, string(was), string(is), reason); err != nil {
+		if err := list.Add(string(c.Change), r.Op, c.ID(), r.Target, string(was), string(is), c.Now()); err != nil {
 			return err
 		}
 	}
@@ -104,37 +113,4 @@ func (a *app) listChanges(w io.Writer, changes []reports.ResultChange, tables bo
 			left[reports.Added], left[reports.Gone])
 	}
 	return nil
-}
-
-// changeCounts counts the changes between two runs.
-type changeCounts struct {
-	of          map[reports.Change]int
-	newFindings int
-	same        int
-}
-
-func (n *changeCounts) add(c *reports.ResultChange) {
-	n.of[c.Change]++
-	if c.Change == reports.Added && c.Regressed() {
-		n.newFindings++
-	}
-}
-
-func (n changeCounts) String() string {
-	found := ""
-	if n.newFindings > 0 {
-		found = " (" + reports.Count(n.newFindings, "finding") + ")"
-	}
-	return fmt.Sprintf("%d worse, %d better, %d new%s, %d gone, %d findings in both, %d as good as before",
-		n.of[reports.Worse], n.of[reports.Better], n.of[reports.Added], found, n.of[reports.Gone],
-		n.of[reports.StaysBad], n.same)
-}
-
-// record is the last line of JSON.
-func (n changeCounts) record() map[string]any {
-	return map[string]any{
-		"kind": "summary", "worse": n.of[reports.Worse], "better": n.of[reports.Better],
-		"new": n.of[reports.Added], "new_findings": n.newFindings, "gone": n.of[reports.Gone],
-		"still": n.of[reports.StaysBad], "same": n.same,
-	}
 }
