@@ -309,12 +309,13 @@ func (p *part) collect(s *site, sides map[int]*side) {
 		}
 		g := p.grads[a.name]
 		if g == nil {
-			g = &gradient{names: map[int]string{}, sum: map[int]*array{}, value: map[int]*array{}}
+			g = &gradient{names: map[int]string{}, address: map[int]uint64{}, sum: map[int]*array{},
+				value: map[int]*array{}}
 			p.grads[a.name] = g
 			p.order = append(p.order, a.name)
 		}
 		for _, r := range p.ranks {
-			g.names[r] = sides[r].ins[i].name
+			g.names[r], g.address[r] = sides[r].ins[i].name, sides[r].ins[i].address
 			g.value[r] = sides[r].ins[i].array
 			if g.sum[r] == nil {
 				g.sum[r] = values[r]
@@ -328,10 +329,11 @@ func (p *part) collect(s *site, sides map[int]*side) {
 
 // A gradient is what the calls gave one parameter.
 type gradient struct {
-	names map[int]string // by rank: experts have others
-	value map[int]*array
-	sum   map[int]*array
-	calls []contribution
+	names   map[int]string // by rank: experts have others
+	address map[int]uint64
+	value   map[int]*array
+	sum     map[int]*array
+	calls   []contribution
 	// read is the gradient that the first rank's update reads.
 	read   *array
 	update *step.Call

@@ -27,6 +27,9 @@ type tail struct {
 	scalings  []exchanged
 	norms     bool
 	flat      []flatCall
+	at        map[uint64]string // the parameters with gradients, by address
+	shape     map[string][]int  // of these
+	writes    map[string][]write
 }
 
 // An exchanged is a call behind the backward pass and the largest value that it reads.
@@ -37,12 +40,13 @@ type exchanged struct {
 
 // tailOf reads what a rank does behind its backward pass.
 func (p *part) tailOf(rank int) *tail {
-	t := &tail{updates: map[string][]update{}, others: map[string]map[uint64]*array{}}
-	for _, s := range p.tail {
-		c := s.calls[rank]
-		if c == nil {
-			continue
-		}
+	t := &tail{updates: map[string][]update{}, others: map[string]map[uint64]*array{}, at: map[uint64]string{},
+		shape: map[string][]int{}, writes: map[string][]write{}}
+	for _, n := range p.order {
+		g := p.grads[n]
+		t.at[g.address[rank]], t.shape[g.names[rank]] = g.names[rank], g.value[rank].shape
+	}
+	for _, c := range p.tailCalls(rank) {
 		t.norms = t.norms || strings.Contains(c.Op, "norm") ||
 			method(c.Op) == "sqrt" && len(c.Outputs) == 1 && numel(c.Outputs[0].Shape) == 1
 		d, err := p.checker.load(c)
@@ -51,6 +55,7 @@ func (p *part) tailOf(rank int) *tail {
 		}
 		t.flat = append(t.flat, flatOf(c, d))
 		t.noteUpdates(c, d)
+		t.noteWrites(c, d)
 		largest := t.noteOthers(d)
 		switch m := method(c.Op); {
 		case isExchange(c.Op):
@@ -60,6 +65,17 @@ func (p *part) tailOf(rank int) *tail {
 		}
 	}
 	return t
+}
+
+// tailCalls are the calls of a rank behind its backward pass, in its order.
+func (p *part) tailCalls(rank int) (out []*step.Call) {
+	for _, s := range p.tail {
+		if c := s.calls[rank]; c != nil {
+			out = append(out, c)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *step.Call) int { return cmp.Compare(a.Order, b.Order) })
+	return out
 }
 
 // noteUpdates notes what a call reads and makes of parameters.
@@ -169,6 +185,7 @@ func (p *part) parameters() {
 	p.flats(tails, factors, verdicts)
 	p.report(tails, verdicts)
 	p.notUpdated(tails)
+	p.passedOn(tails)
 	p.apart(tails, verdicts)
 }
 

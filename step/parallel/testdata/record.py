@@ -178,10 +178,18 @@ def owner(rank, name, directory):
         F.linear(F.gelu(F.linear(x, model.up)), model.down).square().mean().backward()
         for p in parameters:
             dist.all_reduce(p.grad)
-            p.grad.div_(1 if name == "owner-sum" else 2)
-        optimizer.step()
+            p.grad.div_({"owner-sum": 1, "owner-quarter": 4}.get(name, 2))
+        if name in ("owner-clip", "owner-alone", "owner-quarter"):
+            squares = parameters[rank].grad.square().sum()
+            if name != "owner-alone":
+                dist.all_reduce(squares)
+            parameters[rank].grad.mul_((0.01 / squares.sqrt()).clamp(max=1))
+        if name != "owner-stale":
+            optimizer.step()
         for i, p in enumerate(parameters):
-            dist.broadcast(p.detach(), i)
+            dist.broadcast(p.detach(), 0 if name == "owner-source" else i)
+        if name == "owner-stale":
+            optimizer.step()
 
 
 def clip(rank, name, directory):
