@@ -891,7 +891,7 @@ func TestCausesOfResults(t *testing.T) {
 				return v[i]
 			}
 			return math.Log1p(math.Exp(v[i]))
-		}), "wrong only where self is above 0.1"},
+		}), "where self is above 0.1, it is computed as self"},
 		{"torch.tanh", []value.Value{x}, edited(x, func(i int, v []float64) float64 {
 			return v[i] * (27 + v[i]*v[i]) / (27 + 9*v[i]*v[i])
 		}), "another function of self, wrong by up to 2.6 % where it is -1.476: an approximation that is too coarse?"},

@@ -47,6 +47,15 @@ func TestCausesOfGenerators(t *testing.T) {
 		rms += tensor.At[float64](coarse, i) * tensor.At[float64](coarse, i) / 1200
 	}
 	rms = math.Sqrt(rms)
+	tiny := edited(a, func(i int, v []float64) float64 { return v[i] / 1024 })
+	whole := func(from, to int) *tensor.Tensor {
+		v := make([]int64, 300)
+		for i := range v {
+			v[i] = int64(from + r.IntN(to-from))
+		}
+		return tensor.New(tensor.Int64, []int{300}, v)
+	}
+	wholes, divisors := whole(-50, 50), whole(3, 9)
 	normed := []value.Value{m, value.NewList(int64(30)), gains}
 	for _, tc := range []struct {
 		want string
@@ -122,6 +131,19 @@ func TestCausesOfGenerators(t *testing.T) {
 			func(i int, _ []float64) float64 {
 				x := tensor.At[float64](a, i)
 				return x - math.Floor(x)
+			}},
+		{"it is computed as self * tanh(exp(self))", "torch.nn.functional.mish", []value.Value{a}, nil,
+			func(i int, _ []float64) float64 {
+				x := tensor.At[float64](a, i)
+				return x * math.Tanh(math.Exp(x))
+			}},
+		{"it is computed as exp(self) - 1", "torch.expm1", []value.Value{tiny}, nil,
+			func(i int, _ []float64) float64 {
+				return float64(float32(math.Exp(tensor.At[float64](tiny, i)))) - 1
+			}},
+		{"it is computed as trunc(self / other)", "torch.floor_divide", []value.Value{wholes, divisors}, nil,
+			func(i int, _ []float64) float64 {
+				return math.Trunc(tensor.At[float64](wholes, i) / tensor.At[float64](divisors, i))
 			}},
 		{"the largest of self along dimension 1 is subtracted", "torch.logsumexp", []value.Value{m, int64(1)}, nil,
 			func(i int, v []float64) float64 {

@@ -23,8 +23,6 @@ type Finding struct {
 	Profiles []*Profile // of values that are wrong
 	// Explain finds the causes until a deadline, and the profiles, of the first of so many findings; nil if nobody can.
 	Explain func(until time.Time, findings int) Explained
-	// Short says that a cause was not looked for to the end.
-	Short bool
 	// FailsRun says that the run fails because of the worst verdict, which is no finding otherwise.
 	FailsRun bool
 
@@ -60,17 +58,22 @@ type Cause struct {
 	Share *Number `json:"share,omitempty"`
 	// Pattern says that nothing reproduces the value: Text is what its errors depend on.
 	Pattern bool `json:"pattern,omitempty"`
+	// Unfinished says of a Pattern that the search for a cause ended before all mistakes were tried.
+	Unfinished bool `json:"unfinished,omitempty"`
 }
 
 // Label is what stands before a cause: whether it is one.
 func (c *Cause) Label() string {
-	if c.Pattern {
+	if c.Pattern && !c.Unfinished {
 		return "pattern"
 	}
 	return "cause"
 }
 
 func (c *Cause) String() string {
+	if c.Unfinished {
+		return c.Text
+	}
 	if c.Pattern {
 		return targetsText(c.Targets) + " is " + c.Text
 	}
@@ -133,12 +136,15 @@ func (f *Finding) Compared() bool {
 // where the style wants tables, op_tools' table.
 func (f *Finding) Write(w io.Writer, st Style) error { return f.write(w, st, "", false) }
 
-// NotSearched says of a finding without a cause that none was looked for to the end; "" of others.
-func NotSearched(found []Cause, short bool) string {
+// Searched are the causes of a value of a call that were found. If there is none, and the search was cut short, that is
+// said in the place of one.
+func Searched(found []Cause, short bool, of *Result) []Cause {
 	if !short || slices.ContainsFunc(found, func(c Cause) bool { return !c.Pattern }) {
-		return ""
+		return found
 	}
-	return "not searched to the end, to save time; `optool explain` searches on"
+	return append(found, Cause{Capture: of.Capture, Op: of.Op, ForwardID: of.ForwardID, Targets: []string{of.Target},
+		Text:    "not searched to the end, to save time; `optool explain` searches on",
+		Pattern: true, Unfinished: true})
 }
 
 // writeCauses prints the first causes, a line each.
@@ -146,9 +152,6 @@ func (f *Finding) writeCauses(w io.Writer, st Style) {
 	for i := range f.Causes[:min(len(f.Causes), shownCauses)] {
 		text := st.Wrap(OneLine(f.Causes[i].String()), findingIndent)
 		fmt.Fprintf(w, "  %-8s %s\n", f.Causes[i].Label(), st.Bold(text))
-	}
-	if text := NotSearched(f.Causes, f.Short); text != "" {
-		fmt.Fprintf(w, "  %-8s %s\n", "cause", st.Wrap(text, findingIndent))
 	}
 }
 
@@ -161,7 +164,7 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 	head := strings.ToUpper(string(worst)) + "  "
 	fmt.Fprintf(&b, "%s%s\n", st.Paint(worst, head), st.Bold(st.Wrap(OneLine(first.Title()), len(head))))
 	f.writeCauses(&b, st)
-	if len(f.Causes) == 0 {
+	if !slices.ContainsFunc(f.Causes, func(c Cause) bool { return !c.Unfinished }) {
 		for _, p := range f.Profiles {
 			if len(p.Where) > 0 {
 				text := OneLine(p.Target + ", " + strings.Join(p.Where, "; "))

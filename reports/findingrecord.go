@@ -29,6 +29,9 @@ type FindingRecord struct {
 	Side     string `json:"side,omitempty"`  // of two runs: this, or against
 	Phase    string `json:"phase,omitempty"` // forward or backward, of a step
 	Cause    string `json:"cause,omitempty"` // the likeliest mistake that reproduces the value
+	// Unfinished says that no cause was found and that the search ended before all mistakes were tried.
+	Unfinished bool `json:"unfinished,omitempty"`
+
 	Reason   string `json:"reason"`
 	Parallel string `json:"parallel,omitempty"` // of what ranks do together: the kind of mistake
 	Ranks    []int  `json:"ranks,omitempty"`

@@ -42,7 +42,8 @@ func (t *Trace) explain(opt Options) {
 			return err
 		})
 		budget.Spend(allowed.Took)
-		f.Short = allowed.Short
+		f.Causes = reports.Searched(f.Causes, allowed.Short, &reports.Result{Capture: f.Call.Entry.Rel, Op: f.Call.Op,
+			Target: f.Target})
 	}
 }
 

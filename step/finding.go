@@ -30,8 +30,6 @@ type Finding struct {
 	Reason string
 	// Causes are mistakes that reproduce the value, of Wrong, the likeliest first.
 	Causes []reports.Cause
-	// Short says that a cause was not looked for to the end.
-	Short bool
 	// Parallel, of what the ranks do together, says what kind of mistake it is; Ranks are those that it is about.
 	Parallel string
 	Ranks    []int

@@ -174,6 +174,7 @@ func (f *Finding) Record() *reports.FindingRecord {
 	if len(f.Causes) > 0 && !f.Causes[0].Pattern {
 		r.Cause = f.Causes[0].Text
 	}
+	r.Unfinished = slices.ContainsFunc(f.Causes, func(c reports.Cause) bool { return c.Unfinished })
 	return r
 }
 

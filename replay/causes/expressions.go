@@ -17,39 +17,60 @@ type function struct {
 	f    func(x float64) float64
 }
 
-// functions are those of one number that kernels are made of. The first changes nothing.
-var functions = []function{
-	{"%s", func(x float64) float64 { return x }},
-	{"abs(%s)", math.Abs},
-	{"square(%s)", func(x float64) float64 { return x * x }},
-	{"sqrt(%s)", math.Sqrt},
-	{"-(%s)", func(x float64) float64 { return -x }},
-	{"relu(%s)", func(x float64) float64 { return max(x, 0) }},
-	{"sigmoid(%s)", func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }},
-	{"tanh(%s)", math.Tanh},
-	{"silu(%s)", func(x float64) float64 { return x / (1 + math.Exp(-x)) }},
-	{"gelu(%s)", func(x float64) float64 { return x * (1 + math.Erf(x/math.Sqrt2)) / 2 }},
-	{"exp(%s)", math.Exp},
-	{"log(%s)", math.Log},
-	{"floor(%s)", math.Floor},
-	{"ceil(%s)", math.Ceil},
-	{"trunc(%s)", math.Trunc},
-	{"round(%s), ties away from zero", math.Round},
-	{"atan(%s)", math.Atan},
-	{"sign(%s)", func(x float64) float64 {
-		switch {
-		case x > 0:
-			return 1
-		case x < 0:
-			return -1
-		}
-		return x
-	}},
-	{"%s + 0.5", func(x float64) float64 { return x + 0.5 }},
-	{"%s + 1", func(x float64) float64 { return x + 1 }},
-	{"1 - (%s)", func(x float64) float64 { return 1 - x }},
-	{"1 / (%s)", func(x float64) float64 { return 1 / x }},
+// functions are those of one number that kernels are made of, each step rounded. The first changes nothing.
+func functions(round func(float64) float64) []function {
+	exp := func(x float64) float64 { return round(math.Exp(x)) }
+	all := []function{
+		{"%s", func(x float64) float64 { return x }},
+		{"-(%s)", func(x float64) float64 { return -x }},
+		{"abs(%s)", math.Abs},
+		{"square(%s)", func(x float64) float64 { return x * x }},
+		{"cube(%s)", func(x float64) float64 { return x * x * x }},
+		{"sqrt(%s)", math.Sqrt},
+		{"relu(%s)", func(x float64) float64 { return max(x, 0) }},
+		{"sigmoid(%s)", func(x float64) float64 { return 1 / (1 + exp(-x)) }},
+		{"tanh(%s)", math.Tanh},
+		{"silu(%s)", func(x float64) float64 { return x / (1 + exp(-x)) }},
+		{"gelu(%s)", func(x float64) float64 { return x * (1 + math.Erf(x/math.Sqrt2)) / 2 }},
+		{"exp(%s)", math.Exp},
+		{"log(%s)", math.Log},
+		{"sin(%s)", math.Sin},
+		{"cos(%s)", math.Cos},
+		{"atan(%s)", math.Atan},
+		{"gamma(%s)", math.Gamma},
+		{"floor(%s)", math.Floor},
+		{"ceil(%s)", math.Ceil},
+		{"trunc(%s)", math.Trunc},
+		{"round(%s)", math.RoundToEven},
+		{"round(%s), ties away from zero", math.Round},
+		{"sign(%s)", sign},
+		{"%s + 0.5", func(x float64) float64 { return x + 0.5 }},
+		{"%s / 2", func(x float64) float64 { return x / 2 }},
+		{"%s + 1", func(x float64) float64 { return x + 1 }},
+		{"%s - 1", func(x float64) float64 { return x - 1 }},
+		{"1 - (%s)", func(x float64) float64 { return 1 - x }},
+		{"1 / (%s)", func(x float64) float64 { return 1 / x }},
+	}
+	for i, f := range all {
+		all[i].f = func(x float64) float64 { return round(f.f(x)) }
+	}
+	return all
 }
+
+func sign(x float64) float64 {
+	switch {
+	case x > 0:
+		return 1
+	case x < 0:
+		return -1
+	}
+	return x
+}
+
+// single rounds as arithmetic in float32 does, in which kernels of fewer bits compute, too.
+func single(x float64) float64 { return float64(float32(x)) }
+
+func exactly(x float64) float64 { return x }
 
 // pairings are what is made of two numbers.
 var pairings = []struct {
@@ -89,137 +110,421 @@ func bracketed(x string) string {
 
 // An expression is what is made of one or two operands, element for element.
 type expression struct {
-	text string
+	text func() string
 	f    func(x, y float64) float64
 }
 
-// expressions are those of operands of these names. Of one, they are a function of a function of it, or two functions
-// of it together. Of two, they are both under one function, or one of them, and what is made of both under another.
-func expressions(x, y string) iter.Seq[expression] {
-	return func(yield func(expression) bool) {
-		if y == "" {
-			for _, g := range functions {
-				for _, f := range functions {
-					if !yield(expression{fmt.Sprintf(f.text, fmt.Sprintf(g.text, x)),
-						func(x, _ float64) float64 { return f.f(g.f(x)) }}) {
-						return
-					}
-				}
-				for _, p := range pairings {
-					if !yield(expression{paired(p.text, x, fmt.Sprintf(g.text, x)),
-						func(x, _ float64) float64 { return p.f(x, g.f(x)) }}) {
-						return
-					}
+// expressions are those of one operand or two, whose steps are rounded. Of one, they are up to three functions one
+// after the other, or two of it together under another. Of two, they are one function of each together, or both under
+// one function, or one of them, and what is made of both under another. Functions that change nothing are left out.
+func expressions(of []knownValue, round func(float64) float64, changed func(function) bool) iter.Seq[expression] {
+	all := functions(round)
+	all = slices.Concat(all[:1], slices.DeleteFunc(all[1:], func(f function) bool { return !changed(f) }))
+	x := of[0].text
+	if len(of) == 1 {
+		return func(yield func(expression) bool) { _ = chained(all, x, yield) && ofOne(all, x, round, yield) }
+	}
+	return func(yield func(expression) bool) { _ = ofTwo(all, x, of[1].text, round, yield) }
+}
+
+// chained are functions one after the other.
+func chained(all []function, x string, yield func(expression) bool) bool {
+	apply := func(fs ...function) expression {
+		return expression{func() string {
+			text := x
+			for _, f := range fs {
+				text = fmt.Sprintf(f.text, text)
+			}
+			return text
+		}, func(x, _ float64) float64 {
+			for _, f := range fs {
+				x = f.f(x)
+			}
+			return x
+		}}
+	}
+	for _, g := range all {
+		if !yield(apply(g)) {
+			return false
+		}
+	}
+	for _, g := range all[1:] {
+		for _, f := range all[1:] {
+			if !yield(apply(g, f)) {
+				return false
+			}
+		}
+	}
+	for _, h := range all[1:] {
+		for _, g := range all[1:] {
+			for _, f := range all[1:] {
+				if !yield(apply(h, g, f)) {
+					return false
 				}
 			}
-			return
+		}
+	}
+	return true
+}
+
+// ofOne are two functions of one operand together, under another one.
+func ofOne(all []function, x string, round func(float64) float64, yield func(expression) bool) bool {
+	for k, f := range all {
+		if k > 1 && k < len(all)-1 {
+			continue // itself, negated, or its reciprocal
 		}
 		for _, p := range pairings {
-			for i, g := range functions {
-				both := expression{paired(p.text, fmt.Sprintf(g.text, x), fmt.Sprintf(g.text, y)),
-					func(x, y float64) float64 { return p.f(g.f(x), g.f(y)) }}
-				for _, f := range functions {
-					if !yield(expression{fmt.Sprintf(f.text, both.text),
-						func(x, y float64) float64 { return f.f(both.f(x, y)) }}) {
-						return
+			for _, g := range all {
+				for _, h := range all {
+					if !yield(expression{func() string {
+						return fmt.Sprintf(f.text, paired(p.text, fmt.Sprintf(g.text, x), fmt.Sprintf(h.text, x)))
+					}, func(x, _ float64) float64 { return f.f(round(p.f(g.f(x), h.f(x)))) }}) {
+						return false
 					}
 				}
-				if i > 0 && !(yield(expression{paired(p.text, x, fmt.Sprintf(g.text, y)),
-					func(x, y float64) float64 { return p.f(x, g.f(y)) }}) &&
-					yield(expression{paired(p.text, fmt.Sprintf(g.text, x), y),
-						func(x, y float64) float64 { return p.f(g.f(x), y) }})) {
-					return
+			}
+		}
+	}
+	for _, p := range pairings {
+		for _, g := range all[1:] {
+			for _, h := range all[1:] {
+				if !yield(expression{func() string {
+					return paired(p.text, x, fmt.Sprintf(h.text, fmt.Sprintf(g.text, x)))
+				}, func(x, _ float64) float64 { return round(p.f(x, h.f(g.f(x)))) }}) {
+					return false
 				}
 			}
 		}
 	}
+	return true
 }
 
-// expressed are results that are another function of the operands, element for element: of one, of two, or of the
-// halves of one.
+func ofTwo(all []function, x, y string, round func(float64) float64, yield func(expression) bool) bool {
+	for _, p := range pairings {
+		for _, f := range all {
+			if !yield(expression{func() string { return fmt.Sprintf(f.text, paired(p.text, x, y)) },
+				func(x, y float64) float64 { return f.f(round(p.f(x, y))) }}) {
+				return false
+			}
+		}
+	}
+	for _, p := range pairings {
+		join := func(f, g, h function) bool {
+			return yield(expression{func() string {
+				return fmt.Sprintf(f.text, paired(p.text, fmt.Sprintf(g.text, x), fmt.Sprintf(h.text, y)))
+			}, func(x, y float64) float64 { return f.f(round(p.f(g.f(x), h.f(y)))) }})
+		}
+		for _, g := range all {
+			for _, h := range all {
+				if !join(all[0], g, h) {
+					return false
+				}
+			}
+			for _, f := range all[1:] {
+				if !join(f, g, g) || !join(f, all[0], g) || !join(f, g, all[0]) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// expressed are results, or first gradients, that are another function of the operands, element for element: of one, of
+// two, of the halves of one, or of one where it is beyond some number. A gradient is the incoming one times that.
 func (c *Search) expressed(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
-		got, want := c.wrongResult(fails)
-		if got == nil || got.Numel() < leastInNarrow {
+		e := c.expressible(&fails[0])
+		if e == nil {
 			return
 		}
-		target := fails[0].Target
-		for _, pair := range c.pairs(got.Shape) {
-			y, name := pair[0].t, ""
-			if len(pair) > 1 {
-				y, name = pair[1].t, pair[1].text
+		for _, pair := range c.pairs(e) {
+			if !c.expressedBy(e, pair, nil, yield) {
+				return
 			}
-			var v [4][]float64
-			if c.Guard(func() error {
-				for i, t := range []*tensor.Tensor{got, want, pair[0].t, y} {
-					v[i] = sample(t)
-				}
-				return nil
-			}) != nil {
+		}
+		for _, pair := range c.pairs(e) {
+			var where *region
+			if c.Guard(func() error { where = regionOf(pair[0].t, e.got, e.want); return nil }) != nil || where == nil {
 				continue
 			}
-			n := 0
-			for e := range expressions(pair[0].text, name) {
-				if n++; !expresses(e.f, v[0], v[1], v[2], v[3], got.DType) {
-					continue
-				}
-				if !yield(Mistake{Text: "it is computed as " + e.text, Rounds: true, Cost: math.Log2(float64(n)),
-					Make: c.altering(func(of string, t *tensor.Tensor) *tensor.Tensor {
-						if of != target || !slices.Equal(t.Shape, pair[0].t.Shape) {
-							return t
-						}
-						return opdef.ZipN(t.DType, t.Shape, func(dst []float64, src [][]float64) {
-							for i := range dst {
-								dst[i] = e.f(src[0][i], src[1][i])
-							}
-						}, pair[0].t, y)
-					})}) {
-					return
-				}
+			if !c.expressedBy(e, pair, where, yield) {
+				return
 			}
 		}
 	}
 }
 
-// pairs are the operands that have, or are broadcast to, the shape of a result: one of them, two, or the halves of one.
-func (c *Search) pairs(shape []int) (out [][]knownValue) {
+// expressedBy yields the expressions of some operands that a value is, there or everywhere; it is false when no more
+// are wanted.
+func (c *Search) expressedBy(e *expressible, of []knownValue, where *region, yield func(Mistake) bool) bool {
+	x, y := of[0], of[len(of)-1]
+	var v elementwise
+	if c.Guard(func() error { v = e.sampled(x.t, y.t, where); return nil }) != nil {
+		return true
+	}
+	n := 0
+	for _, a := range arithmetics(e.got.DType) {
+		for f := range expressions(of, a.round, v.changed) {
+			if n++; !v.are(f.f, e.got.DType) {
+				continue
+			}
+			text := e.text(f.text(), v.whole(f.f)) + a.text
+			cost := math.Log2(float64(n))
+			if where != nil {
+				text, cost = fmt.Sprintf("where %s is %s, %s", x.text, where, text), cost+regionBits
+			}
+			if !yield(Mistake{Text: text, Rounds: true, Cost: cost, Like: "expression", Unfitted: true,
+				Make: c.altering(e.made(f.f, x.t, y.t, where))}) {
+				return false
+			}
+		}
+	}
+	c.Work.Elements(tried * n)
+	return !c.Work.Over()
+}
+
+// whole reports whether f of the operands is a whole number everywhere.
+func (v *elementwise) whole(f func(x, y float64) float64) bool {
+	for i, x := range v.x {
+		if z := f(x, v.y[i]); z != math.Trunc(z) {
+			return false
+		}
+	}
+	return true
+}
+
+func (e *expressible) text(expression string, whole bool) string {
+	switch {
+	case e.up != nil:
+		return "it is the incoming gradient times " + expression
+	case e.got.DType.IsIntegral() && !whole:
+		return "it is computed as trunc(" + expression + ")"
+	}
+	return "it is computed as " + expression
+}
+
+// tried is at how many elements an expression is looked at, about.
+const tried = 4
+
+// An expressible is a value that may be an expression: a result, or a gradient with the incoming one.
+type expressible struct {
+	target    string
+	got, want *tensor.Tensor
+	up        *tensor.Tensor // the incoming gradient, nil of a result
+}
+
+func (c *Search) expressible(r *Wrong) *expressible {
+	got, want, ok := r.Pair()
+	if !ok || got.DType.IsComplex() || !slices.Equal(got.Shape, want.Shape) || got.Numel() > largestOperand ||
+		got.Numel() < leastInNarrow {
+		return nil
+	}
+	e := &expressible{target: r.Target, got: got, want: want}
+	if c.Guard(func() error { ok = e.telling(); return nil }) != nil || !ok {
+		return nil
+	}
+	if r.Backward() {
+		if len(c.Incoming) == 0 || !slices.Equal(c.Incoming[0].Shape, got.Shape) || !got.DType.IsFloat() {
+			return nil
+		}
+		e.up = c.Incoming[0]
+	}
+	return e
+}
+
+// telling reports whether the wrong elements are not all the same or few numbers, which many expressions are by chance,
+// and are no multiple of those due, of which the factor says more.
+func (e *expressible) telling() bool {
+	if !e.got.DType.IsFloat() {
+		return true
+	}
+	x, y := sample(e.got), sample(e.want)
+	some, factor, multiples := map[float64]bool{}, multiple(x, y), true
+	for i := range x {
+		if near := 4 * e.got.DType.Eps() * math.Abs(y[i]); !alike(x[i], y[i]) && !(math.Abs(x[i]-y[i]) <= near) {
+			some[x[i]] = true
+		}
+		multiples = multiples && math.Abs(x[i]-factor*y[i]) <= 4*e.got.DType.Eps()*math.Abs(x[i])
+	}
+	return len(some) >= leastInPart && !multiples || slices.ContainsFunc(x, func(x float64) bool {
+		return math.IsInf(x, 0)
+	})
+}
+
+// arithmetics are those in which results of a dtype may be computed.
+func arithmetics(dt tensor.DType) []struct {
+	text  string
+	round func(float64) float64
+} {
+	type arithmetic = struct {
+		text  string
+		round func(float64) float64
+	}
+	switch {
+	case dt == tensor.Float64:
+		return []arithmetic{{"", exactly}}
+	case dt.IsFloat():
+		return []arithmetic{{"", single}}
+	}
+	return []arithmetic{{"", exactly}, {" in float32", single}}
+}
+
+// stored is a number as a dtype holds it.
+func stored(dt tensor.DType, x float64) float64 {
+	switch {
+	case dt.IsFloat():
+		return dt.Round(x)
+	case dt == tensor.Bool:
+		return float64(btoi(x != 0))
+	}
+	return math.Trunc(x)
+}
+
+// made is the alteration that makes an expression of a value, there or everywhere.
+func (e *expressible) made(f func(x, y float64) float64, x, y *tensor.Tensor, where *region) Alteration {
+	of := []*tensor.Tensor{nil, x, y}
+	if e.up != nil {
+		of = append(of, e.up)
+	}
+	return func(target string, t *tensor.Tensor) *tensor.Tensor {
+		if target != e.target || !slices.Equal(t.Shape, x.Shape) {
+			return t
+		}
+		of := append([]*tensor.Tensor{t}, of[1:]...)
+		return opdef.ZipN(t.DType, t.Shape, func(dst []float64, src [][]float64) {
+			for i := range dst {
+				if dst[i] = src[0][i]; where != nil && !where.holds(src[1][i]) {
+					continue
+				}
+				dst[i] = f(src[1][i], src[2][i])
+				if e.up != nil {
+					dst[i] *= src[3][i]
+				}
+				dst[i] = stored(t.DType, dst[i])
+			}
+		}, of...)
+	}
+}
+
+// elementwise are some elements of a value, with those of operands and, for a gradient, the incoming one.
+type elementwise struct{ got, want, x, y, up []float64 }
+
+func (e *expressible) sampled(x, y *tensor.Tensor, where *region) elementwise {
+	v := elementwise{got: sample(e.got), want: sample(e.want), x: sample(x), y: sample(y)}
+	all := []*[]float64{&v.got, &v.want, &v.x, &v.y}
+	if e.up != nil {
+		v.up = sample(e.up)
+		all = append(all, &v.up)
+	}
+	if where != nil {
+		at := slices.Clone(v.x)
+		for _, s := range all {
+			kept := (*s)[:0]
+			for i, a := range at {
+				if where.holds(a) {
+					kept = append(kept, (*s)[i])
+				}
+			}
+			*s = kept
+		}
+	}
+	return v
+}
+
+// changed reports whether a function changes some of the first operand's elements, if by little.
+func (v *elementwise) changed(f function) bool {
+	return slices.ContainsFunc(v.x, func(x float64) bool { return !alike(x, f.f(x)) && !(math.Abs(f.f(x)/x-1) < 1e-2) })
+}
+
+// pairs are what a value may be an expression of: operands that have, or are broadcast to, its shape, one of them, two,
+// or the halves of one; an operand and a number; an operand and, for a gradient, the result.
+func (c *Search) pairs(e *expressible) (out [][]knownValue) {
 	var fit []knownValue
-	for _, a := range c.operands() {
+	shape := e.got.Shape
+	for _, a := range c.readable() {
 		t := a.Tensor
+		if t.DType.IsComplex() {
+			continue
+		}
 		if x, err := t.Expand(shape...); err == nil && slices.Equal(x.Shape, shape) && t.Numel() > 1 {
 			fit = append(fit, knownValue{argName(a), x})
 			continue
 		}
-		for d, n := range t.Shape {
-			if len(t.Shape) != len(shape) || n != 2*shape[d] {
-				continue
-			}
-			x, y := t.Slice(d, 0, n/2, 1), t.Slice(d, n/2, n/2, 1)
-			even, odd := t.Slice(d, 0, n/2, 2), t.Slice(d, 1, n/2, 2)
-			if slices.Equal(x.Shape, shape) {
-				name := argName(a)
-				out = append(out, []knownValue{{"the first half of " + name, x}, {"the second half of " + name, y}},
-					[]knownValue{{"the even indices of " + name, even}, {"the odd indices of " + name, odd}})
+		out = append(out, halves(a, shape)...)
+	}
+	var others []knownValue
+	for _, a := range c.Bound.Arguments() {
+		if x, ok := numberOf(a.Python()); ok && x != 0 && len(others) < mostNumbers {
+			if t, err := tensor.Full(tensor.Float64, []int{1}, x).Expand(shape...); err == nil {
+				others = append(others, knownValue{a.Name, t})
 			}
 		}
 	}
+	if e.up != nil && c.Ran != nil && len(c.Ran.Outs) == 1 && slices.Equal(c.Ran.Outs[0].Shape, shape) {
+		others = append(others, knownValue{"the result", c.Ran.Outs[0]})
+	}
 	switch len(fit) {
-	case 1:
-		out = append(out, fit)
 	case 2:
-		out = append(out, fit, fit[:1], fit[1:])
+		out = append(out, fit)
+		fallthrough
+	case 1:
+		for i := range fit {
+			out = append(out, fit[i:i+1])
+		}
+	default:
+		return out
+	}
+	for i, o := range others {
+		if e.up != nil && i == len(others)-1 {
+			out = append(out, others[i:])
+		}
+		for _, x := range fit {
+			out = append(out, []knownValue{x, o})
+		}
 	}
 	return out
 }
 
-// expresses reports whether f of two operands is what was recorded, nearly everywhere where that is wrong.
-func expresses(f func(x, y float64) float64, got, want, x, y []float64, dt tensor.DType) bool {
+// mostNumbers is how many arguments that are numbers may be part of an expression.
+const mostNumbers = 3
+
+// halves are those of an operand along a dimension of which it has twice as many indices as the shape.
+func halves(a opdef.Arg, shape []int) (out [][]knownValue) {
+	t, name := a.Tensor, argName(a)
+	for d, n := range t.Shape {
+		if len(t.Shape) != len(shape) || n != 2*shape[d] {
+			continue
+		}
+		x, y := t.Slice(d, 0, n/2, 1), t.Slice(d, n/2, n/2, 1)
+		if slices.Equal(x.Shape, shape) {
+			out = append(out, []knownValue{{"the first half of " + name, x}, {"the second half of " + name, y}},
+				[]knownValue{{"the even indices of " + name, t.Slice(d, 0, n/2, 2)},
+					{"the odd indices of " + name, t.Slice(d, 1, n/2, 2)}})
+		}
+	}
+	return out
+}
+
+// are reports whether f of the operands is what was recorded, nearly everywhere where that is wrong.
+func (v *elementwise) are(f func(x, y float64) float64, dt tensor.DType) bool {
 	right, wrong := 0, 0
-	for i := range got {
-		z := dt.Round(f(x[i], y[i]))
-		near := 16 * dt.Eps() * max(math.Abs(z), math.Abs(x[i])*dt.Eps())
-		if alike(got[i], z) || math.Abs(got[i]-z) <= near {
-			right += btoi(math.Abs(want[i]-got[i]) > near)
+	eps, whole := 0.0, !dt.IsFloat()
+	if !whole {
+		eps = 16 * dt.Eps()
+		if dt.IsReduced() {
+			eps /= 4
+		}
+	}
+	for i, got := range v.got {
+		z := f(v.x[i], v.y[i])
+		if v.up != nil {
+			z *= v.up[i]
+		}
+		z = stored(dt, z)
+		near := eps * max(math.Abs(z), math.Abs(v.x[i])*eps/16)
+		if alike(got, z) || math.Abs(got-z) <= near {
+			right += btoi(!alike(v.want[i], got) && !(math.Abs(v.want[i]-got) <= near))
 		} else if wrong++; 20*wrong > i+20 {
 			return false
 		}

@@ -129,8 +129,8 @@ func (c *Search) alongTo(t *tensor.Tensor, d int, of func([]float64) float64, sh
 // joined reports whether most of some elements that are wrong are what f makes of those due and of t.
 func (c *Search) joined(got, want, t *tensor.Tensor, f func(due, r float64) float64) (is bool) {
 	_ = c.Guard(func() error { // what cannot be read is not
-		dt := got.DType
-		is = expresses(f, sample(got), sample(want), sample(want), sample(t), dt)
+		v := elementwise{got: sample(got), want: sample(want), x: sample(want), y: sample(t)}
+		is = v.are(f, got.DType)
 		return nil
 	})
 	return is

@@ -127,6 +127,8 @@ type Mistake struct {
 	Make   func() (Way, error)
 	Rounds bool   // see opdef.Mistake
 	Like   string // what it is one value of: once one explains, others are not tried
+	// Unfitted: nothing in it was fitted, though others are like it.
+	Unfitted bool
 	// Gradients: see opdef.Mistake; it explains no result.
 	Gradients bool
 	All       bool // it explains nothing unless it explains all that failed
@@ -137,7 +139,7 @@ type Mistake struct {
 // Few is of how many elements that were wrong one may still be under the mistake: of more
 // where a number was fitted to them, which comes near to much.
 func (m Mistake) Few() int {
-	if m.Like != "" {
+	if m.Like != "" && !m.Unfitted {
 		return 50
 	}
 	return 20

@@ -56,6 +56,13 @@ func (w *Work) Whole() {
 	}
 }
 
+// Elements counts so many elements that are looked at one by one.
+func (w *Work) Elements(n int) {
+	if w != nil {
+		w.done += elementWork * float64(n)
+	}
+}
+
 // Over reports whether the work is done, or the deadline is over.
 func (w *Work) Over() bool {
 	if w == nil {

@@ -145,9 +145,6 @@ func findings(b *strings.Builder, t *step.Trace, x Extra) {
 			label := "  " + f.Causes[i].Label() + ": "
 			fmt.Fprintf(b, "%s%s\n", label, x.Style.Wrap(reports.OneLine(f.Causes[i].String()), len(label)))
 		}
-		if text := reports.NotSearched(f.Causes, f.Short); text != "" {
-			fmt.Fprintf(b, "  cause: %s\n", x.Style.Wrap(text, len("  cause: ")))
-		}
 		for _, place := range places(f.Call) {
 			fmt.Fprintf(b, "  %s\n", reports.OneLine(place)) // whole: it is there to be copied
 		}

@@ -1,0 +1,22 @@
+package reports
+
+import "testing"
+
+// TestSearched: a search that was cut short is said where no cause was found, and nowhere else.
+func TestSearched(t *testing.T) {
+	of := &Result{Capture: "a/1", Op: "torch.add", Target: "output[0]"}
+	cause, pattern := Cause{Text: "alpha is 1, not 2"}, Cause{Text: "wrong only where self is below 0", Pattern: true}
+	for _, tc := range []struct {
+		found []Cause
+		short bool
+		want  bool
+	}{{nil, true, true}, {nil, false, false}, {[]Cause{cause}, true, false}, {[]Cause{pattern}, true, true}} {
+		all := Searched(tc.found, tc.short, of)
+		if said := len(all) > len(tc.found); said != tc.want {
+			t.Errorf("%v, short %v: %v", tc.found, tc.short, all)
+		} else if last := len(all) - 1; said && (!all[last].Unfinished || !all[last].Pattern || all[last].Capture != "a/1" ||
+			all[last].Label() != "cause") {
+			t.Errorf("%+v", all[last])
+		}
+	}
+}
