@@ -25,43 +25,27 @@ type mistaken struct {
 	f    func(x float64) float64
 }
 
-// activation declares an activation that has no parameters but inplace.
+// An activation is a function of one element, as an operator that has no argument beside it but inplace.
 type activation struct {
-	name, names, summary, formula, notes string
-	error                                opdef.Error
-	f                                    func(x float64) float64
-	block                                func(dst, src []float64) // in place of f
-	c                                    func(x complex128) complex128
-	i                                    func(x int64) int64
-	promote                              bool // integers become float32 instead of being refused
-	df                                   func(x, y float64) float64
-	dblock                               func(dst, x, y []float64) // in place of df
-	dc                                   func(x, y complex128) complex128
-	s, ds                                func(x, y float64) float64
-	dsblock                              func(dst, x, y []float64) // in place of ds, of real numbers
-	ofX                                  bool                      // see opdef.Pointwise
-	covers                               bool                      // ds is nowhere less than the magnitude of df
-	sc                                   func(x, y complex128) float64
-	kinks                                []float64
-	noInPlace                            bool
-	wrong                                []mistaken
+	opdef.Unary
+	ints  bool // integers become float32 instead of being refused
+	wrong []mistaken
 }
 
 func (v activation) entry() *opdef.Entry {
-	self := func(a *inplaceArgs) *tensor.Tensor { return a.Self }
-	p := opdef.Pointwise[inplaceArgs]{
-		Schema: v.name + "(Tensor self, bool inplace=False) -> Tensor", Names: v.names,
-		Traits: opdef.Traits{InPlace: !v.noInPlace},
-		Doc: opdef.Doc{Summary: v.summary, Formula: v.formula, Notes: v.notes,
-			Source: "torch.nn.functional." + v.name},
-		Error: v.error, Self: self, NoInts: !v.promote && v.i == nil, NoBool: true,
-		F: func(a *inplaceArgs) func(float64) float64 {
+	v.NoInts, v.NoBool = !v.ints && v.I == nil, true
+	v.Doc.Source = "torch.nn.functional." + v.Name
+	p := opdef.UnaryOf(v.Unary, func(a *inplaceArgs) *tensor.Tensor { return a.Self })
+	p.Schema = v.Name + "(Tensor self, bool inplace=False) -> Tensor"
+	p.Cases = func(g opdef.Gen) []*inplaceArgs { return activationCases(g, v.Kinks, v.C != nil) }
+	if v.wrong != nil {
+		p.F = func(a *inplaceArgs) func(float64) float64 {
 			if a.wrong != nil {
 				return a.wrong
 			}
-			return v.f
-		},
-		Mistakes: func(a *inplaceArgs) []opdef.Mistake[*inplaceArgs] {
+			return v.F
+		}
+		p.Mistakes = func(a *inplaceArgs) []opdef.Mistake[*inplaceArgs] {
 			var out []opdef.Mistake[*inplaceArgs]
 			for _, m := range v.wrong {
 				out = append(out, opdef.Mistake[*inplaceArgs]{Text: m.text, Plan: func() (*inplaceArgs, error) {
@@ -69,39 +53,7 @@ func (v activation) entry() *opdef.Entry {
 				}})
 			}
 			return out
-		},
-		Cases: func(g opdef.Gen) []*inplaceArgs { return activationCases(g, v.kinks, v.c != nil) },
-	}
-	switch {
-	case v.dblock != nil:
-		p.DBlock = func(*inplaceArgs) func(dst, x, y []float64) { return v.dblock }
-	default:
-		p.DF = func(*inplaceArgs) func(x, y float64) float64 { return v.df }
-	}
-	if v.block != nil {
-		p.F, p.Block = nil, func(*inplaceArgs) func(dst, src []float64) { return v.block }
-	}
-	if v.c != nil {
-		p.C = func(*inplaceArgs) func(complex128) complex128 { return v.c }
-		p.DC = func(*inplaceArgs) func(x, y complex128) complex128 { return v.dc }
-	}
-	if v.i != nil {
-		p.I = func(*inplaceArgs) func(int64) int64 { return v.i }
-	}
-	if v.s != nil {
-		p.S = func(*inplaceArgs) func(x, y float64) float64 { return v.s }
-	}
-	if v.sc != nil {
-		p.SC = func(*inplaceArgs) func(x, y complex128) float64 { return v.sc }
-	}
-	if p.OfX = v.ofX; v.covers {
-		p.Error.Grad = &opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true}
-	}
-	if v.dsblock != nil {
-		p.DSBlock = func(*inplaceArgs) func(dst, x, y []float64) { return v.dsblock }
-	}
-	if v.ds != nil {
-		p.DS = func(*inplaceArgs) func(x, y float64) float64 { return v.ds }
+		}
 	}
 	return p.Entry()
 }
@@ -120,124 +72,143 @@ func activationCases(g opdef.Gen, kinks []float64, complexToo bool) []*inplaceAr
 	return cs
 }
 
-// activationOps are the activation functions of torch.nn.functional.
-var activationOps = []*opdef.Entry{
-	activation{
-		name: "relu", names: "relu Tensor.relu F.relu", summary: "Rectifier", formula: "max(self, 0)",
-		notes: "The subgradient at 0 is 0. Of -0 it is -0, on a device other than the CPU perhaps 0.",
-		error: elements.ExactError, kinks: []float64{0},
-		f: func(x float64) float64 {
+// coveredError is that of functions whose derivative is nowhere larger than what DS says.
+var coveredError = opdef.Error{Class: opdef.Elementwise,
+	Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true}}
+
+// Functions of one element that are steps of compositions too.
+var (
+	ReLU = opdef.Unary{
+		Name: "relu", Names: "relu Tensor.relu F.relu", Traits: opdef.Traits{InPlace: true},
+		Doc: opdef.Doc{Summary: "Rectifier", Formula: "max(self, 0)",
+			Notes: "The subgradient at 0 is 0. Of -0 it is -0, on a device other than the CPU perhaps 0."},
+		Error: elements.ExactError, Kinks: []float64{0},
+		F: func(x float64) float64 {
 			if x == 0 {
 				return x
 			}
 			return max(x, 0)
 		},
-		i:  func(x int64) int64 { return max(x, 0) },
-		df: func(x, _ float64) float64 { return elements.OneIf(!(x <= 0)) },
-	}.entry().AsMovingOnCPU(),
-	activation{
-		name: "relu6", names: "F.relu6", summary: "Rectifier capped at 6", formula: "min(max(self, 0), 6)",
-		notes: "The subgradient at 0 and 6 is 0. Of -0 it is -0, on a device other than the CPU perhaps 0.",
-		error: elements.ExactError, kinks: []float64{0, 6},
-		f: func(x float64) float64 {
-			if x == 0 {
-				return x
-			}
-			return min(max(x, 0), 6)
-		},
-		i:  func(x int64) int64 { return min(max(x, 0), 6) },
-		df: func(x, _ float64) float64 { return elements.OneIf(!(x <= 0)) * elements.OneIf(!(x >= 6)) },
-	}.entry().AsMovingOnCPU().WithTakenFor("torch.relu"),
-	activation{
-		name: "silu", names: "F.silu _C._nn.silu torch_npu.npu_silu torch.ops.npu.npu_silu", summary: "Sigmoid " +
-			"linear unit", formula: "self * sigmoid(self)",
-		error:  elements.ElementwiseError,
-		s:      flushedFactor,
-		block:  vmath.SiLU,
-		c:      func(x complex128) complex128 { return x / (1 + kernel.CExp(-x)) },
-		dblock: ofArgument(vmath.SiLUSlope),
-		dsblock: func(dst, x, _ []float64) {
+		I:  func(x int64) int64 { return max(x, 0) },
+		DF: func(x, _ float64) float64 { return elements.OneIf(!(x <= 0)) },
+	}
+	SiLU = opdef.Unary{
+		Name: "silu", Names: "F.silu _C._nn.silu torch_npu.npu_silu torch.ops.npu.npu_silu",
+		Traits: opdef.Traits{InPlace: true},
+		Doc:    opdef.Doc{Summary: "Sigmoid linear unit", Formula: "self * sigmoid(self)"},
+		Error:  coveredError,
+		S:      flushedFactor,
+		F:      func(x float64) float64 { return x * kernel.Sigmoid(x) },
+		Block:  vmath.SiLU,
+		C:      func(x complex128) complex128 { return x / (1 + kernel.CExp(-x)) },
+		DF:     siluSlope,
+		DBlock: ofArgument(vmath.SiLUSlope), OfX: true,
+		DC: func(x, _ complex128) complex128 { s := 1 / (1 + kernel.CExp(-x)); return s * (1 + x*(1-s)) },
+		DS: func(x, _ float64) float64 { return kernel.Sigmoid(x) * (1 + math.Abs(x)) },
+		DSBlock: func(dst, x, _ []float64) {
 			vmath.Sigmoid(dst, x)
 			for i, s := range dst {
 				dst[i] = s * (1 + math.Abs(x[i]))
 			}
 		},
-		ofX: true, covers: true,
-		dc: func(x, _ complex128) complex128 { s := 1 / (1 + kernel.CExp(-x)); return s * (1 + x*(1-s)) },
-		ds: func(x, _ float64) float64 { s := kernel.Sigmoid(x); return s * (1 + math.Abs(x)) },
-	}.entry().WithTakenFor("torch.nn.functional.hardswish", "torch.nn.functional.gelu", "torch.nn.functional.relu"),
-	activation{
-		name: "mish", names: "F.mish _C._nn.mish torch_npu.npu_mish torch.ops.npu.npu_mish", summary: "Self " +
-			"regularised non-monotonic activation",
-		formula: "self * tanh(softplus(self))", error: elements.ElementwiseError, s: flushedFactor,
-		f:  kernel.Mish,
-		df: func(x, _ float64) float64 { return kernel.MishSlope(x) },
-		ds: func(x, _ float64) float64 {
+	}
+)
+
+// activationOps are the activation functions of torch.nn.functional.
+var activationOps = []*opdef.Entry{
+	activation{Unary: ReLU}.entry().AsMovingOnCPU(),
+	activation{Unary: opdef.Unary{
+		Name: "relu6", Names: "F.relu6", Traits: opdef.Traits{InPlace: true},
+		Doc: opdef.Doc{Summary: "Rectifier capped at 6", Formula: "min(max(self, 0), 6)",
+			Notes: "The subgradient at 0 and 6 is 0. Of -0 it is -0, on a device other than the CPU perhaps 0."},
+		Error: elements.ExactError, Kinks: []float64{0, 6},
+		F: func(x float64) float64 {
+			if x == 0 {
+				return x
+			}
+			return min(max(x, 0), 6)
+		},
+		I:  func(x int64) int64 { return min(max(x, 0), 6) },
+		DF: func(x, _ float64) float64 { return elements.OneIf(!(x <= 0)) * elements.OneIf(!(x >= 6)) },
+	}}.entry().AsMovingOnCPU().WithTakenFor("torch.relu"),
+	activation{Unary: SiLU}.entry().
+		WithTakenFor("torch.nn.functional.hardswish", "torch.nn.functional.gelu", "torch.nn.functional.relu"),
+	activation{Unary: opdef.Unary{
+		Name: "mish", Names: "F.mish _C._nn.mish torch_npu.npu_mish torch.ops.npu.npu_mish",
+		Traits: opdef.Traits{InPlace: true},
+		Doc: opdef.Doc{Summary: "Self regularised non-monotonic activation",
+			Formula: "self * tanh(softplus(self))"},
+		Error: coveredError, S: flushedFactor,
+		F:  kernel.Mish,
+		DF: func(x, _ float64) float64 { return kernel.MishSlope(x) }, OfX: true,
+		DS: func(x, _ float64) float64 {
 			t := math.Tanh(kernel.Softplus(x))
 			return t + math.Abs(x)*kernel.Sigmoid(x)*(1+t*t)
 		},
-		ofX: true, covers: true,
-	}.entry().WithTakenFor("torch.nn.functional.silu"),
+	}}.entry().WithTakenFor("torch.nn.functional.silu"),
 	activation{
-		name: "hardswish", names: "F.hardswish _C._nn.hardswish", summary: "Piecewise approximation of silu",
-		formula: "self * min(max(self + 3, 0), 6) / 6",
-		notes:   "The gradient at -3 is that of the middle piece, at 3 too.", error: elements.ElementwiseError,
-		kinks: []float64{-3, 3},
-		f:     func(x float64) float64 { return x * min(max(x+3, 0), 6) / 6 },
+		Unary: opdef.Unary{
+			Name: "hardswish", Names: "F.hardswish _C._nn.hardswish", Traits: opdef.Traits{InPlace: true},
+			Doc: opdef.Doc{Summary: "Piecewise approximation of silu", Formula: "self * min(max(self + 3, 0), 6) / 6",
+				Notes: "The gradient at -3 is that of the middle piece, at 3 too."},
+			Error: coveredError, Kinks: []float64{-3, 3},
+			F: func(x float64) float64 { return x * min(max(x+3, 0), 6) / 6 },
+			DF: func(x, _ float64) float64 {
+				switch {
+				case x < -3:
+					return 0
+				case x <= 3:
+					return x/3 + 0.5
+				}
+				return 1
+			},
+			DS: func(x, _ float64) float64 { return min(math.Abs(x)/3, 1) + 0.5 }, OfX: true,
+		},
 		wrong: []mistaken{
 			{"self + 3 is not limited to 6", func(x float64) float64 { return x * max(x+3, 0) / 6 }},
 			{"self + 3 is not limited to 0", func(x float64) float64 { return x * min(x+3, 6) / 6 }},
 		},
-		df: func(x, _ float64) float64 {
-			switch {
-			case x < -3:
-				return 0
-			case x <= 3:
-				return x/3 + 0.5
-			}
-			return 1
-		},
-		ds:  func(x, _ float64) float64 { return min(math.Abs(x)/3, 1) + 0.5 },
-		ofX: true, covers: true,
 	}.entry().WithTakenFor("torch.nn.functional.silu"),
-	activation{
-		name: "hardsigmoid", names: "F.hardsigmoid _C._nn.hardsigmoid", summary: "Piecewise approximation of sigmoid",
-		formula: "min(max(self + 3, 0), 6) / 6",
-		notes:   "The subgradient at -3 and 3 is 0; the slope between them is 1/6 rounded to float32, for float64 too.",
-		error:   opdef.Error{Class: opdef.Rounded, ULPs: 2}, kinks: []float64{-3, 3},
-		f:  func(x float64) float64 { return min(max(x+3, 0), 6) / 6 },
-		df: func(x, _ float64) float64 { return elements.IfElse(x > -3 && x < 3, float64(float32(1.0/6)), 0) },
-		s:  func(x, _ float64) float64 { return elements.IfElse(math.Abs(x) < 3, 0.5, 0) },
-	}.entry().WithTakenFor("torch.sigmoid"),
-	activation{
-		name: "selu", names: "selu Tensor.selu F.selu", summary: "Scaled exponential linear unit",
-		formula: "scale*self if self > 0, else scale*alpha*(exp(self) - 1); alpha = 1.6732632423543772, scale = " +
-			"1.0507009873554805", error: elements.ElementwiseError, kinks: []float64{0},
-		f:  func(x float64) float64 { return elu(x, seluAlpha*seluScale, seluScale, 1) },
-		df: func(x, _ float64) float64 { return eluSlope(x, seluAlpha*seluScale, seluScale, 1) },
-		s:  func(x, _ float64) float64 { return elements.IfElse(x <= 0, seluAlpha*seluScale, 0) },
-		ds: func(x, _ float64) float64 { return elements.IfElse(x <= 0, seluAlpha*seluScale, 0) },
-	}.entry(),
-	activation{
-		name: "tanhshrink", names: "F.tanhshrink", summary: "Argument minus its hyperbolic tangent",
-		formula: "self - tanh(self)", noInPlace: true,
-		error: elements.ElementwiseError, promote: true,
-		f:  kernel.TanhShrink,
-		c:  func(x complex128) complex128 { return x - kernel.CTanh(x) },
-		df: func(x, _ float64) float64 { t := math.Tanh(x); return t * t },
-		dc: func(x, _ complex128) complex128 { t := kernel.CTanh(x); return t * t },
-		s:  func(x, _ float64) float64 { return math.Abs(x) },
-		sc: func(x, y complex128) float64 { return cmplx.Abs(x) + cmplx.Abs(x-y) },
-		ds: func(_, _ float64) float64 { return 1 },
-	}.entry().AsComposite(),
-	activation{
-		name: "logsigmoid", names: "F.logsigmoid _C._nn.log_sigmoid", summary: "Logarithm of the logistic function",
-		formula: "-ln(1 + exp(-self))", noInPlace: true,
-		error: elements.ElementwiseError,
-		f:     func(x float64) float64 { return min(x, 0) - math.Log1p(math.Exp(-math.Abs(x))) },
-		df:    func(x, _ float64) float64 { return kernel.Sigmoid(-x) },
-		ds:    func(_, _ float64) float64 { return 1 },
-	}.entry(),
+	activation{Unary: opdef.Unary{
+		Name: "hardsigmoid", Names: "F.hardsigmoid _C._nn.hardsigmoid", Traits: opdef.Traits{InPlace: true},
+		Doc: opdef.Doc{Summary: "Piecewise approximation of sigmoid", Formula: "min(max(self + 3, 0), 6) / 6",
+			Notes: "The subgradient at -3 and 3 is 0; the slope between them is 1/6 rounded to float32, for float64 too."},
+		Error: opdef.Error{Class: opdef.Rounded, ULPs: 2}, Kinks: []float64{-3, 3},
+		F:  func(x float64) float64 { return min(max(x+3, 0), 6) / 6 },
+		DF: func(x, _ float64) float64 { return elements.IfElse(x > -3 && x < 3, float64(float32(1.0/6)), 0) },
+		S:  func(x, _ float64) float64 { return elements.IfElse(math.Abs(x) < 3, 0.5, 0) },
+	}}.entry().WithTakenFor("torch.sigmoid"),
+	activation{Unary: opdef.Unary{
+		Name: "selu", Names: "selu Tensor.selu F.selu", Traits: opdef.Traits{InPlace: true},
+		Doc: opdef.Doc{Summary: "Scaled exponential linear unit",
+			Formula: "scale*self if self > 0, else scale*alpha*(exp(self) - 1); alpha = 1.6732632423543772, scale = " +
+				"1.0507009873554805"},
+		Error: elements.ElementwiseError, Kinks: []float64{0},
+		F:  func(x float64) float64 { return elu(x, seluAlpha*seluScale, seluScale, 1) },
+		DF: func(x, _ float64) float64 { return eluSlope(x, seluAlpha*seluScale, seluScale, 1) },
+		S:  func(x, _ float64) float64 { return elements.IfElse(x <= 0, seluAlpha*seluScale, 0) },
+		DS: func(x, _ float64) float64 { return elements.IfElse(x <= 0, seluAlpha*seluScale, 0) },
+	}}.entry(),
+	activation{Unary: opdef.Unary{
+		Name: "tanhshrink", Names: "F.tanhshrink",
+		Doc:   opdef.Doc{Summary: "Argument minus its hyperbolic tangent", Formula: "self - tanh(self)"},
+		Error: elements.ElementwiseError,
+		F:     kernel.TanhShrink,
+		C:     func(x complex128) complex128 { return x - kernel.CTanh(x) },
+		DF:    func(x, _ float64) float64 { t := math.Tanh(x); return t * t },
+		DC:    func(x, _ complex128) complex128 { t := kernel.CTanh(x); return t * t },
+		S:     func(x, _ float64) float64 { return math.Abs(x) },
+		SC:    func(x, y complex128) float64 { return cmplx.Abs(x) + cmplx.Abs(x-y) },
+		DS:    func(_, _ float64) float64 { return 1 },
+	}, ints: true}.entry().AsComposite(),
+	activation{Unary: opdef.Unary{
+		Name: "logsigmoid", Names: "F.logsigmoid _C._nn.log_sigmoid",
+		Doc:   opdef.Doc{Summary: "Logarithm of the logistic function", Formula: "-ln(1 + exp(-self))"},
+		Error: elements.ElementwiseError,
+		F:     func(x float64) float64 { return min(x, 0) - math.Log1p(math.Exp(-math.Abs(x))) },
+		DF:    func(x, _ float64) float64 { return kernel.Sigmoid(-x) },
+		DS:    func(_, _ float64) float64 { return 1 },
+	}}.entry(),
 	opdef.Op[softsignArgs]{
 		Schema: "softsign(Tensor self) -> Tensor", Names: "F.softsign",
 		Doc:    opdef.Doc{Summary: "Softer bounded activation", Formula: "self / (1 + |self|)"},

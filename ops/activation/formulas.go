@@ -11,6 +11,11 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
+func siluSlope(x, _ float64) float64 {
+	s := kernel.Sigmoid(x)
+	return s * (1 + x*(1-s))
+}
+
 // geluScale is |x|/2 (1 + |erf(x/sqrt(2))|): of a positive element x its result
 // y, of a negative one what is missing from it.
 func geluScale(dst, x, y []float64) {

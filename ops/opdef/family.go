@@ -20,7 +20,8 @@ type DimArgs struct {
 // "<name>(Tensor self) -> Tensor". F, C and I give the function on floats,
 // complex numbers and integers; where I is nil integers and bool are promoted
 // to float32 first, where C is nil complex input is refused. Block takes the
-// place of F for whole blocks (see Pointwise).
+// place of F for whole blocks (see Pointwise). An operator that is a step of compositions has
+// both, F for what error bounds ask of single elements; so it is with DF and DBlock.
 type Unary struct {
 	Name  string
 	Names string
@@ -38,8 +39,10 @@ type Unary struct {
 	DF func(x, y float64) float64
 	DC func(x, y complex128) complex128
 
-	// Saved, S, DS, SC, Steps, Else and DElse as in Pointwise.
-	Saved bool
+	// DBlock, OfX, Saved, S, DS, DSBlock, SC, Steps, Else and DElse as in Pointwise.
+	DBlock, DSBlock func(dst, x, y []float64)
+	OfX, Saved      bool
+
 	Else  func(x, y float64) float64
 	DElse func(x, d float64) float64
 	Steps func(g, x, y float64, round func(float64) float64) float64
@@ -62,43 +65,41 @@ type Unary struct {
 
 // Entry declares the op.
 func (u Unary) Entry() *Entry {
-	type A = UnaryArgs
-	return Pointwise[A]{
-		Schema: u.Name + "(Tensor self) -> Tensor", Names: u.Names,
-		Doc: u.Doc, Traits: u.Traits, Error: u.Error,
-		Self: func(a *A) *tensor.Tensor { return a.Self },
-		F:    fixed[A](u.F, u.F == nil), Block: fixed[A](u.Block, u.Block == nil), C: fixed[A](u.C, u.C == nil),
+	p := UnaryOf(u, func(a *UnaryArgs) *tensor.Tensor { return a.Self })
+	p.Schema, p.Cases = u.Name+"(Tensor self) -> Tensor", u.cases
+	return p.Entry()
+}
+
+// UnaryOf declares u of the tensor that self gives; the operator may have further arguments.
+func UnaryOf[A any](u Unary, self func(a *A) *tensor.Tensor) Pointwise[A] {
+	p := Pointwise[A]{
+		Names: u.Names, Doc: u.Doc, Traits: u.Traits, Error: u.Error, Self: self,
+		F: fixed[A](u.F, u.F == nil), Block: fixed[A](u.Block, u.Block == nil), C: fixed[A](u.C, u.C == nil),
 		I: fixed[A](u.I, u.I == nil), NoInts: u.NoInts, NoBool: u.NoBool,
-		DF: fixed[A](u.DF, u.DF == nil), DC: fixed[A](u.DC, u.DC == nil), Saved: u.Saved, Steps: u.Steps,
+		DF: fixed[A](u.DF, u.DF == nil), DBlock: fixed[A](u.DBlock, u.DBlock == nil), DC: fixed[A](u.DC, u.DC == nil),
+		OfX: u.OfX, Saved: u.Saved, Steps: u.Steps,
 		Else: fixed[A](u.Else, u.Else == nil), DElse: fixed[A](u.DElse, u.DElse == nil),
-		S: u.scale(), DS: u.slopeScale(), SC: fixed[A](u.SC, u.SC == nil),
-		Cases: u.cases,
-	}.Entry()
-}
-
-func (u Unary) scale() func(a *UnaryArgs) func(x, y float64) float64 {
-	if u.S16 == 0 {
-		return fixed[UnaryArgs](u.S, u.S == nil)
+		S: fixed[A](u.S, u.S == nil), SC: fixed[A](u.SC, u.SC == nil),
+		DS: fixed[A](u.DS, u.DS == nil), DSBlock: fixed[A](u.DSBlock, u.DSBlock == nil),
 	}
-	return func(a *UnaryArgs) func(x, y float64) float64 {
-		s := 0.0
-		if a.Self.DType.IsHalf() {
-			s = u.S16
+	if u.S16 != 0 {
+		p.S = func(a *A) func(x, y float64) float64 {
+			s := 0.0
+			if self(a).DType.IsHalf() {
+				s = u.S16
+			}
+			return func(_, _ float64) float64 { return s }
 		}
-		return func(_, _ float64) float64 { return s }
 	}
-}
-
-func (u Unary) slopeScale() func(a *UnaryArgs) func(x, y float64) float64 {
-	if u.DS64 == 0 {
-		return fixed[UnaryArgs](u.DS, u.DS == nil)
-	}
-	return func(a *UnaryArgs) func(x, y float64) float64 {
-		if a.Self.DType != tensor.Float64 {
-			return u.DS
+	if u.DS64 != 0 {
+		p.DS = func(a *A) func(x, y float64) float64 {
+			if self(a).DType != tensor.Float64 {
+				return u.DS
+			}
+			return func(x, y float64) float64 { return u.DS64 * u.DS(x, y) }
 		}
-		return func(x, y float64) float64 { return u.DS64 * u.DS(x, y) }
 	}
+	return p
 }
 
 func (u Unary) cases(g Gen) []*UnaryArgs {

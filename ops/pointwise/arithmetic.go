@@ -12,30 +12,15 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// arithmeticOps are sums, products, quotients and powers of broadcast tensors.
-var arithmeticOps = []*opdef.Entry{
-	addOp("add(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
-		"add Tensor.add Tensor.__add__ Tensor.__radd__", addCases),
-	addOp("add.deprecated(Tensor self, Scalar alpha, Tensor other) -> Tensor", "add Tensor.add",
-		opdef.Calls[AddArgs](`f64[3, 4], 1, f64[3, 4]; f64[3, 1], -2.5, f64[4]`)),
-	subOp("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
-		"sub subtract Tensor.sub Tensor.subtract Tensor.__sub__", subCases),
-	subOp("sub.deprecated(Tensor self, Scalar alpha, Tensor other) -> Tensor", "sub Tensor.sub",
-		opdef.Calls[AddArgs](`f64[3, 4], 1, f64[3, 4]; f64[3, 1], -2.5, f64[4]`)),
-	rsubOp("rsub(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", "rsub Tensor.rsub Tensor.__rsub__",
-		func(g opdef.Gen) []*AddArgs {
-			return slices.DeleteFunc(subCases(g), func(a *AddArgs) bool { return a.Self.Wrapped })
-		}),
-	// The dispatcher takes alpha by position beside a number.
-	addOp("add.Scalar(Tensor self, Tensor|Scalar other, Scalar alpha) -> Tensor", "torch.ops.aten.add", scalarCases),
-	subOp("sub.Scalar(Tensor self, Tensor|Scalar other, Scalar alpha) -> Tensor", "torch.ops.aten.sub", scalarCases),
-	rsubOp("rsub.Scalar(Tensor self, Tensor|Scalar other, Scalar alpha) -> Tensor", "torch.ops.aten.rsub", scalarCases),
-	opdef.Binary{
+// Functions of two elements that are steps of compositions too.
+var (
+	Mul = opdef.Binary{
 		Name:       "mul",
 		Names:      "mul multiply Tensor.mul Tensor.multiply Tensor.__mul__ Tensor.__rmul__",
 		Traits:     opdef.Traits{InPlace: true},
 		Doc:        opdef.Doc{Summary: "Product of two tensors", Formula: "self * other"},
 		Error:      opdef.Error{Class: opdef.Rounded, Grad: &opdef.Error{Class: opdef.Accumulated, ULPs: 2}},
+		F:          func(x, y float64) float64 { return x * y },
 		Block:      vmath.Mul,
 		C:          func(x, y complex128) complex128 { return x * y },
 		TwoNumbers: true,
@@ -47,8 +32,8 @@ var arithmeticOps = []*opdef.Entry{
 			return opdef.ZipBlock(z.DType, up, x, vmath.Mul)
 		},
 		DC: func(x, y, _ complex128) (complex128, complex128) { return y, x },
-	}.Entry().AsSigned().WithTakenFor("torch.div"),
-	opdef.Binary{
+	}
+	Div = opdef.Binary{
 		Name: "div",
 		Names: "div divide true_divide Tensor.div Tensor.divide Tensor.true_divide Tensor.__truediv__ " +
 			"Tensor.__div__",
@@ -56,6 +41,7 @@ var arithmeticOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Quotient of two tensors", Formula: "self / other",
 			Notes: "Integers give float32."},
 		Error:      elements.RoundedError,
+		F:          func(x, y float64) float64 { return x / y },
 		Block:      vmath.Div,
 		C:          kernel.Quo,
 		TwoNumbers: true,
@@ -74,7 +60,29 @@ var arithmeticOps = []*opdef.Entry{
 			return kernel.Reciprocal(y), kernel.Quo(-z, y)
 		},
 		Steps: quotientSteps,
-	}.Entry().AsSigned().WithTakenFor("torch.mul"),
+	}
+)
+
+// arithmeticOps are sums, products, quotients and powers of broadcast tensors.
+var arithmeticOps = []*opdef.Entry{
+	addOp("add(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
+		"add Tensor.add Tensor.__add__ Tensor.__radd__", addCases),
+	addOp("add.deprecated(Tensor self, Scalar alpha, Tensor other) -> Tensor", "add Tensor.add",
+		opdef.Calls[AddArgs](`f64[3, 4], 1, f64[3, 4]; f64[3, 1], -2.5, f64[4]`)),
+	subOp("sub(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
+		"sub subtract Tensor.sub Tensor.subtract Tensor.__sub__", subCases),
+	subOp("sub.deprecated(Tensor self, Scalar alpha, Tensor other) -> Tensor", "sub Tensor.sub",
+		opdef.Calls[AddArgs](`f64[3, 4], 1, f64[3, 4]; f64[3, 1], -2.5, f64[4]`)),
+	rsubOp("rsub(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", "rsub Tensor.rsub Tensor.__rsub__",
+		func(g opdef.Gen) []*AddArgs {
+			return slices.DeleteFunc(subCases(g), func(a *AddArgs) bool { return a.Self.Wrapped })
+		}),
+	// The dispatcher takes alpha by position beside a number.
+	addOp("add.Scalar(Tensor self, Tensor|Scalar other, Scalar alpha) -> Tensor", "torch.ops.aten.add", scalarCases),
+	subOp("sub.Scalar(Tensor self, Tensor|Scalar other, Scalar alpha) -> Tensor", "torch.ops.aten.sub", scalarCases),
+	rsubOp("rsub.Scalar(Tensor self, Tensor|Scalar other, Scalar alpha) -> Tensor", "torch.ops.aten.rsub", scalarCases),
+	Mul.Entry().AsSigned().WithTakenFor("torch.div"),
+	Div.Entry().AsSigned().WithTakenFor("torch.mul"),
 	opdef.Planned[*opdef.BinaryArgs, *reverseQuotient]{
 		Schema: "__rtruediv__(Tensor self, Tensor|Scalar other) -> Tensor",
 		Names:  "Tensor.__rtruediv__ Tensor.__rdiv__",

@@ -10,9 +10,9 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// binaryOps are functions of two tensors other than arithmetic.
-var binaryOps = []*opdef.Entry{
-	opdef.Binary{
+// Atan2 is a step of compositions too.
+var (
+	Atan2 = opdef.Binary{
 		Name: "atan2", Names: "atan2 arctan2 Tensor.atan2 Tensor.arctan2",
 		Traits:    opdef.Traits{InPlace: true, Autocast: opdef.AutocastWidest},
 		ToFloat:   true,
@@ -33,7 +33,12 @@ var binaryOps = []*opdef.Entry{
 			dx = opdef.StepProduct(opdef.StepProduct(up, y), inverse)
 			return dx, opdef.StepProduct(opdef.StepProduct(up, opdef.StepNegative(x)), inverse)
 		},
-	}.Entry(),
+	}
+)
+
+// binaryOps are functions of two tensors other than arithmetic.
+var binaryOps = []*opdef.Entry{
+	Atan2.Entry(),
 	opdef.Binary{
 		Name:      "hypot",
 		Traits:    opdef.Traits{InPlace: true},

@@ -15,9 +15,9 @@ import (
 const annexG = "Infinite and NaN complex arguments have the values of C99 Annex G; torch on the CPU has NaN at some " +
 	"of them."
 
-// trigOps are trigonometric and hyperbolic functions and their inverses.
-var trigOps = []*opdef.Entry{
-	opdef.Unary{
+// Functions of one element that are steps of compositions too.
+var (
+	Sin = opdef.Unary{
 		Name:   "sin",
 		Traits: opdef.Traits{InPlace: true},
 		Error:  elements.ElementwiseError,
@@ -25,8 +25,8 @@ var trigOps = []*opdef.Entry{
 		F:      kernel.Sin, C: kernel.CSin,
 		DF: func(x, _ float64) float64 { return kernel.Cos(x) },
 		DC: func(x, _ complex128) complex128 { return kernel.CCos(x) },
-	}.Entry().WithTakenFor("torch.cos"),
-	opdef.Unary{
+	}
+	Cos = opdef.Unary{
 		Name:   "cos",
 		Traits: opdef.Traits{InPlace: true},
 		Error:  elements.ElementwiseError,
@@ -34,7 +34,36 @@ var trigOps = []*opdef.Entry{
 		F:      kernel.Cos, C: kernel.CCos,
 		DF: func(x, _ float64) float64 { return -kernel.Sin(x) },
 		DC: func(x, _ complex128) complex128 { return -kernel.CSin(x) },
-	}.Entry().WithTakenFor("torch.sin"),
+	}
+	Atan = opdef.Unary{
+		Name: "atan", Names: "atan arctan Tensor.atan Tensor.arctan",
+		Traits: opdef.Traits{InPlace: true},
+		Error:  elements.ElementwiseError,
+		Doc:    opdef.Doc{Summary: "Inverse tangent", Formula: "atan(self)", Notes: annexG},
+		F:      math.Atan, C: kernel.Atan,
+		Steps: func(g, x, _ float64, r func(float64) float64) float64 { return r(g / r(r(x*x)+1)) },
+		DF:    func(x, _ float64) float64 { return 1 / (x*x + 1) },
+		// x*x overflows in float32, which makes the derivative 0
+		DS: func(x, _ float64) float64 { return elements.IfElse(math.Abs(x) > 0x1p63, 0x1p-100, 0) },
+		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(x*x + 1) },
+	}
+	Tanh = opdef.Unary{
+		Name: "tanh", Names: "tanh Tensor.tanh F.tanh",
+		Traits: opdef.Traits{InPlace: true},
+		Error:  elements.ElementwiseError, Saved: true,
+		Doc:   opdef.Doc{Summary: "Hyperbolic tangent", Formula: "tanh(self)"},
+		F:     math.Tanh,
+		Block: vmath.Tanh, C: kernel.CTanh,
+		DF: func(_, y float64) float64 { return 1 - y*y },
+		DC: func(_, y complex128) complex128 { return 1 - y*y },
+		DS: func(_, y float64) float64 { return 1 + y*y },
+	}
+)
+
+// trigOps are trigonometric and hyperbolic functions and their inverses.
+var trigOps = []*opdef.Entry{
+	Sin.Entry().WithTakenFor("torch.cos"),
+	Cos.Entry().WithTakenFor("torch.sin"),
 	opdef.Unary{
 		Name:   "tan",
 		Traits: opdef.Traits{InPlace: true, Autocast: opdef.AutocastFloat32},
@@ -72,18 +101,7 @@ var trigOps = []*opdef.Entry{
 		DC:    func(x, _ complex128) complex128 { return -kernel.Reciprocal(cmplx.Sqrt(1 - x*x)) },
 		DS:    func(x, _ float64) float64 { return math.Pow((1-x)*(1+x), -1.5) },
 	}.Entry(),
-	opdef.Unary{
-		Name: "atan", Names: "atan arctan Tensor.atan Tensor.arctan",
-		Traits: opdef.Traits{InPlace: true},
-		Error:  elements.ElementwiseError,
-		Doc:    opdef.Doc{Summary: "Inverse tangent", Formula: "atan(self)", Notes: annexG},
-		F:      math.Atan, C: kernel.Atan,
-		Steps: func(g, x, _ float64, r func(float64) float64) float64 { return r(g / r(r(x*x)+1)) },
-		DF:    func(x, _ float64) float64 { return 1 / (x*x + 1) },
-		// x*x overflows in float32, which makes the derivative 0
-		DS: func(x, _ float64) float64 { return elements.IfElse(math.Abs(x) > 0x1p63, 0x1p-100, 0) },
-		DC: func(x, _ complex128) complex128 { return kernel.Reciprocal(x*x + 1) },
-	}.Entry(),
+	Atan.Entry(),
 	opdef.Unary{
 		Name:   "sinh",
 		Traits: opdef.Traits{InPlace: true, Autocast: opdef.AutocastFloat32},
@@ -102,16 +120,7 @@ var trigOps = []*opdef.Entry{
 		DF: func(x, _ float64) float64 { return kernel.Sinh(x) },
 		DC: func(x, _ complex128) complex128 { return kernel.CSinh(x) },
 	}.Entry(),
-	opdef.Unary{
-		Name: "tanh", Names: "tanh Tensor.tanh F.tanh",
-		Traits: opdef.Traits{InPlace: true},
-		Error:  elements.ElementwiseError, Saved: true,
-		Doc:   opdef.Doc{Summary: "Hyperbolic tangent", Formula: "tanh(self)"},
-		Block: vmath.Tanh, C: kernel.CTanh,
-		DF: func(_, y float64) float64 { return 1 - y*y },
-		DC: func(_, y complex128) complex128 { return 1 - y*y },
-		DS: func(_, y float64) float64 { return 1 + y*y },
-	}.Entry().WithTakenFor("torch.nn.functional.hardtanh"),
+	Tanh.Entry().WithTakenFor("torch.nn.functional.hardtanh"),
 	opdef.Unary{
 		Name: "asinh", Names: "asinh arcsinh Tensor.asinh Tensor.arcsinh",
 		Traits: opdef.Traits{InPlace: true},

@@ -9,6 +9,28 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
+// Functions of two elements that are steps of compositions too.
+var (
+	Maximum = opdef.Binary{
+		Name: "maximum", Names: "maximum Tensor.maximum max Tensor.max",
+		Doc:       opdef.Doc{Summary: "Larger of two elements", Notes: "nan wins. Equal elements share the gradient."},
+		Error:     opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 1}},
+		F:         func(x, y float64) float64 { return max(x, y) },
+		I:         func(x, y int64) int64 { return max(x, y) },
+		DF:        func(x, y, _ float64) (float64, float64) { return GradShare(x, y), GradShare(y, x) },
+		NoNumbers: true,
+	}
+	Minimum = opdef.Binary{
+		Name: "minimum", Names: "minimum Tensor.minimum min Tensor.min",
+		Doc:       opdef.Doc{Summary: "Smaller of two elements", Notes: "nan wins. Equal elements share the gradient."},
+		Error:     opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 1}},
+		F:         func(x, y float64) float64 { return min(x, y) },
+		I:         func(x, y int64) int64 { return min(x, y) },
+		DF:        func(x, y, _ float64) (float64, float64) { return GradShare(y, x), GradShare(x, y) },
+		NoNumbers: true,
+	}
+)
+
 // extremaOps are the largest and smallest elements and where they stand.
 var extremaOps = []*opdef.Entry{
 	extremum("amax", "Largest element over dimensions", false),
@@ -46,24 +68,8 @@ var extremaOps = []*opdef.Entry{
 	}.Entry(),
 	wholeExtremum("max", "Largest element", false),
 	wholeExtremum("min", "Smallest element", true),
-	opdef.Binary{
-		Name: "maximum", Names: "maximum Tensor.maximum max Tensor.max",
-		Doc:       opdef.Doc{Summary: "Larger of two elements", Notes: "nan wins. Equal elements share the gradient."},
-		Error:     opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 1}},
-		F:         func(x, y float64) float64 { return max(x, y) },
-		I:         func(x, y int64) int64 { return max(x, y) },
-		DF:        func(x, y, _ float64) (float64, float64) { return GradShare(x, y), GradShare(y, x) },
-		NoNumbers: true,
-	}.Entry().WithTakenFor("torch.minimum"),
-	opdef.Binary{
-		Name: "minimum", Names: "minimum Tensor.minimum min Tensor.min",
-		Doc:       opdef.Doc{Summary: "Smaller of two elements", Notes: "nan wins. Equal elements share the gradient."},
-		Error:     opdef.Error{Class: opdef.Exact, Grad: &opdef.Error{Class: opdef.Normwise, ULPs: 1}},
-		F:         func(x, y float64) float64 { return min(x, y) },
-		I:         func(x, y int64) int64 { return min(x, y) },
-		DF:        func(x, y, _ float64) (float64, float64) { return GradShare(y, x), GradShare(x, y) },
-		NoNumbers: true,
-	}.Entry().WithTakenFor("torch.maximum"),
+	Maximum.Entry().WithTakenFor("torch.minimum"),
+	Minimum.Entry().WithTakenFor("torch.maximum"),
 	dimExtremum("max", "Largest elements along a dimension and their indices", false),
 	dimExtremum("min", "Smallest elements along a dimension and their indices", true),
 	argExtremum("argmax", "Index of the largest element", false),

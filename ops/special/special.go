@@ -11,14 +11,14 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// specialOps are the error function and its relatives, gamma functions and
-// other functions of one number.
-var specialOps = []*opdef.Entry{
-	opdef.Unary{
+// Erf is a step of compositions too.
+var (
+	Erf = opdef.Unary{
 		Name: "erf", Names: "erf special.erf Tensor.erf",
 		Traits: opdef.Traits{InPlace: true},
 		Error:  elements.ElementwiseError,
 		Doc:    opdef.Doc{Summary: "Error function", Formula: "2/sqrt(pi) * integral of exp(-t**2) from 0 to self"},
+		F:      math.Erf,
 		Block:  vmath.Erf,
 		S16:    1, // torch takes it of bfloat16 as 1 less a product, in float32
 		Steps: func(g, x, _ float64, r func(float64) float64) float64 {
@@ -26,7 +26,13 @@ var specialOps = []*opdef.Entry{
 		},
 		DF: func(x, _ float64) float64 { return kernel.Gauss(x) },
 		DS: func(x, _ float64) float64 { return (1 + x*x) * kernel.Gauss(x) },
-	}.Entry(),
+	}
+)
+
+// specialOps are the error function and its relatives, gamma functions and
+// other functions of one number.
+var specialOps = []*opdef.Entry{
+	Erf.Entry(),
 	opdef.Unary{
 		Name: "erfc", Names: "erfc special.erfc Tensor.erfc",
 		Traits: opdef.Traits{InPlace: true},
