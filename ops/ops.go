@@ -14,6 +14,7 @@ import (
 	"github.com/optool/optool/ops/detection"
 	"github.com/optool/optool/ops/distance"
 	"github.com/optool/optool/ops/foreach"
+	"github.com/optool/optool/ops/gated"
 	"github.com/optool/optool/ops/gradients"
 	"github.com/optool/optool/ops/grouped"
 	"github.com/optool/optool/ops/indexing"
@@ -44,6 +45,7 @@ func tables() [][]*opdef.Entry {
 	return [][]*opdef.Entry{
 		pointwise.Table(),
 		activation.Table(),
+		gated.Table(),
 		special.Table(),
 		creation.Table(),
 		random.Table(),

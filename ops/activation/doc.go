@@ -1,4 +1,4 @@
-// Package activation declares activation functions, gated ones and softmax.
+// Package activation declares activation functions and softmax.
 package activation
 
 import (
@@ -11,7 +11,7 @@ import (
 func Table() []*opdef.Entry {
 	return slices.Concat(
 		activationOps,
-		gatedOps,
+		randomOps,
 		softmaxOps,
 	)
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/optool/optool/internal/num/vmath"
-	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/ops/opdef"
@@ -21,26 +20,6 @@ var softmaxOps = []*opdef.Entry{
 	softmaxFunction("log_softmax", logSoftmaxKind),
 	softmaxMethod("log_softmax", logSoftmaxKind),
 	softmaxFunction("softmin", softminKind),
-	compose.Declare(compose.Op[softmaxMethodArgs]{
-		Schema: "_safe_softmax(Tensor self, int dim, dtype? dtype=None) -> Tensor", Names: "_safe_softmax",
-		Doc: opdef.Doc{Summary: "Softmax that is 0 where all elements are -inf", Formula: "exp(self) / sum(exp(self))",
-			Source: "ATen/native/transformers/attention.cpp"},
-		Cases: opdef.Calls[softmaxMethodArgs](`f64[3, 4], -1; f32[2, 5], 0; bf16[2, 3], 1`),
-	}, compose.Fused, safeSoftmax),
-}
-
-func safeSoftmax(g *compose.Graph, a *softmaxMethodArgs) compose.Values {
-	x := g.Arg("self", a.Self)
-	g.Check(elements.WantFloat("self", a.Self))
-	if a.Dtype != nil {
-		x = g.To(x, *a.Dtype)
-	}
-	dim := g.Axis("dim", a.Dim, x)
-	unseeing := opdef.Map(tensor.Bool, g.Amax(x, true, dim).T, func(largest float64) int64 {
-		return elements.Indicator(math.IsInf(largest, -1))
-	})
-	// What is hidden takes no gradient, not even NaN.
-	return compose.Values{g.MaskedFill(g.Softmax(g.MaskedFill(x, unseeing, 0), dim), unseeing, 0)}
 }
 
 // SoftmaxFunctionArgs are the arguments of torch.nn.functional.softmax.

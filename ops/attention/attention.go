@@ -36,6 +36,32 @@ var attentionOps = []*opdef.Entry{
 			bf16[1, 2, 3, 4], bf16[1, 2, 3, 4], bf16[1, 2, 3, 4]`),
 	}, compose.Fused, scaledDotProductAttention),
 	multiheadOp,
+	compose.Declare(compose.Op[safeSoftmaxArgs]{
+		Schema: "_safe_softmax(Tensor self, int dim, dtype? dtype=None) -> Tensor", Names: "_safe_softmax",
+		Doc: opdef.Doc{Summary: "Softmax that is 0 where all elements are -inf", Formula: "exp(self) / sum(exp(self))",
+			Source: "ATen/native/transformers/attention.cpp"},
+		Cases: opdef.Calls[safeSoftmaxArgs](`f64[3, 4], -1; f32[2, 5], 0; bf16[2, 3], 1`),
+	}, compose.Fused, safeSoftmax),
+}
+
+type safeSoftmaxArgs struct {
+	Self  *tensor.Tensor
+	Dim   int
+	Dtype *tensor.DType
+}
+
+func safeSoftmax(g *compose.Graph, a *safeSoftmaxArgs) compose.Values {
+	x := g.Arg("self", a.Self)
+	g.Check(elements.WantFloat("self", a.Self))
+	if a.Dtype != nil {
+		x = g.To(x, *a.Dtype)
+	}
+	dim := g.Axis("dim", a.Dim, x)
+	unseeing := opdef.Map(tensor.Bool, g.Amax(x, true, dim).T, func(largest float64) int64 {
+		return elements.Indicator(math.IsInf(largest, -1))
+	})
+	// What is hidden takes no gradient, not even NaN.
+	return compose.Values{g.MaskedFill(g.Softmax(g.MaskedFill(x, unseeing, 0), dim), unseeing, 0)}
 }
 
 type attentionArgs struct {
