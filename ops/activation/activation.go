@@ -112,7 +112,34 @@ var (
 			}
 		},
 	}
+	// GELU and GELUTanh are the functions of gelu, by approximate.
+	GELU = opdef.Unary{
+		Error: geluError,
+		F:     func(x float64) float64 { return x / 2 * math.Erfc(-x/math.Sqrt2) }, Block: vmath.GELU,
+		DF: func(x, _ float64) float64 {
+			return math.Erfc(-x/math.Sqrt2)/2 + x*kernel.NormalDensity(x)
+		},
+		DBlock: ofArgument(vmath.GELUSlope), OfX: true,
+		S:       func(x, _ float64) float64 { return math.Abs(x) / 2 },
+		DS:      func(x, _ float64) float64 { return 0.5 + math.Abs(x)*kernel.NormalDensity(x) },
+		DSBlock: ofArgument(vmath.GELUSlopeSize),
+	}
+	GELUTanh = opdef.Unary{
+		Error: geluError,
+		F:     func(x float64) float64 { return x / 2 * (1 + math.Tanh(geluInner(x))) }, Block: vmath.GELUTanh,
+		DF: func(x, _ float64) float64 {
+			t := math.Tanh(geluInner(x))
+			return (1+t)/2 + x/2*(1-t*t)*geluInnerSlope(x)
+		},
+		DBlock: geluTanhSlope, OfX: true,
+		S:       func(x, _ float64) float64 { return math.Abs(x) / 2 },
+		DS:      func(x, _ float64) float64 { return 1 + math.Abs(x) },
+		DSBlock: geluTanhSlopeScale,
+	}
 )
+
+var geluError = opdef.Error{Class: opdef.Elementwise, Covers: true,
+	Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true}}
 
 // activationOps are the activation functions of torch.nn.functional.
 var activationOps = []*opdef.Entry{
@@ -233,9 +260,8 @@ var activationOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Gaussian error linear unit",
 			Formula: "self * Phi(self), or with approximate=\"tanh\" self/2 * (1 + tanh(sqrt(2/pi) * (self + " +
 				"0.044715*self**3)))"},
-		Error: opdef.Error{Class: opdef.Elementwise, Covers: true,
-			Grad: &opdef.Error{Class: opdef.Elementwise, ULPs: 4, Covers: true}},
-		Self: func(a *geluArgs) *tensor.Tensor { return a.Self }, Mistakes: (*geluArgs).mistakes, OfX: true,
+		Error: geluError,
+		Self:  func(a *geluArgs) *tensor.Tensor { return a.Self }, Mistakes: (*geluArgs).mistakes, OfX: true,
 		Check: func(a *geluArgs) error {
 			if a.Approximate != "none" && a.Approximate != "tanh" {
 				return opdef.Refuse("approximate", "want none or tanh, got %q", a.Approximate)
@@ -250,17 +276,9 @@ var activationOps = []*opdef.Entry{
 					}
 				}
 			}
-			if a.Approximate == "tanh" {
-				return vmath.GELUTanh
-			}
-			return vmath.GELU
+			return a.function().Block
 		},
-		DBlock: func(a *geluArgs) func(dst, x, y []float64) {
-			if a.Approximate == "tanh" {
-				return geluTanhSlope
-			}
-			return ofArgument(vmath.GELUSlope)
-		},
+		DBlock: func(a *geluArgs) func(dst, x, y []float64) { return a.function().DBlock },
 		Else: func(*geluArgs) func(x, y float64) float64 {
 			return func(x, y float64) float64 { // the formula has infinity times 0, the function has limits
 				switch {
@@ -272,14 +290,9 @@ var activationOps = []*opdef.Entry{
 				return math.NaN()
 			}
 		},
-		SBlock: func(*geluArgs) func(dst, x, y []float64) { return geluScale },
-		DSBlock: func(a *geluArgs) func(dst, x, y []float64) {
-			if a.Approximate == "tanh" {
-				return geluTanhSlopeScale
-			}
-			return ofArgument(vmath.GELUSlopeSize)
-		},
-		SLeast: 0.5, DSLeast: 0.5,
+		SBlock:  func(*geluArgs) func(dst, x, y []float64) { return geluScale },
+		DSBlock: func(a *geluArgs) func(dst, x, y []float64) { return a.function().DSBlock },
+		SLeast:  0.5, DSLeast: 0.5,
 		Cases: opdef.Calls[geluArgs](`
 			f64[3, 4]{apart}; f32[5]{apart}; bf16[2, 3]{apart}; f16[4]{apart}; f32[]{apart}; f32[0, 3]
 			f32[5]{= NaN +Inf -Inf 50 -50}; f64[3, 4]{apart}, approximate='tanh'; f32[5]{apart}, approximate='tanh'
@@ -520,6 +533,13 @@ type geluArgs struct {
 	Approximate string
 
 	erf func(x float64) float64 // a mistake
+}
+
+func (a *geluArgs) function() opdef.Unary {
+	if a.Approximate == "tanh" {
+		return GELUTanh
+	}
+	return GELU
 }
 
 // mistakes are approximations of the error function, with an error of up to 2.5e-5 and 1.5e-7.

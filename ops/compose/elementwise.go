@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/cmplx"
 
+	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
@@ -95,24 +96,23 @@ func binary[T number](f func(x, y T) T, d func(x, y, z T) (dx, dy T), s func(x, 
 	return m
 }
 
-// Unary applies the function of one element that u declares; its names and cases
-// do not matter.
-func (g *Graph) Unary(u opdef.Unary, x *Value) *Value {
-	f, dc := u.F, u.DC
-	if f == nil && u.Block != nil {
-		f = func(x float64) float64 {
-			y := [1]float64{x}
-			u.Block(y[:], y[:])
-			return y[0]
-		}
-	}
+// Unary applies the function of one element that u declares, which may be an operator of the registry. step names it
+// in what is said of kernels that leave it out; "": none does.
+func (g *Graph) Unary(step string, u opdef.Unary, x *Value) *Value {
+	dc := u.DC
 	if dc != nil {
 		dc = func(x, y complex128) complex128 { return cmplx.Conj(u.DC(x, y)) }
 	}
-	fn := function{real: unary(f, u.DF, u.S, u.DS), complex: unary(u.C, dc, nil, nil), ulps: ulpsOf(u.Error, 4),
-		dulps: 4, saved: u.Saved, name: u.Name}
+	fn := function{real: unary(u.F, u.DF, u.S, u.DS), complex: unary(u.C, dc, nil, nil), ulps: ulpsOf(u.Error),
+		dulps: 4, saved: u.Saved, name: step}
 	if u.Block != nil {
 		fn.real.values = func(dst []float64, v [][]float64) { u.Block(dst, v[0]) }
+	}
+	if u.DBlock != nil {
+		fn.real.slopes = func(_ int, dst, up, y []float64, v [][]float64) {
+			u.DBlock(dst, v[0], y)
+			vmath.Mul(dst, dst, up)
+		}
 	}
 	if u.I != nil {
 		fn.integer = func(v []int64) int64 { return u.I(v[0]) }
@@ -120,8 +120,8 @@ func (g *Graph) Unary(u opdef.Unary, x *Value) *Value {
 	return g.apply(fn, x)
 }
 
-// Binary applies the function of two broadcast elements that b declares.
-func (g *Graph) Binary(b opdef.Binary, x, y *Value) *Value {
+// Binary applies the function of two broadcast elements that b declares; step is as in Unary.
+func (g *Graph) Binary(step string, b opdef.Binary, x, y *Value) *Value {
 	dc := b.DC
 	if dc != nil {
 		dc = func(x, y, z complex128) (dx, dy complex128) {
@@ -129,8 +129,8 @@ func (g *Graph) Binary(b opdef.Binary, x, y *Value) *Value {
 			return cmplx.Conj(dx), cmplx.Conj(dy)
 		}
 	}
-	fn := function{real: binary(b.F, b.DF, b.S, b.DS), complex: binary(b.C, dc, nil, nil), ulps: ulpsOf(b.Error, 0.5),
-		dulps: max(1, ulpsOf(b.Error, 1)), name: b.Name}
+	fn := function{real: binary(b.F, b.DF, b.S, b.DS), complex: binary(b.C, dc, nil, nil), ulps: ulpsOf(b.Error),
+		dulps: max(1, ulpsOf(b.Error)), name: step}
 	if b.Block != nil {
 		fn.real.values = func(dst []float64, v [][]float64) { b.Block(dst, v[0], v[1]) }
 	}
@@ -141,9 +141,8 @@ func (g *Graph) Binary(b opdef.Binary, x, y *Value) *Value {
 }
 
 // ulpsOf is how exact an operator of that error class is: half a unit in the
-// last place where it rounds once, none where it is exact, as many as it declares,
-// or else standard.
-func ulpsOf(e opdef.Error, standard float64) float64 {
+// last place where it rounds once, none where it is exact, or as many as it declares.
+func ulpsOf(e opdef.Error) float64 {
 	switch {
 	case e.Class == opdef.Exact:
 		return 0
@@ -152,7 +151,7 @@ func ulpsOf(e opdef.Error, standard float64) float64 {
 	case e.ULPs != 0:
 		return e.ULPs
 	}
-	return standard
+	return 4
 }
 
 // apply is fn of the operands, broadcast and promoted.

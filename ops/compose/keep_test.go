@@ -14,10 +14,10 @@ import (
 // links are steps of a chain: each reads the value before it more than once.
 var links = map[string]func(g *compose.Graph, count opdef.Unary, x *compose.Value) *compose.Value{
 	"products": func(g *compose.Graph, count opdef.Unary, x *compose.Value) *compose.Value {
-		return g.Add(x, g.Scale(g.Mul(g.Unary(count, x), x), 0.01))
+		return g.Add(x, g.Scale(g.Mul(g.Unary("", count, x), x), 0.01))
 	},
 	"maximum": func(g *compose.Graph, count opdef.Unary, x *compose.Value) *compose.Value {
-		return g.Scale(g.Sub(g.Maximum(x, g.Unary(count, x)), g.Scale(x, 0.5)), 1.5)
+		return g.Scale(g.Sub(g.Maximum(x, g.Unary("", count, x)), g.Scale(x, 0.5)), 1.5)
 	},
 	"masks": func(g *compose.Graph, count opdef.Unary, x *compose.Value) *compose.Value {
 		positive := g.Derived(opdef.Map(tensor.Bool, x.T, func(x float64) int64 {
@@ -26,17 +26,17 @@ var links = map[string]func(g *compose.Graph, count opdef.Unary, x *compose.Valu
 			}
 			return 0
 		}), x).T
-		return g.Where(positive, g.Unary(count, x), g.Scale(x, 0.9))
+		return g.Where(positive, g.Unary("", count, x), g.Scale(x, 0.9))
 	},
 	"means": func(g *compose.Graph, count opdef.Unary, x *compose.Value) *compose.Value {
-		y := g.Unary(count, x)
+		y := g.Unary("", count, x)
 		return g.Sub(g.Scale(x, 1.25), g.Scale(g.Mean(y, true, -1), 0.25))
 	},
 	"softmax": func(g *compose.Graph, count opdef.Unary, x *compose.Value) *compose.Value {
-		return g.Add(g.Softmax(x, -1), g.Unary(count, x))
+		return g.Add(g.Softmax(x, -1), g.Unary("", count, x))
 	},
 	"views": func(g *compose.Graph, count opdef.Unary, x *compose.Value) *compose.Value {
-		return g.Scale(g.Add(g.Transpose(g.Transpose(x, 0, 1), 0, 1), g.Unary(count, x)), 0.5)
+		return g.Scale(g.Add(g.Transpose(g.Transpose(x, 0, 1), 0, 1), g.Unary("", count, x)), 0.5)
 	},
 }
 

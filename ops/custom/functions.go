@@ -148,15 +148,9 @@ func unary(doc string, f func(g *compose.Graph, x *compose.Value) *compose.Value
 	})
 }
 
-// element is unary of what u declares.
+// element is the function of one element that u declares.
 func element(doc string, u opdef.Unary) *function {
-	return unary(doc, func(g *compose.Graph, x *compose.Value) *compose.Value { return g.Unary(u, x) })
-}
-
-// step is element of a function that is constant between its jumps.
-func step(doc string, f func(x float64) float64) *function {
-	return element(doc, opdef.Unary{Error: elements.ExactError, F: f,
-		I: func(x int64) int64 { return int64(f(float64(x))) }, DF: func(_, _ float64) float64 { return 0 }})
+	return unary(doc, func(g *compose.Graph, x *compose.Value) *compose.Value { return g.Unary("", u, x) })
 }
 
 // binary is a function of the elements of two operands, either of which may be a
@@ -192,7 +186,7 @@ func arithmetic(doc string, tensors func(g *compose.Graph, x, y *compose.Value) 
 
 // over is x / k.
 func over(g *compose.Graph, x *compose.Value, k float64) *compose.Value {
-	return g.Unary(opdef.Unary{Error: opdef.Error{Class: opdef.Elementwise, ULPs: 1},
+	return g.Unary("", opdef.Unary{Error: opdef.Error{Class: opdef.Elementwise, ULPs: 1},
 		F: func(x float64) float64 { return x / k }, DF: func(_, _ float64) float64 { return 1 / k },
 		C:  func(x complex128) complex128 { return x / complex(k, 0) },
 		DC: func(_, _ complex128) complex128 { return complex(1/k, 0) }}, x)

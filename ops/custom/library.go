@@ -12,7 +12,10 @@ import (
 	"go.starlark.net/starlark"
 
 	"github.com/optool/optool/ops/compose"
+	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/opdef"
+	"github.com/optool/optool/ops/pointwise"
+	"github.com/optool/optool/ops/special"
 	"github.com/optool/optool/tensor"
 )
 
@@ -99,23 +102,14 @@ func elementwise() library {
 		"relu":       unary("max(x, 0)", (*compose.Graph).ReLU),
 		"softplus":   unary("log(1 + exp(x))", (*compose.Graph).Softplus),
 		"detach":     unary("x without its gradient", (*compose.Graph).Detach),
-		"erf": element("error function", opdef.Unary{Error: opdef.Error{Class: opdef.Elementwise}, F: math.Erf,
-			DF: func(x, _ float64) float64 { return 2 / math.Sqrt(math.Pi) * math.Exp(-x*x) }}),
-		"atan": element("arc tangent", opdef.Unary{Error: opdef.Error{Class: opdef.Elementwise}, F: math.Atan,
-			DF: func(x, _ float64) float64 { return 1 / (1 + x*x) }}),
-		"round": step("nearest integer, halves to even", math.RoundToEven),
-		"floor": step("next integer below", math.Floor),
-		"ceil":  step("next integer above", math.Ceil),
-		"trunc": step("integer part", math.Trunc),
-		"sign": step("-1, 0 or 1", func(x float64) float64 {
-			switch {
-			case x > 0:
-				return 1
-			case x < 0:
-				return -1
-			}
-			return x
-		}),
+		"erf":        element("error function", special.Erf),
+		"atan":       element("arc tangent", pointwise.Atan),
+		"round": element("nearest integer, halves to even", opdef.Unary{Error: elements.ExactError, F: math.RoundToEven,
+			I: func(x int64) int64 { return x }, DF: func(_, _ float64) float64 { return 0 }}),
+		"floor": element("next integer below", pointwise.Floor),
+		"ceil":  element("next integer above", pointwise.Ceil),
+		"trunc": element("integer part", pointwise.Trunc),
+		"sign":  element("-1, 0 or 1", pointwise.Sign),
 		"pow": define("x, exponent", "x^exponent, a number", true, func(g *compose.Graph, in *arguments) any {
 			var x tensorArg
 			var p operand

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/optool/optool/ops/compose"
-	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/ops/opdef"
+	"github.com/optool/optool/ops/pointwise"
 	"github.com/optool/optool/tensor"
 )
 
@@ -157,14 +157,11 @@ func (p *pair) distance(g *compose.Graph, eps float64) *compose.Value {
 	return g.Div(g.Add(between(0), between(1)), diagonal)
 }
 
-var atan = opdef.Unary{Error: opdef.Error{Class: opdef.Elementwise}, F: math.Atan,
-	DF: func(x, _ float64) float64 { return 1 / (1 + x*x) }}
-
 // aspect is how far the ratios of sides are apart, and its weight beside the intersection over
 // the union, which passes no gradient.
 func aspect(g *compose.Graph, a, b []*compose.Value, iou *compose.Value, eps float64) *compose.Value {
 	angle := func(c []*compose.Value) *compose.Value {
-		return g.Unary(atan, g.Div(g.Sub(c[2], c[0]), g.Sub(c[3], c[1])))
+		return g.Unary("", pointwise.Atan, g.Div(g.Sub(c[2], c[0]), g.Sub(c[3], c[1])))
 	}
 	v := g.Scale(g.Square(g.Sub(angle(a), angle(b))), 4/(math.Pi*math.Pi))
 	weight := g.Div(v, g.Shift(g.Add(g.Sub(g.Number(1), iou), v), eps))
@@ -398,7 +395,7 @@ func converted(g *compose.Graph, x *compose.Value, from, to string) *compose.Val
 	if from == "xyxyxyxy" {
 		c := columns(g, "boxes", x, 8)
 		up, along := g.Sub(c[1], c[3]), g.Sub(c[2], c[0])
-		degrees := g.Scale(g.Binary(atan2, up, along), 180/math.Pi)
+		degrees := g.Scale(g.Binary("", pointwise.Atan2, up, along), 180/math.Pi)
 		side := func(x, y *compose.Value) *compose.Value { return g.Sqrt(g.Add(g.Square(x), g.Square(y))) }
 		x = joined(g, c[0], c[1], side(along, up), side(g.Sub(c[4], c[2]), g.Sub(c[5], c[3])), degrees)
 		from = "xywhr"
@@ -425,12 +422,6 @@ func converted(g *compose.Graph, x *compose.Value, from, to string) *compose.Val
 	}
 	return joined(g, c...)
 }
-
-var atan2 = opdef.Binary{Error: opdef.Error{Class: opdef.Elementwise, ULPs: 4}, F: kernel.Atan2,
-	DF: func(y, x, _ float64) (dy, dx float64) {
-		r := x*x + y*y
-		return x / r, -y / r
-	}}
 
 // maskBoxes are the boxes around masks.
 func maskBoxes(a *masksArgs) ([]*tensor.Tensor, error) {

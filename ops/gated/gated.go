@@ -60,7 +60,7 @@ func prelu(g *compose.Graph, a *preluArgs) compose.Values {
 	case n != 1:
 		shape[1] = n
 	}
-	return compose.Values{g.Binary(opdef.Binary{
+	return compose.Values{g.Binary("", opdef.Binary{
 		Error: elements.RoundedError,
 		F:     func(x, w float64) float64 { return x * elements.IfElse(x > 0, 1, w) },
 		DF: func(x, w, _ float64) (dx, dw float64) {
