@@ -126,10 +126,10 @@ var (
 	}
 	GELUTanh = opdef.Unary{
 		Error: geluError,
-		F:     func(x float64) float64 { return x / 2 * (1 + math.Tanh(geluInner(x))) }, Block: vmath.GELUTanh,
+		F:     func(x float64) float64 { return x * kernel.Sigmoid(2*geluInner(x)) }, Block: vmath.GELUTanh,
 		DF: func(x, _ float64) float64 {
-			t := math.Tanh(geluInner(x))
-			return (1+t)/2 + x/2*(1-t*t)*geluInnerSlope(x)
+			s := kernel.Sigmoid(2 * geluInner(x))
+			return s + 2*x*geluInnerSlope(x)*(s*(1-s))
 		},
 		DBlock: geluTanhSlope, OfX: true,
 		S:       func(x, _ float64) float64 { return math.Abs(x) / 2 },

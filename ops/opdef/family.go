@@ -40,6 +40,7 @@ type Unary struct {
 	DC func(x, y complex128) complex128
 
 	// DBlock, OfX, Saved, S, DS, DSBlock, SC, Steps, Else and DElse as in Pointwise.
+	// A composition, which counts the errors of operands and of a stored y by itself, asks DS, never DSBlock.
 	DBlock, DSBlock func(dst, x, y []float64)
 	OfX, Saved      bool
 
