@@ -99,7 +99,7 @@ func (l *lastLine) add(m *lastLine) {
 	if l.FailOn == nil {
 		l.FailOn = m.FailOn
 	}
-	l.Budget = l.Budget.join(m.Budget)
+	l.Budget, l.Known = l.Budget.join(m.Budget), l.Known.join(m.Known)
 	for _, x := range m.Settings {
 		if s := l.Settings.Find(x.Name); s != nil {
 			s.Hidden, s.Changed, s.Excused = s.Hidden+x.Hidden, s.Changed+x.Changed, s.Excused+x.Excused
@@ -146,7 +146,7 @@ func (rec *Recording) end(total *lastLine) (err error) {
 	s.endCapture() // what it says of settings is in total
 	s.Settings, s.FailOn, s.NotRead = total.Settings, total.FailOn, total.Refused
 	s.Interrupted, s.PeakRSS = total.Interrupted, total.PeakRSS
-	s.Budget = total.Budget
+	s.Budget, s.Known = total.Budget, total.Known
 	s.exclude()
 	s.Elapsed = time.Duration(total.Elapsed * float64(time.Second))
 	if total.Interrupted {

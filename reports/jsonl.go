@@ -151,6 +151,9 @@ func (j *JSONLines) Summary(s *Summary) error {
 	if len(s.Settings) > 0 {
 		m["settings"] = s.Settings
 	}
+	if s.Known != nil {
+		m["known_failures"] = s.Known
+	}
 	if s.Witness != nil {
 		m["witness"] = s.Witness
 	}

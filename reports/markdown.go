@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/timing"
 )
 
@@ -39,7 +40,7 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 	switch {
 	case s.Differs() || s.Unwanted():
 		mark = "❌"
-	case s.Refused() || s.Interrupted || s.Judged() == 0:
+	case s.Refused() || s.Interrupted || s.Judged() == 0 || s.Results[verdict.Known] > 0:
 		mark = "⚠️"
 	}
 	ops := s.Ops()

@@ -249,6 +249,7 @@ type lastLine struct {
 	Refused     int               `json:"refused"`
 	FailOn      []verdict.Verdict `json:"fail_on,omitempty"`
 	Budget      *Budget           `json:"budget,omitempty"`
+	Known       *KnownList        `json:"known_failures,omitempty"`
 }
 
 func (rec *Recording) summarize() error {
@@ -266,7 +267,7 @@ func (rec *Recording) summarize() error {
 	}
 	s := rec.Summary
 	s.Interrupted, s.PeakRSS, s.NotRead, s.FailOn = last.Interrupted, last.PeakRSS, last.Refused, last.FailOn
-	s.Budget = last.Budget
+	s.Budget, s.Known = last.Budget, last.Known
 	s.Elapsed = time.Duration(last.Elapsed * float64(time.Second))
 	rec.Exit = last.Exit
 	if last.Settings != nil {

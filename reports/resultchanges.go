@@ -30,12 +30,13 @@ const (
 	Added    Change = "new"
 	Gone     Change = "gone"
 	StaysBad Change = "still" // a finding in both
+	IsKnown  Change = "known" // a failure of the list of known ones, whatever it was
 )
 
 // wanted orders verdicts by how much one would want to have them; what was compared
 // before and is not any more got worse.
 var wanted = []verdict.Verdict{verdict.Pass, verdict.Warn, verdict.Mistrusted, verdict.Skipped, verdict.Unsupported,
-	verdict.Fail, verdict.Invalid, verdict.Error, verdict.Timeout, verdict.Crash}
+	verdict.Known, verdict.Fail, verdict.Invalid, verdict.Error, verdict.Timeout, verdict.Crash}
 
 // ResultChanges compares two runs value by value, and leaves out what is as good as it
 // was. Values belong together as Partners says. What got worse comes first, in the order
@@ -47,6 +48,8 @@ func ResultChanges(old, cur []*Result) []ResultChange {
 		c := ResultChange{Old: partner[r], New: r}
 		taken[c.Old] = true
 		switch o := partner[r]; {
+		case r.Verdict == verdict.Known:
+			c.Change = IsKnown
 		case o == nil:
 			c.Change = Added
 		case o.Verdict == r.Verdict && !r.Finding():
@@ -65,7 +68,7 @@ func ResultChanges(old, cur []*Result) []ResultChange {
 			changes = append(changes, ResultChange{Old: r, Change: Gone})
 		}
 	}
-	order := []Change{Worse, Better, Added, Gone, StaysBad}
+	order := []Change{Worse, Better, Added, Gone, StaysBad, IsKnown}
 	slices.SortStableFunc(changes, func(a, b ResultChange) int {
 		return cmp.Or(cmp.Compare(btoi(!a.Regressed()), btoi(!b.Regressed())),
 			cmp.Compare(btoi(!a.FarWorse()), btoi(!b.FarWorse())),
@@ -161,6 +164,7 @@ type ChangeCount struct {
 	Gone        int `json:"gone"`
 	StaysBad    int `json:"still"`
 	FarWorse    int `json:"far_worse"` // of StaysBad
+	Known       int `json:"known"`
 	Same        int `json:"same"`
 }
 
@@ -178,25 +182,30 @@ func CountChanges(changes []ResultChange, results int) (n ChangeCount) {
 			n.NewFindings += btoi(c.Regressed())
 		case Gone:
 			n.Gone++
+		case IsKnown:
+			n.Known++
 		case StaysBad:
 			n.StaysBad++
 			n.FarWorse += btoi(c.FarWorse())
 		}
 	}
-	n.Same = results - n.Worse - n.Better - n.Added - n.StaysBad
+	n.Same = results - n.Worse - n.Better - n.Added - n.StaysBad - n.Known
 	return n
 }
 
 func (n ChangeCount) String() string {
-	found, far := "", ""
+	found, far, listed := "", "", ""
+	if n.Known > 0 {
+		listed = fmt.Sprintf(", %d known", n.Known)
+	}
 	if n.NewFindings > 0 {
 		found = " (" + Count(n.NewFindings, "finding") + ")"
 	}
 	if n.FarWorse > 0 {
 		far = fmt.Sprintf(" (%d far worse)", n.FarWorse)
 	}
-	return fmt.Sprintf("%d worse, %d better, %d new%s, %d gone, %d findings in both%s, %d as good as before",
-		n.Worse, n.Better, n.Added, found, n.Gone, n.StaysBad, far, n.Same)
+	return fmt.Sprintf("%d worse, %d better, %d new%s, %d gone, %d findings in both%s%s, %d as good as before",
+		n.Worse, n.Better, n.Added, found, n.Gone, n.StaysBad, far, listed, n.Same)
 }
 
 // LookedAtOther says what one of two runs was told about what to check and the other was not, and which operators only

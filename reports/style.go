@@ -20,8 +20,9 @@ type Style struct {
 // colors are those of verdicts; what is not listed is plain.
 var colors = map[verdict.Verdict]text.Colors{
 	verdict.Pass: {text.FgGreen}, verdict.Warn: {text.FgYellow}, verdict.Fail: {text.Bold, text.FgRed},
-	verdict.Mistrusted: {text.FgYellow}, verdict.Unsupported: {text.FgCyan}, verdict.Invalid: {text.FgMagenta},
-	verdict.Error: {text.FgMagenta}, verdict.Timeout: {text.Bold, text.FgRed}, verdict.Crash: {text.Bold, text.FgRed},
+	verdict.Mistrusted: {text.FgYellow}, verdict.Unsupported: {text.FgCyan}, verdict.Known: {text.FgMagenta},
+	verdict.Invalid: {text.FgMagenta},
+	verdict.Error:   {text.FgMagenta}, verdict.Timeout: {text.Bold, text.FgRed}, verdict.Crash: {text.Bold, text.FgRed},
 }
 
 // Paint colours s as what v says.

@@ -40,6 +40,8 @@ type Summary struct {
 	Budget *Budget
 	// Generated is what data was made; nil of a run that compared.
 	Generated *Generated
+	// Known is the list of known failures, nil without one.
+	Known *KnownList
 	// Unjudged are the values that were not judged.
 	Unjudged Unjudged
 
@@ -190,7 +192,8 @@ func (o *OpSummary) differs() bool {
 
 // Compared is the number of results that compared something.
 func (s *Summary) Compared() int {
-	return s.Results[verdict.Pass] + s.Results[verdict.Warn] + s.Results[verdict.Fail] + s.Results[verdict.Mistrusted]
+	return s.Results[verdict.Pass] + s.Results[verdict.Warn] + s.Results[verdict.Fail] + s.Results[verdict.Mistrusted] +
+		s.Results[verdict.Known]
 }
 
 // Judged is the number of results that were judged: that passed or did not, and not only in a way
@@ -280,7 +283,7 @@ func (s *Summary) Refused() bool {
 func (s *Summary) used() []verdict.Verdict {
 	s.endCapture()
 	var used []verdict.Verdict
-	for _, v := range []verdict.Verdict{verdict.Pass, verdict.Warn, verdict.Fail, verdict.Mistrusted,
+	for _, v := range []verdict.Verdict{verdict.Pass, verdict.Warn, verdict.Known, verdict.Fail, verdict.Mistrusted,
 		verdict.Unsupported, verdict.Skipped, verdict.Invalid, verdict.Error, verdict.Timeout, verdict.Crash} {
 		if s.Captures[v] > 0 {
 			used = append(used, v)
@@ -414,7 +417,7 @@ func (s *Summary) Told() []string {
 			lines = append(lines, line)
 		}
 	}
-	return lines
+	return append(lines, s.Known.Told()...)
 }
 
 // failedOn says how many captures have a verdict of FailOn; "" if none has.

@@ -109,7 +109,7 @@ func (rec *Recording) sentence() string {
 	if len(rec.Timings) > 0 {
 		return rec.Line()
 	}
-	total, wrong, passed := 0, 0, 0
+	total, wrong, passed, listed := 0, 0, 0, s.Captures[verdict.Known]
 	for v, n := range s.Captures {
 		total += n
 		switch {
@@ -120,7 +120,10 @@ func (rec *Recording) sentence() string {
 		}
 	}
 	text := fmt.Sprintf("%d of %s fail, %d pass", wrong, Count(total, "call"), passed)
-	if rest := total - wrong - passed; rest > 0 {
+	if listed > 0 {
+		text += fmt.Sprintf(", %d fail as known", listed)
+	}
+	if rest := total - wrong - passed - listed; rest > 0 {
 		text += fmt.Sprintf(", %d could not be judged", rest)
 	}
 	if s.Interrupted {

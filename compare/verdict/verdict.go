@@ -18,6 +18,7 @@ const (
 	Pass        Verdict = "pass"        // equal, or off by rounding
 	Warn        Verdict = "warn"        // off by the rounding of a low-precision accumulator
 	Unsupported Verdict = "unsupported" // op, argument or dtype not known
+	Known       Verdict = "known"       // a failure that the list of known failures has
 	Fail        Verdict = "fail"        // off by more than rounding
 	Invalid     Verdict = "invalid"     // unreadable or inconsistent input
 	Error       Verdict = "error"       // could not be computed
@@ -28,7 +29,7 @@ const (
 // Rank is the place of v in All, -1 if it is none.
 func (v Verdict) Rank() int { return slices.Index(ranked, v) }
 
-var ranked = []Verdict{Skipped, Mistrusted, Pass, Warn, Unsupported, Fail, Invalid, Error, Timeout, Crash}
+var ranked = []Verdict{Skipped, Mistrusted, Pass, Warn, Unsupported, Known, Fail, Invalid, Error, Timeout, Crash}
 
 // All lists the verdicts from best to worst.
 func All() []Verdict { return slices.Clone(ranked) }
@@ -57,7 +58,7 @@ func (v Verdict) Differs() bool { return v == Fail || v == Timeout || v == Crash
 // Finding reports whether v is of something that its reader has to look at.
 func (v Verdict) Finding() bool {
 	switch v {
-	case Pass, Warn, Mistrusted, Skipped, Unsupported:
+	case Pass, Warn, Mistrusted, Skipped, Unsupported, Known:
 		return false
 	}
 	return true

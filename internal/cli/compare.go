@@ -69,6 +69,7 @@ explains: those whose results are not much further apart than their inputs.`,
 	f := cmd.Flags()
 	o.records.addFlags(cmd)
 	o.failOn.addFlag(cmd)
+	o.known.addFlag(cmd)
 	o.tolerances.addFlag(cmd)
 	f.StringVar(&o.names, "map", "", "pair values by the names in `FILE`, with lines such as a.*.w -> b.*.w")
 	f.StringArrayVar(&o.unshard, "unshard", nil,
@@ -144,6 +145,7 @@ type compareRun struct {
 	paths    []string
 	comparer pairs.Comparer
 	settings reports.Settings
+	known    *reports.KnownList
 	start    time.Time
 	json     *jsonOutput
 	out      *comparison
@@ -158,9 +160,13 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 	if err != nil {
 		return err
 	}
+	known, err := o.known.load()
+	if err != nil {
+		return err
+	}
 	o.clock.start()
-	r := &compareRun{a: a, o: o, ctx: cmd.Context(), paths: paths,
-		settings: append(o.settings(), o.tolerances.settings(tol)...),
+	r := &compareRun{a: a, o: o, ctx: cmd.Context(), paths: paths, known: known,
+		settings: append(append(o.settings(), o.tolerances.settings(tol)...), o.known.settings()...),
 		comparer: pairs.Comparer{Tolerances: tol, Read: o.read, Repro: o.repro}}
 	if o.comparesValues(r.ctx, paths) {
 		return r.values()
@@ -187,7 +193,7 @@ func (r *compareRun) open() (err error) {
 // begin begins the walk; noun is what is counted.
 func (r *compareRun) begin(noun string) {
 	r.out = r.a.compare("compare", noun, r.o.sort, r.o.tables, r.o.failOn.verdicts, r.json)
-	r.out.Settings = r.settings
+	r.out.Settings, r.out.Known = r.settings, r.known
 }
 
 // ended ends the walk, which err ended early. A walk that was interrupted is no error.

@@ -16,6 +16,7 @@ type compareOptions struct {
 	selection
 	records    outputs
 	failOn     failing
+	known      knownFile
 	results    bool
 	rows       bool
 	tolerances toleranceFile

@@ -81,6 +81,7 @@ func (a *app) compare(name, noun string, by order, tables bool, failOn verdicts,
 // elsewhere.
 func (c *comparison) add(f *reports.Finding, hidden bool) error {
 	for _, r := range f.Results {
+		c.Known.Mark(r)
 		c.Summary.Add(r)
 		if err := c.json.result(r); err != nil {
 			return err

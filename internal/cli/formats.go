@@ -25,6 +25,7 @@ type reportFormat struct {
 	write       func(w io.Writer, rec *reports.Recording, own []reports.Sheet) error
 	file        func(path string, rec *reports.Recording, own []reports.Sheet) error
 	check       func(path string) error // why path cannot be written, nil if it can; nil for those that can be anywhere
+	commands    []string                // that have it; nil for all
 }
 
 // reportFormats are all of them.
@@ -54,7 +55,14 @@ var reportFormats = []reportFormat{
 			return reports.WriteMarkdown(w, rec)
 		}},
 	database,
+	{name: "write-known", usage: "write the failures to `FILE`, as a list for --known", commands: judging,
+		write: func(w io.Writer, rec *reports.Recording, _ []reports.Sheet) error {
+			return reports.WriteKnown(w, rec)
+		}},
 }
+
+// judging are the commands whose failures --known and --write-known are about.
+var judging = []string{"replay", "compare", "report"}
 
 // A reportFile is where a report goes, and in which format.
 type reportFile struct {
@@ -67,7 +75,7 @@ type reportFiles []reportFile
 // addFlags adds a flag for each format, of the format's name, unless the command has one.
 func (r *reportFiles) addFlags(cmd *cobra.Command) {
 	for _, x := range reportFormats {
-		if cmd.Flags().Lookup(x.name) == nil {
+		if cmd.Flags().Lookup(x.name) == nil && (x.commands == nil || slices.Contains(x.commands, cmd.Name())) {
 			r.add(x.name, cmd.Flags().String(x.name, "", x.usage))
 		}
 	}

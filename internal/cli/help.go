@@ -25,10 +25,10 @@ type flagGroup struct {
 var flagGroups = []flagGroup{
 	{"Select calls", []string{"op", "not-op", "dtype", "where", "only_run_forward", "fuse", "target", "fname",
 		"filter_dtype", "case", "test_cases_path", "model_name", "all"}},
-	{"Verdict", []string{"acc_check", "tolerances", "strict", "fail-on", "run_times", "sample", "full", "threshold"}},
+	{"Verdict", []string{"acc_check", "tolerances", "strict", "fail-on", "known", "run_times", "sample", "full", "threshold"}},
 	{"Device", []string{"device", "against-device", "devices", "repeat", "stress", "adaptor", "fallback", "dtype-cast",
 		"convert-config", "python", "against-python", "torch-import", "map-function"}},
-	{"Output", []string{"tables", "sort", "html", "json", "csv", "csv-bom", "xlsx", "junit", "markdown", "sqlite",
+	{"Output", []string{"tables", "sort", "html", "json", "csv", "csv-bom", "xlsx", "junit", "markdown", "sqlite", "write-known",
 		"out", "save-reference", "graph", "dot", "mermaid", "plot", "trace", "bench", "html_report",
 		"test_result_path", "error_report", "db_path", "use_db"}},
 	{"Large runs", []string{"run", "resume", "shard", "budget", "timeout", "memory", "jobs", "read", "exit-zero"}},
@@ -38,10 +38,10 @@ var flagGroups = []flagGroup{
 
 // mainFlags are the flags that --help describes, of the commands that have many.
 var mainFlags = map[string][]string{
-	"replay": {"op", "dtype", "tolerances", "fail-on", "device", "against-device", "tables", "html", "json", "xlsx",
+	"replay": {"op", "dtype", "tolerances", "fail-on", "known", "device", "against-device", "tables", "html", "json", "xlsx",
 		"out", "run", "resume"},
 	"step": {"against", "of", "exact", "in", "device", "tolerances", "fail-on", "html", "json"},
-	"compare": {"op", "tolerances", "fail-on", "map", "unshard", "rows", "results", "time", "tables", "html", "json",
+	"compare": {"op", "tolerances", "fail-on", "known", "map", "unshard", "rows", "results", "time", "tables", "html", "json",
 		"xlsx"},
 	"check": {"op", "dtype", "all", "html", "json", "xlsx", "run", "resume"},
 	"time": {"op", "device", "against-device", "run_times", "acc_check", "all", "cache", "budget", "threshold", "html",

@@ -40,6 +40,7 @@ type replayOptions struct {
 	sample      sampling
 	full        bool
 	failOn      verdicts
+	known       knownFile
 	out         string
 	tolerances  toleranceFile
 	tables      bool
@@ -89,6 +90,7 @@ Each comes with the command that repeats it. op_tools' CSV file and the failing 
 	o.sample.addFlag(cmd)
 	f.BoolVar(&o.full, "full", false, "with --budget: check large calls completely")
 	o.failOn.addFlag(cmd)
+	o.known.addFlag(cmd)
 	f.StringVar(&o.out, "out", "", "write op_tools' CSV file and failing calls below `DIR` (default: the directory of "+
 		"--run, else the working directory; "+ownResults+" there if its recordings are read)")
 	o.tolerances.addFlag(cmd)
@@ -142,6 +144,7 @@ func (o *replayOptions) prepare(cmd *cobra.Command, a *app) (opt replay.Options,
 		return opt, nil, nil, err
 	}
 	settings = append(append(a.operatorSettings(), o.settings()...), o.tolerances.settings(tol)...)
+	settings = append(settings, o.known.settings()...)
 	if o.forwardOnly {
 		settings = append(settings, forwardAlone())
 	}
@@ -187,6 +190,10 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 		return err
 	}
 	o.paths = paths
+	known, err := o.known.load()
+	if err != nil {
+		return err
+	}
 	opt, settings, release, err := o.prepare(cmd, a)
 	if err != nil {
 		return err
@@ -199,7 +206,7 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 		comparison: a.compare("replay", "capture", o.sort, o.tables, o.failOn, nil),
 		explain:    map[string]*reports.Finding{}}
 	defer r.bar.end()
-	r.Settings = settings
+	r.Settings, r.Known = settings, known
 	r.dir, err = a.openRun(cmd, o.keep, paths, "AUTOCOMPARE", r.recall)
 	if err != nil {
 		return err
@@ -255,6 +262,7 @@ func (r *replayRun) recall(c *reports.JournalCall) error {
 	r.tally.captures++
 	recordSettings(r.settings, c.Hidden, c.Changed)
 	for _, x := range results {
+		r.Known.Mark(x)
 		r.Summary.Add(x)
 	}
 	if len(results) > 0 {

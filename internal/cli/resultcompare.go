@@ -35,7 +35,15 @@ func (a *app) compareResults(old, cur string, o *compareOptions) error {
 			a.warn("%s: the run did not end: calls that it did not reach are not compared", []string{old, cur}[i])
 		}
 	}
-	changes := reports.ResultChanges(slices.Collect(x.Results.All()), slices.Collect(y.Results.All()))
+	listed, err := o.known.load()
+	if err != nil {
+		return err
+	}
+	before, now := slices.Collect(x.Results.All()), slices.Collect(y.Results.All())
+	for _, r := range now {
+		listed.Mark(r)
+	}
+	changes := reports.ResultChanges(before, now)
 	if err := errors.Join(x.Results.Err(), y.Results.Err(), x.Close(), y.Close()); err != nil {
 		return failed(err)
 	}
@@ -56,6 +64,9 @@ func (a *app) compareResults(old, cur string, o *compareOptions) error {
 	if err := a.listChanges(j.text(), changes, o.tables); err != nil {
 		return failed(err)
 	}
+	for _, line := range listed.Told() {
+		fmt.Fprintln(j.text(), a.style().Wrap(reports.OneLine(line), 2))
+	}
 	if len(changes) > 0 {
 		fmt.Fprintln(j.text(), n)
 	}
@@ -65,8 +76,9 @@ func (a *app) compareResults(old, cur string, o *compareOptions) error {
 	last := struct {
 		Kind string `json:"kind"`
 		reports.ChangeCount
-		Unlike []string `json:"unlike"`
-	}{"summary", n, append([]string{}, others...)}
+		Unlike []string           `json:"unlike"`
+		Known  *reports.KnownList `json:"known_failures,omitempty"`
+	}{"summary", n, append([]string{}, others...), listed}
 	if err := errors.Join(j.write(last), j.close()); err != nil {
 		return failed(err)
 	}
@@ -90,7 +102,7 @@ func (a *app) listChanges(w io.Writer, changes []reports.ResultChange, tables bo
 	list.Wrap()
 	for i := range changes {
 		c := &changes[i]
-		if c.Change == reports.StaysBad && a.quiet && !c.FarWorse() {
+		if (c.Change == reports.StaysBad || c.Change == reports.IsKnown) && a.quiet && !c.FarWorse() {
 			continue
 		}
 		r := c.Result()

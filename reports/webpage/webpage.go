@@ -177,7 +177,7 @@ func state(rec *reports.Recording) string {
 	switch {
 	case s.Differs() || s.Unwanted():
 		return "fail"
-	case s.Refused() || s.Interrupted || len(rec.Timings) == 0 && s.Judged() == 0:
+	case s.Refused() || s.Interrupted || s.Results[verdict.Known] > 0 || len(rec.Timings) == 0 && s.Judged() == 0:
 		return "warn"
 	}
 	return "pass"

@@ -127,18 +127,18 @@ type extent struct {
 // Colours of verdicts, for a cell and for a chart.
 const (
 	green, yellow, red, violet, blue, grey = "C6EFCE", "FFEB9C", "FFC7CE", "DDD6FE", "CFE2F9", "E5E7EB"
-	orange, teal                           = "FBD5B5", "BFE6EC"
+	orange, teal, brown                    = "FBD5B5", "BFE6EC", "E3D3C3"
 )
 
 var colours = map[verdict.Verdict]string{
 	verdict.Pass: green, verdict.Warn: yellow, verdict.Fail: red, verdict.Crash: red, verdict.Timeout: red,
 	verdict.Invalid: violet, verdict.Error: orange, verdict.Unsupported: teal, verdict.Mistrusted: blue,
-	verdict.Skipped: grey,
+	verdict.Skipped: grey, verdict.Known: brown,
 }
 
 // inks are the colours of verdicts in charts.
 var inks = map[string]string{green: "4CAF7A", yellow: "F0B429", red: "E5484D", violet: "8E7CE0", blue: "5B9BD5",
-	grey: "B8BEC6", orange: "F08A4B", teal: "66C2D4"}
+	grey: "B8BEC6", orange: "F08A4B", teal: "66C2D4", brown: "A98467"}
 
 // Number formats.
 const (
@@ -193,7 +193,7 @@ func newBook(f *excelize.File) (*book, error) {
 			return nil, err
 		}
 	}
-	for _, colour := range []string{green, yellow, red, violet, blue, grey, orange, teal} {
+	for _, colour := range []string{green, yellow, red, violet, blue, grey, orange, teal, brown} {
 		b.colours[colour], err = f.NewConditionalStyle(&excelize.Style{
 			Fill: excelize.Fill{Type: "pattern", Pattern: 1, Color: []string{colour}}})
 		if err != nil {

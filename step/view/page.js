@@ -41,7 +41,7 @@ E.forEach((e, k) => {
 })
 
 // ---- what a call or a box shows
-const rank = { pass: 0, skipped: 1, unsupported: 2, mistrusted: 3, warn: 4, error: 5, invalid: 6, crash: 7, fail: 8 }
+const rank = { pass: 0, skipped: 1, unsupported: 2, mistrusted: 3, warn: 4, known: 4.5, error: 5, invalid: 6, crash: 7, fail: 8 }
 const worse = (a, b) => (rank[a] ?? 1) >= (rank[b] ?? 1) ? a : b
 const paint = v => "var(--" + ({ pass: "pass", warn: "warn", fail: "fail", mistrusted: "mistrusted", error: "error", invalid: "error", crash: "error" }[v] || "skipped") + ")"
 const faults = new Map(); for (const f of G.findings) if (f.node >= 0 && !faults.has(f.node)) faults.set(f.node, f)

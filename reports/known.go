@@ -1,0 +1,392 @@
+package reports
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/optool/optool/compare/verdict"
+)
+
+// KnownSetting is the name of the setting that makes failures known.
+const KnownSetting = "--known"
+
+// A KnownList is a list of failures that are known: a run shows them, counts them apart and does not fail for them. A
+// line of its file is
+//
+//	OPERATOR VALUE [call=N] [rank=N] [capture=NAME] [verdict=V] [bound_ratio=X] [max_abs_diff=X] [wrong=P%]
+//	    [finite=no] [until=DATE] [issue=URL] [REASON]
+//
+// A star in an operator or a value stands for any text, a value of a call that gave none is "call". Without call and
+// rank a line is about all calls; without numbers it does not matter how wrong a value is. Words with spaces are quoted
+// as in Go. What follows # at the beginning of a line is a comment.
+type KnownList struct {
+	File  string       `json:"file"`
+	Lines []*KnownLine `json:"lines"`
+
+	byOp map[string][]*KnownLine // lines whose operator has no star
+	any  []*KnownLine            // the others
+}
+
+// A KnownLine is a line of a list, and what became of the values that it is about.
+type KnownLine struct {
+	Number  int    `json:"line"`
+	Text    string `json:"text"`
+	About   string `json:"about,omitempty"` // operator, value and call; "" of a comment
+	Until   string `json:"until,omitempty"`
+	Known   int    `json:"known"`   // values that fail and are known
+	Worse   int    `json:"worse"`   // values that fail far worse, or in another way
+	Expired int    `json:"expired"` // values that fail after the date
+	Passing int    `json:"passing"`
+
+	op, value, capture string
+	call, rank         int // -1 for all
+	verdict            verdict.Verdict
+	was                extent
+	over               bool   // the date has passed
+	note               string // issue and reason
+}
+
+// ParseKnown reads a list. An error begins with the name of the file and the line.
+func ParseKnown(file string, text []byte, today time.Time) (*KnownList, error) {
+	k := &KnownList{File: file, byOp: map[string][]*KnownLine{}}
+	for n, line := range strings.Split(strings.TrimRight(string(text), "\n"), "\n") {
+		l := &KnownLine{Number: n + 1, Text: strings.TrimRight(line, "\r"), call: -1, rank: -1, verdict: verdict.Fail}
+		k.Lines = append(k.Lines, l)
+		if text := strings.TrimSpace(l.Text); text == "" || text[0] == '#' {
+			continue
+		}
+		if err := l.parse(today); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", file, l.Number, err)
+		}
+		if strings.Contains(l.op, "*") {
+			k.any = append(k.any, l)
+		} else {
+			k.byOp[l.op] = append(k.byOp[l.op], l)
+		}
+	}
+	return k, nil
+}
+
+// parse reads the words of a line.
+func (l *KnownLine) parse(today time.Time) (err error) {
+	rest := strings.TrimSpace(l.Text)
+	if l.op, rest, err = nextWord(rest); err == nil {
+		l.value, rest, err = nextWord(rest)
+	}
+	if err != nil {
+		return err
+	}
+	if l.value == "" {
+		return fmt.Errorf("want OPERATOR VALUE, such as torch.matmul output[0], got %q", l.op)
+	}
+	about := []string{quoteWord(l.op), quoteWord(l.value)}
+	issue := ""
+	for rest != "" {
+		key, after, ok := strings.Cut(rest, "=")
+		if !ok || strings.Trim(key, "abcdefghijklmnopqrstuvwxyz_") != "" {
+			break // the reason
+		}
+		word, left, err := nextWord(after)
+		if err != nil {
+			return err
+		}
+		if err := l.set(key, word, today); err != nil {
+			return fmt.Errorf("%s=%s: %w", key, word, err)
+		}
+		switch key {
+		case "issue":
+			issue = word
+		case "call", "rank", "capture":
+			about = append(about, key+"="+quoteWord(word))
+		}
+		rest = left
+	}
+	l.About = strings.Join(about, " ")
+	l.note = strings.TrimSpace(rest + " " + issue)
+	return nil
+}
+
+// set takes a word of the form key=word.
+func (l *KnownLine) set(key, word string, today time.Time) (err error) {
+	number := func(text string) (float64, error) {
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(n > 0) || math.IsInf(n, 0) {
+			return 0, fmt.Errorf("want a number above 0")
+		}
+		return n, nil
+	}
+	count := func(least int) (int, error) {
+		n, err := strconv.Atoi(word)
+		if err != nil || n < least {
+			return 0, fmt.Errorf("want a number from %d on", least)
+		}
+		return n, nil
+	}
+	switch key {
+	case "call":
+		l.call, err = count(1)
+	case "rank":
+		l.rank, err = count(0)
+	case "capture":
+		l.capture = word
+	case "verdict":
+		if l.verdict = verdict.Verdict(word); !l.verdict.Differs() {
+			err = fmt.Errorf("want fail, timeout or crash")
+		}
+	case "bound_ratio":
+		l.was.ratio, err = number(word)
+	case "max_abs_diff":
+		l.was.abs, err = number(word)
+	case "wrong":
+		l.was.share, err = number(strings.TrimSuffix(word, "%"))
+		l.was.share /= 100
+	case "finite":
+		if l.was.broken = word == "no"; !l.was.broken {
+			err = fmt.Errorf("want no")
+		}
+	case "until":
+		var day time.Time
+		if day, err = time.ParseInLocation(time.DateOnly, word, today.Location()); err != nil {
+			return fmt.Errorf("want a date such as 2027-01-31")
+		}
+		l.Until, l.over = word, !today.Before(day.AddDate(0, 0, 1))
+	case "issue":
+		if u, e := url.Parse(word); e != nil || u.Scheme == "" {
+			err = fmt.Errorf("want an address such as https://example.org/1")
+		}
+	default:
+		err = fmt.Errorf("unknown word: want call, rank, capture, verdict, bound_ratio, max_abs_diff, wrong, finite, " +
+			"until, issue, or a reason that does not begin like this")
+	}
+	return err
+}
+
+// nextWord cuts the first word off a text: up to a space or, of one in quotes, up to the other quote.
+func nextWord(text string) (word, rest string, err error) {
+	if strings.HasPrefix(text, `"`) {
+		quoted, err := strconv.QuotedPrefix(text)
+		if err != nil {
+			return "", "", fmt.Errorf("a quote that does not end: %s", text)
+		}
+		word, err = strconv.Unquote(quoted)
+		return word, strings.TrimSpace(text[len(quoted):]), err
+	}
+	word, rest, _ = strings.Cut(strings.Replace(text, "\t", " ", -1), " ")
+	return word, strings.TrimSpace(rest), nil
+}
+
+// quoteWord is a text as nextWord reads it.
+func quoteWord(s string) string {
+	if s == "" || strings.HasPrefix(s, `"`) || OneLine(s) != s || strings.ContainsAny(s, " \t#") {
+		return strconv.QuoteToASCII(s)
+	}
+	return s
+}
+
+// about yields the lines that are about r.
+func (k *KnownList) about(r *Result) (lines []*KnownLine) {
+	for _, l := range slices.Concat(k.byOp[r.Op], k.any) {
+		if glob(l.op, r.Op) && glob(l.value, knownValue(r)) && (l.capture == "" || l.capture == r.Capture) &&
+			(l.call < 0 || l.call == known(r.Occurrence)) && (l.rank < 0 || l.rank == known(r.Rank)) {
+			lines = append(lines, l)
+		}
+	}
+	return lines
+}
+
+// knownValue is what a line calls the value of r.
+func knownValue(r *Result) string { return cmp.Or(r.Target, "call") }
+
+// glob reports whether s is of a pattern in which a star stands for any text.
+func glob(pattern, s string) bool {
+	head, tail, star := strings.Cut(pattern, "*")
+	if !star {
+		return pattern == s
+	}
+	if !strings.HasPrefix(s, head) {
+		return false
+	}
+	for s = s[len(head):]; ; s = s[1:] {
+		if glob(tail, s) {
+			return true
+		}
+		if s == "" {
+			return false
+		}
+	}
+}
+
+// Mark makes a failure of the list known. Of others that the list is about, it says why they are not. It does nothing
+// without a list.
+func (k *KnownList) Mark(r *Result) {
+	if k == nil || r.Device != "" {
+		return
+	}
+	why := ""
+	for _, l := range k.about(r) {
+		switch {
+		case r.Verdict == verdict.Known: // by the run that goes on
+			l.Known++
+			return
+		case r.Verdict == verdict.Pass || r.Verdict == verdict.Warn:
+			l.Passing++
+			continue
+		case !r.Verdict.Differs():
+			continue
+		}
+		at := fmt.Sprintf("%s:%d", k.File, l.Number)
+		switch times := r.timesWorse(l.was); {
+		case l.over:
+			l.Expired++
+			why = fmt.Sprintf("%s: known until %s only", at, l.Until)
+		case r.Verdict != l.verdict:
+			l.Worse++
+			why = fmt.Sprintf("%s: known as %s, and this is %s", at, l.verdict, r.Verdict)
+		case times >= farWorse:
+			l.Worse++
+			why = fmt.Sprintf("%s: known, but %s", at, worseText(times))
+		default:
+			l.Known++
+			if l.note != "" {
+				at += " " + l.note
+			}
+			r.Reason = "known (" + at + "): " + r.Reason
+			r.Default, r.Setting, r.Verdict = r.Verdict, KnownSetting, verdict.Known
+			return
+		}
+	}
+	if why != "" {
+		r.Reason += "; " + why
+	}
+}
+
+// shownKnown is how many lines of a list are told each.
+const shownKnown = 10
+
+// Told are lines about what became of the list: how many failures are known, which lines are not needed any more, and
+// which are about nothing.
+func (k *KnownList) Told() (told []string) {
+	if k == nil {
+		return nil
+	}
+	values, fixed := 0, 0
+	var unused []string
+	for _, l := range k.Lines {
+		values += l.Known
+		failing := l.Known + l.Worse + l.Expired
+		switch {
+		case l.About == "" || failing > 0:
+		case l.Passing == 0:
+			unused = append(unused, strconv.Itoa(l.Number))
+		default:
+			if fixed++; fixed <= shownKnown {
+				told = append(told, fmt.Sprintf("%s:%d: %s no longer fails: remove line %[2]d", k.File, l.Number,
+					l.About))
+			}
+		}
+	}
+	if fixed > shownKnown {
+		told = append(told, fmt.Sprintf("%s: %d more lines no longer fail", k.File, fixed-shownKnown))
+	}
+	if n := len(unused); n > 0 {
+		lines := "lines "
+		if n == 1 {
+			lines = "line "
+		}
+		if n > shownKnown {
+			unused = append(unused[:shownKnown], fmt.Sprintf("and %d more", n-shownKnown))
+		}
+		told = append(told, fmt.Sprintf("%s: no value of this run is that of %s%s", k.File, lines,
+			strings.Join(unused, ", ")))
+	}
+	if values > 0 {
+		told = slices.Insert(told, 0, fmt.Sprintf("%s known (%s): that does not change the exit code",
+			Count(values, "failing value"), k.File))
+	}
+	return told
+}
+
+// join adds what another part of the run said of the lines.
+func (k *KnownList) join(m *KnownList) *KnownList {
+	if k == nil || m == nil || len(k.Lines) != len(m.Lines) {
+		return cmp.Or(k, m)
+	}
+	for i, l := range m.Lines {
+		x := k.Lines[i]
+		x.Known += l.Known
+		x.Worse += l.Worse
+		x.Expired += l.Expired
+		x.Passing += l.Passing
+	}
+	return k
+}
+
+// WriteKnown writes a list of the failures of a run. Lines of the list that the run was given stay as they are, but for
+// those whose values no longer fail, or fail in another way.
+func WriteKnown(w io.Writer, rec *Recording) error {
+	b := bufio.NewWriter(w)
+	written := map[string]bool{}
+	if k := rec.Summary.Known; k != nil {
+		for _, l := range k.Lines {
+			if l.Known+l.Expired == 0 && l.Worse+l.Passing > 0 {
+				continue
+			}
+			fmt.Fprintln(b, l.Text)
+			if l.About != "" && l.Expired > 0 {
+				written[l.About] = true
+			}
+		}
+	} else {
+		fmt.Fprint(b, "# Known failures, for --known. Add until=2027-01-31, issue=URL and a reason at the end of a line.\n")
+	}
+	for r := range rec.Results.All() {
+		if !r.Verdict.Differs() || r.Device != "" {
+			continue
+		}
+		about, sizes := knownWords(r)
+		if written[about] {
+			continue
+		}
+		written[about] = true
+		fmt.Fprintln(b, strings.TrimSpace(about+" "+sizes))
+	}
+	return cmp.Or(rec.Results.Err(), b.Flush())
+}
+
+// knownWords are the words of a line: which value it is about, and how wrong that is.
+func knownWords(r *Result) (about, sizes string) {
+	words := []string{quoteWord(r.Op), quoteWord(knownValue(r))}
+	if r.Occurrence == nil {
+		words = append(words, "capture="+quoteWord(r.Capture))
+	} else {
+		words = append(words, fmt.Sprintf("call=%d", *r.Occurrence))
+	}
+	if r.Rank != nil {
+		words = append(words, fmt.Sprintf("rank=%d", *r.Rank))
+	}
+	var how []string
+	if r.Verdict != verdict.Fail {
+		how = append(how, "verdict="+string(r.Verdict))
+	}
+	e := r.extent()
+	for _, m := range []struct {
+		name, format string
+		n            float64
+	}{{"bound_ratio", "%.3g", e.ratio}, {"max_abs_diff", "%.3g", e.abs}, {"wrong", "%.3g%%", 100 * e.share}} {
+		if m.n > 0 {
+			how = append(how, m.name+"="+fmt.Sprintf(m.format, m.n))
+		}
+	}
+	if e.broken {
+		how = append(how, "finite=no")
+	}
+	return strings.Join(words, " "), strings.Join(how, " ")
+}

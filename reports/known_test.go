@@ -1,0 +1,123 @@
+package reports
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/optool/optool/compare/verdict"
+)
+
+// failing is a value of a call that is this wrong.
+func failing(op, target string, call int, ratio float64) *Result {
+	return &Result{Capture: "10-2026/" + op, Op: op, Phase: "forward", Target: target, Occurrence: &call,
+		Verdict: verdict.Fail, BoundRatio: Num(ratio), MaxAbs: Num(ratio), Reason: "off"}
+}
+
+// TestKnown: a failure of the list is known, unless it is another one, far worse, of another kind, or too late.
+func TestKnown(t *testing.T) {
+	k, err := ParseKnown("k.txt", []byte(`# what everybody knows
+torch.mm output[0] call=1 bound_ratio=5 max_abs_diff=5 issue=https://x/1 slow fix
+torch.mm grad*
+torch.nn.* call verdict=crash until=2026-03-01
+torch.add output[0] until=2026-02-27
+torch.sub output[0]
+torch.mul output[0]
+`), time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	if err != nil {
+		t.Fatal(err)
+	}
+	crash := failing("torch.nn.gelu", "", 1, 1)
+	crash.Verdict = verdict.Crash
+	pass := failing("torch.sub", "output[0]", 1, 1)
+	pass.Verdict = verdict.Pass
+	for _, c := range []struct {
+		r            *Result
+		want         verdict.Verdict
+		reasonEnding string
+	}{
+		{failing("torch.mm", "output[0]", 1, 20), verdict.Known, "known (k.txt:2 slow fix https://x/1): off"},
+		{failing("torch.mm", "output[0]", 2, 5), verdict.Fail, "off"},
+		{failing("torch.mm", "output[0]", 1, 60), verdict.Fail, "off; k.txt:2: known, but 12 times worse"},
+		{failing("torch.mm", "grad[1]", 7, 1e9), verdict.Known, "known (k.txt:3): off"},
+		{failing("torch.mm2", "grad[1]", 7, 1), verdict.Fail, "off"},
+		{crash, verdict.Known, "known (k.txt:4): off"},
+		{failing("torch.nn.gelu", "", 2, 1), verdict.Fail,
+			"off; k.txt:4: known as crash, and this is fail"},
+		{failing("torch.add", "output[0]", 1, 1), verdict.Fail, "off; k.txt:5: known until 2026-02-27 only"},
+		{pass, verdict.Pass, "off"},
+	} {
+		k.Mark(c.r)
+		if c.r.Verdict != c.want || c.r.Reason != c.reasonEnding || c.r.Finding() != (c.want == verdict.Fail) {
+			t.Errorf("%s %s: got %s, %q, want %s, %q", c.r.Op, c.r.Target, c.r.Verdict, c.r.Reason, c.want,
+				c.reasonEnding)
+		}
+	}
+	want := []string{"3 failing values known (k.txt): that does not change the exit code",
+		"k.txt:6: torch.sub output[0] no longer fails: remove line 6", "k.txt: no value of this run is that of line 7"}
+	if diff := cmp.Diff(want, k.Told()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestKnownErrors: an error names the line.
+func TestKnownErrors(t *testing.T) {
+	for _, line := range []string{"torch.mm", "a b until=tomorrow", "a b untill=2026-01-01", "a b call=0", "a b rank=x",
+		"a b bound_ratio=nan", "a b wrong=-1%", "a b verdict=pass", "a b finite=yes", "a b issue=7", `"a b`} {
+		_, err := ParseKnown("k.txt", []byte("# x\n"+line), time.Now())
+		if err == nil || !strings.HasPrefix(err.Error(), "k.txt:2: ") {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}
+
+// TestWriteKnown: what is written is read again and knows the same failures; a list that a run was given keeps its
+// words, and loses the lines that are not needed.
+func TestWriteKnown(t *testing.T) {
+	run := func(k *KnownList, results ...*Result) (text string, s *Summary) {
+		var b, out bytes.Buffer
+		j, s := NewJSONLines(&b), NewSummary()
+		err := j.Run(Run{})
+		s.Known = k
+		for _, r := range results {
+			k.Mark(r)
+			s.Add(r)
+			err = errors.Join(err, j.Result(r))
+		}
+		err = errors.Join(err, j.Summary(s))
+		rec := readRecorded(t, b.String())
+		if err := errors.Join(err, WriteKnown(&out, rec)); err != nil {
+			t.Fatal(err)
+		}
+		return out.String(), rec.Summary
+	}
+	odd := failing("an op # with", `"x" y`, 3, 1)
+	text, _ := run(nil, failing("torch.mm", "output[0]", 1, 5), odd, failing("torch.mm", "output[0]", 1, 5))
+	if n := strings.Count(text, "\n"); n != 3 {
+		t.Errorf("%d lines, want a comment and two:\n%s", n, text)
+	}
+	text = strings.Replace(text, "max_abs_diff=5\n", "max_abs_diff=5 until=2027-01-31 a reason\n", 1)
+	read := func() *KnownList {
+		k, err := ParseKnown("k.txt", []byte(text), time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	again, s := run(read(), failing("torch.mm", "output[0]", 1, 6), failing("an op # with", `"x" y`, 3, 1))
+	if again != text || s.Line() != "2 captures: 2 known" || s.Differs() || s.Compared() != 2 {
+		t.Errorf("got %s, differs %v, %d compared\n%q, want\n%q", s.Line(), s.Differs(), s.Compared(), again, text)
+	}
+	passed := failing("torch.mm", "output[0]", 1, 6)
+	passed.Verdict = verdict.Pass
+	again, _ = run(read(), passed, failing("torch.new", "output[0]", 2, 4))
+	want := text[:strings.Index(text, "\n")+1] + text[strings.Index(text, `"an op`):] +
+		"torch.new output[0] call=2 bound_ratio=4 max_abs_diff=4\n"
+	if again != want {
+		t.Errorf("got\n%s, want\n%s", again, want)
+	}
+}
