@@ -34,6 +34,7 @@ import collections
 import contextlib
 import ctypes
 import functools
+import gc
 import hashlib
 import importlib
 import itertools
@@ -847,7 +848,7 @@ def _name(func, torch):
     owner = getattr(func, "__objclass__", None)
     if "_VariableFunctions" in qualified:
         return "torch." + qualified.split(".")[-1]
-    if "TensorBase" in qualified or owner is torch.Tensor:
+    if "TensorBase" in qualified or owner is torch.Tensor or module == "torch._tensor":
         return "torch.Tensor." + qualified.split(".")[-1]
     return "%s.%s" % (module or "torch", qualified)
 
@@ -1257,10 +1258,14 @@ POINT_TO_POINT = ("isend", "irecv")
 DISTRIBUTED = "torch.distributed.distributed_c10d."  # the module that defines them
 
 
+def _directory(torch):
+    return os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+
+
 def _replaced(torch):
     """The functions of torch that something else has put there: name, owner and name in it. One made by functools.wraps
     calls torch's own, as a rule, and is not among them: the call inside is recorded. Nor are those of wrap, then."""
-    own, found = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep, []
+    own, found = _directory(torch), []
     for path in "torch", "torch.nn.functional", "torch.Tensor", "torch.linalg", "torch.fft", "torch.special":
         owner = operator.attrgetter(path.partition(".")[2])(torch) if "." in path else torch
         for name, f in list(vars(owner).items()):
@@ -1346,6 +1351,8 @@ class _Recorder:
         self.transforms = getattr(getattr(self.torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
         self.tracing = self.torch._C._get_tracing_state
         self.plain = _plain(self.torch)
+        self.directory = _directory(self.torch)
+        self.owns = {}
         self.patches = _Patches()
         self.handles = []
         self.modules = _Modules(self)
@@ -1635,7 +1642,26 @@ class _Recorder:
             return func(*args, **kwargs)
         return self.one(p, func, args, kwargs, group)
 
+    def own(self, func):
+        """The function of torch that asked the mode to call func, where func replaced it: torch's functions look
+        themselves up by name and find the replacement, which would run twice."""
+        if func.__code__.co_filename.startswith(self.directory):
+            return func
+        frame, steps = sys._getframe(2), 3
+        while steps and frame.f_back is not None and frame.f_code.co_name != "handle_torch_function":
+            frame, steps = frame.f_back, steps - 1
+        if frame.f_back is None or frame.f_code.co_name != "handle_torch_function":
+            return func
+        code = frame.f_back.f_code
+        if code is func.__code__ or not code.co_filename.startswith(self.directory):
+            return func
+        if code not in self.owns:
+            self.owns[code] = next((f for f in gc.get_referrers(code) if isinstance(f, types.FunctionType)), func)
+        return self.owns[code]
+
     def called(self, func, args, kwargs):
+        if type(func) is types.FunctionType:
+            func = self.own(func)
         if not self.recording():
             return func(*args, **kwargs)
         p = self.policy(func)

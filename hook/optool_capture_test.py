@@ -487,6 +487,30 @@ class Recording(unittest.TestCase):
         self.assertRegex(said.getvalue(), r"not torch's own, .*: torch.nn.functional.gelu \(optool_capture_test.py:\d+\)\n")
         self.assertIs(F.gelu, gelu)
 
+    def test_replacements_run_once(self):
+        own = F.layer_norm, F.relu
+
+        def layer_norm(x, shape, weight=None, bias=None, eps=1e-5):
+            return own[0](x, shape, weight, bias, eps) * 2
+
+        @functools.wraps(own[1])
+        def relu(x, inplace=False):
+            return own[1](x, inplace) + 1
+
+        for name, new in ("layer_norm", layer_norm), ("relu", relu):
+            self.addCleanup(setattr, F, name, getattr(F, name))
+            setattr(F, name, new)
+        norm, x = nn.LayerNorm(4), torch.arange(4.0)
+        want = F.relu(norm(x))
+        for path in "found", "named":
+            wrap = ("torch.nn.functional.layer_norm", "torch.nn.functional.relu") if path == "named" else ()
+            path = os.path.join(self.path, path)
+            with contextlib.redirect_stderr(io.StringIO()):
+                with optool_capture.record(path, wrap=wrap):
+                    self.assertTrue(torch.equal(F.relu(norm(x)), want))
+            first, inner = (c for c in self.calls(path) if c["name"] == "torch.nn.functional.layer_norm")
+            self.assertEqual(inner["within"], first["id"])
+
     def test_older_recordings_are_told(self):
         for said in "", "; %s holds 1 older recording, which is judged with it" % os.path.join(self.path, "rank0"):
             heard = io.StringIO()
