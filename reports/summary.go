@@ -304,6 +304,9 @@ func columnsOf(vs []verdict.Verdict) []string {
 // Write prints the counts of the ops that did not plainly pass, of all ops if the style
 // wants tables, and one line in total.
 func (s *Summary) Write(w io.Writer, st Style) error {
+	if line := s.unsupported(); line != "" {
+		fmt.Fprintf(w, "%s\n\n", st.Paint(verdict.Unsupported, line))
+	}
 	if !st.Quiet {
 		if err := s.writeOps(w, st); err != nil {
 			return err
@@ -336,6 +339,22 @@ func (s *Summary) Write(w io.Writer, st Style) error {
 	}
 	_, err := fmt.Fprintln(w, s.paintedLine(st))
 	return err
+}
+
+// unsupported says how many captures no reference could judge, if the run succeeds without them; "" otherwise.
+func (s *Summary) unsupported() string {
+	s.endCapture()
+	n, all := s.Captures[verdict.Unsupported], 0
+	for v, k := range s.Captures {
+		if v.Differs() && k > 0 {
+			return ""
+		}
+		all += k
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %s not judged: operator, argument or dtype not supported", n, Count(all, "capture"))
 }
 
 func (s *Summary) writeOps(w io.Writer, st Style) error {

@@ -236,8 +236,10 @@ func (p *Process) nameLeaves() {
 	}
 	for _, c := range p.Calls {
 		for _, v := range c.Inputs {
-			switch {
+			switch outer := v.ofOuter(); {
 			case v.From.Value != nil || v.From.Role != "":
+			case outer != nil && v.From.How == IsLeaf:
+				v.From.Role = outer.From.Role
 			case marked && v.RequiresGrad && !v.Parameter && v.From.How == IsLeaf && c.phase()%2 == 0:
 				v.From.How, v.From.Role = IsOutside, unrecorded
 				if c.Step != nil {
@@ -248,6 +250,19 @@ func (p *Process) nameLeaves() {
 			}
 		}
 	}
+}
+
+// ofOuter is the leaf that a call was given and hands on as v to a call that it makes; nil if there is none. A recorder
+// may know only the outer one as a parameter.
+func (v *Value) ofOuter() *Value {
+	for c := v.Call.outer; c != nil && v.Address != 0; c = c.outer {
+		for _, u := range c.Inputs {
+			if u.Address == v.Address && u.From.How == IsLeaf && u.From.Role != "" && u.equals(v) {
+				return u
+			}
+		}
+	}
+	return nil
 }
 
 func (v *Value) role() string {

@@ -204,9 +204,12 @@ func (s *Seen) String() string {
 	if s.ByContentOnly > 0 {
 		only = fmt.Sprintf(", %d known by content only", s.ByContentOnly)
 	}
-	return fmt.Sprintf("%d of %s judged, %d of %s proven (by content %d, by address %d)%s, %s, %d unexplained",
-		s.Judged, reports.Count(s.Calls, "call"), s.Proven, reports.Count(s.Links, "link"), s.ByContent, s.ByAddress,
-		only, leavesCount(s.Leaves), s.Unexplained)
+	judged := fmt.Sprintf("%d of %s judged", s.Judged, reports.Count(s.Calls, "call"))
+	if n := s.Calls - s.Judged; n > 0 {
+		judged = fmt.Sprintf("%d of %s not judged", n, reports.Count(s.Calls, "call"))
+	}
+	return fmt.Sprintf("%s, %d of %s proven (by content %d, by address %d)%s, %s, %d unexplained", judged, s.Proven,
+		reports.Count(s.Links, "link"), s.ByContent, s.ByAddress, only, leavesCount(s.Leaves), s.Unexplained)
 }
 
 func leavesCount(n int) string {
