@@ -305,7 +305,8 @@ function drawLine() {
   x.font = "11px system-ui, sans-serif"; x.textBaseline = "middle"; x.strokeStyle = css("--line"); x.fillStyle = css("--dim")
   const every = Math.max(1, Math.ceil((hi - lo) / 4))
   for (let d = lo; d <= hi; d += every) { const y = Y(10 ** d); x.beginPath(); x.moveTo(left, y); x.lineTo(w - 10, y); x.stroke(); x.fillText("1e" + d, 6, y) }
-  x.textBaseline = "alphabetic"; x.fillText(from <= 0 ? "first call" : name(N[from]), left, h - 4); x.textAlign = "right"; x.fillText(to >= N.length - 1 ? "last call" : name(N[to]), w - 10, h - 4); x.textAlign = "left"
+  x.textBaseline = "alphabetic"; x.fillText(from <= 0 ? "first call" : name(N[from]), left, h - 4); x.textAlign = "right"; x.fillText(to >= N.length - 1 ? "last call" : name(N[to]), w - 10, h - 4)
+  x.textAlign = "center"; x.fillText(w < 640 ? "calls in order →" : "calls of the window in order of execution →", left + inner / 2, h - 4); x.textAlign = "left"
   x.save(); x.beginPath(); x.rect(left - 1, 0, inner + 2, h); x.clip()
   if (most) { x.fillStyle = css("--skipped"); x.globalAlpha = .6; for (let i = from; i <= to; i++) { const f = size(N[i].effect); if (f) { const bar = Math.sqrt(f / most) * (low - top); const wide = Math.min(24, Math.max(2, inner / Math.max(1, to - from) * .6)); x.fillRect(X(i) - wide / 2, low - bar, wide, bar) } } x.globalAlpha = 1 }
   for (const [k, c] of series) { // calls without an error, or of which it is not known, have no point: the line joins those on both sides
@@ -325,7 +326,7 @@ function drawLine() {
   x.restore()
   let kx = left; x.textBaseline = "top"
   for (const [, c, text] of series) { x.fillStyle = css(c); x.fillRect(kx, 9, 14, 3); x.fillText(text, kx + 18, 4); kx += 100 }
-  x.fillStyle = css("--dim"); const bars = most ? "bars: " + G.effect_title : ""; x.fillText(w < 640 ? bars : "of the calls in the window, relative to the exact results" + (most ? "; " + bars : ""), kx, 4)
+  x.fillStyle = css("--dim"); const bars = most ? "bars: " + G.effect_title : ""; x.fillText(w < 640 ? bars : "relative to the exact results, logarithmic" + (most ? "; " + bars : ""), kx, 4)
   // Where the window is in the whole run.
   x.fillStyle = css("--line"); x.fillRect(left, 0, inner, 3); x.fillStyle = css("--pick"); const all = Math.max(1, N.length - 1); x.fillRect(left + from / all * inner, 0, Math.max(3, (to - from) / all * inner), 3)
   line.at = px => Math.round(from + Math.max(0, Math.min(1, (px - left) / inner)) * (to - from))
@@ -333,7 +334,8 @@ function drawLine() {
 
 // ---- moving
 function zoom(f, x = stage.clientWidth / 2, y = stage.clientHeight / 2) { const s = Math.max(0.02, Math.min(3, scale * f)); ox = x - (x - ox) * s / scale; oy = y - (y - oy) * s / scale; scale = s; place() }
-function fit() { const m = 18; scale = Math.min((stage.clientWidth - 2 * m) / whole.w, (stage.clientHeight - 2 * m) / whole.h, 1.6); ox = (stage.clientWidth - whole.w * scale) / 2; oy = (stage.clientHeight - whole.h * scale) / 2; place() }
+let fitted // the scale at which everything was shown
+function fit() { const m = 18; scale = Math.min((stage.clientWidth - 2 * m) / whole.w, (stage.clientHeight - 2 * m) / whole.h, 1.6); ox = (stage.clientWidth - whole.w * scale) / 2; oy = (stage.clientHeight - whole.h * scale) / 2; fitted = scale; place() }
 // Moves to where the window shows most, the earliest of such places.
 function fullest() {
   const w = stage.clientWidth / 2 / lowest, h = stage.clientHeight / 2 / lowest, all = drawn.filter(p => !open.has(p.id)).sort((a, b) => first(a.id) - first(b.id)).slice(0, 500); let best, most = 0
@@ -492,12 +494,12 @@ function pick(i, go) {
 
 G.findings.filter(f => f.node >= 0).slice(0, 3).forEach(f => { const b = el("button", f.rule + ": " + name(N[f.node]), $("jump")); b.onclick = () => pick(f.node, true) })
 $("losses").textContent = N.length + (N.length === 1 ? " call. " : " calls. ") + (G.losses || []).slice(0, 4).map(l => "Loss " + show(l.captured, 9) + " recorded, " + show(l.exact, 9) + " exact, off by " + show(num(l.captured) - num(l.exact), 3) + " (" + name(N[l.node]) + ")").join("; ")
-addEventListener("resize", place)
+addEventListener("resize", () => { if (scale === fitted) fit(); else { bound(); place() } })
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { recolor(); place() })
 const fault = G.findings.find(f => f.node >= 0)
 if (fault) for (let c = parent(fault.node); c !== ROOT; c = parent(c)) open.add(c)
 openSome(phone() ? 40 : 90); build(); fit()
-if (scale < lowest) { if (fault) center(fault.node, Math.max(lowest, 1)); else fullest() }
+if (scale < 0.7) { if (fault) center(fault.node, Math.max(lowest, 1)); else fullest() }
 if (fault && !G.bars) pick(fault.node); else pick(undefined) // where bars are, the overview says more
 drawMini(); drawLine()
 document.body.dataset.ready = Math.round(performance.now()) // milliseconds until it can be used
