@@ -12,19 +12,22 @@ import (
 
 // gatherOps read elements at positions that other tensors give.
 var gatherOps = []*opdef.Entry{
-	opdef.Op[gatherArgs]{
+	opdef.Planned[*gatherArgs, *gathering]{
 		Schema: "gather(Tensor self, int dim, Tensor index, *, ignored sparse_grad=False) -> Tensor",
 		Names:  "gather Tensor.gather",
 		Traits: opdef.Traits{Lookup: "self", ExactOut: true},
 		Doc: opdef.Doc{Summary: "Elements at indices along a dimension",
 			Formula: "out[i, j, k] = self[i, index[i, j, k], k] for dim=1"},
 		Error:  elements.MovedError,
-		Kernel: func(a *gatherArgs) ([]*tensor.Tensor, error) { return gathered(a.Self, a.Dim, a.Index) },
-		Grad:   func(a *gatherArgs, g *opdef.Grad) (opdef.Grads, error) { return a.grad(g.Out[0]) },
-		Bounds: opdef.Bounds[*gatherArgs]{
-			GradTerms: func(a *gatherArgs) int {
-				r := opdef.Must(Along(a.Self.Shape, a.Dim, a.Index))
-				return r.Most(a.Self.Numel())
+		Plan:   (*gatherArgs).plan,
+		Kernel: func(a *gathering) ([]*tensor.Tensor, error) { return []*tensor.Tensor{a.picked()}, nil },
+		Grad: func(a *gathering, g *opdef.Grad) (opdef.Grads, error) {
+			return opdef.Grads{"self": {a.Sum(g.Out[0]).Total}}, nil
+		},
+		Bounds: opdef.Bounds[*gathering]{
+			GradTerms: func(a *gathering) int { return a.Most() },
+			GradScale: func(a *gathering, g *opdef.Grad, _ opdef.Grads) (opdef.Grads, error) {
+				return opdef.Grads{"self": {a.Sum(g.Out[0]).Magnitudes}}, nil
 			},
 		},
 		Cases: opdef.Calls[gatherArgs](`
@@ -249,18 +252,19 @@ func Along(shape []int, dim int, index *tensor.Tensor) (runs.Runs, error) {
 	}}, nil
 }
 
-func gathered(t *tensor.Tensor, dim int, index *tensor.Tensor) ([]*tensor.Tensor, error) {
-	r, err := Along(t.Shape, dim, index)
-	if err != nil {
-		return nil, err
-	}
-	return []*tensor.Tensor{runs.Pick(t, index.Shape, r)}, nil
+// A gathering reads the runs of self that index says, and adds their gradients up.
+type gathering struct {
+	runs.Adjoint
+	self  *tensor.Tensor
+	shape []int // of what is read
 }
 
-func (a *gatherArgs) grad(g *tensor.Tensor) (opdef.Grads, error) {
+func (a *gatherArgs) plan() (*gathering, error) {
 	r, err := Along(a.Self.Shape, a.Dim, a.Index)
-	return opdef.Grads{"self": {runs.ScatterAdd(a.Self.Shape, g, r)}}, err
+	return &gathering{runs.Adjoint{Shape: a.Self.Shape, Runs: r}, a.Self, a.Index.Shape}, err
 }
+
+func (a *gathering) picked() *tensor.Tensor { return runs.Pick(a.self, a.shape, a.Runs) }
 
 // indexedDim is the dimension dim of shape, of which index, a vector or a
 // number, names slices.
@@ -387,19 +391,19 @@ type takeAlongDimArgs struct {
 	Dim           *int
 }
 
-// plan is the call as a gather of broadcast or flattened tensors.
-// A takeAlongDim is a call that comes to a gather.
+// A takeAlongDim is a call that comes to a gather of broadcast or flattened tensors.
 type takeAlongDim struct {
-	gatherArgs
-	shape []int // of the argument
+	*gathering
+	argument []int // its shape
 }
 
 func (a *takeAlongDimArgs) plan() (*takeAlongDim, error) {
-	g, err := a.gather()
+	args, err := a.gather()
 	if err != nil {
 		return nil, err
 	}
-	return &takeAlongDim{*g, a.Self.Shape}, nil
+	g, err := args.plan()
+	return &takeAlongDim{g, a.Self.Shape}, err
 }
 
 func (a *takeAlongDimArgs) gather() (*gatherArgs, error) {
@@ -449,16 +453,13 @@ func (a *takeAlongDimArgs) gather() (*gatherArgs, error) {
 	return &gatherArgs{self, d, index}, nil
 }
 
-func (t *takeAlongDim) grads(g *tensor.Tensor) (wide, self *tensor.Tensor, err error) {
-	gr, err := t.grad(g)
-	if err != nil {
-		return nil, nil, err
+// grads are the gradients of the broadcast tensor and of the argument.
+func (t *takeAlongDim) grads(g *tensor.Tensor) (wide, self *tensor.Tensor) {
+	wide = t.Sum(g).Total
+	if wide.Dim() != len(t.argument) {
+		return wide, wide.Reshape(t.argument...)
 	}
-	wide = gr["self"][0]
-	if wide.Dim() != len(t.shape) {
-		return wide, wide.Reshape(t.shape...), nil
-	}
-	return wide, opdef.SumTo(wide, t.shape), nil
+	return wide, opdef.SumTo(wide, t.argument)
 }
 
 var takeAlongDimOp = opdef.Planned[*takeAlongDimArgs, *takeAlongDim]{
@@ -469,17 +470,17 @@ var takeAlongDimOp = opdef.Planned[*takeAlongDimArgs, *takeAlongDim]{
 		Notes: "Without dim both are flattened. Along dim negative indices count from the end."},
 	Error:  elements.MovedError,
 	Plan:   (*takeAlongDimArgs).plan,
-	Kernel: func(t *takeAlongDim) ([]*tensor.Tensor, error) { return gathered(t.Self, t.Dim, t.Index) },
+	Kernel: func(t *takeAlongDim) ([]*tensor.Tensor, error) { return []*tensor.Tensor{t.picked()}, nil },
 	Grad: func(t *takeAlongDim, g *opdef.Grad) (opdef.Grads, error) {
-		_, self, err := t.grads(g.Out[0])
-		return opdef.Grads{"self": {self}}, err
+		_, self := t.grads(g.Out[0])
+		return opdef.Grads{"self": {self}}, nil
 	},
 	Bounds: opdef.Bounds[*takeAlongDim]{
-		GradTerms: func(t *takeAlongDim) int { return max(1, t.Index.Numel()) },
+		GradTerms: func(t *takeAlongDim) int { return max(1, tensor.Numel(t.shape)) },
 	},
 	Node: func(t *takeAlongDim, g *opdef.Grad) (opdef.Node, error) {
-		wide, _, err := t.grads(g.Out[0])
-		return opdef.Node{Grads: []*tensor.Tensor{wide}}, err
+		wide, _ := t.grads(g.Out[0])
+		return opdef.Node{Grads: []*tensor.Tensor{wide}}, nil
 	},
 	Cases: opdef.Calls[takeAlongDimArgs](`
 		f32[3, 4], i64[3, 2]{0..3}, dim=1; f64[3, 1, 4], i64[1, 2, 2]{0..3}, dim=-1

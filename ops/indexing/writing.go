@@ -2,6 +2,7 @@ package indexing
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/internal/runs"
@@ -40,7 +41,13 @@ type writing struct {
 	flat      bool           // src are the first elements of given
 	narrow    *tensor.Tensor // the argument that self is the broadcast of, nil if self itself
 	lost      bool           // a mistake: of several additions to one place the last alone counts
+
+	// sum is self with src, scaled, added to it: what the call makes unless it combines otherwise or is a mistake.
+	sum func() *runs.Sum
 }
+
+// adds reports whether what is written is added to what is there.
+func (w *writing) adds() bool { return w.how == runs.Add && w.keep }
 
 // multipleOf is k*t.
 func multipleOf(t *tensor.Tensor, k opdef.Scalar) *tensor.Tensor {
@@ -60,7 +67,7 @@ func multipleOf(t *tensor.Tensor, k opdef.Scalar) *tensor.Tensor {
 
 // Mistakes are what kernels that add get wrong where values go to one place.
 func (w *writing) Mistakes() []opdef.Mistake[any] {
-	if w.how != runs.Add || !w.keep || !w.self.DType.IsFloat() || w.runs.Count == 0 {
+	if !w.adds() || !w.self.DType.IsFloat() || w.runs.Count == 0 {
 		return nil
 	}
 	add := func(text string, with func(m *writing)) opdef.Mistake[any] {
@@ -78,8 +85,24 @@ func (w *writing) Mistakes() []opdef.Mistake[any] {
 	}
 }
 
-func (w *writing) result(self, src *tensor.Tensor) *tensor.Tensor {
-	return runs.Put(self, src, w.runs, w.how, w.keep)
+func (w *writing) result() *tensor.Tensor {
+	switch {
+	case w.lost:
+		sum := opdef.Zip(w.self.DType, runs.Pick(w.self, w.shape, w.runs), multipleOf(w.src, w.alpha),
+			func(x, y float64) float64 { return x + y })
+		return runs.Put(w.self, sum, w.runs, runs.Assign, true)
+	case w.adds():
+		return w.sum().Total
+	}
+	return runs.Put(w.self, w.src, w.runs, w.how, w.keep)
+}
+
+// magnitudes is the sum of the magnitudes of the terms of each element.
+func (w *writing) magnitudes() *tensor.Tensor {
+	if w.adds() {
+		return w.sum().Magnitudes
+	}
+	return runs.Put(opdef.Abs(w.self), opdef.Abs(w.src), w.runs, w.how, w.keep)
 }
 
 // grad gives the gradients of self and of the given source.
@@ -198,22 +221,19 @@ func (o writingOp[A]) Entry() *opdef.Entry {
 		Traits: opdef.Traits{InPlace: !o.Only, Autocast: o.Autocast},
 		Doc:    o.Doc,
 		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 1},
-		Plan:   o.Plan,
-		Kernel: func(w *writing) ([]*tensor.Tensor, error) {
-			src := w.src
-			if w.how == runs.Add {
-				src = multipleOf(src, w.alpha)
+		Plan: func(a *A) (*writing, error) {
+			w, err := o.Plan(a)
+			if err == nil {
+				w.sum = sync.OnceValue(func() *runs.Sum {
+					return runs.Summed(w.self, multipleOf(w.src, w.alpha), w.runs)
+				})
 			}
-			if w.lost {
-				sum := opdef.Zip(w.self.DType, runs.Pick(w.self, w.shape, w.runs), src,
-					func(x, y float64) float64 { return x + y })
-				return []*tensor.Tensor{runs.Put(w.self, sum, w.runs, runs.Assign, true)}, nil
-			}
-			return []*tensor.Tensor{w.result(w.self, src)}, nil
+			return w, err
 		},
+		Kernel: func(w *writing) ([]*tensor.Tensor, error) { return []*tensor.Tensor{w.result()}, nil },
 		Bounds: opdef.Bounds[*writing]{
 			Scale: func(w *writing, _ []*tensor.Tensor) []*tensor.Tensor {
-				return []*tensor.Tensor{w.result(opdef.Abs(w.self), opdef.Abs(multipleOf(w.src, w.alpha)))}
+				return []*tensor.Tensor{w.magnitudes()}
 			},
 			Terms:     (*writing).terms,
 			GradTerms: (*writing).gradTerms,
@@ -242,8 +262,11 @@ func (w *writing) ErrorOf() opdef.Error {
 
 // terms is how many numbers at most are written to one element, with what is there.
 func (w *writing) terms() int {
-	if w.how == runs.Assign {
+	switch {
+	case w.how == runs.Assign:
 		return 1
+	case w.adds():
+		return 1 + w.sum().Most()
 	}
 	return 1 + w.runs.Most(w.self.Numel())
 }

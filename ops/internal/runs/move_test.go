@@ -1,8 +1,10 @@
 package runs
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/optool/optool/tensor"
@@ -116,6 +118,57 @@ func TestPutSpread(t *testing.T) {
 	for i := range want {
 		if got[i] != want[i] {
 			t.Fatalf("element %d is %v, want %v", i, got[i], want[i])
+		}
+	}
+}
+
+// TestSummed finds sums, magnitudes and the number of terms of single elements in one walk of the source, and of other
+// runs, to the last bit of a plain loop.
+func TestSummed(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 10))
+	for _, tc := range []struct {
+		length, size, count int
+		once                bool
+	}{
+		{1, 3*section + 5, 2*round + 77, true}, {1, 40, 3, false}, {4, 4000, 700, false}, {1, 9, 0, false},
+	} {
+		starts, base, src := make([]int64, tc.count), make([]float64, tc.size), make([]float64, tc.count*tc.length)
+		for i := range base {
+			base[i] = r.NormFloat64()
+		}
+		for i := range src {
+			src[i] = r.NormFloat64()
+		}
+		sum, size, met := slices.Clone(base), slices.Clone(base), make([]int, tc.size)
+		for i, x := range size {
+			size[i] = math.Abs(x)
+		}
+		for i := range starts {
+			starts[i] = r.Int64N(int64(tc.size/tc.length)) * int64(tc.length)
+			for k := range tc.length {
+				p, x := int(starts[i])+k, src[i*tc.length+k]
+				sum[p] += x
+				size[p] += math.Abs(x)
+				met[p]++
+			}
+		}
+		var read atomic.Int64
+		lazy := tensor.Lazy(tensor.Float64, []int{len(src)}, 1, func(lo int, dst []float64) {
+			read.Add(int64(len(dst)))
+			copy(dst, src[lo:])
+		})
+		got := Summed(tensor.New(tensor.Float64, []int{tc.size}, base), lazy, AtStarts(tc.length, starts))
+		if most := slices.Max(met); got.Most() != most {
+			t.Errorf("%+v: at most %d meet, want %d", tc, got.Most(), most)
+		}
+		if !slices.Equal(tensor.Data[float64](got.Total), sum) {
+			t.Errorf("%+v: wrong sums", tc)
+		}
+		if !slices.Equal(tensor.Data[float64](got.Magnitudes), size) {
+			t.Errorf("%+v: wrong magnitudes", tc)
+		}
+		if n := read.Load(); tc.once && n != int64(len(src)) {
+			t.Errorf("%+v: %d elements of the source were read, want each once", tc, n)
 		}
 	}
 }

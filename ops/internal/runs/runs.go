@@ -239,7 +239,7 @@ func Put(base, src *tensor.Tensor, r Runs, how Combine, keep bool) *tensor.Tenso
 func putAs[T tensor.Elem](base, src *tensor.Tensor, r Runs, how Combine, keep bool, join func(dst, v []T),
 	divide func(v []T, n int)) *tensor.Tensor {
 	w := &writer[T]{base: base, src: src, Runs: r, how: how, keep: keep, join: join, divide: divide, bin: base.Block()}
-	if n := base.Numel(); 2*r.Count >= n { // a list of the writes would take more memory than the result
+	if dense(r, base.Numel()) {
 		all := sync.OnceValue(w.all)
 		return tensor.Lazy(base.DType, base.Shape, w.bin, func(lo int, dst []T) { copy(dst, all()[lo:]) })
 	}
@@ -255,6 +255,9 @@ func putAs[T tensor.Elem](base, src *tensor.Tensor, r Runs, how Combine, keep bo
 		}
 	})
 }
+
+// dense reports whether a list of the runs would take more memory than n elements.
+func dense(r Runs, n int) bool { return 2*r.Count >= n }
 
 // A writer carries out Put: for each element in the order of the runs.
 type writer[T tensor.Elem] struct {

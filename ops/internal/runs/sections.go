@@ -154,16 +154,22 @@ func (r Runs) mostOfFew() (most int) {
 // mostOfSingle is Most of single elements.
 func (r Runs) mostOfSingle(n int) int {
 	met := tensor.Make[int32](n)
-	most := tensor.Make[int32]((n + section - 1) / section)
 	bySection[int64](r, nil, n, func(k int, at []uint16, _ []int64) {
-		part, m := met[k*section:], most[k]
+		part := met[k*section:]
 		for _, p := range at {
 			part[p]++
-			m = max(m, part[p])
 		}
-		most[k] = m
 	})
-	return int(slices.Max(most))
+	return largest(met)
+}
+
+// largest is the largest of counts.
+func largest(v []int32) int {
+	var most [4]int32
+	for i, x := range v {
+		most[i%len(most)] = max(most[i%len(most)], x)
+	}
+	return int(slices.Max(most[:]))
 }
 
 // whereAligned is a number of runs that meet, or twice as many where they begin anywhere.
