@@ -48,6 +48,18 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 	if rec.NotFinite != "" {
 		fmt.Fprintf(b, "\n**%s**\n", escapeMarkdown(rec.NotFinite))
 	}
+	var wrong [][]string
+	for _, f := range rec.Faults() {
+		cells := f.Cells()
+		for i := range cells {
+			cells[i] = escapeMarkdown(cells[i])
+		}
+		wrong = append(wrong, cells)
+	}
+	if len(wrong) > 0 {
+		fmt.Fprint(b, "\n#### What is wrong\n")
+		markdownTable(b, FaultColumns, wrong)
+	}
 	for _, line := range s.notes() {
 		fmt.Fprintf(b, "\n%s\n", escapeMarkdown(line))
 	}

@@ -42,6 +42,7 @@ type Recording struct {
 	First     *Finding
 	NotFinite string
 
+	wrong []string       // operators with wrong calls, in the order of the first of them
 	calls []recordedCall // that were finished, as far as it is said
 	files []io.Closer
 }
@@ -292,6 +293,11 @@ func (rec *Recording) count() error {
 		}
 	}
 	rec.First, rec.NotFinite = digest.First(), digest.NotFinite()
+	for f := range digest.Kinds() {
+		if op := f.Results[0].Op; f.Wrong() && !slices.Contains(rec.wrong, op) {
+			rec.wrong = append(rec.wrong, op)
+		}
+	}
 	return rec.Results.Err()
 }
 

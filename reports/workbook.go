@@ -83,6 +83,13 @@ const CountOf = "calls: "
 func (rec *Recording) overview() Sheet {
 	s := rec.Summary
 	rows := [][]any{{"result", rec.sentence()}}
+	for _, f := range rec.Faults() {
+		text := f.Calls + " calls. Worst: " + f.Worst
+		if f.Cause != "" {
+			text += ". Cause: " + f.Cause
+		}
+		rows = append(rows, []any{"what is wrong: " + f.Op, text})
+	}
 	for _, lead := range rec.Headlines() {
 		rows = append(rows, []any{lead[0], lead[1]})
 	}

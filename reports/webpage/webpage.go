@@ -72,6 +72,7 @@ type page struct {
 	Title    string
 	Line     string
 	Leads    [][2]string // what a reader needs first
+	Wrong    [][]string  // operators with wrong calls: rows of FaultColumns
 	Told     []string    // what was not judged and why, and for what the run fails besides
 	State    string
 	Style    template.CSS
@@ -102,6 +103,12 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 		Told: rec.Summary.Told(), State: state(rec),
 		Facts: slices.Collect(printable(rec.SummarySheet())),
 		ByOp:  collect(rec.OpSheet()), Total: max(rec.Summary.Total(), len(rec.Timings)),
+	}
+	for _, f := range rec.Faults() {
+		data.Wrong = append(data.Wrong, f.Cells())
+	}
+	if len(data.Wrong) > 0 {
+		data.Wrong = append([][]string{reports.FaultColumns}, data.Wrong...)
 	}
 	for _, m := range more {
 		data.Sections = append(data.Sections, section{strings.ToUpper(m.Name[:1]) + m.Name[1:], collect(m)})

@@ -1,0 +1,82 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/compare/verdict"
+)
+
+// A Fault is an operator some of whose calls are wrong, in words for people who do not know the program.
+type Fault struct {
+	Op    string
+	Calls string // "2 of 14 fail"
+	Worst string // the value that is the furthest off, and by how much
+	Cause string // what reproduces what is wrong, "" if nothing was found
+}
+
+// FaultColumns are the titles of a table of faults.
+var FaultColumns = []string{"operator", "calls", "worst", "cause"}
+
+// Cells are the cells of a row of that table.
+func (f *Fault) Cells() []string { return []string{f.Op, f.Calls, f.Worst, f.Cause} }
+
+// Faults are the operators some of whose calls are wrong, in the order of their first wrong calls, then those of which
+// only known failures are left.
+func (rec *Recording) Faults() (faults []Fault) {
+	if rec.Overflow || len(rec.Timings) > 0 {
+		return nil
+	}
+	place := func(op string) int {
+		if i := slices.Index(rec.wrong, op); i >= 0 {
+			return i
+		}
+		return len(rec.wrong)
+	}
+	ops := rec.Summary.Ops()
+	slices.SortStableFunc(ops, func(a, b *OpSummary) int {
+		return cmp.Or(cmp.Compare(btoi(!a.differs()), btoi(!b.differs())), cmp.Compare(place(a.Op), place(b.Op)))
+	})
+	for _, o := range ops {
+		if !o.differs() && o.Counts[verdict.Known] == 0 {
+			continue
+		}
+		w := o.Worst
+		faults = append(faults, Fault{Op: Name(o.Op), Calls: o.callsText(), Cause: rec.causesOf(o.Op),
+			Worst: strings.TrimSpace(OneLine(w.target() + " " + w.gist()))})
+	}
+	return faults
+}
+
+// callsText says how many calls of the operator are wrong, and of how many.
+func (o *OpSummary) callsText() string {
+	total, parts := 0, []string{}
+	for _, v := range verdict.All() {
+		n := o.Counts[v]
+		if total += n; n > 0 && (v.Differs() || v == verdict.Known) {
+			parts = append(parts, fmt.Sprintf("%d %s", n, v))
+		}
+	}
+	slices.Reverse(parts)
+	return strings.Join(parts, ", ") + fmt.Sprintf(" of %d", total)
+}
+
+// causesOf are the causes of the wrong calls of an operator that were found, or what their errors depend on.
+func (rec *Recording) causesOf(op string) string {
+	var causes, patterns []string
+	for _, c := range rec.Causes {
+		to := &causes
+		if c.Pattern {
+			to = &patterns
+		}
+		if text := OneLine(c.Text); c.Op == op && !slices.Contains(*to, text) {
+			*to = append(*to, text)
+		}
+	}
+	if len(causes) == 0 {
+		causes = patterns
+	}
+	return strings.Join(causes[:min(len(causes), shownCauses)], "; or ")
+}
