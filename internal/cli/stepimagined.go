@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -53,8 +52,11 @@ func (o *stepOptions) imagined() ([]imaginedRun, error) {
 // met reports operators that are to be computed otherwise and of which the recording has no call.
 func met(runs []imaginedRun, t *step.Trace) error {
 	for _, w := range runs {
-		if !slices.ContainsFunc(t.Calls(), func(c *step.Call) bool { return w.ops.Match(c.Op) }) {
-			return usageError("--%s: the recording has no call of %s", w.flag, strings.Join(w.ops.Unmet(), ", "))
+		for _, c := range t.Calls() {
+			w.ops.Match(c.Op)
+		}
+		if missing := w.ops.Unmet(); len(missing) > 0 {
+			return usageError("--%s: the recording has no call of %s", w.flag, strings.Join(missing, ", "))
 		}
 	}
 	return nil

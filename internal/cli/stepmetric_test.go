@@ -31,7 +31,8 @@ func TestImaginedOfNone(t *testing.T) {
 		ok bool
 	}{
 		{stepOptions{exact: []string{"torch.add"}}, true}, {stepOptions{in: []string{"float32=torch.add"}}, true},
-		{stepOptions{exact: []string{"torch.sub", "torch.mul"}}, false}, {stepOptions{in: []string{"float32="}}, false},
+		{stepOptions{exact: []string{"torch.sub", "torch.mul"}}, false}, {stepOptions{exact: []string{"torch.add,torch.mul"}},
+			false}, {stepOptions{in: []string{"float32=torch.add,torch.mul"}}, false}, {stepOptions{in: []string{"float32="}}, false},
 		{stepOptions{in: []string{"float32=torch.mul"}}, false},
 	} {
 		runs, err := tc.o.imagined()
