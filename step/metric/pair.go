@@ -352,24 +352,39 @@ func (p *Pair) good(i int) (share map[*step.Call]float64, good map[*step.Call]bo
 		others.add(r)
 	}
 	s := p.Sides[i]
-	total := 0
+	total, paired := 0, 0 // tokens, and rows of which the other side has some
+	has := map[int]bool{}
+	for _, t := range p.Tokens {
+		has[[]int{t.This.at, t.Other.at}[i]] = true
+	}
 	for _, r := range s.Rows {
 		total += len(r) + 1
+		if slices.ContainsFunc(r, func(t Score) bool { return has[t.at] }) {
+			paired++
+		}
 	}
 	const slack = 0.95 // results of the last position are often left out
-	valid := slack * float64(len(p.Tokens)+len(s.Rows)) / float64(max(1, total))
+	of := func(n int) float64 { return slack * float64(n) / float64(max(1, total)) }
+	valid := of(len(p.Tokens) + paired)
 	share, good = map[*step.Call]float64{}, map[*step.Call]bool{}
 	for _, c := range s.Calls {
 		if x := others.share(s.values[c]); x == x {
 			share[c] = x
-			good[c] = x >= valid
 		}
+	}
+	if s.read != nil { // the other run may not read the last tokens
+		if x, told := share[s.read.Call]; told && x >= of(len(p.Tokens)) {
+			valid = min(valid, x)
+		}
+	}
+	for c, x := range share {
+		good[c] = x >= valid
 	}
 	return share, good
 }
 
 // program finds what the two programs compute otherwise: on the side whose tokens read what they must not, if only
-// one does.
+// one does, or on the side with a call that the other program does not have.
 func (p *Pair) program(ctx context.Context, opt step.Options) ([]*step.Finding, error) {
 	var leaks [2]string
 	for i := range p.Sides {
@@ -383,6 +398,11 @@ func (p *Pair) program(ctx context.Context, opt step.Options) ([]*step.Finding, 
 		i = 1
 	}
 	f := p.departs(i, opt)
+	if leaks[i] == "" && f != nil && !p.onlyIn(0, f.Call) {
+		if g := p.departs(1, opt); g != nil && p.onlyIn(1, g.Call) {
+			i, f = 1, g
+		}
+	}
 	if f == nil || leaks[i] == "" && (p.routed(i, f.Call) || p.Sides[0].inexact() || p.Sides[1].inexact()) {
 		return nil, nil
 	}
@@ -390,6 +410,14 @@ func (p *Pair) program(ctx context.Context, opt step.Options) ([]*step.Finding, 
 		f.Reason += "; " + leaks[i]
 	}
 	return []*step.Finding{f}, nil
+}
+
+// onlyIn reports whether the other side of a call has none of its operator, module and line.
+func (p *Pair) onlyIn(i int, c *step.Call) bool {
+	return !slices.ContainsFunc(p.Sides[1-i].Calls, func(d *step.Call) bool {
+		return pairs.Operator(d.Op) == pairs.Operator(c.Op) && d.Entry.Module == c.Entry.Module &&
+			d.Entry.Location == c.Entry.Location
+	})
 }
 
 // routed reports whether what departs at a call of a side may be other routes that the runs recorded, and keep.
@@ -415,12 +443,12 @@ func (p *Pair) departs(i int, opt step.Options) *step.Finding {
 	for _, c := range slices.Backward(s.Calls) {
 		recovers[c] = slices.ContainsFunc(readers[c], func(r *step.Call) bool { return good[r] || recovers[r] })
 	}
+	candidates := slices.DeleteFunc(slices.Clone(s.Calls), func(c *step.Call) bool {
+		_, compared := share[c]
+		return good[c] || recovers[c] || !compared || s.told[c] || s.ends(c)
+	})
 	var lost []*step.Call // from the first value that the other side does not have to one that it has in part
-	for _, c := range s.Calls {
-		_, told := share[c]
-		if good[c] || recovers[c] || !told || s.ends(c) {
-			continue
-		}
+	for _, c := range s.reaching(candidates) {
 		lost = append(lost, c)
 		if share[c] > 0 {
 			break

@@ -68,6 +68,40 @@ func TestPair(t *testing.T) {
 	}
 }
 
+// TestListed: rollouts that end in a list with one result for each pass, and what departs in one of their passes.
+func TestListed(t *testing.T) {
+	want := truths(t, "listed_runs")
+	for _, tc := range []struct {
+		this, other, truth string
+		tokens             int
+		side               step.Side
+		op                 string
+	}{
+		{"list_one", "list_train", "sound", 6, "", ""}, {"list_train", "list_one", "sound", 6, "", ""},
+		{"list_part", "list_train", "part", 6, step.This, "torch.Tensor.mul"},
+		{"list_all", "list_train", "all", 6, step.This, "torch.Tensor.mul"},
+		{"list_alone", "list_alone_train", "alone", 6, "", ""}, {"list_alone_train", "list_alone", "alone", 6, "", ""},
+		{"list_drawn", "list_drawn_train", "sound", 4, "", ""}, {"list_index", "list_train", "sound", 6, "", ""},
+		{"list_cooled", "list_warm", "", 6, step.This, "torch.Tensor.div"},
+		{"list_warm", "list_cooled", "", 6, step.Other, "torch.Tensor.div"},
+	} {
+		p := pair(t, tc.this, tc.other)
+		if len(p.Tokens) != tc.tokens || tc.truth != "" && math.Abs(p.MeanAbs()-want[tc.truth].MeanAbs) > 1e-6 {
+			t.Errorf("%s, %s: %d tokens are %g apart, want %d, %g", tc.this, tc.other, len(p.Tokens), p.MeanAbs(), tc.tokens,
+				want[tc.truth].MeanAbs)
+		}
+		switch {
+		case tc.op == "" && len(p.Findings) > 0:
+			t.Errorf("%s, %s: %+v", tc.this, tc.other, p.Findings[0])
+		case tc.op == "":
+		case len(p.Findings) == 0:
+			t.Errorf("%s, %s: nothing was found", tc.this, tc.other)
+		case p.Findings[0].Side != tc.side || p.Findings[0].Call.Op != tc.op:
+			t.Errorf("%s, %s: %s %s", tc.this, tc.other, p.Findings[0].Side, p.Findings[0].Call)
+		}
+	}
+}
+
 // TestSkipped: where exact arithmetic visits an expert that the rollout skips, both sides keep the recorded routes
 // and no difference of the programs is found.
 func TestSkipped(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/optool/optool/step"
+	"github.com/optool/optool/step/pairs"
 )
 
 // A pass is one pass of the model: its result, and the tokens that it read.
@@ -11,6 +12,40 @@ type pass struct {
 	of    *step.Value
 	joins bool        // it goes on with the sequences of the pass before, whose keys and values it reads
 	read  *step.Value // the tokens that it reads; nil if that is not known
+	drawn *step.Value // the tokens that are drawn from its result, one for each sequence; nil if none are
+}
+
+// sequences is how many sequences the pass has, where its result is one number for each token.
+func (p *pass) sequences() int {
+	n := p.of.Numel()
+	if len(p.of.Shape) == 1 && p.read != nil && len(p.read.Shape) == 2 && p.read.Shape[0] == n {
+		return n // of the last token of each sequence
+	}
+	return n / lastSize(p.of)
+}
+
+// lastSize is the size of the last dimension.
+func lastSize(v *step.Value) int {
+	if len(v.Shape) == 0 {
+		return 1
+	}
+	return v.Shape[len(v.Shape)-1]
+}
+
+// single is the last floating result of a run if it is one number, such as the log-probability of a token; else nil.
+func single(t *step.Trace) *step.Value {
+	if len(t.Processes) == 0 {
+		return nil
+	}
+	for _, c := range slices.Backward(t.Processes[0].Calls) {
+		if i := slices.IndexFunc(c.Outputs, func(v *step.Value) bool { return v.DType.IsFloat() }); i >= 0 {
+			if v := c.Outputs[i]; v.Numel() == 1 {
+				return v
+			}
+			return nil
+		}
+	}
+	return nil
 }
 
 // passesOf are the passes of the model that end as v does: calls of one operator and line that read the same
@@ -42,7 +77,31 @@ func passesOf(v *step.Value) []*pass {
 			seen[c] = true
 		}
 	}
+	for _, p := range out {
+		p.drawn = drawn(p.of)
+	}
 	return out
+}
+
+// drawn are the tokens that a run chooses or draws from logits next, one for each row; nil if there are none.
+func drawn(logits *step.Value) *step.Value {
+	from := map[*step.Value]bool{logits: true}
+	calls := logits.Call.Process.Calls
+	for _, c := range calls[slices.Index(calls, logits.Call)+1:] {
+		if !slices.ContainsFunc(c.Inputs, func(v *step.Value) bool { return from[v.From.Value] }) {
+			continue
+		}
+		switch pairs.Operator(c.Op) {
+		case "argmax", "multinomial":
+			if len(c.Outputs) == 1 {
+				return c.Outputs[0]
+			}
+		}
+		for _, v := range c.Outputs {
+			from[v] = v.DType.IsFloat()
+		}
+	}
+	return nil
 }
 
 // sameWeights reports whether two calls read the same floating leaves.
@@ -80,7 +139,8 @@ func sequences(passes []*pass, opt step.Options) (rows [][]position, positions i
 		for r := 0; again && r < n; r++ {
 			again = group[r].begins(ids[r*length : (r+1)*length])
 		}
-		if len(group) != n || !p.joins && !again {
+		// a single token goes on, whatever the model remembers of those before
+		if len(group) != n || !p.joins && !again && length > 1 {
 			group = nil
 			for range n {
 				group = append(group, &sequence{told: map[int]int{}})
@@ -92,6 +152,10 @@ func sequences(passes []*pass, opt step.Options) (rows [][]position, positions i
 				g.ids = nil
 			}
 			g.read(ids[r*length:(r+1)*length], each, positions+r*each)
+			g.next = none
+			if next := p.next(opt); len(next) == n {
+				g.next = next[r]
+			}
 		}
 		positions += n * each
 	}
@@ -106,6 +170,15 @@ type sequence struct {
 	ids   []int64
 	told  map[int]int // place of the position, by the token that is before
 	order []int
+	next  int64 // the token that is drawn behind them, or none
+}
+
+// next are the tokens that are drawn from the result.
+func (p *pass) next(opt step.Options) []int64 {
+	if p.drawn == nil {
+		return nil
+	}
+	return p.drawn.Whole(opt)
 }
 
 // begins reports whether longer tokens begin with the sequence.
@@ -130,6 +203,8 @@ func (s *sequence) positions() (out []position) {
 	for _, before := range s.order {
 		if before+1 < len(s.ids) {
 			out = append(out, position{s.told[before], s.ids[before+1]})
+		} else if s.next != none {
+			out = append(out, position{s.told[before], s.next})
 		}
 	}
 	return out

@@ -6,9 +6,11 @@ import (
 	"math"
 	"slices"
 
+	"github.com/optool/optool/capture"
 	"github.com/optool/optool/step"
 	"github.com/optool/optool/step/pairs"
 	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/tensor/value"
 )
 
 // Scores are the log-probabilities that a run gave its tokens.
@@ -27,6 +29,7 @@ type Scores struct {
 	exact  []float64           // of the results, one after the other
 	logits *Distribution       // nil where the result is log-probabilities
 	values map[*step.Call]rows // of the exact results of each call
+	told   map[*step.Call]bool // calls whose values are one number for each token
 }
 
 // A Score is one token of a sequence.
@@ -42,6 +45,13 @@ type Score struct {
 // entropy picks them, or logits of the tokens that an embedding read. A rollout has such a result for each token
 // that it decodes. It is nil if the result is neither. Exact values keep the recorded decisions if decisions says so.
 func ScoresOf(ctx context.Context, t *step.Trace, of string, decisions bool, opt step.Options) (*Scores, error) {
+	if v := single(t); v != nil && (of == "" || of == "last") {
+		if passes := passesOf(v); len(passes) > 1 {
+			if s, err := scoresOf(ctx, passes, decisions, opt); s != nil || err != nil {
+				return s, err
+			}
+		}
+	}
 	v, err := Find(t, cmp.Or(of, "last"))
 	if err != nil || len(v.Shape) == 0 {
 		return nil, err
@@ -49,7 +59,11 @@ func ScoresOf(ctx context.Context, t *step.Trace, of string, decisions bool, opt
 	if op := pairs.Operator(v.Call.Op); op == "softmax" && v.Call.Inputs[0].From.Value != nil {
 		v = v.Call.Inputs[0].From.Value // probabilities that a rollout draws from
 	}
-	passes := passesOf(v)
+	return scoresOf(ctx, passesOf(v), decisions, opt)
+}
+
+// scoresOf finds the log-probabilities in the results of passes.
+func scoresOf(ctx context.Context, passes []*pass, decisions bool, opt step.Options) (*Scores, error) {
 	s := &Scores{values: map[*step.Call]rows{}, read: passes[0].read}
 	var recorded []float64
 	for _, p := range passes {
@@ -60,16 +74,18 @@ func ScoresOf(ctx context.Context, t *step.Trace, of string, decisions bool, opt
 		}
 		recorded = append(recorded, x...)
 	}
-	carried, err := (&step.Carry{Of: s.Of, Variations: []step.Variation{{Replace: chosenTokens}},
-		Decisions: decisions,
-		Each:      func(c *step.Call, exact []*tensor.Tensor) { s.values[c] = newRows(c, exact) }}).Run(ctx, opt)
+	picks := map[*step.Call]bool{}
+	carried, err := (&step.Carry{Of: s.Of, Variations: []step.Variation{{Replace: chosenTokens(1, picks, opt)},
+		{Replace: chosenTokens(2, picks, opt)}}, Decisions: decisions,
+		Each: func(c *step.Call, exact []*tensor.Tensor) { s.values[c] = newRows(c, exact) }}).Run(ctx, opt)
 	if err != nil || slices.Contains(carried.Exact, nil) {
 		return nil, err
 	}
 	s.Calls, s.Breaks, s.Strays, s.Cuts = carried.Calls, carried.Breaks, carried.Strays, carried.Cuts
 	s.exact = joined(carried.Exact)
-	if ids := wholeIDs(joined(carried.With[0]), s.exact); ids != nil {
+	if ids := wholeIDs(joined(carried.With[0]), joined(carried.With[1]), s.exact); ids != nil {
 		s.ofIDs(passes, ids, recorded)
+		s.told = behind(s.Of, picks)
 	} else if !s.ofLogits(passes, recorded, carried.Exact[0].DType, opt) {
 		return nil, nil
 	}
@@ -77,19 +93,41 @@ func ScoresOf(ctx context.Context, t *step.Trace, of string, decisions bool, opt
 	return s, nil
 }
 
+// behind are the calls from those that pick the tokens to the results: their values are one number for each token.
+func behind(of []*step.Value, picks map[*step.Call]bool) map[*step.Call]bool {
+	out := map[*step.Call]bool{}
+	todo := make([]*step.Call, 0, len(of))
+	for _, v := range of {
+		todo = append(todo, v.Call)
+	}
+	for len(todo) > 0 {
+		c := todo[len(todo)-1]
+		if todo = todo[:len(todo)-1]; out[c] {
+			continue
+		}
+		out[c] = true
+		for _, v := range c.Inputs {
+			if w := v.From.Value; w != nil && !picks[c] {
+				todo = append(todo, w.Call)
+			}
+		}
+	}
+	return out
+}
+
 // ofIDs sets the rows where the results are the log-probabilities of tokens.
 func (s *Scores) ofIDs(passes []*pass, ids []int64, recorded []float64) {
 	first := 0 // row of the pass
 	at := 0
 	for _, p := range passes {
-		row := p.of.Shape[len(p.of.Shape)-1]
-		n := p.of.Numel() / row
-		if !p.joins || len(s.Rows)-first != n {
+		n := p.sequences()
+		each := p.of.Numel() / n
+		if len(s.Rows)-first != n || !p.joins && each > 1 {
 			first = len(s.Rows)
 			s.Rows = append(s.Rows, make([][]Score, n)...)
 		}
-		for i := range n * row {
-			r := first + i/row
+		for i := range n * each {
+			r := first + i/each
 			s.Rows[r] = append(s.Rows[r], Score{ID: ids[at], LogProb: recorded[at], Exact: s.exact[at], at: at})
 			at++
 		}
@@ -149,6 +187,29 @@ func (s *Scores) placed(opt step.Options) {
 	}
 }
 
+// reaching are calls without those before the first one that depends on tokens, unless it depends on them: masks and
+// positions have other shapes where a run passes tokens in other parts.
+func (s *Scores) reaching(calls []*step.Call) []*step.Call {
+	depends := map[*step.Call]bool{}
+	for _, in := range inputs(s.Calls) {
+		depends[in.value.Call] = true
+	}
+	for _, c := range s.Calls {
+		depends[c] = depends[c] || slices.ContainsFunc(c.Inputs, func(v *step.Value) bool {
+			return v.From.Value != nil && depends[v.From.Value.Call]
+		})
+	}
+	i := slices.IndexFunc(calls, func(c *step.Call) bool { return depends[c] })
+	if i < 0 {
+		return calls
+	}
+	cone := map[*step.Call]bool{}
+	for _, c := range step.Cone(calls[i].Outputs...) {
+		cone[c] = true
+	}
+	return append(slices.DeleteFunc(slices.Clone(calls[:i]), func(c *step.Call) bool { return !cone[c] }), calls[i:]...)
+}
+
 // inexact reports that the exact values of a run depend on what it recorded: its rounding is in them.
 func (s *Scores) inexact() bool { return len(s.Cuts)+len(s.Breaks) > 0 }
 
@@ -182,45 +243,69 @@ func (s *Scores) LogProbs(results []*tensor.Tensor) []float64 {
 	return joined(results)
 }
 
-// chosenTokens gives calls that pick the probability of a token the number of the token as their result, so that
-// the program itself brings the numbers to where it brings the log-probabilities.
-func chosenTokens(c *step.Call, args, exact []*tensor.Tensor) []*tensor.Tensor {
-	if len(exact) != 1 || !exact[0].DType.IsFloat() {
-		return nil
-	}
-	var ids *tensor.Tensor
-	for _, t := range args {
-		if t.DType.IsIntegral() && t.Numel() == exact[0].Numel() {
-			ids = t
-		}
-	}
-	switch op := pairs.Operator(c.Op); op {
-	case "gather", "take_along_dim", "cross_entropy", "nll_loss", "__getitem__", "cross_entropy_loss":
-		if ids == nil {
+// chosenTokens gives calls that pick the probability of a token the number of the token as their result, or a power of
+// it, so that the program itself brings the numbers to where it brings the log-probabilities. It notes such calls.
+func chosenTokens(power float64, picks map[*step.Call]bool, opt step.Options) func(c *step.Call, args,
+	exact []*tensor.Tensor) []*tensor.Tensor {
+	return func(c *step.Call, args, exact []*tensor.Tensor) []*tensor.Tensor {
+		if len(exact) != 1 || !exact[0].DType.IsFloat() {
 			return nil
 		}
-		n := tensor.Data[int64](ids)
-		out := make([]float64, len(n))
-		for i, id := range n {
-			out[i] = float64(id)
+		out := make([]float64, exact[0].Numel())
+		switch op := pairs.Operator(c.Op); op {
+		case "gather", "take_along_dim", "cross_entropy", "nll_loss", "__getitem__", "cross_entropy_loss":
+			i := slices.IndexFunc(args, func(t *tensor.Tensor) bool {
+				return t.DType.IsIntegral() && t.Numel() == len(out)
+			})
+			var ids []int64
+			if i >= 0 {
+				ids = tensor.Data[int64](args[i])
+			} else if id, ok := placeOf(c, exact[0], opt); ok {
+				ids = []int64{id}
+			} else {
+				return nil
+			}
+			for k, id := range ids {
+				out[k] = math.Pow(float64(id), power)
+			}
+		case "logsumexp": // log-probabilities as logits less their sum
+		default:
+			return nil
 		}
+		picks[c] = true
 		return []*tensor.Tensor{tensor.New(exact[0].DType, exact[0].Shape, out)}
-	case "logsumexp": // log-probabilities as logits less their sum
-		return []*tensor.Tensor{tensor.New(exact[0].DType, exact[0].Shape, make([]float64, exact[0].Numel()))}
 	}
-	return nil
+}
+
+// placeOf is the place in the last dimension from which an index of whole numbers takes one element.
+func placeOf(c *step.Call, element *tensor.Tensor, opt step.Options) (id int64, ok bool) {
+	if element.Dim() > 0 || len(c.Inputs) != 1 {
+		return 0, false
+	}
+	rec, err := c.Entry.Load(capture.LoadOptions{Read: opt.Read, Only: capture.Of(capture.Input)})
+	//lint:ignore SA5001 Load always returns a Call
+	defer rec.Close()
+	if err != nil || len(rec.Args) != 2 {
+		return 0, false
+	}
+	index := rec.Args[1]
+	if list, isList := index.(*value.Sequence); isList && len(list.Items) > 0 {
+		index = list.Items[len(list.Items)-1]
+	}
+	id, ok = index.(int64)
+	return id, ok && id >= 0
 }
 
 // wholeIDs are the numbers of tokens that a result holds, negated or not; nil if they are none, or what the
-// exact run gives.
-func wholeIDs(ids, exact []float64) []int64 {
+// exact run gives. squares are what becomes of the squares of the numbers: those of sums are others.
+func wholeIDs(ids, squares, exact []float64) []int64 {
 	if len(ids) == 0 || slices.Equal(ids, exact) {
 		return nil
 	}
 	out := make([]int64, len(ids))
 	for i, x := range ids {
 		n := math.Round(math.Abs(x))
-		if math.Abs(math.Abs(x)-n) > 1e-6 || n > 1<<31 {
+		if math.Abs(math.Abs(x)-n) > 1e-6 || n > 1<<31 || math.Abs(math.Abs(squares[i])-n*n) > 1e-6*max(1, n*n) {
 			return nil
 		}
 		out[i] = int64(n)

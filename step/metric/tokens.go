@@ -81,8 +81,7 @@ func Next(of *step.Value, opt step.Options) []int64 {
 	if len(of.Shape) == 0 {
 		return nil
 	}
-	vocabulary := of.Shape[len(of.Shape)-1]
-	positions := of.Numel() / max(1, vocabulary)
+	positions := of.Numel() / max(1, lastSize(of))
 	best := tokensRead(step.Cone(of), of)
 	if best == nil {
 		return nil
@@ -97,7 +96,7 @@ func Next(of *step.Value, opt step.Options) []int64 {
 // tokensRead are the tokens that an embedding among calls reads, at least one for each position of logits; nil if
 // there are none.
 func tokensRead(calls []*step.Call, of *step.Value) (best *step.Value) {
-	vocabulary := of.Shape[len(of.Shape)-1]
+	vocabulary := lastSize(of)
 	positions := of.Numel() / max(1, vocabulary)
 	for _, in := range inputs(calls) {
 		n := in.value.Numel()

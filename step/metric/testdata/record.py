@@ -277,6 +277,77 @@ def two_runs():
     return {name: {"mean_abs": (x - a).abs().mean().item()} for name, x in out.items()}
 
 
+def score(logits, ids):
+    return logits.float().log_softmax(-1).gather(-1, ids[..., None])
+
+
+def passes(ids, w, sizes, masked=False, scaled=()):
+    """Log-probabilities of each pass of a rollout, in a list; embeddings of passes in scaled are larger."""
+    k = v = None
+    out, at = [], 0
+    for i, n in enumerate(sizes):
+        x, end = F.embedding(ids[:, at : at + n], w["embed"]), at + n
+        x = x * 1.25 if i in scaled else x
+        mask = torch.where(torch.arange(end) <= torch.arange(at, end)[:, None], 0.0, -1e9).to(x) if masked else None
+        logits, k, v = attend(x, w, k, v, mask)
+        out.append(score(logits, ids[:, at + 1 : end + 1]).squeeze(-1))
+        at = end
+    return out
+
+
+def alone(ids, w):
+    """A model that reads nothing but the token itself, one after the other."""
+    return [score(model(ids[:, t : t + 1], w), ids[:, t + 1 : t + 2]) for t in range(ids.shape[1] - 1)]
+
+
+def drawn(ids, w, n):
+    """A rollout that ends with the logits of each token, and chooses the next one by them."""
+    k = v = None
+    for _ in range(n):
+        logits, k, v = attend(F.embedding(ids if k is None else ids[:, -1:], w["embed"]), w, k, v)
+        ids = torch.cat([ids, logits[:, -1].argmax(-1, keepdim=True)], 1)
+    return ids
+
+
+def listed_runs():
+    """Rollouts that end in a list with one result for each pass, against one pass."""
+    w, ids = weights(6), torch.randint(0, V, (1, 7))
+    for name in "q", "k", "v":
+        w[name] = torch.randn(W, W).to(torch.bfloat16) / 2
+    a = run("list_train", lambda: train(ids, w))
+    out = {"sound": run("list_one", lambda: passes(ids, w, [1] * 6)),
+           "part": run("list_part", lambda: [torch.cat(passes(ids, w, [2, 2, 1, 1], True, (2, 3)), 1)]),
+           "all": run("list_all", lambda: [torch.cat(passes(ids, w, [2, 2, 1, 1], True, range(4)), 1)])}
+    run("list_cooled", lambda: score(attend(F.embedding(ids, w["embed"]), w, None, None)[0][:, :-1] / 0.5, ids[:, 1:]))
+    run("list_warm", lambda: score(attend(F.embedding(ids, w["embed"]), w, None, None)[0][:, :-1], ids[:, 1:]))
+    alone_one = run("list_alone_train", lambda: score(model(ids[:, :-1], w), ids[:, 1:])).flatten()
+    alone_list = torch.cat(run("list_alone", lambda: alone(ids, w))).flatten()
+    run("list_index", lambda: [attend(F.embedding(ids[:, :n], w["embed"]), w, None, None)[0][0, -1].float()
+                               .log_softmax(-1)[int(ids[0, n])] for n in range(1, 7)])
+    tokens = run("list_drawn", lambda: drawn(ids[:, :3], w, 4))
+    run("list_drawn_train", lambda: train(tokens, w))
+    out = {name: {"mean_abs": (torch.cat(x, 1) - a).abs().mean().item()} for name, x in out.items()}
+    out["alone"] = {"mean_abs": (alone_list - alone_one).abs().mean().item()}
+    return out
+
+
+def pad_nan():
+    """Rows that begin with padding, which reads nothing: its logits are NaN."""
+    w, ids = weights(7), torch.randint(0, PAD, (2, 7))
+    ids[0, :3] = PAD
+    real = (ids != PAD)[:, None, :] & torch.ones(7, 7, dtype=torch.bool).tril()
+
+    def one(ids, real):
+        x = F.embedding(ids, w["embed"])
+        x = x + torch.where(real, 0.0, -torch.inf).to(x).softmax(-1) @ x
+        return F.linear(x, w["head"])
+
+    run("nan_logits", lambda: one(ids, real))
+    run("nan_padded", lambda: score(one(ids, real)[:, :-1], ids[:, 1:]).squeeze(-1))
+    run("nan_none", lambda: score(one(ids[1:], real[1:])[:, :-1], ids[1:, 1:]).squeeze(-1))
+    return {}
+
+
 def number(ids, w):
     """Tokens behind a mask that counts the rows of the batch; the last call mixes their numbers with the tokens."""
     row, column = torch.arange(len(ids))[:, None, None], torch.arange(ids.shape[1])
@@ -347,4 +418,4 @@ def dumps():
 os.chdir(HERE)
 with open("truth.json", "w") as f:
     json.dump({t.__name__: t() for t in (logits, routed, batches, two_runs, lists, visits, skips, numbers,
-                                    numbers_float, unrecorded_calls, dumps)}, f, indent=1)
+                                    numbers_float, unrecorded_calls, dumps, listed_runs, pad_nan)}, f, indent=1)
