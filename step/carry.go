@@ -405,6 +405,28 @@ func (c *Call) Reference(opt Options) (out []*tensor.Tensor, err error) {
 	return out, err
 }
 
+// LastIndex is the last of the numbers that index a tensor, where a call reads one tensor by an index without tensors;
+// nil for other calls. It is called where the call is loaded already, within its limits.
+func (c *Call) LastIndex(opt Options) []int64 {
+	if len(c.Inputs) != 1 {
+		return nil
+	}
+	rec, err := c.Entry.Load(capture.LoadOptions{Read: opt.Read, Only: capture.Of(capture.Input)})
+	//lint:ignore SA5001 Load always returns a Call
+	defer rec.Close()
+	if err != nil || len(rec.Args) != 2 {
+		return nil
+	}
+	last := rec.Args[1]
+	if list, ok := last.(*value.Sequence); ok && len(list.Items) > 0 {
+		last = list.Items[len(list.Items)-1]
+	}
+	if i, ok := last.(int64); ok && i >= 0 {
+		return []int64{i}
+	}
+	return nil
+}
+
 // added are results with errors added.
 func added(outs, errors []*tensor.Tensor) []*tensor.Tensor {
 	outs = slices.Clone(outs)

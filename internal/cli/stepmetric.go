@@ -8,7 +8,6 @@ import (
 	"io"
 	"math"
 	"path/filepath"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -88,9 +87,7 @@ func (o *stepOptions) measure(ctx context.Context, t *step.Trace, opt step.Optio
 		return failed(err)
 	}
 	o.metric.Mark()
-	if f := o.metric.Unknown(); f != nil {
-		t.Findings = slices.Insert(t.Findings, 0, f)
-	}
+	o.metric.Merge(t)
 	for _, i := range imagined {
 		if err := o.metric.Imagine(ctx, i.text, i.whatIf(), m); err != nil {
 			return failed(err)
@@ -101,7 +98,7 @@ func (o *stepOptions) measure(ctx context.Context, t *step.Trace, opt step.Optio
 
 // unknown reports whether a part of what was to be measured has no finite value.
 func (m *measured) unknown() bool {
-	return m.metric != nil && m.metric.Total.NonFinite > 0 || m.pair != nil && m.pair.NonFinite() > 0
+	return m.metric != nil && m.metric.NonFinite() > 0 || m.pair != nil && m.pair.NonFinite() > 0
 }
 
 // checkTokens reports tokens that the vocabulary of the logits does not have.

@@ -66,7 +66,8 @@ func commonRuns(x, y int, s, t []Score) []match {
 	return out
 }
 
-// padding is the token that rows of a batch begin or end with more than once; none if there is no such token.
+// padding is the token that rows of a batch begin or end with more than once, the most often in all; none if there is
+// no such token.
 func padding(sides ...[][]Score) int64 {
 	count := map[int64]int{}
 	for _, rows := range sides {
@@ -74,13 +75,20 @@ func padding(sides ...[][]Score) int64 {
 			continue
 		}
 		for _, r := range rows {
-			if n := len(r); n > 2 {
-				if r[0].ID == r[1].ID || r[0].reads > 0 && r[0].before == r[0].ID {
-					count[r[0].ID]++
-				}
-				if r[n-1].ID == r[n-2].ID {
-					count[r[n-1].ID]++
-				}
+			n := len(r)
+			if n <= 2 {
+				continue
+			}
+			first, _ := unpadded(n, func(k int) bool { return r[k].ID == r[0].ID })
+			_, last := unpadded(n, func(k int) bool { return r[k].ID == r[n-1].ID })
+			if r[0].reads > 0 && r[0].before == r[0].ID {
+				first++ // the token that no position tells
+			}
+			if first > 1 {
+				count[r[0].ID] += first
+			}
+			if n-last > 1 {
+				count[r[n-1].ID] += n - last
 			}
 		}
 	}
@@ -118,4 +126,29 @@ func unpadded(n int, pad func(k int) bool) (first, last int) {
 		first++
 	}
 	return first, last
+}
+
+// onlyPadding reports whether places of rows without a finite value are padding: at their begin or end, each reads the
+// same token. length is that of a row; at tells what a place reads, and whether it has no finite value.
+func onlyPadding(rows int, length func(r int) int, at func(r, k int) (id int64, unknown bool)) bool {
+	pad, differs := int64(none), false // differs: not each row has one such place, as a mistake may make it
+	for r := range rows {
+		n := length(r)
+		first, last := unpadded(n, func(k int) bool { _, unknown := at(r, k); return unknown })
+		if n > 0 && first == last {
+			return false
+		}
+		differs = differs || first+n-last != 1
+		for k := range n {
+			id, unknown := at(r, k)
+			if !unknown {
+				continue
+			}
+			if k >= first && k < last || pad != none && id != pad {
+				return false
+			}
+			pad = id
+		}
+	}
+	return pad != none && differs
 }

@@ -21,6 +21,7 @@ type Effect struct {
 	MaxAbs float64
 	// NonFinite counts positions that are in none of these numbers: either side has no distribution there.
 	NonFinite int
+	nonFinite map[int]bool // the positions
 }
 
 // A Distribution holds what exact logits say of each position, so that other logits are compared with it
@@ -81,7 +82,7 @@ func (d *Distribution) logProbs(logp []float64) []float64 {
 
 // Effect compares logits with the exact ones.
 func (d *Distribution) Effect(logits []float64) Effect {
-	e := Effect{}
+	e := Effect{nonFinite: map[int]bool{}}
 	logp := make([]float64, len(logits))
 	for t := range d.Positions {
 		row, exact := d.row(logits, t), d.row(d.logp, t)
@@ -89,6 +90,7 @@ func (d *Distribution) Effect(logits []float64) Effect {
 		logSoftmax(now, row)
 		if !tells(row) || !tells(d.row(d.logits, t)) {
 			e.NonFinite++
+			e.nonFinite[t] = true
 			continue
 		}
 		kl := 0.0

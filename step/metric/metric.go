@@ -49,6 +49,8 @@ type Metric struct {
 	Strays []step.Break
 	// Cuts are inputs that the exact run takes as they were recorded, because calls that were not recorded made them.
 	Cuts []*step.Value
+	// Padding reports that positions without a distribution read padding: nothing is unknown.
+	Padding bool
 }
 
 // Options say how the metric is measured.
@@ -99,6 +101,7 @@ func Measure(ctx context.Context, of *step.Value, opt Options) (*Metric, error) 
 		return nil, err
 	}
 	m.Exact, m.Positions, m.Total = exact, exact.Positions, exact.Effect(recorded)
+	m.Padding = m.unknownPadding(opt.Options)
 	if opt.Function != nil {
 		v, err := opt.Function(base, tensor.New(of.DType, of.Shape, recorded))
 		if err != nil {
@@ -311,14 +314,41 @@ func dtypeOf(c *step.Call) string {
 	return ""
 }
 
-// Unknown is a finding where positions have no distribution; nil if all have.
-func (m *Metric) Unknown() *step.Finding {
-	if m.Total.NonFinite == 0 {
-		return nil
+// NonFinite counts the positions of tokens that have no distribution.
+func (m *Metric) NonFinite() int {
+	if m.Padding {
+		return 0
 	}
-	return &step.Finding{Rule: verdict.NonFinite, Call: m.Of.Call, Target: m.Of.Target,
-		Reason: fmt.Sprintf("logits of %d of %s are NaN or Inf: what errors do there is not known, and not in the numbers",
-			m.Total.NonFinite, reports.Count(m.Positions, "position"))}
+	return m.Total.NonFinite
+}
+
+// unknownPadding reports whether there are positions without a distribution, and all of them read padding.
+func (m *Metric) unknownPadding(opt step.Options) bool {
+	read := tokensRead(step.Cone(m.Of), m.Of)
+	if m.Total.NonFinite == 0 || read == nil || read.Numel() != m.Positions {
+		return false
+	}
+	ids, n := read.Whole(opt), lastSize(read)
+	return len(ids) == m.Positions && onlyPadding(len(ids)/n, func(int) int { return n },
+		func(r, k int) (int64, bool) { return ids[r*n+k], m.Total.nonFinite[r*n+k] })
+}
+
+// Merge makes a finding about positions without a distribution the first of the trace. Where these are padding, NaN
+// and Inf that calls make of it are no finding either.
+func (m *Metric) Merge(t *step.Trace) {
+	switch {
+	case m.Padding:
+		t.Findings = slices.DeleteFunc(t.Findings, nonFiniteOf(step.Cone(m.Of)))
+	case m.Total.NonFinite > 0:
+		t.Findings = slices.Insert(t.Findings, 0, &step.Finding{Rule: verdict.NonFinite, Call: m.Of.Call,
+			Target: m.Of.Target, Reason: fmt.Sprintf("logits of %d of %s are NaN or Inf: what errors do there is not known, "+
+				"and not in the numbers", m.Total.NonFinite, reports.Count(m.Positions, "position"))})
+	}
+}
+
+// nonFiniteOf reports findings about NaN or Inf that one of the calls made.
+func nonFiniteOf(calls []*step.Call) func(f *step.Finding) bool {
+	return func(f *step.Finding) bool { return f.Rule == verdict.NonFinite && slices.Contains(calls, f.Call) }
 }
 
 // Known reports whether log-probabilities were measured.

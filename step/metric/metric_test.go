@@ -11,6 +11,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/step"
@@ -216,7 +217,7 @@ func TestNonFinite(t *testing.T) {
 	} {
 		e := d.Effect(tc.logits)
 		m := &Metric{Positions: 3, Total: e, Of: &step.Value{}}
-		if e.NonFinite != tc.want || (m.Unknown() != nil) != (tc.want > 0) || tc.want < 3 && e.KL != 0 {
+		if e.NonFinite != tc.want || (m.NonFinite() > 0) != (tc.want > 0) || tc.want < 3 && e.KL != 0 {
 			t.Errorf("%v: %+v", tc.logits, e)
 		}
 		if (tc.want == 3) != math.IsNaN(e.KL) {
@@ -236,5 +237,67 @@ func TestGroupDType(t *testing.T) {
 	m.group([]*step.Call{call(tensor.Float32, 1e-8), call(tensor.BFloat16, 1e-3), call(tensor.Float32, 1e-8)})
 	if g := m.ByOp[0]; len(m.ByOp) != 1 || g.DType != "bfloat16" || len(g.Calls) != 3 {
 		t.Errorf("%+v", g)
+	}
+}
+
+// TestPadding: positions that read padding may have no distribution. Where other positions have none, it is a finding.
+func TestPadding(t *testing.T) {
+	measured := func(tree string) (*Metric, *step.Trace) {
+		tr := open(t, tree)
+		of, err := Find(tr, "last")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := Measure(context.Background(), of, Options{Options: options(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m, tr
+	}
+	m, tr := measured("nan_logits")
+	if m.Total.NonFinite != 3 || m.NonFinite() != 0 || !(m.Total.KL > 0) {
+		t.Errorf("%d positions without a distribution, %d of tokens; KL %g", m.Total.NonFinite, m.NonFinite(),
+			m.Total.KL)
+	}
+	made := len(tr.Findings)
+	if m.Merge(tr); made == 0 || len(tr.Findings) > 0 {
+		t.Errorf("%d findings before, now %+v", made, tr.Findings)
+	}
+	m.Padding = false
+	if m.Merge(tr); len(tr.Findings) != 1 || tr.Findings[0].Rule != verdict.NonFinite {
+		t.Errorf("findings %+v where the positions are no padding", tr.Findings)
+	}
+	this := open(t, "nan_padded")
+	p, err := NewPair(context.Background(), this, open(t, "nan_none"), "", options(t))
+	if err != nil || p == nil {
+		t.Fatal(err)
+	}
+	if p.Merge(this); len(p.Tokens) != 6 || p.NonFinite() > 0 || len(this.Findings) > 0 {
+		t.Errorf("%d tokens, %d not finite: %+v", len(p.Tokens), p.NonFinite(), this.Findings)
+	}
+}
+
+// TestOnlyPadding: places without a value are padding at the begin or end of rows, where each reads the same token.
+func TestOnlyPadding(t *testing.T) {
+	for _, tc := range []struct {
+		ids, unknown string // rows
+		want         bool
+	}{
+		{"00123 45678", "xx... .....", true},
+		{"12300 45600", "...xx ...xx", true},
+		{"12340 45678", "....x .....", true},
+		{"12345 00678", "..... .....", false},
+		{"01234 05678", "x.... x....", false},
+		{"00123 45678", "xx..x .....", false},
+		{"01123 45678", "xx... .....", false},
+		{"00000 45678", "xxxxx .....", false}, {"10234 45678", ".x... .....", false},
+	} {
+		ids, unknown := strings.Fields(tc.ids), strings.Fields(tc.unknown)
+		got := onlyPadding(len(ids), func(r int) int { return len(ids[r]) }, func(r, k int) (int64, bool) {
+			return int64(ids[r][k]), unknown[r][k] == 'x'
+		})
+		if got != tc.want {
+			t.Errorf("%s: %s: %t", tc.ids, tc.unknown, got)
+		}
 	}
 }

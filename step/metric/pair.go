@@ -315,8 +315,11 @@ func (p *Pair) find(ctx context.Context, opt step.Options) error {
 }
 
 // Merge makes the findings of the pair those of this run's trace. Calls of its own that are wrong stay, behind
-// them, where no finding names their operator and line.
+// them, where no finding names their operator and line. NaN and Inf that only padding has are no finding.
 func (p *Pair) Merge(t *step.Trace) {
+	if s := p.Sides[0]; s.unknownPadding() {
+		t.Findings = slices.DeleteFunc(t.Findings, nonFiniteOf(s.Calls))
+	}
 	named := map[string]bool{}
 	place := func(c *step.Call) string { return c.Op + "\n" + c.Entry.Location }
 	for _, f := range p.Findings {

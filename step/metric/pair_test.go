@@ -80,15 +80,16 @@ func TestListed(t *testing.T) {
 		{"list_one", "list_train", "sound", 6, "", ""}, {"list_train", "list_one", "sound", 6, "", ""},
 		{"list_part", "list_train", "part", 6, step.This, "torch.Tensor.mul"},
 		{"list_all", "list_train", "all", 6, step.This, "torch.Tensor.mul"},
-		{"list_alone", "list_alone_train", "alone", 6, "", ""}, {"list_alone_train", "list_alone", "alone", 6, "", ""},
+		{"list_alone", "list_alone_train", "alone", 6, "", ""},
+		{"list_alone_train", "list_alone", "alone", 6, "", ""},
 		{"list_drawn", "list_drawn_train", "sound", 4, "", ""}, {"list_index", "list_train", "sound", 6, "", ""},
 		{"list_cooled", "list_warm", "", 6, step.This, "torch.Tensor.div"},
 		{"list_warm", "list_cooled", "", 6, step.Other, "torch.Tensor.div"},
 	} {
 		p := pair(t, tc.this, tc.other)
 		if len(p.Tokens) != tc.tokens || tc.truth != "" && math.Abs(p.MeanAbs()-want[tc.truth].MeanAbs) > 1e-6 {
-			t.Errorf("%s, %s: %d tokens are %g apart, want %d, %g", tc.this, tc.other, len(p.Tokens), p.MeanAbs(), tc.tokens,
-				want[tc.truth].MeanAbs)
+			t.Errorf("%s, %s: %d tokens are %g apart, want %d, %g", tc.this, tc.other, len(p.Tokens), p.MeanAbs(),
+				tc.tokens, want[tc.truth].MeanAbs)
 		}
 		switch {
 		case tc.op == "" && len(p.Findings) > 0:

@@ -6,11 +6,9 @@ import (
 	"math"
 	"slices"
 
-	"github.com/optool/optool/capture"
 	"github.com/optool/optool/step"
 	"github.com/optool/optool/step/pairs"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/tensor/value"
 )
 
 // Scores are the log-probabilities that a run gave its tokens.
@@ -187,6 +185,17 @@ func (s *Scores) placed(opt step.Options) {
 	}
 }
 
+// unknownPadding reports whether some log-probabilities are NaN or Inf, and all of these are told behind padding.
+func (s *Scores) unknownPadding() bool {
+	return onlyPadding(len(s.Rows), func(r int) int { return len(s.Rows[r]) }, func(r, k int) (int64, bool) {
+		x := s.Rows[r][k]
+		if x.reads == 0 {
+			return int64(-1 - k), x.LogProb-x.LogProb != 0 // what it reads is not known: no padding
+		}
+		return x.before, x.LogProb-x.LogProb != 0
+	})
+}
+
 // reaching are calls without those before the first one that depends on tokens, unless it depends on them: masks and
 // positions have other shapes where a run passes tokens in other parts.
 func (s *Scores) reaching(calls []*step.Call) []*step.Call {
@@ -258,11 +267,13 @@ func chosenTokens(power float64, picks map[*step.Call]bool, opt step.Options) fu
 				return t.DType.IsIntegral() && t.Numel() == len(out)
 			})
 			var ids []int64
-			if i >= 0 {
+			switch {
+			case i >= 0:
 				ids = tensor.Data[int64](args[i])
-			} else if id, ok := placeOf(c, exact[0], opt); ok {
-				ids = []int64{id}
-			} else {
+			case exact[0].Dim() == 0:
+				ids = c.LastIndex(opt)
+			}
+			if ids == nil {
 				return nil
 			}
 			for k, id := range ids {
@@ -275,25 +286,6 @@ func chosenTokens(power float64, picks map[*step.Call]bool, opt step.Options) fu
 		picks[c] = true
 		return []*tensor.Tensor{tensor.New(exact[0].DType, exact[0].Shape, out)}
 	}
-}
-
-// placeOf is the place in the last dimension from which an index of whole numbers takes one element.
-func placeOf(c *step.Call, element *tensor.Tensor, opt step.Options) (id int64, ok bool) {
-	if element.Dim() > 0 || len(c.Inputs) != 1 {
-		return 0, false
-	}
-	rec, err := c.Entry.Load(capture.LoadOptions{Read: opt.Read, Only: capture.Of(capture.Input)})
-	//lint:ignore SA5001 Load always returns a Call
-	defer rec.Close()
-	if err != nil || len(rec.Args) != 2 {
-		return 0, false
-	}
-	index := rec.Args[1]
-	if list, isList := index.(*value.Sequence); isList && len(list.Items) > 0 {
-		index = list.Items[len(list.Items)-1]
-	}
-	id, ok = index.(int64)
-	return id, ok && id >= 0
 }
 
 // wholeIDs are the numbers of tokens that a result holds, negated or not; nil if they are none, or what the

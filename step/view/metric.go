@@ -17,6 +17,9 @@ import (
 func Metric(w io.Writer, m *metric.Metric, st reports.Style) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%s of %s: %s\n", m.Of.Target, m.Of.Call, effectText(m.Total, m.Positions))
+	if m.Padding {
+		fmt.Fprintf(&b, "%s without finite logits: they read padding\n", reports.Count(m.Total.NonFinite, "position"))
+	}
 	if m.Value != nil {
 		fmt.Fprintf(&b, "metric: %.6g\n", *m.Value)
 	}
