@@ -8,6 +8,7 @@ import (
 	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/ops/opdef"
+	"github.com/optool/optool/ops/reduction"
 	"github.com/optool/optool/tensor"
 )
 
@@ -124,26 +125,22 @@ func (g *Graph) Mean(x *Value, keepdim bool, dims ...int) *Value {
 
 // Amax is the largest element over dims (none: all); equal ones share the gradient.
 func (g *Graph) Amax(x *Value, keepdim bool, dims ...int) *Value {
-	return g.extremum(x, keepdim, dims, math.Max)
+	return g.extremum(x, keepdim, dims, false)
 }
 
 // Amin is the smallest element over dims (none: all); equal ones share the gradient.
 func (g *Graph) Amin(x *Value, keepdim bool, dims ...int) *Value {
-	return g.extremum(x, keepdim, dims, math.Min)
+	return g.extremum(x, keepdim, dims, true)
 }
 
-func (g *Graph) extremum(x *Value, keepdim bool, dims []int, better func(x, y float64) float64) *Value {
+func (g *Graph) extremum(x *Value, keepdim bool, dims []int, least bool) *Value {
 	dims, err := opdef.Dims("dim", dims, x.Dim())
 	g.Check(err)
-	if elements.NumelOver(x.Shape(), dims) == 0 {
-		g.Refuse("dim", "no elements have an extremum")
-	}
-	fold := func(t *tensor.Tensor, better func(x, y float64) float64) *tensor.Tensor {
-		return opdef.Collect(opdef.FoldDims(best(better), dims, keepdim, t), t.DType,
-			func(acc *extreme) float64 { return acc.x })
-	}
-	t := fold(x.T, better)
-	v := g.value(t, func(t *tensor.Tensor) *tensor.Tensor { return fold(x.bound(), math.Max) }, nil, x)
+	t, err := reduction.Extreme(x.T, dims, keepdim, least)
+	g.Check(err)
+	v := g.value(t, func(*tensor.Tensor) *tensor.Tensor {
+		return opdef.Must(reduction.Extreme(x.bound(), dims, keepdim, false))
+	}, nil, x)
 	v.vjp = func(up *Value) []*Value {
 		most := opdef.Unreduce(v.T, x.Shape(), dims)
 		same := opdef.Zip(tensor.Bool, x.T, most, func(a, b float64) int64 {
@@ -160,34 +157,6 @@ func (g *Graph) extremum(x *Value, keepdim bool, dims []int, better func(x, y fl
 	return v
 }
 
-// An extreme is the best element of those seen.
-type extreme struct {
-	x    float64
-	seen bool
-}
-
-// best is the fold that keeps the better of two elements.
-func best(better func(x, y float64) float64) opdef.Fold[float64, extreme] {
-	return opdef.Fold[float64, extreme]{
-		Add: func(acc *extreme, _ int, v [][]float64) {
-			for _, x := range v[0] {
-				if acc.seen {
-					x = better(acc.x, x)
-				}
-				*acc = extreme{x, true}
-			}
-		},
-		Join: func(acc *extreme, next extreme) {
-			if acc.seen && next.seen {
-				next.x = better(acc.x, next.x)
-			}
-			if next.seen {
-				*acc = next
-			}
-		},
-	}
-}
-
 // Cumsum is the running sum along dim.
 func (g *Graph) Cumsum(x *Value, dim int) *Value {
 	dim = g.dim("dim", dim, x)
@@ -201,17 +170,9 @@ func (g *Graph) Cumsum(x *Value, dim int) *Value {
 
 func running(dt tensor.DType, t *tensor.Tensor, dim int) *tensor.Tensor {
 	if t.DType.IsComplex() {
-		return opdef.AlongDim(dt, t, dim, cumulate[complex128])
+		return opdef.AlongDim(dt, t, dim, reduction.RunningSum[complex128])
 	}
-	return opdef.AlongDim(dt, t, dim, cumulate[float64])
-}
-
-func cumulate[T float64 | complex128](src, dst []T) {
-	var s T
-	for i, x := range src {
-		s += x
-		dst[i] = s
-	}
+	return opdef.AlongDim(dt, t, dim, reduction.RunningSum[float64])
 }
 
 // Softmax is exp(x)/sum(exp(x)) along dim.
