@@ -14,7 +14,8 @@
 //
 // A primitive is a method of Graph. It has a value, which is lazy where an element
 // does not depend on all others. It has a vector-Jacobian product, which consists of
-// primitives, and a rule for the propagation of errors. Arguments that torch refuses
+// primitives, and a rule for the propagation of errors. One that is a function of elements
+// applies what an operator of the registry declares (package pointwise and its like). Arguments that torch refuses
 // end the composition: methods panic with the *opdef.RefusedError, and Declare turns
 // it into the refusal of the call. So compositions read like the Python code of torch.
 //

@@ -6,45 +6,40 @@ import (
 
 	"github.com/optool/optool/internal/num/vmath"
 	"github.com/optool/optool/ops/activation"
+	"github.com/optool/optool/ops/internal/elements"
 	"github.com/optool/optool/ops/internal/kernel"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/ops/pointwise"
 	"github.com/optool/optool/ops/reduction"
 )
 
-// rounded is the error of what a device rounds once.
-var rounded = opdef.Error{Class: opdef.Rounded}
-
-// transcendental is the error of what a device approximates.
-var transcendental = opdef.Error{Class: opdef.Elementwise}
-
-// Functions that are no operator of the registry: add and sub there take alpha, square and abs of other dtypes are
-// not of them, and softplus has a threshold.
+// Functions that are no declaration of the registry by themselves: its add and sub take alpha, its abs gives complex
+// numbers another dtype, its square bool, and its softplus has a threshold.
 var (
 	add = opdef.Binary{
-		Error: rounded,
+		Error: elements.RoundedError,
 		Block: vmath.Add,
 		F:     func(x, y float64) float64 { return x + y }, C: func(x, y complex128) complex128 { return x + y },
 		I: func(x, y int64) int64 { return x + y },
 	}
 	sub = opdef.Binary{
-		Error: rounded,
+		Error: elements.RoundedError,
 		Block: vmath.Sub,
 		F:     func(x, y float64) float64 { return x - y }, C: func(x, y complex128) complex128 { return x - y },
 		I: func(x, y int64) int64 { return x - y },
 	}
 	square = opdef.Unary{
-		Error: rounded,
+		Error: elements.RoundedError,
 		F:     func(x float64) float64 { return x * x }, C: func(x complex128) complex128 { return x * x },
 		Block: func(dst, x []float64) { vmath.Mul(dst, x, x) },
 	}
 	abs = opdef.Unary{ // torch's gradient at 0 is 0
-		Error: opdef.Error{Class: opdef.Exact}, Block: vmath.Abs,
+		Error: elements.ExactError, Block: vmath.Abs,
 		F:  math.Abs,
 		DF: func(x, _ float64) float64 { return kernel.Sign(x) },
 	}
 	// softplus is log(1 + exp(x)).
-	softplus = opdef.Unary{Error: transcendental, F: kernel.Softplus, Block: kernel.SoftplusBlock,
+	softplus = opdef.Unary{Error: elements.ElementwiseError, F: kernel.Softplus, Block: kernel.SoftplusBlock,
 		DF: func(x, _ float64) float64 { return kernel.Sigmoid(x) }}
 )
 
@@ -198,7 +193,7 @@ func (g *Graph) LogSigmoid(x *Value) *Value { return g.Neg(g.Softplus(g.Neg(x)))
 // Clamp is x limited to [lo, hi]; the gradient passes at the limits, as in torch.
 func (g *Graph) Clamp(x *Value, lo, hi float64) *Value {
 	return g.Unary("limit", opdef.Unary{
-		Error: opdef.Error{Class: opdef.Exact},
+		Error: elements.ExactError,
 		F:     func(x float64) float64 { return min(max(x, lo), hi) },
 		DF: func(x, _ float64) float64 {
 			if x >= lo && x <= hi {
@@ -212,7 +207,7 @@ func (g *Graph) Clamp(x *Value, lo, hi float64) *Value {
 // Pow is x^p. Of p = 0 the gradient is 0 everywhere, as in torch.
 func (g *Graph) Pow(x *Value, p float64) *Value {
 	return g.Unary("power", opdef.Unary{
-		Error: transcendental,
+		Error: elements.ElementwiseError,
 		F:     func(x float64) float64 { return math.Pow(x, p) },
 		Block: func(dst, src []float64) { kernel.PowBlock(dst, src, p) },
 	}, x).withGradients(func(up *Value) []*Value {
