@@ -261,3 +261,23 @@ func onlyOps(old, cur *Recording, oldName, curName string) (lines []string) {
 
 // shownOnly is how many operators are named that only one run has.
 const shownOnly = 8
+
+// ChangeSheet has a row for each change.
+func ChangeSheet(changes []ResultChange) Sheet {
+	return Sheet{Name: "changes", Columns: []string{"change", "op", "forward_id", "phase", "target", "old_verdict",
+		"new_verdict", "times_worse", "now", "capture"}, Rows: func(yield func([]any) bool) {
+		for i := range changes {
+			c := &changes[i]
+			r := c.Result()
+			was, is := c.Verdicts()
+			var times any
+			if c.Times > 0 {
+				times = c.Times
+			}
+			if !yield([]any{string(c.Change), r.Op, cell(r.ForwardID), r.Phase, r.Target, string(was), string(is),
+				times, c.Now(), r.Capture}) {
+				return
+			}
+		}
+	}}
+}

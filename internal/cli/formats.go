@@ -87,6 +87,16 @@ func (r *reportFiles) add(name string, path *string) {
 	*r = append(*r, reportFile{&reportFormats[i], path})
 }
 
+// path is the file of the format of that name, "" if it is not asked for.
+func (r reportFiles) path(name string) string {
+	for _, f := range r {
+		if f.format.name == name {
+			return *f.path
+		}
+	}
+	return ""
+}
+
 // any reports whether any file is asked for.
 func (r reportFiles) any() bool {
 	return slices.ContainsFunc(r, func(f reportFile) bool { return *f.path != "" })

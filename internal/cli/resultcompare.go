@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -25,11 +26,18 @@ func (a *app) compareResults(old, cur string, o *compareOptions) error {
 	if err != nil {
 		return err
 	}
-	j, err := a.openRecords(o.records, a.run("none"))
+	files := o.records.files
+	if err := cmp.Or(files.check(), failed(files.writable())); err != nil {
+		return err
+	}
+	j, err := a.openRecords(outputs{json: o.records.json}, a.run("none"))
 	if err != nil {
 		return err
 	}
 	defer j.close()
+	if files.stdout() {
+		j.out = io.Discard
+	}
 	for i, rec := range []*reports.Recording{x, y} {
 		if rec.Summary.Interrupted {
 			a.warn("%s: the run did not end: calls that it did not reach are not compared", []string{old, cur}[i])
@@ -54,21 +62,8 @@ func (a *app) compareResults(old, cur string, o *compareOptions) error {
 	}
 	n := reports.CountChanges(changes, y.Summary.Total())
 	others := reports.LookedAtOther(x, y, old, cur)
-	fmt.Fprintf(j.text(), "%s\n", n)
-	for _, line := range others {
-		fmt.Fprintln(j.text(), a.style().Wrap(reports.OneLine(line), 2))
-	}
-	if len(changes) > 0 {
-		fmt.Fprintln(j.text())
-	}
-	if err := a.listChanges(j.text(), changes, o.tables); err != nil {
+	if err := a.printResultChanges(j.text(), changes, n, others, listed.Told(), o.tables); err != nil {
 		return failed(err)
-	}
-	for _, line := range listed.Told() {
-		fmt.Fprintln(j.text(), a.style().Wrap(reports.OneLine(line), 2))
-	}
-	if len(changes) > 0 {
-		fmt.Fprintln(j.text(), n)
 	}
 	if unlike := x.Run.JudgedOther(&y.Run); len(unlike) > 0 {
 		a.warn("the runs did not judge the same: %s", strings.Join(unlike, ", "))
@@ -82,15 +77,40 @@ func (a *app) compareResults(old, cur string, o *compareOptions) error {
 	if err := errors.Join(j.write(last), j.close()); err != nil {
 		return failed(err)
 	}
+	exit := ExitOK
 	switch {
 	case y.Summary.Total() == n.Added:
 		return &exitError{ExitFailed, fmt.Errorf("%s, %s: no value is in both", old, cur)}
 	case y.Summary.Interrupted:
-		return exitWith(ExitInterrupted)
+		exit = ExitInterrupted
 	case n.Worse+n.NewFindings > 0 || o.failOn.on(reports.Worse, n.FarWorse) || o.failOn.on(reports.Gone, n.Gone):
-		return exitWith(ExitDiffers)
+		exit = ExitDiffers
 	}
-	return nil
+	run := &changedRun{old: old, failOn: &o.failOn, changes: changes}
+	return a.unwritten(exit, run.write(a, files, y, now, exit, listed))
+}
+
+// printResultChanges prints the counts, what only one run looked at, what changed, and what became of known failures.
+func (a *app) printResultChanges(w io.Writer, changes []reports.ResultChange, n reports.ChangeCount, others,
+	known []string, tables bool) error {
+	tell := func(lines []string) {
+		for _, line := range lines {
+			fmt.Fprintln(w, a.style().Wrap(reports.OneLine(line), 2))
+		}
+	}
+	fmt.Fprintln(w, n)
+	tell(others)
+	if len(changes) == 0 {
+		tell(known)
+		return nil
+	}
+	fmt.Fprintln(w)
+	if err := a.listChanges(w, changes, tables); err != nil {
+		return err
+	}
+	tell(known)
+	_, err := fmt.Fprintln(w, n)
+	return err
 }
 
 // listChanges lists what changed. Of new and of gone values without a finding it lists a few, and counts the others.

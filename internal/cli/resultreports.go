@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"cmp"
+	"os"
+	"slices"
+
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/reports"
+)
+
+// A changedRun is a run in the light of an earlier one, for the reports of compare --results.
+type changedRun struct {
+	old     string // the name of the earlier one
+	failOn  *failing
+	changes []reports.ResultChange
+	of      map[*reports.Result]*reports.ResultChange
+}
+
+// judge is the result of the new run as a report shows it. What the old run found too is known. What got worse fails,
+// also where it is only not judged any more.
+func (c *changedRun) judge(r *reports.Result) *reports.Result {
+	change := c.of[r]
+	if change == nil || r.Verdict == verdict.Known {
+		return r
+	}
+	is := *r
+	is.Reason = change.Now()
+	switch as := ""; {
+	case change.FarWorse() && slices.Contains(c.failOn.changes, reports.Worse):
+	case change.Change == reports.StaysBad && r.Verdict.Differs():
+		is.Default, is.Setting, is.Verdict = r.Verdict, "--results", verdict.Known
+		is.Reason = "as in " + c.old + ": " + is.Reason
+	case change.Regressed() && !r.Verdict.Finding():
+		if was, _ := change.Verdicts(); was != "" {
+			as = string(was) + " in " + c.old + ", now " + string(r.Verdict) + ": "
+		}
+		is.Default, is.Setting, is.Verdict, is.Reason = r.Verdict, "--results", verdict.Fail, as+is.Reason
+	}
+	return &is
+}
+
+// gone is the result of a value that only the old run has.
+func (c *changedRun) gone(r *reports.Result) *reports.Result {
+	is := *r
+	is.Default, is.Setting, is.Verdict, is.Reason = r.Verdict, "--results", verdict.Skipped, "gone: only "+c.old+" has it"
+	if slices.Contains(c.failOn.changes, reports.Gone) {
+		is.Verdict = verdict.Fail
+	}
+	return &is
+}
+
+// results are those of the new run, and what is gone.
+func (c *changedRun) results(now []*reports.Result) (all []*reports.Result) {
+	c.of = map[*reports.Result]*reports.ResultChange{}
+	for i := range c.changes {
+		c.of[c.changes[i].New] = &c.changes[i]
+	}
+	for _, r := range now {
+		all = append(all, c.judge(r))
+	}
+	for i := range c.changes {
+		if c.changes[i].Change == reports.Gone {
+			all = append(all, c.gone(c.changes[i].Old))
+		}
+	}
+	return all
+}
+
+// write writes the reports of the new run, with a table of the changes. They are made as those of any run.
+func (c *changedRun) write(a *app, files reportFiles, rec *reports.Recording, now []*reports.Result, exit int,
+	known *reports.KnownList) (err error) {
+	if !files.any() {
+		return nil
+	}
+	f, err := os.CreateTemp("", "optool-*.jsonl")
+	if err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, f.Close(), os.Remove(f.Name())) }()
+	run := a.run(rec.Run.Device, append(slices.Clone(rec.Summary.Settings), &reports.Setting{Kind: byFlag,
+		Name: "--results", Value: c.old, Effect: reports.Tolerates})...)
+	lines, s := reports.NewJSONLines(f), reports.NewSummary()
+	s.Settings, s.Known, s.Exit = run.Settings, cmp.Or(known, rec.Summary.Known), exit
+	s.Interrupted, s.NotRead, s.Elapsed = rec.Summary.Interrupted, rec.Summary.NotRead, rec.Summary.Elapsed
+	err = lines.Run(run)
+	for _, r := range c.results(now) {
+		s.Add(r)
+		err = cmp.Or(err, lines.Result(r))
+	}
+	for _, x := range rec.Causes {
+		err = cmp.Or(err, lines.Cause(x))
+	}
+	for _, x := range rec.Profiles {
+		err = cmp.Or(err, lines.Profile(x))
+	}
+	if err = cmp.Or(err, lines.Summary(s)); err != nil {
+		return err
+	}
+	shown, err := reports.ReadRecording(f)
+	if err != nil {
+		return err
+	}
+	own := []reports.Sheet{reports.ChangeSheet(c.changes), shown.OpSheet()}
+	return writeReports(a.Out, shown, own, files, a.tellPages(files))
+}
