@@ -208,6 +208,16 @@ func TestCausesOfGradients(t *testing.T) {
 		return of(func(x float64) float64 { return k*math.Pow(x, power) + more*x })
 	}
 	left, right := half(1, -2, -5, 6), half(3, 4, -7, 8)
+	row := needsGrad(stored(f32, []int{4}, 1.3, -0.7, 2.1, 0.9))
+	ofRows := func(f func(i int) float64) *tensor.Tensor {
+		v := make([]float64, 20)
+		for i := range v {
+			v[i] = f(i)
+		}
+		return stored(f32, []int{5, 4}, v...)
+	}
+	rows := needsGrad(ofRows(func(i int) float64 { return points[i] }))
+	element := func(t *tensor.Tensor, i int) float64 { return tensor.At[float64](t, i) }
 	for _, tc := range []struct {
 		want   string
 		op     string
@@ -228,6 +238,12 @@ func TestCausesOfGradients(t *testing.T) {
 			})), value.NewTuple(one)}},
 		{"self is added", "torch.square", []value.Value{grid}, square(1, 2, 0),
 			[]value.Value{value.NewTuple(square(2, 1, 1)), value.NewTuple(one)}},
+		{"it is the incoming gradient times square(self) + 1", "torch.tan", []value.Value{grid}, of(math.Tan),
+			[]value.Value{value.NewTuple(of(func(x float64) float64 { return x*x + 1 })), value.NewTuple(one)}},
+		{"the first 4 of 5 rows of the incoming gradient are left out", "torch.mul", []value.Value{rows, row},
+			ofRows(func(i int) float64 { return points[i] * element(row, i%4) }),
+			[]value.Value{value.NewTuple(ofRows(func(i int) float64 { return element(row, i%4) }),
+				stored(f32, []int{4}, points[16:]...)), value.NewTuple(ofRows(func(int) float64 { return 1 }))}},
 		{"results 0 and 1 are exchanged", "torch.chunk", []value.Value{x, int64(2), int64(1)},
 			value.NewTuple(right, left), nil},
 	} {
@@ -963,7 +979,7 @@ func TestCausesOfResults(t *testing.T) {
 			"the last of the 48 terms of each sum is left out, and all elements are multiplied by 1.01"},
 		{rms, []value.Value{x, size, w, 0.0}, edited(run(rms, x, size, w, 0.0), func(i int, v []float64) float64 {
 			return v[i] * math.Sqrt(32.0/20)
-		}), "all elements are multiplied by 1.26491, that is sqrt(32/20)"},
+		}), "the statistics count zeros that fill up 20 elements to 32"},
 		{"torch.linalg.vector_norm", []value.Value{a, 2.0, int64(1)}, run("torch.linalg.vector_norm", a, math.Inf(1),
 			int64(1)), "ord is +Inf, not 2"},
 		{attention, []value.Value{q, k, v}, attended(func(scores []float64) {

@@ -145,6 +145,17 @@ func TestCausesOfGenerators(t *testing.T) {
 			func(i int, _ []float64) float64 {
 				return math.Trunc(tensor.At[float64](wholes, i) / tensor.At[float64](divisors, i))
 			}},
+		{"the mean counts zeros that fill up 30 elements to 32", "torch.nn.functional.layer_norm",
+			[]value.Value{m, value.NewList(int64(30))}, nil, func(i int, _ []float64) float64 {
+				mean, squares := 0.0, 0.0
+				for k := range 30 {
+					mean += tensor.At[float64](m, i/30*30+k) / 32
+				}
+				for k := range 30 {
+					squares += math.Pow(tensor.At[float64](m, i/30*30+k)-mean, 2) / 30
+				}
+				return (tensor.At[float64](m, i) - mean) / math.Sqrt(squares+1e-5)
+			}},
 		{"the largest of self along dimension 1 is subtracted", "torch.logsumexp", []value.Value{m, int64(1)}, nil,
 			func(i int, v []float64) float64 {
 				row := make([]float64, 30)

@@ -277,6 +277,7 @@ func (n *normalisation) Mistakes() []opdef.Mistake[any] {
 	}
 	n.partialMoments(add)
 	n.otherMoments(add)
+	n.paddedMoments(add)
 	if n.weight != nil && n.bias != nil && slices.Equal(n.weight.Shape, n.bias.Shape) {
 		add("bias is added before weight is multiplied", func(m *normalisation) {
 			m.bias = opdef.ZipBlock(n.bias.DType, n.weight, n.bias, vmath.Mul)
@@ -295,12 +296,22 @@ func (n *normalisation) Mistakes() []opdef.Mistake[any] {
 			add("all channels are one group", func(m *normalisation) {
 				m.x, m.stats = n.x.Reshape(n.x.Shape[0], 1, groups*each, n.x.Shape[3]), nil
 			})
+			if n.weight != nil {
+				add("weight and bias of a channel are those with the number of its group", func(m *normalisation) {
+					m.weight, m.bias = byGroup(n.weight, each), byGroup(n.bias, each)
+				})
+				add("weight of a channel is that with the number of its group", func(m *normalisation) {
+					m.weight = byGroup(n.weight, each)
+				})
+			}
 			add("each channel is a group", func(m *normalisation) {
 				m.x, m.stats = n.x.Reshape(n.x.Shape[0], groups*each, 1, n.x.Shape[3]), nil
 			})
 		}
 	}
+	n.otherDims(add)
 	add("eps is added to the square root, not under it", func(m *normalisation) { m.outside = true })
+	add("the root of the variance is not taken", func(m *normalisation) { m.unrooted = true })
 	n.wrongGradients(func(text string, with func(m *normalisation)) {
 		add(text, with)
 		out[len(out)-1].Gradients = true

@@ -33,7 +33,9 @@ type normalisation struct {
 
 	// Mistakes of kernels: the variance lacks elements, or eps is added to the square root.
 	correction float64
+	skewed     func(a reduction.Moments) reduction.Moments // of other numbers, nil for none
 	outside    bool
+	unrooted   bool // it is divided by the variance
 	// Mistakes in the gradient of the input: it lacks the part through the mean or the part
 	// through the variance.
 	noMean, noVariance bool
@@ -136,9 +138,10 @@ func (n *normalisation) computed() (mean, rstd, rms *tensor.Tensor) {
 		if n.rms || n.uncentred {
 			return 0
 		}
-		return n.rounded(centre, reduction.MeanOf(a))
+		return n.rounded(centre, reduction.MeanOf(n.taken(a)))
 	})
 	rstd = opdef.Collect(m, tensor.Float64, func(a *reduction.Moments) float64 {
+		a = n.taken(a)
 		v := a.M2 / (a.N - n.correction)
 		if off := n.rounded(centre, a.Mean) - a.Mean; n.coarse&apart != 0 && !n.rms {
 			v += off * off
@@ -149,7 +152,10 @@ func (n *normalisation) computed() (mean, rstd, rms *tensor.Tensor) {
 				v = math.Inf(1)
 			}
 		}
-		if n.outside {
+		switch {
+		case n.unrooted:
+			return 1 / (v + n.eps)
+		case n.outside:
 			return 1 / (math.Sqrt(v) + n.eps)
 		}
 		v = n.rounded(variance, v)
@@ -158,6 +164,15 @@ func (n *normalisation) computed() (mean, rstd, rms *tensor.Tensor) {
 	return mean, rstd, opdef.Collect(m, tensor.Float64, func(a *reduction.Moments) float64 {
 		return reduction.RootMeanSquare(a.N, a.Mean*a.Mean, a.M2)
 	})
+}
+
+// taken are the moments that a kernel takes those for.
+func (n *normalisation) taken(a *reduction.Moments) *reduction.Moments {
+	if n.skewed == nil {
+		return a
+	}
+	b := n.skewed(*a)
+	return &b
 }
 
 // A statistic is a number that a kernel may keep in fewer bits than it computes with.

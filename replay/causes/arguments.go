@@ -639,9 +639,8 @@ func altered(t *tensor.Tensor, d, from, to int, f func(x float64) float64) *tens
 	}, t)
 }
 
-// missingRows leaves out the end of the gradient that a backward pass starts from, as where the
-// sum for a weight's gradient ends early, after a tile, or counts one of a batch: the last rows
-// of all, or the end of one dimension.
+// missingRows leaves out the end or the beginning of the gradient that a backward pass starts from, as where the sum
+// for a weight's gradient ends early, after a tile, or counts one of a batch: rows of all, or indices of one dimension.
 func (c *Search) missingRows() iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		if c.Ran == nil || len(c.Ran.Outs) != 1 || c.Ran.Outs[0].Dim() < 2 || c.Ran.Outs[0].Numel() > largestOperand {
@@ -651,21 +650,26 @@ func (c *Search) missingRows() iter.Seq[Mistake] {
 		last := len(shape) - 1
 		rows := tensor.Numel(shape[:last])
 		each := rows / max(shape[0], 1) // of a batch
-		without := func(what string, n, inner, tail int) bool {
+		leaving := func(which, what string, n, inner, from, to int) bool {
 			return yield(Mistake{
-				Text: fmt.Sprintf("the last %d of %d %s of the incoming gradient are left out", tail, n, what),
+				Text: fmt.Sprintf("the %s %d of %d %s of the incoming gradient are left out", which, to-from, n, what),
 				Make: c.alteringIncoming(func(t *tensor.Tensor) *tensor.Tensor {
 					if t.Numel() != tensor.Numel(shape) {
 						return t
 					}
 					return opdef.ZipAt(t.DType, t.Shape, func(lo int, dst []float64, src [][]float64) {
 						for i := range dst {
-							if dst[i] = src[0][i]; (lo+i)/inner%n >= n-tail {
+							if at := (lo + i) / inner % n; at >= from && at < to {
 								dst[i] = 0
+							} else {
+								dst[i] = src[0][i]
 							}
 						}
 					}, t)
 				})})
+		}
+		without := func(what string, n, inner, part int) bool {
+			return leaving("last", what, n, inner, n-part, n) && leaving("first", what, n, inner, 0, part)
 		}
 		for _, tail := range tails(rows, each, rows-each) {
 			if !without("rows", rows, shape[last], tail) {
@@ -682,13 +686,14 @@ func (c *Search) missingRows() iter.Seq[Mistake] {
 	}
 }
 
-// tails are how many of n kernels leave out at the end: some, an incomplete tile or the last
-// one, all but the first tile.
+// tails are how many of n kernels leave out at an end: some, an incomplete tile or the last one, all but the first
+// tile, half of them.
 func tails(n int, some ...int) []int {
 	all := some
 	for _, tile := range opdef.Tiles {
 		all = append(all, cmp.Or(n%tile, tile), n-tile)
 	}
+	all = append(all, n/2)
 	var out []int
 	for _, tail := range all {
 		if tail > 0 && tail < n && !slices.Contains(out, tail) {

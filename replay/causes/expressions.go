@@ -28,12 +28,12 @@ func functions(round func(float64) float64) []function {
 		{"cube(%s)", func(x float64) float64 { return x * x * x }},
 		{"sqrt(%s)", math.Sqrt},
 		{"relu(%s)", func(x float64) float64 { return max(x, 0) }},
+		{"exp(%s)", math.Exp},
+		{"log(%s)", math.Log},
 		{"sigmoid(%s)", func(x float64) float64 { return 1 / (1 + exp(-x)) }},
 		{"tanh(%s)", math.Tanh},
 		{"silu(%s)", func(x float64) float64 { return x / (1 + exp(-x)) }},
 		{"gelu(%s)", func(x float64) float64 { return x * (1 + math.Erf(x/math.Sqrt2)) / 2 }},
-		{"exp(%s)", math.Exp},
-		{"log(%s)", math.Log},
 		{"sin(%s)", math.Sin},
 		{"cos(%s)", math.Cos},
 		{"atan(%s)", math.Atan},
@@ -241,6 +241,16 @@ func (c *Search) expressed(fails []Wrong) iter.Seq[Mistake] {
 		for _, pair := range c.pairs(e) {
 			if !c.expressedBy(e, pair, nil, yield) {
 				return
+			}
+		}
+		if up := e.up; up != nil { // a difference from the incoming gradient
+			plain := *e
+			plain.up = nil
+			for _, pair := range c.pairs(e) {
+				if len(pair) == 1 && !c.expressedBy(&plain, []knownValue{{"the incoming gradient", up}, pair[0]}, nil,
+					yield) {
+					return
+				}
 			}
 		}
 		for _, pair := range c.pairs(e) {
