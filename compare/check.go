@@ -62,8 +62,8 @@ func Check(got, ref *tensor.Tensor, m Model, tol Tolerance, override *Tolerance)
 	return r
 }
 
-// newChecker returns a checker of tensors of one shape. What the model gives besides a scale is asked for when it is
-// needed, once.
+// newChecker returns a checker of tensors of one shape. Everything else that the model gives is computed once, when
+// it is needed.
 func newChecker(got, ref *tensor.Tensor, m Model, tol Tolerance, override *Tolerance) *checker {
 	c := &checker{pair: newPair(got, ref, tol, m.Cast), model: m, override: override, grid: got.DType}
 	if m.Round != tensor.Invalid && m.Round.Eps() > got.DType.Eps() && got.DType.Eps() > 0 {
@@ -118,7 +118,7 @@ func (c *checker) limit(index []int) Limit {
 	return l
 }
 
-// checkRepeated is Check of tensors of which each element stands for so many.
+// checkRepeated is Check for tensors whose elements each represent several equal ones.
 func checkRepeated(got, ref *tensor.Tensor, times int, m Model, tol Tolerance, override *Tolerance) Result {
 	once := func(scale func() *tensor.Tensor) func() *tensor.Tensor {
 		if scale == nil {
@@ -360,7 +360,7 @@ func (c *checker) showWorst(r *Result, cl class, w candidate) {
 	}
 }
 
-// judge gives the verdict on the elements, of which the worst are of class cl, one by one and all together.
+// judge gives the verdict on the elements, one by one and all together. The worst are of class cl.
 func (c *checker) judge(r *Result, p *part, cl class) {
 	unsound := ""
 	if cl == warned {
@@ -439,8 +439,8 @@ func (c *checker) mistrust(r *Result, p *part) {
 // nearMiss is the part of what is allowed from which on an error looks like a near miss.
 const nearMiss = 0.1
 
-// likelyRatio is the distance of a real element over what is likely allowed of it: by S where one element of it
-// costs little, else S being as much more than what is at most S as there are more terms; 0 if that is not known.
+// likelyRatio is the error of a real element over its likely bound. If one element of S costs little, S gives the
+// bound. Otherwise S is estimated from Model.Least and LeastShare. The ratio is 0 if neither is known.
 func (c *checker) likelyRatio(at int) float64 {
 	kind, share := least, c.model.LeastShare
 	if c.model.Single {
@@ -764,9 +764,9 @@ func (b *bound) least(size, cheap float64) float64 {
 	return cheap + b.sum*size + b.flush
 }
 
-// judge decides on an element that is off by more than cheap: x recorded, w
-// the rounded and r the exact reference, partial the sum of its partial sums'
-// magnitudes if these may be rounded to the dtype.
+// judge decides on an element x that is off by more than cheap. The reference is r, and w is r
+// rounded. partial is the sum of the magnitudes of the partial sums if these may be rounded to
+// the dtype.
 func (b *bound) judge(x, w, r, cheap, scale, partial float64) (class, float64) {
 	if x != x || w != w || math.IsInf(r, 0) {
 		return failed, math.Inf(1)

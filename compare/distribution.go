@@ -23,12 +23,12 @@ const (
 	commonShare     = 2    // of u*S that elements with common terms may all be off by
 )
 
-// A Distribution is what the errors of a tensor say together, each of which is
-// within its bound: sums over finite elements, of the differences d of what was
-// recorded from the value of the dtype that is nearest to the exact reference r. From
-// r itself also the nearest values can all be off to one side: those of 0.999 x in
-// bfloat16 are x. Products of reference and differences are in units of the root mean
-// square of the reference, so that the sums of several tensors can be added.
+// A Distribution holds sums over the finite elements of a tensor whose errors are each within
+// their bounds. They show what the errors have in common. A difference d is the recorded value
+// minus the value of the dtype nearest to the exact reference r. Differences from r itself
+// would mislead, because the nearest values can all be off to one side: those of 0.999 x in
+// bfloat16 are x. Products of reference and differences are in units of the root mean square of
+// the reference, so that the sums of several tensors can be added.
 type Distribution struct {
 	vec.Errors
 	Eps float64 // of the dtype
@@ -40,8 +40,8 @@ func (s *Distribution) Add(t *Distribution) {
 	s.Eps = max(s.Eps, t.Eps)
 }
 
-// errors are those of elements, x recorded, r exact and near r rounded, in units of 1. Of numbers of the least
-// exponent intermediate results lose bits.
+// errors sums up the errors of elements in units of 1: x is recorded, r exact, near is r rounded. Intermediate
+// results lose bits at numbers of the least exponent.
 func (b *bound) errors(x, r, near []float64) vec.Errors {
 	p := vec.Precision{Least: 2 * b.dt.SmallestNormal(), Top: b.dt.Max(), Mant: uint(b.mant)}
 	return p.Errors(x, r, near)
@@ -59,10 +59,10 @@ func (s *Distribution) normalise() {
 	s.R4, s.R3D, s.R2D2 = s.R4/square/square, s.R3D/square/square, s.R2D2/square/square
 }
 
-// Factor is the least-squares estimate of f where x = (1+f)*r, and its standard
-// error, which does not assume that all errors are of one size (H. White, A
-// heteroskedasticity-consistent covariance matrix estimator, Econometrica 48, 1980).
-// Where fewer than a few elements decide it is infinite.
+// Factor is the least-squares estimate of f where x = (1+f)*r, and its standard error, which
+// does not assume that all errors are of one size (H. White, A heteroskedasticity-consistent
+// covariance matrix estimator, Econometrica 48, 1980). The standard error is infinite if only a
+// few elements decide.
 func (s *Distribution) Factor() (f, sigma float64) {
 	if !(s.R2*s.R2 >= fewest*s.R4) || s.R2 == 0 {
 		return 0, math.Inf(1)
@@ -123,7 +123,7 @@ func (c *checker) distribution() *Distribution {
 	return d
 }
 
-// distributionOf sums up the errors of a block, of which others are right too.
+// distributionOf sums up the errors of a block. The values in others are right too.
 func (c *checker) distributionOf(lo, n int, s *scratch, others [][]float64) (part Distribution) {
 	x, r := c.nearest(lo, n, s, others)
 	part.Errors = c.bound.errors(x, r, c.rounded(r, &s.exact))
@@ -191,15 +191,13 @@ func (c *checker) nearest(lo, n int, s *scratch, others [][]float64) (x, r []flo
 	return x, r
 }
 
-// systematic reports whether the errors lie to one side, beyond what
-// rounding and the sums of sound kernels do, and how: a factor or an offset is
-// wrong, another direction of rounding only doubtful. With shared, sound kernels
-// multiply many elements by one number that was rounded to the dtype, and those of a
-// row in float32 share a factor; only elements that are all off by less than an ULP
-// to one side were then rounded wrong.
-// distinct and explained are asked where a factor or an offset is beyond that: whether it is in 16
-// bits where each exact value counts once, and how large both may be by what the terms of
-// the elements have in common.
+// systematic reports whether and how the errors lie to one side, beyond what rounding and the sums
+// of sound kernels do. A factor or an offset is wrong; another direction of rounding is only
+// doubtful. With shared, sound kernels multiply many elements by one number that was rounded to
+// the dtype, and the elements of a row in float32 share a factor. Then only elements that are all
+// off by less than an ULP to one side were rounded wrong. distinct and explained are called if a
+// factor or an offset is larger than that. In 16 bits, distinct shows whether it remains if each
+// exact value counts once. explained gives how large both may be because the elements share terms.
 func (s *Distribution) systematic(shared bool, distinct func() *Distribution,
 	explained func() (factor, offset float64)) (v verdict.Verdict, what string) {
 	if what := s.oneSided(shared); what != "" {
@@ -257,10 +255,10 @@ func (s *Distribution) oneSided(shared bool) string {
 		direction(away, up), side, s.Toward, s.Inexact)
 }
 
-// common gives how large a common factor and an offset may be where elements share
-// terms that cancel, so that their errors are not independent: those of elements that
-// are all off to one side by commonShare*u*S, or by what the accumulator of a warning
-// explains if worst is warned.
+// common gives how large a common factor and an offset may be if elements share terms that
+// cancel. Their errors are then not independent. All elements may be off to one side by
+// commonShare*u*S. If worst is warned, they may be off by what the accumulator of the warning
+// explains.
 func (c *checker) common(worst class) func() (factor, offset float64) {
 	return func() (factor, offset float64) {
 		b := &c.bound

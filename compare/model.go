@@ -26,10 +26,10 @@ type Model struct {
 	// whatever its terms are: 1 for correctly rounded element-wise ops.
 	ULPs float64
 
-	// Scale returns S, the sum of the magnitudes of the terms that were added
-	// to make each element, in the shape of the result; nil if there is no
-	// such term. It is called at most once, and only if some element is off by
-	// more than ULPs (and, see Covers, more than that and its own magnitude allow).
+	// Scale returns S in the shape of the result: the sum of the magnitudes of the terms of
+	// each element. It is nil if no terms are added. It is called at most once, and only if
+	// some element is off by more than ULPs (and, see Covers, more than that and its own
+	// magnitude allow).
 	Scale func() *tensor.Tensor
 
 	// Least, if set, returns what is nowhere more than S, for a fraction of its work: S is then
@@ -38,9 +38,8 @@ type Model struct {
 	Least      func() *tensor.Tensor
 	LeastShare float64
 
-	// Covers: no S is smaller than the magnitude of its element, as sums of
-	// magnitudes are not. That magnitude then stands in for S of the elements for
-	// which it suffices.
+	// Covers: no S is smaller than the magnitude of its element, as sums of magnitudes are not.
+	// That magnitude then replaces S for the elements for which it suffices.
 	Covers bool
 
 	// Terms is the number of terms of each element, at least 1.
@@ -60,10 +59,10 @@ type Model struct {
 	// accumulated; what a warning says is that intermediate results were rounded.
 	Single bool
 
-	// Chain, if set, returns the sum of the magnitudes of the partial sums of each
-	// element, in the shape of the result: sound devices may add these terms one after
-	// the other in the dtype. It is called at most once, and only if some element is off
-	// by more than a low-precision accumulator explains.
+	// Chain, if set, returns the sum of the magnitudes of the partial sums of each element, in
+	// the shape of the result. Sound devices may add these terms one after the other in the
+	// dtype. It is called at most once, and only if some element is off by more than a
+	// low-precision accumulator explains.
 	Chain func() *tensor.Tensor
 
 	// Else, if set, returns other results that are as right as the reference, in the
@@ -71,9 +70,9 @@ type Model struct {
 	// values on both sides. It is called at most once, and only if some element fails.
 	Else func() []*tensor.Tensor
 
-	// Steps: Else are values of kernels that round on the way what elements share. An element of which one of
-	// them differs from the reference by more than ULPs says nothing about a common factor, and does not stand
-	// alone.
+	// Steps: Else are values of kernels that round on the way what elements share. If one of them differs from
+	// the reference by more than ULPs, the element says nothing about a common factor and is no isolated
+	// error.
 	Steps bool
 
 	// Shared: many elements may have been multiplied by one number that was rounded
@@ -128,7 +127,8 @@ type bound struct {
 	flush float64 // what terms flushed to zero, being subnormal, may amount to
 	rule  string
 
-	// Of the accumulator that a warning is about; low and drift are 0 if there is none.
+	// These describe the accumulator that a warning is about; low and drift are 0 if there is
+	// none.
 	low      float64 // factor of S
 	lowFlush float64 // what roundings of subnormal numbers may amount to
 	chain    float64 // factor of the sum of the partial sums' magnitudes: its unit roundoff

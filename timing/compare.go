@@ -38,8 +38,8 @@ const (
 	MaxRounds = 25
 )
 
-// A Floor is how fast a thing can be: the time of the quickest round, each round standing
-// for one process, one place of code and data in memory and one state of the machine.
+// A Floor is how fast a thing can be: the time of the quickest round. Each round has one
+// process, one place of code and data in memory and one state of the machine.
 type Floor struct {
 	Time   time.Duration
 	Spread float64 // by how much the fourth quickest round is slower; +Inf for fewer rounds
@@ -47,9 +47,9 @@ type Floor struct {
 	rounds []float64 // nanoseconds, ascending
 }
 
-// FloorOf finds the floor of a series. Runs that had to wait for a processor for more
-// than 0.5 % of their time tell how busy the machine was: they do not count, nor does a
-// round of nothing else.
+// FloorOf finds the floor of a series. Runs that waited for a processor for more than 0.5 % of
+// their time show how busy the machine was. They do not count, nor does a round that has only
+// such runs.
 func FloorOf(samples []Sample) Floor {
 	f := Floor{Spread: math.Inf(1), rounds: rounds(samples)}
 	slices.Sort(f.rounds)
@@ -71,8 +71,8 @@ func (f Floor) Decisive(resolution float64) bool {
 	return f.settled(resolution) && f.missed(float64(f.Time)*(1+resolution), len(f.rounds)) < significance
 }
 
-// missed is the probability that n rounds all took longer than limit by chance, if each of
-// these rounds and of those were as likely to (Fisher's exact test, one-sided).
+// missed is the probability that n rounds all took longer than limit by chance, if every round
+// of both series were equally likely to (Fisher's exact test, one-sided).
 func (f Floor) missed(limit float64, n int) float64 {
 	within, _ := slices.BinarySearch(f.rounds, limit)
 	p, m := 1.0, len(f.rounds)
@@ -98,14 +98,14 @@ type Change struct {
 // Compare tells whether the thing measured as cur is slower or faster than old by more
 // than the resolution, a share of the time.
 //
-// Runs of one round share the state of the machine and where things lie in memory, so they
-// are not independent, and what else the machine does only ever makes them slower. So each
-// round stands for one number, the low quantile of its runs, and a series for its floor. A floor is
-// known if the four quickest rounds agree on it within half of the resolution. Two known floors
-// within the resolution are the same. One is slower if its floor is further off than the resolution,
-// the floors are known or the difference is much larger than what their quickest rounds differ by,
-// and it is improbable (p < 0.001) that all its rounds missed by chance what rounds of the other
-// reached. Everything else is ambiguous. Both need at least one sample.
+// Runs of one round share the state of the machine and the places in memory, so they are not
+// independent. Other work of the machine can only make them slower. So each round gives one number,
+// the low quantile of its runs, and a series gives its floor. A floor is known if the four quickest
+// rounds agree on it within half of the resolution. Two known floors within the resolution are the
+// same. One is slower if three conditions hold. Its floor is further off than the resolution. The
+// floors are known, or the difference is much larger than the difference among their quickest
+// rounds. It is improbable (p < 0.001) that all its rounds missed by chance what rounds of the
+// other reached. Everything else is ambiguous. Both need at least one sample.
 func Compare(old, cur []Sample, resolution float64) Change {
 	a, b := FloorOf(old), FloorOf(cur)
 	c := Change{Old: Summarize(old), New: Summarize(cur), OldFloor: a, NewFloor: b, P: 1, Verdict: Ambiguous}
@@ -150,7 +150,7 @@ func (c *Change) Doubt() string {
 
 func (s Sample) calm() bool { return float64(s.Waited) <= waitLimit*float64(s.Elapsed) }
 
-// rounds are the times that stand for the rounds, in nanoseconds.
+// rounds are the times of the rounds, in nanoseconds.
 func rounds(samples []Sample) []float64 {
 	var out []float64
 	for _, runs := range calmRounds(samples) {

@@ -54,9 +54,9 @@ func MeasurePair(ctx context.Context, pair [2]Runner, cache Cache, opt Options) 
 // there are one after the other. One processor is often slower than another for a while.
 type Placer interface{ Place(turn int) }
 
-// pairBatch is how many runs of each to ask for at once. With cold caches that is one:
-// each starts from the same, whatever ran before. With hot ones the other's have changed
-// the caches, so that it is as many as for one alone.
+// pairBatch is how many runs of each to ask for at once. With cold caches that is one: each
+// starts from the same, whatever ran before. With hot runs, those of the other thing have
+// changed the caches, so it is the same number as for one thing.
 func pairBatch(opt Options, cache Cache, s *Series, spent time.Duration) int {
 	if cache == Cold {
 		return 1
@@ -86,12 +86,11 @@ type Interval struct{ Low, High float64 }
 // minPairRounds are the fewest rounds of ComparePair that have an interval.
 const minPairRounds = 14
 
-// ComparePair is Compare for series whose rounds MeasurePair took. What the machine does
-// for a while meets both sides of a round, so that the ratios of rounds spread evenly about
-// that of the things that are measured. Ratio is Hodges and Lehmann's estimate of it, the
-// median of the means of all pairs of rounds, Interval that of Wilcoxon's signed-rank test,
-// and P its p-value for no difference at all (Hollander, Wolfe, Chicken: Nonparametric
-// Statistical Methods, 3.1 to 3.3).
+// ComparePair is Compare for series whose rounds MeasurePair took. Other work of the machine
+// affects both sides of a round. So the ratios of the rounds spread evenly about the ratio of
+// the two things. Ratio is Hodges and Lehmann's estimate of it, the median of the means of all
+// pairs of rounds, Interval that of Wilcoxon's signed-rank test, and P its p-value for no
+// difference at all (Hollander, Wolfe, Chicken: Nonparametric Statistical Methods, 3.1 to 3.3).
 //
 // Two are the same if the interval is within the resolution. One is slower if the interval
 // holds no ratio of 1 and the estimate is beyond the resolution. Everything else is
@@ -170,8 +169,8 @@ func pairRatios(old, cur []Sample) []float64 {
 	return ratios
 }
 
-// quickHalves are, by round, the means of the quicker half of the runs that did not wait:
-// what disturbs runs only makes them slower, and a mean is finer than the clock's ticks.
+// quickHalves are, by round, the means of the quicker half of the runs that did not wait.
+// Disturbances only make runs slower, and a mean is finer than the clock's ticks.
 func quickHalves(samples []Sample) map[int]float64 {
 	means := map[int]float64{}
 	for round, runs := range calmRounds(samples) {

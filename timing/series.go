@@ -10,9 +10,9 @@ import (
 // A Sample is the time of one run.
 type Sample struct {
 	Elapsed time.Duration
-	// Waited is how much of it threads of the run could have run but had no
-	// processor, all threads together: what the run lost to others is at most this.
-	// 0 where it is not known, and for runs too short to tell.
+	// Waited is how long threads of the run were ready but had no processor, summed over all
+	// threads. The run lost at most this to others. It is 0 where it is not known, and for runs
+	// too short to tell.
 	Waited time.Duration
 	// Round counts the rounds over all that is measured, from 0. Samples of one
 	// round were taken one after the other, by one process.
@@ -93,8 +93,8 @@ func Format(d time.Duration) string {
 	return digits(d.Seconds()) + " s"
 }
 
-// digits writes a number of at least 1 with four significant digits, all of
-// those before the point.
+// digits writes a number of at least 1 with four significant digits, and all digits before the
+// point.
 func digits(x float64) string {
 	switch {
 	case x < 10:
@@ -107,8 +107,8 @@ func digits(x float64) string {
 	return fmt.Sprintf("%.0f", x)
 }
 
-// Steady reports whether the samples can stand for a number: the middle half
-// lies within a tenth of the median (torch.utils.benchmark's limit for a warning).
+// Steady reports whether one number can represent the samples: the middle half lies within a
+// tenth of the median (torch.utils.benchmark's limit for a warning).
 func (s Summary) Steady() bool { return float64(s.Q3-s.Q1) <= 0.1*float64(s.Median) }
 
 // Disturbed reports whether the runs may have lost more than 2 % of their time

@@ -146,7 +146,7 @@ func (a *atom) Freeze()               {}
 func (a *atom) Truth() starlark.Bool  { return true }
 func (a *atom) Hash() (uint32, error) { return starlark.String(a.name).Hash() }
 
-// Skip marks a value of which a device leaves out the cases.
+// Skip marks a value whose cases a device leaves out.
 type Skip struct{ Value value.Value }
 
 func numpy() starlark.Value {
@@ -245,7 +245,7 @@ func (c *converter) convert(v starlark.Value) (value.Value, error) {
 	return nil, fmt.Errorf("a %s is not data: %s", v.Type(), v)
 }
 
-// tuple converts a tuple, to the one that is known of those that are equal and cannot change.
+// tuple converts a tuple. Equal tuples that cannot change become one and the same.
 func (c *converter) tuple(v starlark.Tuple) (value.Value, error) {
 	items, err := c.items(v)
 	if err != nil {

@@ -1,9 +1,9 @@
 // Package inputs draws the arguments of cases of DIOPI's conformance test, by
 // the generating functions and policies that their configuration names.
 //
-// Every case has a stream of its own, made of the seed and the case's name, so
-// that neither order nor parallelism changes a value. Distributions are the
-// kit's; the numbers are not, since the kit never seeds its generator.
+// The seed and the name of a case give it a stream of its own. So neither order nor parallelism
+// changes a value. Distributions are the kit's; the numbers are not, since the kit never seeds
+// its generator.
 package inputs
 
 import (

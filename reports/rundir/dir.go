@@ -31,8 +31,8 @@ const (
 	tempSuffix   = ".tmp" // of databases that are
 )
 
-// tempAge is after how long a temporary file of the whole run, of which another part may be
-// at work, is taken to be left over.
+// tempAge is the age at which a temporary file of the whole run counts as left over. Until then
+// another part may be writing it.
 const tempAge = time.Hour
 
 // A Dir is the directory of a run, or of a part of one, that this process holds.
@@ -215,8 +215,8 @@ func journalBegun(path string) (bool, error) {
 	return err == nil && json.Valid(line), nil
 }
 
-// clean removes temporary files that a process which died here has left. It leaves alone
-// those of other parts, unless they are old.
+// clean removes temporary files that a process which died here has left. It keeps those of
+// other parts, unless they are old.
 func (d *Dir) clean() {
 	_ = filepath.WalkDir(d.Root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
@@ -319,8 +319,8 @@ func (d *Dir) End() error {
 	return d.Settings.write(d.File(settingsFile))
 }
 
-// Plan notes the digest of what the parts of the run were made of, and refuses another one
-// than before.
+// Plan stores the digest of the captures that the parts of the run divide. It refuses a digest
+// that differs from the stored one.
 func (d *Dir) Plan(digest string) error {
 	if was := d.Settings.Plan; was != "" && was != digest {
 		return fmt.Errorf("%s cannot go on: the captures are not those of which its parts were made", d.Path)

@@ -143,7 +143,7 @@ func (c *comparison) kind(k capture.Kind, a, b *capture.Call) {
 }
 
 // keywords compares keyword arguments by name. One that only one side recorded is no difference: versions of torch
-// record more or fewer defaults. What out held before the call is not compared: the call overwrites it.
+// record more or fewer defaults. The former content of out is not compared: the call overwrites it.
 func (c *comparison) keywords(phase string, a, b *value.Dict, after bool) {
 	for _, it := range a.Items {
 		name := "input." + value.Str(it.Key)
@@ -243,8 +243,8 @@ func (c *comparison) opened(phase, target, label string, got, want value.Value) 
 	}
 }
 
-// objects compares two objects by what they are; what is in them is compared by itself. Those
-// of which there is more than was recorded are not compared.
+// objects compares the kinds of two objects; their contents are compared separately. Those of
+// which there is more than was recorded are not compared.
 func objects(a, b *value.Opaque) (verdict.Verdict, string) {
 	for _, o := range []*value.Opaque{a, b} {
 		if a.Global == b.Global && !o.Whole {
@@ -366,9 +366,9 @@ func bits(g, w *tensor.Tensor) compare.Result {
 	return res
 }
 
-// tensors compares two tensors: a unit in the last place is rounding whatever
-// the op, and where that is not enough op_tools' tolerance decides. plain is the
-// verdict without a tolerance that was asked for, where that is another.
+// tensors compares two tensors. A unit in the last place is rounding for every op; op_tools'
+// tolerance decides beyond that. plain is the verdict without the requested tolerance, if that
+// verdict differs.
 func (c *comparison) tensors(label string, g, w *tensor.Tensor) (res compare.Result, plain verdict.Verdict) {
 	if g.Summary() != nil || w.Summary() != nil {
 		tol, _ := c.Tolerances.For(c.op, "", label, g.DType)

@@ -10,9 +10,9 @@ import (
 	"github.com/optool/optool/tensor/value"
 )
 
-// sameCalls pairs the calls of a process in two runs, both in order: by path and
-// number, or by sequence if that pairs more, or if pairs by number are in another
-// order, as when one more call shifts all numbers.
+// sameCalls pairs the calls of a process in two runs, both in order. It pairs by path and
+// number. It pairs by sequence if that pairs more calls, or if the pairs by number are in
+// another order: one more call shifts all numbers.
 func sameCalls(as, bs []*capture.Entry) [][2]*capture.Entry {
 	best := byNumber(as, bs)
 	crossed := len(alignment.Increasing(best)) < len(best)
@@ -162,7 +162,7 @@ func (p *placed) alike(q *placed) bool {
 }
 
 // look reads at most 64 elements of the first result. It finds none in numbers that are not
-// floating point, in statistics, and in what cannot be read.
+// floating point, in statistics, and in files that cannot be read.
 func (p *placed) look() []float64 {
 	if p.values != nil {
 		return p.values

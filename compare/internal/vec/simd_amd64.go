@@ -12,11 +12,10 @@ import (
 
 var useSIMD = archsimd.X86.AVX2() && archsimd.X86.FMA()
 
-// Vectors are compared in stretches: within a stretch of `fold` elements the
-// sums are float32, then they are folded into float64; after `stretch`
-// elements the accumulators are inspected. A stretch with NaN, Inf or a sum
-// beyond float32 is done again without its large and special values, for which
-// there is the pure Go loop, so that the vector loops need no test for them.
+// Vectors are compared in stretches: within a stretch of `fold` elements the sums are float32,
+// then they are folded into float64; after `stretch` elements the accumulators are inspected. A
+// stretch with NaN, Inf or a sum beyond float32 is done again without its large and special
+// values. The pure Go loop handles these, so the vector loops need no test for them.
 const (
 	fold    = 256
 	stretch = 8192
@@ -26,10 +25,10 @@ const (
 	pass = 512
 )
 
-// lanes receives the accumulators of a stretch. They are stored as vectors and
-// reduced only after the upper register halves are cleared: with those in use,
-// each instruction of the legacy SSE encoding, in which scalar floating-point
-// code is compiled, stalls for some hundred cycles.
+// lanes receives the accumulators of a stretch. They are stored as vectors and reduced only
+// after the upper register halves are cleared. Scalar floating-point code is compiled to the
+// legacy SSE encoding. While the upper halves are in use, each such instruction stalls for some
+// hundred cycles.
 type lanes struct {
 	dot, aa, bb    [4]float64
 	maxAbs, maxRel [8]float32
@@ -123,9 +122,9 @@ func float32SIMD(a, b []float32, c *consts) Stats {
 	return s
 }
 
-// sorted compares pairs of which both magnitudes have patterns below limit with
-// kernel, a multiple of so many at a time, and the others with special, but for those
-// with NaN, whose patterns are beyond inf.
+// sorted compares pairs with kernel if the patterns of both magnitudes are below limit. kernel
+// gets a number of pairs that is a multiple of multiple. The other pairs go to special, except
+// those with NaN, whose patterns are beyond inf.
 func sorted[T float32 | float64, B uint32 | uint64](a, b []T, limit, inf B, multiple int,
 	kernel, special func(a, b []T) Stats) (s Stats) {
 	var usual, odd [2][pass]T
@@ -215,8 +214,8 @@ func (l *lanes) sums32(a, b []float32) {
 // closeToItself reports whether every finite number is close to itself: tolerances that are asked for can be anything.
 func (c *consts) closeToItself() bool { return c.atol >= 0 && c.rtol >= 0 && c.rtol <= math.MaxFloat32 }
 
-// same32 is float32Stretch of the same bits on both sides, whose sums are one; nothing of others. What it gives for
-// infinities and NaN is of no more use than what float32Stretch does.
+// same32 is float32Stretch of the same bits on both sides, whose sums are one; nothing of others. Its results for
+// infinities and NaN are as useless as those of float32Stretch.
 func (c *consts) same32(a, b []float32) Stats {
 	if !c.closeToItself() || !Identical(a, b) {
 		return Stats{}
@@ -323,9 +322,9 @@ func halfSIMD(a, b []uint16, c *consts) Stats {
 	return s
 }
 
-// masked compares a multiple of sixteen pairs with kernel, zeros in place of those of
-// which a magnitude has a pattern of at least limit: these are compared with special, but
-// for those with NaN and no infinite magnitude, which are only counted.
+// masked compares a multiple of sixteen pairs with kernel. Zeros replace the pairs that have a
+// magnitude whose pattern is at least limit. special compares these pairs, except those with
+// NaN and no infinite magnitude, which are only counted.
 func masked(a, b []uint16, limit, inf uint16, kernel, special func(a, b []uint16) Stats) (s Stats) {
 	mag, below, infinite := archsimd.BroadcastInt16x16(math.MaxInt16), archsimd.BroadcastInt16x16(int16(limit)-1),
 		archsimd.BroadcastInt16x16(int16(inf))

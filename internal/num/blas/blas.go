@@ -12,14 +12,13 @@ import (
 // for concurrent use; results do not depend on the number of cores.
 type Implementation struct{ gonum.Implementation }
 
-// smallProduct is the number of multiplications up to which packing does not
-// pay.
+// smallProduct is the largest number of multiplications for which packing does not pay.
 const smallProduct = 12 * 12 * 12
 
-// Dgemm computes c = alpha*op(a)*op(b) + beta*c, where op transposes or not,
-// op(a) is m by k, op(b) k by n and c m by n, all row by row, rows lda, ldb and
-// ldc elements apart. With beta 0 what c held does not matter, with alpha 0 a
-// and b do not. It panics as gonum's does on sizes that do not fit.
+// Dgemm computes c = alpha*op(a)*op(b) + beta*c, where op transposes or not. op(a) is m by k,
+// op(b) is k by n and c is m by n. All are stored row by row, with rows lda, ldb and ldc
+// elements apart. With beta 0 what c held does not matter, with alpha 0 a and b do not. It
+// panics as gonum's does on sizes that do not fit.
 func (i Implementation) Dgemm(tA, tB blas.Transpose, m, n, k int, alpha float64, a []float64, lda int, b []float64,
 	ldb int, beta float64, c []float64, ldc int) {
 	if alpha == 0 || m < 3 || n < 4 || k < 2 || m*n*k <= smallProduct ||

@@ -18,11 +18,10 @@ var chosen atomic.Pointer[func() dgemm]
 // called: smaller products are not worth loading one.
 const libraryProduct = 1 << 24
 
-// Use says what computes large products of the whole process: "auto" is
-// OpenBLAS where the system has it, "go" this package alone, anything else the
-// path of a shared library with the function cblas_dgemm. With "auto" the
-// library is loaded by the first large product; another name that cannot be
-// loaded is an error. Libraries need a build with the tag openblas.
+// Use says what computes large products of the whole process: "auto" is OpenBLAS where the
+// system has it, and "go" is only this package. Anything else is the path of a shared library
+// with the function cblas_dgemm. With "auto" the library is loaded by the first large product;
+// another name that cannot be loaded is an error. Libraries need a build with the tag openblas.
 func Use(which string) error {
 	var f func() dgemm
 	switch which {

@@ -1,7 +1,7 @@
 package blas
 
-// slide multiplies k columns of a panel of tileM rows of a with k rows of numbers, of which row l starts
-// at x[at[l]], into elements of c, whose rows are ldc apart, or adds to them; k is at least 1.
+// slide multiplies k columns of a panel of tileM rows of a with k rows of numbers; row l starts at
+// x[at[l]]. It stores the products in c, whose rows are ldc apart, or adds them to it. k is at least 1.
 type slide func(k int, a, x *float64, at *int, c *float64, ldc int, add bool)
 
 // gather multiplies tileM rows of numbers, whose element (i, l) is x[rows[i]+at[l]], with k rows of a
@@ -57,7 +57,7 @@ func Windows() bool { return vectors != nil }
 // Beyond is how many numbers Slide may look at behind the windows, and how much longer it makes rows.
 const Beyond = lineVectors*8 - 1
 
-// lineVectors is how many vectors of a row that is computed alone are at a time.
+// lineVectors is the number of vectors that are computed at a time in a row without neighbours.
 const lineVectors = 4
 
 // SlideStep are the rows of windows that one tile takes, but for the last.
@@ -90,9 +90,10 @@ func PackLeft(dst []float64, m int, a []float64, at []int, stride int) {
 	}
 }
 
-// Slide computes rows [i0, i1) of c, the product of a packed operand of m rows and the windows x[at[l]:][:n],
-// one for each of its columns; i0 is a multiple of 4. The row i0 of c is its first, rows are ldc apart, and there is
-// room for rows up to a multiple of 4. Up to Beyond more elements of each row are computed, as of windows that go on.
+// Slide computes rows [i0, i1) of c, where i0 is a multiple of 4. c is the product of a packed operand of m rows
+// and the windows x[at[l]:][:n], one window for each column of the operand. The row i0 of c is its first, rows are
+// ldc apart, and there is room for rows up to a multiple of 4. Up to Beyond more elements of each row are computed,
+// as of windows that go on.
 func Slide(a []float64, m, i0, i1, n int, x []float64, at []int, c []float64, ldc int) {
 	u, k := vectors, len(at)
 	for l, step := 0, slideStep(k); l < k; l += step {
@@ -121,7 +122,8 @@ const GatherStep = rowsK
 // Right is the size of a k by n operand that is packed for Gather.
 func Right(k, n int) int { return ceilDiv(n, vectors.width()) * vectors.width() * k }
 
-// PackRight packs rows [l, l+k) of those of a k by n operand from b, where they are columns, stride apart.
+// PackRight packs rows [l, l+k) of an operand of n columns, which has of rows in all. They are columns of
+// b, stride apart.
 func PackRight(dst []float64, of, n, l, k int, b []float64, stride int) {
 	u := vectors
 	x := matrix{b, stride, false}
@@ -132,8 +134,8 @@ func PackRight(dst []float64, of, n, l, k int, b []float64, stride int) {
 	}
 }
 
-// Gather adds to c the product of x[rows[i]+at[l]] and a packed operand of n columns, or stores it unless add is
-// set; rows of c are ldc apart.
+// Gather computes the product of x[rows[i]+at[l]] and a packed operand of n columns. It adds the product to c if
+// add is set, and stores it otherwise. Rows of c are ldc apart.
 func Gather(x []float64, rows, at []int, b []float64, n int, c []float64, ldc int, add bool) {
 	u, k := vectors, len(at)
 	var t [tileM * widest]float64

@@ -1,11 +1,10 @@
 // Package vmath is elementary mathematics on blocks of float64, and the
 // conversions between float64 and the dtypes that tensors are stored in.
 //
-// Every function exists twice: in pure Go and with 256-bit vectors
-// (simd_amd64.go, built with GOEXPERIMENT=simd, used where the CPU has AVX2 and
-// FMA). Both evaluate the same formula in the same order with the same fused
-// operations, so that results have the same bits. Outside the range of the formula
-// the vector loops call the pure Go functions.
+// Every function exists twice: in pure Go and with 256-bit vectors (simd_amd64.go, built with
+// GOEXPERIMENT=simd, used where the CPU has AVX2 and FMA). Both evaluate the same formula in
+// the same order with the same fused operations. So their results have the same bits. Outside
+// the range of the formula the vector loops call the pure Go functions.
 //
 // Errors, in units in the last place of float64, over the whole range, as
 // measured against values of 25 digits (testdata/golden.py):

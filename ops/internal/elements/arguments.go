@@ -54,8 +54,8 @@ func FillValue(arg string, s opdef.Scalar, dt tensor.DType) (*tensor.Tensor, err
 	return tensor.Scalar(dt, s.Int64()), nil
 }
 
-// SpatialSizes checks a list of nd numbers not below least; one number stands
-// for all. Unused leading dimensions get fill.
+// SpatialSizes checks a list of nd numbers not below least; one number is used for all. Unused
+// leading dimensions get fill.
 func SpatialSizes(arg string, v []int, nd, least, fill int) (out [3]int, err error) {
 	out = [3]int{fill, fill, fill}
 	if len(v) != nd && len(v) != 1 {

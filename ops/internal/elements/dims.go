@@ -31,8 +31,7 @@ func AllDims(n int) []int {
 	return d
 }
 
-// NumelOver is the number of elements that one result of a reduction over dims
-// is made of.
+// NumelOver is the number of elements that a reduction over dims combines into one result.
 func NumelOver(shape, dims []int) int {
 	n := 1
 	for _, d := range dims {

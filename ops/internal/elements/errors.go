@@ -31,9 +31,8 @@ func Coarseness(dt tensor.DType, ts ...*tensor.Tensor) float64 {
 	return c
 }
 
-// ErrorTerms is the number of terms that errors grow with: n, or 1 where
-// roundings to a 16-bit dtype on the way, each of which is counted, outweigh
-// those of sums.
+// ErrorTerms is the number of terms that errors grow with. It is n, or 1 where intermediate
+// roundings to a 16-bit dtype outweigh those of sums; each of these is counted.
 func ErrorTerms(dt tensor.DType, n int) int {
 	if dt.IsReduced() {
 		return 1

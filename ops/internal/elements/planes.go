@@ -47,8 +47,7 @@ func (p Planes) Shape(size [3]int) []int {
 // Volume is the number of elements of a plane.
 func (p Planes) Volume() int { return p.Size[0] * p.Size[1] * p.Size[2] }
 
-// GatherPlanes picks element at[i] of the plane for each output i; -1 stands
-// for an empty window.
+// GatherPlanes picks element at[i] of the plane for each output i; -1 means an empty window.
 func GatherPlanes(p Planes, shape []int, at []int64) *tensor.Tensor {
 	if p.Tensor.DType.IsFloat() {
 		return gatherPlanesAs[float64](p, shape, at)
