@@ -77,6 +77,7 @@ func (r *Rows) compare(ctx context.Context, a, b []*step.Call, opt step.Options)
 	f := &rowFinder{opt: opt, begins: map[[2]int]int{}, maybe: map[[2]int][]int{}}
 	var last [2]*tensor.Tensor
 	numbers := map[*step.Call]bool{} // made of no tensor from outside, such as the places of rows in the batch
+	mixed := map[*step.Call]bool{}   // calls that depend on all rows, such as those on tokens in the order of experts
 	for _, at := range alignRows(a, b).Pairs {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -86,6 +87,9 @@ func (r *Rows) compare(ctx context.Context, a, b []*step.Call, opt step.Options)
 		made := func(v *step.Value) bool { return v.From.Value != nil && numbers[v.From.Value.Call] }
 		numbers[x] = !slices.ContainsFunc(x.Inputs, func(v *step.Value) bool { return !made(v) })
 		origin, told := f.reads(x, y, made) // first: tokens say which row it is
+		mixed[x] = slices.ContainsFunc(x.Inputs, func(v *step.Value) bool {
+			return v.From.Value != nil && mixed[v.From.Value.Call]
+		})
 		found, worst := false, (*RowDifference)(nil)
 		for _, v := range x.Outputs {
 			w := counterpart(y.Outputs, v)
@@ -99,6 +103,15 @@ func (r *Rows) compare(ctx context.Context, a, b []*step.Call, opt step.Options)
 			found = true
 			if v.DType.IsFloat() {
 				last = d.rows
+			}
+			if d.Differing == 0 {
+				mixed[x] = false
+			} else if mixed[x] = mixed[x] || origin && told && f.mixes(x, y, v); mixed[x] {
+				if missing := f.missing(v, w); missing == 0 {
+					continue
+				} else if worst == nil {
+					worst = f.reordered(x, y, v, w, missing)
+				}
 			}
 			if d.Differing > 0 && worst == nil && (!numbers[x] || v.DType.IsFloat() && computes(x, origin && told)) {
 				worst = &RowDifference{A: x, B: y, Target: v.Target, Shape: d.rows[0].Shape,
@@ -116,6 +129,63 @@ func (r *Rows) compare(ctx context.Context, a, b []*step.Call, opt step.Options)
 	}
 	r.logits(last)
 	return nil
+}
+
+// mixes reports whether the exact result of a call differs between two batches though it reads the same of the row: it
+// depends on other rows.
+func (f *rowFinder) mixes(x, y *step.Call, v *step.Value) bool {
+	i := slices.Index(x.Outputs, v)
+	a, errA := x.Reference(f.opt)
+	b, errB := y.Reference(f.opt)
+	if errA != nil || errB != nil || i >= len(a) || i >= len(b) || a[i] == nil || b[i] == nil {
+		return false
+	}
+	m, n, ok := f.common(a[i], b[i])
+	return ok && (m.DType.IsFloat() && off(m, n) > rowTolerance || !m.DType.IsFloat() && equalShare(m, n) < 1)
+}
+
+// reordered is the difference of a call whose rows are in another order in the other batch.
+func (f *rowFinder) reordered(x, y *step.Call, v, w *step.Value, missing int) *RowDifference {
+	if v.Numel() > w.Numel() {
+		v = w
+	}
+	n := v.Numel() / rowSize(v)
+	origin := !slices.ContainsFunc(x.Inputs, func(in *step.Value) bool {
+		there := counterpart(y.Inputs, in)
+		return there != nil && f.missing(in, there) > 0
+	})
+	return &RowDifference{A: x, B: y, Target: v.Target, Shape: v.Shape, Elements: v.Numel(),
+		Differing: missing * rowSize(v), MaxAbs: math.NaN(), Relative: math.NaN(), Origin: origin, Within: within(x, y),
+		Why: fmt.Sprintf("rows of the other batch are in another order, and %d of %d are none of them", missing, n)}
+}
+
+// rowSize is the size of a row of a value; that of numbers without rows is 1.
+func rowSize(v *step.Value) int {
+	if len(v.Shape) < 2 {
+		return 1
+	}
+	return max(1, lastSize(v))
+}
+
+// missing counts the rows of the smaller of two mixed values that are none of the larger one, bit for bit, in any
+// order. Whole numbers, such as places, and numbers of all rows together, such as counts, are not compared.
+func (f *rowFinder) missing(v, w *step.Value) (n int) {
+	if !v.DType.IsFloat() || slices.Equal(v.Shape, w.Shape) {
+		return 0
+	}
+	if v.Numel() > w.Numel() {
+		v, w = w, v
+	}
+	has := map[string]bool{}
+	for row := range slices.Chunk(w.Floats(f.opt), rowSize(w)) {
+		has[fmt.Sprint(row)] = true
+	}
+	for row := range slices.Chunk(v.Floats(f.opt), rowSize(v)) {
+		if !has[fmt.Sprint(row)] {
+			n++
+		}
+	}
+	return n
 }
 
 // logits measures the difference of the last results as one of logits.
@@ -293,7 +363,11 @@ func (f *rowFinder) common(x, y *tensor.Tensor) (a, b *tensor.Tensor, ok bool) {
 	for i, d := range unknown {
 		keys[i] = [2]int{min(x.Shape[d], y.Shape[d]), max(x.Shape[d], y.Shape[d])}
 	}
-	found, sure := f.search(keys, narrowed)
+	least := 0.5 // of floating elements, which rounding may change
+	if !x.DType.IsFloat() {
+		least = 1 // others are of a batch that mixes its rows, such as the order of all tokens by expert
+	}
+	found, sure := f.search(keys, least, narrowed)
 	if found {
 		narrow(dims)
 		a, b = a.Dense(), b.Dense()
@@ -307,8 +381,9 @@ func (f *rowFinder) common(x, y *tensor.Tensor) (a, b *tensor.Tensor, ok bool) {
 }
 
 // search finds where the elements begin in dimensions of which that is not known yet, and sets begins: at the place
-// where most of them are the same. It is not sure where several places are as good as each other.
-func (f *rowFinder) search(keys [][2]int, narrowed func() (a, b *tensor.Tensor)) (found, sure bool) {
+// where most of them are the same, and more than the share of least, or all. It is not sure where several places are as
+// good as each other.
+func (f *rowFinder) search(keys [][2]int, least float64, narrowed func() (a, b *tensor.Tensor)) (found, sure bool) {
 	const most = 1 << 14 // places
 	places := 1
 	for _, k := range keys {
@@ -319,7 +394,7 @@ func (f *rowFinder) search(keys [][2]int, narrowed func() (a, b *tensor.Tensor))
 	}
 	before := f.maybe[keys[0]]
 	var best []int
-	share := 0.5
+	share := least
 	set := func(place int) {
 		for _, k := range keys {
 			n := k[1] - k[0] + 1
@@ -335,7 +410,7 @@ func (f *rowFinder) search(keys [][2]int, narrowed func() (a, b *tensor.Tensor))
 		switch s := equalShare(narrowed()); {
 		case s > share:
 			best, share = []int{place}, s
-		case s == share && best != nil:
+		case s == share && (best != nil || s == 1):
 			best = append(best, place)
 		}
 	}
@@ -531,7 +606,10 @@ func (r *RowDifference) Record() *RowRecord {
 
 // Reason is one sentence about the difference.
 func (r *RowDifference) Reason() string {
-	s := fmt.Sprintf("%d of %d elements of the row differ, by %.2g at most", r.Differing, r.Elements, r.MaxAbs)
+	s := fmt.Sprintf("%d of %d elements of the row differ", r.Differing, r.Elements)
+	if r.MaxAbs == r.MaxAbs {
+		s += fmt.Sprintf(", by %.2g at most", r.MaxAbs)
+	}
 	if r.Within != nil {
 		if *r.Within {
 			s += "; both are within rounding of the exact values"

@@ -41,6 +41,27 @@ func TestRows(t *testing.T) {
 	}
 }
 
+// TestSortedRows: tokens of all rows in one order are those of one row in another order; a kernel that depends on the
+// batch is found there.
+func TestSortedRows(t *testing.T) {
+	for _, swapped := range []bool{false, true} {
+		compared := func(name string) *Rows {
+			a, b := name+"_one", name+"_three"
+			if swapped {
+				a, b = b, a
+			}
+			return compareRows(t, a, b)
+		}
+		if r := compared("sorted"); len(r.Differ) > 0 || r.Calls == 0 {
+			t.Errorf("%d of %d calls differ, first %+v", len(r.Differ), r.Calls, r.First())
+		}
+		d := compared("sorted_parts").First()
+		if d == nil || d.A.Op != "torch.nn.functional.linear" || !d.Origin || d.Differing != 64 {
+			t.Errorf("first is %+v", d)
+		}
+	}
+}
+
 // TestRowsSwapped: the larger batch first.
 func TestRowsSwapped(t *testing.T) {
 	if r := compareRows(t, "same_three", "same_one"); len(r.Differ) > 0 || r.Compared != r.Calls {

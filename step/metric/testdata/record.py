@@ -348,6 +348,23 @@ def pad_nan():
     return {}
 
 
+def sorted_rows(ids, w):
+    """Tokens of all rows in one order, as experts read them, and back."""
+    order = ids.flatten().argsort(stable=True)
+    h = F.linear(F.embedding(ids.flatten(), w["embed"])[order], w["up"])[order.argsort()]
+    return F.linear(h.unflatten(0, ids.shape), w["down"])
+
+
+def sorts():
+    """That program with one row, and with three of which it is the second; the second pair sums in two parts."""
+    w, ids = weights(8), torch.randint(0, V, (3, 4))
+    for name, parts in ("sorted", 1), ("sorted_parts", 2):
+        for rows, batch in (ids[1:2], "one"), (ids, "three"):
+            with Kernels(parts):
+                run(f"{name}_{batch}", lambda: sorted_rows(rows, w))
+    return {}
+
+
 def number(ids, w):
     """Tokens behind a mask that counts the rows of the batch; the last call mixes their numbers with the tokens."""
     row, column = torch.arange(len(ids))[:, None, None], torch.arange(ids.shape[1])
@@ -418,4 +435,4 @@ def dumps():
 os.chdir(HERE)
 with open("truth.json", "w") as f:
     json.dump({t.__name__: t() for t in (logits, routed, batches, two_runs, lists, visits, skips, numbers,
-                                    numbers_float, unrecorded_calls, dumps, listed_runs, pad_nan)}, f, indent=1)
+                                    numbers_float, unrecorded_calls, dumps, listed_runs, pad_nan, sorts)}, f, indent=1)
