@@ -7,13 +7,13 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/optool/optool/internal/files"
+	"github.com/optool/optool/internal/lazyregexp"
 	"github.com/optool/optool/pthformat"
 )
 
@@ -54,7 +54,7 @@ func IsValueFile(name string) bool {
 	case ".pt", ".pth", ".pt2", ".ckpt", ".safetensors", ".npy", ".npz", pthformat.ShardExt:
 		return true
 	}
-	return weights.MatchString(name)
+	return weights().MatchString(name)
 }
 
 // ValueFiles are the names in a directory of files that may hold values. The shards of a
@@ -76,7 +76,7 @@ func ValueFiles(names []string) []string {
 }
 
 // weights are files of torch.save as transformers and diffusers call them.
-var weights = regexp.MustCompile(`^(\w+_)?(pytorch_)?model([.-].*)?\.bin$`)
+var weights = lazyregexp.New(`^(\w+_)?(pytorch_)?model([.-].*)?\.bin$`)
 
 // Scan finds the recorded calls under the paths and yields them one by one, in
 // the order of the paths and, within one, sorted by path with numbers compared

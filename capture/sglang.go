@@ -6,11 +6,11 @@ import (
 	"io"
 	"iter"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/files"
+	"github.com/optool/optool/internal/lazyregexp"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor/value"
 )
@@ -111,13 +111,13 @@ func (s sglangValue) record(_ Kind, mode pthformat.ReadMode) (*Record, []io.Clos
 //
 // Source: sgl-project/sglang, tensor_dump_forward_hook.py; vllm-project/vllm#52558.
 var passes = producer{
-	begins: func(name string) bool { return passName.MatchString(name) },
+	begins: func(name string) bool { return passName().MatchString(name) },
 	open:   openPass,
 }
 
 var (
-	passName    = regexp.MustCompile(`^Pass(\d{1,9})\.pt$`)
-	passProcess = regexp.MustCompile(`^TP\d+_PP\d+_Rank(\d{1,9})_pid(\d{1,9})$`)
+	passName    = lazyregexp.New(`^Pass(\d{1,9})\.pt$`)
+	passProcess = lazyregexp.New(`^TP\d+_PP\d+_Rank(\d{1,9})_pid(\d{1,9})$`)
 )
 
 // A passValue is a module's result in the file of a pass.
@@ -138,7 +138,7 @@ func openPass(dir, base string) (iter.Seq2[*Entry, error], bool) {
 			return
 		}
 		abs, _ := files.Abs(dir)
-		process := passProcess.FindStringSubmatch(filepath.Base(abs))
+		process := passProcess().FindStringSubmatch(filepath.Base(abs))
 		for i, it := range d.Items {
 			key, ok := it.Key.(string)
 			if !ok {
@@ -146,7 +146,7 @@ func openPass(dir, base string) (iter.Seq2[*Entry, error], bool) {
 			}
 			e := newForeign(Pass, base+"/"+key, passValue{path, key})
 			e.Op, e.Call, e.Order, e.notRun, e.Module = key, key, i, verdict.ValueOnly, key
-			e.Step = numberOr(passName.FindStringSubmatch(base)[1])
+			e.Step = numberOr(passName().FindStringSubmatch(base)[1])
 			if process != nil {
 				e.Rank, e.PID = numberOr(process[1]), numberOr(process[2])
 			}

@@ -3,11 +3,11 @@ package devicebridge
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"strings"
 	"sync"
 
 	"github.com/optool/optool/devicebridge/diopi"
+	"github.com/optool/optool/internal/lazyregexp"
 )
 
 // Codes of diopiError_t that mean "not implemented", not "wrong".
@@ -28,14 +28,14 @@ var errorNames = sync.OnceValue(func() map[int32]string {
 
 // notImplemented matches the exceptions of a library that lacks the kernel for a dtype, such as ATen's
 // "exp" not implemented for 'Half'.
-var notImplemented = regexp.MustCompile(`(?i)\bnot (yet )?(implemented|supported) (for|on|with) ` +
+var notImplemented = lazyregexp.New(`(?i)\bnot (yet )?(implemented|supported) (for|on|with) ` +
 	`('\w+'|(d|data |scalar ?)?type|half|b?float|double|char|short|int|long|bool|complex)|` +
 	`\b(does not|doesn't) support (d|data |scalar ?)type|\bunsupported (d|data |scalar ?)type`)
 
 // explain turns the code and the text that a call returned into a status and a reason.
 func (c *CallResult) explain() {
 	if c.Status == Threw {
-		if notImplemented.MatchString(c.Reason) {
+		if notImplemented().MatchString(c.Reason) {
 			c.Status = Unsupported
 		}
 		c.Reason = fmt.Sprintf("%s threw %s", c.Function, cmp.Or(c.Reason, "an exception"))

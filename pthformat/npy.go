@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"compress/flate"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 
+	"github.com/optool/optool/internal/lazyregexp"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
 )
@@ -21,10 +21,10 @@ const npyMagic = "\x93NUMPY"
 const npyHeader = 64 << 10
 
 var (
-	npyFortran = regexp.MustCompile(`'fortran_order':\s*(True|False)`)
-	npyShape   = regexp.MustCompile(`'shape':\s*\(([^()]*)\)\s*,?\s*}`)
-	npyDescr   = regexp.MustCompile(`'descr':\s*`)
-	npyCode    = regexp.MustCompile(`^([<>|=]?)([A-Za-z]\d*)(?:\[(\w+)\])?$`)
+	npyFortran = lazyregexp.New(`'fortran_order':\s*(True|False)`)
+	npyShape   = lazyregexp.New(`'shape':\s*\(([^()]*)\)\s*,?\s*}`)
+	npyDescr   = lazyregexp.New(`'descr':\s*`)
+	npyCode    = lazyregexp.New(`^([<>|=]?)([A-Za-z]\d*)(?:\[(\w+)\])?$`)
 )
 
 // A npyArray is what the header of a .npy file says.
@@ -64,7 +64,7 @@ func parseNpy(b []byte) (a npyArray, err error) {
 	}
 	text := b[a.start:][:n]
 	a.start += n
-	at, fortran, shape := npyDescr.FindIndex(text), npyFortran.FindSubmatch(text), npyShape.FindSubmatch(text)
+	at, fortran, shape := npyDescr().FindIndex(text), npyFortran().FindSubmatch(text), npyShape().FindSubmatch(text)
 	if fortran == nil || shape == nil {
 		return a, malformed("npy: the header lacks fortran_order or shape")
 	}
@@ -126,7 +126,7 @@ func (d *descriptor) dtype(depth int) (*arrayType, error) {
 		if err != nil {
 			return nil, err
 		}
-		m := npyCode.FindStringSubmatch(text)
+		m := npyCode().FindStringSubmatch(text)
 		if m == nil {
 			return nil, malformed("the descr %q is not known", text)
 		}

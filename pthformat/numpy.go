@@ -3,13 +3,13 @@ package pthformat
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/nlpodyssey/gopickle/types"
 
+	"github.com/optool/optool/internal/lazyregexp"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
 )
@@ -142,7 +142,7 @@ func timeUnit(v any) string {
 }
 
 // arrayCodes are numpy's type codes: a letter and what follows it.
-var arrayCodes = regexp.MustCompile(`^([a-zA-Z])(\d*)$`)
+var arrayCodes = lazyregexp.New(`^([a-zA-Z])(\d*)$`)
 
 // size is the number of bytes of an element, -1 if the type has none.
 func (t *arrayType) size() int {
@@ -162,7 +162,7 @@ func (t *arrayType) size() int {
 	if dt, ok := arrayTypes[t.code]; ok {
 		return dt.Size()
 	}
-	m := arrayCodes.FindStringSubmatch(t.code)
+	m := arrayCodes().FindStringSubmatch(t.code)
 	if m == nil {
 		return -1
 	}
@@ -209,7 +209,7 @@ func swapBytes(b []byte, size int) {
 // buildArrayType: code or, of elements of another class, that class, then align, copy.
 func buildArrayType(_ *unpickler, name string, args []any) (any, error) {
 	if len(args) > 0 {
-		if code, ok := args[0].(string); ok && arrayCodes.MatchString(code) {
+		if code, ok := args[0].(string); ok && arrayCodes().MatchString(code) {
 			return &arrayType{code: code}, nil
 		}
 		if c, ok := args[0].(*class); ok {

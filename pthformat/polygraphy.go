@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
+	"github.com/optool/optool/internal/lazyregexp"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
 )
@@ -16,7 +16,7 @@ import (
 const polygraphyClass = `"polygraphy_class"`
 
 // runStamp ends the name of a runner: when it ran, which differs between two runs.
-var runStamp = regexp.MustCompile(`-\d\d/\d\d/\d\d-\d\d:\d\d:\d\d$`)
+var runStamp = lazyregexp.New(`-\d\d/\d\d/\d\d-\d\d:\d\d:\d\d$`)
 
 // isPolygraphy reports whether a file is JSON of Polygraphy.
 func (f *File) isPolygraphy() bool {
@@ -82,7 +82,7 @@ func (p *polygraphy) results(text []byte) (value.Value, error) {
 		if err != nil {
 			return nil, within(err, "runner %d", i)
 		}
-		runners.Items = append(runners.Items, value.Item{Key: runStamp.ReplaceAllString(name, ""), Value: v})
+		runners.Items = append(runners.Items, value.Item{Key: runStamp().ReplaceAllString(name, ""), Value: v})
 	}
 	if len(runners.Items) == 1 {
 		return runners.Items[0].Value, nil

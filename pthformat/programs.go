@@ -7,10 +7,10 @@ import (
 	"encoding/json"
 	"io/fs"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/optool/optool/internal/lazyregexp"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
 )
@@ -36,7 +36,7 @@ func (f *File) program(a *archive, root string, bigEndian bool, sound soundness)
 	f.Expanded, f.Cyclic = f.Expanded+expanded, f.Cyclic || cyclic
 	value.Walk(module, func(v value.Value) {
 		if o, ok := v.(*value.Opaque); ok {
-			o.Global = mangled.ReplaceAllString(o.Global, "")
+			o.Global = mangled().ReplaceAllString(o.Global, "")
 		}
 	})
 	module.Parts = append(module.Parts, value.Part{Name: "(constants)", Value: constants})
@@ -46,7 +46,7 @@ func (f *File) program(a *archive, root string, bigEndian bool, sound soundness)
 		if folder, _, _ := strings.Cut(name, "/"); folder == "data" || folder == "constants" || unnamed(name) {
 			continue
 		}
-		module.Parts = append(module.Parts, value.Part{Name: "(" + mangled.ReplaceAllString(name, "") + ")",
+		module.Parts = append(module.Parts, value.Part{Name: "(" + mangled().ReplaceAllString(name, "") + ")",
 			Value: f.digest(a, r, plainCode)})
 		f.Expanded++
 	}
@@ -55,13 +55,13 @@ func (f *File) program(a *archive, root string, bigEndian bool, sound soundness)
 
 // mangled is the number that tells classes of one name apart. It counts what the process had
 // compiled before.
-var mangled = regexp.MustCompile(`___torch_mangle_\d+\.?`)
+var mangled = lazyregexp.New(`___torch_mangle_\d+\.?`)
 
 // plainCode is TorchScript without what depends on the process: numbers of classes, and the
 // order of constants.
 func plainCode(b []byte) []byte {
 	var code, constants []string
-	for line := range strings.Lines(mangled.ReplaceAllString(string(b), "")) {
+	for line := range strings.Lines(mangled().ReplaceAllString(string(b), "")) {
 		if strings.Contains(line, " : Final[") {
 			constants = append(constants, line)
 		} else {

@@ -3,11 +3,11 @@ package step
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/internal/lazyregexp"
 	"github.com/optool/optool/reports"
 )
 
@@ -170,14 +170,14 @@ func (s *Seen) link(v *Value, g *gaps) {
 	}
 }
 
-var similarOps = regexp.MustCompile(`; known: .*`)
+var similarOps = lazyregexp.New(`; known: .*`)
 
 // general is a reason without what it says of one call alone, and without verbs of fmt.
 func general(reason string) string {
 	if strings.Contains(reason, "zero on both sides") {
 		return "zero on both sides"
 	}
-	return strings.ReplaceAll(similarOps.ReplaceAllString(reason, ""), "%", "%%")
+	return strings.ReplaceAll(similarOps().ReplaceAllString(reason, ""), "%", "%%")
 }
 
 // unjudged says why replay did not decide about a call.

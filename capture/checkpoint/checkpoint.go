@@ -11,12 +11,12 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/internal/lazyregexp"
 	"github.com/optool/optool/internal/smallfile"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
@@ -57,9 +57,9 @@ type Failure struct {
 
 var (
 	// shard is what numbered parts of one checkpoint have in their names.
-	shard = regexp.MustCompile(`[-_.]\d+-of-\d+`)
+	shard = lazyregexp.New(`[-_.]\d+-of-\d+`)
 	// ranked is a part of a path that names the rank of a process.
-	ranked = regexp.MustCompile(`(?i)(^|[/_.-])((?:mp_|tp_|model_parallel_)?rank|tp|shard)[_-]?(\d{1,6})`)
+	ranked = lazyregexp.New(`(?i)(^|[/_.-])((?:mp_|tp_|model_parallel_)?rank|tp|shard)[_-]?(\d{1,6})`)
 )
 
 // Open reads what there is of a file or directory. Where ranks hold parts that will
@@ -133,7 +133,7 @@ func list(ctx context.Context, root string) (rels []string, err error) {
 // stem is the name of a file without what numbers it and without its extension.
 func stem(rel string) string {
 	rel = strings.TrimSuffix(rel, filepath.Ext(rel)) // of .metadata nothing is left
-	return shard.ReplaceAllString(rel, "")
+	return shard().ReplaceAllString(rel, "")
 }
 
 // prefixesOf gives what names of a file's values begin with: nothing where all files
@@ -143,7 +143,7 @@ func prefixesOf(rels []string, joined bool) []string {
 	for i, rel := range rels {
 		prefixes[i] = stem(rel)
 		if joined {
-			prefixes[i] = strings.Trim(ranked.ReplaceAllString(prefixes[i], ""), "/._-")
+			prefixes[i] = strings.Trim(ranked().ReplaceAllString(prefixes[i], ""), "/._-")
 		}
 	}
 	if len(slices.Compact(slices.Sorted(slices.Values(prefixes)))) <= 1 {
@@ -196,7 +196,7 @@ func (s *Set) add(path, rel, prefix string, read pthformat.ReadMode) error {
 		return fmt.Errorf("%s: %w", rel, err)
 	}
 	group, rank := "", 0
-	if m := ranked.FindStringSubmatchIndex(rel); m != nil {
+	if m := ranked().FindStringSubmatchIndex(rel); m != nil {
 		rank, _ = strconv.Atoi(rel[m[6]:m[7]])
 		group = rel[:m[4]] + "#" + rel[m[7]:]
 	}

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/internal/lazyregexp"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
 )
@@ -44,8 +44,8 @@ type axisPlace struct{ rank, size int }
 var shardedAxes = []string{"tp", "cp", "ep", "sp"}
 
 var (
-	dimToken = regexp.MustCompile(`^(?:\([^()]*\)|[a-zA-Z_]\w*|1)(?:\[([^\[\]]*)\])?`)
-	axisSpec = regexp.MustCompile(`^(tp|cp|ep|sp)(?::([a-z+]*))?$`)
+	dimToken = lazyregexp.New(`^(?:\([^()]*\)|[a-zA-Z_]\w*|1)(?:\[([^\[\]]*)\])?`)
+	axisSpec = lazyregexp.New(`^(tp|cp|ep|sp)(?::([a-z+]*))?$`)
 )
 
 // parseDims reads a text such as "t (heads*d)[tp] # remark".
@@ -53,7 +53,7 @@ func parseDims(text string) ([]shardedDim, error) {
 	rest, _, _ := strings.Cut(text, "#")
 	dims := []shardedDim{}
 	for rest = strings.TrimSpace(rest); rest != ""; rest = strings.TrimSpace(rest) {
-		m := dimToken.FindStringSubmatch(rest)
+		m := dimToken().FindStringSubmatch(rest)
 		if m == nil {
 			return nil, fmt.Errorf("dims %q: %q is not a dimension", text, rest)
 		}
@@ -63,7 +63,7 @@ func parseDims(text string) ([]shardedDim, error) {
 			if spec = strings.TrimSpace(spec); spec == "" {
 				continue
 			}
-			a := axisSpec.FindStringSubmatch(spec)
+			a := axisSpec().FindStringSubmatch(spec)
 			if a == nil {
 				return nil, fmt.Errorf("dims %q: %q is not an axis of ranks", text, spec)
 			}

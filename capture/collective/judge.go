@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/internal/lazyregexp"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
@@ -379,7 +379,7 @@ func option(rec *capture.Call, name string, place int) value.Value {
 	return nil
 }
 
-var reductionName = regexp.MustCompile(`\b(SUM|AVG|MAX|MIN|PRODUCT)\b`)
+var reductionName = lazyregexp.New(`\b(SUM|AVG|MAX|MIN|PRODUCT)\b`)
 
 // reduction is the name of the reduction of a call; "" if it has none, "?" if it is another one.
 func (s *side) reduction() string {
@@ -401,7 +401,7 @@ func (s *side) reduction() string {
 	if o, ok := v.(*value.Opaque); ok {
 		text = o.Global + " " + o.Reason
 	}
-	if m := reductionName.FindString(strings.ToUpper(text)); m != "" {
+	if m := reductionName().FindString(strings.ToUpper(text)); m != "" {
 		return m
 	}
 	return "?"

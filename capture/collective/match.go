@@ -3,7 +3,6 @@ package collective
 import (
 	"fmt"
 	"iter"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/internal/lazyregexp"
 	"github.com/optool/optool/pthformat"
 )
 
@@ -39,7 +39,7 @@ type Match struct {
 	Why      string    // why there is no exchange
 }
 
-var rankName = regexp.MustCompile(`(?i)^rank[-_=]?(\d{1,9})$`)
+var rankName = lazyregexp.New(`(?i)^rank[-_=]?(\d{1,9})$`)
 
 // Rank is the rank that recorded a call: what the recorder says, or a folder named rank0; -1 if neither does.
 func Rank(e *capture.Entry) int {
@@ -54,7 +54,7 @@ func Rank(e *capture.Entry) int {
 func rankFolder(e *capture.Entry) (rank int, above string) {
 	at := 0
 	for part := range strings.SplitSeq(e.Rel, "/") {
-		if m := rankName.FindStringSubmatch(part); m != nil {
+		if m := rankName().FindStringSubmatch(part); m != nil {
 			n, err := strconv.Atoi(m[1])
 			if err == nil {
 				return n, e.Rel[:at]

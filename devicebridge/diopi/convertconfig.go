@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/optool/optool/internal/lazyregexp"
 	"github.com/optool/optool/internal/smallfile"
 	"github.com/optool/optool/tensor"
 )
@@ -213,13 +213,13 @@ func (p *configParser) tensorDTypes(f *Function, fc *functionConversions, n *yam
 }
 
 // A rule of dtypes: "(float64, int64)->float32".
-var dtypeRulePattern = regexp.MustCompile(`^\(([^()]*)\)->(\w+)(,|$)`)
+var dtypeRulePattern = lazyregexp.New(`^\(([^()]*)\)->(\w+)(,|$)`)
 
 func (p *configParser) dtypes(n *yaml.Node) (map[tensor.DType]tensor.DType, error) {
 	m := map[tensor.DType]tensor.DType{}
 	rest := strings.ToLower(strings.Join(strings.Fields(n.Value), ""))
 	for rest != "" {
-		found := dtypeRulePattern.FindStringSubmatch(rest)
+		found := dtypeRulePattern().FindStringSubmatch(rest)
 		if found == nil {
 			return nil, p.errorf(n, "dtype %q: want (DTYPE, ...)->DTYPE, separated by commas", n.Value)
 		}
@@ -240,11 +240,11 @@ func (p *configParser) dtypes(n *yaml.Node) (map[tensor.DType]tensor.DType, erro
 }
 
 // A layout in the file: a name, or a name for one parameter.
-var layoutPattern = regexp.MustCompile(`^(?:(\w+)\()?(\w+)(\))?$`)
+var layoutPattern = lazyregexp.New(`^(?:(\w+)\()?(\w+)(\))?$`)
 
 func (p *configParser) layout(f *Function, fc *functionConversions, n *yaml.Node) error {
 	for _, word := range items(n) {
-		found := layoutPattern.FindStringSubmatch(word)
+		found := layoutPattern().FindStringSubmatch(word)
 		if found == nil || (found[1] == "") != (found[3] == "") {
 			return p.errorf(n, "layout %q: want NAME or PARAMETER(NAME), separated by commas", word)
 		}

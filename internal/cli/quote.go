@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/optool/optool/devicebridge"
 	"github.com/optool/optool/internal/files"
+	"github.com/optool/optool/internal/lazyregexp"
 )
 
 // program is how to call this program again, for a shell: by the path it was
@@ -48,7 +48,7 @@ func variables(environ []string, tool string) []string {
 		name, v, _ := strings.Cut(kv, "=")
 		decides := strings.Contains(name, "AUTOCOMPARE_ERROR_TOLERANCE") || strings.Contains(name, "OP_DTYPE_CAST_") ||
 			strings.HasPrefix(name, "OP_FALLBACK_") || name == selects(tool) || name == deselects(tool)
-		if decides && v != "" && variableName.MatchString(name) {
+		if decides && v != "" && variableName().MatchString(name) {
 			out = append(out, name+"="+quote(v))
 		}
 	}
@@ -57,7 +57,7 @@ func variables(environ []string, tool string) []string {
 }
 
 // variableName is what a shell takes as the name of a variable.
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variableName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // quote quotes an argument for a POSIX shell where it has to be; what does not
 // print, line breaks and escape sequences among it, as $'...', which bash, zsh

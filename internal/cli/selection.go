@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/diopi_conformance"
+	"github.com/optool/optool/internal/lazyregexp"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
@@ -63,9 +63,9 @@ func (l *commaList) Set(s string) error {
 
 // typed is a list of patterns as people type them: a star that has nothing to repeat, or
 // would repeat a letter of a name, stands for any text.
-func typed(list string) string { return loneStar.ReplaceAllString(list, "$1.*") }
+func typed(list string) string { return loneStar().ReplaceAllString(list, "$1.*") }
 
-var loneStar = regexp.MustCompile(`(^|,|[A-Za-z0-9_])\*`)
+var loneStar = lazyregexp.New(`(^|,|[A-Za-z0-9_])\*`)
 
 // command is a command line that finds what this one did: the variables that decide it,
 // program and command, the operators in force, words.

@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/optool/optool/internal/files"
+	"github.com/optool/optool/internal/lazyregexp"
 	"github.com/optool/optool/internal/quota"
 )
 
@@ -32,13 +32,13 @@ const debugModeFormat = "torch.utils._debug_mode.DebugMode.logs"
 
 // A callLine is a call in the text of DebugMode.debug_string: name(arguments)  ->  result  # {hashes}.
 var (
-	callLine = regexp.MustCompile(`^(\s+)([\w<][^(]*)\((.*)\)(  ->  (.*?))?(?:  # (\{.*\}))?$`)
+	callLine = lazyregexp.New(`^(\s+)([\w<][^(]*)\((.*)\)(  ->  (.*?))?(?:  # (\{.*\}))?$`)
 	// A callBlock begins a call in the logs of torchtitan: the module, the number of the call in it, and the operator.
-	callBlock = regexp.MustCompile(`(?m)^\[(.+)/op_\d+_([^/\]]+)\]\r?$`)
+	callBlock = lazyregexp.New(`(?m)^\[(.+)/op_\d+_([^/\]]+)\]\r?$`)
 	// A namedHash is a hash in such a log that says of which argument it is.
-	namedHash = regexp.MustCompile(`=("?[-+.\w]+"?)`)
+	namedHash = lazyregexp.New(`=("?[-+.\w]+"?)`)
 	// varying are parts of names and types that differ from run to run: addresses, numbers of tensors.
-	varying = regexp.MustCompile(` at 0x[0-9a-f]+|\$\d+`)
+	varying = lazyregexp.New(` at 0x[0-9a-f]+|\$\d+`)
 )
 
 // IsCallLog reports whether a file is a log of PyTorch's DebugMode, its text or what save_logs writes, or of
@@ -58,8 +58,8 @@ func IsCallLog(path string) bool {
 	if bytes.IndexByte(head, 0) >= 0 {
 		return false
 	}
-	return callBlock.Match(head) || slices.ContainsFunc(strings.Split(string(head), "\n"), func(line string) bool {
-		m := callLine.FindStringSubmatch(strings.TrimSuffix(line, "\r"))
+	return callBlock().Match(head) || slices.ContainsFunc(strings.Split(string(head), "\n"), func(line string) bool {
+		m := callLine().FindStringSubmatch(strings.TrimSuffix(line, "\r"))
 		return m != nil && strings.Contains(m[2], "::")
 	})
 }
@@ -82,7 +82,7 @@ func ReadCallLog(path string) ([]LoggedCall, error) {
 	switch {
 	case bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")):
 		read = callsOfJSON
-	case callBlock.Match(raw):
+	case callBlock().Match(raw):
 		read = callsOfBlocks
 	}
 	calls, err := read(raw)
@@ -119,11 +119,11 @@ func callsOfText(raw []byte) (out []LoggedCall, err error) {
 			location, _, _ = strings.Cut(where, " in ")
 			continue
 		}
-		m := callLine.FindStringSubmatch(line)
+		m := callLine().FindStringSubmatch(line)
 		if m == nil {
 			continue
 		}
-		c := LoggedCall{Op: varying.ReplaceAllString(m[2], ""), Types: typesOf(m[3], m[5]), Location: location,
+		c := LoggedCall{Op: varying().ReplaceAllString(m[2], ""), Types: typesOf(m[3], m[5]), Location: location,
 			Place: fmt.Sprintf("line %d", n)}
 		if len(modules) > 0 {
 			c.Module = modules[len(modules)-1].name
@@ -144,7 +144,7 @@ func callsOfText(raw []byte) (out []LoggedCall, err error) {
 func callsOfBlocks(raw []byte) (out []LoggedCall, err error) {
 	for n, line := range strings.Split(string(raw), "\n") {
 		line = strings.TrimSpace(line)
-		if m := callBlock.FindStringSubmatch(line); m != nil {
+		if m := callBlock().FindStringSubmatch(line); m != nil {
 			out = append(out, LoggedCall{Op: m[2], Module: m[1], Place: fmt.Sprintf("line %d", n+1)})
 			continue
 		}
@@ -174,7 +174,7 @@ func callsOfBlocks(raw []byte) (out []LoggedCall, err error) {
 
 // hashesOf are the hashes of a line, each with the name of its argument or without.
 func hashesOf(text string) (out []Digest) {
-	if named := namedHash.FindAllStringSubmatch(text, -1); named != nil {
+	if named := namedHash().FindAllStringSubmatch(text, -1); named != nil {
 		for _, m := range named {
 			out = append(out, Digest{Hash: strings.Trim(m[1], `"`)})
 		}
@@ -183,7 +183,7 @@ func hashesOf(text string) (out []Digest) {
 	return numbersOf(text)
 }
 
-func typesOf(args, result string) string { return varying.ReplaceAllString(args+" -> "+result, "") }
+func typesOf(args, result string) string { return varying().ReplaceAllString(args+" -> "+result, "") }
 
 // numbersOf are the numbers of nested tuples and dictionaries.
 func numbersOf(text string) (out []Digest) {
@@ -219,7 +219,7 @@ func callsOfJSON(raw []byte) (out []LoggedCall, err error) {
 		return nil, errors.New("no log of DebugMode")
 	}
 	for n, l := range file.Logs {
-		c := LoggedCall{Op: varying.ReplaceAllString(l.Op, ""), Place: fmt.Sprintf("call %d", n+1)}
+		c := LoggedCall{Op: varying().ReplaceAllString(l.Op, ""), Place: fmt.Sprintf("call %d", n+1)}
 		switch l.Type {
 		case "op":
 			c.Types = typesOf(l.Args+l.Kwargs, strings.TrimPrefix(l.Output, "  ->  "))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/compare/alignment"
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/internal/lazyregexp"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
@@ -60,7 +60,7 @@ func digestOf(t *tensor.Tensor) Digest {
 }
 
 // roundedHash is a hash of a log that prints six decimals.
-var roundedHash = regexp.MustCompile(`^-?\d\.\d{6}e[-+]\d+$`)
+var roundedHash = lazyregexp.New(`^-?\d\.\d{6}e[-+]\d+$`)
 
 // same reports whether two digests are of equal tensors; known is false if that cannot be told.
 func (d Digest) same(e Digest) (same, known bool) {
@@ -81,7 +81,7 @@ func (d Digest) same(e Digest) (same, known bool) {
 			return false, false
 		}
 		order := 1e-10 // of sums in float64, relative
-		if roundedHash.MatchString(d.Hash) {
+		if roundedHash().MatchString(d.Hash) {
 			order = 1e-6
 		}
 		return math.Abs(x-e.norm) <= order*math.Abs(x), true
@@ -398,7 +398,7 @@ var moving = strings.Fields("view t reshape expand transpose permute squeeze uns
 	"detach clone contiguous flatten split chunk unbind copy to_copy")
 
 // loggedType is a tensor in a log: t: f32[2, 4].
-var loggedType = regexp.MustCompile(`\w\[([\d, ]*)\]`)
+var loggedType = lazyregexp.New(`\w\[([\d, ]*)\]`)
 
 // size is the number of elements of the first result, -1 if it is not known.
 func (c *LoggedCall) size() int {
@@ -406,7 +406,7 @@ func (c *LoggedCall) size() int {
 		return c.Outputs[0].like.Numel()
 	}
 	_, result, _ := strings.Cut(c.Types, " -> ")
-	m := loggedType.FindStringSubmatch(result)
+	m := loggedType().FindStringSubmatch(result)
 	if m == nil {
 		return -1
 	}
