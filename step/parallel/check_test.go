@@ -47,6 +47,8 @@ func TestCheck(t *testing.T) {
 		{"grid", "", "", "", "[2 x 2 (ranks 0,2 1,3 | 0-1 2-3); parameters: 1 replicated]"},
 		{"grid-row", "replica", "torch.nn.functional.linear", "it is a partial sum over ranks 0,2, too", ""},
 		{"owner", "", "", "", "[2 (ranks 0-1); parameters: 2 replicated]"},
+		{"owner-alone", "replica", "torch.Tensor.sqrt", "lack an all_reduce", ""},
+		{"owner-quarter", "scale", "torch.Tensor.div_", "0.5 times that of the whole program when", ""},
 		{"owner-clip", "", "", "", ""},
 		{"owner-source", "collective", "torch.distributed.broadcast", "the update is lost", ""},
 		{"owner-stale", "collective", "torch.distributed.broadcast", "before rank 1 updates it", ""},

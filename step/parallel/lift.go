@@ -738,6 +738,10 @@ func (p *part) pass(s *site, sides map[int]*side) {
 		from = len(lead.ins) - 1
 	}
 	results := p.passed(s, sides, from)
+	if name == "broadcast" && len(results) == 1 && results[0].values != nil && p.replicates(results[0].values) {
+		results[0].keep(&info{places: p.everywhere(whole), orphan: true}) // whatever it was before
+		return
+	}
 	if s.in[from] == nil {
 		if cands := p.candidates(from, s, sides); len(cands) == 1 {
 			s.in[from] = &info{places: cands[0], orphan: true}
@@ -780,6 +784,11 @@ func (p *part) pass(s *site, sides map[int]*side) {
 				rankList(p.ranks))})
 		r.keep(&info{lost: true})
 	}
+}
+
+// replicates reports whether all ranks have the same value.
+func (p *part) replicates(values map[int]*array) bool {
+	return !slices.ContainsFunc(p.ranks, func(r int) bool { return !values[r].near(values[p.ranks[0]], 0) })
 }
 
 // gathering are the collectives that take the values to write to before the ones that they send.

@@ -45,7 +45,7 @@ func (c *checker) messages() []*violation {
 		return []*violation{v}
 	}
 	var passed []message
-	for _, call := range m.calls {
+	for _, call := range m.ordered() {
 		x := c.trace.Exchange(call)
 		if len(x) != 2 || x[0] != call.Entry {
 			continue
@@ -64,7 +64,7 @@ func (c *checker) messages() []*violation {
 		passed = append(passed, message{s, r, s.Process.Rank, r.Process.Rank, d.ins[0].array, e.ins[0].address})
 	}
 	slices.SortFunc(passed, func(a, b message) int {
-		return cmp.Or(a.sent.Entry.Order-b.sent.Entry.Order, a.from-b.from)
+		return cmp.Or(a.sent.Entry.Order-b.sent.Entry.Order, a.from-b.from, a.to-b.to)
 	})
 	if v := c.returned(passed); v != nil {
 		return []*violation{v}
@@ -102,6 +102,13 @@ func (c *checker) mail() mail {
 		}
 	}
 	return m
+}
+
+// ordered are the calls, by rank and then in its order.
+func (m mail) ordered() []*step.Call {
+	return slices.SortedFunc(maps.Values(m.calls), func(a, b *step.Call) int {
+		return cmp.Or(a.Process.Rank-b.Process.Rank, a.Entry.Order-b.Entry.Order)
+	})
 }
 
 // messaging reports whether a call of the program itself sends or receives a message.

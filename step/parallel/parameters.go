@@ -30,6 +30,7 @@ type tail struct {
 	at        map[uint64]string // the parameters with gradients, by address
 	shape     map[string][]int  // of these
 	writes    map[string][]write
+	roots     []exchanged // square roots and norms of one element, with these
 }
 
 // An exchanged is a call behind the backward pass and the largest value that it reads.
@@ -56,6 +57,10 @@ func (p *part) tailOf(rank int) *tail {
 		t.flat = append(t.flat, flatOf(c, d))
 		t.noteUpdates(c, d)
 		t.noteWrites(c, d)
+		if m := method(c.Op); (m == "sqrt" || strings.Contains(m, "norm") || m == "pow") && len(d.outs) == 1 &&
+			len(d.outs[0].x) == 1 {
+			t.roots = append(t.roots, exchanged{c, d.outs[0].x})
+		}
 		largest := t.noteOthers(d)
 		switch m := method(c.Op); {
 		case isExchange(c.Op):
@@ -183,7 +188,10 @@ func (p *part) parameters() {
 		}
 	}
 	p.flats(tails, factors, verdicts)
-	p.report(tails, verdicts)
+	p.clips(tails, verdicts, factors)
+	if len(p.broken) == 0 {
+		p.report(tails, verdicts)
+	}
 	p.notUpdated(tails)
 	p.passedOn(tails)
 	p.apart(tails, verdicts)
@@ -257,6 +265,8 @@ type judged struct {
 	order   bool            // it has the elements of the right one in another order
 	lacks   []int           // dimensions of the mesh over which it is not summed, though it is over others
 	want    *array          // the right one of the first rank
+	wants   map[int]*array  // the right ones, by rank
+	copies  []float64       // how many ranks hold the same, by dimension of the mesh
 	many    int             // how many parameters it is of
 	differ  bool            // replicas read different gradients
 	earlier bool            // another call read it so before the update did
@@ -297,6 +307,12 @@ func (p *part) judge(name string, g *gradient, tails map[int]*tail, factors []fl
 	want, places, copies := p.wanted(name, g, factors)
 	for _, r := range p.ranks {
 		v.size += dot(want[r].x, want[r].x) / copies
+	}
+	for m, q := range places {
+		v.copies = append(v.copies, 1)
+		if q.kind == replicated {
+			v.copies[m] = float64(p.dims[m].size)
+		}
 	}
 	p.compare(v, g, read, p.updated(want, read), places, tails)
 	return v
@@ -362,7 +378,7 @@ func (p *part) summed(m int, values map[int]*array) map[int]*array {
 // compare finds how often each rank read the right gradient, or what else it read.
 func (p *part) compare(v *judged, g *gradient, read, want map[int]*array, places []place, tails map[int]*tail) {
 	first, given := p.ranks[0], maps.Clone(read)
-	g.read, g.update, v.want = read[first], v.update[first], want[first]
+	g.read, g.update, v.want, v.wants = read[first], v.update[first], want[first], want
 	if v.order = permuted(read[first], want[first]); v.order {
 		return
 	}

@@ -1,0 +1,256 @@
+package parallel
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/step"
+)
+
+// A sighting is a multiple of the right gradient of a parameter that a rank reads behind its backward pass, or its own
+// gradient, to which the others were not added.
+type sighting struct {
+	call    *step.Call
+	address uint64
+	k       float64 // NaN if it is something else by now
+	own     bool
+	norm    bool // for the norm by which gradients are clipped
+}
+
+// A history is what a rank reads of the gradients of parameters before their updates, in order.
+type history map[string][]sighting
+
+// history reads what a rank does with the gradients that were judged.
+func (p *part) history(rank int, verdicts map[string]*judged) history {
+	h := history{}
+	mixed := map[uint64]bool{} // where an optimizer keeps what it made of several values
+	for _, c := range p.tailCalls(rank) {
+		if isExchange(c.Op) {
+			continue // what it leaves shows where it is read
+		}
+		d, err := p.checker.load(c)
+		if err != nil {
+			continue
+		}
+		for n, v := range verdicts {
+			if u := v.update[rank]; v.wants[rank] != nil && u.Process == c.Process && c.Order <= u.Order {
+				h.note(n, v, p.grads[n], d, rank, mixed)
+			}
+		}
+		d.mixes(mixed)
+	}
+	return h
+}
+
+// mixes notes where a call leaves what it makes of several values of one shape.
+func (d *side) mixes(mixed map[uint64]bool) {
+	if strings.Contains(method(d.call.Op), "copy") {
+		return
+	}
+	for i, a := range d.ins {
+		if d.after[i] == nil && !(i < len(d.outs) && d.returns(i)) {
+			continue
+		}
+		named := max(1, d.listed())
+		mixed[a.address] = slices.ContainsFunc(beside(i, named, len(d.ins), true), func(k int) bool {
+			return slices.Equal(d.ins[k].array.shape, a.array.shape) && d.ins[k].address != a.address
+		})
+	}
+}
+
+// listed is how many tensors the first list among the arguments has; 0 if there is none.
+func (d *side) listed() int {
+	for _, a := range d.rec.Args {
+		if n := len(tensorsIn(a)); n > 1 {
+			return n
+		}
+	}
+	return 0
+}
+
+// note notes the arguments of a call that are multiples of a gradient.
+func (h history) note(name string, v *judged, g *gradient, d *side, rank int, mixed map[uint64]bool) {
+	want, own := v.wants[rank], g.sum[rank]
+	for _, a := range d.ins {
+		if a.name != "" || mixed[a.address] || !slices.Equal(a.array.shape, want.shape) {
+			continue
+		}
+		k, ok := a.array.multiple(want)
+		s := sighting{d.call, a.address, k, false, squares(d)}
+		if !ok {
+			s.k, s.own = math.NaN(), a.array.near(own, own.tolerance()) && !own.near(want, own.loose())
+			if last := len(h[name]) - 1; !s.own && (last < 0 || h[name][last].address != a.address) {
+				continue
+			}
+		}
+		h[name] = append(h[name], s)
+		return
+	}
+}
+
+// multiple is ratio, with a look at the largest element first.
+func (a *array) multiple(b *array) (float64, bool) {
+	at := 0
+	for i, v := range b.x {
+		if math.Abs(v) > math.Abs(b.x[at]) {
+			at = i
+		}
+	}
+	if len(b.x) < 4 { // they are a multiple of anything
+		return 1, a.near(b, max(b.tolerance(), 4*a.dtype.Eps()))
+	}
+	if a.x[at] == 0 || b.x[at] == 0 || !(a.x[at]/b.x[at] > 0) {
+		return 0, false
+	}
+	return a.ratio(b, max(b.tolerance(), 4*a.dtype.Eps()))
+}
+
+// squares reports whether a call is part of a norm.
+func squares(d *side) bool {
+	switch m := strings.TrimPrefix(method(d.call.Op), "foreach_"); m {
+	case "norm", "vector_norm", "square", "pow", "get_total_norm", "clip_grad_norm", "dot", "vdot":
+		return true
+	case "mul", "mul_":
+		return len(d.ins) == 2 && d.ins[0].address == d.ins[1].address
+	}
+	return false
+}
+
+// clips checks gradients behind a clipping by their norm, of which the updates do not tell what they were: the norm
+// reads them, and all are then scaled by one number.
+func (p *part) clips(tails map[int]*tail, verdicts map[string]*judged, factors []float64) {
+	if len(p.broken) > 0 {
+		return
+	}
+	histories := map[int]history{}
+	for _, r := range p.ranks {
+		histories[r] = p.history(r, verdicts)
+	}
+	if p.lone(histories, verdicts, tails) || factors == nil {
+		return
+	}
+	if p.beforeNorm(histories, verdicts, tails) {
+		return
+	}
+	p.clipped(histories, verdicts, tails)
+}
+
+// lone finds gradients that each rank still reads as it computed them, though the others belong to them.
+func (p *part) lone(histories map[int]history, verdicts map[string]*judged, tails map[int]*tail) bool {
+	var names []string
+	for _, n := range p.order {
+		seen := 0
+		if v := verdicts[n]; v != nil && (v.scale == nil || v.few) && !slices.ContainsFunc(p.ranks, func(r int) bool {
+			ss := histories[r][n]
+			seen += len(ss)
+			return len(ss) > 0 && !ss[len(ss)-1].own
+		}) && seen > 0 {
+			names = append(names, n)
+		}
+	}
+	if len(names) == 0 {
+		return false
+	}
+	v := p.unsummedGradient(tails[p.ranks[0]], verdicts[names[0]], p.grads[names[0]], names[0]+more(names))
+	if v.site == nil {
+		v.site = p.grads[names[0]].calls[0].site
+	}
+	p.found(true, v)
+	return true
+}
+
+// beforeNorm finds gradients that are off by a whole factor when their norm is taken, and are not mended later.
+func (p *part) beforeNorm(histories map[int]history, verdicts map[string]*judged, tails map[int]*tail) bool {
+	for _, n := range p.order {
+		v := verdicts[n]
+		if v == nil {
+			continue
+		}
+		for _, r := range p.ranks {
+			ss := histories[r][n]
+			at := slices.IndexFunc(ss, func(s sighting) bool { return s.norm })
+			if at < 0 || ss[at].own || !integral(ss[at].k, v.slack) || math.Abs(ss[at].k-1) < v.slack ||
+				slices.ContainsFunc(ss[at:], func(s sighting) bool { return math.Abs(s.k-1) < v.slack }) {
+				continue
+			}
+			call := ss[at].call
+			if at > 0 { // the one that made it so
+				for _, s := range ss[:at] {
+					if multiplies(strings.TrimPrefix(method(s.call.Op), "foreach_")) && s.k != ss[at].k {
+						call = s.call
+					}
+				}
+			}
+			p.found(true, &violation{kind: "scale", call: call, site: p.grads[n].calls[0].site, ranks: p.ranks,
+				target: "output[0]", reason: fmt.Sprintf("the gradient of %s is %.4g times that of the whole program "+
+					"when %s takes its norm", n, ss[at].k, ss[at].call)})
+			return true
+		}
+	}
+	return false
+}
+
+// clipped checks the norms by which ranks clip: that of all gradients, each counted once.
+func (p *part) clipped(histories map[int]history, verdicts map[string]*judged, tails map[int]*tail) {
+	own, total, slack := map[int]float64{}, 0.0, 1e-3
+	counted := make([]float64, len(p.dims)) // if replicas along a dimension counted each
+	for _, n := range slices.Sorted(maps.Keys(verdicts)) {
+		v, seen := verdicts[n], 0
+		for _, r := range p.ranks {
+			if i := slices.IndexFunc(histories[r][n], func(s sighting) bool { return s.norm }); i >= 0 &&
+				math.Abs(histories[r][n][i].k-1) <= v.slack {
+				own[r] += dot(v.wants[r].x, v.wants[r].x)
+				seen++
+			}
+		}
+		if seen == 0 || v.copies == nil {
+			return // not all are known, or they lie in flat buffers
+		}
+		total += v.size
+		slack = max(slack, v.slack)
+		for m := range p.dims {
+			counted[m] += v.size * v.copies[m]
+		}
+	}
+	for _, r := range p.ranks {
+		is := func(squares float64, apart bool) *step.Call {
+			if apart && math.Abs(squares/total-1) <= 4*slack {
+				return nil
+			}
+			return tails[r].normed(math.Sqrt(squares), slack)
+		}
+		if is(total, false) != nil {
+			if !p.partial || total == 0 {
+				return
+			}
+			break
+		}
+		if call := is(own[r], true); call != nil {
+			p.found(true, &violation{kind: "replica", call: call, ranks: p.ranks, target: "output[0]",
+				reason: fmt.Sprintf("the norm by which rank %d clips is that of the gradients that it holds itself: the "+
+					"squares of the other ranks' gradients lack an all_reduce", r)})
+			return
+		}
+		for m, d := range p.dims {
+			if call := is(counted[m], true); call != nil {
+				p.found(true, &violation{kind: "scale", call: call, ranks: p.ranks, target: "output[0]",
+					reason: fmt.Sprintf("the norm by which rank %d clips counts the gradients of replicated parameters once "+
+						"for each of ranks %s", r, rankList(d.groups[0]))})
+				return
+			}
+		}
+	}
+}
+
+// normed is the call behind the backward pass whose only result is a norm; nil if there is none.
+func (t *tail) normed(norm, slack float64) *step.Call {
+	for _, n := range t.roots {
+		if math.Abs(n.x[0]/norm-1) <= slack {
+			return n.call
+		}
+	}
+	return nil
+}
