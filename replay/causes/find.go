@@ -49,7 +49,7 @@ func (c *Search) likeliest(fails []Wrong, causes []Cause, explains func(m Mistak
 		if c.Work.Over() {
 			break
 		}
-		before, like := causes, ""
+		before, like, alternatives := causes, "", 0
 		for m := range source {
 			if c.Work.Over() {
 				break
@@ -63,7 +63,10 @@ func (c *Search) likeliest(fails []Wrong, causes []Cause, explains func(m Mistak
 				continue
 			}
 			if !slices.ContainsFunc(before, func(b Cause) bool { return b.covers(k) }) {
-				causes, like = append(causes, k), m.Like
+				causes = append(causes, k)
+				if alternatives++; !m.Unfitted || k.Exact || alternatives == mostAlternatives {
+					like = m.Like
+				}
 			}
 		}
 		if slices.ContainsFunc(causes, func(k Cause) bool { return len(k.Targets) == len(fails) }) {
@@ -95,6 +98,10 @@ func (c *Search) likeliest(fails []Wrong, causes []Cause, explains func(m Mistak
 	}
 	return first
 }
+
+// mostAlternatives is how many mistakes of one kind may explain values without a number that was fitted, before the
+// rest of them is passed over. One that is exact ends it.
+const mostAlternatives = 4
 
 // again is the cause of another call of the operator that explains all of this one, too.
 func (c *Search) again(sources []iter.Seq[Mistake], fails []Wrong,
