@@ -42,6 +42,10 @@ func (a *app) compareResults(old, cur string, o *compareOptions) error {
 		if rec.Summary.Interrupted {
 			a.warn("%s: the run did not end: calls that it did not reach are not compared", []string{old, cur}[i])
 		}
+		if n := rec.Summary.Left(); n > 0 {
+			a.warn("%s: %s not looked at within the budget: they are gone or new in the comparison",
+				[]string{old, cur}[i], reports.Count(n, "call"))
+		}
 	}
 	listed, err := o.known.load()
 	if err != nil {

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestNightly runs the script of docs/ci.md for some nights, each with another change.
+func TestNightly(t *testing.T) {
+	script, err := filepath.Abs("../../docs/nightly.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if page, err := os.ReadFile("../../docs/ci.md"); err != nil || !strings.Contains(string(page), string(text)) {
+		t.Errorf("docs/ci.md does not show docs/nightly.sh: %v", err)
+	}
+	dir := t.TempDir()
+	sh := func(command string) (out string, code int) {
+		cmd := exec.Command("sh", "-c", command)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "HISTORY="+dir+"/history", "KNOWN=known.txt", "NIGHTS=2", "SCRIPT="+script)
+		b, err := cmd.CombinedOutput()
+		if cmd.ProcessState == nil {
+			t.Fatal(err)
+		}
+		return string(b), cmd.ProcessState.ExitCode()
+	}
+	captures, err := filepath.Abs("../../fixtures/captures")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const newest = "$(ls -d history/night-* | sort | tail -n 1)"
+	for _, night := range []struct {
+		name, before, after string
+		code                int
+		says                string
+	}{
+		{"the first, nothing wrong", "mkdir run && cp -R " + captures + "/v2 run", "test -e history/good.jsonl", 0, "pass"},
+		{"a new fault", "cp -R " + captures + "/autocompare run",
+			"grep -q '<failure' " + newest + "/changes.xml && ! grep -q softmax history/good.jsonl", 1, "new "},
+		{"it becomes known", "optool report --write-known known.txt " + newest + "/run.jsonl; test -s known.txt",
+			"grep -q softmax history/good.jsonl", 0, "known (known.txt)"},
+		{"it gets far worse", `sed -i.old 's/bound_ratio=[^ ]* max_abs_diff=[^ ]*/bound_ratio=1 max_abs_diff=1e-9/' known.txt`,
+			"test -d " + newest + "/op_tools_results", 1, "times worse"},
+		{"calls are gone", "rm -r run/autocompare", "ls history | grep -c night- | grep -qx 2", 1, "gone"},
+		{"nothing was recorded", "rm -r run/*", "", 3, "optool: "},
+	} {
+		if out, code := sh(night.before); code != 0 {
+			t.Fatalf("%s: %s: %s", night.name, night.before, out)
+		}
+		out, code := sh("sh $SCRIPT run")
+		if code != night.code || !strings.Contains(out, night.says) {
+			t.Errorf("%s: exit code %d, want %d and %q:\n%s", night.name, code, night.code, night.says, out)
+		}
+		if out, code := sh(night.after); code != 0 {
+			t.Errorf("%s: %s: %s", night.name, night.after, out)
+		}
+	}
+}
