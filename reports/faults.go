@@ -78,5 +78,5 @@ func (rec *Recording) causesOf(op string) string {
 	if len(causes) == 0 {
 		causes = patterns
 	}
-	return strings.Join(causes[:min(len(causes), shownCauses)], "; or ")
+	return strings.Join(causes[:min(len(causes), shownCauses)], "; ")
 }
