@@ -303,16 +303,20 @@ func explained(f *step.Finding) string {
 
 // sentence says what a finding is about.
 func sentence(f *step.Finding) string {
+	call := f.Call.String()
+	if f.Side == step.Other {
+		call += " in the other run"
+	}
 	switch f.Rule {
 	case verdict.Wrong:
-		return fmt.Sprintf("%s of %s does not match its inputs: %s", f.Target, f.Call, f.Reason)
+		return fmt.Sprintf("%s of %s does not match its inputs: %s", f.Target, call, f.Reason)
 	case verdict.Changed:
-		return fmt.Sprintf("%s of %s: %s", f.Target, f.Call, f.Reason)
+		return fmt.Sprintf("%s of %s: %s", f.Target, call, f.Reason)
 	}
 	if f.Target == "" {
 		return fmt.Sprintf("%s: %s", f.Call, f.Reason)
 	}
-	return fmt.Sprintf("%s of %s: %s", f.Target, f.Call, f.Reason)
+	return fmt.Sprintf("%s of %s: %s", f.Target, call, f.Reason)
 }
 
 // behind says what became of a fault.
