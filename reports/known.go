@@ -153,11 +153,7 @@ func (l *KnownLine) set(key, word string, today time.Time) (err error) {
 			err = fmt.Errorf("want no")
 		}
 	case "until":
-		var day time.Time
-		if day, err = time.ParseInLocation(time.DateOnly, word, today.Location()); err != nil {
-			return fmt.Errorf("want a date such as 2027-01-31")
-		}
-		l.Until, l.over = word, !today.Before(day.AddDate(0, 0, 1))
+		err = l.end(word, today)
 	case "issue":
 		if u, e := url.Parse(word); e != nil || u.Scheme == "" {
 			err = fmt.Errorf("want an address such as https://example.org/1")
@@ -167,6 +163,16 @@ func (l *KnownLine) set(key, word string, today time.Time) (err error) {
 			"until, issue, or a reason that does not begin like this")
 	}
 	return err
+}
+
+// end takes the last day of a line.
+func (l *KnownLine) end(word string, today time.Time) error {
+	day, err := time.ParseInLocation(time.DateOnly, word, today.Location())
+	if err != nil {
+		return fmt.Errorf("want a date such as 2027-01-31")
+	}
+	l.Until, l.over = word, !today.Before(day.AddDate(0, 0, 1))
+	return nil
 }
 
 // nextWord cuts the first word off a text: up to a space or, of one in quotes, up to the other quote.

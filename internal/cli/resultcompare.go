@@ -38,15 +38,7 @@ func (a *app) compareResults(old, cur string, o *compareOptions) error {
 	if files.stdout() {
 		j.out = io.Discard
 	}
-	for i, rec := range []*reports.Recording{x, y} {
-		if rec.Summary.Interrupted {
-			a.warn("%s: the run did not end: calls that it did not reach are not compared", []string{old, cur}[i])
-		}
-		if n := rec.Summary.Left(); n > 0 {
-			a.warn("%s: %s not looked at within the budget: they are gone or new in the comparison",
-				[]string{old, cur}[i], reports.Count(n, "call"))
-		}
-	}
+	a.warnOfLess([]*reports.Recording{x, y}, []string{old, cur})
 	listed, err := o.known.load()
 	if err != nil {
 		return err
@@ -92,6 +84,19 @@ func (a *app) compareResults(old, cur string, o *compareOptions) error {
 	}
 	run := &changedRun{old: old, failOn: &o.failOn, changes: changes}
 	return a.unwritten(exit, run.write(a, files, y, now, exit, listed))
+}
+
+// warnOfLess warns of runs that did not look at all calls.
+func (a *app) warnOfLess(runs []*reports.Recording, names []string) {
+	for i, rec := range runs {
+		if rec.Summary.Interrupted {
+			a.warn("%s: the run did not end: calls that it did not reach are not compared", names[i])
+		}
+		if n := rec.Summary.Left(); n > 0 {
+			a.warn("%s: %s not looked at within the budget: they are gone or new in the comparison",
+				names[i], reports.Count(n, "call"))
+		}
+	}
 }
 
 // printResultChanges prints the counts, what only one run looked at, what changed, and what became of known failures.
