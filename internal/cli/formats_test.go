@@ -138,7 +138,8 @@ func TestReportsAreWhole(t *testing.T) {
 		`{"kind":"timing_summary",` + series + `,"n":1,"calls":1,"stop_reason":"run_times"}`,
 	}
 	const cause, together = "a cause", "what calls say together"
-	lacks := map[string][]string{"csv": {together}, "csv-bom": {together}} // of results alone, without a summary
+	lacks := map[string][]string{"csv": {together}, "csv-bom": {together}, // of results alone, without a summary
+		"write-known": {"a reason", cause, together, "a series"}} // names and sizes of failures
 	for i := range reportFormats {
 		f := &reportFormats[i]
 		judgement, times := textOf(t, f, recordingOf(t, judged...)), textOf(t, f, recordingOf(t, measured...))
