@@ -10,8 +10,11 @@ import (
 	"github.com/optool/optool/pthformat"
 )
 
-// A producer is another recorder than op_tools. It lays down many calls in a
-// directory or a file; a call's name within is the rest of its path.
+// A producer is another recorder than op_tools. It lays down many calls in a directory or a file. A call's name within
+// is the rest of its path.
+//
+// open lists the entries without reading their values. An entry that is read becomes a Record. Its arguments are Args,
+// as called; the results of a record of kind Output are its Args too.
 type producer struct {
 	// begins reports whether a file of this name may begin a recording; only then
 	// is it looked into.

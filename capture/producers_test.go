@@ -3,6 +3,7 @@ package capture
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -334,4 +335,24 @@ func FuzzSGLang(f *testing.F) {
 		}
 		fuzzTree(t, len(name)+len(b), root)
 	})
+}
+
+// TestForeignOrder: recordings of other tools that begin in one directory come in the order of their names, whatever
+// that of the file system is.
+func TestForeignOrder(t *testing.T) {
+	root := t.TempDir()
+	var want []string
+	for i := range 20 {
+		name := fmt.Sprintf("step=0___rank=0___dump_index=%02d___name=x.pt", i)
+		save(t, filepath.Join(root, name), dict("value", floats(1), "meta", dict()))
+		want = append(want, name)
+	}
+	found, _ := entriesOf(t, root, Options{})
+	var got []string
+	for _, e := range found {
+		got = append(got, e.Rel)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }

@@ -202,8 +202,14 @@ type listing struct {
 	flat  [2]FileSet
 	loose []string
 	dirs  []string
-	by    []iter.Seq2[*Entry, error] // recordings of other producers
-	sub   []*listing                 // of dirs, where read already: short lists only
+	by    []foreign  // recordings of other producers
+	sub   []*listing // of dirs, where read already: short lists only
+}
+
+// A foreign is a recording of another producer, and the file that it begins with.
+type foreign struct {
+	name    string
+	entries iter.Seq2[*Entry, error]
 }
 
 // read lists a directory, and its sub-directories too where there are few.
@@ -230,7 +236,7 @@ func (w *walker) read(rel string, depth int) *listing {
 			continue
 		}
 		if p, entries := producerOf(filepath.Join(w.root, rel), name); p != nil {
-			l.by = append(l.by, entries)
+			l.by = append(l.by, foreign{name, entries})
 			hidden = append(hidden, p.hidden...)
 			continue
 		}
@@ -253,6 +259,7 @@ func (w *walker) read(rel string, depth int) *listing {
 		})
 	}
 	l.dirs, l.loose = slices.DeleteFunc(l.dirs, isHidden), slices.DeleteFunc(l.loose, isHidden)
+	slices.SortFunc(l.by, func(a, b foreign) int { return compareNames(a.name, b.name) })
 	slices.SortFunc(l.dirs, compareNames)
 	slices.Sort(l.loose)
 	if len(l.dirs) <= 2 && depth < 4 {
@@ -319,8 +326,8 @@ func (w *walker) visit(rel string, l *listing) bool {
 	if l.flat != [2]FileSet{} && !w.yield(w.entry(rel, flat, l.flat[Device], l.flat[Host]), nil) {
 		return false
 	}
-	for _, entries := range l.by {
-		if !placed(w.ctx, entries, filepath.Join(w.root, rel), w.relName(rel), w.yield) {
+	for _, f := range l.by {
+		if !placed(w.ctx, f.entries, filepath.Join(w.root, rel), w.relName(rel), w.yield) {
 			return false
 		}
 	}
