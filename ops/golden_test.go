@@ -132,7 +132,8 @@ func checkGoldenCoverage(t *testing.T, what string, has bool, missing map[string
 	t.Helper()
 	switch why := missing[what]; {
 	case !has && why == "":
-		t.Errorf("%s has no golden value: see %s/record.py", what, goldenDir)
+		t.Errorf("%s has no golden value: record it (%s/record.py), or add %q to missing.tsv", what,
+			goldenDir, what+"\treason")
 	case has && why != "":
 		t.Errorf("%s has golden values, but is in missing.tsv: %s", what, why)
 	}

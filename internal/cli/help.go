@@ -20,8 +20,8 @@ type flagGroup struct {
 	flags []string
 }
 
-// flagGroups holds every flag of every command. A flag that only one command has and that belongs to no
-// other group is in the last.
+// flagGroups holds the flags of all commands. A flag that belongs to no other group is in the last: that of one
+// command.
 var flagGroups = []flagGroup{
 	{"Select calls", []string{"op", "not-op", "dtype", "where", "only_run_forward", "fuse", "target", "fname",
 		"filter_dtype", "case", "test_cases_path", "model_name", "all"}},

@@ -54,8 +54,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestFlagGroups: what the tables of the help name exists, a flag is in one group only, and only flags of one
-// command are in none.
+// TestFlagGroups: what the tables of the help name exists, a flag is in one group only, and a flag of several commands
+// is in one.
 func TestFlagGroups(t *testing.T) {
 	flags := map[string]int{} // commands that have it
 	root := newRootCmd(&app{Streams: System()})
@@ -74,6 +74,13 @@ func TestFlagGroups(t *testing.T) {
 				t.Errorf("group %q: no command has --%s", g.title, name)
 			}
 			grouped[name] = true
+		}
+	}
+	// Those of a job on a cluster, and those that say something else in each command.
+	apart := []string{"name", "cpus", "mem", "time", "retries", "resolution", "seed", "check", "no-descriptions"}
+	for name, n := range flags {
+		if n > 1 && !grouped[name] && !slices.Contains(apart, name) {
+			t.Errorf("--%s of %d commands is in no group: add it to flagGroups", name, n)
 		}
 	}
 	for command, names := range mainFlags {

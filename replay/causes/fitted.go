@@ -107,12 +107,14 @@ func (c *Search) fittedOperands(of *Wrong, scalar bool, yield func(Mistake) bool
 				return opdef.Map(a.Tensor.DType, a.Tensor, func(y float64) float64 { return x * y })
 			})()
 		}
-		for _, x := range c.fit(of, 1, with) {
+		factors := c.fit(of, 1, with)
+		for _, x := range factors {
 			if x == 1 {
 				continue
 			}
-			if !yield(Mistake{Text: fmt.Sprintf("%s is multiplied by %.7g", argName(a), x), Like: argName(a),
-				Cost: digits(x), All: scalar, Make: func() (Way, error) { return with(x) }}) {
+			text := fmt.Sprintf("%s is multiplied by %.7g", argName(a), x) + c.ofSizes(factors[len(factors)-1])
+			if !yield(Mistake{Text: text, Like: argName(a), Cost: digits(x), All: scalar,
+				Make: func() (Way, error) { return with(x) }}) {
 				return
 			}
 		}
