@@ -4,7 +4,7 @@ import "fmt"
 
 // findUnkept finds values that are not what a recorded call left when it wrote there in place. Most others that the
 // same operator wrote in the same phase are as it left them: running statistics, averages of weights, gradients that
-// were unscaled.
+// were unscaled. A tensor with a name in the model needs no others, if torch has not counted a write since.
 // A backward pass may have added to a gradient, so none lies between, except behind what a forward pass left in an
 // argument.
 func (p *Process) findUnkept() {
@@ -46,14 +46,19 @@ func (p *Process) findUnkept() {
 	}
 	for _, at := range order {
 		vs := unkept[at]
-		if n := kept[at]; n < few || n < 3*len(vs) {
-			continue
-		}
+		most := kept[at] >= few && kept[at] >= 3*len(vs)
 		for _, v := range vs {
+			evidence := fmt.Sprintf("%d others that the operator wrote are as it left them", kept[at])
+			if !most {
+				if !v.isStillNamed(v.latest) {
+					continue
+				}
+				evidence = fmt.Sprintf("it is still %s: torch has not counted a write since", v.named)
+			}
 			w := v.lay()
 			v.From = Link{How: IsChanged, Value: w}
-			v.reason = fmt.Sprintf("it is not what %s of %s left there, and no recorded call wrote there in between; %d "+
-				"others that the operator wrote are as it left them", w.Target, w.Call, kept[at])
+			v.reason = fmt.Sprintf("it is not what %s of %s left there, and no recorded call wrote there in between; %s",
+				w.Target, w.Call, evidence)
 			for _, r := range again[v] {
 				r.From = v.From.again(v)
 			}

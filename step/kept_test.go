@@ -9,19 +9,24 @@ import (
 )
 
 // TestFindUnkept: running statistics that are not what the step before left are changed where those beside them are
-// kept; if most are not, something that was not recorded wrote them. Memory that was made for a call is free again.
+// kept; if most are not, something that was not recorded wrote them. A tensor with a name that torch has not written
+// since needs no others. Memory that was made for a call is free again.
 func TestFindUnkept(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
 		kept, not int
 		temporary bool
+		named     string // the name of the last tensor
+		writes    int    // that torch counted in between
 		want      bool
 	}{
-		{"one of four", 3, 1, false, true},
-		{"one of two", 1, 1, false, false},
-		{"all", 0, 4, false, false},
-		{"half", 4, 4, false, false},
-		{"free memory", 3, 1, true, false},
+		{"one of four", 3, 1, false, "", 0, true},
+		{"one of two", 1, 1, false, "", 0, false},
+		{"one of two, by its name", 1, 1, false, "weight", 0, true},
+		{"one of two, written", 1, 1, false, "weight", 1, false},
+		{"all", 0, 4, false, "", 0, false},
+		{"half", 4, 4, false, "", 0, false},
+		{"free memory", 3, 1, true, "", 0, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := []*Step{{Number: 0}, {Number: 1}}
@@ -40,13 +45,13 @@ func TestFindUnkept(t *testing.T) {
 			}
 			for i := range tc.kept + tc.not {
 				at := uint64(64 * (i + 1))
-				w := &Value{Kind: inputKind, Address: at, after: &fingerprint{}}
+				w := &Value{Kind: inputKind, Address: at, after: &fingerprint{}, version: 4, named: tc.named}
 				if tc.temporary {
 					made := add(s[0], "torch.empty", &Value{Kind: outputKind, Address: at})
 					w.From = Link{How: ByContent, Value: made}
 				}
 				w = add(s[0], "torch.nn.functional.batch_norm", w)
-				last = &Value{Kind: inputKind, Address: at, latest: w}
+				last = &Value{Kind: inputKind, Address: at, latest: w, version: 4 + tc.writes, named: tc.named}
 				last.From = Link{How: ByStorage, Value: w, written: true}
 				if i >= tc.kept {
 					last.From = Link{How: IsOutside}

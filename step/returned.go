@@ -11,7 +11,8 @@ import (
 
 // findReturned finds inputs that lie where a recorded call wrote last, and hold what had lain there before, or what the
 // same place of the program made in an earlier step. No gradient is needed: a value that no recorded call wrote is not
-// by chance an old one.
+// by chance an old one. A tensor with a name in the model, which torch has not written since, may not hold any other
+// recorded value either.
 func (p *Process) findReturned() {
 	first := map[*Value]*Value{} // readings by what was written
 	for _, c := range p.Calls {
@@ -27,10 +28,15 @@ func (p *Process) findReturned() {
 			if old == nil || old.Call.Order > w.Call.Order || old.Call != w.Call && !old.made() && !w.Call.updates(v) {
 				old = v.fromSamePlace(w)
 			}
+			still := false // w's tensor, whatever reads it later
+			if old == nil {
+				old = v.copiedOver()
+				still = old != nil
+			}
 			if old == nil || old.Call.encloses(w.Call) { // it was written when the outer call returned
 				continue
 			}
-			if slices.ContainsFunc(w.readers, func(r *Value) bool { return r.Call.Order > c.Order }) {
+			if !still && slices.ContainsFunc(w.readers, func(r *Value) bool { return r.Call.Order > c.Order }) {
 				continue
 			}
 			v.unlink()
@@ -101,6 +107,16 @@ func (v *Value) fromSamePlace(w *Value) *Value {
 		return nil
 	}
 	if at := w.Call.place(); at != old.Call.place() || at == (site{}) && w.Call.nth() != old.Call.nth() {
+		return nil
+	}
+	return old
+}
+
+// copiedOver is the result that an input is linked to, if the input is still the named tensor that lay last at its
+// address, so that no recorded call copied the result there; else nil.
+func (v *Value) copiedOver() *Value {
+	old := v.From.Value
+	if old == nil || old.Kind != outputKind || old.Address == v.Address || !v.telling() || !v.isStillNamed(v.latest) {
 		return nil
 	}
 	return old

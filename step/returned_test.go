@@ -6,6 +6,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/tensor"
 )
 
 // TestEncloses: which calls a call made, itself or by others.
@@ -53,5 +54,43 @@ func TestCounts(t *testing.T) {
 		if top := s.Largest(2); len(top) != 1 || top[0].Effect != tc.want {
 			t.Errorf("%s: largest %+v, want one call with %g", tc.name, top, tc.want)
 		}
+	}
+}
+
+// TestCopiedOver: a parameter that equals a result at another address does not hold what the update left, unless torch
+// has counted the copy or it is another tensor.
+func TestCopiedOver(t *testing.T) {
+	for _, tc := range []struct {
+		name, now string // what the parameter is called when it is read
+		writes    int    // that torch counted since the update
+		want      bool
+	}{
+		{"the same tensor", "weight", 0, true},
+		{"written in between", "weight", 2, false},
+		{"another tensor", "bias", 0, false},
+		{"without a name", "", 0, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := &Process{}
+			add := func(op string, step int, v *Value) *Value {
+				v.DType, v.Shape, v.Stride, v.item = tensor.Float32, []int{8}, []int{1}, -1
+				v.Call = &Call{Op: op, Order: len(p.Calls), Step: &Step{Number: step}, Process: p}
+				p.Calls = append(p.Calls, v.Call)
+				return v
+			}
+			update := add("torch.Tensor.add_", 0, &Value{Kind: outputKind, Address: 64, version: 3, named: "weight"})
+			old := add("torch.Tensor.roll", 0, &Value{Kind: outputKind, Address: 128})
+			v := add("torch.nn.functional.linear", 1, &Value{Kind: inputKind, Address: 64, version: 3 + tc.writes,
+				named: tc.now, latest: update, From: Link{How: ByContent, Value: old}})
+			v.Call.Inputs = []*Value{v}
+			// A later reading finds the parameter as the update left it.
+			later := add("torch.nn.functional.linear", 1, &Value{Kind: inputKind,
+				From: Link{How: ByContent, Value: update}})
+			update.readers = []*Value{later}
+			p.findReturned()
+			if got := v.From.How == IsChanged; got != tc.want || got && v.From.Value != update {
+				t.Errorf("changed: %v of %v, want %v", got, v.From.Value.Call, tc.want)
+			}
+		})
 	}
 }

@@ -49,3 +49,9 @@ func (v *Value) isStill(w *Value) bool {
 		w.Kind == outputKind && len(w.readers) == 0 && w.Call.phase() == v.Call.phase() &&
 			w.RequiresGrad == v.RequiresGrad
 }
+
+// isStillNamed reports whether an input is the tensor w by its name in the model, and torch has not counted a write
+// since. A write that follows is one too many even where the call that left w may not have counted its own.
+func (v *Value) isStillNamed(w *Value) bool {
+	return v.named != "" && v.named == w.named && v.version == w.version && v.isStill(w)
+}
