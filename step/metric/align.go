@@ -9,7 +9,7 @@ import (
 type match struct{ a, b, i, j, n int } // rows, places in them, and length
 
 // alignTokens pairs the tokens of two sides: each is part of the longest run of equal tokens that it can be in.
-// Padding at the ends of rows is left out.
+// Padding at the ends of rows is left out, and so are masked tokens.
 func alignTokens(a, b [][]Score) [][2]*Score {
 	pad := padding(a, b)
 	trimA, trimB := trimmed(a, pad), trimmed(b, pad)
@@ -29,11 +29,12 @@ func alignTokens(a, b [][]Score) [][2]*Score {
 	for _, m := range all {
 		for k := range m.n {
 			at, to := [2]int{m.a, m.i + k}, [2]int{m.b, m.j + k}
-			if usedA[at] || usedB[to] {
+			pair := [2]*Score{&trimA[m.a][m.i+k], &trimB[m.b][m.j+k]}
+			if usedA[at] || usedB[to] || pair[0].masked() || pair[1].masked() {
 				continue
 			}
 			usedA[at], usedB[to] = true, true
-			out = append(out, placed{at, [2]*Score{&trimA[m.a][m.i+k], &trimB[m.b][m.j+k]}})
+			out = append(out, placed{at, pair})
 		}
 	}
 	slices.SortFunc(out, func(x, y placed) int { return cmp.Or(x.at[0]-y.at[0], x.at[1]-y.at[1]) })
@@ -79,16 +80,17 @@ func padding(sides ...[][]Score) int64 {
 			if n <= 2 {
 				continue
 			}
-			first, _ := unpadded(n, func(k int) bool { return r[k].ID == r[0].ID })
-			_, last := unpadded(n, func(k int) bool { return r[k].ID == r[n-1].ID })
-			if r[0].reads > 0 && r[0].before == r[0].ID {
+			begin, end := r[0].token(), r[n-1].token()
+			first, _ := unpadded(n, func(k int) bool { return r[k].token() == begin })
+			_, last := unpadded(n, func(k int) bool { return r[k].token() == end })
+			if r[0].reads > 0 && r[0].before == begin {
 				first++ // the token that no position tells
 			}
 			if first > 1 {
-				count[r[0].ID] += first
+				count[begin] += first
 			}
 			if n-last > 1 {
-				count[r[n-1].ID] += n - last
+				count[end] += n - last
 			}
 		}
 	}
@@ -108,7 +110,7 @@ func trimmed(rows [][]Score, pad int64) [][]Score {
 	}
 	out := make([][]Score, len(rows))
 	for i, r := range rows {
-		first, last := unpadded(len(r), func(k int) bool { return r[k].ID == pad })
+		first, last := unpadded(len(r), func(k int) bool { return r[k].token() == pad })
 		if first < last && (first > 0 || r[0].reads > 0 && r[0].before == pad) {
 			first++ // it is told by the last padding
 		}

@@ -64,7 +64,9 @@ func (s *Scores) probes(ids []int64, pad int64) []*probe {
 	}
 	for _, r := range trimmed(s.Rows, pad) {
 		for _, t := range r {
-			padded.checked = append(padded.checked, t.at)
+			if t.reads == 0 || !padded.changed[t.reads-1] {
+				padded.checked = append(padded.checked, t.at)
+			}
 			if t.reads > 0 && !last.changed[t.reads-1] {
 				last.checked = append(last.checked, t.at)
 			}
@@ -93,21 +95,19 @@ func (p *Pair) packed(i, n int) *probe {
 		if i == 1 {
 			a, b = b, a
 		}
-		if a.reads == 0 {
-			return nil
-		}
 		r, begun := first[own[a.at]]
 		if !begun {
 			r = other[b.at]
 			first[own[a.at]] = r
 		}
-		if r == other[b.at] {
-			out.changed[a.reads-1] = true
-		} else {
+		switch {
+		case r != other[b.at]:
 			out.checked = append(out.checked, a.at)
+		case a.reads > 0:
+			out.changed[a.reads-1] = true
 		}
 	}
-	if len(out.checked) == 0 {
+	if len(out.checked) == 0 || !slices.Contains(out.changed, true) {
 		return nil
 	}
 	return out

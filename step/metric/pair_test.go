@@ -103,6 +103,51 @@ func TestListed(t *testing.T) {
 	}
 }
 
+// TestMasked: rows that are padded on the left, with a 0 where no token is told, against the same tokens in one row,
+// that an index picks and another one keeps; that row is packed right or lets other sequences be read.
+func TestMasked(t *testing.T) {
+	want := truths(t, "masked_runs")
+	for truth, other := range map[string]string{"packed": "masked_packed", "leak": "masked_leak"} {
+		for i, p := range []*Pair{pair(t, "masked_left", other), pair(t, other, "masked_left")} {
+			if got := p.MeanAbs(); len(p.Tokens) != 12 || math.Abs(got-want[truth].MeanAbs) > 1e-6 {
+				t.Errorf("%s: %d tokens are %g apart, want 12, %g", other, len(p.Tokens), got, want[truth].MeanAbs)
+			}
+			switch {
+			case truth == "packed":
+				if len(p.Findings) > 0 {
+					t.Errorf("%s: %+v", other, p.Findings[0])
+				}
+			case len(p.Findings) == 0 || p.Findings[0].Side != sideOf(1-i) ||
+				!strings.Contains(p.Findings[0].Reason, "depend on another sequence"):
+				t.Errorf("%s: %+v", other, p.Findings)
+			}
+		}
+	}
+}
+
+// TestPlace: tokens that are told behind some of those that were read are placed where that is certain.
+func TestPlace(t *testing.T) {
+	ids := []int64{9, 5, 6, 5, 7, 8}
+	for _, tc := range []struct {
+		told []int64
+		want []int
+	}{
+		{[]int64{5, 6, 5, 7, 8}, []int{1, 2, 3, 4, 5}}, {[]int64{6, 7}, []int{2, 4}}, {[]int64{5, 8}, []int{0, 5}},
+		{[]int64{7, 8, 8}, []int{0, 0, 0}}, {[]int64{6, 5, 8}, []int{2, 3, 5}}, {[]int64{0, 6, 0, 7}, []int{1, 2, 3, 4}},
+	} {
+		row := make([]Score, len(tc.told))
+		for i, id := range tc.told {
+			row[i].ID = id
+		}
+		place(row, []int{1, 2, 3, 4, 5}, ids)
+		for i, x := range row {
+			if x.reads != tc.want[i] || x.reads > 0 && (x.before != ids[x.reads-1] || x.target != ids[x.reads]) {
+				t.Errorf("%v: token %d is read at %d, want %d", tc.told, i, x.reads, tc.want[i])
+			}
+		}
+	}
+}
+
 // TestSkipped: where exact arithmetic visits an expert that the rollout skips, both sides keep the recorded routes
 // and no difference of the programs is found.
 func TestSkipped(t *testing.T) {

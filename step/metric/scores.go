@@ -34,9 +34,20 @@ type Scores struct {
 type Score struct {
 	ID             int64
 	LogProb, Exact float64
-	at             int // in the results
-	reads          int // place of the token behind which it is told, in Scores.read, plus one; 0 if not known
-	before         int64
+	at             int   // in the results
+	reads          int   // place of the token behind which it is told, in Scores.read, plus one; 0 if not known
+	before, target int64 // the token there and the one behind it, where reads is known
+}
+
+// masked reports that a program left a token out: it multiplied its log-probability by 0 or put a 0 in its place.
+func (s *Score) masked() bool { return s.ID == 0 && s.LogProb == 0 && s.Exact == 0 }
+
+// token is the token that is told, even if it is masked.
+func (s *Score) token() int64 {
+	if s.reads > 0 {
+		return s.target
+	}
+	return s.ID
 }
 
 // ScoresOf finds the log-probabilities in the last result of a run: one for each token, as gather or a cross
@@ -161,26 +172,78 @@ func (s *Scores) ofLogits(passes []*pass, recorded []float64, dtype tensor.DType
 	return true
 }
 
-// placed finds the token behind which each one is told, where each row tells what one pass reads.
+// placed finds the token behind which each one is told: all that the first pass reads, or some of them in their order.
 func (s *Scores) placed(opt step.Options) {
 	if s.read == nil || len(s.read.Shape) == 0 || s.read.Numel() == 0 {
 		return
 	}
 	ids, n := s.read.Whole(opt), s.read.Shape[len(s.read.Shape)-1]
-	if len(ids) != len(s.Rows)*n {
+	var targets []int // places of tokens that have one before them
+	for k := range ids {
+		if k%n != 0 {
+			targets = append(targets, k)
+		}
+	}
+	if len(s.Rows) == 1 {
+		place(s.Rows[0], targets, ids)
+	}
+	if len(s.Rows) == 1 || len(ids) != len(s.Rows)*n {
 		return
 	}
 	for r, row := range s.Rows {
-		read := ids[r*n : (r+1)*n]
-		for i := range row {
-			if i+1 >= n || row[i].ID != read[i+1] {
-				return // it tells others, or from another place on
-			}
+		if len(row) >= n || !begins(row, targets[r*(n-1):], ids) {
+			return
 		}
 	}
 	for r, row := range s.Rows {
+		place(row, targets[r*(n-1):(r+1)*(n-1)], ids)
+	}
+}
+
+// begins reports whether a row tells the first of the targets, but those that are masked.
+func begins(row []Score, targets []int, ids []int64) bool {
+	for i, x := range row {
+		if !x.masked() && x.ID != ids[targets[i]] {
+			return false
+		}
+	}
+	return true
+}
+
+// place notes where the tokens of a row are read: at the first targets, or else, in their order, at those where it is
+// certain. ids are the tokens by place.
+func place(row []Score, targets []int, ids []int64) {
+	n := len(row)
+	if n > len(targets) {
+		return
+	}
+	at := targets[:n]
+	if !begins(row, targets, ids) {
+		last := make([]int, n) // the last place where each can be
+		for i, k := n-1, len(targets)-1; i >= 0; i, k = i-1, k-1 {
+			for k >= 0 && ids[targets[k]] != row[i].ID {
+				k--
+			}
+			if k < 0 {
+				return // it tells other tokens
+			}
+			last[i] = targets[k]
+		}
+		at = make([]int, n)
+		k := 0
 		for i := range row {
-			row[i].reads, row[i].before = r*n+i+1, ids[r*n+i]
+			for ids[targets[k]] != row[i].ID {
+				k++
+			}
+			if at[i] = targets[k]; at[i] != last[i] {
+				at[i] = 0
+			}
+			k++
+		}
+	}
+	for i, k := range at {
+		if k > 0 {
+			row[i].reads, row[i].before, row[i].target = k, ids[k-1], ids[k]
 		}
 	}
 }
@@ -256,21 +319,27 @@ func (s *Scores) LogProbs(results []*tensor.Tensor) []float64 {
 // it, so that the program itself brings the numbers to where it brings the log-probabilities. It notes such calls.
 func chosenTokens(power float64, picks map[*step.Call]bool, opt step.Options) func(c *step.Call, args,
 	exact []*tensor.Tensor) []*tensor.Tensor {
+	carries := map[*step.Call]bool{} // calls whose result is numbers of tokens
 	return func(c *step.Call, args, exact []*tensor.Tensor) []*tensor.Tensor {
+		if slices.ContainsFunc(c.Inputs, func(v *step.Value) bool {
+			return v.From.Value != nil && carries[v.From.Value.Call] && arranges(c, v)
+		}) {
+			carries[c] = true
+			return nil
+		}
 		if len(exact) != 1 || !exact[0].DType.IsFloat() {
 			return nil
 		}
 		out := make([]float64, exact[0].Numel())
 		switch op := pairs.Operator(c.Op); op {
 		case "gather", "take_along_dim", "cross_entropy", "nll_loss", "__getitem__", "cross_entropy_loss":
-			i := slices.IndexFunc(args, func(t *tensor.Tensor) bool {
-				return t.DType.IsIntegral() && t.Numel() == len(out)
-			})
 			var ids []int64
-			switch {
-			case i >= 0:
-				ids = tensor.Data[int64](args[i])
-			case exact[0].Dim() == 0:
+			for _, t := range args { // the last index is that of the vocabulary
+				if t.DType.IsIntegral() && t.Numel() == len(out) {
+					ids = tensor.Data[int64](t)
+				}
+			}
+			if ids == nil && exact[0].Dim() == 0 {
 				ids = c.LastIndex(opt)
 			}
 			if ids == nil {
@@ -283,9 +352,21 @@ func chosenTokens(power float64, picks map[*step.Call]bool, opt step.Options) fu
 		default:
 			return nil
 		}
-		picks[c] = true
+		picks[c], carries[c] = true, true
 		return []*tensor.Tensor{tensor.New(exact[0].DType, exact[0].Shape, out)}
 	}
+}
+
+// arranges reports whether the result of a call is elements of its argument v, perhaps negated or masked.
+func arranges(c *step.Call, v *step.Value) bool {
+	switch pairs.Operator(c.Op) {
+	case "__getitem__", "gather", "take_along_dim", "index_select", "masked_select", "view", "reshape", "flatten",
+		"squeeze", "unsqueeze", "transpose", "contiguous", "to", "float", "cat", "stack", "neg":
+		return true
+	case "mul", "where", "masked_fill":
+		return len(c.Outputs) == 1 && c.Outputs[0].Numel() == v.Numel()
+	}
+	return false
 }
 
 // wholeIDs are the numbers of tokens that a result holds, negated or not; nil if they are none, or what the

@@ -432,7 +432,38 @@ def dumps():
     return {"two_files": {"mean_abs": mean}, "one_file": {"mean_abs": mean}}
 
 
+def picked(ids, w, mask):
+    """Log-probabilities of the tokens of one row, by an index."""
+    logits, _, _ = attend(F.embedding(ids, w["embed"]), w, None, None, mask)
+    return logits[0, :-1].float().log_softmax(-1)[torch.arange(ids.shape[1] - 1), ids[0, 1:]]
+
+
+def masked_runs():
+    """Sequences that are padded on the left, with a 0 where no token is told, and packed in one row whose tokens are
+    picked; the mask of one of them lets other sequences be read."""
+    w = weights(9)
+    for name in "q", "k", "v":
+        w[name] = torch.randn(W, W).to(torch.bfloat16) / 2
+    sequences = [[3, 7, 9, 1, 12, 5], [8, 2, 14, 6], [11, 4, 18, 10, 15]]
+    left = torch.tensor([[PAD] * (6 - len(s)) + s for s in sequences])
+    told = (left != PAD)[:, :-1]
+    column = torch.arange(6)
+    allowed = (column <= column[:, None]) & (left != PAD)[:, None, :] | torch.eye(6, dtype=torch.bool)
+    bias = torch.where(allowed, 0.0, -1e9).to(torch.bfloat16)
+    a = run("masked_left", lambda: torch.where(told, train(left, w, bias), 0.0))
+    ids = torch.tensor([sum(sequences, [])])
+    of = torch.tensor([i for i, s in enumerate(sequences) for _ in s])
+    keep = (of[1:] == of[:-1]).nonzero()[:, 0]
+    causal = torch.ones(len(of), len(of), dtype=torch.bool).tril()
+    out = {}
+    for name, allowed in ("packed", causal & (of[:, None] == of)), ("leak", causal):
+        bias = torch.where(allowed, 0.0, -1e9).to(torch.bfloat16)[None]
+        b = run(f"masked_{name}", lambda: picked(ids, w, bias)[keep])
+        out[name] = {"mean_abs": (a[told] - b).abs().mean().item()}
+    return out
+
+
 os.chdir(HERE)
 with open("truth.json", "w") as f:
     json.dump({t.__name__: t() for t in (logits, routed, batches, two_runs, lists, visits, skips, numbers,
-                                    numbers_float, unrecorded_calls, dumps, listed_runs, pad_nan, sorts)}, f, indent=1)
+                                    numbers_float, unrecorded_calls, dumps, listed_runs, pad_nan, sorts, masked_runs)}, f, indent=1)
