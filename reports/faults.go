@@ -71,7 +71,11 @@ func (rec *Recording) causesOf(op string) string {
 		if c.Pattern {
 			to = &patterns
 		}
-		if text := OneLine(c.Text); c.Op == op && !slices.Contains(*to, text) {
+		text := OneLine(c.Text)
+		if c.Pattern && !c.Unfinished {
+			text = c.Label() + ": " + text
+		}
+		if c.Op == op && !slices.Contains(*to, text) {
 			*to = append(*to, text)
 		}
 	}

@@ -74,6 +74,9 @@ func (c *Cause) String() string {
 	if c.Unfinished {
 		return c.Text
 	}
+	if c.Pattern && strings.HasPrefix(c.Text, "each ") {
+		return "in " + targetsText(c.Targets) + ", " + c.Text
+	}
 	if c.Pattern {
 		return targetsText(c.Targets) + " is " + c.Text
 	}

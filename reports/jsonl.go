@@ -175,6 +175,9 @@ func (j *JSONLines) Summary(s *Summary) error {
 	if s.Precision != nil {
 		m["precision"] = s.Precision
 	}
+	if len(s.Facts) > 0 {
+		m["facts"] = s.Facts
+	}
 	maps.Copy(m, s.Counts())
 	return j.Write(m)
 }

@@ -29,6 +29,12 @@ func WriteMarkdown(w io.Writer, rec *Recording) error {
 	default:
 		markdownResults(b, rec)
 	}
+	for i, w := range rec.Glossary() {
+		if i == 0 {
+			fmt.Fprint(b, "\nWords:\n\n")
+		}
+		fmt.Fprintf(b, "- %s: %s\n", w.Name, w.Text)
+	}
 	fmt.Fprintf(b, "\n<sub>optool %s, %s, %s</sub>\n", escapeMarkdown(rec.Run.Version), escapeMarkdown(rec.Run.Host),
 		rec.Run.Start.Format("2006-01-02 15:04:05 -0700"))
 	return b.Flush()
@@ -44,10 +50,11 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 		mark = "⚠️"
 	}
 	ops := s.Ops()
-	fmt.Fprintf(b, "### %s %s\n", mark, s.Line())
-	if rec.NotFinite != "" {
-		fmt.Fprintf(b, "\n**%s**\n", escapeMarkdown(rec.NotFinite))
+	fmt.Fprintf(b, "### %s %s\n\n", mark, escapeMarkdown(rec.Headline()))
+	for _, f := range rec.Top() {
+		fmt.Fprintf(b, "- %s: **%s**\n", escapeMarkdown(f.Name), escapeMarkdown(f.Text))
 	}
+	fmt.Fprintf(b, "\n%s\n", s.Line())
 	var wrong [][]string
 	for _, f := range rec.Faults() {
 		cells := f.Cells()

@@ -251,6 +251,7 @@ type lastLine struct {
 	FailOn      []verdict.Verdict `json:"fail_on,omitempty"`
 	Budget      *Budget           `json:"budget,omitempty"`
 	Known       *KnownList        `json:"known_failures,omitempty"`
+	Facts       []Fact            `json:"facts,omitempty"`
 }
 
 func (rec *Recording) summarize() error {
@@ -268,7 +269,7 @@ func (rec *Recording) summarize() error {
 	}
 	s := rec.Summary
 	s.Interrupted, s.PeakRSS, s.NotRead, s.FailOn = last.Interrupted, last.PeakRSS, last.Refused, last.FailOn
-	s.Budget, s.Known = last.Budget, last.Known
+	s.Budget, s.Known, s.Facts = last.Budget, last.Known, last.Facts
 	s.Elapsed = time.Duration(last.Elapsed * float64(time.Second))
 	rec.Exit = last.Exit
 	if last.Settings != nil {
@@ -301,9 +302,33 @@ func (rec *Recording) count() error {
 	return rec.Results.Err()
 }
 
-// Headlines are Leads after a line about whose values were judged or measured.
+// Headline is the result of the run in a sentence: the first fact of its command, or counts of calls.
+func (rec *Recording) Headline() string {
+	if len(rec.Summary.Facts) > 0 {
+		f := rec.Summary.Facts[0]
+		return f.Name + ": " + f.Text
+	}
+	return rec.sentence()
+}
+
+// Top are lines for the top of reports, below Headline: further facts, counts of calls, and Headlines.
+func (rec *Recording) Top() (top []Fact) {
+	if facts := rec.Summary.Facts; len(facts) > 0 {
+		top = append(append(top, facts[1:]...), Fact{"calls", rec.sentence()})
+	}
+	for _, h := range rec.Headlines() {
+		top = append(top, Fact{h[0], h[1]})
+	}
+	return top
+}
+
+// Headlines are Leads after lines about whose values were judged or measured.
 func (rec *Recording) Headlines() [][2]string {
-	return append([][2]string{rec.subject()}, rec.Leads()...)
+	lines := [][2]string{rec.subject()}
+	if text := rec.Summary.witnessText(); text != "" {
+		lines = append(lines, [2]string{witnessName, text})
+	}
+	return append(lines, rec.Leads()...)
 }
 
 // subject is whose values the run judged or measured: those of a device, or recorded ones.

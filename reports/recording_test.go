@@ -289,7 +289,7 @@ func TestWriteMarkdown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"### ❌ 2 captures: 1 pass, 1 fail, 1.50 s\n", "\n| op | pass | fail | worst |\n",
+		"### ❌ 1 of 2 calls fail, 1 pass.\n", "\n2 captures: 1 pass, 1 fail, 1.50 s\n", "\n| op | pass | fail | worst |\n",
 		"capture &#60;b&#62;&#124;\\`&#64;x\\`\\\\x1b\\[31m\n",
 		"````sh\noptool replay '<x>' ```\n````\n",
 	} {

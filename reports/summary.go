@@ -44,6 +44,8 @@ type Summary struct {
 	Known *KnownList
 	// Unjudged are the values that were not judged.
 	Unjudged Unjudged
+	// Facts are what a command says first in reports, besides what results say.
+	Facts []Fact
 
 	unexplained  int               // causes and profiles that are left out of reports
 	unwritten    map[string]int    // calls into whose files torch saved nothing, by op
@@ -57,6 +59,12 @@ type Summary struct {
 	worst        verdict.Verdict
 	addedCapture bool
 	lacks        bool // it has a file into which torch saved nothing
+}
+
+// A Fact is a line at the top of reports, with its name.
+type Fact struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
 }
 
 // A Precision says how many calls of two recordings differ by no more than a lower precision of one of them explains.
@@ -315,12 +323,8 @@ func (s *Summary) Write(w io.Writer, st Style) error {
 	if err := s.Settings.Write(w, st.Width); err != nil {
 		return err
 	}
-	if len(s.Witness) > 0 {
-		var parts []string
-		for _, v := range []string{"better", "same", "worse"} {
-			parts = append(parts, fmt.Sprintf("%d %s", s.Witness[v], v))
-		}
-		fmt.Fprintf(w, "the device's results against the recorded ones: %s\n", strings.Join(parts, ", "))
+	if text := s.witnessText(); text != "" {
+		fmt.Fprintf(w, "%s: %s\n", witnessName, text)
 	}
 	if err := s.Against.write(w, st); err != nil {
 		return err
@@ -339,6 +343,17 @@ func (s *Summary) Write(w io.Writer, st Style) error {
 	}
 	_, err := fmt.Fprintln(w, s.paintedLine(st))
 	return err
+}
+
+// witnessName names what witnessText says.
+const witnessName = "the device's results against the recorded ones"
+
+// witnessText counts results of a device that are better than the recorded ones, the same and worse; "" without any.
+func (s *Summary) witnessText() string {
+	if len(s.Witness) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d better, %d same, %d worse", s.Witness["better"], s.Witness["same"], s.Witness["worse"])
 }
 
 // unsupported says how many captures no reference could judge, if the run succeeds without them; "" otherwise.

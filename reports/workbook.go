@@ -82,7 +82,11 @@ const CountOf = "calls: "
 // overview is the result of the run in words and in counts.
 func (rec *Recording) overview() Sheet {
 	s := rec.Summary
-	rows := [][]any{{"result", rec.sentence()}}
+	var rows [][]any
+	for _, f := range s.Facts {
+		rows = append(rows, []any{f.Name, f.Text})
+	}
+	rows = append(rows, []any{"result", rec.sentence()})
 	for _, f := range rec.Faults() {
 		text := f.Calls + " calls. Worst: " + f.Worst
 		if f.Cause != "" {
@@ -107,6 +111,9 @@ func (rec *Recording) overview() Sheet {
 	}
 	rows = append(rows, []any{"command", strings.Join(rec.Run.Command, " ")},
 		[]any{"date", rec.Run.Start.Format("2006-01-02 15:04:05 -0700")})
+	for _, w := range rec.Glossary() {
+		rows = append(rows, []any{"word: " + w.Name, w.Text})
+	}
 	return Sheet{Name: "summary", Columns: []string{"name", "value"}, Rows: slices.Values(rows)}
 }
 
@@ -116,6 +123,7 @@ func (rec *Recording) sentence() string {
 	if len(rec.Timings) > 0 {
 		return rec.Line()
 	}
+	s.endCapture()
 	total, wrong, passed, listed := 0, 0, 0, s.Captures[verdict.Known]
 	for v, n := range s.Captures {
 		total += n
@@ -133,8 +141,21 @@ func (rec *Recording) sentence() string {
 	if rest := total - wrong - passed - listed; rest > 0 {
 		text += fmt.Sprintf(", %d could not be judged", rest)
 	}
+	text += rec.allClear()
 	if s.Interrupted {
 		text += ". The run was interrupted"
 	}
 	return text + "."
+}
+
+// allClear says that nothing is wrong, as a further sentence; "" where something is, or nothing was judged.
+func (rec *Recording) allClear() string {
+	s := rec.Summary
+	if rec.Overflow || s.Differs() || s.Unwanted() || s.Results[verdict.Known] > 0 || s.Judged() == 0 {
+		return ""
+	}
+	if s.NotJudged().NotJudged > 0 || s.Refused() || s.NotRead > 0 || s.Interrupted {
+		return ". Nothing wrong was found in what could be judged"
+	}
+	return ". Nothing wrong was found"
 }

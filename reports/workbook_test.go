@@ -73,3 +73,38 @@ func TestBriefColumns(t *testing.T) {
 		}
 	}
 }
+
+// TestAllClear: a run in which nothing is wrong says so, and whether all could be judged. Words that it uses are explained.
+func TestAllClear(t *testing.T) {
+	const run, line = `{"kind":"run","schema":1,"command":["optool"],"device":"none"}` + "\n", `{"kind":"result","capture":"c","op":"torch.exp","phase":"forward","target":"output[0]","verdict":`
+	const end = "\n" + `{"kind":"summary"}` + "\n"
+	for text, want := range map[string]string{
+		line + `"pass","reason":""}` + end: "0 of 1 call fail, 1 pass. Nothing wrong was found.",
+		line + `"pass","reason":""}` + "\n" + strings.Replace(line, `"c"`, `"d"`, 1) + `"mistrusted","reason":"all elements are zero on both sides"}` + end: "0 of 2 calls fail, 1 pass, " +
+			"1 could not be judged. Nothing wrong was found in what could be judged.",
+		line + `"skipped","reason":"random"}` + end: "0 of 1 call fail, 0 pass, 1 could not be judged.",
+		line + `"fail","reason":"off"}` + end:       "1 of 1 call fail, 0 pass.",
+	} {
+		rec := readRecorded(t, run+text)
+		if got := rec.Headline(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		explained := slices.ContainsFunc(rec.Glossary(), func(f Fact) bool { return f.Name == "mistrusted" })
+		if used := strings.Contains(text, "mistrusted"); explained != used {
+			t.Errorf("mistrusted is explained: %v, used: %v", explained, used)
+		}
+	}
+}
+
+// TestPatternIsNoCause: a pattern in the table of causes is called one, and its sentence has one verb.
+func TestPatternIsNoCause(t *testing.T) {
+	c := &Cause{Op: "torch.exp", Targets: []string{"output[0]"}, Text: "each index of dimension 2 is multiplied by 3", Pattern: true}
+	if got, want := c.String(), "in output[0], each index of dimension 2 is multiplied by 3"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	rec := &Recording{}
+	rec.Causes = []*Cause{c}
+	if got, want := rec.causesOf("torch.exp"), "pattern: "+c.Text; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

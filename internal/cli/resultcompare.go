@@ -82,8 +82,17 @@ func (a *app) compareResults(old, cur string, o *compareOptions) error {
 	case n.Worse+n.NewFindings > 0 || o.failOn.on(reports.Worse, n.FarWorse) || o.failOn.on(reports.Gone, n.Gone):
 		exit = ExitDiffers
 	}
-	run := &changedRun{old: old, failOn: &o.failOn, changes: changes}
+	run := &changedRun{old: old, failOn: &o.failOn, changes: changes, facts: changeFacts(changes, n, others, old)}
 	return a.unwritten(exit, run.write(a, files, y, now, exit, listed))
+}
+
+// changeFacts are the first lines of the reports: the counts, which operators changed, and what only one run looked at.
+func changeFacts(changes []reports.ResultChange, n reports.ChangeCount, others []string, old string) []reports.Fact {
+	facts := append([]reports.Fact{{Name: "values compared with " + old, Text: n.String()}}, reports.ChangedOps(changes)...)
+	for _, line := range others {
+		facts = append(facts, reports.Fact{Name: "difference of the runs", Text: line})
+	}
+	return facts
 }
 
 // warnOfLess warns of runs that did not look at all calls.
@@ -108,6 +117,9 @@ func (a *app) printResultChanges(w io.Writer, changes []reports.ResultChange, n 
 		}
 	}
 	fmt.Fprintln(w, n)
+	for _, f := range reports.ChangedOps(changes) {
+		tell([]string{f.Name + ": " + f.Text})
+	}
 	tell(others)
 	if len(changes) == 0 {
 		tell(known)

@@ -14,6 +14,7 @@ type changedRun struct {
 	old     string // the name of the earlier one
 	failOn  *failing
 	changes []reports.ResultChange
+	facts   []reports.Fact // that the reports begin with
 	of      map[*reports.Result]*reports.ResultChange
 }
 
@@ -40,17 +41,15 @@ func (c *changedRun) judge(r *reports.Result) *reports.Result {
 	return &is
 }
 
-// gone is the result of a value that only the old run has.
+// gone is the result of a value that only the old run has, where that fails the run.
 func (c *changedRun) gone(r *reports.Result) *reports.Result {
 	is := *r
-	is.Default, is.Setting, is.Verdict, is.Reason = r.Verdict, "--results", verdict.Skipped, "gone: only "+c.old+" has it"
-	if slices.Contains(c.failOn.changes, reports.Gone) {
-		is.Verdict = verdict.Fail
-	}
+	is.Default, is.Setting, is.Verdict, is.Reason = r.Verdict, "--results", verdict.Fail, "gone: only "+c.old+" has it"
 	return &is
 }
 
-// results are those of the new run, and what is gone.
+// results are those of the new run, and what is gone if that fails the run. Otherwise the counts of calls are those of
+// the new run.
 func (c *changedRun) results(now []*reports.Result) (all []*reports.Result) {
 	c.of = map[*reports.Result]*reports.ResultChange{}
 	for i := range c.changes {
@@ -60,7 +59,7 @@ func (c *changedRun) results(now []*reports.Result) (all []*reports.Result) {
 		all = append(all, c.judge(r))
 	}
 	for i := range c.changes {
-		if c.changes[i].Change == reports.Gone {
+		if c.changes[i].Change == reports.Gone && slices.Contains(c.failOn.changes, reports.Gone) {
 			all = append(all, c.gone(c.changes[i].Old))
 		}
 	}
@@ -82,6 +81,7 @@ func (c *changedRun) write(a *app, files reportFiles, rec *reports.Recording, no
 		Name: "--results", Value: c.old, Effect: reports.Tolerates})...)
 	lines, s := reports.NewJSONLines(f), reports.NewSummary()
 	s.Settings, s.Known, s.Exit = run.Settings, cmp.Or(known, rec.Summary.Known), exit
+	s.Facts = c.facts
 	s.Interrupted, s.NotRead, s.Elapsed = rec.Summary.Interrupted, rec.Summary.NotRead, rec.Summary.Elapsed
 	err = lines.Run(run)
 	for _, r := range c.results(now) {

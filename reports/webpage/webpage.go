@@ -70,10 +70,13 @@ type section struct {
 // A page is what the template shows.
 type page struct {
 	Title    string
-	Line     string
-	Leads    [][2]string // what a reader needs first
-	Wrong    [][]string  // operators with wrong calls: rows of FaultColumns
-	Told     []string    // what was not judged and why, and for what the run fails besides
+	Headline string
+	Made     string         // the command and the date
+	Line     string         // counts of captures by verdict
+	Top      []reports.Fact // what a reader needs first
+	Wrong    [][]string     // operators with wrong calls: rows of FaultColumns
+	Told     []string       // what was not judged and why, and for what the run fails besides
+	Words    []reports.Fact // that the page uses
 	State    string
 	Style    template.CSS
 	Facts    [][]any
@@ -99,8 +102,10 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 	}
 	data := page{
 		Style: template.CSS(Style),
-		Title: "optool: " + rec.Line(), Line: rec.Line(), Leads: rec.Headlines(),
-		Told: rec.Summary.Told(), State: state(rec),
+		Title: "optool: " + rec.Headline(), Headline: rec.Headline(), Line: rec.Line(), Top: rec.Top(),
+		Words: rec.Glossary(),
+		Made:  strings.Join(rec.Run.Command, " ") + ", " + rec.Run.Start.Format("2006-01-02 15:04:05 -0700"),
+		Told:  rec.Summary.Told(), State: state(rec),
 		Facts: slices.Collect(printable(rec.SummarySheet())),
 		ByOp:  collect(rec.OpSheet()), Total: max(rec.Summary.Total(), len(rec.Timings)),
 	}
