@@ -5,13 +5,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
+	"github.com/optool/optool/internal/smallfile"
 	"github.com/optool/optool/internal/wholefile"
+	"github.com/optool/optool/ops/custom"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/causes"
 	"github.com/optool/optool/reports"
@@ -71,10 +74,11 @@ func runBundle(cmd *cobra.Command, a *app, o *bundleOptions, paths []string) err
 	if o.tolerances != "" {
 		report.Settings = append(report.Settings, "--tolerances "+filepath.Base(string(o.tolerances)))
 	}
+	if report.Operators, err = packed(a.own); err != nil {
+		return failed(err)
+	}
 	if !o.none() {
-		if flags := o.deviceFlags.repro()[2:]; len(flags) > 0 { // but the device itself
-			report.Settings = append(report.Settings, strings.Join(flags, " "))
-		}
+		report.Imports = o.torch.imports
 		dev, err := o.checked(cmd, a)
 		if err != nil {
 			return err
@@ -137,7 +141,7 @@ func (o *bundleOptions) write(ctx context.Context, a *app, e *capture.Entry, opt
 			report.Profiles = append(report.Profiles, bundle.Picture{Target: r.Target, Profile: p})
 		}
 	}
-	report.Again = o.repro()
+	report.Again = o.repro(report.Operators)
 	if o.out == "" {
 		o.out = freeName("bug", ".zip")
 	}
@@ -154,11 +158,42 @@ func (o *bundleOptions) write(ctx context.Context, a *app, e *capture.Entry, opt
 	return comparisonExit(summary, 0), nil
 }
 
+// packed are the files of operators of the user's, each under a name of its own.
+func packed(own []ownOperators) ([]bundle.Operators, error) {
+	var all []bundle.Operators
+	for _, o := range own {
+		files, err := custom.Files(o.path)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range files {
+			text, err := smallfile.Read(f, custom.MaxSize)
+			if err != nil {
+				return nil, err
+			}
+			base, ext := filepath.Base(f), filepath.Ext(f)
+			name := base
+			for i := 2; slices.ContainsFunc(all, func(o bundle.Operators) bool { return o.Name == name }); i++ {
+				name = fmt.Sprintf("%s-%d%s", strings.TrimSuffix(base, ext), i, ext)
+			}
+			all = append(all, bundle.Operators{Name: name, Text: text})
+		}
+	}
+	return all, nil
+}
+
 // repro is the command that judges the call, in the directory of the zip's files.
-func (o *bundleOptions) repro() string {
+func (o *bundleOptions) repro(operators []bundle.Operators) string {
 	args := []string{"optool", "replay", "--tables"}
+	for _, f := range operators {
+		args = append(args, "--ops", quote(f.Name))
+	}
 	if !o.none() {
-		args = append(args, "--device", quote(filepath.Base(o.device)))
+		device := o.device
+		if !isTorch(device) {
+			device = filepath.Base(device)
+		}
+		args = append(append(args, "--device", quote(device)), o.deviceFlags.repro()[2:]...)
 	}
 	return strings.Join(append(args, "call"), " ")
 }

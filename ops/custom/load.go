@@ -32,7 +32,7 @@ var limits = sandbox.Limits{Steps: 2_000_000, Time: 10 * time.Second, Heap: 256 
 func Load(paths ...string) ([]*opdef.Entry, error) {
 	var out []*opdef.Entry
 	for _, p := range paths {
-		files, err := filesOf(p)
+		files, err := Files(p)
 		if err != nil {
 			return nil, err
 		}
@@ -51,7 +51,8 @@ func Load(paths ...string) ([]*opdef.Entry, error) {
 	return out, nil
 }
 
-func filesOf(path string) ([]string, error) {
+// Files are the files of operators that a path names: the file itself, or the files named *.star of a folder.
+func Files(path string) ([]string, error) {
 	st, err := os.Stat(path)
 	if err != nil {
 		return nil, err

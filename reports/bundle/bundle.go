@@ -34,6 +34,10 @@ type Report struct {
 	Versions []string // lines: of optool, of the device
 	Settings []string // lines: variables and flags that decide verdicts
 	Again    string   // the command that judges the call, from the directory of its files
+	// Imports are the Python modules that bring the operator, as far as they are known.
+	Imports []string
+	// Operators are the user's files that say what operators compute. Again names them.
+	Operators []Operators
 	// Tolerance is what op_tools allows a dtype.
 	Tolerance func(tensor.DType) (atol, rtol float64)
 }
@@ -42,6 +46,12 @@ type Report struct {
 type Picture struct {
 	Target  string
 	Profile *compare.Profile
+}
+
+// Operators are a file of the user's that declares operators.
+type Operators struct {
+	Name string // in the folder of the zip
+	Text []byte
 }
 
 // A file is one of the zip.
@@ -96,6 +106,9 @@ func folder(c *replay.Call) string {
 // parts are the files of a call.
 func parts(c *replay.Call, r Report) ([]file, error) {
 	files := []file{{"repeat.py", script}}
+	for _, o := range r.Operators {
+		files = append(files, file{o.Name, o.Text})
+	}
 	add := func(name string, v value.Value) error {
 		var b bytes.Buffer
 		root := strings.TrimSuffix(name[strings.LastIndexByte(name, '/')+1:], ".pth")
@@ -148,6 +161,9 @@ func expected(c *replay.Call, add func(string, value.Value) error) error {
 	if err := add("expected/output.pth", value.NewList(outs...)); err != nil {
 		return err
 	}
+	if err := changed(c, add); err != nil {
+		return err
+	}
 	d := c.DeviceCall(true)
 	if len(d.Need) == 0 {
 		return nil
@@ -178,6 +194,27 @@ func expected(c *replay.Call, add func(string, value.Value) error) error {
 		return err
 	}
 	return add("expected/gradients.pth", value.NewList(rounded...))
+}
+
+// changed adds the arguments after the call: a list with an item for each tensor among the recorded arguments, None for
+// one that keeps its values. There is no file if the call changes none.
+func changed(c *replay.Call, add func(string, value.Value) error) error {
+	now := c.Changed()
+	if len(now) == 0 {
+		return nil
+	}
+	var wide, rounded []value.Value
+	for _, t := range c.Record.Inputs() {
+		if n := now[t]; n != nil {
+			wide, rounded = append(wide, unrounded(n)), append(rounded, n.Rounded())
+		} else {
+			wide, rounded = append(wide, nil), append(rounded, nil)
+		}
+	}
+	if err := add("expected/arguments_float64.pth", value.NewList(wide...)); err != nil {
+		return err
+	}
+	return add("expected/arguments.pth", value.NewList(rounded...))
 }
 
 // unrounded is a floating result in the dtype it was computed in.
@@ -222,11 +259,14 @@ func readme(c *replay.Call, r Report, why string) string {
 		fmt.Fprintf(&b, "Errors of %s, the last two dimensions:\n\n![errors of %s](%s)\n\n", p.Target, p.Target,
 			pictureName(p.Target))
 	}
-	b.WriteString("## Repeat it\n\n```\npython repeat.py --device cpu\n")
+	fmt.Fprintf(&b, "## Repeat it\n\n```\npython repeat.py --device cpu%s\n", bringing(c.Op, r.Imports))
 	if why == "" {
 		b.WriteString("cc -std=gnu11 -O1 -rdynamic -o repeat repeat.c -ldl -lm && ./repeat ./libdiopi_impl.so\n")
 	}
 	fmt.Fprintf(&b, "%s\n```\n\n", r.Again)
+	if unnamed(c.Op) && len(r.Imports) == 0 {
+		fmt.Fprintf(&b, "MODULE is the Python module that brings %s; it must be on PYTHONPATH or here.\n\n", c.Op)
+	}
 	if why != "" {
 		fmt.Fprintf(&b, "There is no C program: %s.\n\n", why)
 	}
@@ -237,7 +277,15 @@ func readme(c *replay.Call, r Report, why string) string {
 | call/*.pth | what was recorded, in the form of op_tools |
 | expected/*_float64.pth | results and gradients of the reference, not rounded, as a list of tensors |
 | expected/output.pth, gradients.pth | the same, rounded once to the dtype of each |
-| repeat.py | the call in PyTorch 1.13 or newer, on any device |
+`)
+	if len(c.Changed()) > 0 {
+		b.WriteString("| expected/arguments*.pth | the tensors among the arguments after the call, None for one that it does " +
+			"not change |\n")
+	}
+	for _, o := range r.Operators {
+		fmt.Fprintf(&b, "| %s | says what operators compute, for optool's --ops |\n", o.Name)
+	}
+	b.WriteString(`| repeat.py | the call in PyTorch 1.13 or newer, on any device |
 `)
 	if why == "" {
 		b.WriteString("| repeat.c, diopi_runtime.h, diopi.h, data/ | the C calls of DIOPI that it is, and their tensors " +
@@ -248,6 +296,22 @@ func readme(c *replay.Call, r Report, why string) string {
 		fmt.Fprintf(&b, "- %s\n", line)
 	}
 	return b.String()
+}
+
+// unnamed reports whether the name of an operator does not say which Python module brings it.
+func unnamed(op string) bool {
+	return strings.HasPrefix(op, "__main__.") || strings.HasPrefix(op, "torch.ops.") && !strings.HasPrefix(op, "torch.ops.aten.")
+}
+
+// bringing are the flags of repeat.py for the modules that bring an operator.
+func bringing(op string, modules []string) (flags string) {
+	if unnamed(op) && len(modules) == 0 {
+		modules = []string{"MODULE"}
+	}
+	for _, m := range modules {
+		flags += " --import " + m
+	}
+	return flags
 }
 
 func pictureName(target string) string {

@@ -153,6 +153,38 @@ func TestWrite(t *testing.T) {
 	})
 }
 
+// TestChangedArguments: what a call writes into its arguments is expected, and files of operators are packed.
+func TestChangedArguments(t *testing.T) {
+	tol, err := compare.NewTolerances(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := tensor.New(tensor.Float32, []int{2}, []float64{1, 2}).Rounded()
+	in := &capture.Record{Name: "torch.Tensor.mul_", Args: []value.Value{x, 3.0}, Kwargs: &value.Dict{}}
+	c := replay.Of(capture.Made(map[capture.Kind]*capture.Record{capture.Input: in}),
+		replay.Options{Registry: ops.Default(), Tolerances: tol})
+	r := report()
+	r.Imports = []string{"kernels"}
+	r.Operators = []bundle.Operators{{Name: "my.star", Text: []byte("# mine")}}
+	dir := t.TempDir()
+	if !unpack(t, written(t, c, r), dir)["my.star"] {
+		t.Error("my.star is missing")
+	}
+	f, err := pthformat.Open(filepath.Join(dir, "expected/arguments.pth"), pthformat.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	items := f.Root.(*value.Sequence).Items
+	if len(items) != 1 || tensor.At[float64](items[0].(*tensor.Tensor), 1) != 6 {
+		t.Errorf("arguments after the call: %v", items)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "README.md"))
+	if err != nil || !strings.Contains(string(text), "repeat.py --device cpu --import kernels\n") {
+		t.Errorf("README.md: %v\n%s", err, text)
+	}
+}
+
 // TestProgramWithoutBackward: where the library lacks the backward function, the program compares what its forward
 // function computed.
 func TestProgramWithoutBackward(t *testing.T) {

@@ -1,8 +1,8 @@
 """Repeat the recorded call with PyTorch and compare with the expected results.
 
-    python repeat.py [--device cpu] [--atol A] [--rtol R] [--trust]
+    python repeat.py [--device cpu] [--import MODULE] [--atol A] [--rtol R] [--trust]
 
-Needs torch 1.13 or newer. Nothing in the files is executed (weights_only) unless --trust
+Needs torch 1.13 or newer. --import names a module that brings the operator. Nothing in the files is executed (weights_only) unless --trust
 is given, which torch 1.13 needs for floats and devices among the arguments. Exit code 0:
 all within tolerance, 1: not, 3: the call cannot be run here.
 """
@@ -65,14 +65,25 @@ def to_device(value, device, fresh, seen):
     return value
 
 
-def find(name):
-    """torch.nn.functional.linear, torch.Tensor.add_, and what other packages bring."""
-    module, rest = importlib.import_module(name.split(".")[0]), name.split(".")[1:]
-    for part in rest:
-        if not hasattr(module, part):
-            importlib.import_module(module.__name__ + "." + part)
-        module = getattr(module, part)
-    return module
+def find(name, modules):
+    """torch.nn.functional.linear, torch.Tensor.add_, and what other packages bring.
+
+    The program that was recorded is "__main__": its functions are looked for in the modules.
+    """
+    root, *rest = name.split(".")
+    roots = modules if root == "__main__" else [root]
+    for root in roots:
+        try:
+            found = importlib.import_module(root)
+            for part in rest:
+                if not hasattr(found, part):
+                    importlib.import_module(found.__name__ + "." + part)
+                found = getattr(found, part)
+            return found
+        except (ImportError, AttributeError) as e:
+            why = f" ({e})"
+    raise LookupError(f"there is no {name} here{why if roots else ''}; name the module that brings it: "
+                      "--import MODULE")
 
 
 def compare(what, got, want, args):
@@ -109,10 +120,15 @@ def main():
     p.add_argument("--device", default="cpu", help="cpu, cuda, npu, ...; packages that bring one are imported by name")
     p.add_argument("--atol", type=float)
     p.add_argument("--rtol", type=float)
+    p.add_argument("--import", dest="modules", metavar="MODULE", action="append", default=[],
+                   help="a module that brings the operator, on PYTHONPATH or in this directory; may be repeated")
     p.add_argument("--trust", action="store_true", help="load the files without weights_only")
     args = p.parse_args()
     global TRUSTED
     TRUSTED = args.trust
+    sys.path.append(os.getcwd())
+    for module in args.modules:
+        importlib.import_module(module)
     vendor = {"npu": "torch_npu", "mlu": "torch_mlu", "musa": "torch_musa"}.get(args.device.split(":")[0])
     if vendor:
         importlib.import_module(vendor)
@@ -125,14 +141,20 @@ def main():
     if recorded is not None:
         for i, (r, e) in enumerate(zip(tensors(recorded["args"]), expected)):
             compare(f"recorded output[{i}]", r, e, args)
+    after, recorded = tensors(load("expected", "arguments_float64.pth")), load("call", "after.pth")
+    if recorded is not None:
+        for i, (r, e) in enumerate(zip(tensors((recorded["args"], recorded["kwargs"])), after)):
+            compare(f"recorded argument {i} after the call", r, e, args)
     name = call["name"]
     in_place = name.endswith("_") and not name.endswith("__") or call["kwargs"].get("inplace") is True
+    wanted, up = load("expected", "gradients_float64.pth"), load("call", "grad_outputs.pth")
     seen = {}
     try:
-        function = find(name)
-        output = function(*to_device(call["args"], args.device, in_place, seen),
-                          **to_device(call["kwargs"], args.device, in_place, seen))
-    except (ImportError, AttributeError, RuntimeError, TypeError) as e:
+        function = find(name, args.modules)
+        given = to_device((call["args"], call["kwargs"]), args.device, in_place, seen)
+        with torch.set_grad_enabled(not after or wanted is not None):
+            output = function(*given[0], **given[1])
+    except (AttributeError, LookupError, RuntimeError, TypeError) as e:
         print(f"it cannot be run here: {e}", file=sys.stderr)
         return 3
     outputs = tensors(output)
@@ -142,7 +164,8 @@ def main():
     for i, (g, e) in enumerate(zip(outputs, expected)):
         ok = compare(f"output[{i}]", g, e, args) and ok
 
-    wanted, up = load("expected", "gradients_float64.pth"), load("call", "grad_outputs.pth")
+    for i, (g, e) in enumerate(zip(tensors(given), after)):
+        ok = compare(f"argument {i} after the call", g, e, args) and ok
     if wanted is not None and up is not None:
         leaves = [seen[id(t)] for t in tensors((call["args"], call["kwargs"]))
                   if t is not None and t.requires_grad and id(t) in seen]
