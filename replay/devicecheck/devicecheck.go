@@ -94,8 +94,15 @@ func statusError(s replay.DeviceStatus) error {
 	if s.Verdict == verdict.Unsupported || s.Verdict == verdict.Skipped {
 		return fmt.Errorf("%s: %w", s.Reason, opcheck.ErrUnsupported)
 	}
-	if strings.HasPrefix(s.Reason, "TypeError: ") && strings.Contains(s.Reason, "argument") {
+	if lacksArgument(s.Reason) {
 		return fmt.Errorf("%s: %s (%w)", s.Verdict, s.Reason, opcheck.ErrNoForm)
 	}
 	return fmt.Errorf("%s: %s", s.Verdict, s.Reason)
+}
+
+// lacksArgument reports whether an error says that the function does not take an argument: Python's words, and those of
+// a schema of torch.library.
+func lacksArgument(reason string) bool {
+	return strings.HasPrefix(reason, "TypeError: ") && strings.Contains(reason, "argument") ||
+		strings.HasPrefix(reason, "RuntimeError: ") && strings.Contains(strings.ToLower(reason), "unknown keyword argument")
 }
