@@ -5,8 +5,10 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"github.com/optool/optool/pthformat"
+	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
 )
 
@@ -49,7 +51,11 @@ func (c *Call) Record(k Kind) *Record {
 	case Input:
 		r.Kwargs = c.Kwargs
 	case After:
-		r.Kwargs = c.AfterKwargs
+		r.Args, r.Kwargs = c.seen(r.Args), &value.Dict{Class: c.AfterKwargs.Class}
+		for _, it := range c.AfterKwargs.Items {
+			v := c.seen([]value.Value{it.Value})[0]
+			r.Kwargs.Items = append(r.Kwargs.Items, value.Item{Key: it.Key, Value: v})
+		}
 	}
 	if r.Identifier = r.Name + "/" + k.String(); c.ByOpTools {
 		above := path.Dir(c.Identifier)
@@ -59,6 +65,24 @@ func (c *Call) Record(k Kind) *Record {
 		r.Identifier = above + "/" + k.String()
 	}
 	return r
+}
+
+// seen are values after the call with None for those at which the recorder did not look.
+func (c *Call) seen(after []value.Value) []value.Value {
+	out := slices.Clone(after)
+	for i, v := range after {
+		switch v := v.(type) {
+		case *tensor.Tensor:
+			if c.Unseen[v] {
+				out[i] = nil
+			}
+		case *value.Sequence:
+			s := *v
+			s.Items = c.seen(v.Items)
+			out[i] = &s
+		}
+	}
+	return out
 }
 
 // Write writes the files that were read to a directory, as op_tools does.

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/tensor"
@@ -36,6 +37,9 @@ func (c *Call) Pair(r *Result) (got, want *tensor.Tensor, ok bool) {
 // they have no size, or cannot be read or held.
 func (c *Call) Profile(r *Result) (p *compare.Profile) {
 	got, want, ok := c.Pair(r)
+	if r.Phase == Input {
+		_, got, want, ok = c.ArgumentPair(r.Target)
+	}
 	if !ok || !got.DType.IsFloat() {
 		return nil
 	}
@@ -46,4 +50,32 @@ func (c *Call) Profile(r *Result) (p *compare.Profile) {
 		return nil
 	}
 	return p
+}
+
+// ArgumentPair is Pair of an argument after the call, by its target: "input[3]", "input.out". was is the argument as it
+// was recorded before.
+func (c *Call) ArgumentPair(target string) (was, got, want *tensor.Tensor, ok bool) {
+	if c.fwd == nil || !c.Record.HasAfter {
+		return nil, nil, nil, false
+	}
+	before, after := flatten(c.Record.Args), flatten(c.Record.After)
+	name := func(i int) string { return fmt.Sprintf("input[%d]", i) }
+	if key, named := strings.CutPrefix(target, keyword("").label); named {
+		x, _ := c.Record.Kwargs.Get(key)
+		y, _ := c.Record.AfterKwargs.Get(key)
+		before, after, name = []value.Value{x}, []value.Value{y}, func(int) string { return target }
+	}
+	for i := range min(len(before), len(after)) {
+		if name(i) != target {
+			continue
+		}
+		was, ok1 := before[i].(*tensor.Tensor)
+		got, ok2 := after[i].(*tensor.Tensor)
+		want = c.Changed()[was]
+		if want == nil {
+			want = was
+		}
+		return was, got, want, ok1 && ok2
+	}
+	return nil, nil, nil, false
 }

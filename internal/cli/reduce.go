@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/reduce"
 	"github.com/optool/optool/reports"
 )
@@ -142,8 +144,12 @@ func (o *reduceOptions) writable() error {
 // print says what became of the call.
 func (o *reduceOptions) print(w io.Writer, st reports.Style, e *capture.Entry, r *reduce.Reduction) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s: %s in the %s pass\n", st.Bold(r.Call.Op), reports.OneLine(e.Rel),
-		st.Paint(r.Verdict, string(r.Verdict)), r.Phase)
+	where := fmt.Sprintf("the %s pass", r.Phase)
+	if r.Phase == replay.Input {
+		where = "an argument after the call"
+	}
+	fmt.Fprintf(&b, "%s %s: %s in %s\n", st.Bold(r.Call.Op), reports.OneLine(e.Rel),
+		st.Paint(r.Verdict, string(r.Verdict)), where)
 	for _, s := range r.Was {
 		fmt.Fprintf(&b, "  recorded  %s\n", s)
 	}
@@ -151,6 +157,10 @@ func (o *reduceOptions) print(w io.Writer, st reports.Style, e *capture.Entry, r
 		fmt.Fprintf(&b, "  smallest  %s\n", s)
 	}
 	fmt.Fprintf(&b, "it fails: %s\n", st.Wrap(reports.OneLine(r.Failure), 2))
+	if r.Verdict == verdict.Timeout {
+		fmt.Fprintf(&b, "each call had %v, a sixth of --timeout: a longer one tells a slow call from one that hangs\n",
+			perCall(o.total))
+	}
 	for _, s := range r.Depends {
 		only := "only if "
 		if o.none() {

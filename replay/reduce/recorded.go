@@ -21,6 +21,16 @@ func (k *cutting) spans() []span {
 	return spans
 }
 
+// inside reports whether the cutting keeps within a tensor.
+func (k *cutting) inside(t *tensor.Tensor) bool {
+	for d, s := range k.spans() {
+		if s.from+s.n > t.Shape[d] {
+			return false
+		}
+	}
+	return true
+}
+
 // of cuts a tensor.
 func (k *cutting) of(t *tensor.Tensor) *tensor.Tensor { return taken(t, k.spans()) }
 
@@ -65,16 +75,36 @@ func (m *maker) cutsOfGradients(c candidate, vs []value.Value) []*cutting {
 		}
 		a := left[j]
 		left = slices.Delete(slices.Clone(left), j, j+1)
-		axes, shape := make([]int, a.Dim()), slices.Clone(a.Shape)
-		for d := range axes {
-			axes[d] = -1
-			if k, has := m.axisOf(place{a, d}); has {
-				axes[d], shape[d] = k, c.spans[k].n
-			}
-		}
-		cuts[i] = m.cutting(c, t, axes, shape)
+		cuts[i] = m.cutsOfArgument(c, a)
 	}
 	return cuts
+}
+
+// cutsOfArgument says how an argument, or what has its shape, is cut.
+func (m *maker) cutsOfArgument(c candidate, a *tensor.Tensor) *cutting {
+	axes, shape := make([]int, a.Dim()), slices.Clone(a.Shape)
+	for d := range axes {
+		axes[d] = -1
+		if k, has := m.axisOf(place{a, d}); has {
+			axes[d], shape[d] = k, c.spans[k].n
+		}
+	}
+	return m.cutting(c, a, axes, shape)
+}
+
+// mapped is v with f of each tensor in lists and tuples.
+func mapped(v value.Value, f func(*tensor.Tensor) *tensor.Tensor) value.Value {
+	switch v := v.(type) {
+	case *tensor.Tensor:
+		return f(v)
+	case *value.Sequence:
+		out := &value.Sequence{Kind: v.Kind, Class: v.Class, Items: make([]value.Value, len(v.Items))}
+		for i, it := range v.Items {
+			out.Items[i] = mapped(it, f)
+		}
+		return out
+	}
+	return v
 }
 
 // cutting says how a tensor, of which each dimension follows an axis or none, is cut to a

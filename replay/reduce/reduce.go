@@ -123,10 +123,10 @@ func (r *reducer) start() error {
 	if r.target == "" {
 		return ErrSound
 	}
-	r.opt.ForwardOnly = r.opt.ForwardOnly || r.phase == replay.Forward
+	r.opt.ForwardOnly = r.opt.ForwardOnly || r.phase != replay.Backward
 	if r.recorded() {
-		if _, _, ok := r.full.Pair(&replay.Result{Phase: r.phase, Target: r.target}); !ok {
-			return fmt.Errorf("%s of the %s pass is no tensor that can be cut", r.target, r.phase)
+		if _, _, ok := r.pair(r.full); !ok {
+			return fmt.Errorf("%s of the %s pass cannot be cut: it was not recorded as a tensor", r.target, r.phase)
 		}
 	}
 	if r.recorded() && r.rec.IsPair() && r.phase == replay.Backward {
@@ -254,6 +254,9 @@ func (r *reducer) made(m *maker, c candidate) (*capture.Call, error) {
 			return nil, nil
 		}
 	}
+	if r.recorded() && r.phase == replay.Input {
+		records[capture.After] = r.after(m, c)
+	}
 	if r.phase == replay.Backward {
 		grads, ok := c.cutAll(r.rec.GradOutputs, m.cutsOf(c, r.rec.GradOutputs, shapesOf(outs)))
 		if !ok {
@@ -270,6 +273,46 @@ func (r *reducer) made(m *maker, c candidate) (*capture.Call, error) {
 	return capture.Made(records), nil
 }
 
+// after is the record of a candidate's arguments after the call: each cut as the argument before it.
+func (r *reducer) after(m *maker, c candidate) *capture.Record {
+	rec := *r.rec.Record(capture.After)
+	of := map[*tensor.Tensor]*tensor.Tensor{} // before the call, by that after it
+	pair := func(before, after []value.Value) {
+		xs, ys := leaves(before), leaves(after)
+		for i := range min(len(xs), len(ys)) {
+			x, ok1 := xs[i].(*tensor.Tensor)
+			y, ok2 := ys[i].(*tensor.Tensor)
+			if ok1 && ok2 && slices.Equal(x.Shape, y.Shape) {
+				of[y] = x
+			}
+		}
+	}
+	pair(r.rec.Args, rec.Args)
+	for _, it := range r.rec.Kwargs.Items {
+		if v, has := rec.Kwargs.Get(value.Str(it.Key)); has {
+			pair([]value.Value{it.Value}, []value.Value{v})
+		}
+	}
+	cut := func(v value.Value) value.Value {
+		return mapped(v, func(t *tensor.Tensor) *tensor.Tensor {
+			if of[t] == nil {
+				return t
+			}
+			return c.copyOf(m.cutsOfArgument(c, of[t]).of(t), t)
+		})
+	}
+	args := make([]value.Value, len(rec.Args))
+	for i, v := range rec.Args {
+		args[i] = cut(v)
+	}
+	kwargs := &value.Dict{Class: rec.Kwargs.Class}
+	for _, it := range rec.Kwargs.Items {
+		kwargs.Items = append(kwargs.Items, value.Item{Key: it.Key, Value: cut(it.Value)})
+	}
+	rec.Args, rec.Kwargs = args, kwargs
+	return &rec
+}
+
 func shapesOf(ts []*tensor.Tensor) [][]int {
 	shapes := make([][]int, len(ts))
 	for i, t := range ts {
@@ -281,11 +324,15 @@ func shapesOf(ts []*tensor.Tensor) [][]int {
 // follows reports whether the reference of a candidate is what the reference of the
 // recorded call has where what was recorded was cut.
 func (r *reducer) follows(call *replay.Call, c candidate) bool {
-	about := &replay.Result{Phase: r.phase, Target: r.target}
-	_, whole, ok1 := r.full.Pair(about)
-	_, part, ok2 := call.Pair(about)
+	_, whole, ok1 := r.pair(r.full)
+	_, part, ok2 := r.pair(call)
 	if !ok1 || !ok2 {
 		return false
+	}
+	if r.phase == replay.Input {
+		was, _, _, _ := r.full.ArgumentPair(r.target)
+		k := r.cutsOfArgument(c, was)
+		return slices.Equal(k.shape, part.Shape) && k.inside(whole) && alike(k.of(whole), part)
 	}
 	values := r.full.Values()
 	reference, cuts := values.Output, r.cutsOf(c, r.rec.Output, shapesOf(call.Outs()))
@@ -296,12 +343,16 @@ func (r *reducer) follows(call *replay.Call, c candidate) bool {
 	if at < 0 || at >= len(cuts) || cuts[at] == nil || !slices.Equal(cuts[at].shape, part.Shape) {
 		return false
 	}
-	for d, s := range cuts[at].spans() {
-		if s.from+s.n > whole.Shape[d] {
-			return false
-		}
+	return cuts[at].inside(whole) && alike(cuts[at].of(whole), part)
+}
+
+// pair is what was recorded of the value that fails and what it should be.
+func (r *reducer) pair(call *replay.Call) (got, want *tensor.Tensor, ok bool) {
+	if r.phase == replay.Input {
+		_, got, want, ok = call.ArgumentPair(r.target)
+		return got, want, ok
 	}
-	return alike(cuts[at].of(whole), part)
+	return call.Pair(&replay.Result{Phase: r.phase, Target: r.target})
 }
 
 // alike reports whether two references give the same results, apart from the rounding of

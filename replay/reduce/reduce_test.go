@@ -158,6 +158,47 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
+// TestRecordedArgument plants a wrong element in what a call wrote into its argument.
+func TestRecordedArgument(t *testing.T) {
+	tol, err := compare.NewTolerances(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt := replay.Options{Registry: ops.Default(), Tolerances: tol}
+	x, y := random(1, 6, 7), random(2, 7)
+	v, w := make([]float64, 42), make([]float64, 7)
+	tensor.Load(x, 0, v)
+	tensor.Load(y, 0, w)
+	for i := range v {
+		v[i] += w[i%7]
+	}
+	out := tensor.New(tensor.Float32, x.Shape, slices.Clone(v)).Rounded()
+	v[40] += 3
+	rec := func(name string, vs ...value.Value) *capture.Record {
+		return &capture.Record{Name: "torch.Tensor.add_", Args: vs, Kwargs: &value.Dict{}, Identifier: "1/x/" + name}
+	}
+	call := capture.Made(map[capture.Kind]*capture.Record{capture.Input: rec("input", x, y),
+		capture.Output: rec("output", out),
+		capture.After:  rec("after", tensor.New(tensor.Float32, x.Shape, v).Rounded(), nil)})
+	full := replay.Of(call, opt)
+	for _, res := range full.Compare().Results {
+		if p := full.Profile(&res); res.Verdict == verdict.Fail && (p == nil || p.Numel != 42) {
+			t.Errorf("%s has the profile %+v", res.Target, p)
+		}
+	}
+	r, err := Of(t.Context(), call, opt, time.Now().Add(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(r.Is, ", ")
+	if want := "self float32[1, 1], other float32[1]"; got != want || r.Phase != replay.Input {
+		t.Errorf("got %s in the %s pass, want %s", got, r.Phase, want)
+	}
+	if after := r.Call.Record(capture.After).Args; len(after) != 2 || after[1] != nil {
+		t.Errorf("after the call: %v, want None for what the recorder did not see", after)
+	}
+}
+
 func made(in *capture.Record, output value.Value) *capture.Call {
 	return capture.Made(map[capture.Kind]*capture.Record{capture.Input: in,
 		capture.Output: {Name: in.Name, Args: []value.Value{output}, Identifier: "1/x/output"}})
