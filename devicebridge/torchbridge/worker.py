@@ -56,9 +56,11 @@ class Worker:
         except ModuleNotFoundError as e:
             raise Refusal("this Python has no module %s; --python names another" % e.name)
         self.torch = torch
+        own = self.operators()
         plugins = [importlib.import_module(m) for m in options["import"]]
         self.device = torch.device(device)
         self.maps = options["map"]
+        self.warm(own)
         self.found = {}
         self.backend = getattr(torch, self.device.type, None)
         probe = torch.empty(1, device=self.device)  # an unusable device is told at once
@@ -70,6 +72,20 @@ class Worker:
             "plugins": {m.__name__: str(getattr(m, "__version__", "")) for m in plugins},
             "threads": torch.get_num_threads(), "events": self.has_events(),
         }
+
+    def operators(self):
+        """Names of the operators of torch.library.custom_op that are known by now."""
+        return set(getattr(sys.modules.get("torch._library.custom_ops"), "OPDEFS", ()))
+
+    def warm(self, own):
+        """Imports what the first call would: modules of mapped functions, and what operators beside own need."""
+        for path in self.maps.values():
+            try:
+                importlib.import_module(path.split(":")[0])
+            except Exception:  # the call tells it
+                pass
+        if self.operators() - own:
+            importlib.import_module("torch._dynamo")
 
     def device_name(self):
         try:
@@ -113,7 +129,8 @@ class Worker:
             try:
                 f = getattr(f, p)
             except (AttributeError, RuntimeError):
-                raise Refusal("this torch %s has no %s" % (self.torch.__version__, ".".join(parts[:i])))
+                hint = "" if parts[1:2] != ["ops"] else "; --torch-import names the module that brings it"
+                raise Refusal("this torch %s has no %s%s" % (self.torch.__version__, ".".join(parts[:i]), hint))
         if not callable(f):
             if not hasattr(f, "__get__"):
                 raise Refusal("%s is no function" % name)
