@@ -18,7 +18,7 @@ type Config struct {
 	// Map are functions by the names of operators, each as "module:function".
 	Map     map[string]string
 	Workers int           // processes, each of which runs one call at a time; 0 is 1
-	Timeout time.Duration // of one call; 0 is 1 minute, which a start may take at least
+	Timeout time.Duration // of one call; 0 is 1 minute; a start may take 3 minutes at least
 	Env     []string      // "KEY=value", added to the environment
 }
 

@@ -26,6 +26,7 @@ var program string
 const (
 	printsTooMuch = 1 << 20 // in a call: what prints so much fills a disk in a step
 	maxAnswer     = 64 << 20
+	startTimeout  = 3 * time.Minute // importing torch and its compiler takes 40 s on a busy machine
 	graceToEnd    = 2 * time.Second
 	graceToDrain  = 200 * time.Millisecond
 	memoryKept    = 64 << 20 // bytes of shared memory that are kept for the next call
@@ -90,7 +91,7 @@ func (c *Config) start(ctx context.Context, memory *os.File) (*process, error) {
 	}()
 	stop := context.AfterFunc(ctx, p.kill)
 	defer stop()
-	a, err := p.receive(max(c.Timeout, time.Minute))
+	a, err := p.receive(max(c.Timeout, startTimeout))
 	switch {
 	case ctx.Err() != nil:
 		p.close()
