@@ -452,7 +452,7 @@ func usual(s *opdef.Schema, shape ...int) example {
 			case p.Type.Base == "Tensor":
 				set(p.Name, g.Normal(dt, shape...))
 			case p.Required:
-				panic(fmt.Errorf("argument %q has no default: say cases=[dict(%s=..., ...)]", p.Name, p.Name))
+				panic(fmt.Errorf("argument %q has no default: give op() cases=[dict(%s=..., ...)]", p.Name, p.Name))
 			}
 		}
 		return kwargs

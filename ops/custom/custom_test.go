@@ -36,6 +36,23 @@ func TestChecks(t *testing.T) {
 	}
 }
 
+// TestNoCases: an argument that the checks cannot make is told in one sentence.
+func TestNoCases(t *testing.T) {
+	es, err := custom.Parse("x.star", []byte(`op("mylib.step(Tensor x, int step) -> Tensor", lambda x, step: x * step)`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg, err := opdef.NewRegistry(es)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := (&opcheck.Suite{Registry: reg, Seed: 1}).Entry(es[0])
+	if want := `no cases: argument "step" has no default: give op() cases=[dict(step=..., ...)]`; len(found) != 1 ||
+		found[0].Detail != want {
+		t.Errorf("found %v, want %s", found, want)
+	}
+}
+
 // TestEveryFunction: testdata, or a file of operators that are checked too, uses each function that Functions lists.
 func TestEveryFunction(t *testing.T) {
 	var files []string

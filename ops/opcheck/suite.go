@@ -188,7 +188,7 @@ func (s *Suite) Entry(e *opdef.Entry) []Finding {
 		cases = e.Cases(rand.New(rand.NewPCG(s.Seed, id)))
 		return nil
 	}); err != nil {
-		entryLevel("generating cases: %v", err)
+		entryLevel("no cases: %v", sentence(err))
 		return found
 	}
 	asked := false
@@ -310,6 +310,19 @@ func guard(f func() error) (err error) {
 		}
 	}()
 	return f()
+}
+
+// sentence is the error that was panicked with, where the case says so itself, else err.
+func sentence(err error) error {
+	var p *panicError
+	if !errors.As(err, &p) {
+		return err
+	}
+	said, ok := p.value.(error)
+	if _, bug := p.value.(runtime.Error); !ok || bug {
+		return err
+	}
+	return said
 }
 
 // panicSite is the function, file and line that panicked: the first frame
