@@ -12,6 +12,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/causes"
 
@@ -138,6 +139,7 @@ func inFull(call *replay.Call, r *replay.Result, rec *reports.Result,
 			x.Causes = append(x.Causes, c)
 		}
 	}
+	x.Unexplained = r.Verdict == verdict.Fail && r.Compared != nil && r.Device == "" && r.Layout == ""
 	return x
 }
 

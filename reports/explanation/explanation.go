@@ -19,8 +19,10 @@ type Explanation struct {
 	Rule    string           // what decided
 	Profile *compare.Profile // nil where errors have no size: integers, values that are no tensors
 	Causes  []reports.Cause
-	Limit   func(index []int) (compare.Limit, error) // of an element; nil where there is none
-	Again   string                                   // the command that prints it again
+	// Unexplained says that the value is wrong and that causes were looked for.
+	Unexplained bool
+	Limit       func(index []int) (compare.Limit, error) // of an element; nil where there is none
+	Again       string                                   // the command that prints it again
 }
 
 // Write prints it.
@@ -46,6 +48,9 @@ func (e *Explanation) Write(w io.Writer, st reports.Style) error {
 	for i := range e.Causes {
 		label := e.Causes[i].Label() + ":"
 		fmt.Fprintf(&b, "%s %s\n", st.Bold(label), st.Hang(label+" ", reports.OneLine(e.Causes[i].String()), 2))
+	}
+	if e.Unexplained && len(e.Causes) == 0 {
+		fmt.Fprintf(&b, "%s none of the mistakes that optool tried reproduces it\n", st.Bold("cause:"))
 	}
 	if e.Profile != nil && e.Profile.Numel > 0 {
 		b.WriteString("\n")
