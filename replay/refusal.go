@@ -47,7 +47,7 @@ func (r *comparison) addRefusal(err error) {
 		case r.raised() != "": // so does the reference
 			r.addCall(verdict.Skipped, r.raised())
 		case errors.As(err, &unbound) && !r.torchRefuses():
-			r.addCall(verdict.Unsupported, "no known form of "+r.Op+" takes these arguments: "+err.Error()+
+			r.addCall(verdict.Unsupported, "no known form of the operator takes these arguments: "+err.Error()+
 				"; nearest: "+unbound.Nearest)
 		case refused.Limit:
 			r.addCall(verdict.Unsupported, err.Error())
