@@ -1009,9 +1009,11 @@ class record:
             text += "; not torch's own, and recorded as one call each: %s" % ", ".join(first[:4])
             if len(first) > 4:
                 text += " and %d more" % (len(first) - 4)
-        never = ", ".join(name for name, called in sorted(self.wrapped_calls.items()) if not called)
+        never = [name for name, called in sorted(self.wrapped_calls.items()) if not called]
         if never:
-            text += "; nothing called wrap=%r by this name (a function that was imported before is not seen)" % never
+            text += "; nothing called wrap=%r by this name (a function that was imported before is not seen" % ", ".join(never)
+            bare = ["wrap=%r" % name.rpartition(".")[2] for name in never if "." in name]
+            text += ": try %s)" % ", ".join(bare) if bare else ")"
         return text
 
     def _why_nothing(self):

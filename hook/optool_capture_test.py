@@ -530,6 +530,7 @@ class Recording(unittest.TestCase):
                 dedent("  a")
                 textwrap.indent("a", " ")
         self.assertIn("nothing called wrap='textwrap.dedent'", said.getvalue())
+        self.assertIn("try wrap='dedent')", said.getvalue())
         self.assertNotIn("textwrap.indent", said.getvalue())
 
     def test_patterns_hold_for_functions_that_no_mode_sees(self):
