@@ -14,6 +14,7 @@ import (
 
 	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/internal/lazyregexp"
+	"github.com/optool/optool/internal/run/folder"
 	"github.com/optool/optool/pthformat"
 )
 
@@ -102,16 +103,17 @@ func Scan(ctx context.Context, paths []string, opt Options) iter.Seq2[*Entry, er
 	}
 }
 
-// counted has each entry say the how many-th call of its operator it is in its process.
+// counted has each entry say the how many-th call of its operator it is in its process. Processes of two folders may
+// have one number.
 func counted(yield func(*Entry, error) bool) func(*Entry, error) bool {
 	type operator struct {
-		op               string
+		folder, op       string
 		pid, rank, sides int
 	}
 	seen := map[operator]int{}
 	return func(e *Entry, err error) bool {
 		if e != nil {
-			k := operator{e.Op, e.PID, e.Rank, int(e.sides)}
+			k := operator{folder.Of(e.Rel, e.Op, e.PID, e.Rank).Folder, e.Op, e.PID, e.Rank, int(e.sides)}
 			seen[k]++
 			e.Occurrence = seen[k]
 		}

@@ -2,14 +2,19 @@ package reports
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
+	"path"
 	"slices"
 
 	"github.com/optool/optool/compare/alignment"
+	"github.com/optool/optool/internal/run/folder"
 )
 
 // Partners are the old results that the current ones belong to: of the same capture or, failing
 // that, of the same call. Calls of two recordings belong together by their numbers. Where a call
-// more has shifted the numbers, they belong together by their sequence.
+// more has shifted the numbers, they belong together by their sequence. Calls of different folders
+// never belong together: see sameFolders.
 func Partners(old, cur []*Result) map[*Result]*Result {
 	p := partners{of: map[*Result]*Result{}, taken: map[*Result]bool{}}
 	type capture struct{ capture, op string }
@@ -26,8 +31,11 @@ func Partners(old, cur []*Result) map[*Result]*Result {
 	for k, values := range now {
 		p.join(before[k], values)
 	}
-	processes := p.unpaired(old)
+	processes, renamed := p.unpaired(old), sameFolders(old, cur)
 	for process, b := range p.unpaired(cur) {
+		if name, ok := renamed[process.folder]; ok {
+			process.folder = name
+		}
 		a := processes[process]
 		for _, at := range samePlaces(a, b) {
 			p.join(a[at[0]].values, b[at[1]].values)
@@ -62,13 +70,98 @@ func (p *partners) join(old, cur []*Result) {
 // A numberedCall is the results of a call that has a number in its process.
 type numberedCall struct {
 	id     int
+	place  folder.Place
 	values []*Result
 }
 
 func (c *numberedCall) first() *Result { return c.values[0] }
 
-// A process is the n-th of a rank, of those without a rank where rank is -1.
-type process struct{ rank, n int }
+// compareProcess orders the calls of a folder by rank, and those of a rank by when their processes began.
+func (c *numberedCall) compareProcess(d *numberedCall) int {
+	x, y := c.first(), d.first()
+	return cmp.Or(cmp.Compare(c.place.Folder, d.place.Folder), compareKnown(x.Rank, y.Rank),
+		cmp.Compare(c.place.Start, d.place.Start), compareKnown(x.PID, y.PID))
+}
+
+// A process is the n-th of a rank in a folder, of those without a rank where rank is -1.
+type process struct {
+	folder  string
+	rank, n int
+}
+
+// sameFolders are the folders of the old run by those of the current one that they belong to, where the names differ:
+// a run of several PATHs has their names in front. If the two runs have no folder in common, those are the same that
+// end alike. Else each belongs to the one of its name, or to none.
+func sameFolders(old, cur []*Result) map[string]string {
+	names := func(results []*Result) map[string]bool {
+		folders := map[string]bool{}
+		for _, r := range results {
+			folders[r.place().Folder] = true
+		}
+		return folders
+	}
+	ends := func(folders map[string]bool) map[string]string {
+		byEnd := map[string]string{}
+		for f := range folders {
+			end := path.Base(f)
+			if _, two := byEnd[end]; two || f == "" {
+				f = ""
+			}
+			byEnd[end] = f
+		}
+		return byEnd
+	}
+	before, now := names(old), names(cur)
+	for f := range now {
+		if before[f] {
+			return nil
+		}
+	}
+	same, endsBefore := map[string]string{}, ends(before)
+	for end, f := range ends(now) {
+		if was := endsBefore[end]; was != "" && f != "" {
+			same[f] = was
+		}
+	}
+	return same
+}
+
+// place is where the process of a call left it.
+func (r *Result) place() folder.Place { return folder.Of(r.Capture, r.Op, known(r.PID), known(r.Rank)) }
+
+// OnlyFolders says which folders only one of two runs has calls of. The runs have these names.
+func OnlyFolders(old, cur []*Result, oldName, curName string) (lines []string) {
+	renamed := sameFolders(old, cur)
+	count := func(results []*Result, name func(string) string) map[string]map[string]bool {
+		captures := map[string]map[string]bool{}
+		for _, r := range results {
+			f := name(r.place().Folder)
+			if captures[f] == nil {
+				captures[f] = map[string]bool{}
+			}
+			captures[f][r.Capture] = true
+		}
+		return captures
+	}
+	before := count(old, func(f string) string { return f })
+	now := count(cur, func(f string) string {
+		if was, ok := renamed[f]; ok {
+			return was
+		}
+		return f
+	})
+	only := func(a, b map[string]map[string]bool, name string) {
+		for _, f := range slices.Sorted(maps.Keys(a)) {
+			if b[f] == nil {
+				lines = append(lines, fmt.Sprintf("only %s has the folder %s (%s)", name, cmp.Or(f, "."),
+					Count(len(a[f]), "call")))
+			}
+		}
+	}
+	only(before, now, oldName)
+	only(now, before, curName)
+	return lines
+}
 
 // unpaired are the calls of each process of which no result has a partner, in order. Calls without a number belong to
 // no sequence.
@@ -89,22 +182,22 @@ func (p *partners) unpaired(results []*Result) map[process][]*numberedCall {
 		}
 		k := capture{r.Capture, *r.ForwardID}
 		if calls[k] == nil {
-			calls[k] = &numberedCall{id: *r.ForwardID}
+			calls[k] = &numberedCall{id: *r.ForwardID, place: r.place()}
 			all = append(all, calls[k])
 		}
 		calls[k].values = append(calls[k].values, r)
 	}
 	slices.SortStableFunc(all, func(a, b *numberedCall) int {
-		return cmp.Or(compareProcess(a.first(), b.first()), compareKnown(a.first().Order, b.first().Order),
+		return cmp.Or(a.compareProcess(b), compareKnown(a.first().Order, b.first().Order),
 			cmp.Compare(a.id, b.id))
 	})
 	processes := map[process][]*numberedCall{}
-	at := process{rank: -1}
+	var at process
 	for i, c := range all {
 		switch rank := known(c.first().Rank); {
-		case i == 0 || rank != at.rank:
-			at = process{rank: rank}
-		case compareProcess(all[i-1].first(), c.first()) != 0:
+		case i == 0 || rank != at.rank || c.place.Folder != at.folder:
+			at = process{folder: c.place.Folder, rank: rank}
+		case all[i-1].compareProcess(c) != 0:
 			at.n++
 		}
 		processes[at] = append(processes[at], c)

@@ -99,6 +99,9 @@ func (c *ResultChange) Now() string {
 // Result is the new result or, of what is gone, the old one.
 func (c *ResultChange) Result() *Result { return cmp.Or(c.New, c.Old) }
 
+// Folder is where the call is below the PATH of its run, without what is another name in every run; "" for PATH itself.
+func (c *ResultChange) Folder() string { return c.Result().place().Folder }
+
 // Verdicts are the verdicts of both runs, "" where there is none.
 func (c *ResultChange) Verdicts() (old, cur verdict.Verdict) {
 	if c.Old != nil {
