@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// call names the call of r in a way that runs of one program have in common: by the how many-th call of its operator
-// it is in its process or, where that is not known, by its capture.
+// call names the call of r in a way that runs of one program have in common: by its folder and by the how many-th call
+// of its operator it is in its process or, where that is not known, by its capture.
 func (r *Result) call() string {
 	if r.Occurrence == nil {
 		return r.Capture
@@ -17,11 +17,11 @@ func (r *Result) call() string {
 	if r.Rank != nil {
 		name = fmt.Sprintf("rank %d %s", *r.Rank, name)
 	}
-	return name
+	return strings.TrimSpace(r.place().Folder + " " + name)
 }
 
-// caseNames gives values and series names that the history of a CI system knows again: without process numbers, dates
-// and directories. What would have the name of another one gets a number.
+// caseNames gives values and series names that the history of a CI system knows again: without process numbers
+// and dates. What would have the name of another one gets a number.
 // Names are kept as hashes, since a run may have millions of them.
 type caseNames struct {
 	seed maphash.Seed

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/internal/run/folder"
 )
 
 type junitSettings struct {
@@ -140,7 +141,7 @@ func junitCases(w io.Writer, rec *Recording, all *junitSuite) (suites []*junitSu
 	names := newCaseNames()
 	for _, t := range rec.Timings {
 		if err := out.add(junitCase{Class: t.Op, Of: inDirectory(t.Capture),
-			Name: names.of(t.Op, t.Shapes, t.Phase, string(t.Series.Cache)),
+			Name: names.of(t.Op, folder.Of(t.Capture, t.Op, -1, -1).Folder, t.Shapes, t.Phase, string(t.Series.Cache)),
 			Time: fmt.Sprintf("%.9f", t.Series.Summary().Median.Seconds()), Out: t.Doubt()}); err != nil {
 			return nil, err
 		}

@@ -21,12 +21,13 @@ const KnownSetting = "--known"
 // A KnownList is a list of failures that are known: a run shows them, counts them apart and does not fail for them. A
 // line of its file is
 //
-//	OPERATOR VALUE [call=N] [rank=N] [capture=NAME] [verdict=V] [bound_ratio=X] [max_abs_diff=X] [wrong=P%]
-//	    [finite=no] [until=DATE] [issue=URL] [REASON]
+//	OPERATOR VALUE [call=N] [rank=N] [folder=NAME] [capture=NAME] [verdict=V] [bound_ratio=X] [max_abs_diff=X]
+//	    [wrong=P%] [finite=no] [until=DATE] [issue=URL] [REASON]
 //
-// A star in an operator or a value stands for any text, a value of a call that gave none is "call". Without call and
-// rank a line is about all calls; without numbers it does not matter how wrong a value is. Words with spaces are quoted
-// as in Go. What follows # at the beginning of a line is a comment.
+// A star in an operator, a value, a folder or a capture stands for any text, a value of a call that gave none is
+// "call". The folder is that of ResultChange.Folder, "." for PATH itself. Without call, rank and folder a line is about
+// all calls; without numbers it does not matter how wrong a value is. Words with spaces are quoted as in Go. What
+// follows # at the beginning of a line is a comment.
 type KnownList struct {
 	File  string       `json:"file"`
 	Lines []*KnownLine `json:"lines"`
@@ -46,12 +47,12 @@ type KnownLine struct {
 	Expired int    `json:"expired"` // values that fail after the date
 	Passing int    `json:"passing"`
 
-	op, value, capture string
-	call, rank         int // -1 for all
-	verdict            verdict.Verdict
-	was                extent
-	over               bool   // the date has passed
-	note               string // issue and reason
+	op, value, folder, capture string
+	call, rank                 int // -1 for all
+	verdict                    verdict.Verdict
+	was                        extent
+	over                       bool   // the date has passed
+	note                       string // issue and reason
 }
 
 // ParseKnown reads a list. An error begins with the name of the file and the line.
@@ -104,7 +105,7 @@ func (l *KnownLine) parse(today time.Time) (err error) {
 		switch key {
 		case "issue":
 			issue = word
-		case "call", "rank", "capture":
+		case "call", "rank", "folder", "capture":
 			about = append(about, key+"="+quoteWord(word))
 		}
 		rest = left
@@ -135,6 +136,8 @@ func (l *KnownLine) set(key, word string, today time.Time) (err error) {
 		l.call, err = count(1)
 	case "rank":
 		l.rank, err = count(0)
+	case "folder":
+		l.folder = word
 	case "capture":
 		l.capture = word
 	case "verdict":
@@ -159,8 +162,8 @@ func (l *KnownLine) set(key, word string, today time.Time) (err error) {
 			err = fmt.Errorf("want an address such as https://example.org/1")
 		}
 	default:
-		err = fmt.Errorf("unknown word: want call, rank, capture, verdict, bound_ratio, max_abs_diff, wrong, finite, " +
-			"until, issue, or a reason that does not begin like this")
+		err = fmt.Errorf("unknown word: want call, rank, folder, capture, verdict, bound_ratio, max_abs_diff, wrong, " +
+			"finite, until, issue, or a reason that does not begin like this")
 	}
 	return err
 }
@@ -200,8 +203,9 @@ func quoteWord(s string) string {
 // about yields the lines that are about r.
 func (k *KnownList) about(r *Result) (lines []*KnownLine) {
 	for _, l := range slices.Concat(k.byOp[r.Op], k.any) {
-		if glob(l.op, r.Op) && glob(l.value, knownValue(r)) && (l.capture == "" || l.capture == r.Capture) &&
-			(l.call < 0 || l.call == known(r.Occurrence)) && (l.rank < 0 || l.rank == known(r.Rank)) {
+		if glob(l.op, r.Op) && glob(l.value, knownValue(r)) && (l.capture == "" || glob(l.capture, r.Capture)) &&
+			(l.call < 0 || l.call == known(r.Occurrence)) && (l.rank < 0 || l.rank == known(r.Rank)) &&
+			(l.folder == "" || glob(l.folder, knownFolder(r))) {
 			lines = append(lines, l)
 		}
 	}
@@ -210,6 +214,9 @@ func (k *KnownList) about(r *Result) (lines []*KnownLine) {
 
 // knownValue is what a line calls the value of r.
 func knownValue(r *Result) string { return cmp.Or(r.Target, "call") }
+
+// knownFolder is what a line calls the folder of r.
+func knownFolder(r *Result) string { return cmp.Or(r.place().Folder, ".") }
 
 // glob reports whether s is of a pattern in which a star stands for any text.
 func glob(pattern, s string) bool {
@@ -269,8 +276,8 @@ func (k *KnownList) Mark(r *Result) {
 			return
 		}
 	}
-	if why != "" {
-		r.Reason += "; " + why
+	if why = "; " + why; why != "; " && !strings.HasSuffix(r.Reason, why) { // as the run itself may have said
+		r.Reason += why
 	}
 }
 
@@ -335,7 +342,7 @@ func (k *KnownList) join(m *KnownList) *KnownList {
 	return k
 }
 
-// WriteKnown writes a list of the failures of a run. Lines of the list that the run was given stay as they are, but for
+// WriteKnown writes a list of the failures of a run, with their folders if there are any. Lines of the list that the run was given stay as they are, but for
 // those whose values no longer fail, or fail in another way.
 func WriteKnown(w io.Writer, rec *Recording) error {
 	b := bufio.NewWriter(w)
@@ -353,11 +360,15 @@ func WriteKnown(w io.Writer, rec *Recording) error {
 	} else {
 		fmt.Fprint(b, "# Known failures, for --known. Add until=2027-01-31, issue=URL and a reason at the end of a line.\n")
 	}
+	folders := false
+	for r := range rec.Results.All() {
+		folders = folders || knownFolder(r) != "."
+	}
 	for r := range rec.Results.All() {
 		if !r.Verdict.Differs() || r.Device != "" {
 			continue
 		}
-		about, sizes := knownWords(r)
+		about, sizes := knownWords(r, folders)
 		if written[about] {
 			continue
 		}
@@ -367,8 +378,8 @@ func WriteKnown(w io.Writer, rec *Recording) error {
 	return cmp.Or(rec.Results.Err(), b.Flush())
 }
 
-// knownWords are the words of a line: which value it is about, and how wrong that is.
-func knownWords(r *Result) (about, sizes string) {
+// knownWords are the words of a line: which value it is about, with its folder if folders is set, and how wrong that is.
+func knownWords(r *Result, folders bool) (about, sizes string) {
 	words := []string{quoteWord(r.Op), quoteWord(knownValue(r))}
 	if r.Occurrence == nil {
 		words = append(words, "capture="+quoteWord(r.Capture))
@@ -377,6 +388,9 @@ func knownWords(r *Result) (about, sizes string) {
 	}
 	if r.Rank != nil {
 		words = append(words, fmt.Sprintf("rank=%d", *r.Rank))
+	}
+	if folders && r.Occurrence != nil {
+		words = append(words, "folder="+quoteWord(knownFolder(r)))
 	}
 	var how []string
 	if r.Verdict != verdict.Fail {

@@ -14,7 +14,7 @@ import (
 
 // failing is a value of a call that is this wrong.
 func failing(op, target string, call int, ratio float64) *Result {
-	return &Result{Capture: "10-2026/" + op, Op: op, Phase: "forward", Target: target, Occurrence: &call,
+	return &Result{Capture: "10-2026-11-29-01-23-13/" + op, Op: op, Phase: "forward", Target: target, Occurrence: &call,
 		Verdict: verdict.Fail, BoundRatio: Num(ratio), MaxAbs: Num(ratio), Reason: "off"}
 }
 
@@ -119,5 +119,65 @@ func TestWriteKnown(t *testing.T) {
 		"torch.new output[0] call=2 bound_ratio=4 max_abs_diff=4\n"
 	if again != want {
 		t.Errorf("got\n%s, want\n%s", again, want)
+	}
+}
+
+// TestKnownFolders: a list of a run of several folders has them in its lines, so that a failure that moves to another
+// folder is new. Lines without a folder are about all. The names of test cases have the folders too.
+func TestKnownFolders(t *testing.T) {
+	at := func(capture string) *Result {
+		r := failing("torch.mm", "output[0]", 1, 5)
+		r.Capture = capture
+		return r
+	}
+	var b, out bytes.Buffer
+	j, s := NewJSONLines(&b), NewSummary()
+	err := errors.Join(j.Run(Run{}), j.Result(at("x/rank0/10-2026-11-29-01-23-13/torch.mm.4")), j.Summary(s))
+	if err := errors.Join(err, WriteKnown(&out, readRecorded(t, b.String()))); err != nil {
+		t.Fatal(err)
+	}
+	written := out.String()
+	if !strings.HasSuffix(written, "\ntorch.mm output[0] call=1 folder=x bound_ratio=5 max_abs_diff=5\n") {
+		t.Errorf("wrote %s", written)
+	}
+	for _, c := range []struct {
+		text, capture string
+		want          verdict.Verdict
+	}{
+		{written, "x/rank0/7-2026-11-30-01-23-13/torch.mm.4", verdict.Known},
+		{written, "y/rank0/10-2026-11-30-01-23-13/torch.mm.4", verdict.Fail},
+		{"torch.mm output[0] call=1", "y/rank0/10-2026-11-30-01-23-13/torch.mm.4", verdict.Known},
+		{"torch.mm output[0] folder=.", "rank0/10-2026-11-30-01-23-13/torch.mm.4", verdict.Known},
+		{"torch.mm output[0] folder=.", "y/rank0/10-2026-11-30-01-23-13/torch.mm.4", verdict.Fail},
+		{"torch.mm output[0] capture=x*mm.4", "x/rank0/7-2026-11-30-01-23-13/torch.mm.4", verdict.Known},
+		{"torch.mm output[0] capture=x*", "y/rank0/7-2026-11-30-01-23-13/torch.mm.4", verdict.Fail},
+	} {
+		k, err := ParseKnown("k.txt", []byte(c.text), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := at(c.capture)
+		if k.Mark(r); r.Verdict != c.want {
+			t.Errorf("%s, %s: got %s, want %s", c.text, c.capture, r.Verdict, c.want)
+		}
+	}
+	if got := at("y/rank0/7-2026-11-30-01-23-13/torch.mm.4").call(); got != "y call 1" {
+		t.Errorf("the test case is %q", got)
+	}
+	if got := at("rank0/7-2026-11-30-01-23-13/torch.mm.4").call(); got != "call 1" {
+		t.Errorf("the test case of a single directory is %q", got)
+	}
+}
+
+// TestKnownTwice: a list says why a failure is not known once, also in a comparison of runs that were made with it.
+func TestKnownTwice(t *testing.T) {
+	k, err := ParseKnown("k.txt", []byte("torch.mm output[0] bound_ratio=5 max_abs_diff=5"), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := failing("torch.mm", "output[0]", 1, 60)
+	k.Mark(r)
+	if k.Mark(r); r.Reason != "off; k.txt:1: known, but 12 times worse" {
+		t.Error(r.Reason)
 	}
 }

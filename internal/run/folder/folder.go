@@ -51,7 +51,8 @@ func Of(path, op string, pid, rank int) Place {
 		if strings.ContainsAny(part, "0123456789") {
 			part = numbered().ReplaceAllString(undated(part), "$1*")
 		}
-		if strings.Trim(part, "*-_.") != "" || part == "" || part == ".." {
+		changes := strings.Contains(part, "*") && strings.Trim(part, "*-_.0123456789") == ""
+		if !changes && part != "." {
 			stable = append(stable, part)
 		}
 	}
