@@ -62,8 +62,10 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options, plan *Plan) err
 		parts = append(parts, first)
 		t.Layouts = append(t.Layouts, first.layout(stage))
 	}
-	if len(found) == 0 {
-		found = tied(parts)
+	for _, across := range []func([]*part) []*violation{tied, ownNorms, unstepped} {
+		if len(found) == 0 {
+			found = across(parts)
+		}
 	}
 	c.conclude(found)
 	return nil

@@ -16,59 +16,73 @@ import (
 	"github.com/optool/optool/step/parallel"
 )
 
+// trees are the recordings of testdata with what is first found in them: nothing where the kind is empty.
+var trees = []struct {
+	tree, kind, op, says string // no kind: nothing is wrong
+	layout               string
+}{
+	{"data", "", "", "", "[2 (ranks 0-1); parameters: 4 replicated]"},
+	{"data-alone", "scale", "torch.Tensor.mul", "it scales the loss on rank 1", ""},
+	{"data-grad", "scale", "torch.Tensor.mul_", "it scales the gradient of up on rank 1", ""},
+	{"data-lost", "scale", "torch.Tensor.add_", "a backward pass ran twice or not at all", ""},
+	{"data-micro", "", "", "", ""},
+	{"data-rate", "replica", "torch.Tensor.add_", "another learning rate", ""},
+	{"data-skipped", "replica", "torch.Tensor.add_", "ranks 1 do not", ""},
+	{"data-scaled", "scale", "torch.Tensor.div_", "0.5 times that of the whole program", ""},
+	{"data-unreduced", "replica", "torch.nn.functional.linear", "the gradient of up is a partial sum over ranks " +
+		"0-1", ""},
+	{"clip", "", "", "", ""}, // the optimizer keeps the gradients of the first step
+	{"clip-half", "", "", "", ""},
+	{"clip-outside", "", "", "", ""}, // a parameter outside the module is clipped with them
+	{"clip-value", "", "", "", ""},
+	{"context", "", "", "", ""},
+	{"context-late", "shard", "torch.Tensor.le", "rank 1 has 5 to 8", ""},
+	{"dtensor", "", "", "", ""},
+	{"experts", "", "", "", "[2 (ranks 0-1); parameters: 1 another on each rank, 1 replicated]"},
+	{"flat", "", "", "", "[2 (ranks 0-1); parameters: 4 replicated]"},
+	{"flat-stale", "collective", "torch.distributed.all_gather_into_tensor", "what ranks 0-1 made of their parts", ""},
+	{"flat-sum", "scale", "torch.Tensor.sub_", "is 2 times that of the whole program", ""},
+	{"grid", "", "", "", "[2 x 2 (ranks 0,2 1,3 | 0-1 2-3); parameters: 1 replicated]"},
+	{"grid-row", "replica", "torch.nn.functional.linear", "it is a partial sum over ranks 0,2, too", ""},
+	{"owner", "", "", "", "[2 (ranks 0-1); parameters: 2 replicated]"},
+	{"losses-weight", "", "", "", ""},
+	{"losses-own", "", "", "", ""},
+	{"losses-two", "", "", "", ""},
+	{"losses-scaled", "", "", "", ""},
+	{"losses-uneven", "", "", "", ""},
+	{"losses-micro", "", "", "", ""},
+	{"losses-third", "scale", "torch.Tensor.div_", "is 0.6667 times that of the whole program when", ""},
+	{"owner-alone", "replica", "torch.Tensor.sqrt", "lack an all_reduce", ""},
+	{"owner-quarter", "scale", "torch.Tensor.div_", "0.5 times that of the whole program when", ""},
+	{"owner-clip", "", "", "", ""},
+	{"owner-source", "collective", "torch.distributed.broadcast", "the update is lost", ""},
+	{"owner-stale", "collective", "torch.distributed.broadcast", "before rank 1 updates it", ""},
+	{"owner-sum", "scale", "torch.Tensor.div_", "2 times that of the whole program", ""},
+	{"ring", "", "", "", "[3 (ranks 0-2); parameters: 1 replicated]"},
+	{"ring-on", "collective", "__main__.Shift.apply", "the backward pass sends gradients to other ranks", ""},
+	{"several", "", "", "", ""},
+	{"stages", "", "", "", ""},
+	{"stages-alone", "replica", "torch.Tensor.sqrt", "is that of the gradients of its stage", ""},
+	{"stages-idle", "replica", "torch.Tensor.add_", "updates the parameters of its stage, and rank 0 none", ""},
+	{"tensor", "", "", "",
+		"[2 (ranks 0-1); parameters: 2 replicated, 1 sharded along dimension 0, 1 sharded along dimension 1]"},
+	{"tensor-bias", "shard", "torch.nn.functional.linear", "bias is the same on all ranks", ""},
+	{"tensor-double", "scale", "torch.distributed.all_reduce", "once for each of ranks 0-1 that hold them", ""},
+	{"tensor-average", "scale", "torch.Tensor.div", "as if it were one of means", ""},
+	{"tensor-nocopy", "replica", "torch.nn.functional.linear", "since that of the argument of", ""},
+	{"tensor-twice", "scale", "record.Reduce.apply", "is the same on ranks 0-1, and it adds up all of them", ""},
+	{"tensor-unsummed", "collective", "torch.Tensor.add", "input[0] is a partial sum", ""},
+	{"zero", "", "", "", "[2 (ranks 0-1); parameters: 3 replicated]"},
+	{"zero-clip", "replica", "torch.Tensor.div_", "by different numbers", ""},
+	{"zero-kept", "collective", "torch.Tensor.copy_", "no call writes it there", ""},
+	{"zero-order", "collective", "torch.distributed.all_gather_into_tensor", "in another order", ""},
+	{"zero-rolled", "collective", "torch.Tensor.addcdiv_", "the elements in another order", ""},
+}
+
 // TestCheck: what is wrong with recorded programs of two ranks, and nothing where nothing is. testdata/record.py made
 // them.
 func TestCheck(t *testing.T) {
-	for _, tc := range []struct {
-		tree, kind, op, says string // no kind: nothing is wrong
-		layout               string
-	}{
-		{"data", "", "", "", "[2 (ranks 0-1); parameters: 4 replicated]"},
-		{"data-alone", "scale", "torch.Tensor.mul", "it scales the loss on rank 1", ""},
-		{"data-grad", "scale", "torch.Tensor.mul_", "it scales the gradient of up on rank 1", ""},
-		{"data-lost", "scale", "torch.Tensor.add_", "a backward pass ran twice or not at all", ""},
-		{"data-micro", "", "", "", ""},
-		{"data-rate", "replica", "torch.Tensor.add_", "another learning rate", ""},
-		{"data-skipped", "replica", "torch.Tensor.add_", "ranks 1 do not", ""},
-		{"data-scaled", "scale", "torch.Tensor.div_", "0.5 times that of the whole program", ""},
-		{"data-unreduced", "replica", "torch.nn.functional.linear", "the gradient of up is a partial sum over ranks " +
-			"0-1", ""},
-		{"clip", "", "", "", ""}, // the optimizer keeps the gradients of the first step
-		{"clip-half", "", "", "", ""},
-		{"clip-outside", "", "", "", ""}, // a parameter outside the module is clipped with them
-		{"clip-value", "", "", "", ""},
-		{"context", "", "", "", ""},
-		{"context-late", "shard", "torch.Tensor.le", "rank 1 has 5 to 8", ""},
-		{"dtensor", "", "", "", ""},
-		{"experts", "", "", "", "[2 (ranks 0-1); parameters: 1 another on each rank, 1 replicated]"},
-		{"flat", "", "", "", "[2 (ranks 0-1); parameters: 4 replicated]"},
-		{"flat-stale", "collective", "torch.distributed.all_gather_into_tensor", "what ranks 0-1 made of their parts", ""},
-		{"flat-sum", "scale", "torch.Tensor.sub_", "is 2 times that of the whole program", ""},
-		{"grid", "", "", "", "[2 x 2 (ranks 0,2 1,3 | 0-1 2-3); parameters: 1 replicated]"},
-		{"grid-row", "replica", "torch.nn.functional.linear", "it is a partial sum over ranks 0,2, too", ""},
-		{"owner", "", "", "", "[2 (ranks 0-1); parameters: 2 replicated]"},
-		{"owner-alone", "replica", "torch.Tensor.sqrt", "lack an all_reduce", ""},
-		{"owner-quarter", "scale", "torch.Tensor.div_", "0.5 times that of the whole program when", ""},
-		{"owner-clip", "", "", "", ""},
-		{"owner-source", "collective", "torch.distributed.broadcast", "the update is lost", ""},
-		{"owner-stale", "collective", "torch.distributed.broadcast", "before rank 1 updates it", ""},
-		{"owner-sum", "scale", "torch.Tensor.div_", "2 times that of the whole program", ""},
-		{"ring", "", "", "", "[3 (ranks 0-2); parameters: 1 replicated]"},
-		{"ring-on", "collective", "__main__.Shift.apply", "the backward pass sends gradients to other ranks", ""},
-		{"several", "", "", "", ""},
-		{"tensor", "", "", "",
-			"[2 (ranks 0-1); parameters: 2 replicated, 1 sharded along dimension 0, 1 sharded along dimension 1]"},
-		{"tensor-bias", "shard", "torch.nn.functional.linear", "bias is the same on all ranks", ""},
-		{"tensor-average", "scale", "torch.Tensor.div", "as if it were one of means", ""},
-		{"tensor-nocopy", "replica", "torch.nn.functional.linear", "since that of the argument of", ""},
-		{"tensor-twice", "scale", "record.Reduce.apply", "is the same on ranks 0-1, and it adds up all of them", ""},
-		{"tensor-unsummed", "collective", "torch.Tensor.add", "input[0] is a partial sum", ""},
-		{"zero", "", "", "", "[2 (ranks 0-1); parameters: 3 replicated]"},
-		{"zero-clip", "replica", "torch.Tensor.div_", "by different numbers", ""},
-		{"zero-kept", "collective", "torch.Tensor.copy_", "no call writes it there", ""},
-		{"zero-order", "collective", "torch.distributed.all_gather_into_tensor", "in another order", ""},
-		{"zero-rolled", "collective", "torch.Tensor.addcdiv_", "the elements in another order", ""},
-	} {
+	for _, tc := range trees {
 		t.Run(tc.tree, func(t *testing.T) {
 			trace, opt := read(t, tc.tree)
 			if err := parallel.Check(context.Background(), trace, opt, nil); err != nil {

@@ -349,15 +349,10 @@ type contribution struct {
 // if it is not known.
 func (p *part) lossFactor() []float64 {
 	out := make([]float64, len(p.dims))
-	var losses []*site
-	for _, s := range p.sites {
-		if c := s.first(p.ranks); c.Step != nil && c.Step.Loss == c {
-			losses = append(losses, s)
-		}
-	}
+	losses := p.losses()
 	for _, s := range losses {
 		s = p.scaled(s, len(losses))
-		if len(s.out) == 0 || s.out[0] == nil || s.out[0].places == nil || s.out[0].lost {
+		if len(s.out) == 0 || !s.out[0].sound() {
 			return nil
 		}
 		for m, q := range s.out[0].places {
@@ -371,6 +366,84 @@ func (p *part) lossFactor() []float64 {
 		return nil
 	}
 	return out
+}
+
+// losses are the calls that made what the backward passes began with.
+func (p *part) losses() (out []*site) {
+	for _, s := range p.sites {
+		if c := s.first(p.ranks); c.Step != nil && c.Step.Loss == c {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// meant reports whether a program can mean all its gradients to be k times those of its loss: it divides them by the
+// number of its losses, by the loss scale or by what it multiplied the loss by, or the loss is a sum.
+func (p *part) meant(k float64) bool {
+	losses := p.losses()
+	if len(losses) == 0 || !(k > 0) {
+		return false
+	}
+	d, err := p.checker.load(losses[0].first(p.ranks))
+	if err != nil {
+		return false
+	}
+	numbers := []float64{1, d.call.Step.LossScale()}
+	switch way, _ := d.rec.Kwargs.Get("reduction"); {
+	case method(d.call.Op) == "sum" || way == "sum":
+		return k < 1
+	case !multiplies(d.call.Op) || len(d.rec.Args) != 2:
+		numbers = append(numbers, float64(len(losses)))
+	case method(d.call.Op) == "mul":
+		numbers = append(numbers, p.multiplier(d), p.weight(losses[0]))
+	default:
+		if n, _ := numberOf(d.rec.Args[1]); n > 1 && n == float64(losses[0].in[0].terms()) {
+			numbers = append(numbers, p.weight(losses[0]))
+		}
+	}
+	for _, n := range numbers {
+		for _, o := range numbers {
+			if math.Abs(k*n*o-1) < 2e-3 || math.Abs(k*n-1) < 2e-3 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// terms is the number of values that were added up to make one.
+func (n *info) terms() (all int) {
+	if n == nil || n.made == nil || method(n.made.op) != "add" {
+		return 1
+	}
+	for _, in := range n.made.in {
+		all += in.terms()
+	}
+	return all
+}
+
+// multiplier is the number that a loss was multiplied by; 1 if there is none.
+func (p *part) multiplier(d *side) float64 {
+	if k, ok := numberOf(d.rec.Args[1]); ok && k > 0 {
+		return k
+	}
+	if len(d.ins) == 2 && len(d.ins[1].array.x) == 1 && !d.ins[1].tensor.RequiresGrad {
+		return d.ins[1].array.x[0]
+	}
+	return 1
+}
+
+// weight is how much smaller a loss is if the number that it was multiplied by averages over ranks, than if it is a
+// weight of the program's own; 1 if that is clear.
+func (p *part) weight(s *site) float64 {
+	w := 1.0
+	if len(s.out) == 1 && s.out[0].sound() && s.out[0].also != nil {
+		for m, q := range s.out[0].also {
+			w *= q.factor / s.out[0].places[m].factor
+		}
+	}
+	return w
 }
 
 // scaled is the call that gives the loss its last factor: s, or one that divides its result by the number of ranks. A

@@ -75,7 +75,9 @@ func (p *part) liftOwn(s *site, sides map[int]*side) {
 	local := p.local(sides)
 	switch {
 	case errors.Is(local.err, errRandom):
-		p.random(s, sides)
+		if !strings.HasPrefix(strings.TrimPrefix(method(s.op), "new_"), "empty") { // that is what the memory held
+			p.random(s, sides)
+		}
 	case local.err != nil:
 	case local.differ && p.rankwise(s, sides, local):
 	case slices.ContainsFunc(s.in, (*info).unplaced):
@@ -153,6 +155,9 @@ func (d *side) outAddress(j int) uint64 {
 // candidates are the places that an argument may have: those that are known, or what its elements allow.
 func (p *part) candidates(i int, s *site, sides map[int]*side) [][]place {
 	if n := s.in[i]; n != nil && n.places != nil {
+		if n.also != nil {
+			return [][]place{n.places, n.also}
+		}
 		return [][]place{n.places}
 	}
 	if places := p.planned(sides[p.ranks[0]].ins[i].name); places != nil {
@@ -216,21 +221,133 @@ func (p *part) liftTyped(s *site, sides map[int]*side, local *localRun) {
 		return true
 	})
 	if found {
+		p.doubt(s, sides, local, chosen)
 		p.settle(s, sides, chosen)
 		return
 	}
 	if p.moved(s, sides) {
 		return
 	}
+	if p.ownStatistic(s, sides) {
+		return
+	}
+	if p.ownNumber(s, sides, why) || p.weighed(s, sides) {
+		p.forget(s)
+		return
+	}
 	if (strings.HasPrefix(why, notFit) || why == nowhere) &&
 		!slices.ContainsFunc(lead.outs, func(a *array) bool { return a.dtype.IsFloat() }) {
-		for j := range s.out { // made of counts of each rank
-			s.out[j] = &info{}
-			p.untyped++
-		}
+		p.forget(s) // made of counts of each rank
 		return
 	}
 	p.violated(s, sides, local, why)
+}
+
+// forget notes that nothing is known of the results of a call.
+func (p *part) forget(s *site) {
+	for j := range s.out {
+		s.out[j] = &info{}
+		p.untyped++
+	}
+}
+
+// ownStatistic lifts a product of means of each rank's own data, or a number that is made of them, that no exchange
+// reads: a loss that each rank has by itself, such as for the balance of experts. The ranks' mean stands for the whole.
+func (p *part) ownStatistic(s *site, sides map[int]*side) bool {
+	lead := sides[p.ranks[0]]
+	if len(lead.outs) != 1 || p.exchanged(s) ||
+		method(s.op) != "mul" && (len(lead.outs[0].x) != 1 || len(lead.ins[0].array.x) != 1) {
+		return false
+	}
+	places, many, means := p.everywhere(whole), 0, false
+	for i, n := range s.in {
+		if n == nil && p.same(sides, i) {
+			continue
+		}
+		if !n.sound() || slices.ContainsFunc(n.places, func(q place) bool {
+			return q.kind != partial && q.kind != replicated
+		}) {
+			return false
+		}
+		for m, q := range n.places {
+			if q.kind == partial {
+				places[m] = sum(float64(p.dims[m].size))
+				means = means || q.factor == places[m].factor
+			}
+		}
+		if n.isPartial() {
+			many++
+		}
+	}
+	if !means || many < 2 && method(s.op) == "mul" {
+		return false
+	}
+	s.out[0] = &info{places: places}
+	p.typed++
+	return true
+}
+
+// exchanged reports whether an exchange, or a function around one, reads a result of a call.
+func (p *part) exchanged(s *site) bool {
+	made := s.first(p.ranks)
+	return slices.ContainsFunc(p.sites, func(t *site) bool {
+		call := t.first(p.ranks)
+		return slices.ContainsFunc(call.Inputs, func(v *step.Value) bool {
+			return v.From.Value != nil && v.From.Value.Call == made
+		}) && (isExchange(call.Op) || slices.ContainsFunc(p.checker.inside[call],
+			func(c *step.Call) bool { return isExchange(c.Op) }))
+	})
+}
+
+// ownNumber reports whether a call copies a number that each rank has of its own, such as a count, or scales it.
+func (p *part) ownNumber(s *site, sides map[int]*side, why string) bool {
+	lead := sides[p.ranks[0]]
+	if why != nowhere || s.in[0] != nil || len(lead.ins[0].array.x) != 1 || !moving[method(s.op)] && !multiplies(s.op) {
+		return false
+	}
+	for i := range lead.ins[1:] {
+		if !p.same(sides, i+1) {
+			return false
+		}
+	}
+	return true
+}
+
+// weighed reports whether a call of which each rank has one number as the result, such as a mean of its own part, has
+// it multiplied by another number of each rank: so the means of unequal parts make that of the whole. One that no
+// gradient reaches is only for a log.
+func (p *part) weighed(s *site, sides map[int]*side) bool {
+	lead := sides[p.ranks[0]]
+	if len(lead.outs) != 1 || len(lead.outs[0].x) != 1 || multiplies(s.op) {
+		return false
+	}
+	if lead.outs[0].dtype.IsFloat() && !lead.call.HasBackward() && slices.ContainsFunc(lead.ins,
+		func(a argument) bool { return a.tensor.RequiresGrad }) {
+		return true
+	}
+	for _, t := range p.sites[slices.Index(p.sites, s)+1:] {
+		at := slices.IndexFunc(t.first(p.ranks).Inputs, func(v *step.Value) bool {
+			return v.From.Value != nil && v.From.Value.Call == s.first(p.ranks)
+		})
+		if at < 0 || !multiplies(t.op) {
+			continue
+		}
+		reads := p.read(t)
+		if reads == nil {
+			continue
+		}
+		for i := range reads[p.ranks[0]].ins {
+			if i != at && !p.same(reads, i) {
+				return true
+			}
+		}
+		for _, r := range p.ranks {
+			if reads[r].arguments() != reads[p.ranks[0]].arguments() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Reasons why a call cannot run on whole values; notFit is the beginning of one.
@@ -240,6 +357,31 @@ const (
 	nowhere  = "an argument lies on the ranks in no known way"
 )
 
+// doubt notes what else the results of a call can be: a number that it multiplies by may average over ranks or be a
+// weight of the program's own, and so may one that an argument was multiplied by.
+func (p *part) doubt(s *site, sides map[int]*side, local *localRun, chosen [][]place) {
+	lead := sides[p.ranks[0]]
+	if _, ok := p.scaling(s, lead, chosen); ok {
+		s.out[0].also = chosen[0]
+		return
+	}
+	other, some := slices.Clone(chosen), false
+	for i, n := range s.in {
+		if n != nil && n.also != nil {
+			other[i], some = n.also, true
+		}
+	}
+	if !some {
+		return
+	}
+	outs, _ := p.try(s, sides, local, other)
+	for j, ps := range outs {
+		if s.out[j] != nil && ps != nil {
+			s.out[j].also = ps
+		}
+	}
+}
+
 // settle notes the places that were found for arguments.
 func (p *part) settle(s *site, sides map[int]*side, in [][]place) {
 	lead := sides[p.ranks[0]]
@@ -247,6 +389,9 @@ func (p *part) settle(s *site, sides map[int]*side, in [][]place) {
 		if s.in[i] == nil && in[i] != nil {
 			s.in[i] = &info{places: in[i], orphan: true}
 			p.know(sides, input(i), s.in[i])
+		}
+		if n := s.in[i]; n != nil && n.also != nil && slices.Equal(in[i], n.also) { // so that it fits the others
+			n.places, n.also = n.also, nil
 		}
 		if a.name != "" && s.in[i] != nil && p.shards[a.name] == nil {
 			p.shards[a.name] = s.in[i].places
@@ -292,6 +437,8 @@ func (p *part) try(s *site, sides map[int]*side, local *localRun, in [][]place) 
 			}
 		}
 		switch {
+		case name == "unbind" && err != nil: // parts of each rank's own: what they are shows where they are read
+			outs[j] = nil
 		case cutting[name] && len(lead.ins) == 1 && len(parts[p.ranks[0]].shape) == len(wholes[0].shape):
 			outs[j] = in[0] // the parts of each rank are parts of the whole in some order
 		case expanding[name]:

@@ -162,7 +162,7 @@ func (p *part) lone(histories map[int]history, verdicts map[string]*judged, tail
 	return true
 }
 
-// beforeNorm finds gradients that are off by a whole factor when their norm is taken, and are not mended later.
+// beforeNorm finds gradients that are off by a factor when their norm is taken, and are not mended later.
 func (p *part) beforeNorm(histories map[int]history, verdicts map[string]*judged, tails map[int]*tail) bool {
 	for _, n := range p.order {
 		v := verdicts[n]
@@ -172,7 +172,7 @@ func (p *part) beforeNorm(histories map[int]history, verdicts map[string]*judged
 		for _, r := range p.ranks {
 			ss := histories[r][n]
 			at := slices.IndexFunc(ss, func(s sighting) bool { return s.norm })
-			if at < 0 || ss[at].own || !integral(ss[at].k, v.slack) || math.Abs(ss[at].k-1) < v.slack ||
+			if at < 0 || ss[at].own || !(math.Abs(ss[at].k-1) > 2*v.slack) ||
 				slices.ContainsFunc(ss[at:], func(s sighting) bool { return math.Abs(s.k-1) < v.slack }) {
 				continue
 			}
@@ -184,6 +184,7 @@ func (p *part) beforeNorm(histories map[int]history, verdicts map[string]*judged
 					}
 				}
 			}
+			p.off = ss[at].k
 			p.found(true, &violation{kind: "scale", call: call, site: p.grads[n].calls[0].site, ranks: p.ranks,
 				target: "output[0]", reason: fmt.Sprintf("the gradient of %s is %.4g times that of the whole program "+
 					"when %s takes its norm", n, ss[at].k, ss[at].call)})
@@ -193,10 +194,19 @@ func (p *part) beforeNorm(histories map[int]history, verdicts map[string]*judged
 	return false
 }
 
+// A clipping is what one rank's norm and the scaling of gradients by it tell.
+type clipping struct {
+	call    *step.Call // that gives the norm of the gradients that the ranks of the part hold; nil if none does
+	squares float64    // the sum of squares of these gradients
+	k       float64    // by what they are multiplied behind the norm; NaN if it is not known, or not one number
+	slack   float64
+}
+
 // clipped checks the norms by which ranks clip: that of all gradients, each counted once.
 func (p *part) clipped(histories map[int]history, verdicts map[string]*judged, tails map[int]*tail) {
 	own, total, slack := map[int]float64{}, 0.0, 1e-3
-	counted := make([]float64, len(p.dims)) // if replicas along a dimension counted each
+	sets := 1 << len(p.dims)
+	counted := make([]float64, sets) // if replicas along a set of dimensions counted each
 	for _, n := range slices.Sorted(maps.Keys(verdicts)) {
 		v, seen := verdicts[n], 0
 		for _, r := range p.ranks {
@@ -211,44 +221,100 @@ func (p *part) clipped(histories map[int]history, verdicts map[string]*judged, t
 		}
 		total += v.size
 		slack = max(slack, v.slack)
-		for m := range p.dims {
-			counted[m] += v.size * v.copies[m]
+		for set := range sets {
+			size := v.size
+			for m := range p.dims {
+				if set>>m&1 == 1 {
+					size *= v.copies[m]
+				}
+			}
+			counted[set] += size
 		}
 	}
+	first := p.ranks[0]
+	p.clip = &clipping{tails[first].normed(math.Sqrt(total)), total, histories[first].behind(slack), slack}
 	for _, r := range p.ranks {
-		is := func(squares float64, apart bool) *step.Call {
-			if apart && math.Abs(squares/total-1) <= 4*slack {
+		is := func(squares float64) *step.Call {
+			if math.Abs(squares/total-1) <= 4*slack && math.Abs(squares/total-1) <= 0.02 {
 				return nil
 			}
-			return tails[r].normed(math.Sqrt(squares), slack)
+			return tails[r].normed(math.Sqrt(squares))
 		}
-		if is(total, false) != nil {
+		if tails[r].normed(math.Sqrt(total)) != nil {
 			if !p.partial || total == 0 {
 				return
 			}
 			break
 		}
-		if call := is(own[r], true); call != nil {
+		for set := 1; set < sets; set++ {
+			if call := is(counted[set]); call != nil {
+				p.found(true, &violation{kind: "scale", call: call, ranks: p.ranks, target: "output[0]",
+					reason: fmt.Sprintf("the norm by which rank %d clips counts the gradients of replicated parameters once "+
+						"for each of %s that hold them", r, p.along(set))})
+				return
+			}
+		}
+		if call := is(own[r]); call != nil {
 			p.found(true, &violation{kind: "replica", call: call, ranks: p.ranks, target: "output[0]",
 				reason: fmt.Sprintf("the norm by which rank %d clips is that of the gradients that it holds itself: the "+
 					"squares of the other ranks' gradients lack an all_reduce", r)})
 			return
 		}
-		for m, d := range p.dims {
-			if call := is(counted[m], true); call != nil {
-				p.found(true, &violation{kind: "scale", call: call, ranks: p.ranks, target: "output[0]",
-					reason: fmt.Sprintf("the norm by which rank %d clips counts the gradients of replicated parameters once "+
-						"for each of ranks %s", r, rankList(d.groups[0]))})
-				return
-			}
-		}
 	}
 }
 
+// along names the groups of the first rank along a set of dimensions.
+func (p *part) along(set int) string {
+	var out []string
+	for m, d := range p.dims {
+		if set>>m&1 == 1 {
+			out = append(out, ranksText(d.of(p.ranks[0])))
+		}
+	}
+	return strings.Join(out, " and of ")
+}
+
+// behind is the number by which all gradients are multiplied behind the norm; NaN if there is no such number.
+func (h history) behind(slack float64) float64 {
+	k := math.NaN()
+	for _, ss := range h {
+		at := slices.IndexFunc(ss, func(s sighting) bool { return s.norm })
+		last := ss[len(ss)-1]
+		if at < 0 || last.norm || math.IsNaN(last.k) || math.Abs(last.k/k-1) > 4*slack {
+			return math.NaN()
+		}
+		k = last.k
+	}
+	return k
+}
+
+// ownNorms finds stages of a pipeline that each clip by the norm of what they hold: their gradients are then scaled by
+// different numbers, to the same norm if both are above the limit.
+func ownNorms(parts []*part) []*violation {
+	for i, p := range parts {
+		for _, q := range parts[i+1:] {
+			a, b := p.clip, q.clip
+			if a == nil || b == nil || a.call == nil || b.call == nil || len(p.broken)+len(q.broken) > 0 {
+				continue
+			}
+			slack := 4 * max(a.slack, b.slack)
+			if !(math.Abs(a.k/b.k-1) > slack) || !(math.Abs(a.k*math.Sqrt(a.squares/b.squares)/b.k-1) <= slack ||
+				max(a.k, b.k) > 1-slack) {
+				continue
+			}
+			return []*violation{{kind: "replica", call: a.call, ranks: []int{p.ranks[0], q.ranks[0]}, target: "output[0]",
+				reason: fmt.Sprintf("the norm by which rank %d clips is that of the gradients of its stage: the squares of "+
+					"rank %d's lack an all_reduce, and their gradients are scaled by %.4g and %.4g", p.ranks[0],
+					q.ranks[0], a.k, b.k)}}
+		}
+	}
+	return nil
+}
+
 // normed is the call behind the backward pass whose only result is a norm; nil if there is none.
-func (t *tail) normed(norm, slack float64) *step.Call {
+func (t *tail) normed(norm float64) *step.Call {
 	for _, n := range t.roots {
-		if math.Abs(n.x[0]/norm-1) <= slack {
+		if math.Abs(n.x/norm-1) <= n.slack {
 			return n.call
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/optool/optool/capture/collective"
 	"github.com/optool/optool/step"
 )
 
@@ -30,13 +31,39 @@ type tail struct {
 	at        map[uint64]string // the parameters with gradients, by address
 	shape     map[string][]int  // of these
 	writes    map[string][]write
-	roots     []exchanged // square roots and norms of one element, with these
+	roots     []root
 }
 
 // An exchanged is a call behind the backward pass and the largest value that it reads.
 type exchanged struct {
+	call    *step.Call
+	x       []float64
+	address uint64 // where it lies; 0 if that is not known
+}
+
+// A root is one number that can be a norm: a root or norm, or that of what ranks added up.
+type root struct {
 	call *step.Call
-	x    []float64
+	x    float64
+	// slack is how far it may be off by the rounding of its terms, relative to it.
+	slack float64
+}
+
+// noteRoots notes what a call gives that can be a norm.
+func (t *tail) noteRoots(c *step.Call, d *side) {
+	note := func(a *array, f func(float64) float64) {
+		if a != nil && len(a.x) == 1 && a.dtype.IsFloat() {
+			t.roots = append(t.roots, root{c, f(a.x[0]), max(2e-3, 2*a.dtype.Eps())})
+		}
+	}
+	itself := func(x float64) float64 { return x }
+	switch m := method(c.Op); {
+	case (m == "sqrt" || strings.Contains(m, "norm") || m == "pow") && len(d.outs) == 1:
+		note(d.outs[0], itself)
+	case collective.Name(c.Op) == "all_reduce" && len(d.after) > 0:
+		note(d.after[0], itself)
+		note(d.after[0], math.Sqrt)
+	}
 }
 
 // tailOf reads what a rank does behind its backward pass.
@@ -57,16 +84,13 @@ func (p *part) tailOf(rank int) *tail {
 		t.flat = append(t.flat, flatOf(c, d))
 		t.noteUpdates(c, d)
 		t.noteWrites(c, d)
-		if m := method(c.Op); (m == "sqrt" || strings.Contains(m, "norm") || m == "pow") && len(d.outs) == 1 &&
-			len(d.outs[0].x) == 1 {
-			t.roots = append(t.roots, exchanged{c, d.outs[0].x})
-		}
-		largest := t.noteOthers(d)
+		t.noteRoots(c, d)
+		largest, address := t.noteOthers(d)
 		switch m := method(c.Op); {
 		case isExchange(c.Op):
-			t.exchanges = append(t.exchanges, exchanged{c, largest})
+			t.exchanges = append(t.exchanges, exchanged{c, largest, address})
 		case slices.Contains([]string{"div", "mul", "foreach_div", "foreach_mul", "truediv"}, m) && largest != nil:
-			t.scalings = append(t.scalings, exchanged{c, largest})
+			t.scalings = append(t.scalings, exchanged{c, largest, address})
 		}
 	}
 	return t
@@ -124,8 +148,9 @@ func (d *side) gradientBeside(i, named int) *array {
 	return nil
 }
 
-// noteOthers notes the arguments of a call that are no parameters, and gives the elements of the largest.
-func (t *tail) noteOthers(d *side) (largest []float64) {
+// noteOthers notes the arguments of a call that are no parameters, and gives the elements of the largest and where they
+// lie.
+func (t *tail) noteOthers(d *side) (largest []float64, address uint64) {
 	for _, a := range d.ins {
 		if a.name != "" {
 			continue
@@ -136,10 +161,10 @@ func (t *tail) noteOthers(d *side) (largest []float64) {
 		}
 		t.others[key][a.address] = a.array
 		if len(a.array.x) > len(largest) {
-			largest = a.array.x
+			largest, address = a.array.x, a.address
 		}
 	}
-	return largest
+	return largest, address
 }
 
 // adds reports whether an optimizer adds what an operator reads to parameters, or the decay of weights to gradients.
@@ -152,9 +177,12 @@ func (d *side) returns(i int) bool {
 	return strings.HasSuffix(d.call.Op, "_") || d.ins[i].address != 0 && d.ins[i].address == d.outAddress(i)
 }
 
-// passes reports whether a rank exchanges a value by itself: a parameter that another rank updates, say.
-func (t *tail) passes(a *array) bool {
-	return slices.ContainsFunc(t.exchanges, func(e exchanged) bool { return slices.Equal(e.x, a.x) })
+// passes reports whether a rank exchanges a value by itself: a parameter that another rank updates, say. One of zeros
+// is not told from others by its elements.
+func (t *tail) passes(a *array, address uint64) bool {
+	return slices.ContainsFunc(t.exchanges, func(e exchanged) bool {
+		return slices.Equal(e.x, a.x) && (e.address == 0 || address == 0 || e.address == address || !a.constant())
+	})
 }
 
 // beside are the places at which the arguments of lists of one size stand for the same parameter as place i: behind it,
@@ -179,10 +207,56 @@ func (p *part) parameters() {
 	for _, r := range p.ranks {
 		tails[r] = p.tailOf(r)
 	}
-	factors := p.lossFactor()
-	verdicts := map[string]*judged{}
+	p.merge(tails)
+	for _, r := range p.ranks {
+		for _, n := range slices.Sorted(maps.Keys(tails[r].updates)) {
+			p.step = cmp.Or(p.step, tails[r].updates[n][0].call)
+		}
+	}
 	for _, name := range p.order {
 		p.accumulated(p.grads[name], tails)
+	}
+	if roots := tails[p.ranks[0]].roots; len(roots) > 0 {
+		p.norm = roots[len(roots)-1].call
+	}
+	factors := p.lossFactor()
+	p.updates(tails, factors)
+	if first := p.broken; len(first) > 0 && factors != nil && len(factors) > 0 && p.meant(p.off) {
+		factors[0] /= p.off
+		p.broken = nil
+		if p.updates(tails, factors); len(p.broken) > 0 {
+			p.broken = first
+		}
+	}
+}
+
+// merge takes parameters that lie at one place, with the same elements, for one that has several names.
+func (p *part) merge(tails map[int]*tail) {
+	for i := range p.order {
+		for j := len(p.order) - 1; j > i; j-- {
+			g, h := p.grads[p.order[i]], p.grads[p.order[j]]
+			if slices.ContainsFunc(p.ranks, func(r int) bool {
+				return g.address[r] == 0 || g.address[r] != h.address[r] || g.value[r].constant() ||
+					!g.value[r].near(h.value[r], 0)
+			}) {
+				continue
+			}
+			for _, r := range p.ranks {
+				g.sum[r] = g.sum[r].plus(h.sum[r])
+				if t := tails[r]; len(t.updates[g.names[r]]) == 0 && len(t.updates[h.names[r]]) > 0 {
+					g.names[r] = h.names[r]
+				}
+			}
+			g.calls = append(g.calls, h.calls...)
+			p.order = slices.Delete(p.order, j, j+1)
+		}
+	}
+}
+
+// updates checks what the optimizer reads and leaves, for a loss that is too large by factors.
+func (p *part) updates(tails map[int]*tail, factors []float64) {
+	verdicts := map[string]*judged{}
+	for _, name := range p.order {
 		if v := p.judge(name, p.grads[name], tails, factors); v != nil {
 			verdicts[name] = v
 		}
@@ -190,7 +264,7 @@ func (p *part) parameters() {
 	p.flats(tails, factors, verdicts)
 	p.clips(tails, verdicts, factors)
 	if len(p.broken) == 0 {
-		p.report(tails, verdicts)
+		p.report(tails, verdicts, factors)
 	}
 	p.notUpdated(tails)
 	p.passedOn(tails)
@@ -299,7 +373,7 @@ func (p *part) judge(name string, g *gradient, tails map[int]*tail, factors []fl
 	}
 	tails = maps.Clone(tails)
 	for _, r := range absent { // another rank updates it, and passes it on
-		if !tails[r].passes(g.value[r]) || !slices.Equal(g.value[r].shape, g.value[owner].shape) {
+		if !tails[r].passes(g.value[r], g.address[r]) || !slices.Equal(g.value[r].shape, g.value[owner].shape) {
 			return nil
 		}
 		tails[r], read[r], v.update[r] = tails[owner], read[owner], v.update[owner]
@@ -308,6 +382,7 @@ func (p *part) judge(name string, g *gradient, tails map[int]*tail, factors []fl
 	for _, r := range p.ranks {
 		v.size += dot(want[r].x, want[r].x) / copies
 	}
+	v.copies = []float64{}
 	for m, q := range places {
 		v.copies = append(v.copies, 1)
 		if q.kind == replicated {
@@ -641,11 +716,17 @@ func tied(parts []*part) []*violation {
 						g.read.near(h.read, 4*x.dtype.Eps()) {
 						continue
 					}
-					return []*violation{{kind: "replica", call: g.update, ranks: []int{p.ranks[0], q.ranks[0]},
-						target: "input[1]",
-						reason: fmt.Sprintf("%s of rank %d and %s of rank %d are tied: they begin with the same "+
-							"elements. Each is updated with "+
-							"a gradient of its own, which lacks an all_reduce", a, p.ranks[0], b, q.ranks[0])}}
+					v := &violation{kind: "replica", call: g.update, ranks: []int{p.ranks[0], q.ranks[0]}, target: "input[1]"}
+					v.reason = fmt.Sprintf("%s of rank %d and %s of rank %d are tied: they begin with the same elements. ",
+						a, p.ranks[0], b, q.ranks[0])
+					if k, ok := g.read.ratio(h.read, g.read.loose()); ok && k > 0 {
+						v.call, v.target = cmp.Or(p.norm, v.call), "output[0]"
+						v.reason += fmt.Sprintf("Their gradients are the same but for a factor of %.4g: each stage clips by "+
+							"its own norm, which lacks an all_reduce", k)
+					} else {
+						v.reason += "Each is updated with a gradient of its own, which lacks an all_reduce"
+					}
+					return []*violation{v}
 				}
 			}
 		}
@@ -653,8 +734,25 @@ func tied(parts []*part) []*violation {
 	return nil
 }
 
+// unstepped finds stages whose gradients no call reads though the parameters of others are updated.
+func unstepped(parts []*part) []*violation {
+	for _, p := range parts {
+		for _, q := range parts {
+			if p.step != nil || q.step == nil || len(p.order) == 0 || p.incomplete || len(p.broken)+len(q.broken) > 0 ||
+				slices.ContainsFunc(p.ranks, func(r int) bool { return !p.ended(r) }) {
+				continue
+			}
+			return []*violation{{kind: "replica", call: q.step, site: p.grads[p.order[0]].calls[0].site, ranks: p.ranks,
+				target: "input[0]", reason: fmt.Sprintf("rank %d updates the parameters of its stage, and %s none, "+
+					"though %s has a gradient: no such call was recorded there", q.ranks[0], ranksText(p.ranks),
+					p.order[0])}}
+		}
+	}
+	return nil
+}
+
 // report draws one finding from what became of the gradients: the first in the order of the backward pass.
-func (p *part) report(tails map[int]*tail, verdicts map[string]*judged) {
+func (p *part) report(tails map[int]*tail, verdicts map[string]*judged, factors []float64) {
 	t := tails[p.ranks[0]]
 	var names []string
 	for _, n := range p.order {
@@ -680,7 +778,7 @@ func (p *part) report(tails map[int]*tail, verdicts map[string]*judged) {
 			return
 		}
 	}
-	p.scales(tails, names, verdicts)
+	p.scales(tails, names, verdicts, factors)
 }
 
 // unsummedGradient is about a gradient that each rank reads as it computed it.
@@ -768,9 +866,8 @@ func (p *part) loneGradient(g *gradient, name string) *violation {
 }
 
 // scales looks at gradients that are the right ones times a number.
-func (p *part) scales(tails map[int]*tail, names []string, verdicts map[string]*judged) {
+func (p *part) scales(tails map[int]*tail, names []string, verdicts map[string]*judged, factors []float64) {
 	first := p.ranks[0]
-	factors := p.lossFactor()
 	if tails[first].norms { // clipped or not: only what the updates read themselves can be compared
 		names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return verdicts[n].few })
 		if direct := slices.DeleteFunc(slices.Clone(names), func(n string) bool {
@@ -809,6 +906,7 @@ func (p *part) scales(tails map[int]*tail, names []string, verdicts map[string]*
 			round(k*math.Sqrt(total)))):
 		return
 	default:
+		p.off = k
 		v.reason = fmt.Sprintf("the gradient of %s%s that %s reads is %.4g times that of the whole program", off[0],
 			more(off),
 			verdicts[off[0]].update[first], k)
@@ -902,7 +1000,7 @@ func (p *part) shared(tails map[int]*tail, with int, without []int) bool {
 		own := false
 		for _, n := range p.order {
 			g := p.grads[n]
-			if tails[r].passes(g.value[r]) {
+			if tails[r].passes(g.value[r], g.address[r]) {
 				return false
 			}
 			own = own || len(tails[r].updates[g.names[r]]) > 0 && len(tails[with].updates[g.names[with]]) == 0
@@ -926,7 +1024,7 @@ func (p *part) notUpdated(tails map[int]*tail) {
 			}
 			if len(tails[r].updates[name]) > 0 {
 				with = append(with, r)
-			} else if (len(tails[r].updates) > 0 || p.ended(r)) && !tails[r].passes(g.value[r]) {
+			} else if (len(tails[r].updates) > 0 || p.ended(r)) && !tails[r].passes(g.value[r], g.address[r]) {
 				without = append(without, r)
 			}
 		}

@@ -28,10 +28,14 @@ type part struct {
 	order      []string        // of the parameters with gradients, in order of the backward pass
 	kept       map[string]bool // parameters that were compared with the plan
 	broken     []*violation
-	data       int  // the dimension along which data that differ between ranks are taken to be sharded
-	partial    bool // other stages hold the rest of the parameters
-	incomplete bool // ranks of its groups were not recorded: gradients are not checked
-	untyped    int  // results whose places are not known
+	off        float64    // the number of times that gradients are the right ones, of the last finding about it
+	clip       *clipping  // of the first rank; nil if it is not known
+	norm       *step.Call // the last of the first rank that can give a norm; nil if there is none
+	step       *step.Call // one that updates a parameter; nil if there is none
+	data       int        // the dimension along which data that differ between ranks are taken to be sharded
+	partial    bool       // other stages hold the rest of the parameters
+	incomplete bool       // ranks of its groups were not recorded: gradients are not checked
+	untyped    int        // results whose places are not known
 	typed      int
 }
 
@@ -65,6 +69,8 @@ type key struct {
 // An info is what is known of a value of the part.
 type info struct {
 	places []place // by dimension of the mesh; nil if it is not known
+	// also is where it lies if a number that it was multiplied by was a weight and no average; nil if that is clear.
+	also []place
 	// pending is the whole value that the ranks' values, added up after a mask, must become.
 	pending *array
 	// source is the replicated whole numbers that local indices were made from.

@@ -247,11 +247,8 @@ func (p *part) rowsMeet(s *site, sides map[int]*side, at int) (ok bool) {
 		if other == nil {
 			continue
 		}
-		if r, wrong := p.differ(n.rows, other); wrong {
-			where := n.rows.via
-			if where == nil {
-				where = s
-			}
+		where := n.rows.via
+		if r, wrong := p.differ(n.rows, other); wrong && where != nil { // without an exchange each has its own order
 			p.found(true, &violation{kind: "shard", site: where, ranks: p.ranks, target: "output[0]",
 				reason: fmt.Sprintf("the rows that rank %d gets back are those of other rows of the batch than the "+
 					"ones that %s combines them with: parts were in another order when they were sent", r,

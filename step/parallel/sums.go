@@ -3,8 +3,6 @@ package parallel
 import (
 	"fmt"
 	"slices"
-
-	"github.com/optool/optool/step"
 )
 
 // reduces is the number of ranks over which an exchange added up partial sums; 0 if it did not.
@@ -71,18 +69,7 @@ func (p *part) unreduced(s *site, sides map[int]*side) bool {
 	if !mixes {
 		return false
 	}
-	made := s.first(p.ranks)
-	for _, t := range p.sites {
-		call := t.first(p.ranks)
-		reads := slices.ContainsFunc(call.Inputs, func(v *step.Value) bool {
-			return v.From.Value != nil && v.From.Value.Call == made
-		})
-		if reads && (isExchange(call.Op) || slices.ContainsFunc(p.checker.inside[call],
-			func(c *step.Call) bool { return isExchange(c.Op) })) {
-			return false
-		}
-	}
-	return true
+	return !p.exchanged(s)
 }
 
 // assumed is what is known of the arguments of a call, and that those are whole which are the same on all ranks.

@@ -335,6 +335,74 @@ def flat(rank, name, parameters):
             p.copy_(new.view_as(p))
 
 
+def losses(rank, name, directory):
+    """Losses with numbers of the program's own, and gradients that are divided after the backward pass."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up, model.down = part(2, None, 6, 4), part(3, None, 4, 6)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(5)
+    x = torch.randn(5, 4)
+    x = (x[:2], x[2:])[rank].clone() if name == "losses-uneven" else x[:4].chunk(2)[rank].clone()
+    with optool_capture.record(directory, model=model):
+        n = torch.tensor(float(len(x)))
+        total = n.clone()
+        if name == "losses-uneven":
+            dist.all_reduce(total)
+        for _ in range(2 if name == "losses-micro" else 1):
+            h = F.linear(F.gelu(F.linear(x, model.up)), model.down)
+            value, extra = h.square().mean(), h.tanh().mean()
+            if name == "losses-weight":
+                value = value + 0.5 * extra
+            elif name == "losses-own":
+                value = value + extra * h.cos().mean()
+            elif name == "losses-two":
+                value = (value + extra) / 2
+            elif name == "losses-scaled":
+                value = value * 16
+            elif name == "losses-uneven":
+                value = value * (n / total)
+            value.backward()
+        for p in model.parameters():
+            dist.all_reduce(p.grad)
+            if name != "losses-uneven":
+                p.grad.div_({"losses-micro": 4, "losses-third": 3, "losses-scaled": 32}.get(name, 2))
+        if name in ("losses-third", "losses-scaled"):
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+        optimizer.step()
+
+
+def stages(rank, name, directory):
+    """A pipeline of two stages, which clip by the norm of both, or of one."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up = part(2 + rank, None, 4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(5)
+    x = torch.randn(3, 4)
+    with optool_capture.record(directory, model=model):
+        if rank == 0:
+            h = F.linear(x, model.up).tanh()
+            dist.send(h.detach(), 1)
+            gradient = torch.empty_like(h)
+            dist.recv(gradient, 1)
+            h.backward(gradient)
+        else:
+            h = torch.empty(3, 4)
+            dist.recv(h, 0)
+            h.requires_grad_()
+            F.linear(h, model.up).square().mean().backward()
+            dist.send(h.grad, 0)
+        squares = model.up.grad.square().sum()
+        if name != "stages-alone":
+            dist.all_reduce(squares)
+        model.up.grad.mul_((0.01 / squares.sqrt()).clamp(max=1))
+        if name != "stages-idle" or rank == 1:
+            optimizer.step()
+
+
 def part(n, dim, *shape):
     torch.manual_seed(n)
     t = torch.randn(shape)
@@ -349,7 +417,7 @@ def work(rank, name, directory, port):
     import optool_capture
 
     dist.init_process_group("gloo", init_method="file://" + port, rank=rank, world_size=ranks(name))
-    for program in ring, context, zero, owner, clip, grid:
+    for program in ring, context, zero, owner, clip, grid, losses, stages:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
             return dist.destroy_process_group()
@@ -409,6 +477,11 @@ def work(rank, name, directory, port):
             if not split and not (name == "data-unreduced" and p is model.up):
                 dist.all_reduce(p.grad, op=dist.ReduceOp.MAX if name == "data-max" else dist.ReduceOp.SUM, group=group)
                 p.grad.div_(4 if name == "data-scaled" else 2)
+        if name == "tensor-double":
+            squares = sum(p.grad.square().sum() for p in model.parameters())
+            dist.all_reduce(squares)
+            for p in model.parameters():
+                p.grad.mul_((0.05 / squares.sqrt()).clamp(max=1))
         if name == "data-decayed":
             torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)
         if name != "data-skipped" or rank == 0:
