@@ -3,6 +3,7 @@ package replay
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -273,10 +274,14 @@ func (c *Call) evidence(alt *comparison, f *Result) (bits float64, nearer bool) 
 }
 
 // spoils reports whether the call that runs with other arguments gives another result than one that was recorded as it
-// is due.
+// is due. An argument that is read as another is not what the call writes to.
 func (c *Call) spoils(way causes.Way, alt *Outcome) bool {
 	return way.Call != c.bound && slices.ContainsFunc(alt.Results, func(r Result) bool {
-		return r.Phase != Backward && r.Verdict == verdict.Fail && c.right[r.Target]
+		if r.Phase == Backward || r.Verdict != verdict.Fail || !c.right[r.Target] {
+			return false
+		}
+		was, ok := c.argumentAt(r.Target, c.Record.Args)
+		return r.Phase != Input || !ok || !slices.Contains(slices.Collect(maps.Values(way.Original)), was)
 	})
 }
 

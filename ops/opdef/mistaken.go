@@ -87,15 +87,29 @@ func values[T any](items []T) (vs []value.Value) {
 	return vs
 }
 
-// mistakenList are lists of integers that stand for another: backwards, each a unit less or more,
-// ones and zeros.
+// mistakenList are lists of numbers that stand for another: backwards, each the number of a neighbour, all the first
+// one; of integers, each a unit less or more, ones and zeros, too.
 func mistakenList(items []value.Value) (lists [][]value.Value) {
-	if len(items) == 0 || slices.ContainsFunc(items, func(v value.Value) bool { _, is := v.(int64); return !is }) {
+	whole := true
+	for _, v := range items {
+		_, is := v.(int64)
+		if _, float := v.(float64); !is && !float {
+			return nil
+		}
+		whole = whole && is
+	}
+	if len(items) == 0 {
 		return nil
 	}
 	backwards := slices.Clone(items)
 	slices.Reverse(backwards)
 	lists = append(lists, backwards)
+	if n := len(items); n > 2 {
+		lists = append(lists, slices.Concat(items[1:], items[:1]), slices.Concat(items[n-1:], items[:n-1]))
+	}
+	if !whole {
+		return append(lists, slices.Repeat(items[:1], len(items)))
+	}
 	for _, f := range []func(x int64) int64{
 		func(int64) int64 { return 1 }, func(int64) int64 { return 0 }, func(x int64) int64 { return x - 1 },
 		func(x int64) int64 { return x + 1 }, func(x int64) int64 { return -x },

@@ -26,11 +26,6 @@ func placeOf(got, want *tensor.Tensor) *place {
 		return nil
 	}
 	x, y := elements(got), elements(want)
-	p := &place{shape: got.Shape, from: -1, indices: make([][]int, len(got.Shape))}
-	used := make([][]bool, len(got.Shape))
-	for d, n := range got.Shape {
-		used[d] = tensor.Make[bool](n)
-	}
 	largest := 0.0
 	for i := range x {
 		if y[i] = got.DType.Round(y[i]); math.IsNaN(x[i]) && math.IsNaN(y[i]) {
@@ -40,12 +35,26 @@ func placeOf(got, want *tensor.Tensor) *place {
 			largest = e
 		}
 	}
-	wrong := 0
-	for i := range x {
-		if e := math.Abs(x[i] - y[i]); e <= 4*got.DType.ULP(y[i]) || e <= unimportant*largest || x[i] == y[i] {
+	return placeHolding(got.Shape, 2, func(i int) bool {
+		e := math.Abs(x[i] - y[i])
+		return !(e <= 4*got.DType.ULP(y[i]) || e <= unimportant*largest || x[i] == y[i])
+	})
+}
+
+// placeHolding is the place in a shape of elements, at least one in so many of which is one of some; nil if it is more
+// than three quarters of all, or if no indices tell it.
+func placeHolding(shape []int, few int, holds func(i int) bool) *place {
+	p := &place{shape: shape, from: -1, indices: make([][]int, len(shape))}
+	used := make([][]bool, len(shape))
+	for d, n := range shape {
+		used[d] = tensor.Make[bool](n)
+	}
+	held, n := 0, tensor.Numel(shape)
+	for i := range n {
+		if !holds(i) {
 			continue
 		}
-		wrong++
+		held++
 		if p.to = i + 1; p.from < 0 {
 			p.from = i
 		}
@@ -66,7 +75,7 @@ func placeOf(got, want *tensor.Tensor) *place {
 	if run := p.to - p.from; run < box {
 		p.indices, box = nil, run
 	}
-	if wrong == 0 || 2*wrong < box || 4*box > 3*len(x) || math.IsInf(p.cost(), 1) {
+	if held == 0 || few*held < box || 4*box > 3*n || math.IsInf(p.cost(), 1) {
 		return nil
 	}
 	return p

@@ -168,7 +168,8 @@ type Cause struct {
 // them left out. Those of which a number is fitted to what was recorded, those that are
 // confined to the place of the errors, and others that take long, come apart.
 func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
-	local := []iter.Seq[Mistake]{c.wrongArguments(), c.exchangedArguments(), c.declared(), c.absentArguments(),
+	local := []iter.Seq[Mistake]{c.wrongArguments(), c.exchangedArguments(), c.declared(), c.listed(),
+		c.listedResults(fails), c.absentArguments(),
 		c.movedTensors(), c.passedGradients(), c.takenFor(), c.takenForOtherwise(), c.misderived(fails), c.rounded(),
 		c.misread(inMemory), c.constantOperands(), c.misread(ofElements), c.misbroadcast(), c.misread(alongDimensions),
 		c.permutedTogether(), c.swappedOperands(), c.altered(fails, ofElements), c.missingParts(), c.missingRows(),
@@ -176,11 +177,12 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		c.misreadIncoming(alongDimensions), c.untransposed(fails)}
 	all = slices.Concat(local[:2], []iter.Seq[Mistake]{c.misplacedResults(fails), c.exchanged(fails)}, local[2:],
 		[]iter.Seq[Mistake]{c.addedValues(fails), c.wrongSizes()})
-	return all, []iter.Seq[Mistake]{c.movedFactors(), c.relatives(fails), c.expressed(fails), c.reduced(fails),
+	return all, []iter.Seq[Mistake]{c.overflowed(fails), c.misranked(fails), c.mispassed(fails), c.overwritten(fails),
+		c.movedFactors(), c.relatives(fails), c.expressed(fails), c.reduced(fails), c.sectioned(fails),
 		c.unwrittenAt(fails), c.displaced(fails), c.missingFactors(fails), c.fittedNumbers(fails, 0), c.averaged(),
 		c.exchangedBlocks(), c.alteredBlocks(), c.twoArguments(), c.limited(fails), c.weightedParts(fails, nil),
-		c.misread(inFewBits), c.together(inFewBits), c.misread(inOtherLayouts), c.misreadIncoming(inOtherLayouts),
-		c.confined(fails, local), c.scaledBesides(fails, local)}
+		c.misread(inFewBits), c.together(inFewBits), c.altered(fails, inFewBits), c.misread(inOtherLayouts),
+		c.misreadIncoming(inOtherLayouts), c.confined(fails, local), c.scaledBesides(fails, local)}
 }
 
 // upTo are the numbers from lo to below hi.

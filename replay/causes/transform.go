@@ -265,6 +265,15 @@ func ofElements(t *tensor.Tensor) iter.Seq[transformation] {
 					return
 				}
 			}
+			for _, bits := range []int{8, 16, 32} {
+				top := int64(1)<<(bits-1) - 1
+				if !yield(ofWhole(fmt.Sprintf("%%s wraps at %d bits", bits),
+					func(_ int, x int64) int64 { return x << (64 - bits) >> (64 - bits) })) ||
+					!yield(ofWhole(fmt.Sprintf("%%s is limited to the numbers of int%d", bits),
+						func(_ int, x int64) int64 { return min(max(x, -top-1), top) })) {
+					return
+				}
+			}
 		case dt.IsFloat():
 			for _, m := range elementMaps(dt) {
 				if !yield(transformation{text: m.text, of: func(t *tensor.Tensor) *tensor.Tensor {

@@ -2,13 +2,15 @@ package causes
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/optool/optool/tensor"
 )
 
 // untouched are the texts of values, by their targets, that a call should have changed, and that are as they were
-// before it; none if another result failed. A list of which no tensor was changed is named as a whole.
+// before it, or whose wrong elements lie together and are; none if another result failed. A list of which no tensor was
+// changed is named as a whole.
 func (c *Search) untouched(fails []Wrong) map[string]string {
 	if c.Ran == nil || c.Changed == nil {
 		return nil
@@ -26,12 +28,20 @@ func (c *Search) untouched(fails []Wrong) map[string]string {
 			if i >= len(after) || after[i] != changed {
 				continue
 			}
+			part := ""
 			if err := c.Guard(func() error {
-				ok = unchanged(got, a.Tensor) && !mostlySame(want, a.Tensor)
+				if ok = unchanged(got, a.Tensor) && !mostlySame(want, a.Tensor); !ok {
+					part = unchangedPlace(got, want, a.Tensor)
+				}
 				return nil
-			}); err == nil && ok {
-				names[r.Target], texts[r.Target] = a.Name, argName(a)
+			}); err != nil {
+				break
+			}
+			if ok {
 				left[a.Name]++
+			}
+			if ok || part != "" {
+				names[r.Target], texts[r.Target] = a.Name, argName(a)+part
 			}
 			break
 		}
@@ -47,6 +57,37 @@ func (c *Search) untouched(fails []Wrong) map[string]string {
 	}
 	return texts
 }
+
+// unchangedPlace is where a changed argument is as it was before the call though it is due to change, if all wrong
+// elements lie there; "" if there is no such place.
+func unchangedPlace(got, want, before *tensor.Tensor) string {
+	if got.DType != before.DType || !got.DType.IsFloat() || !slices.Equal(got.Shape, want.Shape) {
+		return ""
+	}
+	x, y, z := elements(got), elements(want), elements(before)
+	left, largest := 0, 0.0
+	for i := range x {
+		largest = max(largest, math.Abs(x[i]-y[i]))
+	}
+	p := placeHolding(got.Shape, mostUnchanged, func(i int) bool {
+		is := alike(x[i], z[i]) && !alike(x[i], got.DType.Round(y[i]))
+		left += btoi(is)
+		return is
+	})
+	if p == nil || left < leastInPart {
+		return ""
+	}
+	for i := range x {
+		there, near := p.holds(i), max(4*got.DType.ULP(y[i]), unimportant*largest)
+		if there && !alike(x[i], z[i]) || !there && math.Abs(x[i]-y[i]) > near {
+			return ""
+		}
+	}
+	return " " + p.String()
+}
+
+// mostUnchanged is of how many elements of a place one has to change: in 16 bits, small steps change few.
+const mostUnchanged = 8
 
 // unchanged reports whether two tensors have the same elements.
 func unchanged(x, y *tensor.Tensor) bool {

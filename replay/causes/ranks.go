@@ -1,0 +1,181 @@
+package causes
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/ops/opdef"
+	"github.com/optool/optool/tensor"
+)
+
+// A picking is a result each of whose elements is one of those of an operand along a dimension: a median, a maximum.
+type picking struct {
+	a     opdef.Arg
+	d     int
+	shape []int // of the result
+	rows  [][]picked
+	due   []float64
+}
+
+// A picked is an element of a row, and its index there.
+type picked struct {
+	x  float64
+	at int
+}
+
+// place is the place in the operand of an index of a row.
+func (p *picking) place(row, at int) int {
+	n, inner := p.a.Tensor.Shape[p.d], tensor.Numel(p.a.Tensor.Shape[p.d+1:])
+	return row/inner*n*inner + at*inner + row%inner
+}
+
+// pickings are the ways in which the first result is picked from operands.
+func (c *Search) pickings() (out []*picking) {
+	if c.Ran == nil || len(c.Ran.Outs) == 0 || !c.Ran.Outs[0].DType.IsFloat() || c.Ran.Outs[0].Dim() == 0 {
+		return nil
+	}
+	result := c.Ran.Outs[0]
+	for _, a := range c.operands() {
+		for d, n := range a.Tensor.Shape {
+			if n < 2 || a.Tensor.Numel() > mostReduced || a.Tensor.Numel() != n*result.Numel() ||
+				c.alongTo(a.Tensor, d, func(v []float64) float64 { return v[0] }, result.Shape) == nil {
+				continue
+			}
+			p := &picking{a: a, d: d, shape: result.Shape}
+			is := false
+			if c.Guard(func() error { is = p.of(result); return nil }) == nil && is {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+// of reads the rows of the operand, and reports whether each holds the element of the result.
+func (p *picking) of(result *tensor.Tensor) bool {
+	v := elements(p.a.Tensor)
+	p.due = elements(result)
+	for row, y := range p.due {
+		var r []picked
+		for at := range p.a.Tensor.Shape[p.d] {
+			r = append(r, picked{v[p.place(row, at)], at})
+		}
+		if !slices.ContainsFunc(r, func(e picked) bool { return e.x == y }) {
+			return false
+		}
+		p.rows = append(p.rows, r)
+	}
+	return true
+}
+
+// misranked are results that are picked from rows of an operand, and of another rank than is due: the next element, or
+// the mean of both, as of a median of an even number. Positions of what is picked, as second results, follow.
+func (c *Search) misranked(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		if !fails[0].Forward() {
+			return
+		}
+		for _, p := range c.pickings() {
+			for _, next := range []struct {
+				text string
+				by   int
+			}{{"larger", 1}, {"smaller", -1}} {
+				values, positions, means := p.neighbours(next.by)
+				of := fmt.Sprintf("the next %s element of %s along dimension %d", next.text, argName(p.a), p.d)
+				if !yield(Mistake{Text: of + " is taken", Make: p.instead(c, values, positions)}) ||
+					!yield(Mistake{Text: "the mean of what is due and " + of + " is taken", Rounds: true,
+						Make: p.instead(c, means, nil)}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// neighbours are for each element of the result that so many ranks further, the same where there is none, with its
+// position, and the mean of both.
+func (p *picking) neighbours(by int) (values []float64, positions []int64, means []float64) {
+	for row, y := range p.due {
+		sorted := slices.SortedStableFunc(slices.Values(p.rows[row]), func(a, b picked) int { return cmp.Compare(a.x, b.x) })
+		k := slices.IndexFunc(sorted, func(e picked) bool { return e.x == y })
+		for by > 0 && k+1 < len(sorted) && sorted[k+1].x == y {
+			k++
+		}
+		k = min(max(0, k+by), len(sorted)-1)
+		values, positions = append(values, sorted[k].x), append(positions, int64(sorted[k].at))
+		means = append(means, (y+sorted[k].x)/2)
+	}
+	return values, positions, means
+}
+
+// instead is the call that gives other values, and other positions, nil for those that are due.
+func (p *picking) instead(c *Search, values []float64, positions []int64) func() (Way, error) {
+	return c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+		switch {
+		case !slices.Equal(t.Shape, p.shape):
+		case target == "output[0]":
+			return tensor.New(t.DType, t.Shape, values)
+		case target == "output[1]" && t.DType.IsIntegral() && positions != nil:
+			return tensor.New(t.DType, t.Shape, positions)
+		}
+		return t
+	})
+}
+
+// mispassed are gradients of results that are picked from rows of an operand, where several elements are equal: they go
+// to the first, the last or all of those, or are shared.
+func (c *Search) mispassed(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		if !fails[0].Backward() || len(c.Incoming) == 0 {
+			return
+		}
+		for _, p := range c.pickings() {
+			var up []float64
+			if c.Guard(func() error { up = elements(c.Incoming[0]); return nil }) != nil || len(up) != len(p.due) {
+				continue
+			}
+			for _, m := range []struct {
+				text string
+				of   func(k, n int) float64 // the share of one of n
+			}{
+				{"to the first of them", func(k, _ int) float64 { return float64(btoi(k == 0)) }},
+				{"to the last of them", func(k, n int) float64 { return float64(btoi(k == n-1)) }},
+				{"to each of them in full", func(int, int) float64 { return 1 }},
+				{"to all of them in equal shares", func(_, n int) float64 { return 1 / float64(n) }},
+			} {
+				made := p.shared(up, m.of)
+				text := fmt.Sprintf("where elements of %s along dimension %d are equal, the gradient goes %s",
+					argName(p.a), p.d, m.text)
+				if !yield(Mistake{Text: text, Rounds: true,
+					Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+						if !strings.HasPrefix(target, "grad[") || !slices.Equal(t.Shape, p.a.Tensor.Shape) {
+							return t
+						}
+						return tensor.New(t.DType, t.Shape, made)
+					})}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// shared is the gradient of the operand that gives each of the equal elements of a row a share.
+func (p *picking) shared(up []float64, of func(k, n int) float64) []float64 {
+	made := make([]float64, p.a.Tensor.Numel())
+	for row, y := range p.due {
+		var equal []int
+		for _, e := range p.rows[row] {
+			if e.x == y {
+				equal = append(equal, e.at)
+			}
+		}
+		for k, at := range equal {
+			made[p.place(row, at)] = up[row] * of(k, len(equal))
+		}
+	}
+	return made
+}
