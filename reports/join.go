@@ -72,7 +72,7 @@ func Join(parts []*PartRecord, complete bool) (*Recording, error) {
 		rec.Results.add(c.part.file, c.from, c.to)
 	}
 	rec.Run.Settings = total.Settings
-	if err := rec.count(); err != nil {
+	if err := rec.Count(); err != nil {
 		return nil, err
 	}
 	if err := rec.keepShown(); err != nil {

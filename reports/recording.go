@@ -256,7 +256,7 @@ type lastLine struct {
 
 func (rec *Recording) summarize() error {
 	rec.Summary.Settings = rec.Run.Settings // counted from the results of a run that did not end
-	if err := rec.count(); err != nil {
+	if err := rec.Count(); err != nil {
 		return err
 	}
 	if rec.Last == nil {
@@ -279,8 +279,8 @@ func (rec *Recording) summarize() error {
 	return nil
 }
 
-// count adds the results to the summary.
-func (rec *Recording) count() error {
+// Count adds the results to the summary, and finds what is wrong first.
+func (rec *Recording) Count() error {
 	rec.Summary.unexplained = rec.LeftOut
 	digest := NewDigest(nil)
 	for f := range rec.Findings() {

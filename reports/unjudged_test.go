@@ -101,7 +101,7 @@ func TestMistrustedIsNoPass(t *testing.T) {
 		&Result{Capture: "b", Op: "torch.abs", Phase: "forward", Target: "output[0]", Verdict: verdict.Pass},
 		&Result{Capture: "c", Op: "torch.abs", Phase: "forward", Target: "output[0]", Verdict: verdict.Mistrusted,
 			Reason: "the tensor is empty: nothing was compared"})}
-	if err := rec.count(); err != nil {
+	if err := rec.Count(); err != nil {
 		t.Fatal(err)
 	}
 	var b strings.Builder
@@ -127,7 +127,7 @@ torch.neg                 1  output[0] all 4 elements are zero on both sides
 	}
 	only := &Recording{Summary: NewSummary(), Results: ResultsOf(
 		&Result{Capture: "a", Op: "torch.neg", Verdict: verdict.Mistrusted, Reason: "all 4 elements are zero"})}
-	if err := only.count(); err != nil {
+	if err := only.Count(); err != nil {
 		t.Fatal(err)
 	}
 	b.Reset()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/lazyregexp"
 	"github.com/optool/optool/reports"
@@ -26,6 +27,7 @@ type Seen struct {
 	Leaves        int `json:"leaves"` // parameters, data and state
 	// Unexplained are inputs that the program made or changed without a recorded call.
 	Unexplained int `json:"unexplained"`
+	LeftOut     int `json:"left_out,omitempty"` // captures that are no part of the step
 	// Gaps say what was not judged and why, the largest first.
 	Gaps []Gap `json:"gaps"`
 }
@@ -100,12 +102,30 @@ func (t *Trace) Seen() *Seen {
 				p.Calls[len(p.Calls)-1])
 		}
 	}
+	s.leaveOut(t)
 	return s
 }
 
 // first puts a gap before all others.
 func (s *Seen) first(what string, c *Call) {
 	s.Gaps = slices.Insert(s.Gaps, 0, Gap{N: 1, What: what, First: c.String()})
+}
+
+// leaveOut puts the captures that are no part of the step before all other gaps.
+func (s *Seen) leaveOut(t *Trace) {
+	var all []Gap
+	t.LeftOut(func(why string, e *capture.Entry) {
+		s.LeftOut++
+		i := slices.IndexFunc(all, func(g Gap) bool { return g.What == why })
+		if i < 0 {
+			i, all = len(all), append(all, Gap{What: why, First: e.Rel})
+		}
+		all[i].N++
+	})
+	for i := range all {
+		all[i].What = reports.Count(all[i].N, "capture") + " left out of the step: " + all[i].What
+	}
+	s.Gaps = append(all, s.Gaps...)
 }
 
 // firstUpdate is the first call that writes a parameter in place, as optimizers do; nil if none does.
@@ -207,6 +227,9 @@ func (s *Seen) String() string {
 	judged := fmt.Sprintf("%d of %s judged", s.Judged, reports.Count(s.Calls, "call"))
 	if n := s.Calls - s.Judged; n > 0 {
 		judged = fmt.Sprintf("%d of %s not judged", n, reports.Count(s.Calls, "call"))
+	}
+	if s.LeftOut > 0 {
+		judged += fmt.Sprintf(", %s left out of the step", reports.Count(s.LeftOut, "capture"))
 	}
 	return fmt.Sprintf("%s, %d of %s proven (by content %d, by address %d)%s, %s, %d unexplained", judged, s.Proven,
 		reports.Count(s.Links, "link"), s.ByContent, s.ByAddress, only, leavesCount(s.Leaves), s.Unexplained)

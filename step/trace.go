@@ -298,7 +298,26 @@ type Trace struct {
 	Layouts   []*Layout // of the ranks of one program, one for each pipeline stage
 
 	exchanges map[*capture.Entry]collective.Match
+	leftOut   []*capture.Entry
 }
+
+// LeaveOut remembers a capture that is no part of the step, so that Seen counts it. Those of modules do not count: the
+// step has the calls of their operators.
+func (t *Trace) LeaveOut(e *capture.Entry) {
+	if e.NotRun() != verdict.ModuleCall {
+		t.leftOut = append(t.leftOut, e)
+	}
+}
+
+// LeftOut calls each for the captures that are no part of the step, with the reason.
+func (t *Trace) LeftOut(each func(why string, e *capture.Entry)) {
+	for _, e := range t.leftOut {
+		each(cmp.Or(e.NotRun(), pairLeftOut), e)
+	}
+}
+
+// pairLeftOut is why a capture with both sides is no part of a step.
+const pairLeftOut = "a failure saved with both sides, which `optool replay` judges"
 
 // Apart names parameters that processes read at the same place of the same sequence
 // of calls, most of them with equal elements in all processes: those that differ.

@@ -135,7 +135,10 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) (err error
 		return err
 	}
 	o.tellEffects(t, r.settings)
-	rec := o.recording(a, t, r.settings)
+	rec, err := o.recording(a, t, r.settings)
+	if err != nil {
+		return failed(err)
+	}
 	if err := r.write(t, rec); err != nil {
 		return err
 	}
@@ -203,7 +206,12 @@ func (r *stepRun) write(t *step.Trace, rec *reports.Recording) error {
 		return failed(err)
 	}
 	w := r.json.text()
-	if err := r.o.show(r.cmd, r.a, w, t, r.opt, r.imagined, r.path); err != nil {
+	shown, err := r.o.shown(r.cmd, r.a, t, r.opt, r.imagined, r.path)
+	if err != nil {
+		return failed(err)
+	}
+	rec.Summary.Facts = view.Facts(t, shown)
+	if err := view.Screen(w, t, shown); err != nil {
 		return failed(err)
 	}
 	if err := r.a.writeTold(w, rec); err != nil {
@@ -295,9 +303,9 @@ func (o *stepOptions) tellEffects(t *step.Trace, settings reports.Settings) {
 	}
 }
 
-// show writes the screen of a step.
-func (o *stepOptions) show(cmd *cobra.Command, a *app, w io.Writer, t *step.Trace, opt step.Options,
-	imagined []imaginedRun, path string) error {
+// shown is what the screen and the reports of a step say beside its trace.
+func (o *stepOptions) shown(cmd *cobra.Command, a *app, t *step.Trace, opt step.Options, imagined []imaginedRun,
+	path string) (view.Extra, error) {
 	extra := view.Extra{Style: a.style(), Without: step.Moved{Loss: math.NaN()}, Next: o.next(t, path),
 		Device: o.device}
 	if f := t.First(); f != nil && f.Rule != verdict.Diverged {
@@ -309,12 +317,12 @@ func (o *stepOptions) show(cmd *cobra.Command, a *app, w io.Writer, t *step.Trac
 		}
 		lines, err := i.lines(cmd, t, opt)
 		if err != nil {
-			return err
+			return extra, err
 		}
 		extra.Imagine = append(extra.Imagine, lines...)
 	}
 	extra.More = func(w io.Writer) error { return o.tell(w, extra.Style) }
-	return view.Screen(w, t, extra)
+	return extra, nil
 }
 
 // stepExit is the exit code of a step of which so many captures could not be read.

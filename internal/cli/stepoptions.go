@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/smallfile"
 	"github.com/optool/optool/reports"
@@ -108,18 +109,27 @@ func (o *stepOptions) next(t *step.Trace, path string) []string {
 }
 
 // recording is what reports are made of.
-func (o *stepOptions) recording(a *app, t *step.Trace, settings reports.Settings) *reports.Recording {
+func (o *stepOptions) recording(a *app, t *step.Trace, settings reports.Settings) (*reports.Recording, error) {
 	rec := &reports.Recording{Run: a.run(o.device, settings...), Last: []byte("{}"), Summary: reports.NewSummary(),
 		Exit: new(int)}
 	rec.Results = reports.ResultsOf(t.Results(func(c *step.Call, onDevice bool) string {
 		return o.repro(t, c, onDevice)
 	})...)
-	for r := range rec.Results.All() {
-		rec.Summary.Add(r)
+	for _, f := range t.Findings {
+		for i := range f.Causes {
+			rec.Causes = append(rec.Causes, &f.Causes[i])
+		}
 	}
+	if err := rec.Count(); err != nil {
+		return nil, err
+	}
+	rec.First = nil // the step's own first fault is among its facts
 	if n := t.Unrecorded(); n > 0 {
 		rec.Summary.Unjudged.Count("weight gradients were not recorded", "", n)
 	}
+	t.LeftOut(func(why string, e *capture.Entry) {
+		rec.Summary.Unjudged.Count("left out of the step: "+why, e.Op, 1)
+	})
 	rec.Summary.Settings, rec.Summary.FailOn = settings, o.failOn
-	return rec
+	return rec, nil
 }

@@ -12,9 +12,10 @@ import (
 
 // A stepCall is what one capture gave: nothing, if it is no call of the step.
 type stepCall struct {
-	call  *step.Call
-	bytes int64
-	err   error
+	call    *step.Call
+	leftOut *capture.Entry // that is no operator's call of one run
+	bytes   int64
+	err     error
 }
 
 // readStep reads all calls below a path and links them; devices are starting.
@@ -30,6 +31,7 @@ func (a *app) readCalls(cmd *cobra.Command, paths []string, lim *limits, opt ste
 	bar.index(cmd.Context(), paths)
 	defer bar.end()
 	var calls []*step.Call
+	var leftOut []*capture.Entry
 	coming := readAhead(cmd.Context(), scan(cmd.Context(), paths, capture.Options{}), lim.ahead(),
 		func(e *capture.Entry) bool { return e.NotRun() == "" && !e.IsPair() })
 	err = ordered(cmd.Context(), a.jobs, coming,
@@ -38,7 +40,7 @@ func (a *app) readCalls(cmd *cobra.Command, paths []string, lim *limits, opt ste
 			case f.entry == nil:
 				return &stepCall{err: f.err}
 			case f.entry.NotRun() != "" || f.entry.IsPair(): // operators' calls, and only those of one run
-				return &stepCall{}
+				return &stepCall{leftOut: f.entry}
 			}
 			bar.begin(f.entry.Op)
 			bytes := f.entry.Bytes()
@@ -52,7 +54,7 @@ func (a *app) readCalls(cmd *cobra.Command, paths []string, lim *limits, opt ste
 				})
 				err = fmt.Errorf("%s: %w", f.entry.Rel, err)
 			}
-			return &stepCall{call, bytes, err}
+			return &stepCall{call: call, bytes: bytes, err: err}
 		},
 		func(c *stepCall) error {
 			if err := started(devices, a, bar); err != nil {
@@ -66,6 +68,9 @@ func (a *app) readCalls(cmd *cobra.Command, paths []string, lim *limits, opt ste
 			if c.call != nil {
 				calls = append(calls, c.call)
 			}
+			if c.leftOut != nil {
+				leftOut = append(leftOut, c.leftOut)
+			}
 			return nil
 		})
 	if err != nil {
@@ -74,5 +79,9 @@ func (a *app) readCalls(cmd *cobra.Command, paths []string, lim *limits, opt ste
 	if len(calls) == 0 {
 		return nil, refused, &exitError{ExitFailed, fmt.Errorf("%s: no captures found", strings.Join(paths, ", "))}
 	}
-	return step.New(calls), refused, nil
+	t = step.New(calls)
+	for _, e := range leftOut {
+		t.LeaveOut(e)
+	}
+	return t, refused, nil
 }

@@ -42,7 +42,7 @@ func Screen(w io.Writer, t *step.Trace, x Extra) error {
 	}
 	s := t.MainStep()
 	if s != nil {
-		loss(&b, t, s, x)
+		paragraphs(&b, "\n"+loss(t, s, x), x.Style)
 	}
 	for _, line := range x.Imagine {
 		b.WriteString(x.Style.Wrap(reports.OneLine(line), 2) + "\n")
@@ -382,10 +382,10 @@ func without(b *strings.Builder, s *step.Step, m step.Moved) {
 	}
 }
 
-func loss(out *strings.Builder, t *step.Trace, s *step.Step, x Extra) {
+// loss says what the loss is and what the errors of the calls do to it, a line for each fact.
+func loss(t *step.Trace, s *step.Step, x Extra) string {
 	b := &strings.Builder{}
-	defer func() { paragraphs(out, b.String(), x.Style) }()
-	fmt.Fprintf(b, "\nloss %.9g recorded", s.Captured)
+	fmt.Fprintf(b, "loss %.9g recorded", s.Captured)
 	if math.IsNaN(s.Exact) {
 		b.WriteString(", not known exactly")
 	} else {
@@ -418,6 +418,7 @@ func loss(out *strings.Builder, t *step.Trace, s *step.Step, x Extra) {
 			b.WriteString("the errors of the calls do not add up to the difference: an error is large, or a decision flipped\n")
 		}
 	}
+	return b.String()
 }
 
 // lossesOfRuns are the losses of two runs.
@@ -473,10 +474,7 @@ func reruns(w io.Writer, t *step.Trace, x Extra) error {
 	if n == nil {
 		return nil
 	}
-	text := fmt.Sprintf("%s: %s run again, %d not; it repeats %d of the passes that were recorded wrong, does not "+
-		"repeat %d, and gets %d wrong that were not", x.Device, reports.Count(n.Run, "call"), n.NotRun, n.Repeated,
-		n.NotRepeated, n.New)
-	if _, err := fmt.Fprintln(w, "\n"+x.Style.Wrap(text, 2)); err != nil || len(wrong) == 0 {
+	if _, err := fmt.Fprintln(w, "\n"+x.Style.Wrap(x.Device+": "+rerunsText(n), 2)); err != nil || len(wrong) == 0 {
 		return err
 	}
 	l := reports.NewListing(w, x.Style.Width, "call", "pass", "recorded", "device", "standing", "why")
@@ -497,6 +495,13 @@ func reruns(w io.Writer, t *step.Trace, x Extra) error {
 		}
 	}
 	return l.Flush()
+}
+
+// rerunsText says which faults the device repeats.
+func rerunsText(n *step.Reruns) string {
+	return fmt.Sprintf("%s run again, %d not; it repeats %d of the passes that were recorded wrong, does not "+
+		"repeat %d, and gets %d wrong that were not", reports.Count(n.Run, "call"), n.NotRun, n.Repeated,
+		n.NotRepeated, n.New)
 }
 
 // effects are the tables of what moves the loss. Names are whole at any width: they are there to be copied.

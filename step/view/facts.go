@@ -1,0 +1,47 @@
+package view
+
+import (
+	"strings"
+
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/step"
+)
+
+// Facts are what reports of a step begin with, in the words of Screen: the first fault in order of execution and why,
+// or that none was found; what the device repeats; the loss, and what the fault does to it.
+func Facts(t *step.Trace, x Extra) (facts []reports.Fact) {
+	x.Style = reports.Style{}
+	add := func(name, text string) { facts = append(facts, reports.Fact{Name: name, Text: reports.OneLine(text)}) }
+	first := t.First()
+	if first == nil {
+		add("step", nothing(t))
+	} else {
+		add("first fault in order of execution", string(first.Rule)+": "+sentence(first))
+		for i := range first.Causes[:min(len(first.Causes), 2)] {
+			add(first.Causes[i].Label()+" of the first fault", first.Causes[i].String())
+		}
+		var b strings.Builder
+		behind(&b, first, x.Style)
+		for line := range strings.Lines(b.String()) {
+			add("what became of the first fault", strings.TrimSpace(line))
+		}
+	}
+	if own := t.Findings; len(own) > 0 && own[0].Rule == verdict.NonFinite && own[0] != first {
+		add("first value that is not finite", sentence(own[0]))
+	}
+	if _, n := t.Reruns(); n != nil {
+		add("device "+x.Device, rerunsText(n))
+	}
+	if s := t.MainStep(); s != nil {
+		name := "loss"
+		for line := range strings.Lines(loss(t, s, x)) {
+			add(name, strings.TrimPrefix(strings.TrimSpace(line), "loss "))
+			name = "effect on the loss"
+		}
+	}
+	for _, line := range x.Imagine {
+		add("effect on the loss", line)
+	}
+	return facts
+}
