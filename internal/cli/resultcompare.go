@@ -57,7 +57,7 @@ func (a *app) compareResults(old, cur string, o *compareOptions) error {
 		}
 	}
 	n := reports.CountChanges(changes, y.Summary.Total())
-	others := reports.LookedAtOther(x, y, old, cur)
+	others := append(reports.LookedAtOther(x, y, old, cur), reports.OnlyFolders(before, now, old, cur)...)
 	if err := a.printResultChanges(j.text(), changes, n, others, listed.Told(), o.tables); err != nil {
 		return failed(err)
 	}
@@ -134,10 +134,16 @@ func (a *app) printResultChanges(w io.Writer, changes []reports.ResultChange, n 
 	return err
 }
 
-// listChanges lists what changed. Of new and of gone values without a finding it lists a few, and counts the others.
+// listChanges lists what changed, with the folders if there are any. Of new and of gone values without a finding it
+// lists a few, and counts the others.
 func (a *app) listChanges(w io.Writer, changes []reports.ResultChange, tables bool) error {
 	quiet, left := map[reports.Change]int{}, map[reports.Change]int{}
-	list := reports.NewListing(w, a.outputWidth(), "change", "op", "id", "value", "old", "new", "now")
+	columns := []string{"change", "op", "id", "value", "old", "new", "now"}
+	folders := slices.ContainsFunc(changes, func(c reports.ResultChange) bool { return c.Folder() != "" })
+	if folders {
+		columns = slices.Insert(columns, 3, "folder")
+	}
+	list := reports.NewListing(w, a.outputWidth(), columns...)
 	list.Names(1)
 	list.Right(2)
 	list.Wrap()
@@ -154,7 +160,11 @@ func (a *app) listChanges(w io.Writer, changes []reports.ResultChange, tables bo
 			}
 		}
 		was, is := c.Verdicts()
-		if err := list.Add(string(c.Change), r.Op, c.ID(), r.Target, string(was), string(is), c.Now()); err != nil {
+		row := []string{string(c.Change), r.Op, c.ID(), r.Target, string(was), string(is), c.Now()}
+		if folders {
+			row = slices.Insert(row, 3, c.Folder())
+		}
+		if err := list.Add(row...); err != nil {
 			return err
 		}
 	}
