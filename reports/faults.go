@@ -15,6 +15,15 @@ type Fault struct {
 	Calls string // "2 of 14 fail"
 	Worst string // the value that is the furthest off, and by how much
 	Cause string // what reproduces what is wrong, "" if nothing was found
+	Known bool   // all its failures are known
+}
+
+// FaultsTitle is the title of a table of faults.
+func FaultsTitle(faults []Fault) string {
+	if !slices.ContainsFunc(faults, func(f Fault) bool { return !f.Known }) {
+		return "Known failures"
+	}
+	return "What is wrong"
 }
 
 // FaultColumns are the titles of a table of faults.
@@ -44,7 +53,7 @@ func (rec *Recording) Faults() (faults []Fault) {
 			continue
 		}
 		w := o.Worst
-		faults = append(faults, Fault{Op: Name(o.Op), Calls: o.callsText(), Cause: rec.causesOf(o.Op),
+		faults = append(faults, Fault{Op: Name(o.Op), Calls: o.callsText(), Cause: rec.causesOf(o.Op), Known: !o.differs(),
 			Worst: strings.TrimSpace(OneLine(w.target() + " " + w.gist()))})
 	}
 	return faults

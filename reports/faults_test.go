@@ -35,11 +35,16 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	rec := readRecorded(t, b.String())
-	want := []Fault{{"torch.mm", "1 crash, 1 fail of 3", "output[0] off by one", "no bias"},
-		{"torch.add", "1 fail of 1", "output[0] off by one", "alpha is 2"},
-		{"torch.div", "1 known of 1", "output[0] off by one", ""}}
+	want := []Fault{{"torch.mm", "1 crash, 1 fail of 3", "output[0] off by one", "no bias", false},
+		{"torch.add", "1 fail of 1", "output[0] off by one", "alpha is 2", false},
+		{"torch.div", "1 known of 1", "output[0] off by one", "", true}}
 	if diff := cmp.Diff(want, rec.Faults()); diff != "" {
 		t.Error(diff)
+	}
+	for title, faults := range map[string][]Fault{"What is wrong": want, "Known failures": want[2:]} {
+		if got := FaultsTitle(faults); got != title {
+			t.Errorf("the title is %q, want %q", got, title)
+		}
 	}
 	var text bytes.Buffer
 	if err := WriteMarkdown(&text, rec); err != nil {
@@ -50,7 +55,7 @@ func TestFaults(t *testing.T) {
 	}
 	for _, want := range []string{"| operator | calls | worst | cause |",
 		"| torch.add | 1 fail of 1 | output\\[0\\] off by one | alpha is 2 |",
-		"what is wrong: torch.mm\n", "what is wrong: torch.add\n"} {
+		"what is wrong: torch.mm\n", "what is wrong: torch.add\n", "known failure: torch.div\n"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("lacks %q:\n%s", want, text.String())
 		}

@@ -147,6 +147,7 @@ func (rec *Recording) end(total *lastLine) (err error) {
 	s.Settings, s.FailOn, s.NotRead = total.Settings, total.FailOn, total.Refused
 	s.Interrupted, s.PeakRSS = total.Interrupted, total.PeakRSS
 	s.Budget, s.Known = total.Budget, total.Known
+	s.LookedAtPart(false)
 	s.exclude()
 	s.Elapsed = time.Duration(total.Elapsed * float64(time.Second))
 	if total.Interrupted {

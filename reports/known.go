@@ -31,6 +31,10 @@ const KnownSetting = "--known"
 type KnownList struct {
 	File  string       `json:"file"`
 	Lines []*KnownLine `json:"lines"`
+	// FailStale makes a run fail for lines that no longer fail.
+	FailStale bool `json:"fail_on_stale,omitempty"`
+	// Partial says that the run did not look at all calls: a part, one with too little time, or an interrupted one.
+	Partial bool `json:"partial,omitempty"`
 
 	byOp map[string][]*KnownLine // lines whose operator has no star
 	any  []*KnownLine            // the others
@@ -284,32 +288,51 @@ func (k *KnownList) Mark(r *Result) {
 // shownKnown is how many lines of a list are told each.
 const shownKnown = 10
 
-// Told are lines about what became of the list: how many failures are known, which lines are not needed any more, and
-// which are about nothing.
-func (k *KnownList) Told() (told []string) {
+// failing is how many values of a line fail.
+func (l *KnownLine) failing() int { return l.Known + l.Worse + l.Expired }
+
+// Stale are the lines whose values no longer fail; none of a run that did not look at all calls, as others of the line
+// may fail. It is none without a list.
+func (k *KnownList) Stale() (stale []*KnownLine) {
+	if k == nil || k.Partial {
+		return nil
+	}
+	for _, l := range k.Lines {
+		if l.failing() == 0 && l.Passing > 0 {
+			stale = append(stale, l)
+		}
+	}
+	return stale
+}
+
+// failsRun reports whether a run fails for its stale lines.
+func (k *KnownList) failsRun() bool { return k != nil && k.FailStale && len(k.Stale()) > 0 }
+
+// Told are lines about what became of the list: how many failures are known, which lines are not needed any more and,
+// of a run that checked all calls, which are about nothing.
+func (k *KnownList) Told(all bool) (told []string) {
 	if k == nil {
 		return nil
 	}
-	values, fixed := 0, 0
+	values := 0
 	var unused []string
 	for _, l := range k.Lines {
-		values += l.Known
-		failing := l.Known + l.Worse + l.Expired
-		switch {
-		case l.About == "" || failing > 0:
-		case l.Passing == 0:
+		if values += l.Known; l.About != "" && l.failing()+l.Passing == 0 {
 			unused = append(unused, strconv.Itoa(l.Number))
-		default:
-			if fixed++; fixed <= shownKnown {
-				told = append(told, fmt.Sprintf("%s:%d: %s no longer fails: remove line %[2]d", k.File, l.Number,
-					l.About))
-			}
 		}
 	}
-	if fixed > shownKnown {
-		told = append(told, fmt.Sprintf("%s: %d more lines no longer fail", k.File, fixed-shownKnown))
+	stale := k.Stale()
+	for _, l := range stale[:min(len(stale), shownKnown)] {
+		told = append(told, fmt.Sprintf("%s:%d: %s no longer fails: remove line %[2]d", k.File, l.Number, l.About))
 	}
-	if n := len(unused); n > 0 {
+	if n := len(stale) - shownKnown; n > 0 {
+		told = append(told, fmt.Sprintf("%s: %d more lines no longer fail", k.File, n))
+	}
+	if k.failsRun() {
+		told = append(told, fmt.Sprintf("--fail-on stale fails the run: %s of %s no longer %s", Count(len(stale), "line"),
+			k.File, map[bool]string{true: "fails", false: "fail"}[len(stale) == 1]))
+	}
+	if n := len(unused); n > 0 && all && !k.Partial {
 		lines := "lines "
 		if n == 1 {
 			lines = "line "
@@ -349,7 +372,7 @@ func WriteKnown(w io.Writer, rec *Recording) error {
 	written := map[string]bool{}
 	if k := rec.Summary.Known; k != nil {
 		for _, l := range k.Lines {
-			if l.Known+l.Expired == 0 && l.Worse+l.Passing > 0 {
+			if l.Known+l.Expired == 0 && (l.Worse > 0 || l.Passing > 0 && !k.Partial) {
 				continue
 			}
 			fmt.Fprintln(b, l.Text)

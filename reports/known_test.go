@@ -59,7 +59,7 @@ torch.mul output[0]
 	}
 	want := []string{"3 failing values known (k.txt): that does not change the exit code",
 		"k.txt:6: torch.sub output[0] no longer fails: remove line 6", "k.txt: no value of this run is that of line 7"}
-	if diff := cmp.Diff(want, k.Told()); diff != "" {
+	if diff := cmp.Diff(want, k.Told(true)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -179,5 +179,44 @@ func TestKnownTwice(t *testing.T) {
 	k.Mark(r)
 	if k.Mark(r); r.Reason != "off; k.txt:1: known, but 12 times worse" {
 		t.Error(r.Reason)
+	}
+}
+
+// TestKnownStale: a line that no longer fails fails the run if that is asked for, and is a test case; a run that did not
+// look at all calls says of no line that it is not needed.
+func TestKnownStale(t *testing.T) {
+	run := func(fail, part bool) (*Recording, string) {
+		k, err := ParseKnown("k.txt", []byte("torch.mm output[0]\ntorch.mv output[0]\n"), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b, xml bytes.Buffer
+		j, s := NewJSONLines(&b), NewSummary()
+		s.Known, k.FailStale = k, fail
+		r := failing("torch.mm", "output[0]", 1, 5)
+		r.Verdict = verdict.Pass
+		k.Mark(r)
+		s.Add(r)
+		s.LookedAtPart(part)
+		err = errors.Join(j.Run(Run{}), j.Result(r), j.Summary(s))
+		rec := readRecorded(t, b.String())
+		if err := errors.Join(err, WriteJUnit(&xml, rec)); err != nil {
+			t.Fatal(err)
+		}
+		return rec, xml.String()
+	}
+	for _, c := range []struct{ fail, part, unwanted bool }{{false, false, false}, {true, false, true},
+		{true, true, false}} {
+		rec, xml := run(c.fail, c.part)
+		told := strings.Join(rec.Summary.ToldKnown(), "; ")
+		if rec.Summary.Unwanted() != c.unwanted || strings.Contains(xml, `<failure message="no longer fails`) != c.unwanted ||
+			strings.Contains(told, "--fail-on stale") != c.unwanted || (told == "") != c.part {
+			t.Errorf("%+v: unwanted %t, told %q\n%s", c, rec.Summary.Unwanted(), told, xml)
+		}
+	}
+	rec, _ := run(false, false)
+	rec.Summary.Settings = Settings{{Kind: "flag", Name: "--op", Effect: Selects, Hidden: 1}}
+	if told := strings.Join(rec.Summary.ToldKnown(), "; "); strings.Contains(told, "no value") {
+		t.Error(told)
 	}
 }

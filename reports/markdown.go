@@ -56,7 +56,8 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 	}
 	fmt.Fprintf(b, "\n%s\n", s.Line())
 	var wrong [][]string
-	for _, f := range rec.Faults() {
+	faults := rec.Faults()
+	for _, f := range faults {
 		cells := f.Cells()
 		for i := range cells {
 			cells[i] = escapeMarkdown(cells[i])
@@ -64,7 +65,7 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 		wrong = append(wrong, cells)
 	}
 	if len(wrong) > 0 {
-		fmt.Fprint(b, "\n#### What is wrong\n")
+		fmt.Fprintf(b, "\n#### %s\n", FaultsTitle(faults))
 		markdownTable(b, FaultColumns, wrong)
 	}
 	for _, line := range s.notes() {

@@ -266,10 +266,10 @@ func (s *Summary) Differs() bool {
 }
 
 // Unwanted reports whether any capture's worst verdict, or that on all calls of an
-// operator, is in FailOn.
+// operator, is in FailOn, or whether a line of the known failures is not to be there any more.
 func (s *Summary) Unwanted() bool {
 	s.endCapture()
-	return slices.ContainsFunc(s.FailOn, func(v verdict.Verdict) bool { return s.Captures[v] > 0 || s.together(v) })
+	return s.Known.failsRun() || slices.ContainsFunc(s.FailOn, func(v verdict.Verdict) bool { return s.Captures[v] > 0 || s.together(v) })
 }
 
 // together reports whether the calls of an operator have this verdict all together.
@@ -451,7 +451,20 @@ func (s *Summary) Told() []string {
 			lines = append(lines, line)
 		}
 	}
-	return append(lines, s.Known.Told()...)
+	return append(lines, s.ToldKnown()...)
+}
+
+// ToldKnown are lines about what became of the list of known failures.
+func (s *Summary) ToldKnown() []string {
+	hid := slices.ContainsFunc(s.Settings, func(x *Setting) bool { return x.Hidden > 0 })
+	return s.Known.Told(!hid)
+}
+
+// LookedAtPart says of the list of known failures whether the run looked at all calls, which a part of one does not.
+func (s *Summary) LookedAtPart(part bool) {
+	if s.Known != nil {
+		s.Known.Partial = part || s.Interrupted || s.Left() > 0
+	}
 }
 
 // failedOn says how many captures have a verdict of FailOn; "" if none has.

@@ -92,7 +92,11 @@ func (rec *Recording) overview() Sheet {
 		if f.Cause != "" {
 			text += ". Cause: " + f.Cause
 		}
-		rows = append(rows, []any{"what is wrong: " + f.Op, text})
+		name := "what is wrong: "
+		if f.Known {
+			name = "known failure: "
+		}
+		rows = append(rows, []any{name + f.Op, text})
 	}
 	for _, lead := range rec.Headlines() {
 		rows = append(rows, []any{lead[0], lead[1]})

@@ -71,7 +71,8 @@ explains: those whose results are not much further apart than their inputs.`,
 	o.addFlags(cmd)
 	f := cmd.Flags()
 	o.records.addFlags(cmd)
-	o.failOn.addFlag(cmd)
+	o.failOn.addFlag(cmd, "; with --results for worse (findings of both runs that got far worse) or gone (values that "+
+		"only A has)")
 	o.known.addFlag(cmd)
 	o.tolerances.addFlag(cmd)
 	f.StringVar(&o.names, "map", "", "pair values by the names in `FILE`, with lines such as a.*.w -> b.*.w")
@@ -163,7 +164,7 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 	if err != nil {
 		return err
 	}
-	known, err := o.known.load()
+	known, err := o.known.load(o.failOn.stale)
 	if err != nil {
 		return err
 	}

@@ -30,21 +30,32 @@ type compareOptions struct {
 	clock      clock
 }
 
-// A failing is the flag --fail-on of compare, which names verdicts and, with --results, changes.
+// A failing is the flag --fail-on of commands with --known: it names verdicts, lines of that list that no longer fail
+// and, in compare --results, changes.
 type failing struct {
 	verdicts verdicts
+	stale    bool
 	changes  []reports.Change
 }
+
+// stale is the word of --fail-on for lines of --known that no longer fail.
+const stale = "stale"
 
 // failingChanges are the changes that it may name.
 var failingChanges = []reports.Change{reports.Worse, reports.Gone}
 
-func (v *failing) addFlag(cmd *cobra.Command) {
+// addFlag adds the flag; more is what else than verdicts and stale it may name.
+func (v *failing) addFlag(cmd *cobra.Command, more string) {
 	cmd.Flags().Var(v, "fail-on", "exit with 1 also for these `VERDICTS`: unsupported, mistrusted, skipped, warn; "+
-		"with --results for worse (findings of both runs that got far worse) or gone (values that only A has)")
+		"with --known for "+stale+" (lines of the list that no longer fail)"+more)
 }
 
-func (v *failing) String() string { return v.verdicts.String() }
+func (v *failing) String() string {
+	if !v.stale {
+		return v.verdicts.String()
+	}
+	return strings.TrimPrefix(v.verdicts.String()+","+stale, ",")
+}
 
 // Type names the flag's values in the help.
 func (v *failing) Type() string { return "VERDICTS" }
@@ -53,8 +64,10 @@ func (v *failing) Set(s string) error {
 	for name := range strings.SplitSeq(s, ",") {
 		if c := reports.Change(name); slices.Contains(failingChanges, c) {
 			v.changes = append(v.changes, c)
+		} else if name == stale {
+			v.stale = true
 		} else if err := v.verdicts.Set(name); err != nil {
-			return fmt.Errorf("%w or, with --results, of %v", err, failingChanges)
+			return fmt.Errorf("%w, with --known %s or, with compare --results, %v", err, stale, failingChanges)
 		}
 	}
 	return nil

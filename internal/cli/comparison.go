@@ -107,6 +107,7 @@ func (c *comparison) finish(a *app, t tally, start time.Time) error {
 	}
 	s.Elapsed, s.PeakRSS = c.json.elapsed(start), rss.Peak()
 	s.NotRead = t.refused
+	s.LookedAtPart(c.part)
 	if s.Exit = comparisonExit(s, t.refused); c.part && t.captures == 0 && t.refused == 0 &&
 		!s.Interrupted && s.Left() == 0 {
 		s.Exit = ExitOK

@@ -17,8 +17,11 @@ func (f *knownFile) addFlag(cmd *cobra.Command) {
 		"they got far worse; --write-known writes one")
 }
 
-// load reads the list, nil if none is given.
-func (f knownFile) load() (*reports.KnownList, error) {
+// load reads the list, nil if none is given. failStale makes the run fail for its lines that no longer fail.
+func (f knownFile) load(failStale bool) (*reports.KnownList, error) {
+	if f == "" && failStale {
+		return nil, usageError("--fail-on %s needs --known", stale)
+	}
 	if f == "" {
 		return nil, nil
 	}
@@ -30,6 +33,7 @@ func (f knownFile) load() (*reports.KnownList, error) {
 	if err != nil {
 		return nil, usageError("--known: %w", err)
 	}
+	list.FailStale = failStale
 	return list, nil
 }
 

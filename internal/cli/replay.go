@@ -39,7 +39,7 @@ type replayOptions struct {
 	budget      timeBudget
 	sample      sampling
 	full        bool
-	failOn      verdicts
+	failOn      failing
 	known       knownFile
 	out         string
 	tolerances  toleranceFile
@@ -89,7 +89,7 @@ Each comes with the command that repeats it. op_tools' CSV file and the failing 
 	o.budget.addFlag(cmd)
 	o.sample.addFlag(cmd)
 	f.BoolVar(&o.full, "full", false, "with --budget: check large calls completely")
-	o.failOn.addFlag(cmd)
+	o.failOn.addFlag(cmd, "")
 	o.known.addFlag(cmd)
 	f.StringVar(&o.out, "out", "", "write op_tools' CSV file and failing calls below `DIR` (default: the directory of "+
 		"--run, else the working directory; "+ownResults+" there if its recordings are read)")
@@ -105,6 +105,8 @@ Each comes with the command that repeats it. op_tools' CSV file and the failing 
 
 func (o *replayOptions) check() error {
 	switch {
+	case len(o.failOn.changes) > 0:
+		return usageError("--fail-on %s is for compare --results", o.failOn.changes[0])
 	case o.runTimes < 1:
 		return usageError("--run_times: want at least 1, got %d", o.runTimes)
 	case o.full && o.sample > 0:
@@ -190,7 +192,7 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 		return err
 	}
 	o.paths = paths
-	known, err := o.known.load()
+	known, err := o.known.load(o.failOn.stale)
 	if err != nil {
 		return err
 	}
@@ -203,7 +205,7 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 		return err
 	}
 	r := &replayRun{replayOptions: o, app: a, start: time.Now(), opt: opt, settings: settings,
-		comparison: a.compare("replay", "capture", o.sort, o.tables, o.failOn, nil),
+		comparison: a.compare("replay", "capture", o.sort, o.tables, o.failOn.verdicts, nil),
 		explain:    map[string]*reports.Finding{}}
 	defer r.bar.end()
 	r.Settings, r.Known = settings, known

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -121,7 +122,14 @@ func (a *app) readRecording(paths ...string) (*reports.Recording, error) {
 		}
 		return rec, err
 	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("%s: is a directory without a run: want the file that `optool replay --json FILE %[1]s` "+
+			"writes", path)
+	}
 	f, err := a.open(path)
+	if err == nil {
+		f, err = unpacked(f)
+	}
 	if err != nil {
 		return nil, naming(path, err)
 	}
@@ -152,6 +160,41 @@ func (a *app) open(path string) (*os.File, error) {
 		}
 		in = f
 	}
+	return nameless(in)
+}
+
+// mostUnpacked is how many times as large as its file an unpacked run may be.
+const mostUnpacked = 300
+
+// unpacked is what gzip packed into a file, in a file without a name, and any other file as it is.
+func unpacked(f *os.File) (*os.File, error) {
+	head := make([]byte, 2)
+	if _, err := f.ReadAt(head, 0); err != nil || string(head) != "\x1f\x8b" {
+		return f, nil // what is wrong with it, its reader says
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	in, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, err
+	}
+	most := mostUnpacked * info.Size()
+	out, err := nameless(io.LimitReader(in, most+1))
+	if err != nil {
+		return nil, err
+	}
+	if info, err := out.Stat(); err != nil || info.Size() > most {
+		return nil, errors.Join(err, fmt.Errorf("more than %d times as large when unpacked: unpack it with gzip -d",
+			mostUnpacked), out.Close())
+	}
+	return out, nil
+}
+
+// nameless copies what in has into a file without a name.
+func nameless(in io.Reader) (*os.File, error) {
 	f, err := os.CreateTemp("", "optool-*.jsonl")
 	if err != nil {
 		return nil, fmt.Errorf("a temporary file: %v", err)

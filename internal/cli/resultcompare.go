@@ -39,13 +39,17 @@ func (a *app) compareResults(old, cur string, o *compareOptions) error {
 		j.out = io.Discard
 	}
 	a.warnOfLess([]*reports.Recording{x, y}, []string{old, cur})
-	listed, err := o.known.load()
+	listed, err := o.known.load(o.failOn.stale)
 	if err != nil {
 		return err
 	}
 	before, now := slices.Collect(x.Results.All()), slices.Collect(y.Results.All())
 	for _, r := range now {
 		listed.Mark(r)
+	}
+	if listed != nil {
+		y.Summary.Known = listed
+		y.Summary.LookedAtPart(y.Run.Shard != "")
 	}
 	changes := reports.ResultChanges(before, now)
 	if err := errors.Join(x.Results.Err(), y.Results.Err(), x.Close(), y.Close()); err != nil {
@@ -58,7 +62,11 @@ func (a *app) compareResults(old, cur string, o *compareOptions) error {
 	}
 	n := reports.CountChanges(changes, y.Summary.Total())
 	others := append(reports.LookedAtOther(x, y, old, cur), reports.OnlyFolders(before, now, old, cur)...)
-	if err := a.printResultChanges(j.text(), changes, n, others, listed.Told(), o.tables); err != nil {
+	var told []string
+	if listed != nil {
+		told = y.Summary.ToldKnown()
+	}
+	if err := a.printResultChanges(j.text(), changes, n, others, told, o.tables); err != nil {
 		return failed(err)
 	}
 	if unlike := x.Run.JudgedOther(&y.Run); len(unlike) > 0 {
@@ -79,11 +87,12 @@ func (a *app) compareResults(old, cur string, o *compareOptions) error {
 		return &exitError{ExitFailed, fmt.Errorf("%s, %s: no value is in both", old, cur)}
 	case y.Summary.Interrupted:
 		exit = ExitInterrupted
-	case n.Worse+n.NewFindings > 0 || o.failOn.on(reports.Worse, n.FarWorse) || o.failOn.on(reports.Gone, n.Gone):
+	case n.Worse+n.NewFindings > 0 || o.failOn.on(reports.Worse, n.FarWorse) || o.failOn.on(reports.Gone, n.Gone),
+		o.failOn.stale && len(listed.Stale()) > 0:
 		exit = ExitDiffers
 	}
 	run := &changedRun{old: old, failOn: &o.failOn, changes: changes, facts: changeFacts(changes, n, others, old)}
-	return a.unwritten(exit, run.write(a, files, y, now, exit, listed))
+	return a.unwritten(exit, run.write(a, files, y, now, exit))
 }
 
 // changeFacts are the first lines of the reports: the counts, which operators changed, and what only one run looked at.

@@ -67,8 +67,8 @@ func (c *changedRun) results(now []*reports.Result) (all []*reports.Result) {
 }
 
 // write writes the reports of the new run, with a table of the changes. They are made as those of any run.
-func (c *changedRun) write(a *app, files reportFiles, rec *reports.Recording, now []*reports.Result, exit int,
-	known *reports.KnownList) (err error) {
+func (c *changedRun) write(a *app, files reportFiles, rec *reports.Recording, now []*reports.Result,
+	exit int) (err error) {
 	if !files.any() {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (c *changedRun) write(a *app, files reportFiles, rec *reports.Recording, no
 	run := a.run(rec.Run.Device, append(slices.Clone(rec.Summary.Settings), &reports.Setting{Kind: byFlag,
 		Name: "--results", Value: c.old, Effect: reports.Tolerates})...)
 	lines, s := reports.NewJSONLines(f), reports.NewSummary()
-	s.Settings, s.Known, s.Exit = run.Settings, cmp.Or(known, rec.Summary.Known), exit
+	s.Settings, s.Known, s.Exit = run.Settings, rec.Summary.Known, exit
 	s.Facts = c.facts
 	s.Interrupted, s.NotRead, s.Elapsed = rec.Summary.Interrupted, rec.Summary.NotRead, rec.Summary.Elapsed
 	err = lines.Run(run)

@@ -74,6 +74,7 @@ type page struct {
 	Made     string         // the command and the date
 	Line     string         // counts of captures by verdict
 	Top      []reports.Fact // what a reader needs first
+	Faults   string         // title of Wrong
 	Wrong    [][]string     // operators with wrong calls: rows of FaultColumns
 	Told     []string       // what was not judged and why, and for what the run fails besides
 	Words    []reports.Fact // that the page uses
@@ -109,10 +110,12 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 		Facts: slices.Collect(printable(rec.SummarySheet())),
 		ByOp:  collect(rec.OpSheet()), Total: max(rec.Summary.Total(), len(rec.Timings)),
 	}
-	for _, f := range rec.Faults() {
+	faults := rec.Faults()
+	for _, f := range faults {
 		data.Wrong = append(data.Wrong, f.Cells())
 	}
 	if len(data.Wrong) > 0 {
+		data.Faults = reports.FaultsTitle(faults)
 		data.Wrong = append([][]string{reports.FaultColumns}, data.Wrong...)
 	}
 	for _, m := range more {
