@@ -9,6 +9,7 @@ known=${KNOWN:-known.txt}    # known failures: keep this file with the code, and
 budget=${BUDGET:-30m}        # time for judging; what is not looked at then is counted
 nights=${NIGHTS:-14}         # so many nights are kept
 disk=${DISK_MIB:-2000}       # and saved failing calls of so many MiB
+fail_on=${FAIL_ON:-worse,gone} # stale: also for lines of the known failures that no longer fail
 
 tonight=$history/night-$(date +%Y%m%d-%H%M%S)-$$
 mkdir -p "$tonight" || exit 3
@@ -25,7 +26,7 @@ esac
 
 # Compare. Calls that are gone, and findings that got far worse, fail the night too.
 if [ -e "$history/good.jsonl" ]; then
-	"$optool" compare --results --known "$known" --fail-on worse,gone --junit "$tonight/changes.xml" \
+	"$optool" compare --results --known "$known" --fail-on "$fail_on" --junit "$tonight/changes.xml" \
 		--markdown "$tonight/changes.md" "$history/good.jsonl" "$tonight/run.jsonl"
 	code=$?
 fi
