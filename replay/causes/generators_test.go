@@ -146,8 +146,8 @@ func TestRanks(t *testing.T) {
 	next := "the next larger element of self along dimension 1"
 	same64(t, "values", made(t, c.misranked(fails), next+" is taken", "output[0]", outs[0]), []float64{5, 4})
 	same64(t, "positions", made(t, c.misranked(fails), next+" is taken", "output[1]", outs[1]), []float64{3, 3})
-	same64(t, "means", made(t, c.misranked(fails), "the mean of what is due and "+next+" is taken", "output[0]", outs[0]),
-		[]float64{4, 3})
+	same64(t, "means", made(t, c.misranked(fails), "the mean of what is due and "+next+" is taken", "output[0]",
+		outs[0]), []float64{4, 3})
 
 	c, _ = searched(t, "torch.amin", x, int64(1))
 	c.Incoming = []*tensor.Tensor{tensor.New(tensor.Float32, []int{2}, []float64{1, 8}).Rounded()}

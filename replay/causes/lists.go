@@ -30,7 +30,8 @@ func (c *Search) listed() iter.Seq[Mistake] {
 				if !alikeInOrder(list, p) {
 					continue
 				}
-				if !yield(Mistake{Text: fmt.Sprintf("the tensors of %s are %s", name, p.text), Make: func() (Way, error) {
+				text := fmt.Sprintf("the tensors of %s are %s", name, p.text)
+				if !yield(Mistake{Text: text, Make: func() (Way, error) {
 					return c.replaced(func(a opdef.Arg) *tensor.Tensor {
 						if a.Name != name || a.Index < 0 || p.of(a.Index, len(list)) == a.Index {
 							return nil
@@ -56,7 +57,9 @@ func (c *Search) listedResults(fails []Wrong) iter.Seq[Mistake] {
 			for target, t := range c.Due(pass.prefix) {
 				targets, due = append(targets, target), append(due, t)
 			}
-			if len(due) < 3 || !slices.ContainsFunc(fails, func(w Wrong) bool { return slices.Contains(targets, w.Target) }) {
+			if len(due) < 3 || !slices.ContainsFunc(fails, func(w Wrong) bool {
+				return slices.Contains(targets, w.Target)
+			}) {
 				continue
 			}
 			for p := range turns(len(due)) {

@@ -52,7 +52,8 @@ func (c *Search) overwritten(fails []Wrong) iter.Seq[Mistake] {
 				if first {
 					which = "first"
 				}
-				text := fmt.Sprintf("of the elements of %s that are added to one element only the %s counts", name, which)
+				text := fmt.Sprintf("of the elements of %s that are added to one element only the %s counts", name,
+					which)
 				if !yield(Mistake{Text: text, Rounds: true, Make: c.losing(r.Target, source, to, kept)}) {
 					return
 				}

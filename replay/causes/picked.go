@@ -45,7 +45,9 @@ func Nearer(got, due, made *tensor.Tensor) bool {
 
 // counted reports whether tensors hold whole numbers or booleans.
 func counted(ts ...*tensor.Tensor) bool {
-	return !slices.ContainsFunc(ts, func(t *tensor.Tensor) bool { return !t.DType.IsIntegral() && t.DType != tensor.Bool })
+	return !slices.ContainsFunc(ts, func(t *tensor.Tensor) bool {
+		return !t.DType.IsIntegral() && t.DType != tensor.Bool
+	})
 }
 
 // halfRight reports whether at least half of some elements that are not those due are what a mistake makes.

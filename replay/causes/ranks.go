@@ -99,7 +99,9 @@ func (c *Search) misranked(fails []Wrong) iter.Seq[Mistake] {
 // position, and the mean of both.
 func (p *picking) neighbours(by int) (values []float64, positions []int64, means []float64) {
 	for row, y := range p.due {
-		sorted := slices.SortedStableFunc(slices.Values(p.rows[row]), func(a, b picked) int { return cmp.Compare(a.x, b.x) })
+		sorted := slices.SortedStableFunc(slices.Values(p.rows[row]), func(a, b picked) int {
+			return cmp.Compare(a.x, b.x)
+		})
 		k := slices.IndexFunc(sorted, func(e picked) bool { return e.x == y })
 		for by > 0 && k+1 < len(sorted) && sorted[k+1].x == y {
 			k++

@@ -32,10 +32,11 @@ func (c *Search) sectioned(fails []Wrong) iter.Seq[Mistake] {
 					break // the operator takes each index by itself
 				}
 				for _, m := range c.withPositions(made, d, size) {
-					if !yield(Mistake{Text: fmt.Sprintf("each %d indices of dimension %d are taken by themselves", size, d) +
-						m.text, Rounds: true, Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
-						return orSame(resultOf(&opdef.Forward{Outs: m.made}, target), t)
-					})}) {
+					text := fmt.Sprintf("each %d indices of dimension %d are taken by themselves", size, d) + m.text
+					if !yield(Mistake{Text: text, Rounds: true,
+						Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+							return orSame(resultOf(&opdef.Forward{Outs: m.made}, target), t)
+						})}) {
 						return
 					}
 				}
