@@ -18,11 +18,9 @@ import (
 	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/devicebridge/diopi/mapping"
 	"github.com/optool/optool/devicebridge/torchbridge"
-	"github.com/optool/optool/diopi_conformance"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/coverage"
-	"github.com/optool/optool/replay/devicecheck"
 	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/replay/ontorch"
 	"github.com/optool/optool/reports"
@@ -93,7 +91,8 @@ run a small example in each dtype; --dtypes does the same for libraries.
 		"say which recorded calls under `PATH` the device can run; repeatable")
 	f.BoolVar(&o.dtypes, "dtypes", false, "run a small example of every operator with every dtype")
 	f.BoolVar(&o.check, "check", false,
-		"run every operator of the device on generated arguments, and compare with the reference")
+		"run every function of the device on generated arguments, and compare with the reference; "+
+			"--json prints everything")
 	f.BoolVar(&o.build, "build-worker", false,
 		"build device support with g++, once per user, for an optool that was installed without it (go "+
 			"install)")
@@ -112,7 +111,8 @@ run a small example in each dtype; --dtypes does the same for libraries.
 type deviceReport struct {
 	*libraryReport
 	*torchReport
-	Ops []*reports.CoverageRow `json:"ops,omitempty"`
+	Ops   []*reports.CoverageRow `json:"ops,omitempty"`
+	Check *checkReport           `json:"check,omitempty"`
 }
 
 type libraryReport struct {
@@ -146,8 +146,9 @@ type target struct {
 	report deviceReport
 	// canRun returns the functions that a recorded call takes, or why it cannot run.
 	canRun func(c *replay.DeviceCall) ([]string, error)
-	// may reports whether the device may have an operator.
+	// may reports whether the device may have an operator, has whether it has a function.
 	may     func(e *opdef.Entry) bool
+	has     func(function string) bool
 	release func()
 }
 
@@ -162,6 +163,7 @@ func (o *deviceOptions) target(ctx context.Context, a *app) (*target, error) {
 		return &target{Device: d, report: deviceReport{torchReport: &torchReport{o.device, dev.Info()}},
 			canRun:  func(c *replay.DeviceCall) ([]string, error) { return coverage.Run(d, c) },
 			may:     func(*opdef.Entry) bool { return true },
+			has:     func(string) bool { return true },
 			release: func() { dev.Close() }}, nil
 	}
 	lib, err := o.open(ctx)
@@ -185,11 +187,15 @@ func (o *deviceOptions) target(ctx context.Context, a *app) (*target, error) {
 			_, err := mapping.Of(e)
 			return err == nil
 		},
+		has:     func(f string) bool { return exported[f] },
 		release: func() { lib.Close() }}, nil
 }
 
 func runDevice(cmd *cobra.Command, a *app, o *deviceOptions) error {
 	if err := o.parse(cmd, a, "CAPTURE"); err != nil {
+		return err
+	}
+	if err := o.excluded(cmd); err != nil {
 		return err
 	}
 	if err := o.files(nil, nil).writable(); err != nil {
@@ -235,6 +241,27 @@ func runDevice(cmd *cobra.Command, a *app, o *deviceOptions) error {
 	}
 	t.end(a)
 	return exitWith(t.code())
+}
+
+// excluded refuses flags that would do nothing.
+func (o *deviceOptions) excluded(cmd *cobra.Command) error {
+	refuse := func(why string, flags ...string) error {
+		for _, f := range flags {
+			if cmd.Flags().Changed(f) {
+				return usageError("--%s: %s", f, why)
+			}
+		}
+		return nil
+	}
+	if o.check {
+		if err := refuse("--check writes text or --json alone", "csv", "html", "captures", "dtypes", "missing"); err != nil {
+			return err
+		}
+	}
+	if len(o.captures) == 0 {
+		return refuse("it selects recorded calls, so it needs --captures", "dtype", "where")
+	}
+	return nil
 }
 
 // files are those that are asked for.
@@ -342,21 +369,27 @@ func ask(e *capture.Entry, opt replay.Options, canRun func(*replay.DeviceCall) (
 	return a, err
 }
 
-// operators are those that --op and --not-op select.
-func (o *deviceOptions) operators(a *app) ([]*opdef.Entry, error) {
-	all := a.known().Entries()
-	if o.filter.Ops == nil {
-		return all, nil
+// operators are those that --op and --not-op select, by a name of theirs or of a function of DIOPI that computes them.
+func (o *deviceOptions) operators(a *app, d *target) ([]*opdef.Entry, error) {
+	names := func(e *opdef.Entry) []string {
+		if m, err := mapping.Of(e); err == nil && d.report.libraryReport != nil {
+			return slices.Concat(e.Names, m.Recipe.Functions())
+		}
+		return e.Names
 	}
 	var chosen []*opdef.Entry
-	for _, e := range all {
-		if slices.ContainsFunc(e.Names, o.filter.Ops.Match) {
+	for _, e := range a.known().Entries() {
+		if (o.filter.Ops == nil || slices.ContainsFunc(names(e), o.filter.Ops.Match)) &&
+			(o.filter.NotOps == nil || !slices.ContainsFunc(names(e), o.filter.NotOps.Match)) {
 			chosen = append(chosen, e)
 		}
 	}
-	var unknown []string
-	for _, item := range o.filter.Ops.Unmet() {
-		unknown = append(unknown, item+" is no operator"+conformance.Nearest(item, o.filter.Ops.Asked()))
+	if o.filter.Ops == nil {
+		return chosen, nil
+	}
+	unknown := hints(o.filter.Ops, "operator")
+	if len(chosen) == 0 && len(unknown) == 0 {
+		return nil, usageError("--op and --not-op together select no operator")
 	}
 	if len(chosen) == 0 {
 		return nil, usageError("--op: %s", strings.Join(unknown, "; "))
@@ -371,7 +404,7 @@ func (o *deviceOptions) operators(a *app) ([]*opdef.Entry, error) {
 func (o *deviceOptions) samples(ctx context.Context, a *app, d *target) (*reports.Coverage, error) {
 	covered := reports.NewCoverage()
 	bar := a.newProgress("device", "operator")
-	entries, err := o.operators(a)
+	entries, err := o.operators(a, d)
 	if err != nil {
 		return nil, err
 	}
@@ -483,47 +516,6 @@ func (r *libraryReport) printFunctions(a *app, missing bool) error {
 	}
 	if missing {
 		fmt.Fprintf(a.Out, "\nnot exported:\n%s\n", strings.Join(r.Missing, "\n"))
-	}
-	return nil
-}
-
-// runChecks prints every way in which the device breaks a check of package opcheck.
-func (o *deviceOptions) runChecks(ctx context.Context, a *app, d *target) error {
-	suite := devicecheck.Suite(d, a.known())
-	operators, findings, others := 0, 0, 0 // a function that the user named must take the arguments of its operator
-	entries, err := o.operators(a)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if !d.may(e) {
-			others++
-			continue
-		}
-		operators++
-		suite.Forms = slices.ContainsFunc(e.Names, func(name string) bool { return o.torch.maps[name] != "" })
-		for _, f := range suite.Entry(e) {
-			findings++
-			if _, err := fmt.Fprintln(a.Out, f); err != nil {
-				return failed(err)
-			}
-		}
-		if ctx.Err() != nil {
-			return failed(ctx.Err())
-		}
-	}
-	text := reports.Count(operators, "operator") + ", " + reports.Count(findings, "finding")
-	if others > 0 {
-		text += fmt.Sprintf("; %s not checked: the device cannot run them", reports.Count(others, "operator"))
-	}
-	if _, err := fmt.Fprintln(a.Out, text); err != nil {
-		return failed(err)
-	}
-	switch {
-	case findings > 0:
-		return exitWith(ExitDiffers)
-	case operators == 0:
-		return exitWith(ExitFailed)
 	}
 	return nil
 }

@@ -198,17 +198,17 @@ func (s *selection) found(t tally, paths []string) error {
 	switch {
 	case t.captures > 0 || t.refused > 0:
 		if s.op != "" && t.captures > 0 {
-			for _, hint := range s.hints() {
+			for _, hint := range hints(s.filter.Ops, "recorded op") {
 				s.alert("--op %s", hint)
 			}
 		}
 		return nil
 	case t.walked > 0:
-		hints := ""
+		text := ""
 		if s.filter.Ops != nil {
-			hints = strings.Join(append([]string{""}, s.hints()...), "; ")
+			text = strings.Join(append([]string{""}, hints(s.filter.Ops, "recorded op")...), "; ")
 		}
-		return &exitError{ExitFailed, fmt.Errorf("%s: none of %d captures is selected%s", where, t.walked, hints)}
+		return &exitError{ExitFailed, fmt.Errorf("%s: none of %d captures is selected%s", where, t.walked, text)}
 	}
 	return &exitError{ExitFailed, fmt.Errorf("%s: no captures found", where)}
 }
@@ -216,20 +216,24 @@ func (s *selection) found(t tally, paths []string) error {
 // maxHints is how many items of a list get a hint.
 const maxHints = 3
 
-// hints say of each item of the list of ops that matches no op which ops hold its text, or else which op is spelt
-// nearly so.
-func (s *selection) hints() (hints []string) {
-	ops := slices.DeleteFunc(s.filter.Ops.Asked(), func(op string) bool { return op == "" })
-	for _, item := range s.filter.Ops.Unmet() {
+// hints say of each item of a list that matches none of the names it was asked about which of them hold its text, or
+// else which is spelt nearly so. noun is what the names are of.
+func hints(list *capture.Patterns, noun string) (hints []string) {
+	names := slices.DeleteFunc(list.Asked(), func(name string) bool { return name == "" })
+	for _, item := range list.Unmet() {
 		if len(hints) == maxHints {
 			return append(hints, "...")
 		}
-		hint := item + " matches no recorded op"
-		part := strings.Trim(item, ".*")
-		like := slices.DeleteFunc(slices.Clone(ops), func(op string) bool { return !strings.Contains(op, part) })
+		hint := item + " matches no " + noun
+		part := strings.ToLower(strings.Trim(item, ".*"))
+		last := func(name string) bool { return strings.EqualFold(name[strings.LastIndexByte(name, '.')+1:], part) }
+		like := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.Contains(strings.ToLower(name), part) })
+		if whole := slices.DeleteFunc(slices.Clone(like), func(name string) bool { return !last(name) }); len(whole) > 0 {
+			like = whole
+		}
 		switch {
 		case len(like) == 0:
-			hint += conformance.Nearest(item, ops)
+			hint += conformance.Nearest(item, names)
 		case len(like) > 3:
 			like = append(like[:3], "...")
 			fallthrough

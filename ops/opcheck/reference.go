@@ -12,13 +12,18 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// ErrUnsupported is wrapped by a Runner's error for a call that it cannot run. No
-// check reports it.
-var ErrUnsupported = errors.New("the runner cannot run the call")
+// An UnsupportedError is a Runner's error for a call that it cannot run. No check reports it; Outcome counts it.
+type UnsupportedError struct {
+	Reason string // a sentence without a full stop
+	// Form says that the device's function does not take these arguments, such as out= of a function without it.
+	// With Suite.Forms that is a finding of the check "cases".
+	Form bool
+}
 
-// ErrNoForm is wrapped by a Runner's error for arguments that its function does not take, such as out= of a function
-// without it. It is a finding only of the check "cases", and with Suite.Forms.
-var ErrNoForm = errors.New("the device's function does not take these arguments")
+func (e *UnsupportedError) Error() string { return e.Reason }
+
+// ErrHung is wrapped by a Runner's error for a call that did not return in time.
+var ErrHung = errors.New("the call did not return")
 
 // checkReference compares the results and gradients of a Runner with those of the
 // CPU reference, under the op's error model, in several layouts of the arguments.
@@ -30,13 +35,14 @@ func checkReference(x *subject) {
 		what string
 		of   func(*tensor.Tensor) *tensor.Tensor
 	}{
-		{"dense arguments", func(t *tensor.Tensor) *tensor.Tensor { return t }},
-		{"arguments with gaps", opdef.NonContiguous},
-		{"arguments in the middle of a storage", middle},
+		{"", func(t *tensor.Tensor) *tensor.Tensor { return t }},
+		{"arguments with gaps: ", opdef.NonContiguous},
+		{"arguments in the middle of a storage: ", middle},
 	} {
 		x.doing.Store(layout.what)
 		if err := x.againstReference(each(each(x.call, dense), layout.of)); err != nil {
-			x.report("%s: %v", layout.what, err)
+			x.report("%s%v", layout.what, err)
+			return // one wrong layout says what is wrong; dense arguments come first
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package opcheck
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -102,7 +103,8 @@ type Suite struct {
 	Forms    bool // a Runner's function that does not take the arguments of a case is a finding
 	Registry *opdef.Registry
 	Seed     uint64
-	Only     []string // names of checks to run; nil: all
+	Only     []string      // names of checks to run; nil: all
+	Limit    time.Duration // of one check of one case; 0: a minute
 }
 
 // A subject is one case under check.
@@ -116,8 +118,13 @@ type subject struct {
 	rand  *rand.Rand
 	doing atomic.Value // string: the variant being run
 	found []Finding
-	// unsupported: the Runner cannot run some call of the check.
+	// absent is what the Runner said of calls of the check that it cannot run.
+	absent []string
+	// unsupported: the Runner cannot run a call that the rest of the check needs.
 	unsupported bool
+	wrong       bool // the check "reference" found the results of this case wrong
+	ran         bool // some call gave results, or failed to
+	hung        bool // a call did not return in time; no other is made
 }
 
 // report adds a finding, unless it is an error of a call that the Runner cannot run, or of a form that it does not
@@ -125,23 +132,44 @@ type subject struct {
 func (x *subject) report(format string, args ...any) {
 	for _, a := range args {
 		err, ok := a.(error)
-		if ok && errors.Is(err, ErrUnsupported) {
+		if ok && x.lacks(err) {
 			x.unsupported = true
 			return
 		}
-		if ok && errors.Is(err, ErrNoForm) && (!x.suite.Forms || x.check != "cases") {
-			x.unsupported = true
+		if ok && errors.Is(err, errNotCalled) {
 			return
 		}
 	}
 	x.found = append(x.found, x.finding(format, args...))
 }
 
+// errNotCalled is the error of calls after one that did not return.
+var errNotCalled = errors.New("not called")
+
+// note keeps what an error of the Runner says of the case, and returns it.
+func (x *subject) note(err error) error {
+	x.hung = x.hung || errors.Is(err, ErrHung)
+	x.ran = x.ran || !refused(err) && !x.lacks(err)
+	return err
+}
+
+// lacks reports whether an error says that the Runner cannot run a call, and keeps why.
+func (x *subject) lacks(err error) bool {
+	u := new(UnsupportedError)
+	if !errors.As(err, &u) || u.Form && x.suite.Forms && x.check == "cases" {
+		return false
+	}
+	if !slices.Contains(x.absent, u.Reason) {
+		x.absent = append(x.absent, u.Reason)
+	}
+	return true
+}
+
 func (x *subject) finding(format string, args ...any) Finding {
 	return Finding{Op: x.entry.Op(), Check: x.check, Case: x.name, Detail: fmt.Sprintf(format, args...)}
 }
 
-// runLimit is how long one check of one case may take; cases are small, so a
+// runLimit is how long one check of one case may take unless the Suite says it; cases are small, so a
 // check takes milliseconds unless a kernel never ends.
 const runLimit = time.Minute
 
@@ -164,20 +192,59 @@ func (x *subject) runCheck(run func(*subject), limit time.Duration) (found []Fin
 	}
 }
 
-// Entry runs the checks on every case of one op. A check that fails on a case
-// reports once or a few times; the other checks and cases still run, unless a
-// kernel does not end.
-func (s *Suite) Entry(e *opdef.Entry) []Finding {
-	if err := e.Ready(); err != nil {
-		return []Finding{{Op: e.Op(), Check: "cases", Detail: err.Error()}}
+// mostHung is how many cases of an op may wait for a call that does not return; those after it are not run.
+const mostHung = 2
+
+// An Outcome is what the checks of an op gave. Cases that are neither judged nor unrun are absent.
+type Outcome struct {
+	Findings []Finding
+	Cases    int // that the op has
+	Judged   int // of which the Runner ran the forward pass, in any form, or failed in it
+	Unrun    int // left out because a call of an earlier one did not return
+	Absent   []*Absence
+}
+
+// An Absence is a reason why a Runner could not run a part of some cases: all of it, its gradient, or a form.
+type Absence struct {
+	Reason string
+	Cases  int
+	DTypes []string // of the first tensors of these cases, each once
+}
+
+// absent counts what a case lacks.
+func (o *Outcome) absent(reasons []string, c *opdef.Call) {
+	for _, r := range reasons {
+		i := slices.IndexFunc(o.Absent, func(a *Absence) bool { return a.Reason == r })
+		if i < 0 {
+			i = len(o.Absent)
+			o.Absent = append(o.Absent, &Absence{Reason: r})
+		}
+		a := o.Absent[i]
+		a.Cases++
+		if t := firstTensor(c); t != nil && !slices.Contains(a.DTypes, t.DType.String()) {
+			a.DTypes = append(a.DTypes, t.DType.String())
+		}
 	}
-	var found []Finding
+}
+
+// Entry is the findings of Judge.
+func (s *Suite) Entry(e *opdef.Entry) []Finding { return s.Judge(e).Findings }
+
+// Judge runs the checks on every case of one op. A check that fails on a case
+// reports once or a few times; the other checks and cases still run, unless a
+// kernel does not end. Where the Runner lacks a part of a case, the others are judged.
+func (s *Suite) Judge(e *opdef.Entry) *Outcome {
+	o := &Outcome{}
+	entryLevel := func(format string, args ...any) {
+		o.Findings = append(o.Findings, Finding{Op: e.Op(), Check: "cases", Detail: fmt.Sprintf(format, args...)})
+	}
+	if err := e.Ready(); err != nil {
+		entryLevel("%v", err)
+		return o
+	}
 	h := fnv.New64a()
 	h.Write([]byte(e.Schema.String()))
 	id := h.Sum64()
-	entryLevel := func(format string, args ...any) {
-		found = append(found, Finding{Op: e.Op(), Check: "cases", Detail: fmt.Sprintf(format, args...)})
-	}
 	for name, reason := range e.Exempt {
 		if !slices.ContainsFunc(checks, func(c Check) bool { return c.Name == name }) || reason == "" {
 			entryLevel("exempt from %q for the reason %q: want the name of a check and a reason", name, reason)
@@ -189,34 +256,66 @@ func (s *Suite) Entry(e *opdef.Entry) []Finding {
 		return nil
 	}); err != nil {
 		entryLevel("no cases: %v", sentence(err))
-		return found
+		return o
 	}
-	asked := false
+	o.Cases = len(cases)
+	asked, hung := false, 0
 	for i, c := range cases {
 		asked = asked || slices.ContainsFunc(c.Tensors(), func(a opdef.Arg) bool { return a.Tensor.RequiresGrad })
-		for k, ch := range checks {
-			if len(s.Only) > 0 && !slices.Contains(s.Only, ch.Name) || e.Exempt[ch.Name] != "" ||
-				s.Rounds && ch.Unrounded || !s.Rounds && ch.Rounded {
-				continue
-			}
-			x := &subject{
-				suite: s, entry: e, call: c, index: i, name: fmt.Sprintf("%d: %s", i, Text(c)), check: ch.Name,
-				rand: rand.New(rand.NewPCG(s.Seed+uint64(i), id+uint64(k))),
-			}
-			fs, ended := x.runCheck(ch.run, runLimit)
-			found = append(found, fs...)
-			if !ended {
-				return found // what runs on must not pile up
-			}
-			if ch.Name == "cases" && (len(fs) > 0 || x.unsupported) {
-				break // nothing else can be learnt from a case that does not run
-			}
+		stuck, ended := s.judgeCase(o, e, c, i, id)
+		if stuck {
+			hung++
+		}
+		if !ended || hung == mostHung { // what runs on must not pile up
+			o.Unrun = len(cases) - i - 1
+			return o
 		}
 	}
 	if e.HasGrad && !asked && len(cases) > 0 {
 		entryLevel("no case asks for a gradient")
 	}
-	return found
+	return o
+}
+
+// judgeCase runs the checks on a case. hung says that a call did not return in time, ended is false if a check was
+// abandoned.
+func (s *Suite) judgeCase(o *Outcome, e *opdef.Entry, c *opdef.Call, i int, id uint64) (hung, ended bool) {
+	var absent []string
+	ran, without, wrong := false, false, false // the forward pass
+	defer func() {
+		o.absent(absent, c)
+		if ran {
+			o.Judged++
+		}
+	}()
+	for k, ch := range checks {
+		if len(s.Only) > 0 && !slices.Contains(s.Only, ch.Name) || e.Exempt[ch.Name] != "" ||
+			s.Rounds && ch.Unrounded || !s.Rounds && ch.Rounded || without && ch.Name != "inplace" {
+			continue
+		}
+		x := &subject{
+			suite: s, entry: e, call: c, index: i, name: fmt.Sprintf("%d: %s", i, Text(c)), check: ch.Name,
+			rand: rand.New(rand.NewPCG(s.Seed+uint64(i), id+uint64(k))), wrong: wrong,
+		}
+		fs, ended := x.runCheck(ch.run, cmp.Or(s.Limit, runLimit))
+		o.Findings = append(o.Findings, fs...)
+		if !ended {
+			ran = true
+			return true, false
+		}
+		ran = ran || x.ran
+		for _, r := range x.absent {
+			if !slices.Contains(absent, r) {
+				absent = append(absent, r)
+			}
+		}
+		if x.hung || ch.Name == "cases" && len(fs) > 0 {
+			return x.hung, true // nothing else can be learnt from a case that does not run
+		}
+		wrong = wrong || ch.Name == "reference" && len(fs) > 0
+		without = without || ch.Name == "cases" && x.unsupported
+	}
+	return false, true
 }
 
 // All runs the checks on every op of the registry.
@@ -355,12 +454,18 @@ func (s *Suite) runner() Runner {
 }
 
 func (x *subject) forward(c *opdef.Call) (f *opdef.Forward, err error) {
+	if x.hung {
+		return nil, errNotCalled
+	}
 	err = guard(func() (err error) { f, err = x.suite.runner().Forward(c); return err })
-	return f, err
+	return f, x.note(err)
 }
 
 func (x *subject) backward(c *opdef.Call, f *opdef.Forward, out []*tensor.Tensor, need map[string]bool) (g opdef.Grads,
 	err error) {
+	if x.hung {
+		return nil, errNotCalled
+	}
 	err = guard(func() (err error) { g, err = x.suite.runner().Backward(c, f, out, need); return err })
-	return g, err
+	return g, x.note(err)
 }

@@ -3,6 +3,7 @@
 package devicecheck
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -21,7 +22,7 @@ func Suite(d replay.Device, registry *opdef.Registry) *opcheck.Suite {
 }
 
 // A Runner runs calls on a device. It is an opcheck.Runner: what the device cannot
-// run wraps opcheck.ErrUnsupported.
+// run is an opcheck.UnsupportedError.
 type Runner struct{ Device replay.Device }
 
 // Forward runs the call on the device; the results have its dtypes, values and
@@ -39,12 +40,12 @@ func (r *Runner) Forward(c *opdef.Call) (*opdef.Forward, error) {
 	got.Outs, got.After = nil, nil
 	for i, t := range run.Outputs {
 		if t == nil {
-			return nil, fmt.Errorf("result %d: %w", i, opcheck.ErrUnsupported)
+			return nil, lacks("the device gives no result %d", i)
 		}
 		got.Outs = append(got.Outs, t)
 	}
 	if len(got.Outs) < len(f.Outs) {
-		return nil, fmt.Errorf("it gives %d of %d results: %w", len(got.Outs), len(f.Outs), opcheck.ErrUnsupported)
+		return nil, lacks("the device gives %d of %d results", len(got.Outs), len(f.Outs))
 	}
 	if len(run.After) > 0 {
 		got.After = run.After
@@ -89,13 +90,27 @@ func (r *Runner) run(c *replay.DeviceCall) (*replay.DeviceRun, error) {
 	return run, nil
 }
 
+func lacks(format string, args ...any) error {
+	return &opcheck.UnsupportedError{Reason: fmt.Sprintf(format, args...)}
+}
+
+// A hungError says which function did not return.
+type hungError string
+
+func (e hungError) Error() string        { return string(e) }
+func (e hungError) Is(target error) bool { return target == opcheck.ErrHung }
+
 // statusError is why a pass did not run.
 func statusError(s replay.DeviceStatus) error {
-	if s.Verdict == verdict.Unsupported || s.Verdict == verdict.Skipped {
-		return fmt.Errorf("%s: %w", s.Reason, opcheck.ErrUnsupported)
-	}
-	if lacksArgument(s.Reason) {
-		return fmt.Errorf("%s: %s (%w)", s.Verdict, s.Reason, opcheck.ErrNoForm)
+	switch {
+	case s.Verdict == verdict.Unsupported || s.Verdict == verdict.Skipped:
+		return lacks("%s", s.Reason)
+	case lacksArgument(s.Reason):
+		return &opcheck.UnsupportedError{Reason: s.Reason, Form: true}
+	case s.Verdict == verdict.Timeout:
+		return hungError(s.Reason)
+	case s.Verdict == verdict.Fail: // the reason says that it failed
+		return errors.New(s.Reason)
 	}
 	return fmt.Errorf("%s: %s", s.Verdict, s.Reason)
 }

@@ -187,6 +187,7 @@
   F(endless_name) \
   F(throws_name) \
   F(dangling_error) /* fails, with an error text at such an address */ \
+  F(keeps_error) /* no fault: the text of an add that failed is still there when sub is not implemented */ \
   F(crashes_on_load) \
   F(spins) /* no fault: an elementwise operator takes the microseconds in the first element of its input */ \
   F(spins_longer) /* 3 % longer */ \
@@ -1102,6 +1103,10 @@ const char* diopiGetImplVersion() { return "0.1"; }
 const char* diopiGetLastErrorString() { return fault == dangling_error ? dangling() : lastError.c_str(); }
 
 diopiError_t diopiAdd(diopiContextHandle_t ctx, diopiTensorHandle_t out, diopiConstTensorHandle_t input, diopiConstTensorHandle_t other, const diopiScalar_t* alpha) {
+  if (fault == keeps_error) {
+    lastError = "add: launch failed";
+    return diopiErrorOccurred;
+  }
   double a = alpha->stype <= diopi_dtype_uint64 ? static_cast<double>(alpha->ival) : alpha->fval;
   diopiError_t e = elementwise(ctx, out, input, other, [a](double x, double y) { return x + a * y; });
   View v(out);
@@ -1110,6 +1115,7 @@ diopiError_t diopiAdd(diopiContextHandle_t ctx, diopiTensorHandle_t out, diopiCo
 }
 
 diopiError_t diopiSub(diopiContextHandle_t ctx, diopiTensorHandle_t out, diopiConstTensorHandle_t input, diopiConstTensorHandle_t other, const diopiScalar_t*) {
+  if (fault == keeps_error) return diopiDtypeNotSupported;
   return elementwise(ctx, out, input, other, [](double x, double y) { return fault == swapped_arguments ? y - x : x - y; });
 }
 

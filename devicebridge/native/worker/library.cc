@@ -167,6 +167,15 @@ void Library::close() {
   if (device.finalize) device.finalize();
 }
 
+std::string Library::errorText(diopiError_t code, uint32_t function) const {
+  std::string text = lastError();
+  const bool lacking = code == diopiNoImplement || code == diopiForceFallbackToCPU || code == diopiDtypeNotSupported;
+  if (lacking && text == told_ && function != toldBy_) return "";
+  told_ = text;
+  toldBy_ = function;
+  return text;
+}
+
 std::string Library::lastError() const {
   if (!lastError_) return "";
   const char* s = nullptr;

@@ -36,8 +36,9 @@ struct Library {
   std::string open(const std::string& path, const std::string& adaptor);
   // Ends the device. The libraries stay loaded: their threads may still run.
   void close();
-  // diopiGetLastErrorString, "" if there is none.
-  std::string lastError() const;
+  // What diopiGetLastErrorString says of a code that a function returned, "" if it says nothing. A library keeps the text
+  // of its last failure: a function that is merely not implemented does not get that of another one.
+  std::string errorText(diopiError_t code, uint32_t function) const;
 
   Device device;
   std::string vendor, version;
@@ -48,7 +49,11 @@ struct Library {
   Process process;             // once the worker is ready
 
  private:
+  std::string lastError() const;
+
   const char* (*lastError_)() = nullptr;
+  mutable std::string told_;       // the last text of a function
+  mutable uint32_t toldBy_ = ~0u;  // and which it was
 };
 
 }  // namespace optool

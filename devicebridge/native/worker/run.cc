@@ -206,7 +206,7 @@ Plan::Outcome Plan::invoke(const Call& call, void* symbol) {
     o.code = function.call(symbol, call.slots.data());
     if (o.code != diopiSuccess) {
       o.status = Status::failed;
-      o.reason = library_.lastError();
+      o.reason = library_.errorText(static_cast<diopiError_t>(o.code), call.function);
     }
   } catch (abi::__forced_unwind&) {
     std::fputs("the operator ended the thread that called it\n", stderr);
