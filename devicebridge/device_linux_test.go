@@ -221,6 +221,20 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// TestKeptError: a function that is not implemented does not get the text of another one's failure.
+func TestKeptError(t *testing.T) {
+	d := open(t, "keeps_error", Config{})
+	p, _ := addPlan()
+	if got, want := run(t, d, p, Options{}).Calls[0].Reason, "diopiAdd returned 1 (diopiErrorOccurred): add: launch failed"; got != want {
+		t.Errorf("add: %q, want %q", got, want)
+	}
+	p, _ = addPlan()
+	p.Calls[0].Function = "diopiSub"
+	if got, want := run(t, d, p, Options{}).Calls[0].Reason, "diopiSub returned 1000 (diopiDtypeNotSupported)"; got != want {
+		t.Errorf("sub: %q, want %q", got, want)
+	}
+}
+
 // TestLateAnswers: what a library does behind the worker's back, in copies of its
 // process and in threads that outlive a call, is no other call's fault.
 func TestLateAnswers(t *testing.T) {

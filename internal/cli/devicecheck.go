@@ -245,7 +245,7 @@ func (r *checkReport) write(a *app, called string) error {
 				ops += fmt.Sprintf(" and %d more", n)
 			}
 			why := x.Reason
-			if len(x.DTypes) > 0 {
+			if len(x.DTypes) > 0 && !strings.HasPrefix(why, "the library has no ") { // which none of them changes
 				why += " (" + strings.Join(x.DTypes, ", ") + ")"
 			}
 			if err := l.Add(ops, strconv.Itoa(x.Cases), why); err != nil {
@@ -271,10 +271,10 @@ func (r *checkReport) write(a *app, called string) error {
 			strings.Join(r.Uncalled, ", "))
 	}
 	if r.Lacking > 0 {
-		line("%s not judged: the device has no function for them", reports.Count(r.Lacking, "operator"))
+		line("the device has no function for %s", reports.Count(r.Lacking, "other operator"))
 	}
 	if r.Outside > 0 {
-		line("%s not judged: DIOPI has no function for them", reports.Count(r.Outside, "operator"))
+		line("DIOPI has no function for %s", reports.Count(r.Outside, "operator"))
 	}
 	text := fmt.Sprintf("%s judged in %s: ", reports.Count(r.Judged, "operator"), reports.Count(r.Cases, "case"))
 	if r.Findings == 0 {

@@ -64,7 +64,11 @@ func TestForms(t *testing.T) {
 type wrongDevice struct{ *ondevice.Device }
 
 func (d wrongDevice) Run(c *replay.DeviceCall) *replay.DeviceRun {
-	run := d.Device.Run(c)
+	return wrong(d.Device.Run(c))
+}
+
+// wrong makes the results of a run wrong in the third digit.
+func wrong(run *replay.DeviceRun) *replay.DeviceRun {
 	for i, t := range run.Outputs {
 		run.Outputs[i] = opdef.Map(t.DType, t, func(x float64) float64 { return x * (1 + 1e-3) }).Rounded()
 	}
@@ -86,6 +90,77 @@ func TestWrongDevice(t *testing.T) {
 		found := suite.Entry(e)
 		if len(found) == 0 || found[0].Check != "reference" {
 			t.Errorf("%s: found %v, want the reference to differ", e.Op(), found)
+		}
+	}
+}
+
+// A limitedDevice is the built-in device without some functions, and with results that are off if wrong.
+type limitedDevice struct {
+	replay.Device
+	lacks func(c *replay.DeviceCall) (forward, backward bool)
+	hangs bool
+	wrong bool
+}
+
+func (d limitedDevice) Run(c *replay.DeviceCall) *replay.DeviceRun {
+	unsupported := replay.DeviceStatus{Verdict: verdict.Unsupported, Reason: "the library has no diopiX"}
+	forward, backward := d.lacks(c)
+	if d.hangs {
+		return &replay.DeviceRun{Forward: replay.DeviceStatus{Verdict: verdict.Timeout, Reason: "diopiX: no answer"}}
+	}
+	if forward {
+		return &replay.DeviceRun{Forward: unsupported}
+	}
+	run := d.Device.Run(c)
+	if d.wrong {
+		run = wrong(run)
+	}
+	if backward && len(c.Need) > 0 {
+		run.Grads, run.Backward = nil, unsupported
+	}
+	return run
+}
+
+// TestPartsOfLibraries: what a device has of a case is judged, what it lacks is counted.
+func TestPartsOfLibraries(t *testing.T) {
+	d, err := devicebridge.Open(t.Context(), devicebridge.Config{Library: devicebridge.Host})
+	if errors.Is(err, devicebridge.ErrNoDevices) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	host := ondevice.New(t.Context(), d, ondevice.Options{})
+	e := ops.Default().Lookup("torch.tanh")[0]
+	none := func(*replay.DeviceCall) (bool, bool) { return false, false }
+	noBackward := func(*replay.DeviceCall) (bool, bool) { return false, true }
+	noPlain := func(c *replay.DeviceCall) (bool, bool) { return !c.Call.InPlace(), true }
+	nothing := func(*replay.DeviceCall) (bool, bool) { return true, true }
+	for name, test := range map[string]struct {
+		device        limitedDevice
+		check         string // of the first finding
+		lacks, judged bool
+	}{
+		"all of it":                       {limitedDevice{host, none, false, false}, "", false, true},
+		"no backward function":            {limitedDevice{host, noBackward, false, false}, "", true, true},
+		"no backward function, and wrong": {limitedDevice{host, noBackward, false, true}, "reference", true, true},
+		"the in-place form alone":         {limitedDevice{host, noPlain, false, false}, "", true, true},
+		"the in-place form alone, wrong":  {limitedDevice{host, noPlain, false, true}, "inplace", true, true},
+		"nothing":                         {limitedDevice{host, nothing, false, true}, "", true, false},
+		"a function that does not return": {limitedDevice{host, none, true, false}, "cases", false, true},
+	} {
+		o := devicecheck.Suite(test.device, ops.Default()).Judge(e)
+		check := ""
+		if len(o.Findings) > 0 {
+			check = o.Findings[0].Check
+		}
+		lacks := slices.ContainsFunc(o.Absent, func(a *opcheck.Absence) bool { return a.Reason == "the library has no diopiX" })
+		if check != test.check || lacks != test.lacks || (o.Judged > 0) != test.judged {
+			t.Errorf("%s: %d of %d cases judged, findings %v, absent %v", name, o.Judged, o.Cases, o.Findings, o.Absent)
+		}
+		if test.device.hangs && (o.Judged != 2 || o.Unrun != o.Cases-2) {
+			t.Errorf("%s: %d cases judged, %d not run of %d", name, o.Judged, o.Unrun, o.Cases)
 		}
 	}
 }
