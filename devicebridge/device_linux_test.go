@@ -221,16 +221,17 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestKeptError: a function that is not implemented does not get the text of another one's failure.
+// TestKeptError: a function that is not implemented does not get the text of an earlier failure.
 func TestKeptError(t *testing.T) {
 	d := open(t, "keeps_error", Config{})
 	p, _ := addPlan()
-	if got, want := run(t, d, p, Options{}).Calls[0].Reason, "diopiAdd returned 1 (diopiErrorOccurred): add: launch failed"; got != want {
+	want := "diopiAdd returned 1 (diopiErrorOccurred): add: launch failed"
+	if got := run(t, d, p, Options{}).Calls[0].Reason; got != want {
 		t.Errorf("add: %q, want %q", got, want)
 	}
 	p, _ = addPlan()
-	p.Calls[0].Function = "diopiSub"
-	if got, want := run(t, d, p, Options{}).Calls[0].Reason, "diopiSub returned 1000 (diopiDtypeNotSupported)"; got != want {
+	p.Calls[0].Function, want = "diopiSub", "diopiSub returned 1000 (diopiDtypeNotSupported)"
+	if got := run(t, d, p, Options{}).Calls[0].Reason; got != want {
 		t.Errorf("sub: %q, want %q", got, want)
 	}
 }

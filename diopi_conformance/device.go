@@ -401,13 +401,13 @@ func (r *run) inPlace(want value.Value) {
 
 // findings are what the bridge's own checks found. By the kit's rules an input
 // may change a little, and a state altogether; an output may stay unwritten, for
-// some are optional.
+// some are optional: that is told only where the results of the phase are wrong.
 func (r *run) findings() {
 	for _, f := range r.res.Findings {
 		phase := phases[r.plan.Calls[f.Call].Phase]
 		switch f.Kind {
 		case devicebridge.Unwritten:
-			if !r.opt.Strict {
+			if !r.opt.Strict && !r.failed(phase) {
 				continue
 			}
 		case devicebridge.InputChanged:
@@ -418,6 +418,11 @@ func (r *run) findings() {
 		}
 		r.add(phase, verdict.Fail, r.plan.Calls[f.Call].Function+": "+f.String())
 	}
+}
+
+// failed reports whether a result of the phase is wrong.
+func (r *run) failed(phase string) bool {
+	return slices.ContainsFunc(r.results, func(x Result) bool { return x.Phase == phase && x.Verdict == verdict.Fail })
 }
 
 // tolerated reports whether the kit lets pass that an input changed.

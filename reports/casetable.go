@@ -175,6 +175,7 @@ func writeCounts(w io.Writer, width int, title string, counts []*CaseCount, tota
 		return nil
 	}
 	l := NewListing(w, width, append(head, "success", "worst")...)
+	l.Wrap()
 	for i := range len(used) + 1 {
 		l.Right(i + 1)
 	}

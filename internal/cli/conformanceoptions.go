@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/optool/optool/devicebridge/diopi"
 	"github.com/optool/optool/diopi_conformance"
 	"github.com/optool/optool/diopi_conformance/configs"
 	"github.com/optool/optool/reports"
@@ -112,7 +113,8 @@ func (o *conformanceOptions) pick(cases []*configs.Case, settings reports.Settin
 	functions := functionsOf(cases)
 	for _, f := range o.fname {
 		if f != "all_ops" && !slices.Contains(functions, f) {
-			return nil, usageError("--fname: function %q has no cases%s", f, conformance.Nearest(f, functions))
+			return nil, usageError("--fname: function %q has no cases%s", f,
+				cmp.Or(callers(f, functions), conformance.Nearest(f, functions)))
 		}
 	}
 	for i, name := range o.caseNames {
@@ -225,4 +227,18 @@ func (o *conformanceOptions) readList() (*conformance.CaseList, error) {
 	}
 	o.variant.FourBytes = o.variant.FourBytes || v.FourBytes
 	return list, nil
+}
+
+// callers says which of the functions of the kit call a function of DIOPI, "" if none does.
+func callers(name string, functions []string) string {
+	var found []string
+	for _, r := range diopi.Recipes() {
+		if slices.Contains(functions, r.Function) && slices.Contains(r.Functions(), name) {
+			found = append(found, r.Function)
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	return "; the cases of " + strings.Join(found, ", ") + " call it"
 }

@@ -254,7 +254,8 @@ func (o *deviceOptions) excluded(cmd *cobra.Command) error {
 		return nil
 	}
 	if o.check {
-		if err := refuse("--check writes text or --json alone", "csv", "html", "captures", "dtypes", "missing"); err != nil {
+		err := refuse("--check writes text or --json alone", "csv", "html", "captures", "dtypes", "missing")
+		if err != nil {
 			return err
 		}
 	}

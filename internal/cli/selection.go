@@ -226,10 +226,11 @@ func hints(list *capture.Patterns, noun string) (hints []string) {
 		}
 		hint := item + " matches no " + noun
 		part := strings.ToLower(strings.Trim(item, ".*"))
-		last := func(name string) bool { return strings.EqualFold(name[strings.LastIndexByte(name, '.')+1:], part) }
-		like := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.Contains(strings.ToLower(name), part) })
-		if whole := slices.DeleteFunc(slices.Clone(like), func(name string) bool { return !last(name) }); len(whole) > 0 {
-			like = whole
+		holds := func(name string) bool { return strings.Contains(strings.ToLower(name), part) }
+		endsIn := func(name string) bool { return strings.EqualFold(name[strings.LastIndexByte(name, '.')+1:], part) }
+		like := those(names, endsIn)
+		if len(like) == 0 {
+			like = those(names, holds)
 		}
 		switch {
 		case len(like) == 0:
@@ -243,6 +244,11 @@ func hints(list *capture.Patterns, noun string) (hints []string) {
 		hints = append(hints, hint)
 	}
 	return hints
+}
+
+// those are the names for which ok holds.
+func those(names []string, ok func(string) bool) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !ok(name) })
 }
 
 // end warns once of files into which torch saved nothing.

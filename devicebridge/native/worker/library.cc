@@ -170,9 +170,10 @@ void Library::close() {
 std::string Library::errorText(diopiError_t code, uint32_t function) const {
   std::string text = lastError();
   const bool lacking = code == diopiNoImplement || code == diopiForceFallbackToCPU || code == diopiDtypeNotSupported;
-  if (lacking && text == told_ && function != toldBy_) return "";
+  if (lacking && text == told_ && (toldOfFailure_ || function != toldBy_)) return "";
   told_ = text;
   toldBy_ = function;
+  toldOfFailure_ = !lacking;
   return text;
 }
 

@@ -37,7 +37,7 @@ struct Library {
   // Ends the device. The libraries stay loaded: their threads may still run.
   void close();
   // What diopiGetLastErrorString says of a code that a function returned, "" if it says nothing. A library keeps the text
-  // of its last failure: a function that is merely not implemented does not get that of another one.
+  // of its last failure: a call that is merely not implemented does not get that.
   std::string errorText(diopiError_t code, uint32_t function) const;
 
   Device device;
@@ -52,8 +52,9 @@ struct Library {
   std::string lastError() const;
 
   const char* (*lastError_)() = nullptr;
-  mutable std::string told_;       // the last text of a function
-  mutable uint32_t toldBy_ = ~0u;  // and which it was
+  mutable std::string told_;            // the last text of a function
+  mutable uint32_t toldBy_ = ~0u;       // and which it was
+  mutable bool toldOfFailure_ = false;  // not of a function that is not implemented
 };
 
 }  // namespace optool
