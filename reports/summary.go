@@ -269,7 +269,8 @@ func (s *Summary) Differs() bool {
 // operator, is in FailOn, or whether a line of the known failures is not to be there any more.
 func (s *Summary) Unwanted() bool {
 	s.endCapture()
-	return s.Known.failsRun() || slices.ContainsFunc(s.FailOn, func(v verdict.Verdict) bool { return s.Captures[v] > 0 || s.together(v) })
+	unwanted := func(v verdict.Verdict) bool { return s.Captures[v] > 0 || s.together(v) }
+	return s.Known.failsRun() || slices.ContainsFunc(s.FailOn, unwanted)
 }
 
 // together reports whether the calls of an operator have this verdict all together.
