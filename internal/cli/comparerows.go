@@ -72,7 +72,7 @@ func runCompareRows(cmd *cobra.Command, a *app, o *compareOptions, paths []strin
 	switch {
 	case len(rows.Differ) > 0:
 		return &exitError{ExitDiffers, nil}
-	case refused > 0 || rows.Compared == 0:
+	case refused > 0 || rows.Compared == 0 || rows.Unlike():
 		return &exitError{ExitFailed, nil}
 	}
 	return nil
@@ -112,7 +112,7 @@ func (a *app) printRows(w io.Writer, rows *metric.Rows) error {
 	}
 	d := rows.First()
 	if d == nil {
-		_, err := fmt.Fprintf(w, "The rows of all %d calls are the same bit for bit.\n", rows.Compared)
+		_, err := fmt.Fprintln(w, st.Wrap(equalRows(rows), 2))
 		return err
 	}
 	text := fmt.Sprintf("DIFFERS: %s of %s: %s", d.Target, d.A, d.Reason())
@@ -130,4 +130,17 @@ func (a *app) printRows(w io.Writer, rows *metric.Rows) error {
 	_, err := fmt.Fprintf(w, "\nnext: %s\n", reports.OneLine(fmt.Sprintf("optool replay --tables %s %s",
 		quotePath(pathOf(d.A.Entry)), quotePath(pathOf(d.B.Entry)))))
 	return err
+}
+
+// equalRows says what equal rows are worth.
+func equalRows(r *metric.Rows) string {
+	switch {
+	case r.Unlike():
+		return fmt.Sprintf("The rows of %d of %d calls of A were found in B, and are the same bit for bit. "+
+			"The runs seem to be of different programs: the other calls were not compared.", r.Compared, r.Of)
+	case r.Compared < r.Of:
+		return fmt.Sprintf("The rows of %d of %d calls are the same bit for bit; those of the others were not found.",
+			r.Compared, r.Of)
+	}
+	return fmt.Sprintf("The rows of all %d calls are the same bit for bit.", r.Compared)
 }

@@ -18,7 +18,8 @@ import (
 
 // Rows is what a comparison of two batches of one program gave: the rows of the smaller one in the larger one.
 type Rows struct {
-	Calls    int // in both runs
+	Of       int // calls of A
+	Calls    int // of these, those that B has too
 	Compared int // of these, those with a value whose rows were found
 	// Differ are the calls whose row is not the same bit for bit, in order.
 	Differ []*RowDifference
@@ -59,6 +60,10 @@ func (f *rowFinder) of(number bool) *rowFinder {
 	return &rowFinder{opt: f.opt, begins: maps.Clone(f.begins), maybe: maps.Clone(f.maybe)}
 }
 
+// Unlike reports whether the rows of fewer than half of A's calls were found: the runs are not of one program, and equal
+// rows say nothing.
+func (r *Rows) Unlike() bool { return 2*r.Compared < r.Of }
+
 // CompareRows finds the rows of batch A in batch B and compares them bit for bit, call by call.
 func CompareRows(ctx context.Context, a, b *step.Trace, opt step.Options) (*Rows, error) {
 	r := &Rows{}
@@ -78,6 +83,7 @@ func (r *Rows) compare(ctx context.Context, a, b []*step.Call, opt step.Options)
 	var last [2]*tensor.Tensor
 	numbers := map[*step.Call]bool{} // made of no tensor from outside, such as the places of rows in the batch
 	mixed := map[*step.Call]bool{}   // calls that depend on all rows, such as those on tokens in the order of experts
+	r.Of += len(a)
 	for _, at := range alignRows(a, b).Pairs {
 		if err := ctx.Err(); err != nil {
 			return err
