@@ -53,7 +53,8 @@ func (rec *Recording) Faults() (faults []Fault) {
 			continue
 		}
 		w := o.Worst
-		faults = append(faults, Fault{Op: Name(o.Op), Calls: o.callsText(), Cause: rec.causesOf(o.Op), Known: !o.differs(),
+		faults = append(faults, Fault{Op: Name(o.Op), Calls: o.callsText(), Cause: rec.causesOf(o.Op),
+			Known: !o.differs(),
 			Worst: strings.TrimSpace(OneLine(w.target() + " " + w.gist()))})
 	}
 	return faults

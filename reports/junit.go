@@ -177,7 +177,8 @@ func junitCases(w io.Writer, rec *Recording, all *junitSuite) (suites []*junitSu
 	}
 	if rec.Summary.Known.failsRun() {
 		for _, l := range rec.Summary.Known.Stale() {
-			note := &junitNote{Message: fmt.Sprintf("no longer fails: remove line %d of %s", l.Number, rec.Summary.Known.File)}
+			note := &junitNote{
+				Message: fmt.Sprintf("no longer fails: remove line %d of %s", l.Number, rec.Summary.Known.File)}
 			if err := out.add(junitCase{Class: "known failures", Name: Cell(l.About), Failure: note}); err != nil {
 				return nil, err
 			}

@@ -74,7 +74,8 @@ func TestBriefColumns(t *testing.T) {
 	}
 }
 
-// TestAllClear: a run in which nothing is wrong says so, and whether all could be judged. Words that it uses are explained.
+// TestAllClear: a run in which nothing is wrong says so, and whether all could be judged. Words that it uses are
+// explained.
 func TestAllClear(t *testing.T) {
 	const run, line = `{"kind":"run","schema":1,"command":["optool"],"device":"none"}` + "\n", `{"kind":"result","capture":"c","op":"torch.exp","phase":"forward","target":"output[0]","verdict":`
 	const end = "\n" + `{"kind":"summary"}` + "\n"
@@ -98,7 +99,8 @@ func TestAllClear(t *testing.T) {
 
 // TestPatternIsNoCause: a pattern in the table of causes is called one, and its sentence has one verb.
 func TestPatternIsNoCause(t *testing.T) {
-	c := &Cause{Op: "torch.exp", Targets: []string{"output[0]"}, Text: "each index of dimension 2 is multiplied by 3", Pattern: true}
+	c := &Cause{Op: "torch.exp", Targets: []string{"output[0]"}, Pattern: true,
+		Text: "each index of dimension 2 is multiplied by 3"}
 	if got, want := c.String(), "in output[0], each index of dimension 2 is multiplied by 3"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -97,7 +97,8 @@ func (a *app) compareResults(old, cur string, o *compareOptions) error {
 
 // changeFacts are the first lines of the reports: the counts, which operators changed, and what only one run looked at.
 func changeFacts(changes []reports.ResultChange, n reports.ChangeCount, others []string, old string) []reports.Fact {
-	facts := append([]reports.Fact{{Name: "values compared with " + old, Text: n.String()}}, reports.ChangedOps(changes)...)
+	facts := []reports.Fact{{Name: "values compared with " + old, Text: n.String()}}
+	facts = append(facts, reports.ChangedOps(changes)...)
 	for _, line := range others {
 		facts = append(facts, reports.Fact{Name: "difference of the runs", Text: line})
 	}

@@ -38,7 +38,8 @@ func TestChecks(t *testing.T) {
 
 // TestNoCases: an argument that the checks cannot make is told in one sentence.
 func TestNoCases(t *testing.T) {
-	es, err := custom.Parse("x.star", []byte(`op("mylib.step(Tensor x, int step) -> Tensor", lambda x, step: x * step)`))
+	source := `op("mylib.step(Tensor x, int step) -> Tensor", lambda x, step: x * step)`
+	es, err := custom.Parse("x.star", []byte(source))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,8 @@
 //
 // On a device every candidate is run. Without a device a candidate keeps slices of the
 // recorded results, gradients and arguments after the call. It counts only if the reference
-// of the cut call gives the same numbers as the reference of the whole call there. The recorded numbers are then still comparable.
+// of the cut call gives the same numbers as the reference of the whole call there. The
+// recorded numbers are then still comparable.
 //
 // # Non-goals
 //

@@ -133,7 +133,8 @@ func TestPlace(t *testing.T) {
 		want []int
 	}{
 		{[]int64{5, 6, 5, 7, 8}, []int{1, 2, 3, 4, 5}}, {[]int64{6, 7}, []int{2, 4}}, {[]int64{5, 8}, []int{0, 5}},
-		{[]int64{7, 8, 8}, []int{0, 0, 0}}, {[]int64{6, 5, 8}, []int{2, 3, 5}}, {[]int64{0, 6, 0, 7}, []int{1, 2, 3, 4}},
+		{[]int64{7, 8, 8}, []int{0, 0, 0}}, {[]int64{6, 5, 8}, []int{2, 3, 5}},
+		{[]int64{0, 6, 0, 7}, []int{1, 2, 3, 4}},
 	} {
 		row := make([]Score, len(tc.told))
 		for i, id := range tc.told {

@@ -60,8 +60,8 @@ func (f *rowFinder) of(number bool) *rowFinder {
 	return &rowFinder{opt: f.opt, begins: maps.Clone(f.begins), maybe: maps.Clone(f.maybe)}
 }
 
-// Unlike reports whether the rows of fewer than half of A's calls were found: the runs are not of one program, and equal
-// rows say nothing.
+// Unlike reports whether the rows of fewer than half of A's calls were found: the runs are not of one program, and
+// equal rows say nothing.
 func (r *Rows) Unlike() bool { return 2*r.Compared < r.Of }
 
 // CompareRows finds the rows of batch A in batch B and compares them bit for bit, call by call.

@@ -27,7 +27,8 @@ func TestFacts(t *testing.T) {
 			t.Errorf("the screen lacks %q:\n%s", f, b.String())
 		}
 	}
-	if has := slices.ContainsFunc(facts, func(f reports.Fact) bool { return f.Name == "loss" }); has != (tr.MainStep() != nil) {
+	has := slices.ContainsFunc(facts, func(f reports.Fact) bool { return f.Name == "loss" })
+	if has != (tr.MainStep() != nil) {
 		t.Errorf("the loss is a fact: %v", has)
 	}
 	tr.LeaveOut(tr.Calls()[0].Entry)
