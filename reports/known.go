@@ -365,8 +365,8 @@ func (k *KnownList) join(m *KnownList) *KnownList {
 	return k
 }
 
-// WriteKnown writes a list of the failures of a run, with their folders if there are any. Lines of the list that the run
-// was given stay as they are, but for those whose values no longer fail, or fail in another way.
+// WriteKnown writes a list of the failures of a run, with their folders if there are any. Lines of the list that the
+// run was given stay as they are, but for those whose values no longer fail, or fail in another way.
 func WriteKnown(w io.Writer, rec *Recording) error {
 	b := bufio.NewWriter(w)
 	written := map[string]bool{}
