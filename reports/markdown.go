@@ -183,6 +183,8 @@ func escapeMarkdown(s string) string {
 	runes := []rune(OneLine(s))
 	for i, r := range runes {
 		switch {
+		case r == '>' && i > 1 && runes[i-1] == ' ': // between words it means nothing
+			e.WriteRune(r)
 		case strings.ContainsRune("<>&|@~$", r), r == ':' && means(runes[i+1:]):
 			fmt.Fprintf(&e, "&#%d;", r)
 		case strings.ContainsRune("\\`*[]#!", r), r == '_' && !(inWord(runes, i-1) && inWord(runes, i+1)):

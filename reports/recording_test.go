@@ -274,6 +274,8 @@ func TestColons(t *testing.T) {
 	for text, want := range map[string]string{
 		"train.py:29, output[0]: off": "train.py:29, output\\[0\\]: off",
 		"train.py:100: off":           "train.py&#58;100: off",
+		"softmax/8 > add/9":           "softmax/8 > add/9",
+		"> quoted":                    "&#62; quoted",
 		":smile:":                     "&#58;smile:",
 		"https://x":                   "https&#58;//x",
 	} {
