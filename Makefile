@@ -22,12 +22,16 @@ export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
 
 all: build
 
-# The first build compiles everything: a line a minute says that it goes on.
+# $(call compile,TAGS,FILE) builds FILE. The first build takes minutes: a line a minute says that it goes on.
+define compile
+@echo "building $2 (a first build takes some minutes)"
+@( n=1; while sleep 60 </dev/null >/dev/null 2>&1; do echo "still building after $$n min"; n=$$((n+1)); done ) & ticker=$$!; \
+$(GO) build -buildvcs=$(BUILDVCS) -tags "$1" -ldflags "$(LDFLAGS)" -o $2 ./cmd/optool; built=$$?; \
+kill $$ticker; exit $$built
+endef
+
 build: native
-	@echo "building bin/optool (a first build takes some minutes)"
-	@( n=1; while sleep 60 </dev/null >/dev/null 2>&1; do echo "still building after $$n min"; n=$$((n+1)); done ) & ticker=$$!; \
-	$(GO) build -buildvcs=$(BUILDVCS) -tags "$(TAGS)" -ldflags "$(LDFLAGS)" -o bin/optool ./cmd/optool; built=$$?; \
-	kill $$ticker; exit $$built
+	$(call compile,$(TAGS),bin/optool)
 
 # The worker and the built-in device of the device bridge, which the binary embeds.
 native:
@@ -36,16 +40,16 @@ native:
 	else echo "make: no C++ compiler ($(CXX)): optool is built without devices; install g++ or set CXX" >&2; fi
 
 # The main job on recorded calls that ship with the source. The result of one gelu was replaced on purpose by that
-# of the tanh approximation. Exit code 1 says that it was found. Then the same calls on the built-in device.
+# of the tanh approximation. Exit code 1 says that it was found. The demo needs no devices, workbooks and databases:
+# without them it is built in half of the processor time.
 DEMO := $${TMPDIR:-/tmp}/optool-demo
-demo: build
+demo:
+	$(call compile,$(TAGS) lite,bin/optool-lite)
 	@echo "== 28 recorded calls; one gelu was computed with the tanh approximation, on purpose =="
-	bin/optool replay --out $(DEMO) fixtures/demo; test $$? -eq 1
-	@if [ -x devicebridge/native/dist/worker ]; then \
-	echo "== the same calls on the built-in device, which computes that gelu correctly =="; set -x; \
-	bin/optool replay --quiet --device host --out $(DEMO) fixtures/demo; fi
-	@echo; echo "Next: bin/optool explain fixtures/demo shows the wrong value in full."; \
-	echo "      docs/tutorial.md goes from a model with a bug to its line."
+	bin/optool-lite replay --out $(DEMO) fixtures/demo; test $$? -eq 1
+	@echo; echo "Next: bin/optool-lite explain fixtures/demo shows the wrong value in full."; \
+	echo "      docs/tutorial.md goes from a model with a bug to its line."; \
+	echo "      make builds bin/optool, with devices and every format of reports."
 
 # TESTFLAGS=-shuffle=on runs each package's tests in another order.
 TESTFLAGS ?=
@@ -56,13 +60,6 @@ test: native wrong-devices
 .PHONY: wrong-devices
 wrong-devices:
 	@if command -v $(firstword $(CXX)) >/dev/null; then $(MAKE) -C devicebridge/native --no-print-directory -j2 broken; fi
-
-# Each package by itself, in another order each time. In a clone in which nothing was built this shows
-# tests that need what another one made: only optool's own devices are built before.
-.PHONY: test-alone
-test-alone: native
-	@failed=; for p in $$($(GO) list ./...); do $(GO) test -shuffle=on $$p || failed="$$failed $$p"; done; \
-	test -z "$$failed" || { echo "make: these packages fail by themselves:$$failed" >&2; exit 1; }
 
 # The recorder's own tests, with a Python that has torch 1.13 or newer.
 PYTHON ?= python3
@@ -99,21 +96,22 @@ lint:
 	$(GO) run $(STATICCHECK) ./...
 
 bench:
-	$(GO) test -run '^$$' -bench . -benchtime 1s ./...
+	$(GO) test -run '^$$' -bench . -benchtime 1s $(benchmarked)
 
 # Benchmarks against the recorded ones. A baseline of another machine says nothing: record one of the commit before
 # the change (git worktree), then compare with the change in place.
 BENCH       ?= .
 BENCH_FLAGS ?= -count 6 -benchtime 0.2s
+benchmarked  = $(sort $(dir $(shell grep -rl --include=*_test.go '^func Benchmark' .)))
 BENCHSTAT    = golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 .PHONY: bench-baseline bench-compare
 bench-baseline:
-	$(GO) test -run '^$$' -bench '$(BENCH)' $(BENCH_FLAGS) ./... >bench/new.txt
+	$(GO) test -run '^$$' -bench '$(BENCH)' $(BENCH_FLAGS) $(benchmarked) >bench/new.txt
 	grep -E '^(goos|goarch|pkg|cpu|Benchmark)' bench/new.txt >bench/baseline.txt
 	rm bench/new.txt
 
 bench-compare:
-	$(GO) test -run '^$$' -bench '$(BENCH)' $(BENCH_FLAGS) ./... >bench/new.txt
+	$(GO) test -run '^$$' -bench '$(BENCH)' $(BENCH_FLAGS) $(benchmarked) >bench/new.txt
 	$(GO) run $(BENCHSTAT) bench/baseline.txt bench/new.txt
 
 # A man page of each command, in bin/man.
