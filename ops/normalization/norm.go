@@ -288,27 +288,7 @@ func (n *normalisation) Mistakes() []opdef.Mistake[any] {
 			m.weight = opdef.Map(n.weight.DType, n.weight, func(w float64) float64 { return 1 + w })
 		})
 	}
-	if slices.Equal(n.dims, []int{2, 3}) && slices.Equal(n.affine, []int{1, 2}) { // of group_norm
-		if groups, each := n.x.Shape[1], n.x.Shape[2]; groups > 1 && each > 1 {
-			add(fmt.Sprintf("channel c belongs to group c mod %d, not c / %d", groups, each), func(m *normalisation) {
-				m.x, m.dims, m.stats = n.x.Reshape(n.x.Shape[0], each, groups, n.x.Shape[3]), []int{1, 3}, nil
-			})
-			add("all channels are one group", func(m *normalisation) {
-				m.x, m.stats = n.x.Reshape(n.x.Shape[0], 1, groups*each, n.x.Shape[3]), nil
-			})
-			if n.weight != nil {
-				add("weight and bias of a channel are those with the number of its group", func(m *normalisation) {
-					m.weight, m.bias = byGroup(n.weight, each), byGroup(n.bias, each)
-				})
-				add("weight of a channel is that with the number of its group", func(m *normalisation) {
-					m.weight = byGroup(n.weight, each)
-				})
-			}
-			add("each channel is a group", func(m *normalisation) {
-				m.x, m.stats = n.x.Reshape(n.x.Shape[0], groups*each, 1, n.x.Shape[3]), nil
-			})
-		}
-	}
+	n.otherGroups(add)
 	n.otherDims(add)
 	add("eps is added to the square root, not under it", func(m *normalisation) { m.outside = true })
 	add("the root of the variance is not taken", func(m *normalisation) { m.unrooted = true })
@@ -333,6 +313,34 @@ func (n *normalisation) Mistakes() []opdef.Mistake[any] {
 		}
 	}
 	return out
+}
+
+// otherGroups adds the mistakes of group_norm about which channels are a group.
+func (n *normalisation) otherGroups(add func(string, func(*normalisation))) {
+	if !slices.Equal(n.dims, []int{2, 3}) || !slices.Equal(n.affine, []int{1, 2}) {
+		return
+	}
+	groups, each := n.x.Shape[1], n.x.Shape[2]
+	if groups == 1 || each == 1 {
+		return
+	}
+	add(fmt.Sprintf("channel c belongs to group c mod %d, not c / %d", groups, each), func(m *normalisation) {
+		m.x, m.dims, m.stats = n.x.Reshape(n.x.Shape[0], each, groups, n.x.Shape[3]), []int{1, 3}, nil
+	})
+	add("all channels are one group", func(m *normalisation) {
+		m.x, m.stats = n.x.Reshape(n.x.Shape[0], 1, groups*each, n.x.Shape[3]), nil
+	})
+	if n.weight != nil {
+		add("weight and bias of a channel are those with the number of its group", func(m *normalisation) {
+			m.weight, m.bias = byGroup(n.weight, each), byGroup(n.bias, each)
+		})
+		add("weight of a channel is that with the number of its group", func(m *normalisation) {
+			m.weight = byGroup(n.weight, each)
+		})
+	}
+	add("each channel is a group", func(m *normalisation) {
+		m.x, m.stats = n.x.Reshape(n.x.Shape[0], groups*each, 1, n.x.Shape[3]), nil
+	})
 }
 
 // wrongMoves adds what kernels get wrong about running statistics.
