@@ -321,7 +321,7 @@ func (n *normalisation) otherGroups(add func(string, func(*normalisation))) {
 		return
 	}
 	groups, each := n.x.Shape[1], n.x.Shape[2]
-	if groups == 1 || each == 1 {
+	if groups < 2 || each < 2 {
 		return
 	}
 	add(fmt.Sprintf("channel c belongs to group c mod %d, not c / %d", groups, each), func(m *normalisation) {
