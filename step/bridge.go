@@ -120,6 +120,7 @@ func (p *Process) BridgeParameters(ctx context.Context, opt Options) {
 	parameters := map[uint64][]*Value{} // readings by address
 	readings := p.parameterReadings()
 	for i, s := range p.Steps {
+		s.findHooks()
 		for _, v := range readings[i] {
 			parameters[v.Address] = append(parameters[v.Address], v)
 		}
@@ -159,7 +160,13 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 				}
 				continue
 			}
-			if r := up.readingsFor(v, parameters, updated); r != nil {
+			switch r := up.readingsFor(v, parameters, updated); {
+			case r == nil:
+			case hooked(r):
+				if !v.settleHooked(r) { // what its hooks did is not known
+					u.add(v, r, "", nil)
+				}
+			default:
 				readings[v], open = r, append(open, v)
 			}
 		}
@@ -172,6 +179,7 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 					var err error
 					last, want, given = readings[v], nil, newPulls(readings[v]...)
 					if want, size, err = given.gradient(readings[v], opt); err != nil {
+						u.add(v, readings[v], "", nil)
 						return err
 					}
 				}
@@ -201,13 +209,24 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 
 // hasSource reports whether an input was linked to a value from which it came as it is.
 func (v *Value) hasSource() bool {
-	return v.From.Value != nil && !v.isPartOfGradient() || v.From.first != nil || v.From.Role == "collective"
+	return v.From.Value != nil && !v.isPartOfGradient() && !v.isCopied() || v.From.first != nil ||
+		v.From.Role == "collective"
+}
+
+// isCopied reports whether an input holds what a recorded call made at another address, and how it got there was not
+// recorded.
+func (v *Value) isCopied() bool {
+	w := v.From.Value
+	return v.From.How == ByContent && w.Kind == outputKind && w.Address != 0 && v.Address != 0 && w.Address != v.Address
 }
 
 // readingsFor are the readings of the parameter whose gradient a value may be, of those that are updated nearby if it
 // does not tell; nil if it is too small to say, or if there are none.
 func (u *updater) readingsFor(v *Value, parameters map[uint64][]*Value, updated map[form][]*Value) []*Value {
 	r := parameters[u.parameter(v)]
+	if v.isCopied() && (r == nil || r[0].form() != v.form() || !v.telling()) {
+		return nil
+	}
 	if (v.Numel() < sampled || v.content.plain) && (r == nil && !v.isPartOfGradient() || v.Numel() <= few) {
 		return nil
 	}
@@ -392,11 +411,11 @@ func (c *Call) pull(wanted map[int]bool, opt Options) (map[int]*tensor.Tensor, e
 	if err != nil || bound.Random() != "" || !bound.Entry.HasGrad {
 		return nil, err
 	}
-	f, err := bound.Forward()
-	if err != nil {
+	run, f, err := forwardAs(rec, bound)
+	if err != nil || f == nil {
 		return nil, err
 	}
-	return vjp(rec, bound, f, recordedGrads(rec, f), wanted)
+	return vjp(rec, bound, run, f, recordedGrads(rec, f), wanted)
 }
 
 // recordedGrads are the recorded gradients of the results of a call, nil where there is none that fits.
@@ -412,9 +431,9 @@ func recordedGrads(rec *capture.Call, f *opdef.Forward) []*tensor.Tensor {
 	return out
 }
 
-// vjp computes the gradients of tensor arguments of a call, by their number, from
-// those of its results; none if all of these are nil.
-func vjp(rec *capture.Call, bound *opdef.Call, f *opdef.Forward, out []*tensor.Tensor,
+// vjp computes the gradients of tensor arguments of a call, by their number, from those of its results; none if all of
+// these are nil. run is the call as it was run: see forwardAs.
+func vjp(rec *capture.Call, bound, run *opdef.Call, f *opdef.Forward, out []*tensor.Tensor,
 	wanted map[int]bool) (map[int]*tensor.Tensor, error) {
 	if !slices.ContainsFunc(out, func(t *tensor.Tensor) bool { return t != nil }) {
 		return nil, nil
@@ -441,7 +460,7 @@ func vjp(rec *capture.Call, bound *opdef.Call, f *opdef.Forward, out []*tensor.T
 			chosen[i] = o
 		}
 	}
-	grads, err := bound.From(chosen).Backward(f, out, need)
+	grads, err := run.From(chosen).Backward(f, out, need)
 	if err != nil {
 		return nil, err
 	}
@@ -500,8 +519,10 @@ func (v *Value) settleSum(want, size *tensor.Tensor, readings []*Value, opt Opti
 			off = otherOrder
 		}
 	case n == 0:
+		v.unlink()
 		v.From = Link{How: ByContent, Role: "gradient", Parts: v.From.Parts}
 	default:
+		v.unlink()
 		v.From.How, v.From.Role = IsChanged, ""
 		v.From.Value = readings[0]
 		if len(v.From.Parts) == 1 {

@@ -36,7 +36,7 @@ func TestNoGradient(t *testing.T) {
 			for k := range c.Inputs {
 				wanted[k] = true
 			}
-			if grads, err := vjp(rec, bound, f, recordedGrads(rec, f), wanted); err != nil || len(grads) > 0 {
+			if grads, err := vjp(rec, bound, bound, f, recordedGrads(rec, f), wanted); err != nil || len(grads) > 0 {
 				t.Errorf("%s: gradients %v, %v, want none", c.Entry.Op, grads, err)
 			}
 		}

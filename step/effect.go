@@ -148,7 +148,7 @@ func (s *Step) pullBackCall(c *Call, carries bool, wanted map[int]*Value, grads 
 		for k := range wanted {
 			numbers[k] = true
 		}
-		gs, err = vjp(rec, bound, f, out, numbers)
+		gs, err = vjp(rec, bound, bound, f, out, numbers)
 	}
 	if known { // now that nothing can stop it, to be run once more
 		c.Effect = effect

@@ -237,6 +237,12 @@ func (x *rerun) forward(rec *capture.Call, args []value.Value, kwargs *value.Dic
 	if err != nil {
 		return nil, nil, err
 	}
+	return forwardAs(rec, c)
+}
+
+// forwardAs runs a call as it is, or, where torch.autocast rounded arguments inside, with all floating tensors in the
+// dtype of the result.
+func forwardAs(rec *capture.Call, c *opdef.Call) (*opdef.Call, *opdef.Forward, error) {
 	f, err := forwardOf(c)
 	outs := rec.Outputs()
 	if err == nil || len(outs) == 0 || !outs[0].DType.IsFloat() || c.Autocast() == opdef.AutocastNone {

@@ -57,12 +57,8 @@ func (v *Value) ofWritten() (m multiple, ok bool) {
 		w.overwrote() == nil && (v.version < 0 || v.version != w.version) {
 		return m, false
 	}
-	left := &w.content
-	if w.after != nil {
-		left = w.after
-	}
-	k := v.times(left.numbers(w.DType), nil)
-	return multiple{v, w, k}, k > 0 && k != 1
+	k := v.timesLeft(w)
+	return multiple{v, w, k}, k != 0 && k != 1
 }
 
 // ofGiven compares a gradient with the sum of what the calls gave for the parameter that is written with it. What the
@@ -70,30 +66,24 @@ func (v *Value) ofWritten() (m multiple, ok bool) {
 func (u *updater) ofGiven(v *Value) (m multiple, ok bool) {
 	at := u.parameter(v)
 	w := v.lay()
-	if at == 0 || at == v.Address || v.after != nil || v.Call.returns(v) ||
+	if at == 0 || at == v.Address || v.after != nil || v.Call.returns(v) || hooked(u.parameters[at]) ||
 		w != nil && w.Call.phase() == v.Call.phase() && w.overwrote() != nil {
 		return m, false
 	}
-	var sums, sizes []float64
-	var first *Value
+	var given []*Value
 	for _, r := range u.parameters[at] {
 		g := r.Call.gradientOf(r)
-		if g == nil || !sameShape(g.Shape, v.Shape) || len(g.content.samples) != len(v.content.samples) {
+		if g == nil || !sameShape(g.Shape, v.Shape) {
 			return m, false
 		}
-		if first == nil {
-			first, sums, sizes = g, make([]float64, len(g.content.samples)), make([]float64, len(g.content.samples))
-		}
-		for i, x := range g.content.numbers(g.DType) {
-			sums[i] += x
-			sizes[i] += math.Abs(x)
-		}
+		given = append(given, g)
 	}
-	if first == nil {
+	all, ok := sumOf(given)
+	if !ok {
 		return m, false
 	}
-	k := v.times(sums, sizes)
-	return multiple{v, first, k}, k > 0 && k != 1
+	k := v.times(&all)
+	return multiple{v, given[0], k}, k != 0 && k != 1
 }
 
 // unscaledBy reports whether nothing but a fault explains that gradients are multiples of what the backward pass gave.
@@ -111,7 +101,7 @@ func (u *updater) unscaledBy(given []multiple, explained int) bool {
 		return given[0].v.DType.Size() >= 4 && explained >= few && explained >= 3*len(given)
 	}
 	process := u.step.Loss.Process
-	clipped := k < 1 && slices.ContainsFunc(u.step.Tail, func(c *Call) bool {
+	clipped := 0 < k && k < 1 && slices.ContainsFunc(u.step.Tail, func(c *Call) bool {
 		return c.Order < given[0].v.Call.Order && strings.Contains(c.Op, "norm")
 	})
 	return len(given) > few && process.Rank <= 0 && len(process.exchanged()) == 0 && !clipped && u.step.LossScale() == 1

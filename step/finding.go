@@ -313,7 +313,8 @@ func difference(v, w *Value, opt Options) (d differences, err error) {
 }
 
 // accumulates reports whether a value is w with a gradient of its shape added: autograd adds up the gradients of a
-// value that several calls read, and those of several backward passes, in place and without a call.
+// value that several calls read, and those of several backward passes, in place and without a call. Samples propose the
+// gradient, and its elements confirm it.
 func (v *Value) accumulates(w *Value, opt Options) bool {
 	if !v.DType.IsFloat() || w.Numel() != v.Numel() {
 		return false
@@ -326,14 +327,18 @@ func (v *Value) accumulates(w *Value, opt Options) bool {
 		defer done()
 		return slices.Clone(tensor.Data[float64](t)) // its file is closed then
 	}
-	now, before := elements(v), elements(w)
-	if now == nil || before == nil {
-		return false
-	}
+	var now, before []float64
 	for _, c := range v.Call.Process.Calls {
 		for _, g := range c.Grads {
-			if g != w && sameShape(g.Shape, v.Shape) &&
-				adds(now, before, elements(g), 2*max(v.DType.Eps(), g.DType.Eps())) {
+			if g == w || !sameShape(g.Shape, v.Shape) || !adds(v, v.content.numbers(v.DType),
+				w.content.numbers(w.DType), g.content.numbers(g.DType)) {
+				continue
+			}
+			if now == nil {
+				now, before = elements(v), elements(w)
+			}
+			if more := elements(g); adds(v, now, before, more) &&
+				slices.ContainsFunc(more, func(x float64) bool { return x != 0 }) {
 				return true
 			}
 		}
@@ -341,19 +346,16 @@ func (v *Value) accumulates(w *Value, opt Options) bool {
 	return false
 }
 
-// adds reports whether a sum has the elements of two terms added up, which are not all zero.
-func adds(sum, x, y []float64, tolerance float64) bool {
-	if len(x) != len(sum) || len(y) != len(sum) {
-		return false
-	}
-	some := false
-	for i, s := range sum {
-		if math.Abs(s-x[i]-y[i]) > tolerance*(math.Abs(x[i])+math.Abs(y[i])) {
+// adds reports whether elements of v are those of two terms added up.
+func adds(v *Value, now []float64, terms ...[]float64) bool {
+	var all addition
+	for _, t := range terms {
+		if t == nil || !all.addElements(t) {
 			return false
 		}
-		some = some || y[i] != 0
 	}
-	return some
+	_, ok := all.near(now, v)
+	return ok
 }
 
 // elsewhere is another recorded value of the same shape that has v's elements at

@@ -1,8 +1,12 @@
 package step
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
-// findUnkept finds values that are not what a recorded call left when it wrote there in place. Most others that the
+// findUnkept finds values that are not what a recorded call left when it wrote there in place, also where another
+// recorded value equals them. Most others that the
 // same operator wrote in the same phase are as it left them: running statistics, averages of weights, gradients that
 // were unscaled. A tensor with a name in the model needs no others, if torch has not counted a write since.
 // A backward pass may have added to a gradient, so none lies between, except behind what a forward pass left in an
@@ -24,8 +28,8 @@ func (p *Process) findUnkept() {
 				continue
 			}
 			w := v.From.Value
-			if v.From.How == IsOutside && v.From.Role != "collective" && v.telling() {
-				w = v.lay()
+			if (v.From.How == IsOutside && v.From.Role != "collective" || v.isCopied()) && v.telling() {
+				w = v.lay().viewed()
 			}
 			if w == nil || v.From.How == IsChanged || w.Call.phase() < 0 ||
 				read[w] && w == v.From.Value || w.leftPlain() || !w.inPlace(inPlace) {
@@ -55,7 +59,8 @@ func (p *Process) findUnkept() {
 				}
 				evidence = fmt.Sprintf("it is still %s: torch has not counted a write since", v.named)
 			}
-			w := v.lay()
+			w := v.lay().viewed()
+			v.unlink()
 			v.From = Link{How: IsChanged, Value: w}
 			v.reason = fmt.Sprintf("it is not what %s of %s left there, and no recorded call wrote there in between; %s",
 				w.Target, w.Call, evidence)
@@ -120,4 +125,16 @@ func (v *Value) lay() *Value {
 		return w.From.Value
 	}
 	return w
+}
+
+// viewed is what was made or written where a call returned an argument as it was; v itself if it was none of these.
+func (v *Value) viewed() *Value {
+	if v == nil || v.Kind != outputKind {
+		return v
+	}
+	i := slices.IndexFunc(v.Call.Inputs, func(in *Value) bool { return v.Call.passes(in) == v })
+	if i < 0 || v.Call.Inputs[i].From.Value == nil {
+		return v
+	}
+	return v.Call.Inputs[i].From.Value
 }

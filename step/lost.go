@@ -2,7 +2,6 @@ package step
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/optool/optool/capture"
@@ -16,34 +15,27 @@ const mostParts = 256
 // first and how many. n is 0 if v is the sum of all parts, or something else. The fewest are looked for. Each part is
 // several gradients that were added. All are told by their samples.
 func lostRun(v *Value, parts [][]*Value) (first, n int) {
-	added := 0.0
-	upTo := [][]float64{make([]float64, len(v.content.samples))} // sums of the first parts
-	sizes := make([]float64, len(v.content.samples))
+	all, ok := sumOf(slices.Concat(parts...))
+	if !ok || len(parts) < 2 || len(parts) > mostParts || all.is(v) {
+		return 0, 0
+	}
+	upTo := [][]float64{make([]float64, len(all.sums))} // sums of the first parts
 	for _, part := range parts {
 		sums := slices.Clone(upTo[len(upTo)-1])
 		for _, g := range part {
-			if len(g.content.samples) != len(sums) {
-				return 0, 0
-			}
-			added++
 			for i, x := range g.content.numbers(g.DType) {
 				sums[i] += x
-				sizes[i] += math.Abs(x)
 			}
 		}
 		upTo = append(upTo, sums)
 	}
-	all := upTo[len(parts)]
-	if len(parts) < 2 || len(parts) > mostParts || agree(v, all, sizes, added) {
-		return 0, 0
-	}
-	rest := make([]float64, len(all))
+	rest := addition{make([]float64, len(all.sums)), all.sizes, all.n}
 	for n := 1; n < len(parts); n++ {
 		for k := range len(parts) - n + 1 {
-			for i := range rest {
-				rest[i] = all[i] - (upTo[k+n][i] - upTo[k][i])
+			for i, x := range all.sums {
+				rest.sums[i] = x - (upTo[k+n][i] - upTo[k][i])
 			}
-			if agree(v, rest, sizes, added) {
+			if rest.is(v) {
 				return k, n
 			}
 		}
@@ -170,7 +162,11 @@ type losses struct {
 // add looks at the gradients that an update reads.
 func (l *losses) add(u *updater) {
 	done := map[uint64]bool{}
+	end := u.step.backwardEnd()
 	for _, c := range u.step.Tail {
+		if c.Entry.Order < end { // a hook, which has the gradient of one loss
+			continue
+		}
 		for _, v := range c.Inputs {
 			if v.From.How == IsChanged || v.From.Role == "collective" || v.From.first != nil || !v.telling() {
 				continue
@@ -198,7 +194,7 @@ func (l *losses) add(u *updater) {
 			if first, n := lostRun(v, parts); n > 0 {
 				done[at] = true
 				l.lost = append(l.lost, lostGradient{v, parts, first, n, of})
-			} else if sumOf(v, slices.Concat(parts...)) {
+			} else if all, ok := sumOf(slices.Concat(parts...)); ok && all.is(v) {
 				done[at], l.whole[of] = true, true
 				for _, part := range parts {
 					l.have[part[0].Call.Step] = true
@@ -278,17 +274,4 @@ func (u *updater) parts(v *Value, at uint64) (parts [][]*Value, ok bool) {
 		parts[k] = append(parts[k], g)
 	}
 	return parts, true
-}
-
-// sumOf reports whether v is the sum of gradients, as far as the samples tell.
-func sumOf(v *Value, parts []*Value) bool {
-	sums, sizes := make([]float64, len(v.content.samples)), make([]float64, len(v.content.samples))
-	for _, g := range parts {
-		for i, s := range g.content.samples {
-			x := decode(g.DType, s)
-			sums[i] += x
-			sizes[i] += math.Abs(x)
-		}
-	}
-	return agree(v, sums, sizes, float64(len(parts)))
 }

@@ -178,7 +178,7 @@ func TestOverflowed(t *testing.T) {
 	}
 }
 
-// TestTimes: the factor between two values, exactly if it is a power of two; 0 if there is none.
+// TestTimes: the factor between two values, also below 0, exactly if it is a power of two; 0 if there is none.
 func TestTimes(t *testing.T) {
 	w := floats(1, -2, 3, 0.25, 5)
 	for _, tc := range []struct {
@@ -189,10 +189,11 @@ func TestTimes(t *testing.T) {
 		{floats(0.0009765625, -0.001953125, 0.0029296875, 0.000244140625, 0.0048828125), 1.0 / 1024},
 		{floats(3, -6, 9, 0.75, 15), 3},
 		{floats(3, -6, 9, 0.75, 14), 0},
-		{floats(-1, 2, -3, -0.25, -5), 0},
+		{floats(-1, 2, -3, -0.25, -5), -1},
+		{floats(-3, 6, -9, -0.75, 15), 0},
 		{floats(0, 0, 0, 0, 0), 0},
 	} {
-		if got := tc.v.times(w.content.numbers(w.DType), nil); math.Abs(got-tc.want) > 1e-6*tc.want {
+		if got := tc.v.timesLeft(w); math.Abs(got-tc.want) > 1e-6*math.Abs(tc.want) {
 			t.Errorf("%v: got %v, want %v", tc.v.content.samples, got, tc.want)
 		}
 	}

@@ -347,7 +347,11 @@ func (b *backwards) through(c *Call, opt Options) error {
 	if err != nil {
 		return err
 	}
-	bound, f, err := (&rerun{opt: opt}).forward(rec, rec.Args, rec.Kwargs)
+	bound, err := opt.Registry.Bind(rec.Op, rec.Args, rec.Kwargs)
+	if err != nil {
+		return err
+	}
+	run, f, err := forwardAs(rec, bound)
 	if err != nil {
 		return err
 	}
@@ -363,7 +367,7 @@ func (b *backwards) through(c *Call, opt Options) error {
 	for k, v := range c.Inputs {
 		wanted[k] = v.RequiresGrad
 	}
-	grads, err := vjp(rec, bound, f, out, wanted)
+	grads, err := vjp(rec, bound, run, f, out, wanted)
 	if err != nil {
 		return err
 	}

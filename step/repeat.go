@@ -73,15 +73,18 @@ func (c *Call) repeats(first *Call) bool {
 }
 
 // gainsBackward reports whether a call, or the first of those that it leads to, has gradients which the call of the
-// forward pass on the same line has not, or the other way round.
+// forward pass on the same line has not; or the other way round, if it ran within the backward pass, not behind it as an
+// evaluation does.
 func (c *Call) gainsBackward(first *Call) bool {
+	end := c.Step.backwardEnd()
+	behind := end >= 0 && c.Entry.Order > end
 	pairs := [][2]*Call{{c, first}}
 	seen := map[[2]*Call]bool{}
 	for len(pairs) > 0 {
 		pair := pairs[0]
 		pairs = pairs[1:]
 		if now, then := pair[0].HasBackward(), pair[1].HasBackward(); now != then {
-			return true
+			return now || !behind
 		} else if now || seen[pair] {
 			continue
 		}

@@ -31,7 +31,7 @@ func (p *Process) findReturned() {
 			still := false // w's tensor, whatever reads it later
 			if old == nil {
 				old = v.copiedOver()
-				still = old != nil
+				still = old != nil && v.named != "" && v.named == v.latest.named
 			}
 			if old == nil || old.Call.encloses(w.Call) { // it was written when the outer call returned
 				continue
@@ -112,11 +112,12 @@ func (v *Value) fromSamePlace(w *Value) *Value {
 	return old
 }
 
-// copiedOver is the result that an input is linked to, if the input is still the named tensor that lay last at its
-// address, so that no recorded call copied the result there; else nil.
+// copiedOver is the result that an input is linked to, if the input is still the tensor that lay last at its address, by
+// torch's count of writes, so that no recorded call copied the result there; else nil.
 func (v *Value) copiedOver() *Value {
 	old := v.From.Value
-	if old == nil || old.Kind != outputKind || old.Address == v.Address || !v.telling() || !v.isStillNamed(v.latest) {
+	if old == nil || old.Kind != outputKind || old.Address == v.Address || !v.telling() ||
+		v.latest.named != "" && v.named != v.latest.named || v.version != v.latest.version || !v.isStill(v.latest) {
 		return nil
 	}
 	return old

@@ -61,14 +61,17 @@ func TestCounts(t *testing.T) {
 // has counted the copy or it is another tensor.
 func TestCopiedOver(t *testing.T) {
 	for _, tc := range []struct {
-		name, now string // what the parameter is called when it is read
-		writes    int    // that torch counted since the update
-		want      bool
+		name, was, now string // what the parameter is called when it is written and when it is read
+		writes         int    // that torch counted since the update
+		later          bool   // a later reading finds the parameter as the update left it
+		want           bool
 	}{
-		{"the same tensor", "weight", 0, true},
-		{"written in between", "weight", 2, false},
-		{"another tensor", "bias", 0, false},
-		{"without a name", "", 0, false},
+		{"the same tensor", "weight", "weight", 0, true, true},
+		{"written in between", "weight", "weight", 2, true, false},
+		{"another tensor", "weight", "bias", 0, true, false},
+		{"without a name now", "weight", "", 0, false, false},
+		{"without a name", "", "", 0, false, true},
+		{"without a name, found again", "", "", 0, true, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := &Process{}
@@ -78,15 +81,16 @@ func TestCopiedOver(t *testing.T) {
 				p.Calls = append(p.Calls, v.Call)
 				return v
 			}
-			update := add("torch.Tensor.add_", 0, &Value{Kind: outputKind, Address: 64, version: 3, named: "weight"})
+			update := add("torch.Tensor.add_", 0, &Value{Kind: outputKind, Address: 64, version: 3, named: tc.was})
 			old := add("torch.Tensor.roll", 0, &Value{Kind: outputKind, Address: 128})
 			v := add("torch.nn.functional.linear", 1, &Value{Kind: inputKind, Address: 64, version: 3 + tc.writes,
 				named: tc.now, latest: update, From: Link{How: ByContent, Value: old}})
 			v.Call.Inputs = []*Value{v}
-			// A later reading finds the parameter as the update left it.
 			later := add("torch.nn.functional.linear", 1, &Value{Kind: inputKind,
 				From: Link{How: ByContent, Value: update}})
-			update.readers = []*Value{later}
+			if tc.later {
+				update.readers = []*Value{later}
+			}
 			p.findReturned()
 			if got := v.From.How == IsChanged; got != tc.want || got && v.From.Value != update {
 				t.Errorf("changed: %v of %v, want %v", got, v.From.Value.Call, tc.want)

@@ -58,7 +58,7 @@ func (u *updater) findTreated(scale float64, divided bool) (treated []scaledGrad
 			if !ok || len(parts) != 1 || len(parts[0]) != 1 {
 				continue
 			}
-			if k := v.times(parts[0][0].content.numbers(parts[0][0].DType), nil) * scale; k > 0 {
+			if k := v.timesLeft(parts[0][0]) * scale; k > 0 {
 				seen[at] = true
 				treated = append(treated, scaledGradient{v, parts[0][0], k})
 			}
@@ -91,7 +91,7 @@ func (u *updater) blameJumped(v *Value, scale float64) (ok bool) {
 	if w == nil || w.Kind != outputKind || w.Call.Step != u.step || !w.like(v) {
 		return false
 	}
-	k := v.times(w.content.numbers(w.DType), nil)
+	k := v.timesLeft(w)
 	if k != scale && k != 1/scale {
 		return false
 	}
@@ -189,14 +189,13 @@ func (u *updater) feeds(v *Value) bool {
 	})
 }
 
-// times is the factor by which all samples of v are those that another value had; 0 if there is none. parts, if not
-// nil, are the sums of the magnitudes of what these were added from.
-func (v *Value) times(was, parts []float64) float64 {
-	if len(was) != len(v.content.samples) {
+// times is the factor, below 0 too, by which all samples of v are a sum; 0 if there is none.
+func (v *Value) times(sum *addition) float64 {
+	if len(sum.sums) != len(v.content.samples) {
 		return 0
 	}
 	most, at := 0.0, -1
-	for i, x := range was {
+	for i, x := range sum.sums {
 		if x := math.Abs(x); x > most {
 			most, at = x, i
 		}
@@ -204,26 +203,34 @@ func (v *Value) times(was, parts []float64) float64 {
 	if at < 0 || most-most != 0 {
 		return 0
 	}
-	k := decode(v.DType, v.content.samples[at]) / was[at]
-	if !(k > 0) {
+	k := decode(v.DType, v.content.samples[at]) / sum.sums[at]
+	if k == 0 || k-k != 0 {
 		return 0
 	}
 	frac, e := math.Frexp(k)
 	if whole := math.Round(2*frac) / 2; math.Abs(frac-whole) < 1e-6 { // a power of two, up to rounding
 		k = math.Ldexp(whole, e)
 	}
-	now, sizes := make([]float64, len(was)), make([]float64, len(was))
-	for i, x := range was {
-		now[i] = k * x
-		if parts != nil {
-			x = parts[i]
-		}
-		sizes[i] = 4*k*math.Abs(x) + most*k*v.DType.SmallestNormal()
+	scaled := addition{make([]float64, len(sum.sums)), make([]float64, len(sum.sums)), 1}
+	for i, x := range sum.sums {
+		scaled.sums[i] = k * x
+		scaled.sizes[i] = math.Abs(k) * (4*sum.sizes[i] + most*v.DType.SmallestNormal())
 	}
-	if !agree(v, now, sizes, 1) {
+	if !scaled.is(v) {
 		return 0
 	}
 	return k
+}
+
+// timesLeft is the factor by which v is what a call left in w; 0 if there is none.
+func (v *Value) timesLeft(w *Value) float64 {
+	left := &w.content
+	if w.after != nil {
+		left = w.after
+	}
+	var one addition
+	one.addElements(left.numbers(w.DType))
+	return v.times(&one)
 }
 
 // clippedBy is the call behind the loss that multiplied a gradient by a number below 1 that it made of a norm; nil if

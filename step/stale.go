@@ -137,7 +137,7 @@ func (c *Call) gradientOf(v *Value) (found *Value) {
 
 // explained reports whether the gradient g is the sum of what the calls gave that read a value.
 func explained(g *Value, readings []*Value) bool {
-	sums, sizes := make([]float64, len(g.content.samples)), make([]float64, len(g.content.samples))
+	var all addition
 	var calls []*Value
 	for _, r := range readings {
 		if r.Kind != inputKind || !r.Call.HasBackward() || slices.Contains(calls, r) {
@@ -145,35 +145,13 @@ func explained(g *Value, readings []*Value) bool {
 		}
 		calls = append(calls, r)
 		part := r.Call.gradientOf(r)
-		if part == nil || len(part.content.samples) != len(sums) {
+		if part == nil || len(part.content.samples) != len(g.content.samples) {
 			return false
 		}
 		if part.equals(g) {
 			return true
 		}
-		for i, x := range part.content.numbers(part.DType) {
-			sums[i] += x
-			sizes[i] += math.Abs(x)
-		}
+		all.add(part)
 	}
-	if len(calls) < 2 {
-		return false
-	}
-	return agree(g, sums, sizes, float64(len(calls)))
-}
-
-// agree reports whether the samples of g are the sums of n parts, whose magnitudes add up to sizes. Zero would be none
-// of some of them.
-func agree(g *Value, sums, sizes []float64, n float64) bool {
-	some := 0
-	for i, x := range g.content.numbers(g.DType) {
-		may := n * (g.DType.Eps()*sizes[i] + g.DType.ULP(0)/2)
-		if !(math.Abs(x-sums[i]) <= may) {
-			return false
-		}
-		if math.Abs(x) > may {
-			some++
-		}
-	}
-	return some > few || some == 1 && len(sums) == 1
+	return len(calls) > 1 && all.is(g)
 }

@@ -49,7 +49,7 @@ func (u unlike) add(v *Value, readings []*Value, off string, want *Value) {
 	case v.isGradient() || v.From.How == IsChanged:
 		u.like[at]++
 		u.has[readings[0].Address] = true
-	case v.From.Value == nil && v.From.first == nil && v.From.Role != "collective":
+	case !v.hasSource():
 		u.by[at] = append(u.by[at], other{v, readings, off, want})
 	}
 }
@@ -59,7 +59,7 @@ func (u unlike) add(v *Value, readings []*Value, off string, want *Value) {
 func (u unlike) settle() {
 	u.settleExchanged()
 	for at, vs := range u.by {
-		vs = slices.DeleteFunc(vs, func(o other) bool { return u.has[o.readings[0].Address] })
+		vs = slices.DeleteFunc(vs, func(o other) bool { return u.has[o.readings[0].Address] && !o.v.isCopied() })
 		most := u.like[at] > few && u.like[at] >= 4*len(vs)
 		for _, o := range vs {
 			r := o.readings[0]
@@ -67,17 +67,23 @@ func (u unlike) settle() {
 				continue // state of the optimizer
 			}
 			if explained(o.v, o.readings) { // what the calls give is judged by itself
+				o.v.unlink()
 				o.v.From = Link{How: ByContent, Role: "gradient"}
 				continue
 			}
-			if !most && o.off != otherOrder || o.off == "" || slices.ContainsFunc(o.readings, func(r *Value) bool {
+			if o.v.isCopied() && !o.passedBy() || !most && o.off != otherOrder || o.off == "" || slices.ContainsFunc(o.readings, func(r *Value) bool {
 				return !r.like(o.v) || r.mistrusted()
 			}) {
-				if o.v.From.How == IsLeaf {
+				if o.v.isCopied() {
+					o.v.unlink()
+					o.v.From = Link{How: IsOutside, Role: o.v.role()}
+					o.v.spread()
+				} else if o.v.From.How == IsLeaf {
 					o.v.From.How = IsOutside
 				}
 				continue
 			}
+			o.v.unlink()
 			o.v.From = Link{How: IsChanged, Value: r}
 			o.v.right = gradientOf(o.readings)
 			o.v.reason = fmt.Sprintf("it is not the gradient that the calls give which read the parameter, first %s: %s",
@@ -86,8 +92,35 @@ func (u unlike) settle() {
 				o.v.reason += fmt.Sprintf(". Those of %d other parameters are", n)
 			}
 			r.readers = append(r.readers, o.v)
+			o.v.spread()
 		}
 	}
+}
+
+// spread links the further readings of a changed value alike.
+func (v *Value) spread() {
+	if v.Call.Step == nil {
+		return
+	}
+	for _, u := range v.Call.Step.tailAt[v.Address] {
+		if u != v && u.Call.Order >= v.Call.Order && u.equals(v) && u.isCopied() {
+			u.unlink()
+			u.From = v.From.again(v)
+		}
+	}
+}
+
+// passedBy reports whether the backward pass had gone on from the parameter when a call made what its gradient equals: a
+// hook of the parameter, whose result autograd may copy, runs before that.
+func (o other) passedBy() bool {
+	last, of := -1, o.readings[len(o.readings)-1].Call.Step
+	for _, r := range o.readings {
+		last = max(last, r.Call.Entry.BackwardOrder)
+	}
+	made := o.v.From.Value.Call.Entry.Order
+	return last >= 0 && slices.ContainsFunc(of.Calls, func(c *Call) bool {
+		return last < c.Entry.BackwardOrder && c.Entry.BackwardOrder < made
+	})
 }
 
 // settleExchanged makes those gradients changed that are what the calls give for another parameter of the same shape.

@@ -1,0 +1,63 @@
+package step
+
+import "math"
+
+// An addition is what values add up to, element by element: whole tensors, or the places of their samples.
+type addition struct {
+	sums  []float64
+	sizes []float64 // the sums of the magnitudes of the parts, which may cancel
+	n     float64   // how many parts
+}
+
+// add adds the samples of a value; false if it has another number of them.
+func (a *addition) add(v *Value) bool { return a.addElements(v.content.numbers(v.DType)) }
+
+// addElements adds the elements of a part; false if it has another number of them.
+func (a *addition) addElements(part []float64) bool {
+	if a.sums == nil {
+		a.sums, a.sizes = make([]float64, len(part)), make([]float64, len(part))
+	}
+	if len(part) != len(a.sums) {
+		return false
+	}
+	a.n++
+	for i, x := range part {
+		a.sums[i] += x
+		a.sizes[i] += math.Abs(x)
+	}
+	return true
+}
+
+// sumOf adds up the samples of values; false if these cannot be added, or if there are none.
+func sumOf(parts []*Value) (a addition, ok bool) {
+	for _, g := range parts {
+		if !a.add(g) {
+			return a, false
+		}
+	}
+	return a, len(parts) > 0
+}
+
+// is reports whether the samples of v are the sum, and whether they tell: zero would be the sum of some parts.
+func (a *addition) is(v *Value) bool {
+	telling, ok := a.near(v.content.numbers(v.DType), v)
+	return ok && (telling > few || telling == 1 && len(a.sums) == 1)
+}
+
+// near reports whether elements of v are the sum up to its rounding, and how many of them are further than that from
+// zero.
+func (a *addition) near(elements []float64, v *Value) (telling int, ok bool) {
+	if len(elements) != len(a.sums) {
+		return 0, false
+	}
+	for i, x := range elements {
+		may := a.n * (v.DType.Eps()*a.sizes[i] + v.DType.ULP(0)/2)
+		if !(math.Abs(x-a.sums[i]) <= may) {
+			return 0, false
+		}
+		if math.Abs(x) > may {
+			telling++
+		}
+	}
+	return telling, true
+}
