@@ -316,6 +316,9 @@ func (c *checker) conclude(r *Result, p *part, tol Tolerance) {
 	if r.Verdict == verdict.Pass && !c.model.Trivial {
 		c.mistrust(r, p)
 	}
+	if r.Verdict == verdict.Fail || r.Verdict == verdict.Warn {
+		r.RelativeError = c.relativeError()
+	}
 }
 
 // count takes over what is counted and measured of all elements.

@@ -29,6 +29,11 @@ type Result struct {
 	// needed it is estimated. 0 where elements are equal or have to be, and where it is not known.
 	BoundRatio float64
 
+	// RelativeError is the size of the error: max |got - want| / max |want| over all elements, want rounded to the
+	// dtype. Known of failures and warnings of real and complex numbers; else 0, as where an element is finite on one
+	// side only or where the reference is zero.
+	RelativeError float64
+
 	Mismatched int // elements outside the deciding rule (fail and warn)
 	// Loose is how many elements a warning is about: off by more than rounding, by no more
 	// than intermediate results in a lower precision explain. 0 if any is off by more.

@@ -53,9 +53,13 @@ func (rec *Recording) Faults() (faults []Fault) {
 			continue
 		}
 		w := o.Worst
+		worst := w.target() + " " + w.gist()
+		if w.RelativeError != nil {
+			worst += ", by up to " + percentText(float64(*w.RelativeError)) + " of the largest value"
+		}
 		faults = append(faults, Fault{Op: Name(o.Op), Calls: o.callsText(), Cause: rec.causesOf(o.Op),
 			Known: !o.differs(),
-			Worst: strings.TrimSpace(OneLine(w.target() + " " + w.gist()))})
+			Worst: strings.TrimSpace(OneLine(worst))})
 	}
 	return faults
 }

@@ -235,12 +235,15 @@ const shownValues = 8
 // findingIndent is where the texts of a finding stand, in columns.
 const findingIndent = 11
 
-// what is the dtype and the shape of the value, after a comma; "" where they are not known.
-func (r *Result) what() string {
-	if r.DType == nil || r.Shape == nil {
-		return ""
+// what is the dtype and the shape of the value and the size of its error, each after a comma, as far as they are known.
+func (r *Result) what() (text string) {
+	if r.DType != nil && r.Shape != nil {
+		text = ", " + *r.DType + " " + strings.ReplaceAll(fmt.Sprint(r.Shape), " ", ", ")
 	}
-	return ", " + *r.DType + " " + strings.ReplaceAll(fmt.Sprint(r.Shape), " ", ", ")
+	if r.RelativeError != nil {
+		text += ", error " + percentText(float64(*r.RelativeError))
+	}
+	return text
 }
 
 // target is the name of the value that r is about, with the layout it had on a device.

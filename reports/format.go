@@ -60,6 +60,14 @@ func pyTuple(v []int) string {
 	return string(append(b, ')'))
 }
 
+// percentText formats a share for people, with two digits that count: "0.021 %", "150 %".
+func percentText(share float64) string {
+	if p := 100 * share; p < 10 || p >= 1e6 {
+		return strconv.FormatFloat(p, 'g', 2, 64) + " %"
+	}
+	return fmt.Sprintf("%.0f %%", 100*share)
+}
+
 // Bytes formats a size with a binary unit: "512 B", "3.0 KiB".
 func Bytes(n int64) string {
 	if n < 1024 {

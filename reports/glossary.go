@@ -22,7 +22,8 @@ func (rec *Recording) Glossary() (words []Fact) {
 	}
 	used := rec.Summary.used()
 	if rec.Summary.Differs() || slices.Contains(used, verdict.Known) {
-		words = append(words, Fact{"ulp", "the distance between two neighbouring numbers of a dtype, the smallest error there is"})
+		words = append(words, Fact{"error in %", "the largest difference of a value, divided by its largest correct element"},
+			Fact{"ulp", "the distance between two neighbouring numbers of a dtype, the smallest error there is"})
 	}
 	for _, w := range wordsOf {
 		if slices.Contains(used, verdict.Verdict(w.Name)) {

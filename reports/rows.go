@@ -146,6 +146,8 @@ type Result struct {
 	// BoundRatio is the error of the worst element over what its rule allows: at most 1 if
 	// it passed; nil where values are equal or have to be.
 	BoundRatio *Number `json:"bound_ratio,omitempty"`
+	// RelativeError is max |actual - expected| / max |expected| of a failure or a warning: its size for people.
+	RelativeError *Number `json:"relative_error,omitempty"`
 	// Projected is, of a large value of which not all elements were compared, the largest
 	// difference of a random projection of all over what rounding explains.
 	Projected *Number `json:"projected,omitempty"`

@@ -136,10 +136,13 @@ func (o *OpSummary) add(r *Result) {
 	}
 }
 
-// worse orders results by verdict, then by how many elements differ.
+// worse orders results by verdict, then by the size of their errors if it is known, else by how many elements differ.
 func worse(a, b *Result) bool {
 	if d := cmp.Compare(a.Verdict.Rank(), b.Verdict.Rank()); d != 0 {
 		return d > 0
+	}
+	if a.RelativeError != nil && b.RelativeError != nil {
+		return *a.RelativeError > *b.RelativeError
 	}
 	return a.Mismatch != nil && (b.Mismatch == nil || *a.Mismatch > *b.Mismatch)
 }

@@ -66,6 +66,7 @@ var resultColumns = []struct {
 	{"default_verdict", func(r *Result) any { return textCell(string(r.Default)) }},
 	{"setting", func(r *Result) any { return textCell(r.Setting) }},
 	{"bound_ratio", func(r *Result) any { return numberCell(r.BoundRatio) }},
+	{"relative_error", func(r *Result) any { return numberCell(r.RelativeError) }},
 	{"coverage", func(r *Result) any { return numberCell(r.Coverage) }},
 	{"projected", func(r *Result) any { return numberCell(r.Projected) }},
 	{"device", func(r *Result) any { return textCell(r.Device) }},

@@ -24,7 +24,7 @@ func (rec *Recording) WorkbookSheets(own []Sheet) []Sheet {
 // briefColumns are the columns of results and of measurements that one looks at.
 var (
 	briefColumns = []string{"order", "rank", "op", "forward_id", "phase", "target", "verdict", "reason", "cause", "dtype",
-		"shape", "max_ulp", "bound_ratio", "module", "capture"}
+		"shape", "relative_error", "bound_ratio", "module", "capture"}
 	briefOverflow = []string{"order", "rank", "op", "forward_id", "phase", "target", "verdict", "reason", "nan", "inf",
 		"min", "max", "dtype", "shape", "capture"}
 	briefTimings = []string{"op", "forward_id", "phase", "cache", "n", "median_ns", "q1_ns", "q3_ns", "share_of_peak",

@@ -150,6 +150,9 @@ func OfComparison(c *compare.Result, dt tensor.DType, shape []int) *reports.Resu
 	if c.BoundRatio > 0 {
 		out.BoundRatio = reports.Num(c.BoundRatio)
 	}
+	if c.RelativeError > 0 {
+		out.RelativeError = reports.Num(c.RelativeError)
+	}
 	out.Mismatch, out.Numel, out.Rule, out.ErrorInfo = &c.Mismatched, &c.Numel, &c.Rule, n.Note
 	out.Coverage = reports.Num(1)
 	if d := c.Distribution; d != nil {

@@ -143,6 +143,7 @@ var inks = map[string]string{green: "4CAF7A", yellow: "F0B429", red: "E5484D", v
 // Number formats.
 const (
 	percent  = "0.0%"
+	fine     = "[>=0.1]0%;[<0.0001]0.0E+00%;0.00%"
 	thousand = "#,##0"
 	measure  = "[=0]0;[<0.001]0.00E+00;#,##0.0000"
 	cosine   = "0.000000"
@@ -154,6 +155,8 @@ func formatOf(title string) string {
 	switch title {
 	case "share", "share_of_peak", "success rate":
 		return percent
+	case "relative_error":
+		return fine
 	case "cosine_similarity":
 		return cosine
 	case "max_abs_diff", "max_relative_diff", "atol", "rtol", "rmse", "recorded_rmse", "noise":
@@ -188,7 +191,7 @@ func newBook(f *excelize.File) (*book, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, format := range []string{percent, measure, cosine, large, thousand} {
+	for _, format := range []string{percent, fine, measure, cosine, large, thousand} {
 		if b.formats[format], err = f.NewStyle(&excelize.Style{CustomNumFmt: &format}); err != nil {
 			return nil, err
 		}
