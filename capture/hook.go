@@ -82,6 +82,9 @@ type hookCall struct {
 	gradInputs             []span
 	gradOutputs            []span
 	changed                bool
+	pass                   *int64  // of the first gradient, nil if none has a number
+	passes                 []int64 // later ones that gave gradients of arguments
+	later                  []int   // where they began
 }
 
 // A hookEvent holds the fields of an event by which calls are found.
@@ -104,6 +107,7 @@ type hookEvent struct {
 	GroupOf  string `json:"group_name"`
 	Within   *int   `json:"within"`
 	Error    string `json:"error"`
+	Pass     *int64 `json:"pass"`
 	// Dtypes by type of device; nil: autocast was off.
 	Autocast map[string]string `json:"autocast"`
 	After    json.RawMessage   `json:"after"`
@@ -278,6 +282,13 @@ func (c *hookCall) add(e *hookEvent, s span, position *int) {
 			c.backward = *position
 			*position++
 		}
+		if c.pass == nil {
+			c.pass = e.Pass
+		}
+		if c.pass != nil && e.Pass != nil && *c.pass != *e.Pass && e.Event == "grad_input" &&
+			!slices.Contains(c.passes, *e.Pass) {
+			c.passes, c.later = append(c.passes, *e.Pass), append(c.later, *position)
+		}
 		if e.Event == "grad_input" {
 			c.gradInputs = append(c.gradInputs, s)
 		} else {
@@ -294,6 +305,7 @@ func (r *hookRun) entry(c *hookCall) *Entry {
 	e.Op, e.ID, e.PID, e.Rank = c.op, c.id, r.pid, r.rank
 	e.Step, e.Order, e.BackwardOrder, e.Module, e.Location = c.step, c.order, c.backward, c.module, c.location
 	e.Group, e.GroupName, e.Within, e.Unended, e.Raised = c.group, c.groupName, c.within, !r.ended, c.fail
+	e.LaterOrder = c.later
 	if e.Autocast = c.autocast; e.Autocast == nil {
 		e.Autocast = noAutocast
 	}
@@ -350,8 +362,7 @@ type hookDescription struct {
 
 // record implements description.
 func (c hookDescription) record(k Kind, _ pthformat.ReadMode) (*Record, []io.Closer, error) {
-	l := &hookLoader{run: c.run, open: map[int]*hookFile{}, memory: map[memoryOf]*tensor.Storage{},
-		names: map[*tensor.Tensor]string{}}
+	l := c.loader()
 	r := &Record{Name: c.op, Kwargs: &value.Dict{}, Identifier: c.op + "/" + strconv.Itoa(c.id)}
 	if err := c.fill(l, r, k); err != nil {
 		l.Close()
@@ -359,6 +370,11 @@ func (c hookDescription) record(k Kind, _ pthformat.ReadMode) (*Record, []io.Clo
 	}
 	r.Placed, r.Names = l.placed, l.names
 	return r, []io.Closer{l}, nil
+}
+
+func (c hookDescription) loader() *hookLoader {
+	return &hookLoader{run: c.run, open: map[int]*hookFile{}, memory: map[memoryOf]*tensor.Storage{},
+		names: map[*tensor.Tensor]string{}}
 }
 
 func (c hookDescription) fill(l *hookLoader, r *Record, k Kind) error {
@@ -388,11 +404,11 @@ func (c hookDescription) fill(l *hookLoader, r *Record, k Kind) error {
 		l.unseen = r.Unseen
 		return l.arguments(r, begun)
 	case GradInputs:
-		counting := &hookLoader{run: c.run, count: true}
-		if err := counting.arguments(&Record{Kwargs: &value.Dict{}}, begun); err != nil {
+		n, err := c.arguments()
+		if err != nil {
 			return err
 		}
-		if r.Args, err = c.gradients(l, counting.tensors, c.gradInputs); err != nil {
+		if r.Args, err = c.gradients(l, n, c.gradInputs); err != nil {
 			return err
 		}
 		r.Unknown = slices.Contains(r.Args, nil) // a backward pass need not reach all arguments

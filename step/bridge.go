@@ -140,11 +140,8 @@ func (s *Step) updates(parameters map[uint64][]*Value) bool {
 
 func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Value, opt Options) {
 	const beside = 12 // calls of one parameter's update
-	var last []*Value
-	var want, size *tensor.Tensor
-	var given pulls
-	u := newUnlike()
-	defer u.settle()
+	b := weightBridge{u: newUnlike()}
+	defer b.u.settle()
 	up := newUpdater(s, parameters)
 	for i, c := range s.Tail {
 		if ctx.Err() != nil {
@@ -156,17 +153,11 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 		for _, v := range c.Inputs {
 			if v.hasSource() || !v.DType.IsFloat() || parameters[v.Address] != nil {
 				if at := up.parameter(v); v.isGradient() && parameters[at] != nil {
-					u.add(v, parameters[at], "", nil)
+					b.u.add(v, parameters[at], "", nil)
 				}
 				continue
 			}
-			switch r := up.readingsFor(v, parameters, updated); {
-			case r == nil:
-			case hooked(r):
-				if !v.settleHooked(r) { // what its hooks did is not known
-					u.add(v, r, "", nil)
-				}
-			default:
+			if r := up.readingsFor(v, parameters, updated); r != nil {
 				readings[v], open = r, append(open, v)
 			}
 		}
@@ -174,28 +165,7 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 			continue
 		}
 		_ = opt.within(c, "gradients that it read were not compared with those of the calls", func(opt Options) error {
-			return each(open, func(v *Value) error {
-				if !slices.Equal(readings[v], last) {
-					var err error
-					last, want, given = readings[v], nil, newPulls(readings[v]...)
-					if want, size, err = given.gradient(readings[v], opt); err != nil {
-						u.add(v, readings[v], "", nil)
-						return err
-					}
-				}
-				if want == nil {
-					u.add(v, readings[v], "", nil)
-					return nil
-				}
-				off, err := v.settleSum(want, size, readings[v], opt)
-				if off != "" {
-					v.given = given.byLoss(readings[v])
-				} else if v.From.How == IsChanged {
-					v.right = gradientOf(readings[v])
-				}
-				u.add(v, readings[v], off, computed(want))
-				return err
-			})
+			return each(open, func(v *Value) error { return b.settle(v, readings[v], opt) })
 		})
 		for _, v := range open {
 			if v.isPartOfGradient() && v.reason == "" && severalCalls(readings[v]) {
@@ -205,6 +175,48 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 			}
 		}
 	}
+}
+
+// A weightBridge compares gradients that an optimizer reads with what the calls give that read the parameter.
+type weightBridge struct {
+	u          unlike
+	readings   []*Value // of the parameter that was looked at last
+	given      pulls
+	want, size *tensor.Tensor // what the calls give for it: see pulls.gradient
+}
+
+// settle decides about a gradient by the readings of its parameter.
+func (b *weightBridge) settle(v *Value, readings []*Value, opt Options) (err error) {
+	off, want := "", (*Value)(nil) // how it differs from what
+	defer func() { b.u.add(v, readings, off, want) }()
+	switch {
+	case hooked(readings):
+		v.settleHooked(readings)
+		return nil
+	case severalPasses(readings, v.Call):
+		var sum *tensor.Tensor
+		if off, sum, err = v.settlePasses(readings, opt); sum != nil {
+			want = computed(sum)
+		}
+		return err
+	}
+	if !slices.Equal(readings, b.readings) {
+		b.readings, b.want, b.given = readings, nil, newPulls(readings...)
+		if b.want, b.size, err = b.given.gradient(readings, opt); err != nil {
+			return err
+		}
+	}
+	if b.want == nil {
+		return nil
+	}
+	off, err = v.settleSum(b.want, b.size, readings, opt)
+	if off != "" {
+		v.given = b.given.byLoss(readings)
+	} else if v.From.How == IsChanged {
+		v.right = gradientOf(readings)
+	}
+	want = computed(b.want)
+	return err
 }
 
 // hasSource reports whether an input was linked to a value from which it came as it is.

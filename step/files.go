@@ -2,6 +2,7 @@ package step
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/optool/optool/capture"
@@ -29,10 +30,17 @@ type files struct {
 type file struct {
 	call    *Call
 	kind    capture.Kind
+	later   bool // it has the gradients of later backward passes
 	rec     *capture.Call
-	tensors map[int]*tensor.Tensor // by the number of their leaves
-	users   int                    // who still read its tensors
-	dropped bool                   // no longer among those opened
+	tensors map[slot]*tensor.Tensor
+	users   int  // who still read its tensors
+	dropped bool // no longer among those opened
+}
+
+// A slot is where a file has a tensor.
+type slot struct {
+	pass int // see Value.pass
+	leaf int // number among the leaves
 }
 
 // mostOpen is how many files stay open beside those in use.
@@ -40,15 +48,27 @@ const mostOpen = 4
 
 // of is the file that holds a value.
 func (fs *files) of(v *Value, opt Options) (*file, error) {
-	i := slices.IndexFunc(fs.opened, func(f *file) bool { return f.call == v.Call && f.kind == v.Kind })
+	later := v.pass > 0
+	i := slices.IndexFunc(fs.opened, func(f *file) bool {
+		return f.call == v.Call && f.kind == v.Kind && f.later == later
+	})
 	if i >= 0 {
 		f := fs.opened[i]
 		fs.opened = append(slices.Delete(fs.opened, i, i+1), f)
 		return f, nil
 	}
 	fs.loads++
-	rec, err := v.Call.Entry.Load(capture.LoadOptions{Read: opt.Read, Only: capture.Of(v.Kind)})
-	f := &file{call: v.Call, kind: v.Kind, rec: rec, tensors: map[int]*tensor.Tensor{}}
+	f := &file{call: v.Call, kind: v.Kind, later: later, tensors: map[slot]*tensor.Tensor{}}
+	n := math.MaxInt // of leaves in a pass
+	var rec *capture.Call
+	var err error
+	if f.later {
+		n = len(v.Call.Inputs)
+		rec, err = v.Call.Entry.LoadLater()
+	} else {
+		rec, err = v.Call.Entry.Load(capture.LoadOptions{Read: opt.Read, Only: capture.Of(v.Kind)})
+	}
+	f.rec = rec
 	if err == nil {
 		var kwargs *value.Dict
 		if v.Kind == capture.Input {
@@ -57,7 +77,11 @@ func (fs *files) of(v *Value, opt Options) (*file, error) {
 		var ls []leaf
 		ls, err = leaves(rec.Values(v.Kind), kwargs)
 		for _, l := range ls {
-			f.tensors[l.number] = l.tensor
+			at := slot{leaf: l.number % n}
+			if f.later {
+				at.pass = l.number/n + 1
+			}
+			f.tensors[at] = l.tensor
 		}
 	}
 	if err != nil {
@@ -107,7 +131,7 @@ func (v *Value) load(opt Options) (t *tensor.Tensor, release func(), err error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	if t = f.tensors[v.leaf]; t == nil {
+	if t = f.tensors[slot{v.pass, v.leaf}]; t == nil {
 		return nil, nil, fmt.Errorf("%s: %s is not there any more", v.Call.Entry.Rel, v.Target)
 	}
 	f.users++

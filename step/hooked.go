@@ -59,8 +59,8 @@ func hooked(readings []*Value) bool {
 }
 
 // settleHooked links a gradient of a parameter that has hooks, if it is the sum of what they return and of the gradients
-// of losses for which they had none; ok is false if it is not.
-func (v *Value) settleHooked(readings []*Value) (ok bool) {
+// of losses for which they had none. Otherwise it is not known what they did.
+func (v *Value) settleHooked(readings []*Value) {
 	var parts []*Value
 	done := map[*Step]bool{}
 	for _, r := range readings {
@@ -72,13 +72,10 @@ func (v *Value) settleHooked(readings []*Value) (ok bool) {
 		}
 	}
 	if slices.Contains(parts, nil) {
-		return false
+		return
 	}
-	all, ok := sumOf(parts)
-	if !ok || !all.is(v) {
-		return false
+	if all, ok := sumOf(parts); ok && all.is(v) {
+		v.unlink()
+		v.From = Link{How: ByContent, Role: "gradient", Parts: parts}
 	}
-	v.unlink()
-	v.From = Link{How: ByContent, Role: "gradient", Parts: parts}
-	return true
 }

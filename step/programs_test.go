@@ -88,7 +88,8 @@ func TestPrograms(t *testing.T) {
 			}
 			for i, w := range want.Losses {
 				s := steps[i]
-				if math.Abs(s.Captured-w.Captured) > 1e-6*w.Captured || math.Abs(s.Exact-w.Exact) > 1e-6*w.Exact {
+				if math.Abs(s.Captured-w.Captured) > 1e-6*math.Abs(w.Captured) ||
+					math.Abs(s.Exact-w.Exact) > 1e-6*math.Abs(w.Exact) {
 					t.Errorf("loss %d is %v, exact %v; want %v, exact %v", i, s.Captured, s.Exact, w.Captured, w.Exact)
 				}
 			}

@@ -110,7 +110,7 @@ func NotRun(e *capture.Entry, reason error, opt Options) *Call {
 	call := replay.Open(e, opt.Options)
 	defer call.Close()
 	c.Op = call.Op
-	if err := replay.Guard(func() error { return c.index(call.Record) }); err != nil {
+	if err := replay.Guard(func() error { return errors.Join(c.index(call.Record), c.indexLater()) }); err != nil {
 		c.Inputs, c.Outputs, c.Grads, c.GradOutputs = nil, nil, nil, nil
 	}
 	return c
@@ -123,7 +123,7 @@ func Read(e *capture.Entry, opt Options) *Call {
 	call := replay.Open(e, opt.Options)
 	defer call.Close()
 	c.Op = call.Op
-	err := replay.Guard(func() error { return c.index(call.Record) })
+	err := replay.Guard(func() error { return errors.Join(c.index(call.Record), c.indexLater()) })
 	outcome := call.Compare()
 	c.judge(outcome)
 	c.searchWork = call.SearchWork()

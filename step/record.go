@@ -306,7 +306,7 @@ func (c *Call) hasGradient(v *Value) bool {
 		return (slices.Equal(w.Shape, v.Shape) || slices.Equal(w.Shape, turned)) &&
 			(w.Address == 0 || w.Address != v.Address)
 	}
-	if slices.ContainsFunc(c.Grads, like) {
+	if slices.ContainsFunc(c.Grads, like) || slices.ContainsFunc(c.later, like) {
 		return true
 	}
 	return c.Step != nil && (slices.ContainsFunc(c.Step.tailLike[tensor.ShapeString(v.Shape)], like) ||

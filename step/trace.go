@@ -33,6 +33,7 @@ type Value struct {
 
 	summary *tensor.Summary // what is known of the elements where they were not recorded; else nil
 	leaf    int             // number among the leaves of the file's args and kwargs
+	pass    int             // of the gradient of an argument: 0 in the first backward pass through the call
 	item    int             // number in the list that it is given in, -1 if it is given by itself
 	content fingerprint
 	// From is what an input or the gradient of an output came from.
@@ -133,6 +134,7 @@ type Call struct {
 	outer   *Call // the call that made this one, nil if the program did
 
 	Inputs, Outputs, Grads, GradOutputs []*Value
+	later                               []*Value // gradients of inputs in later backward passes
 
 	Verdict verdict.Verdict
 	// Damaged says which of its files cannot be read, "" for none; files into which torch

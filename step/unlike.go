@@ -6,7 +6,9 @@ import (
 	"slices"
 
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
 )
 
 // unlike are the gradients of an update that the calls do not give, though they give those of most other parameters.
@@ -66,7 +68,7 @@ func (u unlike) settle() {
 			if u.like[at] == 0 && o.off != otherOrder && o.v.Call.returns(o.v) {
 				continue // state of the optimizer
 			}
-			if explained(o.v, o.readings) { // what the calls give is judged by itself
+			if !severalPasses(o.readings, o.v.Call) && explained(o.v, o.readings) { // what the calls give is judged by itself
 				o.v.unlink()
 				o.v.From = Link{How: ByContent, Role: "gradient"}
 				continue
@@ -85,7 +87,7 @@ func (u unlike) settle() {
 			}
 			o.v.unlink()
 			o.v.From = Link{How: IsChanged, Value: r}
-			o.v.right = gradientOf(o.readings)
+			o.v.right = o.right()
 			o.v.reason = fmt.Sprintf("it is not the gradient that the calls give which read the parameter, first %s: %s",
 				r.Call, o.off)
 			if n := u.like[at]; n > 0 {
@@ -107,6 +109,23 @@ func (v *Value) spread() {
 			u.unlink()
 			u.From = v.From.again(v)
 		}
+	}
+}
+
+// right computes what the gradient should be.
+func (o other) right() func(opt Options) (*tensor.Tensor, error) {
+	if !severalPasses(o.readings, o.v.Call) {
+		return gradientOf(o.readings)
+	}
+	first, later, _ := passesOf(o.readings, o.v.Call)
+	return func(opt Options) (t *tensor.Tensor, err error) {
+		err = opt.within(o.v.Call, "", func(opt Options) error {
+			if t, err = total(append(first, later...), opt); err == nil {
+				t = solid(opdef.Cast(t, o.v.DType))
+			}
+			return err
+		})
+		return t, err
 	}
 }
 
@@ -141,7 +160,7 @@ func (u unlike) settleExchanged() {
 			}
 			r := o.readings[0]
 			o.v.From = Link{How: IsChanged, Value: r}
-			o.v.right = gradientOf(o.readings)
+			o.v.right = o.right()
 			o.v.reason = fmt.Sprintf("it is the gradient of another parameter than the one that is updated with it: what "+
 				"%s gives for the one that it reads, not what %s gives", all[i].readings[0].Call, r.Call)
 			r.readers = append(r.readers, o.v)
