@@ -66,7 +66,6 @@ var resultColumns = []struct {
 	{"default_verdict", func(r *Result) any { return textCell(string(r.Default)) }},
 	{"setting", func(r *Result) any { return textCell(r.Setting) }},
 	{"bound_ratio", func(r *Result) any { return numberCell(r.BoundRatio) }},
-	{"relative_error", func(r *Result) any { return numberCell(r.RelativeError) }},
 	{"coverage", func(r *Result) any { return numberCell(r.Coverage) }},
 	{"projected", func(r *Result) any { return numberCell(r.Projected) }},
 	{"device", func(r *Result) any { return textCell(r.Device) }},
@@ -74,6 +73,7 @@ var resultColumns = []struct {
 	{"apart_rmse", func(r *Result) any { return numberCell(r.ApartRMSE) }},
 	{"against", func(r *Result) any { return textCell(r.Against) }},
 	{"occurrence", func(r *Result) any { return cell(r.Occurrence) }},
+	{"relative_error", func(r *Result) any { return numberCell(r.RelativeError) }},
 }
 
 // Cells of the statistics of an overflow check.
