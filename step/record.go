@@ -206,7 +206,7 @@ func (t *Trace) Results(repro func(c *Call, onDevice bool) string) []*reports.Re
 	for _, f := range t.Findings {
 		found[f.Call] = append(found[f.Call], f)
 	}
-	for _, c := range t.Calls() {
+	for _, c := range slices.Concat(t.Calls(), t.saved) {
 		again := repro(c, false)
 		add := func(phase, target string, v verdict.Verdict, reason string) {
 			out = append(out, c.record(phase, target, v, reason, again))

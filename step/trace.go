@@ -303,14 +303,29 @@ type Trace struct {
 
 	exchanges map[*capture.Entry]collective.Match
 	leftOut   []*capture.Entry
+	saved     []*Call // of those, failures saved with both sides
 }
 
 // LeaveOut remembers a capture that is no part of the step, so that Seen counts it. Those of modules do not count: the
-// step has the calls of their operators.
-func (t *Trace) LeaveOut(e *capture.Entry) {
+// step has the calls of their operators. A failure saved with both sides has a call that was judged; it is nil otherwise.
+func (t *Trace) LeaveOut(e *capture.Entry, saved *Call) {
 	if e.NotRun() != verdict.ModuleCall {
 		t.leftOut = append(t.leftOut, e)
 	}
+	if saved != nil {
+		saved.Process = &Process{PID: e.PID, Rank: e.Rank}
+		t.saved = append(t.saved, saved)
+	}
+}
+
+// SavedWrong are the failures saved with both sides that are wrong by themselves. They are no part of the step.
+func (t *Trace) SavedWrong() (wrong []*Call) {
+	for _, c := range t.saved {
+		if c.Verdict.Differs() {
+			wrong = append(wrong, c)
+		}
+	}
+	return wrong
 }
 
 // LeftOut calls each for the captures that are no part of the step, with the reason.
@@ -321,7 +336,7 @@ func (t *Trace) LeftOut(each func(why string, e *capture.Entry)) {
 }
 
 // pairLeftOut is why a capture with both sides is no part of a step.
-const pairLeftOut = "a failure saved with both sides, which `optool replay` judges"
+const pairLeftOut = "a failure saved with both sides, judged by itself"
 
 // Apart names parameters that processes read at the same place of the same sequence
 // of calls, most of them with equal elements in all processes: those that differ.

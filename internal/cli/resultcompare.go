@@ -14,14 +14,23 @@ import (
 // mostQuiet is how many new, and how many gone values without a finding compareResults lists.
 const mostQuiet = 10
 
+// noResults says that a file has no results to show or compare, and what to do; "" if it has.
+func noResults(rec *reports.Recording) string {
+	switch {
+	case rec.Summary.Total() > 0:
+		return ""
+	case slices.Contains(rec.Run.Command, "step"):
+		return "step wrote it, which has findings and no results: run `optool replay --json FILE PATH` on the recording; " +
+			"`optool step --against PATH2 PATH` compares two recordings as steps"
+	}
+	return "no results in it: want the file that --json made replay, compare, check or conformance write"
+}
+
 // compareResults compares two runs of a comparison, value by value. It exits as report does for a new run that was cut
 // off, else with 1 if anything got worse or is new and a finding, or is what --fail-on names.
 func (a *app) compareResults(old, cur string, o *compareOptions) error {
 	x, y, err := a.readRuns(old, cur, func(rec *reports.Recording) string {
-		if rec.Summary.Total() == 0 {
-			return "no results in it: want the file that --json made replay, compare, check or conformance write"
-		}
-		return ""
+		return noResults(rec)
 	})
 	if err != nil {
 		return err

@@ -333,7 +333,7 @@ func stepExit(t *step.Trace, s *reports.Summary, refused int) int {
 	}
 	judged := t.Judged() > 0 || t.Runs != nil && t.Runs.Compared > 0 || device.Run > 0
 	switch {
-	case t.First() != nil || device.Wrong > 0 || s.Unwanted():
+	case t.First() != nil || len(t.SavedWrong()) > 0 || device.Wrong > 0 || s.Unwanted():
 		return ExitDiffers
 	case refused > 0 || device.Errors > 0 || !judged:
 		return ExitFailed

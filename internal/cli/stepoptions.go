@@ -97,6 +97,8 @@ func (o *stepOptions) next(t *step.Trace, path string) []string {
 		if f.Rule == verdict.Wrong && len(t.Exchange(f.Call)) == 1 {
 			out = append(out, o.command("explain", at))
 		}
+	} else if wrong := t.SavedWrong(); len(wrong) > 0 {
+		out = append(out, o.repro(t, wrong[0], false))
 	}
 	wrong, _ := t.Reruns()
 	if i := slices.IndexFunc(wrong, func(r *step.Rerun) bool { return r.Standing != step.NotRepeated }); i >= 0 {
@@ -128,7 +130,9 @@ func (o *stepOptions) recording(a *app, t *step.Trace, settings reports.Settings
 		rec.Summary.Unjudged.Count("weight gradients were not recorded", "", n)
 	}
 	t.LeftOut(func(why string, e *capture.Entry) {
-		rec.Summary.Unjudged.Count("left out of the step: "+why, e.Op, 1)
+		if !e.IsPair() {
+			rec.Summary.Unjudged.Count("left out of the step: "+why, e.Op, 1)
+		}
 	})
 	rec.Summary.Settings, rec.Summary.FailOn = settings, o.failOn
 	return rec, nil

@@ -13,7 +13,7 @@ import (
 // A stepCall is what one capture gave: nothing, if it is no call of the step.
 type stepCall struct {
 	call    *step.Call
-	leftOut *capture.Entry // that is no operator's call of one run
+	leftOut *capture.Entry // that is no operator's call of one run; one of both sides has a call as well
 	bytes   int64
 	err     error
 }
@@ -31,15 +31,15 @@ func (a *app) readCalls(cmd *cobra.Command, paths []string, lim *limits, opt ste
 	bar.index(cmd.Context(), paths)
 	defer bar.end()
 	var calls []*step.Call
-	var leftOut []*capture.Entry
+	var leftOut []*stepCall
 	coming := readAhead(cmd.Context(), scan(cmd.Context(), paths, capture.Options{}), lim.ahead(),
-		func(e *capture.Entry) bool { return e.NotRun() == "" && !e.IsPair() })
+		func(e *capture.Entry) bool { return e.NotRun() == "" })
 	err = ordered(cmd.Context(), a.jobs, coming,
 		func(f found) *stepCall {
 			switch {
 			case f.entry == nil:
 				return &stepCall{err: f.err}
-			case f.entry.NotRun() != "" || f.entry.IsPair(): // operators' calls, and only those of one run
+			case f.entry.NotRun() != "": // operators' calls
 				return &stepCall{leftOut: f.entry}
 			}
 			bar.begin(f.entry.Op)
@@ -54,7 +54,11 @@ func (a *app) readCalls(cmd *cobra.Command, paths []string, lim *limits, opt ste
 				})
 				err = fmt.Errorf("%s: %w", f.entry.Rel, err)
 			}
-			return &stepCall{call: call, bytes: bytes, err: err}
+			c := &stepCall{call: call, bytes: bytes, err: err}
+			if f.entry.IsPair() {
+				c.leftOut = f.entry
+			}
+			return c
 		},
 		func(c *stepCall) error {
 			if err := started(devices, a, bar); err != nil {
@@ -65,11 +69,11 @@ func (a *app) readCalls(cmd *cobra.Command, paths []string, lim *limits, opt ste
 				bar.warn(a, c.err)
 			}
 			bar.add(false, c.bytes)
-			if c.call != nil {
+			if c.call != nil && c.leftOut == nil {
 				calls = append(calls, c.call)
 			}
 			if c.leftOut != nil {
-				leftOut = append(leftOut, c.leftOut)
+				leftOut = append(leftOut, c)
 			}
 			return nil
 		})
@@ -80,8 +84,8 @@ func (a *app) readCalls(cmd *cobra.Command, paths []string, lim *limits, opt ste
 		return nil, refused, &exitError{ExitFailed, fmt.Errorf("%s: no captures found", strings.Join(paths, ", "))}
 	}
 	t = step.New(calls)
-	for _, e := range leftOut {
-		t.LeaveOut(e)
+	for _, c := range leftOut {
+		t.LeaveOut(c.leftOut, c.call)
 	}
 	return t, refused, nil
 }

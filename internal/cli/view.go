@@ -115,9 +115,8 @@ func (a *app) viewer(ctx context.Context, args []string) (_ *browse.Server, _ fu
 			return nil, nil, failed(err)
 		}
 		ends = append(ends, func() { rec.Close() })
-		if rec.Summary.Total() == 0 {
-			return nil, nil, &exitError{ExitFailed, fmt.Errorf("%s: no results in it: want what --json made replay, compare, check "+
-				"or conformance write", path)}
+		if why := noResults(rec); why != "" {
+			return nil, nil, &exitError{ExitFailed, fmt.Errorf("%s: %s", path, why)}
 		}
 		runs = append(runs, browse.Run{Name: names[i], Recording: rec})
 	}

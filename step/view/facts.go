@@ -14,6 +14,9 @@ func Facts(t *step.Trace, x Extra) (facts []reports.Fact) {
 	x.Style = reports.Style{}
 	add := func(name, text string) { facts = append(facts, reports.Fact{Name: name, Text: reports.OneLine(text)}) }
 	first := t.First()
+	for _, c := range t.SavedWrong() {
+		add("wrong", saved(c))
+	}
 	if first == nil {
 		add("step", nothing(t))
 	} else {

@@ -31,7 +31,7 @@ func TestFacts(t *testing.T) {
 	if has != (tr.MainStep() != nil) {
 		t.Errorf("the loss is a fact: %v", has)
 	}
-	tr.LeaveOut(tr.Calls()[0].Entry)
+	tr.LeaveOut(tr.Calls()[0].Entry, nil)
 	if text := Facts(tr, x)[0].Text; !strings.Contains(text, "Largest gaps: 1 capture left out of the step: ") {
 		t.Errorf("a capture that is left out is no gap of %q", text)
 	}

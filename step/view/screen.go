@@ -126,6 +126,11 @@ func findings(b *strings.Builder, t *step.Trace, x Extra) {
 		fmt.Fprintf(b, "\n%s\n", finding(own[0], x.Style))
 		own = own[1:]
 	}
+	for _, c := range t.SavedWrong() {
+		rule := strings.ToUpper(string(verdict.Wrong))
+		text := x.Style.Wrap(rule+", "+saved(c), 2)
+		fmt.Fprintf(b, "\n%s%s\n", x.Style.Paint(verdict.Fail, rule), strings.TrimPrefix(text, rule))
+	}
 	if first == nil {
 		fmt.Fprintf(b, "\n%s\n", headline(nothing(t), t, x.Style))
 	}
@@ -154,6 +159,17 @@ func findings(b *strings.Builder, t *step.Trace, x Extra) {
 	}
 }
 
+// saved says what is wrong with a failure that was saved beside the step.
+func saved(c *step.Call) string {
+	text := "a failure saved beside the step: " + c.String()
+	for _, r := range c.Results {
+		if r.Verdict.Differs() {
+			return reports.OneLine(text + ", " + r.Target + ": " + r.Reason)
+		}
+	}
+	return reports.OneLine(text)
+}
+
 // paragraphs writes lines, each wrapped.
 func paragraphs(b *strings.Builder, s string, st reports.Style) {
 	for line := range strings.Lines(s) {
@@ -175,7 +191,8 @@ func finding(f *step.Finding, st reports.Style) string {
 // and has no finding.
 func headline(s string, t *step.Trace, st reports.Style) string {
 	s = st.Wrap(s, 0)
-	if len(t.Findings) == 0 && len(t.GivenUp()) == 0 && t.Runs.LossesApart() == nil && 2*t.Judged() >= len(t.Calls()) {
+	wrong := len(t.Findings) + len(t.GivenUp()) + len(t.SavedWrong())
+	if wrong == 0 && t.Runs.LossesApart() == nil && 2*t.Judged() >= len(t.Calls()) {
 		return st.Paint(verdict.Pass, s)
 	}
 	return s
@@ -270,7 +287,10 @@ func nothing(t *step.Trace) string {
 
 // nothingWrong says that nothing is wrong, as far as the calls were judged.
 func nothingWrong(t *step.Trace) string {
-	const partly = "Nothing found wrong in what could be judged"
+	partly := "Nothing found wrong in what could be judged"
+	if len(t.SavedWrong()) > 0 {
+		partly = "Nothing else found wrong in what could be judged"
+	}
 	switch n, given, l := t.Judged(), t.GivenUp(), t.Runs.LossesApart(); {
 	case l != nil:
 		return fmt.Sprintf("The losses of step %d differ, %.7g in the other run and %.7g in this one: optool did not find "+
@@ -280,10 +300,10 @@ func nothingWrong(t *step.Trace) string {
 	case n == 0:
 		return "Nothing was judged: no call could be run again and compared."
 	case len(given) > 0:
-		return fmt.Sprintf(partly+"; %s stopped at a limit, first of %s.", reports.Count(len(given), "check"),
+		return fmt.Sprintf("%s; %s stopped at a limit, first of %s.", partly, reports.Count(len(given), "check"),
 			given[0].Call)
 	case len(t.Damaged()) > 0:
-		return fmt.Sprintf(partly+"; files of %s are damaged, first of %s.", reports.Count(len(t.Damaged()), "call"),
+		return fmt.Sprintf("%s; files of %s are damaged, first of %s.", partly, reports.Count(len(t.Damaged()), "call"),
 			t.Damaged()[0])
 	case slices.ContainsFunc(t.Findings, func(f *step.Finding) bool { return f.Rule == verdict.NonFinite }):
 		return partly + "; errors of values that are NaN or Inf are not known."
