@@ -82,6 +82,7 @@ type Entry struct {
 	Occurrence    int    // 1 for the first call of its operator in its process, and so on; 0 if Scan did not find it
 	Module        string // path of the module that made the call: "blocks.0.mlp"
 	Location      string // line of the user's that made the call: "train.py:67"
+	Torch         string // version of torch that the program ran with, "" if it is not known
 	Raised        string // the error that the call raised: "ValueError: Expected more than 1 spatial element"
 	// Autocast has the dtypes that torch.autocast had by type of device ("cpu": "bfloat16"), none where it was off;
 	// nil: not known.

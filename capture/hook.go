@@ -43,6 +43,7 @@ const (
 type hookRun struct {
 	exchanging []int // calls of collectives that have not returned
 	dir, file  string
+	torch      string // its version
 	rank, pid  int
 	ended      bool             // the recorder wrote its last event
 	blobs      map[int]hookBlob // by the number of the tensor
@@ -92,6 +93,7 @@ type hookEvent struct {
 	Event    string `json:"event"`
 	Format   string `json:"format"`
 	Version  int    `json:"version"`
+	Torch    string `json:"torch"`
 	Rank     *int   `json:"rank"`
 	PID      int    `json:"pid"`
 	N        int    `json:"n"`
@@ -206,7 +208,7 @@ func (r *hookRun) event(e *hookEvent, s span, byID map[int]*hookCall, position *
 		if e.Version != 1 {
 			return fmt.Errorf("version %d of the format is not known", e.Version)
 		}
-		r.pid = e.PID
+		r.pid, r.torch = e.PID, e.Torch
 		if e.Rank != nil {
 			r.rank = *e.Rank
 		}
@@ -305,7 +307,7 @@ func (r *hookRun) entry(c *hookCall) *Entry {
 	e.Op, e.ID, e.PID, e.Rank = c.op, c.id, r.pid, r.rank
 	e.Step, e.Order, e.BackwardOrder, e.Module, e.Location = c.step, c.order, c.backward, c.module, c.location
 	e.Group, e.GroupName, e.Within, e.Unended, e.Raised = c.group, c.groupName, c.within, !r.ended, c.fail
-	e.LaterOrder = c.later
+	e.LaterOrder, e.Torch = c.later, r.torch
 	if e.Autocast = c.autocast; e.Autocast == nil {
 		e.Autocast = noAutocast
 	}

@@ -103,6 +103,9 @@ func (r *comparison) compareValue(l label, got, want value.Value, b opdef.Bound,
 			res.Reason += ": the call may have raised an error there"
 		}
 	}
+	if isTensor {
+		res.Place = g.Device
+	}
 	r.out.Results = append(r.out.Results, res)
 	return &r.out.Results[len(r.out.Results)-1]
 }
@@ -148,7 +151,7 @@ func (r *comparison) model(p Phase, b opdef.Bound, precision tensor.DType) compa
 func (r *comparison) add(l label, v verdict.Verdict, reason string, t *tensor.Tensor) {
 	res := Result{Phase: l.phase, Target: l.target, Label: l.label, Verdict: v, Reason: reason}
 	if t != nil {
-		res.DType, res.Shape = t.DType, t.Shape
+		res.DType, res.Shape, res.Place = t.DType, t.Shape, t.Device
 	}
 	r.out.Results = append(r.out.Results, res)
 }

@@ -41,6 +41,7 @@ type Result struct {
 	Compared  *compare.Result
 	DType     tensor.DType // of the recorded tensor; Invalid for other values
 	Shape     []int
+	Place     string // device of the recorded tensor: "cuda:0"; "" if that is the CPU, which may be a copy
 	Reference string // compute type of the reference: "float64", "int64", "complex128", "bool"
 
 	// Of runs on a device: Source is "device", else empty; Functions are those of

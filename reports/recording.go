@@ -333,7 +333,10 @@ func (rec *Recording) Headlines() [][2]string {
 
 // subject is whose values the run judged or measured: those of a device, or recorded ones.
 func (rec *Recording) subject() [2]string {
-	name, recorded := "judged", "the recorded values; no device ran the calls"
+	name, recorded := "judged", "recorded values, of a device that is not known; no device ran the calls again"
+	if on := rec.Summary.recordedOn; len(on) > 0 {
+		recorded = "values recorded on " + strings.Join(on, ", ") + "; no device ran the calls again"
+	}
 	if len(rec.Timings) > 0 {
 		name, recorded = "measured", "the float64 reference on this CPU; no device ran the calls"
 	}

@@ -143,6 +143,8 @@ type Result struct {
 	Label         string  `json:"label,omitempty"`      // what op_tools' tables call the value: output, output[1]
 	ErrorInfo     string  `json:"error_info,omitempty"` // op_tools' remark
 	Errors        *Errors `json:"errors,omitempty"`     // of all elements together
+	// RecordedOn is the device of a recorded value and the version of torch: "cuda:0 with torch 2.9.0".
+	RecordedOn string `json:"recorded_on,omitempty"`
 	// BoundRatio is the error of the worst element over what its rule allows: at most 1 if
 	// it passed; nil where values are equal or have to be.
 	BoundRatio *Number `json:"bound_ratio,omitempty"`

@@ -48,6 +48,7 @@ type Summary struct {
 	Facts []Fact
 
 	unexplained  int               // causes and profiles that are left out of reports
+	recordedOn   []string          // the first mostPlaces different ones of results
 	unwritten    map[string]int    // calls into whose files torch saved nothing, by op
 	notSaved     int               // results of those
 	projected    int               // results of which not all elements were compared, but their projections
@@ -111,6 +112,9 @@ func (s *Summary) Add(r *Result) {
 	if r.Default != "" {
 		s.changed[r.Setting] = s.changed[r.Setting] || r.Default == verdict.Fail && r.Verdict != verdict.Fail
 	}
+	if on := r.RecordedOn; on != "" && len(s.recordedOn) < mostPlaces && !slices.Contains(s.recordedOn, on) {
+		s.recordedOn = append(s.recordedOn, on)
+	}
 	s.contest(r)
 	if r.Witness != "" && r.Layout == "" && r.Device == "" {
 		if s.Witness == nil {
@@ -146,6 +150,9 @@ func worse(a, b *Result) bool {
 	}
 	return a.Mismatch != nil && (b.Mismatch == nil || *a.Mismatch > *b.Mismatch)
 }
+
+// mostPlaces is how many devices that recorded values are named.
+const mostPlaces = 4
 
 // maxOps is how many ops are told apart. A recording has a few hundred, but a file of values has one for each.
 const maxOps = 2048

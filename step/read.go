@@ -176,6 +176,7 @@ func (c *Call) judge(o *replay.Outcome) {
 			c.Results = append(c.Results, Result{r.Phase, r.Target, r.Verdict, r.Reason})
 		}
 		if x := r.Compared; x != nil {
+			c.device = cmp.Or(c.device, r.Place)
 			c.Checks = append(c.Checks, Check{r.Phase, r.Target, r.Verdict, x.MaxULP, x.WorstULP, x.BoundRatio,
 				x.Actual, x.Expected})
 		}

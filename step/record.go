@@ -8,6 +8,7 @@ import (
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
+	found "github.com/optool/optool/reports/results"
 	"github.com/optool/optool/tensor"
 )
 
@@ -255,7 +256,8 @@ func (t *Trace) Results(repro func(c *Call, onDevice bool) string) []*reports.Re
 func (c *Call) record(phase, target string, v verdict.Verdict, reason, repro string) *reports.Result {
 	r := &reports.Result{Capture: c.Entry.Rel, Op: c.Op, ForwardID: known(c.Entry.ID), Phase: phase,
 		Target: target, Verdict: v, Reason: reason, Repro: &repro, Order: &c.Order, PID: known(c.Entry.PID),
-		Rank: known(c.Process.Rank), Module: c.Entry.Module, Location: c.Entry.Location}
+		Rank: known(c.Process.Rank), Module: c.Entry.Module, Location: c.Entry.Location,
+		RecordedOn: found.RecordedOn(c.Entry, c.device)}
 	if dt := c.DType(); dt.Computable() {
 		name := dt.String()
 		r.DType = &name

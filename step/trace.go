@@ -137,6 +137,7 @@ type Call struct {
 	later                               []*Value // gradients of inputs in later backward passes
 
 	Verdict verdict.Verdict
+	device  string // device of its recorded tensors, see replay.Result
 	// Damaged says which of its files cannot be read, "" for none; files into which torch
 	// saved nothing are not damaged.
 	Damaged string

@@ -98,6 +98,9 @@ func ofResult(e *capture.Entry, op string, r *replay.Result) *reports.Result {
 		out.RMSE, out.RecordedRMSE, out.Witness = reports.Num(w.Device), reports.Num(w.Recorded), w.Verdict
 	}
 	out.Device = r.Device
+	if r.Source == "" && r.Compared != nil {
+		out.RecordedOn = RecordedOn(e, r.Place)
+	}
 	if x := r.Against; x != nil {
 		out.RMSE, out.AgainstRMSE, out.ApartRMSE = reports.Num(x.RMSE), reports.Num(x.Other), reports.Num(x.Apart)
 		out.Against = x.Verdict
@@ -120,6 +123,18 @@ func inputRow(e *capture.Entry, op string, in replay.InputRow) reports.CompareRo
 		ForwardID: id, Name: op + " " + in.Label, Allclose: n.AllClose, Cosine: n.Cosine, MaxAbs: n.MaxAbs,
 		MaxRelative: n.MaxRel, ATol: n.Atol, RTol: n.Rtol, ErrorInfo: n.Note,
 	}
+}
+
+// RecordedOn says on what device a value was recorded and by which version of torch, as far as that is known. place is
+// the device of its tensor, "" for the CPU. Files of op_tools may hold copies on the CPU.
+func RecordedOn(e *capture.Entry, place string) string {
+	switch {
+	case e.Torch != "":
+		return cmp.Or(place, "cpu") + " with torch " + e.Torch
+	case place != "cpu":
+		return place
+	}
+	return ""
 }
 
 // OfComparison is a record of what a comparison of tensors of this dtype and shape
