@@ -14,7 +14,7 @@ type Fault struct {
 	Op    string
 	Calls string // "2 of 14 fail"
 	Worst string // the value that is the furthest off, and by how much
-	Cause string // what reproduces what is wrong, "" if nothing was found
+	Cause string // what reproduces what is wrong, else what the errors depend on; "" if nothing was found
 	Known bool   // all its failures are known
 }
 
@@ -27,7 +27,7 @@ func FaultsTitle(faults []Fault) string {
 }
 
 // FaultColumns are the titles of a table of faults.
-var FaultColumns = []string{"operator", "calls", "worst", "cause"}
+var FaultColumns = []string{"operator", "calls", "worst", "cause or pattern"}
 
 // Cells are the cells of a row of that table.
 func (f *Fault) Cells() []string { return []string{f.Op, f.Calls, f.Worst, f.Cause} }
@@ -77,6 +77,9 @@ func (o *OpSummary) callsText() string {
 	return strings.Join(parts, ", ") + fmt.Sprintf(" of %d", total)
 }
 
+// patternHead begins the text of a pattern where a cause is expected.
+const patternHead = "pattern: "
+
 // causesOf are the causes of the wrong calls of an operator that were found, or what their errors depend on.
 func (rec *Recording) causesOf(op string) string {
 	var causes, patterns []string
@@ -87,7 +90,7 @@ func (rec *Recording) causesOf(op string) string {
 		}
 		text := OneLine(c.Text)
 		if c.Pattern && !c.Unfinished {
-			text = c.Label() + ": " + text
+			text = patternHead + text
 		}
 		if c.Op == op && !slices.Contains(*to, text) {
 			*to = append(*to, text)

@@ -53,7 +53,7 @@ func TestFaults(t *testing.T) {
 	for row := range rec.WorkbookSheets(nil)[0].Rows {
 		text.WriteString(Cell(row[0].(string)) + "\n")
 	}
-	for _, want := range []string{"| operator | calls | worst | cause |",
+	for _, want := range []string{"| operator | calls | worst | cause or pattern |",
 		"| torch.add | 1 fail of 1 | output\\[0\\] off by one | alpha is 2 |",
 		"what is wrong: torch.mm\n", "what is wrong: torch.add\n", "known failure: torch.div\n"} {
 		if !strings.Contains(text.String(), want) {

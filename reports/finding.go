@@ -217,7 +217,7 @@ func (f *Finding) writeValues(w io.Writer, st Style) {
 			continue
 		}
 		head := fmt.Sprintf("  %-8s ", OneLine(r.target()))
-		text := st.Hang(head, OneLine(string(r.Verdict)+r.what()+": "+r.Reason), findingIndent)
+		text := st.Hang(head, OneLine(string(r.Verdict)+r.What()+": "+r.Reason), findingIndent)
 		fmt.Fprintf(w, "%s%s%s\n", head, st.Paint(r.Verdict, string(r.Verdict)),
 			strings.TrimPrefix(text, string(r.Verdict)))
 	}
@@ -235,8 +235,8 @@ const shownValues = 8
 // findingIndent is where the texts of a finding stand, in columns.
 const findingIndent = 11
 
-// what is the dtype and the shape of the value and the size of its error, each after a comma, as far as they are known.
-func (r *Result) what() (text string) {
+// What is the dtype and the shape of the value and the size of its error, each after a comma, as far as they are known.
+func (r *Result) What() (text string) {
 	if r.DType != nil && r.Shape != nil {
 		text = ", " + *r.DType + " " + strings.ReplaceAll(fmt.Sprint(r.Shape), " ", ", ")
 	}

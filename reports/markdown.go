@@ -120,7 +120,7 @@ func markdownFinding(b *bufio.Writer, f *Finding, like string) {
 		if !f.tells(r) {
 			continue
 		}
-		fmt.Fprintf(b, "- %s\n", escapeMarkdown(strings.TrimSpace(r.Target+" "+string(r.Verdict)+r.what()+": "+r.Reason)))
+		fmt.Fprintf(b, "- %s\n", escapeMarkdown(strings.TrimSpace(r.Target+" "+string(r.Verdict)+r.What()+": "+r.Reason)))
 	}
 	if more := f.More(); more != "" {
 		fmt.Fprintf(b, "- and %s\n", more)

@@ -358,7 +358,7 @@ func (rec *Recording) Leads() (leads [][2]string) {
 	}
 	r := rec.First.bad()
 	leads = append(leads, [2]string{"first wrong call", r.Title() + ": " + strings.TrimSpace(r.target()+" "+
-		string(r.Verdict)+r.what()+": "+r.Reason)})
+		string(r.Verdict)+r.What()+": "+r.Reason)})
 	for _, c := range rec.First.Causes[:min(len(rec.First.Causes), shownCauses)] {
 		leads = append(leads, [2]string{c.Label(), c.String()})
 	}

@@ -369,13 +369,11 @@ func (s *Summary) witnessText() string {
 
 // unsupported says how many captures no reference could judge, if the run succeeds without them; "" otherwise.
 func (s *Summary) unsupported() string {
-	s.endCapture()
-	n, all := s.Captures[verdict.Unsupported], 0
+	all, n := s.calls(), s.Captures[verdict.Unsupported]
 	for v, k := range s.Captures {
 		if v.Differs() && k > 0 {
 			return ""
 		}
-		all += k
 	}
 	if n == 0 {
 		return ""

@@ -89,7 +89,10 @@ func (rec *Recording) overview() Sheet {
 	rows = append(rows, []any{"result", rec.sentence()})
 	for _, f := range rec.Faults() {
 		text := f.Calls + " calls. Worst: " + f.Worst
-		if f.Cause != "" {
+		switch pattern, is := strings.CutPrefix(f.Cause, patternHead); {
+		case is:
+			text += ". Pattern: " + pattern
+		case f.Cause != "":
 			text += ". Cause: " + f.Cause
 		}
 		name := "what is wrong: "

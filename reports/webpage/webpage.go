@@ -48,7 +48,7 @@ type finding struct {
 }
 
 // A foundValue is what is wrong with a value of a call.
-type foundValue struct{ Verdict, Target, Reason, Worst, Actual, Expected string }
+type foundValue struct{ Verdict, Target, What, Reason, Worst, Actual, Expected string }
 
 // A picture is how the errors of a value are spread.
 type picture struct {
@@ -209,7 +209,7 @@ func newFinding(f *reports.Finding, id, like string) finding {
 		if r.Verdict == verdict.Pass && r.Reason == "" {
 			continue
 		}
-		v := foundValue{Verdict: string(r.Verdict), Reason: reports.OneLine(r.Reason),
+		v := foundValue{Verdict: string(r.Verdict), Reason: reports.OneLine(r.Reason), What: r.What(),
 			Target: reports.OneLine(strings.TrimSpace(r.Phase + " " + r.Target))}
 		if r.Worst != nil && r.Finding() {
 			v.Worst = fmt.Sprint(r.Worst)
