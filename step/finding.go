@@ -97,6 +97,7 @@ func (t *Trace) Analyze(ctx context.Context, opt Options) error {
 			return err
 		}
 		p.findUnkept()
+		p.findReread()
 		// One asks for gradients, the other for arguments: they do not meet.
 		both, sub := errgroup.WithContext(ctx)
 		if p.large() {
@@ -151,10 +152,16 @@ func (t *Trace) dropOverflows() {
 func (p *Process) findings(opt Options) []*Finding {
 	var all []*Finding
 	exchanged := p.exchanged()
+	reread := map[*Value]bool{}
+	for _, c := range p.Calls {
+		for _, v := range c.Inputs {
+			reread[v.From.first] = true
+		}
+	}
 	for _, c := range p.Calls {
 		var of []*Value
 		for _, v := range c.Inputs {
-			if v.From.How == IsChanged && v.From.first == nil && !c.unreadView() && !v.refilled() {
+			if v.From.How == IsChanged && v.From.first == nil && (reread[v] || !c.unreadView()) && !v.refilled() {
 				of = append(of, v)
 			}
 		}

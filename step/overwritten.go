@@ -11,8 +11,8 @@ import (
 
 // compareMemory reads the elements of inputs about which fingerprints do not decide:
 // parts of a recorded value that no recorded call took (x[1:] in torch 1), and what
-// a call left in memory without returning it (running statistics), or that were picked
-// from a recorded value. It sets whether a part is held, and finds those of which some
+// a call left in memory without returning it (running statistics), that were picked
+// from a recorded value, or that may be the elements that lay there in another order. It sets whether a part is held, and finds those of which some
 // elements were overwritten.
 func (p *Process) compareMemory(ctx context.Context, opt Options) error {
 	for _, c := range p.Calls {
@@ -31,7 +31,7 @@ func (p *Process) compareMemory(ctx context.Context, opt Options) error {
 // undecided reports whether the elements of an input are to be compared with what its memory held.
 func (v *Value) undecided() bool {
 	from := v.From
-	return from.first != nil && from.first.From.How == IsChanged && from.How != IsChanged ||
+	return v.mayBeReordered() || from.first != nil && from.first.From.How == IsChanged && from.How != IsChanged ||
 		from.How == IsOutside && from.view != nil && !from.rewritten ||
 		from.Role == unrecorded && from.view == nil || from.written && from.Value != nil && from.Value.after != nil
 }
@@ -51,6 +51,8 @@ func (c *Call) compareMemory(opt Options) error {
 		case from.written && from.Value != nil && from.Value.after != nil &&
 			from.Value.after.sum != v.content.sum && from.Value.overlays(v):
 			return v.compareAfter(from.Value, opt)
+		case v.mayBeReordered():
+			return v.compareReordered(opt)
 		}
 		return nil
 	})

@@ -265,7 +265,7 @@ func (p *Process) settle() {
 				if grads == nil || p.Steps[at-1].updatesAny() { // their gradients have been read
 					grads, byShape = map[contentKey][]*Value{}, map[string][]*Value{}
 				}
-				for _, x := range p.Steps[at].Calls {
+				for _, x := range slices.Concat(p.Steps[at].Calls, p.Steps[at].Tail) {
 					for _, g := range x.Grads {
 						grads[g.key()] = append(grads[g.key()], g)
 						byShape[shapeKey(g)] = append(byShape[shapeKey(g)], g)

@@ -51,7 +51,7 @@ func (u unlike) add(v *Value, readings []*Value, off string, want *Value) {
 	case v.isGradient() || v.From.How == IsChanged:
 		u.like[at]++
 		u.has[readings[0].Address] = true
-	case !v.hasSource():
+	case !v.hasSource() && !v.copiedBefore():
 		u.by[at] = append(u.by[at], other{v, readings, off, want})
 	}
 }
@@ -97,6 +97,13 @@ func (u unlike) settle() {
 			o.v.spread()
 		}
 	}
+}
+
+// copiedBefore reports whether an earlier reading of the memory behind the loss found the same copy there.
+func (v *Value) copiedBefore() bool {
+	return v.isCopied() && slices.ContainsFunc(v.Call.Step.tailAt[v.Address], func(u *Value) bool {
+		return u.Call.Order < v.Call.Order && u.equals(v) && u.isCopied()
+	})
 }
 
 // spread links the further readings of a changed value alike.

@@ -185,7 +185,7 @@ func (p *Process) parameterReadings() [][]*Value {
 	}
 	out := make([][]*Value, len(p.Steps))
 	for i, s := range p.Steps {
-		for _, c := range s.Calls {
+		for _, c := range slices.Concat(s.Calls, s.Tail) { // those behind the loss ran again for a checkpoint
 			of, ok := loss[c]
 			if !ok {
 				of = i
@@ -221,7 +221,7 @@ func leadingTo(root *Call, from int) map[*Call]bool {
 // says so. Where a recording begins, calls that belong to the step before may write one.
 func (v *Value) isParameter() bool {
 	w := v.From.Value
-	return v.RequiresGrad && (v.Parameter || w == nil || w.Call.phase()%2 == 1)
+	return v.RequiresGrad && (v.Parameter || w == nil || w.Call.phase()%2 == 1 && w.Call.phase() != v.Call.phase())
 }
 
 // checkGradient decides about an input that equals a recorded gradient: whether it is one of the parameter that is

@@ -1,0 +1,68 @@
+package step
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/optool/optool/tensor"
+)
+
+// mayBeReordered reports whether an input may be what a recorded call left at its address, reordered or multiplied: it
+// is known to be the same tensor by torch's count of writes, and to be linked to nothing.
+func (v *Value) mayBeReordered() bool {
+	w := v.lay()
+	return w != nil && v.From.How == IsOutside && v.From.Value == nil && v.From.first == nil && v.From.Role != "collective" &&
+		w.Kind == outputKind && w.after == nil && w.like(v) && v.telling() && v.version >= 0 && v.version == w.version &&
+		w.made() && !v.isGradient()
+}
+
+// compareReordered makes an input changed that has all elements of what lay there, at other places, or all of them so
+// many times. No call that was not recorded does so by chance.
+func (v *Value) compareReordered(opt Options) error {
+	w := v.lay()
+	k := 0.0
+	if v.Call.phase() == w.Call.phase() {
+		k = v.timesLeft(w)
+	}
+	var x, y []float64
+	err := v.with(opt, func(t *tensor.Tensor) { x = slices.Clone(tensor.Data[float64](t)) })
+	if err == nil {
+		err = w.with(opt, func(t *tensor.Tensor) { y = slices.Clone(tensor.Data[float64](t)) })
+	}
+	if err != nil {
+		return err
+	}
+	did := ""
+	switch {
+	case permuted(x, y):
+		did = "it has the elements in another order than " + w.Target + " of " + w.Call.String() + " left them"
+	case k != 0 && k != 1 && multiplied(v, x, y, k):
+		did = fmt.Sprintf("it is %.4g times what %s of %s left there", k, w.Target, w.Call)
+	default:
+		return nil
+	}
+	v.unlink()
+	v.From = Link{How: IsChanged, Value: w}
+	v.reason = did + ", and no recorded call wrote there in between"
+	w.readers = append(w.readers, v)
+	return nil
+}
+
+// permuted reports whether x has exactly the elements of y, of which many differ from each other.
+func permuted(x, y []float64) bool {
+	const many = 16
+	x, y = slices.Sorted(slices.Values(x)), slices.Sorted(slices.Values(y))
+	return slices.Equal(x, y) && len(slices.Compact(y)) >= min(many, len(x)-1)
+}
+
+// multiplied reports whether the elements x of v are k times y, up to rounding.
+func multiplied(v *Value, x, y []float64, k float64) bool {
+	scaled := make([]float64, len(y))
+	for i := range y {
+		scaled[i] = k * y[i]
+	}
+	var sum addition
+	sum.addElements(scaled)
+	_, ok := sum.near(x, v)
+	return ok
+}
