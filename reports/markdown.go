@@ -120,7 +120,8 @@ func markdownFinding(b *bufio.Writer, f *Finding, like string) {
 		if !f.tells(r) {
 			continue
 		}
-		fmt.Fprintf(b, "- %s\n", escapeMarkdown(strings.TrimSpace(r.Target+" "+string(r.Verdict)+r.What()+": "+r.Reason)))
+		text := r.Target + " " + string(r.Verdict) + r.What() + ": " + r.Reason
+		fmt.Fprintf(b, "- %s\n", escapeMarkdown(strings.TrimSpace(text)))
 	}
 	if more := f.More(); more != "" {
 		fmt.Fprintf(b, "- and %s\n", more)

@@ -15,8 +15,8 @@ func TestRecordedOn(t *testing.T) {
 	} {
 		text := `{"kind":"run","schema":1}` + "\n"
 		for _, on := range lines {
-			text += `{"kind":"result",` + on + `"capture":"a","op":"torch.add","phase":"forward","target":"output[0]",` +
-				`"verdict":"pass","reason":""}` + "\n"
+			text += `{"kind":"result",` + on + `"capture":"a","op":"torch.add","phase":"forward",` +
+				`"target":"output[0]","verdict":"pass","reason":""}` + "\n"
 		}
 		rec, err := ReadRecording(strings.NewReader(text))
 		if err != nil {

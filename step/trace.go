@@ -308,7 +308,7 @@ type Trace struct {
 }
 
 // LeaveOut remembers a capture that is no part of the step, so that Seen counts it. Those of modules do not count: the
-// step has the calls of their operators. A failure saved with both sides has a call that was judged; it is nil otherwise.
+// step has the calls of their operators. saved is the judged call of a failure saved with both sides, else nil.
 func (t *Trace) LeaveOut(e *capture.Entry, saved *Call) {
 	if e.NotRun() != verdict.ModuleCall {
 		t.leftOut = append(t.leftOut, e)
