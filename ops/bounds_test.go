@@ -305,6 +305,24 @@ func TestIgnoredPosition(t *testing.T) {
 	}
 }
 
+// TestProductOfZeros: torch divides the product by each element only where no element is 0. So NaN is no right gradient
+// of an element that is 0.
+func TestProductOfZeros(t *testing.T) {
+	x := tensor.New(tensor.Float64, []int{2, 3}, []float64{2, 0, 3, 0, 0, 5})
+	x.RequiresGrad = true
+	c, f, err := invoke(t, "torch.prod", []value.Value{x, int64(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []float64{0, 6, 0, 0, 0, 0}
+	grad, b := gradBound(t, c, f, "self")
+	for _, got := range append([][]float64{grad}, tensor.Data[float64](b.Else()[0])) {
+		if !slices.Equal(got, want) {
+			t.Errorf("gradient %v, want %v", got, want)
+		}
+	}
+}
+
 // TestMixedDTypes holds the dtype and the bounds of calls with operands of different dtypes to results of torch 2.15
 // and 1.13, which rounds what it makes of one operand alone to that operand's dtype.
 func TestMixedDTypes(t *testing.T) {

@@ -281,13 +281,25 @@ type mean struct{ *ReduceArgs }
 // ExactOut is true where a dtype is given.
 func (a *mean) ExactOut() bool { return a.Dtype != nil }
 
-// GradElse: NaN and infinity pass on to the gradients of the others.
+// GradElse is the result divided by the element, as torch computes it: NaN and infinity pass on to the gradients of the
+// others. An element of 0 has the product of the others, as torch has it where any element is 0.
 func (a *OneDimArgs) GradElse(g *opdef.Grad) ([]opdef.Grads, error) {
 	if !a.Self.DType.IsFloat() {
 		return nil, nil
 	}
-	return []opdef.Grads{byResult(a.Self, elements.OptionalDim(a.Dim), g,
-		func(x, y float64) float64 { return y / x })}, nil
+	others, err := prodGrad(a, g)
+	if err != nil {
+		return nil, err
+	}
+	divided := byResult(a.Self, elements.OptionalDim(a.Dim), g, func(x, y float64) float64 { return y / x })
+	return []opdef.Grads{elements.GradOf("self", opdef.ZipN(a.Self.DType, a.Self.Shape, func(dst []float64, s [][]float64) {
+		for i, x := range s[0] {
+			dst[i] = s[1][i]
+			if x == 0 {
+				dst[i] = s[2][i]
+			}
+		}
+	}, a.Self, divided["self"][0], others["self"][0]))}, nil
 }
 
 // GradElse: the exponent is infinity less infinity.
