@@ -84,6 +84,7 @@ type hookCall struct {
 	gradOutputs            []span
 	changed                bool
 	pass                   *int64  // of the first gradient, nil if none has a number
+	gradient               int     // what was recorded next when its first gradient of an argument was there
 	passes                 []int64 // later ones that gave gradients of arguments
 	later                  []int   // where they began
 }
@@ -291,6 +292,9 @@ func (c *hookCall) add(e *hookEvent, s span, position *int) {
 			!slices.Contains(c.passes, *e.Pass) {
 			c.passes, c.later = append(c.passes, *e.Pass), append(c.later, *position)
 		}
+		if e.Event == "grad_input" && len(c.gradInputs) == 0 {
+			c.gradient = *position
+		}
 		if e.Event == "grad_input" {
 			c.gradInputs = append(c.gradInputs, s)
 		} else {
@@ -307,7 +311,7 @@ func (r *hookRun) entry(c *hookCall) *Entry {
 	e.Op, e.ID, e.PID, e.Rank = c.op, c.id, r.pid, r.rank
 	e.Step, e.Order, e.BackwardOrder, e.Module, e.Location = c.step, c.order, c.backward, c.module, c.location
 	e.Group, e.GroupName, e.Within, e.Unended, e.Raised = c.group, c.groupName, c.within, !r.ended, c.fail
-	e.LaterOrder, e.Torch = c.later, r.torch
+	e.LaterOrder, e.GradientOrder, e.Torch = c.later, c.gradient, r.torch
 	if e.Autocast = c.autocast; e.Autocast == nil {
 		e.Autocast = noAutocast
 	}

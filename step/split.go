@@ -285,10 +285,20 @@ func (p *Process) settle() {
 				v.settleMemory()
 			}
 			if v.From.Value == nil && v.From.Role != "collective" && c.phase()%2 == 1 {
-				v.settleGradient(grads[v.key()], byShape[shapeKey(v)])
+				v.settleGradient(c.there(grads[v.key()]), c.there(byShape[shapeKey(v)]))
 			}
 		}
 	}
+}
+
+// there are the gradients that backward passes had made when a call was made: the backward pass of a function of the
+// program's own makes calls before it has any.
+func (c *Call) there(grads []*Value) []*Value {
+	later := func(g *Value) bool { return g.Call.Entry.GradientOrder > c.Entry.Order }
+	if !slices.ContainsFunc(grads, later) {
+		return grads
+	}
+	return slices.DeleteFunc(slices.Clone(grads), later)
 }
 
 // updatesAny reports whether a call behind the loss writes in place, as optimizers do.
