@@ -127,7 +127,9 @@ func Read(e *capture.Entry, opt Options) *Call {
 	outcome := call.Compare()
 	c.judge(outcome)
 	c.searchWork = call.SearchWork()
-	c.TooLarge, c.notFinite = outcome.TooLarge, outcome.NotFinite
+	if c.TooLarge = outcome.TooLarge; !functional(c) || c.collective() == "wait_tensor" { // else it may not be there yet
+		c.notFinite = outcome.NotFinite
+	}
 	if err != nil {
 		c.Verdict, c.Failed = verdict.Invalid, err.Error()
 		c.Damaged = cmp.Or(c.Damaged, c.Failed)

@@ -225,10 +225,10 @@ func (p *part) liftTyped(s *site, sides map[int]*side, local *localRun) {
 		p.settle(s, sides, chosen)
 		return
 	}
-	if p.moved(s, sides) {
-		return
+	if method(s.op) == "as_strided" {
+		return // a view of each rank's memory, as it lies there: what it is shows where it is read
 	}
-	if p.ownStatistic(s, sides) {
+	if p.looksUpParts(s, sides, local, lists) || p.moved(s, sides) || p.ownStatistic(s, sides) {
 		return
 	}
 	if p.ownNumber(s, sides, why) || p.weighed(s, sides) {
@@ -922,7 +922,8 @@ func (p *part) pass(s *site, sides map[int]*side) {
 			continue
 		}
 		resized := len(all.x) != len(r.values[p.ranks[0]].x) && len(lead.outs) == 0
-		if !all.dtype.IsFloat() || !reducesPlainly(lead) || len(results) > 1 || resized {
+		early := strings.Contains(s.op, "c10d_functional") && name != "wait_tensor" // recorded before it is there
+		if early || !all.dtype.IsFloat() || !reducesPlainly(lead) || len(results) > 1 || resized {
 			continue
 		}
 		p.found(!n.lost && !n.orphan, &violation{kind: "collective", site: s, ranks: p.ranks, target: "output[0]",

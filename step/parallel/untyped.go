@@ -246,7 +246,7 @@ func (p *part) liftUntyped(s *site, sides map[int]*side, local *localRun) {
 	}
 	lead := sides[p.ranks[0]]
 	name := method(s.op)
-	u := p.unplaced(s, lead)
+	u := p.unplaced(s, sides)
 	switch {
 	case u.pending != nil && u.masked && zeroing[name]:
 		p.zeroed(s, sides, local, u)
@@ -276,6 +276,38 @@ func (p *part) liftUntyped(s *site, sides map[int]*side, local *localRun) {
 	}
 }
 
+// looksUpParts lifts a lookup of DTensors in a table of which each rank has a part: DTensor looks up any row for the
+// indices of other ranks, and writes zeros there when it adds up what the ranks found. ok is false if there are rows
+// that no rank found, or it is something else.
+func (p *part) looksUpParts(s *site, sides map[int]*side, local *localRun, lists [][][]place) (ok bool) {
+	lead := sides[p.ranks[0]]
+	if lead.rec.Placed == "" || len(lead.outs) != 1 || !lookingUp[method(s.op)] {
+		return false
+	}
+	return combinations(lists, func(in [][]place) bool {
+		ins, why := p.wholes(sides, in)
+		if why != "" {
+			return false
+		}
+		got, err := p.checker.runOn(lead, ins)
+		if err != nil || !slices.Equal(got[0].shape, lead.outs[0].shape) {
+			return false
+		}
+		n, width := got[0].rows()
+		for i := range n {
+			want := got[0].x[i*width : (i+1)*width]
+			if !slices.ContainsFunc(p.ranks, func(r int) bool {
+				return slices.Equal(local.outs[0][r].x[i*width:(i+1)*width], want)
+			}) {
+				return false
+			}
+		}
+		p.settle(s, sides, slices.Clone(in))
+		s.out[0] = &info{pending: got[0]}
+		return true
+	})
+}
+
 // zeroed notes what became of values with a sum to become after zeros were written into them.
 func (p *part) zeroed(s *site, sides map[int]*side, local *localRun, u unplaced) {
 	if len(s.out) > 0 {
@@ -303,13 +335,16 @@ type unplaced struct {
 	lost            bool   // an argument follows from something that is wrong already
 }
 
-func (p *part) unplaced(s *site, lead *side) unplaced {
+func (p *part) unplaced(s *site, sides map[int]*side) unplaced {
 	u := unplaced{lost: slices.ContainsFunc(s.in, (*info).astray)}
 	for i, n := range s.in {
+		a := sides[p.ranks[0]].ins[i].array
+		if n == nil && a.dtype == tensor.Bool && !p.same(sides, i) {
+			u.masked = true
+		}
 		if !n.unplaced() {
 			continue
 		}
-		a := lead.ins[i].array
 		switch {
 		case n.pending != nil:
 			u.pending = n.pending
