@@ -201,6 +201,9 @@ func (p *part) liftTyped(s *site, sides map[int]*side, local *localRun) {
 			lists[i] = [][]place{nil}
 		}
 	}
+	if silent[method(s.op)] && s.in[0] == nil && len(lists[0]) > 1 {
+		return // which of them shows where it is read
+	}
 	var chosen [][]place
 	var why string
 	found := combinations(lists, func(in [][]place) bool {
@@ -512,6 +515,9 @@ var (
 		"min",
 		"amax", "amin", "topk", "sort", "cumsum", "argmax", "argsort", "prod", "clip_grad_norm", "get_total_norm")
 )
+
+// silent are operators whose results have the elements and the shape of their argument, wherever it lies.
+var silent = setOf("detach", "clone", "to", "view_as", "contiguous")
 
 func setOf(names ...string) map[string]bool {
 	m := map[string]bool{}
