@@ -78,7 +78,7 @@ type Entry struct {
 	Step          int
 	Order         int    // position among what the process recorded, from 0
 	BackwardOrder int    // the same of the call's backward pass
-	GradientOrder int    // the same of what came next when the backward pass had a gradient of an argument; 0: not known
+	GradientOrder int    // the same of what came after its first gradient of an argument; 0: not known
 	LaterOrder    []int  // the same of later backward passes, whose gradients LoadLater opens
 	Occurrence    int    // 1 for the first call of its operator in its process, and so on; 0 if Scan did not find it
 	Module        string // path of the module that made the call: "blocks.0.mlp"

@@ -127,7 +127,8 @@ func Read(e *capture.Entry, opt Options) *Call {
 	outcome := call.Compare()
 	c.judge(outcome)
 	c.searchWork = call.SearchWork()
-	if c.TooLarge = outcome.TooLarge; !functional(c) || c.collective() == "wait_tensor" { // else it may not be there yet
+	c.TooLarge = outcome.TooLarge
+	if !functional(c) || c.collective() == "wait_tensor" { // else the result may not be there yet
 		c.notFinite = outcome.NotFinite
 	}
 	if err != nil {

@@ -102,6 +102,7 @@ func (t *Trace) Seen() *Seen {
 				p.Calls[len(p.Calls)-1])
 		}
 	}
+	s.Gaps = append(slices.Clone(t.Unjoined), s.Gaps...)
 	s.leaveOut(t)
 	return s
 }

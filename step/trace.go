@@ -301,6 +301,7 @@ type Trace struct {
 	Findings  []*Finding
 	Runs      *Runs     // of a comparison with another run, after Against; else nil
 	Layouts   []*Layout // of the ranks of one program, one for each pipeline stage
+	Unjoined  []Gap     // what of the ranks was not judged as one program
 
 	exchanges map[*capture.Entry]collective.Match
 	leftOut   []*capture.Entry

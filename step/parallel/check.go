@@ -61,6 +61,7 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options, plan *Plan) err
 		found = append(append(found, scales(stage)...), wrong...)
 		parts = append(parts, first)
 		t.Layouts = append(t.Layouts, first.layout(stage))
+		t.Unjoined = append(t.Unjoined, first.gaps()...)
 	}
 	for _, across := range []func([]*part) []*violation{tied, ownNorms, unstepped} {
 		if len(found) == 0 {

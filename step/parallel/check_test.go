@@ -35,6 +35,7 @@ var trees = []struct {
 	{"clip-half", "", "", "", ""},
 	{"clip-outside", "", "", "", ""}, // a parameter outside the module is clipped with them
 	{"clip-value", "", "", "", ""},
+	{"columns", "", "", "", ""},
 	{"context", "", "", "", ""},
 	{"context-late", "shard", "torch.Tensor.le", "rank 1 has 5 to 8", ""},
 	{"dtensor", "", "", "", ""},
@@ -44,6 +45,7 @@ var trees = []struct {
 	{"flat-sum", "scale", "torch.Tensor.sub_", "is 2 times that of the whole program", ""},
 	{"grid", "", "", "", "[2 x 2 (ranks 0,2 1,3 | 0-1 2-3); parameters: 1 replicated]"},
 	{"grid-row", "replica", "torch.nn.functional.linear", "it is a partial sum over ranks 0,2, too", ""},
+	{"halo", "", "", "", ""},
 	{"owner", "", "", "", "[2 (ranks 0-1); parameters: 2 replicated]"},
 	{"losses-weight", "", "", "", ""},
 	{"losses-own", "", "", "", ""},
@@ -64,6 +66,7 @@ var trees = []struct {
 	{"stages", "", "", "", ""},
 	{"stages-alone", "replica", "torch.Tensor.sqrt", "is that of the gradients of its stage", ""},
 	{"stages-idle", "replica", "torch.Tensor.add_", "updates the parameters of its stage, and rank 0 none", ""},
+	{"table", "", "", "", "[2 (ranks 0-1); parameters: 3 sharded along dimension 0]"},
 	{"tensor", "", "", "",
 		"[2 (ranks 0-1); parameters: 2 replicated, 1 sharded along dimension 0, 1 sharded along dimension 1]"},
 	{"tensor-bias", "shard", "torch.nn.functional.linear", "bias is the same on all ranks", ""},
@@ -102,6 +105,29 @@ func TestCheck(t *testing.T) {
 				t.Errorf("found %s %s of %s on %v: %s", f.Rule, f.Parallel, f.Call.Op, f.Ranks, f.Reason)
 			}
 		})
+	}
+}
+
+// TestGaps: gradients that could not be compared, and results of unknown places, are said where nothing is found.
+func TestGaps(t *testing.T) {
+	for _, tc := range []struct{ tree, want string }{
+		{"columns", "2 parameters whose gradient was not compared with what ranks 0-3 computed, " +
+			"1 call with results of which it is not known how they lie on ranks 0-3"},
+		{"data", ""},
+		{"data-scaled", ""}, // what is wrong is said instead
+		{"halo", "1 call with results of which it is not known how they lie on ranks 0-1"},
+	} {
+		trace, opt := read(t, tc.tree)
+		if err := parallel.Check(context.Background(), trace, opt, nil); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, g := range trace.Unjoined {
+			got = append(got, g.What)
+		}
+		if text := strings.Join(got, ", "); text != tc.want {
+			t.Errorf("%s: %q, want %q", tc.tree, text, tc.want)
+		}
 	}
 }
 

@@ -83,6 +83,9 @@ func (p *part) flats(tails map[int]*tail, factors []float64, verdicts map[string
 		flat := &gradient{names: g.names, value: g.value, sum: want, calls: g.calls}
 		p.compare(v, flat, read, want, p.everywhere(place{kind: sharded, factor: 1}), tails)
 		verdicts[b.names[0]] = v
+		for _, n := range b.names {
+			p.compared[n] = factors != nil && v.scale != nil
+		}
 		p.returned(b, results, tails)
 	}
 }

@@ -218,7 +218,6 @@ func (p *part) liftTyped(s *site, sides map[int]*side, local *localRun) {
 		for j, ps := range outs {
 			if ps != nil {
 				s.out[j] = &info{places: ps}
-				p.typed++
 			}
 		}
 		return true
@@ -250,7 +249,6 @@ func (p *part) liftTyped(s *site, sides map[int]*side, local *localRun) {
 func (p *part) forget(s *site) {
 	for j := range s.out {
 		s.out[j] = &info{}
-		p.untyped++
 	}
 }
 
@@ -286,7 +284,6 @@ func (p *part) ownStatistic(s *site, sides map[int]*side) bool {
 		return false
 	}
 	s.out[0] = &info{places: places}
-	p.typed++
 	return true
 }
 

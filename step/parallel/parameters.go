@@ -248,6 +248,7 @@ func (p *part) merge(tails map[int]*tail) {
 				}
 			}
 			g.calls = append(g.calls, h.calls...)
+			p.alias[p.order[j]] = p.order[i]
 			p.order = slices.Delete(p.order, j, j+1)
 		}
 	}
@@ -262,6 +263,9 @@ func (p *part) updates(tails map[int]*tail, factors []float64) {
 		}
 	}
 	p.flats(tails, factors, verdicts)
+	for name, v := range verdicts {
+		p.compared[name] = factors != nil && v.scale != nil
+	}
 	p.clips(tails, verdicts, factors)
 	if len(p.broken) == 0 {
 		p.report(tails, verdicts, factors)

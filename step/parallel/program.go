@@ -28,15 +28,15 @@ type part struct {
 	order      []string        // of the parameters with gradients, in order of the backward pass
 	kept       map[string]bool // parameters that were compared with the plan
 	broken     []*violation
-	off        float64    // the number of times that gradients are the right ones, of the last finding about it
-	clip       *clipping  // of the first rank; nil if it is not known
-	norm       *step.Call // the last of the first rank that can give a norm; nil if there is none
-	step       *step.Call // one that updates a parameter; nil if there is none
-	data       int        // the dimension along which data that differ between ranks are taken to be sharded
-	partial    bool       // other stages hold the rest of the parameters
-	incomplete bool       // ranks of its groups were not recorded: gradients are not checked
-	untyped    int        // results whose places are not known
-	typed      int
+	off        float64           // the number of times that gradients are the right ones, of the last finding about it
+	clip       *clipping         // of the first rank; nil if it is not known
+	norm       *step.Call        // the last of the first rank that can give a norm; nil if there is none
+	step       *step.Call        // one that updates a parameter; nil if there is none
+	data       int               // the dimension along which data that differ between ranks are taken to be sharded
+	partial    bool              // other stages hold the rest of the parameters
+	incomplete bool              // ranks of its groups were not recorded: gradients are not checked
+	alias      map[string]string // of a parameter that lies where another does: the name of that
+	compared   map[string]bool   // parameters of which the gradient was compared with what all ranks computed
 }
 
 // A site is one call of the program: the same call of each rank of the part.
@@ -427,7 +427,8 @@ func phases(p *step.Process) (begin, end int) {
 // newPart aligns the calls of ranks: those of one operator and line, in order.
 func (c *checker) newPart(ps []*step.Process, groups [][]int) *part {
 	p := &part{checker: c, env: map[key]*info{}, shards: map[string][]place{}, grads: map[string]*gradient{},
-		kept: map[string]bool{}}
+		kept: map[string]bool{}, compared: map[string]bool{},
+		alias: map[string]string{}}
 
 	var ranks []int
 	for _, q := range ps {

@@ -42,7 +42,6 @@ func (p *part) rankwise(s *site, sides map[int]*side, local *localRun) (ok bool)
 		return true
 	}
 	s.out[0] = &info{}
-	p.untyped++
 	return true
 }
 
@@ -63,7 +62,6 @@ func (p *part) numbers(s *site, sides map[int]*side, outs map[int]*array) *info 
 			return &info{lost: true}
 		}
 	}
-	p.untyped++
 	if n := s.in[0]; n != nil && n.places != nil && slices.Equal(a.shape, sides[p.ranks[0]].ins[0].array.shape) {
 		return &info{source: p.join(p.column(sides, func(d *side) *array { return d.ins[0].array }), n.places)}
 	}
@@ -271,7 +269,6 @@ func (p *part) liftUntyped(s *site, sides map[int]*side, local *localRun) {
 	case !p.regain(s, sides, local) && !p.moved(s, sides):
 		for j := range s.out {
 			s.out[j] = &info{lost: u.lost}
-			p.untyped++
 		}
 	}
 }

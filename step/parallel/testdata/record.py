@@ -317,6 +317,79 @@ def dtensor(directory):
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
+def table(rank, name, directory):
+    """A table of which each rank has rows, as DTensor looks them up."""
+    import optool_capture
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Embedding(8, 4), torch.nn.Linear(4, 6))
+    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+    parallelize_module(model, mesh, {"0": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
+                                     "1": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate())})
+    ids = torch.randint(8, (2, 4))
+    with optool_capture.record(directory, model=model):
+        model(ids).square().mean().backward()
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+def columns(rank, name, directory):
+    """FSDP2 over the data, DTensors over the tensor-parallel ranks."""
+    import optool_capture
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4), torch.nn.LayerNorm(4))
+    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    parallelize_module(model, mesh["tp"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    fully_shard(model, mesh=mesh["dp"])
+    x = torch.randn(4, 4).chunk(2)[rank // 2].clone()
+    with optool_capture.record(directory, model=model):
+        model(x).square().mean().backward()
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+class Halo(torch.autograd.Function):
+    """The rows of the other rank behind its own; the gradients of these go back and are added in place."""
+
+    @staticmethod
+    def swap(x):
+        y, o = torch.zeros_like(x), 1 - dist.get_rank()
+        for work in dist.irecv(y, o), dist.isend(x, o):
+            work.wait()
+        return y
+
+    @staticmethod
+    def forward(ctx, x):
+        return torch.cat([x, Halo.swap(x[:2].contiguous()), Halo.swap(x[-2:].contiguous())])
+
+    @staticmethod
+    def backward(ctx, g):
+        first, last = Halo.swap(g[-4:-2].contiguous()), Halo.swap(g[-2:].contiguous())
+        g = g[:-4].clone()
+        g[:2] += first
+        g[-2:] += last
+        return g
+
+
+def halo(rank, name, directory):
+    """Rows of the other rank, whose backward pass adds to a view of a gradient."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up = part(2, None, 4, 4)
+    torch.manual_seed(5)
+    x = torch.randn(64, 4).chunk(2)[rank].clone()
+    with optool_capture.record(directory, model=model):
+        h = Halo.apply(F.linear(x, model.up)).tanh()
+        (h * h.roll(1, 0)).mean().backward()
+        dist.all_reduce(model.up.grad)
+        model.up.grad.div_(2)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
 def flat(rank, name, parameters):
     """Each rank updates its part of all parameters, one behind the other, and gathers those of the others."""
     with torch.no_grad():
@@ -410,14 +483,14 @@ def part(n, dim, *shape):
 
 
 def ranks(name):
-    return {"ring": 3, "grid": 4}.get(name.split("-")[0], 2)
+    return {"ring": 3, "grid": 4, "columns": 4}.get(name.split("-")[0], 2)
 
 
 def work(rank, name, directory, port):
     import optool_capture
 
     dist.init_process_group("gloo", init_method="file://" + port, rank=rank, world_size=ranks(name))
-    for program in ring, context, zero, owner, clip, grid, losses, stages:
+    for program in ring, context, zero, owner, clip, grid, losses, stages, table, columns, halo:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
             return dist.destroy_process_group()
