@@ -14,8 +14,8 @@ type laterDescription interface {
 }
 
 // LoadLater opens the gradients of the arguments of a call in later backward passes, as create_graph and retain_graph
-// make them. The items of GradInputs are the passes of LaterOrder, each a tuple of the gradients of all tensors among the arguments, nil where the pass gave none. The caller
-// closes the call. Payloads are not read until a tensor is.
+// make them. The items of GradInputs are the passes of LaterOrder, each a tuple of the gradients of all tensors among
+// the arguments, nil where the pass gave none. The caller closes the call. Payloads are not read until a tensor is.
 func (e *Entry) LoadLater() (*Call, error) {
 	c := &Call{Op: e.Op, Kwargs: &value.Dict{}, entry: e}
 	d, err := c.described()

@@ -38,8 +38,8 @@ func (s *Step) findHooks() {
 	}
 }
 
-// backwardEnd is the place in the order of the recording at which the backward pass reached the last call, also of those
-// that checkpointing ran again, -1 if that was not recorded.
+// backwardEnd is the place in the order of the recording at which the backward pass reached the last call, also of
+// those that checkpointing ran again, -1 if that was not recorded.
 func (s *Step) backwardEnd() int {
 	end, next := -1, math.MaxInt
 	if all := s.root.Process.Steps; s.Number+1 < len(all) {
@@ -58,8 +58,8 @@ func hooked(readings []*Value) bool {
 	return slices.ContainsFunc(readings, func(r *Value) bool { return r.Call.Step.hooks[r.Address] != nil })
 }
 
-// settleHooked links a gradient of a parameter that has hooks, if it is the sum of what they return and of the gradients
-// of losses for which they had none. Otherwise it is not known what they did.
+// settleHooked links a gradient of a parameter that has hooks, if it is the sum of what they return and of the
+// gradients of losses for which they had none. Otherwise it is not known what they did.
 func (v *Value) settleHooked(readings []*Value) {
 	var parts []*Value
 	done := map[*Step]bool{}

@@ -9,11 +9,10 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// compareMemory reads the elements of inputs about which fingerprints do not decide:
-// parts of a recorded value that no recorded call took (x[1:] in torch 1), and what
-// a call left in memory without returning it (running statistics), that were picked
-// from a recorded value, or that may be the elements that lay there in another order. It sets whether a part is held, and finds those of which some
-// elements were overwritten.
+// compareMemory reads the elements of inputs about which fingerprints do not decide: parts of a recorded value that
+// no recorded call took (x[1:] in torch 1), and what a call left in memory without returning it (running statistics),
+// that were picked from a recorded value, or that may be the elements that lay there in another order. It sets
+// whether a part is held, and finds those of which some elements were overwritten.
 func (p *Process) compareMemory(ctx context.Context, opt Options) error {
 	for _, c := range p.Calls {
 		if err := ctx.Err(); err != nil {

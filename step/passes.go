@@ -29,15 +29,15 @@ func (c *Call) indexLater() error {
 			continue
 		}
 		c.later = append(c.later, &Value{Call: c, Kind: capture.GradInputs,
-			Target: fmt.Sprintf("grad[%d] of backward pass %d", l.number%n, l.number/n+2), DType: l.tensor.DType,
-			Shape: l.tensor.Shape, Stride: l.tensor.Stride, leaf: l.number % n, pass: l.number/n + 1, item: -1, version: -1,
-			content: newFingerprint(l.tensor)})
+			Target: fmt.Sprintf("grad[%d] of backward pass %d", l.number%n, l.number/n+2),
+			DType:  l.tensor.DType, Shape: l.tensor.Shape, Stride: l.tensor.Stride, leaf: l.number % n,
+			pass: l.number/n + 1, item: -1, version: -1, content: newFingerprint(l.tensor)})
 	}
 	return nil
 }
 
-// passesOf are the gradients that backward passes before a call gave for readings of a parameter: those of the first pass
-// through each call, and of later ones. known reports that every reading has one.
+// passesOf are the gradients that backward passes before a call gave for readings of a parameter: those of the first
+// pass through each call, and of later ones. known reports that every reading has one.
 func passesOf(readings []*Value, before *Call) (first, later []*Value, known bool) {
 	known = true
 	for _, r := range readings {
@@ -62,9 +62,9 @@ func severalPasses(readings []*Value, before *Call) bool {
 	return len(later) > 0
 }
 
-// settlePasses links a gradient of a parameter for which several backward passes through a call gave gradients: it is the
-// sum of those of all passes, or of the later ones, where autograd.grad asked for the first. Otherwise off says how it
-// differs from want, the sum of all; "" if a reading has none.
+// settlePasses links a gradient of a parameter for which several backward passes through a call gave gradients: it is
+// the sum of those of all passes, or of the later ones, where autograd.grad asked for the first. Otherwise off says
+// how it differs from want, the sum of all; "" if a reading has none.
 func (v *Value) settlePasses(readings []*Value, opt Options) (off string, want *tensor.Tensor, err error) {
 	first, later, known := passesOf(readings, v.Call)
 	if !known {

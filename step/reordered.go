@@ -11,8 +11,8 @@ import (
 // is known to be the same tensor by torch's count of writes, and to be linked to nothing.
 func (v *Value) mayBeReordered() bool {
 	w := v.lay()
-	return w != nil && v.From.How == IsOutside && v.From.Value == nil && v.From.first == nil && v.From.Role != "collective" &&
-		w.Kind == outputKind && w.after == nil && w.like(v) && v.telling() && v.version >= 0 && v.version == w.version &&
+	unlinked := v.From.How == IsOutside && v.From.Value == nil && v.From.first == nil && v.From.Role != "collective"
+	return w != nil && unlinked && w.Kind == outputKind && w.after == nil && w.like(v) && v.telling() && v.version >= 0 && v.version == w.version &&
 		w.made() && !v.isGradient()
 }
 

@@ -73,8 +73,8 @@ func (c *Call) repeats(first *Call) bool {
 }
 
 // gainsBackward reports whether a call, or the first of those that it leads to, has gradients which the call of the
-// forward pass on the same line has not; or the other way round, if it ran within the backward pass, not behind it as an
-// evaluation does.
+// forward pass on the same line has not; or the other way round, if it ran within the backward pass, not behind it as
+// an evaluation does.
 func (c *Call) gainsBackward(first *Call) bool {
 	end := c.Step.backwardEnd()
 	behind := end >= 0 && c.Entry.Order > end

@@ -112,8 +112,8 @@ func (v *Value) fromSamePlace(w *Value) *Value {
 	return old
 }
 
-// copiedOver is the result that an input is linked to, if the input is still the tensor that lay last at its address, by
-// torch's count of writes, so that no recorded call copied the result there; else nil.
+// copiedOver is the result that an input is linked to, if the input is still the tensor that lay last at its address,
+// by torch's count of writes, so that no recorded call copied the result there; else nil.
 func (v *Value) copiedOver() *Value {
 	old := v.From.Value
 	if old == nil || old.Kind != outputKind || old.Address == v.Address || !v.telling() ||

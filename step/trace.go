@@ -262,7 +262,7 @@ type Step struct {
 	// tailAt and tailLike are the inputs of Tail by address, and by shape: of these no more than two addresses.
 	tailAt   map[uint64][]*Value
 	tailLike map[string][]*Value
-	// hooks are what hooks of parameters made of their gradients while the backward pass ran, by the parameter's address.
+	// hooks are what hooks of parameters made of their gradients in the backward pass, by the parameter's address.
 	hooks map[uint64]*Value
 	// Scale is the gradient of the loss: that with which the backward pass began, times the loss scale.
 	Scale float64

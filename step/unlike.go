@@ -68,14 +68,14 @@ func (u unlike) settle() {
 			if u.like[at] == 0 && o.off != otherOrder && o.v.Call.returns(o.v) {
 				continue // state of the optimizer
 			}
-			if !severalPasses(o.readings, o.v.Call) && explained(o.v, o.readings) { // what the calls give is judged by itself
+			// What the calls give is judged by itself.
+			if !severalPasses(o.readings, o.v.Call) && explained(o.v, o.readings) {
 				o.v.unlink()
 				o.v.From = Link{How: ByContent, Role: "gradient"}
 				continue
 			}
-			if o.v.isCopied() && !o.passedBy() || !most && o.off != otherOrder || o.off == "" || slices.ContainsFunc(o.readings, func(r *Value) bool {
-				return !r.like(o.v) || r.mistrusted()
-			}) {
+			doubtful := slices.ContainsFunc(o.readings, func(r *Value) bool { return !r.like(o.v) || r.mistrusted() })
+			if o.v.isCopied() && !o.passedBy() || !most && o.off != otherOrder || o.off == "" || doubtful {
 				if o.v.isCopied() {
 					o.v.unlink()
 					o.v.From = Link{How: IsOutside, Role: o.v.role()}
@@ -136,8 +136,8 @@ func (o other) right() func(opt Options) (*tensor.Tensor, error) {
 	}
 }
 
-// passedBy reports whether the backward pass had gone on from the parameter when a call made what its gradient equals: a
-// hook of the parameter, whose result autograd may copy, runs before that.
+// passedBy reports whether the backward pass had gone on from the parameter when a call made what its gradient
+// equals: a hook of the parameter, whose result autograd may copy, runs before that.
 func (o other) passedBy() bool {
 	last, of := -1, o.readings[len(o.readings)-1].Call.Step
 	for _, r := range o.readings {

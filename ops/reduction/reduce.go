@@ -292,14 +292,16 @@ func (a *OneDimArgs) GradElse(g *opdef.Grad) ([]opdef.Grads, error) {
 		return nil, err
 	}
 	divided := byResult(a.Self, elements.OptionalDim(a.Dim), g, func(x, y float64) float64 { return y / x })
-	return []opdef.Grads{elements.GradOf("self", opdef.ZipN(a.Self.DType, a.Self.Shape, func(dst []float64, s [][]float64) {
+	either := func(dst []float64, s [][]float64) {
 		for i, x := range s[0] {
 			dst[i] = s[1][i]
 			if x == 0 {
 				dst[i] = s[2][i]
 			}
 		}
-	}, a.Self, divided["self"][0], others["self"][0]))}, nil
+	}
+	t := opdef.ZipN(a.Self.DType, a.Self.Shape, either, a.Self, divided["self"][0], others["self"][0])
+	return []opdef.Grads{elements.GradOf("self", t)}, nil
 }
 
 // GradElse: the exponent is infinity less infinity.
