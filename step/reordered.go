@@ -12,8 +12,8 @@ import (
 func (v *Value) mayBeReordered() bool {
 	w := v.lay()
 	unlinked := v.From.How == IsOutside && v.From.Value == nil && v.From.first == nil && v.From.Role != "collective"
-	return w != nil && unlinked && w.Kind == outputKind && w.after == nil && w.like(v) && v.telling() && v.version >= 0 && v.version == w.version &&
-		w.made() && !v.isGradient()
+	return w != nil && unlinked && w.Kind == outputKind && w.after == nil && w.like(v) && v.telling() &&
+		v.version >= 0 && v.version == w.version && w.made() && !v.isGradient()
 }
 
 // compareReordered makes an input changed that has all elements of what lay there, at other places, or all of them so
