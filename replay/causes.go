@@ -219,7 +219,7 @@ func (c *Call) explains(m causes.Mistake, fails []Result) causes.Cause {
 		r := alt.out.explanation(m, f)
 		bits, nearer := 0.0, false
 		if r != nil {
-			bits, nearer = c.evidence(alt, &f)
+			bits, nearer = c.evidence(alt, &f, m)
 		}
 		if !nearer || f.Phase != Backward && c.spoils(way, alt.out) {
 			unexplained[f.Phase] = true
@@ -252,7 +252,7 @@ func (o *Outcome) explanation(m causes.Mistake, f Result) *Result {
 }
 
 // evidence is how many bits of a value the call that runs another way explains, and whether it comes near to it.
-func (c *Call) evidence(alt *comparison, f *Result) (bits float64, nearer bool) {
+func (c *Call) evidence(alt *comparison, f *Result, m causes.Mistake) (bits float64, nearer bool) {
 	got, want, ok := c.wrongs([]Result{*f})[0].Pair()
 	_, other, ok2 := alt.Call.wrongs([]Result{*f})[0].Pair()
 	if !ok || !ok2 {
@@ -266,6 +266,9 @@ func (c *Call) evidence(alt *comparison, f *Result) (bits float64, nearer bool) 
 		made := alt.altered(f.Target, other)
 		nearer = causes.Nearer(got, want, made)
 		bits = min(causes.Evidence(got, want, made), causes.Picked(operands, got, want))
+		if m.Numbers && len(operands) == 1 {
+			bits = min(bits, causes.OfOneValue(operands[0], got, want))
+		}
 		return nil
 	}) != nil {
 		return 0, true

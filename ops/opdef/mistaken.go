@@ -87,8 +87,11 @@ func values[T any](items []T) (vs []value.Value) {
 	return vs
 }
 
+// mostVaried is how many numbers of a list are tried one by one.
+const mostVaried = 8
+
 // mistakenList are lists of numbers that stand for another: backwards, each the number of a neighbour, all the first
-// one; of integers, each a unit less or more, ones and zeros, too.
+// one; of integers, each or one a unit less or more, ones and zeros, too.
 func mistakenList(items []value.Value) (lists [][]value.Value) {
 	whole := true
 	for _, v := range items {
@@ -119,6 +122,13 @@ func mistakenList(items []value.Value) (lists [][]value.Value) {
 			list[i] = f(v.(int64))
 		}
 		lists = append(lists, list)
+	}
+	for i := range items[:min(len(items), mostVaried)] { // one of them alone
+		for _, by := range []int64{1, -1} {
+			list := slices.Clone(items)
+			list[i] = items[i].(int64) + by
+			lists = append(lists, list)
+		}
 	}
 	return lists
 }

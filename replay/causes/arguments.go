@@ -316,6 +316,11 @@ func (c *Search) mistakenArguments(cropped, absent bool) iter.Seq[Mistake] {
 				}
 				was := a.Python()
 				text := fmt.Sprintf("%s is %s, not %s", a.Name, shown(v), shown(was))
+				if x, y, ok := floats(v, was); ok {
+					if by := c.relatedToNumber(x/y, 1e-12, a.Name); by != "" {
+						text += fmt.Sprintf(", that is %s * %s", shown(was), by)
+					}
+				}
 				if _, isTensor := was.(*tensor.Tensor); isTensor && v == nil {
 					text = a.Name + " is left out"
 				}
@@ -340,6 +345,13 @@ func (c *Search) mistakenArguments(cropped, absent bool) iter.Seq[Mistake] {
 			}
 		}
 	}
+}
+
+// floats are two values that are floating numbers.
+func floats(v, w value.Value) (x, y float64, ok bool) {
+	x, is := v.(float64)
+	y, ok = w.(float64)
+	return x, y, ok && is
 }
 
 // resultOf is the result of that target, nil if it is none: "output[1]".

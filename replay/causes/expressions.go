@@ -85,6 +85,32 @@ var pairings = []struct {
 	{"min(%s, %s)", math.Min},
 }
 
+// quotients are the remainders of two numbers that languages and kernels define, and shifts without the sign.
+var quotients = []struct {
+	text string
+	f    func(x, y float64) float64
+}{
+	{"%[1]s - %[2]s * round(%[1]s / %[2]s)", math.Remainder},
+	{"%[1]s - %[2]s * trunc(%[1]s / %[2]s)", math.Mod},
+	{"%[1]s - %[2]s * floor(%[1]s / %[2]s)", func(x, y float64) float64 { return x - y*math.Floor(x/y) }},
+	{"%[1]s - %[2]s * ceil(%[1]s / %[2]s)", func(x, y float64) float64 { return x - y*math.Ceil(x/y) }},
+	{"round(%[1]s / %[2]s), ties away from zero", func(x, y float64) float64 { return math.Round(x / y) }},
+	{"%[1]s >> %[2]s of 64 bits without sign", unsignedShift(64)},
+	{"%[1]s >> %[2]s of 32 bits without sign", unsignedShift(32)},
+	{"%[1]s >> %[2]s of 16 bits without sign", unsignedShift(16)},
+	{"%[1]s >> %[2]s of 8 bits without sign", unsignedShift(8)},
+}
+
+// unsignedShift shifts a whole number of so many bits to the right, with zeros in place of its sign; NaN of others.
+func unsignedShift(bits int) func(x, y float64) float64 {
+	return func(x, y float64) float64 {
+		if x != math.Trunc(x) || math.Abs(x) >= 1<<63 || !(y >= 0 && y < 64) {
+			return math.NaN()
+		}
+		return float64(uint64(int64(x)) << (64 - bits) >> (64 - bits) >> uint(y))
+	}
+}
+
 // paired is the text of a pairing of two terms, which are in brackets where they are sums, differences or quotients.
 func paired(text, x, y string) string {
 	if text == "%s + %s" || !strings.HasPrefix(text, "%s") {
@@ -208,6 +234,12 @@ func ofTwo(all []function, x, y string, round func(float64) float64, yield func(
 			}
 		}
 	}
+	for _, q := range quotients {
+		if !yield(expression{func() string { return fmt.Sprintf(q.text, bracketed(x), bracketed(y)) },
+			func(x, y float64) float64 { return round(q.f(x, y)) }}) {
+			return false
+		}
+	}
 	for _, p := range pairings {
 		join := func(f, g, h function) bool {
 			return yield(expression{func() string {
@@ -285,7 +317,8 @@ func (c *Search) expressedBy(e *expressible, of []knownValue, where *region, yie
 				text, cost = fmt.Sprintf("where %s is %s, %s", x.text, where, text), cost+regionBits
 			}
 			if !yield(Mistake{Text: text, Rounds: true, Cost: cost, Like: "expression", Unfitted: true,
-				Make: c.altering(e.made(f.f, x.t, y.t, where))}) {
+				Numbers: true,
+				Make:    c.altering(e.made(f.f, x.t, y.t, where))}) {
 				return false
 			}
 		}
@@ -455,6 +488,9 @@ func (c *Search) pairs(e *expressible) (out [][]knownValue) {
 	for _, a := range c.readable() {
 		t := a.Tensor
 		if t.DType.IsComplex() {
+			if slices.Equal(t.Shape, shape) {
+				out = append(out, partsOfComplex(a))
+			}
 			continue
 		}
 		if x, err := t.Expand(shape...); err == nil && slices.Equal(x.Shape, shape) && t.Numel() > 1 {
@@ -498,6 +534,22 @@ func (c *Search) pairs(e *expressible) (out [][]knownValue) {
 
 // mostNumbers is how many arguments that are numbers may be part of an expression.
 const mostNumbers = 3
+
+// partsOfComplex are the real and the imaginary parts of an operand.
+func partsOfComplex(a opdef.Arg) []knownValue {
+	part := func(name string, of func(complex128) float64) knownValue {
+		return knownValue{name + " part of " + argName(a), tensor.Lazy(tensor.Float64, a.Tensor.Shape, 1,
+			func(lo int, dst []float64) {
+				z := tensor.Make[complex128](len(dst))
+				tensor.Load(a.Tensor, lo, z)
+				for i := range dst {
+					dst[i] = of(z[i])
+				}
+			})}
+	}
+	return []knownValue{part("the real", func(z complex128) float64 { return real(z) }),
+		part("the imaginary", func(z complex128) float64 { return imag(z) })}
+}
 
 // halves are those of an operand along a dimension of which it has twice as many indices as the shape.
 func halves(a opdef.Arg, shape []int) (out [][]knownValue) {

@@ -27,6 +27,9 @@ func (c *Search) Find(fails []Wrong, said []Cause, explains func(m Mistake, left
 		return found // from which gradients of zero follow
 	}
 	if found = append(plain, found...); found == nil {
+		if k := c.oneValue(&fails[0]); k != nil {
+			return []Cause{*k}
+		}
 		return c.Dependence(fails)
 	}
 	return found

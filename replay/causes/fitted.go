@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"math/bits"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
@@ -34,6 +32,9 @@ func (c *Search) fittedNumbers(fails []Wrong, share float64) iter.Seq[Mistake] {
 			return ok && r.Forward() && got.DType.IsFloat() && (got.Numel() > 1 || scalar)
 		})
 		if of >= 0 && c.fittedArguments(&fails[of], share, scalar, yield) && share == 0 {
+			if !scalar && !c.fittedShifts(&fails[of], yield) {
+				return
+			}
 			c.fittedOperands(&fails[of], scalar, yield) // each step of a fit costs as much as a mistake
 		}
 	}
@@ -45,13 +46,20 @@ func near(x, was, share float64) bool { return math.Abs(x-was) <= share*math.Abs
 // fittedFactors yields factors of a wrong value; it is false when no more are wanted.
 func (c *Search) fittedFactors(r *Wrong, share float64, all bool, yield func(Mistake) bool) bool {
 	factors := c.factors(r)
+	if n := len(factors); n > 0 {
+		k, ok := c.related(factors[n-1], nearness(r.Got.DType))
+		if ok && !near(k.x, 1, share) && !yield(Mistake{Like: "elements", Cost: min(digits(k.x), relatedBits),
+			Text:   fmt.Sprintf("all elements are multiplied by %.7g, that is %s", k.x, k.text),
+			Rounds: true, All: all, Make: c.altering(times(k.x))}) {
+			return false
+		}
+	}
 	for _, x := range factors {
 		if near(x, 1, share) {
 			continue
 		}
-		text := fmt.Sprintf("all elements are multiplied by %.7g", x) + c.ofSizes(factors[len(factors)-1])
-		if !yield(Mistake{Text: text, Like: "elements", Cost: digits(x), Rounds: true, All: all,
-			Make: c.altering(times(x))}) {
+		if !yield(Mistake{Text: fmt.Sprintf("all elements are multiplied by %.7g", x), Like: "elements",
+			Cost: digits(x), Rounds: true, All: all, Make: c.altering(times(x))}) {
 			return false
 		}
 	}
@@ -90,13 +98,31 @@ func (c *Search) fittedArguments(of *Wrong, share float64, scalar bool, yield fu
 			if near(x, was, share) {
 				continue
 			}
-			if !yield(Mistake{Text: fmt.Sprintf("%s is %.7g, not %.7g", a.Name, x, was), Like: a.Name,
+			text, ok := c.fittedText(a.Name, x, was, of.Got.DType)
+			if ok && !yield(Mistake{Text: text, Like: a.Name,
 				Cost: digits(x), All: scalar, Make: func() (Way, error) { return with(x) }}) {
 				return false
 			}
 		}
 	}
 	return true
+}
+
+// fittedText is what is said of a fitted value of an argument: that it is another one if somebody may have meant it,
+// that it is as if it were of others; nothing of those that are known to few digits.
+func (c *Search) fittedText(name string, x, was float64, dt tensor.DType) (text string, ok bool) {
+	text = fmt.Sprintf("%s is %.7g, not %.7g", name, x, was)
+	k, ok := c.related(x/was, nearness(dt))
+	by := c.relatedToNumber(x/was, nearness(dt), name)
+	switch {
+	case by != "":
+		return text + fmt.Sprintf(", that is %.7g * %s", was, by), true
+	case ok && (!plainNumber(x) || k.x == math.Trunc(k.x)): // no plain number by chance
+		return text + fmt.Sprintf(", that is %.7g * %s", was, k.text), true
+	case plainNumber(x):
+		return text, true
+	}
+	return fmt.Sprintf("it is as if %s were %.7g, not %.7g", name, x, was), !dt.IsReduced()
 }
 
 // fittedOperands yields factors of operands.
@@ -112,13 +138,34 @@ func (c *Search) fittedOperands(of *Wrong, scalar bool, yield func(Mistake) bool
 			if x == 1 {
 				continue
 			}
-			text := fmt.Sprintf("%s is multiplied by %.7g", argName(a), x) + c.ofSizes(factors[len(factors)-1])
+			text := fmt.Sprintf("%s is multiplied by %.7g", argName(a), x) + c.named(factors[len(factors)-1], of)
 			if !yield(Mistake{Text: text, Like: argName(a), Cost: digits(x), All: scalar,
 				Make: func() (Way, error) { return with(x) }}) {
 				return
 			}
 		}
 	}
+}
+
+// fittedShifts yields numbers that are added to an operand: an eps in a logarithm, under a root.
+func (c *Search) fittedShifts(of *Wrong, yield func(Mistake) bool) bool {
+	for _, a := range c.operands() {
+		with := func(x float64) (Way, error) {
+			return c.one(a, func() *tensor.Tensor {
+				return opdef.Map(a.Tensor.DType, a.Tensor, func(y float64) float64 { return y + x })
+			})()
+		}
+		for _, x := range c.fit(of, 0, with) {
+			if x == 0 || !plainNumber(x) && of.Got.DType.IsReduced() {
+				continue
+			}
+			if !yield(Mistake{Text: fmt.Sprintf("%.7g is added to %s", x, argName(a)), Like: argName(a) + " plus",
+				Cost: digits(x), Make: func() (Way, error) { return with(x) }}) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // scalarResult reports whether a result of one element failed, which some number explains by chance, with
@@ -130,53 +177,10 @@ func (c *Search) scalarResult(fails []Wrong) bool {
 	})
 }
 
-// constants are factors that have a name.
-var constants = []struct {
-	text string
-	x    float64
-}{
-	{"ln 2", math.Ln2}, {"1/ln 2", math.Log2E}, {"ln 10", math.Ln10}, {"1/ln 10", math.Log10E}, {"pi", math.Pi},
-	{"1/pi", 1 / math.Pi}, {"2 pi", 2 * math.Pi}, {"pi/180", math.Pi / 180}, {"180/pi", 180 / math.Pi},
-	{"sqrt(pi)", math.Sqrt(math.Pi)}, {"sqrt(2/pi)", math.Sqrt(2 / math.Pi)},
-}
-
-// ofSizes says of which size of the call, and of one less, one more or the next power of two, a factor is the
-// quotient, or the root of it: what a mean was divided by; empty of a number that says enough, or that is known to few
-// digits.
-func (c *Search) ofSizes(x float64) string {
-	plain := len(shortened(x, 1)) > 1 && len(fmt.Sprintf("%.7g", shortened(x, 1)[0])) <= 4 &&
-		math.Abs(shortened(x, 1)[0]/x-1) < 1e-6
-	if c.Ran == nil || len(c.Ran.Outs) == 0 || c.Ran.Outs[0].DType.IsReduced() || plain {
-		return ""
-	}
-	for _, k := range constants {
-		if math.Abs(math.Abs(x)/k.x-1) < 1e-6 {
-			return ", that is " + k.text
-		}
-	}
-	var sizes []int
-	for _, a := range c.operands() {
-		for d, n := range a.Tensor.Shape {
-			sizes = append(sizes, n, tensor.Numel(a.Tensor.Shape[d:]))
-		}
-	}
-	for _, n := range sizes {
-		if n < 2 {
-			continue
-		}
-		for _, m := range []int{1, n - 1, n + 1, 1 << bits.Len(uint(n-1))} {
-			for _, q := range [][2]int{{n, m}, {m, n}} {
-				ratio := float64(q[0]) / float64(q[1])
-				text := strings.TrimSuffix(fmt.Sprintf("%d/%d", q[0], q[1]), "/1")
-				switch {
-				case n == m:
-				case math.Abs(math.Abs(x)/ratio-1) < 4e-6:
-					return ", that is " + text
-				case math.Abs(x*x/ratio-1) < 4e-6:
-					return ", that is sqrt(" + text + ")"
-				}
-			}
-		}
+// named says what a fitted factor is, if it is more than a plain number.
+func (c *Search) named(x float64, of *Wrong) string {
+	if k, ok := c.related(x, nearness(of.Got.DType)); ok && (!plainNumber(k.x) || !of.Got.DType.IsReduced()) {
+		return ", that is " + k.text
 	}
 	return ""
 }

@@ -21,6 +21,8 @@ type transformation struct {
 	of     func(t *tensor.Tensor) *tensor.Tensor
 	rounds bool
 	like   string // see Mistake.Like
+	// numbers: see Mistake.Numbers.
+	numbers bool
 }
 
 // A transformer lists transformations of tensors like one.
@@ -32,7 +34,7 @@ func (c *Search) misread(transformations transformer) iter.Seq[Mistake] {
 		for _, a := range c.readable() {
 			name := argName(a)
 			for f := range transformations(a.Tensor) {
-				if !yield(Mistake{Text: fmt.Sprintf(f.text, name), Rounds: f.rounds,
+				if !yield(Mistake{Text: fmt.Sprintf(f.text, name), Rounds: f.rounds, Numbers: f.numbers,
 					Like: cond(f.like != "", name+f.like),
 					Make: c.one(a, func() *tensor.Tensor { return f.of(a.Tensor) })}) {
 					return
@@ -135,13 +137,18 @@ func inMemory(t *tensor.Tensor) iter.Seq[transformation] {
 			}}) {
 			return
 		}
-		if d >= 3 && t.Shape[0] == t.Shape[1] && t.Shape[0] > 1 &&
-			!yield(transformation{text: "dimensions 0 and 1 of %s are exchanged",
-				of: func(t *tensor.Tensor) *tensor.Tensor {
-					n := *t.Transpose(0, 1)
-					return &n
-				}}) {
-			return
+		for i := range d {
+			for j := i + 1; j < d; j++ {
+				if x, y := t.Shape[i], t.Shape[j]; x == y && x > 1 && i != d-2 || x != y && min(x, y) == 1 {
+					if !yield(transformation{text: fmt.Sprintf("dimensions %d and %d of %%s are exchanged", i, j),
+						of: func(t *tensor.Tensor) *tensor.Tensor {
+							n := *t.Transpose(i, j)
+							return &n
+						}}) {
+						return
+					}
+				}
+			}
 		}
 		if inner := tensor.Numel(t.Shape[min(2, d):]); d >= 3 && inner > 1 && inner <= largestKernel {
 			yield(transformation{text: "%s is read backwards from dimension 2 on",
@@ -259,6 +266,20 @@ func ofElements(t *tensor.Tensor) iter.Seq[transformation] {
 				!yield(ofWhole("%s is negated", func(_ int, x int64) int64 { return -x })) {
 				return
 			}
+			for _, through := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.BFloat16, tensor.Float16} {
+				if !yield(ofWhole("%s goes through "+through.String(), func(_ int, x int64) int64 {
+					y := through.Round(float64(x))
+					switch {
+					case y >= 1<<63:
+						return math.MaxInt64
+					case y < -1<<63:
+						return math.MinInt64
+					}
+					return int64(y)
+				})) {
+					return
+				}
+			}
 			for _, bits := range []int{7, 8, 15, 16} {
 				if mod := int64(1) << bits; !yield(ofWhole(fmt.Sprintf("%%s is taken modulo %d", mod),
 					func(_ int, x int64) int64 { return x & (mod - 1) })) {
@@ -276,7 +297,7 @@ func ofElements(t *tensor.Tensor) iter.Seq[transformation] {
 			}
 		case dt.IsFloat():
 			for _, m := range elementMaps(dt) {
-				if !yield(transformation{text: m.text, of: func(t *tensor.Tensor) *tensor.Tensor {
+				if !yield(transformation{text: m.text, numbers: true, of: func(t *tensor.Tensor) *tensor.Tensor {
 					return opdef.Map(t.DType, t, m.f)
 				}}) {
 					return
@@ -308,6 +329,9 @@ func elementMaps(dt tensor.DType) []elementMap {
 		{"1 is subtracted from %s", func(x float64) float64 { return x - 1 }},
 		{"1 - %s is taken", func(x float64) float64 { return 1 - x }},
 		{"the reciprocal of %s is taken", func(x float64) float64 { return 1 / x }},
+		{"%s is cut to whole numbers", math.Trunc},
+		{"%s is rounded down to whole numbers", math.Floor},
+		{"%s is rounded to whole numbers", math.RoundToEven},
 		{"the exponential of %s is taken", math.Exp},
 		{"the logarithm of %s is taken", math.Log},
 		{"NaN in %s is taken for 0", func(x float64) float64 {
@@ -348,7 +372,7 @@ func elementMaps(dt tensor.DType) []elementMap {
 
 // ofWhole are whole numbers taken for others.
 func ofWhole(text string, f func(i int, x int64) int64) transformation {
-	return transformation{text: text, of: func(t *tensor.Tensor) *tensor.Tensor {
+	return transformation{text: text, numbers: true, of: func(t *tensor.Tensor) *tensor.Tensor {
 		v := tensor.Make[int64](t.Numel())
 		tensor.Load(t, 0, v)
 		same := true

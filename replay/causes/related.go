@@ -1,0 +1,152 @@
+package causes
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/tensor/value"
+)
+
+// A relation is what a fitted number is of the sizes and numbers of a call.
+type relation struct {
+	x    float64 // exactly
+	text string
+}
+
+// constants are factors that have a name.
+var constants = []relation{
+	{math.Ln2, "ln 2"}, {math.Log2E, "1/ln 2"}, {math.Ln10, "ln 10"}, {math.Log10E, "1/ln 10"}, {math.Pi, "pi"},
+	{1 / math.Pi, "1/pi"}, {2 * math.Pi, "2 pi"}, {math.Pi / 180, "pi/180"}, {180 / math.Pi, "180/pi"},
+	{math.Sqrt(math.Pi), "sqrt(pi)"}, {math.Sqrt(2 / math.Pi), "sqrt(2/pi)"}, {math.Sqrt2, "sqrt(2)"},
+	{math.Sqrt2 / 2, "1/sqrt(2)"}, {1 / math.Sqrt(2*math.Pi), "1/sqrt(2 pi)"},
+}
+
+// A size is a whole number that a kernel divides or multiplies by.
+type size struct {
+	n    int
+	text string // "dimension 1 of input has 25"
+}
+
+// sizes are those of the call, from 3 on, each once: lengths, products of the last of them, terms of each result, whole
+// numbers.
+func (c *Search) sizes() (all []size) {
+	seen := map[int]bool{}
+	add := func(n int, format string, args ...any) {
+		if n >= leastSize && !seen[n] {
+			seen[n], all = true, append(all, size{n, fmt.Sprintf(format, args...) + fmt.Sprintf(" %d", n)})
+		}
+	}
+	for _, a := range c.Bound.Arguments() {
+		switch x := a.Python().(type) {
+		case int64:
+			add(int(x), "%s is", a.Name)
+		case *value.Sequence:
+			for _, v := range x.Items {
+				if n, is := v.(int64); is {
+					add(int(n), "%s has", a.Name)
+				}
+			}
+		}
+	}
+	operands := c.operands()
+	for _, a := range operands {
+		for d, n := range a.Tensor.Shape {
+			add(n, "dimension %d of %s has", d, argName(a))
+		}
+	}
+	for _, a := range operands {
+		if c.Ran != nil && len(c.Ran.Outs) > 0 && c.Ran.Outs[0].Numel() > 0 {
+			if n := a.Tensor.Numel(); n%c.Ran.Outs[0].Numel() == 0 {
+				add(n/c.Ran.Outs[0].Numel(), "elements of %s for each of the result:", argName(a))
+			}
+		}
+		for d := range a.Tensor.Shape {
+			add(tensor.Numel(a.Tensor.Shape[d:]), "the dimensions from %d on of %s have", d, argName(a))
+		}
+	}
+	return all
+}
+
+// leastSize is the smallest size that a factor is compared with: 2 is often something else.
+const leastSize = 3
+
+// related is what a fitted factor is, within a relative error: a quotient of a size and 1, one less, one more or the
+// next power of two, the root of it, or a number with a name; false if it is none of these.
+func (c *Search) related(x, near float64) (found relation, ok bool) {
+	is := func(y float64, text string) bool {
+		if ok = math.Abs(math.Abs(x)/y-1) < near; ok {
+			found = relation{math.Copysign(y, x), text}
+		}
+		return ok
+	}
+	for _, k := range constants {
+		if is(k.x, k.text) {
+			return found, true
+		}
+	}
+	for _, s := range c.sizes() {
+		n := float64(s.n)
+		padded := 1 << bits.Len(uint(s.n-1))
+		if is(1/n, fmt.Sprintf("1/%d: %s", s.n, s.text)) || is(n, fmt.Sprintf("%d: %s", s.n, s.text)) ||
+			is(1/math.Sqrt(n), fmt.Sprintf("1/sqrt(%d): %s", s.n, s.text)) ||
+			is(math.Sqrt(n), fmt.Sprintf("sqrt(%d): %s", s.n, s.text)) {
+			return found, true
+		}
+		for _, m := range []int{s.n - 1, s.n + 1, padded} {
+			if m == s.n {
+				continue
+			}
+			down, up := fmt.Sprintf("%d/%d", s.n, m), fmt.Sprintf("%d/%d", m, s.n)
+			by := fmt.Sprintf(": %s, as if divided by %d", s.text, m)
+			if m == padded {
+				by += ", to which it is padded"
+			}
+			if is(n/float64(m), down+by) || is(float64(m)/n, up+": "+s.text) ||
+				is(math.Sqrt(n/float64(m)), "sqrt("+down+")"+by) || is(math.Sqrt(float64(m)/n), "sqrt("+up+"): "+s.text) {
+				return found, true
+			}
+		}
+	}
+	return relation{}, false
+}
+
+// relatedToNumber is what a fitted factor is of another floating argument of the call, within a relative error; empty
+// if it is nothing.
+func (c *Search) relatedToNumber(x, near float64, but string) string {
+	for _, a := range c.Bound.Arguments() {
+		y, ok := a.Python().(float64)
+		if !ok || a.Name == but || y == 0 || y == 1 {
+			continue
+		}
+		for _, k := range []relation{{y, "%s"}, {1 / y, "1/%s"}, {1 - y, "(1 - %s)"}} {
+			if k.x != 0 && math.Abs(x/k.x-1) < near {
+				return fmt.Sprintf(k.text, a.Name)
+			}
+		}
+	}
+	return ""
+}
+
+// relatedBits are those of which relation it is: some hundreds are looked at.
+const relatedBits = 9
+
+// nearness is the relative error of a number that was fitted to values of a dtype.
+func nearness(dt tensor.DType) float64 {
+	if !dt.IsReduced() {
+		return 4e-6
+	}
+	return dt.Eps() / 8
+}
+
+// plainNumber reports whether a fitted number is one that somebody may have written: of one or two digits, or so near
+// to 1.
+func plainNumber(x float64) bool {
+	for _, y := range []float64{x, 1 - x} {
+		if digits(y) <= 2*math.Log2(10)+4 {
+			return true
+		}
+	}
+	return false
+}
