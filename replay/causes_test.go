@@ -697,7 +697,7 @@ func TestCausesOfResults(t *testing.T) {
 			"self is multiplied by 1.02"},
 		{"torch.softmax", []value.Value{long, int64(1)}, run("torch.softmax",
 			edited(long, func(i int, v []float64) float64 { return v[i] / 300 }), int64(1)),
-			"self is multiplied by 0.00333, that is 1/300"},
+			"self is multiplied by 0.00333, that is 1/300: dimension 1 of self has 300"},
 		{"torch.mul", []value.Value{a, a}, edited(run("torch.mul", a, a), func(i int, v []float64) float64 {
 			return 1.02 * float64(float32(v[i]))
 		}), "all elements are multiplied by 1.02"},

@@ -47,8 +47,10 @@ func near(x, was, share float64) bool { return math.Abs(x-was) <= share*math.Abs
 func (c *Search) fittedFactors(r *Wrong, share float64, all bool, yield func(Mistake) bool) bool {
 	factors := c.factors(r)
 	if n := len(factors); n > 0 {
-		k, ok := c.related(factors[n-1], nearness(r.Got.DType))
-		if ok && !near(k.x, 1, share) && !yield(Mistake{Like: "elements", Cost: min(digits(k.x), relatedBits),
+		x, about := factors[n-1], nearness(r.Got.DType)
+		k, ok := c.related(x, about)
+		plain := slices.ContainsFunc(factors[:n-1], func(y float64) bool { return plainNumber(y) && near(x, y, about) })
+		if ok && !plain && !near(k.x, 1, share) && !yield(Mistake{Like: "elements", Cost: min(digits(k.x), relatedBits),
 			Text:   fmt.Sprintf("all elements are multiplied by %.7g, that is %s", k.x, k.text),
 			Rounds: true, All: all, Make: c.altering(times(k.x))}) {
 			return false
