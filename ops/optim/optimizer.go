@@ -300,6 +300,10 @@ func (a *adamArgs) slips(sound rule) (all []slip) {
 	add("neither average is corrected for its beginning", func(r *rule) { r.plain = [2]bool{true, true} })
 	all = append(all, countSlips...)
 	add("eps is added before the root is corrected", func(r *rule) { r.root = rootUncorrected })
+	add("the correction of exp_avg_sq is applied to its root", func(r *rule) { r.root = rootFirst })
+	if a.GradScale != nil {
+		add("grads is multiplied by grad_scale, not divided", func(r *rule) { r.inverse = true })
+	}
 	all = append(all, rootSlips...)
 	all = append(all, decaySlips(sound, a.WeightDecay, a.WeightDecay*sound.size)...)
 	for k, name := range []string{"exp_avg", "exp_avg_sq"} {
@@ -312,6 +316,7 @@ func (a *adamArgs) slips(sound rule) (all []slip) {
 	})
 	if a.Amsgrad {
 		add("max_exp_avg_sq is not looked at", func(r *rule) { r.limit = true })
+		add("max_exp_avg_sq is taken from before the step", func(r *rule) { r.early = true })
 	}
 	return append(all, updateSlips...)
 }
@@ -333,6 +338,9 @@ func (a *adamArgs) step(rule rule) (*fusedStep, error) {
 		return f, nil
 	}
 	scale := elementOr(a.GradScale, 1)
+	if rule.inverse {
+		scale = 1 / scale
+	}
 	f.rule = func(i int) func(v, s []float64) {
 		steps := elementOr(a.StateSteps[i], 1) + rule.late
 		size, root := rule.size, 1.0
@@ -351,7 +359,12 @@ func (a *adamArgs) step(rule rule) (*fusedStep, error) {
 			s[3] = rule.averages[1].size(v[3], gs*gs)
 			v[2], v[3] = m, sq
 			if a.Amsgrad {
-				if v[4], s[4] = max(v[4], sq), s[3]; !rule.limit {
+				before := v[4]
+				v[4], s[4] = max(before, sq), s[3]
+				switch {
+				case rule.early:
+					sq = before
+				case !rule.limit:
 					sq = v[4]
 				}
 			}
@@ -561,6 +574,9 @@ func (a *rmspropArgs) slips(sound rule) []slip {
 		}})
 		all = append(all, averageSlips(0, "momentum_buffer", weights{})[1:]...)
 	}
+	if a.Centered {
+		all = append(all, slip{"the square of grad_avg is not subtracted", func(r *rule) { r.whole = true }})
+	}
 	all = append(all, slip{"square_avg is made of the gradient's magnitude, not of its square",
 		func(r *rule) { r.power = ofMagnitude }})
 	return append(all, updateSlips...)
@@ -600,8 +616,10 @@ func (a *rmspropArgs) step(rule rule) (*fusedStep, error) {
 			cancelled := 1.0 // how much larger the terms of the variance are than it is
 			if a.Centered {
 				m, _ := kept(v, s, mean, a.Alpha, (1-a.Alpha)*g, (1-a.Alpha)*gs)
-				cancelled = (sq + m*m) / (sq - m*m)
-				sq -= m * m
+				if !rule.whole {
+					cancelled = (sq + m*m) / (sq - m*m)
+					sq -= m * m
+				}
 			}
 			root := rule.root.of(sq, 1, a.Eps)
 			by, size := g/root, cancelled*gs/root

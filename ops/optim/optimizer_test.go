@@ -280,13 +280,14 @@ func TestMistakes(t *testing.T) {
 	adamw := func(m, v, c1, c2 float64) float64 { return left - lr*m/c1/(math.Sqrt(v/c2)+eps) }
 	coupled := g + decay*p
 	want := map[string]float64{
-		"exp_avg is not corrected for its beginning":     adamw(first, second, 1, c2),
-		"exp_avg_sq is not corrected for its beginning":  adamw(first, second, c1, 1),
-		"neither average is corrected for its beginning": adamw(first, second, 1, 1),
-		"state_steps is one less":                        adamw(first, second, 1-b1*b1, 1-b2*b2),
-		"state_steps is one more":                        adamw(first, second, 1-math.Pow(b1, 4), 1-math.Pow(b2, 4)),
-		"eps is added under the root":                    left - lr*first/c1/math.Sqrt(second/c2+eps),
-		"eps is added before the root is corrected":      left - lr*first/c1/(math.Sqrt(second)+eps)*math.Sqrt(c2),
+		"exp_avg is not corrected for its beginning":          adamw(first, second, 1, c2),
+		"exp_avg_sq is not corrected for its beginning":       adamw(first, second, c1, 1),
+		"neither average is corrected for its beginning":      adamw(first, second, 1, 1),
+		"state_steps is one less":                             adamw(first, second, 1-b1*b1, 1-b2*b2),
+		"state_steps is one more":                             adamw(first, second, 1-math.Pow(b1, 4), 1-math.Pow(b2, 4)),
+		"eps is added under the root":                         left - lr*first/c1/math.Sqrt(second/c2+eps),
+		"eps is added before the root is corrected":           left - lr*first/c1/(math.Sqrt(second)+eps)*math.Sqrt(c2),
+		"the correction of exp_avg_sq is applied to its root": left - lr*first/c1/(math.Sqrt(second)/c2+eps),
 		"weight_decay*self is added to the gradient, as in Adam": p - lr*(b1*m+(1-b1)*coupled)/c1/
 			(math.Sqrt((b2*v+(1-b2)*coupled*coupled)/c2)+eps),
 		"weight_decay is not multiplied by lr":   adamw(first, second, c1, c2) - left + p*(1-decay),
@@ -344,16 +345,17 @@ func TestSlips(t *testing.T) {
 	lr, steps := tensor.Wrap(0.2), some(3)
 	steps[0] = steps[0].Reshape(1)
 	for name, args := range map[string]any{
-		"_fused_adam_": &adamArgs{Self: p, Grads: g, ExpAvgs: m, ExpAvgSqs: v, MaxExpAvgSqs: some(0.3, 0.2), Lr: lr,
-			StateSteps: steps, Beta1: 0.8, Beta2: 0.9, WeightDecay: 0.1, Eps: 0.3, Amsgrad: true},
+		"_fused_adam_": &adamArgs{Self: p, Grads: g, ExpAvgs: m, ExpAvgSqs: v, MaxExpAvgSqs: some(0.3, 0.03), Lr: lr,
+			StateSteps: steps, Beta1: 0.8, Beta2: 0.9, WeightDecay: 0.1, Eps: 0.3, Amsgrad: true,
+			GradScale: tensor.Wrap(2.0)},
 		"_fused_sgd_": &sgdArgs{Self: p, Grads: g, MomentumBufferList: m, Lr: lr, Momentum: 0.8, WeightDecay: 0.1,
 			Dampening: 0.3, Nesterov: true},
 		"_fused_adagrad_": &adagradArgs{Self: p, Grads: g, StateSums: v, StateSteps: steps, Lr: lr, LrDecay: 0.1,
 			WeightDecay: 0.1, Eps: 0.3},
 		"adadelta": &adadeltaArgs{Self: p, Grads: g, SquareAvgs: v, AccDeltas: some(0.1, 0.3), Lr: 0.2, Rho: 0.9,
 			Eps: 0.1, WeightDecay: 0.1},
-		"rmsprop": &rmspropArgs{Self: p, Grads: g, SquareAvgs: v, MomentumBufferList: m, Lr: 0.2, Alpha: 0.9, Eps: 0.3,
-			WeightDecay: 0.1, Momentum: 0.8},
+		"rmsprop": &rmspropArgs{Self: p, Grads: g, SquareAvgs: v, GradAvgs: some(0.1, -0.1), MomentumBufferList: m, Lr: 0.2,
+			Alpha: 0.9, Eps: 0.3, WeightDecay: 0.1, Momentum: 0.8, Centered: true},
 	} {
 		call := optimizerEntry(t, name).NewCall(args)
 		sound, err := call.Forward()

@@ -21,6 +21,9 @@ type rule struct {
 	old      [2]bool // the update is made of the averages before the step
 	raw      bool    // the update is made of the gradient
 	limit    bool    // amsgrad's largest average is not looked at
+	early    bool    // amsgrad's largest average is that before the step
+	inverse  bool    // the gradient is multiplied by the scale of the loss
+	whole    bool    // the square of the mean is not taken away from that of the squares
 	ahead    float64 // times the buffer is added to the gradient with nesterov
 }
 
@@ -43,6 +46,7 @@ const (
 	rootMissing                 // v + eps
 	rootAlone                   // sqrt(v)
 	rootLargest                 // max(sqrt(v), eps)
+	rootFirst                   // the root of v is corrected as v is due to be
 )
 
 func (r root) of(v, correction, eps float64) float64 {
@@ -55,6 +59,8 @@ func (r root) of(v, correction, eps float64) float64 {
 		return v/correction/correction + eps
 	case rootAlone:
 		return math.Sqrt(v) / correction
+	case rootFirst:
+		return math.Sqrt(v)/correction/correction + eps
 	case rootLargest:
 		return max(math.Sqrt(v)/correction, eps)
 	}

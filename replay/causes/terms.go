@@ -32,8 +32,8 @@ func (c *Search) termed(fails []Wrong) iter.Seq[Mistake] {
 					continue
 				}
 				add := func(due, t float64) float64 { return due + k*t }
-				if !yield(Mistake{Text: e.termText(k, term.text()), Rounds: true, Cost: digits(k) + math.Log2(float64(n)),
-					Make: c.altering(e.adding(term.f, add, x.t, y.t))}) {
+				if !yield(Mistake{Text: e.termText(k, term.text()), Rounds: true,
+					Cost: digits(k) + math.Log2(float64(n)), Make: c.altering(e.adding(term.f, add, x.t, y.t))}) {
 					return
 				}
 			}
@@ -73,8 +73,8 @@ func terms(of []knownValue) (out []expression) {
 // termNumbers are the numbers that a term is multiplied by.
 var termNumbers = []float64{1, -1, 0.5, -0.5, 2, -2, 1/math.Sqrt(2*math.Pi) - 1, 1 - 1/math.Sqrt(2*math.Pi)}
 
-// missing is the number, one of few, times which a term is the difference of what was recorded and what is due, as far as
-// rounding lets tell; false if it is none.
+// missing is the number, one of few, times which a term is the difference of what was recorded and what is due, as
+// far as rounding lets tell; false if it is none.
 func (v *elementwise) missing(f func(x, y float64) float64, dt tensor.DType) (k float64, ok bool) {
 	var up, down float64
 	for i := range v.got {
