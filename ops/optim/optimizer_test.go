@@ -284,7 +284,7 @@ func TestMistakes(t *testing.T) {
 		"exp_avg_sq is not corrected for its beginning":       adamw(first, second, c1, 1),
 		"neither average is corrected for its beginning":      adamw(first, second, 1, 1),
 		"state_steps is one less":                             adamw(first, second, 1-b1*b1, 1-b2*b2),
-		"state_steps is one more":                             adamw(first, second, 1-math.Pow(b1, 4), 1-math.Pow(b2, 4)),
+		"state_steps is one more":                             adamw(first, second, 1-b1*b1*b1*b1, 1-b2*b2*b2*b2),
 		"eps is added under the root":                         left - lr*first/c1/math.Sqrt(second/c2+eps),
 		"eps is added before the root is corrected":           left - lr*first/c1/(math.Sqrt(second)+eps)*math.Sqrt(c2),
 		"the correction of exp_avg_sq is applied to its root": left - lr*first/c1/(math.Sqrt(second)/c2+eps),
@@ -354,8 +354,8 @@ func TestSlips(t *testing.T) {
 			WeightDecay: 0.1, Eps: 0.3},
 		"adadelta": &adadeltaArgs{Self: p, Grads: g, SquareAvgs: v, AccDeltas: some(0.1, 0.3), Lr: 0.2, Rho: 0.9,
 			Eps: 0.1, WeightDecay: 0.1},
-		"rmsprop": &rmspropArgs{Self: p, Grads: g, SquareAvgs: v, GradAvgs: some(0.1, -0.1), MomentumBufferList: m, Lr: 0.2,
-			Alpha: 0.9, Eps: 0.3, WeightDecay: 0.1, Momentum: 0.8, Centered: true},
+		"rmsprop": &rmspropArgs{Self: p, Grads: g, SquareAvgs: v, GradAvgs: some(0.1, -0.1), MomentumBufferList: m,
+			Lr: 0.2, Alpha: 0.9, Eps: 0.3, WeightDecay: 0.1, Momentum: 0.8, Centered: true},
 	} {
 		call := optimizerEntry(t, name).NewCall(args)
 		sound, err := call.Forward()

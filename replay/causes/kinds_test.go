@@ -24,7 +24,8 @@ func TestOneValue(t *testing.T) {
 		t.Error("one number explains as many bits as a cause needs: ", bits)
 	}
 	other := tensor.New(tensor.Float32, []int{8}, []float64{1, 1, 1, 1, 1, 1, 1, -1}).Rounded()
-	if c.oneValue(&Wrong{Target: "output[0]", Got: other, Want: outs[0]}) != nil || OfOneValue(x, other, outs[0]) < Plenty {
+	wrong := &Wrong{Target: "output[0]", Got: other, Want: outs[0]}
+	if c.oneValue(wrong) != nil || OfOneValue(x, other, outs[0]) < Plenty {
 		t.Error("-2 is wrong, too")
 	}
 }

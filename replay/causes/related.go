@@ -104,7 +104,8 @@ func (c *Search) related(x, near float64) (found relation, ok bool) {
 				by += ", to which it is padded"
 			}
 			if is(n/float64(m), down+by) || is(float64(m)/n, up+": "+s.text) ||
-				is(math.Sqrt(n/float64(m)), "sqrt("+down+")"+by) || is(math.Sqrt(float64(m)/n), "sqrt("+up+"): "+s.text) {
+				is(math.Sqrt(n/float64(m)), "sqrt("+down+")"+by) ||
+				is(math.Sqrt(float64(m)/n), "sqrt("+up+"): "+s.text) {
 				return found, true
 			}
 		}

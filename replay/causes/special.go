@@ -82,8 +82,8 @@ func (c *Search) oneValue(r *Wrong) *Cause {
 	if at.x == 0 {
 		arg = "0"
 	}
-	return &Cause{Text: fmt.Sprintf("where %s is %s, it is %s, not %s", argName(all[0]), arg, name(at.got), name(at.due)),
-		Targets: []string{r.Target}, Exact: true, Share: 1, Bits: Plenty}
+	text := fmt.Sprintf("where %s is %s, it is %s, not %s", argName(all[0]), arg, name(at.got), name(at.due))
+	return &Cause{Text: text, Targets: []string{r.Target}, Exact: true, Share: 1, Bits: Plenty}
 }
 
 // OfOneValue is how many bits at most are explained of a value that is wrong only where the one operand has one value:
