@@ -24,6 +24,8 @@ type truth struct {
 		Op, Target, Module string
 	}
 	Losses []struct{ Captured, Exact float64 }
+	// Partial is how many gradients are no finding, but a gap: a part of the sum, or of the elements, is another one.
+	Partial int
 	// Without is the loss of a step in a run without the fault, which shows before it.
 	Without *struct {
 		Step int
@@ -82,6 +84,15 @@ func TestPrograms(t *testing.T) {
 			}
 			tr := analyse(t, unpack(t, name))
 			want.check(t, tr)
+			partial := 0
+			for _, g := range tr.Seen().Gaps {
+				if strings.Contains(g.What, "but not the sum of what the calls that read the parameter gave") {
+					partial = g.N
+				}
+			}
+			if partial != want.Partial {
+				t.Errorf("%d gradients are not the sum, want %d", partial, want.Partial)
+			}
 			steps := tr.Processes[0].Steps
 			if len(steps) != len(want.Losses) {
 				t.Fatalf("%d losses, want %d", len(steps), len(want.Losses))

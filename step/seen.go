@@ -39,6 +39,9 @@ type Gap struct {
 	First string `json:"first"` // the first call
 }
 
+// partOfGradient is the gap of gradients that are not what the backward pass gave, as far as it was recorded.
+const partOfGradient = "gradient%s read by an update, but not the sum of what the calls that read the parameter gave"
+
 // All reports whether every call was judged and everything that was read is known.
 func (s *Seen) All() bool { return len(s.Gaps) == 0 }
 
@@ -155,6 +158,9 @@ func (s *Seen) link(v *Value, g *gaps) {
 	unaddressed := v.Kind == inputKind && v.Address == 0 && v.Numel() > 0
 	if unaddressed {
 		g.add("value%s read without a recorded address: a stale or changed value cannot be seen", v.Call)
+	}
+	if v.uncompared {
+		g.add(partOfGradient, v.Call)
 	}
 	switch from := v.From; {
 	case v.lacks:

@@ -54,7 +54,9 @@ type Value struct {
 	// lacks, of a gradient that an update reads, says that it lacks those of a loss, which the program may have set to
 	// zero.
 	lacks bool
-	kept  bool // a gradient that may hold what earlier backward passes left: no recorded call updates its parameter
+	// uncompared: it is a gradient that an update reads, and not shown to be what the backward pass gave.
+	uncompared bool
+	kept       bool // a gradient that may hold what earlier backward passes left: no recorded call updates its parameter
 	// given, of such a gradient that is not what the calls give after several losses, is what they give, by loss; nil
 	// if that was not computed.
 	given [][]*Value

@@ -105,6 +105,7 @@ func (p *Process) checkUpdates() {
 			}
 		}
 	}
+	findUncompared(all)
 }
 
 // updated are the addresses that calls behind a loss write in place.

@@ -1,0 +1,77 @@
+package step
+
+import (
+	"slices"
+
+	"github.com/optool/optool/capture"
+)
+
+// findUncompared marks the gradients which updates read that are not shown to be what the backward pass gave: those of a
+// parameter that several calls read, if only a part of their gradients is there, and those that no recorded call made,
+// where the same argument is a gradient at other times. The program may have made them so, with autograd.grad of one
+// branch, say. So they are no findings, but a gap.
+func findUncompared(all []*updater) {
+	gradients := map[argument]bool{}
+	for _, u := range all {
+		for _, c := range u.step.Tail {
+			for _, v := range c.Inputs {
+				if v.isGradient() {
+					gradients[v.position()] = true
+				}
+			}
+		}
+	}
+	for _, u := range all {
+		for _, c := range u.step.Tail {
+			for _, v := range c.Inputs {
+				v.uncompared = gradients[v.position()] && u.isUncompared(v)
+			}
+		}
+	}
+}
+
+func (u *updater) isUncompared(v *Value) bool {
+	if v.From.first != nil || v.From.Role == "collective" || !v.DType.IsFloat() || v.Numel() <= few || v.content.plain {
+		return false
+	}
+	g := v.From.Value
+	part := v.From.How == ByContent && g != nil && g.Kind == capture.GradInputs
+	if !part && (v.From.How != IsLeaf || v.Call.returns(v)) {
+		return false
+	}
+	at := u.parameter(v)
+	if at == 0 || at == v.Address {
+		return false
+	}
+	readings := u.parameters[at]
+	if severalPasses(readings, v.Call) { // judged by itself
+		return false
+	}
+	var parts, seen []*Value
+	for _, r := range readings {
+		if slices.Contains(seen, r) {
+			continue
+		}
+		seen = append(seen, r)
+		if p := r.Call.gradientOf(r); p != nil && !p.content.plain {
+			if !sameShape(p.Shape, v.Shape) {
+				return false
+			}
+			parts = append(parts, p)
+		}
+	}
+	// A function that the program put in torch's place and the calls that it makes have the same gradient.
+	var apart []*Value
+	for _, p := range parts {
+		if !slices.ContainsFunc(apart, p.equals) {
+			apart = append(apart, p)
+		}
+	}
+	return len(parts) > 0 && !(part && len(apart) == 1) && !isSum(v, parts) && !isSum(v, apart)
+}
+
+// isSum reports whether the samples of v are the sum of the parts, or cannot be compared with it.
+func isSum(v *Value, parts []*Value) bool {
+	all, ok := sumOf(parts)
+	return !ok || all.is(v)
+}
