@@ -294,7 +294,9 @@ func (p *Process) settle() {
 // there are the gradients that backward passes had made when a call was made: the backward pass of a function of the
 // program's own makes calls before it has any.
 func (c *Call) there(grads []*Value) []*Value {
-	later := func(g *Value) bool { return g.Call.Entry.GradientOrder > c.Entry.Order }
+	later := func(g *Value) bool { // 0 and -1: not known
+		return c.Entry.Order >= 0 && g.Call.Entry.GradientOrder > c.Entry.Order
+	}
 	if !slices.ContainsFunc(grads, later) {
 		return grads
 	}
