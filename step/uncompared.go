@@ -6,10 +6,10 @@ import (
 	"github.com/optool/optool/capture"
 )
 
-// findUncompared marks the gradients which updates read that are not shown to be what the backward pass gave: those of a
-// parameter that several calls read, if only a part of their gradients is there, and those that no recorded call made,
-// where the same argument is a gradient at other times. The program may have made them so, with autograd.grad of one
-// branch, say. So they are no findings, but a gap.
+// findUncompared marks the gradients which updates read that are not shown to be what the backward pass gave: those of
+// a parameter that several calls read, if only a part of their gradients is there, and those that no recorded call
+// made, where the same argument is a gradient at other times. The program may have made them so, with autograd.grad of
+// one branch, say. So they are no findings, but a gap.
 func findUncompared(all []*updater) {
 	gradients := map[argument]bool{}
 	for _, u := range all {
