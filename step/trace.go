@@ -56,7 +56,7 @@ type Value struct {
 	lacks bool
 	// uncompared: it is a gradient that an update reads, and not shown to be what the backward pass gave.
 	uncompared bool
-	// kept: it is a gradient that may hold what earlier backward passes left, as no recorded call updates its parameter.
+	// kept: it is a gradient that may hold what earlier backward passes left: no recorded call updates its parameter.
 	kept bool
 	// given, of such a gradient that is not what the calls give after several losses, is what they give, by loss; nil
 	// if that was not computed.
