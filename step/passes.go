@@ -1,6 +1,7 @@
 package step
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -15,10 +16,10 @@ func (c *Call) indexLater() error {
 		return nil
 	}
 	rec, err := c.Entry.LoadLater()
-	defer rec.Close()
 	if err != nil {
-		return err
+		return errors.Join(err, rec.Close())
 	}
+	defer rec.Close()
 	ls, err := leaves(rec.GradInputs, nil)
 	if err != nil || len(rec.GradInputs) == 0 {
 		return err
