@@ -180,8 +180,7 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 	all = slices.Concat(local[:2], []iter.Seq[Mistake]{c.misplacedResults(fails), c.exchanged(fails)}, local[2:],
 		[]iter.Seq[Mistake]{c.addedValues(fails), c.wrongSizes()})
 	return all, []iter.Seq[Mistake]{c.overflowed(fails), c.misranked(fails), c.mispassed(fails), c.overwritten(fails),
-		c.movedFactors(), c.relatives(fails), c.termed(fails), c.expressed(fails), c.reduced(fails),
-		c.sectioned(fails),
+		c.movedFactors(), c.relatives(fails), c.termed(fails), c.expressed(fails), c.reduced(fails), c.sectioned(fails),
 		c.unwrittenAt(fails), c.displaced(fails), c.missingFactors(fails), c.fittedNumbers(fails, 0), c.averaged(),
 		c.exchangedBlocks(), c.alteredBlocks(), c.twoArguments(), c.limited(fails), c.weightedParts(fails, nil),
 		c.misread(inFewBits), c.together(inFewBits), c.altered(fails, inFewBits), c.misread(inOtherLayouts),

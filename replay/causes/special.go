@@ -69,20 +69,17 @@ func (c *Search) oneValue(r *Wrong) *Cause {
 	if c.Guard(func() error { at = atOneValue(all[0].Tensor, got, want); return nil }) != nil || at == nil {
 		return nil
 	}
-	name := func(x float64) string {
+	name := func(x float64, dt tensor.DType) string {
 		switch {
-		case got.DType == tensor.Bool:
+		case dt == tensor.Bool:
 			return cond(x != 0, "True") + cond(x == 0, "False")
 		case x == 0:
 			return "0"
 		}
 		return constant(x)
 	}
-	arg := constant(at.x)
-	if at.x == 0 {
-		arg = "0"
-	}
-	text := fmt.Sprintf("where %s is %s, it is %s, not %s", argName(all[0]), arg, name(at.got), name(at.due))
+	text := fmt.Sprintf("where %s is %s, it is %s, not %s", argName(all[0]), name(at.x, tensor.Float64),
+		name(at.got, got.DType), name(at.due, got.DType))
 	return &Cause{Text: text, Targets: []string{r.Target}, Exact: true, Share: 1, Bits: Plenty}
 }
 

@@ -57,10 +57,7 @@ func (p *part) isPlaced(s *site) bool {
 
 // isCompared reports whether the gradient of a parameter was compared, by itself or under another of its names.
 func (p *part) isCompared(name string) bool {
-	if p.compared[name] {
-		return true
-	}
-	return p.compared[p.alias[name]]
+	return p.compared[name] || p.compared[p.alias[name]]
 }
 
 // trained are the parameters that calls of the backward pass read on the first rank, and the first such call of each.

@@ -427,8 +427,7 @@ func phases(p *step.Process) (begin, end int) {
 // newPart aligns the calls of ranks: those of one operator and line, in order.
 func (c *checker) newPart(ps []*step.Process, groups [][]int) *part {
 	p := &part{checker: c, env: map[key]*info{}, shards: map[string][]place{}, grads: map[string]*gradient{},
-		kept: map[string]bool{}, compared: map[string]bool{},
-		alias: map[string]string{}}
+		kept: map[string]bool{}, compared: map[string]bool{}, alias: map[string]string{}}
 
 	var ranks []int
 	for _, q := range ps {
