@@ -77,10 +77,11 @@ slurm-test: build
 kubernetes-test:
 	cd internal/run/cluster/testdata/strict && $(GO) test ./...
 
-# The race detector, on the packages that start goroutines or guard what they share.
+# The race detector, on the packages that start goroutines or guard what they share. With -short the tests leave out
+# what only repeats computations.
 concurrent = $(sort $(dir $(shell grep -rlE --include=*.go --exclude=*_test.go '^\s+go [a-z]|\bsync\.|\batomic\.' .)))
 race:
-	CGO_ENABLED=1 $(GO) test -race -timeout 30m $(concurrent)
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 30m $(concurrent)
 
 # Without vectors and without cgo: everything compiles, and what computes gives the same.
 portable: export GOEXPERIMENT =

@@ -64,9 +64,6 @@ func entries(t *testing.T, dir string) map[string]bool {
 // A run of 1000 plans, of which 20 crash, 5 hang, 5 throw and 5 exit, ends with
 // exactly that and leaves no process, descriptor or file behind.
 func TestMixedRun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes seconds")
-	}
 	requireNative(t)
 	cache, _ := os.UserCacheDir()
 	shm, cached, fds, procs := entries(t, "/dev/shm"), entries(t, cache), descriptors(t), len(children(t))
@@ -187,9 +184,6 @@ func residentBytes(t *testing.T, pid int) int64 {
 // Many small calls grow neither the worker nor optool. OPTOOL_SOAK is the number
 // of calls, 5000 without it.
 func TestSoak(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes seconds")
-	}
 	calls := 5000
 	if n, err := strconv.Atoi(os.Getenv("OPTOOL_SOAK")); err == nil {
 		calls = n

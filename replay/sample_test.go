@@ -131,7 +131,16 @@ func (l *largeCall) write(t testing.TB, name string, args ...value.Value) {
 // sampling is a threshold that calls of these tests are beyond.
 var sampling = &replay.Sampling{Over: 1e6, Elements: 1 << 10}
 
+// computes skips a test of many values with -short, as make race runs it: other tests start the same goroutines.
+func computes(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("many values of the same code")
+	}
+}
+
 func TestSampledSound(t *testing.T) {
+	computes(t)
 	for _, x := range []struct {
 		op     string
 		shapes [][]int
@@ -173,6 +182,7 @@ func TestSampledSound(t *testing.T) {
 // TestSampledGroups: of a convolution with groups some images are checked, and all of it is projected;
 // one wrong element is found wherever it is.
 func TestSampledGroups(t *testing.T) {
+	computes(t)
 	for _, x := range []struct {
 		op     string
 		groups int64
@@ -211,6 +221,7 @@ func TestSampledGroups(t *testing.T) {
 // TestSampledAttention: of an attention some batches and heads are checked, and some queries where
 // their position does not matter; what is wrong throughout is found in each value.
 func TestSampledAttention(t *testing.T) {
+	computes(t)
 	const op = "torch.nn.functional.scaled_dot_product_attention"
 	g := opdef.Gen{R: rand.New(rand.NewPCG(3, 4))}
 	hides := tensor.New(tensor.Bool, []int{96, 80}, make([]int64, 96*80))
@@ -374,6 +385,7 @@ func matrix(shape []int) (rows, cols int) {
 // TestSampledPlanted plants mistakes in large calls, and counts with how many seeds they are
 // found. OPTOOL_PLANTED=100 has it take so many, of larger calls, and print the table.
 func TestSampledPlanted(t *testing.T) {
+	computes(t)
 	seeds, sample := 2, sampling
 	calls := map[string][][]int{
 		"torch.mm":     {{320, 200}, {200, 700}},

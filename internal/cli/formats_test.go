@@ -191,6 +191,9 @@ func (r *repeated) ReadAt(b []byte, at int64) (n int, err error) {
 // TestMemoryOfReports: what is held while results are written does not grow with their number. It runs in a process of
 // its own: calls that other tests gave up still hold and free memory here.
 func TestMemoryOfReports(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector holds memory too")
+	}
 	const alone = "OPTOOL_TEST_ALONE"
 	if os.Getenv(alone) == "" {
 		cmd := exec.Command(os.Args[0], "-test.v", "-test.run", "^TestMemoryOfReports$")

@@ -19,11 +19,14 @@ import (
 	"time"
 )
 
-// Mutants is how many damaged recordings a test looks at: few, or as many as
+// Mutants is how many damaged recordings a test looks at: few (a quarter of them with -short), or as many as
 // OPTOOL_MUTANTS says.
 func Mutants(t testing.TB, few int) int {
 	t.Helper()
 	env := os.Getenv("OPTOOL_MUTANTS")
+	if env == "" && testing.Short() {
+		return max(1, few/4)
+	}
 	if env == "" {
 		return few
 	}
