@@ -519,7 +519,7 @@ func (v *Value) settleSum(want, size *tensor.Tensor, readings []*Value, opt Opti
 	}
 	x, y := tensor.Data[float64](t), tensor.Data[float64](want)
 	dt := v.coarsest(readings)
-	first, n, telling, ok := outliers(x, y, tensor.Data[float64](size), dt)
+	first, n, telling, ok := outliers(x, y, tensor.Data[float64](size), dt, 0.75)
 	if v.Kind == inputKind {
 		ok = ok && 4*n < telling // what else an optimizer reads may be next to zero in the same places
 	}
@@ -555,13 +555,13 @@ func farthest(x, y []float64) (most float64) {
 	return most
 }
 
-// outliers counts the elements of x that are far from y, where most are near; first is the first of them. ok is false
-// if not most are near. telling are the elements that zero would be far from: the others are near in most tensors.
-// dt is the coarsest dtype that the elements were rounded to.
+// outliers counts the elements of x that are far from y, where most, by that share, are near; first is the first of
+// them. ok is false if not most are near. telling are the elements that zero would be far from: the others are near in
+// most tensors. dt is the coarsest dtype that the elements were rounded to.
 //
 // Near is relative to sizes, the magnitudes of the parts that y is the sum of, since parts may cancel, and to what the
 // other elements differ by.
-func outliers(x, y, sizes []float64, dt tensor.DType) (first, n, telling int, ok bool) {
+func outliers(x, y, sizes []float64, dt tensor.DType, most float64) (first, n, telling int, ok bool) {
 	eps, largest := dt.Eps(), dt.Max()
 	gap := func(i int) float64 {
 		if x[i]-x[i] != 0 && !(math.Abs(sizes[i]) <= largest*(1-eps)) {
@@ -584,7 +584,7 @@ func outliers(x, y, sizes []float64, dt tensor.DType) (first, n, telling int, ok
 		return 0, 0, 0, false
 	}
 	slices.Sort(gaps)
-	usual := gaps[len(gaps)*3/4]
+	usual := gaps[int(float64(len(gaps))*most)]
 	near, factor := min(512*eps, 0.0625), 1024.0
 	if eps > 1e-4 {
 		factor = 32 // of 16-bit dtypes: rounding is a hundredth of the values
@@ -605,5 +605,5 @@ func outliers(x, y, sizes []float64, dt tensor.DType) (first, n, telling int, ok
 			first = i
 		}
 	}
-	return first, n, telling, 4*n < len(x)
+	return first, n, telling, float64(n) < (1-most)*float64(len(x))
 }

@@ -332,6 +332,15 @@ func substitute(v value.Value, now map[*tensor.Tensor]*tensor.Tensor) value.Valu
 
 // input is the value of an input in the rerun, nil if it is the recorded one.
 func (x *rerun) input(v *Value, recorded *tensor.Tensor) *tensor.Tensor {
+	t := x.known(v, recorded)
+	if t == nil && x.repairs(v) {
+		x.broken(v.Call, "what "+v.Target+" was before it changed is not known")
+	}
+	return t
+}
+
+// known is the value of an input, nil if the rerun does not say.
+func (x *rerun) known(v *Value, recorded *tensor.Tensor) *tensor.Tensor {
 	if t := x.given(v); t != nil {
 		u := *t
 		u.DType = v.DType
@@ -346,11 +355,11 @@ func (x *rerun) input(v *Value, recorded *tensor.Tensor) *tensor.Tensor {
 	if x.carried(v, w) {
 		t = nil // each step begins with what was recorded
 	}
-	if v.From.How == IsChanged {
+	if changed {
 		switch {
 		case !x.repairs(v):
 			return nil // it is read as it was found
-		case t == nil && w.after == nil:
+		case t == nil:
 			t = x.made(w)
 		}
 	}
@@ -386,8 +395,19 @@ func (v *Value) carried(w *Value) bool {
 	return w.Call.phase()%2 == 1 && w.Call.Step != v.Call.Step
 }
 
-// made is what was recorded of a value when it was made, nil if that cannot be read.
+// made is what was recorded of a value when it was made, or what the call left that changed it, as the reference says;
+// nil if that cannot be read.
 func (x *rerun) made(w *Value) *tensor.Tensor {
+	if w.after != nil {
+		opt := x.opt
+		opt.files = &files{}
+		defer opt.files.end()
+		t, err := opt.files.leftIn(w, opt)
+		if err != nil || t == nil {
+			return nil
+		}
+		return solid(opdef.Map(w.DType, t, w.DType.Round))
+	}
 	t, done, err := w.load(x.opt)
 	if err != nil {
 		return nil

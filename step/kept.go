@@ -28,7 +28,8 @@ func (p *Process) findUnkept() {
 				continue
 			}
 			w := v.From.Value
-			if (v.From.How == IsOutside && v.From.Role != "collective" || v.isCopied()) && v.telling() {
+			if (v.From.How == IsOutside && v.From.Role != "collective" || v.isCopied()) && (v.telling() ||
+				v.latest != nil && v.Numel() > few && v.isStillNamed(v.latest)) {
 				w = v.lay().viewed()
 			}
 			if w == nil || v.From.How == IsChanged || w.Call.phase() < 0 ||

@@ -190,7 +190,7 @@ func (l *linker) source(v *Value) Link {
 // was not recorded; ok is false if it is not known.
 func (l *linker) stored(r *region, v *Value) (from Link, ok bool) {
 	was := r.latest(v)
-	if was != nil && was.after != nil && was.after.near(&v.content, v.DType) {
+	if was != nil && was.after != nil && was.after.near(&v.content, v.DType) && !was.staysIn(v) {
 		return Link{How: ByStorage, Value: was, written: true}, true
 	}
 	if was != nil {
@@ -205,6 +205,16 @@ func (l *linker) stored(r *region, v *Value) (from Link, ok bool) {
 		return from, true
 	}
 	return Link{How: IsOutside, view: was}, was != nil
+}
+
+// staysIn reports whether v has what lay in an argument before a call changed it. In 16 bits what was there after the
+// call is near that.
+func (w *Value) staysIn(v *Value) bool {
+	if !v.equals(w) || w.after.sum == w.content.sum {
+		return false
+	}
+	a := w.content.alike(w.after, w.DType)
+	return a.n-a.same > few && a.share() < 1-leastShare
 }
 
 // viewed is the link to a value of which v is a part: one around it, or one of region r that it begins, as x[:n] does

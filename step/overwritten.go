@@ -102,6 +102,12 @@ func (v *Value) comparePart(w *Value, opt Options) error {
 // compareAfter compares v with what the reference says that a call left in its
 // argument w.
 func (v *Value) compareAfter(w *Value, opt Options) error {
+	if i := slices.IndexFunc(w.readers, func(r *Value) bool {
+		return r.From.How == IsChanged && r.equals(v)
+	}); i >= 0 {
+		v.From = w.readers[i].From.again(w.readers[i].first())
+		return nil
+	}
 	left, err := opt.files.leftIn(w, opt)
 	if err != nil || left == nil || !v.DType.IsFloat() {
 		return err
@@ -112,7 +118,7 @@ func (v *Value) compareAfter(w *Value, opt Options) error {
 	}
 	defer done()
 	x, y := tensor.Data[float64](now), tensor.Data[float64](left)
-	first, n, _, ok := outliers(x, y, y, v.DType)
+	first, n, _, ok := outliers(x, y, y, v.DType, 0.5) // as near does
 	if !ok || n == 0 {
 		return nil
 	}
