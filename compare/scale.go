@@ -9,10 +9,9 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// magnitudes is S of a pair, or what is at most S, which may cost as much as the reference or more.
-// It is computed piece by piece, where an element is too far off to be judged without
-// it, or for whole blocks if the first spans show that most pieces are wanted.
-// What comes out does not depend on that.
+// magnitudes are S of a pair (Model.Scale) or a lower bound of S (Model.Least). They may cost as much as the reference
+// or more. So they are computed piece by piece, where an element is too far off to be judged without them, or for whole
+// blocks if the first spans show that most pieces are wanted. Either way gives the same verdicts.
 type magnitudes struct {
 	once         sync.Once
 	compute      func() *tensor.Tensor

@@ -11,11 +11,9 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// A reading is a way to understand a recorded call that is not what its
-// arguments say, but what torch does with them in some settings. It is tried
-// only on calls that fail as they are written, and kept if nothing fails then,
-// or if it explains what cannot be understood otherwise: arguments that the op
-// refuses, results of another dtype.
+// A reading understands a recorded call in another way than its arguments say: what torch does with them in some
+// settings. It is tried only on calls that fail as they are written. It is kept if nothing fails then. It is also kept
+// if it explains what the plain reading cannot: arguments that the operator refuses, or results of another dtype.
 type reading struct {
 	call *opdef.Call
 	// original maps the tensors of call to the recorded ones they stand for.
@@ -27,8 +25,8 @@ type reading struct {
 	reason   string
 }
 
-// readings are the ways to understand the call apart from the plain one. What a device gave has
-// no other arguments than the recorded ones.
+// readings are the ways to understand the call apart from the plain one. A device's result has the recorded arguments
+// and no other reading.
 func (r *comparison) readings() []reading {
 	if r.opt.Device != nil {
 		return nil
@@ -46,8 +44,7 @@ func (r *comparison) readings() []reading {
 	return slices.Concat(r.autocast(dt), r.mixedProducts(dt), r.roundedNumbers(dt))
 }
 
-// versions are the call, which is read in a way, as other sound implementations compute it: see
-// opdef.Versioned.
+// versions are the call, read in one way, as other sound implementations compute it (opdef.Versioned).
 func (r *comparison) versions(way reading) []reading {
 	if r.fwd == nil { // the call was not run, which may take long
 		return nil
@@ -69,7 +66,7 @@ func (r *comparison) versions(way reading) []reading {
 	return ways
 }
 
-// sayVersion says in what passes which of several sound results it is.
+// sayVersion says which of several sound results a value that passes is.
 func (r *comparison) sayVersion() {
 	if r.fwd == nil {
 		return
@@ -91,7 +88,7 @@ func (r *comparison) recordedDType() tensor.DType {
 	return tensor.Invalid
 }
 
-// autocastDType is the dtype that torch.autocast casts arguments of the call to, where it was recorded.
+// autocastDType is the dtype to which torch.autocast casts arguments of the call, where the recording says so.
 func (r *comparison) autocastDType() tensor.DType {
 	switch r.bound.Autocast() {
 	case opdef.AutocastLower, opdef.AutocastProduct:
@@ -153,8 +150,8 @@ func (r *comparison) autocast(dt tensor.DType) []reading {
 		reason: "as under autocast: arguments cast to " + dt.String()}}
 }
 
-// autocastInside reads a call as one that torch.autocast casts nothing for but factors of the products inside, with
-// results of dtype dt.
+// autocastInside reads a call for which torch.autocast casts only the factors of the products inside. Its results have
+// dtype dt.
 func (r *comparison) autocastInside(dt tensor.DType) (out []reading) {
 	if r.autocasts != nil && len(r.autocasts) == 0 {
 		return nil
@@ -184,9 +181,9 @@ func (r *comparison) autocastInside(dt tensor.DType) (out []reading) {
 	return out
 }
 
-// mixedProducts reads a call with results in float32, some at least, as torch computes it under autocast where no
-// kernel does all of it: products in 16 bits, which are added up in float32, as those of recurrent networks to states.
-// Where nobody recorded whether autocast was on, such a result is a warning.
+// mixedProducts reads a call with results in float32 as torch computes it under autocast with several kernels: products
+// in 16 bits, added up in float32. Recurrent networks make their states so. Where the recording does not say whether
+// autocast was on, such a result is a warning.
 func (r *comparison) mixedProducts(dt tensor.DType) (out []reading) {
 	e := r.bound.Entry
 	off := r.autocasts != nil && len(r.autocasts) == 0
@@ -215,8 +212,7 @@ func (r *comparison) mixedProducts(dt tensor.DType) (out []reading) {
 	return out
 }
 
-// converted is t in another dtype with the strides that torch gives it: its own if it fills memory
-// without gaps.
+// converted is t in another dtype with the strides that torch gives it: those of t if t fills memory without gaps.
 func converted(t *tensor.Tensor, dt tensor.DType) *tensor.Tensor {
 	if len(t.Stride) != t.Dim() {
 		return opdef.Cast(t, dt).Rounded()
@@ -237,9 +233,9 @@ func converted(t *tensor.Tensor, dt tensor.DType) *tensor.Tensor {
 	return opdef.Cast(packed, dt).Rounded().Permute(back...)
 }
 
-// roundedNumbers reads the call with Python numbers and 0-d tensors rounded to
-// the dtype of the result before anything is computed: in 16 bits as torch did on
-// the CPU before 2.0 and kernels with operands of one dtype do, in float32 as all do.
+// roundedNumbers reads the call with Python numbers and 0-d tensors rounded to the dtype of the result before anything
+// is computed. In 16 bits torch did so on the CPU before 2.0, and kernels whose operands have one dtype do so. In
+// float32 all do.
 func (r *comparison) roundedNumbers(dt tensor.DType) []reading {
 	v := verdict.Warn
 	switch {
@@ -285,10 +281,9 @@ func (r *comparison) roundedNumbers(dt tensor.DType) []reading {
 		" first"}}
 }
 
-// tryReadings tries the other readings of a call that failed as written, and
-// keeps the first under which nothing fails, or else the first that leaves
-// fewer results unexplained; of other sound implementations also the first under which
-// fewer values fail, so that one mistake is not reported as that of all values.
+// tryReadings tries the other readings of a call that failed as written. It keeps the first under which nothing fails.
+// If there is none, it keeps the first that leaves fewer results unexplained. Of other sound implementations it also
+// keeps the first under which fewer values fail, so that one mistake is not reported for every value.
 func (r *comparison) tryReadings() {
 	var ways []reading
 	switch {
@@ -327,8 +322,8 @@ func (r *comparison) tryReadings() {
 	}
 }
 
-// unexplained counts the results that say nothing about values: the op refuses
-// the arguments, or the dtype is not that of the op's result.
+// unexplained counts the results that say nothing about values: the operator refuses the arguments, or the dtype is
+// another one.
 func (o *Outcome) unexplained() int {
 	n := 0
 	for _, r := range o.Results {
@@ -351,8 +346,8 @@ func (o *Outcome) failing() int {
 	return n
 }
 
-// bad reports whether some result needs another reading: also one that is rounded to
-// one side, as the products with a number are that is rounded itself.
+// bad reports whether some result needs another reading. A result that is rounded to one side does too: a product with
+// a rounded number is.
 func (o *Outcome) bad() bool {
 	return slices.ContainsFunc(o.Results, func(r Result) bool {
 		return r.Verdict == verdict.Fail || r.Verdict == verdict.Error ||
@@ -360,8 +355,8 @@ func (o *Outcome) bad() bool {
 	})
 }
 
-// loose reports whether some result is off by what intermediate results in a lower precision explain, or a number that
-// is rounded to it.
+// loose reports whether some result is as far off as intermediate results in a lower precision explain, or as a number
+// that is rounded to it explains.
 func (o *Outcome) loose() bool {
 	return slices.ContainsFunc(o.Results, func(r Result) bool { return r.loose() })
 }

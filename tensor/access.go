@@ -29,12 +29,10 @@ type lazy struct {
 	costly func() bool    // see Costly; nil: never
 }
 
-// Lazy returns a contiguous tensor of shape whose elements fill computes on
-// demand: fill(lo, dst) stores elements lo .. lo+len(dst) in row-major order.
-// It is called from several goroutines at once and must not keep dst. grain is
-// the number of consecutive elements that are cheapest computed together, such
-// as the length of a row (softmax); fill may be asked for any range, but Blocks
-// asks for multiples of grain. The elements are not rounded to dt.
+// Lazy returns a contiguous tensor of shape whose elements fill computes on demand: fill(lo, dst) stores elements lo ..
+// lo+len(dst) in row-major order. Several goroutines call fill at once, and it must not keep dst. grain is the number
+// of consecutive elements that are cheapest computed together, such as the length of a row (softmax). fill may be asked
+// for any range, but Blocks asks for multiples of grain. The elements are not rounded to dt.
 func Lazy[T Elem](dt DType, shape []int, grain int, fill func(lo int, dst []T)) *Tensor {
 	l := &lazy{numel: Numel(shape), grain: max(grain, 1)}
 	switch f := any(fill).(type) {
@@ -75,10 +73,10 @@ const (
 	leastDeferred = 1 << 14
 )
 
-// Deferred returns a contiguous tensor of shape whose elements cost far less together than one by
-// one, as those of a product of matrices do. all computes them in row-major order, at most once; one
-// computes that at an index, of few elements at most, and what it gives may differ from it in the last
-// bits: who wants the same bits each time asks for all. Both may be called from any goroutine.
+// Deferred returns a contiguous tensor of shape whose elements cost far less together than one by one, such as a
+// product of matrices. all computes them in row-major order, at most once. one computes the element at an index. It is
+// called for few elements, and its value may differ from that of all in the last bits. So who needs the same bits each
+// time asks for all elements. Any goroutine may call both.
 func Deferred[T Elem](few int, dt DType, shape []int, all func() []T, one func(at int) T) *Tensor {
 	var singly atomic.Pointer[func(int) T] // nil once all are known: what it needs is let go
 	if Numel(shape) >= leastDeferred {
@@ -117,8 +115,8 @@ func Deferred[T Elem](few int, dt DType, shape []int, all func() []T, one func(a
 	return t
 }
 
-// Costly reports whether elements are cheapest asked for one by one if few are wanted, and all
-// together if many are: those of a Deferred tensor, until all are computed, and of what is made of one.
+// Costly reports whether few elements are cheapest asked for one by one, and many all together. It is true of a
+// Deferred tensor until all its elements are computed, and of a tensor made of one.
 func (t *Tensor) Costly() bool {
 	return t.back.lazy != nil && t.back.lazy.costly != nil && t.back.lazy.costly()
 }

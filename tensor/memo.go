@@ -11,10 +11,9 @@ import (
 // memoLargest is the number of elements of the largest block Memo keeps.
 const memoLargest = 1 << 18
 
-// Memo returns t with the blocks that were computed last kept, once one was asked
-// for twice in a row: who asks for one again soon, or for a part of it, gets a
-// copy. It is for lazy floating tensors that several functions of the same block
-// may read; any other is returned as it is.
+// Memo returns t with a memory of the blocks that were computed last. It begins to keep blocks once one is asked for
+// twice in a row. Then a block, or a part of it, that is soon asked for again is copied. Memo is for lazy floating
+// tensors of which several functions read the same block. It returns any other tensor as it is.
 func Memo(t *Tensor) *Tensor {
 	quota.Check() // a list may make results of any number
 	l := t.back.lazy
@@ -27,9 +26,8 @@ func Memo(t *Tensor) *Tensor {
 	return &u
 }
 
-// Whole returns t, lazy, with all elements computed and kept once the first of them is
-// asked for: those of the lazy tensors before first, in order, so that a chain of
-// tensors of which each reads the last goes no deeper than from one to the next.
+// Whole returns the lazy tensor t with all elements computed and kept once the first is asked for. It computes the lazy
+// tensors before first, in order. So a chain of tensors, each of which reads the last, recurses by one tensor only.
 func Whole(t *Tensor, before []*Tensor) *Tensor {
 	full := sync.OnceValue(func() backing {
 		for _, b := range before {

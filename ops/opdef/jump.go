@@ -6,14 +6,13 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// jumpReach is how many units in the last place of an argument a jump may be away for both of
-// its sides to be right: a sound implementation may compare x+3 with 6, rounded, or a limit
-// rounded to the dtype.
+// jumpReach is how many units in the last place an argument may be away from a jump for both of its sides to be right.
+// A sound implementation may compare x+3, rounded, with 6, or x with a limit that is rounded to the dtype.
 const jumpReach = 2
 
-// beyondJumps are, below and above it, the values of f beyond jumps that are within rounding of an
-// argument of dtype dt: functions for MapBlock. An element that has none near it, or only one at
-// 0, keeps its value: the sign of a number is exact in every dtype.
+// beyondJumps are two functions for MapBlock: f beyond the next jump below the argument, and above it. Only jumps
+// within rounding of an argument of dtype dt count. An element without one keeps its value. So does one with a jump at
+// 0, since the sign of a number is exact in every dtype.
 func beyondJumps(dt tensor.DType, f func(dst, src []float64)) []func(dst, src []float64) {
 	var out []func(dst, src []float64)
 	for _, reach := range []float64{-jumpReach, jumpReach} {
@@ -37,9 +36,9 @@ type interval struct {
 	least             float64 // the change that a jump has, however narrow the interval
 }
 
-// acrossJumps stores in dst what f is just beyond a jump between x and end(x), for at most jumpPiece
-// elements x of src; f(x) where there is none. A jump is a change that does not become less than
-// half of that from x to end(x) however narrow the interval.
+// acrossJumps stores in dst what f is just beyond a jump between x and end(x), for at most jumpPiece elements x of src.
+// It stores f(x) where there is no jump. A jump is a change that stays more than half of f(end(x)) - f(x) however
+// narrow the interval is.
 func acrossJumps(f func(dst, src []float64), dst, src []float64, end func(float64) float64) {
 	f(dst, src)
 	a, v := Scratch[float64](len(src)), Scratch[float64](len(src))

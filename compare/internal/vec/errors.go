@@ -2,24 +2,24 @@ package vec
 
 import "math"
 
-// A Precision is what the errors of a format are measured in: exact values of at least Least, the others being
-// too small, and less than Top, whose unit in the last place is that of Mant explicit mantissa bits.
+// A Precision says how the errors of a format are measured. It covers exact values from Least to below Top: smaller
+// ones have too few digits. Their unit in the last place is that of Mant explicit mantissa bits.
 type Precision struct {
 	Least, Top float64
 	Mant       uint
 }
 
-// Errors are sums over elements: of the differences D of what was recorded from the values of the format that
-// are nearest to the exact ones, R.
+// Errors are sums over elements. R is the value of the format that is nearest to the exact one, D the difference of the
+// recorded value from R.
 type Errors struct {
 	N                     int     // elements whose exact value is at least Least, the differences finite
 	R2, R4, RD, R3D, R2D2 float64 // products of powers of exact values and differences
 	R, D, D2              float64
 
-	// Of the Inexact elements, whose exact value is below Top and not one of the format, the sums of the
-	// differences in units in the last place, positive where the magnitude is too large (Away) or the value (Up);
-	// and of the differences from the exact value the sum of squares, how many lie toward zero, how many are too
-	// small, and how many are off by 1 unit or more.
+	// Inexact elements have an exact value below Top that is no value of the format. Away, Up and ULP2 sum their
+	// errors in units in the last place: Away is positive for a magnitude that is too large, Up for a value that is
+	// too large, ULP2 has the squares of the differences from the exact value. Toward counts those that lie toward
+	// zero, Below those that are too small, Beyond those that are off by 1 unit or more.
 	Inexact               int
 	Away, Up, ULP2        float64
 	Toward, Below, Beyond int
@@ -45,12 +45,11 @@ func (s *Errors) Add(t *Errors) {
 	s.Beyond += t.Beyond
 }
 
-// errorLanes is the number of partial sums, of every fourth element, that Errors adds up at the end: with vector
-// instructions and without them.
+// errorLanes is the number of partial sums, each of every fourth element. Errors adds them up at the end, with and
+// without vector instructions.
 const errorLanes = 4
 
-// Errors sums up the errors of got, what was recorded, from exact, of which near are the nearest values of the
-// format.
+// Errors sums up the errors of the recorded values got. near are the values of the format that are nearest to exact.
 func (p Precision) Errors(got, exact, near []float64) (s Errors) {
 	var lanes [errorLanes]Errors
 	n := 0

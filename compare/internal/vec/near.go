@@ -5,13 +5,13 @@ import (
 	"math"
 )
 
-// A Reach is how far an element may be from its exact value: ULPs units in the
-// last place of a format of Mant explicit mantissa bits, or, for elements that
-// are more than half a unit off, Factor times a magnitude of their own and
-// Constant beyond that; if it Covers, those that need no more have Factor times
-// the magnitude of the exact value instead. It speaks of exact values whose biased float64 exponent
-// is from Low to High, for which the unit is a normal float64, and if it is Gradual of zero and those
-// below, whose unit is that of Low.
+// A Reach is how far an element may be from its exact value: ULPs units in the last place of a format of Mant explicit
+// mantissa bits. An element more than half a unit off may be off by Factor times a magnitude, plus Constant, beyond
+// that. The magnitude is a number of the element's own (see Near). With Covers it is the exact value itself wherever
+// that suffices.
+//
+// A Reach speaks of exact values whose biased float64 exponent is from Low to High: there a unit is a normal float64.
+// With Gradual it also speaks of zero and of smaller values. Their unit is that of Low.
 type Reach struct {
 	ULPs             float64
 	Factor, Constant float64
@@ -22,17 +22,20 @@ type Reach struct {
 	Final            bool // nothing more is to be known of elements out of reach
 }
 
-// A Tally is what Near counts: elements more than half a unit above and below
-// their exact values, and those of them that are out of reach.
+// A Tally is what Near counts: elements more than half a unit above or below their exact values, and those of them that
+// are out of reach.
 type Tally struct{ Above, Below, Out int }
 
-// Near tallies the elements of got. Left to look are elements that are not equal
-// to what r does not speak of, those out of reach unless r is final, and those more than half a
-// unit off and further, by distance over reach, than *within or, if they are out
-// of reach, than *beyond: look gets them in order, with some of their
-// neighbours, as ranges of indexes of which nothing is counted, and may change
-// *within and *beyond. A nil scale stands for magnitudes that are not known: if
-// r has a Factor it then gives the reach without them and is not final.
+// Near tallies the elements of got. It calls look for what it cannot decide or what may be the furthest so far:
+//
+//   - elements that r does not speak of and that are not equal,
+//   - elements out of reach, unless r is final,
+//   - elements more than half a unit off whose distance over reach is more than *within, or, out of reach, more than
+//     *beyond.
+//
+// look gets ranges of indexes in order, with some neighbours. Near counts none of their elements. look may change
+// *within and *beyond. Without a scale the magnitudes are not known. If r has a Factor then, the reach is the one
+// without magnitudes, and r is not final.
 func (r Reach) Near(got, exact, scale []float64, within, beyond *float64, look func(lo, hi int)) (t Tally) {
 	r.Final = r.Final && (scale != nil || r.Factor == 0)
 	n := 0
@@ -44,8 +47,8 @@ func (r Reach) Near(got, exact, scale []float64, within, beyond *float64, look f
 	return t
 }
 
-// Near32 is Near where both sides are float32, the format that r must be about, or
-// bfloat16 or float16 widened to it, and no magnitudes are known.
+// Near32 is Near for float32 on both sides, or bfloat16 and float16 widened to it. r must be about the format, and no
+// magnitudes are known.
 func (r Reach) Near32(got, exact []float32, within, beyond *float64, look func(lo, hi int)) (t Tally) {
 	r.Final = r.Final && r.Factor == 0
 	n := 0
@@ -57,18 +60,16 @@ func (r Reach) Near32(got, exact []float32, within, beyond *float64, look func(l
 	return t
 }
 
-// exact32 bounds the differences, in units in the last place of one of two
-// float32 numbers, that float32 arithmetic surely gives without rounding: the
-// numbers are then within a factor of two.
+// exact32 bounds differences of two float32 numbers, in units in the last place of one of them. Below it the numbers
+// are within a factor of two, so float32 arithmetic gives the difference without rounding.
 const exact32 = 1 << 21
 
-// exact32 is that in units of r's format.
+// exact32 is the same bound in units of r's format.
 func (r Reach) exact32() float64 { return math.Ldexp(exact32, int(r.Mant)-23) }
 
-// limits32 are distances in parts of a unit in the last place of r's format: elements
-// off by half a unit to inner are known to be no further off than the furthest within
-// reach, those out of reach and up to outer than the furthest out of reach, if their
-// distances are not rounded.
+// limits32 are two distances, in parts of a unit in the last place of r's format. They hold for distances that were
+// computed without rounding. An element off by half a unit to inner is no further off than the furthest one within
+// reach. An element out of reach and off by up to outer is no further off than the furthest one out of reach.
 func (r Reach) limits32(within, beyond, part float64) (inner, outer float32) {
 	inner = down32(min(max(within*r.ULPs, 0.5), r.ULPs) * part)
 	if r.Final {
@@ -86,7 +87,7 @@ func down32(x float64) float32 {
 	return f
 }
 
-// floor is the least exponent that a unit follows from.
+// floor is the smallest exponent with a unit of its own: smaller values have the same unit.
 func (r *Reach) floor() uint64 {
 	if r.Gradual {
 		return r.Low
@@ -94,13 +95,12 @@ func (r *Reach) floor() uint64 {
 	return 0
 }
 
-// hopeless reports whether what is not known of infinite and NaN elements is of no
-// interest: the furthest out of reach is infinitely far already.
+// hopeless reports whether infinite and NaN elements need no look: the furthest one out of reach is already infinitely
+// far off.
 func (r *Reach) hopeless(beyond float64) bool { return r.Final && math.IsInf(beyond, 1) }
 
-// lost reports whether an element is infinitely far off whatever the reach: one side
-// is NaN, the exact value infinite, or the element is where the exact value is less
-// than half of what numbers reach.
+// lost reports whether an element is infinitely far off whatever the reach: one side is NaN, the exact value is
+// infinite, or the element is infinite where the exact value is less than half of the format's range.
 func (r *Reach) lost(x, y float64) bool {
 	e := math.Float64bits(y) >> 52 & 0x7ff
 	return x != x || e == 0x7ff || math.IsInf(x, 0) && r.Factor == 0 && r.ULPs < r.exact32() && e+1 < r.High
