@@ -80,6 +80,9 @@ func (e *Entry) Load(opt LoadOptions) (*Call, error) {
 		}
 		c.set(k, r)
 	}
+	if c.HasAfter && e.rec == nil {
+		c.share(c.beside(Input))
+	}
 	return c, errors.Join(c.errs[:]...)
 }
 

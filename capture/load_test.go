@@ -237,6 +237,30 @@ func TestMemoriesBesideAFile(t *testing.T) {
 	}
 }
 
+// TestShare: arguments at one address are one memory if they hold the same.
+func TestShare(t *testing.T) {
+	of := func(elements ...byte) *tensor.Tensor {
+		x, err := tensor.NewView(tensor.NewStorage(elements), tensor.View{DType: tensor.Uint8, Shape: []int{2},
+			Stride: []int{1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	a, out, list := of(1, 2), of(1, 2), value.NewList(of(1, 2), of(3, 4))
+	c := &Call{Args: []value.Value{a, list}, Kwargs: &value.Dict{Items: []value.Item{{Key: "out", Value: out}}}}
+	c.share(map[string]Memory{"args[0]": {Address: "64"}, "args[1][0]": {Address: "128"},
+		"args[1][1]": {Address: "64"}, "kwargs.out": {Address: "64"}})
+	if !a.SameMemory(out) {
+		t.Error("out= is not the argument at its address")
+	}
+	for _, v := range list.Items {
+		if v.(*tensor.Tensor).SameMemory(a) {
+			t.Errorf("%v is the argument of another address or other elements", v)
+		}
+	}
+}
+
 // TestUnseenAfter: None among the arguments after a call is a tensor that the recorder did not look at.
 func TestUnseenAfter(t *testing.T) {
 	a, b, changed := &tensor.Tensor{}, &tensor.Tensor{}, &tensor.Tensor{}

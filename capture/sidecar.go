@@ -1,11 +1,15 @@
 package capture
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"strconv"
 
 	"github.com/optool/optool/internal/files"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/tensor/value"
 )
 
 // Addresses maps the path of a tensor in a call, "args[0][1]" or "kwargs.out",
@@ -78,6 +82,58 @@ func (c *Call) beside(k Kind) map[string]Memory {
 		m.collect("kwargs."+key, v)
 	}
 	return m
+}
+
+// share makes arguments that lay at one address one memory, as they were in the program: torch.maximum(a, b, out=a)
+// changes a. In .pth files each is a tensor of its own.
+func (c *Call) share(at map[string]Memory) {
+	type place struct {
+		address, geometry string
+		dtype             tensor.DType
+	}
+	first := map[place]*tensor.Tensor{}
+	var walk func(v value.Value, path string)
+	walk = func(v value.Value, path string) {
+		switch v := v.(type) {
+		case *tensor.Tensor:
+			m, known := at[path]
+			if !known || m.Address == "0" {
+				return
+			}
+			p := place{m.Address, fmt.Sprint(v.Shape, v.Stride), v.DType}
+			switch was := first[p]; {
+			case was == nil:
+				first[p] = v
+			case !was.SameMemory(v) && holdSame(was, v):
+				u := *was
+				u.RequiresGrad, u.Parameter = v.RequiresGrad, v.Parameter
+				*v = u
+			}
+		case *value.Sequence:
+			for i, it := range v.Items {
+				walk(it, path+"["+strconv.Itoa(i)+"]")
+			}
+		}
+	}
+	for i, v := range c.Args {
+		walk(v, "args["+strconv.Itoa(i)+"]")
+	}
+	for _, it := range c.Kwargs.Items {
+		walk(it.Value, "kwargs."+value.Str(it.Key))
+	}
+}
+
+// holdSame reports whether two stored tensors can be read and have the same elements.
+func holdSame(t, u *tensor.Tensor) bool {
+	for _, x := range []*tensor.Tensor{t, u} {
+		if x.Storage() == nil {
+			return false
+		}
+		if _, err := x.Storage().Load(); err != nil {
+			return false
+		}
+	}
+	return bytes.Equal(t.AppendBytes(nil), u.AppendBytes(nil))
 }
 
 // memories maps paths as Addresses does.
