@@ -74,6 +74,20 @@ func (a *array) constant() bool {
 	return !slices.ContainsFunc(a.x, func(v float64) bool { return v != a.x[0] })
 }
 
+// repeats reports whether an array is the same all along a dimension.
+func (a *array) repeats(dim int) bool {
+	n, inner := a.shape[dim], 1
+	for _, s := range a.shape[dim+1:] {
+		inner *= s
+	}
+	for i, v := range a.x {
+		if i/inner%n > 0 && v != a.x[i-inner] {
+			return false
+		}
+	}
+	return true
+}
+
 // zero reports whether all elements are zero.
 func (a *array) zero() bool { return !slices.ContainsFunc(a.x, func(v float64) bool { return v != 0 }) }
 

@@ -43,6 +43,8 @@ var trees = []struct {
 	{"flat", "", "", "", "[2 (ranks 0-1); parameters: 4 replicated]"},
 	{"flat-stale", "collective", "torch.distributed.all_gather_into_tensor", "what ranks 0-1 made of their parts", ""},
 	{"flat-sum", "scale", "torch.Tensor.sub_", "is 2 times that of the whole program", ""},
+	{"fused", "", "", "", "[2 (ranks 0-1); parameters: 3 of unknown placement, 1 sharded along dimension 0, " +
+		"1 sharded along dimension 1]"},
 	{"grid", "", "", "", "[2 x 2 (ranks 0,2 1,3 | 0-1 2-3); parameters: 1 replicated]"},
 	{"grid-row", "replica", "torch.nn.functional.linear", "it is a partial sum over ranks 0,2, too", ""},
 	{"halo", "", "", "", ""},
@@ -62,6 +64,9 @@ var trees = []struct {
 	{"owner-sum", "scale", "torch.Tensor.div_", "2 times that of the whole program", ""},
 	{"ring", "", "", "", "[3 (ranks 0-2); parameters: 1 replicated]"},
 	{"ring-on", "collective", "__main__.Shift.apply", "the backward pass sends gradients to other ranks", ""},
+	{"ragged", "", "", "", ""},     // sequences of other lengths
+	{"ragged-not", "", "", "", ""}, // of one length, with positions that each rank repeats
+	{"ragged-alone", "replica", "torch.nn.functional.embedding", "the gradient of places is a partial sum", ""},
 	{"several", "", "", "", ""},
 	{"stages", "", "", "", ""},
 	{"stages-alone", "replica", "torch.Tensor.sqrt", "is that of the gradients of its stage", ""},
@@ -79,6 +84,8 @@ var trees = []struct {
 	{"zero-clip", "replica", "torch.Tensor.div_", "by different numbers", ""},
 	{"zero-kept", "collective", "torch.Tensor.copy_", "no call writes it there", ""},
 	{"zero-order", "collective", "torch.distributed.all_gather_into_tensor", "in another order", ""},
+	{"zigzag", "", "", "", "[2 (ranks 0-1); parameters: 3 replicated]"},
+	{"zigzag-alone", "replica", "torch.nn.functional.embedding", "the gradient of places is a partial sum", ""},
 	{"zero-rolled", "collective", "torch.Tensor.addcdiv_", "the elements in another order", ""},
 }
 
@@ -112,10 +119,10 @@ func TestCheck(t *testing.T) {
 func TestGaps(t *testing.T) {
 	for _, tc := range []struct{ tree, want string }{
 		{"columns", "2 parameters whose gradient was not compared with what ranks 0-3 computed, " +
-			"1 call with results of which it is not known how they lie on ranks 0-3"},
+			"3 calls with results of which it is not known how they lie on ranks 0-3"},
 		{"data", ""},
 		{"data-scaled", ""}, // what is wrong is said instead
-		{"halo", "1 call with results of which it is not known how they lie on ranks 0-1"},
+		{"halo", "5 calls with results of which it is not known how they lie on ranks 0-1"},
 	} {
 		trace, opt := read(t, tc.tree)
 		if err := parallel.Check(context.Background(), trace, opt, nil); err != nil {

@@ -48,7 +48,7 @@ func (p *part) isPlaced(s *site) bool {
 		return false
 	}
 	for _, n := range s.out {
-		if n == nil || n.places == nil && n.rows == nil && n.pending == nil && n.source == nil {
+		if n == nil || n.guess || n.places == nil && n.rows == nil && n.pending == nil && n.source == nil {
 			return false
 		}
 	}

@@ -113,7 +113,7 @@ func (p *part) mixed(s *site, sides map[int]*side, j int, n *info) {
 				all = append(all, u)
 			}
 		}
-		if len(some) == 0 || len(all) == 0 || n.lost || len(some)+len(all) > 8 {
+		if len(some) == 0 || len(all) == 0 || n.lost || n.guess || len(some)+len(all) > 8 {
 			continue
 		}
 		want := p.column(sides, func(d *side) *array { return d.gradOuts[j] })
@@ -187,7 +187,7 @@ func (p *part) dual(values map[int]*array, places []place) []place {
 // passGradient checks that the gradient that the ranks have together is the same on both sides of a call that passes
 // values from rank to rank.
 func (p *part) passGradient(s *site, sides map[int]*side) {
-	if len(s.in) == 0 || len(s.out) != 1 || !s.in[0].sound() || !s.out[0].sound() {
+	if len(s.in) == 0 || len(s.out) != 1 || !s.in[0].sound() || !s.out[0].sound() || s.in[0].guess || s.out[0].guess {
 		return
 	}
 	given := p.column(sides, func(d *side) *array { return d.gradOuts[0] })

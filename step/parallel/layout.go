@@ -27,6 +27,10 @@ func (p *part) layout(ps []*step.Process) *step.Layout {
 		count[p.placement(p.shards[name])]++
 	}
 	for _, name := range p.order {
+		if p.unsettled(name, p.grads[name]) {
+			count[p.placement(nil)]++
+			continue
+		}
 		if p.shards[name] == nil && slices.ContainsFunc(p.ranks, func(r int) bool {
 			return !p.grads[name].value[r].near(p.grads[name].value[p.ranks[0]], 0)
 		}) {

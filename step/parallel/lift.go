@@ -52,6 +52,7 @@ func (p *part) lift(s *site) {
 	for j, o := range s.out {
 		if o != nil {
 			o.made = s
+			o.doubtful(s.in)
 		}
 		p.know(sides, output(j), o)
 	}
@@ -154,16 +155,20 @@ func (d *side) outAddress(j int) uint64 {
 
 // candidates are the places that an argument may have: those that are known, or what its elements allow.
 func (p *part) candidates(i int, s *site, sides map[int]*side) [][]place {
+	values := p.column(sides, func(d *side) *array { return d.ins[i].array })
+	var out [][]place
 	if n := s.in[i]; n != nil && n.places != nil {
+		out = append(out, n.places)
 		if n.also != nil {
-			return [][]place{n.places, n.also}
+			out = append(out, n.also)
 		}
-		return [][]place{n.places}
+		if !n.guess {
+			return append(out, repetitions(n.places, values[p.ranks[0]])...)
+		}
 	}
 	if places := p.planned(sides[p.ranks[0]].ins[i].name); places != nil {
 		return [][]place{places}
 	}
-	values := p.column(sides, func(d *side) *array { return d.ins[i].array })
 	a := values[p.ranks[0]]
 	owned := sides[p.ranks[0]].ins[i].name != "" || sides[p.ranks[0]].ins[i].tensor.RequiresGrad
 	lists := make([][]place, len(p.dims))
@@ -172,18 +177,20 @@ func (p *part) candidates(i int, s *site, sides map[int]*side) [][]place {
 		if same {
 			lists[m] = append(lists[m], whole)
 		}
-		if same && !(a.constant() && a.dtype.IsFloat()) || !same && owned && p.alike(m, values) {
+		if !same && owned && p.alike(m, values) {
 			continue
 		}
 		for k := range a.shape {
-			lists[m] = append(lists[m], place{sharded, k, 0, 1})
+			if !same && p.fits(m, values, k) ||
+				same && (a.constant() && a.dtype.IsFloat() || a.shape[k] > 1 && a.repeats(k)) {
+				lists[m] = append(lists[m], place{sharded, k, 0, 1})
+			}
 		}
 		if !same && !a.dtype.IsFloat() && len(lists[m]) > 1 && p.data < len(lists[m]) {
 			k := lists[m][p.data] // data: all along one dimension
 			lists[m] = append([]place{k}, slices.Delete(slices.Clone(lists[m]), p.data, p.data+1)...)
 		}
 	}
-	var out [][]place
 	combinations(lists, func(ps []place) bool {
 		out = append(out, slices.Clone(ps))
 		return len(out) >= 64
@@ -206,28 +213,35 @@ func (p *part) liftTyped(s *site, sides map[int]*side, local *localRun) {
 	}
 	var chosen [][]place
 	var why string
-	found := combinations(lists, func(in [][]place) bool {
-		outs, reason := p.try(s, sides, local, in)
-		if outs == nil {
-			if why == "" || reason != "" {
-				why = reason
+	search := func(sides map[int]*side) bool {
+		return combinations(lists, func(in [][]place) bool {
+			outs, reason := p.try(s, sides, local, in)
+			if outs == nil {
+				if why == "" || reason != "" {
+					why = reason
+				}
+				return false
 			}
-			return false
-		}
-		chosen = slices.Clone(in)
-		for j, ps := range outs {
-			if ps != nil {
-				s.out[j] = &info{places: ps}
+			chosen = slices.Clone(in)
+			for j, ps := range outs {
+				if ps != nil {
+					s.out[j] = &info{places: ps}
+				}
 			}
-		}
-		return true
-	})
+			return true
+		})
+	}
+	found, view := search(sides), method(s.op) == "as_strided"
+	if first := why; !found && !view {
+		found = slices.ContainsFunc(p.counted(sides), search)
+		why = first
+	}
 	if found {
 		p.doubt(s, sides, local, chosen)
 		p.settle(s, sides, chosen)
 		return
 	}
-	if method(s.op) == "as_strided" {
+	if view {
 		return // a view of each rank's memory, as it lies there: what it is shows where it is read
 	}
 	if p.looksUpParts(s, sides, local, lists) || p.moved(s, sides) || p.ownStatistic(s, sides) {
@@ -388,12 +402,20 @@ func (p *part) settle(s *site, sides map[int]*side, in [][]place) {
 	for i, a := range lead.ins {
 		if s.in[i] == nil && in[i] != nil {
 			s.in[i] = &info{places: in[i], orphan: true}
+			if a.name == "" {
+				s.in[i].ragged = p.ragged(in[i], p.column(sides, func(d *side) *array { return d.ins[i].array }))
+				s.in[i].guess = a.tensor.RequiresGrad && !p.same(sides, i) // a call that is not known made it
+			}
 			p.know(sides, input(i), s.in[i])
 		}
-		if n := s.in[i]; n != nil && n.also != nil && slices.Equal(in[i], n.also) { // so that it fits the others
-			n.places, n.also = n.also, nil
+		if n := s.in[i]; n != nil && (n.also != nil && slices.Equal(in[i], n.also) || n.guess && in[i] != nil) {
+			n.places, n.also = in[i], nil // so that it fits the others
 		}
-		if a.name != "" && s.in[i] != nil && p.shards[a.name] == nil {
+	}
+	var args info
+	args.doubtful(s.in)
+	for i, a := range lead.ins {
+		if a.name != "" && s.in[i] != nil && p.shards[a.name] == nil && !(args.guess && a.array.constant()) {
 			p.shards[a.name] = s.in[i].places
 			p.names = append(p.names, a.name)
 		}
@@ -424,15 +446,15 @@ func (p *part) try(s *site, sides map[int]*side, local *localRun, in [][]place) 
 	}
 	outs = make([][]place, len(lead.outs))
 	for j, parts := range local.outs {
-		if reshaping[name] {
-			if outs[j] = p.reshaped(parts, wholes[0], in[0], lead.ins[0].array.shape); outs[j] != nil {
-				continue
-			}
-		}
 		if err == nil {
 			cands := p.outcomes(len(got[j].shape), in)
 			if ps, ok := p.match(parts, got[j], cands, false, tolerance); ok {
 				outs[j] = ps
+				continue
+			}
+		}
+		if reshaping[name] { // the sizes that a rank asks for can be those of its part
+			if outs[j] = p.reshaped(parts, wholes[0], in[0], lead.ins[0].array.shape); outs[j] != nil {
 				continue
 			}
 		}
@@ -541,7 +563,7 @@ func (p *part) scaling(s *site, lead *side, in [][]place) ([][]place, bool) {
 		k = 1 / k
 	}
 	ps := slices.Clone(in[0])
-	if len(lead.outs[0].x) == 1 && p.counted(ps, k) { // a loss, times the number of ranks that then average gradients
+	if len(lead.outs[0].x) == 1 && p.multiplied(ps, k) { // a loss, times the number of ranks that average gradients
 		return [][]place{ps}, true
 	}
 	if all := averagedOver(ps, k); all != nil {
@@ -579,9 +601,9 @@ func averagedOver(ps []place, k float64) []place {
 	return all
 }
 
-// counted multiplies the factors of partial sums by the sizes of their dimensions if k is their number of ranks: of all
-// of them, or of one.
-func (p *part) counted(ps []place, k float64) bool {
+// multiplied multiplies the factors of partial sums by the sizes of their dimensions if k is their number of ranks: of
+// all of them, or of one.
+func (p *part) multiplied(ps []place, k float64) bool {
 	var sums []int
 	all := 1
 	for m, q := range ps {
@@ -620,12 +642,23 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 			return
 		}
 	}
+	var args info
+	args.doubtful(s.in)
+	if args.guess {
+		p.forget(s)
+		return
+	}
 	known := !slices.ContainsFunc(s.in, (*info).astray)
 	if mended, names := p.withFirst(s, sides); len(names) > 0 && p.fitsWith(s, mended) {
 		p.found(known, &violation{kind: "replica", site: s, ranks: p.ranks, target: p.target(lead, names),
 			reason: fmt.Sprintf("%s is not the same on ranks %s, and it is no part of a sharded one: the call "+
 				"fits its other arguments only if all ranks have the same", strings.Join(names, ", "),
 				rankList(p.ranks))})
+		return
+	}
+	if many := slices.ContainsFunc(lead.outs, func(a *array) bool { return len(a.x) != 1 }); many &&
+		(args.ragged || p.unfit(s, sides)) {
+		p.forget(s)
 		return
 	}
 	if !p.overcounted(s, sides, known) {
@@ -862,7 +895,8 @@ func (p *part) descend(s *site, sides map[int]*side) (ok bool) {
 	lead := sides[p.ranks[0]]
 	for j := range lead.outs {
 		if n := p.lookup(sides, output(j)); n != nil {
-			s.out[j] = &info{places: n.places, lost: n.lost, rows: n.rows, pending: n.pending, source: n.source}
+			s.out[j] = &info{places: n.places, lost: n.lost, rows: n.rows, pending: n.pending, source: n.source,
+				ragged: n.ragged, guess: n.guess}
 		}
 	}
 	for i, a := range lead.ins {
@@ -917,7 +951,8 @@ func (p *part) pass(s *site, sides map[int]*side) {
 			continue
 		}
 		if ps := p.passedPlaces(n, r.values, all, tolerance); ps != nil {
-			r.keep(&info{places: ps, lost: n.lost, reduced: p.reduces(n.places, ps), made: s})
+			r.keep(&info{places: ps, also: n.counts(ps), lost: n.lost, reduced: p.reduces(n.places, ps), made: s,
+				ragged: n.ragged, guess: n.guess})
 			continue
 		}
 		if p.checker.swaps(s.op, lead.call) {
@@ -927,6 +962,10 @@ func (p *part) pass(s *site, sides map[int]*side) {
 		resized := len(all.x) != len(r.values[p.ranks[0]].x) && len(lead.outs) == 0
 		early := strings.Contains(s.op, "c10d_functional") && name != "wait_tensor" // recorded before it is there
 		if early || !all.dtype.IsFloat() || !reducesPlainly(lead) || len(results) > 1 || resized {
+			continue
+		}
+		if n.guess || n.ragged {
+			r.keep(&info{})
 			continue
 		}
 		p.found(!n.lost && !n.orphan, &violation{kind: "collective", site: s, ranks: p.ranks, target: "output[0]",

@@ -394,7 +394,16 @@ func (p *part) judge(name string, g *gradient, tails map[int]*tail, factors []fl
 		}
 	}
 	p.compare(v, g, read, p.updated(want, read), places, tails)
+	if p.unsettled(name, g) && (v.scale == nil || math.Abs(v.scale[owner]-1) > v.slack) {
+		return nil // it can be the right one of a part
+	}
 	return v
+}
+
+// unsettled reports whether a parameter that the ranks begin with the same numbers in, such as a bias of zeros, can be
+// parts of a whole all the same: no call tells.
+func (p *part) unsettled(name string, g *gradient) bool {
+	return p.shards[name] == nil && g.value[p.ranks[0]].constant()
 }
 
 // wanted is the gradient that each rank should update a parameter with, where the parameter lies, and how many ranks

@@ -398,13 +398,14 @@ func (p *part) runPending(s *site, sides map[int]*side, f func(*info) *array) []
 func (p *part) regain(s *site, sides map[int]*side, local *localRun) bool {
 	lead := sides[p.ranks[0]]
 	lists := make([][][]place, len(lead.ins))
+	guess := false
 	for i := range lead.ins {
 		n := s.in[i]
 		if n.unplaced() {
 			if n.lost {
 				return false
 			}
-			s.in[i] = nil
+			s.in[i], guess = nil, guess || lead.ins[i].array.dtype.IsFloat()
 		}
 		lists[i] = p.candidates(i, s, sides)
 		s.in[i] = n
@@ -415,7 +416,7 @@ func (p *part) regain(s *site, sides map[int]*side, local *localRun) bool {
 			return false
 		}
 		for j, ps := range outs {
-			s.out[j] = &info{places: ps}
+			s.out[j] = &info{places: ps, guess: guess}
 		}
 		return true
 	})

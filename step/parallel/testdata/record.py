@@ -390,6 +390,89 @@ def halo(rank, name, directory):
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
+class Fused(torch.autograd.Function):
+    """A bias and gelu in one."""
+
+    @staticmethod
+    def forward(ctx, x, bias):
+        ctx.save_for_backward(x, bias)
+        return F.gelu(x + bias)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, bias = ctx.saved_tensors
+        with torch.enable_grad():
+            y = (x + bias).detach().requires_grad_()
+            F.gelu(y).backward(g)
+        return y.grad, y.grad.sum(0)
+
+
+def fused(rank, name, directory):
+    """Columns and rows with a bias of zeros, of which each rank has its part, as of the channels of a group norm."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up, model.down = part(2, 0, 8, 4), part(3, 1, 4, 8)
+    model.bias, model.gain, model.shift = (torch.nn.Parameter(torch.full((4,), x)) for x in (0.0, 1.0, 0.0))
+    torch.manual_seed(5)
+    x = torch.randn(6, 4)
+    with optool_capture.record(directory, model=model):
+        h = Fused.apply(F.linear(x, model.up), model.bias)
+        h = F.group_norm(h, 2, model.gain, model.shift)  # of 4 of the whole
+        h = Reduce.apply(F.linear(h, model.down), dist.group.WORLD)
+        (h + x).square().mean().backward()
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+def zigzag(rank, name, directory):
+    """Each rank has an early and a late part of the sequence, whose tokens look at all before them."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.table, model.places, model.head = part(2, None, 6, 4), part(3, None, 16, 4), part(4, None, 6, 4)
+    torch.manual_seed(5)
+    cut = rank, 3 - rank
+    ids, labels = (torch.cat([t.chunk(4, 1)[i] for i in cut], 1) for t in torch.randint(6, (2, 2, 16)))
+    with optool_capture.record(directory, model=model):
+        at = torch.cat([torch.arange(4 * i, 4 * i + 4) for i in cut])
+        h = F.embedding(ids, model.table) + F.embedding(at, model.places)
+        keys = Join.apply(h, 1).chunk(4, 1)
+        keys = torch.cat([keys[0], keys[2], keys[3], keys[1]], 1)
+        seen = []
+        for q, i in zip(h.chunk(2, 1), cut):
+            k = keys[:, : 4 * i + 4]
+            mask = torch.ones(4, 4 * i + 4, dtype=torch.bool).tril(4 * i)
+            seen.append(F.scaled_dot_product_attention(q, k, k, mask))
+        logits = F.linear(h + torch.cat(seen, 1), model.head)
+        (F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum") / 32).backward()
+        for p in model.parameters():
+            if name != "zigzag-alone" or p is not model.places:
+                dist.all_reduce(p.grad)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+def ragged(rank, name, directory):
+    """Each rank has sequences of another length; or positions repeated for each row of its batch."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.table, model.places, model.head = part(2, None, 6, 4), part(3, None, 7, 4), part(4, None, 6, 4)
+    torch.manual_seed(5)
+    n = 7 if name == "ragged-not" else 5 + 2 * rank
+    ids, labels = torch.randint(6, (2, 2, 2, n))[rank]
+    with optool_capture.record(directory, model=model):
+        h = F.embedding(ids, model.table) + F.embedding(torch.arange(n).repeat(2, 1), model.places)
+        scores = (h @ h.mT).masked_fill(~torch.ones(n, n, dtype=torch.bool).tril(), float("-inf"))
+        logits = F.linear(h + scores.softmax(-1) @ h, model.head)
+        count = torch.tensor(2.0 * n)
+        dist.all_reduce(count)
+        (F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum") / count).backward()
+        for p in model.parameters():
+            if name != "ragged-alone" or p is not model.places:
+                dist.all_reduce(p.grad)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
 def flat(rank, name, parameters):
     """Each rank updates its part of all parameters, one behind the other, and gathers those of the others."""
     with torch.no_grad():
@@ -490,7 +573,7 @@ def work(rank, name, directory, port):
     import optool_capture
 
     dist.init_process_group("gloo", init_method="file://" + port, rank=rank, world_size=ranks(name))
-    for program in ring, context, zero, owner, clip, grid, losses, stages, table, columns, halo:
+    for program in ring, context, zero, owner, clip, grid, losses, stages, table, columns, halo, fused, zigzag, ragged:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
             return dist.destroy_process_group()

@@ -1,0 +1,135 @@
+package parallel
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/optool/optool/tensor/value"
+)
+
+// doubtful notes what makes places of results doubtful that were made of arguments.
+func (n *info) doubtful(in []*info) {
+	for _, a := range in {
+		n.ragged, n.guess = n.ragged || a != nil && a.ragged, n.guess || a != nil && a.guess
+	}
+}
+
+// counted are the sides of a call with one whole number that it is given as many times as large as a dimension of the
+// mesh: each rank counts its own groups or heads.
+func (p *part) counted(sides map[int]*side) (out []map[int]*side) {
+	lead := sides[p.ranks[0]]
+	args := value.NewTuple(value.NewTuple(lead.rec.Args...), lead.rec.Kwargs)
+	numbers := 0
+	value.Walk(args, func(v value.Value) {
+		if _, ok := v.(int64); ok {
+			numbers++
+		}
+	})
+	for at := range numbers {
+		for _, d := range p.dims {
+			k := 0
+			of := substitute(args, nil, func(v value.Value) value.Value {
+				n, ok := v.(int64)
+				if !ok {
+					return v
+				}
+				if k++; k == at+1 {
+					return n * int64(d.size)
+				}
+				return v
+			}).(*value.Sequence)
+			side, rec := *lead, *lead.rec
+			rec.Args, rec.Kwargs = of.Items[0].(*value.Sequence).Items, of.Items[1].(*value.Dict)
+			side.rec = &rec
+			next := maps.Clone(sides)
+			next[p.ranks[0]] = &side
+			out = append(out, next)
+		}
+	}
+	return out
+}
+
+// repetitions are the places of a replicated value that is the same all along a dimension, such as positions that each
+// rank repeats for its own rows: it can be a part of a longer one, too.
+func repetitions(places []place, a *array) (out [][]place) {
+	for m, q := range places {
+		for k := range a.shape {
+			if q == whole && a.repeats(k) {
+				ps := slices.Clone(places)
+				ps[m] = place{sharded, k, 0, 1}
+				out = append(out, ps)
+			}
+		}
+	}
+	return out
+}
+
+// fits reports whether the values of each group along dimension m of the mesh can be joined along one of theirs.
+func (p *part) fits(m int, values map[int]*array, along int) bool {
+	for _, g := range p.dims[m].groups {
+		first := values[g[0]].shape
+		for _, r := range g[1:] {
+			if s := values[r].shape; len(s) != len(first) || !slices.Equal(s[:along], first[:along]) ||
+				!slices.Equal(s[along+1:], first[along+1:]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// ragged reports whether the ranks have other lengths of a dimension that they share out: then these can be sequences
+// of their own, and no parts of one.
+func (p *part) ragged(places []place, values map[int]*array) bool {
+	for m, q := range places {
+		if q.kind != sharded {
+			continue
+		}
+		for _, g := range p.dims[m].groups {
+			for _, r := range g[1:] {
+				if values[r].shape[q.dim] != values[g[0]].shape[q.dim] {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// unfit reports whether an argument of a call of which nothing is known has parts that fit along no dimension: each
+// rank has its own.
+func (p *part) unfit(s *site, sides map[int]*side) bool {
+	for i, a := range sides[p.ranks[0]].ins {
+		if s.in[i] != nil || a.name != "" || len(a.array.shape) == 0 {
+			continue
+		}
+		values := p.column(sides, func(d *side) *array { return d.ins[i].array })
+		for m := range p.dims {
+			along := 0
+			for k := range a.array.shape {
+				if p.fits(m, values, k) {
+					along++
+				}
+			}
+			if along == 0 && !p.equal(m, values, 0) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// counts is where the sum of a number that all ranks have lies if it is a count of each rank's own, and these are only
+// equal; nil if it is none.
+func (n *info) counts(sum []place) []place {
+	if !n.orphan || !slices.ContainsFunc(sum, func(q place) bool { return q.kind == replicated && q.factor > 1 }) {
+		return nil
+	}
+	out := slices.Clone(sum)
+	for m := range out {
+		if out[m].kind == replicated {
+			out[m].factor = 1
+		}
+	}
+	return out
+}
