@@ -134,11 +134,7 @@ func (s *Seen) leaveOut(t *Trace) {
 
 // firstUpdate is the first call that writes a parameter in place, as optimizers do; nil if none does.
 func (p *Process) firstUpdate() *Call {
-	i := slices.IndexFunc(p.Calls, func(c *Call) bool {
-		return c.writes && !c.HasBackward() && slices.ContainsFunc(c.Inputs, func(v *Value) bool {
-			return (v.RequiresGrad || v.Parameter) && c.returns(v) && !c.turns(v)
-		})
-	})
+	i := slices.IndexFunc(p.Calls, (*Call).updatesParameter)
 	if i < 0 {
 		return nil
 	}

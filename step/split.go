@@ -30,9 +30,10 @@ func (p *Process) split() {
 	if len(roots) == 0 {
 		roots = p.compiledLosses()
 	}
+	u := p.units(roots)
 	for i, r := range roots {
 		s := &Step{Number: i, root: r, Exact: math.NaN(), Captured: math.NaN(), Scale: math.NaN()}
-		if s.Loss, s.batches = unscaled(r); s.Loss.HasBackward() {
+		if s.Loss, s.batches = u[i].loss(r); s.Loss.HasBackward() {
 			s.Scale = s.Loss.GradOutputs[0].number()
 		}
 		s.Captured = s.Loss.scalar().number()
@@ -142,69 +143,6 @@ func seeded(roots []*Call) []*Call {
 		return ones
 	}
 	return roots
-}
-
-// unscaled is the loss in its own units behind a root: the number that was only multiplied by a loss scale, which
-// is a power of two, or the mean that was only divided by the number of batches whose gradients are added. It also
-// gives that number.
-func unscaled(r *Call) (loss *Call, batches int) {
-	batches = 1
-	for {
-		of, n := r.scaledFrom()
-		if of == nil {
-			return r, batches
-		}
-		r = of
-		batches *= n
-	}
-}
-
-// scaledFrom is the call whose one number this one multiplies by a loss scale or divides by a number of batches, n; nil
-// if it does something else.
-func (c *Call) scaledFrom() (of *Call, n int) {
-	name := strings.Trim(c.Op[strings.LastIndexByte(c.Op, '.')+1:], "_")
-	if !c.HasBackward() {
-		return nil, 0
-	}
-	product := slices.Contains([]string{"mul", "rmul", "imul", "multiply"}, name)
-	quotient := slices.Contains([]string{"div", "truediv", "itruediv", "divide", "true_divide"}, name)
-	if !product && !quotient {
-		return nil, 0
-	}
-	for _, v := range c.Inputs {
-		w := v.From.Value
-		if w == nil || w.Call.scalar() == nil || !w.Call.HasBackward() && !w.Call.isCompiled() {
-			continue
-		}
-		if of != nil {
-			return nil, 0 // a product of two results is no scaled loss
-		}
-		of = w.Call
-	}
-	if of == nil {
-		return nil, 0
-	}
-	scale := c.scalar().number() / of.scalar().number()
-	if of.HasBackward() {
-		scale = of.GradOutputs[0].number() / c.GradOutputs[0].number()
-	}
-	if frac, _ := math.Frexp(scale); frac == 0.5 && scale > 1 {
-		return of, 1
-	}
-	if n := math.Round(1 / scale); n > 1 && math.Abs(1/scale-n) < 1e-5*n && of.isMean() {
-		return of, int(n)
-	}
-	return nil, 0
-}
-
-// isMean reports whether a call is a mean over its elements by itself, as losses are unless they are told to add up:
-// whoever divides it divides by a number of batches.
-func (c *Call) isMean() bool {
-	name := c.Op[strings.LastIndexByte(c.Op, '.')+1:]
-	sums := slices.ContainsFunc(c.attributes, func(a attribute) bool {
-		return a.name == "reduction" && (strings.Contains(a.text, "sum") || a.text == "2")
-	})
-	return (name == "mean" || strings.HasSuffix(name, "_loss") || strings.HasSuffix(name, "cross_entropy")) && !sums
 }
 
 // begin is where the step of a loss begins among the calls since the last one, as
