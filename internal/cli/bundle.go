@@ -12,6 +12,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/smallfile"
 	"github.com/optool/optool/internal/wholefile"
 	"github.com/optool/optool/ops/custom"
@@ -19,6 +20,7 @@ import (
 	"github.com/optool/optool/replay/causes"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/bundle"
+	"github.com/optool/optool/reports/explanation"
 	"github.com/optool/optool/reports/results"
 	"github.com/optool/optool/tensor"
 )
@@ -74,6 +76,7 @@ func runBundle(cmd *cobra.Command, a *app, o *bundleOptions, paths []string) err
 	if o.tolerances != "" {
 		report.Settings = append(report.Settings, "--tolerances "+filepath.Base(string(o.tolerances)))
 	}
+	report.Directories = o.directories(a.own, paths)
 	if report.Operators, err = packed(a.own); err != nil {
 		return failed(err)
 	}
@@ -128,18 +131,12 @@ func (o *bundleOptions) write(ctx context.Context, a *app, e *capture.Entry, opt
 	if err != nil {
 		return 0, err
 	}
-	plain := reports.Style{Width: 100}
 	for i, r := range found.Results {
 		summary.Add(r)
-		x := inFull(call, &outcome.Results[i], r, all)
-		var text strings.Builder
-		if err := x.Write(&text, plain); err != nil {
-			return 0, err
-		}
-		report.Explanations = append(report.Explanations, text.String())
-		if p := x.Profile; p != nil && p.Equal < p.Numel {
-			report.Profiles = append(report.Profiles, bundle.Picture{Target: r.Target, Profile: p})
-		}
+		report.Values = append(report.Values, valueOf(inFull(call, &outcome.Results[i], anonymous(r), all)))
+	}
+	if summary.Compared() == 0 && !summary.Differs() {
+		return 0, o.unjudged(e, call.Op, found.Results)
 	}
 	report.Again = o.repro(report.Operators)
 	if o.out == "" {
@@ -156,6 +153,54 @@ func (o *bundleOptions) write(ctx context.Context, a *app, e *capture.Entry, opt
 	fmt.Fprintf(a.Out, "%s %s: %s\nwritten to %s%s\n", call.Op, reports.OneLine(e.Rel), outcome.Verdict(),
 		reports.OneLine(o.out), replaced)
 	return comparisonExit(summary, 0), nil
+}
+
+// directories are those that flags and arguments name, with the user's.
+func (o *bundleOptions) directories(own []ownOperators, paths []string) (all []string) {
+	files := append(slices.Clone(paths), string(o.tolerances), o.device, o.against, o.adaptor, o.convert,
+		o.torch.python)
+	for _, f := range own {
+		files = append(files, f.path)
+	}
+	for _, f := range files {
+		if abs, err := filepath.Abs(f); err == nil { // of "", the working directory
+			all = append(all, abs, filepath.Dir(abs))
+		}
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		all = append(all, home)
+	}
+	return all
+}
+
+// unjudged says why a call is not packed of which nothing was compared, and what to do.
+func (o *bundleOptions) unjudged(e *capture.Entry, op string, rs []*reports.Result) error {
+	why := "nothing was compared"
+	if len(rs) > 0 && rs[0].Reason != "" {
+		why = fmt.Sprintf("%s: %s", rs[0].Verdict, rs[0].Reason)
+	}
+	if o.none() {
+		why += "; if a device gives the wrong values, name it: --device"
+	}
+	return fmt.Errorf("%s %s: nothing is written, there is no verdict: %s", op, e.Rel, why)
+}
+
+// anonymous is a result without what is nobody's business but the sender's: the process, and the directory of its
+// source.
+func anonymous(r *reports.Result) *reports.Result {
+	a := *r
+	a.PID, a.Location = nil, r.Location[strings.LastIndexAny(r.Location, `/\`)+1:]
+	return &a
+}
+
+// valueOf is what the bundle says of a value: all of what is wrong, a line of what is right.
+func valueOf(x *explanation.Explanation) bundle.Value {
+	plain := reports.Style{Width: 80} // the same call gives the same bytes
+	v := bundle.Value{Target: x.Result.Target, Text: x.Line()}
+	if f := x.Result.Verdict; f.Finding() || f == verdict.Known || f == verdict.Warn {
+		v.Wrong, v.Text, v.Errors, v.Profile = true, x.Judgement(plain), x.Errors(plain), x.Profile
+	}
+	return v
 }
 
 // packed are the files of operators of the user's, each under a name of its own.
@@ -182,18 +227,18 @@ func packed(own []ownOperators) ([]bundle.Operators, error) {
 	return all, nil
 }
 
-// repro is the command that judges the call, in the directory of the zip's files.
+// repro is the command that judges the call, in the directory of the zip's files. The bundle names files without their
+// directories. Which Python runs is said only if it is one by name.
 func (o *bundleOptions) repro(operators []bundle.Operators) string {
 	args := []string{"optool", "replay", "--tables"}
 	for _, f := range operators {
 		args = append(args, "--ops", quote(f.Name))
 	}
-	if !o.none() {
-		device := o.device
-		if !isTorch(device) {
-			device = filepath.Base(device)
+	there := o.deviceFlags
+	for _, python := range []*string{&there.torch.python, &there.againstPython} {
+		if strings.ContainsRune(*python, filepath.Separator) {
+			*python = ""
 		}
-		args = append(append(args, "--device", quote(device)), o.deviceFlags.repro()[2:]...)
 	}
-	return strings.Join(append(args, "call"), " ")
+	return strings.Join(append(append(args, there.repro()...), "call"), " ")
 }

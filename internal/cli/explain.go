@@ -139,7 +139,8 @@ func inFull(call *replay.Call, r *replay.Result, rec *reports.Result,
 			x.Causes = append(x.Causes, c)
 		}
 	}
-	x.Unexplained = r.Verdict == verdict.Fail && r.Compared != nil && r.Device == "" && r.Layout == ""
+	x.Unexplained = r.Verdict == verdict.Fail && r.Compared != nil && r.Device == "" && r.Layout == "" &&
+		(r.Source != "device" || r.Phase == replay.Forward) // causes of other values of a device are not looked for
 	return x
 }
 

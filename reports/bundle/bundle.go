@@ -14,6 +14,7 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/devicebridge"
+	"github.com/optool/optool/internal/lazyregexp"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/replay"
@@ -27,25 +28,27 @@ var script []byte
 
 // A Report is what the caller knows about the call.
 type Report struct {
-	// Explanations are texts about its values, the first wrong one first.
-	Explanations []string
-	// Profiles are the errors of the values that have some, by target.
-	Profiles []Picture
+	Values   []Value  // as they were compared
 	Versions []string // lines: of optool, of the device
 	Settings []string // lines: variables and flags that decide verdicts
 	Again    string   // the command that judges the call, from the directory of its files
 	// Imports are the Python modules that bring the operator, as far as they are known.
 	Imports []string
+	// Directories are known ones of this machine. README.md names no directory that it recognises as one, nor these.
+	Directories []string
 	// Operators are the user's files that say what operators compute. Again names them.
 	Operators []Operators
 	// Tolerance is what op_tools allows a dtype.
 	Tolerance func(tensor.DType) (atol, rtol float64)
 }
 
-// A Picture is the errors of one value.
-type Picture struct {
-	Target  string
-	Profile *compare.Profile
+// A Value is what the comparison of one value found.
+type Value struct {
+	Target string
+	// Wrong: Text is the whole judgement, and Errors say how large the errors are. Otherwise Text is one line.
+	Wrong        bool
+	Text, Errors string
+	Profile      *compare.Profile // of which a picture is drawn; nil for none
 }
 
 // Operators are a file of the user's that declares operators.
@@ -120,6 +123,7 @@ func parts(c *replay.Call, r Report) ([]file, error) {
 	}
 	for _, k := range capture.Kinds() {
 		if rec := c.Record.Record(k); rec != nil {
+			rec.Identifier = untimed(rec)
 			if err := add("call/"+k.String()+".pth", rec.Value()); err != nil {
 				return nil, err
 			}
@@ -141,11 +145,23 @@ func parts(c *replay.Call, r Report) ([]file, error) {
 				file{"diopi_runtime.h", runtimeHeader}, file{"diopi.h", devicebridge.Header()})
 		}
 	}
-	for _, p := range r.Profiles {
-		files = append(files, file{pictureName(p.Target), charts.File(charts.ErrorMap(p.Profile.Map, "ulp"))})
+	for _, v := range r.Values {
+		if v.Wrong && v.Profile != nil {
+			files = append(files, file{pictureName(v.Target), charts.File(charts.ErrorMap(v.Profile.Map, "ulp"))})
+		}
 	}
 	files = append(files, file{"README.md", []byte(readme(c, r, why))})
 	return files, nil
+}
+
+// untimed is op_tools' "<id>/<time>/<file>" with 0 for the time, and any other identifier as it is. The number of
+// parts remains: it tells layouts apart.
+func untimed(r *capture.Record) string {
+	parts := strings.Split(r.Identifier, "/")
+	if !r.ByOpTools() || len(parts) < 3 {
+		return r.Identifier
+	}
+	return parts[0] + "/0/" + parts[len(parts)-1]
 }
 
 // expected adds the reference's results and gradients: unrounded, and rounded to the
@@ -228,37 +244,12 @@ func unrounded(t *tensor.Tensor) *tensor.Tensor {
 	return t.Rounded()
 }
 
-// readme is README.md; why says why there is no C program, "" if there is one.
+// readme is README.md; why says why there is no C program, "" if there is one. What is wrong comes first.
 func readme(c *replay.Call, r Report, why string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\nOne recorded call, what it gave, and what it should have given.\n\n", c.Op)
-	if c.Err() == nil {
-		b.WriteString("| argument | dtype and shape | strides | requires a gradient |\n|---|---|---|---|\n")
-		for _, a := range c.Bound().Tensors() {
-			name := a.Name
-			if a.Index >= 0 {
-				name = fmt.Sprintf("%s[%d]", a.Name, a.Index)
-			}
-			fmt.Fprintf(&b, "| %s | %s | %v | %t |\n", name, a.Tensor.Meta(), a.Tensor.Stride, a.Tensor.RequiresGrad)
-		}
-		for _, a := range c.Bound().Arguments() {
-			switch v := a.Python(); v.(type) {
-			case nil, *tensor.Tensor:
-			default:
-				if s, ok := v.(*value.Sequence); !ok || len(value.Tensors(s)) == 0 {
-					fmt.Fprintf(&b, "| %s | `%s` | | |\n", a.Name, strings.ReplaceAll(value.Repr(v), "|", "\\|"))
-				}
-			}
-		}
-		b.WriteString("\n")
-	}
-	for _, e := range r.Explanations {
-		fmt.Fprintf(&b, "```\n%s\n```\n\n", strings.ReplaceAll(strings.TrimSpace(e), "```", "'''"))
-	}
-	for _, p := range r.Profiles {
-		fmt.Fprintf(&b, "Errors of %s, the last two dimensions:\n\n![errors of %s](%s)\n\n", p.Target, p.Target,
-			pictureName(p.Target))
-	}
+	fmt.Fprintf(&b, "# %s\n\n", c.Op)
+	judged(&b, r.Values)
+	arguments(&b, c)
 	fmt.Fprintf(&b, "## Repeat it\n\n```\npython repeat.py --device cpu%s\n", bringing(c.Op, r.Imports))
 	if why == "" {
 		b.WriteString("cc -std=gnu11 -O1 -rdynamic -o repeat repeat.c -ldl -lm && ./repeat ./libdiopi_impl.so\n")
@@ -270,6 +261,86 @@ func readme(c *replay.Call, r Report, why string) string {
 	if why != "" {
 		fmt.Fprintf(&b, "There is no C program: %s.\n\n", why)
 	}
+	errorsOf(&b, r.Values)
+	listFiles(&b, c, r, why == "")
+	b.WriteString("\n## Versions and settings\n\n")
+	for _, line := range slices.Concat(r.Versions, r.Settings) {
+		fmt.Fprintf(&b, "- %s\n", line)
+	}
+	return withoutDirectories(b.String(), r.Directories)
+}
+
+// fenced is text that Markdown shows as it is.
+func fenced(text string) string {
+	return "```\n" + strings.ReplaceAll(strings.TrimSpace(text), "```", "'''") + "\n```\n\n"
+}
+
+// judged writes the verdicts: those of wrong values in full, then a line for each of the others.
+func judged(b *strings.Builder, values []Value) {
+	for _, v := range values {
+		if v.Wrong {
+			b.WriteString(fenced(v.Text))
+		}
+	}
+	rest := 0
+	for _, v := range values {
+		if !v.Wrong {
+			fmt.Fprintf(b, "- %s\n", strings.ReplaceAll(v.Text, "*", `\*`))
+			rest++
+		}
+	}
+	if rest > 0 {
+		b.WriteString("\n")
+	}
+}
+
+// errorsOf writes how large the errors of wrong values are, and where they lie.
+func errorsOf(b *strings.Builder, values []Value) {
+	for _, v := range values {
+		if !v.Wrong || v.Errors == "" && v.Profile == nil {
+			continue
+		}
+		fmt.Fprintf(b, "## Errors of %s\n\n", v.Target)
+		if v.Errors != "" {
+			b.WriteString(fenced(v.Errors))
+		}
+		if v.Profile != nil {
+			fmt.Fprintf(b, "The last two dimensions:\n\n![errors of %s](%s)\n\n", v.Target, pictureName(v.Target))
+		}
+	}
+}
+
+// arguments writes a table of the arguments.
+func arguments(b *strings.Builder, c *replay.Call) {
+	if c.Err() != nil {
+		return
+	}
+	b.WriteString("| argument | dtype and shape | strides | requires a gradient |\n|---|---|---|---|\n")
+	for _, a := range c.Bound().Tensors() {
+		fmt.Fprintf(b, "| %s | %s | %v | %t |\n", argument(a), a.Tensor.Meta(), a.Tensor.Stride, a.Tensor.RequiresGrad)
+	}
+	for _, a := range c.Bound().Arguments() {
+		switch v := a.Python(); v.(type) {
+		case nil, *tensor.Tensor:
+		default:
+			if s, ok := v.(*value.Sequence); !ok || len(value.Tensors(s)) == 0 {
+				fmt.Fprintf(b, "| %s | `%s` | | |\n", a.Name, strings.ReplaceAll(value.Repr(v), "|", "\\|"))
+			}
+		}
+	}
+	b.WriteString("\n")
+}
+
+// argument is the name of a tensor among the arguments.
+func argument(a opdef.Arg) string {
+	if a.Index >= 0 {
+		return fmt.Sprintf("%s[%d]", a.Name, a.Index)
+	}
+	return a.Name
+}
+
+// listFiles writes a table of the files; program says that there is one in C.
+func listFiles(b *strings.Builder, c *replay.Call, r Report, program bool) {
 	b.WriteString(`## Files
 
 | | |
@@ -283,19 +354,31 @@ func readme(c *replay.Call, r Report, why string) string {
 			"not change |\n")
 	}
 	for _, o := range r.Operators {
-		fmt.Fprintf(&b, "| %s | says what operators compute, for optool's --ops |\n", o.Name)
+		fmt.Fprintf(b, "| %s | says what operators compute, for optool's --ops |\n", o.Name)
 	}
-	b.WriteString(`| repeat.py | the call in PyTorch 1.13 or newer, on any device |
-`)
-	if why == "" {
+	b.WriteString("| repeat.py | the call in PyTorch 1.13 or newer, on any device |\n")
+	if program {
 		b.WriteString("| repeat.c, diopi_runtime.h, diopi.h, data/ | the C calls of DIOPI that it is, and their tensors " +
 			"in row-major order; expected values as float64 |\n")
 	}
-	b.WriteString("\n## Versions and settings\n\n")
-	for _, line := range slices.Concat(r.Versions, r.Settings) {
-		fmt.Fprintf(&b, "- %s\n", line)
+}
+
+// Paths of the sender's machine: those between quotes may have spaces.
+var (
+	quotedPath = lazyregexp.New("([\"'])~?/(?:[^\"'/\n]+/)+([^\"'/\n]+[\"'])")
+	barePath   = lazyregexp.New("(^|[\\s\"'`=(\\[,:;])~?/(?:[^\\s\"'`()\\[\\],:;/]+/)+")
+)
+
+// withoutDirectories is text in which paths are the names of their files. Known directories may have any name.
+func withoutDirectories(text string, known []string) string {
+	known = slices.Clone(known)
+	slices.SortFunc(known, func(a, b string) int { return len(b) - len(a) })
+	for _, dir := range known {
+		if dir = strings.TrimRight(dir, "/"); dir != "" {
+			text = strings.ReplaceAll(text, dir+"/", "")
+		}
 	}
-	return b.String()
+	return barePath().ReplaceAllString(quotedPath().ReplaceAllString(text, "$1$2"), "$1")
 }
 
 // unnamed reports whether the name of an operator does not say which Python module brings it.

@@ -22,7 +22,8 @@ import (
 
 func report() bundle.Report {
 	return bundle.Report{Versions: []string{"optool 1.2.3"}, Settings: []string{"A=b"}, Again: "optool replay call",
-		Explanations: []string{"torch.softmax: fail\n```\n"},
+		Values: []bundle.Value{{Target: "output[0]", Text: "output[0]: pass"},
+			{Target: "grad[0]", Wrong: true, Text: "torch.softmax: fail\n```\n", Errors: "worst elements"}},
 		Tolerance: func(dt tensor.DType) (atol, rtol float64) {
 			t := compare.DefaultTolerance(dt)
 			return t.Atol, t.Rtol
@@ -111,14 +112,14 @@ func TestWrite(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Profiles = []bundle.Picture{{Target: "output[0]", Profile: p}}
+		r.Values[1].Profile = p
 		b := written(t, c, r)
 		if !bytes.Equal(b, written(t, c, r)) {
 			t.Error("the same call gives other bytes the second time")
 		}
 		dir := t.TempDir()
 		names := unpack(t, b, dir)
-		for _, name := range []string{"README.md", "repeat.py", "repeat.c", "diopi.h", "diopi_runtime.h", "errors_output0.svg",
+		for _, name := range []string{"README.md", "repeat.py", "repeat.c", "diopi.h", "diopi_runtime.h", "errors_grad0.svg",
 			"call/input.pth", "call/output.pth", "call/grad_inputs.pth", "call/grad_outputs.pth",
 			"expected/output.pth", "expected/gradients.pth", "expected/gradients_float64.pth"} {
 			if !names[name] {
@@ -130,10 +131,13 @@ func TestWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, want := range []string{"# torch.softmax\n", "| self | float32[2, 6, 6] | [36 6 1] | true |", "| dim | `-1` |",
-			"torch.softmax: fail\n'''\n```", "optool 1.2.3", "- A=b", "optool replay call", "](errors_output0.svg)"} {
+			"torch.softmax: fail\n'''\n```", "optool 1.2.3", "- A=b", "optool replay call", "\n- output[0]: pass\n", "worst elements", "](errors_grad0.svg)"} {
 			if !strings.Contains(string(text), want) {
 				t.Errorf("README.md has no %q", want)
 			}
+		}
+		if begin := "# torch.softmax\n\n```\ntorch.softmax: fail\n"; !strings.HasPrefix(string(text), begin) {
+			t.Errorf("README.md begins with %.100q, want %q", text, begin)
 		}
 		f, err := pthformat.Open(filepath.Join(dir, "expected/output_float64.pth"), pthformat.Options{})
 		if err != nil {
@@ -146,7 +150,7 @@ func TestWrite(t *testing.T) {
 				t.Fatalf("expected value %d is %v, want %v", i, x, y)
 			}
 		}
-		svg, err := os.ReadFile(filepath.Join(dir, "errors_output0.svg"))
+		svg, err := os.ReadFile(filepath.Join(dir, "errors_grad0.svg"))
 		if err != nil || !strings.Contains(string(svg), "xmlns=") || !strings.Contains(string(svg), "<style>") {
 			t.Errorf("the picture: %v, %.80s", err, svg)
 		}

@@ -27,6 +27,38 @@ type Explanation struct {
 
 // Write prints it.
 func (e *Explanation) Write(w io.Writer, st reports.Style) error {
+	text := e.Judgement(st)
+	if errors := e.Errors(st); errors != "" {
+		text += "\n" + errors
+	}
+	if e.Again != "" {
+		text += fmt.Sprintf("\nagain: %s\n", reports.Command(e.Again))
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// Line is the verdict in one line: what there is to say of a value that is right, or that was not compared.
+func (e *Explanation) Line() string {
+	r := e.Result
+	text := string(r.Verdict)
+	if r.Target != "" {
+		text = r.Target + ": " + text
+	}
+	if r.Reason != "" {
+		return reports.OneLine(text + ": " + r.Reason)
+	}
+	if p := e.Profile; p != nil {
+		text += fmt.Sprintf(", %d of %s are the exact value rounded", p.Equal, reports.Count(p.Numel, "element"))
+	}
+	if e.Rule != "" {
+		text += ", rule: " + e.Rule
+	}
+	return reports.OneLine(text)
+}
+
+// Judgement is the verdict, and how it was reached.
+func (e *Explanation) Judgement(st reports.Style) string {
 	var b strings.Builder
 	r := e.Result
 	title := st.Wrap(reports.OneLine(r.Title()+", "+r.Target+": "+string(r.Verdict)), 2)
@@ -52,16 +84,18 @@ func (e *Explanation) Write(w io.Writer, st reports.Style) error {
 	if e.Unexplained && len(e.Causes) == 0 {
 		fmt.Fprintf(&b, "%s none of the mistakes that optool tried reproduces it\n", st.Bold("cause:"))
 	}
-	if e.Profile != nil && e.Profile.Numel > 0 {
-		b.WriteString("\n")
-		e.sizes(&b, st)
-		e.places(&b, st)
+	return b.String()
+}
+
+// Errors are how large the errors are, and where they lie; "" if that is not known.
+func (e *Explanation) Errors(st reports.Style) string {
+	if e.Profile == nil || e.Profile.Numel == 0 {
+		return ""
 	}
-	if e.Again != "" {
-		fmt.Fprintf(&b, "\nagain: %s\n", reports.Command(e.Again))
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	var b strings.Builder
+	e.sizes(&b, st)
+	e.places(&b, st)
+	return b.String()
 }
 
 func str(s *string) string {
