@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -156,36 +157,45 @@ func (o *reduceOptions) print(w io.Writer, st reports.Style, e *capture.Entry, r
 	for _, s := range r.Is {
 		fmt.Fprintf(&b, "  smallest  %s\n", s)
 	}
-	fmt.Fprintf(&b, "it fails: %s\n", st.Wrap(reports.OneLine(r.Failure), 2))
+	if o.none() && slices.Equal(r.Was, r.Is) && r.Done {
+		b.WriteString(st.Wrap("nothing can be cut: without a device, only parts of the recorded result can be compared, and "+
+			"each needs all of these values. The terms of a sum cannot be cut. With --device, the device runs smaller calls, "+
+			"too", 2) + "\n")
+	}
+	line := func(label, text string) {
+		fmt.Fprintf(&b, "%s %s\n", st.Bold(label), st.Hang(label+" ", text, 2))
+	}
+	line("it fails:", reports.OneLine(r.Failure))
 	if r.Verdict == verdict.Timeout {
-		fmt.Fprintf(&b, "each call had %v, a sixth of --timeout: a longer one tells a slow call from one that hangs\n",
-			perCall(o.total))
+		fmt.Fprintf(&b, "%s\n", st.Wrap(fmt.Sprintf("each call had %v, a sixth of --timeout: a longer one tells a slow call "+
+			"from one that hangs", perCall(o.total)), 2))
+	}
+	only := "only if"
+	if o.none() {
+		only = "where:"
 	}
 	for _, s := range r.Depends {
-		only := "only if "
-		if o.none() {
-			only = "where: "
-		}
-		fmt.Fprintf(&b, "%s %s\n", st.Bold(only[:len(only)-1]), st.Wrap(s, 2))
+		line(only, s)
 	}
 	if len(r.Indifferent) > 0 {
-		fmt.Fprintf(&b, "whatever: %s\n", st.Wrap(strings.Join(r.Indifferent, "; "), 2))
+		line("whatever:", strings.Join(r.Indifferent, "; "))
 	}
 	for _, s := range r.Unclear {
-		fmt.Fprintf(&b, "unclear: %s\n", st.Wrap(s, 2))
+		line("unclear:", s)
 	}
 	fmt.Fprintf(&b, "%s run", reports.Count(r.Runs, "call"))
 	if !r.Done {
 		fmt.Fprintf(&b, ", then the time was up: --timeout allows more than %v", o.total)
 	}
-	fmt.Fprintf(&b, "\nwritten to %s\nagain: %s\n", reports.OneLine(o.out), reports.Command(o.repro()))
+	fmt.Fprintf(&b, "\nwritten to %s\nagain: %s\nfor a vendor: %s\n", reports.OneLine(o.out),
+		reports.Command(nearby(o.repro("replay", "--tables"))), reports.Command(nearby(o.repro("bundle"))))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// repro is the command line that replays the reduced call.
-func (o *reduceOptions) repro() string {
-	args := append(o.command("replay", "--tables"), o.tolerances.repro()...)
+// repro is the command line of another command for the reduced call.
+func (o *reduceOptions) repro(command string, flags ...string) string {
+	args := append(o.command(command, flags...), o.tolerances.repro()...)
 	args = append(args, o.deviceFlags.repro()...)
 	return strings.Join(append(args, quotePath(o.out)), " ")
 }
