@@ -325,10 +325,32 @@ func (p pulls) of(c *Call, opt Options) (map[int]*tensor.Tensor, error) {
 				numbers[k] = true
 			}
 		}
-		had.grads, had.err = c.pull(numbers, opt)
+		if had.grads, had.err = c.pull(numbers, opt); had.err == nil {
+			had.err = c.wrongGradients(had.grads, opt)
+		}
 		p.got[c] = had
 	}
 	return had.grads, had.err
+}
+
+// wrongGradients puts the recorded gradients that are wrong in the place of those that the reference gives: what is
+// made of them is a consequence.
+func (c *Call) wrongGradients(grads map[int]*tensor.Tensor, opt Options) error {
+	for k, t := range grads {
+		g := c.gradientOf(c.Inputs[k])
+		if g == nil || !c.failsAt(g.Target) {
+			continue
+		}
+		err := g.with(opt, func(got *tensor.Tensor) {
+			if comparable(got, t) {
+				grads[k] = tensor.New(t.DType, t.Shape, slices.Clone(tensor.Data[float64](got)))
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // gradient is the sum of what the calls that read a value give for it, and the sum of the magnitudes of these parts;
