@@ -68,7 +68,7 @@ func (t *Trace) nonFinite() *Finding {
 	}
 	for _, c := range t.Calls() {
 		n := c.notFinite
-		if n == nil || skipped[c.Step] && c.Step.overflows(c, n.Phase == replay.Backward) {
+		if n == nil || c.vacant || skipped[c.Step] && c.Step.overflows(c, n.Phase == replay.Backward) {
 			continue
 		}
 		f := &Finding{Rule: verdict.NonFinite, Call: c, Target: n.Target, Reason: n.Reason(),

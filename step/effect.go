@@ -19,7 +19,7 @@ func (p *Process) Effects(ctx context.Context, opt Options) error {
 			continue
 		}
 		for _, c := range s.Calls {
-			if c.measured {
+			if c.measured && !c.vacant {
 				c.Effect = c.effect / s.Scale
 			}
 		}

@@ -172,7 +172,7 @@ func (p *Process) findings(opt Options) []*Finding {
 		}
 		all = append(all, changed(of, opt)...)
 		for _, r := range c.Results {
-			if r.Verdict == verdict.Fail {
+			if r.Verdict == verdict.Fail && !c.vacant {
 				all = append(all, &Finding{Rule: verdict.Wrong, Call: c, Target: r.Target, Reason: r.Reason,
 					backward: r.Phase == replay.Backward})
 			}

@@ -2,6 +2,7 @@ package step
 
 import (
 	"fmt"
+	"github.com/optool/optool/ops/opdef"
 
 	"github.com/optool/optool/tensor"
 )
@@ -298,10 +299,12 @@ func (l *linker) write(c *Call) {
 		}
 	}
 	for _, o := range c.Outputs {
-		l.byContent[o.key()] = append(l.byContent[o.key()], o)
-		l.byFlat[o.flatKey()] = append(l.byFlat[o.flatKey()], o)
-		if o.telling() {
-			l.lay[spot{o.Address, o.key()}] = o
+		if c.random != opdef.Uninitialised { // what the memory held before tells nothing
+			l.byContent[o.key()] = append(l.byContent[o.key()], o)
+			l.byFlat[o.flatKey()] = append(l.byFlat[o.flatKey()], o)
+			if o.telling() {
+				l.lay[spot{o.Address, o.key()}] = o
+			}
 		}
 		switch {
 		case o.Address == 0 || returned[o]:

@@ -93,7 +93,7 @@ func (v *Value) number() float64 {
 
 func (c *Call) isRoot() bool {
 	v := c.scalar()
-	if v == nil || len(c.GradOutputs) == 0 || c.GradOutputs[0].Numel() != 1 {
+	if v == nil || c.vacant || len(c.GradOutputs) == 0 || c.GradOutputs[0].Numel() != 1 {
 		return false
 	}
 	for _, r := range v.readers {

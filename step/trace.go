@@ -68,6 +68,10 @@ type Value struct {
 // Draws reports whether the call draws random numbers.
 func (c *Call) Draws() bool { return c.random != "" }
 
+// Vacant reports whether the call makes uninitialised memory or computes with it, as a program does that asks for the
+// shapes of results: its values mean nothing.
+func (c *Call) Vacant() bool { return c.vacant }
+
 // Numel is the number of elements.
 func (v *Value) Numel() int { return tensor.Numel(v.Shape) }
 
@@ -186,6 +190,7 @@ type Call struct {
 	random string
 	// writes reports that the call has no gradients and changes an argument.
 	writes bool
+	vacant bool
 }
 
 // A Result is one value of a call that replay had something to say about.
@@ -394,6 +399,7 @@ func New(calls []*Call) *Trace {
 			c.findWriting()
 		}
 		p.link()
+		p.findVacant()
 		p.findStale()
 		p.split()
 		p.settle()

@@ -63,7 +63,7 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options, plan *Plan) err
 		t.Layouts = append(t.Layouts, first.layout(stage))
 		t.Unjoined = append(t.Unjoined, first.gaps()...)
 	}
-	for _, across := range []func([]*part) []*violation{tied, ownNorms, unstepped} {
+	for _, across := range []func([]*part) []*violation{unlike, tied, ownNorms, unstepped} {
 		if len(found) == 0 {
 			found = across(parts)
 		}

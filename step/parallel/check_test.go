@@ -64,6 +64,8 @@ var trees = []struct {
 	{"owner-sum", "scale", "torch.Tensor.div_", "2 times that of the whole program", ""},
 	{"ring", "", "", "", "[3 (ranks 0-2); parameters: 1 replicated]"},
 	{"ring-on", "collective", "__main__.Shift.apply", "the backward pass sends gradients to other ranks", ""},
+	{"pipeline", "", "", "", "[rank 0; parameters: 2 whole rank 1; parameters: 2 whole]"},
+	{"pipeline-one", "scale", "torch.Tensor.div_", "and those of rank 0's 1 times", ""},
 	{"ragged", "", "", "", ""},     // sequences of other lengths
 	{"ragged-not", "", "", "", ""}, // of one length, with positions that each rank repeats
 	{"ragged-alone", "replica", "torch.nn.functional.embedding", "the gradient of places is a partial sum", ""},
@@ -122,6 +124,9 @@ func TestGaps(t *testing.T) {
 			"3 calls with results of which it is not known how they lie on ranks 0-3"},
 		{"data", ""},
 		{"data-scaled", ""}, // what is wrong is said instead
+		{"losses-sum", ""},
+		{"losses-sum-seven", "1 loss that is a sum: nothing says that its gradients are to be divided by 7, as they are " +
+			"on ranks 0-1"},
 		{"halo", "5 calls with results of which it is not known how they lie on ranks 0-1"},
 	} {
 		trace, opt := read(t, tc.tree)

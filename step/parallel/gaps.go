@@ -39,7 +39,7 @@ func (p *part) gaps() (out []step.Gap) {
 		}
 	}
 	add(n, "call", fmt.Sprintf(" with results of which it is not known how they lie on %s", ranks), first)
-	return out
+	return append(out, p.divided()...)
 }
 
 // isPlaced reports whether something is known of all results of a call; of one that ranks leave out it is not.

@@ -119,15 +119,25 @@ func squares(d *side) bool {
 	return false
 }
 
+// histories are what each rank reads of the gradients that were judged.
+func (p *part) histories(verdicts map[string]*judged) map[int]history {
+	out := map[int]history{}
+	for _, r := range p.ranks {
+		out[r] = p.history(r, verdicts)
+	}
+	return out
+}
+
+// clipped reports whether a norm read the right gradient of a parameter: what is behind it is scaled by the norm.
+func (h history) clipped(name string, slack float64) bool {
+	return slices.ContainsFunc(h[name], func(s sighting) bool { return s.norm && math.Abs(s.k-1) <= slack })
+}
+
 // clips checks gradients behind a clipping by their norm, of which the updates do not tell what they were: the norm
 // reads them, and all are then scaled by one number.
-func (p *part) clips(tails map[int]*tail, verdicts map[string]*judged, factors []float64) {
+func (p *part) clips(histories map[int]history, tails map[int]*tail, verdicts map[string]*judged, factors []float64) {
 	if len(p.broken) > 0 {
 		return
-	}
-	histories := map[int]history{}
-	for _, r := range p.ranks {
-		histories[r] = p.history(r, verdicts)
 	}
 	if p.lone(histories, verdicts, tails) || factors == nil {
 		return

@@ -221,11 +221,13 @@ func (p *part) parameters() {
 	}
 	factors := p.lossFactor()
 	p.updates(tails, factors)
-	if first := p.broken; len(first) > 0 && factors != nil && len(factors) > 0 && p.meant(p.off) {
-		factors[0] /= p.off
-		p.broken = nil
+	if first := p.broken; len(first) > 0 && factors != nil {
+		if p.by = p.meant(p.off); p.by == nil {
+			return
+		}
+		p.by.call, p.broken = first[0].call, nil
 		if p.updates(tails, factors); len(p.broken) > 0 {
-			p.broken = first
+			p.broken, p.by = first, nil
 		}
 	}
 }
@@ -263,10 +265,13 @@ func (p *part) updates(tails map[int]*tail, factors []float64) {
 		}
 	}
 	p.flats(tails, factors, verdicts)
+	histories := p.histories(verdicts)
 	for name, v := range verdicts {
-		p.compared[name] = factors != nil && v.scale != nil
+		p.compared[name] = factors != nil && v.scale != nil && !slices.ContainsFunc(p.ranks, func(r int) bool {
+			return math.Abs(v.scale[r]-1) > v.slack && !histories[v.update[r].Process.Rank].clipped(name, v.slack)
+		})
 	}
-	p.clips(tails, verdicts, factors)
+	p.clips(histories, tails, verdicts, factors)
 	if len(p.broken) == 0 {
 		p.report(tails, verdicts, factors)
 	}
@@ -441,6 +446,11 @@ func (p *part) wanted(name string, g *gradient, factors []float64) (want map[int
 			next[r] = a
 		}
 		want = next
+	}
+	if p.by != nil {
+		for r, a := range want {
+			want[r] = a.times(p.by.k)
+		}
 	}
 	return want, places, copies
 }

@@ -29,6 +29,7 @@ type part struct {
 	kept       map[string]bool // parameters that were compared with the plan
 	broken     []*violation
 	off        float64           // the number of times that gradients are the right ones, of the last finding about it
+	by         *multiple         // of the gradients of the loss, that the program means; nil if it is 1
 	clip       *clipping         // of the first rank; nil if it is not known
 	norm       *step.Call        // the last of the first rank that can give a norm; nil if there is none
 	step       *step.Call        // one that updates a parameter; nil if there is none
@@ -445,7 +446,7 @@ func (c *checker) newPart(ps []*step.Process, groups [][]int) *part {
 		begin, end := phases(q)
 		seen := map[string]int{}
 		for _, call := range q.Calls {
-			if call.Entry.Within >= 0 {
+			if call.Entry.Within >= 0 || call.Vacant() {
 				continue
 			}
 			behind := end >= 0 && call.Entry.Order > end

@@ -509,6 +509,8 @@ def losses(rank, name, directory):
         for _ in range(2 if name == "losses-micro" else 1):
             h = F.linear(F.gelu(F.linear(x, model.up)), model.down)
             value, extra = h.square().mean(), h.tanh().mean()
+            if name.startswith("losses-sum"):  # of 4 rows of 4
+                value = h.square().sum()
             if name == "losses-weight":
                 value = value + 0.5 * extra
             elif name == "losses-own":
@@ -523,7 +525,7 @@ def losses(rank, name, directory):
         for p in model.parameters():
             dist.all_reduce(p.grad)
             if name != "losses-uneven":
-                p.grad.div_({"losses-micro": 4, "losses-third": 3, "losses-scaled": 32}.get(name, 2))
+                p.grad.div_({"micro": 4, "third": 3, "scaled": 32, "sum": 4, "sum-seven": 7}.get(name[7:], 2))
         if name in ("losses-third", "losses-scaled"):
             torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)
         optimizer.step()
@@ -559,6 +561,22 @@ def stages(rank, name, directory):
             optimizer.step()
 
 
+def pipeline(rank, name, directory):
+    """torch's pipeline of two stages: it asks for shapes with uninitialised memory, and divides by the microbatches."""
+    import optool_capture
+    from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+
+    model = torch.nn.Linear(4, 4)
+    model.weight, model.bias = part(2 + rank, None, 4, 4), part(4 + rank, None, 4)
+    stage = PipelineStage(model, rank, 2, torch.device("cpu"))
+    schedule = ScheduleGPipe(stage, 4, F.mse_loss, scale_grads=name == "pipeline" or rank == 1)
+    torch.manual_seed(5)
+    x = torch.randn(8, 4)
+    with optool_capture.record(directory, model=model):
+        schedule.step(x) if rank == 0 else schedule.step(target=x.tanh())
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
 def part(n, dim, *shape):
     torch.manual_seed(n)
     t = torch.randn(shape)
@@ -573,7 +591,8 @@ def work(rank, name, directory, port):
     import optool_capture
 
     dist.init_process_group("gloo", init_method="file://" + port, rank=rank, world_size=ranks(name))
-    for program in ring, context, zero, owner, clip, grid, losses, stages, table, columns, halo, fused, zigzag, ragged:
+    programs = ring, context, zero, owner, clip, grid, losses, stages, table, columns, halo, fused, zigzag, ragged, pipeline
+    for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
             return dist.destroy_process_group()

@@ -1,0 +1,179 @@
+package parallel
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/step"
+)
+
+// A multiple is a number by which a program multiplies all its gradients.
+type multiple struct {
+	k    float64
+	call *step.Call // that does it
+	// doubt is whether nothing says that it should be this number: the loss is a sum, and is divided by some count.
+	doubt bool
+}
+
+// meant is k if a program can mean all its gradients to be k times those of its loss: it divides them by the number of
+// its losses, by the loss scale or by what it multiplied the loss by, or the loss is a sum. It is nil if it cannot.
+func (p *part) meant(k float64) *multiple {
+	losses, calls := p.losses(), p.lossCalls()
+	if len(calls) == 0 || !(k > 0) {
+		return nil
+	}
+	d, err := p.checker.load(calls[0])
+	if err != nil {
+		return nil
+	}
+	weight := 1.0
+	if len(losses) > 0 {
+		weight = p.weight(losses[0])
+	}
+	numbers := []float64{1, d.call.Step.LossScale()}
+	switch {
+	case d.sums():
+		counts := append(p.terms(calls), float64(len(calls)))
+		is := func(n float64) bool { return math.Abs(k*n-1) < 2e-3 }
+		if k < 1 {
+			return &multiple{k: k, doubt: !slices.ContainsFunc(counts, is)}
+		}
+		return nil
+	case !multiplies(d.call.Op) || len(d.rec.Args) != 2:
+		numbers = append(numbers, float64(len(calls)))
+	case method(d.call.Op) == "mul":
+		numbers = append(numbers, p.multiplier(d), weight)
+	default:
+		if n, _ := numberOf(d.rec.Args[1]); n > 1 && len(losses) > 0 && n == float64(losses[0].in[0].terms()) {
+			numbers = append(numbers, weight)
+		}
+	}
+	for _, n := range numbers {
+		for _, o := range numbers {
+			if math.Abs(k*n*o-1) < 2e-3 || math.Abs(k*n-1) < 2e-3 {
+				return &multiple{k: k}
+			}
+		}
+	}
+	return nil
+}
+
+// sums reports whether a loss adds up what it is made of, and takes no mean.
+func (d *side) sums() bool {
+	way, _ := d.rec.Kwargs.Get("reduction")
+	return method(d.call.Op) == "sum" || way == "sum"
+}
+
+// lossCalls are the losses of the first rank; those of another stage where a pipeline ends there.
+func (p *part) lossCalls() (out []*step.Call) {
+	for _, s := range p.losses() {
+		out = append(out, s.first(p.ranks))
+	}
+	if len(out) > 0 || !p.partial {
+		return out
+	}
+	for _, q := range p.checker.trace.Processes {
+		for _, s := range q.Steps {
+			out = append(out, s.Loss)
+		}
+		if len(out) > 0 {
+			break
+		}
+	}
+	return out
+}
+
+// terms are the numbers of elements, of rows, and of labels that count, that the losses of all ranks add up.
+func (p *part) terms(losses []*step.Call) []float64 {
+	var elements, rows, labels float64
+	for _, q := range p.checker.trace.Processes {
+		for _, s := range q.Steps {
+			if s.Loss.Op != losses[0].Op {
+				continue
+			}
+			d, err := p.checker.load(s.Loss)
+			if err != nil || len(d.ins) == 0 {
+				continue
+			}
+			x := d.ins[0].array
+			elements += float64(len(x.x))
+			if n := len(x.shape); n > 0 {
+				rows += float64(len(x.x) / max(1, x.shape[n-1]))
+			}
+			if len(d.ins) > 1 {
+				for _, v := range d.ins[1].array.x {
+					if d.ins[1].array.dtype.IsFloat() || v >= 0 {
+						labels++
+					}
+				}
+			}
+		}
+	}
+	return []float64{elements, rows, labels}
+}
+
+// terms is the number of values that were added up to make one.
+func (n *info) terms() (all int) {
+	if n == nil || n.made == nil || method(n.made.op) != "add" {
+		return 1
+	}
+	for _, in := range n.made.in {
+		all += in.terms()
+	}
+	return all
+}
+
+// multiplier is the number that a loss was multiplied by; 1 if there is none.
+func (p *part) multiplier(d *side) float64 {
+	if k, ok := numberOf(d.rec.Args[1]); ok && k > 0 {
+		return k
+	}
+	if len(d.ins) == 2 && len(d.ins[1].array.x) == 1 && !d.ins[1].tensor.RequiresGrad {
+		return d.ins[1].array.x[0]
+	}
+	return 1
+}
+
+// weight is how much smaller a loss is if the number that it was multiplied by averages over ranks, than if it is a
+// weight of the program's own; 1 if that is clear.
+func (p *part) weight(s *site) float64 {
+	w := 1.0
+	if len(s.out) == 1 && s.out[0].sound() && s.out[0].also != nil {
+		for m, q := range s.out[0].also {
+			w *= q.factor / s.out[0].places[m].factor
+		}
+	}
+	return w
+}
+
+// divided is what is not known of the number by which gradients of a sum are divided.
+func (p *part) divided() []step.Gap {
+	if p.by == nil || !p.by.doubt {
+		return nil
+	}
+	return []step.Gap{{N: 1, What: reports.Count(1, "loss") + fmt.Sprintf(" that is a sum: nothing says that its gradients "+
+		"are to be divided by %.4g, as they are on %s", 1/p.by.k, ranksText(p.ranks)), First: p.by.call.String()}}
+}
+
+// unlike finds stages of a pipeline that multiply their gradients by different numbers.
+func unlike(parts []*part) []*violation {
+	for _, p := range parts {
+		for _, q := range parts {
+			other := 1.0
+			if q.by != nil {
+				other = q.by.k
+			}
+			known := slices.Contains(slices.Collect(maps.Values(q.compared)), true)
+			if p.by == nil || !known || math.Abs(p.by.k/other-1) < 2e-3 {
+				continue
+			}
+			return []*violation{{kind: "scale", call: p.by.call, ranks: []int{p.ranks[0], q.ranks[0]}, target: "output[0]",
+				reason: fmt.Sprintf("the gradients of the stage of rank %d are %.4g times those of the loss, and those of "+
+					"rank %d's %.4g times", p.ranks[0], p.by.k, q.ranks[0], other)}}
+		}
+	}
+	return nil
+}
