@@ -1,6 +1,7 @@
 package ops_test
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -51,6 +52,68 @@ func TestMistakes(t *testing.T) {
 	if tried == 0 {
 		t.Error("no operator declares a mistake")
 	}
+}
+
+// TestConstants: with the numbers that they declare the formulas of operators give what the operators do, and something
+// else with other numbers.
+func TestConstants(t *testing.T) {
+	tried := 0
+	for _, e := range ops.Default().Entries() {
+		differs := map[string]bool{}
+		for i, c := range e.Cases(rand.New(rand.NewPCG(1, 2))) {
+			f, err := c.Forward()
+			if err != nil {
+				continue
+			}
+			for _, k := range c.Constants() {
+				name := e.Op() + ": " + k.Name
+				differs[name] = differs[name] || len(f.Outs) == 0 || k.Step // in-place, or nothing of it in some calls
+				sound, err := k.Plan(k.Value)
+				if err != nil {
+					t.Fatalf("%s, case %d: %v", name, i, err)
+				}
+				g, err := sound.Forward()
+				if err != nil {
+					t.Fatalf("%s, case %d: %v", name, i, err)
+				}
+				for n, y := range g.Outs {
+					tried++
+					if !nearlySame(f.Outs[n], y) {
+						t.Errorf("%s, case %d: the formula does not give result %d", name, i, n)
+					}
+				}
+				wrong, err := k.Plan(k.Value*1.5 + 0.25)
+				if err != nil {
+					continue
+				}
+				if w, err := wrong.Forward(); err == nil && len(w.Outs) > 0 {
+					differs[name] = differs[name] || !nearlySame(f.Outs[0], w.Outs[0]) || otherGradients(c, wrong, f)
+				}
+			}
+		}
+		for name, d := range differs {
+			if !d {
+				t.Errorf("%s: another number changes nothing", name)
+			}
+		}
+	}
+	if tried < 50 {
+		t.Errorf("%d results were compared", tried)
+	}
+}
+
+// nearlySame compares results that are computed in another order. Formulas need not have the limits of functions.
+func nearlySame(x, y *tensor.Tensor) bool {
+	if x.Meta() != y.Meta() || !x.DType.IsFloat() {
+		return x.Meta() == y.Meta()
+	}
+	a, b := tensor.Data[float64](opdef.Cast(x, tensor.Float64)), tensor.Data[float64](opdef.Cast(y, tensor.Float64))
+	for i := range a {
+		if d := math.Abs(a[i] - b[i]); d > 1e-9+2*x.DType.Eps()*math.Abs(a[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 // otherGradients reports whether a mistake changes gradients.

@@ -39,11 +39,12 @@ func (v activation) entry() *opdef.Entry {
 	p.Schema = v.Name + "(Tensor self, bool inplace=False) -> Tensor"
 	p.Cases = func(g opdef.Gen) []*inplaceArgs { return activationCases(g, v.Kinks, v.C != nil) }
 	if v.wrong != nil {
+		sound := p.F
 		p.F = func(a *inplaceArgs) func(float64) float64 {
 			if a.wrong != nil {
 				return a.wrong
 			}
-			return v.F
+			return sound(a)
 		}
 		p.Mistakes = func(a *inplaceArgs) []opdef.Mistake[*inplaceArgs] {
 			var out []opdef.Mistake[*inplaceArgs]
@@ -111,6 +112,7 @@ var (
 				dst[i] = s * (1 + math.Abs(x[i]))
 			}
 		},
+		Formula: siluFormula, Slope: siluSlopeFormula,
 	}
 	// GELU and GELUTanh are the functions of gelu, by approximate.
 	GELU = opdef.Unary{
@@ -123,18 +125,17 @@ var (
 		S:       func(x, _ float64) float64 { return math.Abs(x) / 2 },
 		DS:      func(x, _ float64) float64 { return 0.5 + math.Abs(x)*kernel.NormalDensity(x) },
 		DSBlock: ofArgument(vmath.GELUSlopeSize),
+		Formula: geluFormula, Slope: geluSlopeFormula,
 	}
 	GELUTanh = opdef.Unary{
 		Error: geluError,
-		F:     func(x float64) float64 { return x * kernel.Sigmoid(2*geluInner(x)) }, Block: vmath.GELUTanh,
-		DF: func(x, _ float64) float64 {
-			s := kernel.Sigmoid(2 * geluInner(x))
-			return s + 2*x*geluInnerSlope(x)*(s*(1-s))
-		},
+		F:     geluTanhFormula.Sound(), Block: vmath.GELUTanh,
+		DF:     func(x, _ float64) float64 { return geluTanhSlopeAt(x) },
 		DBlock: geluTanhSlope, OfX: true,
 		S:       func(x, _ float64) float64 { return math.Abs(x) / 2 },
 		DS:      func(x, _ float64) float64 { return 1 + math.Abs(x) },
 		DSBlock: geluTanhSlopeScale,
+		Formula: geluTanhFormula, Slope: geluTanhSlopeFormula,
 	}
 )
 
@@ -149,14 +150,9 @@ var activationOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Rectifier capped at 6", Formula: "min(max(self, 0), 6)",
 			Notes: "The subgradient at 0 and 6 is 0. Of -0 it is -0, on a device other than the CPU perhaps 0."},
 		Error: elements.ExactError, Kinks: []float64{0, 6},
-		F: func(x float64) float64 {
-			if x == 0 {
-				return x
-			}
-			return min(max(x, 0), 6)
-		},
-		I:  func(x int64) int64 { return min(max(x, 0), 6) },
-		DF: func(x, _ float64) float64 { return elements.OneIf(!(x <= 0)) * elements.OneIf(!(x >= 6)) },
+		Formula: relu6Formula,
+		I:       func(x int64) int64 { return min(max(x, 0), 6) },
+		DF:      func(x, _ float64) float64 { return elements.OneIf(!(x <= 0)) * elements.OneIf(!(x >= 6)) },
 	}}.entry().AsMovingOnCPU().WithTakenFor("torch.relu"),
 	activation{Unary: SiLU}.entry().
 		WithTakenFor("torch.nn.functional.hardswish", "torch.nn.functional.gelu", "torch.nn.functional.relu"),
@@ -166,7 +162,7 @@ var activationOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Self regularised non-monotonic activation",
 			Formula: "self * tanh(softplus(self))"},
 		Error: coveredError, S: flushedFactor,
-		F:  kernel.Mish,
+		F: kernel.Mish, Formula: mishFormula,
 		DF: func(x, _ float64) float64 { return kernel.MishSlope(x) }, OfX: true,
 		DS: func(x, _ float64) float64 {
 			t := math.Tanh(kernel.Softplus(x))
@@ -179,7 +175,7 @@ var activationOps = []*opdef.Entry{
 			Doc: opdef.Doc{Summary: "Piecewise approximation of silu", Formula: "self * min(max(self + 3, 0), 6) / 6",
 				Notes: "The gradient at -3 is that of the middle piece, at 3 too."},
 			Error: coveredError, Kinks: []float64{-3, 3},
-			F: func(x float64) float64 { return x * min(max(x+3, 0), 6) / 6 },
+			Formula: hardFormula(true),
 			DF: func(x, _ float64) float64 {
 				switch {
 				case x < -3:
@@ -201,9 +197,9 @@ var activationOps = []*opdef.Entry{
 		Doc: opdef.Doc{Summary: "Piecewise approximation of sigmoid", Formula: "min(max(self + 3, 0), 6) / 6",
 			Notes: "The subgradient at -3 and 3 is 0; the slope between them is 1/6 rounded to float32, for float64 too."},
 		Error: opdef.Error{Class: opdef.Rounded, ULPs: 2}, Kinks: []float64{-3, 3},
-		F:  func(x float64) float64 { return min(max(x+3, 0), 6) / 6 },
-		DF: func(x, _ float64) float64 { return elements.IfElse(x > -3 && x < 3, float64(float32(1.0/6)), 0) },
-		S:  func(x, _ float64) float64 { return elements.IfElse(math.Abs(x) < 3, 0.5, 0) },
+		Formula: hardFormula(false),
+		DF:      func(x, _ float64) float64 { return elements.IfElse(x > -3 && x < 3, float64(float32(1.0/6)), 0) },
+		S:       func(x, _ float64) float64 { return elements.IfElse(math.Abs(x) < 3, 0.5, 0) },
 	}}.entry().WithTakenFor("torch.sigmoid"),
 	activation{Unary: opdef.Unary{
 		Name: "selu", Names: "selu Tensor.selu F.selu", Traits: opdef.Traits{InPlace: true},
@@ -211,10 +207,10 @@ var activationOps = []*opdef.Entry{
 			Formula: "scale*self if self > 0, else scale*alpha*(exp(self) - 1); alpha = 1.6732632423543772, scale = " +
 				"1.0507009873554805"},
 		Error: elements.ElementwiseError, Kinks: []float64{0},
-		F:  func(x float64) float64 { return elu(x, seluAlpha*seluScale, seluScale, 1) },
-		DF: func(x, _ float64) float64 { return eluSlope(x, seluAlpha*seluScale, seluScale, 1) },
-		S:  func(x, _ float64) float64 { return elements.IfElse(x <= 0, seluAlpha*seluScale, 0) },
-		DS: func(x, _ float64) float64 { return elements.IfElse(x <= 0, seluAlpha*seluScale, 0) },
+		Formula: seluFormula,
+		DF:      func(x, _ float64) float64 { return eluSlope(x, seluAlpha*seluScale, seluScale, 1) },
+		S:       func(x, _ float64) float64 { return elements.IfElse(x <= 0, seluAlpha*seluScale, 0) },
+		DS:      func(x, _ float64) float64 { return elements.IfElse(x <= 0, seluAlpha*seluScale, 0) },
 	}}.entry(),
 	activation{Unary: opdef.Unary{
 		Name: "tanhshrink", Names: "F.tanhshrink",
@@ -230,11 +226,12 @@ var activationOps = []*opdef.Entry{
 	}, ints: true}.entry().AsComposite(),
 	activation{Unary: opdef.Unary{
 		Name: "logsigmoid", Names: "F.logsigmoid _C._nn.log_sigmoid",
-		Doc:   opdef.Doc{Summary: "Logarithm of the logistic function", Formula: "-ln(1 + exp(-self))"},
-		Error: elements.ElementwiseError,
-		F:     func(x float64) float64 { return min(x, 0) - math.Log1p(math.Exp(-math.Abs(x))) },
-		DF:    func(x, _ float64) float64 { return kernel.Sigmoid(-x) },
-		DS:    func(_, _ float64) float64 { return 1 },
+		Doc:     opdef.Doc{Summary: "Logarithm of the logistic function", Formula: "-ln(1 + exp(-self))"},
+		Error:   elements.ElementwiseError,
+		F:       func(x float64) float64 { return min(x, 0) - math.Log1p(math.Exp(-math.Abs(x))) },
+		Formula: logSigmoidFormula,
+		DF:      func(x, _ float64) float64 { return kernel.Sigmoid(-x) },
+		DS:      func(_, _ float64) float64 { return 1 },
 	}}.entry(),
 	opdef.Op[softsignArgs]{
 		Schema: "softsign(Tensor self) -> Tensor", Names: "F.softsign",
@@ -278,7 +275,9 @@ var activationOps = []*opdef.Entry{
 			}
 			return a.function().Block
 		},
-		DBlock: func(a *geluArgs) func(dst, x, y []float64) { return a.function().DBlock },
+		DBlock:  func(a *geluArgs) func(dst, x, y []float64) { return a.function().DBlock },
+		Formula: func(a *geluArgs) opdef.Formula[float64] { return a.function().Formula },
+		Slope:   func(a *geluArgs) opdef.Formula[float64] { return a.function().Slope },
 		Else: func(*geluArgs) func(x, y float64) float64 {
 			return func(x, y float64) float64 { // the formula has infinity times 0, the function has limits
 				switch {
@@ -330,9 +329,8 @@ var activationOps = []*opdef.Entry{
 		Doc:    opdef.Doc{Summary: "Exponential linear unit", Formula: "self if self > 0, else alpha*(exp(self) - 1)"},
 		Error:  elements.ElementwiseError,
 		Self:   func(a *eluArgs) *tensor.Tensor { return a.Self },
-		F: func(a *eluArgs) func(float64) float64 {
-			k := elements.ArithmeticValue(a.Alpha, a.Self.DType)
-			return func(x float64) float64 { return elu(x, k, 1, 1) }
+		Formula: func(a *eluArgs) opdef.Formula[float64] {
+			return eluFormula(elements.ArithmeticValue(a.Alpha, a.Self.DType), 1)
 		},
 		DF: func(a *eluArgs) func(x, y float64) float64 {
 			k := elements.ArithmeticValue(a.Alpha, a.Self.DType)
@@ -356,9 +354,9 @@ var activationOps = []*opdef.Entry{
 			}
 			return nil
 		},
-		F: func(a *eluArgs) func(float64) float64 {
+		Formula: func(a *eluArgs) opdef.Formula[float64] {
 			k := elements.ArithmeticValue(a.Alpha, a.Self.DType)
-			return func(x float64) float64 { return elu(x, k, 1, 1/k) }
+			return eluFormula(k, 1/k)
 		},
 		DF: func(a *eluArgs) func(x, y float64) float64 {
 			k := elements.ArithmeticValue(a.Alpha, a.Self.DType)
@@ -463,6 +461,7 @@ var activationOps = []*opdef.Entry{
 				return kernel.Softplus(x*b) / b
 			}
 		},
+		Formula: softplusFormula,
 		DF: func(a *softplusArgs) func(x, y float64) float64 {
 			b, t := elements.ArithmeticValue(a.Beta, a.Self.DType), elements.ArithmeticValue(a.Threshold, a.Self.DType)
 			return func(x, _ float64) float64 {

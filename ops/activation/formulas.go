@@ -44,6 +44,9 @@ func geluTanhSlopeScale(dst, x, _ []float64) {
 	}
 }
 
+// geluTanhSlopeAt is geluTanhSlope of one element.
+var geluTanhSlopeAt = geluTanhSlopeFormula.Sound()
+
 // geluTanhSlope is s + 2 x u'(x) s (1-s) with s the sigmoid of twice the inner function u.
 func geluTanhSlope(dst, x, _ []float64) {
 	for i, v := range x {
@@ -55,9 +58,101 @@ func geluTanhSlope(dst, x, _ []float64) {
 	}
 }
 
-func geluInner(x float64) float64 { return math.Sqrt2 / math.SqrtPi * (x + 0.044715*x*x*x) }
+func geluInner(x float64) float64 { return geluFactor * (x + geluCube*x*x*x) }
 
-func geluInnerSlope(x float64) float64 { return math.Sqrt2 / math.SqrtPi * (1 + 3*0.044715*x*x) }
+func geluInnerSlope(x float64) float64 { return geluFactor * (1 + 3*geluCube*x*x) }
+
+const (
+	geluFactor = math.Sqrt2 / math.SqrtPi
+	geluCube   = 0.044715
+)
+
+var (
+	geluFormula = formula(func(k []float64) func(x float64) float64 {
+		return func(x float64) float64 { return x * k[1] * (1 + math.Erf(x/k[0])) }
+	}, opdef.Number{Name: "the divisor of erf's argument", Value: math.Sqrt2},
+		opdef.Number{Name: "the factor of 1 + erf", Value: 0.5})
+	geluSlopeFormula = formula(func(k []float64) func(x float64) float64 {
+		return func(x float64) float64 { return math.Erfc(-x/math.Sqrt2)/2 + x*k[0]*math.Exp(-k[1]*x*x) }
+	}, opdef.Number{Name: "the factor of the density in the gradient", Value: 1 / math.Sqrt(2*math.Pi)},
+		opdef.Number{Name: "the factor in the exponent of the density in the gradient", Value: 0.5})
+	geluTanhFormula = formula(func(k []float64) func(x float64) float64 {
+		return func(x float64) float64 { return x * kernel.Sigmoid(2*k[0]*(x+k[1]*x*x*x)) }
+	}, opdef.Number{Name: "the factor in tanh", Value: geluFactor},
+		opdef.Number{Name: "the factor of the cube", Value: geluCube})
+	geluTanhSlopeFormula = formula(func(k []float64) func(x float64) float64 {
+		return func(x float64) float64 {
+			s := kernel.Sigmoid(2 * k[0] * (x + k[1]*x*x*x))
+			return s + 2*x*k[0]*(1+k[2]*x*x)*(s*(1-s))
+		}
+	}, opdef.Number{Name: "the factor in tanh of the gradient", Value: geluFactor},
+		opdef.Number{Name: "the factor of the cube in the gradient", Value: geluCube},
+		opdef.Number{Name: "the factor of the square in the gradient", Value: 3 * geluCube})
+	siluFormula = formula(func(k []float64) func(x float64) float64 {
+		return func(x float64) float64 { return x * kernel.Sigmoid(k[0]*x) }
+	}, opdef.Number{Name: "the factor in the sigmoid", Value: 1})
+	siluSlopeFormula = formula(func(k []float64) func(x float64) float64 {
+		return func(x float64) float64 { s := kernel.Sigmoid(x); return s * (1 + x*(k[0]-s)) }
+	}, opdef.Number{Name: "the number from which the sigmoid is subtracted in the gradient", Value: 1})
+	mishFormula = formula(func(k []float64) func(x float64) float64 {
+		return func(x float64) float64 { return x * math.Tanh(kernel.Softplus(k[0]*x)/k[0]) }
+	}, opdef.Number{Name: "beta of softplus", Value: 1})
+	relu6Formula = formula(func(k []float64) func(x float64) float64 {
+		return func(x float64) float64 {
+			if x == 0 {
+				return x
+			}
+			return min(max(x, 0), k[0])
+		}
+	}, opdef.Number{Name: "the limit", Value: 6})
+	seluFormula = formula(func(k []float64) func(x float64) float64 {
+		return func(x float64) float64 { return elu(x, k[0]*k[1], k[1], k[2]) }
+	}, opdef.Number{Name: "alpha", Value: seluAlpha}, opdef.Number{Name: "scale", Value: seluScale},
+		opdef.Number{Name: "the factor in the exponent", Value: 1})
+	logSigmoidFormula = formula(func(k []float64) func(x float64) float64 {
+		return func(x float64) float64 { return -math.Log(k[0] + math.Exp(-x)) }
+	}, opdef.Number{Name: "the number added to the exponential", Value: 1})
+)
+
+func formula(of func(k []float64) func(x float64) float64, numbers ...opdef.Number) opdef.Formula[float64] {
+	return opdef.Formula[float64]{Numbers: numbers, Of: of}
+}
+
+// hardFormula is min(max(self + 3, 0), 6) / 6, or that times self. All of it has another width where the first number
+// is not 3.
+func hardFormula(times bool) opdef.Formula[float64] {
+	return formula(func(k []float64) func(x float64) float64 {
+		wider := k[0] - 3
+		return func(x float64) float64 {
+			y := min(max(x+(k[1]+wider), 0), k[2]+2*wider)
+			if times {
+				y *= x
+			}
+			return y / (k[3] + 2*wider)
+		}
+	}, opdef.Number{Name: "the number at which it ends", Value: 3}, opdef.Number{Name: "the added number", Value: 3},
+		opdef.Number{Name: "the limit", Value: 6}, opdef.Number{Name: "the divisor", Value: 6})
+}
+
+// eluFormula is that of elu with these factors of the negative half and in the exponent.
+func eluFormula(neg, in float64) opdef.Formula[float64] {
+	return formula(func(k []float64) func(x float64) float64 {
+		return func(x float64) float64 { return elu(x, neg, k[0], k[1]) }
+	}, opdef.Number{Name: "the factor of positive elements", Value: 1},
+		opdef.Number{Name: "the factor in the exponent", Value: in})
+}
+
+func softplusFormula(a *softplusArgs) opdef.Formula[float64] {
+	b, t := elements.ArithmeticValue(a.Beta, a.Self.DType), elements.ArithmeticValue(a.Threshold, a.Self.DType)
+	return formula(func(k []float64) func(x float64) float64 {
+		return func(x float64) float64 {
+			if x*b > t {
+				return x
+			}
+			return math.Log(k[0]+math.Exp(x*b)) / b
+		}
+	}, opdef.Number{Name: "the number added to the exponential", Value: 1})
+}
 
 // elu is neg*(exp(in*x) - 1) for x up to 0, pos*x above.
 func elu(x, neg, pos, in float64) float64 {

@@ -155,9 +155,9 @@ func (c *Call) GradLeast(g *opdef.Grad) (opdef.Grads, error) {
 // Mistakes are those that the composition knows, and those that any composition may have.
 func (c *Call) Mistakes() []opdef.Mistake[any] {
 	if c.graph.mistakes == nil {
-		return c.omissions()
+		return append(c.otherForms(), c.omissions()...)
 	}
-	return append(c.graph.mistakes(), c.omissions()...)
+	return slices.Concat(c.graph.mistakes(), c.otherForms(), c.omissions())
 }
 
 // Axes says how the call can be cut, nil if it cannot.

@@ -77,6 +77,7 @@ func (g *Graph) Minimum(x, y *Value) *Value { return g.Binary("minimum", reducti
 
 // Scale is k*x, the product with a Python number.
 func (g *Graph) Scale(x *Value, k float64) *Value {
+	k = g.number("factor", k)
 	return g.withNumber(fmt.Sprintf("factor %.4g", k), opdef.Unary{
 		Error: numberError,
 		F:     func(x float64) float64 { return k * x },
@@ -91,6 +92,13 @@ func (g *Graph) Scale(x *Value, k float64) *Value {
 
 // Shift is x + k, the sum with a Python number.
 func (g *Graph) Shift(x *Value, k float64) *Value {
+	if v := g.inOtherForm(x, k, sumForms); v != nil {
+		return v
+	}
+	return g.shift(x, g.number("added number", k))
+}
+
+func (g *Graph) shift(x *Value, k float64) *Value {
 	return g.withNumber(fmt.Sprintf("addition of %.4g", k), opdef.Unary{
 		Error: numberError,
 		F:     func(x float64) float64 { return x + k },
@@ -192,6 +200,15 @@ func (g *Graph) LogSigmoid(x *Value) *Value { return g.Neg(g.Softplus(g.Neg(x)))
 
 // Clamp is x limited to [lo, hi]; the gradient passes at the limits, as in torch.
 func (g *Graph) Clamp(x *Value, lo, hi float64) *Value {
+	if math.IsInf(hi, 1) {
+		if v := g.inOtherForm(x, lo, limitForms); v != nil {
+			return v
+		}
+	}
+	return g.clamp(x, g.number("lower limit", lo), g.number("upper limit", hi))
+}
+
+func (g *Graph) clamp(x *Value, lo, hi float64) *Value {
 	return g.Unary("limit", opdef.Unary{
 		Error: elements.ExactError,
 		F:     func(x float64) float64 { return min(max(x, lo), hi) },
@@ -206,6 +223,7 @@ func (g *Graph) Clamp(x *Value, lo, hi float64) *Value {
 
 // Pow is x^p. Of p = 0 the gradient is 0 everywhere, as in torch.
 func (g *Graph) Pow(x *Value, p float64) *Value {
+	p = g.number("exponent", p)
 	return g.Unary("power", opdef.Unary{
 		Error: elements.ElementwiseError,
 		F:     func(x float64) float64 { return math.Pow(x, p) },

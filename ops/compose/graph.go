@@ -40,6 +40,10 @@ type Graph struct {
 	steps   []step    // of the results, in order
 	planned bool      // the results are known: what follows are gradients
 	omit    *omission // nil: none
+	numbers []opdef.Number
+	instead *otherNumber // nil: none
+	formed  []formed
+	form    *otherForm // nil: none
 
 	// store, if set, replaces every value computed: tests round it, as devices do.
 	store func(*tensor.Tensor) *tensor.Tensor
@@ -169,7 +173,7 @@ func (g *Graph) Wanted(t *tensor.Tensor) *Value {
 }
 
 // Number is a Python number.
-func (g *Graph) Number(x float64) *Value { return g.Const(tensor.Wrap(x)) }
+func (g *Graph) Number(x float64) *Value { return g.Const(tensor.Wrap(g.number("number", x))) }
 
 // Scalar is a Scalar argument: a Python number of its own type.
 func (g *Graph) Scalar(s opdef.Scalar) *Value { return g.Const(tensor.Wrap(s.Python())) }

@@ -51,6 +51,70 @@ func TestOmissions(t *testing.T) {
 	}
 }
 
+// TestOtherForms: a number that keeps a value from 0 is joined with it in other ways, and other numbers stand in
+// place of those of a composition.
+func TestOtherForms(t *testing.T) {
+	type args struct{ X *tensor.Tensor }
+	x := tensor.New(tensor.Float32, []int{2}, []float64{0.0625, 4}).Rounded()
+	plan := func(of func(g *Graph, x *Value) *Value) *Call {
+		c, err := Plan(&args{x}, func(g *Graph, a *args) Values { return Values{of(g, g.Arg("x", a.X))} })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	check := func(text string, plan any, err error, want []float64) {
+		for i, w := range want {
+			if err != nil || math.Abs(values(plan.(*Call).outs[0].T)[i]-w) > 1e-6 {
+				t.Errorf("%s: got %v, want %v, %v", text, values(plan.(*Call).outs[0].T), want, err)
+			}
+		}
+	}
+	sum := plan(func(g *Graph, x *Value) *Value { return g.Scale(g.Shift(x, 0.1), 2) })
+	limit := plan(func(g *Graph, x *Value) *Value { return g.Clamp(x, 0.1, math.Inf(1)) })
+	root := func(x float64) []float64 { return []float64{math.Sqrt(0.00390625 + x), math.Sqrt(16 + x)} }
+	twice := func(v []float64) []float64 { return []float64{2 * v[0], 2 * v[1]} }
+	wants := map[string][]float64{
+		"the larger of 0.1 and a value is taken, not their sum": {0.2, 8},
+		"0.1 is added outside of the root":                      {0.245, 8.82},
+		"0.1 is added under the root":                           twice(root(0.1)),
+		"the square of 0.1 is added under the root":             twice(root(0.01)),
+		"0.1 is added, not taken for a lower limit":             {0.1625, 4.1},
+	}
+	const under = "added under the root, not taken for a lower limit"
+	wants["0.1 is "+under], wants["the square of 0.1 is "+under] = root(0.1), root(0.01)
+	tried := 0
+	for _, m := range append(sum.otherForms(), limit.otherForms()...) {
+		p, err := m.Plan()
+		if tried++; wants[m.Text] == nil {
+			t.Error(m.Text)
+		}
+		check(m.Text, p, err, wants[m.Text])
+	}
+	if tried != len(wants) {
+		t.Error(tried)
+	}
+	for _, k := range sum.Constants() {
+		p, err := k.Plan(3)
+		others := map[string][]float64{"the added number": {6.125, 14}, "the factor": {0.4875, 12.3}}
+		check(k.Name, p, err, others[k.Name])
+	}
+	both := plan(func(g *Graph, x *Value) *Value { return g.Add(g.Shift(x, 0.1), g.Shift(g.Neg(x), 0.1)) })
+	for _, m := range both.otherForms() {
+		if m.Text == "the larger of 0.1 and a value is taken, not their sum, everywhere" {
+			p, err := m.Plan()
+			check(m.Text, p, err, []float64{0.2, 4.1})
+			tried++
+		}
+	}
+	if tried != len(wants)+1 {
+		t.Error("all steps have another form at once")
+	}
+	if n := len(sum.Constants()); n != 2 {
+		t.Error(n)
+	}
+}
+
 func values(t *tensor.Tensor) []float64 {
 	v := make([]float64, t.Numel())
 	tensor.Load(t, 0, v)

@@ -33,6 +33,8 @@ type elementLoss struct {
 	complex tensor.DType
 
 	f func(v []float64) float64
+	// formula is f with its numbers, which kernels may have wrong; Of is nil where there are none.
+	formula opdef.Formula[[]float64]
 	// through is the magnitude of a number that a term is added to and taken from
 	// again: 1 of log(1 + exp(x)); nil: none.
 	through func(v []float64) float64
@@ -121,6 +123,22 @@ func elementLossOp[A any](o opdef.Planned[*A, *elementLoss]) *opdef.Entry {
 	}
 	o.Node = func(l *elementLoss, g *opdef.Grad) (opdef.Node, error) { return l.node(g.Out[0]) }
 	return o.Entry()
+}
+
+// Constants are the numbers of the formula. A kernel with another one has the derivatives of what it computes, too.
+func (l *elementLoss) Constants() []opdef.Constant[any] {
+	return opdef.ConstantsOf(l.formula, false, func(f func(v []float64) float64) *elementLoss {
+		m := *l
+		m.f, m.steps = f, nil
+		m.df = func(v, d []float64) {
+			w := slices.Clone(v)
+			for k := range v {
+				d[k] = opdef.Slope(func(x float64) float64 { w[k] = x; return f(w) }, v[k])
+				w[k] = v[k]
+			}
+		}
+		return &m
+	})
 }
 
 func (l *elementLoss) Else(outs []*tensor.Tensor) [][]*tensor.Tensor {

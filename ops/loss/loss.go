@@ -72,7 +72,7 @@ var lossOps = []*opdef.Entry{
 			}
 			l := absoluteError()
 			if a.Beta > 0 {
-				l = huber(a.Beta, 1/a.Beta)
+				l = huber("beta", a.Beta, 1/a.Beta)
 			}
 			l.operands, l.names, l.how = []*tensor.Tensor{a.Input, a.Target}, inputTarget, how
 			return l, err
@@ -94,7 +94,7 @@ var lossOps = []*opdef.Entry{
 			if a.Delta <= 0 {
 				return nil, opdef.Refuse("delta", "want a positive number, got %v", a.Delta)
 			}
-			l := huber(a.Delta, 1)
+			l := huber("delta", a.Delta, 1)
 			l.like = a.Input
 			l.operands, l.names, l.how, l.weight, l.byWeight = []*tensor.Tensor{a.Input, a.Target}, inputTarget, how,
 				a.Weight, true
@@ -397,17 +397,24 @@ func complexError() *elementLoss {
 	}
 }
 
-// huber is k * (d^2/2 if d <= delta, else delta*(d - delta/2)).
-func huber(delta, k float64) *elementLoss {
-	return &elementLoss{
-		own: true,
-		f: func(v []float64) float64 {
-			d := math.Abs(v[0] - v[1])
-			if d < delta {
-				return k * 0.5 * d * d
+// huber is k * (d^2/2 if d <= delta, else delta*(d - delta/2)), name the argument that delta is.
+func huber(name string, delta, k float64) *elementLoss {
+	formula := opdef.Formula[[]float64]{
+		Numbers: []opdef.Number{{Name: "the factor of the square", Value: 0.5},
+			{Name: "what is subtracted beyond " + name + ", in units of it,", Value: 0.5},
+			{Name: "the factor beyond " + name, Value: k * delta}},
+		Of: func(c []float64) func(v []float64) float64 {
+			return func(v []float64) float64 {
+				d := math.Abs(v[0] - v[1])
+				if d < delta {
+					return k * c[0] * d * d
+				}
+				return c[2] * (d - c[1]*delta)
 			}
-			return k * delta * (d - 0.5*delta)
 		},
+	}
+	return &elementLoss{
+		own: true, f: formula.Sound(), formula: formula,
 		df: func(v, d []float64) {
 			z := v[0] - v[1]
 			if math.Abs(z) >= delta {

@@ -291,6 +291,7 @@ func (n *normalisation) Mistakes() []opdef.Mistake[any] {
 	n.otherGroups(add)
 	n.otherDims(add)
 	add("eps is added to the square root, not under it", func(m *normalisation) { m.outside = true })
+	add("the larger of eps and the variance is taken, not their sum", func(m *normalisation) { m.floored = true })
 	add("the root of the variance is not taken", func(m *normalisation) { m.unrooted = true })
 	n.wrongGradients(func(text string, with func(m *normalisation)) {
 		add(text, with)

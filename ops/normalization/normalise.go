@@ -35,6 +35,7 @@ type normalisation struct {
 	correction float64
 	skewed     func(a reduction.Moments) reduction.Moments // of other numbers, nil for none
 	outside    bool
+	floored    bool // the larger of eps and the variance is taken
 	unrooted   bool // it is divided by the variance
 	// Mistakes in the gradient of the input: it lacks the part through the mean or the part
 	// through the variance.
@@ -157,6 +158,8 @@ func (n *normalisation) computed() (mean, rstd, rms *tensor.Tensor) {
 			return 1 / (v + n.eps)
 		case n.outside:
 			return 1 / (math.Sqrt(v) + n.eps)
+		case n.floored:
+			return 1 / math.Sqrt(max(v, n.eps))
 		}
 		v = n.rounded(variance, v)
 		return n.rounded(inverse, 1/n.rounded(deviation, math.Sqrt(v+n.eps)))

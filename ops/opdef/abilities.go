@@ -138,6 +138,12 @@ type Mistaken interface {
 	Mistakes() []Mistake[any]
 }
 
+// Numbered are plans that know the numbers in the operator's rule.
+type Numbered interface {
+	// Constants have plans of the same type.
+	Constants() []Constant[any]
+}
+
 // Versioned are plans of calls that sound implementations compute differently.
 type Versioned interface {
 	// Versions are what they give: of own, "" for what goes without saying, this plan is one.

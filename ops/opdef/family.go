@@ -62,6 +62,9 @@ type Unary struct {
 	// Complex ones are all over the plane. Kinks are points where F has no derivative.
 	Lo, Hi float64
 	Kinks  []float64
+
+	// Formula and Slope as in Pointwise; F is made of Formula if it is nil. Where Of is nil there are none.
+	Formula, Slope Formula[float64]
 }
 
 // Entry declares the op.
@@ -73,7 +76,11 @@ func (u Unary) Entry() *Entry {
 
 // UnaryOf declares u of the tensor that self gives; the operator may have further arguments.
 func UnaryOf[A any](u Unary, self func(a *A) *tensor.Tensor) Pointwise[A] {
+	if u.F == nil && u.Block == nil && u.Formula.Of != nil {
+		u.F = u.Formula.Sound()
+	}
 	p := Pointwise[A]{
+		Formula: formulaOf[A](u.Formula), Slope: formulaOf[A](u.Slope),
 		Names: u.Names, Doc: u.Doc, Traits: u.Traits, Error: u.Error, Self: self,
 		F: fixed[A](u.F, u.F == nil), Block: fixed[A](u.Block, u.Block == nil), C: fixed[A](u.C, u.C == nil),
 		I: fixed[A](u.I, u.I == nil), NoInts: u.NoInts, NoBool: u.NoBool,
@@ -101,6 +108,14 @@ func UnaryOf[A any](u Unary, self func(a *A) *tensor.Tensor) Pointwise[A] {
 		}
 	}
 	return p
+}
+
+// formulaOf is f for any arguments, nil if there is none.
+func formulaOf[A any](f Formula[float64]) func(a *A) Formula[float64] {
+	if f.Of == nil {
+		return nil
+	}
+	return func(*A) Formula[float64] { return f }
 }
 
 func (u Unary) cases(g Gen) []*UnaryArgs {

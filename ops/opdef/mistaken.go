@@ -55,6 +55,9 @@ func (a Argument) stead(was value.Value) (vs []value.Value) {
 			vs = append(vs, d)
 		}
 		vs = append(vs, x+1, x-1, -x, int64(0))
+		if _, float := a.Value.(Scalar); float {
+			vs = append(vs, values(oftenNumbers)...)
+		}
 	case float64:
 		if d, ok := a.Default.(float64); ok && !a.Required {
 			vs = append(vs, d)

@@ -41,16 +41,7 @@ func (c *Call) Mistakes() []Mistake[*Call] {
 	for _, m := range c.sound().mistakes() {
 		out = append(out, Mistake[*Call]{m.Text, m.Rounds, m.Gradients, func() (*Call, error) {
 			plan, err := m.Plan()
-			if err == nil {
-				plan, err = plan.as(c.version)
-			}
-			if err != nil {
-				return nil, err
-			}
-			d := *c
-			d.prepared = &prepared{plan: plan}
-			d.once.Do(func() {})
-			return &d, nil
+			return c.planned(plan, err)
 		}})
 	}
 	return out

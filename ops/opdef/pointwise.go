@@ -75,6 +75,10 @@ type Pointwise[A any] struct {
 	// SC is S for complex numbers; nil: the magnitude of y.
 	SC func(a *A) func(x, y complex128) float64
 
+	// Formula is F with its numbers, and the derivative's likewise: kernels may have others. F is made of it if there
+	// is neither F nor Block. nil: there are no such numbers.
+	Formula, Slope func(a *A) Formula[float64]
+
 	// Mistakes are arguments of A's own that no schema has, under which F or Block computes
 	// what kernels get wrong.
 	Mistakes func(a *A) []Mistake[*A]
@@ -86,26 +90,29 @@ type Pointwise[A any] struct {
 
 // Entry declares the op.
 func (p Pointwise[A]) Entry() *Entry {
+	if p.F == nil && p.Block == nil && p.Formula != nil {
+		p.F = func(a *A) func(float64) float64 { return p.Formula(a).Sound() }
+	}
 	op := Planned[*A, *pointwise[A]]{
 		Schema: p.Schema, Names: p.Names, Doc: p.Doc, Traits: p.Traits, Error: p.Error,
 		Plan:   func(a *A) (*pointwise[A], error) { return &pointwise[A]{&p, a}, nil },
-		Kernel: func(c *pointwise[A]) ([]*tensor.Tensor, error) { return p.kernel(c.args) },
+		Kernel: func(c *pointwise[A]) ([]*tensor.Tensor, error) { return c.kernel(c.args) },
 		Exempt: p.Exempt, Cases: p.Cases,
 	}
 	if p.Node != nil {
 		op.Node = func(c *pointwise[A], g *Grad) (Node, error) { return p.Node(c.args, g) }
 	}
 	if op.Error.Class != Exact && (p.S != nil || p.SBlock != nil || p.C != nil) {
-		op.Scale = func(c *pointwise[A], outs []*tensor.Tensor) []*tensor.Tensor { return p.scale(c.args, outs) }
+		op.Scale = func(c *pointwise[A], outs []*tensor.Tensor) []*tensor.Tensor { return c.scale(c.args, outs) }
 	}
 	if p.smooth() || p.DC != nil {
-		op.Grad = func(c *pointwise[A], g *Grad) (Grads, error) { return p.grad(c.args, g) }
+		op.Grad = func(c *pointwise[A], g *Grad) (Grads, error) { return c.grad(c.args, g) }
 		if op.Error.Class != Exact && op.Error.Grad == nil {
 			op.Error.Grad = &Error{Class: Elementwise, ULPs: 4}
 		}
 		if p.DS != nil || p.DSBlock != nil || p.DC != nil {
 			op.GradScale = func(c *pointwise[A], g *Grad, grads Grads) (Grads, error) {
-				return p.gradScale(c.args, g, grads)
+				return c.gradScale(c.args, g, grads)
 			}
 		}
 	}
@@ -151,6 +158,33 @@ func (c *pointwise[A]) Mistakes() []Mistake[any] {
 		return nil
 	}
 	return MistakesOf(c.Pointwise.Mistakes(c.args), func(a *A) any { return &pointwise[A]{c.Pointwise, a} })
+}
+
+// Constants are the numbers of the formulas. A kernel with another one in the function has its derivative, too.
+func (c *pointwise[A]) Constants() (out []Constant[any]) {
+	with := func(change func(p *Pointwise[A])) *pointwise[A] {
+		p := *c.Pointwise
+		p.DBlock, p.Steps, p.Saved, p.OfX = nil, nil, false, true
+		change(&p)
+		return &pointwise[A]{&p, c.args}
+	}
+	of := func(f func(x float64) float64) func(a *A) func(x, _ float64) float64 {
+		return func(*A) func(x, _ float64) float64 { return func(x, _ float64) float64 { return f(x) } }
+	}
+	if c.Formula != nil {
+		out = ConstantsOf(c.Formula(c.args), false, func(f func(x float64) float64) *pointwise[A] {
+			return with(func(p *Pointwise[A]) {
+				p.F, p.Block = func(*A) func(float64) float64 { return f }, nil
+				p.DF = of(func(x float64) float64 { return Slope(f, x) })
+			})
+		})
+	}
+	if c.Slope != nil {
+		out = append(out, ConstantsOf(c.Slope(c.args), true, func(f func(x float64) float64) *pointwise[A] {
+			return with(func(p *Pointwise[A]) { p.DF = of(f) })
+		})...)
+	}
+	return out
 }
 
 func (p Pointwise[A]) kernel(a *A) ([]*tensor.Tensor, error) {

@@ -178,6 +178,32 @@ func (a *scan) Mistakes() []opdef.Mistake[any] {
 		slices.Reverse(dst)
 	})
 	for tile := 2; tile < a.terms() && tile <= 1024; tile *= 2 {
+		tiles := func(src, dst []float64, each func(lo, hi int)) {
+			for lo := 0; lo < len(src); lo += tile {
+				each(lo, min(lo+tile, len(src)))
+			}
+		}
+		add(fmt.Sprintf("of what is before a tile of %d elements it carries only the tile before", tile),
+			func(src, dst []float64) {
+				tiles(src, dst, func(lo, hi int) {
+					from := max(0, lo-tile)
+					out := make([]float64, hi-from)
+					f(src[from:hi], out)
+					copy(dst[lo:hi], out[lo-from:])
+				})
+			})
+		add(fmt.Sprintf("the first of each %d elements is left out of its own tile", tile),
+			func(src, dst []float64) {
+				f(src, dst)
+				one, pair := make([]float64, 2), make([]float64, 2)
+				for lo := 0; lo < len(src); lo += tile { // as if the carry were written there
+					if pair[0], pair[1] = unit, unit; lo > 0 {
+						pair[0] = dst[lo-1]
+					}
+					f(pair, one)
+					dst[lo] = one[1]
+				}
+			})
 		add(fmt.Sprintf("it begins anew after every %d elements", tile), func(src, dst []float64) {
 			for lo := 0; lo < len(src); lo += tile {
 				hi := min(lo+tile, len(src))
