@@ -39,8 +39,9 @@ type Call struct {
 	// alter, if not nil, makes what is compared of a value of the reference, by its target.
 	alter    causes.Alteration
 	incoming bool // alter changes the gradients that the backward pass starts from, and nothing else
-	// mistake is the text of the declared mistake that bound has, "" if none; sound is the call without it.
-	mistake string
+	// planted is as causes.Way.Mistaken, nil if bound has no mistake that the operator declares; sound is the call
+	// without it.
+	planted func(part *opdef.Call) (*opdef.Call, error)
 	sound   *opdef.Call
 	// wrong are the values that failed, by their targets, while causes are looked for.
 	wrong map[string]causes.Wrong

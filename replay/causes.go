@@ -181,7 +181,7 @@ func (c *Call) under(way causes.Way) *comparison {
 	if way.Call == c.bound && c.sampler == nil {
 		alt.fwd = c.fwd
 	}
-	alt.opt.Runs, alt.incoming, alt.sound, alt.mistake = 1, way.OnlyIncoming, c.bound, way.Declared
+	alt.opt.Runs, alt.incoming, alt.sound, alt.planted = 1, way.OnlyIncoming, c.bound, way.Mistaken
 	return alt
 }
 

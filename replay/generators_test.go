@@ -176,7 +176,7 @@ func TestCausesOfGenerators(t *testing.T) {
 				}
 				return 0
 			}},
-		{"results are multiplied by 2 where what is due is below 0.5", "torch.nn.functional.smooth_l1_loss",
+		{"results are multiplied by 2 where what is due is below 0.5", "torch.nn.functional.l1_loss",
 			[]value.Value{a, b, nil, nil, "none"}, nil, func(i int, v []float64) float64 {
 				if v[i] < 0.5 {
 					return 2 * v[i]

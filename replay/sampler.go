@@ -28,7 +28,7 @@ type sampler struct {
 	bound *opdef.Call
 	// whose parts are cut: bound, or the call without the declared mistake that bound has
 	uncut   *opdef.Call
-	mistake string
+	planted func(part *opdef.Call) (*opdef.Call, error)
 	axes    *opdef.Axes
 	sizes   map[int]int // of labels
 	fwd     *opdef.Forward
@@ -45,8 +45,8 @@ func (c *Call) newSampler() *sampler {
 		c.bound.Random() != "" {
 		return nil
 	}
-	s := &sampler{Sampling: c.opt.Sample, bound: c.bound, uncut: c.bound, mistake: c.mistake, first: cuts{}}
-	if s.mistake != "" {
+	s := &sampler{Sampling: c.opt.Sample, bound: c.bound, uncut: c.bound, planted: c.planted, first: cuts{}}
+	if s.planted != nil {
 		s.uncut = c.sound
 	}
 	s.axes = s.uncut.Axes()
@@ -203,17 +203,13 @@ func (s *sampler) parts(at cuts) *opdef.Call {
 // cut is the call on parts of the arguments, nil if they are too small for the mistake that the call has.
 func (s *sampler) cut(at cuts) *opdef.Call {
 	c := s.parts(at)
-	if s.mistake == "" {
+	switch {
+	case s.planted == nil:
 		return c
+	case c.Plan() != nil:
+		return nil
 	}
-	if c.Plan() == nil {
-		for _, m := range c.Mistakes() {
-			if m.Text == s.mistake {
-				return opdef.Must(m.Plan())
-			}
-		}
-	}
-	return nil
+	return opdef.Must(s.planted(c))
 }
 
 // grid picks indices along the labels of a value, as many along each as there can be, so that

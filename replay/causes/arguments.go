@@ -26,7 +26,8 @@ func (c *Search) Plausible(loose []Wrong) (first, rest []iter.Seq[Mistake]) {
 	if !slices.ContainsFunc(loose, func(w Wrong) bool { return w.Forward() }) {
 		return first, nil
 	}
-	return first, []iter.Seq[Mistake]{c.missingParts(), c.fittedNumbers(loose, eps), c.misread(inFewBits)}
+	return first, []iter.Seq[Mistake]{c.missingParts(), c.fittedNumbers(loose, eps),
+		c.constants(loose, plainNamed), c.misread(inFewBits)}
 }
 
 // declared are the mistakes that the operator declares.
@@ -39,7 +40,14 @@ func (c *Search) declared() iter.Seq[Mistake] {
 			if !yield(Mistake{Text: m.Text, Rounds: m.Rounds, Gradients: m.Gradients,
 				Make: func() (Way, error) {
 					call, err := m.Plan()
-					return Way{Call: call, Declared: m.Text}, err
+					return Way{Call: call, Mistaken: func(part *opdef.Call) (*opdef.Call, error) {
+						for _, n := range part.Mistakes() {
+							if n.Text == m.Text {
+								return n.Plan()
+							}
+						}
+						return nil, nil
+					}}, err
 				}}) {
 				return
 			}
@@ -607,11 +615,20 @@ func (c *Search) missingParts() iter.Seq[Mistake] {
 						return
 					}
 				}
-				for _, at := range []int{0, n - 1} {
-					text := fmt.Sprintf("index %d of dimension %d of %s counts twice", at, d, name)
-					if n > 1 && !yield(Mistake{Text: text, Cost: doubledBits,
+				for _, tail := range opdef.Tails(n) {
+					text := fmt.Sprintf("only the first %d of dimension %d of %s are looked at", n-tail, d, name)
+					if !yield(Mistake{Text: text, Make: c.looksAt(a, d, n-tail)}) {
+						return
+					}
+				}
+				for _, r := range ends(n) {
+					text := fmt.Sprintf("indices %d to %d of dimension %d of %s count twice", r[0], r[1]-1, d, name)
+					if r[1]-r[0] == 1 {
+						text = fmt.Sprintf("index %d of dimension %d of %s counts twice", r[0], d, name)
+					}
+					if !yield(Mistake{Text: text, Cost: doubledBits,
 						Make: c.one(a, func() *tensor.Tensor {
-							return altered(t, d, at, at+1, func(x float64) float64 { return 2 * x })
+							return altered(t, d, r[0], r[1], func(x float64) float64 { return 2 * x })
 						})}) {
 						return
 					}
@@ -627,6 +644,38 @@ func (c *Search) missingParts() iter.Seq[Mistake] {
 			}
 		}
 	}
+}
+
+// looksAt is the call on the first n indices of a dimension of an operand. Its gradient is 0 at the others.
+func (c *Search) looksAt(a opdef.Arg, d, n int) func() (Way, error) {
+	return func() (Way, error) {
+		way, err := c.one(a, func() *tensor.Tensor { return a.Tensor.Slice(d, 0, n, 1) })()
+		way.Alter = func(target string, t *tensor.Tensor) *tensor.Tensor {
+			shape := slices.Clone(a.Tensor.Shape)
+			if shape[d] = n; !strings.HasPrefix(target, "grad[") || !slices.Equal(shape, t.Shape) {
+				return t
+			}
+			return joinedAlong([]*tensor.Tensor{t, tensor.Full(t.DType, func() []int {
+				shape[d] = a.Tensor.Shape[d] - n
+				return shape
+			}(), 0.0)}, d)
+		}
+		return way, err
+	}
+}
+
+// ends are the first and the last of n indices, and the last that are in an incomplete tile, or the last one.
+func ends(n int) (out [][2]int) {
+	if n < 2 {
+		return nil
+	}
+	out = append(out, [2]int{0, 1}, [2]int{n - 1, n})
+	for _, tail := range opdef.Tails(n) {
+		if tail > 1 {
+			out = append(out, [2]int{n - tail, n})
+		}
+	}
+	return out
 }
 
 // constantOperands are operands all of whose elements are taken for 0 or 1.

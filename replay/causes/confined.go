@@ -247,5 +247,39 @@ func (c *Search) confined(fails []Wrong, sources []iter.Seq[Mistake]) iter.Seq[M
 				}
 			}
 		}
+		for m := range c.copiedAt(first, places[first.Target]) {
+			if !yield(m) {
+				return
+			}
+		}
+	}
+}
+
+// copiedAt are values that are at a place another value of their shape that a kernel has at hand.
+func (c *Search) copiedAt(r *Wrong, p *place) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		for _, k := range c.known(r) {
+			if !slices.Equal(k.t.Shape, p.shape) || !k.t.DType.IsFloat() {
+				continue
+			}
+			off := 1
+			_ = c.Guard(func() error { // what cannot be read is not copied
+				off = 0
+				x, y := elements(r.Got), elements(k.t)
+				for i := range x {
+					off += btoi(p.holds(i) && !alike(x[i], r.Got.DType.Round(y[i])))
+				}
+				return nil
+			})
+			if off == 0 && !yield(Mistake{Text: p.String() + ": it is " + k.text, Cost: p.cost(),
+				Make: c.altering(func(of string, due *tensor.Tensor) *tensor.Tensor {
+					if of != r.Target || !slices.Equal(due.Shape, p.shape) {
+						return due
+					}
+					return p.only(k.t, due)
+				})}) {
+				return
+			}
+		}
 	}
 }

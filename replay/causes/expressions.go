@@ -38,6 +38,7 @@ func functions(round func(float64) float64) []function {
 		{"cos(%s)", math.Cos},
 		{"atan(%s)", math.Atan},
 		{"gamma(%s)", math.Gamma},
+		{"floor(%s + 0.5)", func(x float64) float64 { return math.Floor(x + 0.5) }},
 		{"floor(%s)", math.Floor},
 		{"ceil(%s)", math.Ceil},
 		{"trunc(%s)", math.Trunc},
@@ -358,15 +359,21 @@ type expressible struct {
 }
 
 func (c *Search) expressible(r *Wrong) *expressible {
+	e, ok := c.ofElements(r), false
+	if e == nil || c.Guard(func() error { ok = e.telling(); return nil }) != nil || !ok {
+		return nil
+	}
+	return e
+}
+
+// ofElements is a value that may be made of operands, element for element; nil if it is none.
+func (c *Search) ofElements(r *Wrong) *expressible {
 	got, want, ok := r.Pair()
 	if !ok || got.DType.IsComplex() || !slices.Equal(got.Shape, want.Shape) || got.Numel() > largestOperand ||
 		got.Numel() < leastInNarrow {
 		return nil
 	}
 	e := &expressible{target: r.Target, got: got, want: want}
-	if c.Guard(func() error { ok = e.telling(); return nil }) != nil || !ok {
-		return nil
-	}
 	if r.Backward() {
 		if len(c.Incoming) == 0 || !slices.Equal(c.Incoming[0].Shape, got.Shape) || !got.DType.IsFloat() {
 			return nil
@@ -518,7 +525,15 @@ func (c *Search) pairs(e *expressible) (out [][]knownValue) {
 		for i := range fit {
 			out = append(out, fit[i:i+1])
 		}
+	case 0:
+		return out
 	default:
+		for i := range fit[:min(len(fit), mostFit)] {
+			out = append(out, fit[i:i+1])
+			for _, y := range fit[i+1 : min(len(fit), mostFit)] {
+				out = append(out, []knownValue{fit[i], y})
+			}
+		}
 		return out
 	}
 	for i, o := range others {
@@ -531,6 +546,9 @@ func (c *Search) pairs(e *expressible) (out [][]knownValue) {
 	}
 	return out
 }
+
+// mostFit is how many operands may be part of an expression, one or two at a time.
+const mostFit = 3
 
 // mostNumbers is how many arguments that are numbers may be part of an expression.
 const mostNumbers = 3
@@ -570,21 +588,26 @@ func halves(a opdef.Arg, shape []int) (out [][]knownValue) {
 
 // are reports whether f of the operands is what was recorded, nearly everywhere where that is wrong.
 func (v *elementwise) are(f func(x, y float64) float64, dt tensor.DType) bool {
-	right, wrong := 0, 0
-	eps, whole := 0.0, !dt.IsFloat()
-	if !whole {
+	eps := 0.0
+	if dt.IsFloat() {
 		eps = 16 * dt.Eps()
 		if dt.IsReduced() {
 			eps /= 4
 		}
 	}
+	return v.nearly(f, dt, eps, 0)
+}
+
+// nearly is are with the error up to which elements may be what f gives, relative to them, or to size.
+func (v *elementwise) nearly(f func(x, y float64) float64, dt tensor.DType, eps, size float64) bool {
+	right, wrong := 0, 0
 	for i, got := range v.got {
 		z := f(v.x[i], v.y[i])
 		if v.up != nil {
 			z *= v.up[i]
 		}
 		z = stored(dt, z)
-		near := eps * max(math.Abs(z), math.Abs(v.x[i])*eps/16)
+		near := eps * max(math.Abs(z), math.Abs(v.x[i])*eps/16, size)
 		if alike(got, z) || math.Abs(got-z) <= near {
 			right += btoi(!alike(v.want[i], got) && !(math.Abs(v.want[i]-got) <= near))
 		} else if wrong++; 20*wrong > i+20 {

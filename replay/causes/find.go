@@ -14,15 +14,18 @@ import (
 
 // Find looks for the causes of values that failed, until the work is done. said are causes that are known before;
 // explains runs the call with a mistake and says which of the values that are left it explains. The causes of results
-// come first, of these those that explain most. What a mistake explains, those after it need not, nor gradients where
-// one explains results, from which they follow. What a value shows by itself comes before all of them. Where there is
-// none, what the errors depend on is said.
+// come first, of these those that explain most. What a mistake explains, those after it need not. Gradients that are
+// not what follows from it are looked at by themselves. What a value shows by itself comes before all of them. Where
+// there is none, what the errors depend on is said.
 func (c *Search) Find(fails []Wrong, said []Cause, explains func(m Mistake, left []Wrong) Cause) []Cause {
 	plain, fails := c.Plain(fails)
 	if len(fails) == 0 {
 		return plain
 	}
 	found := c.likeliest(fails, said, explains)
+	if rest := unexplainedGradients(fails, found); len(rest) > 0 && !c.Work.Over() {
+		found = merged(found, c.likeliest(rest, nil, explains))
+	}
 	if len(plain) > 0 && !plain[0].ofResult() && slices.ContainsFunc(found, Cause.ofResult) {
 		return found // from which gradients of zero follow
 	}
@@ -33,6 +36,40 @@ func (c *Search) Find(fails []Wrong, said []Cause, explains func(m Mistake, left
 		return c.Dependence(fails)
 	}
 	return found
+}
+
+// merged are causes, and others that are found for other values.
+func merged(found, others []Cause) []Cause {
+	for _, k := range others {
+		i := slices.IndexFunc(found, func(b Cause) bool { return b.Text == k.Text })
+		if i < 0 {
+			found = append(found, k)
+			continue
+		}
+		found[i].Targets = append(found[i].Targets, k.Targets...)
+	}
+	return found
+}
+
+// unexplainedGradients are those that no cause explains, where all results have one: gradients are wrong besides.
+// There are none where positions are wrong, to which gradients go.
+func unexplainedGradients(fails []Wrong, found []Cause) (out []Wrong) {
+	positions := slices.ContainsFunc(fails, func(w Wrong) bool { return w.Got != nil && w.Got.DType.IsIntegral() })
+	for _, w := range fails {
+		switch {
+		case slices.ContainsFunc(found, func(k Cause) bool { return slices.Contains(k.Targets, w.Target) }):
+		case w.Forward():
+			return nil
+		case positions:
+			return nil
+		default:
+			out = append(out, w)
+		}
+	}
+	if len(out) == len(fails) || !slices.ContainsFunc(found, Cause.ofResult) {
+		return nil
+	}
+	return out
 }
 
 // ofResult reports whether a cause explains a result.

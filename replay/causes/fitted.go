@@ -90,6 +90,9 @@ func (c *Search) fittedOffsets(r *Wrong, yield func(Mistake) bool) bool {
 func (c *Search) fittedArguments(of *Wrong, share float64, scalar bool, yield func(Mistake) bool) bool {
 	for _, a := range c.Bound.Arguments() {
 		was, ok := a.Python().(float64)
+		if s, is := a.Value.(opdef.Scalar); is && s.Kind() != tensor.KindComplex {
+			was, ok = s.Float64(), true
+		}
 		if !ok || math.IsInf(was, 0) || math.IsNaN(was) {
 			continue
 		}

@@ -75,6 +75,24 @@ func (c *Search) movedTensors() iter.Seq[Mistake] {
 	}
 }
 
+// leftOut leaves out two optional tensors at once: a weight and a bias.
+func (c *Search) leftOut() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		all := slices.DeleteFunc(c.Bound.Arguments(), func(a opdef.Argument) bool {
+			return a.Required || !isTensor(a.Python())
+		})
+		for i, a := range all {
+			for _, b := range all[i+1:] {
+				if !yield(Mistake{Text: a.Name + " and " + b.Name + " are left out", Make: func() (Way, error) {
+					return c.withArguments(map[string]value.Value{a.Name: nil, b.Name: nil})
+				}}) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // isNumbers reports whether v is a number or a list of them.
 func isNumbers(v value.Value) bool {
 	switch x := v.(type) {

@@ -95,6 +95,93 @@ func (c *Search) misranked(fails []Wrong) iter.Seq[Mistake] {
 	}
 }
 
+// tied are positions of which those further back come first among equal elements: of the call on an operand that is
+// read backwards along a dimension, counted from its other end.
+func (c *Search) tied(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		if !fails[0].Forward() || c.Ran == nil || !slices.ContainsFunc(c.Ran.Outs, func(t *tensor.Tensor) bool {
+			return t.DType.IsIntegral()
+		}) {
+			return
+		}
+		for _, a := range c.readable() {
+			for d, n := range a.Tensor.Shape {
+				if n < 2 || a.Tensor.Numel() > mostReduced {
+					continue
+				}
+				text := fmt.Sprintf("of equal elements of %s along dimension %d the last comes first", argName(a), d)
+				if !yield(Mistake{Text: text, Make: func() (Way, error) {
+					way, err := c.one(a, func() *tensor.Tensor {
+						return reordered(a.Tensor, d, func(i, n int) int { return n - 1 - i })
+					})()
+					if err != nil || way.Call == nil {
+						return way, err
+					}
+					f, err := way.Call.Forward()
+					if err != nil {
+						return Way{}, err
+					}
+					return c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+						made := resultOf(f, target)
+						if made == nil || !made.DType.IsIntegral() || !slices.Equal(made.Shape, t.Shape) {
+							return t
+						}
+						return opdef.Map(t.DType, made, func(x int64) int64 { return int64(n) - 1 - x })
+					})()
+				}}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// inOtherOrder are results whose elements are in the order in which they first appear in an operand, or in rising or
+// falling order, where they are due in another one.
+func (c *Search) inOtherOrder(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		got, want, ok := fails[0].Pair()
+		if !ok || !fails[0].Forward() || got.DType.IsComplex() || got.Dim() != 1 || got.Numel() < leastInNarrow ||
+			got.Numel() > mostReduced || !slices.Equal(got.Shape, want.Shape) {
+			return
+		}
+		add := func(text string, order []float64) bool {
+			if len(order) != want.Numel() {
+				return true
+			}
+			made := opdef.Cast(tensor.New(tensor.Float64, want.Shape, order), want.DType)
+			return yield(Mistake{Text: text, Make: c.altering(func(of string, t *tensor.Tensor) *tensor.Tensor {
+				if of != fails[0].Target {
+					return t
+				}
+				return made
+			})})
+		}
+		v := elements(want)
+		slices.Sort(v)
+		back := slices.Clone(v)
+		slices.Reverse(back)
+		if !add("its elements are in rising order", v) || !add("its elements are in falling order", back) {
+			return
+		}
+		for _, a := range c.readable() {
+			if a.Tensor.DType.IsComplex() || a.Tensor.Numel() > mostReduced {
+				continue
+			}
+			var first []float64
+			seen := map[float64]bool{}
+			for _, x := range elements(a.Tensor) {
+				if _, due := slices.BinarySearch(v, x); due && !seen[x] {
+					seen[x], first = true, append(first, x)
+				}
+			}
+			if !add("its elements are in the order in which they first appear in "+argName(a), first) {
+				return
+			}
+		}
+	}
+}
+
 // neighbours are for each element of the result that so many ranks further, the same where there is none, with its
 // position, and the mean of both.
 func (p *picking) neighbours(by int) (values []float64, positions []int64, means []float64) {

@@ -69,8 +69,9 @@ type Way struct {
 	// Original maps the tensors of Call to the recorded ones they stand for.
 	Original map[*tensor.Tensor]*tensor.Tensor
 	Alter    Alteration // nil: none
-	// Declared is the text of the mistake that Call has, one that the operator declares; "" if it has none.
-	Declared string
+	// Mistaken gives a part of the sound call the mistake that Call has, one that the operator declares; nil if Call
+	// has none, or the part is too small for it.
+	Mistaken func(part *opdef.Call) (*opdef.Call, error)
 	// OnlyIncoming says that Alter changes the gradients that a backward pass starts from, and nothing else.
 	OnlyIncoming bool
 }
@@ -172,19 +173,23 @@ type Cause struct {
 func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 	local := []iter.Seq[Mistake]{c.wrongArguments(), c.exchangedArguments(), c.declared(), c.listed(),
 		c.listedResults(fails), c.absentArguments(),
-		c.movedTensors(), c.passedGradients(), c.takenFor(), c.takenForOtherwise(), c.misderived(fails), c.rounded(),
+		c.movedTensors(), c.leftOut(), c.passedGradients(), c.takenFor(), c.takenForOtherwise(), c.misderived(fails),
+		c.rounded(),
 		c.misread(inMemory), c.constantOperands(), c.misread(ofElements), c.misbroadcast(), c.misread(alongDimensions),
 		c.permutedTogether(), c.swappedOperands(), c.altered(fails, ofElements), c.missingParts(), c.missingRows(),
 		c.lostDuplicates(fails), c.misreadIncoming(inMemory), c.misreadIncoming(ofElements),
 		c.misreadIncoming(alongDimensions), c.untransposed(fails)}
 	all = slices.Concat(local[:2], []iter.Seq[Mistake]{c.misplacedResults(fails), c.exchanged(fails)}, local[2:],
 		[]iter.Seq[Mistake]{c.addedValues(fails), c.wrongSizes()})
-	return all, []iter.Seq[Mistake]{c.overflowed(fails), c.misranked(fails), c.mispassed(fails), c.overwritten(fails),
-		c.movedFactors(), c.relatives(fails), c.termed(fails), c.expressed(fails), c.reduced(fails), c.sectioned(fails),
-		c.unwrittenAt(fails), c.displaced(fails), c.missingFactors(fails), c.fittedNumbers(fails, 0), c.averaged(),
+	return all, []iter.Seq[Mistake]{c.constants(fails, plainNamed), c.approximated(fails), c.strided(fails),
+		c.overflowed(fails), c.misranked(fails), c.tied(fails), c.inOtherOrder(fails), c.mispassed(fails),
+		c.overwritten(fails), c.movedFactors(), c.relatives(fails), c.termed(fails), c.expressed(fails),
+		c.reduced(fails), c.sectioned(fails), c.unwrittenAt(fails), c.displaced(fails), c.missingFactors(fails),
+		c.fittedNumbers(fails, 0), c.constants(fails, plainGeneric), c.constants(fails, asIf), c.averaged(),
 		c.exchangedBlocks(), c.alteredBlocks(), c.twoArguments(), c.limited(fails), c.weightedParts(fails, nil),
-		c.misread(inFewBits), c.together(inFewBits), c.altered(fails, inFewBits), c.misread(inOtherLayouts),
-		c.misreadIncoming(inOtherLayouts), c.confined(fails, local), c.scaledBesides(fails, local)}
+		c.misread(withinLimits), c.misread(inFewBits), c.together(inFewBits), c.altered(fails, inFewBits),
+		c.misread(inOtherLayouts), c.misreadIncoming(inOtherLayouts), c.confined(fails, local),
+		c.scaledBesides(fails, local)}
 }
 
 // upTo are the numbers from lo to below hi.

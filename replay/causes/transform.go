@@ -370,6 +370,36 @@ func elementMaps(dt tensor.DType) []elementMap {
 	}
 }
 
+// withinLimits are a tensor's numbers that are limited to what kernels often limit them to: so that an exponential does
+// not overflow.
+func withinLimits(t *tensor.Tensor) iter.Seq[transformation] {
+	return func(yield func(transformation) bool) {
+		if !t.DType.IsFloat() {
+			return
+		}
+		v := elements(t)
+		for _, k := range oftenLimits {
+			above := slices.ContainsFunc(v, func(x float64) bool { return x > k })
+			below := slices.ContainsFunc(v, func(x float64) bool { return x < -k })
+			limited := func(is bool, text string, f func(x float64) float64) bool {
+				return !is || yield(transformation{text: text, numbers: true, like: " within limits",
+					of: func(t *tensor.Tensor) *tensor.Tensor { return opdef.Map(t.DType, t, f) }})
+			}
+			if !limited(above, fmt.Sprintf("%%s is limited to %g from above", k),
+				func(x float64) float64 { return min(x, k) }) ||
+				!limited(below, fmt.Sprintf("%%s is limited to %g from below", -k),
+					func(x float64) float64 { return max(x, -k) }) ||
+				!limited(above && below, fmt.Sprintf("%%s is limited to %g to %g", -k, k),
+					func(x float64) float64 { return min(max(x, -k), k) }) {
+				return
+			}
+		}
+	}
+}
+
+// oftenLimits are what kernels limit numbers to.
+var oftenLimits = []float64{1, 2, 3, 4, 5, 6, 8, 10, 11, 15, 16, 20, 30, 32, 40, 50, 60, 64, 80, 87, 88, 100}
+
 // ofWhole are whole numbers taken for others.
 func ofWhole(text string, f func(i int, x int64) int64) transformation {
 	return transformation{text: text, numbers: true, of: func(t *tensor.Tensor) *tensor.Tensor {

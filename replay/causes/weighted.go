@@ -166,12 +166,15 @@ func (c *Search) weights(r *Wrong, in *place, n int,
 	}
 	counts := leastSquares(x, e)
 	if counts == nil {
+		counts = ofOneRun(x, e)
+	}
+	if counts == nil {
 		return nil
 	}
 	weights, other, odd := make([]float64, n), 1.0, 0
 	for i := range weights {
 		w := 1 + counts[i/block]
-		for _, plain := range []float64{0, 1, 2} {
+		for _, plain := range []float64{-1, 0, 1, 2} {
 			if math.Abs(w-plain) < 0.02 {
 				w = plain
 			}
@@ -190,6 +193,33 @@ func (c *Search) weights(r *Wrong, in *place, n int,
 		return nil
 	}
 	return weights
+}
+
+// ofOneRun are numbers by which the columns of x add up to y, one number for columns that follow each other and 0 for
+// the others: the shortest run that leaves next to nothing, nil if there is none.
+func ofOneRun(x [][]float64, y []float64) []float64 {
+	for long := 1; long < len(x); long++ {
+		for from := 0; from+long <= len(x); from++ {
+			sum := make([]float64, len(y))
+			for _, column := range x[from : from+long] {
+				for i := range sum {
+					sum[i] += column[i]
+				}
+			}
+			k, rest := multiple(y, sum), 0.0
+			for i := range y {
+				rest += (y[i] - k*sum[i]) * (y[i] - k*sum[i])
+			}
+			if rest <= 1e-4*dot(y, y) && !math.IsNaN(k) {
+				out := make([]float64, len(x))
+				for i := range long {
+					out[from+i] = k
+				}
+				return out
+			}
+		}
+	}
+	return nil
 }
 
 var errNoValue = errors.New("there is no such value")
