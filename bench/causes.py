@@ -589,7 +589,7 @@ def main():
     ap.add_argument("--only", default="", help="regular expression of name, operator and dtype")
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--random", type=int, default=0, help="plant so many random mistakes instead")
-    ap.add_argument("--fresh", type=int, choices=(1, 2, 3), help="a set of causes_fresh.py")
+    ap.add_argument("--fresh", type=int, choices=(1, 2, 3, 4, 5), help="a set of causes_fresh.py")
     ap.add_argument("--keep", help="directory for the captures")
     ap.add_argument("--all", action="store_true", help="print right causes too")
     o = ap.parse_args()
@@ -603,12 +603,12 @@ def main():
         if o.fresh:
             import causes_fresh
 
-            (causes_fresh.plant, causes_fresh.plant2, causes_fresh.plant3)[o.fresh - 1](sys.modules[__name__])
+            (causes_fresh.plant, causes_fresh.plant2, causes_fresh.plant3, causes_fresh.plant4, causes_fresh.plant5)[o.fresh - 1](sys.modules[__name__])
         else:
             plant()
         for name, op, args, wrong, pattern, dts, kwargs in ROWS:
             for d in dts:
-                DT = {"f": F32, "h": BF16}[d]
+                DT = {"f": F32, "h": BF16, "s": F16}[d]
                 key = f"{name}/{op}/{str(DT)[6:]}"
                 if re.search(o.only, key):
                     try:
@@ -655,13 +655,15 @@ def main():
     table = collections.Counter()
     for of, (key, pattern) in want.items():
         v, c = verdicts.get(of, []), causes[of]
-        kind = "not failed" if "fail" not in v else "none" if not c else "right" if re.search(pattern, c[0]) else "wrong"
+        parts = pattern.split(" && ")  # of the first cause, and of another one for the gradients
+        right = len(c) >= len(parts) and all(re.search(p, t) for p, t in zip(parts, c))
+        kind = "not failed" if "fail" not in v else "none" if not c else "right" if right else "wrong"
         table[kind, key.split("/")[-1]] += 1
         if kind != "right" or o.all:
             print(f"{of} {kind}: {key}: {c[:2] or sorted(set(v))}")
-    print("\n| cause | float32 | bfloat16 |\n|---|---|---|")
+    print("\n| cause | float32 | bfloat16 | float16 |\n|---|---|---|---|")
     for kind in ("right", "wrong", "none", "not failed"):
-        print(f"| {kind} | {table[kind, 'float32']} | {table[kind, 'bfloat16']} |")
+        print(f"| {kind} | " + " | ".join(str(table[kind, d]) for d in ("float32", "bfloat16", "float16")) + " |")
     slow = max(took, key=took.get)
     print(f"\nslowest: {took[slow]:.1f} s, {want[slow][0]}")
     if not o.keep:

@@ -10,7 +10,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-F32, BF16 = torch.float32, torch.bfloat16
+F32, BF16, F16 = torch.float32, torch.bfloat16, torch.float16
 
 
 class Join(torch.autograd.Function):
@@ -47,16 +47,18 @@ class Scale(torch.autograd.Function):
 
 def wide(f):
     """f computed in float32, its results in the dtype of the first operand."""
+    half = (BF16, F16)
+
     def up(v):
         if isinstance(v, torch.Tensor):
-            return v.float() if v.dtype == BF16 else v
+            return v.float() if v.dtype in half else v
         return type(v)(up(i) for i in v) if isinstance(v, (list, tuple)) else v
 
     def g(*args, **kw):
-        narrow = any(isinstance(t, torch.Tensor) and t.dtype == BF16 for a in (*args, *kw.values())
-                     for t in (a if isinstance(a, (list, tuple)) else (a,)))
+        narrow = [t.dtype for a in (*args, *kw.values()) for t in (a if isinstance(a, (list, tuple)) else (a,))
+                  if isinstance(t, torch.Tensor) and t.dtype in half]
         out = f(*up(args), **{k: up(v) for k, v in kw.items()})
-        down = lambda t: t.to(BF16) if narrow and isinstance(t, torch.Tensor) and t.dtype == F32 else t
+        down = lambda t: t.to(narrow[0]) if narrow and isinstance(t, torch.Tensor) and t.dtype == F32 else t
         return type(out)(down(t) for t in out) if isinstance(out, (list, tuple)) else down(out)
     return g
 
@@ -92,14 +94,14 @@ def plant(c):
     row("density left out of the gradient", "gelu", lambda: (x(9, 31),), grad(F.gelu, lambda a: a * (0.5 * (1 + torch.erf(a / 2**0.5))).detach()), "result / self")
     row("alpha in the gradient", "elu", lambda: (x(9, 31), 0.4), grad(F.elu, lambda a, al: F.elu(a)), "alpha")
     row("scale left out", "selu", lambda: (x(9, 31),), lambda a: F.elu(a, 1.6732632423543772), "scale|elu|1.05|0.95")
-    row("as elu", "celu", lambda: (x(9, 31), 0.5), lambda a, al: F.elu(a, al), "elu|alpha")
+    row("as elu", "celu", lambda: (x(9, 31), 0.5), lambda a, al: F.elu(a, al), "elu|alpha|exponent is 1")
     row("beta ignored", "softplus", lambda: (x(9, 31), 2.0), lambda a, b: F.softplus(a), "beta")
     row("threshold of 20", "softplus", lambda: (x(9, 31, k=2.0), 1.0, 2.0), lambda a, b, t: F.softplus(a), "threshold")
     row("the default slope", "leaky_relu", lambda: (x(9, 31), 0.2), lambda a, s: F.leaky_relu(a), "negative_slope")
     row("slope on the positive", "leaky_relu", lambda: (x(9, 31), 0.2), lambda a, s: torch.where(a > 0, s * a, a), "negative_slope|multiplied|sign|branch|-1")
     row("default bounds", "hardtanh", lambda: (x(9, 31, k=2.0), -0.5, 2.0), lambda a, l, h: F.hardtanh(a), "min_val|max_val")
     row("not divided by 6", "hardswish", lambda: (x(9, 31, k=2.0),), lambda a: a * F.relu6(a + 3), "multiplied by 6|times 6|6")
-    row("slope of 0.2", "hardsigmoid", lambda: (x(9, 31, k=2.0),), lambda a: (0.2 * a + 0.5).clamp(0, 1), "0.2|1.2|slope|multiplied")
+    row("slope of 0.2", "hardsigmoid", lambda: (x(9, 31, k=2.0),), lambda a: (0.2 * a + 0.5).clamp(0, 1), "0.2|1.2|slope|multiplied|it ends is 2\\.5")
     row("as silu", "mish", lambda: (x(9, 31),), lambda a: F.silu(a), "silu")
     row("one slope for all channels", "prelu", lambda: (x(4, 6, 11), x(6)), lambda a, w: F.prelu(a, w[:1]), "first|weight|index 0")
     row("halves exchanged", "glu", lambda: (x(12, 16), -1), lambda a, d: a[:, 8:] * torch.sigmoid(a[:, :8]), "exchanged|halves|rolled|swapped|half")
@@ -627,7 +629,7 @@ def plant3(c):
     row("columns in the other order", "unfold", lambda: (x(2, 3, 6, 6), 2), lambda a, k: F.unfold(a.transpose(2, 3), 2), "transposed")
     # losses
     row("delta ignored", "huber_loss", lambda: (x(40, k=3.0), x(40), "none", 0.4), lambda a, t, r, d: F.huber_loss(a, t, reduction="none"), "delta")
-    row("half left out", "smooth_l1_loss", lambda: (x(40), x(40), None, None, "none"), lambda a, t, s, r, m: torch.where((a - t).abs() < 1, (a - t) ** 2, (a - t).abs() - 0.5), "another function|multiplied|half|beta")
+    row("half left out", "smooth_l1_loss", lambda: (x(40), x(40), None, None, "none"), lambda a, t, s, r, m: torch.where((a - t).abs() < 1, (a - t) ** 2, (a - t).abs() - 0.5), "another function|multiplied|half|beta|square is 1")
     row("log of the input", "poisson_nll_loss", lambda: (pos(40), pos(40, grad=False)), lambda a, t: F.poisson_nll_loss(a, t, log_input=False), "log_input")
     row("margin of 1", "margin_ranking_loss", lambda: (x(40), x(40), torch.sign(nog(40)), 0.5), lambda a, b, t, m: F.margin_ranking_loss(a, b, t), "margin")
     row("sign of the target", "soft_margin_loss", lambda: (x(40), torch.sign(nog(40))), lambda a, t: F.soft_margin_loss(a, -t), "target is negated|input is negated")
@@ -648,3 +650,273 @@ def plant3(c):
     row("no shift", "torch.fft.fftshift", lambda: (x(6, 15),), lambda a: torch.fft.ifftshift(a), "ifftshift|rolled|dimension 1", "f")
     row("area as nearest", "interpolate", lambda: (x(2, 3, 8, 8), None, 0.5, "area"), lambda a, z, s, m: F.interpolate(a, None, 0.5, "nearest"), "mode|nearest|even")
     row("border in place of zeros", "grid_sample", lambda: (x(2, 3, 6, 6), (torch.rand(2, 5, 5, 2, generator=c.G) * 3 - 1.5).to(c.DT)), lambda a, g: F.grid_sample(a, g, padding_mode="border", align_corners=False), "padding_mode")
+
+
+def plant4(c):
+    """80 mistakes: constants and approximations inside functions, blocks and carries, ties and orders, sections of
+    gradients, both passes at once, factors in 16 bits, optimizers. They were written before any of them was tried."""
+    x, pos, ints, bits = c.x, c.pos, c.ints, c.bits
+    fn = "torch.nn.functional."
+
+    def row(name, op, args, wrong, pattern, dts="fhs", kwargs=None):
+        c.row(name, op if op.startswith("torch.") else fn + op, args, wide(wrong), pattern, dts, kwargs)
+
+    big = lambda: (x(30, 20, k=2.0),)
+    # constants inside functions
+    tanh_gelu = lambda a, k=0.7978845608, q=0.044715: 0.5 * a * (1 + torch.tanh(k * (a + q * a ** 3)))
+    row("tanh form with 0.04", "gelu", big, lambda a, approximate: tanh_gelu(a, q=0.04), "0\\.04", "fh", dict(approximate="tanh"))
+    row("tanh form with 0.8", "gelu", big, lambda a, approximate: tanh_gelu(a, k=0.8), "0\\.8", "f", dict(approximate="tanh"))
+    row("inner slope without its 3", "gelu", big, grad(F.gelu, lambda a, approximate: slope_gelu(a)), "0\\.1341|0\\.0447|constant|slope", "fh", dict(approximate="tanh"))
+    row("sigmoid form of 1.7", "gelu", big, lambda a: a * torch.sigmoid(1.7 * a), "1\\.7|quick_gelu", "fs")
+    row("erf of x / 1.4", "gelu", big, lambda a: 0.5 * a * (1 + torch.erf(a / 1.4)), "1\\.4|0\\.714|constant", "f")
+    row("alpha of 1.67", "selu", big, lambda a: 1.0507009873554805 * torch.where(a > 0, a, 1.67 * torch.expm1(a)), "1\\.67|0\\.998", "f")
+    row("alpha of 1", "selu", big, lambda a: 1.0507009873554805 * F.elu(a), "alpha.* is 1\\b|alpha", "fhs")
+    row("scale left out", "selu", big, lambda a: F.selu(a) / 1.0507009873554805, "scale|0\\.951|1\\.05", "fhs")
+    row("alpha not in the exponent", "celu", lambda: (x(30, 20, k=2.0), 1.5), lambda a, al: torch.where(a > 0, a, al * torch.expm1(a)), "elu|exponent|1/alpha|constant", "fh")
+    row("alpha of the exponential in its slope", "elu", lambda: (x(30, 20, k=2.0), 1.5), lambda a, al: grad(F.elu, lambda a, al: F.elu(a, al * al))(a, al), "alpha", "fh")
+    row("limits of 2.5", "hardswish", big, lambda a: a * torch.clamp(a + 2.5, 0, 5) / 5, "2\\.5|hardswish", "fh")
+    row("shift of 2.5", "hardsigmoid", big, lambda a: torch.clamp(a / 6 + 0.4, 0, 1), "2\\.4|0\\.4|constant|added", "fh")
+    row("slope of 0.2", "hardsigmoid", big, lambda a: torch.clamp(0.2 * a + 0.5, 0, 1), "0\\.2|1\\.2|5\\b", "fhs")
+    row("limit of 5", "relu6", big, lambda a: a.clamp(0, 1.5) if 0 else a.clamp(0, 5), "5\\b", "", None)
+    row("beta of 1.1 in the sigmoid", "silu", big, lambda a: a * torch.sigmoid(1.1 * a), "1\\.1", "fhs")
+    row("softplus of beta 2", "mish", big, lambda a: a * torch.tanh(F.softplus(a, 2.0)), "beta|constant|\\b2\\b", "fh")
+    row("log of 1 + exp in base 2", "logsigmoid", big, lambda a: -torch.log2(1 + torch.exp(-a)), "ln 2|1\\.44|log2", "fhs")
+    row("without the one", "torch.log1p", lambda: (pos(30, 20),), lambda a: torch.log(a), "log\\b|logarithm|subtracted|constant", "s")
+    row("one of the exponential is 2", "torch.expm1", big, lambda a: torch.exp(a) - 2, "2|-1|subtracted", "fs")
+    row("denominator of 2 + |x|", "softsign", big, lambda a: a / (2 + a.abs()), "constant|is 2|2 \\+|added|self is multiplied by 0\\.5", "fh")
+    row("eps of 1e-3 inside", "layer_norm", lambda: (x(16, 24, k=0.3), [24], x(24), x(24)), lambda a, s, w, b: F.layer_norm(a, s, w, b, 1e-3), "eps is 0\\.001", "fs")
+    row("larger of eps and the norm", "normalize", lambda: (x(16, 24, k=0.05), 2.0, 1, 0.1), lambda a, p, d, e: a / (a.norm(dim=1, keepdim=True) + e), "eps|added", "fh")
+    row("eps under the root", "normalize", lambda: (x(16, 24, k=0.05), 2.0, 1, 0.1), lambda a, p, d, e: a / (a.pow(2).sum(1, True) + e).sqrt(), "eps|added|root", "f")
+    row("half of beta not taken away", "smooth_l1_loss", lambda: (x(20, 12), x(20, 12)), lambda a, b, reduction, beta: torch.where((a - b).abs() < beta, 0.5 * (a - b) ** 2 / beta, (a - b).abs()), "0\\.5|half|beta|added|constant", "fh", dict(reduction="none", beta=0.7))
+    row("half of delta is a third", "huber_loss", lambda: (x(20, 12), x(20, 12)), lambda a, b, reduction, delta: torch.where((a - b).abs() < delta, 0.5 * (a - b) ** 2, delta * ((a - b).abs() - delta)), "0\\.5|half|delta|constant|added|subtracted", "fh", dict(reduction="none", delta=0.8))
+    row("scores clipped, no maximum", "torch.logsumexp", lambda: (x(20, 24, k=30.0), 1), lambda a, d: a.clamp(max=20).exp().sum(d).log(), "limited to 20|largest|maximum|clamp", "fs")
+    row("one Newton step", "torch.rsqrt", lambda: (pos(30, 20),), lambda a: newton(a, 1), "Newton", "f")
+    row("two Newton steps", "torch.rsqrt", lambda: (pos(30, 20),), lambda a: newton(a, 2), "Newton", "f")
+    row("series of the exponential to x^6", "torch.exp", lambda: (x(30, 20),), lambda a: sum(a ** n / math.factorial(n) for n in range(7)), "series|Taylor|terms", "f")
+    row("Pade of tanh", "torch.tanh", lambda: (x(30, 20),), lambda a: a * (27 + a * a) / (27 + 9 * a * a), "27|Pad|quotient", "fh")
+    row("power of 256", "torch.exp", lambda: (x(30, 20),), lambda a: (1 + a / 256) ** 256, "256", "f")
+    row("fast sigmoid", "torch.sigmoid", lambda: (x(30, 20),), lambda a: 0.5 + 0.5 * a / (1 + a.abs()), "softsign|abs|1 \\+|fast", "fh")
+    # blocks, tails, carries
+    row("carry of blocks of 16 lost once", "torch.cumsum", lambda: (x(6, 64), 1), lambda a, d: a.cumsum(d) - torch.cat([torch.zeros(6, 48), a[:, 32:48].sum(1, True).expand(6, 16)], 1), "carry|lost|subtracted|lacks|indices 32 to 47 of dimension 1 of self are left out", "fh")
+    row("carry is the previous block alone", "torch.cumsum", lambda: (x(6, 64), 1), lambda a, d: carry_one(a, 16), "block|carry|before|16", "fh")
+    row("exclusive in each block", "torch.cumsum", lambda: (x(6, 64), 1), lambda a, d: a.cumsum(1) - torch.where(torch.arange(64) % 16 == 0, a, torch.zeros(())), "each|16|first", "f")
+    row("begins anew after 8", "torch.cumprod", lambda: (pos(6, 32), 1), lambda a, d: a.view(6, 4, 8).cumprod(2).view(6, 32), "anew|8 indices|by themselves", "fs")
+    row("tail beyond 32 ignored", "torch.sum", lambda: (x(12, 75), 1), lambda a, d: a[:, :64].sum(1), "last 11|64", "fhs")
+    row("tail of the mean ignored, n of all", "torch.mean", lambda: (x(12, 75), 1), lambda a, d: a[:, :72].sum(1) / 75, "last 3", "fh")
+    row("last tile twice", "torch.sum", lambda: (x(12, 70), 1), lambda a, d: a.sum(1) + a[:, 64:].sum(1), "twice", "fh")
+    row("tail of the statistics ignored", "layer_norm", lambda: (x(16, 40), [40], x(40), x(40)), lambda a, s, w, b: (a - a[:, :32].mean(1, True)) / (a[:, :32].var(1, keepdim=True, unbiased=False) + 1e-5).sqrt() * w + b, "last 8|32|first", "fh")
+    row("last rows of the tile normalised without weight", "layer_norm", lambda: (x(18, 24), [24], x(24), x(24)), lambda a, s, w, b: torch.cat([F.layer_norm(a[:16], s, w, b), F.layer_norm(a[16:], s)]), "indices 16 to 17|last 2", "fh")
+    row("maximum of the first 32 only", "softmax", lambda: (x(12, 40), 1), lambda a, d: F.softmax(torch.cat([a[:, :32], torch.full((12, 8), -1e9)], 1), 1), "last 8|not written", "f")
+    row("first row of each tile repeated", "torch.matmul", lambda: (x(32, 16), x(16, 24)), lambda a, b: (a @ b)[torch.arange(32) // 8 * 8], "0 0 0|repeat|holds|first", "fh")
+    row("split of k in two, second twice", "linear", lambda: (x(20, 32), x(12, 32), x(12)), lambda a, w, b: F.linear(a, w, b) + a[:, 16:] @ w[:, 16:].T, "twice", "fh")
+    # ties and orders
+    tied = lambda *s: ints(0, 5, *s).to(c.DT)
+    row("not stable", "torch.sort", lambda: (tied(20, 24),), lambda a, stable, dim: unstable(a, False), "stable|equal|order|tie|last", "f", dict(stable=True, dim=1))
+    row("indices of ties backwards", "torch.argsort", lambda: (tied(20, 24), 1, False, True), lambda a, d, desc, stable: unstable(a, False)[1], "stable|equal|order|tie|last", "")
+    row("ascending", "torch.argsort", lambda: (x(20, 24, grad=False), 1, True), lambda a, d, desc: a.argsort(1), "descending is False|negated", "fhs")
+    row("largest ignored", "torch.topk", lambda: (x(20, 24), 5, 1, False), lambda a, k, d, l: a.topk(k, d), "largest is True", "fhs")
+    row("not sorted", "torch.topk", lambda: (x(20, 24), 5, 1), lambda a, k, d: tuple(t.flip(1) for t in a.topk(k, d)), "backwards|ascending|sorted|largest", "fh")
+    row("upper median", "torch.median", lambda: (x(20, 24), 1), lambda a, d: tuple(a.kthvalue(13, 1)), "upper|median|kthvalue|next|higher|self is negated", "fhs")
+    row("kth from 0", "torch.kthvalue", lambda: (x(20, 24), 5, 1), lambda a, k, d: tuple(a.kthvalue(6, 1)), "k is 6", "fhs")
+    row("kth largest", "torch.kthvalue", lambda: (x(20, 24), 5, 1), lambda a, k, d: tuple(a.kthvalue(20, 1)), "largest|k is 20|negated|from the end", "fh")
+    row("index of the last minimum", "torch.min", lambda: (tied(20, 24).requires_grad_(), 1), lambda a, d: (a.amin(1), 23 - a.flip(1).argmin(1)), "last|tie|equal|backwards", "f")
+    row("right side", "torch.searchsorted", lambda: (torch.arange(0, 40, dtype=c.DT), ints(0, 40, 60).to(c.DT)), lambda s, v: torch.searchsorted(s, v, right=True), "right is True", "fs")
+    row("in the order of appearance", "torch.unique", lambda: (ints(0, 30, 60).to(c.DT),), lambda a: appear(a), "order|sorted", "f")
+    row("largest mode", "torch.mode", lambda: (ints(0, 5, 30, 8).to(c.DT), 1), lambda a, d: mode_largest(a), "mode|largest|tie|equal|self is negated", "f")
+    # sections in gradients
+    cv = lambda: (x(2, 4, 7, 7), x(6, 2, 3, 3), x(6), 1, 1, 1, 2)
+    row("weight gradient of the second group negated", "conv2d", cv, grad(F.conv2d, lambda a, w, b, *r: F.conv2d(a, torch.cat([w[:3], 2 * w[3:].detach() - w[3:]]), b, *r)), "negat|-1", "fh")
+    row("one head's gradient without scale", "scaled_dot_product_attention", lambda: tuple(x(2, 3, 9, 8) for _ in range(3)), grad(F.scaled_dot_product_attention, lambda q, k, v: F.scaled_dot_product_attention(torch.cat([q[:, :2], c.back(q[:, 2:], lambda g: g * 8 ** 0.5)], 1), k, v)), "index 2 of dimension 1.*(scale|2\\.8|sqrt\\(8)", "fh")
+    row("channel gradient lost", "batch_norm", lambda: (x(6, 5, 4, 4), None, None, x(5), x(5), True), grad(F.batch_norm, lambda a, m, v, w, b, t: F.batch_norm(c.back(a, lambda g: g * (torch.arange(5) != 3)[:, None, None]), m, v, w, b, t)), "index 3 of dimension 1 is not written|taken for 0|nothing is written", "fh")
+    row("gradients of three parts rotated", "torch.cat", lambda: ([x(6, 10), x(6, 10), x(6, 10)], 1), lambda ts, d: torch.cat(rotate(*ts), d), "exchanged|rotated|order|rolled|holds|gradient", "fh")
+    row("gradients of stack exchanged", "torch.stack", lambda: ([x(6, 10), x(6, 10)], 0), lambda ts, d: torch.stack(c.swap2(*ts), d), "exchanged|swapped|backwards|rolled", "fs")
+    row("bias gradient over the wrong axis", "linear", lambda: (x(12, 9), x(12, 9), x(12)), grad(F.linear, lambda a, w, b: F.linear(a, w) + b[:, None].expand(12, 12)), "transposed|dimension|along", "fh")
+    row("mean without 1/n", "torch.mean", lambda: (x(12, 20), 1), grad(lambda a, d: a.mean(d), lambda a, d: a.sum(d)), "20|passed|sum", "fhs")
+    row("broadcast gradient not summed", "torch.mul", lambda: (x(12, 20), x(1, 20)), grad(torch.mul, lambda a, b: a * torch.cat([b, b.detach().expand(11, 20)])), "left out|index 0|first|summed|last", "fh")
+    row("broadcast gradient averaged", "torch.add", lambda: (x(12, 20), x(20)), grad(torch.add, lambda a, b: a + c.back(b, lambda g: g / 12)), "0\\.0833|1/12|mean|12", "fh")
+    # both passes
+    row("both wrong: tanh form, gradient of relu", "gelu", big, lambda a: Join.apply(F.gelu(a.detach(), approximate="tanh"), F.relu(a)), "tanh && relu|above|below|where", "f")
+    row("both wrong: eps, and gradient without mean", "layer_norm", lambda: (x(16, 24, k=0.3), [24], x(24), x(24)), lambda a, s, w, b: Join.apply(F.layer_norm(a, s, w, b, 1e-2).detach(), (a - a.mean(1, True).detach()) / (a.var(1, keepdim=True, unbiased=False) + 1e-5).sqrt() * w + b), "eps is 0\\.01 && mean", "fh")
+    row("both wrong: scale and bias twice", "linear", lambda: (x(20, 16), x(12, 16), x(12)), lambda a, w, b: Join.apply(F.linear(a, w, 2 * b).detach(), F.linear(a[:, :8], w[:, :8], b)), "bias is multiplied by 2|bias|twice && left out|8", "fh")
+    # factors in 16 bits
+    row("25/32 of all", "torch.mul", lambda: (x(20, 16), x(20, 16)), lambda a, b: a * b * 25 / 32, "0\\.78", "hs")
+    row("1/12 in place of 1/16", "avg_pool2d", lambda: (x(2, 3, 8, 8), 4), lambda a, k: F.avg_pool2d(a, k) * 16 / 12, "12|1\\.33", "hs")
+    row("1.02", "softmax", lambda: (x(16, 40), 1), lambda a, d: F.softmax(a, d) * 1.02, "1\\.02", "hs")
+    row("1.02 of the product", "torch.matmul", lambda: (x(24, 40), x(40, 24)), lambda a, b: a @ b * 1.02, "1\\.02", "hs")
+    row("0.99 of the normalised", "rms_norm", lambda: (x(16, 40), [40], x(40)), lambda a, s, w: F.rms_norm(a, s, w) * 0.99, "0\\.99", "hs")
+
+
+def slope_gelu(a):
+    return Slope.apply(a)
+
+
+class Slope(torch.autograd.Function):
+    """gelu by tanh whose gradient has 0.044715 in place of three times that."""
+
+    @staticmethod
+    def forward(ctx, a):
+        ctx.save_for_backward(a)
+        return F.gelu(a, approximate="tanh")
+
+    @staticmethod
+    def backward(ctx, g):
+        (a,) = ctx.saved_tensors
+        k = math.sqrt(2 / math.pi)
+        t = torch.tanh(k * (a + 0.044715 * a ** 3))
+        return g * (0.5 * (1 + t) + 0.5 * a * (1 - t * t) * k * (1 + 0.044715 * a * a))
+
+
+def newton(a, steps):
+    y = (0x5F3759DF - (a.detach().float().view(torch.int32) >> 1)).view(torch.float32)
+    for _ in range(steps):
+        y = y * (1.5 - 0.5 * a * y * y)
+    return y
+
+
+def carry_one(a, n):
+    """Sums of blocks to which only the sum of the block before is added."""
+    b = a.view(a.shape[0], -1, n)
+    before = torch.cat([torch.zeros(a.shape[0], 1), b.sum(2)[:, :-1]], 1)
+    return (b.cumsum(2) + before[..., None]).view(a.shape)
+
+
+def unstable(a, descending):
+    i = torch.arange(a.shape[1]).flip(0)
+    v, at = a.flip(1).sort(dim=1, descending=descending, stable=True)
+    return v, i[at]
+
+
+def appear(a):
+    return torch.tensor(list(dict.fromkeys(a.tolist())), dtype=a.dtype)
+
+
+def mode_largest(a):
+    out = []
+    for r in a.tolist():
+        n = max(r.count(v) for v in r)
+        v = max(v for v in r if r.count(v) == n)
+        out.append((v, len(r) - 1 - r[::-1].index(v)))
+    return torch.tensor([v for v, _ in out], dtype=a.dtype), torch.tensor([i for _, i in out])
+
+
+def rotate(*ts):
+    class R(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *ts):
+            return tuple(t.clone() for t in ts)
+
+        @staticmethod
+        def backward(ctx, *gs):
+            return gs[1:] + gs[:1]
+
+    return list(R.apply(*ts))
+
+
+def plant5(c):
+    """60 mistakes of the kinds of plant4 in other operators and places, written when the search had been mended on
+    those, and before any of these was tried."""
+    x, pos, ints, bits = c.x, c.pos, c.ints, c.bits
+    fn = "torch.nn.functional."
+
+    def row(name, op, args, wrong, pattern, dts="fhs", kwargs=None):
+        c.row(name, op if op.startswith("torch.") else fn + op, args, wide(wrong), pattern, dts, kwargs)
+
+    big = lambda: (x(30, 20, k=2.0),)
+    half = lambda: (torch.rand(30, 20, generator=c.G) * 0.8 + 0.1).to(c.DT).requires_grad_(True)
+    # constants and approximations
+    row("factor of the cube is 0.0447", "gelu", big, lambda a, approximate: 0.5 * a * (1 + torch.tanh(0.7978845608 * (a + 0.0447 * a ** 3))), "0\\.0447\\b", "f", dict(approximate="tanh"))
+    row("gradient without the density", "gelu", big, grad(F.gelu, lambda a: Slopes.apply(a, lambda a: 0.5 * (1 + torch.erf(a / 2 ** 0.5)))), "density|product rule|is 0|lacks|erf|subtracted", "fh")
+    row("density of 0.4", "gelu", big, grad(F.gelu, lambda a: Slopes.apply(a, lambda a: 0.5 * (1 + torch.erf(a / 2 ** 0.5)) + a * 0.4 * torch.exp(-a * a / 2))), "density.* 0\\.4\\b", "f")
+    row("threshold of 1 in place of 20", "softplus", lambda: (x(30, 20, k=2.0), 2.0), lambda a, b: torch.where(a * b > 1, a, torch.log1p(torch.exp(a * b)) / b), "threshold is 1\\b|above 0\\.5, it is computed as self", "fhs")
+    row("limit of 8", "relu6", lambda: (x(30, 20, k=5.0),), lambda a: a.clamp(0, 8), "limit is 8|\\b8\\b", "fs")
+    row("divisor of 8", "hardswish", lambda: (x(30, 20, k=3.0),), lambda a: a * (a + 3).clamp(0, 6) / 8, "divisor is 8|0\\.75", "fh")
+    row("scale 1.05 and alpha 1.67", "selu", big, lambda a: 1.05 * torch.where(a > 0, a, 1.67 * torch.expm1(a)), "1\\.05|1\\.67|scale|alpha", "f")
+    row("exponent of 2 x", "elu", big, lambda a: torch.where(a > 0, a, torch.expm1(2 * a)), "exponent is 2|multiplied by 2", "fh")
+    row("without softplus' beta", "mish", big, lambda a: a * torch.tanh(torch.relu(a)), "relu", "fh")
+    row("sigmoid by 1 / (1 + 2^-x)", "torch.sigmoid", big, lambda a: 1 / (1 + torch.exp2(-a)), "0\\.69|ln 2|multiplied", "fh")
+    row("eps of 1e-2 in the argument", "torch.special.logit", lambda: (half(), 0.001), lambda a, e: torch.special.logit(a, 0.2), "eps is 0\\.2|limited to -1\\.386", "fs")
+    row("eps not under the root", "pairwise_distance", lambda: (x(20, 12, k=0.1), x(20, 12, k=0.1), 2.0, 0.05), lambda a, b, p, e: (a - b).norm(dim=1) + e, "eps|added|0\\.05", "fh")
+    row("eps added to both norms", "cosine_similarity", lambda: (x(20, 12, k=0.1), x(20, 12, k=0.1), 1, 0.1), lambda a, b, d, e: (a * b).sum(1) / ((a.norm(dim=1) + e) * (b.norm(dim=1) + e)), "added|eps|0\\.1", "f")
+    row("eps under the root of the norm", "normalize", lambda: (x(12, 20, k=0.02), 2.0, 1, 0.05), lambda a, p, d, e: a / (a.pow(2).sum(1, True) + e * e).sqrt(), "square of 0\\.05|root", "fh")
+    row("eps as the least variance", "layer_norm", lambda: (x(16, 24, k=0.05), [24], x(24), x(24), 1e-2), lambda a, s, w, b, e: (a - a.mean(1, True)) / a.var(1, keepdim=True, unbiased=False).clamp(min=e).sqrt() * w + b, "eps|larger|0\\.01|max", "f")
+    row("beta squared", "smooth_l1_loss", lambda: (x(20, 12), x(20, 12)), lambda a, b, reduction, beta: torch.where((a - b).abs() < beta, 0.5 * (a - b) ** 2 / beta ** 2, (a - b).abs() - 0.5 * beta), "factor of the square|beta|below", "fh", dict(reduction="none", beta=0.7))
+    row("half of the variance's log missing", "gaussian_nll_loss", lambda: (x(20, 12), x(20, 12), pos(20, 12)), lambda a, t, v, reduction: 0.5 * (a - t) ** 2 / v + v.log(), "0\\.5|log|half|factor|added", "f", dict(reduction="none"))
+    row("tanh of the scores limited to 30", "torch.logsumexp", lambda: (x(12, 20, k=30.0), 1), lambda a, d: a.clamp(-30, 30).logsumexp(1), "limited to -30 to 30|30", "fh")
+    row("clipped at 10 before the exponential", "softmax", lambda: (x(12, 20, k=8.0), 1), lambda a, d: a.clamp(max=10).softmax(1), "limited to 10", "fhs")
+    row("three Newton steps missing", "torch.sqrt", lambda: (pos(30, 20),), lambda a: a * newton(a, 0), "0 of Newton|Newton", "f")
+    row("series of log1p to x^4", "torch.log1p", lambda: (half(),), lambda a: a - a ** 2 / 2 + a ** 3 / 3 - a ** 4 / 4, "series of log\\(1 \\+ x\\) up to the power 4", "fh")
+    row("sine to x^5", "torch.sin", lambda: (x(30, 20),), lambda a: a - a ** 3 / 6 + a ** 5 / 120, "series of the sine up to the power 5", "fh")
+    row("cosine to x^4", "torch.cos", lambda: (x(30, 20),), lambda a: 1 - a ** 2 / 2 + a ** 4 / 24, "series of the cosine up to the power 4", "f")
+    row("hard sigmoid inside", "silu", big, lambda a: a * (a / 6 + 0.5).clamp(0, 1), "hardswish|0\\.1667", "fh")
+    row("gradient of the fast sigmoid", "torch.sigmoid", big, grad(torch.sigmoid, lambda a: 0.5 + 0.5 * a / (1 + a.abs())), "0\\.5|abs", "f")
+    # blocks, tails and carries
+    row("blocks of 32 from zero", "torch.cumsum", lambda: (x(5, 100), 1), lambda a, d: torch.cat([p.cumsum(1) for p in a.split(32, 1)], 1), "anew after every 32|32 indices", "fh")
+    row("last block not scanned", "torch.cumsum", lambda: (x(5, 72), 1), lambda a, d: torch.cat([a[:, :64].cumsum(1), a[:, 64:]], 1), "64 to 71|last 8|copied|it is self", "fh")
+    row("maximum of a block alone", "torch.cummax", lambda: (x(5, 64), 1), lambda a, d: anew_max(a, 16), "16 indices|anew", "fh")
+    row("tail of the product ignored", "torch.prod", lambda: (pos(12, 37), 1), lambda a, d: a[:, :32].prod(1), "last 5|taken for 1|only the first 32", "fs")
+    row("variance of the first 64", "torch.var", lambda: (x(12, 70), 1), lambda a, d: a[:, :64].var(1), "last 6|64", "fh")
+    row("tail twice in the dot product", "torch.matmul", lambda: (x(10, 36), x(36, 14)), lambda a, b: a @ b + a[:, 32:] @ b[32:], "32 to 35.*twice", "fh")
+    row("last batch of rows from the first", "torch.exp", lambda: (x(20, 16),), lambda a: torch.cat([a[:16], a[:4]]).exp(), "16 to 19|0 1 2 3|first|holds", "fh")
+    row("tile edge column zero", "torch.bmm", lambda: (x(3, 16, 12), x(3, 12, 32)), lambda a, b: (a @ b) * (torch.arange(32) % 16 != 15), "15 mod 16|not written|nothing is written", "fh")
+    row("second half of the channels not normalised", "group_norm", lambda: (x(3, 8, 5, 5), 4, x(8), x(8)), lambda a, n, w, b: torch.cat([F.group_norm(a, n, w, b)[:, :4], (a * w[:, None, None] + b[:, None, None])[:, 4:]], 1), "4 to 7", "f")
+    row("largest of all but the tail", "torch.amax", lambda: (x(20, 35), 1), lambda a, d: a[:, :32].amax(1), "last 3|32", "fh")
+    # ties and orders
+    row("descending", "torch.sort", lambda: (x(20, 24), 1), lambda a, d: a.sort(1, descending=True), "descending is True", "fh")
+    row("sections of 8 not merged", "torch.argsort", lambda: (x(20, 32, grad=False), 1), lambda a, d: torch.cat([p.argsort(1) + 8 * i for i, p in enumerate(a.split(8, 1))], 1), "8 indices", "fh")
+    row("second largest", "torch.max", lambda: (x(20, 24), 1), lambda a, d: tuple(t[:, 1] for t in a.topk(2, 1)), "next smaller|second|kthvalue", "fh")
+    row("index of the last maximum", "torch.argmax", lambda: (ints(0, 4, 20, 24).to(c.DT), 1), lambda a, d: 23 - a.flip(1).argmax(1), "last", "fhs")
+    row("higher in place of linear", "torch.quantile", lambda: (x(20, 24), 0.3, 1), lambda a, q, d: torch.quantile(a, q, d, interpolation="higher"), "higher|nearest", "f")
+    row("left side", "torch.bucketize", lambda: (ints(0, 40, 60).to(c.DT), torch.arange(0, 40, 2, dtype=c.DT)), lambda v, s, right: torch.bucketize(v, s), "right is False", "fs", dict(right=True))
+    row("one k more, first left out", "torch.topk", lambda: (x(20, 24), 4, 1), lambda a, k, d: tuple(t[:, 1:] for t in a.topk(5, 1)), "rolled|further|one|next|begin", "fh")
+    row("mean of both middles", "torch.nanmedian", lambda: (x(20, 24), 1), lambda a, d: (a.quantile(0.5, 1), a.nanmedian(1)[1]), "mean of what is due", "f")
+    # sections of gradients
+    row("last head's value gradient lost", "scaled_dot_product_attention", lambda: tuple(x(2, 4, 6, 8) for _ in range(3)), grad(F.scaled_dot_product_attention, lambda q, k, v: F.scaled_dot_product_attention(q, k, torch.cat([v[:, :3], v[:, 3:].detach()], 1))), "last of dimension 1|index 3 of dimension 1", "fh")
+    row("first group's input gradient twice", "conv2d", lambda: (x(2, 4, 7, 7), x(6, 2, 3, 3), x(6), 1, 1, 1, 2), grad(F.conv2d, lambda a, w, b, *r: F.conv2d(torch.cat([2 * a[:, :2] - a[:, :2].detach(), a[:, 2:]], 1), w, b, *r)), "0 to 1 of dimension 1|twice|multiplied by 2", "fh")
+    row("weight gradient transposed", "linear", lambda: (x(20, 12), x(12, 12), x(12)), grad(F.linear, lambda a, w, b: F.linear(a, Scale.apply(w, lambda g: g.T), b)), "transposed|dimensions 0 and 1|order 1 0", "fh")
+    row("bias gradient of the mean", "linear", lambda: (x(20, 12), x(16, 12), x(16)), grad(F.linear, lambda a, w, b: F.linear(a, w, Scale.apply(b, lambda g: g / 20))), "0\\.05|1/20|mean", "fh")
+    row("gradients of weight and bias exchanged", "layer_norm", lambda: (x(16, 24), [24], x(24), x(24)), grad(F.layer_norm, lambda a, s, w, b: F.layer_norm(a, s, *c.swap2(w, b))), "exchanged", "fh")
+    row("gradient of the second tensor for both", "torch.hstack", lambda: ([x(6, 10), x(6, 10)],), lambda ts: torch.hstack(second(*ts)), "gradient|1|holds|repeat|second|exchanged", "f")
+    row("gradient of the mean of all by rows", "torch.mean", lambda: (x(12, 20),), grad(torch.mean, lambda a: a.mean(1).sum()), "12|1/20|multiplied", "fh")
+    row("gradient of the squared norm", "torch.linalg.vector_norm", lambda: (x(20, 12),2.0, 1), grad(torch.linalg.vector_norm, lambda a, o, d: (a * a).sum(1)), "2|result|square|root|_powsum", "fh")
+    row("one row of the embedding's gradient lost", "embedding", lambda: (ints(0, 12, 40), x(12, 8)), grad(F.embedding, lambda i, w: F.embedding(i, Scale.apply(w, lambda g: g * (torch.arange(12) != 5)[:, None]))), "index 5|nothing|padding_idx", "fh")
+    # both passes, factors of 16 bits, optimizers
+    row("both: negative slope, and gradient of 1", "leaky_relu", lambda: (x(30, 20), 0.1), lambda a, s: Join.apply(F.leaky_relu(a.detach(), 0.2), a * 1), "negative_slope is 0\\.2 && passed on|negative_slope is 1|incoming", "fh")
+    row("both: sum of half, gradient of all doubled", "torch.sum", lambda: (x(12, 64), 1), lambda a, d: Join.apply(a.detach()[:, :32].sum(1), 2 * a.sum(1)), "left out && multiplied by 2", "fh")
+    row("31/32", "avg_pool2d", lambda: (x(2, 3, 8, 8), 2), lambda a, k: F.avg_pool2d(a, k) * 31 / 32, "0\\.969|31/32|0\\.97", "hs")
+    row("1/24 in place of 1/25", "avg_pool2d", lambda: (x(2, 3, 10, 10), 5), lambda a, k: F.avg_pool2d(a, k) * 25 / 24, "25/24|1\\.04", "hs")
+    row("0.98 of the sum", "linear", lambda: (x(20, 32), x(24, 32)), lambda a, w: F.linear(a, w) * 0.98, "0\\.98", "hs")
+    row("1.01 of the products", "torch.mul", lambda: (x(30, 20), x(30, 20)), lambda a, b: a * b * 1.01, "1\\.01", "hs")
+    row("addcdiv's value forgotten", "torch._foreach_addcdiv", lambda: ([x(12, 5, grad=False), x(7, 8, grad=False)], [x(12, 5, grad=False), x(7, 8, grad=False)], [pos(12, 5, grad=False), pos(7, 8, grad=False)], -0.1), lambda a, b, d, v: tuple(s + t / u for s, t, u in zip(a, b, d)), "value is 1|multiplied", "f")
+    row("lerp from the wrong end", "torch._foreach_lerp", lambda: ([x(12, 5, grad=False), x(7, 8, grad=False)], [x(12, 5, grad=False), x(7, 8, grad=False)], 0.1), lambda a, b, w: tuple(torch.lerp(t, s, w) for s, t in zip(a, b)), "weight is 0\\.9|exchanged|swapped|1 - ", "f")
+
+
+class Slopes(torch.autograd.Function):
+    """A function of elements whose derivative is another one; its value does not matter."""
+
+    @staticmethod
+    def forward(ctx, a, slope):
+        ctx.save_for_backward(a)
+        ctx.slope = slope
+        return a.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.slope(*ctx.saved_tensors), None
+
+
+def anew_max(a, n):
+    parts = [p.cummax(1) for p in a.split(n, 1)]
+    return torch.cat([p[0] for p in parts], 1), torch.cat([p[1] + n * i for i, p in enumerate(parts)], 1)
+
+
+def second(a, b):
+    class S(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            return a.clone(), b.clone()
+
+        @staticmethod
+        def backward(ctx, x, y):
+            return y, y
+
+    return list(S.apply(a, b))
