@@ -80,6 +80,19 @@ func ParseKnown(file string, text []byte, today time.Time) (*KnownList, error) {
 	return k, nil
 }
 
+// Remarked is the first line that WriteKnown does not write: a comment, a date, an issue, a reason or a pattern. It is
+// nil if there is none.
+func (k *KnownList) Remarked() *KnownLine {
+	for _, l := range k.Lines {
+		text := strings.TrimSpace(l.Text)
+		if l.About == "" && text != "" && text != strings.TrimSpace(knownHead) ||
+			l.Until != "" || l.note != "" || strings.Contains(l.About, "*") {
+			return l
+		}
+	}
+	return nil
+}
+
 // parse reads the words of a line.
 func (l *KnownLine) parse(today time.Time) (err error) {
 	rest := strings.TrimSpace(l.Text)
@@ -365,6 +378,9 @@ func (k *KnownList) join(m *KnownList) *KnownList {
 	return k
 }
 
+// knownHead is the first line of a new list.
+const knownHead = "# Known failures, for --known. Add until=2027-01-31, issue=URL and a reason at the end of a line.\n"
+
 // WriteKnown writes a list of the failures of a run, with their folders if there are any. Lines of the list that the
 // run was given stay as they are, but for those whose values no longer fail, or fail in another way.
 func WriteKnown(w io.Writer, rec *Recording) error {
@@ -381,7 +397,7 @@ func WriteKnown(w io.Writer, rec *Recording) error {
 			}
 		}
 	} else {
-		fmt.Fprint(b, "# Known failures, for --known. Add until=2027-01-31, issue=URL and a reason at the end of a line.\n")
+		fmt.Fprint(b, knownHead)
 	}
 	folders := false
 	for r := range rec.Results.All() {

@@ -443,7 +443,7 @@ func (s *Summary) notes() []string {
 	for _, f := range s.Systematic() {
 		lines = append(lines, f.String())
 	}
-	for _, line := range []string{s.inParts(), s.notWritten(), s.leftOut(), s.lookAt()} {
+	for _, line := range []string{s.inParts(), s.notWritten(), s.leftOut(), s.lookAt(), s.refusedText()} {
 		if line != "" {
 			lines = append(lines, line)
 		}
@@ -474,6 +474,25 @@ func (s *Summary) LookedAtPart(part bool) {
 	if s.Known != nil {
 		s.Known.Partial = part || s.Interrupted || s.Left() > 0
 	}
+}
+
+// refusedText says why a run in which nothing differs does not exit with 0: inputs that could not be read or run. It is
+// "" if that is not so.
+func (s *Summary) refusedText() string {
+	if s.Differs() || s.Unwanted() || !s.Refused() || s.Interrupted {
+		return ""
+	}
+	var parts []string
+	for _, p := range []struct {
+		v    verdict.Verdict
+		what string
+	}{{verdict.Invalid, "could not be read"}, {verdict.Error, "could not be run"}} {
+		if n := s.Captures[p.v]; n > 0 {
+			parts = append(parts, Count(n, "capture")+" "+p.what)
+		}
+	}
+	return "exit code 3: " + strings.Join(parts, ", ") +
+		`; --where 'not (path contains "FOLDER")' leaves those of a folder out`
 }
 
 // failedOn says how many captures have a verdict of FailOn; "" if none has.

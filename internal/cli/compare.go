@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -165,7 +166,7 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 		return err
 	}
 	known, err := o.known.load(o.failOn.stale)
-	if err != nil {
+	if err = cmp.Or(err, o.known.keepsWords(o.records.files)); err != nil {
 		return err
 	}
 	o.clock.start()

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,6 +36,32 @@ func (f knownFile) load(failStale bool) (*reports.KnownList, error) {
 	}
 	list.FailStale = failStale
 	return list, nil
+}
+
+// keepsWords refuses to write a new list over one that people added words to: these go only into a list that extends
+// the one of --known.
+func (f knownFile) keepsWords(files reportFiles) error {
+	path := files.path("write-known")
+	text, err := smallfile.Read(path, smallfile.Most)
+	if path == "" || path == "-" || err != nil || isFile(path, string(f)) {
+		return nil // a file that cannot be read is none, or the error of writing it
+	}
+	const advice = "give it as --known, too, or write another file"
+	list, err := reports.ParseKnown(path, text, time.Now())
+	if err != nil {
+		return usageError("--write-known: %w: it is no list of known failures; write another file", err)
+	}
+	if l := list.Remarked(); l != nil {
+		return usageError("--write-known: line %d of %s has words that a new list would lose: %s", l.Number, path, advice)
+	}
+	return nil
+}
+
+// isFile reports whether two paths are of one file.
+func isFile(a, b string) bool {
+	x, errA := os.Stat(a)
+	y, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(x, y)
 }
 
 // settings say that a list is in force.

@@ -214,6 +214,9 @@ func runReplay(cmd *cobra.Command, a *app, o *replayOptions, paths []string) err
 		return err
 	}
 	defer r.dir.close()
+	if err := o.known.keepsWords(r.dir.placed(o.records.files)); err != nil {
+		return err
+	}
 	r.part = r.dir != nil && r.dir.part != nil
 	if o.saveRef != "" {
 		if err := mark(o.saveRef); err != nil {

@@ -81,6 +81,13 @@ func (a *app) report(o *reportOptions, paths ...string) error {
 		return failed(err)
 	}
 	defer rec.Close()
+	var listed knownFile
+	if k := rec.Summary.Known; k != nil {
+		listed = knownFile(k.File)
+	}
+	if err := listed.keepsWords(o.files); err != nil {
+		return err
+	}
 	text := a.Out
 	if o.files.stdout() {
 		text = io.Discard
