@@ -163,6 +163,8 @@ func (c *Coverage) Write(w io.Writer, width int, lacking bool) error {
 		head = append(head, d.DType)
 	}
 	l := NewListing(w, width, append(head, "why not")...)
+	l.Names(0)
+	l.Wrap()
 	l.Right(1)
 	l.Right(2)
 	for _, r := range c.Rows() {

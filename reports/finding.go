@@ -257,7 +257,7 @@ func (r *Result) target() string {
 
 // Title names the op, and which call of the program it is, as far as that was recorded.
 func (r *Result) Title() string {
-	parts := []string{Name(r.Op)}
+	parts := []string{opName(r.Op)}
 	if r.ForwardID != nil {
 		parts = append(parts, "id "+strconv.Itoa(*r.ForwardID))
 	}

@@ -2,7 +2,6 @@ package reports
 
 import (
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -27,8 +26,9 @@ type Listing struct {
 const held = 200
 
 // NewListing returns a listing with the given column titles. Lines are at most
-// width columns wide: the widest cells are shortened in the middle. A width of
-// zero is no limit, for output that is not read on a terminal.
+// width columns wide: the widest cells are shortened in the middle, numbers and
+// the ends of names last. A width of zero is no limit, for output that is not
+// read on a terminal.
 func NewListing(w io.Writer, width int, head ...string) *Listing {
 	return &Listing{w: w, width: width, head: head, widths: make([]int, len(head)), right: make([]bool, len(head)),
 		names: make([]bool, len(head))}
@@ -41,7 +41,8 @@ func (l *Listing) Right(col int) { l.right[col] = true }
 // from the left.
 func (l *Listing) Names(col int) { l.names[col] = true }
 
-// Wrap says that the last column has sentences: they are wrapped, not shortened.
+// Wrap says that the last column has sentences: they are wrapped, not shortened. Where the other columns leave too
+// little room, a sentence stands below its row, behind the title of the column.
 func (l *Listing) Wrap() { l.wraps = true }
 
 // Add adds a row with one cell per column.
@@ -101,7 +102,7 @@ func (l *Listing) Flush() error {
 func (l *Listing) line(b *strings.Builder, r []string, limits []int) {
 	var line strings.Builder
 	last := len(r) - 1
-	for i, c := range r {
+	for i, c := range r[:len(limits)] {
 		if i > 0 {
 			line.WriteString("  ")
 		}
@@ -124,17 +125,40 @@ func (l *Listing) line(b *strings.Builder, r []string, limits []int) {
 	}
 	b.WriteString(strings.TrimRight(line.String(), " "))
 	b.WriteByte('\n')
+	if last == len(limits) && r[last] != "" && r[last] != l.head[last] {
+		const indent = "    "
+		text := wrapped(l.head[last]+": "+r[last], max(l.width-len(indent), leastText))
+		b.WriteString(indent + strings.Join(text, "\n"+indent) + "\n")
+	}
 }
 
-// fit narrows the widest columns until a line fits.
+// leastName is how much of a name is shown, in columns, before numbers are shortened for it.
+const leastName = 32
+
+// fit narrows the widest columns until a line fits. It leaves out the last one if that goes below its rows.
 func (l *Listing) fit() []int {
 	limits := append([]int(nil), l.widths...)
 	if l.width == 0 {
 		return limits
 	}
-	least := slices.Repeat([]int{8}, len(limits))
-	if l.wraps {
-		least[len(least)-1] = leastText
+	least := make([]int, len(limits))
+	for i, n := range limits {
+		switch {
+		case l.right[i]:
+			least[i] = n
+		case l.names[i]:
+			least[i] = leastName
+		default:
+			least[i] = 8
+		}
+		least[i] = min(least[i], n)
+	}
+	if last := len(limits) - 1; l.wraps {
+		if sum(least[:last])+2*last+min(leastText, limits[last]) > l.width {
+			limits, least = limits[:last], least[:last]
+		} else {
+			least[last] = min(leastText, limits[last])
+		}
 	}
 	for total := sum(limits) + 2*(len(limits)-1); total > l.width; total-- {
 		widest := -1

@@ -78,7 +78,7 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 		if o.passed() && o.Worst.Reason == "" {
 			continue
 		}
-		row := []string{escapeMarkdown(o.Op)}
+		row := []string{escapeMarkdown(opName(o.Op))}
 		for _, v := range used {
 			n := ""
 			if o.Counts[v] > 0 {

@@ -397,7 +397,7 @@ func (s *Summary) writeOps(w io.Writer, st Style) error {
 			continue
 		}
 		shown++
-		row := []string{o.Op}
+		row := []string{opName(o.Op)}
 		for _, v := range used {
 			n := ""
 			if o.Counts[v] > 0 {
@@ -580,7 +580,7 @@ func (s *Summary) leftOut() string {
 func tally(counts map[string]int) (total int, parts []string) {
 	for _, name := range byCount(counts) {
 		total += counts[name]
-		parts = append(parts, fmt.Sprintf("%d %s", counts[name], OneLine(name)))
+		parts = append(parts, fmt.Sprintf("%d %s", counts[name], opName(name)))
 	}
 	return total, parts
 }

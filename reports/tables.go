@@ -235,10 +235,12 @@ func (rec *Recording) OpSheet() Sheet {
 	if len(rec.Timings) > 0 {
 		cache := rec.Timings[len(rec.Timings)-1].Series.Cache
 		return Sheet{
-			Name: "by op", Columns: []string{"op", "phase", "self_ns", "share", "avg_ns", "calls", "memory_peak_bytes"},
+			Name: "by op", Columns: []string{"op", "phase", "self_ns", "share", "avg_ns", "calls", "memory_peak_bytes",
+				"label"},
 			Rows: func(yield func([]any) bool) {
 				for _, a := range Averages(rec.Timings, cache, false, "self") {
-					if !yield([]any{a.Op, a.Phase, int(a.Self), a.Share, int(a.Mean()), a.Calls, cell(a.Memory)}) {
+					if !yield([]any{a.Op, a.Phase, int(a.Self), a.Share, int(a.Mean()), a.Calls, cell(a.Memory),
+						a.Op + " " + a.Phase}) {
 						return
 					}
 				}
@@ -257,7 +259,7 @@ func (rec *Recording) OpSheet() Sheet {
 				for _, n := range o.Counts {
 					total += n
 				}
-				row := []any{o.Op, total}
+				row := []any{opName(o.Op), total}
 				for _, v := range used {
 					row = append(row, o.Counts[v])
 				}

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -21,6 +22,9 @@ func OneLine(s string) string { return truncate(escape(s), longestText) }
 
 // Name is OneLine for a name that stands beside others, of 200 characters at most.
 func Name(s string) string { return truncate(escape(s), longestName) }
+
+// opName is Name for an operator, and says so of a file that does not tell its operator.
+func opName(op string) string { return cmp.Or(Name(op), "unreadable file") }
 
 // Cell is OneLine for a cell of a table in a file, which may hold as much as a spreadsheet takes, and lines.
 func Cell(s string) string {

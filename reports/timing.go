@@ -394,6 +394,7 @@ func WriteAverages(w io.Writer, width int, rows []*Average, byShape bool, limit 
 		head = append(head, "inputs")
 	}
 	l := NewListing(w, width, head...)
+	l.Names(0)
 	for i := 2; i < right; i++ {
 		l.Right(i)
 	}

@@ -52,7 +52,8 @@ func (f knownFile) keepsWords(files reportFiles) error {
 		return usageError("--write-known: %w: it is no list of known failures; write another file", err)
 	}
 	if l := list.Remarked(); l != nil {
-		return usageError("--write-known: line %d of %s has words that a new list would lose: %s", l.Number, path, advice)
+		return usageError("--write-known: line %d of %s has words that a new list would lose: %s", l.Number, path,
+			advice)
 	}
 	return nil
 }

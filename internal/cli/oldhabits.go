@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -52,8 +53,15 @@ func (a *app) warnUnheard() {
 }
 
 // flagError is the error of a flag that a command does not have: where it went, which commands
-// have it, or which is spelt nearly so.
+// have it, or which is spelt nearly so. Of a value that is no number it says what the flag takes.
 func flagError(cmd *cobra.Command, err error) error {
+	if wrong := new(pflag.InvalidValueError); errors.As(err, &wrong) {
+		want := map[string]string{"int": "a whole number", "int64": "a whole number", "float64": "a number",
+			"duration": "a time such as 30s or 5m"}
+		if f := wrong.GetFlag(); want[f.Value.Type()] != "" {
+			return usageError("--%s: want %s, got %q", f.Name, want[f.Value.Type()], wrong.GetValue())
+		}
+	}
 	name, ok := strings.CutPrefix(err.Error(), "unknown flag: --")
 	if !ok {
 		return err

@@ -153,15 +153,23 @@ func (a *app) printChanges(w io.Writer, changes []reports.TimingChange) error {
 	if len(ops) > 0 {
 		fmt.Fprintln(w)
 	}
-	l = reports.NewListing(w, width, "op", "captures", "old", "new", "change", "same", "faster", "slower",
-		"ambiguous")
-	for i := 1; i < 9; i++ {
-		l.Right(i)
+	head = []string{"op", "captures", "old", "new", "change", "same", "faster", "slower", "ambiguous"}
+	if !named {
+		head = head[1:]
+	}
+	l = reports.NewListing(w, width, head...)
+	for i := range 8 {
+		l.Right(len(head) - 8 + i)
 	}
 	for _, o := range ops {
-		cells := []string{o.Name, strconv.Itoa(o.Captures), timing.Format(o.Old), timing.Format(o.New), o.Change()}
+		cells := []string{strconv.Itoa(o.Captures), timing.Format(o.Old), timing.Format(o.New), o.Change()}
 		for _, v := range []timing.Verdict{timing.Same, timing.Faster, timing.Slower, timing.Ambiguous} {
 			cells = append(cells, strconv.Itoa(o.Verdicts[v]))
+		}
+		if named {
+			cells = append([]string{o.Name}, cells...)
+		} else {
+			l.Line(o.Name)
 		}
 		if err := l.Add(cells...); err != nil {
 			return err

@@ -410,24 +410,28 @@ func (b *book) charts(x extent) error {
 		return nil
 	}
 	var series []excelize.ChartSeries
+	what, names, legend := "calls by op", 0, "bottom"
 	for i, title := range ops.columns {
 		fill := solid("8EB4E3")
 		if v := verdict.Verdict(title); colours[v] != "" {
 			fill = solid(inks[colours[v]])
-		} else if title != "self_ns" {
+		} else if title == "self_ns" { // the only series; an op has a row for each phase
+			what, names, legend = "time by op and phase, in ns", slices.Index(ops.columns, "label"), "none"
+		} else {
 			continue
 		}
 		series = append(series, excelize.ChartSeries{Name: reference(byOp, "$"+column(i)+"$1"), Fill: fill,
-			Categories: reference(byOp, fmt.Sprintf("$A$2:$A$%d", end)),
+			Categories: reference(byOp, fmt.Sprintf("$%s$2:$%[1]s$%d", column(names), end)),
 			Values:     reference(byOp, fmt.Sprintf("$%s$2:$%[1]s$%d", column(i), end))})
 	}
 	if series == nil {
 		return nil
 	}
-	return b.chart("D20", 120+uint(22*end), "calls by op", &excelize.Chart{Type: excelize.BarStacked, Series: series,
-		Legend: excelize.ChartLegend{Position: "bottom"},
-		XAxis:  excelize.ChartAxis{ReverseOrder: true, Font: excelize.Font{Color: "404040", Size: 8}},
-		YAxis:  excelize.ChartAxis{Font: excelize.Font{Color: "404040", Size: 8}}})
+	sameColour := false
+	return b.chart("D20", 120+uint(22*end), what, &excelize.Chart{Type: excelize.BarStacked, Series: series,
+		Legend: excelize.ChartLegend{Position: legend}, VaryColors: &sameColour,
+		XAxis: excelize.ChartAxis{ReverseOrder: true, Font: excelize.Font{Color: "404040", Size: 8}},
+		YAxis: excelize.ChartAxis{Font: excelize.Font{Color: "404040", Size: 8}}})
 }
 
 func (b *book) chart(at string, height uint, title string, c *excelize.Chart) error {
