@@ -110,11 +110,13 @@ func (x *rerun) run(calls []*Call) error {
 }
 
 // origin is the value that holds the elements of a linked one: the producer's
-// result, or what lies around it in memory.
+// result, also of a gradient that recorded calls made, or what lies around it in memory.
 func (l Link) origin() *Value {
 	switch {
 	case l.Value != nil && l.Value.Kind != capture.GradInputs:
 		return l.Value
+	case l.Value != nil && l.Value.From.Value != nil:
+		return l.Value.From.Value
 	case l.view != nil:
 		return l.view
 	}

@@ -269,7 +269,7 @@ func (v *Value) role() string {
 	switch {
 	case v.Parameter || v.RequiresGrad:
 		return "parameter"
-	case v.Call.phase()%2 == 1 && v.DType.IsFloat():
+	case v.Call.phase()%2 == 1 && v.DType.IsFloat() && (v.Call.writes || !v.Call.inBackward()):
 		return "optimizer state"
 	case !v.DType.IsFloat() || v.Numel() == 1:
 		return "data"

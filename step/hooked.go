@@ -41,16 +41,26 @@ func (s *Step) findHooks() {
 // backwardEnd is the place in the order of the recording at which the backward pass reached the last call, also of
 // those that checkpointing ran again, -1 if that was not recorded.
 func (s *Step) backwardEnd() int {
+	return s.last(func(e *capture.Entry) int { return e.BackwardOrder })
+}
+
+// last is the largest place in the order of the recording up to the next loss, -1 if none was recorded.
+func (s *Step) last(place func(e *capture.Entry) int) int {
 	end, next := -1, math.MaxInt
 	if all := s.root.Process.Steps; s.Number+1 < len(all) {
 		next = all[s.Number+1].root.Entry.Order
 	}
 	for _, c := range slices.Concat(s.Calls, s.Tail) {
-		if at := c.Entry.BackwardOrder; at < next {
+		if at := place(c.Entry); at < next {
 			end = max(end, at)
 		}
 	}
 	return end
+}
+
+// inBackward reports whether the backward pass made a call: by a kernel of the program's own, or by a hook.
+func (c *Call) inBackward() bool {
+	return c.phase()%2 == 1 && c.Entry.Order >= 0 && c.Entry.Order < c.Step.gave
 }
 
 // hooked reports whether a hook has the gradient of a parameter in one of the losses that its readings belong to.

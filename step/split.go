@@ -54,6 +54,10 @@ func (p *Process) split() {
 		s.indexTail()
 		at = next
 	}
+	for _, s := range p.Steps {
+		s.gave = max(s.last(func(e *capture.Entry) int { return e.BackwardOrder }),
+			s.last(func(e *capture.Entry) int { return e.GradientOrder }))
+	}
 }
 
 // indexTail finds the inputs behind the loss by address and by shape.
@@ -196,6 +200,7 @@ func (c *Call) phase() int {
 func (p *Process) settle() {
 	var grads map[contentKey][]*Value
 	var byShape map[string][]*Value
+	made := map[*Value]*Value{} // the first reading of a gradient, by the result that it is
 	at := 0
 	for _, c := range p.Calls {
 		if c.phase()%2 == 1 {
@@ -222,8 +227,15 @@ func (p *Process) settle() {
 			if v.From.How == IsOutside && v.From.view != nil {
 				v.settleMemory()
 			}
-			if v.From.Value == nil && v.From.Role != "collective" && c.phase()%2 == 1 {
+			switch w := v.From.Value; {
+			case c.phase()%2 == 0 || v.From.Role == "collective":
+			case w == nil:
 				v.settleGradient(c.there(grads[v.key()]), c.there(byShape[shapeKey(v)]))
+			case made[w] != nil:
+				v.From = made[w].From.again(made[w])
+				v.From.Value.readers = append(v.From.Value.readers, v)
+			case v.settleMade(c.there(grads[v.key()])):
+				made[w] = v
 			}
 		}
 	}
@@ -316,6 +328,26 @@ func (v *Value) made() bool {
 		}
 	}
 	return true
+}
+
+// settleMade decides about an input of an optimizer that a recorded call made: whether it is the gradient of a
+// parameter, which the program computed by calls of its own within the backward pass. Such an input is linked to the
+// gradient, and the gradient to the result that it is.
+func (v *Value) settleMade(same []*Value) bool {
+	w := v.From.Value
+	at := w.Call.Entry.Order
+	if w.Kind != outputKind || v.From.How == IsChanged || v.content.plain || w.Call.phase() != v.Call.phase() || at < 0 {
+		return false
+	}
+	for _, g := range slices.Backward(same) {
+		if g.argument().isParameter() && at < g.Call.Entry.GradientOrder {
+			g.From = Link{How: v.From.How, Value: w}
+			v.From.Value = g // w keeps v as a reader, too
+			g.readers = append(g.readers, v)
+			return true
+		}
+	}
+	return false
 }
 
 // settleGradient decides about an input of an optimizer: whether it is a gradient.

@@ -274,6 +274,7 @@ type Step struct {
 	hooks map[uint64]*Value
 	// Scale is the gradient of the loss: that with which the backward pass began, times the loss scale.
 	Scale float64
+	gave  int // where in the order of the recording the backward pass had given all gradients, -1 if it is not known
 	// batches is the number of batches that the loss was divided by, 1 if it was not.
 	batches int
 

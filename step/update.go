@@ -280,7 +280,7 @@ func (u *updater) checkState(v *Value) {
 	}
 	was := v.lay()
 	if was == nil || was.Call.phase()%2 == 0 || was.Call.Step == v.Call.Step || !was.made() ||
-		!u.isState(v, was.Call.Step) {
+		!u.isState(v, was.Call.Step) || !v.Call.writes && v.Call.inBackward() { // a backward pass reads what it saved
 		return
 	}
 	v.unlink()

@@ -35,6 +35,39 @@ func TestIsState(t *testing.T) {
 	}
 }
 
+// TestSavedIsNoState: what a call of a backward pass reads, such as the mean that layer norm saved, is no state of an
+// optimizer, even where the same line read a result at that address in the step before.
+func TestSavedIsNoState(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		gave int // where the backward pass ended
+		want Source
+	}{
+		{"in the backward pass", 10, IsLeaf},
+		{"behind it", 3, IsChanged},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			before, now := &Step{Number: 0}, &Step{Number: 1, gave: tc.gave}
+			reads := func(s *Step, from *Value) *Value {
+				c := &Call{Entry: &capture.Entry{Order: 5}, Op: "torch.Tensor.sub", Step: s, Order: 1}
+				v := &Value{Call: c, Kind: inputKind, Target: "input[1]", DType: tensor.Float32, Shape: []int{8}, Stride: []int{1},
+					Address: 64, item: -1, From: Link{How: IsLeaf, Value: from}}
+				c.Inputs, s.Tail = []*Value{v}, []*Call{c}
+				return v
+			}
+			mean := &Value{Call: &Call{Step: before, Order: 1}, Kind: outputKind, Target: "output[0]"}
+			reads(before, mean)
+			before.indexTail()
+			v := reads(now, nil)
+			v.latest = mean
+			newUpdater(now, nil).checkState(v)
+			if v.From.How != tc.want {
+				t.Errorf("it is %s, want %s", v.From.How, tc.want)
+			}
+		})
+	}
+}
+
 // TestIsNewState: state that the step before only made is state if most others that are written with it are kept. A
 // gradient that is only read is none, even at the address of a former result.
 func TestIsNewState(t *testing.T) {
