@@ -161,8 +161,13 @@ func (x *rerun) call(c *Call) error {
 	}
 	if why := bound.Random(); why != "" {
 		if kept := keepMask(rec, args, c.probability()); kept != nil {
-			x.store(c, rec, []*tensor.Tensor{kept})
-			return nil
+			outs, err := x.chosen(rec, []*tensor.Tensor{kept}, how, dt, func() ([]*tensor.Tensor, error) {
+				return []*tensor.Tensor{keepMask(rec, rec.Args, c.probability())}, nil
+			})
+			if err == nil {
+				x.store(c, rec, outs)
+			}
+			return err
 		}
 		if bound.Entry.Random != "" {
 			return errors.New(why)
@@ -185,7 +190,8 @@ func (x *rerun) call(c *Call) error {
 	if x.chose != nil {
 		x.chose(c, args, outs)
 	}
-	if outs, err = x.chosen(rec, outs, how, dt); err != nil {
+	outs, err = x.chosen(rec, outs, how, dt, func() ([]*tensor.Tensor, error) { return x.asRecorded(rec) })
+	if err != nil {
 		return err
 	}
 	if x.move != nil {

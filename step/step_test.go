@@ -192,6 +192,27 @@ func TestImagined(t *testing.T) {
 	}
 }
 
+// TestImaginedOne: a run in which the calls of one operator are exact lacks the effect of these calls, and no rounding of
+// others, such as that of dropout.
+func TestImaginedOne(t *testing.T) {
+	p := analyse(t, unpack(t, "autocast-dropout")).Processes[0]
+	s := p.Steps[0]
+	for _, sum := range s.Sums(func(c *Call) string { return c.Op }) {
+		losses, err := p.Losses(context.Background(), WhatIf{Choose: func(c *Call) (Choice, tensor.DType) {
+			if c.Op == sum.Name {
+				return AsExact, tensor.Invalid
+			}
+			return AsRecorded, tensor.Invalid
+		}}, options(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Captured - losses[0]; math.Abs(got-sum.Effect) > 0.05*math.Abs(sum.Effect) {
+			t.Errorf("%s moved the loss by %g, its effect is %g", sum.Name, got, sum.Effect)
+		}
+	}
+}
+
 // TestRecords: every call is a node, the backward passes stand behind their loss,
 // last call first.
 func TestRecords(t *testing.T) {

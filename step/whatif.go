@@ -159,9 +159,10 @@ func (x *rerun) carried(v, w *Value) bool {
 	return v.carried(w) && (x.whatIf == nil || !x.whatIf.Carries)
 }
 
-// chosen are the results of a call, given unrounded, as it computes in the rerun.
-func (x *rerun) chosen(rec *capture.Call, outs []*tensor.Tensor, how Choice, dt tensor.DType) ([]*tensor.Tensor,
-	error) {
+// chosen are the results of a call, given unrounded, as it computes in the rerun. reference gives what the recorded ones
+// are compared with.
+func (x *rerun) chosen(rec *capture.Call, outs []*tensor.Tensor, how Choice, dt tensor.DType,
+	reference func() ([]*tensor.Tensor, error)) ([]*tensor.Tensor, error) {
 	switch how {
 	case InDType:
 		outs = slices.Clone(outs)
@@ -171,9 +172,22 @@ func (x *rerun) chosen(rec *capture.Call, outs []*tensor.Tensor, how Choice, dt 
 			}
 		}
 	case AsRecorded:
-		return x.withErrors(rec, outs)
+		want, err := reference()
+		if err != nil {
+			return nil, err
+		}
+		return x.withErrors(rec, outs, want), nil
 	}
 	return outs, nil
+}
+
+// asRecorded are the results of a call on its recorded arguments, unrounded.
+func (x *rerun) asRecorded(rec *capture.Call) ([]*tensor.Tensor, error) {
+	bound, f, err := x.forward(rec, rec.Args, rec.Kwargs)
+	if err != nil {
+		return nil, err
+	}
+	return returned(bound, f, len(rec.Outputs()))
 }
 
 // repairs reports whether a changed input is to be read as its producer made it, as it always is in the exact step.
@@ -215,18 +229,10 @@ func RoundsOnce(got, exact *tensor.Tensor) bool {
 	return true
 }
 
-// withErrors gives results the errors that the call makes: what the recorded results differ by from the reference on
-// the recorded arguments. In a run that rounds anew, a result that the call rounds once is rounded once again.
-func (x *rerun) withErrors(rec *capture.Call, outs []*tensor.Tensor) ([]*tensor.Tensor, error) {
-	bound, f, err := x.forward(rec, rec.Args, rec.Kwargs)
-	if err != nil {
-		return nil, err
-	}
+// withErrors gives results the errors that the call makes: what the recorded results differ by from want, the reference
+// on the recorded arguments. In a run that rounds anew, a result that the call rounds once is rounded once again.
+func (x *rerun) withErrors(rec *capture.Call, outs, want []*tensor.Tensor) []*tensor.Tensor {
 	got := rec.Outputs()
-	want, err := returned(bound, f, len(got))
-	if err != nil {
-		return nil, err
-	}
 	outs = slices.Clone(outs)
 	for i, t := range outs {
 		if i >= len(got) || !comparable(got[i], want[i]) || !t.DType.IsFloat() {
@@ -247,5 +253,5 @@ func (x *rerun) withErrors(rec *capture.Call, outs []*tensor.Tensor) ([]*tensor.
 			outs[i] = opdef.Zip(t.DType, t, errors, func(v, e float64) float64 { return v + e })
 		}
 	}
-	return outs, nil
+	return outs
 }
