@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
@@ -31,30 +33,75 @@ type Moved struct {
 
 // Without is what the fault did to the loss of its step, or to that of the next step if it shows in the backward pass
 // or in the update.
-func (f *Finding) Without(ctx context.Context, opt Options) Moved {
-	s := f.Call.Step
+func (f *Finding) Without(ctx context.Context, opt Options) Moved { return faults{f}.without(ctx, opt) }
+
+// Together is what all faults up to a loss did to it that the first one moved, and how many these are: faults of other
+// processes do not count.
+func (t *Trace) Together(ctx context.Context, m Moved, opt Options) (together Moved, n int) {
+	first := t.First()
+	if first == nil || !first.IsFault() || m.Step == nil {
+		return m, 0
+	}
+	var all faults
+	for _, f := range t.Findings {
+		s := f.Call.Step
+		if f.IsFault() && f.Call.Process == first.Call.Process && s != nil &&
+			(s.Number < m.Step.Number || s == m.Step && !f.IsBehind()) {
+			all = append(all, f)
+		}
+	}
+	if len(all) < 2 {
+		return m, len(all)
+	}
+	return all.without(ctx, opt), len(all)
+}
+
+// IsFault reports whether a finding is a mistake that can be repaired.
+func (f *Finding) IsFault() bool { return f.Rule == verdict.Wrong || f.Rule == verdict.Changed }
+
+// IsBehind reports whether a finding shows behind the loss of its step, which it does not move: in the backward pass or
+// in the update.
+func (f *Finding) IsBehind() bool { return f.InBackward() || f.Call.phase()%2 != 0 }
+
+// faults are findings of one process in order of time.
+type faults []*Finding
+
+// without is what the faults did to the loss that the first of them moved.
+func (fs faults) without(ctx context.Context, opt Options) Moved {
+	first := fs[0]
+	s, p := first.Call.Step, first.Call.Process
 	m := Moved{Step: s, Loss: math.NaN(), Update: math.NaN()}
-	if s == nil || f.Rule != verdict.Wrong && f.Rule != verdict.Changed {
+	if s == nil || !first.IsFault() {
 		return m
 	}
-	w := WhatIf{Choose: func(c *Call) (Choice, tensor.DType) {
-		if f.Rule == verdict.Wrong && !f.backward && c == f.Call || slices.Contains(f.unseen, c) {
+	w := WhatIf{}
+	anew := map[*Call]bool{}
+	for _, f := range fs {
+		if f.Rule == verdict.Wrong && !f.backward {
+			anew[f.Call] = true
+		}
+		for _, c := range f.unseen {
+			anew[c] = true
+		}
+		if f.Rule == verdict.Changed && !f.IsBehind() {
+			w.Repair = append(w.Repair, f.Call.Value(f.Target))
+		}
+	}
+	w.Choose = func(c *Call) (Choice, tensor.DType) {
+		if anew[c] {
 			return InDType, tensor.Invalid
 		}
 		return AsRecorded, tensor.Invalid
-	}}
-	if !f.InBackward() && f.Call.phase()%2 == 0 {
-		if f.Rule == verdict.Changed {
-			w.Repair = f.Call.Value(f.Target)
-		}
-		losses, broken, err := f.Call.Process.losses(ctx, w, s.Calls, opt)
+	}
+	if !first.IsBehind() {
+		losses, broken, err := p.losses(ctx, w, s.Calls, opt)
 		if m.Why = why(broken, err); m.Why == "" {
 			m.Loss = losses[s.Number]
 		}
 		return m
 	}
 	m.Step = nil
-	m.Why = why(nil, f.moveNext(ctx, &m, w, opt))
+	m.Why = why(nil, fs.moveNext(ctx, &m, w, opt))
 	return m
 }
 
@@ -69,20 +116,20 @@ func why(broken []Break, err error) string {
 	return ""
 }
 
-// moveNext finds what a fault behind the loss did to the update and the loss after it.
-func (f *Finding) moveNext(ctx context.Context, m *Moved, w WhatIf, opt Options) error {
-	s, p := f.Call.Step, f.Call.Process
+// moveNext finds what faults behind the loss did to the update and the loss after it.
+func (fs faults) moveNext(ctx context.Context, m *Moved, w WhatIf, opt Options) error {
+	s, p := fs[0].Call.Step, fs[0].Call.Process
 	all, n := p.updaters(), s.Number
 	for n < len(all) && !p.Steps[n].updates(all[n].parameters) {
 		n++
 	}
 	if n+1 >= len(p.Steps) {
-		return errors.New("no loss behind the update was recorded; record the next step, too")
+		return errors.New("no loss behind the update was recorded; record the next step, too" + p.oneMore())
 	}
 	m.Step = p.Steps[n+1]
 	var err error
 	w.Carries = true
-	if w.With, err = f.repaired(ctx, all[n], opt); err != nil {
+	if w.With, err = fs.repaired(ctx, all[n], opt); err != nil {
 		return err
 	}
 	var broken []Break
@@ -103,6 +150,22 @@ func (f *Finding) moveNext(ctx context.Context, m *Moved, w WhatIf, opt Options)
 	}
 	m.Loss, m.Update, m.Rounding = loss, x.update(parameters), m.Step.rounding()
 	return nil
+}
+
+// oneMore is the argument of the recorder by which it records the step behind those that it recorded, "" if the
+// recording does not number them.
+func (p *Process) oneMore() string {
+	var numbers []string
+	last := -1
+	for _, c := range p.Calls {
+		if n := c.Entry.Step; n > last {
+			numbers, last = append(numbers, strconv.Itoa(n)), n
+		}
+	}
+	if last < 0 {
+		return ""
+	}
+	return fmt.Sprintf(": steps=[%s]", strings.Join(append(numbers, strconv.Itoa(last+1)), ", "))
 }
 
 // rounding is how far the rounding of the calls moves the loss of the step, if they round independently of each other.
@@ -170,33 +233,42 @@ func (v *Value) readBefore() *Value {
 	return nil
 }
 
-// repaired are the inputs behind the loss as they would be without the fault.
-func (f *Finding) repaired(ctx context.Context, u *updater, opt Options) (map[*Value]*tensor.Tensor, error) {
-	switch {
-	case f.repeats:
-		return nil, errors.New("the gradients belong to another forward pass")
-	case f.InBackward():
-		return f.repairedGradients(ctx, u, opt)
-	case f.Rule == verdict.Wrong: // it is computed anew
-		return nil, nil
-	}
-	v := f.Call.Value(f.Target)
+// repaired are the inputs behind the loss as they would be without the faults.
+func (fs faults) repaired(ctx context.Context, u *updater, opt Options) (map[*Value]*tensor.Tensor, error) {
 	with := map[*Value]*tensor.Tensor{}
-	for _, v := range append([]*Value{v}, v.alike...) {
-		right := v.right
-		if right == nil {
-			right = v.From.Value.left
+	var inBackward faults
+	for _, f := range fs {
+		switch {
+		case f.repeats:
+			return nil, errors.New("the gradients belong to another forward pass")
+		case f.InBackward():
+			inBackward = append(inBackward, f)
+			continue
+		case !f.IsBehind() && f.Call.Step.Number <= u.step.Number:
+			return nil, fmt.Errorf("the gradients that follow from %s were not computed anew", f.Call)
+		case f.Rule == verdict.Wrong || !f.IsBehind(): // it is computed anew, or read as it was made
+			continue
 		}
-		t, err := right(opt)
-		if err == nil && t == nil {
-			err = errors.New("no call gives it")
+		v := f.Call.Value(f.Target)
+		for _, v := range append([]*Value{v}, v.alike...) {
+			right := v.right
+			if right == nil {
+				right = v.From.Value.left
+			}
+			t, err := right(opt)
+			if err == nil && t == nil {
+				err = errors.New("no call gives it")
+			}
+			if err != nil {
+				return nil, fmt.Errorf("what %s should be is not known: %w", v.Target, err)
+			}
+			with[v] = t
 		}
-		if err != nil {
-			return nil, fmt.Errorf("what %s should be is not known: %w", v.Target, err)
-		}
-		with[v] = t
 	}
-	return with, nil
+	if len(inBackward) == 0 {
+		return with, nil
+	}
+	return with, inBackward.repairGradients(ctx, u, with, opt)
 }
 
 // left is what a call left in a value.
@@ -214,25 +286,30 @@ func (v *Value) left(opt Options) (t *tensor.Tensor, err error) {
 	return t, err
 }
 
-// repairedGradients are the gradients that an update reads, with what the fault did to them taken away: the difference
+// repairGradients sets the gradients that an update reads, with what the faults did to them taken away: the difference
 // passes through the calls of the backward pass.
-func (f *Finding) repairedGradients(ctx context.Context, u *updater, opt Options) (map[*Value]*tensor.Tensor, error) {
+func (fs faults) repairGradients(ctx context.Context, u *updater, with map[*Value]*tensor.Tensor, opt Options) error {
 	b := backwards{of: map[*Value]*tensor.Tensor{}, parameters: map[uint64]*tensor.Tensor{}}
-	if err := opt.within(f.Call, "", func(opt Options) error { return b.begin(f, opt) }); err != nil {
-		return nil, err
-	}
-	for _, c := range slices.Backward(f.Call.Step.Calls) {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if !slices.ContainsFunc(c.Outputs, func(o *Value) bool { return b.of[o] != nil }) {
-			continue
-		}
-		if err := opt.within(c, "", func(opt Options) error { return b.through(c, opt) }); err != nil {
-			return nil, fmt.Errorf("the gradients of %s: %w", c, err)
+	for _, f := range fs {
+		if err := opt.within(f.Call, "", func(opt Options) error { return b.begin(f, opt) }); err != nil {
+			return err
 		}
 	}
-	with, found := map[*Value]*tensor.Tensor{}, map[uint64]bool{}
+	steps := fs[0].Call.Process.Steps[fs[0].Call.Step.Number : u.step.Number+1]
+	for _, s := range slices.Backward(steps) {
+		for _, c := range slices.Backward(s.Calls) {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if !slices.ContainsFunc(c.Outputs, func(o *Value) bool { return b.of[o] != nil }) {
+				continue
+			}
+			if err := opt.within(c, "", func(opt Options) error { return b.through(c, opt) }); err != nil {
+				return fmt.Errorf("the gradients of %s: %w", c, err)
+			}
+		}
+	}
+	found := map[uint64]bool{}
 	for _, c := range u.step.Tail {
 		for _, v := range c.Inputs {
 			if v.From.first != nil || !v.isGradient() {
@@ -246,19 +323,52 @@ func (f *Finding) repairedGradients(ctx context.Context, u *updater, opt Options
 			if d == nil {
 				continue
 			}
-			t, err := v.Recorded(opt)
+			t, err := with[v], error(nil)
+			if t == nil {
+				t, err = v.Recorded(opt)
+			}
 			if err != nil {
-				return nil, err
+				return err
 			}
 			if comparable(t, d) {
 				with[v], found[at] = plus(t, d, 1), true
 			}
 		}
 	}
-	if len(found) < len(b.parameters) {
-		return nil, errors.New("it is not known which gradients the update read")
+	for at := range b.parameters {
+		if !found[at] {
+			return u.unread(at)
+		}
 	}
-	return with, nil
+	return nil
+}
+
+// unread says why it is not known which gradient an update read for the parameter at an address, and what to do.
+func (u *updater) unread(at uint64) error {
+	name := "a parameter"
+	if readings := u.parameters[at]; len(readings) > 0 {
+		name = fmt.Sprintf("%s of %s", readings[0].Target, readings[0].Call)
+	}
+	written := false
+	for _, c := range u.step.Tail {
+		for _, v := range c.Inputs {
+			if written = written || v.Address == at && c.returns(v); v.Address == at || u.parameter(v) != at {
+				continue
+			}
+			switch {
+			case v.From.Role == "collective":
+				return fmt.Errorf("%s of %s is the gradient of %s that a collective changed, with what other ranks gave",
+					v.Target, c, name)
+			case v.From.How == IsOutside && v.From.Value == nil:
+				return fmt.Errorf("calls that were not recorded made %s of %s, with which %s is updated; name their functions in "+
+					"wrap= of the recorder", v.Target, c, name)
+			}
+		}
+	}
+	if !written {
+		return fmt.Errorf("no recorded call updates %s; name the function that does in wrap= of the recorder", name)
+	}
+	return fmt.Errorf("no recorded call behind the loss reads a value that is known to be the gradient of %s", name)
 }
 
 // backwards passes differences of gradients through the calls of a backward pass.

@@ -1,6 +1,11 @@
 package step
 
-import "github.com/optool/optool/capture"
+import (
+	"slices"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare/verdict"
+)
 
 // Readers are the calls that read a result of c in the forward pass, in order, each
 // once.
@@ -50,7 +55,7 @@ func (f *Finding) InBackward() bool { return f.backward }
 func (f *Finding) Reach() int {
 	next := (*Call).Readers
 	if f.backward {
-		next = (*Call).sources
+		next = f.sources
 	}
 	seen := map[*Call]bool{f.Call: true}
 	for _, c := range f.unseen {
@@ -67,10 +72,25 @@ func (f *Finding) Reach() int {
 	return len(seen) - 1
 }
 
+// sources are the calls to which c passes gradients that depend on what the finding is about. Right gradients of the
+// finding's own call do not.
+func (f *Finding) sources(c *Call) []*Call {
+	wrong := slices.DeleteFunc(slices.Clone(c.Inputs), func(v *Value) bool {
+		g := c.gradientOf(v)
+		return g == nil || !c.failsAt(g.Target)
+	})
+	if c != f.Call || f.Rule != verdict.Wrong || len(wrong) == 0 {
+		return c.sources()
+	}
+	return c.makersOf(wrong)
+}
+
 // sources are the calls with gradients of whose results c is a reader.
-func (c *Call) sources() []*Call {
-	var out []*Call
-	for _, v := range c.Inputs {
+func (c *Call) sources() []*Call { return c.makersOf(c.Inputs) }
+
+// makersOf are the calls with gradients that made some inputs in the forward pass of the step.
+func (c *Call) makersOf(inputs []*Value) (out []*Call) {
+	for _, v := range inputs {
 		if w := v.From.origin(); w != nil && w.Kind == capture.Output && w.Call.HasBackward() && w.Call.Step == c.Step {
 			out = append(out, w.Call)
 		}

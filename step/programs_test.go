@@ -31,6 +31,11 @@ type truth struct {
 		Step int
 		Loss float64
 	}
+	// Together is that loss in a run without any of the faults before it.
+	Together *struct {
+		Loss   float64
+		Faults int
+	}
 }
 
 // unpack unpacks a recording of testdata/programs and returns its directory.
@@ -110,6 +115,10 @@ func TestPrograms(t *testing.T) {
 				if m.Step == nil || m.Step.Number != w.Step || math.Abs(m.Loss-w.Loss) > 1e-6*w.Loss ||
 					m.Step != f.Call.Step && !(m.Update > 0) {
 					t.Errorf("without the fault %+v, want %+v", m, *w)
+				}
+				all, n := tr.Together(context.Background(), m, options(t))
+				if w := want.Together; w != nil && (n != w.Faults || !(math.Abs(all.Loss-w.Loss) <= 1e-6*w.Loss)) {
+					t.Errorf("without all %d faults %+v, want %+v", n, all, *w)
 				}
 			}
 		})

@@ -213,6 +213,28 @@ func TestImaginedOne(t *testing.T) {
 	}
 }
 
+// TestReach: a wrong gradient of a weight reaches no other call, a wrong gradient of a result those that made it.
+func TestReach(t *testing.T) {
+	for name, want := range map[string]int{"kernel-gradient": 0, "backward-wrong": 1} {
+		if f := analyse(t, unpack(t, name)).First(); f.Reach() != want {
+			t.Errorf("%s: %s of %s reaches %d calls, want %d", name, f.Target, f.Call, f.Reach(), want)
+		}
+	}
+}
+
+// TestOneMore: the argument of the recorder by which it records the next step, too.
+func TestOneMore(t *testing.T) {
+	for want, steps := range map[string][]int{": steps=[3, 4]": {3, 3}, ": steps=[0, 2, 3]": {0, 2}, "": {-1}} {
+		p := &Process{}
+		for _, n := range steps {
+			p.Calls = append(p.Calls, &Call{Entry: &capture.Entry{Step: n}})
+		}
+		if got := p.oneMore(); got != want {
+			t.Errorf("%v: %q, want %q", steps, got, want)
+		}
+	}
+}
+
 // TestRecords: every call is a node, the backward passes stand behind their loss,
 // last call first.
 func TestRecords(t *testing.T) {

@@ -25,8 +25,8 @@ const (
 type WhatIf struct {
 	// Choose says how a call computes; dt is the dtype of InDType.
 	Choose func(c *Call) (how Choice, dt tensor.DType)
-	// Repair, if not nil, is a changed value that readers get as it was made.
-	Repair *Value
+	// Repair are changed values that readers get as they were made.
+	Repair []*Value
 	// With are inputs that are others than they were recorded.
 	With map[*Value]*tensor.Tensor
 	// Carries reports that a step begins with what the imagined run left behind the step before, such as a weight that
@@ -195,8 +195,9 @@ func (x *rerun) repairs(v *Value) bool {
 	if x.whatIf == nil {
 		return v.From.How == IsChanged
 	}
-	r := x.whatIf.Repair
-	return r != nil && v.From.How == IsChanged && v.From.Value == r.From.Value
+	return v.From.How == IsChanged && slices.ContainsFunc(x.whatIf.Repair, func(r *Value) bool {
+		return v.From.Value == r.From.Value
+	})
 }
 
 // roundedTo is t rounded once to dt, or to its own dtype if dt is Invalid.

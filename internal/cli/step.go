@@ -84,6 +84,7 @@ type stepRun struct {
 	imagined []imaginedRun
 	settings reports.Settings
 	json     *jsonOutput
+	shown    view.Extra // what was said beside the trace
 }
 
 func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) (err error) {
@@ -142,7 +143,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) (err error
 	if err := r.write(t, rec); err != nil {
 		return err
 	}
-	graph := sync.OnceValue(func() *view.Graph { return o.graphOf(t) })
+	graph := sync.OnceValue(func() *view.Graph { return o.graphOf(t, r.shown) })
 	failures := o.drawings(graph).writeAll()
 	if failures == nil && o.html != "" {
 		a.tellPage(o.html)
@@ -206,12 +207,12 @@ func (r *stepRun) write(t *step.Trace, rec *reports.Recording) error {
 		return failed(err)
 	}
 	w := r.json.text()
-	shown, err := r.o.shown(r.cmd, r.a, t, r.opt, r.imagined, r.path)
-	if err != nil {
+	var err error
+	if r.shown, err = r.o.shown(r.cmd, r.a, t, r.opt, r.imagined, r.path); err != nil {
 		return failed(err)
 	}
-	rec.Summary.Facts = view.Facts(t, shown)
-	if err := view.Screen(w, t, shown); err != nil {
+	rec.Summary.Facts = view.Facts(t, r.shown)
+	if err := view.Screen(w, t, r.shown); err != nil {
 		return failed(err)
 	}
 	if err := r.a.writeTold(w, rec); err != nil {
@@ -225,8 +226,9 @@ func (r *stepRun) write(t *step.Trace, rec *reports.Recording) error {
 }
 
 // graphOf is the graph of the step, with what was measured.
-func (o *stepOptions) graphOf(t *step.Trace) *view.Graph {
+func (o *stepOptions) graphOf(t *step.Trace, shown view.Extra) *view.Graph {
 	g := view.NewGraph(t, func(c *step.Call) string { return o.repro(t, c, false) })
+	g.AddMoved(t, shown)
 	if o.metric != nil {
 		g.AddMetric(o.metric)
 	}
@@ -310,6 +312,7 @@ func (o *stepOptions) shown(cmd *cobra.Command, a *app, t *step.Trace, opt step.
 		Device: o.device}
 	if f := t.First(); f != nil && f.Rule != verdict.Diverged {
 		extra.Without = f.Without(cmd.Context(), opt)
+		extra.Together, extra.Faults = t.Together(cmd.Context(), extra.Without, opt)
 	}
 	for _, i := range imagined {
 		if o.metric != nil {

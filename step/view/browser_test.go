@@ -36,6 +36,15 @@ func opened(t *testing.T, g *Graph) (p *browsertest.Page, want func(selector, te
 	}
 }
 
+// TestMovedInBrowser: the panel of a call with a fault behind the loss says what that does to losses.
+func TestMovedInBrowser(t *testing.T) {
+	tr, x := behindLoss(t)
+	g := NewGraph(tr, repro)
+	g.AddMoved(tr, x)
+	_, want := opened(t, g)
+	want("#side dl", "effect on the lossnone on this loss; without the first fault the loss of step 1 would have been 1.5")
+}
+
 // TestInBrowser reads a faulty step as a user would: the graph, a call, its readers, another colour.
 func TestInBrowser(t *testing.T) {
 	g := NewGraph(trace(t, "scaled"), repro)

@@ -88,6 +88,8 @@ type Finding struct {
 	Node   int    `json:"node"`
 	Target string `json:"target"`
 	Reason string `json:"reason"`
+	// Effect, of a fault behind the loss, says what it does to losses.
+	Effect string `json:"effect,omitempty"`
 }
 
 // A Loss is what became of a step's loss.
@@ -139,7 +141,7 @@ func NewGraph(t *step.Trace, repro func(*step.Call) string) *Graph {
 			i = -1
 		}
 		text := explained(f)
-		g.Findings = append(g.Findings, Finding{string(f.Rule), i, f.Target, text})
+		g.Findings = append(g.Findings, Finding{Rule: string(f.Rule), Node: i, Target: f.Target, Reason: text})
 	}
 	if f := t.First(); f != nil && f.Call.Step != nil && !f.InBackward() {
 		for _, c := range step.Way(f.Call, f.Call.Step.Loss) {
@@ -147,6 +149,22 @@ func NewGraph(t *step.Trace, repro func(*step.Call) string) *Graph {
 		}
 	}
 	return g
+}
+
+// AddMoved says at each fault behind a loss what it does to losses, in the words of Screen.
+func (g *Graph) AddMoved(t *step.Trace, x Extra) {
+	for i, f := range t.Findings {
+		if !f.IsFault() || !f.IsBehind() {
+			continue
+		}
+		text := "none on this loss; what it does to the next loss by itself was not computed"
+		if f == t.First() {
+			var b strings.Builder
+			without(&b, f.Call.Step, x)
+			text = strings.ReplaceAll(strings.TrimSpace("none on this loss\n"+b.String()), "\n", "; ")
+		}
+		g.Findings[i].Effect = text
+	}
 }
 
 // typeOf is the dtype and shape of a value.

@@ -467,7 +467,9 @@ function page(i) {
   row("module", n.module); row("line", n.location)
   if (![...G.findings].some(f => f.node === i)) row("why", n.reason)
   row("on the device", n.device)
-  row(G.effect_title, show(n.effect)); row("local error", show(n.local_error, 3)); row("total error", show(n.total_error, 3)); el("dt", "capture", dl); el("code", n.capture, el("dd", undefined, dl))
+  const moved = G.findings.filter(f => f.node === i && f.effect)
+  if (moved.length) { row(G.effect_title, moved[0].effect); row("effect of the errors of its results", show(n.effect)) } else row(G.effect_title, show(n.effect))
+  row("local error", show(n.local_error, 3)); row("total error", show(n.total_error, 3)); el("dt", "capture", dl); el("code", n.capture, el("dd", undefined, dl))
   if (n.repro) { el("h2", "Run it again", s); command(n.repro, s) }
   el("h2", "Values and bounds", s); const t = el("table", undefined, s)
   if (!n.values?.length) el("p", "nothing was compared", s, "dim")

@@ -18,9 +18,12 @@ import (
 type Extra struct {
 	Style   reports.Style
 	Without step.Moved // what the first fault did to a loss
-	Imagine []string   // losses of imagined runs, a line each
-	Next    []string   // commands to run next
-	Device  string     // that the calls were run again on
+	// Together is what all faults up to that loss did to it, and Faults is their number.
+	Together step.Moved
+	Faults   int
+	Imagine  []string // losses of imagined runs, a line each
+	Next     []string // commands to run next
+	Device   string   // that the calls were run again on
 	// More, if not nil, writes further tables, before the commands.
 	More func(w io.Writer) error
 }
@@ -358,26 +361,48 @@ func behind(b *strings.Builder, f *step.Finding, st reports.Style) {
 	}
 	n := f.Reach()
 	text := reports.Count(n, "call") + " read its wrong values, directly or through others"
-	if f.InBackward() {
+	switch {
+	case f.InBackward() && n == 0:
+		text = "it is in the backward pass: the loss is not affected, and the gradients of no other recorded call depend on it"
+	case f.InBackward():
 		text = fmt.Sprintf("it is in the backward pass: the loss is not affected, but the gradients of %s before it depend "+
 			"on it", reports.Count(n, "call"))
 	}
 	if f.Behind > 0 {
 		text += fmt.Sprintf("; because of it %s of calls beside it went wrong", reports.Count(f.Behind, "value"))
 	}
-	if n+f.Behind > 0 {
+	if n+f.Behind > 0 || f.InBackward() {
 		fmt.Fprintf(b, "  %s\n", st.Wrap(text, 4))
 	}
 }
 
-// without says what the first fault did to a loss.
-func without(b *strings.Builder, s *step.Step, m step.Moved) {
+// without says what the first fault did to a loss, and what all faults up to there did if that is something else.
+func without(b *strings.Builder, s *step.Step, x Extra) {
+	first, all := x.Without, x.Together
+	moved(b, s, first, "the first fault")
+	if n := x.Faults; n > 1 && (all.Why != first.Why || all.Why == "" && !math.IsNaN(all.Loss) && all.Loss != first.Loss) {
+		faults := fmt.Sprintf("all %d faults", n)
+		if n == 2 {
+			faults = "both faults"
+		}
+		moved(b, s, all, faults)
+	}
+}
+
+// moved says what faults did to a loss.
+func moved(b *strings.Builder, s *step.Step, m step.Moved, faults string) {
+	verb := func(one, more string) string {
+		if strings.HasSuffix(faults, "faults") {
+			return more
+		}
+		return one
+	}
 	if m.Why != "" {
 		of := "the loss"
 		if m.Step != s {
 			of = "the next loss"
 		}
-		fmt.Fprintf(b, "what the first fault does to %s cannot be told: %s\n", of, m.Why)
+		fmt.Fprintf(b, "what %s %s to %s cannot be told: %s\n", faults, verb("does", "do"), of, m.Why)
 	}
 	if math.IsNaN(m.Loss) {
 		return
@@ -387,18 +412,23 @@ func without(b *strings.Builder, s *step.Step, m step.Moved) {
 		of = fmt.Sprintf("the loss of step %d", m.Step.Number)
 	}
 	if m.Loss == m.Step.Captured {
-		fmt.Fprintf(b, "the first fault does not move the loss of step %d\n", m.Step.Number)
+		fmt.Fprintf(b, "%s %s not move the loss of step %d\n", faults, verb("does", "do"), m.Step.Number)
 		return
 	}
 	if m.Rounds() {
-		fmt.Fprintf(b, "the first fault moves %s by no more than rounding does, %.2g: in which direction cannot be told\n",
-			of, m.Rounding)
+		fmt.Fprintf(b, "%s %s %s by no more than rounding does, %.2g: in which direction cannot be told\n", faults,
+			verb("moves", "move"), of, m.Rounding)
 	} else {
-		fmt.Fprintf(b, "without the first fault %s would have been %.9g: the fault moves it by %+.3g\n", of, m.Loss,
-			m.Step.Captured-m.Loss)
+		by := m.Step.Captured - m.Loss
+		fmt.Fprintf(b, "without %s %s would have been %.9g: %s by %+.3g", faults, of, m.Loss,
+			verb("the fault moves it", "they move it"), by)
+		if m.Rounding > math.Abs(by)/10 {
+			fmt.Fprintf(b, "; rounding alone may move it by %.2g", m.Rounding)
+		}
+		b.WriteString("\n")
 	}
 	if m.Update == m.Update {
-		fmt.Fprintf(b, "it moved the parameters by %.3g of their whole way in the update\n", m.Update)
+		fmt.Fprintf(b, "%s moved the parameters by %.3g of their whole way in the update\n", verb("it", "they"), m.Update)
 	}
 }
 
@@ -415,7 +445,7 @@ func loss(t *step.Trace, s *step.Step, x Extra) string {
 	fmt.Fprintf(b, " (%s)\n", s.Loss)
 	lossesOfRuns(b, t)
 	others(b, t, s)
-	without(b, s, x.Without)
+	without(b, s, x)
 	if n := len(s.Unlinked); n > 0 {
 		fmt.Fprintf(b, "%s came from calls that were not recorded: the exact run takes their recorded values, first %s of %s\n",
 			reports.Count(n, "input"), reports.Name(s.Unlinked[0].Target), s.Unlinked[0].Call)

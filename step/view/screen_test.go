@@ -68,6 +68,60 @@ func TestScreenOfTwoRuns(t *testing.T) {
 	}
 }
 
+// TestTogether: what all faults did to a loss is said beside the first one, if it is something else.
+func TestTogether(t *testing.T) {
+	next := &step.Step{Number: 1, Captured: 2}
+	at := func(loss float64) step.Moved { return step.Moved{Step: next, Loss: loss, Update: 0.25} }
+	why := step.Moved{Step: next, Loss: math.NaN(), Why: "linear/3 cannot be run again"}
+	for _, tc := range []struct {
+		name string
+		x    Extra
+		want string
+	}{
+		{"one", Extra{Without: at(1.5), Together: at(1.5), Faults: 1},
+			"without the first fault the loss of step 1 would have been 1.5: the fault moves it by +0.5\n" +
+				"it moved the parameters by 0.25 of their whole way in the update\n"},
+		{"equal", Extra{Without: why, Together: why, Faults: 3},
+			"what the first fault does to the next loss cannot be told: linear/3 cannot be run again\n"},
+		{"more", Extra{Without: at(2), Together: at(1.25), Faults: 7},
+			"the first fault does not move the loss of step 1\n" +
+				"without all 7 faults the loss of step 1 would have been 1.25: they move it by +0.75\n" +
+				"they moved the parameters by 0.25 of their whole way in the update\n"},
+		{"not known", Extra{Without: at(2), Together: why, Faults: 2},
+			"the first fault does not move the loss of step 1\n" +
+				"what both faults do to the next loss cannot be told: linear/3 cannot be run again\n"},
+	} {
+		var b strings.Builder
+		if without(&b, &step.Step{}, tc.x); b.String() != tc.want {
+			t.Errorf("%s: got\n%swant\n%s", tc.name, b.String(), tc.want)
+		}
+	}
+}
+
+// behindLoss is a trace with a fault in the update, and what it did.
+func behindLoss(t *testing.T) (*step.Trace, Extra) {
+	tr := trace(t, "clean")
+	tr.Findings = []*step.Finding{{Rule: verdict.Wrong, Call: tr.Processes[0].Steps[0].Tail[0], Target: "output[0]"}}
+	return tr, Extra{Without: step.Moved{Step: &step.Step{Number: 1, Captured: 2}, Loss: 1.5, Update: math.NaN()}}
+}
+
+// TestAddMoved: the page says at a fault behind the loss what it does to losses; at a wrong result it has the call's
+// effect.
+func TestAddMoved(t *testing.T) {
+	tr, x := behindLoss(t)
+	g := NewGraph(tr, repro)
+	g.AddMoved(tr, x)
+	want := "none on this loss; without the first fault the loss of step 1 would have been 1.5: the fault moves it by +0.5"
+	if got := g.Findings[0].Effect; got != want {
+		t.Errorf("behind the loss: %q, want %q", got, want)
+	}
+	tr = trace(t, "scaled")
+	g = NewGraph(tr, repro)
+	if g.AddMoved(tr, x); g.Findings[0].Effect != "" {
+		t.Errorf("before the loss: %q", g.Findings[0].Effect)
+	}
+}
+
 // TestScreen: the verdict, the way to the loss and the effects, within a screen.
 func TestScreen(t *testing.T) {
 	for _, tc := range []struct {
@@ -101,7 +155,7 @@ func TestScreen(t *testing.T) {
 	tr := trace(t, "clean")
 	var b strings.Builder
 	next := tr.MainStep()
-	without(&b, nil, step.Moved{Step: next, Loss: next.Captured + 1e-5, Rounding: 2e-5, Update: math.NaN()})
+	without(&b, nil, Extra{Without: step.Moved{Step: next, Loss: next.Captured + 1e-5, Rounding: 2e-5, Update: math.NaN()}})
 	if !strings.Contains(b.String(), "by no more than rounding does, 2e-05: in which direction cannot be told") {
 		t.Errorf("of a move that is rounding: %s", b.String())
 	}
