@@ -336,7 +336,8 @@ func (v *Value) made() bool {
 func (v *Value) settleMade(same []*Value) bool {
 	w := v.From.Value
 	at := w.Call.Entry.Order
-	if w.Kind != outputKind || v.From.How == IsChanged || v.content.plain || w.Call.phase() != v.Call.phase() || at < 0 {
+	if w.Kind != outputKind || v.From.How == IsChanged || v.content.plain || w.Call.phase() != v.Call.phase() ||
+		at < 0 {
 		return false
 	}
 	for _, g := range slices.Backward(same) {

@@ -192,8 +192,8 @@ func TestImagined(t *testing.T) {
 	}
 }
 
-// TestImaginedOne: a run in which the calls of one operator are exact lacks the effect of these calls, and no rounding of
-// others, such as that of dropout.
+// TestImaginedOne: a run in which the calls of one operator are exact lacks the effect of these calls, and no rounding
+// of others, such as that of dropout.
 func TestImaginedOne(t *testing.T) {
 	p := analyse(t, unpack(t, "autocast-dropout")).Processes[0]
 	s := p.Steps[0]

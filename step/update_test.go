@@ -50,8 +50,8 @@ func TestSavedIsNoState(t *testing.T) {
 			before, now := &Step{Number: 0}, &Step{Number: 1, gave: tc.gave}
 			reads := func(s *Step, from *Value) *Value {
 				c := &Call{Entry: &capture.Entry{Order: 5}, Op: "torch.Tensor.sub", Step: s, Order: 1}
-				v := &Value{Call: c, Kind: inputKind, Target: "input[1]", DType: tensor.Float32, Shape: []int{8}, Stride: []int{1},
-					Address: 64, item: -1, From: Link{How: IsLeaf, Value: from}}
+				v := &Value{Call: c, Kind: inputKind, Target: "input[1]", DType: tensor.Float32, Shape: []int{8},
+					Stride: []int{1}, Address: 64, item: -1, From: Link{How: IsLeaf, Value: from}}
 				c.Inputs, s.Tail = []*Value{v}, []*Call{c}
 				return v
 			}

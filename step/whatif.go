@@ -159,8 +159,8 @@ func (x *rerun) carried(v, w *Value) bool {
 	return v.carried(w) && (x.whatIf == nil || !x.whatIf.Carries)
 }
 
-// chosen are the results of a call, given unrounded, as it computes in the rerun. reference gives what the recorded ones
-// are compared with.
+// chosen are the results of a call, given unrounded, as it computes in the rerun. reference gives what the recorded
+// ones are compared with.
 func (x *rerun) chosen(rec *capture.Call, outs []*tensor.Tensor, how Choice, dt tensor.DType,
 	reference func() ([]*tensor.Tensor, error)) ([]*tensor.Tensor, error) {
 	switch how {

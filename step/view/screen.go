@@ -380,7 +380,8 @@ func behind(b *strings.Builder, f *step.Finding, st reports.Style) {
 func without(b *strings.Builder, s *step.Step, x Extra) {
 	first, all := x.Without, x.Together
 	moved(b, s, first, "the first fault")
-	if n := x.Faults; n > 1 && (all.Why != first.Why || all.Why == "" && !math.IsNaN(all.Loss) && all.Loss != first.Loss) {
+	other := all.Why != first.Why || all.Why == "" && !math.IsNaN(all.Loss) && all.Loss != first.Loss
+	if n := x.Faults; n > 1 && other {
 		faults := fmt.Sprintf("all %d faults", n)
 		if n == 2 {
 			faults = "both faults"
@@ -428,7 +429,8 @@ func moved(b *strings.Builder, s *step.Step, m step.Moved, faults string) {
 		b.WriteString("\n")
 	}
 	if m.Update == m.Update {
-		fmt.Fprintf(b, "%s moved the parameters by %.3g of their whole way in the update\n", verb("it", "they"), m.Update)
+		fmt.Fprintf(b, "%s moved the parameters by %.3g of their whole way in the update\n", verb("it", "they"),
+			m.Update)
 	}
 }
 

@@ -155,7 +155,8 @@ func TestScreen(t *testing.T) {
 	tr := trace(t, "clean")
 	var b strings.Builder
 	next := tr.MainStep()
-	without(&b, nil, Extra{Without: step.Moved{Step: next, Loss: next.Captured + 1e-5, Rounding: 2e-5, Update: math.NaN()}})
+	without(&b, nil, Extra{Without: step.Moved{Step: next, Loss: next.Captured + 1e-5, Rounding: 2e-5,
+		Update: math.NaN()}})
 	if !strings.Contains(b.String(), "by no more than rounding does, 2e-05: in which direction cannot be told") {
 		t.Errorf("of a move that is rounding: %s", b.String())
 	}
