@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -153,7 +154,7 @@ func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Va
 		for _, v := range c.Inputs {
 			if v.hasSource() || !v.DType.IsFloat() || parameters[v.Address] != nil {
 				if at := up.parameter(v); v.isGradient() && parameters[at] != nil {
-					b.u.add(v, parameters[at], "", nil)
+					b.u.add(v, parameters[at], v.lacking(parameters[at]), nil)
 				}
 				continue
 			}
@@ -211,6 +212,7 @@ func (b *weightBridge) settle(v *Value, readings []*Value, opt Options) (err err
 	}
 	off, err = v.settleSum(b.want, b.size, readings, opt)
 	if off != "" {
+		off = cmp.Or(v.lacking(readings), off)
 		v.given = b.given.byLoss(readings)
 	} else if v.From.How == IsChanged {
 		v.right = gradientOf(readings)

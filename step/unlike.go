@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/ops/opdef"
@@ -48,10 +49,10 @@ type other struct {
 func (u unlike) add(v *Value, readings []*Value, off string, want *Value) {
 	at := v.position()
 	switch {
-	case v.isGradient() || v.From.How == IsChanged:
+	case off == "" && (v.isGradient() || v.From.How == IsChanged):
 		u.like[at]++
-		u.has[readings[0].Address] = true
-	case !v.hasSource() && !v.copiedBefore():
+		u.has[readings[0].Address] = u.has[readings[0].Address] || v.From.first == nil
+	case off != "" && v.isGradient() || !v.hasSource() && !v.copiedBefore():
 		u.by[at] = append(u.by[at], other{v, readings, off, want})
 	}
 }
@@ -62,14 +63,18 @@ func (u unlike) settle() {
 	u.settleExchanged()
 	for at, vs := range u.by {
 		vs = slices.DeleteFunc(vs, func(o other) bool { return u.has[o.readings[0].Address] && !o.v.isCopied() })
-		most := u.like[at] > few && u.like[at] >= 4*len(vs)
 		for _, o := range vs {
+			most := u.like[at] > few && u.like[at] >= 4*len(vs)
+			isPart := strings.HasPrefix(o.off, lacks)
+			if isPart { // that alone says much
+				most = u.like[at] >= few && u.like[at] >= 2*len(vs)
+			}
 			r := o.readings[0]
 			if u.like[at] == 0 && o.off != otherOrder && o.v.Call.returns(o.v) {
 				continue // state of the optimizer
 			}
 			// What the calls give is judged by itself.
-			if !severalPasses(o.readings, o.v.Call) && explained(o.v, o.readings) {
+			if !isPart && !severalPasses(o.readings, o.v.Call) && explained(o.v, o.readings) {
 				o.v.unlink()
 				o.v.From = Link{How: ByContent, Role: "gradient"}
 				continue
@@ -80,7 +85,7 @@ func (u unlike) settle() {
 					o.v.unlink()
 					o.v.From = Link{How: IsOutside, Role: o.v.role()}
 					o.v.spread()
-				} else if o.v.From.How == IsLeaf {
+				} else if o.v.From.How == IsLeaf && len(o.v.From.Parts) == 0 {
 					o.v.From.How = IsOutside
 				}
 				continue
@@ -97,6 +102,47 @@ func (u unlike) settle() {
 			o.v.spread()
 		}
 	}
+}
+
+// lacks begins a sentence on a gradient that is a part of a sum.
+const lacks = "it lacks "
+
+// lacking says which of the gradients of a parameter that one backward pass gave are not in a gradient that an update
+// reads, which is the sum of the others; "" if it is no such sum, or if not all of them are known.
+func (v *Value) lacking(readings []*Value) string {
+	const many = 8
+	if !v.telling() || v.From.first != nil || hooked(readings) || severalPasses(readings, v.Call) {
+		return ""
+	}
+	var parts []*Value
+	for _, r := range readings {
+		g := r.Call.gradientOf(r)
+		if g == nil || r.Call.outer != nil || r.Call.Step != v.Call.Step || !sameShape(g.Shape, v.Shape) ||
+			r.Call.failsAt(g.Target) {
+			return ""
+		}
+		if !g.content.plain { // zeros
+			parts = append(parts, g)
+		}
+	}
+	if all, ok := sumOf(parts); len(parts) < 2 || len(parts) > many || !ok || all.is(v) {
+		return ""
+	}
+	for set := 1; set < 1<<len(parts)-1; set++ {
+		var sum addition
+		var missing []string
+		for i, g := range parts {
+			if set&(1<<i) == 0 {
+				missing = append(missing, fmt.Sprintf("%s of %s", g.Target, g.Call))
+			} else {
+				sum.add(g)
+			}
+		}
+		if sum.is(v) {
+			return lacks + strings.Join(missing, ", ") + ", which the same backward pass gave"
+		}
+	}
+	return ""
 }
 
 // copiedBefore reports whether an earlier reading of the memory behind the loss found the same copy there.
