@@ -52,6 +52,7 @@ func Check(got, ref *tensor.Tensor, m Model, tol Tolerance, override *Tolerance)
 	c := newChecker(got, ref, m, tol, override)
 	c.begin()
 	c.run(&r, tol)
+	r.Allowed = func() *tensor.Tensor { return Allowed(ref, m, override) }
 	if override == nil && got.DType.IsFloat() && ref.DType.IsFloat() {
 		r.Limit = c.limit
 	}
@@ -136,7 +137,7 @@ func checkRepeated(got, ref *tensor.Tensor, times int, m Model, tol Tolerance, o
 	}
 	m.Scale, m.Least = once(m.Scale), once(m.Least)
 	r := Check(got, ref, m, tol, override)
-	r.Limit = nil // its indices are others
+	r.Limit, r.Allowed = nil, nil // their indices are others
 	for _, n := range []*int{&r.Numel, &r.Mismatched, &r.NaNActual, &r.NaNExpected, &r.InfActual, &r.InfExpected} {
 		*n *= times
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/tensor"
 )
 
 // A Result is what Check found out about one tensor.
@@ -67,6 +68,9 @@ type Result struct {
 	// Limit says what the rule allows an element; nil where no rule of the error model
 	// decided, and for complex numbers. It can panic with a *tensor.ReadError.
 	Limit func(index []int) Limit
+
+	// Allowed is Allowed of the reference; nil where tensors were not compared element by element.
+	Allowed func() *tensor.Tensor
 
 	// Pattern names the error pattern recognised in a failing tensor, "" if none.
 	Pattern string

@@ -86,7 +86,7 @@ func (r *comparison) comparePart(l label, got *tensor.Tensor, v *sampledValue, a
 		}
 	}
 	res.Reason = strings.Replace(res.Reason, was, "at "+tensor.ShapeString(res.Compared.WorstIndex), 1)
-	res.Compared.Limit = nil // its indices are those of the part
+	res.Compared.Limit, res.Compared.Allowed = nil, nil // their indices are those of the part
 	return &res
 }
 

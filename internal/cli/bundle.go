@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/compare"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/smallfile"
 	"github.com/optool/optool/internal/wholefile"
@@ -22,7 +21,6 @@ import (
 	"github.com/optool/optool/reports/bundle"
 	"github.com/optool/optool/reports/explanation"
 	"github.com/optool/optool/reports/results"
-	"github.com/optool/optool/tensor"
 )
 
 type bundleOptions struct {
@@ -68,11 +66,7 @@ func runBundle(cmd *cobra.Command, a *app, o *bundleOptions, paths []string) err
 	}
 	ctx, lim := cmd.Context(), o.limits()
 	report := bundle.Report{Versions: []string{strings.TrimSpace(versionLine())},
-		Settings: variables(os.Environ(), "AUTOCOMPARE"),
-		Tolerance: func(dt tensor.DType) (atol, rtol float64) {
-			t := compare.DefaultTolerance(dt)
-			return t.Atol, t.Rtol
-		}}
+		Settings: variables(os.Environ(), "AUTOCOMPARE")}
 	if o.tolerances != "" {
 		report.Settings = append(report.Settings, "--tolerances "+filepath.Base(string(o.tolerances)))
 	}
@@ -133,12 +127,14 @@ func (o *bundleOptions) write(ctx context.Context, a *app, e *capture.Entry, opt
 	}
 	for i, r := range found.Results {
 		summary.Add(r)
-		report.Values = append(report.Values, valueOf(inFull(call, &outcome.Results[i], anonymous(r), all)))
+		v := valueOf(inFull(call, &outcome.Results[i], anonymous(r), all))
+		v.Together = r.Verdict == verdict.Fail && !call.ByElement(&outcome.Results[i])
+		report.Values = append(report.Values, v)
 	}
 	if summary.Compared() == 0 && !summary.Differs() {
 		return 0, o.unjudged(e, call.Op, found.Results)
 	}
-	report.Again = o.repro(report.Operators)
+	report.Again, report.Outcome = o.repro(report.Operators), outcome
 	if o.out == "" {
 		o.out = freeName("bug", ".zip")
 	}

@@ -208,6 +208,14 @@ type Arg struct {
 	Tensor *tensor.Tensor
 }
 
+// String names the argument: "weight", "tensors[1]".
+func (a Arg) String() string {
+	if a.Index >= 0 {
+		return fmt.Sprintf("%s[%d]", a.Name, a.Index)
+	}
+	return a.Name
+}
+
 // Tensors returns the tensor arguments in schema order, list items in order,
 // absent ones left out. Python numbers are not included.
 func (c *Call) Tensors() []Arg {

@@ -469,17 +469,10 @@ func (r *reducer) contiguous() error {
 		}
 		if !ok {
 			r.scattered = append(r.scattered, a)
-			r.depends = append(r.depends, fmt.Sprintf("%s is not contiguous (strides %v)", argName(a), a.Tensor.Stride))
+			r.depends = append(r.depends, fmt.Sprintf("%s is not contiguous (strides %v)", a.String(), a.Tensor.Stride))
 		}
 	}
 	return nil
-}
-
-func argName(a opdef.Arg) string {
-	if a.Index >= 0 {
-		return fmt.Sprintf("%s[%d]", a.Name, a.Index)
-	}
-	return a.Name
 }
 
 // leaveOut leaves out arguments that the call can do without.
@@ -644,7 +637,7 @@ func (r *reducer) axisName(k int) string {
 	for _, a := range r.full.Bound().Tensors() {
 		for d := range a.Tensor.Shape {
 			if slices.Contains(r.axes[k].places, place{a.Tensor, d}) {
-				text := fmt.Sprintf("%d of %s", d, argName(a))
+				text := fmt.Sprintf("%d of %s", d, a.String())
 				if !slices.Contains(names, text) {
 					names = append(names, text)
 				}
@@ -730,7 +723,7 @@ func described(c *replay.Call) []string {
 	}
 	var out []string
 	for _, a := range c.Bound().Tensors() {
-		text := argName(a) + " " + a.Tensor.Meta()
+		text := a.String() + " " + a.Tensor.Meta()
 		if !a.Tensor.IsContiguous() {
 			text += fmt.Sprintf(" strides %v", a.Tensor.Stride)
 		}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	_ "embed"
+	"encoding/json"
 	"fmt"
 	"io"
 	"path"
@@ -38,8 +39,8 @@ type Report struct {
 	Directories []string
 	// Operators are the user's files that say what operators compute. Again names them.
 	Operators []Operators
-	// Tolerance is what op_tools allows a dtype.
-	Tolerance func(tensor.DType) (atol, rtol float64)
+	// Outcome is what comparing the call found, nil if it was not compared.
+	Outcome *replay.Outcome
 }
 
 // A Value is what the comparison of one value found.
@@ -49,6 +50,8 @@ type Value struct {
 	Wrong        bool
 	Text, Errors string
 	Profile      *compare.Profile // of which a picture is drawn; nil for none
+	// Together: no element of a wrong value is wrong by itself.
+	Together bool
 }
 
 // Operators are a file of the user's that declares operators.
@@ -129,14 +132,16 @@ func parts(c *replay.Call, r Report) ([]file, error) {
 			}
 		}
 	}
-	why := ""
+	why, due := "", &due{}
 	if err := c.Start(); err != nil {
 		why = err.Error()
-	} else if err := expected(c, add); err != nil {
+	} else if due, err = expected(c, r.Outcome, add); err != nil {
 		return nil, err
+	} else {
+		files = append(files, file{"expected/names.json", due.names()})
 	}
 	if why == "" {
-		p, err := newProgram(c.DeviceCall(true), r.Tolerance)
+		p, err := newProgram(c.DeviceCall(true), due)
 		if err != nil {
 			why = err.Error()
 		} else {
@@ -164,73 +169,58 @@ func untimed(r *capture.Record) string {
 	return parts[0] + "/0/" + parts[len(parts)-1]
 }
 
-// expected adds the reference's results and gradients: unrounded, and rounded to the
-// dtype of each.
-func expected(c *replay.Call, add func(string, value.Value) error) error {
-	var wideOuts, outs []value.Value
-	for _, t := range c.Outs() {
-		wideOuts, outs = append(wideOuts, unrounded(t)), append(outs, t.Rounded())
+// A due is what a call should give.
+type due struct{ outputs, arguments, gradients, recorded []replay.Due }
+
+// expected adds what the call should give, as far as the reference computes it.
+func expected(c *replay.Call, o *replay.Outcome, add func(string, value.Value) error) (*due, error) {
+	d := &due{outputs: c.DueOutputs(), arguments: c.DueArguments()}
+	d.gradients, _ = c.DueGradients() // the verdict says why there are none
+	if o != nil {
+		d.recorded = c.DueRecordedGradients(o)
 	}
-	if err := add("expected/output_float64.pth", value.NewList(wideOuts...)); err != nil {
-		return err
-	}
-	if err := add("expected/output.pth", value.NewList(outs...)); err != nil {
-		return err
-	}
-	if err := changed(c, add); err != nil {
-		return err
-	}
-	d := c.DeviceCall(true)
-	if len(d.Need) == 0 {
-		return nil
-	}
-	need := map[string]bool{}
-	for _, name := range d.Need {
-		need[name] = true
-	}
-	grads, err := d.Call.Backward(d.Forward, d.GradOutputs, need)
-	if err != nil {
-		return nil // the verdict says so
-	}
-	var wide, rounded []value.Value
-	seen := map[*tensor.Tensor]bool{}
-	for _, a := range d.Call.Tensors() {
-		i := max(a.Index, 0)
-		if !a.Tensor.RequiresGrad || seen[a.Tensor] {
+	for _, part := range []struct {
+		name string
+		of   []replay.Due
+	}{{"output", d.outputs}, {"arguments", d.arguments}, {"gradients", d.gradients}, {"recorded_gradients", d.recorded}} {
+		if part.of == nil {
 			continue
 		}
-		seen[a.Tensor] = true
-		if g := grads[a.Name]; i < len(g) && g[i] != nil {
-			wide, rounded = append(wide, unrounded(g[i])), append(rounded, g[i].Rounded())
-		} else {
-			wide, rounded = append(wide, nil), append(rounded, nil)
+		var wide, rounded, allowed []value.Value
+		for _, v := range part.of {
+			if v.Want == nil {
+				wide, rounded, allowed = append(wide, nil), append(rounded, nil), append(allowed, nil)
+				continue
+			}
+			wide, rounded = append(wide, unrounded(v.Want)), append(rounded, v.Want.Rounded())
+			if v.Allowed == nil {
+				allowed = append(allowed, nil)
+			} else {
+				allowed = append(allowed, v.Allowed)
+			}
+		}
+		for name, vs := range map[string][]value.Value{part.name + "_float64": wide, part.name: rounded,
+			"allowed_" + part.name: allowed} {
+			if err := add("expected/"+name+".pth", value.NewList(vs...)); err != nil {
+				return nil, err
+			}
 		}
 	}
-	if err := add("expected/gradients_float64.pth", value.NewList(wide...)); err != nil {
-		return err
-	}
-	return add("expected/gradients.pth", value.NewList(rounded...))
+	return d, nil
 }
 
-// changed adds the arguments after the call: a list with an item for each tensor among the recorded arguments, None for
-// one that keeps its values. There is no file if the call changes none.
-func changed(c *replay.Call, add func(string, value.Value) error) error {
-	now := c.Changed()
-	if len(now) == 0 {
-		return nil
-	}
-	var wide, rounded []value.Value
-	for _, t := range c.Record.Inputs() {
-		if n := now[t]; n != nil {
-			wide, rounded = append(wide, unrounded(n)), append(rounded, n.Rounded())
-		} else {
-			wide, rounded = append(wide, nil), append(rounded, nil)
+// names are the names of values in the lists, for repeat.py.
+func (d *due) names() []byte {
+	of := func(due []replay.Due) []string {
+		names := []string{}
+		for _, v := range due {
+			names = append(names, v.Name)
 		}
+		return names
 	}
-	if err := add("expected/arguments_float64.pth", value.NewList(wide...)); err != nil {
-		return err
-	}
-	return add("expected/arguments.pth", value.NewList(rounded...))
+	b, err := json.Marshal(map[string][]string{"arguments": of(d.arguments), "gradients": of(d.gradients),
+		"recorded_gradients": of(d.recorded)})
+	return append(opdef.Must(b, err), '\n')
 }
 
 // unrounded is a floating result in the dtype it was computed in.
@@ -281,6 +271,10 @@ func judged(b *strings.Builder, values []Value) {
 		if v.Wrong {
 			b.WriteString(fenced(v.Text))
 		}
+		if v.Wrong && v.Together {
+			fmt.Fprintf(b, "No element of %s is further off than it may be by itself. The programs below compare element by "+
+				"element: they do not show what is wrong.\n\n", v.Target)
+		}
 	}
 	rest := 0
 	for _, v := range values {
@@ -317,7 +311,7 @@ func arguments(b *strings.Builder, c *replay.Call) {
 	}
 	b.WriteString("| argument | dtype and shape | strides | requires a gradient |\n|---|---|---|---|\n")
 	for _, a := range c.Bound().Tensors() {
-		fmt.Fprintf(b, "| %s | %s | %v | %t |\n", argument(a), a.Tensor.Meta(), a.Tensor.Stride, a.Tensor.RequiresGrad)
+		fmt.Fprintf(b, "| %s | %s | %v | %t |\n", a, a.Tensor.Meta(), a.Tensor.Stride, a.Tensor.RequiresGrad)
 	}
 	for _, a := range c.Bound().Arguments() {
 		switch v := a.Python(); v.(type) {
@@ -331,14 +325,6 @@ func arguments(b *strings.Builder, c *replay.Call) {
 	b.WriteString("\n")
 }
 
-// argument is the name of a tensor among the arguments.
-func argument(a opdef.Arg) string {
-	if a.Index >= 0 {
-		return fmt.Sprintf("%s[%d]", a.Name, a.Index)
-	}
-	return a.Name
-}
-
 // listFiles writes a table of the files; program says that there is one in C.
 func listFiles(b *strings.Builder, c *replay.Call, r Report, program bool) {
 	b.WriteString(`## Files
@@ -349,6 +335,7 @@ func listFiles(b *strings.Builder, c *replay.Call, r Report, program bool) {
 | expected/*_float64.pth | results and gradients of the reference, not rounded, as a list of tensors |
 | expected/output.pth, gradients.pth | the same, rounded once to the dtype of each |
 `)
+	b.WriteString("| expected/allowed_*.pth | how far each element may be off: the bounds of the verdict |\n")
 	if len(c.Changed()) > 0 {
 		b.WriteString("| expected/arguments*.pth | the tensors among the arguments after the call, None for one that it does " +
 			"not change |\n")
@@ -359,7 +346,7 @@ func listFiles(b *strings.Builder, c *replay.Call, r Report, program bool) {
 	b.WriteString("| repeat.py | the call in PyTorch 1.13 or newer, on any device |\n")
 	if program {
 		b.WriteString("| repeat.c, diopi_runtime.h, diopi.h, data/ | the C calls of DIOPI that it is, and their tensors " +
-			"in row-major order; expected values as float64 |\n")
+			"in row-major order; expected values, and how far they may be off, as float64 |\n")
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
+	"github.com/optool/optool/internal/faulttest"
 	"github.com/optool/optool/ops"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/replay"
@@ -23,11 +24,7 @@ import (
 func report() bundle.Report {
 	return bundle.Report{Versions: []string{"optool 1.2.3"}, Settings: []string{"A=b"}, Again: "optool replay call",
 		Values: []bundle.Value{{Target: "output[0]", Text: "output[0]: pass"},
-			{Target: "grad[0]", Wrong: true, Text: "torch.softmax: fail\n```\n", Errors: "worst elements"}},
-		Tolerance: func(dt tensor.DType) (atol, rtol float64) {
-			t := compare.DefaultTolerance(dt)
-			return t.Atol, t.Rtol
-		}}
+			{Target: "grad[0]", Wrong: true, Text: "torch.softmax: fail\n```\n", Errors: "worst elements"}}}
 }
 
 // each calls f with one call of each operator of a tree of the fixtures.
@@ -278,10 +275,9 @@ func TestPrograms(t *testing.T) {
 				t.Errorf("%s: cc: %v\n%s", c.Op, err, out)
 				return
 			}
-			// 3: the library has no such function, or wants other memory. What bfloat16 allows is
-			// less than a unit in its last place.
+			// 3: the library has no such function, or wants other memory.
 			out, err := run("./repeat", library)
-			if err != nil && !strings.Contains(out, "does not have it") && tree != "lm-bf16" {
+			if err != nil && !strings.Contains(out, "does not have it") {
 				t.Errorf("%s: %v\n%s", c.Op, err, out)
 			}
 			if err != nil {
@@ -304,5 +300,99 @@ func TestPrograms(t *testing.T) {
 	}
 	if ran < 10 {
 		t.Errorf("only %d programs ran", ran)
+	}
+}
+
+// TestProgramJudgesByBounds: an error that op_tools' tolerance of the dtype hides is wrong in the C program, as it is for
+// optool, and what the verdict allows is right.
+func TestProgramJudgesByBounds(t *testing.T) {
+	if _, err := exec.LookPath("cc"); err != nil {
+		t.Skip(err)
+	}
+	faulty, sound := faulttest.Library(t, "half_accumulate"), faulttest.Library(t, "none")
+	tol, err := compare.NewTolerances(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := tensor.New(tensor.Float32, []int{1, 1}, []float64{0.6004231}).Rounded()
+	b := tensor.New(tensor.Float32, []int{1, 1}, []float64{0.7998238}).Rounded()
+	in := &capture.Record{Name: "torch.mm", Args: []value.Value{a, b}, Kwargs: &value.Dict{}}
+	c := replay.Of(capture.Made(map[capture.Kind]*capture.Record{capture.Input: in}),
+		replay.Options{Registry: ops.Default(), Tolerances: tol})
+	dir := t.TempDir()
+	names := unpack(t, written(t, c, report()), dir)
+	if !names["expected/allowed_output.pth"] || !names["data/allowed0.bin"] {
+		t.Fatalf("no bounds in %v", names)
+	}
+	cc := exec.Command("cc", "-std=gnu11", "-O0", "-rdynamic", "-o", "repeat", "repeat.c", "-ldl", "-lm")
+	cc.Dir = dir
+	if out, err := cc.CombinedOutput(); err != nil {
+		t.Fatalf("cc: %v\n%s", err, out)
+	}
+	for library, want := range map[string]int{faulty: 1, sound: 0} {
+		cmd := exec.Command("./repeat", library)
+		cmd.Dir = dir
+		out, _ := cmd.CombinedOutput()
+		if got := cmd.ProcessState.ExitCode(); got != want {
+			t.Errorf("%s: exit code %d, want %d:\n%s", filepath.Base(library), got, want, out)
+		}
+		if !strings.Contains(string(out), "may be off by") {
+			t.Errorf("the program does not say what it allows:\n%s", out)
+		}
+	}
+}
+
+// TestScript: repeat.py names gradients by their arguments, finds the recorded one that is wrong, and judges the call
+// that it makes by the bounds of the verdict.
+func TestScript(t *testing.T) {
+	if err := exec.Command("python3", "-c", "import torch").Run(); err != nil {
+		t.Skip("there is no python3 with torch")
+	}
+	tol, err := compare.NewTolerances(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := func(grad bool, vs ...float64) *tensor.Tensor {
+		x := tensor.New(tensor.Float32, []int{len(vs)}, vs).Rounded()
+		x.RequiresGrad = grad
+		return x
+	}
+	x, y := row(true, 1, 2, 3), row(true, 4, 5, 6)
+	rec := func(name string, vs ...value.Value) *capture.Record {
+		return &capture.Record{Name: "torch.mul", Args: vs, Kwargs: &value.Dict{}, Identifier: "torch.mul/" + name}
+	}
+	c := replay.Of(capture.Made(map[capture.Kind]*capture.Record{
+		capture.Input: rec("input", x, y), capture.Output: rec("output", row(false, 4, 10, 18)),
+		capture.GradOutputs: rec("grad_outputs", row(false, 1, 1, 1)),
+		capture.GradInputs:  rec("grad_inputs", row(false, 4, 5, 6), row(false, 1, 2, 3.00001)),
+	}), replay.Options{Registry: ops.Default(), Tolerances: tol})
+	r := report()
+	r.Outcome = c.Compare()
+	dir := t.TempDir()
+	unpack(t, written(t, c, r), dir)
+	run := func(args ...string) (string, int) {
+		cmd := exec.Command("python3", append([]string{filepath.Join(dir, "repeat.py"), "--trust"}, args...)...)
+		out, _ := cmd.CombinedOutput()
+		return string(out), cmd.ProcessState.ExitCode()
+	}
+	out, code := run()
+	for _, want := range []string{"recorded output[0]: 0 of 3 ", "recorded grad[0]: 0 of 3 ", "recorded grad[1]: 1 of 3 ",
+		"gradient of self: 0 of 3 ", "gradient of other: 0 of 3 "} {
+		if !strings.Contains(out, want) || code != 0 {
+			t.Errorf("exit code %d, no %q in\n%s", code, want, out)
+		}
+	}
+	if out, code := run("--atol", "1e-3"); code != 0 || !strings.Contains(out, "recorded grad[1]: 0 of 3 ") {
+		t.Errorf("with a tolerance: exit code %d\n%s", code, out)
+	}
+	write := func(name string, v value.Value) {
+		if err := pthformat.WriteFile(filepath.Join(dir, name), v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("expected/gradients_float64.pth", value.NewList(tensor.New(tensor.Float64, []int{3}, []float64{4, 5, 6}),
+		tensor.New(tensor.Float64, []int{3}, []float64{1, 2, 3.00001})))
+	if out, code := run(); code != 1 || !strings.Contains(out, "gradient of other: 1 of 3 elements are wrong; worst at [2]") {
+		t.Errorf("a wrong gradient: exit code %d\n%s", code, out)
 	}
 }

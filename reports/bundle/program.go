@@ -30,7 +30,7 @@ type program struct {
 }
 
 // newProgram writes a program for a call; the error says why there is none.
-func newProgram(c *replay.DeviceCall, tol func(tensor.DType) (atol, rtol float64)) (*program, error) {
+func newProgram(c *replay.DeviceCall, d *due) (*program, error) {
 	mc, err := mapping.NewCase(c.Call, c.Forward, c.GradOutputs, c.Need)
 	if err != nil && len(c.Need) > 0 {
 		c.Need, c.GradOutputs = nil, nil
@@ -53,8 +53,8 @@ func newProgram(c *replay.DeviceCall, tol func(tensor.DType) (atol, rtol float64
 		results = []diopi.Arg{plan.InPlace}
 	}
 	for i, a := range results {
-		if i < len(c.Forward.Outs) {
-			p.check(fmt.Sprintf("output[%d]", i), a, c.Forward.Outs[i], tol)
+		if i < len(d.outputs) {
+			p.check(d.outputs[i].Name, a, d.outputs[i])
 		}
 	}
 	p.compare()
@@ -64,19 +64,17 @@ func newProgram(c *replay.DeviceCall, tol func(tensor.DType) (atol, rtol float64
 	if err := p.pass(plan, diopi.Backward); err != nil {
 		return nil, err
 	}
-	need := map[string]bool{}
-	for _, name := range c.Need {
-		need[name] = true
-	}
-	grads, err := c.Call.Backward(c.Forward, c.GradOutputs, need)
-	if err != nil {
-		return nil, err
-	}
 	for _, g := range plan.Grads {
-		keyword, _, _ := strings.Cut(g.Name, "[")
-		want := grads[mc.Args[keyword]]
-		if i := gradIndex(g.Name); i < len(want) && want[i] != nil {
-			p.check("gradient of "+g.Name, g.Arg, want[i], tol)
+		keyword, index, _ := strings.Cut(g.Name, "[")
+		name := mc.Args[keyword]
+		if index != "" {
+			name += "[" + index
+		}
+		for _, v := range d.gradients {
+			if v.Name == name || v.Name == name+"[0]" {
+				p.check("gradient of "+v.Name, g.Arg, v)
+				break
+			}
 		}
 	}
 	p.compare()
@@ -101,13 +99,6 @@ func (p *program) pass(plan *diopi.Plan, phase diopi.Phase) error {
 func (p *program) compare() {
 	fmt.Fprintf(&p.body, "\n%s", p.checks.String())
 	p.checks.Reset()
-}
-
-// gradIndex is 1 of "tensors[1]", 0 of a plain argument.
-func gradIndex(name string) int {
-	_, rest, _ := strings.Cut(name, "[")
-	i, _ := strconv.Atoi(strings.TrimSuffix(rest, "]"))
-	return i
 }
 
 // call writes one C call.
@@ -271,8 +262,7 @@ func (p *program) tensor(t *diopi.Tensor) (string, error) {
 }
 
 // check writes the comparison of a result.
-func (p *program) check(what string, a diopi.Arg, want *tensor.Tensor,
-	tol func(tensor.DType) (atol, rtol float64)) {
+func (p *program) check(what string, a diopi.Arg, v replay.Due) {
 	name := ""
 	switch a := a.(type) {
 	case *diopi.Tensor:
@@ -280,15 +270,14 @@ func (p *program) check(what string, a diopi.Arg, want *tensor.Tensor,
 	case *diopi.Alloc:
 		name = p.allocs[a]
 	}
-	if name == "" {
+	if name == "" || v.Want == nil || v.Allowed == nil {
 		return
 	}
-	atol, rtol := tol(want.DType)
-	path := fmt.Sprintf("data/expected%d.bin", p.checked)
+	want, allowed := fmt.Sprintf("data/expected%d.bin", p.checked), fmt.Sprintf("data/allowed%d.bin", p.checked)
 	p.checked++
-	p.files = append(p.files, file{path, wide(want).AppendBytes(nil)})
-	fmt.Fprintf(&p.checks, "  ok = check(%s, %s, \"%s\", %g, %g, %d) && ok;\n", quoted(what), name, path, atol, rtol,
-		want.Numel())
+	p.files = append(p.files, file{want, wide(v.Want).AppendBytes(nil)}, file{allowed, v.Allowed.AppendBytes(nil)})
+	fmt.Fprintf(&p.checks, "  ok = check(%s, %s, \"%s\", \"%s\", %d) && ok;\n", quoted(what), name, want, allowed,
+		v.Want.Numel())
 }
 
 // wide is a tensor in float64, or complex128.

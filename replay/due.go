@@ -1,0 +1,136 @@
+package replay
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/ops/opdef"
+	"github.com/optool/optool/tensor"
+)
+
+// A Due is a value that the call gives.
+type Due struct {
+	Name string         // "output[0]", "weight"
+	Want *tensor.Tensor // of the reference, unrounded; nil for None
+	// Allowed is how far each element may be off: see compare.Allowed. It is what the verdict goes by.
+	Allowed *tensor.Tensor
+}
+
+// due is a value of the call, with what it may be off by.
+func (c *Call) due(name string, l label, want *tensor.Tensor, b opdef.Bound) Due {
+	r := &comparison{Call: c}
+	_, asked := c.opt.Tolerances.For(c.Op, b.Class.String(), l.label, want.DType)
+	return Due{name, want, compare.Allowed(want, r.model(l.phase, b, tensor.Invalid), asked)}
+}
+
+// DueOutputs are the results. It needs Start or Compare, as do the others.
+func (c *Call) DueOutputs() []Due {
+	out := make([]Due, len(c.fwd.Outs))
+	for i, t := range c.fwd.Outs {
+		l := leaf(Forward, "output", i, len(out))
+		out[i] = c.due(l.target, l, t, c.bound.OutBound(c.fwd, i))
+	}
+	return out
+}
+
+// DueArguments are the tensors among the recorded arguments after the call, without a value where the call keeps them;
+// nil if it changes none.
+func (c *Call) DueArguments() []Due {
+	now := (&comparison{Call: c}).changedArguments()
+	if len(now) == 0 {
+		return nil
+	}
+	inputs := c.Record.Inputs()
+	out := make([]Due, len(inputs))
+	for i, t := range inputs {
+		out[i].Name = fmt.Sprintf("input[%d]", i)
+		if n, ok := now[t]; ok {
+			out[i] = c.due(out[i].Name, leaf(Input, "input", i, len(inputs)), n.value, n.bound)
+		}
+		for _, a := range c.bound.Tensors() {
+			if (&comparison{Call: c}).recorded(a.Tensor) == t {
+				out[i].Name = a.String()
+			}
+		}
+	}
+	return out
+}
+
+// DueGradients are those of the tensors that require one, in the order of the arguments, each tensor once; nil if the
+// call has no backward pass.
+func (c *Call) DueGradients() ([]Due, error) {
+	d := c.DeviceCall(true)
+	if len(d.Need) == 0 {
+		return nil, nil
+	}
+	need := map[string]bool{}
+	for _, name := range d.Need {
+		need[name] = true
+	}
+	grads, err := d.Call.Backward(d.Forward, d.GradOutputs, need)
+	if err != nil {
+		return nil, err
+	}
+	var wanted []opdef.Arg
+	for _, a := range d.Call.Tensors() {
+		if a.Tensor.RequiresGrad && !slices.ContainsFunc(wanted, func(b opdef.Arg) bool { return a.Tensor == b.Tensor }) {
+			wanted = append(wanted, a)
+		}
+	}
+	out := make([]Due, len(wanted))
+	for i, a := range wanted {
+		k := max(a.Index, 0)
+		out[i].Name = a.String()
+		if g := grads[a.Name]; k < len(g) && g[k] != nil {
+			out[i] = c.due(out[i].Name, leaf(Backward, "grad", i, len(wanted)), g[k],
+				d.Call.GradBound(d.Forward, d.GradOutputs, grads, a.Name, k))
+		}
+	}
+	return out, nil
+}
+
+// DueRecordedGradients are what the recorded gradients should be, in their order, after Compare without a device. There
+// is no value for those that were not compared.
+func (c *Call) DueRecordedGradients(o *Outcome) []Due {
+	if c.opt.Device != nil || c.values.GradInputs == nil {
+		return nil
+	}
+	out := make([]Due, len(flatten(c.values.RecordedGradInputs)))
+	for i := range out {
+		out[i].Name = fmt.Sprintf("grad[%d]", i)
+		for _, r := range o.Results {
+			if r.Phase != Backward || r.Target != out[i].Name || r.Compared == nil || r.Verdict == verdict.Skipped ||
+				r.Compared.Allowed == nil {
+				continue
+			}
+			if _, want, ok := c.Pair(&r); ok {
+				out[i].Want, out[i].Allowed = want, r.Compared.Allowed()
+			}
+		}
+	}
+	return out
+}
+
+// ByElement reports whether a value that failed has an element that is wrong by itself, as far as that is known. Others
+// are wrong in all elements together, in the sign of zeros or in their dtype: who compares element by element does not
+// see it.
+func (c *Call) ByElement(r *Result) bool {
+	if r.Compared == nil {
+		return true
+	}
+	got, want, ok := c.Pair(r)
+	if r.Phase == Input {
+		_, got, want, ok = c.ArgumentPair(r.Target)
+	}
+	if !ok || r.Compared.Allowed == nil || !slices.Equal(got.Shape, want.Shape) {
+		return r.Compared.Mismatched > 0 || len(r.Compared.WorstIndex) == 0
+	}
+	beyond := 0
+	err := Guard(func() error {
+		beyond = compare.Beyond(got, want, r.Compared.Allowed())
+		return nil
+	})
+	return err != nil || beyond > 0
+}
