@@ -29,7 +29,7 @@ func Allowed(ref *tensor.Tensor, m Model, override *Tolerance) *tensor.Tensor {
 	return tensor.New(tensor.Float64, ref.Shape, out)
 }
 
-// margins are what elements may be off by for their terms: S of each, and the sum of the magnitudes of its partial sums.
+// margins are what the bounds of elements count: S of each, and the sum of the magnitudes of its partial sums.
 func (c *checker) margins() (scale, partial []float64) {
 	scale, partial = make([]float64, c.n), c.partials()
 	if s := c.scale(whole); s != nil {

@@ -49,9 +49,10 @@ func TestAllowed(t *testing.T) {
 					got := tensor.New(c.dt, []int{1}, []float64{c.dt.Round(exact + sign*off)})
 					beyond := Beyond(got, ref, allowed) > 0
 					res := Check(got, ref, c.m, DefaultTolerance(c.dt), c.override)
-					if wrong := res.Verdict == verdict.Fail; beyond != (off > a) || beyond != wrong && (beyond || c.m.Else == nil) {
-						t.Errorf("%s: %g, off by %g, may be off by %g: beyond it %t, Check: %s %s", c.name, exact, off, a, beyond,
-							res.Verdict, res.Reason)
+					wrong := res.Verdict == verdict.Fail
+					if beyond != (off > a) || beyond != wrong && (beyond || c.m.Else == nil) {
+						t.Errorf("%s: %g, off by %g, may be off by %g: beyond it %t, Check: %s %s", c.name, exact,
+							off, a, beyond, res.Verdict, res.Reason)
 					}
 				}
 			}

@@ -75,7 +75,8 @@ func (c *Call) DueGradients() ([]Due, error) {
 	}
 	var wanted []opdef.Arg
 	for _, a := range d.Call.Tensors() {
-		if a.Tensor.RequiresGrad && !slices.ContainsFunc(wanted, func(b opdef.Arg) bool { return a.Tensor == b.Tensor }) {
+		again := slices.ContainsFunc(wanted, func(b opdef.Arg) bool { return a.Tensor == b.Tensor })
+		if a.Tensor.RequiresGrad && !again {
 			wanted = append(wanted, a)
 		}
 	}

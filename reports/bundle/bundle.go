@@ -182,7 +182,8 @@ func expected(c *replay.Call, o *replay.Outcome, add func(string, value.Value) e
 	for _, part := range []struct {
 		name string
 		of   []replay.Due
-	}{{"output", d.outputs}, {"arguments", d.arguments}, {"gradients", d.gradients}, {"recorded_gradients", d.recorded}} {
+	}{{"output", d.outputs}, {"arguments", d.arguments}, {"gradients", d.gradients},
+		{"recorded_gradients", d.recorded}} {
 		if part.of == nil {
 			continue
 		}

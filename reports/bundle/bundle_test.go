@@ -303,8 +303,8 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestProgramJudgesByBounds: an error that op_tools' tolerance of the dtype hides is wrong in the C program, as it is for
-// optool, and what the verdict allows is right.
+// TestProgramJudgesByBounds: an error that op_tools' tolerance of the dtype hides is wrong in the C program, as it is
+// for optool, and what the verdict allows is right.
 func TestProgramJudgesByBounds(t *testing.T) {
 	if _, err := exec.LookPath("cc"); err != nil {
 		t.Skip(err)
