@@ -38,6 +38,13 @@ var trees = []struct {
 	{"columns", "", "", "", ""},
 	{"context", "", "", "", ""},
 	{"context-late", "shard", "torch.Tensor.le", "rank 1 has 5 to 8", ""},
+	{"context-triangle", "", "", "", ""},
+	{"context-triangle-late", "shard", "torch.Tensor.tril", "rank 1 has 4 from 3 on", ""},
+	{"clip-scaled", "", "", "", ""},
+	{"clip-scaled-late", "scale", "torch._foreach_norm", "still 1024 times those of the loss", ""},
+	{"masked", "", "", "", "[2 x 2 (ranks 0-1 2-3 | 0,2 1,3); parameters: 3 sharded along dimension 0 and replicated," +
+		" 1 sharded along dimension 1 and replicated]"},
+	{"masked-alone", "replica", "torch.nn.functional.linear", "bias is a partial sum over ranks 0,2; each", ""},
 	{"dtensor", "", "", "", ""},
 	{"experts", "", "", "", "[2 (ranks 0-1); parameters: 1 another on each rank, 1 replicated]"},
 	{"flat", "", "", "", "[2 (ranks 0-1); parameters: 4 replicated]"},

@@ -2,6 +2,7 @@ package parallel
 
 import (
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/optool/optool/tensor/value"
@@ -132,4 +133,68 @@ func (n *info) counts(sum []place) []place {
 		}
 	}
 	return out
+}
+
+// alternatives notes where else a parameter can lie that a call reads for the first time, and that holds one number,
+// such as a bias of zeros: its gradient tells.
+func (p *part) alternatives(s *site, sides map[int]*side, local *localRun, lists [][][]place, chosen [][]place) {
+	for i, a := range sides[p.ranks[0]].ins {
+		if s.in[i] != nil || a.name == "" || !a.array.constant() || p.options[a.name] != nil {
+			continue
+		}
+		for _, other := range lists[i] {
+			in := slices.Clone(chosen)
+			in[i] = other
+			if outs, _ := p.try(s, sides, local, in); outs == nil || slices.Equal(other, chosen[i]) {
+				continue
+			}
+			if as := p.beside(sides, chosen, i); as != nil && alongside(other, as) && !alongside(chosen[i], as) {
+				other, chosen[i] = chosen[i], other
+			}
+			p.options[a.name] = append(p.options[a.name], other)
+		}
+	}
+}
+
+// beside is where another parameter of a call lies that tells more than argument i, such as its weight; nil if none
+// does.
+func (p *part) beside(sides map[int]*side, in [][]place, i int) []place {
+	for j, a := range sides[p.ranks[0]].ins {
+		if j != i && a.name != "" && !a.array.constant() {
+			return in[j]
+		}
+	}
+	return nil
+}
+
+// alongside reports whether two values are shared out over the same dimensions of the mesh.
+func alongside(a, b []place) bool {
+	return slices.EqualFunc(a, b, func(x, y place) bool { return (x.kind == sharded) == (y.kind == sharded) })
+}
+
+// judgeAny judges the gradient of a parameter at the first of the places where it can lie that explains it.
+func (p *part) judgeAny(name string, tails map[int]*tail, factors []float64) *judged {
+	g, was := p.grads[name], p.shards[name]
+	first := p.judge(name, g, tails, factors)
+	if first == nil || first.scale != nil {
+		return first
+	}
+	for _, places := range p.options[name] {
+		p.shards[name] = places
+		if v := p.judge(name, g, tails, factors); v != nil && v.scale != nil {
+			return v
+		}
+	}
+	p.shards[name] = was
+	return first
+}
+
+// right reports whether all ranks read the right gradient.
+func (v *judged) right() bool {
+	for _, k := range v.scale {
+		if math.Abs(k-1) > v.slack {
+			return false
+		}
+	}
+	return v.scale != nil
 }

@@ -238,6 +238,7 @@ func (p *part) liftTyped(s *site, sides map[int]*side, local *localRun) {
 	}
 	if found {
 		p.doubt(s, sides, local, chosen)
+		p.alternatives(s, sides, local, lists, chosen)
 		p.settle(s, sides, chosen)
 		return
 	}

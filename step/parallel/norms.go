@@ -145,7 +145,33 @@ func (p *part) clips(histories map[int]history, tails map[int]*tail, verdicts ma
 	if p.beforeNorm(histories, verdicts, tails) {
 		return
 	}
-	p.clipped(histories, verdicts, tails)
+	if !p.clippedScaled(histories, verdicts) {
+		p.clipped(histories, verdicts, tails)
+	}
+}
+
+// clippedScaled finds gradients that are clipped by their norm while they are still multiplied by the loss scale.
+func (p *part) clippedScaled(histories map[int]history, verdicts map[string]*judged) bool {
+	losses := p.lossCalls()
+	if len(losses) == 0 || losses[0].Step.LossScale() == 1 {
+		return false
+	}
+	for _, n := range p.order {
+		for _, r := range p.ranks {
+			ss := histories[r][n]
+			at := slices.IndexFunc(ss, func(s sighting) bool { return s.norm })
+			later := slices.IndexFunc(ss, func(s sighting) bool { return strings.Contains(s.call.Op, "unscale_") })
+			if at < 0 || later < at || !(ss[later].k < ss[at].k*(1-2*verdicts[n].slack)) {
+				continue
+			}
+			p.found(true, &violation{kind: "scale", call: ss[at].call, site: p.grads[n].calls[0].site, ranks: p.ranks,
+				target: "output[0]", reason: fmt.Sprintf("it is part of the norm by which the gradients are clipped, and these "+
+					"are still %g times those of the loss, by the loss scale: %s divides them later",
+					losses[0].Step.LossScale(), ss[later].call)})
+			return true
+		}
+	}
+	return false
 }
 
 // lone finds gradients that each rank still reads as it computed them, though the others belong to them.

@@ -260,7 +260,7 @@ func (p *part) merge(tails map[int]*tail) {
 func (p *part) updates(tails map[int]*tail, factors []float64) {
 	verdicts := map[string]*judged{}
 	for _, name := range p.order {
-		if v := p.judge(name, p.grads[name], tails, factors); v != nil {
+		if v := p.judgeAny(name, tails, factors); v != nil {
 			verdicts[name] = v
 		}
 	}
@@ -399,7 +399,7 @@ func (p *part) judge(name string, g *gradient, tails map[int]*tail, factors []fl
 		}
 	}
 	p.compare(v, g, read, p.updated(want, read), places, tails)
-	if p.unsettled(name, g) && (v.scale == nil || math.Abs(v.scale[owner]-1) > v.slack) {
+	if p.unsettled(name, g) && !v.right() {
 		return nil // it can be the right one of a part
 	}
 	return v
@@ -818,9 +818,16 @@ func (p *part) unsummedGradient(t *tail, v *judged, g *gradient, names string) *
 	if o != nil {
 		target, since = "grad[0]", fmt.Sprintf(", since that of the argument of %s is one", o.first(p.ranks))
 	}
+	over := 0
+	for m, n := range v.copies {
+		if n > 1 && !p.equal(m, g.sum, similar*g.sum[first].dtype.Eps()) {
+			over |= 1 << m
+		}
+	}
 	return &violation{kind: "replica", site: o, ranks: p.ranks, backward: true, target: target,
-		reason: fmt.Sprintf("the gradient of %s is a partial sum over ranks %s%s; each reaches %s without an "+
-			"all_reduce, so that the replicas move apart", names, rankList(p.ranks), since, v.update[first])}
+		reason: fmt.Sprintf("the gradient of %s is a partial sum over %s%s; each reaches %s without an "+
+			"all_reduce, so that the replicas move apart", names, cmp.Or(p.along(over), ranksText(p.ranks)), since,
+			v.update[first])}
 }
 
 // partlySummed is about a gradient that is summed over some dimensions of the mesh only.

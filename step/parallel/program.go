@@ -22,8 +22,9 @@ type part struct {
 	sites      []*site // of the forward pass, in order
 	tail       []*site // behind the backward pass
 	env        map[key]*info
-	shards     map[string][]place // of the parameters, by name
-	names      []string           // of the parameters, in order of their first use
+	shards     map[string][]place   // of the parameters, by name
+	names      []string             // of the parameters, in order of their first use
+	options    map[string][][]place // other places where a parameter can lie
 	grads      map[string]*gradient
 	order      []string        // of the parameters with gradients, in order of the backward pass
 	kept       map[string]bool // parameters that were compared with the plan
@@ -429,7 +430,8 @@ func phases(p *step.Process) (begin, end int) {
 
 // newPart aligns the calls of ranks: those of one operator and line, in order.
 func (c *checker) newPart(ps []*step.Process, groups [][]int) *part {
-	p := &part{checker: c, env: map[key]*info{}, shards: map[string][]place{}, grads: map[string]*gradient{},
+	p := &part{checker: c, env: map[key]*info{}, shards: map[string][]place{},
+		options: map[string][][]place{}, grads: map[string]*gradient{},
 		kept: map[string]bool{}, compared: map[string]bool{}, alias: map[string]string{}}
 
 	var ranks []int

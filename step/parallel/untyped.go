@@ -16,6 +16,10 @@ func (p *part) rankwise(s *site, sides map[int]*side, local *localRun) (ok bool)
 	if len(lead.outs) != 1 || len(lead.ins) == 0 {
 		return true
 	}
+	if !p.triangles(s, sides) {
+		p.lose(s)
+		return true
+	}
 	if s.in[0].unplaced() {
 		return false
 	}
@@ -113,6 +117,65 @@ func (p *part) compares(s *site, sides map[int]*side) (ok bool) {
 		}
 	}
 	return true
+}
+
+// triangles checks where ranks cut triangles at diagonals of their own, as for a causal mask: their rows, or their
+// columns, follow each other. ok is false if it found a fault.
+func (p *part) triangles(s *site, sides map[int]*side) (ok bool) {
+	if m := method(s.op); m != "tril" && m != "triu" {
+		return true
+	}
+	from := map[int]int{}
+	for _, r := range p.ranks {
+		k, given := sides[r].rec.Kwargs.Get("diagonal")
+		if args := sides[r].rec.Args; !given && len(args) > 1 {
+			k = args[1]
+		}
+		n, _ := numberOf(k) // 0 if it is not given
+		from[r] = int(n)
+	}
+	for _, d := range p.dims {
+		for _, g := range d.groups {
+			var rows, columns [][]float64
+			for _, r := range g {
+				shape := sides[r].outs[0].shape
+				if len(shape) < 2 || !slices.Equal(shape, sides[g[0]].outs[0].shape) {
+					return true // of sequences of their own
+				}
+				n := len(shape)
+				rows, columns = append(rows, run(from[r], shape[n-2])), append(columns, run(-from[r], shape[n-1]))
+			}
+			if cut := tile(rows) || tile(columns); cut && (follow(rows) || follow(columns) || !square(sides, g)) {
+				continue
+			}
+			p.found(true, &violation{kind: "shard", site: s, ranks: g, target: "output[0]",
+				reason: fmt.Sprintf("%s cut triangles at diagonals that do not follow each other: rank %d has %d rows from "+
+					"diagonal %d on, rank %d has %d from %d on", ranksText(g), g[0], len(rows[0]), from[g[0]], g[1],
+					len(rows[1]), from[g[1]])})
+			return false
+		}
+	}
+	return true
+}
+
+// square reports whether the rows of a group's results, or their columns, are as many as those of a whole square.
+func square(sides map[int]*side, g []int) bool {
+	rows, columns := 0, 0
+	for _, r := range g {
+		shape := sides[r].outs[0].shape
+		rows, columns = rows+shape[len(shape)-2], columns+shape[len(shape)-1]
+	}
+	shape := sides[g[0]].outs[0].shape
+	return rows == shape[len(shape)-1] || columns == shape[len(shape)-2]
+}
+
+// run is n whole numbers from one on.
+func run(from, n int) []float64 {
+	x := make([]float64, n)
+	for i := range x {
+		x[i] = float64(from + i)
+	}
+	return x
 }
 
 // follow reports whether runs of whole numbers are the same, or each begins where another ends.
@@ -252,6 +315,13 @@ func (p *part) liftUntyped(s *site, sides map[int]*side, local *localRun) {
 		outs := p.runPending(s, sides, func(n *info) *array { return n.pending })
 		for j, w := range outs {
 			s.out[j] = p.became(local.outs[j], w, u.lost)
+		}
+	case len(lead.outs) == 0: // x[mask] = 0
+		for i, n := range s.in {
+			after := p.column(sides, func(d *side) *array { return d.after[i] })
+			if after != nil && n.unplaced() {
+				p.know(sides, changed(i, after), &info{source: n.source, lost: u.lost})
+			}
 		}
 	case u.source != nil && len(lead.outs) == 1 && !lead.outs[0].dtype.IsFloat():
 		s.out[0] = &info{source: u.source, lost: u.lost}

@@ -14,12 +14,13 @@ class Copy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, group):
+        ctx.group = group
         return x.view_as(x)
 
     @staticmethod
     def backward(ctx, g):
         g = g.clone()
-        dist.all_reduce(g)
+        dist.all_reduce(g, group=ctx.group)
         return g, None
 
 
@@ -27,7 +28,7 @@ class Reduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, group):
         x = x.clone()
-        dist.all_reduce(x)
+        dist.all_reduce(x, group=group)
         return x
 
     @staticmethod
@@ -105,9 +106,13 @@ def context(rank, name, directory):
     ids = torch.randint(6, (8,)).chunk(2)[rank]
     with optool_capture.record(directory, model=model):
         x = F.embedding(ids, model.table)
-        at = torch.arange(4)[:, None] + (4 * rank + (1 if name == "context-late" and rank else 0))
         keys = Join.apply(x, 0)
-        x = x + F.scaled_dot_product_attention(x[None], keys[None], keys[None], torch.arange(8) <= at)[0]
+        late = 1 if name.endswith("late") and rank else 0
+        if "triangle" in name:
+            mask = torch.ones(4, 8, dtype=torch.bool).tril(4 * rank - late)
+        else:
+            mask = torch.arange(8) <= torch.arange(4)[:, None] + (4 * rank + late)
+        x = x + F.scaled_dot_product_attention(x[None], keys[None], keys[None], mask)[0]
         (x.square().mean() / 2).backward()
         dist.all_reduce(model.table.grad)
         torch.optim.SGD(model.parameters(), lr=0.1).step()
@@ -205,27 +210,35 @@ def clip(rank, name, directory):
         model.bfloat16()
     if name == "clip-half":
         fully_shard(model, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32))
-    if name == "clip-outside":
+    if name == "clip-outside" or "scaled" in name:
         optimizer = torch.optim.SGD([*model.parameters(), *outside], lr=0.1, momentum=0.9, nesterov=True)
     else:
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    scaled = torch.amp.GradScaler("cpu", init_scale=1024.0) if "scaled" in name else None
     torch.manual_seed(5 + rank)
     with optool_capture.record(directory, model=model):
-        for _ in range(2):
+        for _ in range(1 if scaled else 2):
             x, y = torch.randn(5, 4), torch.randint(3, (5,))
             optimizer.zero_grad()
             h = model(x.bfloat16() if name == "clip-value" else x).float()
-            F.cross_entropy(h * outside[0] if outside else h, y).backward()
+            loss = F.cross_entropy(h * outside[0] if outside else h, y)
+            (scaled.scale(loss) if scaled else loss).backward()
             parameters = [*model.parameters(), *outside]
             if name != "clip-half":
                 for p in parameters:
                     dist.all_reduce(p.grad)
                     p.grad.div_(2)
+            if name == "clip-scaled":
+                scaled.unscale_(optimizer)
             if name == "clip-value":
                 torch.nn.utils.clip_grad_value_(parameters, 0.02)
             else:
                 torch.nn.utils.clip_grad_norm_(parameters, 0.1)
-            optimizer.step()
+            if scaled:
+                scaled.step(optimizer)
+                scaled.update()
+            else:
+                optimizer.step()
 
 
 def grid(rank, name, directory):
@@ -424,6 +437,34 @@ def fused(rank, name, directory):
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
+def masked(rank, name, directory):
+    """Two by two ranks: local indices of a table that are set to 0 in place, and columns with a bias of zeros."""
+    import optool_capture
+
+    tensor, data = rank % 2, rank // 2
+    group, across = ([dist.new_group(g) for g in gs] for gs in ([[0, 1], [2, 3]], [[0, 2], [1, 3]]))
+    group, across = group[data], across[tensor]
+    cut = lambda p, dim: torch.nn.Parameter(p.detach().chunk(2, dim)[tensor].clone())
+    model = torch.nn.Module()
+    model.table, model.up = cut(part(1, None, 6, 4), 0), cut(part(2, None, 8, 4), 0)
+    model.down = cut(part(3, None, 4, 8), 1)
+    model.bias = torch.nn.Parameter(torch.zeros(4))
+    torch.manual_seed(5)
+    ids = torch.randint(6, (4, 5)).chunk(2)[data]
+    with optool_capture.record(directory, model=model):
+        mask = (ids < 3 * tensor) | (ids >= 3 * tensor + 3)
+        local = ids.clone() - 3 * tensor
+        local[mask] = 0
+        x = Reduce.apply(F.embedding(local, model.table).masked_fill(mask[..., None], 0.0), group)
+        h = F.gelu(F.linear(Copy.apply(x, group), model.up, model.bias))
+        (x + Reduce.apply(F.linear(h, model.down), group)).square().mean().backward()
+        for p in model.parameters():
+            if name != "masked-alone" or p is not model.bias:
+                dist.all_reduce(p.grad, group=across)
+            p.grad.div_(2)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
 def zigzag(rank, name, directory):
     """Each rank has an early and a late part of the sequence, whose tokens look at all before them."""
     import optool_capture
@@ -584,14 +625,15 @@ def part(n, dim, *shape):
 
 
 def ranks(name):
-    return {"ring": 3, "grid": 4, "columns": 4}.get(name.split("-")[0], 2)
+    return {"ring": 3, "grid": 4, "columns": 4, "masked": 4}.get(name.split("-")[0], 2)
 
 
 def work(rank, name, directory, port):
     import optool_capture
 
     dist.init_process_group("gloo", init_method="file://" + port, rank=rank, world_size=ranks(name))
-    programs = ring, context, zero, owner, clip, grid, losses, stages, table, columns, halo, fused, zigzag, ragged, pipeline
+    programs = ring, context, zero, owner, clip, grid, losses, stages, table, columns, halo, fused, zigzag, ragged
+    programs += masked, pipeline
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
