@@ -17,6 +17,7 @@ import (
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/reduce"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/reports/results"
 )
 
 type reduceOptions struct {
@@ -166,6 +167,10 @@ func (o *reduceOptions) print(w io.Writer, st reports.Style, e *capture.Entry, r
 		fmt.Fprintf(&b, "%s %s\n", st.Bold(label), st.Hang(label+" ", text, 2))
 	}
 	line("it fails:", reports.OneLine(r.Failure))
+	if r.Cause != nil {
+		cause := results.OfCause(e, *r.Cause)
+		line(cause.Label()+":", reports.OneLine(cause.String()))
+	}
 	if r.Verdict == verdict.Timeout {
 		fmt.Fprintf(&b, "%s\n", st.Wrap(fmt.Sprintf("each call had %v, a sixth of --timeout: a longer one tells a slow call "+
 			"from one that hangs", perCall(o.total)), 2))

@@ -13,5 +13,5 @@
 // # Non-goals
 //
 // No search for other failures: a candidate counts if it fails in the same pass with the
-// same verdict. Calls with random results are not reduced.
+// same verdict, and shows the same cause, if one was found. Calls with random results are not reduced.
 package reduce

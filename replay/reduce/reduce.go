@@ -13,6 +13,7 @@ import (
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/replay/causes"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
 )
@@ -22,6 +23,7 @@ type Reduction struct {
 	Call    *capture.Call // in memory, until the recorded call is closed
 	Failure string        // why it fails: the reason of its result
 	Phase   replay.Phase  // in which pass
+	Cause   *causes.Cause // of the recorded call, and of this one; nil if none was found
 	Verdict verdict.Verdict
 	Was, Is []string // the tensors among the arguments: name, dtype, shape, strides
 	// Depends are sentences about what the failure depends on, and Indifferent about
@@ -33,6 +35,9 @@ type Reduction struct {
 
 // ErrSound is returned for a call that does not fail.
 var ErrSound = errors.New("the call does not fail")
+
+// lastSearch is how long the search for the cause of the smallest call may take.
+const lastSearch = 5 * time.Second
 
 // errTime says that the time is up.
 var errTime = errors.New("time is up")
@@ -64,11 +69,19 @@ func Of(ctx context.Context, rec *capture.Call, opt replay.Options, until time.T
 		}
 		call := replay.Of(out.Call, opt)
 		out.Is = described(call)
-		res := r.failure(call.Compare())
+		o := call.Compare()
+		res := r.failure(o)
 		if res == nil { // copies lie elsewhere in memory than what was recorded
 			return errors.New("the call does not fail once its tensors are copied")
 		}
 		out.Failure = res.Reason
+		if r.finding.cause != nil {
+			r.until = time.Now().Add(lastSearch)
+			known := r.finding.cause.Text
+			if f := r.findingOf(call, o, res, known); f.cause != nil && sameKind(f.cause.Text, known) {
+				out.Cause = f.cause
+			}
+		}
 		return nil
 	})
 	out.Was = described(r.full)
@@ -88,6 +101,7 @@ type reducer struct {
 	verdict verdict.Verdict
 	target  string // of recorded results: the value that fails
 	before  *replay.Outcome
+	finding finding // of the recorded call
 	// scattered are the arguments that must not be contiguous.
 	scattered []opdef.Arg
 	best      candidate
@@ -123,6 +137,7 @@ func (r *reducer) start() error {
 	if r.target == "" {
 		return ErrSound
 	}
+	r.finding = r.findingOf(r.full, o, r.failure(o), "")
 	r.opt.ForwardOnly = r.opt.ForwardOnly || r.phase != replay.Backward
 	if r.recorded() {
 		if _, _, ok := r.pair(r.full); !ok {
@@ -182,30 +197,42 @@ func (m *maker) numel(c candidate) int {
 	return most
 }
 
-// fails reports whether a candidate fails as the recorded call does. After the deadline
-// the error is errTime.
-func (r *reducer) fails(c candidate) (bool, error) {
-	if time.Now().After(r.until) || r.ctx.Err() != nil {
-		return false, errTime
-	}
+// A trial is what became of a candidate.
+type trial struct {
+	fails bool // as the recorded call does
+	shows bool // and shows what the recorded call shows: see finding
+}
+
+// try runs a candidate. After the deadline the error is errTime.
+func (r *reducer) try(c candidate) (t trial, err error) {
 	if r.numel(c) > mostElements {
-		return false, nil
+		return trial{}, r.timeUp()
 	}
-	rec, err := r.made(&r.maker, c)
-	if err != nil || rec == nil {
-		return false, nil
+	call, o, err := r.outcome(c)
+	if err != nil || o == nil {
+		return trial{}, err
 	}
-	call := replay.Of(rec, r.opt)
-	r.runs++
-	o := call.Compare()
 	res := r.failure(o)
-	if res == nil || !r.recorded() {
-		return res != nil, nil
+	if res == nil {
+		return trial{}, nil
 	}
-	others := slices.ContainsFunc(o.Results, func(x replay.Result) bool {
-		return failed(x.Verdict) && (x.Phase != r.phase || x.Target != r.target)
-	})
-	return (!others || r.alsoFailed(o)) && r.follows(call, c), nil
+	if r.recorded() {
+		others := slices.ContainsFunc(o.Results, func(x replay.Result) bool {
+			return failed(x.Verdict) && (x.Phase != r.phase || x.Target != r.target)
+		})
+		if others && !r.alsoFailed(o) || !r.follows(call, c) {
+			return trial{}, nil
+		}
+	}
+	return trial{true, r.shows(call, o, res)}, nil
+}
+
+// timeUp is errTime after the deadline.
+func (r *reducer) timeUp() error {
+	if time.Now().After(r.until) || r.ctx.Err() != nil {
+		return errTime
+	}
+	return nil
 }
 
 // alsoFailed reports whether all that fails in an outcome fails in the recorded call.
@@ -375,13 +402,13 @@ func alike(a, b *tensor.Tensor) bool {
 	return true
 }
 
-// keep takes a candidate as the best so far if it fails.
-func (r *reducer) keep(c candidate) (bool, error) {
-	ok, err := r.fails(c)
-	if ok {
+// keep takes a candidate as the best so far if it fails and shows what the recorded call shows.
+func (r *reducer) keep(c candidate) (trial, error) {
+	t, err := r.try(c)
+	if t.shows {
 		r.best = c
 	}
-	return ok, err
+	return t, err
 }
 
 // shrink makes the call smaller as long as it fails.
@@ -412,7 +439,7 @@ func (r *reducer) narrow(k int) error {
 		return nil
 	}
 	for _, one := range []span{{s.from, 1}, {s.from + s.n - 1, 1}} {
-		if ok, err := r.keep(r.best.with(k, one)); ok || err != nil {
+		if t, err := r.keep(r.best.with(k, one)); t.shows || err != nil {
 			return err
 		}
 	}
@@ -422,14 +449,14 @@ func (r *reducer) narrow(k int) error {
 			step /= 2
 			continue
 		}
-		ok, err := r.keep(r.best.with(k, span{s.from, s.n - step}))
-		if err == nil && !ok {
-			ok, err = r.keep(r.best.with(k, span{s.from + step, s.n - step}))
+		t, err := r.keep(r.best.with(k, span{s.from, s.n - step}))
+		if err == nil && !t.shows {
+			t, err = r.keep(r.best.with(k, span{s.from + step, s.n - step}))
 		}
 		if err != nil {
 			return err
 		}
-		if !ok {
+		if !t.shows {
 			step /= 2
 		}
 	}
@@ -453,21 +480,21 @@ func (r *reducer) contiguous() error {
 	for _, a := range scattered {
 		all.dense[a.Tensor] = true
 	}
-	ok, err := r.keep(all)
-	if ok || err != nil {
-		if ok && !r.recorded() {
-			r.indifferent = append(r.indifferent, "contiguous or not")
-		}
+	whole, err := r.keep(all)
+	if whole.fails && !r.recorded() {
+		r.indifferent = append(r.indifferent, "contiguous or not")
+	}
+	if whole.shows || err != nil {
 		return err
 	}
 	for _, a := range scattered {
 		c := r.best.clone()
 		c.dense[a.Tensor] = true
-		ok, err := r.keep(c)
+		t, err := r.keep(c)
 		if err != nil {
 			return err
 		}
-		if !ok {
+		if !t.fails && !whole.fails {
 			r.scattered = append(r.scattered, a)
 			r.depends = append(r.depends, fmt.Sprintf("%s is not contiguous (strides %v)", a.String(), a.Tensor.Stride))
 		}
@@ -494,7 +521,7 @@ func (r *reducer) leaveOut() error {
 		if now == nil {
 			continue
 		}
-		ok, err := r.keep(c)
+		t, err := r.keep(c)
 		if err != nil {
 			return err
 		}
@@ -510,7 +537,7 @@ func (r *reducer) leaveOut() error {
 			if _, isTensor := a.Python().(*tensor.Tensor); !isTensor {
 				what += "=" + value.Repr(a.Python())
 			}
-			if ok {
+			if t.fails {
 				r.indifferent = append(r.indifferent, "with or without "+what)
 			} else {
 				r.depends = append(r.depends, "there is "+what)
@@ -576,7 +603,7 @@ func (r *reducer) probe(k int) error {
 			fail = append(fail, n)
 			continue
 		}
-		out, err := r.outcome(c)
+		_, out, err := r.outcome(c)
 		if err != nil {
 			return err
 		}
@@ -619,16 +646,17 @@ func sound(o *replay.Outcome) bool {
 }
 
 // outcome runs a candidate; nil if the reference refuses it.
-func (r *reducer) outcome(c candidate) (*replay.Outcome, error) {
-	if time.Now().After(r.until) || r.ctx.Err() != nil {
-		return nil, errTime
+func (r *reducer) outcome(c candidate) (*replay.Call, *replay.Outcome, error) {
+	if err := r.timeUp(); err != nil {
+		return nil, nil, err
 	}
 	rec, err := r.made(&r.maker, c)
 	if err != nil || rec == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	r.runs++
-	return replay.Of(rec, r.opt).Compare(), nil
+	call := replay.Of(rec, r.opt)
+	return call, call.Compare(), nil
 }
 
 // axisName names an axis by its places: "dimension 1 of input and 0 of mat2".
@@ -673,14 +701,14 @@ func (r *reducer) dtypes() error {
 		}
 		c := best.clone()
 		c.dtype = dt
-		out, err := r.outcome(c)
+		call, out, err := r.outcome(c)
 		if err != nil {
 			return err
 		}
 		switch {
 		case out == nil:
 		case r.failure(out) != nil:
-			if dt == tensor.Float32 {
+			if dt == tensor.Float32 && r.shows(call, out, r.failure(out)) {
 				r.best = c
 			}
 			fail = append(fail, dt.String())
@@ -700,17 +728,26 @@ func (r *reducer) dtypes() error {
 
 // values simplifies values.
 func (r *reducer) values() error {
+	fails := false
 	for _, f := range []fill{ones, integers, whole} {
 		c := r.best.clone()
 		c.fill = f
-		if ok, err := r.keep(c); err != nil {
+		t, err := r.keep(c)
+		if err != nil {
 			return err
-		} else if ok {
+		}
+		if t.fails && !fails {
+			fails = true
 			r.indifferent = append(r.indifferent, map[fill]string{ones: "for ones in place of the recorded values",
 				integers: "for small integers in place of the recorded values",
 				whole:    "for the recorded values rounded to integers"}[f])
+		}
+		if t.shows {
 			return nil
 		}
+	}
+	if fails {
+		return nil
 	}
 	r.depends = append(r.depends, "the values are about those recorded: ones and small integers pass")
 	return nil

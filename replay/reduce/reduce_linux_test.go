@@ -65,7 +65,8 @@ func made(op string, output value.Value, args ...value.Value) *capture.Call {
 }
 
 // TestDevice plants a fault in a device and wants its cause, and the smallest call that
-// shows it. Depends are all sentences about what the failure depends on.
+// shows it: also its cause, if that of the recorded call is found. Depends are all sentences about what the failure
+// depends on.
 func TestDevice(t *testing.T) {
 	f32, f16 := tensor.Float32, tensor.Float16
 	for _, c := range []struct {
@@ -73,28 +74,38 @@ func TestDevice(t *testing.T) {
 		call    *capture.Call
 		is      string
 		depends []string
+		cause   string // of the smallest call
 	}{
 		{"short_tail", made("torch.mm", nil, normal(f32, 37, 100), normal(f32, 100, 52)),
-			"self float32[1, 1], mat2 float32[1, 1]",
-			[]string{"dimension 1 of self, 0 of mat2 is not a multiple of 16"}},
+			"self float32[1, 17], mat2 float32[17, 1]",
+			[]string{"dimension 1 of self, 0 of mat2 is not a multiple of 16"},
+			"the last of the 17 terms of each sum is left out"},
 		{"odd_rows", made("torch.mm", nil, normal(f32, 37, 100), normal(f32, 100, 52)),
-			"self float32[1, 1], mat2 float32[1, 1]", []string{"dimension 0 of self is odd"}},
+			"self float32[3, 1], mat2 float32[1, 1]", []string{"dimension 0 of self is odd"},
+			"the last of dimension 0 is not written"},
 		{"wide_columns", made("torch.mm", nil, normal(f32, 12, 20), normal(f32, 20, 300)),
-			"self float32[1, 1], mat2 float32[1, 129]", []string{"dimension 1 of mat2 is at least 129"}},
+			"self float32[2, 1], mat2 float32[1, 129]", []string{"dimension 1 of mat2 is at least 129"},
+			"the last of dimension 1 is not written"},
 		{"half_products", made("torch.mm", nil, normal(f16, 24, 24), normal(f16, 24, 24)),
-			"self float16[1, 1], mat2 float16[1, 1]", []string{"the dtype is float16, not float32 or float64"}},
+			"self float16[1, 2], mat2 float16[2, 2]", []string{"the dtype is float16, not float32 or float64"},
+			"the last of the 2 terms of each sum is left out"},
+		{"half_accumulate", made("torch.mm", nil, normal(f32, 12, 48), normal(f32, 48, 24)),
+			"self float32[2, 2], mat2 float32[2, 1]", []string{"the dtype is float32 or float64, not float16",
+				"the values are about those recorded: ones and small integers pass"},
+			"products and their sums are kept in float16"},
 		{"twice_biased", made("torch.nn.functional.linear", nil, normal(f32, 6, 5, 40), normal(f32, 30, 40),
 			normal(f32, 30)),
-			"input float32[1, 1, 1], weight float32[1, 1], bias float32[1]", []string{"there is bias"}},
+			"input float32[1, 2, 1], weight float32[1, 1], bias float32[1]", []string{"there is bias"},
+			"bias is multiplied by 2"},
 		{"transposed_reads", made("torch.mm", nil, normal(f32, 12, 20), normal(f32, 40, 20).Transpose(0, 1)),
 			"self float32[1, 2], mat2 float32[2, 2] strides [1 2]",
-			[]string{"mat2 is not contiguous (strides [1 20])"}},
+			[]string{"mat2 is not contiguous (strides [1 20])"}, "the strides of mat2 are ignored"},
 		{"ignores_strides", made("torch.relu", nil, normal(f32, 33, 20).Slice(1, 0, 10, 2)),
-			"self float32[1, 2] strides [4 2]", []string{"self is not contiguous (strides [20 2])"}},
+			"self float32[1, 2] strides [4 2]", []string{"self is not contiguous (strides [20 2])"}, ""},
 		{"nan_last_lane", made("torch.add", nil, normal(f32, 9, 33, 5), normal(f32, 33, 5)),
-			"self float32[1, 1, 1], other float32[1, 1]", nil},
+			"self float32[1, 1, 1], other float32[1, 1]", nil, ""},
 		{"segfaults", made("torch.sub", nil, normal(f32, 64), normal(f32, 64)),
-			"self float32[1], other float32[1]", nil},
+			"self float32[1], other float32[1]", nil, ""},
 	} {
 		t.Run(c.fault, func(t *testing.T) {
 			r, err := reduce.Of(t.Context(), c.call, options(t, broken(t, c.fault)), time.Now().Add(time.Minute))
@@ -107,6 +118,13 @@ func TestDevice(t *testing.T) {
 			}
 			if !slices.Equal(r.Depends, c.depends) {
 				t.Errorf("it depends on %q, want %q", r.Depends, c.depends)
+			}
+			cause := ""
+			if r.Cause != nil {
+				cause = r.Cause.Text
+			}
+			if cause != c.cause {
+				t.Errorf("the cause of the smallest call is %q, want %q", cause, c.cause)
 			}
 			if !r.Done {
 				t.Error("there was not enough time")

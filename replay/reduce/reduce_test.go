@@ -241,3 +241,23 @@ func TestRecordedGradient(t *testing.T) {
 		t.Errorf("got %s in the %s pass, want %s", got, r.Phase, want)
 	}
 }
+
+// TestSameKind: causes of calls of other sizes are compared without their numbers.
+func TestSameKind(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"the last 4 of the 100 terms of each sum are left out", "the last of the 17 terms of each sum is left out",
+			true},
+		{"the last 172 of dimension 1 are not written", "the last of dimension 1 is not written", true},
+		{"eps is 0.01, not 1e-05", "eps is 0.5, not 1e-05", true},
+		{"eps is 0.01, not 1e-05", "momentum is 0.01, not 0.1", false},
+		{"products and their sums are kept in float16", "products and their sums are kept in bfloat16", false},
+		{"bias is multiplied by 2", "bias is left out", false},
+	} {
+		if got := sameKind(c.a, c.b); got != c.want {
+			t.Errorf("sameKind(%q, %q) is %t", c.a, c.b, got)
+		}
+	}
+}
