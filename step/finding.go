@@ -334,6 +334,15 @@ func (v *Value) accumulates(w *Value, opt Options) bool {
 		defer done()
 		return slices.Clone(tensor.Data[float64](t)) // its file is closed then
 	}
+	if all, ok := w.others(); ok {
+		terms := [][]float64{elements(w)}
+		for _, g := range all {
+			terms = append(terms, elements(g))
+		}
+		if adds(v, elements(v), terms...) {
+			return true
+		}
+	}
 	var now, before []float64
 	for _, c := range v.Call.Process.Calls {
 		for _, g := range c.Grads {
@@ -353,7 +362,21 @@ func (v *Value) accumulates(w *Value, opt Options) bool {
 	return false
 }
 
-// adds reports whether elements of v are those of two terms added up.
+// others are the gradients that the other readers of a value gave it, where w is one; ok is false where there are none.
+func (w *Value) others() (out []*Value, ok bool) {
+	if w.Kind != capture.GradInputs || w.argument().From.Value == nil {
+		return nil, false
+	}
+	of := w.argument().From.Value
+	for _, r := range of.readers {
+		if g := r.Call.gradientOf(r); g != nil && g != w && sameShape(g.Shape, w.Shape) {
+			out = append(out, g)
+		}
+	}
+	return out, len(out) > 0
+}
+
+// adds reports whether elements of v are those of terms added up.
 func adds(v *Value, now []float64, terms ...[]float64) bool {
 	var all addition
 	for _, t := range terms {

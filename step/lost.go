@@ -193,6 +193,9 @@ func (l *losses) add(u *updater) {
 			}
 			if first, n := lostRun(v, parts); n > 0 {
 				done[at] = true
+				if kept(parts[first : first+n]) {
+					continue
+				}
 				l.lost = append(l.lost, lostGradient{v, parts, first, n, of})
 			} else if all, ok := sumOf(slices.Concat(parts...)); ok && all.is(v) {
 				done[at], l.whole[of] = true, true
@@ -202,6 +205,24 @@ func (l *losses) add(u *updater) {
 			}
 		}
 	}
+}
+
+// kept reports whether the program adds the gradients of losses to something of its own, such as a main gradient in
+// another dtype, before it begins with those of the next.
+func kept(parts [][]*Value) bool {
+	return !slices.ContainsFunc(parts, func(part []*Value) bool {
+		sum, ok := sumOf(part)
+		return !ok || !slices.ContainsFunc(part[0].Call.Step.Tail, func(c *Call) bool {
+			return c.writes && slices.ContainsFunc(c.Inputs, func(v *Value) bool {
+				return sameShape(v.Shape, part[0].Shape) && sum.is(v) && c.keeps(v)
+			})
+		})
+	})
+}
+
+// keeps reports whether a call writes something else with a value than the value.
+func (c *Call) keeps(v *Value) bool {
+	return slices.ContainsFunc(c.madeOf(v), func(w *Value) bool { return w.Address != v.Address })
 }
 
 // settle decides about gradients of parameters that lack what some losses gave, though those of other parameters have

@@ -184,9 +184,7 @@ func usualFactor(all []scaledGradient) (factor float64, n int) {
 
 // feeds reports whether the call that reads a gradient writes something else with it: state, or the parameter.
 func (u *updater) feeds(v *Value) bool {
-	return slices.ContainsFunc(v.Call.madeOf(v), func(w *Value) bool {
-		return w.Address != v.Address && v.Call.writes
-	})
+	return v.Call.writes && v.Call.keeps(v)
 }
 
 // times is the factor, below 0 too, by which all samples of v are a sum; 0 if there is none.

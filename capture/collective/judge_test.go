@@ -183,3 +183,23 @@ func TestUnequalParts(t *testing.T) {
 		}
 	}
 }
+
+// TestPeer: the other rank of a message is given by its number of all ranks, or of those of the group.
+func TestPeer(t *testing.T) {
+	for _, tc := range []struct {
+		op, name string
+		number   int64
+		want     int
+	}{
+		{"torch.distributed.irecv", "src", 1, 1},
+		{"torch.distributed.irecv", "group_src", 1, 5},
+		{"torch.distributed.send", "group_dst", 0, 3},
+		{"torch.distributed.send", "group_dst", 2, -1},
+		{"torch.distributed.send", "group_src", 0, -1},
+	} {
+		rec := &capture.Call{Kwargs: &value.Dict{Items: []value.Item{{Key: tc.name, Value: tc.number}}}}
+		if got := Peer(&capture.Entry{Name: capture.Name{Op: tc.op}, Group: []int{3, 5}}, rec); got != tc.want {
+			t.Errorf("%s(%s=%d): rank %d, want %d", tc.op, tc.name, tc.number, got, tc.want)
+		}
+	}
+}

@@ -181,15 +181,7 @@ func ends(e *capture.Entry, rank int, read pthformat.ReadMode) (m message, why s
 	defer rec.Close()
 	peer := -1
 	if err == nil {
-		names, place := []string{"dst", "group_dst"}, 1
-		if !sends(Name(e.Op)) {
-			names = []string{"src", "group_src"}
-		}
-		if n, ok := option(rec, names[0], place).(int64); ok {
-			peer = int(n)
-		} else if n, ok := option(rec, names[1], -1).(int64); ok && n >= 0 && int(n) < len(e.Group) {
-			peer = e.Group[n]
-		}
+		peer = Peer(e, rec)
 	}
 	m = message{entry: e, from: peer, to: rank}
 	m.tag, _ = option(rec, "tag", 3).(int64)
@@ -200,6 +192,22 @@ func ends(e *capture.Entry, rank int, read pthformat.ReadMode) (m message, why s
 		m.from, m.to = rank, peer
 	}
 	return m, ""
+}
+
+// Peer is the other rank of a call that sends or receives; -1 if it is not known. The program gives its number of all
+// ranks, or of those of its group.
+func Peer(e *capture.Entry, rec *capture.Call) int {
+	all, own := "dst", "group_dst"
+	if !sends(Name(e.Op)) {
+		all, own = "src", "group_src"
+	}
+	if n, ok := option(rec, all, 1).(int64); ok {
+		return int(n)
+	}
+	if n, ok := option(rec, own, -1).(int64); ok && n >= 0 && int(n) < len(e.Group) {
+		return e.Group[n]
+	}
+	return -1
 }
 
 // matched pairs the messages of two ranks in their order: those of one tag, unless the tags do not fit.

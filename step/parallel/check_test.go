@@ -42,6 +42,7 @@ var trees = []struct {
 	{"context-triangle-late", "shard", "torch.Tensor.tril", "rank 1 has 4 from 3 on", ""},
 	{"clip-scaled", "", "", "", ""},
 	{"clip-scaled-late", "scale", "torch._foreach_norm", "still 1024 times those of the loss", ""},
+	{"kept", "", "", "", "[2 (ranks 0-1); parameters: 1 replicated]"},
 	{"masked", "", "", "", "[2 x 2 (ranks 0-1 2-3 | 0,2 1,3); parameters: 3 sharded along dimension 0 and replicated," +
 		" 1 sharded along dimension 1 and replicated]"},
 	{"masked-alone", "replica", "torch.nn.functional.linear", "bias is a partial sum over ranks 0,2; each", ""},

@@ -645,7 +645,7 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 	}
 	var args info
 	args.doubtful(s.in)
-	if args.guess {
+	if args.guess || method(s.op) == "copy" { // what is copied there shows where it is read
 		p.forget(s)
 		return
 	}

@@ -155,19 +155,10 @@ func (c *checker) message(call *step.Call) (d *side, peer int) {
 	if err != nil || len(d.ins) != 1 {
 		return nil, -1
 	}
-	for _, name := range []string{"dst", "src", "group_dst", "group_src"} {
-		if v, ok := d.rec.Kwargs.Get(name); ok && v != nil {
-			if n, ok := v.(int64); ok {
-				return d, int(n)
-			}
-		}
+	if peer = collective.Peer(call.Entry, d.rec); peer < 0 {
+		return nil, -1
 	}
-	if len(d.rec.Args) > 1 {
-		if n, ok := d.rec.Args[1].(int64); ok {
-			return d, int(n)
-		}
-	}
-	return nil, -1
+	return d, peer
 }
 
 // returned checks that the gradient of each value that was sent forward is the one that the receiver's calls gave.

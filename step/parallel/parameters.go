@@ -531,8 +531,11 @@ func (p *part) before(v *judged, read, want map[int]*array, tails map[int]*tail)
 		if read[r] == want[r] {
 			continue
 		}
-		_, whole := read[r].ratio(want[r], want[r].loose())
+		k, whole := read[r].ratio(want[r], want[r].loose())
 		best := math.Inf(1)
+		if whole && integral(k, v.slack) {
+			best = math.Abs(math.Log(k)) - v.slack
+		}
 		for _, o := range tails[r].others[fmt.Sprint(want[r].shape)] {
 			k, ok := o.ratio(want[r], want[r].loose())
 			if ok && (integral(k, v.slack) || k > 0 && !whole) && math.Abs(math.Log(k)) < best {

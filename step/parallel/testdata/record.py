@@ -36,6 +36,22 @@ class Reduce(torch.autograd.Function):
         return g, None
 
 
+class Both(torch.autograd.Function):
+    """The sum of all ranks, and of their gradients."""
+
+    @staticmethod
+    def forward(ctx, x):
+        x = x.clone()
+        dist.all_reduce(x)
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        g = g.clone()
+        dist.all_reduce(g)
+        return g
+
+
 class Exchange(torch.autograd.Function):
     """Rows for other ranks, as many as they say; the gradients go back."""
 
@@ -437,6 +453,28 @@ def fused(rank, name, directory):
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
+def kept(rank, name, directory):
+    """Gradients of two batches, added up by the program itself; statistics of all ranks, which several calls read."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up = part(2, None, 6, 4)
+    main = torch.zeros(6, 4)
+    torch.manual_seed(5)
+    batches = torch.randn(2, 8, 4).chunk(2, 1)[rank]
+    with optool_capture.record(directory, model=model):
+        for x in batches:
+            h = F.linear(x, model.up)
+            total = Both.apply(torch.stack([h.sum(0), h.square().sum(0)]))
+            mean, square = total[0] / 8, total[1] / 8 - (total[0] / 8) ** 2
+            (((h - mean) * (square + 1).rsqrt()).square().mean() / 2).backward()
+            main.add_(model.up.grad)
+            model.up.grad = None
+        dist.all_reduce(main)
+        model.up.grad = main / 2
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
 def masked(rank, name, directory):
     """Two by two ranks: local indices of a table that are set to 0 in place, and columns with a bias of zeros."""
     import optool_capture
@@ -633,7 +671,7 @@ def work(rank, name, directory, port):
 
     dist.init_process_group("gloo", init_method="file://" + port, rank=rank, world_size=ranks(name))
     programs = ring, context, zero, owner, clip, grid, losses, stages, table, columns, halo, fused, zigzag, ragged
-    programs += masked, pipeline
+    programs += masked, pipeline, kept
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
