@@ -305,7 +305,7 @@ func (run *testRun) emit(t tested) error {
 	case worst != nil:
 		run.failure(run.app, run.bar, t.c.Case, run.store, records)
 	case !run.app.quiet && !run.bar.drawn() && ran(records):
-		run.log(run.app, run.bar, "INFO", "Run diopi_functions.%s succeed", t.c.Function())
+		run.log(run.app, run.bar, "INFO", "Run diopi_functions.%s succeed: %s", t.c.Function(), t.c.Name)
 	}
 	return nil
 }
