@@ -479,11 +479,11 @@ func (x *rerun) store(c *Call, rec *capture.Call, outs []*tensor.Tensor) {
 	}
 }
 
-// reads reports whether a call reads a value that the rerun computed, such as another route of an expert.
+// reads reports whether a call reads a value that the rerun computed or repairs, such as another route of an expert.
 func (x *rerun) reads(c *Call) bool {
 	return slices.ContainsFunc(c.Inputs, func(v *Value) bool {
 		w := v.From.origin()
-		return w != nil && x.value(w) != nil
+		return w != nil && x.value(w) != nil || x.repairs(v)
 	})
 }
 

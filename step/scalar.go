@@ -5,11 +5,12 @@ import (
 	"fmt"
 )
 
-// findScalars finds numbers (tensors of few elements: a loss weight, a counter, a learning rate) that are not what was
-// made or read last where they lie. Their elements do not tell them from others, and their memory is soon used again,
-// so that it must be known to be the same tensor.
+// findScalars finds numbers (tensors of few elements: a loss weight, a counter, a learning rate), frozen weights and
+// buffers that are not what was made or read last where they lie. Elements do not tell a number from others, and its
+// memory is soon used again, so that it must be known to be the same tensor.
 func (p *Process) findScalars() {
 	changed := map[*Value]bool{}
+	updated := p.updatedFrozen()
 	for _, c := range p.Calls {
 		for _, v := range c.Inputs {
 			if first := v.From.first; changed[first] {
@@ -18,7 +19,8 @@ func (p *Process) findScalars() {
 			}
 			w := v.latest
 			if w == nil || v.From.Value != nil || v.From.first != nil || v.From.Role == "collective" ||
-				v.Numel() > few || v.isGradient() || c.random != "" || !v.isStill(w) {
+				v.Numel() > few && (!v.isFrozen(w) || updated[c.phase()]) || v.isGradient() || c.random != "" ||
+				!v.isStill(w) {
 				continue
 			}
 			from := w
@@ -35,6 +37,35 @@ func (p *Process) findScalars() {
 			from.readers = append(from.readers, v)
 		}
 	}
+}
+
+// isFrozen reports whether an input is a frozen weight or a buffer that no recorded call wrote before, by its name in
+// the model.
+func (v *Value) isFrozen(w *Value) bool {
+	return v.named != "" && v.named == w.named && !v.RequiresGrad && !w.made() && v.like(w)
+}
+
+// updatedFrozen are the phases in which many frozen weights have other elements than before, and most have: calls that
+// were not recorded, and that torch does not count, update them (an average of weights).
+func (p *Process) updatedFrozen() map[int]bool {
+	kept, changed := map[int]int{}, map[int]int{}
+	for _, c := range p.Calls {
+		for _, v := range c.Inputs {
+			switch first := v.From.first; {
+			case first != nil:
+				if v.isFrozen(first) && first.Call.phase() != c.phase() {
+					kept[c.phase()]++
+				}
+			case v.latest != nil && v.From.Value == nil && v.isFrozen(v.latest) && v.isStill(v.latest):
+				changed[c.phase()]++
+			}
+		}
+	}
+	out := map[int]bool{}
+	for phase, n := range changed {
+		out[phase] = n > few && kept[phase] < 3*n
+	}
+	return out
 }
 
 // isStill reports whether an input is the tensor w, which lay last at its address, and torch has not counted a write
