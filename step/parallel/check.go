@@ -24,6 +24,16 @@ type checker struct {
 	behind map[*step.Call]bool
 	// missing are ranks of groups that were not recorded.
 	missing map[int]bool
+	// trained are the parameters that calls of the backward pass read, by rank, with the first such call of each.
+	trained map[int][]trained
+	// factors are those of the loss, of the stage of a pipeline that computes it; nil if they are not known.
+	factors []float64
+}
+
+// A trained is a parameter and the first call of the backward pass that reads it.
+type trained struct {
+	name string
+	call *step.Call
 }
 
 // Check takes the ranks of a trace as one program, and adds what is wrong with it to the findings of the trace. A plan
@@ -40,7 +50,8 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options, plan *Plan) err
 		return nil
 	}
 	c := &checker{opt: opt, trace: t, plan: plan, named: map[*step.Call]string{}, inside: map[*step.Call][]*step.Call{},
-		summed: map[*step.Call]bool{}, behind: map[*step.Call]bool{}, missing: map[int]bool{}}
+		summed: map[*step.Call]bool{}, behind: map[*step.Call]bool{}, missing: map[int]bool{},
+		trained: map[int][]trained{}}
 	for _, p := range t.Processes {
 		for _, call := range p.Calls {
 			for _, r := range call.Entry.Group {
@@ -55,13 +66,14 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options, plan *Plan) err
 	if err := plan.fits(stages); err != nil {
 		return err
 	}
-	var parts []*part
-	for _, stage := range stages {
-		first, wrong := c.checkStage(stage, len(stages) > 1)
-		found = append(append(found, scales(stage)...), wrong...)
-		parts = append(parts, first)
-		t.Layouts = append(t.Layouts, first.layout(stage))
-		t.Unjoined = append(t.Unjoined, first.gaps()...)
+	parts, wrong := make([]*part, len(stages)), make([][]*violation, len(stages))
+	for _, i := range lossFirst(stages) {
+		parts[i], wrong[i] = c.checkStage(stages[i], len(stages) > 1)
+	}
+	for i, stage := range stages {
+		found = append(append(found, scales(stage)...), wrong[i]...)
+		t.Layouts = append(t.Layouts, parts[i].layout(stage))
+		t.Unjoined = append(t.Unjoined, parts[i].gaps()...)
 	}
 	for _, across := range []func([]*part) []*violation{unlike, tied, ownNorms, unstepped} {
 		if len(found) == 0 {
@@ -70,6 +82,18 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options, plan *Plan) err
 	}
 	c.conclude(found)
 	return nil
+}
+
+// lossFirst are the numbers of stages, of those that compute losses before the others.
+func lossFirst(stages [][]*step.Process) (order []int) {
+	for _, with := range []bool{true, false} {
+		for i, stage := range stages {
+			if with == slices.ContainsFunc(stage, func(p *step.Process) bool { return len(p.Steps) > 0 }) {
+				order = append(order, i)
+			}
+		}
+	}
+	return order
 }
 
 // checkStage checks the recorded steps of processes that run the same program: first is the part of the first step.
@@ -225,6 +249,7 @@ func (c *checker) stages() [][]*step.Process {
 				if _, ok := names[p][n]; ok || !t.RequiresGrad {
 					continue
 				}
+				c.trained[p.Rank] = append(c.trained[p.Rank], trained{n, call})
 				names[p][n] = 0
 				if a := newArray(t); len(next[p.Rank]) > 0 && a != nil && !a.constant() {
 					names[p][n] = a.sum()

@@ -77,6 +77,9 @@ var trees = []struct {
 	{"ragged", "", "", "", ""},     // sequences of other lengths
 	{"ragged-not", "", "", "", ""}, // of one length, with positions that each rank repeats
 	{"ragged-alone", "replica", "torch.nn.functional.embedding", "the gradient of places is a partial sum", ""},
+	{"ragged-mean", "scale", "torch.nn.functional.cross_entropy", "have 60 84 elements", ""},
+	{"replicas", "", "", "", "[2 (ranks 0,2); parameters: 1 replicated 2 (ranks 1,3); parameters: 1 replicated]"},
+	{"replicas-sum", "scale", "torch.Tensor.add_", "is 2 times that of the whole program", ""},
 	{"several", "", "", "", ""},
 	{"stages", "", "", "", ""},
 	{"stages-alone", "replica", "torch.Tensor.sqrt", "is that of the gradients of its stage", ""},
@@ -135,6 +138,7 @@ func TestGaps(t *testing.T) {
 		{"losses-sum", ""},
 		{"losses-sum-seven", "1 loss that is a sum: nothing says that its gradients are to be divided by 7, as they are " +
 			"on ranks 0-1"},
+		{"replicas", ""},
 		{"halo", "5 calls with results of which it is not known how they lie on ranks 0-1"},
 	} {
 		trace, opt := read(t, tc.tree)

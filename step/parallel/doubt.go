@@ -97,6 +97,21 @@ func (p *part) ragged(places []place, values map[int]*array) bool {
 	return false
 }
 
+// unequal are the numbers of elements that the ranks have of a sharded argument of a call; nil if these are the same.
+func (p *part) unequal(s *site, sides map[int]*side) (sizes []int) {
+	for i, n := range s.in {
+		values := p.column(sides, func(d *side) *array { return d.ins[i].array })
+		if !n.sound() || !p.ragged(n.places, values) {
+			continue
+		}
+		for _, r := range p.ranks {
+			sizes = append(sizes, len(values[r].x))
+		}
+		return sizes
+	}
+	return nil
+}
+
 // unfit reports whether an argument of a call of which nothing is known has parts that fit along no dimension: each
 // rank has its own.
 func (p *part) unfit(s *site, sides map[int]*side) bool {
@@ -133,6 +148,11 @@ func (n *info) counts(sum []place) []place {
 		}
 	}
 	return out
+}
+
+// received reports whether an argument is what a message or a collective brought.
+func received(d *side, i int) bool {
+	return len(d.call.Inputs) == len(d.ins) && d.call.Inputs[i].From.Role == "collective"
 }
 
 // alternatives notes where else a parameter can lie that a call reads for the first time, and that holds one number,

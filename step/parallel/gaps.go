@@ -3,7 +3,6 @@ package parallel
 import (
 	"fmt"
 
-	"github.com/optool/optool/capture"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
 )
@@ -19,12 +18,11 @@ func (p *part) gaps() (out []step.Gap) {
 			out = append(out, step.Gap{N: n, What: reports.Count(n, noun) + what, First: first.String()})
 		}
 	}
-	names, calls := p.trained()
 	n, first := 0, (*step.Call)(nil)
-	for i, name := range names {
-		if !p.isCompared(name) {
+	for _, t := range p.checker.trained[p.ranks[0]] {
+		if !p.isCompared(t.name) {
 			if n++; first == nil {
-				first = calls[i]
+				first = t.call
 			}
 		}
 	}
@@ -58,37 +56,4 @@ func (p *part) isPlaced(s *site) bool {
 // isCompared reports whether the gradient of a parameter was compared, by itself or under another of its names.
 func (p *part) isCompared(name string) bool {
 	return p.compared[name] || p.compared[p.alias[name]]
-}
-
-// trained are the parameters that calls of the backward pass read on the first rank, and the first such call of each.
-func (p *part) trained() (names []string, calls []*step.Call) {
-	seen := map[string]bool{}
-	for _, call := range p.trainedCalls() {
-		rec, _ := call.Entry.Load(capture.LoadOptions{Read: p.checker.opt.Read, Only: capture.Of(capture.Input)})
-		for t, name := range rec.Names {
-			if t.RequiresGrad && !seen[name] {
-				seen[name] = true
-				names, calls = append(names, name), append(calls, call)
-			}
-		}
-		rec.Close()
-	}
-	return names, calls
-}
-
-// trainedCalls are the calls of the first rank that take part in the backward pass and read a parameter.
-func (p *part) trainedCalls() (out []*step.Call) {
-	for _, s := range p.sites {
-		call := s.calls[p.ranks[0]]
-		if call == nil || !call.HasBackward() {
-			continue
-		}
-		for _, v := range call.Inputs {
-			if v.Parameter {
-				out = append(out, call)
-				break
-			}
-		}
-	}
-	return out
 }

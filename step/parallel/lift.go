@@ -405,7 +405,7 @@ func (p *part) settle(s *site, sides map[int]*side, in [][]place) {
 			s.in[i] = &info{places: in[i], orphan: true}
 			if a.name == "" {
 				s.in[i].ragged = p.ragged(in[i], p.column(sides, func(d *side) *array { return d.ins[i].array }))
-				s.in[i].guess = a.tensor.RequiresGrad && !p.same(sides, i) // a call that is not known made it
+				s.in[i].guess = a.tensor.RequiresGrad && !p.same(sides, i) && !received(lead, i) // of an unknown call
 			}
 			p.know(sides, input(i), s.in[i])
 		}
@@ -661,6 +661,10 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 		(args.ragged || p.unfit(s, sides)) {
 		p.forget(s)
 		return
+	}
+	if n := p.unequal(s, sides); n != nil && len(lead.outs) == 1 && len(lead.outs[0].x) == 1 {
+		why = fmt.Sprintf("each rank has that of its own part, and these have %s elements: the mean of the whole counts "+
+			"them alike", strings.Trim(fmt.Sprint(n), "[]"))
 	}
 	if !p.overcounted(s, sides, known) {
 		p.found(known, &violation{kind: p.faultKind(s, sides, why), site: s, ranks: p.ranks, target: "output[0]",

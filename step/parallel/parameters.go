@@ -220,6 +220,7 @@ func (p *part) parameters() {
 		p.norm = roots[len(roots)-1].call
 	}
 	factors := p.lossFactor()
+	p.checker.factors = factors
 	p.updates(tails, factors)
 	if first := p.broken; len(first) > 0 && factors != nil {
 		if p.by = p.meant(p.off); p.by == nil {

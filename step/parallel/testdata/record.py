@@ -542,10 +542,13 @@ def ragged(rank, name, directory):
     with optool_capture.record(directory, model=model):
         h = F.embedding(ids, model.table) + F.embedding(torch.arange(n).repeat(2, 1), model.places)
         scores = (h @ h.mT).masked_fill(~torch.ones(n, n, dtype=torch.bool).tril(), float("-inf"))
-        logits = F.linear(h + scores.softmax(-1) @ h, model.head)
+        logits = F.linear(h if name == "ragged-mean" else h + scores.softmax(-1) @ h, model.head)
         count = torch.tensor(2.0 * n)
         dist.all_reduce(count)
-        (F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum") / count).backward()
+        if name == "ragged-mean":
+            (F.cross_entropy(logits.flatten(0, 1), labels.flatten()) / 2).backward()
+        else:
+            (F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum") / count).backward()
         for p in model.parameters():
             if name != "ragged-alone" or p is not model.places:
                 dist.all_reduce(p.grad)
@@ -656,6 +659,34 @@ def pipeline(rank, name, directory):
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
+def replicas(rank, name, directory):
+    """Two replicas of a pipeline of two stages; the first stage may not divide by the replicas."""
+    import optool_capture
+
+    stage, group = rank % 2, [dist.new_group([0, 2]), dist.new_group([1, 3])][rank % 2]
+    model = torch.nn.Module()
+    model.up = part(2 + stage, None, 4, 4)
+    torch.manual_seed(5 + rank // 2)
+    x = torch.randn(3, 4)
+    with optool_capture.record(directory, model=model):
+        if stage == 0:
+            h = F.linear(x, model.up).tanh()
+            dist.send(h.detach(), rank + 1)
+            gradient = torch.empty_like(h)
+            dist.recv(gradient, rank + 1)
+            h.backward(gradient)
+        else:
+            h = torch.empty(3, 4)
+            dist.recv(h, rank - 1)
+            h.requires_grad_()
+            F.linear(h, model.up).square().mean().backward()
+            dist.send(h.grad, rank - 1)
+        dist.all_reduce(model.up.grad, group=group)
+        if name == "replicas" or stage:
+            model.up.grad.div_(2)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
 def part(n, dim, *shape):
     torch.manual_seed(n)
     t = torch.randn(shape)
@@ -663,7 +694,7 @@ def part(n, dim, *shape):
 
 
 def ranks(name):
-    return {"ring": 3, "grid": 4, "columns": 4, "masked": 4}.get(name.split("-")[0], 2)
+    return {"ring": 3, "grid": 4, "columns": 4, "masked": 4, "replicas": 4}.get(name.split("-")[0], 2)
 
 
 def work(rank, name, directory, port):
@@ -671,7 +702,7 @@ def work(rank, name, directory, port):
 
     dist.init_process_group("gloo", init_method="file://" + port, rank=rank, world_size=ranks(name))
     programs = ring, context, zero, owner, clip, grid, losses, stages, table, columns, halo, fused, zigzag, ragged
-    programs += masked, pipeline, kept
+    programs += masked, pipeline, kept, replicas
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
