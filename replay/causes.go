@@ -29,9 +29,7 @@ func (c *Call) Causes(o *Outcome, allowed *causes.Allowance) []causes.Cause {
 		return nil
 	}
 	if c.opt.Device != nil {
-		return c.asRecorded().Causes(&Outcome{Results: slices.DeleteFunc(fails, func(r Result) bool {
-			return r.Phase != Forward || c.values.Output == nil
-		})}, allowed)
+		return c.deviceCauses(fails, allowed)
 	}
 	var said []causes.Cause
 	for _, f := range fails {
@@ -68,6 +66,37 @@ func (c *Call) Causes(o *Outcome, allowed *causes.Allowance) []causes.Cause {
 		}))
 	})
 }
+
+// deviceCauses are the causes of values that a device gave.
+func (c *Call) deviceCauses(fails []Result, allowed *causes.Allowance) []causes.Cause {
+	d, place := c.asRecorded()
+	rename := func(target string, from, to func(i int) int) string {
+		for i := range place {
+			if target == gradTarget(from(i)) {
+				return gradTarget(to(i))
+			}
+		}
+		return target
+	}
+	device, recorded := func(i int) int { return i }, func(i int) int { return place[i] }
+	fails = slices.DeleteFunc(fails, func(r Result) bool {
+		return r.Phase == Input || r.Phase == Forward && d.values.Output == nil || r.Phase == Backward && place == nil
+	})
+	for i := range fails {
+		fails[i].Target = rename(fails[i].Target, device, recorded)
+	}
+	found := d.Causes(&Outcome{Results: fails}, allowed)
+	for i := range found {
+		found[i].Targets = slices.Clone(found[i].Targets)
+		for k, target := range found[i].Targets {
+			found[i].Targets[k] = rename(target, recorded, device)
+		}
+	}
+	return found
+}
+
+// gradTarget is the target of a gradient.
+func gradTarget(i int) string { return fmt.Sprintf("grad[%d]", i) }
 
 // elements are those of the arguments.
 func (c *Call) elements() (n int) {
@@ -185,18 +214,46 @@ func (c *Call) under(way causes.Way) *comparison {
 	return alt
 }
 
-// asRecorded is the call with what a device gave in place of what was recorded, its
-// forward pass alone.
-func (c *Call) asRecorded() *Call {
-	d := *c
+// asRecorded is the call with what a device gave in place of what was recorded. place says where the gradients of the
+// device are among those of the recorded tensors; nil: there are none.
+func (c *Call) asRecorded() (d *Call, place []int) {
+	call := *c
+	d = &call
+	rec := func(k capture.Kind, vs []value.Value) *capture.Record {
+		r := &capture.Record{Name: c.Record.Op, Args: vs, Kwargs: &value.Dict{}}
+		if k == capture.Input {
+			*r = *c.Record.Record(k)
+		}
+		r.Identifier = r.Name + "/" + k.String() // gradients are those of the arguments: see Record.ByOpTools
+		return r
+	}
 	out := c.values.RecordedOutput
 	if len(out) > 1 {
 		out = []value.Value{value.NewTuple(out...)}
 	}
-	d.Record = capture.Made(map[capture.Kind]*capture.Record{capture.Input: c.Record.Record(capture.Input),
-		capture.Output: {Name: c.Record.Op, Args: out, Identifier: c.Record.Identifier}})
-	d.opt.Device, d.opt.Stress, d.opt.ForwardOnly = nil, false, true
-	return &d
+	records := map[capture.Kind]*capture.Record{capture.Input: rec(capture.Input, nil),
+		capture.Output: rec(capture.Output, out)}
+	if len(c.values.GradInputs) > 0 {
+		inputs := c.Record.Inputs()
+		got, want := make([]value.Value, len(inputs)), make([]value.Value, len(inputs))
+		for i, a := range c.wantGradients() {
+			k := slices.Index(inputs, c.recorded(a.Tensor))
+			if k < 0 || got[k] != nil { // the gradient of one tensor at several places
+				place = nil
+				break
+			}
+			got[k], want[k] = c.values.RecordedGradInputs[i], c.values.GradInputs[i]
+			place = append(place, k)
+		}
+		if place != nil {
+			d.values.RecordedGradInputs, d.values.GradInputs = got, want
+			records[capture.GradInputs] = rec(capture.GradInputs, got)
+			records[capture.GradOutputs] = rec(capture.GradOutputs, c.Record.GradOutputs)
+		}
+	}
+	d.Record = capture.Made(records)
+	d.opt.Device, d.opt.Stress, d.opt.ForwardOnly = nil, false, place == nil
+	return d, place
 }
 
 // explains runs the call with a mistake. The cause has no targets if it explains none.
@@ -347,7 +404,7 @@ func Explain(e *capture.Entry, opt Options) []causes.Cause {
 // no targets if it is neither. It is one of so many that were tried.
 func (c *Call) SumOf(r *Result, tried int, text string, t *tensor.Tensor) causes.Cause {
 	if c.opt.Device != nil {
-		c = c.asRecorded()
+		c, _ = c.asRecorded()
 	}
 	for m := range c.search().Sums(&c.wrongs([]Result{*r})[0], text, t) {
 		k := c.explains(m, []Result{*r})

@@ -78,7 +78,7 @@ func (r *comparison) runOnDevice(c *DeviceCall, layout string) bool {
 		if s := run.Backward; s.Verdict != "" {
 			r.addPhase(Backward, s.Verdict, s.Reason)
 		} else {
-			r.compareDeviceGradients(r.asRounded(recorded, run, Backward), run)
+			r.compareDeviceGradients(r.asRounded(recorded, run, Backward), recorded, run)
 		}
 	}
 	for _, f := range run.Faults {
@@ -192,8 +192,18 @@ func (r *comparison) compareDeviceArguments(c *DeviceCall, run *DeviceRun) {
 	}
 }
 
-// compareDeviceGradients compares the gradients, numbered as the arguments that want one.
-func (r *comparison) compareDeviceGradients(c *DeviceCall, run *DeviceRun) {
+// wantGradients are the arguments that want a gradient of a device, in order.
+func (c *Call) wantGradients() (wanted []opdef.Arg) {
+	for _, a := range c.bound.Tensors() {
+		if c.need[a.Name] && a.Tensor.RequiresGrad {
+			wanted = append(wanted, a)
+		}
+	}
+	return wanted
+}
+
+// compareDeviceGradients compares the gradients of c, numbered as the arguments that want one.
+func (r *comparison) compareDeviceGradients(c, asRecorded *DeviceCall, run *DeviceRun) {
 	grads := run.Grads
 	_, precision := run.rounded(Backward)
 	need := map[string]bool{}
@@ -205,12 +215,8 @@ func (r *comparison) compareDeviceGradients(c *DeviceCall, run *DeviceRun) {
 		r.addPhase(Backward, verdict.Error, err.Error())
 		return
 	}
-	var wanted []opdef.Arg
-	for _, a := range c.Call.Tensors() {
-		if need[a.Name] && a.Tensor.RequiresGrad {
-			wanted = append(wanted, a)
-		}
-	}
+	wanted := r.wantGradients()
+	given, due := make([]value.Value, len(wanted)), make([]value.Value, len(wanted))
 	for i, a := range wanted {
 		k := max(a.Index, 0)
 		if k >= len(want[a.Name]) || want[a.Name][k] == nil {
@@ -221,8 +227,13 @@ func (r *comparison) compareDeviceGradients(c *DeviceCall, run *DeviceRun) {
 				fmt.Sprintf("the device gives no gradient of %q", a.Name), nil)
 			continue
 		}
+		given[i], due[i] = grads[a.Name][k], want[a.Name][k]
 		r.compareDevice(leaf(Backward, "grad", i, len(wanted)), grads[a.Name][k], want[a.Name][k],
 			c.Call.GradBound(c.Forward, c.GradOutputs, want, a.Name, k), precision)
+	}
+	if r.values.GradInputs == nil && c == asRecorded {
+		r.values.RecordedGradInputs, r.values.GradInputs = given, due
+		r.values.RecordedGradOutputs = r.Record.GradOutputs
 	}
 }
 

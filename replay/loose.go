@@ -35,7 +35,7 @@ func (c *Call) retryWarnings(o *Outcome) {
 	look := c.glimpseOf(loose)
 	as := c
 	if c.opt.Device != nil {
-		as = c.asRecorded()
+		as, _ = c.asRecorded()
 	}
 	if !slices.ContainsFunc(loose, func(r Result) bool { return r.Phase == Backward }) {
 		forward := *as

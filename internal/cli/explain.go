@@ -140,7 +140,7 @@ func inFull(call *replay.Call, r *replay.Result, rec *reports.Result,
 		}
 	}
 	x.Unexplained = r.Verdict == verdict.Fail && r.Compared != nil && r.Device == "" && r.Layout == "" &&
-		(r.Source != "device" || r.Phase == replay.Forward) // causes of other values of a device are not looked for
+		(r.Source != "device" || r.Phase != replay.Input) // causes of these are not looked for
 	return x
 }
 
