@@ -192,6 +192,26 @@ func alongside(a, b []place) bool {
 	return slices.EqualFunc(a, b, func(x, y place) bool { return (x.kind == sharded) == (y.kind == sharded) })
 }
 
+// viewed is the parameter that a call shows in another shape; "" if it does something else.
+func (s *site) viewed(lead *side) string {
+	if name := method(s.op); len(lead.ins) != 1 || !moving[name] && !reshaping[name] && !cutting[name] {
+		return ""
+	}
+	if name := lead.ins[0].name; name != "" || s.in[0] == nil {
+		return name
+	}
+	return s.in[0].view
+}
+
+// confirm notes that parameters lie as they were taken to where a call needs their views to lie so.
+func (p *part) confirm(s *site, in [][]place) {
+	for i, n := range s.in {
+		if n != nil && n.view != "" && len(s.in) > 1 && slices.Equal(in[i], n.places) {
+			delete(p.options, n.view)
+		}
+	}
+}
+
 // judgeAny judges the gradient of a parameter at the first of the places where it can lie that explains it.
 func (p *part) judgeAny(name string, tails map[int]*tail, factors []float64) *judged {
 	g, was := p.grads[name], p.shards[name]

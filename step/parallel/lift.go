@@ -51,7 +51,7 @@ func (p *part) lift(s *site) {
 	}
 	for j, o := range s.out {
 		if o != nil {
-			o.made = s
+			o.made, o.view = s, s.viewed(lead)
 			o.doubtful(s.in)
 		}
 		p.know(sides, output(j), o)
@@ -415,6 +415,7 @@ func (p *part) settle(s *site, sides map[int]*side, in [][]place) {
 	}
 	var args info
 	args.doubtful(s.in)
+	p.confirm(s, in)
 	for i, a := range lead.ins {
 		if a.name != "" && s.in[i] != nil && p.shards[a.name] == nil && !(args.guess && a.array.constant()) {
 			p.shards[a.name] = s.in[i].places

@@ -85,6 +85,8 @@ type info struct {
 	pieces bool // each rank has another part of a partial sum
 	ragged bool // it was made of parts of other lengths
 	guess  bool // it was made of a value of unknown places: its own are only ones that fit
+	// view is the parameter that it has the elements of, in another shape; "" if it is none.
+	view string
 	// reduced is the number of ranks over which the call that made it added up partial sums, else 0.
 	reduced int
 }

@@ -503,6 +503,24 @@ def masked(rank, name, directory):
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
+def views(rank, name, directory):
+    """A gain of ones that calls read as a column: parts of it, or replicas that are not reduced."""
+    import optool_capture
+
+    parts = name == "views"
+    model = torch.nn.Module()
+    model.up = part(2, 0 if parts else None, 8, 4)
+    model.gain = torch.nn.Parameter(torch.ones(len(model.up)))
+    torch.manual_seed(5)
+    x = torch.randn(6, 4)
+    with optool_capture.record(directory, model=model):
+        h = F.linear(x if parts else x.chunk(2)[rank], model.up).T * model.gain[:, None]
+        (h.sin().sum() / 48).backward()
+        if not parts:
+            dist.all_reduce(model.up.grad)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
 def zigzag(rank, name, directory):
     """Each rank has an early and a late part of the sequence, whose tokens look at all before them."""
     import optool_capture
@@ -702,7 +720,7 @@ def work(rank, name, directory, port):
 
     dist.init_process_group("gloo", init_method="file://" + port, rank=rank, world_size=ranks(name))
     programs = ring, context, zero, owner, clip, grid, losses, stages, table, columns, halo, fused, zigzag, ragged
-    programs += masked, pipeline, kept, replicas
+    programs += masked, pipeline, kept, replicas, views
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
