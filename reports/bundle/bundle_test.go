@@ -24,7 +24,7 @@ import (
 func report() bundle.Report {
 	return bundle.Report{Versions: []string{"optool 1.2.3"}, Settings: []string{"A=b"}, Again: "optool replay call",
 		Values: []bundle.Value{{Target: "output[0]", Text: "output[0]: pass"},
-			{Target: "grad[0]", Wrong: true, Text: "torch.softmax: fail\n```\n", Errors: "worst elements"}}}
+			{Target: "grad[0]", Wrong: true, Together: true, Text: "torch.softmax: fail\n```\n", Errors: "worst elements"}}}
 }
 
 // each calls f with one call of each operator of a tree of the fixtures.
@@ -128,7 +128,8 @@ func TestWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, want := range []string{"# torch.softmax\n", "| self | float32[2, 6, 6] | [36 6 1] | true |", "| dim | `-1` |",
-			"torch.softmax: fail\n'''\n```", "optool 1.2.3", "- A=b", "optool replay call", "\n- output[0]: pass\n", "worst elements", "](errors_grad0.svg)"} {
+			"torch.softmax: fail\n'''\n```", "optool 1.2.3", "- A=b", "optool replay call", "\n- output[0]: pass\n", "worst elements",
+			"\nNo element of grad[0] is further off than it may be by itself.", "](errors_grad0.svg)"} {
 			if !strings.Contains(string(text), want) {
 				t.Errorf("README.md has no %q", want)
 			}
