@@ -22,8 +22,31 @@ import (
 // A result that cannot be computed so, because the operator is random or not
 // known, is taken as it was recorded. Results are dropped after their last
 // reader, so that memory holds what is in use at one time.
+//
+// If the run decides otherwise than recorded, and the program would have made other calls for that, it is run once
+// more with the recorded decisions.
 func (p *Process) Exact(ctx context.Context, opt Options) error {
-	x := &rerun{process: p, opt: opt, ctx: ctx, values: map[*Value]*tensor.Tensor{}}
+	left, err := p.exact(ctx, false, opt)
+	if err != nil || len(left) == 0 {
+		return err
+	}
+	for _, c := range p.Calls {
+		c.TotalError = math.NaN()
+	}
+	for _, s := range p.Steps {
+		s.Breaks, s.Averaged, s.Bridged, s.Exact = nil, nil, nil, math.NaN()
+		if i := slices.IndexFunc(left, func(b Break) bool { return b.Call.Step == s }); i >= 0 {
+			s.Kept = &left[i]
+		}
+	}
+	_, err = p.exact(ctx, true, opt)
+	return err
+}
+
+// exact is the run of Exact, with the recorded decisions if they are kept. It also gives the calls where the run leaves
+// the recorded way of the program.
+func (p *Process) exact(ctx context.Context, decisions bool, opt Options) ([]Break, error) {
+	x := &rerun{process: p, opt: opt, ctx: ctx, values: map[*Value]*tensor.Tensor{}, decisions: decisions}
 	x.each = func(c *Call, got, exact *tensor.Tensor) {
 		if comparable(got, exact) {
 			c.TotalError = worse(c.TotalError, distance(got, exact, nil).relative())
@@ -44,7 +67,8 @@ func (p *Process) Exact(ctx context.Context, opt Options) error {
 		}
 	}
 	x.loss = func(s *Step, loss float64) { s.Exact = loss }
-	return x.run(p.Calls)
+	err := x.run(p.Calls)
+	return x.left, err
 }
 
 // A rerun runs the calls of a process on each other's results.

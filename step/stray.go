@@ -8,6 +8,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/ops/opdef"
+	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
 )
 
@@ -42,15 +43,30 @@ func steered(of []*Value) []*Call {
 }
 
 // strays reports that a call of a rerun which is given other whole numbers than recorded makes the program take another
-// way: it gives it more or fewer results.
+// way: it gives it more or fewer results, or elements where there were none, so that no calls with them were recorded
+// (an expert without a token).
 func (x *rerun) strays(c *Call, f *opdef.Forward) error {
 	if f == nil || x.decisions || !c.decided() || !x.reads(c) {
 		return nil
 	}
-	if n, now := len(c.Outputs), len(tensorsIn(f.Value)); n > 0 && now != n {
+	outs := tensorsIn(f.Value)
+	if n, now := len(c.Outputs), len(outs); n > 0 && now != n {
 		return errStray(fmt.Sprintf("it gives %d results, not the %d recorded", now, n))
 	}
+	for i, o := range c.Outputs {
+		if o.Numel() == 0 && outs[i].Numel() > 0 && !c.Step.computesOnNone() {
+			return errStray("it gives " + reports.Count(outs[i].Numel(), "element") + ", where there were none")
+		}
+	}
 	return nil
+}
+
+// computesOnNone reports whether calls of the step read floating tensors without elements: the program does not look
+// whether there are any.
+func (s *Step) computesOnNone() bool {
+	return s != nil && slices.ContainsFunc(s.Calls, func(c *Call) bool {
+		return slices.ContainsFunc(c.Inputs, func(v *Value) bool { return v.Numel() == 0 && v.DType.IsFloat() })
+	})
 }
 
 // tells reports that a call of a rerun gives the program other whole numbers than recorded.

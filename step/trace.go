@@ -287,6 +287,9 @@ type Step struct {
 	// Breaks are the calls up to the loss whose results, read by others, the exact step
 	// took as they were recorded.
 	Breaks []Break
+	// Kept is the first call where the exact run would leave the recorded way of the program, so that it keeps the
+	// recorded decisions; nil if there is none.
+	Kept *Break
 	// Averaged are calls that drew random numbers which are not known (attention with
 	// dropout): the exact step passes through them as without these, on average.
 	Averaged []*Call

@@ -456,6 +456,12 @@ func loss(t *step.Trace, s *step.Step, x Extra) string {
 		fmt.Fprintf(b, "the exact run takes the recorded results of %s, first %s: %s\n",
 			reports.Count(n, "call"), s.Breaks[0].Call, reports.OneLine(s.Breaks[0].Reason))
 	}
+	kept := func(s *step.Step) bool { return s.Kept != nil }
+	if i := slices.IndexFunc(s.Loss.Process.Steps, kept); i >= 0 && !math.IsNaN(s.Exact) {
+		k := s.Loss.Process.Steps[i].Kept
+		fmt.Fprintf(b, "the exact run keeps the recorded decisions: with its own the program would make other calls, first "+
+			"behind %s: %s\n", k.Call, k.Reason)
+	}
 	if n := len(s.Bridged); n > 0 && !math.IsNaN(s.Exact) {
 		fmt.Fprintf(b, "the exact run passes through %s of unknown operators by their recorded gradients, to first order, "+
 			"first %s\n", reports.Count(n, "call"), s.Bridged[0])
