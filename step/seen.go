@@ -94,7 +94,7 @@ func (t *Trace) Seen() *Seen {
 	}
 	slices.SortStableFunc(s.Gaps, func(a, b Gap) int { return cmp.Compare(b.N, a.N) })
 	for _, p := range t.Processes {
-		if len(p.Steps) == 0 {
+		if len(p.Steps) == 0 && !t.staged(p) {
 			if c := p.firstUpdate(); c != nil {
 				s.first("no loss was recorded, only what updates parameters (torch.compile may hide the calls before it): "+
 					"gradients cannot be judged", c)
@@ -243,4 +243,10 @@ func leavesCount(n int) string {
 		return "1 leaf"
 	}
 	return fmt.Sprintf("%d leaves", n)
+}
+
+// staged reports whether a process is a stage of a pipeline whose loss another one computes: its calls have gradients.
+func (t *Trace) staged(p *Process) bool {
+	return slices.ContainsFunc(p.Calls, (*Call).HasBackward) &&
+		slices.ContainsFunc(t.Processes, func(q *Process) bool { return len(q.Steps) > 0 })
 }
