@@ -78,7 +78,7 @@ func (g *Graph) Minimum(x, y *Value) *Value { return g.Binary("minimum", reducti
 // Scale is k*x, the product with a Python number.
 func (g *Graph) Scale(x *Value, k float64) *Value {
 	k = g.number("factor", k)
-	return g.withNumber(fmt.Sprintf("factor %.4g", k), opdef.Unary{
+	return g.withNumber(fmt.Sprintf(factorStep+"%.4g", k), opdef.Unary{
 		Error: numberError,
 		F:     func(x float64) float64 { return k * x },
 		Block: func(dst, src []float64) {
@@ -90,10 +90,23 @@ func (g *Graph) Scale(x *Value, k float64) *Value {
 	}, x).withGradients(func(up *Value) []*Value { return []*Value{g.Scale(up, k)} })
 }
 
+// Over is x / k, the quotient by a Python number.
+func (g *Graph) Over(x *Value, k float64) *Value {
+	k = g.number("divisor", k)
+	return g.Unary(fmt.Sprintf(quotientStep+"%.4g", k), opdef.Unary{
+		Error: numberError,
+		F:     func(x float64) float64 { return x / k }, DF: func(_, _ float64) float64 { return 1 / k },
+		C:  func(x complex128) complex128 { return x / complex(k, 0) },
+		DC: func(_, _ complex128) complex128 { return complex(1/k, 0) },
+	}, x)
+}
+
 // Shift is x + k, the sum with a Python number.
 func (g *Graph) Shift(x *Value, k float64) *Value {
-	if v := g.inOtherForm(x, k, sumForms); v != nil {
-		return v
+	if isSmall(k) {
+		if v := g.inOtherForm(x, k, sumForms); v != nil {
+			return v
+		}
 	}
 	return g.shift(x, g.number("added number", k))
 }
@@ -139,6 +152,13 @@ func (g *Graph) Rsqrt(x *Value) *Value { return g.Unary("reciprocal square root"
 
 // Square is x*x.
 func (g *Graph) Square(x *Value) *Value {
+	if v := g.inOtherForm(x, 0, squareForms); v != nil {
+		return v
+	}
+	return g.square(x)
+}
+
+func (g *Graph) square(x *Value) *Value {
 	return g.Unary("square", square, x).withGradients(func(up *Value) []*Value {
 		return []*Value{g.Mul(up, g.Scale(g.Conj(x), 2))}
 	})
@@ -200,7 +220,7 @@ func (g *Graph) LogSigmoid(x *Value) *Value { return g.Neg(g.Softplus(g.Neg(x)))
 
 // Clamp is x limited to [lo, hi]; the gradient passes at the limits, as in torch.
 func (g *Graph) Clamp(x *Value, lo, hi float64) *Value {
-	if math.IsInf(hi, 1) {
+	if math.IsInf(hi, 1) && isSmall(lo) {
 		if v := g.inOtherForm(x, lo, limitForms); v != nil {
 			return v
 		}

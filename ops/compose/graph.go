@@ -37,13 +37,13 @@ type Graph struct {
 	judge    func(got []*tensor.Tensor) opdef.Drawn
 	works    works
 
-	steps   []step    // of the results, in order
-	planned bool      // the results are known: what follows are gradients
-	omit    *omission // nil: none
+	steps   []step // of the results, in order
+	planned bool   // the results are known: what follows are gradients
+	omit    []omission
 	numbers []opdef.Number
 	instead *otherNumber // nil: none
 	formed  []formed
-	form    *otherForm // nil: none
+	others  []otherForm
 
 	// store, if set, replaces every value computed: tests round it, as devices do.
 	store func(*tensor.Tensor) *tensor.Tensor

@@ -3,6 +3,7 @@ package compose
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/optool/optool/ops/opdef"
 )
@@ -46,36 +47,39 @@ func (c *Call) Constants() (out []opdef.Constant[any]) {
 	return out
 }
 
-// A form is another way in which a kernel joins a value and a small number that keeps it from 0.
+// A form is another way in which a kernel does a step: how it joins a value and a small number that keeps it from 0.
 type form struct {
-	text string // with the number
+	text string // with the number, if there is one
 	join func(g *Graph, x *Value, k float64) *Value
 }
 
-// formed is a step that joins a value and such a number, with the ways in which a kernel may do it.
+// formed is a step of which kernels have other forms, with its number.
 type formed struct {
 	k     float64
 	forms []form
 }
 
-// An otherForm is a form that a kernel has at one of the steps, at all of them if step is negative.
+// An otherForm is a form that a kernel has at one of the steps.
 type otherForm struct{ step, form int }
 
-func squarePlus(g *Graph, x *Value, k float64) *Value { return g.Sqrt(g.shift(g.Square(x), k)) }
+func squarePlus(g *Graph, x *Value, k float64) *Value { return g.Sqrt(g.shift(g.square(x), k)) }
 
-// The forms of x + k, and of max(x, k).
+// The forms of x + k, of max(x, k), and of x^2.
 var (
 	sumForms = []form{
 		{"the larger of %.4g and a value is taken, not their sum", func(g *Graph, x *Value, k float64) *Value {
 			return g.clamp(x, k, math.Inf(1))
 		}},
 		{"%.4g is added outside of the root", func(g *Graph, x *Value, k float64) *Value {
-			return g.Square(g.shift(g.Sqrt(x), k))
+			return g.square(g.shift(g.Sqrt(x), k))
 		}},
 		{"%.4g is added under the root", squarePlus},
 		{"the square of %.4g is added under the root", func(g *Graph, x *Value, k float64) *Value {
 			return squarePlus(g, x, k*k)
 		}},
+	}
+	squareForms = []form{
+		{"the magnitude is taken, not the square", func(g *Graph, x *Value, _ float64) *Value { return g.Abs(x) }},
 	}
 	limitForms = []form{
 		{"%.4g is added, not taken for a lower limit", func(g *Graph, x *Value, k float64) *Value {
@@ -90,14 +94,18 @@ var (
 // mostSmall is the largest number that keeps a value from 0.
 const mostSmall = 0.2
 
+func isSmall(k float64) bool { return k > 0 && k <= mostSmall }
+
 // inOtherForm is x joined with k in another of these forms, nil where the graph has none at this step.
 func (g *Graph) inOtherForm(x *Value, k float64, forms []form) *Value {
-	if g.planned || !(k > 0 && k <= mostSmall) || !x.DType().IsFloat() {
+	if g.planned || !x.DType().IsFloat() {
 		return nil
 	}
 	g.formed = append(g.formed, formed{k, forms})
-	if o := g.form; o != nil && o.form < len(forms) && (o.step < 0 || o.step == len(g.formed)-1) {
-		return forms[o.form].join(g, x, k)
+	for _, o := range g.others {
+		if o.step == len(g.formed)-1 {
+			return forms[o.form].join(g, x, k)
+		}
 	}
 	return nil
 }
@@ -107,16 +115,23 @@ func (c *Call) otherForms() (out []opdef.Mistake[any]) {
 	if len(c.graph.formed) > mostOmitted || c.again == nil {
 		return nil
 	}
-	add := func(text string, o otherForm) {
+	add := func(text string, os ...otherForm) {
 		out = append(out, opdef.Mistake[any]{Text: text, Plan: func() (any, error) {
-			return c.again(&Graph{form: &o})
+			return c.again(&Graph{others: os})
 		}})
 	}
 	for i, s := range c.graph.formed {
 		for j, f := range s.forms {
-			text := fmt.Sprintf(f.text, s.k)
-			if add(text, otherForm{i, j}); i == 1 {
-				add(text+", everywhere", otherForm{-1, j})
+			text := f.text
+			if strings.Contains(text, "%") {
+				text = fmt.Sprintf(text, s.k)
+			}
+			add(text, otherForm{i, j})
+			for before := i - 1; before >= 0; before-- {
+				if o := c.graph.formed[before]; o.k == s.k && &o.forms[0] == &s.forms[0] {
+					add(text+", twice", otherForm{i, j}, otherForm{before, j})
+					break
+				}
 			}
 		}
 	}

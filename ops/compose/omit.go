@@ -2,6 +2,8 @@ package compose
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
@@ -19,6 +21,14 @@ type omission struct {
 	gradient      bool
 }
 
+// factorStep and quotientStep begin the names of products with numbers and quotients by them. mostFactors are those of
+// which two may be left out.
+const (
+	factorStep   = "factor "
+	quotientStep = "division by "
+	mostFactors  = 10
+)
+
 // mostOmitted are those of a composition of which each may be left out.
 const mostOmitted = 32
 
@@ -32,8 +42,8 @@ func (g *Graph) omitted(fn function, shape []int, dt tensor.DType, in []*Value) 
 		name = ""
 	}
 	g.steps = append(g.steps, step{name, len(in)})
-	o := g.omit
-	if o == nil || o.gradient || o.step != len(g.steps)-1 {
+	o := g.omission(false)
+	if o == nil {
 		return nil
 	}
 	x := in[o.operand]
@@ -47,12 +57,19 @@ func (g *Graph) omitted(fn function, shape []int, dt tensor.DType, in []*Value) 
 
 // unlinked is v, the result of the newest step, through which one operand gets no gradient where the graph says so.
 func (g *Graph) unlinked(v *Value) *Value {
-	o := g.omit
-	if g.planned || o == nil || !o.gradient || o.step != len(g.steps)-1 {
-		return v
+	if o := g.omission(true); o != nil && !g.planned {
+		v.cut = o.operand + 1
 	}
-	v.cut = o.operand + 1
 	return v
+}
+
+// omission is that of the newest step, of its result or of its gradient, nil if there is none.
+func (g *Graph) omission(gradient bool) *omission {
+	i := slices.IndexFunc(g.omit, func(o omission) bool { return o.gradient == gradient && o.step == len(g.steps)-1 })
+	if i < 0 {
+		return nil
+	}
+	return &g.omit[i]
 }
 
 // omissions are the calls in which one step is left out, or its gradient.
@@ -66,11 +83,13 @@ func (c *Call) omissions() []opdef.Mistake[any] {
 		count[s.name]++
 	}
 	var left, gradients []opdef.Mistake[any]
-	add := func(to *[]opdef.Mistake[any], o omission, text string) {
-		*to = append(*to, opdef.Mistake[any]{Text: text, Gradients: o.gradient, Plan: func() (any, error) {
-			return c.again(&Graph{omit: &o})
+	add := func(to *[]opdef.Mistake[any], text string, os ...omission) {
+		*to = append(*to, opdef.Mistake[any]{Text: text, Gradients: os[0].gradient, Plan: func() (any, error) {
+			return c.again(&Graph{omit: os})
 		}})
 	}
+	var factors []omission
+	var names []string
 	for i, s := range steps {
 		if s.name == "" {
 			continue
@@ -85,12 +104,24 @@ func (c *Call) omissions() []opdef.Mistake[any] {
 				stays = ": its " + ordinal(k+1) + " operand stays"
 				of = " to its " + ordinal(k+1) + " operand"
 			}
-			add(&left, omission{step: i, operand: k}, what+" is left out"+stays)
-			add(&gradients, omission{step: i, operand: k, gradient: true},
-				"the gradient lacks what flows through "+what+of)
+			add(&left, what+" is left out"+stays, omission{step: i, operand: k})
+			add(&gradients, "the gradient lacks what flows through "+what+of,
+				omission{step: i, operand: k, gradient: true})
+		}
+		if isFactor(s.name) && len(factors) < mostFactors {
+			factors, names = append(factors, omission{step: i}), append(names, what)
+		}
+	}
+	for i, o := range factors {
+		for j, p := range factors[i+1:] {
+			add(&left, names[i]+" and "+names[i+1+j]+" are left out", o, p)
 		}
 	}
 	return append(left, gradients...)
+}
+
+func isFactor(step string) bool {
+	return strings.HasPrefix(step, factorStep) || strings.HasPrefix(step, quotientStep)
 }
 
 // ordinal is the n-th in words.

@@ -101,17 +101,43 @@ func TestOtherForms(t *testing.T) {
 	}
 	both := plan(func(g *Graph, x *Value) *Value { return g.Add(g.Shift(x, 0.1), g.Shift(g.Neg(x), 0.1)) })
 	for _, m := range both.otherForms() {
-		if m.Text == "the larger of 0.1 and a value is taken, not their sum, everywhere" {
+		if m.Text == "the larger of 0.1 and a value is taken, not their sum, twice" {
 			p, err := m.Plan()
 			check(m.Text, p, err, []float64{0.2, 4.1})
 			tried++
 		}
 	}
 	if tried != len(wants)+1 {
-		t.Error("all steps have another form at once")
+		t.Error("two steps have another form at once")
 	}
 	if n := len(sum.Constants()); n != 2 {
 		t.Error(n)
+	}
+}
+
+// TestTwoFactors: two factors are left out at once, and the magnitude is taken for the square.
+func TestTwoFactors(t *testing.T) {
+	type args struct{ X *tensor.Tensor }
+	x := tensor.New(tensor.Float32, []int{2}, []float64{-3, 4}).Rounded()
+	c, err := Plan(&args{x}, func(g *Graph, a *args) Values {
+		return Values{g.Over(g.Square(g.Scale(g.Arg("x", a.X), 2)), 5)}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][]float64{"": values(c.outs[0].T)}
+	for _, m := range c.Mistakes() {
+		p, err := m.Plan()
+		if err != nil {
+			t.Fatal(m.Text, err)
+		}
+		got[m.Text] = values(p.(*Call).outs[0].T)
+	}
+	for text, want := range map[string][]float64{"": {7.2, 12.8}, "the division by 5 is left out": {36, 64},
+		"the factor 2 and the division by 5 are left out": {9, 16}, "the magnitude is taken, not the square": {1.2, 1.6}} {
+		if v := got[text]; len(v) != 2 || math.Abs(v[0]-want[0]) > 1e-6 || math.Abs(v[1]-want[1]) > 1e-6 {
+			t.Errorf("%s: got %v, want %v", text, v, want)
+		}
 	}
 }
 

@@ -184,14 +184,6 @@ func arithmetic(doc string, tensors func(g *compose.Graph, x, y *compose.Value) 
 	})
 }
 
-// over is x / k.
-func over(g *compose.Graph, x *compose.Value, k float64) *compose.Value {
-	return g.Unary("", opdef.Unary{Error: opdef.Error{Class: opdef.Elementwise, ULPs: 1},
-		F: func(x float64) float64 { return x / k }, DF: func(_, _ float64) float64 { return 1 / k },
-		C:  func(x complex128) complex128 { return x / complex(k, 0) },
-		DC: func(_, _ complex128) complex128 { return complex(1/k, 0) }}, x)
-}
-
 // relation is a bool function of two operands, without gradient.
 func relation(doc string, holds func(order int) bool) *function {
 	return binary(doc, func(g *compose.Graph, x, y *compose.Value) *compose.Value {

@@ -79,7 +79,7 @@ func elementwise() library {
 			func(g *compose.Graph, x *compose.Value, k float64) *compose.Value { return g.Shift(x, -k) },
 			func(g *compose.Graph, x *compose.Value, k float64) *compose.Value { return g.Shift(g.Neg(x), k) }),
 		"mul": arithmetic("x * y", (*compose.Graph).Mul, (*compose.Graph).Scale, (*compose.Graph).Scale),
-		"div": arithmetic("x / y", (*compose.Graph).Div, over,
+		"div": arithmetic("x / y", (*compose.Graph).Div, (*compose.Graph).Over,
 			func(g *compose.Graph, x *compose.Value, k float64) *compose.Value { return g.Scale(g.Reciprocal(x), k) }),
 		"maximum":    binary("the larger of x and y", (*compose.Graph).Maximum),
 		"minimum":    binary("the smaller of x and y", (*compose.Graph).Minimum),

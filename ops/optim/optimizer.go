@@ -300,6 +300,7 @@ func (a *adamArgs) slips(sound rule) (all []slip) {
 	add("neither average is corrected for its beginning", func(r *rule) { r.plain = [2]bool{true, true} })
 	all = append(all, countSlips...)
 	add("eps is added before the root is corrected", func(r *rule) { r.root = rootUncorrected })
+	add("eps is added under the root before that is corrected", func(r *rule) { r.root = rootBefore })
 	add("the correction of exp_avg_sq is applied to its root", func(r *rule) { r.root = rootFirst })
 	if a.GradScale != nil {
 		add("grads is multiplied by grad_scale, not divided", func(r *rule) { r.inverse = true })

@@ -280,13 +280,15 @@ func TestMistakes(t *testing.T) {
 	adamw := func(m, v, c1, c2 float64) float64 { return left - lr*m/c1/(math.Sqrt(v/c2)+eps) }
 	coupled := g + decay*p
 	want := map[string]float64{
-		"exp_avg is not corrected for its beginning":          adamw(first, second, 1, c2),
-		"exp_avg_sq is not corrected for its beginning":       adamw(first, second, c1, 1),
-		"neither average is corrected for its beginning":      adamw(first, second, 1, 1),
-		"state_steps is one less":                             adamw(first, second, 1-b1*b1, 1-b2*b2),
-		"state_steps is one more":                             adamw(first, second, 1-b1*b1*b1*b1, 1-b2*b2*b2*b2),
-		"eps is added under the root":                         left - lr*first/c1/math.Sqrt(second/c2+eps),
-		"eps is added before the root is corrected":           left - lr*first/c1/(math.Sqrt(second)+eps)*math.Sqrt(c2),
+		"exp_avg is not corrected for its beginning":     adamw(first, second, 1, c2),
+		"exp_avg_sq is not corrected for its beginning":  adamw(first, second, c1, 1),
+		"neither average is corrected for its beginning": adamw(first, second, 1, 1),
+		"state_steps is one less":                        adamw(first, second, 1-b1*b1, 1-b2*b2),
+		"state_steps is one more":                        adamw(first, second, 1-b1*b1*b1*b1, 1-b2*b2*b2*b2),
+		"eps is added under the root":                    left - lr*first/c1/math.Sqrt(second/c2+eps),
+		"eps is added before the root is corrected":      left - lr*first/c1/(math.Sqrt(second)+eps)*math.Sqrt(c2),
+		"eps is added under the root before that is corrected": left - lr*first/c1/
+			(math.Sqrt(second+eps)/math.Sqrt(c2)),
 		"the correction of exp_avg_sq is applied to its root": left - lr*first/c1/(math.Sqrt(second)/c2+eps),
 		"weight_decay*self is added to the gradient, as in Adam": p - lr*(b1*m+(1-b1)*coupled)/c1/
 			(math.Sqrt((b2*v+(1-b2)*coupled*coupled)/c2)+eps),

@@ -43,6 +43,7 @@ const (
 	rootPlus        root = iota // sqrt(v) + eps
 	rootInside                  // sqrt(v + eps)
 	rootUncorrected             // eps is corrected, too
+	rootBefore                  // sqrt(v + eps), corrected
 	rootMissing                 // v + eps
 	rootAlone                   // sqrt(v)
 	rootLargest                 // max(sqrt(v), eps)
@@ -53,6 +54,8 @@ func (r root) of(v, correction, eps float64) float64 {
 	switch r {
 	case rootInside:
 		return math.Sqrt(v/correction/correction + eps)
+	case rootBefore:
+		return math.Sqrt(v+eps) / correction
 	case rootUncorrected:
 		return (math.Sqrt(v) + eps) / correction
 	case rootMissing:
