@@ -340,14 +340,19 @@ func (c *Call) spoils(way causes.Way, alt *Outcome) bool {
 		if r.Phase == Backward || r.Verdict != verdict.Fail || !c.right[r.Target] {
 			return false
 		}
-		was, ok := c.argumentAt(r.Target, c.Record.Args)
+		was, ok := argumentAt(r.Target, c.Record.Args, c.Record.Kwargs)
 		return r.Phase != Input || !ok || !slices.Contains(slices.Collect(maps.Values(way.Original)), was)
 	})
 }
 
-// argumentAt is the place of an argument among all that are recorded, by its target: "input[3]".
-func (c *Call) argumentAt(target string, among []value.Value) (*tensor.Tensor, bool) {
-	for i, v := range flatten(among) {
+// argumentAt is one of the arguments of a record, by its target: "input[3]", "input.out".
+func argumentAt(target string, args []value.Value, kwargs *value.Dict) (*tensor.Tensor, bool) {
+	if name, named := strings.CutPrefix(target, keyword("").target); named && kwargs != nil {
+		v, _ := kwargs.Get(name)
+		t, ok := v.(*tensor.Tensor)
+		return t, ok
+	}
+	for i, v := range flatten(args) {
 		if fmt.Sprintf("input[%d]", i) == target {
 			t, ok := v.(*tensor.Tensor)
 			return t, ok
@@ -358,12 +363,12 @@ func (c *Call) argumentAt(target string, among []value.Value) (*tensor.Tensor, b
 
 // after is an argument as it was recorded after the call.
 func (c *Call) after(target string) (*tensor.Tensor, bool) {
-	return c.argumentAt(target, c.Record.After)
+	return argumentAt(target, c.Record.After, c.Record.AfterKwargs)
 }
 
 // changed is an argument as the call has changed it, nil if it has not.
 func (c *Call) changed(f *opdef.Forward, target string) *tensor.Tensor {
-	was, ok := c.argumentAt(target, c.Record.Args)
+	was, ok := argumentAt(target, c.Record.Args, c.Record.Kwargs)
 	if !ok {
 		return nil
 	}

@@ -183,7 +183,7 @@ func TestCausesOfGenerators(t *testing.T) {
 				}
 				return v[i]
 			}},
-		{"part 1 of 3 of dimension 0 of all operands of length 15 is negated: a gate s is 1 - s", "torch.gru_cell",
+		{"part 1 of 3 of dimension 0 of all operands of length 15 is negated, as if a gate s were 1 - s", "torch.gru_cell",
 			[]value.Value{s, h, rw, ru}, []value.Value{s, h, middle(rw), middle(ru)}, nil},
 		{"pos_weight is taken for weight", "torch.nn.functional.binary_cross_entropy_with_logits",
 			[]value.Value{a, targets, nil, nil, nil, "none", wide40},

@@ -304,15 +304,18 @@ func (c *Search) byName(op string) *opdef.Call {
 
 // wrongArguments gives each argument other values: the default, what else such an
 // argument often is, none.
-func (c *Search) wrongArguments() iter.Seq[Mistake] { return c.mistakenArguments(false, false) }
+func (c *Search) wrongArguments() iter.Seq[Mistake] { return c.mistakenArguments(false, false, false) }
 
 // absentArguments gives arguments values that are None.
-func (c *Search) absentArguments() iter.Seq[Mistake] { return c.mistakenArguments(false, true) }
+func (c *Search) absentArguments() iter.Seq[Mistake] { return c.mistakenArguments(false, true, false) }
 
 // wrongSizes are arguments of the same kind that make more than is due, which is not written.
-func (c *Search) wrongSizes() iter.Seq[Mistake] { return c.mistakenArguments(true, false) }
+func (c *Search) wrongSizes() iter.Seq[Mistake] { return c.mistakenArguments(true, false, false) }
 
-func (c *Search) mistakenArguments(cropped, absent bool) iter.Seq[Mistake] {
+// oddArguments are values that nobody writes: the root of another, its square.
+func (c *Search) oddArguments() iter.Seq[Mistake] { return c.mistakenArguments(false, false, true) }
+
+func (c *Search) mistakenArguments(cropped, absent, odd bool) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		for _, a := range c.Bound.Arguments() {
 			if (a.Python() == nil) != absent {
@@ -323,6 +326,9 @@ func (c *Search) mistakenArguments(cropped, absent bool) iter.Seq[Mistake] {
 					continue
 				}
 				was := a.Python()
+				if x, is := v.(float64); (is && !math.IsInf(x, 0) && x != 0 && !plainNumber(x)) != odd {
+					continue
+				}
 				text := fmt.Sprintf("%s is %s, not %s", a.Name, shown(v), shown(was))
 				if x, y, ok := floats(v, was); ok {
 					if by := c.relatedToNumber(x/y, 1e-12, a.Name); by != "" {

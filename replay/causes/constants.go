@@ -61,17 +61,20 @@ func (c *Search) otherConstants(of *Wrong, r rule, i int, k opdef.Constant[*opde
 		}
 		fitted := c.fit(of, k.Value, with)
 		if len(fitted) == 0 {
-			return
+			fitted = []float64{0, math.Inf(1)} // where it jumps, or is not looked at
 		}
 		near := fitted[len(fitted)-1]
+		if math.Abs(near) < nearZero*math.Abs(k.Value) {
+			fitted = slices.Insert(fitted, 0, 0)
+		}
 		for _, x := range knownConstants {
 			if x != k.Value && math.Abs(x-near) <= knownNear*math.Abs(x) {
 				fitted = slices.Insert(fitted, 0, x)
 			}
 		}
 		for _, x := range fitted {
-			written := plainNumber(x) || slices.Contains(knownConstants, x)
-			if written == others || others && of.Got.DType.IsReduced() || math.Abs(x) > mostConstant {
+			written := plainNumber(x) || math.IsInf(x, 0) || slices.Contains(knownConstants, x)
+			if written == others || others && of.Got.DType.IsReduced() || math.Abs(x) > mostConstant && !math.IsInf(x, 0) {
 				continue
 			}
 			is := "is"
@@ -93,6 +96,7 @@ var knownConstants = []float64{1.702, 0.044715, 3 * 0.044715, math.Sqrt(2 / math
 
 const (
 	knownNear = 2e-3 // how near to a known constant a fitted number is that may be it
+	nearZero  = 1e-2 // what part of a constant may be 0
 	// mostConstant is the largest number that is taken for one of a rule.
 	mostConstant = 1e6
 )

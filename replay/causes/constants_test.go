@@ -301,3 +301,60 @@ func TestScalarArguments(t *testing.T) {
 	same64(t, "fitted", made(t, c.fittedNumbers(fails, 0), "beta is 1.3, not 1", "output[0]", nil),
 		elements(fails[0].Got))
 }
+
+// TestAddedOperands: a number of the call times an operand is added to another one, besides what it is for or in place
+// of it; numbers that nobody writes come later than others.
+func TestAddedOperands(t *testing.T) {
+	x, y := rows(35, 40), rows(36, 40)
+	c, outs := searched(t, "torch.nn.functional.smooth_l1_loss", x, y, nil, nil, "none", 0.7)
+	smooth := func(d, beta float64) float64 {
+		if d = math.Abs(d); d < beta {
+			return d * d / 2 / beta
+		}
+		return d - beta/2
+	}
+	for text, beta := range map[string]float64{"beta*target is added to input": 0.7,
+		"beta*target is added to input, and to nothing else": 0} {
+		want := opdef.Zip(tensor.Float32, x, y, func(x, y float64) float64 { return smooth(x+0.7*y-y, beta) })
+		same64(t, text, made(t, c.addedOperands(), text, "output[0]", nil), elements(want))
+	}
+	root := "beta is 0.8366600265340756, not 0.7"
+	if slices.Contains(texts(c.wrongArguments()), root) || !slices.Contains(texts(c.oddArguments()), root) {
+		t.Error("the root of 0.7 is no plain number")
+	}
+	fails := []Wrong{{Target: "output[0]", Got: rows(37, 40), Want: outs[0]}, {Target: "output[0]", Want: outs[0],
+		Got: opdef.Zip(tensor.Float32, x, y, func(x, y float64) float64 { return smooth(x-y, 0.9) }).Rounded()}}
+	if !slices.Contains(texts(c.fittedNumbers(fails, 0)), "beta is 0.9, not 0.7") {
+		t.Error("beta is not fitted to the second value")
+	}
+}
+
+// TestOneDigit: a factor of one digit is no relation to another argument.
+func TestOneDigit(t *testing.T) {
+	c, _ := searched(t, "torch.nn.functional.local_response_norm", rows(39, 1, 4, 3), int64(3), 0.5, 0.35)
+	for x, want := range map[float64]string{2: "", 100: "", 0.35: "beta", 0.65: "(1 - beta)"} {
+		if got := c.relatedToNumber(x, 1e-9, "k"); got != want {
+			t.Errorf("%v: %q, want %q", x, got, want)
+		}
+	}
+}
+
+// TestFactorError: the factor of few numbers of 16 bits is known less exactly than that of many.
+func TestFactorError(t *testing.T) {
+	few := opdef.Cast(rows(40, 10), tensor.BFloat16)
+	if e := factorError(few); !(e > 2e-3 && e < 3e-3) {
+		t.Error(e)
+	}
+	if e := factorError(rows(41, 10)); e != 4e-6 {
+		t.Error(e)
+	}
+}
+
+// TestNoLimit: a limit that is not looked at is infinite.
+func TestNoLimit(t *testing.T) {
+	x := opdef.Map(tensor.Float32, rows(38, 60), func(x float64) float64 { return 4 * x }).Rounded()
+	c, outs := searched(t, "torch.nn.functional.relu6", x)
+	fails := failing(x, outs[0], func(x float64) float64 { return max(x, 0) })
+	same64(t, "relu", made(t, c.constants(fails, plainNamed), "the limit is +Inf, not 6", "output[0]", nil),
+		elements(fails[0].Got))
+}

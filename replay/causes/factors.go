@@ -42,6 +42,51 @@ func (c *Search) movedFactors() iter.Seq[Mistake] {
 	}
 }
 
+// addedOperands are operands to which a kernel adds another one times a number of the call, where that is due elsewhere,
+// or besides: weight decay in the gradient.
+func (c *Search) addedOperands() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		all := c.operands()
+		if len(all) > mostAdded {
+			return
+		}
+		for _, arg := range c.Bound.Arguments() {
+			x, ok := arg.Python().(float64)
+			if !ok || x == 0 || math.IsInf(x, 0) {
+				continue
+			}
+			for _, a := range all {
+				for _, b := range all {
+					if same(a, b) || !slices.Equal(a.Tensor.Shape, b.Tensor.Shape) {
+						continue
+					}
+					text := fmt.Sprintf("%s*%s is added to %s", arg.Name, argName(b), argName(a))
+					add := func(moved bool) func() (Way, error) {
+						return func() (Way, error) {
+							way, err := c.one(a, func() *tensor.Tensor {
+								return opdef.Zip(a.Tensor.DType, a.Tensor, b.Tensor, func(y, z float64) float64 {
+									return y + x*z
+								})
+							})()
+							if err == nil && way.Call != nil && moved {
+								way.Call, err = c.with(way.Call, c.Op, map[string]value.Value{arg.Name: 0.0})
+							}
+							return way, err
+						}
+					}
+					if !yield(Mistake{Text: text + ", and to nothing else", Make: add(true)}) ||
+						!yield(Mistake{Text: text, Make: add(false)}) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// mostAdded is how many operands there may be where each is added to each.
+const mostAdded = 6
+
 // numberOf is the number that v is.
 func numberOf(v value.Value) (float64, bool) {
 	switch x := v.(type) {
@@ -201,7 +246,7 @@ func (c *Search) alteredBlocks() iter.Seq[Mistake] {
 				at := func(a opdef.Arg, f func(x float64) float64) *tensor.Tensor {
 					return altered(a.Tensor, 0, i*b.size, (i+1)*b.size, f)
 				}
-				negated := fmt.Sprintf("all operands of length %d is negated: a gate s is 1 - s", b.n)
+				negated := fmt.Sprintf("all operands of length %d is negated, as if a gate s were 1 - s", b.n)
 				if !yield(Mistake{Text: part + negated, Make: func() (Way, error) {
 					return c.replaced(func(a opdef.Arg) *tensor.Tensor {
 						if !b.has(a) {

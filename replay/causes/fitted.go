@@ -31,6 +31,13 @@ func (c *Search) fittedNumbers(fails []Wrong, share float64) iter.Seq[Mistake] {
 			got, _, ok := r.Pair()
 			return ok && r.Forward() && got.DType.IsFloat() && (got.Numel() > 1 || scalar)
 		})
+		for i := range fails[:min(len(fails), mostFitted)] {
+			got, _, ok := fails[i].Pair()
+			if ok && i != of && fails[i].Forward() && got.DType.IsFloat() && got.Numel() > 1 &&
+				!c.fittedArguments(&fails[i], share, scalar, yield) {
+				return
+			}
+		}
 		if of >= 0 && c.fittedArguments(&fails[of], share, scalar, yield) && share == 0 {
 			if !scalar && !c.fittedShifts(&fails[of], yield) {
 				return
@@ -40,6 +47,9 @@ func (c *Search) fittedNumbers(fails []Wrong, share float64) iter.Seq[Mistake] {
 	}
 }
 
+// mostFitted is how many values arguments are fitted to, one at a time.
+const mostFitted = 4
+
 // near reports whether a number is within a share of another.
 func near(x, was, share float64) bool { return math.Abs(x-was) <= share*math.Abs(was) }
 
@@ -47,7 +57,7 @@ func near(x, was, share float64) bool { return math.Abs(x-was) <= share*math.Abs
 func (c *Search) fittedFactors(r *Wrong, share float64, all bool, yield func(Mistake) bool) bool {
 	factors := c.factors(r)
 	if n := len(factors); n > 0 {
-		x, about := factors[n-1], nearness(r.Got.DType)
+		x, about := factors[n-1], factorError(r.Got)
 		k, ok := c.related(x, about)
 		plain := slices.ContainsFunc(factors[:n-1], func(y float64) bool { return plainNumber(y) && near(x, y, about) })
 		if ok && !plain && !near(k.x, 1, share) && !yield(Mistake{Like: "elements", Cost: min(digits(k.x), relatedBits),
@@ -66,6 +76,15 @@ func (c *Search) fittedFactors(r *Wrong, share float64, all bool, yield func(Mis
 		}
 	}
 	return true
+}
+
+// factorError is the relative error of a factor of all elements: less of many that are rounded to few bits.
+func factorError(t *tensor.Tensor) float64 {
+	near := nearness(t.DType)
+	if t.DType.IsReduced() {
+		near = max(near, t.DType.Eps()/math.Sqrt(float64(t.Numel())))
+	}
+	return near
 }
 
 // fittedOffsets yields numbers that are added to a wrong value; it is false when no more are wanted.

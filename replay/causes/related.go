@@ -114,8 +114,11 @@ func (c *Search) related(x, near float64) (found relation, ok bool) {
 }
 
 // relatedToNumber is what a fitted factor is of another floating argument of the call, within a relative error; empty
-// if it is nothing.
+// if it is nothing. A factor of one digit, 2 or 100, is many things by chance.
 func (c *Search) relatedToNumber(x, near float64, but string) string {
+	if digits(x) < 2*math.Log2(10)+4 {
+		return ""
+	}
 	for _, a := range c.Bound.Arguments() {
 		y, ok := a.Python().(float64)
 		if !ok || a.Name == but || y == 0 || y == 1 {
