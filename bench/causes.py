@@ -589,7 +589,7 @@ def main():
     ap.add_argument("--only", default="", help="regular expression of name, operator and dtype")
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--random", type=int, default=0, help="plant so many random mistakes instead")
-    ap.add_argument("--fresh", type=int, choices=(1, 2, 3, 4, 5), help="a set of causes_fresh.py")
+    ap.add_argument("--fresh", type=int, choices=(1, 2, 3, 4, 5, 6), help="a set of causes_fresh.py")
     ap.add_argument("--keep", help="directory for the captures")
     ap.add_argument("--all", action="store_true", help="print right causes too")
     o = ap.parse_args()
@@ -603,7 +603,7 @@ def main():
         if o.fresh:
             import causes_fresh
 
-            (causes_fresh.plant, causes_fresh.plant2, causes_fresh.plant3, causes_fresh.plant4, causes_fresh.plant5)[o.fresh - 1](sys.modules[__name__])
+            (causes_fresh.plant, causes_fresh.plant2, causes_fresh.plant3, causes_fresh.plant4, causes_fresh.plant5, causes_fresh.plant6)[o.fresh - 1](sys.modules[__name__])
         else:
             plant()
         for name, op, args, wrong, pattern, dts, kwargs in ROWS:

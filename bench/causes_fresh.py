@@ -920,3 +920,82 @@ def second(a, b):
             return y, y
 
     return list(S.apply(a, b))
+
+
+def plant6(c):
+    """60 more mistakes of these kinds, written when the search had been mended on plant4 and plant5, and before any of
+    them was tried."""
+    x, pos, ints, bits = c.x, c.pos, c.ints, c.bits
+    fn = "torch.nn.functional."
+
+    def row(name, op, args, wrong, pattern, dts="fhs", kwargs=None):
+        c.row(name, op if op.startswith("torch.") else fn + op, args, wide(wrong), pattern, dts, kwargs)
+
+    wide2 = lambda *s: x(*(s or (24, 26)), k=2.0)
+    # constants and approximations
+    row("softplus slope of 0.9", "softplus", lambda: (wide2(),), lambda a: torch.log1p(torch.exp(0.9 * a)) / 0.9, "beta is 0\\.9|0\\.9", "fh")
+    row("lambd of 0.45", "softshrink", lambda: (wide2(),), lambda a: F.softshrink(a, 0.45), "lambd is 0\\.45", "fs")
+    row("lambd of 1", "hardshrink", lambda: (wide2(), 0.5), lambda a, l: F.hardshrink(a, 1.0), "lambd is 1\\b", "fhs")
+    row("tanh of 0.5 x missing", "tanhshrink", lambda: (wide2(),), lambda a: a - torch.tanh(0.5 * a), "0\\.5|2", "f")
+    row("slope of negative halves 0.02", "leaky_relu", lambda: (wide2(),), lambda a: F.leaky_relu(a, 0.02), "negative_slope is 0\\.02", "fhs")
+    row("celu with twice alpha", "celu", lambda: (wide2(), 0.8), lambda a, al: F.celu(a, 1.6), "alpha is 1\\.6", "fh")
+    row("selu without scale for the negatives", "selu", lambda: (wide2(),), lambda a: torch.where(a > 0, 1.0507009873554805 * a, 1.6732632423543772 * torch.expm1(a)), "alpha|0\\.95|scale", "fh")
+    row("gelu by erf with 0.7", "gelu", lambda: (wide2(),), lambda a: 0.5 * a * (1 + torch.erf(0.7 * a)), "erf|1\\.428", "f")
+    row("silu with half of x", "silu", lambda: (wide2(),), lambda a: a * torch.sigmoid(a / 2), "sigmoid is 0\\.5", "fh")
+    row("gradient of silu without its 1", "silu", lambda: (wide2(),), grad(F.silu, lambda a: Slopes.apply(a, lambda a: torch.sigmoid(a) * (1 - a * torch.sigmoid(a)))), "is 0, not 1|result|sigmoid", "fh")
+    row("log of 2 + exp", "logsigmoid", lambda: (wide2(),), lambda a: -torch.log(2 + torch.exp(-a)), "exponential is 2", "fh")
+    row("exponential in base 2 inside", "softmax", lambda: (wide2(12, 20), 1), lambda a, d: torch.exp2(a) / torch.exp2(a).sum(1, True), "0\\.69|ln 2", "fh")
+    row("eps of 1e-4", "batch_norm", lambda: (x(6, 5, 4, 4, k=0.05), None, None, x(5), x(5), True), lambda a, m, v, w, b, t: F.batch_norm(a, None, None, w, b, True, 0.1, 1e-4), "eps is 0\\.0001", "f")
+    row("eps beside the root", "group_norm", lambda: (x(4, 8, 5, k=0.05), 2, x(8), x(8), 1e-2), lambda a, n, w, b, e: beside(a, n, e) * w[:, None] + b[:, None], "eps is added", "f")
+    row("largest of eps and the mean square", "rms_norm", lambda: (x(14, 24, k=0.05), [24], x(24), 1e-2), lambda a, s, w, e: a / (a * a).mean(1, True).clamp(min=e).sqrt() * w, "larger of eps|eps", "f")
+    row("half left out beyond delta", "huber_loss", lambda: (wide2(), wide2()), lambda a, b, reduction: torch.where((a - b).abs() < 1, 0.5 * (a - b) ** 2, (a - b).abs()), "beyond delta|0\\.5|above", "fh", dict(reduction="none"))
+    row("k of 2 in the denominator", "local_response_norm", lambda: (x(2, 6, 5, 5), 3, 0.5), lambda a, n, al: F.local_response_norm(a, n, al, k=2.0), "k is 2", "fhs")
+    row("two Newton steps of sqrt", "torch.sqrt", lambda: (pos(24, 26),), lambda a: a * newton(a, 2), "2 of Newton", "f")
+    row("power of 64", "torch.exp", lambda: (x(24, 26),), lambda a: (1 + a / 64) ** 64, "64", "fh")
+    row("series to x^3", "torch.expm1", lambda: (x(24, 26),), lambda a: a + a ** 2 / 2 + a ** 3 / 6, "up to the power 3", "fhs")
+    row("quotient of 15", "torch.tanh", lambda: (x(24, 26),), lambda a: a * (15 + a * a) / (15 + 6 * a * a), "15", "f")
+    row("quarter of x", "hardsigmoid", lambda: (wide2(),), lambda a: (0.25 * a + 0.5).clamp(0, 1), "is 2\\b|0\\.25|1\\.5", "fh")
+    # blocks, tails and carries
+    row("block sums doubled in the carry", "torch.cumsum", lambda: (x(4, 48), 1), lambda a, d: a.cumsum(1) + torch.cat([torch.zeros(4, 16), a[:, :16].sum(1, True).expand(4, 32)], 1), "0 to 15|carry|twice|16", "f")
+    row("tail of 4 not averaged", "torch.mean", lambda: (x(10, 36), 1), lambda a, d: a[:, :32].mean(1), "first 32", "fh")
+    row("norm of the first 16", "torch.linalg.vector_norm", lambda: (x(10, 22), 2, 1), lambda a, o, d: a[:, :16].norm(dim=1), "last 6|first 16", "fhs")
+    row("tail of logsumexp", "torch.logsumexp", lambda: (x(10, 40), 1), lambda a, d: a[:, :32].logsumexp(1), "first 32", "fh")
+    row("argmax of the first 32", "torch.argmax", lambda: (x(200, 35, grad=False), 1), lambda a, d: a[:, :32].argmax(1), "first 32|last 3", "f")
+    row("one tile of rows negated", "torch.matmul", lambda: (x(32, 20), x(20, 18)), lambda a, b: torch.cat([(a @ b)[:16], -(a @ b)[16:]]), "negated|-1", "fh")
+    row("second tile reads the first", "linear", lambda: (x(32, 20), x(18, 20), x(18)), lambda a, w, b: F.linear(torch.cat([a[:16], a[:16]]), w, b), "0 to 15|first half|holds|repeats", "fh")
+    row("every 8th column of the product lost", "torch.matmul", lambda: (x(12, 20), x(20, 32)), lambda a, b: (a @ b) * (torch.arange(32) % 8 != 0), "0 mod 8|not written", "fh")
+    # ties and orders
+    row("smallest k", "torch.topk", lambda: (x(20, 24), 3, 0), lambda a, k, d: a.topk(k, d, largest=False), "largest is False", "fhs")
+    row("kth one too low", "torch.kthvalue", lambda: (x(20, 24), 8, 1), lambda a, k, d: tuple(a.kthvalue(7, 1)), "k is 7", "fh")
+    row("falling", "torch.unique", lambda: (ints(0, 60, 80).to(c.DT),), lambda a: a.unique().flip(0), "falling|backwards|rolled", "fs")
+    row("lower in place of linear", "torch.quantile", lambda: (x(20, 24), 0.37, 1), lambda a, q, d: torch.quantile(a, q, d, interpolation="lower"), "lower", "f")
+    row("last of the equal minima", "torch.argmin", lambda: (ints(0, 4, 40, 24), 1), lambda a, d: 23 - a.flip(1).argmin(1), "last", "f")
+    row("sorted by magnitude", "torch.sort", lambda: (x(20, 24), 1), lambda a, d: (a.gather(1, a.abs().argsort(1)), a.abs().argsort(1)), "magnitude|absolute", "f")
+    # sections of gradients
+    row("gradient of one chunk lost", "torch.cat", lambda: ([x(8, 6), x(8, 6), x(8, 6)], 1), lambda ts, d: torch.cat([ts[0], Scale.apply(ts[1], lambda g: 0 * g), ts[2]], d), "nothing was written|taken for 0|not written|nothing is written", "fh")
+    row("weight gradient of one head twice", "linear", lambda: (x(20, 12), x(32, 12), x(32)), grad(F.linear, lambda a, w, b: F.linear(a, Scale.apply(w, lambda g: torch.cat([2 * g[:8], g[8:]])), b)), "0 to 7|multiplied by 2|twice", "fh")
+    row("weight gradient summed over half", "layer_norm", lambda: (x(32, 24), [24], x(24), x(24)), grad(F.layer_norm, lambda a, s, w, b: torch.cat([F.layer_norm(a[:16], s, w, b), F.layer_norm(a[16:], s, w.detach(), b.detach())])), "last 16|left out|16 to 31", "fh")
+    row("input gradient of one group negated", "conv1d", lambda: (x(2, 6, 15), x(6, 2, 3), x(6), 1, 1, 1, 3), grad(F.conv1d, lambda a, w, b, *r: F.conv1d(Scale.apply(a, lambda g: torch.cat([g[:, :4], -g[:, 4:]], 1)), w, b, *r)), "negated|-1", "fh")
+    row("bias gradient of the first batch", "conv2d", lambda: (x(3, 4, 6, 6), x(5, 4, 3, 3), x(5)), grad(F.conv2d, lambda a, w, b: F.conv2d(a, w) + torch.cat([b.expand(1, 5), b.detach().expand(2, 5)])[:, :, None, None]), "left out|first|last", "fh")
+    row("gradient to the wrong operand", "torch.sub", lambda: (x(20, 12), x(20, 12)), grad(torch.sub, lambda a, b: a + b), "-1|negated|alpha|passed on|multiplied", "fh")
+    row("gradient of div without the square", "torch.div", lambda: (x(20, 12), pos(20, 12)), grad(torch.div, lambda a, b: a / b.detach() - (a.detach() / b.detach()) * b), "other|multiplied|divided|square|root", "f")
+    row("gradient of the maximum to both", "torch.maximum", lambda: (x(20, 12), x(20, 12)), grad(torch.maximum, lambda a, b: a + b), "passed on|incoming", "fh")
+    row("gradient of expand averaged", "torch.mul", lambda: (x(10, 1), x(10, 16)), grad(torch.mul, lambda a, b: Scale.apply(a, lambda g: g / 16) * b), "0\\.0625|1/16|mean", "fh")
+    row("gradient of embedding scaled by count", "embedding", lambda: (ints(0, 6, 40), x(6, 8)), grad(F.embedding, lambda i, w: F.embedding(i, Scale.apply(w, lambda g: g / torch.bincount(i, minlength=6)[:, None]))), "scale_grad_by_freq", "fh")
+    # both passes, factors in 16 bits, optimizers
+    row("both: eps, and the weight gradient halved", "rms_norm", lambda: (x(16, 24, k=0.2), [24], x(24), 1e-3), lambda a, s, w, e: F.rms_norm(a, s, Scale.apply(w, lambda g: 0.5 * g), 1e-1), "eps is 0\\.1", "f")
+    row("both: exchanged, and gradient of one lost", "torch.sub", lambda: (x(20, 12), x(20, 12)), lambda a, b: Join.apply((b - a).detach(), a - b.detach() + 0 * b), "swapped|negated|-1 && nothing was written", "fh")
+    row("both: scale of 1, and no causal mask in the gradient", "scaled_dot_product_attention", lambda: tuple(x(2, 2, 8, 8) for _ in range(3)) + (None, 0.0, True), lambda q, k, v, m, p, i: Join.apply(F.scaled_dot_product_attention(q, k, v, None, 0.0, True, scale=1.0).detach(), F.scaled_dot_product_attention(q, k, v)), "scale is 1 && causal", "f")
+    row("17/16", "torch.mean", lambda: (x(300, 16), 1), lambda a, d: a.sum(1) / 17, "16/17|0\\.941|0\\.94", "hs")
+    row("0.97 of all", "layer_norm", lambda: (x(16, 40), [40], x(40), x(40)), lambda a, s, w, b: F.layer_norm(a, s, w, b) * 0.97, "0\\.97", "hs")
+    row("1.03 of the weights", "softmax", lambda: (x(16, 40), 1), lambda a, d: F.softmax(a, d) * 1.03, "1\\.03", "hs")
+    row("49/50", "torch.add", lambda: (x(24, 26), x(24, 26)), lambda a, b: (a + b) * 0.98, "0\\.98", "hs")
+    row("addcmul's value squared", "torch._foreach_addcmul", lambda: ([x(12, 5, grad=False)] * 1 + [x(7, 8, grad=False)], [x(12, 5, grad=False), x(7, 8, grad=False)], [pos(12, 5, grad=False), pos(7, 8, grad=False)], 0.3), lambda a, b, d, v: tuple(s + v * v * t * u for s, t, u in zip(a, b, d)), "value is 0\\.09", "f")
+    row("decay added, not subtracted", "torch._foreach_add", lambda: ([x(12, 5, grad=False), x(7, 8, grad=False)], [x(12, 5, grad=False), x(7, 8, grad=False)]), lambda a, b, alpha: tuple(s - alpha * t for s, t in zip(a, b)), "alpha is -0\\.2|negated", "f", dict(alpha=0.2))
+
+
+def beside(a, n, eps):
+    """Groups divided by the sum of deviation and eps."""
+    g = a.reshape(a.shape[0], n, -1)
+    g = (g - g.mean(2, True)) / (g.var(2, keepdim=True, unbiased=False).sqrt() + eps)
+    return g.reshape(a.shape)
