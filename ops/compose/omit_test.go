@@ -134,7 +134,8 @@ func TestTwoFactors(t *testing.T) {
 		got[m.Text] = values(p.(*Call).outs[0].T)
 	}
 	for text, want := range map[string][]float64{"": {7.2, 12.8}, "the division by 5 is left out": {36, 64},
-		"the factor 2 and the division by 5 are left out": {9, 16}, "the magnitude is taken, not the square": {1.2, 1.6}} {
+		"the factor 2 and the division by 5 are left out": {9, 16},
+		"the magnitude is taken, not the square":          {1.2, 1.6}} {
 		if v := got[text]; len(v) != 2 || math.Abs(v[0]-want[0]) > 1e-6 || math.Abs(v[1]-want[1]) > 1e-6 {
 			t.Errorf("%s: got %v, want %v", text, v, want)
 		}

@@ -74,7 +74,8 @@ func (c *Search) otherConstants(of *Wrong, r rule, i int, k opdef.Constant[*opde
 		}
 		for _, x := range fitted {
 			written := plainNumber(x) || math.IsInf(x, 0) || slices.Contains(knownConstants, x)
-			if written == others || others && of.Got.DType.IsReduced() || math.Abs(x) > mostConstant && !math.IsInf(x, 0) {
+			if written == others || others && of.Got.DType.IsReduced() ||
+				math.Abs(x) > mostConstant && !math.IsInf(x, 0) {
 				continue
 			}
 			is := "is"

@@ -42,8 +42,8 @@ func (c *Search) movedFactors() iter.Seq[Mistake] {
 	}
 }
 
-// addedOperands are operands to which a kernel adds another one times a number of the call, where that is due elsewhere,
-// or besides: weight decay in the gradient.
+// addedOperands are operands to which a kernel adds another one times a number of the call, where that is due
+// elsewhere, or besides: weight decay in the gradient.
 func (c *Search) addedOperands() iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		all := c.operands()

@@ -183,9 +183,11 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		[]iter.Seq[Mistake]{c.addedValues(fails), c.wrongSizes()})
 	return all, []iter.Seq[Mistake]{c.constants(fails, plainNamed), c.approximated(fails), c.strided(fails),
 		c.overflowed(fails), c.misranked(fails), c.tied(fails), c.inOtherOrder(fails), c.mispassed(fails),
-		c.overwritten(fails), c.movedFactors(), c.addedOperands(), c.relatives(fails), c.termed(fails), c.expressed(fails),
+		c.overwritten(fails), c.movedFactors(), c.addedOperands(), c.relatives(fails), c.termed(fails),
+		c.expressed(fails),
 		c.reduced(fails), c.sectioned(fails), c.unwrittenAt(fails), c.displaced(fails), c.missingFactors(fails),
-		c.fittedNumbers(fails, 0), c.oddArguments(), c.constants(fails, plainGeneric), c.constants(fails, asIf), c.averaged(),
+		c.fittedNumbers(fails, 0), c.oddArguments(), c.constants(fails, plainGeneric), c.constants(fails, asIf),
+		c.averaged(),
 		c.exchangedBlocks(), c.alteredBlocks(), c.twoArguments(), c.limited(fails), c.weightedParts(fails, nil),
 		c.misread(withinLimits), c.misread(inFewBits), c.together(inFewBits), c.altered(fails, inFewBits),
 		c.misread(inOtherLayouts), c.misreadIncoming(inOtherLayouts), c.confined(fails, local),
