@@ -172,7 +172,8 @@ func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) e
 	o.clock.start()
 	r := &compareRun{a: a, o: o, ctx: cmd.Context(), paths: paths, known: known,
 		settings: append(append(o.settings(), o.tolerances.settings(tol)...), o.known.settings()...),
-		comparer: pairs.Comparer{Tolerances: tol, Read: o.read, Repro: o.repro}}
+		comparer: pairs.Comparer{Tolerances: tol, Read: o.read, Repro: o.repro,
+			Registry: a.known()}}
 	if o.comparesValues(r.ctx, paths) {
 		return r.values()
 	}

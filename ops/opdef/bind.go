@@ -395,8 +395,7 @@ func (e *Entry) bind(args []value.Value, kwargs *value.Dict) (any, error) {
 	given := make([]bool, len(params))
 	taken := 0
 	refuse := func(arg, msg string) error { return &RefusedError{Arg: arg, Msg: msg, taken: taken} }
-	set := func(i int, v value.Value) error {
-		given[i] = true
+	err := e.place(args, kwargs, given, refuse, func(i int, v value.Value) error {
 		if e.setters[i].field != nil {
 			x, err := e.setters[i].conv(v)
 			if err != nil {
@@ -406,40 +405,9 @@ func (e *Entry) bind(args []value.Value, kwargs *value.Dict) (any, error) {
 		}
 		taken++
 		return nil
-	}
-	i := 0
-	for k := 0; k < len(args); i++ {
-		if i >= len(params) || params[i].Keyword {
-			return nil, refuse("", fmt.Sprintf("takes %d positional arguments, got %d", i, len(args)))
-		}
-		v := args[k]
-		if params[i].Type.Variadic {
-			base := params[i].Type.Base
-			if seq, ok := v.(*value.Sequence); !ok || seq.Kind >= value.Set || base == "any" || base == "Tensor" &&
-				len(args)-k > 1 {
-				v = value.NewTuple(args[k:]...)
-				k = len(args) - 1
-			}
-		}
-		if err := set(i, v); err != nil {
-			return nil, err
-		}
-		k++
-	}
-	if kwargs != nil {
-		for _, it := range kwargs.Items {
-			key, _ := it.Key.(string)
-			at := e.keyword(key, given)
-			if at < 0 {
-				return nil, refuse("", fmt.Sprintf("unexpected keyword argument %q", key))
-			}
-			if given[at] {
-				return nil, refuse(key, "given twice")
-			}
-			if err := set(at, it.Value); err != nil {
-				return nil, err
-			}
-		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	for i, prm := range params {
 		if given[i] {
@@ -453,6 +421,61 @@ func (e *Entry) bind(args []value.Value, kwargs *value.Dict) (any, error) {
 		}
 	}
 	return p.Interface(), nil
+}
+
+// place finds the parameter of each argument of a call, and marks those that are given.
+func (e *Entry) place(args []value.Value, kwargs *value.Dict, given []bool, refuse func(arg, msg string) error,
+	set func(i int, v value.Value) error) error {
+	params := e.Schema.Params
+	i := 0
+	for k := 0; k < len(args); i++ {
+		if i >= len(params) || params[i].Keyword {
+			return refuse("", fmt.Sprintf("takes %d positional arguments, got %d", i, len(args)))
+		}
+		v := args[k]
+		if params[i].Type.Variadic {
+			base := params[i].Type.Base
+			if seq, ok := v.(*value.Sequence); !ok || seq.Kind >= value.Set || base == "any" || base == "Tensor" &&
+				len(args)-k > 1 {
+				v = value.NewTuple(args[k:]...)
+				k = len(args) - 1
+			}
+		}
+		given[i] = true
+		if err := set(i, v); err != nil {
+			return err
+		}
+		k++
+	}
+	if kwargs == nil {
+		return nil
+	}
+	for _, it := range kwargs.Items {
+		key, _ := it.Key.(string)
+		at := e.keyword(key, given)
+		if at < 0 {
+			return refuse("", fmt.Sprintf("unexpected keyword argument %q", key))
+		}
+		if given[at] {
+			return refuse(key, "given twice")
+		}
+		given[at] = true
+		if err := set(at, it.Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Named gives the arguments of a call under the names of the schema, in the order in which they were given.
+func (e *Entry) Named(args []value.Value, kwargs *value.Dict) (*value.Dict, error) {
+	refuse := func(arg, msg string) error { return e.refused(Refuse(arg, "%s", msg)) }
+	out := &value.Dict{}
+	err := e.place(args, kwargs, make([]bool, len(e.Schema.Params)), refuse, func(i int, v value.Value) error {
+		out.Items = append(out.Items, value.Item{Key: e.Schema.Params[i].Name, Value: v})
+		return nil
+	})
+	return out, err
 }
 
 func (e *Entry) keyword(key string, given []bool) int {

@@ -12,6 +12,7 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/results"
@@ -24,6 +25,7 @@ type Comparer struct {
 	Tolerances *compare.Tolerances
 	Read       pthformat.ReadMode
 	Repro      func(Pair) string // the command that compares a pair again
+	Registry   *opdef.Registry   // has the schemas by which arguments are bound; nil if nothing is known
 }
 
 // Compare compares the files of a pair. It gives at least one result, and how far apart the values are.
@@ -116,6 +118,9 @@ func (c *comparison) kind(k capture.Kind, a, b *capture.Call) {
 			c.results[len(c.results)-1].Unwritten = errors.Is(err, pthformat.ErrNothingSaved)
 			return
 		}
+	}
+	if (k == capture.Input || k == capture.After) && c.arguments(k, a, b) {
+		return
 	}
 	got, errA := value.Leaves(a.Values(k))
 	want, errB := value.Leaves(b.Values(k))
