@@ -118,3 +118,13 @@ func TestOldHabits(t *testing.T) {
 		t.Errorf("OP_DISPATCH_WATCH_LIST is not answered: %s", out.String())
 	}
 }
+
+// TestListedNamesAreWhole: a program finds an operator in the listing by its name, whatever COLUMNS is.
+func TestListedNamesAreWhole(t *testing.T) {
+	t.Setenv("COLUMNS", "40")
+	var out strings.Builder
+	cli.Main([]string{"ls", "../../fixtures/tutorial"}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+	if !strings.Contains(out.String(), "torch.nn.functional.layer_norm ") {
+		t.Errorf("no whole name in\n%s", out.String())
+	}
+}
