@@ -11,6 +11,8 @@ nights=${NIGHTS:-14}         # so many nights are kept
 disk=${DISK_MIB:-2000}       # and saved failing calls of so many MiB
 fail_on=${FAIL_ON:-worse,gone} # stale: also for lines of the known failures that no longer fail
 
+command -v "$optool" >/dev/null || { echo "$optool: not found" >&2; exit 3; }
+
 tonight=$history/night-$(date +%Y%m%d-%H%M%S)-$$
 mkdir -p "$tonight" || exit 3
 touch "$known" || exit 3

@@ -64,8 +64,8 @@ type kind struct {
 	first     *Finding
 	only      bool // they are findings only because their verdict makes the run fail
 	findings  int
-	ids       []int // the least ones besides the first's
-	processes map[string]bool
+	ids       []int           // the least ones besides the first's
+	processes map[string]bool // of the findings but the first
 }
 
 // NewDigest returns a digest without findings. Captures whose worst verdict is in failOn are
@@ -104,9 +104,6 @@ func (d *Digest) Add(f *Finding) {
 		k.note(other)
 	}
 	k.findings++
-	if p := f.Results[0].process(); p != "" && len(k.processes) <= shownIDs {
-		k.processes[p] = true
-	}
 }
 
 // warn takes note of a call whose worst verdict is a warning.
@@ -147,6 +144,9 @@ func (f *Finding) brief() *Finding {
 
 // note keeps the id of a finding that is not the first of its kind.
 func (k *kind) note(f *Finding) {
+	if p := f.Results[0].process(); p != "" && len(k.processes) <= shownIDs {
+		k.processes[p] = true
+	}
 	id := f.Results[0].ForwardID
 	if id == nil {
 		return
@@ -172,6 +172,13 @@ func (f *Finding) bad() *Result { return f.Results[slices.IndexFunc(f.Results, f
 // of what was recorded.
 func (f *Finding) Wrong() bool {
 	return slices.ContainsFunc(f.Results, func(r *Result) bool { return r.Verdict.Differs() })
+}
+
+// fails reports whether a result of the call fails, as known or not.
+func (f *Finding) fails() bool {
+	return slices.ContainsFunc(f.Results, func(r *Result) bool {
+		return r.Verdict.Differs() || r.Verdict == verdict.Known
+	})
 }
 
 // kind names what f says apart from numbers, places and files.
@@ -506,7 +513,7 @@ func (k *kind) like() string {
 	switch n := len(k.processes); {
 	case n > shownIDs:
 		s += ", in many processes"
-	case n > 1:
+	case n > 1 || n == 1 && !k.processes[k.first.Results[0].process()]:
 		s += ", in " + strings.Join(slices.Sorted(maps.Keys(k.processes)), ", ")
 	}
 	return s

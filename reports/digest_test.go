@@ -70,6 +70,17 @@ first wrong call: torch.softmax, id 12, process 7: output[0]
 `, got)
 }
 
+// TestDigestProcesses: the processes of a kind are those of the findings that are not shown.
+func TestDigestProcesses(t *testing.T) {
+	for process, want := range map[int]string{7: "like it  1 more: id 14\n", 8: "like it  1 more: id 14, in process 8\n"} {
+		got := digest(Style{}, OrderExecution, wrong("torch.bmm", 12, 7, "output[0]", "off"),
+			wrong("torch.bmm", 14, process, "output[0]", "off"))
+		if !strings.Contains(got, want) {
+			t.Errorf("got\n%s\nwant %s", got, want)
+		}
+	}
+}
+
 // TestDigestWarnings: where nothing is wrong, the first calls with warnings are named, as findings are.
 func TestDigestWarnings(t *testing.T) {
 	warned := func(op string, id int, why string) *Finding {

@@ -12,7 +12,7 @@ import (
 // A Fault is an operator some of whose calls are wrong, in words for people who do not know the program.
 type Fault struct {
 	Op    string
-	Calls string // "2 of 14 fail"
+	Calls string // "2 fail of 14", and in which folders
 	Worst string // the value that is the furthest off, and by how much
 	Cause string // what reproduces what is wrong, else what the errors depend on; "" if nothing was found
 	Known bool   // all its failures are known
@@ -57,11 +57,26 @@ func (rec *Recording) Faults() (faults []Fault) {
 		if w.RelativeError != nil {
 			worst += ", by up to " + percentText(float64(*w.RelativeError)) + " of the largest value"
 		}
-		faults = append(faults, Fault{Op: Name(o.Op), Calls: o.callsText(), Cause: rec.causesOf(o.Op),
-			Known: !o.differs(),
+		faults = append(faults, Fault{Op: Name(o.Op), Calls: o.callsText() + inText(rec.in[o.Op]),
+			Cause: rec.causesOf(o.Op), Known: !o.differs(),
 			Worst: strings.TrimSpace(OneLine(worst))})
 	}
 	return faults
+}
+
+// shownFolders is how many folders are named each.
+const shownFolders = 4
+
+// inText names the folders of wrong calls; "" if there are none.
+func inText(folders []string) string {
+	if len(folders) == 0 {
+		return ""
+	}
+	names, more := folders, ""
+	if n := len(folders) - shownFolders; n > 0 {
+		names, more = folders[:shownFolders], fmt.Sprintf(" and %d more", n)
+	}
+	return ", in " + OneLine(strings.Join(names, ", ")) + more
 }
 
 // callsText says how many calls of the operator are wrong, and of how many.

@@ -42,8 +42,9 @@ type Recording struct {
 	First     *Finding
 	NotFinite string
 
-	wrong []string       // operators with wrong calls, in the order of the first of them
-	calls []recordedCall // that were finished, as far as it is said
+	wrong []string            // operators with wrong calls, in the order of the first of them
+	in    map[string][]string // the folders of an operator's wrong calls, if there are any
+	calls []recordedCall      // that were finished, as far as it is said
 	files []io.Closer
 }
 
@@ -283,8 +284,14 @@ func (rec *Recording) summarize() error {
 func (rec *Recording) Count() error {
 	rec.Summary.unexplained = rec.LeftOut
 	digest := NewDigest(nil)
+	rec.in = map[string][]string{}
 	for f := range rec.Findings() {
 		digest.Add(f)
+		if r := f.Results[0]; f.fails() {
+			if in := r.place().Folder; in != "" && !slices.Contains(rec.in[r.Op], in) {
+				rec.in[r.Op] = append(rec.in[r.Op], in)
+			}
+		}
 		for _, r := range f.Results {
 			rec.Summary.Add(r)
 			if r.Order != nil {

@@ -284,3 +284,50 @@ func ChangeSheet(changes []ResultChange) Sheet {
 		}
 	}}
 }
+
+// GoneResults are failures for what only the old run has: one for each folder that the new run lacks, else one for each
+// operator of a folder. If unseen says why the new run did not look at all calls, there is one failure with that
+// reason.
+func GoneResults(changes []ResultChange, old []*Result, oldName, unseen string) (fails []*Result) {
+	type part struct{ folder, op string }
+	gone, values, captures := map[*Result]bool{}, map[part]int{}, map[part]map[string]bool{}
+	for i := range changes {
+		if changes[i].Change == Gone {
+			gone[changes[i].Old] = true
+		}
+	}
+	has := map[string]bool{} // folders of which something is left
+	for _, r := range old {
+		if !gone[r] {
+			has[r.place().Folder] = true
+		}
+	}
+	var order []part
+	for _, r := range old {
+		if !gone[r] {
+			continue
+		}
+		p := part{r.place().Folder, r.Op}
+		switch {
+		case unseen != "":
+			p = part{op: "calls not looked at"}
+		case p.folder != "" && !has[p.folder]:
+			p.op = "folder " + p.folder
+		}
+		if values[p]++; captures[p] == nil {
+			captures[p] = map[string]bool{}
+			order = append(order, p)
+		}
+		captures[p][r.Capture] = true
+	}
+	for _, p := range order {
+		what := fmt.Sprintf("%s of %s, which only %s has", Count(values[p], "value"), Count(len(captures[p]), "call"),
+			oldName)
+		r := &Result{Op: p.op, Capture: p.folder, Verdict: verdict.Fail, Reason: "gone: " + what, Setting: "--results"}
+		if unseen != "" {
+			r.Reason = unseen + ": " + what
+		}
+		fails = append(fails, r)
+	}
+	return fails
+}

@@ -68,3 +68,33 @@ func TestFarWorse(t *testing.T) {
 		}
 	}
 }
+
+// TestGoneResults: what is gone is one failure a folder, or one for an operator of a folder that is still there. A run
+// that did not look at all calls has one failure, with the reason.
+func TestGoneResults(t *testing.T) {
+	value := func(folder, op string, n int) *Result {
+		return &Result{Capture: fmt.Sprintf("%s/10-2026-11-29-01-23-13/%s.%d", folder, op, n), Op: op,
+			Verdict: verdict.Pass}
+	}
+	a, b := value("x", "torch.mm", 1), value("x", "torch.add", 2)
+	c, d := value("y", "torch.mm", 1), value("y", "torch.add", 2)
+	old := []*Result{a, b, c, d}
+	changes := []ResultChange{{Old: b, Change: Gone}, {Old: c, Change: Gone}, {Old: d, Change: Gone},
+		{Old: a, New: a, Change: StaysBad}}
+	for unseen, want := range map[string][]string{
+		"": {"torch.add x: gone: 1 value of 1 call, which only old.jsonl has",
+			"folder y y: gone: 2 values of 2 calls, which only old.jsonl has"},
+		"no time": {"calls not looked at : no time: 3 values of 3 calls, which only old.jsonl has"},
+	} {
+		var got []string
+		for _, r := range GoneResults(changes, old, "old.jsonl", unseen) {
+			if !r.Verdict.Differs() {
+				t.Errorf("%s: %s", r.Op, r.Verdict)
+			}
+			got = append(got, r.Op+" "+r.Capture+": "+r.Reason)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	}
+}

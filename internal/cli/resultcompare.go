@@ -100,7 +100,8 @@ func (a *app) compareResults(old, cur string, o *compareOptions) error {
 		o.failOn.stale && len(listed.Stale()) > 0:
 		exit = ExitDiffers
 	}
-	run := &changedRun{old: old, failOn: &o.failOn, changes: changes, facts: changeFacts(changes, n, others, old)}
+	run := &changedRun{old: old, failOn: &o.failOn, changes: changes, before: before, unseen: unseen(y),
+		facts: changeFacts(changes, n, others, old)}
 	return a.unwritten(exit, run.write(a, files, y, now, exit))
 }
 
@@ -112,6 +113,19 @@ func changeFacts(changes []reports.ResultChange, n reports.ChangeCount, others [
 		facts = append(facts, reports.Fact{Name: "difference of the runs", Text: line})
 	}
 	return facts
+}
+
+// unseen says why a run did not look at all calls; "" if it did.
+func unseen(rec *reports.Recording) string {
+	switch n := rec.Summary.Left(); {
+	case n > 0:
+		return "the time of --budget ended before " + reports.Count(n, "call")
+	case rec.Summary.Interrupted:
+		return "the run did not end"
+	case rec.Run.Shard != "":
+		return "this is part " + rec.Run.Shard + " of a run"
+	}
+	return ""
 }
 
 // warnOfLess warns of runs that did not look at all calls.

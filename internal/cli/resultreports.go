@@ -14,6 +14,8 @@ type changedRun struct {
 	old     string // the name of the earlier one
 	failOn  *failing
 	changes []reports.ResultChange
+	before  []*reports.Result
+	unseen  string         // why the new run did not look at all calls; "" if it did
 	facts   []reports.Fact // that the reports begin with
 	of      map[*reports.Result]*reports.ResultChange
 }
@@ -41,15 +43,7 @@ func (c *changedRun) judge(r *reports.Result) *reports.Result {
 	return &is
 }
 
-// gone is the result of a value that only the old run has, where that fails the run.
-func (c *changedRun) gone(r *reports.Result) *reports.Result {
-	is := *r
-	is.Default, is.Setting, is.Verdict, is.Reason = r.Verdict, "--results", verdict.Fail, "gone: only "+c.old+" has it"
-	return &is
-}
-
-// results are those of the new run, and what is gone if that fails the run. Otherwise the counts of calls are those of
-// the new run.
+// results are those of the new run, and failures for what is gone if that fails the run.
 func (c *changedRun) results(now []*reports.Result) (all []*reports.Result) {
 	c.of = map[*reports.Result]*reports.ResultChange{}
 	for i := range c.changes {
@@ -58,10 +52,8 @@ func (c *changedRun) results(now []*reports.Result) (all []*reports.Result) {
 	for _, r := range now {
 		all = append(all, c.judge(r))
 	}
-	for i := range c.changes {
-		if c.changes[i].Change == reports.Gone && slices.Contains(c.failOn.changes, reports.Gone) {
-			all = append(all, c.gone(c.changes[i].Old))
-		}
+	if slices.Contains(c.failOn.changes, reports.Gone) {
+		all = append(all, reports.GoneResults(c.changes, c.before, c.old, c.unseen)...)
 	}
 	return all
 }
