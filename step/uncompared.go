@@ -60,14 +60,7 @@ func (u *updater) isUncompared(v *Value) bool {
 			parts = append(parts, p)
 		}
 	}
-	// A function that the program put in torch's place and the calls that it makes have the same gradient.
-	var apart []*Value
-	for _, p := range parts {
-		if !slices.ContainsFunc(apart, p.equals) {
-			apart = append(apart, p)
-		}
-	}
-	return len(parts) > 0 && !(part && len(apart) == 1) && !isSum(v, parts) && !isSum(v, apart)
+	return len(parts) > 0 && !(part && len(parts) == 1) && !isSum(v, parts)
 }
 
 // isSum reports whether the samples of v are the sum of the parts, or cannot be compared with it.

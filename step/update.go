@@ -185,6 +185,12 @@ func (p *Process) parameterReadings() [][]*Value {
 		}
 	}
 	out := make([][]*Value, len(p.Steps))
+	inner := map[*Call][]*Call{} // the calls with gradients that a call makes
+	for _, c := range p.Calls {
+		for o := c.outer; o != nil && c.HasBackward(); o = o.outer {
+			inner[o] = append(inner[o], c)
+		}
+	}
 	for i, s := range p.Steps {
 		for _, c := range slices.Concat(s.Calls, s.Tail) { // those behind the loss ran again for a checkpoint
 			of, ok := loss[c]
@@ -192,13 +198,27 @@ func (p *Process) parameterReadings() [][]*Value {
 				of = i
 			}
 			for _, v := range c.Inputs {
-				if c.HasBackward() && v.isParameter() && v.Address != 0 {
+				if c.HasBackward() && v.isParameter() && v.Address != 0 && !v.givenTwice(inner[c]) {
 					out[of] = append(out[of], v)
 				}
 			}
 		}
 	}
 	return out
+}
+
+// givenTwice reports whether the gradient of a parameter through the call is that through another one, too: one that
+// made the call, if that was judged, or else one of those that the call made.
+func (v *Value) givenTwice(inner []*Call) bool {
+	reads := func(c *Call) bool {
+		return c.HasBackward() && slices.ContainsFunc(c.Inputs, func(u *Value) bool { return u.Address == v.Address })
+	}
+	for o := v.Call.outer; o != nil; o = o.outer {
+		if o.judged() && reads(o) {
+			return true
+		}
+	}
+	return !v.Call.judged() && slices.ContainsFunc(inner, reads)
 }
 
 // leadingTo are the calls with gradients, from a place in the order on, that a loss was computed from.

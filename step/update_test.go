@@ -1,9 +1,11 @@
 package step
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/tensor"
 )
 
@@ -32,6 +34,73 @@ func TestIsState(t *testing.T) {
 				t.Errorf("state: %v, want %v", got, tc.want)
 			}
 		})
+	}
+}
+
+// TestGivenTwice: the gradient of a parameter through a function of the program and the calls that it makes counts once:
+// that of the function if it was judged.
+func TestGivenTwice(t *testing.T) {
+	for _, tc := range []struct {
+		outer, inner verdict.Verdict
+		want         string
+	}{
+		{verdict.Pass, verdict.Unsupported, "outer"},
+		{verdict.Pass, verdict.Pass, "outer"},
+		{verdict.Unsupported, verdict.Pass, "inner"},
+		{verdict.Unsupported, verdict.Unsupported, "inner"},
+	} {
+		s := &Step{}
+		call := func(op string, of *Call, v verdict.Verdict, at uint64) *Call {
+			c := &Call{Entry: &capture.Entry{}, Op: op, outer: of, Step: s, Verdict: v, GradOutputs: []*Value{{}}}
+			c.Inputs = []*Value{{Call: c, Parameter: true, RequiresGrad: true, Address: at}}
+			s.Calls = append(s.Calls, c)
+			return c
+		}
+		outer := call("outer", nil, tc.outer, 64)
+		call("inner", outer, tc.inner, 64)
+		call("other", outer, tc.inner, 128)
+		s.root = outer
+		got := ""
+		for _, v := range (&Process{Calls: s.Calls, Steps: []*Step{s}}).parameterReadings()[0] {
+			got += v.Call.Op + " "
+		}
+		if want := tc.want + " other "; got != want {
+			t.Errorf("outer %s, inner %s: readings of %q, want %q", tc.outer, tc.inner, got, want)
+		}
+	}
+}
+
+// TestUnread: why it is not known which gradient an update read.
+func TestUnread(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		from    Link
+		writes  bool
+		another bool // the call reads the gradient of another parameter
+		want    string
+	}{
+		{"other ranks", Link{How: IsOutside, Role: "collective"}, true, false, "that a collective changed"},
+		{"changed", Link{How: IsOutside}, true, false, "is not the sum of the gradients that the recorded calls gave"},
+		{"not updated", Link{How: IsLeaf}, false, true, "no recorded call updates input.weight of norm/7"},
+		{"not read", Link{How: IsLeaf}, true, true, "no recorded call behind the loss reads"},
+	} {
+		s := &Step{}
+		norm := &Call{Entry: &capture.Entry{Name: capture.Name{ID: 7}}, Op: "norm"}
+		reading := &Value{Call: norm, Target: "input.weight", Address: 64}
+		add := &Call{Entry: &capture.Entry{}, Op: "torch.Tensor.add_", Step: s, Order: 1}
+		weight := &Value{Call: add, Kind: inputKind, Target: "input[0]", Address: 64, Shape: []int{4}, item: -1}
+		if tc.writes {
+			weight.after = &fingerprint{}
+		}
+		v := &Value{Call: add, Kind: inputKind, Target: "input[1]", Address: 256, Shape: []int{4}, item: -1, From: tc.from}
+		if add.Inputs = []*Value{weight, v}; tc.another {
+			add.Inputs = add.Inputs[:1]
+		}
+		s.Tail = []*Call{add}
+		err := newUpdater(s, map[uint64][]*Value{64: {reading}}).unread(64)
+		if !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "input.weight of norm/7") {
+			t.Errorf("%s: %v, want %q in it", tc.name, err, tc.want)
+		}
 	}
 }
 
