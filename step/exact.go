@@ -158,7 +158,8 @@ func (x *rerun) call(c *Call) error {
 			return nil
 		}
 	}
-	rec, _ := c.Entry.Load(capture.LoadOptions{Read: x.opt.Read, Only: capture.Of(capture.Input, capture.Output)})
+	kinds := capture.Of(capture.Input, capture.Output, capture.After)
+	rec, _ := c.Entry.Load(capture.LoadOptions{Read: x.opt.Read, Only: kinds})
 	defer rec.Close()
 	if err := rec.Err(capture.Input); err != nil {
 		return err
@@ -185,9 +186,10 @@ func (x *rerun) call(c *Call) error {
 	}
 	if why := bound.Random(); why != "" {
 		if kept := keepMask(rec, args, c.probability()); kept != nil {
-			outs, err := x.chosen(rec, []*tensor.Tensor{kept}, how, dt, func() ([]*tensor.Tensor, error) {
+			was := func() ([]*tensor.Tensor, error) {
 				return []*tensor.Tensor{keepMask(rec, rec.Args, c.probability())}, nil
-			})
+			}
+			outs, err := x.chosen(rec.Outputs(), []*tensor.Tensor{kept}, how, dt, was)
 			if err == nil {
 				x.store(c, rec, outs)
 			}
@@ -214,15 +216,35 @@ func (x *rerun) call(c *Call) error {
 	if x.chose != nil {
 		x.chose(c, args, outs)
 	}
-	outs, err = x.chosen(rec, outs, how, dt, func() ([]*tensor.Tensor, error) { return x.asRecorded(rec) })
-	if err != nil {
+	was := func() ([]*tensor.Tensor, error) {
+		bound, f, err := x.forward(rec, rec.Args, rec.Kwargs)
+		if err != nil {
+			return nil, err
+		}
+		return returned(bound, f, len(rec.Outputs()))
+	}
+	if outs, err = x.chosen(rec.Outputs(), outs, how, dt, was); err != nil {
 		return err
 	}
 	if x.move != nil {
 		outs = x.move(bound, f, outs)
 	}
 	x.store(c, rec, outs)
-	x.storeChanged(c, bound, f, args, kwargs)
+	left := x.changed(c, bound, f, args, kwargs)
+	if left == nil {
+		return nil
+	}
+	was = func() ([]*tensor.Tensor, error) {
+		bound, f, err := x.forward(rec, rec.Args, rec.Kwargs)
+		if err != nil {
+			return nil, err
+		}
+		return x.changed(c, bound, f, rec.Args, rec.Kwargs), nil
+	}
+	if left, err = x.chosen(recordedAfter(rec), left, how, dt, was); err != nil {
+		return err
+	}
+	x.storeChanged(c, left)
 	return nil
 }
 
@@ -516,31 +538,58 @@ func (c *Call) decided() bool {
 	return !slices.ContainsFunc(c.Inputs, func(v *Value) bool { return v.DType.IsFloat() || v.DType.IsComplex() })
 }
 
-// storeChanged keeps arguments that the call changed without returning them.
-func (x *rerun) storeChanged(c *Call, bound *opdef.Call, f *opdef.Forward, args []value.Value,
-	kwargs *value.Dict) {
+// changed are the arguments that a call changed without returning them, unrounded, by their number; nil if no reader of
+// them is still to come.
+func (x *rerun) changed(c *Call, bound *opdef.Call, f *opdef.Forward, args []value.Value,
+	kwargs *value.Dict) []*tensor.Tensor {
+	if !slices.ContainsFunc(c.Inputs, func(v *Value) bool { return v.after != nil && x.uses[v] > 0 }) {
+		return nil
+	}
 	ls, err := leaves(args, kwargs)
 	if err != nil {
-		return
+		return nil
 	}
-	changed := map[*tensor.Tensor]*tensor.Tensor{}
+	now := map[*tensor.Tensor]*tensor.Tensor{}
 	for i, t := range bound.Written() {
 		if i < len(f.Outs) {
-			changed[t] = f.Outs[i]
+			now[t] = f.Outs[i]
 		}
 	}
 	for _, a := range bound.Tensors() {
 		if ts := f.After[a.Name]; max(a.Index, 0) < len(ts) && ts[max(a.Index, 0)] != nil {
-			changed[a.Tensor] = ts[max(a.Index, 0)]
+			now[a.Tensor] = ts[max(a.Index, 0)]
 		}
 	}
+	out := make([]*tensor.Tensor, len(ls))
 	for i, l := range ls {
-		if i >= len(c.Inputs) {
-			break
+		out[i] = now[l.tensor]
+	}
+	return out
+}
+
+// recordedAfter are the recorded arguments after a call by their number, nil where the recorder did not look at them.
+func recordedAfter(rec *capture.Call) []*tensor.Tensor {
+	if !rec.HasAfter {
+		return nil
+	}
+	ls, err := leaves(rec.After, rec.AfterKwargs)
+	if err != nil {
+		return nil
+	}
+	out := make([]*tensor.Tensor, len(ls))
+	for i, l := range ls {
+		if !rec.Unseen[l.tensor] {
+			out[i] = l.tensor
 		}
-		v := c.Inputs[i]
-		if t := changed[l.tensor]; t != nil && v.after != nil && x.uses[v] > 0 {
-			x.values[v] = solid(t)
+	}
+	return out
+}
+
+// storeChanged keeps arguments that the call changed without returning them.
+func (x *rerun) storeChanged(c *Call, left []*tensor.Tensor) {
+	for i, v := range c.Inputs[:min(len(left), len(c.Inputs))] {
+		if left[i] != nil && v.after != nil && x.uses[v] > 0 {
+			x.values[v] = solid(left[i])
 		}
 	}
 }

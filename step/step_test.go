@@ -213,6 +213,37 @@ func TestImaginedOne(t *testing.T) {
 	}
 }
 
+// TestImaginedSame: an update by the recorded gradients, computed anew with the errors of its calls, leaves what it left
+// in the recorded run, also where the calls do not return what they write.
+func TestImaginedSame(t *testing.T) {
+	for _, name := range []string{"weight-stale-bf16", "clip-lost", "kernel-gradient", "autocast-dropout"} {
+		p := analyse(t, unpack(t, name)).Processes[0]
+		opt := options(t)
+		w := WhatIf{Choose: func(*Call) (Choice, tensor.DType) { return AsRecorded, tensor.Invalid }, Carries: true,
+			With: map[*Value]*tensor.Tensor{}}
+		for _, c := range p.Calls {
+			for _, v := range c.Inputs {
+				if v.From.first == nil && v.From.How != IsChanged && (v.isGradient() || v.From.Value == nil) {
+					g, err := v.Recorded(opt)
+					if err != nil {
+						t.Fatal(err)
+					}
+					w.With[v] = g
+				}
+			}
+		}
+		losses, err := p.Losses(context.Background(), w, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range p.Steps {
+			if math.Abs(losses[i]-s.Captured) > 1e-9 {
+				t.Errorf("%s: the loss of step %d is %.9g, want %.9g", name, i, losses[i], s.Captured)
+			}
+		}
+	}
+}
+
 // TestReach: a wrong gradient of a weight reaches no other call, a wrong gradient of a result those that made it.
 func TestReach(t *testing.T) {
 	for name, want := range map[string]int{"kernel-gradient": 0, "backward-wrong": 1} {

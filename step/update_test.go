@@ -37,8 +37,8 @@ func TestIsState(t *testing.T) {
 	}
 }
 
-// TestGivenTwice: the gradient of a parameter through a function of the program and the calls that it makes counts once:
-// that of the function if it was judged.
+// TestGivenTwice: the gradient of a parameter through a function of the program and the calls that it makes counts
+// once: that of the function if it was judged.
 func TestGivenTwice(t *testing.T) {
 	for _, tc := range []struct {
 		outer, inner verdict.Verdict
@@ -92,7 +92,8 @@ func TestUnread(t *testing.T) {
 		if tc.writes {
 			weight.after = &fingerprint{}
 		}
-		v := &Value{Call: add, Kind: inputKind, Target: "input[1]", Address: 256, Shape: []int{4}, item: -1, From: tc.from}
+		v := &Value{Call: add, Kind: inputKind, Target: "input[1]", Address: 256, Shape: []int{4}, item: -1,
+			From: tc.from}
 		if add.Inputs = []*Value{weight, v}; tc.another {
 			add.Inputs = add.Inputs[:1]
 		}

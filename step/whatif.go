@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/optool/optool/capture"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
@@ -159,15 +158,15 @@ func (x *rerun) carried(v, w *Value) bool {
 	return v.carried(w) && (x.whatIf == nil || !x.whatIf.Carries)
 }
 
-// chosen are the results of a call, given unrounded, as it computes in the rerun. reference gives what the recorded
-// ones are compared with.
-func (x *rerun) chosen(rec *capture.Call, outs []*tensor.Tensor, how Choice, dt tensor.DType,
+// chosen are the results of a call, given unrounded, as it computes in the rerun. The recorded ones, got, are compared
+// with what reference gives.
+func (x *rerun) chosen(got, outs []*tensor.Tensor, how Choice, dt tensor.DType,
 	reference func() ([]*tensor.Tensor, error)) ([]*tensor.Tensor, error) {
 	switch how {
 	case InDType:
 		outs = slices.Clone(outs)
 		for i, t := range outs {
-			if t.DType.IsFloat() {
+			if t != nil && t.DType.IsFloat() {
 				outs[i] = roundedTo(t, dt)
 			}
 		}
@@ -176,18 +175,9 @@ func (x *rerun) chosen(rec *capture.Call, outs []*tensor.Tensor, how Choice, dt 
 		if err != nil {
 			return nil, err
 		}
-		return x.withErrors(rec, outs, want), nil
+		return x.withErrors(got, outs, want), nil
 	}
 	return outs, nil
-}
-
-// asRecorded are the results of a call on its recorded arguments, unrounded.
-func (x *rerun) asRecorded(rec *capture.Call) ([]*tensor.Tensor, error) {
-	bound, f, err := x.forward(rec, rec.Args, rec.Kwargs)
-	if err != nil {
-		return nil, err
-	}
-	return returned(bound, f, len(rec.Outputs()))
 }
 
 // repairs reports whether a changed input is to be read as its producer made it, as it always is in the exact step.
@@ -230,13 +220,14 @@ func RoundsOnce(got, exact *tensor.Tensor) bool {
 	return true
 }
 
-// withErrors gives results the errors that the call makes: what the recorded results differ by from want, the reference
-// on the recorded arguments. In a run that rounds anew, a result that the call rounds once is rounded once again.
-func (x *rerun) withErrors(rec *capture.Call, outs, want []*tensor.Tensor) []*tensor.Tensor {
-	got := rec.Outputs()
+// withErrors gives results the errors that the call makes: what the recorded results, got, differ by from want, the
+// reference on the recorded arguments. In a run that rounds anew, a result that the call rounds once is rounded once
+// again.
+func (x *rerun) withErrors(got, outs, want []*tensor.Tensor) []*tensor.Tensor {
 	outs = slices.Clone(outs)
 	for i, t := range outs {
-		if i >= len(got) || !comparable(got[i], want[i]) || !t.DType.IsFloat() {
+		if i >= min(len(got), len(want)) || t == nil || got[i] == nil || want[i] == nil || !comparable(got[i], want[i]) ||
+			!t.DType.IsFloat() {
 			continue
 		}
 		errors := opdef.ZipN(t.DType, got[i].Shape, func(dst []float64, src [][]float64) {
