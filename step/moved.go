@@ -360,9 +360,9 @@ func (u *updater) unread(at uint64) error {
 				return fmt.Errorf("%s of %s is the gradient of %s that a collective changed, with what other ranks gave",
 					v.Target, c, name)
 			case v.From.How == IsOutside && v.From.Value == nil:
-				return fmt.Errorf("%s of %s, with which %s is updated, is not the sum of the gradients that the recorded "+
-					"calls gave; if a function of another package changed it, name that in wrap= of the recorder", v.Target,
-					c, name)
+				return fmt.Errorf("%s of %s, with which %s is updated, is not the sum of the gradients that "+
+					"the recorded calls gave; if a function of another package changed it, name that in wrap= of the "+
+					"recorder", v.Target, c, name)
 			}
 		}
 	}

@@ -213,8 +213,8 @@ func TestImaginedOne(t *testing.T) {
 	}
 }
 
-// TestImaginedSame: an update by the recorded gradients, computed anew with the errors of its calls, leaves what it left
-// in the recorded run, also where the calls do not return what they write.
+// TestImaginedSame: an update by the recorded gradients, computed anew with the errors of its calls, leaves what it
+// left in the recorded run, also where the calls do not return what they write.
 func TestImaginedSame(t *testing.T) {
 	for _, name := range []string{"weight-stale-bf16", "clip-lost", "kernel-gradient", "autocast-dropout"} {
 		p := analyse(t, unpack(t, name)).Processes[0]

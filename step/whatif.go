@@ -226,8 +226,8 @@ func RoundsOnce(got, exact *tensor.Tensor) bool {
 func (x *rerun) withErrors(got, outs, want []*tensor.Tensor) []*tensor.Tensor {
 	outs = slices.Clone(outs)
 	for i, t := range outs {
-		if i >= min(len(got), len(want)) || t == nil || got[i] == nil || want[i] == nil || !comparable(got[i], want[i]) ||
-			!t.DType.IsFloat() {
+		if i >= min(len(got), len(want)) || t == nil || got[i] == nil || want[i] == nil ||
+			!comparable(got[i], want[i]) || !t.DType.IsFloat() {
 			continue
 		}
 		errors := opdef.ZipN(t.DType, got[i].Shape, func(dst []float64, src [][]float64) {
