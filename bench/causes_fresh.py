@@ -497,7 +497,7 @@ def plant2(c):
     row("stride of 1 with holes", "conv2d", lambda: (x(2, 3, 9, 9), x(4, 3, 3, 3), None, 2, 1), lambda a, w, b, s, p: F.conv2d(a, w, None, 1, 1)[:, :, :5, :5], "stride")
     row("first output channel for all", "conv2d", lambda: (x(2, 3, 9, 9), x(4, 3, 3, 3)), lambda a, w: F.conv2d(a, w[:1].expand_as(w)), "first|0 0 0 0")
     row("weight gradient of half of the rows", "conv2d", lambda: (x(2, 3, 8, 8), x(4, 3, 3, 3), None, 1, 1), lambda a, w, b, s, p: torch.cat([F.conv2d(a, w, None, 1, 1)[:, :, :4], F.conv2d(a, w.detach(), None, 1, 1)[:, :, 4:]], 2), "left out|half")
-    row("centre in place of the maximum", "max_pool2d", lambda: (x(2, 3, 9, 9), 3), lambda a, k: a[:, :, 1::3, 1::3] * 1, "centre|element")
+    row("centre in place of the maximum", "max_pool2d", lambda: (x(2, 3, 9, 9), 3), lambda a, k: a[:, :, 1::3, 1::3] * 1, "centre|element|each index of dimensions 2 3")
     row("gradient to the last of the window", "max_pool2d", lambda: (x(2, 3, 8, 8), 2), grad(F.max_pool2d, lambda a, k: a[:, :, 1::2, 1::2] * 1), "last")
     row("sum", "mse_loss", lambda: (x(20, 6), x(20, 6)), lambda a, t: F.mse_loss(a, t, reduction="sum"), "reduction")
     row("target and input exchanged", "kl_div", lambda: (x(20, 6), torch.rand(20, 6, generator=c.G).clamp(0.05, 0.95).to(c.DT)), lambda a, t: (t * t.log()).mean() + (t * a).mean(), "subtract|sign|negat")
