@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/xuri/excelize/v2"
 
@@ -186,7 +187,7 @@ func newBook(f *excelize.File) (*book, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.result, err = f.NewStyle(&excelize.Style{Font: &excelize.Font{Bold: true, Family: "Calibri", Size: 13},
+	b.result, err = f.NewStyle(&excelize.Style{Font: &excelize.Font{Bold: true, Family: "Calibri", Size: resultSize},
 		Alignment: &excelize.Alignment{WrapText: true, Vertical: "top", Horizontal: "left"}})
 	if err != nil {
 		return nil, err
@@ -265,24 +266,25 @@ func (b *book) part(s reports.Sheet) error {
 		for i, v := range row {
 			cells = append(cells, cell(v, styles[i]))
 		}
-		lines := 1
+		height := 0.0
 		if s.Name == summary {
 			for i, v := range cells {
-				style := b.wrapped
+				style, wide, high := b.wrapped, width(s.Columns[i]), float64(lineHeight)
 				if x.rows == 2 {
-					style = b.result
+					const larger = float64(resultSize) / textSize
+					style, wide, high = b.result, wide/larger/boldness, high*larger
 				}
 				cells[i] = excelize.Cell{StyleID: style, Value: v}
 				if text, ok := v.(string); ok {
-					lines = max(lines, int(math.Ceil(float64(len(text))/width(s.Columns[i]))))
+					height = max(height, float64(linesOf(text, int(wide)))*high)
 				}
 			}
 			name := fmt.Sprint(row[0])
 			x.at[name], x.order = x.rows, append(x.order, name)
 		}
 		var opts []excelize.RowOpts
-		if lines > 1 { // not every program makes such a row higher by itself
-			opts = append(opts, excelize.RowOpts{Height: min(float64(lines)*lineHeight, excelize.MaxRowHeight)})
+		if height > lineHeight { // not every program makes such a row higher by itself
+			opts = append(opts, excelize.RowOpts{Height: min(height, excelize.MaxRowHeight)})
 		}
 		if err := sw.SetRow("A"+strconv.Itoa(x.rows), cells, opts...); err != nil {
 			return err
@@ -476,8 +478,36 @@ func cell(v any, style int) any {
 	return excelize.Cell{StyleID: style, Value: v}
 }
 
-// lineHeight is that of a line of text, in points.
-const lineHeight = 15
+// Sizes of texts in points: that of a line, and of the characters of most cells and of the first row of a summary. Bold
+// ones are wider, by the factor of boldness.
+const (
+	lineHeight           = 15
+	textSize, resultSize = 11, 13
+	boldness             = 1.15
+)
+
+// linesOf counts the lines that a text takes whose words are wrapped at so many characters.
+func linesOf(text string, wide int) (n int) {
+	for line := range strings.Lines(text) {
+		n++
+		at := 0
+		for word := range strings.FieldsSeq(line) {
+			long := utf8.RuneCountInString(word)
+			switch {
+			case at == 0:
+			case at+1+long <= wide:
+				at++
+			default:
+				n, at = n+1, 0
+			}
+			at += long
+			for ; at > wide; at -= wide { // a word that no line can hold is cut
+				n++
+			}
+		}
+	}
+	return n
+}
 
 // width of a column in characters, by its title.
 func width(title string) float64 {
@@ -486,7 +516,9 @@ func width(title string) float64 {
 		return 60
 	case strings.HasSuffix(title, "capture"), title == "op", title == "cause":
 		return 36
-	case title == "module", title == "name":
+	case title == "name":
+		return 34
+	case title == "module":
 		return 24
 	}
 	return math.Max(10, float64(len(title)+4))

@@ -292,6 +292,32 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// TestHeights: the rows of a summary are high enough for their wrapped texts, the first with its larger letters.
+func TestHeights(t *testing.T) {
+	text := strings.TrimSpace(strings.Repeat("wordy ", 30)) // 179 characters: 3 lines of 60, 5 of the first row
+	var b bytes.Buffer
+	if err := Write(&b, reports.Sheet{Name: "summary", Columns: []string{"name", "value"},
+		Rows: slices.Values([][]any{{"first", text}, {"second", text}, {"third", "short"},
+			{"what became of the first fault", "short"}})}); err != nil {
+		t.Fatal(err)
+	}
+	f, err := excelize.OpenReader(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for row, want := range map[int]float64{2: 5 * lineHeight * 13. / 11, 3: 3 * lineHeight, 4: 15, 5: 15} {
+		if got, err := f.GetRowHeight("summary", row); err != nil || math.Abs(got-want) > 0.5 {
+			t.Errorf("row %d: %.1f points, %v, want %.1f", row, got, err, want)
+		}
+	}
+	for text, want := range map[string]int{"": 0, "a": 1, "a b\nc": 2, "abcd": 2, "ab cd": 2, "é é": 1} {
+		if got := linesOf(text, 3); got != want {
+			t.Errorf("%q: %d lines, want %d", text, got, want)
+		}
+	}
+}
+
 // TestSplit: rows that do not fit a sheet go on in further ones, each with its header.
 func TestSplit(t *testing.T) {
 	was := maxRows
