@@ -77,6 +77,12 @@ func (p *Page) Type(selector, text string) {
 	p.do("type into "+selector, chromedp.SendKeys(chromedp.CSS(selector), text))
 }
 
+// Resize gives the window another size, in pixels: 390 by 844 are those of a phone.
+func (p *Page) Resize(width, height int64) {
+	p.t.Helper()
+	p.do("resize", chromedp.EmulateViewport(width, height))
+}
+
 // Text is the text of an element.
 func (p *Page) Text(selector string) string {
 	p.t.Helper()

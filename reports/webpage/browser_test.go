@@ -54,4 +54,8 @@ func TestInBrowser(t *testing.T) {
 	p.Wait(`document.querySelector(".copy button").textContent === "copied"`)
 	p.Click(".timeline a")
 	p.Wait(`location.hash === "#finding-1" && document.getElementById("finding-1") !== null`)
+	const said = `getComputedStyle(document.querySelector(".scroll:has(> .timeline)"), "::before").content.includes("scrolls")`
+	p.Wait("!" + said)
+	p.Resize(390, 844) // a part of the picture is out of sight there
+	p.Wait(said)
 }
