@@ -35,9 +35,9 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	rec := readRecorded(t, b.String())
-	want := []Fault{{"torch.mm", "1 crash, 1 fail of 3", "output[0] off by one", "no bias", false},
-		{"torch.add", "1 fail of 1", "output[0] off by one", "alpha is 2", false},
-		{"torch.div", "1 known of 1", "output[0] off by one", "", true}}
+	want := []Fault{{"torch.mm", "1 crash, 1 fail of 3", "output[0] off by one", "no bias", false, false},
+		{"torch.add", "1 fail of 1", "output[0] off by one", "alpha is 2", false, false},
+		{"torch.div", "1 known of 1", "output[0] off by one", "", true, false}}
 	if diff := cmp.Diff(want, rec.Faults()); diff != "" {
 		t.Error(diff)
 	}
@@ -59,5 +59,51 @@ func TestFaults(t *testing.T) {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("lacks %q:\n%s", want, text.String())
 		}
+	}
+}
+
+// TestBetweenCalls: what is wrong between two calls fails the run, but no call and no operator.
+func TestBetweenCalls(t *testing.T) {
+	see := "optool step --html step.html run"
+	first := 0
+	rec := &Recording{Summary: NewSummary(), Last: []byte("{}"), Results: ResultsOf(
+		&Result{Capture: "mul", Op: "torch.mul", Phase: "forward", Target: "output[0]", Verdict: verdict.Pass,
+			Order: &first},
+		&Result{Capture: "add", Op: OpBetween, Between: "torch.mul/1 and torch.add/2", Phase: "forward",
+			Target: "input[0]", Verdict: verdict.Fail, Reason: "changed: 5 of 9 elements", Repro: &see},
+		&Result{Capture: "add", Op: "torch.add", Phase: "forward", Target: "output[0]", Verdict: verdict.Pass})}
+	if err := rec.Count(); err != nil {
+		t.Fatal(err)
+	}
+	s := rec.Summary
+	s.endCapture()
+	if s.Captures[verdict.Pass] != 2 || s.Captures[verdict.Fail] != 0 || !s.Differs() {
+		t.Errorf("captures %v, differs %v", s.Captures, s.Differs())
+	}
+	for _, o := range s.Ops() {
+		if o.Op == OpBetween || o.differs() {
+			t.Errorf("operator %s, %v", o.Op, o.Counts)
+		}
+	}
+	want := []Fault{{Op: "no operator: between torch.mul/1 and torch.add/2", Calls: "no call fails",
+		Worst: "input[0] changed: 5 of 9 elements", Between: true}}
+	if diff := cmp.Diff(want, rec.Faults()); diff != "" {
+		t.Error(diff)
+	}
+	var md, junit bytes.Buffer
+	if err := errors.Join(WriteMarkdown(&md, rec), WriteJUnit(&junit, rec)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"### ❌ 0 of 2 calls fail, 2 pass. 1 fault between calls, where no operator is at fault.",
+		"**fail** between torch.mul/1 and torch.add/2, capture add", see} {
+		if !strings.Contains(md.String(), want) {
+			t.Errorf("no %q in\n%s", want, md.String())
+		}
+	}
+	if text := md.String(); strings.Contains(text, "| op |") || strings.Contains(text, "1 fail") {
+		t.Errorf("an operator is blamed:\n%s", text)
+	}
+	if !strings.Contains(junit.String(), `<testsuite name="between calls" tests="1" failures="1"`) {
+		t.Errorf("no failure in %s", junit.String())
 	}
 }

@@ -258,7 +258,9 @@ func (r *Result) target() string {
 // Title names the op, and which call of the program it is, as far as that was recorded.
 func (r *Result) Title() string {
 	parts := []string{opName(r.Op)}
-	if r.ForwardID != nil {
+	if r.Between != "" {
+		parts[0] = "between " + r.Between
+	} else if r.ForwardID != nil {
 		parts = append(parts, "id "+strconv.Itoa(*r.ForwardID))
 	}
 	if p := r.process(); p != "" {

@@ -42,7 +42,7 @@ func documented(t *testing.T, kind string) []string {
 func fieldsOf(typ reflect.Type) []string {
 	var out []string
 	for _, f := range reflect.VisibleFields(typ) {
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "kind" {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" && name != "kind" {
 			out = append(out, name)
 		}
 	}

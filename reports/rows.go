@@ -159,6 +159,9 @@ type Result struct {
 	// Unwritten marks an invalid result of a file into which torch saved nothing, since
 	// it cannot pickle an argument.
 	Unwritten bool `json:"unwritten,omitempty"`
+	// Between names what a finding is about that is no operator's: two calls, or ranks. Op is OpBetween then. Such a
+	// result counts for no call and no operator. JSON lines have findings of a step in records of their own.
+	Between string `json:"-"`
 	// Default is the verdict without settings, where the Setting of that name gives
 	// another.
 	Default verdict.Verdict `json:"default_verdict,omitempty"`

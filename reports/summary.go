@@ -47,6 +47,8 @@ type Summary struct {
 	// Facts are what a command says first in reports, besides what results say.
 	Facts []Fact
 
+	between      []*Result         // the first mostBetween findings that are about no call
+	betweens     int               // and how many there are
 	unexplained  int               // causes and profiles that are left out of reports
 	recordedOn   []string          // the first mostPlaces different ones of results
 	unwritten    map[string]int    // calls into whose files torch saved nothing, by op
@@ -86,6 +88,14 @@ func NewSummary() *Summary {
 
 // Add counts one result.
 func (s *Summary) Add(r *Result) {
+	if r.Between != "" {
+		s.Results[r.Verdict]++
+		if s.betweens++; len(s.between) < mostBetween {
+			keep := *r
+			s.between = append(s.between, &keep)
+		}
+		return
+	}
 	if !s.addedCapture || r.Capture != s.capture || r.Op != s.op {
 		s.endCapture()
 		s.capture, s.op, s.worst, s.addedCapture = r.Capture, r.Op, r.Verdict, true
@@ -127,6 +137,12 @@ func (s *Summary) Add(r *Result) {
 	}
 	s.opOf(r.Op).add(r)
 }
+
+// OpBetween stands in the place of an operator in results that are about no call.
+const OpBetween = "between calls"
+
+// mostBetween is how many of these a table of what is wrong lists.
+const mostBetween = 20
 
 // add counts the elements of a result of the op, and keeps the worst.
 func (o *OpSummary) add(r *Result) {
@@ -521,6 +537,9 @@ const usual = 4
 func (s *Summary) odd() *OpSummary {
 	var odd *OpSummary
 	share := func(o *OpSummary) float64 { return float64(o.Counts[verdict.Warn]) / float64(o.Counts[verdict.Pass]) }
+	if s.betweens > 0 {
+		return nil
+	}
 	for _, o := range s.Ops() {
 		switch w := o.Worst; {
 		case w.Verdict.Differs():

@@ -89,6 +89,9 @@ func (rec *Recording) overview() Sheet {
 	rows = append(rows, []any{"result", rec.sentence()})
 	for _, f := range rec.Faults() {
 		text := f.Calls + " calls. Worst: " + f.Worst
+		if f.Between {
+			text = f.Calls + ". " + f.Worst
+		}
 		switch pattern, is := strings.CutPrefix(f.Cause, patternHead); {
 		case is:
 			text += ". Pattern: " + pattern
@@ -147,6 +150,9 @@ func (rec *Recording) sentence() string {
 	}
 	if rest := total - wrong - passed - listed; rest > 0 {
 		text += fmt.Sprintf(", %d could not be judged", rest)
+	}
+	if n := s.betweens; n > 0 {
+		text += fmt.Sprintf(". %s, where no operator is at fault", Count(n, "fault")+" between calls")
 	}
 	text += rec.allClear()
 	if s.Interrupted {

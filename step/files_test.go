@@ -131,7 +131,8 @@ func TestGivenUp(t *testing.T) {
 		if (len(given) == 1) != tc.want || len(given) > 1 {
 			t.Errorf("%s: %v given up, want some: %v", tc.name, given, tc.want)
 		}
-		said := slices.ContainsFunc(tr.Results(func(*Call, bool) string { return "" }), func(r *reports.Result) bool {
+		results := tr.Results(func(*Call, bool) string { return "" }, "")
+		said := slices.ContainsFunc(results, func(r *reports.Result) bool {
 			return r.Verdict == verdict.Error && strings.HasPrefix(r.Reason, "its arguments were not compared")
 		})
 		if said != tc.want {

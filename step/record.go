@@ -196,12 +196,30 @@ func (f *Finding) fault() bool {
 		f.Rule == verdict.Parallel
 }
 
+// IsWrong reports whether a finding is a mistake of the operator of its call.
+func (f *Finding) IsWrong() bool { return f.Rule == verdict.Wrong }
+
+// Between names what a finding is about that is no mistake of the operator of its call: the calls between which a value
+// changed, or what the ranks do together. It is "" for others.
+func (f *Finding) Between() string {
+	switch {
+	case f.Rule == verdict.Parallel && f.Call.Verdict != verdict.Fail:
+		return "the ranks, at " + f.Call.String()
+	case f.Rule != verdict.Changed:
+		return ""
+	case f.From == nil || f.From.Call == f.Call:
+		return "the calls before " + f.Call.String()
+	}
+	return f.From.Call.String() + " and " + f.Call.String()
+}
+
 // Results are the findings, and what replay had to say of each call, as records of a
 // comparison, which reports are made of: a fault is a failure, another finding a warning.
+// A fault between calls is a record of its own, which leaves the verdict of the call as it is.
 // The verdict of the call stands with no target where no value has it: that of one that
 // passed. What is no plain pass on a device comes behind, as of that source. repro is the
-// command that runs a call again, on the device or not.
-func (t *Trace) Results(repro func(c *Call, onDevice bool) string) []*reports.Result {
+// command that runs a call again, on the device or not; see is the one that shows what is between calls.
+func (t *Trace) Results(repro func(c *Call, onDevice bool) string, see string) []*reports.Result {
 	var out []*reports.Result
 	found := map[*Call][]*Finding{}
 	for _, f := range t.Findings {
@@ -221,8 +239,14 @@ func (t *Trace) Results(repro func(c *Call, onDevice bool) string) []*reports.Re
 			if f.backward {
 				phase = replay.Backward
 			}
-			said[f.Target] = true
+			between := f.Between()
+			if between == "" {
+				said[f.Target] = true
+			}
 			add(string(phase), f.Target, v, string(f.Rule)+": "+f.Reason)
+			if last := out[len(out)-1]; between != "" {
+				last.Op, last.Between, last.Repro = reports.OpBetween, between, &see
+			}
 		}
 		for _, r := range c.Results {
 			if !said[r.Target] {

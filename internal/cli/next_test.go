@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bytes"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -27,5 +28,28 @@ func TestNextNamesTheWrongPath(t *testing.T) {
 		if !strings.Contains(out.String(), " explain "+want+"/") {
 			t.Errorf("%v: explain is not offered for a call of %s: %q", paths, want, out.String())
 		}
+	}
+}
+
+// TestNextOfChange: where a value changed between two calls that are right, running one of them again shows nothing.
+func TestNextOfChange(t *testing.T) {
+	var out, errs bytes.Buffer
+	markdown := filepath.Join(t.TempDir(), "step.md")
+	code := cli.Main([]string{"step", "--markdown", markdown, "../../step/testdata/overwritten"},
+		cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+	report, err := os.ReadFile(markdown)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code != cli.ExitDiffers || !strings.Contains(out.String(), " step --html step.html ") {
+		t.Errorf("exit code %d: %s%s", code, out.String(), errs.String())
+	}
+	for _, text := range []string{out.String(), string(report)} {
+		if strings.Contains(text, " replay --tables ") {
+			t.Errorf("a replay is offered:\n%s", text)
+		}
+	}
+	if !strings.Contains(string(report), "- calls: **0 of ") {
+		t.Errorf("calls fail:\n%s", report)
 	}
 }

@@ -136,7 +136,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) (err error
 		return err
 	}
 	o.tellEffects(t, r.settings)
-	rec, err := o.recording(a, t, r.settings)
+	rec, err := o.recording(a, t, path, r.settings)
 	if err != nil {
 		return failed(err)
 	}

@@ -88,10 +88,13 @@ func (o *stepOptions) next(t *step.Trace, path string) []string {
 	var out []string
 	if len(t.Findings) > 0 {
 		f := t.Findings[0]
+		if i := slices.IndexFunc(t.Findings, (*step.Finding).IsWrong); f.Between() != "" && i > 0 {
+			f = t.Findings[i] // the call of the first one does what it should
+		}
 		at := quotePath(pathOf(f.Call.Entry))
 		if f.Rule == verdict.Diverged && f.Peer != nil {
 			out = append(out, o.command("compare", "--tables", quotePath(pathOf(f.Peer.Entry)), at))
-		} else {
+		} else if f.Between() == "" {
 			out = append(out, o.repro(t, f.Call, false))
 		}
 		if f.Rule == verdict.Wrong && len(t.Exchange(f.Call)) == 1 {
@@ -105,18 +108,24 @@ func (o *stepOptions) next(t *step.Trace, path string) []string {
 		out = append(out, o.repro(t, wrong[i].Call, true))
 	}
 	if o.html == "" {
-		out = append(out, o.command("step", "--html", "step.html", quotePath(path)))
+		out = append(out, o.page(path))
 	}
 	return out
 }
 
+// page is the command that shows the step as a page.
+func (o *stepOptions) page(path string) string {
+	return o.command("step", "--html", "step.html", quotePath(path))
+}
+
 // recording is what reports are made of.
-func (o *stepOptions) recording(a *app, t *step.Trace, settings reports.Settings) (*reports.Recording, error) {
+func (o *stepOptions) recording(a *app, t *step.Trace, path string, settings reports.Settings) (*reports.Recording,
+	error) {
 	rec := &reports.Recording{Run: a.run(o.device, settings...), Last: []byte("{}"), Summary: reports.NewSummary(),
 		Exit: new(int)}
 	rec.Results = reports.ResultsOf(t.Results(func(c *step.Call, onDevice bool) string {
 		return o.repro(t, c, onDevice)
-	})...)
+	}, o.page(path))...)
 	for _, f := range t.Findings {
 		for i := range f.Causes {
 			rec.Causes = append(rec.Causes, &f.Causes[i])

@@ -51,7 +51,9 @@ func TestInBrowser(t *testing.T) {
 	at := g.Findings[0].Node
 	call := fmt.Sprintf(`[data-call="%d"]`, at)
 	p, want := opened(t, g)
-	want("h1", "WRONG: output[0] of torch.nn.functional.gelu/4")
+	want("h1.fail", "Wrong: torch.nn.functional.gelu/4 gave a wrong result")
+	want("#what", "WRONG: output[0] of torch.nn.functional.gelu/4")
+	want("#legend", "fault found here")
 	want(call+" .name", "gelu/4")
 	want(call+" .sub", "float32 2×3×16")
 	p.Wait(fmt.Sprintf(`document.querySelector('.edge.way[data-from="%d"]') !== null`, at)) // to what read it

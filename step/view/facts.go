@@ -20,6 +20,8 @@ func Facts(t *step.Trace, x Extra) (facts []reports.Fact) {
 	if first == nil {
 		add("step", nothing(t))
 	} else {
+		head, text, _ := strings.Cut(judge(t).text, ": ")
+		add(strings.ToLower(head), text)
 		add("first fault in order of execution", string(first.Rule)+": "+sentence(first))
 		for i := range first.Causes[:min(len(first.Causes), 2)] {
 			add(first.Causes[i].Label()+" of the first fault", first.Causes[i].String())

@@ -18,13 +18,16 @@ import (
 
 // A Graph is the dataflow of a trace's forward passes, as JSON and the page have it.
 type Graph struct {
-	Title    string    `json:"title"`
-	Verdict  string    `json:"verdict"` // one sentence
-	Nodes    []Node    `json:"nodes"`   // in order of execution, process by process
-	Edges    []Edge    `json:"edges"`
-	Boxes    []Box     `json:"boxes"` // a box comes before those in it
-	Findings []Finding `json:"findings"`
-	Losses   []Loss    `json:"losses"`
+	Title   string `json:"title"`
+	Verdict string `json:"verdict"` // one sentence
+	// Result is the verdict on the step, and Judgement says it in a sentence for everyone.
+	Result    string    `json:"result"`
+	Judgement string    `json:"judgement"`
+	Nodes     []Node    `json:"nodes"` // in order of execution, process by process
+	Edges     []Edge    `json:"edges"`
+	Boxes     []Box     `json:"boxes"` // a box comes before those in it
+	Findings  []Finding `json:"findings"`
+	Losses    []Loss    `json:"losses"`
 	// Way is the shortest way of the first fault to the loss, as indices of nodes.
 	Way []int `json:"way,omitempty"`
 	// Bars and Tokens are what was measured on results that are no losses.
@@ -88,6 +91,9 @@ type Finding struct {
 	Node   int    `json:"node"`
 	Target string `json:"target"`
 	Reason string `json:"reason"`
+	// Between says, of what is no fault of the node, between what it is; From is the other node, if there is one.
+	Between string `json:"between,omitempty"`
+	From    *int   `json:"from,omitempty"`
 	// Effect, of a fault behind the loss, says what it does to losses.
 	Effect string `json:"effect,omitempty"`
 }
@@ -109,8 +115,10 @@ func number(x float64) *reports.Number {
 
 // NewGraph is the graph of a trace. repro is the command that runs a call again.
 func NewGraph(t *step.Trace, repro func(*step.Call) string) *Graph {
-	g := &Graph{Title: "optool step", Verdict: verdictLine(t), Nodes: []Node{}, Edges: []Edge{}, Boxes: []Box{},
-		Findings: []Finding{}, EffectTitle: "effect on the loss", at: map[*step.Call]int{}}
+	j := judge(t)
+	g := &Graph{Title: "optool step", Verdict: verdictLine(t), Result: string(j.verdict), Judgement: j.text,
+		Nodes: []Node{}, Edges: []Edge{}, Boxes: []Box{}, Findings: []Finding{}, EffectTitle: "effect on the loss",
+		at: map[*step.Call]int{}}
 	at := g.at
 	for _, p := range t.Processes {
 		for _, c := range p.Calls {
@@ -141,7 +149,13 @@ func NewGraph(t *step.Trace, repro func(*step.Call) string) *Graph {
 			i = -1
 		}
 		text := explained(f)
-		g.Findings = append(g.Findings, Finding{Rule: string(f.Rule), Node: i, Target: f.Target, Reason: text})
+		found := Finding{Rule: string(f.Rule), Node: i, Target: f.Target, Reason: text, Between: f.Between()}
+		if found.Between != "" && f.From != nil {
+			if from, ok := at[f.From.Call]; ok && from != i {
+				found.From = &from
+			}
+		}
+		g.Findings = append(g.Findings, found)
 	}
 	if f := t.First(); f != nil && f.Call.Step != nil && !f.InBackward() {
 		for _, c := range step.Way(f.Call, f.Call.Step.Loss) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"html/template"
 	"io"
+	"strings"
 )
 
 // The page, and the library that lays out its graphs: the released file and its licence, unchanged.
@@ -31,10 +32,14 @@ func (g *Graph) WriteHTML(w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	// What the judgement says is not said again.
+	what := strings.TrimLeft(strings.TrimPrefix(g.Verdict, g.Judgement), ".; ")
 	return t.Execute(w, struct {
-		Title, Verdict       string
+		Title                string
+		Result, Judgement    string
+		Verdict              string
 		Style                template.CSS
 		Data, Layout, Script template.JS
-	}{g.Title, g.Verdict, template.CSS(pageStyle), template.JS(data), template.JS(dagreLicence + dagre),
-		template.JS(pageScript)})
+	}{g.Title, g.Result, g.Judgement, what, template.CSS(pageStyle),
+		template.JS(data), template.JS(dagreLicence + dagre), template.JS(pageScript)})
 }

@@ -44,19 +44,26 @@ E.forEach((e, k) => {
 const rank = { pass: 0, skipped: 1, unsupported: 2, mistrusted: 3, warn: 4, known: 4.5, error: 5, invalid: 6, crash: 7, fail: 8 }
 const worse = (a, b) => (rank[a] ?? 1) >= (rank[b] ?? 1) ? a : b
 const paint = v => "var(--" + ({ pass: "pass", warn: "warn", fail: "fail", mistrusted: "mistrusted", error: "error", invalid: "error", crash: "error" }[v] || "skipped") + ")"
-const faults = new Map(); for (const f of G.findings) if (f.node >= 0 && !faults.has(f.node)) faults.set(f.node, f)
+const isWarning = f => f.rule === "drift" || f.rule === "nonfinite"
+const faults = new Map(), apart = new Set() // what is wrong at a call, and calls between which something is
+for (const f of G.findings) {
+  if (f.node < 0) continue
+  if (!faults.has(f.node)) faults.set(f.node, f)
+  if (f.between) { apart.add(f.node); if (f.from !== undefined) apart.add(f.from) }
+}
+for (const f of G.findings) if (!f.between) apart.delete(f.node)
 const size = i => { const v = Math.abs(num(i)); return Number.isFinite(v) ? v : 0 }
 const most = N.reduce((m, n) => Math.max(m, size(n.effect)), 0)
 const sums = new Map()
 function sumOf(i) { // the worst of a call or of those in a box
   if (sums.has(i)) return sums.get(i)
-  const s = { forward: "pass", backward: "", local: 0, total: 0, effect: 0, faults: 0, wrong: 0, way: false, count: {} }
+  const s = { forward: "pass", backward: "", local: 0, total: 0, effect: 0, faults: 0, apart: 0, wrong: 0, way: false, count: {} }
   for (let k = first(i); k < first(i) + calls(i); k++) {
     const n = N[k]
     s.forward = k === first(i) ? n.verdict : worse(s.forward, n.verdict)
     if (n.backward) s.backward = s.backward ? worse(s.backward, n.backward) : n.backward
     s.local = Math.max(s.local, size(n.local_error)); s.total = Math.max(s.total, size(n.total_error)); s.effect = Math.max(s.effect, size(n.effect))
-    if (faults.has(k)) s.faults++
+    if (apart.has(k)) s.apart++; else if (faults.has(k)) s.faults++
     if (n.verdict === "fail" || n.backward === "fail") s.wrong++
     s.way ||= way.has(k)
   }
@@ -229,7 +236,7 @@ function level(l, x, y, depth, into) {
 }
 const wrongText = i => { const n = sumOf(i).wrong; return n ? ", " + n + " wrong" : "" }
 function nodeElement(i, at, into) {
-  const s = sumOf(i), n = N[i], g = make("g", { class: "node" + (i < 0 ? " shut" : "") + (s.way ? " way" : "") + (s.faults ? " fault" : ""), transform: `translate(${at.x.toFixed(1)} ${at.y.toFixed(1)})`, ...(i < 0 ? { "data-box": ~i } : { "data-call": i }) }, into)
+  const s = sumOf(i), n = N[i], g = make("g", { class: "node" + (i < 0 ? " shut" : "") + (s.way ? " way" : "") + (s.faults ? " fault" : "") + (s.apart ? " apart" : ""), transform: `translate(${at.x.toFixed(1)} ${at.y.toFixed(1)})`, ...(i < 0 ? { "data-box": ~i } : { "data-call": i }) }, into)
   make("rect", { class: "body", width: at.w, height: at.h }, g); make("rect", { class: "bar1", x: 3, y: 5, width: 4, height: at.h - 10 }, g)
   if (s.backward) make("rect", { class: "bar2", x: at.w - 7, y: 5, width: 4, height: at.h - 10 }, g)
   make("text", { class: "name" + (i < 0 ? " head-text" : ""), x: 13, y: 17 }, g, (i < 0 ? "▸ " : "") + title(i))
@@ -260,6 +267,9 @@ function recolor() {
   if (coloring === "verdict") for (const [v, text] of [["pass", "pass"], ["warn", "warn"], ["fail", "fail"], ["error", "could not be run"], ["mistrusted", "mistrusted: proves little"], ["skipped", "skipped: not compared"]]) { if (N.some(n => [n.verdict, n.backward].some(x => x && paint(x) === paint(v)))) key(paint(v), text) }
   else { const c = { local: "local", total: "total", effect: "way" }[coloring]; key("var(--bg)", coloring === "effect" ? "none" : "≤ 1e-9"); key(`color-mix(in srgb, var(--${c}) 50%, var(--bg))`, coloring === "effect" ? "1e-3 of the largest" : "3e-5"); key(`var(--${c})`, coloring === "effect" ? show(most, 2) : "≥ 1") }
   if (N.some(n => n.backward)) el("span", "left bar: results, right bar: gradients", l)
+  const outline = (cls, text) => { el("i", undefined, el("span", undefined, l)).className = cls; l.lastChild.append(text) }
+  if ([...faults.keys()].some(k => !apart.has(k))) outline("fault", "fault found here")
+  if (apart.size) outline("apart", "changed between these calls")
   if (way.size) key("var(--way)", "way to the loss")
   drawMini()
 }
@@ -283,7 +293,7 @@ function drawMini() {
   const color = v => palette[v] ||= css(v)
   for (const p of drawn) {
     const s1 = sumOf(p.id), isOpen = open.has(p.id)
-    x.globalAlpha = isOpen ? 0.5 : 1; x.fillStyle = isOpen ? color("--line") : s1.faults ? color("--fail") : s1.way ? color("--way") : color(paint(p.id < 0 ? boxVerdict(s1.forward) : s1.forward))
+    x.globalAlpha = isOpen ? 0.5 : 1; x.fillStyle = isOpen ? color("--line") : s1.faults || s1.apart ? color("--fail") : s1.way ? color("--way") : color(paint(p.id < 0 ? boxVerdict(s1.forward) : s1.forward))
     x.fillRect(dx + p.x * s, dy + p.y * s, Math.max(1.5, p.w * s), Math.max(1.5, p.h * s))
   }
   x.globalAlpha = 1; x.strokeStyle = color("--pick"); x.lineWidth = 1.5; x.strokeRect(dx - ox / scale * s, dy - oy / scale * s, stage.clientWidth / scale * s, stage.clientHeight / scale * s)
@@ -428,10 +438,16 @@ addEventListener("pointerdown", e => { if (!e.target.closest(".search")) $("hits
 // ---- the side
 function el(tag, text, parent, cls) { const e = document.createElement(tag); if (text !== undefined) e.textContent = text; if (cls) e.className = cls; if (parent) parent.append(e); return e }
 function link(i, text, parent) { const a = el("a", text || name(N[i]), parent); a.tabIndex = 0; a.onclick = () => pick(i, true); a.onkeydown = ev => { if (ev.key === "Enter") pick(i, true) }; return a }
+// What is between calls is the fault of neither.
+function aside(f, into) {
+  if (!f.between) return
+  const d = el("div", "It is no fault of this operator, but between ", into)
+  if (f.from === undefined) d.append(f.between); else { link(f.from, undefined, d); d.append(" and "); link(f.node, undefined, d) }
+}
 function overview() {
   const s = $("side"); s.replaceChildren()
   el("h2", G.findings.length ? "Findings" : "No findings", s)
-  G.findings.slice(0, 50).forEach(f => { const d = el("div", undefined, s, "finding" + (f.rule === "drift" || f.rule === "not_finite" ? " warn" : "")); el("strong", f.rule + " ", d); if (f.node >= 0) link(f.node, name(N[f.node]) + " " + f.target, d); el("div", f.reason, d) })
+  G.findings.slice(0, 50).forEach(f => { const d = el("div", undefined, s, "finding" + (isWarning(f) ? " warn" : "")); el("strong", f.rule + " ", d); if (f.node >= 0) link(f.node, name(N[f.node]) + " " + f.target, d); aside(f, d); el("div", f.reason, d) })
   if (G.findings.length > 50) el("p", "and " + (G.findings.length - 50) + " more", s, "dim")
   strip(s); bars(s)
   const large = N.map((n, i) => [size(n.effect), i]).filter(([f]) => f > 0).sort((a, b) => b[0] - a[0]).slice(0, 15)
@@ -462,7 +478,7 @@ function page(i) {
   const n = N[i], s = $("side"), row = (k, v) => { if (v === undefined || v === "" || v === null) return; el("dt", k, dl); return el("dd", v, dl) }
   s.replaceChildren(); const a = el("a", "overview", el("p", undefined, s)); a.tabIndex = 0; a.onclick = () => pick(undefined)
   const h = el("h2", n.op + "/" + n.id + " ", s); chip(worse(n.verdict, n.backward || n.verdict), h)
-  for (const f of G.findings) if (f.node === i) { const d = el("div", undefined, s, "finding"); el("strong", f.rule + " " + f.target + ": ", d); d.append(f.reason) }
+  for (const f of G.findings) if (f.node === i) { const d = el("div", undefined, s, "finding" + (isWarning(f) ? " warn" : "")); el("strong", f.rule + " " + f.target + ": ", d); d.append(f.reason); aside(f, d) }
   const dl = el("dl", undefined, s)
   row("module", n.module); row("line", n.location)
   if (![...G.findings].some(f => f.node === i)) row("why", n.reason)
@@ -494,7 +510,7 @@ function pick(i, go) {
   marks(); place()
 }
 
-G.findings.filter(f => f.node >= 0).slice(0, 3).forEach(f => { const b = el("button", f.rule + ": " + name(N[f.node]), $("jump")); b.onclick = () => pick(f.node, true) })
+G.findings.filter(f => f.node >= 0).slice(0, 3).forEach(f => { const b = el("button", f.rule + ": " + (f.from === undefined ? "" : "between " + name(N[f.from]) + " and ") + name(N[f.node]), $("jump")); b.classList.toggle("warn", isWarning(f)); b.onclick = () => pick(f.node, true) })
 $("losses").textContent = N.length + (N.length === 1 ? " call. " : " calls. ") + (G.losses || []).slice(0, 4).map(l => "Loss " + show(l.captured, 9) + " recorded, " + show(l.exact, 9) + " exact, off by " + show(num(l.captured) - num(l.exact), 3) + " (" + name(N[l.node]) + ")").join("; ")
 addEventListener("resize", () => { if (scale === fitted) fit(); else { bound(); place() } })
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { recolor(); place() })

@@ -153,6 +153,9 @@ func findings(b *strings.Builder, t *step.Trace, x Extra) {
 			label := "  " + f.Causes[i].Label() + ": "
 			fmt.Fprintf(b, "%s%s\n", label, x.Style.Wrap(reports.OneLine(f.Causes[i].String()), len(label)))
 		}
+		if f.Between() != "" {
+			fmt.Fprintf(b, "  %s\n", x.Style.Wrap(reports.OneLine(aside(t, f)), 4))
+		}
 		for _, place := range places(f.Call) {
 			fmt.Fprintf(b, "  %s\n", reports.OneLine(place)) // whole: it is there to be copied
 		}
@@ -160,6 +163,14 @@ func findings(b *strings.Builder, t *step.Trace, x Extra) {
 			behind(b, f, x.Style)
 		}
 	}
+}
+
+// aside says of a finding that is not about its call whether that call is wrong.
+func aside(t *step.Trace, f *step.Finding) string {
+	if operatorWrong(t) {
+		return "it is between " + f.Between() + ", which is no operator's fault"
+	}
+	return "it is between " + f.Between() + "; no operator was found wrong"
 }
 
 // saved says what is wrong with a failure that was saved beside the step.
@@ -194,8 +205,7 @@ func finding(f *step.Finding, st reports.Style) string {
 // and has no finding.
 func headline(s string, t *step.Trace, st reports.Style) string {
 	s = st.Wrap(s, 0)
-	wrong := len(t.Findings) + len(t.GivenUp()) + len(t.SavedWrong())
-	if wrong == 0 && t.Runs.LossesApart() == nil && 2*t.Judged() >= len(t.Calls()) {
+	if judge(t).verdict == verdict.Pass {
 		return st.Paint(verdict.Pass, s)
 	}
 	return s

@@ -1,0 +1,97 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/step"
+)
+
+// A judgement says in a sentence for everyone whether a step is wrong.
+type judgement struct {
+	verdict verdict.Verdict // fail, warn, pass, or skipped where it cannot be judged
+	text    string
+}
+
+// judge judges a trace.
+func judge(t *step.Trace) judgement {
+	_, device := t.Reruns()
+	switch saved := t.SavedWrong(); {
+	case t.First() != nil:
+		return judgement{verdict.Fail, faultText(t, t.First())}
+	case len(saved) > 0:
+		return judgement{verdict.Fail, "Wrong: " + saved[0].String() + ", a failure saved beside the step"}
+	case device != nil && device.Wrong > 0:
+		return judgement{verdict.Fail, fmt.Sprintf("Wrong: %d of the passes that the device ran again fail there",
+			device.Wrong)}
+	}
+	return judgeRest(t)
+}
+
+// faultText says what the first fault is, and whether an operator is wrong.
+func faultText(t *step.Trace, f *step.Finding) string {
+	call := f.Call.String()
+	if f.Side == step.Other {
+		call += " in the other run"
+	}
+	text := "Wrong: what the ranks do together is not what the whole program would do"
+	switch {
+	case f.Rule == verdict.Diverged:
+		return "Different: the two runs part at " + call
+	case f.Rule == verdict.Changed:
+		text = "Wrong: a value changed between " + f.Between()
+	case f.Rule == verdict.Wrong && f.InBackward():
+		return "Wrong: " + call + " gave a wrong gradient"
+	case f.Rule == verdict.Wrong:
+		return "Wrong: " + call + " gave a wrong result"
+	}
+	if !operatorWrong(t) {
+		text += "; no operator was found wrong"
+	}
+	return text
+}
+
+// operatorWrong reports whether some call is wrong by itself.
+func operatorWrong(t *step.Trace) bool {
+	_, device := t.Reruns()
+	return len(t.SavedWrong()) > 0 || device != nil && device.Wrong > 0 ||
+		slices.ContainsFunc(t.Calls(), func(c *step.Call) bool { return c.Verdict.Differs() }) ||
+		slices.ContainsFunc(t.Findings, func(f *step.Finding) bool { return f.Rule == verdict.Wrong })
+}
+
+// judgeRest judges a trace without a fault.
+func judgeRest(t *step.Trace) judgement {
+	of := func(rule verdict.Rule) *step.Finding {
+		for _, f := range t.Findings {
+			if f.Rule == rule {
+				return f
+			}
+		}
+		return nil
+	}
+	judged, calls := t.Judged(), len(t.Calls())
+	switch {
+	case t.Runs.LossesApart() != nil:
+		return judgement{verdict.Warn, "Not explained: the losses of the two runs differ"}
+	case judged == 0:
+		return judgement{verdict.Skipped, "Cannot be judged: no call could be run again and compared"}
+	case of(verdict.NonFinite) != nil:
+		return judgement{verdict.Warn, "Not finite: a value is infinite or NaN, first at " +
+			of(verdict.NonFinite).Call.String()}
+	case of(verdict.Drift) != nil:
+		return judgement{verdict.Warn, "Nothing is wrong, but precision is lost, first at " +
+			of(verdict.Drift).Call.String()}
+	case len(t.Findings) > 0:
+		return judgement{verdict.Warn, "Nothing found wrong, but the two runs do not make the same calls"}
+	case len(t.GivenUp()) > 0:
+		return judgement{verdict.Warn, "Nothing found wrong, but some checks stopped at a limit"}
+	case 2*judged < calls:
+		return judgement{verdict.Skipped, fmt.Sprintf("Cannot be judged: nothing was found wrong, but only %d of %s could "+
+			"be judged", judged, reports.Count(calls, "call"))}
+	case !t.Seen().All() || len(t.Damaged()) > 0:
+		return judgement{verdict.Pass, "Nothing found wrong in what could be judged"}
+	}
+	return judgement{verdict.Pass, "Nothing is wrong"}
+}
