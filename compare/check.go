@@ -433,7 +433,7 @@ func (c *checker) mistrust(r *Result, p *part) {
 	case s.NaNA == c.n && s.NaNB == c.n:
 		why = c.are("NaN on both sides")
 	case p.scaled && c.residue():
-		why = c.are("within rounding of zero: any such values would pass")
+		why, r.Residue = c.are("within rounding of zero: any such values would pass"), true
 	}
 	if why != "" {
 		r.Verdict, r.Reason = verdict.Mistrusted, why

@@ -49,6 +49,8 @@ type Result struct {
 
 	// Zeros: the value is mistrusted because all elements are zero on both sides.
 	Zeros bool
+	// Residue: the value is mistrusted because all elements are within rounding of zero.
+	Residue bool
 
 	NaNActual, NaNExpected, InfActual, InfExpected int
 

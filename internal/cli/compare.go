@@ -5,12 +5,15 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step/pairs"
 	"github.com/optool/optool/timing"
@@ -233,7 +236,7 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 	}
 	defer r.json.close()
 	r.begin("pair")
-	var parted pairs.Divergence
+	parted := pairs.Divergence{Noise: r.noise}
 	held := holder{two: len(r.paths) == 2, next: func(c compared) error {
 		parted.Add(c.pair, c.results, c.apart)
 		finding := reports.NewFinding(c.results)
@@ -286,6 +289,11 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 // parted writes where two recordings part, and what only one of them has.
 func (a *app) parted(j *jsonOutput, s *reports.Summary, d *pairs.Divergence) error {
 	s.First = d.First()
+	for _, note := range d.Notes {
+		if _, err := fmt.Fprintf(j.text(), "%s\n\n", a.style().Wrap(reports.OneLine(note), 2)); err != nil {
+			return err
+		}
+	}
 	for _, f := range d.Findings() {
 		if err := j.write(f); err != nil {
 			return err
@@ -298,6 +306,15 @@ func (a *app) parted(j *jsonOutput, s *reports.Summary, d *pairs.Divergence) err
 		}
 	}
 	return nil
+}
+
+// noise reports whether a gradient of a recorded call is within its rounding error of zero. Only then does compare run
+// the reference.
+func (r *compareRun) noise(e *capture.Entry, target string) bool {
+	out := replay.Run(e, replay.Options{Registry: r.a.known(), Read: r.o.read})
+	return slices.ContainsFunc(out.Results, func(res replay.Result) bool {
+		return res.Phase == replay.Backward && res.Target == target && res.Compared != nil && res.Compared.Residue
+	})
 }
 
 // compare compares one pair.

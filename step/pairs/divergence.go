@@ -26,6 +26,14 @@ type Divergence struct {
 	other     map[[3]int][3]int   // the process of the first recording by that of the second
 	unpaired  []Pair
 	differs   bool // some value fails
+
+	// Noise reports whether a gradient of a call is within its rounding error of zero; nil if nobody can tell.
+	Noise func(e *capture.Entry, target string) bool
+	// Notes say which values differ first although no call is wrong, once Findings has been called.
+	Notes    []string
+	findings []reports.FindingRecord // once they are known
+	known    bool
+	partner  map[*capture.Entry]*capture.Entry // of calls of the first recording
 }
 
 // A process is what is known of one process and step, its calls in the order in which they came.
@@ -38,6 +46,7 @@ type compared struct {
 	plain    *reports.Result // the first argument that is no tensor and differs
 	number   float64         // how far it is apart, if it is a number; else infinite
 	input    *reports.Result // the input that fails and is furthest apart
+	inputs   []entering      // all inputs that fail
 	entry    float64         // how far it is apart
 	arrived  *reports.Result // the gradient that arrives and is furthest apart
 	result   *reports.Result // the first result that fails and that the inputs do not explain
@@ -47,6 +56,12 @@ type compared struct {
 	out, off float64 // how far results and gradients are apart
 	unit     float64 // the unit roundoff of the values
 	passed   bool    // gradients were compared
+}
+
+// An entering value is an input that fails, and how far it is apart.
+type entering struct {
+	r     *reports.Result
+	apart float64
 }
 
 // gradientGrowth is growth for gradients: they cancel.
@@ -60,8 +75,10 @@ func (d *Divergence) Add(p Pair, rs []*reports.Result, apart map[*reports.Result
 	}
 	if d.processes == nil {
 		d.processes, d.other = map[[3]int]*process{}, map[[3]int][3]int{}
+		d.partner = map[*capture.Entry]*capture.Entry{}
 	}
 	key := processOf(p.A)
+	d.partner[p.A] = p.B
 	d.other[processOf(p.B)] = key
 	of := d.processes[key]
 	if of == nil {
@@ -102,6 +119,9 @@ func (c *compared) look(rs []*reports.Result, apart map[*reports.Result]*Differe
 		case i < given:
 			if further(&c.in, nil, r, d); r.Verdict == verdict.Fail {
 				further(&c.entry, &c.input, r, d)
+				in := entering{r: r}
+				further(&in.apart, nil, r, d)
+				c.inputs = append(c.inputs, in)
 			}
 		case r.Phase == "backward" && strings.HasPrefix(r.Target, "grad_output"):
 			further(&c.back, &c.arrived, r, d)
@@ -160,6 +180,13 @@ func beyond(r *reports.Result, d *Difference, limit, unit float64) bool {
 // Findings are the places where processes part, in order of execution, then what
 // only one recording has.
 func (d *Divergence) Findings() []reports.FindingRecord {
+	if !d.known {
+		d.findings, d.known = d.find(), true
+	}
+	return d.findings
+}
+
+func (d *Divergence) find() []reports.FindingRecord {
 	var found []*candidate
 	for key, p := range d.processes {
 		if c := d.first(key, p); c != nil && d.differs {
@@ -225,7 +252,7 @@ func record(p Pair, rule verdict.Rule, target, reason string) reports.FindingRec
 // first is where one process parts, nil if it does not.
 func (d *Divergence) first(key [3]int, p *process) *candidate {
 	slices.SortStableFunc(p.calls, func(a, b *compared) int { return a.at - b.at })
-	w := walk{key: key, calls: p.calls, alone: map[bool][]Pair{}, last: -1, agreed: true}
+	w := walk{of: d, key: key, calls: p.calls, alone: map[bool][]Pair{}, last: -1, agreed: true}
 	for _, u := range d.unpaired {
 		of := processOf(u.A)
 		if u.inserted {
@@ -263,6 +290,7 @@ func (d *Divergence) first(key [3]int, p *process) *candidate {
 
 // A walk goes over the pairs of one process in order of execution.
 type walk struct {
+	of    *Divergence
 	key   [3]int
 	calls []*compared
 	alone map[bool][]Pair // calls of the first recording only, and of the second only (true)
@@ -318,9 +346,44 @@ func (w *walk) entered(i int, at [3]int) {
 			return
 		}
 	}
-	w.given = w.add(c, at, c.input, fmt.Sprintf("this input differs%s, and no call before it does: the runs were given "+
-		"different values, or a call that was not recorded made them", by(c.entry)))
-	w.given.given = true
+	w.written(c, at)
+}
+
+// written says what wrote the inputs of a call that differ first. It looks for one that two different calls wrote, then
+// for one whose gradient is no rounding noise. If there is neither, nothing is wrong.
+func (w *walk) written(c *compared, at [3]int) {
+	var best *entering
+	var from origin
+	rank := func(o origin) int {
+		switch different := !o.same && o.by != [2]*capture.Entry{}; {
+		case different && o.noise == "":
+			return 3
+		case different:
+			return 2
+		case o.noise == "":
+			return 1
+		}
+		return 0
+	}
+	for i, in := range c.inputs {
+		if in.apart <= growth*max(w.noise, c.unit) {
+			continue
+		}
+		o := w.of.origins(c.pair, in.r)
+		if best == nil || rank(o) > rank(from) || rank(o) == rank(from) && in.apart > best.apart {
+			best, from = &c.inputs[i], o
+		}
+	}
+	reason := fmt.Sprintf("this input differs%s, and no call of this step before it does: %s", by(best.apart), from)
+	if rank(from) == 0 {
+		w.of.Notes = append(w.of.Notes, fmt.Sprintf("%s: %s: %s. That is no finding: the last gradient of this input, "+
+			"%s, is within its rounding error of zero. An optimizer such as Adam makes whole updates of such a gradient, "+
+			"so values from here on may differ though no call is wrong.",
+			name(c.pair.A), best.r.Target, reason, from.noise))
+		return
+	}
+	w.given = w.add(c, at, best.r, reason)
+	w.given.given = rank(from) < 2
 }
 
 // backward looks at gradients.

@@ -1,0 +1,73 @@
+package cli_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/internal/cli"
+)
+
+// TestWriters: where two runs were given different parameters, compare names the calls that wrote them. The update of a
+// gradient that is rounding noise is no finding: the bias of a convolution before a batch norm. updates.tar.gz holds
+// train.py, which made it: a run, one without mkldnn, and one with the weight decay of Adam in AdamW.
+func TestWriters(t *testing.T) {
+	packed, err := os.Open("../../step/pairs/testdata/updates.tar.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packed.Close()
+	z, err := gzip.NewReader(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for files := tar.NewReader(z); ; {
+		h, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Typeflag != tar.TypeReg {
+			continue
+		}
+		data, err := io.ReadAll(files)
+		path := filepath.Join(dir, filepath.FromSlash(h.Name))
+		if err = errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, data, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const noise = "torch._fused_adamw_/27 (train.py:23) wrote it in both recordings. That is no finding: the last gradient " +
+		"of this input, grad[2] of torch.nn.functional.conv2d/1 (train.py:20), is within its rounding error of zero"
+	for _, tc := range []struct {
+		a, b, says string
+		diverged   bool
+	}{
+		{"plain", "native", noise, false},
+		{"native", "plain", noise, false},
+		{"plain", "coupled", "torch._fused_adamw_/27 (train.py:23) wrote it in the first recording, " +
+			"torch._fused_adam_/27 (train.py:12) in the second", true},
+		{"coupled", "native", "torch._fused_adam_/27 (train.py:12) wrote it in the first recording, " +
+			"torch._fused_adamw_/27 (train.py:23) in the second", true},
+	} {
+		var out bytes.Buffer
+		cli.Main([]string{"compare", filepath.Join(dir, tc.a), filepath.Join(dir, tc.b)},
+			cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+		if diverged := strings.Contains(out.String(), "diverged"); diverged != tc.diverged ||
+			!strings.Contains(out.String(), tc.says) {
+			t.Errorf("compare %s %s: diverged %v, want %v and %q:\n%s", tc.a, tc.b, diverged, tc.diverged, tc.says,
+				out.String())
+		}
+		if tc.diverged && !strings.Contains(out.String(), "conv2d.29 input[1]") { // not the bias: its gradient is noise
+			t.Errorf("compare %s %s: the weight is not named:\n%s", tc.a, tc.b, out.String())
+		}
+	}
+}

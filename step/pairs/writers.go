@@ -1,0 +1,212 @@
+package pairs
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/tensor/value"
+)
+
+// An origin says what wrote an argument last in both recordings.
+type origin struct {
+	by    [2]*capture.Entry // nil if no recorded call wrote there, or if addresses were not recorded
+	same  bool              // both are one call of the program
+	noise string            // the last gradient of the argument, if its rounding error is as large as itself; else ""
+}
+
+// origins finds what wrote an argument of a pair last.
+func (d *Divergence) origins(p Pair, r *reports.Result) (o origin) {
+	for i, e := range [2]*capture.Entry{p.A, p.B} {
+		before := d.before(e, i == 1)
+		rec, _ := e.Load(capture.LoadOptions{Only: capture.Of(capture.Input)})
+		address := ""
+		for _, pl := range places(rec, capture.Input) {
+			if pl.target == r.Target {
+				address = pl.address
+			}
+		}
+		rec.Close()
+		if address == "" {
+			continue
+		}
+		at := slices.IndexFunc(before, func(e *capture.Entry) bool { return writes(e, address) })
+		if at < 0 {
+			continue
+		}
+		if o.by[i] = before[at]; i == 0 {
+			o.noise = d.noisy(before[at:], address)
+		}
+	}
+	o.same = o.by[0] != nil && d.partner[o.by[0]] == o.by[1]
+	return o
+}
+
+// before are the calls of a process before e, the last one first.
+func (d *Divergence) before(e *capture.Entry, second bool) []*capture.Entry {
+	var out []*capture.Entry
+	add := func(x *capture.Entry) {
+		if x.Rank == e.Rank && x.PID == e.PID && later(e, x) > 0 {
+			out = append(out, x)
+		}
+	}
+	for _, of := range d.processes {
+		for _, c := range of.calls {
+			if second {
+				add(c.pair.B)
+			} else {
+				add(c.pair.A)
+			}
+		}
+	}
+	for _, p := range d.unpaired {
+		if p.inserted == second {
+			add(p.A)
+		}
+	}
+	slices.SortFunc(out, func(a, b *capture.Entry) int { return later(b, a) })
+	return out
+}
+
+func later(a, b *capture.Entry) int { return cmp.Or(a.Step-b.Step, a.Position()-b.Position()) }
+
+// noisy names the gradient of what lies at an address, if all calls of the writer's step that read it give gradients
+// which are within their rounding error of zero. The writer comes first, then what ran before it.
+func (d *Divergence) noisy(calls []*capture.Entry, address string) (name string) {
+	if d.Noise == nil {
+		return ""
+	}
+	for _, e := range calls[1:] {
+		if e.Step != calls[0].Step {
+			break
+		}
+		if !e.Has(capture.Device, capture.GradInputs) {
+			continue
+		}
+		rec, _ := e.Load(capture.LoadOptions{Only: capture.Of(capture.Input)})
+		for _, pl := range places(rec, capture.Input) {
+			if pl.address != address {
+				continue
+			}
+			target := fmt.Sprintf("grad[%d]", pl.index)
+			if !d.Noise(e, target) {
+				rec.Close()
+				return ""
+			}
+			name = target + " of " + called(e)
+		}
+		rec.Close()
+	}
+	return name
+}
+
+// writes reports whether a call made the value at an address, or changed it in place.
+func writes(e *capture.Entry, address string) bool {
+	rec, _ := e.Load(capture.LoadOptions{Only: capture.Of(capture.Input, capture.Output, capture.After)})
+	defer rec.Close()
+	after := map[string]*tensor.Tensor{}
+	for _, pl := range places(rec, capture.After) {
+		after[pl.path] = pl.tensor
+	}
+	read := false
+	for _, pl := range places(rec, capture.Input) {
+		if pl.address != address {
+			continue
+		}
+		read = true
+		if now := after[pl.path]; now != nil && !rec.Unseen[now] && !sameElements(pl.tensor, now) {
+			return true
+		}
+	}
+	made := func(pl lying) bool { return pl.address == address }
+	return !read && slices.ContainsFunc(places(rec, capture.Output), made)
+}
+
+// sameElements reports whether two tensors hold the same elements; what cannot be read does not.
+func sameElements(a, b *tensor.Tensor) bool {
+	if a.Meta() != b.Meta() || a.Summary() != nil || b.Summary() != nil || readable(a, b) != nil {
+		return false
+	}
+	return bytes.Equal(a.AppendBytes(nil), b.AppendBytes(nil))
+}
+
+// A lying says where a tensor lies, in memory and among the values of a call.
+type lying struct {
+	tensor  *tensor.Tensor
+	path    string // as in capture.Addresses
+	target  string // as in results
+	index   int    // among the positional values; -1 for a keyword
+	address string // "" if it was not recorded
+}
+
+// places lists the tensors of a file of a call. Those in dictionaries are left out.
+func places(rec *capture.Call, k capture.Kind) []lying {
+	kwargs := rec.Kwargs
+	if k == capture.After {
+		kwargs = rec.AfterKwargs
+	}
+	var out []lying
+	at := rec.Memories(k)
+	n := 0
+	var walk func(v value.Value, path, key string)
+	walk = func(v value.Value, path, key string) {
+		switch v := v.(type) {
+		case *value.Sequence:
+			for i, it := range v.Items {
+				walk(it, path+"["+strconv.Itoa(i)+"]", key)
+			}
+		case *tensor.Tensor:
+			p := lying{v, path, fmt.Sprintf("input[%d]", n), n, at[path].Address}
+			if key != "" {
+				p.target, p.index = "input."+key, -1
+			}
+			out = append(out, p)
+			n++
+		default:
+			ls, _ := value.Leaves([]value.Value{v})
+			n += len(ls)
+		}
+	}
+	for i, v := range rec.Values(k) {
+		walk(v, "args["+strconv.Itoa(i)+"]", "")
+	}
+	if kwargs != nil && k != capture.Output {
+		for _, it := range kwargs.Items {
+			key := value.Str(it.Key)
+			walk(it.Value, "kwargs."+key, key)
+		}
+	}
+	return out
+}
+
+// called is a call with the place in the program that made it.
+func called(e *capture.Entry) string {
+	if e.Location == "" {
+		return name(e)
+	}
+	return name(e) + " (" + path.Base(e.Location) + ")"
+}
+
+// String says what wrote the value.
+func (o origin) String() string {
+	who := func(e *capture.Entry) string {
+		if e == nil {
+			return "no recorded call"
+		}
+		return called(e)
+	}
+	switch {
+	case o.by[0] == nil && o.by[1] == nil:
+		return "no recorded call is known to have written it: the runs were given different values, or a call that was " +
+			"not recorded made them"
+	case o.same:
+		return who(o.by[0]) + " wrote it in both recordings"
+	}
+	return fmt.Sprintf("%s wrote it in the first recording, %s in the second", who(o.by[0]), who(o.by[1]))
+}
