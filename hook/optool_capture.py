@@ -1266,14 +1266,16 @@ def _directory(torch):
 
 def _replaced(torch):
     """The functions of torch that something else has put there: name, owner and name in it. One made by functools.wraps
-    calls torch's own, as a rule, and is not among them: the call inside is recorded. Nor are those of wrap, then."""
+    calls torch's own, as a rule, and is not among them: the call inside is recorded. Nor are those of wrap, then. Private
+    functions are operators that torch calls itself, as optimizers do _fused_adamw_."""
     own, found = _directory(torch), []
     for path in "torch", "torch.nn.functional", "torch.Tensor", "torch.linalg", "torch.fft", "torch.special":
         owner = operator.attrgetter(path.partition(".")[2])(torch) if "." in path else torch
         for name, f in list(vars(owner).items()):
             code = getattr(f, "__code__", None)
-            if isinstance(f, types.FunctionType) and not name.startswith("_") and not hasattr(f, "__wrapped__") and \
-                    not os.path.abspath(code.co_filename).startswith(own) and code.co_filename != __file__:
+            if isinstance(f, types.FunctionType) and not hasattr(f, "__wrapped__") and \
+                    not os.path.abspath(code.co_filename).startswith(own) and code.co_filename != __file__ and (
+                        not name.startswith("_") or torch._C._jit_get_schemas_for_operator("aten::" + name)):
                 found.append((path + "." + name, owner, name))
     return found
 
@@ -1569,9 +1571,15 @@ class _Recorder:
 
     def _patch_function(self, name, owner, last, entry):
         recorder, owners, original = self, self.owner, getattr(owner, last)
+        code = getattr(original, "__code__", None)
+        names = code.co_varnames[:code.co_argcount] if code else ()
+        at = names.index("inplace") if "inplace" in names else len(names)
 
         @functools.wraps(original)
         def wrapped(*args, **kwargs):
+            if at < len(args) <= len(names):  # by keyword, as torch's own functions tell it
+                kwargs.update(zip(names[at:], args[at:]))
+                args = args[:at]
             if entry is not None:
                 owners.wrapped_calls[entry] = True
             elif name not in owners.replaced:

@@ -487,6 +487,41 @@ class Recording(unittest.TestCase):
         self.assertRegex(said.getvalue(), r"not torch's own, .*: torch.nn.functional.gelu \(optool_capture_test.py:\d+\)\n")
         self.assertIs(F.gelu, gelu)
 
+    def test_a_replacement_is_told_inplace_by_keyword(self):
+        own = F.leaky_relu
+        self.addCleanup(setattr, F, "leaky_relu", own)
+
+        def leaky_relu(x, slope=0.01, inplace=False):
+            return x.mul_(1) if inplace else own(x, slope)
+
+        F.leaky_relu = leaky_relu
+        layer, x = nn.LeakyReLU(inplace=True), torch.ones(3, requires_grad=True)
+        with optool_capture.record(self.path):
+            layer(x * 2).sum().backward()
+        (call,) = self.named("torch.nn.functional.leaky_relu")
+        self.assertEqual(call["kwargs"], {"inplace": True})
+        (product,) = self.named("torch.Tensor.mul")
+        self.equal(call["args"][0], product["result"])
+
+    def test_replaced_private_operators_are_calls(self):
+        own = torch._foreach_add_
+        self.addCleanup(setattr, torch, "_foreach_add_", own)
+
+        def add(these, *others, **kwargs):
+            for t in these:
+                t.mul_(2)
+
+        torch._foreach_add_ = add
+        p = torch.ones(3, requires_grad=True)
+        p.grad = torch.ones(3)
+        with optool_capture.record(self.path):
+            torch.optim.SGD([p], lr=1.0, foreach=True).step()
+        (call,) = self.named("torch._foreach_add_")
+        self.equal(call["args"][0][0], torch.ones(3))
+        self.equal(call["after"]["0"], torch.full((3,), 2.0))
+        self.assertEqual(self.named("torch.Tensor.mul_")[0]["within"], call["id"])
+        self.assertIs(torch._foreach_add_, add)
+
     def test_replacements_run_once(self):
         own = F.layer_norm, F.relu
 

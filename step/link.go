@@ -2,8 +2,9 @@ package step
 
 import (
 	"fmt"
-	"github.com/optool/optool/ops/opdef"
+	"slices"
 
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 
@@ -91,38 +92,56 @@ type spot struct {
 func (p *Process) link() {
 	l := linker{byContent: map[contentKey][]*Value{}, byFlat: map[contentKey][]*Value{}, lay: map[spot]*Value{}}
 	last := p.lastInner()
-	var open []*Call // judged calls whose inner calls go on
+	var open []*Call                // calls whose inner calls go on
+	changes := map[*Call][]*Value{} // what those of them wrote in place that were not judged
 	for _, c := range p.Calls {
-		if l.outer = nil; len(open) > 0 {
-			l.outer = open[0]
+		l.outer = nil
+		if i := slices.IndexFunc(open, (*Call).judged); i >= 0 {
+			l.outer = open[i]
 		}
 		for _, v := range c.Inputs {
 			l.read(v)
 		}
-		if last[c] != nil {
-			open = append(open, c)
-		} else {
+		switch {
+		case last[c] == nil:
 			l.write(c)
+		case c.judged():
+			open = append(open, c)
+		default: // its results may be those of calls that it makes
+			open, changes[c] = append(open, c), c.inPlace()
+			l.results(c, changes[c])
 		}
 		for len(open) > 0 && last[open[len(open)-1]] == c {
-			l.write(open[len(open)-1])
+			l.close(open[len(open)-1], changes[open[len(open)-1]])
 			open = open[:len(open)-1]
 		}
 	}
 }
 
-// lastInner is, by judged call that made others, the last of these. What such a call returns is its own: that an
-// inner call made it says nothing of a mistake of the whole.
+// lastInner is, by call that made others, the last of these.
 func (p *Process) lastInner() map[*Call]*Call {
 	last := map[*Call]*Call{}
 	for _, c := range p.Calls {
 		for o := c.outer; o != nil; o = o.outer {
-			if o.judged() {
-				last[o] = c
-			}
+			last[o] = c
 		}
 	}
 	return last
+}
+
+// close notes what a call that made others wrote, when the last of these has ended. What a judged call wrote is its own:
+// that an inner call made it says nothing of a mistake of the whole. What another call wrote is that of its inner calls,
+// as far as these wrote there last.
+func (l *linker) close(c *Call, changes []*Value) {
+	if c.judged() {
+		l.write(c)
+		return
+	}
+	for _, w := range changes {
+		if r := l.memory.at(w.Address); r == nil || !c.encloses(r.names[len(r.names)-1].Call) {
+			l.replace(w)
+		}
+	}
 }
 
 // read links an input.
@@ -161,7 +180,7 @@ func (l *linker) source(v *Value) Link {
 		if w := r.named(v); w != nil {
 			return linkTo(w, len(same) > 1)
 		}
-		if w := r.last(func(w *Value) bool { return w.aliases(v) && w.after == nil }); w != nil {
+		if w := r.last(func(w *Value) bool { return w.aliases(v) && !w.changedBefore(v) }); w != nil {
 			return linkTo(w, true)
 		}
 		v.latest = r.latest(v)
@@ -191,7 +210,7 @@ func (l *linker) source(v *Value) Link {
 // was not recorded; ok is false if it is not known.
 func (l *linker) stored(r *region, v *Value) (from Link, ok bool) {
 	was := r.latest(v)
-	if was != nil && was.after != nil && was.after.near(&v.content, v.DType) && !was.staysIn(v) {
+	if was != nil && was.changedBefore(v) && was.after.near(&v.content, v.DType) && !was.staysIn(v) {
 		return Link{How: ByStorage, Value: was, written: true}, true
 	}
 	if was != nil {
@@ -269,35 +288,51 @@ func (l *linker) writtenSince(was, v *Value) *Value {
 	return nil
 }
 
-// write notes where the results of a call lie.
+// changedBefore reports whether the call of w had changed it when v was read. A call that w's call makes reads what w
+// holds before.
+func (w *Value) changedBefore(v *Value) bool { return w.after != nil && !w.Call.encloses(v.Call) }
+
+// write notes what a call changed and where its results lie.
 func (l *linker) write(c *Call) {
-	returned := map[*Value]bool{}
 	if c.collective() != "" { // what it changed, or will change, other processes decide
 		for _, v := range c.Inputs {
-			if v.Address != 0 {
-				l.writes.add(v)
-				l.memory.replace(v)
-			}
+			l.replace(v)
 		}
 	}
+	changes := c.inPlace()
+	for _, w := range changes {
+		l.replace(w)
+	}
+	l.results(c, changes)
+}
+
+// replace notes that w was written in place.
+func (l *linker) replace(w *Value) {
+	if w.Address != 0 {
+		l.writes.add(w)
+		l.memory.replace(w)
+	}
+}
+
+// inPlace are the values that a call wrote where its arguments lie: results, and arguments that it does not return.
+func (c *Call) inPlace() (out []*Value) {
 	for _, v := range c.Inputs {
 		if v.after == nil {
 			continue
 		}
-		w := v
-		for _, o := range c.Outputs {
-			if o.like(v) && (o.Address == v.Address || o.Address == 0) {
-				w = o
-				returned[o] = true
-				v.after = nil
-				break
-			}
+		i := slices.IndexFunc(c.Outputs, func(o *Value) bool {
+			return o.like(v) && (o.Address == v.Address || o.Address == 0)
+		})
+		if i >= 0 {
+			v.after, v = nil, c.Outputs[i]
 		}
-		if w.Address != 0 {
-			l.writes.add(w)
-			l.memory.replace(w)
-		}
+		out = append(out, v)
 	}
+	return out
+}
+
+// results notes where the results of a call lie that it did not write in place.
+func (l *linker) results(c *Call, inPlace []*Value) {
 	for _, o := range c.Outputs {
 		if c.random != opdef.Uninitialised { // what the memory held before tells nothing
 			l.byContent[o.key()] = append(l.byContent[o.key()], o)
@@ -307,7 +342,7 @@ func (l *linker) write(c *Call) {
 			}
 		}
 		switch {
-		case o.Address == 0 || returned[o]:
+		case o.Address == 0 || slices.Contains(inPlace, o):
 		case c.within(o):
 			l.memory.name(o)
 		default:

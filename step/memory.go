@@ -44,7 +44,7 @@ func (r *region) last(holds func(*Value) bool) *Value {
 // not what a call without a backward pass, such as detach, returned of it.
 func (r *region) named(v *Value) (found *Value) {
 	for _, w := range slices.Backward(r.names) {
-		if !w.equals(v) || w.after != nil {
+		if !w.equals(v) || w.changedBefore(v) {
 			continue
 		}
 		if found == nil {
