@@ -313,8 +313,8 @@ func (c *Call) index(rec *capture.Call) error {
 	return nil
 }
 
-// after notes what arguments that the call changes, but does not return, hold
-// after it.
+// after notes what arguments that the call changes, but does not return, hold after it: as they were recorded then, or
+// as the reference leaves them.
 func (c *Call) after(call *replay.Call) {
 	changed := call.Changed()
 	if len(changed) == 0 {
@@ -324,8 +324,12 @@ func (c *Call) after(call *replay.Call) {
 	if err != nil {
 		return
 	}
+	recorded, err := leaves(call.Record.After, call.Record.AfterKwargs)
 	for i, l := range ls {
 		if now := changed[l.tensor]; now != nil && i < len(c.Inputs) {
+			if err == nil && len(recorded) == len(ls) && !call.Record.Unseen[recorded[i].tensor] {
+				now = recorded[i].tensor
+			}
 			f := newFingerprint(now)
 			c.Inputs[i].after = &f
 		}
