@@ -518,7 +518,7 @@ class Recording(unittest.TestCase):
             torch.optim.SGD([p], lr=1.0, foreach=True).step()
         (call,) = self.named("torch._foreach_add_")
         self.equal(call["args"][0][0], torch.ones(3))
-        self.equal(call["after"][0][0], torch.full((3,), 2.0))
+        self.equal(call["after"][0], torch.full((3,), 2.0))
         self.assertEqual(self.named("torch.Tensor.mul_")[0]["within"], call["id"])
         self.assertIs(torch._foreach_add_, add)
 
