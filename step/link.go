@@ -129,9 +129,9 @@ func (p *Process) lastInner() map[*Call]*Call {
 	return last
 }
 
-// close notes what a call that made others wrote, when the last of these has ended. What a judged call wrote is its own:
-// that an inner call made it says nothing of a mistake of the whole. What another call wrote is that of its inner calls,
-// as far as these wrote there last.
+// close notes what a call that made others wrote, when the last of these has ended. What a judged call wrote is its
+// own: that an inner call made it says nothing of a mistake of the whole. What another call wrote is that of its inner
+// calls, as far as these wrote there last.
 func (l *linker) close(c *Call, changes []*Value) {
 	if c.judged() {
 		l.write(c)

@@ -141,6 +141,19 @@ func (p *Process) firstUpdate() *Call {
 	return p.Calls[i]
 }
 
+// Piecewise is the first call that is one of those that update a parameter together, such as mul_ and addcdiv_; nil if
+// there is none. Each of them is judged by itself: whether they are the rule of an optimizer is not.
+func (t *Trace) Piecewise() *Call {
+	for _, c := range t.Calls() {
+		basic := strings.HasPrefix(c.Op, "torch.Tensor.") || strings.HasPrefix(c.Op, "torch._foreach_")
+		if basic && c.outer == nil && c.phase()%2 == 1 && c.judged() && c.updatesParameter() &&
+			!slices.ContainsFunc(c.Inputs, (*Value).refilled) {
+			return c
+		}
+	}
+	return nil
+}
+
 // turns reports whether a result is a view of an argument with other strides, such as a transposed square matrix: its
 // elements differ in order, and none was written.
 func (c *Call) turns(v *Value) bool {

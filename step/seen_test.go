@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare/verdict"
 )
 
 // TestSeen: what is counted of a step in which everything is linked, and the gap of a step whose recorder lacks weight
@@ -98,5 +99,38 @@ func TestTurned(t *testing.T) {
 	}
 	if o.Stride = v.Stride; p.firstUpdate() != c {
 		t.Error("a written parameter is no update")
+	}
+}
+
+// TestPiecewise: updates are judged call by call where basic operators write a parameter behind the loss. They are not where
+// one call is the step of an optimizer, where a call makes them, or where they only fill or copy.
+func TestPiecewise(t *testing.T) {
+	for _, tc := range []struct {
+		op    string
+		phase int
+		inner bool
+		want  bool
+	}{
+		{"torch.Tensor.addcdiv_", 1, false, true},
+		{"torch._foreach_addcdiv_", 1, false, true},
+		{"torch.Tensor.addcdiv_", 1, true, false},
+		{"torch.Tensor.addcdiv_", 0, false, false},
+		{"torch.Tensor.copy_", 1, false, false},
+		{"torch._fused_adamw_", 1, false, false},
+	} {
+		s := &Step{}
+		c := &Call{Op: tc.op, writes: true, Step: s, Order: 1, Verdict: verdict.Pass}
+		v := &Value{Call: c, Kind: inputKind, Target: "input[0]", Address: 64, Shape: []int{2}, RequiresGrad: true}
+		c.Inputs, c.Outputs = []*Value{v}, []*Value{{Call: c, Kind: outputKind, Address: 64}}
+		if tc.inner {
+			c.outer = &Call{}
+		}
+		if tc.phase == 1 {
+			s.Tail = []*Call{c}
+		}
+		tr := &Trace{Processes: []*Process{{Calls: []*Call{c}}}}
+		if got := tr.Piecewise(); (got == c) != tc.want {
+			t.Errorf("%+v: got %v", tc, got)
+		}
 	}
 }

@@ -58,3 +58,11 @@ func TestAllClear(t *testing.T) {
 		t.Errorf("a call without a judged value is %s, its backward pass %s", n.Verdict, n.Backward)
 	}
 }
+
+// TestCallByCall: an all-clear says that the calls of an update are not judged as the rule of an optimizer.
+func TestCallByCall(t *testing.T) {
+	want := "The calls of each update were judged one by one (first torch.Tensor.add_/13), not as the rule of an optimizer"
+	if text := nothing(trace(t, "clean")); !strings.Contains(text, want) {
+		t.Errorf("no %q in %q", want, text)
+	}
+}

@@ -295,6 +295,10 @@ func nothing(t *step.Trace) string {
 	if len(gaps) > 0 {
 		said += "."
 	}
+	if c := t.Piecewise(); c != nil && t.Runs == nil {
+		said += " The calls of each update were judged one by one (first " + c.String() + "), not as the rule of an " +
+			"optimizer: step --against compares them with those of another run."
+	}
 	return said
 }
 
