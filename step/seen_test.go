@@ -102,8 +102,8 @@ func TestTurned(t *testing.T) {
 	}
 }
 
-// TestPiecewise: updates are judged call by call where basic operators write a parameter behind the loss. They are not where
-// one call is the step of an optimizer, where a call makes them, or where they only fill or copy.
+// TestPiecewise: updates are judged call by call where basic operators write a parameter behind the loss. They are not
+// where one call is the step of an optimizer, where a call makes them, or where they only fill or copy.
 func TestPiecewise(t *testing.T) {
 	for _, tc := range []struct {
 		op    string
