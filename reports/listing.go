@@ -17,6 +17,7 @@ type Listing struct {
 	widths []int
 	right  []bool
 	names  []bool // are shortened from the left
+	whole  []bool // are not shortened
 	wraps  bool   // the last column is wrapped, not shortened
 	rows   [][]string
 	begun  bool
@@ -31,7 +32,7 @@ const held = 200
 // read on a terminal.
 func NewListing(w io.Writer, width int, head ...string) *Listing {
 	return &Listing{w: w, width: width, head: head, widths: make([]int, len(head)), right: make([]bool, len(head)),
-		names: make([]bool, len(head))}
+		names: make([]bool, len(head)), whole: make([]bool, len(head))}
 }
 
 // Right aligns a column to the right.
@@ -40,6 +41,9 @@ func (l *Listing) Right(col int) { l.right[col] = true }
 // Names says that a column has dotted names, whose end tells most: they are shortened
 // from the left.
 func (l *Listing) Names(col int) { l.names[col] = true }
+
+// Whole says that the cells of a column are not shortened: a program searches for them.
+func (l *Listing) Whole(col int) { l.whole[col] = true }
 
 // Wrap says that the last column has sentences: they are wrapped, not shortened. Where the other columns leave too
 // little room, a sentence stands below its row, behind the title of the column.
@@ -144,7 +148,7 @@ func (l *Listing) fit() []int {
 	least := make([]int, len(limits))
 	for i, n := range limits {
 		switch {
-		case l.right[i]:
+		case l.right[i], l.whole[i]:
 			least[i] = n
 		case l.names[i]:
 			least[i] = leastName

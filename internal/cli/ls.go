@@ -79,14 +79,16 @@ func runLs(cmd *cobra.Command, a *app, o *lsOptions, paths []string) error {
 	o.clock.start()
 	var t tally
 	out := reports.NewJSONLines(a.Out)
-	width := a.tableWidth() // names are whole where a program reads them
-	columns := lsColumns(width, o.paths)
+	columns := lsColumns(a.outputWidth(), o.paths)
 	head := make([]string, len(columns))
 	for i, c := range columns {
 		head[i] = c.name
 	}
-	table := reports.NewListing(a.Out, width, head...)
-	table.Names(slices.Index(head, "op"))
+	table := reports.NewListing(a.Out, a.outputWidth(), head...)
+	op := slices.Index(head, "op")
+	if table.Names(op); !a.onTerminal() {
+		table.Whole(op)
+	}
 	table.Right(slices.Index(head, "size"))
 	err := ordered(cmd.Context(), a.jobs, scan(cmd.Context(), paths, capture.Options{}),
 		func(f found) *lsLine {

@@ -34,6 +34,12 @@ func terminal(w io.Writer) (int, bool) {
 	return width, true
 }
 
+// onTerminal reports whether data goes to a terminal.
+func (s Streams) onTerminal() bool {
+	_, ok := terminal(s.Out)
+	return ok
+}
+
 // outputWidth is the width that tables for people keep to: COLUMNS if it is
 // set, else that of the terminal, else 0 for no limit.
 func (s Streams) outputWidth() int {
