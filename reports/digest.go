@@ -184,7 +184,7 @@ func (f *Finding) fails() bool {
 // kind names what f says apart from numbers, places and files.
 func (f *Finding) kind() string {
 	var b strings.Builder
-	b.WriteString(f.Results[0].Op)
+	fmt.Fprint(&b, f.Results[0].Op, f.Inherits)
 	for _, r := range f.Results {
 		if !f.tells(r) {
 			continue

@@ -25,6 +25,8 @@ type Finding struct {
 	Explain func(until time.Time, findings int) Explained
 	// FailsRun says that the run fails because of the worst verdict, which is no finding otherwise.
 	FailsRun bool
+	// Inherits says of two recordings that the call was given values that differ, and that these explain what it gave.
+	Inherits bool
 
 	more int // values that tell the same, and are left out of Results
 }
@@ -165,6 +167,9 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 	worst := f.Worst()
 	var b strings.Builder
 	head := strings.ToUpper(string(worst)) + "  "
+	if f.Inherits {
+		head = "READS OTHER VALUES  "
+	}
 	fmt.Fprintf(&b, "%s%s\n", st.Paint(worst, head), st.Bold(st.Wrap(OneLine(first.Title()), len(head))))
 	f.writeCauses(&b, st)
 	if !slices.ContainsFunc(f.Causes, func(c Cause) bool { return !c.Unfinished }) {

@@ -238,8 +238,8 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 	r.begin("pair")
 	parted := pairs.Divergence{Noise: r.noise}
 	held := holder{two: len(r.paths) == 2, next: func(c compared) error {
-		parted.Add(c.pair, c.results, c.apart)
 		finding := reports.NewFinding(c.results)
+		finding.Inherits = parted.Add(c.pair, c.results, c.apart)
 		r.out.bar.add(finding.Bad(), 0)
 		return r.out.add(finding, false)
 	}}

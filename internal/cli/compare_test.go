@@ -66,6 +66,10 @@ func TestWriters(t *testing.T) {
 			t.Errorf("compare %s %s: diverged %v, want %v and %q:\n%s", tc.a, tc.b, diverged, tc.diverged, tc.says,
 				out.String())
 		}
+		if !strings.Contains(out.String(), "\nREADS OTHER VALUES  torch.nn.functional.conv2d, id 29") ||
+			strings.Contains(out.String(), "\nFAIL  torch.nn.functional.conv2d, id 29") {
+			t.Errorf("compare %s %s: conv2d/29 only reads other values:\n%s", tc.a, tc.b, out.String())
+		}
 		if tc.diverged && !strings.Contains(out.String(), "conv2d.29 input[1]") { // not the bias: its gradient is noise
 			t.Errorf("compare %s %s: the weight is not named:\n%s", tc.a, tc.b, out.String())
 		}

@@ -67,11 +67,12 @@ type entering struct {
 // gradientGrowth is growth for gradients: they cancel.
 const gradientGrowth = 64
 
-// Add looks at the results of a pair, and at how far apart its values are.
-func (d *Divergence) Add(p Pair, rs []*reports.Result, apart map[*reports.Result]*Difference) {
+// Add looks at the results of a pair, and at how far apart its values are. It reports whether the call was given values
+// that differ, and these explain what it gave.
+func (d *Divergence) Add(p Pair, rs []*reports.Result, apart map[*reports.Result]*Difference) (inherits bool) {
 	if p.B == nil {
 		d.unpaired = append(d.unpaired, p)
-		return
+		return false
 	}
 	if d.processes == nil {
 		d.processes, d.other = map[[3]int]*process{}, map[[3]int][3]int{}
@@ -94,6 +95,8 @@ func (d *Divergence) Add(p Pair, rs []*reports.Result, apart map[*reports.Result
 		d.differs = d.differs || r.Verdict == verdict.Fail
 	}
 	of.calls = append(of.calls, c)
+	return c.plain == nil && c.result == nil && c.gradient == nil &&
+		(c.input != nil || c.arrived != nil && c.arrived.Verdict == verdict.Fail)
 }
 
 func processOf(e *capture.Entry) [3]int { return [3]int{e.Step, e.Rank, e.PID} }
