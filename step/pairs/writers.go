@@ -16,7 +16,7 @@ import (
 
 // An origin says what wrote an argument last in both recordings.
 type origin struct {
-	by    [2]*capture.Entry // nil if no recorded call wrote there, or if addresses were not recorded
+	by    [2]*capture.Entry // nil if no recorded call wrote there; both if addresses were not recorded
 	same  bool              // both are one call of the program
 	noise string            // the last gradient of the argument, if its rounding error is as large as itself; else ""
 }
@@ -33,8 +33,8 @@ func (d *Divergence) origins(p Pair, r *reports.Result) (o origin) {
 			}
 		}
 		rec.Close()
-		if address == "" {
-			continue
+		if address == "" { // nothing is known of this recording
+			return origin{}
 		}
 		at := slices.IndexFunc(before, func(e *capture.Entry) bool { return writes(e, address) })
 		if at < 0 {
