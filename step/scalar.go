@@ -3,6 +3,7 @@ package step
 import (
 	"cmp"
 	"fmt"
+	"slices"
 )
 
 // findScalars finds numbers (tensors of few elements: a loss weight, a counter, a learning rate), frozen weights and
@@ -17,7 +18,7 @@ func (p *Process) findScalars() {
 				v.From = first.From.again(first)
 				continue
 			}
-			w := v.latest
+			w := v.latest.whole()
 			if w == nil || v.From.Value != nil || v.From.first != nil || v.From.Role == "collective" ||
 				v.Numel() > few && (!v.isFrozen(w) || updated[c.phase()]) || v.isGradient() || c.random != "" ||
 				!v.isStill(w) {
@@ -45,18 +46,41 @@ func (v *Value) isFrozen(w *Value) bool {
 	return v.named != "" && v.named == w.named && !v.RequiresGrad && !w.made() && v.like(w)
 }
 
+// whole is the tensor of which v is a view of all elements, such as x[:n] or x.detach(), as the call read it that made
+// the view; v itself if it is no such view.
+func (v *Value) whole() *Value {
+	for v != nil && v.named == "" {
+		of := v.From.Value
+		if v.Kind == outputKind && !v.Call.writes {
+			i := slices.IndexFunc(v.Call.Inputs, func(u *Value) bool {
+				return u.Address != 0 && u.Address == v.Address && u.DType == v.DType && u.Numel() == v.Numel() &&
+					u.after == nil
+			})
+			if i >= 0 {
+				of = v.Call.Inputs[i]
+			}
+		}
+		if of == nil || of.Address != v.Address || of.Numel() != v.Numel() {
+			break
+		}
+		v = of
+	}
+	return v
+}
+
 // updatedFrozen are the phases in which many frozen weights have other elements than before, and most have: calls that
 // were not recorded, and that torch does not count, update them (an average of weights).
 func (p *Process) updatedFrozen() map[int]bool {
 	kept, changed := map[int]int{}, map[int]int{}
 	for _, c := range p.Calls {
 		for _, v := range c.Inputs {
-			switch first := v.From.first; {
-			case first != nil:
-				if v.isFrozen(first) && first.Call.phase() != c.phase() {
+			before, w := cmp.Or(v.From.first, v.From.Value).whole(), v.latest.whole()
+			switch {
+			case before != nil:
+				if v.isFrozen(before) && before.Call.phase() != c.phase() {
 					kept[c.phase()]++
 				}
-			case v.latest != nil && v.From.Value == nil && v.isFrozen(v.latest) && v.isStill(v.latest):
+			case w != nil && v.isFrozen(w) && v.isStill(w):
 				changed[c.phase()]++
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/optool/optool/capture"
 	"github.com/optool/optool/tensor"
 )
 
@@ -39,6 +40,40 @@ func TestIsStill(t *testing.T) {
 	} {
 		if got := tc.v.isStill(tc.w); got != tc.want {
 			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
+		}
+	}
+}
+
+// TestViewedWhole: a buffer that is read through views of all its elements, which lie where it does, is still known.
+func TestViewedWhole(t *testing.T) {
+	for name, change := range map[string]bool{"changed": true, "kept": false} {
+		p := &Process{}
+		read := func(s *Step, x ...float64) *Value {
+			value := func(c *Call, kind capture.Kind, name string) *Value {
+				return &Value{Call: c, Kind: kind, DType: tensor.Float64, Shape: []int{len(x)}, Stride: []int{1},
+					Address: 64, named: name, content: newFingerprint(tensor.New(tensor.Float64, []int{len(x)}, x))}
+			}
+			add := func(op, name string) *Value {
+				n := len(p.Calls)
+				c := &Call{Op: op, Step: s, Process: p, Order: n, Entry: &capture.Entry{Name: capture.Name{ID: n}}}
+				c.Inputs, c.Outputs = []*Value{value(c, inputKind, name)}, []*Value{value(c, outputKind, "")}
+				p.Calls = append(p.Calls, c)
+				return c.Inputs[0]
+			}
+			first := add("torch.Tensor.detach", "net.cos")
+			add("torch.Tensor.__getitem__", "")
+			return first
+		}
+		x, y := []float64{1, 2, 3, 4, 5, 6}, []float64{6, 1, 2, 3, 4, 5}
+		if !change {
+			y = x
+		}
+		before := read(&Step{Number: 0}, x...)
+		v := read(&Step{Number: 1}, y...)
+		p.link()
+		p.findScalars()
+		if got := v.From.How == IsChanged && v.From.Value == before; got != change {
+			t.Errorf("%s: linked by %s to %s", name, v.From.How, v.From.Value.name())
 		}
 	}
 }
