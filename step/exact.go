@@ -59,7 +59,7 @@ func (p *Process) exact(ctx context.Context, decisions bool, opt Options) ([]Bre
 	}
 	x.averaged = func(c *Call) {
 		switch s := c.Step; {
-		case s == nil:
+		case s == nil || len(c.Outputs) == 0: // it raised: checkpointing stops so
 		case c.random == "":
 			s.Bridged = append(s.Bridged, c)
 		default:

@@ -709,6 +709,10 @@ func TestAveraged(t *testing.T) {
 	if off := s.Captured - s.Exact; off == 0 || math.Abs(off) > 1e-5 {
 		t.Errorf("the loss is off by %v, want rounding", off)
 	}
+	s.Averaged[0].Outputs = nil // as of a call that checkpointing stopped
+	if err := s.Loss.Process.Exact(context.Background(), options(t)); err != nil || len(s.Averaged) > 1 {
+		t.Errorf("averaged %v: a call without a result is averaged (%v)", s.Averaged[1:], err)
+	}
 }
 
 // lookup is the value that name gives a name.
