@@ -520,7 +520,7 @@ func (x *rerun) store(c *Call, rec *capture.Call, outs []*tensor.Tensor) {
 			x.each(c, got[i], t)
 		}
 		if c.Step != nil && c == c.Step.Loss && i == 0 && t.Numel() == 1 {
-			x.loss(c.Step, t.Item())
+			x.loss(c.Step, x.lossOf(c.Step, t.Item()))
 		}
 	}
 }

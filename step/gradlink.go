@@ -48,7 +48,7 @@ func (c *Call) result(g *Value) *Value {
 // gradientSource finds what the gradient g of a result of c came from; same are
 // all gradients with its content, in order of the calls, and viewed those of Step.viewed.
 func (c *Call) gradientSource(g *Value, same []*Value, viewed map[*Value]bool) Link {
-	if c.Step != nil && c == c.Step.root {
+	if s := c.Step; s != nil && (c == s.root || c.handsNumber(s.root) || s.root.handsNumber(c)) {
 		return Link{How: IsLeaf, Role: "seed"}
 	}
 	var readers []*Call

@@ -134,7 +134,7 @@ func (fs faults) moveNext(ctx context.Context, m *Moved, w WhatIf, opt Options) 
 	}
 	var broken []Break
 	x := p.imagined(ctx, w, &broken, opt)
-	loss := m.Step.Captured
+	loss := x.lossOf(m.Step, m.Step.Given())
 	x.loss = func(of *Step, l float64) {
 		if of == m.Step {
 			loss = l

@@ -33,20 +33,20 @@ func (p *Process) split() {
 	u := p.units(roots)
 	for i, r := range roots {
 		s := &Step{Number: i, root: r, Exact: math.NaN(), Captured: math.NaN(), Scale: math.NaN()}
-		if s.Loss, s.batches = u[i].loss(r); s.Loss.HasBackward() {
+		if s.Loss, s.batches, s.changed = u[i].loss(r); s.Loss.HasBackward() {
 			s.Scale = s.Loss.GradOutputs[0].number()
 		}
-		s.Captured = s.Loss.scalar().number()
+		s.Captured = s.read()
 		p.Steps = append(p.Steps, s)
 	}
 	at := 0
 	for i, s := range p.Steps {
-		last := roots[i].Order
-		s.Calls = p.Calls[at : last+1]
-		next := len(p.Calls)
+		last, next := s.root.lastInner(), len(p.Calls)
 		if i+1 < len(roots) {
+			last = min(last, roots[i+1].Order-1)
 			next = begin(p.Calls[last+1:roots[i+1].Order+1], roots[i+1])
 		}
+		s.Calls = p.Calls[at : last+1]
 		s.Tail = p.Calls[last+1 : next]
 		for _, c := range p.Calls[at:next] {
 			c.Step = s
@@ -97,7 +97,7 @@ func (v *Value) number() float64 {
 
 func (c *Call) isRoot() bool {
 	v := c.scalar()
-	if v == nil || c.vacant || len(c.GradOutputs) == 0 || c.GradOutputs[0].Numel() != 1 {
+	if v == nil || c.vacant || len(c.GradOutputs) == 0 || c.GradOutputs[0].Numel() != 1 || c.isOther() {
 		return false
 	}
 	for _, r := range v.readers {
@@ -106,6 +106,33 @@ func (c *Call) isRoot() bool {
 		}
 	}
 	return true
+}
+
+// isOther reports whether the one number of a call is that of another one, which readers are linked to: of a judged
+// call that made this one, or, if this one was not judged, of a call that it made.
+func (c *Call) isOther() bool {
+	for o := c.outer; o != nil; o = o.outer {
+		if o.judged() && o.handsNumber(c) {
+			return true
+		}
+	}
+	return !c.judged() && slices.ContainsFunc(c.Process.Calls[c.Order+1:c.lastInner()+1], c.handsNumber)
+}
+
+// lastInner is the order of the last call that a call made, itself or by calls that it made; its own if it made none.
+func (c *Call) lastInner() int {
+	last := c.Order
+	for last+1 < len(c.Process.Calls) && c.encloses(c.Process.Calls[last+1]) {
+		last++
+	}
+	return last
+}
+
+// handsNumber reports whether the one number of a call, which a backward pass reached, is that of a call that it made.
+func (c *Call) handsNumber(inner *Call) bool {
+	v, w := c.scalar(), inner.scalar()
+	return v != nil && w != nil && c.encloses(inner) && c.HasBackward() && inner.HasBackward() && v.DType == w.DType &&
+		v.Address == w.Address && (v.Address != 0 || v.equals(w))
 }
 
 // isCompiled reports whether torch.compile may have made the call.
@@ -219,7 +246,7 @@ func (p *Process) settle() {
 		for _, v := range c.Inputs {
 			if v.From.first != nil {
 				v.From = v.From.first.From.again(v.From.first)
-				if w := v.From.Value; w != nil {
+				if w := v.From.Value; w != nil && !slices.Contains(w.readers, v) {
 					w.readers = append(w.readers, v)
 				}
 				continue

@@ -54,13 +54,18 @@ func (p *Process) findStale() {
 		first := vs[0]
 		for _, v := range vs {
 			v.unlink()
-			if from := (Link{How: IsChanged, Value: w}); v == first {
+			from := Link{How: IsChanged, Value: w}
+			if v == first {
 				v.reason = w.stale(v, ", whose gradient it has")
 				v.From = from
 			} else {
 				v.From = from.again(first)
 			}
 			w.readers = append(w.readers, v)
+			for _, r := range again[v] {
+				r.From = from.again(first)
+				w.readers = append(w.readers, r)
+			}
 		}
 	}
 }

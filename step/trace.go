@@ -265,6 +265,8 @@ type Step struct {
 	Number int // from 0 in its process
 	Loss   *Call
 	root   *Call // where the backward pass began: the loss, or what scaled it
+	// changed are the readings between both that found another number than was made, the last first.
+	changed []*Value
 	// Calls are those up to the loss; Tail are those behind it, such as the optimizer's.
 	Calls, Tail []*Call
 	// tailAt and tailLike are the inputs of Tail by address, and by shape: of these no more than two addresses.

@@ -51,23 +51,42 @@ func (c *Call) updatesParameter() bool {
 }
 
 // loss is the loss in its own units behind a root: the number that was only multiplied by a loss scale, or only divided
-// by numbers of batches or of ranks whose gradients are added. It also gives the product of these numbers.
-func (u units) loss(r *Call) (loss *Call, batches int) {
+// by numbers of batches or of ranks whose gradients are added. It also gives the product of these numbers, and the
+// readings on the way that found another number than was made.
+func (u units) loss(r *Call) (loss *Call, batches int, changed []*Value) {
 	batches = 1
 	for {
-		of, factor, quotient := r.multiplies()
+		v, factor, quotient := r.multiplies()
 		n := math.Round(1 / factor)
 		switch {
-		case of == nil:
-			return r, batches
+		case v == nil:
+			return r, batches, changed
 		case !quotient && u.isLossScale(factor):
-		case n > 1 && math.Abs(1/factor-n) < 1e-5*n && u.divides(of, int(n), quotient):
+		case n > 1 && math.Abs(1/factor-n) < 1e-5*n && u.divides(v.From.Value.Call, int(n), quotient):
 			batches *= int(n)
 		default:
-			return r, batches
+			return r, batches, changed
 		}
-		r = of
+		if r = v.From.Value.Call; v.From.How == IsChanged {
+			changed = append(changed, v)
+		}
 	}
+}
+
+// Given is the number that the loss's call gave.
+func (s *Step) Given() float64 { return s.Loss.scalar().number() }
+
+// read is the loss as the program read it: some readings found another number than the loss's call gave.
+func (s *Step) read() float64 {
+	x := s.Given()
+	for _, v := range slices.Backward(s.changed) {
+		if w := v.From.Value; w.Call == s.Loss {
+			x = v.number()
+		} else {
+			x *= v.number() / w.number()
+		}
+	}
+	return x
 }
 
 // isLossScale reports whether a factor is a loss scale: a power of two that is large, or by which the gradients are
@@ -93,13 +112,13 @@ func (u units) isMean(c *Call) bool {
 	if c.isMean() {
 		return true
 	}
-	of, factor, _ := c.multiplies()
-	return of != nil && (u.isMean(of) || math.Abs(1/factor-float64(u.losses)) < 1e-5)
+	v, factor, _ := c.multiplies()
+	return v != nil && (u.isMean(v.From.Value.Call) || math.Abs(1/factor-float64(u.losses)) < 1e-5)
 }
 
-// multiplies is the call whose one number this one multiplies by a factor, or divides (quotient); nil if it does
-// something else.
-func (c *Call) multiplies() (of *Call, factor float64, quotient bool) {
+// multiplies is the input that is the one number of another call, which this one multiplies by a factor, or divides
+// (quotient); nil if it does something else.
+func (c *Call) multiplies() (of *Value, factor float64, quotient bool) {
 	name := strings.Trim(c.Op[strings.LastIndexByte(c.Op, '.')+1:], "_")
 	if !c.HasBackward() {
 		return nil, 0, false
@@ -116,14 +135,14 @@ func (c *Call) multiplies() (of *Call, factor float64, quotient bool) {
 		if of != nil {
 			return nil, 0, false // a product of two results is no scaled loss
 		}
-		of = w.Call
+		of = v
 	}
 	if of == nil {
 		return nil, 0, false
 	}
-	factor = c.scalar().number() / of.scalar().number()
-	if of.HasBackward() {
-		factor = of.GradOutputs[0].number() / c.GradOutputs[0].number()
+	factor = c.scalar().number() / of.number()
+	if made := of.From.Value.Call; made.HasBackward() {
+		factor = made.GradOutputs[0].number() / c.GradOutputs[0].number()
 	}
 	return of, factor, quotient
 }

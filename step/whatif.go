@@ -45,10 +45,10 @@ func (p *Process) Losses(ctx context.Context, w WhatIf, opt Options) ([]float64,
 func (p *Process) losses(ctx context.Context, w WhatIf, calls []*Call, opt Options) (losses []float64, broken []Break,
 	err error) {
 	losses = make([]float64, len(p.Steps))
-	for i, s := range p.Steps {
-		losses[i] = s.Captured
-	}
 	x := p.imagined(ctx, w, &broken, opt)
+	for i, s := range p.Steps {
+		losses[i] = x.lossOf(s, s.Given())
+	}
 	x.loss = func(s *Step, loss float64) { losses[s.Number] = loss }
 	err = x.run(calls)
 	return losses, broken, err
@@ -188,6 +188,15 @@ func (x *rerun) repairs(v *Value) bool {
 	return v.From.How == IsChanged && slices.ContainsFunc(x.whatIf.Repair, func(r *Value) bool {
 		return v.From.Value == r.From.Value
 	})
+}
+
+// lossOf is the loss of a step whose loss's call gives a number: a change behind that call that is not repaired stays
+// as it was found.
+func (x *rerun) lossOf(s *Step, given float64) float64 {
+	if slices.ContainsFunc(s.changed, func(v *Value) bool { return !x.repairs(v) }) {
+		return s.Captured
+	}
+	return given
 }
 
 // roundedTo is t rounded once to dt, or to its own dtype if dt is Invalid.

@@ -458,7 +458,7 @@ func loss(t *step.Trace, s *step.Step, x Extra) string {
 		fmt.Fprintf(b, ", %.9g exact, difference %+.3g; the errors of all calls add up to %+.3g", s.Exact,
 			s.Captured-s.Exact, s.Predicted)
 	}
-	fmt.Fprintf(b, " (%s)\n", s.Loss)
+	b.WriteString(lossCall(s))
 	lossesOfRuns(b, t)
 	others(b, t, s)
 	without(b, s, x)
@@ -485,12 +485,20 @@ func loss(t *step.Trace, s *step.Step, x Extra) string {
 			reports.Count(n, "call"), s.Averaged[0])
 	}
 	if !math.IsNaN(s.Exact) {
-		if off, rest := s.Captured-s.Exact, s.Captured-s.Exact-s.Predicted; math.Abs(rest) > math.Abs(off)/2 &&
+		if off, rest := s.Given()-s.Exact, s.Given()-s.Exact-s.Predicted; math.Abs(rest) > math.Abs(off)/2 &&
 			math.Abs(rest) > 1e-5*math.Abs(s.Exact) {
 			b.WriteString("the errors of the calls do not add up to the difference: an error is large, or a decision flipped\n")
 		}
 	}
 	return b.String()
+}
+
+// lossCall names the call that gave the loss, and the number that it gave if the program read another one.
+func lossCall(s *step.Step) string {
+	if given := s.Given(); given != s.Captured && given == given {
+		return fmt.Sprintf(" (%s gave %.9g)\n", s.Loss, given)
+	}
+	return fmt.Sprintf(" (%s)\n", s.Loss)
 }
 
 // lossesOfRuns are the losses of two runs.
@@ -532,7 +540,7 @@ func others(b *strings.Builder, t *step.Trace, main *step.Step) {
 			if !math.IsNaN(s.Exact) {
 				fmt.Fprintf(b, ", off by %+.3g", s.Captured-s.Exact)
 			}
-			fmt.Fprintf(b, " (%s)\n", s.Loss)
+			b.WriteString(lossCall(s))
 		}
 	}
 	if n > listed {

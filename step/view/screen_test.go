@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -190,5 +191,21 @@ func TestScreen(t *testing.T) {
 	}
 	if relative(math.NaN()) != "-" {
 		t.Error("an error that is not known has a number")
+	}
+}
+
+// TestLossCall: where the program read another number than the call of the loss gave, the screen says what that gave.
+func TestLossCall(t *testing.T) {
+	tr := trace(t, "clean")
+	s := tr.Processes[0].Steps[0]
+	if got := lossCall(s); got != " ("+s.Loss.String()+")\n" {
+		t.Errorf("got %q", got)
+	}
+	given := fmt.Sprintf("%.9g", s.Captured)
+	s.Captured *= 1.25
+	x := Extra{Without: step.Moved{Step: s, Loss: s.Given(), Update: math.NaN()}}
+	if got := loss(tr, s, x); !strings.Contains(got, " ("+s.Loss.String()+" gave "+given+")\n") ||
+		strings.Contains(got, "do not add up") {
+		t.Errorf("got\n%s", got)
 	}
 }
