@@ -44,13 +44,58 @@ func (c *Call) NotFinite() (n *NotFinite) {
 			n = firstIn(c.Record.GradInputs, Backward, "grad")
 			had = append(had, flatten(c.Record.GradOutputs)...)
 		}
-		if n != nil {
-			n.Made = firstOf(had, Forward, "", notFinite) == nil
-			n.OfMask = !n.Made && !math.IsInf(n.Value, -1) && firstOf(had, Forward, "", notOfMask) == nil
-		}
+		n.madeOf(had)
 		return nil
 	})
 	return n
+}
+
+// NotFiniteAfter is the first element that is not finite of what was recorded of the arguments that the call changed,
+// after it. It is nil if there is none, and where it is not known what the call changes.
+func (c *Call) NotFiniteAfter() (found *NotFinite) {
+	if c.pair || c.fwd == nil || !c.Record.HasAfter {
+		return nil
+	}
+	_ = Guard(func() error { // of what cannot be read nothing is known
+		now := c.Changed()
+		look := func(target string, before, after value.Value) {
+			was, _ := before.(*tensor.Tensor)
+			got, _ := after.(*tensor.Tensor)
+			want := now[was]
+			if want == nil || got == nil || c.Record.Unseen[got] {
+				return
+			}
+			n := firstIn([]value.Value{got}, Input, "")
+			if n == nil || found != nil && !(notOfMask(n.Value) && !notOfMask(found.Value)) {
+				return
+			}
+			found, n.Target = n, target
+			if at := tensor.Ravel(n.Index, want.Shape); at >= 0 && want.Numel() > 0 {
+				n.Exact, n.Known = tensor.At[float64](want, at), true
+			}
+		}
+		before, after := flatten(c.Record.Args), flatten(c.Record.After)
+		for i := range min(len(before), len(after)) {
+			look(fmt.Sprintf("input[%d]", i), before[i], after[i])
+		}
+		for _, it := range c.Record.Kwargs.Items {
+			if key, ok := it.Key.(string); ok {
+				v, _ := c.Record.AfterKwargs.Get(key)
+				look(keyword(key).label, it.Value, v)
+			}
+		}
+		found.madeOf(c.arguments())
+		return nil
+	})
+	return found
+}
+
+// madeOf sets what the pass had; n may be nil.
+func (n *NotFinite) madeOf(had []value.Value) {
+	if n != nil {
+		n.Made = firstOf(had, Forward, "", notFinite) == nil
+		n.OfMask = !n.Made && !math.IsInf(n.Value, -1) && firstOf(had, Forward, "", notOfMask) == nil
+	}
 }
 
 // firstIn is the first element that is not finite; one of -inf only if there is no other.

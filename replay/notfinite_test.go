@@ -2,6 +2,7 @@ package replay_test
 
 import (
 	"math"
+	"path/filepath"
 	"testing"
 
 	"github.com/optool/optool/replay"
@@ -51,5 +52,34 @@ func TestNotFinite(t *testing.T) {
 		case n.String() != tc.want || n.Made != tc.made:
 			t.Errorf("%s: %q, made %t, want %q, %t", tc.op, n, n.Made, tc.want, tc.made)
 		}
+	}
+}
+
+// TestNotFiniteAfter: what a call leaves in an argument that it does not return is looked at, too.
+func TestNotFiniteAfter(t *testing.T) {
+	pair := func(x, y float64) value.Value { return value.NewTuple(stored(tensor.Float32, []int{2}, x, y)) }
+	nan := math.NaN()
+	for name, tc := range map[string]struct {
+		before, after value.Value
+		want          string
+		made          bool
+	}{
+		"finite": {pair(1, 2), pair(2, 4), "", false},
+		"made": {pair(1, 2), pair(2, nan), "input[0] at [1] is nan, all inputs are finite; the exact value is 4",
+			true},
+		"kept": {pair(nan, nan), pair(nan, nan), "input[0] at [0] is nan; the exact value is nan, too", false},
+	} {
+		dir := record(t, "torch._foreach_mul_", []value.Value{tc.before, 2.0}, nil)
+		write(t, filepath.Join(dir, "after.pth"), "torch._foreach_mul_", []value.Value{tc.after, 2.0})
+		c := replay.Open(entries(t, dir)[0], options(t))
+		c.Compare()
+		got, made := "", false
+		if n := c.NotFiniteAfter(); n != nil {
+			got, made = n.String(), n.Made
+		}
+		if got != tc.want || made != tc.made {
+			t.Errorf("%s: %q, made %t, want %q, %t", name, got, made, tc.want, tc.made)
+		}
+		c.Close()
 	}
 }

@@ -130,6 +130,9 @@ func Read(e *capture.Entry, opt Options) *Call {
 	c.TooLarge = outcome.TooLarge
 	if !functional(c) || c.collective() == "wait_tensor" { // else the result may not be there yet
 		c.notFinite = outcome.NotFinite
+		if c.notFinite == nil && c.collective() == "" {
+			c.notFinite = call.NotFiniteAfter()
+		}
 	}
 	if err != nil {
 		c.Verdict, c.Failed = verdict.Invalid, err.Error()
