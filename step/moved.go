@@ -26,6 +26,9 @@ type Moved struct {
 	// Update, of a fault behind the loss, is how far the parameters would have gone elsewhere, relative to how far they
 	// went; NaN if that is not known.
 	Update float64
+	// NotFinite is the first reading of a parameter that the update left infinite or NaN, so that Update is not known;
+	// nil if there is none.
+	NotFinite *Value
 	// Rounding, of a loss behind the update, is how far the rounding of the calls moves it: they would round anew.
 	Rounding float64
 	Why      string // why it is not known; "" if it is, and where nothing is to be known
@@ -96,12 +99,12 @@ func (fs faults) without(ctx context.Context, opt Options) Moved {
 	if !first.IsBehind() {
 		losses, broken, err := p.losses(ctx, w, s.Calls, opt)
 		if m.Why = why(broken, err); m.Why == "" {
-			m.Loss = losses[s.Number]
+			m.set(losses[s.Number])
 		}
 		return m
 	}
 	m.Step = nil
-	m.Why = why(nil, fs.moveNext(ctx, &m, w, opt))
+	m.Why = cmp.Or(why(nil, fs.moveNext(ctx, &m, w, opt)), m.Why)
 	return m
 }
 
@@ -148,8 +151,17 @@ func (fs faults) moveNext(ctx context.Context, m *Moved, w WhatIf, opt Options) 
 	if text := why(broken, err); text != "" {
 		return errors.New(text)
 	}
-	m.Loss, m.Update, m.Rounding = loss, x.update(parameters), m.Step.rounding()
+	m.set(loss)
+	m.Update, m.NotFinite = x.update(parameters)
+	m.Rounding = m.Step.rounding()
 	return nil
+}
+
+// set sets the loss without the faults, or says why it is not known.
+func (m *Moved) set(loss float64) {
+	if m.Loss = loss; loss != loss {
+		m.Why = "the run without it gives NaN"
+	}
 }
 
 // oneMore is the argument of the recorder by which it records the step behind those that it recorded, "" if the
@@ -197,8 +209,8 @@ func (s *Step) carriedParameters() (out []*Value) {
 }
 
 // update is how far the parameters would have gone elsewhere in the rerun, relative to how far they went from the step
-// before; NaN if none went anywhere.
-func (x *rerun) update(parameters []*Value) float64 {
+// before; NaN if none went anywhere. It gives the first parameter that is not finite, if there is one, and NaN then.
+func (x *rerun) update(parameters []*Value) (apart float64, infinite *Value) {
 	moved, went := 0.0, 0.0
 	for _, v := range parameters {
 		now := x.values[v.From.origin()]
@@ -207,17 +219,20 @@ func (x *rerun) update(parameters []*Value) float64 {
 			continue
 		}
 		err := v.with(x.opt, func(t *tensor.Tensor) {
+			if !t.AllFinite() {
+				infinite = cmp.Or(infinite, v)
+			}
 			if !comparable(now, t) {
 				return
 			}
 			moved += distance(t, now, nil).square
 			_ = before.with(x.opt, func(b *tensor.Tensor) { went += distance(t, b, nil).square })
 		})
-		if err != nil {
-			return math.NaN()
+		if err != nil || infinite != nil {
+			return math.NaN(), infinite
 		}
 	}
-	return math.Sqrt(moved / went)
+	return math.Sqrt(moved / went), nil
 }
 
 // readBefore is how the step before read the parameter at an address; nil if it did not.
@@ -329,6 +344,10 @@ func (fs faults) repairGradients(ctx context.Context, u *updater, with map[*Valu
 			}
 			if err != nil {
 				return err
+			}
+			if !d.AllFinite() {
+				return fmt.Errorf("%s of %s: what it should be follows from a recorded gradient that is not finite",
+					v.Target, c)
 			}
 			if comparable(t, d) {
 				with[v], found[at] = plus(t, d, 1), true

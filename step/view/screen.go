@@ -435,12 +435,20 @@ func moved(b *strings.Builder, s *step.Step, m step.Moved, faults string) {
 			verb("moves", "move"), of, m.Rounding)
 	} else {
 		by := m.Step.Captured - m.Loss
-		fmt.Fprintf(b, "without %s %s would have been %.9g: %s by %+.3g", faults, of, m.Loss,
-			verb("the fault moves it", "they move it"), by)
+		fmt.Fprintf(b, "without %s %s would have been %.9g: ", faults, of, m.Loss)
+		if by-by != 0 {
+			fmt.Fprintf(b, "it is %v", m.Step.Captured)
+		} else {
+			fmt.Fprintf(b, "%s by %+.3g", verb("the fault moves it", "they move it"), by)
+		}
 		if m.Rounding > math.Abs(by)/10 {
 			fmt.Fprintf(b, "; rounding alone may move it by %.2g", m.Rounding)
 		}
 		b.WriteString("\n")
+	}
+	if v := m.NotFinite; v != nil {
+		fmt.Fprintf(b, "how far %s moved the parameters has no number: %s of %s is not finite\n", verb("it", "they"),
+			reports.Name(v.Target), v.Call)
 	}
 	if m.Update == m.Update {
 		fmt.Fprintf(b, "%s moved the parameters by %.3g of their whole way in the update\n", verb("it", "they"),

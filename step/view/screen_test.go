@@ -74,11 +74,17 @@ func TestTogether(t *testing.T) {
 	next := &step.Step{Number: 1, Captured: 2}
 	at := func(loss float64) step.Moved { return step.Moved{Step: next, Loss: loss, Update: 0.25} }
 	why := step.Moved{Step: next, Loss: math.NaN(), Why: "linear/3 cannot be run again"}
+	infinite := step.Moved{Step: &step.Step{Number: 1, Captured: math.NaN()}, Loss: 1.5, Update: math.NaN(),
+		NotFinite: &step.Value{Target: "input[1]", Call: trace(t, "clean").Calls()[0]}}
 	for _, tc := range []struct {
 		name string
 		x    Extra
 		want string
 	}{
+		{"not finite", Extra{Without: infinite, Together: infinite, Faults: 1},
+			"without the first fault the loss of step 1 would have been 1.5: it is NaN\n" +
+				"how far it moved the parameters has no number: input[1] of " + infinite.NotFinite.Call.String() +
+				" is not finite\n"},
 		{"one", Extra{Without: at(1.5), Together: at(1.5), Faults: 1},
 			"without the first fault the loss of step 1 would have been 1.5: the fault moves it by +0.5\n" +
 				"it moved the parameters by 0.25 of their whole way in the update\n"},
