@@ -2,6 +2,7 @@ package step
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
@@ -23,22 +24,63 @@ func (c *Call) Readers() []*Call {
 	return out
 }
 
-// Way is the shortest way of a call's results to another call, both included; nil
-// if there is none.
-func Way(from, to *Call) []*Call {
-	before := map[*Call]*Call{from: nil}
-	for todo := []*Call{from}; len(todo) > 0; todo = todo[1:] {
-		c := todo[0]
-		if c == to {
+// A spread is a call that has a wrong value. only is the one that passes it on, nil if all that the call gives may be
+// wrong.
+type spread struct {
+	call *Call
+	only *Value
+}
+
+// spreads is what an input that is wrong does to its call: a normalization in training gives the same result whatever
+// its running statistics are.
+func (v *Value) spreads() spread {
+	normalizes := strings.Contains(v.Call.Op, "batch_norm") || strings.Contains(v.Call.Op, "instance_norm")
+	if v.after != nil && normalizes {
+		return spread{v.Call, v}
+	}
+	return spread{call: v.Call}
+}
+
+// next are the calls that read wrong values of a call in the forward pass, in order.
+func (s spread) next() (out []spread) {
+	given := slices.Concat(s.call.Outputs, s.call.Inputs)
+	if s.only != nil {
+		given = []*Value{s.only}
+	}
+	for _, o := range given {
+		for _, r := range o.readers {
+			if r.Kind == inputKind && r.Call != s.call {
+				out = append(out, r.spreads())
+			}
+		}
+	}
+	return out
+}
+
+// spreads is the call of a finding with what is wrong there.
+func (f *Finding) spreads() spread {
+	if v := f.Call.Value(f.Target); f.Rule == verdict.Changed && v != nil {
+		return v.spreads()
+	}
+	return spread{call: f.Call}
+}
+
+// Way is the shortest way of what is wrong in a finding's call to another call, both included; nil if there is none.
+func (f *Finding) Way(to *Call) []*Call {
+	first := f.spreads()
+	before := map[spread]spread{first: {}}
+	for todo := []spread{first}; len(todo) > 0; todo = todo[1:] {
+		s := todo[0]
+		if s.call == to {
 			var way []*Call
-			for ; c != nil; c = before[c] {
-				way = append([]*Call{c}, way...)
+			for ; s.call != nil; s = before[s] {
+				way = append([]*Call{s.call}, way...)
 			}
 			return way
 		}
-		for _, r := range c.Readers() {
+		for _, r := range s.next() {
 			if _, seen := before[r]; !seen {
-				before[r] = c
+				before[r] = s
 				todo = append(todo, r)
 			}
 		}
@@ -53,23 +95,32 @@ func (f *Finding) InBackward() bool { return f.backward }
 // Reach counts the calls that read, directly or through others, what a finding made
 // wrong: results, or gradients on their way back.
 func (f *Finding) Reach() int {
-	next := (*Call).Readers
+	next := spread.next
 	if f.backward {
-		next = f.sources
+		next = func(s spread) (out []spread) {
+			for _, c := range f.sources(s.call) {
+				out = append(out, spread{call: c})
+			}
+			return out
+		}
 	}
-	seen := map[*Call]bool{f.Call: true}
+	todo := []spread{f.spreads()}
 	for _, c := range f.unseen {
-		seen[c] = true
+		todo = append(todo, spread{call: c})
 	}
-	for todo := append([]*Call{f.Call}, f.unseen...); len(todo) > 0; todo = todo[1:] {
-		for _, c := range next(todo[0]) {
-			if !seen[c] {
-				seen[c] = true
-				todo = append(todo, c)
+	seen, calls := map[spread]bool{}, map[*Call]bool{}
+	for _, s := range todo {
+		seen[s], calls[s.call] = true, true
+	}
+	for ; len(todo) > 0; todo = todo[1:] {
+		for _, s := range next(todo[0]) {
+			if !seen[s] {
+				seen[s], calls[s.call] = true, true
+				todo = append(todo, s)
 			}
 		}
 	}
-	return len(seen) - 1
+	return len(calls) - 1
 }
 
 // sources are the calls to which c passes gradients that depend on what the finding is about. Right gradients of the

@@ -158,7 +158,7 @@ func NewGraph(t *step.Trace, repro func(*step.Call) string) *Graph {
 		g.Findings = append(g.Findings, found)
 	}
 	if f := t.First(); f != nil && f.Call.Step != nil && !f.InBackward() {
-		for _, c := range step.Way(f.Call, f.Call.Step.Loss) {
+		for _, c := range f.Way(f.Call.Step.Loss) {
 			g.Way = append(g.Way, at[c])
 		}
 	}

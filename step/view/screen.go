@@ -359,7 +359,7 @@ func sentence(f *step.Finding) string {
 // behind says what became of a fault.
 func behind(b *strings.Builder, f *step.Finding, st reports.Style) {
 	if s := f.Call.Step; s != nil && !f.InBackward() {
-		if way := step.Way(f.Call, s.Loss); len(way) > 1 {
+		if way := f.Way(s.Loss); len(way) > 1 {
 			names := make([]string, 0, 9)
 			for i, c := range way {
 				if len(way) > 9 && i == 4 {
