@@ -2,21 +2,25 @@ package step
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/capture"
 )
 
 // findUncompared marks the gradients which updates read that are not shown to be what the backward pass gave: those of
 // a parameter that several calls read, if only a part of their gradients is there, and those that no recorded call
-// made, where the same argument is a gradient at other times. The program may have made them so, with autograd.grad of
-// one branch, say. So they are no findings, but a gap.
+// made, where the same argument is a gradient at other times or by its place. The program may have made them so, with
+// autograd.grad of one branch, say. So they are no findings, but a gap.
 func findUncompared(all []*updater) {
-	gradients := map[argument]bool{}
+	gradients, given := map[argument]bool{}, map[*Value]bool{}
 	for _, u := range all {
 		for _, c := range u.step.Tail {
 			for _, v := range c.Inputs {
 				if v.isGradient() {
 					gradients[v.position()] = true
+				}
+				if v.isGivenAsGradient() {
+					given[v.beforeTail()] = true
 				}
 			}
 		}
@@ -24,19 +28,60 @@ func findUncompared(all []*updater) {
 	for _, u := range all {
 		for _, c := range u.step.Tail {
 			for _, v := range c.Inputs {
-				v.uncompared = gradients[v.position()] && u.isUncompared(v)
+				v.uncompared = (gradients[v.position()] || given[v]) && u.isUncompared(v, given[v])
 			}
 		}
 	}
 }
 
-func (u *updater) isUncompared(v *Value) bool {
+// isGivenAsGradient reports whether an input is in the second list of a fused optimizer of torch, which has the
+// gradients of the first: torch._fused_adamw_(params, grads, exp_avgs, ...), whatever is in it. They
+// count as written there: with a grad_scale it divides them.
+func (v *Value) isGivenAsGradient() bool {
+	if v.item < 0 || !strings.Contains(v.Call.Op, "_fused_") {
+		return false
+	}
+	first := 0
+	for _, w := range v.Call.Inputs {
+		if w.item >= 0 && w.leaf == w.item {
+			first++
+		}
+	}
+	return v.leaf-v.item == first
+}
+
+// beforeTail is the value that calls behind the loss made v of, one after the other, as those do that divide gradients
+// by a loss scale or clip them.
+func (v *Value) beforeTail() *Value {
+	for range 16 {
+		w := v.From.Value
+		if w == nil || w.Call.phase()%2 == 0 || w.Kind == capture.GradInputs {
+			return v
+		}
+		of := w
+		if w.Kind != inputKind {
+			i := slices.IndexFunc(w.Call.Inputs, func(x *Value) bool {
+				return x.DType.IsFloat() && sameShape(x.Shape, v.Shape) && x.item == w.item
+			})
+			if i < 0 {
+				return v
+			}
+			of = w.Call.Inputs[i]
+		}
+		v = of
+	}
+	return v
+}
+
+// isUncompared reports whether a value, which an update is given as a gradient or which lies where one does at other
+// times, is not what the backward pass gave.
+func (u *updater) isUncompared(v *Value, given bool) bool {
 	if v.From.first != nil || v.From.Role == "collective" || !v.DType.IsFloat() || v.Numel() <= few || v.content.plain {
 		return false
 	}
 	g := v.From.Value
 	part := v.From.How == ByContent && g != nil && g.Kind == capture.GradInputs
-	if !part && (v.From.How != IsLeaf || v.Call.returns(v)) {
+	if !part && (v.From.How != IsLeaf || v.Call.returns(v) && !given) {
 		return false
 	}
 	at := u.parameter(v)
