@@ -10,9 +10,11 @@ import (
 type extent struct{ err, value float64 }
 
 func (e *extent) add(d, want float64) {
-	e.err = math.Max(e.err, d) // NaN stays
-	if !math.IsInf(want, 0) {
-		e.value = math.Max(e.value, math.Abs(want))
+	if d > e.err || math.IsNaN(d) { // NaN stays
+		e.err = d
+	}
+	if v := math.Abs(want); v > e.value && v <= math.MaxFloat64 {
+		e.value = v
 	}
 }
 
