@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/optool/optool/internal/files"
@@ -87,6 +88,9 @@ func (c *Call) beside(k Kind) map[string]Memory {
 // share makes arguments that lay at one address one memory, as they were in the program: torch.maximum(a, b, out=a)
 // changes a. In .pth files each is a tensor of its own.
 func (c *Call) share(at map[string]Memory) {
+	if _, err := value.Leaves(append(slices.Clone(c.Args), c.Kwargs)); err != nil {
+		return // a container that holds itself, or too many values
+	}
 	type place struct {
 		address, geometry string
 		dtype             tensor.DType

@@ -19,9 +19,9 @@ func findUncompared(all []*updater) {
 				if v.isGradient() {
 					gradients[v.position()] = true
 				}
-				if v.isGivenAsGradient() {
-					given[v.beforeTail()] = true
-				}
+			}
+			for _, v := range c.givenAsGradients() {
+				given[v.beforeTail()] = true
 			}
 		}
 	}
@@ -34,20 +34,24 @@ func findUncompared(all []*updater) {
 	}
 }
 
-// isGivenAsGradient reports whether an input is in the second list of a fused optimizer of torch, which has the
-// gradients of the first: torch._fused_adamw_(params, grads, exp_avgs, ...), whatever is in it. They
-// count as written there: with a grad_scale it divides them.
-func (v *Value) isGivenAsGradient() bool {
-	if v.item < 0 || !strings.Contains(v.Call.Op, "_fused_") {
-		return false
+// givenAsGradients are the second list of a fused optimizer of torch, which has the gradients of the first:
+// torch._fused_adamw_(params, grads, exp_avgs, ...), whatever is in it. They count as written there: with a grad_scale
+// it divides them.
+func (c *Call) givenAsGradients() (out []*Value) {
+	if !strings.Contains(c.Op, "_fused_") {
+		return nil
 	}
-	first := 0
-	for _, w := range v.Call.Inputs {
-		if w.item >= 0 && w.leaf == w.item {
+	first := 0 // the length of the first list
+	for _, v := range c.Inputs {
+		switch {
+		case v.item < 0:
+		case v.leaf == v.item:
 			first++
+		case v.leaf-v.item == first:
+			out = append(out, v)
 		}
 	}
-	return v.leaf-v.item == first
+	return out
 }
 
 // beforeTail is the value that calls behind the loss made v of, one after the other, as those do that divide gradients
