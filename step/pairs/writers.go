@@ -152,6 +152,13 @@ func places(rec *capture.Call, k capture.Kind) []lying {
 		kwargs = rec.AfterKwargs
 	}
 	var out []lying
+	values := rec.Values(k)
+	if kwargs == nil {
+		kwargs = &value.Dict{}
+	}
+	if _, err := value.Leaves(append(slices.Clone(values), kwargs)); err != nil {
+		return nil // a container that holds itself, or too many values
+	}
 	at := rec.Memories(k)
 	n := 0
 	var walk func(v value.Value, path, key string)
@@ -173,10 +180,10 @@ func places(rec *capture.Call, k capture.Kind) []lying {
 			n += len(ls)
 		}
 	}
-	for i, v := range rec.Values(k) {
+	for i, v := range values {
 		walk(v, "args["+strconv.Itoa(i)+"]", "")
 	}
-	if kwargs != nil && k != capture.Output {
+	if k != capture.Output {
 		for _, it := range kwargs.Items {
 			key := value.Str(it.Key)
 			walk(it.Value, "kwargs."+key, key)
