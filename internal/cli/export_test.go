@@ -46,6 +46,3 @@ func View(ctx context.Context, n int, args ...string) (code int, text string) {
 	}
 	return code, text
 }
-
-// Nearby is nearby, for tests.
-var Nearby = nearby

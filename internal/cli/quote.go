@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -29,17 +28,6 @@ func quotePath(path string) string {
 		path = abs
 	}
 	return quote(path)
-}
-
-// nearby is a command line for the working directory, in which paths below it are relative. They begin with "./", so
-// that none is taken for a flag, or for a program on PATH.
-func nearby(command string) string {
-	dir, err := os.Getwd()
-	if err != nil || dir == "/" {
-		return command
-	}
-	here := regexp.MustCompile(`(^|[\s='])` + regexp.QuoteMeta(strings.Trim(quote(dir), "'")+"/"))
-	return here.ReplaceAllString(command, "$1./")
 }
 
 // quoteDevice quotes the name of a device: a word such as host, or the path of a

@@ -193,7 +193,7 @@ func (o *reduceOptions) print(w io.Writer, st reports.Style, e *capture.Entry, r
 		fmt.Fprintf(&b, ", then the time was up: --timeout allows more than %v", o.total)
 	}
 	fmt.Fprintf(&b, "\nwritten to %s\nagain: %s\nfor a vendor: %s\n", reports.OneLine(o.out),
-		reports.Command(nearby(o.repro("replay", "--tables"))), reports.Command(nearby(o.repro("bundle"))))
+		reports.Command(o.repro("replay", "--tables")), reports.Command(o.repro("bundle")))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
