@@ -100,7 +100,7 @@ func (c *Call) DueRecordedGradients(o *Outcome) []Due {
 	}
 	out := make([]Due, len(flatten(c.values.RecordedGradInputs)))
 	for i := range out {
-		out[i].Name = fmt.Sprintf("grad[%d]", i)
+		out[i].Name = gradTarget(i)
 		for _, r := range o.Results {
 			if r.Phase != Backward || r.Target != out[i].Name || r.Compared == nil || r.Verdict == verdict.Skipped ||
 				r.Compared.Allowed == nil {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/ops/opdef"
@@ -158,7 +159,10 @@ func (x *rerun) call(c *Call) error {
 			return nil
 		}
 	}
-	kinds := capture.Of(capture.Input, capture.Output, capture.After)
+	kinds := capture.Of(capture.Input, capture.Output)
+	if x.changesRead(c) {
+		kinds = capture.Of(capture.Input, capture.Output, capture.After)
+	}
 	rec, _ := c.Entry.Load(capture.LoadOptions{Read: x.opt.Read, Only: kinds})
 	defer rec.Close()
 	if err := rec.Err(capture.Input); err != nil {
@@ -216,12 +220,20 @@ func (x *rerun) call(c *Call) error {
 	if x.chose != nil {
 		x.chose(c, args, outs)
 	}
+	type ran struct {
+		bound *opdef.Call
+		f     *opdef.Forward
+	}
+	recorded := sync.OnceValues(func() (r ran, err error) {
+		r.bound, r.f, err = x.forward(rec, rec.Args, rec.Kwargs)
+		return r, err
+	})
 	was := func() ([]*tensor.Tensor, error) {
-		bound, f, err := x.forward(rec, rec.Args, rec.Kwargs)
+		r, err := recorded()
 		if err != nil {
 			return nil, err
 		}
-		return returned(bound, f, len(rec.Outputs()))
+		return returned(r.bound, r.f, len(rec.Outputs()))
 	}
 	if outs, err = x.chosen(rec.Outputs(), outs, how, dt, was); err != nil {
 		return err
@@ -235,11 +247,11 @@ func (x *rerun) call(c *Call) error {
 		return nil
 	}
 	was = func() ([]*tensor.Tensor, error) {
-		bound, f, err := x.forward(rec, rec.Args, rec.Kwargs)
+		r, err := recorded()
 		if err != nil {
 			return nil, err
 		}
-		return x.changed(c, bound, f, rec.Args, rec.Kwargs), nil
+		return x.changed(c, r.bound, r.f, rec.Args, rec.Kwargs), nil
 	}
 	if left, err = x.chosen(recordedAfter(rec), left, how, dt, was); err != nil {
 		return err
@@ -538,11 +550,16 @@ func (c *Call) decided() bool {
 	return !slices.ContainsFunc(c.Inputs, func(v *Value) bool { return v.DType.IsFloat() || v.DType.IsComplex() })
 }
 
+// changesRead reports whether a call changes an argument without returning it, of which a reader is still to come.
+func (x *rerun) changesRead(c *Call) bool {
+	return slices.ContainsFunc(c.Inputs, func(v *Value) bool { return v.after != nil && x.uses[v] > 0 })
+}
+
 // changed are the arguments that a call changed without returning them, unrounded, by their number; nil if no reader of
 // them is still to come.
 func (x *rerun) changed(c *Call, bound *opdef.Call, f *opdef.Forward, args []value.Value,
 	kwargs *value.Dict) []*tensor.Tensor {
-	if !slices.ContainsFunc(c.Inputs, func(v *Value) bool { return v.after != nil && x.uses[v] > 0 }) {
+	if !x.changesRead(c) {
 		return nil
 	}
 	ls, err := leaves(args, kwargs)
