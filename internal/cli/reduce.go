@@ -159,9 +159,9 @@ func (o *reduceOptions) print(w io.Writer, st reports.Style, e *capture.Entry, r
 		fmt.Fprintf(&b, "  smallest  %s\n", s)
 	}
 	if o.none() && slices.Equal(r.Was, r.Is) && r.Done {
-		b.WriteString(st.Wrap("nothing can be cut: without a device, a smaller call is compared with parts of the recorded "+
-			"values, and each cut changes some of them: a gradient that is a sum over the batch, such as that of a "+
-			"weight. With --device, the device runs smaller calls", 2) + "\n")
+		b.WriteString(st.Wrap("nothing can be cut: without a device, a smaller call is compared with a part of the recorded "+
+			"value that is wrong, and each cut changes all of it: it may be a sum over the batch, as the gradient of a "+
+			"weight is. With --device, the device runs smaller calls", 2) + "\n")
 	}
 	line := func(label, text string) {
 		fmt.Fprintf(&b, "%s %s\n", st.Bold(label), st.Hang(label+" ", text, 2))

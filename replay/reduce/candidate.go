@@ -46,6 +46,9 @@ type candidate struct {
 	dtype   tensor.DType            // of floating tensors, Invalid as recorded
 	fill    fill
 	copied  bool // every tensor is a copy, also where nothing was cut
+	// single is the argument whose recorded gradient is the only recorded value of the candidate, and the only gradient
+	// that it asks for. If it is nil, all recorded values are kept.
+	single *tensor.Tensor
 }
 
 func (c candidate) clone() candidate {
@@ -163,7 +166,8 @@ func (e *editor) tensor(t *tensor.Tensor) *tensor.Tensor {
 		to = e.dtype
 	}
 	fills := e.fill != asRecorded && t.DType.IsFloat()
-	if !cut && !fills && to == t.DType && !e.copied && (!e.dense[t] || t.IsContiguous()) {
+	requires := t.RequiresGrad && (e.single == nil || e.single == t)
+	if !cut && !fills && to == t.DType && !e.copied && (!e.dense[t] || t.IsContiguous()) && requires == t.RequiresGrad {
 		return t
 	}
 	n := opdef.Cast(taken(t, spans), to).Rounded()
@@ -175,7 +179,7 @@ func (e *editor) tensor(t *tensor.Tensor) *tensor.Tensor {
 	} else {
 		n = laid(n, likeStrides(t, n.Shape))
 	}
-	n.RequiresGrad, n.Parameter, n.Wrapped = t.RequiresGrad, t.Parameter, t.Wrapped
+	n.RequiresGrad, n.Parameter, n.Wrapped = requires, t.Parameter, t.Wrapped
 	return n
 }
 

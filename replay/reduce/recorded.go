@@ -58,26 +58,45 @@ func (m *maker) cutsOf(c candidate, vs []value.Value, shapes [][]int) []*cutting
 	return cuts
 }
 
-// cutsOfGradients says how recorded gradients of arguments are cut: as these were. Those
-// of one shape belong to the arguments of that shape, in order.
+// omitted is the cutting of a recorded gradient that a candidate leaves out.
+var omitted = new(cutting)
+
+// cutsOfGradients says how recorded gradients of arguments are cut: as the arguments are. A candidate with a single
+// recorded value omits the others.
 func (m *maker) cutsOfGradients(c candidate, vs []value.Value) []*cutting {
-	all, left := leaves(vs), m.rec.Inputs()
+	all := leaves(vs)
 	cuts := make([]*cutting, len(all))
-	for i, v := range all {
+	for i, a := range m.argumentsOf(all) {
+		t, ok := all[i].(*tensor.Tensor)
+		switch {
+		case !ok:
+		case c.single != nil && c.single != a:
+			cuts[i] = omitted
+		case a == nil: // what another node received: it does not follow
+			cuts[i] = &cutting{make([]int, t.Dim()), t.Shape}
+		default:
+			cuts[i] = m.cutsOfArgument(c, a)
+		}
+	}
+	return cuts
+}
+
+// argumentsOf are the arguments that recorded gradients belong to, nil where there is none. Gradients of one shape
+// belong to the arguments of that shape, in order.
+func (m *maker) argumentsOf(grads []value.Value) []*tensor.Tensor {
+	args, left := make([]*tensor.Tensor, len(grads)), slices.Clone(m.rec.Inputs())
+	for i, v := range grads {
 		t, ok := v.(*tensor.Tensor)
 		if !ok {
 			continue
 		}
 		j := slices.IndexFunc(left, func(a *tensor.Tensor) bool { return slices.Equal(a.Shape, t.Shape) })
-		if j < 0 { // what another node received: it does not follow
-			cuts[i] = &cutting{make([]int, t.Dim()), t.Shape}
-			continue
+		if j >= 0 {
+			args[i] = left[j]
+			left = slices.Delete(left, j, j+1)
 		}
-		a := left[j]
-		left = slices.Delete(slices.Clone(left), j, j+1)
-		cuts[i] = m.cutsOfArgument(c, a)
 	}
-	return cuts
+	return args
 }
 
 // cutsOfArgument says how an argument, or what has its shape, is cut.
@@ -156,11 +175,14 @@ func (c candidate) cutAll(vs []value.Value, cuts []*cutting) (out []value.Value,
 				ok = false
 				return nil
 			case *tensor.Tensor:
-				if cuts[at] == nil {
+				switch cuts[at] {
+				case nil:
 					ok = false
 					return nil
+				case omitted:
+				default:
+					out[i] = c.copyOf(cuts[at].of(v), v)
 				}
-				out[i] = c.copyOf(cuts[at].of(v), v)
 			default:
 				out[i] = v
 			}

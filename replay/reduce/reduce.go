@@ -272,7 +272,7 @@ func (r *reducer) made(m *maker, c candidate) (*capture.Call, error) {
 			records[k] = &rec
 		}
 	}
-	if r.recorded() && (r.phase == replay.Forward || r.rec.HasOutput) {
+	if r.recorded() && (r.phase == replay.Forward || r.rec.HasOutput && c.single == nil) {
 		out, ok := c.cutAll(r.rec.Output, m.cutsOf(c, r.rec.Output, shapesOf(outs)))
 		switch {
 		case ok:
@@ -419,6 +419,36 @@ func (r *reducer) shrink() error {
 	if err := r.leaveOut(); err != nil {
 		return err
 	}
+	if err := r.cut(); err != nil {
+		return err
+	}
+	return r.cutSingle()
+}
+
+// cutSingle cuts further with the wrong gradient as the only recorded value: other recorded values may be sums that a
+// cut changes, such as the gradient of a weight. They are kept if nothing more can be cut without them.
+func (r *reducer) cutSingle() error {
+	if !r.recorded() || r.phase != replay.Backward {
+		return nil
+	}
+	got, _, _ := r.pair(r.full)
+	grads := leaves(r.full.Values().RecordedGradInputs)
+	before, c := r.best, r.best.clone()
+	if c.single = r.argumentsOf(grads)[slices.Index(grads, value.Value(got))]; c.single == nil {
+		return nil
+	}
+	if t, err := r.keep(c); !t.shows || err != nil {
+		return err
+	}
+	err := r.cut()
+	if slices.Equal(r.best.spans, before.spans) {
+		r.best = before
+	}
+	return err
+}
+
+// cut makes the axes as short as they can be.
+func (r *reducer) cut() error {
 	for smaller := true; smaller; {
 		smaller = false
 		for k := range r.axes {

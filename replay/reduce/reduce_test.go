@@ -242,6 +242,51 @@ func TestRecordedGradient(t *testing.T) {
 	}
 }
 
+// TestRecordedGradientBesideSum plants a wrong element in the gradient of the input of layer_norm. The gradient of
+// weight is right, but it is a sum over the rows: the call is cut to one row without it.
+func TestRecordedGradientBesideSum(t *testing.T) {
+	tol, err := compare.NewTolerances(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt := replay.Options{Registry: ops.Default(), Tolerances: tol}
+	const op = "torch.nn.functional.layer_norm"
+	x, w, g := random(1, 4, 3, 8), random(2, 8), random(3, 4, 3, 8)
+	x.RequiresGrad, w.RequiresGrad = true, true
+	rec := func(name string, vs ...value.Value) *capture.Record {
+		return &capture.Record{Name: op, Args: vs, Kwargs: &value.Dict{}, Identifier: "1/x/" + name}
+	}
+	records := map[capture.Kind]*capture.Record{
+		capture.Input:       rec("input", x, value.NewTuple(int64(8)), w),
+		capture.GradOutputs: rec("grad_outputs", g),
+		capture.GradInputs:  rec("grad_inputs", x, w),
+	}
+	call := replay.Of(capture.Made(records), opt)
+	call.Compare()
+	var grads []value.Value
+	for i, v := range call.Values().GradInputs {
+		due := v.(*tensor.Tensor)
+		e := make([]float64, due.Numel())
+		tensor.Load(due, 0, e)
+		if i == 0 {
+			e[50]++
+		}
+		grads = append(grads, tensor.New(tensor.Float32, due.Shape, e).Rounded())
+	}
+	records[capture.GradInputs] = rec("grad_inputs", grads...)
+	r, err := Of(t.Context(), capture.Made(records), opt, time.Now().Add(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(r.Is, ", ")
+	if want := "input float32[1, 1, 8], weight float32[8]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if o := replay.Of(r.Call, opt).Compare(); o.Verdict() != verdict.Fail {
+		t.Errorf("the smaller call: %+v", o.Results)
+	}
+}
+
 // TestSameKind: causes of calls of other sizes are compared without their numbers.
 func TestSameKind(t *testing.T) {
 	for _, c := range []struct {
