@@ -186,7 +186,7 @@ func (d differences) isPart(dt tensor.DType) bool {
 // text is a sentence on tensors of a shape: how many elements changed, where, from
 // what to what.
 func (d differences) text(shape []int) string {
-	where := fmt.Sprintf("between %s and %s", index(d.first, shape), index(d.last, shape))
+	where := fmt.Sprintf("the first at %s, the last at %s", index(d.first, shape), index(d.last, shape))
 	if d.n == 1 {
 		where = "at " + index(d.first, shape)
 	}

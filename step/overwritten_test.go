@@ -81,10 +81,10 @@ func TestOverwritten(t *testing.T) {
 	}{
 		{"as it was", []int{32}, nil, located{made, []int{4, 8}, x}, ""},
 		{"by its name", nil, nil, located{made, []int{4, 8}, stray},
-			"2 of 32 elements changed, between [1, 5] and [1, 6]"},
+			"2 of 32 elements changed, the first at [1, 5], the last at [1, 6]"},
 		{"behind a view", []int{32}, nil, located{made, []int{4, 8}, stray}, "2 of 32 elements changed"},
-		{"by another view", nil, nil, located{made, []int{8, 4}, stray}, "2 of 32 elements changed, between [3, 1]"},
-		{"a part", nil, nil, located{made + 32, []int{3, 8}, stray[8:]}, "2 of 24 elements changed, between [0, 5]"},
+		{"by another view", nil, nil, located{made, []int{8, 4}, stray}, "2 of 32 elements changed, the first at [3, 1]"},
+		{"a part", nil, nil, located{made + 32, []int{3, 8}, stray[8:]}, "2 of 24 elements changed, the first at [0, 5]"},
 		{"a part as it was", nil, nil, located{made + 32, []int{3, 8}, x[8:]}, ""},
 		{"another part", nil, nil, located{made + 64, []int{2, 8}, stray[16:]}, ""},
 		{"something else", []int{32}, nil, located{made, []int{4, 8}, other}, ""},
@@ -213,7 +213,7 @@ func TestUpdated(t *testing.T) {
 	poke(t, filepath.Join(root, filepath.FromSlash(update), "input.pth"), 0, []float64{.5, .5, .5})
 	fs := analyse(t, root).Findings
 	if len(fs) == 0 || fs[0].Call.Value(fs[0].Target).name() != "add_/13 input[0]" ||
-		!strings.HasPrefix(fs[0].Reason, "3 of 128 elements changed, between [0, 5] and [0, 7]") {
+		!strings.HasPrefix(fs[0].Reason, "3 of 128 elements changed, the first at [0, 5], the last at [0, 7]") {
 		t.Errorf("got %+v, want the parameter changed", fs)
 	}
 }

@@ -119,7 +119,7 @@ func TestFindings(t *testing.T) {
 		{"attention", "", "", "", ""},
 		{"scaled", "wrong", "gelu/4 output[0]", "none", "scaled by 1.01"},
 		{"overwritten", "changed", "add/7 input[1]", "linear/6 output[0]",
-			"4 of 48 elements changed, between [0, 0, 5] and [0, 1, 0]"},
+			"4 of 48 elements changed, the first at [0, 0, 5], the last at [0, 1, 0]"},
 	} {
 		t.Run(tc.tree, func(t *testing.T) {
 			tr := open(t, tc.tree)

@@ -324,6 +324,9 @@ func (o *stepOptions) shown(cmd *cobra.Command, a *app, t *step.Trace, opt step.
 		}
 		extra.Imagine = append(extra.Imagine, lines...)
 	}
+	if len(extra.Imagine) > 0 {
+		extra.Imagine = append(extra.Imagine, keptWeights)
+	}
 	extra.More = func(w io.Writer) error { return o.tell(w, extra.Style) }
 	return extra, nil
 }

@@ -72,6 +72,10 @@ func (w imaginedRun) whatIf() step.WhatIf {
 	}}
 }
 
+// keptWeights says what an imagined run does not compute anew.
+const keptWeights = "each step begins with its recorded weights: what wrong gradients did to them in the steps before is " +
+	"not undone"
+
 // lines say what the losses would have been.
 func (w imaginedRun) lines(cmd *cobra.Command, t *step.Trace, opt step.Options) ([]string, error) {
 	var out []string
