@@ -172,3 +172,17 @@ func TestSummed(t *testing.T) {
 		}
 	}
 }
+
+// TestPutNaN keeps NaN as the smallest and the largest number, beside an infinity, too.
+func TestPutNaN(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(1)
+	for _, how := range []Combine{Minimum, Maximum} {
+		for _, pair := range [][2]float64{{nan, inf}, {nan, -inf}, {inf, nan}, {-inf, nan}, {nan, 1}, {1, nan}} {
+			got := tensor.Data[float64](Put(tensor.New(tensor.Float64, []int{1}, []float64{pair[0]}),
+				tensor.New(tensor.Float64, []int{1}, []float64{pair[1]}), AtStarts(1, []int64{0}), how, true))
+			if !math.IsNaN(got[0]) {
+				t.Errorf("combine %d of %v: %v, want NaN", how, pair, got[0])
+			}
+		}
+	}
+}

@@ -2,7 +2,6 @@ package runs
 
 import (
 	"errors"
-	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -166,78 +165,55 @@ func Put(base, src *tensor.Tensor, r Runs, how Combine, keep bool) *tensor.Tenso
 	}
 	switch base.DType.Kind() {
 	case tensor.KindComplex:
-		return putAs(base, src, r, how, keep, func(dst, v []complex128) {
-			switch how {
-			case Multiply:
-				for i, x := range v {
-					dst[i] *= x
-				}
-			default:
-				for i, x := range v {
-					dst[i] += x
-				}
-			}
-		}, func(v []complex128, n int) {
-			for i := range v {
-				v[i] /= complex(float64(n), 0)
-			}
-		})
+		return putAs(base, src, r, how, keep, arithmetic[complex128](how),
+			func(x complex128, n int) complex128 { return x / complex(float64(n), 0) })
 	case tensor.KindFloat:
-		return putAs(base, src, r, how, keep, func(dst, v []float64) {
-			switch how {
-			case Multiply:
-				for i, x := range v {
-					dst[i] *= x
-				}
-			case Minimum:
-				for i, x := range v {
-					dst[i] = math.Min(dst[i], x)
-				}
-			case Maximum:
-				for i, x := range v {
-					dst[i] = math.Max(dst[i], x)
-				}
-			default:
-				for i, x := range v {
-					dst[i] += x
-				}
-			}
-		}, func(v []float64, n int) {
-			for i := range v {
-				v[i] /= float64(n)
-			}
-		})
+		return putAs(base, src, r, how, keep, joining[float64](how),
+			func(x float64, n int) float64 { return x / float64(n) })
 	}
-	return putAs(base, src, r, how, keep, func(dst, v []int64) {
-		switch how {
-		case Multiply:
-			for i, x := range v {
-				dst[i] *= x
-			}
-		case Minimum:
+	return putAs(base, src, r, how, keep, joining[int64](how),
+		func(x int64, n int) int64 { return kernel.FloorDiv(x, int64(n)) })
+}
+
+// joining is what how makes of cells and as many new values.
+func joining[T int64 | float64](how Combine) func(dst, v []T) {
+	switch how {
+	case Minimum:
+		return func(dst, v []T) {
 			for i, x := range v {
 				dst[i] = min(dst[i], x)
 			}
-		case Maximum:
+		}
+	case Maximum:
+		return func(dst, v []T) {
 			for i, x := range v {
 				dst[i] = max(dst[i], x)
 			}
-		default:
+		}
+	}
+	return arithmetic[T](how)
+}
+
+// arithmetic is joining of all numbers.
+func arithmetic[T tensor.Elem](how Combine) func(dst, v []T) {
+	if how == Multiply {
+		return func(dst, v []T) {
 			for i, x := range v {
-				dst[i] += x
+				dst[i] *= x
 			}
 		}
-	}, func(v []int64, n int) {
+	}
+	return func(dst, v []T) {
 		for i, x := range v {
-			v[i] = kernel.FloorDiv(x, int64(n))
+			dst[i] += x
 		}
-	})
+	}
 }
 
 // putAs is Put in one compute type: join combines a cell with new values, divide
 // makes a mean of a sum of n.
 func putAs[T tensor.Elem](base, src *tensor.Tensor, r Runs, how Combine, keep bool, join func(dst, v []T),
-	divide func(v []T, n int)) *tensor.Tensor {
+	divide func(sum T, n int) T) *tensor.Tensor {
 	w := &writer[T]{base: base, src: src, Runs: r, how: how, keep: keep, join: join, divide: divide, bin: base.Block()}
 	if dense(r, base.Numel()) {
 		all := sync.OnceValue(w.all)
@@ -266,7 +242,7 @@ type writer[T tensor.Elem] struct {
 	how    Combine
 	keep   bool
 	join   func(dst, v []T)
-	divide func(v []T, n int)
+	divide func(sum T, n int) T
 	bin    int // elements of base whose writes are listed together
 }
 
@@ -408,7 +384,7 @@ func (w *writer[T]) finish(cells []T, times []int32) {
 		if w.keep {
 			n++
 		}
-		w.divide(cells[i:i+1], int(n))
+		cells[i] = w.divide(cells[i], int(n))
 	}
 }
 
