@@ -6,6 +6,7 @@
 package draws
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -39,38 +40,51 @@ type Distribution struct {
 func (d Distribution) Judge(t *tensor.Tensor) opdef.Drawn {
 	v := tensor.Make[float64](min(t.Numel(), largest))
 	tensor.Load(t, 0, v)
-	low, high := t.DType.Round(d.Low), t.DType.Round(d.High)
-	if !t.DType.IsFloat() {
-		low, high = d.Low, d.High
-	}
-	for i, x := range v {
-		switch {
-		case !(x >= low && x <= high):
-			return wrong("element %d is %v, want values from %v to %v", i, x, d.Low, d.High)
-		case d.Whole && x != math.Trunc(x):
-			return wrong("element %d is %v, want whole numbers", i, x)
-		}
+	if why := d.outside(v, t.DType); why != "" {
+		return wrong("%s", why)
 	}
 	if d.Low == d.High {
 		return opdef.Drawn{Checked: fmt.Sprintf("all %d elements are %v", len(v), d.Low)}
 	}
-	n := float64(len(v))
-	if why := repeats(v, func(x float64) float64 { return x }, d.collision(v)); why != "" {
+	if why := cmp.Or(repeats(v, func(x float64) float64 { return x }, d.collision(v)), d.correlated(v),
+		d.misfit(v, t.DType)); why != "" {
 		return wrong("%s", why)
 	}
-	if why := d.correlated(v); why != "" {
-		return wrong("%s", why)
+	return opdef.Drawn{Checked: fmt.Sprintf("range, distribution (%s), centre, spread, pairs and halves of %d elements",
+		d.Name, len(v))}
+}
+
+// outside reports an element that is never drawn, or "".
+func (d Distribution) outside(v []float64, dt tensor.DType) string {
+	low, high := d.Low, d.High
+	if dt.IsFloat() {
+		low, high = dt.Round(low), dt.Round(high)
 	}
+	for i, x := range v {
+		switch {
+		case !(x >= low && x <= high):
+			return fmt.Sprintf("element %d is %v, want values from %v to %v", i, x, d.Low, d.High)
+		case d.Whole && x != math.Trunc(x):
+			return fmt.Sprintf("element %d is %v, want whole numbers", i, x)
+		}
+	}
+	return ""
+}
+
+// misfit reports that the shares of the elements up to some value, their centre or their spread are not those of d,
+// or "". It sorts v.
+func (d Distribution) misfit(v []float64, dt tensor.DType) string {
 	slices.Sort(v)
 	// A coarse dtype holds rounded numbers, and some generators round up or down. So a value
 	// can come from any number between its neighbours.
 	span := func(x float64) (least, most float64) {
 		u := 0.0
-		if ulp := t.DType.ULP(x); t.DType.IsFloat() && (!d.Whole || ulp > 1) {
+		if ulp := dt.ULP(x); dt.IsFloat() && (!d.Whole || ulp > 1) {
 			u = ulp
 		}
 		return d.CDF(x - u), d.CDF(x + u)
 	}
+	n := float64(len(v))
 	allowed, coarsest := math.Sqrt(deviation/(2*n)), 0.0
 	var centre, spread float64
 	for i := 0; i < len(v); {
@@ -85,11 +99,11 @@ func (d Distribution) Judge(t *tensor.Tensor) opdef.Drawn {
 		}
 		switch {
 		case float64(j)/n < least-allowed:
-			return wrong("a share of %.4g of the elements is at most %v, %s has %.4g: no sound generator is so far off "+
-				"with %d elements", float64(j)/n, v[i], d.Name, least, len(v))
+			return fmt.Sprintf("a share of %.4g of the elements is at most %v, %s has %.4g: no sound generator is so far "+
+				"off with %d elements", float64(j)/n, v[i], d.Name, least, len(v))
 		case float64(i)/n > most+allowed || d.Whole && most == least && float64(i)/n > below+allowed:
-			return wrong("a share of %.4g of the elements is less than %v, %s has %.4g: no sound generator is so far off "+
-				"with %d elements", float64(i)/n, v[i], d.Name, most, len(v))
+			return fmt.Sprintf("a share of %.4g of the elements is less than %v, %s has %.4g: no sound generator is so "+
+				"far off with %d elements", float64(i)/n, v[i], d.Name, most, len(v))
 		}
 		coarsest = math.Max(coarsest, most-least)
 		u := d.CDF(v[i]) - 0.5
@@ -100,11 +114,10 @@ func (d Distribution) Judge(t *tensor.Tensor) opdef.Drawn {
 	// The ranks of a continuous distribution are uniform on [0, 1]: mean 1/2, variance 1/12.
 	if slack := n * coarsest; !d.Whole && (math.Abs(centre) > bernstein(n/12, 0.5)+slack ||
 		math.Abs(spread) > bernstein(n/180, 1.0/6)+slack) {
-		return wrong("of %s the centre is off by %.3g, the spread by %.3g: no sound generator's are with %d elements",
+		return fmt.Sprintf("of %s the centre is off by %.3g, the spread by %.3g: no sound generator's are with %d elements",
 			d.Name, centre/n, 12*spread/n, len(v))
 	}
-	return opdef.Drawn{Checked: fmt.Sprintf("range, distribution (%s), centre, spread, pairs and halves of %d elements",
-		d.Name, len(v))}
+	return ""
 }
 
 func wrong(format string, args ...any) opdef.Drawn {
