@@ -202,81 +202,71 @@ func converter(t Type) func(value.Value) (reflect.Value, error) {
 	}
 }
 
+// itemConverter converts one value of a type.
 func itemConverter(t Type) func(value.Value) (reflect.Value, error) {
-	wrong := func(v value.Value) (reflect.Value, error) {
-		return reflect.Value{}, fmt.Errorf("want %s, got %s", t.Base, TypeName(v))
-	}
 	switch t.Base {
 	case "Tensor":
 		none := reflect.Zero(reflect.TypeFor[*tensor.Tensor]())
 		optional := t.Optional && !t.List || t.ListOpt
 		return func(v value.Value) (reflect.Value, error) {
-			switch x := v.(type) {
-			case *tensor.Tensor:
-				if !x.DType.Computable() {
-					return none, fmt.Errorf("dtype %s has no values to compute with", x.DType)
-				}
-				return reflect.ValueOf(x), nil
-			case nil:
-				if optional {
-					return none, nil
-				}
-			default:
-				if t.Scalar {
-					if s, ok := ScalarOf(v); ok {
-						return reflect.ValueOf(s.Tensor()), nil
-					}
-				}
+			if x, ok := v.(*tensor.Tensor); ok {
+				return reflect.ValueOf(x), computable(x.DType)
 			}
-			return wrong(v)
+			if v == nil && optional {
+				return none, nil
+			}
+			if s, ok := ScalarOf(v); ok && t.Scalar {
+				return reflect.ValueOf(s.Tensor()), nil
+			}
+			return none, t.wants(v)
 		}
 	case "Scalar":
-		return func(v value.Value) (reflect.Value, error) {
-			if s, ok := scalarOrItem(v); ok {
-				return reflect.ValueOf(s), nil
-			}
-			return wrong(v)
-		}
+		return convertAs(t, scalarOrItem)
 	case "int":
-		return func(v value.Value) (reflect.Value, error) {
-			if s, ok := scalarOrItem(v); ok && s.Kind() == tensor.KindInt {
-				return reflect.ValueOf(int(s.Int64())), nil
-			}
-			return wrong(v)
-		}
+		return convertAs(t, func(v value.Value) (int, bool) {
+			s, ok := scalarOrItem(v)
+			return int(s.Int64()), ok && s.Kind() == tensor.KindInt
+		})
 	case "float":
-		return func(v value.Value) (reflect.Value, error) {
-			if s, ok := scalarOrItem(v); ok && s.Kind() <= tensor.KindFloat {
-				return reflect.ValueOf(s.Float64()), nil
-			}
-			return wrong(v)
-		}
+		return convertAs(t, func(v value.Value) (float64, bool) {
+			s, ok := scalarOrItem(v)
+			return s.Float64(), ok && s.Kind() <= tensor.KindFloat
+		})
 	case "bool":
-		return func(v value.Value) (reflect.Value, error) {
-			if b, ok := v.(bool); ok {
-				return reflect.ValueOf(b), nil
-			}
-			return wrong(v)
-		}
+		return convertAs(t, isA[bool])
 	case "str":
-		return func(v value.Value) (reflect.Value, error) {
-			if s, ok := v.(string); ok {
-				return reflect.ValueOf(s), nil
-			}
-			return wrong(v)
-		}
+		return convertAs(t, isA[string])
 	case "dtype":
 		return func(v value.Value) (reflect.Value, error) {
 			if d, ok := dtypeOf(v); ok {
-				if !d.Computable() {
-					return reflect.Value{}, fmt.Errorf("dtype %s has no values to compute with", d)
-				}
-				return reflect.ValueOf(d), nil
+				return reflect.ValueOf(d), computable(d)
 			}
-			return wrong(v)
+			return reflect.Value{}, t.wants(v)
 		}
 	}
 	return func(v value.Value) (reflect.Value, error) { return reflect.ValueOf(v), nil }
+}
+
+// convertAs converts a value of which of makes a T.
+func convertAs[T any](t Type, of func(value.Value) (T, bool)) func(value.Value) (reflect.Value, error) {
+	return func(v value.Value) (reflect.Value, error) {
+		if x, ok := of(v); ok {
+			return reflect.ValueOf(x), nil
+		}
+		return reflect.Value{}, t.wants(v)
+	}
+}
+
+func isA[T any](v value.Value) (T, bool) { x, ok := v.(T); return x, ok }
+
+// wants is the error of a value of another type.
+func (t Type) wants(v value.Value) error { return fmt.Errorf("want %s, got %s", t.Base, TypeName(v)) }
+
+func computable(d tensor.DType) error {
+	if d.Computable() {
+		return nil
+	}
+	return fmt.Errorf("dtype %s has no values to compute with", d)
 }
 
 // dtypeOf is v as torch's argument parser takes it for a dtype: a type of Python is one of torch's.
