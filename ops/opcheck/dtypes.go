@@ -27,69 +27,72 @@ func checkDTypes(x *subject) {
 	}
 	hasComplex := slices.ContainsFunc(c.Tensors(), func(a opdef.Arg) bool { return a.Tensor.DType.IsComplex() })
 	for _, dt := range tensor.Floats()[1:] {
-		if hasComplex && dt != tensor.Float32 {
-			continue
+		if !hasComplex || dt == tensor.Float32 {
+			x.checkDType(dt, each(c, func(t *tensor.Tensor) *tensor.Tensor { return narrow(t, dt) }))
 		}
-		narrowed := each(c, func(t *tensor.Tensor) *tensor.Tensor { return narrow(t, dt) })
-		nf, err := x.forward(narrowed)
+	}
+}
+
+// checkDType compares a call in dtype dt with that of the same numbers in float64.
+func (x *subject) checkDType(dt tensor.DType, narrowed *opdef.Call) {
+	nf, err := x.forward(narrowed)
+	if err != nil {
+		if !refused(err) {
+			x.report("in %s: %v", dt, err)
+		}
+		return // the dtypes an op takes are its own
+	}
+	wide := each(narrowed, widen)
+	wf, err := x.forward(wide)
+	if err != nil {
+		x.report("in %s, widened to float64: %v", dt, err)
+		return
+	}
+	got, want := outputs(nf), outputs(wf)
+	results, incoming := len(want), 0.0
+	if out := x.cotangents(nf); differentiable(narrowed) && hasAny(out) {
+		ng, err := x.backward(narrowed, nf, out, nil)
 		if err != nil {
-			if !refused(err) {
-				x.report("in %s: %v", dt, err)
-			}
-			continue // the dtypes an op takes are its own
+			x.report("in %s: %v", dt, err)
+			return
 		}
-		wide := each(narrowed, widen)
-		wf, err := x.forward(wide)
+		for i, g := range out {
+			if g != nil {
+				incoming = max(incoming, opdef.MaxAbs(g))
+				out[i] = like(g, wf.Outs[i].DType, g)
+			}
+		}
+		wg, err := x.backward(wide, wf, out, nil)
 		if err != nil {
 			x.report("in %s, widened to float64: %v", dt, err)
+			return
+		}
+		got, want = append(got, gradients(ng)...), append(want, gradients(wg)...)
+	}
+	if len(got) != len(want) {
+		x.report("in %s: %d results, in float64 %d", dt, len(got), len(want))
+		return
+	}
+	for i, w := range want {
+		g := got[i]
+		if (g.t == nil) != (w.t == nil) || g.name != w.name {
+			x.report("in %s: %s, in float64 %s", dt, g.name, w.name)
+			return
+		}
+		if w.t == nil {
 			continue
 		}
-		got, want := outputs(nf), outputs(wf)
-		results, incoming := len(want), 0.0
-		if out := x.cotangents(nf); differentiable(c) && hasAny(out) {
-			ng, err := x.backward(narrowed, nf, out, nil)
-			if err != nil {
-				x.report("in %s: %v", dt, err)
-				continue
-			}
-			for i, g := range out {
-				if g != nil {
-					incoming = max(incoming, opdef.MaxAbs(g))
-					out[i] = like(g, wf.Outs[i].DType, g)
-				}
-			}
-			wg, err := x.backward(wide, wf, out, nil)
-			if err != nil {
-				x.report("in %s, widened to float64: %v", dt, err)
-				continue
-			}
-			got, want = append(got, gradients(ng)...), append(want, gradients(wg)...)
-		}
-		if len(got) != len(want) {
-			x.report("in %s: %d results, in float64 %d", dt, len(got), len(want))
+		if should := narrowDType(w.t.DType, dt); g.t.DType != should {
+			x.report("%s of %s arguments has dtype %s, want %s", g.name, dt, g.t.DType, should)
 			continue
 		}
-		for i, w := range want {
-			g := got[i]
-			if (g.t == nil) != (w.t == nil) || g.name != w.name {
-				x.report("in %s: %s, in float64 %s", dt, g.name, w.name)
-				break
-			}
-			if w.t == nil {
-				continue
-			}
-			if should := narrowDType(w.t.DType, dt); g.t.DType != should {
-				x.report("%s of %s arguments has dtype %s, want %s", g.name, dt, g.t.DType, should)
-				continue
-			}
-			rel := 1e-12
-			if i >= results { // from saved results, which are rounded
-				rel = 8 * dt.Eps() * (1 + incoming/opdef.MaxAbs(w.t))
-			}
-			if d := tensorDifference(like(g.t, w.t.DType, g.t), w.t, rel); d != "" {
-				x.report("%s of %s arguments and of the same numbers in float64 differ before rounding: %s (is a "+
-					"number rounded on the way? compositions take g.Scale and g.Shift, not g.Number)", g.name, dt, d)
-			}
+		rel := 1e-12
+		if i >= results { // from saved results, which are rounded
+			rel = 8 * dt.Eps() * (1 + incoming/opdef.MaxAbs(w.t))
+		}
+		if d := tensorDifference(like(g.t, w.t.DType, g.t), w.t, rel); d != "" {
+			x.report("%s of %s arguments and of the same numbers in float64 differ before rounding: %s (is a "+
+				"number rounded on the way? compositions take g.Scale and g.Shift, not g.Number)", g.name, dt, d)
 		}
 	}
 }

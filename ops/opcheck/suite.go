@@ -289,8 +289,7 @@ func (s *Suite) judgeCase(o *Outcome, e *opdef.Entry, c *opdef.Call, i int, id u
 		}
 	}()
 	for k, ch := range checks {
-		if len(s.Only) > 0 && !slices.Contains(s.Only, ch.Name) || e.Exempt[ch.Name] != "" ||
-			s.Rounds && ch.Unrounded || !s.Rounds && ch.Rounded || without && ch.Name != "inplace" {
+		if !s.has(ch) || e.Exempt[ch.Name] != "" || without && ch.Name != "inplace" {
 			continue
 		}
 		x := &subject{
@@ -316,6 +315,14 @@ func (s *Suite) judgeCase(o *Outcome, e *opdef.Entry, c *opdef.Call, i int, id u
 		without = without || ch.Name == "cases" && x.unsupported
 	}
 	return false, true
+}
+
+// has reports whether a check is asked for and applies to results that are rounded, or that are not.
+func (s *Suite) has(c Check) bool {
+	if len(s.Only) > 0 && !slices.Contains(s.Only, c.Name) {
+		return false
+	}
+	return s.Rounds && !c.Unrounded || !s.Rounds && !c.Rounded
 }
 
 // All runs the checks on every op of the registry.
