@@ -44,7 +44,8 @@ func (cc *convCall) Mistakes() []opdef.Mistake[any] {
 			return &m, with(&m)
 		}})
 	}
-	if c.Pad != [3]int{} && cc.extra == [3]int{} && !cc.transposed {
+	plain := cc.extra == [3]int{} && !cc.transposed
+	if plain && c.Pad != [3]int{} {
 		for _, b := range borders {
 			add(b.text, func(m *convCall) error {
 				m.input = cc.bordered(b.at)
@@ -87,8 +88,7 @@ func (cc *convCall) Mistakes() []opdef.Mistake[any] {
 		for i, v := range x.of(&m.c) {
 			changed = changed && *v != *x.of(c)[i]
 		}
-		if cc.nd > 1 && !cc.transposed && cc.extra == [3]int{} && changed && m.finish() == nil &&
-			slices.Equal(m.shape, cc.shape) {
+		if plain && cc.nd > 1 && changed && m.finish() == nil && slices.Equal(m.shape, cc.shape) {
 			add(x.name+" that of the last two dimensions exchanged", func(w *convCall) error { *w = m; return nil })
 		}
 	}

@@ -104,48 +104,58 @@ func multiply(g *compose.Graph, x, y *compose.Value, offs *tensor.Tensor) *compo
 	if offs == nil {
 		g.Refuse("offs", "want the ends of groups")
 	}
-	ends := fused.Ints(g, "offs", offs)
-	whole, groups := x.Shape()[0], len(ends)
-	switch {
-	case m == 3:
-		whole, groups = y.Shape()[1], x.Shape()[0]
-	case n == 3:
-		groups = y.Shape()[0]
-	default:
-		whole = x.Shape()[1]
+	return inGroups(g, x, y, fused.Ints(g, "offs", offs))
+}
+
+// inGroups is the product of groups that end at ends.
+func inGroups(g *compose.Graph, x, y *compose.Value, ends []int) *compose.Value {
+	var form struct {
+		whole, groups int // what the groups are parts of, how many there are
+		part          func(i, start, size int) *compose.Value
+		join          func(parts []*compose.Value, rest int) *compose.Value // rest lies behind the last end
 	}
-	if len(ends) != groups {
-		g.Refuse("offs", "want the ends of %d groups, got %d", groups, len(ends))
+	switch {
+	case x.Dim() == 3:
+		form.whole, form.groups = y.Shape()[1], x.Shape()[0]
+		form.part = func(i, start, size int) *compose.Value {
+			return g.Matmul(g.Select(x, 0, i), g.Narrow(y, 1, start, size))
+		}
+		form.join = func(parts []*compose.Value, rest int) *compose.Value {
+			return g.Cat(1, append(parts, g.Full(x.DType(), []int{x.Shape()[1], rest}, 0))...)
+		}
+	case y.Dim() == 3:
+		form.whole, form.groups = x.Shape()[0], y.Shape()[0]
+		form.part = func(i, start, size int) *compose.Value {
+			return g.Matmul(g.Narrow(x, 0, start, size), g.Select(y, 0, i))
+		}
+		form.join = func(parts []*compose.Value, rest int) *compose.Value {
+			return g.Cat(0, append(parts, g.Full(x.DType(), []int{rest, y.Shape()[2]}, 0))...)
+		}
+	default:
+		form.whole, form.groups = x.Shape()[1], len(ends)
+		form.part = func(_, start, size int) *compose.Value {
+			return g.Matmul(g.Narrow(x, 1, start, size), g.Narrow(y, 0, start, size))
+		}
+		form.join = func(parts []*compose.Value, _ int) *compose.Value {
+			if parts == nil {
+				return g.Full(x.DType(), []int{0, x.Shape()[0], y.Shape()[1]}, 0)
+			}
+			return g.Stack(0, parts...)
+		}
+	}
+	if len(ends) != form.groups {
+		g.Refuse("offs", "want the ends of %d groups, got %d", form.groups, len(ends))
 	}
 	start := 0
 	var parts []*compose.Value
 	for i, end := range ends {
-		if end < start || end > whole {
-			g.Refuse("offs", "group %d is from %d to %d of %d", i, start, end, whole)
+		if end < start || end > form.whole {
+			g.Refuse("offs", "group %d is from %d to %d of %d", i, start, end, form.whole)
 		}
-		size := end - start
-		switch {
-		case m == 3:
-			parts = append(parts, g.Matmul(g.Select(x, 0, i), g.Narrow(y, 1, start, size)))
-		case n == 3:
-			parts = append(parts, g.Matmul(g.Narrow(x, 0, start, size), g.Select(y, 0, i)))
-		default:
-			parts = append(parts, g.Matmul(g.Narrow(x, 1, start, size), g.Narrow(y, 0, start, size)))
-		}
+		parts = append(parts, form.part(i, start, end-start))
 		start = end
 	}
-	switch {
-	case m == 2 && n == 2:
-		if parts == nil {
-			return g.Full(x.DType(), []int{0, x.Shape()[0], y.Shape()[1]}, 0)
-		}
-		return g.Stack(0, parts...)
-	case m == 3:
-		parts = append(parts, g.Full(x.DType(), []int{x.Shape()[1], whole - start}, 0))
-		return g.Cat(1, parts...)
-	}
-	parts = append(parts, g.Full(x.DType(), []int{whole - start, y.Shape()[2]}, 0))
-	return g.Cat(0, parts...)
+	return form.join(parts, form.whole-start)
 }
 
 var groupedCases = opdef.Calls[groupedArgs](`

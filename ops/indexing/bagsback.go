@@ -128,35 +128,41 @@ func bagGradient[A any](schema string, plan func(a *A) (*bagBack, error), from f
 	}.Entry()
 }
 
-// plan finds the bags of the indices.
-func (a *bagBackArgs) plan() (*bagBack, error) {
+// check refuses arguments that do not fit.
+func (a *bagBackArgs) check() error {
 	up := a.Grad
 	switch {
 	case up.Dim() != 2 || !up.DType.IsFloat():
-		return nil, opdef.Refuse("grad", "want a matrix of floating numbers, got %s", up.Meta())
+		return opdef.Refuse("grad", "want a matrix of floating numbers, got %s", up.Meta())
 	case a.Mode < 0 || a.Mode > 2:
-		return nil, opdef.Refuse("mode", "want 0 (sum), 1 (mean) or 2 (max), got %d", a.Mode)
+		return opdef.Refuse("mode", "want 0 (sum), 1 (mean) or 2 (max), got %d", a.Mode)
 	case a.Indices.Dim() != 1:
-		return nil, opdef.Refuse("indices", "want a vector, got %s", a.Indices.Meta())
+		return opdef.Refuse("indices", "want a vector, got %s", a.Indices.Meta())
 	case a.PerSampleWeights != nil && !slices.Equal(a.PerSampleWeights.Shape, a.Indices.Shape):
-		return nil, opdef.Refuse("per_sample_weights", "want shape %s, got %s", tensor.ShapeString(a.Indices.Shape),
+		return opdef.Refuse("per_sample_weights", "want shape %s, got %s", tensor.ShapeString(a.Indices.Shape),
 			tensor.ShapeString(a.PerSampleWeights.Shape))
 	}
 	if err := tensor.CheckSize([]int{max(0, a.NumWeights), up.Shape[1]}); err != nil || a.NumWeights < 0 {
-		return nil, opdef.Refuse("num_weights", "no table of %d rows", a.NumWeights)
+		return opdef.Refuse("num_weights", "no table of %d rows", a.NumWeights)
 	}
-	if err := checkIndex("indices", a.Indices, 0, a.NumWeights); err != nil {
+	return checkIndex("indices", a.Indices, 0, a.NumWeights)
+}
+
+// plan finds the bags of the indices.
+func (a *bagBackArgs) plan() (*bagBack, error) {
+	if err := a.check(); err != nil {
 		return nil, err
 	}
 	of, err := a.bagOf()
 	if err != nil {
 		return nil, err
 	}
+	up := a.Grad
 	b := &bagged{args: &embeddingBagArgs{ScaleGradByFreq: a.ScaleGradByFreq}, mode: []string{"sum", "mean",
 		"max"}[a.Mode],
 		bags: up.Shape[0], table: tensor.Full(up.DType, []int{a.NumWeights, up.Shape[1]}, 0.0)}
 	idx := tensor.Data[int64](a.Indices)
-	var weights []float64
+	weights := slices.Repeat([]float64{1}, len(idx))
 	if a.PerSampleWeights != nil {
 		weights = tensor.Data[float64](a.PerSampleWeights)
 	}
@@ -168,13 +174,9 @@ func (a *bagBackArgs) plan() (*bagBack, error) {
 		if idx[i] == int64(a.PaddingIdx) {
 			continue
 		}
-		w := 1.0
-		if weights != nil {
-			w = weights[i]
-		}
 		count[bag]++
 		b.idx, b.bag, b.from, b.scale = append(b.idx, idx[i]), append(b.bag, bag), append(b.from, int64(i)),
-			append(b.scale, w)
+			append(b.scale, weights[i])
 	}
 	if b.mode == "mean" {
 		for k, bag := range b.bag {

@@ -69,25 +69,9 @@ type selection struct {
 // tensor of shape.
 // Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp, IndexingUtils.h
 func selectAt(arg string, shape []int, at []*tensor.Tensor) (*selection, error) {
-	var index []*tensor.Tensor // masks replaced by the indices of their ones
-	for _, t := range at {
-		switch {
-		case t == nil:
-			index = append(index, nil)
-		case t.DType.Kind() > tensor.KindInt:
-			return nil, opdef.Refuse(arg, "want integers or bool, got %s", t.Meta())
-		case !isMask(t):
-			index = append(index, t)
-		default:
-			d := len(index)
-			for k, n := range t.Shape {
-				if d+k >= len(shape) || shape[d+k] != n {
-					return nil, opdef.Refuse(arg, "mask of shape %s for dimensions from %d of shape %s",
-						tensor.ShapeString(t.Shape), d, tensor.ShapeString(shape))
-				}
-			}
-			index = append(index, nonzeroColumns(t)...)
-		}
+	index, err := withoutMasks(arg, shape, at)
+	if err != nil {
+		return nil, err
 	}
 	if len(index) > len(shape) {
 		return nil, opdef.Refuse(arg, "%d indices for a tensor of %d dimensions", len(index), len(shape))
@@ -146,6 +130,28 @@ func selectAt(arg string, shape []int, at []*tensor.Tensor) (*selection, error) 
 		}
 	}}
 	return s, nil
+}
+
+// withoutMasks are index tensors, in place of masks the indices of their ones, a tensor for each dimension.
+func withoutMasks(arg string, shape []int, at []*tensor.Tensor) (index []*tensor.Tensor, err error) {
+	for _, t := range at {
+		switch {
+		case t == nil:
+			index = append(index, nil)
+		case t.DType.Kind() > tensor.KindInt:
+			return nil, opdef.Refuse(arg, "want integers or bool, got %s", t.Meta())
+		case !isMask(t):
+			index = append(index, t)
+		default:
+			d := len(index)
+			if d+t.Dim() > len(shape) || !slices.Equal(shape[d:d+t.Dim()], t.Shape) {
+				return nil, opdef.Refuse(arg, "mask of shape %s for dimensions from %d of shape %s",
+					tensor.ShapeString(t.Shape), d, tensor.ShapeString(shape))
+			}
+			index = append(index, nonzeroColumns(t)...)
+		}
+	}
+	return index, nil
 }
 
 // outside is the error of an index out of range.

@@ -1,6 +1,7 @@
 package pointwise
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/optool/optool/ops/internal/elements"
@@ -116,9 +117,10 @@ func clampGradTied(a *clampArgs, g *opdef.Grad, tied float64) (opdef.Grads, erro
 	if a.Max != nil {
 		hi = convertTo(a.Max, dt)
 	}
-	part := func(arg *tensor.Tensor, share func(x, lo, hi float64) float64) ([]*tensor.Tensor, error) {
+	gr := opdef.Grads{}
+	add := func(name string, arg *tensor.Tensor, share func(x, lo, hi float64) float64) error {
 		if arg == nil || arg.Wrapped {
-			return []*tensor.Tensor{nil}, nil
+			return nil
 		}
 		t, err := elements.MapN(dt, nil, func(v []float64) float64 {
 			if s := share(v[1], v[2], v[3]); s != 0 { // 0 of an infinite gradient is 0
@@ -126,12 +128,12 @@ func clampGradTied(a *clampArgs, g *opdef.Grad, tied float64) (opdef.Grads, erro
 			}
 			return 0
 		}, g.Out[0], a.Self, lo, hi)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			gr.Set(name, opdef.SumTo(t, arg.Shape))
 		}
-		return []*tensor.Tensor{opdef.SumTo(t, arg.Shape)}, nil
+		return err
 	}
-	self, err := part(a.Self, func(x, lo, hi float64) float64 {
+	return gr, cmp.Or(add("self", a.Self, func(x, lo, hi float64) float64 {
 		switch {
 		case x > lo && x < hi:
 			return 1
@@ -139,11 +141,7 @@ func clampGradTied(a *clampArgs, g *opdef.Grad, tied float64) (opdef.Grads, erro
 			return tied
 		}
 		return 0
-	})
-	if err != nil {
-		return nil, err
-	}
-	low, err := part(a.Min, func(x, lo, hi float64) float64 {
+	}), add("min", a.Min, func(x, lo, hi float64) float64 {
 		switch {
 		case a.Max != nil && lo >= hi:
 			return 0
@@ -153,11 +151,7 @@ func clampGradTied(a *clampArgs, g *opdef.Grad, tied float64) (opdef.Grads, erro
 			return 1 - tied
 		}
 		return 0
-	})
-	if err != nil {
-		return nil, err
-	}
-	high, err := part(a.Max, func(x, lo, hi float64) float64 {
+	}), add("max", a.Max, func(x, lo, hi float64) float64 {
 		switch {
 		case x > hi || a.Min != nil && hi < lo:
 			return 1
@@ -165,15 +159,7 @@ func clampGradTied(a *clampArgs, g *opdef.Grad, tied float64) (opdef.Grads, erro
 			return 1 - tied
 		}
 		return 0
-	})
-	gr := opdef.Grads{"self": self}
-	if a.Min != nil {
-		gr["min"] = low
-	}
-	if a.Max != nil {
-		gr["max"] = high
-	}
-	return gr, err
+	}))
 }
 
 // clampedAt declares the cut at one bound.

@@ -309,33 +309,17 @@ func identityAxis(m *kernel.Axis, n int) {
 // factors (0: none) of the three dimensions.
 func (a *interpolateArgs) sizes(p elements.Planes) (out [3]int, scale [3]float64, err error) {
 	out = p.Size
+	arg, numbers, err := a.numbers(p.Dims)
+	if err != nil {
+		return out, scale, err
+	}
 	recompute := a.RecomputeScaleFactor != nil && *a.RecomputeScaleFactor
-	switch {
-	case a.Size != nil && a.ScaleFactor != nil:
-		return out, scale, opdef.Refuse("size", "want one of size and scale_factor")
-	case a.Size == nil && a.ScaleFactor == nil:
-		return out, scale, opdef.Refuse("size", "want size or scale_factor")
-	case a.Size != nil && recompute:
+	if a.Size != nil && recompute {
 		return out, scale, opdef.Refuse("recompute_scale_factor", "is not meaningful with size")
 	}
-	arg, v := "size", a.Size
-	if v == nil {
-		arg, v = "scale_factor", a.ScaleFactor
-	}
-	seq, ok := v.(*value.Sequence)
-	if !ok {
-		seq = value.NewList(slices.Repeat([]value.Value{v}, p.Dims)...)
-	}
-	if len(seq.Items) != p.Dims {
-		return out, scale, opdef.Refuse(arg, "want %d numbers, got %d", p.Dims, len(seq.Items))
-	}
-	for i, it := range seq.Items {
-		s, ok := opdef.ScalarOf(itemOf(it))
-		if !ok || arg == "size" && s.Kind() != tensor.KindInt || s.Kind() == tensor.KindComplex {
-			return out, scale, opdef.Refuse(arg, "want numbers, got %s", opdef.TypeName(it))
-		}
+	for i, s := range numbers {
 		d := 3 - p.Dims + i
-		if arg == "size" {
+		if a.Size != nil {
 			out[d] = int(s.Int64())
 		} else {
 			size := math.Floor(float64(p.Size[d]) * s.Float64())
@@ -352,6 +336,34 @@ func (a *interpolateArgs) sizes(p elements.Planes) (out [3]int, scale [3]float64
 		}
 	}
 	return out, scale, nil
+}
+
+// numbers are those of size or of scale_factor, for each of dims dimensions, with the name of the argument.
+func (a *interpolateArgs) numbers(dims int) (arg string, numbers []opdef.Scalar, err error) {
+	arg, v := "size", a.Size
+	switch {
+	case a.Size != nil && a.ScaleFactor != nil:
+		return arg, nil, opdef.Refuse("size", "want one of size and scale_factor")
+	case a.Size == nil && a.ScaleFactor == nil:
+		return arg, nil, opdef.Refuse("size", "want size or scale_factor")
+	case a.Size == nil:
+		arg, v = "scale_factor", a.ScaleFactor
+	}
+	seq, ok := v.(*value.Sequence)
+	if !ok {
+		seq = value.NewList(slices.Repeat([]value.Value{v}, dims)...)
+	}
+	if len(seq.Items) != dims {
+		return arg, nil, opdef.Refuse(arg, "want %d numbers, got %d", dims, len(seq.Items))
+	}
+	for _, it := range seq.Items {
+		s, ok := opdef.ScalarOf(itemOf(it))
+		if !ok || arg == "size" && s.Kind() != tensor.KindInt || s.Kind() == tensor.KindComplex {
+			return arg, nil, opdef.Refuse(arg, "want numbers, got %s", opdef.TypeName(it))
+		}
+		numbers = append(numbers, s)
+	}
+	return arg, numbers, nil
 }
 
 // itemOf is the number in a tensor of one element, and any other value itself.
