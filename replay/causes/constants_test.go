@@ -158,7 +158,7 @@ func TestEnds(t *testing.T) {
 func TestLimits(t *testing.T) {
 	x := tensor.New(tensor.Float32, []int{3}, []float64{-30, 1.5, 25}).Rounded()
 	got := map[string][]float64{}
-	for f := range withinLimits(x) {
+	for _, f := range withinLimits(x) {
 		got[f.text] = elements(f.of(x))
 	}
 	same64(t, "above", got["%s is limited to 20 from above"], []float64{-30, 1.5, 20})

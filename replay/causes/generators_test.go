@@ -239,7 +239,7 @@ func TestWraps(t *testing.T) {
 	x := tensor.New(tensor.Int64, []int{3}, []int64{200, -300, 5}).Rounded()
 	want := map[string][]float64{"%s wraps at 8 bits": {-56, -44, 5},
 		"%s is limited to the numbers of int8": {127, -128, 5}}
-	for f := range ofElements(x) {
+	for _, f := range ofElements(x) {
 		if w, ok := want[f.text]; ok {
 			same64(t, f.text, elements(f.of(x)), w)
 			delete(want, f.text)

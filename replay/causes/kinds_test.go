@@ -93,7 +93,7 @@ func TestComplexParts(t *testing.T) {
 func TestThroughFloats(t *testing.T) {
 	of := func(x *tensor.Tensor, text string) []float64 {
 		for _, from := range []transformer{ofElements, inMemory} {
-			for f := range from(x) {
+			for _, f := range from(x) {
 				if f.text == text {
 					return elements(f.of(x))
 				}

@@ -165,7 +165,7 @@ func (c *Search) together(transformations transformer) iter.Seq[Mistake] {
 			} else if len(all) == 2 {
 				continue
 			}
-			for f := range transformations(some[0].Tensor) {
+			for _, f := range transformations(some[0].Tensor) {
 				if !yield(Mistake{Text: "each of the " + names + ": " + fmt.Sprintf(f.text, "it"), Rounds: f.rounds,
 					Make: func() (Way, error) {
 						return c.replaced(func(a opdef.Arg) *tensor.Tensor {

@@ -26,14 +26,14 @@ type transformation struct {
 }
 
 // A transformer lists transformations of tensors like one.
-type transformer func(t *tensor.Tensor) iter.Seq[transformation]
+type transformer func(t *tensor.Tensor) []transformation
 
 // misread are operands of any dtype that are taken for something else.
 func (c *Search) misread(transformations transformer) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		for _, a := range c.readable() {
 			name := argName(a)
-			for f := range transformations(a.Tensor) {
+			for _, f := range transformations(a.Tensor) {
 				if !yield(Mistake{Text: fmt.Sprintf(f.text, name), Rounds: f.rounds, Numbers: f.numbers,
 					Like: cond(f.like != "", name+f.like),
 					Make: c.one(a, func() *tensor.Tensor { return f.of(a.Tensor) })}) {
@@ -50,7 +50,7 @@ func (c *Search) misreadIncoming(transformations transformer) iter.Seq[Mistake] 
 		if len(c.Incoming) == 0 || c.Incoming[0].Numel() == 0 || c.Incoming[0].Numel() > largestOperand {
 			return
 		}
-		for f := range transformations(c.Incoming[0]) {
+		for _, f := range transformations(c.Incoming[0]) {
 			if !yield(Mistake{Text: fmt.Sprintf(f.text, "the incoming gradient"), Rounds: f.rounds, Like: f.like,
 				Make: c.alteringIncoming(func(t *tensor.Tensor) *tensor.Tensor { return orSame(f.of(t), t) })}) {
 				return
@@ -77,7 +77,7 @@ func (c *Search) altered(fails []Wrong, transformations transformer) iter.Seq[Mi
 		if first == nil || n < 2 || n > largestOperand {
 			return
 		}
-		for f := range transformations(first) {
+		for _, f := range transformations(first) {
 			if !yield(Mistake{Text: fmt.Sprintf(f.text, name), Rounds: true,
 				Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
 					if !slices.ContainsFunc(fails, func(w Wrong) bool { return w.Target == target }) {
@@ -106,71 +106,63 @@ func cond(is bool, text string) string {
 }
 
 // inMemory are a tensor's elements read at other places of its memory, or without what a view says of them.
-func inMemory(t *tensor.Tensor) iter.Seq[transformation] {
-	return func(yield func(transformation) bool) {
-		strided := func(stride []int, offset int) func(t *tensor.Tensor) *tensor.Tensor {
-			return func(t *tensor.Tensor) *tensor.Tensor {
-				n, err := t.Strided(t.Shape, stride, offset)
-				if err != nil {
-					return nil
-				}
-				return n
+func inMemory(t *tensor.Tensor) (all []transformation) {
+	add := func(text string, of func(t *tensor.Tensor) *tensor.Tensor) {
+		all = append(all, transformation{text: text, of: of})
+	}
+	strided := func(stride []int, offset int) func(t *tensor.Tensor) *tensor.Tensor {
+		return func(t *tensor.Tensor) *tensor.Tensor {
+			n, err := t.Strided(t.Shape, stride, offset)
+			if err != nil {
+				return nil
 			}
-		}
-		packed := tensor.Contiguous(t.Shape)
-		if !t.IsContiguous() && !yield(transformation{text: "the strides of %s are ignored",
-			of: strided(packed, t.Offset)}) {
-			return
-		}
-		if t.Offset != 0 {
-			if !yield(transformation{text: "the storage offset of %s is ignored", of: strided(t.Stride, 0)}) ||
-				!t.IsContiguous() && !yield(transformation{text: "the strides and the storage offset of %s are ignored",
-					of: strided(packed, 0)}) {
-				return
-			}
-		}
-		d := t.Dim()
-		if d >= 2 && t.Shape[d-1] == t.Shape[d-2] && t.Shape[d-1] > 1 &&
-			!yield(transformation{text: "%s is transposed", of: func(t *tensor.Tensor) *tensor.Tensor {
-				n := *t.Transpose(d-2, d-1)
-				return &n
-			}}) {
-			return
-		}
-		for i := range d {
-			for j := i + 1; j < d; j++ {
-				if x, y := t.Shape[i], t.Shape[j]; x == y && x > 1 && i != d-2 || x != y && min(x, y) == 1 {
-					if !yield(transformation{text: fmt.Sprintf("dimensions %d and %d of %%s are exchanged", i, j),
-						of: func(t *tensor.Tensor) *tensor.Tensor {
-							n := *t.Transpose(i, j)
-							return &n
-						}}) {
-						return
-					}
-				}
-			}
-		}
-		if inner := tensor.Numel(t.Shape[min(2, d):]); d >= 3 && inner > 1 && inner <= largestKernel {
-			yield(transformation{text: "%s is read backwards from dimension 2 on",
-				of: func(t *tensor.Tensor) *tensor.Tensor {
-					return gathered(t, func(i int) int { return i/inner*inner + inner - 1 - i%inner })
-				}})
+			return n
 		}
 	}
+	packed := tensor.Contiguous(t.Shape)
+	if !t.IsContiguous() {
+		add("the strides of %s are ignored", strided(packed, t.Offset))
+	}
+	if t.Offset != 0 {
+		add("the storage offset of %s is ignored", strided(t.Stride, 0))
+	}
+	if t.Offset != 0 && !t.IsContiguous() {
+		add("the strides and the storage offset of %s are ignored", strided(packed, 0))
+	}
+	exchanged := func(i, j int) func(t *tensor.Tensor) *tensor.Tensor {
+		return func(t *tensor.Tensor) *tensor.Tensor {
+			n := *t.Transpose(i, j)
+			return &n
+		}
+	}
+	d := t.Dim()
+	if d >= 2 && t.Shape[d-1] == t.Shape[d-2] && t.Shape[d-1] > 1 {
+		add("%s is transposed", exchanged(d-2, d-1))
+	}
+	for i := range d {
+		for j := i + 1; j < d; j++ {
+			if x, y := t.Shape[i], t.Shape[j]; x == y && x > 1 && i != d-2 || x != y && min(x, y) == 1 {
+				add(fmt.Sprintf("dimensions %d and %d of %%s are exchanged", i, j), exchanged(i, j))
+			}
+		}
+	}
+	if inner := tensor.Numel(t.Shape[min(2, d):]); d >= 3 && inner > 1 && inner <= largestKernel {
+		add("%s is read backwards from dimension 2 on", func(t *tensor.Tensor) *tensor.Tensor {
+			return gathered(t, func(i int) int { return i/inner*inner + inner - 1 - i%inner })
+		})
+	}
+	return all
 }
 
 // alongDimensions are a tensor's elements read in another order along one dimension.
-func alongDimensions(t *tensor.Tensor) iter.Seq[transformation] {
-	return func(yield func(transformation) bool) {
-		for d, n := range t.Shape {
-			for p := range turns(n) {
-				if !yield(transformation{text: fmt.Sprintf("%%s is %s along dimension %d", p.text, d),
-					of: func(t *tensor.Tensor) *tensor.Tensor { return reordered(t, d, p.of) }}) {
-					return
-				}
-			}
+func alongDimensions(t *tensor.Tensor) (all []transformation) {
+	for d, n := range t.Shape {
+		for p := range turns(n) {
+			all = append(all, transformation{text: fmt.Sprintf("%%s is %s along dimension %d", p.text, d),
+				of: func(t *tensor.Tensor) *tensor.Tensor { return reordered(t, d, p.of) }})
 		}
 	}
+	return all
 }
 
 // turns are the orders in which n parts are read by mistake, each once.
@@ -196,121 +188,113 @@ func turns(n int) iter.Seq[permutation] {
 }
 
 // inOtherLayouts are a tensor's elements read in the order in which other dimensions would lie in memory.
-func inOtherLayouts(t *tensor.Tensor) iter.Seq[transformation] {
-	return func(yield func(transformation) bool) {
-		if t.Dim() < 2 || t.Dim() > mostDimensions-1 {
-			return
-		}
-		for _, dims := range orders(t.Dim()) {
-			if !yield(transformation{like: " ", text: "%s is read as if its dimensions lay in memory in the order " +
-				beginning(dims), of: func(t *tensor.Tensor) *tensor.Tensor {
-				return gathered(t, laidOut(t.Shape, dims))
-			}}) || !yield(transformation{like: " ", text: "%s is read as if it were contiguous in the order of " +
-				"dimensions " + beginning(dims), of: func(t *tensor.Tensor) *tensor.Tensor {
-				from, back := laidOut(t.Shape, dims), tensor.Make[int](t.Numel())
-				for i := range back {
-					back[from(i)] = i
-				}
-				return gathered(t, func(i int) int { return back[i] })
-			}}) {
-				return
-			}
-		}
+func inOtherLayouts(t *tensor.Tensor) (all []transformation) {
+	if t.Dim() < 2 || t.Dim() > mostDimensions-1 {
+		return nil
 	}
+	add := func(as string, from func(shape []int) func(i int) int) {
+		all = append(all, transformation{like: " ", text: "%s is read as if " + as,
+			of: func(t *tensor.Tensor) *tensor.Tensor { return gathered(t, from(t.Shape)) }})
+	}
+	for _, dims := range orders(t.Dim()) {
+		add("its dimensions lay in memory in the order "+beginning(dims),
+			func(shape []int) func(int) int { return laidOut(shape, dims) })
+		add("it were contiguous in the order of dimensions "+beginning(dims), func(shape []int) func(int) int {
+			from, back := laidOut(shape, dims), tensor.Make[int](tensor.Numel(shape))
+			for i := range back {
+				back[from(i)] = i
+			}
+			return func(i int) int { return back[i] }
+		})
+	}
+	return all
 }
 
 // An elementMap takes a number for another.
-type elementMap struct {
+type elementMap[T any] struct {
 	text string
-	f    func(x float64) float64
+	f    func(x T) T
 }
 
 // ofElements are a tensor's numbers taken for others, each by itself.
-func ofElements(t *tensor.Tensor) iter.Seq[transformation] {
-	return func(yield func(transformation) bool) {
-		switch dt := t.DType; {
-		case dt.IsComplex():
-			for _, m := range []struct {
-				text string
-				f    func(x complex128) complex128
-			}{
-				{"the conjugation of %s is ignored: its complex conjugate is taken", cmplx.Conj},
-				{"the imaginary part of %s is taken for 0", func(x complex128) complex128 {
-					return complex(real(x), 0)
-				}},
-				{"the real part of %s is taken for 0", func(x complex128) complex128 {
-					return complex(0, imag(x))
-				}},
-				{"real and imaginary part of %s are exchanged", func(x complex128) complex128 {
-					return complex(imag(x), real(x))
-				}},
-				{"%s is negated", func(x complex128) complex128 { return -x }},
-			} {
-				if !yield(transformation{text: m.text, of: func(t *tensor.Tensor) *tensor.Tensor {
-					return opdef.Map(t.DType, t, m.f)
-				}}) {
-					return
-				}
-			}
-		case dt == tensor.Bool:
-			_ = yield(ofWhole("%s is taken the other way round", func(_ int, x int64) int64 { return 1 - x })) &&
-				yield(ofWhole("%s is taken for True everywhere", func(int, int64) int64 { return 1 })) &&
-				yield(ofWhole("%s is taken for False everywhere", func(int, int64) int64 { return 0 })) &&
-				yield(transformation{text: "%s is taken for as many True, which come first", of: firstTrue})
-		case dt.IsIntegral():
-			n := max(1, t.Shape[max(0, t.Dim()-1):][0])
-			if !yield(ofWhole("%s is one too high", func(_ int, x int64) int64 { return x + 1 })) ||
-				!yield(ofWhole("%s is one too low", func(_ int, x int64) int64 { return x - 1 })) ||
-				!yield(ofWhole("%s is taken for 0 1 2 ...", func(i int, _ int64) int64 { return int64(i % n) })) ||
-				!yield(ofWhole("%s is taken for 0", func(int, int64) int64 { return 0 })) ||
-				!yield(ofWhole("%s is negated", func(_ int, x int64) int64 { return -x })) {
-				return
-			}
-			for _, through := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.BFloat16, tensor.Float16} {
-				if !yield(ofWhole("%s goes through "+through.String(), func(_ int, x int64) int64 {
-					y := through.Round(float64(x))
-					switch {
-					case y >= 1<<63:
-						return math.MaxInt64
-					case y < -1<<63:
-						return math.MinInt64
-					}
-					return int64(y)
-				})) {
-					return
-				}
-			}
-			for _, bits := range []int{7, 8, 15, 16} {
-				if mod := int64(1) << bits; !yield(ofWhole(fmt.Sprintf("%%s is taken modulo %d", mod),
-					func(_ int, x int64) int64 { return x & (mod - 1) })) {
-					return
-				}
-			}
-			for _, bits := range []int{8, 16, 32} {
-				top := int64(1)<<(bits-1) - 1
-				if !yield(ofWhole(fmt.Sprintf("%%s wraps at %d bits", bits),
-					func(_ int, x int64) int64 { return x << (64 - bits) >> (64 - bits) })) ||
-					!yield(ofWhole(fmt.Sprintf("%%s is limited to the numbers of int%d", bits),
-						func(_ int, x int64) int64 { return min(max(x, -top-1), top) })) {
-					return
-				}
-			}
-		case dt.IsFloat():
-			for _, m := range elementMaps(dt) {
-				if !yield(transformation{text: m.text, numbers: true, of: func(t *tensor.Tensor) *tensor.Tensor {
-					return opdef.Map(t.DType, t, m.f)
-				}}) {
-					return
-				}
-			}
+func ofElements(t *tensor.Tensor) []transformation {
+	switch dt := t.DType; {
+	case dt.IsComplex():
+		return mapped(false, complexMaps...)
+	case dt == tensor.Bool:
+		return []transformation{
+			ofWhole("%s is taken the other way round", func(_ int, x int64) int64 { return 1 - x }),
+			ofWhole("%s is taken for True everywhere", func(int, int64) int64 { return 1 }),
+			ofWhole("%s is taken for False everywhere", func(int, int64) int64 { return 0 }),
+			{text: "%s is taken for as many True, which come first", of: firstTrue},
 		}
+	case dt.IsIntegral():
+		return ofIntegers(max(1, t.Shape[max(0, t.Dim()-1):][0]))
+	case dt.IsFloat():
+		return mapped(true, elementMaps(dt)...)
 	}
+	return nil
+}
+
+// mapped are the transformations of each element by maps.
+func mapped[T tensor.Elem](numbers bool, maps ...elementMap[T]) (all []transformation) {
+	for _, m := range maps {
+		all = append(all, transformation{text: m.text, numbers: numbers, of: func(t *tensor.Tensor) *tensor.Tensor {
+			return opdef.Map(t.DType, t, m.f)
+		}})
+	}
+	return all
+}
+
+// ofIntegers are whole numbers, in rows of n, taken for others.
+func ofIntegers(n int) []transformation {
+	all := []transformation{
+		ofWhole("%s is one too high", func(_ int, x int64) int64 { return x + 1 }),
+		ofWhole("%s is one too low", func(_ int, x int64) int64 { return x - 1 }),
+		ofWhole("%s is taken for 0 1 2 ...", func(i int, _ int64) int64 { return int64(i % n) }),
+		ofWhole("%s is taken for 0", func(int, int64) int64 { return 0 }),
+		ofWhole("%s is negated", func(_ int, x int64) int64 { return -x }),
+	}
+	for _, through := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.BFloat16, tensor.Float16} {
+		all = append(all, ofWhole("%s goes through "+through.String(), func(_ int, x int64) int64 {
+			y := through.Round(float64(x))
+			switch {
+			case y >= 1<<63:
+				return math.MaxInt64
+			case y < -1<<63:
+				return math.MinInt64
+			}
+			return int64(y)
+		}))
+	}
+	for _, bits := range []int{7, 8, 15, 16} {
+		mod := int64(1) << bits
+		all = append(all, ofWhole(fmt.Sprintf("%%s is taken modulo %d", mod),
+			func(_ int, x int64) int64 { return x & (mod - 1) }))
+	}
+	for _, bits := range []int{8, 16, 32} {
+		top := int64(1)<<(bits-1) - 1
+		all = append(all, ofWhole(fmt.Sprintf("%%s wraps at %d bits", bits),
+			func(_ int, x int64) int64 { return x << (64 - bits) >> (64 - bits) }),
+			ofWhole(fmt.Sprintf("%%s is limited to the numbers of int%d", bits),
+				func(_ int, x int64) int64 { return min(max(x, -top-1), top) }))
+	}
+	return all
+}
+
+// complexMaps are what complex numbers are taken for by mistake.
+var complexMaps = []elementMap[complex128]{
+	{"the conjugation of %s is ignored: its complex conjugate is taken", cmplx.Conj},
+	{"the imaginary part of %s is taken for 0", func(x complex128) complex128 { return complex(real(x), 0) }},
+	{"the real part of %s is taken for 0", func(x complex128) complex128 { return complex(0, imag(x)) }},
+	{"real and imaginary part of %s are exchanged", func(x complex128) complex128 { return complex(imag(x), real(x)) }},
+	{"%s is negated", func(x complex128) complex128 { return -x }},
 }
 
 // elementMaps are what numbers of a dtype are taken for by mistake.
-func elementMaps(dt tensor.DType) []elementMap {
+func elementMaps(dt tensor.DType) []elementMap[float64] {
 	largest := dt.Max()
-	return []elementMap{
+	return []elementMap[float64]{
 		{"%s is negated", func(x float64) float64 { return -x }},
 		{"the magnitude of %s is taken", math.Abs},
 		{"%s is squared", func(x float64) float64 { return x * x }},
@@ -372,29 +356,26 @@ func elementMaps(dt tensor.DType) []elementMap {
 
 // withinLimits are a tensor's numbers that are limited to what kernels often limit them to: so that an exponential does
 // not overflow.
-func withinLimits(t *tensor.Tensor) iter.Seq[transformation] {
-	return func(yield func(transformation) bool) {
-		if !t.DType.IsFloat() {
-			return
-		}
-		v := elements(t)
-		for _, k := range oftenLimits {
-			above := slices.ContainsFunc(v, func(x float64) bool { return x > k })
-			below := slices.ContainsFunc(v, func(x float64) bool { return x < -k })
-			limited := func(is bool, text string, f func(x float64) float64) bool {
-				return !is || yield(transformation{text: text, numbers: true, like: " within limits",
-					of: func(t *tensor.Tensor) *tensor.Tensor { return opdef.Map(t.DType, t, f) }})
-			}
-			if !limited(above, fmt.Sprintf("%%s is limited to %g from above", k),
-				func(x float64) float64 { return min(x, k) }) ||
-				!limited(below, fmt.Sprintf("%%s is limited to %g from below", -k),
-					func(x float64) float64 { return max(x, -k) }) ||
-				!limited(above && below, fmt.Sprintf("%%s is limited to %g to %g", -k, k),
-					func(x float64) float64 { return min(max(x, -k), k) }) {
-				return
-			}
+func withinLimits(t *tensor.Tensor) (all []transformation) {
+	if !t.DType.IsFloat() {
+		return nil
+	}
+	add := func(is bool, text string, f func(x float64) float64) {
+		if is {
+			all = append(all, transformation{text: text, numbers: true, like: " within limits",
+				of: func(t *tensor.Tensor) *tensor.Tensor { return opdef.Map(t.DType, t, f) }})
 		}
 	}
+	v := elements(t)
+	for _, k := range oftenLimits {
+		above := slices.ContainsFunc(v, func(x float64) bool { return x > k })
+		below := slices.ContainsFunc(v, func(x float64) bool { return x < -k })
+		add(above, fmt.Sprintf("%%s is limited to %g from above", k), func(x float64) float64 { return min(x, k) })
+		add(below, fmt.Sprintf("%%s is limited to %g from below", -k), func(x float64) float64 { return max(x, -k) })
+		add(above && below, fmt.Sprintf("%%s is limited to %g to %g", -k, k),
+			func(x float64) float64 { return min(max(x, -k), k) })
+	}
+	return all
 }
 
 // oftenLimits are what kernels limit numbers to.
@@ -525,39 +506,34 @@ func (c *Search) rounded() iter.Seq[Mistake] {
 }
 
 // inFewBits are a tensor's numbers after they went through a dtype of 8 bits, or through few bits with a scale, as
-// where
-// a kernel of quantized weights is taken.
-func inFewBits(t *tensor.Tensor) iter.Seq[transformation] {
-	return func(yield func(transformation) bool) {
-		if !t.DType.IsFloat() || t.Numel() < leastInNarrow {
-			return
-		}
-		for _, dt := range []tensor.DType{tensor.Float8E4M3FN, tensor.Float8E5M2} {
-			if dt.Eps() > t.DType.Eps() && !yield(transformation{text: "%s is rounded to " + dt.String(),
-				rounds: true, of: func(t *tensor.Tensor) *tensor.Tensor {
-					return opdef.Map(t.DType, t, dt.Round)
-				}}) {
-				return
-			}
-		}
-		top := sync.OnceValue(func() float64 { return largest(elements(t)) })
-		topOf := func(other *tensor.Tensor) func() float64 {
-			if other == t {
-				return top
-			}
-			return sync.OnceValue(func() float64 { return largest(elements(other)) })
-		}
-		for _, s := range sharings(t.Shape) {
-			for _, q := range quantizations {
-				if !yield(transformation{text: fmt.Sprintf("%%s is rounded to %s, scaled %s", q.name, s.text),
-					rounds: true, of: func(t *tensor.Tensor) *tensor.Tensor {
-						return q.of(t, s.size(t.Shape), topOf(t))
-					}}) {
-					return
-				}
-			}
+// where a kernel of quantized weights is taken.
+func inFewBits(t *tensor.Tensor) (all []transformation) {
+	if !t.DType.IsFloat() || t.Numel() < leastInNarrow {
+		return nil
+	}
+	add := func(to string, of func(t *tensor.Tensor) *tensor.Tensor) {
+		all = append(all, transformation{text: "%s is rounded to " + to, rounds: true, of: of})
+	}
+	for _, dt := range []tensor.DType{tensor.Float8E4M3FN, tensor.Float8E5M2} {
+		if dt.Eps() > t.DType.Eps() {
+			add(dt.String(), func(t *tensor.Tensor) *tensor.Tensor { return opdef.Map(t.DType, t, dt.Round) })
 		}
 	}
+	top := sync.OnceValue(func() float64 { return largest(elements(t)) })
+	topOf := func(other *tensor.Tensor) func() float64 {
+		if other == t {
+			return top
+		}
+		return sync.OnceValue(func() float64 { return largest(elements(other)) })
+	}
+	for _, s := range sharings(t.Shape) {
+		for _, q := range quantizations {
+			add(q.name+", scaled "+s.text, func(t *tensor.Tensor) *tensor.Tensor {
+				return q.of(t, s.size(t.Shape), topOf(t))
+			})
+		}
+	}
+	return all
 }
 
 // permutedTogether reads two operands that follow each other and have one shape (keys and values, weight and bias) in
