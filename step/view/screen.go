@@ -267,8 +267,16 @@ func often(b *strings.Builder, title string, names []string) {
 
 // places are the capture of a call, its module and its line, as far as they were recorded.
 func places(c *step.Call) []string {
-	return slices.DeleteFunc([]string{c.Entry.Rel, c.Entry.Module, c.Entry.Location},
+	return slices.DeleteFunc([]string{c.Entry.Rel, moduleOf(c), c.Entry.Location},
 		func(s string) bool { return s == "" })
+}
+
+// moduleOf names the module of a call, which may be no more than a number; "" if it was not recorded.
+func moduleOf(c *step.Call) string {
+	if c.Entry.Module == "" {
+		return ""
+	}
+	return "module " + c.Entry.Module
 }
 
 // gapsListed is how many gaps an all-clear names.
@@ -619,7 +627,7 @@ func effects(w io.Writer, s *step.Step) error {
 	l.Right(0)
 	for _, name := range []func(*step.Call) string{
 		func(c *step.Call) string { return c.Op + " in " + c.DType().String() },
-		func(c *step.Call) string { return c.Entry.Module },
+		moduleOf,
 	} {
 		for i, sum := range s.Sums(name) {
 			if i == listed || sum.Name == "" {
