@@ -6,7 +6,7 @@ captures=$1
 optool=${OPTOOL:-optool}
 history=${HISTORY:-history}  # a directory that the nights have in common
 known=${KNOWN:-known.txt}    # known failures: keep this file with the code, and review its changes
-budget=${BUDGET:-30m}        # time for judging; what is not looked at then is counted
+budget=${BUDGET:-30m}        # time for judging; what is not looked at then is counted, and fails nothing
 nights=${NIGHTS:-14}         # so many nights are kept
 disk=${DISK_MIB:-2000}       # and saved failing calls of so many MiB
 fail_on=${FAIL_ON:-worse,gone} # stale: also for lines of the known failures that no longer fail
@@ -20,21 +20,25 @@ touch "$known" || exit 3
 # Judge. The recordings may be deleted afterwards.
 "$optool" replay --quiet --budget "$budget" --known "$known" --out "$tonight" --json "$tonight/run.jsonl" \
 	--junit "$tonight/junit.xml" --markdown "$tonight/summary.md" --html "$tonight/run.html" "$captures"
-code=$?
+judged=$?
+code=$judged
 case $code in
-0 | 1) ;;
+0 | 1 | 3) ;;
 *) exit $code ;;
 esac
 
-# Compare. Calls that are gone, and findings that got far worse, fail the night too.
+# Compare with the last good night. The nights since then tell since when a value fails. Calls that are gone, and
+# findings that got far worse, fail the night too. What could not be read still makes a 3.
 if [ -e "$history/good.jsonl" ]; then
-	"$optool" compare --results --known "$known" --fail-on "$fail_on" --junit "$tonight/changes.xml" \
-		--markdown "$tonight/changes.md" "$history/good.jsonl" "$tonight/run.jsonl"
+	"$optool" compare --results --known "$known" --fail-on "$fail_on" --json "$tonight/changes.jsonl" \
+		--junit "$tonight/changes.xml" --markdown "$tonight/changes.md" \
+		"$history/good.jsonl" "$history"/night-*/run.jsonl
 	code=$?
+	[ $code != 0 ] || [ $judged != 3 ] || code=3
 fi
 
-# Keep: the next night is compared with the last one that was good.
-if [ $code = 0 ]; then
+# Keep: the next night is compared with the last one that was good and looked at all that the one before looked at.
+if [ $code = 0 ] && { [ ! -e "$history/good.jsonl" ] || grep -q '"not_looked_at":0' "$tonight/changes.jsonl"; }; then
 	cp "$tonight/run.jsonl" "$history/good.jsonl.new" && mv "$history/good.jsonl.new" "$history/good.jsonl" || exit 3
 fi
 

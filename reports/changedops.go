@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/compare/verdict"
 )
@@ -17,41 +18,96 @@ const (
 	repaired      = "repaired"
 	betterCalls   = "better"
 	stillWrong    = "still wrong"
+	knownCalls    = "known"
+	newCalls      = "new"
+	goneCalls     = "gone"
+	unseenCalls   = "not looked at"
 )
 
-var callChanges = []string{newlyWrong, farWorseCalls, lessJudged, goneWrong, repaired, betterCalls, stillWrong}
+var callChanges = []string{newlyWrong, farWorseCalls, lessJudged, goneWrong, repaired, betterCalls, stillWrong,
+	knownCalls, newCalls, goneCalls, unseenCalls}
+
+// told reports whether ChangedOps has lines for a kind.
+func told(kind string) bool {
+	return slices.Index(callChanges, kind) < slices.Index(callChanges, knownCalls)
+}
+
+// A changedCall is a call with changed values.
+type changedCall struct {
+	op           string
+	kind         int // of callChanges: the least of its values
+	since, right string
+	old          bool // only the old run has it
+}
+
+// changedCalls are the calls with changed values, in the order of changes.
+func changedCalls(changes []ResultChange) (calls []*changedCall) {
+	type call struct{ capture, op string }
+	of := map[call]*changedCall{}
+	for i := range changes {
+		c := &changes[i]
+		kind, r := slices.Index(callChanges, c.kind()), c.Result()
+		at := call{r.Capture, r.Op}
+		was := of[at]
+		if was == nil {
+			was = &changedCall{op: r.Op, kind: kind, old: true}
+			of[at] = was
+			calls = append(calls, was)
+		}
+		was.kind, was.old = min(was.kind, kind), was.old && c.New == nil
+		if c.Since != "" && (was.since == "" || c.Since < was.since) {
+			was.since, was.right = c.Since, c.LastRight
+		}
+	}
+	return calls
+}
+
+// CountCalls counts the calls of each kind, and those that are as good as before, of a run with so many calls:
+// "4 calls newly wrong, 1 known, 474 as good as before".
+func CountCalls(changes []ResultChange, calls int) string {
+	count := make([]int, len(callChanges))
+	for _, c := range changedCalls(changes) {
+		count[c.kind]++
+		calls -= btoi(!c.old)
+	}
+	var parts []string
+	for i, kind := range append(slices.Clone(callChanges), "as good as before") {
+		n := calls
+		if i < len(count) {
+			n = count[i]
+		}
+		switch {
+		case n > 0 && len(parts) == 0:
+			parts = append(parts, Count(n, "call")+" "+kind)
+		case n > 0:
+			parts = append(parts, fmt.Sprintf("%d %s", n, kind))
+		}
+	}
+	return cmp.Or(strings.Join(parts, ", "), "no call")
+}
 
 // maxChangedOps is how many lines ChangedOps has at most, and one that counts the others.
 const maxChangedOps = 20
 
-// ChangedOps says which operators have changed calls, and how many: "newly wrong", "torch.exp, 6 calls". New, gone and
-// known values are left out, except gone ones that were wrong. A call of several values counts once, by its worst one.
+// ChangedOps says which operators have changed calls, how many, and since when they fail: "newly wrong", "torch.exp, 6
+// calls, since ...". New, gone and known values are left out, except gone ones that were wrong. A call of several
+// values counts once, by its worst one.
 func ChangedOps(changes []ResultChange) (lines []Fact) {
-	type call struct{ capture, op string }
-	of, calls := map[call]int{}, []call(nil) // the kind of each call
-	for i := range changes {
-		kind := slices.Index(callChanges, changes[i].kind())
-		if kind < 0 {
-			continue
-		}
-		r := changes[i].Result()
-		c := call{r.Capture, r.Op}
-		if was, known := of[c]; !known {
-			calls = append(calls, c)
-		} else {
-			kind = min(kind, was)
-		}
-		of[c] = kind
-	}
 	type line struct {
 		kind int
 		op   string
 	}
-	count, order := map[line]int{}, []line(nil)
-	for _, c := range calls {
-		l := line{of[c], c.op}
+	count, first, order := map[line]int{}, map[line]*changedCall{}, []line(nil)
+	for _, c := range changedCalls(changes) {
+		if !told(callChanges[c.kind]) {
+			continue
+		}
+		l := line{c.kind, c.op}
 		if count[l]++; count[l] == 1 {
 			order = append(order, l)
+		}
+		if first[l] == nil || c.since < first[l].since {
+			first[l] = c
 		}
 	}
 	slices.SortStableFunc(order, func(a, b line) int { return cmp.Compare(a.kind, b.kind) })
@@ -59,19 +115,27 @@ func ChangedOps(changes []ResultChange) (lines []Fact) {
 		if i == maxChangedOps {
 			return append(lines, Fact{"changed too", Count(len(order)-i, "more operator")})
 		}
-		lines = append(lines, Fact{callChanges[l.kind], fmt.Sprintf("%s, %s", Name(l.op), Count(count[l], "call"))})
+		text := fmt.Sprintf("%s, %s", Name(l.op), Count(count[l], "call"))
+		if since := sinceText(first[l].since, first[l].right); since != "" {
+			text += ", " + since
+		}
+		lines = append(lines, Fact{callChanges[l.kind], text})
 	}
 	return lines
 }
 
-// kind is one of callChanges, "" for a change that is none.
+// kind is one of callChanges.
 func (c *ResultChange) kind() string {
 	judged := func(r *Result) bool { return r.Verdict == verdict.Pass || r.Verdict == verdict.Warn }
 	switch {
 	case c.Change == Gone && c.Old.Finding():
 		return goneWrong
-	case c.Change == Gone || c.Change == IsKnown:
-		return ""
+	case c.Change == Gone:
+		return goneCalls
+	case c.Change == Unseen:
+		return unseenCalls
+	case c.Change == IsKnown:
+		return knownCalls
 	case c.Regressed() && c.New.Finding():
 		return newlyWrong
 	case c.FarWorse():
@@ -87,5 +151,5 @@ func (c *ResultChange) kind() string {
 	case c.Change == Better:
 		return betterCalls
 	}
-	return ""
+	return newCalls
 }

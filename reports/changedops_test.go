@@ -30,4 +30,8 @@ func TestChangedOps(t *testing.T) {
 	if got := ChangedOps(ResultChanges(old, now)); !slices.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
+	const counts = "1 call newly wrong, 1 no longer judged, 1 gone, was wrong, 2 repaired, 1 still wrong, 1 new, 4 as good as before"
+	if got := CountCalls(ResultChanges(old, now), 10); got != counts {
+		t.Errorf("got  %q\nwant %q", got, counts)
+	}
 }

@@ -84,7 +84,7 @@ func (d *Digest) Add(f *Finding) {
 	}
 	f.FailsRun = only
 	f = f.brief()
-	if f.Wrong() && (d.first == nil || Earlier(f, d.first)) {
+	if f.Wrong() && f.Results[0].Lacks == "" && (d.first == nil || Earlier(f, d.first)) {
 		d.first = f
 	}
 	key := f.kind()
@@ -184,7 +184,7 @@ func (f *Finding) fails() bool {
 // kind names what f says apart from numbers, places and files.
 func (f *Finding) kind() string {
 	var b strings.Builder
-	fmt.Fprint(&b, f.Results[0].Op, f.Inherits)
+	fmt.Fprint(&b, f.Results[0].Op, f.Results[0].Lacks, f.Inherits)
 	for _, r := range f.Results {
 		if !f.tells(r) {
 			continue

@@ -9,15 +9,15 @@ import (
 	"github.com/optool/optool/compare/verdict"
 )
 
-// A Fault is an operator some of whose calls are wrong, or what is wrong between calls, in words for people who do not
-// know the program.
+// A Fault is an operator some of whose calls are wrong, or what is wrong between calls or missing, in words for people
+// who do not know the program.
 type Fault struct {
 	Op    string
 	Calls string // "2 fail of 14", and in which folders; "no call fails" between calls
 	Worst string // the value that is the furthest off, and by how much
 	Cause string // what reproduces what is wrong, else what the errors depend on; "" if nothing was found
 	Known bool   // all its failures are known
-	// Between says that it is no operator, but what happened between calls.
+	// Between says that it is no operator, but what happened between calls, or what is missing.
 	Between bool
 }
 
@@ -35,8 +35,8 @@ var FaultColumns = []string{"operator", "calls", "worst", "cause or pattern"}
 // Cells are the cells of a row of that table.
 func (f *Fault) Cells() []string { return []string{f.Op, f.Calls, f.Worst, f.Cause} }
 
-// Faults are what is wrong between calls, then the operators some of whose calls are wrong, in the order of their first
-// wrong calls, then those of which only known failures are left.
+// Faults are what is wrong between calls and what is missing, then the operators some of whose calls are wrong, in the
+// order of their first wrong calls, then those of which only known failures are left.
 func (rec *Recording) Faults() (faults []Fault) {
 	if rec.Overflow || len(rec.Timings) > 0 {
 		return nil
@@ -45,6 +45,12 @@ func (rec *Recording) Faults() (faults []Fault) {
 		faults = append(faults, Fault{Op: "no operator: between " + OneLine(r.Between), Calls: "no call fails",
 			Between: true,
 			Worst:   strings.TrimSpace(OneLine(r.Target + " " + r.Reason))})
+	}
+	for _, r := range rec.Summary.lacking {
+		if r.Verdict.Differs() {
+			faults = append(faults, Fault{Op: OneLine(r.Title()), Calls: "no call fails", Between: true,
+				Worst: OneLine(r.Reason)})
+		}
 	}
 	place := func(op string) int {
 		if i := slices.Index(rec.wrong, op); i >= 0 {

@@ -265,6 +265,8 @@ func (r *Result) Title() string {
 	parts := []string{opName(r.Op)}
 	if r.Between != "" {
 		parts[0] = "between " + r.Between
+	} else if r.Lacks != "" {
+		parts[0] = r.Op + ": " + r.Lacks
 	} else if r.ForwardID != nil {
 		parts = append(parts, "id "+strconv.Itoa(*r.ForwardID))
 	}

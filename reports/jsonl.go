@@ -141,7 +141,7 @@ func (j *JSONLines) Profile(p *Profile) error {
 func (j *JSONLines) Summary(s *Summary) error {
 	ops, unjudged := s.Ops(), s.NotJudged()
 	m := map[string]any{
-		"kind": "summary", "captures": s.calls(), "interrupted": s.Interrupted,
+		"kind": "summary", "captures": s.Calls(), "interrupted": s.Interrupted,
 		"elapsed_s": s.Elapsed.Seconds(), "peak_rss_bytes": s.PeakRSS, "ops": ops, "exit_code": s.Exit,
 		"refused": s.NotRead, "not_judged": unjudged.NotJudged, "reasons": unjudged.Reasons,
 	}

@@ -240,6 +240,9 @@ func (j *junitWriter) suiteOf(op string) *junitSuite {
 func junitResult(r *Result, names caseNames) junitCase {
 	c := junitCase{Class: Name(r.Op), Of: inDirectory(r.Capture),
 		Name: names.of(r.Op, r.call(), r.Phase, r.Target, r.Layout, r.Device)}
+	if r.Lacks != "" {
+		c.Of, c.Name = nil, Cell(r.Lacks)
+	}
 	reason := OneLine(r.Reason)
 	if r.Unwritten {
 		c.Skipped = &junitNote{Message: string(r.Verdict) + ": " + reason}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/timing"
 )
 
@@ -46,7 +45,7 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 	switch {
 	case s.Differs() || s.Unwanted():
 		mark = "❌"
-	case s.Refused() || s.Interrupted || s.Judged() == 0 || s.Results[verdict.Known] > 0:
+	case s.Doubtful():
 		mark = "⚠️"
 	}
 	ops := s.Ops()

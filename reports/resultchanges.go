@@ -18,6 +18,9 @@ type ResultChange struct {
 	Change   Change
 	// Times is, of a finding in both, how many times as wrong the value is now; 0 if it cannot be told.
 	Times float64
+	// Since and LastRight are, of a failure, since when it fails and when it was right for the last time, as far as
+	// History knows; "" if it does not.
+	Since, LastRight string
 }
 
 // A Change is the direction of a change.
@@ -29,8 +32,9 @@ const (
 	Better   Change = "better"
 	Added    Change = "new"
 	Gone     Change = "gone"
-	StaysBad Change = "still" // a finding in both
-	IsKnown  Change = "known" // a failure of the list of known ones, whatever it was
+	Unseen   Change = "not looked at" // in this run, which did not look at all calls
+	StaysBad Change = "still"         // a finding in both
+	IsKnown  Change = "known"         // a failure of the list of known ones, whatever it was
 )
 
 // wanted orders verdicts by how much one would want to have them; what was compared
@@ -68,7 +72,7 @@ func ResultChanges(old, cur []*Result) []ResultChange {
 			changes = append(changes, ResultChange{Old: r, Change: Gone})
 		}
 	}
-	order := []Change{Worse, Better, Added, Gone, StaysBad, IsKnown}
+	order := []Change{Worse, Better, Added, Gone, StaysBad, IsKnown, Unseen}
 	slices.SortStableFunc(changes, func(a, b ResultChange) int {
 		return cmp.Or(cmp.Compare(btoi(!a.Regressed()), btoi(!b.Regressed())),
 			cmp.Compare(btoi(!a.FarWorse()), btoi(!b.FarWorse())),
@@ -154,8 +158,11 @@ func (c *ResultChange) MarshalJSON() ([]byte, error) {
 		Old       verdict.Verdict `json:"old_verdict"`
 		New       verdict.Verdict `json:"new_verdict"`
 		Times     *Number         `json:"times_worse,omitempty"`
+		Since     string          `json:"since,omitempty"`
+		LastRight string          `json:"last_right,omitempty"`
 		Reason    string          `json:"reason"`
-	}{"result_change", c.Change, r.Capture, r.Op, r.ForwardID, c.oldID(), r.Phase, r.Target, old, cur, times, r.Reason})
+	}{"result_change", c.Change, r.Capture, r.Op, r.ForwardID, c.oldID(), r.Phase, r.Target, old, cur, times, c.Since,
+		c.LastRight, r.Reason})
 }
 
 // A ChangeCount counts the changes between two runs.
@@ -165,6 +172,7 @@ type ChangeCount struct {
 	Added       int `json:"new"`
 	NewFindings int `json:"new_findings"` // of Added
 	Gone        int `json:"gone"`
+	Unseen      int `json:"not_looked_at"`
 	StaysBad    int `json:"still"`
 	FarWorse    int `json:"far_worse"` // of StaysBad
 	Known       int `json:"known"`
@@ -185,6 +193,8 @@ func CountChanges(changes []ResultChange, results int) (n ChangeCount) {
 			n.NewFindings += btoi(c.Regressed())
 		case Gone:
 			n.Gone++
+		case Unseen:
+			n.Unseen++
 		case IsKnown:
 			n.Known++
 		case StaysBad:
@@ -197,7 +207,10 @@ func CountChanges(changes []ResultChange, results int) (n ChangeCount) {
 }
 
 func (n ChangeCount) String() string {
-	found, far, listed := "", "", ""
+	found, far, listed, unseen := "", "", "", ""
+	if n.Unseen > 0 {
+		unseen = fmt.Sprintf(", %d not looked at", n.Unseen)
+	}
 	if n.Known > 0 {
 		listed = fmt.Sprintf(", %d known", n.Known)
 	}
@@ -207,8 +220,8 @@ func (n ChangeCount) String() string {
 	if n.FarWorse > 0 {
 		far = fmt.Sprintf(" (%d far worse)", n.FarWorse)
 	}
-	return fmt.Sprintf("%d worse, %d better, %d new%s, %d gone, %d findings in both%s%s, %d as good as before",
-		n.Worse, n.Better, n.Added, found, n.Gone, n.StaysBad, far, listed, n.Same)
+	return fmt.Sprintf("%d worse, %d better, %d new%s, %d gone%s, %d findings in both%s%s, %d as good as before",
+		n.Worse, n.Better, n.Added, found, n.Gone, unseen, n.StaysBad, far, listed, n.Same)
 }
 
 // LookedAtOther says what one of two runs was told about what to check and the other was not, and which operators only
@@ -229,7 +242,7 @@ func LookedAtOther(old, cur *Recording, oldName, curName string) (lines []string
 	}
 	only(old, cur, oldName, curName)
 	only(cur, old, curName, oldName)
-	if m, n := old.Summary.calls(), cur.Summary.calls(); m != n {
+	if m, n := old.Summary.Calls(), cur.Summary.Calls(); m != n {
 		lines = append(lines, fmt.Sprintf("%s in %s, %d in %s", Count(m, "call"), oldName, n, curName))
 	}
 	return append(lines, onlyOps(old, cur, oldName, curName)...)
@@ -267,8 +280,9 @@ const shownOnly = 8
 
 // ChangeSheet has a row for each change.
 func ChangeSheet(changes []ResultChange) Sheet {
-	return Sheet{Name: "changes", Columns: []string{"change", "op", "forward_id", "phase", "target", "old_verdict",
-		"new_verdict", "times_worse", "now", "capture"}, Rows: func(yield func([]any) bool) {
+	return Sheet{Name: "changes", Columns: []string{"change", "op", "forward_id", "phase", "target", "folder",
+		"old_verdict", "new_verdict", "since", "last_right", "times_worse", "now",
+		"capture"}, Rows: func(yield func([]any) bool) {
 		for i := range changes {
 			c := &changes[i]
 			r := c.Result()
@@ -277,42 +291,61 @@ func ChangeSheet(changes []ResultChange) Sheet {
 			if c.Times > 0 {
 				times = c.Times
 			}
-			if !yield([]any{string(c.Change), r.Op, cell(r.ForwardID), r.Phase, r.Target, string(was), string(is),
-				times, c.Now(), r.Capture}) {
+			if !yield([]any{string(c.Change), r.Op, cell(r.ForwardID), r.Phase, r.Target, c.Folder(), string(was),
+				string(is), c.Since, c.LastRight, times, c.Now(), r.Capture}) {
 				return
 			}
 		}
 	}}
 }
 
-// GoneResults are failures for what only the old run has: one for each folder that the new run lacks, else one for each
-// operator of a folder. If unseen says why the new run did not look at all calls, there is one failure with that
-// reason.
-func GoneResults(changes []ResultChange, old []*Result, oldName, unseen string) (fails []*Result) {
-	type part struct{ folder, op string }
-	gone, values, captures := map[*Result]bool{}, map[part]int{}, map[part]map[string]bool{}
+// NotLookedAt makes changes of what is gone Unseen where the new run did not look at all calls: at those of some
+// operators if it had a budget, else at some of any.
+func NotLookedAt(changes []ResultChange, rec *Recording) {
+	left := map[string]bool{}
+	if b := rec.Summary.Budget; b != nil {
+		for _, o := range b.Ops {
+			left[o.Op] = o.Left() > 0
+		}
+	}
+	any := rec.Summary.Interrupted || rec.Run.Shard != ""
 	for i := range changes {
-		if changes[i].Change == Gone {
-			gone[changes[i].Old] = true
+		if c := &changes[i]; c.Change == Gone && (any || left[c.Old.Op]) {
+			c.Change = Unseen
+		}
+	}
+}
+
+// LackingResults are results for what only the old run has. What is gone is one failure for each folder that the new
+// run lacks, else one for each operator of a folder. What the new run did not look at is one skipped result, with the
+// reason unseen.
+func LackingResults(changes []ResultChange, old []*Result, oldName, unseen string) (results []*Result) {
+	type part struct{ op, name string }
+	lost, values, captures := map[*Result]Change{}, map[part]int{}, map[part]map[string]bool{}
+	for i := range changes {
+		if c := &changes[i]; c.Change == Gone || c.Change == Unseen {
+			lost[c.Old] = c.Change
 		}
 	}
 	has := map[string]bool{} // folders of which something is left
 	for _, r := range old {
-		if !gone[r] {
+		if lost[r] != Gone {
 			has[r.place().Folder] = true
 		}
 	}
 	var order []part
 	for _, r := range old {
-		if !gone[r] {
-			continue
-		}
-		p := part{r.place().Folder, r.Op}
+		folder := r.place().Folder
+		p := part{OpMissing, "calls of " + Name(r.Op)}
 		switch {
-		case unseen != "":
-			p = part{op: "calls not looked at"}
-		case p.folder != "" && !has[p.folder]:
-			p.op = "folder " + p.folder
+		case lost[r] == "":
+			continue
+		case lost[r] == Unseen:
+			p = part{op: OpUnseen}
+		case folder != "" && !has[folder]:
+			p.name = "folder " + folder
+		case folder != "":
+			p.name += " in " + folder
 		}
 		if values[p]++; captures[p] == nil {
 			captures[p] = map[string]bool{}
@@ -321,13 +354,13 @@ func GoneResults(changes []ResultChange, old []*Result, oldName, unseen string) 
 		captures[p][r.Capture] = true
 	}
 	for _, p := range order {
-		what := fmt.Sprintf("%s of %s, which only %s has", Count(values[p], "value"), Count(len(captures[p]), "call"),
-			oldName)
-		r := &Result{Op: p.op, Capture: p.folder, Verdict: verdict.Fail, Reason: "gone: " + what, Setting: "--results"}
-		if unseen != "" {
-			r.Reason = unseen + ": " + what
+		calls := Count(len(captures[p]), "call")
+		r := &Result{Op: p.op, Lacks: p.name, Verdict: verdict.Fail, Setting: "--results",
+			Reason: fmt.Sprintf("gone: %s of %s, which only %s has", Count(values[p], "value"), calls, oldName)}
+		if p.op == OpUnseen {
+			r.Lacks, r.Verdict, r.Reason = calls, verdict.Skipped, "not looked at: "+unseen
 		}
-		fails = append(fails, r)
+		results = append(results, r)
 	}
-	return fails
+	return results
 }

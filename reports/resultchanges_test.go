@@ -3,7 +3,9 @@ package reports
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -69,9 +71,9 @@ func TestFarWorse(t *testing.T) {
 	}
 }
 
-// TestGoneResults: what is gone is one failure a folder, or one for an operator of a folder that is still there. A run
-// that did not look at all calls has one failure, with the reason.
-func TestGoneResults(t *testing.T) {
+// TestLackingResults: what is gone is one failure a folder, or one for an operator of a folder that is still there.
+// What a run did not look at is one skipped result, and is gone only where its operator was looked at to the end.
+func TestLackingResults(t *testing.T) {
 	value := func(folder, op string, n int) *Result {
 		return &Result{Capture: fmt.Sprintf("%s/10-2026-11-29-01-23-13/%s.%d", folder, op, n), Op: op,
 			Verdict: verdict.Pass}
@@ -79,22 +81,66 @@ func TestGoneResults(t *testing.T) {
 	a, b := value("x", "torch.mm", 1), value("x", "torch.add", 2)
 	c, d := value("y", "torch.mm", 1), value("y", "torch.add", 2)
 	old := []*Result{a, b, c, d}
-	changes := []ResultChange{{Old: b, Change: Gone}, {Old: c, Change: Gone}, {Old: d, Change: Gone},
-		{Old: a, New: a, Change: StaysBad}}
-	for unseen, want := range map[string][]string{
-		"": {"torch.add x: gone: 1 value of 1 call, which only old.jsonl has",
-			"folder y y: gone: 2 values of 2 calls, which only old.jsonl has"},
-		"no time": {"calls not looked at : no time: 3 values of 3 calls, which only old.jsonl has"},
+	unreached := func(op string) *Budget {
+		return &Budget{Ops: []*OpBudget{{Op: op, Looked: Looked{Calls: 2, CheckedCalls: 1}}}}
+	}
+	for _, x := range []struct {
+		name   string
+		budget *Budget
+		shard  string
+		want   []string
+	}{
+		{"whole", nil, "", []string{"fail missing calls of torch.add in x: gone: 1 value of 1 call, which only old.jsonl has",
+			"fail missing folder y: gone: 2 values of 2 calls, which only old.jsonl has"}},
+		{"shard", nil, "1/2", []string{"skipped not looked at 3 calls: not looked at: no time"}},
+		{"budget", unreached("torch.add"), "", []string{"skipped not looked at 2 calls: not looked at: no time",
+			"fail missing calls of torch.mm in y: gone: 1 value of 1 call, which only old.jsonl has"}},
 	} {
+		changes := ResultChanges(old, []*Result{a})
+		rec := &Recording{Summary: NewSummary(), Run: Run{Shard: x.shard}}
+		rec.Summary.Budget = x.budget
+		NotLookedAt(changes, rec)
 		var got []string
-		for _, r := range GoneResults(changes, old, "old.jsonl", unseen) {
-			if !r.Verdict.Differs() {
-				t.Errorf("%s: %s", r.Op, r.Verdict)
-			}
-			got = append(got, r.Op+" "+r.Capture+": "+r.Reason)
+		for _, r := range LackingResults(changes, old, "old.jsonl", "no time") {
+			got = append(got, fmt.Sprintf("%s %s %s: %s", r.Verdict, r.Op, r.Lacks, r.Reason))
+			rec.Summary.Add(r)
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Error(diff)
+		if diff := cmp.Diff(x.want, got); diff != "" {
+			t.Errorf("%s: %s", x.name, diff)
+		}
+		if n := rec.Summary.Calls(); n != 0 {
+			t.Errorf("%s: got %d calls, want none", x.name, n)
+		}
+	}
+}
+
+// TestHistory: a value fails since the first of the nights without a right one, whatever their order. A night that did
+// not judge it says nothing.
+func TestHistory(t *testing.T) {
+	value := func(v verdict.Verdict) []*Result {
+		return []*Result{{Capture: "torch.mm/1/2", Op: "torch.mm", Target: "output[0]", Verdict: v}}
+	}
+	night := func(day int, results []*Result) *Night {
+		return &Night{Start: time.Date(2026, 11, day, 2, 0, 0, 0, time.UTC), Results: results}
+	}
+	now := night(9, value(verdict.Fail))
+	for _, c := range []struct {
+		name   string
+		nights []*Night
+		want   string
+	}{
+		{"new today", []*Night{night(8, value(verdict.Pass))}, "since 2026-11-09 02:00, last right 2026-11-08 02:00"},
+		{"since two nights", []*Night{night(7, value(verdict.Fail)), night(5, value(verdict.Pass)),
+			night(6, value(verdict.Skipped)), night(8, nil), night(4, value(verdict.Fail))},
+			"since 2026-11-07 02:00, last right 2026-11-05 02:00"},
+		{"as known", []*Night{night(7, value(verdict.Known))}, "since 2026-11-07 02:00, not judged before"},
+		{"never seen", []*Night{night(7, nil)}, "since 2026-11-09 02:00, not judged before"},
+	} {
+		changes := ResultChanges(c.nights[0].Results, now.Results)
+		History(changes, c.nights, now)
+		i := slices.IndexFunc(changes, func(x ResultChange) bool { return x.New != nil })
+		if got := changes[i].SinceText(); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
 	}
 }

@@ -162,6 +162,9 @@ type Result struct {
 	// Between names what a finding is about that is no operator's: two calls, or ranks. Op is OpBetween then. Such a
 	// result counts for no call and no operator. JSON lines have findings of a step in records of their own.
 	Between string `json:"-"`
+	// Lacks names what a run lacks that an earlier run had: "folder modelX". Such a result counts for no call and no
+	// operator either. Op is OpMissing or OpUnseen then.
+	Lacks string `json:"lacks,omitempty"`
 	// Default is the verdict without settings, where the Setting of that name gives
 	// another.
 	Default verdict.Verdict `json:"default_verdict,omitempty"`

@@ -47,8 +47,10 @@ type Summary struct {
 	// Facts are what a command says first in reports, besides what results say.
 	Facts []Fact
 
-	between      []*Result         // the first mostBetween findings that are about no call
+	between      []*Result         // the first mostBetween findings between calls
 	betweens     int               // and how many there are
+	lacking      []*Result         // the first mostBetween results for what an earlier run had
+	lacks        int               // and how many there are
 	unexplained  int               // causes and profiles that are left out of reports
 	recordedOn   []string          // the first mostPlaces different ones of results
 	unwritten    map[string]int    // calls into whose files torch saved nothing, by op
@@ -61,7 +63,7 @@ type Summary struct {
 	capture, op  string // being added
 	worst        verdict.Verdict
 	addedCapture bool
-	lacks        bool // it has a file into which torch saved nothing
+	unsaved      bool // it has a file into which torch saved nothing
 }
 
 // A Fact is a line at the top of reports, with its name.
@@ -88,12 +90,8 @@ func NewSummary() *Summary {
 
 // Add counts one result.
 func (s *Summary) Add(r *Result) {
-	if r.Between != "" {
-		s.Results[r.Verdict]++
-		if s.betweens++; len(s.between) < mostBetween {
-			keep := *r
-			s.between = append(s.between, &keep)
-		}
+	if r.ofNoCall() {
+		s.addOfNoCall(r)
 		return
 	}
 	if !s.addedCapture || r.Capture != s.capture || r.Op != s.op {
@@ -117,7 +115,7 @@ func (s *Summary) Add(r *Result) {
 	}
 	if r.Unwritten {
 		s.notSaved++
-		s.lacks = true
+		s.unsaved = true
 	}
 	if r.Default != "" {
 		s.changed[r.Setting] = s.changed[r.Setting] || r.Default == verdict.Fail && r.Verdict != verdict.Fail
@@ -138,11 +136,31 @@ func (s *Summary) Add(r *Result) {
 	s.opOf(r.Op).add(r)
 }
 
-// OpBetween stands in the place of an operator in results that are about no call.
-const OpBetween = "between calls"
+// These stand in the place of an operator in results that are about no call.
+const (
+	OpBetween = "between calls"
+	OpMissing = "missing"       // what is gone since an earlier run
+	OpUnseen  = "not looked at" // what a run did not reach that an earlier run looked at
+)
+
+// ofNoCall reports whether r is about no call.
+func (r *Result) ofNoCall() bool { return r.Between != "" || r.Lacks != "" }
 
 // mostBetween is how many of these a table of what is wrong lists.
 const mostBetween = 20
+
+// addOfNoCall counts a result that is about no call.
+func (s *Summary) addOfNoCall(r *Result) {
+	s.Results[r.Verdict]++
+	list, n := &s.between, &s.betweens
+	if r.Lacks != "" {
+		list, n = &s.lacking, &s.lacks
+	}
+	if *n++; len(*list) < mostBetween {
+		keep := *r
+		*list = append(*list, &keep)
+	}
+}
 
 // add counts the elements of a result of the op, and keeps the worst.
 func (o *OpSummary) add(r *Result) {
@@ -194,14 +212,14 @@ func (s *Summary) endCapture() {
 	if s.addedCapture {
 		s.Captures[s.worst]++
 		s.opOf(s.op).Counts[s.worst]++
-		if s.lacks {
+		if s.unsaved {
 			s.unwritten[s.opOf(s.op).Op]++
 		}
 		for name, excused := range s.changed {
 			s.Settings.Change(name, excused)
 		}
 		clear(s.changed)
-		s.addedCapture, s.lacks = false, false
+		s.addedCapture, s.unsaved = false, false
 	}
 }
 
@@ -249,8 +267,8 @@ func (s *Summary) NotJudged() *Unjudged {
 	return all
 }
 
-// calls is the number of captures.
-func (s *Summary) calls() int {
+// Calls is the number of captures.
+func (s *Summary) Calls() int {
 	s.endCapture()
 	n := 0
 	for _, k := range s.Captures {
@@ -302,6 +320,13 @@ func (s *Summary) Unwanted() bool {
 // together reports whether the calls of an operator have this verdict all together.
 func (s *Summary) together(v verdict.Verdict) bool {
 	return slices.ContainsFunc(s.Systematic(), func(f Systematic) bool { return f.Verdict == v })
+}
+
+// Doubtful reports whether a run in which nothing new is wrong is no plain success either: some input was refused, it
+// did not look at all calls or judged none, or failures are known.
+func (s *Summary) Doubtful() bool {
+	return s.Refused() || s.Interrupted || s.Left() > 0 || s.lacks > 0 || s.Judged() == 0 ||
+		s.Results[verdict.Known] > 0
 }
 
 // Refused reports whether any input was unreadable or could not be run. Files into
@@ -385,7 +410,7 @@ func (s *Summary) witnessText() string {
 
 // unsupported says how many captures no reference could judge, if the run succeeds without them; "" otherwise.
 func (s *Summary) unsupported() string {
-	all, n := s.calls(), s.Captures[verdict.Unsupported]
+	all, n := s.Calls(), s.Captures[verdict.Unsupported]
 	for v, k := range s.Captures {
 		if v.Differs() && k > 0 {
 			return ""

@@ -154,11 +154,33 @@ func (rec *Recording) sentence() string {
 	if n := s.betweens; n > 0 {
 		text += fmt.Sprintf(". %s, where no operator is at fault", Count(n, "fault")+" between calls")
 	}
-	text += rec.allClear()
+	text += s.lacksText() + rec.allClear()
 	if s.Interrupted {
 		text += ". The run was interrupted"
 	}
 	return text + "."
+}
+
+// lacksText names what an earlier run had, as further sentences; "" if nothing is missing.
+func (s *Summary) lacksText() (text string) {
+	var names, unseen []string
+	for _, r := range s.lacking {
+		if r.Verdict.Differs() {
+			names = append(names, r.Lacks)
+		} else {
+			unseen = append(unseen, r.Lacks)
+		}
+	}
+	if n := len(names); n > shownFolders {
+		names = append(names[:shownFolders], fmt.Sprintf("%d more", s.lacks-len(unseen)-shownFolders))
+	}
+	if len(names) > 0 {
+		text = ". Missing: " + strings.Join(names, ", ")
+	}
+	if len(unseen) > 0 {
+		text += ". Not looked at: " + strings.Join(unseen, ", ")
+	}
+	return text
 }
 
 // allClear says that nothing is wrong, as a further sentence; "" where something is, or nothing was judged.
@@ -167,7 +189,7 @@ func (rec *Recording) allClear() string {
 	if rec.Overflow || s.Differs() || s.Unwanted() || s.Results[verdict.Known] > 0 || s.Judged() == 0 {
 		return ""
 	}
-	if s.NotJudged().NotJudged > 0 || s.Refused() || s.NotRead > 0 || s.Interrupted {
+	if s.NotJudged().NotJudged > 0 || s.lacks > 0 || s.Refused() || s.NotRead > 0 || s.Interrupted {
 		return ". Nothing wrong was found in what could be judged"
 	}
 	return ". Nothing wrong was found"

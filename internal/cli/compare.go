@@ -50,7 +50,8 @@ explains: those whose results are not much further apart than their inputs.`,
   optool compare --map names.txt --unshard auto megatron/ hf/model.safetensors
   optool compare --rows batch1 batch8
   optool compare --time old.jsonl new.jsonl
-  optool compare --results before.jsonl run.jsonl`,
+  optool compare --results before.jsonl run.jsonl
+  optool compare --results good.jsonl night1.jsonl night2.jsonl`,
 		Args: func(cmd *cobra.Command, args []string) error { return o.check(cmd, args) },
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			if o.times && o.records.files.any() {
@@ -63,7 +64,7 @@ explains: those whose results are not much further apart than their inputs.`,
 			case o.rows:
 				return runCompareRows(cmd, a, &o, paths)
 			case o.results:
-				return a.compareResults(paths[0], paths[1], &o)
+				return a.compareResults(paths, &o)
 			case o.times:
 				return a.compareTimes(paths[0], paths[1], o.resolution/100, o.threshold/100, o.records)
 			case comparesLogs(cmd.Context(), paths):

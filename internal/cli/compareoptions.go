@@ -88,7 +88,10 @@ func (o *compareOptions) repro(p pairs.Pair) string {
 
 // check refuses paths and flags that do not go together.
 func (o *compareOptions) check(cmd *cobra.Command, paths []string) error {
-	if len(paths) < 1 || len(paths) > 2 {
+	if o.results && len(paths) < 2 {
+		return usageError("compare --results: want OLD and NEW, got %d paths", len(paths))
+	}
+	if len(paths) < 1 || len(paths) > 2 && !o.results {
 		return usageError("compare: want A or A and B, got %d paths", len(paths))
 	}
 	two := func(is bool, flag, want string) error {
@@ -96,9 +99,6 @@ func (o *compareOptions) check(cmd *cobra.Command, paths []string) error {
 			return usageError("compare %s: want %s, got %d paths", flag, want, len(paths))
 		}
 		return nil
-	}
-	if err := cmp.Or(two(o.results, "--results", "OLD and NEW"), two(o.rows, "--rows", "A and B")); err != nil {
-		return err
 	}
 	switch {
 	case len(o.failOn.changes) > 0 && !o.results:
@@ -108,7 +108,7 @@ func (o *compareOptions) check(cmd *cobra.Command, paths []string) error {
 	case o.results && o.times:
 		return usageError("--results and --time exclude each other")
 	}
-	if err := two(o.times, "--time", "OLD and NEW"); err != nil {
+	if err := cmp.Or(two(o.times, "--time", "OLD and NEW"), two(o.rows, "--rows", "A and B")); err != nil {
 		return err
 	}
 	switch {

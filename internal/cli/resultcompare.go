@@ -19,6 +19,8 @@ func noResults(rec *reports.Recording) string {
 	switch {
 	case rec.Summary.Total() > 0:
 		return ""
+	case rec.Summary.Left() > 0:
+		return "no results in it: the time of --budget ended before the first call"
 	case slices.Contains(rec.Run.Command, "step"):
 		return "step wrote it, which has findings and no results: run `optool replay --json FILE PATH` on the recording; " +
 			"`optool step --against PATH2 PATH` compares two recordings as steps"
@@ -26,12 +28,11 @@ func noResults(rec *reports.Recording) string {
 	return "no results in it: want the file that --json made replay, compare, check or conformance write"
 }
 
-// compareResults compares two runs of a comparison, value by value. It exits as report does for a new run that was cut
-// off, else with 1 if anything got worse or is new and a finding, or is what --fail-on names.
-func (a *app) compareResults(old, cur string, o *compareOptions) error {
-	x, y, err := a.readRuns(old, cur, func(rec *reports.Recording) string {
-		return noResults(rec)
-	})
+// compareResults compares the last of several runs with the first, value by value. Those between tell since when a
+// value fails. It exits as report does for a new run that was cut off, else with 1 if anything got worse or is new and
+// a finding, or is what --fail-on names.
+func (a *app) compareResults(paths []string, o *compareOptions) error {
+	runs, paths, err := a.readNights(paths)
 	if err != nil {
 		return err
 	}
@@ -47,38 +48,24 @@ func (a *app) compareResults(old, cur string, o *compareOptions) error {
 	if files.stdout() {
 		j.out = io.Discard
 	}
-	a.warnOfLess([]*reports.Recording{x, y}, []string{old, cur})
 	listed, err := o.known.load(o.failOn.stale)
 	if err != nil {
 		return err
 	}
-	before, now := slices.Collect(x.Results.All()), slices.Collect(y.Results.All())
-	for _, r := range now {
-		listed.Mark(r)
-	}
-	if listed != nil {
-		y.Summary.Known = listed
-		y.Summary.LookedAtPart(y.Run.Shard != "")
-	}
-	changes := reports.ResultChanges(before, now)
-	if err := errors.Join(x.Results.Err(), y.Results.Err(), x.Close(), y.Close()); err != nil {
+	c, err := a.changesOf(runs, paths, o, listed)
+	if err != nil {
 		return failed(err)
 	}
-	for i := range changes {
-		if err := j.write(&changes[i]); err != nil {
+	for i := range c.changes {
+		if err := j.write(&c.changes[i]); err != nil {
 			return failed(err)
 		}
 	}
-	n := reports.CountChanges(changes, y.Summary.Total())
-	others := append(reports.LookedAtOther(x, y, old, cur), reports.OnlyFolders(before, now, old, cur)...)
-	var told []string
-	if listed != nil {
-		told = y.Summary.ToldKnown()
-	}
-	if err := a.printResultChanges(j.text(), changes, n, others, told, o.tables); err != nil {
+	if err := a.printResultChanges(j.text(), c, o.tables); err != nil {
 		return failed(err)
 	}
-	if unlike := x.Run.JudgedOther(&y.Run); len(unlike) > 0 {
+	old, now := runs[0], c.rec
+	if unlike := old.Run.JudgedOther(&now.Run); len(unlike) > 0 {
 		a.warn("the runs did not judge the same: %s", strings.Join(unlike, ", "))
 	}
 	last := struct {
@@ -86,33 +73,87 @@ func (a *app) compareResults(old, cur string, o *compareOptions) error {
 		reports.ChangeCount
 		Unlike []string           `json:"unlike"`
 		Known  *reports.KnownList `json:"known_failures,omitempty"`
-	}{"summary", n, append([]string{}, others...), listed}
+	}{"summary", c.count, append([]string{}, c.others...), listed}
 	if err := errors.Join(j.write(last), j.close()); err != nil {
 		return failed(err)
 	}
-	exit := ExitOK
+	n, exit := c.count, ExitOK
 	switch {
-	case y.Summary.Total() == n.Added:
-		return &exitError{ExitFailed, fmt.Errorf("%s, %s: no value is in both", old, cur)}
-	case y.Summary.Interrupted:
+	case now.Summary.Total() == n.Added:
+		return &exitError{ExitFailed, fmt.Errorf("%s, %s: no value is in both", c.old, paths[len(paths)-1])}
+	case now.Summary.Interrupted:
 		exit = ExitInterrupted
 	case n.Worse+n.NewFindings > 0 || o.failOn.on(reports.Worse, n.FarWorse) || o.failOn.on(reports.Gone, n.Gone),
 		o.failOn.stale && len(listed.Stale()) > 0:
 		exit = ExitDiffers
 	}
-	run := &changedRun{old: old, failOn: &o.failOn, changes: changes, before: before, unseen: unseen(y),
-		facts: changeFacts(changes, n, others, old)}
-	return a.unwritten(exit, run.write(a, files, y, now, exit))
+	return a.unwritten(exit, c.write(a, files, exit))
 }
 
-// changeFacts are the first lines of the reports: the counts, which operators changed, and what only one run looked at.
-func changeFacts(changes []reports.ResultChange, n reports.ChangeCount, others []string, old string) []reports.Fact {
-	facts := []reports.Fact{{Name: "values compared with " + old, Text: n.String()}}
-	facts = append(facts, reports.ChangedOps(changes)...)
-	for _, line := range others {
-		facts = append(facts, reports.Fact{Name: "difference of the runs", Text: line})
+// readNights reads the first and the last of several runs, and those between that have results.
+func (a *app) readNights(paths []string) (runs []*reports.Recording, read []string, err error) {
+	for i, path := range paths {
+		rec, err := a.readRuns(noResults, path)
+		if err != nil && i > 0 && i < len(paths)-1 {
+			a.warn("%v", err)
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		runs, read = append(runs, rec[0]), append(read, path)
 	}
-	return facts
+	return runs, read, nil
+}
+
+// changesOf says what changed between the first and the last of several runs.
+func (a *app) changesOf(runs []*reports.Recording, paths []string, o *compareOptions, listed *reports.KnownList) (
+	c *changedRun, err error) {
+	n := len(runs) - 1
+	c = &changedRun{old: paths[0], failOn: &o.failOn, rec: runs[n], unseen: unseen(runs[n]), history: n > 1}
+	var nights []*reports.Night // the first, the last and those between
+	for _, i := range []int{0, n} {
+		a.warnOfLess(runs[i], paths[i], i == n)
+		results := slices.Collect(runs[i].Results.All())
+		nights = append(nights, &reports.Night{Start: runs[i].Run.Start, Results: results})
+	}
+	before, now := nights[0].Results, nights[1].Results
+	for _, r := range now {
+		listed.Mark(r)
+	}
+	if listed != nil {
+		c.rec.Summary.Known = listed
+		c.rec.Summary.LookedAtPart(c.rec.Run.Shard != "")
+		c.known = c.rec.Summary.ToldKnown()
+	}
+	c.before, c.now, c.changes = before, now, reports.ResultChanges(before, now)
+	reports.NotLookedAt(c.changes, c.rec)
+	failing := reports.FailingOps(c.changes)
+	for _, rec := range runs[1:n] {
+		night := &reports.Night{Start: rec.Run.Start}
+		for r := range rec.Results.All() {
+			if failing[r.Op] {
+				night.Results = append(night.Results, r)
+			}
+		}
+		nights = append(nights, night)
+	}
+	for i, rec := range runs {
+		if err := errors.Join(rec.Results.Err(), rec.Close()); err != nil {
+			return nil, fmt.Errorf("%s: %w", paths[i], err)
+		}
+	}
+	reports.History(c.changes, slices.Delete(slices.Clone(nights), 1, 2), nights[1])
+	c.count = reports.CountChanges(c.changes, c.rec.Summary.Total())
+	c.others = reports.LookedAtOther(runs[0], c.rec, paths[0], paths[n])
+	c.others = append(c.others, reports.OnlyFolders(before, now, paths[0], paths[n])...)
+	c.facts = []reports.Fact{{Name: "compared with " + c.old + " of " + nights[0].Date(),
+		Text: reports.CountCalls(c.changes, c.rec.Summary.Calls())}}
+	c.facts = append(c.facts, reports.ChangedOps(c.changes)...)
+	for _, line := range c.others {
+		c.facts = append(c.facts, reports.Fact{Name: "difference of the runs", Text: line})
+	}
+	return c, nil
 }
 
 // unseen says why a run did not look at all calls; "" if it did.
@@ -128,53 +169,54 @@ func unseen(rec *reports.Recording) string {
 	return ""
 }
 
-// warnOfLess warns of runs that did not look at all calls.
-func (a *app) warnOfLess(runs []*reports.Recording, names []string) {
-	for i, rec := range runs {
-		if rec.Summary.Interrupted {
-			a.warn("%s: the run did not end: calls that it did not reach are not compared", names[i])
-		}
-		if n := rec.Summary.Left(); n > 0 {
-			a.warn("%s: %s not looked at within the budget: they are gone or new in the comparison",
-				names[i], reports.Count(n, "call"))
-		}
+// warnOfLess warns of a run that did not look at all calls; now says that it is the new one.
+func (a *app) warnOfLess(rec *reports.Recording, name string, now bool) {
+	if rec.Summary.Interrupted {
+		a.warn("%s: the run did not end: calls that it did not reach are not compared", name)
+	}
+	if n := rec.Summary.Left(); n > 0 && now {
+		a.warn("%s: %s not looked at within the budget", name, reports.Count(n, "call"))
+	} else if n > 0 {
+		a.warn("%s: %s not looked at within the budget: they are new in the comparison", name, reports.Count(n, "call"))
 	}
 }
 
 // printResultChanges prints the counts, what only one run looked at, what changed, and what became of known failures.
-func (a *app) printResultChanges(w io.Writer, changes []reports.ResultChange, n reports.ChangeCount, others,
-	known []string, tables bool) error {
-	tell := func(lines []string) {
+func (a *app) printResultChanges(w io.Writer, c *changedRun, tables bool) error {
+	tell := func(lines ...string) {
 		for _, line := range lines {
 			fmt.Fprintln(w, a.style().Wrap(reports.OneLine(line), 2))
 		}
 	}
-	fmt.Fprintln(w, n)
-	for _, f := range reports.ChangedOps(changes) {
-		tell([]string{f.Name + ": " + f.Text})
+	for i, f := range c.facts {
+		if text := f.Name + ": " + f.Text; i < len(c.facts)-len(c.others) {
+			tell(text)
+		}
 	}
-	tell(others)
-	if len(changes) == 0 {
-		tell(known)
-		return nil
+	tell(c.others...)
+	if len(c.changes) > 0 {
+		fmt.Fprintln(w)
+		if err := a.listChanges(w, c, tables); err != nil {
+			return err
+		}
 	}
-	fmt.Fprintln(w)
-	if err := a.listChanges(w, changes, tables); err != nil {
-		return err
-	}
-	tell(known)
-	_, err := fmt.Fprintln(w, n)
+	tell(c.known...)
+	_, err := fmt.Fprintln(w, "values:", c.count)
 	return err
 }
 
 // listChanges lists what changed, with the folders if there are any. Of new and of gone values without a finding it
 // lists a few, and counts the others.
-func (a *app) listChanges(w io.Writer, changes []reports.ResultChange, tables bool) error {
+func (a *app) listChanges(w io.Writer, of *changedRun, tables bool) error {
+	changes := of.changes
 	quiet, left := map[reports.Change]int{}, map[reports.Change]int{}
 	columns := []string{"change", "op", "id", "value", "old", "new", "now"}
 	folders := slices.ContainsFunc(changes, func(c reports.ResultChange) bool { return c.Folder() != "" })
 	if folders {
 		columns = slices.Insert(columns, 3, "folder")
+	}
+	if of.history {
+		columns = slices.Insert(columns, len(columns)-1, "since", "last right")
 	}
 	list := reports.NewListing(w, a.outputWidth(), columns...)
 	list.Names(1)
@@ -186,8 +228,12 @@ func (a *app) listChanges(w io.Writer, changes []reports.ResultChange, tables bo
 			continue
 		}
 		r := c.Result()
-		if !r.Finding() && (c.Change == reports.Added || c.Change == reports.Gone) {
-			if quiet[c.Change]++; !tables && (a.quiet || quiet[c.Change] > mostQuiet) {
+		if !r.Finding() && (c.Change == reports.Added || c.Change == reports.Gone) || c.Change == reports.Unseen {
+			most := mostQuiet
+			if c.Change == reports.Unseen {
+				most = 0
+			}
+			if quiet[c.Change]++; !tables && (a.quiet || quiet[c.Change] > most) {
 				left[c.Change]++
 				continue
 			}
@@ -197,6 +243,9 @@ func (a *app) listChanges(w io.Writer, changes []reports.ResultChange, tables bo
 		if folders {
 			row = slices.Insert(row, 3, c.Folder())
 		}
+		if of.history {
+			row = slices.Insert(row, len(row)-1, c.Since, c.LastRight)
+		}
 		if err := list.Add(row...); err != nil {
 			return err
 		}
@@ -204,9 +253,15 @@ func (a *app) listChanges(w io.Writer, changes []reports.ResultChange, tables bo
 	if err := list.Flush(); err != nil {
 		return err
 	}
-	if n := left[reports.Added] + left[reports.Gone]; n > 0 && !a.quiet {
+	if a.quiet {
+		return nil
+	}
+	if n := left[reports.Added] + left[reports.Gone]; n > 0 {
 		fmt.Fprintf(w, "... and %d new and %d gone without a finding; --tables lists them\n",
 			left[reports.Added], left[reports.Gone])
+	}
+	if n := left[reports.Unseen]; n > 0 {
+		fmt.Fprintf(w, "%s not looked at; --tables lists them\n", reports.Count(n, "value"))
 	}
 	return nil
 }

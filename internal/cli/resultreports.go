@@ -11,13 +11,18 @@ import (
 
 // A changedRun is a run in the light of an earlier one, for the reports of compare --results.
 type changedRun struct {
-	old     string // the name of the earlier one
-	failOn  *failing
-	changes []reports.ResultChange
-	before  []*reports.Result
-	unseen  string         // why the new run did not look at all calls; "" if it did
-	facts   []reports.Fact // that the reports begin with
-	of      map[*reports.Result]*reports.ResultChange
+	old         string // the name of the earlier one
+	failOn      *failing
+	rec         *reports.Recording // the new run
+	before, now []*reports.Result
+	changes     []reports.ResultChange
+	count       reports.ChangeCount
+	history     bool           // more than two runs tell since when values fail
+	unseen      string         // why the new run did not look at all calls; "" if it did
+	others      []string       // what only one run looked at
+	facts       []reports.Fact // that the reports begin with: the counts, changed operators, others
+	known       []string       // what became of known failures
+	of          map[*reports.Result]*reports.ResultChange
 }
 
 // judge is the result of the new run as a report shows it. What the old run found too is known. What got worse fails,
@@ -40,27 +45,33 @@ func (c *changedRun) judge(r *reports.Result) *reports.Result {
 		}
 		is.Default, is.Setting, is.Verdict, is.Reason = r.Verdict, "--results", verdict.Fail, as+is.Reason
 	}
+	if since := change.SinceText(); since != "" && (c.history || change.Regressed()) {
+		is.Reason += "; fails " + since
+	}
 	return &is
 }
 
-// results are those of the new run, and failures for what is gone if that fails the run.
-func (c *changedRun) results(now []*reports.Result) (all []*reports.Result) {
+// results are those of the new run, failures for what is gone if that fails the run, and what was not looked at.
+func (c *changedRun) results() (all []*reports.Result) {
 	c.of = map[*reports.Result]*reports.ResultChange{}
 	for i := range c.changes {
 		c.of[c.changes[i].New] = &c.changes[i]
 	}
-	for _, r := range now {
+	for _, r := range c.now {
 		all = append(all, c.judge(r))
 	}
-	if slices.Contains(c.failOn.changes, reports.Gone) {
-		all = append(all, reports.GoneResults(c.changes, c.before, c.old, c.unseen)...)
+	fails := slices.Contains(c.failOn.changes, reports.Gone)
+	for _, r := range reports.LackingResults(c.changes, c.before, c.old, c.unseen) {
+		if fails || r.Op == reports.OpUnseen {
+			all = append(all, r)
+		}
 	}
 	return all
 }
 
 // write writes the reports of the new run, with a table of the changes. They are made as those of any run.
-func (c *changedRun) write(a *app, files reportFiles, rec *reports.Recording, now []*reports.Result,
-	exit int) (err error) {
+func (c *changedRun) write(a *app, files reportFiles, exit int) (err error) {
+	rec := c.rec
 	if !files.any() {
 		return nil
 	}
@@ -75,8 +86,9 @@ func (c *changedRun) write(a *app, files reportFiles, rec *reports.Recording, no
 	s.Settings, s.Known, s.Exit = run.Settings, rec.Summary.Known, exit
 	s.Facts = c.facts
 	s.Interrupted, s.NotRead, s.Elapsed = rec.Summary.Interrupted, rec.Summary.NotRead, rec.Summary.Elapsed
+	s.Budget = rec.Summary.Budget
 	err = lines.Run(run)
-	for _, r := range c.results(now) {
+	for _, r := range c.results() {
 		s.Add(r)
 		err = cmp.Or(err, lines.Result(r))
 	}

@@ -14,15 +14,16 @@ import (
 // compareTimes compares two files of JSON lines that time wrote: series by
 // series, then op by op.
 func (a *app) compareTimes(old, cur string, resolution, threshold float64, records outputs) error {
-	x, y, err := a.readRuns(old, cur, func(rec *reports.Recording) string {
+	runs, err := a.readRuns(func(rec *reports.Recording) string {
 		if len(rec.Timings) == 0 {
 			return "no timings in it: want the file of optool time --json"
 		}
 		return ""
-	})
+	}, old, cur)
 	if err != nil {
 		return err
 	}
+	x, y := runs[0], runs[1]
 	j, err := a.openRecords(records, a.run("none"))
 	if err != nil {
 		return err
@@ -178,16 +179,18 @@ func (a *app) printChanges(w io.Writer, changes []reports.TimingChange) error {
 	return l.Flush()
 }
 
-// readRuns reads two files of JSON lines; missing says what a run lacks, "" for nothing.
-func (a *app) readRuns(old, cur string, missing func(*reports.Recording) string) (x, y *reports.Recording, err error) {
-	var recs [2]*reports.Recording
-	for i, path := range []string{old, cur} {
-		if recs[i], err = a.readRecording(path); err != nil {
-			return nil, nil, failed(err)
+// readRuns reads files of JSON lines; missing says what a run lacks, "" for nothing.
+func (a *app) readRuns(missing func(*reports.Recording) string, paths ...string) ([]*reports.Recording, error) {
+	var recs []*reports.Recording
+	for _, path := range paths {
+		rec, err := a.readRecording(path)
+		if err != nil {
+			return nil, failed(err)
 		}
-		if what := missing(recs[i]); what != "" {
-			return nil, nil, &exitError{ExitFailed, fmt.Errorf("%s: %s", path, what)}
+		if what := missing(rec); what != "" {
+			return nil, &exitError{ExitFailed, fmt.Errorf("%s: %s", path, what)}
 		}
+		recs = append(recs, rec)
 	}
-	return recs[0], recs[1], nil
+	return recs, nil
 }
