@@ -31,12 +31,15 @@ func TestUnseen(t *testing.T) {
 		want  []string
 	}{
 		{"before the change", []int{4, 8}, times(2, x), []string{"changed torch.Tensor.mul/3: 2 of 32 elements changed, " +
-			"between [1, 5] and [1, 6]: from 14 to 99 since output[0] of torch.relu/1, and no recorded call wrote there"}},
+			"the first at [1, 5], the last at [1, 6]: from 14 to 99 " +
+			"since output[0] of torch.relu/1, and no recorded call wrote there"}},
 		{"during the call", []int{4, 8}, times(2, stray), []string{"changed torch.Tensor.mul/3: 2 of 32 elements changed, " +
-			"between [1, 5] and [1, 6]: from 14 to 99 since output[0] of torch.relu/1, and no recorded call wrote there; " +
+			"the first at [1, 5], the last at [1, 6]: from 14 to 99 " +
+			"since output[0] of torch.relu/1, and no recorded call wrote there; " +
 			"torch.Tensor.mul/2 had computed with it, though its recorded argument is what was there before"}},
 		{"in another shape", []int{32}, times(2, stray), []string{"changed torch.Tensor.mul/3: 2 of 32 elements changed, " +
-			"between [1, 5] and [1, 6]: from 14 to 99 since output[0] of torch.relu/1, and no recorded call wrote there; " +
+			"the first at [1, 5], the last at [1, 6]: from 14 to 99 " +
+			"since output[0] of torch.relu/1, and no recorded call wrote there; " +
 			"torch.Tensor.mul/2 had computed with it, though its recorded argument is what was there before"}},
 		{"wrong by itself", []int{4, 8}, times(3, x), []string{"wrong torch.Tensor.mul/2: ", "changed torch.Tensor.mul/3: "}},
 	} {
