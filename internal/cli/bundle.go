@@ -169,7 +169,7 @@ func (o *bundleOptions) directories(own []ownOperators, paths []string) (all []s
 	return all
 }
 
-// unjudged says why a call is not packed of which nothing was compared, and what to do.
+// unjudged says that a call is not packed because nothing of it was compared. It says why, and what to do.
 func (o *bundleOptions) unjudged(e *capture.Entry, op string, rs []*reports.Result) error {
 	why := "nothing was compared"
 	if len(rs) > 0 && rs[0].Reason != "" {
@@ -181,15 +181,14 @@ func (o *bundleOptions) unjudged(e *capture.Entry, op string, rs []*reports.Resu
 	return fmt.Errorf("%s %s: nothing is written, there is no verdict: %s", op, e.Rel, why)
 }
 
-// anonymous is a result without what is nobody's business but the sender's: the process, and the directory of its
-// source.
+// anonymous is a result without what a vendor need not know: the process, and the directory of the source.
 func anonymous(r *reports.Result) *reports.Result {
 	a := *r
 	a.PID, a.Location = nil, r.Location[strings.LastIndexAny(r.Location, `/\`)+1:]
 	return &a
 }
 
-// valueOf is what the bundle says of a value: all of what is wrong, a line of what is right.
+// valueOf is what the bundle says about a value: everything about a wrong value, one line about a right one.
 func valueOf(x *explanation.Explanation) bundle.Value {
 	plain := reports.Style{Width: 80} // the same call gives the same bytes
 	v := bundle.Value{Target: x.Result.Target, Text: x.Line()}
@@ -199,7 +198,7 @@ func valueOf(x *explanation.Explanation) bundle.Value {
 	return v
 }
 
-// packed are the files of operators of the user's, each under a name of its own.
+// packed are the user's files of operators. No two have the same name.
 func packed(own []ownOperators) ([]bundle.Operators, error) {
 	var all []bundle.Operators
 	for _, o := range own {
@@ -224,7 +223,7 @@ func packed(own []ownOperators) ([]bundle.Operators, error) {
 }
 
 // repro is the command that judges the call, in the directory of the zip's files. The bundle names files without their
-// directories. Which Python runs is said only if it is one by name.
+// directories. It names the Python only if that is a name without a directory.
 func (o *bundleOptions) repro(operators []bundle.Operators) string {
 	args := []string{"optool", "replay", "--tables"}
 	for _, f := range operators {

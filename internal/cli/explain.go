@@ -122,7 +122,7 @@ func (a *app) explain(ctx context.Context, e *capture.Entry, o *explainOptions, 
 	return comparisonExit(s, 0), nil
 }
 
-// inFull is all that is known of a result of a call, of which rec is the record.
+// inFull is all that is known about a result of a call. rec is the record of the result.
 func inFull(call *replay.Call, r *replay.Result, rec *reports.Result,
 	found []reports.Cause) *explanation.Explanation {
 	x := &explanation.Explanation{Result: rec, Profile: call.Profile(r)}
@@ -144,7 +144,7 @@ func inFull(call *replay.Call, r *replay.Result, rec *reports.Result,
 	return x
 }
 
-// choose is the number of the result to explain: the one that was asked for, or the worst.
+// choose is the number of the result to explain: the one of --target, or the worst.
 func (o *explainOptions) choose(rs []*reports.Result) (int, error) {
 	if o.target == "" {
 		at := 0

@@ -9,30 +9,31 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// A step is a function of elements that a composition applies, in the order in which it does.
+// A step is a function of elements that a composition applies. Steps are in order of execution.
 type step struct {
-	name     string // "logarithm", empty: none that kernels leave out
+	name     string // "logarithm"; empty if kernels do not leave it out
 	operands int
 }
 
-// An omission is a step that a kernel leaves out: one operand stands for its result, or gets no gradient through it.
+// An omission is a step that a kernel leaves out. One operand replaces the result of the step, or the operand gets no
+// gradient through it.
 type omission struct {
 	step, operand int
 	gradient      bool
 }
 
-// factorStep and quotientStep begin the names of products with numbers and quotients by them. mostFactors are those of
-// which two may be left out.
+// factorStep and quotientStep begin the names of products with numbers and of quotients by them. mostFactors is
+// how many such steps of a composition optool tries to leave out in pairs.
 const (
 	factorStep   = "factor "
 	quotientStep = "division by "
 	mostFactors  = 10
 )
 
-// mostOmitted are those of a composition of which each may be left out.
+// mostOmitted is the largest number of steps of a composition for which optool tries to leave out each.
 const mostOmitted = 32
 
-// omitted is the result of the newest step where the graph leaves it out, nil otherwise.
+// omitted is the result of the newest step if the graph leaves it out, nil otherwise.
 func (g *Graph) omitted(fn function, shape []int, dt tensor.DType, in []*Value) *Value {
 	if g.planned {
 		return nil
@@ -55,7 +56,7 @@ func (g *Graph) omitted(fn function, shape []int, dt tensor.DType, in []*Value) 
 	return v
 }
 
-// unlinked is v, the result of the newest step, through which one operand gets no gradient where the graph says so.
+// unlinked returns v, the result of the newest step. If the graph says so, one operand gets no gradient through it.
 func (g *Graph) unlinked(v *Value) *Value {
 	if o := g.omission(true); o != nil && !g.planned {
 		v.cut = o.operand + 1
@@ -63,7 +64,7 @@ func (g *Graph) unlinked(v *Value) *Value {
 	return v
 }
 
-// omission is that of the newest step, of its result or of its gradient, nil if there is none.
+// omission is the omission of the newest step, of its result or of its gradient. It is nil if there is none.
 func (g *Graph) omission(gradient bool) *omission {
 	i := slices.IndexFunc(g.omit, func(o omission) bool { return o.gradient == gradient && o.step == len(g.steps)-1 })
 	if i < 0 {
@@ -72,7 +73,7 @@ func (g *Graph) omission(gradient bool) *omission {
 	return &g.omit[i]
 }
 
-// omissions are the calls in which one step is left out, or its gradient.
+// omissions are calls that leave out one step, or the gradient of one step.
 func (c *Call) omissions() []opdef.Mistake[any] {
 	steps := c.graph.steps
 	if len(steps) > mostOmitted || c.again == nil {

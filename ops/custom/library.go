@@ -22,7 +22,7 @@ import (
 // library are functions by name.
 type library map[string]*function
 
-// primitives are what operators are made of. Each function is declared in a table of this folder alone.
+// primitives are the functions that operators are built from. Only the tables of this folder declare them.
 var primitives = sync.OnceValue(func() library {
 	all := library{}
 	for _, part := range []library{elementwise(), comparisons(), arrangements(), selections(), reductions(), products(),
@@ -53,7 +53,7 @@ var predeclared = sync.OnceValue(func() starlark.StringDict {
 //go:embed parts.star
 var partsSource []byte
 
-// parts are the functions that are made of primitives in Starlark.
+// parts are the functions that are written in Starlark with primitives.
 var parts = sync.OnceValue(func() starlark.StringDict {
 	all, err := execute("parts.star", partsSource, trusted, predeclared())
 	if err != nil {
@@ -64,14 +64,14 @@ var parts = sync.OnceValue(func() starlark.StringDict {
 	return all
 })
 
-// composed are all functions that operators may call.
+// composed are all functions that operators may call: the primitives and the parts.
 var composed = sync.OnceValue(func() starlark.StringDict {
 	all := maps.Clone(predeclared())
 	maps.Copy(all, parts())
 	return all
 })
 
-// elementwise are functions of the elements of one tensor or of two.
+// elementwise are functions of the elements of one or two tensors.
 func elementwise() library {
 	return library{
 		"add": arithmetic("x + y", (*compose.Graph).Add, (*compose.Graph).Shift, (*compose.Graph).Shift),
@@ -139,7 +139,7 @@ func elementwise() library {
 	}
 }
 
-// comparisons are relations, choices by them, and conversions.
+// comparisons are relations, choices between two values, and conversions.
 func comparisons() library {
 	return library{
 		"eq":          relation("x == y, without gradient, as the other relations", func(o int) bool { return o == 0 }),
@@ -361,7 +361,7 @@ func products() library {
 	}
 }
 
-// constants are tensors made of numbers, and what a call changes.
+// constants make tensors from numbers. The table also has the functions that change an argument of the call.
 func constants() library {
 	return library{
 		"full":  full("shape, value, dtype=\"float32\"", "a Tensor of equal elements", nil),

@@ -10,8 +10,8 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// An elementLoss is a loss made of one term per element of its broadcast
-// operands, then averaged, added or left alone.
+// An elementLoss is a loss with one term for each element of its broadcast operands. The terms are averaged, added or
+// returned as they are.
 type elementLoss struct {
 	operands []*tensor.Tensor
 	given    []*tensor.Tensor // the arguments, where operands are reshaped; else nil
@@ -21,33 +21,31 @@ type elementLoss struct {
 	how      reductionMode
 	batch    int // what batchmean divides by
 
-	// ints says that integers are taken as float32.
+	// ints says that the loss reads integers as float32.
 	ints bool
 
-	// like is the operand into a copy of which torch writes the terms, so that the loss
-	// has its dtype; nil: the loss has the dtype common to all.
+	// like is the operand whose dtype the loss has, because torch writes the terms into a copy of it. If it is nil,
+	// the loss has the common dtype of all operands.
 	like *tensor.Tensor
 
-	// complex is the dtype of a loss of complex numbers, whose operands are then
-	// the real parts, and behind them the imaginary parts; else Invalid.
+	// complex is the dtype of a loss of complex numbers, Invalid for other losses. Then the operands are all real
+	// parts, followed by all imaginary parts.
 	complex tensor.DType
 
 	f func(v []float64) float64
-	// formula is f with its numbers, which kernels may have wrong; Of is nil where there are none.
+	// formula is f with the numbers that a kernel may have wrong. Of is nil if f has no such number.
 	formula opdef.Formula[[]float64]
-	// through is the magnitude of a number that a term is added to and taken from
-	// again: 1 of log(1 + exp(x)); nil: none.
+	// through is the magnitude of a number that f adds to a term and takes away again, such as 1 in log(1 + exp(x)).
+	// It is nil if there is none.
 	through func(v []float64) float64
-	// steps is f as torch computes it in a dtype of 16 bits, each step rounded; nil: at
-	// once.
+	// steps is f as torch computes it in a dtype of 16 bits: each step is rounded. It is nil if only the result is
+	// rounded.
 	steps func(round func(float64) float64, v []float64) float64
-	// df stores in d the derivatives of f; ds, if not nil, the sums of the
-	// magnitudes of their terms.
+	// df stores the derivatives of f in d. ds, if not nil, stores the sums of the magnitudes of their terms.
 	df, ds func(v, d []float64)
 
-	// own says that torch has the loss as one autograd node, with a gradient for
-	// each of the first two operands; otherwise the last node is the reduction,
-	// or for unreduced losses that of which alone gives the gradients.
+	// own says that the loss is one autograd node of torch, with a gradient for each of the first two operands. If it
+	// is not, the last node is the reduction. An unreduced loss has another last node, whose gradients alone gives.
 	own   bool
 	alone func(l *elementLoss, up *tensor.Tensor) ([]*tensor.Tensor, error)
 }
@@ -150,8 +148,8 @@ func (l *elementLoss) Else(outs []*tensor.Tensor) [][]*tensor.Tensor {
 	return [][]*tensor.Tensor{elements.Single(stepped)}
 }
 
-// magnitude is how far a term can be from exact, in units of the precision: the
-// term and the change that changing each operand by itself makes.
+// magnitude is how far a term can be from exact, in units of the precision. It is the size of the term plus, for each
+// operand, the size of the operand times the derivative.
 func (l *elementLoss) magnitude(v []float64) float64 {
 	var d [4]float64
 	l.df(v, d[:len(v)])
@@ -190,9 +188,9 @@ func (l *elementLoss) broadcast() (tensor.DType, []*tensor.Tensor, []int, error)
 	return dt, ts, shape, err
 }
 
-// coarseness is how much larger the roundings of the operands' dtypes are than those of
-// dt, for losses that torch computes step by step: what it makes of one operand alone has
-// that operand's dtype. Kernels of one step convert operands of different dtypes first.
+// coarseness is how much coarser the operands' dtypes round than dt. It matters for losses that torch computes step by
+// step: a step that reads one operand rounds to that operand's dtype. Kernels of one step first convert the operands to
+// one dtype.
 func (l *elementLoss) coarseness(dt tensor.DType) float64 {
 	if l.own && l.steps == nil {
 		return 1
@@ -303,8 +301,7 @@ func (l *elementLoss) grads(g *opdef.Grad, df func(v, d []float64), magnitudes b
 	return gr, nil
 }
 
-// ofParts are complex numbers of given parts, or the sums of the parts'
-// magnitudes.
+// ofParts makes complex numbers of their parts, or the sums of the parts' magnitudes.
 func (l *elementLoss) ofParts(re, im *tensor.Tensor, magnitudes bool) *tensor.Tensor {
 	if magnitudes {
 		return opdef.Zip(tensor.Float64, re, im, func(x, y float64) float64 { return x + y })
@@ -367,7 +364,7 @@ func shapesAgree(input, target *tensor.Tensor) error {
 // lossReductions are the three reductions, for cases.
 var lossReductions = []string{"mean", "sum", "none"}
 
-// An operand makes one for cases.
+// An operand makes an operand for cases.
 type operand func(g opdef.Gen, dt tensor.DType, shape ...int) *tensor.Tensor
 
 // A lossPair is an input and a target, and how their loss is reduced.
@@ -376,8 +373,8 @@ type lossPair struct {
 	how  string
 }
 
-// lossPairs makes cases of one for inputs and targets, which g.Nth counts: each
-// reduction and layout occurs.
+// lossPairs makes cases from functions that make inputs and targets. g.Nth counts the cases, so that each reduction and
+// each layout occurs.
 func lossPairs[A any](broadcast bool, input, target operand, one func(opdef.Gen, lossPair) *A) func(opdef.Gen) []*A {
 	return func(g opdef.Gen) (out []*A) {
 		add := func(x, t *tensor.Tensor, how string) {

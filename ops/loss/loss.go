@@ -11,7 +11,7 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// lossOps are losses made of one term per element.
+// lossOps are losses with one term for each element.
 var lossOps = []*opdef.Entry{
 	elementLossOp(opdef.Planned[*plainLossArgs, *elementLoss]{
 		Schema: "mse_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, str " +
@@ -185,7 +185,7 @@ var lossOps = []*opdef.Entry{
 					}
 					return round(round(round(1-v[1])*v[0]) - rest)
 				},
-				// The logarithm of the sigmoid has the input in it for negative ones.
+				// For a negative input, the logarithm of the sigmoid contains the input.
 				through: func(v []float64) float64 {
 					return math.Abs((1-v[1])*v[0]) + math.Abs(1+(v[2]-1)*v[1])*max(0, -v[0])
 				},
@@ -366,7 +366,7 @@ type rankingArgs struct {
 	Reduction              string
 }
 
-// loss fills in what the arguments of mse_loss and l1_loss say.
+// loss sets what the arguments of mse_loss and l1_loss determine.
 func (a *plainLossArgs) loss(l *elementLoss) (*elementLoss, error) {
 	how, err := reductionOf(a.Reduction, a.SizeAverage, a.Reduce)
 	l.operands, l.names, l.how, l.weight, l.byWeight = []*tensor.Tensor{a.Input, a.Target}, inputTarget, how,
@@ -397,7 +397,7 @@ func complexError() *elementLoss {
 	}
 }
 
-// huber is k * (d^2/2 if d <= delta, else delta*(d - delta/2)), name the argument that delta is.
+// huber is k * (d^2/2 if d <= delta, else delta*(d - delta/2)). name is the name of the argument delta.
 func huber(name string, delta, k float64) *elementLoss {
 	formula := opdef.Formula[[]float64]{
 		Numbers: []opdef.Number{{Name: "the factor of the square", Value: 0.5},
@@ -436,8 +436,8 @@ func clampedLog(x float64) float64 { return max(math.Log(x), -100) }
 
 func sigmoidOf(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-// pair is what the two inputs of a node receive, by components p and q of df;
-// the first depends on the target alone, and has no gradient if that has none.
+// pair is the two gradients of a node's inputs, from components p and q of df. The first input depends only on the
+// target. It has no gradient if the target has none.
 func (l *elementLoss) pair(up *tensor.Tensor, p, q int) ([]*tensor.Tensor, error) {
 	second, err := l.each(up, q, l.df, false)
 	if err != nil || !l.operands[1].RequiresGrad {
