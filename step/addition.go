@@ -1,6 +1,10 @@
 package step
 
-import "math"
+import (
+	"math"
+
+	"github.com/optool/optool/tensor"
+)
 
 // An addition is what values add up to, element by element: whole tensors, or the places of their samples.
 type addition struct {
@@ -60,4 +64,18 @@ func (a *addition) near(elements []float64, v *Value) (telling int, ok bool) {
 		}
 	}
 	return telling, true
+}
+
+// scaled is k times a sum, as far as rounding to a dtype leaves it.
+func (a *addition) scaled(k float64, dt tensor.DType) addition {
+	out := addition{make([]float64, len(a.sums)), make([]float64, len(a.sums)), 1}
+	most := 0.0
+	for _, x := range a.sums {
+		most = max(most, math.Abs(x))
+	}
+	for i, x := range a.sums {
+		out.sums[i] = k * x
+		out.sizes[i] = math.Abs(k) * (4*a.sizes[i] + most*dt.SmallestNormal())
+	}
+	return out
 }

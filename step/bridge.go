@@ -120,6 +120,7 @@ func (c *Call) bridge(viewed map[*Value]bool, opt Options) {
 func (p *Process) BridgeParameters(ctx context.Context, opt Options) {
 	parameters := map[uint64][]*Value{} // readings by address
 	readings := p.parameterReadings()
+	p.findGiven()
 	for i, s := range p.Steps {
 		s.findHooks()
 		for _, v := range readings[i] {

@@ -13,6 +13,9 @@ type multiple struct {
 	times float64
 }
 
+// A source tells what a value should be, by its samples, and of which value they are; not ok if it is not known.
+type source func(v *Value) (of *Value, sum addition, ok bool)
+
 // as reports whether two values are so many times as large, up to the rounding of the largest element.
 func (m multiple) as(o multiple) bool {
 	return math.Abs(m.times/o.times-1) < 1e-3+4*max(m.v.DType.Eps(), o.v.DType.Eps())
@@ -23,88 +26,121 @@ func (m multiple) as(o multiple) bool {
 // finding.
 func (u *updater) findMultiples() {
 	var written, given []multiple
-	explained := 0 // gradients that are what the backward pass gave
+	var small []*Value // too few elements to tell a factor, but not to confirm one
+	explained := 0     // gradients that are what the backward pass gave
 	seen := map[uint64]bool{}
 	for _, c := range u.step.Tail {
 		for _, v := range c.Inputs {
 			switch {
-			case v.From.first != nil || v.From.How == IsChanged || v.From.Role == "collective" || !v.telling():
+			case v.From.first != nil || v.From.How == IsChanged || v.From.Role == "collective" || !v.DType.IsFloat():
 				continue
 			case v.isGradient():
-				explained++
+				if v.telling() {
+					explained++
+				}
 				continue
 			case v.From.Value != nil || seen[v.Address]:
 				continue
+			case !v.telling():
+				small = append(small, v)
+				continue
 			}
-			if m, ok := v.ofWritten(); ok {
+			if m, ok := multipleOf(v, (*Value).written); ok {
 				written, seen[v.Address] = append(written, m), true
-			} else if m, ok := u.ofGiven(v); ok {
+			} else if m, ok := multipleOf(v, u.given); ok {
 				given, seen[v.Address] = append(given, m), true
 			}
 		}
 	}
-	u.blameMultiples(written, "left there")
+	u.blameMultiples(u.withSmall(written, small, (*Value).written), "left there")
 	if u.unscaledBy(given, explained) {
-		u.blameMultiples(given, "is, the gradient of the parameter")
+		u.blameMultiples(u.withSmall(given, small, u.given), "is, the gradient of the parameter")
 	}
 }
 
-// ofWritten compares a value with what a call behind the same loss wrote there last. Memory that the call did not write
-// in place may be that of another tensor now, unless both have the same count of writes.
-func (v *Value) ofWritten() (m multiple, ok bool) {
+// multipleOf compares a value with what it should be; not ok if it is no multiple of that, or the same.
+func multipleOf(v *Value, should source) (m multiple, ok bool) {
+	of, sum, ok := should(v)
+	if !ok {
+		return m, false
+	}
+	k := v.times(&sum)
+	return multiple{v, of, k}, k != 0 && k != 1
+}
+
+// written is what a call behind the same loss wrote last where v lies. Memory that the call did not write in place may
+// be that of another tensor now, unless both have the same count of writes.
+func (v *Value) written() (of *Value, sum addition, ok bool) {
 	w := v.lay()
 	if w == nil || w.Call.phase() != v.Call.phase() || !w.like(v) ||
 		w.overwrote() == nil && (v.version < 0 || v.version != w.version) {
-		return m, false
+		return nil, sum, false
 	}
-	k := v.timesLeft(w)
-	return multiple{v, w, k}, k != 0 && k != 1
+	return w, w.leftSum(), true
 }
 
-// ofGiven compares a gradient with the sum of what the calls gave for the parameter that is written with it. What the
-// call writes may be an average of gradients, and what another wrote behind the loss may be a multiple.
-func (u *updater) ofGiven(v *Value) (m multiple, ok bool) {
+// given is the sum of what the calls gave for the parameter that is written with v. What the call writes may be an
+// average of gradients, and what another wrote behind the loss may be a multiple.
+func (u *updater) given(v *Value) (of *Value, sum addition, ok bool) {
 	at := u.parameter(v)
 	w := v.lay()
-	if at == 0 || at == v.Address || v.after != nil || v.Call.returns(v) || hooked(u.parameters[at]) ||
+	if at == 0 || at == v.Address || v.Call.leavesState(v) || hooked(u.parameters[at]) ||
 		w != nil && w.Call.phase() == v.Call.phase() && w.overwrote() != nil {
-		return m, false
+		return nil, sum, false
 	}
 	var given []*Value
 	for _, r := range u.parameters[at] {
 		g := r.Call.gradientOf(r)
 		if g == nil || !sameShape(g.Shape, v.Shape) {
-			return m, false
+			return nil, sum, false
 		}
 		given = append(given, g)
 	}
-	all, ok := sumOf(given)
-	if !ok {
-		return m, false
+	if sum, ok = sumOf(given); !ok {
+		return nil, sum, false
 	}
-	k := v.times(&all)
-	return multiple{v, given[0], k}, k != 0 && k != 1
+	return given[0], sum, true
 }
 
 // unscaledBy reports whether nothing but a fault explains that gradients are multiples of what the backward pass gave.
-// Calls that were not recorded may have averaged all of them between ranks, divided them by the loss scale, or clipped
-// them: then they are smaller, and a norm was computed before.
+// Calls that were not recorded may have averaged all of them between ranks, divided them by the loss scale, if no
+// recorded call does, or clipped them: then they are smaller, and a norm was computed before.
 func (u *updater) unscaledBy(given []multiple, explained int) bool {
 	if len(given) == 0 {
 		return false
 	}
 	k := given[0].times
-	if slices.ContainsFunc(given, func(m multiple) bool { return !m.as(given[0]) }) {
+	if slices.ContainsFunc(given, func(m multiple) bool { return !m.as(given[0]) || m.as(multiple{m.v, m.of, 1}) }) {
 		return false
 	}
-	if explained > 0 { // others are what the backward pass gave
-		return given[0].v.DType.Size() >= 4 && explained >= few && explained >= 3*len(given)
+	if explained >= few && explained >= 3*len(given) { // most are what the backward pass gave
+		return given[0].v.DType.Size() >= 4
 	}
-	process := u.step.Loss.Process
+	process, scale := u.step.Loss.Process, u.step.LossScale()
 	clipped := 0 < k && k < 1 && slices.ContainsFunc(u.step.Tail, func(c *Call) bool {
 		return c.Order < given[0].v.Call.Order && strings.Contains(c.Op, "norm")
 	})
-	return len(given) > few && process.Rank <= 0 && len(process.exchanged()) == 0 && !clipped && u.step.LossScale() == 1
+	return len(given) > few && (explained == 0 || given[0].v.DType.Size() >= 4) && !clipped &&
+		process.Rank <= 0 && len(process.exchanged()) == 0 && (scale == 1 || u.step.dividesBy(scale))
+}
+
+// withSmall adds the values of few elements to multiples, if these have one factor and the values have it too.
+func (u *updater) withSmall(all []multiple, small []*Value, should source) []multiple {
+	if len(all) == 0 || slices.ContainsFunc(all, func(m multiple) bool { return !m.as(all[0]) }) {
+		return all
+	}
+	k := all[0].times
+	seen := map[uint64]bool{}
+	for _, v := range small {
+		if of, sum, ok := should(v); ok && !seen[v.Address] {
+			seen[v.Address] = true
+			scaled := sum.scaled(k, v.DType)
+			if telling, ok := scaled.near(v.content.numbers(v.DType), v); ok && telling > 0 {
+				all = append(all, multiple{v, of, k})
+			}
+		}
+	}
+	return all
 }
 
 // blameMultiples makes values changed that are multiples of what a call did: one finding of each factor.

@@ -26,6 +26,8 @@ type truth struct {
 	Losses []struct{ Captured, Exact float64 }
 	// Partial is how many gradients are no finding, but a gap: a part of the sum, or of the elements, is another one.
 	Partial int
+	// Unexplained is how many values are a gap since no recorded call made them, if that is what the program is about.
+	Unexplained int
 	// Without is the loss of a step in a run without the fault, which shows before it.
 	Without *struct {
 		Step int
@@ -97,6 +99,9 @@ func TestPrograms(t *testing.T) {
 			}
 			if partial != want.Partial {
 				t.Errorf("%d gradients are not the sum, want %d", partial, want.Partial)
+			}
+			if n := tr.Seen().Unexplained; want.Unexplained > 0 && n != want.Unexplained {
+				t.Errorf("%d values are unexplained, want %d", n, want.Unexplained)
 			}
 			steps := tr.Processes[0].Steps
 			if len(steps) != len(want.Losses) {

@@ -209,12 +209,7 @@ func (v *Value) times(sum *addition) float64 {
 	if whole := math.Round(2*frac) / 2; math.Abs(frac-whole) < 1e-6 { // a power of two, up to rounding
 		k = math.Ldexp(whole, e)
 	}
-	scaled := addition{make([]float64, len(sum.sums)), make([]float64, len(sum.sums)), 1}
-	for i, x := range sum.sums {
-		scaled.sums[i] = k * x
-		scaled.sizes[i] = math.Abs(k) * (4*sum.sizes[i] + most*v.DType.SmallestNormal())
-	}
-	if !scaled.is(v) {
+	if scaled := sum.scaled(k, v.DType); !scaled.is(v) {
 		return 0
 	}
 	return k
@@ -222,13 +217,18 @@ func (v *Value) times(sum *addition) float64 {
 
 // timesLeft is the factor by which v is what a call left in w; 0 if there is none.
 func (v *Value) timesLeft(w *Value) float64 {
+	left := w.leftSum()
+	return v.times(&left)
+}
+
+// leftSum is the samples of what a call left in w, as a sum of one.
+func (w *Value) leftSum() (one addition) {
 	left := &w.content
 	if w.after != nil {
 		left = w.after
 	}
-	var one addition
 	one.addElements(left.numbers(w.DType))
-	return v.times(&one)
+	return one
 }
 
 // clippedBy is the call behind the loss that multiplied a gradient by a number below 1 that it made of a norm; nil if

@@ -56,6 +56,8 @@ type Value struct {
 	lacks bool
 	// uncompared: it is a gradient that an update reads, and not shown to be what the backward pass gave.
 	uncompared bool
+	// asGradient: the call that is given it takes it as a gradient, whatever is in it.
+	asGradient bool
 	// kept: it is a gradient that may hold what earlier backward passes left: no recorded call updates its parameter.
 	kept bool
 	// given, of such a gradient that is not what the calls give after several losses, is what they give, by loss; nil

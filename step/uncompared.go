@@ -2,7 +2,6 @@ package step
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/optool/optool/capture"
 )
@@ -12,7 +11,7 @@ import (
 // made, where the same argument is a gradient at other times or by its place. The program may have made them so, with
 // autograd.grad of one branch, say. So they are no findings, but a gap.
 func findUncompared(all []*updater) {
-	gradients, given := map[argument]bool{}, map[*Value]bool{}
+	gradients := map[argument]bool{}
 	for _, u := range all {
 		for _, c := range u.step.Tail {
 			for _, v := range c.Inputs {
@@ -20,72 +19,26 @@ func findUncompared(all []*updater) {
 					gradients[v.position()] = true
 				}
 			}
-			for _, v := range c.givenAsGradients() {
-				given[v.beforeTail()] = true
-			}
 		}
 	}
 	for _, u := range all {
 		for _, c := range u.step.Tail {
 			for _, v := range c.Inputs {
-				v.uncompared = (gradients[v.position()] || given[v]) && u.isUncompared(v, given[v])
+				v.uncompared = gradients[v.position()] && u.isUncompared(v)
 			}
 		}
 	}
-}
-
-// givenAsGradients are the second list of a fused optimizer of torch, which has the gradients of the first:
-// torch._fused_adamw_(params, grads, exp_avgs, ...), whatever is in it. They count as written there: with a grad_scale
-// it divides them.
-func (c *Call) givenAsGradients() (out []*Value) {
-	if !strings.Contains(c.Op, "_fused_") {
-		return nil
-	}
-	first := 0 // the length of the first list
-	for _, v := range c.Inputs {
-		switch {
-		case v.item < 0:
-		case v.leaf == v.item:
-			first++
-		case v.leaf-v.item == first:
-			out = append(out, v)
-		}
-	}
-	return out
-}
-
-// beforeTail is the value that calls behind the loss made v of, one after the other, as those do that divide gradients
-// by a loss scale or clip them.
-func (v *Value) beforeTail() *Value {
-	for range 16 {
-		w := v.From.Value
-		if w == nil || w.Call.phase()%2 == 0 || w.Kind == capture.GradInputs {
-			return v
-		}
-		of := w
-		if w.Kind != inputKind {
-			i := slices.IndexFunc(w.Call.Inputs, func(x *Value) bool {
-				return x.DType.IsFloat() && sameShape(x.Shape, v.Shape) && x.item == w.item
-			})
-			if i < 0 {
-				return v
-			}
-			of = w.Call.Inputs[i]
-		}
-		v = of
-	}
-	return v
 }
 
 // isUncompared reports whether a value, which an update is given as a gradient or which lies where one does at other
 // times, is not what the backward pass gave.
-func (u *updater) isUncompared(v *Value, given bool) bool {
+func (u *updater) isUncompared(v *Value) bool {
 	if v.From.first != nil || v.From.Role == "collective" || !v.DType.IsFloat() || v.Numel() <= few || v.content.plain {
 		return false
 	}
 	g := v.From.Value
 	part := v.From.How == ByContent && g != nil && g.Kind == capture.GradInputs
-	if !part && (v.From.How != IsLeaf || v.Call.returns(v) && !given) {
+	if !part && (v.From.How != IsLeaf || v.Call.leavesState(v)) {
 		return false
 	}
 	at := u.parameter(v)

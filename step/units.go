@@ -97,7 +97,7 @@ func (u units) isLossScale(factor float64) bool {
 		return false
 	}
 	return factor >= large || slices.ContainsFunc(u.process.Calls, func(c *Call) bool {
-		return c.writes && (strings.Contains(c.Op, "unscale_") || strings.Contains(c.Op, "div")) && c.given(factor)
+		return c.unscales() && c.given(factor)
 	})
 }
 

@@ -70,7 +70,7 @@ func (u unlike) settle() {
 				most = u.like[at] >= few && u.like[at] >= 2*len(vs)
 			}
 			r := o.readings[0]
-			if u.like[at] == 0 && o.off != otherOrder && o.v.Call.returns(o.v) {
+			if u.like[at] == 0 && o.off != otherOrder && o.v.Call.leavesState(o.v) {
 				continue // state of the optimizer
 			}
 			// What the calls give is judged by itself.

@@ -322,9 +322,9 @@ func (u *updater) checkState(v *Value) {
 // written with it has its gradient elsewhere. New state was only made in the step before: then most others that are
 // written with it are kept.
 func (u *updater) isState(v *Value, before *Step) bool {
-	kept := v.Call.returns(v)
+	kept := v.Call.leavesState(v)
 	if v.isGradient() {
-		if !kept { // it lies where the step before had something else
+		if !kept || !u.hasGradientBeside(v) { // it lies where the step before had something else
 			return false
 		}
 		kept = false
@@ -350,6 +350,11 @@ func (u *updater) isState(v *Value, before *Step) bool {
 	if w := first.From.Value; w != nil {
 		return (w.Kind == outputKind || w.after != nil) && first.From.How != IsChanged
 	}
+	return u.hasGradientBeside(v)
+}
+
+// hasGradientBeside reports whether the parameter that is written with v has its gradient at another address.
+func (u *updater) hasGradientBeside(v *Value) bool {
 	at := u.parameter(v)
 	return at != 0 && at != v.Address && slices.ContainsFunc(u.gradientsOf(at), func(g *Value) bool {
 		return g.Address != v.Address && g.isGradient()
@@ -376,7 +381,7 @@ func (u *updater) gradientsOf(at uint64) []*Value {
 func (u *updater) isKept(v *Value, before *Step) bool {
 	kept, other := 0, 0
 	count := func(w *Value) {
-		if w == v || !w.DType.IsFloat() || w.content.plain || !w.Call.returns(w) {
+		if w == v || !w.DType.IsFloat() || w.content.plain || !w.Call.leavesState(w) {
 			return
 		}
 		if from := w.From.Value; from != nil && from.Call.Step == before && from.Call.phase()%2 == 1 &&

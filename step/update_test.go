@@ -220,3 +220,29 @@ func TestReleaseKept(t *testing.T) {
 		})
 	}
 }
+
+// TestGradientIsNoState: a gradient that lies where the step before had another result, and that the same call divides
+// in place in both steps, is no state: its parameter has no other gradient.
+func TestGradientIsNoState(t *testing.T) {
+	call := func(s *Step, order int, from *Value) *Value {
+		value := func(target string, at uint64) *Value {
+			return &Value{Kind: inputKind, Target: target, DType: tensor.Float32, Shape: []int{4}, Address: at,
+				after: &fingerprint{}}
+		}
+		weight, v := value("input[0]", 256), value("input[1]", 64)
+		v.From.Value = from
+		v.Call = &Call{Entry: &capture.Entry{}, Op: "torch._foreach_div_", Order: order, Step: s,
+			Inputs: []*Value{weight, v}}
+		weight.Call = v.Call
+		s.Tail = append(s.Tail, v.Call)
+		s.indexTail()
+		return v
+	}
+	before, now := &Step{Number: 0}, &Step{Number: 1}
+	call(before, 1, &Value{Kind: outputKind})
+	v := call(now, 2, &Value{Kind: capture.GradInputs})
+	u := newUpdater(now, map[uint64][]*Value{256: {v.Call.Inputs[0]}})
+	if u.isState(v, before) {
+		t.Error("the only gradient of a parameter is state")
+	}
+}
