@@ -80,6 +80,11 @@ func ParseKnown(file string, text []byte, today time.Time) (*KnownList, error) {
 	return k, nil
 }
 
+// empty reports whether the file of the list has no text.
+func (k *KnownList) empty() bool {
+	return !slices.ContainsFunc(k.Lines, func(l *KnownLine) bool { return strings.TrimSpace(l.Text) != "" })
+}
+
 // Remarked is the first line that WriteKnown does not write: a comment, a date, an issue, a reason or a pattern. It is
 // nil if there is none.
 func (k *KnownList) Remarked() *KnownLine {
@@ -298,6 +303,17 @@ func (k *KnownList) Mark(r *Result) {
 	}
 }
 
+// Unmark takes back what Mark of another list did.
+func (r *Result) Unmark() {
+	if r.Verdict != verdict.Known || r.Setting != KnownSetting {
+		return
+	}
+	if _, reason, ok := strings.Cut(r.Reason, "): "); ok {
+		r.Reason = reason
+	}
+	r.Verdict, r.Default, r.Setting = r.Default, "", ""
+}
+
 // shownKnown is how many lines of a list are told each.
 const shownKnown = 10
 
@@ -386,7 +402,7 @@ const knownHead = "# Known failures, for --known. Add until=2027-01-31, issue=UR
 func WriteKnown(w io.Writer, rec *Recording) error {
 	b := bufio.NewWriter(w)
 	written := map[string]bool{}
-	if k := rec.Summary.Known; k != nil {
+	if k := rec.Summary.Known; k != nil && !k.empty() {
 		for _, l := range k.Lines {
 			if l.Known+l.Expired == 0 && (l.Worse > 0 || l.Passing > 0 && !k.Partial) {
 				continue

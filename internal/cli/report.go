@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"time"
 
@@ -26,6 +27,8 @@ type reportOptions struct {
 	tables bool
 	sort   order
 	files  reportFiles
+	json   string
+	known  knownFile
 }
 
 func newReportCmd(a *app) *cobra.Command {
@@ -34,16 +37,19 @@ func newReportCmd(a *app) *cobra.Command {
 		Use:   "report RUN...",
 		Short: "Write reports of a finished run",
 		Long: `report prints the findings and the summary of a run again, and writes them in other
-formats. RUN is a file of JSON lines that --json wrote (- is standard input), or one or
+formats; --json merges the parts of a run into one file. RUN is a file of JSON lines that --json wrote (- is standard input), or one or
 more directories of --run with the parts of one run. It reports a run that was killed
 as far as it got, and names the parts that are missing.
 
-The exit codes are those of the run; 130 if the run did not end.`,
+The exit codes are those of the run; 130 if the run did not end. With --known they are
+those that the run would have had with this list.`,
 		Example: `  optool replay --json run.jsonl op_tools_results
   optool report run.jsonl
   optool report --html run.html --xlsx run.xlsx run.jsonl
   optool report --quiet --junit junit.xml --markdown comment.md run.jsonl
-  optool report --html run.html finished`,
+  optool report --html run.html finished
+  optool report --json run.jsonl finished
+  optool report --known known.txt --json run.jsonl run.jsonl`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError("report: want one RUN, got 0")
@@ -66,6 +72,8 @@ The exit codes are those of the run; 130 if the run did not end.`,
 	f.DurationVar(&o.wait, "wait", 0, "wait up to this `TIME` until all parts of the run have ended")
 	f.BoolVar(&o.tables, "tables", false, "print every capture, with op_tools' table")
 	o.sort.addFlag(cmd)
+	f.StringVar(&o.json, "json", "", "write the run as one file of JSON lines to `FILE`, with the list of --known")
+	o.known.addFlag(cmd)
 	o.files.addFlags(cmd)
 	return cmd
 }
@@ -80,7 +88,12 @@ func (a *app) report(o *reportOptions, paths ...string) error {
 	if err != nil {
 		return failed(err)
 	}
-	defer rec.Close()
+	defer func() { rec.Close() }()
+	if o.json != "" || o.known != "" {
+		if rec, err = a.rewriteRun(rec, o, paths[0]); err != nil {
+			return err
+		}
+	}
 	var listed knownFile
 	if k := rec.Summary.Known; k != nil {
 		listed = knownFile(k.File)
@@ -89,7 +102,7 @@ func (a *app) report(o *reportOptions, paths ...string) error {
 		return err
 	}
 	text := a.Out
-	if o.files.stdout() {
+	if o.files.stdout() || o.json == "-" {
 		text = io.Discard
 	}
 	exit, err := a.printRecording(text, rec, o)
@@ -97,6 +110,34 @@ func (a *app) report(o *reportOptions, paths ...string) error {
 		return failed(err)
 	}
 	return a.unwritten(exit, writeReports(a.Out, rec, nil, o.files, func(string) {}))
+}
+
+// rewriteRun puts a list of known failures on a run, if there is one, and writes the run where --json says.
+func (a *app) rewriteRun(rec *reports.Recording, o *reportOptions, path string) (*reports.Recording, error) {
+	if len(rec.Timings) > 0 || rec.Overflow || rec.Summary.Generated != nil {
+		return rec, usageError("report --json and --known: want a run that compared values, got %s", path)
+	}
+	list, err := o.known.load(false)
+	if err != nil {
+		return rec, err
+	}
+	again, lines, err := a.rewritten(rec, list, o.known)
+	if err != nil {
+		return rec, failed(err)
+	}
+	rec.Close()
+	write := func(w io.Writer) error {
+		_, err := io.Copy(w, io.NewSectionReader(lines, 0, math.MaxInt64))
+		return err
+	}
+	switch o.json {
+	case "":
+	case "-":
+		err = write(a.Out)
+	default:
+		err = writeFile(o.json, write)
+	}
+	return again, failed(err)
 }
 
 // awaitEvery is how often the parts of a run are looked at.

@@ -1,8 +1,7 @@
 package cli
 
 import (
-	"cmp"
-	"os"
+	"io"
 	"slices"
 
 	"github.com/optool/optool/compare/verdict"
@@ -70,41 +69,26 @@ func (c *changedRun) results() (all []*reports.Result) {
 }
 
 // write writes the reports of the new run, with a table of the changes. They are made as those of any run.
-func (c *changedRun) write(a *app, files reportFiles, exit int) (err error) {
+func (c *changedRun) write(a *app, files reportFiles, exit int) error {
 	rec := c.rec
 	if !files.any() {
 		return nil
 	}
-	f, err := os.CreateTemp("", "optool-*.jsonl")
-	if err != nil {
-		return err
-	}
-	defer func() { err = cmp.Or(err, f.Close(), os.Remove(f.Name())) }()
 	run := a.run(rec.Run.Device, append(slices.Clone(rec.Summary.Settings), &reports.Setting{Kind: byFlag,
 		Name: "--results", Value: c.old, Effect: reports.Tolerates})...)
-	lines, s := reports.NewJSONLines(f), reports.NewSummary()
-	s.Settings, s.Known, s.Exit = run.Settings, rec.Summary.Known, exit
-	s.Facts = c.facts
+	s := reports.NewSummary()
+	s.Settings, s.Known, s.Exit, s.Facts = run.Settings, rec.Summary.Known, exit, c.facts
 	s.Interrupted, s.NotRead, s.Elapsed = rec.Summary.Interrupted, rec.Summary.NotRead, rec.Summary.Elapsed
 	s.Budget = rec.Summary.Budget
-	err = lines.Run(run)
-	for _, r := range c.results() {
-		s.Add(r)
-		err = cmp.Or(err, lines.Result(r))
-	}
-	for _, x := range rec.Causes {
-		err = cmp.Or(err, lines.Cause(x))
-	}
-	for _, x := range rec.Profiles {
-		err = cmp.Or(err, lines.Profile(x))
-	}
-	if err = cmp.Or(err, lines.Summary(s)); err != nil {
-		return err
-	}
-	shown, err := reports.ReadRecording(f)
+	shown, _, err := reread(func(w io.Writer) error {
+		return rewrite(w, &run, s, slices.Values(c.results()), &rec.Explanations, func(lines *reports.JSONLines) error {
+			return lines.Summary(s)
+		})
+	})
 	if err != nil {
 		return err
 	}
+	defer shown.Close()
 	own := []reports.Sheet{reports.ChangeSheet(c.changes), shown.OpSheet()}
 	return writeReports(a.Out, shown, own, files, a.tellPages(files))
 }

@@ -49,6 +49,10 @@ echo 'decoder.* -> model.*' >names.txt
 # Runs to report and to compare.
 optool replay --quiet --json run.jsonl op_tools_results
 cp run.jsonl before.jsonl
+cp run.jsonl good.jsonl
+cp run.jsonl night1.jsonl
+cp run.jsonl night2.jsonl
+optool report --quiet --write-known known.txt run.jsonl
 optool replay --quiet --run finished op_tools_results
 optool time --quiet --run_times 1 --json old.jsonl op_tools_results
 cp old.jsonl new.jsonl
