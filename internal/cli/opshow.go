@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/optool/optool/diopi_conformance"
 	"github.com/optool/optool/internal/smallfile"
 	"github.com/optool/optool/ops/custom"
 	"github.com/optool/optool/ops/opcheck"
@@ -31,14 +33,55 @@ func operatorsNamed(reg *opdef.Registry, name string) []*opdef.Entry {
 	return out
 }
 
-// unknownOperator names what the name may stand for.
+// unknownOperator names operators that the name may mean.
 func unknownOperator(reg *opdef.Registry, name string) error {
-	similar := reg.Similar(name)
+	similar, text := similarOperators(reg, name), fmt.Sprintf("no operator answers to %s", name)
 	if len(similar) == 0 {
-		return usageError("no operator answers to %s; list all with \"optool ops\"", name)
+		last := name[strings.LastIndexByte(name, '.')+1:]
+		return usageError("%s; list all with \"optool ops\"%s", text, conformance.Nearest(last, schemaNames(reg)))
 	}
-	return usageError("no operator answers to %s; there is %s", name,
-		strings.Join(similar[:min(5, len(similar))], ", "))
+	return usageError("%s; there is %s", text, strings.Join(similar[:min(5, len(similar))], ", "))
+}
+
+// schemaNames are the names of all operators in their schemas.
+func schemaNames(reg *opdef.Registry) []string {
+	var names []string
+	for _, e := range reg.Entries() {
+		base, _, _ := strings.Cut(e.Op(), ".")
+		names = append(names, base)
+	}
+	return names
+}
+
+// similarOperators are the names of operators whose last part contains that of name. Case and underscores do not count:
+// layer_norm for layernorm, _fused_adamw_ for adamw. torch's names come first, and the shorter ones among them.
+func similarOperators(reg *opdef.Registry, name string) []string {
+	letters := func(name string) string {
+		last := name[strings.LastIndexByte(name, '.')+1:]
+		return strings.ToLower(strings.ReplaceAll(last, "_", ""))
+	}
+	want := letters(name)
+	if len(want) < 3 { // which many names have in them
+		return reg.Similar(name)
+	}
+	var similar []string
+	for _, e := range reg.Entries() {
+		i := slices.IndexFunc(e.Names, func(n string) bool { return strings.Contains(letters(n), want) })
+		if i >= 0 {
+			similar = append(similar, e.Names[i])
+		}
+	}
+	foreign := func(name string) int {
+		if strings.HasPrefix(name, "torch.") {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(similar, func(a, b string) int {
+		return cmp.Or(cmp.Compare(foreign(a), foreign(b)), cmp.Compare(len(letters(a)), len(letters(b))),
+			cmp.Compare(a, b))
+	})
+	return slices.Compact(similar)
 }
 
 // writeOperators shows operators whole.
