@@ -75,7 +75,10 @@ func TestHostileNames(t *testing.T) {
 			{"compare", "--tables", values, values}, {"step", root}, {"step", "--against", root, root},
 			{"step", "--dot", report("s.dot"), "--mermaid", report("s.mmd"), "--html", report("s.html"), root},
 			{"explain", root}, {"time", "--run_times", "1", "--out", work, root},
-			{"reduce", "--out", report("reduced"), root},
+			{"reduce", "--out", report("reduced"), root}, {"bundle", "--out", report("bug.zip"), root},
+			{"ls", "--op", "torch", root}, {"ls", "--op", "torch.absx", root}, {"replay", "--op", "=1", root},
+			{"explain", "--target", "grad[9]", root}, {"time", "--sort_by", "x", root},
+			{"step", "--exact", "torch.absx", root}, {"replay", "--fuse", "torch.abs..torch.absx", "--out", work, root},
 		} {
 			var out, errs bytes.Buffer
 			cli.Main(append(args, "--jobs", "1"), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
