@@ -3,6 +3,7 @@ package reports
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -13,12 +14,15 @@ import (
 // who do not know the program.
 type Fault struct {
 	Op    string
-	Calls string // "2 fail of 14", and in which folders; "no call fails" between calls
+	Calls string // "2 fail of 14"; "no call fails" between calls
 	Worst string // the value that is the furthest off, and by how much
 	Cause string // what reproduces what is wrong, else what the errors depend on; "" if nothing was found
 	Known bool   // all its failures are known
 	// Between says that it is no operator, but what happened between calls, or what is missing.
 	Between bool
+	// In are the folders of its failing calls, and On the devices that recorded them where the run has several; "" if
+	// there are none.
+	In, On string
 }
 
 // FaultsTitle is the title of a table of faults.
@@ -26,17 +30,47 @@ func FaultsTitle(faults []Fault) string {
 	if !slices.ContainsFunc(faults, func(f Fault) bool { return !f.Known }) {
 		return "Known failures"
 	}
+	if len(faults) > 1 {
+		return "What is wrong, the largest error first"
+	}
 	return "What is wrong"
 }
 
-// FaultColumns are the titles of a table of faults.
-var FaultColumns = []string{"operator", "calls", "worst", "cause or pattern"}
+// FaultTable is a table of faults, the titles first. It has a column for folders and one for devices if there are any.
+func FaultTable(faults []Fault) (rows [][]string) {
+	in := slices.ContainsFunc(faults, func(f Fault) bool { return f.In != "" })
+	on := slices.ContainsFunc(faults, func(f Fault) bool { return f.On != "" })
+	add := func(op, folder, device string, others ...string) {
+		row := []string{op}
+		if in {
+			row = append(row, folder)
+		}
+		if on {
+			row = append(row, device)
+		}
+		rows = append(rows, append(row, others...))
+	}
+	add("operator", "folder", "device", "calls", "worst", "cause or pattern")
+	for _, f := range faults {
+		add(f.Op, f.In, f.On, f.Calls, f.Worst, f.Cause)
+	}
+	return rows
+}
 
-// Cells are the cells of a row of that table.
-func (f *Fault) Cells() []string { return []string{f.Op, f.Calls, f.Worst, f.Cause} }
+// where says in which folders and on which devices calls fail; "" if that is not told.
+func (f *Fault) where() (text string) {
+	if f.In != "" {
+		text = ", in " + f.In
+	}
+	if f.On != "" {
+		text += ", recorded on " + f.On
+	}
+	return text
+}
 
-// Faults are what is wrong between calls and what is missing, then the operators some of whose calls are wrong, in the
-// order of their first wrong calls, then those of which only known failures are left.
+// Faults are what is wrong between calls and what is missing, then the operators some of whose calls are wrong: crashes
+// and the like, then those with the largest errors first, by the part of the largest correct value, and by the order of
+// their first wrong calls where errors are alike. Those of which only known failures are left come last.
 func (rec *Recording) Faults() (faults []Fault) {
 	if rec.Overflow || len(rec.Timings) > 0 {
 		return nil
@@ -60,7 +94,9 @@ func (rec *Recording) Faults() (faults []Fault) {
 	}
 	ops := rec.Summary.Ops()
 	slices.SortStableFunc(ops, func(a, b *OpSummary) int {
-		return cmp.Or(cmp.Compare(btoi(!a.differs()), btoi(!b.differs())), cmp.Compare(place(a.Op), place(b.Op)))
+		return cmp.Or(cmp.Compare(btoi(!a.differs()), btoi(!b.differs())),
+			cmp.Compare(b.Worst.Verdict.Rank(), a.Worst.Verdict.Rank()),
+			cmp.Compare(b.Worst.size(), a.Worst.size()), cmp.Compare(place(a.Op), place(b.Op)))
 	})
 	for _, o := range ops {
 		if !o.differs() && o.Counts[verdict.Known] == 0 {
@@ -71,26 +107,31 @@ func (rec *Recording) Faults() (faults []Fault) {
 		if w.RelativeError != nil {
 			worst += ", by up to " + percentText(float64(*w.RelativeError)) + " of the largest value"
 		}
-		faults = append(faults, Fault{Op: Name(o.Op), Calls: o.callsText() + inText(rec.in[o.Op]),
-			Cause: rec.causesOf(o.Op), Known: !o.differs(),
+		faults = append(faults, Fault{Op: Name(o.Op), Calls: o.callsText(), In: namesText(rec.in[o.Op]),
+			On: namesText(rec.on[o.Op]), Cause: rec.causesOf(o.Op), Known: !o.differs(),
 			Worst: strings.TrimSpace(OneLine(worst))})
 	}
 	return faults
 }
 
-// shownFolders is how many folders are named each.
+// size is the error of a value as a part of the largest correct one; infinite if it is not known.
+func (r *Result) size() float64 {
+	if r.RelativeError == nil {
+		return math.Inf(1)
+	}
+	return float64(*r.RelativeError)
+}
+
+// shownFolders is how many folders, and how many devices, are named each.
 const shownFolders = 4
 
-// inText names the folders of wrong calls; "" if there are none.
-func inText(folders []string) string {
-	if len(folders) == 0 {
-		return ""
+// namesText are the first names of a list, and how many more there are.
+func namesText(names []string) string {
+	more := ""
+	if n := len(names) - shownFolders; n > 0 {
+		names, more = names[:shownFolders], fmt.Sprintf(" and %d more", n)
 	}
-	names, more := folders, ""
-	if n := len(folders) - shownFolders; n > 0 {
-		names, more = folders[:shownFolders], fmt.Sprintf(" and %d more", n)
-	}
-	return ", in " + OneLine(strings.Join(names, ", ")) + more
+	return OneLine(strings.Join(names, ", ")) + more
 }
 
 // callsText says how many calls of the operator are wrong, and of how many.

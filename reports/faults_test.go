@@ -35,13 +35,14 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	rec := readRecorded(t, b.String())
-	want := []Fault{{"torch.mm", "1 crash, 1 fail of 3", "output[0] off by one", "no bias", false, false},
-		{"torch.add", "1 fail of 1", "output[0] off by one", "alpha is 2", false, false},
-		{"torch.div", "1 known of 1", "output[0] off by one", "", true, false}}
+	want := []Fault{{"torch.mm", "1 crash, 1 fail of 3", "output[0] off by one", "no bias", false, false, "", ""},
+		{"torch.add", "1 fail of 1", "output[0] off by one", "alpha is 2", false, false, "", ""},
+		{"torch.div", "1 known of 1", "output[0] off by one", "", true, false, "", ""}}
 	if diff := cmp.Diff(want, rec.Faults()); diff != "" {
 		t.Error(diff)
 	}
-	for title, faults := range map[string][]Fault{"What is wrong": want, "Known failures": want[2:]} {
+	for title, faults := range map[string][]Fault{"What is wrong, the largest error first": want,
+		"What is wrong": want[:1], "Known failures": want[2:]} {
 		if got := FaultsTitle(faults); got != title {
 			t.Errorf("the title is %q, want %q", got, title)
 		}
@@ -59,6 +60,31 @@ func TestFaults(t *testing.T) {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("lacks %q:\n%s", want, text.String())
 		}
+	}
+}
+
+// TestFaultsPlaces: the largest error comes first. Folders and devices have columns where there are several.
+func TestFaultsPlaces(t *testing.T) {
+	value := func(folder, op, on string, size float64) *Result {
+		r := &Result{Capture: folder + "/9-2026-11-29-01-23-13/" + op + ".1", Op: op, Target: "output[0]",
+			Verdict: verdict.Fail, Reason: "off", RecordedOn: on + " with torch 2.9.0"}
+		if size > 0 {
+			r.RelativeError = Num(size)
+		}
+		return r
+	}
+	rec := &Recording{Summary: NewSummary(), Results: ResultsOf(value("a", "torch.mm", "npu:0", 0.003),
+		value("a", "torch.add", "npu:0", 1.5), value("b", "torch.mm", "mlu:0", 0.002),
+		value("b", "torch.div", "mlu:0", 0))}
+	if err := rec.Count(); err != nil {
+		t.Fatal(err)
+	}
+	want := [][]string{{"operator", "folder", "device", "calls", "worst", "cause or pattern"},
+		{"torch.div", "b", "mlu:0", "1 fail of 1", "output[0] off", ""},
+		{"torch.add", "a", "npu:0", "1 fail of 1", "output[0] off, by up to 150 % of the largest value", ""},
+		{"torch.mm", "a, b", "npu:0, mlu:0", "2 fail of 2", "output[0] off, by up to 0.3 % of the largest value", ""}}
+	if diff := cmp.Diff(want, FaultTable(rec.Faults())); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -54,18 +54,15 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 		fmt.Fprintf(b, "- %s: **%s**\n", escapeMarkdown(f.Name), escapeMarkdown(f.Text))
 	}
 	fmt.Fprintf(b, "\n%s\n", s.Line())
-	var wrong [][]string
-	faults := rec.Faults()
-	for _, f := range faults {
-		cells := f.Cells()
-		for i := range cells {
-			cells[i] = escapeMarkdown(cells[i])
+	if faults := rec.Faults(); len(faults) > 0 {
+		table := FaultTable(faults)
+		for _, cells := range table {
+			for i := range cells {
+				cells[i] = escapeMarkdown(cells[i])
+			}
 		}
-		wrong = append(wrong, cells)
-	}
-	if len(wrong) > 0 {
 		fmt.Fprintf(b, "\n#### %s\n", FaultsTitle(faults))
-		markdownTable(b, FaultColumns, wrong)
+		markdownTable(b, table[0], table[1:])
 	}
 	for _, line := range s.notes() {
 		fmt.Fprintf(b, "\n%s\n", escapeMarkdown(line))

@@ -44,6 +44,7 @@ type Recording struct {
 
 	wrong []string            // operators with wrong calls, in the order of the first of them
 	in    map[string][]string // the folders of an operator's wrong calls, if there are any
+	on    map[string][]string // the devices that recorded them, if the run has several
 	calls []recordedCall      // that were finished, as far as it is said
 	files []io.Closer
 }
@@ -284,21 +285,30 @@ func (rec *Recording) summarize() error {
 func (rec *Recording) Count() error {
 	rec.Summary.unexplained = rec.LeftOut
 	digest := NewDigest(nil)
-	rec.in = map[string][]string{}
+	rec.in, rec.on = map[string][]string{}, map[string][]string{}
+	devices := map[string]bool{}
 	for f := range rec.Findings() {
 		digest.Add(f)
-		if r := f.Results[0]; f.fails() {
-			if in := r.place().Folder; in != "" && !slices.Contains(rec.in[r.Op], in) {
-				rec.in[r.Op] = append(rec.in[r.Op], in)
-			}
+		first, fails := f.Results[0], f.fails()
+		if in := first.place().Folder; fails && in != "" && !slices.Contains(rec.in[first.Op], in) {
+			rec.in[first.Op] = append(rec.in[first.Op], in)
 		}
 		for _, r := range f.Results {
+			if on, _, _ := strings.Cut(r.RecordedOn, " with "); on != "" {
+				devices[on] = true
+				if fails && !slices.Contains(rec.on[r.Op], on) {
+					rec.on[r.Op] = append(rec.on[r.Op], on)
+				}
+			}
 			rec.Summary.Add(r)
 			if r.Order != nil {
 				rec.LastOrder = max(rec.LastOrder, *r.Order)
 			}
 			rec.Overflow = rec.Overflow || r.Stats != nil
 		}
+	}
+	if len(devices) < 2 {
+		rec.on = nil
 	}
 	rec.First, rec.NotFinite = digest.First(), digest.NotFinite()
 	for f := range digest.Kinds() {

@@ -88,7 +88,7 @@ func (rec *Recording) overview() Sheet {
 	}
 	rows = append(rows, []any{"result", rec.sentence()})
 	for _, f := range rec.Faults() {
-		text := f.Calls + " calls. Worst: " + f.Worst
+		text := f.Calls + " calls" + f.where() + ". Worst: " + f.Worst
 		if f.Between {
 			text = f.Calls + ". " + f.Worst
 		}

@@ -75,7 +75,7 @@ type page struct {
 	Line     string         // counts of captures by verdict
 	Top      []reports.Fact // what a reader needs first
 	Faults   string         // title of Wrong
-	Wrong    [][]string     // operators with wrong calls: rows of FaultColumns
+	Wrong    [][]string     // operators with wrong calls: a FaultTable
 	Told     []string       // what was not judged and why, and for what the run fails besides
 	Words    []reports.Fact // that the page uses
 	State    string
@@ -110,13 +110,8 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 		Facts: slices.Collect(printable(rec.SummarySheet())),
 		ByOp:  collect(rec.OpSheet()), Total: max(rec.Summary.Total(), len(rec.Timings)),
 	}
-	faults := rec.Faults()
-	for _, f := range faults {
-		data.Wrong = append(data.Wrong, f.Cells())
-	}
-	if len(data.Wrong) > 0 {
-		data.Faults = reports.FaultsTitle(faults)
-		data.Wrong = append([][]string{reports.FaultColumns}, data.Wrong...)
+	if faults := rec.Faults(); len(faults) > 0 {
+		data.Faults, data.Wrong = reports.FaultsTitle(faults), reports.FaultTable(faults)
 	}
 	for _, m := range more {
 		data.Sections = append(data.Sections, section{strings.ToUpper(m.Name[:1]) + m.Name[1:], collect(m)})
