@@ -23,7 +23,8 @@ type truth struct {
 		Rules              []string
 		Op, Target, Module string
 	}
-	Losses []struct{ Captured, Exact float64 }
+	Findings int // how many there are, if that is what the program is about
+	Losses   []struct{ Captured, Exact float64 }
 	// Partial is how many gradients are no finding, but a gap: a part of the sum, or of the elements, is another one.
 	Partial int
 	// Unexplained is how many values are a gap since no recorded call made them, if that is what the program is about.
@@ -140,6 +141,9 @@ func (want truth) check(t *testing.T, tr *Trace) {
 	}
 	if len(tr.Findings) == 0 {
 		t.Fatal("nothing was found")
+	}
+	if n := len(tr.Findings); want.Findings > 0 && n != want.Findings {
+		t.Errorf("%d findings, want %d", n, want.Findings)
 	}
 	f, w := tr.Findings[0], want.First
 	if f.Rule != verdict.Rule(w.Rules[len(w.Rules)-1]) || !strings.HasSuffix(f.Call.Op, w.Op) ||

@@ -94,15 +94,22 @@ func (p *Process) updatedFrozen() map[int]bool {
 
 // isStill reports whether an input is the tensor w, which lay last at its address, and torch has not counted a write
 // since. Tensors with a name in the model and those that were written are no new ones; nor is the result of a call of
-// the same phase that nothing has read. Optimizers that are not recorded need not count their writes.
+// the same phase, or of the loss before its backward pass, that nothing has read. Optimizers that are not recorded need
+// not count their writes.
 func (v *Value) isStill(w *Value) bool {
 	if counts := v.version - w.version; v.version < 0 || w.version < 0 || v.RequiresGrad && !w.made() || counts != 0 &&
 		(counts != 1 || w.after == nil) { // fused optimizers do not count their own writes
 		return false
 	}
 	return v.version > 0 || v.named != "" && v.named == w.named ||
-		w.Kind == outputKind && len(w.readers) == 0 && w.Call.phase() == v.Call.phase() &&
-			w.RequiresGrad == v.RequiresGrad
+		w.Kind == outputKind && len(w.readers) == 0 && w.RequiresGrad == v.RequiresGrad &&
+			(w.Call.phase() == v.Call.phase() || v.Call.beforeBackwardOf(w.Call))
+}
+
+// beforeBackwardOf reports whether a call ran before the backward pass began with another one, a loss: until then the
+// program has its result.
+func (c *Call) beforeBackwardOf(loss *Call) bool {
+	return c.Step != nil && c.Step.root == loss && 0 <= c.Entry.Order && c.Entry.Order < loss.Entry.BackwardOrder
 }
 
 // isStillNamed reports whether an input is the tensor w by its name in the model, and torch has not counted a write

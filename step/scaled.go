@@ -268,12 +268,15 @@ func (s *Step) dividesBy(scale float64) bool {
 	})
 }
 
-// given reports whether the call is given a number, or its reciprocal.
+// given reports whether the call is given a number, or its reciprocal, or would be if it had not changed in memory.
 func (c *Call) given(number float64) bool {
 	is := func(x float64) bool {
 		return math.Abs(x-number) <= 1e-6*number || math.Abs(x*number-1) <= 1e-6
 	}
-	return slices.ContainsFunc(c.Inputs, func(v *Value) bool { return v.Numel() == 1 && is(v.number()) }) ||
+	return slices.ContainsFunc(c.Inputs, func(v *Value) bool {
+		was := v.From.Value
+		return v.Numel() == 1 && (is(v.number()) || v.From.How == IsChanged && was.Numel() == 1 && is(was.number()))
+	}) ||
 		slices.ContainsFunc(c.attributes, func(a attribute) bool {
 			x, err := strconv.ParseFloat(a.text, 64)
 			return err == nil && is(x)

@@ -391,7 +391,7 @@ func behind(b *strings.Builder, f *step.Finding, st reports.Style) {
 			"on it", reports.Count(n, "call"))
 	}
 	if f.Behind > 0 {
-		text += fmt.Sprintf("; because of it %s of calls beside it went wrong", reports.Count(f.Behind, "value"))
+		text += fmt.Sprintf("; because of it %s went wrong", reports.Count(f.Behind, "further value"))
 	}
 	if n+f.Behind > 0 || f.InBackward() {
 		fmt.Fprintf(b, "  %s\n", st.Wrap(text, 4))
