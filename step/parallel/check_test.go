@@ -88,6 +88,7 @@ var trees = []struct {
 	{"tensor", "", "", "",
 		"[2 (ranks 0-1); parameters: 2 replicated, 1 sharded along dimension 0, 1 sharded along dimension 1]"},
 	{"tensor-bias", "shard", "torch.nn.functional.linear", "bias is the same on all ranks", ""},
+	{"tensor-bias-zero", "shard", "torch.nn.functional.linear", "once it holds other numbers than 0, it counts 2 times", ""},
 	{"tensor-double", "scale", "torch.distributed.all_reduce", "once for each of ranks 0-1 that hold them", ""},
 	{"tensor-average", "scale", "torch.Tensor.div", "as if it were one of means", ""},
 	{"tensor-nocopy", "replica", "torch.nn.functional.linear", "since that of the argument of", ""},

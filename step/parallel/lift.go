@@ -240,6 +240,9 @@ func (p *part) liftTyped(s *site, sides map[int]*side, local *localRun) {
 		p.doubt(s, sides, local, chosen)
 		p.alternatives(s, sides, local, lists, chosen)
 		p.settle(s, sides, chosen)
+		if p.chance(s, sides, lists, chosen) {
+			p.guess(s, sides)
+		}
 		return
 	}
 	if view {

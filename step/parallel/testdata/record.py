@@ -740,6 +740,8 @@ def work(rank, name, directory, port):
     model.norm = part(1, None, 4)
     model.up, model.down = part(2, 0 if split else None, 6, 4), part(3, 1 if split else None, 4, 6)
     model.bias = part(4, None, 4)
+    if name == "tensor-bias-zero":
+        model.bias = torch.nn.Parameter(torch.zeros(4))
     rate = 0.2 if name == "data-rate" and rank == 1 else 0.1
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, weight_decay=0.01 if name == "data-decayed" else 0)
     torch.manual_seed(5)
@@ -751,7 +753,7 @@ def work(rank, name, directory, port):
         if split and name not in ("tensor-unreduced", "tensor-nocopy"):
             h = Copy.apply(h, group)
         h = F.gelu(F.linear(h, model.up))
-        if name == "tensor-bias":
+        if name.startswith("tensor-bias"):
             h = Reduce.apply(F.linear(h, model.down, model.bias), group)
         elif split:
             h = F.linear(h, model.down)
