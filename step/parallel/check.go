@@ -366,8 +366,9 @@ func (p *part) check() {
 	p.parameters()
 }
 
-// forward counts what is wrong in the forward pass.
+// forward counts what does not fit in the forward pass.
 func (p *part) forward() (n int) {
+	n = len(p.own)
 	for _, v := range p.broken {
 		if !v.backward && v.call == nil {
 			n++

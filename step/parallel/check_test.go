@@ -72,6 +72,13 @@ var trees = []struct {
 	{"owner-sum", "scale", "torch.Tensor.div_", "2 times that of the whole program", ""},
 	{"ring", "", "", "", "[3 (ranks 0-2); parameters: 1 replicated]"},
 	{"ring-on", "collective", "__main__.Shift.apply", "the backward pass sends gradients to other ranks", ""},
+	{"own-batch", "", "", "", "[2 (ranks 0-1); parameters: 1 of unknown placement, 1 replicated]"},
+	{"own-labels", "", "", "", "[2 (ranks 0-1); parameters: 1 replicated]"}, // all ranks have the same
+	{"own-mean", "", "", "", ""},
+	{"own-micro", "", "", "", ""},
+	{"own-pairs", "", "", "", ""},
+	{"own-sum", "scale", "torch.Tensor.add_", "divides by the number of terms of one rank", ""},
+	{"own-whole", "", "", "", ""},
 	{"pipeline", "", "", "", "[rank 0; parameters: 2 whole rank 1; parameters: 2 whole]"},
 	{"pipeline-one", "scale", "torch.Tensor.div_", "and those of rank 0's 1 times", ""},
 	{"ragged", "", "", "", ""},     // sequences of other lengths
@@ -88,7 +95,7 @@ var trees = []struct {
 	{"tensor", "", "", "",
 		"[2 (ranks 0-1); parameters: 2 replicated, 1 sharded along dimension 0, 1 sharded along dimension 1]"},
 	{"tensor-bias", "shard", "torch.nn.functional.linear", "bias is the same on all ranks", ""},
-	{"tensor-bias-zero", "shard", "torch.nn.functional.linear", "once it holds other numbers than 0, it counts 2 times", ""},
+	{"tensor-bias-zero", "shard", "torch.nn.functional.linear", "other numbers than 0, it counts 2 times", ""},
 	{"tensor-double", "scale", "torch.distributed.all_reduce", "once for each of ranks 0-1 that hold them", ""},
 	{"tensor-average", "scale", "torch.Tensor.div", "as if it were one of means", ""},
 	{"tensor-nocopy", "replica", "torch.nn.functional.linear", "since that of the argument of", ""},
@@ -141,6 +148,14 @@ func TestGaps(t *testing.T) {
 		{"losses-sum", ""},
 		{"losses-sum-seven", "1 loss that is a sum: nothing says that its gradients are to be divided by 7, as they are " +
 			"on ranks 0-1"},
+		{"own-batch", "1 call that each of ranks 0-1 makes of its own data, as a batch normalization without " +
+			"synchronisation does: nothing says whether that of the whole data is meant, " +
+			"2 calls with results of which it is not known how they lie on ranks 0-1"},
+		{"own-mean", ""},
+		{"own-micro", ""},
+		{"own-micro-last", "2 losses of one line that are divided by different numbers (40, 20): the microbatches count " +
+			"with different weights"},
+		{"ragged-alone", ""},
 		{"replicas", ""},
 		{"halo", "5 calls with results of which it is not known how they lie on ranks 0-1"},
 	} {

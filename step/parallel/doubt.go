@@ -51,11 +51,11 @@ func (p *part) counted(sides map[int]*side) (out []map[int]*side) {
 }
 
 // repetitions are the places of a replicated value that is the same all along a dimension, such as positions that each
-// rank repeats for its own rows: it can be a part of a longer one, too.
-func repetitions(places []place, a *array) (out [][]place) {
+// rank repeats for its own rows: it can be a part of a longer one, too. So can labels that are the same by chance.
+func repetitions(places []place, a *array, label bool) (out [][]place) {
 	for m, q := range places {
 		for k := range a.shape {
-			if q == whole && a.repeats(k) {
+			if q == whole && (label || a.repeats(k)) {
 				ps := slices.Clone(places)
 				ps[m] = place{sharded, k, 0, 1}
 				out = append(out, ps)

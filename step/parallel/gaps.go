@@ -2,6 +2,7 @@ package parallel
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
@@ -28,6 +29,11 @@ func (p *part) gaps() (out []step.Gap) {
 	}
 	ranks := ranksText(p.ranks)
 	add(n, "parameter", fmt.Sprintf(" whose gradient was not compared with what %s computed", ranks), first)
+	if len(p.own) > 0 {
+		what := fmt.Sprintf(" that each of %s makes of its own data, as a batch normalization without synchronisation "+
+			"does: nothing says whether that of the whole data is meant", ranks)
+		add(len(p.own), "call", what, p.own[0].first(p.ranks))
+	}
 	n, first = 0, nil
 	for _, s := range p.sites {
 		if call := s.first(p.ranks); call.HasBackward() && !p.isPlaced(s) {
@@ -37,7 +43,7 @@ func (p *part) gaps() (out []step.Gap) {
 		}
 	}
 	add(n, "call", fmt.Sprintf(" with results of which it is not known how they lie on %s", ranks), first)
-	return append(out, p.divided()...)
+	return slices.Concat(p.unevenly(), out, p.divided())
 }
 
 // isPlaced reports whether something is known of all results of a call; of one that ranks leave out it is not.

@@ -38,6 +38,7 @@ func (p *part) lift(s *site) {
 	if lead.rec.Placed != "" && len(p.checker.missing) > 0 {
 		return // DTensor moves parts between all ranks
 	}
+	p.dtensors = p.dtensors || lead.rec.Placed != ""
 	p.keeps(s, sides)
 	s.in = make([]*info, len(lead.ins))
 	for i := range lead.ins {
@@ -91,6 +92,12 @@ func (p *part) liftOwn(s *site, sides map[int]*side) {
 // multiplies reports whether a call multiplies or divides.
 func multiplies(op string) bool {
 	return slices.Contains([]string{"mul", "multiply", "div", "divide", "truediv", "true_divide", "rmul"}, method(op))
+}
+
+// isLoss reports whether an operator compares its first argument with labels.
+func isLoss(op string) bool {
+	m := method(op)
+	return strings.HasSuffix(m, "_loss") || strings.Contains(m, "cross_entropy") || m == "kl_div"
 }
 
 // owners are the ranks that recorded a call.
@@ -156,6 +163,9 @@ func (d *side) outAddress(j int) uint64 {
 // candidates are the places that an argument may have: those that are known, or what its elements allow.
 func (p *part) candidates(i int, s *site, sides map[int]*side) [][]place {
 	values := p.column(sides, func(d *side) *array { return d.ins[i].array })
+	arg := sides[p.ranks[0]].ins[i]
+	owned := arg.name != "" || arg.tensor.RequiresGrad
+	label := i > 0 && !owned && isLoss(s.op) // those of other ranks can be the same by chance
 	var out [][]place
 	if n := s.in[i]; n != nil && n.places != nil {
 		out = append(out, n.places)
@@ -163,14 +173,13 @@ func (p *part) candidates(i int, s *site, sides map[int]*side) [][]place {
 			out = append(out, n.also)
 		}
 		if !n.guess {
-			return append(out, repetitions(n.places, values[p.ranks[0]])...)
+			return append(out, repetitions(n.places, values[p.ranks[0]], label)...)
 		}
 	}
-	if places := p.planned(sides[p.ranks[0]].ins[i].name); places != nil {
+	if places := p.planned(arg.name); places != nil {
 		return [][]place{places}
 	}
 	a := values[p.ranks[0]]
-	owned := sides[p.ranks[0]].ins[i].name != "" || sides[p.ranks[0]].ins[i].tensor.RequiresGrad
 	lists := make([][]place, len(p.dims))
 	for m := range p.dims {
 		same := p.equal(m, values, 0)
@@ -182,7 +191,7 @@ func (p *part) candidates(i int, s *site, sides map[int]*side) [][]place {
 		}
 		for k := range a.shape {
 			if !same && p.fits(m, values, k) ||
-				same && (a.constant() && a.dtype.IsFloat() || a.shape[k] > 1 && a.repeats(k)) {
+				same && (label || a.constant() && a.dtype.IsFloat() || a.shape[k] > 1 && a.repeats(k)) {
 				lists[m] = append(lists[m], place{sharded, k, 0, 1})
 			}
 		}
@@ -574,6 +583,12 @@ func (p *part) scaling(s *site, lead *side, in [][]place) ([][]place, bool) {
 	if all := averagedOver(ps, k); all != nil {
 		return [][]place{all}, true
 	}
+	if len(lead.outs[0].x) == 1 {
+		if own := p.ownCount(s, ps, math.Round(1e6/k)/1e6); own != nil {
+			p.means = lead.call
+			return [][]place{own}, true
+		}
+	}
 	for i, q := range ps {
 		if n, ok := rescaled(q.factor, k); ok {
 			ps[i].factor = n
@@ -662,7 +677,7 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 		return
 	}
 	if many := slices.ContainsFunc(lead.outs, func(a *array) bool { return len(a.x) != 1 }); many &&
-		(args.ragged || p.unfit(s, sides)) {
+		(args.ragged || p.unfit(s, sides) || p.ownBatch(s, sides)) {
 		p.forget(s)
 		return
 	}

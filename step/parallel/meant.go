@@ -45,7 +45,10 @@ func (p *part) meant(k float64) *multiple {
 	case !multiplies(d.call.Op) || len(d.rec.Args) != 2:
 		numbers = append(numbers, float64(len(calls)))
 	case method(d.call.Op) == "mul":
-		numbers = append(numbers, p.multiplier(d), weight)
+		if k, ok := d.operand(); ok && k > 0 {
+			numbers = append(numbers, k)
+		}
+		numbers = append(numbers, weight)
 	default:
 		if n, _ := numberOf(d.rec.Args[1]); n > 1 && len(losses) > 0 && n == float64(losses[0].in[0].terms()) {
 			numbers = append(numbers, weight)
@@ -88,31 +91,22 @@ func (p *part) lossCalls() (out []*step.Call) {
 
 // terms are the numbers of elements, of rows, and of labels that count, that the losses of all ranks add up.
 func (p *part) terms(losses []*step.Call) []float64 {
-	var elements, rows, labels float64
+	out := make([]float64, 3)
 	for _, q := range p.checker.trace.Processes {
 		for _, s := range q.Steps {
 			if s.Loss.Op != losses[0].Op {
 				continue
 			}
 			d, err := p.checker.load(s.Loss)
-			if err != nil || len(d.ins) == 0 {
+			if err != nil {
 				continue
 			}
-			x := d.ins[0].array
-			elements += float64(len(x.x))
-			if n := len(x.shape); n > 0 {
-				rows += float64(len(x.x) / max(1, x.shape[n-1]))
-			}
-			if len(d.ins) > 1 {
-				for _, v := range d.ins[1].array.x {
-					if d.ins[1].array.dtype.IsFloat() || v >= 0 {
-						labels++
-					}
-				}
+			for i, n := range d.counts() {
+				out[i] += n
 			}
 		}
 	}
-	return []float64{elements, rows, labels}
+	return out
 }
 
 // terms is the number of values that were added up to make one.
@@ -124,17 +118,6 @@ func (n *info) terms() (all int) {
 		all += in.terms()
 	}
 	return all
-}
-
-// multiplier is the number that a loss was multiplied by; 1 if there is none.
-func (p *part) multiplier(d *side) float64 {
-	if k, ok := numberOf(d.rec.Args[1]); ok && k > 0 {
-		return k
-	}
-	if len(d.ins) == 2 && len(d.ins[1].array.x) == 1 && !d.ins[1].tensor.RequiresGrad {
-		return d.ins[1].array.x[0]
-	}
-	return 1
 }
 
 // weight is how much smaller a loss is if the number that it was multiplied by averages over ranks, than if it is a

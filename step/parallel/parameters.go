@@ -944,6 +944,9 @@ func (p *part) scales(tails map[int]*tail, names []string, verdicts map[string]*
 		v.reason = fmt.Sprintf("the gradient of %s%s that %s reads is %.4g times that of the whole program", off[0],
 			more(off),
 			verdicts[off[0]].update[first], k)
+		if p.means != nil && k > 1 {
+			v.reason += fmt.Sprintf(": %s divides by the number of terms of one rank", p.means)
+		}
 	}
 	p.found(true, v)
 }

@@ -37,6 +37,9 @@ type part struct {
 	data       int               // the dimension along which data that differ between ranks are taken to be sharded
 	partial    bool              // other stages hold the rest of the parameters
 	incomplete bool              // ranks of its groups were not recorded: gradients are not checked
+	own        []*site           // calls that give each replica something of its own data
+	means      *step.Call        // one that divides by the number of terms of one rank; nil if none does
+	dtensors   bool              // a call of DTensors was lifted: these move parts between ranks themselves
 	alias      map[string]string // of a parameter that lies where another does: the name of that
 	compared   map[string]bool   // parameters of which the gradient was compared with what all ranks computed
 }

@@ -705,6 +705,40 @@ def replicas(rank, name, directory):
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
+def own(rank, name, directory):
+    """Data parallelism in which each rank normalizes, labels or counts its own batch."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up, model.gain, model.shift = part(2, None, 4, 4), part(3, None, 4), torch.nn.Parameter(torch.zeros(4))
+    x = torch.randn(10, 4).chunk(2)[rank].clone()
+    y = torch.randn(10, 4).chunk(2)[rank].clone()
+    micro = name in ("own-micro", "own-micro-last")
+    with optool_capture.record(directory, model=model):
+        for i in range(2 if micro else 1):
+            h = F.linear(x + i, model.up)
+            if name == "own-batch":
+                h = F.batch_norm(h, None, None, model.gain, model.shift, True)
+            if name == "own-labels":
+                loss = F.cross_entropy(h, torch.arange(5) % 4)
+            elif name == "own-pairs":
+                h = F.normalize(h)
+                loss = F.cross_entropy(h @ h.t(), torch.arange(5))
+            elif name in ("own-batch", "own-micro", "own-micro-last"):
+                loss = F.mse_loss(h, y)
+            else:
+                loss = F.mse_loss(h, y, reduction="sum") / (40 if name == "own-whole" else 20)
+            if micro:
+                loss = loss / (1 if i and name == "own-micro-last" else 2)
+            loss.backward()
+        for p in model.parameters():
+            if p.grad is not None:
+                dist.all_reduce(p.grad)
+                if name not in ("own-whole", "own-sum"):
+                    p.grad.div_(2)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
 def part(n, dim, *shape):
     torch.manual_seed(n)
     t = torch.randn(shape)
@@ -720,7 +754,7 @@ def work(rank, name, directory, port):
 
     dist.init_process_group("gloo", init_method="file://" + port, rank=rank, world_size=ranks(name))
     programs = ring, context, zero, owner, clip, grid, losses, stages, table, columns, halo, fused, zigzag, ragged
-    programs += masked, pipeline, kept, replicas, views
+    programs += masked, pipeline, kept, replicas, views, own
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
