@@ -48,18 +48,13 @@ func (c *checker) margins() (scale, partial []float64) {
 // margin is what an element of exact value r and magnitude size may be off by: by no more than a warning is about.
 func (c *checker) margin(r, size, scale, partial float64) float64 {
 	b := &c.bound
-	if c.override != nil {
-		return math.Max(c.override.Atol+c.override.Rtol*size, c.override.ULP*b.ulp(size))
-	}
-	if b.ulps == 0 && b.sum == 0 {
+	switch {
+	case c.override != nil:
+		return c.orULPs(c.override.of(size), size)
+	case b.ulps == 0 && b.sum == 0:
 		return 0
 	}
-	cheap := b.ulps * b.ulp(size)
-	margin := cheap + b.sum*scale + b.flush
-	if b.lowest != "" {
-		margin = math.Max(margin, cheap+b.loosely(r, scale, partial))
-	}
-	return margin
+	return b.most(r, b.ulps*b.ulp(size), scale, partial)
 }
 
 func (c *checker) realAllowed(out []float64) {

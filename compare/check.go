@@ -115,7 +115,7 @@ func (c *checker) limit(index []int) Limit {
 	if s := c.scale(whole); s != nil {
 		l.Scale = tensor.At[float64](s, at)
 	}
-	l.Allowed = l.ULPs*l.Unit + l.Factor*l.Scale + b.flush
+	l.Allowed = b.full(l.ULPs*l.Unit, l.Scale)
 	return l
 }
 
@@ -456,7 +456,7 @@ func (c *checker) likelyRatio(at int) float64 {
 	}
 	b, exact := &c.bound, tensor.At[float64](c.ref, at)
 	scale := math.Abs(tensor.At[float64](s, at)) / share
-	ratio := math.Abs(tensor.At[float64](c.got, at)-exact) / (b.ulps*b.ulp(exact) + b.sum*scale + b.flush)
+	ratio := math.Abs(tensor.At[float64](c.got, at)-exact) / b.full(b.ulps*b.ulp(exact), scale)
 	if ratio <= 1 {
 		return ratio
 	}
@@ -653,7 +653,7 @@ func (c *checker) judgeAt(p *part, lo, i int, x, exact, rounded float64, s *scra
 	var score float64
 	switch {
 	case c.override != nil:
-		cl, score = c.within(x, rounded, rounded)
+		cl, score = c.within(x, rounded)
 	case b.ulps == 0 && b.sum == 0:
 		cl, score = failed, math.Abs(x-rounded)
 	default:
@@ -667,7 +667,7 @@ func (c *checker) judgeAt(p *part, lo, i int, x, exact, rounded float64, s *scra
 		default:
 			p.scaled = b.sum > 0
 			if c.model.Least != nil {
-				if full := cheap + b.sum*c.scaleAt(least, lo, i, s) + b.flush; d <= full {
+				if full := b.full(cheap, c.scaleAt(least, lo, i, s)); d <= full {
 					score = d / full
 					break
 				}
@@ -765,7 +765,18 @@ func (b *bound) least(size, cheap float64) float64 {
 	if !b.reach.Covers || !(size <= math.MaxFloat64) {
 		return cheap
 	}
-	return cheap + b.sum*size + b.flush
+	return b.full(cheap, size)
+}
+
+// full is how far an element may be off that is cheap by its dtype and has magnitudes that add up to scale.
+func (b *bound) full(cheap, scale float64) float64 { return cheap + b.sum*scale + b.flush }
+
+// most is full, or what the accumulator that a warning is about may be off by.
+func (b *bound) most(r, cheap, scale, partial float64) float64 {
+	if b.lowest == "" {
+		return b.full(cheap, scale)
+	}
+	return math.Max(b.full(cheap, scale), cheap+b.loosely(r, scale, partial))
 }
 
 // judge decides on an element x that is off by more than cheap. The reference is r, and w is r
@@ -781,12 +792,12 @@ func (b *bound) judge(x, w, r, cheap, scale, partial float64) (class, float64) {
 		// magnitudes that overflow.
 		d = b.overflow - math.Copysign(1, x)*r
 	}
-	full := cheap + b.sum*scale + b.flush
+	full := b.full(cheap, scale)
 	score := d / full
 	switch {
 	case d <= full:
 		return passed, score
-	case b.lowest != "" && d <= cheap+b.loosely(r, scale, partial):
+	case d <= b.most(r, cheap, scale, partial):
 		return warned, score
 	case math.IsInf(x, 0):
 		score = math.Inf(1)
@@ -804,23 +815,31 @@ func (b *bound) loosely(r, scale, partial float64) float64 {
 }
 
 // within applies the override to one element: op_tools' rule, or the distance
-// in ULP. scaleOf is the value whose magnitude rtol multiplies.
-func (c *checker) within(x, w, scaleOf float64) (class, float64) {
+// in ULP.
+func (c *checker) within(x, w float64) (class, float64) {
 	if x != x || w != w || math.IsInf(x, 0) || math.IsInf(w, 0) {
 		return failed, math.Inf(1)
 	}
-	d := math.Abs(x - w)
-	allowed := c.override.Atol + c.override.Rtol*math.Abs(scaleOf)
+	d, allowed := math.Abs(x-w), c.override.of(math.Abs(w))
 	if c.sameTol {
 		d, allowed = c.stepwise(x, w)
 	}
-	if c.override.ULP > 0 {
-		allowed = math.Max(allowed, c.override.ULP*c.bound.ulp(w))
-	}
+	allowed = c.orULPs(allowed, w)
 	if d <= allowed {
 		return passed, d / allowed
 	}
 	return failed, d / allowed
+}
+
+// of is how far a value of that magnitude may be off by atol and rtol.
+func (t *Tolerance) of(size float64) float64 { return t.Atol + t.Rtol*size }
+
+// orULPs is how far a value of that size may be off: as allowed, or by the ULPs of the override.
+func (c *checker) orULPs(allowed, size float64) float64 {
+	if c.override.ULP == 0 {
+		return allowed
+	}
+	return math.Max(allowed, c.override.ULP*c.bound.ulp(size))
 }
 
 // stepwise is the difference and the bound with op_tools' rounding after each
@@ -881,11 +900,8 @@ func (c *checker) complexBlock(p *part, lo, n int, s *scratch) {
 func same(x, w float64) bool { return x == w || x != x && w != w }
 
 func (c *checker) withinComplex(x, w complex128) (class, float64) {
-	d := modulus(x - w)
-	allowed := c.override.Atol + c.override.Rtol*modulus(w)
-	if c.override.ULP > 0 {
-		allowed = math.Max(allowed, c.override.ULP*c.bound.ulp(modulus(w)))
-	}
+	d, size := modulus(x-w), modulus(w)
+	allowed := c.orULPs(c.override.of(size), size)
 	if d <= allowed && !math.IsInf(d, 0) {
 		return passed, d / allowed
 	}
@@ -907,7 +923,7 @@ func (c *checker) intBlock(p *part, lo, n int, s *scratch) {
 		}
 		cl, score := failed, math.Abs(fx-fy)
 		if c.override != nil {
-			cl, score = c.within(fx, fy, fy)
+			cl, score = c.within(fx, fy)
 		} else if slices.ContainsFunc(c.otherInts(), func(other []int64) bool { return other[lo+i] == x }) {
 			cl, score = passed, 1
 		}
