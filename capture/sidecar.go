@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 
 	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/tensor/value"
 )
 
 // Addresses maps the path of a tensor in a call, "args[0][1]" or "kwargs.out",
@@ -88,42 +86,27 @@ func (c *Call) beside(k Kind) map[string]Memory {
 // share makes arguments that lay at one address one memory, as they were in the program: torch.maximum(a, b, out=a)
 // changes a. In .pth files each is a tensor of its own.
 func (c *Call) share(at map[string]Memory) {
-	if _, err := value.Leaves(append(slices.Clone(c.Args), c.Kwargs)); err != nil {
-		return // a container that holds itself, or too many values
-	}
 	type place struct {
 		address, geometry string
 		dtype             tensor.DType
 	}
 	first := map[place]*tensor.Tensor{}
-	var walk func(v value.Value, path string)
-	walk = func(v value.Value, path string) {
-		switch v := v.(type) {
-		case *tensor.Tensor:
-			m, known := at[path]
-			if !known || m.Address == "0" {
-				return
-			}
-			p := place{m.Address, fmt.Sprint(v.Shape, v.Stride), v.DType}
-			switch was := first[p]; {
-			case was == nil:
-				first[p] = v
-			case !was.SameMemory(v) && holdSame(was, v):
-				u := *was
-				u.RequiresGrad, u.Parameter = v.RequiresGrad, v.Parameter
-				*v = u
-			}
-		case *value.Sequence:
-			for i, it := range v.Items {
-				walk(it, path+"["+strconv.Itoa(i)+"]")
-			}
+	ls, _ := c.Leaves(Input) // none of a container that holds itself, or of too many values
+	for _, l := range ls {
+		m, known := at[l.Path]
+		if !known || m.Address == "0" {
+			continue
 		}
-	}
-	for i, v := range c.Args {
-		walk(v, "args["+strconv.Itoa(i)+"]")
-	}
-	for _, it := range c.Kwargs.Items {
-		walk(it.Value, "kwargs."+value.Str(it.Key))
+		v := l.Tensor
+		p := place{m.Address, fmt.Sprint(v.Shape, v.Stride), v.DType}
+		switch was := first[p]; {
+		case was == nil:
+			first[p] = v
+		case !was.SameMemory(v) && holdSame(was, v):
+			u := *was
+			u.RequiresGrad, u.Parameter = v.RequiresGrad, v.Parameter
+			*v = u
+		}
 	}
 }
 

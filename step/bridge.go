@@ -475,14 +475,14 @@ func vjp(rec *capture.Call, bound, run *opdef.Call, f *opdef.Forward, out []*ten
 	if !slices.ContainsFunc(out, func(t *tensor.Tensor) bool { return t != nil }) {
 		return nil, nil
 	}
-	ls, err := leaves(rec.Args, rec.Kwargs)
+	ls, err := rec.Leaves(capture.Input)
 	if err != nil {
 		return nil, err
 	}
 	need, number := map[string]bool{}, map[*tensor.Tensor]int{}
 	for k, l := range ls {
 		if wanted[k] {
-			number[l.tensor] = k
+			number[l.Tensor] = k
 		}
 	}
 	for _, a := range bound.Tensors() {

@@ -339,7 +339,7 @@ func forwardOf(c *opdef.Call) (*opdef.Forward, error) {
 
 // arguments are the recorded ones with every tensor that is known better replaced.
 func (x *rerun) arguments(c *Call, rec *capture.Call) ([]value.Value, *value.Dict, error) {
-	ls, err := leaves(rec.Args, rec.Kwargs)
+	ls, err := rec.Leaves(capture.Input)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -348,9 +348,9 @@ func (x *rerun) arguments(c *Call, rec *capture.Call) ([]value.Value, *value.Dic
 		if i >= len(c.Inputs) {
 			break
 		}
-		if t := x.input(c.Inputs[i], l.tensor); t != nil {
-			t.RequiresGrad, t.Parameter = l.tensor.RequiresGrad, l.tensor.Parameter
-			now[l.tensor] = t
+		if t := x.input(c.Inputs[i], l.Tensor); t != nil {
+			t.RequiresGrad, t.Parameter = l.Tensor.RequiresGrad, l.Tensor.Parameter
+			now[l.Tensor] = t
 		} else if x.cuts != nil && x.isCut(c.Inputs[i]) {
 			x.cuts(c.Inputs[i])
 		}
@@ -562,7 +562,7 @@ func (x *rerun) changed(c *Call, bound *opdef.Call, f *opdef.Forward, args []val
 	if !x.changesRead(c) {
 		return nil
 	}
-	ls, err := leaves(args, kwargs)
+	ls, err := capture.Leaves(args, kwargs)
 	if err != nil {
 		return nil
 	}
@@ -579,7 +579,7 @@ func (x *rerun) changed(c *Call, bound *opdef.Call, f *opdef.Forward, args []val
 	}
 	out := make([]*tensor.Tensor, len(ls))
 	for i, l := range ls {
-		out[i] = now[l.tensor]
+		out[i] = now[l.Tensor]
 	}
 	return out
 }
@@ -589,14 +589,14 @@ func recordedAfter(rec *capture.Call) []*tensor.Tensor {
 	if !rec.HasAfter {
 		return nil
 	}
-	ls, err := leaves(rec.After, rec.AfterKwargs)
+	ls, err := rec.Leaves(capture.After)
 	if err != nil {
 		return nil
 	}
 	out := make([]*tensor.Tensor, len(ls))
 	for i, l := range ls {
-		if !rec.Unseen[l.tensor] {
-			out[i] = l.tensor
+		if !rec.Unseen[l.Tensor] {
+			out[i] = l.Tensor
 		}
 	}
 	return out

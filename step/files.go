@@ -8,7 +8,6 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/tensor/value"
 )
 
 // files are the recorded files that one piece of work reads. The files used last stay open,
@@ -70,18 +69,14 @@ func (fs *files) of(v *Value, opt Options) (*file, error) {
 	}
 	f.rec = rec
 	if err == nil {
-		var kwargs *value.Dict
-		if v.Kind == capture.Input {
-			kwargs = rec.Kwargs
-		}
-		var ls []leaf
-		ls, err = leaves(rec.Values(v.Kind), kwargs)
+		var ls []capture.Leaf
+		ls, err = rec.Leaves(v.Kind)
 		for _, l := range ls {
-			at := slot{leaf: l.number % n}
+			at := slot{leaf: l.Number % n}
 			if f.later {
-				at.pass = l.number/n + 1
+				at.pass = l.Number/n + 1
 			}
-			f.tensors[at] = l.tensor
+			f.tensors[at] = l.Tensor
 		}
 	}
 	if err != nil {
@@ -152,14 +147,14 @@ func (fs *files) leftIn(w *Value, opt Options) (*tensor.Tensor, error) {
 	if err := call.Start(); err != nil {
 		return nil, err
 	}
-	ls, err := leaves(call.Record.Args, call.Record.Kwargs)
+	ls, err := call.Record.Leaves(capture.Input)
 	if err != nil {
 		return nil, err
 	}
 	changed := call.Changed()
 	for _, l := range ls {
-		if t := changed[l.tensor]; t != nil {
-			fs.left[l.number] = t
+		if t := changed[l.Tensor]; t != nil {
+			fs.left[l.Number] = t
 		}
 	}
 	return fs.left[w.leaf], nil

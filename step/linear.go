@@ -14,17 +14,17 @@ func (x *rerun) bridged(c *Call, rec *capture.Call, args []value.Value, kwargs *
 	if !c.HasBackward() || len(c.Grads) == 0 {
 		return nil, nil
 	}
-	was, err := leaves(rec.Args, rec.Kwargs)
+	was, err := rec.Leaves(capture.Input)
 	if err != nil {
 		return nil, err
 	}
-	now, err := leaves(args, kwargs)
+	now, err := capture.Leaves(args, kwargs)
 	if err != nil || len(now) != len(was) {
 		return nil, err
 	}
 	moves := 0.0
 	for i, v := range c.Inputs {
-		if i >= len(was) || was[i].tensor == now[i].tensor || !comparable(was[i].tensor, now[i].tensor) {
+		if i >= len(was) || was[i].Tensor == now[i].Tensor || !comparable(was[i].Tensor, now[i].Tensor) {
 			continue
 		}
 		g := c.gradientOf(v)
@@ -32,7 +32,7 @@ func (x *rerun) bridged(c *Call, rec *capture.Call, args []value.Value, kwargs *
 			continue
 		}
 		if err := g.with(x.opt, func(t *tensor.Tensor) {
-			moves += distance(now[i].tensor, was[i].tensor, t).dot
+			moves += distance(now[i].Tensor, was[i].Tensor, t).dot
 		}); err != nil {
 			return nil, err
 		}

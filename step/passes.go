@@ -20,19 +20,19 @@ func (c *Call) indexLater() error {
 		return errors.Join(err, rec.Close())
 	}
 	defer rec.Close()
-	ls, err := leaves(rec.GradInputs, nil)
+	ls, err := rec.Leaves(capture.GradInputs)
 	if err != nil || len(rec.GradInputs) == 0 {
 		return err
 	}
 	for _, l := range ls {
 		n := len(c.Inputs)
-		if l.number%n >= n {
+		if l.Number%n >= n {
 			continue
 		}
 		c.later = append(c.later, &Value{Call: c, Kind: capture.GradInputs,
-			Target: fmt.Sprintf("grad[%d] of backward pass %d", l.number%n, l.number/n+2),
-			DType:  l.tensor.DType, Shape: l.tensor.Shape, Stride: l.tensor.Stride, leaf: l.number % n,
-			pass: l.number/n + 1, item: -1, version: -1, content: newFingerprint(l.tensor)})
+			Target: fmt.Sprintf("grad[%d] of backward pass %d", l.Number%n, l.Number/n+2),
+			DType:  l.Tensor.DType, Shape: l.Tensor.Shape, Stride: l.Tensor.Stride, leaf: l.Number % n,
+			pass: l.Number/n + 1, item: -1, version: -1, content: newFingerprint(l.Tensor)})
 	}
 	return nil
 }

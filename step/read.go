@@ -3,7 +3,6 @@ package step
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"math"
 	"os"
 	"slices"
@@ -199,15 +198,6 @@ func (c *Call) judge(o *replay.Outcome) {
 	}
 }
 
-// A leaf is a tensor of a file and where it stands in it.
-type leaf struct {
-	tensor *tensor.Tensor
-	number int    // among all leaves, those of keywords after those of args
-	index  int    // among the leaves of args, -1 for keywords
-	key    string // of a keyword
-	path   string // in the sidecar: "args[0][1]", "kwargs.out"
-}
-
 // itemOf is the last index of a path below an argument, as in "args[0][1]"; -1 for an argument that is no list.
 func itemOf(path string) int {
 	i := strings.LastIndexByte(path, '[')
@@ -221,55 +211,6 @@ func itemOf(path string) int {
 	return n
 }
 
-// leaves lists the tensors of args and kwargs, numbered as results number them.
-func leaves(args []value.Value, kwargs *value.Dict) ([]leaf, error) {
-	if _, err := value.Leaves(args); err != nil {
-		return nil, err
-	}
-	var out []leaf
-	n := 0
-	var walk func(v value.Value, path string, add func(t *tensor.Tensor, path string))
-	walk = func(v value.Value, path string, add func(t *tensor.Tensor, path string)) {
-		switch v := v.(type) {
-		case *value.Sequence:
-			for i, it := range v.Items {
-				walk(it, path+"["+strconv.Itoa(i)+"]", add)
-			}
-		case *value.Dict:
-			for _, it := range v.Items {
-				walk(it.Key, "", add)
-				walk(it.Value, "", add)
-			}
-		default:
-			t, _ := v.(*tensor.Tensor)
-			add(t, path)
-			n++
-		}
-	}
-	for i, v := range args {
-		walk(v, "args["+strconv.Itoa(i)+"]", func(t *tensor.Tensor, path string) {
-			if t != nil {
-				out = append(out, leaf{tensor: t, number: n, index: n, path: path})
-			}
-		})
-	}
-	if kwargs == nil {
-		return out, nil
-	}
-	for _, it := range kwargs.Items {
-		if _, err := value.Leaves([]value.Value{it.Value}); err != nil {
-			return nil, err
-		}
-		key := value.Str(it.Key)
-		walk(it.Value, "kwargs."+key, func(t *tensor.Tensor, path string) {
-			if t != nil {
-				out = append(out, leaf{t, n, -1, strings.TrimPrefix(path, "kwargs."), path})
-			}
-		})
-	}
-	return out, nil
-}
-
 var targetNames = map[capture.Kind]string{capture.Input: "input", capture.Output: "output", capture.GradInputs: "grad",
 	capture.GradOutputs: "grad_output"}
 
@@ -279,28 +220,22 @@ func (c *Call) index(rec *capture.Call) error {
 		if !rec.Has(k) {
 			continue
 		}
-		var kwargs *value.Dict
-		if k == capture.Input {
-			kwargs = rec.Kwargs
-		}
-		ls, err := leaves(rec.Values(k), kwargs)
+		ls, err := rec.Leaves(k)
 		if err != nil {
 			return err
 		}
 		at := rec.Memories(k)
 		for _, l := range ls {
-			v := &Value{Call: c, Kind: k, Target: fmt.Sprintf("%s[%d]", targetNames[k], l.index), DType: l.tensor.DType,
-				Shape: l.tensor.Shape, Stride: l.tensor.Stride, RequiresGrad: l.tensor.RequiresGrad,
-				Parameter: l.tensor.Parameter, leaf: l.number, item: itemOf(l.path), summary: l.tensor.Summary()}
-			if l.index < 0 {
-				v.Target = targetNames[k] + "." + l.key
-			}
-			m, known := at[l.path]
+			t := l.Tensor
+			v := &Value{Call: c, Kind: k, Target: l.Target(targetNames[k]), DType: t.DType, Shape: t.Shape,
+				Stride: t.Stride, RequiresGrad: t.RequiresGrad, Parameter: t.Parameter, leaf: l.Number,
+				item: itemOf(l.Path), summary: t.Summary()}
+			m, known := at[l.Path]
 			v.Address, _ = strconv.ParseUint(m.Address, 10, 64)
 			if v.version, v.named = -1, m.Name; known {
 				v.version = m.Version
 			}
-			v.content = newFingerprint(l.tensor)
+			v.content = newFingerprint(t)
 			switch k {
 			case capture.Input:
 				c.Inputs = append(c.Inputs, v)
@@ -323,15 +258,15 @@ func (c *Call) after(call *replay.Call) {
 	if len(changed) == 0 {
 		return
 	}
-	ls, err := leaves(call.Record.Args, call.Record.Kwargs)
+	ls, err := call.Record.Leaves(capture.Input)
 	if err != nil {
 		return
 	}
-	recorded, err := leaves(call.Record.After, call.Record.AfterKwargs)
+	recorded, err := call.Record.Leaves(capture.After)
 	for i, l := range ls {
-		if now := changed[l.tensor]; now != nil && i < len(c.Inputs) {
-			if err == nil && len(recorded) == len(ls) && !call.Record.Unseen[recorded[i].tensor] {
-				now = recorded[i].tensor
+		if now := changed[l.Tensor]; now != nil && i < len(c.Inputs) {
+			if err == nil && len(recorded) == len(ls) && !call.Record.Unseen[recorded[i].Tensor] {
+				now = recorded[i].Tensor
 			}
 			f := newFingerprint(now)
 			c.Inputs[i].after = &f
@@ -389,7 +324,7 @@ func (c *Call) measureMasked(rec *capture.Call) {
 // addCasts adds to the effect of a call what it does to the loss that torch.autocast rounded arguments inside: by their
 // recorded gradients, or where one was not recorded, by another run of the reference on what the call was given.
 func (c *Call) addCasts(b *opdef.Call, rec *capture.Call) error {
-	ls, err := leaves(rec.Args, rec.Kwargs)
+	ls, err := rec.Leaves(capture.Input)
 	if err != nil || len(ls) != len(c.Inputs) || len(c.Outputs) == 0 || !c.Outputs[0].DType.IsHalf() {
 		return err
 	}
@@ -397,7 +332,7 @@ func (c *Call) addCasts(b *opdef.Call, rec *capture.Call) error {
 	grads := tensorsIn(value.NewTuple(rec.GradInputs...))
 	added := 0.0
 	for i, v := range c.Inputs {
-		t := ls[i].tensor
+		t := ls[i].Tensor
 		if t.DType != tensor.Float32 || t.Wrapped {
 			continue
 		}

@@ -55,15 +55,15 @@ func (c *Call) givenBy(u, v *Value, opt Options) (given bool) {
 			return err
 		}
 		defer done()
-		ls, err := leaves(rec.Args, rec.Kwargs)
+		ls, err := rec.Leaves(capture.Input)
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(ls, func(l leaf) bool { return l.number == u.leaf })
+		i := slices.IndexFunc(ls, func(l capture.Leaf) bool { return l.Number == u.leaf })
 		if i < 0 {
 			return fmt.Errorf("%s: %s is not there any more", c.Entry.Rel, u.Target)
 		}
-		was, t := ls[i].tensor, *now.Dense().Reshape(u.Shape...)
+		was, t := ls[i].Tensor, *now.Dense().Reshape(u.Shape...)
 		t.RequiresGrad, t.Parameter = was.RequiresGrad, was.Parameter
 		rec.Args, rec.Kwargs = replaced(rec, map[*tensor.Tensor]*tensor.Tensor{was: &t})
 		forward := opt.Options

@@ -260,3 +260,12 @@ func TestValues(t *testing.T) {
 		t.Errorf("no files: got %q", got)
 	}
 }
+
+// TestLeavesOfLoop: a container that holds itself, as in a damaged file, has no places in memory.
+func TestLeavesOfLoop(t *testing.T) {
+	loop := value.NewList(nil)
+	loop.Items[0] = loop
+	if ls := leaves(&capture.Call{Args: []value.Value{loop}}, capture.Input); ls != nil {
+		t.Errorf("%d leaves, want none", len(ls))
+	}
+}

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
-	"github.com/optool/optool/tensor/value"
 )
 
 // An origin says what wrote an argument last in both recordings.
@@ -27,9 +25,9 @@ func (d *Divergence) origins(p Pair, r *reports.Result) (o origin) {
 		before := d.before(e, i == 1)
 		rec, _ := e.Load(capture.LoadOptions{Only: capture.Of(capture.Input)})
 		address := ""
-		for _, pl := range places(rec, capture.Input) {
-			if pl.target == r.Target {
-				address = pl.address
+		for _, l := range leaves(rec, capture.Input) {
+			if t := l.Target("input"); t == r.Target || t == r.Target+"[0]" { // a list of one is named as what it holds
+				address = l.address
 			}
 		}
 		rec.Close()
@@ -90,11 +88,11 @@ func (d *Divergence) noisy(calls []*capture.Entry, address string) (name string)
 			continue
 		}
 		rec, _ := e.Load(capture.LoadOptions{Only: capture.Of(capture.Input)})
-		for _, pl := range places(rec, capture.Input) {
-			if pl.address != address {
+		for _, l := range leaves(rec, capture.Input) {
+			if l.address != address {
 				continue
 			}
-			target := fmt.Sprintf("grad[%d]", pl.index)
+			target := l.Target("grad")
 			if !d.Noise(e, target) {
 				rec.Close()
 				return ""
@@ -111,21 +109,21 @@ func writes(e *capture.Entry, address string) bool {
 	rec, _ := e.Load(capture.LoadOptions{Only: capture.Of(capture.Input, capture.Output, capture.After)})
 	defer rec.Close()
 	after := map[string]*tensor.Tensor{}
-	for _, pl := range places(rec, capture.After) {
-		after[pl.path] = pl.tensor
+	for _, l := range leaves(rec, capture.After) {
+		after[l.Path] = l.Tensor
 	}
 	read := false
-	for _, pl := range places(rec, capture.Input) {
-		if pl.address != address {
+	for _, l := range leaves(rec, capture.Input) {
+		if l.address != address {
 			continue
 		}
 		read = true
-		if now := after[pl.path]; now != nil && !rec.Unseen[now] && !sameElements(pl.tensor, now) {
+		if now := after[l.Path]; now != nil && !rec.Unseen[now] && !sameElements(l.Tensor, now) {
 			return true
 		}
 	}
-	made := func(pl lying) bool { return pl.address == address }
-	return !read && slices.ContainsFunc(places(rec, capture.Output), made)
+	made := func(l leaf) bool { return l.address == address }
+	return !read && slices.ContainsFunc(leaves(rec, capture.Output), made)
 }
 
 // sameElements reports whether two tensors hold the same elements; what cannot be read does not.
@@ -136,60 +134,23 @@ func sameElements(a, b *tensor.Tensor) bool {
 	return bytes.Equal(a.AppendBytes(nil), b.AppendBytes(nil))
 }
 
-// A lying says where a tensor lies, in memory and among the values of a call.
-type lying struct {
-	tensor  *tensor.Tensor
-	path    string // as in capture.Addresses
-	target  string // as in results
-	index   int    // among the positional values; -1 for a keyword
+// A leaf is a tensor of a call and where it lies in memory.
+type leaf struct {
+	capture.Leaf
 	address string // "" if it was not recorded
 }
 
-// places lists the tensors of a file of a call. Those in dictionaries are left out.
-func places(rec *capture.Call, k capture.Kind) []lying {
-	kwargs := rec.Kwargs
-	if k == capture.After {
-		kwargs = rec.AfterKwargs
+// leaves lists the tensors of a file of a call; none of a container that holds itself.
+func leaves(rec *capture.Call, k capture.Kind) (all []leaf) {
+	ls, err := rec.Leaves(k)
+	if err != nil {
+		return nil
 	}
-	var out []lying
-	values := rec.Values(k)
-	if kwargs == nil {
-		kwargs = &value.Dict{}
+	at := rec.Addresses(k)
+	for _, l := range ls {
+		all = append(all, leaf{l, at[l.Path]})
 	}
-	if _, err := value.Leaves(append(slices.Clone(values), kwargs)); err != nil {
-		return nil // a container that holds itself, or too many values
-	}
-	at := rec.Memories(k)
-	n := 0
-	var walk func(v value.Value, path, key string)
-	walk = func(v value.Value, path, key string) {
-		switch v := v.(type) {
-		case *value.Sequence:
-			for i, it := range v.Items {
-				walk(it, path+"["+strconv.Itoa(i)+"]", key)
-			}
-		case *tensor.Tensor:
-			p := lying{v, path, fmt.Sprintf("input[%d]", n), n, at[path].Address}
-			if key != "" {
-				p.target, p.index = "input."+key, -1
-			}
-			out = append(out, p)
-			n++
-		default:
-			ls, _ := value.Leaves([]value.Value{v})
-			n += len(ls)
-		}
-	}
-	for i, v := range values {
-		walk(v, "args["+strconv.Itoa(i)+"]", "")
-	}
-	if k != capture.Output {
-		for _, it := range kwargs.Items {
-			key := value.Str(it.Key)
-			walk(it.Value, "kwargs."+key, key)
-		}
-	}
-	return out
+	return all
 }
 
 // called is a call with the place in the program that made it.
