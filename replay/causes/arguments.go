@@ -304,54 +304,42 @@ func (c *Search) byName(op string) *opdef.Call {
 
 // wrongArguments gives each argument other values: the default, what else such an
 // argument often is, none.
-func (c *Search) wrongArguments() iter.Seq[Mistake] { return c.mistakenArguments(false, false, false) }
+func (c *Search) wrongArguments() iter.Seq[Mistake] {
+	return c.mistakenArguments(func(was, v value.Value) bool { return was != nil && !isOdd(v) }, nil)
+}
 
 // absentArguments gives arguments values that are None.
-func (c *Search) absentArguments() iter.Seq[Mistake] { return c.mistakenArguments(false, true, false) }
+func (c *Search) absentArguments() iter.Seq[Mistake] {
+	return c.mistakenArguments(func(was, v value.Value) bool { return was == nil && !isOdd(v) }, nil)
+}
 
 // wrongSizes are arguments of the same kind that make more than is due, which is not written.
-func (c *Search) wrongSizes() iter.Seq[Mistake] { return c.mistakenArguments(true, false, false) }
+func (c *Search) wrongSizes() iter.Seq[Mistake] {
+	return c.mistakenArguments(func(was, v value.Value) bool {
+		_, is := v.(float64)
+		return was != nil && !is && isNumbers(v)
+	}, c.cropped)
+}
 
 // oddArguments are values that nobody writes: the root of another, its square.
-func (c *Search) oddArguments() iter.Seq[Mistake] { return c.mistakenArguments(false, false, true) }
+func (c *Search) oddArguments() iter.Seq[Mistake] {
+	return c.mistakenArguments(func(was, v value.Value) bool { return was != nil && isOdd(v) }, nil)
+}
 
-func (c *Search) mistakenArguments(cropped, absent, odd bool) iter.Seq[Mistake] {
+func isOdd(v value.Value) bool {
+	x, is := v.(float64)
+	return is && !math.IsInf(x, 0) && x != 0 && !plainNumber(x)
+}
+
+// mistakenArguments gives arguments those of their mistaken values that are asked for, and alters the results.
+func (c *Search) mistakenArguments(asked func(was, v value.Value) bool, alter Alteration) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		for _, a := range c.Bound.Arguments() {
-			if (a.Python() == nil) != absent {
-				continue
-			}
+			was := a.Python()
 			for _, v := range a.Mistaken() {
-				if _, is := v.(float64); cropped && (is || !isNumbers(v)) {
-					continue
-				}
-				was := a.Python()
-				if x, is := v.(float64); (is && !math.IsInf(x, 0) && x != 0 && !plainNumber(x)) != odd {
-					continue
-				}
-				text := fmt.Sprintf("%s is %s, not %s", a.Name, shown(v), shown(was))
-				if x, y, ok := floats(v, was); ok {
-					if by := c.relatedToNumber(x/y, 1e-12, a.Name); by != "" {
-						text += fmt.Sprintf(", that is %s * %s", shown(was), by)
-					}
-				}
-				if _, isTensor := was.(*tensor.Tensor); isTensor && v == nil {
-					text = a.Name + " is left out"
-				}
-				if !yield(Mistake{Text: text, Make: func() (Way, error) {
-					other := map[string]value.Value{a.Name: v}
-					way, err := c.withArguments(other)
-					if err != nil || way.Call.Plan() != nil { // what went with the old value may not go with it
-						for _, b := range c.Bound.Arguments() {
-							if _, is := b.Python().(bool); is && b.MayBeNone() {
-								other[b.Name] = nil
-							}
-						}
-						way, err = c.withArguments(other)
-					}
-					if cropped {
-						way.Alter = c.cropped
-					}
+				if asked(was, v) && !yield(Mistake{Text: c.mistakenText(a.Name, was, v), Make: func() (Way, error) {
+					way, err := c.withArgument(a.Name, v)
+					way.Alter = alter
 					return way, err
 				}}) {
 					return
@@ -359,6 +347,36 @@ func (c *Search) mistakenArguments(cropped, absent, odd bool) iter.Seq[Mistake] 
 			}
 		}
 	}
+}
+
+// mistakenText says that an argument is v.
+func (c *Search) mistakenText(name string, was, v value.Value) string {
+	if _, isTensor := was.(*tensor.Tensor); isTensor && v == nil {
+		return name + " is left out"
+	}
+	text := fmt.Sprintf("%s is %s, not %s", name, shown(v), shown(was))
+	if x, y, ok := floats(v, was); ok {
+		if by := c.relatedToNumber(x/y, 1e-12, name); by != "" {
+			text += fmt.Sprintf(", that is %s * %s", shown(was), by)
+		}
+	}
+	return text
+}
+
+// withArgument is the call with another value of one argument. What went with the old value may not go with it: flags
+// that may be None are None where the call cannot be made otherwise.
+func (c *Search) withArgument(name string, v value.Value) (Way, error) {
+	other := map[string]value.Value{name: v}
+	way, err := c.withArguments(other)
+	if err == nil && way.Call.Plan() == nil {
+		return way, nil
+	}
+	for _, b := range c.Bound.Arguments() {
+		if _, is := b.Python().(bool); is && b.MayBeNone() {
+			other[b.Name] = nil
+		}
+	}
+	return c.withArguments(other)
 }
 
 // floats are two values that are floating numbers.

@@ -506,45 +506,41 @@ func (c *Search) pairs(e *expressible) (out [][]knownValue) {
 		}
 		out = append(out, halves(a, shape)...)
 	}
-	var others []knownValue
-	for _, a := range c.Bound.Arguments() {
-		if x, ok := numberOf(a.Python()); ok && x != 0 && len(others) < mostNumbers {
-			if t, err := tensor.Full(tensor.Float64, []int{1}, x).Expand(shape...); err == nil {
-				others = append(others, knownValue{a.Name, t})
-			}
+	few := fit[:min(len(fit), mostFit)]
+	for i, x := range few {
+		out = append(out, []knownValue{x})
+		for _, y := range few[i+1:] {
+			out = append(out, []knownValue{x, y})
 		}
 	}
-	if e.up != nil && c.Ran != nil && len(c.Ran.Outs) == 1 && slices.Equal(c.Ran.Outs[0].Shape, shape) {
-		others = append(others, knownValue{"the result", c.Ran.Outs[0]})
-	}
-	switch len(fit) {
-	case 2:
-		out = append(out, fit)
-		fallthrough
-	case 1:
-		for i := range fit {
-			out = append(out, fit[i:i+1])
-		}
-	case 0:
-		return out
-	default:
-		for i := range fit[:min(len(fit), mostFit)] {
-			out = append(out, fit[i:i+1])
-			for _, y := range fit[i+1 : min(len(fit), mostFit)] {
-				out = append(out, []knownValue{fit[i], y})
-			}
-		}
+	if len(fit) == 0 || len(fit) > 2 {
 		return out
 	}
-	for i, o := range others {
-		if e.up != nil && i == len(others)-1 {
-			out = append(out, others[i:])
-		}
+	for _, o := range c.numbers(shape) {
 		for _, x := range fit {
 			out = append(out, []knownValue{x, o})
 		}
 	}
+	if e.up != nil && c.Ran != nil && len(c.Ran.Outs) == 1 && slices.Equal(c.Ran.Outs[0].Shape, shape) {
+		result := knownValue{"the result", c.Ran.Outs[0]}
+		out = append(out, []knownValue{result})
+		for _, x := range fit {
+			out = append(out, []knownValue{x, result})
+		}
+	}
 	return out
+}
+
+// numbers are the arguments that are numbers but 0, as tensors of a shape.
+func (c *Search) numbers(shape []int) (all []knownValue) {
+	for _, a := range c.Bound.Arguments() {
+		if x, ok := numberOf(a.Python()); ok && x != 0 && len(all) < mostNumbers {
+			if t, err := tensor.Full(tensor.Float64, []int{1}, x).Expand(shape...); err == nil {
+				all = append(all, knownValue{a.Name, t})
+			}
+		}
+	}
+	return all
 }
 
 // mostFit is how many operands may be part of an expression, one or two at a time.

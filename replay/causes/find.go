@@ -86,50 +86,12 @@ func (c *Search) likeliest(fails []Wrong, causes []Cause, explains func(m Mistak
 		if i >= len(sources) && slices.ContainsFunc(causes, Cause.ofResult) {
 			break // what is fitted explains much that has another cause
 		}
-		if c.Work.Over() {
-			break
-		}
-		before, like, alternatives := causes, "", 0
-		for m := range source {
-			if c.Work.Over() {
-				break
-			}
-			if like != "" && m.Like == like {
-				continue
-			}
-			tried++
-			k := explains(m, fails)
-			if len(k.Targets) == 0 || m.All && len(k.Targets) < len(fails) || k.Bits < Required(tried)+m.Cost {
-				continue
-			}
-			if !slices.ContainsFunc(before, func(b Cause) bool { return b.covers(k) }) {
-				causes = append(causes, k)
-				if alternatives++; !m.Unfitted || k.Exact || alternatives == mostAlternatives {
-					like = m.Like
-				}
-			}
-		}
-		if slices.ContainsFunc(causes, func(k Cause) bool { return len(k.Targets) == len(fails) }) {
+		causes = append(causes, c.causesAmong(source, fails, causes, &tried, explains)...)
+		if c.Work.Over() || slices.ContainsFunc(causes, func(k Cause) bool { return len(k.Targets) == len(fails) }) {
 			break
 		}
 	}
-	slices.SortStableFunc(causes, func(a, b Cause) int {
-		switch {
-		case a.ofResult() != b.ofResult():
-			if a.ofResult() {
-				return -1
-			}
-			return 1
-		case len(a.Targets) != len(b.Targets):
-			return len(b.Targets) - len(a.Targets)
-		case a.Exact != b.Exact:
-			if a.Exact {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(b.Bits, a.Bits))
-	})
+	slices.SortStableFunc(causes, Cause.compare)
 	var first []Cause
 	for _, k := range causes {
 		if !slices.ContainsFunc(first, func(b Cause) bool { return b.covers(k) || b.ofResult() && !k.ofResult() }) {
@@ -137,6 +99,38 @@ func (c *Search) likeliest(fails []Wrong, causes []Cause, explains func(m Mistak
 		}
 	}
 	return first
+}
+
+// causesAmong are the mistakes of a source that explain what none of the causes known before does. tried counts the
+// mistakes.
+func (c *Search) causesAmong(source iter.Seq[Mistake], fails []Wrong, known []Cause, tried *int,
+	explains func(m Mistake, left []Wrong) Cause) (causes []Cause) {
+	like := ""
+	for m := range source {
+		if c.Work.Over() {
+			break
+		}
+		if like != "" && m.Like == like {
+			continue
+		}
+		*tried++
+		k := explains(m, fails)
+		if len(k.Targets) == 0 || m.All && len(k.Targets) < len(fails) || k.Bits < Required(*tried)+m.Cost ||
+			slices.ContainsFunc(known, func(b Cause) bool { return b.covers(k) }) {
+			continue
+		}
+		causes = append(causes, k)
+		if !m.Unfitted || k.Exact || len(causes) == mostAlternatives {
+			like = m.Like
+		}
+	}
+	return causes
+}
+
+// compare orders causes, the likelier ones first.
+func (k Cause) compare(l Cause) int {
+	return cmp.Or(cmp.Compare(btoi(l.ofResult()), btoi(k.ofResult())), cmp.Compare(len(l.Targets), len(k.Targets)),
+		cmp.Compare(btoi(l.Exact), btoi(k.Exact)), cmp.Compare(l.Share, k.Share), cmp.Compare(l.Bits, k.Bits))
 }
 
 // mostAlternatives is how many mistakes of one kind may explain values without a number that was fitted, before the

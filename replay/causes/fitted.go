@@ -27,14 +27,9 @@ func (c *Search) fittedNumbers(fails []Wrong, share float64) iter.Seq[Mistake] {
 				return
 			}
 		}
-		of := slices.IndexFunc(fails, func(r Wrong) bool {
-			got, _, ok := r.Pair()
-			return ok && r.Forward() && got.DType.IsFloat() && (got.Numel() > 1 || scalar)
-		})
+		of := slices.IndexFunc(fails, func(r Wrong) bool { return r.fits(scalar) })
 		for i := range fails[:min(len(fails), mostFitted)] {
-			got, _, ok := fails[i].Pair()
-			if ok && i != of && fails[i].Forward() && got.DType.IsFloat() && got.Numel() > 1 &&
-				!c.fittedArguments(&fails[i], share, scalar, yield) {
+			if i != of && fails[i].fits(scalar) && !c.fittedArguments(&fails[i], share, scalar, yield) {
 				return
 			}
 		}
@@ -45,6 +40,12 @@ func (c *Search) fittedNumbers(fails []Wrong, share float64) iter.Seq[Mistake] {
 			c.fittedOperands(&fails[of], scalar, yield) // each step of a fit costs as much as a mistake
 		}
 	}
+}
+
+// fits reports whether a number can be fitted to a result: to one of one element only if it is scalar.
+func (w *Wrong) fits(scalar bool) bool {
+	got, _, ok := w.Pair()
+	return ok && w.Forward() && got.DType.IsFloat() && (got.Numel() > 1 || scalar)
 }
 
 // mostFitted is how many values arguments are fitted to, one at a time.

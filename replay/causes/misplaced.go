@@ -29,62 +29,86 @@ func (c *Search) misplacedResults(fails []Wrong) iter.Seq[Mistake] {
 			if got.DType.IsReduced() {
 				m.near = 4 * got.DType.Eps()
 			}
-			is := func(text string, cost float64, rounds bool, from func(j int) int) bool {
-				return yield(Mistake{Text: text, Cost: cost, Rounds: rounds,
-					Make: c.resultIs(fails[i].Target, from)})
-			}
-			for d := range got.Shape {
-				if m.length(d) < 2 {
-					continue
-				}
-				if parts := m.unwritten(d); parts != nil {
-					text := unwrittenText(d, m.length(d), parts)
-					if text != "" && !is(text, 2*math.Log2(float64(m.length(d))), false, func(j int) int {
-						if slices.Contains(parts, j/m.inner(d)%m.length(d)) {
-							return -1
-						}
-						return j
-					}) {
-						return
-					}
-				}
-				order := m.order(d)
-				if order != nil && !is(orderText(d, order), orderCost(order), true, func(j int) int {
-					at := j / m.inner(d) % m.length(d)
-					return j + (order[at]-at)*m.inner(d)
-				}) {
-					return
-				}
-			}
-			if side, of := m.triangle(); side != "" &&
-				!is("elements "+side+" the diagonal are not written", 1, false, of) {
-				return
-			}
-			if d := m.backwards(); d >= 0 {
-				inner := tensor.Numel(got.Shape[d:])
-				if !is(fmt.Sprintf("it is written backwards from dimension %d on", d), 0, true, func(j int) int {
-					return j/inner*inner + inner - 1 - j%inner
-				}) {
-					return
-				}
-			}
-			if dims := m.dimensions(); dims != nil && !is(dimensionsText(m.shape, dims), 0, true,
-				laidOut(m.shape, dims)) {
-				return
-			}
-			if last := len(m.shape) - 1; last > 1 { // rows of all dimensions but the last
-				rows := *m
-				rows.shape = []int{tensor.Numel(m.shape[:last]), m.shape[last]}
-				if order := rows.order(0); order != nil && !is(strings.ReplaceAll(orderText(0, order), "dimension 0",
-					fmt.Sprintf("%d rows", rows.shape[0])), orderCost(order), true, func(j int) int {
-					at := j / rows.inner(0)
-					return j + (order[at]-at)*rows.inner(0)
-				}) {
+			for _, a := range m.arrangements() {
+				if !yield(Mistake{Text: a.text, Cost: a.cost, Rounds: a.rounds,
+					Make: c.resultIs(fails[i].Target, a.from)}) {
 					return
 				}
 			}
 		}
 	}
+}
+
+// An arrangement is where each element of a result comes from: from is its place in what is due, -1 for 0.
+type arrangement struct {
+	text   string
+	cost   float64
+	rounds bool
+	from   func(j int) int
+}
+
+// arrangements are those of what is due that give the recorded result.
+func (m *misplaced) arrangements() (all []arrangement) {
+	for d := range m.shape {
+		all = append(all, m.partly(d)...)
+		all = append(all, m.inOrder(d, fmt.Sprintf("dimension %d", d))...)
+	}
+	if side, of := m.triangle(); side != "" {
+		all = append(all, arrangement{"elements " + side + " the diagonal are not written", 1, false, of})
+	}
+	if d := m.backwards(); d >= 0 {
+		inner := tensor.Numel(m.shape[d:])
+		all = append(all, arrangement{fmt.Sprintf("it is written backwards from dimension %d on", d), 0, true,
+			func(j int) int { return j/inner*inner + inner - 1 - j%inner }})
+	}
+	if dims := m.dimensions(); dims != nil {
+		all = append(all, arrangement{dimensionsText(m.shape, dims), 0, true, laidOut(m.shape, dims)})
+	}
+	if last := len(m.shape) - 1; last > 1 { // rows of all dimensions but the last
+		rows := *m
+		rows.shape = []int{tensor.Numel(m.shape[:last]), m.shape[last]}
+		all = append(all, rows.inOrder(0, fmt.Sprintf("%d rows", rows.shape[0]))...)
+	}
+	return all
+}
+
+// partly is the arrangement of which parts along a dimension are not written, if there is one.
+func (m *misplaced) partly(d int) []arrangement {
+	n, inner := m.length(d), m.inner(d)
+	if n < 2 {
+		return nil
+	}
+	parts := m.unwritten(d)
+	if parts == nil {
+		return nil
+	}
+	text := unwrittenText(d, n, parts)
+	if text == "" {
+		return nil
+	}
+	return []arrangement{{text, 2 * math.Log2(float64(n)), false, func(j int) int {
+		if slices.Contains(parts, j/inner%n) {
+			return -1
+		}
+		return j
+	}}}
+}
+
+// inOrder is the arrangement of which the parts along a dimension, that is named, stand in another order, if there is
+// one.
+func (m *misplaced) inOrder(d int, name string) []arrangement {
+	n, inner := m.length(d), m.inner(d)
+	if n < 2 {
+		return nil
+	}
+	order := m.order(d)
+	if order == nil {
+		return nil
+	}
+	return []arrangement{{order.text(name), order.cost(), true, func(j int) int {
+		at := j / inner % n
+		return j + (order[at]-at)*inner
+	}}}
 }
 
 // exchanged are results, or gradients, of a call of several, two of them in each other's place.
@@ -274,7 +298,7 @@ const (
 
 // order is for each recorded part along a dimension which of those due it is, nil if
 // some are none of them, or all in place.
-func (m *misplaced) order(d int) []int {
+func (m *misplaced) order(d int) order {
 	n := m.length(d)
 	switch {
 	case len(m.got)/max(n, 1) < leastInPart:
@@ -390,72 +414,81 @@ func (m *misplaced) same(d, i, j int) bool {
 	return true
 }
 
-// orderCost is how many bits say which order that is: of a turn by how much it is turned, else of each part that is
-// moved which it is.
-func orderCost(order []int) float64 {
-	n, turned, back, moved := len(order), true, true, 0
-	for i, at := range order {
-		turned = turned && at == (order[0]+i)%n
-		back = back && at == n-1-i
-		moved += btoi(at != i)
+// An order are the indices at which the parts of a result are due.
+type order []int
+
+// backwards reports whether the last part comes first.
+func (o order) backwards() bool {
+	for i, at := range o {
+		if at != len(o)-1-i {
+			return false
+		}
 	}
-	switch {
-	case back:
-		return 0
-	case turned:
-		return math.Log2(float64(n))
-	}
-	return float64(moved) * math.Log2(float64(n))
+	return true
 }
 
-// orderText says of a result whose parts are those due at other indices which they are.
-func orderText(d int, order []int) string {
-	from := 0
-	for from < len(order) && order[from] == from {
-		from++
-	}
-	to := from + 1
-	for to < len(order) && order[to] == order[to-1]+1 && order[to] != to {
-		to++
-	}
-	n, back := len(order), true
-	for i, at := range order {
-		back = back && at == n-1-i
-	}
-	turn := n - order[0] // of an index, forwards
-	for i, at := range order {
-		if at != (order[0]+i)%n {
-			turn = 0
+// turn is by how much each part is moved forwards, 0 unless it is the same for all.
+func (o order) turn() int {
+	for i, at := range o {
+		if at != (o[0]+i)%len(o) {
+			return 0
 		}
 	}
-	if back {
-		return fmt.Sprintf("its dimension %d is backwards", d)
-	}
-	if turn > 0 {
-		if turn > n/2 {
-			turn -= n
-		}
-		return fmt.Sprintf("its dimension %d is rolled by %d", d, turn)
-	}
-	var moved, due []int
-	for i, at := range order {
-		if at != i {
-			moved, due = append(moved, i), append(due, at)
+	return len(o) - o[0]
+}
+
+// moved are the indices of the parts that are due at others, and those others.
+func (o order) moved() (at, due []int) {
+	for i, d := range o {
+		if d != i {
+			at, due = append(at, i), append(due, d)
 		}
 	}
-	rest := len(moved) > to-from
-	switch permuted := len(slices.Compact(slices.Sorted(slices.Values(order)))) == len(order); {
+	return at, due
+}
+
+// cost is how many bits say which order that is: of a turn by how much it is turned, else of each part that is
+// moved which it is.
+func (o order) cost() float64 {
+	bits := math.Log2(float64(len(o)))
+	switch {
+	case o.backwards():
+		return 0
+	case o.turn() > 0:
+		return bits
+	}
+	moved, _ := o.moved()
+	return float64(len(moved)) * bits
+}
+
+// text says of a result, whose parts are named, which they are.
+func (o order) text(name string) string {
+	n, turn := len(o), o.turn()
+	if turn > n/2 {
+		turn -= n
+	}
+	moved, due := o.moved()
+	first, from := moved[0], due[0]
+	run := 1 // moved parts that follow each other as they are due
+	for run < len(moved) && moved[run] == first+run && due[run] == from+run {
+		run++
+	}
+	permuted := len(slices.Compact(slices.Sorted(slices.Values(o)))) == n
+	switch {
+	case o.backwards():
+		return fmt.Sprintf("its %s is backwards", name)
+	case turn != 0:
+		return fmt.Sprintf("its %s is rolled by %d", name, turn)
 	case permuted:
-		return fmt.Sprintf("its dimension %d is in the order %s", d, beginning(order))
-	case rest && len(moved) <= mostMoved && 2*len(moved) < n:
-		return fmt.Sprintf("its dimension %d holds at %s what is due at %s", d, beginning(moved), beginning(due))
-	case rest:
-		return fmt.Sprintf("its dimension %d holds what is due at %s", d, beginning(order))
-	case to == from+1:
-		return fmt.Sprintf("its dimension %d holds at %d what is due at %d", d, from, order[from])
+		return fmt.Sprintf("its %s is in the order %s", name, beginning(o))
+	case run < len(moved) && len(moved) <= mostMoved && 2*len(moved) < n:
+		return fmt.Sprintf("its %s holds at %s what is due at %s", name, beginning(moved), beginning(due))
+	case run < len(moved):
+		return fmt.Sprintf("its %s holds what is due at %s", name, beginning(o))
+	case run == 1:
+		return fmt.Sprintf("its %s holds at %d what is due at %d", name, first, from)
 	}
-	return fmt.Sprintf("its dimension %d holds at %d to %d what is due at %d to %d", d, from, to-1,
-		order[from], order[to-1])
+	return fmt.Sprintf("its %s holds at %d to %d what is due at %d to %d", name, first, first+run-1, from, from+run-1)
 }
 
 // beginning are indices, of many the first.

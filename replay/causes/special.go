@@ -19,24 +19,16 @@ func atOneValue(operand, got, due *tensor.Tensor) *valueAt {
 		return nil
 	}
 	v, x, y := elements(operand), elements(got), elements(due)
-	dt := got.DType
 	var at *valueAt
 	for i := range x {
-		z := y[i]
-		if dt.IsFloat() {
-			z = dt.Round(z)
+		if got.DType.IsFloat() {
+			y[i] = got.DType.Round(y[i])
 		}
-		off := math.Abs(x[i]-z) > 4*dt.ULP(z) || math.IsNaN(x[i]) != math.IsNaN(z)
-		if !dt.IsFloat() {
-			off = x[i] != z
-		}
-		if !off {
-			continue
-		}
-		if at == nil {
-			at = &valueAt{v[i], x[i], z}
-		}
-		if !alike(v[i], at.x) || !alike(x[i], at.got) || !alike(z, at.due) {
+		switch {
+		case !isOff(got.DType, x[i], y[i]):
+		case at == nil:
+			at = &valueAt{v[i], x[i], y[i]}
+		case !alike(v[i], at.x) || !alike(x[i], at.got) || !alike(y[i], at.due):
 			return nil
 		}
 	}
@@ -55,6 +47,14 @@ func atOneValue(operand, got, due *tensor.Tensor) *valueAt {
 		return nil
 	}
 	return at
+}
+
+// isOff reports whether an element of that dtype is not what is due.
+func isOff(dt tensor.DType, got, due float64) bool {
+	if !dt.IsFloat() {
+		return got != due
+	}
+	return math.Abs(got-due) > 4*dt.ULP(due) || math.IsNaN(got) != math.IsNaN(due)
 }
 
 // oneValue says that results are wrong only where the one operand has one value, and what they are there. That is all

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 
@@ -19,31 +20,24 @@ func (c *Search) untouched(fails []Wrong) map[string]string {
 	names, left := map[string]string{}, map[string]int{}
 	for _, r := range fails {
 		got, want, ok := r.Pair()
-		changed := c.Changed(c.Ran, r.Target)
-		if !ok || changed == nil || got.Numel() > largestOperand {
+		a := c.changes(r.Target)
+		if !ok || a == nil || got.Numel() > largestOperand {
 			continue
 		}
-		for _, a := range c.Bound.Tensors() {
-			i, after := max(a.Index, 0), c.Ran.After[a.Name]
-			if i >= len(after) || after[i] != changed {
-				continue
+		part := ""
+		if c.Guard(func() error {
+			if ok = unchanged(got, a.Tensor) && !mostlySame(want, a.Tensor); !ok {
+				part = unchangedPlace(got, want, a.Tensor)
 			}
-			part := ""
-			if err := c.Guard(func() error {
-				if ok = unchanged(got, a.Tensor) && !mostlySame(want, a.Tensor); !ok {
-					part = unchangedPlace(got, want, a.Tensor)
-				}
-				return nil
-			}); err != nil {
-				break
-			}
-			if ok {
-				left[a.Name]++
-			}
-			if ok || part != "" {
-				names[r.Target], texts[r.Target] = a.Name, argName(a)+part
-			}
-			break
+			return nil
+		}) != nil {
+			continue
+		}
+		if ok {
+			left[a.Name]++
+		}
+		if ok || part != "" {
+			names[r.Target], texts[r.Target] = a.Name, argName(*a)+part
 		}
 	}
 	if slices.ContainsFunc(fails, func(w Wrong) bool { return w.Forward() && names[w.Target] == "" }) {
@@ -56,6 +50,17 @@ func (c *Search) untouched(fails []Wrong) map[string]string {
 		texts[target] = fmt.Sprintf("nothing is written to %s: it is as it was before the call", texts[target])
 	}
 	return texts
+}
+
+// changes is the argument that the call changes to that target's value, nil if it is none.
+func (c *Search) changes(target string) *opdef.Arg {
+	changed := c.Changed(c.Ran, target)
+	for _, a := range c.Bound.Tensors() {
+		if i, after := max(a.Index, 0), c.Ran.After[a.Name]; changed != nil && i < len(after) && after[i] == changed {
+			return &a
+		}
+	}
+	return nil
 }
 
 // unchangedPlace is where a changed argument is as it was before the call though it is due to change, if all wrong

@@ -132,36 +132,15 @@ func (p part) text(weights []float64, name string) string {
 // some blocks count as often, the others once.
 func (c *Search) weights(r *Wrong, in *place, n int,
 	with func([]float64) func() (Way, error)) []float64 {
+	if n < 2 {
+		return nil
+	}
 	block := 1
 	for (n+block-1)/block > mostBlocks {
 		block *= 2
 	}
-	blocks := (n + block - 1) / block
-	if blocks < 2 {
-		return nil
-	}
-	var x [][]float64 // what each block contributes
-	var e []float64   // what is wrong
-	if c.Guard(func() error {
-		for b := range blocks {
-			w := slices.Repeat([]float64{1}, n)
-			clear(w[b*block : min((b+1)*block, n)])
-			got, due, less := c.few(with(w), r.Target)
-			if less == nil || len(x) > 0 && len(got) != len(e) {
-				return errNoValue
-			}
-			column := tensor.Make[float64](len(got))
-			e = tensor.Make[float64](len(got))
-			for i := range column {
-				if in != nil && alike(got[i], r.Got.DType.Round(due[i])) {
-					continue // beside the place
-				}
-				column[i], e[i] = due[i]-less[i], got[i]-due[i]
-			}
-			x = append(x, column)
-		}
-		return nil
-	}) != nil {
+	x, e := c.contributions(r, in, n, block, with)
+	if x == nil {
 		return nil
 	}
 	counts := leastSquares(x, e)
@@ -193,6 +172,35 @@ func (c *Search) weights(r *Wrong, in *place, n int,
 		return nil
 	}
 	return weights
+}
+
+// contributions are what each block of indices contributes to a value, and what is wrong with it; nil if the value is
+// not known without one of the blocks.
+func (c *Search) contributions(r *Wrong, in *place, n, block int,
+	with func([]float64) func() (Way, error)) (x [][]float64, e []float64) {
+	if c.Guard(func() error {
+		for from := 0; from < n; from += block {
+			w := slices.Repeat([]float64{1}, n)
+			clear(w[from:min(from+block, n)])
+			got, due, less := c.few(with(w), r.Target)
+			if less == nil || len(x) > 0 && len(got) != len(e) {
+				return errNoValue
+			}
+			column := tensor.Make[float64](len(got))
+			e = tensor.Make[float64](len(got))
+			for i := range column {
+				if in != nil && alike(got[i], r.Got.DType.Round(due[i])) {
+					continue // beside the place
+				}
+				column[i], e[i] = due[i]-less[i], got[i]-due[i]
+			}
+			x = append(x, column)
+		}
+		return nil
+	}) != nil {
+		return nil, nil
+	}
+	return x, e
 }
 
 // ofOneRun are numbers by which the columns of x add up to y, one number for columns that follow each other and 0 for
