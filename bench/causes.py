@@ -385,17 +385,24 @@ def swapgrads(f, q, k, v):
     return f(q, *swap2(k, v))
 
 
+class Pair(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, b, change):
+        ctx.change = change
+        return a.clone(), b.clone()
+
+    @staticmethod
+    def backward(ctx, x, y):
+        return *ctx.change(x, y), None
+
+
+def pair(a, b, change):
+    """a and b, whose gradients are changed together."""
+    return list(Pair.apply(a, b, change))
+
+
 def swap2(a, b):
-    class S(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, a, b):
-            return a.clone(), b.clone()
-
-        @staticmethod
-        def backward(ctx, x, y):
-            return y, x
-
-    return list(S.apply(a, b))
+    return pair(a, b, lambda x, y: (y, x))
 
 
 def up2(g, at):

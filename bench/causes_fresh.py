@@ -875,7 +875,7 @@ def plant5(c):
     row("weight gradient transposed", "linear", lambda: (x(20, 12), x(12, 12), x(12)), grad(F.linear, lambda a, w, b: F.linear(a, Scale.apply(w, lambda g: g.T), b)), "transposed|dimensions 0 and 1|order 1 0", "fh")
     row("bias gradient of the mean", "linear", lambda: (x(20, 12), x(16, 12), x(16)), grad(F.linear, lambda a, w, b: F.linear(a, w, Scale.apply(b, lambda g: g / 20))), "0\\.05|1/20|mean", "fh")
     row("gradients of weight and bias exchanged", "layer_norm", lambda: (x(16, 24), [24], x(24), x(24)), grad(F.layer_norm, lambda a, s, w, b: F.layer_norm(a, s, *c.swap2(w, b))), "exchanged", "fh")
-    row("gradient of the second tensor for both", "torch.hstack", lambda: ([x(6, 10), x(6, 10)],), lambda ts: torch.hstack(second(*ts)), "gradient|1|holds|repeat|second|exchanged", "f")
+    row("gradient of the second tensor for both", "torch.hstack", lambda: ([x(6, 10), x(6, 10)],), lambda ts: torch.hstack(c.pair(*ts, lambda x, y: (y, y))), "gradient|1|holds|repeat|second|exchanged", "f")
     row("gradient of the mean of all by rows", "torch.mean", lambda: (x(12, 20),), grad(torch.mean, lambda a: a.mean(1).sum()), "12|1/20|multiplied", "fh")
     row("gradient of the squared norm", "torch.linalg.vector_norm", lambda: (x(20, 12),2.0, 1), grad(torch.linalg.vector_norm, lambda a, o, d: (a * a).sum(1)), "2|result|square|root|_powsum", "fh")
     row("one row of the embedding's gradient lost", "embedding", lambda: (ints(0, 12, 40), x(12, 8)), grad(F.embedding, lambda i, w: F.embedding(i, Scale.apply(w, lambda g: g * (torch.arange(12) != 5)[:, None]))), "index 5|nothing|padding_idx", "fh")
@@ -907,19 +907,6 @@ class Slopes(torch.autograd.Function):
 def anew_max(a, n):
     parts = [p.cummax(1) for p in a.split(n, 1)]
     return torch.cat([p[0] for p in parts], 1), torch.cat([p[1] + n * i for i, p in enumerate(parts)], 1)
-
-
-def second(a, b):
-    class S(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, a, b):
-            return a.clone(), b.clone()
-
-        @staticmethod
-        def backward(ctx, x, y):
-            return y, y
-
-    return list(S.apply(a, b))
 
 
 def plant6(c):
