@@ -265,9 +265,6 @@ func (k *Carry) call(c *Call, exact *rerun, with []*rerun, variations []Variatio
 			return err
 		}
 	}
-	if errors != nil && !slices.ContainsFunc(errors, func(t *tensor.Tensor) bool { return t != nil }) {
-		errors = nil
-	}
 	var all errgroup.Group
 	all.SetLimit(runtime.GOMAXPROCS(0))
 	for i, x := range with {
@@ -346,15 +343,15 @@ type errRandom string
 func (e errRandom) Error() string { return string(e) }
 
 // errors are what the recorded results of a call differ by from the reference on the recorded arguments; nil
-// where they are no floating numbers, or equal.
+// where they are no floating numbers, or equal. It is nil if all are.
 func (x *rerun) errors(rec *capture.Call, n int) ([]*tensor.Tensor, error) {
 	want, err := x.reference(rec, n)
 	if err != nil {
 		return nil, err
 	}
 	got := rec.Outputs()
-	out := make([]*tensor.Tensor, n)
-	for i := range out {
+	var out []*tensor.Tensor
+	for i := range n {
 		if i >= len(got) || i >= len(want) || want[i] == nil || !comparable(got[i], want[i]) {
 			continue
 		}
@@ -365,6 +362,9 @@ func (x *rerun) errors(rec *capture.Call, n int) ([]*tensor.Tensor, error) {
 			return 0
 		}))
 		if slices.ContainsFunc(tensor.Data[float64](d), func(v float64) bool { return v != 0 }) {
+			if out == nil {
+				out = make([]*tensor.Tensor, n)
+			}
 			out[i] = d
 		}
 	}

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -177,27 +178,20 @@ func (x *rerun) call(c *Call) error {
 	}
 	bound, f, err := x.forward(rec, args, kwargs)
 	if errors.Is(err, opdef.ErrUnknownOp) {
-		if outs, cause := x.bridged(c, rec, args, kwargs); outs != nil {
-			x.store(c, rec, outs)
-			x.averaged(c)
-			return nil
-		} else if cause != nil {
-			return cause
+		outs, cause := x.bridged(c, rec, args, kwargs)
+		if outs == nil {
+			return cmp.Or(cause, err)
 		}
+		x.store(c, rec, outs)
+		x.averaged(c)
+		return nil
 	}
 	if err != nil {
 		return err
 	}
 	if why := bound.Random(); why != "" {
 		if kept := keepMask(rec, args, c.probability()); kept != nil {
-			was := func() ([]*tensor.Tensor, error) {
-				return []*tensor.Tensor{keepMask(rec, rec.Args, c.probability())}, nil
-			}
-			outs, err := x.chosen(rec.Outputs(), []*tensor.Tensor{kept}, how, dt, was)
-			if err == nil {
-				x.store(c, rec, outs)
-			}
-			return err
+			return x.dropped(c, rec, kept, how, dt)
 		}
 		if bound.Entry.Random != "" {
 			return errors.New(why)
@@ -228,14 +222,18 @@ func (x *rerun) call(c *Call) error {
 		r.bound, r.f, err = x.forward(rec, rec.Args, rec.Kwargs)
 		return r, err
 	})
-	was := func() ([]*tensor.Tensor, error) {
-		r, err := recorded()
-		if err != nil {
-			return nil, err
+	was := func(of func(r ran) ([]*tensor.Tensor, error)) func() ([]*tensor.Tensor, error) {
+		return func() ([]*tensor.Tensor, error) {
+			r, err := recorded()
+			if err != nil {
+				return nil, err
+			}
+			return of(r)
 		}
-		return returned(r.bound, r.f, len(rec.Outputs()))
 	}
-	if outs, err = x.chosen(rec.Outputs(), outs, how, dt, was); err != nil {
+	if outs, err = x.chosen(rec.Outputs(), outs, how, dt, was(func(r ran) ([]*tensor.Tensor, error) {
+		return returned(r.bound, r.f, len(rec.Outputs()))
+	})); err != nil {
 		return err
 	}
 	if x.move != nil {
@@ -246,18 +244,24 @@ func (x *rerun) call(c *Call) error {
 	if left == nil {
 		return nil
 	}
-	was = func() ([]*tensor.Tensor, error) {
-		r, err := recorded()
-		if err != nil {
-			return nil, err
-		}
+	if left, err = x.chosen(recordedAfter(rec), left, how, dt, was(func(r ran) ([]*tensor.Tensor, error) {
 		return x.changed(c, r.bound, r.f, rec.Args, rec.Kwargs), nil
-	}
-	if left, err = x.chosen(recordedAfter(rec), left, how, dt, was); err != nil {
+	})); err != nil {
 		return err
 	}
 	x.storeChanged(c, left)
 	return nil
+}
+
+// dropped keeps what dropout leaves of its argument by the recorded mask.
+func (x *rerun) dropped(c *Call, rec *capture.Call, kept *tensor.Tensor, how Choice, dt tensor.DType) error {
+	outs, err := x.chosen(rec.Outputs(), []*tensor.Tensor{kept}, how, dt, func() ([]*tensor.Tensor, error) {
+		return []*tensor.Tensor{keepMask(rec, rec.Args, c.probability())}, nil
+	})
+	if err == nil {
+		x.store(c, rec, outs)
+	}
+	return err
 }
 
 // results are the tensors that a call of which n were recorded returns.
@@ -432,6 +436,11 @@ func (x *rerun) known(v *Value, recorded *tensor.Tensor) *tensor.Tensor {
 	if t == nil {
 		return nil
 	}
+	return v.readFrom(w, t, recorded)
+}
+
+// readFrom is an input that reads w, which holds t; nil if that does not say which elements it has.
+func (v *Value) readFrom(w *Value, t, recorded *tensor.Tensor) *tensor.Tensor {
 	switch {
 	case v.From.rows != nil:
 		return v.pick(t, v.From.rows)
@@ -442,7 +451,7 @@ func (x *rerun) known(v *Value, recorded *tensor.Tensor) *tensor.Tensor {
 		u := *t
 		u.DType = v.DType
 		return &u
-	case changed && sameShape(v.Shape, w.Shape): // a copy in another dtype
+	case v.From.How == IsChanged && sameShape(v.Shape, w.Shape): // a copy in another dtype
 		return solid(opdef.Map(v.DType, t, v.DType.Round))
 	case v.From.Value != nil && v.DType == w.DType && v.Numel() == w.Numel():
 		if v.content.sum == w.content.sum {
@@ -516,8 +525,8 @@ func (x *rerun) store(c *Call, rec *capture.Call, outs []*tensor.Tensor) {
 			break
 		}
 		kept := slices.Contains(x.keep, o)
-		if (c.decided() && !x.reads(c) || x.decisions) && !o.DType.IsFloat() && !o.DType.IsComplex() && !kept {
-			continue // as recorded: of equal numbers, sort has a choice
+		if x.chooses(c) && o.isWhole() && !kept {
+			continue // as recorded
 		}
 		t := outs[i]
 		switch {
@@ -545,10 +554,17 @@ func (x *rerun) reads(c *Call) bool {
 	})
 }
 
+// chooses reports whether whole numbers that a call returns are those that were recorded: of equal numbers, sort has a
+// choice.
+func (x *rerun) chooses(c *Call) bool { return c.decided() && !x.reads(c) || x.decisions }
+
 // decided reports whether a call reads whole numbers only.
 func (c *Call) decided() bool {
-	return !slices.ContainsFunc(c.Inputs, func(v *Value) bool { return v.DType.IsFloat() || v.DType.IsComplex() })
+	return !slices.ContainsFunc(c.Inputs, func(v *Value) bool { return !v.isWhole() })
 }
+
+// isWhole reports whether a value holds whole numbers, such as indices, or truth values.
+func (v *Value) isWhole() bool { return !v.DType.IsFloat() && !v.DType.IsComplex() }
 
 // changesRead reports whether a call changes an argument without returning it, of which a reader is still to come.
 func (x *rerun) changesRead(c *Call) bool {

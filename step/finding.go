@@ -159,18 +159,7 @@ func (p *Process) findings(opt Options) []*Finding {
 		}
 	}
 	for _, c := range p.Calls {
-		var of []*Value
-		for _, v := range c.Inputs {
-			if v.From.How == IsChanged && v.From.first == nil && (reread[v] || !c.unreadView()) && !v.refilled() {
-				of = append(of, v)
-			}
-		}
-		for _, v := range c.GradOutputs {
-			if v.From.How == IsChanged && !exchanged[v.From.Value.Address] {
-				of = append(of, v)
-			}
-		}
-		all = append(all, changed(of, opt)...)
+		all = append(all, changed(c.changed(reread, exchanged), opt)...)
 		for _, r := range c.Results {
 			if r.Verdict == verdict.Fail && !c.vacant {
 				all = append(all, &Finding{Rule: verdict.Wrong, Call: c, Target: r.Target, Reason: r.Reason,
@@ -188,6 +177,21 @@ func (p *Process) findings(opt Options) []*Finding {
 	}
 	sort.SliceStable(all, func(i, j int) bool { return all[i].before(all[j]) })
 	return unexplained(all)
+}
+
+// changed are the inputs of a call, and the gradients of its results, that are not what was left there.
+func (c *Call) changed(reread map[*Value]bool, exchanged map[uint64]bool) (all []*Value) {
+	for _, v := range c.Inputs {
+		if v.From.How == IsChanged && v.From.first == nil && (reread[v] || !c.unreadView()) && !v.refilled() {
+			all = append(all, v)
+		}
+	}
+	for _, v := range c.GradOutputs {
+		if v.From.How == IsChanged && !exchanged[v.From.Value.Address] {
+			all = append(all, v)
+		}
+	}
+	return all
 }
 
 // refilled reports whether a call only writes an argument, whatever it held.

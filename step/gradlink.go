@@ -52,31 +52,24 @@ func (c *Call) gradientSource(g *Value, same []*Value, viewed map[*Value]bool) L
 		return Link{How: IsLeaf, Role: "seed"}
 	}
 	var readers []*Call
-	if out := c.result(g); out != nil {
+	out := c.result(g)
+	if out != nil {
 		readers = out.differentiating(c, nil)
 	}
 	how := ByContent
 	if len(same) > 1 {
 		how = ByStorage // the forward pass's links decide
 	}
-	for _, r := range readers {
-		for _, w := range r.Grads {
-			if w.equals(g) {
-				return Link{How: how, Value: w}
-			}
-		}
+	if w := gradientThat(readers, g.equals); w != nil {
+		return Link{How: how, Value: w}
 	}
 	for _, w := range same {
 		if w.Call.Order > c.Order && !(g.content.plain && g.Numel() > 1) {
 			return Link{How: how, Value: w}
 		}
 	}
-	for _, r := range readers { // of an inner node that saw it in another shape
-		for _, w := range r.Grads {
-			if w.aliases(g) {
-				return Link{How: ByContent, Value: w}
-			}
-		}
+	if w := gradientThat(readers, func(w *Value) bool { return w.aliases(g) }); w != nil {
+		return Link{How: ByContent, Value: w} // of an inner node that saw it in another shape
 	}
 	l := Link{How: IsLeaf, Role: "inner"}
 	for _, r := range readers {
@@ -84,13 +77,21 @@ func (c *Call) gradientSource(g *Value, same []*Value, viewed map[*Value]bool) L
 			l.Parts = append(l.Parts, w)
 		}
 	}
-	switch {
-	case len(l.Parts) == 0 || len(l.Parts) < len(readers) || viewed[c.result(g)] || c.result(g) == nil:
-	case len(l.Parts) == 1 && g.partOf(l.Parts[0], (*agreement).beyondChance):
+	if len(readers) == 1 && len(l.Parts) == 1 && !viewed[out] && g.partOf(l.Parts[0], (*agreement).beyondChance) {
 		// Unless its other elements come from readers that were not recorded: see confirm.
 		l.How, l.Value, l.Role, l.part = IsChanged, l.Parts[0], "", true
 	}
 	return l
+}
+
+// gradientThat is the first gradient of calls that is so, nil if none is.
+func gradientThat(calls []*Call, is func(*Value) bool) *Value {
+	for _, c := range calls {
+		if i := slices.IndexFunc(c.Grads, is); i >= 0 {
+			return c.Grads[i]
+		}
+	}
+	return nil
 }
 
 // differentiating adds to found the calls that read v and take part in the backward

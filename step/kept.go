@@ -27,13 +27,8 @@ func (p *Process) findUnkept() {
 				again[first] = append(again[first], v)
 				continue
 			}
-			w := v.From.Value
-			if (v.From.How == IsOutside && v.From.Role != "collective" || v.isCopied()) && (v.telling() ||
-				v.latest != nil && v.Numel() > few && v.isStillNamed(v.latest)) {
-				w = v.lay().viewed()
-			}
-			if w == nil || v.From.How == IsChanged || w.Call.phase() < 0 ||
-				read[w] && w == v.From.Value || w.leftPlain() || !w.inPlace(inPlace) {
+			w := v.writtenIn()
+			if w == nil || read[w] && w == v.From.Value || w.leftPlain() || !w.inPlace(inPlace) {
 				continue
 			}
 			read[w] = true
@@ -71,6 +66,19 @@ func (p *Process) findUnkept() {
 			w.readers = append(append(w.readers, v), again[v]...)
 		}
 	}
+}
+
+// writtenIn is what lies where an input does, by its link or by its address, nil if that is not known to be kept.
+func (v *Value) writtenIn() *Value {
+	w := v.From.Value
+	if (v.From.How == IsOutside && v.From.Role != "collective" || v.isCopied()) && (v.telling() ||
+		v.latest != nil && v.Numel() > few && v.isStillNamed(v.latest)) {
+		w = v.lay().viewed()
+	}
+	if w == nil || v.From.How == IsChanged || w.Call.phase() < 0 {
+		return nil
+	}
+	return w
 }
 
 // inPlace reports whether a call wrote a value where an argument of it lies, and not in memory that a call of the same

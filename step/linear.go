@@ -1,6 +1,8 @@
 package step
 
 import (
+	"math"
+
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
@@ -14,28 +16,9 @@ func (x *rerun) bridged(c *Call, rec *capture.Call, args []value.Value, kwargs *
 	if !c.HasBackward() || len(c.Grads) == 0 {
 		return nil, nil
 	}
-	was, err := rec.Leaves(capture.Input)
+	moves, err := x.moves(c, rec, args, kwargs)
 	if err != nil {
 		return nil, err
-	}
-	now, err := capture.Leaves(args, kwargs)
-	if err != nil || len(now) != len(was) {
-		return nil, err
-	}
-	moves := 0.0
-	for i, v := range c.Inputs {
-		if i >= len(was) || was[i].Tensor == now[i].Tensor || !comparable(was[i].Tensor, now[i].Tensor) {
-			continue
-		}
-		g := c.gradientOf(v)
-		if g == nil {
-			continue
-		}
-		if err := g.with(x.opt, func(t *tensor.Tensor) {
-			moves += distance(now[i].Tensor, was[i].Tensor, t).dot
-		}); err != nil {
-			return nil, err
-		}
 	}
 	outs := rec.Outputs()
 	grads := make([]*tensor.Tensor, len(outs))
@@ -65,6 +48,28 @@ func (x *rerun) bridged(c *Call, rec *capture.Call, args []value.Value, kwargs *
 		}
 	}
 	return outs, nil
+}
+
+// moves is by how much the loss moves with what arguments of a call differ by from the recorded ones, by their recorded
+// gradients; NaN if they are others.
+func (x *rerun) moves(c *Call, rec *capture.Call, args []value.Value, kwargs *value.Dict) (by float64, err error) {
+	was, err := rec.Leaves(capture.Input)
+	if err != nil {
+		return 0, err
+	}
+	now, err := capture.Leaves(args, kwargs)
+	if len(now) != len(was) {
+		return math.NaN(), err
+	}
+	for i, v := range c.Inputs {
+		if i >= len(was) || was[i].Tensor == now[i].Tensor || !comparable(was[i].Tensor, now[i].Tensor) {
+			continue
+		}
+		if g := c.gradientOf(v); g != nil && err == nil {
+			err = g.with(x.opt, func(t *tensor.Tensor) { by += distance(now[i].Tensor, was[i].Tensor, t).dot })
+		}
+	}
+	return by, err
 }
 
 // zero is a tensor of zeros like t.

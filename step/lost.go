@@ -117,6 +117,15 @@ type cycle struct {
 	losses string
 }
 
+func cycleOf(at uint64, parts [][]*Value) cycle {
+	of := cycle{at: at}
+	for _, part := range parts {
+		loss := part[0].Call.Step.Loss
+		of.losses += fmt.Sprint(loss.Op, loss.place())
+	}
+	return of
+}
+
 // lost is the first part that is missing.
 func (l lostGradient) lost() *Value { return l.parts[l.first][0] }
 
@@ -171,14 +180,10 @@ func (l *losses) add(u *updater) {
 			if v.From.How == IsChanged || v.From.Role == "collective" || v.From.first != nil || !v.telling() {
 				continue
 			}
-			g := v.From.Value
-			if g != nil && g.Kind != capture.GradInputs {
+			if g := v.From.Value; g != nil && g.Kind != capture.GradInputs {
 				continue
 			}
-			at := u.parameter(v)
-			if at == 0 && g != nil {
-				at = g.argument().Address
-			}
+			at := u.gradientOf(v)
 			if at == 0 || done[at] {
 				continue
 			}
@@ -186,11 +191,7 @@ func (l *losses) add(u *updater) {
 			if !ok || len(parts) < 2 {
 				continue
 			}
-			of := cycle{at: at}
-			for _, part := range parts {
-				loss := part[0].Call.Step.Loss
-				of.losses += fmt.Sprint(loss.Op, loss.place())
-			}
+			of := cycleOf(at, parts)
 			if first, n := lostRun(v, parts); n > 0 {
 				done[at] = true
 				if kept(parts[first : first+n]) {
@@ -205,6 +206,16 @@ func (l *losses) add(u *updater) {
 			}
 		}
 	}
+}
+
+// gradientOf is the address of the parameter whose gradient an update reads in v: of the one that is written with it,
+// or of the argument whose recorded gradient it is; 0 if it is not known.
+func (u *updater) gradientOf(v *Value) uint64 {
+	at := u.parameter(v)
+	if g := v.From.Value; at == 0 && g != nil {
+		at = g.argument().Address
+	}
+	return at
 }
 
 // kept reports whether the program adds the gradients of losses to something of its own, such as a main gradient in

@@ -310,19 +310,8 @@ func (fs faults) repairGradients(ctx context.Context, u *updater, with map[*Valu
 			return err
 		}
 	}
-	steps := fs[0].Call.Process.Steps[fs[0].Call.Step.Number : u.step.Number+1]
-	for _, s := range slices.Backward(steps) {
-		for _, c := range slices.Backward(s.Calls) {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if !slices.ContainsFunc(c.Outputs, func(o *Value) bool { return b.of[o] != nil }) {
-				continue
-			}
-			if err := opt.within(c, "", func(opt Options) error { return b.through(c, opt) }); err != nil {
-				return fmt.Errorf("the gradients of %s: %w", c, err)
-			}
-		}
+	if err := b.pass(ctx, fs[0].Call.Process.Steps[fs[0].Call.Step.Number:u.step.Number+1], opt); err != nil {
+		return err
 	}
 	found := map[uint64]bool{}
 	for _, c := range u.step.Tail {
@@ -330,10 +319,7 @@ func (fs faults) repairGradients(ctx context.Context, u *updater, with map[*Valu
 			if v.From.first != nil || !v.isGradient() {
 				continue
 			}
-			at := u.parameter(v)
-			if g := v.From.Value; at == 0 && g != nil {
-				at = g.argument().Address
-			}
+			at := u.gradientOf(v)
 			d := b.parameters[at]
 			if d == nil {
 				continue
@@ -357,6 +343,24 @@ func (fs faults) repairGradients(ctx context.Context, u *updater, with map[*Valu
 	for at := range b.parameters {
 		if !found[at] {
 			return u.unread(at)
+		}
+	}
+	return nil
+}
+
+// pass is the backward pass of steps, from the last call to the first.
+func (b *backwards) pass(ctx context.Context, steps []*Step, opt Options) error {
+	for _, s := range slices.Backward(steps) {
+		for _, c := range slices.Backward(s.Calls) {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if !slices.ContainsFunc(c.Outputs, func(o *Value) bool { return b.of[o] != nil }) {
+				continue
+			}
+			if err := opt.within(c, "", func(opt Options) error { return b.through(c, opt) }); err != nil {
+				return fmt.Errorf("the gradients of %s: %w", c, err)
+			}
 		}
 	}
 	return nil

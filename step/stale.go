@@ -17,21 +17,12 @@ func (p *Process) findStale() {
 		for _, v := range c.Inputs {
 			if first := v.From.first; first != nil {
 				again[first] = append(again[first], v)
+			} else if w := v.mayBe(); w != nil {
+				if suspects[w] == nil {
+					order = append(order, w)
+				}
+				suspects[w] = append(suspects[w], v)
 			}
-			w := v.latest
-			if w == nil || v.From.How == IsChanged || v.From.first != nil || v.From.written {
-				continue
-			}
-			if w.Kind == inputKind && w.From.Value != nil && w.From.How != IsChanged {
-				w = w.From.Value
-			}
-			if w.Kind != outputKind || w.after != nil || !v.DType.IsFloat() {
-				continue
-			}
-			if suspects[w] == nil {
-				order = append(order, w)
-			}
-			suspects[w] = append(suspects[w], v)
 		}
 	}
 	for _, w := range order {
@@ -68,6 +59,21 @@ func (p *Process) findStale() {
 			}
 		}
 	}
+}
+
+// mayBe is the result that lies where an input does and has other elements, nil if there is none.
+func (v *Value) mayBe() *Value {
+	w := v.latest
+	if w == nil || v.From.How == IsChanged || v.From.written || !v.DType.IsFloat() {
+		return nil
+	}
+	if w.Kind == inputKind && w.From.Value != nil && w.From.How != IsChanged {
+		w = w.From.Value
+	}
+	if w.Kind != outputKind || w.after != nil {
+		return nil
+	}
+	return w
 }
 
 // stale says that an input holds another recorded value than the one that lies where it does, "" if it holds none.
