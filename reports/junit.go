@@ -272,6 +272,7 @@ func details(r *Result) []string {
 			lines = append(lines, name+": "+csvField(v))
 		}
 	}
+	add("call", textCell(r.Title()))
 	add("worst element", indexCell(r.Worst))
 	add("actual", valueCell(r.Actual))
 	add("expected", valueCell(r.Expected))

@@ -227,7 +227,7 @@ func (k *KnownList) about(r *Result) (lines []*KnownLine) {
 	for _, l := range slices.Concat(k.byOp[r.Op], k.any) {
 		if glob(l.op, r.Op) && glob(l.value, knownValue(r)) && (l.capture == "" || glob(l.capture, r.Capture)) &&
 			(l.call < 0 || l.call == known(r.Occurrence)) && (l.rank < 0 || l.rank == known(r.Rank)) &&
-			(l.folder == "" || glob(l.folder, knownFolder(r))) {
+			(l.folder == "" || l.inFolder(knownFolder(r))) {
 			lines = append(lines, l)
 		}
 	}
@@ -239,6 +239,16 @@ func knownValue(r *Result) string { return cmp.Or(r.Target, "call") }
 
 // knownFolder is what a line calls the folder of r.
 func knownFolder(r *Result) string { return cmp.Or(r.place().Folder, ".") }
+
+// inFolder reports whether a folder is that of the line. One of them may have more directories in front, as a run of
+// several PATHs has.
+func (l *KnownLine) inFolder(folder string) bool {
+	if glob(l.folder, folder) {
+		return true
+	}
+	return l.folder != "." && folder != "." &&
+		(glob("*/"+l.folder, folder) || !strings.Contains(l.folder, "*") && strings.HasSuffix(l.folder, "/"+folder))
+}
 
 // glob reports whether s is of a pattern in which a star stands for any text.
 func glob(pattern, s string) bool {

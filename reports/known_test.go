@@ -221,3 +221,19 @@ func TestKnownStale(t *testing.T) {
 		t.Error(told)
 	}
 }
+
+// TestKnownFolderNames: the folder of a line is that of a value also if one has more directories in front.
+func TestKnownFolderNames(t *testing.T) {
+	for _, c := range []struct {
+		line, folder string
+		want         bool
+	}{
+		{"lm", "lm", true}, {"/nights/1/lm", "lm", true}, {"lm", "/nights/2/lm", true}, {"lm", "big-lm", false},
+		{"/nights/1/lm", "m", false}, {"lm", ".", false}, {".", "lm", false}, {".", ".", true},
+		{"l*", "nights/lm", true}, {"a/lm", "b/lm", false},
+	} {
+		if got := (&KnownLine{folder: c.line}).inFolder(c.folder); got != c.want {
+			t.Errorf("line %s, folder %s: %v, want %v", c.line, c.folder, got, c.want)
+		}
+	}
+}

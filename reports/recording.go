@@ -254,6 +254,7 @@ type lastLine struct {
 	Budget      *Budget           `json:"budget,omitempty"`
 	Known       *KnownList        `json:"known_failures,omitempty"`
 	Facts       []Fact            `json:"facts,omitempty"`
+	First       *Place            `json:"first,omitempty"`
 }
 
 func (rec *Recording) summarize() error {
@@ -271,7 +272,7 @@ func (rec *Recording) summarize() error {
 	}
 	s := rec.Summary
 	s.Interrupted, s.PeakRSS, s.NotRead, s.FailOn = last.Interrupted, last.PeakRSS, last.Refused, last.FailOn
-	s.Budget, s.Known, s.Facts = last.Budget, last.Known, last.Facts
+	s.Budget, s.Known, s.Facts, s.First = last.Budget, last.Known, last.Facts, last.First
 	s.Elapsed = time.Duration(last.Elapsed * float64(time.Second))
 	rec.Exit = last.Exit
 	if last.Settings != nil {
@@ -374,7 +375,11 @@ func (rec *Recording) Leads() (leads [][2]string) {
 		return leads
 	}
 	r := rec.First.bad()
-	leads = append(leads, [2]string{"first wrong call", r.Title() + ": " + strings.TrimSpace(r.target()+" "+
+	name := "first wrong call"
+	if rec.Summary.First != nil { // of two recordings, of which either may be right
+		name = "first call that differs"
+	}
+	leads = append(leads, [2]string{name, r.Title() + ": " + strings.TrimSpace(r.target()+" "+
 		string(r.Verdict)+r.What()+": "+r.Reason)})
 	for _, c := range rec.First.Causes[:min(len(rec.First.Causes), shownCauses)] {
 		leads = append(leads, [2]string{c.Label(), c.String()})
