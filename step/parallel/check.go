@@ -359,6 +359,7 @@ func (p *part) check() {
 			p.lift(s)
 		}
 	}
+	p.strangers()
 	if p.incomplete = p.cut(); p.incomplete {
 		return
 	}

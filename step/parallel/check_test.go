@@ -105,6 +105,8 @@ var trees = []struct {
 	{"zero-clip", "replica", "torch.Tensor.div_", "by different numbers", ""},
 	{"zero-kept", "collective", "torch.Tensor.copy_", "no call writes it there", ""},
 	{"zero-order", "collective", "torch.distributed.all_gather_into_tensor", "in another order", ""},
+	{"tokens", "", "", "", ""},
+	{"tokens-other", "shard", "torch.nn.functional.cross_entropy", "rank 0 continue the tokens of rank 1", ""},
 	{"views", "", "", "", "[2 (ranks 0-1); parameters: 2 sharded along dimension 0]"},
 	{"views-alone", "replica", "torch.Tensor.mul", "the gradient of gain is a partial sum", ""},
 	{"zigzag", "", "", "", "[2 (ranks 0-1); parameters: 3 replicated]"},

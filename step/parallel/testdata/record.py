@@ -705,6 +705,23 @@ def replicas(rank, name, directory):
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
+def tokens(rank, name, directory):
+    """A language model whose labels are the next tokens, or those of another rank."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.table = part(2, None, 7, 4)
+    ids = torch.randint(7, (4, 9))
+    labels = ids.roll(2, 0) if name == "tokens-other" else ids
+    ids, labels = ids[:, :-1].chunk(2)[rank].clone(), labels[:, 1:].chunk(2)[rank].flatten().clone()
+    with optool_capture.record(directory, model=model):
+        x = F.embedding(ids, model.table)
+        F.cross_entropy(F.linear(x, model.table).flatten(0, 1), labels).backward()
+        dist.all_reduce(model.table.grad)
+        model.table.grad.div_(2)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
 def own(rank, name, directory):
     """Data parallelism in which each rank normalizes, labels or counts its own batch."""
     import optool_capture
@@ -754,7 +771,7 @@ def work(rank, name, directory, port):
 
     dist.init_process_group("gloo", init_method="file://" + port, rank=rank, world_size=ranks(name))
     programs = ring, context, zero, owner, clip, grid, losses, stages, table, columns, halo, fused, zigzag, ragged
-    programs += masked, pipeline, kept, replicas, views, own
+    programs += masked, pipeline, kept, replicas, views, own, tokens
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
