@@ -68,7 +68,7 @@ func (p *part) fitsAlone(s *site, sides map[int]*side, within []int) bool {
 		if n == nil || n.places == nil {
 			continue
 		}
-		t.in[i] = &info{made: n.made}
+		t.in[i] = &info{}
 		for _, m := range within {
 			t.in[i].places = append(t.in[i].places, n.places[m])
 		}
