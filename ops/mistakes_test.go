@@ -181,3 +181,34 @@ func TestTakenFor(t *testing.T) {
 		t.Error("no operator is taken for another")
 	}
 }
+
+// TestMistakenDefault: the default stands for numbers, a list and a dtype that were given.
+func TestMistakenDefault(t *testing.T) {
+	x := value.NewTuple(tensor.New(tensor.Float32, []int{1, 1, 5, 5}, make([]float64, 25)))
+	for _, tc := range []struct {
+		op, name string
+		given    value.Value
+		want     value.Value
+	}{
+		{"torch.flatten", "end_dim", int64(2), int64(-1)},
+		{"torch.nn.functional.conv2d", "padding", int64(1), int64(0)},
+		{"torch.nn.functional.avg_pool2d", "stride", value.NewList(int64(3), int64(3)), nil},
+		{"torch.sum", "dtype", tensor.Float64, nil},
+	} {
+		args, kwargs := x.Items, &value.Dict{Items: []value.Item{{Key: tc.name, Value: tc.given}}}
+		switch tc.name {
+		case "stride":
+			args = append(args[:1:1], int64(2))
+		case "padding":
+			args = append(args[:1:1], args[0])
+		}
+		c, err := ops.Default().Bind(tc.op, args, kwargs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, _ := c.Argument(tc.name)
+		if of := a.Mistaken(); len(of) == 0 || value.Repr(of[0]) != value.Repr(tc.want) {
+			t.Errorf("%s of %s: %v, want %v first", tc.name, tc.op, of, tc.want)
+		}
+	}
+}

@@ -10,11 +10,11 @@ import (
 
 // An Argument is a bound argument of a call as kernels see it.
 type Argument struct {
-	Name     string // schema name
-	Required bool
-	Value    any // of the Go type of the argument struct's field
-	Default  any // the value of an absent argument, of the same type
-	field    reflect.Value
+	Name          string // schema name
+	Required      bool
+	Value         any // of the Go type of the argument struct's field
+	Default       any // the value of an absent argument, of the same type
+	field, absent reflect.Value
 }
 
 // Python is the Python value that binds to the argument.
@@ -54,7 +54,8 @@ func (c *Call) Arguments() []Argument {
 func (c *Call) argument(i int) Argument {
 	p, set := c.Entry.Schema.Params[i], c.Entry.setters[i]
 	v := reflect.ValueOf(c.args).Elem().FieldByIndex(set.field)
-	return Argument{Name: p.Name, Required: p.Required, Value: v.Interface(), Default: set.def.Interface(), field: v}
+	return Argument{Name: p.Name, Required: p.Required, Value: v.Interface(), Default: set.def.Interface(), field: v,
+		absent: set.def}
 }
 
 // Sequence reports whether a call with one result returns it in a sequence of one, and

@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
 )
 
@@ -36,11 +35,10 @@ func (a Argument) Mistaken() []value.Value {
 
 // stead are the values that may stand for one, which can be among them.
 func (a Argument) stead(was value.Value) (vs []value.Value) {
+	if !a.Required {
+		vs = append(vs, python(a.absent))
+	}
 	switch x := was.(type) {
-	case *tensor.Tensor:
-		if !a.Required {
-			vs = append(vs, nil)
-		}
 	case *value.Sequence:
 		for _, items := range mistakenList(x.Items) {
 			vs = append(vs, &value.Sequence{Kind: x.Kind, Items: items})
@@ -48,20 +46,11 @@ func (a Argument) stead(was value.Value) (vs []value.Value) {
 	case bool:
 		vs = append(vs, !x)
 	case int64:
-		if a.MayBeNone() {
-			vs = append(vs, nil)
-		}
-		if d, ok := a.Default.(int64); ok && !a.Required {
-			vs = append(vs, d)
-		}
 		vs = append(vs, x+1, x-1, -x, int64(0))
 		if _, float := a.Value.(Scalar); float {
 			vs = append(vs, values(oftenNumbers)...)
 		}
 	case float64:
-		if d, ok := a.Default.(float64); ok && !a.Required {
-			vs = append(vs, d)
-		}
 		vs = append(vs, values(oftenNumbers)...)
 		vs = append(vs, x*x, math.Sqrt(math.Abs(x)), -x, 2*x, x/2)
 	case string:
@@ -73,11 +62,11 @@ func (a Argument) stead(was value.Value) (vs []value.Value) {
 	case nil:
 		switch a.Value.(type) {
 		case *float64:
-			vs = values(oftenNumbers)
+			vs = append(vs, values(oftenNumbers)...)
 		case *bool:
 			vs = append(vs, true, false)
 		case *string:
-			vs = values(oftenWords[len(oftenWords)-1])
+			vs = append(vs, values(oftenWords[len(oftenWords)-1])...)
 		}
 	}
 	return vs
