@@ -398,13 +398,6 @@ func mostly(r, f Result, few int) bool {
 		few*r.Compared.Mismatched <= f.Compared.Mismatched
 }
 
-// Explain replays a capture and looks for the causes of what fails.
-func Explain(e *capture.Entry, opt Options) []causes.Cause {
-	c := Open(e, opt)
-	defer c.Close()
-	return c.Causes(c.Compare(), &causes.Allowance{})
-}
-
 // SumOf is the cause of a value that failed that it is t, which text names, or that t is added to what is due; it has
 // no targets if it is neither. It is one of so many that were tried.
 func (c *Call) SumOf(r *Result, tried int, text string, t *tensor.Tensor) causes.Cause {

@@ -8,11 +8,20 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/optool/optool/capture"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/replay/causes"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
 )
+
+// explain replays a capture and looks for the causes of what fails.
+func explain(e *capture.Entry, opt replay.Options) []causes.Cause {
+	c := replay.Open(e, opt)
+	defer c.Close()
+	return c.Causes(c.Compare(), &causes.Allowance{})
+}
 
 // TestCauses: kernels with a known mistake are written as captures; the mistake is the
 // first cause. done are the arguments that the kernel computes with.
@@ -166,7 +175,7 @@ func TestCauses(t *testing.T) {
 			dir := t.TempDir()
 			write(t, filepath.Join(dir, "input.pth"), tc.op, tc.asked)
 			write(t, filepath.Join(dir, "output.pth"), tc.op, []value.Value{f.Outs[0].Rounded()})
-			causes := replay.Explain(entries(t, dir)[0], opt)
+			causes := explain(entries(t, dir)[0], opt)
 			if len(causes) == 0 || causes[0].Text != tc.want || !causes[0].Exact {
 				t.Errorf("causes %+v, want first and exactly %q", causes, tc.want)
 			}
@@ -247,7 +256,7 @@ func TestCausesOfGradients(t *testing.T) {
 		{"results 0 and 1 are exchanged", "torch.chunk", []value.Value{x, int64(2), int64(1)},
 			value.NewTuple(right, left), nil},
 	} {
-		causes := replay.Explain(entries(t, record(t, tc.op, tc.args, tc.result, tc.grads...))[0], options(t))
+		causes := explain(entries(t, record(t, tc.op, tc.args, tc.result, tc.grads...))[0], options(t))
 		if len(causes) == 0 || causes[0].Text != tc.want {
 			t.Errorf("%s: causes %+v, want first %q", tc.op, causes, tc.want)
 		}
@@ -263,7 +272,7 @@ func TestNoCauses(t *testing.T) {
 			continue
 		}
 		opt := options(t)
-		if causes := replay.Explain(e, opt); causes != nil {
+		if causes := explain(e, opt); causes != nil {
 			t.Errorf("%s passes, but has causes %+v", e.Rel, causes)
 		}
 		dir := filepath.Join(t.TempDir(), "call")
@@ -271,7 +280,7 @@ func TestNoCauses(t *testing.T) {
 			continue
 		}
 		tried++
-		if causes := replay.Explain(entries(t, dir)[0], opt); causes != nil {
+		if causes := explain(entries(t, dir)[0], opt); causes != nil {
 			t.Errorf("%s with one wrong element: causes %+v", e.Rel, causes)
 		}
 	}
@@ -307,7 +316,7 @@ func TestNothingIsWritten(t *testing.T) {
 	} {
 		dir := record(t, op, []value.Value{list(1, 2, 3), 2.0}, nil)
 		write(t, filepath.Join(dir, "after.pth"), op, []value.Value{tc.after, 2.0})
-		causes := replay.Explain(entries(t, dir)[0], options(t))
+		causes := explain(entries(t, dir)[0], options(t))
 		if len(causes) != 1 || causes[0].Text != tc.want {
 			t.Errorf("causes %+v, want %q", causes, tc.want)
 		}
@@ -333,7 +342,7 @@ func TestRightResultRefutesCause(t *testing.T) {
 	shape := []int{6, 20}
 	of := func(v []float64) *tensor.Tensor { return tensor.New(tensor.Float32, shape, v).Rounded() }
 	gave := value.NewTuple(of(sorted), tensor.New(tensor.Int64, shape, indices).Rounded())
-	for _, c := range replay.Explain(entries(t, record(t, "torch.sort", []value.Value{of(v)}, gave))[0], options(t)) {
+	for _, c := range explain(entries(t, record(t, "torch.sort", []value.Value{of(v)}, gave))[0], options(t)) {
 		if strings.Contains(c.Text, "self") {
 			t.Errorf("%q is a cause, though the values are right", c.Text)
 		}
@@ -344,7 +353,7 @@ func TestRightResultRefutesCause(t *testing.T) {
 func TestDoubledElementIsNoCause(t *testing.T) {
 	x := stored(tensor.Float32, []int{1, 3}, 0.7175, 0.51, -0.9998)
 	gave := stored(tensor.Float32, []int{1, 3}, 0.7175, 0.51, 2*0.9998)
-	for _, c := range replay.Explain(entries(t, record(t, "torch.abs", []value.Value{x}, gave))[0], options(t)) {
+	for _, c := range explain(entries(t, record(t, "torch.abs", []value.Value{x}, gave))[0], options(t)) {
 		t.Errorf("%q is a cause", c.Text)
 	}
 }
@@ -378,7 +387,7 @@ func TestHalfIsNoCause(t *testing.T) {
 		write(t, filepath.Join(dir, "input.pth"), "torch.tanh", []value.Value{x})
 		write(t, filepath.Join(dir, "output.pth"), "torch.tanh",
 			[]value.Value{tensor.New(tensor.Float32, shape, gave).Rounded()})
-		for _, c := range replay.Explain(entries(t, dir)[0], options(t)) {
+		for _, c := range explain(entries(t, dir)[0], options(t)) {
 			if !c.Pattern {
 				t.Errorf("%s: %q is a cause", name, c.Text)
 			}
@@ -1050,7 +1059,7 @@ func TestCausesOfResults(t *testing.T) {
 			dir := t.TempDir()
 			write(t, filepath.Join(dir, "input.pth"), tc.op, tc.args)
 			write(t, filepath.Join(dir, "output.pth"), tc.op, []value.Value{tc.gave.Rounded()})
-			causes := replay.Explain(entries(t, dir)[0], opt)
+			causes := explain(entries(t, dir)[0], opt)
 			if len(causes) == 0 || causes[0].Text != tc.want {
 				t.Errorf("causes %+v, want first %q", causes, tc.want)
 			}

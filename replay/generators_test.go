@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
 )
@@ -209,7 +208,7 @@ func TestCausesOfGenerators(t *testing.T) {
 				gave = value.NewTuple(gave, f.Outs[1].Rounded())
 			}
 			dir := record(t, tc.op, tc.args, gave)
-			found := replay.Explain(entries(t, dir)[0], opt)
+			found := explain(entries(t, dir)[0], opt)
 			if len(found) == 0 || found[0].Text != tc.want {
 				t.Errorf("causes %+v, want first %q", found, tc.want)
 			}

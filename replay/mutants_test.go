@@ -85,7 +85,7 @@ func run(t *testing.T, what, dir string) *replay.Outcome {
 		for e, err := range capture.Scan(t.Context(), []string{dir}, capture.Options{}) {
 			if err == nil {
 				o = replay.Run(e, replay.Options{Registry: ops.Default()})
-				err = replay.Guard(func() error { overflow.Check(e, pthformat.Mmap); return nil })
+				err = replay.Guard(func() error { overflow.New(e).Check(e, pthformat.Mmap); return nil })
 			}
 			if err != nil && !strings.Contains(err.Error(), "memory") {
 				o.Results = append(o.Results, replay.Result{Verdict: verdict.Error, Reason: err.Error()})

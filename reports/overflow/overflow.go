@@ -66,13 +66,6 @@ func (c *Call) GiveUp(e *capture.Entry, err error) {
 	c.Failures = append(c.Failures, fmt.Errorf("%s: %w", e.Rel, err))
 }
 
-// Check checks every value of a recorded call.
-func Check(e *capture.Entry, read pthformat.ReadMode) *Call {
-	c := New(e)
-	c.Check(e, read)
-	return c
-}
-
 // Check checks every value of the recorded call that c is about. If it panics, what was checked by then stays.
 func (c *Call) Check(e *capture.Entry, read pthformat.ReadMode) {
 	recorded, _ := e.Load(capture.LoadOptions{Read: read}) // gives what could be read, also with an error

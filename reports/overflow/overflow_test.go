@@ -36,7 +36,8 @@ func checkCall(t *testing.T, args ...value.Value) *Call {
 		if err != nil {
 			t.Fatal(err)
 		}
-		call = Check(e, pthformat.Plain)
+		call = New(e)
+		call.Check(e, pthformat.Plain)
 	}
 	if call == nil {
 		t.Fatal("no capture found")
