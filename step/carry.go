@@ -333,7 +333,7 @@ func (k *Carry) run(x *rerun, c *Call, rec *capture.Call) ([]*tensor.Tensor, err
 		outs = atRecorded(c, rec, args, outs)
 	}
 	x.store(c, rec, outs)
-	x.storeChanged(c, x.changed(c, bound, f, args, kwargs))
+	x.storeChanged(c, x.changed(c, ran{bound, f, args, kwargs}))
 	return outs, nil
 }
 

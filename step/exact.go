@@ -214,13 +214,22 @@ func (x *rerun) call(c *Call) error {
 	if x.chose != nil {
 		x.chose(c, args, outs)
 	}
-	type ran struct {
-		bound *opdef.Call
-		f     *opdef.Forward
-	}
-	recorded := sync.OnceValues(func() (r ran, err error) {
-		r.bound, r.f, err = x.forward(rec, rec.Args, rec.Kwargs)
-		return r, err
+	return x.keepRun(c, rec, ran{bound, f, args, kwargs}, outs, how, dt)
+}
+
+// A ran is a call that was run on arguments.
+type ran struct {
+	bound  *opdef.Call
+	f      *opdef.Forward
+	args   []value.Value
+	kwargs *value.Dict
+}
+
+// keepRun keeps the results of a call that was run, and what it changed, as the choice says.
+func (x *rerun) keepRun(c *Call, rec *capture.Call, now ran, outs []*tensor.Tensor, how Choice, dt tensor.DType) error {
+	recorded := sync.OnceValues(func() (ran, error) {
+		bound, f, err := x.forward(rec, rec.Args, rec.Kwargs)
+		return ran{bound, f, rec.Args, rec.Kwargs}, err
 	})
 	was := func(of func(r ran) ([]*tensor.Tensor, error)) func() ([]*tensor.Tensor, error) {
 		return func() ([]*tensor.Tensor, error) {
@@ -231,21 +240,22 @@ func (x *rerun) call(c *Call) error {
 			return of(r)
 		}
 	}
-	if outs, err = x.chosen(rec.Outputs(), outs, how, dt, was(func(r ran) ([]*tensor.Tensor, error) {
+	outs, err := x.chosen(rec.Outputs(), outs, how, dt, was(func(r ran) ([]*tensor.Tensor, error) {
 		return returned(r.bound, r.f, len(rec.Outputs()))
-	})); err != nil {
+	}))
+	if err != nil {
 		return err
 	}
 	if x.move != nil {
-		outs = x.move(bound, f, outs)
+		outs = x.move(now.bound, now.f, outs)
 	}
 	x.store(c, rec, outs)
-	left := x.changed(c, bound, f, args, kwargs)
+	left := x.changed(c, now)
 	if left == nil {
 		return nil
 	}
 	if left, err = x.chosen(recordedAfter(rec), left, how, dt, was(func(r ran) ([]*tensor.Tensor, error) {
-		return x.changed(c, r.bound, r.f, rec.Args, rec.Kwargs), nil
+		return x.changed(c, r), nil
 	})); err != nil {
 		return err
 	}
@@ -520,6 +530,7 @@ func lyingIn(memory *tensor.Tensor, v *Value, offset int) *tensor.Tensor {
 // compared.
 func (x *rerun) store(c *Call, rec *capture.Call, outs []*tensor.Tensor) {
 	got := tensorsIn(value.NewTuple(rec.Output...))
+	isLoss := c.Step != nil && c == c.Step.Loss
 	for i, o := range c.Outputs {
 		if i >= len(outs) || outs[i] == nil {
 			break
@@ -534,13 +545,13 @@ func (x *rerun) store(c *Call, rec *capture.Call, outs []*tensor.Tensor) {
 			t = solid(t)
 			x.values[o] = t
 		case x.uses[o] > 0: // a view of what was recorded: readers have recorded it too
-		case c.Step != nil && c == c.Step.Loss:
+		case isLoss:
 			t = solid(t)
 		}
 		if i < len(got) && x.each != nil {
 			x.each(c, got[i], t)
 		}
-		if c.Step != nil && c == c.Step.Loss && i == 0 && t.Numel() == 1 {
+		if isLoss && i == 0 && t.Numel() == 1 {
 			x.loss(c.Step, x.lossOf(c.Step, t.Item()))
 		}
 	}
@@ -573,23 +584,22 @@ func (x *rerun) changesRead(c *Call) bool {
 
 // changed are the arguments that a call changed without returning them, unrounded, by their number; nil if no reader of
 // them is still to come.
-func (x *rerun) changed(c *Call, bound *opdef.Call, f *opdef.Forward, args []value.Value,
-	kwargs *value.Dict) []*tensor.Tensor {
+func (x *rerun) changed(c *Call, r ran) []*tensor.Tensor {
 	if !x.changesRead(c) {
 		return nil
 	}
-	ls, err := capture.Leaves(args, kwargs)
+	ls, err := capture.Leaves(r.args, r.kwargs)
 	if err != nil {
 		return nil
 	}
 	now := map[*tensor.Tensor]*tensor.Tensor{}
-	for i, t := range bound.Written() {
-		if i < len(f.Outs) {
-			now[t] = f.Outs[i]
+	for i, t := range r.bound.Written() {
+		if i < len(r.f.Outs) {
+			now[t] = r.f.Outs[i]
 		}
 	}
-	for _, a := range bound.Tensors() {
-		if ts := f.After[a.Name]; max(a.Index, 0) < len(ts) && ts[max(a.Index, 0)] != nil {
+	for _, a := range r.bound.Tensors() {
+		if ts := r.f.After[a.Name]; max(a.Index, 0) < len(ts) && ts[max(a.Index, 0)] != nil {
 			now[a.Tensor] = ts[max(a.Index, 0)]
 		}
 	}
