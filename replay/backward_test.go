@@ -336,3 +336,32 @@ func TestOneWrongGradient(t *testing.T) {
 		c.run(t, func(r replay.Result) bool { return r.Phase == replay.Backward })
 	}
 }
+
+// TestGradientAtNaN: kernels that compute several elements at a time choose otherwise at NaN than those that compute
+// one, in one tensor.
+func TestGradientAtNaN(t *testing.T) {
+	const f32, scale = tensor.Float32, 1.0507009873554805 // selu's
+	nan := math.NaN()
+	for _, op := range []struct {
+		name         string
+		y            float64 // at 20
+		slope        float64 // there
+		one, several float64 // the slopes at NaN
+	}{
+		{"relu6", 6, 0, 1, 0}, {"hardtanh", 1, 0, 1, 0}, {"hardshrink", 20, 1, 1, 0}, {"softshrink", 19.5, 1, 1, 0},
+		{"hardswish", 20, 1, 1, nan}, {"elu", 20, 1, 1, nan}, {"celu", 20, 1, 1, nan},
+		{"selu", 20 * scale, scale, scale, nan},
+	} {
+		for _, got := range []struct {
+			name  string
+			slope float64
+			want  verdict.Verdict
+		}{{"as one", op.one, verdict.Pass}, {"as several", op.several, verdict.Pass}, {"other", 3, verdict.Fail}} {
+			tc := judged{op.name + ", " + got.name, "torch.nn.functional." + op.name,
+				[]value.Value{needsGrad(stored(f32, []int{3}, nan, nan, 20))}, stored(f32, []int{3}, nan, nan, op.y),
+				[]value.Value{stored(f32, []int{3}, got.slope, op.one, op.slope)}, stored(f32, []int{3}, 1, 1, 1),
+				got.want}
+			tc.run(t, func(r replay.Result) bool { return r.Phase == replay.Backward })
+		}
+	}
+}

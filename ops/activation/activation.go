@@ -153,6 +153,7 @@ var activationOps = []*opdef.Entry{
 		Formula: relu6Formula,
 		I:       func(x int64) int64 { return min(max(x, 0), 6) },
 		DF:      func(x, _ float64) float64 { return elements.OneIf(!(x <= 0)) * elements.OneIf(!(x >= 6)) },
+		DElse:   atNaN(0), // where a kernel asks 0 < x < 6
 	}}.entry().AsMovingOnCPU().WithTakenFor("torch.relu"),
 	activation{Unary: SiLU}.entry().
 		WithTakenFor("torch.nn.functional.hardswish", "torch.nn.functional.gelu", "torch.nn.functional.relu"),
@@ -185,7 +186,8 @@ var activationOps = []*opdef.Entry{
 				}
 				return 1
 			},
-			DS: func(x, _ float64) float64 { return min(math.Abs(x)/3, 1) + 0.5 }, OfX: true,
+			DElse: atNaN(math.NaN()),
+			DS:    func(x, _ float64) float64 { return min(math.Abs(x)/3, 1) + 0.5 }, OfX: true,
 		},
 		wrong: []mistaken{
 			{"self + 3 is not limited to 6", func(x float64) float64 { return x * max(x+3, 0) / 6 }},
@@ -209,6 +211,7 @@ var activationOps = []*opdef.Entry{
 		Error: elements.ElementwiseError, Kinks: []float64{0},
 		Formula: seluFormula,
 		DF:      func(x, _ float64) float64 { return eluSlope(x, seluAlpha*seluScale, seluScale, 1) },
+		DElse:   atNaN(math.NaN()),
 		S:       func(x, _ float64) float64 { return elements.IfElse(x <= 0, seluAlpha*seluScale, 0) },
 		DS:      func(x, _ float64) float64 { return elements.IfElse(x <= 0, seluAlpha*seluScale, 0) },
 	}}.entry(),
@@ -336,6 +339,7 @@ var activationOps = []*opdef.Entry{
 			k := elements.ArithmeticValue(a.Alpha, a.Self.DType)
 			return func(x, _ float64) float64 { return eluSlope(x, k, 1, 1) }
 		},
+		DElse: slopeAtNaN[eluArgs](math.NaN()),
 		S:     func(a *eluArgs) func(x, y float64) float64 { return eluScale(a.Alpha.Float64()) },
 		DS:    func(a *eluArgs) func(x, y float64) float64 { return eluScale(a.Alpha.Float64()) },
 		Cases: eluCases,
@@ -363,6 +367,7 @@ var activationOps = []*opdef.Entry{
 			in := 1 / float64(float32(k)) // derivatives.yaml: alpha.toFloat()
 			return func(x, _ float64) float64 { return eluSlope(x, k, 1, in) }
 		},
+		DElse: slopeAtNaN[eluArgs](math.NaN()),
 		S:     func(a *eluArgs) func(x, y float64) float64 { return eluScale(a.Alpha.Float64()) },
 		DS:    func(a *eluArgs) func(x, y float64) float64 { return eluScale(a.Alpha.Float64()) },
 		Cases: eluCases,
@@ -388,7 +393,7 @@ var activationOps = []*opdef.Entry{
 			lo, hi := a.MinVal.Float64(), a.MaxVal.Float64()
 			return func(x, _ float64) float64 { return elements.IfElse(x <= lo || x >= hi, 0, 1) }
 		},
-		DElse: func(*hardtanhArgs) func(x, d float64) float64 { return atNaN(0) }, // where a kernel asks lo < x < hi
+		DElse: slopeAtNaN[hardtanhArgs](0), // where a kernel asks lo < x < hi
 		Cases: opdef.Calls[hardtanhArgs](`
 			f64[3, 4]{apart -1 -0.5 0.75 1}; f32[5]{apart -1 -0.5 0.75 1}, min_val=-0.5, max_val=0.75
 			bf16[2, 3]{apart -1 -0.5 0.75 1}; f16[4]{apart -1 -0.5 0.75 1}, min_val=-0.5, max_val=0.75
@@ -405,7 +410,7 @@ var activationOps = []*opdef.Entry{
 			k := a.Self.DType.Round(a.Lambd.Float64())
 			return func(x float64) float64 { return elements.IfElse(x >= -k && x <= k, 0, x) }
 		},
-		DF: shrinkSlope, Jumps: true,
+		DF: shrinkSlope, DElse: slopeAtNaN[shrinkArgs](0), Jumps: true,
 		Cases: shrinkCases,
 	}.Entry(),
 	opdef.Pointwise[shrinkArgs]{
@@ -437,7 +442,7 @@ var activationOps = []*opdef.Entry{
 			}
 		},
 		Else: func(*shrinkArgs) func(x, y float64) float64 { return atNaN(0) },
-		DF:   shrinkSlope,
+		DF:   shrinkSlope, DElse: slopeAtNaN[shrinkArgs](0),
 		S: func(a *shrinkArgs) func(x, y float64) float64 {
 			k := a.Lambd.Float64()
 			return func(_, _ float64) float64 { return k }
@@ -604,6 +609,12 @@ type thresholdArgs struct {
 // flushedFactor is S of a product of x and a factor that underflows before the product does, in float32 or float64: a
 // number that is nothing beside every normal result.
 func flushedFactor(x, _ float64) float64 { return kernel.FiniteAbs(x) * 0x1p-105 }
+
+// slopeAtNaN is a derivative that has value at NaN: kernels that compute several elements at a time choose otherwise
+// there than those that compute one.
+func slopeAtNaN[A any](value float64) func(*A) func(x, d float64) float64 {
+	return func(*A) func(x, d float64) float64 { return atNaN(value) }
+}
 
 // atNaN gives value at NaN, and what is there otherwise.
 func atNaN(value float64) func(x, is float64) float64 {
