@@ -118,33 +118,20 @@ func (c *Call) bridge(viewed map[*Value]bool, opt Options) {
 // gradient is the sum of what all calls gave that read the parameter since it was
 // written last, in one step or in several.
 func (p *Process) BridgeParameters(ctx context.Context, opt Options) {
-	parameters := map[uint64][]*Value{} // readings by address
-	readings := p.parameterReadings()
 	p.findGiven()
-	for i, s := range p.Steps {
+	for _, s := range p.Steps {
 		s.findHooks()
-		for _, v := range readings[i] {
-			parameters[v.Address] = append(parameters[v.Address], v)
-		}
-		s.bridgeParameters(ctx, parameters, opt)
-		if s.updates(parameters) {
-			clear(parameters)
-		}
+	}
+	for _, u := range p.updaters() {
+		u.bridgeParameters(ctx, opt)
 	}
 }
 
-// updates reports whether a call behind the loss writes a parameter.
-func (s *Step) updates(parameters map[uint64][]*Value) bool {
-	return slices.ContainsFunc(s.Tail, func(c *Call) bool {
-		return c.writes && slices.ContainsFunc(c.Inputs, func(v *Value) bool { return parameters[v.Address] != nil })
-	})
-}
-
-func (s *Step) bridgeParameters(ctx context.Context, parameters map[uint64][]*Value, opt Options) {
+func (up *updater) bridgeParameters(ctx context.Context, opt Options) {
 	const beside = 12 // calls of one parameter's update
+	s, parameters := up.step, up.parameters
 	b := weightBridge{u: newUnlike()}
 	defer b.u.settle()
-	up := newUpdater(s, parameters)
 	for i, c := range s.Tail {
 		if ctx.Err() != nil {
 			return

@@ -84,7 +84,7 @@ func (v *Value) written() (of *Value, sum addition, ok bool) {
 func (u *updater) given(v *Value) (of *Value, sum addition, ok bool) {
 	at := u.parameter(v)
 	w := v.lay()
-	if at == 0 || at == v.Address || v.Call.leavesState(v) || hooked(u.parameters[at]) ||
+	if at == 0 || at == v.Address || v.Call.leavesState(v) || hooked(u.parameters[at]) || v.inWritten() ||
 		w != nil && w.Call.phase() == v.Call.phase() && w.overwrote() != nil {
 		return nil, sum, false
 	}
@@ -100,6 +100,13 @@ func (u *updater) given(v *Value) (of *Value, sum addition, ok bool) {
 		return nil, sum, false
 	}
 	return given[0], sum, true
+}
+
+// inWritten reports whether a value lies in memory that a call behind the same loss wrote, such as a bucket of
+// gradients.
+func (v *Value) inWritten() bool {
+	around := v.From.view
+	return around != nil && (v.From.rewritten || around.Call.phase() == v.Call.phase() && around.made())
 }
 
 // unscaledBy reports whether nothing but a fault explains that gradients are multiples of what the backward pass gave.

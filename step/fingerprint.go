@@ -123,6 +123,9 @@ func (f *fingerprint) sample(t *tensor.Tensor) {
 	f.plain = !slices.ContainsFunc(f.samples, func(x uint64) bool { return x != f.samples[0] })
 }
 
+// zero reports whether all samples are zero.
+func (f *fingerprint) zero() bool { return f.plain && f.samples[0] == 0 }
+
 // place is where sample k of n elements is taken: somewhere in the k-th of as many parts. Evenly spaced
 // places would be the diagonal of a square matrix, which is the same after a transpose.
 func place(k, n int) int {

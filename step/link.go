@@ -147,6 +147,9 @@ func (l *linker) close(c *Call, changes []*Value) {
 // read links an input.
 func (l *linker) read(v *Value) {
 	v.From = l.source(v)
+	if w := v.From.Value; w != nil && v.latest != nil && w.Address == v.Address && v.latest.Call.encloses(w.Call) {
+		v.latest = nil // the call left it there by one that it made
+	}
 	if v.telling() {
 		at := spot{v.Address, v.key()}
 		if v.latest != nil {

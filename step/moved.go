@@ -123,7 +123,7 @@ func why(broken []Break, err error) string {
 func (fs faults) moveNext(ctx context.Context, m *Moved, w WhatIf, opt Options) error {
 	s, p := fs[0].Call.Step, fs[0].Call.Process
 	all, n := p.updaters(), s.Number
-	for n < len(all) && !p.Steps[n].updates(all[n].parameters) {
+	for n < len(all) && !all[n].updates {
 		n++
 	}
 	if n+1 >= len(p.Steps) {

@@ -223,12 +223,16 @@ func (v *Value) timesLeft(w *Value) float64 {
 
 // leftSum is the samples of what a call left in w, as a sum of one.
 func (w *Value) leftSum() (one addition) {
-	left := &w.content
-	if w.after != nil {
-		left = w.after
-	}
-	one.addElements(left.numbers(w.DType))
+	one.addElements(w.leaves().numbers(w.DType))
 	return one
+}
+
+// leaves is the content that the call of w left there.
+func (w *Value) leaves() *fingerprint {
+	if w.after != nil {
+		return w.after
+	}
+	return &w.content
 }
 
 // clippedBy is the call behind the loss that multiplied a gradient by a number below 1 that it made of a norm; nil if

@@ -44,7 +44,7 @@ func (p *Process) split() {
 		last, next := s.root.lastInner(), len(p.Calls)
 		if i+1 < len(roots) {
 			last = min(last, roots[i+1].Order-1)
-			next = begin(p.Calls[last+1:roots[i+1].Order+1], roots[i+1])
+			next = begin(p.Calls[last+1:roots[i+1].Order+1], roots, i+1)
 		}
 		s.Calls = p.Calls[at : last+1]
 		s.Tail = p.Calls[last+1 : next]
@@ -176,12 +176,16 @@ func seeded(roots []*Call) []*Call {
 	return roots
 }
 
-// begin is where the step of a loss begins among the calls since the last one, as
+// begin is where the step of loss i begins among the calls since the last one, as
 // their order: at the first that leads to the loss other than by writing in place,
-// as optimizers do.
-func begin(calls []*Call, root *Call) int {
+// as optimizers do, or that its backward pass reached.
+func begin(calls, roots []*Call, i int) int {
+	root := roots[i]
 	first := calls[0].Order
 	start, seen := root.Order, map[*Call]bool{root: true}
+	if c := takesPart(calls, roots, i); c != nil {
+		start = c.Order
+	}
 	for todo := []*Call{root}; len(todo) > 0; {
 		c := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
@@ -415,11 +419,7 @@ const leastShare = 0.125
 // partOf reports whether v is w with some elements overwritten, by what share is of their samples. Both are of one
 // dtype and shape and differ.
 func (v *Value) partOf(w *Value, share func(*agreement) float64) bool {
-	was := &w.content
-	if w.after != nil {
-		was = w.after
-	}
-	a := v.content.alike(was, v.DType)
+	a := v.content.alike(w.leaves(), v.DType)
 	if w.after != nil || a.n < sampled/4 && v.Numel() > sampled {
 		return false // nothing but zeros: that many tensors have
 	}

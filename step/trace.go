@@ -416,6 +416,7 @@ func New(calls []*Call) *Trace {
 		p.findScalars()
 		p.linkGradients()
 		p.nameLeaves()
+		p.findUnasked()
 		p.coarseness()
 	}
 	return t

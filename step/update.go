@@ -17,6 +17,7 @@ type updater struct {
 	lines      map[line][]*Call    // the calls behind the loss by where the program makes them
 	blamed     map[string]*Value   // the first of changed gradients of one kind
 	gradients  map[uint64][]*Value // recorded gradients behind the loss, by the parameter that they are used to write
+	updates    bool                // a call behind the loss writes a parameter
 }
 
 // A line is where the program makes calls of an operator.
@@ -156,20 +157,44 @@ func (u *updater) releaseKept(written map[uint64]bool) {
 	}
 }
 
-// updaters are those of all steps, each with the readings of parameters since the last update.
+// updaters are those of all steps, each with the readings of parameters since the last update whose gradients a
+// backward pass gave before the update.
 func (p *Process) updaters() (all []*updater) {
-	parameters := map[uint64][]*Value{}
-	readings := p.parameterReadings()
-	for i, s := range p.Steps {
-		for _, v := range readings[i] {
-			parameters[v.Address] = append(parameters[v.Address], v)
+	var pending []*Value
+	for i, of := range p.parameterReadings() {
+		s := p.Steps[i]
+		pending = append(pending, of...)
+		writes := s.firstWrites()
+		parameters := map[uint64][]*Value{}
+		var later []*Value
+		for _, v := range pending {
+			if w := writes[v.Address]; w != nil && !v.gaveBefore(w) {
+				later = append(later, v)
+			} else {
+				parameters[v.Address] = append(parameters[v.Address], v)
+			}
 		}
-		all = append(all, newUpdater(s, maps.Clone(parameters)))
-		if s.updates(parameters) {
-			clear(parameters)
+		u := newUpdater(s, parameters)
+		u.updates = slices.ContainsFunc(pending, func(v *Value) bool { return writes[v.Address] != nil })
+		if u.updates {
+			pending = later
 		}
+		all = append(all, u)
 	}
 	return all
+}
+
+// firstWrites are the first calls behind the loss that write in place, by the address of what they write.
+func (s *Step) firstWrites() map[uint64]*Call {
+	writes := map[uint64]*Call{}
+	for _, c := range s.Tail {
+		for _, v := range c.Inputs {
+			if c.writes && writes[v.Address] == nil && c.returns(v) {
+				writes[v.Address] = c
+			}
+		}
+	}
+	return writes
 }
 
 // parameterReadings are the readings of parameters by the calls whose gradients a loss gave, by loss. Those are the
@@ -177,6 +202,10 @@ func (p *Process) updaters() (all []*updater) {
 func (p *Process) parameterReadings() [][]*Value {
 	const before = 3 // steps that a loss depends on beside its own
 	loss := map[*Call]int{}
+	roots := make([]*Call, len(p.Steps))
+	for i, s := range p.Steps {
+		roots[i] = s.root
+	}
 	for i, s := range p.Steps {
 		for c := range leadingTo(s.root, p.Steps[max(0, i-before)].Calls[0].Order) {
 			if _, had := loss[c]; !had {
@@ -193,8 +222,10 @@ func (p *Process) parameterReadings() [][]*Value {
 	}
 	for i, s := range p.Steps {
 		for _, c := range slices.Concat(s.Calls, s.Tail) { // those behind the loss ran again for a checkpoint
-			of, ok := loss[c]
-			if !ok {
+			of := c.reached(roots)
+			if at, ok := loss[c]; of < 0 && ok {
+				of = at
+			} else if of < 0 {
 				of = i
 			}
 			for _, v := range c.Inputs {
@@ -242,7 +273,19 @@ func leadingTo(root *Call, from int) map[*Call]bool {
 // says so. Where a recording begins, calls that belong to the step before may write one.
 func (v *Value) isParameter() bool {
 	w := v.From.Value
-	return v.RequiresGrad && (v.Parameter || w == nil || w.Call.phase()%2 == 1 && w.Call.phase() != v.Call.phase())
+	return v.RequiresGrad && (v.Parameter || w == nil || w.Call.phase()%2 == 1 && w.Call.phase() != v.Call.phase() ||
+		w.Call.Step != v.Call.Step && w.viewsParameter())
+}
+
+// viewsParameter reports whether a result is a view of a whole parameter. What lies there in a later step is the
+// parameter: its backward pass does not go through the view of this one.
+func (w *Value) viewsParameter() bool {
+	if w.Kind != outputKind || w.Address == 0 || w.Call.writes {
+		return false
+	}
+	return slices.ContainsFunc(w.Call.Inputs, func(u *Value) bool {
+		return u.Address == w.Address && u.equals(w) && u.isParameter()
+	})
 }
 
 // checkGradient decides about an input that equals a recorded gradient: whether it is one of the parameter that is
@@ -292,14 +335,15 @@ func (u *updater) checkGradient(v *Value) {
 	own.readers = append(own.readers, v)
 }
 
-// checkState decides about an input that is not what the step before left at its address.
+// checkState decides about an input that is not what the step before left at its address. Where that was zero, a
+// backward pass may have added gradients since.
 func (u *updater) checkState(v *Value) {
 	if v.From.How == IsChanged || v.From.first != nil || v.From.written || v.From.Role == "collective" ||
 		!v.DType.IsFloat() {
 		return
 	}
 	was := v.lay()
-	if was == nil || was.Call.phase()%2 == 0 || was.Call.Step == v.Call.Step || !was.made() ||
+	if was == nil || was.Call.phase()%2 == 0 || was.Call.Step == v.Call.Step || !was.made() || was.leaves().zero() ||
 		!u.isState(v, was.Call.Step) || !v.Call.writes && v.Call.inBackward() { // a backward pass reads what it saved
 		return
 	}

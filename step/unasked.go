@@ -1,0 +1,63 @@
+package step
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/replay"
+)
+
+// findUnasked takes back that gradients are missing where a backward pass gave none of a parameter: the program may
+// have asked it for those of other tensors (autograd.grad).
+func (p *Process) findUnasked() {
+	known := slices.ContainsFunc(p.Calls, func(c *Call) bool { return slices.ContainsFunc(c.Inputs, (*Value).isKnown) })
+	for _, s := range p.Steps {
+		of := slices.Concat(s.Calls, s.Tail)
+		gives := slices.ContainsFunc(of, func(c *Call) bool {
+			return c.HasBackward() && slices.ContainsFunc(c.Inputs, func(v *Value) bool {
+				return v.isParameter() && (!known || v.isKnown()) && c.gradientOf(v) != nil
+			})
+		})
+		if gives {
+			continue
+		}
+		for _, c := range of {
+			c.dropMissing()
+		}
+	}
+}
+
+// isKnown reports whether the recording says that a value is a parameter of the model.
+func (v *Value) isKnown() bool { return v.RequiresGrad && (v.Parameter || v.named != "") }
+
+// dropMissing takes back the verdict of gradients that were not recorded.
+func (c *Call) dropMissing() {
+	if c.byPass[replay.Backward] != verdict.Fail {
+		return
+	}
+	worst := verdict.Skipped
+	for i := range c.Results {
+		r := &c.Results[i]
+		if r.Phase != replay.Backward {
+			continue
+		}
+		if r.Verdict == verdict.Fail && c.lacksGradient(r.Target) {
+			r.Verdict, r.Reason = verdict.Skipped, "no gradient was recorded: the backward pass gave none of a parameter"
+		}
+		worst = verdict.Worse(worst, r.Verdict)
+	}
+	for _, x := range c.Checks {
+		if x.Phase == replay.Backward {
+			worst = verdict.Worse(worst, x.Verdict)
+		}
+	}
+	c.byPass[replay.Backward] = worst
+	c.Verdict = verdict.Worse(c.ForwardVerdict(), worst)
+}
+
+// lacksGradient reports whether the recording has None in place of a gradient.
+func (c *Call) lacksGradient(target string) bool {
+	return strings.HasPrefix(target, "grad") &&
+		!slices.ContainsFunc(c.Grads, func(g *Value) bool { return g.Target == target })
+}
