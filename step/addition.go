@@ -44,18 +44,18 @@ func sumOf(parts []*Value) (a addition, ok bool) {
 
 // is reports whether the samples of v are the sum, and whether they tell: zero would be the sum of some parts.
 func (a *addition) is(v *Value) bool {
-	telling, ok := a.near(v.content.numbers(v.DType), v)
+	telling, ok := a.near(v.content.numbers(v.DType), v.DType)
 	return ok && (telling > few || telling == 1 && len(a.sums) == 1)
 }
 
-// near reports whether elements of v are the sum up to its rounding, and how many of them are further than that from
-// zero.
-func (a *addition) near(elements []float64, v *Value) (telling int, ok bool) {
+// near reports whether elements are the sum up to its rounding in a dtype, and how many of them are further than that
+// from zero.
+func (a *addition) near(elements []float64, dt tensor.DType) (telling int, ok bool) {
 	if len(elements) != len(a.sums) {
 		return 0, false
 	}
 	for i, x := range elements {
-		may := a.n * (v.DType.Eps()*a.sizes[i] + v.DType.ULP(0)/2)
+		may := a.n * (dt.Eps()*a.sizes[i] + dt.ULP(0)/2)
 		if !(math.Abs(x-a.sums[i]) <= may) {
 			return 0, false
 		}

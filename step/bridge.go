@@ -543,6 +543,9 @@ func (v *Value) settleSum(want, size *tensor.Tensor, readings []*Value, opt Opti
 			off = otherOrder
 		}
 	case n == 0:
+		if off, err = v.offRecorded(readings, x, opt); off != "" || err != nil {
+			return off, err
+		}
 		v.unlink()
 		v.From = Link{How: ByContent, Role: "gradient", Parts: v.From.Parts}
 	default:

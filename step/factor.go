@@ -142,7 +142,7 @@ func (u *updater) withSmall(all []multiple, small []*Value, should source) []mul
 		if of, sum, ok := should(v); ok && !seen[v.Address] {
 			seen[v.Address] = true
 			scaled := sum.scaled(k, v.DType)
-			if telling, ok := scaled.near(v.content.numbers(v.DType), v); ok && telling > 0 {
+			if telling, ok := scaled.near(v.content.numbers(v.DType), v.DType); ok && telling > 0 {
 				all = append(all, multiple{v, of, k})
 			}
 		}

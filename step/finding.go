@@ -388,7 +388,7 @@ func adds(v *Value, now []float64, terms ...[]float64) bool {
 			return false
 		}
 	}
-	_, ok := all.near(now, v)
+	_, ok := all.near(now, v.DType)
 	return ok
 }
 

@@ -63,6 +63,6 @@ func multiplied(v *Value, x, y []float64, k float64) bool {
 	}
 	var sum addition
 	sum.addElements(scaled)
-	_, ok := sum.near(x, v)
+	_, ok := sum.near(x, v.DType)
 	return ok
 }

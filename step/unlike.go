@@ -252,8 +252,8 @@ func departs(x, y []float64, shape []int) string {
 	for i := range y {
 		rest += (x[i] - k*y[i]) * (x[i] - k*y[i])
 	}
-	if rest < 1e-4*k*k*yy {
-		return fmt.Sprintf("all elements are %.4g times as large", k)
+	if times := fmt.Sprintf("%.4g", k); rest < 1e-4*k*k*yy && times != "1" {
+		return fmt.Sprintf("all elements are %s times as large", times)
 	}
 	return fmt.Sprintf("at %s %.6g instead of %.6g", index(most, shape), x[most], y[most])
 }
