@@ -142,6 +142,7 @@ func Read(e *capture.Entry, opt Options) *Call {
 		b := call.Bound()
 		if b != nil {
 			c.random = b.Random()
+			c.generator = c.readGenerator()
 			c.attributes = attributes(b)
 		}
 		c.after(call)

@@ -82,6 +82,13 @@ func (t *Trace) Seen() *Seen {
 			g.add("call%s without recorded weight gradients: faults there cannot be seen", c)
 		}
 	}
+	for _, p := range t.Processes {
+		for _, s := range p.Steps {
+			for _, c := range s.redrawn() {
+				g.add(drewAgain, c)
+			}
+		}
+	}
 	s.Proven = s.ByContent + s.ByAddress
 	for _, what := range g.order {
 		gap := g.by[what]

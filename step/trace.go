@@ -190,6 +190,8 @@ type Call struct {
 	Peer       *Call // the same call of another run, after Against
 	// random is why the reference cannot say what the results are, "" if it can.
 	random string
+	// generator is the hash of the state of the generator that the call drew from, before it did; 0: not known.
+	generator uint64
 	// writes reports that the call has no gradients and changes an argument.
 	writes bool
 	vacant bool
