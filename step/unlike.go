@@ -16,11 +16,11 @@ import (
 type unlike struct {
 	by   map[argument][]other // those that were not explained, by where they are read
 	like map[argument]int     // how many were
-	has  map[uint64]bool      // parameters whose gradient was explained
+	has  map[uint64][]uint64  // where gradients lie that were explained, by parameter
 }
 
 func newUnlike() unlike {
-	return unlike{by: map[argument][]other{}, like: map[argument]int{}, has: map[uint64]bool{}}
+	return unlike{by: map[argument][]other{}, like: map[argument]int{}, has: map[uint64][]uint64{}}
 }
 
 // An argument is a place among the arguments of a line of the program: one argument, or a list of them.
@@ -51,7 +51,9 @@ func (u unlike) add(v *Value, readings []*Value, off string, want *Value) {
 	switch {
 	case off == "" && (v.isGradient() || v.From.How == IsChanged):
 		u.like[at]++
-		u.has[readings[0].Address] = u.has[readings[0].Address] || v.From.first == nil
+		if of := readings[0].Address; v.From.first == nil {
+			u.has[of] = append(u.has[of], v.Address)
+		}
 	case off != "" && v.isGradient() || !v.hasSource() && !v.copiedBefore():
 		u.by[at] = append(u.by[at], other{v, readings, off, want})
 	}
@@ -62,7 +64,16 @@ func (u unlike) add(v *Value, readings []*Value, off string, want *Value) {
 func (u unlike) settle() {
 	u.settleExchanged()
 	for at, vs := range u.by {
-		vs = slices.DeleteFunc(vs, func(o other) bool { return u.has[o.readings[0].Address] && !o.v.isCopied() })
+		vs = slices.DeleteFunc(vs, func(o other) bool {
+			has := u.has[o.readings[0].Address]
+			if has == nil || o.v.isCopied() {
+				return false
+			}
+			if o.off != "" && !slices.Contains(has, o.v.Address) {
+				o.v.leaveGradient()
+			}
+			return true
+		})
 		for _, o := range vs {
 			most := u.like[at] > few && u.like[at] >= 4*len(vs)
 			isPart := strings.HasPrefix(o.off, lacks)
@@ -71,6 +82,7 @@ func (u unlike) settle() {
 			}
 			r := o.readings[0]
 			if u.like[at] == 0 && o.off != otherOrder && o.v.Call.leavesState(o.v) {
+				o.v.leaveGradient()
 				continue // state of the optimizer
 			}
 			// What the calls give is judged by itself.
@@ -101,6 +113,15 @@ func (u unlike) settle() {
 			r.readers = append(r.readers, o.v)
 			o.v.spread()
 		}
+	}
+}
+
+// leaveGradient takes back that a value is a gradient with a part overwritten: it is state, near the gradient as what a
+// step on the same data left is in 16 bits.
+func (v *Value) leaveGradient() {
+	if v.isPartOfGradient() && v.reason == "" {
+		v.unlink()
+		v.From = Link{How: IsLeaf, Role: v.role()}
 	}
 }
 
