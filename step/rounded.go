@@ -9,9 +9,9 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// offRecorded says how a gradient that an update reads differs from the recorded gradients of the parameter, "" if it does
-// not, or if these do not tell. x are its elements, which are near what the reference gives. In a path of 16 bits much
-// is near. The recorded gradients were rounded already: one is read as it is, and a sum has the rounding of its
+// offRecorded says how a gradient that an update reads differs from the recorded gradients of the parameter, "" if it
+// does not, or if these do not tell. x are its elements, which are near what the reference gives. In a path of 16 bits
+// much is near. The recorded gradients were rounded already: one is read as it is, and a sum has the rounding of its
 // additions.
 func (v *Value) offRecorded(readings []*Value, x []float64, opt Options) (off string, err error) {
 	if v.Kind != inputKind {
@@ -48,6 +48,7 @@ func (v *Value) offRecorded(readings []*Value, x []float64, opt Options) (off st
 // passes reports whether a recorded gradient was compared with the reference, which gives it.
 func (v *Value) passes() bool {
 	return v.Kind == capture.GradInputs && slices.ContainsFunc(v.Call.Checks, func(c Check) bool {
-		return c.Phase == replay.Backward && c.Target == v.Target && (c.Verdict == verdict.Pass || c.Verdict == verdict.Warn)
+		ok := c.Verdict == verdict.Pass || c.Verdict == verdict.Warn
+		return ok && c.Phase == replay.Backward && c.Target == v.Target
 	})
 }
