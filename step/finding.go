@@ -84,7 +84,19 @@ func (c *Call) time(backward bool) [2]float64 {
 	if !backward || c.Step == nil {
 		return [2]float64{float64(c.Order), 0}
 	}
-	return [2]float64{c.Step.end() + 0.5, float64(-c.Order)}
+	return [2]float64{c.differentiatedIn().end() + 0.5, float64(-c.Order)}
+}
+
+// differentiatedIn is the step whose backward pass reached the call: a later one than its own where the loss of that
+// does not depend on it.
+func (c *Call) differentiatedIn() *Step {
+	s := c.Step
+	for _, later := range c.Process.Steps[s.Number:] {
+		if at := later.root.Entry.BackwardOrder; at >= 0 && at <= c.Entry.BackwardOrder {
+			s = later
+		}
+	}
+	return s
 }
 
 // end is the time of the last call of the forward pass.
@@ -98,6 +110,7 @@ func (t *Trace) Analyze(ctx context.Context, opt Options) error {
 		}
 		p.findUnkept()
 		p.findReread()
+		p.findSaved(opt)
 		// One asks for gradients, the other for arguments: they do not meet.
 		both, sub := errgroup.WithContext(ctx)
 		if p.large() {
@@ -245,6 +258,7 @@ func unexplained(all []*Finding) []*Finding {
 		faulty[f.Call] = f
 		if f.Rule == verdict.Changed && f.From != nil {
 			faulty[f.From.Call] = f
+			faulty[f.From.whole().Call] = f // of a view, such as detach() makes
 			for _, r := range f.From.readers {
 				faulty[r.Call] = f
 			}

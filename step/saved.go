@@ -1,0 +1,180 @@
+package step
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+)
+
+// findSaved finds what was overwritten in the forward pass after a call had read or made it, and before another call
+// read it there. The memory of a tensor may be used again, so the address alone proves nothing. Wrong gradients of the
+// first call prove it: they are right with what the other one read. So the call had saved that memory for its backward
+// pass.
+func (p *Process) findSaved(opt Options) {
+	for _, s := range p.Steps {
+		for _, c := range s.Calls {
+			if c.failing(replay.Backward) == nil || c.failing(replay.Forward) != nil {
+				continue
+			}
+			for _, u := range slices.Concat(c.Inputs, c.Outputs) {
+				if v := u.readOtherwise(); v != nil && c.differentiates(u, v, opt) {
+					v.overwrites(u)
+				}
+			}
+		}
+	}
+}
+
+// failing are the targets of a pass of a call that are wrong.
+func (c *Call) failing(phase replay.Phase) (targets []string) {
+	for _, r := range c.Results {
+		if r.Phase == phase && r.Verdict == verdict.Fail {
+			targets = append(targets, r.Target)
+		}
+	}
+	return targets
+}
+
+// readOtherwise is the first input behind a call, in its forward pass, that lies where a value of the call does and has
+// other elements, which no recorded call wrote there; nil if there is none.
+func (u *Value) readOtherwise() *Value {
+	if u.Address == 0 || u.after != nil {
+		return nil
+	}
+	other := func(v *Value) bool { return v.Address == u.Address && v.like(u) && !v.equals(u) }
+	for _, c := range u.Call.Step.Calls {
+		if c.Order <= u.Call.Order || c.phase() != u.Call.phase() {
+			continue
+		}
+		for _, v := range c.Inputs {
+			if other(v) {
+				if v.From.written || v.From.How == IsChanged && v.From.Value != u.source() {
+					return nil
+				}
+				return v
+			}
+		}
+		if c.writes || slices.ContainsFunc(c.Outputs, other) {
+			for _, v := range slices.Concat(c.Inputs, c.Outputs) {
+				if v.Address == u.Address {
+					return nil
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// differentiates reports whether the wrong gradients of a call are right with the elements of v in place of those of
+// its argument or result u.
+func (c *Call) differentiates(u, v *Value, opt Options) (right bool) {
+	err := opt.within(c, "", func(opt Options) error {
+		rec, err := c.Entry.Load(capture.LoadOptions{Read: opt.Read})
+		//lint:ignore SA5001 Load always returns a Call
+		defer rec.Close()
+		if err != nil {
+			return err
+		}
+		now, done, err := v.load(opt)
+		if err != nil {
+			return err
+		}
+		defer done()
+		ls, err := rec.Leaves(u.Kind)
+		i := slices.IndexFunc(ls, func(l capture.Leaf) bool { return l.Number == u.leaf })
+		if err != nil || i < 0 {
+			return err
+		}
+		was, t := ls[i].Tensor, *now.Dense().Reshape(u.Shape...)
+		t.RequiresGrad, t.Parameter = was.RequiresGrad, was.Parameter
+		with := map[*tensor.Tensor]*tensor.Tensor{was: &t}
+		rec.Args, rec.Kwargs = replaced(rec, with)
+		for i, o := range rec.Output {
+			rec.Output[i] = substitute(o, with)
+		}
+		if u.Kind == outputKind && !u.DType.IsFloat() {
+			right, err = c.differentiatesAt(rec, opt)
+			return err
+		}
+		n, wrong := 0, c.failing(replay.Backward)
+		for _, r := range replay.Of(rec, opt.Options).Compare().Results {
+			ok := r.Verdict == verdict.Pass || r.Verdict == verdict.Warn
+			if ok && r.Phase == replay.Backward && slices.Contains(wrong, r.Target) {
+				n++
+			}
+		}
+		right = n == len(wrong)
+		return nil
+	})
+	return right && err == nil
+}
+
+// differentiatesAt reports whether the wrong gradients of a call are those at the places that its results say, which
+// need not be those that the call should choose.
+func (c *Call) differentiatesAt(rec *capture.Call, opt Options) (right bool, err error) {
+	bound, err := opt.Registry.Bind(rec.Op, rec.Args, rec.Kwargs)
+	if err != nil || !bound.Entry.HasGrad {
+		return false, err
+	}
+	run, f, err := forwardAs(rec, bound)
+	if err != nil || f == nil {
+		return false, err
+	}
+	wanted := map[int]bool{}
+	for k, v := range c.Inputs {
+		g := c.gradientOf(v)
+		wanted[k] = g != nil && c.failsAt(g.Target)
+	}
+	grads, err := vjp(rec, bound, run, f, recordedGrads(rec, f), wanted)
+	if err != nil || len(grads) == 0 {
+		return false, err
+	}
+	right = true
+	for k, want := range grads {
+		g := c.gradientOf(c.Inputs[k])
+		err := g.with(opt, func(t *tensor.Tensor) {
+			right = right && comparable(t, want) &&
+				allNear(tensor.Data[float64](t), tensor.Data[float64](want), t.DType.Eps())
+		})
+		if err != nil {
+			return false, err
+		}
+	}
+	return right, nil
+}
+
+// source is what a call made or read first: the value itself, or that which the input is.
+func (v *Value) source() *Value {
+	if v.Kind == inputKind {
+		return cmp.Or(v.From.Value, v.first())
+	}
+	return v
+}
+
+// overwrites makes an input changed that lies where u does, and its further readings.
+func (v *Value) overwrites(u *Value) {
+	from := u.source()
+	if from != u { // whose gradients follow from the change
+		from.readers = append(from.readers, u)
+	}
+	if v.From.How == IsChanged {
+		return
+	}
+	v.unlink()
+	v.From = Link{How: IsChanged, Value: from}
+	v.reason = fmt.Sprintf("it is not what %s of %s has, the same tensor, and no recorded call wrote there in between: the "+
+		"gradients of that call follow from what is here", u.Target, u.Call)
+	from.readers = append(from.readers, v)
+	for _, c := range v.Call.Process.Calls[v.Call.Order:] {
+		for _, r := range c.Inputs {
+			if r.From.first == v {
+				r.From = v.From.again(v)
+			}
+		}
+	}
+}
