@@ -112,7 +112,7 @@ func (g *Graph) Shift(x *Value, k float64) *Value {
 }
 
 func (g *Graph) shift(x *Value, k float64) *Value {
-	return g.withNumber(fmt.Sprintf("addition of %.4g", k), opdef.Unary{
+	return g.withNumber(fmt.Sprintf(additionStep+"%.4g", k), opdef.Unary{
 		Error: numberError,
 		F:     func(x float64) float64 { return x + k },
 		Block: func(dst, src []float64) {

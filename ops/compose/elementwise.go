@@ -187,6 +187,7 @@ func applied[T number](g *Graph, num numbers[T], fn function, m maths[T], dt ten
 	in []*Value) *Value {
 	v := g.value(opdef.ZipN(dt, ts[0].Shape, m.values, ts...),
 		func(t *tensor.Tensor) *tensor.Tensor { return appliedBound(g, num, fn, m, t, ts, in) }, nil, in...)
+	v.what = fn.name
 	return v.withGradients(func(up *Value) []*Value {
 		if m.d == nil {
 			g.Refuse("", "no gradient for dtype %s", dt)
@@ -355,13 +356,15 @@ func (g *Graph) To(x *Value, dt tensor.DType) *Value {
 		return x
 	}
 	t := opdef.Cast(x.T, dt)
-	return g.value(t, func(t *tensor.Tensor) *tensor.Tensor {
+	v := g.value(t, func(t *tensor.Tensor) *tensor.Tensor {
 		own := g.rounding(dt, 0.5)
 		if x.DType().Real().Size() <= dt.Real().Size() { // widening is exact
 			own = 0
 		}
 		return opdef.Zip(tensor.Float64, x.bound(), g.magnitude(t), func(e, m float64) float64 { return e + own*m })
 	}, func(up *Value) []*Value { return []*Value{g.To(up, x.DType())} }, x)
+	v.is = x
+	return v
 }
 
 // AtLeast is x, in dtype dt if its own is narrower: what operators do that

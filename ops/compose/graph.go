@@ -74,6 +74,9 @@ type Value struct {
 
 	show func(t *tensor.Tensor) *tensor.Tensor // of a view: what it shows of in[0]
 
+	what string // "sum": what it is of in, for its description; empty if that is not said
+	is   *Value // the value that it stands for within a step, nil: none
+
 	among *Value // of whose rows these are places: see Places
 
 	// What is cut into parts gets its gradient, given those by position, all at
@@ -276,7 +279,7 @@ func (g *Graph) AsOne(compose func(in []*Value) *Value, in ...*Value) *Value {
 	inner := make([]*Value, len(in))
 	for k, x := range in {
 		inner[k] = g.Detach(x)
-		inner[k].needs = x.needs
+		inner[k].needs, inner[k].is = x.needs, x
 	}
 	out := compose(inner)
 	return g.add(&Value{T: out.T, errors: out.errors, in: in, vjp: func(up *Value) []*Value {

@@ -11,8 +11,8 @@ import (
 
 // A step is a function of elements that a composition applies. Steps are in order of execution.
 type step struct {
-	name     string // "logarithm"; empty if kernels do not leave it out
-	operands int
+	name string // "logarithm"; empty if kernels do not leave it out
+	in   []*Value
 }
 
 // An omission is a step that a kernel leaves out. One operand replaces the result of the step, or the operand gets no
@@ -22,11 +22,12 @@ type omission struct {
 	gradient      bool
 }
 
-// factorStep and quotientStep begin the names of products with numbers and of quotients by them. mostFactors is
-// how many such steps of a composition optool tries to leave out in pairs.
+// factorStep, quotientStep and additionStep begin the names of products with numbers, of quotients by them and of
+// sums. mostFactors is how many such steps of a composition optool tries to leave out in pairs.
 const (
 	factorStep   = "factor "
 	quotientStep = "division by "
+	additionStep = "addition of "
 	mostFactors  = 10
 )
 
@@ -42,7 +43,7 @@ func (g *Graph) omitted(fn function, shape []int, dt tensor.DType, in []*Value) 
 	if !dt.Real().IsFloat() { // positions: without a step they point elsewhere, or nowhere
 		name = ""
 	}
-	g.steps = append(g.steps, step{name, len(in)})
+	g.steps = append(g.steps, step{name, in})
 	o := g.omission(false)
 	if o == nil {
 		return nil
@@ -79,7 +80,7 @@ func (c *Call) omissions() []opdef.Mistake[any] {
 	if len(steps) > mostOmitted || c.again == nil {
 		return nil
 	}
-	count, seen := map[string]int{}, map[string]int{}
+	count, seen, known := map[string]int{}, map[string]int{}, map[string]int{}
 	for _, s := range steps {
 		count[s.name]++
 	}
@@ -99,13 +100,22 @@ func (c *Call) omissions() []opdef.Mistake[any] {
 		if seen[s.name]++; count[s.name] > 1 {
 			what = "the " + ordinal(seen[s.name]) + " " + s.name
 		}
-		for k := range s.operands {
+		for k := range s.in {
 			stays, of := "", ""
-			if s.operands > 1 {
+			if len(s.in) > 1 {
 				stays = ": its " + ordinal(k+1) + " operand stays"
 				of = " to its " + ordinal(k+1) + " operand"
 			}
-			add(&left, what+" is left out"+stays, omission{step: i, operand: k})
+			text := what + " is left out" + stays
+			if len(s.in) == 2 {
+				if said := c.graph.leftOut(s.name, s.in, k); said != "" {
+					if known[said]++; known[said] > 1 {
+						said += ", the " + ordinal(known[said]) + " time"
+					}
+					text = said
+				}
+			}
+			add(&left, text, omission{step: i, operand: k})
 			add(&gradients, "the gradient lacks what flows through "+what+of,
 				omission{step: i, operand: k, gradient: true})
 		}

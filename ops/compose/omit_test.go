@@ -33,8 +33,8 @@ func TestOmissions(t *testing.T) {
 	const lacks = "the gradient lacks what flows through "
 	for text, want := range map[string][2][]float64{
 		"the square root is left out":                        {{0.5, 1, 9. / 8}, {0.5, 0.25, 0.125}},
-		"the division is left out: its first operand stays":  {{1, 2, 3}, {0.5, 0.25, 1. / 6}},
-		"the division is left out: its second operand stays": {{2, 4, 8}, {0, 0, 0}},
+		"it is not divided by y: the square root of x stays": {{1, 2, 3}, {0.5, 0.25, 1. / 6}},
+		"y is taken in place of the square root of x / y":    {{2, 4, 8}, {0, 0, 0}},
 		lacks + "the square root":                            {{0.5, 0.5, 0.375}, {0, 0, 0}},
 		lacks + "the division to its first operand":          {{0.5, 0.5, 0.375}, {0, 0, 0}},
 	} {
@@ -48,6 +48,32 @@ func TestOmissions(t *testing.T) {
 	}
 	if len(got) != 6 {
 		t.Errorf("%d omissions, want 6", len(got))
+	}
+}
+
+// TestDescriptions: a step that is left out is told by what it joins: arguments, parts of them, means.
+func TestDescriptions(t *testing.T) {
+	type args struct{ X, Y *tensor.Tensor }
+	x := tensor.New(tensor.Float32, []int{2, 2}, []float64{1, 4, 9, 2}).Rounded()
+	c, err := Plan(&args{x, x}, func(g *Graph, a *args) Values {
+		x, y := g.Arg("x", a.X), g.Arg("y", a.Y)
+		cut := g.Sub(g.Narrow(y, 0, 0, 1), g.Scale(x, 3))
+		return Values{g.Add(g.Mul(cut, g.Mean(g.Square(x), true, 1)), g.Mul(g.Add(g.Add(x, y), g.Add(x, y)), y))}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string]bool{}
+	for _, m := range c.omissions() {
+		texts[m.Text] = true
+	}
+	for _, want := range []string{"(3 * x) is not subtracted: a part of y stays",
+		"the factor y is left out: (x + y) + (x + y) stays",
+		"the sum of the square of x is not divided by the number of its terms: no mean is taken",
+		"the term y is left out: x stays", "the term y is left out: x stays, the second time"} {
+		if !texts[want] {
+			t.Errorf("%q is not among %v", want, texts)
+		}
 	}
 }
 

@@ -77,7 +77,7 @@ func (g *Graph) sum(x *Value, dt tensor.DType, dims []int, keepdim bool) *Value 
 		}
 		return plus(e, g.summing(t, opdef.Sum(tensor.Float64, opdef.Abs(x.T), dims, keepdim), n))
 	}, func(up *Value) []*Value { return []*Value{g.unreduce(up, x.Shape(), dims)} }, x)
-	v.weak = elements.SpreadOnly
+	v.weak, v.what = elements.SpreadOnly, "sum"
 	return v
 }
 
@@ -117,9 +117,11 @@ func (g *Graph) Mean(x *Value, keepdim bool, dims ...int) *Value {
 		n *= x.Shape()[d]
 	}
 	v := g.AsOne(func(in []*Value) *Value {
-		return g.Div(g.sum(in[0], x.DType(), ds, keepdim), g.Number(float64(n)))
+		count := g.Number(float64(n))
+		count.what = termCount
+		return g.Div(g.sum(in[0], x.DType(), ds, keepdim), count)
 	}, x)
-	v.weak = elements.SpreadOnly
+	v.weak, v.what = elements.SpreadOnly, "mean"
 	return v
 }
 
