@@ -71,7 +71,8 @@ func (c *Search) fittedFactors(r *Wrong, share float64, all bool, yield func(Mis
 		if near(x, 1, share) {
 			continue
 		}
-		if !yield(Mistake{Text: fmt.Sprintf("all elements are multiplied by %.7g", x), Like: "elements",
+		text := fmt.Sprintf("all elements are multiplied by %.7g", x) + c.equal(x, factors[len(factors)-1], r)
+		if !yield(Mistake{Text: text, Like: "elements",
 			Cost: digits(x), Rounds: true, All: all, Make: c.altering(times(x))}) {
 			return false
 		}

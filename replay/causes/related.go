@@ -19,7 +19,8 @@ type relation struct {
 var constants = []relation{
 	{math.Ln2, "ln 2"}, {math.Log2E, "1/ln 2"}, {math.Ln10, "ln 10"}, {math.Log10E, "1/ln 10"}, {math.Pi, "pi"},
 	{1 / math.Pi, "1/pi"}, {2 * math.Pi, "2 pi"}, {math.Pi / 180, "pi/180"}, {180 / math.Pi, "180/pi"},
-	{math.Sqrt(math.Pi), "sqrt(pi)"}, {math.Sqrt(2 / math.Pi), "sqrt(2/pi)"}, {math.Sqrt2, "sqrt(2)"},
+	{math.Sqrt(math.Pi), "sqrt(pi)"}, {2 / math.Sqrt(math.Pi), "2/sqrt(pi)"},
+	{math.Sqrt(math.Pi) / 2, "sqrt(pi)/2"}, {math.Sqrt(2 / math.Pi), "sqrt(2/pi)"}, {math.Sqrt2, "sqrt(2)"},
 	{math.Sqrt2 / 2, "1/sqrt(2)"}, {1 / math.Sqrt(2*math.Pi), "1/sqrt(2 pi)"},
 }
 
@@ -60,6 +61,8 @@ func (c *Search) sizes() (all []size) {
 		if c.Ran != nil && len(c.Ran.Outs) > 0 && c.Ran.Outs[0].Numel() > 0 {
 			if n := a.Tensor.Numel(); n%c.Ran.Outs[0].Numel() == 0 {
 				add(n/c.Ran.Outs[0].Numel(), "elements of %s for each of the result:", argName(a))
+			} else if n > 0 && c.Ran.Outs[0].Numel()%n == 0 {
+				add(c.Ran.Outs[0].Numel()/n, "elements of the result for each of %s:", argName(a))
 			}
 		}
 		for d := range a.Tensor.Shape {

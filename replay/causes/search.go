@@ -179,7 +179,8 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		c.permutedTogether(), c.swappedOperands(), c.altered(fails, ofElements), c.missingParts(), c.missingRows(),
 		c.lostDuplicates(fails), c.misreadIncoming(inMemory), c.misreadIncoming(ofElements),
 		c.misreadIncoming(alongDimensions), c.untransposed(fails)}
-	all = slices.Concat(local[:2], []iter.Seq[Mistake]{c.misplacedResults(fails), c.exchanged(fails)}, local[2:],
+	all = slices.Concat([]iter.Seq[Mistake]{c.negated(fails)}, local[:2],
+		[]iter.Seq[Mistake]{c.misplacedResults(fails), c.exchanged(fails)}, local[2:],
 		[]iter.Seq[Mistake]{c.addedValues(fails), c.wrongSizes()})
 	return all, []iter.Seq[Mistake]{c.constants(fails, plainNamed), c.approximated(fails), c.strided(fails),
 		c.overflowed(fails), c.misranked(fails), c.tied(fails), c.inOtherOrder(fails), c.mispassed(fails),
