@@ -295,6 +295,43 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
+// TestRoughNeedsEvidence: errors of the size of rounding that are not spread as rounding spreads them are not called
+// as large as rounding.
+func TestRoughNeedsEvidence(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 1))
+	const rows, cols = 32, 64
+	base, factors := make([]float64, rows*cols), make([]float64, rows)
+	for i := range base {
+		base[i] = r.NormFloat64()
+	}
+	for i := range factors {
+		factors[i] = 1 + 0.004*(r.Float64()-0.5)
+	}
+	for name, tc := range map[string]struct {
+		plant func(i int, v float64) float64
+		rough bool
+	}{
+		"rounded":          {func(i int, v float64) float64 { return tensor.BFloat16.Round(v) }, true},
+		"rounded before":   {func(i int, v float64) float64 { return v + 0.002*r.NormFloat64() }, true},
+		"0.4 % each":       {func(i int, v float64) float64 { return v * (1 + 0.004*float64(2*r.IntN(2)-1)) }, false},
+		"a factor":         {func(i int, v float64) float64 { return v * 1.004 }, false},
+		"one for a row":    {func(i int, v float64) float64 { return v * factors[i/cols] }, false},
+		"alternating":      {func(i int, v float64) float64 { return v * (1 + 0.006*r.Float64()*float64(1-i%2*2)) }, false},
+		"an approximation": {func(i int, v float64) float64 { return v + 0.002*math.Sin(3*v) }, false},
+		"a few":            {func(i int, v float64) float64 { return v + 0.004*r.NormFloat64()*float64(i%2) }, false},
+	} {
+		v := make([]float64, len(base))
+		for i := range v {
+			v[i] = tc.plant(i, base[i])
+		}
+		ref := floats(tensor.Float32, []int{rows, cols}, base...)
+		res := check(floats(tensor.Float32, []int{rows, cols}, v...).Rounded(), ref, Model{Exact: true})
+		if got := strings.Contains(res.Pattern, "as large as rounding to bfloat16"); got != tc.rough {
+			t.Errorf("%s: %s", name, res.Reason)
+		}
+	}
+}
+
 func scale(v []float64, f float64) {
 	for i := range v {
 		v[i] *= f

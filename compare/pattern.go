@@ -1,8 +1,10 @@
 package compare
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/optool/optool/tensor"
@@ -381,22 +383,24 @@ func (w *window) oneIndex() string {
 	return ""
 }
 
-// coarse recognises values computed in a shorter format: errors on both sides,
-// of one size relative to the largest value.
+// coarse recognises values computed in a shorter format: nearly all are off, by errors that are as large as those of
+// rounding and spread as they are.
 func (w *window) coarse() string {
-	if len(w.off) < 16 || 4*len(w.off) < len(w.got) {
+	zeros := 0
+	for i, v := range w.got {
+		zeros += count(v == 0 && w.want[i] == 0) // exact in every format
+	}
+	if len(w.off) < enoughOff || 4*len(w.off) < 3*(len(w.got)-zeros) {
 		return ""
 	}
 	var square, size float64
-	above := 0
 	for _, i := range w.off {
 		d := w.got[i] - w.want[i]
 		square += d * d
 		size += w.want[i] * w.want[i]
-		above += count(d > 0)
 	}
 	rel := math.Sqrt(square / size)
-	if 4*above < len(w.off) || 4*above > 3*len(w.off) || !(rel > 2*w.dt.Eps()) {
+	if !(rel > 2*w.dt.Eps()) || !w.spreads() {
 		return ""
 	}
 	for _, f := range []struct {
@@ -409,5 +413,43 @@ func (w *window) coarse() string {
 	}
 	return ""
 }
+
+// spreads reports whether errors are spread as those of rounding: of any size up to the largest, not all of one, and
+// with signs that depend neither on the place nor on the value. A factor, or an approximation, fails one of these.
+func (w *window) spreads() bool {
+	at := w.off[:min(len(w.off), sampleWindow)]
+	rel := func(i int) float64 { return (w.got[i] - w.want[i]) / max(math.Abs(w.want[i]), w.normal) }
+	var square float64
+	for _, i := range at {
+		square += rel(i) * rel(i)
+	}
+	half, small, above := math.Sqrt(square/float64(len(at)))/2, 0, 0
+	for _, i := range at {
+		small += count(math.Abs(rel(i)) < half)
+		above += count(w.outward(i))
+	}
+	if 10*small < len(at) || !even(above, len(at)) {
+		return false
+	}
+	byValue := slices.Clone(at)
+	slices.SortFunc(byValue, func(i, j int) int { return cmp.Compare(w.want[i], w.want[j]) })
+	return w.independent(at) && w.independent(byValue)
+}
+
+// outward reports whether the error of element i leads away from zero.
+func (w *window) outward(i int) bool { return (w.got[i] > w.want[i]) == (w.want[i] > 0) }
+
+// independent reports whether the errors of successive elements have the same sign as often as not.
+func (w *window) independent(at []int) bool {
+	changes := 0
+	for k := 1; k < len(at); k++ {
+		i, j := at[k-1], at[k]
+		changes += count(w.outward(i) != w.outward(j))
+	}
+	return even(changes, len(at)-1)
+}
+
+// even reports whether so many of n are half of them, as far as chance allows: four standard deviations.
+func even(some, n int) bool { return math.Abs(float64(2*some-n)) <= 4*math.Sqrt(float64(n)) }
 
 func numel(shape []int) int { return tensor.Numel(shape) }
