@@ -22,9 +22,13 @@ type CaseCount struct {
 	Failed         int // other results, crashes, timeouts, data that does not read
 	LeftOut        int // by a rule or a list of the device
 	NotImplemented int
-	NotCompared    int // nothing to compare with, not meant to be run this way, or nothing that proves anything
-	Worst          string
-	worst          int
+	// Partly is how many of the cases that are not implemented have results that passed, Right the number of these
+	// results, and Lacks what the first one lacks.
+	Partly, Right int
+	Lacks         string
+	NotCompared   int // nothing to compare with, not meant to be run this way, or nothing that proves anything
+	Worst         string
+	worst         int
 }
 
 // NewCaseTable returns an empty table.
@@ -44,6 +48,9 @@ func (t *CaseTable) Add(function string, dtypes []string, results []*Result, lef
 		}
 	}
 	countOf(t.functions, function).add(worst, note, leftOut)
+	if worst == verdict.Unsupported {
+		countOf(t.functions, function).partly(results, note)
+	}
 	for _, dt := range slices.Compact(slices.Sorted(slices.Values(dtypes))) {
 		countOf(t.dtypes, dt).add(worst, note, leftOut)
 	}
@@ -75,6 +82,23 @@ func (c *CaseCount) add(v verdict.Verdict, note string, leftOut bool) {
 	}
 	if v.Rank() > c.worst {
 		c.worst, c.Worst = v.Rank(), note
+	}
+}
+
+// partly counts the results of a case that passed although the case as a whole is not implemented.
+func (c *CaseCount) partly(results []*Result, lacks string) {
+	right := 0
+	for _, r := range results {
+		if r.Verdict == verdict.Pass || r.Verdict == verdict.Warn {
+			right++
+		}
+	}
+	if right == 0 {
+		return
+	}
+	c.Right += right
+	if c.Partly++; c.Partly == 1 {
+		c.Lacks = lacks
 	}
 }
 
@@ -150,7 +174,31 @@ func (t *CaseTable) Write(w io.Writer, width int) error {
 	if err := writeCounts(w, width, "function", t.Functions(), total); err != nil {
 		return err
 	}
-	return writeCounts(w, width, "dtype", t.DTypes(), total)
+	if err := writeCounts(w, width, "dtype", t.DTypes(), total); err != nil {
+		return err
+	}
+	return t.writePartly(w, width)
+}
+
+// writePartly says of cases that are not implemented which results passed all the same.
+func (t *CaseTable) writePartly(w io.Writer, width int) error {
+	said := false
+	for _, c := range t.Functions() {
+		if c.Partly == 0 {
+			continue
+		}
+		said = true
+		text := fmt.Sprintf("%s: %d of %s not implemented passed in part (%s), first: %s", c.Name, c.Partly,
+			Count(c.NotImplemented, "case"), Count(c.Right, "result"), c.Lacks)
+		if _, err := fmt.Fprintln(w, Style{Width: width}.Wrap(text, 2)); err != nil {
+			return err
+		}
+	}
+	if said {
+		_, err := fmt.Fprintln(w)
+		return err
+	}
+	return nil
 }
 
 type countColumn struct {
