@@ -60,6 +60,50 @@ type Runs struct {
 	Retyped []*Call
 	// Losses are the steps that both runs made, the other run's first.
 	Losses [][2]*Step
+	// Apart is the first value that is not the same in both runs, nil if there is none, and By its relative distance.
+	Apart *Value
+	By    float64
+	// Unjudged are the paired calls that were not compared in both runs with what they should give, or are wrong.
+	Unjudged int
+	// Other is the first finding of the other run by itself, nil if it has none.
+	Other *Finding
+}
+
+// Rounding reports whether every compared call is within rounding of its exact result in both runs.
+func (r *Runs) Rounding() bool { return r.Unjudged == 0 && r.Compared == r.Paired && r.Other == nil }
+
+// differ takes note of the first values of a pair that are not the same: of the forward passes, or, if those are all
+// the same, of the backward passes.
+func (r *Runs) differ(p *pair) {
+	if !p.a.sound() || !p.b.sound() {
+		r.Unjudged++
+	}
+	if r.Apart != nil && !strings.HasPrefix(r.Apart.Target, "grad") {
+		return
+	}
+	sides := [][2][]*Value{{p.a.Inputs, p.b.Inputs}, {p.a.Outputs, p.b.Outputs}}
+	if r.Apart == nil {
+		sides = append(sides, [2][]*Value{p.a.GradOutputs, p.b.GradOutputs}, [2][]*Value{p.a.Grads, p.b.Grads})
+	}
+	_ = p.opt.within(p.b, "", func(opt Options) error {
+		for _, vs := range sides {
+			if d, at, err := apart(vs[0], vs[1], opt); err != nil {
+				return err
+			} else if d > 0 {
+				r.Apart, r.By = at, d
+				return nil
+			}
+		}
+		return nil
+	})
+}
+
+// sound reports whether the results of a call were compared with what they should be, and none is wrong.
+func (c *Call) sound() bool {
+	fine := func(v verdict.Verdict) bool {
+		return v == verdict.Pass || v == verdict.Warn || v == verdict.Mistrusted
+	}
+	return fine(c.Verdict) && !slices.ContainsFunc(c.Results, func(r Result) bool { return !fine(r.Verdict) })
 }
 
 // LossesApart is the first step whose losses differ by more than rounding, nil if there is none, or no other run.
@@ -81,7 +125,7 @@ func (r *Runs) LossesApart() *[2]*Step {
 // sequence, process by process, and the findings of both comparisons merged. What
 // is wrong with t by itself must have been found before.
 func (t *Trace) Against(ctx context.Context, a *Trace, opt Options) error {
-	t.Runs = &Runs{}
+	t.Runs = &Runs{Other: a.First()}
 	var all []*Finding
 	for i, p := range t.Processes {
 		if i >= len(a.Processes) {
@@ -192,6 +236,7 @@ func (w *walk) add(p *pair) {
 	if x, y := p.a.DType(), p.b.DType(); x != y && x != tensor.Invalid && y != tensor.Invalid {
 		w.runs.Retyped = append(w.runs.Retyped, p.b)
 	}
+	w.runs.differ(p)
 	f, state := p.forward()
 	if state != incomparable {
 		w.runs.Compared++

@@ -189,6 +189,9 @@ func (t *Trace) First() *Finding {
 	return nil
 }
 
+// Alone reports whether the finding is no more than that one of two runs makes the call and the other does not.
+func (f *Finding) Alone() bool { return f.Rule == verdict.Missing || f.Rule == verdict.Inserted }
+
 // fault reports whether something is wrong, not only further off than one would like, or
 // in one run alone.
 func (f *Finding) fault() bool {

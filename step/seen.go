@@ -45,6 +45,9 @@ const partOfGradient = "gradient%s read by an update, but not the sum of what th
 // All reports whether every call was judged and everything that was read is known.
 func (s *Seen) All() bool { return len(s.Gaps) == 0 }
 
+// Linked reports whether of every value that calls handed on it is known that it is the one that was made.
+func (s *Seen) Linked() bool { return s.Proven == s.Links && s.Unexplained == 0 }
+
 // gaps collect counts by what is missing.
 type gaps struct {
 	order []string

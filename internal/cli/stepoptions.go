@@ -86,7 +86,7 @@ func (o *stepOptions) repro(t *step.Trace, c *step.Call, onDevice bool) string {
 // next are commands that show more.
 func (o *stepOptions) next(t *step.Trace, path string) []string {
 	var out []string
-	if len(t.Findings) > 0 {
+	if len(t.Findings) > 0 && !t.Findings[0].Alone() {
 		f := t.Findings[0]
 		if i := slices.IndexFunc(t.Findings, (*step.Finding).IsWrong); f.Between() != "" && i > 0 {
 			f = t.Findings[i] // the call of the first one does what it should

@@ -139,7 +139,7 @@ func findings(b *strings.Builder, t *step.Trace, x Extra) {
 	}
 	var list []*step.Finding
 	for _, f := range own {
-		if f.Rule != verdict.Missing && f.Rule != verdict.Inserted { // counted by runs
+		if !f.Alone() { // counted by runs
 			list = append(list, f)
 		}
 	}
@@ -226,6 +226,9 @@ func runs(out *strings.Builder, t *step.Trace, st reports.Style) {
 		fmt.Fprintf(b, "; of %d the values were not recorded in both", n)
 	}
 	b.WriteString("\n")
+	if t.First() == nil {
+		b.WriteString(departure(t))
+	}
 	often(b, "only in the other run", missing)
 	often(b, "only in this run", inserted)
 	var retyped []string
@@ -233,6 +236,28 @@ func runs(out *strings.Builder, t *step.Trace, st reports.Style) {
 		retyped = append(retyped, fmt.Sprintf("%s %s instead of %s", c.Op, c.DType(), c.Peer.DType()))
 	}
 	often(b, "in another dtype", retyped)
+}
+
+// departure says in which value two runs that have no finding differ first, and whether rounding explains it.
+func departure(t *step.Trace) string {
+	r := t.Runs
+	switch {
+	case r.Compared == 0:
+		return ""
+	case r.Apart == nil:
+		return "the values that both runs recorded are the same\n"
+	}
+	first := fmt.Sprintf("%s of %s, by %.2g of the largest element", reports.Name(r.Apart.Target), r.Apart.Call, r.By)
+	switch {
+	case r.Other != nil:
+		return fmt.Sprintf("the runs differ first in %s; the other run has a finding of its own: %s\n", first,
+			sentence(r.Other))
+	case r.Rounding() && t.Seen().Linked():
+		return "the runs differ only by rounding, first in " + first +
+			": in both runs each of these calls is within rounding of what it should give\n"
+	}
+	return fmt.Sprintf("the runs differ first in %s; no call was found at which they part by more than rounding, but not "+
+		"every call was judged in both runs, or not every value is known to be the one that was made\n", first)
 }
 
 // often lists what occurs most often.

@@ -69,6 +69,37 @@ func TestScreenOfTwoRuns(t *testing.T) {
 	}
 }
 
+// TestDeparture: two runs without a finding differ nowhere, by rounding, or by what was not judged.
+func TestDeparture(t *testing.T) {
+	run := func(b, a string, change func(t *step.Trace)) string {
+		tr := trace(t, b)
+		change(tr)
+		if err := tr.Against(context.Background(), trace(t, a), options(t)); err != nil {
+			t.Fatal(err)
+		}
+		var s strings.Builder
+		if err := Screen(&s, tr, Extra{Without: step.Moved{Loss: math.NaN()}}); err != nil {
+			t.Fatal(err)
+		}
+		return s.String()
+	}
+	same := func(*step.Trace) {}
+	unjudged := func(tr *step.Trace) { tr.Calls()[2].Results, tr.Calls()[2].Verdict = nil, verdict.Unsupported }
+	for _, tc := range []struct {
+		name, b, a string
+		change     func(t *step.Trace)
+		want       string
+	}{
+		{"same", "clean", "clean", same, "the values that both runs recorded are the same\n"},
+		{"rounding", "block", "block-erf", same, "the runs differ only by rounding, first in "},
+		{"not judged", "block", "block-erf", unjudged, "part by more than rounding, but not every call was judged"},
+	} {
+		if got := run(tc.b, tc.a, tc.change); !strings.Contains(got, tc.want) {
+			t.Errorf("%s: got\n%s", tc.name, got)
+		}
+	}
+}
+
 // TestTogether: what all faults did to a loss is said beside the first one, if it is something else.
 func TestTogether(t *testing.T) {
 	next := &step.Step{Number: 1, Captured: 2}
