@@ -918,6 +918,7 @@ class record:
         self.cut = None  # the limit that was reached
         self.by_hand = False  # whether step() counts, not an optimizer
         self.wrapped_calls = {}  # by entry of wrap: whether a function of it was called
+        self.around = {}  # functions of torch that functools.wraps has wrapped: where the wrappers are defined
         self.replaced = {}  # functions of torch that the program replaced and called: where they are defined
         self.other_threads = 0  # that called a module or an optimizer, and in which nothing is recorded
         self.thread = threading.local()  # has `noticed` in threads that were looked at for it
@@ -1005,10 +1006,10 @@ class record:
         n = self.other_threads
         text = "; calls of %d other thread%s are not recorded" % (n, "s" * (n != 1)) if n else ""
         if self.replaced:
-            first = ["%s (%s)" % each for each in sorted(self.replaced.items())]
-            text += "; not torch's own, and recorded as one call each: %s" % ", ".join(first[:4])
-            if len(first) > 4:
-                text += " and %d more" % (len(first) - 4)
+            text += "; not torch's own, and recorded as one call each: %s" % _places(self.replaced)
+        if self.around:
+            text += "; wrapped by the program, and only the calls inside are recorded: %s" % _places(self.around)
+            text += ". To record one as one call: wrap=[%r]" % min(self.around)
         never = [name for name, called in sorted(self.wrapped_calls.items()) if not called]
         if never:
             text += "; nothing called wrap=%r by this name (a function that was imported before is not seen" % ", ".join(never)
@@ -1265,19 +1266,25 @@ def _directory(torch):
 
 
 def _replaced(torch):
-    """The functions of torch that something else has put there: name, owner and name in it. One made by functools.wraps
-    calls torch's own, as a rule, and is not among them: the call inside is recorded. Nor are those of wrap, then. Private
-    functions are operators that torch calls itself, as optimizers do _fused_adamw_."""
+    """The functions of torch that something else has put there: name, owner, name in it, and whether functools.wraps made
+    it. Those of wrap are patched before, and not among them. Private functions are operators that torch calls itself, as
+    optimizers do _fused_adamw_."""
     own, found = _directory(torch), []
     for path in "torch", "torch.nn.functional", "torch.Tensor", "torch.linalg", "torch.fft", "torch.special":
         owner = operator.attrgetter(path.partition(".")[2])(torch) if "." in path else torch
         for name, f in list(vars(owner).items()):
             code = getattr(f, "__code__", None)
-            if isinstance(f, types.FunctionType) and not hasattr(f, "__wrapped__") and \
-                    not os.path.abspath(code.co_filename).startswith(own) and code.co_filename != __file__ and (
+            if isinstance(f, types.FunctionType) and code.co_filename != __file__ and \
+                    not os.path.abspath(code.co_filename).startswith(own) and (
                         not name.startswith("_") or torch._C._jit_get_schemas_for_operator("aten::" + name)):
-                found.append((path + "." + name, owner, name))
+                found.append((path + "." + name, owner, name, hasattr(f, "__wrapped__")))
     return found
+
+
+def _places(functions):
+    """Functions and where they are defined, the first four."""
+    first = ["%s (%s)" % each for each in sorted(functions.items())]
+    return ", ".join(first[:4]) + (" and %d more" % (len(first) - 4) if len(first) > 4 else "")
 
 
 def _place(function):
@@ -1377,8 +1384,11 @@ class _Recorder:
         self._patch_collectives()
         for name in self.owner.wrap:
             self._patch_named(name, name)
-        for name, owner, last in _replaced(torch):
-            self._patch_function(name, owner, last, None)
+        for name, owner, last, around in _replaced(torch):
+            if around:  # it calls torch's own, as a rule: the call inside is recorded
+                self.owner.around[name] = _place(vars(owner)[last])
+            else:
+                self._patch_function(name, owner, last, None)
         self._begin_seeing()
 
     def remove(self):

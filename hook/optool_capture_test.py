@@ -484,8 +484,13 @@ class Recording(unittest.TestCase):
         self.assertEqual(len(call["grad_inputs"]), 1)
         self.assertEqual(len(self.named("torch.nn.functional.silu")), 1)
         self.assertEqual(len(self.named("torch.nn.functional.relu")), 1)  # torch's own, in what passes for it
-        self.assertRegex(said.getvalue(), r"not torch's own, .*: torch.nn.functional.gelu \(optool_capture_test.py:\d+\)\n")
+        self.assertRegex(said.getvalue(), r"not torch's own, .*: torch.nn.functional.gelu \(optool_capture_test.py:\d+\); "
+                         r"wrapped by the program, .*: torch.nn.functional.relu \(optool_capture_test.py:\d+\). To record one "
+                         r"as one call: wrap=\['torch.nn.functional.relu'\]\n")
         self.assertIs(F.gelu, gelu)
+
+    def test_torch_itself_replaces_nothing(self):
+        self.assertEqual(optool_capture._replaced(torch), [])
 
     def test_a_replacement_is_told_inplace_by_keyword(self):
         own = F.leaky_relu
