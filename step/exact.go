@@ -160,11 +160,14 @@ func (x *rerun) call(c *Call) error {
 			return nil
 		}
 	}
-	kinds := capture.Of(capture.Input, capture.Output)
+	kinds := []capture.Kind{capture.Input, capture.Output}
 	if x.changesRead(c) {
-		kinds = capture.Of(capture.Input, capture.Output, capture.After)
+		kinds = append(kinds, capture.After)
 	}
-	rec, _ := c.Entry.Load(capture.LoadOptions{Read: x.opt.Read, Only: kinds})
+	if c.Draws() { // they tell what was dropped
+		kinds = append(kinds, capture.GradInputs, capture.GradOutputs)
+	}
+	rec, _ := c.Entry.Load(capture.LoadOptions{Read: x.opt.Read, Only: capture.Of(kinds...)})
 	defer rec.Close()
 	if err := rec.Err(capture.Input); err != nil {
 		return err
@@ -190,7 +193,10 @@ func (x *rerun) call(c *Call) error {
 		return err
 	}
 	if why := bound.Random(); why != "" {
-		if kept := keepMask(rec, args, c.probability()); kept != nil {
+		if kept, err := keepMask(rec, args, c.probability()); kept != nil || err != nil {
+			if err != nil {
+				return err
+			}
 			return x.dropped(c, rec, kept, how, dt)
 		}
 		if bound.Entry.Random != "" {
@@ -266,7 +272,8 @@ func (x *rerun) keepRun(c *Call, rec *capture.Call, now ran, outs []*tensor.Tens
 // dropped keeps what dropout leaves of its argument by the recorded mask.
 func (x *rerun) dropped(c *Call, rec *capture.Call, kept *tensor.Tensor, how Choice, dt tensor.DType) error {
 	outs, err := x.chosen(rec.Outputs(), []*tensor.Tensor{kept}, how, dt, func() ([]*tensor.Tensor, error) {
-		return []*tensor.Tensor{keepMask(rec, rec.Args, c.probability())}, nil
+		kept, err := keepMask(rec, rec.Args, c.probability())
+		return []*tensor.Tensor{kept}, err
 	})
 	if err == nil {
 		x.store(c, rec, outs)
@@ -678,28 +685,71 @@ func tensorsIn(v value.Value) []*tensor.Tensor {
 	return out
 }
 
-// keepMask is the result of a dropout whose argument is known better: the argument where the recorded result is not
-// zero, scaled as its probability says, or as it was recorded where that is not known (NaN). nil where the call is
-// nothing like that.
-func keepMask(rec *capture.Call, args []value.Value, p float64) *tensor.Tensor {
+// errDropped is why a dropout cannot be run on another argument than the recorded one.
+var errDropped = errors.New("which elements it dropped is not known where its recorded argument was 0")
+
+// keepMask is the result of a dropout whose argument is known better: the argument where an element was kept, scaled as
+// its probability says. nil where the call is nothing like that. Zeros of the recorded argument do not tell what was
+// kept, but its gradient does.
+func keepMask(rec *capture.Call, args []value.Value, p float64) (*tensor.Tensor, error) {
 	outs, was, now := rec.Outputs(), value.Tensors(value.NewTuple(rec.Args...)), value.Tensors(value.NewTuple(args...))
 	masked := len(outs) == 2 && outs[1].DType == tensor.Bool // native_dropout
 	if len(outs) != 1 && !masked || len(was) != 1 || len(now) != 1 || !comparable(outs[0], was[0]) {
-		return nil
+		return nil, nil
 	}
 	scale, ok := maskScale(outs[0], was[0])
 	if !ok {
-		return nil
+		return nil, nil
 	}
-	if known := 1 / (1 - p); math.Abs(known-scale) <= 4*outs[0].DType.Eps()*scale {
+	if known := 1 / (1 - p); math.Abs(known-scale) <= 4*outs[0].DType.Eps()*scale || scale == 0 && known-known == 0 {
 		scale = known
 	}
-	return opdef.Zip(outs[0].DType, outs[0], now[0], func(out, in float64) float64 {
-		if out == 0 {
-			return 0
+	passed := sync.OnceValue(func() []uint8 { return passes(rec, was[0]) })
+	out, before, in := tensor.Data[float64](outs[0]), tensor.Data[float64](was[0]), tensor.Data[float64](now[0])
+	kept := make([]float64, len(in))
+	largest, unknown := 0.0, 0.0
+	for i, x := range in {
+		largest = max(largest, math.Abs(x))
+		switch {
+		case out[i] != 0:
+			kept[i] = scale * x
+		case before[i] != 0 || x == 0:
+		case passed()[i] == keptElement:
+			kept[i] = scale * x
+		case passed()[i] == 0:
+			unknown = max(unknown, math.Abs(x))
 		}
-		return scale * in
-	})
+	}
+	if unknown > 1e-3*largest { // less is rounding, as of zeros that relu gives
+		return nil, errDropped
+	}
+	return tensor.New(outs[0].DType, outs[0].Shape, kept), nil
+}
+
+// What the gradients of a dropout say of an element.
+const (
+	keptElement    = 1
+	droppedElement = 2
+)
+
+// passes says by the recorded gradients which elements of its argument a dropout kept; 0 where they do not tell.
+func passes(rec *capture.Call, in *tensor.Tensor) []uint8 {
+	said := make([]uint8, in.Numel())
+	given, of := tensorsIn(value.NewTuple(rec.GradOutputs...)), tensorsIn(value.NewTuple(rec.GradInputs...))
+	if len(given) == 0 || len(of) == 0 || !comparable(given[0], in) || !comparable(of[0], in) {
+		return said
+	}
+	x, y := tensor.Data[float64](given[0]), tensor.Data[float64](of[0])
+	for i := range said {
+		switch {
+		case x[i] == 0:
+		case y[i] != 0:
+			said[i] = keptElement
+		default:
+			said[i] = droppedElement
+		}
+	}
+	return said
 }
 
 // probability is the argument p of a call that was recorded with one, else NaN.

@@ -126,7 +126,14 @@ func (fs faults) moveNext(ctx context.Context, m *Moved, w WhatIf, opt Options) 
 	for n < len(all) && !all[n].updates {
 		n++
 	}
-	if n+1 >= len(p.Steps) {
+	switch {
+	case s.skipped():
+		return fmt.Errorf("the update of step %d was skipped for it: without the fault it would have had calls that were "+
+			"not made", s.Number)
+	case n == len(all) && s.Number+1 < len(p.Steps):
+		return fmt.Errorf("no recorded call behind %s is known to update a parameter that a recorded forward pass read",
+			s.Loss)
+	case n+1 >= len(p.Steps):
 		return errors.New("no loss behind the update was recorded; record the next step, too" + p.oneMore())
 	}
 	m.Step = p.Steps[n+1]
@@ -209,39 +216,43 @@ func (s *Step) carriedParameters() (out []*Value) {
 }
 
 // update is how far the parameters would have gone elsewhere in the rerun, relative to how far they went from the step
-// before; NaN if none went anywhere. It gives the first parameter that is not finite, if there is one, and NaN then.
+// before; NaN if none went anywhere, or if the fault reaches none. It gives the first parameter that is not finite, if
+// there is one, and NaN then.
 func (x *rerun) update(parameters []*Value) (apart float64, infinite *Value) {
-	moved, went := 0.0, 0.0
+	moved, went, reached := 0.0, 0.0, false
 	for _, v := range parameters {
 		now := x.values[v.From.origin()]
 		before := v.readBefore()
-		if now == nil || before == nil {
+		if before == nil {
 			continue
 		}
 		err := v.with(x.opt, func(t *tensor.Tensor) {
 			if !t.AllFinite() {
 				infinite = cmp.Or(infinite, v)
 			}
-			if !comparable(now, t) {
-				return
+			if now != nil && comparable(now, t) { // else the fault does not reach it
+				moved, reached = moved+distance(t, now, nil).square, true
 			}
-			moved += distance(t, now, nil).square
 			_ = before.with(x.opt, func(b *tensor.Tensor) { went += distance(t, b, nil).square })
 		})
 		if err != nil || infinite != nil {
 			return math.NaN(), infinite
 		}
 	}
+	if went == 0 || !reached {
+		return math.NaN(), nil
+	}
 	return math.Sqrt(moved / went), nil
 }
 
-// readBefore is how the step before read the parameter at an address; nil if it did not.
+// readBefore is how an earlier step read the parameter at an address last; nil if none did.
 func (v *Value) readBefore() *Value {
-	steps := v.Call.Process.Steps
-	for _, c := range steps[v.Call.Step.Number-1].Calls {
-		for _, u := range c.Inputs {
-			if u.Address == v.Address && u.like(v) {
-				return u
+	for _, s := range slices.Backward(v.Call.Process.Steps[:v.Call.Step.Number]) {
+		for _, c := range s.Calls {
+			for _, u := range c.Inputs {
+				if u.Address == v.Address && u.like(v) {
+					return u
+				}
 			}
 		}
 	}
@@ -310,7 +321,8 @@ func (fs faults) repairGradients(ctx context.Context, u *updater, with map[*Valu
 			return err
 		}
 	}
-	if err := b.pass(ctx, fs[0].Call.Process.Steps[fs[0].Call.Step.Number:u.step.Number+1], opt); err != nil {
+	// A generator runs before the loss of the discriminator, which is no loss of its own.
+	if err := b.pass(ctx, fs[0].Call.Process.Steps[:u.step.Number+1], opt); err != nil {
 		return err
 	}
 	found := map[uint64]bool{}
@@ -461,7 +473,7 @@ func (b *backwards) add(v *Value, d *tensor.Tensor) {
 			d = plus(had, d, 1)
 		}
 		b.parameters[v.Address] = d
-	case w != nil && w.Kind == outputKind && w.Call.Step == v.Call.Step && w.Numel() == d.Numel():
+	case w != nil && w.Kind == outputKind && v.RequiresGrad && w.Call.HasBackward() && w.Numel() == d.Numel():
 		d = d.Dense().Reshape(w.Shape...)
 		if had := b.of[w]; had != nil {
 			d = plus(had, d, 1)

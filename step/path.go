@@ -139,10 +139,10 @@ func (f *Finding) sources(c *Call) []*Call {
 // sources are the calls with gradients of whose results c is a reader.
 func (c *Call) sources() []*Call { return c.makersOf(c.Inputs) }
 
-// makersOf are the calls with gradients that made some inputs in the forward pass of the step.
+// makersOf are the calls with gradients that made some inputs that have gradients.
 func (c *Call) makersOf(inputs []*Value) (out []*Call) {
 	for _, v := range inputs {
-		if w := v.From.origin(); w != nil && w.Kind == capture.Output && w.Call.HasBackward() && w.Call.Step == c.Step {
+		if w := v.From.origin(); w != nil && w.Kind == capture.Output && w.Call.HasBackward() && v.RequiresGrad {
 			out = append(out, w.Call)
 		}
 	}

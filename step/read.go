@@ -310,8 +310,8 @@ func (c *Call) measure(v replay.Values) {
 
 // measureMasked measures what a dropout that was recorded keeps against what it was given.
 func (c *Call) measureMasked(rec *capture.Call) {
-	want := keepMask(rec, rec.Args, c.probability())
-	if want == nil {
+	want, err := keepMask(rec, rec.Args, c.probability())
+	if want == nil || err != nil {
 		return
 	}
 	var grad *tensor.Tensor

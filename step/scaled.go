@@ -362,14 +362,18 @@ func (c *Call) overflowed() bool {
 	return fails == 0
 }
 
-// Skipped are the steps that are skipped for an overflow. A step with a wrong call is none: the call may have made what
-// is not finite.
+// Skipped are the steps that are skipped for an overflow. A step with a wrong call is none, nor one in which a call
+// reads a changed value and has values that are not finite: these may be the fault. A loss that is not finite itself
+// did not overflow at the loss scale.
 func (t *Trace) Skipped() (out []*Step) {
+	faulty := func(c *Call) bool {
+		return c.Verdict == verdict.Fail && !c.overflowed() || c.notFinite != nil &&
+			slices.ContainsFunc(c.Inputs, func(v *Value) bool { return v.From.How == IsChanged && !v.refilled() })
+	}
 	for _, p := range t.Processes {
 		for _, s := range p.Steps {
-			if s.skipped() && !slices.ContainsFunc(slices.Concat(s.Calls, s.Tail), func(c *Call) bool {
-				return c.Verdict == verdict.Fail && !c.overflowed()
-			}) {
+			finite := s.Captured-s.Captured == 0
+			if finite && s.skipped() && !slices.ContainsFunc(slices.Concat(s.Calls, s.Tail), faulty) {
 				out = append(out, s)
 			}
 		}
