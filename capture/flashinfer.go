@@ -64,7 +64,7 @@ func openFlashInfer(dir, base string) (iter.Seq2[*Entry, error], bool) {
 	m, err := c.meta()
 	return func(yield func(*Entry, error) bool) {
 		if err != nil {
-			yield(nil, &FileError{filepath.Join(dir, "metadata.jsonl"), err})
+			yield(nil, &FileError{Path: filepath.Join(dir, "metadata.jsonl"), Err: err})
 			return
 		}
 		e := newForeign(FlashInfer, "", c)

@@ -70,7 +70,7 @@ func openFlashInferTrace(dir, base string) (iter.Seq2[*Entry, error], bool) {
 	return func(yield func(*Entry, error) bool) {
 		b, err := readSmall(path, traceLimit)
 		if err != nil {
-			yield(nil, &FileError{path, err})
+			yield(nil, &FileError{Path: path, Err: err})
 			return
 		}
 		root, opType := traceRoot(dir)
@@ -83,7 +83,7 @@ func openFlashInferTrace(dir, base string) (iter.Seq2[*Entry, error], bool) {
 			}
 			w, err := parseWorkload(line)
 			if err != nil {
-				if !yield(nil, &FileError{path, fmt.Errorf("line %d: %w", order+1, err)}) {
+				if !yield(nil, &FileError{Path: path, Err: fmt.Errorf("line %d: %w", order+1, err)}) {
 					return
 				}
 				order++

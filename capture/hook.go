@@ -130,20 +130,23 @@ func openHook(dir, name string) (iter.Seq2[*Entry, error], bool) {
 			}
 		}
 		if err != nil {
-			yield(nil, fmt.Errorf("%s: %w", path, err))
+			yield(nil, &FileError{Path: path, Err: err})
 		}
 	}, true
 }
 
 // looksLikeHook reports whether a file begins with the event of a run, its keys in any
-// order. What is wrong with a line that is not JSON is left to read to say.
+// order, or is empty. What is wrong with a line that is not JSON is left to read to say.
 func looksLikeHook(path string) bool {
-	f, _, err := files.Open(path)
+	f, size, err := files.Open(path)
 	if err != nil {
 		return false
 	}
 	defer f.Close()
 	line, err := readLine(bufio.NewReader(io.LimitReader(f, hookHeader)))
+	if size == 0 {
+		return true
+	}
 	if err != nil && err != io.EOF {
 		return false
 	}
@@ -154,8 +157,8 @@ func looksLikeHook(path string) bool {
 	return bytes.Contains(line, []byte(`"`+hookFormat+`"`))
 }
 
-// read finds the calls of the file; after an error those before it. A last line that
-// is cut off is what a killed process leaves, and no error.
+// read finds the calls of the file; after an error those before it. It is an error if the file ends before the
+// recorder's last event: the recorder writes that also when the program dies.
 func (r *hookRun) read() error {
 	f, _, err := files.Open(r.file)
 	if err != nil {
@@ -168,7 +171,7 @@ func (r *hookRun) read() error {
 	for number, position := 1, 0; ; number++ {
 		line, err := readLine(lines)
 		if err == io.EOF {
-			return nil
+			return r.cut(len(line) > 0)
 		}
 		if err != nil {
 			return fmt.Errorf("line %d: %w", number, err)
@@ -183,6 +186,28 @@ func (r *hookRun) read() error {
 			return fmt.Errorf("line %d: %w", number, err)
 		}
 	}
+}
+
+// cut is what is wrong with a recording at the end of its file, behind which there may be part of a line; nil if it has
+// its last event.
+func (r *hookRun) cut(inLine bool) error {
+	where := "the recording has no end"
+	switch {
+	case inLine:
+		where = "the recording ends inside a line"
+	case r.ended:
+		return nil
+	case r.pid < 0 && len(r.calls) == 0:
+		return errors.New("the recording is empty")
+	}
+	last := -1
+	for _, c := range r.calls {
+		last = max(last, c.id)
+	}
+	if last < 0 {
+		return fmt.Errorf("%s: its calls are lost", where)
+	}
+	return fmt.Errorf("%s: calls after id %d are lost", where, last)
 }
 
 // readLine reads one line with its end; io.EOF says that no whole line is left.
@@ -842,12 +867,13 @@ func (l *hookLoader) storage(b hookBlob) (*tensor.Storage, error) {
 		return nil, err
 	}
 	if b.begin > f.size || b.bytes > f.size-b.begin || b.bytes > math.MaxInt {
-		return nil, fmt.Errorf("%s: %d bytes from %d reach past its end at %d", f.name, b.bytes, b.begin, f.size)
+		return nil, &FileError{Path: f.name,
+			Err: fmt.Errorf("%d bytes from %d reach past its end at %d", b.bytes, b.begin, f.size)}
 	}
 	s := tensor.OpenStorage(b.bytes, func() ([]byte, error) {
 		data := make([]byte, b.bytes)
 		if _, err := f.ReadAt(data, b.begin); err != nil {
-			return nil, fmt.Errorf("%s: %w", f.name, err)
+			return nil, &FileError{Path: f.name, Err: err}
 		}
 		return data, nil
 	})
@@ -866,7 +892,7 @@ func (l *hookLoader) file(n int) (*hookFile, error) {
 		path := l.run.tensors(n)
 		opened, size, err := files.Open(path)
 		if err != nil {
-			return nil, err
+			return nil, &FileError{Path: filepath.Base(path), Err: err}
 		}
 		f = &hookFile{File: opened, name: filepath.Base(path), size: size}
 		l.run.files[n] = f

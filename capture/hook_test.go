@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -160,6 +161,7 @@ func TestHookMemory(t *testing.T) {
 {"event":"blob","n":0,"key":"k","file":0,"begin":0,"bytes":8}
 {"event":"call","id":0,"name":"torch.Tensor.mul_","args":[{"tensor":0,"dtype":"float32","shape":[2],"ptr":7},` +
 			`{"tensor":0,"dtype":"float32","shape":[2],"ptr":` + address + `}],"kwargs":{}}
+{"event":"end"}
 `
 		for name, text := range map[string]string{"calls.jsonl": calls, "tensors-00000.safetensors": "12345678"} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
@@ -241,15 +243,17 @@ func altered(t testing.TB, change func([]byte) []byte) string {
 	return dir
 }
 
-// A process that dies leaves a line that is cut off and calls without result.
-func TestHookOfAKilledProcess(t *testing.T) {
+// TestHookCut: a file that ends before the last event gives the calls that are in it, and says that others are lost.
+func TestHookCut(t *testing.T) {
 	dir := altered(t, func(b []byte) []byte {
 		at := bytes.Index(b, []byte(`{"event":"return","id":3,`))
 		return b[:at+40]
 	})
 	entries, errs := scanned(t, dir)
-	if len(errs) > 0 || len(entries) != 4 {
-		t.Fatalf("%d calls, errors %v, want 4 and none", len(entries), errs)
+	var damaged *capture.FileError
+	if len(errs) != 1 || len(entries) != 4 || !errors.As(errs[0], &damaged) || damaged.Rel != "calls.jsonl" ||
+		damaged.Reason() != "the recording ends inside a line: calls after id 3 are lost" {
+		t.Fatalf("%d calls, errors %v, want 4 and one error", len(entries), errs)
 	}
 	if last := entries[3]; last.Files.Has(capture.Output) || !last.Files.Has(capture.Input) {
 		t.Errorf("the call that was under way has %s", last.Files)
@@ -259,6 +263,16 @@ func TestHookOfAKilledProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
+	for want, change := range map[string]func([]byte) []byte{
+		"the recording is empty":                        func([]byte) []byte { return nil },
+		"the recording ends inside a line: its calls":   func(b []byte) []byte { return b[:60] },
+		"the recording has no end: calls after id ":     func(b []byte) []byte { return b[:bytes.LastIndexByte(b[:len(b)-1], '\n')+1] },
+		"the recording ends inside a line: calls after": func(b []byte) []byte { return b[:len(b)-1] },
+	} {
+		if _, errs := scanned(t, altered(t, change)); len(errs) != 1 || !strings.Contains(errs[0].Error(), want) {
+			t.Errorf("errors %v, want %q", errs, want)
+		}
+	}
 }
 
 // A recording is found whatever the order of the keys and however long its first line.
@@ -356,6 +370,7 @@ func TestHookArrays(t *testing.T) {
 {"event":"blob","n":1,"key":"b","file":0,"begin":8,"bytes":8}
 {"event":"call","id":0,"name":"torch.f","args":[{"array":0,"dtype":"float64","shape":[]},{"tensor":1,"dtype":"float32","shape":[2]}],"kwargs":{}}
 {"event":"return","id":0,"result":null,"after":{"0":{"tensor":0,"dtype":"float32","shape":[2]}}}
+{"event":"end"}
 `
 	for name, b := range map[string]string{"calls.jsonl": calls, "tensors-00000.safetensors": "\x00\x00\x00\x00\x00\x00\x04\x40" +
 		"\x00\x00\x80\x3f\x00\x00\x00\x40"} {
@@ -385,6 +400,7 @@ func TestHookTypes(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "calls.jsonl"), []byte(`{"event":"run","format":"optool-capture","version":1,"pid":1,"rank":null}
 {"event":"call","id":0,"name":"torch.zeros","args":[2],"kwargs":{"dtype":{"object":"builtins.type","text":"<class 'int'>"},`+
 		`"device":{"object":"builtins.type","text":"<class 'numpy.float32'>"}}}
+{"event":"end"}
 `), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -445,6 +461,7 @@ func TestHookNestedCollective(t *testing.T) {
 {"event":"return","id":0,"result":null}
 {"event":"call","id":2,"name":"torch.distributed.distributed_c10d.isend","args":[1],"kwargs":{}}
 {"event":"return","id":2,"result":null}
+{"event":"end"}
 `
 	for name, text := range map[string]string{"calls.jsonl": lines, "tensors-00000.safetensors": ""} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {

@@ -28,6 +28,7 @@ func TestLoadLater(t *testing.T) {
 {"event":"call","id":1,"name":"torch.g","args":[],"kwargs":{}}
 {"event":"return","id":1,"result":null}
 {"event":"grad_input","id":0,"i":0,"pass":6,"value":` + x + `}
+{"event":"end"}
 `
 	for name, b := range map[string]string{"calls.jsonl": calls,
 		"tensors-00000.safetensors": "\x00\x00\x80\x3f\x00\x00\x00\x40"} {

@@ -66,7 +66,7 @@ func openMSProbe(dir, name string) (iter.Seq2[*Entry, error], bool) {
 			}
 		}
 		if err != nil {
-			yield(nil, &FileError{path, err})
+			yield(nil, &FileError{Path: path, Err: err})
 		}
 	}, true
 }

@@ -114,6 +114,8 @@ func (r *Record) flatten(k Kind, l Layout) {
 type FileError struct {
 	Path string // as results name it: relative to the PATH given
 	Err  error
+	// Rel is, of an error of Scan, the file below the PATH given, as Entry.Rel is.
+	Rel string
 }
 
 func (e *FileError) Error() string { return pthformat.Visible(e.Path + ": " + e.Reason()) }

@@ -3,6 +3,7 @@ package capture
 import (
 	"cmp"
 	"context"
+	"errors"
 	"iter"
 	"os"
 	"path"
@@ -169,6 +170,10 @@ func placed(ctx context.Context, entries iter.Seq2[*Entry, error], dir, rel stri
 		}
 		if err == nil {
 			e.place(dir, rel)
+		}
+		var damaged *FileError
+		if errors.As(err, &damaged) {
+			damaged.Rel = path.Join(rel, filepath.Base(damaged.Path))
 		}
 		if !yield(e, err) {
 			return false

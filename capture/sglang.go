@@ -128,13 +128,13 @@ func openPass(dir, base string) (iter.Seq2[*Entry, error], bool) {
 	return func(yield func(*Entry, error) bool) {
 		f, err := pthformat.Open(path, pthformat.Options{Read: pthformat.Plain})
 		if err != nil {
-			yield(nil, &FileError{path, err})
+			yield(nil, &FileError{Path: path, Err: err})
 			return
 		}
 		defer f.Close()
 		d, ok := f.Root.(*value.Dict)
 		if !ok {
-			yield(nil, &FileError{path, errors.New("not a dict of module names and results")})
+			yield(nil, &FileError{Path: path, Err: errors.New("not a dict of module names and results")})
 			return
 		}
 		abs, _ := files.Abs(dir)

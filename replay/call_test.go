@@ -237,6 +237,7 @@ func TestWhatTheHookSaw(t *testing.T) {
 {"event":"raise","id":7,"error":"RuntimeError: self must be a matrix"}
 {"event":"call","id":8,"name":"torch.mul","args":[A,2],"kwargs":{}}
 {"event":"raise","id":8,"error":"KeyboardInterrupt: "}
+{"event":"end"}
 `
 	for name, what := range map[string]string{"A": "0", "B": "1", "S": `0,"placements":["S(0)"]`,
 		"R": `0,"placements":["Replicate()"]`} {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/quota"
@@ -54,7 +55,11 @@ func (r *comparison) addPhase(p Phase, v verdict.Verdict, reason string) {
 // addInvalid adds the result of a file that cannot be used.
 func (r *comparison) addInvalid(err error) {
 	r.addCall(verdict.Invalid, err.Error())
-	r.out.Results[len(r.out.Results)-1].Unwritten = errors.Is(err, pthformat.ErrNothingSaved)
+	last := &r.out.Results[len(r.out.Results)-1]
+	last.Unwritten = errors.Is(err, pthformat.ErrNothingSaved)
+	for damaged := new(capture.FileError); errors.As(err, &damaged); err = damaged.Err { // the innermost
+		last.File = damaged.Path
+	}
 }
 
 // addStop adds the result of a call that came to nothing.

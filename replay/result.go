@@ -32,6 +32,9 @@ type Result struct {
 	// Unwritten says that the verdict is invalid because torch saved nothing into a
 	// file: the fault of neither the file's keeper nor the call.
 	Unwritten bool
+	// File is the file that could not be read, as errors name it: relative to the PATH given, or beside the calls of a
+	// recording; "" where none is known.
+	File string
 	// Default is the verdict without the settings that loosen or tighten comparisons,
 	// where it is another; Setting is the name of the one that decided.
 	Default verdict.Verdict

@@ -22,14 +22,16 @@ const (
 	newCalls      = "new"
 	goneCalls     = "gone"
 	unseenCalls   = "not looked at"
+	unreadCalls   = "could not be read"
+	readAgain     = "readable again"
 )
 
 var callChanges = []string{newlyWrong, farWorseCalls, lessJudged, goneWrong, repaired, betterCalls, stillWrong,
-	knownCalls, newCalls, goneCalls, unseenCalls}
+	unreadCalls, knownCalls, readAgain, newCalls, goneCalls, unseenCalls}
 
 // told reports whether ChangedOps has lines for a kind.
 func told(kind string) bool {
-	return slices.Index(callChanges, kind) < slices.Index(callChanges, knownCalls)
+	return slices.Index(callChanges, kind) < slices.Index(callChanges, unreadCalls)
 }
 
 // A changedCall is a call with changed values.
@@ -90,7 +92,7 @@ func CountCalls(changes []ResultChange, calls int) string {
 const maxChangedOps = 20
 
 // ChangedOps says which operators have changed calls, how many, and since when they fail: "newly wrong", "torch.exp, 6
-// calls, since ...". New, gone and known values are left out, except gone ones that were wrong. A call of several
+// calls, since ...". New, gone, known and unreadable values are left out, except gone ones that were wrong. A call of several
 // values counts once, by its worst one.
 func ChangedOps(changes []ResultChange) (lines []Fact) {
 	type line struct {
@@ -132,6 +134,10 @@ func (c *ResultChange) kind() string {
 		return goneWrong
 	case c.Change == Gone:
 		return goneCalls
+	case c.Change == Unread:
+		return unreadCalls
+	case c.Change == Added && c.Old != nil && judged(c.New):
+		return readAgain
 	case c.Change == Unseen:
 		return unseenCalls
 	case c.Change == IsKnown:

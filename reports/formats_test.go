@@ -66,7 +66,7 @@ func TestFormats(t *testing.T) {
 	s := NewSummary()
 	s.Witness, s.Against, s.First, s.Settings = map[string]int{}, &Contest{}, &Place{}, Settings{{}}
 	s.FailOn, s.Budget, s.Known = []verdict.Verdict{verdict.Warn}, &Budget{}, &KnownList{}
-	s.Generated, s.Precision, s.Facts = &Generated{}, &Precision{}, []Fact{{}}
+	s.Generated, s.Precision, s.Facts, s.Unread = &Generated{}, &Precision{}, []Fact{{}}, []UnreadFile{{}}
 	for _, r := range calls("float32", 100, Errors{Factor: Num(0x1p-22), FactorError: Num(0x1p-23)}) {
 		s.Add(r)
 	}

@@ -59,7 +59,7 @@ type junitNote struct {
 
 // WriteJUnit writes a run in JUnit's XML: a suite for each op, a case for each
 // result or measured series. fail is a failure; invalid, error, crash and
-// timeout are errors; unsupported, skipped and mistrusted are skipped, as are files
+// timeout are errors, invalid ones of a known file one together; unsupported, skipped and mistrusted are skipped, as are files
 // into which torch saved nothing; warn passes and says why. What the calls of an
 // operator say together is a case too. The settings that were in force are properties, and
 // what was not judged is one. Values for which the run was told to fail are failures.
@@ -150,9 +150,13 @@ func junitCases(w io.Writer, rec *Recording, all *junitSuite) (suites []*junitSu
 	for _, c := range rec.Causes {
 		causes[c.Capture] = append(causes[c.Capture], c)
 	}
+	unread := unreadFiles{}
 	for f := range rec.Findings() {
 		failing := slices.Contains(rec.Summary.FailOn, f.Worst())
 		for _, r := range f.Results {
+			if unread.add(r); r.unread() && r.File != "" {
+				continue // one case for each file
+			}
 			c := junitResult(r, names)
 			if failing && r.Verdict == f.Worst() {
 				c.Skipped, c.Out = nil, ""
@@ -167,6 +171,16 @@ func junitCases(w io.Writer, rec *Recording, all *junitSuite) (suites []*junitSu
 			if err := out.add(c); err != nil {
 				return nil, err
 			}
+		}
+	}
+	for i := range rec.Summary.Unread {
+		unread.files = append(unread.files, &rec.Summary.Unread[i])
+	}
+	for _, f := range unread.files {
+		note := &junitNote{Type: string(verdict.Invalid), Message: OneLine("could not be read: " + f.String())}
+		if err := out.add(junitCase{Class: "could not be read", Of: inDirectory(f.File),
+			Name: names.of("could not be read", f.stable()), Error: note}); err != nil {
+			return nil, err
 		}
 	}
 	for _, f := range rec.Summary.Systematic() {

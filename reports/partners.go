@@ -15,8 +15,11 @@ import (
 // that, of the same call. Calls of two recordings belong together by their numbers. Where a call
 // more has shifted the numbers, they belong together by their sequence. Calls of different folders
 // never belong together: see sameFolders.
-func Partners(old, cur []*Result) map[*Result]*Result {
-	p := partners{of: map[*Result]*Result{}, taken: map[*Result]bool{}}
+func Partners(old, cur []*Result) map[*Result]*Result { return pair(old, cur).of }
+
+// pair pairs the results of two runs as Partners says.
+func pair(old, cur []*Result) *partners {
+	p := &partners{of: map[*Result]*Result{}, taken: map[*Result]bool{}, unread: map[*Result]*Result{}}
 	type capture struct{ capture, op string }
 	before := map[capture][]*Result{}
 	for _, r := range old {
@@ -41,13 +44,16 @@ func Partners(old, cur []*Result) map[*Result]*Result {
 			p.join(a[at[0]].values, b[at[1]].values)
 		}
 	}
-	return p.of
+	return p
 }
 
 // partners are pairs of results.
 type partners struct {
 	of    map[*Result]*Result // the old one of a current one
 	taken map[*Result]bool    // old ones that are in of
+	// unread are, of results of either run without a partner, the one that says that their call could not be read in
+	// the other run.
+	unread map[*Result]*Result
 }
 
 // join pairs the values of a call in both runs.
@@ -63,6 +69,28 @@ func (p *partners) join(old, cur []*Result) {
 		if same := left[k]; len(same) > 0 {
 			p.of[r], left[k] = same[0], same[1:]
 			p.taken[same[0]] = true
+		}
+	}
+	unread := func(results []*Result) *Result {
+		if i := slices.IndexFunc(results, (*Result).unread); i >= 0 {
+			return results[i]
+		}
+		return nil
+	}
+	was, is := unread(old), unread(cur)
+	for _, r := range old {
+		if !p.taken[r] && is != nil {
+			p.unread[r] = is
+		}
+	}
+	for _, r := range cur {
+		if p.of[r] == nil && was != nil {
+			p.unread[r] = was
+		}
+	}
+	for _, r := range old {
+		if r.unread() && len(cur) > 0 {
+			p.unread[r] = cur[0]
 		}
 	}
 }

@@ -33,8 +33,9 @@ const (
 	Added    Change = "new"
 	Gone     Change = "gone"
 	Unseen   Change = "not looked at" // in this run, which did not look at all calls
-	StaysBad Change = "still"         // a finding in both
-	IsKnown  Change = "known"         // a failure of the list of known ones, whatever it was
+	Unread   Change = "could not be read"
+	StaysBad Change = "still" // a finding in both
+	IsKnown  Change = "known" // a failure of the list of known ones, whatever it was
 )
 
 // wanted orders verdicts by how much one would want to have them; what was compared
@@ -46,15 +47,18 @@ var wanted = []verdict.Verdict{verdict.Pass, verdict.Warn, verdict.Mistrusted, v
 // was. Values belong together as Partners says. What got worse comes first, in the order
 // of the new run, then what is new and a finding, then findings in both that are far worse.
 func ResultChanges(old, cur []*Result) []ResultChange {
-	partner, taken := Partners(old, cur), map[*Result]bool{}
+	p := pair(old, cur)
 	var changes []ResultChange
 	for _, r := range cur {
-		c := ResultChange{Old: partner[r], New: r}
-		taken[c.Old] = true
-		switch o := partner[r]; {
+		c := ResultChange{Old: cmp.Or(p.of[r], p.unread[r]), New: r}
+		switch o := c.Old; {
 		case r.Verdict == verdict.Known:
 			c.Change = IsKnown
-		case o == nil:
+		case r.unread():
+			c.Change = Unread
+		case o != nil && o.unread() && r.Finding():
+			c.Change = Worse
+		case o == nil || o.unread():
 			c.Change = Added
 		case o.Verdict == r.Verdict && !r.Finding():
 			continue
@@ -68,11 +72,11 @@ func ResultChanges(old, cur []*Result) []ResultChange {
 		changes = append(changes, c)
 	}
 	for _, r := range old {
-		if !taken[r] {
+		if !p.taken[r] && p.unread[r] == nil {
 			changes = append(changes, ResultChange{Old: r, Change: Gone})
 		}
 	}
-	order := []Change{Worse, Better, Added, Gone, StaysBad, IsKnown, Unseen}
+	order := []Change{Worse, Better, Added, Gone, Unread, StaysBad, IsKnown, Unseen}
 	slices.SortStableFunc(changes, func(a, b ResultChange) int {
 		return cmp.Or(cmp.Compare(btoi(!a.Regressed()), btoi(!b.Regressed())),
 			cmp.Compare(btoi(!a.FarWorse()), btoi(!b.FarWorse())),
@@ -173,6 +177,7 @@ type ChangeCount struct {
 	NewFindings int `json:"new_findings"` // of Added
 	Gone        int `json:"gone"`
 	Unseen      int `json:"not_looked_at"`
+	Unread      int `json:"could_not_be_read"`
 	StaysBad    int `json:"still"`
 	FarWorse    int `json:"far_worse"` // of StaysBad
 	Known       int `json:"known"`
@@ -181,6 +186,7 @@ type ChangeCount struct {
 
 // CountChanges counts the changes of a run with so many results.
 func CountChanges(changes []ResultChange, results int) (n ChangeCount) {
+	lost := 0 // of Unread: only the old run has them
 	for i := range changes {
 		c := &changes[i]
 		switch c.Change {
@@ -195,6 +201,9 @@ func CountChanges(changes []ResultChange, results int) (n ChangeCount) {
 			n.Gone++
 		case Unseen:
 			n.Unseen++
+		case Unread:
+			n.Unread++
+			lost += btoi(c.New == nil)
 		case IsKnown:
 			n.Known++
 		case StaysBad:
@@ -202,14 +211,17 @@ func CountChanges(changes []ResultChange, results int) (n ChangeCount) {
 			n.FarWorse += btoi(c.FarWorse())
 		}
 	}
-	n.Same = results - n.Worse - n.Better - n.Added - n.StaysBad - n.Known
+	n.Same = results - n.Worse - n.Better - n.Added - n.StaysBad - n.Known - n.Unread + lost
 	return n
 }
 
 func (n ChangeCount) String() string {
 	found, far, listed, unseen := "", "", "", ""
+	if n.Unread > 0 {
+		unseen = fmt.Sprintf(", %d could not be read", n.Unread)
+	}
 	if n.Unseen > 0 {
-		unseen = fmt.Sprintf(", %d not looked at", n.Unseen)
+		unseen += fmt.Sprintf(", %d not looked at", n.Unseen)
 	}
 	if n.Known > 0 {
 		listed = fmt.Sprintf(", %d known", n.Known)
@@ -300,7 +312,7 @@ func ChangeSheet(changes []ResultChange) Sheet {
 }
 
 // NotLookedAt makes changes of what is gone Unseen where the new run did not look at all calls: at those of some
-// operators if it had a budget, else at some of any.
+// operators if it had a budget, else at some of any. It makes them Unread where the list of their calls was cut.
 func NotLookedAt(changes []ResultChange, rec *Recording) {
 	left := map[string]bool{}
 	if b := rec.Summary.Budget; b != nil {
@@ -310,7 +322,10 @@ func NotLookedAt(changes []ResultChange, rec *Recording) {
 	}
 	any := rec.Summary.Interrupted || rec.Run.Shard != ""
 	for i := range changes {
-		if c := &changes[i]; c.Change == Gone && (any || left[c.Old.Op]) {
+		switch c := &changes[i]; {
+		case c.Change == Gone && c.Old.lostIn(rec.Summary.Unread):
+			c.Change = Unread
+		case c.Change == Gone && (any || left[c.Old.Op]):
 			c.Change = Unseen
 		}
 	}

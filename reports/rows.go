@@ -159,6 +159,8 @@ type Result struct {
 	// Unwritten marks an invalid result of a file into which torch saved nothing, since
 	// it cannot pickle an argument.
 	Unwritten bool `json:"unwritten,omitempty"`
+	// File is the file that an invalid result could not read, relative to the PATH given; "" where none is known.
+	File string `json:"file,omitempty"`
 	// Between names what a finding is about that is no operator's: two calls, or ranks. Op is OpBetween then. Such a
 	// result counts for no call and no operator. JSON lines have findings of a step in records of their own.
 	Between string `json:"-"`

@@ -28,6 +28,8 @@ type Summary struct {
 	Against *Contest // of two devices; nil without
 	Exit    int      // exit code of the run
 	NotRead int      // files and directories that gave no result, and files of values that could not be read
+	// Unread are files that gave no result, or only some of their calls.
+	Unread []UnreadFile
 	// Settings are what the run was told about what to check.
 	Settings Settings
 	// FailOn are verdicts of captures that are no differences, but not wanted either.
@@ -47,6 +49,7 @@ type Summary struct {
 	// Facts are what a command says first in reports, besides what results say.
 	Facts []Fact
 
+	damaged      unreadFiles       // of results that could not be read
 	between      []*Result         // the first mostBetween findings between calls
 	betweens     int               // and how many there are
 	lacking      []*Result         // the first mostBetween results for what an earlier run had
@@ -107,6 +110,7 @@ func (s *Summary) Add(r *Result) {
 		s.Generated.add(r)
 	}
 	s.Unjudged.Add(r)
+	s.damaged.add(r)
 	switch {
 	case r.Projected != nil:
 		s.projected++
@@ -325,7 +329,7 @@ func (s *Summary) together(v verdict.Verdict) bool {
 // Doubtful reports whether a run in which nothing new is wrong is no plain success either: some input was refused, it
 // did not look at all calls or judged none, or failures are known.
 func (s *Summary) Doubtful() bool {
-	return s.Refused() || s.Interrupted || s.Left() > 0 || s.lacks > 0 || s.Judged() == 0 ||
+	return s.Refused() || s.NotRead > 0 || s.Interrupted || s.Left() > 0 || s.lacks > 0 || s.Judged() == 0 ||
 		s.Results[verdict.Known] > 0
 }
 
@@ -495,7 +499,7 @@ func (s *Summary) notes() []string {
 // Told are lines about what was not judged and why, and for which captures the run fails besides
 // those that differ; none if there is nothing of the kind.
 func (s *Summary) Told() []string {
-	var lines []string
+	lines := s.unreadLines()
 	for _, line := range []string{s.NotJudged().String(), s.failedOn()} {
 		if line != "" {
 			lines = append(lines, line)
@@ -520,7 +524,7 @@ func (s *Summary) LookedAtPart(part bool) {
 // refusedText says why a run in which nothing differs does not exit with 0: inputs that could not be read or run. It is
 // "" if that is not so.
 func (s *Summary) refusedText() string {
-	if s.Differs() || s.Unwanted() || !s.Refused() || s.Interrupted {
+	if s.Differs() || s.Unwanted() || !s.Refused() && len(s.Unread) == 0 || s.Interrupted {
 		return ""
 	}
 	var parts []string
@@ -531,6 +535,9 @@ func (s *Summary) refusedText() string {
 		if n := s.Captures[p.v]; n > 0 {
 			parts = append(parts, Count(n, "capture")+" "+p.what)
 		}
+	}
+	if n := len(s.Unread); n > 0 {
+		parts = append(parts, Count(n, "file")+" could not be read to the end")
 	}
 	return "exit code 3: " + strings.Join(parts, ", ") +
 		`; --where 'not (path contains "FOLDER")' leaves those of a folder out`

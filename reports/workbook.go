@@ -154,6 +154,9 @@ func (rec *Recording) sentence() string {
 	if n := s.betweens; n > 0 {
 		text += fmt.Sprintf(". %s, where no operator is at fault", Count(n, "fault")+" between calls")
 	}
+	if n := len(s.Unread); n > 0 {
+		text += fmt.Sprintf(". %s could not be read to the end", Count(n, "file"))
+	}
 	text += s.lacksText() + rec.allClear()
 	if s.Interrupted {
 		text += ". The run was interrupted"

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,7 +48,7 @@ func (h *hookFile) write(t *testing.T, dir string, rank int) {
 		t.Fatal(err)
 	}
 	head := fmt.Sprintf(`{"event":"run","format":"optool-capture","version":1,"rank":%d,"pid":%d}`, rank, 100+rank)
-	text := strings.Join(append([]string{head}, h.lines...), "\n") + "\n"
+	text := strings.Join(slices.Concat([]string{head}, h.lines, []string{`{"event":"end"}`}), "\n") + "\n"
 	for name, data := range map[string][]byte{"calls.jsonl": []byte(text), "tensors-00000.safetensors": h.blobs} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
 			t.Fatal(err)

@@ -54,7 +54,10 @@ func TestDepartures(t *testing.T) {
 			ranks := map[int][]*capture.Entry{}
 			for e, err := range capture.Scan(context.Background(), []string{dir}, capture.Options{}) {
 				if err != nil {
-					t.Fatal(err)
+					if tc.name != "cut" {
+						t.Fatal(err)
+					}
+					continue
 				}
 				ranks[e.Rank] = append(ranks[e.Rank], e)
 			}

@@ -36,6 +36,10 @@ func TestNightly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	hooked, err := filepath.Abs("../../fixtures/hook/rank1/4711-2026-11-22-12-00-00")
+	if err != nil {
+		t.Fatal(err)
+	}
 	const newest = "$(ls -d history/night-* | sort | tail -n 1)"
 	for _, night := range []struct {
 		name, before, after string
@@ -50,6 +54,9 @@ func TestNightly(t *testing.T) {
 		{"it gets far worse", `sed -i.old 's/bound_ratio=[^ ]* max_abs_diff=[^ ]*/bound_ratio=1 max_abs_diff=1e-9/' known.txt`,
 			"test -d " + newest + "/op_tools_results", 1, "times worse"},
 		{"calls are gone", "rm -r run/autocompare", "ls history | grep -c night- | grep -qx 2", 1, "gone"},
+		{"the list of calls is cut", "rm -r run/* && cp -R " + hooked + " run && f=$(find run -name calls.jsonl) && " +
+			"chmod -R u+w run && head -c 9000 $f >cut && mv cut $f", "test $(grep -c '<error' " + newest +
+			"/junit.xml) = 1", 3, "the recording ends inside a line: calls after id"},
 		{"nothing was recorded", "rm -r run/*", "", 3, "optool: "},
 	} {
 		if out, code := sh(night.before); code != 0 {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/rss"
 	"github.com/optool/optool/reports"
@@ -95,6 +97,14 @@ func (c *comparison) add(f *reports.Finding, hidden bool) error {
 		return nil
 	}
 	return c.bar.print(func() error { return f.Write(c.json.text(), c.style) })
+}
+
+// unread notes a file that gave no result, or only some of its calls.
+func (c *comparison) unread(err error) {
+	var damaged *capture.FileError
+	if errors.As(err, &damaged) && damaged.Rel != "" {
+		c.Summary.Unread = append(c.Summary.Unread, reports.UnreadFile{File: damaged.Rel, Reason: damaged.Reason()})
+	}
 }
 
 // finish prints what was found and returns the exit code.

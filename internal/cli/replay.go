@@ -408,6 +408,7 @@ func (r *replayRun) emit(ctx context.Context, x replayed) error {
 			return x.err
 		}
 		r.tally.refused++
+		r.unread(x.err)
 		r.bar.warn(r.app, x.err)
 	}
 	r.bar.add(x.found != nil && x.found.Bad(), x.bytes)

@@ -86,6 +86,8 @@ func (a *app) compareResults(paths []string, o *compareOptions) error {
 	case n.Worse+n.NewFindings > 0 || o.failOn.on(reports.Worse, n.FarWorse) || o.failOn.on(reports.Gone, n.Gone),
 		o.failOn.stale && len(listed.Stale()) > 0:
 		exit = ExitDiffers
+	case n.Unread > 0 || now.Summary.Refused() || now.Summary.NotRead > 0:
+		exit = ExitFailed
 	}
 	return a.unwritten(exit, c.write(a, files, exit))
 }
@@ -150,6 +152,7 @@ func (a *app) changesOf(runs []*reports.Recording, paths []string, o *compareOpt
 	c.facts = []reports.Fact{{Name: "compared with " + c.old + " of " + nights[0].Date(),
 		Text: reports.CountCalls(c.changes, c.rec.Summary.Calls())}}
 	c.facts = append(c.facts, reports.ChangedOps(c.changes)...)
+	c.facts = append(c.facts, c.rec.Summary.UnreadFacts()...)
 	for _, line := range c.others {
 		c.facts = append(c.facts, reports.Fact{Name: "difference of the runs", Text: line})
 	}
@@ -228,9 +231,9 @@ func (a *app) listChanges(w io.Writer, of *changedRun, tables bool) error {
 			continue
 		}
 		r := c.Result()
-		if !r.Finding() && (c.Change == reports.Added || c.Change == reports.Gone) || c.Change == reports.Unseen {
+		if !r.Finding() && (c.Change == reports.Added || c.Change == reports.Gone) || c.Change == reports.Unseen || c.Change == reports.Unread {
 			most := mostQuiet
-			if c.Change == reports.Unseen {
+			if c.Change == reports.Unseen || c.Change == reports.Unread {
 				most = 0
 			}
 			if quiet[c.Change]++; !tables && (a.quiet || quiet[c.Change] > most) {
@@ -259,6 +262,9 @@ func (a *app) listChanges(w io.Writer, of *changedRun, tables bool) error {
 	if n := left[reports.Added] + left[reports.Gone]; n > 0 {
 		fmt.Fprintf(w, "... and %d new and %d gone without a finding; --tables lists them\n",
 			left[reports.Added], left[reports.Gone])
+	}
+	if n := left[reports.Unread]; n > 0 {
+		fmt.Fprintf(w, "%s could not be read; --tables lists them\n", reports.Count(n, "value"))
 	}
 	if n := left[reports.Unseen]; n > 0 {
 		fmt.Fprintf(w, "%s not looked at; --tables lists them\n", reports.Count(n, "value"))

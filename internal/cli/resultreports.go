@@ -79,7 +79,7 @@ func (c *changedRun) write(a *app, files reportFiles, exit int) error {
 	s := reports.NewSummary()
 	s.Settings, s.Known, s.Exit, s.Facts = run.Settings, rec.Summary.Known, exit, c.facts
 	s.Interrupted, s.NotRead, s.Elapsed = rec.Summary.Interrupted, rec.Summary.NotRead, rec.Summary.Elapsed
-	s.Budget = rec.Summary.Budget
+	s.Budget, s.Unread = rec.Summary.Budget, rec.Summary.Unread
 	shown, _, err := reread(func(w io.Writer) error {
 		return rewrite(w, &run, s, slices.Values(c.results()), &rec.Explanations, func(lines *reports.JSONLines) error {
 			return lines.Summary(s)

@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"path"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
@@ -86,6 +88,9 @@ func ofResult(e *capture.Entry, op string, r *replay.Result) *reports.Result {
 	Locate(out, e, op)
 	out.Phase, out.Target, out.Label = string(r.Phase), r.Target, r.Label
 	out.Verdict, out.Reason, out.Unwritten = r.Verdict, r.Reason, r.Unwritten
+	if out.File = r.File; out.File != "" && !strings.Contains(out.File, "/") { // beside the calls of a recording
+		out.File = path.Join(path.Dir(e.Rel), out.File)
+	}
 	out.Default, out.Setting = r.Default, r.Setting
 	out.Functions, out.Layout = r.Functions, r.Layout
 	if s := r.Sampled; s != nil {
