@@ -266,8 +266,10 @@ func TestHookCut(t *testing.T) {
 	for want, change := range map[string]func([]byte) []byte{
 		"the recording is empty":                        func([]byte) []byte { return nil },
 		"the recording ends inside a line: its calls":   func(b []byte) []byte { return b[:60] },
-		"the recording has no end: calls after id ":     func(b []byte) []byte { return b[:bytes.LastIndexByte(b[:len(b)-1], '\n')+1] },
 		"the recording ends inside a line: calls after": func(b []byte) []byte { return b[:len(b)-1] },
+		"the recording has no end: calls after id ": func(b []byte) []byte {
+			return b[:bytes.LastIndexByte(b[:len(b)-1], '\n')+1]
+		},
 	} {
 		if _, errs := scanned(t, altered(t, change)); len(errs) != 1 || !strings.Contains(errs[0].Error(), want) {
 			t.Errorf("errors %v, want %q", errs, want)

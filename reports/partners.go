@@ -157,19 +157,31 @@ func sameFolders(old, cur []*Result) map[string]string {
 // place is where the process of a call left it.
 func (r *Result) place() folder.Place { return folder.Of(r.Capture, r.Op, known(r.PID), known(r.Rank)) }
 
-// OnlyFolders says which folders only one of two runs has calls of. The runs have these names.
-func OnlyFolders(old, cur []*Result, oldName, curName string) (lines []string) {
+// OnlyFolders says which folders only one of two runs has calls of, as far as the changes say that they are gone, and
+// since when, or new. The runs have these names.
+func OnlyFolders(old, cur []*Result, changes []ResultChange, oldName, curName string) (lines []string) {
+	since := map[*Result]*ResultChange{}
+	for i := range changes {
+		if c := &changes[i]; c.Change == Gone || c.Change == Added {
+			since[c.Result()] = c
+		}
+	}
 	renamed := sameFolders(old, cur)
-	count := func(results []*Result, name func(string) string) map[string]map[string]bool {
-		captures := map[string]map[string]bool{}
+	type calls struct {
+		captures map[string]bool
+		since    *ResultChange // of the first result that is gone or new
+	}
+	count := func(results []*Result, name func(string) string) map[string]*calls {
+		folders := map[string]*calls{}
 		for _, r := range results {
 			f := name(r.place().Folder)
-			if captures[f] == nil {
-				captures[f] = map[string]bool{}
+			if folders[f] == nil {
+				folders[f] = &calls{captures: map[string]bool{}}
 			}
-			captures[f][r.Capture] = true
+			folders[f].captures[r.Capture] = true
+			folders[f].since = cmp.Or(folders[f].since, since[r])
 		}
-		return captures
+		return folders
 	}
 	before := count(old, func(f string) string { return f })
 	now := count(cur, func(f string) string {
@@ -178,11 +190,15 @@ func OnlyFolders(old, cur []*Result, oldName, curName string) (lines []string) {
 		}
 		return f
 	})
-	only := func(a, b map[string]map[string]bool, name string) {
+	only := func(a, b map[string]*calls, name string) {
 		for _, f := range slices.Sorted(maps.Keys(a)) {
-			if b[f] == nil {
-				lines = append(lines, fmt.Sprintf("only %s has the folder %s (%s)", name, cmp.Or(f, "."),
-					Count(len(a[f]), "call")))
+			if b[f] == nil && a[f].since != nil {
+				line := fmt.Sprintf("only %s has the folder %s (%s)", name, cmp.Or(f, "."),
+					Count(len(a[f].captures), "call"))
+				if text := a[f].since.SinceText(); text != "" && a[f].since.New == nil {
+					line += ", " + text
+				}
+				lines = append(lines, line)
 			}
 		}
 	}
@@ -254,7 +270,7 @@ func samePlaces(old, cur []*numberedCall) [][2]int {
 			numbers = append(numbers, [2]int{i, j})
 		}
 	}
-	if !slices.ContainsFunc(numbers, func(p [2]int) bool { return old[p[0]].moved(cur[p[1]]) }) {
+	if len(numbers) > 0 && !slices.ContainsFunc(numbers, func(p [2]int) bool { return old[p[0]].moved(cur[p[1]]) }) {
 		return numbers
 	}
 	return alignment.Sequences(len(old), len(cur), func(i, j int) int { return old[i].likeness(cur[j]) },

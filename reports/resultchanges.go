@@ -19,8 +19,8 @@ type ResultChange struct {
 	// Times is, of a finding in both, how many times as wrong the value is now; 0 if it cannot be told.
 	Times float64
 	// Since and LastRight are, of a failure, since when it fails and when it was right for the last time, as far as
-	// History knows; "" if it does not.
-	Since, LastRight string
+	// History knows; "" if it does not. Of what is gone, Since is since when, and LastSeen when it was there last.
+	Since, LastRight, LastSeen string
 }
 
 // A Change is the direction of a change.
@@ -164,9 +164,10 @@ func (c *ResultChange) MarshalJSON() ([]byte, error) {
 		Times     *Number         `json:"times_worse,omitempty"`
 		Since     string          `json:"since,omitempty"`
 		LastRight string          `json:"last_right,omitempty"`
+		LastSeen  string          `json:"last_seen,omitempty"`
 		Reason    string          `json:"reason"`
 	}{"result_change", c.Change, r.Capture, r.Op, r.ForwardID, c.oldID(), r.Phase, r.Target, old, cur, times, c.Since,
-		c.LastRight, r.Reason})
+		c.LastRight, c.LastSeen, r.Reason})
 }
 
 // A ChangeCount counts the changes between two runs.
@@ -237,8 +238,8 @@ func (n ChangeCount) String() string {
 }
 
 // LookedAtOther says what one of two runs was told about what to check and the other was not, and which operators only
-// one of them has values of. The runs have these names.
-func LookedAtOther(old, cur *Recording, oldName, curName string) (lines []string) {
+// one of them has values of, as far as the changes say that they are gone or new. The runs have these names.
+func LookedAtOther(old, cur *Recording, changes []ResultChange, oldName, curName string) (lines []string) {
 	only := func(a, b *Recording, name, other string) {
 		for _, s := range a.Summary.Settings {
 			line := ""
@@ -257,15 +258,21 @@ func LookedAtOther(old, cur *Recording, oldName, curName string) (lines []string
 	if m, n := old.Summary.Calls(), cur.Summary.Calls(); m != n {
 		lines = append(lines, fmt.Sprintf("%s in %s, %d in %s", Count(m, "call"), oldName, n, curName))
 	}
-	return append(lines, onlyOps(old, cur, oldName, curName)...)
+	return append(lines, onlyOps(old, cur, changes, oldName, curName)...)
 }
 
 // onlyOps names the operators that only one of two runs has calls of.
-func onlyOps(old, cur *Recording, oldName, curName string) (lines []string) {
+func onlyOps(old, cur *Recording, changes []ResultChange, oldName, curName string) (lines []string) {
+	differ := map[string]bool{}
+	for i := range changes {
+		if c := &changes[i]; c.Change == Gone || c.Change == Added {
+			differ[c.Result().Op] = true
+		}
+	}
 	for _, x := range [][2]*Recording{{old, cur}, {cur, old}} {
 		calls := map[string]int{}
 		for name, o := range x[0].Summary.ops {
-			if x[1].Summary.ops[name] == nil {
+			if x[1].Summary.ops[name] == nil && differ[name] {
 				for _, n := range o.Counts {
 					calls[name] += n
 				}
@@ -293,7 +300,7 @@ const shownOnly = 8
 // ChangeSheet has a row for each change.
 func ChangeSheet(changes []ResultChange) Sheet {
 	return Sheet{Name: "changes", Columns: []string{"change", "op", "forward_id", "phase", "target", "folder",
-		"old_verdict", "new_verdict", "since", "last_right", "times_worse", "now",
+		"old_verdict", "new_verdict", "since", "last_right", "last_seen", "times_worse", "now",
 		"capture"}, Rows: func(yield func([]any) bool) {
 		for i := range changes {
 			c := &changes[i]
@@ -304,7 +311,7 @@ func ChangeSheet(changes []ResultChange) Sheet {
 				times = c.Times
 			}
 			if !yield([]any{string(c.Change), r.Op, cell(r.ForwardID), r.Phase, r.Target, c.Folder(), string(was),
-				string(is), c.Since, c.LastRight, times, c.Now(), r.Capture}) {
+				string(is), c.Since, c.LastRight, c.LastSeen, times, c.Now(), r.Capture}) {
 				return
 			}
 		}
@@ -337,9 +344,10 @@ func NotLookedAt(changes []ResultChange, rec *Recording) {
 func LackingResults(changes []ResultChange, old []*Result, oldName, unseen string) (results []*Result) {
 	type part struct{ op, name string }
 	lost, values, captures := map[*Result]Change{}, map[part]int{}, map[part]map[string]bool{}
+	since := map[*Result]string{}
 	for i := range changes {
 		if c := &changes[i]; c.Change == Gone || c.Change == Unseen {
-			lost[c.Old] = c.Change
+			lost[c.Old], since[c.Old] = c.Change, c.SinceText()
 		}
 	}
 	has := map[string]bool{} // folders of which something is left
@@ -349,6 +357,7 @@ func LackingResults(changes []ResultChange, old []*Result, oldName, unseen strin
 		}
 	}
 	var order []part
+	first := map[part]*Result{}
 	for _, r := range old {
 		folder := r.place().Folder
 		p := part{OpMissing, "calls of " + Name(r.Op)}
@@ -363,7 +372,7 @@ func LackingResults(changes []ResultChange, old []*Result, oldName, unseen strin
 			p.name += " in " + folder
 		}
 		if values[p]++; captures[p] == nil {
-			captures[p] = map[string]bool{}
+			captures[p], first[p] = map[string]bool{}, r
 			order = append(order, p)
 		}
 		captures[p][r.Capture] = true
@@ -372,6 +381,9 @@ func LackingResults(changes []ResultChange, old []*Result, oldName, unseen strin
 		calls := Count(len(captures[p]), "call")
 		r := &Result{Op: p.op, Lacks: p.name, Verdict: verdict.Fail, Setting: "--results",
 			Reason: fmt.Sprintf("gone: %s of %s, which only %s has", Count(values[p], "value"), calls, oldName)}
+		if text := since[first[p]]; text != "" {
+			r.Reason += "; " + text
+		}
 		if p.op == OpUnseen {
 			r.Lacks, r.Verdict, r.Reason = calls, verdict.Skipped, "not looked at: "+unseen
 		}

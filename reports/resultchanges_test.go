@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -121,7 +122,7 @@ func TestHistory(t *testing.T) {
 		return []*Result{{Capture: "torch.mm/1/2", Op: "torch.mm", Target: "output[0]", Verdict: v}}
 	}
 	night := func(day int, results []*Result) *Night {
-		return &Night{Start: time.Date(2026, 11, day, 2, 0, 0, 0, time.UTC), Results: results}
+		return &Night{Start: time.Date(2026, 11, day, 2, 0, 0, 0, time.UTC), Results: slices.Values(results)}
 	}
 	now := night(9, value(verdict.Fail))
 	for _, c := range []struct {
@@ -136,11 +137,63 @@ func TestHistory(t *testing.T) {
 		{"as known", []*Night{night(7, value(verdict.Known))}, "since 2026-11-07 02:00, not judged before"},
 		{"never seen", []*Night{night(7, nil)}, "since 2026-11-09 02:00, not judged before"},
 	} {
-		changes := ResultChanges(c.nights[0].Results, now.Results)
-		History(changes, c.nights, now)
+		changes := ResultChanges(slices.Collect(c.nights[0].Results), slices.Collect(now.Results))
+		History(changes, c.nights[0], now, c.nights[1:])
 		i := slices.IndexFunc(changes, func(x ResultChange) bool { return x.New != nil })
 		if got := changes[i].SinceText(); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
+	}
+}
+
+// TestHistoryOfShiftedCalls: the calls of other nights are those that the comparison pairs, also where numbers differ;
+// and what is gone has the last night that had it. A part of a run says nothing of what it lacks.
+func TestHistoryOfShiftedCalls(t *testing.T) {
+	call := func(op, module string, id, order int, v verdict.Verdict) *Result {
+		pid := 7
+		return &Result{Capture: fmt.Sprintf("m/7-2026-01-01-00-00-00/%s.%d", op, id), Op: op, ForwardID: &id,
+			Order: &order, PID: &pid, Phase: "forward", Target: "output[0]", Module: module, Verdict: v}
+	}
+	night := func(day int, more bool, v verdict.Verdict, lost bool) *Night {
+		results := []*Result{call("torch.norm", "a", 0, 0, verdict.Pass)}
+		if more {
+			results = append(results, call("torch.mean", "a", 1, 1, verdict.Pass))
+		}
+		n := len(results)
+		results = append(results, call("torch.norm", "b", n, n, v))
+		if !lost {
+			gone := call("torch.mm", "c", 0, 0, verdict.Pass)
+			gone.Capture = "other/" + gone.Capture
+			results = append(results, gone)
+		}
+		for _, r := range results {
+			r.Capture = strings.Replace(r.Capture, "2026-01-01", fmt.Sprintf("2026-01-%02d", day), 1)
+		}
+		return &Night{Start: time.Date(2026, 1, day, 2, 0, 0, 0, time.UTC), Results: slices.Values(results)}
+	}
+	old, now := night(1, false, verdict.Pass, false), night(5, true, verdict.Fail, true)
+	part := night(4, false, verdict.Pass, true)
+	part.Part = true
+	before, cur := slices.Collect(old.Results), slices.Collect(now.Results)
+	old.Results, now.Results = slices.Values(before), slices.Values(cur)
+	changes := ResultChanges(before, cur)
+	History(changes, old, now, []*Night{night(2, true, verdict.Fail, false), night(3, false, verdict.Pass, true), part})
+	got := map[Change]string{}
+	for i := range changes {
+		got[changes[i].Change] = changes[i].SinceText()
+	}
+	if want := "since 2026-01-05 02:00, last right 2026-01-04 02:00"; got[Worse] != want {
+		t.Errorf("got %q, want %q", got[Worse], want)
+	}
+	if want := "missing since 2026-01-03 02:00, last seen 2026-01-02 02:00"; got[Gone] != want {
+		t.Errorf("got %q, want %q", got[Gone], want)
+	}
+	lines := OnlyFolders(before, cur, changes, "old", "new")
+	if want := "only old has the folder other/m (1 call), " + got[Gone]; len(lines) != 1 || lines[0] != want {
+		t.Errorf("got %q, want %q", lines, want)
+	}
+	NotLookedAt(changes, &Recording{Summary: NewSummary(), Run: Run{Shard: "1/2"}})
+	if lines := OnlyFolders(before, cur, changes, "old", "new"); len(lines) > 0 {
+		t.Errorf("of what was not looked at: %q", lines)
 	}
 }

@@ -113,13 +113,13 @@ func (a *app) changesOf(runs []*reports.Recording, paths []string, o *compareOpt
 	c *changedRun, err error) {
 	n := len(runs) - 1
 	c = &changedRun{old: paths[0], failOn: &o.failOn, rec: runs[n], unseen: unseen(runs[n]), history: n > 1}
-	var nights []*reports.Night // the first, the last and those between
+	night := func(i int) *reports.Night {
+		return &reports.Night{Start: runs[i].Run.Start, Part: unseen(runs[i]) != "", Results: runs[i].Results.All()}
+	}
 	for _, i := range []int{0, n} {
 		a.warnOfLess(runs[i], paths[i], i == n)
-		results := slices.Collect(runs[i].Results.All())
-		nights = append(nights, &reports.Night{Start: runs[i].Run.Start, Results: results})
 	}
-	before, now := nights[0].Results, nights[1].Results
+	before, now := slices.Collect(runs[0].Results.All()), slices.Collect(runs[n].Results.All())
 	for _, r := range now {
 		listed.Mark(r)
 	}
@@ -130,26 +130,22 @@ func (a *app) changesOf(runs []*reports.Recording, paths []string, o *compareOpt
 	}
 	c.before, c.now, c.changes = before, now, reports.ResultChanges(before, now)
 	reports.NotLookedAt(c.changes, c.rec)
-	failing := reports.FailingOps(c.changes)
-	for _, rec := range runs[1:n] {
-		night := &reports.Night{Start: rec.Run.Start}
-		for r := range rec.Results.All() {
-			if failing[r.Op] {
-				night.Results = append(night.Results, r)
-			}
-		}
-		nights = append(nights, night)
+	var between []*reports.Night
+	for i := range runs[1:n] {
+		between = append(between, night(1+i))
 	}
+	first, last := night(0), night(n)
+	first.Results, last.Results = slices.Values(before), slices.Values(now) // as in changes
+	reports.History(c.changes, first, last, between)
 	for i, rec := range runs {
 		if err := errors.Join(rec.Results.Err(), rec.Close()); err != nil {
 			return nil, fmt.Errorf("%s: %w", paths[i], err)
 		}
 	}
-	reports.History(c.changes, slices.Delete(slices.Clone(nights), 1, 2), nights[1])
 	c.count = reports.CountChanges(c.changes, c.rec.Summary.Total())
-	c.others = reports.LookedAtOther(runs[0], c.rec, paths[0], paths[n])
-	c.others = append(c.others, reports.OnlyFolders(before, now, paths[0], paths[n])...)
-	c.facts = []reports.Fact{{Name: "compared with " + c.old + " of " + nights[0].Date(),
+	c.others = reports.LookedAtOther(runs[0], c.rec, c.changes, paths[0], paths[n])
+	c.others = append(c.others, reports.OnlyFolders(before, now, c.changes, paths[0], paths[n])...)
+	c.facts = []reports.Fact{{Name: "compared with " + c.old + " of " + first.Date(),
 		Text: reports.CountCalls(c.changes, c.rec.Summary.Calls())}}
 	c.facts = append(c.facts, reports.ChangedOps(c.changes)...)
 	c.facts = append(c.facts, c.rec.Summary.UnreadFacts()...)
