@@ -177,7 +177,8 @@ func (l *losses) add(u *updater) {
 			continue
 		}
 		for _, v := range c.Inputs {
-			if v.From.How == IsChanged || v.From.Role == "collective" || v.From.first != nil || !v.telling() {
+			if v.From.How == IsChanged || v.From.Role == "collective" || v.From.first != nil || !v.telling() ||
+				c.handsOn(v) {
 				continue
 			}
 			if g := v.From.Value; g != nil && g.Kind != capture.GradInputs {
@@ -216,6 +217,12 @@ func (u *updater) gradientOf(v *Value) uint64 {
 		at = g.argument().Address
 	}
 	return at
+}
+
+// handsOn reports whether a call makes something of the shape of a value that no recorded call reads, as a hook does: it
+// is given the gradient of one loss, and autograd takes what it returns.
+func (c *Call) handsOn(v *Value) bool {
+	return !c.writes && len(c.Outputs) == 1 && c.Outputs[0].like(v) && len(c.Outputs[0].readers) == 0
 }
 
 // kept reports whether the program adds the gradients of losses to something of its own, such as a main gradient in

@@ -48,7 +48,7 @@ func passesOf(readings []*Value, before *Call) (first, later []*Value, known boo
 		}
 		had := g != nil
 		for _, g := range r.Call.later {
-			if r.Call.Inputs[g.leaf] == r && r.Call.Entry.LaterOrder[g.pass-1] < before.Entry.Order {
+			if r.Call.Inputs[g.leaf] == r && r.Call.Entry.LaterOrder[g.pass-1] <= before.Entry.Order {
 				later, had = append(later, g), true
 			}
 		}

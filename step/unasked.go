@@ -8,24 +8,35 @@ import (
 	"github.com/optool/optool/replay"
 )
 
-// findUnasked takes back that gradients are missing where a backward pass gave none of a parameter: the program may
-// have asked it for those of other tensors (autograd.grad).
+// findUnasked takes back that gradients of parameters are missing where the backward pass gave none of any parameter, or
+// none of these in any step: the program may have asked for those of other tensors (autograd.grad, inputs= of backward).
 func (p *Process) findUnasked() {
-	known := slices.ContainsFunc(p.Calls, func(c *Call) bool { return slices.ContainsFunc(c.Inputs, (*Value).isKnown) })
-	for _, s := range p.Steps {
-		of := slices.Concat(s.Calls, s.Tail)
-		gives := slices.ContainsFunc(of, func(c *Call) bool {
-			return c.HasBackward() && slices.ContainsFunc(c.Inputs, func(v *Value) bool {
-				return v.isParameter() && (!known || v.isKnown()) && c.gradientOf(v) != nil
-			})
+	known := p.namesParameters()
+	gives := func(c *Call) bool {
+		return c.HasBackward() && slices.ContainsFunc(c.Inputs, func(v *Value) bool {
+			return v.isParameter() && (!known || v.isKnown()) && c.gradientOf(v) != nil
 		})
-		if gives {
-			continue
-		}
-		for _, c := range of {
-			c.dropMissing()
+	}
+	given := map[use]bool{}
+	for _, c := range p.Calls {
+		if of, ok := c.use(); ok && gives(c) {
+			given[of] = true
 		}
 	}
+	for _, s := range p.Steps {
+		of := slices.Concat(s.Calls, s.Tail)
+		some := slices.ContainsFunc(of, gives)
+		for _, c := range of {
+			if with, ok := c.use(); !some || !gives(c) && !(ok && given[with]) {
+				c.dropMissing()
+			}
+		}
+	}
+}
+
+// namesParameters reports whether the recording says which values are parameters of the model.
+func (p *Process) namesParameters() bool {
+	return slices.ContainsFunc(p.Calls, func(c *Call) bool { return slices.ContainsFunc(c.Inputs, (*Value).isKnown) })
 }
 
 // isKnown reports whether the recording says that a value is a parameter of the model.

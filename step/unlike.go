@@ -92,7 +92,8 @@ func (u unlike) settle() {
 				continue
 			}
 			doubtful := slices.ContainsFunc(o.readings, func(r *Value) bool { return !r.like(o.v) || r.mistrusted() })
-			if o.v.isCopied() && !o.passedBy() || !most && o.off != otherOrder || o.off == "" || doubtful {
+			if o.v.isCopied() && !o.passedBy() || !most && o.off != otherOrder || o.off == "" || doubtful ||
+				strings.HasPrefix(o.off, differs) && o.isPartial() {
 				if o.v.isCopied() {
 					o.v.unlink()
 					o.v.From = Link{How: IsOutside, Role: o.v.role()}
@@ -125,8 +126,10 @@ func (v *Value) leaveGradient() {
 	}
 }
 
-// lacks begins a sentence on a gradient that is a part of a sum.
-const lacks = "it lacks "
+const (
+	lacks   = "it lacks " // begins a sentence on a gradient that is a part of a sum
+	differs = "at "       // begins one on a gradient that is no multiple of what it should be
+)
 
 // lacking says which of the gradients of a parameter that one backward pass gave are not in a gradient that an update
 // reads, which is the sum of the others; "" if it is no such sum, or if not all of them are known.
@@ -164,6 +167,31 @@ func (v *Value) lacking(readings []*Value) string {
 		}
 	}
 	return ""
+}
+
+// isPartial reports whether calls that were not recorded may have read the parameter, too: then its gradient may be a
+// sum of which the recorded calls give a part.
+func (o other) isPartial() bool {
+	return slices.ContainsFunc(o.readings, func(r *Value) bool { return r.Call.Step.hasGap() })
+}
+
+// hasGap reports whether some value of the forward pass that needs a gradient comes from calls that were not recorded.
+// A gradient that is differentiated again comes from recorded ones.
+func (s *Step) hasGap() bool {
+	p := s.root.Process
+	known, updated := p.namesParameters(), p.updated()
+	gradients := map[contentKey]bool{}
+	for _, c := range p.Calls[:s.root.Order] {
+		for _, g := range c.Grads {
+			gradients[g.key()] = true
+		}
+	}
+	return slices.ContainsFunc(s.Calls, func(c *Call) bool {
+		return c.HasBackward() && slices.ContainsFunc(c.Inputs, func(v *Value) bool {
+			return v.RequiresGrad && v.From.Value == nil && !v.isKnown() && !gradients[v.key()] &&
+				(known || len(updated) > 0 && !updated[v.Address])
+		})
+	})
 }
 
 // copiedBefore reports whether an earlier reading of the memory behind the loss found the same copy there.
@@ -276,7 +304,7 @@ func departs(x, y []float64, shape []int) string {
 	if times := fmt.Sprintf("%.4g", k); rest < 1e-4*k*k*yy && times != "1" {
 		return fmt.Sprintf("all elements are %s times as large", times)
 	}
-	return fmt.Sprintf("at %s %.6g instead of %.6g", index(most, shape), x[most], y[most])
+	return fmt.Sprintf(differs+"%s %.6g instead of %.6g", index(most, shape), x[most], y[most])
 }
 
 // otherOrder says that a gradient has the elements that the calls give, at other places: no calls that average or scale

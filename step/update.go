@@ -344,7 +344,8 @@ func (u *updater) checkState(v *Value) {
 	}
 	was := v.lay()
 	if was == nil || was.Call.phase()%2 == 0 || was.Call.Step == v.Call.Step || !was.made() || was.leaves().zero() ||
-		!u.isState(v, was.Call.Step) || !v.Call.writes && v.Call.inBackward() { // a backward pass reads what it saved
+		!u.isState(v, was.Call.Step) || u.holdsGradients(v) ||
+		!v.Call.writes && v.Call.inBackward() { // a backward pass reads what it saved
 		return
 	}
 	v.unlink()
@@ -450,6 +451,17 @@ func (u *updater) isKept(v *Value, before *Step) bool {
 		}
 	}
 	return kept > few && kept > 3*other
+}
+
+// holdsGradients reports whether calls behind the loss write parameters with parts of the memory of a value, which they
+// only read: it is a bucket of gradients.
+func (u *updater) holdsGradients(v *Value) bool {
+	return slices.ContainsFunc(u.step.Tail, func(c *Call) bool {
+		return slices.ContainsFunc(c.Inputs, func(x *Value) bool {
+			return v.Address <= x.Address && x.end() <= v.end() && x.Numel() < v.Numel() && u.feeds(x) && !c.returns(x) &&
+				u.parameter(x) != 0
+		})
+	})
 }
 
 // isGradient reports whether an input of an optimizer is known to be a gradient.
