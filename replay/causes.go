@@ -278,7 +278,7 @@ func (c *Call) explains(m causes.Mistake, fails []Result) causes.Cause {
 		if r != nil {
 			bits, nearer = c.evidence(alt, &f, m)
 		}
-		if !nearer || f.Phase != Backward && c.spoils(way, alt.out) {
+		if !nearer || (f.Phase != Backward || m.Everywhere) && c.spoils(way, alt.out, m.Everywhere) {
 			unexplained[f.Phase] = true
 			continue
 		}
@@ -323,8 +323,8 @@ func (c *Call) evidence(alt *comparison, f *Result, m causes.Mistake) (bits floa
 		made := alt.altered(f.Target, other)
 		nearer = causes.Nearer(got, want, made)
 		bits = min(causes.Evidence(got, want, made), causes.Picked(operands, got, want))
-		if m.Numbers && len(operands) == 1 {
-			bits = min(bits, causes.OfOneValue(operands[0], got, want))
+		if m.Numbers {
+			bits = min(bits, c.search().AtSpot(&causes.Wrong{Target: f.Target, Got: got, Want: want}))
 		}
 		return nil
 	}) != nil {
@@ -334,10 +334,10 @@ func (c *Call) evidence(alt *comparison, f *Result, m causes.Mistake) (bits floa
 }
 
 // spoils reports whether the call that runs with other arguments gives another result than one that was recorded as it
-// is due. An argument that is read as another is not what the call writes to.
-func (c *Call) spoils(way causes.Way, alt *Outcome) bool {
+// is due, or another gradient, where those count. An argument that is read as another is not what the call writes to.
+func (c *Call) spoils(way causes.Way, alt *Outcome, gradients bool) bool {
 	return way.Call != c.bound && slices.ContainsFunc(alt.Results, func(r Result) bool {
-		if r.Phase == Backward || r.Verdict != verdict.Fail || !c.right[r.Target] {
+		if r.Phase == Backward && !gradients || r.Verdict != verdict.Fail || !c.right[r.Target] {
 			return false
 		}
 		was, ok := argumentAt(r.Target, c.Record.Args, c.Record.Kwargs)

@@ -307,6 +307,9 @@ func (r *comparison) tryReadings() {
 				res.Reason += "; " + way.reason
 			}
 		}
+		if way.mixed != tensor.Invalid && r.autocasts == nil && r.out.unexplained() == 0 && !alt.out.nearer(r.out) {
+			continue
+		}
 		if !alt.out.bad() && (r.out.bad() || !alt.out.loose()) {
 			r.out, r.values = alt.out, alt.values
 			return
@@ -321,6 +324,29 @@ func (r *comparison) tryReadings() {
 		r.out, r.values = closer.out, closer.values
 	}
 }
+
+// nearer reports whether an outcome under a reading that nothing recorded tells is nearer to what was recorded than
+// another outcome: errors of values that failed are smaller, and no value that passed is off. The bounds of products in
+// 16 bits are wide, and would take much else for those.
+func (o *Outcome) nearer(than *Outcome) bool {
+	for _, r := range than.Results {
+		i := slices.IndexFunc(o.Results, func(x Result) bool { return x.Phase == r.Phase && x.Target == r.Target })
+		if i < 0 || r.Compared == nil || o.Results[i].Compared == nil {
+			continue
+		}
+		x := &o.Results[i]
+		switch {
+		case x.Verdict == verdict.Pass:
+		case r.Verdict == verdict.Pass || r.Verdict == verdict.Fail && r.Compared.RelativeError > 0 &&
+			x.Compared.RelativeError > mostLeft*r.Compared.RelativeError:
+			return false
+		}
+	}
+	return true
+}
+
+// mostLeft is the part of an error that the reading which is its cause may leave.
+const mostLeft = 0.75
 
 // unexplained counts the results that say nothing about values: the operator refuses the arguments, or the dtype is
 // another one.

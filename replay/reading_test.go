@@ -587,3 +587,24 @@ func TestDroppedStatesUnderAutocast(t *testing.T) {
 		}
 	}
 }
+
+// TestGuessedAutocast: nobody recorded whether autocast was on. Values that are no nearer to products in 16 bits than
+// to those in float32 are wrong, though the bounds of 16 bits would hold them.
+func TestGuessedAutocast(t *testing.T) {
+	opt := options(t)
+	x := normal(rand.New(rand.NewPCG(4, 4)), []int{5, 40})
+	call, err := opt.Registry.Bind("torch.cov", []value.Value{x}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := call.Forward()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "input.pth"), "torch.corrcoef", []value.Value{x})
+	write(t, filepath.Join(dir, "output.pth"), "torch.corrcoef", []value.Value{f.Outs[0].Rounded()})
+	if o := replay.Run(entries(t, dir)[0], opt); o.Verdict() != verdict.Fail {
+		t.Errorf("%s: %+v", o.Verdict(), o.Results)
+	}
+}

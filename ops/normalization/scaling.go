@@ -70,6 +70,15 @@ type lrnArgs struct {
 }
 
 func renorm(g *compose.Graph, a *renormArgs) compose.Values {
+	g.Mistaken(func() []opdef.Mistake[any] {
+		return []opdef.Mistake[any]{compose.Mistake("slices whose norm is below maxnorm are scaled, too", a,
+			func(g *compose.Graph, a *renormArgs) compose.Values { return renormOver(g, a, 0) })}
+	})
+	return renormOver(g, a, a.Maxnorm.Float64())
+}
+
+// renormOver scales the slices whose norm is over a limit to maxnorm.
+func renormOver(g *compose.Graph, a *renormArgs, limit float64) compose.Values {
 	x, one := g.Arg("self", a.Self), g.Number(1)
 	switch {
 	case x.Dim() < 2:
@@ -80,7 +89,6 @@ func renorm(g *compose.Graph, a *renormArgs) compose.Values {
 		g.Refuse("maxnorm", "want a number from 0, got %v", a.Maxnorm)
 	}
 	dim := g.Axis("dim", a.Dim, x)
-	limit := a.Maxnorm.Float64()
 	norm := func(x *compose.Value) *compose.Value {
 		return g.Norm(x, a.P.Float64(), true, slices.Delete(elements.AllDims(x.Dim()), dim, dim+1)...)
 	}
@@ -92,7 +100,7 @@ func renorm(g *compose.Graph, a *renormArgs) compose.Values {
 	})
 	// Slices that stay as they are take no gradient of their norm, not even NaN.
 	scaled := norm(g.Where(over, x, g.Full(x.DType(), nil, 1)))
-	return compose.Values{g.Mul(x, g.Where(over, g.Div(g.Number(limit), g.Shift(scaled, 1e-7)), one))}
+	return compose.Values{g.Mul(x, g.Where(over, g.Div(g.Number(a.Maxnorm.Float64()), g.Shift(scaled, 1e-7)), one))}
 }
 
 func localResponseNorm(g *compose.Graph, a *lrnArgs) compose.Values {

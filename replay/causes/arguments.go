@@ -124,6 +124,7 @@ func (c *Search) relatives(fails []Wrong) iter.Seq[Mistake] {
 		}
 		for m := range c.otherOperators(names) {
 			inner := m.Make
+			m.Numbers = true
 			m.Make = func() (Way, error) {
 				way, err := inner()
 				if p != nil {
@@ -249,21 +250,51 @@ func requiredTypes(e *opdef.Entry) []string {
 	return types
 }
 
-// otherOperators are calls of operators of these names.
+// otherOperators are calls of operators of these names. Those whose booleans are whole numbers here, or the other way
+// round, come last.
 func (c *Search) otherOperators(names []string) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
-		for _, name := range names {
-			if !yield(Mistake{Text: "it is computed as " + name[strings.LastIndexByte(name, '.')+1:],
+		try := func(name string, alter Alteration) bool {
+			return yield(Mistake{Text: "it is computed as " + name[strings.LastIndexByte(name, '.')+1:],
 				Make: func() (Way, error) {
 					call, err := c.callOf(name)
 					if err == nil && call.Random() != "" {
 						err = errNoValue
 					}
-					return Way{Call: call}, err
-				}}) {
-				return
+					return Way{Call: call, Alter: alter}, err
+				}})
+		}
+		alters := []Alteration{nil}
+		if counts := c.counting(); counts != nil {
+			alters = append(alters, counts)
+		}
+		for _, alter := range alters {
+			for _, name := range names {
+				if !try(name, alter) {
+					return
+				}
 			}
 		}
+	}
+}
+
+// counting makes whole numbers of the booleans of another operator, and booleans of whole numbers, where those are due;
+// nil if it gives neither.
+func (c *Search) counting() Alteration {
+	if c.Ran == nil || len(c.Ran.Outs) != 1 || !counted(c.Ran.Outs[0]) {
+		return nil
+	}
+	due := c.Ran.Outs[0].DType
+	return func(target string, t *tensor.Tensor) *tensor.Tensor {
+		if target != "output[0]" || t.DType == due || !counted(t) || due != tensor.Bool && t.DType != tensor.Bool {
+			return t
+		}
+		v := tensor.Make[int64](t.Numel())
+		tensor.Load(t, 0, v)
+		for i, x := range v {
+			v[i] = int64(btoi(x != 0))
+		}
+		return tensor.New(due, t.Shape, v)
 	}
 }
 
@@ -305,43 +336,54 @@ func (c *Search) byName(op string) *opdef.Call {
 // wrongArguments gives each argument other values: the default, what else such an
 // argument often is, none.
 func (c *Search) wrongArguments() iter.Seq[Mistake] {
-	return c.mistakenArguments(func(was, v value.Value) bool { return was != nil && !isOdd(v) }, nil)
+	return c.mistakenArguments(func(a opdef.Argument, v value.Value) bool {
+		return a.Python() != nil && !isOdd(a, v)
+	}, nil)
 }
 
 // absentArguments gives arguments values that are None.
 func (c *Search) absentArguments() iter.Seq[Mistake] {
-	return c.mistakenArguments(func(was, v value.Value) bool { return was == nil && !isOdd(v) }, nil)
+	return c.mistakenArguments(func(a opdef.Argument, v value.Value) bool {
+		return a.Python() == nil && !isOdd(a, v)
+	}, nil)
 }
 
 // wrongSizes are arguments of the same kind that make more than is due, which is not written.
 func (c *Search) wrongSizes() iter.Seq[Mistake] {
-	return c.mistakenArguments(func(was, v value.Value) bool {
+	return c.mistakenArguments(func(a opdef.Argument, v value.Value) bool {
 		_, is := v.(float64)
-		return was != nil && !is && isNumbers(v)
+		return a.Python() != nil && !is && isNumbers(v)
 	}, c.cropped)
 }
 
-// oddArguments are values that nobody writes: the root of another, its square.
+// oddArguments are values that nobody writes: the root of another, its square, its negative.
 func (c *Search) oddArguments() iter.Seq[Mistake] {
-	return c.mistakenArguments(func(was, v value.Value) bool { return was != nil && isOdd(v) }, nil)
+	return c.mistakenArguments(func(a opdef.Argument, v value.Value) bool {
+		return a.Python() != nil && isOdd(a, v)
+	}, nil)
 }
 
-func isOdd(v value.Value) bool {
+func isOdd(a opdef.Argument, v value.Value) bool {
 	x, is := v.(float64)
-	return is && !math.IsInf(x, 0) && x != 0 && !plainNumber(x)
+	return is && !math.IsInf(x, 0) && x != 0 && !plainNumber(x) || negative(a, v)
 }
 
 // mistakenArguments gives arguments those of their mistaken values that are asked for, and alters the results.
-func (c *Search) mistakenArguments(asked func(was, v value.Value) bool, alter Alteration) iter.Seq[Mistake] {
+func (c *Search) mistakenArguments(asked func(a opdef.Argument, v value.Value) bool, alter Alteration) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		for _, a := range c.Bound.Arguments() {
 			was := a.Python()
 			for _, v := range a.Mistaken() {
-				if asked(was, v) && !yield(Mistake{Text: c.mistakenText(a.Name, was, v), Make: func() (Way, error) {
-					way, err := c.withArgument(a.Name, v)
-					way.Alter = alter
-					return way, err
-				}}) {
+				if c.ofAnother(a, v) {
+					continue // exchangedArguments say so
+				}
+				number := c.numberIn(a.Name, v, was)
+				if asked(a, v) && !yield(Mistake{Text: c.mistakenText(a.Name, was, v), Number: number,
+					Argument: chosen(a, v), Make: func() (Way, error) {
+						way, err := c.withArgument(a.Name, v)
+						way.Alter = alter
+						return way, err
+					}}) {
 					return
 				}
 			}
@@ -377,6 +419,44 @@ func (c *Search) withArgument(name string, v value.Value) (Way, error) {
 		}
 	}
 	return c.withArguments(other)
+}
+
+// ofAnother reports whether a floating number is no default of an argument, but what another argument is.
+func (c *Search) ofAnother(a opdef.Argument, v value.Value) bool {
+	x, is := v.(float64)
+	if !is || !chosen(a, v) {
+		return false
+	}
+	return slices.ContainsFunc(c.Bound.Arguments(), func(b opdef.Argument) bool {
+		y, ok := b.Python().(float64)
+		return ok && b.Name != a.Name && x == y && x != 1
+	})
+}
+
+// chosen reports whether v is a floating number that an argument is not where a kernel ignores it: neither its default
+// nor 0.
+func chosen(a opdef.Argument, v value.Value) bool {
+	x, is := v.(float64)
+	return is && x != 0 && (a.Required || a.Default != v)
+}
+
+// negative reports whether v is the number that an argument is with the other sign, which is not written by mistake as
+// that of a dimension is.
+func negative(a opdef.Argument, v value.Value) bool {
+	x, is := numberOf(v)
+	y, ok := numberOf(a.Python())
+	_, scalar := a.Value.(opdef.Scalar)
+	_, float := v.(float64)
+	return is && ok && (scalar || float) && x == -y && x != 0
+}
+
+// numberIn is a floating value of an argument in place of another, nil of other values.
+func (c *Search) numberIn(name string, v, was value.Value) *otherNumber {
+	x, y, ok := floats(v, was)
+	if !ok || math.IsInf(x-y, 0) || x == y {
+		return nil
+	}
+	return &otherNumber{x, y, func(x float64) (Way, error) { return c.withArguments(map[string]value.Value{name: x}) }}
 }
 
 // floats are two values that are floating numbers.
@@ -580,7 +660,7 @@ func (c *Search) one(a opdef.Arg, f func() *tensor.Tensor) func() (Way, error) {
 
 // instead reads an operand in place of another.
 func (c *Search) instead(a, b opdef.Arg) Mistake {
-	return Mistake{Text: argName(b) + " is read in place of " + argName(a), Make: c.one(a, func() *tensor.Tensor {
+	return Mistake{Text: argName(b) + " is read in place of " + argName(a), Everywhere: true, Make: c.one(a, func() *tensor.Tensor {
 		n := *b.Tensor
 		return &n
 	})}
@@ -670,6 +750,23 @@ func (c *Search) missingParts() iter.Seq[Mistake] {
 	}
 }
 
+// missingIndices leaves out the last of whole numbers in a row: indices of a table that are added up.
+func (c *Search) missingIndices() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		for _, a := range c.readable() {
+			t := a.Tensor
+			if !t.DType.IsIntegral() || t.Dim() != 1 || t.Numel() < 2 {
+				continue
+			}
+			if !yield(Mistake{Text: "the last of " + argName(a) + " is left out", Make: c.one(a, func() *tensor.Tensor {
+				return t.Slice(0, 0, t.Numel()-1, 1)
+			})}) {
+				return
+			}
+		}
+	}
+}
+
 // looksAt is the call on the first n indices of a dimension of an operand. Its gradient is 0 at the others.
 func (c *Search) looksAt(a opdef.Arg, d, n int) func() (Way, error) {
 	return func() (Way, error) {
@@ -708,7 +805,8 @@ func (c *Search) constantOperands() iter.Seq[Mistake] {
 		for _, a := range c.operands() {
 			for _, x := range []float64{0, 1} {
 				if !yield(Mistake{Text: fmt.Sprintf("%s is taken for %g", argName(a), x),
-					Make: c.one(a, func() *tensor.Tensor { return tensor.Full(a.Tensor.DType, a.Tensor.Shape, x) })}) {
+					Numbers: true,
+					Make:    c.one(a, func() *tensor.Tensor { return tensor.Full(a.Tensor.DType, a.Tensor.Shape, x) })}) {
 					return
 				}
 			}

@@ -125,7 +125,7 @@ func (c *Search) misderived(fails []Wrong) iter.Seq[Mistake] {
 			return
 		}
 		name := argName(all[0])
-		if !yield(Mistake{Text: "the gradient is computed at the result, not at " + name,
+		if !yield(Mistake{Text: "the gradient is computed at the result, not at " + name, Numbers: true,
 			Make: c.one(all[0], func() *tensor.Tensor { return y.Rounded() })}) {
 			return
 		}
@@ -172,7 +172,8 @@ func (c *Search) misderived(fails []Wrong) iter.Seq[Mistake] {
 			if strings.Contains(text, "%") {
 				text = fmt.Sprintf(text, name)
 			}
-			if !yield(Mistake{Text: "it is the incoming gradient times " + text, Make: with(m.f), Rounds: true}) {
+			if !yield(Mistake{Text: "it is the incoming gradient times " + text, Make: with(m.f), Rounds: true,
+				Numbers: true}) {
 				return
 			}
 		}

@@ -224,7 +224,8 @@ func (c *Search) confined(fails []Wrong, sources []iter.Seq[Mistake]) iter.Seq[M
 		if first == nil {
 			return
 		}
-		sources := append(slices.Clone(sources), c.weightedParts([]Wrong{*first}, places[first.Target]))
+		sources := append([]iter.Seq[Mistake]{c.flipped(fails)}, sources...)
+		sources = append(sources, c.weightedParts([]Wrong{*first}, places[first.Target]))
 		for _, source := range sources {
 			for m := range source {
 				inner := m
@@ -253,6 +254,13 @@ func (c *Search) confined(fails []Wrong, sources []iter.Seq[Mistake]) iter.Seq[M
 			}
 		}
 	}
+}
+
+// flipped are results, or gradients if none of those is wrong. Much else changes their signs at a place.
+func (c *Search) flipped(fails []Wrong) iter.Seq[Mistake] {
+	return c.altered(fails, func(*tensor.Tensor) []transformation {
+		return mapped(true, elementMap[float64]{"%s is negated", func(x float64) float64 { return -x }})
+	})
 }
 
 // copiedAt are values that are at a place another value of their shape that a kernel has at hand.

@@ -95,6 +95,7 @@ var quotients = []struct {
 	{"%[1]s - %[2]s * trunc(%[1]s / %[2]s)", math.Mod},
 	{"%[1]s - %[2]s * floor(%[1]s / %[2]s)", func(x, y float64) float64 { return x - y*math.Floor(x/y) }},
 	{"%[1]s - %[2]s * ceil(%[1]s / %[2]s)", func(x, y float64) float64 { return x - y*math.Ceil(x/y) }},
+	{"trunc(%[1]s / %[2]s)", func(x, y float64) float64 { return math.Trunc(x / y) }},
 	{"round(%[1]s / %[2]s), ties away from zero", func(x, y float64) float64 { return math.Round(x / y) }},
 	{"%[1]s >> %[2]s of 64 bits without sign", unsignedShift(64)},
 	{"%[1]s >> %[2]s of 32 bits without sign", unsignedShift(32)},
@@ -175,9 +176,21 @@ func chained(all []function, x string, yield func(expression) bool) bool {
 			return false
 		}
 	}
+	given := map[signature]int{} // by how many functions
+	is := func(fs ...function) bool {
+		s := signatureOf(fs)
+		if n, ok := given[s]; ok && n < len(fs) {
+			return false // a kernel computes no number and its negative twice
+		}
+		given[s] = len(fs)
+		return !yield(apply(fs...))
+	}
+	for _, f := range all {
+		given[signatureOf([]function{f})] = 1
+	}
 	for _, g := range all[1:] {
 		for _, f := range all[1:] {
-			if !yield(apply(g, f)) {
+			if is(g, f) {
 				return false
 			}
 		}
@@ -185,13 +198,30 @@ func chained(all []function, x string, yield func(expression) bool) bool {
 	for _, h := range all[1:] {
 		for _, g := range all[1:] {
 			for _, f := range all[1:] {
-				if !yield(apply(h, g, f)) {
+				if is(h, g, f) {
 					return false
 				}
 			}
 		}
 	}
 	return true
+}
+
+// A signature is what functions one after the other give of some numbers, to four digits.
+type signature [len(signed)]uint32
+
+var signed = [...]float64{-2.5, -1.3, -0.5, -0.2, 0, 0.3, 0.5, 1.5, 1.9, 2.5, 3.6}
+
+func signatureOf(fs []function) (s signature) {
+	for i, x := range signed {
+		for _, f := range fs {
+			x = f.f(x)
+		}
+		if s[i] = math.MaxUint32; !math.IsNaN(x) {
+			s[i] = (math.Float32bits(float32(x)) + 1<<9) >> 10
+		}
+	}
+	return s
 }
 
 // ofOne are two functions of one operand together, under another one.
@@ -309,10 +339,10 @@ func (c *Search) expressedBy(e *expressible, of []knownValue, where *region, yie
 	n := 0
 	for _, a := range arithmetics(e.got.DType) {
 		for f := range expressions(of, a.round, v.changed) {
-			if n++; !v.are(f.f, e.got.DType) {
+			if n++; !v.are(f.f, e.got.DType) || !e.got.DType.IsFloat() && !v.whole(f.f, e.got.DType) {
 				continue
 			}
-			text := e.text(f.text(), v.whole(f.f)) + a.text
+			text := e.text(f.text()) + a.text
 			cost := math.Log2(float64(n))
 			if where != nil {
 				text, cost = fmt.Sprintf("where %s is %s, %s", x.text, where, text), cost+regionBits
@@ -328,22 +358,20 @@ func (c *Search) expressedBy(e *expressible, of []knownValue, where *region, yie
 	return !c.Work.Over()
 }
 
-// whole reports whether f of the operands is a whole number everywhere.
-func (v *elementwise) whole(f func(x, y float64) float64) bool {
+// whole reports whether f of the operands is a number of a dtype without fractions everywhere. What is cut to be one is
+// many functions.
+func (v *elementwise) whole(f func(x, y float64) float64, dt tensor.DType) bool {
 	for i, x := range v.x {
-		if z := f(x, v.y[i]); z != math.Trunc(z) {
+		if z := f(x, v.y[i]); z != stored(dt, z) {
 			return false
 		}
 	}
 	return true
 }
 
-func (e *expressible) text(expression string, whole bool) string {
-	switch {
-	case e.up != nil:
+func (e *expressible) text(expression string) string {
+	if e.up != nil {
 		return "it is the incoming gradient times " + expression
-	case e.got.DType.IsIntegral() && !whole:
-		return "it is computed as trunc(" + expression + ")"
 	}
 	return "it is computed as " + expression
 }
@@ -522,7 +550,7 @@ func (c *Search) pairs(e *expressible) (out [][]knownValue) {
 		}
 	}
 	if e.up != nil && c.Ran != nil && len(c.Ran.Outs) == 1 && slices.Equal(c.Ran.Outs[0].Shape, shape) {
-		result := knownValue{"the result", c.Ran.Outs[0]}
+		result := knownValue{theResult, c.Ran.Outs[0]}
 		out = append(out, []knownValue{result})
 		for _, x := range fit {
 			out = append(out, []knownValue{x, result})
@@ -542,6 +570,8 @@ func (c *Search) numbers(shape []int) (all []knownValue) {
 	}
 	return all
 }
+
+const theResult = "the result"
 
 // mostFit is how many operands may be part of an expression, one or two at a time.
 const mostFit = 3

@@ -24,8 +24,15 @@ func (c *Search) movedFactors() iter.Seq[Mistake] {
 				if a.Index >= 0 {
 					continue
 				}
-				if !yield(Mistake{Text: fmt.Sprintf("%s multiplies %s", arg.Name, a.Name), Make: func() (Way, error) {
-					t := opdef.Map(a.Tensor.DType, a.Tensor, func(y float64) float64 { return x * y })
+				scaled := func() *tensor.Tensor {
+					return opdef.Map(a.Tensor.DType, a.Tensor, func(y float64) float64 { return x * y })
+				}
+				text := fmt.Sprintf("%s multiplies %s", arg.Name, a.Name)
+				if !yield(Mistake{Text: text + ", too", Make: c.one(a, scaled)}) {
+					return
+				}
+				if !yield(Mistake{Text: text, Make: func() (Way, error) {
+					t := scaled()
 					t.RequiresGrad, t.Parameter = a.Tensor.RequiresGrad, a.Tensor.Parameter
 					var one value.Value = 1.0
 					if _, whole := arg.Python().(int64); whole {
@@ -271,6 +278,15 @@ func (c *Search) alteredBlocks() iter.Seq[Mistake] {
 	}
 }
 
+// gradientFactors are missingFactors where only gradients are wrong: they come before operands that the gradient alone
+// would have to read as a power of themselves.
+func (c *Search) gradientFactors(fails []Wrong) iter.Seq[Mistake] {
+	if slices.ContainsFunc(fails, func(w Wrong) bool { return w.Forward() }) {
+		return func(func(Mistake) bool) {}
+	}
+	return c.missingFactors(fails)
+}
+
 // missingFactors are values that are multiplied or divided by something known once too often, or not at all.
 func (c *Search) missingFactors(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
@@ -378,7 +394,7 @@ func (c *Search) displaced(fails []Wrong) iter.Seq[Mistake] {
 				continue
 			}
 			for _, m := range flatMaps(got.Shape) {
-				if sameAt(x, y, m.of, 16*got.DType.Eps()) && !yield(Mistake{Text: m.text, Rounds: true,
+				if sameAt(x, y, m, 16*got.DType.Eps()) && !yield(Mistake{Text: m.text, Rounds: true,
 					Cost: math.Log2(float64(len(flatMaps(got.Shape)))), Make: c.resultIs(r.Target, func(i int) int {
 						return m.of(i, len(x))
 					})}) {
@@ -389,22 +405,30 @@ func (c *Search) displaced(fails []Wrong) iter.Seq[Mistake] {
 	}
 }
 
-// sameAt reports whether most elements of x are those of y elsewhere, and some of them are not those in place.
-func sameAt(x, y []float64, of func(i, n int) int, near float64) bool {
+// sameAt reports whether the elements of x are those of y elsewhere, and some of them are not those in place. At the
+// ends they come from beside y.
+func sameAt(x, y []float64, m flatMap, near float64) bool {
 	off, moved := 0, 0
+	size := math.Sqrt(dot(y, y) / float64(len(y))) // where terms cancel
 	for i := range x {
-		j := of(i, len(y))
-		if math.Abs(x[i]-y[j]) <= near*math.Abs(y[j]) {
-			moved += btoi(math.Abs(x[i]-y[i]) > near*math.Abs(y[i]))
-		} else if off++; 20*off > len(x) {
+		j := m.of(i, len(y))
+		if math.Abs(x[i]-y[j]) <= near*max(size, math.Abs(y[j])) {
+			moved += btoi(math.Abs(x[i]-y[i]) > near*max(size, math.Abs(y[i])))
+		} else if off++; 20*off > len(x) || i >= m.by && i < len(x)-m.by {
 			return false
 		}
 	}
 	return moved >= leastInPart
 }
 
+// A flatMap is how elements are read in row-major order: how far from their place, or in blocks of how many.
+type flatMap struct {
+	permutation
+	by int
+}
+
 // flatMaps are the wrong places in row-major order at which elements of a shape are read.
-func flatMaps(shape []int) (out []permutation) {
+func flatMaps(shape []int) (out []flatMap) {
 	n := tensor.Numel(shape)
 	by := []int{1, 2, 3, 4, 8, 16, 32, 64, 128, 256}
 	for d := 1; d < len(shape); d++ {
@@ -415,20 +439,20 @@ func flatMaps(shape []int) (out []permutation) {
 			continue
 		}
 		out = append(out,
-			permutation{fmt.Sprintf("all elements are written %d further in memory", s),
-				func(i, n int) int { return (i + n - s) % n }},
-			permutation{fmt.Sprintf("all elements are written %d before their place in memory", s),
-				func(i, n int) int { return (i + s) % n }})
+			flatMap{permutation{fmt.Sprintf("all elements are written %d further in memory", s),
+				func(i, n int) int { return (i + n - s) % n }}, s},
+			flatMap{permutation{fmt.Sprintf("all elements are written %d before their place in memory", s),
+				func(i, n int) int { return (i + s) % n }}, s})
 		if 2*s > n || s < 2 {
 			continue
 		}
 		out = append(out,
-			permutation{fmt.Sprintf("of each two blocks of %d elements the second repeats the first", s),
-				func(i, _ int) int { return i - i/s%2*s }},
-			permutation{fmt.Sprintf("of each two blocks of %d elements the first repeats the second", s),
-				func(i, n int) int { return min(i+(1-i/s%2)*s, n-1) }},
-			permutation{fmt.Sprintf("each two blocks of %d elements are exchanged", s),
-				func(i, n int) int { return min(i+(1-2*(i/s%2))*s, n-1) }})
+			flatMap{permutation{fmt.Sprintf("of each two blocks of %d elements the second repeats the first", s),
+				func(i, _ int) int { return i - i/s%2*s }}, s},
+			flatMap{permutation{fmt.Sprintf("of each two blocks of %d elements the first repeats the second", s),
+				func(i, n int) int { return min(i+(1-i/s%2)*s, n-1) }}, 2 * s},
+			flatMap{permutation{fmt.Sprintf("each two blocks of %d elements are exchanged", s),
+				func(i, n int) int { return min(i+(1-2*(i/s%2))*s, n-1) }}, 2 * s})
 	}
 	return out
 }

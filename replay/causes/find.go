@@ -30,7 +30,7 @@ func (c *Search) Find(fails []Wrong, said []Cause, explains func(m Mistake, left
 		return found // from which gradients of zero follow
 	}
 	if found = append(plain, found...); found == nil {
-		if k := c.oneValue(&fails[0]); k != nil {
+		if k := c.atSpot(&fails[0]); k != nil {
 			return []Cause{*k}
 		}
 		return c.Dependence(fails)
@@ -86,8 +86,10 @@ func (c *Search) likeliest(fails []Wrong, causes []Cause, explains func(m Mistak
 		if i >= len(sources) && slices.ContainsFunc(causes, Cause.ofResult) {
 			break // what is fitted explains much that has another cause
 		}
-		causes = append(causes, c.causesAmong(source, fails, causes, &tried, explains)...)
-		if c.Work.Over() || slices.ContainsFunc(causes, func(k Cause) bool { return len(k.Targets) == len(fails) }) {
+		causes = append(causes, c.causesAmong(source, fails, causes, i < judgedTogether, &tried, explains)...)
+		if c.Work.Over() || slices.ContainsFunc(causes, func(k Cause) bool {
+			return len(k.Targets) == len(fails) && (k.Exact || !k.Number || i >= judgedTogether-1)
+		}) {
 			break
 		}
 	}
@@ -101,9 +103,9 @@ func (c *Search) likeliest(fails []Wrong, causes []Cause, explains func(m Mistak
 	return first
 }
 
-// causesAmong are the mistakes of a source that explain what none of the causes known before does. tried counts the
-// mistakes.
-func (c *Search) causesAmong(source iter.Seq[Mistake], fails []Wrong, known []Cause, tried *int,
+// causesAmong are the mistakes of a source that explain what none of the causes known before does, unless all are
+// judged together. tried counts the mistakes.
+func (c *Search) causesAmong(source iter.Seq[Mistake], fails []Wrong, known []Cause, together bool, tried *int,
 	explains func(m Mistake, left []Wrong) Cause) (causes []Cause) {
 	like := ""
 	for m := range source {
@@ -116,7 +118,10 @@ func (c *Search) causesAmong(source iter.Seq[Mistake], fails []Wrong, known []Ca
 		*tried++
 		k := explains(m, fails)
 		if len(k.Targets) == 0 || m.All && len(k.Targets) < len(fails) || k.Bits < Required(*tried)+m.Cost ||
-			slices.ContainsFunc(known, func(b Cause) bool { return b.covers(k) }) {
+			!together && slices.ContainsFunc(known, func(b Cause) bool { return b.covers(k) }) {
+			continue
+		}
+		if k.Number = m.Argument; m.Number != nil && !k.Exact && c.missesNumber(m.Number, fails, k) {
 			continue
 		}
 		causes = append(causes, k)
@@ -129,9 +134,20 @@ func (c *Search) causesAmong(source iter.Seq[Mistake], fails []Wrong, known []Ca
 
 // compare orders causes, the likelier ones first.
 func (k Cause) compare(l Cause) int {
-	return cmp.Or(cmp.Compare(btoi(l.ofResult()), btoi(k.ofResult())), cmp.Compare(len(l.Targets), len(k.Targets)),
-		cmp.Compare(btoi(l.Exact), btoi(k.Exact)), cmp.Compare(l.Share, k.Share), cmp.Compare(l.Bits, k.Bits))
+	order := cmp.Or(cmp.Compare(btoi(l.ofResult()), btoi(k.ofResult())), cmp.Compare(len(l.Targets), len(k.Targets)),
+		cmp.Compare(btoi(l.Exact), btoi(k.Exact)), cmp.Compare(l.Share, k.Share))
+	if order == 0 && math.Abs(k.Bits-l.Bits) <= asMany*max(k.Bits, l.Bits) {
+		return btoi(k.Number) - btoi(l.Number)
+	}
+	return cmp.Or(order, cmp.Compare(l.Bits, k.Bits))
 }
+
+// asMany is the part by which bits may differ that are as many.
+const asMany = 0.01
+
+// judgedTogether is how many of the first kinds are tried although another number for an argument explains all, unless
+// exactly: it may be near to what a mistake makes that the operator declares.
+const judgedTogether = 8
 
 // mostAlternatives is how many mistakes of one kind may explain values without a number that was fitted, before the
 // rest of them is passed over. One that is exact ends it.

@@ -126,7 +126,8 @@ func (c *Search) fittedArguments(of *Wrong, share float64, scalar bool, yield fu
 			}
 			text, ok := c.fittedText(a.Name, x, was, of.Got.DType)
 			if ok && !yield(Mistake{Text: text, Like: a.Name,
-				Cost: digits(x), All: scalar, Make: func() (Way, error) { return with(x) }}) {
+				Cost: digits(x), All: scalar, Number: &otherNumber{x, was, with}, Argument: true,
+				Make: func() (Way, error) { return with(x) }}) {
 				return false
 			}
 		}
@@ -182,8 +183,8 @@ func (c *Search) fittedShifts(of *Wrong, yield func(Mistake) bool) bool {
 			})()
 		}
 		for _, x := range c.fit(of, 0, with) {
-			if x == 0 || !plainNumber(x) && of.Got.DType.IsReduced() {
-				continue
+			if x == 0 || of.Got.DType.IsReduced() && digits(x) > math.Log2(10)+4 {
+				continue // few bits show one digit
 			}
 			if !yield(Mistake{Text: fmt.Sprintf("%.7g is added to %s", x, argName(a)), Like: argName(a) + " plus",
 				Cost: digits(x), Make: func() (Way, error) { return with(x) }}) {
@@ -222,7 +223,7 @@ func (c *Search) scaledBesides(fails []Wrong, sources []iter.Seq[Mistake]) iter.
 		tried := 0
 		for _, source := range sources {
 			for m := range source {
-				if tried++; m.Gradients && fails[0].Forward() {
+				if tried++; m.Gradients && fails[0].Forward() || m.Scales {
 					continue
 				}
 				if c.Work.Over() {
@@ -615,6 +616,42 @@ func solve(x float64, at func(x float64) (due, made []float64)) (float64, float6
 	}
 	return x, left
 }
+
+// missesNumber reports whether a number is not the one under which a value comes nearest to what was recorded: some
+// elements show another one, by more than what is left of their errors, and by more than a hundredth of how far it is
+// from the number that is due.
+func (c *Search) missesNumber(n *otherNumber, fails []Wrong, k Cause) (is bool) {
+	i := slices.IndexFunc(fails, func(w Wrong) bool { return w.Target == k.Targets[0] })
+	if i < 0 || fails[i].Got == nil || !fails[i].Got.DType.IsFloat() {
+		return false
+	}
+	_ = c.Guard(func() error { // what cannot be run with another number does not show one
+		at := func(x float64) (got, made []float64) {
+			got, _, made = c.few(func() (Way, error) { return n.with(x) }, fails[i].Target)
+			return got, made
+		}
+		h := 1e-2 * math.Abs(n.x-n.was)
+		got, y := at(n.x)
+		_, z := at(n.x + h)
+		if y == nil || len(z) != len(y) {
+			return nil
+		}
+		var up, down, rest float64
+		for i := range got {
+			e, slope := got[i]-y[i], (z[i]-y[i])/h
+			if !math.IsNaN(e*slope) && !math.IsInf(e*slope, 0) {
+				up, down, rest = up+slope*e, down+slope*slope, rest+e*e
+			}
+		}
+		step := math.Abs(up / down)
+		is = step > h && step > mostDeviations*math.Sqrt(rest/float64(len(got))/down)
+		return nil
+	})
+	return is
+}
+
+// mostDeviations is how many standard deviations a number may be from the one that some elements show.
+const mostDeviations = 5
 
 // digits is how many bits a number takes that was fitted: those of its digits, and of its exponent.
 func digits(x float64) float64 {

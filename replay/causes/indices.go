@@ -30,7 +30,7 @@ func (c *Search) exchangedArguments() iter.Seq[Mistake] {
 				} else if y == nil {
 					text = a.Name + " is taken for " + b.Name
 				}
-				if !yield(Mistake{Text: text, Make: func() (Way, error) {
+				if !yield(Mistake{Text: text, Argument: true, Make: func() (Way, error) {
 					return c.withArguments(map[string]value.Value{a.Name: y, b.Name: x})
 				}}) {
 					return
@@ -42,7 +42,7 @@ func (c *Search) exchangedArguments() iter.Seq[Mistake] {
 					name, of string
 					v        value.Value
 				}{{a.Name, b.Name, y}, {b.Name, a.Name, x}} {
-					if !yield(Mistake{Text: one.name + " is " + shown(one.v) + ", which is " + one.of,
+					if !yield(Mistake{Text: one.name + " is " + shown(one.v) + ", which is " + one.of, Argument: true,
 						Make: func() (Way, error) {
 							return c.withArguments(map[string]value.Value{one.name: one.v})
 						}}) {

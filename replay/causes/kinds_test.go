@@ -1,6 +1,7 @@
 package causes
 
 import (
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -16,17 +17,137 @@ func TestOneValue(t *testing.T) {
 	x := tensor.New(tensor.Float32, []int{8}, []float64{0, 1, -2, 0, 3, 0, 0, -1}).Rounded()
 	c, outs := searched(t, "torch.sign", x)
 	got := tensor.New(tensor.Float32, []int{8}, []float64{1, 1, -1, 1, 1, 1, 1, -1}).Rounded()
-	k := c.oneValue(&Wrong{Target: "output[0]", Got: got, Want: outs[0]})
+	k := c.atSpot(&Wrong{Target: "output[0]", Got: got, Want: outs[0]})
 	if k == nil || k.Text != "where self is 0, it is 1, not 0" {
 		t.Error(k)
 	}
-	if bits := OfOneValue(x, got, outs[0]); bits >= leastBits {
+	if bits := c.AtSpot(&Wrong{Target: "output[0]", Got: got, Want: outs[0]}); bits >= leastBits {
 		t.Error("one number explains as many bits as a cause needs: ", bits)
 	}
 	other := tensor.New(tensor.Float32, []int{8}, []float64{1, 1, 1, 1, 1, 1, 1, -1}).Rounded()
 	wrong := &Wrong{Target: "output[0]", Got: other, Want: outs[0]}
-	if c.oneValue(wrong) != nil || OfOneValue(x, other, outs[0]) < Plenty {
+	if c.atSpot(wrong) != nil || c.AtSpot(wrong) < Plenty {
 		t.Error("-2 is wrong, too")
+	}
+}
+
+// TestSpots: what is wrong only where operands hold something tells that, of gradients and of booleans of two operands,
+// too. Mistakes that take numbers for others explain no more than that.
+func TestSpots(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(1)
+	x := tensor.New(tensor.Float32, []int{10}, []float64{0, 1, -4, 0, 5, 0, 0, -9, 2, -7}).Rounded()
+	up := tensor.New(tensor.Float32, []int{10}, []float64{3, 1, 5, -2, 7, 4, 6, -8, 9, 2}).Rounded()
+	y := tensor.New(tensor.Float32, []int{10}, []float64{0, nan, -4, 1e-6, 5, nan, nan, nan, 2, -7}).Rounded()
+	z := tensor.New(tensor.Float32, []int{10}, []float64{inf, 1, -inf, inf, inf, 3, 4, 5, 6, -inf}).Rounded()
+	grad := func(of func(x, up float64) float64) *tensor.Tensor {
+		return opdef.Zip(tensor.Float32, x, up, of).Rounded()
+	}
+	relu := grad(func(x, up float64) float64 { return float64(btoi(x > 0)) * up })
+	clip := grad(func(x, up float64) float64 { return float64(btoi(math.Abs(x) <= 3)) * up / 6 })
+	all := grad(func(_, up float64) float64 { return up / 6 })
+	bools := func(is ...int64) *tensor.Tensor { return tensor.New(tensor.Bool, []int{10}, is) }
+	for _, c := range []struct {
+		op        string
+		args      []value.Value
+		target    string
+		got, want *tensor.Tensor
+		text      string
+	}{
+		{"torch.relu", []value.Value{x}, "grad[0]",
+			grad(func(x, up float64) float64 { return float64(btoi(x >= 0)) * up }), relu,
+			"where self is 0, it is the incoming gradient, not 0"},
+		{"torch.nn.functional.hardsigmoid", []value.Value{x}, "grad[0]", all, clip,
+			"where the magnitude of self is above 2, it is the incoming gradient times 0.1666667, not 0"},
+		{"torch.lt", []value.Value{x, y}, "output[0]", bools(0, 1, 0, 1, 0, 1, 1, 1, 0, 0),
+			bools(0, 0, 0, 1, 0, 0, 0, 0, 0, 0), "where other is NaN, it is True, not False"},
+		{"torch.isnan", []value.Value{z}, "output[0]", bools(1, 0, 1, 1, 1, 0, 0, 0, 0, 1),
+			bools(0, 0, 0, 0, 0, 0, 0, 0, 0, 0), "where self is infinite, it is True, not False"},
+		{"torch.relu", []value.Value{x}, "grad[0]", grad(func(x, up float64) float64 { return x * up }), relu, ""},
+	} {
+		call, _ := searched(t, c.op, c.args...)
+		call.Incoming = []*tensor.Tensor{up}
+		w := &Wrong{Target: c.target, Got: c.got, Want: c.want}
+		k := call.atSpot(w)
+		switch {
+		case (k != nil) != (c.text != ""), k != nil && k.Text != c.text:
+			t.Errorf("%s: %+v, want %q", c.op, k, c.text)
+		case k != nil && call.AtSpot(w) >= leastBits, k == nil && call.AtSpot(w) < Plenty:
+			t.Errorf("%s: %v bits", c.op, call.AtSpot(w))
+		}
+	}
+}
+
+// TestUnsigned: what is compared without sign, and the last of whole numbers that is left out.
+func TestUnsigned(t *testing.T) {
+	x := tensor.New(tensor.Int32, []int{4}, []int64{-1, 2, -3, 4})
+	y := tensor.New(tensor.Int32, []int{4}, []int64{5, 1, -2, -6})
+	c, _ := searched(t, "torch.maximum", x, y)
+	way, err := next(c.unsigned()).Make()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := way.Call.Forward()
+	if err != nil {
+		t.Fatal(err)
+	}
+	same64(t, "maximum without sign", elements(way.Alter("output[0]", f.Outs[0])), []float64{-1, 2, -2, -6})
+	bag, outs := searched(t, "torch.nn.functional.embedding_bag", tensor.New(tensor.Int64, []int{4}, []int64{0, 2, 1, 2}),
+		rows(5, 3, 2), tensor.New(tensor.Int64, []int{2}, []int64{0, 2}), nil, 2.0, false, "sum")
+	w := rows(5, 3, 2)
+	same64(t, "last index", made(t, bag.missingIndices(), "the last of input is left out", "output[0]", outs[0])[2:],
+		elements(w)[2:4])
+}
+
+// next is the first mistake.
+func next(ms iter.Seq[Mistake]) (m Mistake) {
+	for m = range ms {
+		break
+	}
+	return m
+}
+
+// TestCasts: an operator that gives booleans computes whole numbers.
+func TestCasts(t *testing.T) {
+	x := tensor.New(tensor.Int32, []int{4}, []int64{0, 2, -3, 0})
+	c, outs := searched(t, "torch.bitwise_not", x)
+	n := 0
+	for m := range c.otherOperators([]string{"torch.logical_not"}) {
+		if n++; n < 2 {
+			continue
+		}
+		way, err := m.Make()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := way.Call.Forward()
+		if err != nil {
+			t.Fatal(err)
+		}
+		y := way.Alter("output[0]", f.Outs[0])
+		if y.DType != outs[0].DType {
+			t.Error("dtype", y.DType)
+		}
+		same64(t, "logical_not", elements(y), []float64{1, 0, 0, 1})
+	}
+	if n != 2 {
+		t.Errorf("%d mistakes, want 2", n)
+	}
+}
+
+// TestShifted: elements that are written further on are so everywhere, but for the ends: not where the ends of rows are
+// others.
+func TestShifted(t *testing.T) {
+	y := elements(rows(7, 200))
+	shift := flatMaps([]int{200})[0]
+	x := append([]float64{9}, y[:199]...)
+	if !sameAt(x, y, shift, 1e-6) {
+		t.Error("one further is not seen")
+	}
+	for i := 25; i < 200; i += 25 {
+		x[i] += 1
+	}
+	if sameAt(x, y, shift, 1e-6) {
+		t.Error("the ends of rows of 25 are others")
 	}
 }
 

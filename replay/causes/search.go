@@ -135,6 +135,14 @@ type Mistake struct {
 	All       bool // it explains nothing unless it explains all that failed
 	// Numbers says that it takes numbers for others. Where only one number is, many such mistakes do the same.
 	Numbers bool
+	// Scales says that it multiplies an operand by a number. Another factor of the result is no mistake besides.
+	Scales bool
+	// Everywhere: it shows in all results and gradients, so that one that is right but would not be refutes it.
+	Everywhere bool
+	// Number is the value of an argument, or of something else that is a number.
+	Number *otherNumber
+	// Argument says that an argument has another number than its default or 0, which are those of an ignored one.
+	Argument bool
 	// Cost is how many bits of what was recorded went into the mistake: numbers that were fitted, the place of errors.
 	Cost float64
 }
@@ -146,6 +154,12 @@ func (m Mistake) Few() int {
 		return 50
 	}
 	return 20
+}
+
+// An otherNumber is what a mistake takes for another number, with the call that takes any number for it.
+type otherNumber struct {
+	x, was float64
+	with   func(x float64) (Way, error)
 }
 
 // A Cause is a mistake under which the reference gives what was recorded: another
@@ -162,6 +176,8 @@ type Cause struct {
 	// Pattern says that nothing was found that reproduces the value: Text is what its errors
 	// depend on, "it is wrong only where self is below 0.5".
 	Pattern bool
+	// Number: see Mistake.Argument. Whatever else explains as much is likelier.
+	Number bool
 	// Bits is how much of what was recorded the mistake explains and the sound call does not: see Evidence.
 	Bits float64
 }
@@ -174,11 +190,12 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 	local := []iter.Seq[Mistake]{c.wrongArguments(), c.exchangedArguments(), c.declared(), c.listed(),
 		c.listedResults(fails), c.absentArguments(),
 		c.movedTensors(), c.leftOut(), c.passedGradients(), c.takenFor(), c.takenForOtherwise(), c.misderived(fails),
-		c.rounded(),
+		c.unsigned(), c.rounded(), c.gradientFactors(fails),
 		c.misread(inMemory), c.constantOperands(), c.misread(ofElements), c.misbroadcast(), c.misread(alongDimensions),
-		c.permutedTogether(), c.swappedOperands(), c.altered(fails, ofElements), c.missingParts(), c.missingRows(),
-		c.lostDuplicates(fails), c.misreadIncoming(inMemory), c.misreadIncoming(ofElements),
+		c.permutedTogether(), c.swappedOperands(), c.altered(fails, ofElements), c.missingIndices(), c.missingParts(),
+		c.missingRows(), c.lostDuplicates(fails), c.misreadIncoming(inMemory), c.misreadIncoming(ofElements),
 		c.misreadIncoming(alongDimensions), c.untransposed(fails)}
+	// The first judgedTogether kinds are those up to listedResults.
 	all = slices.Concat([]iter.Seq[Mistake]{c.negated(fails)}, local[:2],
 		[]iter.Seq[Mistake]{c.misplacedResults(fails), c.exchanged(fails)}, local[2:],
 		[]iter.Seq[Mistake]{c.addedValues(fails), c.wrongSizes()})

@@ -4,49 +4,188 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 
-// A valueAt says what a function of one number gives at one of them.
-type valueAt struct{ x, got, due float64 }
+// A spot is where a value is wrong, told by what the operands hold: it is wrong at all those elements and at no others.
+// It is one number there, and another one is due. Both are multiples of the incoming gradient if there is one. That is
+// all that such values tell: many functions give it.
+type spot struct {
+	where    string // "self is 0"
+	got, due float64
+}
 
-// atOneValue is what a value is where the only operand has one value, if those are the elements that are wrong, all of
-// them, and each is the same; nil if it is not so.
-func atOneValue(operand, got, due *tensor.Tensor) *valueAt {
-	if !slices.Equal(operand.Shape, got.Shape) || operand.DType.IsComplex() || got.DType.IsComplex() ||
-		got.Numel() != due.Numel() || got.Numel() > largestOperand {
+// A spotted is a value that may be wrong at a spot, with the incoming gradient of a gradient.
+type spotted struct {
+	wrong    []bool
+	skipped  []bool // where the incoming gradient is 0: nothing can be told
+	regions  bool   // ranges of numbers are spots, too
+	got, due float64
+}
+
+// spotOf is the spot at which a value is wrong, nil if there is none.
+func spotOf(operands []opdef.Arg, got, due, up *tensor.Tensor) *spot {
+	if got.DType.IsComplex() || got.Numel() != due.Numel() || got.Numel() > largestOperand {
 		return nil
 	}
-	v, x, y := elements(operand), elements(got), elements(due)
-	var at *valueAt
-	for i := range x {
-		if got.DType.IsFloat() {
-			y[i] = got.DType.Round(y[i])
-		}
-		switch {
-		case !isOff(got.DType, x[i], y[i]):
-		case at == nil:
-			at = &valueAt{v[i], x[i], y[i]}
-		case !alike(v[i], at.x) || !alike(x[i], at.got) || !alike(y[i], at.due):
-			return nil
-		}
-	}
-	if at == nil {
+	s := spottedOf(got, due, up)
+	if s == nil {
 		return nil
 	}
-	all := 0
-	for i := range x {
-		if alike(v[i], at.x) {
-			if all++; !alike(x[i], at.got) {
-				return nil
+	var names []string
+	var all [][]float64
+	for _, a := range operands {
+		if a.Tensor.DType.IsComplex() {
+			continue
+		}
+		if x, err := a.Tensor.Expand(got.Shape...); err == nil && slices.Equal(x.Shape, got.Shape) {
+			names, all = append(names, argName(a)), append(all, elements(x))
+		}
+	}
+	for i, name := range names {
+		if where := s.whereOne(name, all[i]); where != "" {
+			return &spot{where, s.got, s.due}
+		}
+	}
+	for i := range names {
+		for k := i + 1; k < min(len(names), mostFit); k++ {
+			if where := s.whereTwo(names[i], names[k], all[i], all[k]); where != "" {
+				return &spot{where, s.got, s.due}
 			}
 		}
 	}
-	if all < leastInPart || all == len(x) {
+	return nil
+}
+
+// spottedOf is a value some of whose elements are wrong, all in the same way; nil of others.
+func spottedOf(got, due, up *tensor.Tensor) *spotted {
+	x, y := elements(got), elements(due)
+	dt := got.DType
+	s := &spotted{wrong: make([]bool, len(x)), skipped: make([]bool, len(x)),
+		regions: up != nil || dt == tensor.Bool}
+	var u []float64
+	near := 0.0
+	if up != nil {
+		if !slices.Equal(up.Shape, got.Shape) {
+			return nil
+		}
+		u, near = elements(up), 4*dt.Eps()
+	}
+	n := 0
+	for i := range x {
+		g, d := x[i], y[i]
+		if dt.IsFloat() {
+			d = dt.Round(d)
+		}
+		off := isOff(dt, g, d)
+		if u != nil {
+			g, d = g/u[i], d/u[i]
+			if s.skipped[i] = u[i] == 0; s.skipped[i] {
+				continue
+			}
+		}
+		if s.wrong[i] = off; !off {
+			continue
+		}
+		if n++; n == 1 {
+			s.got, s.due = g, d
+		}
+		same := func(a, b float64) bool { return alike(a, b) || math.Abs(a-b) <= near*math.Abs(b) }
+		if !same(g, s.got) || !same(d, s.due) {
+			return nil
+		}
+	}
+	if n < leastInPart || n == len(x) {
 		return nil
 	}
-	return at
+	return s
+}
+
+// only reports whether the value is wrong at all elements that hold, and at no others.
+func (s *spotted) only(holds func(i int) bool) bool {
+	for i, wrong := range s.wrong {
+		if !s.skipped[i] && wrong != holds(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// whereOne says at which elements of an operand the value is wrong; empty if that cannot be told.
+func (s *spotted) whereOne(name string, x []float64) string {
+	first := x[slices.Index(s.wrong, true)]
+	switch {
+	case s.only(func(i int) bool { return alike(x[i], first) }):
+		return fmt.Sprintf("%s is %s", name, plainValue(first))
+	case s.only(func(i int) bool { return math.IsInf(x[i], 0) }):
+		return name + " is infinite"
+	case s.only(func(i int) bool { return math.IsInf(x[i], 0) || math.IsNaN(x[i]) }):
+		return name + " is infinite or NaN"
+	case !s.regions:
+		return ""
+	}
+	if r := s.region(func(i int) float64 { return x[i] }); r != nil {
+		return fmt.Sprintf("%s is %s", name, r)
+	}
+	if r := s.region(func(i int) float64 { return math.Abs(x[i]) }); r != nil {
+		return fmt.Sprintf("the magnitude of %s is %s", name, r)
+	}
+	return ""
+}
+
+// whereTwo is whereOne of two operands.
+func (s *spotted) whereTwo(a, b string, x, y []float64) string {
+	k := slices.Index(s.wrong, true)
+	if s.only(func(i int) bool { return alike(x[i], x[k]) && alike(y[i], y[k]) }) {
+		return fmt.Sprintf("%s is %s and %s is %s", a, plainValue(x[k]), b, plainValue(y[k]))
+	}
+	if s.only(func(i int) bool { return x[i] == y[i] }) {
+		return fmt.Sprintf("%s equals %s", a, b)
+	}
+	if s.only(func(i int) bool { return math.IsNaN(x[i]) || math.IsNaN(y[i]) }) {
+		return fmt.Sprintf("%s or %s is NaN", a, b)
+	}
+	if !s.regions {
+		return ""
+	}
+	apart := func(i int) float64 {
+		if x[i] == y[i] {
+			return math.Inf(1) // they are equal, not near
+		}
+		return math.Abs(x[i] - y[i])
+	}
+	if r := s.region(apart); r != nil && r.below {
+		return fmt.Sprintf("%s and %s differ by up to %.4g", a, b, r.wrong)
+	}
+	return ""
+}
+
+// region is the range on one side of some number in which the value is wrong, nil if there is none.
+func (s *spotted) region(of func(i int) float64) *region {
+	below := region{below: true, wrong: math.Inf(-1), right: math.Inf(1)}
+	above := region{wrong: math.Inf(1), right: math.Inf(-1)}
+	for i, wrong := range s.wrong {
+		at := of(i)
+		switch {
+		case s.skipped[i]:
+		case math.IsNaN(at):
+			return nil
+		case wrong:
+			below.wrong, above.wrong = math.Max(below.wrong, at), math.Min(above.wrong, at)
+		default:
+			below.right, above.right = math.Min(below.right, at), math.Max(above.right, at)
+		}
+	}
+	switch {
+	case below.wrong < below.right:
+		return &below
+	case above.wrong > above.right:
+		return &above
+	}
+	return nil
 }
 
 // isOff reports whether an element of that dtype is not what is due.
@@ -57,38 +196,66 @@ func isOff(dt tensor.DType, got, due float64) bool {
 	return math.Abs(got-due) > 4*dt.ULP(due) || math.IsNaN(got) != math.IsNaN(due)
 }
 
-// oneValue says that results are wrong only where the one operand has one value, and what they are there. That is all
-// that such results tell: many functions give it.
-func (c *Search) oneValue(r *Wrong) *Cause {
+// plainValue is the text of a number that elements are.
+func plainValue(x float64) string {
+	if x == 0 {
+		return "0"
+	}
+	return constant(x)
+}
+
+// atSpot says of a value that is wrong only at a spot where that is, and what the value is there.
+func (c *Search) atSpot(r *Wrong) *Cause {
 	got, want, ok := r.Pair()
-	all := c.readable()
-	if !ok || !r.Forward() || len(all) != 1 {
+	if !ok {
 		return nil
 	}
-	var at *valueAt
-	if c.Guard(func() error { at = atOneValue(all[0].Tensor, got, want); return nil }) != nil || at == nil {
+	up := c.incomingOf(r)
+	if up == nil && r.Backward() {
 		return nil
 	}
-	name := func(x float64, dt tensor.DType) string {
+	var s *spot
+	if c.Guard(func() error { s = spotOf(c.readable(), got, want, up); return nil }) != nil || s == nil {
+		return nil
+	}
+	name := func(x float64) string {
 		switch {
-		case dt == tensor.Bool:
+		case up != nil && math.Abs(x-1) <= 4*got.DType.Eps():
+			return "the incoming gradient"
+		case up != nil && x != 0:
+			return "the incoming gradient times " + strconv.FormatFloat(x, 'g', 7, 32)
+		case got.DType == tensor.Bool:
 			return cond(x != 0, "True") + cond(x == 0, "False")
-		case x == 0:
-			return "0"
 		}
-		return constant(x)
+		return plainValue(x)
 	}
-	text := fmt.Sprintf("where %s is %s, it is %s, not %s", argName(all[0]), name(at.x, tensor.Float64),
-		name(at.got, got.DType), name(at.due, got.DType))
+	text := fmt.Sprintf("where %s, it is %s, not %s", s.where, name(s.got), name(s.due))
 	return &Cause{Text: text, Targets: []string{r.Target}, Exact: true, Share: 1, Bits: Plenty}
 }
 
-// OfOneValue is how many bits at most are explained of a value that is wrong only where the one operand has one value:
-// those of one element. The bits of all others are plenty.
-func OfOneValue(operand, got, due *tensor.Tensor) float64 {
-	at := atOneValue(operand, got, due)
-	if at == nil {
+// incomingOf is the incoming gradient of a gradient that has its shape, nil if there is none.
+func (c *Search) incomingOf(r *Wrong) *tensor.Tensor {
+	if !r.Backward() || len(c.Incoming) == 0 || c.Incoming[0] == nil ||
+		!slices.Equal(c.Incoming[0].Shape, r.Got.Shape) {
+		return nil
+	}
+	return c.Incoming[0]
+}
+
+// AtSpot is how many bits at most are explained of a value that is wrong only at a spot: those of one element. The bits
+// of all others are plenty.
+func (c *Search) AtSpot(r *Wrong) float64 {
+	got, due, ok := r.Pair()
+	if !ok {
 		return Plenty
 	}
-	return min(significant(at.got), leastBits-1)
+	up := c.incomingOf(r)
+	if up == nil && r.Backward() {
+		return Plenty
+	}
+	s := spotOf(c.readable(), got, due, up)
+	if s == nil {
+		return Plenty
+	}
+	return min(significant(s.got), leastBits-1)
 }

@@ -21,8 +21,8 @@ type transformation struct {
 	of     func(t *tensor.Tensor) *tensor.Tensor
 	rounds bool
 	like   string // see Mistake.Like
-	// numbers: see Mistake.Numbers.
-	numbers bool
+	// numbers and scales: see Mistake.
+	numbers, scales bool
 }
 
 // A transformer lists transformations of tensors like one.
@@ -35,8 +35,9 @@ func (c *Search) misread(transformations transformer) iter.Seq[Mistake] {
 			name := argName(a)
 			for _, f := range transformations(a.Tensor) {
 				if !yield(Mistake{Text: fmt.Sprintf(f.text, name), Rounds: f.rounds, Numbers: f.numbers,
-					Like: cond(f.like != "", name+f.like),
-					Make: c.one(a, func() *tensor.Tensor { return f.of(a.Tensor) })}) {
+					Scales: f.scales,
+					Like:   cond(f.like != "", name+f.like),
+					Make:   c.one(a, func() *tensor.Tensor { return f.of(a.Tensor) })}) {
 					return
 				}
 			}
@@ -239,7 +240,8 @@ func ofElements(t *tensor.Tensor) []transformation {
 // mapped are the transformations of each element by maps.
 func mapped[T tensor.Elem](numbers bool, maps ...elementMap[T]) (all []transformation) {
 	for _, m := range maps {
-		all = append(all, transformation{text: m.text, numbers: numbers, of: func(t *tensor.Tensor) *tensor.Tensor {
+		scales := strings.HasPrefix(m.text, "%s is multiplied")
+		all = append(all, transformation{text: m.text, numbers: numbers, scales: scales, of: func(t *tensor.Tensor) *tensor.Tensor {
 			return opdef.Map(t.DType, t, m.f)
 		}})
 	}
@@ -497,11 +499,42 @@ func (c *Search) rounded() iter.Seq[Mistake] {
 					return way, err
 				}, Rounds: true},
 			} {
-				if !yield(m) {
+				if m.Numbers = true; !yield(m) {
 					return
 				}
 			}
 		}
+	}
+}
+
+// unsigned takes whole numbers for those without sign that have the same bits: negative ones are larger than all others.
+func (c *Search) unsigned() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		flipped := func(t *tensor.Tensor) *tensor.Tensor {
+			top := int64(-1) << (8*t.DType.Size() - 1)
+			v := tensor.Make[int64](t.Numel())
+			tensor.Load(t, 0, v)
+			for i := range v {
+				v[i] ^= top
+			}
+			return tensor.New(t.DType, t.Shape, v)
+		}
+		signed := func(t *tensor.Tensor) bool { return t.DType.IsIntegral() && !t.DType.IsUnsigned() }
+		yield(Mistake{Text: "whole numbers are taken for numbers without sign", Make: func() (Way, error) {
+			way, err := c.replaced(func(a opdef.Arg) *tensor.Tensor {
+				if !signed(a.Tensor) {
+					return nil
+				}
+				return flipped(a.Tensor)
+			})
+			way.Alter = func(target string, t *tensor.Tensor) *tensor.Tensor {
+				if !signed(t) || !strings.HasPrefix(target, "output[") {
+					return t
+				}
+				return flipped(t)
+			}
+			return way, err
+		}})
 	}
 }
 
@@ -512,7 +545,7 @@ func inFewBits(t *tensor.Tensor) (all []transformation) {
 		return nil
 	}
 	add := func(to string, of func(t *tensor.Tensor) *tensor.Tensor) {
-		all = append(all, transformation{text: "%s is rounded to " + to, rounds: true, of: of})
+		all = append(all, transformation{text: "%s is rounded to " + to, rounds: true, numbers: true, of: of})
 	}
 	for _, dt := range []tensor.DType{tensor.Float8E4M3FN, tensor.Float8E5M2} {
 		if dt.Eps() > t.DType.Eps() {
