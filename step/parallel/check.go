@@ -3,6 +3,7 @@ package parallel
 import (
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -111,13 +112,14 @@ func (c *checker) checkStage(stage []*step.Process, partial bool) (first *part, 
 	return first, found
 }
 
-// checkStep checks one step with the data cut along one dimension, and along another one if this finds something.
+// checkStep checks one step with the data cut along one dimension, and along another one if this finds something:
+// the one with which more of the program fits counts.
 func (c *checker) checkStep(ps []*step.Process, groups [][]int, partial bool) (best *part) {
 	for data := range 2 {
 		p := c.newPart(ps, groups)
 		p.data, p.partial = data, partial
 		p.check()
-		if best == nil || p.forward() < best.forward() {
+		if best == nil || p.fitsUpTo() > best.fitsUpTo() || p.fitsUpTo() == best.fitsUpTo() && p.forward() < best.forward() {
 			best = p
 		}
 		if best.forward() == 0 {
@@ -376,6 +378,20 @@ func (p *part) forward() (n int) {
 		}
 	}
 	return n
+}
+
+// fitsUpTo is the place in the order of execution of the first call of the forward pass that does not fit.
+func (p *part) fitsUpTo() int {
+	at := math.MaxInt
+	for _, s := range p.own {
+		at = min(at, s.first(p.ranks).Order)
+	}
+	for _, v := range p.broken {
+		if !v.backward && v.call == nil && v.site != nil {
+			at = min(at, v.site.first(p.ranks).Order)
+		}
+	}
+	return at
 }
 
 // recorded splits the ranks of a stage of which some were not recorded: those of a group that was recorded in whole can

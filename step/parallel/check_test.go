@@ -76,7 +76,16 @@ var trees = []struct {
 	{"own-labels", "", "", "", "[2 (ranks 0-1); parameters: 1 replicated]"}, // all ranks have the same
 	{"own-mean", "", "", "", ""},
 	{"own-micro", "", "", "", ""},
+	{"own-mixed", "", "", "", ""}, // each mixes its rows with a weight of its own
+	{"own-packed", "", "", "", ""},
 	{"own-pairs", "", "", "", ""},
+	{"own-some", "", "", "", ""}, // a number that one rank scales, and that is no loss
+	{"own-steps", "", "", "", ""},
+	{"own-views", "", "", "", ""}, // two views of the rows of each rank in one batch
+	{"pooled", "", "", "", ""},    // the ranks' parts of a gradient are equal
+	{"pooled-alone", "scale", "torch.Tensor.add_", "bias that torch.Tensor.add_/12 reads is 0.5 times", ""},
+	{"both", "", "", "", ""},
+	{"both-sum", "scale", "__main__.Both.apply", "its backward pass makes the gradient 2 times as large", ""},
 	{"own-sum", "scale", "torch.Tensor.add_", "divides by the number of terms of one rank", ""},
 	{"own-whole", "", "", "", ""},
 	{"pipeline", "", "", "", "[rank 0; parameters: 2 whole rank 1; parameters: 2 whole]"},
@@ -96,6 +105,7 @@ var trees = []struct {
 		"[2 (ranks 0-1); parameters: 2 replicated, 1 sharded along dimension 0, 1 sharded along dimension 1]"},
 	{"tensor-bias", "shard", "torch.nn.functional.linear", "bias is the same on all ranks", ""},
 	{"tensor-bias-zero", "shard", "torch.nn.functional.linear", "other numbers than 0, it counts 2 times", ""},
+	{"tensor-share", "", "", "", ""}, // each rank adds half of the bias
 	{"tensor-double", "scale", "torch.distributed.all_reduce", "once for each of ranks 0-1 that hold them", ""},
 	{"tensor-average", "scale", "torch.Tensor.div", "as if it were one of means", ""},
 	{"tensor-nocopy", "replica", "torch.nn.functional.linear", "since that of the argument of", ""},
@@ -107,9 +117,11 @@ var trees = []struct {
 	{"zero-order", "collective", "torch.distributed.all_gather_into_tensor", "in another order", ""},
 	{"tokens", "", "", "", ""},
 	{"tokens-other", "shard", "torch.nn.functional.cross_entropy", "rank 0 continue the tokens of rank 1", ""},
+	{"update", "", "", "", ""},
 	{"views", "", "", "", "[2 (ranks 0-1); parameters: 2 sharded along dimension 0]"},
 	{"views-alone", "replica", "torch.Tensor.mul", "the gradient of gain is a partial sum", ""},
 	{"zigzag", "", "", "", "[2 (ranks 0-1); parameters: 3 replicated]"},
+	{"zigzag-inside", "", "", "", ""}, // a function puts the parts in order
 	{"zigzag-alone", "replica", "torch.nn.functional.embedding", "the gradient of places is a partial sum", ""},
 	{"zero-rolled", "collective", "torch.Tensor.addcdiv_", "the elements in another order", ""},
 }

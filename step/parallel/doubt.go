@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/tensor/value"
 )
@@ -45,6 +46,26 @@ func (p *part) counted(sides map[int]*side) (out []map[int]*side) {
 			next := maps.Clone(sides)
 			next[p.ranks[0]] = &side
 			out = append(out, next)
+		}
+	}
+	return out
+}
+
+// dealt are the places of the result of a call that divides a whole value by the number of the ranks along a
+// dimension of the mesh: there it is a partial sum of that value, too.
+func (p *part) dealt(s *site, lead *side, places []place) (out [][]place) {
+	if len(lead.ins) != 1 || len(lead.outs) != 1 || len(lead.rec.Args) != 2 || !multiplies(s.op) {
+		return nil
+	}
+	k, _ := numberOf(lead.rec.Args[1])
+	if strings.HasSuffix(method(s.op), "mul") || method(s.op) == "multiply" {
+		k = 1 / k
+	}
+	for m, q := range places {
+		if q == whole && k == float64(p.dims[m].size) {
+			ps := slices.Clone(places)
+			ps[m] = sum(1)
+			out = append(out, ps)
 		}
 	}
 	return out

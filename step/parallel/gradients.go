@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/step"
 )
@@ -79,11 +80,36 @@ func (p *part) use(s *site, sides map[int]*side, i int, n *info) {
 	}
 	u := use{site: s, number: i, kinds: p.gradientKinds(values, n.places), origin: make([]*site, len(p.dims))}
 	for m, k := range u.kinds {
+		if k == replicated && n.places[m].kind == replicated && s.sharesOut(m, sharded) {
+			k, u.kinds[m] = partial, partial
+		}
 		if k == partial {
 			u.origin[m] = p.originOf(s, m)
 		}
 	}
 	n.uses = append(n.uses, u)
+}
+
+// sharesOut reports whether the ranks along a dimension of the mesh have parts of some kinds of the result of a
+// call that they compute by themselves: the gradients that these give whole values add up, also where they are
+// equal.
+func (s *site) sharesOut(m int, as ...kind) bool {
+	return !s.seam && s.inner == nil && slices.ContainsFunc(s.out, func(n *info) bool {
+		return n != nil && !n.lost && (n.own || n.places != nil && slices.Contains(as, n.places[m].kind))
+	})
+}
+
+// kinds says how the gradients lie that the ranks have of a parameter, by dimension of the mesh.
+func (p *part) kinds(g *gradient, places []place) []kind {
+	out := p.gradientKinds(g.sum, places)
+	for m, k := range out {
+		if k == replicated && places[m].kind == replicated && !slices.ContainsFunc(g.calls, func(c contribution) bool {
+			return !c.site.sharesOut(m, sharded, partial)
+		}) {
+			out[m] = partial
+		}
+	}
+	return out
 }
 
 // originOf is the call that made the gradient of the results of s a partial sum: s if it did.
@@ -231,6 +257,9 @@ func (p *part) passGradient(s *site, sides map[int]*side) {
 		return
 	}
 	if k, ok := got.ratio(want, max(1e-3, tolerance)); ok {
+		if p.adjoint(s, k) {
+			return
+		}
 		broken("scale", fmt.Sprintf("its backward pass makes the gradient %.4g times as large: ranks %s add up what "+
 			"all of them "+
 			"already have", k, ranks))
@@ -239,6 +268,52 @@ func (p *part) passGradient(s *site, sides map[int]*side) {
 	broken("collective", fmt.Sprintf("the gradient that ranks %s have of its argument is not that of its result: "+
 		"its backward pass "+
 		"leaves out or mixes up parts of the ranks", ranks))
+}
+
+// A doubling is an exchange whose backward pass adds up the gradients of all ranks, though each is that of the
+// whole. It is right where the program means the sum of the ranks' losses, and divides the gradients before it by
+// their number.
+type doubling struct {
+	site   *site
+	k      float64 // how many times as large it makes the gradient
+	before map[string]bool
+	says   *violation
+}
+
+// adjoint notes an exchange that adds up values, and whose backward pass adds up their gradients. ok is false if
+// it does something else.
+func (p *part) adjoint(s *site, k float64) (ok bool) {
+	n := 1
+	for m, q := range s.in[0].places {
+		if to := s.out[0].places[m]; q.kind == partial && to.kind == replicated {
+			n *= p.dims[m].size
+		}
+	}
+	if n == 1 || math.Abs(k-float64(n)) > 1e-2*k || p.doubled != nil && p.doubled.k != float64(n) {
+		return false
+	}
+	if p.doubled == nil {
+		p.doubled = &doubling{site: s, k: float64(n), before: map[string]bool{}}
+		p.doubled.says = &violation{kind: "scale", site: s, ranks: p.ranks, backward: true, target: "grad[0]",
+			reason: fmt.Sprintf("its backward pass makes the gradient %.4g times as large: ranks %s add up what "+
+				"all of them already have", k, rankList(p.ranks))}
+	}
+	for name, g := range p.reading(s) {
+		p.doubled.before[name] = g
+	}
+	return true
+}
+
+// reading are the parameters that calls before another one read.
+func (p *part) reading(s *site) map[string]bool {
+	out := map[string]bool{}
+	for _, t := range p.sites[:max(0, slices.Index(p.sites, s))] {
+		rec := p.checker.parameters(t.first(p.ranks))
+		for name := range strings.SplitSeq(rec, ",") {
+			out[name] = true
+		}
+	}
+	return out
 }
 
 // lateOrigin is the call behind s that made the gradient of its result a partial sum; nil if s did.

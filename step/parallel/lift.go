@@ -38,7 +38,6 @@ func (p *part) lift(s *site) {
 	if lead.rec.Placed != "" && len(p.checker.missing) > 0 {
 		return // DTensor moves parts between all ranks
 	}
-	p.dtensors = p.dtensors || lead.rec.Placed != ""
 	p.keeps(s, sides)
 	s.in = make([]*info, len(lead.ins))
 	for i := range lead.ins {
@@ -54,6 +53,7 @@ func (p *part) lift(s *site) {
 		if o != nil {
 			o.made, o.view = s, s.viewed(lead)
 			o.doubtful(s.in)
+			o.restsOn(s.in)
 		}
 		p.know(sides, output(j), o)
 	}
@@ -171,6 +171,9 @@ func (p *part) candidates(i int, s *site, sides map[int]*side) [][]place {
 		out = append(out, n.places)
 		if n.also != nil {
 			out = append(out, n.also)
+		}
+		if n.made != nil {
+			out = append(out, n.made.dealt...)
 		}
 		if !n.guess {
 			return append(out, repetitions(n.places, values[p.ranks[0]], label)...)
@@ -392,6 +395,9 @@ func (p *part) doubt(s *site, sides map[int]*side, local *localRun, chosen [][]p
 		s.out[0].also = chosen[0]
 		return
 	}
+	if s.dealt = p.dealt(s, lead, chosen[0]); s.dealt != nil {
+		return
+	}
 	other, some := slices.Clone(chosen), false
 	for i, n := range s.in {
 		if n != nil && n.also != nil {
@@ -415,11 +421,17 @@ func (p *part) settle(s *site, sides map[int]*side, in [][]place) {
 	for i, a := range lead.ins {
 		if s.in[i] == nil && in[i] != nil {
 			s.in[i] = &info{places: in[i], orphan: true}
+			s.in[i].assume(a, lead.rec.Placed != "")
 			if a.name == "" {
 				s.in[i].ragged = p.ragged(in[i], p.column(sides, func(d *side) *array { return d.ins[i].array }))
 				s.in[i].guess = a.tensor.RequiresGrad && !p.same(sides, i) && !received(lead, i) // of an unknown call
 			}
 			p.know(sides, input(i), s.in[i])
+		}
+		if n := s.in[i]; n != nil && n.made != nil && slices.ContainsFunc(n.made.dealt, func(ps []place) bool {
+			return slices.Equal(ps, in[i])
+		}) {
+			n.places = in[i]
 		}
 		if n := s.in[i]; n != nil && (n.also != nil && slices.Equal(in[i], n.also) || n.guess && in[i] != nil) {
 			n.places, n.also = in[i], nil // so that it fits the others
@@ -543,8 +555,10 @@ var (
 		"copy", "to", "detach", "narrow", "unbind", "movedim", "t", "size", "unsqueeze", "squeeze", "wait")
 	cutting = setOf("chunk", "split", "split_with_sizes", "tensor_split", "narrow", "unbind", "getitem",
 		"unsafe_chunk")
-	expanding = setOf("expand", "expand_as")
-	folding   = setOf("softmax", "log_softmax", "logsumexp", "norm", "vector_norm", "var", "std", "var_mean", "max",
+	// placingTogether put values that can lie in different ways into one.
+	placingTogether = setOf("copy", "stack", "cat", "concat", "concatenate")
+	expanding       = setOf("expand", "expand_as")
+	folding         = setOf("softmax", "log_softmax", "logsumexp", "norm", "vector_norm", "var", "std", "var_mean", "max",
 		"min",
 		"amax", "amin", "topk", "sort", "cumsum", "argmax", "argsort", "prod", "clip_grad_norm", "get_total_norm")
 )
@@ -664,7 +678,7 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 	}
 	var args info
 	args.doubtful(s.in)
-	if args.guess || method(s.op) == "copy" { // what is copied there shows where it is read
+	if args.guess || placingTogether[method(s.op)] { // what is put together shows where it is read
 		p.forget(s)
 		return
 	}
@@ -676,8 +690,12 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 				rankList(p.ranks))})
 		return
 	}
+	if p.ownBusiness(s, sides, local) {
+		p.leave(s)
+		return
+	}
 	if many := slices.ContainsFunc(lead.outs, func(a *array) bool { return len(a.x) != 1 }); many &&
-		(args.ragged || p.unfit(s, sides) || p.ownBatch(s, sides)) {
+		(args.ragged || p.unfit(s, sides)) {
 		p.forget(s)
 		return
 	}
@@ -920,7 +938,7 @@ func (p *part) descend(s *site, sides map[int]*side) (ok bool) {
 	for j := range lead.outs {
 		if n := p.lookup(sides, output(j)); n != nil {
 			s.out[j] = &info{places: n.places, lost: n.lost, rows: n.rows, pending: n.pending, source: n.source,
-				ragged: n.ragged, guess: n.guess}
+				ragged: n.ragged, guess: n.guess, own: n.own, firm: n.firm, data: n.data}
 		}
 	}
 	for i, a := range lead.ins {
@@ -953,6 +971,7 @@ func (p *part) pass(s *site, sides map[int]*side) {
 	if s.in[from] == nil {
 		if cands := p.candidates(from, s, sides); len(cands) == 1 {
 			s.in[from] = &info{places: cands[0], orphan: true}
+			s.in[from].assume(lead.ins[from], lead.rec.Placed != "")
 		}
 	}
 	n := s.in[from]
@@ -961,6 +980,9 @@ func (p *part) pass(s *site, sides map[int]*side) {
 		return
 	}
 	values := p.column(sides, func(d *side) *array { return d.ins[from].array })
+	if n.own || n.assumed() && !p.explains(n, values, results) {
+		p.meet(s, sides, from, n, results)
+	}
 	tolerance := lead.ins[from].array.rounding(len(p.ranks))
 	for _, r := range results {
 		if r.values == nil {
@@ -975,8 +997,9 @@ func (p *part) pass(s *site, sides map[int]*side) {
 			continue
 		}
 		if ps := p.passedPlaces(n, r.values, all, tolerance); ps != nil {
+			n.moves(ps)
 			r.keep(&info{places: ps, also: n.counts(ps), lost: n.lost, reduced: p.reduces(n.places, ps), made: s,
-				ragged: n.ragged, guess: n.guess})
+				ragged: n.ragged, guess: n.guess, firm: n.firm, data: n.data})
 			continue
 		}
 		if p.checker.swaps(s.op, lead.call) {
@@ -988,7 +1011,7 @@ func (p *part) pass(s *site, sides map[int]*side) {
 		if early || !all.dtype.IsFloat() || !reducesPlainly(lead) || len(results) > 1 || resized {
 			continue
 		}
-		if n.guess || n.ragged {
+		if n.guess || n.ragged || p.rearranged(values, r.values, all) {
 			r.keep(&info{})
 			continue
 		}

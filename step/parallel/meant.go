@@ -16,6 +16,7 @@ type multiple struct {
 	call *step.Call // that does it
 	// doubt is whether nothing says that it should be this number: the loss is a sum, and is divided by some count.
 	doubt bool
+	of    map[string]bool // the parameters; nil for all
 }
 
 // meant is k if a program can mean all its gradients to be k times those of its loss: it divides them by the number of

@@ -187,7 +187,7 @@ func (p *part) lone(histories map[int]history, verdicts map[string]*judged, tail
 			names = append(names, n)
 		}
 	}
-	if len(names) == 0 {
+	if len(names) == 0 || p.apartOnPurpose(verdicts) {
 		return false
 	}
 	v := p.unsummedGradient(tails[p.ranks[0]], verdicts[names[0]], p.grads[names[0]], names[0]+more(names))
@@ -240,7 +240,7 @@ type clipping struct {
 
 // clipped checks the norms by which ranks clip: that of all gradients, each counted once.
 func (p *part) clipped(histories map[int]history, verdicts map[string]*judged, tails map[int]*tail) {
-	own, total, slack := map[int]float64{}, 0.0, 1e-3
+	own, many, total, slack := map[int]float64{}, map[int]int{}, 0.0, 1e-3
 	sets := 1 << len(p.dims)
 	counted := make([]float64, sets) // if replicas along a set of dimensions counted each
 	for _, n := range slices.Sorted(maps.Keys(verdicts)) {
@@ -249,6 +249,7 @@ func (p *part) clipped(histories map[int]history, verdicts map[string]*judged, t
 			if i := slices.IndexFunc(histories[r][n], func(s sighting) bool { return s.norm }); i >= 0 &&
 				math.Abs(histories[r][n][i].k-1) <= v.slack {
 				own[r] += dot(v.wants[r].x, v.wants[r].x)
+				many[r] += v.many
 				seen++
 			}
 		}
@@ -290,7 +291,7 @@ func (p *part) clipped(histories map[int]history, verdicts map[string]*judged, t
 				return
 			}
 		}
-		if call := is(own[r]); call != nil {
+		if call := is(own[r]); call != nil && (many[r] > 1 || histories[r].clips(own[r], slack)) {
 			p.found(true, &violation{kind: "replica", call: call, ranks: p.ranks, target: "output[0]",
 				reason: fmt.Sprintf("the norm by which rank %d clips is that of the gradients that it holds itself: the "+
 					"squares of the other ranks' gradients lack an all_reduce", r)})
@@ -308,6 +309,12 @@ func (p *part) along(set int) string {
 		}
 	}
 	return strings.Join(out, " and of ")
+}
+
+// clips reports whether a gradient is scaled behind its norm, and not divided by it, as some optimizers do to make an
+// update of it.
+func (h history) clips(squares, slack float64) bool {
+	return math.Abs(h.behind(slack)*math.Sqrt(squares)-1) > 4*slack // false if it is not known
 }
 
 // behind is the number by which all gradients are multiplied behind the norm; NaN if there is no such number.

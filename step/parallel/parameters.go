@@ -222,7 +222,9 @@ func (p *part) parameters() {
 	factors := p.lossFactor()
 	p.checker.factors = factors
 	p.updates(tails, factors)
-	if first := p.broken; len(first) > 0 && factors != nil {
+	if p.doubled != nil {
+		p.halved(tails, factors)
+	} else if first := p.broken; len(first) > 0 && factors != nil {
 		if p.by = p.meant(p.off); p.by == nil {
 			return
 		}
@@ -230,6 +232,19 @@ func (p *part) parameters() {
 		if p.updates(tails, factors); len(p.broken) > 0 {
 			p.broken, p.by = first, nil
 		}
+	}
+}
+
+// halved checks the gradients of a program of which an exchange adds up gradients that all ranks have in whole:
+// those of the parameters before it must be divided by the number of ranks.
+func (p *part) halved(tails map[int]*tail, factors []float64) {
+	first := p.broken
+	p.broken, p.by = nil, &multiple{k: 1 / p.doubled.k, call: p.step, of: p.doubled.before}
+	p.updates(tails, factors)
+	right := len(p.broken) == 0
+	p.by = nil
+	if !right || !slices.ContainsFunc(slices.Collect(maps.Keys(p.doubled.before)), p.isCompared) {
+		p.broken = append([]*violation{p.doubled.says}, first...)
 	}
 }
 
@@ -426,7 +441,7 @@ func (p *part) wanted(name string, g *gradient, factors []float64) (want map[int
 		}
 	}
 	want = map[int]*array{}
-	kinds := p.gradientKinds(g.sum, places)
+	kinds := p.kinds(g, places)
 	for _, r := range p.ranks {
 		want[r] = g.sum[r]
 	}
@@ -448,7 +463,7 @@ func (p *part) wanted(name string, g *gradient, factors []float64) (want map[int
 		}
 		want = next
 	}
-	if p.by != nil {
+	if p.by != nil && (p.by.of == nil || p.by.of[name]) {
 		for r, a := range want {
 			want[r] = a.times(p.by.k)
 		}
@@ -705,7 +720,7 @@ func repeats(factors []float64) bool {
 // if that does not explain it.
 func (p *part) lacking(g *gradient, read map[int]*array, places []place) (lacks []int) {
 	var sums []int
-	for m, k := range p.gradientKinds(g.sum, places) {
+	for m, k := range p.kinds(g, places) {
 		if k == partial && places[m].kind == replicated {
 			sums = append(sums, m)
 		}
@@ -782,8 +797,9 @@ func unstepped(parts []*part) []*violation {
 func (p *part) report(tails map[int]*tail, verdicts map[string]*judged, factors []float64) {
 	t := tails[p.ranks[0]]
 	var names []string
+	purpose := p.apartOnPurpose(verdicts)
 	for _, n := range p.order {
-		if verdicts[n] != nil {
+		if verdicts[n] != nil && !(verdicts[n].alone && purpose) {
 			names = append(names, n)
 		}
 	}
@@ -926,6 +942,11 @@ func (p *part) scales(tails map[int]*tail, names []string, verdicts map[string]*
 	}
 	if call == nil {
 		call = verdicts[off[0]].update[first]
+	}
+	if !apart && slices.ContainsFunc(p.ranks, func(r int) bool {
+		return math.Abs(verdicts[off[0]].scale[r]/k-1) > 2*verdicts[off[0]].slack
+	}) {
+		return // each rank makes something of its own of them
 	}
 	v := &violation{kind: "scale", call: call, site: p.grads[off[0]].calls[0].site, ranks: p.ranks, target: "output[0]"}
 	clipped := tails[first].norms

@@ -35,11 +35,12 @@ type part struct {
 	norm       *step.Call        // the last of the first rank that can give a norm; nil if there is none
 	step       *step.Call        // one that updates a parameter; nil if there is none
 	data       int               // the dimension along which data that differ between ranks are taken to be sharded
+	doubled    *doubling         // nil if no exchange doubles gradients
+	meets      *bool             // whether parameters are averaged after updates; nil if that was not looked up
 	partial    bool              // other stages hold the rest of the parameters
 	incomplete bool              // ranks of its groups were not recorded: gradients are not checked
 	own        []*site           // calls that give each replica something of its own data
 	means      *step.Call        // one that divides by the number of terms of one rank; nil if none does
-	dtensors   bool              // a call of DTensors was lifted: these move parts between ranks themselves
 	alias      map[string]string // of a parameter that lies where another does: the name of that
 	compared   map[string]bool   // parameters of which the gradient was compared with what all ranks computed
 }
@@ -50,6 +51,7 @@ type site struct {
 	calls map[int]*step.Call // by rank
 	in    []*info            // of the tensor arguments, as far as they are known
 	out   []*info
+	dealt [][]place // where its result can lie, too
 	seam  bool
 	inner []*site // the calls inside of a function that were lifted in its place
 }
@@ -88,6 +90,12 @@ type info struct {
 	pieces bool // each rank has another part of a partial sum
 	ragged bool // it was made of parts of other lengths
 	guess  bool // it was made of a value of unknown places: its own are only ones that fit
+	// own is whether each rank has it for its own: the ranks' values make no whole, and need not.
+	own bool
+	// firm are the dimensions of the mesh, as bits, along which parameters or exchanges say how it lies; data is what it
+	// was made of of which only the elements say so.
+	firm uint
+	data []*source
 	// view is the parameter that it has the elements of, in another shape; "" if it is none.
 	view string
 	// reduced is the number of ranks over which the call that made it added up partial sums, else 0.

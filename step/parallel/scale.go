@@ -55,7 +55,7 @@ func multiplied(stage []*step.Process) *violation {
 	for _, p := range stage {
 		for _, call := range p.Calls {
 			if call.Entry.Within >= 0 || call.Entry.BackwardOrder < 0 || !multiplies(call.Op) ||
-				len(call.Outputs) != 1 || numel(call.Outputs[0].Shape) != 1 {
+				len(call.Outputs) != 1 || numel(call.Outputs[0].Shape) != 1 || widens(p, call) {
 				continue
 			}
 			k := call.Op + "|" + call.Entry.Location
@@ -82,6 +82,23 @@ func multiplied(stage []*step.Process) *violation {
 		}
 	}
 	return nil
+}
+
+// widens reports whether a process makes more than one number of the result of a call: it is no loss.
+func widens(p *step.Process, call *step.Call) bool {
+	from := map[*step.Call]bool{call: true}
+	for _, c := range p.Calls {
+		if c.Entry.BackwardOrder < 0 || !slices.ContainsFunc(c.Inputs, func(v *step.Value) bool {
+			return v.From.Value != nil && from[v.From.Value.Call]
+		}) {
+			continue
+		}
+		if slices.ContainsFunc(c.Outputs, func(v *step.Value) bool { return numel(v.Shape) > 1 }) {
+			return true
+		}
+		from[c] = true
+	}
+	return false
 }
 
 func numel(shape []int) int {

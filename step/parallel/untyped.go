@@ -39,6 +39,13 @@ func (p *part) rankwise(s *site, sides map[int]*side, local *localRun) (ok bool)
 	}
 	sharded := slices.ContainsFunc(in, func(q place) bool { return q.kind != replicated })
 	if sharded && len(lead.ins) == 1 && slices.Contains([]string{"div", "mul", "truediv"}, method(s.op)) {
+		if p.ownBusiness(s, sides, local) && slices.ContainsFunc(p.ranks, func(r int) bool {
+			k, _ := numberOf(sides[r].rec.Args[len(sides[r].rec.Args)-1])
+			return !isCount(k)
+		}) {
+			p.leave(s)
+			return true
+		}
 		p.found(!s.in[0].astray(), &violation{kind: "scale", site: s, ranks: p.ranks, target: "output[0]",
 			reason: fmt.Sprintf("ranks %s hold parts of its argument and scale them by different numbers, so that they "+
 				"count with different weights: a count of one rank was taken for that of all", rankList(p.ranks))})

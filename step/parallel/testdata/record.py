@@ -521,6 +521,24 @@ def views(rank, name, directory):
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
+class InOrder(torch.autograd.Function):
+    """The early parts of both ranks, then their late parts; the gradients are summed."""
+
+    @staticmethod
+    def forward(ctx, x):
+        parts = [torch.empty_like(x) for _ in range(2)]
+        dist.all_gather(parts, x.contiguous())
+        (a, d), (b, c) = (t.chunk(2, 1) for t in parts)
+        return torch.cat([a, b, c, d], 1)
+
+    @staticmethod
+    def backward(ctx, g):
+        g = g.contiguous().clone()
+        dist.all_reduce(g)
+        a, b, c, d = g.chunk(4, 1)
+        return torch.cat([a, d] if dist.get_rank() == 0 else [b, c], 1)
+
+
 def zigzag(rank, name, directory):
     """Each rank has an early and a late part of the sequence, whose tokens look at all before them."""
     import optool_capture
@@ -533,8 +551,11 @@ def zigzag(rank, name, directory):
     with optool_capture.record(directory, model=model):
         at = torch.cat([torch.arange(4 * i, 4 * i + 4) for i in cut])
         h = F.embedding(ids, model.table) + F.embedding(at, model.places)
-        keys = Join.apply(h, 1).chunk(4, 1)
-        keys = torch.cat([keys[0], keys[2], keys[3], keys[1]], 1)
+        if name == "zigzag-inside":
+            keys = InOrder.apply(h)
+        else:
+            keys = Join.apply(h, 1).chunk(4, 1)
+            keys = torch.cat([keys[0], keys[2], keys[3], keys[1]], 1)
         seen = []
         for q, i in zip(h.chunk(2, 1), cut):
             k = keys[:, : 4 * i + 4]
@@ -723,7 +744,7 @@ def tokens(rank, name, directory):
 
 
 def own(rank, name, directory):
-    """Data parallelism in which each rank normalizes, labels or counts its own batch."""
+    """Data parallelism in which each rank makes something of its own batch: it normalizes, orders or mixes it, say."""
     import optool_capture
 
     model = torch.nn.Module()
@@ -733,7 +754,12 @@ def own(rank, name, directory):
     micro = name in ("own-micro", "own-micro-last")
     with optool_capture.record(directory, model=model):
         for i in range(2 if micro else 1):
-            h = F.linear(x + i, model.up)
+            h = F.linear(torch.cat([x, y]) if name == "own-views" else x + i, model.up)
+            if name == "own-order":
+                order = torch.arange(5).roll(1 + rank)
+                h, y = h[order], y[order]
+            if name == "own-some" and rank == 1:
+                h = h + h.sum() * 0.5
             if name == "own-batch":
                 h = F.batch_norm(h, None, None, model.gain, model.shift, True)
             if name == "own-labels":
@@ -741,7 +767,17 @@ def own(rank, name, directory):
             elif name == "own-pairs":
                 h = F.normalize(h)
                 loss = F.cross_entropy(h @ h.t(), torch.arange(5))
-            elif name in ("own-batch", "own-micro", "own-micro-last"):
+            elif name == "own-views":
+                loss = F.mse_loss(*h.chunk(2))
+            elif name == "own-mixed":
+                weight = (0.3, 0.7)[rank]
+                loss = weight * F.mse_loss(h, y) + (1 - weight) * F.mse_loss(h, y.flip(0))
+            elif name == "own-packed":
+                sums = torch.stack([F.mse_loss(h, y, reduction="sum"), torch.tensor(20.0)])
+                all_sums = sums.detach().clone()
+                dist.all_reduce(all_sums)
+                loss = sums[0] / all_sums[1] * 2
+            elif name in ("own-batch", "own-micro", "own-micro-last", "own-order", "own-some", "own-steps"):
                 loss = F.mse_loss(h, y)
             else:
                 loss = F.mse_loss(h, y, reduction="sum") / (40 if name == "own-whole" else 20)
@@ -749,11 +785,70 @@ def own(rank, name, directory):
                 loss = loss / (1 if i and name == "own-micro-last" else 2)
             loss.backward()
         for p in model.parameters():
-            if p.grad is not None:
+            if p.grad is not None and name != "own-steps":
                 dist.all_reduce(p.grad)
                 if name not in ("own-whole", "own-sum"):
                     p.grad.div_(2)
         torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+def pooled(rank, name, directory):
+    """The mean over tokens that the ranks share out: all give a bias the same half of its gradient."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up, model.bias, model.head = part(2, None, 4, 4), part(3, None, 4), part(4, None, 3, 4)
+    torch.manual_seed(5)
+    x = torch.randn(3, 8, 4).chunk(2, 1)[rank]
+    with optool_capture.record(directory, model=model):
+        h = F.linear(x, model.up, model.bias) + x
+        F.cross_entropy(F.linear(Reduce.apply(h.sum(1), None) / 8, model.head), torch.arange(3)).backward()
+        for p in model.up, model.bias:
+            if name != "pooled-alone" or p is not model.bias:
+                dist.all_reduce(p.grad)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+def both(rank, name, directory):
+    """A correlation of all ranks' rows, whose gradients are summed and then averaged, or not."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up, model.down = part(2, None, 4, 4), part(3, None, 4, 4)
+    torch.manual_seed(5)
+    x = torch.randn(12, 4).chunk(2)[rank].clone()
+    with optool_capture.record(directory, model=model):
+        h = F.linear(x, model.up)
+        c = Both.apply(h.t() @ h / 12)
+        F.linear(c, model.down).square().mean().backward()
+        for p in model.parameters():
+            dist.all_reduce(p.grad)
+            if name == "both" or p is model.down:
+                p.grad.div_(2)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+def update(rank, name, directory):
+    """One rank makes an orthogonal update of each parameter and passes it on."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up, model.down = part(2, None, 6, 4), part(3, None, 4, 6)
+    torch.manual_seed(5)
+    x = torch.randn(10, 4).chunk(2)[rank].clone()
+    with optool_capture.record(directory, model=model):
+        F.linear(F.linear(x, model.up).tanh(), model.down).square().mean().backward()
+        for p in model.parameters():
+            dist.all_reduce(p.grad)
+            p.grad.div_(2)
+        with torch.no_grad():
+            for i, p in enumerate(model.parameters()):
+                u = torch.empty_like(p)
+                if i == rank:
+                    u = p.grad / p.grad.norm()
+                    u = 1.5 * u - 0.5 * u @ u.t() @ u
+                dist.broadcast(u, i)
+                p.add_(u, alpha=-0.1)
 
 
 def part(n, dim, *shape):
@@ -771,7 +866,7 @@ def work(rank, name, directory, port):
 
     dist.init_process_group("gloo", init_method="file://" + port, rank=rank, world_size=ranks(name))
     programs = ring, context, zero, owner, clip, grid, losses, stages, table, columns, halo, fused, zigzag, ragged
-    programs += masked, pipeline, kept, replicas, views, own, tokens
+    programs += masked, pipeline, kept, replicas, views, own, tokens, pooled, both, update
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
@@ -804,8 +899,8 @@ def work(rank, name, directory, port):
         if split and name not in ("tensor-unreduced", "tensor-nocopy"):
             h = Copy.apply(h, group)
         h = F.gelu(F.linear(h, model.up))
-        if name.startswith("tensor-bias"):
-            h = Reduce.apply(F.linear(h, model.down, model.bias), group)
+        if name.startswith("tensor-bias") or name == "tensor-share":
+            h = Reduce.apply(F.linear(h, model.down, model.bias / 2 if name == "tensor-share" else model.bias), group)
         elif split:
             h = F.linear(h, model.down)
             if name != "tensor-unsummed":
@@ -834,6 +929,8 @@ def work(rank, name, directory, port):
             if not split and not (name == "data-unreduced" and p is model.up):
                 dist.all_reduce(p.grad, op=dist.ReduceOp.MAX if name == "data-max" else dist.ReduceOp.SUM, group=group)
                 p.grad.div_(4 if name == "data-scaled" else 2)
+        if name == "tensor-share":
+            dist.all_reduce(model.bias.grad)
         if name == "tensor-double":
             squares = sum(p.grad.square().sum() for p in model.parameters())
             dist.all_reduce(squares)
