@@ -107,7 +107,7 @@ func (rec *Recording) Faults() (faults []Fault) {
 		if w.RelativeError != nil {
 			worst += ", by up to " + percentText(float64(*w.RelativeError)) + " of the largest value"
 		}
-		faults = append(faults, Fault{Op: Name(o.Op), Calls: o.callsText(), In: namesText(rec.in[o.Op]),
+		faults = append(faults, Fault{Op: Name(o.Op), Calls: o.callsText(rec.among[o.Op]), In: namesText(rec.in[o.Op]),
 			On: namesText(rec.on[o.Op]), Cause: rec.causesOf(o.Op), Known: !o.differs(),
 			Worst: strings.TrimSpace(OneLine(worst))})
 	}
@@ -134,8 +134,8 @@ func namesText(names []string) string {
 	return OneLine(strings.Join(names, ", ")) + more
 }
 
-// callsText says how many calls of the operator are wrong, and of how many.
-func (o *OpSummary) callsText() string {
+// callsText says how many calls of the operator are wrong, and of how many in the folders of these; 0: of all.
+func (o *OpSummary) callsText(among int) string {
 	total, parts := 0, []string{}
 	for _, v := range verdict.All() {
 		n := o.Counts[v]
@@ -144,7 +144,7 @@ func (o *OpSummary) callsText() string {
 		}
 	}
 	slices.Reverse(parts)
-	return strings.Join(parts, ", ") + fmt.Sprintf(" of %d", total)
+	return strings.Join(parts, ", ") + fmt.Sprintf(" of %d", cmp.Or(among, total))
 }
 
 // patternHead begins the text of a pattern where a cause is expected.

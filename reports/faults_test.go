@@ -73,15 +73,20 @@ func TestFaultsPlaces(t *testing.T) {
 		}
 		return r
 	}
+	passing := func(folder string) *Result {
+		r := value(folder, "torch.add", "npu:0", 0)
+		r.Capture, r.Verdict = r.Capture+"7", verdict.Pass
+		return r
+	}
 	rec := &Recording{Summary: NewSummary(), Results: ResultsOf(value("a", "torch.mm", "npu:0", 0.003),
-		value("a", "torch.add", "npu:0", 1.5), value("b", "torch.mm", "mlu:0", 0.002),
+		passing("c"), passing("a"), value("a", "torch.add", "npu:0", 1.5), value("b", "torch.mm", "mlu:0", 0.002),
 		value("b", "torch.div", "mlu:0", 0))}
 	if err := rec.Count(); err != nil {
 		t.Fatal(err)
 	}
 	want := [][]string{{"operator", "folder", "device", "calls", "worst", "cause or pattern"},
 		{"torch.div", "b", "mlu:0", "1 fail of 1", "output[0] off", ""},
-		{"torch.add", "a", "npu:0", "1 fail of 1", "output[0] off, by up to 150 % of the largest value", ""},
+		{"torch.add", "a", "npu:0", "1 fail of 2", "output[0] off, by up to 150 % of the largest value", ""},
 		{"torch.mm", "a, b", "npu:0, mlu:0", "2 fail of 2", "output[0] off, by up to 0.3 % of the largest value", ""}}
 	if diff := cmp.Diff(want, FaultTable(rec.Faults())); diff != "" {
 		t.Error(diff)

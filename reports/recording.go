@@ -44,6 +44,7 @@ type Recording struct {
 
 	wrong []string            // operators with wrong calls, in the order of the first of them
 	in    map[string][]string // the folders of an operator's wrong calls, if there are any
+	among map[string]int      // how many calls it has in the folders of its wrong calls
 	on    map[string][]string // the devices that recorded them, if the run has several
 	calls []recordedCall      // that were finished, as far as it is said
 	files []io.Closer
@@ -290,9 +291,13 @@ func (rec *Recording) Count() error {
 	digest := NewDigest(nil)
 	rec.in, rec.on = map[string][]string{}, map[string][]string{}
 	devices := map[string]bool{}
+	calls, failing := map[[2]string]int{}, map[[2]string]bool{} // by operator and folder
 	for f := range rec.Findings() {
 		digest.Add(f)
 		first, fails := f.Results[0], f.fails()
+		at := [2]string{first.Op, first.place().Folder}
+		calls[at]++
+		failing[at] = failing[at] || fails
 		if in := first.place().Folder; fails && in != "" && !slices.Contains(rec.in[first.Op], in) {
 			rec.in[first.Op] = append(rec.in[first.Op], in)
 		}
@@ -308,6 +313,12 @@ func (rec *Recording) Count() error {
 				rec.LastOrder = max(rec.LastOrder, *r.Order)
 			}
 			rec.Overflow = rec.Overflow || r.Stats != nil
+		}
+	}
+	rec.among = map[string]int{}
+	for at, n := range calls {
+		if failing[at] {
+			rec.among[at[0]] += n
 		}
 	}
 	if len(devices) < 2 {

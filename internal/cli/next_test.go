@@ -53,3 +53,19 @@ func TestNextOfChange(t *testing.T) {
 		t.Errorf("calls fail:\n%s", report)
 	}
 }
+
+// TestNextOfSeveralPrograms: of a directory with the recordings of several programs, step is asked to look at that of
+// the first wrong call.
+func TestNextOfSeveralPrograms(t *testing.T) {
+	dir := t.TempDir()
+	for name, from := range map[string]string{"sound": "../../fixtures/hook", "wrong": "../../step/testdata/scaled"} {
+		if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(from)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out, errs bytes.Buffer
+	cli.Main([]string{"replay", "--quiet", "--out", t.TempDir(), dir}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+	if want := " step " + filepath.Join(dir, "wrong") + "\n"; !strings.Contains(out.String(), want) {
+		t.Errorf("%q does not name %s", out.String()+errs.String(), want)
+	}
+}

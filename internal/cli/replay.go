@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -21,6 +22,7 @@ import (
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/internal/quota"
+	"github.com/optool/optool/internal/run/folder"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/results"
@@ -251,7 +253,9 @@ type replayRun struct {
 	tally    tally
 	unsaved  bool
 	wrong    string // the path of the first wrong call
-	pair     bool   // which is a pair of results, and no call of a step
+	program  string // the folder of its program, below the PATH given
+	folders  map[string]bool
+	pair     bool // which is a pair of results, and no call of a step
 	// explain are findings that were made before the run was stopped and are printed with
 	// all they say, by capture.
 	explain map[string]*reports.Finding
@@ -431,16 +435,38 @@ func (r *replayRun) emit(ctx context.Context, x replayed) error {
 // point takes note where the first wrong call lies, if that is a call of e.
 func (r *replayRun) point(e *capture.Entry) {
 	if f := r.digest.First(); f != nil && e != nil && f.Results[0].Capture == e.Rel {
-		r.wrong, r.pair = pathOf(e), e.IsPair()
+		r.wrong, r.pair, r.program = pathOf(e), e.IsPair(), programOf(e)
+	}
+	if e != nil {
+		if r.folders == nil {
+			r.folders = map[string]bool{}
+		}
+		r.folders[programOf(e)] = true
 	}
 }
 
-// stepOf is the path given that holds the first wrong call.
+// programOf is the folder that holds the recording of a program, below the PATH given: that of its steps.
+func programOf(e *capture.Entry) string {
+	in := folder.Of(e.Rel, e.Op, e.PID, e.Rank).Folder
+	for n, ok := strings.CutPrefix(path.Base(in), "step"); ok && strings.Trim(n, "0123456789") == ""; {
+		in = strings.TrimSuffix(path.Dir(in), ".")
+		n, ok = strings.CutPrefix(path.Base(in), "step")
+	}
+	return in
+}
+
+// stepOf is the path given that holds the first wrong call or, if it holds the recordings of several programs, the
+// directory of that program.
 func (r *replayRun) stepOf(paths []string) string {
 	wrong, err := files.Abs(r.wrong)
 	for _, p := range paths {
 		abs, failed := files.Abs(p)
 		if err == nil && failed == nil && strings.HasPrefix(wrong+"/", strings.TrimSuffix(abs, "/")+"/") {
+			if in := filepath.Join(p, r.program); len(paths) == 1 && len(r.folders) > 1 {
+				if info, err := files.Stat(in); err == nil && info.IsDir() {
+					return in
+				}
+			}
 			return p
 		}
 	}
