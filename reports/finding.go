@@ -273,7 +273,11 @@ func (r *Result) Title() string {
 	if p := r.process(); p != "" {
 		parts = append(parts, p)
 	}
-	for _, s := range []string{r.Module, r.Location} {
+	module := r.Module
+	if module != "" && strings.Trim(module, "0123456789.") == "" { // of torch.nn.Sequential
+		module = "module " + module
+	}
+	for _, s := range []string{module, r.Location} {
 		if s != "" {
 			parts = append(parts, s)
 		}

@@ -87,3 +87,12 @@ func TestUnread(t *testing.T) {
 		t.Errorf("of another folder: %+v", n)
 	}
 }
+
+// TestTitleOfNumber: the module of a torch.nn.Sequential, which is a number, is not taken for one of the process.
+func TestTitleOfNumber(t *testing.T) {
+	for module, want := range map[string]string{"5": "torch.mm, module 5, a.py:1", "n.5": "torch.mm, n.5, a.py:1"} {
+		if got := (&Result{Op: "torch.mm", Module: module, Location: "a.py:1"}).Title(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
