@@ -30,6 +30,59 @@ func (p *part) chance(s *site, sides map[int]*side, lists [][][]place, chosen []
 	return false
 }
 
+// addsBias finds a bias that is the same on all ranks, in what an exchange adds up: each rank added it to what it made with
+// weights of its own. So it counts once for each rank, wherever the other argument lies.
+func (p *part) addsBias(s *site, sides map[int]*side, from int, results []passed) (found bool) {
+	first := p.ranks[0]
+	if call := s.calls[first]; from >= len(call.Inputs) || call.Inputs[from].From.Value == nil {
+		return false
+	}
+	made := s.calls[first].Inputs[from].From.Value.Call
+	at := slices.IndexFunc(p.sites, func(t *site) bool { return t.calls[first] == made })
+	if at < 0 || !slices.Contains([]string{"linear", "addmm"}, method(p.sites[at].op)) {
+		return false
+	}
+	t := p.sites[at]
+	reads := p.read(t)
+	if reads == nil || len(p.broken) > 0 || len(results) != 1 || results[0].values == nil {
+		return false
+	}
+	learned := func(i int) bool { a := reads[first].ins[i]; return a.name != "" && a.tensor.RequiresGrad }
+	given := p.column(sides, func(d *side) *array { return d.ins[from].array })
+	for m, d := range p.dims {
+		of := func(i int) map[int]*array { return p.column(reads, func(d *side) *array { return d.ins[i].array }) }
+		own, bias := false, -1
+		for i, a := range reads[first].ins {
+			switch values := of(i); {
+			case !learned(i):
+			case len(a.array.shape) == 1 && p.equal(m, values, 0) && !a.array.constant():
+				bias = i
+			case len(a.array.shape) > 1 && !p.equal(m, values, 0) && !p.alike(m, values):
+				own = true
+			}
+		}
+		if bias < 0 || !own || !p.isSum(m, given, results[0].values) {
+			continue
+		}
+		p.found(true, &violation{kind: "shard", site: t, ranks: p.ranks,
+			target: p.target(reads[first], []string{reads[first].ins[bias].name}),
+			reason: fmt.Sprintf("%s is the same on all ranks, each of ranks %s adds it to what it makes with weights of its "+
+				"own, and %s adds that up: it counts %d times", reads[first].ins[bias].name, rankList(d.groups[0]),
+				s.first(p.ranks), d.size)})
+		results[0].keep(&info{lost: true})
+		return true
+	}
+	return false
+}
+
+// isSum reports whether values are those of all ranks along a dimension of the mesh, added up.
+func (p *part) isSum(m int, given, values map[int]*array) bool {
+	sums := p.summed(m, given)
+	return !slices.ContainsFunc(p.ranks, func(r int) bool {
+		return !values[r].near(sums[r], values[r].rounding(p.dims[m].size))
+	})
+}
+
 // addedTo are the dimensions of the mesh along which an argument at places is replicated and the result is a sum.
 func (p *part) addedTo(s *site, at []place) (out []int) {
 	for m := range p.dims {

@@ -32,6 +32,7 @@ var trees = []struct {
 	{"data-unreduced", "replica", "torch.nn.functional.linear", "the gradient of up is a partial sum over ranks " +
 		"0-1", ""},
 	{"clip", "", "", "", ""}, // the optimizer keeps the gradients of the first step
+	{"clip-divided", "scale", "torch._foreach_norm", "torch.Tensor.div_/30 divides them later", ""},
 	{"clip-half", "", "", "", ""},
 	{"clip-outside", "", "", "", ""}, // a parameter outside the module is clipped with them
 	{"clip-value", "", "", "", ""},
@@ -104,6 +105,7 @@ var trees = []struct {
 	{"tensor", "", "", "",
 		"[2 (ranks 0-1); parameters: 2 replicated, 1 sharded along dimension 0, 1 sharded along dimension 1]"},
 	{"tensor-bias", "shard", "torch.nn.functional.linear", "bias is the same on all ranks", ""},
+	{"tensor-bias-head", "shard", "torch.nn.functional.linear", "adds that up: it counts 2 times", ""},
 	{"tensor-bias-zero", "shard", "torch.nn.functional.linear", "other numbers than 0, it counts 2 times", ""},
 	{"tensor-share", "", "", "", ""}, // each rank adds half of the bias
 	{"tensor-double", "scale", "torch.distributed.all_reduce", "once for each of ranks 0-1 that hold them", ""},
@@ -112,8 +114,10 @@ var trees = []struct {
 	{"tensor-twice", "scale", "record.Reduce.apply", "is the same on ranks 0-1, and it adds up all of them", ""},
 	{"tensor-unsummed", "collective", "torch.Tensor.add", "input[0] is a partial sum", ""},
 	{"zero", "", "", "", "[2 (ranks 0-1); parameters: 3 replicated]"},
+	{"zero-alone", "replica", "torch.nn.functional.linear", "the gradient of down is a partial sum", ""},
 	{"zero-clip", "replica", "torch.Tensor.div_", "by different numbers", ""},
 	{"zero-kept", "collective", "torch.Tensor.copy_", "no call writes it there", ""},
+	{"zero-late", "collective", "torch.distributed.all_gather_into_tensor", "gathered before the update", ""},
 	{"zero-order", "collective", "torch.distributed.all_gather_into_tensor", "in another order", ""},
 	{"tokens", "", "", "", ""},
 	{"tokens-other", "shard", "torch.nn.functional.cross_entropy", "rank 0 continue the tokens of rank 1", ""},
@@ -123,6 +127,7 @@ var trees = []struct {
 	{"zigzag", "", "", "", "[2 (ranks 0-1); parameters: 3 replicated]"},
 	{"zigzag-inside", "", "", "", ""}, // a function puts the parts in order
 	{"zigzag-alone", "replica", "torch.nn.functional.embedding", "the gradient of places is a partial sum", ""},
+	{"zero-rate", "replica", "torch.Tensor.mul_", "by one line with different numbers", ""},
 	{"zero-rolled", "collective", "torch.Tensor.addcdiv_", "the elements in another order", ""},
 }
 

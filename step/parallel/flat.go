@@ -39,6 +39,7 @@ type bucket struct {
 	names []string
 	at    map[string]int // where the gradient of a parameter begins
 	group []int
+	alone bool // no exchange reads it
 }
 
 // flats checks gradients that are reduced and updated in flat buffers, and that all ranks then have the result.
@@ -64,54 +65,138 @@ func (p *part) flats(tails map[int]*tail, factors []float64, verdicts map[string
 		}
 		g := p.grads[b.names[0]]
 		v := &judged{update: map[int]*step.Call{}, many: len(b.names)}
-		read, want, results := map[int]*array{}, map[int]*array{}, []float64{}
+		read, want, own := map[int]*array{}, map[int]*array{}, map[int]*array{}
+		var updates []*flatUpdate
 		for i, r := range b.group {
 			from, to := i*part, (i+1)*part
 			u := tails[r].updateOf(value[from:to])
 			if u == nil {
+				u = tails[r].updateGathered(part)
+			}
+			if u == nil {
 				read = nil
 				break
 			}
+			updates = append(updates, u)
 			read[r], v.update[r] = u.gradient, u.call
 			want[r] = &array{g.sum[r].dtype, []int{part}, total[from:to]} // a master copy is more exact than the sum
+			own[r] = &array{g.sum[r].dtype, []int{part}, p.flatSum(b, r)[from:to]}
 			v.size += dot(want[r].x, want[r].x)
-			results = append(results, u.result.x...)
 		}
 		if read == nil {
 			continue
 		}
-		flat := &gradient{names: g.names, value: g.value, sum: want, calls: g.calls}
+		flat := &gradient{names: g.names, value: g.value, sum: own, calls: g.calls}
 		p.compare(v, flat, read, want, p.everywhere(place{kind: sharded, factor: 1}), tails)
+		v.alone = v.alone || b.alone && v.scale == nil && !slices.ContainsFunc(p.ranks, func(r int) bool {
+			return !tails[r].has(own[r])
+		})
 		verdicts[b.names[0]] = v
 		for _, n := range b.names {
 			p.compared[n] = factors != nil && v.scale != nil
 		}
-		p.returned(b, results, tails)
+		p.unlike(b, updates)
+		p.returned(b, updates, tails)
 	}
 }
 
-// buckets are the buffers of gradients that a rank takes part in reducing.
+// unlike finds parts of one buffer that the ranks update by one line with different numbers.
+func (p *part) unlike(b bucket, updates []*flatUpdate) {
+	first := updates[0]
+	for i, u := range updates[1:] {
+		for k := range min(len(u.calls), len(first.calls)) {
+			x, y := first.calls[k], u.calls[k]
+			if x.Op != y.Op || x.Entry.Location != y.Entry.Location {
+				break
+			}
+			d, err := p.checker.load(x)
+			e, wrong := p.checker.load(y)
+			if err != nil || wrong != nil || d.arguments() == e.arguments() {
+				continue
+			}
+			p.found(true, &violation{kind: "replica", call: y, site: p.grads[b.names[0]].calls[0].site,
+				ranks: []int{b.group[0], b.group[i+1]}, target: "input[0]",
+				reason: fmt.Sprintf("ranks %d and %d update their parts of one buffer of parameters by one line with "+
+					"different numbers: another learning rate, weight decay or beta", b.group[0], b.group[i+1])})
+			return
+		}
+	}
+}
+
+// has reports whether a rank reads a value or a multiple of it.
+func (t *tail) has(a *array) bool {
+	for _, o := range t.others[fmt.Sprint(a.shape)] {
+		if k, ok := o.ratio(a, a.loose()); ok && k > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// flatSum is the buffer with the gradients that the calls of one rank gave.
+func (p *part) flatSum(b bucket, rank int) []float64 {
+	out := make([]float64, b.size)
+	for _, n := range b.names {
+		copy(out[b.at[n]:], p.grads[n].sum[rank].x)
+	}
+	return out
+}
+
+// buckets are the buffers of gradients that a rank takes part in reducing. If there are none, and it gathers parts, they
+// are those of which it could read its part.
 func (p *part) buckets(t *tail) (out []bucket) {
-	r := p.ranks[0]
 	for _, e := range t.exchanges {
 		name := collective.Name(e.call.Op)
 		if !strings.HasPrefix(name, "reduce_scatter") && name != "all_reduce" || len(e.call.Entry.Group) < 2 ||
 			len(e.x)%len(e.call.Entry.Group) != 0 {
 			continue
 		}
-		b := bucket{size: len(e.x), at: map[string]int{}, group: e.call.Entry.Group}
-		for _, n := range p.order {
-			if at := within(e.x, p.grads[n].sum[r].x); at >= 0 {
-				b.at[n] = at
-				b.names = append(b.names, n)
-			}
-		}
+		b := p.bucket(e.x, e.call.Entry.Group)
 		if len(b.names) > 1 || len(b.names) == 1 && name != "all_reduce" {
 			out = append(out, b)
 		}
 	}
-	return out
+	group, size := t.gathers()
+	if len(out) > 0 || len(group) < 2 {
+		return out
+	}
+	for _, f := range t.flat {
+		for _, a := range f.ins {
+			if len(a.x) != size*len(group) {
+				continue
+			}
+			if b := p.bucket(a.x, group); len(b.names) > 1 {
+				b.alone = true
+				return []bucket{b}
+			}
+		}
+	}
+	return nil
 }
+
+// bucket finds the gradients of the first rank in a buffer.
+func (p *part) bucket(x []float64, group []int) bucket {
+	b := bucket{size: len(x), at: map[string]int{}, group: group}
+	for _, n := range p.order {
+		if at := within(x, p.grads[n].sum[p.ranks[0]].x); at >= 0 {
+			b.at[n] = at
+			b.names = append(b.names, n)
+		}
+	}
+	return b
+}
+
+// gathers are the group and the size of the parts of the last all_gather of flat ones.
+func (t *tail) gathers() (group []int, size int) {
+	for _, f := range t.flat {
+		if strings.HasPrefix(collective.Name(f.call.Op), "all_gather") && len(f.ins) > 0 {
+			group, size = f.call.Entry.Group, len(slices.MinFunc(f.ins, shorter).x)
+		}
+	}
+	return group, size
+}
+
+func shorter(a, b *array) int { return len(a.x) - len(b.x) }
 
 // within is where numbers stand in a buffer, perhaps all times one factor; -1 if they do not.
 func within(buffer, x []float64) int {
@@ -142,28 +227,63 @@ next:
 
 // A flatUpdate is what a rank does to its part of a buffer of parameters.
 type flatUpdate struct {
-	call     *step.Call // the first that reads something else of the size of the part
-	gradient *array     // what it reads
-	result   *array     // the part after the last call
+	call     *step.Call   // the first that reads something else of the size of the part
+	gradient *array       // what it reads
+	before   *array       // the part before the first call
+	result   *array       // the part after the last call
+	calls    []*step.Call // all that change the part
 }
 
 // updateOf follows the calls that change a part of a buffer of parameters; nil if none reads another value of its size.
 func (t *tail) updateOf(part []float64) *flatUpdate {
+	return t.updateFrom(len(part), func(a, _ *array) bool { return padded(a, part) })
+}
+
+// updateGathered follows the calls that change what a rank gives to the last all_gather of parts of one size. So they
+// are found where the parameters were something else before the step, such as parts of an earlier one.
+func (t *tail) updateGathered(size int) *flatUpdate {
+	var part []float64
+	for _, f := range t.flat {
+		if strings.HasPrefix(collective.Name(f.call.Op), "all_gather") {
+			for _, a := range f.ins {
+				if len(a.x) == size && !a.constant() {
+					part = a.x
+				}
+			}
+		}
+	}
+	if part == nil {
+		return nil
+	}
+	return t.updateFrom(size, func(a, after *array) bool {
+		return slices.Equal(a.x, part) || after != nil && slices.Equal(after.x, part)
+	})
+}
+
+// updateFrom follows the calls that change a value of a size, from the first that is it before or behind a call.
+func (t *tail) updateFrom(size int, is func(before, after *array) bool) *flatUpdate {
 	var u flatUpdate
 	for i := range t.flat {
 		f := &t.flat[i]
 		if collective.Name(f.call.Op) != "" || strings.Contains(method(f.call.Op), "copy") {
 			continue
 		}
-		k := slices.IndexFunc(f.ins, func(a *array) bool {
-			return len(a.x) == len(part) && (u.result != nil && slices.Equal(a.x, u.result.x) ||
-				u.result == nil && padded(a, part))
-		})
+		k := -1
+		for j, a := range f.ins {
+			if k < 0 && len(a.x) == size && (u.result != nil && slices.Equal(a.x, u.result.x) ||
+				u.result == nil && is(a, f.result[j])) {
+				k = j
+			}
+		}
 		if k < 0 || f.result[k] == nil {
 			continue
 		}
+		if u.result == nil {
+			u.before = f.ins[k]
+		}
 		u.result = f.result[k]
-		other := slices.IndexFunc(f.ins, func(a *array) bool { return a != f.ins[k] && len(a.x) == len(part) })
+		u.calls = append(u.calls, f.call)
+		other := slices.IndexFunc(f.ins, func(a *array) bool { return a != f.ins[k] && len(a.x) == size })
 		if u.gradient == nil && other >= 0 {
 			u.call, u.gradient = f.call, f.ins[other]
 		}
@@ -190,7 +310,11 @@ func padded(a *array, part []float64) bool {
 }
 
 // returned checks that each rank has, after the step, what the ranks made of their parts.
-func (p *part) returned(b bucket, results []float64, tails map[int]*tail) {
+func (p *part) returned(b bucket, updates []*flatUpdate, tails map[int]*tail) {
+	var results, before []float64
+	for _, u := range updates {
+		results, before = append(results, u.result.x...), append(before, u.before.x...)
+	}
 	for _, r := range p.ranks {
 		var wrote *step.Call // the last call that wrote a parameter of the buffer
 		for _, n := range b.names {
@@ -212,7 +336,7 @@ func (p *part) returned(b bucket, results []float64, tails map[int]*tail) {
 			}
 			switch {
 			case call == wrote && got == value:
-			case nearly(got.x, value.x, 0):
+			case nearly(got.x, value.x, 0), nearly(got.x, before[b.at[n]:b.at[n]+len(got.x)], 0):
 				why = "it is what it was before: the parts are gathered before the update"
 			default:
 				why = "parts are gathered in another order or before the update, or something else is"

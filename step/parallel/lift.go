@@ -975,6 +975,9 @@ func (p *part) pass(s *site, sides map[int]*side) {
 		}
 	}
 	n := s.in[from]
+	if (n == nil || n.places == nil || n.guess) && p.addsBias(s, sides, from, results) {
+		return
+	}
 	if n == nil || n.rows != nil {
 		p.moved(s, sides)
 		return

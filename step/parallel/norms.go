@@ -160,7 +160,7 @@ func (p *part) clippedScaled(histories map[int]history, verdicts map[string]*jud
 		for _, r := range p.ranks {
 			ss := histories[r][n]
 			at := slices.IndexFunc(ss, func(s sighting) bool { return s.norm })
-			later := slices.IndexFunc(ss, func(s sighting) bool { return strings.Contains(s.call.Op, "unscale_") })
+			later := slices.IndexFunc(ss, func(s sighting) bool { return p.unscales(s.call, losses[0].Step.LossScale()) })
 			if at < 0 || later < at || !(ss[later].k < ss[at].k*(1-2*verdicts[n].slack)) {
 				continue
 			}
@@ -172,6 +172,26 @@ func (p *part) clippedScaled(histories map[int]history, verdicts map[string]*jud
 		}
 	}
 	return false
+}
+
+// unscales reports whether a call divides gradients by the loss scale.
+func (p *part) unscales(call *step.Call, scale float64) bool {
+	if strings.Contains(call.Op, "unscale_") {
+		return true
+	}
+	m := strings.TrimPrefix(method(call.Op), "foreach_")
+	if !multiplies(m) {
+		return false
+	}
+	d, err := p.checker.load(call)
+	if err != nil || len(d.rec.Args) < 2 {
+		return false
+	}
+	k, ok := numberOf(d.rec.Args[1])
+	if strings.HasSuffix(m, "mul") || m == "multiply" {
+		k = 1 / k
+	}
+	return ok && math.Abs(k/scale-1) < 1e-6
 }
 
 // lone finds gradients that each rank still reads as it computed them, though the others belong to them.

@@ -165,19 +165,27 @@ def zero(rank, name, directory):
     if name == "zero-clip":
         optimizer = torch.optim.SGD([own], lr=0.1)
     else:
-        optimizer = torch.optim.AdamW([own], lr=0.01, foreach=False)
+        rate = 0.02 if name == "zero-rate" and rank == 1 else 0.01
+        optimizer = torch.optim.AdamW([own], lr=rate, foreach=False)
+    if name == "zero-late":
+        dist.all_gather_into_tensor(whole, own.detach())
+        own.data.mul_(1.5)  # a step before the recording, whose result was not gathered
     with optool_capture.record(directory, model=model):
         F.linear(F.gelu(F.linear(x, model.up)), model.down, model.bias).square().mean().backward()
         gradient = torch.cat([p.grad.flatten() for p in parameters])
-        dist.all_reduce(gradient)
+        if name != "zero-alone":
+            dist.all_reduce(gradient)
         own.grad = gradient.chunk(2)[rank].clone().div_(2)
         if name == "zero-clip":
             torch.nn.utils.clip_grad_norm_([own], 0.05)
         if name == "zero-rolled":
             own.grad = own.grad.roll(2)
+        if name == "zero-late":
+            dist.all_gather_into_tensor(whole, own.detach())
         optimizer.step()
         with torch.no_grad():
-            dist.all_gather_into_tensor(whole, own.detach())
+            if name != "zero-late":
+                dist.all_gather_into_tensor(whole, own.detach())
             if name == "zero-order":
                 whole = whole.roll(len(whole) // 2)
             for p, new in zip(parameters, whole.split([p.numel() for p in parameters])):
@@ -226,18 +234,20 @@ def clip(rank, name, directory):
         model.bfloat16()
     if name == "clip-half":
         fully_shard(model, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32))
-    if name == "clip-outside" or "scaled" in name:
+    if name in ("clip-outside", "clip-divided") or "scaled" in name:
         optimizer = torch.optim.SGD([*model.parameters(), *outside], lr=0.1, momentum=0.9, nesterov=True)
     else:
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
     scaled = torch.amp.GradScaler("cpu", init_scale=1024.0) if "scaled" in name else None
     torch.manual_seed(5 + rank)
     with optool_capture.record(directory, model=model):
-        for _ in range(1 if scaled else 2):
+        for _ in range(1 if scaled or name == "clip-divided" else 2):
             x, y = torch.randn(5, 4), torch.randint(3, (5,))
             optimizer.zero_grad()
             h = model(x.bfloat16() if name == "clip-value" else x).float()
             loss = F.cross_entropy(h * outside[0] if outside else h, y)
+            if name == "clip-divided":
+                loss = loss * 1024
             (scaled.scale(loss) if scaled else loss).backward()
             parameters = [*model.parameters(), *outside]
             if name != "clip-half":
@@ -250,6 +260,9 @@ def clip(rank, name, directory):
                 torch.nn.utils.clip_grad_value_(parameters, 0.02)
             else:
                 torch.nn.utils.clip_grad_norm_(parameters, 0.1)
+            if name == "clip-divided":
+                for p in parameters:
+                    p.grad.div_(1024)
             if scaled:
                 scaled.step(optimizer)
                 scaled.update()
@@ -886,6 +899,8 @@ def work(rank, name, directory, port):
     model.norm = part(1, None, 4)
     model.up, model.down = part(2, 0 if split else None, 6, 4), part(3, 1 if split else None, 4, 6)
     model.bias = part(4, None, 4)
+    if name == "tensor-bias-head":
+        model.up, model.down = part(2, 0, 12, 4), part(3, 1, 4, 4)
     if name == "tensor-bias-zero":
         model.bias = torch.nn.Parameter(torch.zeros(4))
     rate = 0.2 if name == "data-rate" and rank == 1 else 0.1
@@ -898,7 +913,11 @@ def work(rank, name, directory, port):
         h = F.layer_norm(x, (4,), model.norm)
         if split and name not in ("tensor-unreduced", "tensor-nocopy"):
             h = Copy.apply(h, group)
-        h = F.gelu(F.linear(h, model.up))
+        if name == "tensor-bias-head":  # each rank has one
+            q, k, v = F.linear(h, model.up).chunk(3, -1)
+            h = torch.softmax(q @ k.t(), -1) @ v
+        else:
+            h = F.gelu(F.linear(h, model.up))
         if name.startswith("tensor-bias") or name == "tensor-share":
             h = Reduce.apply(F.linear(h, model.down, model.bias / 2 if name == "tensor-share" else model.bias), group)
         elif split:
