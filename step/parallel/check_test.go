@@ -24,7 +24,7 @@ var trees = []struct {
 	{"data", "", "", "", "[2 (ranks 0-1); parameters: 4 replicated]"},
 	{"data-alone", "scale", "torch.Tensor.mul", "it scales the loss on rank 1", ""},
 	{"data-grad", "scale", "torch.Tensor.mul_", "it scales the gradient of up on rank 1", ""},
-	{"data-lost", "scale", "torch.Tensor.add_", "a backward pass ran twice or not at all", ""},
+	{"data-lost", "scale", "torch.Tensor.add_", "were not reduced, were set to zero, or were added twice", ""},
 	{"data-micro", "", "", "", ""},
 	{"data-rate", "replica", "torch.Tensor.add_", "another learning rate", ""},
 	{"data-skipped", "replica", "torch.Tensor.add_", "ranks 1 do not", ""},

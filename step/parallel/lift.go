@@ -683,11 +683,12 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 		return
 	}
 	known := !slices.ContainsFunc(s.in, (*info).astray)
+	text := p.argumentsText(s, sides)
 	if mended, names := p.withFirst(s, sides); len(names) > 0 && p.fitsWith(s, mended) {
 		p.found(known, &violation{kind: "replica", site: s, ranks: p.ranks, target: p.target(lead, names),
-			reason: fmt.Sprintf("%s is not the same on ranks %s, and it is no part of a sharded one: the call "+
-				"fits its other arguments only if all ranks have the same", strings.Join(names, ", "),
-				rankList(p.ranks))})
+			reason: fmt.Sprintf("%s differs between ranks %s, and what these have are no parts that fit the other "+
+				"arguments: the call fits only if all ranks have the same, or if the data were others (%s)",
+				strings.Join(names, ", "), rankList(p.ranks), text)})
 		return
 	}
 	if p.ownBusiness(s, sides, local) {
@@ -702,6 +703,9 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 	if n := p.unequal(s, sides); n != nil && len(lead.outs) == 1 && len(lead.outs[0].x) == 1 {
 		why = fmt.Sprintf("each rank has that of its own part, and these have %s elements: the mean of the whole counts "+
 			"them alike", strings.Trim(fmt.Sprint(n), "[]"))
+	}
+	if strings.HasPrefix(why, notFit) {
+		why = "joined so, their sizes do not fit each other: " + p.shapesText(sides)
 	}
 	if !p.overcounted(s, sides, known) {
 		p.found(known, &violation{kind: p.faultKind(s, sides, why), site: s, ranks: p.ranks, target: "output[0]",
@@ -800,6 +804,27 @@ func (p *part) argumentsText(s *site, sides map[int]*side) string {
 		}
 	}
 	return strings.Join(text, ", ")
+}
+
+// shapesText says which shapes each rank has of the arguments of a call.
+func (p *part) shapesText(sides map[int]*side) string {
+	var out []string
+	last := ""
+	for _, r := range p.ranks {
+		var shapes []string
+		for _, a := range sides[r].ins {
+			shapes = append(shapes, strings.ReplaceAll(fmt.Sprint(a.array.shape), " ", ", "))
+		}
+		text := strings.Join(shapes, " and ")
+		if text != last {
+			out = append(out, fmt.Sprintf("rank %d has %s", r, text))
+		}
+		last = text
+	}
+	if len(out) == 1 {
+		return "each rank has " + last
+	}
+	return strings.Join(out, ", ")
 }
 
 // multilinear reports whether partial sums may go through an operator.

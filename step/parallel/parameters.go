@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/capture/collective"
+	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
 )
 
@@ -816,12 +817,29 @@ func (p *part) report(tails map[int]*tail, verdicts map[string]*judged, factors 
 		list := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !kind.is(verdicts[n]) })
 		if len(list) > 0 {
 			v := kind.say(t, verdicts[list[0]], p.grads[list[0]], list[0]+more(list))
+			v.reason += unexplained(names, verdicts)
 			v.site = cmp.Or(v.site, p.grads[list[0]].calls[0].site)
 			p.found(true, v)
 			return
 		}
 	}
 	p.scales(tails, names, verdicts, factors)
+}
+
+// unexplained says how many more gradients are not the right ones, in a way that is not known.
+func unexplained(names []string, verdicts map[string]*judged) string {
+	n := 0
+	for _, name := range names {
+		v := verdicts[name]
+		if v.scale == nil && !v.alone && v.lacks == nil && !v.order && !v.mixes && !v.twice && !v.extreme && !v.differ {
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; those of %s are no right ones either, in a way that is not known",
+		reports.Count(n, "other parameter"))
 }
 
 // unsummedGradient is about a gradient that each rank reads as it computed it.
@@ -880,8 +898,8 @@ func (p *part) otherSum(t *tail, v *judged, g *gradient, names string) *violatio
 	}
 	if v.twice {
 		kind = "scale"
-		reason = "in the gradient of %s that %s reads, calls of the step count with different numbers: a backward pass " +
-			"ran twice or not at all"
+		reason = "in the gradient of %s that %s reads, calls of the step count with different numbers: gradients of " +
+			"a backward pass were not reduced, were set to zero, or were added twice"
 	}
 	if call == nil || v.twice {
 		call = update
@@ -953,9 +971,12 @@ func (p *part) scales(tails map[int]*tail, names []string, verdicts map[string]*
 	switch {
 	case apart:
 		v.kind = "replica"
-		v.reason = fmt.Sprintf("ranks %s scale the gradient of %s%s by different numbers: each clips by the norm of "+
-			"what it holds itself, "+
-			"which lacks an all_reduce", rankList(p.ranks), off[0], more(off))
+		why := "each clips by the norm of what it holds itself, which lacks an all_reduce"
+		if p.sameNorms(tails) {
+			why = "the norms that they take are the same, so that they clip at other limits, or scale by other numbers"
+		}
+		v.reason = fmt.Sprintf("ranks %s scale the gradient of %s%s by different numbers: %s", rankList(p.ranks), off[0],
+			more(off), why)
 	case factors == nil || clipped && (verdicts[off[0]].slack > 2e-3 ||
 		same && (p.partial || all < len(p.order) || !integral(k, verdicts[off[0]].slack) ||
 			round(k*math.Sqrt(total)))):
@@ -970,6 +991,16 @@ func (p *part) scales(tails map[int]*tail, names []string, verdicts map[string]*
 		}
 	}
 	p.found(true, v)
+}
+
+// sameNorms reports whether all ranks compute the same numbers that can be norms.
+func (p *part) sameNorms(tails map[int]*tail) bool {
+	first := tails[p.ranks[0]].roots
+	return len(first) > 0 && !slices.ContainsFunc(p.ranks, func(r int) bool {
+		return !slices.EqualFunc(first, tails[r].roots, func(a, b root) bool {
+			return math.Abs(a.x-b.x) <= 1e-6*math.Abs(a.x)
+		})
+	})
 }
 
 // together takes gradients that are multiples of the right ones: the sum of their squares, of how many parameters they

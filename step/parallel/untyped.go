@@ -46,14 +46,26 @@ func (p *part) rankwise(s *site, sides map[int]*side, local *localRun) (ok bool)
 			p.leave(s)
 			return true
 		}
+		other := p.ranks[slices.IndexFunc(p.ranks, func(r int) bool {
+			return sides[r].arguments() != lead.arguments()
+		})]
 		p.found(!s.in[0].astray(), &violation{kind: "scale", site: s, ranks: p.ranks, target: "output[0]",
 			reason: fmt.Sprintf("ranks %s hold parts of its argument and scale them by different numbers, so that they "+
-				"count with different weights: a count of one rank was taken for that of all", rankList(p.ranks))})
+				"count with different weights: %s on rank %d, and %s on rank %d", rankList(p.ranks), lead.number(),
+				p.ranks[0], sides[other].number(), other)})
 		s.out[0] = &info{places: in, lost: true}
 		return true
 	}
 	s.out[0] = &info{}
 	return true
+}
+
+// number is the text of the number that a product or quotient is taken with.
+func (d *side) number() string {
+	if k, ok := d.operand(); ok {
+		return fmt.Sprintf("%.4g", k)
+	}
+	return d.arguments()
 }
 
 // numbers is what is known of whole numbers that the ranks computed with numbers of their own: positions that go on
