@@ -54,12 +54,12 @@ func multiplied(stage []*step.Process) *violation {
 	var order []string
 	for _, p := range stage {
 		for _, call := range p.Calls {
-			if call.Entry.Within >= 0 || call.Entry.BackwardOrder < 0 || !multiplies(call.Op) ||
-				len(call.Outputs) != 1 || numel(call.Outputs[0].Shape) != 1 || widens(p, call) {
+			if call.Entry.Within >= 0 || !multiplies(call.Op) || len(call.Outputs) != 1 ||
+				numel(call.Outputs[0].Shape) != 1 || widens(p, call) {
 				continue
 			}
 			k := call.Op + "|" + call.Entry.Location
-			if factors[k] == nil {
+			if factors[k] == nil && call.Entry.BackwardOrder >= 0 { // elsewhere no loss can read it
 				factors[k] = call
 				order = append(order, k)
 			}

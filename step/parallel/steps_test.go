@@ -69,3 +69,37 @@ func TestUnknown(t *testing.T) {
 		}
 	}
 }
+
+// TestMultiplied: a rank that recorded a line without a loss behind it recorded that line.
+func TestMultiplied(t *testing.T) {
+	process := func(rank int, lines ...string) *step.Process {
+		p := &step.Process{Rank: rank}
+		for _, line := range lines {
+			at, order := strings.TrimPrefix(line, "idle "), 1
+			if at != line {
+				order = -1
+			}
+			p.Calls = append(p.Calls, &step.Call{Op: "torch.Tensor.mul", Outputs: []*step.Value{{}},
+				Entry: &capture.Entry{Location: at, BackwardOrder: order, Within: -1}})
+		}
+		return p
+	}
+	for _, tc := range []struct {
+		ranks []*step.Process
+		want  string // the line that is found
+	}{
+		{[]*step.Process{process(0, "a"), process(1, "a")}, ""},
+		{[]*step.Process{process(0, "a"), process(1, "a", "b")}, "b"},
+		{[]*step.Process{process(0, "a"), process(1, "idle a", "b")}, "b"},
+		{[]*step.Process{process(0, "a"), process(1, "idle a")}, ""},
+		{[]*step.Process{process(0), process(1, "idle a")}, ""},
+	} {
+		got := ""
+		if v := multiplied(tc.ranks); v != nil {
+			got = v.call.Entry.Location
+		}
+		if got != tc.want {
+			t.Errorf("found %q, want %q", got, tc.want)
+		}
+	}
+}
