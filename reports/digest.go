@@ -26,6 +26,8 @@ type Digest struct {
 	Order Order
 	// Next is what a reader who wants to know more does next; "" for nothing.
 	Next string
+	// Sound is what is said where no call is wrong, of what was not looked at; "" for nothing.
+	Sound string
 	// ExplainIn is the time that Explain may take; 0 if its work ends it.
 	ExplainIn time.Duration
 
@@ -320,9 +322,10 @@ func (d *Digest) Lead(capture string) {
 	}
 }
 
-// noun is what the first finding is called: of two recordings it may be right in both.
+// noun is what the first finding is called: of two recordings it may be right in both, and a call that only reads other
+// values is no wrong one.
 func (d *Digest) noun() string {
-	if d.recordings {
+	if d.recordings || d.first.Inherits {
 		return "call that differs"
 	}
 	return "wrong call"
@@ -457,9 +460,14 @@ func (d *Digest) writeWarned(w io.Writer, st Style) error {
 	return err
 }
 
-// WriteLast repeats in one line which call is the first wrong one, if there are others:
+// WriteLast says what was not looked at, if nothing is wrong. Otherwise it repeats in one line which call is the first
+// wrong one, if there are others:
 // what was said of it may be out of sight.
 func (d *Digest) WriteLast(w io.Writer, st Style) error {
+	if d.first == nil && d.Sound != "" && !st.Quiet {
+		_, err := fmt.Fprintln(w, d.Sound) // whole: the command is there to be copied
+		return err
+	}
 	if d.first == nil || len(d.kinds) == 1 && !st.Tables {
 		return nil
 	}

@@ -31,6 +31,21 @@ func TestNextNamesTheWrongPath(t *testing.T) {
 	}
 }
 
+// TestNextOfSoundCalls: where all calls are right by themselves, replay says what it did not look at; not where one is
+// wrong, and not where no step was recorded.
+func TestNextOfSoundCalls(t *testing.T) {
+	const line = "values that changed between calls are found by: "
+	for path, want := range map[string]bool{"../../step/testdata/block": true, "../../step/testdata/scaled": false,
+		"../../fixtures/captures/encoder": false} {
+		var out, errs bytes.Buffer
+		cli.Main([]string{"replay", "--acc_check", "--out", t.TempDir(), path},
+			cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+		if got := out.String(); strings.Contains(got, line) != want || want && !strings.HasSuffix(got, "/step/testdata/block\n") {
+			t.Errorf("%s: got\n%s%s", path, got, errs.String())
+		}
+	}
+}
+
 // TestNextOfChange: where a value changed between two calls that are right, running one of them again shows nothing.
 func TestNextOfChange(t *testing.T) {
 	var out, errs bytes.Buffer

@@ -256,6 +256,7 @@ type replayRun struct {
 	program  string // the folder of its program, below the PATH given
 	folders  map[string]bool
 	pair     bool // which is a pair of results, and no call of a step
+	step     bool // calls were recorded in order, with their backward passes: what changed between them can be seen
 	// explain are findings that were made before the run was stopped and are printed with
 	// all they say, by capture.
 	explain map[string]*reports.Finding
@@ -344,7 +345,7 @@ func (r *replayRun) run(ctx context.Context, paths []string) error {
 	if r.csv.path != "" && !r.quiet {
 		fmt.Fprintf(r.Err, "op autocompare result saved to %s\n", reports.OneLine(r.csv.path))
 	}
-	r.digest.Next = r.next(paths)
+	r.digest.Next, r.digest.Sound = r.next(paths), r.between(paths)
 	return r.finish(r.app, r.tally, r.start)
 }
 
@@ -365,6 +366,16 @@ func (r *replayRun) next(paths []string) string {
 			strings.Join(append(args, quotePath(r.wrong)), " "))
 	}
 	return strings.Join(next, "\nand ")
+}
+
+// between says that values between calls were not looked at, and the command that does; "" where something is wrong
+// already, or no step was recorded.
+func (r *replayRun) between(paths []string) string {
+	if !r.none() || !r.step || r.tally.captures < 2 || r.Differs() || r.Compared() == 0 || len(paths) != 1 {
+		return ""
+	}
+	return "each call was judged by what it read; values that changed between calls are found by: " +
+		strings.Join(r.command("step", quotePath(paths[0])), " ")
 }
 
 // replayOne replays a capture, unless that is finished.
@@ -395,6 +406,7 @@ func (r *replayRun) emit(ctx context.Context, x replayed) error {
 			}
 		}
 		r.point(x.of.entry)
+		r.step = r.step || x.of.entry.BackwardOrder >= 0
 		r.bar.add(false, 0)
 		return nil
 	}
@@ -428,6 +440,7 @@ func (r *replayRun) emit(ctx context.Context, x replayed) error {
 		return err
 	}
 	r.point(x.of.entry)
+	r.step = r.step || x.of.entry != nil && x.of.entry.BackwardOrder >= 0
 	return r.json.done(&reports.Done{Capture: x.of.entry.Rel, Index: x.of.index, Results: len(x.found.Results),
 		Hidden: x.hidden, Changed: x.changed, CSV: r.csv.pos()})
 }
