@@ -70,6 +70,16 @@ first wrong call: torch.softmax, id 12, process 7: output[0]
 `, got)
 }
 
+// TestDigestOfInput: a call that only reads other values is not called a wrong one.
+func TestDigestOfInput(t *testing.T) {
+	reads := wrong("torch.Tensor.permute", 9, 7, "input[0]", "off")
+	reads.Inherits = true
+	got := digest(Style{}, OrderExecution, reads, wrong("torch.bmm", 14, 7, "output[0]", "off"))
+	if !strings.HasPrefix(got, "First call that differs:") || strings.Contains(got, "irst wrong call") {
+		t.Errorf("got\n%s", got)
+	}
+}
+
 // TestDigestProcesses: the processes of a kind are those of the findings that are not shown.
 func TestDigestProcesses(t *testing.T) {
 	for process, want := range map[int]string{7: "like it  1 more: id 14\n", 8: "like it  1 more: id 14, in process 8\n"} {

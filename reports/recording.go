@@ -389,7 +389,7 @@ func (rec *Recording) Leads() (leads [][2]string) {
 	}
 	r := rec.First.bad()
 	name := "first wrong call"
-	if rec.Summary.First != nil { // of two recordings, of which either may be right
+	if rec.Summary.First != nil || rec.First.Inherits { // of two recordings, of which either may be right
 		name = "first call that differs"
 	}
 	leads = append(leads, [2]string{name, r.Title() + ": " + strings.TrimSpace(r.target()+" "+
