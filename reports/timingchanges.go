@@ -48,16 +48,14 @@ func accuracyChange(old, cur verdict.Verdict) string {
 	return string(old) + " -> " + string(cur)
 }
 
-// Cells are the cells of a table row: times, change, what rounds agree within or how far
-// the change is certain, verdict and accuracy.
+// Cells are the cells of a table row: times, change, what rounds agree within or the
+// interval of the change, verdict and accuracy.
 func (c *TimingChange) Cells() []string {
 	old, cur := c.times()
-	spread := max(c.OldFloor.Spread, c.NewFloor.Spread)
-	if c.Interval != nil {
-		spread = max(c.Interval.High-c.Ratio, c.Ratio-c.Interval.Low)
-	}
 	within := "-"
-	if !math.IsInf(spread, 1) {
+	if i := c.Interval; i != nil && !math.IsInf(i.High, 1) {
+		within = percent(i.Low) + " to " + percent(i.High)
+	} else if spread := max(c.OldFloor.Spread, c.NewFloor.Spread); i == nil && !math.IsInf(spread, 1) {
 		within = fmt.Sprintf("%.1f %%", 100*spread)
 	}
 	return []string{timing.Format(old), timing.Format(cur), percent(c.Ratio), within, string(c.Verdict), c.Accuracy}

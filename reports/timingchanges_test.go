@@ -68,7 +68,7 @@ func TestPairedChange(t *testing.T) {
 		cur = append(cur, timing.Sample{Elapsed: time.Duration(1100 + round), Round: round})
 	}
 	c := TimingChange{TimingKey: TimingKey{Op: "torch.add"}, Change: timing.ComparePair(old, cur, timing.Resolution)}
-	if got := strings.Join(c.Cells(), " "); got != "1.010 us 1.110 us +9.9 % 0.1 % SLOWER " {
+	if got := strings.Join(c.Cells(), " "); got != "1.010 us 1.110 us +9.9 % +9.8 % to +10.0 % SLOWER " {
 		t.Errorf("cells %q", got)
 	}
 	text, err := json.Marshal(&c)
