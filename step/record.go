@@ -189,6 +189,21 @@ func (t *Trace) First() *Finding {
 	return nil
 }
 
+// Recorded is the number that the recorder gave the step; its position in the recording where it gave none, or where two
+// losses have one number.
+func (s *Step) Recorded() int {
+	if s.Loss == nil {
+		return s.Number
+	}
+	n := s.Loss.Entry.Step
+	for _, o := range s.Loss.Process.Steps {
+		if o.Loss.Entry.Step < 0 || o != s && o.Loss.Entry.Step == n {
+			return s.Number
+		}
+	}
+	return n
+}
+
 // Alone reports whether the finding is no more than that one of two runs makes the call and the other does not.
 func (f *Finding) Alone() bool { return f.Rule == verdict.Missing || f.Rule == verdict.Inserted }
 

@@ -104,7 +104,7 @@ func counts(out *strings.Builder, t *step.Trace, st reports.Style) {
 			rank = fmt.Sprintf(" of rank %d", s.Loss.Process.Rank)
 		}
 		fmt.Fprintf(&b, "step %d%s overflowed at the loss scale %g, and its update was skipped as it should be\n",
-			s.Number, rank, s.LossScale())
+			s.Recorded(), rank, s.LossScale())
 	}
 	if given := t.GivenUp(); len(given) > 0 {
 		fmt.Fprintf(&b, "%s stopped at a limit, first of %s: %s\n", reports.Count(len(given), "check"),
@@ -344,7 +344,7 @@ func nothingWrong(t *step.Trace) string {
 	switch n, given, l := t.Judged(), t.GivenUp(), t.Runs.LossesApart(); {
 	case l != nil:
 		return fmt.Sprintf("The losses of step %d differ, %.7g in the other run and %.7g in this one: optool did not find "+
-			"where the runs part, and no call is wrong by itself.", l[1].Number, l[0].Captured, l[1].Captured)
+			"where the runs part, and no call is wrong by itself.", l[1].Recorded(), l[0].Captured, l[1].Captured)
 	case n == 0 && t.Runs != nil && t.Runs.Compared > 0:
 		return "The runs do not diverge; no call could be run again and judged by itself."
 	case n == 0:
@@ -457,10 +457,10 @@ func moved(b *strings.Builder, s *step.Step, m step.Moved, faults string) {
 	}
 	of := "it"
 	if m.Step != s {
-		of = fmt.Sprintf("the loss of step %d", m.Step.Number)
+		of = fmt.Sprintf("the loss of step %d", m.Step.Recorded())
 	}
 	if m.Loss == m.Step.Captured {
-		fmt.Fprintf(b, "%s %s not move the loss of step %d\n", faults, verb("does", "do"), m.Step.Number)
+		fmt.Fprintf(b, "%s %s not move the loss of step %d\n", faults, verb("does", "do"), m.Step.Recorded())
 		return
 	}
 	if m.Rounds() {
@@ -528,7 +528,11 @@ func loss(t *step.Trace, s *step.Step, x Extra) string {
 	if !math.IsNaN(s.Exact) {
 		if off, rest := s.Given()-s.Exact, s.Given()-s.Exact-s.Predicted; math.Abs(rest) > math.Abs(off)/2 &&
 			math.Abs(rest) > 1e-5*math.Abs(s.Exact) {
-			b.WriteString("the errors of the calls do not add up to the difference: an error is large, or a decision flipped\n")
+			why := "an error is large, or a decision flipped"
+			if slices.ContainsFunc(t.Findings, func(f *step.Finding) bool { return f.Rule == verdict.Changed }) {
+				why = "a value that changed between calls is no error of a call"
+			}
+			b.WriteString("the errors of the calls do not add up to the difference: " + why + "\n")
 		}
 	}
 	return b.String()
@@ -554,7 +558,7 @@ func lossesOfRuns(b *strings.Builder, t *step.Trace) {
 		}
 		name := "loss"
 		if len(t.Runs.Losses) > 1 {
-			name = fmt.Sprintf("loss of step %d", l[1].Number)
+			name = fmt.Sprintf("loss of step %d", l[1].Recorded())
 		}
 		fmt.Fprintf(b, "%s: other run %.7g, this run %.7g\n", name, l[0].Captured, l[1].Captured)
 	}
@@ -571,7 +575,7 @@ func others(b *strings.Builder, t *step.Trace, main *step.Step) {
 			if n++; n > listed {
 				continue
 			}
-			fmt.Fprintf(b, "step %d", s.Number)
+			fmt.Fprintf(b, "step %d", s.Recorded())
 			if len(t.Processes) > 1 && p.Rank >= 0 {
 				fmt.Fprintf(b, " of rank %d", p.Rank)
 			} else if len(t.Processes) > 1 {

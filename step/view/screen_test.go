@@ -69,6 +69,41 @@ func TestScreenOfTwoRuns(t *testing.T) {
 	}
 }
 
+// TestStepNumbers: a step has the number that the recorder gave it, unless two losses have one.
+func TestStepNumbers(t *testing.T) {
+	for _, tc := range []struct {
+		recorded int
+		want     string
+	}{{4, "\nstep 4: loss "}, {3, "\nstep 1: loss "}, {-1, "\nstep 1: loss "}} {
+		tr := trace(t, "tied")
+		steps := tr.Processes[0].Steps
+		steps[0].Loss.Entry.Step, steps[1].Loss.Entry.Step, steps[2].Loss.Entry.Step = 3, tc.recorded, 5
+		var b strings.Builder
+		if err := Screen(&b, tr, Extra{Without: step.Moved{Loss: math.NaN()}}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(b.String(), tc.want) {
+			t.Errorf("recorded as %d: got\n%s", tc.recorded, b.String())
+		}
+	}
+}
+
+// TestUnadded: a value that changed between calls is said to be why the errors do not add up.
+func TestUnadded(t *testing.T) {
+	tr := trace(t, "overwritten")
+	s := tr.MainStep()
+	s.Exact, s.Predicted = s.Given()/2, 0
+	const why = "add up to the difference: a value that changed between calls is no error of a call\n"
+	if got := loss(tr, s, Extra{Without: step.Moved{Loss: math.NaN()}}); !strings.Contains(got, why) {
+		t.Errorf("with a changed value: got\n%s", got)
+	}
+	tr.Findings = nil
+	if got := loss(tr, s, Extra{Without: step.Moved{Loss: math.NaN()}}); strings.Contains(got, why) ||
+		!strings.Contains(got, "or a decision flipped") {
+		t.Errorf("without: got\n%s", got)
+	}
+}
+
 // TestDeparture: two runs without a finding differ nowhere, by rounding, or by what was not judged.
 func TestDeparture(t *testing.T) {
 	run := func(b, a string, change func(t *step.Trace)) string {
