@@ -131,6 +131,9 @@ func (a *app) noneWrong(t tally, counted *reports.Summary, digest *reports.Diges
 	if counted.Judged() < counted.Total() {
 		line += fmt.Sprintf(", as far as they were judged: %d of %d values", counted.Judged(), counted.Total())
 	}
+	if t.captures > 1 {
+		line += "; each was judged by what it read: optool step finds values that changed between calls"
+	}
 	fmt.Fprintln(a.Out, line)
 	return exitWith(comparisonExit(counted, t.refused))
 }

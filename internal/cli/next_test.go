@@ -46,6 +46,18 @@ func TestNextOfSoundCalls(t *testing.T) {
 	}
 }
 
+// TestNoneWrong: explain and bundle of calls that are all right say what they did not look at.
+func TestNoneWrong(t *testing.T) {
+	for _, command := range [][]string{{"explain"}, {"bundle", "-o", filepath.Join(t.TempDir(), "bug.zip")}} {
+		var out, errs bytes.Buffer
+		cli.Main(append(command, "../../step/testdata/block"),
+			cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+		if got := out.String(); !strings.Contains(got, "optool step finds values that changed between calls\n") {
+			t.Errorf("%s: got\n%s%s", command[0], got, errs.String())
+		}
+	}
+}
+
 // TestNextOfChange: where a value changed between two calls that are right, running one of them again shows nothing.
 func TestNextOfChange(t *testing.T) {
 	var out, errs bytes.Buffer
