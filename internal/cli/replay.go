@@ -369,9 +369,10 @@ func (r *replayRun) next(paths []string) string {
 }
 
 // between says that values between calls were not looked at, and the command that does; "" where something is wrong
-// already, or no step was recorded.
+// already, or the calls are not those of one recorded program.
 func (r *replayRun) between(paths []string) string {
-	if !r.none() || !r.step || r.tally.captures < 2 || r.Differs() || r.Compared() == 0 || len(paths) != 1 {
+	if !r.none() || !r.step || r.tally.captures < 2 || r.Differs() || r.Compared() == 0 || len(paths) != 1 ||
+		len(r.folders) > 1 {
 		return ""
 	}
 	return "each call was judged by what it read; values that changed between calls are found by: " +
