@@ -311,12 +311,14 @@ func TestRoughNeedsEvidence(t *testing.T) {
 		plant func(i int, v float64) float64
 		rough bool
 	}{
-		"rounded":          {func(i int, v float64) float64 { return tensor.BFloat16.Round(v) }, true},
-		"rounded before":   {func(i int, v float64) float64 { return v + 0.002*r.NormFloat64() }, true},
-		"0.4 % each":       {func(i int, v float64) float64 { return v * (1 + 0.004*float64(2*r.IntN(2)-1)) }, false},
-		"a factor":         {func(i int, v float64) float64 { return v * 1.004 }, false},
-		"one for a row":    {func(i int, v float64) float64 { return v * factors[i/cols] }, false},
-		"alternating":      {func(i int, v float64) float64 { return v * (1 + 0.006*r.Float64()*float64(1-i%2*2)) }, false},
+		"rounded":        {func(i int, v float64) float64 { return tensor.BFloat16.Round(v) }, true},
+		"rounded before": {func(i int, v float64) float64 { return v + 0.002*r.NormFloat64() }, true},
+		"0.4 % each":     {func(i int, v float64) float64 { return v * (1 + 0.004*float64(2*r.IntN(2)-1)) }, false},
+		"a factor":       {func(i int, v float64) float64 { return v * 1.004 }, false},
+		"one for a row":  {func(i int, v float64) float64 { return v * factors[i/cols] }, false},
+		"alternating": {func(i int, v float64) float64 {
+			return v * (1 + 0.006*r.Float64()*float64(1-i%2*2))
+		}, false},
 		"an approximation": {func(i int, v float64) float64 { return v + 0.002*math.Sin(3*v) }, false},
 		"a few":            {func(i int, v float64) float64 { return v + 0.004*r.NormFloat64()*float64(i%2) }, false},
 	} {

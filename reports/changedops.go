@@ -92,8 +92,8 @@ func CountCalls(changes []ResultChange, calls int) string {
 const maxChangedOps = 20
 
 // ChangedOps says which operators have changed calls, how many, and since when they fail: "newly wrong", "torch.exp, 6
-// calls, since ...". New, gone, known and unreadable values are left out, except gone ones that were wrong. A call of several
-// values counts once, by its worst one.
+// calls, since ...". New, gone, known and unreadable values are left out, except gone ones that were wrong. A call of
+// several values counts once, by its worst one.
 func ChangedOps(changes []ResultChange) (lines []Fact) {
 	type line struct {
 		kind int

@@ -57,12 +57,11 @@ type junitNote struct {
 	Text    string `xml:",chardata"`
 }
 
-// WriteJUnit writes a run in JUnit's XML: a suite for each op, a case for each
-// result or measured series. fail is a failure; invalid, error, crash and
-// timeout are errors, invalid ones of a known file one together; unsupported, skipped and mistrusted are skipped, as are files
-// into which torch saved nothing; warn passes and says why. What the calls of an
-// operator say together is a case too. The settings that were in force are properties, and
-// what was not judged is one. Values for which the run was told to fail are failures.
+// WriteJUnit writes a run in JUnit's XML: a suite for each op, a case for each result or measured series. fail is a
+// failure; invalid, error, crash and timeout are errors, invalid ones of a known file one together; unsupported,
+// skipped and mistrusted are skipped, as are files into which torch saved nothing; warn passes and says why. What the
+// calls of an operator say together is a case too. The settings that were in force are properties, and what was not
+// judged is one. Values for which the run was told to fail are failures.
 //
 // A suite begins with its counts, so cases wait in a temporary file until all are known.
 func WriteJUnit(w io.Writer, rec *Recording) (err error) {

@@ -90,7 +90,8 @@ func TestPartnersFolders(t *testing.T) {
 		if text := strings.Join(got, ", "); text != c.want {
 			t.Errorf("%s: got %s, want %s", c.name, text, c.want)
 		}
-		if diff := cmp.Diff(c.wantLines, OnlyFolders(c.old, c.cur, ResultChanges(c.old, c.cur), "old", "new")); diff != "" {
+		lines := OnlyFolders(c.old, c.cur, ResultChanges(c.old, c.cur), "old", "new")
+		if diff := cmp.Diff(c.wantLines, lines); diff != "" {
 			t.Errorf("%s: %s", c.name, diff)
 		}
 	}

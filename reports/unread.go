@@ -15,7 +15,8 @@ import (
 type UnreadFile struct {
 	File   string `json:"file"` // relative to the PATH given
 	Reason string `json:"reason"`
-	// Calls is how many recorded calls could not be judged for it; 0 where that is not known, since the file lists them.
+	// Calls is how many recorded calls could not be judged for it; 0 where that is not known, since the file lists
+	// them.
 	Calls int `json:"calls,omitempty"`
 }
 

@@ -219,8 +219,8 @@ func (u *updater) gradientOf(v *Value) uint64 {
 	return at
 }
 
-// handsOn reports whether a call makes something of the shape of a value that no recorded call reads, as a hook does: it
-// is given the gradient of one loss, and autograd takes what it returns.
+// handsOn reports whether a call makes something of the shape of a value that no recorded call reads, as a hook does:
+// it is given the gradient of one loss, and autograd takes what it returns.
 func (c *Call) handsOn(v *Value) bool {
 	return !c.writes && len(c.Outputs) == 1 && c.Outputs[0].like(v) && len(c.Outputs[0].readers) == 0
 }

@@ -189,8 +189,8 @@ func (t *Trace) First() *Finding {
 	return nil
 }
 
-// Recorded is the number that the recorder gave the step; its position in the recording where it gave none, or where two
-// losses have one number.
+// Recorded is the number that the recorder gave the step; its position in the recording where it gave none, or where
+// two losses have one number.
 func (s *Step) Recorded() int {
 	if s.Loss == nil {
 		return s.Number

@@ -8,8 +8,9 @@ import (
 	"github.com/optool/optool/replay"
 )
 
-// findUnasked takes back that gradients of parameters are missing where the backward pass gave none of any parameter, or
-// none of these in any step: the program may have asked for those of other tensors (autograd.grad, inputs= of backward).
+// findUnasked takes back that gradients of parameters are missing where the backward pass gave none of any parameter,
+// or none of these in any step: the program may have asked for those of other tensors (autograd.grad, inputs= of
+// backward).
 func (p *Process) findUnasked() {
 	known := p.namesParameters()
 	gives := func(c *Call) bool {

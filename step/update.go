@@ -458,8 +458,8 @@ func (u *updater) isKept(v *Value, before *Step) bool {
 func (u *updater) holdsGradients(v *Value) bool {
 	return slices.ContainsFunc(u.step.Tail, func(c *Call) bool {
 		return slices.ContainsFunc(c.Inputs, func(x *Value) bool {
-			return v.Address <= x.Address && x.end() <= v.end() && x.Numel() < v.Numel() && u.feeds(x) && !c.returns(x) &&
-				u.parameter(x) != 0
+			return v.Address <= x.Address && x.end() <= v.end() && x.Numel() < v.Numel() &&
+				u.feeds(x) && !c.returns(x) && u.parameter(x) != 0
 		})
 	})
 }

@@ -91,7 +91,8 @@ func TestNextOfSeveralPrograms(t *testing.T) {
 		}
 	}
 	var out, errs bytes.Buffer
-	cli.Main([]string{"replay", "--quiet", "--out", t.TempDir(), dir}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+	streams := cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}
+	cli.Main([]string{"replay", "--quiet", "--out", t.TempDir(), dir}, streams)
 	if want := " step " + filepath.Join(dir, "wrong") + "\n"; !strings.Contains(out.String(), want) {
 		t.Errorf("%q does not name %s", out.String()+errs.String(), want)
 	}

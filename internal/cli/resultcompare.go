@@ -227,7 +227,8 @@ func (a *app) listChanges(w io.Writer, of *changedRun, tables bool) error {
 			continue
 		}
 		r := c.Result()
-		if !r.Finding() && (c.Change == reports.Added || c.Change == reports.Gone) || c.Change == reports.Unseen || c.Change == reports.Unread {
+		if !r.Finding() && (c.Change == reports.Added || c.Change == reports.Gone) ||
+			c.Change == reports.Unseen || c.Change == reports.Unread {
 			most := mostQuiet
 			if c.Change == reports.Unseen || c.Change == reports.Unread {
 				most = 0

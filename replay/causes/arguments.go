@@ -369,7 +369,8 @@ func isOdd(a opdef.Argument, v value.Value) bool {
 }
 
 // mistakenArguments gives arguments those of their mistaken values that are asked for, and alters the results.
-func (c *Search) mistakenArguments(asked func(a opdef.Argument, v value.Value) bool, alter Alteration) iter.Seq[Mistake] {
+func (c *Search) mistakenArguments(asked func(a opdef.Argument, v value.Value) bool,
+	alter Alteration) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		for _, a := range c.Bound.Arguments() {
 			was := a.Python()
@@ -660,7 +661,8 @@ func (c *Search) one(a opdef.Arg, f func() *tensor.Tensor) func() (Way, error) {
 
 // instead reads an operand in place of another.
 func (c *Search) instead(a, b opdef.Arg) Mistake {
-	return Mistake{Text: argName(b) + " is read in place of " + argName(a), Everywhere: true, Make: c.one(a, func() *tensor.Tensor {
+	text := argName(b) + " is read in place of " + argName(a)
+	return Mistake{Text: text, Everywhere: true, Make: c.one(a, func() *tensor.Tensor {
 		n := *b.Tensor
 		return &n
 	})}
@@ -806,7 +808,9 @@ func (c *Search) constantOperands() iter.Seq[Mistake] {
 			for _, x := range []float64{0, 1} {
 				if !yield(Mistake{Text: fmt.Sprintf("%s is taken for %g", argName(a), x),
 					Numbers: true,
-					Make:    c.one(a, func() *tensor.Tensor { return tensor.Full(a.Tensor.DType, a.Tensor.Shape, x) })}) {
+					Make: c.one(a, func() *tensor.Tensor {
+						return tensor.Full(a.Tensor.DType, a.Tensor.Shape, x)
+					})}) {
 					return
 				}
 			}

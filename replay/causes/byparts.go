@@ -54,7 +54,8 @@ func (c *Search) ofComplex(fails []Wrong) iter.Seq[Mistake] {
 		}
 		if len(fit) == 2 {
 			joined("the product of the imaginary parts is added, not subtracted",
-				func(due, x, y complex128) complex128 { return due + complex(2*imag(x)*imag(y), 0) }, fit[0].t, fit[1].t)
+				func(due, x, y complex128) complex128 { return due + complex(2*imag(x)*imag(y), 0) },
+				fit[0].t, fit[1].t)
 		}
 	}
 }

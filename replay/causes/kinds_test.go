@@ -91,8 +91,9 @@ func TestUnsigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	same64(t, "maximum without sign", elements(way.Alter("output[0]", f.Outs[0])), []float64{-1, 2, -2, -6})
-	bag, outs := searched(t, "torch.nn.functional.embedding_bag", tensor.New(tensor.Int64, []int{4}, []int64{0, 2, 1, 2}),
-		rows(5, 3, 2), tensor.New(tensor.Int64, []int{2}, []int64{0, 2}), nil, 2.0, false, "sum")
+	bag, outs := searched(t, "torch.nn.functional.embedding_bag",
+		tensor.New(tensor.Int64, []int{4}, []int64{0, 2, 1, 2}), rows(5, 3, 2),
+		tensor.New(tensor.Int64, []int{2}, []int64{0, 2}), nil, 2.0, false, "sum")
 	w := rows(5, 3, 2)
 	same64(t, "last index", made(t, bag.missingIndices(), "the last of input is left out", "output[0]", outs[0])[2:],
 		elements(w)[2:4])

@@ -241,9 +241,11 @@ func ofElements(t *tensor.Tensor) []transformation {
 func mapped[T tensor.Elem](numbers bool, maps ...elementMap[T]) (all []transformation) {
 	for _, m := range maps {
 		scales := strings.HasPrefix(m.text, "%s is multiplied")
-		all = append(all, transformation{text: m.text, numbers: numbers, scales: scales, of: func(t *tensor.Tensor) *tensor.Tensor {
+		kind := transformation{text: m.text, numbers: numbers, scales: scales}
+		kind.of = func(t *tensor.Tensor) *tensor.Tensor {
 			return opdef.Map(t.DType, t, m.f)
-		}})
+		}
+		all = append(all, kind)
 	}
 	return all
 }
@@ -507,7 +509,8 @@ func (c *Search) rounded() iter.Seq[Mistake] {
 	}
 }
 
-// unsigned takes whole numbers for those without sign that have the same bits: negative ones are larger than all others.
+// unsigned takes whole numbers for those without sign that have the same bits: negative ones are larger than all
+// others.
 func (c *Search) unsigned() iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		flipped := func(t *tensor.Tensor) *tensor.Tensor {

@@ -30,8 +30,8 @@ func (p *part) chance(s *site, sides map[int]*side, lists [][][]place, chosen []
 	return false
 }
 
-// addsBias finds a bias that is the same on all ranks, in what an exchange adds up: each rank added it to what it made with
-// weights of its own. So it counts once for each rank, wherever the other argument lies.
+// addsBias finds a bias that is the same on all ranks, in what an exchange adds up: each rank added it to what it made
+// with weights of its own. So it counts once for each rank, wherever the other argument lies.
 func (p *part) addsBias(s *site, sides map[int]*side, from int, results []passed) (found bool) {
 	first := p.ranks[0]
 	if call := s.calls[first]; from >= len(call.Inputs) || call.Inputs[from].From.Value == nil {

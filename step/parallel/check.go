@@ -119,7 +119,8 @@ func (c *checker) checkStep(ps []*step.Process, groups [][]int, partial bool) (b
 		p := c.newPart(ps, groups)
 		p.data, p.partial = data, partial
 		p.check()
-		if best == nil || p.fitsUpTo() > best.fitsUpTo() || p.fitsUpTo() == best.fitsUpTo() && p.forward() < best.forward() {
+		if best == nil || p.fitsUpTo() > best.fitsUpTo() ||
+			p.fitsUpTo() == best.fitsUpTo() && p.forward() < best.forward() {
 			best = p
 		}
 		if best.forward() == 0 {

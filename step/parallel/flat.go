@@ -142,8 +142,8 @@ func (p *part) flatSum(b bucket, rank int) []float64 {
 	return out
 }
 
-// buckets are the buffers of gradients that a rank takes part in reducing. If there are none, and it gathers parts, they
-// are those of which it could read its part.
+// buckets are the buffers of gradients that a rank takes part in reducing. If there are none, and it gathers parts,
+// they are those of which it could read its part.
 func (p *part) buckets(t *tail) (out []bucket) {
 	for _, e := range t.exchanges {
 		name := collective.Name(e.call.Op)

@@ -160,7 +160,8 @@ func (p *part) clippedScaled(histories map[int]history, verdicts map[string]*jud
 		for _, r := range p.ranks {
 			ss := histories[r][n]
 			at := slices.IndexFunc(ss, func(s sighting) bool { return s.norm })
-			later := slices.IndexFunc(ss, func(s sighting) bool { return p.unscales(s.call, losses[0].Step.LossScale()) })
+			scale := losses[0].Step.LossScale()
+			later := slices.IndexFunc(ss, func(s sighting) bool { return p.unscales(s.call, scale) })
 			if at < 0 || later < at || !(ss[later].k < ss[at].k*(1-2*verdicts[n].slack)) {
 				continue
 			}

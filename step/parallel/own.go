@@ -157,7 +157,9 @@ func (p *part) fitsIn(ranks []int, s *site, sides map[int]*side, local *localRun
 	one.mesh = &mesh{ranks: ranks}
 	for m, d := range p.dims {
 		if along>>m&1 == 0 {
-			d.groups = slices.DeleteFunc(slices.Clone(d.groups), func(g []int) bool { return !slices.Contains(ranks, g[0]) })
+			d.groups = slices.DeleteFunc(slices.Clone(d.groups), func(g []int) bool {
+				return !slices.Contains(ranks, g[0])
+			})
 			one.dims = append(one.dims, d)
 		}
 	}

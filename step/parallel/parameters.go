@@ -975,8 +975,8 @@ func (p *part) scales(tails map[int]*tail, names []string, verdicts map[string]*
 		if p.sameNorms(tails) {
 			why = "the norms that they take are the same, so that they clip at other limits, or scale by other numbers"
 		}
-		v.reason = fmt.Sprintf("ranks %s scale the gradient of %s%s by different numbers: %s", rankList(p.ranks), off[0],
-			more(off), why)
+		v.reason = fmt.Sprintf("ranks %s scale the gradient of %s%s by different numbers: %s", rankList(p.ranks),
+			off[0], more(off), why)
 	case factors == nil || clipped && (verdicts[off[0]].slack > 2e-3 ||
 		same && (p.partial || all < len(p.order) || !integral(k, verdicts[off[0]].slack) ||
 			round(k*math.Sqrt(total)))):

@@ -92,8 +92,8 @@ type info struct {
 	guess  bool // it was made of a value of unknown places: its own are only ones that fit
 	// own is whether each rank has it for its own: the ranks' values make no whole, and need not.
 	own bool
-	// firm are the dimensions of the mesh, as bits, along which parameters or exchanges say how it lies; data is what it
-	// was made of of which only the elements say so.
+	// firm are the dimensions of the mesh, as bits, along which parameters or exchanges say how it lies; data is what
+	// it was made of of which only the elements say so.
 	firm uint
 	data []*source
 	// view is the parameter that it has the elements of, in another shape; "" if it is none.
