@@ -47,21 +47,21 @@ func History(changes []ResultChange, old, now *Night, between []*Night) {
 	nights := append(slices.Clone(between), old)
 	slices.SortStableFunc(nights, func(a, b *Night) int { return b.Start.Compare(a.Start) })
 	for _, n := range nights {
-		had, seen := map[*Result]*Result{}, map[*Result]bool{}
-		if n == old {
-			had = pair(before, results).of
+		night, seen := before, map[*Result]bool{}
+		if n != old {
+			night = slices.Collect(n.Results)
+		}
+		switch {
+		case n == old:
 			for _, r := range before {
 				seen[r] = true
 			}
-		} else {
-			night := slices.Collect(n.Results)
-			had = pair(night, results).of
-			if anyGone {
-				for _, r := range pair(before, night).of {
-					seen[r] = true
-				}
+		case anyGone:
+			for _, r := range pair(before, night).of {
+				seen[r] = true
 			}
 		}
+		had := pair(night, results).of
 		for i := range changes {
 			if c := &changes[i]; !told[c] {
 				told[c] = c.tell(n, had[c.New], seen[c.Old])
