@@ -145,5 +145,5 @@ func (v *Value) viewed() *Value {
 	if i < 0 || v.Call.Inputs[i].From.Value == nil {
 		return v
 	}
-	return v.Call.Inputs[i].From.Value
+	return v.Call.Inputs[i].From.Value.viewed()
 }

@@ -70,6 +70,7 @@ func (v *Value) mayBe() *Value {
 	if w.Kind == inputKind && w.From.Value != nil && w.From.How != IsChanged {
 		w = w.From.Value
 	}
+	w = w.viewed() // the result of detach, say, has no gradient
 	if w.Kind != outputKind || w.after != nil {
 		return nil
 	}
