@@ -112,11 +112,16 @@ func textCell(s string) any {
 	return s
 }
 
-// indexCell is a shape or an index as [2, 3].
+// indexCell is a shape or an index as IndexText writes it, nothing if there is none.
 func indexCell(v []int) any {
 	if v == nil {
 		return nil
 	}
+	return IndexText(v)
+}
+
+// IndexText writes a shape or an index: [2, 3].
+func IndexText(v []int) string {
 	parts := make([]string, len(v))
 	for i, n := range v {
 		parts[i] = strconv.Itoa(n)

@@ -207,7 +207,7 @@ func newFinding(f *reports.Finding, id, like string) finding {
 		v := foundValue{Verdict: string(r.Verdict), Reason: reports.OneLine(r.Reason), What: r.What(),
 			Target: reports.OneLine(strings.TrimSpace(r.Phase + " " + r.Target))}
 		if r.Worst != nil && r.Finding() {
-			v.Worst = fmt.Sprint(r.Worst)
+			v.Worst = reports.IndexText(r.Worst)
 			v.Actual, v.Expected = strings.Trim(string(r.Actual), `"`), strings.Trim(string(r.Expected), `"`)
 		}
 		out.Values = append(out.Values, v)

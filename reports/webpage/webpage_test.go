@@ -48,7 +48,7 @@ func TestWrite(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"default-src 'none'", "torch.&lt;b&gt;",
-		"worst element [1 2]: <code>inf</code>, expected <code>0.5</code>", "1 capture: 1 fail (interrupted)",
+		"worst element [1, 2]: <code>inf</code>, expected <code>0.5</code>", "1 capture: 1 fail (interrupted)",
 		`id="finding-1"`,
 		`<h1 class="fail">`, "prefers-color-scheme: dark"} {
 		if !strings.Contains(page, want) {
