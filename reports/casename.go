@@ -17,7 +17,7 @@ func (r *Result) call() string {
 	if r.Rank != nil {
 		name = fmt.Sprintf("rank %d %s", *r.Rank, name)
 	}
-	return strings.TrimSpace(r.place().Folder + " " + name)
+	return strings.TrimSpace(r.Folder() + " " + name)
 }
 
 // caseNames gives values and series names that the history of a CI system knows again: without process numbers

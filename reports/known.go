@@ -238,7 +238,7 @@ func (k *KnownList) about(r *Result) (lines []*KnownLine) {
 func knownValue(r *Result) string { return cmp.Or(r.Target, "call") }
 
 // knownFolder is what a line calls the folder of r.
-func knownFolder(r *Result) string { return cmp.Or(r.place().Folder, ".") }
+func knownFolder(r *Result) string { return cmp.Or(r.Folder(), ".") }
 
 // inFolder reports whether a folder is that of the line. One of them may have more directories in front, as a run of
 // several PATHs has.

@@ -124,7 +124,7 @@ func sameFolders(old, cur []*Result) map[string]string {
 	names := func(results []*Result) map[string]bool {
 		folders := map[string]bool{}
 		for _, r := range results {
-			folders[r.place().Folder] = true
+			folders[r.Folder()] = true
 		}
 		return folders
 	}
@@ -157,6 +157,9 @@ func sameFolders(old, cur []*Result) map[string]string {
 // place is where the process of a call left it.
 func (r *Result) place() folder.Place { return folder.Of(r.Capture, r.Op, known(r.PID), known(r.Rank)) }
 
+// Folder is the directory above those that a recorder made, such as that of a model; "" if there is none.
+func (r *Result) Folder() string { return r.place().Folder }
+
 // OnlyFolders says which folders only one of two runs has calls of, as far as the changes say that they are gone, and
 // since when, or new. The runs have these names.
 func OnlyFolders(old, cur []*Result, changes []ResultChange, oldName, curName string) (lines []string) {
@@ -174,7 +177,7 @@ func OnlyFolders(old, cur []*Result, changes []ResultChange, oldName, curName st
 	count := func(results []*Result, name func(string) string) map[string]*calls {
 		folders := map[string]*calls{}
 		for _, r := range results {
-			f := name(r.place().Folder)
+			f := name(r.Folder())
 			if folders[f] == nil {
 				folders[f] = &calls{captures: map[string]bool{}}
 			}

@@ -85,7 +85,7 @@ func TestPartnersFolders(t *testing.T) {
 	} {
 		var got []string
 		for _, r := range ResultChanges(c.old, c.cur) {
-			got = append(got, string(r.Change)+" "+r.Result().place().Folder)
+			got = append(got, string(r.Change)+" "+r.Result().Folder())
 		}
 		if text := strings.Join(got, ", "); text != c.want {
 			t.Errorf("%s: got %s, want %s", c.name, text, c.want)

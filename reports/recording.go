@@ -295,10 +295,10 @@ func (rec *Recording) Count() error {
 	for f := range rec.Findings() {
 		digest.Add(f)
 		first, fails := f.Results[0], f.fails()
-		at := [2]string{first.Op, first.place().Folder}
+		at := [2]string{first.Op, first.Folder()}
 		calls[at]++
 		failing[at] = failing[at] || fails
-		if in := first.place().Folder; fails && in != "" && !slices.Contains(rec.in[first.Op], in) {
+		if in := first.Folder(); fails && in != "" && !slices.Contains(rec.in[first.Op], in) {
 			rec.in[first.Op] = append(rec.in[first.Op], in)
 		}
 		for _, r := range f.Results {

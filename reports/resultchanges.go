@@ -108,7 +108,7 @@ func (c *ResultChange) Now() string {
 func (c *ResultChange) Result() *Result { return cmp.Or(c.New, c.Old) }
 
 // Folder is where the call is below the PATH of its run, without what is another name in every run; "" for PATH itself.
-func (c *ResultChange) Folder() string { return c.Result().place().Folder }
+func (c *ResultChange) Folder() string { return c.Result().Folder() }
 
 // Verdicts are the verdicts of both runs, "" where there is none.
 func (c *ResultChange) Verdicts() (old, cur verdict.Verdict) {
@@ -353,13 +353,13 @@ func LackingResults(changes []ResultChange, old []*Result, oldName, unseen strin
 	has := map[string]bool{} // folders of which something is left
 	for _, r := range old {
 		if lost[r] != Gone {
-			has[r.place().Folder] = true
+			has[r.Folder()] = true
 		}
 	}
 	var order []part
 	first := map[part]*Result{}
 	for _, r := range old {
-		folder := r.place().Folder
+		folder := r.Folder()
 		p := part{OpMissing, "calls of " + Name(r.Op)}
 		switch {
 		case lost[r] == "":

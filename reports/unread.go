@@ -102,7 +102,7 @@ func (s *Summary) unreadLines() (lines []string) {
 func (r *Result) lostIn(files []UnreadFile) bool {
 	return slices.ContainsFunc(files, func(f UnreadFile) bool {
 		at := folder.Of(path.Dir(f.File)+"/"+r.Op, r.Op, -1, known(r.Rank)).Folder
-		return at == r.place().Folder && (r.Rank == nil || !slices.ContainsFunc(strings.Split(f.File, "/"),
+		return at == r.Folder() && (r.Rank == nil || !slices.ContainsFunc(strings.Split(f.File, "/"),
 			func(part string) bool {
 				rank, ok := strings.CutPrefix(part, "rank")
 				return ok && rank != strconv.Itoa(*r.Rank)

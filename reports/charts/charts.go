@@ -91,9 +91,10 @@ type mark struct {
 // worse reports whether a result is to be shown in place of m, if there is one.
 func (m *mark) worse(r *reports.Result) bool { return m == nil || r.Verdict.Rank() > m.verdict.Rank() }
 
-// A lane is a process in one phase.
+// A lane is a process in one phase. Processes of several folders may have one number.
 type lane struct {
-	name     string
+	folder   string
+	name     string // within its folder
 	rank     int
 	pid      int
 	backward bool
@@ -101,7 +102,7 @@ type lane struct {
 }
 
 func compareLanes(a, b *lane) int {
-	return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.pid, b.pid),
+	return cmp.Or(cmp.Compare(a.folder, b.folder), cmp.Compare(a.rank, b.rank), cmp.Compare(a.pid, b.pid),
 		cmp.Compare(side(a.backward), side(b.backward)))
 }
 
@@ -110,13 +111,18 @@ func compareLanes(a, b *lane) int {
 // colour.
 type Timeline struct {
 	last  int // position of a call
-	lanes map[string]*lane
-	left  map[string]bool // lanes that are not drawn
+	lanes map[laneKey]*lane
+	left  map[laneKey]bool // lanes that are not drawn
 }
+
+// A laneKey is the folder and the name of a lane.
+type laneKey struct{ folder, name string }
+
+func (l *lane) key() laneKey { return laneKey{l.folder, l.name} }
 
 // NewTimeline returns a timeline of calls at positions up to last.
 func NewTimeline(last int) *Timeline {
-	return &Timeline{last: last, lanes: map[string]*lane{}, left: map[string]bool{}}
+	return &Timeline{last: last, lanes: map[laneKey]*lane{}, left: map[laneKey]bool{}}
 }
 
 // Add adds a result; one whose position is not known is passed over.
@@ -125,10 +131,10 @@ func (t *Timeline) Add(r *reports.Result) {
 		return
 	}
 	l := newLane(r)
-	if t.lanes[l.name] == nil && !t.begin(l) {
+	if t.lanes[l.key()] == nil && !t.begin(l) {
 		return
 	}
-	at := &t.lanes[l.name].cells[*r.Order*t.cells()/(t.last+1)]
+	at := &t.lanes[l.key()].cells[*r.Order*t.cells()/(t.last+1)]
 	if (*at).worse(r) {
 		*at = &mark{title: r.Title() + ": " + strings.TrimSpace(r.Target+" "+string(r.Verdict)), capture: r.Capture,
 			verdict: r.Verdict}
@@ -140,14 +146,14 @@ func (t *Timeline) begin(l *lane) bool {
 	if len(t.lanes) == maxLanes {
 		last := slices.MaxFunc(slices.Collect(maps.Values(t.lanes)), compareLanes)
 		if compareLanes(l, last) > 0 {
-			t.left[l.name] = true
+			t.left[l.key()] = true
 			return false
 		}
-		delete(t.lanes, last.name)
-		t.left[last.name] = true
+		delete(t.lanes, last.key())
+		t.left[last.key()] = true
 	}
 	l.cells = make([]*mark, t.cells())
-	t.lanes[l.name] = l
+	t.lanes[l.key()] = l
 	return true
 }
 
@@ -164,7 +170,7 @@ func (t *Timeline) Draw(href func(capture string) string) template.HTML {
 	step := (width - labels - 10) / float64(t.cells())
 	for i, l := range all {
 		y := float64(i * laneTall)
-		p.text(labels-8, y+13, "end", tail(l.name, 34))
+		p.text(labels-8, y+13, "end", tail(l.label(all), 34))
 		for k, m := range l.cells {
 			if m != nil {
 				p.rect(labels+float64(k)*step, y+2, max(step-0.4, 0.6), laneTall-4, "fill-"+string(m.verdict), m.title,
@@ -181,8 +187,31 @@ func (t *Timeline) Draw(href func(capture string) string) template.HTML {
 	return p.svg("timeline", "the calls of each process in order, coloured by verdict")
 }
 
+// label is the name of a lane beside all others. If these have several folders, it has its own, which tells a process
+// from others if no other ran there.
+func (l *lane) label(all []*lane) string {
+	if l.folder == "" || all[0].folder == all[len(all)-1].folder {
+		return l.name
+	}
+	alone := !slices.ContainsFunc(all, func(o *lane) bool {
+		return o.folder == l.folder && (o.rank != l.rank || o.pid != l.pid)
+	})
+	if alone {
+		return l.folder + ", " + l.phase()
+	}
+	return l.folder + ", " + l.name
+}
+
+// phase is the pass of a lane.
+func (l *lane) phase() string {
+	if l.backward {
+		return "backward"
+	}
+	return "forward"
+}
+
 func newLane(r *reports.Result) *lane {
-	l := &lane{rank: -1, pid: -1, backward: r.Phase == "backward"}
+	l := &lane{folder: r.Folder(), rank: -1, pid: -1, backward: r.Phase == "backward"}
 	var parts []string
 	if r.Rank != nil {
 		l.rank = *r.Rank
@@ -192,11 +221,7 @@ func newLane(r *reports.Result) *lane {
 		l.pid = *r.PID
 		parts = append(parts, fmt.Sprintf("process %d", l.pid))
 	}
-	phase := "forward"
-	if l.backward {
-		phase = "backward"
-	}
-	l.name = strings.Join(append(parts, phase), ", ")
+	l.name = strings.Join(append(parts, l.phase()), ", ")
 	return l
 }
 

@@ -12,8 +12,13 @@ import (
 	"github.com/optool/optool/reports"
 )
 
+// capture is where the recorder of optool puts a call.
+func capture(order, pid int) string {
+	return fmt.Sprintf("rank0/%d-2026-11-29-14-45-56/torch.<add>.%d", pid, order)
+}
+
 func result(order, pid int, phase string, v verdict.Verdict, ratio float64) *reports.Result {
-	r := &reports.Result{Capture: fmt.Sprint(pid, "/", order), Op: "torch.<add>", Phase: phase, Verdict: v,
+	r := &reports.Result{Capture: capture(order, pid), Op: "torch.<add>", Phase: phase, Verdict: v,
 		Order: &order, PID: &pid}
 	if ratio > 0 {
 		r.BoundRatio = reports.Num(ratio)
@@ -61,8 +66,8 @@ func TestTimeline(t *testing.T) {
 		}
 		all = append(all, result(i, 7, "forward", v, 0), result(i, 8, "backward", verdict.Pass, 0))
 	}
-	got := timeline(all, 4999, func(capture string) string {
-		if capture == "7/4321" {
+	got := timeline(all, 4999, func(of string) string {
+		if of == capture(4321, 7) {
 			return "#here"
 		}
 		return ""
@@ -95,6 +100,19 @@ func TestTimelineOfManyProcesses(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("the timeline lacks %q", want)
 		}
+	}
+}
+
+// TestTimelineOfFolders: models that ran in processes of one number have rows of their own.
+func TestTimelineOfFolders(t *testing.T) {
+	a, b := result(0, 104, "forward", verdict.Pass, 0), result(0, 104, "forward", verdict.Fail, 0)
+	other := result(0, 105, "forward", verdict.Pass, 0)
+	a.Capture, b.Capture, other.Capture = "chipA/mlp/"+a.Capture, "chipB/mlp/"+b.Capture, "chipB/mlp/"+other.Capture
+	got := timeline([]*reports.Result{b, a, other}, 1, func(string) string { return "" })
+	wellFormed(t, got)
+	first := strings.Index(got, ">chipA/mlp, forward<")
+	if second := strings.Index(got, ">chipB/mlp, process 104, forward<"); first < 0 || second < first {
+		t.Errorf("want a row for each folder, in order: %s", got)
 	}
 }
 
