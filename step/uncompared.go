@@ -33,7 +33,7 @@ func findUncompared(all []*updater) {
 // isUncompared reports whether a value, which an update is given as a gradient or which lies where one does at other
 // times, is not what the backward pass gave.
 func (u *updater) isUncompared(v *Value) bool {
-	if v.From.first != nil || v.From.Role == "collective" || !v.DType.IsFloat() || v.Numel() <= few || v.content.plain {
+	if v.From.first != nil || v.From.Role == "collective" || !v.DType.IsFloat() || v.content.zero() {
 		return false
 	}
 	g := v.From.Value
@@ -55,7 +55,7 @@ func (u *updater) isUncompared(v *Value) bool {
 			continue
 		}
 		seen = append(seen, r)
-		if p := r.Call.gradientOf(r); p != nil && !p.content.plain {
+		if p := r.Call.gradientOf(r); p != nil && p.speaks() {
 			if !sameShape(p.Shape, v.Shape) {
 				return false
 			}
@@ -65,8 +65,20 @@ func (u *updater) isUncompared(v *Value) bool {
 	return len(parts) > 0 && !(part && len(parts) == 1) && !isSum(v, parts)
 }
 
+// speaks reports whether a value is more than a constant: of one element, more than 0, 1 or -1.
+func (v *Value) speaks() bool {
+	if v.Numel() == 1 {
+		return v.tellsApart()
+	}
+	return !v.content.plain
+}
+
 // isSum reports whether the samples of v are the sum of the parts, or cannot be compared with it.
 func isSum(v *Value, parts []*Value) bool {
 	all, ok := sumOf(parts)
-	return !ok || all.is(v)
+	if !ok {
+		return true
+	}
+	_, near := all.near(v.content.numbers(v.DType), v.DType)
+	return near
 }
