@@ -127,31 +127,20 @@ func (c *Search) byParts(target string) (Way, error) {
 	})()
 }
 
-// wholeTogether are all operands of whole numbers read in fewer bits, or compared as if they had no sign: with the
-// bit of the sign flipped they have that order.
-func (c *Search) wholeTogether(fails []Wrong) iter.Seq[Mistake] {
+// wholeTogether are all operands of whole numbers read in fewer bits.
+func (c *Search) wholeTogether() iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		all := c.readable()
 		if len(all) < 2 || slices.ContainsFunc(all, func(a opdef.Arg) bool { return !a.Tensor.DType.IsIntegral() }) {
 			return
 		}
-		read := func(text string, of func(t *tensor.Tensor, x int64) int64) bool {
-			return yield(Mistake{Text: text, Make: func() (Way, error) {
-				return c.replaced(func(a opdef.Arg) *tensor.Tensor {
-					return ofWhole("", func(_ int, x int64) int64 { return of(a.Tensor, x) }).of(a.Tensor)
-				})
-			}})
-		}
 		for _, bits := range []int{8, 16, 32} {
-			if !read(fmt.Sprintf("all operands wrap at %d bits", bits),
-				func(_ *tensor.Tensor, x int64) int64 { return x << (64 - bits) >> (64 - bits) }) {
+			wrap := ofWhole("", func(_ int, x int64) int64 { return x << (64 - bits) >> (64 - bits) })
+			if !yield(Mistake{Text: fmt.Sprintf("all operands wrap at %d bits", bits), Make: func() (Way, error) {
+				return c.replaced(func(a opdef.Arg) *tensor.Tensor { return wrap.of(a.Tensor) })
+			}}) {
 				return
 			}
-		}
-		if got := fails[0].Got; got != nil && got.DType == tensor.Bool {
-			read("all operands are compared as numbers without sign", func(t *tensor.Tensor, x int64) int64 {
-				return x ^ (-1 << (8*t.DType.Size() - 1))
-			})
 		}
 	}
 }
