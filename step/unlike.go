@@ -17,10 +17,12 @@ type unlike struct {
 	by   map[argument][]other // those that were not explained, by where they are read
 	like map[argument]int     // how many were
 	has  map[uint64][]uint64  // where gradients lie that were explained, by parameter
+	gaps map[*Step]bool       // the steps that were asked whether they have a gap
 }
 
 func newUnlike() unlike {
-	return unlike{by: map[argument][]other{}, like: map[argument]int{}, has: map[uint64][]uint64{}}
+	return unlike{by: map[argument][]other{}, like: map[argument]int{}, has: map[uint64][]uint64{},
+		gaps: map[*Step]bool{}}
 }
 
 // An argument is a place among the arguments of a line of the program: one argument, or a list of them.
@@ -93,7 +95,7 @@ func (u unlike) settle() {
 			}
 			doubtful := slices.ContainsFunc(o.readings, func(r *Value) bool { return !r.like(o.v) || r.mistrusted() })
 			if o.v.isCopied() && !o.passedBy() || !most && o.off != otherOrder || o.off == "" || doubtful ||
-				strings.HasPrefix(o.off, differs) && o.isPartial() {
+				strings.HasPrefix(o.off, differs) && u.isPartial(o) {
 				if o.v.isCopied() {
 					o.v.unlink()
 					o.v.From = Link{How: IsOutside, Role: o.v.role()}
@@ -171,8 +173,14 @@ func (v *Value) lacking(readings []*Value) string {
 
 // isPartial reports whether calls that were not recorded may have read the parameter, too: then its gradient may be a
 // sum of which the recorded calls give a part.
-func (o other) isPartial() bool {
-	return slices.ContainsFunc(o.readings, func(r *Value) bool { return r.Call.Step.hasGap() })
+func (u unlike) isPartial(o other) bool {
+	return slices.ContainsFunc(o.readings, func(r *Value) bool {
+		s := r.Call.Step
+		if _, known := u.gaps[s]; !known {
+			u.gaps[s] = s.hasGap()
+		}
+		return u.gaps[s]
+	})
 }
 
 // hasGap reports whether some value of the forward pass that needs a gradient comes from calls that were not recorded.
