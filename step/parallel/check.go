@@ -367,6 +367,7 @@ func (p *part) check() {
 		return
 	}
 	p.backward()
+	p.doublings()
 	p.parameters()
 }
 

@@ -49,6 +49,8 @@ var trees = []struct {
 	{"masked-alone", "replica", "torch.nn.functional.linear", "bias is a partial sum over ranks 0,2; each", ""},
 	{"dtensor", "", "", "", ""},
 	{"experts", "", "", "", "[2 (ranks 0-1); parameters: 1 another on each rank, 1 replicated]"},
+	{"features", "", "", "", ""}, // of all ranks, on each
+	{"features-sum", "scale", "__main__.Join.apply", "its backward pass makes the gradient 2 times as large", ""},
 	{"flat", "", "", "", "[2 (ranks 0-1); parameters: 4 replicated]"},
 	{"flat-stale", "collective", "torch.distributed.all_gather_into_tensor", "what ranks 0-1 made of their parts", ""},
 	{"flat-sum", "scale", "torch.Tensor.sub_", "is 2 times that of the whole program", ""},
@@ -64,6 +66,8 @@ var trees = []struct {
 	{"losses-scaled", "", "", "", ""},
 	{"losses-uneven", "", "", "", ""},
 	{"losses-micro", "", "", "", ""},
+	{"losses-count", "", "", "", ""},
+	{"losses-count-sum", "scale", "torch.Tensor.add_", "2 times that of the whole program", ""},
 	{"losses-third", "scale", "torch.Tensor.div_", "is 0.6667 times that of the whole program when", ""},
 	{"owner-alone", "replica", "torch.Tensor.sqrt", "lack an all_reduce", ""},
 	{"owner-quarter", "scale", "torch.Tensor.div_", "0.5 times that of the whole program when", ""},

@@ -81,6 +81,21 @@ func (c *checker) divisor(loss *step.Call) float64 {
 	return of
 }
 
+// reducing is the call that made one number of many, of which a loss is made; nil if it is not known.
+func (c *checker) reducing(loss *step.Call) *side {
+	d, err := c.load(loss)
+	if err != nil || len(d.ins) == 0 {
+		return nil
+	}
+	if len(d.ins[0].array.x) > 1 {
+		return d
+	}
+	if from := loss.Inputs[0].From.Value; from != nil && from.Call != loss && multiplies(loss.Op) {
+		return c.reducing(from.Call)
+	}
+	return nil
+}
+
 // operand is the number that a product or quotient is taken with; ok is false if it is none, or one that is learned.
 func (d *side) operand() (n float64, ok bool) {
 	if len(d.rec.Args) > 1 {
@@ -102,7 +117,7 @@ func (d *side) counts() []float64 {
 	}
 	x := d.ins[0].array
 	out[0] = float64(len(x.x))
-	if n := len(x.shape); n > 0 {
+	if n := len(x.shape); n > 1 {
 		out[1] = float64(len(x.x) / max(1, x.shape[n-1]))
 	}
 	if len(d.ins) > 1 {

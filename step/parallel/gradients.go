@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/optool/optool/step"
 )
@@ -270,52 +269,6 @@ func (p *part) passGradient(s *site, sides map[int]*side) {
 		"leaves out or mixes up parts of the ranks", ranks))
 }
 
-// A doubling is an exchange whose backward pass adds up the gradients of all ranks, though each is that of the
-// whole. It is right where the program means the sum of the ranks' losses, and divides the gradients before it by
-// their number.
-type doubling struct {
-	site   *site
-	k      float64 // how many times as large it makes the gradient
-	before map[string]bool
-	says   *violation
-}
-
-// adjoint notes an exchange that adds up values, and whose backward pass adds up their gradients. ok is false if
-// it does something else.
-func (p *part) adjoint(s *site, k float64) (ok bool) {
-	n := 1
-	for m, q := range s.in[0].places {
-		if to := s.out[0].places[m]; q.kind == partial && to.kind == replicated {
-			n *= p.dims[m].size
-		}
-	}
-	if n == 1 || math.Abs(k-float64(n)) > 1e-2*k || p.doubled != nil && p.doubled.k != float64(n) {
-		return false
-	}
-	if p.doubled == nil {
-		p.doubled = &doubling{site: s, k: float64(n), before: map[string]bool{}}
-		p.doubled.says = &violation{kind: "scale", site: s, ranks: p.ranks, backward: true, target: "grad[0]",
-			reason: fmt.Sprintf("its backward pass makes the gradient %.4g times as large: ranks %s add up what "+
-				"all of them already have", k, rankList(p.ranks))}
-	}
-	for name, g := range p.reading(s) {
-		p.doubled.before[name] = g
-	}
-	return true
-}
-
-// reading are the parameters that calls before another one read.
-func (p *part) reading(s *site) map[string]bool {
-	out := map[string]bool{}
-	for _, t := range p.sites[:max(0, slices.Index(p.sites, s))] {
-		rec := p.checker.parameters(t.first(p.ranks))
-		for name := range strings.SplitSeq(rec, ",") {
-			out[name] = true
-		}
-	}
-	return out
-}
-
 // lateOrigin is the call behind s that made the gradient of its result a partial sum; nil if s did.
 func (p *part) lateOrigin(s *site) *site {
 	for m := range p.dims {
@@ -443,7 +396,38 @@ func (p *part) lossFactor() []float64 {
 	if slices.Contains(out, 0) {
 		return nil
 	}
+	p.asMeans(losses, out)
 	return out
+}
+
+// asMeans takes losses for means if each is a sum that is divided by the mean of the ranks' counts: these are as many
+// times too large as there are ranks.
+func (p *part) asMeans(losses []*site, factors []float64) {
+	var over []int
+	n := 1.0
+	for m, d := range p.dims {
+		if factors[m] == 1 && len(losses) > 0 && losses[0].out[0].places[m].kind == partial {
+			over, n = append(over, m), n*float64(d.size)
+		}
+	}
+	calls := p.lossCalls()
+	if len(over) == 0 {
+		return
+	}
+	if d := p.checker.reducing(calls[0]); d == nil || !d.sums() {
+		return
+	}
+	divisor, terms := p.checker.divisor(calls[0]), p.terms(calls)
+	is := func(x float64) bool {
+		return slices.ContainsFunc(terms, func(n float64) bool { return n > 1 && math.Abs(x/n-1) < 1e-6 })
+	}
+	if divisor <= 1 || is(divisor) || !is(divisor*n) {
+		return
+	}
+	for _, m := range over {
+		factors[m] = float64(p.dims[m].size)
+	}
+	p.means = calls[0]
 }
 
 // losses are the calls that made what the backward passes began with.

@@ -989,6 +989,9 @@ func (p *part) pass(s *site, sides map[int]*side) {
 		from = len(lead.ins) - 1
 	}
 	results := p.passed(s, sides, from)
+	if p.addsUp(s) {
+		p.noteTotal(results)
+	}
 	if name == "broadcast" && len(results) == 1 && results[0].values != nil && p.replicates(results[0].values) {
 		results[0].keep(&info{places: p.everywhere(whole), orphan: true}) // whatever it was before
 		return
@@ -1048,6 +1051,18 @@ func (p *part) pass(s *site, sides map[int]*side) {
 				"same whole: parts are in another order, or others were added", placesText(n.places),
 				rankList(p.ranks))})
 		r.keep(&info{lost: true})
+	}
+}
+
+// noteTotal notes a whole number that an exchange added up.
+func (p *part) noteTotal(results []passed) {
+	for _, r := range results {
+		if r.values == nil || !p.replicates(r.values) {
+			continue
+		}
+		if x := r.values[p.ranks[0]].x; len(x) == 1 && x[0] > 1 && x[0] == math.Trunc(x[0]) {
+			p.totals = append(p.totals, x[0])
+		}
 	}
 }
 

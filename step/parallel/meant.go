@@ -34,13 +34,14 @@ func (p *part) meant(k float64) *multiple {
 	if len(losses) > 0 {
 		weight = p.weight(losses[0])
 	}
+	if p.countsAll(k, calls) {
+		return &multiple{k: k}
+	}
 	numbers := []float64{1, d.call.Step.LossScale()}
 	switch {
 	case d.sums():
-		counts := append(p.terms(calls), float64(len(calls)))
-		is := func(n float64) bool { return math.Abs(k*n-1) < 2e-3 }
 		if k < 1 {
-			return &multiple{k: k, doubt: !slices.ContainsFunc(counts, is)}
+			return &multiple{k: k, doubt: math.Abs(k*float64(len(calls))-1) > 2e-3}
 		}
 		return nil
 	case !multiplies(d.call.Op) || len(d.rec.Args) != 2:
@@ -90,7 +91,24 @@ func (p *part) lossCalls() (out []*step.Call) {
 	return out
 }
 
-// terms are the numbers of elements, of rows, and of labels that count, that the losses of all ranks add up.
+// countsAll reports whether gradients that are k times those of a loss are those of a mean over all terms: what the
+// losses of all ranks add up is divided, in the loss and by k together, by the number of terms. So a loss that divides
+// by the mean of the ranks' counts has its gradients averaged over the ranks.
+func (p *part) countsAll(k float64, losses []*step.Call) bool {
+	if d := p.checker.reducing(losses[0]); d == nil || !d.sums() {
+		return false
+	}
+	divisor, weight := p.checker.divisor(losses[0]), 1.0
+	for _, f := range p.lossFactor() {
+		weight *= f
+	}
+	return slices.ContainsFunc(p.terms(losses), func(n float64) bool {
+		return n > 1 && math.Abs(k*n/(weight*divisor)-1) < 2e-3
+	})
+}
+
+// terms are the numbers of elements, of rows, and of labels that count, that the losses of all ranks add up, and the
+// counts that the ranks added up.
 func (p *part) terms(losses []*step.Call) []float64 {
 	out := make([]float64, 3)
 	for _, q := range p.checker.trace.Processes {
@@ -98,8 +116,8 @@ func (p *part) terms(losses []*step.Call) []float64 {
 			if s.Loss.Op != losses[0].Op {
 				continue
 			}
-			d, err := p.checker.load(s.Loss)
-			if err != nil {
+			d := p.checker.reducing(s.Loss)
+			if d == nil {
 				continue
 			}
 			for i, n := range d.counts() {
@@ -107,7 +125,19 @@ func (p *part) terms(losses []*step.Call) []float64 {
 			}
 		}
 	}
-	return out
+	for _, s := range p.losses()[:min(1, len(p.losses()))] {
+		if len(s.out) == 0 || !s.out[0].sound() {
+			break
+		}
+		for m, q := range s.out[0].places {
+			for i := range out {
+				if q.kind == replicated { // all have the same terms
+					out[i] /= float64(p.dims[m].size)
+				}
+			}
+		}
+	}
+	return append(out, p.totals...)
 }
 
 // terms is the number of values that were added up to make one.

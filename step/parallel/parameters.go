@@ -77,7 +77,7 @@ func (p *part) tailOf(rank int) *tail {
 	}
 	for _, c := range p.tailCalls(rank) {
 		t.norms = t.norms || strings.Contains(c.Op, "norm") ||
-			method(c.Op) == "sqrt" && len(c.Outputs) == 1 && numel(c.Outputs[0].Shape) == 1
+			method(c.Op) == "sqrt" && len(c.Outputs) == 1 && numel(c.Outputs[0].Shape) == 1 && !ofSquares(c)
 		d, err := p.checker.load(c)
 		if err != nil {
 			continue
@@ -95,6 +95,13 @@ func (p *part) tailOf(rank int) *tail {
 		}
 	}
 	return t
+}
+
+// ofSquares reports whether a call reads what an optimizer keeps of the squares of a gradient: a call with two of them
+// made it, in place.
+func ofSquares(c *step.Call) bool {
+	from := c.Inputs[0].From.Value
+	return from != nil && strings.HasSuffix(from.Call.Op, "_") && len(from.Call.Inputs) == 3
 }
 
 // tailCalls are the calls of a rank behind its backward pass, in its order.
@@ -244,7 +251,11 @@ func (p *part) halved(tails map[int]*tail, factors []float64) {
 	p.updates(tails, factors)
 	right := len(p.broken) == 0
 	p.by = nil
-	if !right || !slices.ContainsFunc(slices.Collect(maps.Keys(p.doubled.before)), p.isCompared) {
+	switch {
+	case right && slices.ContainsFunc(slices.Collect(maps.Keys(p.doubled.before)), p.isCompared):
+	case !right && p.broken[0].kind != "scale" && len(first) > 0 && first[0].kind == p.broken[0].kind:
+		p.broken = first // that one is there either way
+	default:
 		p.broken = append([]*violation{p.doubled.says}, first...)
 	}
 }

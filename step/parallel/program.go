@@ -40,6 +40,7 @@ type part struct {
 	partial    bool              // other stages hold the rest of the parameters
 	incomplete bool              // ranks of its groups were not recorded: gradients are not checked
 	own        []*site           // calls that give each replica something of its own data
+	totals     []float64         // whole numbers that the ranks added up, such as counts of labels
 	means      *step.Call        // one that divides by the number of terms of one rank; nil if none does
 	alias      map[string]string // of a parameter that lies where another does: the name of that
 	compared   map[string]bool   // parameters of which the gradient was compared with what all ranks computed

@@ -638,13 +638,15 @@ def losses(rank, name, directory):
     with optool_capture.record(directory, model=model):
         n = torch.tensor(float(len(x)))
         total = n.clone()
-        if name == "losses-uneven":
+        if name in ("losses-uneven", "losses-count", "losses-count-sum"):
             dist.all_reduce(total)
         for _ in range(2 if name == "losses-micro" else 1):
             h = F.linear(F.gelu(F.linear(x, model.up)), model.down)
             value, extra = h.square().mean(), h.tanh().mean()
             if name.startswith("losses-sum"):  # of 4 rows of 4
                 value = h.square().sum()
+            if name.startswith("losses-count"):  # the ranks' mean count of rows
+                value = h.square().sum() / (total / 2)
             if name == "losses-weight":
                 value = value + 0.5 * extra
             elif name == "losses-own":
@@ -658,7 +660,7 @@ def losses(rank, name, directory):
             value.backward()
         for p in model.parameters():
             dist.all_reduce(p.grad)
-            if name != "losses-uneven":
+            if name not in ("losses-uneven", "losses-count-sum"):
                 p.grad.div_({"micro": 4, "third": 3, "scaled": 32, "sum": 4, "sum-seven": 7}.get(name[7:], 2))
         if name in ("losses-third", "losses-scaled"):
             torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05)
@@ -841,6 +843,25 @@ def both(rank, name, directory):
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
+def features(rank, name, directory):
+    """Each rank compares the features of all ranks, and the backward pass of the gather adds up gradients."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up, model.warmth = part(2, None, 4, 4), torch.nn.Parameter(torch.tensor(1.5))
+    torch.manual_seed(5)
+    x = torch.randn(6, 4).chunk(2)[rank].clone()
+    with optool_capture.record(directory, model=model):
+        h = F.normalize(F.linear(torch.cat([x, x.flip(1)]), model.up))
+        a, b = (Join.apply(t, 0) for t in h.chunk(2))
+        F.cross_entropy(model.warmth.exp() * a @ b.t(), torch.arange(6)).backward()
+        for p in model.parameters():
+            dist.all_reduce(p.grad)
+            if name == "features":
+                p.grad.div_(2)
+        torch.optim.AdamW(model.parameters(), lr=0.1, foreach=False).step()
+
+
 def update(rank, name, directory):
     """One rank makes an orthogonal update of each parameter and passes it on."""
     import optool_capture
@@ -879,7 +900,7 @@ def work(rank, name, directory, port):
 
     dist.init_process_group("gloo", init_method="file://" + port, rank=rank, world_size=ranks(name))
     programs = ring, context, zero, owner, clip, grid, losses, stages, table, columns, halo, fused, zigzag, ragged
-    programs += masked, pipeline, kept, replicas, views, own, tokens, pooled, both, update
+    programs += masked, pipeline, kept, replicas, views, own, tokens, pooled, both, update, features
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
