@@ -96,7 +96,9 @@ type rerun struct {
 	under *rerun
 	// anew reports that a result which the recorded call rounds once is rounded anew, not given the recorded error.
 	anew bool
-	left []Break // where the run leaves the recorded way of the program
+	// escaped is the first call of an imagined run that gives the program another floating number than recorded.
+	escaped *Call
+	left    []Break // where the run leaves the recorded way of the program
 	// chose, if not nil, is told what each call reads and gives, unrounded.
 	chose func(c *Call, args []value.Value, outs []*tensor.Tensor)
 	// cuts, if not nil, is told of floating inputs that stay as they were recorded although other calls made them.
@@ -159,6 +161,7 @@ func (x *rerun) call(c *Call) error {
 		if how, dt = x.whatIf.Choose(c); how == AsRecorded && !x.touched(c) {
 			return nil
 		}
+		x.escapes(c)
 	}
 	kinds := []capture.Kind{capture.Input, capture.Output}
 	if x.changesRead(c) {

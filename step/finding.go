@@ -42,6 +42,9 @@ type Finding struct {
 	// unseen, of Changed, are calls that computed with the changed value though the recorder
 	// had copied it before it changed.
 	unseen []*Call
+	// spoils, of Changed, are calls whose gradients follow from the changed value, and spoilt the findings about these.
+	spoils []*Call
+	spoilt []*Finding
 }
 
 // A Side is one of two runs that are compared.
@@ -69,7 +72,7 @@ func (f *Finding) time() [2]float64 {
 	if f.Rule == verdict.Changed && !f.backward && f.From != nil && !f.From.made() && f.Call.phase()%2 == 1 {
 		return [2]float64{f.Call.Step.end() + 0.25, float64(f.Call.Order)}
 	}
-	if f.repeats {
+	if f.repeats || len(f.spoils) > 0 {
 		return [2]float64{f.Call.Step.end() + 0.25, float64(f.Call.Order)}
 	}
 	if len(f.unseen) > 0 {
@@ -111,6 +114,7 @@ func (t *Trace) Analyze(ctx context.Context, opt Options) error {
 		p.findUnkept()
 		p.findReread()
 		p.findSaved(opt)
+		p.findRecomputed(opt)
 		// One asks for gradients, the other for arguments: they do not meet.
 		both, sub := errgroup.WithContext(ctx)
 		if p.large() {
@@ -252,10 +256,16 @@ func unexplained(all []*Finding) []*Finding {
 		}
 		if cause != nil && (f.backward || f.Rule == verdict.Wrong) {
 			cause.Behind++
+			if slices.Contains(cause.spoils, f.Call) && f.Rule == verdict.Wrong && !cause.hasSpoilt(f.Call) {
+				cause.spoilt = append(cause.spoilt, f) // all wrong gradients of a call are repaired with the first
+			}
 			continue
 		}
 		out = append(out, f)
 		faulty[f.Call] = f
+		for _, c := range f.spoils {
+			faulty[c] = f
+		}
 		if f.Rule == verdict.Changed && f.From != nil {
 			faulty[f.From.Call] = f
 			faulty[f.From.whole().Call] = f // of a view, such as detach() makes
@@ -267,13 +277,18 @@ func unexplained(all []*Finding) []*Finding {
 	return out
 }
 
+// hasSpoilt reports whether a finding about a call is among those that this one explains.
+func (f *Finding) hasSpoilt(c *Call) bool {
+	return slices.ContainsFunc(f.spoilt, func(g *Finding) bool { return g.Call == c })
+}
+
 // changed are the findings about values of a call of which a part was overwritten.
 func changed(vs []*Value, opt Options) []*Finding {
 	var all []*Finding
 	by := map[*Value]*Finding{}
 	for _, v := range vs {
 		f := &Finding{Rule: verdict.Changed, Call: v.Call, Target: v.Target, From: v.From.Value,
-			Reason: v.reason, backward: v.Kind == capture.GradOutputs}
+			Reason: v.reason, backward: v.Kind == capture.GradOutputs, spoils: v.spoils}
 		all = append(all, f)
 		if f.Reason == "" {
 			f.Reason = fmt.Sprintf("it is not what %s of %s left: no recorded call wrote there in between",

@@ -158,8 +158,12 @@ func (fs faults) moveNext(ctx context.Context, m *Moved, w WhatIf, opt Options) 
 	if text := why(broken, err); text != "" {
 		return errors.New(text)
 	}
-	m.set(loss)
 	m.Update, m.NotFinite = x.update(parameters)
+	if loss == m.Step.Captured && x.escaped != nil {
+		return fmt.Errorf("%s gives the program a number that would be another one, and later calls were recorded with "+
+			"what the program made of it", x.escaped)
+	}
+	m.set(loss)
 	m.Rounding = m.Step.rounding()
 	return nil
 }
@@ -267,6 +271,11 @@ func (fs faults) repaired(ctx context.Context, u *updater, opt Options) (map[*Va
 		switch {
 		case f.repeats:
 			return nil, errors.New("the gradients belong to another forward pass")
+		case len(f.spoilt) > 0:
+			inBackward = append(inBackward, f.spoilt...)
+			continue
+		case len(f.spoils) > 0 || f.reruns():
+			return nil, errRerun
 		case f.InBackward():
 			inBackward = append(inBackward, f)
 			continue

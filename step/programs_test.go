@@ -34,6 +34,8 @@ type truth struct {
 		Step int
 		Loss float64
 	}
+	// Untold is why it cannot be told what the first fault does to the next loss.
+	Untold string
 	// Together is that loss in a run without any of the faults before it.
 	Together *struct {
 		Loss   float64
@@ -113,6 +115,12 @@ func TestPrograms(t *testing.T) {
 				if math.Abs(s.Captured-w.Captured) > 1e-6*math.Abs(w.Captured) ||
 					math.Abs(s.Exact-w.Exact) > 1e-6*math.Abs(w.Exact) {
 					t.Errorf("loss %d is %v, exact %v; want %v, exact %v", i, s.Captured, s.Exact, w.Captured, w.Exact)
+				}
+			}
+			if want.Untold != "" {
+				m := tr.First().Without(context.Background(), options(t))
+				if !strings.Contains(m.Why, want.Untold) || m.Loss == m.Loss {
+					t.Errorf("without the fault %+v, want %q", m, want.Untold)
 				}
 			}
 			if w := want.Without; w != nil {

@@ -22,7 +22,7 @@ func (p *Process) findSaved(opt Options) {
 				continue
 			}
 			for _, u := range slices.Concat(c.Inputs, c.Outputs) {
-				if v := u.readOtherwise(); v != nil && c.differentiates(u, v, opt) {
+				if v := u.readOtherwise(); v != nil && c.differentiates(map[*Value]*Value{u: v}, opt) {
 					v.overwrites(u)
 				}
 			}
@@ -70,9 +70,9 @@ func (u *Value) readOtherwise() *Value {
 	return nil
 }
 
-// differentiates reports whether the wrong gradients of a call are right with the elements of v in place of those of
-// its argument or result u.
-func (c *Call) differentiates(u, v *Value, opt Options) (right bool) {
+// differentiates reports whether the wrong gradients of a call are right with the elements of other values in place of
+// those of its arguments and results.
+func (c *Call) differentiates(others map[*Value]*Value, opt Options) (right bool) {
 	err := opt.within(c, "", func(opt Options) error {
 		rec, err := c.Entry.Load(capture.LoadOptions{Read: opt.Read})
 		//lint:ignore SA5001 Load always returns a Call
@@ -80,24 +80,28 @@ func (c *Call) differentiates(u, v *Value, opt Options) (right bool) {
 		if err != nil {
 			return err
 		}
-		now, done, err := v.load(opt)
-		if err != nil {
-			return err
+		with, whole := map[*tensor.Tensor]*tensor.Tensor{}, false
+		for u, v := range others {
+			now, done, err := v.load(opt)
+			if err != nil {
+				return err
+			}
+			defer done()
+			ls, err := rec.Leaves(u.Kind)
+			i := slices.IndexFunc(ls, func(l capture.Leaf) bool { return l.Number == u.leaf })
+			if err != nil || i < 0 {
+				return err
+			}
+			was, t := ls[i].Tensor, *now.Dense().Reshape(u.Shape...)
+			t.RequiresGrad, t.Parameter = was.RequiresGrad, was.Parameter
+			with[was] = &t
+			whole = whole || u.Kind == outputKind && !u.DType.IsFloat()
 		}
-		defer done()
-		ls, err := rec.Leaves(u.Kind)
-		i := slices.IndexFunc(ls, func(l capture.Leaf) bool { return l.Number == u.leaf })
-		if err != nil || i < 0 {
-			return err
-		}
-		was, t := ls[i].Tensor, *now.Dense().Reshape(u.Shape...)
-		t.RequiresGrad, t.Parameter = was.RequiresGrad, was.Parameter
-		with := map[*tensor.Tensor]*tensor.Tensor{was: &t}
 		rec.Args, rec.Kwargs = replaced(rec, with)
 		for i, o := range rec.Output {
 			rec.Output[i] = substitute(o, with)
 		}
-		if u.Kind == outputKind && !u.DType.IsFloat() {
+		if whole {
 			right, err = c.differentiatesAt(rec, opt)
 			return err
 		}

@@ -26,6 +26,26 @@ func (c *Call) hands() bool {
 	return handing[c.Op[strings.LastIndexByte(c.Op, '.')+1:]] && len(c.Inputs) == 1 && !c.Inputs[0].DType.IsFloat()
 }
 
+// handsFloat reports whether the call gives the program a floating number.
+func (c *Call) handsFloat() bool {
+	name := c.Op[strings.LastIndexByte(c.Op, '.')+1:]
+	return (handing[name] || name == "__float__") && len(c.Inputs) == 1 && c.Inputs[0].DType.IsFloat()
+}
+
+// escapes notes a call of an imagined run that gives the program another floating number than recorded: what the
+// program does with it is in the recorded arguments of later calls, which stay as they are.
+func (x *rerun) escapes(c *Call) {
+	if x.whatIf == nil || x.escaped != nil || !c.handsFloat() {
+		return
+	}
+	_ = c.Inputs[0].with(x.opt, func(got *tensor.Tensor) {
+		now := x.input(c.Inputs[0], got)
+		if now != nil && comparable(now, got) && distance(now, got, nil).square > 0 {
+			x.escaped = c
+		}
+	})
+}
+
 // steered are the calls that results depend on, and, where floating numbers decide whole ones among them, those that
 // give the program whole numbers.
 func steered(of []*Value) []*Call {

@@ -46,6 +46,9 @@ type Value struct {
 	right func(opt Options) (*tensor.Tensor, error)
 	// alike, of a changed value, are others that changed in the same way, which are no findings of their own.
 	alike []*Value
+	// spoils, of a changed value that a checkpoint ran calls again with, are the calls of the forward pass whose
+	// gradients follow from that.
+	spoils []*Call
 	// latest, of an input, is the value that lay last at its address and has other elements; nil if there is none.
 	latest *Value
 	// old, of an input with a latest value, is what it equals among the values that lay at its address before; nil if
