@@ -54,7 +54,7 @@ func Check(got, ref *tensor.Tensor, m Model, tol Tolerance, override *Tolerance)
 	c.run(&r, tol)
 	r.Allowed = func() *tensor.Tensor { return Allowed(ref, m, override) }
 	if override == nil && got.DType.IsFloat() && ref.DType.IsFloat() {
-		r.Limit = c.limit
+		r.Limit = c.limits()
 	}
 	if got.DType != ref.DType && !m.Cast {
 		r.Verdict, r.Rule = verdict.Fail, RuleDType
@@ -104,19 +104,32 @@ func newChecker(got, ref *tensor.Tensor, m Model, tol Tolerance, override *Toler
 	return c
 }
 
-// limit is what the element at an index may be off by.
-func (c *checker) limit(index []int) Limit {
-	at := 0
-	for d, i := range index {
-		at = at*c.got.Shape[d] + i
+// limits returns what an element may be off by, as the verdict bounds it. The indices of a walk are cheapest in order:
+// a block of the reference and of its magnitudes is kept.
+func (c *checker) limits() func(index []int) Limit {
+	var mu sync.Mutex
+	var s *scratch
+	return func(index []int) Limit {
+		mu.Lock()
+		defer mu.Unlock()
+		if s == nil {
+			s = new(scratch)
+			s.next()
+		}
+		at := tensor.Ravel(index, c.got.Shape)
+		lo := at / c.block * c.block
+		ref := s.loadRef(c.pair, lo, min(c.block, c.n-lo))
+		b := &c.bound
+		l := Limit{ULPs: b.ulps, Unit: b.ulp(ref[at-lo]), Factor: b.sum}
+		if c.scale(whole) != nil {
+			l.Scale = c.scaleAt(whole, lo, at-lo, s)
+			if k := &s.scale[whole]; k.loaded > 16 && k.loaded > len(k.have)/8 { // all of the block's are cheaper
+				c.scaleOf(whole, lo, len(ref), s)
+			}
+		}
+		l.Allowed = b.full(l.ULPs*l.Unit, l.Scale)
+		return l
 	}
-	b := &c.bound
-	l := Limit{ULPs: b.ulps, Unit: b.ulp(tensor.At[float64](c.ref, at)), Factor: b.sum}
-	if s := c.scale(whole); s != nil {
-		l.Scale = tensor.At[float64](s, at)
-	}
-	l.Allowed = b.full(l.ULPs*l.Unit, l.Scale)
-	return l
 }
 
 // checkRepeated is Check for tensors whose elements each represent several equal ones.

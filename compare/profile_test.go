@@ -5,9 +5,11 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/optool/optool/compare"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/tensor"
 )
 
@@ -68,6 +70,44 @@ func TestProfile(t *testing.T) {
 	}
 	if len(p.Map) != rows || len(p.Map[0]) != cols || p.Map[2][39] != 32 || p.Map[2][0] != 0 {
 		t.Errorf("map %v", p.Map)
+	}
+}
+
+// TestProfileOfLazyMagnitudes: magnitudes that are cheapest computed by rows are computed once, however many of the
+// elements are off; those of a few elements are not computed of all rows.
+func TestProfileOfLazyMagnitudes(t *testing.T) {
+	const rows, cols = 64, 1 << 12
+	ref := make([]float64, rows*cols)
+	for i := range ref {
+		ref[i] = 1 + float64(i%7)/8
+	}
+	var filled atomic.Int64
+	m := compare.Model{ULPs: 1, Sum: true, Terms: 100, Scale: func() *tensor.Tensor {
+		return tensor.Lazy(tensor.Float64, []int{rows, cols}, cols, func(_ int, dst []float64) {
+			filled.Add(int64((len(dst) + cols - 1) / cols)) // an element costs a row
+			for i := range dst {
+				dst[i] = 100
+			}
+		})
+	}}
+	for _, every := range []int{1, 40 * cols} {
+		got := slices.Clone(ref)
+		for i := 0; i < len(got); i += every {
+			got[i] += 1e-3 * float64(1+i%13)
+		}
+		g, r := tensor.New(tensor.Float32, []int{rows, cols}, got), tensor.New(tensor.Float64, []int{rows, cols}, ref)
+		result := compare.Check(g, r, m, compare.Tolerance{}, nil)
+		if result.Verdict != verdict.Fail || result.Limit == nil {
+			t.Fatalf("every %d: %s", every, result.Verdict)
+		}
+		filled.Store(0)
+		p, err := compare.NewProfile(g, r, &result)
+		if err != nil || len(p.Worst) == 0 {
+			t.Fatal(p, err)
+		}
+		if n := filled.Load(); n > rows+rows/8 || every > cols && n > 16 {
+			t.Errorf("every %d: %d rows of magnitudes computed, of %d", every, n, rows)
+		}
 	}
 }
 
