@@ -178,6 +178,9 @@ func (j *JSONLines) Summary(s *Summary) error {
 	if s.Precision != nil {
 		m["precision"] = s.Precision
 	}
+	if programs := s.Programs(); len(programs) > 0 {
+		m["programs"] = programs
+	}
 	if len(s.Facts) > 0 {
 		m["facts"] = s.Facts
 	}

@@ -54,6 +54,15 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 		fmt.Fprintf(b, "- %s: **%s**\n", escapeMarkdown(f.Name), escapeMarkdown(f.Text))
 	}
 	fmt.Fprintf(b, "\n%s\n", s.Line())
+	if table := s.ProgramTable(); len(table) > 0 {
+		for _, cells := range table {
+			for i := range cells {
+				cells[i] = escapeMarkdown(cells[i])
+			}
+		}
+		fmt.Fprintf(b, "\n#### %s\n", s.ProgramsText())
+		markdownTable(b, table[0], table[1:min(len(table), markdownRows)])
+	}
 	if faults := rec.Faults(); len(faults) > 0 {
 		table := FaultTable(faults)
 		for _, cells := range table {

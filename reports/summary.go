@@ -49,6 +49,8 @@ type Summary struct {
 	// Facts are what a command says first in reports, besides what results say.
 	Facts []Fact
 
+	programs     programCount      // calls by program
+	program      *ProgramSummary   // of the capture being added
 	damaged      unreadFiles       // of results that could not be read
 	between      []*Result         // the first mostBetween findings between calls
 	betweens     int               // and how many there are
@@ -100,6 +102,7 @@ func (s *Summary) Add(r *Result) {
 	if !s.addedCapture || r.Capture != s.capture || r.Op != s.op {
 		s.endCapture()
 		s.capture, s.op, s.worst, s.addedCapture = r.Capture, r.Op, r.Verdict, true
+		s.program = s.programs.of(r)
 	}
 	s.Results[r.Verdict]++
 	s.addErrors(r)
@@ -138,6 +141,10 @@ func (s *Summary) Add(r *Result) {
 		s.worst = r.Verdict
 	}
 	s.opOf(r.Op).add(r)
+	if p := s.program; r.Verdict.Differs() && (p.worst == nil || worse(r, p.worst)) {
+		keep := *r
+		p.worst = &keep
+	}
 }
 
 // These stand in the place of an operator in results that are about no call.
@@ -159,6 +166,8 @@ func (s *Summary) addOfNoCall(r *Result) {
 	list, n := &s.between, &s.betweens
 	if r.Lacks != "" {
 		list, n = &s.lacking, &s.lacks
+	} else {
+		s.programs.addBetween(r)
 	}
 	if *n++; len(*list) < mostBetween {
 		keep := *r
@@ -215,6 +224,7 @@ func (s *Summary) opOf(op string) *OpSummary {
 func (s *Summary) endCapture() {
 	if s.addedCapture {
 		s.Captures[s.worst]++
+		s.program.counts[s.worst]++
 		s.opOf(s.op).Counts[s.worst]++
 		if s.unsaved {
 			s.unwritten[s.opOf(s.op).Op]++

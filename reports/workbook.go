@@ -87,6 +87,7 @@ func (rec *Recording) overview() Sheet {
 		rows = append(rows, []any{f.Name, f.Text})
 	}
 	rows = append(rows, []any{"result", rec.sentence()})
+	rows = append(rows, s.programRows()...)
 	for _, f := range rec.Faults() {
 		text := f.Calls + " calls" + f.where() + ". Worst: " + f.Worst
 		if f.Between {
@@ -125,6 +126,24 @@ func (rec *Recording) overview() Sheet {
 		rows = append(rows, []any{"word: " + w.Name, w.Text})
 	}
 	return Sheet{Name: "summary", Columns: []string{"name", "value"}, Rows: slices.Values(rows)}
+}
+
+// programRows say what became of each program; none if there is only one.
+func (s *Summary) programRows() (rows [][]any) {
+	for i, p := range s.Programs() {
+		if i == 0 {
+			rows = append(rows, []any{"programs", s.ProgramsText()})
+		}
+		text := fmt.Sprintf("%s: %d of %s fail", p.Verdict, p.Failing, Count(p.Calls, "call"))
+		if p.NotJudged > 0 {
+			text += fmt.Sprintf(", %d not judged", p.NotJudged)
+		}
+		if w := p.worstText(); w != "" {
+			text += ". Worst: " + w
+		}
+		rows = append(rows, []any{"program " + OneLine(p.Program), text})
+	}
+	return rows
 }
 
 // sentence is the result of the run for people who do not know its verdicts.

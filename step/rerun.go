@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/optool/optool/compare/verdict"
@@ -122,6 +123,16 @@ func (t *Trace) Reruns() (wrong []*Rerun, n *Reruns) {
 		}
 	}
 	return wrong, n
+}
+
+// Plus are the counts of both; nil where neither has a device.
+func (n *Reruns) Plus(o *Reruns) *Reruns {
+	if n == nil || o == nil {
+		return cmp.Or(n, o)
+	}
+	return &Reruns{Run: n.Run + o.Run, NotRun: n.NotRun + o.NotRun, Repeated: n.Repeated + o.Repeated,
+		NotRepeated: n.NotRepeated + o.NotRepeated, New: n.New + o.New, Wrong: n.Wrong + o.Wrong,
+		Errors: n.Errors + o.Errors}
 }
 
 func (n *Reruns) count(r *Rerun) {

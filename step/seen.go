@@ -48,6 +48,15 @@ func (s *Seen) All() bool { return len(s.Gaps) == 0 }
 // Linked reports whether of every value that calls handed on it is known that it is the one that was made.
 func (s *Seen) Linked() bool { return s.Proven == s.Links && s.Unexplained == 0 }
 
+// Add adds what was seen of another trace.
+func (s *Seen) Add(o *Seen) {
+	s.Calls, s.Judged, s.Links, s.Proven = s.Calls+o.Calls, s.Judged+o.Judged, s.Links+o.Links, s.Proven+o.Proven
+	s.ByContent, s.ByAddress = s.ByContent+o.ByContent, s.ByAddress+o.ByAddress
+	s.ByContentOnly, s.Leaves = s.ByContentOnly+o.ByContentOnly, s.Leaves+o.Leaves
+	s.Unexplained, s.LeftOut = s.Unexplained+o.Unexplained, s.LeftOut+o.LeftOut
+	s.Gaps = append(s.Gaps, o.Gaps...)
+}
+
 // gaps collect counts by what is missing.
 type gaps struct {
 	order []string

@@ -47,6 +47,9 @@ func runCompareRows(cmd *cobra.Command, a *app, o *compareOptions, paths []strin
 	}
 	defer j.close()
 	opt := step.Options{Options: replay.Options{Registry: reg, Tolerances: tol, Read: o.read}}
+	if err := a.oneProgram(cmd, "--rows", paths...); err != nil {
+		return err
+	}
 	var traces [2]*step.Trace
 	o.clock.start()
 	lim := o.clock.limits

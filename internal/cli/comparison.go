@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -125,7 +126,7 @@ func (c *comparison) finish(a *app, t tally, start time.Time) error {
 	if err := c.json.summary(s); err != nil {
 		return failed(err)
 	}
-	if err := c.digest.Write(c.json.text(), c.style); err != nil {
+	if err := cmp.Or(s.WritePrograms(c.json.text(), c.style), c.digest.Write(c.json.text(), c.style)); err != nil {
 		return failed(err)
 	}
 	if err := s.Write(c.json.text(), c.style); err != nil {

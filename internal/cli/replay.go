@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -22,7 +21,6 @@ import (
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/internal/quota"
-	"github.com/optool/optool/internal/run/folder"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/reports/results"
@@ -365,14 +363,17 @@ func (r *replayRun) next(paths []string) string {
 		next = append(next, "the errors of the first wrong call in full:\n  "+
 			strings.Join(append(args, quotePath(r.wrong)), " "))
 	}
+	if r.step && len(r.folders) > 1 && len(paths) == 1 {
+		next = append(next, "values that changed between the calls of any program:\n  "+
+			strings.Join(r.command("step", quotePath(paths[0])), " "))
+	}
 	return strings.Join(next, "\nand ")
 }
 
 // between says that values between calls were not looked at, and the command that does; "" where something is wrong
 // already, or the calls are not those of one recorded program.
 func (r *replayRun) between(paths []string) string {
-	if !r.none() || !r.step || r.tally.captures < 2 || r.Differs() || r.Compared() == 0 || len(paths) != 1 ||
-		len(r.folders) > 1 {
+	if !r.none() || !r.step || r.tally.captures < 2 || r.Differs() || r.Compared() == 0 || len(paths) != 1 {
 		return ""
 	}
 	return "each call was judged by what it read; values that changed between calls are found by: " +
@@ -457,16 +458,6 @@ func (r *replayRun) point(e *capture.Entry) {
 		}
 		r.folders[programOf(e)] = true
 	}
-}
-
-// programOf is the folder that holds the recording of a program, below the PATH given: that of its steps.
-func programOf(e *capture.Entry) string {
-	in := folder.Of(e.Rel, e.Op, e.PID, e.Rank).Folder
-	for n, ok := strings.CutPrefix(path.Base(in), "step"); ok && strings.Trim(n, "0123456789") == ""; {
-		in = strings.TrimSuffix(path.Dir(in), ".")
-		n, ok = strings.CutPrefix(path.Base(in), "step")
-	}
-	return in
 }
 
 // stepOf is the path given that holds the first wrong call or, if it holds the recordings of several programs, the

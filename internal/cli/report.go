@@ -277,7 +277,7 @@ func (a *app) printRecording(w io.Writer, rec *reports.Recording, o *reportOptio
 			}
 		}
 	}
-	if err := cmp.Or(rec.Results.Err(), digest.Write(w, style)); err != nil {
+	if err := cmp.Or(rec.Results.Err(), rec.Summary.WritePrograms(w, style), digest.Write(w, style)); err != nil {
 		return 0, err
 	}
 	exit := comparisonExit(rec.Summary, rec.Summary.NotRead)

@@ -30,9 +30,12 @@ func newStepCmd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "step PATH",
 		Short: "Find what broke a whole training step, and what it does to the loss",
-		Long: `step treats all calls under PATH as one program. It finds the call that went wrong
+		Long: `step treats the calls under PATH as one program. It finds the call that went wrong
 first and values that changed between two calls. It prints the way from there to the
 loss, the loss without the fault, and the calls whose errors move the loss most.
+
+If folders of PATH hold the recordings of several programs, each is judged by itself,
+and the worst comes first.
 
 Recordings without gradients have no loss: --of measures effects on logits instead.
 With --device, step also runs each call on that device, on the recorded inputs. It
@@ -114,6 +117,9 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) (err error
 	if d := openDump(path, o.read); d != nil {
 		return o.runDump(a, d)
 	}
+	if err := o.ofOneProgram(cmd, a, path); err != nil {
+		return err
+	}
 	start := time.Now()
 	r.limits = o.limits()
 	r.opt = r.options(tol)
@@ -131,12 +137,16 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) (err error
 		return err
 	}
 	defer r.json.close()
-	t, refused, err := r.analyze()
+	list, refused, err := r.analyze()
 	if err != nil {
 		return err
 	}
+	if len(list) > 1 {
+		return r.several(list, refused, start)
+	}
+	t := list[0].trace
 	o.tellEffects(t, r.settings)
-	rec, err := o.recording(a, t, path, r.settings)
+	rec, err := o.recording(a, r.settings, list)
 	if err != nil {
 		return failed(err)
 	}
@@ -173,32 +183,42 @@ func (r *stepRun) options(tol *compare.Tolerances) step.Options {
 		}}
 }
 
-// analyze reads the step and looks for what went wrong in it; so many captures could not be read in whole.
-func (r *stepRun) analyze() (t *step.Trace, refused int, err error) {
-	ctx := r.cmd.Context()
-	if t, refused, err = r.a.readStep(r.cmd, r.path, r.limits, r.opt, &r.o.starting); err != nil {
+// analyze reads the programs and looks for what went wrong in each; so many captures could not be read in whole.
+func (r *stepRun) analyze() (list []*recordedProgram, refused int, err error) {
+	if list, refused, err = r.a.readPrograms(r.cmd, r.path, r.limits, r.opt, &r.o.starting); err != nil {
 		return nil, 0, err
 	}
-	if err := t.Analyze(ctx, r.opt); err != nil {
-		return nil, 0, failed(err)
-	}
-	if err := met(r.imagined, t); err != nil {
-		return nil, 0, err
-	}
-	if err := r.o.measure(ctx, t, r.opt, r.imagined); err != nil {
-		return nil, 0, err
-	}
-	if err := parallel.Check(ctx, t, r.opt, r.plan); err != nil {
-		return nil, 0, failed(err)
-	}
-	if r.o.against != "" {
-		more, err := r.o.diverge(r.cmd, r.a, t, r.limits, r.opt)
+	for _, p := range list {
+		more, err := r.analyzeProgram(p.trace)
 		if err != nil {
 			return nil, 0, err
 		}
 		refused += more
 	}
-	return t, refused + r.a.sayDamaged(t) + len(t.GivenUp()), nil
+	return list, refused, nil
+}
+
+// analyzeProgram looks for what went wrong in one program.
+func (r *stepRun) analyzeProgram(t *step.Trace) (refused int, err error) {
+	ctx := r.cmd.Context()
+	if err := t.Analyze(ctx, r.opt); err != nil {
+		return 0, failed(err)
+	}
+	if err := met(r.imagined, t); err != nil {
+		return 0, err
+	}
+	if err := r.o.measure(ctx, t, r.opt, r.imagined); err != nil {
+		return 0, err
+	}
+	if err := parallel.Check(ctx, t, r.opt, r.plan); err != nil {
+		return 0, failed(err)
+	}
+	if r.o.against != "" {
+		if refused, err = r.o.diverge(r.cmd, r.a, t, r.limits, r.opt); err != nil {
+			return 0, err
+		}
+	}
+	return refused + r.a.sayDamaged(t) + len(t.GivenUp()), nil
 }
 
 // write writes the records and the screen.
@@ -215,14 +235,7 @@ func (r *stepRun) write(t *step.Trace, rec *reports.Recording) error {
 	if err := view.Screen(w, t, r.shown); err != nil {
 		return failed(err)
 	}
-	if err := r.a.writeTold(w, rec); err != nil {
-		return failed(err)
-	}
-	if len(r.settings) > 0 {
-		fmt.Fprintln(w)
-		return failed(r.settings.Write(w, r.a.outputWidth()))
-	}
-	return nil
+	return failed(r.writeSettings(w, rec))
 }
 
 // graphOf is the graph of the step, with what was measured.
@@ -362,15 +375,8 @@ func writeStep(j *jsonOutput, t *step.Trace, m measured, counted *reports.Summar
 			}
 		}
 	}
-	for _, f := range t.Findings {
-		if err := j.write(f.Record()); err != nil {
-			return err
-		}
-		for i := range f.Causes {
-			if err := j.cause(&f.Causes[i]); err != nil {
-				return err
-			}
-		}
+	if err := writeFindings(j, t); err != nil {
+		return err
 	}
 	s := t.Summary()
 	s.Unjudged, s.Settings = counted.Unjudged, counted.Settings
@@ -381,4 +387,19 @@ func writeStep(j *jsonOutput, t *step.Trace, m measured, counted *reports.Summar
 		s.Tokens = m.pair.Record()
 	}
 	return j.write(s)
+}
+
+// writeFindings writes the records of findings.
+func writeFindings(j *jsonOutput, t *step.Trace) error {
+	for _, f := range t.Findings {
+		if err := j.write(f.Record()); err != nil {
+			return err
+		}
+		for i := range f.Causes {
+			if err := j.cause(&f.Causes[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

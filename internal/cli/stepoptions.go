@@ -119,30 +119,38 @@ func (o *stepOptions) page(path string) string {
 }
 
 // recording is what reports are made of.
-func (o *stepOptions) recording(a *app, t *step.Trace, path string, settings reports.Settings) (*reports.Recording,
+func (o *stepOptions) recording(a *app, settings reports.Settings, list []*recordedProgram) (*reports.Recording,
 	error) {
 	rec := &reports.Recording{Run: a.run(o.device, settings...), Last: []byte("{}"), Summary: reports.NewSummary(),
 		Exit: new(int)}
-	rec.Results = reports.ResultsOf(t.Results(func(c *step.Call, onDevice bool) string {
-		return o.repro(t, c, onDevice)
-	}, o.page(path))...)
-	for _, f := range t.Findings {
-		for i := range f.Causes {
-			rec.Causes = append(rec.Causes, &f.Causes[i])
+	var results []*reports.Result
+	for _, p := range list {
+		t := p.trace
+		results = append(results, t.Results(func(c *step.Call, onDevice bool) string {
+			return o.repro(t, c, onDevice)
+		}, o.page(p.dir))...)
+		for _, f := range t.Findings {
+			for i := range f.Causes {
+				rec.Causes = append(rec.Causes, &f.Causes[i])
+			}
 		}
 	}
+	rec.Results = reports.ResultsOf(results...)
 	if err := rec.Count(); err != nil {
 		return nil, err
 	}
 	rec.First = nil // the step's own first fault is among its facts
-	if n := t.Unrecorded(); n > 0 {
-		rec.Summary.Unjudged.Count("weight gradients were not recorded", "", n)
-	}
-	t.LeftOut(func(why string, e *capture.Entry) {
-		if !e.IsPair() {
-			rec.Summary.Unjudged.Count("left out of the step: "+why, e.Op, 1)
+	for _, p := range list {
+		t := p.trace
+		if n := t.Unrecorded(); n > 0 {
+			rec.Summary.Unjudged.Count("weight gradients were not recorded", "", n)
 		}
-	})
+		t.LeftOut(func(why string, e *capture.Entry) {
+			if !e.IsPair() {
+				rec.Summary.Unjudged.Count("left out of the step: "+why, e.Op, 1)
+			}
+		})
+	}
 	rec.Summary.Settings, rec.Summary.FailOn = settings, o.failOn
 	return rec, nil
 }

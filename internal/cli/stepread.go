@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -27,11 +28,55 @@ func (a *app) readStep(cmd *cobra.Command, path string, lim *limits, opt step.Op
 // readCalls reads all calls under the paths, each by read, and links them.
 func (a *app) readCalls(cmd *cobra.Command, paths []string, lim *limits, opt step.Options, devices *[]readiness,
 	read func(*capture.Entry, step.Options) *step.Call) (t *step.Trace, refused int, err error) {
+	calls, leftOut, refused, err := a.readEach(cmd, paths, lim, opt, devices, read)
+	if err != nil {
+		return nil, refused, err
+	}
+	return traceOf(calls, leftOut), refused, nil
+}
+
+// traceOf links calls; others were left out.
+func traceOf(calls []*step.Call, leftOut []*stepCall) *step.Trace {
+	t := step.New(calls)
+	for _, c := range leftOut {
+		t.LeaveOut(c.leftOut, c.call)
+	}
+	return t
+}
+
+// readPrograms reads all calls below a path, and links those of each program.
+func (a *app) readPrograms(cmd *cobra.Command, path string, lim *limits, opt step.Options, devices *[]readiness) (
+	list []*recordedProgram, refused int, err error) {
+	calls, leftOut, refused, err := a.readEach(cmd, []string{path}, lim, opt, devices, step.Read)
+	if err != nil {
+		return nil, refused, err
+	}
+	ps := &programs{}
+	for _, c := range calls {
+		p := ps.of(c.Entry)
+		p.calls = append(p.calls, c)
+	}
+	if !ps.Several() {
+		return []*recordedProgram{{dir: path, trace: traceOf(calls, leftOut)}}, refused, nil
+	}
+	for _, c := range leftOut {
+		p := cmp.Or(ps.by[programOf(c.leftOut)], ps.list[0])
+		p.leftOut = append(p.leftOut, c)
+	}
+	for _, p := range ps.list {
+		p.dir = programDir(path, p.folder, p.rels)
+		p.trace = traceOf(p.calls, p.leftOut)
+	}
+	return ps.list, refused, nil
+}
+
+// readEach reads all calls under the paths, each by read.
+func (a *app) readEach(cmd *cobra.Command, paths []string, lim *limits, opt step.Options, devices *[]readiness,
+	read func(*capture.Entry, step.Options) *step.Call) (calls []*step.Call, leftOut []*stepCall, refused int,
+	err error) {
 	bar := a.newProgress("step", "capture")
 	bar.index(cmd.Context(), paths)
 	defer bar.end()
-	var calls []*step.Call
-	var leftOut []*stepCall
 	coming := readAhead(cmd.Context(), scan(cmd.Context(), paths, capture.Options{}), lim.ahead(),
 		func(e *capture.Entry) bool { return e.NotRun() == "" })
 	err = ordered(cmd.Context(), a.jobs, coming,
@@ -78,14 +123,10 @@ func (a *app) readCalls(cmd *cobra.Command, paths []string, lim *limits, opt ste
 			return nil
 		})
 	if err != nil {
-		return nil, refused, failed(err)
+		return nil, nil, refused, failed(err)
 	}
 	if len(calls) == 0 {
-		return nil, refused, &exitError{ExitFailed, fmt.Errorf("%s: no captures found", strings.Join(paths, ", "))}
+		return nil, nil, refused, &exitError{ExitFailed, fmt.Errorf("%s: no captures found", strings.Join(paths, ", "))}
 	}
-	t = step.New(calls)
-	for _, c := range leftOut {
-		t.LeaveOut(c.leftOut, c.call)
-	}
-	return t, refused, nil
+	return calls, leftOut, refused, nil
 }

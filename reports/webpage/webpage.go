@@ -76,6 +76,8 @@ type page struct {
 	Top      []reports.Fact // what a reader needs first
 	Faults   string         // title of Wrong
 	Wrong    [][]string     // operators with wrong calls: a FaultTable
+	Programs [][]string     // by folder, the titles first
+	Answer   string         // what the programs come to
 	Told     []string       // what was not judged and why, and for what the run fails besides
 	Words    []reports.Fact // that the page uses
 	State    string
@@ -107,6 +109,7 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 		Words: rec.Glossary(),
 		Made:  strings.Join(rec.Run.Command, " ") + ", " + rec.Run.Start.Format("2006-01-02 15:04:05 -0700"),
 		Told:  rec.Summary.Told(), State: state(rec),
+		Programs: rec.Summary.ProgramTable(), Answer: rec.Summary.ProgramsText(),
 		Facts: slices.Collect(printable(rec.SummarySheet())),
 		ByOp:  collect(rec.OpSheet()), Total: max(rec.Summary.Total(), len(rec.Timings)),
 	}

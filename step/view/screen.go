@@ -148,20 +148,26 @@ func findings(b *strings.Builder, t *step.Trace, x Extra) {
 			fmt.Fprintf(b, "... and %s\n", reports.Count(len(list)-i, "finding"))
 			break
 		}
-		fmt.Fprintf(b, "\n%s\n", finding(f, x.Style))
-		for i := range f.Causes[:min(len(f.Causes), 2)] {
-			label := "  " + f.Causes[i].Label() + ": "
-			fmt.Fprintf(b, "%s%s\n", label, x.Style.Wrap(reports.OneLine(f.Causes[i].String()), len(label)))
-		}
-		if f.Between() != "" {
-			fmt.Fprintf(b, "  %s\n", x.Style.Wrap(reports.OneLine(aside(t, f)), 4))
-		}
-		for _, place := range places(f.Call) {
-			fmt.Fprintf(b, "  %s\n", reports.OneLine(place)) // whole: it is there to be copied
-		}
+		b.WriteString("\n")
+		written(b, t, f, x)
 		if f == first {
 			behind(b, f, x.Style)
 		}
+	}
+}
+
+// written writes a finding, its causes and where its call is.
+func written(b *strings.Builder, t *step.Trace, f *step.Finding, x Extra) {
+	fmt.Fprintf(b, "%s\n", finding(f, x.Style))
+	for i := range f.Causes[:min(len(f.Causes), 2)] {
+		label := "  " + f.Causes[i].Label() + ": "
+		fmt.Fprintf(b, "%s%s\n", label, x.Style.Wrap(reports.OneLine(f.Causes[i].String()), len(label)))
+	}
+	if f.Between() != "" {
+		fmt.Fprintf(b, "  %s\n", x.Style.Wrap(reports.OneLine(aside(t, f)), 4))
+	}
+	for _, place := range places(f.Call) {
+		fmt.Fprintf(b, "  %s\n", reports.OneLine(place)) // whole: it is there to be copied
 	}
 }
 

@@ -80,7 +80,19 @@ func ofCall(parts []string, op string, pid int) int {
 			return i
 		}
 	}
-	return len(parts) - 1
+	return ofDated(parts)
+}
+
+// ofDated is the same of the path of a call below the directory of its operator, as 4711/3/2024-09-14-12-30-05.
+func ofDated(parts []string) int {
+	i := len(parts) - 1
+	if undated(parts[i]) != "*" {
+		return i
+	}
+	for n := 0; n < 3 && i > 0 && (parts[i-1] == "autocompare" || strings.Trim(parts[i-1], "0123456789") == ""); n++ {
+		i--
+	}
+	return i
 }
 
 // isRank reports whether a component is the directory of a rank. Recorders name that of a program without ranks rank0.

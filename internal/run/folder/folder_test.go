@@ -34,6 +34,9 @@ func TestOf(t *testing.T) {
 		{"step1/rank0/7-2026-11-29-01-34-11/torch.add.0", "torch.add", 7, -1, Place{"step1", "2026-11-29-01-34-11"}},
 		{"42-20261129/modelX/rank0/7-2026-11-29-01-34-11/torch.add.0", "torch.add", 7, -1,
 			Place{"modelX", "202611292026-11-29-01-34-11"}},
+		{"7/1/2024-09-14-12-30-05", "torch.add", 7, -1, Place{"", "2024-09-14-12-30-05"}},
+		{"1/2024-09-14-12-30-05", "torch.add", 7, -1, Place{"", "2024-09-14-12-30-05"}},
+		{"7/autocompare/1/2024-09-14-12-30-05", "torch.add", 7, -1, Place{"", "2024-09-14-12-30-05"}},
 		{"rank2/case", "", -1, -1, Place{"rank2", ""}},
 	} {
 		if got := Of(c.path, c.op, c.pid, c.rank); got != c.want {
