@@ -27,14 +27,18 @@ case $code in
 *) exit $code ;;
 esac
 
-# Compare with the last good night. The nights since then tell since when a value fails. Calls that are gone, and
-# findings that got far worse, fail the night too. What could not be read still makes a 3.
+# Compare with the last good night. The nights since then tell since when a value fails, and what failed last night and
+# passes now. Calls that are gone, and findings that got far worse, fail the night too. What could not be read still
+# makes a 3. Before the first good night, the comparison with the oldest night only says what changed.
+set -- "$history"/night-*/run.jsonl
 if [ -e "$history/good.jsonl" ]; then
 	"$optool" compare --results --known "$known" --fail-on "$fail_on" --json "$tonight/changes.jsonl" \
 		--junit "$tonight/changes.xml" --markdown "$tonight/changes.md" \
-		"$history/good.jsonl" "$history"/night-*/run.jsonl
+		"$history/good.jsonl" "$@"
 	code=$?
 	[ $code != 0 ] || [ $judged != 3 ] || code=3
+elif [ $# -gt 1 ]; then
+	"$optool" compare --results --known "$known" --json "$tonight/changes.jsonl" --markdown "$tonight/changes.md" "$@"
 fi
 
 # Keep: the next night is compared with the last one that was good and looked at all that the one before looked at.

@@ -150,7 +150,7 @@ func (c *ResultChange) kind() string {
 		return stillWrong
 	case c.Regressed():
 		return lessJudged
-	case c.Change == Better && c.Old.Finding() && judged(c.New):
+	case c.Change == Better && c.Old.fails() && judged(c.New):
 		return repaired
 	case c.Change == Better && c.Old.Finding():
 		return lessJudged
@@ -158,4 +158,26 @@ func (c *ResultChange) kind() string {
 		return betterCalls
 	}
 	return newCalls
+}
+
+// RepairedSince says which operators have calls that failed in the last night and pass now, and counts the calls. Those
+// of which the changes since an older run say it already are left out.
+func RepairedSince(last *Night, now []*Result, changes []ResultChange) (lines []Fact, calls int) {
+	said := map[*Result]bool{}
+	for i := range changes {
+		said[changes[i].New] = said[changes[i].New] || changes[i].kind() == repaired
+	}
+	since := slices.DeleteFunc(ResultChanges(slices.Collect(last.Results), now), func(c ResultChange) bool {
+		return c.kind() == repaired && said[c.New]
+	})
+	name := repaired + " since " + last.Date()
+	for _, f := range ChangedOps(since) {
+		if f.Name == repaired {
+			lines = append(lines, Fact{name, f.Text})
+		}
+	}
+	for _, c := range changedCalls(since) {
+		calls += btoi(callChanges[c.kind] == repaired)
+	}
+	return lines, calls
 }

@@ -49,6 +49,10 @@ func TestNightly(t *testing.T) {
 		{"the first, nothing wrong", "mkdir run && cp -R " + captures + "/v2 run", "test -e history/good.jsonl", 0, "pass"},
 		{"a new fault", "cp -R " + captures + "/autocompare run",
 			"grep -q '<failure' " + newest + "/changes.xml && ! grep -q softmax history/good.jsonl", 1, "new "},
+		{"it is repaired", "for f in $(find run/autocompare -path '*/cpu/*.pth'); do " +
+			"cp $f $(dirname $(dirname $f))/device; done", "grep -q 'repaired since' " + newest + "/changes.md && " +
+			"grep -q '\"repaired_since_last\":6' " + newest + "/changes.jsonl", 0, "as good as before; 6 calls repaired since 20"},
+		{"the fault comes back", "rm -r run/autocompare && cp -R " + captures + "/autocompare run", "", 1, "newly wrong: torch"},
 		{"it becomes known", "optool report --write-known known.txt " + newest + "/run.jsonl; test -s known.txt",
 			"grep -q softmax history/good.jsonl", 0, "known (known.txt)"},
 		{"it gets far worse", `sed -i.old 's/bound_ratio=[^ ]* max_abs_diff=[^ ]*/bound_ratio=1 max_abs_diff=1e-9/' known.txt`,
@@ -68,6 +72,29 @@ func TestNightly(t *testing.T) {
 		}
 		if out, code := sh(night.after); code != 0 {
 			t.Errorf("%s: %s: %s", night.name, night.after, out)
+		}
+	}
+}
+
+// TestFirstNights: before the first good night, the script says what changed since the night before.
+func TestFirstNights(t *testing.T) {
+	dir := t.TempDir()
+	script, err := filepath.Abs("../../docs/nightly.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	captures, err := filepath.Abs("../../fixtures/captures/autocompare")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, night := range []struct{ before, says string }{{"cp -R " + captures + " run", "First wrong call"},
+		{"find run -path '*/cpu/*.pth' | while read f; do cp $f $(dirname $(dirname $f))/device; done",
+			"repaired: torch.bmm, 1 call"}} {
+		cmd := exec.Command("sh", "-c", night.before+"; sh "+script+" run")
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "HISTORY=history", "KNOWN=known.txt")
+		if out, _ := cmd.CombinedOutput(); !strings.Contains(string(out), night.says) {
+			t.Errorf("%q is missing in\n%s", night.says, out)
 		}
 	}
 }

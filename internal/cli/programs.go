@@ -20,7 +20,9 @@ import (
 )
 
 // programOf is the folder that holds the recording of a program, below the PATH given: that of its steps.
-func programOf(e *capture.Entry) string { return folder.Program(folder.Of(e.Rel, e.Op, e.PID, e.Rank).Folder) }
+func programOf(e *capture.Entry) string {
+	return folder.Program(folder.Of(e.Rel, e.Op, e.PID, e.Rank).Folder)
+}
 
 // programDir is the directory that holds the recording of a program, of which these are the captures: its folder below
 // the path or, where the folder leaves out a part of the path, the directory that they have in common.
@@ -42,8 +44,8 @@ func programDir(root, folder string, rels []string) string {
 
 // A recordedProgram is one of those whose recordings a PATH holds.
 type recordedProgram struct {
-	folder  string // below the PATH, "" if its calls lie there
-	dir     string // that holds it
+	folder  string   // below the PATH, "" if its calls lie there
+	dir     string   // that holds it
 	rels    []string // of its captures
 	calls   []*step.Call
 	leftOut []*stepCall

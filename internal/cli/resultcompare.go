@@ -71,9 +71,11 @@ func (a *app) compareResults(paths []string, o *compareOptions) error {
 	last := struct {
 		Kind string `json:"kind"`
 		reports.ChangeCount
-		Unlike []string           `json:"unlike"`
-		Known  *reports.KnownList `json:"known_failures,omitempty"`
-	}{"summary", c.count, append([]string{}, c.others...), listed}
+		// Repaired counts calls that failed in the last of the runs between and pass now.
+		Repaired int                `json:"repaired_since_last"`
+		Unlike   []string           `json:"unlike"`
+		Known    *reports.KnownList `json:"known_failures,omitempty"`
+	}{"summary", c.count, c.repaired, append([]string{}, c.others...), listed}
 	if err := errors.Join(j.write(last), j.close()); err != nil {
 		return failed(err)
 	}
@@ -137,6 +139,10 @@ func (a *app) changesOf(runs []*reports.Recording, paths []string, o *compareOpt
 	first, last := night(0), night(n)
 	first.Results, last.Results = slices.Values(before), slices.Values(now) // as in changes
 	reports.History(c.changes, first, last, between)
+	var again []reports.Fact // what is right again
+	if night := latest(between); night != nil {
+		again, c.repaired = reports.RepairedSince(night, now, c.changes)
+	}
 	for i, rec := range runs {
 		if err := errors.Join(rec.Results.Err(), rec.Close()); err != nil {
 			return nil, fmt.Errorf("%s: %w", paths[i], err)
@@ -148,11 +154,25 @@ func (a *app) changesOf(runs []*reports.Recording, paths []string, o *compareOpt
 	c.facts = []reports.Fact{{Name: "compared with " + c.old + " of " + first.Date(),
 		Text: reports.CountCalls(c.changes, c.rec.Summary.Calls())}}
 	c.facts = append(c.facts, reports.ChangedOps(c.changes)...)
+	if c.repaired > 0 {
+		c.facts[0].Text += "; " + reports.Count(c.repaired, "call") + " " + again[0].Name
+	}
+	c.facts = append(c.facts, again...)
 	c.facts = append(c.facts, c.rec.Summary.UnreadFacts()...)
 	for _, line := range c.others {
 		c.facts = append(c.facts, reports.Fact{Name: "difference of the runs", Text: line})
 	}
 	return c, nil
+}
+
+// latest is the night that began last, the last of those that began together; nil if there is none.
+func latest(nights []*reports.Night) (last *reports.Night) {
+	for _, n := range nights {
+		if last == nil || !n.Start.Before(last.Start) {
+			last = n
+		}
+	}
+	return last
 }
 
 // unseen says why a run did not look at all calls; "" if it did.

@@ -16,6 +16,7 @@ type changedRun struct {
 	before, now []*reports.Result
 	changes     []reports.ResultChange
 	count       reports.ChangeCount
+	repaired    int            // calls that failed in the last run between and pass now
 	history     bool           // more than two runs tell since when values fail
 	unseen      string         // why the new run did not look at all calls; "" if it did
 	others      []string       // what only one run looked at

@@ -160,7 +160,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) (err error
 	}
 	failures = errors.Join(failures, r.json.close())
 	rec.Summary.Elapsed, rec.Summary.PeakRSS = time.Since(start), rss.Peak()
-	*rec.Exit = stepExit(t, rec.Summary, refused)
+	*rec.Exit = stepExit(list, rec.Summary, refused)
 	if *rec.Exit == ExitOK && o.unknown() {
 		*rec.Exit = ExitFailed
 	}
@@ -344,17 +344,23 @@ func (o *stepOptions) shown(cmd *cobra.Command, a *app, t *step.Trace, opt step.
 	return extra, nil
 }
 
-// stepExit is the exit code of a step of which so many captures could not be read.
-func stepExit(t *step.Trace, s *reports.Summary, refused int) int {
-	_, device := t.Reruns()
-	if device == nil {
-		device = &step.Reruns{}
+// stepExit is the exit code of the steps of programs, of which so many captures could not be read.
+func stepExit(list []*recordedProgram, s *reports.Summary, refused int) int {
+	wrong, judged := s.Unwanted(), false
+	for _, p := range list {
+		t := p.trace
+		_, device := t.Reruns()
+		if device == nil {
+			device = &step.Reruns{}
+		}
+		refused += device.Errors
+		judged = judged || t.Judged() > 0 || t.Runs != nil && t.Runs.Compared > 0 || device.Run > 0
+		wrong = wrong || t.First() != nil || len(t.SavedWrong()) > 0 || device.Wrong > 0
 	}
-	judged := t.Judged() > 0 || t.Runs != nil && t.Runs.Compared > 0 || device.Run > 0
 	switch {
-	case t.First() != nil || len(t.SavedWrong()) > 0 || device.Wrong > 0 || s.Unwanted():
+	case wrong:
 		return ExitDiffers
-	case refused > 0 || device.Errors > 0 || !judged:
+	case refused > 0 || !judged:
 		return ExitFailed
 	}
 	return ExitOK

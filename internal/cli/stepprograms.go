@@ -55,12 +55,7 @@ func (r *stepRun) several(list []*recordedProgram, refused int, start time.Time)
 	}
 	failures := r.json.close()
 	rec.Summary.Elapsed, rec.Summary.PeakRSS = time.Since(start), rss.Peak()
-	for _, p := range list {
-		switch code := stepExit(p.trace, rec.Summary, refused); {
-		case code == ExitDiffers || *rec.Exit == ExitOK:
-			*rec.Exit = code
-		}
-	}
+	*rec.Exit = stepExit(list, rec.Summary, refused)
 	rec.Summary.Exit = *rec.Exit
 	failures = errors.Join(failures, writeReports(a.Out, rec, nil, r.json.files, func(string) {}))
 	return a.unwritten(*rec.Exit, failures)
