@@ -21,8 +21,7 @@ func programRun(t *testing.T, calls ...[2]any) *Recording {
 	for i, c := range calls {
 		order, pid, rank := i, 7, strings.Count(c[0].(string), "1")
 		size := Number(0.01 * float64(i+1))
-		r := &Result{Capture: c[0].(string) + "/7-2026-11-29-01-23-13/torch.mm." + string(rune('0'+i)), Op: "torch.mm",
-			Phase: "forward", Target: "output[0]", Verdict: c[1].(verdict.Verdict), Order: &order, PID: &pid, Rank: &rank,
+		r := &Result{Capture: fmt.Sprintf("%s/7-2026-11-29-01-23-13/torch.mm.%d", c[0], i), Op: "torch.mm", Phase: "forward", Target: "output[0]", Verdict: c[1].(verdict.Verdict), Order: &order, PID: &pid, Rank: &rank,
 			Reason: "off"}
 		if r.Verdict == verdict.Fail {
 			r.RelativeError = &size
