@@ -54,7 +54,7 @@ var trees = []struct {
 	{"flat", "", "", "", "[2 (ranks 0-1); parameters: 4 replicated]"},
 	{"flat-stale", "collective", "torch.distributed.all_gather_into_tensor", "what ranks 0-1 made of their parts", ""},
 	{"flat-sum", "scale", "torch.Tensor.sub_", "is 2 times that of the whole program", ""},
-	{"fused", "", "", "", "[2 (ranks 0-1); parameters: 3 of unknown placement, 1 sharded along dimension 0, " +
+	{"fused", "", "", "", "[2 (ranks 0-1); parameters: 4 sharded along dimension 0, " +
 		"1 sharded along dimension 1]"},
 	{"grid", "", "", "", "[2 x 2 (ranks 0,2 1,3 | 0-1 2-3); parameters: 1 replicated]"},
 	{"grid-row", "replica", "torch.nn.functional.linear", "it is a partial sum over ranks 0,2, too", ""},

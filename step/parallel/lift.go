@@ -81,6 +81,7 @@ func (p *part) liftOwn(s *site, sides map[int]*side) {
 			p.random(s, sides)
 		}
 	case local.err != nil:
+		p.descend(s, sides)
 	case local.differ && p.rankwise(s, sides, local):
 	case slices.ContainsFunc(s.in, (*info).unplaced):
 		p.liftUntyped(s, sides, local)
@@ -930,30 +931,23 @@ func (p *part) random(s *site, sides map[int]*side) {
 	s.out[0] = &info{places: n.places, lost: n.lost}
 }
 
-// descend lifts the calls inside of a function that computes besides passing values from rank to rank, or that only
-// does so in its backward pass. ok is false if it only moves values.
+// descend lifts the calls inside of a function that computes besides passing values from rank to rank, that only does
+// so in its backward pass, or that no operator describes. ok is false if it only moves values between ranks.
 func (p *part) descend(s *site, sides map[int]*side) (ok bool) {
 	if isExchange(s.op) {
 		return false
 	}
-	var inner []*site
-	for _, r := range p.ranks {
-		calls := p.checker.inside[s.calls[r]]
-		for i, c := range calls {
-			if i >= len(inner) {
-				if r != p.ranks[0] {
-					return false
-				}
-				inner = append(inner, &site{op: c.Op, calls: map[int]*step.Call{}, seam: isExchange(c.Op)})
-			}
-			if inner[i].op != c.Op {
-				return false
-			}
-			inner[i].calls[r] = c
-		}
-	}
-	if !slices.ContainsFunc(inner, func(s *site) bool { return !s.seam && !moving[method(s.op)] }) {
+	inner, aligned := p.within(s)
+	if s.seam && !slices.ContainsFunc(inner, func(s *site) bool { return !s.seam && !moving[method(s.op)] }) {
 		return false
+	}
+	if len(inner) == 0 {
+		return false
+	}
+	if !aligned {
+		s.seam = false
+		p.forget(s)
+		return true
 	}
 	s.inner, s.seam = inner, false
 	for _, in := range inner {
@@ -975,6 +969,24 @@ func (p *part) descend(s *site, sides map[int]*side) (ok bool) {
 		}
 	}
 	return true
+}
+
+// within are the calls that a function makes, of all ranks; aligned is whether the ranks make the same ones.
+func (p *part) within(s *site) (inner []*site, aligned bool) {
+	aligned = true
+	for _, r := range p.ranks {
+		calls := p.checker.inside[s.calls[r]]
+		for i, c := range calls {
+			if i >= len(inner) {
+				aligned = aligned && r == p.ranks[0]
+				inner = append(inner, &site{op: c.Op, calls: map[int]*step.Call{}, seam: isExchange(c.Op)})
+			}
+			aligned = aligned && inner[i].op == c.Op
+			inner[i].calls[r] = c
+		}
+		aligned = aligned && len(calls) == len(inner)
+	}
+	return inner, aligned
 }
 
 // pass checks a call that moves values between ranks: what the ranks have together stays the same.

@@ -374,10 +374,52 @@ func (p *part) lookup(sides map[int]*side, of func(*side) argument) *info {
 	if differ && pieces && !lost {
 		return &info{pieces: true, made: first.made}
 	}
+	if differ && !lost {
+		if n = p.cutOf(sides, of, first); n != nil {
+			p.know(sides, of, n)
+			return n
+		}
+	}
 	if n == nil && lost {
 		return &info{lost: true}
 	}
 	return n
+}
+
+// cutOf is what is known of an argument of which each rank has another result of a call that cut a value which all
+// have: parts of that value; nil if it is something else.
+func (p *part) cutOf(sides map[int]*side, of func(*side) argument, first *info) *info {
+	if !first.sound() || first.made == nil || len(first.made.in) != 1 || !first.made.in[0].sound() {
+		return nil
+	}
+	for _, r := range p.ranks {
+		if n := p.known(r, of(sides[r])); n == nil || n.made != first.made || !slices.Equal(n.places, first.places) {
+			return nil
+		}
+	}
+	cut := p.read(first.made)
+	if cut == nil {
+		return nil
+	}
+	all := p.join(p.column(cut, func(d *side) *array { return d.ins[0].array }), first.made.in[0].places)
+	values := p.column(sides, func(d *side) *array { return of(d).array })
+	if all == nil || values == nil {
+		return nil
+	}
+	cands := make([][]place, len(p.dims))
+	for m, q := range first.places {
+		cands[m] = []place{q}
+		for k := range values[p.ranks[0]].shape {
+			if q.kind == replicated {
+				cands[m] = append(cands[m], place{sharded, k, 0, q.factor})
+			}
+		}
+	}
+	ps, ok := p.match(values, all, cands, false, 0)
+	if !ok {
+		return nil
+	}
+	return &info{places: ps, made: first.made, firm: first.firm, data: first.data}
 }
 
 // known is what is known of an argument of one rank.
