@@ -67,7 +67,11 @@ func (p *part) liftOwn(s *site, sides map[int]*side) {
 	}
 	if len(lead.ins) == 0 {
 		p.positions(s, sides)
+		p.draws(s, sides)
 		return // sizes and numbers: what it is shows where it is read
+	}
+	if p.meetsDrawn(s, sides) {
+		return
 	}
 	if slices.ContainsFunc(s.in, func(n *info) bool { return n.astray() && n.places == nil }) ||
 		p.unsummed(s) || !p.compares(s, sides) {
@@ -887,48 +891,6 @@ func (p *part) found(known bool, v *violation) {
 	if known {
 		p.broken = append(p.broken, v)
 	}
-}
-
-// random checks a call that draws numbers: replicated values stay equal, parts are dropped apart.
-func (p *part) random(s *site, sides map[int]*side) {
-	lead := sides[p.ranks[0]]
-	if len(lead.outs) != 1 || len(lead.ins) == 0 || !slices.Equal(lead.outs[0].shape, lead.ins[0].array.shape) {
-		return
-	}
-	n := s.in[0]
-	if n == nil || n.places == nil {
-		return
-	}
-	outs := p.column(sides, func(d *side) *array { return d.outs[0] })
-	kept := map[int]*array{}
-	dropped := 0
-	for _, r := range p.ranks {
-		in := sides[r].ins[0].array
-		kept[r] = outs[r].zip(in, func(y, x float64) float64 {
-			if y == 0 && x != 0 {
-				dropped++
-				return 0
-			}
-			return 1
-		})
-	}
-	for m, q := range n.places {
-		same := p.equal(m, kept, 0)
-		switch {
-		case q.kind == replicated && !p.equal(m, outs, 0):
-			p.found(!n.lost, &violation{kind: "replica", site: s, ranks: p.ranks, target: "output[0]",
-				reason: fmt.Sprintf("its argument is the same on ranks %s, and each drops other elements: the "+
-					"replicas go on "+
-					"with different values", rankList(p.dims[m].groups[0]))})
-			n.lost = true
-		case q.kind == sharded && same && dropped > 8*len(p.ranks):
-			p.found(!n.lost, &violation{kind: "replica", site: s, ranks: p.ranks, target: "output[0]",
-				reason: fmt.Sprintf("ranks %s hold different parts of its argument, and all drop the same elements: "+
-					"they draw "+
-					"with the same random state", rankList(p.dims[m].groups[0]))})
-		}
-	}
-	s.out[0] = &info{places: n.places, lost: n.lost}
 }
 
 // descend lifts the calls inside of a function that computes besides passing values from rank to rank, that only does

@@ -97,6 +97,8 @@ type info struct {
 	// it was made of of which only the elements say so.
 	firm uint
 	data []*source
+	// drawn is whether it was made of random numbers only: how it lies shows where it meets another value.
+	drawn bool
 	// view is the parameter that it has the elements of, in another shape; "" if it is none.
 	view string
 	// reduced is the number of ranks over which the call that made it added up partial sums, else 0.
@@ -104,7 +106,7 @@ type info struct {
 }
 
 // unplaced reports whether something is known of a value, but no places.
-func (n *info) unplaced() bool { return n != nil && n.places == nil }
+func (n *info) unplaced() bool { return n != nil && n.places == nil && !n.drawn }
 
 // astray reports whether a value follows from something that is wrong already.
 func (n *info) astray() bool { return n != nil && n.lost }
