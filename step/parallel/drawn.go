@@ -31,7 +31,7 @@ func (p *part) random(s *site, sides map[int]*side) {
 	p.drops(s, sides, 0)
 }
 
-// meetsDrawn lifts a call that reads drawn numbers: alone, they stay drawn; with a value of their shape they are checked.
+// meetsDrawn lifts a call that reads drawn numbers: they stay drawn, or are checked where a value has their shape.
 // ok is false if it is something else: they are data of the ranks then.
 func (p *part) meetsDrawn(s *site, sides map[int]*side) (ok bool) {
 	lead := sides[p.ranks[0]]

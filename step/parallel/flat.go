@@ -64,7 +64,7 @@ func (p *part) flats(tails map[int]*tail, factors []float64, verdicts map[string
 			continue
 		}
 		g := p.grads[b.names[0]]
-		v := &judged{update: map[int]*step.Call{}, many: len(b.names)}
+		v := &judged{update: map[int]*step.Call{}, many: len(b.names), copies: slices.Repeat([]float64{1}, len(p.dims))}
 		read, want, own := map[int]*array{}, map[int]*array{}, map[int]*array{}
 		var updates []*flatUpdate
 		for i, r := range b.group {

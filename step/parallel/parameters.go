@@ -301,7 +301,7 @@ func (p *part) updates(tails map[int]*tail, factors []float64) {
 	}
 	p.clips(histories, tails, verdicts, factors)
 	if len(p.broken) == 0 {
-		p.report(tails, verdicts, factors)
+		p.report(tails, histories, verdicts, factors)
 	}
 	p.notUpdated(tails)
 	p.passedOn(tails)
@@ -523,7 +523,7 @@ func (p *part) compare(v *judged, g *gradient, read, want map[int]*array, places
 			}
 		}
 	}
-	v.slack = max(1e-3, 2*read[p.ranks[0]].dtype.Eps(), 2*want[p.ranks[0]].dtype.Eps())
+	v.slack = max(1e-3, 2*max(read[first].dtype.Eps(), want[first].dtype.Eps())*g.cancels(want))
 	p.before(v, read, want, tails)
 	v.scale = map[int]float64{}
 	for _, r := range p.ranks {
@@ -644,6 +644,26 @@ func near(got, want *array, tolerance float64, g *gradient) bool {
 	bound := tolerance * max(size, want.largest())
 	return slices.Equal(got.shape, want.shape) &&
 		(nearly(got.x, want.x, bound) || nearly(got.x, want.clamped(got), bound))
+}
+
+// cancels is how much larger the terms of a gradient are than what they add up to, on the rank where that is smallest:
+// so much larger is what rounding makes of it. It is 1 if they do not cancel out.
+func (g *gradient) cancels(want map[int]*array) float64 {
+	most, least := 0.0, math.Inf(1)
+	for _, c := range g.calls {
+		for _, a := range c.values {
+			most = max(most, a.largest())
+		}
+	}
+	for _, a := range want {
+		if w := a.largest(); w > 0 {
+			least = min(least, w)
+		}
+	}
+	if k := most / least; k > 1 {
+		return min(k, 16)
+	}
+	return 1
 }
 
 // clamped are the elements limited to the largest of another array, as a program clips them by value.
@@ -806,7 +826,7 @@ func unstepped(parts []*part) []*violation {
 }
 
 // report draws one finding from what became of the gradients: the first in the order of the backward pass.
-func (p *part) report(tails map[int]*tail, verdicts map[string]*judged, factors []float64) {
+func (p *part) report(tails map[int]*tail, histories map[int]history, verdicts map[string]*judged, factors []float64) {
 	t := tails[p.ranks[0]]
 	var names []string
 	purpose := p.apartOnPurpose(verdicts)
@@ -834,6 +854,11 @@ func (p *part) report(tails map[int]*tail, verdicts map[string]*judged, factors 
 			return
 		}
 	}
+	names = slices.DeleteFunc(names, func(n string) bool { // the norm read the right one
+		return verdicts[n].earlier && !slices.ContainsFunc(p.ranks, func(r int) bool {
+			return !histories[r].clipped(n, verdicts[n].slack)
+		})
+	})
 	p.scales(tails, names, verdicts, factors)
 }
 

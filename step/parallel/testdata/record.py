@@ -176,6 +176,10 @@ def zero(rank, name, directory):
         if name != "zero-alone":
             dist.all_reduce(gradient)
         own.grad = gradient.chunk(2)[rank].clone().div_(2)
+        if name == "zero-global":
+            squares = own.grad.square().sum()
+            dist.all_reduce(squares)
+            own.grad.mul_((0.05 / squares.sqrt()).clamp(max=1))
         if name == "zero-clip":
             torch.nn.utils.clip_grad_norm_([own], 0.05)
         if name == "zero-rolled":
@@ -862,6 +866,43 @@ def features(rank, name, directory):
         torch.optim.AdamW(model.parameters(), lr=0.1, foreach=False).step()
 
 
+class Scatter(torch.autograd.Function):
+    """Each rank takes its rows of a value that all have; the gradients are joined."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.chunk(dist.get_world_size())[dist.get_rank()].contiguous()
+
+    @staticmethod
+    def backward(ctx, g):
+        parts = [torch.zeros_like(g) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, g.contiguous())
+        return torch.cat(parts)
+
+
+def sequence(rank, name, directory):
+    """Norms of each rank's rows with weights of ones, before columns and rows of all, and masks that each rank draws."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.norm, model.shift = torch.nn.Parameter(torch.ones(4)), torch.nn.Parameter(torch.zeros(4))
+    model.up, model.down = part(2, 0, 8, 4), part(3, 1, 4, 8)
+    torch.manual_seed(5)
+    x = part(4, None, 6, 4)
+    with optool_capture.record(directory, model=model):
+        h = Scatter.apply(x)
+        h = Join.apply(F.layer_norm(h, (4,), model.norm, model.shift), 0)
+        h = F.gelu(F.linear(h, model.up))
+        torch.manual_seed(7 if name == "sequence-same" else 7 + rank)
+        h = h * (torch.rand(h.shape) > 0.5).float() * 2
+        h = Reduce.apply(F.linear(h, model.down), None) + x
+        h.square().mean().backward()
+        if name != "sequence-alone":
+            dist.all_reduce(model.norm.grad)
+        dist.all_reduce(model.shift.grad)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
 def update(rank, name, directory):
     """One rank makes an orthogonal update of each parameter and passes it on."""
     import optool_capture
@@ -901,6 +942,7 @@ def work(rank, name, directory, port):
     dist.init_process_group("gloo", init_method="file://" + port, rank=rank, world_size=ranks(name))
     programs = ring, context, zero, owner, clip, grid, losses, stages, table, columns, halo, fused, zigzag, ragged
     programs += masked, pipeline, kept, replicas, views, own, tokens, pooled, both, update, features
+    programs += (sequence,)
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
