@@ -1258,6 +1258,7 @@ COLLECTIVES = ("all_reduce", "broadcast", "reduce", "all_gather", "all_gather_in
                "_all_gather_base", "_reduce_scatter_base", "all_reduce_coalesced", "all_gather_coalesced",
                "barrier", "monitored_barrier")
 POINT_TO_POINT = ("isend", "irecv")
+UPDATES = ("adam", "adamw", "sgd")  # modules of torch.optim, and their functions
 DISTRIBUTED = "torch.distributed.distributed_c10d."  # the module that defines them
 
 
@@ -1382,6 +1383,7 @@ class _Recorder:
         if _before_2(torch):
             self._patch_indexing()
         self._patch_collectives()
+        self._patch_updates()
         for name in self.owner.wrap:
             self._patch_named(name, name)
         for name, owner, last, around in _replaced(torch):
@@ -1560,6 +1562,32 @@ class _Recorder:
             for owner in distributed, distributed.distributed_c10d:  # programs take it from either; P2POp compares them
                 if getattr(owner, name, None) is original:
                     self.patches.set(owner, name, new)
+
+    def _patch_updates(self):
+        """The functions by which torch's optimizers update a group of parameters: each is recorded as one call, and so
+        are the calls that it makes. A fused update is one call already."""
+        for last in UPDATES:
+            owner = importlib.import_module("torch.optim." + last)
+            original, name = getattr(owner, last, None), "torch.optim.%s.%s" % (last, last)
+            if not isinstance(original, types.FunctionType):
+                continue
+            if os.path.abspath(original.__code__.co_filename).startswith(self.directory):
+                self.patches.set(owner, last, self._update(name, original))
+            elif hasattr(original, "__wrapped__"):
+                self.owner.around[name] = _place(original)
+            else:
+                self._patch_function(name, owner, last, None)
+
+    def _update(self, name, original):
+        recorder, torch = self, self.torch
+
+        @functools.wraps(original)
+        def update(*args, **kwargs):
+            if kwargs.get("fused") or torch.is_grad_enabled():  # what autograd sees of a call are views of parameters
+                return original(*args, **kwargs)
+            return recorder.foreign(name, original, args, kwargs, may_write=False)
+
+        return update
 
     def _patch_named(self, name, entry):
         module, _, last = name.rpartition(".")

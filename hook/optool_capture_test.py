@@ -527,6 +527,45 @@ class Recording(unittest.TestCase):
         self.assertEqual(self.named("torch.Tensor.mul_")[0]["within"], call["id"])
         self.assertIs(torch._foreach_add_, add)
 
+    def test_updates_are_calls_that_make_others(self):
+        class Plain(torch.optim.SGD):
+            @torch.no_grad()
+            def step(self):
+                for p in self.param_groups[0]["params"]:
+                    p.sub_(p.grad)
+
+        for kind, options in (torch.optim.SGD, dict(momentum=0.9)), (torch.optim.Adam, {}), (torch.optim.AdamW, dict(amsgrad=True)), (Plain, {}):
+            for foreach in False, True:
+                runs, path = [], os.path.join(self.path, "%s-%s" % (kind.__name__, foreach))
+                for recorded in False, True:
+                    p = torch.tensor([1.0, -2.0], requires_grad=True)
+                    optimizer = kind([p], lr=0.1, foreach=foreach, **options)
+                    with optool_capture.record(path) if recorded else contextlib.nullcontext():
+                        for step in range(2):
+                            p.grad = torch.tensor([0.5, step + 1.0])
+                            optimizer.step()
+                    runs.append([p.detach(), *optimizer.state[p].values()])
+                for a, b in zip(*runs):
+                    self.assertTrue(a == b if not isinstance(a, torch.Tensor) else torch.equal(a, b), (kind, foreach))
+                calls = list(optool_capture.load(glob.glob(os.path.join(path, "rank0", "*"))[0]))
+                updates = [c for c in calls if c["name"].startswith("torch.optim.")]
+                self.assertEqual(len(updates), 0 if kind is Plain else 2, (kind, foreach))
+                for c in updates:
+                    self.assertEqual(c["kwargs"]["lr"], 0.1)
+                    self.assertIn(0, c["after"])
+                    self.assertTrue([i for i in calls if i.get("within") == c["id"]])
+        self.assertNotIn("optool", sys.modules["torch.optim.sgd"].sgd.__code__.co_filename)
+
+    def test_a_fused_update_is_one_call(self):
+        p = torch.ones(3, requires_grad=True)
+        p.grad = torch.ones(3)
+        with optool_capture.record(self.path):
+            try:
+                torch.optim.AdamW([p], fused=True).step()
+            except (RuntimeError, TypeError) as e:  # older torch has none on the CPU
+                self.skipTest(str(e))
+        self.assertEqual([c["name"] for c in self.calls() if "adam" in c["name"]], ["torch._fused_adamw_"])
+
     def test_replacements_run_once(self):
         own = F.layer_norm, F.relu
 

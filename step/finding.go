@@ -245,11 +245,21 @@ func (c *Call) unreadView() bool {
 
 // unexplained leaves out findings that another one explains: the gradients of a call
 // that was wrong before, and of calls whose saved arguments or results were
-// overwritten.
+// overwritten; and the results of a call that made a wrong call.
 func unexplained(all []*Finding) []*Finding {
 	faulty := map[*Call]*Finding{}
+	inner := map[*Call]*Finding{} // the first wrong call that a call made
+	for _, f := range all {
+		for o := f.Call.outer; o != nil && f.Rule == verdict.Wrong && !f.backward; o = o.outer {
+			inner[o] = cmp.Or(inner[o], f)
+		}
+	}
 	var out []*Finding
 	for _, f := range all {
+		if in := inner[f.Call]; in != nil && f.Rule == verdict.Wrong && !f.backward {
+			in.Behind++
+			continue
+		}
 		cause := faulty[f.Call]
 		if cause == nil && f.backward && f.From != nil {
 			cause = faulty[f.From.Call] // which gave the gradient

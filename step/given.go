@@ -32,11 +32,11 @@ func (c *Call) unscales() bool {
 		!strings.Contains(c.Op, "addcdiv"))
 }
 
-// givenAsGradients are the second list of a fused optimizer of torch, which has the gradients of the first:
-// torch._fused_adamw_(params, grads, exp_avgs, ...), whatever is in it. They count as written there: with a grad_scale
-// it divides them.
+// givenAsGradients are the second list of a fused optimizer of torch, or of the function of another one, which has the
+// gradients of the first: torch._fused_adamw_(params, grads, exp_avgs, ...), whatever is in it. They count as written
+// there: with a grad_scale it divides them.
 func (c *Call) givenAsGradients() (out []*Value) {
-	if !strings.Contains(c.Op, "_fused_") {
+	if !strings.Contains(c.Op, "_fused_") && !strings.HasPrefix(c.Op, "torch.optim.") {
 		return nil
 	}
 	first := 0 // the length of the first list

@@ -187,6 +187,9 @@ func (l *linker) source(v *Value) Link {
 			return linkTo(w, true)
 		}
 		v.latest = r.latest(v)
+		if w := v.latest; w != nil && w.changedBefore(v) && w.after.sum == v.content.sum && w.overlays(v) {
+			return Link{How: ByStorage, Value: w, written: true} // not the call that w's call made to write it
+		}
 	}
 	// A copy or a view that no call recorded, or a program without addresses.
 	telling := v.telling()

@@ -80,8 +80,8 @@ func (fs faults) without(ctx context.Context, opt Options) Moved {
 	w := WhatIf{}
 	anew := map[*Call]bool{}
 	for _, f := range fs {
-		if f.Rule == verdict.Wrong && !f.backward {
-			anew[f.Call] = true
+		for c := f.Call; c != nil && f.Rule == verdict.Wrong && !f.backward; c = c.outer {
+			anew[c] = true // and the calls that made it, which are what their calls are
 		}
 		for _, c := range f.unseen {
 			anew[c] = true

@@ -141,7 +141,7 @@ type (
 // A fusedStep is one step of an optimizer: lists of tensors, of which item i of
 // all belongs to parameter i.
 type fusedStep struct {
-	names []string // of the arguments
+	names []string // of the arguments, "" of those that the step leaves as they are
 	lists [][]*tensor.Tensor
 	// rule gives, for parameter i, the function that replaces the values v of
 	// one element of each list by the new ones, and stores in s the magnitudes
@@ -157,6 +157,9 @@ type fusedStep struct {
 func (f *fusedStep) changes(scales bool) map[string][]*tensor.Tensor {
 	out := map[string][]*tensor.Tensor{}
 	for k, name := range f.names {
+		if name == "" {
+			continue
+		}
 		for i, t := range f.lists[k] {
 			switch {
 			case f.rule != nil:

@@ -2,6 +2,7 @@ package optim
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/optool/optool/ops/opdef"
@@ -11,7 +12,7 @@ import (
 // optimizerEntry is the op of a schema name.
 func optimizerEntry(t *testing.T, name string) *opdef.Entry {
 	t.Helper()
-	for _, e := range optimizerOps {
+	for _, e := range slices.Concat(optimizerOps, functionalOps) {
 		if e.Op() == name {
 			return e
 		}

@@ -1,0 +1,34 @@
+#!/usr/bin/env python3
+"""Golden values of the functions of torch.optim that update a group of parameters by calls of single tensors or of
+lists: torch's own, on a CPU.
+
+  python3 ops/testdata/golden/optim.py
+
+writes optim.jsonl beside this file, in the form of record.py. Needs torch 2.15 alone.
+"""
+import importlib
+
+import torch
+
+import record
+
+
+def calls():
+    d = torch.float64
+    of = lambda *values: [torch.tensor(v, dtype=d) for v in values]
+    adam = dict(amsgrad=False, beta1=0.8, beta2=0.9, lr=0.01, weight_decay=0.1, eps=1e-8, maximize=False)
+    sgd = dict(weight_decay=0.1, momentum=0.9, lr=0.05, dampening=0.25, nesterov=False, maximize=False)
+    lists = lambda: (of([1, -2], [0.5]), of([0.5, 0.25], [-1]), of([0.125, -0.5], [0.25]), of([0.25, 1], [2]))
+    for name in "adam", "adamw":
+        for more in dict(foreach=False), dict(foreach=True), dict(foreach=False, amsgrad=True, maximize=True):
+            largest = of([0.5, 0.75], [3]) if "amsgrad" in more else []
+            yield name, [*lists(), largest, [torch.tensor(3.), torch.tensor(0.)]], dict(adam, **more)
+    yield "adam", [*lists(), [], [torch.tensor(3.)] * 2], dict(adam, foreach=False, decoupled_weight_decay=True)
+    for more in dict(foreach=False), dict(foreach=True), dict(foreach=False, nesterov=True, dampening=0.0), dict(foreach=False, maximize=True):
+        yield "sgd", [*lists()[:3]], dict(sgd, **more)
+    yield "sgd", [*lists()[:2], [None, None]], dict(sgd, foreach=False)
+
+
+if __name__ == "__main__":
+    record.write("optim", [(name, ["torch.optim.%s.%s" % (name, name)], getattr(importlib.import_module("torch.optim." + name), name), args, kwargs)
+                           for name, args, kwargs in calls()])
