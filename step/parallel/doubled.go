@@ -96,10 +96,7 @@ func (p *part) addsGradients(s *site) bool {
 	if sides == nil || len(sides[p.ranks[0]].ins) == 0 {
 		return false
 	}
-	from := 0
-	if gathering[collective.Name(s.op)] {
-		from = len(sides[p.ranks[0]].ins) - 1
-	}
+	from := s.sends(sides[p.ranks[0]])
 	x := p.column(sides, func(d *side) *array { return d.ins[from].array })
 	made := p.column(sides, func(d *side) *array { return p.checker.gradientOf(d, from) })
 	if made == nil {
@@ -122,6 +119,14 @@ func (p *part) addsGradients(s *site) bool {
 		}
 	}
 	return false
+}
+
+// sends is the number of the argument whose elements an exchange passes on.
+func (s *site) sends(lead *side) int {
+	if gathering[collective.Name(s.op)] {
+		return len(lead.ins) - 1
+	}
+	return 0
 }
 
 // A joint is the results of an exchange that are what the ranks gave it together, and where that lies: parts of it, or

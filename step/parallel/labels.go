@@ -26,10 +26,46 @@ func (p *part) strangers() {
 					tokens[r] = append(tokens[r], sides[r].ins[i].array)
 				}
 			case i > 0:
+				p.countLabels(s, sides, i)
 				p.compareLabels(s, p.column(sides, func(d *side) *array { return d.ins[i].array }), tokens, i)
 			}
 		}
 	}
+}
+
+// countLabels finds labels that count the rows of each rank from 0 on, of scores against the rows that all ranks joined:
+// they name the rows of the first rank on every rank.
+func (p *part) countLabels(s *site, sides map[int]*side, i int) {
+	lead := sides[p.ranks[0]]
+	scores, labels := lead.ins[0].array, lead.ins[i].array
+	n := len(labels.x)
+	if len(p.dims) != 1 || n < 2 || len(scores.shape) != 2 || scores.shape[0] != n ||
+		scores.shape[1] != n*len(p.ranks) || !p.same(sides, i) || p.same(sides, 0) || labels.x[0] != 0 ||
+		!counts(labels.x) || len(p.broken) > 0 || !p.joinsRows(s, n) {
+		return
+	}
+	p.found(true, &violation{kind: "shard", site: s, ranks: p.ranks, target: fmt.Sprintf("input[%d]", i),
+		reason: fmt.Sprintf("the labels of all ranks are 0 to %d, and each rank compares its own %d rows with those that "+
+			"ranks %s joined: they name the rows of rank %d on every rank, and lack the number of the rank's first row",
+			n-1, n, rankList(p.ranks), p.ranks[0])})
+}
+
+// joinsRows reports whether an exchange before a call joined n rows of each rank.
+func (p *part) joinsRows(s *site, n int) bool {
+	return slices.ContainsFunc(p.sites[:slices.Index(p.sites, s)], func(t *site) bool {
+		if call := t.first(p.ranks); !isExchange(t.op) && len(p.checker.inside[call]) == 0 {
+			return false
+		}
+		sides := p.read(t)
+		if sides == nil || len(sides[p.ranks[0]].ins) == 0 {
+			return false
+		}
+		from := t.sends(sides[p.ranks[0]])
+		x := p.column(sides, func(d *side) *array { return d.ins[from].array })
+		first := x[p.ranks[0]]
+		return len(first.shape) > 0 && first.shape[0] == n && slices.ContainsFunc(p.joined(sides, x),
+			func(j joint) bool { return j.at.kind == sharded && j.at.dim == 0 })
+	})
 }
 
 // compareLabels compares the labels of a loss with the tokens that the ranks look up.

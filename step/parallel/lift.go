@@ -958,10 +958,7 @@ func (p *part) pass(s *site, sides map[int]*side) {
 	if len(lead.ins) == 0 || name == "barrier" {
 		return
 	}
-	from := 0
-	if gathering[name] {
-		from = len(lead.ins) - 1
-	}
+	from := s.sends(lead)
 	results := p.passed(s, sides, from)
 	if p.addsUp(s) {
 		p.noteTotal(results)

@@ -421,7 +421,7 @@ func (p *part) cutOf(sides map[int]*side, of func(*side) argument, first *info) 
 	if !ok {
 		return nil
 	}
-	return &info{places: ps, made: first.made, firm: first.firm, data: first.data}
+	return &info{places: ps, made: first.made, firm: first.firm, data: append(slices.Clone(first.data), &source{})}
 }
 
 // known is what is known of an argument of one rank.

@@ -857,11 +857,16 @@ def features(rank, name, directory):
     x = torch.randn(6, 4).chunk(2)[rank].clone()
     with optool_capture.record(directory, model=model):
         h = F.normalize(F.linear(torch.cat([x, x.flip(1)]), model.up))
-        a, b = (Join.apply(t, 0) for t in h.chunk(2))
-        F.cross_entropy(model.warmth.exp() * a @ b.t(), torch.arange(6)).backward()
+        a, b = h.chunk(2)
+        labels = torch.arange(6)
+        if name in ("features-own", "features-labels"):  # each compares its own
+            labels = torch.arange(3) + (3 * rank if name == "features-own" else 0)
+        else:
+            a = Join.apply(a, 0)
+        F.cross_entropy(model.warmth.exp() * a @ Join.apply(b, 0).t(), labels).backward()
         for p in model.parameters():
             dist.all_reduce(p.grad)
-            if name == "features":
+            if name != "features-sum":
                 p.grad.div_(2)
         torch.optim.AdamW(model.parameters(), lr=0.1, foreach=False).step()
 
