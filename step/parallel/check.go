@@ -363,6 +363,7 @@ func (p *part) check() {
 		}
 	}
 	p.strangers()
+	p.ringMasks()
 	if p.incomplete = p.cut(); p.incomplete {
 		return
 	}

@@ -91,6 +91,8 @@ var trees = []struct {
 	{"own-views", "", "", "", ""}, // two views of the rows of each rank in one batch
 	{"pooled", "", "", "", ""},    // the ranks' parts of a gradient are equal
 	{"pooled-alone", "scale", "torch.Tensor.add_", "bias that torch.Tensor.add_/12 reads is 0.5 times", ""},
+	{"around", "", "", "", ""}, // keys pass all ranks
+	{"around-other", "shard", "torch.Tensor.gt", "rank 0 masks the keys of rank 0 by the positions of rank 1", ""},
 	{"both", "", "", "", ""},
 	{"both-sum", "scale", "__main__.Both.apply", "its backward pass makes the gradient 2 times as large", ""},
 	{"own-sum", "scale", "torch.Tensor.add_", "divides by the number of terms of one rank", ""},

@@ -33,7 +33,7 @@ func (p *part) strangers() {
 	}
 }
 
-// countLabels finds labels that count the rows of each rank from 0 on, of scores against the rows that all ranks joined:
+// countLabels finds labels that count the rows of each rank from 0 on, of scores against rows that all ranks joined:
 // they name the rows of the first rank on every rank.
 func (p *part) countLabels(s *site, sides map[int]*side, i int) {
 	lead := sides[p.ranks[0]]
@@ -45,8 +45,8 @@ func (p *part) countLabels(s *site, sides map[int]*side, i int) {
 		return
 	}
 	p.found(true, &violation{kind: "shard", site: s, ranks: p.ranks, target: fmt.Sprintf("input[%d]", i),
-		reason: fmt.Sprintf("the labels of all ranks are 0 to %d, and each rank compares its own %d rows with those that "+
-			"ranks %s joined: they name the rows of rank %d on every rank, and lack the number of the rank's first row",
+		reason: fmt.Sprintf("the labels of all ranks are 0 to %d, and each rank compares its own %d rows with those "+
+			"that ranks %s joined: they name the rows of rank %d on every rank, and lack the number of the rank's first row",
 			n-1, n, rankList(p.ranks), p.ranks[0])})
 }
 

@@ -908,6 +908,29 @@ def sequence(rank, name, directory):
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
+def around(rank, name, directory):
+    """Keys pass all ranks, which mask them by positions: those of the rank that made them, or of another one."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up = part(2, None, 8, 4)
+    torch.manual_seed(5)
+    x = torch.randn(8, 4).chunk(2)[rank].clone()
+    with optool_capture.record(directory, model=model):
+        q, k = F.linear(x, model.up).chunk(2, -1)
+        own = torch.arange(4) + 4 * rank
+        total = above = 0
+        for i in range(2):
+            source = (rank + i + 1) % 2 if name == "around-other" else (rank - i) % 2
+            hidden = torch.arange(4) + 4 * source > own[:, None]
+            weight = (q @ k.t()).masked_fill(hidden, float("-inf")).exp()
+            above, total = above + weight @ k, total + weight.sum(-1, keepdim=True)
+            k = Shift.apply(k, True) if i == 0 else k
+        ((above / total).square().mean() / 2).backward()
+        dist.all_reduce(model.up.grad)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
 def update(rank, name, directory):
     """One rank makes an orthogonal update of each parameter and passes it on."""
     import optool_capture
@@ -947,7 +970,7 @@ def work(rank, name, directory, port):
     dist.init_process_group("gloo", init_method="file://" + port, rank=rank, world_size=ranks(name))
     programs = ring, context, zero, owner, clip, grid, losses, stages, table, columns, halo, fused, zigzag, ragged
     programs += masked, pipeline, kept, replicas, views, own, tokens, pooled, both, update, features
-    programs += (sequence,)
+    programs += sequence, around
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)

@@ -1,0 +1,176 @@
+package parallel
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/capture/collective"
+	"github.com/optool/optool/step"
+	"github.com/optool/optool/tensor"
+)
+
+// In a ring, blocks of keys pass all ranks, and each rank compares their positions with those of its own queries. The
+// positions say whose block it is, and so do its elements: a block is that of the rank that made it itself.
+
+// A block is what a rank masks the scores of: a block of keys, by positions of a rank.
+type block struct {
+	site *site // of the comparison of positions
+	call *step.Call
+	keys uint64
+	own  bool // the rank made it itself
+	of   int  // the rank of which the positions are; -1 if it is not known
+}
+
+// ringMasks finds blocks of keys that a rank masks by the positions of another rank than the one that made them.
+func (p *part) ringMasks() {
+	if len(p.broken) > 0 || len(p.dims) == 0 {
+		return
+	}
+	var masked []map[int]*block
+	owner := map[uint64]int{}
+	for _, s := range p.flat() {
+		if m := method(s.op); m != "masked_fill" && m != "where" {
+			continue
+		}
+		blocks := p.blocks(s)
+		masked = append(masked, blocks)
+		for r, b := range blocks {
+			if b.own {
+				owner[b.keys] = r
+			}
+		}
+	}
+	foreign := slices.ContainsFunc(masked, func(blocks map[int]*block) bool {
+		for r, b := range blocks {
+			if q, ok := owner[b.keys]; ok && q != r {
+				return true
+			}
+		}
+		return false
+	})
+	for _, blocks := range masked {
+		for _, r := range p.ranks {
+			b := blocks[r]
+			if b == nil || b.of < 0 || !foreign {
+				continue
+			}
+			if q, ok := owner[b.keys]; ok && q != b.of {
+				p.found(true, &violation{kind: "shard", call: b.call, site: b.site, ranks: []int{r, q}, target: "output[0]",
+					reason: fmt.Sprintf("rank %d masks the keys of rank %d by the positions of rank %d: blocks pass the ranks "+
+						"in another order than their positions", r, q, b.of)})
+				return
+			}
+		}
+	}
+}
+
+// flat are the calls of the forward pass with those inside of functions.
+func (p *part) flat() (out []*site) {
+	for _, s := range p.sites {
+		out = append(append(out, s), s.inner...)
+	}
+	return out
+}
+
+// blocks are what each rank masks by a call; nil if it masks something else.
+func (p *part) blocks(s *site) map[int]*block {
+	out, queries := map[int]*block{}, map[int][]float64{}
+	positions := map[int][]float64{}
+	for _, r := range p.ranks {
+		call := s.calls[r]
+		if call == nil {
+			return nil
+		}
+		b := &block{of: -1, site: s}
+		for i, v := range call.Inputs {
+			switch c := back(v, forming); {
+			case c == nil:
+			case v.DType == tensor.Bool && comparing[method(c.Op)]:
+				d, err := p.checker.load(c)
+				if err != nil || len(d.ins) != 2 {
+					return nil
+				}
+				b.call = c
+				for _, a := range d.ins {
+					n := len(a.array.shape)
+					if n == 0 || a.array.dtype.IsFloat() || !counts(a.array.x) || len(a.array.x) < 2 {
+						return nil
+					}
+					if a.array.shape[n-1] == 1 {
+						queries[r] = a.array.x
+					} else {
+						positions[r] = a.array.x
+					}
+				}
+			case products[method(c.Op)] && len(c.Inputs) == 2 && i < 2:
+				d, err := p.checker.load(c)
+				if err != nil || len(d.ins) != 2 {
+					return nil
+				}
+				b.keys, b.own = d.ins[1].array.sum(), p.checker.makes(c.Inputs[1])
+			}
+		}
+		if b.call == nil || b.keys == 0 {
+			return nil
+		}
+		out[r] = b
+	}
+	for _, r := range p.ranks {
+		for _, q := range p.ranks {
+			if slices.Equal(positions[r], queries[q]) {
+				if out[r].of >= 0 {
+					return nil // several ranks have these positions
+				}
+				out[r].of = q
+			}
+		}
+	}
+	return out
+}
+
+// Operators that compare positions, that change the form of scores or masks, and that make scores.
+var (
+	comparing = setOf("gt", "lt", "ge", "le")
+	forming   = setOf("div", "mul", "truediv", "float", "to", "contiguous", "clone", "type", "unsqueeze", "view",
+		"expand", "invert", "logical_not", "bitwise_not", "double", "half", "bfloat16")
+	products = setOf("matmul", "bmm")
+)
+
+// back is the call that made a value, before those that only change its form.
+func back(v *step.Value, form map[string]bool) *step.Call {
+	for range 8 {
+		if v.From.Value == nil {
+			return nil
+		}
+		c := v.From.Value.Call
+		if !form[method(c.Op)] || len(c.Inputs) == 0 {
+			return c
+		}
+		v = c.Inputs[0]
+	}
+	return nil
+}
+
+// makes reports whether a rank made a value itself, and no exchange brought it.
+func (c *checker) makes(v *step.Value) bool {
+	for range 24 {
+		if v.From.Value == nil || v.From.Role == "collective" {
+			return false
+		}
+		made := v.From.Value.Call
+		m := method(made.Op)
+		switch {
+		case collective.Name(made.Op) != "" || strings.HasPrefix(strings.TrimPrefix(m, "new_"), "empty"):
+			return false
+		case slices.ContainsFunc(c.inside[made], func(c *step.Call) bool {
+			return collective.Name(c.Op) != ""
+		}):
+			return false
+		case !moving[m] && !reshaping[m] && !cutting[m] && !forming[m] || len(made.Inputs) == 0:
+			return true
+		}
+		v = made.Inputs[0]
+	}
+	return false
+}
