@@ -122,16 +122,23 @@ func (p *Process) BridgeParameters(ctx context.Context, opt Options) {
 	for _, s := range p.Steps {
 		s.findHooks()
 	}
+	all := map[argument]*count{}
+	var bridged []unlike
 	for _, u := range p.updaters() {
-		u.bridgeParameters(ctx, opt)
+		of := newUnlike(all)
+		u.bridgeParameters(ctx, of, opt)
+		of.sort()
+		bridged = append(bridged, of)
+	}
+	for _, of := range bridged {
+		of.settle()
 	}
 }
 
-func (up *updater) bridgeParameters(ctx context.Context, opt Options) {
+func (up *updater) bridgeParameters(ctx context.Context, of unlike, opt Options) {
 	const beside = 12 // calls of one parameter's update
 	s, parameters := up.step, up.parameters
-	b := weightBridge{u: newUnlike()}
-	defer b.u.settle()
+	b := weightBridge{u: of}
 	for i, c := range s.Tail {
 		if ctx.Err() != nil {
 			return
@@ -177,7 +184,10 @@ type weightBridge struct {
 // settle decides about a gradient by the readings of its parameter.
 func (b *weightBridge) settle(v *Value, readings []*Value, opt Options) (err error) {
 	off, want := "", (*Value)(nil) // how it differs from what
-	defer func() { b.u.add(v, readings, off, want) }()
+	defer func() {
+		v.wants = want
+		b.u.add(v, readings, off, want)
+	}()
 	switch {
 	case hooked(readings):
 		v.settleHooked(readings)
@@ -229,7 +239,7 @@ func (u *updater) readingsFor(v *Value, parameters map[uint64][]*Value, updated 
 	if v.isCopied() && (r == nil || r[0].form() != v.form() || !v.telling()) {
 		return nil
 	}
-	if (v.Numel() < sampled || v.content.plain) && (r == nil && !v.isPartOfGradient() || v.Numel() <= few) {
+	if (v.Numel() < sampled || v.content.plain) && (r == nil && !v.isPartOfGradient() || !v.tellsNumber()) {
 		return nil
 	}
 	if r == nil || r[0].form() != v.form() {

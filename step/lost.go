@@ -177,8 +177,8 @@ func (l *losses) add(u *updater) {
 			continue
 		}
 		for _, v := range c.Inputs {
-			if v.From.How == IsChanged || v.From.Role == "collective" || v.From.first != nil || !v.telling() ||
-				c.handsOn(v) {
+			if v.From.How == IsChanged || v.From.Role == "collective" || v.From.first != nil || !v.DType.IsFloat() ||
+				!v.tellsNumber() || c.handsOn(v) {
 				continue
 			}
 			if g := v.From.Value; g != nil && g.Kind != capture.GradInputs {

@@ -208,7 +208,7 @@ func TestUnlike(t *testing.T) {
 		want           bool
 	}{{8, 1, false, true}, {8, 1, true, false}, {8, 2, false, true}, {8, 3, false, false}, {3, 0, false, false},
 		{3, 1, false, false}, {0, 4, false, false}} {
-		u := newUnlike()
+		u := newUnlike(map[argument]*count{})
 		var odd []*Value
 		for i := range tc.explained + tc.off {
 			v, r := floats(1, 2, 3, 4), floats(1, 2, 3, 4)
@@ -227,6 +227,7 @@ func TestUnlike(t *testing.T) {
 			}
 			u.add(v, []*Value{r}, off, nil)
 		}
+		u.sort()
 		u.settle()
 		for _, v := range odd {
 			if got := v.From.How == IsChanged; got != tc.want {
@@ -262,7 +263,7 @@ func TestReordered(t *testing.T) {
 // TestExchanged: a gradient that the calls give for another parameter is changed, however many others are right.
 func TestExchanged(t *testing.T) {
 	a, b, c := floats(1, 2, 3, 4, 5), floats(7, -1, 2, 6, 3), floats(2, 2, 9, 1, 4)
-	u := newUnlike()
+	u := newUnlike(map[argument]*count{})
 	var vs []*Value
 	for i, is := range [][2]*Value{{b, a}, {a, b}, {floats(8, 8, 8, 1, 1), c}} { // what it holds, what the calls give
 		v, r := *is[0], floats(0, 1, 2, 3, 4)
@@ -271,6 +272,7 @@ func TestExchanged(t *testing.T) {
 		u.add(&v, []*Value{r}, "it differs", is[1])
 		vs = append(vs, &v)
 	}
+	u.sort()
 	u.settle()
 	for i, want := range []bool{true, true, false} {
 		if got := vs[i].From.How == IsChanged; got != want {

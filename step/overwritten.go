@@ -43,7 +43,7 @@ func (c *Call) compareMemory(opt Options) error {
 			if first := from.first; first.From.How == IsChanged && from.How != IsChanged {
 				v.From = first.From.again(first)
 			}
-		case from.How == IsOutside && from.view != nil && !from.rewritten:
+		case from.How == IsOutside && from.view != nil && !from.rewritten && !v.mayBeReordered():
 			return v.comparePart(from.view, opt)
 		case from.Role == unrecorded && from.view == nil:
 			unrecordeds = append(unrecordeds, v)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 
@@ -12,8 +13,17 @@ import (
 func (v *Value) mayBeReordered() bool {
 	w := v.lay()
 	unlinked := v.From.How == IsOutside && v.From.Value == nil && v.From.first == nil && v.From.Role != "collective"
-	return w != nil && unlinked && w.Kind == outputKind && w.after == nil && w.like(v) && v.telling() &&
-		v.version >= 0 && v.version == w.version && w.made() && !v.isGradient()
+	return w != nil && unlinked && (w.Kind == outputKind || w.after != nil) && w.like(v) && v.telling() &&
+		w.version >= 0 && v.version == w.counted() && w.made() && !v.isGradient()
+}
+
+// counted is torch's count of writes behind the call that made or wrote a value: of an argument that the call changes but
+// does not return, it was recorded before.
+func (w *Value) counted() int {
+	if w.after != nil {
+		return w.version + 1
+	}
+	return w.version
 }
 
 // compareReordered makes an input changed that has all elements of what lay there, at other places, or all of them so
@@ -24,14 +34,16 @@ func (v *Value) compareReordered(opt Options) error {
 	if v.Call.phase() == w.Call.phase() {
 		k = v.timesLeft(w)
 	}
-	var x, y []float64
+	var x []float64
 	err := v.with(opt, func(t *tensor.Tensor) { x = slices.Clone(tensor.Data[float64](t)) })
-	if err == nil {
-		err = w.with(opt, func(t *tensor.Tensor) { y = slices.Clone(tensor.Data[float64](t)) })
-	}
 	if err != nil {
 		return err
 	}
+	left, err := w.left(opt)
+	if err != nil || left == nil {
+		return err
+	}
+	y := tensor.Data[float64](opdef.Cast(left, v.DType))
 	did := ""
 	switch {
 	case permuted(x, y):

@@ -99,11 +99,12 @@ func (c *Call) updates(v *Value) bool {
 }
 
 // fromSamePlace is the value that an input is linked to, if the place of the program that made w made it in an earlier
-// step; else nil.
+// step; else nil. What a loss was computed from belongs to its step, though the program may have made it behind the loss
+// before.
 func (v *Value) fromSamePlace(w *Value) *Value {
 	old := v.From.Value
-	if old == nil || old.Kind != outputKind || w.Kind != outputKind || old.Target != w.Target || old.Call.Step == nil ||
-		w.Call.Step == nil || old.Call.Step.Number >= w.Call.Step.Number || old.Call.Op != w.Call.Op {
+	if old == nil || old.Kind != outputKind || w.Kind != outputKind || old.Target != w.Target ||
+		old.Call.Op != w.Call.Op || old.Call.phase() < 0 || old.Call.phase() >= w.Call.phase() {
 		return nil
 	}
 	if at := w.Call.place(); at != old.Call.place() || at == (site{}) && w.Call.nth() != old.Call.nth() {

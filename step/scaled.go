@@ -150,7 +150,11 @@ func (u *updater) blame(kind string, v, from *Value, times float64, reason strin
 // countBlamed says in each finding how many gradients it is about.
 func (u *updater) countBlamed() {
 	for _, v := range u.blamed {
-		if n := len(v.alike); n > 0 {
+		switch n := len(v.alike); n {
+		case 0:
+		case 1:
+			v.reason += "; so is 1 other gradient"
+		default:
 			v.reason += fmt.Sprintf("; so are %d other gradients", n)
 		}
 	}

@@ -66,6 +66,8 @@ type Value struct {
 	// given, of such a gradient that is not what the calls give after several losses, is what they give, by loss; nil
 	// if that was not computed.
 	given [][]*Value
+	// wants, of such a gradient, is what they give, by its samples; nil if that was not computed.
+	wants *Value
 	// after, of an argument that the call changes, is its content after the call.
 	after *fingerprint
 }

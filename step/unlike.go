@@ -18,11 +18,15 @@ type unlike struct {
 	like map[argument]int     // how many were
 	has  map[uint64][]uint64  // where gradients lie that were explained, by parameter
 	gaps map[*Step]bool       // the steps that were asked whether they have a gap
+	all  map[argument]*count  // of all steps
 }
 
-func newUnlike() unlike {
+// A count is how many gradients are what the calls give, and how many are not.
+type count struct{ like, unlike int }
+
+func newUnlike(all map[argument]*count) unlike {
 	return unlike{by: map[argument][]other{}, like: map[argument]int{}, has: map[uint64][]uint64{},
-		gaps: map[*Step]bool{}}
+		gaps: map[*Step]bool{}, all: all}
 }
 
 // An argument is a place among the arguments of a line of the program: one argument, or a list of them.
@@ -61,12 +65,11 @@ func (u unlike) add(v *Value, readings []*Value, off string, want *Value) {
 	}
 }
 
-// settle makes those gradients changed that are read where most others are what the calls give. If most are not, calls
-// that were not recorded averaged or scaled them: where any is, they are not explained.
-func (u unlike) settle() {
+// sort settles what another gradient of the parameter, or one of another parameter, explains, and counts the others.
+func (u unlike) sort() {
 	u.settleExchanged()
 	for at, vs := range u.by {
-		vs = slices.DeleteFunc(vs, func(o other) bool {
+		u.by[at] = slices.DeleteFunc(vs, func(o other) bool {
 			has := u.has[o.readings[0].Address]
 			if has == nil || o.v.isCopied() {
 				return false
@@ -76,8 +79,34 @@ func (u unlike) settle() {
 			}
 			return true
 		})
+		u.counted(at).unlike += len(u.by[at])
+	}
+	for at, n := range u.like {
+		u.counted(at).like += n
+	}
+}
+
+func (u unlike) counted(at argument) *count {
+	if u.all[at] == nil {
+		u.all[at] = &count{}
+	}
+	return u.all[at]
+}
+
+// mostAre reports whether most gradients that are read at a place are what the calls give: of this step, or of all if
+// it has few.
+func (u unlike) mostAre(at argument) bool {
+	n, all := len(u.by[at]), u.counted(at)
+	return u.like[at] > few && u.like[at] >= 4*n ||
+		u.like[at] >= few && u.like[at] >= 3*n && all.like > few && all.like >= 4*all.unlike
+}
+
+// settle makes those gradients changed that are read where most others are what the calls give. If most are not, calls
+// that were not recorded averaged or scaled them: where any is, they are not explained.
+func (u unlike) settle() {
+	for at, vs := range u.by {
 		for _, o := range vs {
-			most := u.like[at] > few && u.like[at] >= 4*len(vs)
+			most := u.mostAre(at)
 			isPart := strings.HasPrefix(o.off, lacks)
 			if isPart { // that alone says much
 				most = u.like[at] >= few && u.like[at] >= 2*len(vs)

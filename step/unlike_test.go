@@ -23,8 +23,9 @@ func TestUnlikeUnexplained(t *testing.T) {
 			v.From = Link{How: IsLeaf}
 			v.Call = &Call{Op: "torch.Tensor.add_", Entry: &capture.Entry{}, Inputs: []*Value{v},
 				Outputs: []*Value{{Kind: outputKind, Address: tc.result}}}
-			u := newUnlike()
+			u := newUnlike(map[argument]*count{})
 			u.add(v, []*Value{{Address: 32, Call: &Call{}}}, "", nil)
+			u.sort()
 			if u.settle(); v.From.How != tc.want {
 				t.Errorf("linked as %q, want %q", v.From.How, tc.want)
 			}

@@ -18,6 +18,8 @@ type updater struct {
 	blamed     map[string]*Value   // the first of changed gradients of one kind
 	gradients  map[uint64][]*Value // recorded gradients behind the loss, by the parameter that they are used to write
 	updates    bool                // a call behind the loss writes a parameter
+	writes     map[uint64]*Call    // the first calls behind the loss that write, by address
+	since      map[uint64][]*Value // readings of parameters since each was last written, by address
 }
 
 // A line is where the program makes calls of an operator.
@@ -90,7 +92,7 @@ func (p *Process) checkUpdates() {
 	}
 	l.settle(again)
 	written := p.updated()
-	for _, u := range all {
+	for i, u := range all {
 		u.releaseKept(written)
 		u.findScaled()
 		for _, c := range u.step.Tail {
@@ -99,6 +101,7 @@ func (p *Process) checkUpdates() {
 			}
 		}
 		u.findMultiples()
+		u.findUnzeroed(all[:i])
 		u.countBlamed()
 		for _, c := range u.step.Tail {
 			for _, v := range c.Inputs {
@@ -161,6 +164,7 @@ func (u *updater) releaseKept(written map[uint64]bool) {
 // backward pass gave before the update.
 func (p *Process) updaters() (all []*updater) {
 	var pending []*Value
+	since := map[uint64][]*Value{}
 	for i, of := range p.parameterReadings() {
 		s := p.Steps[i]
 		pending = append(pending, of...)
@@ -174,7 +178,16 @@ func (p *Process) updaters() (all []*updater) {
 				parameters[v.Address] = append(parameters[v.Address], v)
 			}
 		}
+		for _, v := range of {
+			since[v.Address] = append(since[v.Address], v)
+		}
 		u := newUpdater(s, parameters)
+		u.writes, u.since = writes, maps.Clone(since)
+		for at, w := range writes {
+			if since[at] != nil {
+				since[at] = slices.DeleteFunc(slices.Clone(since[at]), func(v *Value) bool { return v.gaveBefore(w) })
+			}
+		}
 		u.updates = slices.ContainsFunc(pending, func(v *Value) bool { return writes[v.Address] != nil })
 		if u.updates {
 			pending = later
@@ -318,14 +331,14 @@ func (u *updater) checkGradient(v *Value) {
 			return
 		}
 	}
-	if g == nil && own != nil && explained(v, u.parameters[at]) { // gradients that several calls gave were added
+	if (g == nil || v.Numel() == 1) && own != nil && explained(v, u.parameters[at]) { // gradients that several calls gave were added
 		v.From.How, v.From.Role, v.From.view = ByContent, "gradient", nil
 		for _, r := range u.again[v] {
 			r.From = v.From.again(v)
 		}
 		return
 	}
-	if g == nil || own == nil || u.parameters[of] == nil || v.Numel() <= few || v.content.plain {
+	if g == nil || own == nil || u.parameters[of] == nil || v.Numel() <= few && v.Numel() > 1 || !v.tellsNumber() {
 		return
 	}
 	v.unlink()
