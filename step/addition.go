@@ -45,7 +45,7 @@ func sumOf(parts []*Value) (a addition, ok bool) {
 // is reports whether the samples of v are the sum, and whether they tell: zero would be the sum of some parts.
 func (a *addition) is(v *Value) bool {
 	telling, ok := a.near(v.content.numbers(v.DType), v.DType)
-	return ok && (telling > few || telling == 1 && len(a.sums) == 1)
+	return ok && telling >= min(few+1, len(a.sums))
 }
 
 // near reports whether elements are the sum up to its rounding in a dtype, and how many of them are further than that

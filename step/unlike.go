@@ -160,6 +160,7 @@ func (v *Value) leaveGradient() {
 const (
 	lacks   = "it lacks " // begins a sentence on a gradient that is a part of a sum
 	differs = "at "       // begins one on a gradient that is no multiple of what it should be
+	allZero = "all elements are 0"
 )
 
 // lacking says which of the gradients of a parameter that one backward pass gave are not in a gradient that an update
@@ -332,7 +333,7 @@ func departs(x, y []float64, shape []int) string {
 		return ""
 	}
 	if !slices.ContainsFunc(x, func(x float64) bool { return x != 0 }) {
-		return "all elements are 0"
+		return allZero
 	}
 	k, rest := xy/yy, 0.0
 	for i := range y {

@@ -31,10 +31,10 @@ func (u *updater) findUnzeroed(before []*updater) {
 				continue
 			}
 			sum, ok := sumOf(parts)
-			if ok && v.isAll(sum) && u.sumsBefore(at) {
+			if ok && sum.is(v) && u.sumsBefore(at) {
 				return
 			}
-			if !ok || v.isAll(sum) {
+			if !ok || sum.is(v) {
 				continue
 			}
 			if x, ok := (unzeroed{v: v, parts: parts}).after(before, at, sum); ok {
@@ -56,12 +56,6 @@ func (v *Value) tellsNumber() bool {
 		return v.tellsApart()
 	}
 	return !v.content.plain
-}
-
-// isAll reports whether a value of any number of elements is a sum.
-func (v *Value) isAll(sum addition) bool {
-	telling, ok := sum.near(v.content.numbers(v.DType), v.DType)
-	return ok && telling >= min(few+1, len(sum.sums))
 }
 
 // givenSince are the gradients that the calls gave for the parameter at an address since it was last written; not ok if
@@ -116,7 +110,7 @@ func (x unzeroed) after(before []*updater, at uint64, given addition) (unzeroed,
 		if x.left == nil || x.left.leaves().zero() || !given.addElements(x.left.leaves().numbers(x.v.DType)) {
 			return x, false
 		}
-		return x, x.v.isAll(given)
+		return x, given.is(x.v)
 	}
 	return x, false
 }
