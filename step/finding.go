@@ -127,7 +127,7 @@ func (t *Trace) Analyze(ctx context.Context, opt Options) error {
 			return err
 		}
 		p.BridgeParameters(ctx, opt)
-		p.checkUpdates()
+		p.checkUpdates(opt)
 		if err := p.Effects(ctx, opt); err != nil {
 			return err
 		}

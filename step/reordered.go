@@ -9,18 +9,19 @@ import (
 )
 
 // mayBeReordered reports whether an input may be what a recorded call left at its address, reordered or multiplied: it
-// is known to be the same tensor by torch's count of writes, and to be linked to nothing.
+// is linked to nothing, and known to be the same tensor by torch's count of writes. Where that was not recorded, the
+// order alone can differ: what is made of a tensor in another order does not lie where that still lies.
 func (v *Value) mayBeReordered() bool {
 	w := v.lay()
 	unlinked := v.From.How == IsOutside && v.From.Value == nil && v.From.first == nil && v.From.Role != "collective"
 	return w != nil && unlinked && (w.Kind == outputKind || w.after != nil) && w.like(v) && v.telling() &&
-		w.version >= 0 && v.version == w.counted() && w.made() && !v.isGradient()
+		(v.version < 0 || v.version == w.counted()) && w.made() && !v.isGradient()
 }
 
 // counted is torch's count of writes behind the call that made or wrote a value: of an argument that the call changes but
 // does not return, it was recorded before.
 func (w *Value) counted() int {
-	if w.after != nil {
+	if w.version >= 0 && w.after != nil {
 		return w.version + 1
 	}
 	return w.version
@@ -31,7 +32,7 @@ func (w *Value) counted() int {
 func (v *Value) compareReordered(opt Options) error {
 	w := v.lay()
 	k := 0.0
-	if v.Call.phase() == w.Call.phase() {
+	if v.version >= 0 && v.Call.phase() == w.Call.phase() {
 		k = v.timesLeft(w)
 	}
 	var x []float64

@@ -127,15 +127,24 @@ func (v *Value) tellsApart() bool {
 }
 
 // gradientOf is the recorded gradient of an input, nil if there is none. Gradients are numbered as the tensors among
-// the arguments are, or in another order, in which the shape decides.
+// the arguments are, or in another order, in which the shape decides: a weight that is stored turned round may then have
+// the shape of another argument.
 func (c *Call) gradientOf(v *Value) (found *Value) {
 	i := slices.Index(c.Inputs, v)
 	n := 0
+	numbered := !slices.ContainsFunc(c.Grads, func(g *Value) bool {
+		return g.leaf < len(c.Inputs) && !sameShape(c.Inputs[g.leaf].Shape, g.Shape)
+	})
+	if !numbered && slices.ContainsFunc(c.Inputs, func(u *Value) bool {
+		return u != v && u.RequiresGrad && sameShape(u.Shape, v.Shape)
+	}) {
+		return nil
+	}
 	for _, g := range c.Grads {
 		if !sameShape(g.Shape, v.Shape) {
 			continue
 		}
-		if g.leaf == i {
+		if numbered && g.leaf == i {
 			return g
 		}
 		found = g

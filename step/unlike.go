@@ -122,7 +122,9 @@ func (u unlike) settle() {
 				o.v.From = Link{How: ByContent, Role: "gradient"}
 				continue
 			}
-			doubtful := slices.ContainsFunc(o.readings, func(r *Value) bool { return !r.like(o.v) || r.mistrusted() })
+			doubtful := o.isNoise() || slices.ContainsFunc(o.readings, func(r *Value) bool {
+				return !r.like(o.v) || r.mistrusted()
+			})
 			if o.v.isCopied() && !o.passedBy() || !most && o.off != otherOrder || o.off == "" || doubtful ||
 				strings.HasPrefix(o.off, differs) && u.isPartial(o) {
 				if o.v.isCopied() {
@@ -316,6 +318,34 @@ func (v *Value) mistrusted() bool {
 	return g != nil && slices.ContainsFunc(v.Call.Results, func(r Result) bool {
 		return r.Phase == replay.Backward && r.Target == g.Target && r.Verdict == verdict.Mistrusted
 	})
+}
+
+// isNoise reports whether a gradient is as small as the rounding of the sums that it is made of, and so is what the
+// calls give. Where the recorder has the gradient of another node, replay has not judged that.
+func (o other) isNoise() bool {
+	if o.want == nil {
+		return false
+	}
+	may := 0.0
+	for _, r := range o.readings {
+		for _, g := range r.Call.GradOutputs {
+			rows := g.Numel()
+			if d := len(g.Shape); d > 0 {
+				rows /= max(1, g.Shape[d-1])
+			}
+			may += 8 * g.DType.Eps() * float64(rows) * meanSize(g)
+		}
+	}
+	return meanSize(o.v) <= may && meanSize(o.want) <= may
+}
+
+// meanSize is the mean of the magnitudes of the samples of a value.
+func meanSize(v *Value) (mean float64) {
+	all := v.content.numbers(v.DType)
+	for _, x := range all {
+		mean += math.Abs(x) / float64(len(all))
+	}
+	return mean
 }
 
 // departs says how x differs from y: by a factor, or where first.

@@ -9,15 +9,12 @@ import (
 
 // An unzeroed gradient is the sum of what the calls gave since the parameter was last written, and of what lay there
 // when that update had used it.
-type unzeroed struct {
-	v, left *Value
-	parts   []*Value // that the calls gave since
-}
+type unzeroed struct{ v, left *Value }
 
 // findUnzeroed finds gradients to which backward passes added though an update had used what was there before: nothing
 // set them to zero in between. Some programs add up the gradients of several losses on purpose and write a parameter in
 // between, as adversarial training does: then the gradients of the others that were not written are such sums too.
-func (u *updater) findUnzeroed(before []*updater) {
+func (u *updater) findUnzeroed(before []*updater, opt Options) {
 	var all []unzeroed
 	for _, c := range u.step.Tail {
 		for _, v := range c.Inputs {
@@ -26,8 +23,14 @@ func (u *updater) findUnzeroed(before []*updater) {
 				continue
 			}
 			at := u.parameter(v)
+			if at == 0 || at == v.Address || hooked(u.since[at]) {
+				continue
+			}
 			parts, ok := u.givenSince(v, at)
-			if !ok || hooked(u.since[at]) {
+			if !ok && !v.isGradient() && v.From.How != IsChanged && lastLeft(before, v, at) != nil {
+				parts, ok = computedFor(u.since[at], opt)
+			}
+			if !ok {
 				continue
 			}
 			sum, ok := sumOf(parts)
@@ -37,7 +40,7 @@ func (u *updater) findUnzeroed(before []*updater) {
 			if !ok || sum.is(v) {
 				continue
 			}
-			if x, ok := (unzeroed{v: v, parts: parts}).after(before, at, sum); ok {
+			if x, ok := (unzeroed{v: v}).after(before, at, sum); ok {
 				all = append(all, x)
 			}
 		}
@@ -59,15 +62,12 @@ func (v *Value) tellsNumber() bool {
 }
 
 // givenSince are the gradients that the calls gave for the parameter at an address since it was last written; not ok if
-// one is not known, or if v is not one of the gradients.
+// one is not known. What the reference gave for the same calls was kept.
 func (u *updater) givenSince(v *Value, at uint64) (parts []*Value, ok bool) {
-	if at == 0 || at == v.Address {
-		return nil, false
-	}
 	for _, r := range u.since[at] {
 		g := r.Call.gradientOf(r)
 		if g == nil || !sameShape(g.Shape, v.Shape) || r.Call.failsAt(g.Target) {
-			return u.computedSince(v, at)
+			return []*Value{v.wants}, v.wants != nil && slices.Equal(u.since[at], u.parameters[at])
 		}
 		if !slices.Contains(parts, g) {
 			parts = append(parts, g)
@@ -76,13 +76,16 @@ func (u *updater) givenSince(v *Value, at uint64) (parts []*Value, ok bool) {
 	return parts, len(parts) > 0
 }
 
-// computedSince is what the reference gives for the parameter, where the recorder does not have it; not ok if that was
-// not computed for the same calls.
-func (u *updater) computedSince(v *Value, at uint64) (parts []*Value, ok bool) {
-	if v.wants == nil || !slices.Equal(u.since[at], u.parameters[at]) {
+// computedFor is what the reference gives for the readings of a parameter; not ok if it does not say.
+func computedFor(readings []*Value, opt Options) (parts []*Value, ok bool) {
+	if len(readings) == 0 {
 		return nil, false
 	}
-	return []*Value{v.wants}, true
+	t, err := gradientOf(readings)(opt)
+	if err != nil || t == nil {
+		return nil, false
+	}
+	return []*Value{computed(t)}, true
 }
 
 // sumsBefore reports whether the calls that gave the gradient of a parameter belong to several losses, and other
@@ -102,17 +105,23 @@ func (u *updater) sumsBefore(at uint64) bool {
 
 // after looks for what the update before left where the gradient lies, and reports whether the calls added to it.
 func (x unzeroed) after(before []*updater, at uint64, given addition) (unzeroed, bool) {
+	x.left = lastLeft(before, x.v, at)
+	return x, x.left != nil && given.addElements(x.left.leaves().numbers(x.v.DType)) && given.is(x.v)
+}
+
+// lastLeft is what the last update of a parameter before left where its gradient lies; nil if it had not used that, or
+// left zeros.
+func lastLeft(before []*updater, v *Value, at uint64) *Value {
 	for _, b := range slices.Backward(before) {
 		if b.writes[at] == nil {
 			continue
 		}
-		x.left = b.leftGradient(x.v, at)
-		if x.left == nil || x.left.leaves().zero() || !given.addElements(x.left.leaves().numbers(x.v.DType)) {
-			return x, false
+		if left := b.leftGradient(v, at); left != nil && !left.leaves().zero() {
+			return left
 		}
-		return x, given.is(x.v)
+		break
 	}
-	return x, false
+	return nil
 }
 
 // leftGradient is what an update left where a later gradient of the parameter lies, if it had used that; nil if another

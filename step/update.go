@@ -82,7 +82,7 @@ func (c *Call) madeOf(v *Value) (out []*Value) {
 
 // checkUpdates looks at what optimizers read: gradients that lack those of a loss, gradients of other parameters than
 // those that they write, and state that is not what the step before left.
-func (p *Process) checkUpdates() {
+func (p *Process) checkUpdates(opt Options) {
 	all := p.updaters()
 	l := losses{whole: map[cycle]bool{}, have: map[*Step]bool{}}
 	again := map[*Value][]*Value{}
@@ -101,7 +101,7 @@ func (p *Process) checkUpdates() {
 			}
 		}
 		u.findMultiples()
-		u.findUnzeroed(all[:i])
+		u.findUnzeroed(all[:i], opt)
 		u.countBlamed()
 		for _, c := range u.step.Tail {
 			for _, v := range c.Inputs {
