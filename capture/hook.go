@@ -48,6 +48,7 @@ type hookRun struct {
 	ended      bool             // the recorder wrote its last event
 	blobs      map[int]hookBlob // by the number of the tensor
 	calls      []*hookCall
+	counted    *int // the number of the step that began last, nil if none did
 
 	mu    sync.Mutex
 	files map[int]*hookFile
@@ -271,10 +272,26 @@ func (r *hookRun) event(e *hookEvent, s span, byID map[int]*hookCall, position *
 			r.exchanging = slices.DeleteFunc(r.exchanging, func(id int) bool { return id == e.ID })
 		}
 		c.add(e, s, position)
+	case "step":
+		r.countStep(e.Step)
 	case "end":
 		r.ended = true
 	}
 	return nil // other events are for people
+}
+
+// countStep notes the number of a step that begins. If it is not higher than the last one, the program began to count by
+// itself: what an optimizer had counted before is one step.
+func (r *hookRun) countStep(n *int) {
+	if n == nil {
+		return
+	}
+	if r.counted != nil && *n <= *r.counted {
+		for _, c := range r.calls {
+			c.step = min(c.step, *n-1)
+		}
+	}
+	r.counted = n
 }
 
 // distributed is the module of collectives.
