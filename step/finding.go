@@ -390,20 +390,44 @@ func (v *Value) accumulates(w *Value, opt Options) bool {
 	var now, before []float64
 	for _, c := range v.Call.Process.Calls {
 		for _, g := range c.Grads {
-			if g == w || !sameShape(g.Shape, v.Shape) || !adds(v, v.content.numbers(v.DType),
-				w.content.numbers(w.DType), g.content.numbers(g.DType)) {
+			turned := g.turned(v)
+			if g == w || !turned && (!sameShape(g.Shape, v.Shape) || !adds(v, v.content.numbers(v.DType),
+				w.content.numbers(w.DType), g.content.numbers(g.DType))) {
 				continue
 			}
 			if now == nil {
 				now, before = elements(v), elements(w)
 			}
-			if more := elements(g); adds(v, now, before, more) &&
-				slices.ContainsFunc(more, func(x float64) bool { return x != 0 }) {
+			more := elements(g)
+			if turned {
+				more = transposed(more, v.Shape)
+			}
+			if adds(v, now, before, more) && slices.ContainsFunc(more, func(x float64) bool { return x != 0 }) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// turned reports whether a gradient may be that of a matrix of the shape of v, which its call read turned round.
+func (g *Value) turned(v *Value) bool {
+	return len(g.Shape) == 2 && len(v.Shape) == 2 && g.Shape[0] == v.Shape[1] && g.Shape[1] == v.Shape[0] &&
+		g.Shape[0] != g.Shape[1] && g.DType == v.DType
+}
+
+// transposed are the elements of a matrix of a shape, of which x are those turned round.
+func transposed(x []float64, shape []int) []float64 {
+	if len(x) != shape[0]*shape[1] {
+		return nil
+	}
+	out := make([]float64, len(x))
+	for i := range shape[0] {
+		for j := range shape[1] {
+			out[i*shape[1]+j] = x[j*shape[0]+i]
+		}
+	}
+	return out
 }
 
 // others are the gradients that the other readers of a value gave it, where w is one; ok is false where there are none.

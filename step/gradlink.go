@@ -78,10 +78,27 @@ func (c *Call) gradientSource(g *Value, same []*Value, viewed map[*Value]bool) L
 		}
 	}
 	if len(readers) == 1 && len(l.Parts) == 1 && !viewed[out] && g.partOf(l.Parts[0], (*agreement).beyondChance) {
+		if made := c.Step.madeBehind(g); made != nil {
+			return Link{How: ByContent, Value: made}
+		}
 		// Unless its other elements come from readers that were not recorded: see confirm.
 		l.How, l.Value, l.Role, l.part = IsChanged, l.Parts[0], "", true
 	}
 	return l
+}
+
+// madeBehind is the result of a call behind the loss that a gradient equals: the backward pass of a function of the
+// program made it. It is nil if there is none.
+func (s *Step) madeBehind(g *Value) *Value {
+	if s == nil || g.content.plain {
+		return nil
+	}
+	for _, c := range s.Tail {
+		if i := slices.IndexFunc(c.Outputs, g.equals); i >= 0 && !c.writes {
+			return c.Outputs[i]
+		}
+	}
+	return nil
 }
 
 // gradientThat is the first gradient of calls that is so, nil if none is.

@@ -16,6 +16,7 @@ type unzeroed struct{ v, left *Value }
 // between, as adversarial training does: then the gradients of the others that were not written are such sums too.
 func (u *updater) findUnzeroed(before []*updater, opt Options) {
 	var all []unzeroed
+	added := map[*Value]uint64{} // gradients of several losses behind the first of which a parameter was written
 	for _, c := range u.step.Tail {
 		for _, v := range c.Inputs {
 			if v.From.first != nil || v.From.Role == "collective" || !v.DType.IsFloat() || !v.tellsNumber() ||
@@ -26,6 +27,9 @@ func (u *updater) findUnzeroed(before []*updater, opt Options) {
 			if at == 0 || at == v.Address || hooked(u.since[at]) {
 				continue
 			}
+			if u.sumsBefore(at) {
+				added[v] = at
+			}
 			parts, ok := u.givenSince(v, at)
 			if !ok && !v.isGradient() && v.From.How != IsChanged && lastLeft(before, v, at) != nil {
 				parts, ok = computedFor(u.since[at], opt)
@@ -34,9 +38,6 @@ func (u *updater) findUnzeroed(before []*updater, opt Options) {
 				continue
 			}
 			sum, ok := sumOf(parts)
-			if ok && sum.is(v) && u.sumsBefore(at) {
-				return
-			}
 			if !ok || sum.is(v) {
 				continue
 			}
@@ -45,12 +46,29 @@ func (u *updater) findUnzeroed(before []*updater, opt Options) {
 			}
 		}
 	}
+	if len(all) > 0 && u.addsUp(added, opt) {
+		return
+	}
 	for _, x := range all {
 		u.blame("unzeroed", x.v, x.left, 0, fmt.Sprintf("it is what the calls give that read the parameter, added to what "+
 			"%s of %s had there, which an update has used: the gradient was not set to zero in between", x.left.Target,
 			x.left.Call))
 		x.v.right = x.right
 	}
+}
+
+// addsUp reports whether one of the gradients is the sum of what the calls gave since its parameter was written.
+func (u *updater) addsUp(added map[*Value]uint64, opt Options) bool {
+	for v, at := range added {
+		parts, ok := u.givenSince(v, at)
+		if !ok {
+			parts, ok = computedFor(u.since[at], opt)
+		}
+		if sum, can := sumOf(parts); ok && can && (sum.is(v) || len(parts) == 1 && parts[0] != nil && v.near(parts[0])) {
+			return true
+		}
+	}
+	return false
 }
 
 // tellsNumber reports whether the elements tell a value from others: a single one that is not 0, 1 or -1, too.
@@ -81,6 +99,7 @@ func computedFor(readings []*Value, opt Options) (parts []*Value, ok bool) {
 	if len(readings) == 0 {
 		return nil, false
 	}
+	// What cannot be computed is not known.
 	t, err := gradientOf(readings)(opt)
 	if err != nil || t == nil {
 		return nil, false
@@ -91,10 +110,10 @@ func computedFor(readings []*Value, opt Options) (parts []*Value, ok bool) {
 // sumsBefore reports whether the calls that gave the gradient of a parameter belong to several losses, and other
 // parameters were written behind the first of them that are written again now.
 func (u *updater) sumsBefore(at uint64) bool {
-	first := u.since[at][0].Call.Step
-	if first == u.step {
+	if len(u.since[at]) == 0 || u.since[at][0].Call.Step == u.step {
 		return false
 	}
+	first := u.since[at][0].Call.Step
 	for other := range first.firstWrites() {
 		if u.writes[other] != nil && u.since[other] != nil {
 			return true
