@@ -280,8 +280,8 @@ func (r *hookRun) event(e *hookEvent, s span, byID map[int]*hookCall, position *
 	return nil // other events are for people
 }
 
-// countStep notes the number of a step that begins. If it is not higher than the last one, the program began to count by
-// itself: what an optimizer had counted before is one step.
+// countStep notes the number of a step that begins. If it is not higher than the last one, the program began to count
+// by itself: what an optimizer had counted before is one step.
 func (r *hookRun) countStep(n *int) {
 	if n == nil {
 		return

@@ -158,8 +158,8 @@ func (c *Call) misplaced(o ownGradient, all []ownGradient) string {
 var notSmooth = []string{"round", "floor", "ceil", "trunc", "fix", "frac", "sign", "sgn", "heaviside", "clamp", "clip",
 	"clamp_min", "clamp_max", "maximum", "minimum", "fmax", "fmin", "hardtanh", "relu6", "detach"}
 
-// isSmooth reports whether a call has a derivative, which is what a program wants as its gradient. One that writes an
-// argument has none that its results alone tell.
+// isSmooth reports whether a call has a derivative, which is what a program wants as its gradient. One that writes
+// an argument has none that its results alone tell.
 func (c *Call) isSmooth() bool {
 	name := c.Op[strings.LastIndexByte(c.Op, '.')+1:]
 	inPlace := strings.HasSuffix(name, "_") && !strings.HasSuffix(name, "__") ||
@@ -167,8 +167,8 @@ func (c *Call) isSmooth() bool {
 	return !inPlace && !slices.Contains(notSmooth, name) && !strings.Contains(name, "quant")
 }
 
-// derivative are the derivatives by the inputs of a function, by their number, that the calls which it made give for the
-// gradients of its results; nil if they do not tell.
+// derivative are the derivatives by the inputs of a function, by their number, that the calls which it made give
+// for the gradients of its results; nil if they do not tell.
 func (c *Call) derivative(inner []*Call, opt Options) (map[int]*tensor.Tensor, error) {
 	of, got := map[*Value]*tensor.Tensor{}, map[int]*tensor.Tensor{}
 	for _, g := range c.GradOutputs {

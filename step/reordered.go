@@ -18,8 +18,8 @@ func (v *Value) mayBeReordered() bool {
 		(v.version < 0 || v.version == w.counted()) && w.made() && !v.isGradient()
 }
 
-// counted is torch's count of writes behind the call that made or wrote a value: of an argument that the call changes but
-// does not return, it was recorded before.
+// counted is torch's count of writes behind the call that made or wrote a value: of an argument that the call changes
+// but does not return, it was recorded before.
 func (w *Value) counted() int {
 	if w.version >= 0 && w.after != nil {
 		return w.version + 1

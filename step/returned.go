@@ -99,8 +99,8 @@ func (c *Call) updates(v *Value) bool {
 }
 
 // fromSamePlace is the value that an input is linked to, if the place of the program that made w made it in an earlier
-// step; else nil. What a loss was computed from belongs to its step, though the program may have made it behind the loss
-// before.
+// step; else nil. What a loss was computed from belongs to its step, though the program may have made it behind the
+// loss before.
 func (v *Value) fromSamePlace(w *Value) *Value {
 	old := v.From.Value
 	if old == nil || old.Kind != outputKind || w.Kind != outputKind || old.Target != w.Target ||

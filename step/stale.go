@@ -127,8 +127,8 @@ func (v *Value) tellsApart() bool {
 }
 
 // gradientOf is the recorded gradient of an input, nil if there is none. Gradients are numbered as the tensors among
-// the arguments are, or in another order, in which the shape decides: a weight that is stored turned round may then have
-// the shape of another argument.
+// the arguments are, or in another order, in which the shape decides: a weight that is stored turned round may then
+// have the shape of another argument.
 func (c *Call) gradientOf(v *Value) (found *Value) {
 	i := slices.Index(c.Inputs, v)
 	n := 0

@@ -64,7 +64,8 @@ func (u *updater) addsUp(added map[*Value]uint64, opt Options) bool {
 		if !ok {
 			parts, ok = computedFor(u.since[at], opt)
 		}
-		if sum, can := sumOf(parts); ok && can && (sum.is(v) || len(parts) == 1 && parts[0] != nil && v.near(parts[0])) {
+		sum, can := sumOf(parts)
+		if ok && can && (sum.is(v) || len(parts) == 1 && v.near(parts[0])) {
 			return true
 		}
 	}

@@ -331,7 +331,7 @@ func (u *updater) checkGradient(v *Value) {
 			return
 		}
 	}
-	if (g == nil || v.Numel() == 1) && own != nil && explained(v, u.parameters[at]) { // gradients that several calls gave were added
+	if (g == nil || v.Numel() == 1) && own != nil && explained(v, u.parameters[at]) { // of several calls, added up
 		v.From.How, v.From.Role, v.From.view = ByContent, "gradient", nil
 		for _, r := range u.again[v] {
 			r.From = v.From.again(v)
