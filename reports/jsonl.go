@@ -145,6 +145,9 @@ func (j *JSONLines) Summary(s *Summary) error {
 		"elapsed_s": s.Elapsed.Seconds(), "peak_rss_bytes": s.PeakRSS, "ops": ops, "exit_code": s.Exit,
 		"refused": s.NotRead, "not_judged": unjudged.NotJudged, "reasons": unjudged.Reasons,
 	}
+	if len(s.Missing) > 0 {
+		m["missing"] = s.Missing
+	}
 	if len(s.Unread) > 0 {
 		m["unread"] = s.Unread
 	}

@@ -251,6 +251,7 @@ type lastLine struct {
 	Exit        *int              `json:"exit_code,omitempty"`
 	Settings    Settings          `json:"settings,omitempty"`
 	Refused     int               `json:"refused"`
+	Missing     []string          `json:"missing,omitempty"`
 	Unread      []UnreadFile      `json:"unread,omitempty"`
 	FailOn      []verdict.Verdict `json:"fail_on,omitempty"`
 	Budget      *Budget           `json:"budget,omitempty"`
@@ -274,7 +275,7 @@ func (rec *Recording) summarize() error {
 	}
 	s := rec.Summary
 	s.Interrupted, s.PeakRSS, s.NotRead, s.FailOn = last.Interrupted, last.PeakRSS, last.Refused, last.FailOn
-	s.Unread = last.Unread
+	s.Unread, s.Missing = last.Unread, last.Missing
 	s.Budget, s.Known, s.Facts, s.First = last.Budget, last.Known, last.Facts, last.First
 	s.Elapsed = time.Duration(last.Elapsed * float64(time.Second))
 	rec.Exit = last.Exit

@@ -28,6 +28,8 @@ type Summary struct {
 	Against *Contest // of two devices; nil without
 	Exit    int      // exit code of the run
 	NotRead int      // files and directories that gave no result, and files of values that could not be read
+	// Missing says which parts of the run are not there, or did not end; a sentence each.
+	Missing []string
 	// Unread are files that gave no result, or only some of their calls.
 	Unread []UnreadFile
 	// Settings are what the run was told about what to check.
@@ -509,7 +511,7 @@ func (s *Summary) notes() []string {
 // Told are lines about what was not judged and why, and for which captures the run fails besides
 // those that differ; none if there is nothing of the kind.
 func (s *Summary) Told() []string {
-	lines := s.unreadLines()
+	lines := append(slices.Clone(s.Missing), s.unreadLines()...)
 	for _, line := range []string{s.NotJudged().String(), s.failedOn()} {
 		if line != "" {
 			lines = append(lines, line)

@@ -177,7 +177,13 @@ func (rec *Recording) sentence() string {
 		text += fmt.Sprintf(". %s could not be read to the end", Count(n, "file"))
 	}
 	text += s.lacksText() + rec.allClear()
-	if s.Interrupted {
+	switch n := len(s.Missing); {
+	case n > 0:
+		text += ". The run is not whole: " + s.Missing[0]
+		if n > 1 {
+			text += fmt.Sprintf(", and %d more", n-1)
+		}
+	case s.Interrupted:
 		text += ". The run was interrupted"
 	}
 	return text + "."

@@ -118,21 +118,28 @@ type byteSize int64
 var byteUnits = []struct {
 	name string
 	size int64
-}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}}
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9},
+	{"TB", 1e12}}
+
+// leastMemory is what optool needs besides the values of the calls.
+const leastMemory = 64 << 20
 
 func (b *byteSize) String() string { return strconv.FormatInt(int64(*b), 10) }
 func (b *byteSize) Type() string   { return "SIZE" }
 
 func (b *byteSize) Set(s string) error {
-	unit := int64(1)
+	given, unit := s, int64(1)
 	for _, u := range byteUnits {
-		if rest, ok := strings.CutSuffix(s, u.name); ok {
+		if rest, ok := strings.CutSuffix(s, u.name); ok && unit == 1 {
 			s, unit = rest, u.size
 		}
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
 	if err != nil || n < 1 || n > math.MaxInt64/unit {
-		return errors.New("want a number of bytes, KiB, MiB, GiB or TiB")
+		return errors.New("want a number with a unit, such as 512MiB or 8GiB; without a unit it is in bytes")
+	}
+	if n*unit < leastMemory {
+		return fmt.Errorf("%s is too small: optool needs at least 64MiB", given)
 	}
 	*b = byteSize(n * unit)
 	return nil

@@ -157,12 +157,15 @@ func TestAlone(t *testing.T) {
 }
 
 func TestByteSize(t *testing.T) {
-	for s, want := range map[string]int64{"17": 17, "8GiB": 8 << 30, "3 MiB": 3 << 20, "-1": 0, "0": 0, "8GB": 0,
-		"9223372036854775807TiB": 0, "": 0} {
+	for s, want := range map[string]int64{"67108864": 64 << 20, "8GiB": 8 << 30, "300 MiB": 300 << 20, "-1": 0, "0": 0,
+		"8GB": 8e9, "9223372036854775807TiB": 0, "": 0, "17": 0, "1KB": 0, "8 apples": 0} {
 		var b byteSize
 		err := b.Set(s)
 		if (err == nil) != (want > 0) || int64(b) != want {
 			t.Errorf("%q: got %d and %v, want %d", s, b, err, want)
 		}
+	}
+	if err := new(byteSize).Set("1KB"); err == nil || err.Error() != "1KB is too small: optool needs at least 64MiB" {
+		t.Errorf("1KB: %v", err)
 	}
 }

@@ -113,3 +113,15 @@ func TestOneProgramOnly(t *testing.T) {
 		}
 	}
 }
+
+// TestTitleOfPage: the title of a step's page names the recording.
+func TestTitleOfPage(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "step.html")
+	var out, errs bytes.Buffer
+	cli.Main([]string{"step", "--html", page, "../../step/testdata/scaled/"},
+		cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+	text, err := os.ReadFile(page)
+	if err != nil || !bytes.Contains(text, []byte("<title>optool step scaled: Wrong: ")) {
+		t.Errorf("%v: got %.300s%s", err, text, errs.String())
+	}
+}

@@ -168,6 +168,9 @@ func (a *app) readRecording(paths ...string) (*reports.Recording, error) {
 		for _, s := range lacks {
 			a.warn("%s", s)
 		}
+		if rec != nil {
+			rec.Summary.Missing = lacks
+		}
 		return rec, err
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {

@@ -50,7 +50,7 @@ func (a *app) rewritten(rec *reports.Recording, list *reports.KnownList, file kn
 	return reread(func(w io.Writer) error {
 		old, s := rec.Summary, reports.NewSummary()
 		s.FailOn, s.Budget, s.NotRead, s.Facts = old.FailOn, old.Budget, old.NotRead, old.Facts
-		s.Unread = old.Unread
+		s.Unread, s.Missing = old.Unread, old.Missing
 		s.Interrupted, s.Elapsed, s.PeakRSS, s.Known = old.Interrupted, old.Elapsed, old.PeakRSS, old.Known
 		if list != nil {
 			s.Known, s.Settings = list, file.settings()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/internal/rss"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/causes"
@@ -153,7 +155,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) (err error
 	if err := r.write(t, rec); err != nil {
 		return err
 	}
-	graph := sync.OnceValue(func() *view.Graph { return o.graphOf(t, r.shown) })
+	graph := sync.OnceValue(func() *view.Graph { return o.graphOf(t, r.shown, path) })
 	failures := o.drawings(graph).writeAll()
 	if failures == nil && o.html != "" {
 		a.tellPage(o.html)
@@ -239,8 +241,9 @@ func (r *stepRun) write(t *step.Trace, rec *reports.Recording) error {
 }
 
 // graphOf is the graph of the step, with what was measured.
-func (o *stepOptions) graphOf(t *step.Trace, shown view.Extra) *view.Graph {
+func (o *stepOptions) graphOf(t *step.Trace, shown view.Extra, path string) *view.Graph {
 	g := view.NewGraph(t, func(c *step.Call) string { return o.repro(t, c, false) })
+	g.Title = "optool step " + reports.OneLine(filepath.Base(absolute(path))) + ": " + g.Judgement
 	g.AddMoved(t, shown)
 	if o.metric != nil {
 		g.AddMetric(o.metric)
@@ -249,6 +252,14 @@ func (o *stepOptions) graphOf(t *step.Trace, shown view.Extra) *view.Graph {
 		g.AddPair(o.pair)
 	}
 	return g
+}
+
+// absolute is a path from the root, or as it was given where that is not known.
+func absolute(path string) string {
+	if abs, err := files.Abs(path); err == nil {
+		return abs
+	}
+	return path
 }
 
 // writeTold prints the calls for which --fail-on makes the run fail, and what was not judged.

@@ -116,7 +116,7 @@ func number(x float64) *reports.Number {
 // NewGraph is the graph of a trace. repro is the command that runs a call again.
 func NewGraph(t *step.Trace, repro func(*step.Call) string) *Graph {
 	j := judge(t)
-	g := &Graph{Title: "optool step", Verdict: verdictLine(t), Result: string(j.verdict), Judgement: j.text,
+	g := &Graph{Title: "optool step: " + j.text, Verdict: verdictLine(t), Result: string(j.verdict), Judgement: j.text,
 		Nodes: []Node{}, Edges: []Edge{}, Boxes: []Box{}, Findings: []Finding{}, EffectTitle: "effect on the loss",
 		at: map[*step.Call]int{}}
 	at := g.at
