@@ -76,6 +76,8 @@ type hookCall struct {
 	order, backward        int
 	step                   int
 	module, location, fail string
+	params                 []string
+	replaced               string
 	group                  []int
 	groupName              string
 	within                 int
@@ -114,6 +116,8 @@ type hookEvent struct {
 	Pass     *int64 `json:"pass"`
 	// Dtypes by type of device; nil: autocast was off.
 	Autocast map[string]string `json:"autocast"`
+	Params   []string          `json:"params"`
+	Replaced string            `json:"replaced"`
 	After    json.RawMessage   `json:"after"`
 }
 
@@ -250,7 +254,7 @@ func (r *hookRun) event(e *hookEvent, s span, byID map[int]*hookCall, position *
 		}
 		c = &hookCall{run: r, id: e.ID, op: e.Name, order: *position, backward: -1, step: -1, within: -1,
 			module: e.Module, location: e.Location, group: e.Group, groupName: e.GroupOf, autocast: e.Autocast,
-			begun: s}
+			params: e.Params, replaced: e.Replaced, begun: s}
 		if e.Step != nil {
 			c.step = *e.Step
 		}
@@ -352,6 +356,7 @@ func (r *hookRun) entry(c *hookCall) *Entry {
 	e := newForeign(Hook, c.op+"."+strconv.Itoa(c.id), c)
 	e.Op, e.ID, e.PID, e.Rank = c.op, c.id, r.pid, r.rank
 	e.Step, e.Order, e.BackwardOrder, e.Module, e.Location = c.step, c.order, c.backward, c.module, c.location
+	e.Params, e.Replaced = c.params, c.replaced
 	e.Group, e.GroupName, e.Within, e.Unended, e.Raised = c.group, c.groupName, c.within, !r.ended, c.fail
 	e.LaterOrder, e.GradientOrder, e.Torch = c.later, c.gradient, r.torch
 	if e.Autocast = c.autocast; e.Autocast == nil {

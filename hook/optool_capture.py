@@ -774,10 +774,10 @@ class _Policy:
     """What the name of a function says about it."""
 
     __slots__ = ("name", "overload", "last", "skip", "in_place", "aliases", "foreign", "may_write", "random",
-                 "runs_backward", "exposes", "writes", "python", "function")
+                 "runs_backward", "exposes", "writes", "python", "function", "about")
 
     def __init__(self, name, func, torch):
-        self.name, self.overload = name, None
+        self.name, self.overload, self.about = name, None, None
         if name.startswith("aten.") or type(func).__name__ in ("OpOverload", "OpOverloadPacket"):
             parts = str(func).split(".")
             self.name = "torch.ops." + ".".join(parts[:2])
@@ -1282,6 +1282,14 @@ def _replaced(torch):
     return found
 
 
+def _arguments_of_apply(cls, torch):
+    """The names of the positional arguments of a torch.autograd.Function's apply: those of forward, without ctx."""
+    code = getattr(cls.forward, "__code__", None)
+    names = list(code.co_varnames[:code.co_argcount]) if code else []
+    setup = getattr(torch.autograd.Function, "setup_context", None)
+    return names[1:] if getattr(cls, "setup_context", None) is setup else names
+
+
 def _places(functions):
     """Functions and where they are defined, the first four."""
     first = ["%s (%s)" % each for each in sorted(functions.items())]
@@ -1454,7 +1462,7 @@ class _Recorder:
             if cls.__module__.split(".")[0] == "torch":
                 return call(*args, **kwargs)
             return recorder.foreign("%s.%s.apply" % (cls.__module__, cls.__qualname__), call, args, kwargs,
-                                    function=True)
+                                    function=True, about={"params": _arguments_of_apply(cls, torch)})
 
         self.patches.set(torch.autograd.Function, "apply", classmethod(apply))
 
@@ -1612,6 +1620,9 @@ class _Recorder:
         code = getattr(original, "__code__", None)
         names = code.co_varnames[:code.co_argcount] if code else ()
         at = names.index("inplace") if "inplace" in names else len(names)
+        about = {"params": list(names)}
+        if entry is None:
+            about["replaced"] = "%s.%s" % (original.__module__, original.__qualname__)
 
         @functools.wraps(original)
         def wrapped(*args, **kwargs):
@@ -1622,7 +1633,7 @@ class _Recorder:
                 owners.wrapped_calls[entry] = True
             elif name not in owners.replaced:
                 owners.replaced[name] = _place(original)
-            return recorder.foreign(name, original, args, kwargs)
+            return recorder.foreign(name, original, args, kwargs, about=about)
 
         self.patches.set(owner, last, wrapped)
 
@@ -1675,7 +1686,7 @@ class _Recorder:
         if owner.never is not None and _matches(owner.never, p.name):
             p.skip = True
 
-    def foreign(self, name, func, args, kwargs, may_write=True, group=False, function=False):
+    def foreign(self, name, func, args, kwargs, may_write=True, group=False, function=False, about=None):
         """A call that no mode tells: a collective, a custom function, a function of another package."""
         if not self.recording():
             return func(*args, **kwargs)
@@ -1683,7 +1694,7 @@ class _Recorder:
         if p is None:
             p = _Policy(name, None, self.torch)
             p.skip, p.may_write, p.foreign, p.function = False, may_write, may_write, function
-            p.aliases = p.aliases and not group
+            p.aliases, p.about = p.aliases and not group, about
             self._filter(p)
             self.policies[name] = p
         if p.skip:
@@ -1825,6 +1836,8 @@ class _Recorder:
         event = call.event = {"event": "call", "id": 0, "name": p.name, "step": owner.current_step}
         if p.overload:
             event["overload"] = p.overload
+        if p.about:
+            event.update(p.about)
         module = self.modules.path()
         if module is not None:
             event["module"] = module

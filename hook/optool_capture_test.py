@@ -484,6 +484,9 @@ class Recording(unittest.TestCase):
         self.assertEqual(len(call["grad_inputs"]), 1)
         self.assertEqual(len(self.named("torch.nn.functional.silu")), 1)
         self.assertEqual(len(self.named("torch.nn.functional.relu")), 1)  # torch's own, in what passes for it
+        gelu = self.named("torch.nn.functional.gelu")[0]
+        self.assertRegex(gelu["replaced"], r"optool_capture_test\..*")
+        self.assertTrue(gelu["params"])
         self.assertRegex(said.getvalue(), r"not torch's own, .*: torch.nn.functional.gelu \(optool_capture_test.py:\d+\); "
                          r"wrapped by the program, .*: torch.nn.functional.relu \(optool_capture_test.py:\d+\). To record one "
                          r"as one call: wrap=\['torch.nn.functional.relu'\]\n")

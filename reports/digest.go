@@ -7,6 +7,7 @@ import (
 	"iter"
 	"maps"
 	"math"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +33,7 @@ type Digest struct {
 	ExplainIn time.Duration
 
 	failOn     []verdict.Verdict
+	replaced   map[callKey]*Finding // wrong calls of functions in the place of torch's
 	kinds      map[string]*kind
 	first      *Finding // the first wrong call
 	recordings bool     // two recordings are compared
@@ -89,6 +91,9 @@ func (d *Digest) Add(f *Finding) {
 	if f.Wrong() && f.Results[0].Lacks == "" && (d.first == nil || Earlier(f, d.first)) {
 		d.first = f
 	}
+	if d.inside(f) {
+		return
+	}
 	key := f.kind()
 	k := d.kinds[key]
 	if k == nil {
@@ -106,6 +111,46 @@ func (d *Digest) Add(f *Finding) {
 		k.note(other)
 	}
 	k.findings++
+}
+
+// A callKey names a call of a process.
+type callKey struct {
+	folder        string
+	rank, pid, id int
+}
+
+// inside puts a wrong call with the wrong call of a function in the place of torch's that made it, and reports whether
+// it did. The call that made it comes first.
+func (d *Digest) inside(f *Finding) bool {
+	r := f.Results[0]
+	key := callKey{path.Dir(r.Capture), known(r.Rank), known(r.PID), known(r.Within)}
+	outer := d.replaced[key]
+	if key.id = known(r.ForwardID); r.Replaced != "" && key.id >= 0 && len(d.replaced) < maxKinds {
+		if d.replaced == nil {
+			d.replaced = map[callKey]*Finding{}
+		}
+		d.replaced[key] = f
+	}
+	if outer == nil || r.Within == nil {
+		return false
+	}
+	if len(outer.Inside) < shownIDs {
+		outer.Inside = append(outer.Inside, r.shortName())
+	} else {
+		outer.InsideMore++
+	}
+	if key.id >= 0 && d.replaced[key] == nil && len(d.replaced) < maxKinds {
+		d.replaced[key] = outer // of what it made in turn
+	}
+	return true
+}
+
+// shortName is the operator with the number of the call.
+func (r *Result) shortName() string {
+	if r.ForwardID == nil {
+		return opName(r.Op)
+	}
+	return fmt.Sprintf("%s/%d", opName(r.Op), *r.ForwardID)
 }
 
 // warn takes note of a call whose worst verdict is a warning.

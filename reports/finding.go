@@ -28,7 +28,32 @@ type Finding struct {
 	// Inherits says of two recordings that the call was given values that differ, and that these explain what it gave.
 	Inherits bool
 
+	// Inside names the first calls that it made inside and that fail too, and InsideMore counts further ones.
+	Inside     []string
+	InsideMore int
+
 	more int // values that tell the same, and are left out of Results
+}
+
+// Notes say what one has to know of the call beside its values: that another function is in the place of torch's, and
+// which calls fail inside it.
+func (f *Finding) Notes() (notes []string) {
+	if first := f.Results[0]; first.Replaced != "" {
+		notes = append(notes, ReplacedText(first.Op, first.Replaced))
+	}
+	if len(f.Inside) > 0 {
+		text := "calls inside it fail too: " + strings.Join(f.Inside, ", ")
+		if f.InsideMore > 0 {
+			text += fmt.Sprintf(" and %d more", f.InsideMore)
+		}
+		notes = append(notes, text)
+	}
+	return notes
+}
+
+// ReplacedText says that a function of the program is in the place of torch's.
+func ReplacedText(op, by string) string {
+	return Name(op) + " is not torch's own here: replaced by " + Name(by)
 }
 
 // More says how many values of the call are not among the results; "" if all are.
@@ -179,6 +204,9 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 				fmt.Fprintf(&b, "  where    %s\n", st.Wrap(text, findingIndent))
 			}
 		}
+	}
+	for _, note := range f.Notes() {
+		fmt.Fprintf(&b, "  note     %s\n", st.Wrap(OneLine(note), findingIndent))
 	}
 	if !brief || first.Repro == nil {
 		fmt.Fprintf(&b, "  capture  %s\n", OneLine(first.Capture))

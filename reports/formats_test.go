@@ -67,7 +67,14 @@ func TestFormats(t *testing.T) {
 	s.Witness, s.Against, s.First, s.Settings = map[string]int{}, &Contest{}, &Place{}, Settings{{}}
 	s.FailOn, s.Budget, s.Known = []verdict.Verdict{verdict.Warn}, &Budget{}, &KnownList{}
 	s.Generated, s.Precision, s.Facts, s.Unread = &Generated{}, &Precision{}, []Fact{{}}, []UnreadFile{{}}
-	for _, r := range calls("float32", 100, Errors{Factor: Num(0x1p-22), FactorError: Num(0x1p-23)}) {
+	s.Missing = []string{"part 1/2 is missing"}
+	pid := 7
+	for _, program := range []string{"a", "b"} {
+		s.Add(&Result{Capture: program + "/rank0/7-2026-11-29-01-23-13/torch.mm.0", Op: "torch.mm", PID: &pid})
+	}
+	pooled := calls("float32", 100, Errors{Factor: Num(0x1p-22), FactorError: Num(0x1p-23)})
+	for _, r := range pooled {
+		r.PID = &pid
 		s.Add(r)
 	}
 	if err := NewJSONLines(&b).Summary(s); err != nil {

@@ -121,6 +121,9 @@ func markdownFinding(b *bufio.Writer, f *Finding, like string) {
 	for _, c := range f.Causes[:min(len(f.Causes), shownCauses)] {
 		fmt.Fprintf(b, "- %s: **%s**\n", c.Label(), escapeMarkdown(c.String()))
 	}
+	for _, note := range f.Notes() {
+		fmt.Fprintf(b, "- note: %s\n", escapeMarkdown(note))
+	}
 	for _, r := range f.Results {
 		if !f.tells(r) {
 			continue

@@ -398,6 +398,9 @@ func (rec *Recording) Leads() (leads [][2]string) {
 	for _, c := range rec.First.Causes[:min(len(rec.First.Causes), shownCauses)] {
 		leads = append(leads, [2]string{c.Label(), c.String()})
 	}
+	for _, note := range rec.First.Notes() {
+		leads = append(leads, [2]string{"note", note})
+	}
 	return leads
 }
 

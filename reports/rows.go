@@ -140,6 +140,8 @@ type Result struct {
 	Coverage      *Number `json:"coverage"`             // share of the elements compared one by one, 0 to 1
 	Module        string  `json:"module,omitempty"`     // path of the module that made the call
 	Location      string  `json:"location,omitempty"`   // FILE:LINE of the user's program
+	Replaced      string  `json:"replaced,omitempty"`   // the program's function in the place of torch's
+	Within        *int    `json:"within,omitempty"`     // ForwardID of the recorded call that made this one
 	Label         string  `json:"label,omitempty"`      // what op_tools' tables call the value: output, output[1]
 	ErrorInfo     string  `json:"error_info,omitempty"` // op_tools' remark
 	Errors        *Errors `json:"errors,omitempty"`     // of all elements together

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/internal/lazyregexp"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
@@ -36,7 +37,7 @@ func (o *selection) declareUnknown(ctx context.Context, a *app, opt replay.Optio
 		}
 		seen[e.Op] = true
 		call := replay.Open(e, opt)
-		lines = append(lines, declarations(call)...)
+		lines = append(lines, declarations(call, e)...)
 		call.Close()
 	}
 	return printDeclarations(a.Out, lines)
@@ -53,7 +54,7 @@ func printDeclarations(w io.Writer, lines []string) error {
 
 // declarations is the line of a file for --ops that declares the operator of a call, apart from what it computes. It
 // is none if the operator is known.
-func declarations(c *replay.Call) []string {
+func declarations(c *replay.Call, e *capture.Entry) []string {
 	if !errors.Is(c.Err(), opdef.ErrUnknownOp) {
 		return nil
 	}
@@ -68,7 +69,11 @@ func declarations(c *replay.Call) []string {
 		if schemaType(v) == "Tensor" {
 			prefix = "x"
 		}
-		add(fmt.Sprint(prefix, i+1), v)
+		name := fmt.Sprint(prefix, i+1)
+		if i < len(e.Params) && argumentName().MatchString(e.Params[i]) && !slices.Contains(reserved, e.Params[i]) {
+			name = e.Params[i]
+		}
+		add(name, v)
 	}
 	for _, it := range rec.Kwargs.Items {
 		if name, ok := it.Key.(string); ok {
@@ -82,6 +87,14 @@ func declarations(c *replay.Call) []string {
 	return []string{reports.OneLine(fmt.Sprintf("op(\"%s(%s) -> %s\", lambda %s: ...)", c.Op,
 		strings.Join(params, ", "), result, strings.Join(names, ", ")))}
 }
+
+// argumentName is a name that an argument can have in a line of a file for --ops.
+var argumentName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// reserved are names of Python that Starlark keeps for itself.
+var reserved = []string{"and", "as", "assert", "break", "class", "continue", "def", "del", "elif", "else", "except",
+	"finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "load", "nonlocal", "not", "or", "pass",
+	"raise", "return", "try", "while", "with", "yield"}
 
 // schemaType is the type of an argument in ATen's notation.
 func schemaType(v value.Value) string {

@@ -114,7 +114,7 @@ func (a *app) explain(ctx context.Context, e *capture.Entry, o *explainOptions, 
 	if err := x.Write(a.Out, a.style()); err != nil {
 		return 0, failed(err) // which no other call can write either
 	}
-	if err := printDeclarations(a.Out, declarations(call)); err != nil {
+	if err := printDeclarations(a.Out, declarations(call, e)); err != nil {
 		return 0, failed(err)
 	}
 	s := reports.NewSummary()

@@ -81,6 +81,9 @@ func (e *Explanation) Judgement(st reports.Style) string {
 		label := e.Causes[i].Label() + ":"
 		fmt.Fprintf(&b, "%s %s\n", st.Bold(label), st.Hang(label+" ", reports.OneLine(e.Causes[i].String()), 2))
 	}
+	if r.Replaced != "" {
+		fmt.Fprintf(&b, "note: %s\n", st.Hang("note: ", reports.OneLine(reports.ReplacedText(r.Op, r.Replaced)), 2))
+	}
 	if e.Unexplained && len(e.Causes) == 0 {
 		fmt.Fprintf(&b, "%s none of the mistakes that optool tried reproduces it\n", st.Bold("cause:"))
 	}

@@ -15,6 +15,7 @@ func Locate(r *reports.Result, e *capture.Entry, op string) {
 		r.Occurrence = &e.Occurrence
 	}
 	r.PID, r.Rank, r.Module, r.Location = Known(e.PID), Known(e.Rank), e.Module, e.Location
+	r.Replaced, r.Within = e.Replaced, Known(e.Within)
 }
 
 // Shape is a copy of a shape that JSON writes as a list, also that of a scalar.

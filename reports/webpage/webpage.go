@@ -219,6 +219,9 @@ func newFinding(f *reports.Finding, id, like string) finding {
 		out.Causes = append(out.Causes, [2]string{f.Causes[i].Label(),
 			reports.OneLine(f.Causes[i].String())})
 	}
+	for _, note := range f.Notes() {
+		out.Causes = append(out.Causes, [2]string{"note", reports.OneLine(note)})
+	}
 	for _, p := range f.Profiles {
 		out.Pictures = append(out.Pictures, picture{Target: p.Phase + " " + p.Target, Numel: p.Numel, Where: p.Where,
 			Histogram: charts.Errors(p), Map: charts.Map(p)})

@@ -166,6 +166,9 @@ func written(b *strings.Builder, t *step.Trace, f *step.Finding, x Extra) {
 	if f.Between() != "" {
 		fmt.Fprintf(b, "  %s\n", x.Style.Wrap(reports.OneLine(aside(t, f)), 4))
 	}
+	if by := f.Call.Entry.Replaced; by != "" {
+		fmt.Fprintf(b, "  %s\n", x.Style.Wrap(reports.OneLine("note: "+reports.ReplacedText(f.Call.Op, by)), 4))
+	}
 	for _, place := range places(f.Call) {
 		fmt.Fprintf(b, "  %s\n", reports.OneLine(place)) // whole: it is there to be copied
 	}
