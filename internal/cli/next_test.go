@@ -71,6 +71,12 @@ func TestNextOfChange(t *testing.T) {
 	if code != cli.ExitDiffers || !strings.Contains(out.String(), " step --html step.html ") {
 		t.Errorf("exit code %d: %s%s", code, out.String(), errs.String())
 	}
+	const dir = "op_tools_results/op_capture_results/torch."
+	if want := inOrder("look between these two calls for what writes without being recorded", "send them",
+		"    "+dir+"nn.functional.linear/303/6/2026-11-22-14-07-59\n", "    "+dir+"Tensor.add/303/7/2026-11-22-14-07-59\n"); !want.
+		MatchString(out.String()) {
+		t.Errorf("what to do is not said:\n%s", out.String())
+	}
 	for _, text := range []string{out.String(), string(report)} {
 		if strings.Contains(text, " replay --tables ") {
 			t.Errorf("a replay is offered:\n%s", text)

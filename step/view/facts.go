@@ -26,6 +26,13 @@ func Facts(t *step.Trace, x Extra) (facts []reports.Fact) {
 		for i := range first.Causes[:min(len(first.Causes), 2)] {
 			add(first.Causes[i].Label()+" of the first fault", first.Causes[i].String())
 		}
+		todo, send := whatToDo(first)
+		for i, line := range todo {
+			if i == len(todo)-1 {
+				line += " " + strings.Join(send, ", ")
+			}
+			add("what to do", line)
+		}
 		var b strings.Builder
 		behind(&b, first, x.Style)
 		for line := range strings.Lines(b.String()) {

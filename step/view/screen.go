@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"path"
 	"slices"
 	"strings"
 
@@ -172,6 +173,49 @@ func written(b *strings.Builder, t *step.Trace, f *step.Finding, x Extra) {
 	for _, place := range places(f.Call) {
 		fmt.Fprintf(b, "  %s\n", reports.OneLine(place)) // whole: it is there to be copied
 	}
+	todo, send := whatToDo(f)
+	for _, line := range todo {
+		fmt.Fprintf(b, "  %s\n", x.Style.Wrap(reports.OneLine(line), 4))
+	}
+	for _, dir := range send {
+		fmt.Fprintf(b, "    %s\n", reports.OneLine(dir))
+	}
+}
+
+// whatToDo says of a value that changed between two calls where to look, whom to ask and what to send; nothing of other
+// findings, which have commands of their own.
+func whatToDo(f *step.Finding) (todo, send []string) {
+	if f.Rule != verdict.Changed || f.From == nil || f.From.Call == f.Call {
+		return nil, nil
+	}
+	made, read := f.From.Call, f.Call
+	between := "between these two calls"
+	if a, b := made.Entry.Location, read.Entry.Location; a != "" && b != "" {
+		between = fmt.Sprintf("between %s, which made the value, and %s, which reads it", a, b)
+	}
+	return []string{
+		"look " + between + " for what writes without being recorded: a kernel of your own, a copy on another stream, " +
+			"numpy or C++ code that has the memory",
+		"if your program writes nothing there, ask those who maintain the memory allocator and the streams of the device, " +
+			"and send them what was recorded of both calls:",
+	}, folders(made, read)
+}
+
+// folders are the directories that hold the files of calls, below the PATH of the step as far as that is known.
+func folders(calls ...*step.Call) (dirs []string) {
+	for _, c := range calls {
+		dir := c.Entry.Rel
+		if c.Entry.ByOther() { // one file has many calls
+			dir = path.Dir(dir)
+		}
+		if dir != "." && !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	if len(dirs) == 0 {
+		return []string{"the whole recording (PATH)"}
+	}
+	return dirs
 }
 
 // aside says of a finding that is not about its call whether that call is wrong.
