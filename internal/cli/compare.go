@@ -109,43 +109,6 @@ type compared struct {
 	err     error
 }
 
-// A holder holds back the pairs of two recordings from the first difference on until it is known whether the
-// recordings have different precisions, and judges them then.
-type holder struct {
-	two       bool
-	next      func(compared) error
-	precision pairs.Precision
-	held      []compared
-	differs   bool
-}
-
-// mostPairs bounds the memory of a holder: so many pairs without another dtype have one precision.
-const mostPairs = 20_000
-
-func (h *holder) add(c compared) error {
-	if !h.two {
-		return h.next(c)
-	}
-	h.precision.Look(c.results, c.apart)
-	h.differs = h.differs || reports.NewFinding(c.results).Wrong()
-	h.held = append(h.held, c)
-	if h.differs && !h.precision.Known() && len(h.held) < mostPairs {
-		return nil
-	}
-	return h.release()
-}
-
-func (h *holder) release() error {
-	for _, c := range h.held {
-		h.precision.Explain(c.pair, c.results, c.apart)
-		if err := h.next(c); err != nil {
-			return err
-		}
-	}
-	h.held = nil
-	return nil
-}
-
 // A compareRun compares recorded calls, or values by name.
 type compareRun struct {
 	a        *app
@@ -238,7 +201,7 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 	defer r.json.close()
 	r.begin("pair")
 	parted := pairs.Divergence{Noise: r.noise}
-	held := holder{two: len(r.paths) == 2, next: func(c compared) error {
+	held := holder{two: len(r.paths) == 2, within: r.rounds, next: func(c compared) error {
 		finding := reports.NewFinding(c.results)
 		finding.Inherits = parted.Add(c.pair, c.results, c.apart)
 		r.out.bar.add(finding.Bad(), 0)
@@ -261,12 +224,15 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 			return held.add(c)
 		})
 	if err == nil {
-		err = held.release()
+		err = held.end()
 	}
 	if err := r.ended(err); err != nil {
 		return err
 	}
 	if held.two {
+		if text := held.String(); text != "" {
+			fmt.Fprintf(r.json.text(), "%s\n\n", r.a.style().Wrap(text, 2))
+		}
 		r.out.Precision = held.precision.Record()
 		if r.out.Precision != nil {
 			fmt.Fprintf(r.json.text(), "%s\n\n", r.a.style().Wrap(reports.OneLine(held.precision.String()), 2))

@@ -22,8 +22,8 @@ func TestReplaced(t *testing.T) {
 		{[]string{"explain"}, "note: " + note},
 		{[]string{"explain", "--op", "*my_norm"},
 			`op("__main__.my_norm(Tensor x, Tensor weight) -> Tensor", lambda x, weight: ...)`},
-		{[]string{"explain", "--op", "*apply"}, `op("__main__.Scale.apply(Tensor hidden, Tensor weight, float eps) -> ` +
-			`Tensor", lambda hidden, weight, eps: ...)`},
+		{[]string{"explain", "--op", "*apply"},
+			`op("__main__.Scale.apply(Tensor hidden, Tensor weight, float eps) -> Tensor", lambda hidden, weight, eps: ...)`},
 	} {
 		var out, errs bytes.Buffer
 		cli.Main(append(c.args, "testdata/replaced"), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
