@@ -196,8 +196,8 @@ func whatToDo(f *step.Finding) (todo, send []string) {
 	return []string{
 		"look " + between + " for what writes without being recorded: a kernel of your own, a copy on another stream, " +
 			"numpy or C++ code that has the memory",
-		"if your program writes nothing there, ask those who maintain the memory allocator and the streams of the device, " +
-			"and send them what was recorded of both calls:",
+		"if your program writes nothing there, ask those who maintain the memory allocator and the streams of the " +
+			"device, and send them what was recorded of both calls:",
 	}, folders(made, read)
 }
 
