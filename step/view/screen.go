@@ -194,8 +194,8 @@ func whatToDo(f *step.Finding) (todo, send []string) {
 		between = fmt.Sprintf("between %s, which made the value, and %s, which reads it", a, b)
 	}
 	return []string{
-		"look " + between + " for what writes without being recorded: a kernel of your own, a copy on another stream, " +
-			"numpy or C++ code that has the memory",
+		"look " + between + " for what writes without being recorded: a kernel of your own, a copy on another " +
+			"stream, numpy or C++ code that has the memory",
 		"if your program writes nothing there, ask those who maintain the memory allocator and the streams of the " +
 			"device, and send them what was recorded of both calls:",
 	}, folders(made, read)
