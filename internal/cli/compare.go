@@ -30,7 +30,9 @@ A (or the device) is checked; B (or the CPU) is the reference.
 
 A value passes if op_tools' allclose passes, or if every element is within one unit
 in the last place of the reference in its dtype. compare does not know the operator,
-so it cannot tell whether a larger difference is a bug: use replay for that.
+so it cannot tell whether a larger difference is a bug: use replay for that. Only if
+all differences may be rounding, as of other kernels, it computes these calls again. If
+each is right in both recordings, it says so and passes.
 
 Files of values (.pt, .pth, .pt2, .safetensors, .npy, .npz, the JSON of polygraphy
 run), and directories of them such as sharded checkpoints, are compared by name. A

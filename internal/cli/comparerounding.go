@@ -78,8 +78,16 @@ func (h *holder) round() {
 		return
 	}
 	p := pairs.Precision{Fine: unit, Coarse: unit}
-	judged, differing := make([]compared, len(h.held)), 0
+	judged, differing, made := make([]compared, len(h.held)), 0, unit.Eps()/2
 	for i, c := range h.held {
+		if !given(c, made) {
+			return
+		}
+		for _, r := range c.results {
+			if d := c.apart[r]; d != nil && r.Phase == "forward" {
+				made = max(made, d.Relative)
+			}
+		}
 		wrong := reports.NewFinding(c.results).Wrong()
 		judged[i] = copied(c)
 		p.Explain(c.pair, judged[i].results, judged[i].apart)
@@ -92,6 +100,23 @@ func (h *holder) round() {
 		}
 	}
 	h.held, h.rounded, h.unit = judged, differing, unit
+}
+
+// mostGrown is how many times as far apart as all results before it an input may be: it may be a part of one.
+const mostGrown = 8
+
+// given reports whether no input of a pair is further apart than the results before it explain, which are made apart at
+// the most. Else another value was read, or something wrote that was not compared, such as an optimizer.
+func given(c compared, made float64) bool {
+	for _, r := range c.results {
+		if r.Phase != "input" {
+			return true
+		}
+		if d := c.apart[r]; r.Verdict.Differs() && (d == nil || !(d.Relative <= mostGrown*made)) {
+			return false
+		}
+	}
+	return true
 }
 
 // copied is a pair whose results can be judged anew.

@@ -136,7 +136,7 @@ Exit codes: 0 all compared and passed, 1 differences found, 2 wrong usage,
 	f.BoolVar(&a.quiet, "quiet", false, "print only findings and totals, and no progress")
 	f.StringVar(&a.color, "color", "auto",
 		"use colours: always, never, or auto (only on a terminal; NO_COLOR and CLICOLOR_FORCE are respected)")
-	f.StringVar(&a.read, "read", "mmap", "read files by mmap, or by plain reads (faster on network disks)")
+	f.StringVar(&a.read, "read", "mmap", "how files are read, `MODE`: mmap, or plain (faster on network disks)")
 	f.IntVar(&a.jobs, "jobs", runtime.GOMAXPROCS(0), "work on this many calls in parallel")
 	f.StringVar(&a.blas, "blas", "auto",
 		"compute large float64 products with auto (OpenBLAS if found), go, or the library at this path (OPTOOL_BLAS)")

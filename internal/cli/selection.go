@@ -44,7 +44,7 @@ func (s *selection) addFlags(cmd *cobra.Command) {
 	f.Var((*commaList)(&s.dtype), "dtype", "only calls with an input tensor of a dtype in this `LIST`")
 	completeSelection(cmd)
 	f.StringVar(&s.where, "where", "",
-		"only calls for which this is true, such as 'dtype == \"float16\" && ndim == 2'")
+		"only calls for which `EXPR` is true, such as 'dtype == \"float16\" && ndim == 2'")
 }
 
 // A commaList is a flag whose values add up.
