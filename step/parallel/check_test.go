@@ -109,6 +109,7 @@ var trees = []struct {
 		"1 sharded along dimension 1]"},
 	{"sequence-alone", "replica", "torch.nn.functional.layer_norm", "the gradient of norm is a partial sum", ""},
 	{"sequence-same", "replica", "torch.Tensor.mul", "they draw with the same random state", ""},
+	{"sequence-unsummed", "collective", "torch.Tensor.add", "it lacks a reduce_scatter", ""},
 	{"several", "", "", "", ""},
 	{"stages", "", "", "", ""},
 	{"stages-alone", "replica", "torch.Tensor.sqrt", "is that of the gradients of its stage", ""},

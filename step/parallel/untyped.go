@@ -32,6 +32,10 @@ func (p *part) rankwise(s *site, sides map[int]*side, local *localRun) (ok bool)
 			s.out[0] = &info{places: ps}
 			return true
 		}
+		if s.in[0].isPartial() {
+			s.out[0] = &info{pieces: true, made: s}
+			return true
+		}
 	}
 	if !a.dtype.IsFloat() {
 		s.out[0] = p.numbers(s, sides, outs)

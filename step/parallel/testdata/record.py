@@ -900,8 +900,12 @@ def sequence(rank, name, directory):
         h = F.gelu(F.linear(h, model.up))
         torch.manual_seed(7 if name == "sequence-same" else 7 + rank)
         h = h * (torch.rand(h.shape) > 0.5).float() * 2
-        h = Reduce.apply(F.linear(h, model.down), None) + x
-        h.square().mean().backward()
+        h = F.linear(h, model.down)
+        if name == "sequence-unsummed":
+            h, x = h[3 * rank : 3 * rank + 3], x[3 * rank : 3 * rank + 3]
+        else:
+            h = Reduce.apply(h, None)
+        (h + x).square().mean().backward()
         if name != "sequence-alone":
             dist.all_reduce(model.norm.grad)
         dist.all_reduce(model.shift.grad)
