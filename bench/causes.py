@@ -596,7 +596,7 @@ def main():
     ap.add_argument("--only", default="", help="regular expression of name, operator and dtype")
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--random", type=int, default=0, help="plant so many random mistakes instead")
-    ap.add_argument("--fresh", type=int, choices=(1, 2, 3, 4, 5, 6), help="a set of causes_fresh.py")
+    ap.add_argument("--fresh", type=int, choices=(1, 2, 3, 4, 5, 6, 7), help="a set of causes_fresh.py")
     ap.add_argument("--keep", help="directory for the captures")
     ap.add_argument("--all", action="store_true", help="print right causes too")
     o = ap.parse_args()
@@ -610,7 +610,7 @@ def main():
         if o.fresh:
             import causes_fresh
 
-            (causes_fresh.plant, causes_fresh.plant2, causes_fresh.plant3, causes_fresh.plant4, causes_fresh.plant5, causes_fresh.plant6)[o.fresh - 1](sys.modules[__name__])
+            (causes_fresh.plant, causes_fresh.plant2, causes_fresh.plant3, causes_fresh.plant4, causes_fresh.plant5, causes_fresh.plant6, causes_fresh.plant7)[o.fresh - 1](sys.modules[__name__])
         else:
             plant()
         for name, op, args, wrong, pattern, dts, kwargs in ROWS:
@@ -625,7 +625,7 @@ def main():
                         shutil.rmtree(f"{work}/{len(want):04d}", ignore_errors=True)
                         continue
                     want[f"{len(want):04d}"] = key, pattern
-        for name, op, args, kwargs, wrong, pattern in optimizers() if o.fresh in (None, 1) else ():
+        for name, op, args, kwargs, wrong, pattern in optimizers() if o.fresh in (None, 1) else causes_fresh.optimizers7(sys.modules[__name__]) if o.fresh == 7 else ():
             for DT in (F32, BF16):
                 key = f"{name}/{op}/{str(DT)[6:]}"
                 if re.search(o.only, key):

@@ -986,3 +986,528 @@ def beside(a, n, eps):
     g = a.reshape(a.shape[0], n, -1)
     g = (g - g.mean(2, True)) / (g.var(2, keepdim=True, unbiased=False).sqrt() + eps)
     return g.reshape(a.shape)
+
+
+class Given(torch.autograd.Function):
+    """Values with gradients that a formula gives of the incoming one."""
+
+    @staticmethod
+    def forward(ctx, value, formula, *ts):
+        ctx.formula, ctx.n = formula, len(ts)
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        made = ctx.formula(g)
+        return (None, None, *(made if isinstance(made, tuple) else (made,)))
+
+
+def formula(right, gradients):
+    """The values of right; gradients(g, *arguments) gives those of the arguments that need one, None for a right one."""
+    def f(*args, **kw):
+        need = [t for t in args if isinstance(t, torch.Tensor) and t.requires_grad]
+        plain = [t.detach() if isinstance(t, torch.Tensor) else t for t in args]
+
+        def made(g):
+            out = gradients(g, *plain, **kw)
+            out = list(out) if isinstance(out, tuple) else [out]
+            with torch.enable_grad():
+                again = [t.detach().requires_grad_(t.requires_grad) if isinstance(t, torch.Tensor) else t for t in args]
+                leaves = [t for t in again if isinstance(t, torch.Tensor) and t.requires_grad]
+                due = torch.autograd.grad(right(*again, **kw), leaves, g, allow_unused=True)
+            return tuple(d if o is None else o for o, d in zip(out + [None] * len(due), due))
+        return Given.apply(right(*plain, **kw), made, *need)
+    return f
+
+
+def plant7(c):
+    """Mistakes of the kinds that the other sets have few of: terms and factors of backward formulas, positions, biases
+    in another place, orders of elements, casts, NaN, formulas that cancel or overflow, attention, recurrent cells."""
+    x, pos, ints, bits = c.x, c.pos, c.ints, c.bits
+    fn = "torch.nn.functional."
+
+    def row(name, op, args, wrong, pattern, dts="fh", kwargs=None):
+        c.row(name, op if op.startswith("torch.") else fn + op, args, wide(wrong), pattern, dts, kwargs)
+
+    def bw(name, op, args, gradients, pattern, dts="fh", right=None, kwargs=None):
+        right = right or (eval(op, {"torch": torch}) if op.startswith("torch.") else getattr(F, op))
+        row(name, op, args, formula(right, gradients), pattern, dts, kwargs)
+
+    nog = lambda *s: x(*s, grad=False)
+    one = lambda: (x(18, 26),)
+    big = lambda: (x(18, 26, k=2.0),)
+    plus = lambda: (pos(18, 26),)
+    two = lambda: (x(18, 26), x(18, 26))
+    pp = lambda: (pos(18, 26), pos(18, 26))
+    along = lambda: (x(14, 26), 1)
+    phi = lambda a: torch.exp(-a * a / 2) / math.sqrt(2 * math.pi)
+    Phi = lambda a: 0.5 * (1 + torch.erf(a / math.sqrt(2)))
+    # factors and terms of the gradients of elements
+    bw("second term left out", "silu", big, lambda g, a: g * a.sigmoid(), "sigmoid|term|lacks|result / self")
+    bw("1 not added", "silu", big, lambda g, a: g * a.sigmoid() * a * (1 - a.sigmoid()), "lacks|term|1|sigmoid")
+    bw("second term left out", "gelu", big, lambda g, a: g * Phi(a), "term|lacks|result / self|erf|cdf", "fhs")
+    bw("density without its factor", "gelu", big, lambda g, a: g * (Phi(a) + a * torch.exp(-a * a / 2)), "2\\.5|factor|density|multiplied|sqrt", "fh")
+    bw("sign of the density", "gelu", big, lambda g, a: g * (Phi(a) - a * phi(a)), "negat|subtract|sign|-1|term", "fh")
+    bw("square missing", "torch.tanh", one, lambda g, a: g * (1 - a.tanh()), "square|1 - |result", "fh")
+    bw("1 missing", "torch.tanh", one, lambda g, a: -g * a.tanh() ** 2, "1|square|result", "f")
+    bw("only 1 - y", "torch.sigmoid", one, lambda g, a: g * (1 - a.sigmoid()), "1 - |result", "fhs")
+    bw("y squared", "torch.sigmoid", one, lambda g, a: g * (a.sigmoid() - a.sigmoid() ** 2 * 0) * 1.0, "times the result|result", "f")
+    bw("without 2/sqrt(pi)", "torch.erf", one, lambda g, a: g * torch.exp(-a * a), "pi|1\\.128|0\\.886|factor", "fhs")
+    bw("without the square", "torch.erf", one, lambda g, a: g * torch.exp(-a.abs()) * 2 / math.sqrt(math.pi), "abs|square|magnitude", "f")
+    bw("without ln 2", "torch.log2", plus, lambda g, a: g / a, "ln 2|ln\\(2\\)|0\\.693|1\\.44|log", "fhs")
+    bw("without ln 10", "torch.log10", plus, lambda g, a: g / a, "ln 10|ln\\(10\\)|2\\.30|0\\.434|log", "fhs")
+    bw("without ln 2", "torch.exp2", one, lambda g, a: g * torch.exp2(a), "ln 2|0\\.693|1\\.44", "fhs")
+    bw("without the half", "torch.sqrt", plus, lambda g, a: g / a.sqrt(), "2|half|0\\.5", "fh")
+    bw("without the root", "torch.sqrt", plus, lambda g, a: 0.5 * g / a, "root|self|sqrt", "fh")
+    bw("without the cube", "torch.rsqrt", plus, lambda g, a: -0.5 * g * a.rsqrt(), "self|result|cube|power", "fh")
+    bw("without the square", "torch.reciprocal", plus, lambda g, a: -g / a, "result|square|1 / ", "fh")
+    bw("without the root", "torch.asin", lambda: ((0.4 * torch.rand(18, 26)).to(c.DT).requires_grad_(),), lambda g, a: g / (1 - a * a), "root|sqrt|square", "f")
+    bw("plus for minus", "torch.atanh", lambda: ((0.4 * torch.rand(18, 26)).to(c.DT).requires_grad_(),), lambda g, a: g / (1 + a * a), "1 \\+|square|\\+|atan", "f")
+    bw("without the square", "torch.atan", one, lambda g, a: g / (1 + a.abs()), "abs|1 \\+", "f")
+    bw("cosine of the wrong sign", "torch.sin", one, lambda g, a: -g * a.cos(), "negat|-1", "fh")
+    bw("tanh for sech^2", "torch.cosh", one, lambda g, a: g * a.tanh(), "tanh|result", "f")
+    bw("without beta", "softplus", lambda: (x(18, 26), 2.0), lambda g, a, b: g * a.sigmoid(), "beta|sigmoid", "fh")
+    bw("beta twice", "softplus", lambda: (x(18, 26), 2.0), lambda g, a, b: b * g * (b * a).sigmoid(), "multiplied by 2|beta|2", "fh")
+    bw("without scale", "selu", big, lambda g, a: g * torch.where(a > 0, torch.ones_like(a), 1.6732632423543772 * a.exp()), "scale|0\\.95|1\\.05", "fhs")
+    bw("without alpha", "elu", lambda: (x(18, 26), 0.4), lambda g, a, al: g * torch.where(a > 0, torch.ones_like(a), a.exp()), "alpha|exp|where self", "fh")
+    bw("second term left out", "mish", big, lambda g, a: g * F.softplus(a).tanh(), "term|lacks|result / self|tanh", "fh")
+    bw("second term left out", "hardswish", big, lambda g, a: g * F.hardsigmoid(a), "term|lacks|hardsigmoid|result / self|self", "f")
+    bw("without the gate's slope", "glu", lambda: (x(14, 26), 1), lambda g, a, d: torch.cat([g * a[:, 13:].sigmoid(), g * a[:, :13]], 1), "sigmoid|last 13|13 to 25|half|slope", "f")
+    bw("gate's gradient without a", "glu", lambda: (x(14, 26), 1), lambda g, a, d: torch.cat([g * a[:, 13:].sigmoid(), g * a[:, 13:].sigmoid() * (1 - a[:, 13:].sigmoid())], 1), "13 to 25|half|lacks|sigmoid|self", "f")
+    bw("of sigmoid x, not -x", "logsigmoid", big, lambda g, a: g * a.sigmoid(), "sigmoid|negated", "fh")
+    bw("1 - tanh^2 for tanh^2", "tanhshrink", one, lambda g, a: g * (1 - a.tanh() ** 2), "1 - |tanh|square", "fh")
+    bw("without the square", "softsign", one, lambda g, a: g / (1 + a.abs()), "abs|square|1 \\+", "fh")
+    # of two operands
+    bw("second gradient without the square", "torch.div", pp, lambda g, a, b: (g / b, -g * a / b), "other|square|multiplied|term", "fhs")
+    bw("second gradient without the sign", "torch.div", pp, lambda g, a, b: (g / b, g * a / b**2), "negat|-1|sign", "fh")
+    bw("second gradient without the first operand", "torch.div", pp, lambda g, a, b: (g / b, -g / b**2), "self|lacks|square|1 / ", "fh")
+    bw("without the exponent", "torch.pow", lambda: (pos(18, 26), 3.0), lambda g, a, n: g * a ** (n - 1), "3|exponent|0\\.333", "fhs")
+    bw("power not lowered", "torch.pow", lambda: (pos(18, 26), 3.0), lambda g, a, n: g * n * a**n, "self|exponent|power", "fh")
+    bw("exponent's gradient without the log", "torch.pow", pp, lambda g, a, n: (None, g * a**n), "log|result", "fh")
+    bw("exponent's gradient with log2", "torch.pow", pp, lambda g, a, n: (None, g * a**n * a.log2()), "1\\.44|ln 2|log2", "fh")
+    bw("root of the sum of squares", "torch.atan2", pp, lambda g, a, b: (g * b / torch.hypot(a, b), -g * a / torch.hypot(a, b)), "hypot|root|square|sqrt", "f")
+    bw("gradients' operands exchanged", "torch.atan2", pp, lambda g, a, b: (g * a / (a * a + b * b), -g * b / (a * a + b * b)), "exchanged|self / |swapped|other", "f")
+    bw("sign of the second", "torch.atan2", pp, lambda g, a, b: (g * b / (a * a + b * b), g * a / (a * a + b * b)), "negat|-1", "fh")
+    bw("not divided by the result", "torch.hypot", two, lambda g, a, b: (g * a, g * b), "result|divided|hypot|self|multiplied", "fh")
+    bw("sigmoids exchanged", "torch.logaddexp", two, lambda g, a, b: (g * (b - a).sigmoid(), g * (a - b).sigmoid()), "exchanged|swapped|other - self|sigmoid|negat", "fh")
+    bw("second gradient without the log's argument", "torch.xlogy", pp, lambda g, a, b: (None, g * a), "other|divided|passed|self", "fh")
+    bw("weight's gradient of the ends exchanged", "torch.lerp", lambda: (x(18, 26), x(18, 26), pos(18, 26)), lambda g, a, b, w: (None, None, g * (a - b)), "negat|-1|self - end|exchanged", "fh")
+    bw("first gradient is the weight", "torch.lerp", lambda: (x(18, 26), x(18, 26), pos(18, 26)), lambda g, a, b, w: (g * w, g * (1 - w)), "exchanged|weight|1 - ", "fh")
+    bw("denominator's gradient without the square", "torch.addcdiv", lambda: (x(18, 26), pos(18, 26), pos(18, 26)), lambda g, a, b, d: (None, None, -g * b / d), "tensor2|square|multiplied", "fh")
+    bw("value missing in the gradient", "torch.addcmul", lambda: (x(18, 26), x(18, 26), x(18, 26)), lambda g, a, b, d, value: (g, g * d, g * b), "value|4|multiplied", "fh", kwargs=dict(value=0.25))
+    bw("alpha missing in the gradient", "torch.sub", two, lambda g, a, b, alpha: (g, -g), "alpha|multiplied", "fh", kwargs=dict(alpha=0.3))
+    bw("both gradients at ties", "torch.maximum", lambda: (ints(0, 4, 18, 26).to(c.DT).requires_grad_(), ints(0, 4, 18, 26).to(c.DT).requires_grad_()), lambda g, a, b: (g * (a >= b), g * (b >= a)), "equal|tie|where", "fh")
+    bw("weight's gradient where self is positive", "prelu", lambda: (x(6, 5, 11), x(5)), lambda g, a, w: (None, (g * a * (a > 0)).sum((0, 2))), "positive|where|self|sign|max|exchanged", "f")
+    # along a dimension
+    bw("without the sum", "softmax", along, lambda g, a, d: g * a.softmax(d), "sum|times the result", "fh")
+    bw("mean for the sum", "softmax", along, lambda g, a, d: (lambda y: y * (g - (g * y).mean(d, True)))(a.softmax(d)), "mean|26|divided|sum|term", "fh")
+    bw("sum of g, not of g y", "softmax", along, lambda g, a, d: (lambda y: y * (g - g.sum(d, True)))(a.softmax(d)), "sum|term|left out", "fh")
+    bw("without the outer y", "softmax", along, lambda g, a, d: (lambda y: g - (g * y).sum(d, True))(a.softmax(d)), "result|log_softmax|multiplied|divided|left out", "fh")
+    bw("without the sum", "log_softmax", along, lambda g, a, d: g - a.softmax(d), "sum|softmax|exp|term", "fh")
+    bw("second term left out", "log_softmax", along, lambda g, a, d: g * 1, "passed on|incoming|term", "fh")
+    bw("softmax's part divided by n", "log_softmax", along, lambda g, a, d: g - a.softmax(d) * g.mean(d, True), "mean|26|divided|term", "fh")
+    bw("not normalised", "torch.logsumexp", along, lambda g, a, d: g[:, None] * a.exp(), "exp|sum|left out|divided|result", "fh")
+    bw("softmax of n", "torch.logsumexp", along, lambda g, a, d: g[:, None] * a.softmax(d) / 26, "26", "fh")
+    bw("not divided by self", "torch.prod", lambda: (pos(14, 9), 1), lambda g, a, d: (g * a.prod(1))[:, None].expand(14, 9), "self|result|divided|product|multiplied|term", "fh")
+    bw("not reversed", "torch.cumprod", lambda: (pos(10, 9), 1), lambda g, a, d: (g * a.cumprod(1)).cumsum(1) / a, "revers|transpose|direction", "f")
+    bw("not divided by self", "torch.cumprod", lambda: (pos(10, 9), 1), lambda g, a, d: (g * a.cumprod(1)).flip(1).cumsum(1).flip(1), "self|divided|multiplied|term", "f")
+    bw("not divided by the norm", "torch.linalg.vector_norm", lambda: (x(14, 26), 2, 1), lambda g, a, o, d: g[:, None] * a, "norm|result|divided|multiplied", "fh")
+    bw("divided by the square of the norm", "torch.linalg.vector_norm", lambda: (x(14, 26), 2, 1), lambda g, a, o, d: g[:, None] * a / (a * a).sum(1, True), "norm|result|divided", "fh")
+    bw("magnitude not raised", "torch.linalg.vector_norm", lambda: (x(14, 26), 3, 1), lambda g, a, o, d: g[:, None] * a / a.norm(3, 1, True), "ord|power|result|norm|multiplied", "f")
+    bw("without the 2", "torch.var", along, lambda g, a, d: g[:, None] * (a - a.mean(1, True)) / 25, "0\\.5|2", "fhs")
+    bw("n for n - 1", "torch.var", along, lambda g, a, d: g[:, None] * 2 * (a - a.mean(1, True)) / 26, "25/26|0\\.96|correction|unbiased", "fh")
+    bw("mean not subtracted", "torch.var", along, lambda g, a, d: g[:, None] * 2 * a / 25, "mean", "fh")
+    bw("not divided by the deviation", "torch.std", along, lambda g, a, d: g[:, None] * (a - a.mean(1, True)) / 25, "result|root|var|deviation|multiplied", "fh")
+    bw("mean not subtracted", "torch.std", along, lambda g, a, d: g[:, None] * a / 25 / a.std(1, keepdim=True), "mean", "f")
+    bw("not divided by n", "torch.mean", along, lambda g, a, d: g[:, None].expand(14, 26), "26|passed|sum", "fh")
+    bw("exp of the difference missing", "torch.logcumsumexp", lambda: (x(10, 12), 1), lambda g, a, d: g.flip(1).cumsum(1).flip(1) * a.exp(), "exp|result|term|left out", "f")
+    bw("sum for the maximum's place", "torch.amax", along, lambda g, a, d: g[:, None].expand(14, 26), "sum|passed|each|equal|incoming", "fh")
+    # losses
+    lo = lambda: (x(18, 26), x(18, 26))
+    bw("without the 2", "mse_loss", lo, lambda g, a, b: (g * (a - b) / a.numel(), -g * (a - b) / a.numel()), "0\\.5|2", "fhs")
+    bw("without 1/n", "mse_loss", lo, lambda g, a, b: (g * 2 * (a - b), -g * 2 * (a - b)), "468|sum|reduction", "fh")
+    bw("divided by the rows", "mse_loss", lo, lambda g, a, b: (g * 2 * (a - b) / 18, -g * 2 * (a - b) / 18), "26|18", "fh")
+    bw("the difference for its sign", "l1_loss", lo, lambda g, a, b: (g * (a - b) / a.numel(), -g * (a - b) / a.numel()), "sign|mse|self - |input - target|magnitude|times", "fh")
+    bw("target's sign", "l1_loss", lo, lambda g, a, b: (None, g * (a - b).sign() / a.numel()), "negat|-1", "fh")
+    bw("not divided by beta", "smooth_l1_loss", lambda: (x(18, 26), x(18, 26), None, None, "mean", 0.5), lambda g, a, b, sa, r, rd, be: (lambda z: (g / a.numel() * torch.where(z.abs() < be, z, z.sign()),))(a - b), "beta|where|below", "f")
+    bw("delta missing beyond", "huber_loss", lambda: (x(18, 26), x(18, 26), "mean", 0.5), lambda g, a, b, rd, de: (lambda z: (g / a.numel() * torch.where(z.abs() < de, z, z.sign()),))(a - b), "delta|beyond|where|above", "f")
+    ce = lambda: (x(30, 11), ints(0, 11, 30))
+    hot = lambda t: F.one_hot(t, 11).float()
+    bw("without 1/n", "cross_entropy", ce, lambda g, a, t: g * (a.softmax(1) - hot(t)), "30|sum|reduction|mean", "fh")
+    bw("without the target", "cross_entropy", ce, lambda g, a, t: g * a.softmax(1) / 30, "target|one-hot|term", "fh")
+    bw("sign", "cross_entropy", ce, lambda g, a, t: g * (hot(t) - a.softmax(1)) / 30, "negat|-1", "fh")
+    bw("exp not normalised", "cross_entropy", ce, lambda g, a, t: g * (a.exp() - hot(t)) / 30, "exp|sum|normal|left out|divided|softmax", "fh")
+    bw("smoothing ignored", "cross_entropy", ce, lambda g, a, t, label_smoothing: g * (a.softmax(1) - hot(t)) / 30, "label_smoothing", "fh", kwargs=dict(label_smoothing=0.1))
+    bw("weights ignored", "cross_entropy", lambda: (*ce(), pos(11, grad=False)), lambda g, a, t, w: g * (a.softmax(1) - hot(t)) / 30, "weight", "fh")
+    bw("weights not in the denominator", "cross_entropy", lambda: (*ce(), pos(11, grad=False)), lambda g, a, t, w: g * (a.softmax(1) - hot(t)) * w[t][:, None] / 30, "weight|30|multiplied|divi|mean", "f")
+    bw("not negated", "nll_loss", lambda: (x(30, 11), ints(0, 11, 30)), lambda g, a, t: g * hot(t) / 30, "negat|-1", "fh")
+    bw("without 1/n", "nll_loss", lambda: (x(30, 11), ints(0, 11, 30)), lambda g, a, t: -g * hot(t), "30|sum|reduction", "fh")
+    pr = lambda: ((0.1 + 0.8 * torch.rand(18, 26, generator=c.G)).to(c.DT).requires_grad_(), torch.rand(18, 26, generator=c.G).to(c.DT))
+    bw("denominator missing", "binary_cross_entropy", pr, lambda g, a, t: g * (a - t) / a.numel(), "denominator|1 - |divided|left out|logits|term|multiplied", "f")
+    bw("half of the denominator", "binary_cross_entropy", pr, lambda g, a, t: g * (a - t) / a / a.numel(), "denominator|1 - |divided|left out|multiplied", "f")
+    bw("without the target", "binary_cross_entropy_with_logits", lambda: (x(18, 26), torch.rand(18, 26, generator=c.G).to(c.DT)), lambda g, a, t: g * a.sigmoid() / a.numel(), "target", "fh")
+    bw("without 1/n", "binary_cross_entropy_with_logits", lambda: (x(18, 26), torch.rand(18, 26, generator=c.G).to(c.DT)), lambda g, a, t: g * (a.sigmoid() - t), "468|sum|reduction", "fh")
+    bw("pos_weight ignored", "binary_cross_entropy_with_logits", lambda: (x(18, 26), torch.rand(18, 26, generator=c.G).to(c.DT), None, None, None, "mean", pos(26, grad=False) * 3), lambda g, a, t, w, sa, r, rd, pw: g * (a.sigmoid() - t) / a.numel(), "pos_weight", "fh")
+    bw("target's factor missing", "kl_div", lambda: (x(18, 26), torch.rand(18, 26, generator=c.G).to(c.DT)), lambda g, a, t: -g / a.numel() * torch.ones_like(a), "target", "fh")
+    bw("batchmean as mean", "kl_div", lambda: (x(18, 26), torch.rand(18, 26, generator=c.G).to(c.DT)), lambda g, a, t, reduction: -g * t / a.numel(), "reduction|26", "fh", kwargs=dict(reduction="batchmean"))
+    bw("without y", "soft_margin_loss", lambda: (x(18, 26), (2 * bits(18, 26) - 1).to(c.DT)), lambda g, a, y: -g / a.numel() * torch.sigmoid(-y * a), "target|sign|term", "f")
+    bw("log_input ignored", "poisson_nll_loss", lambda: (x(18, 26), pos(18, 26, grad=False)), lambda g, a, t: g / a.numel() * (1 - t / a), "log_input", "f")
+    bw("margin ignored", "margin_ranking_loss", lambda: (x(60), x(60), (2 * bits(60) - 1).to(c.DT), 0.5), lambda g, a, b, y, m: (lambda k: (-g * y * k / 60, g * y * k / 60))((-y * (a - b) > 0).float()), "margin", "f")
+    # norms
+    ln = lambda: (x(14, 24), [24], x(24), x(24), 1e-5)
+
+    def lnb(m1=1, m2=1, s=1, w_=1):
+        def f(g, a, n, w, b, e):
+            r = (a.var(1, correction=0, keepdim=True) + e).rsqrt()
+            h = (a - a.mean(1, True)) * r
+            y = g * w if w_ else g
+            return (r if s else 1) * (y - m1 * y.mean(1, True) - m2 * h * (y * h).mean(1, True))
+        return f
+
+    bw("mean of the gradient left out", "layer_norm", ln, lnb(m1=0), "mean", "fhs")
+    bw("projection left out", "layer_norm", ln, lnb(m2=0), "variance", "fhs")
+    bw("both terms left out", "layer_norm", ln, lnb(m1=0, m2=0), "constant|statistics|mean and|variance", "fh")
+    bw("not divided by the deviation", "layer_norm", ln, lnb(s=0), "deviation|root|multiplied|divided|left out", "fh")
+    bw("weight left out", "layer_norm", ln, lnb(w_=0), "weight", "fh")
+    bw("projection twice", "layer_norm", ln, lnb(m2=2), "variance|twice|multiplied", "fh")
+    bw("weight's gradient not normalised", "layer_norm", ln, lambda g, a, n, w, b, e: (None, (g * (a - a.mean(1, True))).sum(0)), "deviation|variance|divided|left out|root|eps", "f")
+    bw("weight's gradient without the mean", "layer_norm", ln, lambda g, a, n, w, b, e: (None, (g * a * (a.var(1, correction=0, keepdim=True) + e).rsqrt()).sum(0)), "mean", "f")
+    bw("bias's gradient with the weight", "layer_norm", ln, lambda g, a, n, w, b, e: (None, None, (g * w).sum(0)), "weight", "fh")
+    rm = lambda: (x(14, 24), [24], x(24), 1e-6)
+    bw("projection left out", "rms_norm", rm, lambda g, a, n, w, e: g * w * ((a * a).mean(1, True) + e).rsqrt(), "through|constant|square|lacks", "fh")
+    bw("projection over n twice", "rms_norm", rm, lambda g, a, n, w, e: (lambda r: r * g * w - a * r**3 * (g * w * a).mean(1, True) / 24)(((a * a).mean(1, True) + e).rsqrt()), "24|mean|through|term", "f")
+    bw("projection as a sum", "rms_norm", rm, lambda g, a, n, w, e: (lambda r: r * g * w - a * r**3 * (g * w * a).sum(1, True))(((a * a).mean(1, True) + e).rsqrt()), "24|sum|through|divided", "f")
+    bw("weight left out", "rms_norm", rm, lambda g, a, n, w, e: (lambda r: r * g - a * r**3 * (g * a).mean(1, True))(((a * a).mean(1, True) + e).rsqrt()), "weight", "fh")
+    bn = lambda: (x(6, 5, 4, 4), None, None, x(5), x(5), True)
+    bnf = lambda m1, m2: lambda g, a, rm_, rv, w, b, t: (lambda mu, r: (lambda h, y: r * (y - m1 * y.mean((0, 2, 3), True) - m2 * h * (y * h).mean((0, 2, 3), True)))((a - mu) * r, g * w[:, None, None]))(a.mean((0, 2, 3), True), (a.var((0, 2, 3), correction=0, keepdim=True) + 1e-5).rsqrt())
+    bw("training's gradient as in evaluation", "batch_norm", bn, bnf(0, 0), "constant|statistics|eval|training|mean and", "fh")
+    bw("mean's term left out", "batch_norm", bn, bnf(0, 1), "mean", "fh")
+    bw("projection left out", "batch_norm", bn, bnf(1, 0), "variance", "fh")
+    gnf = lambda m1, m2: lambda g, a, n, w, b: (lambda z: (lambda mu, r: (lambda h, y: (r * (y - m1 * y.mean(2, True) - m2 * h * (y * h).mean(2, True))).view(a.shape))((z - mu) * r, (g * w[:, None]).reshape(z.shape)))(z.mean(2, True), (z.var(2, correction=0, keepdim=True) + 1e-5).rsqrt()))(a.reshape(a.shape[0], n, -1))
+    gn = lambda: (x(4, 8, 6), 2, x(8), x(8))
+    bw("mean's term left out", "group_norm", gn, gnf(0, 1), "mean", "fh")
+    bw("projection left out", "group_norm", gn, gnf(1, 0), "variance", "fh")
+    bw("statistics taken for constants", "group_norm", gn, gnf(0, 0), "constant|statistics|mean and", "fh")
+    inf_ = lambda m1, m2: lambda g, a: (lambda mu, r: (lambda h: r * (g - m1 * g.mean(2, True) - m2 * h * (g * h).mean(2, True)))((a - mu) * r))(a.mean(2, True), (a.var(2, correction=0, keepdim=True) + 1e-5).rsqrt())
+    bw("projection left out", "instance_norm", lambda: (x(4, 6, 16),), inf_(1, 0), "variance", "f")
+    bw("projection left out", "normalize", lambda: (x(14, 24), 2.0, 1), lambda g, a, p, d: g / a.norm(dim=1, keepdim=True), "norm|constant|through|denominator|term", "fh")
+    bw("projection not divided by the square", "normalize", lambda: (x(14, 24), 2.0, 1), lambda g, a, p, d: g / a.norm(dim=1, keepdim=True) - a * (g * a).sum(1, True) / a.norm(dim=1, keepdim=True), "norm|square|divided|term", "f")
+    cs = lambda: (x(14, 24), x(14, 24), 1)
+    bw("projection left out", "cosine_similarity", cs, lambda g, a, b, d: g[:, None] * b / (a.norm(dim=1, keepdim=True) * b.norm(dim=1, keepdim=True)), "norm|constant|through|term|left out", "f")
+    bw("projection not divided by the norm", "cosine_similarity", cs, lambda g, a, b, d: (lambda na, nb, s: g[:, None] * (b / (na * nb) - s * a / na))(a.norm(dim=1, keepdim=True), b.norm(dim=1, keepdim=True), F.cosine_similarity(a, b, 1)[:, None]), "norm|divided|square|left out|term", "f")
+    bw("not divided by the distance", "pairwise_distance", lambda: (x(14, 24), x(14, 24)), lambda g, a, b: (g[:, None] * (a - b + 1e-6), -g[:, None] * (a - b + 1e-6)), "result|distance|norm|divided|multiplied", "f")
+    bw("not divided by the distance", "torch.cdist", lambda: (x(9, 7), x(8, 7)), lambda g, a, b: ((g[:, :, None] * (a[:, None] - b)).sum(1), -(g[:, :, None] * (a[:, None] - b)).sum(0)), "result|distance|norm|divided|multiplied", "f")
+    # matrices and others
+    bw("not transposed", "torch.linalg.inv", lambda: ((torch.eye(6) + 0.2 * torch.randn(6, 6, generator=c.G)).requires_grad_(),), lambda g, a: -a.inverse() @ g @ a.inverse(), "transpos|result", "f")
+    bw("not negated", "torch.linalg.inv", lambda: ((torch.eye(6) + 0.2 * torch.randn(6, 6, generator=c.G)).requires_grad_(),), lambda g, a: a.inverse().T @ g @ a.inverse().T, "negat|-1", "f")
+    bw("not transposed", "torch.logdet", lambda: ((torch.eye(6) + 0.1 * torch.randn(6, 6, generator=c.G)).requires_grad_(),), lambda g, a: g * a.inverse(), "transpos", "f")
+    bw("without the determinant", "torch.det", lambda: ((torch.eye(6) + 0.2 * torch.randn(6, 6, generator=c.G)).requires_grad_(),), lambda g, a: g * a.inverse().T, "result|det|multiplied", "f")
+    bw("first operand not transposed", "torch.matmul", lambda: (x(12, 12), x(12, 12)), lambda g, a, b: (None, a @ g), "transpos|order|exchanged", "fh")
+    bw("order of the cross product", "torch.linalg.cross", lambda: (x(20, 3), x(20, 3)), lambda g, a, b: (torch.linalg.cross(g, b), None), "negat|-1", "fh")
+    bw("not divided by the window", "avg_pool2d", lambda: (x(2, 3, 8, 8), 2), lambda g, a, k: g.repeat_interleave(2, 2).repeat_interleave(2, 3), "4|multiplied|divi", "fh")
+    bw("not divided by the window", "adaptive_avg_pool2d", lambda: (x(2, 3, 8, 8), 2), lambda g, a, k: g.repeat_interleave(4, 2).repeat_interleave(4, 3), "16", "fh")
+    bw("mean for the sum of copies", "interpolate", lambda: (x(2, 3, 5, 5), None, 2), lambda g, a, s, f: F.avg_pool2d(g, 2), "0\\.25|4|mean|divided", "fh")
+    bw("grid not scaled by the size", "grid_sample", lambda: (x(1, 2, 6, 6), (torch.rand(1, 5, 5, 2, generator=c.G) - 0.5).to(c.DT).requires_grad_()), lambda g, a, r, **k: (None, gridgrad(g, a, r) / 3), "0\\.333|3|multiplied|size", "f", kwargs=dict(align_corners=False))
+    bw("padding row has a gradient", "embedding", lambda: (ints(0, 9, 40), x(9, 6), 2), lambda g, i, w, p: torch.zeros_like(w).index_add(0, i, g), "padding_idx", "fh")
+    bw("source's gradient not gathered", "torch.scatter_add", lambda: (x(12, 6), 0, ints(0, 12, 12, 6), x(12, 6)), lambda g, a, d, i, s: (None, g * 1), "passed|index|incoming", "fh")
+    bw("overwritten elements keep theirs", "torch.scatter", lambda: (x(20, 8), 0, c.perm(20, 8)[:9], x(9, 8)), lambda g, a, d, i, s: (g * 1, None), "passed|incoming|index|overwritten", "fh")
+    bw("gradient of the other triangle", "torch.tril", lambda: (x(12, 12),), lambda g, a: g.triu(), "triu|triang|tril|diagonal", "fh")
+    at = "scaled_dot_product_attention"
+    qkv = lambda: (x(2, 2, 9, 8), x(2, 2, 9, 8), x(2, 2, 9, 8))
+
+    def sdpab(row_sum=True, scale_q=True, scale_k=True, p_in_dv=True, dp=True):
+        def f(g, q, k, v, **kw):
+            z = 8 ** -0.5
+            p = (q @ k.mT * z).softmax(-1)
+            d = g @ v.mT
+            s = p * (d - ((p * d).sum(-1, True) if row_sum else 0)) if dp else d
+            return (z if scale_q else 1) * s @ k, (z if scale_k else 1) * s.mT @ q, (p if p_in_dv else q @ k.mT * z).mT @ g
+        return f
+
+    bw("row sum left out", at, qkv, sdpab(row_sum=False), "sum|softmax", "fh")
+    bw("dQ not scaled", at, qkv, sdpab(scale_q=False), "2\\.82|sqrt|scale", "fh")
+    bw("scores for weights in dV", at, qkv, sdpab(p_in_dv=False), "softmax|scores|weights", "f")
+    bw("softmax's gradient left out", at, qkv, sdpab(dp=False), "softmax|weights|left out", "f")
+    # positions
+    row("within the tile of 16", "torch.argmax", lambda: (nog(60, 48), 1), lambda a, d: a.argmax(1) % 16, "16|modulo|tile|within", "f")
+    row("of all, not of the row", "torch.argmax", lambda: (nog(60, 24), 1), lambda a, d: a.argmax(1) + 24 * torch.arange(60), "flat|row|of all|whole", "fh")
+    row("counted from 1", "torch.argmin", lambda: (nog(60, 24), 1), lambda a, d: a.argmin(1) + 1, "one too high|one further|1 is added|from 1", "f")
+    row("of the last of ties", "torch.max", lambda: (ints(0, 4, 40, 24).to(c.DT), 1), lambda a, d: (a.amax(1), 23 - a.flip(1).argmax(1)), "last", "fh")
+    row("flat positions", "torch.max", lambda: (nog(40, 24), 1), lambda a, d: (a.amax(1), a.argmax(1) + 24 * torch.arange(40)), "flat|row|of all|whole", "f")
+    row("positions in the tile of 8", "torch.topk", lambda: (nog(40, 24), 4, 1), lambda a, k, d: (lambda t: (t[0], t[1] % 8))(a.topk(k, d)), "8|modulo|tile", "f")
+    row("positions of all", "torch.topk", lambda: (nog(40, 24), 4, 1), lambda a, k, d: (lambda t: (t[0], t[1] + 24 * torch.arange(40)[:, None]))(a.topk(k, d)), "flat|row|of all|whole", "f")
+    row("ranks for positions", "torch.sort", lambda: (nog(30, 24), 1), lambda a, d: (a.sort(1)[0], a.argsort(1).argsort(1)), "rank|inverse", "fh")
+    row("ranks for positions", "torch.argsort", lambda: (nog(30, 24), 1), lambda a, d: a.argsort(1).argsort(1), "rank|inverse", "f")
+    row("positions from the end", "torch.sort", lambda: (nog(30, 24), 1), lambda a, d: (a.sort(1)[0], 23 - a.argsort(1)), "end|23|revers|negat|backward", "f")
+    row("column-major", "torch.nonzero", lambda: (bits(13, 11),), lambda a: a.T.nonzero().flip(1), "column|order|transposed|dimension", "f")
+    row("columns exchanged", "torch.nonzero", lambda: (bits(13, 11),), lambda a: a.nonzero().flip(1), "backwards|exchanged|column|dimension 1", "f")
+    row("flat positions", "torch.nonzero", lambda: (bits(40),), lambda a: a.nonzero() + 1, "one too high|1 is added|from 1", "f")
+    row("within its window", "max_pool2d", lambda: (nog(2, 3, 8, 8), 2), lambda a, k, return_indices: (lambda v, i: (v, (i // 8) % 2 * 2 + i % 2))(*F.max_pool2d(a, 2, return_indices=True)), "window", "f", dict(return_indices=True))
+    row("of the whole image", "max_pool2d", lambda: (nog(2, 3, 8, 8), 2), lambda a, k, return_indices: (lambda v, i: (v, i + 64 * torch.arange(6).view(2, 3, 1, 1)))(*F.max_pool2d(a, 2, return_indices=True)), "flat|of all|whole|64|image", "f", dict(return_indices=True))
+    row("column-major", "max_pool2d", lambda: (nog(2, 3, 8, 8), 2), lambda a, k, return_indices: (lambda v, i: (v, i % 8 * 8 + i // 8))(*F.max_pool2d(a, 2, return_indices=True)), "column|exchanged|transposed|order", "f", dict(return_indices=True))
+    row("inverse counted from 1", "torch.unique", lambda: (ints(0, 9, 60),), lambda a, return_inverse: (lambda v, i: (v, i + 1))(*a.unique(return_inverse=True)), "one too high|1 is added|from 1", "f", dict(return_inverse=True))
+    row("counts up to each", "torch.unique", lambda: (ints(0, 30, 200),), lambda a, return_counts: (lambda v, n: (v, n.cumsum(0)))(*a.unique(return_counts=True)), "sum|cumul", "f", dict(return_counts=True))
+    row("left for right", "torch.bucketize", lambda: (ints(0, 40, 60).to(c.DT), torch.arange(0, 40, 2).to(c.DT)), lambda a, b, right: torch.bucketize(a, b), "right is False", "f", dict(right=True))
+    row("the bucket before", "torch.searchsorted", lambda: (torch.arange(0, 40, 2).to(c.DT), nog(60).abs() * 20), lambda s, v: torch.searchsorted(s, v) - 1, "one too low|1 is subtracted", "f")
+    row("the first of equal", "torch.cummax", lambda: (ints(0, 6, 20, 24).to(c.DT), 1), lambda a, d: (a.cummax(1)[0], (a.cummax(1)[0][:, :, None] == a[:, None]).int().argmax(2)), "first|tie|equal", "f")
+    row("positions in the sorted row", "torch.median", lambda: (nog(30, 23), 1), lambda a, d: (a.median(1)[0], torch.full((30,), 11)), "sorted|11|all .*elements", "f")
+    row("positions in the sorted row", "torch.kthvalue", lambda: (nog(30, 23), 5, 1), lambda a, k, d: (a.kthvalue(k, d)[0], torch.full((30,), 4)), "sorted|all .*elements|4", "f")
+    row("the first of equal", "torch.mode", lambda: (ints(0, 5, 30, 24).to(c.DT), 1), lambda a, d: (a.mode(1)[0], (a == a.mode(1)[0][:, None]).int().argmax(1)), "first", "f")
+    row("bins counted from the right", "torch.histc", lambda: (nog(400), 10, -2.0, 2.0), lambda a, n, lo_, hi: torch.histc(a, n, lo_, hi).flip(0), "backwards|revers", "f")
+    row("largest lost", "torch.histc", lambda: (ints(0, 5, 400).to(c.DT), 4, 0.0, 4.0), lambda a, n, lo_, hi: torch.histc(a[a < 4], n, lo_, hi), "last|right|largest|edge", "f")
+    row("weights ignored", "torch.bincount", lambda: (ints(0, 9, 200), pos(200, grad=False)), lambda a, w: torch.bincount(a).to(w.dtype), "weights", "f")
+    # biases
+    row("bias along the rows", "linear", lambda: (x(12, 9), x(12, 9), x(12)), lambda a, w, b: F.linear(a, w) + b[:, None], "bias.*along|dimension 0|bias", "fh")
+    row("bias twice", "conv2d", lambda: (x(2, 3, 8, 8), x(4, 3, 3, 3), x(4)), lambda a, w, b: F.conv2d(a, w, 2 * b), "bias", "fh")
+    row("bias along the width", "conv2d", lambda: (x(2, 3, 6, 6), x(4, 3, 3, 3), x(4)), lambda a, w, b: F.conv2d(a, w) + b, "bias|dimension 3", "fh")
+    row("bias for each tap", "conv_transpose2d", lambda: (x(2, 3, 5, 5), x(3, 4, 2, 2), x(4), 2), lambda a, w, b, s: F.conv_transpose2d(a, w, 3 * b, s), "bias", "f")
+    row("bias before the weight", "batch_norm", lambda: (x(6, 5, 4, 4), nog(5), pos(5, grad=False), x(5), x(5), False), lambda a, m, v, w, b, t: (F.batch_norm(a, m, v) + b[:, None, None]) * w[:, None, None], "bias|weight", "fh")
+    row("bias before the weight", "group_norm", gn, lambda a, n, w, b: (F.group_norm(a, n) + b[:, None]) * w[:, None], "bias", "fh")
+    row("bias of each group's first channel", "group_norm", gn, lambda a, n, w, b: F.group_norm(a, n, w) + b[[0, 0, 0, 0, 4, 4, 4, 4]][:, None], "bias", "f")
+    row("input added along the rows", "torch.addmm", lambda: (x(12), x(12, 9), x(9, 12)), lambda i, a, b: i[:, None] + a @ b, "input|self|along|dimension 0", "fh")
+    row("weight and bias exchanged", "layer_norm", lambda: (x(14, 24), [24], x(24), x(24)), lambda a, n, w, b: F.layer_norm(a, n, b, w), "exchanged|swapped", "fh")
+    row("bias of the rows", "layer_norm", lambda: (x(24, 24), [24], x(24), x(24)), lambda a, n, w, b: F.layer_norm(a, n, w) + b[:, None], "bias", "f")
+    row("bias subtracted", "bilinear", lambda: (x(12, 6), x(12, 5), x(4, 6, 5), x(4)), lambda a, b, w, v: F.bilinear(a, b, w, -v), "bias", "fh")
+    row("bias scaled by alpha", "torch.baddbmm", lambda: (x(3, 7, 6), x(3, 7, 9), x(3, 9, 6)), lambda i, a, b, alpha: alpha * i + alpha * (a @ b), "alpha|self|input|beta", "fh", dict(alpha=0.125))
+    # orders
+    row("each element repeated", "torch.tile", lambda: (x(5, 6), (1, 3)), lambda a, r: a.repeat_interleave(3, 1), "interleave|repeat|each|order", "fh")
+    row("the whole repeated", "torch.repeat_interleave", lambda: (x(5, 6), 3, 1), lambda a, n, d: a.repeat(1, n), "tile|repeat|order", "fh")
+    row("repeats along the other dimension", "torch.Tensor.repeat", lambda: (x(6, 6), 2, 2), lambda a, n, m: a.repeat_interleave(2, 0).repeat_interleave(2, 1), "interleave|repeat|each|order", "f")
+    row("sides exchanged", "pad", lambda: (x(5, 6), (1, 3)), lambda a, p: F.pad(a, (3, 1)), "pad|\\(3, 1\\)|rolled|further", "fh")
+    row("dimensions in order", "pad", lambda: (x(6, 6), (1, 1, 2, 2)), lambda a, p: F.pad(a, (2, 2, 1, 1)), "pad", "f")
+    row("edge for reflection", "pad", lambda: (x(2, 5, 6), (2, 2), "reflect"), lambda a, p, m: F.pad(a, p, "replicate"), "replicate", "fh")
+    row("reflection with the edge", "pad", lambda: (x(2, 5, 6), (2, 2), "reflect"), lambda a, p, m: a[:, :, [1, 0, 0, 1, 2, 3, 4, 5, 5, 4]], "reflect|edge|symmetric|mirror", "f")
+    row("x and y", "torch.meshgrid", lambda: ([x(9), x(9)],), lambda ts, indexing: torch.meshgrid(ts, indexing="xy"), "indexing|xy", "fh", dict(indexing="ij"))
+    row("x and y of the grid", "grid_sample", lambda: (x(1, 2, 7, 7), (1.6 * torch.rand(1, 6, 5, 2, generator=c.G) - 0.8).to(c.DT)), lambda a, r, align_corners: F.grid_sample(a, r.flip(3), align_corners=False), "backwards along dimension 3|exchanged|x and y|rolled", "fh", dict(align_corners=False))
+    row("corners aligned", "grid_sample", lambda: (x(1, 2, 7, 7), (1.6 * torch.rand(1, 6, 5, 2, generator=c.G) - 0.8).to(c.DT)), lambda a, r, align_corners: F.grid_sample(a, r, align_corners=True), "align_corners", "f", dict(align_corners=False))
+    row("border for zeros", "grid_sample", lambda: (x(1, 2, 7, 7), (3 * torch.rand(1, 6, 5, 2, generator=c.G) - 1.5).to(c.DT)), lambda a, r, align_corners: F.grid_sample(a, r, padding_mode="border", align_corners=False), "padding_mode", "f", dict(align_corners=False))
+    row("corners aligned", "interpolate", lambda: (x(2, 3, 6, 6), (9, 9)), lambda a, s, mode, align_corners: F.interpolate(a, s, mode="bilinear", align_corners=True), "align_corners", "fh", dict(mode="bilinear", align_corners=False))
+    row("exact nearest", "interpolate", lambda: (x(2, 3, 6, 6), (9, 9)), lambda a, s: F.interpolate(a, s, mode="nearest-exact"), "nearest-exact", "fh")
+    row("no half pixel", "interpolate", lambda: (x(1, 2, 6), 9), lambda a, s, mode: nohalf(a, 9), "half|align|pixel|element off", "f", dict(mode="linear"))
+    row("order of channel and place", "pixel_shuffle", lambda: (x(2, 12, 3, 3), 2), lambda a, r: a.view(2, 2, 2, 3, 3, 3).permute(0, 3, 4, 1, 5, 2).reshape(2, 3, 6, 6), "channel|order|in turns|dimension 1", "fh")
+    row("columns before rows", "pixel_shuffle", lambda: (x(2, 12, 3, 3), 2), lambda a, r: a.view(2, 3, 2, 2, 3, 3).permute(0, 1, 4, 3, 5, 2).reshape(2, 3, 6, 6), "order|rows|columns|dimension|exchanged", "f")
+    row("order of channel and place", "pixel_unshuffle", lambda: (x(2, 3, 6, 6), 2), lambda a, r: F.pixel_unshuffle(a, 2).view(2, 3, 4, 3, 3).transpose(1, 2).reshape(2, 12, 3, 3), "channel|order|in turns|dimension 1", "f")
+    row("the inverse", "channel_shuffle", lambda: (x(2, 12, 3, 3), 3), lambda a, g: a.view(2, 4, 3, 3, 3).transpose(1, 2).reshape(2, 12, 3, 3), "groups is 4|order|dimension 1|in turns", "f")
+    row("places before channels", "unfold", lambda: (x(2, 4, 6, 6), 2), lambda a, k: F.unfold(a, k).view(2, 4, 4, 25).transpose(1, 2).reshape(2, 16, 25), "order|in turns|dimension 1", "f")
+    row("column-major blocks", "unfold", lambda: (x(2, 4, 6, 6), 2), lambda a, k: F.unfold(a, k).view(2, 16, 5, 5).transpose(2, 3).reshape(2, 16, 25), "order|in turns|dimension 2|transposed|dimensions 2 and 3", "f")
+    row("shifted the other way", "torch.roll", lambda: (x(7, 9), 2, 1), lambda a, s, d: a.roll(-2, 1), "shifts|back|rolled", "fh")
+    row("turned the other way", "torch.rot90", lambda: (x(7, 7),), lambda a: torch.rot90(a, -1), "k is|backwards|turn|\\[1, 0\\]|3", "f")
+    row("the other dimension", "torch.flip", lambda: (x(7, 7), [0]), lambda a, d: a.flip(1), "dims|transposed", "fh")
+    row("axes in the inverse order", "torch.permute", lambda: (x(5, 5, 5), (1, 2, 0)), lambda a, d: a.permute(2, 0, 1), "dims", "fh")
+    row("stacked before", "torch.stack", lambda: ([x(6, 6), x(6, 6)], 1), lambda ts, d: torch.cat(ts, 1).view(6, 2, 6).transpose(1, 2).reshape(6, 2, 6), "order|dim|in turns|transposed|dimension", "f")
+    row("one diagonal up", "torch.triu", lambda: (x(9, 9), 1), lambda a, k: a.triu(0), "diagonal is 0", "fh")
+    row("below for above", "torch.diagonal", lambda: (x(9, 9), 2), lambda a, k: a.diagonal(-2), "offset is -2|transposed", "fh")
+    row("x and y", "affine_grid", lambda: (x(2, 2, 3), (2, 3, 5, 5)), lambda t, s, align_corners: F.affine_grid(t, s, align_corners=False).transpose(1, 2), "exchanged|transposed|order|dimension", "f", dict(align_corners=False))
+    row("operands exchanged", "torch.kron", lambda: (x(3, 4), x(4, 3)), lambda a, b: torch.kron(b, a), "exchanged|swapped", "f")
+    row("unbind order", "torch.movedim", lambda: (x(5, 5, 5), 0, 2), lambda a, s, d: a.movedim(2, 0), "exchanged|source|destination|dims|dimension", "f")
+    # casts
+    row("saturated", "torch.Tensor.to", lambda: (ints(-400, 400, 300), torch.int8), lambda a, d: a.clamp(-128, 127).to(d), "limited|saturat|int8", "f")
+    row("wrapped", "torch.Tensor.to", lambda: ((300 * torch.randn(300, generator=c.G)), torch.int16), lambda a, d: a.to(torch.int8).to(d), "wraps|8 bits|int8", "f")
+    row("rounded", "torch.Tensor.to", lambda: ((30 * torch.randn(300, generator=c.G)), torch.int32), lambda a, d: a.round().to(d), "round", "f")
+    row("rounded down", "torch.Tensor.to", lambda: ((30 * torch.randn(300, generator=c.G)), torch.int32), lambda a, d: a.floor().to(d), "rounded down|floor", "f")
+    row("saturated", "torch.Tensor.to", lambda: ((80000 * torch.randn(300, generator=c.G)), torch.float16), lambda a, d: a.clamp(-65504, 65504).to(d), "largest|limited|saturat|infinit", "f")
+    row("saturated", "torch.Tensor.to", lambda: ((400 * torch.randn(300, generator=c.G)), torch.float8_e5m2), lambda a, d: a.clamp(-448, 448).to(d), "448|limited|saturat|largest|e4m3", "f")
+    row("through fp8 e4m3", "torch.Tensor.to", lambda: (torch.randn(300, generator=c.G), torch.bfloat16), lambda a, d: a.to(torch.float8_e4m3fn).to(d), "e4m3", "f")
+    row("cut off", "torch.Tensor.to", lambda: (torch.randn(300, generator=c.G), torch.float16), lambda a, d: ((a.view(torch.int32) >> 13) << 13).view(torch.float32).to(d), "toward zero|cut off", "f")
+    row("negative as 0", "torch.Tensor.to", lambda: (ints(-100, 100, 300), torch.uint8), lambda a, d: a.clamp(min=0).to(d), "limited|negative|saturat", "f")
+    row("through float32", "torch.Tensor.to", lambda: (ints(1 << 24, 1 << 30, 300), torch.int32), lambda a, d: a.float().to(d), "float32", "f")
+    row("saturated", "torch.add", lambda: (ints(0, 128, 300, dt=torch.int8), ints(0, 128, 300, dt=torch.int8)), lambda a, b: (a.int() + b.int()).clamp(-128, 127).to(torch.int8), "limited|saturat|int8", "f")
+    row("wrapped at 16 bits", "torch.mul", lambda: (ints(0, 999, 300), ints(0, 999, 300)), lambda a, b: (a * b).to(torch.int16).to(torch.int64), "16 bits|int16", "f")
+    row("sum wrapped at 8 bits", "torch.sum", lambda: (ints(0, 100, 40, 30, dt=torch.int8), 1), lambda a, d: a.sum(d).to(torch.int8).long(), "8 bits|int8", "f")
+    row("half away from zero", "torch.quantize_per_tensor" if 0 else "torch.round", lambda: (ints(-40, 40, 300).to(c.DT) / 2,), lambda a: a.sign() * (a.abs() + 0.5).floor(), "away", "fh")
+    row("bool of the whole part", "torch.Tensor.to", lambda: (torch.randn(300, generator=c.G), torch.bool), lambda a, d: a.to(torch.int32).to(d), "whole|cut|trunc", "f")
+    # NaN
+    nan = lambda *s: c.nans(*s, grad=False)
+    row("NaN first", "torch.sort", lambda: (nan(20, 24), 1), nanfirst, "NaN|nan", "fh")
+    row("NaN as the smallest", "torch.topk", lambda: (nan(20, 24), 4, 1), lambda a, k, d: (-1e30 if 0 else torch.where(a.isnan(), torch.full_like(a, -1e30), a)).topk(k, d), "NaN|nan", "fh")
+    row("NaN ignored", "torch.max", lambda: (nan(40, 5), 1), lambda a, d: tuple(torch.where(a.isnan(), torch.full_like(a, -1e30), a).max(d)), "NaN|nan", "f")
+    row("NaN ignored", "torch.amin", lambda: (nan(40, 5), 1), lambda a, d: torch.where(a.isnan(), torch.full_like(a, 1e30), a).amin(d), "NaN|nan", "fh")
+    row("NaN ignored", "torch.median", lambda: (nan(40, 5), 1), lambda a, d: tuple(a.nanmedian(d)), "NaN|nan", "fh")
+    row("NaN ignored", "torch.maximum", lambda: (nan(20, 24), nog(20, 24)), torch.fmax, "NaN|nan|fmax", "fh")
+    row("NaN as the bound", "torch.clamp", lambda: (nan(20, 24), -0.5, 0.5), lambda a, l, h: torch.where(a.isnan(), torch.full_like(a, l), a).clamp(l, h), "NaN", "fh")
+    row("NaN ignored", "torch.argmax", lambda: (nan(40, 5), 1), lambda a, d: torch.where(a.isnan(), torch.full_like(a, -1e30), a).argmax(d), "NaN|nan", "f")
+    row("NaN ignored", "torch.cummax", lambda: (nan(20, 9), 1), lambda a, d: tuple(torch.where(a.isnan(), torch.full_like(a, -1e30), a).cummax(d)), "NaN|nan", "f")
+    row("NaN equal to NaN", "torch.eq", lambda: (nan(20, 24), nan(20, 24)), lambda a, b: (a == b) | a.isnan() & b.isnan(), "NaN", "f")
+    row("negative zero lost", "torch.isnan" if 0 else "torch.nan_to_num", lambda: (nan(20, 24), 1.5), lambda a, v: torch.nan_to_num(a), "nan is|NaN", "fh")
+    row("NaN sum", "torch.nansum", lambda: (nan(20, 24), 1), lambda a, d: a.sum(d), "NaN|nan|sum", "f")
+    # formulas that cancel or overflow
+    off = lambda *s: (lambda t: (t + 300).detach().requires_grad_())(nog(*s))
+    row("mean of squares less the square", "torch.var", lambda: (off(20, 64), 1), lambda a, d: ((a * a).mean(1) - a.mean(1) ** 2) * 64 / 63, "square", "f")
+    row("mean of squares less the square", "layer_norm", lambda: (off(20, 64), [64]), lambda a, n: (a - a.mean(1, True)) / (((a * a).mean(1, True) - a.mean(1, True) ** 2).clamp(min=0) + 1e-5).sqrt(), "square", "f")
+    row("mean of squares less the square", "batch_norm", lambda: (off(64, 5, 4), None, None, None, None, True), lambda a, m, v, w, b, t: (a - a.mean((0, 2), True)) / (((a * a).mean((0, 2), True) - a.mean((0, 2), True) ** 2).clamp(min=0) + 1e-5).sqrt(), "square", "f")
+    row("mean of squares less the square", "torch.std", lambda: (off(20, 64), 1), lambda a, d: (((a * a).mean(1) - a.mean(1) ** 2).clamp(min=0) * 64 / 63).sqrt(), "square", "f")
+    hot_ = lambda: (x(14, 26, k=60.0), 1)
+    row("without the maximum", "softmax", hot_, lambda a, d: a.exp() / a.exp().sum(1, True), "maximum|largest|overflow|exp", "fh")
+    row("without the maximum", "torch.logsumexp", hot_, lambda a, d: a.exp().sum(1).log(), "maximum|largest|overflow|exp", "fh")
+    row("log of softmax", "log_softmax", hot_, lambda a, d: a.softmax(1).log(), "softmax|log|underflow|tiny|infinit", "fh")
+    row("log(1 + x)", "torch.log1p", lambda: ((1e-5 * torch.rand(300, generator=c.G)).requires_grad_(),), lambda a: (1 + a).log(), "log", "f")
+    row("exp(x) - 1", "torch.expm1", lambda: ((1e-5 * torch.rand(300, generator=c.G)).requires_grad_(),), lambda a: a.exp() - 1, "exp", "f")
+    row("root of the squares", "torch.hypot", lambda: (x(300, k=1e25), x(300, k=1e25)), lambda a, b: (a * a + b * b).sqrt(), "square|overflow|inf", "f")
+    row("log(1 + exp(x))", "softplus", lambda: (x(300, k=30.0) - 60 if 0 else (x(300, k=8.0, grad=False) - 14).requires_grad_(),), lambda a: (1 + a.exp()).log(), "log", "f")
+    row("-log(1 + exp(-x))", "logsigmoid", lambda: (x(300, k=60.0),), lambda a: -(1 + (-a).exp()).log(), "log|overflow|inf|exp", "f")
+    row("log of the sigmoid", "logsigmoid", lambda: (x(300, k=60.0),), lambda a: a.sigmoid().log(), "log|sigmoid", "f")
+    row("exp / (1 + exp)", "torch.sigmoid", lambda: (x(300, k=60.0),), lambda a: a.exp() / (1 + a.exp()), "exp|overflow|NaN|inf", "fh")
+    row("by exponentials", "torch.tanh", lambda: (x(300, k=60.0),), lambda a: (a.exp() - (-a).exp()) / (a.exp() + (-a).exp()), "exp|overflow|NaN|inf", "f")
+    row("by exponentials", "torch.sinh", lambda: ((1e-4 * torch.randn(300, generator=c.G)).requires_grad_(),), lambda a: (a.exp() - (-a).exp()) / 2, "exp", "f")
+    row("by the logarithm", "torch.asinh", lambda: ((1e-4 * torch.randn(300, generator=c.G)).requires_grad_(),), lambda a: (a + (a * a + 1).sqrt()).log(), "log", "f")
+    row("by the logarithm", "torch.atanh", lambda: ((1e-4 * torch.randn(300, generator=c.G)).requires_grad_(),), lambda a: 0.5 * ((1 + a) / (1 - a)).log(), "log", "f")
+    row("squares overflow", "torch.linalg.vector_norm", lambda: (x(14, 26, k=400.0), 2, 1), lambda a, o, d: (a * a).half().float().sum(1).sqrt(), "square|float16|overflow", "s")
+    row("log of the sum of exponentials", "torch.logaddexp", lambda: (x(300, k=60.0), x(300, k=60.0)), lambda a, b: (a.exp() + b.exp()).log(), "exp|overflow|inf", "f")
+    row("log of the sigmoid", "binary_cross_entropy_with_logits", lambda: (x(18, 26, k=40.0), bits(18, 26).to(c.DT)), lambda a, t, reduction: -(t * a.sigmoid().log() + (1 - t) * (1 - a.sigmoid()).log()), "log|sigmoid|inf", "f", dict(reduction="none"))
+    row("cosine from 1 - x^2/2", "torch.cos", lambda: (x(300, k=0.3),), lambda a: 1 - a * a / 2, "series|square|cosine", "f")
+    # attention
+    gq = lambda: (x(2, 4, 9, 8), x(2, 2, 9, 8), x(2, 2, 9, 8))
+
+    def sd(scale=8**-0.5, mask=None, add=None, heads=None, pre=lambda s: s, dim=-1, after=lambda p: p):
+        def f(q, k, v, *r, **kw):
+            if heads:
+                k, v = k[:, heads], v[:, heads]
+            s = pre(q @ k.mT * scale)
+            if add is not None:
+                s = s + add(*r)
+            if mask is not None:
+                s = s.masked_fill(~mask(*s.shape[-2:]), -math.inf)
+            return after(s.softmax(dim)) @ v
+        return f
+
+    row("scale of the sequence", at, qkv, sd(1 / 3), "scale", "fh")
+    row("scale of all heads", at, qkv, sd(1 / 4), "scale", "fh")
+    row("scale twice", at, qkv, sd(1 / 8), "scale", "fh")
+    row("mask added as 0 and 1", at, lambda: (*qkv(), bits(9, 9) | torch.eye(9).bool()), sd(add=lambda m: m.float()), "mask|added", "fh")
+    row("mask times -1e4 the wrong way", at, lambda: (*qkv(), bits(9, 9) | torch.eye(9).bool()), sd(add=lambda m: -1e4 * m.float()), "mask|other way", "f")
+    row("mask of -100", at, lambda: (*qkv(), bits(9, 9) | torch.eye(9).bool()), sd(add=lambda m: -3.0 * (~m).float()), "mask|-3|added", "f")
+    row("mask transposed", at, lambda: (*qkv(), nog(9, 9)), sd(add=lambda m: m.mT), "attn_mask.*(transposed|exchanged)|mask", "fh")
+    row("mask twice", at, lambda: (*qkv(), nog(9, 9)), sd(add=lambda m: 2 * m), "mask", "fh")
+    row("mask before the scale", at, lambda: (*qkv(), nog(9, 9)), lambda q, k, v, m: ((q @ k.mT + m) * 8**-0.5).softmax(-1) @ v, "mask|0\\.353|scale", "fh")
+    row("heads by modulo", at, gq, sd(heads=[0, 1, 0, 1]), "head|turn|modulo|repeat|order", "fh", dict(enable_gqa=True))
+    row("first head for all", at, gq, sd(heads=[0, 0, 0, 0]), "head|first|index 0", "fh", dict(enable_gqa=True))
+    row("scores capped at 2", at, lambda: (x(2, 2, 9, 8, k=3.0), x(2, 2, 9, 8), x(2, 2, 9, 8)), sd(pre=lambda s: 2 * (s / 2).tanh()), "cap|tanh|2", "f")
+    row("bias of distances", at, qkv, sd(pre=lambda s: s + 0.5 * (torch.arange(9) - torch.arange(9)[:, None])), "bias|distance|alibi|position", "f")
+    row("softmax over queries", at, qkv, sd(dim=-2), "quer|softmax|dim|transposed", "fh")
+    row("strictly causal but the first", at, lambda: (*qkv(),), sd(mask=lambda n, l: torch.ones(n, l).tril(-1).bool() | (torch.arange(n)[:, None] == 0)), "causal|diagonal|itself|off by one", "f", dict(is_causal=True))
+    row("causal upwards", at, lambda: (*qkv(),), sd(mask=lambda n, l: torch.ones(n, l).triu().bool()), "causal|triu|later|other|future|transpos|keys before", "f", dict(is_causal=True))
+    row("weights not normalised", at, qkv, lambda q, k, v: (q @ k.mT * 8**-0.5 - (q @ k.mT * 8**-0.5).amax(-1, True)).exp() @ v, "sum|normal|divided", "f")
+    row("window of 3", at, lambda: (*qkv(),), sd(mask=lambda n, l: torch.ones(n, l).tril().triu(-2).bool()), "window|3|last", "f", dict(is_causal=True))
+    row("padding in the sum", at, qkv, sd(after=lambda p: p), "zero|padd", "", None)
+    # recurrent cells
+    gc = lambda: (x(9, 6), x(9, 5), x(15, 6), x(15, 5), x(15), x(15))
+    lc = lambda: (x(9, 6), (x(9, 5), x(9, 5)), x(20, 6), x(20, 5), x(20), x(20))
+    rc = lambda: (x(9, 6), x(9, 5), x(5, 6), x(5, 5), x(5), x(5))
+
+    def gru_(order=(0, 1, 2), before=False, mix=False, bias=True, twice=False, inner=torch.tanh):
+        def f(a, h, w, u, b, d):
+            i, q = (a @ w.T + b + (b if twice else 0)).chunk(3, 1), (h @ u.T + (d if bias else 0)).chunk(3, 1)
+            (ir, iz, ig), (hr, hz, hg) = [i[o] for o in order], [q[o] for o in order]
+            r, z = torch.sigmoid(ir + hr), torch.sigmoid(iz + hz)
+            n = inner(ig + ((r * h) @ u[10:].T + d[10:] if before else r * hg))
+            return z * n + (1 - z) * h if mix else (1 - z) * n + z * h
+        return f
+
+    def lstm_(order=(0, 1, 2, 3), inner=torch.tanh, outer=torch.tanh, peep=False, twice=False, couple=False):
+        def f(a, hc, w, u, b, d):
+            h, s = hc
+            p = (a @ w.T + h @ u.T + b + d + (b if twice else 0)).chunk(4, 1)
+            i, f_, g, o = [p[k] for k in order]
+            n = (1 - i.sigmoid() if couple else f_.sigmoid()) * s + i.sigmoid() * inner(g)
+            return o.sigmoid() * outer(n), n
+        return f
+
+    same = lambda t: t
+    row("gates z r n", "torch.gru_cell", gc, gru_(order=(1, 0, 2)), "gate|exchanged|order", "fh")
+    row("gates r n z", "torch.gru_cell", gc, gru_(order=(0, 2, 1)), "gate|exchanged|order", "f")
+    row("input bias twice", "torch.gru_cell", gc, gru_(twice=True), "b_ih", "f")
+    row("hidden bias left out", "torch.gru_cell", gc, gru_(bias=False), "b_hh", "f")
+    row("relu for tanh", "torch.gru_cell", gc, gru_(inner=torch.relu), "relu|tanh", "f")
+    row("reset gate before", "torch.gru_cell", gc, gru_(before=True), "reset", "h")
+    row("gates i f o g", "torch.lstm_cell", lc, lstm_(order=(0, 1, 3, 2)), "gate|exchanged|order", "fh")
+    row("gates f i g o", "torch.lstm_cell", lc, lstm_(order=(1, 0, 2, 3)), "gate|exchanged|order", "f")
+    row("no tanh of the cell", "torch.lstm_cell", lc, lstm_(outer=same), "tanh", "f")
+    row("no tanh of g", "torch.lstm_cell", lc, lstm_(inner=same), "tanh", "f")
+    row("sigmoid of g", "torch.lstm_cell", lc, lstm_(inner=torch.sigmoid), "sigmoid|tanh", "f")
+    row("bias twice", "torch.lstm_cell", lc, lstm_(twice=True), "b_ih", "f")
+    row("forget 1 - input", "torch.lstm_cell", lc, lstm_(couple=True), "forget|1 - |gate", "f")
+    row("h and c exchanged", "torch.lstm_cell", lc, lambda a, hc, *r: lstm_()(a, hc[::-1], *r), "exchanged|backwards|order", "f")
+    row("results exchanged", "torch.lstm_cell", lc, lambda *a: lstm_()(*a)[::-1], "exchanged", "f")
+    row("no nonlinearity", "torch.rnn_tanh_cell", rc, lambda a, h, w, u, b, d: a @ w.T + h @ u.T + b + d, "tanh|atanh", "f")
+    row("hidden weights transposed", "torch.rnn_relu_cell", rc, lambda a, h, w, u, b, d: (a @ w.T + h @ u + b + d).relu(), "w_hh.*(transposed|exchanged)", "f")
+    flat = lambda n, i, h: [x(n * h, i), x(n * h, h), x(n * h), x(n * h)]
+    seq = lambda n, layers=1: (lambda: (x(7, 3, 5), x(layers, 3, 5), [t for _ in range(layers) for t in flat(n, 5, 5)], True, layers, 0.0, False, False, False))
+    row("gates z r n", "torch.gru", seq(3), lambda a, h, ps, *r: torch.gru(a, h, [torch.cat([t.chunk(3)[k] for k in (1, 0, 2)]) for t in ps], *r), "gate|exchanged|order|params", "f")
+    row("hidden states of the other layer", "torch.gru", seq(3, 2), lambda a, h, ps, *r: torch.gru(a, h.flip(0), ps, *r), "backwards|hx|rolled|exchanged", "f")
+    row("layers exchanged", "torch.gru", seq(3, 2), lambda a, h, ps, *r: torch.gru(a, h, ps[4:] + ps[:4], *r), "params|order|exchanged", "f")
+    row("biases left out", "torch.rnn_tanh", seq(1), lambda a, h, ps, *r: torch.rnn_tanh(a, h, [ps[0], ps[1], 0 * ps[2], 0 * ps[3]], *r), "bias|params", "f")
+    row("initial state ignored", "torch.rnn_tanh", seq(1), lambda a, h, ps, *r: torch.rnn_tanh(a, 0 * h, ps, *r), "hx", "f")
+    row("relu", "torch.rnn_tanh", seq(1), lambda a, h, ps, *r: torch.rnn_relu(a, h, ps, *r), "relu", "f")
+    ls = lambda: (x(7, 3, 5), [x(1, 3, 5), x(1, 3, 5)], flat(4, 5, 5), True, 1, 0.0, False, False, False)
+    row("gates i f o g", "torch.lstm", ls, lambda a, hc, ps, *r: torch.lstm(a, hc, [torch.cat([t.chunk(4)[k] for k in (0, 1, 3, 2)]) for t in ps], *r), "gate|exchanged|order|params", "f")
+    row("h and c exchanged", "torch.lstm", ls, lambda a, hc, ps, *r: torch.lstm(a, hc[::-1], ps, *r), "exchanged|backwards|order|hx", "f")
+    row("sequence in reverse", "torch.lstm", ls, lambda a, hc, ps, *r: torch.lstm(a.flip(0), hc, ps, *r), "backwards", "f")
+
+
+def nanfirst(a, d):
+    k = torch.where(a.isnan(), torch.full_like(a, -math.inf), a)
+    i = k.argsort(1, stable=True)
+    return a.gather(1, i), i
+
+
+def nohalf(a, n):
+    s = a.shape[-1]
+    at = torch.arange(n) * s / n
+    lo = at.floor().long()
+    hi = (lo + 1).clamp(max=s - 1)
+    f = at - lo
+    return a[..., lo] * (1 - f) + a[..., hi] * f
+
+
+def gridgrad(g, a, r):
+    r = r.detach().requires_grad_()
+    with torch.enable_grad():
+        return torch.autograd.grad(F.grid_sample(a, r, align_corners=False), r, g)[0]
+
+
+def optimizers7(c):
+    """Steps of Adam and its like with one part wrong, in the form of causes.optimizers."""
+    x = c.x
+    kw = dict(lr=0.01, beta1=0.9, beta2=0.999, weight_decay=0.1, eps=1e-4, amsgrad=False, maximize=False, grad_scale=None, found_inf=None)
+
+    def adam(own, first=True, second=True, eps="after", off=0, square=True, swap=False, lr_decay=True, eps_root=False, old=False, root=True, nesterov=False):
+        def f(ps, gs, ms, vs, mx, steps, **k):
+            b1, b2 = (k["beta2"], k["beta1"]) if swap else (k["beta1"], k["beta2"])
+            for stored in zip(ps, gs, ms, vs, steps):
+                p, g, m, v, s = (t.float().clone() for t in stored)
+                t = float(s) + off
+                if own:
+                    p.mul_(1 - (k["lr"] if lr_decay else 1) * k["weight_decay"])
+                else:
+                    g = g + k["weight_decay"] * p
+                m0 = m.clone()
+                m.mul_(b1).add_((1 - b1) * g)
+                v.mul_(b2).add_((1 - b2) * (g * g if square else g.abs()))
+                c1, c2 = (1 - b1**t if first else 1), (1 - b2**t if second else 1)
+                d = {"after": lambda: (v / c2).sqrt() + k["eps"], "inside": lambda: (v / c2 + k["eps"]).sqrt(), "before": lambda: (v.sqrt() + k["eps"]) / math.sqrt(c2), "none": lambda: (v / c2).sqrt(), "limit": lambda: (v / c2).sqrt().clamp(min=k["eps"])}[eps]()
+                if not root:
+                    d = v / c2 + k["eps"]
+                u = m0 if old else b1 * m + (1 - b1) * g if nesterov else m
+                p.sub_(k["lr"] / c1 * u / d)
+                for t, made in zip((stored[0], *stored[2:4]), (p, m, v)):
+                    t.copy_(made)
+        return f
+
+    def args():
+        s = [(30, 8), (40,)]
+        return ([x(*t, grad=False) for t in s], [x(*t, grad=False) for t in s], [x(*t, grad=False) * 0.1 for t in s],
+                [x(*t, grad=False).abs() * 1e-3 for t in s], [], [torch.tensor(3.0) for _ in s])
+
+    for op, own in (("torch._fused_adamw_", True), ("torch._fused_adam_", False)):
+        yield "first moment not corrected", op, args, kw, adam(own, first=False), "first|correct|lr"
+        yield "second moment not corrected", op, args, kw, adam(own, second=False), "second|correct"
+        yield "eps inside of the root", op, args, kw, adam(own, eps="inside"), "eps|root"
+        yield "eps before the correction", op, args, kw, adam(own, eps="before"), "eps"
+        yield "eps left out", op, args, kw, adam(own, eps="none"), "eps"
+        yield "step one early", op, args, kw, adam(own, off=1), "step"
+        yield "betas exchanged", op, args, kw, adam(own, swap=True), "beta"
+        yield "magnitude for the square", op, args, kw, adam(own, square=False), "square|magnitude|abs"
+        yield "update by the average before the step", op, args, kw, adam(own, old=True), "before|old|exp_avg|average"
+        yield "no root", op, args, kw, adam(own, root=False), "root"
+        yield "nesterov", op, args, kw, adam(own, nesterov=True), "nesterov|grad"
+    yield "decay not times lr", "torch._fused_adamw_", args, kw, adam(True, lr_decay=False), "decay|lr"

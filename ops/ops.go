@@ -14,6 +14,7 @@ import (
 	"github.com/optool/optool/ops/detection"
 	"github.com/optool/optool/ops/distance"
 	"github.com/optool/optool/ops/foreach"
+	"github.com/optool/optool/ops/formulas"
 	"github.com/optool/optool/ops/gated"
 	"github.com/optool/optool/ops/gradients"
 	"github.com/optool/optool/ops/grouped"
@@ -80,6 +81,7 @@ func tables() [][]*opdef.Entry {
 var Default = sync.OnceValue(func() *opdef.Registry {
 	var r *opdef.Registry
 	r = opdef.TrustedRegistry(tables()...).
-		WithFamilies(append(vendors.Families(), gradients.Family(func() *opdef.Registry { return r }))...)
+		WithFamilies(append(vendors.Families(), gradients.Family(func() *opdef.Registry { return r }))...).
+		WithFormulas(formulas.Entries)
 	return r
 })

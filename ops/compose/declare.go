@@ -244,6 +244,20 @@ func Mistake[A any](text string, a *A, compose func(g *Graph, a *A) Values) opde
 	return opdef.Mistake[any]{Text: text, Plan: func() (any, error) { return planOf(compose)(a) }}
 }
 
+// MistakeIn is Mistake of a kernel that keeps each step in a dtype: what is beyond it is infinite, and what is small
+// beside what it is added to is lost.
+func MistakeIn[A any](dt tensor.DType, text string, a *A, compose func(g *Graph, a *A) Values) opdef.Mistake[any] {
+	return opdef.Mistake[any]{Text: text, Plan: func() (any, error) {
+		g := &Graph{store: func(t *tensor.Tensor) *tensor.Tensor {
+			if !t.DType.IsFloat() {
+				return t
+			}
+			return opdef.Map(t.DType, t, dt.Round)
+		}}
+		return planOn(g, a, func(g *Graph) Values { return compose(g, a) })
+	}}
+}
+
 // backward carries the gradients up of the results back.
 func (c *Call) backward(up []*tensor.Tensor) map[int]*Value {
 	if c.grads != nil && slices.Equal(c.up, up) {

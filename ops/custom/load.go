@@ -242,8 +242,14 @@ func (o *operator) mistaken(list *starlark.List) error {
 	}
 	for i := range list.Len() {
 		pair, ok := list.Index(i).(starlark.Tuple)
-		if !ok || len(pair) != 2 {
+		if !ok || len(pair) != 2 && len(pair) != 3 {
 			return fmt.Errorf("item %d: want a text and a function, got %s", i, list.Index(i).Type())
+		}
+		var in dtypeArg
+		if len(pair) == 3 && pair[2] != starlark.None {
+			if err := in.Unpack(pair[2]); err != nil {
+				return fmt.Errorf("item %d: %w", i, err)
+			}
 		}
 		text, isText := starlark.AsString(pair[0])
 		f, isFunction := pair[1].(starlark.Callable)
@@ -251,7 +257,7 @@ func (o *operator) mistaken(list *starlark.List) error {
 			return fmt.Errorf("item %d: want a text and a function, got %s and %s", i, pair[0].Type(),
 				pair[1].Type())
 		}
-		o.wrong = append(o.wrong, &operator{path: o.path, limits: o.limits, function: f, text: text})
+		o.wrong = append(o.wrong, &operator{path: o.path, limits: o.limits, function: f, text: text, in: in})
 	}
 	return nil
 }
@@ -259,6 +265,10 @@ func (o *operator) mistaken(list *starlark.List) error {
 // mistakes are those of a call.
 func (o *operator) mistakes(a *opdef.Arguments) (out []opdef.Mistake[any]) {
 	for _, w := range o.wrong {
+		if w.in.given {
+			out = append(out, compose.MistakeIn(w.in.dt, w.text, a, w.compose))
+			continue
+		}
 		out = append(out, compose.Mistake(w.text, a, w.compose))
 	}
 	return out
@@ -293,6 +303,7 @@ type operator struct {
 	cases    []example
 	wrong    []*operator // what kernels compute that make a mistake
 	text     string      // of one of these: what is wrong
+	in       dtypeArg    // of one of these: the dtype in which each of its steps is kept
 }
 
 // withoutGradient stores the names of no_grad, and gives the reason if it is True or one:

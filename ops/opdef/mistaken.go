@@ -16,7 +16,7 @@ var oftenWords = [][]string{
 	{"nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic", "area"},
 	{"linear", "lower", "higher", "midpoint", "nearest"},
 	{"zeros", "border", "reflection"}, {"constant", "reflect", "replicate", "circular"},
-	{"forward", "backward", "ortho"}, // those of an argument that is None, too
+	{"ij", "xy"}, {"forward", "backward", "ortho"}, // those of an argument that is None, too
 }
 
 // Mistaken lists the values that a kernel may have computed with instead: the default, a

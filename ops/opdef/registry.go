@@ -16,6 +16,7 @@ type Registry struct {
 	entries  []*Entry
 	byName   map[string][]*Entry // overloads in order of declaration
 	families []*Family
+	formulas func() *Registry // see WithFormulas; nil: there are none
 }
 
 // A Family is a group of operators whose declarations are read when a name of one of its
@@ -43,7 +44,30 @@ func (f *Family) has(name string) bool {
 
 // WithFamilies is r and families, whose operators stand behind those of r.
 func (r *Registry) WithFamilies(families ...*Family) *Registry {
-	return &Registry{r.entries, r.byName, slices.Concat(r.families, families)}
+	return &Registry{r.entries, r.byName, slices.Concat(r.families, families), r.formulas}
+}
+
+// WithFormulas is r with formulas of its operators, under the names of these; read is called once, when one is asked
+// for.
+func (r *Registry) WithFormulas(read func() []*Entry) *Registry {
+	formulas := sync.OnceValue(func() *Registry { return TrustedRegistry(read()) })
+	return &Registry{r.entries, r.byName, r.families, formulas}
+}
+
+// Formula is the formula of a call, with its arguments, nil if there is none. Its mistakes may be those of the call.
+func (r *Registry) Formula(c *Call) *Call {
+	if r.formulas == nil || !OfTorch(c.Entry.Names[0]) {
+		return nil
+	}
+	args, kwargs := c.Python()
+	for _, n := range c.Entry.Names {
+		for _, e := range r.formulas().byName[n] {
+			if f, err := e.Bind(n, args, kwargs); err == nil {
+				return f
+			}
+		}
+	}
+	return nil
 }
 
 // named are the overloads that answer to a full name.
@@ -99,7 +123,7 @@ func (r *Registry) With(entries []*Entry) (*Registry, error) {
 		}
 	}
 	all := TrustedRegistry(own, entries)
-	all.families = left
+	all.families, all.formulas = left, r.formulas
 	var errs []error
 	for _, e := range entries {
 		for _, n := range e.Names {

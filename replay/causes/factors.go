@@ -300,16 +300,23 @@ func (c *Search) missingFactors(fails []Wrong) iter.Seq[Mistake] {
 			if r.Backward() && c.Ran != nil && len(c.Ran.Outs) > 0 && c.Ran.Outs[0].DType.IsFloat() {
 				known = append(known, knownValue{"the result", c.Ran.Outs[0]})
 			}
+			known = append(known, c.lengths()...)
 			for _, k := range known {
 				for _, t := range spread(k.t, got.Shape) {
 					for _, p := range powers {
 						if !c.near(got, want, t, p.of) {
 							continue
 						}
-						target := r.Target
+						by := map[string]*tensor.Tensor{r.Target: t}
+						for j := range fails { // all gradients may have it
+							if o := &fails[j]; o.Target != r.Target && o.Backward() && r.Backward() {
+								c.alsoFactor(o, k.t, p.of, by)
+							}
+						}
 						if !yield(Mistake{Text: fmt.Sprintf(p.text, k.text), Rounds: true, Cost: factorBits,
 							Make: c.altering(func(of string, due *tensor.Tensor) *tensor.Tensor {
-								if of != target || !slices.Equal(due.Shape, t.Shape) {
+								t := by[of]
+								if t == nil || !slices.Equal(due.Shape, t.Shape) {
 									return due
 								}
 								return opdef.ZipN(due.DType, due.Shape, func(dst []float64, src [][]float64) {
@@ -325,6 +332,34 @@ func (c *Search) missingFactors(fails []Wrong) iter.Seq[Mistake] {
 			}
 		}
 	}
+}
+
+// alsoFactor notes how a known value is spread over another gradient that has it as a factor, too.
+func (c *Search) alsoFactor(r *Wrong, known *tensor.Tensor, f func(float64) float64, by map[string]*tensor.Tensor) {
+	got, want, ok := r.floats()
+	if !ok {
+		return
+	}
+	for _, t := range spread(known, got.Shape) {
+		if c.near(got, want, t, f) {
+			by[r.Target] = t
+			return
+		}
+	}
+}
+
+// lengths are the roots of the sums of the squares of two operands of one shape, element for element.
+func (c *Search) lengths() (out []knownValue) {
+	all := c.operands()
+	for i, a := range all[:min(len(all), mostFit)] {
+		for _, b := range all[i+1 : min(len(all), mostFit)] {
+			if x, y := a.Tensor, b.Tensor; slices.Equal(x.Shape, y.Shape) && x.DType.IsFloat() && y.DType.IsFloat() {
+				out = append(out, knownValue{fmt.Sprintf("sqrt(square(%s) + square(%s))", argName(a), argName(b)),
+					opdef.Zip(tensor.Float64, x, y, math.Hypot)})
+			}
+		}
+	}
+	return out
 }
 
 // powers are the factors by which a value may be wrong.

@@ -589,11 +589,24 @@ func factored(n int) []permutation {
 				func(i, _ int) int { return i%p*q + i/p }})
 		}
 	}
+	for k := 2; k*k < n && k <= mostBlock; k++ {
+		if b := k * k; n%b == 0 {
+			out = append(out, permutation{fmt.Sprintf("read as blocks of %d x %d, each transposed", k, k),
+				func(i, _ int) int { return i/b*b + i%b%k*k + i%b/k }})
+		}
+	}
+	for k := 2; 2*k <= n && k <= mostBlock; k *= 2 {
+		out = append(out, permutation{fmt.Sprintf("read at the first of each %d indices", k),
+			func(i, _ int) int { return i / k * k }})
+	}
 	return out
 }
 
 // mostFactored is in how many ways groups are taken.
 const mostFactored = 12
+
+// mostBlock is the largest side of blocks of indices that are transposed, and the most of which the first is read.
+const mostBlock = 16
 
 var permutations = []permutation{
 	{"read one further", func(i, n int) int { return (i + 1) % n }},

@@ -30,6 +30,9 @@ type Search struct {
 	Likely  []string // texts of mistakes that are tried first
 	// Guard runs what reads or computes tensors.
 	Guard func(f func() error) error
+
+	form   *opdef.Call // see formula
+	formed bool        // form is known
 }
 
 // A Wrong is a value that failed, with the one that is due; both are nil if there are no such tensors.
@@ -201,7 +204,7 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		[]iter.Seq[Mistake]{c.addedValues(fails), c.wrongSizes()})
 	return all, []iter.Seq[Mistake]{c.ofComplex(fails), c.wholeTogether(),
 		c.constants(fails, plainNamed), c.approximated(fails), c.strided(fails),
-		c.overflowed(fails), c.misranked(fails), c.tied(fails), c.inOtherOrder(fails), c.mispassed(fails),
+		c.formulas(fails), c.scaledTerms(fails), c.positioned(fails), c.otherwiseAdded(fails), c.overflowed(fails), c.misranked(fails), c.tied(fails), c.inOtherOrder(fails), c.mispassed(fails),
 		c.overwritten(fails), c.movedFactors(), c.addedOperands(), c.relatives(fails), c.termed(fails),
 		c.expressed(fails),
 		c.reduced(fails), c.sectioned(fails), c.unwrittenAt(fails), c.displaced(fails), c.missingFactors(fails),

@@ -328,6 +328,18 @@ func elementMaps(dt tensor.DType) []elementMap[float64] {
 			}
 			return x
 		}},
+		{"NaN in %s is ignored: it is smaller than all numbers", func(x float64) float64 {
+			if x != x {
+				return math.Inf(-1)
+			}
+			return x
+		}},
+		{"NaN in %s is ignored: it is larger than all numbers", func(x float64) float64 {
+			if x != x {
+				return math.Inf(1)
+			}
+			return x
+		}},
 		{"infinity in %s is replaced by the largest number", func(x float64) float64 {
 			return min(max(x, -largest), largest)
 		}},

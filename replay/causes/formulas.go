@@ -1,0 +1,87 @@
+package causes
+
+import (
+	"iter"
+	"math"
+	"slices"
+
+	"github.com/optool/optool/ops/opdef"
+)
+
+// mostInFormula is the number of elements of operands up to which formulas are tried. They compute all of a call.
+const mostInFormula = 1 << 16
+
+// formula is the formula of the call, nil if there is none or if it does not give what is due.
+func (c *Search) formula() *opdef.Call {
+	if c.formed {
+		return c.form
+	}
+	c.formed = true
+	n := 0
+	for _, a := range c.Bound.Tensors() {
+		n += a.Tensor.Numel()
+	}
+	if c.Ran == nil || c.Registry == nil {
+		return nil
+	}
+	for _, t := range c.Ran.Outs {
+		n += t.Numel()
+	}
+	if n > mostInFormula {
+		return nil
+	}
+	call := c.Registry.Formula(c.Bound)
+	if call == nil {
+		return nil
+	}
+	_ = c.Guard(func() error { // what cannot be run is no formula of the call
+		c.Work.Elements(n)
+		f, err := call.Forward()
+		if err != nil || len(f.Outs) != len(c.Ran.Outs) {
+			return err
+		}
+		for i, t := range f.Outs {
+			if !slices.Equal(t.Shape, c.Ran.Outs[i].Shape) || t.DType != c.Ran.Outs[i].DType {
+				return nil
+			}
+			x, y := sample(t), sample(c.Ran.Outs[i])
+			off := 0
+			for k := range x {
+				off += btoi(!alike(x[k], y[k]) && !(math.Abs(x[k]-y[k]) <= 1e-6*max(math.Abs(y[k]), 1)))
+			}
+			if 2*off > len(x) { // some may overflow where the operator does not
+				return nil
+			}
+		}
+		c.form = call
+		return nil
+	})
+	return c.form
+}
+
+// formulas are the mistakes that the formula of the call may have: a step that is left out, an operand through which no
+// gradient flows, and other formulas that kernels have for it. Where only gradients are wrong, these are what is
+// derived.
+func (c *Search) formulas(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		call := c.formula()
+		if call == nil {
+			return
+		}
+		results := slices.ContainsFunc(fails, func(w Wrong) bool { return w.Forward() })
+		for _, m := range call.Mistakes() {
+			text := m.Text
+			if !m.Gradients && !results {
+				text = "the gradient is that of another formula: " + text
+			}
+			c.Work.Elements(len(c.Bound.Tensors()))
+			if !yield(Mistake{Text: text, Rounds: true, Gradients: m.Gradients,
+				Make: func() (Way, error) {
+					call, err := m.Plan()
+					return Way{Call: call, Original: c.Original}, err
+				}}) {
+				return
+			}
+		}
+	}
+}
