@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"sync"
 
@@ -232,11 +233,59 @@ func (r *comparison) compareReceived(saved []value.Value, out []*tensor.Tensor) 
 			return
 		}
 	}
-	if known || len(ways) > 0 && !r.bound.Entry.Composite {
+	if known || len(ways) > 0 && (!r.bound.Entry.Composite || r.ofArguments(saved, out)) {
 		ways[0]()
 		return
 	}
 	r.reportMisfit(saved, nodes, several, misfit)
+}
+
+// ofArguments reports whether gradients that fit the arguments of a call of several operators cannot be those of the
+// last of these: that gives another number of them, or its first one is known, or there are many of many shapes.
+func (r *comparison) ofArguments(saved []value.Value, out []*tensor.Tensor) bool {
+	if e := r.bound.Entry; e.LastTakes > 0 && len(saved) != e.LastTakes {
+		return true
+	} else if e.LastTimes != "" {
+		return !r.isTimes(saved, out, e.LastTimes)
+	}
+	var shapes [][]int
+	for _, v := range saved {
+		t, ok := v.(*tensor.Tensor)
+		if ok && !slices.ContainsFunc(shapes, func(s []int) bool { return slices.Equal(s, t.Shape) }) {
+			shapes = append(shapes, t.Shape)
+		}
+	}
+	return len(shapes) >= manyShapes
+}
+
+// manyShapes is how many shapes gradients have that are those of the arguments, and not of one operator.
+const manyShapes = 3
+
+// isTimes reports whether the first recorded gradient may be the incoming one times an argument.
+func (r *comparison) isTimes(saved []value.Value, out []*tensor.Tensor, name string) bool {
+	var by *tensor.Tensor
+	for _, a := range r.bound.Tensors() {
+		if a.Name == name {
+			by = a.Tensor
+		}
+	}
+	got, ok := saved[0].(*tensor.Tensor)
+	if !ok || by == nil || len(out) == 0 || out[0] == nil || !slices.Equal(got.Shape, out[0].Shape) {
+		return true
+	}
+	factor, err := by.Expand(got.Shape...)
+	if err != nil {
+		return true
+	}
+	made := opdef.Zip(tensor.Float64, out[0], factor, func(g, w float64) float64 { return g * w })
+	x, y := causes.Pieces(got), causes.Pieces(made)
+	far := 0
+	for i := range x {
+		if !(math.Abs(x[i]-y[i]) <= 0.05*math.Abs(y[i])+1e-30) {
+			far++
+		}
+	}
+	return 4*far < len(x)
 }
 
 // nodeWays compare the recorded gradients as those of each node that they fit; weak are nodes that the recording may

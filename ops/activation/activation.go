@@ -226,7 +226,7 @@ var activationOps = []*opdef.Entry{
 		S:     func(x, _ float64) float64 { return math.Abs(x) },
 		SC:    func(x, y complex128) float64 { return cmplx.Abs(x) + cmplx.Abs(x-y) },
 		DS:    func(_, _ float64) float64 { return 1 },
-	}, ints: true}.entry().AsComposite(),
+	}, ints: true}.entry().AsComposite(2),
 	activation{Unary: opdef.Unary{
 		Name: "logsigmoid", Names: "F.logsigmoid _C._nn.log_sigmoid",
 		Doc:     opdef.Doc{Summary: "Logarithm of the logistic function", Formula: "-ln(1 + exp(-self))"},
@@ -242,7 +242,7 @@ var activationOps = []*opdef.Entry{
 		Error:  elements.ElementwiseError,
 		Kernel: softsign,
 		Grad:   softsignGrad,
-		Traits: opdef.Traits{Composite: true},
+		Traits: opdef.Traits{Composite: true, LastTakes: 2},
 		Bounds: opdef.Bounds[*softsignArgs]{
 			Scale: func(_ *softsignArgs, outs []*tensor.Tensor) []*tensor.Tensor {
 				return []*tensor.Tensor{elements.AbsIfComplex(outs[0])}

@@ -33,7 +33,7 @@ var normOps = []*opdef.Entry{
 		Plan:   (*rmsNormArgs).norm,
 		Schema: "rms_norm(Tensor input, int[1] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
 		Names:  "F.rms_norm rms_norm",
-		Traits: opdef.Traits{Composite: true, Autocast: opdef.AutocastFloat32},
+		Traits: opdef.Traits{Composite: true, LastTakes: 2, LastTimes: "weight", Autocast: opdef.AutocastFloat32},
 		Doc: opdef.Doc{Summary: "Scaling by the root mean square over the last dimensions",
 			Formula: "input / sqrt(mean(input^2) + eps) * weight",
 			Notes: "eps is by default the machine epsilon of the dtype, of float32 for 16 bits; torch before 2.7 takes " +

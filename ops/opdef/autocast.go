@@ -34,9 +34,9 @@ func (e *Entry) WithUncast(methods string) *Entry {
 }
 
 // AsComposite says that torch computes it with several operators; see
-// Traits.Composite.
-func (e *Entry) AsComposite() *Entry {
-	e.Composite = true
+// Traits.Composite and Traits.LastTakes.
+func (e *Entry) AsComposite(lastTakes int) *Entry {
+	e.Composite, e.LastTakes = true, lastTakes
 	return e
 }
 

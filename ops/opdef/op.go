@@ -101,6 +101,14 @@ type Traits struct {
 	// arguments. Where Node gives nothing they are not compared.
 	Composite bool
 
+	// LastTakes is how many gradients the last of these operators gives, 0 if that depends on the call. Another number
+	// of gradients are those of the arguments.
+	LastTakes int
+
+	// LastTimes names the argument by which the last of these operators multiplies, if it is given. The first gradient
+	// of that operator is the incoming one times it.
+	LastTimes string
+
 	// Copied names the argument that some versions of torch make a new tensor of, to
 	// which no gradient flows.
 	Copied string

@@ -318,6 +318,7 @@ func (a *adamArgs) slips(sound rule) (all []slip) {
 	add("exp_avg_sq is made of the square of what the gradient differs from exp_avg", func(r *rule) {
 		r.power = ofDifference
 	})
+	add("the gradient is added to exp_avg once more for the update, as in NAdam", func(r *rule) { r.again = true })
 	if a.Amsgrad {
 		add("max_exp_avg_sq is not looked at", func(r *rule) { r.limit = true })
 		add("max_exp_avg_sq is taken from before the step", func(r *rule) { r.early = true })
@@ -380,6 +381,9 @@ func (a *adamArgs) step(rule rule) (*fusedStep, error) {
 			}
 			if rule.raw {
 				m = g
+			}
+			if rule.again {
+				m = rule.averages[0].of(m, g)
 			}
 			rule.update(v, s, size/rule.root.of(sq, root, a.Eps), m, s[2])
 		}

@@ -20,6 +20,7 @@ type rule struct {
 	plain    [2]bool // the averages are not corrected for having begun as 0
 	old      [2]bool // the update is made of the averages before the step
 	raw      bool    // the update is made of the gradient
+	again    bool    // the update is made of the average to which the gradient is added once more, as by Nesterov
 	limit    bool    // amsgrad's largest average is not looked at
 	early    bool    // amsgrad's largest average is that before the step
 	inverse  bool    // the gradient is multiplied by the scale of the loss

@@ -160,7 +160,7 @@ var arithmeticOps = []*opdef.Entry{
 		kernel.FloorMod, floorDiv),
 	modulusOp("__rmod__(Tensor|Scalar self, Tensor|Scalar other) -> Tensor", "Tensor.__rmod__", false, true,
 		"Remainder with the sign of the divisor, operands swapped", "other - self*floor(other/self)", pyMod,
-		kernel.FloorMod, floorDiv).AsComposite(),
+		kernel.FloorMod, floorDiv).AsComposite(0),
 	opdef.Op[LerpArgs]{
 		Schema: "lerp(Tensor self, Tensor end, Tensor|Scalar weight) -> Tensor",
 		Traits: opdef.Traits{InPlace: true},

@@ -73,7 +73,7 @@ var specialOps = []*opdef.Entry{
 		S:  func(_, _ float64) float64 { return 1 }, // torch adds 1 to erf
 		DF: func(x, _ float64) float64 { return kernel.NormalDensity(x) },
 		DS: func(x, _ float64) float64 { return (1 + x*x) * kernel.NormalDensity(x) },
-	}.Entry().AsComposite(),
+	}.Entry().AsComposite(0),
 	opdef.Unary{
 		Name: "special_log_ndtr", Names: "special.log_ndtr", Error: elements.ElementwiseError,
 		Doc: opdef.Doc{Summary: "Logarithm of the distribution function of the standard normal distribution",

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
@@ -14,7 +15,7 @@ import (
 func (c *Search) approximated(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		e := c.ofElements(&fails[0])
-		if e == nil || !e.got.DType.IsFloat() {
+		if e == nil || !e.got.DType.IsFloat() || e.up != nil && !slices.Equal(c.Incoming[0].Shape, e.got.Shape) {
 			return
 		}
 		for _, of := range c.pairs(e) {

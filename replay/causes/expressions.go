@@ -297,13 +297,20 @@ func ofTwo(all []function, x, y string, round func(float64) float64, yield func(
 // two, of the halves of one, or of one where it is beyond some number. A gradient is the incoming one times that.
 func (c *Search) expressed(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
-		e := c.expressible(&fails[0])
+		e := c.expressible(fails)
 		if e == nil {
 			return
 		}
 		for _, pair := range c.pairs(e) {
 			if !c.expressedBy(e, pair, nil, yield) {
 				return
+			}
+		}
+		for _, mean := range c.averagedUp(e) {
+			for _, pair := range c.pairs(mean) {
+				if !c.expressedBy(mean, pair, nil, yield) {
+					return
+				}
 			}
 		}
 		if up := e.up; up != nil { // a difference from the incoming gradient
@@ -369,7 +376,29 @@ func (v *elementwise) whole(f func(x, y float64) float64, dt tensor.DType) bool 
 	return true
 }
 
+// averagedUp are a gradient as that of a mean, and of a variance: the incoming one is divided by the number of the
+// terms, or by one less. There are none of others.
+func (c *Search) averagedUp(e *expressible) (out []*expressible) {
+	if e.up == nil || len(c.Incoming) == 0 || c.Incoming[0].Numel() == 0 {
+		return nil
+	}
+	n := e.got.Numel() / c.Incoming[0].Numel()
+	for _, n := range []int{n, n - 1} {
+		if n < 2 {
+			continue
+		}
+		mean := *e
+		mean.terms = n
+		mean.up = opdef.Map(tensor.Float64, e.up, func(x float64) float64 { return x / float64(n) })
+		out = append(out, &mean)
+	}
+	return out
+}
+
 func (e *expressible) text(expression string) string {
+	if e.terms > 0 {
+		return fmt.Sprintf("it is the incoming gradient, divided by %d, times %s", e.terms, expression)
+	}
 	if e.up != nil {
 		return "it is the incoming gradient times " + expression
 	}
@@ -384,10 +413,17 @@ type expressible struct {
 	target    string
 	got, want *tensor.Tensor
 	up        *tensor.Tensor // the incoming gradient, nil of a result
+	terms     int            // of the mean by whose number that is divided, 0: none
+	mirror    string         // the target of a second gradient, which is this one or its negative; "": there is none
+	sign      float64        // of that
 }
 
-func (c *Search) expressible(r *Wrong) *expressible {
+func (c *Search) expressible(fails []Wrong) *expressible {
+	r := &fails[0]
 	e, ok := c.ofElements(r), false
+	if e != nil {
+		c.mirrored(e, fails)
+	}
 	if e == nil || c.Guard(func() error { ok = e.telling(); return nil }) != nil || !ok {
 		return nil
 	}
@@ -403,12 +439,37 @@ func (c *Search) ofElements(r *Wrong) *expressible {
 	}
 	e := &expressible{target: r.Target, got: got, want: want}
 	if r.Backward() {
-		if len(c.Incoming) == 0 || !slices.Equal(c.Incoming[0].Shape, got.Shape) || !got.DType.IsFloat() {
+		if len(c.Incoming) == 0 || !got.DType.IsFloat() {
 			return nil
 		}
-		e.up = c.Incoming[0]
+		if e.up = asOf(c.Incoming[0], got.Shape); e.up == nil {
+			return nil
+		}
 	}
 	return e
+}
+
+// asOf is t spread over a shape: of that shape, of one element, or without one of its dimensions; nil of others.
+func asOf(t *tensor.Tensor, shape []int) *tensor.Tensor {
+	if t == nil || t.DType.IsComplex() {
+		return nil
+	}
+	if slices.Equal(t.Shape, shape) {
+		return t
+	}
+	if x, err := t.Expand(shape...); err == nil && t.Numel() == 1 || t.Dim() == len(shape) && err == nil {
+		return x
+	}
+	for d := range shape {
+		kept := slices.Clone(shape)
+		kept[d] = 1
+		if slices.Equal(t.Shape, slices.Delete(slices.Clone(shape), d, d+1)) {
+			if x, err := t.Reshape(kept...).Expand(shape...); err == nil {
+				return x
+			}
+		}
+	}
+	return nil
 }
 
 // telling reports whether the wrong elements are not all the same or few numbers, which many expressions are by chance,
@@ -466,7 +527,13 @@ func (e *expressible) made(f func(x, y float64) float64, x, y *tensor.Tensor, wh
 		of = append(of, e.up)
 	}
 	return func(target string, t *tensor.Tensor) *tensor.Tensor {
-		if target != e.target || !slices.Equal(t.Shape, x.Shape) {
+		sign := 1.0
+		if target == e.mirror && e.up != nil && e.mirror != "" {
+			sign = e.sign
+		} else if target != e.target {
+			return t
+		}
+		if !slices.Equal(t.Shape, x.Shape) {
 			return t
 		}
 		of := append([]*tensor.Tensor{t}, of[1:]...)
@@ -479,10 +546,27 @@ func (e *expressible) made(f func(x, y float64) float64, x, y *tensor.Tensor, wh
 				if e.up != nil {
 					dst[i] *= src[3][i]
 				}
-				dst[i] = stored(t.DType, dst[i])
+				dst[i] = stored(t.DType, sign*dst[i])
 			}
 		}, of...)
 	}
+}
+
+// mirrored notes a second gradient that failed and is the first or its negative: that of the other term of a difference.
+func (c *Search) mirrored(e *expressible, fails []Wrong) {
+	if e.up == nil || len(fails) < 2 || fails[1].Got == nil || !slices.Equal(fails[1].Got.Shape, e.got.Shape) ||
+		fails[1].Got.DType != e.got.DType {
+		return
+	}
+	_ = c.Guard(func() error { // what cannot be read is none
+		x, y := sample(e.got), sample(fails[1].Got)
+		for _, sign := range []float64{1, -1} {
+			if !slices.ContainsFunc(upTo(0, len(x)), func(i int) bool { return x[i] != sign*y[i] }) {
+				e.mirror, e.sign = fails[1].Target, sign
+			}
+		}
+		return nil
+	})
 }
 
 // elementwise are some elements of a value, with those of operands and, for a gradient, the incoming one.
@@ -549,8 +633,9 @@ func (c *Search) pairs(e *expressible) (out [][]knownValue) {
 			out = append(out, []knownValue{x, o})
 		}
 	}
-	if e.up != nil && c.Ran != nil && len(c.Ran.Outs) == 1 && slices.Equal(c.Ran.Outs[0].Shape, shape) {
-		result := knownValue{theResult, c.Ran.Outs[0]}
+	if e.up != nil && c.Ran != nil && len(c.Ran.Outs) == 1 && asOf(c.Ran.Outs[0], shape) != nil &&
+		c.Ran.Outs[0].Numel() > 1 {
+		result := knownValue{theResult, asOf(c.Ran.Outs[0], shape)}
 		out = append(out, []knownValue{result})
 		for _, x := range fit {
 			out = append(out, []knownValue{x, result})
@@ -635,7 +720,7 @@ func (v *elementwise) nearly(f func(x, y float64) float64, dt tensor.DType, eps,
 		z = stored(dt, z)
 		near := eps * max(math.Abs(z), math.Abs(v.x[i])*eps/16, size)
 		if alike(got, z) || math.Abs(got-z) <= near {
-			right += btoi(!alike(v.want[i], got) && !(math.Abs(v.want[i]-got) <= near))
+			right += btoi(!math.IsNaN(got) && !alike(v.want[i], got) && !(math.Abs(v.want[i]-got) <= near))
 		} else if wrong++; 20*wrong > i+20 {
 			return false
 		}

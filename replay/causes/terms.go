@@ -14,7 +14,7 @@ import (
 // two. A gradient's term is multiplied by the incoming one.
 func (c *Search) termed(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
-		e := c.expressible(&fails[0])
+		e := c.expressible(fails)
 		if e == nil || !e.got.DType.IsFloat() {
 			return
 		}
