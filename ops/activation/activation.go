@@ -517,6 +517,10 @@ var activationOps = []*opdef.Entry{
 			return func(x, _ float64) float64 { return elements.IfElse(x <= t, 0, 1) }
 		},
 		Jumps: true,
+		Certain: func(a *thresholdArgs) bool {
+			t := a.Threshold.Float64()
+			return a.Self.DType.Round(t) == t
+		},
 		Cases: opdef.Calls[thresholdArgs](`
 			f64[3, 4]{apart 0.5}, 0.5, -2.0; f32[5]{apart 0.5}, 0.5, -2.0; bf16[2, 3]{apart 0.5}, 0.5, -2.0
 			f16[4]{apart 0.5}, 0.5, -2.0; f32[]{apart 0.5}, 0.5, -2.0; f32[0, 3], 0.5, -2.0

@@ -59,6 +59,10 @@ type Pointwise[A any] struct {
 	// the dtype or not, so that within rounding of it both sides are right.
 	Jumps bool
 
+	// Certain reports whether it is certain on which side of a jump an element lies: the number that it is compared
+	// with is one of its dtype. nil: it is not.
+	Certain func(a *A) bool
+
 	// S is the largest magnitude among the terms that make y, where a sound
 	// implementation cancels (1 for 1 - tanh near 1); nil: it does not.
 	// SBlock, if set, takes the place of S: it stores S of blocks of elements and
@@ -140,7 +144,7 @@ func (c *pointwise[A]) GradLeast(g *Grad) (Grads, error) {
 }
 
 func (c *pointwise[A]) Else([]*tensor.Tensor) [][]*tensor.Tensor {
-	if !c.Jumps && c.Pointwise.Else == nil {
+	if !c.Jumps && c.Pointwise.Else == nil || c.Certain != nil && c.Certain(c.args) {
 		return nil
 	}
 	return c.others(c.args)
@@ -277,6 +281,9 @@ func (p Pointwise[A]) gradElse(a *A, g *Grad) ([]Grads, error) {
 		return nil, nil
 	}
 	slopes := beyondJumps(x.DType, p.slope(a))
+	if p.Certain != nil && p.Certain(a) {
+		slopes = nil
+	}
 	if p.DElse != nil {
 		slopes = append(slopes, changed(p.slope(a), p.DElse(a)))
 	}

@@ -293,10 +293,9 @@ func TestMistakes(t *testing.T) {
 		"the correction of exp_avg_sq is applied to its root": left - lr*first/c1/(math.Sqrt(second)/c2+eps),
 		"weight_decay*self is added to the gradient, as in Adam": p - lr*(b1*m+(1-b1)*coupled)/c1/
 			(math.Sqrt((b2*v+(1-b2)*coupled*coupled)/c2)+eps),
-		"weight_decay is not multiplied by lr":                                   adamw(first, second, c1, c2) - left + p*(1-decay),
-		"self decays after the step, not before":                                 (adamw(first, second, c1, c2) - left + p) * (1 - lr*decay),
-		"exp_avg is taken from before the step":                                  adamw(m, second, c1, c2),
-		"the gradient is added to exp_avg once more for the update, as in NAdam": adamw(b1*first+(1-b1)*g, second, c1, c2),
+		"weight_decay is not multiplied by lr":   adamw(first, second, c1, c2) - left + p*(1-decay),
+		"self decays after the step, not before": (adamw(first, second, c1, c2) - left + p) * (1 - lr*decay),
+		"exp_avg is taken from before the step":  adamw(m, second, c1, c2),
 		"exp_avg_sq is made of the square of exp_avg, not of the gradient's": adamw(first,
 			b2*v+(1-b2)*first*first, c1, c2),
 		"self is multiplied by 1 - lr*weight_decay, nothing is added to the gradient": left - lr*(b1*m+g),
@@ -311,6 +310,8 @@ func TestMistakes(t *testing.T) {
 		"exp_avg_sq is made of the gradient's magnitude, not of its square": adamw(first, b2*v-(1-b2)*g, c1, c2),
 		"_fused_sgd_ the update is not multiplied by lr":                    p - (b1*m + coupled),
 	}
+	want["the gradient is added to exp_avg once more for the update, as in NAdam"] = adamw(b1*first+(1-b1)*g, second,
+		c1, c2)
 	for name, args := range map[string]any{"_fused_adamw_": adam, "_fused_sgd_": sgd} {
 		for _, m := range optimizerEntry(t, name).NewCall(args).Mistakes() {
 			text := m.Text

@@ -552,7 +552,8 @@ func (e *expressible) made(f func(x, y float64) float64, x, y *tensor.Tensor, wh
 	}
 }
 
-// mirrored notes a second gradient that failed and is the first or its negative: that of the other term of a difference.
+// mirrored notes a second gradient that failed and is the first or its negative: that of the other term of a
+// difference.
 func (c *Search) mirrored(e *expressible, fails []Wrong) {
 	if e.up == nil || len(fails) < 2 || fails[1].Got == nil || !slices.Equal(fails[1].Got.Shape, e.got.Shape) ||
 		fails[1].Got.DType != e.got.DType {

@@ -90,9 +90,8 @@ func (c *Search) alongRows(want *tensor.Tensor) (out []positionMap) {
 			row := func(i int) int64 { return int64(i / (inner * width)) }
 			along := fmt.Sprintf("along dimension %d of %s", d, argName(a))
 			out = append(out,
-				eachPosition("positions count all elements of "+argName(a)+", not those "+along, func(i int, p int64) int64 {
-					return (row(i)*int64(n)+p)*int64(inner) + int64(i%inner)
-				}),
+				eachPosition("positions count all elements of "+argName(a)+", not those "+along,
+					func(i int, p int64) int64 { return (row(i)*int64(n)+p)*int64(inner) + int64(i%inner) }),
 				eachPosition("positions "+along+" are counted from the end", func(_ int, p int64) int64 {
 					return int64(n) - 1 - p
 				}),
@@ -149,9 +148,8 @@ func (c *Search) inWindows(want *tensor.Tensor) (out []positionMap) {
 			eachPosition("positions in a plane are those along the last dimension", func(_ int, p int64) int64 {
 				return p % w
 			}),
-			eachPosition("positions in a plane are those along the dimension before the last", func(_ int, p int64) int64 {
-				return p / w
-			}))
+			eachPosition("positions in a plane are those along the dimension before the last",
+				func(_ int, p int64) int64 { return p / w }))
 		k, isK := c.sizesOf("kernel_size")
 		s, isS := c.sizesOf("stride")
 		if !isS {
