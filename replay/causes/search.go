@@ -203,11 +203,11 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		[]iter.Seq[Mistake]{c.misplacedResults(fails), c.exchanged(fails)}, local[2:],
 		[]iter.Seq[Mistake]{c.addedValues(fails), c.wrongSizes()})
 	return all, []iter.Seq[Mistake]{c.ofComplex(fails), c.wholeTogether(),
-		c.formulas(fails), c.scaledTerms(fails), c.positioned(fails), c.otherwiseAdded(fails),
+		c.scaledTerms(fails), c.positioned(fails), c.otherwiseAdded(fails),
 		c.constants(fails, plainNamed), c.approximated(fails), c.strided(fails),
 		c.overflowed(fails), c.misranked(fails), c.tied(fails), c.inOtherOrder(fails), c.mispassed(fails),
 		c.overwritten(fails), c.movedFactors(), c.addedOperands(), c.relatives(fails), c.termed(fails),
-		c.expressed(fails),
+		c.formulas(fails), c.expressed(fails),
 		c.reduced(fails), c.sectioned(fails), c.unwrittenAt(fails), c.displaced(fails), c.missingFactors(fails),
 		c.fittedNumbers(fails, 0), c.oddArguments(), c.constants(fails, plainGeneric), c.constants(fails, asIf),
 		c.averaged(),
