@@ -81,10 +81,10 @@ func TestCausesOfGenerators(t *testing.T) {
 				at := i / 20 % 12
 				return v[i+(at%4*3+at/4-at)*20]
 			}), int64(2)}, nil},
-		{"parts 1 and 2 of 4 of dimension 0 of all operands of length 20 are exchanged", "torch.lstm_cell",
+		{"the gates are taken in the order i, g, f, o, not i, f, g, o", "torch.lstm_cell",
 			[]value.Value{s, value.NewTuple(h, h), w, u, bias, more},
 			[]value.Value{s, value.NewTuple(h, h), gates(w), gates(u), gates(bias), gates(more)}, nil},
-		{"-3.401197 is added to all elements, that is -ln 30", "torch.logsumexp", []value.Value{m, int64(1)}, nil,
+		{"the mean of the exponentials is taken, not their sum", "torch.logsumexp", []value.Value{m, int64(1)}, nil,
 			func(i int, v []float64) float64 { return v[i] - math.Log(30) }},
 		{"all elements are multiplied by 1.442695, that is 1/ln 2", "torch.logsumexp", []value.Value{m, int64(1)}, nil,
 			func(i int, v []float64) float64 { return v[i] / math.Ln2 }},
@@ -136,7 +136,7 @@ func TestCausesOfGenerators(t *testing.T) {
 				x := tensor.At[float64](a, i)
 				return x * math.Tanh(math.Exp(x))
 			}},
-		{"it is computed as exp(self) - 1", "torch.expm1", []value.Value{tiny}, nil,
+		{"it is exp(x) - 1, which cancels near 0", "torch.expm1", []value.Value{tiny}, nil,
 			func(i int, _ []float64) float64 {
 				return float64(float32(math.Exp(tensor.At[float64](tiny, i)))) - 1
 			}},
@@ -182,7 +182,7 @@ func TestCausesOfGenerators(t *testing.T) {
 				}
 				return v[i]
 			}},
-		{"part 1 of 3 of dimension 0 of all operands of length 15 is negated, as if a gate s were 1 - s", "torch.gru_cell",
+		{"the update gate z and 1 - z are exchanged", "torch.gru_cell",
 			[]value.Value{s, h, rw, ru}, []value.Value{s, h, middle(rw), middle(ru)}, nil},
 		{"pos_weight is taken for weight", "torch.nn.functional.binary_cross_entropy_with_logits",
 			[]value.Value{a, targets, nil, nil, nil, "none", wide40},

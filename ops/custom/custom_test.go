@@ -186,6 +186,26 @@ func TestKernelsMistakes(t *testing.T) {
 	}
 }
 
+// TestRoundedMistakes: a mistake of a file that names a dtype rounds each of its steps to that.
+func TestRoundedMistakes(t *testing.T) {
+	e := parse(t, `op("f(Tensor x) -> Tensor", lambda x: x + 1,
+   mistakes=[("a large number is added, then subtracted", lambda x: (x + 1e8) - 99999999, "float32")])`)
+	c, err := e.Bind("f", []value.Value{tensor.New(tensor.Float32, []int{1}, []float64{3})}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Forward(); err != nil {
+		t.Fatal(err)
+	}
+	d, err := c.Mistakes()[0].Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, err := d.Forward(); err != nil || tensor.At[float64](f.Outs[0], 0) != 0 {
+		t.Errorf("got %v, %v, want 0: 3 is lost beside 1e8", tensor.At[float64](f.Outs[0], 0), err)
+	}
+}
+
 // TestUnread: an argument that a function does not read has no part in bounds, also if its dtype is narrow.
 func TestUnread(t *testing.T) {
 	e := parse(t, `op("f(Tensor x, Tensor y) -> Tensor", lambda x, y: x * x + y.ndim)`)

@@ -150,16 +150,7 @@ func (c *Search) inWindows(want *tensor.Tensor) (out []positionMap) {
 			}),
 			eachPosition("positions in a plane are those along the dimension before the last",
 				func(_ int, p int64) int64 { return p / w }))
-		k, isK := c.sizesOf("kernel_size")
-		s, isS := c.sizesOf("stride")
-		if !isS {
-			s = k
-		}
-		p, isP := c.sizesOf("padding")
-		if !isP {
-			p = [2]int64{}
-		}
-		if isK {
+		if k, s, p, ok := c.windows(); ok {
 			out = append(out, eachPosition("positions count within each window", func(i int, at int64) int64 {
 				y, x := int64(i)/ow%oh*s[0]-p[0], int64(i)%ow*s[1]-p[1]
 				return (at/w-y)*k[1] + at%w - x
@@ -169,20 +160,25 @@ func (c *Search) inWindows(want *tensor.Tensor) (out []positionMap) {
 	return out
 }
 
-// sizesOf are the two numbers of an argument, one for both if it has only that; false if it has none.
-func (c *Search) sizesOf(name string) (out [2]int64, ok bool) {
+// windows are the sizes of windows, how far one is from the next, and by how much they begin beyond the plane: the first
+// three arguments that are lists of whole numbers. The second is the first where it is not given.
+func (c *Search) windows() (size, step, before [2]int64, ok bool) {
+	var all [][2]int64
 	for _, a := range c.Bound.Arguments() {
-		if a.Name != name {
-			continue
-		}
 		switch v := a.Value.(type) {
 		case []int:
-			if len(v) == 1 || len(v) == 2 {
-				return [2]int64{int64(v[0]), int64(v[len(v)-1])}, true
+			switch {
+			case len(v) == 1 || len(v) == 2:
+				all = append(all, [2]int64{int64(v[0]), int64(v[len(v)-1])})
+			case len(v) == 0 && len(all) == 1:
+				all = append(all, all[0])
 			}
 		}
 	}
-	return out, false
+	if len(all) < 3 {
+		return size, step, before, false
+	}
+	return all[0], all[1], all[2], true
 }
 
 // ofRows are maps of rows of coordinates, and of counts.
