@@ -160,8 +160,8 @@ func (c *Search) inWindows(want *tensor.Tensor) (out []positionMap) {
 	return out
 }
 
-// windows are the sizes of windows, how far one is from the next, and by how much they begin beyond the plane: the first
-// three arguments that are lists of whole numbers. The second is the first where it is not given.
+// windows are the sizes of windows, how far one is from the next, and by how much they begin beyond the plane: the
+// first three arguments that are lists of whole numbers. The second is the first where it is not given.
 func (c *Search) windows() (size, step, before [2]int64, ok bool) {
 	var all [][2]int64
 	for _, a := range c.Bound.Arguments() {
