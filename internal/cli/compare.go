@@ -232,7 +232,7 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 		return err
 	}
 	if held.two {
-		if text := held.String(); text != "" {
+		if text := held.says(r.paths); text != "" {
 			fmt.Fprintf(r.json.text(), "%s\n\n", r.a.style().Wrap(text, 2))
 		}
 		r.out.Precision = held.precision.Record()

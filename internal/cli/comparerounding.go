@@ -21,9 +21,11 @@ type holder struct {
 	differs   bool
 	// within reports whether a recorded call is within rounding of what it should give.
 	within func(e *capture.Entry) bool
-	// rounded counts the calls that differ, where all of them differ by no more than rounding of the dtype unit.
+	// rounded counts the calls that differ by no more than rounding of the dtype unit: all that differ, or those before
+	// a call that is wrong.
 	rounded int
 	unit    tensor.DType
+	wrong   []int // the recordings, of 0 and 1, in which that call is wrong
 }
 
 // mostPairs bounds the memory of a holder: so many pairs without another dtype have one precision.
@@ -63,7 +65,7 @@ func (h *holder) release() error {
 
 // round lets the differences of two recordings of one precision pass, if rounding explains all of them: no value is
 // further apart than the inputs of its call and the precision of its dtypes explain, and in both recordings each call
-// that differs is within rounding of what it should give.
+// that differs is within rounding of what it should give. If a call is not, those before it pass.
 func (h *holder) round() {
 	unit := tensor.Invalid
 	for _, c := range h.held {
@@ -94,10 +96,23 @@ func (h *holder) round() {
 		if !wrong {
 			continue
 		}
-		if differing++; reports.NewFinding(judged[i].results).Wrong() || c.pair.B == nil || !h.within(c.pair.A) ||
-			!h.within(c.pair.B) {
+		if c.pair.B == nil {
 			return
 		}
+		for side, e := range []*capture.Entry{c.pair.A, c.pair.B} {
+			if !h.within(e) {
+				h.wrong = append(h.wrong, side)
+			}
+		}
+		if h.wrong != nil {
+			copy(h.held, judged[:i])
+			h.rounded, h.unit = differing, unit
+			return
+		}
+		if reports.NewFinding(judged[i].results).Wrong() {
+			return
+		}
+		differing++
 	}
 	h.held, h.rounded, h.unit = judged, differing, unit
 }
@@ -133,10 +148,18 @@ func copied(c compared) compared {
 	return c
 }
 
-// String says that the recordings differ only by rounding; "" if it is not known.
-func (h *holder) String() string {
-	if h.rounded == 0 {
+// says that the recordings of these names differ only by rounding, or where they do; "" if it is not known.
+func (h *holder) says(names []string) string {
+	switch {
+	case h.rounded == 0:
 		return ""
+	case h.wrong != nil:
+		in := names[h.wrong[0]] + ", not in " + names[1-h.wrong[0]]
+		if len(h.wrong) == 2 {
+			in = "both recordings"
+		}
+		return fmt.Sprintf("Before the first finding %s by no more than rounding of %s. The first finding is wrong in %s.",
+			differ(h.rounded), h.unit, in)
 	}
 	return fmt.Sprintf("The recordings differ only by rounding of %s: %s, and in both recordings each of them is within "+
 		"rounding of what it should give.", h.unit, differ(h.rounded))
