@@ -133,6 +133,8 @@ var trees = []struct {
 	{"zero-kept", "collective", "torch.Tensor.copy_", "no call writes it there", ""},
 	{"zero-late", "collective", "torch.distributed.all_gather_into_tensor", "gathered before the update", ""},
 	{"zero-order", "collective", "torch.distributed.all_gather_into_tensor", "in another order", ""},
+	{"trust", "", "", "", ""},
+	{"trust-alone", "replica", "torch.Tensor.sqrt", "each takes the norm of its part", ""},
 	{"tokens", "", "", "", ""},
 	{"tokens-other", "shard", "torch.nn.functional.cross_entropy", "rank 0 continue the tokens of rank 1", ""},
 	{"update", "", "", "", ""},

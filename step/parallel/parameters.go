@@ -301,6 +301,9 @@ func (p *part) updates(tails map[int]*tail, factors []float64) {
 	}
 	p.clips(histories, tails, verdicts, factors)
 	if len(p.broken) == 0 {
+		p.partNorms(tails, verdicts)
+	}
+	if len(p.broken) == 0 {
 		p.report(tails, histories, verdicts, factors)
 	}
 	p.notUpdated(tails)
@@ -379,6 +382,7 @@ type judged struct {
 	wants   map[int]*array  // the right ones, by rank
 	copies  []float64       // how many ranks hold the same, by dimension of the mesh
 	many    int             // how many parameters it is of
+	factor  map[int]float64 // by rank: how often the right one the update reads itself; nil if it is another
 	differ  bool            // replicas read different gradients
 	earlier bool            // another call read it so before the update did
 	few     bool            // some ranks have so few elements of it that they are a multiple of anything
@@ -508,6 +512,7 @@ func (p *part) compare(v *judged, g *gradient, read, want map[int]*array, places
 	if v.order = permuted(read[first], want[first]); v.order {
 		return
 	}
+	v.factor = multiples(read, want)
 	for _, r := range p.ranks {
 		v.few = v.few || len(want[r].x) < 4
 		tolerance := want[r].tolerance()
@@ -547,6 +552,19 @@ func (p *part) compare(v *judged, g *gradient, read, want map[int]*array, places
 		}
 	}
 	p.explain(v, g, read, places)
+}
+
+// multiples are the numbers by which the values of each rank are those of others; nil if one has none.
+func multiples(read, want map[int]*array) map[int]float64 {
+	out := map[int]float64{}
+	for r, a := range read {
+		k, ok := a.ratio(want[r], want[r].loose())
+		if !ok {
+			return nil
+		}
+		out[r] = k
+	}
+	return out
 }
 
 // before takes the gradient itself for what an update reads, where an optimizer makes something of it first: as it is,
@@ -1037,6 +1055,39 @@ func (p *part) scales(tails map[int]*tail, names []string, verdicts map[string]*
 		}
 	}
 	p.found(true, v)
+}
+
+// partNorms finds a parameter of which each rank scales its part of the gradient by another number, and takes the norm
+// of that part only: some optimizers scale each parameter by its own norms.
+func (p *part) partNorms(tails map[int]*tail, verdicts map[string]*judged) {
+	for _, n := range p.order {
+		v := verdicts[n]
+		if v == nil || v.few || v.factor == nil || v.together() {
+			continue
+		}
+		var call *step.Call
+		if slices.ContainsFunc(p.ranks, func(r int) bool {
+			c := tails[r].normed(math.Sqrt(dot(v.wants[r].x, v.wants[r].x)))
+			call = cmp.Or(call, c)
+			return c == nil || tails[r].normed(math.Sqrt(v.size)) != nil
+		}) {
+			continue
+		}
+		p.found(true, &violation{kind: "replica", call: call, site: p.grads[n].calls[0].site, ranks: p.ranks,
+			target: "output[0]", reason: fmt.Sprintf("ranks %s hold parts of %s and scale their gradients by different "+
+				"numbers: each takes the norm of its part, which lacks an all_reduce of the squares",
+				rankList(p.ranks), n)})
+		return
+	}
+}
+
+// together reports whether all ranks' updates read the same multiple of the right gradient.
+func (v *judged) together() bool {
+	least, most := math.Inf(1), math.Inf(-1)
+	for _, k := range v.factor {
+		least, most = min(least, k), max(most, k)
+	}
+	return most-least <= 4*v.slack*most
 }
 
 // sameNorms reports whether all ranks compute the same numbers that can be norms.

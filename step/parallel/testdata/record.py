@@ -935,6 +935,25 @@ def around(rank, name, directory):
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
+def trust(rank, name, directory):
+    """Each parameter is updated by as much as its norm says: that of the whole, or of a rank's part."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up, model.down = part(2, 0, 6, 4), part(3, 1, 4, 6)
+    torch.manual_seed(5)
+    x = torch.randn(5, 4)
+    with optool_capture.record(directory, model=model):
+        h = F.gelu(F.linear(Copy.apply(x, dist.group.WORLD), model.up))
+        (Reduce.apply(F.linear(h, model.down), dist.group.WORLD) + x).square().mean().backward()
+        with torch.no_grad():
+            for p in model.parameters():
+                squares = torch.stack([p.square().sum(), p.grad.square().sum()])
+                if name == "trust":
+                    dist.all_reduce(squares)
+                p.add_(p.grad * (squares[0].sqrt() / squares[1].sqrt()), alpha=-0.01)
+
+
 def update(rank, name, directory):
     """One rank makes an orthogonal update of each parameter and passes it on."""
     import optool_capture
@@ -974,7 +993,7 @@ def work(rank, name, directory, port):
     dist.init_process_group("gloo", init_method="file://" + port, rank=rank, world_size=ranks(name))
     programs = ring, context, zero, owner, clip, grid, losses, stages, table, columns, halo, fused, zigzag, ragged
     programs += masked, pipeline, kept, replicas, views, own, tokens, pooled, both, update, features
-    programs += sequence, around
+    programs += sequence, around, trust
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
