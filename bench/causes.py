@@ -603,6 +603,7 @@ def main():
     torch.set_num_threads(1)
     G.manual_seed(o.seed)
     work = o.keep or tempfile.mkdtemp()
+    tables = tempfile.mkdtemp()  # optool writes its tables into the working directory
     want = {}
     if o.random:
         randoms(work, o.random)
@@ -638,7 +639,7 @@ def main():
 
     def judged(path):
         start = time.monotonic()
-        run = subprocess.run([os.path.abspath(o.optool), "replay", "--acc_check", "--json", "-", path], capture_output=True, text=True)
+        run = subprocess.run([os.path.abspath(o.optool), "replay", "--acc_check", "--json", "-", os.path.abspath(path)], capture_output=True, text=True, cwd=tables)
         return path, run.stdout, time.monotonic() - start
 
     root = f"{work}/random" if o.random else work
@@ -656,6 +657,7 @@ def main():
         print(f"{len(verdicts)} random mistakes, {sum('fail' in v for v in verdicts.values())} fail, {len(causes)} with a cause")
         for of, texts in causes.items():
             print(" ", of, texts[0])
+        shutil.rmtree(tables)
         if not o.keep:
             shutil.rmtree(work)
         return
@@ -673,6 +675,7 @@ def main():
         print(f"| {kind} | " + " | ".join(str(table[kind, d]) for d in ("float32", "bfloat16", "float16")) + " |")
     slow = max(took, key=took.get)
     print(f"\nslowest: {took[slow]:.1f} s, {want[slow][0]}")
+    shutil.rmtree(tables)
     if not o.keep:
         shutil.rmtree(work)
 
