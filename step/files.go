@@ -85,10 +85,19 @@ func (fs *files) of(v *Value, opt Options) (*file, error) {
 	}
 	fs.opened = append(fs.opened, f)
 	if len(fs.opened) > mostOpen {
-		fs.opened[0].drop()
-		fs.opened = fs.opened[1:]
+		k := fs.cheapest()
+		fs.opened[k].drop()
+		fs.opened = slices.Delete(fs.opened, k, k+1)
 	}
 	return f, nil
+}
+
+// cheapest is the file to close: the one whose last use is longest ago, of those that do not have many values if there
+// are any. A fused optimizer's file is read again for each of its values otherwise, where the gradients of several
+// batches are compared with each.
+func (fs *files) cheapest() int {
+	const many = 64
+	return max(0, slices.IndexFunc(fs.opened[:len(fs.opened)-1], func(f *file) bool { return len(f.tensors) < many }))
 }
 
 // drop closes f once nobody reads its tensors.

@@ -189,6 +189,23 @@ func (f *fingerprint) alike(g *fingerprint, dt tensor.DType) (a agreement) {
 	return a
 }
 
+// mayShare reports whether so large a share of the samples of both may be equal, zeros left out. It is much faster than
+// alike, and right where it says no.
+func (f *fingerprint) mayShare(g *fingerprint, share float64) bool {
+	if len(f.samples) != len(g.samples) {
+		return false
+	}
+	same, n := 0, 0
+	for i, x := range f.samples {
+		if y := g.samples[i]; x != y {
+			n++
+		} else if x != 0 {
+			same, n = same+1, n+1
+		}
+	}
+	return same > 0 && float64(same) >= share*float64(n-same)
+}
+
 // An agreement counts pairs of elements that are equal.
 type agreement struct {
 	n, same int

@@ -396,6 +396,9 @@ func (v *Value) settleGradient(same, like []*Value) {
 	var best *Value
 	share := 0.0
 	for _, w := range like {
+		if !v.content.mayShare(&w.content, leastShare) {
+			continue
+		}
 		a := v.content.alike(&w.content, v.DType)
 		if equal := a.beyondChance(); equal > share && a.n > few {
 			best, share = w, equal
