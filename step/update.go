@@ -189,7 +189,10 @@ func (p *Process) updaters() (all []*updater) {
 			}
 		}
 		u.updates = slices.ContainsFunc(pending, func(v *Value) bool { return writes[v.Address] != nil })
-		if u.updates {
+		switch {
+		case s.skipped(): // the program sets gradients to zero as behind an update
+			pending, since = nil, map[uint64][]*Value{}
+		case u.updates:
 			pending = later
 		}
 		all = append(all, u)
