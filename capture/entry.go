@@ -95,6 +95,10 @@ type Entry struct {
 	GroupName string
 	Within    int  // ID of the recorded call inside of which this one was made, -1 for none
 	Unended   bool // the recorder did not write the end of its recording: calls may be missing
+	DrawnFrom int  // number of the program's own generator that the call drew from, from 1; 0 for none
+	// GeneratorSets are the settings of torch's own generators in the process, in order; nil if the recorder does not
+	// know them.
+	GeneratorSets []GeneratorSet
 
 	rec    recording // where the values are; nil in op_tools' files
 	notRun string    // see NotRun

@@ -6,6 +6,15 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
+// A GeneratorSet is a call that set the state of a generator of torch's own.
+type GeneratorSet struct {
+	Name     string // "torch.manual_seed"
+	Location string // line of the program
+	Order    int    // that of the next call: see Entry.Order
+	// By is the function of torch that set it, such as fork_rng, which puts back what was; "" if the program did.
+	By string
+}
+
 // A drawingDescription knows the state of the generator from which the call drew random numbers.
 type drawingDescription interface {
 	generator() ([]byte, error)

@@ -49,6 +49,7 @@ type hookRun struct {
 	blobs      map[int]hookBlob // by the number of the tensor
 	calls      []*hookCall
 	counted    *int // the number of the step that began last, nil if none did
+	sets       []GeneratorSet
 
 	mu    sync.Mutex
 	files map[int]*hookFile
@@ -81,6 +82,7 @@ type hookCall struct {
 	group                  []int
 	groupName              string
 	within                 int
+	drawnFrom              int
 	autocast               map[string]string
 	begun, returned        span
 	gradInputs             []span
@@ -112,6 +114,8 @@ type hookEvent struct {
 	Group    []int  `json:"group"`
 	GroupOf  string `json:"group_name"`
 	Within   *int   `json:"within"`
+	By       string `json:"by"`
+	Drawn    *int   `json:"drawn_from"`
 	Error    string `json:"error"`
 	Pass     *int64 `json:"pass"`
 	// Dtypes by type of device; nil: autocast was off.
@@ -261,6 +265,9 @@ func (r *hookRun) event(e *hookEvent, s span, byID map[int]*hookCall, position *
 		if e.Within != nil {
 			c.within = *e.Within
 		}
+		if e.Drawn != nil {
+			c.drawnFrom = *e.Drawn
+		}
 		*position++
 		if byID[e.ID] = c; !r.insideCollective(e) {
 			r.calls = append(r.calls, c)
@@ -278,6 +285,8 @@ func (r *hookRun) event(e *hookEvent, s span, byID map[int]*hookCall, position *
 		c.add(e, s, position)
 	case "step":
 		r.countStep(e.Step)
+	case "generator":
+		r.sets = append(r.sets, GeneratorSet{Name: e.Name, Location: e.Location, By: e.By, Order: *position})
 	case "end":
 		r.ended = true
 	}
@@ -359,6 +368,7 @@ func (r *hookRun) entry(c *hookCall) *Entry {
 	e.Params, e.Replaced = c.params, c.replaced
 	e.Group, e.GroupName, e.Within, e.Unended, e.Raised = c.group, c.groupName, c.within, !r.ended, c.fail
 	e.LaterOrder, e.GradientOrder, e.Torch = c.later, c.gradient, r.torch
+	e.DrawnFrom, e.GeneratorSets = c.drawnFrom, r.sets
 	if e.Autocast = c.autocast; e.Autocast == nil {
 		e.Autocast = noAutocast
 	}

@@ -1258,6 +1258,8 @@ COLLECTIVES = ("all_reduce", "broadcast", "reduce", "all_gather", "all_gather_in
                "_all_gather_base", "_reduce_scatter_base", "all_reduce_coalesced", "all_gather_coalesced",
                "barrier", "monitored_barrier")
 POINT_TO_POINT = ("isend", "irecv")
+SETS_GENERATOR = ("manual_seed", "manual_seed_all", "seed", "seed_all", "set_rng_state", "set_rng_state_all")
+DEVICES = ("cuda", "npu", "mlu", "musa", "xpu", "mps")  # modules of torch that may have these
 UPDATES = ("adam", "adamw", "sgd")  # modules of torch.optim, and their functions
 DISTRIBUTED = "torch.distributed.distributed_c10d."  # the module that defines them
 
@@ -1361,6 +1363,7 @@ class _Recorder:
         self.autocast_enabled = getattr(self.torch._C, "_is_any_autocast_enabled", None) or (  # torch 1.13
             lambda: self.torch.is_autocast_enabled() or self.torch.is_autocast_cpu_enabled())
         self.policies = {}
+        self.generators = {}  # of the program, by id: number, and the generator, so that no other one gets its id
         # What keeps the code of a tensor subclass, and modes of the program, from seeing what the recorder does.
         self.no_override = getattr(self.torch._C, "DisableTorchFunctionSubclass", self.torch._C.DisableTorchFunction)
         try:
@@ -1392,6 +1395,7 @@ class _Recorder:
             self._patch_indexing()
         self._patch_collectives()
         self._patch_updates()
+        self._patch_generators()
         for name in self.owner.wrap:
             self._patch_named(name, name)
         for name, owner, last, around in _replaced(torch):
@@ -1596,6 +1600,46 @@ class _Recorder:
             return recorder.foreign(name, original, args, kwargs, may_write=False)
 
         return update
+
+    def _patch_generators(self):
+        """The functions that set torch's own generators."""
+        torch = self.torch
+        owners = [("torch.", o) for o in (torch, torch.random)]
+        for device in DEVICES:
+            for name in "torch." + device, "torch.%s.random" % device:
+                owners += [("torch.%s." % device, sys.modules[name])] if name in sys.modules else []
+        for prefix, owner in owners:
+            for last in SETS_GENERATOR:
+                original = vars(owner).get(last)
+                if isinstance(original, types.FunctionType):
+                    self.patches.set(owner, last, self._setting(prefix + last, original))
+
+    def _setting(self, name, original):
+        recorder = self
+
+        @functools.wraps(original)
+        def setting(*args, **kwargs):
+            state = recorder.state
+            if getattr(state, "setting", False) or not recorder.recording():
+                return original(*args, **kwargs)
+            state.setting = True
+            try:
+                result = original(*args, **kwargs)
+            finally:
+                state.setting = False
+            recorder.generator_set(name, sys._getframe(1).f_code)
+            return result
+
+        return setting
+
+    def generator_set(self, name, caller):
+        """Says that the state of a generator was set; by torch itself where it puts back what it had saved (fork_rng,
+        checkpoint)."""
+        event = {"event": "generator", "name": name, "step": self.owner.current_step, "before_call": self.owner.calls,
+                 "location": _location()}
+        if os.path.abspath(caller.co_filename).startswith(self.directory):
+            event["by"] = caller.co_name
+        self.channel.line(event)
 
     def _patch_named(self, name, entry):
         module, _, last = name.rpartition(".")
@@ -1863,6 +1907,9 @@ class _Recorder:
                 event["group"], event["group_name"] = _group(torch, handle), _group_name(torch, handle)
         if p.random:
             event["rng"] = self._random_state(tensors, args, kwargs)
+            generator = kwargs.get("generator")
+            if generator is not None:  # one of the program's own, by a number
+                event["drawn_from"] = self.generators.setdefault(id(generator), (len(self.generators) + 1, generator))[0]
         call.args, call.kwargs = args, kwargs
         values = self.encoder.at_once([*args, *kwargs.values()], p.last in FROM_DATA)
         event["args"], event["kwargs"] = values[:len(args)], dict(zip(kwargs, values[len(args):]))

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import functools
 import glob
+import importlib
 import io
 import json
 import os
@@ -529,6 +530,27 @@ class Recording(unittest.TestCase):
         self.equal(call["after"][0], torch.full((3,), 2.0))
         self.assertEqual(self.named("torch.Tensor.mul_")[0]["within"], call["id"])
         self.assertIs(torch._foreach_add_, add)
+
+    def test_settings_of_generators(self):
+        with contextlib.suppress(ImportError):  # it replaces torch.manual_seed
+            importlib.import_module("torch._dynamo")
+        before = torch.get_rng_state(), torch.manual_seed, torch.random.set_rng_state
+        own = torch.Generator()
+        with optool_capture.record(self.path):
+            torch.manual_seed(3)
+            torch.rand(2)
+            with torch.random.fork_rng():
+                torch.rand(2)
+            torch.set_rng_state(before[0])
+            torch.rand(2, generator=own)
+            torch.rand(2)
+        sets = [e for e in self.events() if e["event"] == "generator"]
+        self.assertEqual([(e["name"], e.get("by"), e["before_call"]) for e in sets],
+                         [("torch.manual_seed", None, 0), ("torch.set_rng_state", "fork_rng", 2), ("torch.set_rng_state", None, 2)])
+        self.assertRegex(sets[0]["location"], r"optool_capture_test.py:\d+$")
+        self.assertEqual([c.get("drawn_from") for c in self.calls()], [None, None, 1, None])
+        self.assertIs(torch.manual_seed, before[1])
+        self.assertIs(torch.random.set_rng_state, before[2])
 
     def test_updates_are_calls_that_make_others(self):
         class Plain(torch.optim.SGD):

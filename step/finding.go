@@ -39,6 +39,7 @@ type Finding struct {
 
 	backward bool
 	repeats  bool // it is about a call that was run again for the backward pass
+	redrawn  bool // it is about a call that drew the random numbers of another one
 	// unseen, of Changed, are calls that computed with the changed value though the recorder
 	// had copied it before it changed.
 	unseen []*Call
@@ -187,9 +188,10 @@ func (p *Process) findings(opt Options) []*Finding {
 	}
 	for _, s := range p.Steps {
 		all = append(all, s.repeats()...)
+		all = append(all, s.findRedrawn()...)
 	}
 	for _, f := range all {
-		if f.Rule == verdict.Changed && !f.backward && !f.repeats {
+		if f.Rule == verdict.Changed && !f.backward && !f.repeats && !f.redrawn {
 			f.findUnseen(all, opt)
 		}
 	}
@@ -277,7 +279,7 @@ func unexplained(all []*Finding) []*Finding {
 		for _, c := range f.spoils {
 			faulty[c] = f
 		}
-		if f.Rule == verdict.Changed && f.From != nil {
+		if f.Rule == verdict.Changed && f.From != nil && !f.redrawn {
 			faulty[f.From.Call] = f
 			faulty[f.From.whole().Call] = f // of a view, such as detach() makes
 			for _, r := range f.From.readers {

@@ -77,6 +77,10 @@ func (fs faults) without(ctx context.Context, opt Options) Moved {
 	if s == nil || !first.IsFault() {
 		return m
 	}
+	if slices.ContainsFunc(fs, func(f *Finding) bool { return f.redrawn }) {
+		m.Why = errRedrawn.Error()
+		return m
+	}
 	w := WhatIf{}
 	anew := map[*Call]bool{}
 	for _, f := range fs {

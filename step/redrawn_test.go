@@ -15,3 +15,24 @@ func TestRedrawn(t *testing.T) {
 		t.Errorf("gaps %+v, want one call that drew what torch.nn.functional.dropout/20 had drawn", gaps)
 	}
 }
+
+// TestSettings: what set the generator back between two draws is named, where a recorder knows it. What torch itself
+// puts back is no gap, and a seed at the beginning of each step is one.
+func TestSettings(t *testing.T) {
+	f := analyse(t, unpack(t, "generator-seeded")).First()
+	if f == nil || f.From == nil || f.From.Call.Entry.ID != 4 || f.Call.Entry.ID != 10 ||
+		!strings.Contains(f.Reason, "torch.manual_seed set the generator back at train.py:72") {
+		t.Errorf("got %+v, want dropout/10, which drew the numbers of dropout/4 behind train.py:72", f)
+	}
+	for name, want := range map[string]int{"generator-forked": 0, "generator-seeded-each-step": 1} {
+		n := 0
+		for _, g := range analyse(t, unpack(t, name)).Seen().Gaps {
+			if strings.Contains(g.What, "drew the same random numbers") {
+				n += g.N
+			}
+		}
+		if n != want {
+			t.Errorf("%s: %d calls are a gap, want %d", name, n, want)
+		}
+	}
+}

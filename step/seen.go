@@ -96,8 +96,15 @@ func (t *Trace) Seen() *Seen {
 	}
 	for _, p := range t.Processes {
 		for _, s := range p.Steps {
-			for _, c := range s.redrawn() {
-				g.add(drewAgain, c)
+			again, before := s.redrawn()
+			for _, r := range again {
+				if why, _ := r.why(); why == "" {
+					g.add(drewAgain, r.call)
+				}
+			}
+			for _, r := range before {
+				why, _ := r.why()
+				g.add(drewBefore+why, r.call)
 			}
 		}
 	}

@@ -57,7 +57,8 @@ type (
 // functionalAdam is the function of Adam or AdamW. Only newer torch has the arguments of more.
 func functionalAdam(name, title, more string, decoupled func(*functionalAdamArgs) bool) *opdef.Entry {
 	return fusedOp(name, name[strings.LastIndexByte(name, '.')+1:]+"(Tensor[] params, Tensor[] grads, "+
-		"Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, Tensor[] state_steps, bool? foreach=None, bool capturable=False, "+
+		"Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, Tensor[] state_steps, "+
+		"bool? foreach=None, bool capturable=False, "+
 		"bool differentiable=False, bool? fused=None, Tensor? grad_scale=None, Tensor? found_inf=None, "+more+
 		"*, bool amsgrad, Tensor|Scalar beta1, Tensor|Scalar beta2, Tensor|Scalar lr, float weight_decay, float eps, "+
 		"bool maximize) -> ()",
@@ -65,14 +66,14 @@ func functionalAdam(name, title, more string, decoupled func(*functionalAdamArgs
 			Summary: "Step of " + title + " of torch.optim, by calls of single tensors or of lists",
 			Formula: "m = beta1*m + (1-beta1)*grad; v = beta2*v + (1-beta2)*grad**2; params -= lr/(1-beta1**step) * " +
 				"m / (sqrt(v/(1-beta2**step)) + eps)",
-			Notes: "1 is added to state_steps first. weight_decay*params is added to grad, or, where it is decoupled, params " +
-				"is multiplied by 1 - lr*weight_decay. " + betweenNote,
+			Notes: "1 is added to state_steps first. weight_decay*params is added to grad, or, where it is " +
+				"decoupled, params is multiplied by 1 - lr*weight_decay. " + betweenNote,
 			Source: "torch.optim." + title,
 		}, func(a *functionalAdamArgs) (*fusedStep, error) { return a.plan(decoupled(a)) })
 }
 
 func (a *functionalAdamArgs) plan(decoupled bool) (*fusedStep, error) {
-	if err := wholeStep(a.Params, a.ExpAvgs, a.ExpAvgSqs); err != nil {
+	if err := wholeStep([]*tensor.Tensor{a.Lr, a.Beta1, a.Beta2}, a.Params, a.ExpAvgs, a.ExpAvgSqs); err != nil {
 		return nil, err
 	}
 	steps := make([]*tensor.Tensor, len(a.StateSteps))
@@ -90,7 +91,7 @@ func (a *functionalAdamArgs) plan(decoupled bool) (*fusedStep, error) {
 }
 
 func (a *functionalSGDArgs) plan() (*fusedStep, error) {
-	if err := wholeStep(a.Params); err != nil {
+	if err := wholeStep([]*tensor.Tensor{a.Lr}, a.Params); err != nil {
 		return nil, err
 	}
 	var buffers []*tensor.Tensor
@@ -123,10 +124,17 @@ func (f *fusedStep) ofParams(more map[string][]*tensor.Tensor) *fusedStep {
 }
 
 // wholeStep refuses lists of tensors with which the calls of a step round so much between each other that the step
-// cannot be judged as a whole, and complex ones, which are seen as pairs.
-func wholeStep(lists ...[]*tensor.Tensor) error {
+// cannot be judged as a whole, and complex ones, which are seen as pairs. Numbers that are given as tensors round what
+// is computed of them, too.
+func wholeStep(numbers []*tensor.Tensor, lists ...[]*tensor.Tensor) error {
 	for _, l := range lists {
 		for _, t := range l {
+			for _, n := range numbers {
+				if n != nil && !n.Wrapped && n.DType.IsFloat() && n.DType.Eps() > t.DType.Eps() {
+					return opdef.Unsupported("params", "a number of the step is a tensor of %s, in which the calls "+
+						"round, so that it is judged call by call", n.DType)
+				}
+			}
 			switch {
 			case t.DType.IsComplex():
 				return opdef.Unsupported("params", "the step of complex parameters is judged call by call")
