@@ -630,7 +630,7 @@ MORE = {
     "replaced-right": Program(layer_norm=own_norm, optimizer=MOMENTUM),
     "by-hand": Program(by_hand=512.0, optimizer=MOMENTUM),
     "left-scaled": Program(by_hand=512.0, optimizer=MOMENTUM, fault="left scaled",
-                           first=dict(rules=["changed"], op="add_", target=None)),
+                           first=dict(rules=["changed"], op="sgd.sgd", target=None)),
     "async": Program(ranks=2, steps=1, optimizer=MOMENTUM, exchange=waited),
     "functional": Program(ranks=2, steps=1, optimizer=MOMENTUM, exchange=functional),
     "messages": Program(ranks=2, steps=1, optimizer=MOMENTUM, exchange=exchanged),
