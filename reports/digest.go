@@ -487,7 +487,7 @@ func (d *Digest) writeWarned(w io.Writer, st Style) error {
 	if d.warned == nil || st.Quiet {
 		return nil
 	}
-	fmt.Fprint(w, "No call fails. Warnings, in order of the calls:\n\n")
+	fmt.Fprint(w, "Warnings, in order of the calls:\n\n")
 	kinds := d.warned.sorted()
 	for _, k := range kinds[:min(len(kinds), shownWarns)] {
 		if err := k.first.write(w, st, k.like(), true); err != nil {

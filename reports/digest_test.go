@@ -102,7 +102,7 @@ func TestDigestWarnings(t *testing.T) {
 		warned("torch.bmm", 22, "accumulated in bfloat16"), warned("torch.a", 30, "a"), warned("torch.b", 31, "b"),
 		warned("torch.b", 32, "b")}
 	diff(t, "warnings", `
-No call fails. Warnings, in order of the calls:
+Warnings, in order of the calls:
 
 WARN  torch.sum, id 9, process 7
   output[0] warn: rounds up

@@ -140,17 +140,30 @@ func factorsOfParts(got, want *tensor.Tensor) string {
 			up[k] /= down[k]
 			low, high = math.Min(low, up[k]), math.Max(high, up[k])
 		}
+		most, scaled := math.Max(math.Abs(high-1), math.Abs(low-1)), 0
+		for _, f := range up { // those that are not left as they were
+			if math.Abs(f-1) > sameFactor*most {
+				scaled++
+			}
+		}
 		for i := range g {
 			e := g[i] - up[i/p.inner%p.n]*w[i]
 			rest += e * e
 		}
-		if rest <= unexplained*total && high-low > 0.1*math.Max(math.Abs(high-1), math.Abs(low-1)) {
-			return fmt.Sprintf("each %sis multiplied by a factor of its own, between %.4g and %.4g", p.each(), low,
-				high)
+		if rest <= unexplained*total && high-low > 0.1*most {
+			how := fmt.Sprintf("multiplied by a factor of its own, between %.4g and %.4g", low, high)
+			if scaled < p.n {
+				return fmt.Sprintf("%d %s each %s; the others are right", scaled, p.some(), how)
+			}
+			return fmt.Sprintf("each %sis %s", p.each(), how)
 		}
 	}
 	return ""
 }
+
+// sameFactor is how far the factor of a part is from one, relative to that of the part that is furthest from it, if the
+// part is right.
+const sameFactor = 1e-3
 
 // unexplained is the share of the squared errors that factors may leave.
 const unexplained = 1e-3

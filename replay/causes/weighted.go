@@ -96,6 +96,14 @@ func (p part) each() string {
 	return p.what
 }
 
+// some names a number of the parts: "of 8 indices of dimension 0 are".
+func (p part) some() string {
+	if strings.HasPrefix(p.what, "of dimension") {
+		return fmt.Sprintf("of %d indices %sare", p.n, p.what)
+	}
+	return p.what + "are"
+}
+
 // scaled is t whose parts are multiplied by weights.
 func (p part) scaled(t *tensor.Tensor, weights []float64) *tensor.Tensor {
 	return opdef.ZipAt(t.DType, t.Shape, func(lo int, dst []float64, src [][]float64) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/optool/optool/compare"
@@ -84,7 +85,7 @@ func (e *Explanation) Judgement(st reports.Style) string {
 	if r.Replaced != "" {
 		fmt.Fprintf(&b, "note: %s\n", st.Hang("note: ", reports.OneLine(reports.ReplacedText(r.Op, r.Replaced)), 2))
 	}
-	if e.Unexplained && len(e.Causes) == 0 {
+	if e.Unexplained && !slices.ContainsFunc(e.Causes, func(c reports.Cause) bool { return !c.Pattern }) {
 		fmt.Fprintf(&b, "%s none of the mistakes that optool tried reproduces it\n", st.Bold("cause:"))
 	}
 	return b.String()
