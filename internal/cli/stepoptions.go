@@ -93,7 +93,7 @@ func (o *stepOptions) next(t *step.Trace, path string) []string {
 		}
 		at := quotePath(pathOf(f.Call.Entry))
 		if f.Rule == verdict.Diverged && f.Peer != nil {
-			out = append(out, o.command("compare", "--tables", quotePath(pathOf(f.Peer.Entry)), at))
+			out = append(out, o.command("compare", "--tables", at, quotePath(pathOf(f.Peer.Entry))))
 		} else if f.Between() == "" {
 			out = append(out, o.repro(t, f.Call, false))
 		}
