@@ -14,7 +14,11 @@ func TestUnexplained(t *testing.T) {
 	for _, c := range []struct {
 		causes []reports.Cause
 		want   bool
-	}{{nil, true}, {[]reports.Cause{{Text: "each row has a factor of its own", Pattern: true}}, true}, {[]reports.Cause{{Text: "eps is left out"}}, false}} {
+	}{
+		{nil, true},
+		{[]reports.Cause{{Text: "each row has a factor of its own", Pattern: true}}, true},
+		{[]reports.Cause{{Text: "eps is left out"}}, false},
+	} {
 		var b strings.Builder
 		x := &explanation.Explanation{Result: &reports.Result{}, Unexplained: true, Causes: c.causes}
 		if err := x.Write(&b, reports.Style{Width: 100}); err != nil {
