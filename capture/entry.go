@@ -76,17 +76,18 @@ type Entry struct {
 	// not known.
 	Call          string // name within the process and step: "Functional.silu.0"
 	Step          int
-	Order         int      // position among what the process recorded, from 0
-	BackwardOrder int      // the same of the call's backward pass
-	GradientOrder int      // the same of what came after its first gradient of an argument; 0: not known
-	LaterOrder    []int    // the same of later backward passes, whose gradients LoadLater opens
-	Occurrence    int      // 1 for the first call of its operator in its process, and so on; 0 if Scan did not find it
-	Module        string   // path of the module that made the call: "blocks.0.mlp"
-	Location      string   // line of the user's that made the call: "train.py:67"
-	Torch         string   // version of torch that the program ran with, "" if it is not known
-	Params        []string // names of the positional arguments, of a function of the program's own
-	Replaced      string   // the program's function that was in the place of torch's: "mymod.fast_gelu"
-	Raised        string   // the error that the call raised: "ValueError: Expected more than 1 spatial element"
+	Order         int       // position among what the process recorded, from 0
+	BackwardOrder int       // the same of the call's backward pass
+	GradientOrder int       // the same of what came after its first gradient of an argument; 0: not known
+	LaterOrder    []int     // the same of later backward passes, whose gradients LoadLater opens
+	Occurrence    int       // 1 for the first call of its operator in its process, and so on; 0 if Scan did not find it
+	Module        string    // path of the module that made the call: "blocks.0.mlp"
+	Location      string    // line of the user's that made the call: "train.py:67"
+	Torch         string    // version of torch that the program ran with, "" if it is not known
+	Params        []string  // names of the positional arguments, of a function of the program's own
+	Replaced      string    // the program's function that was in the place of torch's: "mymod.fast_gelu"
+	Wrapped       []Wrapper // functions of torch that the program wraps, and inside of which it made the call
+	Raised        string    // the error that the call raised: "ValueError: Expected more than 1 spatial element"
 	// Autocast has the dtypes that torch.autocast had by type of device ("cpu": "bfloat16"), none where it was off;
 	// nil: not known.
 	Autocast map[string]string
@@ -105,6 +106,13 @@ type Entry struct {
 
 	single string // base name of a file that was given or found by itself
 	sides  sides
+}
+
+// A Wrapper is a function of the program that wraps one of torch's and looks like it (functools.wraps). The recorder
+// records what is called inside, and no call of the wrapper itself.
+type Wrapper struct {
+	Function string `json:"function"` // torch's: "torch.nn.functional.layer_norm"
+	By       string `json:"by"`       // the program's, and where it is: "__main__.layer_norm (train.py:9)"
 }
 
 // Position is the place of the call among those of its process: where only hooks

@@ -79,6 +79,7 @@ type hookCall struct {
 	module, location, fail string
 	params                 []string
 	replaced               string
+	wrapped                []Wrapper
 	group                  []int
 	groupName              string
 	within                 int
@@ -122,6 +123,7 @@ type hookEvent struct {
 	Autocast map[string]string `json:"autocast"`
 	Params   []string          `json:"params"`
 	Replaced string            `json:"replaced"`
+	Wrapped  []Wrapper         `json:"wrapped"`
 	After    json.RawMessage   `json:"after"`
 }
 
@@ -258,7 +260,7 @@ func (r *hookRun) event(e *hookEvent, s span, byID map[int]*hookCall, position *
 		}
 		c = &hookCall{run: r, id: e.ID, op: e.Name, order: *position, backward: -1, step: -1, within: -1,
 			module: e.Module, location: e.Location, group: e.Group, groupName: e.GroupOf, autocast: e.Autocast,
-			params: e.Params, replaced: e.Replaced, begun: s}
+			params: e.Params, replaced: e.Replaced, wrapped: e.Wrapped, begun: s}
 		if e.Step != nil {
 			c.step = *e.Step
 		}
@@ -365,7 +367,7 @@ func (r *hookRun) entry(c *hookCall) *Entry {
 	e := newForeign(Hook, c.op+"."+strconv.Itoa(c.id), c)
 	e.Op, e.ID, e.PID, e.Rank = c.op, c.id, r.pid, r.rank
 	e.Step, e.Order, e.BackwardOrder, e.Module, e.Location = c.step, c.order, c.backward, c.module, c.location
-	e.Params, e.Replaced = c.params, c.replaced
+	e.Params, e.Replaced, e.Wrapped = c.params, c.replaced, c.wrapped
 	e.Group, e.GroupName, e.Within, e.Unended, e.Raised = c.group, c.groupName, c.within, !r.ended, c.fail
 	e.LaterOrder, e.GradientOrder, e.Torch = c.later, c.gradient, r.torch
 	e.DrawnFrom, e.GeneratorSets = c.drawnFrom, r.sets

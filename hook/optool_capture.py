@@ -1304,6 +1304,15 @@ def _place(function):
     return "%s:%d" % (os.path.basename(code.co_filename), code.co_firstlineno)
 
 
+def _runs(function, frame):
+    """Whether a frame is of this function, among those that one decorator made: they differ by what they close over."""
+    try:
+        return all(frame.f_locals.get(name) is cell.cell_contents
+                   for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()))
+    except ValueError:  # an empty cell
+        return False
+
+
 class _Patches:
     """Replaces functions that a TorchFunctionMode does not see; takes them back in reverse order."""
 
@@ -1376,6 +1385,7 @@ class _Recorder:
         self.plain = _plain(self.torch)
         self.directory = _directory(self.torch)
         self.owns = {}
+        self.around = {}  # by code: functions that functools.wraps has put around torch's, with the names of torch's
         self.patches = _Patches()
         self.handles = []
         self.modules = _Modules(self)
@@ -1400,7 +1410,9 @@ class _Recorder:
             self._patch_named(name, name)
         for name, owner, last, around in _replaced(torch):
             if around:  # it calls torch's own, as a rule: the call inside is recorded
-                self.owner.around[name] = _place(vars(owner)[last])
+                f = vars(owner)[last]
+                self.owner.around[name] = _place(f)
+                self.around.setdefault(f.__code__, []).append((name, f))
             else:
                 self._patch_function(name, owner, last, None)
         self._begin_seeing()
@@ -1872,6 +1884,21 @@ class _Recorder:
         self.owner.seen[key] += 1
         return n < first or every and n % every == 0
 
+    def _wrappers(self):
+        """The functions of torch that the program wraps, and the wrappers, inside of which a call is made: only what is
+        inside is recorded, not that the call of the program was another one."""
+        found, frame = [], sys._getframe(2)
+        while frame is not None:
+            candidates = self.around.get(frame.f_code, ())
+            for name, f in candidates:
+                if len(candidates) == 1 or _runs(f, frame):
+                    about = {"function": name, "by": "%s.%s (%s)" % (
+                        f.__globals__.get("__name__", "?"), getattr(f.__code__, "co_qualname", f.__code__.co_name), _place(f))}
+                    if about not in found:
+                        found.append(about)
+            frame = frame.f_back
+        return found
+
     def before(self, p, tensors, args, kwargs, group):
         torch, owner = self.torch, self.owner
         if not all(_ordinary(t, torch) for t in tensors):
@@ -1889,6 +1916,9 @@ class _Recorder:
         within = getattr(self.state, "within", None)
         if within is not None:
             event["within"] = within
+        wrappers = self._wrappers() if self.around else None
+        if wrappers:
+            event["wrapped"] = wrappers
         thread = threading.current_thread()
         if thread is not threading.main_thread():
             event["thread"] = thread.name

@@ -485,13 +485,37 @@ class Recording(unittest.TestCase):
         self.assertEqual(len(call["grad_inputs"]), 1)
         self.assertEqual(len(self.named("torch.nn.functional.silu")), 1)
         self.assertEqual(len(self.named("torch.nn.functional.relu")), 1)  # torch's own, in what passes for it
-        gelu = self.named("torch.nn.functional.gelu")[0]
-        self.assertRegex(gelu["replaced"], r"optool_capture_test\..*")
-        self.assertTrue(gelu["params"])
+        self.assertRegex(call["replaced"], r"\.gelu$")
+        self.assertTrue(call["params"])
         self.assertRegex(said.getvalue(), r"not torch's own, .*: torch.nn.functional.gelu \(optool_capture_test.py:\d+\); "
                          r"wrapped by the program, .*: torch.nn.functional.relu \(optool_capture_test.py:\d+\). To record one "
                          r"as one call: wrap=\['torch.nn.functional.relu'\]\n")
         self.assertIs(F.gelu, gelu)
+
+    def test_calls_inside_a_wrapper_name_it(self):
+        def scaled(own):
+            @functools.wraps(own)
+            def inner(x, *args, **kwargs):
+                return own(x * 2, *args, **kwargs)
+            return inner
+
+        def twice(x):
+            return x + x
+
+        for name in "selu", "relu", "silu":
+            self.addCleanup(setattr, F, name, getattr(F, name))
+            setattr(F, name, scaled(getattr(F, name)))
+        selu, x = F.selu, torch.ones(3)  # the wrapper, too, under a name of the program's own
+        with contextlib.redirect_stderr(io.StringIO()):
+            with optool_capture.record(self.path, wrap=["torch.nn.functional.silu"]):
+                twice(F.silu(F.relu(selu(x))))
+        products = self.named("torch.Tensor.mul")
+        for call, name in (products[0], "selu"), (self.named("torch.nn.functional.selu")[0], "selu"), (products[1], "relu"):
+            (wrapped,) = call["wrapped"]
+            self.assertEqual(wrapped["function"], "torch.nn.functional." + name)
+            self.assertRegex(wrapped["by"], r"inner \(optool_capture_test.py:\d+\)$")
+        for call in products[2], self.named("torch.Tensor.add")[0], self.named("torch.nn.functional.silu")[0]:
+            self.assertNotIn("wrapped", call)  # silu is recorded as one call, and judged
 
     def test_torch_itself_replaces_nothing(self):
         self.assertEqual(optool_capture._replaced(torch), [])

@@ -137,14 +137,16 @@ type Result struct {
 	BackwardOrder *int    `json:"backward_order,omitempty"`
 	PID           *int    `json:"pid"`
 	Rank          *int    `json:"rank"`
-	Coverage      *Number `json:"coverage"`             // share of the elements compared one by one, 0 to 1
-	Module        string  `json:"module,omitempty"`     // path of the module that made the call
-	Location      string  `json:"location,omitempty"`   // FILE:LINE of the user's program
-	Replaced      string  `json:"replaced,omitempty"`   // the program's function in the place of torch's
-	Within        *int    `json:"within,omitempty"`     // ForwardID of the recorded call that made this one
-	Label         string  `json:"label,omitempty"`      // what op_tools' tables call the value: output, output[1]
-	ErrorInfo     string  `json:"error_info,omitempty"` // op_tools' remark
-	Errors        *Errors `json:"errors,omitempty"`     // of all elements together
+	Coverage      *Number `json:"coverage"`           // share of the elements compared one by one, 0 to 1
+	Module        string  `json:"module,omitempty"`   // path of the module that made the call
+	Location      string  `json:"location,omitempty"` // FILE:LINE of the user's program
+	Replaced      string  `json:"replaced,omitempty"` // the program's function in the place of torch's
+	// Wrapped are functions of torch that the program wraps, and inside of which it made the call.
+	Wrapped   []Wrapper `json:"wrapped,omitempty"`
+	Within    *int      `json:"within,omitempty"`     // ForwardID of the recorded call that made this one
+	Label     string    `json:"label,omitempty"`      // what op_tools' tables call the value: output, output[1]
+	ErrorInfo string    `json:"error_info,omitempty"` // op_tools' remark
+	Errors    *Errors   `json:"errors,omitempty"`     // of all elements together
 	// RecordedOn is the device of a recorded value and the version of torch: "cuda:0 with torch 2.9.0".
 	RecordedOn string `json:"recorded_on,omitempty"`
 	// BoundRatio is the error of the worst element over what its rule allows: at most 1 if

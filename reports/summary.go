@@ -60,6 +60,7 @@ type Summary struct {
 	lacks        int               // and how many there are
 	unexplained  int               // causes and profiles that are left out of reports
 	recordedOn   []string          // the first mostPlaces different ones of results
+	wrapped      []Wrapper         // the first maxOps different ones of results
 	unwritten    map[string]int    // calls into whose files torch saved nothing, by op
 	notSaved     int               // results of those
 	projected    int               // results of which not all elements were compared, but their projections
@@ -132,6 +133,7 @@ func (s *Summary) Add(r *Result) {
 	if on := r.RecordedOn; on != "" && len(s.recordedOn) < mostPlaces && !slices.Contains(s.recordedOn, on) {
 		s.recordedOn = append(s.recordedOn, on)
 	}
+	s.addWrapped(r)
 	s.contest(r)
 	if r.Witness != "" && r.Layout == "" && r.Device == "" {
 		if s.Witness == nil {
@@ -511,7 +513,7 @@ func (s *Summary) notes() []string {
 // Told are lines about what was not judged and why, and for which captures the run fails besides
 // those that differ; none if there is nothing of the kind.
 func (s *Summary) Told() []string {
-	lines := append(slices.Clone(s.Missing), s.unreadLines()...)
+	lines := append(append(slices.Clone(s.Missing), s.unreadLines()...), s.wrappedLines()...)
 	for _, line := range []string{s.NotJudged().String(), s.failedOn()} {
 		if line != "" {
 			lines = append(lines, line)

@@ -10,6 +10,7 @@ import (
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/lazyregexp"
 	"github.com/optool/optool/reports"
+	found "github.com/optool/optool/reports/results"
 )
 
 // Seen says how much of a trace was looked at: an all-clear is worth no more.
@@ -75,6 +76,7 @@ func (g *gaps) add(what string, c *Call) {
 func (t *Trace) Seen() *Seen {
 	s := &Seen{Gaps: []Gap{}}
 	g := &gaps{by: map[string]*Gap{}}
+	var around []Gap // of functions that the program wraps: they are what is run, and no call of theirs is judged
 	for _, c := range t.Calls() {
 		s.Calls++
 		if c.judged() {
@@ -86,6 +88,9 @@ func (t *Trace) Seen() *Seen {
 			}
 		} else {
 			g.add("call%s not judged: "+general(c.unjudged()), c)
+		}
+		for _, w := range found.Wrapped(c.Entry) {
+			around = addWrapped(around, w.String(), c)
 		}
 		for _, v := range slices.Concat(c.Inputs, c.GradOutputs) {
 			s.link(v, g)
@@ -131,9 +136,19 @@ func (t *Trace) Seen() *Seen {
 				p.Calls[len(p.Calls)-1])
 		}
 	}
-	s.Gaps = append(slices.Clone(t.Unjoined), s.Gaps...)
+	s.Gaps = slices.Concat(around, t.Unjoined, s.Gaps)
 	s.leaveOut(t)
 	return s
+}
+
+// addWrapped counts a call inside of a wrapper that was not judged.
+func addWrapped(all []Gap, what string, c *Call) []Gap {
+	i := slices.IndexFunc(all, func(g Gap) bool { return g.What == what })
+	if i < 0 {
+		i, all = len(all), append(all, Gap{What: what, First: c.String()})
+	}
+	all[i].N++
+	return all
 }
 
 // first puts a gap before all others.

@@ -15,7 +15,15 @@ func Locate(r *reports.Result, e *capture.Entry, op string) {
 		r.Occurrence = &e.Occurrence
 	}
 	r.PID, r.Rank, r.Module, r.Location = Known(e.PID), Known(e.Rank), e.Module, e.Location
-	r.Replaced, r.Within = e.Replaced, Known(e.Within)
+	r.Replaced, r.Wrapped, r.Within = e.Replaced, Wrapped(e), Known(e.Within)
+}
+
+// Wrapped are the functions of torch that the program wraps, and inside of which it made the call.
+func Wrapped(e *capture.Entry) (all []reports.Wrapper) {
+	for _, w := range e.Wrapped {
+		all = append(all, reports.Wrapper(w))
+	}
+	return all
 }
 
 // Shape is a copy of a shape that JSON writes as a list, also that of a scalar.
