@@ -264,8 +264,12 @@ func (c *Call) after(call *replay.Call) {
 		return
 	}
 	recorded, err := call.Record.Leaves(capture.After)
+	at := call.Record.Memories(capture.After)
 	for i, l := range ls {
 		if now := changed[l.Tensor]; now != nil && i < len(c.Inputs) {
+			if to := at[l.Path].Address; to != "" && to != strconv.FormatUint(c.Inputs[i].Address, 10) {
+				continue // x.data = y: the tensor lies elsewhere now, and its memory is as it was
+			}
 			if err == nil && len(recorded) == len(ls) && !call.Record.Unseen[recorded[i].Tensor] {
 				now = recorded[i].Tensor
 			}
