@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -29,7 +30,8 @@ type Moved struct {
 	// NotFinite is the first reading of a parameter that the update left infinite or NaN, so that Update is not known;
 	// nil if there is none.
 	NotFinite *Value
-	// Rounding, of a loss behind the update, is how far the rounding of the calls moves it: they would round anew.
+	// Rounding is how far the rounding of the calls moves the loss that would round anew without the fault: those that
+	// read what the fault made, or all calls of a step behind the update.
 	Rounding float64
 	Why      string // why it is not known; "" if it is, and where nothing is to be known
 }
@@ -104,6 +106,7 @@ func (fs faults) without(ctx context.Context, opt Options) Moved {
 		losses, broken, err := p.losses(ctx, w, s.Calls, opt)
 		if m.Why = why(broken, err); m.Why == "" {
 			m.set(losses[s.Number])
+			m.Rounding = fs.rounding(anew)
 		}
 		return m
 	}
@@ -168,7 +171,7 @@ func (fs faults) moveNext(ctx context.Context, m *Moved, w WhatIf, opt Options) 
 			"what the program made of it", x.escaped)
 	}
 	m.set(loss)
-	m.Rounding = m.Step.rounding()
+	m.Rounding = rounding(m.Step.Calls)
 	return nil
 }
 
@@ -195,15 +198,71 @@ func (p *Process) oneMore() string {
 	return fmt.Sprintf(": steps=[%s]", strings.Join(append(numbers, strconv.Itoa(last+1)), ", "))
 }
 
-// rounding is how far the rounding of the calls moves the loss of the step, if they round independently of each other.
-func (s *Step) rounding() float64 {
+// rounding is how far the rounding of calls moves the loss of their step, if they round independently of each other.
+func rounding(calls []*Call) float64 {
 	square := 0.0
-	for _, c := range s.Calls {
-		if c.Effect == c.Effect {
+	for _, c := range calls {
+		if c.counts() {
 			square += c.Effect * c.Effect
 		}
 	}
 	return math.Sqrt(square)
+}
+
+// rounding is how far the rounding of the calls moves the loss of the step that read what the faults made: without the
+// faults they would round anew. The wrong calls are no part of it.
+func (fs faults) rounding(wrong map[*Call]bool) float64 {
+	reached := map[*Call]bool{}
+	for _, f := range fs {
+		maps.Copy(reached, f.reached())
+	}
+	return rounding(slices.DeleteFunc(slices.Clone(fs[0].Call.Step.Calls), func(c *Call) bool {
+		return wrong[c] || !reached[c]
+	}))
+}
+
+// A Share is what faults did to the loss of a step behind the first one.
+type Share struct {
+	Moved      // by the faults in the forward pass of the step itself; Loss is NaN and Why "" if there are none
+	Faults int // how many these are
+	// Before says why it cannot be told what the faults before the step did to it through the weights.
+	Before string
+}
+
+// Shares are what faults did to the losses of up to n steps behind the first fault, other than the one that m is about.
+func (t *Trace) Shares(ctx context.Context, m Moved, n int, opt Options) map[*Step]Share {
+	first := t.First()
+	if first == nil || !first.IsFault() || first.Call.Step == nil || m.Step == nil {
+		return nil
+	}
+	shares := map[*Step]Share{}
+	for _, s := range first.Call.Process.Steps[first.Call.Step.Number+1:] {
+		if s == m.Step {
+			continue
+		}
+		if len(shares) == n {
+			break
+		}
+		share := Share{Moved: Moved{Step: s, Loss: math.NaN(), Update: math.NaN()}}
+		var own faults
+		for _, f := range t.Findings {
+			if f.IsFault() && f.Call.Step == s && !f.IsBehind() {
+				own = append(own, f)
+			}
+		}
+		if share.Faults = len(own); len(own) > 0 {
+			share.Moved = own.without(ctx, opt)
+		}
+		switch {
+		case !slices.ContainsFunc(first.Call.Step.Calls, (*Call).HasBackward):
+		case first.IsBehind():
+			share.Before = fmt.Sprintf("only the loss of step %d was computed anew", m.Step.Recorded())
+		default:
+			share.Before = fmt.Sprintf("the gradients that follow from %s were not computed anew", first.Call)
+		}
+		shares[s] = share
+	}
+	return shares
 }
 
 // Rounds reports whether the fault moves the loss by no more than rounding does, so that nobody can tell in which

@@ -94,7 +94,10 @@ func (f *Finding) InBackward() bool { return f.backward }
 
 // Reach counts the calls that read, directly or through others, what a finding made
 // wrong: results, or gradients on their way back.
-func (f *Finding) Reach() int {
+func (f *Finding) Reach() int { return len(f.reached()) - 1 }
+
+// reached are the calls that Reach counts, and the one that the finding is about.
+func (f *Finding) reached() map[*Call]bool {
 	next := spread.next
 	if f.backward {
 		next = func(s spread) (out []spread) {
@@ -120,7 +123,7 @@ func (f *Finding) Reach() int {
 			}
 		}
 	}
-	return len(calls) - 1
+	return calls
 }
 
 // sources are the calls to which c passes gradients that depend on what the finding is about. Right gradients of the

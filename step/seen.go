@@ -76,7 +76,6 @@ func (g *gaps) add(what string, c *Call) {
 func (t *Trace) Seen() *Seen {
 	s := &Seen{Gaps: []Gap{}}
 	g := &gaps{by: map[string]*Gap{}}
-	var around []Gap // of functions that the program wraps: they are what is run, and no call of theirs is judged
 	for _, c := range t.Calls() {
 		s.Calls++
 		if c.judged() {
@@ -88,9 +87,6 @@ func (t *Trace) Seen() *Seen {
 			}
 		} else {
 			g.add("call%s not judged: "+general(c.unjudged()), c)
-		}
-		for _, w := range found.Wrapped(c.Entry) {
-			around = addWrapped(around, w.String(), c)
 		}
 		for _, v := range slices.Concat(c.Inputs, c.GradOutputs) {
 			s.link(v, g)
@@ -136,18 +132,22 @@ func (t *Trace) Seen() *Seen {
 				p.Calls[len(p.Calls)-1])
 		}
 	}
-	s.Gaps = slices.Concat(around, t.Unjoined, s.Gaps)
+	s.Gaps = slices.Concat(t.Wrapped(), t.Unjoined, s.Gaps)
 	s.leaveOut(t)
 	return s
 }
 
-// addWrapped counts a call inside of a wrapper that was not judged.
-func addWrapped(all []Gap, what string, c *Call) []Gap {
-	i := slices.IndexFunc(all, func(g Gap) bool { return g.What == what })
-	if i < 0 {
-		i, all = len(all), append(all, Gap{What: what, First: c.String()})
+// Wrapped are the functions of torch that the program wraps: only the calls inside were recorded and judged.
+func (t *Trace) Wrapped() (all []Gap) {
+	for _, c := range t.Calls() {
+		for _, w := range found.Wrapped(c.Entry) {
+			i := slices.IndexFunc(all, func(g Gap) bool { return g.What == w.String() })
+			if i < 0 {
+				i, all = len(all), append(all, Gap{What: w.String(), First: c.String()})
+			}
+			all[i].N++
+		}
 	}
-	all[i].N++
 	return all
 }
 

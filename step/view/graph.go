@@ -28,6 +28,9 @@ type Graph struct {
 	Boxes     []Box     `json:"boxes"` // a box comes before those in it
 	Findings  []Finding `json:"findings"`
 	Losses    []Loss    `json:"losses"`
+	// Effects say what the faults do to losses, and Unjudged which functions of the program were not judged.
+	Effects  []string `json:"effects,omitempty"`
+	Unjudged []string `json:"unjudged,omitempty"`
 	// Way is the shortest way of the first fault to the loss, as indices of nodes.
 	Way []int `json:"way,omitempty"`
 	// Bars and Tokens are what was measured on results that are no losses.
@@ -94,6 +97,8 @@ type Finding struct {
 	// Between says, of what is no fault of the node, between what it is; From is the other node, if there is one.
 	Between string `json:"between,omitempty"`
 	From    *int   `json:"from,omitempty"`
+	// Note says that a function of the program is in the place of torch's.
+	Note string `json:"note,omitempty"`
 	// Effect, of a fault behind the loss, says what it does to losses.
 	Effect string `json:"effect,omitempty"`
 }
@@ -142,6 +147,9 @@ func NewGraph(t *step.Trace, repro func(*step.Call) string) *Graph {
 			n.Leaves = append(n.Leaves, v.Target+" "+cmp.Or(v.From.Role, string(v.From.How))+" "+typeOf(v))
 		}
 	}
+	for _, w := range t.Wrapped() {
+		g.Unjudged = append(g.Unjudged, w.What)
+	}
 	g.addBoxes(t)
 	for _, f := range t.Findings {
 		i, ok := at[f.Call]
@@ -149,7 +157,8 @@ func NewGraph(t *step.Trace, repro func(*step.Call) string) *Graph {
 			i = -1
 		}
 		text := explained(f)
-		found := Finding{Rule: string(f.Rule), Node: i, Target: f.Target, Reason: text, Between: f.Between()}
+		found := Finding{Rule: string(f.Rule), Node: i, Target: f.Target, Reason: text, Between: f.Between(),
+			Note: replacedNote(f)}
 		if found.Between != "" && f.From != nil {
 			if from, ok := at[f.From.Call]; ok && from != i {
 				found.From = &from
@@ -165,8 +174,17 @@ func NewGraph(t *step.Trace, repro func(*step.Call) string) *Graph {
 	return g
 }
 
-// AddMoved says at each fault behind a loss what it does to losses, in the words of Screen.
+// AddMoved says what the faults do to losses, and at each fault behind a loss what that does, in the words of Screen.
 func (g *Graph) AddMoved(t *step.Trace, x Extra) {
+	if s := t.MainStep(); s != nil {
+		var b strings.Builder
+		without(&b, s, x)
+		others(&b, t, s, x)
+		g.Effects = append(slices.Collect(strings.Lines(b.String())), x.Imagine...)
+	}
+	for i := range g.Effects {
+		g.Effects[i] = reports.OneLine(strings.TrimSuffix(g.Effects[i], "\n"))
+	}
 	for i, f := range t.Findings {
 		if !f.IsFault() || !f.IsBehind() {
 			continue

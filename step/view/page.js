@@ -447,8 +447,10 @@ function aside(f, into) {
 function overview() {
   const s = $("side"); s.replaceChildren()
   el("h2", G.findings.length ? "Findings" : "No findings", s)
-  G.findings.slice(0, 50).forEach(f => { const d = el("div", undefined, s, "finding" + (isWarning(f) ? " warn" : "")); el("strong", f.rule + " ", d); if (f.node >= 0) link(f.node, name(N[f.node]) + " " + f.target, d); aside(f, d); el("div", f.reason, d) })
+  G.findings.slice(0, 50).forEach(f => { const d = el("div", undefined, s, "finding" + (isWarning(f) ? " warn" : "")); el("strong", f.rule + " ", d); if (f.node >= 0) link(f.node, name(N[f.node]) + " " + f.target, d); aside(f, d); el("div", f.reason, d); if (f.note) el("div", f.note, d) })
   if (G.findings.length > 50) el("p", "and " + (G.findings.length - 50) + " more", s, "dim")
+  for (const line of G.unjudged || []) el("p", line, s)
+  if (G.effects?.length) { el("h2", "Effect on the loss", s); for (const line of G.effects) el("p", line, s) }
   strip(s); bars(s)
   const large = N.map((n, i) => [size(n.effect), i]).filter(([f]) => f > 0).sort((a, b) => b[0] - a[0]).slice(0, 15)
   if (large.length) { el("h2", "Largest: " + G.effect_title, s); const big = el("ul", undefined, s); large.forEach(([, i]) => { const li = el("li", undefined, big); link(i, undefined, li); el("span", " " + show(N[i].effect, 3) + " " + (N[i].dtype || ""), li, "dim") }) }
@@ -478,7 +480,7 @@ function page(i) {
   const n = N[i], s = $("side"), row = (k, v) => { if (v === undefined || v === "" || v === null) return; el("dt", k, dl); return el("dd", v, dl) }
   s.replaceChildren(); const a = el("a", "overview", el("p", undefined, s)); a.tabIndex = 0; a.onclick = () => pick(undefined)
   const h = el("h2", n.op + "/" + n.id + " ", s); chip(worse(n.verdict, n.backward || n.verdict), h)
-  for (const f of G.findings) if (f.node === i) { const d = el("div", undefined, s, "finding" + (isWarning(f) ? " warn" : "")); el("strong", f.rule + " " + f.target + ": ", d); d.append(f.reason); aside(f, d) }
+  for (const f of G.findings) if (f.node === i) { const d = el("div", undefined, s, "finding" + (isWarning(f) ? " warn" : "")); el("strong", f.rule + " " + f.target + ": ", d); d.append(f.reason); aside(f, d); if (f.note) el("div", f.note, d) }
   const dl = el("dl", undefined, s)
   row("module", n.module); row("line", n.location)
   if (![...G.findings].some(f => f.node === i)) row("why", n.reason)

@@ -22,12 +22,17 @@ type Extra struct {
 	// Together is what all faults up to that loss did to it, and Faults is their number.
 	Together step.Moved
 	Faults   int
-	Imagine  []string // losses of imagined runs, a line each
-	Next     []string // commands to run next
-	Device   string   // that the calls were run again on
+	// Shares are what faults did to the losses of later steps.
+	Shares  map[*step.Step]step.Share
+	Imagine []string // losses of imagined runs, a line each
+	Next    []string // commands to run next
+	Device  string   // that the calls were run again on
 	// More, if not nil, writes further tables, before the commands.
 	More func(w io.Writer) error
 }
+
+// MostSteps is how many losses of further steps a screen has.
+const MostSteps = listed
 
 // How many rows the tables of a screen have, and how many the table of calls on a device.
 const (
@@ -167,8 +172,8 @@ func written(b *strings.Builder, t *step.Trace, f *step.Finding, x Extra) {
 	if f.Between() != "" {
 		fmt.Fprintf(b, "  %s\n", x.Style.Wrap(reports.OneLine(aside(t, f)), 4))
 	}
-	if by := f.Call.Entry.Replaced; by != "" {
-		fmt.Fprintf(b, "  %s\n", x.Style.Wrap(reports.OneLine("note: "+reports.ReplacedText(f.Call.Op, by)), 4))
+	if note := replacedNote(f); note != "" {
+		fmt.Fprintf(b, "  %s\n", x.Style.Wrap(note, 4))
 	}
 	for _, place := range places(f.Call) {
 		fmt.Fprintf(b, "  %s\n", reports.OneLine(place)) // whole: it is there to be copied
@@ -180,6 +185,14 @@ func written(b *strings.Builder, t *step.Trace, f *step.Finding, x Extra) {
 	for _, dir := range send {
 		fmt.Fprintf(b, "    %s\n", reports.OneLine(dir))
 	}
+}
+
+// replacedNote says that a function of the program is in the place of the one that the finding names; "" if none is.
+func replacedNote(f *step.Finding) string {
+	if f.Call.Entry.Replaced == "" {
+		return ""
+	}
+	return reports.OneLine("note: " + reports.ReplacedText(f.Call.Op, f.Call.Entry.Replaced))
 }
 
 // whatToDo says of a value that changed between two calls where to look, whom to ask and what to send; nothing of other
@@ -554,8 +567,8 @@ func loss(t *step.Trace, s *step.Step, x Extra) string {
 	}
 	b.WriteString(lossCall(s))
 	lossesOfRuns(b, t)
-	others(b, t, s)
 	without(b, s, x)
+	others(b, t, s, x)
 	if n := len(s.Unlinked); n > 0 {
 		fmt.Fprintf(b, "%s came from calls that were not recorded: the exact run takes their recorded values, first %s of %s\n",
 			reports.Count(n, "input"), reports.Name(s.Unlinked[0].Target), s.Unlinked[0].Call)
@@ -618,8 +631,8 @@ func lossesOfRuns(b *strings.Builder, t *step.Trace) {
 }
 
 // others are the losses of the other steps, and of other processes.
-func others(b *strings.Builder, t *step.Trace, main *step.Step) {
-	n := 0
+func others(b *strings.Builder, t *step.Trace, main *step.Step, x Extra) {
+	n, before := 0, ""
 	for _, p := range t.Processes {
 		for _, s := range p.Steps {
 			if s == main {
@@ -639,6 +652,20 @@ func others(b *strings.Builder, t *step.Trace, main *step.Step) {
 				fmt.Fprintf(b, ", off by %+.3g", s.Captured-s.Exact)
 			}
 			b.WriteString(lossCall(s))
+			share, ok := x.Shares[s]
+			if !ok {
+				continue
+			}
+			whose := "its own fault"
+			if share.Faults > 1 {
+				whose = fmt.Sprintf("its own %d faults", share.Faults)
+			}
+			moved(b, s, share.Moved, whose)
+			if share.Before != before {
+				before = share.Before
+				fmt.Fprintf(b, "what the faults before step %d did to its weights, and so to this loss and later ones, cannot be "+
+					"told: %s\n", s.Recorded(), before)
+			}
 		}
 	}
 	if n > listed {
