@@ -337,6 +337,7 @@ func (o *stepOptions) shown(cmd *cobra.Command, a *app, t *step.Trace, opt step.
 	if f := t.First(); f != nil && f.Rule != verdict.Diverged {
 		extra.Without = f.Without(cmd.Context(), opt)
 		extra.Together, extra.Faults = t.Together(cmd.Context(), extra.Without, opt)
+		extra.Shares = t.Shares(cmd.Context(), extra.Without, view.MostSteps, opt)
 	}
 	for _, i := range imagined {
 		if o.metric != nil {
@@ -347,9 +348,6 @@ func (o *stepOptions) shown(cmd *cobra.Command, a *app, t *step.Trace, opt step.
 			return extra, err
 		}
 		extra.Imagine = append(extra.Imagine, lines...)
-	}
-	if len(extra.Imagine) > 0 {
-		extra.Imagine = append(extra.Imagine, keptWeights)
 	}
 	extra.More = func(w io.Writer) error { return o.tell(w, extra.Style) }
 	return extra, nil

@@ -14,6 +14,7 @@ import (
 // An imaginedRun is the step with some ops computed otherwise.
 type imaginedRun struct {
 	text  string // "torch.matmul exact"
+	list  string // "torch.matmul"
 	flag  string
 	ops   *capture.Patterns
 	how   step.Choice
@@ -28,7 +29,7 @@ func (o *stepOptions) imagined() ([]imaginedRun, error) {
 		if err != nil {
 			return usageError("--%s: %w", flag, err)
 		}
-		out = append(out, imaginedRun{list + text, flag, p, how, dt})
+		out = append(out, imaginedRun{list + text, list, flag, p, how, dt})
 		return nil
 	}
 	if len(o.exact) > 0 {
@@ -72,9 +73,8 @@ func (w imaginedRun) whatIf() step.WhatIf {
 	}}
 }
 
-// keptWeights says what an imagined run does not compute anew.
-const keptWeights = "each step begins with its recorded weights: what wrong gradients did to them in the steps before is " +
-	"not undone"
+// keptWeights says of a step behind the first one what its imagined run does not compute anew.
+const keptWeights = ". This step begins with its recorded weights: what the steps before did to them with %s is not undone"
 
 // lines say what the losses would have been.
 func (w imaginedRun) lines(cmd *cobra.Command, t *step.Trace, opt step.Options) ([]string, error) {
@@ -85,8 +85,12 @@ func (w imaginedRun) lines(cmd *cobra.Command, t *step.Trace, opt step.Options) 
 			return nil, err
 		}
 		for i, s := range p.Steps {
-			out = append(out, fmt.Sprintf("with %s the loss of %s would have been %.9g: %+.3g", w.text, s.Loss,
-				losses[i], losses[i]-s.Captured))
+			line := fmt.Sprintf("with %s the loss of %s would have been %.9g: %+.3g", w.text, s.Loss, losses[i],
+				losses[i]-s.Captured)
+			if i > 0 {
+				line += fmt.Sprintf(keptWeights, "the recorded "+w.list)
+			}
+			out = append(out, line)
 		}
 	}
 	return out, nil
