@@ -1782,6 +1782,10 @@ class _Recorder:
         p = self.policy(func)
         if p.exposes:
             self._expose(_tensors((args, kwargs), self.torch, []))
+        if p.last == "register_hook":
+            handle = func(*args, **kwargs)
+            self._behind(args[0])
+            return handle
         if p.runs_backward:
             self.state.resting = True
             try:
@@ -2091,6 +2095,15 @@ class _Recorder:
         for t in outputs:  # those that the program does not get as such: x[i] = y
             watched(t)
         return result
+
+    def _behind(self, t):
+        """Puts the recorder's hooks on a result behind the program's, which may give it another gradient: torch calls
+        them in the order of the dictionary, and the call is judged by what it gets."""
+        hooks = t._backward_hooks
+        for key, hook in list(hooks.items()):
+            if isinstance(hook, functools.partial) and hook.func == self.on_gradient:
+                del hooks[key]
+                hooks[key] = hook
 
     def on_gradient(self, event, call, i, grad, region=None):
         state = self.state

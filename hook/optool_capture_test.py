@@ -244,6 +244,20 @@ class Recording(unittest.TestCase):
             owner = getattr(owner, part, None)
         return owner
 
+    def test_gradients_that_a_hook_of_the_program_gives(self):
+        x = torch.tensor([2.0, 3.0], requires_grad=True)
+        with optool_capture.record(self.path):
+            y = x.square()
+            removed = y.register_hook(lambda g: g * 7)
+            y.register_hook(lambda g: g * 5)
+            y.register_hook(lambda g: g.clamp(max=12))
+            removed.remove()
+            (y * 3).sum().backward()
+        (square,) = self.named("torch.Tensor.square")
+        self.equal(square["grad_outputs"][0], torch.tensor([12.0, 12.0]))  # what the call got
+        self.equal(square["grad_inputs"][0], torch.tensor([48.0, 72.0]))
+        self.equal(x.grad, torch.tensor([48.0, 72.0]))
+
     def test_the_same_tensor_twice(self):
         x = torch.tensor([2.0, 3.0], requires_grad=True)
         with optool_capture.record(self.path):
