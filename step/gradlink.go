@@ -175,7 +175,8 @@ func (s *Step) viewed() map[*Value]bool {
 
 // confirm takes back that gradients were changed where the value may have been read
 // by calls that were not recorded, which copied some of its elements (x[mask] in
-// torch 1): values with a gradient and without a producer hold nothing else.
+// torch 1): values with a gradient and without a producer hold nothing else. So it
+// does where a gradient was limited to a range.
 func (p *Process) confirm(opt Options) {
 	for _, s := range p.Steps {
 		for _, c := range s.Calls {
@@ -191,8 +192,11 @@ func (p *Process) confirm(opt Options) {
 			// Elements that cannot be read leave the finding as it is.
 			_ = opt.within(c, "", func(opt Options) error {
 				return each(changed, func(g *Value) error {
-					copied, err := c.copied(c.result(g), opt)
-					if copied {
+					otherwise, err := c.copied(c.result(g), opt)
+					if err == nil && !otherwise {
+						otherwise, err = g.clamps(g.From.Value, opt)
+					}
+					if otherwise {
 						g.From = Link{How: IsLeaf, Role: "inner", Parts: g.From.Parts}
 					}
 					return err
@@ -200,6 +204,35 @@ func (p *Process) confirm(opt Options) {
 			})
 		}
 	}
+}
+
+// clamps reports whether g has the elements of w, limited to a range that several are beyond: a function or a hook that
+// was not recorded clips gradients on purpose.
+func (g *Value) clamps(w *Value, opt Options) (bool, error) {
+	if w == nil || !sameShape(g.Shape, w.Shape) || g.Numel() == 0 {
+		return false, nil
+	}
+	now, done, err := g.load(opt)
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	was, free, err := w.load(opt)
+	if err != nil {
+		return false, err
+	}
+	defer free()
+	is := tensor.Data[float64](now)
+	low, high, beyond := slices.Min(is), slices.Max(is), 0
+	for i, x := range tensor.Data[float64](was) {
+		if is[i] != min(max(x, low), high) {
+			return false, nil
+		}
+		if is[i] != x {
+			beyond++
+		}
+	}
+	return beyond > few, nil
 }
 
 // copied reports whether an input behind c that no recorded call made holds
