@@ -937,8 +937,8 @@ func TestCausesOfResults(t *testing.T) {
 		}), "each index of dimension 0 is multiplied by a factor of its own, between 1.013 and 1.057"},
 		{"torch.tanh", []value.Value{x}, edited(run("torch.tanh", x), func(i int, v []float64) float64 {
 			return v[i] * (1 + 0.011*float64((i/20)*(i/20)%5))
-		}), "4 of 6 indices of dimension 0 are each multiplied by a factor of its own, between 1 and 1.044; the others are " +
-			"right"},
+		}), "each of 4 of 6 indices of dimension 0 is multiplied by a factor of its own, between 1 and 1.044; the others " +
+			"are right"},
 		{"torch.quantile", []value.Value{x, 0.3, int64(1)},
 			run("torch.kthvalue", x, int64(6), int64(1)),
 			"interpolation is 'lower', not 'linear'"},

@@ -153,7 +153,7 @@ func factorsOfParts(got, want *tensor.Tensor) string {
 		if rest <= unexplained*total && high-low > 0.1*most {
 			how := fmt.Sprintf("multiplied by a factor of its own, between %.4g and %.4g", low, high)
 			if scaled < p.n {
-				return fmt.Sprintf("%d %s each %s; the others are right", scaled, p.some(), how)
+				return fmt.Sprintf("each of %d %s is %s; the others are right", scaled, p.some(), how)
 			}
 			return fmt.Sprintf("each %sis %s", p.each(), how)
 		}

@@ -96,12 +96,12 @@ func (p part) each() string {
 	return p.what
 }
 
-// some names a number of the parts: "of 8 indices of dimension 0 are".
+// some names a number of the parts: "of 8 indices of dimension 0".
 func (p part) some() string {
 	if strings.HasPrefix(p.what, "of dimension") {
-		return fmt.Sprintf("of %d indices %sare", p.n, p.what)
+		return strings.TrimSpace(fmt.Sprintf("of %d indices %s", p.n, p.what))
 	}
-	return p.what + "are"
+	return strings.TrimSpace(p.what)
 }
 
 // scaled is t whose parts are multiplied by weights.
