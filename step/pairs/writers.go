@@ -17,12 +17,18 @@ type origin struct {
 	by    [2]*capture.Entry // nil if no recorded call wrote there; both if addresses were not recorded
 	same  bool              // both are one call of the program
 	noise string            // the last gradient of the argument, if its rounding error is as large as itself; else ""
+	first int               // the first step that was recorded
 }
 
 // origins finds what wrote an argument of a pair last.
 func (d *Divergence) origins(p Pair, r *reports.Result) (o origin) {
 	for i, e := range [2]*capture.Entry{p.A, p.B} {
 		before := d.before(e, i == 1)
+		first := e
+		if len(before) > 0 {
+			first = before[len(before)-1]
+		}
+		o.first = max(o.first, first.Step)
 		rec, _ := e.Load(capture.LoadOptions{Only: capture.Of(capture.Input)})
 		address := ""
 		for _, l := range leaves(rec, capture.Input) {
@@ -170,6 +176,9 @@ func (o origin) String() string {
 		return called(e)
 	}
 	switch {
+	case o.by[0] == nil && o.by[1] == nil && o.first > 0:
+		return fmt.Sprintf("no recorded call wrote it, and step %d is the first that was recorded. The runs may part in an "+
+			"earlier one: record steps=[0]", o.first)
 	case o.by[0] == nil && o.by[1] == nil:
 		return "no recorded call is known to have written it: the runs were given different values, or a call that was " +
 			"not recorded made them"
