@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/tensor"
 )
@@ -19,7 +20,8 @@ func (c *Search) Plain(fails []Wrong) (causes []Cause, rest []Wrong) {
 		text := untouched[r.Target]
 		if got, want, ok := r.Pair(); text == "" && ok && got.Numel() <= largestOperand {
 			_ = c.Guard(func() error { // what cannot be read shows nothing
-				text = cmp.Or(unwritten(got, want), unwrittenPlace(got, want), directed(got, want))
+				text = cmp.Or(c.notFinite(&r, got, want), c.unwritten(got, want), unwrittenPlace(got, want),
+					directed(got, want))
 				return nil
 			})
 		}
@@ -40,9 +42,80 @@ func (c *Search) Plain(fails []Wrong) (causes []Cause, rest []Wrong) {
 	return causes, rest
 }
 
+// notFinite says of a value whose wrong elements are all the same that this is what becomes of numbers that are not
+// finite, or are below the smallest normal one: of those that are due there, or of an operand's.
+func (c *Search) notFinite(r *Wrong, got, want *tensor.Tensor) string {
+	dt := got.DType
+	if !dt.IsFloat() || !want.DType.IsFloat() || got.Numel() != want.Numel() {
+		return ""
+	}
+	x, y := elements(got), elements(want)
+	var wrong []int
+	for i := range x {
+		if y[i] = dt.Round(y[i]); !alike(x[i], y[i]) && !(math.Abs(x[i]-y[i]) <= 4*dt.ULP(y[i])) {
+			wrong = append(wrong, i)
+		}
+	}
+	if len(wrong) < 2 || !finite(x[wrong[0]]) {
+		return ""
+	}
+	at := x[wrong[0]]
+	all := func(of func(i int) bool) bool {
+		return !slices.ContainsFunc(wrong, func(i int) bool { return !of(i) })
+	}
+	if !all(func(i int) bool { return x[i] == at }) {
+		return ""
+	}
+	due := ""
+	switch {
+	case all(func(i int) bool { return y[i] != y[i] }):
+		due = "NaN"
+	case all(func(i int) bool { return !finite(y[i]) }):
+		due = "Inf or NaN"
+	case at == 0 && all(func(i int) bool { return math.Abs(y[i]) < dt.SmallestNormal() }):
+		return "numbers below the smallest normal one are zero"
+	}
+	of := ""
+	for _, a := range c.operands() {
+		if t, err := a.Tensor.Expand(got.Shape...); err == nil && slices.Equal(t.Shape, got.Shape) && of == "" {
+			if v := elements(t); all(func(i int) bool { return !finite(v[i]) }) {
+				of = argName(a)
+			}
+		}
+	}
+	if due == "" && of == "" {
+		return ""
+	}
+	if k := c.atSpot(r); k != nil {
+		return k.Text
+	}
+	if due != "" {
+		return fmt.Sprintf("where %s is due, it is %s", due, constant(at))
+	}
+	return fmt.Sprintf("where %s is not finite, it is %s", of, constant(at))
+}
+
+// beginsAtZero are the operators of which the largest or the smallest element is the result, and the sign that all
+// results have if a search for it that begins at zero finds none.
+func (c *Search) beginsAtZero(due []float64) string {
+	name := c.Op[strings.LastIndexByte(c.Op, '.')+1:]
+	for _, of := range []struct {
+		part, what string
+		sign       float64
+	}{{"max", "maximum", -1}, {"min", "minimum", 1}} {
+		if strings.Contains(name, of.part) &&
+			!slices.ContainsFunc(due, func(y float64) bool { return !(y*of.sign > 0) }) {
+			return fmt.Sprintf("nothing was written, or the %s begins at zero", of.what)
+		}
+	}
+	return "nothing was written"
+}
+
+func finite(x float64) bool { return math.Abs(x) <= math.MaxFloat64 }
+
 // unwritten says of a value all of whose elements are the same, zero or NaN as in memory that nobody wrote, that they
 // are, if most are due to be others.
-func unwritten(got, want *tensor.Tensor) string {
+func (c *Search) unwritten(got, want *tensor.Tensor) string {
 	n := got.Numel()
 	if got.DType.IsComplex() || want.DType.IsComplex() || n < 2 || n != want.Numel() {
 		return ""
@@ -63,7 +136,7 @@ func unwritten(got, want *tensor.Tensor) string {
 	case 2*due < n:
 		return ""
 	case x[0] == 0:
-		return fmt.Sprintf("nothing was written: all %d elements are zero", n)
+		return fmt.Sprintf("%s: all %d elements are zero", c.beginsAtZero(elements(want)), n)
 	}
 	if !others && got.DType.IsFloat() && tensor.At[float64](want, 0) != 0 { // a factor says more
 		return ""

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 
@@ -54,7 +55,7 @@ func TestPlain(t *testing.T) {
 		{"", made(func(x float64) float64 { return x })},
 		{"", made(func(x float64) float64 { return x * (1 - 0x1p-6) })},
 	} {
-		text := unwritten(c.got, exact)
+		text := new(Search).unwritten(c.got, exact)
 		if text == "" {
 			text = directed(c.got, exact)
 		}
@@ -62,8 +63,36 @@ func TestPlain(t *testing.T) {
 			t.Errorf("says %q, want %q", text, c.text)
 		}
 	}
-	if text := unwritten(tensor.Full(dt, []int{4}, 0.0), tensor.Full(dt, []int{4}, 0.0)); text != "" {
+	if text := new(Search).unwritten(tensor.Full(dt, []int{4}, 0.0), tensor.Full(dt, []int{4}, 0.0)); text != "" {
 		t.Errorf("of zeros that are due: %q", text)
+	}
+}
+
+// TestNotFinite: elements that are all the same where NaN is due, or an operand is NaN, are not called unwritten; nor is
+// a maximum that begins at zero.
+func TestNotFinite(t *testing.T) {
+	numbers := elements(rows(35, 10, 40))
+	for i := 0; i < len(numbers); i += 7 {
+		numbers[i] = math.NaN()
+	}
+	x := tensor.New(tensor.Float32, []int{10, 40}, numbers)
+	c, outs := searched(t, "torch.nn.functional.relu", x)
+	lost := opdef.Map(tensor.Float32, outs[0], func(y float64) float64 {
+		if y != y {
+			return 0
+		}
+		return y
+	})
+	causes, _ := c.Plain([]Wrong{{Target: "output[0]", Want: outs[0], Got: lost.Rounded()}})
+	if len(causes) != 1 || causes[0].Text != "where self is NaN, it is 0, not NaN" {
+		t.Error(causes)
+	}
+	c, outs = searched(t, "torch.amax", opdef.Map(tensor.Float32, rows(36, 10, 40), func(y float64) float64 {
+		return -1 - y*y
+	}), int64(1))
+	causes, _ = c.Plain([]Wrong{{Target: "output[0]", Want: outs[0], Got: tensor.Full(tensor.Float32, []int{10}, 0.0)}})
+	if len(causes) != 1 || causes[0].Text != "nothing was written, or the maximum begins at zero: all 10 elements are zero" {
+		t.Error(causes)
 	}
 }
 
@@ -177,7 +206,7 @@ func TestFewAlike(t *testing.T) {
 	} {
 		got := tensor.Full(c.dt, []int{c.n}, float64(c.x)).Rounded()
 		want := tensor.Full(c.dt, []int{c.n}, float64(1-c.x)).Rounded()
-		if text := unwritten(got, want); (text != "") != c.explain {
+		if text := new(Search).unwritten(got, want); (text != "") != c.explain {
 			t.Errorf("%d elements %d of %v: %q", c.n, c.x, c.dt, text)
 		}
 	}
