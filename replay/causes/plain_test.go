@@ -90,7 +90,8 @@ func TestNotFinite(t *testing.T) {
 	c, outs = searched(t, "torch.amax", opdef.Map(tensor.Float32, rows(36, 10, 40), func(y float64) float64 {
 		return -1 - y*y
 	}), int64(1))
-	causes, _ = c.Plain([]Wrong{{Target: "output[0]", Want: outs[0], Got: tensor.Full(tensor.Float32, []int{10}, 0.0)}})
+	none := tensor.Full(tensor.Float32, []int{10}, 0.0)
+	causes, _ = c.Plain([]Wrong{{Target: "output[0]", Want: outs[0], Got: none}})
 	if len(causes) != 1 || causes[0].Text != "nothing was written, or the maximum begins at zero: all 10 elements are zero" {
 		t.Error(causes)
 	}
