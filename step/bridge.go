@@ -239,7 +239,8 @@ func (u *updater) readingsFor(v *Value, parameters map[uint64][]*Value, updated 
 	if v.isCopied() && (r == nil || r[0].form() != v.form() || !v.telling()) {
 		return nil
 	}
-	if (v.Numel() < sampled || v.content.plain) && (r == nil && !v.isPartOfGradient() || v.Numel() <= few && !v.tellsNumber()) {
+	tells := v.Numel() > few || v.tellsNumber()
+	if (v.Numel() < sampled || v.content.plain) && (r == nil && !v.isPartOfGradient() || !tells) {
 		return nil
 	}
 	if r == nil || r[0].form() != v.form() {

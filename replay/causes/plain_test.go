@@ -68,8 +68,8 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// TestNotFinite: elements that are all the same where NaN is due, or an operand is NaN, are not called unwritten; nor is
-// a maximum that begins at zero.
+// TestNotFinite: elements that are all the same where NaN is due, or an operand is NaN, are not called unwritten.
+// Nor is a maximum that begins at zero.
 func TestNotFinite(t *testing.T) {
 	numbers := elements(rows(35, 10, 40))
 	for i := 0; i < len(numbers); i += 7 {
@@ -92,7 +92,8 @@ func TestNotFinite(t *testing.T) {
 	}), int64(1))
 	none := tensor.Full(tensor.Float32, []int{10}, 0.0)
 	causes, _ = c.Plain([]Wrong{{Target: "output[0]", Want: outs[0], Got: none}})
-	if len(causes) != 1 || causes[0].Text != "nothing was written, or the maximum begins at zero: all 10 elements are zero" {
+	if len(causes) != 1 || causes[0].Text != "nothing was written, or the maximum begins at zero: "+
+		"all 10 elements are zero" {
 		t.Error(causes)
 	}
 }
