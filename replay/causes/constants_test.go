@@ -282,10 +282,10 @@ func TestThreeOperands(t *testing.T) {
 // TestEqualElements: a value of equal elements that are all due to be another number is not called unwritten.
 func TestEqualElements(t *testing.T) {
 	due, got := tensor.Full(tensor.Float32, []int{20}, 0.5), tensor.Full(tensor.Float32, []int{20}, 6.0)
-	if text := new(Search).unwritten(got, due); text != "" {
+	if text := unwritten(got, due); text != "" {
 		t.Error(text)
 	}
-	if text := new(Search).unwritten(got, rows(33, 20)); text != "all 20 elements are 6" {
+	if text := unwritten(got, rows(33, 20)); text != "all 20 elements are 6" {
 		t.Error(text)
 	}
 }

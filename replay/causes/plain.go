@@ -6,7 +6,6 @@ import (
 	"iter"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/optool/optool/tensor"
 )
@@ -20,7 +19,7 @@ func (c *Search) Plain(fails []Wrong) (causes []Cause, rest []Wrong) {
 		text := untouched[r.Target]
 		if got, want, ok := r.Pair(); text == "" && ok && got.Numel() <= largestOperand {
 			_ = c.Guard(func() error { // what cannot be read shows nothing
-				text = cmp.Or(c.notFinite(&r, got, want), c.unwritten(got, want), unwrittenPlace(got, want),
+				text = cmp.Or(c.notFinite(&r, got, want), unwritten(got, want), unwrittenPlace(got, want),
 					directed(got, want))
 				return nil
 			})
@@ -95,27 +94,11 @@ func (c *Search) notFinite(r *Wrong, got, want *tensor.Tensor) string {
 	return fmt.Sprintf("where %s is not finite, it is %s", of, constant(at))
 }
 
-// beginsAtZero are the operators of which the largest or the smallest element is the result, and the sign that all
-// results have if a search for it that begins at zero finds none.
-func (c *Search) beginsAtZero(due []float64) string {
-	name := c.Op[strings.LastIndexByte(c.Op, '.')+1:]
-	for _, of := range []struct {
-		part, what string
-		sign       float64
-	}{{"max", "maximum", -1}, {"min", "minimum", 1}} {
-		if strings.Contains(name, of.part) &&
-			!slices.ContainsFunc(due, func(y float64) bool { return !(y*of.sign > 0) }) {
-			return fmt.Sprintf("nothing was written, or the %s begins at zero", of.what)
-		}
-	}
-	return "nothing was written"
-}
-
 func finite(x float64) bool { return math.Abs(x) <= math.MaxFloat64 }
 
 // unwritten says of a value all of whose elements are the same, zero or NaN as in memory that nobody wrote, that they
 // are, if most are due to be others.
-func (c *Search) unwritten(got, want *tensor.Tensor) string {
+func unwritten(got, want *tensor.Tensor) string {
 	n := got.Numel()
 	if got.DType.IsComplex() || want.DType.IsComplex() || n < 2 || n != want.Numel() {
 		return ""
@@ -136,7 +119,10 @@ func (c *Search) unwritten(got, want *tensor.Tensor) string {
 	case 2*due < n:
 		return ""
 	case x[0] == 0:
-		return fmt.Sprintf("%s: all %d elements are zero", c.beginsAtZero(elements(want)), n)
+		if !slices.ContainsFunc(elements(want), func(y float64) bool { return !(y < 0) }) { // as of a maximum
+			return fmt.Sprintf("nothing was written, or nothing below zero: all %d elements are zero", n)
+		}
+		return fmt.Sprintf("nothing was written: all %d elements are zero", n)
 	}
 	if !others && got.DType.IsFloat() && tensor.At[float64](want, 0) != 0 { // a factor says more
 		return ""
