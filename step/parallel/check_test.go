@@ -68,6 +68,8 @@ var trees = []struct {
 	{"losses-scaled", "", "", "", ""},
 	{"losses-uneven", "", "", "", ""},
 	{"losses-micro", "", "", "", ""},
+	{"counted", "", "", "", ""}, // in both of two updates
+	{"counted-one", "scale", "torch.optim.sgd.sgd", "divides by the number of terms of one rank", ""},
 	{"losses-count", "", "", "", ""},
 	{"losses-count-sum", "scale", "torch.Tensor.add_", "2 times that of the whole program", ""},
 	{"losses-third", "scale", "torch.Tensor.div_", "is 0.6667 times that of the whole program when", ""},

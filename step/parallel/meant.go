@@ -107,13 +107,21 @@ func (p *part) countsAll(k float64, losses []*step.Call) bool {
 	})
 }
 
-// terms are the numbers of elements, of rows, and of labels that count, that the losses of all ranks add up, and the
-// counts that the ranks added up.
+// terms are the numbers of elements, of rows, and of labels that count, that the losses of all ranks add up: of all
+// steps that were recorded, which accumulate gradients or do not, and of the first. Behind them are the counts that the
+// ranks added up.
 func (p *part) terms(losses []*step.Call) []float64 {
+	all := p.termsOf(losses, func(*step.Call) bool { return true })
+	first := p.termsOf(losses, func(loss *step.Call) bool { return loss.Entry.Step == losses[0].Entry.Step })
+	return slices.Concat(all, first, p.totals)
+}
+
+// termsOf are the numbers of terms of some of the losses of all ranks.
+func (p *part) termsOf(losses []*step.Call, of func(loss *step.Call) bool) []float64 {
 	out := make([]float64, 3)
 	for _, q := range p.checker.trace.Processes {
 		for _, s := range q.Steps {
-			if s.Loss.Op != losses[0].Op {
+			if s.Loss.Op != losses[0].Op || !of(s.Loss) {
 				continue
 			}
 			d := p.checker.reducing(s.Loss)
@@ -137,7 +145,7 @@ func (p *part) terms(losses []*step.Call) []float64 {
 			}
 		}
 	}
-	return append(out, p.totals...)
+	return out
 }
 
 // terms is the number of values that were added up to make one.

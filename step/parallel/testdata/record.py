@@ -671,6 +671,26 @@ def losses(rank, name, directory):
         optimizer.step()
 
 
+def counted(rank, name, directory):
+    """Two updates by sums that are divided by the rows of all ranks; counted-one divides by those of a rank."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up, model.down = part(2, None, 6, 4), part(3, None, 4, 6)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(5)
+    with optool_capture.record(directory, model=model) as recording:
+        for _ in range(2):
+            x = torch.randn(4, 4).chunk(2)[rank].clone()
+            h = F.linear(F.gelu(F.linear(x, model.up)), model.down)
+            (h.square().sum() / (4 if name == "counted" else 2)).backward()
+            for p in model.parameters():
+                dist.all_reduce(p.grad)
+            optimizer.step()
+            optimizer.zero_grad()
+            recording.step()
+
+
 def stages(rank, name, directory):
     """A pipeline of two stages, which clip by the norm of both, or of one."""
     import optool_capture
@@ -993,7 +1013,7 @@ def work(rank, name, directory, port):
     dist.init_process_group("gloo", init_method="file://" + port, rank=rank, world_size=ranks(name))
     programs = ring, context, zero, owner, clip, grid, losses, stages, table, columns, halo, fused, zigzag, ragged
     programs += masked, pipeline, kept, replicas, views, own, tokens, pooled, both, update, features
-    programs += sequence, around, trust
+    programs += sequence, around, trust, counted
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
