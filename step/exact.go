@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
@@ -196,7 +197,7 @@ func (x *rerun) call(c *Call) error {
 		return err
 	}
 	if why := bound.Random(); why != "" {
-		if kept, err := keepMask(rec, args, c.probability()); kept != nil || err != nil {
+		if kept, err := c.keepMask(rec, args); kept != nil || err != nil {
 			if err != nil {
 				return err
 			}
@@ -275,7 +276,7 @@ func (x *rerun) keepRun(c *Call, rec *capture.Call, now ran, outs []*tensor.Tens
 // dropped keeps what dropout leaves of its argument by the recorded mask.
 func (x *rerun) dropped(c *Call, rec *capture.Call, kept *tensor.Tensor, how Choice, dt tensor.DType) error {
 	outs, err := x.chosen(rec.Outputs(), []*tensor.Tensor{kept}, how, dt, func() ([]*tensor.Tensor, error) {
-		kept, err := keepMask(rec, rec.Args, c.probability())
+		kept, err := c.keepMask(rec, rec.Args)
 		return []*tensor.Tensor{kept}, err
 	})
 	if err == nil {
@@ -692,9 +693,9 @@ func tensorsIn(v value.Value) []*tensor.Tensor {
 var errDropped = errors.New("which elements it dropped is not known where its recorded argument was 0")
 
 // keepMask is the result of a dropout whose argument is known better: the argument where an element was kept, scaled as
-// its probability says. nil where the call is nothing like that. Zeros of the recorded argument do not tell what was
-// kept, but its gradient does.
-func keepMask(rec *capture.Call, args []value.Value, p float64) (*tensor.Tensor, error) {
+// its probability says, or as it was recorded where that is not wrong. nil where the call is nothing like that. Zeros
+// of the recorded argument do not tell what was kept, but its gradient does.
+func (c *Call) keepMask(rec *capture.Call, args []value.Value) (*tensor.Tensor, error) {
 	outs, was, now := rec.Outputs(), value.Tensors(value.NewTuple(rec.Args...)), value.Tensors(value.NewTuple(args...))
 	masked := len(outs) == 2 && outs[1].DType == tensor.Bool // native_dropout
 	if len(outs) != 1 && !masked || len(was) != 1 || len(now) != 1 || !comparable(outs[0], was[0]) {
@@ -704,7 +705,9 @@ func keepMask(rec *capture.Call, args []value.Value, p float64) (*tensor.Tensor,
 	if !ok {
 		return nil, nil
 	}
-	if known := 1 / (1 - p); math.Abs(known-scale) <= 4*outs[0].DType.Eps()*scale || scale == 0 && known-known == 0 {
+	known := 1 / (1 - c.probability())
+	if near := math.Abs(known-scale) <= 4*outs[0].DType.Eps()*scale; near ||
+		(scale == 0 || c.Verdict == verdict.Fail) && known-known == 0 {
 		scale = known
 	}
 	passed := sync.OnceValue(func() []uint8 { return passes(rec, was[0]) })

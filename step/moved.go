@@ -199,10 +199,11 @@ func (p *Process) oneMore() string {
 }
 
 // rounding is how far the rounding of calls moves the loss of their step, if they round independently of each other.
+// What a wrong call does to it is no rounding.
 func rounding(calls []*Call) float64 {
 	square := 0.0
 	for _, c := range calls {
-		if c.counts() {
+		if c.counts() && c.Verdict != verdict.Fail {
 			square += c.Effect * c.Effect
 		}
 	}
@@ -210,7 +211,7 @@ func rounding(calls []*Call) float64 {
 }
 
 // rounding is how far the rounding of the calls moves the loss of the step that read what the faults made: without the
-// faults they would round anew. The wrong calls are no part of it.
+// faults they would round anew.
 func (fs faults) rounding(wrong map[*Call]bool) float64 {
 	reached := map[*Call]bool{}
 	for _, f := range fs {

@@ -314,7 +314,7 @@ func (c *Call) measure(v replay.Values) {
 
 // measureMasked measures what a dropout that was recorded keeps against what it was given.
 func (c *Call) measureMasked(rec *capture.Call) {
-	want, err := keepMask(rec, rec.Args, c.probability())
+	want, err := c.keepMask(rec, rec.Args)
 	if want == nil || err != nil {
 		return
 	}
