@@ -44,26 +44,12 @@ func (c *Search) Plain(fails []Wrong) (causes []Cause, rest []Wrong) {
 // notFinite says of a value whose wrong elements are all the same that this is what becomes of numbers that are not
 // finite, or are below the smallest normal one: of those that are due there, or of an operand's.
 func (c *Search) notFinite(r *Wrong, got, want *tensor.Tensor) string {
-	dt := got.DType
-	if !dt.IsFloat() || !want.DType.IsFloat() || got.Numel() != want.Numel() {
+	at, wrong, y := oneNumber(got, want)
+	if len(wrong) < 2 {
 		return ""
 	}
-	x, y := elements(got), elements(want)
-	var wrong []int
-	for i := range x {
-		if y[i] = dt.Round(y[i]); !alike(x[i], y[i]) && !(math.Abs(x[i]-y[i]) <= 4*dt.ULP(y[i])) {
-			wrong = append(wrong, i)
-		}
-	}
-	if len(wrong) < 2 || !finite(x[wrong[0]]) {
-		return ""
-	}
-	at := x[wrong[0]]
 	all := func(of func(i int) bool) bool {
 		return !slices.ContainsFunc(wrong, func(i int) bool { return !of(i) })
-	}
-	if !all(func(i int) bool { return x[i] == at }) {
-		return ""
 	}
 	due := ""
 	switch {
@@ -71,7 +57,7 @@ func (c *Search) notFinite(r *Wrong, got, want *tensor.Tensor) string {
 		due = "NaN"
 	case all(func(i int) bool { return !finite(y[i]) }):
 		due = "Inf or NaN"
-	case at == 0 && all(func(i int) bool { return math.Abs(y[i]) < dt.SmallestNormal() }):
+	case at == 0 && all(func(i int) bool { return math.Abs(y[i]) < got.DType.SmallestNormal() }):
 		return "numbers below the smallest normal one are zero"
 	}
 	of := ""
@@ -92,6 +78,30 @@ func (c *Search) notFinite(r *Wrong, got, want *tensor.Tensor) string {
 		return fmt.Sprintf("where %s is due, it is %s", due, constant(at))
 	}
 	return fmt.Sprintf("where %s is not finite, it is %s", of, constant(at))
+}
+
+// oneNumber is the finite number that a value is wherever it is wrong, where that is, and what is due everywhere; wrong
+// is nil if there is no such number.
+func oneNumber(got, want *tensor.Tensor) (number float64, wrong []int, due []float64) {
+	dt := got.DType
+	if !dt.IsFloat() || !want.DType.IsFloat() || got.Numel() != want.Numel() {
+		return 0, nil, nil
+	}
+	x, due := elements(got), elements(want)
+	for i := range x {
+		due[i] = dt.Round(due[i])
+		if alike(x[i], due[i]) || math.Abs(x[i]-due[i]) <= 4*dt.ULP(due[i]) {
+			continue
+		}
+		if len(wrong) == 0 {
+			number = x[i]
+		}
+		if x[i] != number || !finite(number) {
+			return 0, nil, nil
+		}
+		wrong = append(wrong, i)
+	}
+	return number, wrong, due
 }
 
 func finite(x float64) bool { return math.Abs(x) <= math.MaxFloat64 }
