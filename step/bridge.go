@@ -436,7 +436,14 @@ func (c *Call) pull(wanted map[int]bool, opt Options) (map[int]*tensor.Tensor, e
 	if c.notRun != nil {
 		return nil, c.notRun
 	}
-	rec, err := c.Entry.Load(capture.LoadOptions{Read: opt.Read})
+	return c.pullGiven(wanted, capture.LoadOptions{Read: opt.Read}, opt, recordedGrads)
+}
+
+// pullGiven computes the gradients of inputs of a call, by their number, from those that given says of its results;
+// nil if the reference does not, or given says none.
+func (c *Call) pullGiven(wanted map[int]bool, load capture.LoadOptions, opt Options,
+	given func(rec *capture.Call, f *opdef.Forward) []*tensor.Tensor) (map[int]*tensor.Tensor, error) {
+	rec, err := c.Entry.Load(load)
 	if err != nil {
 		rec.Close()
 		return nil, err
@@ -450,7 +457,7 @@ func (c *Call) pull(wanted map[int]bool, opt Options) (map[int]*tensor.Tensor, e
 	if err != nil || f == nil {
 		return nil, err
 	}
-	return vjp(rec, bound, run, f, recordedGrads(rec, f), wanted)
+	return vjp(rec, bound, run, f, given(rec, f), wanted)
 }
 
 // recordedGrads are the recorded gradients of the results of a call, nil where there is none that fits.

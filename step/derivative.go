@@ -264,29 +264,21 @@ func (c *Call) innerSource(v *Value, inner []*Call) (number int, known bool) {
 // pullFrom computes the gradients of the inputs of a call, by their number, from those of its results; nil if the
 // reference does not.
 func (c *Call) pullFrom(of map[*Value]*tensor.Tensor, opt Options) (map[int]*tensor.Tensor, error) {
-	rec, err := c.Entry.Load(capture.LoadOptions{Read: opt.Read, Only: capture.Of(capture.Input, capture.Output)})
-	if err != nil {
-		rec.Close()
-		return nil, err
-	}
-	defer rec.Close()
-	bound, err := opt.Registry.Bind(rec.Op, rec.Args, rec.Kwargs)
-	if err != nil || bound.Random() != "" || !bound.Entry.HasGrad {
-		return nil, err
-	}
-	run, f, err := forwardAs(rec, bound)
-	if err != nil || f == nil || len(f.Outs) != len(c.Outputs) {
-		return nil, err
-	}
-	out := make([]*tensor.Tensor, len(f.Outs))
-	for i, o := range c.Outputs {
-		if t := of[o]; t != nil && o.DType.IsFloat() && sameShape(t.Shape, f.Outs[i].Shape) {
-			out[i] = t
-		}
-	}
 	wanted := map[int]bool{}
 	for k, v := range c.Inputs {
 		wanted[k] = v.DType.IsFloat()
 	}
-	return vjp(rec, bound, run, f, out, wanted)
+	load := capture.LoadOptions{Read: opt.Read, Only: capture.Of(capture.Input, capture.Output)}
+	return c.pullGiven(wanted, load, opt, func(_ *capture.Call, f *opdef.Forward) []*tensor.Tensor {
+		if len(f.Outs) != len(c.Outputs) {
+			return nil
+		}
+		out := make([]*tensor.Tensor, len(f.Outs))
+		for i, o := range c.Outputs {
+			if t := of[o]; t != nil && o.DType.IsFloat() && sameShape(t.Shape, f.Outs[i].Shape) {
+				out[i] = t
+			}
+		}
+		return out
+	})
 }
