@@ -45,14 +45,12 @@ func (c *Search) scaledTerms(fails []Wrong) iter.Seq[Mistake] {
 				if !ok {
 					continue
 				}
-				text := fmt.Sprintf("in the gradient, %s is multiplied by %s", strings.TrimPrefix(m.Text, lacking),
-					constant(k))
-				cost := digits(k)
-				if r, is := c.related(k, nearness(fails[0].Got.DType)*64); is {
-					k, cost = r.x, relatedBits
-					text = fmt.Sprintf("in the gradient, %s is multiplied by %s", strings.TrimPrefix(m.Text, lacking),
-						constant(k)) + ", that is " + r.text
+				cost, is := digits(k), ""
+				if r, ok := c.related(k, nearness(fails[0].Got.DType)*64); ok {
+					k, cost, is = r.x, relatedBits, ", that is "+r.text
 				}
+				text := fmt.Sprintf("in the gradient, %s is multiplied by %s", strings.TrimPrefix(m.Text, lacking),
+					constant(k)) + is
 				if !yield(Mistake{Text: text, Rounds: true, Gradients: true, Cost: cost + math.Log2(float64(tried)),
 					Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
 						term := terms[target]
