@@ -119,7 +119,7 @@ func (a *app) oneProgram(cmd *cobra.Command, what string, roots ...string) error
 		instead := map[string]string{}
 		for k, root := range roots {
 			if q := found[k].by[p.folder]; q != nil && found[k].Several() {
-				instead[root] = programDir(root, q.folder, q.rels)
+				instead[root] = absolute(programDir(root, q.folder, q.rels)) // the command works anywhere
 			}
 		}
 		fmt.Fprintf(a.Err, "  %s\n", reports.Command(again(cmd, instead)))

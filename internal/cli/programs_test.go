@@ -125,3 +125,15 @@ func TestTitleOfPage(t *testing.T) {
 		t.Errorf("%v: got %.300s%s", err, text, errs.String())
 	}
 }
+
+// TestOneProgramElsewhere: the command for each of several programs works in any directory.
+func TestOneProgramElsewhere(t *testing.T) {
+	dir := folders(t, map[string]string{"a": "../../step/testdata/block", "b": "../../step/testdata/scaled"})
+	t.Chdir(filepath.Dir(dir))
+	var out, errs bytes.Buffer
+	cli.Main([]string{"step", "--html", "step.html", filepath.Base(dir)},
+		cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+	if want := " step --html step.html " + filepath.Join(dir, "b") + "\n"; !strings.Contains(errs.String(), want) {
+		t.Errorf("want %q, got\n%s%s", want, out.String(), errs.String())
+	}
+}

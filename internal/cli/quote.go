@@ -23,11 +23,14 @@ func program() string {
 }
 
 // quotePath quotes a path for a command that is run from another directory.
-func quotePath(path string) string {
+func quotePath(path string) string { return quote(absolute(path)) }
+
+// absolute is a path from the root, or as it was given where that is not known.
+func absolute(path string) string {
 	if abs, err := files.Abs(path); err == nil {
-		path = abs
+		return abs
 	}
-	return quote(path)
+	return path
 }
 
 // quoteDevice quotes the name of a device: a word such as host, or the path of a

@@ -16,7 +16,6 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/compare/verdict"
-	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/internal/rss"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/causes"
@@ -252,14 +251,6 @@ func (o *stepOptions) graphOf(t *step.Trace, shown view.Extra, path string) *vie
 		g.AddPair(o.pair)
 	}
 	return g
-}
-
-// absolute is a path from the root, or as it was given where that is not known.
-func absolute(path string) string {
-	if abs, err := files.Abs(path); err == nil {
-		return abs
-	}
-	return path
 }
 
 // writeTold prints the calls for which --fail-on makes the run fail, and what was not judged.
