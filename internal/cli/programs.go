@@ -116,10 +116,11 @@ func (a *app) oneProgram(cmd *cobra.Command, what string, roots ...string) error
 			fmt.Fprintf(a.Err, "  ... and %d more\n", len(list)-i)
 			break
 		}
-		instead := map[string]string{}
+		instead := map[string]string{} // absolute: the command works anywhere
 		for k, root := range roots {
+			instead[root] = absolute(root)
 			if q := found[k].by[p.folder]; q != nil && found[k].Several() {
-				instead[root] = absolute(programDir(root, q.folder, q.rels)) // the command works anywhere
+				instead[root] = absolute(programDir(root, q.folder, q.rels))
 			}
 		}
 		fmt.Fprintf(a.Err, "  %s\n", reports.Command(again(cmd, instead)))

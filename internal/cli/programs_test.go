@@ -94,6 +94,10 @@ func TestOneProgramOnly(t *testing.T) {
 	dir := folders(t, map[string]string{"a": "../../step/testdata/block", "b": "../../step/testdata/scaled"})
 	other := folders(t, map[string]string{"a": "../../step/testdata/block", "b": "../../step/testdata/scaled"})
 	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	block, err := filepath.Abs("../../step/testdata/block")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		args []string
 		want []string
@@ -103,7 +107,7 @@ func TestOneProgramOnly(t *testing.T) {
 		{[]string{"--against", other, dir}, []string{" step --against " + filepath.Join(other, "a") + " " + a,
 			"--against is about one program"}},
 		{[]string{"--against", other, "../../step/testdata/block"}, []string{" step --against " + filepath.Join(other, "a") +
-			" ../../step/testdata/block"}},
+			" " + block}},
 	} {
 		var out, errs bytes.Buffer
 		streams := cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}

@@ -190,14 +190,14 @@ func unseen(rec *reports.Recording) string {
 
 // warnOfLess warns of a run that did not look at all calls; now says that it is the new one.
 func (a *app) warnOfLess(rec *reports.Recording, name string, now bool) {
-	if rec.Summary.Interrupted {
-		a.warn("%s: the run did not end: calls that it did not reach are not compared", name)
+	why := unseen(rec)
+	if why == "" {
+		return
 	}
-	if n := rec.Summary.Left(); n > 0 && now {
-		a.warn("%s: %s not looked at within the budget", name, reports.Count(n, "call"))
-	} else if n > 0 {
-		a.warn("%s: %s not looked at within the budget: they are new in the comparison", name, reports.Count(n, "call"))
+	if !now {
+		why += "; what it did not look at is new in the comparison"
 	}
+	a.warn("%s: %s", name, why)
 }
 
 // printResultChanges prints the counts, what only one run looked at, what changed, and what became of known failures.
