@@ -11,6 +11,7 @@ import (
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
 )
@@ -37,19 +38,20 @@ func attributes(b *opdef.Call) []attribute {
 }
 
 // differing are the attributes in which two calls of one operator differ: "eps=1e-05
-// instead of 0.001".
-func differing(a, b *Call) string {
+// instead of 0.001", and their names.
+func differing(a, b *Call) (text, names string) {
 	was := map[string]string{}
 	for _, x := range a.attributes {
 		was[x.name] = x.text
 	}
-	var out []string
+	var texts, named []string
 	for _, x := range b.attributes {
 		if w, ok := was[x.name]; ok && w != x.text {
-			out = append(out, fmt.Sprintf("%s=%s instead of %s", x.name, x.text, w))
+			texts = append(texts, fmt.Sprintf("%s=%s instead of %s", x.name, x.text, w))
+			named = append(named, x.name)
 		}
 	}
-	return strings.Join(out, ", ")
+	return strings.Join(texts, ", "), strings.Join(named, ", ")
 }
 
 // Runs is what a comparison of two runs counted.
@@ -200,7 +202,7 @@ func (r *Runs) against(ctx context.Context, a, b *Process, opt Options) ([]*Find
 	for i := range min(len(a.Steps), len(b.Steps)) {
 		r.Losses = append(r.Losses, [2]*Step{a.Steps[i], b.Steps[i]})
 	}
-	w := walk{runs: r, backward: map[*Step]passed{}}
+	w := walk{runs: r, argued: map[string]*argued{}, backward: map[*Step]passed{}}
 	for _, at := range al.Pairs {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -218,6 +220,12 @@ func (r *Runs) against(ctx context.Context, a, b *Process, opt Options) ([]*Find
 	return out, nil
 }
 
+// An argued finding is that calls of an operator were given other arguments.
+type argued struct {
+	first  *Finding
+	others int // calls
+}
+
 // A walk goes over the pairs of two processes in order.
 type walk struct {
 	runs   *Runs
@@ -225,6 +233,8 @@ type walk struct {
 	parted bool    // something differed before
 	noise  float64 // how far values are apart that agree
 	given  int     // calls that were given different leaves
+	// argued are the findings about other arguments, by operator and by names of these: one for all its calls.
+	argued map[string]*argued
 	// backward are the pairs up to each loss, until something differs.
 	backward map[*Step]passed
 }
@@ -252,14 +262,29 @@ func (w *walk) add(p *pair) {
 			f = nil
 		}
 	}
-	if f != nil {
-		w.out = append(w.out, f)
-	}
+	w.tell(p, f)
 	w.parted = w.parted || state > agreeing
 	w.keep(p)
-	if f := p.backward(); f != nil {
-		w.out = append(w.out, f)
+	w.tell(p, p.backward())
+}
+
+// tell adds what was found in a pair, nil if nothing was. Of calls whose results differ by their arguments alone, it
+// adds the first of each operator.
+func (w *walk) tell(p *pair, f *Finding) {
+	switch {
+	case f == nil:
+		return
+	case p.arguments != "":
+		key := p.b.Op + " " + p.arguments
+		if known := w.argued[key]; known != nil {
+			if known.first.Call != p.b {
+				known.others++
+			}
+			return
+		}
+		w.argued[key] = &argued{first: f}
 	}
+	w.out = append(w.out, f)
 }
 
 // keep keeps what later pairs are compared with.
@@ -285,6 +310,11 @@ func (w *walk) end(p *Process) {
 			}
 		}
 	}
+	for _, x := range w.argued {
+		if x.others > 0 {
+			x.first.Reason += ", as in " + reports.Count(x.others, "other call") + " of this operator"
+		}
+	}
 	for _, s := range p.Steps {
 		if f := w.backward[s].replacedBackward(); f != nil {
 			w.out = append(w.out, f)
@@ -305,6 +335,9 @@ type pair struct {
 	// forward sets how far the inputs and the results are apart, and the input that is apart most.
 	in, results float64
 	at          *Value
+
+	// arguments are the names of those by which the results or the gradients compared last differ, if they do.
+	arguments string
 }
 
 // A state is how far two calls agree.
@@ -403,7 +436,8 @@ func (p *pair) near(in float64) bool {
 // results' distance may be where nothing is known of either call.
 func (p *pair) reason(in, out, grow float64, wrong [2]bool, judged bool) string {
 	resolution := max(p.a.DType().Eps(), p.b.DType().Eps())
-	what := differing(p.a, p.b)
+	what, names := differing(p.a, p.b)
+	p.arguments = ""
 	switch {
 	case out == 0:
 		return ""
@@ -412,6 +446,7 @@ func (p *pair) reason(in, out, grow float64, wrong [2]bool, judged bool) string 
 	case wrong[0] && !wrong[1]:
 		return "the other run's is wrong by itself"
 	case what != "" && out > 4*max(in, resolution):
+		p.arguments = names
 		return what
 	case p.b.random != "" && out > 8*max(in, resolution):
 		return p.b.random
