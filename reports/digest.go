@@ -61,6 +61,8 @@ const (
 	shownLines = 30
 	shownWarns = 3 // kinds of warnings, where nothing is wrong
 	shownIDs   = 6
+
+	shownReading = 5 // operators whose calls read other values
 )
 
 // A kind is findings that are alike.
@@ -395,6 +397,44 @@ func (d *Digest) sorted() []*kind {
 	})
 }
 
+// told are the kinds that are printed. Behind the call at which two recordings part, those whose calls only read values
+// that differ already are none: they are reading.
+func (d *Digest) told() (kinds, reading []*kind) {
+	for _, k := range d.sorted() {
+		if k.first.Inherits && d.recordings && d.leads() && d.first != nil && k.first != d.first {
+			reading = append(reading, k)
+		} else {
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds, reading
+}
+
+// writeReading says which calls only read values that differ already.
+func (d *Digest) writeReading(w io.Writer, st Style, reading []*kind) error {
+	if len(reading) == 0 {
+		return nil
+	}
+	calls, ops := 0, map[string]int{}
+	for _, k := range reading {
+		calls += k.findings
+		ops[k.first.Results[0].Op] += k.findings
+	}
+	names := slices.SortedFunc(maps.Keys(ops), func(a, b string) int {
+		return cmp.Or(cmp.Compare(ops[b], ops[a]), cmp.Compare(a, b))
+	})
+	for i, op := range names {
+		names[i] = fmt.Sprintf("%s %d", op, ops[op])
+	}
+	if more := len(names) - shownReading; more > 0 {
+		names = append(names[:shownReading], fmt.Sprintf("%d other ops", more))
+	}
+	_, err := fmt.Fprintf(w, "%s\n\n", st.Wrap(OneLine(fmt.Sprintf(
+		"READS OTHER VALUES: %s differ because values they were given differ: %s. --tables prints each.",
+		Count(calls, "call"), strings.Join(names, ", "))), 2))
+	return err
+}
+
 // leads reports whether the first wrong call is printed first.
 func (d *Digest) leads() bool { return d.Order != OrderWorst && d.Order != OrderOp }
 
@@ -405,7 +445,7 @@ const explainedOne = time.Minute
 // they say, the first first, and hands each to write.
 func (d *Digest) Explain(cause func(*Cause) error, profile func(*Profile) error) error {
 	start := time.Now()
-	kinds := d.sorted()
+	kinds, _ := d.told()
 	kinds = kinds[:min(len(kinds), shownKinds)]
 	for i, k := range kinds {
 		f := k.first
@@ -449,7 +489,7 @@ func writeCauses(w io.Writer, st Style, kinds []*kind) error {
 
 // Write prints the findings, of which the style that wants tables has printed all but the causes before.
 func (d *Digest) Write(w io.Writer, st Style) error {
-	kinds := d.sorted()
+	kinds, reading := d.told()
 	if line := d.NotFinite(); line != "" {
 		fmt.Fprintf(w, "%s\n\n", st.Paint(verdict.Fail, st.Wrap(OneLine(line), 2)))
 	}
@@ -473,6 +513,9 @@ func (d *Digest) Write(w io.Writer, st Style) error {
 		}
 	}
 	if err := d.writeLines(w, st, kinds[min(len(kinds), shownKinds):]); err != nil {
+		return err
+	}
+	if err := d.writeReading(w, st, reading); err != nil {
 		return err
 	}
 	if d.Next == "" {
@@ -528,7 +571,8 @@ func (d *Digest) WriteLast(w io.Writer, st Style) error {
 func (d *Digest) WriteAnnotations(w io.Writer) error {
 	property := strings.NewReplacer("%", "%25", ":", "%3A", ",", "%2C")
 	message := strings.NewReplacer("%", "%25")
-	for _, k := range d.sorted()[:min(len(d.kinds), shownKinds)] {
+	kinds, _ := d.told()
+	for _, k := range kinds[:min(len(kinds), shownKinds)] {
 		first := k.first.Results[0]
 		at := ""
 		if file, line, ok := strings.Cut(first.Location, ":"); ok {

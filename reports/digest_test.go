@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -78,6 +79,32 @@ func TestDigestOfInput(t *testing.T) {
 	if !strings.HasPrefix(got, "First call that differs:") || strings.Contains(got, "irst wrong call") {
 		t.Errorf("got\n%s", got)
 	}
+}
+
+// TestDigestReading: behind the call at which two recordings part, calls that only read other values are counted.
+func TestDigestReading(t *testing.T) {
+	d := NewDigest(nil)
+	for i, op := range []string{"torch.addmm", "torch.relu", "torch.relu", "torch.exp"} {
+		f := wrong(op, i+1, 7, "output[0]", "off")
+		f.Inherits = op != "torch.addmm"
+		d.Add(f)
+	}
+	d.Lead("7/1")
+	var b bytes.Buffer
+	if err := d.Write(&b, Style{}); err != nil {
+		t.Fatal(err)
+	}
+	diff(t, "digest", `
+First call that differs:
+
+FAIL  torch.addmm, id 1, process 7
+  capture  7/1
+  output[0] fail: off
+  again    optool replay 7/1
+
+READS OTHER VALUES: 3 calls differ because values they were given differ: torch.relu 2, torch.exp 1. --tables prints each.
+
+`, b.String())
 }
 
 // TestDigestProcesses: the processes of a kind are those of the findings that are not shown.

@@ -238,19 +238,26 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 	return err
 }
 
-// writeValues prints the first values that say something, a line each, and how many more there are.
+// writeValues prints the first values that say something, a line each, and how many more there are. An argument that a
+// call leaves as it was is recorded before and after it: what is the same of both is printed once.
 func (f *Finding) writeValues(w io.Writer, st Style) {
-	said, more := 0, f.more
+	more := f.more
+	said := map[string]bool{}
 	for _, r := range f.Results {
 		if r.Verdict == verdict.Pass && r.Reason == "" {
 			continue
 		}
-		if said++; said > shownValues && !st.Tables {
+		head := fmt.Sprintf("  %-8s ", OneLine(r.target()))
+		line := OneLine(string(r.Verdict) + r.What() + ": " + r.Reason)
+		if said[head+line] {
+			continue
+		}
+		if len(said) >= shownValues && !st.Tables {
 			more++
 			continue
 		}
-		head := fmt.Sprintf("  %-8s ", OneLine(r.target()))
-		text := st.Hang(head, OneLine(string(r.Verdict)+r.What()+": "+r.Reason), findingIndent)
+		said[head+line] = true
+		text := st.Hang(head, line, findingIndent)
 		fmt.Fprintf(w, "%s%s%s\n", head, st.Paint(r.Verdict, string(r.Verdict)),
 			strings.TrimPrefix(text, string(r.Verdict)))
 	}
