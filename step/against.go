@@ -202,7 +202,7 @@ func (r *Runs) against(ctx context.Context, a, b *Process, opt Options) ([]*Find
 	for i := range min(len(a.Steps), len(b.Steps)) {
 		r.Losses = append(r.Losses, [2]*Step{a.Steps[i], b.Steps[i]})
 	}
-	w := walk{runs: r, argued: map[string]*argued{}, backward: map[*Step]passed{}}
+	w := walk{runs: r, argued: map[string]*argued{}, other: map[*Call]bool{}, backward: map[*Step]passed{}}
 	for _, at := range al.Pairs {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -235,6 +235,7 @@ type walk struct {
 	given  int     // calls that were given different leaves
 	// argued are the findings about other arguments, by operator and by names of these: one for all its calls.
 	argued map[string]*argued
+	other  map[*Call]bool // calls that were given other arguments
 	// backward are the pairs up to each loss, until something differs.
 	backward map[*Step]passed
 }
@@ -275,6 +276,10 @@ func (w *walk) tell(p *pair, f *Finding) {
 	case f == nil:
 		return
 	case p.arguments != "":
+		if p.b.outer != nil && w.other[p.b.outer] {
+			return // it was given these by the call that made it
+		}
+		w.other[p.b] = true
 		key := p.b.Op + " " + p.arguments
 		if known := w.argued[key]; known != nil {
 			if known.first.Call != p.b {
@@ -380,6 +385,11 @@ func (p *pair) forward() (f *Finding, s state) {
 		}
 		p.results = out
 		s = agreeing
+		if what, names := differing(a, b); what != "" && len(a.Outputs)+len(b.Outputs) == 0 {
+			p.arguments = names // what it wrote in place is compared where calls read it
+			f, s = &Finding{Rule: verdict.Diverged, Call: b, Target: "input." + names, Peer: a, Reason: what}, parting
+			return nil
+		}
 		wrong := [2]bool{a.fails(false), b.fails(false)}
 		if why := p.reason(in, out, 8, wrong, a.judged() && b.judged()); why != "" {
 			f, s = p.diverged(at, in, out, "inputs", why), parting
