@@ -310,6 +310,9 @@ func (r *comparison) tryReadings() {
 		if way.mixed != tensor.Invalid && r.autocasts == nil && r.out.unexplained() == 0 && !alt.out.nearer(r.out) {
 			continue
 		}
+		if alt.out.omits(r.out) {
+			continue
+		}
 		if !alt.out.bad() && (r.out.bad() || !alt.out.loose()) {
 			r.out, r.values = alt.out, alt.values
 			return
@@ -343,6 +346,15 @@ func (o *Outcome) nearer(than *Outcome) bool {
 		}
 	}
 	return true
+}
+
+// omits reports whether an outcome compares nothing of a phase in which another outcome fails. That explains nothing.
+func (o *Outcome) omits(than *Outcome) bool {
+	return slices.ContainsFunc(than.Results, func(r Result) bool {
+		return r.Verdict == verdict.Fail && !slices.ContainsFunc(o.Results, func(x Result) bool {
+			return x.Phase == r.Phase && x.Verdict != verdict.Skipped
+		})
+	})
 }
 
 // mostLeft is the part of an error that the reading which is its cause may leave.

@@ -242,6 +242,19 @@ var activationOps = []*opdef.Entry{
 		Error:  elements.ElementwiseError,
 		Kernel: softsign,
 		Grad:   softsignGrad,
+		// The last is a quotient.
+		Node: func(a *softsignArgs, g *opdef.Grad) (opdef.Node, error) {
+			if !a.Self.DType.IsFloat() {
+				return opdef.Node{}, nil
+			}
+			dt := g.Out[0].DType
+			return opdef.Node{Grads: []*tensor.Tensor{
+				opdef.Zip(dt, g.Out[0], a.Self, func(g, x float64) float64 { return g / (1 + math.Abs(x)) }),
+				opdef.Zip(dt, g.Out[0], a.Self, func(g, x float64) float64 {
+					d := 1 + math.Abs(x)
+					return -g * x / (d * d)
+				})}}, nil
+		},
 		Traits: opdef.Traits{Composite: true, LastTakes: 2},
 		Bounds: opdef.Bounds[*softsignArgs]{
 			Scale: func(_ *softsignArgs, outs []*tensor.Tensor) []*tensor.Tensor {

@@ -137,7 +137,6 @@ func (p *diffPlan) coarseness() float64 {
 }
 
 var diffOp = opdef.Planned[*diffArgs, *diffPlan]{
-	Traits: opdef.Traits{Composite: true},
 	Schema: "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
 	Doc: opdef.Doc{Summary: "Differences of adjacent elements along a dimension, n times",
 		Formula: "out[i] = x[i+1] - x[i], x = prepend, self, append joined",
@@ -173,6 +172,14 @@ var diffOp = opdef.Planned[*diffArgs, *diffPlan]{
 	},
 	Grad: func(p *diffPlan, g *opdef.Grad) (opdef.Grads, error) {
 		return p.split(p.Transposed().Along(p.dt, g.Out[0], p.dim)), nil
+	},
+	// torch subtracts two slices, or copies.
+	Node: func(p *diffPlan, g *opdef.Grad) (opdef.Node, error) {
+		n := opdef.Node{Grads: []*tensor.Tensor{g.Out[0], elements.Scaled(g.Out[0], -1)}, Weak: "the incoming gradient"}
+		if p.times == 0 {
+			n.Grads = []*tensor.Tensor{nil, g.Out[0]}
+		}
+		return n, nil
 	},
 	Cases: opdef.Calls[diffArgs](`
 		f64[3, 5]; f64[4, 3], n=2, dim=0, prepend=f64[1, 3], append=f64[2, 3]; f32[5], n=0, dim=0
@@ -292,7 +299,7 @@ func gridSteps(v value.Value, n int) (func(i int) complex128, error) {
 var gradientOp = opdef.Planned[*gradientArgs, *finiteDifferences]{
 	Schema: "gradient(Tensor self, *, any spacing=None, any dim=None, int edge_order=1) -> Tensor[]",
 	Names:  "gradient",
-	Traits: opdef.Traits{Composite: true},
+	Traits: opdef.Traits{Composite: true, LastTakes: 3},
 	Doc: opdef.Doc{Summary: "First derivatives along dimensions by central differences",
 		Notes: "spacing is a distance, one per dimension, or coordinates. At the ends differences of order " +
 			"edge_order are taken. No gradient goes to spacing."},

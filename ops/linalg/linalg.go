@@ -100,7 +100,7 @@ var linalgOps = []*opdef.Entry{
 	matrixOp(matrixDecl[matrixArgs]{
 		Schema: "logdet(Tensor A) -> Tensor",
 		Names:  "logdet Tensor.logdet",
-		Traits: opdef.Traits{Composite: true},
+		Traits: opdef.Traits{Composite: true, LastTakes: 2},
 		Doc: opdef.Doc{Summary: "Logarithm of the determinant", Formula: "log(det(A))",
 			Notes: "NaN where a real determinant is negative."},
 		Bounds: opdef.Bounds[*matrixOpCall[matrixArgs]]{
@@ -135,7 +135,7 @@ var linalgOps = []*opdef.Entry{
 	}),
 	matrixOp(matrixDecl[powerArgs]{
 		Schema: "matrix_power(Tensor A, int n) -> Tensor",
-		Traits: opdef.Traits{Autocast: opdef.AutocastInner, Composite: true},
+		Traits: opdef.Traits{Autocast: opdef.AutocastInner, Composite: true, LastTakes: 2},
 		Names:  "linalg.matrix_power matrix_power Tensor.matrix_power",
 		Doc: opdef.Doc{Summary: "Integer power of square matrices",
 			Formula: "A @ A @ ... (n times); of the inverse for negative n"},
@@ -155,7 +155,7 @@ var linalgOps = []*opdef.Entry{
 	matrixOp(matrixDecl[tensorsolveArgs]{
 		Schema: "tensorsolve(Tensor A, Tensor B, int[]? dims=None) -> Tensor",
 		Names:  "linalg.tensorsolve",
-		Traits: opdef.Traits{Composite: true},
+		Traits: opdef.Traits{Composite: true, LastView: true},
 		Doc: opdef.Doc{Summary: "Solution of tensordot(A, X, X.ndim) = B", Formula: "X",
 			Notes: "dims of A are moved to its end first."},
 		Cases: func(g opdef.Gen) []*tensorsolveArgs {

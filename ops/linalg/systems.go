@@ -139,7 +139,7 @@ var systemOps = []*opdef.Entry{
 	matrixOp(matrixDecl[tensorinvArgs]{
 		Schema: "tensorinv(Tensor A, int ind=2) -> Tensor",
 		Names:  "linalg.tensorinv",
-		Traits: opdef.Traits{Composite: true},
+		Traits: opdef.Traits{Composite: true, LastView: true},
 		Doc: opdef.Doc{Summary: "Inverse of tensordot(A, X, ind) = I",
 			Formula: "inverse of A with its first ind dimensions as rows"},
 		Cases: func(g opdef.Gen) []*tensorinvArgs {

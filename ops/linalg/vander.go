@@ -55,7 +55,7 @@ func wholePower[T tensor.Elem](x T, k int) T {
 
 var vandermonde = opdef.Planned[*vandermondeArgs, *powers]{
 	Schema: "linalg_vander(Tensor x, *, int? N=None) -> Tensor", Names: "linalg.vander",
-	Traits: opdef.Traits{Composite: true},
+	Traits: opdef.Traits{Composite: true, LastTakes: 2},
 	Doc: opdef.Doc{Summary: "Powers of elements along a new last dimension", Formula: "x^k, k from 0 to N-1",
 		Notes: "N is the size of the last dimension by default. Of integers and bool the result is int64. A 0-d " +
 			"tensor counts as one element."},

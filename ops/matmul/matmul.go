@@ -117,7 +117,7 @@ var matmulOps = []*opdef.Entry{
 	}, vecdotPlan),
 	Multilinear(Op[innerArgs]{
 		Schema: "inner(Tensor self, Tensor other) -> Tensor",
-		Traits: opdef.Traits{Composite: true, Autocast: opdef.AutocastLower},
+		Traits: opdef.Traits{Composite: true, LastView: true, Autocast: opdef.AutocastLower},
 
 		Doc: opdef.Doc{Summary: "Products summed over the last dimension of both operands",
 			Formula: "sum_k self[..., k] * other[..., k]"},

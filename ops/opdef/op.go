@@ -105,6 +105,10 @@ type Traits struct {
 	// of gradients are those of the arguments.
 	LastTakes int
 
+	// LastView: the last of these operators is a view, so that its gradient is the incoming one. Other gradients are
+	// those of the arguments.
+	LastView bool
+
 	// LastTimes names the argument by which the last of these operators multiplies, if it is given. The first gradient
 	// of that operator is the incoming one times it.
 	LastTimes string

@@ -91,8 +91,8 @@ func unpoolOps(nd int) []*opdef.Entry {
 			"padding=0, int[]? output_size=None) -> Tensor", name, nd, nd, nd),
 		Names: "F." + name,
 		Traits: opdef.Traits{
-			Composite: nd == 1, // it runs in two dimensions
-			Autocast:  opdef.AutocastFloat32,
+			Composite: nd == 1, LastView: nd == 1, // it runs in two dimensions
+			Autocast: opdef.AutocastFloat32,
 		},
 		Doc: opdef.Doc{
 			Summary: fmt.Sprintf("Partial inverse of max_pool%dd: elements placed at the indices it returned, zeros "+

@@ -83,7 +83,6 @@ var reduceOps = []*opdef.Entry{
 	opdef.Op[ReduceArgs]{
 		Schema: "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
 		Doc:    opdef.Doc{Summary: "Mean over dimensions of the elements that are not nan"},
-		Traits: opdef.Traits{Composite: true},
 		Error:  opdef.Error{Class: opdef.Accumulated, ULPs: 2, Grad: &opdef.Error{Class: opdef.Rounded, ULPs: 2}},
 		Bounds: opdef.Bounds[*ReduceArgs]{Terms: (*ReduceArgs).terms},
 		Kernel: func(a *ReduceArgs) ([]*tensor.Tensor, error) {
@@ -99,11 +98,12 @@ var reduceOps = []*opdef.Entry{
 				func(s, n float64) float64 { return s / n })), nil
 		},
 		Grad: func(a *ReduceArgs, g *opdef.Grad) (opdef.Grads, error) {
-			dims := a.dims()
-			n := countNumbers(a.Self, dims, false)
-			share := opdef.Zip(g.Out[0].DType, g.Out[0].Reshape(n.Shape...), n,
-				func(g, n float64) float64 { return g / n })
-			return elements.GradOf("self", maskNaN(opdef.Unreduce(share, a.Self.Shape, dims), a.Self)), nil
+			up := opdef.Unreduce(a.share(g.Out[0]), a.Self.Shape, a.dims())
+			return elements.GradOf("self", maskNaN(up, a.Self)), nil
+		},
+		// The last step divides the sum.
+		Node: func(a *ReduceArgs, g *opdef.Grad) (opdef.Node, error) {
+			return opdef.Node{Grads: []*tensor.Tensor{a.share(g.Out[0]).Reshape(g.Out[0].Shape...), nil}}, nil
 		},
 		Cases: opdef.Calls[ReduceArgs](`
 			f64[3, 4]; f64[3, 4], dim=[-1]; f64[2, 3, 4], dim=[0, 2], keepdim=True; f32[2, 3], dim=[0]
@@ -411,6 +411,12 @@ func maskNaN(g, x *tensor.Tensor) *tensor.Tensor {
 		}
 		return g
 	})
+}
+
+// share is the gradient of each sum that nanmean divides.
+func (a *ReduceArgs) share(up *tensor.Tensor) *tensor.Tensor {
+	n := countNumbers(a.Self, a.dims(), false)
+	return opdef.Zip(up.DType, up.Reshape(n.Shape...), n, func(g, n float64) float64 { return g / n })
 }
 
 // countNumbers counts the elements that are not nan.

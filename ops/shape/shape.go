@@ -367,7 +367,7 @@ func atLeast(n int) *opdef.Entry {
 		},
 		Traits: opdef.Traits{
 			// More than one dimension is added by more than one view.
-			Composite: n > 1,
+			Composite: n > 1, LastView: n > 1,
 		},
 		Node: func(a *tensorsArgs, _ *opdef.Grad) (opdef.Node, error) {
 			for _, t := range a.Tensors {

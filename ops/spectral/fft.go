@@ -281,29 +281,37 @@ var spectrumNotes = map[spectrum]string{
 	toReal:       "Of the last dimension the first n/2+1 elements are read; n is 2*(size-1) by default.",
 }
 
-// node follows torch's last node. Where torch makes a real input complex before
-// it transforms it (widens), that node received a complex gradient. Hermitian
-// transforms, and others with sizes given, take several steps.
+// node is what torch's last node received: the gradient of the input as the last step of the transform takes it. The
+// input is cut or extended before, and where torch makes a real one complex (widens), it is complex. A conjugation is a
+// step of its own. Hermitian transforms of several dimensions take more steps.
 func (c *fftCall) node(name string, g *tensor.Tensor, widens bool) opdef.Node {
-	resized := false
-	for i, d := range c.dims {
-		n := c.size[i]
-		if c.kind == toReal && i == len(c.dims)-1 {
-			n = n/2 + 1
-		}
-		resized = resized || n != c.self.Shape[d]
-	}
+	dt := c.self.DType
 	switch {
-	case strings.Contains(name, "hfft") || resized ||
-		name == "ifft" && !c.self.DType.IsComplex():
+	case name == "ihfft" || name == "ifft" && !dt.IsComplex():
+		return opdef.Node{Grads: elements.Single(elements.Conj(g)), Weak: "the incoming gradient conjugated"}
+	case name != "hfft" && strings.Contains(name, "hfft"):
 		return opdef.Node{Skip: elements.GradOfOtherOp}
-	case !widens || c.self.DType.IsComplex():
+	case widens:
+		dt = dt.Complex()
+	}
+	read := slices.Clone(c.self.Shape)
+	for i, d := range c.dims {
+		read[d] = c.size[i]
+		if c.kind == toReal && i == len(c.dims)-1 {
+			read[d] = c.size[i]/2 + 1
+		}
+	}
+	if name != "hfft" && dt == c.self.DType && slices.Equal(read, c.self.Shape) {
 		return opdef.Node{}
 	}
 	d := *c
-	d.self = &tensor.Tensor{DType: c.self.DType.Complex(), Shape: c.self.Shape}
-	return opdef.Node{Grads: elements.Single(d.backward(g)),
-		Scale: func() []*tensor.Tensor { return elements.Single(c.magnitude(g, c.self.Shape)) }}
+	d.self = &tensor.Tensor{DType: dt, Shape: read}
+	grad := d.backward(g)
+	if name == "hfft" {
+		grad = elements.Conj(grad)
+	}
+	return opdef.Node{Grads: elements.Single(grad),
+		Scale: func() []*tensor.Tensor { return elements.Single(d.magnitude(g, read)) }}
 }
 
 // fftOp completes the declaration of a transform; widens says that torch makes
@@ -315,7 +323,7 @@ func fftOp[A any](
 	if inverse {
 		sign = "+"
 	}
-	op.Names, op.Composite = "fft."+name, true
+	op.Names = "fft." + name
 	op.Doc = opdef.Doc{
 		Summary: "Discrete Fourier transform (" + name + ")", Formula: "scale * sum_j input[j] * exp(" + sign +
 			"2*pi*i*j*k/n)", Notes: spectrumNotes[kind],

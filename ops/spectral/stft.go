@@ -45,7 +45,7 @@ var stftOps = []*opdef.Entry{
 				"The sum of squares must not vanish."},
 		Error: opdef.Error{Class: opdef.Normwise},
 		Traits: opdef.Traits{
-			Composite: true, // it ends in views
+			Composite: true, LastView: true,
 		},
 		Plan:   (*istftArgs).plan,
 		Kernel: (*overlapAdd).forward, Grad: (*overlapAdd).backward,
@@ -73,7 +73,7 @@ var stft = opdef.Planned[*stftArgs, *spectrogram]{
 			"has a last dimension of real and imaginary parts."},
 	Error: opdef.Error{Class: opdef.Normwise},
 	Traits: opdef.Traits{
-		Composite: true, // it ends in views
+		Composite: true, LastView: true,
 	},
 	Plan:   (*stftArgs).plan,
 	Kernel: (*spectrogram).forward, Grad: (*spectrogram).backward,
