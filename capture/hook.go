@@ -97,28 +97,30 @@ type hookCall struct {
 
 // A hookEvent holds the fields of an event by which calls are found.
 type hookEvent struct {
-	Event    string `json:"event"`
-	Format   string `json:"format"`
-	Version  int    `json:"version"`
-	Torch    string `json:"torch"`
-	Rank     *int   `json:"rank"`
-	PID      int    `json:"pid"`
-	N        int    `json:"n"`
-	File     int    `json:"file"`
-	Begin    int64  `json:"begin"`
-	Bytes    int64  `json:"bytes"`
-	ID       int    `json:"id"`
-	Name     string `json:"name"`
-	Step     *int   `json:"step"`
-	Module   string `json:"module"`
-	Location string `json:"location"`
-	Group    []int  `json:"group"`
-	GroupOf  string `json:"group_name"`
-	Within   *int   `json:"within"`
-	By       string `json:"by"`
-	Drawn    *int   `json:"drawn_from"`
-	Error    string `json:"error"`
-	Pass     *int64 `json:"pass"`
+	Event   string `json:"event"`
+	Format  string `json:"format"`
+	Version int    `json:"version"`
+	Torch   string `json:"torch"`
+	// Generators says that there is an event for each setting of torch's own generators.
+	Generators bool   `json:"generators"`
+	Rank       *int   `json:"rank"`
+	PID        int    `json:"pid"`
+	N          int    `json:"n"`
+	File       int    `json:"file"`
+	Begin      int64  `json:"begin"`
+	Bytes      int64  `json:"bytes"`
+	ID         int    `json:"id"`
+	Name       string `json:"name"`
+	Step       *int   `json:"step"`
+	Module     string `json:"module"`
+	Location   string `json:"location"`
+	Group      []int  `json:"group"`
+	GroupOf    string `json:"group_name"`
+	Within     *int   `json:"within"`
+	By         string `json:"by"`
+	Drawn      *int   `json:"drawn_from"`
+	Error      string `json:"error"`
+	Pass       *int64 `json:"pass"`
 	// Dtypes by type of device; nil: autocast was off.
 	Autocast map[string]string `json:"autocast"`
 	Params   []string          `json:"params"`
@@ -246,6 +248,9 @@ func (r *hookRun) event(e *hookEvent, s span, byID map[int]*hookCall, position *
 			return fmt.Errorf("version %d of the format is not known", e.Version)
 		}
 		r.pid, r.torch = e.PID, e.Torch
+		if e.Generators {
+			r.sets = []GeneratorSet{}
+		}
 		if e.Rank != nil {
 			r.rank = *e.Rank
 		}

@@ -1078,6 +1078,7 @@ class record:
             "argv": sys.argv, "directory": os.getcwd(), "start": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "backward": self.backward, "ops": _text(self.only), "not_ops": _text(self.never),
             "steps": sorted(self.steps) if self.steps is not None else None,
+            "generators": True,  # there is an event for each setting of torch's own
         })
         if hasattr(os, "register_at_fork"):
             channel = self.channel

@@ -450,6 +450,9 @@ func (x *rerun) known(v *Value, recorded *tensor.Tensor) *tensor.Tensor {
 		switch {
 		case !x.repairs(v):
 			return nil // it is read as it was found
+		case v.From.under != nil:
+			t, _ = v.patchwork(x.opt)
+			return t
 		case t == nil:
 			t = x.made(w)
 		}

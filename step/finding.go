@@ -40,6 +40,7 @@ type Finding struct {
 	backward bool
 	repeats  bool // it is about a call that was run again for the backward pass
 	redrawn  bool // it is about a call that drew the random numbers of another one
+	setBack  bool // and the recording has what set the generator back
 	// unseen, of Changed, are calls that computed with the changed value though the recorder
 	// had copied it before it changed.
 	unseen []*Call
@@ -288,6 +289,30 @@ func unexplained(all []*Finding) []*Finding {
 		}
 	}
 	return out
+}
+
+// Drawn says how the random numbers came about that a finding is about.
+type Drawn int
+
+// The ways.
+const (
+	NotDrawn   Drawn = iota // the finding is about no random numbers
+	DrawnAnew               // a checkpoint ran the call again, and it drew other numbers
+	DrawnAgain              // it drew those of an earlier call, and nothing recorded set the generator back
+	SetBack                 // it drew those of an earlier call, behind what set the generator back
+)
+
+// Drawn says whether a finding is about random numbers.
+func (f *Finding) Drawn() Drawn {
+	switch {
+	case f.repeats:
+		return DrawnAnew
+	case f.redrawn && f.setBack:
+		return SetBack
+	case f.redrawn:
+		return DrawnAgain
+	}
+	return NotDrawn
 }
 
 // hasSpoilt reports whether a finding about a call is among those that this one explains.

@@ -219,12 +219,18 @@ func (l *linker) stored(r *region, v *Value) (from Link, ok bool) {
 	if was != nil && was.changedBefore(v) && was.after.near(&v.content, v.DType) && !was.staysIn(v) {
 		return Link{How: ByStorage, Value: was, written: true}, true
 	}
-	if was != nil {
-		if w := l.writtenSince(was, v); w != nil {
-			if from, ok := outsideBy(w.Call); ok {
-				return from, true
+	under := was
+	if under == nil {
+		under = r.partlyWritten(v)
+	}
+	if under != nil {
+		if ws := l.patches(under, v); len(ws) > 0 {
+			for _, w := range slices.Backward(ws) {
+				if from, ok := outsideBy(w.Call); ok {
+					return from, true
+				}
 			}
-			return Link{How: ByStorage, Value: w, written: true}, true
+			return Link{How: ByStorage, Value: ws[len(ws)-1], written: true, under: under, patches: ws}, true
 		}
 	}
 	if from, ok := outsideBy(r.names[len(r.names)-1].Call); ok {
@@ -270,7 +276,7 @@ func linkTo(w *Value, shared bool) Link {
 		return Link{How: how, Value: w}
 	}
 	from := w.From
-	if from.Value != nil && from.How != IsChanged {
+	if from.Value != nil && from.How != IsChanged && from.under == nil {
 		return Link{How: how, Value: from.Value, written: from.written}
 	}
 	from.first = w.first()
@@ -292,6 +298,18 @@ func (l *linker) writtenSince(was, v *Value) *Value {
 		return w
 	}
 	return nil
+}
+
+// patches are the writes in place to the memory of v, or to a part of it, since was was read or made, in order.
+func (l *linker) patches(was, v *Value) []*Value {
+	var all []*Value
+	for w := range l.writes.to(v) {
+		if w.Call.Order > was.Call.Order {
+			all = append(all, w)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *Value) int { return a.Call.Order - b.Call.Order })
+	return all
 }
 
 // changedBefore reports whether the call of w had changed it when v was read. A call that w's call makes reads what w

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"iter"
 	"slices"
 	"sort"
 )
@@ -16,6 +17,8 @@ type memory struct {
 type region struct {
 	base, end uint64 // end is the largest of the names'
 	names     []*Value
+	// written are values that begin there and of which a call wrote the beginning since, the newest of each form last.
+	written []*Value
 }
 
 // at is the region that begins at an address, nil if there is none.
@@ -86,7 +89,7 @@ func (m *memory) overwrite(v *Value) {
 	for hi < len(m.regions) && m.regions[hi].base < end {
 		hi++
 	}
-	m.regions = slices.Replace(m.regions, lo, hi, &region{v.Address, end, []*Value{v}})
+	m.regions = slices.Replace(m.regions, lo, hi, &region{base: v.Address, end: end, names: []*Value{v}})
 	for _, r := range m.around(v.Address) {
 		if i := m.search(r.base); i < len(m.regions) && m.regions[i] == r {
 			m.regions = slices.Delete(m.regions, i, i+1)
@@ -105,7 +108,8 @@ func (m *memory) name(v *Value) {
 		r.end = max(r.end, v.end())
 		return
 	}
-	m.regions = slices.Insert(m.regions, m.search(v.Address), &region{v.Address, v.end(), []*Value{v}})
+	at := m.search(v.Address)
+	m.regions = slices.Insert(m.regions, at, &region{base: v.Address, end: v.end(), names: []*Value{v}})
 }
 
 // replace makes v the only name of its region, whose content it has changed; other
@@ -115,10 +119,28 @@ func (m *memory) replace(v *Value) {
 		return
 	}
 	if r := m.at(v.Address); r != nil {
-		r.names, r.end = append(r.names[:0:0], v), v.end()
+		var beyond []*Value
+		for _, w := range slices.Concat(r.written, r.names) {
+			if w.end() <= v.end() || w == v {
+				continue
+			}
+			beyond = slices.DeleteFunc(beyond, func(u *Value) bool { return u.overlays(w) })
+			beyond = append(beyond, w)
+		}
+		r.names, r.end, r.written = append(r.names[:0:0], v), v.end(), beyond
 		return
 	}
 	m.name(v)
+}
+
+// partlyWritten is the value of the region of whose memory, which is that of v, calls wrote the beginning since it was
+// read or made; nil if there is none.
+func (r *region) partlyWritten(v *Value) *Value {
+	i := slices.IndexFunc(r.written, func(w *Value) bool { return w.overlays(v) })
+	if i < 0 {
+		return nil
+	}
+	return r.written[i]
 }
 
 // writes are values that changed memory in place, in order of their addresses. Of several at one address, it forgets
@@ -138,12 +160,23 @@ func (ws *writes) add(v *Value) {
 	*ws = slices.Replace(*ws, from, to, v)
 }
 
-// last is the last write that has memory in common with v, nil if there is none. Writes that begin before v are looked
-// at as far as memory.around looks.
+// to are the writes that have memory in common with v. Writes that begin before v are looked at as far as memory.around
+// looks.
+func (ws writes) to(v *Value) iter.Seq[*Value] {
+	return func(yield func(*Value) bool) {
+		begin := ws.search(v.Address)
+		for i := ws.search(v.end()) - 1; i >= max(0, begin-lookBack); i-- {
+			if w := ws[i]; w.end() > v.Address && !yield(w) {
+				return
+			}
+		}
+	}
+}
+
+// last is the last write that has memory in common with v, nil if there is none.
 func (ws writes) last(v *Value) (found *Value) {
-	begin := ws.search(v.Address)
-	for i := ws.search(v.end()) - 1; i >= max(0, begin-lookBack); i-- {
-		if w := ws[i]; w.end() > v.Address && (found == nil || w.Call.Order >= found.Call.Order) {
+	for w := range ws.to(v) {
+		if found == nil || w.Call.Order >= found.Call.Order {
 			found = w
 		}
 	}

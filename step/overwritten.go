@@ -30,7 +30,8 @@ func (p *Process) compareMemory(ctx context.Context, opt Options) error {
 // undecided reports whether the elements of an input are to be compared with what its memory held.
 func (v *Value) undecided() bool {
 	from := v.From
-	return v.mayBeReordered() || from.first != nil && from.first.From.How == IsChanged && from.How != IsChanged ||
+	return v.mayBeReordered() || v.patched() ||
+		from.first != nil && from.first.From.How == IsChanged && from.How != IsChanged ||
 		from.How == IsOutside && from.view != nil && !from.rewritten ||
 		from.Role == unrecorded && from.view == nil || from.written && from.Value != nil && from.Value.after != nil
 }
@@ -45,6 +46,8 @@ func (c *Call) compareMemory(opt Options) error {
 			}
 		case from.How == IsOutside && from.view != nil && !from.rewritten && !v.mayBeReordered():
 			return v.comparePart(from.view, opt)
+		case v.patched():
+			return v.comparePatched(opt)
 		case from.Role == unrecorded && from.view == nil:
 			unrecordeds = append(unrecordeds, v)
 		case from.written && from.Value != nil && from.Value.after != nil &&

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"slices"
+	"strings"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
@@ -14,9 +16,11 @@ import (
 // drewAgain is the gap of calls that drew the random numbers that an earlier call of the forward pass had drawn, and
 // drewBefore that of calls that drew those of an earlier step.
 const (
-	drewAgain = "call%s that drew the same random numbers as an earlier call of the forward pass: the program set " +
-		"the generator back, or it did not advance"
-	drewBefore = "call%s that drew the same random numbers as in an earlier step: "
+	drewAgain   = "call%s " + drewTheSame + " as an earlier call of the forward pass: " + setBack
+	drewBefore  = "call%s " + drewTheSame + " as in an earlier step: "
+	drewTheSame = "that drew the same random numbers"
+	// setBack is how a generator comes back to an earlier state that no function of torch's modules set.
+	setBack = "the program set the generator back, or it did not advance"
 )
 
 // readGenerator is the hash of the state of the generator that the call drew from; 0 if it drew nothing, or if the
@@ -40,10 +44,13 @@ type redraw struct {
 	set *capture.GeneratorSet
 	// own reports that both drew from one generator of the program's own, whose settings are not recorded.
 	own bool
+	// alike reports that both drew from one of torch's own, that the recording has what the functions of torch's
+	// modules set, and that the results show the same numbers: the first one did draw.
+	alike bool
 }
 
 // redrawn are the calls of a step's forward pass that drew the random numbers of an earlier call, of this pass or of an
-// earlier step. Calls that others make draw with these. What checkpointing runs again is behind the loss. Where torch
+// earlier step. What checkpointing runs again is behind the loss. Where torch
 // itself put a state back (fork_rng), the draws repeat by design.
 func (s *Step) redrawn() (again, before []redraw) {
 	first := map[uint64]*Call{}
@@ -66,11 +73,12 @@ func (s *Step) redrawn() (again, before []redraw) {
 				r.set = &last
 			}
 			r.own = c.Entry.DrawnFrom > 0 && c.Entry.DrawnFrom == a.Entry.DrawnFrom
+			r.alike = c.Entry.DrawnFrom == 0 && a.Entry.DrawnFrom == 0 && c.Entry.GeneratorSets != nil && c.showsDraw(a)
 			switch {
 			case o != s:
 			case a.Step == s:
 				again = append(again, r)
-			case r.set != nil:
+			default:
 				before = append(before, r)
 			}
 		}
@@ -78,9 +86,48 @@ func (s *Step) redrawn() (again, before []redraw) {
 	return again, before
 }
 
-// drawsNumbers reports whether a call drew from a generator whose state is known, and none that made it did.
+// drawsNumbers reports whether a call drew from a generator whose state is known, and not by calls that it made: these
+// may have set the generator before they drew.
 func (c *Call) drawsNumbers() bool {
-	return c.generator != 0 && !c.drawsWithin() && len(c.Outputs) > 0 && c.Outputs[0].Numel() > 0
+	n := 0
+	if len(c.Outputs) > 0 {
+		n = c.Outputs[0].Numel()
+	}
+	if strings.HasSuffix(c.Op, "randperm") {
+		n-- // one element has one order
+	}
+	return c.generator != 0 && n > 0 &&
+		!slices.ContainsFunc(c.Process.Calls[c.Order+1:c.lastInner()+1], func(o *Call) bool { return o.generator != 0 })
+}
+
+// showsDraw reports whether the results of two calls show that they drew the same numbers: they are equal, or zero at
+// the same places where their first arguments are not, as a mask leaves them.
+func (c *Call) showsDraw(a *Call) bool {
+	x, y := c.Outputs[0], a.Outputs[0]
+	if c.Op != a.Op || !x.like(y) || x.content.plain || y.content.plain || x.Numel() <= few {
+		return false
+	}
+	if x.content.sum == y.content.sum {
+		return true
+	}
+	if len(c.Inputs) == 0 || len(a.Inputs) == 0 || !c.Inputs[0].like(x) || !a.Inputs[0].like(y) || !x.DType.IsFloat() {
+		return false
+	}
+	kept, dropped := 0, 0
+	now, before := c.Inputs[0].content.samples, a.Inputs[0].content.samples
+	for i, out := range x.content.samples {
+		switch was := y.content.samples[i]; {
+		case now[i] == 0 || before[i] == 0:
+		case (out == 0) != (was == 0):
+			return false
+		case out == 0:
+			dropped++
+		default:
+			kept++
+		}
+	}
+	const some = 4
+	return kept >= some && dropped >= some
 }
 
 // setsSince are the recorded settings of torch's own generators between two calls.
@@ -119,7 +166,8 @@ func (s *Step) findRedrawn() (all []*Finding) {
 		}
 		from := r.first.Outputs[0]
 		by[at] = &Finding{Rule: verdict.Changed, Call: r.call, Target: r.call.Outputs[0].Target, From: from,
-			Reason: fmt.Sprintf("it drew the same random numbers as %s: %s", r.first, why), redrawn: true}
+			Reason:  fmt.Sprintf("it drew the same random numbers as %s: %s", r.first, why),
+			redrawn: true, setBack: r.set != nil}
 		all = append(all, by[at])
 	}
 	return all
@@ -133,22 +181,28 @@ func (r redraw) why() (why, at string) {
 		at = cmp.Or(r.set.Location, "a line that is not known")
 		return fmt.Sprintf("%s set the generator back at %s", r.set.Name, at), at
 	case r.own:
-		at = fmt.Sprint(r.call.Entry.DrawnFrom)
-		return fmt.Sprintf("the program's own generator was set back, or did not advance, between %s and %s",
-			cmp.Or(r.first.Entry.Location, r.first.String()), cmp.Or(r.call.Entry.Location, r.call.String())), at
+		return "the program's own generator was set back, or did not advance, " + r.between(),
+			fmt.Sprint(r.call.Entry.DrawnFrom)
+	case r.alike:
+		return "the generator was set back, by its set_state() or manual_seed() say, or did not advance, " +
+			r.between(), r.first.String()
 	}
 	return "", ""
 }
 
+// drewBefore is the gap of a call that drew the numbers of an earlier step.
+func (r redraw) drewBefore() string {
+	if r.set == nil {
+		return drewBefore + setBack
+	}
+	why, _ := r.why()
+	return drewBefore + why
+}
+
+func (r redraw) between() string {
+	return fmt.Sprintf("between %s and %s", cmp.Or(r.first.Entry.Location, r.first.String()),
+		cmp.Or(r.call.Entry.Location, r.call.String()))
+}
+
 // errRedrawn is why the effect of repeated random numbers is not known.
 var errRedrawn = errors.New("which numbers it would have drawn is not known")
-
-// drawsWithin reports whether a call that made this one began to draw at the same place.
-func (c *Call) drawsWithin() bool {
-	for o := c.outer; o != nil; o = o.outer {
-		if o.generator == c.generator {
-			return true
-		}
-	}
-	return false
-}

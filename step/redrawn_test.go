@@ -16,6 +16,21 @@ func TestRedrawn(t *testing.T) {
 	}
 }
 
+// TestSetByMethod: a generator that its own method set back is no all-clear, as no function of torch's modules did it.
+// Within a forward pass the results show that both calls drew the same numbers; between steps it is the first gap.
+func TestSetByMethod(t *testing.T) {
+	f := analyse(t, unpack(t, "generator-set-by-method")).First()
+	if f == nil || f.From == nil || f.From.Call.Entry.ID != 37 || f.Call.Entry.ID != 38 || f.Drawn() != DrawnAgain ||
+		!strings.Contains(f.Reason, "did not advance, between /tmp/model/queue/train.py:30 and /tmp/model/queue/train.py:32") {
+		t.Errorf("got %+v, want dropout/38, which drew the numbers of dropout/37", f)
+	}
+	gaps := analyse(t, unpack(t, "generator-set-between-steps")).Seen().Gaps
+	if len(gaps) == 0 || gaps[0].What != "2 calls that drew the same random numbers as in an earlier step: the program "+
+		"set the generator back, or it did not advance" || gaps[0].First != "torch.nn.functional.dropout/37" {
+		t.Errorf("gaps %+v, want two calls that drew what those of the step before had drawn", gaps)
+	}
+}
+
 // TestSettings: what set the generator back between two draws is named, where a recorder knows it. What torch itself
 // puts back is no gap, and a seed at the beginning of each step is one.
 func TestSettings(t *testing.T) {

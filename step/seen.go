@@ -40,6 +40,15 @@ type Gap struct {
 	First string `json:"first"` // the first call
 }
 
+// urgency is 0 for gaps that may be a fault that the recording does not prove, so that they are shown first, and 1 for
+// the others.
+func (g Gap) urgency() int {
+	if strings.Contains(g.What, drewTheSame) {
+		return 0
+	}
+	return 1
+}
+
 // partOfGradient is the gap of gradients that are not what the backward pass gave, as far as it was recorded.
 const partOfGradient = "gradient%s read by an update, but not the sum of what the calls that read the parameter gave"
 
@@ -104,8 +113,7 @@ func (t *Trace) Seen() *Seen {
 				}
 			}
 			for _, r := range before {
-				why, _ := r.why()
-				g.add(drewBefore+why, r.call)
+				g.add(r.drewBefore(), r.call)
 			}
 		}
 	}
@@ -119,7 +127,9 @@ func (t *Trace) Seen() *Seen {
 		gap.What = fmt.Sprintf("%d "+what, gap.N, plural)
 		s.Gaps = append(s.Gaps, *gap)
 	}
-	slices.SortStableFunc(s.Gaps, func(a, b Gap) int { return cmp.Compare(b.N, a.N) })
+	slices.SortStableFunc(s.Gaps, func(a, b Gap) int {
+		return cmp.Or(cmp.Compare(a.urgency(), b.urgency()), cmp.Compare(b.N, a.N))
+	})
 	for _, p := range t.Processes {
 		if len(p.Steps) == 0 && !t.staged(p) {
 			if c := p.firstUpdate(); c != nil {
@@ -235,6 +245,9 @@ func (s *Seen) link(v *Value, g *gaps) {
 		s.Links++
 		s.Unexplained++
 		g.add("value%s made or changed by calls that were not recorded", v.Call)
+	case from.unsure:
+		s.Links++
+		g.add("value%s not compared with what calls wrote to parts of the memory", v.Call)
 	case from.How == ByStorage:
 		s.Links++
 		s.ByAddress++

@@ -131,6 +131,11 @@ type Link struct {
 	// written, of a link by storage, reports that a call changed the memory without
 	// returning it: the producer's file does not hold the value.
 	written bool
+	// under, of such a link, is what lay in all of the value's memory before recorded calls wrote patches to parts of
+	// it, in this order; nil if the call wrote all of it. unsure reports that what it should be is not known.
+	under   *Value
+	patches []*Value
+	unsure  bool
 }
 
 // unknown reports that no recorded call made the elements of a value, though it is no leaf.

@@ -40,6 +40,10 @@ func faultText(t *step.Trace, f *step.Finding) string {
 	switch {
 	case f.Rule == verdict.Diverged:
 		return "Different: the two runs part at " + call
+	case f.Drawn() == step.DrawnAnew:
+		return "Wrong: checkpointing ran " + f.From.Call.String() + " again with other random numbers"
+	case f.Drawn() == step.DrawnAgain, f.Drawn() == step.SetBack:
+		return "Wrong: " + call + " drew the random numbers of " + f.From.Call.String() + " again"
 	case f.Rule == verdict.Changed:
 		text = "Wrong: a value changed between " + f.Between()
 	case f.Rule == verdict.Wrong && f.InBackward():

@@ -169,7 +169,7 @@ func written(b *strings.Builder, t *step.Trace, f *step.Finding, x Extra) {
 		label := "  " + f.Causes[i].Label() + ": "
 		fmt.Fprintf(b, "%s%s\n", label, x.Style.Wrap(reports.OneLine(f.Causes[i].String()), len(label)))
 	}
-	if f.Between() != "" {
+	if f.Between() != "" && f.Drawn() == step.NotDrawn {
 		fmt.Fprintf(b, "  %s\n", x.Style.Wrap(reports.OneLine(aside(t, f)), 4))
 	}
 	if note := replacedNote(f); note != "" {
@@ -202,6 +202,16 @@ func whatToDo(f *step.Finding) (todo, send []string) {
 		return nil, nil
 	}
 	made, read := f.From.Call, f.Call
+	switch f.Drawn() {
+	case step.DrawnAnew:
+		return []string{"checkpoint with preserve_rng_state=True; if your program does, ask those who maintain the random " +
+			"numbers of the device, and send them what was recorded of both calls:"}, folders(made, read)
+	case step.SetBack: // the finding names the line
+		return nil, nil
+	case step.DrawnAgain:
+		return []string{"look between both calls for what sets the generator back; if nothing does, ask those who maintain " +
+			"the random numbers of the device, and send them what was recorded of both calls:"}, folders(made, read)
+	}
 	between := "between these two calls"
 	if a, b := made.Entry.Location, read.Entry.Location; a != "" && b != "" {
 		between = fmt.Sprintf("between %s, which made the value, and %s, which reads it", a, b)
