@@ -118,16 +118,22 @@ func (c *checker) limits() func(index []int) Limit {
 		}
 		at := tensor.Ravel(index, c.got.Shape)
 		lo := at / c.block * c.block
-		ref := s.loadRef(c.pair, lo, min(c.block, c.n-lo))
+		n := min(c.block, c.n-lo)
+		ref := s.loadRef(c.pair, lo, n)
 		b := &c.bound
 		l := Limit{ULPs: b.ulps, Unit: b.ulp(ref[at-lo]), Factor: b.sum}
 		if c.scale(whole) != nil {
 			l.Scale = c.scaleAt(whole, lo, at-lo, s)
 			if k := &s.scale[whole]; k.loaded > 16 && k.loaded > len(k.have)/8 { // all of the block's are cheaper
-				c.scaleOf(whole, lo, len(ref), s)
+				c.scaleOf(whole, lo, n, s)
 			}
 		}
-		l.Allowed = b.full(l.ULPs*l.Unit, l.Scale)
+		own := b.full(l.ULPs*l.Unit, l.Scale)
+		l.Allowed = own
+		for _, other := range c.othersOf(lo, n, s) {
+			l.Allowed = math.Max(l.Allowed, c.reach(ref[at-lo], other[at-lo], l.Scale, 0))
+		}
+		l.Other = l.Allowed > own
 		return l
 	}
 }

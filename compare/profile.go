@@ -25,7 +25,8 @@ type Profile struct {
 	// a few units, and more than they may be; nil for dimensions longer than longestDim.
 	Dims [][]int
 	// Map is a picture of the tensor as a matrix: its rows are the last dimension but one, its columns
-	// the last. A cell is the largest distance of its elements, in the same units.
+	// the last. A cell is the largest distance of those of its elements that are off by more than they may be, in the
+	// same units.
 	Map [][]float64
 	// MaxAbs is the smallest absolute tolerance within which all finite elements are, MaxRel the
 	// smallest relative one.
@@ -122,18 +123,20 @@ func (p *Profile) add(got *tensor.Tensor, at int, x, exact float64, rows, cols, 
 		p.MaxAbs = max(p.MaxAbs, math.Abs(x-want))
 		p.MaxRel = max(p.MaxRel, math.Abs(x-want)/math.Abs(want))
 	}
-	cell := &p.Map[at/cols%rows*len(p.Map)/rows][at%cols*len(p.Map[0])/cols]
-	*cell = max(*cell, ulps)
 	most := ulps // of the score
 	if limit != nil {
 		most *= 8 // at half a unit that the rule allows, beside a power of two
 	}
-	if at != worst && ulps <= fewULPs && len(p.Worst) == worstKept && most <= p.Worst[worstKept-1].score {
+	cell := &p.Map[at/cols%rows*len(p.Map)/rows][at%cols*len(p.Map[0])/cols]
+	if at != worst && ulps <= max(fewULPs, *cell) && len(p.Worst) == worstKept && most <= p.Worst[worstKept-1].score {
 		return
 	}
 	index, score := tensor.Unravel(at, got.Shape), ulps
 	if limit != nil && !math.IsInf(ulps, 1) {
 		score = math.Abs(x-exact) / limit(index).Allowed
+	}
+	if limit == nil || score > 1 {
+		*cell = max(*cell, ulps)
 	}
 	if ulps > fewULPs && (limit == nil || score > 1) {
 		for d, count := range p.Dims {

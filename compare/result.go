@@ -79,8 +79,12 @@ type Result struct {
 }
 
 // A Limit is what an element may be off by: ULPs units in the last place, of which Unit
-// is the size there, and Factor (c*u of the rule) of Scale, its S.
-type Limit struct{ ULPs, Unit, Factor, Scale, Allowed float64 }
+// is the size there, and Factor (c*u of the rule) of Scale, its S. With Other, it may be further off, as another result
+// that is right is.
+type Limit struct {
+	ULPs, Unit, Factor, Scale, Allowed float64
+	Other                              bool
+}
 
 func newResult(numel int) Result {
 	return Result{Verdict: verdict.Pass, Numel: numel, MaxULP: math.NaN(), WorstULP: math.NaN()}

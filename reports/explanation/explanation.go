@@ -216,8 +216,10 @@ func (e *Explanation) places(b *strings.Builder, st reports.Style) {
 		if times := math.Abs(d.Got-d.Want) / l.Allowed; times > 0 && !math.IsInf(times, 0) {
 			far = fmt.Sprintf("; off by %.3g times that", times)
 		}
-		fmt.Fprintf(b, "  %16s allowed %.4g = %g*%.4g", "", l.Allowed, l.ULPs, l.Unit)
-		if l.Factor > 0 {
+		fmt.Fprintf(b, "  %16s allowed %.4g", "", l.Allowed)
+		if l.Other {
+			fmt.Fprint(b, ", as another right result is off")
+		} else if fmt.Fprintf(b, " = %g*%.4g", l.ULPs, l.Unit); l.Factor > 0 {
 			fmt.Fprintf(b, " + %.4g*S, S = %.6g", l.Factor, l.Scale)
 		}
 		fmt.Fprintf(b, "%s\n", far)
@@ -245,7 +247,7 @@ func (e *Explanation) picture(b *strings.Builder, st reports.Style) {
 	if len(p.Map) == 0 || len(p.Map)*len(p.Map[0]) < 4 {
 		return
 	}
-	fmt.Fprint(b, "map of the last two dimensions (· equal, ░ to █ the worst, ! not finite)\n")
+	fmt.Fprint(b, "map of the last two dimensions (· within what is allowed, ░ to █ the worst, ! not finite)\n")
 	for _, row := range p.Map {
 		b.WriteString("  ")
 		for i, u := range row {
