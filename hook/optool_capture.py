@@ -917,6 +917,7 @@ class record:
         self.lost = 0  # calls that could not be recorded
         self.cut = None  # the limit that was reached
         self.by_hand = False  # whether step() counts, not an optimizer
+        self.lingering = False  # the optimizer ended the step, and what ranks do behind it is still recorded
         self.wrapped_calls = {}  # by entry of wrap: whether a function of it was called
         self.around = {}  # functions of torch that functools.wraps has wrapped: where the wrappers are defined
         self.replaced = {}  # functions of torch that the program replaced and called: where they are defined
@@ -952,6 +953,7 @@ class record:
         counted before are part of the first one."""
         if not self.started:
             return
+        self.lingering = False
         if not self.by_hand:
             self.by_hand = True
             self.current_step = 0
@@ -1045,8 +1047,22 @@ class record:
                 self._end()
                 _warn("recording ended: %s" % e)
 
+    def _end_step(self):
+        """An optimizer has ended the step. What ranks exchange behind it, up to the next forward pass, belongs to it: they
+        gather or average parameters there. It is recorded, too, where nothing else would."""
+        if self.lingering:
+            self.lingering = False
+            self._next_step()
+        if (self.installed and self.steps is not None and self.current_step + 1 not in self.steps
+                and self.current_step in self.steps and _distributed(self.torch)):
+            self.lingering = True
+        else:
+            self._next_step()
+
     def _switch(self):
         wanted = self.steps is None or self.current_step in self.steps
+        if wanted and self.installed:
+            self.installed.active = True
         if wanted and not self.installed:
             if self.channel is None:
                 self._open()
@@ -1167,9 +1183,13 @@ def _matches(patterns, name):
     return any(p.pattern == name or p.fullmatch(name) for p in patterns)
 
 
+def _distributed(torch):
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
 def _rank(torch):
     try:
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
+        if _distributed(torch):
             return torch.distributed.get_rank()
     except Exception:
         pass
@@ -1179,7 +1199,7 @@ def _rank(torch):
 
 def _world(torch):
     try:
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
+        if _distributed(torch):
             return torch.distributed.get_world_size()
     except Exception:
         pass
@@ -1247,7 +1267,7 @@ class _StepCounter:
         if self.first is None:
             self.first = id(optimizer)
         if not self.owner.by_hand and self.first == id(optimizer):
-            self.owner._next_step()
+            self.owner._end_step()
 
     def remove(self):
         for kind, step in self.wrapped:
@@ -1840,6 +1860,10 @@ class _Recorder:
         try:
             if self.owner._within_limits():
                 tensors = _tensors((args, kwargs), self.torch, [])
+                if (self.owner.lingering and p.last not in ("detach", "detach_") and self.torch.is_grad_enabled()
+                        and any(t.requires_grad for t in tensors)):
+                    self.active = False  # the next forward pass begins
+                    return func(*args, **kwargs)
                 with self._unseen(tensors):
                     if self._worth(p, tensors):
                         call = self.before(p, tensors, args, kwargs, group)
@@ -2216,6 +2240,8 @@ class _Modules:
 
     def enter(self, module, args):
         self.recorder.notice_thread()
+        if self.recorder.owner.lingering:
+            self.recorder.active = False  # a forward pass begins, with gradients or without
         if getattr(module, "require_backward_grad_sync", False) and hasattr(module, "process_group") and (
                 self.recorder.torch.is_grad_enabled() and module not in self.reducing):
             self.reducing.append(module)

@@ -791,6 +791,32 @@ class Recording(unittest.TestCase):
                 recording.step()
         self.assertEqual([c["args"][1] for c in self.named("torch.full")], [2])
 
+    @unittest.skipUnless(torch.distributed.is_available(), "torch without torch.distributed")
+    def test_exchanges_behind_a_step(self):
+        """What a rank does behind its update belongs to the step, up to the next forward pass."""
+        import torch.distributed as dist
+        dist.init_process_group("gloo", init_method="file://" + os.path.join(self.path, "store"), rank=0, world_size=1)
+        try:
+            for by_hand in (False, True):
+                path = os.path.join(self.path, "out%d" % by_hand)
+                model = torch.nn.Linear(2, 2)
+                optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+                with self.said(), optool_capture.record(path, steps=[0, 2]) as recording:
+                    for _ in range(4):
+                        model(torch.ones(1, 2)).sum().backward()
+                        optimizer.step()
+                        optimizer.zero_grad()
+                        mean = model.weight.detach()
+                        dist.all_reduce(mean)
+                        if by_hand:
+                            recording.step()
+                calls = self.calls(path)
+                steps = {name: [c["step"] for c in calls if c["name"].endswith(name)] for name in ("linear", "all_reduce")}
+                # Without step() by hand, step 2 begins behind the update of step 1.
+                self.assertEqual(steps, {"linear": [0, 2], "all_reduce": [0, 2] if by_hand else [0, 2, 2]})
+        finally:
+            dist.destroy_process_group()
+
     def test_who_counts_steps(self):
         """From the first step() on only these calls count, whatever optimizers do."""
         model = Net()
