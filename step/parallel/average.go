@@ -27,6 +27,9 @@ func (p *part) apartOnPurpose(verdicts map[string]*judged) bool {
 	})
 }
 
+// movedApart reports whether replicas can hold different values on purpose.
+func (p *part) movedApart() bool { return p.checker.apart || p.averaged() }
+
 // averaged reports whether the ranks average parameters after they updated them, or what the updates changed of
 // them: as local SGD and DiLoCo do. Then each rank updates with its own gradients, and replicas move apart until
 // then.

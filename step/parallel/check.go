@@ -1,6 +1,7 @@
 package parallel
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"math"
@@ -29,6 +30,8 @@ type checker struct {
 	trained map[int][]trained
 	// factors are those of the loss, of the stage of a pipeline that computes it; nil if they are not known.
 	factors []float64
+	// apart is whether replicas moved apart on purpose in an earlier step.
+	apart bool
 }
 
 // A trained is a parameter and the first call of the backward pass that reads it.
@@ -112,15 +115,27 @@ func (c *checker) checkStage(stage []*step.Process, partial bool) (first *part, 
 	return first, found
 }
 
-// checkStep checks one step with the data cut along one dimension, and along another one if this finds something:
-// the one with which more of the program fits counts.
+// cuts are the ways to cut data that are tried, as bits by dimension of the mesh: along the first dimension that fits
+// where the bit is not set, else along the second. All alike come first.
+func cuts(dims int) []int {
+	all := 1<<dims - 1
+	out := []int{0, all}
+	for data := 1; data < all && dims < 4; data++ {
+		out = append(out, data)
+	}
+	return out
+}
+
+// checkStep checks one step with the data cut along one dimension, and along others if this finds something: the one
+// with which most of the program fits counts.
 func (c *checker) checkStep(ps []*step.Process, groups [][]int, partial bool) (best *part) {
-	for data := range 2 {
+	tries := []int{0}
+	for k := 0; k < len(tries); k++ {
 		p := c.newPart(ps, groups)
-		p.data, p.partial = data, partial
+		tries = cuts(len(p.dims))
+		p.data, p.partial = tries[k], partial
 		p.check()
-		if best == nil || p.fitsUpTo() > best.fitsUpTo() ||
-			p.fitsUpTo() == best.fitsUpTo() && p.forward() < best.forward() {
+		if best == nil || p.fitsBetter(best) {
 			best = p
 		}
 		if best.forward() == 0 {
@@ -236,12 +251,13 @@ func numberSteps(p *step.Process, number map[*step.Call]int) {
 // of a pipeline.
 func (c *checker) stages() [][]*step.Process {
 	names := map[*step.Process]map[string]uint64{} // the sum of the elements of each parameter
+	reads := map[*step.Process]map[string]bool{}   // the operators and lines that read them
 	next := map[int][]int{}
 	for _, p := range c.trace.Processes {
 		next[p.Rank] = c.receivers(p)
 	}
 	for _, p := range c.trace.Processes {
-		names[p] = map[string]uint64{}
+		names[p], reads[p] = map[string]uint64{}, map[string]bool{}
 		for _, call := range p.Calls {
 			if call.Entry.BackwardOrder < 0 || !slices.ContainsFunc(call.Inputs,
 				func(v *step.Value) bool { return v.Parameter }) {
@@ -249,7 +265,11 @@ func (c *checker) stages() [][]*step.Process {
 			}
 			rec, _ := call.Entry.Load(capture.LoadOptions{Read: c.opt.Read, Only: capture.Of(capture.Input)})
 			for t, n := range rec.Names {
-				if _, ok := names[p][n]; ok || !t.RequiresGrad {
+				if !t.RequiresGrad {
+					continue
+				}
+				reads[p][call.Op+"|"+call.Entry.Location] = true
+				if _, ok := names[p][n]; ok {
 					continue
 				}
 				c.trained[p.Rank] = append(c.trained[p.Rank], trained{n, call})
@@ -274,7 +294,8 @@ next:
 					all++
 				}
 			}
-			if depth[p.Rank] == depth[ps[0].Rank] && (all == 0 || 3*both > all) {
+			if depth[p.Rank] == depth[ps[0].Rank] && (all == 0 || 3*both > all ||
+				both > 0 && maps.Equal(reads[p], reads[ps[0]])) { // experts have numbers of their own
 				out[i] = append(out[i], p)
 				continue next
 			}
@@ -362,6 +383,7 @@ func (p *part) check() {
 			p.lift(s)
 		}
 	}
+	p.misfits()
 	p.strangers()
 	p.ringMasks()
 	if p.incomplete = p.cut(); p.incomplete {
@@ -370,6 +392,24 @@ func (p *part) check() {
 	p.backward()
 	p.doublings()
 	p.parameters()
+}
+
+// fitsBetter reports whether more of a program fits one way to cut its data than another: more exchanges, which say
+// most of where data lie, then more of it until something does not fit, then more calls.
+func (p *part) fitsBetter(than *part) bool {
+	order := cmp.Or(than.exchanges()-p.exchanges(), cmp.Compare(p.fitsUpTo(), than.fitsUpTo()),
+		than.forward()-p.forward())
+	return order > 0
+}
+
+// exchanges counts the exchanges of the forward pass that do not fit.
+func (p *part) exchanges() (n int) {
+	for _, v := range p.broken {
+		if !v.backward && v.call == nil && v.site != nil && v.site.seam {
+			n++
+		}
+	}
+	return n
 }
 
 // forward counts what does not fit in the forward pass.

@@ -197,6 +197,28 @@ func (p *part) alternatives(s *site, sides map[int]*side, local *localRun, lists
 	}
 }
 
+// certain settles where parameters of one number lie that a call reads beside a value of unknown places: they are whole
+// if they could not be parts wherever that value lies.
+func (p *part) certain(s *site, sides map[int]*side, local *localRun, lists [][][]place) {
+	for i, a := range sides[p.ranks[0]].ins {
+		if a.name == "" || !a.array.constant() || p.shards[a.name] != nil || !s.in[i].sound() ||
+			slices.ContainsFunc(s.in[i].places, func(q place) bool { return q != whole }) {
+			continue
+		}
+		others := slices.Clone(lists)
+		others[i] = slices.DeleteFunc(slices.Clone(lists[i]), func(ps []place) bool {
+			return slices.Equal(ps, s.in[i].places)
+		})
+		if !combinations(others, func(in [][]place) bool {
+			outs, _ := p.try(s, sides, local, in)
+			return outs != nil
+		}) {
+			p.shards[a.name] = s.in[i].places
+			p.names = append(p.names, a.name)
+		}
+	}
+}
+
 // beside is where another parameter of a call lies that tells more than argument i, such as its weight; nil if none
 // does.
 func (p *part) beside(sides map[int]*side, in [][]place, i int) []place {

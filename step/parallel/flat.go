@@ -315,6 +315,7 @@ func (p *part) returned(b bucket, updates []*flatUpdate, tails map[int]*tail) {
 	for _, u := range updates {
 		results, before = append(results, u.result.x...), append(before, u.before.x...)
 	}
+	some := false
 	for _, r := range p.ranks {
 		var wrote *step.Call // the last call that wrote a parameter of the buffer
 		for _, n := range b.names {
@@ -322,6 +323,7 @@ func (p *part) returned(b bucket, updates []*flatUpdate, tails map[int]*tail) {
 				wrote = us[len(us)-1].call
 			}
 		}
+		some = some || wrote != nil
 		for _, n := range b.names {
 			value := p.grads[n].value[r]
 			want, got := results[b.at[n]:b.at[n]+len(value.x)], value
@@ -346,6 +348,9 @@ func (p *part) returned(b bucket, updates []*flatUpdate, tails map[int]*tail) {
 					"their parts: %s", r, n, rankList(p.ranks), why)})
 			return
 		}
+	}
+	if !some {
+		p.ungathered = append(p.ungathered, updates[0].call)
 	}
 }
 

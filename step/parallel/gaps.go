@@ -29,6 +29,10 @@ func (p *part) gaps() (out []step.Gap) {
 	}
 	ranks := ranksText(p.ranks)
 	add(n, "parameter", fmt.Sprintf(" whose gradient was not compared with what %s computed", ranks), first)
+	if len(p.ungathered) > 0 {
+		add(len(p.ungathered), "buffer", fmt.Sprintf(" of parameters of which each of %s updates its part: no call was "+
+			"recorded that gives the others what it made", ranks), p.ungathered[0])
+	}
 	if len(p.own) > 0 {
 		what := fmt.Sprintf(" that each of %s makes of its own data, as a batch normalization without synchronisation "+
 			"does: nothing says whether that of the whole data is meant", ranks)

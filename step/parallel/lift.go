@@ -203,9 +203,9 @@ func (p *part) candidates(i int, s *site, sides map[int]*side) [][]place {
 				lists[m] = append(lists[m], place{sharded, k, 0, 1})
 			}
 		}
-		if !same && !a.dtype.IsFloat() && len(lists[m]) > 1 && p.data < len(lists[m]) {
-			k := lists[m][p.data] // data: all along one dimension
-			lists[m] = append([]place{k}, slices.Delete(slices.Clone(lists[m]), p.data, p.data+1)...)
+		if second := p.data >> m & 1; !same && !a.dtype.IsFloat() && second < len(lists[m]) {
+			k := lists[m][second] // of data
+			lists[m] = append([]place{k}, slices.Delete(slices.Clone(lists[m]), second, second+1)...)
 		}
 	}
 	combinations(lists, func(ps []place) bool {
@@ -257,6 +257,7 @@ func (p *part) liftTyped(s *site, sides map[int]*side, local *localRun) {
 		p.doubt(s, sides, local, chosen)
 		p.alternatives(s, sides, local, lists, chosen)
 		p.settle(s, sides, chosen)
+		p.certain(s, sides, local, lists)
 		if p.chance(s, sides, lists, chosen) {
 			p.guess(s, sides)
 		}
@@ -427,6 +428,9 @@ func (p *part) settle(s *site, sides map[int]*side, in [][]place) {
 		if s.in[i] == nil && in[i] != nil {
 			s.in[i] = &info{places: in[i], orphan: true}
 			s.in[i].assume(a, lead.rec.Placed != "")
+			for _, d := range s.in[i].data {
+				d.site, d.number = s, i
+			}
 			if a.name == "" {
 				s.in[i].ragged = p.ragged(in[i], p.column(sides, func(d *side) *array { return d.ins[i].array }))
 				s.in[i].guess = a.tensor.RequiresGrad && !p.same(sides, i) && !received(lead, i) // of an unknown call
@@ -479,6 +483,9 @@ func (p *part) try(s *site, sides map[int]*side, local *localRun, in [][]place) 
 	for j, parts := range local.outs {
 		if err == nil {
 			cands := p.outcomes(len(got[j].shape), in)
+			if !folding[name] && !strings.Contains(name, "norm") {
+				withoutFolds(cands, in)
+			}
 			if ps, ok := p.match(parts, got[j], cands, false, tolerance); ok {
 				outs[j] = ps
 				continue
@@ -501,6 +508,17 @@ func (p *part) try(s *site, sides map[int]*side, local *localRun, in [][]place) 
 		}
 	}
 	return outs, ""
+}
+
+// withoutFolds takes out places that only a maximum or a norm gives, where no argument has them.
+func withoutFolds(cands [][]place, in [][]place) {
+	for m := range cands {
+		cands[m] = slices.DeleteFunc(cands[m], func(q place) bool {
+			return (q.kind == maximum || q.kind == norm) && !slices.ContainsFunc(in, func(ps []place) bool {
+				return ps[m].kind == q.kind
+			})
+		})
+	}
 }
 
 // wholes are the whole values of the arguments of a call that lie at places on the ranks, or why there are none.
@@ -675,6 +693,9 @@ func numberOf(v value.Value) (float64, bool) {
 // or the call itself.
 func (p *part) violated(s *site, sides map[int]*side, local *localRun, why string) {
 	lead := sides[p.ranks[0]]
+	if p.ownDivisor(s, sides) {
+		return
+	}
 	for i, a := range lead.ins {
 		if s.in[i] == nil && a.name == "" && a.tensor.RequiresGrad && !p.same(sides, i) {
 			p.lose(s) // a value that was computed in a way that is not known, such as the rows of an expert
@@ -689,7 +710,12 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 	}
 	known := !slices.ContainsFunc(s.in, (*info).astray)
 	text := p.argumentsText(s, sides)
-	if mended, names := p.withFirst(s, sides); len(names) > 0 && p.fitsWith(s, mended) {
+	mended, names := p.withFirst(s, sides)
+	if len(names) > 0 && p.movedApart() {
+		p.forget(s) // replicas that moved apart on purpose
+		return
+	}
+	if len(names) > 0 && p.fitsWith(s, mended) {
 		p.found(known, &violation{kind: "replica", site: s, ranks: p.ranks, target: p.target(lead, names),
 			reason: fmt.Sprintf("%s differs between ranks %s, and what these have are no parts that fit the other "+
 				"arguments: the call fits only if all ranks have the same, or if the data were others (%s)",
@@ -697,7 +723,9 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 		return
 	}
 	if p.ownBusiness(s, sides, local) {
-		p.leave(s)
+		if p.leave(s); known && strings.HasPrefix(why, notFit) {
+			p.sizes = append(p.sizes, s)
+		}
 		return
 	}
 	if many := slices.ContainsFunc(lead.outs, func(a *array) bool { return len(a.x) != 1 }); many &&
@@ -710,8 +738,9 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 			"them alike", strings.Trim(fmt.Sprint(n), "[]"))
 	}
 	if strings.HasPrefix(why, notFit) {
-		why = "joined so, their sizes do not fit each other: " + p.shapesText(sides)
+		why = p.misfit(s, sides)
 	}
+	why += p.otherData(s, sides)
 	if !p.overcounted(s, sides, known) {
 		p.found(known, &violation{kind: p.faultKind(s, sides, why), site: s, ranks: p.ranks, target: "output[0]",
 			reason: fmt.Sprintf("%s; together the results of ranks %s are not what the call gives on the whole (%s)",

@@ -14,8 +14,13 @@ import (
 // are assumed makes no finding: each rank has its result for its own.
 
 // A source is data that no recorded call made and in which ranks differ. moved are the dimensions of the mesh, as bits,
-// along which ranks exchanged parts of it, or of what they made of it.
-type source struct{ moved uint }
+// along which ranks exchanged parts of it, or of what they made of it. The call is the first that reads it, as argument
+// number; nil if that is not known.
+type source struct {
+	moved  uint
+	site   *site
+	number int
+}
 
 // firmAlong reports whether something else than its elements says how a value lies along a dimension of the mesh.
 func (n *info) firmAlong(m int) bool {

@@ -85,6 +85,7 @@ func (p *part) tailOf(rank int) *tail {
 		t.flat = append(t.flat, flatOf(c, d))
 		t.noteUpdates(c, d)
 		t.noteWrites(c, d)
+		t.noteCovered(c, d)
 		t.noteRoots(c, d)
 		largest, address := t.noteOthers(d)
 		switch m := method(c.Op); {
@@ -228,7 +229,7 @@ func (p *part) parameters() {
 		p.norm = roots[len(roots)-1].call
 	}
 	factors := p.lossFactor()
-	p.checker.factors = factors
+	p.checker.factors, p.factors = factors, factors
 	p.updates(tails, factors)
 	if p.doubled != nil {
 		p.halved(tails, factors)
@@ -304,10 +305,16 @@ func (p *part) updates(tails map[int]*tail, factors []float64) {
 		p.partNorms(tails, verdicts)
 	}
 	if len(p.broken) == 0 {
-		p.report(tails, histories, verdicts, factors)
+		p.addedParts(tails)
+		if len(p.broken) == 0 {
+			p.report(tails, histories, verdicts, factors)
+		}
 	}
 	p.notUpdated(tails)
 	p.passedOn(tails)
+	p.givenApart(tails)
+	p.swappedUpdates(tails, factors)
+	p.rates()
 	p.apart(tails, verdicts)
 }
 
@@ -398,6 +405,11 @@ func (a *array) tolerance() float64 { return max(1e-4, 4*a.dtype.Eps()) }
 func (a *array) loose() float64 { return min(10*a.tolerance(), 0.05) }
 
 func (p *part) judge(name string, g *gradient, tails map[int]*tail, factors []float64) *judged {
+	if p.movedApart() && !slices.ContainsFunc(p.ranks, func(r int) bool {
+		return !slices.Equal(g.value[r].shape, g.value[p.ranks[0]].shape)
+	}) && !p.replicates(g.value) {
+		return nil
+	}
 	v := &judged{update: map[int]*step.Call{}, many: 1}
 	read, owner, absent := map[int]*array{}, -1, []int(nil)
 	for _, r := range p.ranks {
@@ -544,6 +556,7 @@ func (p *part) compare(v *judged, g *gradient, read, want map[int]*array, places
 		v.scale[r] = k
 	}
 	if v.scale != nil {
+		p.fewElements(v, g, given, places)
 		return
 	}
 	for m := range p.dims {
@@ -552,6 +565,25 @@ func (p *part) compare(v *judged, g *gradient, read, want map[int]*array, places
 		}
 	}
 	p.explain(v, g, read, places)
+}
+
+// fewElements looks again at gradients of so few elements that anything is a multiple of them, where ranks that hold
+// the same read different ones: these can be sums over some of the ranks only.
+func (p *part) fewElements(v *judged, g *gradient, given map[int]*array, places []place) {
+	if !v.few || v.right() {
+		return
+	}
+	differ := false
+	for m := range p.dims {
+		differ = differ || places[m].kind == replicated && !p.equal(m, given, similar*given[p.ranks[0]].dtype.Eps())
+	}
+	if !differ {
+		return
+	}
+	is := func(got, want *array) bool { return got.near(want, max(1e-3, 4*got.dtype.Eps())) }
+	if lacks, ok := p.summedOver(g, given, places, is); ok {
+		v.scale, v.lacks = nil, lacks
+	}
 }
 
 // multiples are the numbers by which the values of each rank are those of others; nil if one has none.
@@ -778,7 +810,15 @@ func repeats(factors []float64) bool {
 
 // lacking are the dimensions of the mesh over which a gradient is no sum, though it should be, and is over others; nil
 // if that does not explain it.
-func (p *part) lacking(g *gradient, read map[int]*array, places []place) (lacks []int) {
+func (p *part) lacking(g *gradient, read map[int]*array, places []place) []int {
+	lacks, _ := p.summedOver(g, read, places, nil)
+	return lacks
+}
+
+// summedOver finds the dimensions of the mesh over which a gradient should be a sum and is none, though it is over
+// others: a multiple of such a sum, or with is the sum itself or the mean.
+func (p *part) summedOver(g *gradient, read map[int]*array, places []place, is func(got, want *array) bool) (
+	lacks []int, ok bool) {
 	var sums []int
 	for m, k := range p.kinds(g, places) {
 		if k == partial && places[m].kind == replicated {
@@ -786,23 +826,29 @@ func (p *part) lacking(g *gradient, read map[int]*array, places []place) (lacks 
 		}
 	}
 	for set := 1; set < 1<<len(sums)-1; set++ {
-		total := g.sum
+		total, n := g.sum, 1.0
 		lacks = nil
 		for i, m := range sums {
 			if set>>i&1 == 1 {
-				total = p.summed(m, total)
+				total, n = p.summed(m, total), n*float64(p.dims[m].size)
 			} else {
 				lacks = append(lacks, m)
 			}
 		}
-		if !slices.ContainsFunc(p.ranks, func(r int) bool {
-			_, ok := read[r].ratio(total[r], read[r].loose())
-			return !ok
-		}) {
-			return lacks
+		fits := func(k float64) bool {
+			return !slices.ContainsFunc(p.ranks, func(r int) bool {
+				if is != nil {
+					return !is(read[r], total[r].times(k))
+				}
+				_, ok := read[r].ratio(total[r], read[r].loose())
+				return !ok
+			})
+		}
+		if fits(1) || is != nil && fits(1/n) {
+			return lacks, true
 		}
 	}
-	return nil
+	return nil, false
 }
 
 // tied finds parameters of several stages that begin with the same elements, and so are one, and are updated with
@@ -814,8 +860,13 @@ func tied(parts []*part) []*violation {
 				for _, b := range q.order {
 					g, h := p.grads[a], q.grads[b]
 					x, y := g.value[p.ranks[0]], h.value[q.ranks[0]]
-					if g.read == nil || h.read == nil || x.constant() || len(x.x) < 16 || !x.near(y, 0) ||
-						g.read.near(h.read, 4*x.dtype.Eps()) {
+					if g.read == nil || h.read == nil || x.constant() || len(x.x) < 16 || !x.near(y, 0) {
+						continue
+					}
+					if g.read.near(h.read, 4*x.dtype.Eps()) {
+						if v := p.tiedFactor(q, a, b); v != nil {
+							return []*violation{v}
+						}
 						continue
 					}
 					v := &violation{kind: "replica", call: g.update, ranks: []int{p.ranks[0], q.ranks[0]}, target: "input[1]"}
@@ -834,6 +885,32 @@ func tied(parts []*part) []*violation {
 		}
 	}
 	return nil
+}
+
+// tiedFactor finds tied parameters of two stages that are updated with a multiple of the sum of their gradients, though
+// all other parameters of the stages are updated with the right ones.
+func (p *part) tiedFactor(q *part, a, b string) *violation {
+	if !p.othersRight(a) || !q.othersRight(b) {
+		return nil
+	}
+	x, _, _ := p.wanted(a, p.grads[a], p.factors)
+	y, _, _ := q.wanted(b, q.grads[b], q.factors)
+	g := p.grads[a]
+	want := x[p.ranks[0]].plus(y[q.ranks[0]])
+	k, ok := g.read.ratio(want, want.loose())
+	if !ok || !integral(k, 1e-2) || math.Abs(k-1) < 1e-2 {
+		return nil
+	}
+	return &violation{kind: "scale", call: cmp.Or(p.tailOf(p.ranks[0]).scaled(want), g.update),
+		ranks: []int{p.ranks[0], q.ranks[0]}, target: "output[0]",
+		reason: fmt.Sprintf("%s of rank %d and %s of rank %d are tied: they begin with the same elements. They are "+
+			"updated with %.4g times the sum of their gradients, and all other parameters with the right ones", a,
+			p.ranks[0], b, q.ranks[0], k)}
+}
+
+// othersRight reports whether all parameters but one were found to be updated with the right gradients.
+func (p *part) othersRight(name string) bool {
+	return len(p.order) > 1 && !slices.ContainsFunc(p.order, func(n string) bool { return n != name && !p.compared[n] })
 }
 
 // unstepped finds stages whose gradients no call reads though the parameters of others are updated.
@@ -859,7 +936,11 @@ func (p *part) report(tails map[int]*tail, histories map[int]history, verdicts m
 	var names []string
 	purpose := p.apartOnPurpose(verdicts)
 	for _, n := range p.order {
-		if verdicts[n] != nil && !(verdicts[n].alone && purpose) {
+		switch v := verdicts[n]; {
+		case v == nil:
+		case v.alone && purpose:
+			p.checker.apart = true
+		default:
 			names = append(names, n)
 		}
 	}

@@ -38,6 +38,31 @@ func (t *tail) noteWrites(c *step.Call, d *side) {
 	}
 }
 
+// noteCovered notes what a call left in parameters that lie in a buffer which it wrote.
+func (t *tail) noteCovered(c *step.Call, d *side) {
+	for i, a := range d.ins {
+		after := d.after[i]
+		if after == nil && i < len(d.outs) && d.returns(i) {
+			after = d.outs[i]
+		}
+		if a.name != "" || a.address == 0 || after == nil || len(after.shape) != 1 || len(after.x) != len(a.array.x) {
+			continue
+		}
+		size := uint64(after.dtype.Size())
+		for address, name := range t.at {
+			n := numel(t.shape[name])
+			from := (address - a.address) / size
+			if address < a.address || (address-a.address)%size != 0 || from+uint64(n) > uint64(len(after.x)) ||
+				address == a.address && slices.Equal(t.shape[name], after.shape) {
+				continue
+			}
+			value := &array{after.dtype, t.shape[name], after.x[from : from+uint64(n)]}
+			t.updates[name] = append(t.updates[name], update{call: c, result: value})
+			t.writes[name] = append(t.writes[name], write{c, value, -1})
+		}
+	}
+}
+
 // source is the rank that a broadcast without a wait passes on the value of; -1 of any other call.
 func (d *side) source() int {
 	if async, _ := d.rec.Kwargs.Get("async_op"); collective.Name(d.call.Op) != "broadcast" || async != true {

@@ -34,13 +34,16 @@ type part struct {
 	clip       *clipping         // of the first rank; nil if it is not known
 	norm       *step.Call        // the last of the first rank that can give a norm; nil if there is none
 	step       *step.Call        // one that updates a parameter; nil if there is none
-	data       int               // the dimension along which data that differ between ranks are taken to be sharded
+	data       int               // how data that differ between ranks are taken to be sharded: one of cuts
 	doubled    *doubling         // nil if no exchange doubles gradients
 	meets      *bool             // whether parameters are averaged after updates; nil if that was not looked up
 	partial    bool              // other stages hold the rest of the parameters
 	incomplete bool              // ranks of its groups were not recorded: gradients are not checked
 	own        []*site           // calls that give each replica something of its own data
+	sizes      []*site           // those of them of which the whole arguments do not fit each other
 	totals     []float64         // whole numbers that the ranks added up, such as counts of labels
+	factors    []float64         // those of the loss; nil if they are not known
+	ungathered []*step.Call      // that update parts of parameters of which no call gives others the result
 	means      *step.Call        // one that divides by the number of terms of one rank; nil if none does
 	alias      map[string]string // of a parameter that lies where another does: the name of that
 	compared   map[string]bool   // parameters of which the gradient was compared with what all ranks computed

@@ -3,6 +3,7 @@ package parallel
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // reduces is the number of ranks over which an exchange added up partial sums; 0 if it did not.
@@ -33,6 +34,43 @@ func (p *part) averages(s *site, lead *side) bool {
 	k, ok := numberOf(lead.rec.Args[1])
 	n := float64(s.in[0].reduced)
 	return ok && call.HasBackward() && (k == n && method(s.op) != "mul" || k*n == 1 && method(s.op) == "mul")
+}
+
+// ownDivisor finds a value that the ranks added up, so that all have the same, and that each divides by a count of its
+// own, or multiplies with one.
+func (p *part) ownDivisor(s *site, sides map[int]*side) bool {
+	lead := sides[p.ranks[0]]
+	if len(lead.ins) != 2 || !multiplies(s.op) || len(lead.ins[0].array.x) < 2 || len(lead.ins[1].array.x) != 1 ||
+		p.same(sides, 1) || !lead.call.HasBackward() || !p.total(s.in[0]) ||
+		slices.ContainsFunc(p.ranks, func(r int) bool { return !isCount(sides[r].ins[1].array.x[0]) }) {
+		return false
+	}
+	var numbers []string
+	for _, r := range p.ranks {
+		numbers = append(numbers, fmt.Sprintf("%g", sides[r].ins[1].array.x[0]))
+	}
+	p.found(!s.in[0].astray(), &violation{kind: "scale", site: s, ranks: p.ranks, target: "output[0]",
+		reason: fmt.Sprintf("input[0] was added up over ranks %s, and each of them takes it with another count (%s): "+
+			"that of all is the same on all ranks", rankList(p.ranks), strings.Join(numbers, ", "))})
+	p.lose(s)
+	return true
+}
+
+// total reports whether a value is what an exchange added up, or a part of that.
+func (p *part) total(n *info) bool {
+	for range 4 {
+		if !n.sound() || n.isPartial() {
+			return false
+		}
+		if n.reduced > 1 {
+			return true
+		}
+		if n.made == nil || len(n.made.in) != 1 || !cutting[method(n.made.op)] && !reshaping[method(n.made.op)] {
+			return false
+		}
+		n = n.made.in[0]
+	}
+	return false
 }
 
 // unsummed finds an argument of which each rank has another part of a partial sum, next to arguments that are whole or

@@ -997,6 +997,256 @@ def update(rank, name, directory):
                 p.add_(u, alpha=-0.1)
 
 
+def numbered(rank, name, directory):
+    """Experts have the numbers of the whole program: the ranks have other names of parameters."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.table = part(1, None, 5, 4)
+    for i in range(3):
+        setattr(model, "expert%d_%d" % (rank, i), part(2 + i, 0, 8, 4))
+    experts = [p for n, p in model.named_parameters() if n != "table"]
+    torch.manual_seed(5)
+    ids = torch.randint(5, (12,))
+    with optool_capture.record(directory, model=model):
+        ids = ids.chunk(2)[rank]
+        order = (ids % 2).argsort(stable=True)
+        give = torch.bincount(ids % 2, minlength=2)
+        take = torch.empty_like(give)
+        dist.all_to_all_single(take, give)
+        give, take = give.tolist(), take.tolist()
+        x = F.embedding(ids, model.table)
+        y = Exchange.apply(x[order], give, take)
+        for p in experts:
+            y = F.linear(y, p).tanh()
+        x = x + torch.zeros_like(x).index_copy(0, order, Exchange.apply(y, take, give)) * x[:, :1]
+        x.square().mean().backward()
+        dist.all_reduce(model.table.grad)
+        for p in model.parameters():
+            p.grad.div_(2)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+def local(rank, name, directory):
+    """Each rank makes two steps by itself; then the parameters are averaged. One may give its gradient."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up, model.down = part(2, None, 6, 4), part(3, None, 4, 6)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(5)
+    x = torch.randn(2, 6, 4)
+    with optool_capture.record(directory, model=model, steps=[0, 1]) as recording:
+        for i in range(2):
+            optimizer.zero_grad()
+            F.linear(F.linear(x[i].chunk(2)[rank], model.up).tanh(), model.down).square().mean().backward()
+            optimizer.step()
+            if i == 1:
+                for p in model.parameters():
+                    t = (p.grad if name == "local-grad" and rank == 1 and p is model.down else p.detach()).clone()
+                    dist.all_reduce(t)
+                    p.data.copy_(t / 2)
+            recording.step()
+
+
+def master(rank, name, directory):
+    """Parameters are parts of one buffer; each rank updates its half, and the halves are gathered into it."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up, model.down = part(2, None, 6, 4), part(3, None, 4, 6)
+    flat = torch.cat([p.detach().flatten() for p in model.parameters()])
+    model.up.data, model.down.data = flat[:24].view(6, 4), flat[24:].view(4, 6)
+    half = flat.chunk(2)[rank].clone().requires_grad_()
+    torch.manual_seed(5)
+    x = torch.randn(6, 4).chunk(2)[rank].clone()
+    with optool_capture.record(directory, model=model):
+        F.linear(F.linear(x, model.up).tanh(), model.down).square().mean().backward()
+        half.grad = torch.empty(24)
+        dist.reduce_scatter_tensor(half.grad, torch.cat([p.grad.flatten() for p in model.parameters()]))
+        half.grad.div_(2)
+        old = half.detach().clone()
+        torch.optim.Adam([half], lr=0.1).step()
+        stale = name == "master-stale" and rank == 1
+        dist.all_gather_into_tensor(flat, old if stale else half.detach())
+
+
+def positions(rank, name, directory):
+    """Ranks share out sequences, and others the batch; positions may count from 0 on each rank."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.table, model.head = part(1, None, 7, 4), part(2, None, 7, 4)
+    torch.manual_seed(5)
+    tokens = torch.randint(7, (4, 9))
+    row, column = divmod(rank, 2)
+    groups = [dist.new_group([i, 2 + i]) for i in range(2)]
+    mine = tokens.chunk(2, 0)[column]
+    ids, labels = (t[:, 4 * row:4 * row + 4].clone() for t in (mine[:, :-1], mine[:, 1:]))
+    at = 0 if name == "positions-late" else 4 * row
+    with optool_capture.record(directory, model=model):
+        place = torch.arange(at, at + 4)[:, None] / torch.tensor([1.0, 2.0, 4.0, 8.0])
+        x = F.embedding(ids, model.table) * place.cos()
+        context = Gathered.apply(x, groups[column])
+        x = x + context.mean(1, keepdim=True)
+        F.cross_entropy(F.linear(x, model.head).flatten(0, 1), labels.flatten()).backward()
+        for p in model.parameters():
+            dist.all_reduce(p.grad)
+            p.grad.div_(4)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+class Gathered(torch.autograd.Function):
+    """The sequences of two ranks; the gradients are added up and shared out."""
+
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        parts = [torch.empty_like(x) for _ in range(2)]
+        dist.all_gather(parts, x.contiguous(), group=group)
+        return torch.cat(parts, 1)
+
+    @staticmethod
+    def backward(ctx, g):
+        g = g.clone()
+        dist.all_reduce(g, group=ctx.group)
+        return g.chunk(2, 1)[dist.get_rank(ctx.group)].contiguous(), None
+
+
+def factor(rank, name, directory):
+    """A parameter of one number, on two by two ranks; its gradient may be averaged over two of them only."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up, model.factor = part(2, None, 6, 4), torch.nn.Parameter(torch.tensor([4.0]))
+    rows, columns = ([dist.new_group(g) for g in gs] for gs in ([[0, 1], [2, 3]], [[0, 2], [1, 3]]))
+    torch.manual_seed(5)
+    x, labels = torch.randn(8, 4).chunk(4)[rank].clone(), torch.tensor([0, 3, 5, 1, 1, 2, 4, 0]).chunk(4)[rank].clone()
+    with optool_capture.record(directory, model=model):
+        F.cross_entropy(F.linear(x, model.up) * model.factor, labels).backward()
+        for p in model.parameters():
+            dist.all_reduce(p.grad, group=rows[rank // 2])
+            if name == "factor-row" and p is model.factor:
+                p.grad.div_(2)
+            else:
+                dist.all_reduce(p.grad, group=columns[rank % 2])
+                p.grad.div_(4)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+def tied(rank, name, directory):
+    """The table of the first stage is the head of the second one; its gradient may be halved."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.table, up = part(1, None, 7, 4), part(2 + rank, None, 4, 4)
+    setattr(model, "up%d" % rank, up)
+    torch.manual_seed(5)
+    ids, labels = torch.randint(7, (6,)), torch.randint(7, (6,))
+    with optool_capture.record(directory, model=model):
+        if rank == 0:
+            x = F.linear(F.embedding(ids, model.table), up)
+            dist.send(x.detach(), 1)
+            g = torch.empty(6, 4)
+            dist.recv(g, 1)
+            x.backward(g)
+        else:
+            x = torch.empty(6, 4)
+            dist.recv(x, 0)
+            x.requires_grad_()
+            F.cross_entropy(F.linear(F.linear(x.tanh(), up), model.table), labels).backward()
+            dist.send(x.grad, 0)
+        dist.all_reduce(model.table.grad)
+        if name == "tied-half":
+            model.table.grad.div_(2)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+def gathered(rank, name, directory):
+    """Each rank makes an orthogonal update of one matrix, and all gather them, perhaps in another order."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up, model.down = part(2, None, 4, 4), part(3, None, 4, 4)
+    torch.manual_seed(5)
+    x = torch.randn(10, 4).chunk(2)[rank].clone()
+    with optool_capture.record(directory, model=model):
+        F.linear(F.linear(x, model.up).tanh(), model.down).square().mean().backward()
+        for p in model.parameters():
+            dist.all_reduce(p.grad)
+            p.grad.div_(2)
+        with torch.no_grad():
+            p = [model.up, model.down][rank]
+            u = p.grad / p.grad.norm()
+            u = 1.5 * u - 0.5 * u @ u.t() @ u
+            updates = [torch.empty_like(u) for _ in range(2)]
+            dist.all_gather(updates, u)
+            for p, u in zip(model.parameters(), updates[::-1] if name == "gathered-order" else updates):
+                p.add_(u, alpha=-0.1)
+
+
+def halves(rank, name, directory):
+    """Gradients are reduced in the halves of a node, and between nodes: the second group may be the first one again."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up, model.down = part(2, None, 6, 4), part(3, None, 4, 6)
+    rows, columns = ([dist.new_group(g) for g in gs] for gs in ([[0, 1], [2, 3]], [[0, 2], [1, 3]]))
+    torch.manual_seed(5)
+    x = torch.randn(8, 4).chunk(4)[rank].clone()
+    with optool_capture.record(directory, model=model):
+        F.linear(F.linear(x, model.up).tanh(), model.down).square().mean().backward()
+        flat = torch.cat([p.grad.flatten() for p in model.parameters()])
+        half = torch.empty(24)
+        dist.reduce_scatter_tensor(half, flat, group=rows[rank // 2])
+        dist.all_reduce(half, group=rows[rank // 2] if name == "halves-again" else columns[rank % 2])
+        half.div_(4)
+        dist.all_gather_into_tensor(flat, half, group=rows[rank // 2])
+        for p, g in zip(model.parameters(), flat.split(24)):
+            p.grad.copy_(g.view_as(p))
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+def statistics(rank, name, directory):
+    """Means over the batches of both ranks, of other sizes; the count may be twice a rank's own."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up = part(2, None, 6, 4)
+    torch.manual_seed(5)
+    x, y = (t.split((5, 3))[rank].clone() for t in (torch.randn(8, 4), torch.randn(8, 6)))
+    with optool_capture.record(directory, model=model):
+        h = F.linear(x, model.up)
+        count = torch.tensor([float(len(x))])
+        total = Both.apply(h.sum(0))
+        if name == "statistics-own":
+            count = count * 2
+        else:
+            dist.all_reduce(count)
+        ((h - total / count).tanh() * y).sum().div(8).backward()
+        dist.all_reduce(model.up.grad)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+def binary(rank, name, directory):
+    """Labels of two classes: those of one rank are by chance the largest of both. The learning rates may differ a little."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up, model.down = part(2, None, 6, 4), part(3, None, 1, 6)
+    rate = 0.104 if name == "binary-rate" and rank == 1 else 0.1
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    torch.manual_seed(5)
+    x, labels = torch.randn(1, 4, 4).chunk(2, 1)[rank].clone(), torch.tensor([[[1.0, 1]], [[0, 1]]])[rank]
+    with optool_capture.record(directory, model=model):
+        scores = F.linear(F.linear(x[0], model.up).relu(), model.down).squeeze(-1)
+        F.binary_cross_entropy_with_logits(scores, labels[0]).backward()
+        for p in model.parameters():
+            dist.all_reduce(p.grad)
+            p.grad.div_(2)
+        optimizer.step()
+
+
 def part(n, dim, *shape):
     torch.manual_seed(n)
     t = torch.randn(shape)
@@ -1004,7 +1254,8 @@ def part(n, dim, *shape):
 
 
 def ranks(name):
-    return {"ring": 3, "grid": 4, "columns": 4, "masked": 4, "replicas": 4}.get(name.split("-")[0], 2)
+    return {"ring": 3, "grid": 4, "columns": 4, "masked": 4, "replicas": 4, "positions": 4,
+            "factor": 4, "halves": 4}.get(name.split("-")[0], 2)
 
 
 def work(rank, name, directory, port):
@@ -1013,7 +1264,8 @@ def work(rank, name, directory, port):
     dist.init_process_group("gloo", init_method="file://" + port, rank=rank, world_size=ranks(name))
     programs = ring, context, zero, owner, clip, grid, losses, stages, table, columns, halo, fused, zigzag, ragged
     programs += masked, pipeline, kept, replicas, views, own, tokens, pooled, both, update, features
-    programs += sequence, around, trust, counted
+    programs += sequence, around, trust, counted, numbered, local, master, positions, factor, tied, gathered, halves
+    programs += statistics, binary
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
