@@ -216,7 +216,12 @@ func (e *Entry) Parts() []files.Part {
 }
 
 // Bytes is how many bytes hold the values of the call, as far as they can be examined.
-func (e *Entry) Bytes() int64 { return files.Bytes(e.Parts()) }
+func (e *Entry) Bytes() int64 {
+	if m, ok := e.rec.(measured); ok {
+		return m.bytes()
+	}
+	return files.Bytes(e.Parts())
+}
 
 // newSingle is the entry of one .pth file.
 func newSingle(dir, base, abs, rel string) *Entry {

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/pthformat"
@@ -89,10 +90,11 @@ type hookCall struct {
 	gradInputs             []span
 	gradOutputs            []span
 	changed                bool
-	pass                   *int64  // of the first gradient, nil if none has a number
-	gradient               int     // what was recorded next when its first gradient of an argument was there
-	passes                 []int64 // later ones that gave gradients of arguments
-	later                  []int   // where they began
+	pass                   *int64       // of the first gradient, nil if none has a number
+	gradient               int          // what was recorded next when its first gradient of an argument was there
+	passes                 []int64      // later ones that gave gradients of arguments
+	later                  []int        // where they began
+	held                   atomic.Int64 // how many bytes its values have, 1 more, once that is known
 }
 
 // A hookEvent holds the fields of an event by which calls are found.
@@ -413,7 +415,16 @@ func (c *hookCall) parts() []files.Part {
 	slices.SortFunc(parts, func(a, b files.Part) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Begin, b.Begin))
 	})
+	c.held.Store(files.Bytes(parts) + 1)
 	return parts
+}
+
+// bytes implements measured.
+func (c *hookCall) bytes() int64 {
+	if c.held.Load() == 0 {
+		c.parts()
+	}
+	return max(0, c.held.Load()-1)
 }
 
 // describe implements recording.

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/internal/fuzzcheck"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
@@ -134,6 +135,24 @@ func TestHookParts(t *testing.T) {
 		}
 		if got := e.Bytes(); got != want {
 			t.Errorf("%s: %d bytes, its tensors have %d", e.Call, got, want)
+		}
+	}
+}
+
+// TestHookBytesOnce: how many bytes a call has is read from the recording once, since each command asks several times.
+func TestHookBytesOnce(t *testing.T) {
+	dir := altered(t, func(b []byte) []byte { return b })
+	entries, _ := scanned(t, dir)
+	had := make([]int64, len(entries))
+	for i, e := range entries {
+		had[i] = files.Bytes(e.Parts())
+	}
+	if err := os.Remove(filepath.Join(dir, "calls.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	for i, e := range entries {
+		if n := e.Bytes(); n != had[i] {
+			t.Errorf("%s: %d bytes, its parts have %d", e.Call, n, had[i])
 		}
 	}
 }

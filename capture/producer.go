@@ -49,6 +49,11 @@ type recording interface {
 	parts() []files.Part
 }
 
+// A recording that remembers how many bytes its parts have is measured: they are asked for several times.
+type measured interface {
+	bytes() int64
+}
+
 // A description is what a producer says about a call. It is used by one goroutine.
 type description interface {
 	// record gives what op_tools would have in its file of kind k, and what has to be

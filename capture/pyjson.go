@@ -118,6 +118,9 @@ func (p *jsonParser) value(depth int) (any, error) {
 	case '[':
 		list := []any{}
 		for p.at++; p.more(']'); {
+			if cap(list) == 0 {
+				list = make([]any, 0, 4)
+			}
 			v, err := p.value(depth + 1)
 			if err != nil {
 				return nil, err
@@ -128,12 +131,16 @@ func (p *jsonParser) value(depth int) (any, error) {
 	case '{':
 		o := &object{}
 		for p.at++; p.more('}'); {
-			key := p.string()
+			key := p.key()
 			p.next()
 			p.at++ // the colon
 			v, err := p.value(depth + 1)
 			if err != nil {
 				return nil, err
+			}
+			if o.keys == nil {
+				const usual = 8 // of a tensor
+				o.keys, o.values = make([]string, 0, usual), make([]any, 0, usual)
 			}
 			o.keys, o.values = append(o.keys, key), append(o.values, v)
 		}
@@ -168,6 +175,21 @@ func (p *jsonParser) more(end byte) bool {
 	p.at++
 	return false
 }
+
+// key reads the key of an object, which begins here. Those that each tensor has are not copied.
+func (p *jsonParser) key() string {
+	for _, k := range tensorKeys {
+		if end := p.at + 1 + len(k); end < len(p.text) && p.text[end] == '"' && string(p.text[p.at+1:end]) == k {
+			p.at = end + 1
+			return k
+		}
+	}
+	return p.string()
+}
+
+// tensorKeys are those of a tensor in calls.jsonl.
+var tensorKeys = [...]string{"tensor", "dtype", "shape", "stride", "stored", "device", "ptr", "version", "requires_grad",
+	"name"}
 
 // string reads a string, which begins here.
 func (p *jsonParser) string() string {

@@ -53,8 +53,10 @@ func (p *Process) large() bool {
 	const most = 64 << 20 // elements
 	return slices.ContainsFunc(p.Calls, func(c *Call) bool {
 		n := 0
-		for _, v := range append(slices.Clone(c.Inputs), c.Outputs...) {
-			n += v.Numel()
+		for _, vs := range [...][]*Value{c.Inputs, c.Outputs} {
+			for _, v := range vs {
+				n += v.Numel()
+			}
 		}
 		return n > most
 	})
@@ -176,9 +178,11 @@ func (up *updater) bridgeParameters(ctx context.Context, of unlike, opt Options)
 // A weightBridge compares gradients that an optimizer reads with what the calls give that read the parameter.
 type weightBridge struct {
 	u          unlike
-	readings   []*Value // of the parameter that was looked at last
+	readings   []*Value     // of the parameter that was looked at last
+	recorded   *recordedSum // what the calls gave for it, nil if that was not added up
+	pulled     bool         // the reference was asked what they give
 	given      pulls
-	want, size *tensor.Tensor // what the calls give for it: see pulls.gradient
+	want, size *tensor.Tensor // the answer: see pulls.gradient
 }
 
 // settle decides about a gradient by the readings of its parameter.
@@ -200,7 +204,16 @@ func (b *weightBridge) settle(v *Value, readings []*Value, opt Options) (err err
 		return err
 	}
 	if !slices.Equal(readings, b.readings) {
-		b.readings, b.want, b.given = readings, nil, newPulls(readings...)
+		b.readings, b.recorded, b.pulled = readings, nil, false
+	}
+	if done, err := b.settleRecorded(v, readings, opt); done || err != nil {
+		if done {
+			want = computed(tensor.New(tensor.Float64, v.Shape, b.recorded.sums))
+		}
+		return err
+	}
+	if !b.pulled {
+		b.pulled, b.want, b.given = true, nil, newPulls(readings...)
 		if b.want, b.size, err = b.given.gradient(readings, opt); err != nil {
 			return err
 		}
@@ -564,8 +577,7 @@ func (v *Value) settleSum(want, size *tensor.Tensor, readings []*Value, opt Opti
 		if off, err = v.offRecorded(readings, x, opt); off != "" || err != nil {
 			return off, err
 		}
-		v.unlink()
-		v.From = Link{How: ByContent, Role: "gradient", Parts: v.From.Parts}
+		v.explained()
 	default:
 		v.unlink()
 		v.From.How, v.From.Role = IsChanged, ""

@@ -141,8 +141,9 @@ func (t *Trace) Analyze(ctx context.Context, opt Options) error {
 	t.dropOverflows()
 	if len(t.Findings) == 0 {
 		for _, p := range t.Processes {
+			reads := p.lastReads()
 			for _, s := range p.Steps {
-				t.Findings = append(t.Findings, s.drift()...)
+				t.Findings = append(t.Findings, s.drift(reads)...)
 			}
 		}
 	}
@@ -534,10 +535,10 @@ const (
 )
 
 // drift finds where precision is lost in a step in which nothing is wrong: a
-// rounding that what follows amplifies, or a loss in a dtype that cannot hold it.
-func (s *Step) drift() []*Finding {
+// rounding that what follows amplifies, or a loss in a dtype that cannot hold it. reads are those of Process.lastReads.
+func (s *Step) drift(reads map[contentKey]int) []*Finding {
 	top := s.Largest(2)
-	if len(top) == 0 || math.IsNaN(s.Exact) || s.Captured-s.Captured != 0 || s.differentiated() {
+	if len(top) == 0 || math.IsNaN(s.Exact) || s.Captured-s.Captured != 0 || s.differentiated(reads) {
 		return nil
 	}
 	c, share := top[0], ""
@@ -567,21 +568,25 @@ func (s *Step) drift() []*Finding {
 
 // differentiated reports whether a later loss is computed from the gradients of the step (create_graph): then its own
 // loss is an inner value of the program.
-func (s *Step) differentiated() bool {
-	given := map[contentKey]bool{}
-	for _, c := range s.Calls {
-		for _, g := range c.Grads {
-			if g.tellsApart() {
-				given[g.key()] = true
+func (s *Step) differentiated(reads map[contentKey]int) bool {
+	return slices.ContainsFunc(s.Calls, func(c *Call) bool {
+		return slices.ContainsFunc(c.Grads, func(g *Value) bool {
+			return g.tellsApart() && reads[g.key()] > s.Loss.Order
+		})
+	})
+}
+
+// lastReads are the places of the last calls with a backward pass that read a value with a gradient, by its content.
+func (p *Process) lastReads() map[contentKey]int {
+	reads := map[contentKey]int{}
+	for _, c := range p.Calls {
+		for _, v := range c.Inputs {
+			if c.HasBackward() && v.RequiresGrad && !v.Parameter {
+				reads[v.key()] = c.Order
 			}
 		}
 	}
-	p := s.Loss.Process
-	return p != nil && slices.ContainsFunc(p.Calls, func(c *Call) bool {
-		return c.Order > s.Loss.Order && c.HasBackward() && slices.ContainsFunc(c.Inputs, func(v *Value) bool {
-			return v.RequiresGrad && !v.Parameter && given[v.key()]
-		})
-	})
+	return reads
 }
 
 // unitRoundoff is the unit roundoff of a call's dtype, or of float32 if that is larger:

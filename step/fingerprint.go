@@ -260,7 +260,7 @@ func (f *fingerprint) near(g *fingerprint, dt tensor.DType) bool {
 	const ulps = 64 // the samples come from two ways to compute the same
 	close := 0
 	for i := range f.samples {
-		a, b := decode(dt, f.samples[i]), decode(dt, g.samples[i])
+		a, b := dt.Number(f.samples[i]), dt.Number(g.samples[i])
 		if a == b || math.Abs(a-b) <= ulps*dt.Eps()*max(math.Abs(a), math.Abs(b)) || a != a && b != b {
 			close++
 		}
@@ -287,20 +287,7 @@ func isNaN(dt tensor.DType, word uint64) bool {
 func (f *fingerprint) numbers(dt tensor.DType) []float64 {
 	out := make([]float64, len(f.samples))
 	for i, s := range f.samples {
-		out[i] = decode(dt, s)
+		out[i] = dt.Number(s)
 	}
 	return out
-}
-
-// decode is the number that a sample stands for.
-func decode(dt tensor.DType, word uint64) float64 {
-	raw := make([]byte, dt.Size())
-	for i := range raw {
-		raw[i] = byte(word >> (8 * i))
-	}
-	t, err := tensor.NewView(tensor.NewStorage(raw), tensor.View{DType: dt})
-	if err != nil {
-		return math.NaN()
-	}
-	return t.Item()
 }

@@ -263,7 +263,7 @@ func (c *Call) copied(out *Value, opt Options) (bool, error) {
 		held[x] = true
 	}
 	return slices.ContainsFunc(suspects, func(v *Value) bool {
-		return !slices.ContainsFunc(v.content.samples, func(bits uint64) bool { return !held[decode(v.DType, bits)] })
+		return !slices.ContainsFunc(v.content.samples, func(bits uint64) bool { return !held[v.DType.Number(bits)] })
 	}), nil
 }
 

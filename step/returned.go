@@ -233,7 +233,7 @@ func (m master) rounds(f *fingerprint, v *Value) bool {
 		return false
 	}
 	for i, s := range f.samples {
-		if v.DType.Round(decode(m.dtype, s)) != decode(v.DType, v.content.samples[i]) {
+		if v.DType.Round(m.dtype.Number(s)) != v.DType.Number(v.content.samples[i]) {
 			return false
 		}
 	}

@@ -205,7 +205,7 @@ func (v *Value) times(sum *addition) float64 {
 	if at < 0 || most-most != 0 {
 		return 0
 	}
-	k := decode(v.DType, v.content.samples[at]) / sum.sums[at]
+	k := v.DType.Number(v.content.samples[at]) / sum.sums[at]
 	if k == 0 || k-k != 0 {
 		return 0
 	}
@@ -309,7 +309,7 @@ func (s *Step) skipped() bool {
 					f = &o.content
 				}
 			}
-			if f != nil && len(f.samples) == 1 && decode(v.DType, f.samples[0]) == 1 {
+			if f != nil && len(f.samples) == 1 && v.DType.Number(f.samples[0]) == 1 {
 				noticed = true
 			}
 		}

@@ -92,7 +92,7 @@ func (v *Value) number() float64 {
 	case len(v.content.samples) == 0 || !v.DType.IsFloat():
 		return math.NaN()
 	}
-	return decode(v.DType, v.content.samples[0])
+	return v.DType.Number(v.content.samples[0])
 }
 
 func (c *Call) isRoot() bool {

@@ -398,8 +398,8 @@ func (v *Value) near(computed *Value) bool {
 	}
 	var x, y []float64
 	for i, s := range v.content.samples {
-		x = append(x, decode(v.DType, s))
-		y = append(y, decode(computed.DType, computed.content.samples[i]))
+		x = append(x, v.DType.Number(s))
+		y = append(y, computed.DType.Number(computed.content.samples[i]))
 	}
 	return allNear(x, y, v.DType.Eps())
 }

@@ -226,6 +226,27 @@ func float64Codec() codec {
 	return c
 }
 
+// Number is the number that the bits of one element stand for; NaN of a dtype with more bits than a word has, and of one
+// that is not computed with.
+func (d DType) Number(bits uint64) float64 {
+	switch d {
+	case Float64:
+		return math.Float64frombits(bits)
+	case Float32:
+		return float64(math.Float32frombits(uint32(bits)))
+	case BFloat16:
+		return float64(math.Float32frombits(uint32(bits) << 16))
+	case Float16:
+		return vmath.FromF16(uint16(bits))
+	}
+	raw := le.AppendUint64(nil, bits)
+	t, err := NewView(NewStorage(raw[:min(d.Size(), len(raw))]), View{DType: d})
+	if err != nil {
+		return math.NaN()
+	}
+	return t.Item()
+}
+
 // FloatToInt converts as torch does on x86-64: truncation towards zero; NaN
 // and values outside int64 become the smallest int64.
 func FloatToInt(x float64) int64 {

@@ -1,6 +1,7 @@
 package tensor
 
 import (
+	"encoding/binary"
 	"math"
 	"math/big"
 	"math/rand/v2"
@@ -137,6 +138,11 @@ func TestCodecConversions(t *testing.T) {
 		v := view(t, tc.dt, tc.raw)
 		if f, i, c := At[float64](v, 0), At[int64](v, 0), At[complex128](v, 0); f != tc.f || i != tc.i || c != tc.c {
 			t.Errorf("%s %x reads %v, %v, %v, want %v, %v, %v", tc.dt, tc.raw, f, i, c, tc.f, tc.i, tc.c)
+		}
+		var word [8]byte
+		copy(word[:], tc.raw)
+		if n := tc.dt.Number(binary.LittleEndian.Uint64(word[:])); n != tc.f {
+			t.Errorf("%s: number of the bits %x is %v, want %v", tc.dt, tc.raw, n, tc.f)
 		}
 		// The same value, computed rather than stored.
 		if tc.dt.Kind() == KindInt {
