@@ -13,6 +13,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/internal/lazyregexp"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/tensor"
@@ -34,28 +35,105 @@ type Moved struct {
 	// read what the fault made, or all calls of a step behind the update.
 	Rounding float64
 	Why      string // why it is not known; "" if it is, and where nothing is to be known
+	// Calls is how many calls of the operator Op are wrong in the same way as the first fault: the run is without the
+	// errors of all. Kept is how many other faults there are up to the loss, whose errors the run keeps as recorded.
+	Op          string
+	Calls, Kept int
 }
 
-// Without is what the fault did to the loss of its step, or to that of the next step if it shows in the backward pass
-// or in the update.
-func (f *Finding) Without(ctx context.Context, opt Options) Moved { return faults{f}.without(ctx, opt) }
+// Without is what the first fault did to the loss of its step, or to that of the next step if it shows in the backward
+// pass or in the update. The fault is the kernel: of the calls up to that loss, all that it made wrong alike are
+// repaired. Their errors would be others if some of them were not, and nobody knows which.
+func (t *Trace) Without(ctx context.Context, opt Options) Moved {
+	first := t.First()
+	if first == nil {
+		return Moved{Loss: math.NaN(), Update: math.NaN()}
+	}
+	all := t.faultsUpTo(first.moves())
+	var same faults
+	calls := map[*Call]bool{}
+	for _, f := range all {
+		if f == first || f.isLike(first) {
+			same, calls[f.Call] = append(same, f), true
+		}
+	}
+	if len(same) == 0 {
+		same, all, calls = faults{first}, faults{first}, map[*Call]bool{first.Call: true}
+	}
+	m := same.without(ctx, opt)
+	m.Op, m.Calls, m.Kept = first.Call.Op, len(calls), len(all)-len(same)
+	return m
+}
+
+// moves is the step whose loss a fault moves first, nil if that was not recorded.
+func (f *Finding) moves() *Step {
+	s := f.Call.Step
+	if s == nil || !f.IsBehind() {
+		return s
+	}
+	steps := f.Call.Process.Steps
+	if n := f.Call.Process.updateBehind(s); n+1 < len(steps) {
+		return steps[n+1]
+	}
+	return nil
+}
+
+// updateBehind is the number of the first step from s on behind which parameters are updated; that of all steps if
+// there is none.
+func (p *Process) updateBehind(s *Step) int {
+	all := p.updaters()
+	n := s.Number
+	for n < len(all) && !all[n].updates {
+		n++
+	}
+	return n
+}
+
+// isLike reports whether two wrong results, or two wrong gradients, are from one kernel: calls of one operator, for
+// which no different causes were found.
+func (f *Finding) isLike(g *Finding) bool {
+	if f.Rule != verdict.Wrong || g.Rule != verdict.Wrong || f.Call.Op != g.Call.Op {
+		return false
+	}
+	a, b := f.causesFound(), g.causesFound()
+	return len(a) == 0 || len(b) == 0 || slices.ContainsFunc(a, func(text string) bool { return slices.Contains(b, text) })
+}
+
+// causesFound are the causes that reproduce the value, without the numbers in them: those of two calls may differ.
+func (f *Finding) causesFound() (texts []string) {
+	for _, k := range f.Causes {
+		if !k.Pattern {
+			texts = append(texts, numeral().ReplaceAllString(k.Text, "#"))
+		}
+	}
+	return texts
+}
+
+// numeral matches the numbers in a text.
+var numeral = lazyregexp.New(`[-+]?[0-9][0-9.]*(e[-+]?[0-9]+)?`)
+
+// faultsUpTo are the faults up to a loss, of the process of the first one: those that may move it. There are none if the
+// loss was not recorded.
+func (t *Trace) faultsUpTo(last *Step) (all faults) {
+	first := t.First()
+	if first == nil || !first.IsFault() || last == nil {
+		return nil
+	}
+	for _, f := range t.Findings {
+		s := f.Call.Step
+		if f.IsFault() && f.Call.Process == first.Call.Process && s != nil &&
+			(s.Number < last.Number || s == last && !f.IsBehind()) {
+			all = append(all, f)
+		}
+	}
+	return all
+}
 
 // Together is what all faults up to a loss did to it that the first one moved, and how many these are: faults of other
 // processes do not count.
 func (t *Trace) Together(ctx context.Context, m Moved, opt Options) (together Moved, n int) {
-	first := t.First()
-	if first == nil || !first.IsFault() || m.Step == nil {
-		return m, 0
-	}
-	var all faults
-	for _, f := range t.Findings {
-		s := f.Call.Step
-		if f.IsFault() && f.Call.Process == first.Call.Process && s != nil &&
-			(s.Number < m.Step.Number || s == m.Step && !f.IsBehind()) {
-			all = append(all, f)
-		}
-	}
-	if len(all) < 2 {
+	all := t.faultsUpTo(m.Step)
+	if len(all) < 2 || m.Kept == 0 {
 		return m, len(all)
 	}
 	return all.without(ctx, opt), len(all)
@@ -129,10 +207,7 @@ func why(broken []Break, err error) string {
 // moveNext finds what faults behind the loss did to the update and the loss after it.
 func (fs faults) moveNext(ctx context.Context, m *Moved, w WhatIf, opt Options) error {
 	s, p := fs[0].Call.Step, fs[0].Call.Process
-	all, n := p.updaters(), s.Number
-	for n < len(all) && !all[n].updates {
-		n++
-	}
+	all, n := p.updaters(), p.updateBehind(s)
 	switch {
 	case s.skipped():
 		return fmt.Errorf("the update of step %d was skipped for it: without the fault it would have had calls that were "+

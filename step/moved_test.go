@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/optool/optool/reports"
 )
 
 // TestMovedNotFinite: where a wrong gradient is not finite, the screen has the reason why its effect is not known.
@@ -22,8 +24,39 @@ func TestMovedNotFinite(t *testing.T) {
 	}
 	poke(t, files[0], 0, []float64{math.NaN()})
 	tr := analyse(t, dir)
-	m := tr.First().Without(context.Background(), options(t))
+	m := tr.Without(context.Background(), options(t))
 	if !strings.HasSuffix(m.Why, "what it should be follows from a recorded gradient that is not finite") {
 		t.Errorf("%s: %+v", tr.First().Call, m)
+	}
+}
+
+// TestOneKernel: the wrong calls of an operator are one fault, unless different causes were found for them. The numbers
+// in a cause may differ.
+func TestOneKernel(t *testing.T) {
+	tr := analyse(t, unpack(t, "replaced"))
+	s := tr.Processes[0].Steps[0]
+	near := func(loss float64) bool { return math.Abs(loss-s.Exact) < 1e-6*s.Exact }
+	for _, tc := range []struct {
+		first, second string // causes
+		pattern       bool   // of the second
+		calls, kept   int
+	}{
+		{"", "", false, 3, 0},
+		{"eps is 0.01, not 1e-05", "eps is 0.02, not 1e-05", false, 3, 0},
+		{"eps is 0.01, not 1e-05", "", false, 3, 0},
+		{"eps is 0.01, not 1e-05", "it has the elements in another order", true, 3, 0},
+		{"eps is 0.01, not 1e-05", "it has the elements in another order", false, 2, 1},
+	} {
+		for i, text := range []string{tc.first, tc.second, ""} {
+			tr.Findings[i].Causes = nil
+			if text != "" {
+				tr.Findings[i].Causes = []reports.Cause{{Text: text, Pattern: tc.pattern && i == 1}}
+			}
+		}
+		m := tr.Without(context.Background(), options(t))
+		all, n := tr.Together(context.Background(), m, options(t))
+		if m.Calls != tc.calls || m.Kept != tc.kept || near(m.Loss) != (tc.kept == 0) || n != 3 || !near(all.Loss) {
+			t.Errorf("%+v: %+v, all %d: %v, want %v", tc, m, n, all.Loss, s.Exact)
+		}
 	}
 }

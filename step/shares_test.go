@@ -17,7 +17,7 @@ func TestShares(t *testing.T) {
 		return &Finding{Rule: verdict.Wrong, Call: s.Loss, Target: "output[0]"}
 	}
 	tr.Findings = []*Finding{of(p.Steps[0])}
-	m := tr.First().Without(context.Background(), options(t))
+	m := tr.Without(context.Background(), options(t))
 	shares := tr.Shares(context.Background(), m, 5, options(t))
 	share, ok := shares[p.Steps[1]]
 	before := "the gradients that follow from " + p.Steps[0].Loss.String() + " were not computed anew"
@@ -34,10 +34,10 @@ func TestShares(t *testing.T) {
 	}
 
 	early := &Finding{Rule: verdict.Wrong, Call: p.Steps[0].Calls[1], Target: "output[0]"}
-	if m = early.Without(context.Background(), options(t)); !(m.Rounding > 0) || !m.Rounds() {
+	if m = (faults{early}).without(context.Background(), options(t)); !(m.Rounding > 0) || !m.Rounds() {
 		t.Errorf("a fault as large as rounding: %+v", m)
 	}
-	m = analyse(t, "testdata/scaled").First().Without(context.Background(), options(t))
+	m = analyse(t, "testdata/scaled").Without(context.Background(), options(t))
 	if !(m.Rounding > 0) || m.Rounds() {
 		t.Errorf("a fault larger than rounding: %+v", m)
 	}

@@ -155,8 +155,8 @@ func TestLoss(t *testing.T) {
 		if len(s.Breaks) > 0 {
 			t.Errorf("%s: the exact step breaks at %s: %s", tree, s.Breaks[0].Call, s.Breaks[0].Reason)
 		}
-		if f := tr.First(); f != nil {
-			if without := f.Without(context.Background(), options(t)).Loss; math.Abs(without-exact) > 1e-6*exact {
+		if tr.First() != nil {
+			if without := tr.Without(context.Background(), options(t)).Loss; math.Abs(without-exact) > 1e-6*exact {
 				t.Errorf("%s: loss without the fault %v, want %v", tree, without, exact)
 			}
 		}

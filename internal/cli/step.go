@@ -326,7 +326,7 @@ func (o *stepOptions) shown(cmd *cobra.Command, a *app, t *step.Trace, opt step.
 	extra := view.Extra{Style: a.style(), Without: step.Moved{Loss: math.NaN()}, Next: o.next(t, path),
 		Device: o.device}
 	if f := t.First(); f != nil && f.Rule != verdict.Diverged {
-		extra.Without = f.Without(cmd.Context(), opt)
+		extra.Without = t.Without(cmd.Context(), opt)
 		extra.Together, extra.Faults = t.Together(cmd.Context(), extra.Without, opt)
 		extra.Shares = t.Shares(cmd.Context(), extra.Without, view.MostSteps, opt)
 	}

@@ -502,7 +502,11 @@ func behind(b *strings.Builder, f *step.Finding, st reports.Style) {
 // without says what the first fault did to a loss, and what all faults up to there did if that is something else.
 func without(b *strings.Builder, s *step.Step, x Extra) {
 	first, all := x.Without, x.Together
-	moved(b, s, first, "the first fault")
+	name := "the first fault"
+	if first.Calls > 1 {
+		name += fmt.Sprintf(" (%s, %s)", first.Op, reports.Count(first.Calls, "call"))
+	}
+	moved(b, s, first, name)
 	other := all.Why != first.Why || all.Why == "" && !math.IsNaN(all.Loss) && all.Loss != first.Loss
 	if n := x.Faults; n > 1 && other {
 		faults := fmt.Sprintf("all %d faults", n)
@@ -549,6 +553,9 @@ func moved(b *strings.Builder, s *step.Step, m step.Moved, faults string) {
 			fmt.Fprintf(b, "it is %v", m.Step.Captured)
 		} else {
 			fmt.Fprintf(b, "%s by %+.3g", verb("the fault moves it", "they move it"), by)
+		}
+		if m.Kept > 0 {
+			fmt.Fprintf(b, ", with the errors of %s as recorded", reports.Count(m.Kept, "other fault"))
 		}
 		if m.Rounding > math.Abs(by)/10 {
 			fmt.Fprintf(b, "; rounding alone may move it by %.2g", m.Rounding)

@@ -154,6 +154,15 @@ func TestTogether(t *testing.T) {
 		{"one", Extra{Without: at(1.5), Together: at(1.5), Faults: 1},
 			"without the first fault the loss of step 1 would have been 1.5: the fault moves it by +0.5\n" +
 				"it moved the parameters by 0.25 of their whole way in the update\n"},
+		{"one kernel", Extra{Without: step.Moved{Step: next, Loss: 1.5, Update: math.NaN(), Op: "torch.relu", Calls: 4},
+			Faults: 4, Together: step.Moved{Step: next, Loss: 1.5, Update: math.NaN()}},
+			"without the first fault (torch.relu, 4 calls) the loss of step 1 would have been 1.5: the fault moves it by +0.5\n"},
+		{"others", Extra{Without: step.Moved{Step: next, Loss: 1.5, Update: math.NaN(), Op: "torch.relu", Calls: 1, Kept: 1},
+			Faults: 2, Together: at(1.25)},
+			"without the first fault the loss of step 1 would have been 1.5: the fault moves it by +0.5, with the errors of " +
+				"1 other fault as recorded\n" +
+				"without both faults the loss of step 1 would have been 1.25: they move it by +0.75\n" +
+				"they moved the parameters by 0.25 of their whole way in the update\n"},
 		{"equal", Extra{Without: why, Together: why, Faults: 3},
 			"what the first fault does to the next loss cannot be told: linear/3 cannot be run again\n"},
 		{"more", Extra{Without: at(2), Together: at(1.25), Faults: 7},
