@@ -96,7 +96,8 @@ func (f *Finding) isLike(g *Finding) bool {
 		return false
 	}
 	a, b := f.causesFound(), g.causesFound()
-	return len(a) == 0 || len(b) == 0 || slices.ContainsFunc(a, func(text string) bool { return slices.Contains(b, text) })
+	return len(a) == 0 || len(b) == 0 ||
+		slices.ContainsFunc(a, func(text string) bool { return slices.Contains(b, text) })
 }
 
 // causesFound are the causes that reproduce the value, without the numbers in them: those of two calls may differ.
@@ -112,8 +113,8 @@ func (f *Finding) causesFound() (texts []string) {
 // numeral matches the numbers in a text.
 var numeral = lazyregexp.New(`[-+]?[0-9][0-9.]*(e[-+]?[0-9]+)?`)
 
-// faultsUpTo are the faults up to a loss, of the process of the first one: those that may move it. There are none if the
-// loss was not recorded.
+// faultsUpTo are the faults up to a loss, of the process of the first one: those that may move it. There are none if
+// the loss was not recorded.
 func (t *Trace) faultsUpTo(last *Step) (all faults) {
 	first := t.First()
 	if first == nil || !first.IsFault() || last == nil {

@@ -9,16 +9,16 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// A recordedSum is what calls gave for a value, added up: their recorded gradients, where replay judged all of these. They
-// were rounded already: one is read as it is, and a sum has the rounding of its additions.
+// A recordedSum is what calls gave for a value, added up: their recorded gradients, where replay judged all of these.
+// They were rounded already: one is read as it is, and a sum has the rounding of its additions.
 type recordedSum struct {
 	addition
 	parts []*Value
 	dtype tensor.DType // in which they were added
 }
 
-// sumRecorded adds up the recorded gradients of the parameter that readings read, as the gradient v of it; nil if one is
-// not known.
+// sumRecorded adds up the recorded gradients of the parameter that readings read, as the gradient v of it; nil if one
+// is not known.
 func (v *Value) sumRecorded(readings []*Value, opt Options) (*recordedSum, error) {
 	sum, steps := recordedSum{dtype: v.DType}, map[*Step]bool{}
 	for _, r := range readings {
@@ -49,8 +49,8 @@ func (s *recordedSum) fits(x []float64) bool {
 	return ok
 }
 
-// settleRecorded links a gradient that an update reads if it is the sum of the recorded gradients of the parameter. Then
-// the reference need not compute that again: replay compared each with it.
+// settleRecorded links a gradient that an update reads if it is the sum of the recorded gradients of the parameter.
+// Then the reference need not compute that again: replay compared each with it.
 func (b *weightBridge) settleRecorded(v *Value, readings []*Value, opt Options) (done bool, err error) {
 	if b.recorded == nil {
 		if b.recorded, err = v.sumRecorded(readings, opt); b.recorded == nil || err != nil {

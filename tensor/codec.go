@@ -226,8 +226,8 @@ func float64Codec() codec {
 	return c
 }
 
-// Number is the number that the bits of one element stand for; NaN of a dtype with more bits than a word has, and of one
-// that is not computed with.
+// Number is the number that the bits of one element stand for; NaN of a dtype with more bits than a word has, and of
+// one that is not computed with.
 func (d DType) Number(bits uint64) float64 {
 	switch d {
 	case Float64:

@@ -157,8 +157,8 @@ func TestTogether(t *testing.T) {
 		{"one kernel", Extra{Without: step.Moved{Step: next, Loss: 1.5, Update: math.NaN(), Op: "torch.relu", Calls: 4},
 			Faults: 4, Together: step.Moved{Step: next, Loss: 1.5, Update: math.NaN()}},
 			"without the first fault (torch.relu, 4 calls) the loss of step 1 would have been 1.5: the fault moves it by +0.5\n"},
-		{"others", Extra{Without: step.Moved{Step: next, Loss: 1.5, Update: math.NaN(), Op: "torch.relu", Calls: 1, Kept: 1},
-			Faults: 2, Together: at(1.25)},
+		{"others", Extra{Without: step.Moved{Step: next, Loss: 1.5, Update: math.NaN(), Calls: 1, Kept: 1}, Faults: 2,
+			Together: at(1.25)},
 			"without the first fault the loss of step 1 would have been 1.5: the fault moves it by +0.5, with the errors of " +
 				"1 other fault as recorded\n" +
 				"without both faults the loss of step 1 would have been 1.25: they move it by +0.75\n" +
