@@ -410,6 +410,22 @@ func (d *Digest) told() (kinds, reading []*kind) {
 	return kinds, reading
 }
 
+// Readers tells a summary which ops have no other findings than calls that only read values that differ already: its
+// table leaves them out.
+func (d *Digest) Readers(s *Summary) {
+	kinds, reading := d.told()
+	if d.rest > 0 {
+		return
+	}
+	s.readers = map[string]bool{}
+	for _, k := range reading {
+		s.readers[k.first.Results[0].Op] = true
+	}
+	for _, k := range kinds {
+		delete(s.readers, k.first.Results[0].Op)
+	}
+}
+
 // writeReading says which calls only read values that differ already.
 func (d *Digest) writeReading(w io.Writer, st Style, reading []*kind) error {
 	if len(reading) == 0 {

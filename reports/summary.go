@@ -67,6 +67,7 @@ type Summary struct {
 	partial      int               // and those of which these were not either
 	changed      map[string]bool   // settings that changed the capture being added: whether they excused it
 	pools        map[poolKey]*pool // errors of values that passed
+	readers      map[string]bool   // ops of which no call does worse than to read values that differ already
 	ops          map[string]*OpSummary
 	capture, op  string // being added
 	worst        verdict.Verdict
@@ -449,7 +450,15 @@ func (s *Summary) writeOps(w io.Writer, st Style) error {
 		l.Right(i + 1)
 	}
 	shown, passed, captures := 0, 0, 0
+	readers, reading := 0, 0
 	for _, o := range ops {
+		if s.readers[o.Op] && !st.Tables {
+			readers++
+			for _, n := range o.Counts {
+				reading += n
+			}
+			continue
+		}
 		if o.passed() && !st.Tables {
 			passed++
 			captures += o.Counts[verdict.Pass]
@@ -481,6 +490,9 @@ func (s *Summary) writeOps(w io.Writer, st Style) error {
 			other = "other "
 		}
 		fmt.Fprintf(w, "%s of %s passed\n", Count(captures, "capture"), Count(passed, other+"op"))
+	}
+	if readers > 0 {
+		fmt.Fprintf(w, "%s of %s passed or only read other values\n", Count(reading, "capture"), Count(readers, "op"))
 	}
 	if len(ops) > 0 {
 		fmt.Fprintln(w)

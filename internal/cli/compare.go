@@ -23,16 +23,16 @@ func newCompareCmd(a *app) *cobra.Command {
 	var o compareOptions
 	cmd := &cobra.Command{
 		Use:   "compare A [B]",
-		Short: "Compare two recordings, runs or files, without computing anything",
+		Short: "Compare two recordings, runs or files",
 		Long: `compare compares two captures, two trees of captures or two files of values, value by
 value. With A only, it compares the device and CPU results that op_tools saved in A.
 A (or the device) is checked; B (or the CPU) is the reference.
 
 A value passes if op_tools' allclose passes, or if every element is within one unit
-in the last place of the reference in its dtype. compare does not know the operator,
-so it cannot tell whether a larger difference is a bug: use replay for that. Only if
-all differences may be rounding, as of other kernels, it computes these calls again. If
-each is right in both recordings, it says so and passes.
+in the last place of the reference in its dtype. Calls of two recordings whose results
+differ are computed again, up to the first that is wrong in one of them: what differs
+by rounding alone, as of other kernels, passes, and a wrong value fails, even if it is so
+small that the tolerance allows it. Use replay to judge one recording.
 
 Files of values (.pt, .pth, .pt2, .safetensors, .npy, .npz, the JSON of polygraphy
 run), and directories of them such as sharded checkpoints, are compared by name. A
@@ -202,8 +202,9 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 	}
 	defer r.json.close()
 	r.begin("pair")
-	parted := pairs.Divergence{Noise: r.noise}
-	held := holder{two: len(r.paths) == 2, within: r.rounds, next: func(c compared) error {
+	rounding := &pairs.Rounding{Judge: r.judged}
+	parted := pairs.Divergence{Noise: r.noise, Rounding: rounding}
+	held := holder{two: len(r.paths) == 2, rounding: rounding, next: func(c compared) error {
 		finding := reports.NewFinding(c.results)
 		finding.Inherits = parted.Add(c.pair, c.results, c.apart)
 		r.out.bar.add(finding.Bad(), 0)
@@ -232,7 +233,7 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 		return err
 	}
 	if held.two {
-		if text := held.says(r.paths); text != "" {
+		if text := held.says(r.paths, parted.First()); text != "" {
 			fmt.Fprintf(r.json.text(), "%s\n\n", r.a.style().Wrap(text, 2))
 		}
 		r.out.Precision = held.precision.Record()

@@ -2,13 +2,13 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step/pairs"
-	"github.com/optool/optool/tensor"
 )
 
 // A holder holds back the pairs of two recordings from the first difference on until it is known whether the
@@ -17,26 +17,22 @@ type holder struct {
 	two       bool
 	next      func(compared) error
 	precision pairs.Precision
+	rounding  *pairs.Rounding
 	held      []compared
 	differs   bool
-	// within reports whether a recorded call is within rounding of what it should give.
-	within func(e *capture.Entry) bool
-	// rounded counts the calls that differ by no more than rounding of the dtype unit: all that differ, or those before
-	// a call that is wrong.
-	rounded int
-	unit    tensor.DType
-	wrong   []int // the recordings, of 0 and 1, in which that call is wrong
+	whole     bool // all pairs were judged, and no difference is left
 }
 
 // mostPairs bounds the memory of a holder: so many pairs without another dtype have one precision.
-const mostPairs = 20_000
+var mostPairs = 20_000
 
 func (h *holder) add(c compared) error {
 	if !h.two {
 		return h.next(c)
 	}
 	h.precision.Look(c.results, c.apart)
-	h.differs = h.differs || reports.NewFinding(c.results).Wrong()
+	l := c.looked()
+	h.differs = h.differs || l.Differs()
 	h.held = append(h.held, c)
 	if h.differs && !h.precision.Known() && len(h.held) < mostPairs {
 		return nil
@@ -44,10 +40,22 @@ func (h *holder) add(c compared) error {
 	return h.release()
 }
 
+func (c *compared) looked() *pairs.Looked {
+	return &pairs.Looked{Pair: c.pair, Results: c.results, Apart: c.apart}
+}
+
 // end releases the pairs that are held at the end of the recordings.
 func (h *holder) end() error {
 	if h.two && h.differs && !h.precision.Known() && len(h.held) < mostPairs {
-		h.round()
+		var all []pairs.Looked
+		for _, c := range h.held {
+			all = append(all, *c.looked())
+		}
+		h.rounding.Explain(all)
+		h.whole = true
+		for _, c := range h.held {
+			h.whole = h.whole && !reports.NewFinding(c.results).Wrong()
+		}
 	}
 	return h.release()
 }
@@ -63,106 +71,42 @@ func (h *holder) release() error {
 	return nil
 }
 
-// round lets the differences of two recordings of one precision pass, if rounding explains all of them: no value is
-// further apart than the inputs of its call and the precision of its dtypes explain, and in both recordings each call
-// that differs is within rounding of what it should give. If a call is not, those before it pass.
-func (h *holder) round() {
-	unit := tensor.Invalid
-	for _, c := range h.held {
-		for _, r := range c.results {
-			d := c.apart[r]
-			if d != nil && d.DTypes[0].IsFloat() && (unit == tensor.Invalid || d.DTypes[0].Eps() > unit.Eps()) {
-				unit = d.DTypes[0]
-			}
-		}
-	}
-	if unit == tensor.Invalid {
-		return
-	}
-	p := pairs.Precision{Fine: unit, Coarse: unit}
-	judged, differing, made := make([]compared, len(h.held)), 0, unit.Eps()/2
-	for i, c := range h.held {
-		if !given(c, made) {
-			return
-		}
-		for _, r := range c.results {
-			if d := c.apart[r]; d != nil && r.Phase == "forward" {
-				made = max(made, d.Relative)
-			}
-		}
-		wrong := reports.NewFinding(c.results).Wrong()
-		judged[i] = copied(c)
-		p.Explain(c.pair, judged[i].results, judged[i].apart)
-		if !wrong {
-			continue
-		}
-		if c.pair.B == nil {
-			return
-		}
-		for side, e := range []*capture.Entry{c.pair.A, c.pair.B} {
-			if !h.within(e) {
-				h.wrong = append(h.wrong, side)
-			}
-		}
-		if h.wrong != nil {
-			copy(h.held, judged[:i])
-			h.rounded, h.unit = differing, unit
-			return
-		}
-		if reports.NewFinding(judged[i].results).Wrong() {
-			return
-		}
-		differing++
-	}
-	h.held, h.rounded, h.unit = judged, differing, unit
-}
-
-// mostGrown is how many times as far apart as all results before it an input may be: it may be a part of one.
-const mostGrown = 8
-
-// given reports whether no input of a pair is further apart than the results before it explain, which are made apart at
-// the most. Else another value was read, or something wrote that was not compared, such as an optimizer.
-func given(c compared, made float64) bool {
-	for _, r := range c.results {
-		if r.Phase != "input" {
-			return true
-		}
-		if d := c.apart[r]; r.Verdict.Differs() && (d == nil || !(d.Relative <= mostGrown*made)) {
-			return false
-		}
-	}
-	return true
-}
-
-// copied is a pair whose results can be judged anew.
-func copied(c compared) compared {
-	results, apart := make([]*reports.Result, len(c.results)), map[*reports.Result]*pairs.Difference{}
-	for i, r := range c.results {
-		same := *r
-		results[i] = &same
-		if d := c.apart[r]; d != nil {
-			apart[&same] = d
-		}
-	}
-	c.results, c.apart = results, apart
-	return c
-}
-
-// says that the recordings of these names differ only by rounding, or where they do; "" if it is not known.
-func (h *holder) says(names []string) string {
+// says that the recordings of these names differ only by rounding, or that they do up to the place where they part; ""
+// if it is not known.
+func (h *holder) says(names []string, first *reports.Place) string {
+	x := h.rounding
+	var parts []string
 	switch {
-	case h.rounded == 0:
-		return ""
-	case h.wrong != nil:
-		in := names[h.wrong[0]] + ", not in " + names[1-h.wrong[0]]
-		if len(h.wrong) == 2 {
-			in = "both recordings"
-		}
-		return fmt.Sprintf("Before the first finding %s by no more than rounding of %s. The first finding is wrong in %s.",
-			differ(h.rounded), h.unit, in)
+	case x.Excused > 0 && h.whole:
+		return fmt.Sprintf("The recordings differ only by rounding of %s: %s, and in both recordings each of them is "+
+			"within rounding of what it should give.", x.Unit, differ(x.Excused))
+	case x.Excused > 0 && first != nil:
+		parts = append(parts, fmt.Sprintf("Before the first finding %s by no more than rounding of %s.",
+			differ(x.Excused), x.Unit))
+	case x.Excused > 0:
+		parts = append(parts, fmt.Sprintf("%s by no more than rounding of %s.", differ(x.Excused), x.Unit))
 	}
-	return fmt.Sprintf("The recordings differ only by rounding of %s: %s, and in both recordings each of them is within "+
-		"rounding of what it should give.", h.unit, differ(h.rounded))
+	if n := len(x.Unjudged); n > 0 {
+		parts = append(parts, fmt.Sprintf("%s no more than what they read, but could not be judged: %s%s.", differ(n),
+			strings.Join(x.Unjudged[:min(n, 3)], ", "), furtherOnes(n-3)))
+	}
+	if first != nil {
+		switch in := x.WrongIn(*first); len(in) {
+		case 1:
+			parts = append(parts, fmt.Sprintf("The first finding is wrong in %s, not in %s.", names[in[0]],
+				names[1-in[0]]))
+		case 2:
+			parts = append(parts, "The first finding is wrong in both recordings.")
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+func furtherOnes(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d more", n)
 }
 
 func differ(n int) string {
@@ -172,15 +116,23 @@ func differ(n int) string {
 	return fmt.Sprintf("%d calls differ", n)
 }
 
-// rounds reports whether the results and the gradients of a recorded call are within rounding of what they should be.
-func (r *compareRun) rounds(e *capture.Entry) bool {
-	out := replay.Run(e, replay.Options{Registry: r.a.known(), Read: r.o.read})
-	compared := false
-	for _, res := range out.Results {
-		if res.Verdict.Differs() || res.Compared == nil && res.Verdict != verdict.Skipped {
-			return false
-		}
-		compared = compared || res.Compared != nil
+// judged says which results and gradients of a recorded call are within rounding of what they should be.
+func (r *compareRun) judged(e *capture.Entry) pairs.Judgement {
+	out, err := within(r.ctx, r.o.clock.limits, 0, func() (*replay.Outcome, error) {
+		return replay.Run(e, replay.Options{Registry: r.a.known(), Read: r.o.read}), nil
+	})
+	j := pairs.Judgement{Right: map[pairs.ValueName]bool{}, Wrong: map[pairs.ValueName]string{}}
+	if err != nil {
+		return j
 	}
-	return compared
+	for _, res := range out.Results {
+		at := pairs.ValueName{string(res.Phase), res.Target}
+		switch {
+		case res.Verdict.Differs():
+			j.Wrong[at] = res.Reason
+		case res.Compared != nil && res.Verdict != verdict.Unsupported:
+			j.Right[at] = true
+		}
+	}
+	return j
 }

@@ -129,6 +129,7 @@ func (c *comparison) finish(a *app, t tally, start time.Time) error {
 	if err := cmp.Or(s.WritePrograms(c.json.text(), c.style), c.digest.Write(c.json.text(), c.style)); err != nil {
 		return failed(err)
 	}
+	c.digest.Readers(s)
 	if err := s.Write(c.json.text(), c.style); err != nil {
 		return failed(err)
 	}

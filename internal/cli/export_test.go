@@ -46,3 +46,11 @@ func View(ctx context.Context, n int, args ...string) (code int, text string) {
 	}
 	return code, text
 }
+
+// SetMostPairs sets how many pairs of two recordings are held back to be judged, until the function that it returns is
+// called.
+func SetMostPairs(n int) func() {
+	was := mostPairs
+	mostPairs = n
+	return func() { mostPairs = was }
+}

@@ -34,6 +34,9 @@ type Divergence struct {
 	findings []reports.FindingRecord // once they are known
 	known    bool
 	partner  map[*capture.Entry]*capture.Entry // of calls of the first recording
+
+	// Rounding says which values are right or wrong by themselves; nil if nobody can tell.
+	Rounding *Rounding
 }
 
 // A process is what is known of one process and step, its calls in the order in which they came.
@@ -42,6 +45,9 @@ type process struct{ calls []*compared }
 // compared is what the values of one pair say.
 type compared struct {
 	pair     Pair
+	results  []*reports.Result
+	apart    map[*reports.Result]*Difference
+	given    int             // results that come before those of the call: its arguments
 	at       int             // position of the call in the first recording
 	plain    *reports.Result // the first argument that is no tensor and differs
 	number   float64         // how far it is apart, if it is a number; else infinite
@@ -56,6 +62,7 @@ type compared struct {
 	out, off float64 // how far results and gradients are apart
 	unit     float64 // the unit roundoff of the values
 	passed   bool    // gradients were compared
+	scalar   bool    // the result is one number
 }
 
 // An entering value is an input that fails, and how far it is apart.
@@ -86,40 +93,51 @@ func (d *Divergence) Add(p Pair, rs []*reports.Result, apart map[*reports.Result
 		of = &process{}
 		d.processes[key] = of
 	}
-	c := &compared{pair: p, at: p.A.Position(), unit: tensor.Float32.Eps() / 2}
-	if c.at < 0 { // the order in which pairs come
-		c.at = len(of.calls)
-	}
-	c.look(rs, apart)
+	c := newCompared(p, rs, apart, len(of.calls))
+	c.look(d.Rounding)
 	for _, r := range rs {
 		d.differs = d.differs || r.Verdict == verdict.Fail
 	}
 	of.calls = append(of.calls, c)
-	return c.plain == nil && c.result == nil && c.gradient == nil &&
-		(c.input != nil || c.arrived != nil && c.arrived.Verdict == verdict.Fail)
+	return c.plain == nil && c.result == nil && c.gradient == nil && max(c.in, c.back) > 0
+}
+
+// newCompared is a pair, the nth of its process, before its values were looked at.
+func newCompared(p Pair, rs []*reports.Result, apart map[*reports.Result]*Difference, nth int) *compared {
+	c := &compared{pair: p, results: rs, apart: apart, at: p.A.Position(), given: len(rs),
+		unit: tensor.Float32.Eps() / 2}
+	if c.at < 0 { // the order in which pairs come
+		c.at = nth
+	}
+	if i := slices.IndexFunc(rs, func(r *reports.Result) bool { return r.Phase != "input" }); i >= 0 {
+		c.given = i
+	}
+	for i, r := range rs {
+		if d := apart[r]; d != nil && d.DTypes[0] != tensor.Invalid {
+			c.unit = max(c.unit, d.DTypes[0].Eps()/2, d.DTypes[1].Eps()/2)
+		}
+		c.passed = c.passed || r.Phase == "backward" && !strings.HasPrefix(r.Target, "grad_output")
+		if r.Phase == "forward" && i == c.given {
+			c.scalar = r.DType != nil && r.Numel != nil && *r.Numel == 1
+		}
+	}
+	return c
 }
 
 func processOf(e *capture.Entry) [3]int { return [3]int{e.Step, e.Rank, e.PID} }
 
 // look takes the values of a pair. Values behind results under the phase "input" are arguments after the call.
-func (c *compared) look(rs []*reports.Result, apart map[*reports.Result]*Difference) {
-	given := len(rs)
-	if i := slices.IndexFunc(rs, func(r *reports.Result) bool { return r.Phase != "input" }); i >= 0 {
-		given = i
-	}
-	for i, r := range rs {
-		d := apart[r]
-		if d != nil && d.DTypes[0] != tensor.Invalid {
-			c.unit = max(c.unit, d.DTypes[0].Eps()/2, d.DTypes[1].Eps()/2)
-		}
+func (c *compared) look(x *Rounding) {
+	for i, r := range c.results {
+		d := c.apart[r]
 		switch {
-		case i < given && r.DType == nil:
+		case i < c.given && r.DType == nil:
 			if r.Verdict == verdict.Fail && c.plain == nil {
 				if c.plain, c.number = r, math.Inf(1); d != nil {
 					c.number = d.Relative
 				}
 			}
-		case i < given:
+		case i < c.given:
 			if further(&c.in, nil, r, d); r.Verdict == verdict.Fail {
 				further(&c.entry, &c.input, r, d)
 				in := entering{r: r}
@@ -130,26 +148,34 @@ func (c *compared) look(rs []*reports.Result, apart map[*reports.Result]*Differe
 			further(&c.back, &c.arrived, r, d)
 		}
 	}
-	c.judge(rs, apart)
-}
-
-// judge finds the first result and the first gradient that the inputs do not explain.
-func (c *compared) judge(rs []*reports.Result, apart map[*reports.Result]*Difference) {
-	for _, r := range rs {
-		switch d := apart[r]; {
+	for _, r := range c.results {
+		switch d := c.apart[r]; {
 		case r.Phase == "forward":
 			further(&c.out, nil, r, d)
-			if c.result == nil && beyond(r, d, growth*c.in, c.unit) {
+			if c.result == nil && x.blames(r, d, growth*c.in, c.unit) {
 				c.result = r
 			}
 		case r.Phase == "backward" && !strings.HasPrefix(r.Target, "grad_output"):
-			c.passed = true
 			further(&c.off, nil, r, d)
-			if c.gradient == nil && beyond(r, d, gradientGrowth*max(c.in, c.out, c.back), c.unit) {
+			if c.gradient == nil && x.blames(r, d, gradientGrowth*max(c.in, c.out, c.back), c.unit) {
 				c.gradient = r
 			}
 		}
 	}
+}
+
+// blames reports whether a value that fails shows a wrong call: it is wrong by itself, or nobody can tell and it is
+// further apart than a limit.
+func (x *Rounding) blames(r *reports.Result, d *Difference, limit, unit float64) bool {
+	if x != nil {
+		switch x.states[r] {
+		case isRight:
+			return false
+		case isWrong:
+			return true
+		}
+	}
+	return beyond(r, d, limit, unit)
 }
 
 // further takes the larger distance of two. One that is not known counts if the value fails, as infinite.
@@ -255,7 +281,7 @@ func record(p Pair, rule verdict.Rule, target, reason string) reports.FindingRec
 // first is where one process parts, nil if it does not.
 func (d *Divergence) first(key [3]int, p *process) *candidate {
 	slices.SortStableFunc(p.calls, func(a, b *compared) int { return a.at - b.at })
-	w := walk{of: d, key: key, calls: p.calls, alone: map[bool][]Pair{}, last: -1, agreed: true}
+	w := walk{of: d, key: key, calls: p.calls, alone: map[bool][]Pair{}, last: -1}
 	for _, u := range d.unpaired {
 		of := processOf(u.A)
 		if u.inserted {
@@ -265,13 +291,7 @@ func (d *Divergence) first(key [3]int, p *process) *candidate {
 			w.alone[u.inserted] = append(w.alone[u.inserted], u)
 		}
 	}
-	for _, c := range p.calls {
-		if c.passed {
-			w.last = max(w.last, c.at)
-		}
-	}
-	w.forward()
-	w.backward()
+	w.run()
 	var best *candidate
 	for _, c := range w.found {
 		if best == nil || slices.Compare(c.at[:], best.at[:]) < 0 {
@@ -302,8 +322,13 @@ type walk struct {
 	// parted says that values differ by more than rounding; noise is how far those are apart that agree.
 	parted bool
 	noise  float64
-	agreed bool       // nothing parted up to the last call whose gradients were compared
 	given  *candidate // that the runs were given different values
+
+	// Of a backward pass: whether nothing had parted before it, whether it began, and how far gradients are apart that
+	// agree.
+	agreed, began bool
+	arrives       float64
+	faulty        bool // a gradient differs though what arrives agrees
 }
 
 func (w *walk) add(c *compared, at [3]int, r *reports.Result, reason string) *candidate {
@@ -312,29 +337,75 @@ func (w *walk) add(c *compared, at [3]int, r *reports.Result, reason string) *ca
 	return f
 }
 
+// An event is the forward or the backward pass of a pair.
+type event struct {
+	c        *compared
+	i        int    // its place among the calls of the process
+	at       [3]int // when
+	backward bool
+	begins   bool // it is the first of a backward pass through several calls
+}
+
+// inTime are the passes of the calls of one process in order of execution. Where the order of backward passes was not
+// recorded, they come after the call that gave the loss, the last call first: the next step reads what they led to.
+func inTime(calls []*compared) (out []event) {
+	slices.SortStableFunc(calls, func(a, b *compared) int { return a.at - b.at })
+	loss := math.MinInt
+	next := -1 // the call with gradients that comes next, as calls are looked at from the last one
+	for i, c := range slices.Backward(calls) {
+		out = append(out, event{c: c, i: i, at: [3]int{c.at, 0, 0}})
+		if !c.passed {
+			continue
+		}
+		begins := next < 0 || c.scalar && !calls[next].scalar && next > i+1
+		if begins {
+			loss = c.at
+		}
+		e := event{c: c, i: i, at: [3]int{loss, 1, -c.at}, backward: true, begins: begins}
+		if b := c.pair.A.BackwardOrder; b >= 0 {
+			e.at, e.begins = [3]int{b, 0, 0}, next < 0
+		}
+		out, next = append(out, e), i
+	}
+	slices.SortStableFunc(out, func(a, b event) int { return slices.Compare(a.at[:], b.at[:]) })
+	return out
+}
+
+// run goes over the passes of all calls.
+func (w *walk) run() {
+	all := inTime(w.calls)
+	for _, e := range all {
+		if e.backward {
+			w.last = max(w.last, e.c.at)
+		}
+	}
+	for _, e := range all {
+		if e.backward {
+			w.backward(e)
+		} else {
+			w.forward(e)
+		}
+	}
+}
+
 // forward looks at arguments and results.
-func (w *walk) forward() {
-	for i, c := range w.calls {
-		at := [3]int{c.at, 0, 0}
-		switch {
-		case c.plain != nil && (!w.parted || c.number < math.Inf(1)) && c.number > growth*max(w.noise, c.unit):
-			w.add(c, at, c.plain, "this argument differs: "+c.plain.Reason)
-		case c.result != nil && c.input == nil && w.names(c):
-			reason := "inputs agree, the result does not: "
-			if !c.pair.A.Has(capture.Device, capture.Input) {
-				reason = "the first value that differs: "
-			}
-			w.add(c, at, c.result, reason+c.result.Reason)
-		case c.input != nil && !w.parted && c.entry > growth*max(w.noise, c.unit):
-			w.entered(i, at)
+func (w *walk) forward(e event) {
+	c, at := e.c, e.at
+	switch {
+	case c.plain != nil && (!w.parted || c.number < math.Inf(1)) && c.number > growth*max(w.noise, c.unit):
+		w.add(c, at, c.plain, "this argument differs: "+c.plain.Reason)
+	case c.result != nil && c.input == nil && w.names(c):
+		reason := "inputs agree, the result does not: "
+		if !c.pair.A.Has(capture.Device, capture.Input) {
+			reason = "the first value that differs: "
 		}
-		w.parted = w.parted || c.input != nil || c.plain != nil || c.result != nil
-		if c.at <= w.last {
-			w.agreed = !w.parted
-		}
-		if most := max(c.in, c.out); most < math.Inf(1) {
-			w.noise = max(w.noise, most)
-		}
+		w.add(c, at, c.result, reason+c.result.Reason)
+	case c.input != nil && !w.parted && c.entry > growth*max(w.noise, c.unit):
+		w.entered(e.i, at)
+	}
+	w.parted = w.parted || c.input != nil || c.plain != nil || c.result != nil
+	if most := max(c.in, c.out); most < math.Inf(1) {
+		w.noise = max(w.noise, most)
 	}
 }
 
@@ -390,31 +461,29 @@ func (w *walk) written(c *compared, at [3]int) {
 }
 
 // backward looks at gradients.
-func (w *walk) backward() {
-	noise, began := 0.0, false
-	for i, c := range slices.Backward(w.calls) {
-		if !c.passed {
-			continue
+func (w *walk) backward(e event) {
+	c := e.c
+	if e.begins {
+		w.agreed, w.began, w.arrives = !w.parted, false, 0
+	}
+	if w.faulty {
+		return
+	}
+	arrives := c.arrived != nil && c.arrived.Verdict == verdict.Fail
+	if c.gradient != nil && !arrives && c.input == nil && c.plain == nil && c.result == nil {
+		w.add(c, e.at, c.gradient, "what arrives agrees, the gradient does not: "+c.gradient.Reason)
+		w.parted, w.faulty = true, true
+		return
+	}
+	if c.arrived != nil && c.back > ReplacedBackward*max(w.arrives, c.unit) {
+		if w.began && w.agreed { // runs may scale their loss in other ways
+			w.arrived(e.i, e.at)
 		}
-		at := [3]int{w.last, 1, -c.at} // where its order was not recorded, the reverse of forward's
-		if b := c.pair.A.BackwardOrder; b >= 0 {
-			at = [3]int{b, 0, 0}
-		}
-		arrives := c.arrived != nil && c.arrived.Verdict == verdict.Fail
-		if c.gradient != nil && !arrives && c.input == nil && c.plain == nil && c.result == nil {
-			w.add(c, at, c.gradient, "what arrives agrees, the gradient does not: "+c.gradient.Reason)
-			return
-		}
-		if c.arrived != nil && c.back > ReplacedBackward*max(noise, c.unit) {
-			if began && w.agreed { // runs may scale their loss in other ways
-				w.arrived(i, at)
-			}
-			w.agreed = false
-		}
-		began = true
-		if most := max(c.back, c.off); most < math.Inf(1) {
-			noise = max(noise, most)
-		}
+		w.agreed = false
+	}
+	w.began = true
+	if most := max(c.back, c.off); most < math.Inf(1) {
+		w.arrives = max(w.arrives, most)
 	}
 }
 
@@ -473,6 +542,9 @@ func gives(e *capture.Entry, shape []int) bool {
 // names reports whether a result that its inputs do not explain shows a wrong call. Updates divide small elements by
 // small elements: one of them may change its sign though its arguments differ only by rounding.
 func (w *walk) names(c *compared) bool {
+	if x := w.of.Rounding; x != nil && x.states[c.result] == isWrong {
+		return true
+	}
 	return w.last < 0 || c.at <= w.last || c.in == 0 || c.out > ReplacedBackward*max(c.in, c.unit)
 }
 

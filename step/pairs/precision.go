@@ -3,6 +3,7 @@ package pairs
 import (
 	"fmt"
 	"math"
+	mathbits "math/bits"
 	"slices"
 	"strings"
 
@@ -20,6 +21,7 @@ type Difference struct {
 	Relative float64         // root mean square of the difference over that of the larger tensor
 	Largest  float64         // largest difference over the largest element
 	Unlike   bool            // tensors of other shapes: nothing is known of how far they are apart
+	Sums     [2]uint64       // of the elements of tensors that are not the same, in their order
 }
 
 // differ measures two values that compare to res. It is nil if they are of other kinds, or cannot be measured.
@@ -50,8 +52,9 @@ func differ(got, want value.Value, res *compare.Result) *Difference {
 		if res.OpTools.MaxAbs == 0 {
 			return d
 		}
-		a, _ := size(g)
-		b, most := size(w)
+		var a, b, most float64
+		a, _, d.Sums[0] = size(g)
+		b, most, d.Sums[1] = size(w)
 		d.Relative = compare.RMSE(g, w) / max(a, b)
 		// The largest of a million normal numbers is 5 times their root mean square.
 		d.Largest = res.OpTools.MaxAbs / max(most, 5*b)
@@ -65,19 +68,23 @@ func measurable(t *tensor.Tensor) bool {
 	return t.DType.IsFloat() && !t.DType.IsComplex() && t.Summary() == nil && t.Numel() > 0
 }
 
-// size is the root mean square and the largest magnitude of the elements.
-func size(t *tensor.Tensor) (rms, most float64) {
-	sum := 0.0
+// size is the root mean square and the largest magnitude of the finite elements, and a sum that shows which elements
+// these are and in which order.
+func size(t *tensor.Tensor) (rms, most float64, sum uint64) {
+	squares := 0.0
 	block := tensor.Make[float64](min(t.Block(), t.Numel()))
 	for lo := 0; lo < t.Numel(); lo += len(block) {
 		k := min(len(block), t.Numel()-lo)
 		tensor.Load(t, lo, block[:k])
 		for _, x := range block[:k] {
-			sum += x * x
-			most = max(most, math.Abs(x))
+			sum = mathbits.RotateLeft64(sum^math.Float64bits(x), 27) * 0x9e3779b97f4a7c15 // of SplitMix64
+			if x-x == 0 {
+				squares += x * x
+				most = max(most, math.Abs(x))
+			}
 		}
 	}
-	return math.Sqrt(sum / float64(t.Numel())), most
+	return math.Sqrt(squares / float64(t.Numel())), most, sum
 }
 
 // A Precision tells what a lower precision of one of two recordings explains from what it

@@ -1,0 +1,312 @@
+package pairs
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/tensor"
+)
+
+// A Judgement says which values of a recorded call are right by themselves, as results of its own arguments, and why
+// others are wrong.
+type Judgement struct {
+	Right map[ValueName]bool
+	Wrong map[ValueName]string
+}
+
+// A ValueName is the phase and the target of a value of a call.
+type ValueName [2]string
+
+// A Rounding tells what differs between two recordings of one precision by rounding from what is wrong. How far results
+// may be apart whose inputs differ does not follow from the sizes of the differences: terms cancel. So each call is
+// judged by itself, in both recordings, up to the first of a process that is wrong in one of them. Values that differ
+// before it pass.
+type Rounding struct {
+	Judge func(e *capture.Entry) Judgement
+
+	Unit     tensor.DType // the coarsest dtype of values that differ; Invalid if none do
+	Excused  int          // calls that differ by rounding
+	Unjudged []string     // calls that differ no more than their inputs explain, but could not be judged
+
+	judged  map[*capture.Entry]Judgement
+	states  map[*reports.Result]standing
+	wrong   map[reports.Place][2]bool // in which recordings values are wrong
+	excused map[*compared]bool
+	behind  int // calls that were judged behind the first wrong one
+}
+
+// A standing is what a value that differs shows.
+type standing uint8
+
+const (
+	undecided standing = iota
+	isNear             // it is no further apart than the inputs of its call
+	isRight            // it is right by itself in both recordings
+	isWrong            // it is wrong by itself in one of them, or in both and further apart than the inputs explain
+)
+
+const (
+	// mostGrown is how many times as far apart as all results before it an input may be that no recorded call gave as
+	// it is: it may be a part of one, or a sum.
+	mostGrown = 8
+	// mostBehind bounds the calls that are judged behind the first wrong one. They only make the list of findings
+	// shorter.
+	mostBehind = 256
+	// mostApart bounds how far results of equal inputs may be apart if nobody can judge them.
+	mostApart = 0.125
+)
+
+// Looked is a pair and what comparing it gave.
+type Looked struct {
+	Pair    Pair
+	Results []*reports.Result
+	Apart   map[*reports.Result]*Difference
+}
+
+// Differs reports whether a value of a pair is not the same on both sides.
+func (l *Looked) Differs() bool {
+	return slices.ContainsFunc(l.Results, func(r *reports.Result) bool { return differs(r, l.Apart[r]) })
+}
+
+func differs(r *reports.Result, d *Difference) bool {
+	return r.Verdict.Differs() || d != nil && d.Relative > 0
+}
+
+// A progress is how far a process got.
+type progress struct {
+	stopped bool
+	// made is how far results are apart, back the same of gradients.
+	made, back float64
+	linked     map[[2]uint64]bool // the values that calls gave
+}
+
+// Explain judges pairs of two recordings, and lets values pass that differ by rounding.
+func (x *Rounding) Explain(all []Looked) {
+	x.judged, x.states = map[*capture.Entry]Judgement{}, map[*reports.Result]standing{}
+	x.wrong, x.excused = map[reports.Place][2]bool{}, map[*compared]bool{}
+	processes := map[[3]int][]*compared{}
+	for _, l := range all {
+		if l.Pair.B == nil {
+			continue
+		}
+		key := processOf(l.Pair.A)
+		c := newCompared(l.Pair, l.Results, l.Apart, len(processes[key]))
+		processes[key] = append(processes[key], c)
+		for r, d := range l.Apart {
+			if d != nil && differs(r, d) && d.DTypes[0].IsFloat() &&
+				(x.Unit == tensor.Invalid || d.DTypes[0].Eps() > x.Unit.Eps()) {
+				x.Unit = d.DTypes[0]
+			}
+		}
+	}
+	runs := map[[2]int]*progress{}
+	inOrder := func(a, b [3]int) int { return slices.Compare(a[:], b[:]) }
+	for _, key := range slices.SortedFunc(maps.Keys(processes), inOrder) {
+		run := [2]int{key[1], key[2]}
+		if runs[run] == nil {
+			runs[run] = &progress{linked: map[[2]uint64]bool{}}
+		}
+		for _, e := range inTime(processes[key]) {
+			x.pass(e, runs[run])
+		}
+	}
+	x.Excused = len(x.excused)
+}
+
+// pass looks at the forward or the backward pass of a pair.
+func (x *Rounding) pass(e event, p *progress) {
+	c := e.c
+	p.made, p.back = max(p.made, c.unit), max(p.back, c.unit)
+	var inputs, results []*reports.Result
+	in := 0.0
+	for i, r := range c.results {
+		d, backward := c.apart[r], r.Phase == "backward"
+		switch arrives := backward && strings.HasPrefix(r.Target, "grad_output"); {
+		case e.backward && arrives, !e.backward && i < c.given:
+			inputs = append(inputs, r)
+			further(&in, nil, r, d)
+		case e.backward && !backward:
+			further(&in, nil, r, d)
+		case e.backward == backward && !arrives:
+			results = append(results, r)
+		}
+	}
+	if !p.stopped && !p.explains(c, inputs, e.backward) {
+		p.stopped = true
+	}
+	x.standings(c, results, in, p)
+	stop, unjudged := false, false
+	for _, r := range results {
+		d, s := c.apart[r], x.states[r]
+		switch {
+		case !differs(r, d):
+			continue
+		case s == isWrong:
+			x.blame(c, r)
+			stop = true
+		case s == undecided && r.Verdict.Differs():
+			stop = true
+		case s == isNear && r.Verdict.Differs():
+			unjudged = true
+		}
+		p.give(d, e, s)
+	}
+	switch {
+	case p.stopped || stop:
+		p.stopped = true
+		for _, r := range results {
+			if in == 0 && x.states[r] == isRight {
+				x.excuse(c, r)
+			}
+		}
+		if p.stopped && !stop {
+			return
+		}
+	case unjudged:
+		x.Unjudged = append(x.Unjudged, name(c.pair.A))
+	default:
+		for _, r := range results {
+			x.excuse(c, r)
+		}
+	}
+	counted := x.excused[c]
+	for _, r := range inputs { // what the first wrong call reads differs by rounding, too
+		x.excuse(c, r)
+	}
+	if stop && !counted {
+		delete(x.excused, c)
+	}
+}
+
+// give takes note of a value that a call gave.
+func (p *progress) give(d *Difference, e event, s standing) {
+	if d == nil || !(d.Relative > 0) {
+		return
+	}
+	p.linked[d.Sums] = true
+	// An update of a gradient that is near zero says nothing of other values.
+	if s == isRight && e.c.passed || s == isNear {
+		if e.backward {
+			p.back = max(p.back, d.Relative)
+		} else {
+			p.made = max(p.made, d.Relative)
+		}
+	}
+}
+
+// explains reports whether no input of a pair is further apart than the results before it explain. Else another value
+// was read, or something wrote that was not compared, such as an optimizer.
+func (p *progress) explains(c *compared, inputs []*reports.Result, backward bool) bool {
+	most := p.made
+	if backward {
+		most = max(most, p.back)
+	}
+	for _, r := range inputs {
+		d := c.apart[r]
+		if r.Verdict.Differs() && (d == nil || !(d.Relative <= mostGrown*most) &&
+			!(d.Sums != [2]uint64{} && p.linked[d.Sums])) {
+			return false
+		}
+	}
+	return true
+}
+
+// standings finds what the results of a pass show, whose inputs are in apart.
+func (x *Rounding) standings(c *compared, results []*reports.Result, in float64, p *progress) {
+	limit := growth * max(in, c.unit)
+	asks := func(r *reports.Result) bool {
+		d := c.apart[r]
+		return r.Setting == "" && d != nil && d.Relative > max(in, c.unit) || r.Verdict.Differs()
+	}
+	var a, b Judgement
+	if slices.ContainsFunc(results, asks) && x.Judge != nil && (!p.stopped || x.behind < mostBehind) {
+		if p.stopped {
+			x.behind++
+		}
+		a, b = x.judge(c.pair.A), x.judge(c.pair.B)
+	}
+	for _, r := range results {
+		d, at := c.apart[r], ValueName{r.Phase, r.Target}
+		near := d != nil && d.Relative <= limit && d.Largest <= standOut*limit
+		whyA, wrongA := a.Wrong[at]
+		whyB, wrongB := b.Wrong[at]
+		switch {
+		case !differs(r, d):
+		case (wrongA != wrongB || wrongA && !near) && (r.Setting == "" || r.Verdict.Differs()):
+			x.states[r] = isWrong
+			x.wrong[reports.Place{Capture: r.Capture, Target: r.Target}] = [2]bool{wrongA, wrongB}
+			if !r.Verdict.Differs() {
+				r.Reason = whyA
+				if !wrongA {
+					r.Reason = whyB + " (in the second recording)"
+				}
+			}
+		case a.Right[at] && b.Right[at]:
+			x.states[r] = isRight
+		case near:
+			x.states[r] = isNear
+		case in == 0 && r.Verdict == verdict.Pass && r.Setting == "" && d != nil && d.Relative > mostOfEqual(r, c):
+			r.Verdict = verdict.Fail
+			r.Reason = fmt.Sprintf("the arguments are the same bit for bit; the root mean square of the differences is "+
+				"%.2g of the values", d.Relative)
+		}
+	}
+}
+
+// mostOfEqual is how far apart a result of equal arguments may be that nobody can judge.
+func mostOfEqual(r *reports.Result, c *compared) float64 {
+	if r.Phase == "backward" {
+		return min(ReplacedBackward*c.unit, mostApart)
+	}
+	return min(ReplacedForward*c.unit, mostApart)
+}
+
+func (x *Rounding) judge(e *capture.Entry) Judgement {
+	j, known := x.judged[e]
+	if !known {
+		j = x.Judge(e)
+		x.judged[e] = j
+	}
+	return j
+}
+
+// blame makes a value fail that is wrong by itself, though an absolute tolerance may allow it.
+func (x *Rounding) blame(c *compared, r *reports.Result) {
+	if r.Verdict.Differs() {
+		return
+	}
+	r.Verdict = verdict.Fail
+	if d := c.apart[r]; d != nil {
+		r.Reason += fmt.Sprintf("; op_tools' tolerance allows the difference, whose root mean square is %.2g of the values",
+			d.Relative)
+	}
+}
+
+// excuse lets a value pass.
+func (x *Rounding) excuse(c *compared, r *reports.Result) {
+	if !r.Verdict.Differs() {
+		return
+	}
+	r.Verdict, r.Mismatch = verdict.Pass, new(int)
+	r.Reason = "the recordings differ here by rounding"
+	if d := c.apart[r]; d != nil && d.Relative < math.Inf(1) {
+		r.Reason += fmt.Sprintf(": the root mean square of the differences is %.2g of the values", d.Relative)
+	}
+	x.excused[c] = true
+}
+
+// WrongIn are the recordings, of 0 and 1, in which a value is wrong by itself.
+func (x *Rounding) WrongIn(at reports.Place) (in []int) {
+	for i, wrong := range x.wrong[at] {
+		if wrong {
+			in = append(in, i)
+		}
+	}
+	return in
+}
