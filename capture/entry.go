@@ -100,12 +100,21 @@ type Entry struct {
 	// GeneratorSets are the settings of torch's own generators in the process, in order; nil if the recorder does not
 	// know them.
 	GeneratorSets []GeneratorSet
+	// OptimizerSteps are the steps of optimizers in the process, in order; nil if the recorder does not know them.
+	OptimizerSteps []OptimizerStep
 
 	rec    recording // where the values are; nil in op_tools' files
 	notRun string    // see NotRun
 
 	single string // base name of a file that was given or found by itself
 	sides  sides
+}
+
+// An OptimizerStep is a step that an optimizer made, of the parameters that it was given: it leaves out those that have
+// no gradient.
+type OptimizerStep struct {
+	Params []string // their names, "" of those without one
+	Order  int      // its place among the events of the process, as Entry.Order
 }
 
 // A Wrapper is a function of the program that wraps one of torch's and looks like it (functools.wraps). The recorder

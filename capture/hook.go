@@ -51,6 +51,7 @@ type hookRun struct {
 	calls      []*hookCall
 	counted    *int // the number of the step that began last, nil if none did
 	sets       []GeneratorSet
+	updates    []OptimizerStep
 
 	mu    sync.Mutex
 	files map[int]*hookFile
@@ -129,6 +130,9 @@ type hookEvent struct {
 	Replaced string            `json:"replaced"`
 	Wrapped  []Wrapper         `json:"wrapped"`
 	After    json.RawMessage   `json:"after"`
+	Groups   []struct {
+		Params []string `json:"params"`
+	} `json:"groups"`
 }
 
 func openHook(dir, name string) (iter.Seq2[*Entry, error], bool) {
@@ -296,6 +300,12 @@ func (r *hookRun) event(e *hookEvent, s span, byID map[int]*hookCall, position *
 		r.countStep(e.Step)
 	case "generator":
 		r.sets = append(r.sets, GeneratorSet{Name: e.Name, Location: e.Location, By: e.By, Order: *position})
+	case "optimizer":
+		u := OptimizerStep{Order: *position}
+		for _, g := range e.Groups {
+			u.Params = append(u.Params, g.Params...)
+		}
+		r.updates = append(r.updates, u)
 	case "end":
 		r.ended = true
 	}
@@ -377,7 +387,7 @@ func (r *hookRun) entry(c *hookCall) *Entry {
 	e.Params, e.Replaced, e.Wrapped = c.params, c.replaced, c.wrapped
 	e.Group, e.GroupName, e.Within, e.Unended, e.Raised = c.group, c.groupName, c.within, !r.ended, c.fail
 	e.LaterOrder, e.GradientOrder, e.Torch = c.later, c.gradient, r.torch
-	e.DrawnFrom, e.GeneratorSets = c.drawnFrom, r.sets
+	e.DrawnFrom, e.GeneratorSets, e.OptimizerSteps = c.drawnFrom, r.sets, r.updates
 	if e.Autocast = c.autocast; e.Autocast == nil {
 		e.Autocast = noAutocast
 	}

@@ -67,6 +67,8 @@ var trees = []struct {
 	{"statistics", "", "", "", ""},
 	{"statistics-own", "scale", "torch.Tensor.div", "takes it with another count (10, 6)", ""},
 	{"binary", "", "", "", ""},
+	{"shards", "", "", "", ""},
+	{"shards-unreduced", "replica", "torch.nn.functional.linear", "set_requires_gradient_sync(False)", ""},
 	{"binary-rate", "replica", "torch.optim.sgd.sgd", "rank 1 updates parameters by one line with other numbers", ""},
 	{"features", "", "", "", ""}, // of all ranks, on each
 	{"features-own", "", "", "", ""},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/optool/optool/capture/collective"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
 )
@@ -33,6 +34,16 @@ func (p *part) gaps() (out []step.Gap) {
 		add(len(p.ungathered), "buffer", fmt.Sprintf(" of parameters of which each of %s updates its part: no call was "+
 			"recorded that gives the others what it made", ranks), p.ungathered[0])
 	}
+	n, first = 0, nil
+	for _, name := range p.order {
+		if call := p.redundant(name); call != nil {
+			if n++; first == nil {
+				first = call
+			}
+		}
+	}
+	add(n, "gradient", fmt.Sprintf(" that %s add up though each has the same: nothing says whether they mean to "+
+		"compute the same data", ranks), first)
 	if len(p.own) > 0 {
 		what := fmt.Sprintf(" that each of %s makes of its own data, as a batch normalization without synchronisation "+
 			"does: nothing says whether that of the whole data is meant", ranks)
@@ -48,6 +59,26 @@ func (p *part) gaps() (out []step.Gap) {
 	}
 	add(n, "call", fmt.Sprintf(" with results of which it is not known how they lie on %s", ranks), first)
 	return slices.Concat(p.unevenly(), out, p.divided())
+}
+
+// redundant is the exchange that adds up the gradient of a parameter, by itself, over ranks that all have the same one;
+// nil if none does.
+func (p *part) redundant(name string) *step.Call {
+	g := p.grads[name]
+	if len(p.ranks) < 2 || !p.replicates(g.sum) || g.sum[p.ranks[0]].constant() {
+		return nil
+	}
+	for _, s := range p.tail {
+		call := s.first(p.ranks)
+		if collective.Name(s.op) != "all_reduce" || len(call.Entry.Group) != len(p.ranks) {
+			continue
+		}
+		d, err := p.checker.load(call)
+		if err == nil && len(d.ins) > 0 && slices.Equal(d.ins[0].array.x, g.sum[p.ranks[0]].x) {
+			return call
+		}
+	}
+	return nil
 }
 
 // isPlaced reports whether something is known of all results of a call; of one that ranks leave out it is not.

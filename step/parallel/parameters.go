@@ -311,6 +311,7 @@ func (p *part) updates(tails map[int]*tail, factors []float64) {
 		}
 	}
 	p.notUpdated(tails)
+	p.unreducedShards(tails)
 	p.passedOn(tails)
 	p.givenApart(tails)
 	p.swappedUpdates(tails, factors)

@@ -1247,6 +1247,25 @@ def binary(rank, name, directory):
         optimizer.step()
 
 
+def shards(rank, name, directory):
+    """FSDP2, which may never reduce the gradients of the first layer."""
+    import optool_capture
+    from torch.distributed.fsdp import fully_shard
+
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh(), torch.nn.Linear(6, 4))
+    fully_shard(model[0])
+    fully_shard(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(5)
+    x = torch.randn(6, 4).chunk(2)[rank].clone()
+    if name == "shards-unreduced":
+        model[0].set_requires_gradient_sync(False)
+    with optool_capture.record(directory, model=model):
+        model(x).square().mean().backward()
+        optimizer.step()
+
+
 def part(n, dim, *shape):
     torch.manual_seed(n)
     t = torch.randn(shape)
@@ -1265,7 +1284,7 @@ def work(rank, name, directory, port):
     programs = ring, context, zero, owner, clip, grid, losses, stages, table, columns, halo, fused, zigzag, ragged
     programs += masked, pipeline, kept, replicas, views, own, tokens, pooled, both, update, features
     programs += sequence, around, trust, counted, numbered, local, master, positions, factor, tied, gathered, halves
-    programs += statistics, binary
+    programs += statistics, binary, shards
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
