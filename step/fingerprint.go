@@ -209,23 +209,18 @@ func (f *fingerprint) mayShare(g *fingerprint, share float64) bool {
 // An agreement counts pairs of elements that are equal.
 type agreement struct {
 	n, same int
-	counts  map[uint64][2]int // of values, on both sides
+	pairs   [][2]uint64
 }
 
 func (a *agreement) add(x, y uint64) {
-	if a.counts == nil {
-		a.counts = map[uint64][2]int{}
+	if a.pairs == nil {
+		a.pairs = make([][2]uint64, 0, sampled)
 	}
 	a.n++
 	if x == y {
 		a.same++
 	}
-	of := a.counts[x]
-	of[0]++
-	a.counts[x] = of
-	of = a.counts[y]
-	of[1]++
-	a.counts[y] = of
+	a.pairs = append(a.pairs, [2]uint64{x, y})
 }
 
 // share is that of the equal pairs.
@@ -238,9 +233,17 @@ func (a *agreement) beyondChance() float64 {
 	if a.n == 0 {
 		return 0
 	}
+	counts := map[uint64][2]float64{} // of values, on both sides
+	for _, pair := range a.pairs {
+		for side, x := range pair {
+			of := counts[x]
+			of[side]++
+			counts[x] = of
+		}
+	}
 	n, chance := float64(a.n), 0.0
-	for _, of := range a.counts {
-		chance += float64(of[0]) / n * float64(of[1]) / n
+	for _, of := range counts {
+		chance += of[0] / n * of[1] / n
 	}
 	if chance >= 1 {
 		return 0

@@ -71,10 +71,12 @@ func (u *updater) parameter(v *Value) uint64 {
 
 // madeOf lists what a call makes of an input element by element: results, and arguments that it changes.
 func (c *Call) madeOf(v *Value) (out []*Value) {
-	for _, w := range slices.Concat(c.Inputs, c.Outputs) {
-		if (w.Kind == outputKind || w.after != nil) && sameShape(w.Shape, v.Shape) &&
-			(w.item == v.item || w.item < 0 || v.item < 0) {
-			out = append(out, w)
+	for _, vs := range [...][]*Value{c.Inputs, c.Outputs} { // a fused update has many, and each is asked for
+		for _, w := range vs {
+			if (w.Kind == outputKind || w.after != nil) && (w.item == v.item || w.item < 0 || v.item < 0) &&
+				sameShape(w.Shape, v.Shape) {
+				out = append(out, w)
+			}
 		}
 	}
 	return out
