@@ -10,16 +10,22 @@ import (
 // shape of the reference. Parts of complex numbers may each be off so far. It is infinite where any value may be right,
 // as near the largest value of the dtype. Where Check allows several results, it covers what is between them.
 //
+// Strict bounds do not count the accumulator of a low precision that a warning is about: those that a value fails by
+// whose errors are none of such an accumulator, as a common factor is.
+//
 // The nearest value of the dtype is always within it. What Check finds of elements together, and signs of zeros, are
 // not in it. It is nil for values that cannot be compared element by element. It panics with a *tensor.ReadError if a
 // storage cannot be read.
-func Allowed(ref *tensor.Tensor, m Model, override *Tolerance) *tensor.Tensor {
+func Allowed(ref *tensor.Tensor, m Model, override *Tolerance, strict bool) *tensor.Tensor {
 	if !ref.DType.Computable() || tensor.CheckSize(ref.Shape) != nil {
 		return nil
 	}
 	c := newChecker(ref, ref, m, Tolerance{}, override)
 	c.begin()
 	c.setBound(Tolerance{})
+	if strict {
+		c.bound.lowest = ""
+	}
 	out := make([]float64, c.n)
 	if c.dt.IsComplex() {
 		c.complexAllowed(out)

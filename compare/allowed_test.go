@@ -37,7 +37,7 @@ func TestAllowed(t *testing.T) {
 		for range 40 {
 			exact := r.NormFloat64() * c.size
 			ref := tensor.New(c.dt, []int{1}, []float64{exact})
-			allowed := Allowed(ref, c.m, c.override)
+			allowed := Allowed(ref, c.m, c.override, false)
 			a := tensor.At[float64](allowed, 0)
 			signs := []float64{-1, 1}
 			if c.m.Else != nil {
@@ -78,18 +78,18 @@ func TestAllowedExact(t *testing.T) {
 		{"exact", tensor.New(tensor.Float32, []int{1}, []float64{.1}), Model{Exact: true},
 			[]float64{math.Abs(float64(float32(.1)) - .1)}},
 	} {
-		for i, a := range tensor.Data[float64](Allowed(c.ref, c.m, nil)) {
+		for i, a := range tensor.Data[float64](Allowed(c.ref, c.m, nil, false)) {
 			if a != c.want[i] {
 				t.Errorf("%s: element %d may be off by %g, want %g", c.name, i, a, c.want[i])
 			}
 		}
 	}
 	got := tensor.New(tensor.Float16, []int{4}, []float64{math.Inf(1), 1, math.Inf(1), math.NaN()})
-	if n := Beyond(got, big, Allowed(big, Model{ULPs: 1}, nil)); n != 0 {
+	if n := Beyond(got, big, Allowed(big, Model{ULPs: 1}, nil, false)); n != 0 {
 		t.Errorf("%d right values are wrong", n)
 	}
 	got = tensor.New(tensor.Float16, []int{4}, []float64{65504, math.NaN(), 1, 1})
-	if n := Beyond(got, big, Allowed(big, Model{ULPs: 1}, nil)); n != 3 {
+	if n := Beyond(got, big, Allowed(big, Model{ULPs: 1}, nil, false)); n != 3 {
 		t.Errorf("%d values are wrong, want 3", n)
 	}
 }

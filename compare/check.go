@@ -52,7 +52,7 @@ func Check(got, ref *tensor.Tensor, m Model, tol Tolerance, override *Tolerance)
 	c := newChecker(got, ref, m, tol, override)
 	c.begin()
 	c.run(&r, tol)
-	r.Allowed = func() *tensor.Tensor { return Allowed(ref, m, override) }
+	r.Allowed = func(strict bool) *tensor.Tensor { return Allowed(ref, m, override, strict) }
 	if override == nil && got.DType.IsFloat() && ref.DType.IsFloat() {
 		r.Limit = c.limits()
 	}
@@ -416,7 +416,10 @@ func (c *checker) judge(r *Result, p *part, cl class) {
 	}
 	if cl < failed && unsound == "" && c.judgedTogether() && p.above+p.below > 0 { // some are not the nearest value
 		r.Distribution = c.distribution()
-		v, what := r.Distribution.systematic(c.model.Shared || c.model.Coarse, c.distinct, c.common(cl))
+		v, what, limits := r.Distribution.systematic(c.model.Shared || c.model.Coarse, c.distinct, c.common(cl))
+		if v == verdict.Fail {
+			r.Together = limits
+		}
 		if v != verdict.Pass {
 			r.Verdict, r.Pattern = verdict.Worse(r.Verdict, v), what
 			r.Reason = fmt.Sprintf("each of %d elements is within its bound, but all together they are not: %s",

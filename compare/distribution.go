@@ -199,9 +199,9 @@ func (c *checker) nearest(lo, n int, s *scratch, others [][]float64) (x, r []flo
 // factor or an offset is larger than that. In 16 bits, distinct shows whether it remains if each
 // exact value counts once. explained gives how large both may be because the elements share terms.
 func (s *Distribution) systematic(shared bool, distinct func() *Distribution,
-	explained func() (factor, offset float64)) (v verdict.Verdict, what string) {
+	explained func() (factor, offset float64)) (v verdict.Verdict, what string, limits *Together) {
 	if what := s.oneSided(shared); what != "" {
-		return verdict.Warn, what
+		return verdict.Warn, what, nil
 	}
 	f, sf := s.Factor()
 	b, sb := s.Offset()
@@ -215,14 +215,16 @@ func (s *Distribution) systematic(shared bool, distinct func() *Distribution,
 	if scaled || shifted {
 		factor, offset := explained()
 		scaled, shifted = scaled && math.Abs(f) > factor, shifted && math.Abs(b) > offset
+		limits = &Together{math.Max(allowed, factor), math.Max(allowed, offset)}
 	}
 	switch {
 	case scaled:
-		return verdict.Fail, fmt.Sprintf("all scaled by %.9g (standard error %.1g)", 1+f, sf)
+		return verdict.Fail, fmt.Sprintf("all scaled by %.9g (standard error %.1g)", 1+f, sf), limits
 	case shifted:
-		return verdict.Fail, fmt.Sprintf("all shifted by %.3g of their root mean square (standard error %.1g)", b, sb)
+		return verdict.Fail, fmt.Sprintf("all shifted by %.3g of their root mean square (standard error %.1g)", b,
+			sb), limits
 	}
-	return verdict.Pass, ""
+	return verdict.Pass, "", nil
 }
 
 // allowed is how large a common factor, and an offset, of sound kernels may be.

@@ -72,11 +72,18 @@ type Result struct {
 	Limit func(index []int) Limit
 
 	// Allowed is Allowed of the reference; nil where tensors were not compared element by element.
-	Allowed func() *tensor.Tensor
+	Allowed func(strict bool) *tensor.Tensor
+
+	// Together is how large a common factor, less 1, and an offset, in root mean squares of the reference, may be. It
+	// is set if the value fails although each element is within its bound.
+	Together *Together
 
 	// Pattern names the error pattern recognised in a failing tensor, "" if none.
 	Pattern string
 }
+
+// Together are bounds of what all elements of a value have in common.
+type Together struct{ Factor, Offset float64 }
 
 // A Limit is what an element may be off by: ULPs units in the last place, of which Unit
 // is the size there, and Factor (c*u of the rule) of Scale, its S. With Other, it may be further off, as another result

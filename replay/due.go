@@ -14,30 +14,67 @@ import (
 type Due struct {
 	Name string         // "output[0]", "weight"
 	Want *tensor.Tensor // of the reference, unrounded; nil for None
-	// Allowed is how far each element may be off: see compare.Allowed. It is what the verdict goes by.
+	// Allowed is how far each element may be off: see compare.Allowed. It is what the verdict goes by: strict if the
+	// recorded value fails.
 	Allowed *tensor.Tensor
+	// Together bounds what the elements have in common, nil if the recorded value does not fail by that.
+	Together *compare.Together
 }
 
-// due is a value of the call, with what it may be off by.
-func (c *Call) due(name string, l label, want *tensor.Tensor, b opdef.Bound) Due {
+// due is a value of the call, with what it may be off by; of is what comparing the recorded one found, nil if nothing.
+func (c *Call) due(name string, l label, want *tensor.Tensor, b opdef.Bound, of *Result) Due {
 	r := &comparison{Call: c}
 	_, asked := c.opt.Tolerances.For(c.Op, b.Class.String(), l.label, want.DType)
-	return Due{name, want, compare.Allowed(want, r.model(l.phase, b, tensor.Invalid), asked)}
+	d := Due{Name: name, Want: want}
+	d.Allowed = compare.Allowed(want, r.model(l.phase, b, tensor.Invalid), asked, of.fails())
+	if of.fails() && of.Compared != nil {
+		d.Together = of.Compared.Together
+	}
+	return d
 }
 
-// DueOutputs are the results. It needs Start or Compare, as do the others.
-func (c *Call) DueOutputs() []Due {
+func (r *Result) fails() bool { return r != nil && r.Verdict == verdict.Fail }
+
+// result is what was found of a value, nil if nothing was.
+func (o *Outcome) result(phase Phase, target string) *Result {
+	if o == nil {
+		return nil
+	}
+	for i := range o.Results {
+		if r := &o.Results[i]; r.Phase == phase && r.Target == target {
+			return r
+		}
+	}
+	return nil
+}
+
+// failingGradient is the first gradient of a shape that fails, nil if none does: recorded gradients have other numbers
+// than those of the arguments.
+func (o *Outcome) failingGradient(shape []int) *Result {
+	if o == nil {
+		return nil
+	}
+	for i := range o.Results {
+		if r := &o.Results[i]; r.Phase == Backward && r.fails() && slices.Equal(r.Shape, shape) {
+			return r
+		}
+	}
+	return nil
+}
+
+// DueOutputs are the results. It needs Start or Compare, as do the others; o is what Compare found, nil if nothing.
+func (c *Call) DueOutputs(o *Outcome) []Due {
 	out := make([]Due, len(c.fwd.Outs))
 	for i, t := range c.fwd.Outs {
 		l := leaf(Forward, "output", i, len(out))
-		out[i] = c.due(l.target, l, t, c.bound.OutBound(c.fwd, i))
+		out[i] = c.due(l.target, l, t, c.bound.OutBound(c.fwd, i), o.result(Forward, l.target))
 	}
 	return out
 }
 
 // DueArguments are the tensors among the recorded arguments after the call, without a value where the call keeps them;
 // nil if it changes none.
-func (c *Call) DueArguments() []Due {
+func (c *Call) DueArguments(o *Outcome) []Due {
 	now := (&comparison{Call: c}).changedArguments()
 	if len(now) == 0 {
 		return nil
@@ -47,7 +84,8 @@ func (c *Call) DueArguments() []Due {
 	for i, t := range inputs {
 		out[i].Name = fmt.Sprintf("input[%d]", i)
 		if n, ok := now[t]; ok {
-			out[i] = c.due(out[i].Name, leaf(Input, "input", i, len(inputs)), n.value, n.bound)
+			out[i] = c.due(out[i].Name, leaf(Input, "input", i, len(inputs)), n.value, n.bound,
+				o.result(Input, out[i].Name))
 		}
 		for _, a := range c.bound.Tensors() {
 			if (&comparison{Call: c}).recorded(a.Tensor) == t {
@@ -60,7 +98,7 @@ func (c *Call) DueArguments() []Due {
 
 // DueGradients are those of the tensors that require one, in the order of the arguments, each tensor once; nil if the
 // call has no backward pass.
-func (c *Call) DueGradients() ([]Due, error) {
+func (c *Call) DueGradients(o *Outcome) ([]Due, error) {
 	d := c.DeviceCall(true)
 	if len(d.Need) == 0 {
 		return nil, nil
@@ -86,7 +124,7 @@ func (c *Call) DueGradients() ([]Due, error) {
 		out[i].Name = a.String()
 		if g := grads[a.Name]; k < len(g) && g[k] != nil {
 			out[i] = c.due(out[i].Name, leaf(Backward, "grad", i, len(wanted)), g[k],
-				d.Call.GradBound(d.Forward, d.GradOutputs, grads, a.Name, k))
+				d.Call.GradBound(d.Forward, d.GradOutputs, grads, a.Name, k), o.failingGradient(g[k].Shape))
 		}
 	}
 	return out, nil
@@ -107,7 +145,10 @@ func (c *Call) DueRecordedGradients(o *Outcome) []Due {
 				continue
 			}
 			if _, want, ok := c.Pair(&r); ok {
-				out[i].Want, out[i].Allowed = want, r.Compared.Allowed()
+				out[i].Want, out[i].Allowed = want, r.Compared.Allowed(r.fails())
+				if r.fails() {
+					out[i].Together = r.Compared.Together
+				}
 			}
 		}
 	}
@@ -130,7 +171,7 @@ func (c *Call) ByElement(r *Result) bool {
 	}
 	beyond := 0
 	err := Guard(func() error {
-		beyond = compare.Beyond(got, want, r.Compared.Allowed())
+		beyond = compare.Beyond(got, want, r.Compared.Allowed(r.fails()))
 		return nil
 	})
 	return err != nil || beyond > 0

@@ -51,10 +51,61 @@ func TestByElement(t *testing.T) {
 			t.Errorf("%s: %s (%s), an element is wrong by itself: %t, want %t", c.name, r.Verdict, r.Reason, got,
 				c.want)
 		}
-		due := call.DueOutputs()[0]
+		due := call.DueOutputs(nil)[0]
 		got := compare.Beyond(matrix(c.out).(*tensor.Tensor), due.Want, due.Allowed)
 		if got != c.beyond || due.Name != "output[0]" {
 			t.Errorf("%s: %d elements of %s are wrong, want %d", c.name, got, due.Name, c.beyond)
+		}
+	}
+}
+
+// TestDueOfFailing: what a value may be off by is what its verdict goes by. A softmax in bfloat16 that is 1.03 times
+// too large is within what an accumulator of bfloat16 explains, but not computed by one: its elements are wrong. One
+// that is 1.0078 times too large is wrong only as a whole, and so are the bounds.
+func TestDueOfFailing(t *testing.T) {
+	tol, err := compare.NewTolerances(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rows, n = 128, 32
+	x := make([]float64, rows*n)
+	for i := range x {
+		x[i] = tensor.BFloat16.Round(2 * math.Sin(float64(i*i)))
+	}
+	softmax := func(factor float64) []float64 {
+		y := make([]float64, len(x))
+		for r := range rows {
+			sum := 0.
+			for _, v := range x[r*n : (r+1)*n] {
+				sum += math.Exp(v)
+			}
+			for i, v := range x[r*n : (r+1)*n] {
+				y[r*n+i] = tensor.BFloat16.Round(factor * tensor.BFloat16.Round(math.Exp(v)/sum))
+			}
+		}
+		return y
+	}
+	for _, c := range []struct {
+		factor           float64
+		wrong            verdict.Verdict
+		elements, common bool
+	}{{1, verdict.Pass, false, false}, {1.03125, verdict.Fail, true, false}, {1.0078125, verdict.Fail, false, true}} {
+		of := func(v []float64) *tensor.Tensor {
+			return tensor.New(tensor.BFloat16, []int{rows, n}, v).Rounded()
+		}
+		call := replay.Of(capture.Made(map[capture.Kind]*capture.Record{
+			capture.Input: {Name: "torch.softmax", Kwargs: &value.Dict{}, Identifier: "torch.softmax/0",
+				Args: []value.Value{of(x), int64(-1)}},
+			capture.Output: {Name: "torch.softmax", Kwargs: &value.Dict{}, Identifier: "torch.softmax/0",
+				Args: []value.Value{of(softmax(c.factor))}}}),
+			replay.Options{Registry: ops.Default(), Tolerances: tol})
+		outcome := call.Compare()
+		r, due := &outcome.Results[0], call.DueOutputs(outcome)[0]
+		beyond := compare.Beyond(of(softmax(c.factor)), due.Want, due.Allowed)
+		if r.Verdict != c.wrong || beyond > 0 != c.elements || (due.Together != nil) != c.common ||
+			c.elements && beyond != r.Compared.Mismatched {
+			t.Errorf("softmax times %g: %s (%s), %d elements are wrong, bounds of all %v", c.factor, r.Verdict,
+				r.Reason, beyond, due.Together)
 		}
 	}
 }

@@ -128,7 +128,9 @@ func (o *bundleOptions) write(ctx context.Context, a *app, e *capture.Entry, opt
 	for i, r := range found.Results {
 		summary.Add(r)
 		v := valueOf(inFull(call, &outcome.Results[i], anonymous(r), all))
-		v.Together = r.Verdict == verdict.Fail && !call.ByElement(&outcome.Results[i])
+		if of := &outcome.Results[i]; r.Verdict == verdict.Fail && !call.ByElement(of) {
+			v.Unseen = of.Compared == nil || of.Compared.Together == nil
+		}
 		report.Values = append(report.Values, v)
 	}
 	if summary.Compared() == 0 && !summary.Differs() {

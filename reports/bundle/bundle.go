@@ -50,8 +50,8 @@ type Value struct {
 	Wrong        bool
 	Text, Errors string
 	Profile      *compare.Profile // of which a picture is drawn; nil for none
-	// Together: no element of a wrong value is wrong by itself.
-	Together bool
+	// Unseen: no element of a wrong value is wrong by itself, nor what all have in common: the programs do not show it.
+	Unseen bool
 }
 
 // Operators are a file of the user's that declares operators.
@@ -174,8 +174,8 @@ type due struct{ outputs, arguments, gradients, recorded []replay.Due }
 
 // expected adds what the call should give, as far as the reference computes it.
 func expected(c *replay.Call, o *replay.Outcome, add func(string, value.Value) error) (*due, error) {
-	d := &due{outputs: c.DueOutputs(), arguments: c.DueArguments()}
-	d.gradients, _ = c.DueGradients() // the verdict says why there are none
+	d := &due{outputs: c.DueOutputs(o), arguments: c.DueArguments(o)}
+	d.gradients, _ = c.DueGradients(o) // the verdict says why there are none
 	if o != nil {
 		d.recorded = c.DueRecordedGradients(o)
 	}
@@ -219,8 +219,21 @@ func (d *due) names() []byte {
 		}
 		return names
 	}
-	b, err := json.Marshal(map[string][]string{"arguments": of(d.arguments), "gradients": of(d.gradients),
-		"recorded_gradients": of(d.recorded)})
+	together := func(due []replay.Due) []*[2]float64 {
+		limits := []*[2]float64{}
+		for _, v := range due {
+			if t := v.Together; t != nil {
+				limits = append(limits, &[2]float64{t.Factor, t.Offset})
+			} else {
+				limits = append(limits, nil)
+			}
+		}
+		return limits
+	}
+	b, err := json.Marshal(map[string]any{"arguments": of(d.arguments), "gradients": of(d.gradients),
+		"recorded_gradients": of(d.recorded), "together": map[string][]*[2]float64{"output": together(d.outputs),
+			"arguments": together(d.arguments), "gradients": together(d.gradients),
+			"recorded_gradients": together(d.recorded)}})
 	return append(opdef.Must(b, err), '\n')
 }
 
@@ -272,9 +285,9 @@ func judged(b *strings.Builder, values []Value) {
 		if v.Wrong {
 			b.WriteString(fenced(v.Text))
 		}
-		if v.Wrong && v.Together {
-			fmt.Fprintf(b, "No element of %s is further off than it may be by itself. The programs below compare element by "+
-				"element: they do not show what is wrong.\n\n", v.Target)
+		if v.Wrong && v.Unseen {
+			fmt.Fprintf(b, "No element of %s is further off than it may be by itself. The programs below compare elements "+
+				"and what all of them share: they do not show what is wrong.\n\n", v.Target)
 		}
 	}
 	rest := 0

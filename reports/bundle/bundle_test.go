@@ -24,7 +24,8 @@ import (
 func report() bundle.Report {
 	return bundle.Report{Versions: []string{"optool 1.2.3"}, Settings: []string{"A=b"}, Again: "optool replay call",
 		Values: []bundle.Value{{Target: "output[0]", Text: "output[0]: pass"},
-			{Target: "grad[0]", Wrong: true, Together: true, Text: "torch.softmax: fail\n```\n", Errors: "worst elements"}}}
+			{Target: "grad[0]", Wrong: true, Unseen: true, Text: "torch.softmax: fail\n```\n",
+				Errors: "worst elements"}}}
 }
 
 // each calls f with one call of each operator of a tree of the fixtures.

@@ -176,6 +176,34 @@ static double number(const char* b, diopiDtype_t t, int64_t i, int part) {
 
 // check compares a tensor with files of the expected values, float64 in row-major order (complex128 of complex numbers),
 // and of how far each may be off. It returns whether none is further off.
+// together tells whether a factor or an offset that all elements share is no larger than it may be. A difference is that
+// from the nearest value of the dtype.
+static __attribute__((unused)) int together(const char* name, diopiTensorHandle_t t, const double* want,
+                                            const double* nearest, int64_t numel, double most_factor, double most_offset) {
+  const char* got = on_host(t);
+  double squares = 0, product = 0, sum = 0, n = 0;
+  for (int pass = 0; pass < 2; pass++) {
+    double factor = squares > 0 ? product / squares : 0, shift = n > 0 ? sum / n : 0, of_factor = 0, of_shift = 0;
+    for (int64_t i = 0; i < numel; i++) {
+      double x = number(got, t->dtype, offset(t, i), 0), r = want[i], d = x - nearest[i];
+      if (d - d != 0) continue;
+      if (!pass) squares += r * r, product += r * d, sum += d, n++;
+      of_factor += r * (d - factor * r) * r * (d - factor * r), of_shift += (d - shift) * (d - shift);
+    }
+    if (!pass) continue;
+    if (n < 8 || squares == 0) return 1;
+    double size = sqrt(squares / n);
+    int scaled = fabs(factor) > most_factor && fabs(factor) > 8 * sqrt(of_factor) / squares;
+    int shifted = fabs(shift) / size > most_offset && fabs(shift) > 8 * sqrt(of_shift) / n;
+    if (scaled) printf("%s: wrong, all elements together are scaled by 1 + %.4g, may be %.4g\n", name, factor, most_factor);
+    if (shifted)
+      printf("%s: wrong, all elements together are shifted, in units of their root mean square, by %.4g, may be %.4g\n", name,
+             shift / size, most_offset);
+    return !scaled && !shifted;
+  }
+  return 1;
+}
+
 static int check(const char* name, diopiTensorHandle_t t, const char* file, const char* bounds, int64_t numel) {
   if (!t || t->numel != numel) return printf("%s: another number of elements than expected\n", name), 0;
   int parts = t->dtype == diopi_dtype_complex64 || t->dtype == diopi_dtype_complex128 ? 2 : 1;

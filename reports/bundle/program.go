@@ -278,6 +278,14 @@ func (p *program) check(what string, a diopi.Arg, v replay.Due) {
 	p.files = append(p.files, file{want, wide(v.Want).AppendBytes(nil)}, file{allowed, v.Allowed.AppendBytes(nil)})
 	fmt.Fprintf(&p.checks, "  ok = check(%s, %s, \"%s\", \"%s\", %d) && ok;\n", quoted(what), name, want, allowed,
 		v.Want.Numel())
+	if t := v.Together; t != nil {
+		near := strings.Replace(want, "expected", "nearest", 1)
+		p.files = append(p.files, file{near, wide(v.Want.Rounded()).AppendBytes(nil)})
+		n := v.Want.Numel()
+		fmt.Fprintf(&p.checks, "  ok = together(%s, %s, (const double*)read_file(\"%s\", %d),\n"+
+			"                (const double*)read_file(\"%s\", %d), %d, %g, %g) && ok;\n", quoted(what), name, want, 8*n,
+			near, 8*n, n, t.Factor, t.Offset)
+	}
 }
 
 // wide is a tensor in float64, or complex128.
