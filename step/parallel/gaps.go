@@ -28,6 +28,11 @@ func (p *part) gaps() (out []step.Gap) {
 			}
 		}
 	}
+	for _, t := range p.untrained() {
+		if n++; first == nil {
+			first = t
+		}
+	}
 	ranks := ranksText(p.ranks)
 	add(n, "parameter", fmt.Sprintf(" whose gradient was not compared with what %s computed", ranks), first)
 	if len(p.ungathered) > 0 {
@@ -59,6 +64,29 @@ func (p *part) gaps() (out []step.Gap) {
 	}
 	add(n, "call", fmt.Sprintf(" with results of which it is not known how they lie on %s", ranks), first)
 	return slices.Concat(p.unevenly(), out, p.divided())
+}
+
+// untrained are calls that update parameters of which no gradient was recorded in the forward pass, such as DTensors:
+// one for each parameter.
+func (p *part) untrained() (out []*step.Call) {
+	known := map[string]bool{}
+	for _, t := range p.checker.trained[p.ranks[0]] {
+		known[t.name] = true
+	}
+	for _, s := range p.tail {
+		call := s.first(p.ranks)
+		d, err := p.checker.load(call)
+		if err != nil || collective.Name(s.op) != "" {
+			continue
+		}
+		for i, a := range d.ins {
+			if a.name != "" && !known[a.name] && d.after[i] != nil {
+				known[a.name] = true
+				out = append(out, call)
+			}
+		}
+	}
+	return out
 }
 
 // redundant is the exchange that adds up the gradient of a parameter, by itself, over ranks that all have the same one;

@@ -18,6 +18,7 @@ import (
 type update struct {
 	call     *step.Call
 	gradient *array // nil if it reads none
+	before   *array // the parameter before it; nil if it is not known
 	result   *array // the parameter after it
 }
 
@@ -128,7 +129,7 @@ func (t *tail) noteUpdates(c *step.Call, d *side) {
 		if a.name == "" {
 			continue
 		}
-		u := update{call: c, result: d.after[i]}
+		u := update{call: c, before: a.array, result: d.after[i]}
 		if !copies {
 			u.gradient = d.gradientBeside(i, named)
 		}
@@ -317,6 +318,7 @@ func (p *part) updates(tails map[int]*tail, factors []float64) {
 	p.swappedUpdates(tails, factors)
 	p.rates()
 	p.apart(tails, verdicts)
+	p.movedAway(tails)
 }
 
 // accumulated notes the calls that read a gradient in which several backward passes added up.
@@ -522,6 +524,13 @@ func (p *part) summed(m int, values map[int]*array) map[int]*array {
 func (p *part) compare(v *judged, g *gradient, read, want map[int]*array, places []place, tails map[int]*tail) {
 	first, given := p.ranks[0], maps.Clone(read)
 	g.read, g.update, v.want, v.wants = read[first], v.update[first], want[first], want
+	if p.averaged() && !slices.ContainsFunc(p.ranks, func(r int) bool {
+		_, ok := read[r].ratio(g.sum[r], read[r].loose())
+		return !ok
+	}) {
+		v.alone = true // what the ranks exchange later is no gradient
+		return
+	}
 	if v.order = permuted(read[first], want[first]); v.order {
 		return
 	}

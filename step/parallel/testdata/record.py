@@ -1247,6 +1247,41 @@ def binary(rank, name, directory):
         optimizer.step()
 
 
+def outer(rank, name, directory):
+    """Each rank makes a step by itself, and the changes are averaged; or the first updates all, and passes on a half."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up, model.down = part(2, None, 6, 4), part(3, None, 4, 6)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(5)
+    x = torch.randn(6, 4).chunk(2)[rank].clone()
+    with optool_capture.record(directory, model=model):
+        old = [p.detach().clone() for p in model.parameters()]
+        F.linear(F.linear(x, model.up).tanh(), model.down).square().mean().backward()
+        if name == "outer-half":
+            for p in model.parameters():
+                dist.all_reduce(p.grad)
+                p.grad.div_(2)
+        if name == "outer":
+            optimizer.step()
+        with torch.no_grad():
+            if name == "outer-half" and rank == 0:
+                for p in model.parameters():
+                    p.sub_(0.1 * p.grad)
+            for p, o in zip(model.parameters(), old):
+                if name == "outer":
+                    change = p - o
+                    dist.all_reduce(change)
+                    p.copy_(o + change / 2)
+                else:
+                    passed = p.detach().clone()
+                    some = passed[:2].clone() if p is model.down else passed
+                    dist.broadcast(some, 0)
+                    passed[: len(some)] = some
+                    p.copy_(passed)
+
+
 def shards(rank, name, directory):
     """FSDP2, which may never reduce the gradients of the first layer."""
     import optool_capture
@@ -1284,7 +1319,7 @@ def work(rank, name, directory, port):
     programs = ring, context, zero, owner, clip, grid, losses, stages, table, columns, halo, fused, zigzag, ragged
     programs += masked, pipeline, kept, replicas, views, own, tokens, pooled, both, update, features
     programs += sequence, around, trust, counted, numbered, local, master, positions, factor, tied, gathered, halves
-    programs += statistics, binary, shards
+    programs += statistics, binary, shards, outer
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
