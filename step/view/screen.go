@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
@@ -144,10 +145,16 @@ func findings(b *strings.Builder, t *step.Trace, x Extra) {
 		fmt.Fprintf(b, "\n%s\n", headline(nothing(t), t, x.Style))
 	}
 	var list []*step.Finding
+	again := map[*step.Finding][]string{}
 	for _, f := range own {
-		if !f.Alone() { // counted by runs
-			list = append(list, f)
+		if f.Alone() { // counted by runs
+			continue
 		}
+		if i := slices.IndexFunc(list, func(g *step.Finding) bool { return recurs(f, g) }); i >= 0 {
+			again[list[i]] = append(again[list[i]], fmt.Sprintf("%s in step %d", f.Call, f.Call.Step.Number))
+			continue
+		}
+		list = append(list, f)
 	}
 	for i, f := range list {
 		if i == listed {
@@ -156,10 +163,40 @@ func findings(b *strings.Builder, t *step.Trace, x Extra) {
 		}
 		b.WriteString("\n")
 		written(b, t, f, x)
+		if like := again[f]; len(like) > 0 {
+			text := strings.Join(like[:min(len(like), shownLike)], ", ")
+			if more := len(like) - shownLike; more > 0 {
+				text += fmt.Sprintf(" and %d more", more)
+			}
+			fmt.Fprintf(b, "  like it: %s\n", x.Style.Wrap(text, 2))
+		}
 		if f == first {
 			behind(b, f, x.Style)
 		}
 	}
+}
+
+// shownLike is how many calls of later steps are named that are wrong like one before.
+const shownLike = 4
+
+// recurs reports whether a wrong value is that of an earlier step once more: of a call of the same operator, with the
+// same causes and, apart from numbers, for the same reason.
+func recurs(f, g *step.Finding) bool {
+	if f.Rule != verdict.Wrong || g.Rule != verdict.Wrong || f.Call.Op != g.Call.Op || f.Target != g.Target ||
+		f.Side != g.Side || f.Call.Step == nil || g.Call.Step == nil || f.Call.Process != g.Call.Process ||
+		f.Call.Step == g.Call.Step {
+		return false
+	}
+	of := func(f *step.Finding) string {
+		text := f.Reason
+		for _, k := range f.Causes {
+			text += " " + k.Text
+		}
+		return strings.Join(slices.DeleteFunc(strings.Fields(text), func(word string) bool {
+			return strings.ContainsFunc(word, unicode.IsDigit)
+		}), " ")
+	}
+	return of(f) == of(g)
 }
 
 // written writes a finding, its causes and where its call is.

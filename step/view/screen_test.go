@@ -290,3 +290,27 @@ func TestLossCall(t *testing.T) {
 		t.Errorf("got\n%s", got)
 	}
 }
+
+// TestRecurs: a wrong value of a later step that is wrong like one before is no finding of its own on the screen.
+func TestRecurs(t *testing.T) {
+	p, steps := &step.Process{}, []*step.Step{{Number: 0}, {Number: 1}}
+	of := func(s int, op, target, reason string) *step.Finding {
+		return &step.Finding{Rule: verdict.Wrong, Target: target, Reason: reason,
+			Call: &step.Call{Op: op, Process: p, Step: steps[s]}}
+	}
+	first := of(0, "torch.softmax", "output[0]", "7661 of 16384 elements differ: got 1.5 want 1.25; scaled")
+	for _, c := range []struct {
+		f    *step.Finding
+		want bool
+	}{
+		{of(1, "torch.softmax", "output[0]", "12 of 16384 elements differ: got 0.5 want 0.25; scaled"), true},
+		{of(0, "torch.softmax", "output[0]", "12 of 16384 elements differ: got 0.5 want 0.25; scaled"), false},
+		{of(1, "torch.softmax", "output[0]", "12 of 16384 elements differ: got 0.5 want 0.25; a row"), false},
+		{of(1, "torch.softmax", "grad[0]", "12 of 16384 elements differ: got 0.5 want 0.25; scaled"), false},
+		{of(1, "torch.exp", "output[0]", "12 of 16384 elements differ: got 0.5 want 0.25; scaled"), false},
+	} {
+		if got := recurs(c.f, first); got != c.want {
+			t.Errorf("%s %s: %s: recurs %t, want %t", c.f.Call.Op, c.f.Target, c.f.Reason, got, c.want)
+		}
+	}
+}
