@@ -260,6 +260,11 @@ func TestPatterns(t *testing.T) {
 		"sign":       {func(v []float64) { v[7] = -v[7] }, "the sign is flipped"},
 		"signs":      {func(v []float64) { scale(v, -1) }, "signs are flipped"},
 		"shifted":    {func(v []float64) { copy(v, v[1:]) }, "shifted: each element holds the value of the next one"},
+		"copied once": {func(v []float64) {
+			for i := 8; i < n; i += 16 {
+				v[i] = v[i-1]
+			}
+		}, "only index 8 of dimension 1 is wrong"},
 		"transposed": {func(v []float64) {
 			w := slices.Clone(v)
 			for i := range v {

@@ -20,7 +20,11 @@ func (c *checker) notRounding(p *part) string {
 		return ""
 	}
 	if factor, scaled := c.scaled(&p.stats); scaled {
-		return fmt.Sprintf("all scaled by %.5g", factor)
+		how := "all scaled by %.5g"
+		if s := &p.stats; s.AA-s.Dot*s.Dot/s.BB > (factor-1)*(factor-1)*s.BB/4 { // what it does not explain
+			how = "scaled by %.5g on average"
+		}
+		return fmt.Sprintf(how, factor)
 	}
 	if c.dt.IsFloat() {
 		switch n := c.zeroTail(); {

@@ -310,9 +310,11 @@ func (w *window) most(f func(i int) bool) bool {
 
 func (w *window) shifted() string {
 	for _, by := range []int{1, -1} {
+		at := func(i int) int { return min(max(i, 0), len(w.want)-1) }
+		// The element that holds another one's value has lost its own to the next.
 		if w.most(func(i int) bool {
 			j := i + by
-			return j >= 0 && j < len(w.want) && w.alike(w.got[i], w.want[j])
+			return j == at(j) && w.alike(w.got[i], w.want[j]) && w.alike(w.got[j], w.want[at(j+by)])
 		}) {
 			return fmt.Sprintf("shifted: each element holds the value of %s", map[int]string{1: "the next one",
 				-1: "the previous one"}[by])

@@ -447,6 +447,9 @@ func TestCausesOfResults(t *testing.T) {
 		}
 		return tensor.New(tensor.Float32, []int{17, 19}, out)
 	}
+	others := rand.New(rand.NewPCG(6, 1))
+	narrow := tensor.New(tensor.Float16, []int{12, 40}, load(normal(others, []int{12, 40}))).Rounded()
+	squares := tensor.New(tensor.BFloat16, []int{4, 5, 5}, load(normal(others, []int{4, 5, 5}))).Rounded()
 	q, k, v := random(1, 4, 16, 8), random(1, 4, 16, 8), random(1, 4, 16, 8)
 	attention, norm := "torch.nn.functional.scaled_dot_product_attention", "torch.nn.functional.layer_norm"
 	swapped := func(x *tensor.Tensor) *tensor.Tensor {
@@ -945,6 +948,17 @@ func TestCausesOfResults(t *testing.T) {
 		{"torch.cdist", []value.Value{a, a}, edited(run("torch.cdist", a, a), func(i int, v []float64) float64 {
 			return v[i] * v[i]
 		}), "the result is squared"},
+		{"torch.nn.functional.selu", []value.Value{narrow}, edited(run("torch.nn.functional.selu", narrow),
+			func(i int, v []float64) float64 {
+				return v[i] / max(1, math.Copysign(1.0507009873554805, -v[i]))
+			}).Rounded(), "results are multiplied by 0.952 where what is due is below 0"},
+		{"torch.heaviside", []value.Value{edited(x, func(i int, v []float64) float64 { return 2.5 * float64(i%3-1) }),
+			tensor.Full(tensor.Float32, nil, 0.5)}, edited(x, func(i int, v []float64) float64 {
+			return float64(i % 3 / 2)
+		}), "where self is 0, it is 0, not 0.5"},
+		{"torch.linalg.matrix_exp", []value.Value{squares}, edited(squares, func(i int, v []float64) float64 {
+			return math.Exp(v[i])
+		}).Rounded(), "it is computed as exp"},
 		{"torch.std", []value.Value{a, int64(1)}, edited(run("torch.std", a, int64(1)), func(i int,
 			v []float64) float64 {
 			return v[i] * v[i]

@@ -83,7 +83,7 @@ func (c *Search) otherConstants(of *Wrong, r rule, i int, k opdef.Constant[*opde
 				is = "is as if it were"
 			}
 			if !yield(Mistake{Text: fmt.Sprintf("%s%s %s %.7g, not %.7g", r.text, k.Name, is, x, k.Value),
-				Like: r.text + k.Name, Cost: digits(x), Gradients: k.Gradients,
+				Like: r.text + k.Name, Cost: digits(x), Gradients: k.Gradients, Number: &otherNumber{x, k.Value, with},
 				Make: func() (Way, error) { return with(x) }}) {
 				return
 			}

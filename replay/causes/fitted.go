@@ -176,6 +176,9 @@ func (c *Search) fittedOperands(of *Wrong, scalar bool, yield func(Mistake) bool
 
 // fittedShifts yields numbers that are added to an operand: an eps in a logarithm, under a root.
 func (c *Search) fittedShifts(of *Wrong, yield func(Mistake) bool) bool {
+	if onlyOneNumber([]Wrong{*of}) {
+		return true
+	}
 	for _, a := range c.operands() {
 		with := func(x float64) (Way, error) {
 			return c.one(a, func() *tensor.Tensor {
@@ -410,21 +413,24 @@ func (c *Search) scaledRegions(target string, got, want *tensor.Tensor) iter.Seq
 			}) != nil || r == nil || !(math.Abs(factor) < 1e6) {
 				continue
 			}
+			with := func(x float64) (Way, error) {
+				return c.altering(func(of string, due *tensor.Tensor) *tensor.Tensor {
+					if of != target || !slices.Equal(due.Shape, k.t.Shape) {
+						return due
+					}
+					return opdef.ZipN(due.DType, due.Shape, func(dst []float64, src [][]float64) {
+						for i := range dst {
+							if dst[i] = src[0][i]; r.holds(src[1][i]) {
+								dst[i] *= x
+							}
+						}
+					}, due, k.t)
+				})()
+			}
 			for _, x := range shortened(factor, 1) {
 				text := fmt.Sprintf("results are multiplied by %.7g where %s is %s", x, k.text, r)
 				if !yield(Mistake{Text: text, Rounds: true, Like: "results " + k.text, Cost: digits(x) + regionBits,
-					Make: c.altering(func(of string, due *tensor.Tensor) *tensor.Tensor {
-						if of != target || !slices.Equal(due.Shape, k.t.Shape) {
-							return due
-						}
-						return opdef.ZipN(due.DType, due.Shape, func(dst []float64, src [][]float64) {
-							for i := range dst {
-								if dst[i] = src[0][i]; r.holds(src[1][i]) {
-									dst[i] *= x
-								}
-							}
-						}, due, k.t)
-					})}) {
+					Number: &otherNumber{x, 1, with}, Make: func() (Way, error) { return with(x) }}) {
 					return
 				}
 			}

@@ -70,6 +70,31 @@ func rows(seed uint64, shape ...int) *tensor.Tensor {
 	return tensor.New(tensor.Float32, shape, v).Rounded()
 }
 
+// TestEmptiedParts: parts that hold zeros are not those of zeros that are due elsewhere, and parts in place stay there.
+func TestEmptiedParts(t *testing.T) {
+	part := func(rows ...int) (v []float64) {
+		for _, r := range rows {
+			v = append(v, float64(r), float64(2*r), float64(r), float64(3*r))
+		}
+		return v
+	}
+	for _, c := range []struct {
+		got, want []int
+		order     []int
+	}{
+		{[]int{0, 0, 3, 0, 5}, []int{0, 2, 3, 4, 5}, nil},
+		{[]int{0, 0, 3, 4, 5}, []int{0, 0, 3, 4, 5}, nil},
+		{[]int{7, 7, 3, 3, 5}, []int{7, 7, 3, 4, 5}, []int{0, 1, 2, 2, 4}},
+		{[]int{0, 5, 3, 4}, []int{0, 3, 4, 5}, []int{0, 3, 1, 2}},
+		{[]int{0, 5, 0, 3, 0}, []int{0, 3, 0, 5, 0}, []int{4, 3, 2, 1, 0}},
+	} {
+		m := &misplaced{shape: []int{len(c.got), 4}, got: part(c.got...), want: part(c.want...), near: 1e-6}
+		if o := m.order(0); !slices.Equal(o, c.order) {
+			t.Errorf("%v for %v: got the order %v, want %v", c.got, c.want, o, c.order)
+		}
+	}
+}
+
 func same64(t *testing.T, what string, got, want []float64) {
 	t.Helper()
 	if len(got) != len(want) {

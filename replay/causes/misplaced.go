@@ -319,9 +319,20 @@ func (m *misplaced) order(d int) order {
 			return order
 		}
 	}
-	order, used, moved := tensor.Make[int](n), tensor.Make[bool](n), false
+	order, used, moved := upTo(0, n), tensor.Make[bool](n), false
+	slices.Reverse(order)
+	if !slices.ContainsFunc(order, func(i int) bool { return !m.same(d, n-1-i, i) }) {
+		return order // backwards, which parts of zeros do not hide either
+	}
+	for i := range n { // parts that are in place stay there
+		if order[i] = -1; m.same(d, i, i) {
+			order[i], used[i] = i, true
+		}
+	}
 	for i := range n {
-		order[i] = -1
+		if order[i] == i {
+			continue
+		}
 		for k := range n { // one that no other part is, if there is one
 			j := (i + k) % n
 			if (order[i] < 0 || used[order[i]] && !used[j]) && m.same(d, i, j) {
@@ -334,10 +345,23 @@ func (m *misplaced) order(d int) order {
 		used[order[i]] = true
 		moved = moved || order[i] != i
 	}
-	if !moved {
+	if !moved || slices.Contains(used, false) && m.emptied(d, order) {
 		return nil
 	}
 	return order
+}
+
+// emptied reports whether a part that an order moves holds zeros: of an order that is no permutation, that is a part
+// to which nothing was written.
+func (m *misplaced) emptied(d int, o order) bool {
+	n, inner := m.length(d), m.inner(d)
+	zero := slices.Repeat([]bool{true}, n)
+	for i, x := range m.got {
+		at := i / inner % n
+		zero[at] = zero[at] && x == 0
+	}
+	moved, _ := o.moved()
+	return slices.ContainsFunc(moved, func(i int) bool { return zero[i] })
 }
 
 // fewMoved is order of a long dimension of which few parts are not those that are due: each is

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
@@ -233,8 +234,17 @@ func (c *Search) atSpot(r *Wrong) *Cause {
 	return &Cause{Text: text, Targets: []string{r.Target}, Exact: true, Share: 1, Bits: Plenty}
 }
 
-// incomingOf is the incoming gradient of a gradient that has its shape, nil if there is none.
+// incomingOf is the incoming gradient of a gradient that has its shape, nil if there is none. Operators that compute
+// gradients take it as an argument.
 func (c *Search) incomingOf(r *Wrong) *tensor.Tensor {
+	if r.Forward() {
+		for _, a := range c.operands() {
+			if strings.HasPrefix(a.Name, "grad_out") && slices.Equal(a.Tensor.Shape, r.Got.Shape) {
+				return a.Tensor
+			}
+		}
+		return nil
+	}
 	if !r.Backward() || len(c.Incoming) == 0 || c.Incoming[0] == nil ||
 		!slices.Equal(c.Incoming[0].Shape, r.Got.Shape) {
 		return nil

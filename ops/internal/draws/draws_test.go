@@ -80,6 +80,10 @@ func TestUnsound(t *testing.T) {
 			t.Errorf("%s passed: %s", what, got.Checked)
 		}
 	}
+	uniform := Normal(0, 1).Judge(drawn(tensor.Float32, n, r.Float64))
+	if !strings.Contains(uniform.Wrong, "of the elements is at most") {
+		t.Errorf("uniform numbers for normal ones: %q", uniform.Wrong)
+	}
 }
 
 func TestPermutation(t *testing.T) {
