@@ -13,8 +13,9 @@ import (
 )
 
 // A place is the elements of a value that are wrong: those at some indices of each dimension, or a run
-// of them in row-major order, whichever holds fewer that are right.
+// of them in row-major order, whichever holds fewer that are right; or the rows that some quantity tells.
 type place struct {
+	rows     *toldRows // nil: indices, or a run
 	shape    []int
 	indices  [][]int // nil: a run
 	from, to int     // of the run, to exclusive
@@ -84,6 +85,9 @@ func placeHolding(shape []int, few int, holds func(i int) bool) *place {
 // cost is how many bits it takes to say where the place is, infinity of one that has no order: each dimension has a
 // range of indices, or every so many, or few.
 func (p *place) cost() (bits float64) {
+	if p.rows != nil {
+		return p.rows.cost
+	}
 	if p.indices == nil {
 		return 2 * math.Log2(float64(tensor.Numel(p.shape)))
 	}
@@ -124,6 +128,9 @@ const unimportant = 1e-3
 
 // holds reports whether element i lies there.
 func (p *place) holds(i int) bool {
+	if p.rows != nil {
+		return p.rows.wrong[i/p.shape[len(p.shape)-1]]
+	}
 	if p.indices == nil {
 		return i >= p.from && i < p.to
 	}
@@ -171,6 +178,9 @@ func (p *place) parts() int {
 }
 
 func (p *place) String() string {
+	if p.rows != nil {
+		return p.rows.text
+	}
 	if p.indices == nil {
 		return fmt.Sprintf("in elements %d to %d of %d", p.from, p.to-1, tensor.Numel(p.shape))
 	}
@@ -213,7 +223,12 @@ func (c *Search) confined(fails []Wrong, sources []iter.Seq[Mistake]) iter.Seq[M
 				continue
 			}
 			var p *place
-			if c.Guard(func() error { p = placeOf(got, want); return nil }) != nil || p == nil {
+			if c.Guard(func() error {
+				if p = placeOf(got, want); p == nil {
+					p = c.rowsOf(got, want)
+				}
+				return nil
+			}) != nil || p == nil {
 				return
 			}
 			places[r.Target], right[r.Target] = p, want
