@@ -402,10 +402,10 @@ func (p *part) fitsBetter(than *part) bool {
 	return order > 0
 }
 
-// exchanges counts the exchanges of the forward pass that do not fit.
+// exchanges counts the exchanges of the forward pass that do not keep the whole of their argument.
 func (p *part) exchanges() (n int) {
 	for _, v := range p.broken {
-		if !v.backward && v.call == nil && v.site != nil && v.site.seam {
+		if !v.backward && v.call == nil && v.site != nil && v.site.seam && v.kind == "collective" {
 			n++
 		}
 	}
