@@ -1208,15 +1208,21 @@ def _world(torch):
 
 
 class _StepCounter:
-    """Counts the steps of the program's first optimizer, and notes each optimizer's step in the recording."""
+    """Counts the steps of the program's first optimizer, and notes each optimizer's step in the recording. A step that
+    hooks make within a backward pass ends with the pass: until then torch keeps the modes with which the pass began."""
 
     def __init__(self, owner):
         self.owner = owner
         self.wrapped = []
         self.first = None
         self.depth = 0
+        self.passes = 0  # backward passes that go on
+        self.ended = False  # a step ended within them
 
     def install(self):
+        autograd = self.owner.torch.autograd
+        self.backward = autograd.backward
+        autograd.backward = self.passing(self.backward)
         kinds = [self.owner.torch.optim.Optimizer]
         while kinds:
             kind = kinds.pop()
@@ -1243,6 +1249,20 @@ class _StepCounter:
                     self.after(optimizer)
         return counted
 
+    def passing(self, backward):
+        @functools.wraps(backward)
+        def run(*args, **kwargs):
+            self.passes += 1
+            try:
+                return backward(*args, **kwargs)
+            finally:
+                self.passes -= 1
+                if self.ended and self.passes == 0:
+                    self.ended = False
+                    if not self.owner.by_hand:
+                        self.owner._end_step()
+        return run
+
     def forget(self):
         """Optimizers of other packages write parameters without torch's knowledge."""
         if self.owner.channel is not None:
@@ -1267,9 +1287,13 @@ class _StepCounter:
         if self.first is None:
             self.first = id(optimizer)
         if not self.owner.by_hand and self.first == id(optimizer):
-            self.owner._end_step()
+            if self.passes:
+                self.ended = True
+            else:
+                self.owner._end_step()
 
     def remove(self):
+        self.owner.torch.autograd.backward = self.backward
         for kind, step in self.wrapped:
             kind.step = step
 

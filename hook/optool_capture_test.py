@@ -831,6 +831,26 @@ class Recording(unittest.TestCase):
             self.assertEqual([c["args"][1] for c in self.calls(path) if c["name"] == "torch.full"], [step])
             self.assertRegex(said(), r"^optool_capture: recorded \d+ calls of step %d, [\d.]+ kB, in %s/rank0/" % (step, path))
 
+    @unittest.skipUnless(hasattr(torch.Tensor, "register_post_accumulate_grad_hook"), "this torch has no such hooks")
+    def test_optimizers_in_the_backward_pass(self):
+        """A step that hooks make within a backward pass ends with the pass: the next one is recorded from its start."""
+        for by_hand in False, True:
+            model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 1))
+            optimizers = {p: torch.optim.SGD([p], lr=0.1) for p in model.parameters()}
+            for p in model.parameters():
+                p.register_post_accumulate_grad_hook(lambda p: (optimizers[p].step(), optimizers[p].zero_grad()) and None)
+            backward, path = torch.autograd.backward, os.path.join(self.path, str(by_hand))
+            with optool_capture.record(path, steps=[1, 2]) as recording:
+                for k in range(3):
+                    model(torch.full((2, 3), float(k))).sum().backward()
+                    if by_hand:
+                        recording.step()
+            self.assertIs(torch.autograd.backward, backward)
+            calls = self.calls(path)
+            self.assertEqual([(c["step"], c["args"][1]) for c in calls if c["name"] == "torch.full"], [(1, 1.0), (2, 2.0)])
+            self.assertEqual([c["step"] for c in calls if c["name"] == "torch.nn.functional.linear"], [1, 1, 2, 2])
+            self.assertEqual([c["step"] for c in calls if c["name"] == "torch.Tensor.add_"], [1] * 4 + [2] * 4)
+
     @contextlib.contextmanager
     def said(self):
         """What is printed and warned."""
