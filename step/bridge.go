@@ -562,7 +562,11 @@ func (v *Value) settleSum(want, size *tensor.Tensor, readings []*Value, opt Opti
 	}
 	x, y := tensor.Data[float64](t), tensor.Data[float64](want)
 	dt := v.coarsest(readings)
-	first, n, telling, ok := outliers(x, y, tensor.Data[float64](size), dt, 0.75)
+	most := 0.75
+	if v.addedInPlace(readings) {
+		most = leastShare
+	}
+	first, n, telling, ok := outliers(x, y, tensor.Data[float64](size), dt, most)
 	if v.Kind == inputKind {
 		ok = ok && 4*n < telling // what else an optimizer reads may be next to zero in the same places
 	}
@@ -590,6 +594,15 @@ func (v *Value) settleSum(want, size *tensor.Tensor, readings []*Value, opt Opti
 			index(first, v.Shape), x[first], y[first])
 	}
 	return off, nil
+}
+
+// addedInPlace reports whether the gradient of a result lies where that of a reader lay to which autograd added those of
+// the others, and torch has counted no more writes than these additions: no hook of the program changed it by torch.
+func (v *Value) addedInPlace(readings []*Value) bool {
+	return v.Kind == capture.GradOutputs && v.Address != 0 && slices.ContainsFunc(readings, func(r *Value) bool {
+		g := r.Call.gradientOf(r)
+		return g != nil && g.Address == v.Address && g.version >= 0 && v.version == g.version+len(readings)-1
+	})
 }
 
 // farthest is the largest distance of elements.

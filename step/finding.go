@@ -118,6 +118,7 @@ func (t *Trace) Analyze(ctx context.Context, opt Options) error {
 		p.findSaved(opt)
 		p.findRecomputed(opt)
 		p.findOwnGradients(opt)
+		p.findNodeHooks(opt)
 		// One asks for gradients, the other for arguments: they do not meet.
 		both, sub := errgroup.WithContext(ctx)
 		if p.large() {

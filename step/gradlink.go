@@ -71,6 +71,9 @@ func (c *Call) gradientSource(g *Value, same []*Value, viewed map[*Value]bool) L
 	if w := gradientThat(readers, func(w *Value) bool { return w.aliases(g) }); w != nil {
 		return Link{How: ByContent, Value: w} // of an inner node that saw it in another shape
 	}
+	if made := c.Step.madeBehind(g); made != nil && made.Call.inBackward() {
+		return Link{How: ByContent, Value: made} // a hook of the program gave it
+	}
 	l := Link{How: IsLeaf, Role: "inner"}
 	for _, r := range readers {
 		if w := r.nearest(g); w != nil {
@@ -88,17 +91,22 @@ func (c *Call) gradientSource(g *Value, same []*Value, viewed map[*Value]bool) L
 }
 
 // madeBehind is the result of a call behind the loss that a gradient equals: the backward pass of a function of the
-// program made it. It is nil if there is none.
+// program made it, or a hook. It is nil if there is none.
 func (s *Step) madeBehind(g *Value) *Value {
 	if s == nil || g.content.plain {
 		return nil
 	}
-	for _, c := range s.Tail {
-		if i := slices.IndexFunc(c.Outputs, g.equals); i >= 0 && !c.writes {
-			return c.Outputs[i]
+	if s.behind == nil {
+		s.behind = map[contentKey]*Value{}
+		for _, c := range slices.Backward(s.Tail) {
+			for _, o := range slices.Backward(c.Outputs) {
+				if !c.writes {
+					s.behind[o.key()] = o
+				}
+			}
 		}
 	}
-	return nil
+	return s.behind[g.key()]
 }
 
 // gradientThat is the first gradient of calls that is so, nil if none is.

@@ -286,6 +286,8 @@ type Step struct {
 	// tailAt and tailLike are the inputs of Tail by address, and by shape: of these no more than two addresses.
 	tailAt   map[uint64][]*Value
 	tailLike map[string][]*Value
+	// behind are the results of Tail that no call wrote in place, the first of each content; nil if nobody asked.
+	behind map[contentKey]*Value
 	// hooks are what hooks of parameters made of their gradients in the backward pass, by the parameter's address.
 	hooks map[uint64]*Value
 	// Scale is the gradient of the loss: that with which the backward pass began, times the loss scale.

@@ -48,19 +48,26 @@ func (c *Call) dropMissing() {
 	if c.byPass[replay.Backward] != verdict.Fail {
 		return
 	}
+	c.skipWrongGradients(c.lacksGradient, "no gradient was recorded: the backward pass gave none of a parameter")
+}
+
+// skipWrongGradients takes back that some gradients of a call are wrong.
+func (c *Call) skipWrongGradients(some func(target string) bool, why string) {
 	worst := verdict.Skipped
+	skipped := map[string]bool{}
 	for i := range c.Results {
 		r := &c.Results[i]
 		if r.Phase != replay.Backward {
 			continue
 		}
-		if r.Verdict == verdict.Fail && c.lacksGradient(r.Target) {
-			r.Verdict, r.Reason = verdict.Skipped, "no gradient was recorded: the backward pass gave none of a parameter"
+		if r.Verdict == verdict.Fail && some(r.Target) {
+			r.Verdict, r.Reason = verdict.Skipped, why
+			skipped[r.Target] = true
 		}
 		worst = verdict.Worse(worst, r.Verdict)
 	}
 	for _, x := range c.Checks {
-		if x.Phase == replay.Backward {
+		if x.Phase == replay.Backward && !skipped[x.Target] {
 			worst = verdict.Worse(worst, x.Verdict)
 		}
 	}

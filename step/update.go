@@ -362,7 +362,7 @@ func (u *updater) checkState(v *Value) {
 	}
 	was := v.lay()
 	if was == nil || was.Call.phase()%2 == 0 || was.Call.Step == v.Call.Step || !was.made() || was.leaves().zero() ||
-		!u.isState(v, was.Call.Step) || u.holdsGradients(v) ||
+		!v.mayBeTensorOf(was) || !u.isState(v, was.Call.Step) || u.holdsGradients(v) ||
 		!v.Call.writes && v.Call.inBackward() { // a backward pass reads what it saved
 		return
 	}
@@ -378,6 +378,13 @@ func (u *updater) checkState(v *Value) {
 			was.Target, was.Call)
 	}
 	was.readers = append(was.readers, v)
+}
+
+// mayBeTensorOf reports whether torch's counts of writes let v be the tensor of w with no recorded write in between. Fused
+// optimizers do not count theirs. Where a count was not recorded, it may.
+func (v *Value) mayBeTensorOf(w *Value) bool {
+	writes := v.version - w.version
+	return v.version < 0 || w.version < 0 || writes == 0 || writes == 1 && w.after != nil
 }
 
 // isState reports whether v is state that an optimizer keeps from one step to the next: an earlier step read it at the

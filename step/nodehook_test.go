@@ -1,0 +1,41 @@
+package step
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestHooksOfGradients: what a hook of the program gives by recorded calls is no finding, of a tensor or of a node of
+// autograd; what overwrites a third of a gradient in memory is, also where it was added up of several.
+func TestHooksOfGradients(t *testing.T) {
+	for _, tc := range []struct{ name, finding, gap string }{
+		{"hook-overwrites", "changed grad_output[0] of torch.tanh/5", ""},
+		{"hook-masks", "", ""},
+		{"node-prehook", "", "torch.tanh/7"},
+		{"node-posthook", "", "torch.tanh/7"},
+	} {
+		tr := analyse(t, unpack(t, tc.name))
+		got := ""
+		if f := tr.First(); f != nil {
+			got = string(f.Rule) + " " + f.Target + " of " + f.Call.String()
+		}
+		if got != tc.finding {
+			t.Errorf("%s: first finding %q, want %q", tc.name, got, tc.finding)
+		}
+		gaps := tr.Seen().Gaps
+		inner := func(g Gap) bool { return strings.Contains(g.What, "gradients of inner nodes") }
+		hook := func(g Gap) bool { return strings.Contains(g.What, givenByHook) && g.N == 1 && g.First == tc.gap }
+		if slices.ContainsFunc(gaps, inner) || slices.ContainsFunc(gaps, hook) != (tc.gap != "") {
+			t.Errorf("%s: gaps %+v, want %q", tc.name, gaps, tc.gap)
+		}
+	}
+}
+
+// TestStateReloaded: the state of an optimizer that load_state_dict exchanged lies where a step had something else, and
+// is no state that changed.
+func TestStateReloaded(t *testing.T) {
+	if f := analyse(t, unpack(t, "state-reloaded")).First(); f != nil {
+		t.Errorf("got %s of %s: %s", f.Target, f.Call, f.Reason)
+	}
+}
