@@ -41,10 +41,42 @@ func (t *Trace) explain(opt Options) {
 			}
 			return err
 		})
+		if !f.backward && !slices.ContainsFunc(f.Causes, func(k reports.Cause) bool { return !k.Pattern }) {
+			if k := f.Call.ofOldArgument(opt); k != nil {
+				f.Causes = []reports.Cause{*k}
+			}
+		}
 		budget.Spend(allowed.Took)
 		f.Causes = reports.Searched(f.Causes, allowed.Short, &reports.Result{Capture: f.Call.Entry.Rel, Op: f.Call.Op,
 			Target: f.Target})
 	}
+}
+
+// ofOldArgument is the cause of a wrong result that a call gives if it reads what an earlier call found where one of its
+// arguments lies: a kernel that keeps a copy of a weight, such as a prepacked one, and was not told that it changed. It is
+// nil if there is none.
+func (c *Call) ofOldArgument(opt Options) *reports.Cause {
+	const tried = 4
+	for _, v := range c.Inputs {
+		if !v.telling() || v.Address == 0 {
+			continue
+		}
+		seen := []uint64{v.content.sum}
+		for i := c.Order - 1; i >= 0 && len(seen) <= tried; i-- {
+			for _, u := range c.Process.Calls[i].Inputs {
+				if u.Address != v.Address || !u.like(v) || slices.Contains(seen, u.content.sum) {
+					continue
+				}
+				if seen = append(seen, u.content.sum); c.givenBy(v, u, opt) {
+					k := found.OfCause(c.Entry, causes.Cause{Targets: c.failing(replay.Forward), Share: 1, Text: fmt.Sprintf(
+						"%s is what %s read there before: a copy that was not made anew, of a prepacked weight say",
+						v.Target, u.Call)})
+					return &k
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // ownCauses are the causes that the call shows by itself.

@@ -108,3 +108,13 @@ func TestWayToNorm(t *testing.T) {
 		t.Errorf("%s %s: %s, want %s", f.Rule, f.Call, f.Reason, want)
 	}
 }
+
+// TestPrepackedWeight: a wrong result that a call gives with what an earlier call found where its weight lies has that as
+// its cause.
+func TestPrepackedWeight(t *testing.T) {
+	f := analyse(t, unpack(t, "weight-prepacked")).First()
+	if f == nil || f.Rule != verdict.Wrong || f.Call.Entry.ID != 27 || len(f.Causes) != 1 ||
+		!strings.HasPrefix(f.Causes[0].Text, "input[1] is what torch.Tensor.add_/20 read there before") {
+		t.Errorf("got %+v, want linear/27 with the weight of the step before", f)
+	}
+}
