@@ -846,7 +846,13 @@ func (l *hookLoader) tensor(o *object, path string) (value.Value, error) {
 	address, addressed := ptr.(json.Number)
 	if l.at != nil && addressed {
 		version, _ := o.get("version")
-		l.at[path] = Memory{Address: address.String(), Version: countOf(version), Name: o.text("name")}
+		stride := ""
+		if list, _ := o.get("stride"); list != nil {
+			if n, ok := jsonShape(list); ok {
+				stride = fmt.Sprint(n)
+			}
+		}
+		l.at[path] = Memory{Address: address.String(), Version: countOf(version), Name: o.text("name"), Stride: stride}
 	}
 	at, _ := o.get("tensor")
 	for _, p := range o.list("placements") {

@@ -230,7 +230,7 @@ func TestMemoriesBesideAFile(t *testing.T) {
 	for e := range Scan(context.Background(), []string{root}, Options{}) {
 		c, _ := e.Load(LoadOptions{})
 		defer c.Close()
-		want := map[string]Memory{"args[1][0]": {"64", 3, "w"}, "args[1][1]": {"128", -1, ""}}
+		want := map[string]Memory{"args[1][0]": {"64", 3, "w", ""}, "args[1][1]": {"128", -1, "", ""}}
 		if got := c.Memories(Input); !maps.Equal(got, want) {
 			t.Errorf("Memories = %v, want %v", got, want)
 		}

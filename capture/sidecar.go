@@ -21,6 +21,8 @@ type Memory struct {
 	// Version counts the calls that wrote the tensor, as torch does (Tensor._version); -1 if that was not recorded.
 	Version int
 	Name    string // in the model, "" if it has none
+	// Stride is that of the tensor in the program's memory, as "[8 1]"; "" if that was not recorded, or if the file has it.
+	Stride string
 }
 
 // sidecarLimit bounds what is read of a .pth.json file, in bytes.
@@ -136,7 +138,11 @@ func (m memories) collect(path string, v any) {
 		for _, key := range []string{"data_ptr", "data"} { // "data" until 2024-09-14
 			if n, ok := v[key].(json.Number); ok {
 				name, _ := v["name"].(string)
-				m[path] = Memory{Address: n.String(), Version: countOf(v["version"]), Name: name}
+				stride := ""
+				if list, ok := v["stride"].([]any); ok {
+					stride = fmt.Sprint(list)
+				}
+				m[path] = Memory{Address: n.String(), Version: countOf(v["version"]), Name: name, Stride: stride}
 			}
 		}
 	}

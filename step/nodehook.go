@@ -1,7 +1,10 @@
 package step
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
@@ -14,11 +17,10 @@ import (
 const givenByHook = "a hook of the program gives the gradient, or the one that it follows from"
 
 // findNodeHooks finds wrong gradients that hooks of autograd's nodes explain: grad_fn.register_prehook gives a node
-// another incoming gradient than the tensor has, grad_fn.register_hook other gradients than the node computed. No
-// recorder sees the hooks, but it has the calls that they make between both.
+// another incoming gradient than the tensor has. No recorder sees the hooks, but it has the calls that they make.
 func (p *Process) findNodeHooks(opt Options) {
 	for _, c := range p.Calls {
-		if c.byPass[replay.Backward] != verdict.Fail || c.Step == nil || len(c.GradOutputs) == 0 {
+		if c.byPass[replay.Backward] != verdict.Fail || c.Step == nil || len(c.GradOutputs) == 0 || !c.isTorchs() {
 			continue
 		}
 		made := c.madeByNodeHooks()
@@ -30,8 +32,18 @@ func (p *Process) findNodeHooks(opt Options) {
 	}
 }
 
-// madeByNodeHooks are the results of the calls that were made while the backward pass was in a call, which is none of
-// the program's own functions: these make such calls themselves.
+// isTorchs reports whether a call is of a function of torch, and no call that made it is of one of the program's. Others
+// make calls in their backward passes.
+func (c *Call) isTorchs() bool {
+	for o := c; o != nil; o = o.outer {
+		if !strings.HasPrefix(o.Op, "torch.") || o.Entry.Replaced != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// madeByNodeHooks are the results of the calls that were made while the backward pass was in a call.
 func (c *Call) madeByNodeHooks() (made []*Value) {
 	begun, ended := c.Entry.BackwardOrder, c.Entry.GradientOrder
 	for _, o := range c.Step.Tail {
@@ -42,47 +54,63 @@ func (c *Call) madeByNodeHooks() (made []*Value) {
 	return made
 }
 
-// settleNodeHooks takes back that gradients of a call are wrong that are the results of such calls, or that follow from
-// one of these as the incoming gradient.
+// settleNodeHooks takes back that gradients of a call are wrong if they all follow from the result of such a call as the
+// incoming gradient, and that call read what comes in. Of other wrong gradients that such a call gave it says so: a hook
+// may have, or a kernel of the program's own that consists of calls of torch.
 func (c *Call) settleNodeHooks(made []*Value, opt Options) error {
-	right := func(g *Value) bool {
-		return slices.ContainsFunc(made, func(o *Value) bool { return o.equals(g) && !g.content.plain })
-	}
 	for _, h := range made {
-		if len(c.GradOutputs) != 1 || !h.like(c.GradOutputs[0]) {
+		if len(c.GradOutputs) != 1 || !h.like(c.GradOutputs[0]) ||
+			!slices.ContainsFunc(h.Call.Inputs, c.GradOutputs[0].equals) {
 			continue
 		}
-		t, err := h.Recorded(opt)
+		follows, err := c.followsFrom(h, opt)
 		if err != nil {
 			return err
 		}
-		wanted := map[int]bool{}
-		for k := range c.Inputs {
-			wanted[k] = true
+		if follows {
+			c.skipWrongGradients(func(string) bool { return true }, givenByHook)
+			return nil
 		}
-		grads, err := c.pullGiven(wanted, capture.LoadOptions{Read: opt.Read}, opt,
-			func(_ *capture.Call, f *opdef.Forward) []*tensor.Tensor {
-				out := make([]*tensor.Tensor, len(f.Outs))
-				out[0] = t
-				return out
-			})
-		if err != nil {
-			return err
-		}
-		of := map[*Value]*tensor.Tensor{}
-		for k, v := range c.Inputs {
-			if g := c.gradientOf(v); g != nil && grads[k] != nil {
-				of[g] = grads[k]
-			}
-		}
-		given := right
-		right = func(g *Value) bool { return given(g) || of[g] != nil && g.follows(of[g], opt) }
 	}
-	c.skipWrongGradients(func(target string) bool {
-		g := c.Value(target)
-		return g != nil && right(g)
-	}, givenByHook)
+	for i, r := range c.Results {
+		g := c.Value(r.Target)
+		if r.Phase != replay.Backward || r.Verdict != verdict.Fail || g == nil || g.content.plain {
+			continue
+		}
+		if k := slices.IndexFunc(made, g.equals); k >= 0 {
+			c.Results[i].Reason += fmt.Sprintf("; %s gave it at %s, for a kernel of the program's own or a hook of the node",
+				made[k].Call, cmp.Or(made[k].Call.Entry.Location, "a line that is not known"))
+		}
+	}
 	return nil
+}
+
+// followsFrom reports whether all wrong gradients of a call are what the reference gives with h as the incoming one.
+func (c *Call) followsFrom(h *Value, opt Options) (bool, error) {
+	t, err := h.Recorded(opt)
+	if err != nil {
+		return false, err
+	}
+	wanted := map[int]bool{}
+	for k := range c.Inputs {
+		wanted[k] = true
+	}
+	grads, err := c.pullGiven(wanted, capture.LoadOptions{Read: opt.Read}, opt,
+		func(_ *capture.Call, f *opdef.Forward) []*tensor.Tensor {
+			out := make([]*tensor.Tensor, len(f.Outs))
+			out[0] = t
+			return out
+		})
+	if err != nil {
+		return false, err
+	}
+	explained := map[string]bool{}
+	for k, v := range c.Inputs {
+		if g := c.gradientOf(v); g != nil && grads[k] != nil && g.follows(grads[k], opt) {
+			explained[g.Target] = true
+		}
+	}
+	return !slices.ContainsFunc(c.failing(replay.Backward), func(target string) bool { return !explained[target] }), nil
 }
 
 // follows reports whether a gradient is what the reference computes, up to rounding.

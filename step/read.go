@@ -3,6 +3,7 @@ package step
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"slices"
@@ -235,6 +236,12 @@ func (c *Call) index(rec *capture.Call) error {
 			v.Address, _ = strconv.ParseUint(m.Address, 10, 64)
 			if v.version, v.named = -1, m.Name; known {
 				v.version = m.Version
+			}
+			if m.Stride != "" && m.Stride != fmt.Sprint(t.Stride) {
+				for s := range strings.FieldsSeq(strings.Trim(m.Stride, "[]")) {
+					n, _ := strconv.Atoi(s)
+					v.lies = append(v.lies, n)
+				}
 			}
 			v.content = newFingerprint(t)
 			switch k {

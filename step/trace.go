@@ -28,6 +28,7 @@ type Value struct {
 	RequiresGrad bool
 	Parameter    bool
 
+	lies    []int  // strides in the program's memory, nil if they are Stride: the file of a tensor with gaps has none
 	version int    // how many calls had written the tensor, as torch counts them; -1 if that was not recorded
 	named   string // in the model, "" if it has no name there
 
