@@ -21,7 +21,7 @@ type Memory struct {
 	// Version counts the calls that wrote the tensor, as torch does (Tensor._version); -1 if that was not recorded.
 	Version int
 	Name    string // in the model, "" if it has none
-	// Stride is that of the tensor in the program's memory, as "[8 1]"; "" if that was not recorded, or if the file has it.
+	// Stride is that of the tensor in the program's memory, as "[8 1]"; "" if that was not recorded.
 	Stride string
 }
 

@@ -596,8 +596,8 @@ func (v *Value) settleSum(want, size *tensor.Tensor, readings []*Value, opt Opti
 	return off, nil
 }
 
-// addedInPlace reports whether the gradient of a result lies where that of a reader lay to which autograd added those of
-// the others, and torch has counted no more writes than these additions: no hook of the program changed it by torch.
+// addedInPlace reports whether the gradient of a result lies where that of a reader lay to which autograd added those
+// of the others, and torch has counted no more writes than these additions: no hook of the program changed it by torch.
 func (v *Value) addedInPlace(readings []*Value) bool {
 	return v.Kind == capture.GradOutputs && v.Address != 0 && slices.ContainsFunc(readings, func(r *Value) bool {
 		g := r.Call.gradientOf(r)

@@ -52,9 +52,9 @@ func (t *Trace) explain(opt Options) {
 	}
 }
 
-// ofOldArgument is the cause of a wrong result that a call gives if it reads what an earlier call found where one of its
-// arguments lies: a kernel that keeps a copy of a weight, such as a prepacked one, and was not told that it changed. It is
-// nil if there is none.
+// ofOldArgument is the cause of a wrong result that a call gives if it reads what an earlier call found where one of
+// its arguments lies: a kernel that keeps a copy of a weight, such as a prepacked one, and was not told that it
+// changed. It is nil if there is none.
 func (c *Call) ofOldArgument(opt Options) *reports.Cause {
 	const tried = 4
 	for _, v := range c.Inputs {
@@ -68,9 +68,9 @@ func (c *Call) ofOldArgument(opt Options) *reports.Cause {
 					continue
 				}
 				if seen = append(seen, u.content.sum); c.givenBy(v, u, opt) {
-					k := found.OfCause(c.Entry, causes.Cause{Targets: c.failing(replay.Forward), Share: 1, Text: fmt.Sprintf(
-						"%s is what %s read there before: a copy that was not made anew, of a prepacked weight say",
-						v.Target, u.Call)})
+					text := fmt.Sprintf("%s is what %s read there before: a copy that was not made anew, of a prepacked "+
+						"weight say", v.Target, u.Call)
+					k := found.OfCause(c.Entry, causes.Cause{Targets: c.failing(replay.Forward), Share: 1, Text: text})
 					return &k
 				}
 			}

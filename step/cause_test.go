@@ -109,8 +109,8 @@ func TestWayToNorm(t *testing.T) {
 	}
 }
 
-// TestPrepackedWeight: a wrong result that a call gives with what an earlier call found where its weight lies has that as
-// its cause.
+// TestPrepackedWeight: a wrong result that a call gives with what an earlier call found where its weight lies has that
+// as its cause.
 func TestPrepackedWeight(t *testing.T) {
 	f := analyse(t, unpack(t, "weight-prepacked")).First()
 	if f == nil || f.Rule != verdict.Wrong || f.Call.Entry.ID != 27 || len(f.Causes) != 1 ||

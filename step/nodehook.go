@@ -32,8 +32,8 @@ func (p *Process) findNodeHooks(opt Options) {
 	}
 }
 
-// isTorchs reports whether a call is of a function of torch, and no call that made it is of one of the program's. Others
-// make calls in their backward passes.
+// isTorchs reports whether a call is of a function of torch, and no call that made it is of one of the program's.
+// Others make calls in their backward passes.
 func (c *Call) isTorchs() bool {
 	for o := c; o != nil; o = o.outer {
 		if !strings.HasPrefix(o.Op, "torch.") || o.Entry.Replaced != "" {
@@ -54,9 +54,9 @@ func (c *Call) madeByNodeHooks() (made []*Value) {
 	return made
 }
 
-// settleNodeHooks takes back that gradients of a call are wrong if they all follow from the result of such a call as the
-// incoming gradient, and that call read what comes in. Of other wrong gradients that such a call gave it says so: a hook
-// may have, or a kernel of the program's own that consists of calls of torch.
+// settleNodeHooks takes back that gradients of a call are wrong if they all follow from the result of such a call as
+// the incoming gradient, and that call read what comes in. Of other wrong gradients that such a call gave it says so: a
+// hook may have, or a kernel of the program's own that consists of calls of torch.
 func (c *Call) settleNodeHooks(made []*Value, opt Options) error {
 	for _, h := range made {
 		if len(c.GradOutputs) != 1 || !h.like(c.GradOutputs[0]) ||

@@ -380,8 +380,8 @@ func (u *updater) checkState(v *Value) {
 	was.readers = append(was.readers, v)
 }
 
-// mayBeTensorOf reports whether torch's counts of writes let v be the tensor of w with no recorded write in between. Fused
-// optimizers do not count theirs. Where a count was not recorded, it may.
+// mayBeTensorOf reports whether torch's counts of writes let v be the tensor of w with no recorded write in between.
+// Fused optimizers do not count theirs. Where a count was not recorded, it may.
 func (v *Value) mayBeTensorOf(w *Value) bool {
 	writes := v.version - w.version
 	return v.version < 0 || w.version < 0 || writes == 0 || writes == 1 && w.after != nil
