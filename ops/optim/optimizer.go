@@ -14,12 +14,14 @@ import (
 // optimizerOps are the fused steps of optimizers and of loss scaling. All but
 // _amp_update_scale_ return None and change the tensors they are given.
 var optimizerOps = []*opdef.Entry{
-	fusedAdam("_fused_adam_", "Adam", false),
-	fusedAdam("_fused_adamw_", "AdamW", true),
-	fusedSGD("_fused_sgd_", "The values between them are not rounded.",
-		func(_ tensor.DType, x float64) float64 { return x }),
+	fusedAdam("_fused_adam_", "Adam", false, fusedOp[adamArgs]),
+	fusedAdam("_fused_adamw_", "AdamW", true, fusedOp[adamArgs]),
+	fusedAdam("_fused_adam", "Adam", false, freshOp[adamArgs]),
+	fusedAdam("_fused_adamw", "AdamW", true, freshOp[adamArgs]),
+	fusedSGD("_fused_sgd_", "The values between them are not rounded.", unrounded, fusedOp[sgdArgs]),
+	fusedSGD("_fused_sgd", "The values between them are not rounded.", unrounded, freshOp[sgdArgs]),
 	fusedSGD("diopi.sgd", "The values between them have the dtype of self, as in torch.optim without foreach.",
-		tensor.DType.Round),
+		tensor.DType.Round, fusedOp[sgdArgs]),
 	fusedOp("_fused_adagrad_", "_fused_adagrad_(Tensor[] self, Tensor[] grads, Tensor[] state_sums, Tensor[] state_steps, "+
 		"*, Tensor|Scalar lr, float lr_decay, "+
 		"float weight_decay, float eps, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
@@ -232,6 +234,99 @@ func fusedOp[A any](names, schema string, doc opdef.Doc, step func(a *A) (*fused
 	}.Entry()
 }
 
+// declaring makes the entry of an operator that does a step: fusedOp or freshOp.
+type declaring[A any] func(names, schema string, doc opdef.Doc, step func(a *A) (*fusedStep, error)) *opdef.Entry
+
+func unrounded(_ tensor.DType, x float64) float64 { return x }
+
+// A freshStep is a step that gives new lists of tensors, and changes none.
+type freshStep struct {
+	step *fusedStep
+	rest []*tensor.Tensor // of a list that the step does not change
+}
+
+// freshOp declares an op that does a step and gives the lists that fusedOp would change.
+func freshOp[A any](names, schema string, doc opdef.Doc, step func(a *A) (*fusedStep, error)) *opdef.Entry {
+	return opdef.Planned[*A, *freshStep]{
+		Cases:  func(g opdef.Gen) []*A { return freshCases(g, new(A)) },
+		Schema: strings.TrimSuffix(schema, "()") + "Tensor[]", Names: names, Doc: doc, Error: elements.ElementwiseError,
+		Traits: opdef.Traits{NoGrad: "no gradient flows through a step"},
+		Plan: func(a *A) (*freshStep, error) {
+			f, err := step(a)
+			if err != nil {
+				return nil, err
+			}
+			return &freshStep{f, unchanged(a, f)}, nil
+		},
+		Kernel: func(f *freshStep) ([]*tensor.Tensor, error) { return f.results(false), nil },
+		Bounds: opdef.Bounds[*freshStep]{
+			Scale: func(f *freshStep, _ []*tensor.Tensor) []*tensor.Tensor { return f.results(true) },
+		},
+	}.Entry()
+}
+
+// freshCases are arguments of a step, one with each option and one without.
+func freshCases[A any](g opdef.Gen, a *A) (out []*A) {
+	list := func(lo, hi float64) []*tensor.Tensor {
+		return []*tensor.Tensor{g.Uniform(tensor.Float32, lo, hi, 3, 4), g.Uniform(tensor.Float32, lo, hi, 5)}
+	}
+	steps := []*tensor.Tensor{tensor.Full(tensor.Float32, nil, 3.0), tensor.Full(tensor.Float32, nil, 7.0)}
+	lr := tensor.Wrap(0.1)
+	for _, with := range []bool{false, true} {
+		b := *a
+		switch x := any(&b).(type) {
+		case *adamArgs:
+			*x = adamArgs{Self: list(-1, 1), Grads: list(-1, 1), ExpAvgs: list(-1, 1), ExpAvgSqs: list(0.1, 1),
+				StateSteps: steps, Lr: lr, Beta1: 0.9, Beta2: 0.99, Eps: 1e-3}
+			if with {
+				x.MaxExpAvgSqs, x.Amsgrad, x.Maximize, x.WeightDecay = list(0.1, 1), true, true, 0.1
+			}
+		case *sgdArgs:
+			*x = sgdArgs{Self: list(-1, 1), Grads: list(-1, 1), MomentumBufferList: list(-1, 1), Lr: lr}
+			if with {
+				x.Momentum, x.Nesterov, x.WeightDecay = 0.9, true, 0.1
+			}
+		}
+		out = append(out, &b)
+	}
+	return out
+}
+
+// unchanged is the last list of a step's arguments, if the step leaves it as it is.
+func unchanged(args any, f *fusedStep) []*tensor.Tensor {
+	switch a := args.(type) {
+	case *adamArgs:
+		if !a.Amsgrad {
+			return a.MaxExpAvgSqs
+		}
+	case *sgdArgs:
+		if !slices.Contains(f.names, "momentum_buffer_list") {
+			return a.MomentumBufferList
+		}
+	}
+	return nil
+}
+
+// results are the lists one after the other, or the sizes of their errors.
+func (f *freshStep) results(scales bool) (out []*tensor.Tensor) {
+	all := f.step.changes(scales)
+	for _, name := range f.step.names {
+		out = append(out, all[name]...)
+	}
+	for _, t := range f.rest {
+		if scales {
+			t = opdef.Abs(t)
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+// Mistakes are those of the step.
+func (f *freshStep) Mistakes() []opdef.Mistake[any] {
+	return opdef.MistakesOf(f.step.mistakes, func(p any) any { return &freshStep{p.(*fusedStep), f.rest} })
+}
+
 func (*fusedStep) Value() (value.Value, error) { return nil, nil }
 
 func (f *fusedStep) After([]*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
@@ -262,12 +357,12 @@ func incoming(stored *float64, scale float64, maximize bool) float64 {
 	return *stored
 }
 
-func fusedAdam(name, title string, decoupled bool) *opdef.Entry {
+func fusedAdam(name, title string, decoupled bool, declare declaring[adamArgs]) *opdef.Entry {
 	decay := "weight_decay*self is added to it"
 	if decoupled {
 		decay = "self is first multiplied by 1 - lr*weight_decay"
 	}
-	return fusedOp(name, name+"(Tensor[] self, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, "+
+	return declare(name, name+"(Tensor[] self, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, "+
 		"Tensor[] max_exp_avg_sqs, Tensor[] state_steps, *, "+
 		"Tensor|Scalar lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, "+
 		"Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
@@ -391,8 +486,9 @@ func (a *adamArgs) step(rule rule) (*fusedStep, error) {
 	return f, nil
 }
 
-func fusedSGD(names, rounding string, round func(dt tensor.DType, x float64) float64) *opdef.Entry {
-	return fusedOp(names, names[strings.LastIndexByte(names, '.')+1:]+"(Tensor[] self, Tensor[] grads, Tensor[] "+
+func fusedSGD(names, rounding string, round func(dt tensor.DType, x float64) float64,
+	declare declaring[sgdArgs]) *opdef.Entry {
+	return declare(names, names[strings.LastIndexByte(names, '.')+1:]+"(Tensor[] self, Tensor[] grads, Tensor[] "+
 		"momentum_buffer_list, *, float weight_decay, float momentum, Tensor|Scalar lr, float dampening, bool nesterov, "+
 		"bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
 		opdef.Doc{
