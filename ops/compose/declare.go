@@ -228,7 +228,7 @@ func planOn(g *Graph, args any, compose func(g *Graph) Values) (c *Call, err err
 		}
 	}()
 	c = &Call{args: args, graph: g, outs: compose(g)}
-	g.planned = true
+	g.planned, g.results = true, c.outs
 	c.again = func(g *Graph) (*Call, error) { return planOn(g, args, compose) }
 	for _, o := range c.outs {
 		g.double = g.double || o.DType().Real() == tensor.Float64
@@ -269,6 +269,8 @@ func (c *Call) backward(up []*tensor.Tensor) map[int]*Value {
 			c.seeds[i] = c.graph.Const(t)
 		}
 	}
+	c.graph.deriving, c.graph.marks[1], c.graph.seeds = true, nil, c.seeds
+	defer func() { c.graph.deriving = false }()
 	c.grads = c.graph.gradients(c.outs, c.seeds)
 	return c.grads
 }

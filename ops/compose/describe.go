@@ -2,6 +2,7 @@ package compose
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/optool/optool/tensor"
@@ -39,7 +40,12 @@ func (g *Graph) description(v *Value, depth int) string {
 		}
 	}
 	switch {
-	case text != "" || depth == 0:
+	case text != "":
+	case slices.Contains(g.seeds, v):
+		text = "the incoming gradient"
+	case slices.Contains(g.results, v) && len(g.seeds) > 0:
+		text = "the result"
+	case depth == 0:
 	case v.what == termCount:
 		text = v.what
 	case v.what == "" && v.T.Wrapped && len(v.in) == 0 && v.T.DType.IsFloat():

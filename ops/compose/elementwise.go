@@ -174,7 +174,10 @@ func (g *Graph) apply(fn function, in ...*Value) *Value {
 	case dt.IsComplex() && fn.complex.f != nil:
 		return g.unlinked(applied(g, complexes, fn, fn.complex, dt, ts, in))
 	case dt.IsFloat() && fn.real.f != nil:
-		return g.unlinked(applied(g, reals, fn, fn.real, dt, ts, in))
+		options := func() []option { return stepOptions(fn.name, len(in), dt, fn.real.f) }
+		return g.varied(fn.name, options, shape, dt, in, func() *Value {
+			return g.unlinked(applied(g, reals, fn, fn.real, dt, ts, in))
+		})
 	case dt.Kind() < tensor.KindFloat:
 		return g.value(eachElement(dt, shape, fn.integer, ts), nil, nil, in...)
 	}
@@ -194,9 +197,15 @@ func applied[T number](g *Graph, num numbers[T], fn function, m maths[T], dt ten
 		}
 		out := make([]*Value, len(in))
 		for k, x := range in {
-			if x.needs {
-				out[k] = slope(g, num, fn, m, k, up, v, ts, in)
+			if !x.needs {
+				continue
 			}
+			if len(in) > 1 {
+				out[k] = slope(g, num, fn, m, k, up, v, ts, in)
+				continue
+			}
+			out[k] = g.varied("derivative of the "+fn.name, func() []option { return slopeOptions(fn.name) }, v.Shape(), dt,
+				[]*Value{up, x, v}, func() *Value { return slope(g, num, fn, m, k, up, v, ts, in) })
 		}
 		return out
 	})
@@ -318,6 +327,18 @@ func (g *Graph) Where(cond *tensor.Tensor, x, y *Value) *Value {
 		}
 		return choose[int64](dt, c, a, b)
 	}
+	options := func() []option {
+		return []option{
+			{text: "%[1]s is taken everywhere, not %[2]s where that is due", of: func(_ *Graph, in []*Value) *Value { return in[0] }},
+			{text: "%[2]s is taken everywhere, not %[1]s where that is due", of: func(_ *Graph, in []*Value) *Value { return in[1] }},
+			{text: "%[1]s and %[2]s are exchanged", of: func(g *Graph, in []*Value) *Value { return g.Where(cond, in[1], in[0]) }},
+		}
+	}
+	return g.varied("choice", options, shape, dt, []*Value{x, y}, func() *Value { return g.where(cond, x, y, dt, ts, shape, pick) })
+}
+
+func (g *Graph) where(cond *tensor.Tensor, x, y *Value, dt tensor.DType, ts []*tensor.Tensor, shape []int,
+	pick func(dt tensor.DType, c, a, b *tensor.Tensor) *tensor.Tensor) *Value {
 	from := []*Value{x, y, {T: cond}}
 	return g.computed(pick(dt, ts[0], ts[1], ts[2]), from, func(*tensor.Tensor) *tensor.Tensor {
 		es := expanded([]*Value{x, y}, shape)

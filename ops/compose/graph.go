@@ -45,6 +45,13 @@ type Graph struct {
 	formed  []formed
 	others  []otherForm
 
+	marks    [2][]mark  // of the composition, and of its derivation
+	variant  *variation // nil: none
+	muted    bool       // within a step that is done in another way
+	deriving bool
+	seeds    []*Value // the gradients that the derivation starts from
+	results  Values
+
 	// store, if set, replaces every value computed: tests round it, as devices do.
 	store func(*tensor.Tensor) *tensor.Tensor
 }

@@ -38,7 +38,25 @@ func (g *Graph) Sum(x *Value, keepdim bool, dims ...int) *Value {
 	if dt.Kind() < tensor.KindFloat {
 		dt = tensor.Int64
 	}
-	return g.sum(x, dt, ds, keepdim)
+	return g.reduced("sum", x, keepdim, ds, func() *Value { return g.sum(x, dt, ds, keepdim) })
+}
+
+// reduced is a reduction of x over dims, or what the graph does in its place.
+func (g *Graph) reduced(name string, x *Value, keepdim bool, dims []int, sound func() *Value) *Value {
+	if g.muted || g.planned && !g.deriving || !x.DType().IsFloat() {
+		return sound()
+	}
+	shape := slices.Clone(x.Shape())
+	for d := len(shape) - 1; d >= 0; d-- {
+		switch {
+		case !slices.Contains(dims, d):
+		case keepdim:
+			shape[d] = 1
+		default:
+			shape = slices.Delete(shape, d, d+1)
+		}
+	}
+	return g.varied(name, func() []option { return reduceOptions(name, x, keepdim, dims) }, shape, x.DType(), []*Value{x}, sound)
 }
 
 // Rows is Sum of x in dtype dt of 16 bits over dims, in the given shape, as dtype out. torch's CPU kernels may round
@@ -116,13 +134,15 @@ func (g *Graph) Mean(x *Value, keepdim bool, dims ...int) *Value {
 	for _, d := range ds {
 		n *= x.Shape()[d]
 	}
-	v := g.AsOne(func(in []*Value) *Value {
-		count := g.Number(float64(n))
-		count.what = termCount
-		return g.Div(g.sum(in[0], x.DType(), ds, keepdim), count)
-	}, x)
-	v.weak, v.what = elements.SpreadOnly, "mean"
-	return v
+	return g.reduced("mean", x, keepdim, ds, func() *Value {
+		v := g.AsOne(func(in []*Value) *Value {
+			count := g.Number(float64(n))
+			count.what = termCount
+			return g.Div(g.sum(in[0], x.DType(), ds, keepdim), count)
+		}, x)
+		v.weak, v.what = elements.SpreadOnly, "mean"
+		return v
+	})
 }
 
 // Amax is the largest element over dims (none: all); equal ones share the gradient.
@@ -138,6 +158,14 @@ func (g *Graph) Amin(x *Value, keepdim bool, dims ...int) *Value {
 func (g *Graph) extremum(x *Value, keepdim bool, dims []int, least bool) *Value {
 	dims, err := opdef.Dims("dim", dims, x.Dim())
 	g.Check(err)
+	name := "largest"
+	if least {
+		name = "smallest"
+	}
+	return g.reduced(name, x, keepdim, dims, func() *Value { return g.extreme(x, keepdim, dims, least) })
+}
+
+func (g *Graph) extreme(x *Value, keepdim bool, dims []int, least bool) *Value {
 	t, err := reduction.Extreme(x.T, dims, keepdim, least)
 	g.Check(err)
 	v := g.value(t, func(*tensor.Tensor) *tensor.Tensor {

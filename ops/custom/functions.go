@@ -369,6 +369,31 @@ func joined(doc string, f func(g *compose.Graph, dim int, xs ...*compose.Value) 
 	})
 }
 
+// withGradient is a value whose gradients a function of Starlark makes, as a kernel for the backward pass does.
+func withGradient(g *compose.Graph, in *arguments) any {
+	var y tensorArg
+	var xs tensorArgs
+	var gradient starlark.Callable
+	in.unpack("y", &y, "xs", &xs, "gradient", &gradient)
+	of := in.of
+	return g.WithGradient(y.v, xs, func(up *compose.Value) []*compose.Value {
+		out, err := starlark.Call(of.thread, gradient, starlark.Tuple{computed(of, up)}, nil)
+		if err != nil {
+			g.Refuse("", "%v", position(err))
+		}
+		var grads tensorArgs
+		if one, is := out.(tensorValue); is {
+			grads = tensorArgs{one.v()}
+		} else if err := grads.Unpack(out); err != nil {
+			g.Refuse("gradient", "want a Tensor or a list of them: %v", err)
+		}
+		if len(grads) != len(xs) {
+			g.Refuse("gradient", "want %d gradients, got %d", len(xs), len(grads))
+		}
+		return grads
+	})
+}
+
 func sliced(g *compose.Graph, in *arguments) any {
 	var x tensorArg
 	var dim, start int

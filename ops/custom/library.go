@@ -102,8 +102,20 @@ func elementwise() library {
 		"relu":       unary("max(x, 0)", (*compose.Graph).ReLU),
 		"softplus":   unary("log(1 + exp(x))", (*compose.Graph).Softplus),
 		"detach":     unary("x without its gradient", (*compose.Graph).Detach),
-		"erf":        element("error function", special.Erf),
-		"atan":       element("arc tangent", pointwise.Atan),
+		"with_gradient": define("y, xs, gradient", "y, with the gradients of the Tensors xs that gradient makes of its own",
+			false, withGradient),
+		"erfinv": element("inverse of the error function", opdef.Unary{Error: elements.ElementwiseError, F: math.Erfinv,
+			DF: func(_, y float64) float64 { return math.Sqrt(math.Pi) / 2 * math.Exp(y*y) }}),
+		"rounded": define("x, dtype", "x rounded to the numbers of a dtype, in its own", true,
+			func(g *compose.Graph, in *arguments) any {
+				var x tensorArg
+				var dt dtypeArg
+				in.unpack("x", &x, "dtype", &dt)
+				return g.Unary("", opdef.Unary{Error: elements.ExactError, F: dt.dt.Round,
+					DF: func(_, _ float64) float64 { return 1 }}, x.v)
+			}),
+		"erf":  element("error function", special.Erf),
+		"atan": element("arc tangent", pointwise.Atan),
 		"round": element("nearest integer, halves to even", opdef.Unary{Error: elements.ExactError, F: math.RoundToEven,
 			I: func(x int64) int64 { return x }, DF: func(_, _ float64) float64 { return 0 }}),
 		"floor": element("next integer below", pointwise.Floor),

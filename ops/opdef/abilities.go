@@ -138,6 +138,12 @@ type Mistaken interface {
 	Mistakes() []Mistake[any]
 }
 
+// Varied are plans of several steps, each of which a kernel may do in another way.
+type Varied interface {
+	// Variations have plans of the same type.
+	Variations() []Mistake[any]
+}
+
 // Numbered are plans that know the numbers in the operator's rule.
 type Numbered interface {
 	// Constants have plans of the same type.

@@ -47,6 +47,23 @@ func (c *Call) Mistakes() []Mistake[*Call] {
 	return out
 }
 
+// Variations are calls that do one step of the operator in another way. The call must have run.
+func (c *Call) Variations() []Mistake[*Call] {
+	plan := c.sound()
+	varied, ok := plan.plan.(Varied)
+	if !ok {
+		return nil
+	}
+	var out []Mistake[*Call]
+	for _, m := range varied.Variations() {
+		out = append(out, Mistake[*Call]{m.Text, m.Rounds, m.Gradients, func() (*Call, error) {
+			p, err := plan.made(m.Plan)
+			return c.planned(p, err)
+		}})
+	}
+	return out
+}
+
 // WithTakenFor sets names of operators that kernels are known to compute in place of this
 // one: of the same arguments, or of those that are required.
 func (e *Entry) WithTakenFor(names ...string) *Entry {
