@@ -264,6 +264,7 @@ func (c *Call) explains(m causes.Mistake, fails []Result) causes.Cause {
 		return k
 	}
 	if err := Guard(func() (err error) { way, err = m.Make(); return err }); err != nil || way.Call == nil {
+		k.Moot = true
 		return k
 	}
 	if c.refuted(m, way, fails) {

@@ -18,7 +18,16 @@ import (
 // not what follows from it are looked at by themselves. What a value shows by itself comes before all of them. Where
 // there is none, what the errors depend on is said.
 func (c *Search) Find(fails []Wrong, said []Cause, explains func(m Mistake, left []Wrong) Cause) []Cause {
+	all := fails
 	plain, fails := c.Plain(fails)
+	if slices.ContainsFunc(plain, Cause.infinite) { // why they are says more
+		tried := 0
+		for _, source := range []iter.Seq[Mistake]{c.overflowing(all), c.overflowed(all)} {
+			if found := c.causesAmong(source, all, nil, false, &tried, explains); len(found) > 0 {
+				return found[:1]
+			}
+		}
+	}
 	if len(fails) == 0 {
 		return plain
 	}
@@ -37,6 +46,9 @@ func (c *Search) Find(fails []Wrong, said []Cause, explains func(m Mistake, left
 	}
 	return found
 }
+
+// infinite reports whether a cause says of a value that all of it is infinite.
+func (k Cause) infinite() bool { return strings.HasSuffix(k.Text, "Inf") }
 
 // merged are causes, and others that are found for other values.
 func merged(found, others []Cause) []Cause {
@@ -117,7 +129,11 @@ func (c *Search) causesAmong(source iter.Seq[Mistake], fails []Wrong, known []Ca
 		}
 		*tried++
 		k := explains(m, fails)
-		if len(k.Targets) == 0 || m.All && len(k.Targets) < len(fails) || k.Bits < Required(*tried)+m.Cost ||
+		if k.Moot {
+			*tried--
+			continue
+		}
+		if len(k.Targets) == 0 || m.All && len(k.Targets) < len(fails) || k.Bits < Required(*tried+c.looked)+m.Cost ||
 			!together && slices.ContainsFunc(known, func(b Cause) bool { return b.covers(k) }) {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/ops/opdef"
 )
@@ -80,6 +81,34 @@ func (c *Search) formulas(fails []Wrong) iter.Seq[Mistake] {
 					call, err := m.Plan()
 					return Way{Call: call, Original: c.Original}, err
 				}}) {
+				return
+			}
+		}
+	}
+}
+
+// derivedOtherwise are mistakes of the formula, and steps of it that are left out, where only gradients are wrong: before
+// those of other operators, which have the same gradient by chance.
+func (c *Search) derivedOtherwise(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		if slices.ContainsFunc(fails, func(w Wrong) bool { return w.Forward() }) {
+			return
+		}
+		for i, source := range []iter.Seq[Mistake]{c.formulas(fails), c.varied(fails)} {
+			for m := range source {
+				if (i == 0 || strings.Contains(m.Text, " is left out")) && !yield(m) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// overflowing are the formulas that are said to overflow.
+func (c *Search) overflowing(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		for m := range c.formulas(fails) {
+			if strings.Contains(m.Text, "overflow") && !yield(m) {
 				return
 			}
 		}

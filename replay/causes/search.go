@@ -33,6 +33,7 @@ type Search struct {
 
 	form   *opdef.Call // see formula
 	formed bool        // form is known
+	looked int         // mistakes that few elements refuted before they were tried
 }
 
 // A Wrong is a value that failed, with the one that is due; both are nil if there are no such tensors.
@@ -179,6 +180,8 @@ type Cause struct {
 	// Pattern says that nothing was found that reproduces the value: Text is what its errors
 	// depend on, "it is wrong only where self is below 0.5".
 	Pattern bool
+	// Moot says that the call cannot be made with the mistake, so that it counts as none that was tried.
+	Moot bool
 	// Number: see Mistake.Argument. Whatever else explains as much is likelier.
 	Number bool
 	// Bits is how much of what was recorded the mistake explains and the sound call does not: see Evidence.
@@ -190,24 +193,28 @@ type Cause struct {
 // them left out. Those of which a number is fitted to what was recorded, those that are
 // confined to the place of the errors, and others that take long, come apart.
 func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
+	if !slices.ContainsFunc(fails, func(w Wrong) bool { return w.Numel() != 1 }) {
+		all = []iter.Seq[Mistake]{c.formulas(fails), c.wrongArguments(), c.declared(), c.varied(fails)}
+	}
 	local := []iter.Seq[Mistake]{c.wrongArguments(), c.exchangedArguments(), c.declared(), c.listed(),
 		c.listedResults(fails), c.absentArguments(),
-		c.movedTensors(), c.leftOut(), c.passedGradients(), c.takenFor(), c.takenForOtherwise(), c.misderived(fails),
+		c.movedTensors(), c.leftOut(), c.passedGradients(), c.derivedOtherwise(fails), c.takenFor(), c.takenForOtherwise(),
+		c.misderived(fails),
 		c.unsigned(), c.rounded(), c.gradientFactors(fails),
 		c.misread(inMemory), c.constantOperands(), c.misread(ofElements), c.misbroadcast(), c.misread(alongDimensions),
 		c.permutedTogether(), c.swappedOperands(), c.altered(fails, ofElements), c.missingIndices(), c.missingParts(),
 		c.missingRows(), c.lostDuplicates(fails), c.misreadIncoming(inMemory), c.misreadIncoming(ofElements),
 		c.misreadIncoming(alongDimensions), c.untransposed(fails)}
 	// The first judgedTogether kinds are those up to listedResults.
-	all = slices.Concat([]iter.Seq[Mistake]{c.negated(fails)}, local[:2],
+	all = slices.Concat(all, []iter.Seq[Mistake]{c.negated(fails)}, local[:2],
 		[]iter.Seq[Mistake]{c.misplacedResults(fails), c.exchanged(fails)}, local[2:],
 		[]iter.Seq[Mistake]{c.addedValues(fails), c.wrongSizes()})
-	return all, []iter.Seq[Mistake]{c.ofComplex(fails), c.wholeTogether(),
+	return all, []iter.Seq[Mistake]{c.formulas(fails), c.ofComplex(fails), c.wholeTogether(),
 		c.scaledTerms(fails), c.positioned(fails), c.otherwiseAdded(fails),
 		c.constants(fails, plainNamed), c.approximated(fails), c.strided(fails),
 		c.overflowed(fails), c.misranked(fails), c.tied(fails), c.inOtherOrder(fails), c.mispassed(fails),
 		c.overwritten(fails), c.movedFactors(), c.addedOperands(), c.relatives(fails), c.termed(fails),
-		c.formulas(fails), c.expressed(fails),
+		c.varied(fails), c.expressed(fails),
 		c.reduced(fails), c.sectioned(fails), c.unwrittenAt(fails), c.displaced(fails), c.missingFactors(fails),
 		c.fittedNumbers(fails, 0), c.oddArguments(), c.constants(fails, plainGeneric), c.constants(fails, asIf),
 		c.averaged(),
