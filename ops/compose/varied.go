@@ -32,7 +32,7 @@ type option struct {
 	text string
 	of   func(g *Graph, in []*Value) *Value
 	grid *opdef.Grid // to which the step is rounded; of is nil then
-	left bool // the step is left out
+	left bool        // the step is left out
 }
 
 // mostVaried is the largest number of steps, of a composition or of its derivation, that are done in other ways.
