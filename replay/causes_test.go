@@ -237,7 +237,8 @@ func TestCausesOfGradients(t *testing.T) {
 		{"the incoming gradient is passed on as it is", "torch.nn.functional.relu", []value.Value{x},
 			stored(f32, []int{2, 4}, 1, 0, 3, 4, 0, 6, 0, 8),
 			[]value.Value{value.NewTuple(up), value.NewTuple(up)}},
-		{"it is the incoming gradient times result / self: a term of the product rule is missing",
+		{"in the gradient, the addition of the sigmoid of self and its second operand is left out: " +
+			"the sigmoid of self stays",
 			"torch.nn.functional.silu", []value.Value{grid}, sigmoids(func(x, s float64) float64 { return x * s }),
 			[]value.Value{value.NewTuple(sigmoids(func(_, s float64) float64 { return s })), value.NewTuple(one)}},
 		{"the gradient is computed at the result, not at self", "torch.sigmoid", []value.Value{grid},

@@ -88,10 +88,10 @@ func TestCausesOfFormulas(t *testing.T) {
 		{"it is the incoming gradient, divided by 25, times self / the result", "torch.std",
 			[]value.Value{needsGrad(x), dim}, each([]int{rows}, func(i int) float64 { return sums[i] }),
 			[]value.Value{each(shape, func(i int) float64 { return u[i/n] * a[i] / sums[i/n] / (n - 1) })}, up},
-		{"the gradient is that of another formula: the logarithm is left out", "torch.logsumexp",
+		{"in the gradient, the subtraction of self and the logarithm of the sum of the exponential of self is left out: self stays", "torch.logsumexp",
 			[]value.Value{needsGrad(x), dim}, each([]int{rows}, func(i int) float64 { return logs[i] }),
 			[]value.Value{each(shape, func(i int) float64 { return u[i/n] * math.Exp(a[i]) })}, up},
-		{"it is the incoming gradient, divided by 364, times input - target", "torch.nn.functional.l1_loss",
+		{"in the gradient, in place of the derivative of the magnitude, its operand x is taken", "torch.nn.functional.l1_loss",
 			[]value.Value{needsGrad(x), needsGrad(y)}, func() value.Value {
 				sum := 0.0
 				for i := range a {
@@ -100,7 +100,7 @@ func TestCausesOfFormulas(t *testing.T) {
 				return stored(f32, nil, sum)
 			}(), []value.Value{each(shape, func(i int) float64 { return (a[i] - b[i]) / rows / n }),
 				each(shape, func(i int) float64 { return (b[i] - a[i]) / rows / n })}, one},
-		{"it is the incoming gradient times result / self: a term of the product rule is missing",
+		{"in the gradient, the square of (the magnitude of self + 1) is left out",
 			"torch.nn.functional.softsign", []value.Value{needsGrad(x)}, each(shape, softsign),
 			[]value.Value{each(shape, func(i int) float64 { return v[i] / (1 + math.Abs(a[i])) })}, g},
 		{"positions count all elements of self, not those along dimension 1 of self", "torch.argmax",

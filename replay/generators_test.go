@@ -74,7 +74,7 @@ func TestCausesOfGenerators(t *testing.T) {
 		// too large to be computed under each mistake: a part is
 		{"self is read one further along dimension 1", "torch.matmul", []value.Value{tall, wide},
 			[]value.Value{edited(tall, func(i int, v []float64) float64 { return v[i/90*90+(i+1)%90] }), wide}, nil},
-		{"beta multiplies self", "torch.nn.functional.softplus", []value.Value{a, 2.0},
+		{"the division by 2 is left out", "torch.nn.functional.softplus", []value.Value{a, 2.0},
 			[]value.Value{edited(a, func(i int, v []float64) float64 { return 2 * v[i] }), 1.0}, nil},
 		{"input is read as 4 x 3, transposed along dimension 1", "torch.nn.functional.pixel_shuffle",
 			[]value.Value{planes, int64(2)}, []value.Value{edited(planes, func(i int, v []float64) float64 {
@@ -86,7 +86,7 @@ func TestCausesOfGenerators(t *testing.T) {
 			[]value.Value{s, value.NewTuple(h, h), gates(w), gates(u), gates(bias), gates(more)}, nil},
 		{"the mean of the exponentials is taken, not their sum", "torch.logsumexp", []value.Value{m, int64(1)}, nil,
 			func(i int, v []float64) float64 { return v[i] - math.Log(30) }},
-		{"all elements are multiplied by 1.442695, that is 1/ln 2", "torch.logsumexp", []value.Value{m, int64(1)}, nil,
+		{"the logarithm to base 2 of the sum of the exponential of self is taken, not the logarithm", "torch.logsumexp", []value.Value{m, int64(1)}, nil,
 			func(i int, v []float64) float64 { return v[i] / math.Ln2 }},
 		{"index 0 of dimension 1 of self counts twice", "torch.sum", []value.Value{m, int64(1)},
 			[]value.Value{edited(m, func(i int, v []float64) float64 {
@@ -117,7 +117,7 @@ func TestCausesOfGenerators(t *testing.T) {
 				at := i/20*40 + i%20
 				return tensor.At[float64](a, at) * tensor.At[float64](a, at+20)
 			}},
-		{"it is computed as the first half of self * relu(the second half of self)", "torch.nn.functional.glu",
+		{"the relu of a part of self is taken, not the sigmoid", "torch.nn.functional.glu",
 			[]value.Value{a}, nil, func(i int, _ []float64) float64 {
 				at := i/20*40 + i%20
 				return tensor.At[float64](a, at) * max(0, tensor.At[float64](a, at+20))
@@ -131,7 +131,7 @@ func TestCausesOfGenerators(t *testing.T) {
 				x := tensor.At[float64](a, i)
 				return x - math.Floor(x)
 			}},
-		{"it is computed as self * tanh(exp(self))", "torch.nn.functional.mish", []value.Value{a}, nil,
+		{"softplus of x is exp(x)", "torch.nn.functional.mish", []value.Value{a}, nil,
 			func(i int, _ []float64) float64 {
 				x := tensor.At[float64](a, i)
 				return x * math.Tanh(math.Exp(x))
@@ -155,7 +155,7 @@ func TestCausesOfGenerators(t *testing.T) {
 				}
 				return (tensor.At[float64](m, i) - mean) / math.Sqrt(squares+1e-5)
 			}},
-		{"the largest of self along dimension 1 is subtracted", "torch.logsumexp", []value.Value{m, int64(1)}, nil,
+		{"the maximum of a row is not added back", "torch.logsumexp", []value.Value{m, int64(1)}, nil,
 			func(i int, v []float64) float64 {
 				row := make([]float64, 30)
 				tensor.Load(m, 30*i, row)

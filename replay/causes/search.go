@@ -194,7 +194,7 @@ type Cause struct {
 // confined to the place of the errors, and others that take long, come apart.
 func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 	if !slices.ContainsFunc(fails, func(w Wrong) bool { return w.Numel() != 1 }) {
-		all = []iter.Seq[Mistake]{c.formulas(fails), c.wrongArguments(), c.declared(), c.varied(fails)}
+		all = []iter.Seq[Mistake]{c.declared(), c.formulas(fails), c.wrongArguments(), c.varied(fails)}
 	}
 	local := []iter.Seq[Mistake]{c.wrongArguments(), c.exchangedArguments(), c.declared(), c.listed(),
 		c.listedResults(fails), c.absentArguments(),
