@@ -19,6 +19,11 @@ import (
 // reference runs again under what kernels get wrong, each mistake by itself, until the work is
 // done that is allowed. What a mistake has to explain: see package causes.
 func (c *Call) Causes(o *Outcome, allowed *causes.Allowance) []causes.Cause {
+	if c.bound != nil && c.bound.Random() != "" && c.opt.Device == nil {
+		var found []causes.Cause
+		_ = Guard(func() error { found = c.drawnCauses(o); return nil }) // what cannot be read has no cause
+		return found
+	}
 	var fails []Result
 	for _, r := range o.Results {
 		if r.Verdict == verdict.Fail && r.Compared != nil && r.Layout == "" && r.Device == "" {

@@ -1,0 +1,143 @@
+package replay
+
+import (
+	"math"
+	"slices"
+
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/replay/causes"
+	"github.com/optool/optool/tensor"
+)
+
+// A drawnMistake is what a kernel makes of an element that a dropout keeps or drops at random: a number times it, or
+// that and 0.
+type drawnMistake struct {
+	text string
+	k    float64
+	// drops: elements may be 0, too. Which ones is part of what was recorded; anew: they are others than are due.
+	drops, anew bool
+}
+
+// drawnCauses are the causes of a dropout, of whose results and gradients nothing but the mask is random.
+func (c *Call) drawnCauses(o *Outcome) (found []causes.Cause) {
+	p, ok := c.probability()
+	if !ok {
+		return nil
+	}
+	for _, r := range o.Results {
+		if r.Verdict != verdict.Fail {
+			continue
+		}
+		var got, due, of *tensor.Tensor
+		var all []drawnMistake
+		switch {
+		case r.Phase == Forward && r.Target == "output[0]" && len(found) == 0:
+			outs, operands := tensorsOf(flatten(c.values.RecordedOutput)), c.bound.Tensors()
+			if len(outs) == 0 || len(operands) == 0 {
+				continue
+			}
+			got, of = outs[0], operands[0].Tensor
+			all = []drawnMistake{{"elements that are kept are not multiplied by 1/(1-p)", 1, true, false},
+				{"p is taken for the probability of keeping: elements that are kept are multiplied by 1/p", 1 / p, true, false},
+				{"elements that are kept are multiplied by 1-p, not by 1/(1-p)", 1 - p, true, false},
+				{"elements that are kept are multiplied by 1/(1-p) twice", 1 / (1 - p) / (1 - p), true, false},
+				{"elements that are kept are multiplied by the root of 1/(1-p)", 1 / math.Sqrt(1-p), true, false},
+				{"elements that are kept are multiplied by 1+p, not by 1/(1-p)", 1 + p, true, false}}
+		case r.Phase == Backward:
+			up := tensorsOf(flatten(c.values.RecordedGradOutputs))
+			g, want, ok := c.Pair(&r)
+			if !ok || len(up) == 0 || up[0] == nil {
+				continue
+			}
+			got, due, of = g, want, want
+			all = []drawnMistake{{"the gradient is not multiplied by 1/(1-p)", 1 - p, false, false},
+				{"the gradient is multiplied by 1/(1-p) twice", 1 / (1 - p), false, false},
+				{"the gradient is multiplied by 1/p, not by 1/(1-p)", (1 - p) / p, false, false}}
+			if k := c.drawn(got, due, of, all); k != "" {
+				found = append(found, causes.Cause{Text: k, Targets: []string{r.Target}, Share: 1})
+				continue
+			}
+			of = up[0]
+			all = []drawnMistake{{"the mask is not applied to the gradient, only the factor 1/(1-p)", 1 / (1 - p), false, false},
+				{"the incoming gradient is passed on as it is, without the mask and its factor", 1, false, false},
+				{"the gradient has another mask than the result: it is drawn anew", 1 / (1 - p), true, true},
+				{"the gradient has another mask than the result, and is not multiplied by 1/(1-p)", 1, true, true},
+				{"the gradient is multiplied by 1/(1-p) where elements were kept, as in dropout", 1 / (1 - p), true, false}}
+		default:
+			continue
+		}
+		if k := c.drawn(got, due, of, all); k != "" {
+			found = append(found, causes.Cause{Text: k, Targets: []string{r.Target}, Share: 1})
+		}
+	}
+	return found
+}
+
+// probability is that of a dropout, which one argument says.
+func (c *Call) probability() (p float64, ok bool) {
+	for _, a := range c.bound.Arguments() {
+		if p, ok = a.Python().(float64); ok && (a.Name == "p" || a.Name == "dropout_p") && p > 0 && p < 1 {
+			return p, true
+		}
+	}
+	return 0, false
+}
+
+// drawn is the text of the mistake by which elements are made of those of another tensor, "" if none explains them by
+// the rule of evidence. due is nil if it is not known.
+func (c *Call) drawn(got, due, of *tensor.Tensor, all []drawnMistake) (text string) {
+	if !got.DType.IsFloat() || !of.DType.IsFloat() || !slices.Equal(got.Shape, of.Shape) || got.Numel() > mostComputed {
+		return ""
+	}
+	_ = Guard(func() error { // what cannot be read has no cause
+		x, y := tensor.Make[float64](got.Numel()), tensor.Make[float64](of.Numel())
+		tensor.Load(got, 0, x)
+		tensor.Load(of, 0, y)
+		p, _ := c.probability()
+		for _, m := range all {
+			made, dropped, other, moved := slices.Clone(y), 0, 0, 0
+			for i := range made {
+				if made[i] *= m.k; m.drops && x[i] == 0 {
+					dropped++
+					made[i] = 0
+				}
+				z := got.DType.Round(made[i])
+				other += cmpInt(x[i] != z && !(math.Abs(x[i]-z) <= 2*got.DType.ULP(z)))
+			}
+			for i := range made {
+				moved += cmpInt(m.drops && due != nil && (x[i] == 0) != (tensor.At[float64](due, i) == 0))
+			}
+			if 50*other > len(x) || m.drops && dropped == 0 || due != nil && m.drops && m.anew != (20*moved > len(x)) {
+				continue
+			}
+			was, cost := due, 0.0
+			if was == nil { // the sound factor at the same places
+				was = tensor.New(tensor.Float64, got.Shape, scaledBy(made, 1/(1-p)/m.k))
+			} else if m.anew {
+				cost = float64(len(x)) // each place that is dropped is a bit
+			}
+			bits := causes.Evidence(got, was, tensor.New(tensor.Float64, got.Shape, made))
+			if bits >= causes.Required(len(all))+cost*min(1, float64(causes.SampleSize)/float64(len(x))) {
+				text = m.text
+				return nil
+			}
+		}
+		return nil
+	})
+	return text
+}
+
+func cmpInt(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+func scaledBy(v []float64, k float64) []float64 {
+	out := slices.Clone(v)
+	for i := range out {
+		out[i] *= k
+	}
+	return out
+}
