@@ -263,14 +263,17 @@ func significant(x float64) float64 {
 // mostEqual is how many elements of one value count as evidence.
 const mostEqual = 8
 
-// apart is how far a value is from a recorded one, at least floor; values that are not finite on one side are as far
-// apart as sixteen times that.
+// apart is how far a value is from a recorded one, at least floor; a value that is not finite is as far from a number as
+// 0, and others that are not finite on one side are sixteen times that apart.
 func apart(x, y, floor float64) float64 {
 	if alike(x, y) {
 		return floor
 	}
 	d := math.Abs(x - y)
 	if math.IsNaN(d) || math.IsInf(d, 0) {
+		if finite(x) { // nothing is said of the number
+			return max(16*floor, math.Abs(x))
+		}
 		return 16 * floor
 	}
 	return max(d, floor)

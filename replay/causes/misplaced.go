@@ -504,7 +504,7 @@ func (o order) text(name string) string {
 	case turn != 0:
 		return fmt.Sprintf("its %s is rolled by %d", name, turn)
 	case permuted:
-		return fmt.Sprintf("its %s is in the order %s", name, beginning(o))
+		return fmt.Sprintf("its %s is in the order %s", name, beginning(o)) + o.asTransposed()
 	case run < len(moved) && len(moved) <= mostMoved && 2*len(moved) < n:
 		return fmt.Sprintf("its %s holds at %s what is due at %s", name, beginning(moved), beginning(due))
 	case run < len(moved):
@@ -513,6 +513,25 @@ func (o order) text(name string) string {
 		return fmt.Sprintf("its %s holds at %d what is due at %d", name, first, from)
 	}
 	return fmt.Sprintf("its %s holds at %d to %d what is due at %d to %d", name, first, first+run-1, from, from+run-1)
+}
+
+// asTransposed says of which matrix the order is that of the columns, "" if of none.
+func (o order) asTransposed() string {
+	n := len(o)
+	for rows := 2; rows < n; rows++ {
+		columns := n / rows
+		if rows*columns != n {
+			continue
+		}
+		is := true
+		for i, at := range o {
+			is = is && at == i%rows*columns+i/rows
+		}
+		if is {
+			return fmt.Sprintf(": column by column, as if it were %d by %d and transposed", rows, columns)
+		}
+	}
+	return ""
 }
 
 // beginning are indices, of many the first.

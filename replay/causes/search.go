@@ -203,7 +203,7 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		c.unsigned(), c.rounded(), c.gradientFactors(fails),
 		c.misread(inMemory), c.constantOperands(), c.misread(ofElements), c.misbroadcast(), c.misread(alongDimensions),
 		c.permutedTogether(), c.swappedOperands(), c.altered(fails, ofElements), c.missingIndices(), c.missingParts(),
-		c.missingRows(), c.lostDuplicates(fails), c.misreadIncoming(inMemory), c.misreadIncoming(ofElements),
+		c.missingRows(), c.lostDuplicates(fails), c.shifted(), c.twice(), c.averagedGradients(fails), c.byResults(fails), c.misreadIncoming(inMemory), c.misreadIncoming(ofElements),
 		c.misreadIncoming(alongDimensions), c.untransposed(fails)}
 	// The first judgedTogether kinds are those up to listedResults.
 	all = slices.Concat(all, []iter.Seq[Mistake]{c.negated(fails)}, local[:2],
@@ -217,7 +217,7 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		c.varied(fails), c.expressed(fails),
 		c.reduced(fails), c.sectioned(fails), c.unwrittenAt(fails), c.displaced(fails), c.missingFactors(fails),
 		c.fittedNumbers(fails, 0), c.oddArguments(), c.constants(fails, plainGeneric), c.constants(fails, asIf),
-		c.averaged(),
+		c.averaged(), c.ofOneResult(fails), c.transposed(fails), c.copiedTiles(fails),
 		c.exchangedBlocks(), c.alteredBlocks(), c.twoArguments(), c.limited(fails), c.weightedParts(fails, nil),
 		c.misread(withinLimits), c.misread(inFewBits), c.together(inFewBits), c.altered(fails, inFewBits),
 		c.misread(inOtherLayouts), c.misreadIncoming(inOtherLayouts), c.confined(fails, local),

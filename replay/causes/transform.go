@@ -280,6 +280,7 @@ func ofIntegers(n int) []transformation {
 		ofWhole("%s is one too high", func(_ int, x int64) int64 { return x + 1 }),
 		ofWhole("%s is one too low", func(_ int, x int64) int64 { return x - 1 }),
 		ofWhole("%s is taken for 0 1 2 ...", func(i int, _ int64) int64 { return int64(i % n) }),
+		ofWhole("negative elements of %s are set to 0", func(_ int, x int64) int64 { return max(x, 0) }),
 		ofWhole("%s is taken for 0", func(int, int64) int64 { return 0 }),
 		ofWhole("%s is negated", func(_ int, x int64) int64 { return -x }),
 	}
@@ -312,7 +313,7 @@ func ofIntegers(n int) []transformation {
 
 // complexMaps are what complex numbers are taken for by mistake.
 var complexMaps = []elementMap[complex128]{
-	{"the conjugation of %s is ignored: its complex conjugate is taken", cmplx.Conj},
+	{"the complex conjugate of %s is taken", cmplx.Conj},
 	{"the imaginary part of %s is taken for 0", func(x complex128) complex128 { return complex(real(x), 0) }},
 	{"the real part of %s is taken for 0", func(x complex128) complex128 { return complex(0, imag(x)) }},
 	{"real and imaginary part of %s are exchanged", func(x complex128) complex128 { return complex(imag(x), real(x)) }},
@@ -346,6 +347,18 @@ func elementMaps(dt tensor.DType) []elementMap[float64] {
 		{"%s is rounded to whole numbers", math.RoundToEven},
 		{"the exponential of %s is taken", math.Exp},
 		{"the logarithm of %s is taken", math.Log},
+		{"NaN in %s is taken for -Inf", func(x float64) float64 {
+			if x != x {
+				return math.Inf(-1)
+			}
+			return x
+		}},
+		{"NaN in %s is taken for Inf", func(x float64) float64 {
+			if x != x {
+				return math.Inf(1)
+			}
+			return x
+		}},
 		{"NaN in %s is taken for 0", func(x float64) float64 {
 			if x != x {
 				return 0

@@ -9,7 +9,7 @@ import (
 
 // TestVaried: a step of the formula has another operand; a value of noise is no step at all.
 func TestVaried(t *testing.T) {
-	x, y := rows(11, 40), rows(12, 40)
+	x, y := rows(11, 9, 40), rows(12, 9, 40)
 	c, outs := searched(t, "torch.addcmul", x, y, y)
 	var fails []Wrong
 	c.Few = func(w Way, target string) (got, due, made []float64) {
@@ -26,7 +26,7 @@ func TestVaried(t *testing.T) {
 	if len(found) == 0 || found[0] != want {
 		t.Errorf("found %v, want %q", found, want)
 	}
-	noise := opdef.Zip(tensor.Float32, outs[0], rows(77, 40), func(x, y float64) float64 { return x + y }).Rounded()
+	noise := opdef.Zip(tensor.Float32, outs[0], rows(77, 9, 40), func(x, y float64) float64 { return x + y }).Rounded()
 	fails[0].Got = noise
 	if found := texts(c.varied(fails)); len(found) > 0 {
 		t.Errorf("noise is explained by %v", found)
