@@ -3,6 +3,7 @@ package causes
 import (
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 
@@ -156,7 +157,9 @@ func (c *Search) averagedGradients(fails []Wrong) iter.Seq[Mistake] {
 			for _, r := range fails {
 				c.Work.Whole()
 				if t := c.Under(way, r.Target); t != nil && t.DType.IsFloat() && strings.HasPrefix(r.Target, "grad") {
-					counts[r.Target] = tensor.New(tensor.Float64, t.Shape, elements(t))
+					if v := elements(t); areCounts(v) {
+						counts[r.Target] = tensor.New(tensor.Float64, t.Shape, v)
+					}
 				}
 			}
 			return nil
@@ -178,6 +181,11 @@ func (c *Search) averagedGradients(fails []Wrong) iter.Seq[Mistake] {
 				})
 			})})
 	}
+}
+
+// areCounts reports whether numbers say how many terms sums have: whole numbers, some above 1.
+func areCounts(v []float64) bool {
+	return slices.Max(v) > 1 && !slices.ContainsFunc(v, func(n float64) bool { return !(n >= 0 && n == math.Trunc(n)) })
 }
 
 // byResults are gradients of results that are picked by positions, which are results too: they are read at the

@@ -42,3 +42,15 @@ func TestMoved(t *testing.T) {
 		"begins at index [0, 0]"
 	same64(t, "tile", made(t, c.copiedTiles(fails), text, "output[0]", due), v)
 }
+
+// TestAreCounts: sums have whole numbers of terms, and weights are none.
+func TestAreCounts(t *testing.T) {
+	for _, tc := range []struct {
+		v    []float64
+		want bool
+	}{{[]float64{1, 2, 0}, true}, {[]float64{1, 1}, false}, {[]float64{0.25, 0.25}, false}, {[]float64{-2, 2}, false}} {
+		if got := areCounts(tc.v); got != tc.want {
+			t.Errorf("%v: %t", tc.v, got)
+		}
+	}
+}
