@@ -38,7 +38,8 @@ func (c *Call) drawnCauses(o *Outcome) (found []causes.Cause) {
 			}
 			got, of = outs[0], operands[0].Tensor
 			all = []drawnMistake{{"elements that are kept are not multiplied by 1/(1-p)", 1, true, false},
-				{"p is taken for the probability of keeping: elements that are kept are multiplied by 1/p", 1 / p, true, false},
+				{"p is taken for the probability of keeping: elements that are kept are multiplied by 1/p",
+					1 / p, true, false},
 				{"elements that are kept are multiplied by 1-p, not by 1/(1-p)", 1 - p, true, false},
 				{"elements that are kept are multiplied by 1/(1-p) twice", 1 / (1 - p) / (1 - p), true, false},
 				{"elements that are kept are multiplied by the root of 1/(1-p)", 1 / math.Sqrt(1-p), true, false},
@@ -58,11 +59,13 @@ func (c *Call) drawnCauses(o *Outcome) (found []causes.Cause) {
 				continue
 			}
 			of = up[0]
-			all = []drawnMistake{{"the mask is not applied to the gradient, only the factor 1/(1-p)", 1 / (1 - p), false, false},
+			all = []drawnMistake{{"the mask is not applied to the gradient, only the factor 1/(1-p)",
+				1 / (1 - p), false, false},
 				{"the incoming gradient is passed on as it is, without the mask and its factor", 1, false, false},
 				{"the gradient has another mask than the result: it is drawn anew", 1 / (1 - p), true, true},
 				{"the gradient has another mask than the result, and is not multiplied by 1/(1-p)", 1, true, true},
-				{"the gradient is multiplied by 1/(1-p) where elements were kept, as in dropout", 1 / (1 - p), true, false}}
+				{"the gradient is multiplied by 1/(1-p) where elements were kept, as in dropout",
+					1 / (1 - p), true, false}}
 		default:
 			continue
 		}

@@ -33,10 +33,13 @@ func TestCausesOfDropout(t *testing.T) {
 		gave, grad *tensor.Tensor
 	}{
 		{"elements that are kept are not multiplied by 1/(1-p)", times(x, kept, 1), nil},
-		{"p is taken for the probability of keeping: elements that are kept are multiplied by 1/p", times(x, kept, 4), nil},
+		{"p is taken for the probability of keeping: elements that are kept are multiplied by 1/p",
+			times(x, kept, 4), nil},
 		{"the gradient is not multiplied by 1/(1-p)", times(x, kept, scale), times(up, kept, 1)},
-		{"the mask is not applied to the gradient, only the factor 1/(1-p)", times(x, kept, scale), times(up, nil, scale)},
-		{"the gradient has another mask than the result: it is drawn anew", times(x, kept, scale), times(up, other, scale)},
+		{"the mask is not applied to the gradient, only the factor 1/(1-p)",
+			times(x, kept, scale), times(up, nil, scale)},
+		{"the gradient has another mask than the result: it is drawn anew",
+			times(x, kept, scale), times(up, other, scale)},
 	} {
 		var grads []value.Value
 		if tc.grad != nil {

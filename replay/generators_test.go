@@ -86,7 +86,8 @@ func TestCausesOfGenerators(t *testing.T) {
 			[]value.Value{s, value.NewTuple(h, h), gates(w), gates(u), gates(bias), gates(more)}, nil},
 		{"the mean of the exponentials is taken, not their sum", "torch.logsumexp", []value.Value{m, int64(1)}, nil,
 			func(i int, v []float64) float64 { return v[i] - math.Log(30) }},
-		{"the logarithm to base 2 of the sum of the exponential of self is taken, not the logarithm", "torch.logsumexp", []value.Value{m, int64(1)}, nil,
+		{"the logarithm to base 2 of the sum of the exponential of self is taken, not the logarithm", "torch.logsumexp",
+			[]value.Value{m, int64(1)}, nil,
 			func(i int, v []float64) float64 { return v[i] / math.Ln2 }},
 		{"index 0 of dimension 1 of self counts twice", "torch.sum", []value.Value{m, int64(1)},
 			[]value.Value{edited(m, func(i int, v []float64) float64 {

@@ -204,8 +204,9 @@ func applied[T number](g *Graph, num numbers[T], fn function, m maths[T], dt ten
 				out[k] = slope(g, num, fn, m, k, up, v, ts, in)
 				continue
 			}
-			out[k] = g.varied("derivative of the "+fn.name, func() []option { return slopeOptions(fn.name) }, v.Shape(), dt,
-				[]*Value{up, x, v}, func() *Value { return slope(g, num, fn, m, k, up, v, ts, in) })
+			options := func() []option { return slopeOptions(fn.name) }
+			out[k] = g.varied("derivative of the "+fn.name, options, v.Shape(), dt, []*Value{up, x, v},
+				func() *Value { return slope(g, num, fn, m, k, up, v, ts, in) })
 		}
 		return out
 	})
@@ -329,12 +330,16 @@ func (g *Graph) Where(cond *tensor.Tensor, x, y *Value) *Value {
 	}
 	options := func() []option {
 		return []option{
-			{text: "%[1]s is taken everywhere, not %[2]s where that is due", of: func(_ *Graph, in []*Value) *Value { return in[0] }},
-			{text: "%[2]s is taken everywhere, not %[1]s where that is due", of: func(_ *Graph, in []*Value) *Value { return in[1] }},
-			{text: "%[1]s and %[2]s are exchanged", of: func(g *Graph, in []*Value) *Value { return g.Where(cond, in[1], in[0]) }},
+			{text: "%[1]s is taken everywhere, not %[2]s where that is due", of: first},
+			{text: "%[2]s is taken everywhere, not %[1]s where that is due", of: second},
+			{text: "%[1]s and %[2]s are exchanged", of: func(g *Graph, in []*Value) *Value {
+				return g.Where(cond, in[1], in[0])
+			}},
 		}
 	}
-	return g.varied("choice", options, shape, dt, []*Value{x, y}, func() *Value { return g.where(cond, x, y, dt, ts, shape, pick) })
+	return g.varied("choice", options, shape, dt, []*Value{x, y}, func() *Value {
+		return g.where(cond, x, y, dt, ts, shape, pick)
+	})
 }
 
 func (g *Graph) where(cond *tensor.Tensor, x, y *Value, dt tensor.DType, ts []*tensor.Tensor, shape []int,

@@ -56,7 +56,8 @@ func (g *Graph) reduced(name string, x *Value, keepdim bool, dims []int, sound f
 			shape = slices.Delete(shape, d, d+1)
 		}
 	}
-	return g.varied(name, func() []option { return reduceOptions(name, x, keepdim, dims) }, shape, x.DType(), []*Value{x}, sound)
+	options := func() []option { return reduceOptions(name, x, keepdim, dims) }
+	return g.varied(name, options, shape, x.DType(), []*Value{x}, sound)
 }
 
 // Rows is Sum of x in dtype dt of 16 bits over dims, in the given shape, as dtype out. torch's CPU kernels may round

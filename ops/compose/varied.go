@@ -79,12 +79,14 @@ func named() []namedFunction {
 		{"negation", (*Graph).Neg}, {"reciprocal", (*Graph).Reciprocal}, {"exponential", (*Graph).Exp},
 		{"logarithm", (*Graph).Log}, {"tanh", (*Graph).Tanh}, {"sigmoid", (*Graph).Sigmoid}, {"relu", (*Graph).ReLU},
 		{"softplus", (*Graph).Softplus}, {"log1p", (*Graph).Log1p}, {"expm1", (*Graph).Expm1}, {"sine", (*Graph).Sin},
-		{"cosine", (*Graph).Cos}, {"reciprocal square root", (*Graph).Rsqrt}, {"gelu", exactGELU}, {"silu", (*Graph).SiLU},
+		{"cosine", (*Graph).Cos}, {"reciprocal square root", (*Graph).Rsqrt}, {"gelu", exactGELU},
+		{"silu", (*Graph).SiLU},
 		{"cube", func(g *Graph, x *Value) *Value { return g.Mul(x, g.square(x)) }},
 		{"sign", func(g *Graph, x *Value) *Value { return g.Unary("", signOf, x) }},
 		{"error function", func(g *Graph, x *Value) *Value { return g.Unary("", erfOf, x) }},
 		{"arctangent", func(g *Graph, x *Value) *Value { return g.Unary("", atanOf, x) }},
-		{"difference from 1", fromOne}, {"power of 2", func(g *Graph, x *Value) *Value { return g.Exp(g.Scale(x, math.Ln2)) }},
+		{"difference from 1", fromOne},
+		{"power of 2", func(g *Graph, x *Value) *Value { return g.Exp(g.Scale(x, math.Ln2)) }},
 		{"logarithm to base 2", func(g *Graph, x *Value) *Value { return g.Scale(g.Log(x), math.Log2E) }},
 		{"logarithm to base 10", func(g *Graph, x *Value) *Value { return g.Scale(g.Log(x), math.Log10E) }},
 	}
@@ -154,7 +156,9 @@ func stepOptions(name string, n int, dt tensor.DType, f func(v []float64) float6
 		out = twoOptions(name)
 	case isFactor(name) || strings.HasPrefix(name, additionStep):
 		out = []option{{text: "the %[3]s is left out: %[1]s stays", of: first, left: true},
-			{text: "the %[3]s of %[1]s has the other sign", of: func(g *Graph, in []*Value) *Value { return withNumber(g, name, f, in[0], -1) }}}
+			{text: "the %[3]s of %[1]s has the other sign", of: func(g *Graph, in []*Value) *Value {
+				return withNumber(g, name, f, in[0], -1)
+			}}}
 		for _, form := range operandForms {
 			out = append(out, option{text: "in the %[3]s of %[1]s, the " + form + " of that is taken",
 				of: func(g *Graph, in []*Value) *Value { return withNumber(g, name, f, form1(form)(g, in[0]), 1) }})
@@ -184,6 +188,8 @@ func withNumber(g *Graph, name string, f func(v []float64) float64, x *Value, si
 
 func first(_ *Graph, in []*Value) *Value { return in[0] }
 
+func second(_ *Graph, in []*Value) *Value { return in[1] }
+
 func twoOptions(name string) (out []option) {
 	for k, text := range []string{"the %[3]s of %[1]s and %[2]s is left out: %[1]s stays",
 		"the %[3]s of %[1]s and %[2]s is left out: %[2]s stays"} {
@@ -201,7 +207,8 @@ func twoOptions(name string) (out []option) {
 	}
 	for k := range 2 {
 		for _, f := range operandForms {
-			out = append(out, option{text: fmt.Sprintf("in the %%[3]s of %%[1]s and %%[2]s, the %s of %%[%d]s is taken", f, k+1),
+			text := fmt.Sprintf("in the %%[3]s of %%[1]s and %%[2]s, the %s of %%[%d]s is taken", f, k+1)
+			out = append(out, option{text: text,
 				of: func(g *Graph, in []*Value) *Value {
 					v := slices.Clone(in)
 					v[k] = form1(f)(g, in[k])
@@ -282,7 +289,8 @@ func reduceOptions(name string, x *Value, keepdim bool, dims []int) (out []optio
 		}
 		over(append(slices.Clone(dims), d), fmt.Sprintf("the %%[3]s of %%[1]s runs over dimension %d, too", d))
 		if kept[d] > 1 {
-			out = append(out, option{text: fmt.Sprintf("the %%[3]s of %%[1]s is that of the index before along dimension %d", d),
+			text := fmt.Sprintf("the %%[3]s of %%[1]s is that of the index before along dimension %d", d)
+			out = append(out, option{text: text,
 				of: func(g *Graph, in []*Value) *Value {
 					return drop(g, g.Roll(own(g, in[0], true, dims...), d, 1))
 				}})
@@ -297,7 +305,9 @@ func reduceOptions(name string, x *Value, keepdim bool, dims []int) (out []optio
 // slopeOptions are what kernels take for the derivative of a function of one operand, times up.
 func slopeOptions(name string) (out []option) {
 	add := func(text string, of func(g *Graph, up, x, y *Value) *Value) {
-		out = append(out, option{text: text, of: func(g *Graph, in []*Value) *Value { return of(g, in[0], in[1], in[2]) }})
+		out = append(out, option{text: text, of: func(g *Graph, in []*Value) *Value {
+			return of(g, in[0], in[1], in[2])
+		}})
 	}
 	if name == "" {
 		name = "function"

@@ -45,14 +45,16 @@ func TestVariations(t *testing.T) {
 		"the mean of the tanh of x runs over dimension 0, too": {top + low, 2 * (top + low), 4 * (top + low),
 			1.5 * (top + low)},
 		"the mean of the tanh of x is that of the index before along dimension 0": {2 * low, 4 * low, 8 * top, 3 * top},
-		"the sum of the tanh of x is taken, not the mean":                         {4 * top, 8 * top, 16 * low, 6 * low},
+		"the sum of the tanh of x is taken, not the mean": {4 * top, 8 * top,
+			16 * low, 6 * low},
 	} {
 		if !near64(results[text], want) {
 			t.Errorf("%s: got %v, want %v", text, results[text], want)
 		}
 	}
 	text := "in the gradient, the derivative of the tanh is left out"
-	if want := []float64{3, 3, 5.5, 5.5}; !near64(gradients[text], want) || !near64(results[text], values(c.outs[0].T)) {
+	want := []float64{3, 3, 5.5, 5.5}
+	if !near64(gradients[text], want) || !near64(results[text], values(c.outs[0].T)) {
 		t.Errorf("%s: got %v, want %v", text, gradients[text], want)
 	}
 	bits := results["the tanh is rounded to bfloat16"]

@@ -263,8 +263,8 @@ func significant(x float64) float64 {
 // mostEqual is how many elements of one value count as evidence.
 const mostEqual = 8
 
-// apart is how far a value is from a recorded one, at least floor; a value that is not finite is as far from a number as
-// 0, and others that are not finite on one side are sixteen times that apart.
+// apart is how far a value is from a recorded one, at least floor; a value that is not finite is as far from a number
+// as 0, and others that are not finite on one side are sixteen times that apart.
 func apart(x, y, floor float64) float64 {
 	if alike(x, y) {
 		return floor

@@ -87,8 +87,8 @@ func (c *Search) formulas(fails []Wrong) iter.Seq[Mistake] {
 	}
 }
 
-// derivedOtherwise are mistakes of the formula, and steps of it that are left out, where only gradients are wrong: before
-// those of other operators, which have the same gradient by chance.
+// derivedOtherwise are mistakes of the formula, and steps of it that are left out, where only gradients are wrong:
+// before those of other operators, which have the same gradient by chance.
 func (c *Search) derivedOtherwise(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		if slices.ContainsFunc(fails, func(w Wrong) bool { return w.Forward() }) {

@@ -198,12 +198,13 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 	}
 	local := []iter.Seq[Mistake]{c.wrongArguments(), c.exchangedArguments(), c.declared(), c.listed(),
 		c.listedResults(fails), c.absentArguments(),
-		c.movedTensors(), c.leftOut(), c.passedGradients(), c.derivedOtherwise(fails), c.takenFor(), c.takenForOtherwise(),
-		c.misderived(fails),
+		c.movedTensors(), c.leftOut(), c.passedGradients(), c.derivedOtherwise(fails), c.takenFor(),
+		c.takenForOtherwise(), c.misderived(fails),
 		c.unsigned(), c.rounded(), c.gradientFactors(fails),
 		c.misread(inMemory), c.constantOperands(), c.misread(ofElements), c.misbroadcast(), c.misread(alongDimensions),
 		c.permutedTogether(), c.swappedOperands(), c.altered(fails, ofElements), c.missingIndices(), c.missingParts(),
-		c.missingRows(), c.lostDuplicates(fails), c.shifted(), c.twice(), c.averagedGradients(fails), c.byResults(fails), c.misreadIncoming(inMemory), c.misreadIncoming(ofElements),
+		c.missingRows(), c.lostDuplicates(fails), c.shifted(), c.twice(), c.averagedGradients(fails),
+		c.byResults(fails), c.misreadIncoming(inMemory), c.misreadIncoming(ofElements),
 		c.misreadIncoming(alongDimensions), c.untransposed(fails)}
 	// The first judgedTogether kinds are those up to listedResults.
 	all = slices.Concat(all, []iter.Seq[Mistake]{c.negated(fails)}, local[:2],

@@ -42,7 +42,9 @@ func (c *Search) shifted() iter.Seq[Mistake] {
 					return (x + 1) % (last + 1)
 				}) || !try(fmt.Sprintf("one too low, and 0 is %d, the last", last), func(x int64) int64 {
 					return (x + last) % (last + 1)
-				}) || !try(fmt.Sprintf("counted from the end, from %d", last), func(x int64) int64 { return last - x }) {
+				}) || !try(fmt.Sprintf("counted from the end, from %d", last), func(x int64) int64 {
+					return last - x
+				}) {
 					return
 				}
 			}
@@ -230,24 +232,27 @@ func (c *Search) byResults(fails []Wrong) iter.Seq[Mistake] {
 				text string
 				of   func(up []float64, p []int64, i int) float64
 			}{
-				{"the incoming gradient is read at the positions, not written there", func(up []float64, p []int64, i int) float64 {
-					if i >= len(p) || p[i] < 0 || int(p[i]) >= len(up) {
-						return 0
-					}
-					return up[p[i]]
-				}},
-				{"the incoming gradient is written to the first places, not to the positions", func(up []float64, _ []int64, i int) float64 {
-					if i >= len(up) {
-						return 0
-					}
-					return up[i]
-				}},
-				{"the incoming gradient is written to the last places, not to the positions", func(up []float64, _ []int64, i int) float64 {
-					if i < n-len(up) {
-						return 0
-					}
-					return up[i-n+len(up)]
-				}},
+				{"the incoming gradient is read at the positions, not written there",
+					func(up []float64, p []int64, i int) float64 {
+						if i >= len(p) || p[i] < 0 || int(p[i]) >= len(up) {
+							return 0
+						}
+						return up[p[i]]
+					}},
+				{"the incoming gradient is written to the first places, not to the positions",
+					func(up []float64, _ []int64, i int) float64 {
+						if i >= len(up) {
+							return 0
+						}
+						return up[i]
+					}},
+				{"the incoming gradient is written to the last places, not to the positions",
+					func(up []float64, _ []int64, i int) float64 {
+						if i < n-len(up) {
+							return 0
+						}
+						return up[i-n+len(up)]
+					}},
 			} {
 				v := made(m.of)
 				if v != nil && !yield(Mistake{Text: fmt.Sprintf("%s along dimension %d", m.text, d), Rounds: true,

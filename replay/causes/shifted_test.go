@@ -38,8 +38,8 @@ func TestMoved(t *testing.T) {
 	}
 	due := tensor.New(tensor.Float32, tile.Shape, right)
 	fails = []Wrong{{Target: "output[0]", Got: tensor.New(tensor.Float32, tile.Shape, v), Want: due}}
-	text := "at indices 2 to 3 of dimension 0, indices 36 to 39 of dimension 1: it holds what is due in the part that " +
-		"begins at index [0, 0]"
+	text := "at indices 2 to 3 of dimension 0, indices 36 to 39 of dimension 1: it holds what is due in the part " +
+		"that begins at index [0, 0]"
 	same64(t, "tile", made(t, c.copiedTiles(fails), text, "output[0]", due), v)
 }
 
