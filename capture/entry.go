@@ -94,9 +94,11 @@ type Entry struct {
 	Group    []int // ranks of a collective, in the group's order; nil if not known
 	// GroupName tells groups of the same ranks apart, "" if the recorder does not know it.
 	GroupName string
-	Within    int  // ID of the recorded call inside of which this one was made, -1 for none
-	Unended   bool // the recorder did not write the end of its recording: calls may be missing
-	DrawnFrom int  // number of the program's own generator that the call drew from, from 1; 0 for none
+	Within    int // ID of the recorded call inside of which this one was made, -1 for none
+	// Unended says why the recording of the process is not whole, so that calls and gradients may be missing; "" if it
+	// is.
+	Unended   string
+	DrawnFrom int // number of the program's own generator that the call drew from, from 1; 0 for none
 	// GeneratorSets are the settings of torch's own generators in the process, in order; nil if the recorder does not
 	// know them.
 	GeneratorSets []GeneratorSet

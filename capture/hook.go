@@ -46,7 +46,7 @@ type hookRun struct {
 	dir, file  string
 	torch      string // its version
 	rank, pid  int
-	ended      bool             // the recorder wrote its last event
+	end        hookEnd
 	blobs      map[int]hookBlob // by the number of the tensor
 	calls      []*hookCall
 	counted    *int // the number of the step that began last, nil if none did
@@ -115,6 +115,8 @@ type hookEvent struct {
 	ID         int    `json:"id"`
 	Name       string `json:"name"`
 	Step       *int   `json:"step"`
+	Steps      []int  `json:"steps"`
+	Complete   *bool  `json:"complete"`
 	Module     string `json:"module"`
 	Location   string `json:"location"`
 	Group      []int  `json:"group"`
@@ -143,13 +145,18 @@ func openHook(dir, name string) (iter.Seq2[*Entry, error], bool) {
 	return func(yield func(*Entry, error) bool) {
 		r := &hookRun{dir: dir, file: path, rank: -1, pid: -1, blobs: map[int]hookBlob{}, files: map[int]*hookFile{}}
 		err := r.read()
+		var unended string
+		if errors.As(err, new(cutError)) {
+			unended = err.Error()
+		}
 		for _, c := range r.calls {
-			if !yield(r.entry(c), nil) {
+			e := r.entry(c)
+			if e.Unended = unended; !yield(e, nil) {
 				return
 			}
 		}
 		if err != nil {
-			yield(nil, &FileError{Path: path, Err: err})
+			yield(nil, &FileError{Path: path, Err: err, Cut: unended != ""})
 		}
 	}, true
 }
@@ -176,8 +183,7 @@ func looksLikeHook(path string) bool {
 	return bytes.Contains(line, []byte(`"`+hookFormat+`"`))
 }
 
-// read finds the calls of the file; after an error those before it. It is an error if the file ends before the
-// recorder's last event: the recorder writes that also when the program dies.
+// read finds the calls of the file; after an error those before it. A recording that is not whole is a cutError.
 func (r *hookRun) read() error {
 	f, _, err := files.Open(r.file)
 	if err != nil {
@@ -190,7 +196,7 @@ func (r *hookRun) read() error {
 	for number, position := 1, 0; ; number++ {
 		line, err := readLine(lines)
 		if err == io.EOF {
-			return r.cut(len(line) > 0)
+			return r.cut(len(line) > 0, byID)
 		}
 		if err != nil {
 			return fmt.Errorf("line %d: %w", number, err)
@@ -205,28 +211,6 @@ func (r *hookRun) read() error {
 			return fmt.Errorf("line %d: %w", number, err)
 		}
 	}
-}
-
-// cut is what is wrong with a recording at the end of its file, behind which there may be part of a line; nil if it has
-// its last event.
-func (r *hookRun) cut(inLine bool) error {
-	where := "the recording has no end"
-	switch {
-	case inLine:
-		where = "the recording ends inside a line"
-	case r.ended:
-		return nil
-	case r.pid < 0 && len(r.calls) == 0:
-		return errors.New("the recording is empty")
-	}
-	last := -1
-	for _, c := range r.calls {
-		last = max(last, c.id)
-	}
-	if last < 0 {
-		return fmt.Errorf("%s: its calls are lost", where)
-	}
-	return fmt.Errorf("%s: calls after id %d are lost", where, last)
 }
 
 // readLine reads one line with its end; io.EOF says that no whole line is left.
@@ -248,12 +232,13 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 
 func (r *hookRun) event(e *hookEvent, s span, byID map[int]*hookCall, position *int) error {
 	c := byID[e.ID]
+	r.end.event(e)
 	switch e.Event {
 	case "run":
 		if e.Version != 1 {
 			return fmt.Errorf("version %d of the format is not known", e.Version)
 		}
-		r.pid, r.torch = e.PID, e.Torch
+		r.pid, r.torch, r.end.asked = e.PID, e.Torch, e.Steps
 		if e.Generators {
 			r.sets = []GeneratorSet{}
 		}
@@ -306,8 +291,6 @@ func (r *hookRun) event(e *hookEvent, s span, byID map[int]*hookCall, position *
 			u.Params = append(u.Params, g.Params...)
 		}
 		r.updates = append(r.updates, u)
-	case "end":
-		r.ended = true
 	}
 	return nil // other events are for people
 }
@@ -385,7 +368,7 @@ func (r *hookRun) entry(c *hookCall) *Entry {
 	e.Op, e.ID, e.PID, e.Rank = c.op, c.id, r.pid, r.rank
 	e.Step, e.Order, e.BackwardOrder, e.Module, e.Location = c.step, c.order, c.backward, c.module, c.location
 	e.Params, e.Replaced, e.Wrapped = c.params, c.replaced, c.wrapped
-	e.Group, e.GroupName, e.Within, e.Unended, e.Raised = c.group, c.groupName, c.within, !r.ended, c.fail
+	e.Group, e.GroupName, e.Within, e.Raised = c.group, c.groupName, c.within, c.fail
 	e.LaterOrder, e.GradientOrder, e.Torch = c.later, c.gradient, r.torch
 	e.DrawnFrom, e.GeneratorSets, e.OptimizerSteps = c.drawnFrom, r.sets, r.updates
 	if e.Autocast = c.autocast; e.Autocast == nil {

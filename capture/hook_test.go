@@ -283,17 +283,43 @@ func TestHookCut(t *testing.T) {
 	}
 	c.Close()
 	for want, change := range map[string]func([]byte) []byte{
-		"the recording is empty":                        func([]byte) []byte { return nil },
-		"the recording ends inside a line: its calls":   func(b []byte) []byte { return b[:60] },
-		"the recording ends inside a line: calls after": func(b []byte) []byte { return b[:len(b)-1] },
-		"the recording has no end: calls after id ": func(b []byte) []byte {
+		"the recording is empty":                                   func([]byte) []byte { return nil },
+		"not whole: the recording ends inside a line: its calls":   func(b []byte) []byte { return b[:60] },
+		"not whole: the recording ends inside a line: calls after": func(b []byte) []byte { return b[:len(b)-1] },
+		"not whole: the recording has no end: calls after id ": func(b []byte) []byte {
 			return b[:bytes.LastIndexByte(b[:len(b)-1], '\n')+1]
+		},
+		"not whole: the recorded program was killed, crashed or called os._exit before the first call of step 1: " +
+			"what follows is missing; step 0 is whole": died,
+		"killed, crashed or called os._exit in step 0, after torch.Tensor.add_/30": func(b []byte) []byte {
+			return died(bytes.Replace(b, []byte(`{"event":"step","step":1}`), []byte(`{}`), 1))
+		},
+		"; step 0 is whole; nothing of steps 2, 4-5": func(b []byte) []byte {
+			return died(bytes.Replace(b, []byte(`"steps":null`), []byte(`"steps":[0,1,2,4,5]`), 1))
+		},
+		"the recorded program raised ValueError: device lost before the first call of step 1": func(b []byte) []byte {
+			return beforeEnd(b, `{"event":"exception","error":"ValueError: device lost","step":1}`)
 		},
 	} {
 		if _, errs := scanned(t, altered(t, change)); len(errs) != 1 || !strings.Contains(errs[0].Error(), want) {
 			t.Errorf("errors %v, want %q", errs, want)
 		}
 	}
+	whole := altered(t, func(b []byte) []byte { return died(beforeEnd(b, `{"event":"pause","step":2}`)) })
+	if found, errs := scanned(t, whole); len(errs) > 0 || found[0].Unended != "" {
+		t.Errorf("a program that died after its recorded steps: %v", errs)
+	}
+}
+
+// died makes a recording that of a program that died at its end.
+func died(b []byte) []byte {
+	return bytes.Replace(b, []byte(`"complete":true`), []byte(`"complete":false`), 1)
+}
+
+// beforeEnd adds an event before the last one.
+func beforeEnd(b []byte, event string) []byte {
+	at := bytes.LastIndexByte(b[:len(b)-1], '\n') + 1
+	return slices.Concat(b[:at], []byte(event+"\n"), b[at:])
 }
 
 // A recording is found whatever the order of the keys and however long its first line.

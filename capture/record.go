@@ -114,11 +114,18 @@ func (r *Record) flatten(k Kind, l Layout) {
 type FileError struct {
 	Path string // as results name it: relative to the PATH given
 	Err  error
+	Cut  bool // the recording in it is not whole, and Err says why; what is there was read
 	// Rel is, of an error of Scan, the file below the PATH given, as Entry.Rel is.
 	Rel string
 }
 
-func (e *FileError) Error() string { return pthformat.Visible(e.Path + ": " + e.Reason()) }
+func (e *FileError) Error() string {
+	text := e.Path + ": "
+	if e.Cut {
+		text += "the recording is not whole: "
+	}
+	return pthformat.Visible(text + e.Reason())
+}
 
 // Reason is the message without the name of the file.
 func (e *FileError) Reason() string { return reason(e.Err) }

@@ -59,7 +59,7 @@ __version__ = "1"
 __all__ = ["record", "load", "export"]
 
 ALIGNMENT = 64  # of values in the ring and in files, bytes
-_HEADER = 64  # of the ring: bytes consumed, bytes written to disk
+_HEADER = 64  # of the ring: bytes consumed, bytes written to disk, number of the error that ended the writer
 TIME = "%Y-%m-%d-%H-%M-%S"  # in names of directories
 LOADED = time.time()
 _TENSOR = struct.Struct("<QQQQQB")  # number, position in the ring, bytes used up to its end, size, hint, more parts follow
@@ -158,6 +158,13 @@ class _Writer:
         self.part = None
 
     def run(self):
+        try:
+            self.write()
+        except OSError as e:
+            struct.pack_into("<Q", self.ring, 16, e.errno or 0)
+            raise
+
+    def write(self):
         complete = False
         buffer = bytearray()
         while True:
@@ -358,7 +365,10 @@ class _Channel:
         """The writing process is gone: the program goes on, unrecorded."""
         if not self.broken:
             self.broken = True
-            _warn("recording ended: %s" % error)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.writer.wait(5)  # which says why
+            number = struct.unpack_from("<Q", self.ring, 16)[0]
+            _warn("recording ended: %s" % (os.strerror(number) if number else error))
 
     # Tensors ----------------------------------------------------------------------------------------------------------
 
@@ -903,6 +913,8 @@ class record:
         return self
 
     def __exit__(self, kind, error, trace):
+        if not (isinstance(error, SystemExit) and not error.code):
+            self._raised(error)
         self.stop()
         return False
 
@@ -934,7 +946,7 @@ class record:
             return self
         self.started = True
         self.counter = _StepCounter(self)
-        atexit.register(self.stop)
+        atexit.register(self._at_exit)
         try:
             self.counter.install()
             self._switch()
@@ -959,6 +971,17 @@ class record:
             self.current_step = 0
         self._next_step()
 
+    def _at_exit(self):
+        if not hasattr(sys, "ps1") and not sys.flags.interactive:  # where that may be of something tried long ago
+            self._raised(getattr(sys, "last_value", None))
+        self.stop()
+
+    def _raised(self, error):
+        """Notes the exception that ended the program, or left `with`, inside of a step that is recorded."""
+        if error is not None and self.started and self.installed and os.getpid() == self.pid:
+            text = "%s: %s" % (type(error).__name__, str(error)[:300]) if str(error) else type(error).__name__
+            self.channel.line({"event": "exception", "error": text, "step": self.current_step})
+
     def stop(self):
         """Ends recording and waits until everything is written."""
         if not self.started or os.getpid() != self.pid:
@@ -975,7 +998,7 @@ class record:
     def _end(self):
         """Takes back everything that was installed."""
         self.started = False
-        atexit.unregister(self.stop)
+        atexit.unregister(self._at_exit)
         self.counter.remove()
         if self.installed:
             self.installed.remove()
@@ -1071,6 +1094,7 @@ class record:
         elif not wanted and self.installed:
             self.installed.remove()
             self.installed = None
+            self.channel.line({"event": "pause", "step": self.current_step})
         if self.installed:
             self.channel.line({"event": "step", "step": self.current_step})
 

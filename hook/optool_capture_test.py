@@ -1156,6 +1156,43 @@ class Recording(unittest.TestCase):
         self.equal(crashed["args"][0], torch.arange(100000.0) * 2)
         self.assertNotIn("result", crashed)
 
+    def test_how_it_ended(self):
+        """A program that dies leaves `complete` false, an exception is recorded, and a pause says that the steps are
+        whole that were asked for."""
+        loop = """
+            import os, sys, torch, optool_capture
+            with optool_capture.record(sys.argv[1], steps=[0]) as recording:
+                for i in range(2):
+                    torch.ones(2) + 1
+                    if i == %d:
+                        %s
+                    recording.step()
+        """
+        for n, (step, end, want) in enumerate([
+                (0, "os._exit(3)", {"end": False}), (1, "os._exit(3)", {"pause": 1, "end": False}),
+                (0, "raise ValueError('device lost')", {"exception": "ValueError: device lost", "end": True}),
+                (1, "raise ValueError('device lost')", {"pause": 1, "end": True}), (0, "sys.exit(0)", {"end": True}),
+                (0, "sys.exit(3)", {"exception": "SystemExit: 3", "end": True})]):
+            self.run_program(loop % (step, end), out="out%d" % n)
+            self.assertEqual(self.ending("out%d" % n), want, end)
+        loop = "import sys, torch, optool_capture\noptool_capture.record(sys.argv[1]).start()\ntorch.ones(2)\n%s"
+        for n, (end, want) in enumerate([("1 / 0", {"exception": "ZeroDivisionError: division by zero", "end": True}),
+                                         ("", {"end": True})]):
+            self.run_program(loop % end, out="started%d" % n)
+            self.assertEqual(self.ending("started%d" % n), want, end)
+
+    def ending(self, out):
+        """The events about the end of a recording, once it is written."""
+        (directory,) = self.directories(os.path.join(self.path, out))
+        for _ in range(300):  # the writing process may still be at it
+            with open(os.path.join(directory, "calls.jsonl")) as f:
+                events = {e["event"]: e for e in map(json.loads, f)}
+            if "end" in events:
+                break
+            time.sleep(0.1)
+        said = {"pause": "step", "exception": "error", "end": "complete"}
+        return {event: events[event][field] for event, field in said.items() if event in events}
+
     def run_alone(self, text, **variables):
         """A program that doesn't know of the recorder."""
         site = os.path.join(self.path, "site")
@@ -1412,6 +1449,19 @@ class Recording(unittest.TestCase):
                 for _ in range(3):
                     self.equal(torch.ones(2) + 1, torch.full((2,), 2.0))
         self.assertTrue(any("recording ended" in str(w.message) for w in said))
+
+    def test_the_disk_is_full(self):
+        """The recorded program says what ended the recording, not that the way to the writing process is closed."""
+        got = self.run_program("""
+            import resource, signal, sys, torch, optool_capture
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (8 << 20, 8 << 20))
+            with optool_capture.record(sys.argv[1], ring_bytes=1 << 20):
+                for i in range(50):
+                    torch.full((1 << 18,), float(i)) + 1
+        """)
+        self.assertEqual(got.returncode, 0, got.stderr)
+        self.assertIn("recording ended: File too large", got.stderr)
 
 
 if __name__ == "__main__":

@@ -562,9 +562,7 @@ func (s *Summary) refusedText() string {
 			parts = append(parts, Count(n, "capture")+" "+p.what)
 		}
 	}
-	if n := len(s.Unread); n > 0 {
-		parts = append(parts, Count(n, "file")+" could not be read to the end")
-	}
+	parts = append(parts, s.unreadParts()...)
 	return "exit code 3: " + strings.Join(parts, ", ") +
 		`; --where 'not (path contains "FOLDER")' leaves those of a folder out`
 }

@@ -2,6 +2,7 @@ package reports
 
 import (
 	"cmp"
+	"fmt"
 	"path"
 	"slices"
 	"strconv"
@@ -11,13 +12,15 @@ import (
 	"github.com/optool/optool/internal/run/folder"
 )
 
-// An UnreadFile is a file that could not be read, or not to its end.
+// An UnreadFile is a file that could not be read, or of a recording that is not whole.
 type UnreadFile struct {
 	File   string `json:"file"` // relative to the PATH given
 	Reason string `json:"reason"`
 	// Calls is how many recorded calls could not be judged for it; 0 where that is not known, since the file lists
 	// them.
 	Calls int `json:"calls,omitempty"`
+	// Cut says that the recording is not whole: the recorded program was killed, for example. What is there was read.
+	Cut bool `json:"cut,omitempty"`
 }
 
 // String is "FILE, 20 calls: why".
@@ -27,6 +30,14 @@ func (f *UnreadFile) String() string {
 		text += ", " + Count(f.Calls, "call")
 	}
 	return text + ": " + f.Reason
+}
+
+// what is what is wrong with the file.
+func (f *UnreadFile) what() string {
+	if f.Cut {
+		return "the recording is not whole"
+	}
+	return "could not be read"
 }
 
 // stable is the name of the file without the process number and the date that a recorder puts into its path.
@@ -92,9 +103,27 @@ func (s *Summary) unreadLines() (lines []string) {
 		if i == mostUnread {
 			return append(lines, "could not be read: "+Count(len(all)-i, "more file"))
 		}
-		lines = append(lines, "could not be read: "+f.String())
+		lines = append(lines, f.what()+": "+f.String())
 	}
 	return lines
+}
+
+// unreadParts count the files that gave only some of their calls.
+func (s *Summary) unreadParts() (parts []string) {
+	cut := 0
+	for _, f := range s.Unread {
+		cut += btoi(f.Cut)
+	}
+	if n := len(s.Unread) - cut; n > 0 {
+		parts = append(parts, Count(n, "file")+" could not be read to the end")
+	}
+	switch {
+	case cut == 1:
+		parts = append(parts, "1 recording is not whole")
+	case cut > 1:
+		parts = append(parts, fmt.Sprintf("%d recordings are not whole", cut))
+	}
+	return parts
 }
 
 // lostIn reports whether r can be of a call that is lost in one of the files, since it was recorded in the same folder

@@ -61,6 +61,14 @@ func TestUnread(t *testing.T) {
 		"n/rank0/3-2026-01-02-00-00-00/calls.jsonl: it was cut" {
 		t.Error(got)
 	}
+	s.Unread = append(s.Unread, UnreadFile{File: "n/calls.jsonl", Reason: "it was killed", Cut: true})
+	want := "\nthe recording is not whole: n/calls.jsonl: it was killed\n"
+	counts := "1 file could not be read to the end, 1 recording is not whole"
+	if got := strings.Join(s.Told(), "\n"); !strings.Contains(got, want) ||
+		strings.Join(s.unreadParts(), ", ") != counts {
+		t.Errorf("%q is missing in %q", want, got)
+	}
+	s.Unread = s.Unread[:1]
 	rec := &Recording{Summary: s, Results: ResultsOf(broken...)}
 	var junit bytes.Buffer
 	if err := WriteJUnit(&junit, rec); err != nil {

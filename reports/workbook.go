@@ -173,8 +173,8 @@ func (rec *Recording) sentence() string {
 	if n := s.betweens; n > 0 {
 		text += fmt.Sprintf(". %s, where no operator is at fault", Count(n, "fault")+" between calls")
 	}
-	if n := len(s.Unread); n > 0 {
-		text += fmt.Sprintf(". %s could not be read to the end", Count(n, "file"))
+	for _, part := range s.unreadParts() {
+		text += ". " + part
 	}
 	text += s.lacksText() + rec.allClear()
 	switch n := len(s.Missing); {

@@ -137,9 +137,8 @@ func (t *Trace) Seen() *Seen {
 					"gradients cannot be judged", c)
 			}
 		}
-		if slices.ContainsFunc(p.Calls, func(c *Call) bool { return c.Entry.Unended }) {
-			s.first("a recording has no end: its program was stopped or the file was cut, and calls may be missing",
-				p.Calls[len(p.Calls)-1])
+		if i := slices.IndexFunc(p.Calls, func(c *Call) bool { return c.Entry.Unended != "" }); i >= 0 {
+			s.first("a recording is not whole: "+p.Calls[i].Entry.Unended, p.Calls[len(p.Calls)-1])
 		}
 	}
 	s.Gaps = slices.Concat(t.Wrapped(), t.Unjoined, s.Gaps)

@@ -45,10 +45,10 @@ func TestUnended(t *testing.T) {
 	tr := analyse(t, unpack(t, "scaler"))
 	before := len(tr.Seen().Gaps)
 	for _, c := range tr.Calls() {
-		c.Entry.Unended = true
+		c.Entry.Unended = "the program was killed in step 0"
 	}
 	gaps := tr.Seen().Gaps
-	if len(gaps) != before+1 || !strings.Contains(gaps[0].What, "a recording has no end") {
+	if len(gaps) != before+1 || !strings.Contains(gaps[0].What, "a recording is not whole: the program was killed in step 0") {
 		t.Errorf("gaps %+v", gaps)
 	}
 }

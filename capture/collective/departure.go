@@ -200,7 +200,7 @@ func usualAt(group []int, i int, at func(r, i int) (made, bool)) int {
 }
 
 // cut reports whether a recording has no end: the rank died, or was killed while it waited.
-func cut(calls []*capture.Entry) bool { return len(calls) > 0 && calls[len(calls)-1].Unended }
+func cut(calls []*capture.Entry) bool { return len(calls) > 0 && calls[len(calls)-1].Unended != "" }
 
 // describe says of a call what all ranks of its group must agree on.
 func describe(e *capture.Entry, read pthformat.ReadMode) string {

@@ -216,6 +216,7 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 			r.tally.walked++
 			if c.err != nil {
 				r.tally.refused++
+				r.out.unread(c.err)
 				r.out.bar.warn(r.a, c.err)
 			}
 			r.settings.Hide(c.hidden)

@@ -104,7 +104,8 @@ func (c *comparison) add(f *reports.Finding, hidden bool) error {
 func (c *comparison) unread(err error) {
 	var damaged *capture.FileError
 	if errors.As(err, &damaged) && damaged.Rel != "" {
-		c.Summary.Unread = append(c.Summary.Unread, reports.UnreadFile{File: damaged.Rel, Reason: damaged.Reason()})
+		c.Summary.Unread = append(c.Summary.Unread, reports.UnreadFile{File: damaged.Rel, Reason: damaged.Reason(),
+			Cut: damaged.Cut})
 	}
 }
 

@@ -39,7 +39,7 @@ func (c Comparer) Compare(p Pair) ([]*reports.Result, map[*reports.Result]*Diffe
 	defer a.Close()
 	b, _ := p.B.Load(capture.LoadOptions{Read: c.Read, Side: p.bSide, Only: capture.Of(p.kinds...)})
 	defer b.Close()
-	r.op = a.Op
+	r.op, r.cut = a.Op, [2]bool{p.A.Unended != "", p.B.Unended != ""}
 	for _, k := range p.kinds {
 		r.precision = tensor.Invalid
 		if k == capture.GradInputs {
@@ -78,6 +78,8 @@ type comparison struct {
 	locate  func(*reports.Result) // fills in what is compared
 	results []*reports.Result
 	apart   map[*reports.Result]*Difference // nil if nobody asks
+
+	cut [2]bool // the recordings of the two sides are not whole
 
 	// stored says that values were saved, not computed: integers that differ are no rounding.
 	stored bool
@@ -137,6 +139,11 @@ func (c *comparison) kind(k capture.Kind, a, b *capture.Call) {
 		if len(got) > 1 {
 			label = fmt.Sprintf("%s[%d]", target, i)
 		}
+		if reason := c.lost(k, got[i], want[i]); reason != "" {
+			c.add(&reports.Result{Phase: phase, Target: fmt.Sprintf("%s[%d]", target, i), Label: label,
+				Verdict: verdict.Skipped, Reason: reason})
+			continue
+		}
 		c.opened(phase, fmt.Sprintf("%s[%d]", target, i), label, got[i], want[i])
 	}
 	switch k {
@@ -145,6 +152,18 @@ func (c *comparison) kind(k capture.Kind, a, b *capture.Call) {
 	case capture.After:
 		c.keywords(phase, a.AfterKwargs, b.AfterKwargs, true)
 	}
+}
+
+// lost says that one side has no gradient, and may have lost it: its recording is not whole. It is "" otherwise.
+func (c *comparison) lost(k capture.Kind, got, want value.Value) string {
+	gradients := k == capture.GradInputs || k == capture.GradOutputs
+	switch {
+	case gradients && got == nil && want != nil && c.cut[0]:
+		return "only the second call has it: the recording of the first one is not whole"
+	case gradients && want == nil && got != nil && c.cut[1]:
+		return "only the first call has it: the recording of the second one is not whole"
+	}
+	return ""
 }
 
 // keywords compares keyword arguments by name. One that only one side recorded is no difference: versions of torch

@@ -180,7 +180,7 @@ func bySteps(ps []*step.Process) [][]*step.Process {
 		for _, c := range p.Calls {
 			own[number[c]] = true
 		}
-		if n := len(p.Calls); n > 0 && p.Calls[n-1].Entry.Unended {
+		if n := len(p.Calls); n > 0 && p.Calls[n-1].Entry.Unended != "" {
 			delete(own, number[p.Calls[n-1]])
 		}
 		for n := range own {

@@ -82,7 +82,7 @@ func (c *checker) mail() mail {
 	m := mail{map[*capture.Entry]*step.Call{}, map[[2]int][]*step.Call{}, map[[2]int][]*step.Call{}}
 	there := map[int]bool{}
 	for _, p := range c.trace.Processes {
-		there[p.Rank] = len(p.Calls) > 0 && !p.Calls[0].Entry.Unended
+		there[p.Rank] = len(p.Calls) > 0 && p.Calls[0].Entry.Unended == ""
 	}
 	for _, p := range c.trace.Processes {
 		for _, call := range p.Calls {

@@ -1264,7 +1264,7 @@ func (t *tail) took(a *array) *step.Call {
 func (p *part) ended(rank int) bool {
 	for _, q := range p.checker.trace.Processes {
 		if q.Rank == rank {
-			return len(q.Calls) > 0 && !q.Calls[len(q.Calls)-1].Entry.Unended
+			return len(q.Calls) > 0 && q.Calls[len(q.Calls)-1].Entry.Unended == ""
 		}
 	}
 	return false

@@ -20,7 +20,7 @@ func TestBySteps(t *testing.T) {
 	}
 	cut := func(p *step.Process) *step.Process {
 		for _, c := range p.Calls {
-			c.Entry.Unended = true
+			c.Entry.Unended = "killed"
 		}
 		return p
 	}
