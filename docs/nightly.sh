@@ -9,7 +9,7 @@ known=${KNOWN:-known.txt}    # known failures: keep this file with the code, and
 budget=${BUDGET:-30m}        # time for judging; what is not looked at then is counted, and fails nothing
 nights=${NIGHTS:-14}         # so many nights are kept
 disk=${DISK_MIB:-2000}       # and saved failing calls of so many MiB
-fail_on=${FAIL_ON:-worse,gone} # stale: also for lines of the known failures that no longer fail
+fail_on=${FAIL_ON:-worse,gone} # what else than new faults fails a night. stale: also for lines of the known failures that no longer fail
 
 command -v "$optool" >/dev/null || { echo "$optool: not found" >&2; exit 3; }
 
@@ -17,8 +17,11 @@ tonight=$history/night-$(date +%Y%m%d-%H%M%S)-$$
 mkdir -p "$tonight" || exit 3
 touch "$known" || exit 3
 
-# Judge. The recordings may be deleted afterwards.
-"$optool" replay --quiet --budget "$budget" --known "$known" --out "$tonight" --json "$tonight/run.jsonl" \
+# Judge. The recordings may be deleted afterwards. Before the first good night, calls that optool cannot judge fail the
+# night, too. After it, the comparison says which calls are gone or no longer judged.
+set --
+[ -e "$history/good.jsonl" ] || set -- --fail-on unsupported
+"$optool" replay "$@" --quiet --budget "$budget" --known "$known" --out "$tonight" --json "$tonight/run.jsonl" \
 	--junit "$tonight/junit.xml" --markdown "$tonight/summary.md" --html "$tonight/run.html" "$captures"
 judged=$?
 code=$judged

@@ -21,13 +21,16 @@ const (
 	knownCalls    = "known"
 	newCalls      = "new"
 	goneCalls     = "gone"
+	lackingCalls  = "with values gone"
+	unneededCalls = string(Unneeded)
 	unseenCalls   = "not looked at"
 	unreadCalls   = "could not be read"
 	readAgain     = "readable again"
 )
 
 var callChanges = []string{newlyWrong, farWorseCalls, lessJudged, goneWrong, repaired, betterCalls, stillWrong,
-	unreadCalls, knownCalls, readAgain, newCalls, goneCalls, unseenCalls}
+	unreadCalls, knownCalls, readAgain, newCalls, goneCalls, lackingCalls, unneededCalls,
+	unseenCalls}
 
 // told reports whether ChangedOps has lines for a kind.
 func told(kind string) bool {
@@ -49,6 +52,11 @@ func changedCalls(changes []ResultChange) (calls []*changedCall) {
 	for i := range changes {
 		c := &changes[i]
 		kind, r := slices.Index(callChanges, c.kind()), c.Result()
+		if c.Call != nil {
+			if r = c.Call; c.Change == Unneeded { // the call is as it would be without
+				continue
+			}
+		}
 		at := call{r.Capture, r.Op}
 		was := of[at]
 		if was == nil {
@@ -56,7 +64,7 @@ func changedCalls(changes []ResultChange) (calls []*changedCall) {
 			of[at] = was
 			calls = append(calls, was)
 		}
-		was.kind, was.old = min(was.kind, kind), was.old && c.New == nil
+		was.kind, was.old = min(was.kind, kind), was.old && c.New == nil && c.Call == nil
 		if c.Since != "" && (was.since == "" || c.Since < was.since) {
 			was.since, was.right = c.Since, c.LastRight
 		}
@@ -132,8 +140,12 @@ func (c *ResultChange) kind() string {
 	switch {
 	case c.Change == Gone && c.Old.Finding():
 		return goneWrong
+	case c.Change == Gone && c.Call != nil:
+		return lackingCalls
 	case c.Change == Gone:
 		return goneCalls
+	case c.Change == Unneeded:
+		return unneededCalls
 	case c.Change == Unread:
 		return unreadCalls
 	case c.Change == Added && c.Old != nil && judged(c.New):

@@ -35,3 +35,50 @@ func TestChangedOps(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, counts)
 	}
 }
+
+// TestUnneeded: what a function of the program did inside is not gone when the function is, nor are the arguments after
+// its call. A value that is gone of a call that is there counts as no gone call.
+func TestUnneeded(t *testing.T) {
+	result := func(run, op string, id int, phase, replaced string, within *int) *Result {
+		return &Result{Capture: "rank0/" + run + "/" + op, Op: op, ForwardID: &id, Phase: phase, Target: phase + "[0]",
+			Verdict: verdict.Pass, Replaced: replaced, Within: within}
+	}
+	outer, inner := 3, 4
+	old := []*Result{result("1", "torch.gelu", outer, "output", "m.fast", nil), result("1", "torch.gelu", outer, "input", "m.fast", nil),
+		result("1", "torch._C.gelu", inner, "output", "", &outer), result("1", "torch.mul", 5, "output", "", &inner),
+		result("1", "torch.exp", 6, "output", "", nil), result("1", "torch.mm", 7, "output", "", nil), result("1", "torch.mm", 7, "grad", "", nil)}
+	cur := []*Result{result("1", "torch.gelu", outer, "output", "", nil), result("1", "torch.mm", 7, "output", "", nil)}
+	changes := ResultChanges(old, cur)
+	want := "1 call gone, 1 with values gone, 2 gone with a replaced function, 1 as good as before"
+	if got := CountCalls(changes, 2); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if n := CountChanges(changes, 2); n.Gone != 2 || n.Unneeded != 3 {
+		t.Errorf("%+v", n)
+	}
+	if got, want := GoneOps(changes), "torch.exp (1 call), torch.mm (values of 1 call)"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	var lacks []string
+	for _, r := range LackingResults(changes, old, "old", "") {
+		lacks = append(lacks, r.Lacks)
+	}
+	gone := []string{"calls of torch.exp in rank0/1", "values of calls of torch.mm in rank0/1"}
+	if !slices.Equal(lacks, gone) {
+		t.Errorf("got %q, want %q", lacks, gone)
+	}
+	cur[0].Replaced = "m.fast" // as before, but it makes no calls
+	if n := CountChanges(ResultChanges(old, cur), 2); n.Gone != 3 || n.Unneeded != 2 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// TestLess: what is only not judged any more has another word than what is wrong.
+func TestLess(t *testing.T) {
+	for v, want := range map[verdict.Verdict]Change{verdict.Mistrusted: Less, verdict.Fail: Worse} {
+		c := ResultChange{Old: &Result{Verdict: verdict.Pass}, New: &Result{Verdict: v}, Change: Worse}
+		if got := c.Word(); got != want {
+			t.Errorf("%s: got %q, want %q", v, got, want)
+		}
+	}
+}

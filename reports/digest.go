@@ -358,6 +358,15 @@ func (d *Digest) NotFinite() string { return d.notFinite.text() }
 // First is the first wrong call, nil if none is wrong.
 func (d *Digest) First() *Finding { return d.first }
 
+// FirstWrong is the place of the first wrong call, nil if none is wrong.
+func (d *Digest) FirstWrong() *Place {
+	if d.first == nil || d.recordings || d.first.Inherits {
+		return nil
+	}
+	r := d.first.bad()
+	return &Place{Capture: r.Capture, Target: r.Target, Op: r.Op, Verdict: r.Verdict}
+}
+
 // Lead makes the findings of a capture the first wrong call, if they are the first of their kind: where two recordings
 // part is known only from all of them. Otherwise no call is named as the first wrong one.
 func (d *Digest) Lead(capture string) {

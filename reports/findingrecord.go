@@ -10,6 +10,9 @@ import (
 type Place struct {
 	Capture string `json:"capture"`
 	Target  string `json:"target"`
+	// Op and Verdict are of the first wrong call of one run; "" where two recordings part.
+	Op      string          `json:"op,omitempty"`
+	Verdict verdict.Verdict `json:"verdict,omitempty"`
 }
 
 // A FindingRecord is what calls recorded together show, of one run or of two, as

@@ -357,7 +357,13 @@ func (k *KnownList) Told(all bool) (told []string) {
 	var unused []string
 	for _, l := range k.Lines {
 		if values += l.Known; l.About != "" && l.failing()+l.Passing == 0 {
-			unused = append(unused, strconv.Itoa(l.Number))
+			number := strconv.Itoa(l.Number)
+			words := append(strings.Fields(l.About), "", "") // operator, value, and which call
+			if value := words[1]; value != "call" && value != words[0] && !strings.ContainsAny(value, "[.*") {
+				number += fmt.Sprintf(" (read as operator %s, value %s; a value is output[0], grad[1], input[0] or *)",
+					words[0], value)
+			}
+			unused = append(unused, number)
 		}
 	}
 	stale := k.Stale()

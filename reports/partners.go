@@ -19,7 +19,8 @@ func Partners(old, cur []*Result) map[*Result]*Result { return pair(old, cur).of
 
 // pair pairs the results of two runs as Partners says.
 func pair(old, cur []*Result) *partners {
-	p := &partners{of: map[*Result]*Result{}, taken: map[*Result]bool{}, unread: map[*Result]*Result{}}
+	p := &partners{of: map[*Result]*Result{}, taken: map[*Result]bool{}, unread: map[*Result]*Result{},
+		call: map[*Result]*Result{}}
 	type capture struct{ capture, op string }
 	before := map[capture][]*Result{}
 	for _, r := range old {
@@ -54,6 +55,8 @@ type partners struct {
 	// unread are, of results of either run without a partner, the one that says that their call could not be read in
 	// the other run.
 	unread map[*Result]*Result
+	// call is, of an old result, one of the current results of the same call.
+	call map[*Result]*Result
 }
 
 // join pairs the values of a call in both runs.
@@ -69,6 +72,11 @@ func (p *partners) join(old, cur []*Result) {
 		if same := left[k]; len(same) > 0 {
 			p.of[r], left[k] = same[0], same[1:]
 			p.taken[same[0]] = true
+		}
+	}
+	for _, r := range old {
+		if len(cur) > 0 {
+			p.call[r] = cur[0]
 		}
 	}
 	unread := func(results []*Result) *Result {
@@ -94,6 +102,38 @@ func (p *partners) join(old, cur []*Result) {
 		}
 	}
 }
+
+// unneeded tells of old results that are gone whether they are Unneeded: they are of calls that a function of the
+// program made, which was in the place of torch's and whose own call is in both runs; or they are arguments after such
+// a call, and the function is gone.
+func (p *partners) unneeded(old []*Result) func(*Result) bool {
+	type call struct {
+		process string
+		id      int
+	}
+	byID := map[call]*Result{}
+	for _, r := range old {
+		if r.ForwardID != nil {
+			byID[call{path.Dir(r.Capture), *r.ForwardID}] = r
+		}
+	}
+	return func(r *Result) bool {
+		if c := p.call[r]; c != nil && r.Phase == "input" && r.Replaced != "" && c.Replaced == "" {
+			return true
+		}
+		at := call{process: path.Dir(r.Capture)}
+		for depth := 0; r != nil && r.Within != nil && depth < maxWithin; depth++ {
+			at.id = *r.Within
+			if r = byID[at]; r != nil && r.Replaced != "" && p.call[r] != nil {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// maxWithin is inside of how many calls a call is looked for.
+const maxWithin = 100
 
 // A numberedCall is the results of a call that has a number in its process.
 type numberedCall struct {

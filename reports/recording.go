@@ -277,6 +277,9 @@ func (rec *Recording) summarize() error {
 	s.Interrupted, s.PeakRSS, s.NotRead, s.FailOn = last.Interrupted, last.PeakRSS, last.Refused, last.FailOn
 	s.Unread, s.Missing = last.Unread, last.Missing
 	s.Budget, s.Known, s.Facts, s.First = last.Budget, last.Known, last.Facts, last.First
+	if s.First != nil && s.First.Verdict != "" { // the first wrong call, which the results tell
+		s.First = nil
+	}
 	s.Elapsed = time.Duration(last.Elapsed * float64(time.Second))
 	rec.Exit = last.Exit
 	if last.Settings != nil {

@@ -16,6 +16,8 @@ import (
 type ResultChange struct {
 	Old, New *Result
 	Change   Change
+	// Call is, of what is gone, a new result of the same call; nil if the call is gone.
+	Call *Result
 	// Times is, of a finding in both, how many times as wrong the value is now; 0 if it cannot be told.
 	Times float64
 	// Since and LastRight are, of a failure, since when it fails and when it was right for the last time, as far as
@@ -28,12 +30,15 @@ type Change string
 
 // The changes.
 const (
-	Worse    Change = "worse"
-	Better   Change = "better"
-	Added    Change = "new"
-	Gone     Change = "gone"
-	Unseen   Change = "not looked at" // in this run, which did not look at all calls
-	Unread   Change = "could not be read"
+	Worse  Change = "worse"
+	Better Change = "better"
+	Added  Change = "new"
+	Gone   Change = "gone"
+	Unseen Change = "not looked at" // in this run, which did not look at all calls
+	Unread Change = "could not be read"
+	// Unneeded is gone too, because a function of the program is gone that was in the place of torch's, or because what
+	// that does inside is its own affair.
+	Unneeded Change = "gone with a replaced function"
 	StaysBad Change = "still" // a finding in both
 	IsKnown  Change = "known" // a failure of the list of known ones, whatever it was
 )
@@ -71,18 +76,74 @@ func ResultChanges(old, cur []*Result) []ResultChange {
 		}
 		changes = append(changes, c)
 	}
+	unneeded := p.unneeded(old)
 	for _, r := range old {
 		if !p.taken[r] && p.unread[r] == nil {
-			changes = append(changes, ResultChange{Old: r, Change: Gone})
+			c := ResultChange{Old: r, Change: Gone, Call: p.call[r]}
+			if unneeded(r) {
+				c.Change = Unneeded
+			}
+			changes = append(changes, c)
 		}
 	}
-	order := []Change{Worse, Better, Added, Gone, Unread, StaysBad, IsKnown, Unseen}
+	order := []Change{Worse, Better, Added, Gone, Unread, StaysBad, IsKnown, Unneeded, Unseen}
 	slices.SortStableFunc(changes, func(a, b ResultChange) int {
 		return cmp.Or(cmp.Compare(btoi(!a.Regressed()), btoi(!b.Regressed())),
 			cmp.Compare(btoi(!a.FarWorse()), btoi(!b.FarWorse())),
 			cmp.Compare(slices.Index(order, a.Change), slices.Index(order, b.Change)))
 	})
 	return changes
+}
+
+// Less is the word for a value that is no finding and was judged before.
+const Less Change = "no longer judged"
+
+// Word names the change for readers: the direction, except that what is only not judged any more is Less, not Worse.
+func (c *ResultChange) Word() Change {
+	if c.Change == Worse && !c.New.Finding() {
+		return Less
+	}
+	return c.Change
+}
+
+// CountLess counts the changes that are Less.
+func CountLess(changes []ResultChange) (n int) {
+	for i := range changes {
+		n += btoi(changes[i].Word() == Less)
+	}
+	return n
+}
+
+// GoneOps names the operators that have something gone: "torch.mm (3 calls), torch.exp (values of 1 call)".
+func GoneOps(changes []ResultChange) string {
+	type part struct {
+		op   string
+		call bool // the calls are gone, not only values of them
+	}
+	calls, order := map[part]map[string]bool{}, []part(nil)
+	for i := range changes {
+		if c := &changes[i]; c.Change == Gone {
+			p := part{Name(c.Old.Op), c.Call == nil}
+			if calls[p] == nil {
+				calls[p] = map[string]bool{}
+				order = append(order, p)
+			}
+			calls[p][c.Old.Capture] = true
+		}
+	}
+	var parts []string
+	for i, p := range order {
+		if i == shownOnly {
+			parts = append(parts, "and "+Count(len(order)-i, "more operator"))
+			break
+		}
+		text := Count(len(calls[p]), "call")
+		if !p.call {
+			text = "values of " + text
+		}
+		parts = append(parts, fmt.Sprintf("%s (%s)", p.op, text))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // Regressed reports whether the new run is worse for this: a value got worse, or is new and a finding.
@@ -177,6 +238,7 @@ type ChangeCount struct {
 	Added       int `json:"new"`
 	NewFindings int `json:"new_findings"` // of Added
 	Gone        int `json:"gone"`
+	Unneeded    int `json:"gone_with_replaced"` // see Unneeded
 	Unseen      int `json:"not_looked_at"`
 	Unread      int `json:"could_not_be_read"`
 	StaysBad    int `json:"still"`
@@ -200,6 +262,8 @@ func CountChanges(changes []ResultChange, results int) (n ChangeCount) {
 			n.NewFindings += btoi(c.Regressed())
 		case Gone:
 			n.Gone++
+		case Unneeded:
+			n.Unneeded++
 		case Unseen:
 			n.Unseen++
 		case Unread:
@@ -220,6 +284,9 @@ func (n ChangeCount) String() string {
 	found, far, listed, unseen := "", "", "", ""
 	if n.Unread > 0 {
 		unseen = fmt.Sprintf(", %d could not be read", n.Unread)
+	}
+	if n.Unneeded > 0 {
+		unseen += fmt.Sprintf(", %d %s", n.Unneeded, Unneeded)
 	}
 	if n.Unseen > 0 {
 		unseen += fmt.Sprintf(", %d not looked at", n.Unseen)
@@ -344,9 +411,10 @@ func NotLookedAt(changes []ResultChange, rec *Recording) {
 func LackingResults(changes []ResultChange, old []*Result, oldName, unseen string) (results []*Result) {
 	type part struct{ op, name string }
 	lost, values, captures := map[*Result]Change{}, map[part]int{}, map[part]map[string]bool{}
-	since := map[*Result]string{}
+	since, there := map[*Result]string{}, map[*Result]bool{}
 	for i := range changes {
 		if c := &changes[i]; c.Change == Gone || c.Change == Unseen {
+			there[c.Old] = c.Call != nil
 			lost[c.Old], since[c.Old] = c.Change, c.SinceText()
 		}
 	}
@@ -361,6 +429,9 @@ func LackingResults(changes []ResultChange, old []*Result, oldName, unseen strin
 	for _, r := range old {
 		folder := r.Folder()
 		p := part{OpMissing, "calls of " + Name(r.Op)}
+		if there[r] {
+			p.name = "values of " + p.name
+		}
 		switch {
 		case lost[r] == "":
 			continue

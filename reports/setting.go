@@ -93,6 +93,18 @@ func (s Settings) Change(name string, excused bool) {
 	}
 }
 
+// Uncounted are copies for a run that takes over the results: those that decide verdicts count them anew.
+func (s Settings) Uncounted() (all Settings) {
+	for _, x := range s {
+		is := *x
+		if is.Effect == Tolerates {
+			is.Changed, is.Excused = 0, 0
+		}
+		all = append(all, &is)
+	}
+	return all
+}
+
 // Write prints a line for each setting, nothing if there are none.
 func (s Settings) Write(w io.Writer, width int) error {
 	if len(s) == 0 {

@@ -36,7 +36,8 @@ type Summary struct {
 	Settings Settings
 	// FailOn are verdicts of captures that are no differences, but not wanted either.
 	FailOn []verdict.Verdict
-	// First is where two recordings part; nil where none were compared.
+	// First is where two recordings part; nil where none were compared. For JSON lines it is the first wrong call of
+	// one.
 	First *Place
 	// Precision is what another precision of one of two recordings explains; nil where they have one precision.
 	Precision *Precision
@@ -550,7 +551,7 @@ func (s *Summary) LookedAtPart(part bool) {
 // refusedText says why a run in which nothing differs does not exit with 0: inputs that could not be read or run. It is
 // "" if that is not so.
 func (s *Summary) refusedText() string {
-	if s.Differs() || s.Unwanted() || !s.Refused() && len(s.Unread) == 0 || s.Interrupted {
+	if s.Differs() || s.Unwanted() || !s.Refused() && len(s.Unread) == 0 || s.Total() == 0 || s.Interrupted {
 		return ""
 	}
 	var parts []string

@@ -26,8 +26,31 @@ type app struct {
 	own       []ownOperators
 	registry  *opdef.Registry // with them, nil if there are none: see known
 	// config is the file of flags that were taken besides, and these; "" for none.
-	config string
-	cutOff *atomic.Int32 // the exit code of a command that an interruption cuts off
+	config    string
+	cutOff    *atomic.Int32 // the exit code of a command that an interruption cuts off
+	reporting *reporting    // nil in tests
+}
+
+// A reporting is how far a command is with its reports, for an interruption.
+type reporting struct {
+	under   atomic.Bool            // they are being written, for which an interruption waits longer
+	pending atomic.Pointer[string] // how they can be written later; nil where there are none
+}
+
+// owe notes that reports are to be written, and how they can be written later; nil: they are written.
+func (r *reporting) owe(how *string) {
+	if r != nil {
+		r.pending.Store(how)
+	}
+}
+
+// begin notes that reports are being written, until end is called.
+func (r *reporting) begin() (end func()) {
+	if r == nil {
+		return func() {}
+	}
+	r.under.Store(true)
+	return func() { r.under.Store(false) }
 }
 
 // traceVariable has the stack of each internal error printed, for a report of the bug.

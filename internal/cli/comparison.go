@@ -124,7 +124,9 @@ func (c *comparison) finish(a *app, t tally, start time.Time) error {
 		!s.Interrupted && s.Left() == 0 {
 		s.Exit = ExitOK
 	}
-	if err := c.json.summary(s); err != nil {
+	line := *s
+	line.First = cmp.Or(s.First, c.digest.FirstWrong())
+	if err := c.json.summary(&line); err != nil {
 		return failed(err)
 	}
 	if err := cmp.Or(s.WritePrograms(c.json.text(), c.style), c.digest.Write(c.json.text(), c.style)); err != nil {

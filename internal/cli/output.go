@@ -91,6 +91,9 @@ func (a *app) openRecordsIn(d *runDir, o outputs, run reports.Run) (*jsonOutput,
 	if j.file != nil {
 		j.path = j.file.Name()
 	}
+	if o.files.any() {
+		a.reporting.owe(j.laterReports())
+	}
 	if d != nil {
 		return j, failed(j.keep(w, run))
 	}
@@ -99,6 +102,18 @@ func (a *app) openRecordsIn(d *runDir, o outputs, run reports.Run) (*jsonOutput,
 	}
 	j.lines = reports.NewJSONLines(w)
 	return j, failed(j.lines.Run(run))
+}
+
+// laterReports says how to write the reports if an interruption leaves them unwritten.
+func (j *jsonOutput) laterReports() *string {
+	how := "no report is written; with --json FILE, \"optool report FILE\" makes them of what was judged"
+	switch {
+	case j.dir != nil:
+		how = "no report is written; \"" + program() + " report " + quotePath(j.dir.Root) + "\" with their flags makes them of what was judged"
+	case j.file != nil && !j.temp:
+		how = "no report is written; \"" + program() + " report " + quotePath(j.path) + "\" with their flags makes them of what was judged"
+	}
+	return &how
 }
 
 // keep has the lines go to the journal of the directory, and to w if it is not nil, which
@@ -214,6 +229,7 @@ func (j *jsonOutput) endWith(a *app, own []reports.Sheet, wrote func(path string
 	if !j.files.any() {
 		return cmp.Or(j.close(), j.dir.end(j.ended))
 	}
+	defer a.reporting.begin()()
 	rec, err := j.recording()
 	if err != nil {
 		return err
@@ -222,6 +238,7 @@ func (j *jsonOutput) endWith(a *app, own []reports.Sheet, wrote func(path string
 	if err := writeReports(a.Out, rec, own, j.files, wrote); err != nil {
 		return errors.Join(err, j.close())
 	}
+	a.reporting.owe(nil)
 	return cmp.Or(j.close(), j.dir.end(j.ended))
 }
 

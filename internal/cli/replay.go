@@ -330,7 +330,7 @@ func (r *replayRun) run(ctx context.Context, paths []string) error {
 	r.spending.told(r.Summary)
 	if err == nil && r.Left() == 0 && !r.part { // what a part has not, others may have
 		if err := r.found(r.tally, paths); err != nil {
-			return err
+			return r.nothing(err, paths)
 		}
 	}
 	r.Interrupted = ctx.Err() != nil
@@ -345,6 +345,21 @@ func (r *replayRun) run(ctx context.Context, paths []string) error {
 	}
 	r.digest.Next, r.digest.Sound = r.next(paths), r.between(paths)
 	return r.finish(r.app, r.tally, r.start)
+}
+
+// nothing ends a run that found nothing to judge. The reports say so: a pipeline looks for them.
+func (r *replayRun) nothing(why error, paths []string) error {
+	if !r.json.files.any() && r.json.lines == nil {
+		return why
+	}
+	where := strings.Join(paths, ", ")
+	r.tally.refused++
+	r.Summary.Unread = append(r.Summary.Unread, reports.UnreadFile{File: where,
+		Reason: strings.TrimPrefix(why.Error(), where+": ")})
+	if err := r.finish(r.app, r.tally, r.start); exitCode(err) != ExitFailed || err.Error() != "" {
+		return err
+	}
+	return why
 }
 
 // next are commands that show more of what is wrong, each behind what it shows; "" for none.

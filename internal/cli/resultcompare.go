@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -19,6 +20,8 @@ func noResults(rec *reports.Recording) string {
 	switch {
 	case rec.Summary.Total() > 0:
 		return ""
+	case len(rec.Summary.Unread) > 0:
+		return "no results in it: " + rec.Summary.Unread[0].String()
 	case rec.Summary.Left() > 0:
 		return "no results in it: the time of --budget ended before the first call"
 	case slices.Contains(rec.Run.Command, "step"):
@@ -64,7 +67,11 @@ func (a *app) compareResults(paths []string, o *compareOptions) error {
 	if err := a.printResultChanges(j.text(), c, o.tables); err != nil {
 		return failed(err)
 	}
-	old, now := runs[0], c.rec
+	old, now, name := runs[0], c.rec, paths[len(paths)-1]
+	exit := c.exit(listed, name)
+	if err := a.tellExit(j.text(), c); err != nil {
+		return failed(err)
+	}
 	if unlike := old.Run.JudgedOther(&now.Run); len(unlike) > 0 {
 		a.warn("the runs did not judge the same: %s", strings.Join(unlike, ", "))
 	}
@@ -75,31 +82,90 @@ func (a *app) compareResults(paths []string, o *compareOptions) error {
 		Repaired int                `json:"repaired_since_last"`
 		Unlike   []string           `json:"unlike"`
 		Known    *reports.KnownList `json:"known_failures,omitempty"`
-	}{"summary", c.count, c.repaired, append([]string{}, c.others...), listed}
+		Exit     int                `json:"exit_code"`
+	}{"summary", c.count, c.repaired, append([]string{}, c.others...), listed, exit}
 	if err := errors.Join(j.write(last), j.close()); err != nil {
 		return failed(err)
 	}
-	n, exit := c.count, ExitOK
-	switch {
-	case now.Summary.Total() == n.Added:
-		return &exitError{ExitFailed, fmt.Errorf("%s, %s: no value is in both", c.old, paths[len(paths)-1])}
-	case now.Summary.Interrupted:
-		exit = ExitInterrupted
-	case n.Worse+n.NewFindings > 0 || o.failOn.on(reports.Worse, n.FarWorse) || o.failOn.on(reports.Gone, n.Gone),
-		o.failOn.stale && len(listed.Stale()) > 0:
-		exit = ExitDiffers
-	case n.Unread > 0 || now.Summary.Refused() || now.Summary.NotRead > 0:
-		exit = ExitFailed
+	if now.Summary.Total() == c.count.Added {
+		return &exitError{ExitFailed, fmt.Errorf("%s, %s: no value is in both", c.old, name)}
 	}
 	return a.unwritten(exit, c.write(a, files, exit))
+}
+
+// exit is the exit code of the comparison with the new run of this name. It notes why it is 1.
+func (c *changedRun) exit(listed *reports.KnownList, name string) int {
+	n := c.count
+	switch {
+	case c.rec.Summary.Total() == n.Added:
+		return ExitFailed
+	case c.rec.Summary.Interrupted:
+		return ExitInterrupted
+	}
+	less := reports.CountLess(c.changes)
+	why := func(n int, text string) {
+		if n > 0 {
+			c.fails = append(c.fails, reports.Count(n, "value")+" "+text)
+		}
+	}
+	why(n.Worse-less, "got worse")
+	why(less, "passed and cannot be judged any more, or prove little")
+	why(n.NewFindings, "new and wrong")
+	if c.failOn.on(reports.Worse, n.FarWorse) {
+		why(n.FarWorse, "at least ten times as wrong (--fail-on worse)")
+	}
+	meant := len(c.fails) == 0
+	if c.failOn.on(reports.Gone, n.Gone) {
+		why(n.Gone, "gone (--fail-on gone): "+reports.GoneOps(c.changes))
+	}
+	if s := len(listed.Stale()); c.failOn.stale && s > 0 {
+		meant = false
+		c.fails = append(c.fails, fmt.Sprintf("%s of %s no longer needed (--fail-on stale)", reports.Count(s, "line"),
+			listed.File))
+	}
+	switch {
+	case len(c.fails) > 0 && meant && regular(c.old) && regular(name):
+		c.then = fmt.Sprintf("if that is meant, compare the next runs with this one: cp %s %s", quotePath(name),
+			quotePath(c.old))
+		return ExitDiffers
+	case len(c.fails) > 0:
+		return ExitDiffers
+	case n.Unread > 0 || c.rec.Summary.Refused() || c.rec.Summary.NotRead > 0:
+		return ExitFailed
+	}
+	return ExitOK
+}
+
+// regular reports whether a file, which cp can copy, has this name.
+func regular(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// tellExit prints why the exit code is 1, if it is.
+func (a *app) tellExit(w io.Writer, c *changedRun) (err error) {
+	if len(c.fails) == 0 {
+		return nil
+	}
+	_, err = fmt.Fprintln(w, a.style().Wrap("exit code 1: "+strings.Join(c.fails, "; "), 2))
+	if err == nil && c.then != "" {
+		_, err = fmt.Fprintln(w, c.then)
+	}
+	return err
 }
 
 // readNights reads the first and the last of several runs, and those between that have results.
 func (a *app) readNights(paths []string) (runs []*reports.Recording, read []string, err error) {
 	for i, path := range paths {
-		rec, err := a.readRuns(noResults, path)
+		nothing := false // to judge was found in that night, which it said
+		rec, err := a.readRuns(func(rec *reports.Recording) string {
+			nothing = len(rec.Summary.Unread) > 0
+			return noResults(rec)
+		}, path)
 		if err != nil && i > 0 && i < len(paths)-1 {
-			a.warn("%v", err)
+			if !nothing {
+				a.warn("%v", err)
+			}
 			continue
 		}
 		if err != nil {
@@ -247,19 +313,15 @@ func (a *app) listChanges(w io.Writer, of *changedRun, tables bool) error {
 			continue
 		}
 		r := c.Result()
-		if !r.Finding() && (c.Change == reports.Added || c.Change == reports.Gone) ||
-			c.Change == reports.Unseen || c.Change == reports.Unread {
-			most := mostQuiet
-			if c.Change == reports.Unseen || c.Change == reports.Unread {
-				most = 0
-			}
-			if quiet[c.Change]++; !tables && (a.quiet || quiet[c.Change] > most) {
-				left[c.Change]++
+		word := c.Word()
+		if most, ok := listed(c); ok {
+			if quiet[word]++; !tables && (a.quiet && word != reports.Less || quiet[word] > most) {
+				left[word]++
 				continue
 			}
 		}
 		was, is := c.Verdicts()
-		row := []string{string(c.Change), r.Op, c.ID(), r.Target, string(was), string(is), c.Now()}
+		row := []string{string(word), r.Op, c.ID(), r.Target, string(was), string(is), c.Now()}
 		if folders {
 			row = slices.Insert(row, 3, c.Folder())
 		}
@@ -280,11 +342,25 @@ func (a *app) listChanges(w io.Writer, of *changedRun, tables bool) error {
 		fmt.Fprintf(w, "... and %d new and %d gone without a finding; --tables lists them\n",
 			left[reports.Added], left[reports.Gone])
 	}
-	if n := left[reports.Unread]; n > 0 {
-		fmt.Fprintf(w, "%s could not be read; --tables lists them\n", reports.Count(n, "value"))
-	}
-	if n := left[reports.Unseen]; n > 0 {
-		fmt.Fprintf(w, "%s not looked at; --tables lists them\n", reports.Count(n, "value"))
+	for _, word := range []reports.Change{reports.Less, reports.Unread, reports.Unneeded, reports.Unseen} {
+		more := ""
+		if word == reports.Less {
+			more = "more "
+		}
+		if n := left[word]; n > 0 {
+			fmt.Fprintf(w, "%s %s; --tables lists them\n", reports.Count(n, more+"value"), word)
+		}
 	}
 	return nil
+}
+
+// listed is how many of such changes are listed, if not all are.
+func listed(c *reports.ResultChange) (most int, bounded bool) {
+	switch word := c.Word(); {
+	case word == reports.Unseen || word == reports.Unread || word == reports.Unneeded:
+		return 0, true
+	case word == reports.Less, !c.Result().Finding() && (word == reports.Added || word == reports.Gone):
+		return mostQuiet, true
+	}
+	return 0, false
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
@@ -22,6 +23,8 @@ type changedRun struct {
 	others      []string       // what only one run looked at
 	facts       []reports.Fact // that the reports begin with: the counts, changed operators, others
 	known       []string       // what became of known failures
+	fails       []string       // why the exit code is 1
+	then        string         // what to do if that is meant
 	of          map[*reports.Result]*reports.ResultChange
 }
 
@@ -75,10 +78,16 @@ func (c *changedRun) write(a *app, files reportFiles, exit int) error {
 	if !files.any() {
 		return nil
 	}
-	run := a.run(rec.Run.Device, append(slices.Clone(rec.Summary.Settings), &reports.Setting{Kind: byFlag,
+	run := a.run(rec.Run.Device, append(rec.Summary.Settings.Uncounted(), &reports.Setting{Kind: byFlag,
 		Name: "--results", Value: c.old, Effect: reports.Tolerates})...)
 	s := reports.NewSummary()
-	s.Settings, s.Known, s.Exit, s.Facts = run.Settings, rec.Summary.Known, exit, c.facts
+	s.Settings, s.Known, s.Exit, s.Facts = run.Settings, rec.Summary.Known, exit, slices.Clone(c.facts)
+	if len(c.fails) > 0 {
+		s.Facts = append(s.Facts, reports.Fact{Name: "exit code 1", Text: strings.Join(c.fails, "; ")})
+	}
+	if c.then != "" {
+		s.Facts = append(s.Facts, reports.Fact{Name: "next", Text: c.then})
+	}
 	s.Interrupted, s.NotRead, s.Elapsed = rec.Summary.Interrupted, rec.Summary.NotRead, rec.Summary.Elapsed
 	s.Budget, s.Unread = rec.Summary.Budget, rec.Summary.Unread
 	shown, _, err := reread(func(w io.Writer) error {

@@ -79,13 +79,14 @@ func (a *app) rewritten(rec *reports.Recording, list *reports.KnownList, file kn
 			if rec.Exit != nil && list == nil {
 				s.Exit = *rec.Exit
 			}
-			return cmp.Or(rec.Results.Err(), writeSummary(lines, s, rec.Last))
+			return cmp.Or(rec.Results.Err(), writeSummary(lines, s, rec.Last, list != nil))
 		})
 	})
 }
 
-// writeSummary writes the last line of a run, with what only the line has that the run had before.
-func writeSummary(lines *reports.JSONLines, s *reports.Summary, before json.RawMessage) error {
+// writeSummary writes the last line of a run, with what only the line has that the run had before. If the run is judged
+// anew, another call may be the first wrong one.
+func writeSummary(lines *reports.JSONLines, s *reports.Summary, before json.RawMessage, anew bool) error {
 	var now bytes.Buffer
 	if err := reports.NewJSONLines(&now).Summary(s); err != nil {
 		return err
@@ -95,6 +96,9 @@ func writeSummary(lines *reports.JSONLines, s *reports.Summary, before json.RawM
 		if err := json.Unmarshal(before, &all); err != nil {
 			return err
 		}
+	}
+	if anew {
+		delete(all, "first")
 	}
 	if err := json.Unmarshal(now.Bytes(), &all); err != nil {
 		return err

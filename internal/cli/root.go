@@ -37,9 +37,9 @@ func Main(args []string, s Streams) (code int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	replay.ReportPanic = func(e *replay.InternalError) { traceStack(s, e.Stack) }
-	a := &app{Streams: s, args: args, cutOff: new(atomic.Int32)}
+	a := &app{Streams: s, args: args, cutOff: new(atomic.Int32), reporting: new(reporting)}
 	a.cutOff.Store(ExitInterrupted)
-	defer interruptible(cancel, a.cutOff)()
+	defer a.interruptible(cancel)()
 	root := newRootCmd(a)
 	root.SetArgs(repeatListFlags(a.helpFlags(args)))
 	cmd, err := root.ExecuteContextC(ctx)
@@ -47,7 +47,7 @@ func Main(args []string, s Streams) (code int) {
 	switch {
 	case err == nil || err.Error() == "":
 	case exitCode(err) == ExitInterrupted:
-		s.warn("interrupted")
+		a.tellInterrupted()
 	default:
 		s.fail(err)
 		if exitCode(err) == ExitUsage {
@@ -57,13 +57,16 @@ func Main(args []string, s Streams) (code int) {
 	return exitCode(err)
 }
 
-// exitGrace is how long after a signal the program may take to write what is finished.
-const exitGrace = 900 * time.Millisecond
+// After a signal the program stops computing and writes what is finished. It may take so long.
+const (
+	exitGrace   = 900 * time.Millisecond
+	reportGrace = 20 * time.Second // more, if it writes reports then: those of many calls take seconds
+)
 
 // interruptible has a signal stop all computing and cancel what runs; what is not done
-// soon afterwards is cut off with the given exit code, and a second signal ends the program
+// soon afterwards is cut off with the exit code that the command asked for, and a second signal ends the program
 // at once. It returns what ends that.
-func interruptible(cancel context.CancelFunc, code *atomic.Int32) (end func()) {
+func (a *app) interruptible(cancel context.CancelFunc) (end func()) {
 	signals, ended := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	go func() {
@@ -78,14 +81,33 @@ func interruptible(cancel context.CancelFunc, code *atomic.Int32) (end func()) {
 		}
 		select {
 		case <-time.After(exitGrace):
-			os.Exit(int(code.Load()))
 		case <-ended:
+			return
 		}
+		if a.reporting.under.Load() {
+			a.warn("interrupted: writing the reports of what was judged; a second signal ends that")
+			select {
+			case <-time.After(reportGrace):
+			case <-ended:
+				return
+			}
+		}
+		a.tellInterrupted()
+		os.Exit(int(a.cutOff.Load()))
 	}()
 	return func() {
 		signal.Stop(signals)
 		close(ended)
 	}
+}
+
+// tellInterrupted says that the command was interrupted and, if that left reports unwritten, how to write them.
+func (a *app) tellInterrupted() {
+	if how := a.reporting.pending.Load(); how != nil {
+		a.warn("interrupted: %s", *how)
+		return
+	}
+	a.warn("interrupted")
 }
 
 func newRootCmd(a *app) *cobra.Command {

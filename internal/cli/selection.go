@@ -210,7 +210,9 @@ func (s *selection) found(t tally, paths []string) error {
 		}
 		return &exitError{ExitFailed, fmt.Errorf("%s: none of %d captures is selected%s", where, t.walked, text)}
 	}
-	return &exitError{ExitFailed, fmt.Errorf("%s: no captures found", where)}
+	return &exitError{ExitFailed, fmt.Errorf("%s: no captures found; "+
+		"a recording has a calls.jsonl (optool hook), input.pth (op_tools) or dump.json (msprobe): did the program record, and where?",
+		where)}
 }
 
 // maxHints is how many items of a list get a hint.
