@@ -70,7 +70,7 @@ func (r *comparison) compareTargets(saved []value.Value, targets []opdef.Arg, ou
 		r.addPhase(Backward, verdict.Error, err.Error())
 		return
 	}
-	kept := sync.OnceValues(func() (*opdef.Call, opdef.Grads) { return r.keptGradients(out, need) })
+	kept := r.keeping(r.bound, r.fwd, out, need)
 	r.values.GradInputs = make([]value.Value, len(saved))
 	for i, a := range targets {
 		if a.Tensor == nil {
@@ -92,33 +92,62 @@ func (r *comparison) compareTargets(saved []value.Value, targets []opdef.Arg, ou
 		}
 		res := r.compareGradient(l, got, r.altered(l.target, want), arg.DType,
 			r.bound.GradBound(r.fwd, out, grads, a.Name, k))
-		if res.Verdict != verdict.Fail && res.Verdict != verdict.Warn || r.alter != nil {
-			continue
-		}
-		if c, grads := kept(); c != nil {
-			n := len(r.out.Results)
-			alt := r.compareGradient(l, got, grads[a.Name][k], arg.DType, c.GradBound(r.fwd, out, grads, a.Name, k))
-			if better := *alt; verdict.Worse(res.Verdict, better.Verdict) != better.Verdict {
-				r.out.Results[n-1] = better
-			}
-			r.out.Results = r.out.Results[:n]
-		}
+		r.orOfKept(res, kept, func(c *opdef.Call, grads opdef.Grads) *Result {
+			return r.compareGradient(l, got, grads[a.Name][k], arg.DType, c.GradBound(r.fwd, out, grads, a.Name, k))
+		})
 	}
 }
 
-// keptGradients are the gradients of the call whose results are the recorded ones: that is what autograd kept of them.
-// There is no such call where no recorded result is sound.
-func (r *comparison) keptGradients(out []*tensor.Tensor, need map[string]bool) (*opdef.Call, opdef.Grads) {
-	if !slices.ContainsFunc(r.recordedOuts, func(t *tensor.Tensor) bool { return t != nil }) {
-		return nil, nil
-	}
-	c := r.bound.From(r.recordedOuts)
-	grads, err := c.Backward(r.fwd, out, need)
-	if err != nil {
-		return nil, nil
-	}
-	return c, grads
+// keeping is the call whose results are the given ones, since those are what autograd kept, and its gradients; nil where
+// there is no such call. It is computed when it is needed.
+func (r *comparison) keeping(c *opdef.Call, f *opdef.Forward, out []*tensor.Tensor,
+	need map[string]bool) func() (*opdef.Call, opdef.Grads) {
+	return sync.OnceValues(func() (*opdef.Call, opdef.Grads) {
+		if !slices.ContainsFunc(r.given, func(t *tensor.Tensor) bool { return t != nil }) || r.givenWrong && r.mistaken {
+			return nil, nil
+		}
+		c := c.From(r.given)
+		grads, err := c.Backward(f, out, need)
+		if err != nil {
+			return nil, nil
+		}
+		return c, grads
+	})
 }
+
+// orOfKept compares a gradient, the last of the results, once more if it is not right: with that of the call whose
+// results are the given ones. It is no worse than that. Where a given result is wrong, the gradient is not right either,
+// but may follow from it.
+func (r *comparison) orOfKept(res *Result, kept func() (*opdef.Call, opdef.Grads),
+	again func(c *opdef.Call, grads opdef.Grads) *Result) {
+	if res.Verdict != verdict.Fail && res.Verdict != verdict.Warn || r.alter != nil {
+		return
+	}
+	c, grads := kept()
+	if c == nil {
+		return
+	}
+	n := len(r.out.Results)
+	was := r.out.Results[n-1]
+	better := *again(c, grads)
+	r.out.Results = r.out.Results[:n]
+	switch {
+	case !r.givenWrong:
+		if verdict.Worse(was.Verdict, better.Verdict) != better.Verdict {
+			r.out.Results[n-1] = better
+		}
+	case better.Verdict == verdict.Pass && r.glance == nil:
+		at := &r.out.Results[n-1]
+		at.Follows = true
+		if at.Verdict == verdict.Warn {
+			at.Reason = fmt.Sprintf("%d of %d elements are off by more than rounding", at.Compared.Loose, at.Compared.Numel)
+		}
+		at.Reason += "; " + followsFromResult
+	}
+}
+
+// followsFromResult is what is said of a gradient that is right for the result that was given.
+const followsFromResult = "it follows from the result that is wrong: for that result it is right"
 
 // gradient is that of an argument; nil: none flows to it.
 func gradient(grads opdef.Grads, a opdef.Arg) *tensor.Tensor {

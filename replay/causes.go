@@ -75,29 +75,41 @@ func (c *Call) Causes(o *Outcome, allowed *causes.Allowance) []causes.Cause {
 // deviceCauses are the causes of values that a device gave.
 func (c *Call) deviceCauses(fails []Result, allowed *causes.Allowance) []causes.Cause {
 	d, place := c.asRecorded()
-	rename := func(target string, from, to func(i int) int) string {
-		for i := range place {
-			if target == gradTarget(from(i)) {
-				return gradTarget(to(i))
-			}
-		}
-		return target
-	}
-	device, recorded := func(i int) int { return i }, func(i int) int { return place[i] }
 	fails = slices.DeleteFunc(fails, func(r Result) bool {
 		return r.Phase == Input || r.Phase == Forward && d.values.Output == nil || r.Phase == Backward && place == nil
 	})
-	for i := range fails {
-		fails[i].Target = rename(fails[i].Target, device, recorded)
-	}
+	toRecorded(fails, place)
 	found := d.Causes(&Outcome{Results: fails}, allowed)
 	for i := range found {
-		found[i].Targets = slices.Clone(found[i].Targets)
-		for k, target := range found[i].Targets {
-			found[i].Targets[k] = rename(target, recorded, device)
-		}
+		found[i].Targets = toDevice(found[i].Targets, place)
 	}
 	return found
+}
+
+// toRecorded gives results of a device the targets that their values have among the recorded ones: see asRecorded.
+func toRecorded(results []Result, place []int) {
+	for i := range results {
+		for k := range place {
+			if results[i].Target == gradTarget(k) {
+				results[i].Target = gradTarget(place[k])
+				break
+			}
+		}
+	}
+}
+
+// toDevice are the targets that recorded values have on a device.
+func toDevice(targets []string, place []int) []string {
+	out := slices.Clone(targets)
+	for i := range out {
+		for k := range place {
+			if out[i] == gradTarget(place[k]) {
+				out[i] = gradTarget(k)
+				break
+			}
+		}
+	}
+	return out
 }
 
 // gradTarget is the target of a gradient.

@@ -20,9 +20,10 @@ type comparison struct {
 	*Call
 	out    *Outcome
 	values Values
-	// recordedOuts are the recorded results that were found sound, by their place among
-	// the results of the operator, nil for others.
-	recordedOuts []*tensor.Tensor
+	// given are the results that were recorded, or that a device gave, by their place among the results of the operator,
+	// nil for those that cannot stand in their place; givenWrong: one of them failed, and all are given nevertheless.
+	given      []*tensor.Tensor
+	givenWrong bool
 	// shown: the call draws random numbers, and starts its gradients from the recorded
 	// results, which show them.
 	shown bool

@@ -138,11 +138,13 @@ func (r *comparison) compareDeviceOutputs(c, asRecorded *DeviceCall, run *Device
 	recorded := tensorsOf(flatten(r.Record.Output))
 	var got, want []value.Value
 	failed := false
+	given := make([]*tensor.Tensor, len(c.Forward.Outs))
 	for i, w := range c.Forward.Outs {
 		if i >= len(outs) || outs[i] == nil {
 			continue
 		}
 		got, want = append(got, outs[i]), append(want, w)
+		given[i] = outs[i]
 		res := r.compareDevice(leaf(Forward, "output", i, len(c.Forward.Outs)), outs[i], w,
 			c.Call.OutBound(c.Forward, i),
 			precision)
@@ -155,6 +157,7 @@ func (r *comparison) compareDeviceOutputs(c, asRecorded *DeviceCall, run *Device
 	if failed {
 		r.accept(r.out.Results[at:], got, want)
 	}
+	r.keep(given, c.Forward.Outs, at)
 	if r.values.Output == nil && c == asRecorded && len(got) == len(c.Forward.Outs) {
 		r.values.RecordedOutput, r.values.Output = got, want
 	}
@@ -215,6 +218,7 @@ func (r *comparison) compareDeviceGradients(c, asRecorded *DeviceCall, run *Devi
 		r.addPhase(Backward, verdict.Error, err.Error())
 		return
 	}
+	kept := r.keeping(c.Call, c.Forward, c.GradOutputs, need)
 	wanted := r.wantGradients()
 	given, due := make([]value.Value, len(wanted)), make([]value.Value, len(wanted))
 	for i, a := range wanted {
@@ -228,8 +232,16 @@ func (r *comparison) compareDeviceGradients(c, asRecorded *DeviceCall, run *Devi
 			continue
 		}
 		given[i], due[i] = grads[a.Name][k], want[a.Name][k]
-		r.compareDevice(leaf(Backward, "grad", i, len(wanted)), grads[a.Name][k], want[a.Name][k],
-			c.Call.GradBound(c.Forward, c.GradOutputs, want, a.Name, k), precision)
+		compare := func(c *DeviceCall, want opdef.Grads) *Result {
+			return r.compareDevice(leaf(Backward, "grad", i, len(wanted)), grads[a.Name][k], want[a.Name][k],
+				c.Call.GradBound(c.Forward, c.GradOutputs, want, a.Name, k), precision)
+		}
+		r.orOfKept(compare(c, want), kept, func(call *opdef.Call, grads opdef.Grads) *Result {
+			n, d := len(r.deviceValues), *c
+			defer func() { r.deviceValues = r.deviceValues[:n] }()
+			d.Call = call
+			return compare(&d, grads)
+		})
 	}
 	if r.values.GradInputs == nil && c == asRecorded {
 		r.values.RecordedGradInputs, r.values.GradInputs = given, due

@@ -21,6 +21,8 @@ const (
 	fewestGrads = 64
 	looseFlops  = 1 << 27 // of calls that are run again under mistakes
 	allLoose    = 1 << 30 // of all these runs together
+	gradLoose   = 1 << 28 // of those for gradients alone,
+	elementRun  = 1 << 6  // where an element of the operands takes so many
 	looseNumel  = 1 << 20 // of their results
 )
 
@@ -34,25 +36,38 @@ func (c *Call) retryWarnings(o *Outcome) {
 	}
 	look := c.glimpseOf(loose)
 	as := c
+	var place []int
 	if c.opt.Device != nil {
-		as, _ = c.asRecorded()
+		if as, place = c.asRecorded(); place == nil {
+			loose = slices.DeleteFunc(loose, func(r Result) bool { return r.Phase == Backward })
+		}
 	}
-	if !slices.ContainsFunc(loose, func(r Result) bool { return r.Phase == Backward }) {
+	seen := slices.Clone(loose)
+	toRecorded(seen, place)
+	explained := func(m causes.Mistake, tried int) []string {
+		if k := as.explains(m, seen); k.Bits >= causes.Required(tried)+m.Cost {
+			return toDevice(k.Targets, place)
+		}
+		return nil
+	}
+	results := slices.ContainsFunc(loose, func(r Result) bool { return r.Phase != Backward })
+	switch {
+	case len(loose) == 0:
+		return
+	case !results:
+		c.settleGradients(o, loose, as.search().PlausibleGradients(c.wrongs(loose), looseNumel), explained)
+		return
+	case !slices.ContainsFunc(loose, func(r Result) bool { return r.Phase == Backward }):
 		forward := *as
 		forward.opt.ForwardOnly = true
 		as = &forward
 	}
 	first, rest := as.search().Plausible(c.wrongs(loose))
 	tried := 0
-	if c.settle(o, loose, look, slices.Concat(first, rest), func(m causes.Mistake) []string {
-		if k := as.explains(m, loose); k.Bits >= causes.Required(tried)+m.Cost {
-			return k.Targets
-		}
-		return nil
-	}, &tried) {
+	if c.settle(o, loose, look, slices.Concat(first, rest), explained, &tried) {
 		return
 	}
-	c.settle(o, loose, look, first, func(m causes.Mistake) []string {
+	c.settle(o, loose, look, first, func(m causes.Mistake, _ int) []string {
 		for i := range loose {
 			if loose[i].Target == "output[0]" && c.inclined(m, &loose[i]) && as.within(m, loose[i]) {
 				return []string{loose[i].Target}
@@ -63,67 +78,111 @@ func (c *Call) retryWarnings(o *Outcome) {
 }
 
 // mistakable are the values of a call with a warning that a mistake may explain: none of calls that are large or
-// draw random numbers, and gradients by themselves only where they have enough elements and no result would show the
-// mistake.
+// draw random numbers, and gradients by themselves only where they have enough elements.
 func (c *Call) mistakable(o *Outcome) (loose []Result) {
 	if c.bound == nil || c.fwd == nil || c.bound.Random() != "" || c.bound.Flops(c.fwd) > looseFlops {
 		return nil
 	}
 	results := false
 	for _, r := range o.Results {
-		if r.loose() && (c.opt.Device == nil || r.Phase == Forward && c.values.Output != nil) {
+		given := c.opt.Device == nil || r.Phase == Forward && c.values.Output != nil ||
+			r.Phase == Backward && len(c.values.GradInputs) > 0
+		if r.loose() && given {
 			loose, results = append(loose, r), results || r.Phase == Forward
 		}
 	}
-	switch {
-	case results:
+	if results {
 		return loose
-	case len(c.fwd.Outs) == 0 || !c.bound.OutBound(c.fwd, 0).Single():
-		return nil // a mistake of sums shows in the results
 	}
 	return slices.DeleteFunc(loose, func(r Result) bool { return r.Compared.Distribution.N < fewestGrads })
+}
+
+// settleGradients is settle where results are right and gradients are warned of. Only a mistake of the gradient then
+// explains them, unless the result has no sum in which another mistake would show.
+func (c *Call) settleGradients(o *Outcome, loose []Result, sources []iter.Seq[causes.Mistake],
+	explained func(m causes.Mistake, tried int) []string) {
+	single := len(c.fwd.Outs) > 0 && c.bound.OutBound(c.fwd, 0).Single()
+	loose = slices.DeleteFunc(loose, func(r Result) bool { return !single && !c.inRows(&r) })
+	run := max(c.bound.Flops(c.fwd), elementRun*float64(c.elements()))
+	tried := 0
+	for _, source := range sources {
+		for m := range source {
+			if len(loose) == 0 || float64(tried+1)*run > gradLoose {
+				return
+			}
+			if !single && !m.Gradients {
+				continue
+			}
+			tried++
+			if c.blame(o, m.Text, explained(m, tried)) {
+				return
+			}
+		}
+	}
+}
+
+// inRows reports whether the errors of a gradient are of many sums: what the elements of a row have in common is one
+// observation. The gradient of an operand that rows share has sums of its own.
+func (c *Call) inRows(r *Result) bool {
+	n := r.numel()
+	switch incoming := tensorsOf(flatten(c.values.RecordedGradOutputs)); {
+	case n == 0:
+		return false
+	case len(incoming) > 0 && incoming[0].Numel() >= fewestRows*n:
+		return true
+	}
+	return n/slices.Max(r.Shape) >= fewestRows
 }
 
 // settle makes failures of values that a mistake explains, the first that explains any, and
 // reports whether one does. tried counts them; nil: intermediate results are rounded too, so that no
 // element need come out to rounding.
 func (c *Call) settle(o *Outcome, loose []Result, look *glimpse, sources []iter.Seq[causes.Mistake],
-	explained func(causes.Mistake) []string, tried *int) bool {
+	explained func(m causes.Mistake, tried int) []string, tried *int) bool {
 	rounds := tried == nil
 	for _, source := range sources {
 		for m := range source {
+			n := 0
 			if rounds && m.Rounds {
 				continue
 			}
 			if !rounds {
-				if *tried++; float64(*tried)*max(1, c.bound.Flops(c.fwd)) > allLoose {
+				*tried++
+				if n = *tried; float64(n)*max(1, c.bound.Flops(c.fwd)) > allLoose {
 					return false
 				}
 				if !look.promising(m, loose) {
 					continue
 				}
 			}
-			targets := explained(m)
-			if len(targets) == 0 {
-				continue
+			text := m.Text
+			if rounds {
+				text += ", with intermediate results in " + loose[0].DType.String()
 			}
-			for i := range o.Results {
-				if r := &o.Results[i]; r.loose() && slices.Contains(targets, r.Target) {
-					r.Verdict, r.Mistake = verdict.Fail, m.Text
-					if rounds {
-						r.Mistake += ", with intermediate results in " + r.DType.String()
-					}
-					x := r.Compared
-					r.Reason = fmt.Sprintf("%d of %d elements differ by more than rounding: at %s got %v want %v; "+
-						"reproduced if %s", x.Loose, x.Numel, tensor.ShapeString(x.WorstIndex), short(x.Actual),
-						short(x.Expected), r.Mistake)
-					r.Compared.Verdict, r.Compared.Reason = r.Verdict, r.Reason
-				}
+			if c.blame(o, text, explained(m, n)) {
+				return true
 			}
-			return true
 		}
 	}
 	return false
+}
+
+// blame makes failures of the values with a warning that a mistake explains, and reports whether there are any.
+func (c *Call) blame(o *Outcome, mistake string, targets []string) bool {
+	if len(targets) == 0 {
+		return false
+	}
+	for i := range o.Results {
+		if r := &o.Results[i]; r.loose() && slices.Contains(targets, r.Target) {
+			r.Verdict, r.Mistake = verdict.Fail, mistake
+			x := r.Compared
+			r.Reason = fmt.Sprintf("%d of %d elements differ by more than rounding: at %s got %v want %v; "+
+				"reproduced if %s", x.Loose, x.Numel, tensor.ShapeString(x.WorstIndex), short(x.Actual),
+				short(x.Expected), r.Mistake)
+			r.Compared.Verdict, r.Compared.Reason = r.Verdict, r.Reason
+		}
+	}
+	return true
 }
 
 const (
@@ -220,7 +279,7 @@ func short(v any) any {
 // loose reports whether r is a warning of a lower precision, of enough elements to tell it
 // from something else.
 func (r *Result) loose() bool {
-	return r.Verdict == verdict.Warn && r.Compared != nil && r.Compared.Loose > 0 && r.Compared.Distribution != nil &&
+	return r.Verdict == verdict.Warn && !r.Follows && r.Compared != nil && r.Compared.Loose > 0 && r.Compared.Distribution != nil &&
 		r.Compared.Distribution.N >= fewestLoose && r.Layout == "" && r.Device == "" && r.Sampled == nil
 }
 
@@ -265,7 +324,7 @@ func (c *Call) glimpseOf(loose []Result) *glimpse {
 // promising reports whether a mistake brings some elements of the first result nearer: most
 // do not, which a look at few is enough to see. Values that it knows nothing of may be.
 func (l *glimpse) promising(m causes.Mistake, loose []Result) bool {
-	if l.got == nil {
+	if l.got == nil { // of other results than the first
 		return loose[0].Compared.Numel <= looseNumel
 	}
 	if m.Gradients || !(l.off > 0) {

@@ -102,7 +102,7 @@ func (r *comparison) compareOutputs(got, want []value.Value) {
 	at := len(r.out.Results)
 	failed := false
 	met := 0 // of the operator's results
-	r.recordedOuts = make([]*tensor.Tensor, len(r.fwd.Outs))
+	given := make([]*tensor.Tensor, len(r.fwd.Outs))
 	for i := range got {
 		result, bound := r.boundOf(want[i], met)
 		if result >= 0 {
@@ -114,13 +114,14 @@ func (r *comparison) compareOutputs(got, want []value.Value) {
 		}
 		res := r.compareOutput(leaf(Forward, "output", i, len(got)), got[i], w, result, bound)
 		failed = failed || res.Verdict == verdict.Fail
-		if t, ok := got[i].(*tensor.Tensor); ok && result >= 0 && res.Verdict != verdict.Fail {
-			r.recordedOuts[result] = t
+		if t, ok := got[i].(*tensor.Tensor); ok && result >= 0 {
+			given[result] = t
 		}
 	}
 	if failed {
 		r.accept(r.out.Results[at:], got, want)
 	}
+	r.keep(given, r.fwd.Outs, at)
 	if r.bound.Entry.Schema.Returns == "Tensor[]" || len(r.fwd.After["self"]) == len(got) {
 		trustZeros(r.out.Results[at:])
 	}
@@ -129,6 +130,17 @@ func (r *comparison) compareOutputs(got, want []value.Value) {
 			trustChange(&r.out.Results[at+i], t)
 		}
 	}
+}
+
+// keep notes the results that were given where want is due, of which the outcome has the results from at on.
+func (r *comparison) keep(given, want []*tensor.Tensor, at int) {
+	failed := slices.ContainsFunc(r.out.Results[at:], func(res Result) bool { return res.Verdict == verdict.Fail })
+	for i, t := range given {
+		if failed && t != nil && (t.DType != want[i].DType || !slices.Equal(t.Shape, want[i].Shape) || !t.DType.Computable()) {
+			given[i] = nil
+		}
+	}
+	r.given, r.givenWrong = given, failed
 }
 
 // boundOf is the bound of a value that the call gives, and its place among the operator's results, of which so many

@@ -61,6 +61,9 @@ type Result struct {
 
 	Sampled *Sampled // nil if all elements were compared one by one
 
+	// Follows says that a gradient is right for the result that was given, which is wrong.
+	Follows bool
+
 	// Mistake is what makes a failure of a value that a lower precision would explain; else "".
 	Mistake string
 }

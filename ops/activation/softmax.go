@@ -1,7 +1,6 @@
 package activation
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -93,6 +92,7 @@ type softmaxCall struct {
 	short   int
 	dropped bool
 	noSum   bool
+	lacks   int // the sum in the gradient lacks so many of the last terms
 	// Exponentials are not divided by their sum; a part of so many elements at a time has its own maximum, and neither
 	// its exponentials nor its sum are rescaled to that of all.
 	whole bool
@@ -199,13 +199,9 @@ func (c *softmaxCall) Mistakes() []opdef.Mistake[any] {
 			}
 		}
 	}
-	var tried []int
-	for _, tile := range []int{1, 4, 8, 16, 32, 64, 128} {
-		tail := cmp.Or(size%tile, tile)
-		if tail >= size || slices.Contains(tried, tail) {
-			continue
-		}
-		tried = append(tried, tail)
+	for _, tail := range opdef.Tails(size) {
+		add(func(m *softmaxCall) { m.lacks = tail }, "%s", opdef.ShortGradient(tail, size))
+		out[len(out)-1].Rounds, out[len(out)-1].Gradients = true, true
 		add(func(m *softmaxCall) { m.short = tail }, "the sum lacks the last %d of %d elements", tail, size)
 		out[len(out)-1].Rounds = true
 		if !c.log {
@@ -269,8 +265,9 @@ func (c *softmaxCall) grad(g *opdef.Grad) *tensor.Tensor {
 	y := g.Outs[0]
 	return opdef.AlongDimN(y.DType, c.dim, func(s [][]float64, dst []float64) {
 		g, y := s[0], s[1][:len(s[0])]
+		summed := len(g) - c.lacks
 		if c.log && !c.noSum {
-			logSoftmaxBackward(g, y, dst)
+			logSoftmaxBackward(g, y, dst, summed)
 			return
 		}
 		if c.log {
@@ -279,15 +276,16 @@ func (c *softmaxCall) grad(g *opdef.Grad) *tensor.Tensor {
 		}
 		dot := 0.0
 		if !c.noSum {
-			dot = vmath.Dot(g, y)
+			dot = vmath.Dot(g[:summed], y[:summed])
 		}
 		vmath.Affine(dst, g, -dot, c.sign)
 		vmath.Mul(dst, dst, y)
 	}, g.Out[0], y)
 }
 
-func logSoftmaxBackward(g, y, dst []float64) {
-	sum := vmath.Sum(g)
+// logSoftmaxBackward takes the sum of the first so many.
+func logSoftmaxBackward(g, y, dst []float64, summed int) {
+	sum := vmath.Sum(g[:summed])
 	vmath.Exp(dst, y)
 	vmath.Affine(dst, dst, 0, -sum)
 	vmath.Add(dst, dst, g)

@@ -155,9 +155,9 @@ func (c *Call) GradLeast(g *opdef.Grad) (opdef.Grads, error) {
 // Mistakes are those that the composition knows, and those that any composition may have.
 func (c *Call) Mistakes() []opdef.Mistake[any] {
 	if c.graph.mistakes == nil {
-		return append(c.otherForms(), c.omissions()...)
+		return slices.Concat(c.otherForms(), c.omissions(), c.shortSums())
 	}
-	return slices.Concat(c.graph.mistakes(), c.otherForms(), c.omissions())
+	return slices.Concat(c.graph.mistakes(), c.otherForms(), c.omissions(), c.shortSums())
 }
 
 // Axes says how the call can be cut, nil if it cannot.

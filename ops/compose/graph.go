@@ -40,6 +40,7 @@ type Graph struct {
 	steps   []step // of the results, in order
 	planned bool   // the results are known: what follows are gradients
 	omit    []omission
+	lack    lack
 	numbers []opdef.Number
 	instead *otherNumber // nil: none
 	formed  []formed
@@ -91,8 +92,9 @@ type Value struct {
 	joined func(grads map[int]*Value) *Value
 	part   bool
 
-	fixed bool // a step that is left out: it has the gradient of its operand
-	cut   int  // 1 + the operand that gets no gradient by mistake, 0: none
+	normal int  // the length of the rows that it normalises, over which its gradient sums
+	fixed  bool // a step that is left out: it has the gradient of its operand
+	cut    int  // 1 + the operand that gets no gradient by mistake, 0: none
 }
 
 // Values are the results of a composition, in the order of the schema.

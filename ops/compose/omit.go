@@ -135,6 +135,63 @@ func isFactor(step string) bool {
 	return strings.HasPrefix(step, factorStep) || strings.HasPrefix(step, quotientStep)
 }
 
+// A lack is a mistake of sums in the backward pass: those of so many terms lack the last ones.
+type lack struct{ terms, last int }
+
+// lacking is x without what the graph says that the sums over dims lack.
+func (g *Graph) lacking(x *Value, dims []int) *Value {
+	if !g.planned || g.lack.last == 0 {
+		return x
+	}
+	for _, d := range dims {
+		if n := g.lack.terms; x.Shape()[d] == n {
+			return g.Narrow(x, d, 0, n-g.lack.last)
+		}
+	}
+	return x
+}
+
+// shortSums are calls whose gradients are right but for their sums: over a row that the composition spreads, or
+// normalises, or over the rows that share an operand. They lack the last terms, an incomplete tile or the last one.
+func (c *Call) shortSums() (out []opdef.Mistake[any]) {
+	if c.again == nil {
+		return nil
+	}
+	var sizes []int
+	for _, v := range c.graph.nodes {
+		if v.needs {
+			sizes = append(sizes, v.spread()...)
+		}
+	}
+	slices.Sort(sizes)
+	for _, n := range slices.Compact(sizes) {
+		for _, tail := range opdef.Tails(n) {
+			out = append(out, opdef.Mistake[any]{Text: opdef.ShortGradient(tail, n), Rounds: true, Gradients: true,
+				Plan: func() (any, error) { return c.again(&Graph{lack: lack{n, tail}}) }})
+		}
+	}
+	return out
+}
+
+// spread are the lengths of the dimensions over which the gradient of a step sums.
+func (v *Value) spread() (out []int) {
+	if v.normal > 1 {
+		out = append(out, v.normal)
+	}
+	for _, x := range v.in {
+		if x == nil || !x.needs {
+			continue
+		}
+		lead := v.Dim() - x.Dim()
+		for d, n := range v.Shape() {
+			if lead >= 0 && n > 1 && (d < lead || x.Shape()[d-lead] == 1) {
+				out = append(out, n)
+			}
+		}
+	}
+	return out
+}
+
 // ordinal is the n-th in words.
 func ordinal(n int) string {
 	if words := []string{"first", "second", "third", "fourth"}; n <= len(words) {

@@ -84,6 +84,7 @@ func (g *Graph) Rows(x *Value, dt, out tensor.DType, shape []int, dims ...int) *
 }
 
 func (g *Graph) sum(x *Value, dt tensor.DType, dims []int, keepdim bool) *Value {
+	x = g.lacking(x, dims)
 	n := 1
 	for _, d := range dims {
 		n *= x.Shape()[d]
@@ -226,6 +227,7 @@ func (g *Graph) Softmax(x *Value, dim int) *Value {
 			}
 		}, v.T, x.bound())
 	}, nil, x)
+	v.normal = elements.LengthOf(x.Shape(), dim)
 	v.vjp = func(up *Value) []*Value { // w*(g - sum(g*w))
 		product := g.Mul(up, v)
 		return []*Value{g.Sub(product, g.Mul(v, g.Sum(product, true, dim)))}

@@ -2,6 +2,7 @@ package opdef
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 
@@ -83,6 +84,11 @@ func Tails(n int) []int {
 		}
 	}
 	return out
+}
+
+// ShortGradient says that sums of gradients lack so many of n terms.
+func ShortGradient(last, n int) string {
+	return fmt.Sprintf("the sum in the gradient lacks the last %d of %d terms", last, n)
 }
 
 // A Grid is a coarser set of numbers than a dtype's, to which kernels round, or by whose bits they

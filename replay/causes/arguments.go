@@ -22,12 +22,34 @@ func (c *Search) Plausible(loose []Wrong) (first, rest []iter.Seq[Mistake]) {
 			eps = max(eps, w.Got.DType.Eps())
 		}
 	}
-	first = []iter.Seq[Mistake]{c.wrongArguments(), c.declared(), c.takenFor()}
-	if !slices.ContainsFunc(loose, func(w Wrong) bool { return w.Forward() }) {
-		return first, nil
-	}
-	return first, []iter.Seq[Mistake]{c.missingParts(), c.fittedNumbers(loose, eps),
+	return []iter.Seq[Mistake]{c.wrongArguments(), c.declared(), c.takenFor()}, []iter.Seq[Mistake]{c.missingParts(), c.fittedNumbers(loose, eps),
 		c.constants(loose, plainNamed), c.misread(inFewBits)}
+}
+
+// PlausibleGradients are the mistakes that gradients may have likewise, where the results are right. Formulas are tried
+// of up to so many elements.
+func (c *Search) PlausibleGradients(loose []Wrong, most int) []iter.Seq[Mistake] {
+	c.InFormula = most
+	ofIncoming := func(yield func(Mistake) bool) {
+		for m := range c.missingRows() {
+			m.Gradients = true
+			if !yield(m) {
+				return
+			}
+		}
+	}
+	return []iter.Seq[Mistake]{c.declared(), ofGradients(c.formulas(loose)), ofIncoming, c.wrongArguments(), c.takenFor()}
+}
+
+// ofGradients are those of the mistakes that show in gradients alone.
+func ofGradients(ms iter.Seq[Mistake]) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		for m := range ms {
+			if m.Gradients && !yield(m) {
+				return
+			}
+		}
+	}
 }
 
 // declared are the mistakes that the operator declares.

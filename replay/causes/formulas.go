@@ -28,7 +28,7 @@ func (c *Search) formula() *opdef.Call {
 	for _, t := range c.Ran.Outs {
 		n += t.Numel()
 	}
-	if n > mostInFormula {
+	if n > max(mostInFormula, c.InFormula) {
 		return nil
 	}
 	call := c.Registry.Formula(c.Bound)

@@ -25,9 +25,10 @@ type Search struct {
 	// that runs another way. Most of them are wrong. It computes little else, and gives nil if there is no such value.
 	Few func(w Way, target string) (got, due, made []float64)
 	// Changed is an argument as a call that ran has changed it, by its target, nil if it has not.
-	Changed func(f *opdef.Forward, target string) *tensor.Tensor
-	Work    *Work
-	Likely  []string // texts of mistakes that are tried first
+	Changed   func(f *opdef.Forward, target string) *tensor.Tensor
+	Work      *Work
+	Likely    []string // texts of mistakes that are tried first
+	InFormula int      // the number of elements of operands up to which formulas are tried, if that is more than usual
 	// Guard runs what reads or computes tensors.
 	Guard func(f func() error) error
 
