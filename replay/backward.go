@@ -116,7 +116,7 @@ func (r *comparison) keeping(c *opdef.Call, f *opdef.Forward, out []*tensor.Tens
 }
 
 // orOfKept compares a gradient, the last of the results, once more if it is not right: with that of the call whose
-// results are the given ones. It is no worse than that. Where a given result is wrong, the gradient is not right either,
+// results are the given ones. It is no worse than that, and no better where it reads them. Where a given result is wrong, the gradient is not right either,
 // but may follow from it.
 func (r *comparison) orOfKept(res *Result, kept func() (*opdef.Call, opdef.Grads),
 	again func(c *opdef.Call, grads opdef.Grads) *Result) {
@@ -133,7 +133,9 @@ func (r *comparison) orOfKept(res *Result, kept func() (*opdef.Call, opdef.Grads
 	r.out.Results = r.out.Results[:n]
 	switch {
 	case !r.givenWrong:
-		if verdict.Worse(was.Verdict, better.Verdict) != better.Verdict {
+		if r.glance == nil && better.Verdict == verdict.Fail && c.ReadsResults() { // nothing else excuses it
+			r.out.Results[n-1] = better
+		} else if verdict.Worse(was.Verdict, better.Verdict) != better.Verdict {
 			r.out.Results[n-1] = better
 		}
 	case better.Verdict == verdict.Pass && r.glance == nil:

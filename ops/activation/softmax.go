@@ -82,6 +82,7 @@ func softmaxMethod(name string, v softmaxVariant) *opdef.Entry {
 // A softmaxCall is what both forms come to.
 type softmaxCall struct {
 	softmaxVariant
+	arg   string // the name of the argument
 	given *tensor.Tensor
 	x     *tensor.Tensor // converted to dtype
 	dim   int
@@ -120,7 +121,7 @@ func softmaxOp[A any](schema, names, source, arg string, v softmaxVariant,
 				return nil, opdef.Refuse(arg, "want a floating dtype, got %s", dt)
 			}
 			dim, err := opdef.Dim("dim", dim, x.Dim())
-			return &softmaxCall{softmaxVariant: v, given: x, x: elements.Converted(x, dt), dim: dim}, err
+			return &softmaxCall{softmaxVariant: v, arg: arg, given: x, x: elements.Converted(x, dt), dim: dim}, err
 		},
 		Bounds: opdef.Bounds[call]{
 			Terms: func(c call) int { return elements.LengthOf(c.x.Shape, c.dim) },
@@ -346,4 +347,28 @@ func (c *softmaxCall) gradScaleRow(dst, g, y, sy, x []float64) {
 	vmath.Affine(dst, g, sum, 1)
 	vmath.Mul(dst, dst, sy)
 	vmath.Axpy(dst, sum, y)
+}
+
+// ReadScale is the sum of the magnitudes of the terms of the gradient that is computed from a known result. It counts the
+// partial sums of the row by their root mean square, as errors of their roundings add up.
+func (c *softmaxCall) ReadScale(g *opdef.Grad) opdef.Grads {
+	return elements.GradOf(c.arg, opdef.AlongDimN(tensor.Float64, c.dim, func(s [][]float64, dst []float64) {
+		g, y := s[0], s[1]
+		var sum, all, squares float64
+		for i, x := range g {
+			if !c.log {
+				x *= y[i]
+			}
+			sum += x
+			all += math.Abs(x)
+			squares += sum * sum
+		}
+		all += math.Sqrt(squares / 3)
+		for i, x := range g {
+			dst[i] = y[i] * (math.Abs(x) + all)
+			if c.log {
+				dst[i] = math.Abs(x) + math.Exp(y[i])*all
+			}
+		}
+	}, g.Out[0], g.Outs[0]))
 }

@@ -48,6 +48,12 @@ type (
 	}
 )
 
+// ReadsResults are plans whose gradients read the results. ReadScale is GradScale where these are given: what errors they
+// have is no part of it, but so are the partial sums of terms, one after the other, as a low precision rounds them.
+type ReadsResults interface {
+	ReadScale(g *Grad) Grads
+}
+
 // Either are plans that know for each result others that are as right, of its shape: where the function jumps within
 // rounding of its arguments, the values on both sides; where an accumulator overflows, infinity; nil where there are
 // none. GradEither likewise for gradients; one that it leaves out has none.

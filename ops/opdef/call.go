@@ -24,6 +24,7 @@ type Call struct {
 	out     []*tensor.Tensor
 	// accepted are recorded results that Accept found right, nil for the rest.
 	accepted []*tensor.Tensor
+	given    bool     // they are those of From
 	bound    *binding // nil for a call that was not made by Bind
 	version  string   // the text of the version (Versioned) that the plan is of, "" for the declaration's own
 }
@@ -494,8 +495,15 @@ func (c *Call) outs(f *Forward) []*tensor.Tensor {
 // kept.
 func (c *Call) From(recorded []*tensor.Tensor) *Call {
 	d := *c
-	d.accepted = recorded
+	d.accepted, d.given = recorded, true
 	return &d
+}
+
+// ReadsResults reports whether gradients of the call read its results, and their bounds say how much of what they are
+// off by follows from those.
+func (c *Call) ReadsResults() bool {
+	_, reads := c.sound().plan.(ReadsResults)
+	return reads
 }
 
 // Accept asks the op about results that differ; ok is false if it has no rule.
@@ -660,7 +668,10 @@ func (c *Call) GradBound(f *Forward, out []*tensor.Tensor, grads Grads, arg stri
 	t := grads[arg][i]
 	b.Terms = max(plan.gradTerms(arg), spread(t, out))
 	from := func() *Grad { return NewGrad(c.outs(f), out, map[string]bool{arg: true}) }
+	reads, _ := plan.plan.(ReadsResults)
 	switch {
+	case reads != nil && c.given:
+		b.Scale = func() *tensor.Tensor { return at(reads.ReadScale(from())[arg], i) }
 	case plan.GradScale != nil:
 		b.Scale = func() *tensor.Tensor {
 			if s := at(Must(plan.GradScale(plan.p, from(), grads))[arg], i); s != nil {

@@ -1,0 +1,178 @@
+package replay_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare"
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/ops"
+	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/tensor/value"
+)
+
+// A rowKernel gives the result of a row, and the gradient for the incoming one, unrounded. lacks is how many terms its sums
+// lack in the backward pass, after every of which sums are rounded.
+type rowKernel func(x, g []float64, lacks int, round func(float64) float64) (y, grad []float64)
+
+// total is the sum of f of the first n, rounded after each term.
+func total(n int, round func(float64) float64, f func(i int) float64) (sum float64) {
+	for i := range n {
+		sum = round(sum + round(f(i)))
+	}
+	return sum
+}
+
+func unrounded(x float64) float64 { return x }
+
+// softmaxOf is a softmax whose backward pass reads what kept makes of its result.
+func softmaxOf(log bool, kept func(float64) float64) rowKernel {
+	return func(x, g []float64, lacks int, round func(float64) float64) (y, grad []float64) {
+		sum := total(len(x), unrounded, func(i int) float64 { return math.Exp(x[i]) })
+		for _, v := range x {
+			p := math.Exp(v) / sum
+			if log {
+				p = math.Log(p)
+			}
+			y = append(y, p)
+		}
+		n := len(x) - lacks
+		if log {
+			dot := total(n, round, func(i int) float64 { return g[i] })
+			for i := range x {
+				grad = append(grad, g[i]-math.Exp(kept(y[i]))*dot)
+			}
+			return y, grad
+		}
+		dot := total(n, round, func(i int) float64 { return kept(y[i]) * g[i] })
+		for i := range x {
+			grad = append(grad, kept(y[i])*(g[i]-dot))
+		}
+		return y, grad
+	}
+}
+
+// normOf is a layer_norm, or an rms_norm.
+func normOf(rms bool) rowKernel {
+	return func(x, g []float64, lacks int, round func(float64) float64) (y, grad []float64) {
+		n := float64(len(x))
+		mean := total(len(x), unrounded, func(i int) float64 { return x[i] / n })
+		if rms {
+			mean = 0
+		}
+		variance := total(len(x), unrounded, func(i int) float64 { return (x[i] - mean) * (x[i] - mean) / n })
+		r := 1 / math.Sqrt(variance+1e-5)
+		for _, v := range x {
+			y = append(y, (v-mean)*r)
+		}
+		up := total(len(x)-lacks, round, func(i int) float64 { return g[i] }) / n
+		dot := total(len(x)-lacks, round, func(i int) float64 { return g[i] * y[i] }) / n
+		if rms {
+			up = 0
+		}
+		for i := range x {
+			grad = append(grad, r*(g[i]-up-y[i]*dot))
+		}
+		return y, grad
+	}
+}
+
+// TestLooseGradients: of gradients in 16 bits that a coarse accumulator would explain, what a mistake of their sums
+// explains better is a failure, and what follows from a rounded result is right. What follows from a wrong one says so.
+func TestLooseGradients(t *testing.T) {
+	const rows, width = 24, 133
+	tol, err := compare.NewTolerances(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := value.NewList(int64(width))
+	softmax, norm := []value.Value{int64(-1)}, []value.Value{list, nil, nil, 1e-5}
+	for _, dt := range []tensor.DType{tensor.BFloat16, tensor.Float16} {
+		r := rand.New(rand.NewPCG(4, 2))
+		draw := func(size float64) []float64 {
+			v := make([]float64, rows*width)
+			for i := range v {
+				v[i] = dt.Round(size * r.NormFloat64())
+			}
+			return v
+		}
+		x, g := draw(2), draw(1)
+		too := func(x float64) float64 { return dt.Round(1.2 * x) }
+		for _, tc := range []struct {
+			name, op string
+			args     []value.Value
+			kernel   rowKernel
+			lacks    int
+			round    func(float64) float64
+			result   func(float64) float64
+			want     verdict.Verdict
+			reason   string
+		}{
+			{"right", "softmax", softmax, softmaxOf(false, unrounded), 0, unrounded, dt.Round, verdict.Pass, ""},
+			{"reads the rounded result", "softmax", softmax, softmaxOf(false, dt.Round), 0, unrounded, dt.Round,
+				verdict.Pass, ""},
+			{"coarse sum", "softmax", softmax, softmaxOf(false, dt.Round), 0, dt.Round, dt.Round, verdict.Warn, "accumulated in"},
+			{"lacks one", "softmax", softmax, softmaxOf(false, unrounded), 1, unrounded, dt.Round, verdict.Fail,
+				"the sum in the gradient lacks the last 1 of 133 terms"},
+			{"lacks five", "softmax", softmax, softmaxOf(false, dt.Round), 5, unrounded, dt.Round, verdict.Fail,
+				"the sum in the gradient lacks the last 5 of 133 terms"},
+			{"reads the wrong result", "softmax", softmax, softmaxOf(false, too), 0, unrounded, too, verdict.Warn,
+				"it follows from the result that is wrong"},
+			{"lacks five", "log_softmax", softmax, softmaxOf(true, unrounded), 5, unrounded, dt.Round, verdict.Fail,
+				"the sum in the gradient lacks the last 5 of 133 terms"},
+			{"right", "layer_norm", norm, normOf(false), 0, unrounded, dt.Round, verdict.Pass, ""},
+			{"coarse sum", "layer_norm", norm, normOf(false), 0, dt.Round, dt.Round, verdict.Warn, "accumulated in"},
+			{"lacks five", "layer_norm", norm, normOf(false), 5, unrounded, dt.Round, verdict.Fail,
+				"the sum in the gradient lacks the last 5 of 133 terms"},
+			{"lacks five", "rms_norm", []value.Value{list, nil, 1e-5}, normOf(true), 5, unrounded, dt.Round, verdict.Fail,
+				"the sum in the gradient lacks the last 5 of 133 terms"},
+		} {
+			var y, grad []float64
+			for i := 0; i < len(x); i += width {
+				out, dx := tc.kernel(x[i:i+width], g[i:i+width], tc.lacks, tc.round)
+				for k := range out {
+					y, grad = append(y, tc.result(out[k])), append(grad, dx[k])
+				}
+			}
+			of := func(v []float64) *tensor.Tensor { return tensor.New(dt, []int{rows, width}, v).Rounded() }
+			op := "torch.nn.functional." + tc.op
+			rec := func(vs ...value.Value) *capture.Record {
+				return &capture.Record{Name: op, Args: vs, Kwargs: &value.Dict{}, Identifier: op + "/0"}
+			}
+			in := of(x)
+			in.RequiresGrad = true
+			for _, device := range []bool{false, true} {
+				opt := replay.Options{Registry: ops.Default(), Tolerances: tol}
+				records := map[capture.Kind]*capture.Record{capture.Input: rec(append([]value.Value{in}, tc.args...)...),
+					capture.GradOutputs: rec(of(g))}
+				if device {
+					opt.Device = giving{of(y), of(grad)}
+				} else {
+					records[capture.Output], records[capture.GradInputs] = rec(of(y)), rec(of(grad))
+				}
+				call := replay.Of(capture.Made(records), opt)
+				o := call.Compare()
+				call.Close()
+				name := fmt.Sprintf("%s %s, %s, device %t", dt, tc.op, tc.name, device)
+				last := o.Results[len(o.Results)-1]
+				if last.Target != "grad[0]" || last.Verdict != tc.want && !(tc.want == verdict.Warn && last.Follows) ||
+					!strings.Contains(last.Reason+last.Mistake, tc.reason) && last.Compared.Loose > 0 {
+					t.Errorf("%s: %s is %s: %s", name, last.Target, last.Verdict, last.Reason)
+				}
+			}
+		}
+	}
+}
+
+// giving is a device that gives a result and a gradient of the first argument.
+type giving struct{ result, grad *tensor.Tensor }
+
+func (d giving) Run(c *replay.DeviceCall) *replay.DeviceRun {
+	return &replay.DeviceRun{Functions: []string{"kernel"}, Outputs: []*tensor.Tensor{d.result},
+		Grads: map[string][]*tensor.Tensor{c.Call.Tensors()[0].Name: {d.grad}}}
+}
