@@ -248,7 +248,8 @@ var matmulOps = []*opdef.Entry{
 			f64[3, 4], f64[2, 4], bias=f64[2]; f64[3, 4], f64[2, 4]; f32[2, 3, 4], f32[5, 4], bias=f32[5]
 			f32[2, 3, 4], f32[5, 4]; f64[4], f64[5, 4], bias=f64[5]; f64[2, 4], f64[4]
 			bf16[2, 1, 3, 4], bf16[5, 4], bias=bf16[5]; c128[2, 3], c128[2, 3], bias=c128[2]
-			f32[0, 4], f32[5, 4], bias=f32[5]; i64[2, 3]{-3..3}, i64[2, 3]{-3..3}`),
+			f32[0, 4], f32[5, 4], bias=f32[5]; i64[2, 3]{-3..3}, i64[2, 3]{-3..3}
+			f32[2, 33], f32[3, 33], bias=f32[3]; bf16[2, 133], bf16[3, 133], bias=bf16[3]`),
 	}, linearPlan),
 	Multilinear(Op[bilinearArgs]{
 		Schema: "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",

@@ -27,7 +27,9 @@ var normOps = []*opdef.Entry{
 			f64[2, 3, 4], [3, 4], weight=f64[3, 4], eps=0.001, cudnn_enable=False
 			f32[2, 5], [5], cudnn_enable=False; f32[0, 5], [5], cudnn_enable=False
 			bf16[2, 4], [4], weight=bf16[4], bias=bf16[4], cudnn_enable=False
-			f64[3, 4], [4], bias=f64[4], eps=0.1, cudnn_enable=False`),
+			f64[3, 4], [4], bias=f64[4], eps=0.1, cudnn_enable=False
+			f32[2, 33], [33], weight=f32[33], bias=f32[33], cudnn_enable=False
+			bf16[2, 133], [133], weight=bf16[133], bias=bf16[133], cudnn_enable=False`),
 	}),
 	normEntry(opdef.Planned[*rmsNormArgs, *normalisation]{
 		Plan:   (*rmsNormArgs).norm,
@@ -40,7 +42,7 @@ var normOps = []*opdef.Entry{
 				"that of 16 bits, which is as right."},
 		Cases: opdef.Calls[rmsNormArgs](`
 			f64[3, 4], [4], weight=f64[4], eps=1e-06; f64[2, 3, 4], [3, 4], eps=0.001; f32[2, 5], [5], eps=1e-05
-			f64[3, 4], [4], eps=1e-05`),
+			f64[3, 4], [4], eps=1e-05; f32[2, 33], [33], weight=f32[33]; bf16[2, 133], [133], weight=bf16[133]`),
 	}),
 	normEntry(opdef.Planned[*groupNormArgs, *normalisation]{
 		Plan: (*groupNormArgs).norm,

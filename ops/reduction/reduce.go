@@ -524,6 +524,8 @@ func reduceCases(integers bool) func(opdef.Gen) []*ReduceArgs {
 			cs = append(cs, &ReduceArgs{Self: g.Int(tensor.Int8, -100, 100, 2, 6), Dim: []int{1}},
 				&ReduceArgs{Self: g.Int(tensor.Bool, 0, 1, 7)})
 		}
+		cs = append(cs, &ReduceArgs{Self: g.Normal(f32, 2, 33), Dim: []int{1}},
+			&ReduceArgs{Self: g.Normal(tensor.BFloat16, 2, 133), Dim: []int{1}})
 		return cs
 	}
 }
