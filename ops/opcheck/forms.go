@@ -90,6 +90,9 @@ func checkWritten(x *subject) {
 			}
 		}
 	}
+	if x.suite.Rounds && x.entry.Place != "" {
+		return // a function of a file has the arguments of its schema, no out=
+	}
 	for _, wide := range []bool{false, true} {
 		if wide && x.suite.Rounds {
 			break // a device may refuse a target of another dtype

@@ -159,8 +159,12 @@ func (x *subject) lacks(err error) bool {
 	if !errors.As(err, &u) || u.Form && x.suite.Forms && x.check == "cases" {
 		return false
 	}
-	if !slices.Contains(x.absent, u.Reason) {
-		x.absent = append(x.absent, u.Reason)
+	reason := u.Reason
+	if x.check == "inplace" { // of which nothing else depends
+		reason = formReason + reason
+	}
+	if !slices.Contains(x.absent, reason) {
+		x.absent = append(x.absent, reason)
 	}
 	return true
 }
@@ -204,6 +208,9 @@ type Outcome struct {
 	Absent   []*Absence
 }
 
+// formReason begins the reason why a form of a call was not judged. It says nothing of the dtypes of the cases.
+const formReason = "in place or with out= only, the rest was judged: "
+
 // An Absence is a reason why a Runner could not run a part of some cases: all of it, its gradient, or a form.
 type Absence struct {
 	Reason string
@@ -221,7 +228,7 @@ func (o *Outcome) absent(reasons []string, c *opdef.Call) {
 		}
 		a := o.Absent[i]
 		a.Cases++
-		if t := firstTensor(c); t != nil && !slices.Contains(a.DTypes, t.DType.String()) {
+		if t := firstTensor(c); t != nil && !strings.HasPrefix(r, formReason) && !slices.Contains(a.DTypes, t.DType.String()) {
 			a.DTypes = append(a.DTypes, t.DType.String())
 		}
 	}

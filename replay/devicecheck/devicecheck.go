@@ -39,6 +39,9 @@ func (r *Runner) Forward(c *opdef.Call) (*opdef.Forward, error) {
 	got := *f
 	got.Outs, got.After = nil, nil
 	for i, t := range run.Outputs {
+		if t == nil && f.Outs[i].Numel() == 0 {
+			return nil, lacks("the result has no elements, so no function was called")
+		}
 		if t == nil {
 			return nil, lacks("the device gives no result %d", i)
 		}

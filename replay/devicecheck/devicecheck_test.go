@@ -5,6 +5,7 @@ package devicecheck_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/optool/optool/compare/verdict"
@@ -15,6 +16,7 @@ import (
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/devicecheck"
 	"github.com/optool/optool/replay/ondevice"
+	"github.com/optool/optool/tensor"
 )
 
 // TestHost runs the checks on the built-in device, for every operator it can run.
@@ -162,5 +164,51 @@ func TestPartsOfLibraries(t *testing.T) {
 		if test.device.hangs && (o.Judged != 2 || o.Unrun != o.Cases-2) {
 			t.Errorf("%s: %d cases judged, %d not run of %d", name, o.Judged, o.Unrun, o.Cases)
 		}
+	}
+}
+
+// exact is a device that is right, and has no form that writes into a tensor.
+type exact struct{}
+
+func (exact) Run(c *replay.DeviceCall) *replay.DeviceRun {
+	if len(c.Call.Written()) > 0 {
+		return &replay.DeviceRun{Forward: replay.DeviceStatus{Verdict: verdict.Error,
+			Reason: "RuntimeError: f() expected at most 2 argument(s) but received 3 argument(s)"}}
+	}
+	run := &replay.DeviceRun{Functions: []string{"f"}, Grads: map[string][]*tensor.Tensor{}}
+	for _, t := range c.Forward.Outs {
+		run.Outputs = append(run.Outputs, t.Rounded())
+	}
+	if c.GradOutputs != nil {
+		grads, err := c.Call.Backward(c.Forward, c.GradOutputs, nil)
+		if err != nil {
+			panic(err)
+		}
+		for name, ts := range grads {
+			for _, t := range ts {
+				if t != nil {
+					t = t.Rounded()
+				}
+				run.Grads[name] = append(run.Grads[name], t)
+			}
+		}
+	}
+	return run
+}
+
+// TestDeclaredForms: a function that a file declares has no out=, which is then not tried. That of another has, and what
+// was not judged of it is said as such.
+func TestDeclaredForms(t *testing.T) {
+	suite := devicecheck.Suite(exact{}, ops.Default())
+	suite.Forms = true
+	if o := suite.Judge(ops.Default().Lookup("torch_npu.npu_swiglu")[0]); len(o.Findings) > 0 || len(o.Absent) > 0 ||
+		o.Judged == 0 {
+		t.Errorf("declared: %d judged, findings %v, absent %v", o.Judged, o.Findings, o.Absent)
+	}
+	suite = devicecheck.Suite(noForms{"TypeError: exp() got an unexpected keyword argument 'out'"}, ops.Default())
+	suite.Only = []string{"inplace"}
+	o := suite.Judge(ops.Default().Lookup("torch.exp")[0])
+	if len(o.Absent) == 0 || len(o.Absent[0].DTypes) > 0 || !strings.HasPrefix(o.Absent[0].Reason, "in place or with out= only") {
+		t.Errorf("a form is missing: absent %v", o.Absent)
 	}
 }
