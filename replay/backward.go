@@ -130,6 +130,7 @@ func (r *comparison) orOfKept(res *Result, kept func() (*opdef.Call, opdef.Grads
 	n := len(r.out.Results)
 	was := r.out.Results[n-1]
 	better := *again(c, grads)
+	better.Witness = was.Witness
 	r.out.Results = r.out.Results[:n]
 	switch {
 	case !r.givenWrong:

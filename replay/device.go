@@ -195,6 +195,26 @@ func (r *comparison) compareDeviceArguments(c *DeviceCall, run *DeviceRun) {
 	}
 }
 
+// recordedGradient is the recorded gradient of one of the arguments that want one; nil where none was recorded, or it may
+// be that of another operator.
+func (r *comparison) recordedGradient(a opdef.Arg, wanted []opdef.Arg) *tensor.Tensor {
+	saved, at := flatten(r.Record.GradInputs), -1
+	if r.Record.ByOpTools {
+		if len(saved) == len(wanted) && !r.bound.Entry.Composite {
+			at = slices.IndexFunc(wanted, func(b opdef.Arg) bool { return a.Name == b.Name && a.Index == b.Index })
+		}
+	} else if inputs := r.Record.Inputs(); len(inputs) == len(saved) {
+		at = slices.Index(inputs, r.recorded(a.Tensor))
+	}
+	if at < 0 {
+		return nil
+	}
+	if t, ok := saved[at].(*tensor.Tensor); ok && slices.Equal(t.Shape, a.Tensor.Shape) {
+		return t
+	}
+	return nil
+}
+
 // wantGradients are the arguments that want a gradient of a device, in order.
 func (c *Call) wantGradients() (wanted []opdef.Arg) {
 	for _, a := range c.bound.Tensors() {
@@ -236,7 +256,12 @@ func (r *comparison) compareDeviceGradients(c, asRecorded *DeviceCall, run *Devi
 			return r.compareDevice(leaf(Backward, "grad", i, len(wanted)), grads[a.Name][k], want[a.Name][k],
 				c.Call.GradBound(c.Forward, c.GradOutputs, want, a.Name, k), precision)
 		}
-		r.orOfKept(compare(c, want), kept, func(call *opdef.Call, grads opdef.Grads) *Result {
+		res := compare(c, want)
+		if recorded := r.recordedGradient(a, wanted); c == asRecorded && recorded != nil &&
+			slices.Equal(given[i].(*tensor.Tensor).Shape, recorded.Shape) {
+			r.witness(res, grads[a.Name][k], recorded, want[a.Name][k])
+		}
+		r.orOfKept(res, kept, func(call *opdef.Call, grads opdef.Grads) *Result {
 			n, d := len(r.deviceValues), *c
 			defer func() { r.deviceValues = r.deviceValues[:n] }()
 			d.Call = call

@@ -176,3 +176,34 @@ func (d giving) Run(c *replay.DeviceCall) *replay.DeviceRun {
 	return &replay.DeviceRun{Functions: []string{"kernel"}, Outputs: []*tensor.Tensor{d.result},
 		Grads: map[string][]*tensor.Tensor{c.Call.Tensors()[0].Name: {d.grad}}}
 }
+
+// TestGradientWitness: the gradients of a device are compared with the recorded ones, as results are.
+func TestGradientWitness(t *testing.T) {
+	tol, err := compare.NewTolerances(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const op = "torch.square"
+	of := func(v ...float64) *tensor.Tensor { return tensor.New(tensor.Float32, []int{len(v)}, v).Rounded() }
+	x := of(1, 2, 3)
+	x.RequiresGrad = true
+	right, wrong := of(2, 4, 6), of(2, 4, 5)
+	rec := func(vs ...value.Value) *capture.Record {
+		return &capture.Record{Name: op, Args: vs, Kwargs: &value.Dict{}, Identifier: op + "/0"}
+	}
+	for _, tc := range []struct {
+		device, recorded *tensor.Tensor
+		want             string
+	}{{right, wrong, "better"}, {right, right, "same"}, {wrong, right, "worse"}} {
+		call := replay.Of(capture.Made(map[capture.Kind]*capture.Record{
+			capture.Input: rec(x), capture.Output: rec(of(1, 4, 9)),
+			capture.GradOutputs: rec(of(1, 1, 1)), capture.GradInputs: rec(tc.recorded),
+		}), replay.Options{Registry: ops.Default(), Tolerances: tol, Device: giving{of(1, 4, 9), tc.device}})
+		o := call.Compare()
+		call.Close()
+		last := o.Results[len(o.Results)-1]
+		if last.Target != "grad[0]" || last.Witness == nil || last.Witness.Verdict != tc.want {
+			t.Errorf("%s: %+v, want %s", last.Target, last.Witness, tc.want)
+		}
+	}
+}
