@@ -21,7 +21,7 @@ const (
 	fewestGrads = 64
 	looseFlops  = 1 << 27 // of calls that are run again under mistakes
 	allLoose    = 1 << 30 // of all these runs together
-	gradLoose   = 1 << 28 // of those for gradients alone,
+	gradLoose   = 1 << 25 // of those for gradients alone,
 	elementRun  = 1 << 6  // where an element of the operands takes so many
 	looseNumel  = 1 << 20 // of their results
 )
@@ -78,7 +78,7 @@ func (c *Call) retryWarnings(o *Outcome) {
 }
 
 // mistakable are the values of a call with a warning that a mistake may explain: none of calls that are large or
-// draw random numbers, and gradients by themselves only where they have enough elements.
+// draw random numbers. Gradients by themselves have to have many elements, of many sums, and errors larger than roundings.
 func (c *Call) mistakable(o *Outcome) (loose []Result) {
 	if c.bound == nil || c.fwd == nil || c.bound.Random() != "" || c.bound.Flops(c.fwd) > looseFlops {
 		return nil
@@ -94,23 +94,26 @@ func (c *Call) mistakable(o *Outcome) (loose []Result) {
 	if results {
 		return loose
 	}
-	return slices.DeleteFunc(loose, func(r Result) bool { return r.Compared.Distribution.N < fewestGrads })
+	return slices.DeleteFunc(loose, func(r Result) bool {
+		return r.Compared.Distribution.N < fewestGrads || !c.single() && !c.inRows(&r)
+	})
 }
+
+// single reports whether the first result is a function of single elements: see opdef.Bound.Single.
+func (c *Call) single() bool { return len(c.fwd.Outs) > 0 && c.bound.OutBound(c.fwd, 0).Single() }
 
 // settleGradients is settle where results are right and gradients are warned of. Only a mistake of the gradient then
 // explains them, unless the result has no sum in which another mistake would show.
 func (c *Call) settleGradients(o *Outcome, loose []Result, sources []iter.Seq[causes.Mistake],
 	explained func(m causes.Mistake, tried int) []string) {
-	single := len(c.fwd.Outs) > 0 && c.bound.OutBound(c.fwd, 0).Single()
-	loose = slices.DeleteFunc(loose, func(r Result) bool { return !single && !c.inRows(&r) })
 	run := max(c.bound.Flops(c.fwd), elementRun*float64(c.elements()))
 	tried := 0
 	for _, source := range sources {
 		for m := range source {
-			if len(loose) == 0 || float64(tried+1)*run > gradLoose {
+			if float64(tried+1)*run > gradLoose {
 				return
 			}
-			if !single && !m.Gradients {
+			if !m.Gradients && !c.single() {
 				continue
 			}
 			tried++
@@ -122,14 +125,15 @@ func (c *Call) settleGradients(o *Outcome, loose []Result, sources []iter.Seq[ca
 }
 
 // inRows reports whether the errors of a gradient are of many sums: what the elements of a row have in common is one
-// observation. The gradient of an operand that rows share has sums of its own.
+// observation. The gradient of an operand that rows share has sums of its own. Without one of n terms of random signs,
+// these are off by 1/sqrt(n), by far more than roundings leave.
 func (c *Call) inRows(r *Result) bool {
-	n := r.numel()
+	n, d := r.numel(), r.Compared.Distribution
 	switch incoming := tensorsOf(flatten(c.values.RecordedGradOutputs)); {
 	case n == 0:
 		return false
 	case len(incoming) > 0 && incoming[0].Numel() >= fewestRows*n:
-		return true
+		return d.D2 > 64*d.Eps*d.Eps*d.R2
 	}
 	return n/slices.Max(r.Shape) >= fewestRows
 }
