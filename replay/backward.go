@@ -98,12 +98,13 @@ func (r *comparison) compareTargets(saved []value.Value, targets []opdef.Arg, ou
 	}
 }
 
-// keeping is the call whose results are the given ones, since those are what autograd kept, and its gradients; nil where
-// there is no such call. It is computed when it is needed.
+// keeping is the call whose results are the given ones, since those are what autograd kept, and its gradients; nil
+// where there is no such call. It is computed when it is needed.
 func (r *comparison) keeping(c *opdef.Call, f *opdef.Forward, out []*tensor.Tensor,
 	need map[string]bool) func() (*opdef.Call, opdef.Grads) {
 	return sync.OnceValues(func() (*opdef.Call, opdef.Grads) {
-		if !slices.ContainsFunc(r.given, func(t *tensor.Tensor) bool { return t != nil }) || r.givenWrong && r.mistaken {
+		none := !slices.ContainsFunc(r.given, func(t *tensor.Tensor) bool { return t != nil })
+		if none || r.givenWrong && r.mistaken {
 			return nil, nil
 		}
 		c := c.From(r.given)
@@ -116,8 +117,8 @@ func (r *comparison) keeping(c *opdef.Call, f *opdef.Forward, out []*tensor.Tens
 }
 
 // orOfKept compares a gradient, the last of the results, once more if it is not right: with that of the call whose
-// results are the given ones. It is no worse than that, and no better where it reads them. Where a given result is wrong, the gradient is not right either,
-// but may follow from it.
+// results are the given ones. It is no worse than that, and no better where it reads them. Where a given result is
+// wrong, the gradient is not right either, but may follow from it.
 func (r *comparison) orOfKept(res *Result, kept func() (*opdef.Call, opdef.Grads),
 	again func(c *opdef.Call, grads opdef.Grads) *Result) {
 	if res.Verdict != verdict.Fail && res.Verdict != verdict.Warn || r.alter != nil {
@@ -143,7 +144,8 @@ func (r *comparison) orOfKept(res *Result, kept func() (*opdef.Call, opdef.Grads
 		at := &r.out.Results[n-1]
 		at.Follows = true
 		if at.Verdict == verdict.Warn {
-			at.Reason = fmt.Sprintf("%d of %d elements are off by more than rounding", at.Compared.Loose, at.Compared.Numel)
+			at.Reason = fmt.Sprintf("%d of %d elements are off by more than rounding", at.Compared.Loose,
+				at.Compared.Numel)
 		}
 		at.Reason += "; " + followsFromResult
 	}

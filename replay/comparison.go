@@ -20,8 +20,9 @@ type comparison struct {
 	*Call
 	out    *Outcome
 	values Values
-	// given are the results that were recorded, or that a device gave, by their place among the results of the operator,
-	// nil for those that cannot stand in their place; givenWrong: one of them failed, and all are given nevertheless.
+	// given are the results that were recorded, or that a device gave, by their place among the results of the
+	// operator, nil for those that cannot stand in their place; givenWrong: one of them failed, and all are given
+	// nevertheless.
 	given      []*tensor.Tensor
 	givenWrong bool
 	// shown: the call draws random numbers, and starts its gradients from the recorded

@@ -195,8 +195,8 @@ func (r *comparison) compareDeviceArguments(c *DeviceCall, run *DeviceRun) {
 	}
 }
 
-// recordedGradient is the recorded gradient of one of the arguments that want one; nil where none was recorded, or it may
-// be that of another operator.
+// recordedGradient is the recorded gradient of one of the arguments that want one; nil where none was recorded, or it
+// may be that of another operator.
 func (r *comparison) recordedGradient(a opdef.Arg, wanted []opdef.Arg) *tensor.Tensor {
 	saved, at := flatten(r.Record.GradInputs), -1
 	if r.Record.ByOpTools {

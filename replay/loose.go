@@ -77,8 +77,8 @@ func (c *Call) retryWarnings(o *Outcome) {
 	}, nil)
 }
 
-// mistakable are the values of a call with a warning that a mistake may explain: none of calls that are large or
-// draw random numbers. Gradients by themselves have to have many elements, of many sums, and errors larger than roundings.
+// mistakable are the values of a call with a warning that a mistake may explain: none of calls that are large or draw
+// random numbers. Gradients by themselves have to have many elements, of many sums, and errors larger than roundings.
 func (c *Call) mistakable(o *Outcome) (loose []Result) {
 	if c.bound == nil || c.fwd == nil || c.bound.Random() != "" || c.bound.Flops(c.fwd) > looseFlops {
 		return nil
@@ -283,7 +283,8 @@ func short(v any) any {
 // loose reports whether r is a warning of a lower precision, of enough elements to tell it
 // from something else.
 func (r *Result) loose() bool {
-	return r.Verdict == verdict.Warn && !r.Follows && r.Compared != nil && r.Compared.Loose > 0 && r.Compared.Distribution != nil &&
+	return r.Verdict == verdict.Warn && !r.Follows &&
+		r.Compared != nil && r.Compared.Loose > 0 && r.Compared.Distribution != nil &&
 		r.Compared.Distribution.N >= fewestLoose && r.Layout == "" && r.Device == "" && r.Sampled == nil
 }
 

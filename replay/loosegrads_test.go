@@ -16,8 +16,8 @@ import (
 	"github.com/optool/optool/tensor/value"
 )
 
-// A rowKernel gives the result of a row, and the gradient for the incoming one, unrounded. lacks is how many terms its sums
-// lack in the backward pass, after every of which sums are rounded.
+// A rowKernel gives the result of a row, and the gradient for the incoming one, unrounded. lacks is how many terms its
+// sums lack in the backward pass, after every of which sums are rounded.
 type rowKernel func(x, g []float64, lacks int, round func(float64) float64) (y, grad []float64)
 
 // total is the sum of f of the first n, rounded after each term.
@@ -116,7 +116,8 @@ func TestLooseGradients(t *testing.T) {
 			{"right", "softmax", softmax, softmaxOf(false, unrounded), 0, unrounded, dt.Round, verdict.Pass, ""},
 			{"reads the rounded result", "softmax", softmax, softmaxOf(false, dt.Round), 0, unrounded, dt.Round,
 				verdict.Pass, ""},
-			{"coarse sum", "softmax", softmax, softmaxOf(false, dt.Round), 0, dt.Round, dt.Round, verdict.Warn, "accumulated in"},
+			{"coarse sum", "softmax", softmax, softmaxOf(false, dt.Round), 0, dt.Round, dt.Round, verdict.Warn,
+				"accumulated in"},
 			{"lacks one", "softmax", softmax, softmaxOf(false, unrounded), 1, unrounded, dt.Round, verdict.Fail,
 				"the sum in the gradient lacks the last 1 of 133 terms"},
 			{"lacks five", "softmax", softmax, softmaxOf(false, dt.Round), 5, unrounded, dt.Round, verdict.Fail,
@@ -129,7 +130,8 @@ func TestLooseGradients(t *testing.T) {
 			{"coarse sum", "layer_norm", norm, normOf(false), 0, dt.Round, dt.Round, verdict.Warn, "accumulated in"},
 			{"lacks five", "layer_norm", norm, normOf(false), 5, unrounded, dt.Round, verdict.Fail,
 				"the sum in the gradient lacks the last 5 of 133 terms"},
-			{"lacks five", "rms_norm", []value.Value{list, nil, 1e-5}, normOf(true), 5, unrounded, dt.Round, verdict.Fail,
+			{"lacks five", "rms_norm", []value.Value{list, nil, 1e-5}, normOf(true), 5, unrounded,
+				dt.Round, verdict.Fail,
 				"the sum in the gradient lacks the last 5 of 133 terms"},
 		} {
 			var y, grad []float64
@@ -148,8 +150,8 @@ func TestLooseGradients(t *testing.T) {
 			in.RequiresGrad = true
 			for _, device := range []bool{false, true} {
 				opt := replay.Options{Registry: ops.Default(), Tolerances: tol}
-				records := map[capture.Kind]*capture.Record{capture.Input: rec(append([]value.Value{in}, tc.args...)...),
-					capture.GradOutputs: rec(of(g))}
+				records := map[capture.Kind]*capture.Record{
+					capture.Input: rec(append([]value.Value{in}, tc.args...)...), capture.GradOutputs: rec(of(g))}
 				if device {
 					opt.Device = giving{of(y), of(grad)}
 				} else {

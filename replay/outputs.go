@@ -136,7 +136,8 @@ func (r *comparison) compareOutputs(got, want []value.Value) {
 func (r *comparison) keep(given, want []*tensor.Tensor, at int) {
 	failed := slices.ContainsFunc(r.out.Results[at:], func(res Result) bool { return res.Verdict == verdict.Fail })
 	for i, t := range given {
-		if failed && t != nil && (t.DType != want[i].DType || !slices.Equal(t.Shape, want[i].Shape) || !t.DType.Computable()) {
+		if failed && t != nil &&
+			(t.DType != want[i].DType || !slices.Equal(t.Shape, want[i].Shape) || !t.DType.Computable()) {
 			given[i] = nil
 		}
 	}

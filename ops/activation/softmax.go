@@ -350,8 +350,8 @@ func (c *softmaxCall) gradScaleRow(dst, g, y, sy, x []float64) {
 	vmath.Axpy(dst, sum, y)
 }
 
-// ReadScale is the sum of the magnitudes of the terms of the gradient that is computed from a known result. It counts the
-// partial sums of the row by their root mean square, as errors of their roundings add up.
+// ReadScale is the sum of the magnitudes of the terms of the gradient that is computed from a known result. It counts
+// the partial sums of the row by their root mean square, as errors of their roundings add up.
 func (c *softmaxCall) ReadScale(g *opdef.Grad) opdef.Grads {
 	return elements.GradOf(c.arg, opdef.AlongDimN(tensor.Float64, c.dim, func(s [][]float64, dst []float64) {
 		g, y := s[0], s[1]

@@ -228,7 +228,10 @@ func (o *Outcome) absent(reasons []string, c *opdef.Call) {
 		}
 		a := o.Absent[i]
 		a.Cases++
-		if t := firstTensor(c); t != nil && !strings.HasPrefix(r, formReason) && !slices.Contains(a.DTypes, t.DType.String()) {
+		if strings.HasPrefix(r, formReason) {
+			continue
+		}
+		if t := firstTensor(c); t != nil && !slices.Contains(a.DTypes, t.DType.String()) {
 			a.DTypes = append(a.DTypes, t.DType.String())
 		}
 	}

@@ -48,8 +48,9 @@ type (
 	}
 )
 
-// ReadsResults are plans whose gradients read the results. ReadScale is GradScale where these are given: what errors they
-// have is no part of it, but so are the partial sums of terms, one after the other, as a low precision rounds them.
+// ReadsResults are plans whose gradients read the results. ReadScale is GradScale where these are given: what errors
+// they have is no part of it, but so are the partial sums of terms, one after the other, as a low precision rounds
+// them.
 type ReadsResults interface {
 	ReadScale(g *Grad) Grads
 }

@@ -22,7 +22,8 @@ func (c *Search) Plausible(loose []Wrong) (first, rest []iter.Seq[Mistake]) {
 			eps = max(eps, w.Got.DType.Eps())
 		}
 	}
-	return []iter.Seq[Mistake]{c.wrongArguments(), c.declared(), c.takenFor()}, []iter.Seq[Mistake]{c.missingParts(), c.fittedNumbers(loose, eps),
+	first = []iter.Seq[Mistake]{c.wrongArguments(), c.declared(), c.takenFor()}
+	return first, []iter.Seq[Mistake]{c.missingParts(), c.fittedNumbers(loose, eps),
 		c.constants(loose, plainNamed), c.misread(inFewBits)}
 }
 
@@ -38,7 +39,8 @@ func (c *Search) PlausibleGradients(loose []Wrong, most int) []iter.Seq[Mistake]
 			}
 		}
 	}
-	return []iter.Seq[Mistake]{c.declared(), ofGradients(c.formulas(loose)), ofIncoming, c.wrongArguments(), c.takenFor()}
+	return []iter.Seq[Mistake]{c.declared(), ofGradients(c.formulas(loose)), ofIncoming, c.wrongArguments(),
+		c.takenFor()}
 }
 
 // ofGradients are those of the mistakes that show in gradients alone.

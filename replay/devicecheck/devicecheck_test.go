@@ -196,8 +196,8 @@ func (exact) Run(c *replay.DeviceCall) *replay.DeviceRun {
 	return run
 }
 
-// TestDeclaredForms: a function that a file declares has no out=, which is then not tried. That of another has, and what
-// was not judged of it is said as such.
+// TestDeclaredForms: a function that a file declares has no out=, which is then not tried. That of another has, and
+// what was not judged of it is said as such.
 func TestDeclaredForms(t *testing.T) {
 	suite := devicecheck.Suite(exact{}, ops.Default())
 	suite.Forms = true
