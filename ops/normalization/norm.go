@@ -42,7 +42,8 @@ var normOps = []*opdef.Entry{
 				"that of 16 bits, which is as right."},
 		Cases: opdef.Calls[rmsNormArgs](`
 			f64[3, 4], [4], weight=f64[4], eps=1e-06; f64[2, 3, 4], [3, 4], eps=0.001; f32[2, 5], [5], eps=1e-05
-			f64[3, 4], [4], eps=1e-05; f32[2, 33], [33], weight=f32[33]; bf16[2, 133], [133], weight=bf16[133]`),
+			f64[3, 4], [4], eps=1e-05; f32[2, 33], [33], weight=f32[33], eps=1e-05
+			bf16[2, 133], [133], weight=bf16[133], eps=1e-05`),
 	}),
 	normEntry(opdef.Planned[*groupNormArgs, *normalisation]{
 		Plan: (*groupNormArgs).norm,
