@@ -43,34 +43,40 @@ func (m made) String() string {
 // Departures finds where ranks of a group do not make the same collectives in the same order, the first of each group
 // and step. Recordings without names of groups do not tell groups of the same ranks apart: nothing is said of them.
 func Departures(ranks map[int][]*capture.Entry, read pthformat.ReadMode) []Departure {
-	out := slices.Collect(maps.Values(departures(ranks, read)))
+	out := slices.Collect(maps.Values(departures(ranks, groupKey(Steps(ranks, read)), read)))
 	slices.SortFunc(out, func(a, b Departure) int { return cmp.Or(cmp.Compare(a.order(), b.order()), a.Rank-b.Rank) })
 	return out
 }
 
-// departures are those of each group and step.
-func departures(ranks map[int][]*capture.Entry, read pthformat.ReadMode) map[string]Departure {
-	calls := map[string]map[int][]*capture.Entry{} // by group and step, then by rank
+// departures are those of each group and step, by their key.
+func departures(ranks map[int][]*capture.Entry, key func(*capture.Entry) string,
+	read pthformat.ReadMode) map[string]Departure {
+	out := map[string]Departure{}
+	for key, byRank := range grouped(ranks, key) {
+		if d, ok := departure(byRank, ranks, read); ok {
+			out[key] = d
+		}
+	}
+	return out
+}
+
+// grouped are the collectives of groups with names by a key, then by rank.
+func grouped(ranks map[int][]*capture.Entry, key func(*capture.Entry) string) map[string]map[int][]*capture.Entry {
+	calls := map[string]map[int][]*capture.Entry{}
 	for rank, all := range ranks {
 		for _, e := range all {
 			if name := Name(e.Op); name == "" || isMessage(name) || e.GroupName == "" || len(e.Group) < 2 ||
 				!slices.Contains(e.Group, rank) || name == "wait_tensor" || name == "wrap_tensor_autograd" {
 				continue
 			}
-			k := groupKey(e)
+			k := key(e)
 			if calls[k] == nil {
 				calls[k] = map[int][]*capture.Entry{}
 			}
 			calls[k][rank] = append(calls[k][rank], e)
 		}
 	}
-	out := map[string]Departure{}
-	for key, byRank := range calls {
-		if d, ok := departure(byRank, ranks, read); ok {
-			out[key] = d
-		}
-	}
-	return out
+	return calls
 }
 
 func (d Departure) order() int { return cmp.Or(d.Call, d.Usual).Order }

@@ -69,6 +69,8 @@ func rankFolder(e *capture.Entry) (rank int, above string) {
 // in the same order on every rank.
 func MatchAll(ranks map[int][]*capture.Entry, read pthformat.ReadMode) map[*capture.Entry]Match {
 	out := map[*capture.Entry]Match{}
+	step := Steps(ranks, read)
+	keyOf := groupKey(step)
 	calls := map[int]map[string][]*capture.Entry{} // by rank, then by group and step
 	messages := map[string][]message{}             // by sender, receiver, step and direction
 	for rank, all := range ranks {
@@ -80,18 +82,18 @@ func MatchAll(ranks map[int][]*capture.Entry, read pthformat.ReadMode) map[*capt
 			case isMessage(name):
 				m, why := ends(e, rank, read)
 				if out[e] = (Match{Why: why}); why == "" {
-					k := m.key(name)
+					k := m.key(name, step)
 					messages[k] = append(messages[k], m)
 				}
 			case len(e.Group) == 0:
 				out[e] = Match{Why: "the ranks of its group were not recorded"}
 			default:
-				k := groupKey(e)
+				k := keyOf(e)
 				calls[rank][k] = append(calls[rank][k], e)
 			}
 		}
 	}
-	departed := departures(ranks, read)
+	departed := departures(ranks, keyOf, read)
 	for rank, byKey := range calls {
 		for key, list := range byKey {
 			d, departs := departed[key]
@@ -108,14 +110,20 @@ func MatchAll(ranks map[int][]*capture.Entry, read pthformat.ReadMode) map[*capt
 		for _, e := range all {
 			if name := Name(e.Op); isMessage(name) && out[e].Why == "" {
 				m, _ := ends(e, rank, read)
-				out[e] = m.matched(rank, name, messages, ranks)
+				out[e] = m.matched(rank, step, messages, ranks)
 			}
 		}
 	}
 	return out
 }
 
-func groupKey(e *capture.Entry) string { return fmt.Sprint(e.Group, e.GroupName, e.Step) }
+// groupKey is the key of the collectives of a group in a step.
+func groupKey(step func(*capture.Entry) int) func(*capture.Entry) string {
+	return func(e *capture.Entry) string { return fmt.Sprint(wholeKey(e), step(e)) }
+}
+
+// wholeKey is the key of all collectives of a group.
+func wholeKey(e *capture.Entry) string { return fmt.Sprint(e.Group, e.GroupName) }
 
 // matched is the exchange of the i-th of n calls of a rank in a group.
 func matched(e *capture.Entry, rank, i, n int, calls map[int]map[string][]*capture.Entry, key string) Match {
@@ -172,7 +180,9 @@ type message struct {
 	tag      int64
 }
 
-func (m message) key(name string) string { return fmt.Sprint(m.from, m.to, m.entry.Step, sends(name)) }
+func (m message) key(name string, step func(*capture.Entry) int) string {
+	return fmt.Sprint(m.from, m.to, step(m.entry), sends(name))
+}
 
 // ends finds the ranks that a message goes from and to, or says why they are not known.
 func ends(e *capture.Entry, rank int, read pthformat.ReadMode) (m message, why string) {
@@ -211,11 +221,12 @@ func Peer(e *capture.Entry, rec *capture.Call) int {
 }
 
 // matched pairs the messages of two ranks in their order: those of one tag, unless the tags do not fit.
-func (m message) matched(rank int, name string, messages map[string][]message, ranks map[int][]*capture.Entry) Match {
+func (m message) matched(rank int, step func(*capture.Entry) int, messages map[string][]message,
+	ranks map[int][]*capture.Entry) Match {
 	if other := m.from + m.to - rank; ranks[other] == nil {
 		return Match{Why: Missing([]int{other})}
 	}
-	sent, received := messages[m.key("send")], messages[m.key("recv")]
+	sent, received := messages[m.key("send", step)], messages[m.key("recv", step)]
 	if len(sent) != len(received) {
 		return Match{Why: fmt.Sprintf("rank %d sent %d messages to rank %d in the step, which received %d", m.from,
 			len(sent), m.to, len(received))}
@@ -224,7 +235,7 @@ func (m message) matched(rank int, name string, messages map[string][]message, r
 		sent, received = s, r
 	}
 	own, at := sent, 0
-	if !sends(name) {
+	if !sends(Name(m.entry.Op)) {
 		own, at = received, 1
 	}
 	i := slices.IndexFunc(own, func(o message) bool { return o.entry == m.entry })

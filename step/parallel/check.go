@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/capture/collective"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/step"
 )
@@ -30,6 +31,8 @@ type checker struct {
 	trained map[int][]trained
 	// factors are those of the loss, of the stage of a pipeline that computes it; nil if they are not known.
 	factors []float64
+	// numbers are the steps of the program that calls belong to.
+	numbers map[*step.Call]int
 	// apart is whether replicas moved apart on purpose in an earlier step.
 	apart bool
 }
@@ -55,7 +58,7 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options, plan *Plan) err
 	}
 	c := &checker{opt: opt, trace: t, plan: plan, named: map[*step.Call]string{}, inside: map[*step.Call][]*step.Call{},
 		summed: map[*step.Call]bool{}, behind: map[*step.Call]bool{}, missing: map[int]bool{},
-		trained: map[int][]trained{}}
+		trained: map[int][]trained{}, numbers: map[*step.Call]int{}}
 	for _, p := range t.Processes {
 		for _, call := range p.Calls {
 			for _, r := range call.Entry.Group {
@@ -64,6 +67,11 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options, plan *Plan) err
 				}
 			}
 		}
+	}
+	entries, _ := c.entries()
+	stepOf := collective.Steps(entries, opt.Read)
+	for _, p := range t.Processes {
+		numberSteps(p, stepOf, c.numbers)
 	}
 	found := append(c.departed(), c.messages()...)
 	stages := c.recorded(c.stages())
@@ -102,7 +110,7 @@ func lossFirst(stages [][]*step.Process) (order []int) {
 
 // checkStage checks the recorded steps of processes that run the same program: first is the part of the first step.
 func (c *checker) checkStage(stage []*step.Process, partial bool) (first *part, found []*violation) {
-	for _, ps := range bySteps(stage) {
+	for _, ps := range bySteps(stage, c.numbers) {
 		p := c.checkStep(ps, groupsOf(stage), partial)
 		found = append(found, p.broken...)
 		if first == nil {
@@ -171,12 +179,10 @@ func (c *checker) conclude(found []*violation) {
 // bySteps are processes with the calls of one recorded step each, of the steps that all of them recorded: the sums of
 // gradients are those of a step. The last step of a recording without an end is left out. Without a step in common the
 // processes stay whole.
-func bySteps(ps []*step.Process) [][]*step.Process {
+func bySteps(ps []*step.Process, number map[*step.Call]int) [][]*step.Process {
 	common := map[int]int{} // how many processes have recorded a step
-	number := map[*step.Call]int{}
 	for _, p := range ps {
 		own := map[int]bool{}
-		numberSteps(p, number)
 		for _, c := range p.Calls {
 			own[number[c]] = true
 		}
@@ -213,7 +219,7 @@ func bySteps(ps []*step.Process) [][]*step.Process {
 
 // numberSteps notes the step of each call of a process. What it does behind an update, up to the last call that writes
 // parameters before anything has a gradient again, belongs to the step of the update: it gathers what ranks updated.
-func numberSteps(p *step.Process, number map[*step.Call]int) {
+func numberSteps(p *step.Process, stepOf func(*capture.Entry) int, number map[*step.Call]int) {
 	parameters := map[uint64]bool{}
 	for _, c := range p.Calls {
 		for _, v := range c.Inputs {
@@ -230,19 +236,19 @@ func numberSteps(p *step.Process, number map[*step.Call]int) {
 		if _, known := number[c]; known {
 			continue
 		}
-		number[c] = c.Entry.Step
-		if i == 0 || p.Calls[i-1].Entry.Step >= c.Entry.Step {
+		number[c] = stepOf(c.Entry)
+		if i == 0 || stepOf(p.Calls[i-1].Entry) >= number[c] {
 			continue
 		}
 		end := i
-		for j := i; j < len(p.Calls) && p.Calls[j].Entry.Step == c.Entry.Step &&
+		for j := i; j < len(p.Calls) && stepOf(p.Calls[j].Entry) == number[c] &&
 			p.Calls[j].Entry.BackwardOrder < 0; j++ {
 			if writes(p.Calls[j]) {
 				end = j + 1
 			}
 		}
 		for _, behind := range p.Calls[i:end] {
-			number[behind] = p.Calls[i-1].Entry.Step
+			number[behind] = stepOf(p.Calls[i-1].Entry)
 		}
 	}
 }

@@ -85,6 +85,10 @@ var trees = []struct {
 	{"grid-row", "replica", "torch.nn.functional.linear", "it is a partial sum over ranks 0,2, too", ""},
 	{"halo", "", "", "", ""},
 	{"owner", "", "", "", "[2 (ranks 0-1); parameters: 2 replicated]"},
+	{"lead", "", "", "", "[2 (ranks 0-1); parameters: 2 replicated]"}, // only rank 0 counts steps
+	{"lead-scaled", "scale", "torch.Tensor.div_", "is 0.5 times that of the whole program", ""},
+	{"lead-three", "", "", "", "[3 (ranks 0-2); parameters: 2 replicated]"},
+	{"lead-turns", "", "", "", ""}, // ranks count steps at other places
 	{"losses-weight", "", "", "", ""},
 	{"losses-own", "", "", "", ""},
 	{"losses-two", "", "", "", ""},

@@ -5,7 +5,8 @@
 //
 //   - The groups of ranks that communicate give the mesh (mesh.go). Ranks with other parameters, such as the stages of
 //     a pipeline, are checked separately (check.go).
-//   - Calls of the ranks are aligned by operator and line (program.go).
+//   - Calls of the ranks are aligned by operator and line (program.go), step by step. Ranks can count steps in other
+//     ways: collective.Steps gives those of the program.
 //   - Each value has a place along each dimension of the mesh: replicated, sharded along one of its dimensions, or a
 //     partial sum (place.go). The elements of a leaf and the call that reads it decide the place of the leaf.
 //   - No table gives the places of results. The reference runs the call on whole values, which it joins from the

@@ -112,7 +112,8 @@ func (p *part) countsAll(k float64, losses []*step.Call) bool {
 // ranks added up.
 func (p *part) terms(losses []*step.Call) []float64 {
 	all := p.termsOf(losses, func(*step.Call) bool { return true })
-	first := p.termsOf(losses, func(loss *step.Call) bool { return loss.Entry.Step == losses[0].Entry.Step })
+	number := p.checker.numbers
+	first := p.termsOf(losses, func(loss *step.Call) bool { return number[loss] == number[losses[0]] })
 	return slices.Concat(all, first, p.totals)
 }
 

@@ -23,6 +23,16 @@ type message struct {
 // calls that ranks exchange values by must be the same on all of them, in one order; departed finds the first that is
 // not.
 func (c *checker) departed() []*violation {
+	ranks, calls := c.entries()
+	for _, d := range collective.Departures(ranks, c.opt.Read) {
+		return []*violation{{kind: "collective", call: calls[cmp.Or(d.Call, d.Usual)], ranks: d.Group,
+			target: "input[0]", reason: d.Reason}}
+	}
+	return nil
+}
+
+// entries are the recorded calls by rank, and whose they are.
+func (c *checker) entries() (map[int][]*capture.Entry, map[*capture.Entry]*step.Call) {
 	ranks, calls := map[int][]*capture.Entry{}, map[*capture.Entry]*step.Call{}
 	for _, p := range c.trace.Processes {
 		for _, call := range p.Calls {
@@ -30,11 +40,7 @@ func (c *checker) departed() []*violation {
 			calls[call.Entry] = call
 		}
 	}
-	for _, d := range collective.Departures(ranks, c.opt.Read) {
-		return []*violation{{kind: "collective", call: calls[cmp.Or(d.Call, d.Usual)], ranks: d.Group,
-			target: "input[0]", reason: d.Reason}}
-	}
-	return nil
+	return ranks, calls
 }
 
 // messages checks the values that ranks send to each other: each is received, and the gradient of a value that was

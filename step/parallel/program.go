@@ -521,7 +521,7 @@ func (c *checker) newPart(ps []*step.Process, groups [][]int) *part {
 				k += "|" + c.parameters(call)
 				c.behind[call] = true
 			}
-			k = fmt.Sprint(k, "|", seen[k], behind, func() int { seen[k]++; return call.Entry.Step }())
+			k = fmt.Sprint(k, "|", seen[k], behind, func() int { seen[k]++; return c.numbers[call] }())
 			s := byKey[k]
 			if s == nil {
 				s = &site{op: call.Op, calls: map[int]*step.Call{}}

@@ -36,7 +36,11 @@ func TestBySteps(t *testing.T) {
 		{[]*step.Process{process(1, 0), process(0, 1)}, "[1 1] [1 1]"},
 	} {
 		var got []string
-		for _, ps := range bySteps(tc.ranks) {
+		number := map[*step.Call]int{}
+		for _, p := range tc.ranks {
+			numberSteps(p, func(e *capture.Entry) int { return e.Step }, number)
+		}
+		for _, ps := range bySteps(tc.ranks, number) {
 			var n []int
 			for _, p := range ps {
 				n = append(n, len(p.Calls))

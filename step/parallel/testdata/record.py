@@ -225,6 +225,31 @@ def owner(rank, name, directory):
             optimizer.step()
 
 
+def lead(rank, name, directory):
+    """Rank 0 updates all parameters and passes them on; or one rank behind another updates some."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up, model.down = part(2, None, 6, 4), part(3, None, 4, 6)
+    parameters = [model.up, model.down]
+    torch.manual_seed(5)
+    x = torch.randn(12, 4).chunk(dist.get_world_size())[rank].clone()
+    turns = name == "lead-turns"
+    optimizer = torch.optim.SGD(parameters[rank : rank + 1] if turns else parameters, lr=0.1, foreach=False)
+    with optool_capture.record(directory, model=model):
+        for _ in range(1 if name == "lead-three" else 2):
+            model.zero_grad()
+            F.linear(F.gelu(F.linear(x, model.up)), model.down).square().mean().backward()
+            for p in parameters:
+                dist.all_reduce(p.grad)
+                p.grad.div_(4 if name == "lead-scaled" else dist.get_world_size())
+            for i, some in enumerate([parameters[:1], parameters[1:]] if turns else [parameters]):
+                if rank == i:
+                    optimizer.step()
+                for p in some:
+                    dist.broadcast(p.detach(), i)
+
+
 def clip(rank, name, directory):
     """Two steps of an optimizer that keeps earlier gradients, behind clipping by norm or value."""
     import optool_capture
@@ -1308,7 +1333,7 @@ def part(n, dim, *shape):
 
 
 def ranks(name):
-    return {"ring": 3, "grid": 4, "columns": 4, "masked": 4, "replicas": 4, "positions": 4,
+    return 3 if name == "lead-three" else {"ring": 3, "grid": 4, "columns": 4, "masked": 4, "replicas": 4, "positions": 4,
             "factor": 4, "halves": 4}.get(name.split("-")[0], 2)
 
 
@@ -1319,7 +1344,7 @@ def work(rank, name, directory, port):
     programs = ring, context, zero, owner, clip, grid, losses, stages, table, columns, halo, fused, zigzag, ragged
     programs += masked, pipeline, kept, replicas, views, own, tokens, pooled, both, update, features
     programs += sequence, around, trust, counted, numbered, local, master, positions, factor, tied, gathered, halves
-    programs += statistics, binary, shards, outer
+    programs += statistics, binary, shards, outer, lead
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
