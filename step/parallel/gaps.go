@@ -49,6 +49,16 @@ func (p *part) gaps() (out []step.Gap) {
 	}
 	add(n, "gradient", fmt.Sprintf(" that %s add up though each has the same: nothing says whether they mean to "+
 		"compute the same data", ranks), first)
+	n, first = 0, nil
+	for _, name := range p.order {
+		if call := p.left[name]; call != nil {
+			if n++; first == nil {
+				first = call
+			}
+		}
+	}
+	add(n, "gradient", fmt.Sprintf(" that %s add up though some of them hold more than the recorded calls made: what "+
+		"is left of a backward pass before the recording, which was not set to zero", ranks), first)
 	if len(p.own) > 0 {
 		what := fmt.Sprintf(" that each of %s makes of its own data, as a batch normalization without synchronisation "+
 			"does: nothing says whether that of the whole data is meant", ranks)

@@ -297,7 +297,7 @@ func (p *part) updates(tails map[int]*tail, factors []float64) {
 	p.flats(tails, factors, verdicts)
 	histories := p.histories(verdicts)
 	for name, v := range verdicts {
-		p.compared[name] = factors != nil && v.scale != nil && !slices.ContainsFunc(p.ranks, func(r int) bool {
+		p.compared[name] = factors != nil && v.scale != nil && !v.left && !slices.ContainsFunc(p.ranks, func(r int) bool {
 			return math.Abs(v.scale[r]-1) > v.slack && !histories[v.update[r].Process.Rank].clipped(name, v.slack)
 		})
 	}
@@ -395,6 +395,7 @@ type judged struct {
 	factor  map[int]float64 // by rank: how often the right one the update reads itself; nil if it is another
 	differ  bool            // replicas read different gradients
 	earlier bool            // another call read it so before the update did
+	left    bool            // what some ranks gave has more in it than their calls made
 	few     bool            // some ranks have so few elements of it that they are a multiple of anything
 	slack   float64         // how far a scale may be off by rounding
 	size    float64         // the sum of squares of the right one, of all ranks
@@ -445,7 +446,11 @@ func (p *part) judge(name string, g *gradient, tails map[int]*tail, factors []fl
 			v.copies[m] = float64(p.dims[m].size)
 		}
 	}
+	found := maps.Clone(read)
 	p.compare(v, g, read, p.updated(want, read), places, tails)
+	if !v.explained() {
+		v = p.judgeGiven(v, name, g, found, factors, tails)
+	}
 	if p.unsettled(name, g) && !v.right() {
 		return nil // it can be the right one of a part
 	}
@@ -985,8 +990,7 @@ func (p *part) report(tails map[int]*tail, histories map[int]history, verdicts m
 func unexplained(names []string, verdicts map[string]*judged) string {
 	n := 0
 	for _, name := range names {
-		v := verdicts[name]
-		if v.scale == nil && !v.alone && v.lacks == nil && !v.order && !v.mixes && !v.twice && !v.extreme && !v.differ {
+		if !verdicts[name].explained() {
 			n++
 		}
 	}

@@ -47,6 +47,9 @@ type part struct {
 	means      *step.Call        // one that divides by the number of terms of one rank; nil if none does
 	alias      map[string]string // of a parameter that lies where another does: the name of that
 	compared   map[string]bool   // parameters of which the gradient was compared with what all ranks computed
+
+	// left are exchanges of gradients that hold more on some ranks than their calls made, by parameter.
+	left map[string]*step.Call
 }
 
 // A site is one call of the program: the same call of each rank of the part.
@@ -493,7 +496,7 @@ func phases(p *step.Process) (begin, end int) {
 func (c *checker) newPart(ps []*step.Process, groups [][]int) *part {
 	p := &part{checker: c, env: map[key]*info{}, shards: map[string][]place{},
 		options: map[string][][]place{}, grads: map[string]*gradient{},
-		kept: map[string]bool{}, compared: map[string]bool{}, alias: map[string]string{}}
+		left: map[string]*step.Call{}, kept: map[string]bool{}, compared: map[string]bool{}, alias: map[string]string{}}
 
 	var ranks []int
 	for _, q := range ps {

@@ -207,11 +207,16 @@ def owner(rank, name, directory):
     torch.manual_seed(5)
     x = torch.randn(4, 4).chunk(2)[rank].clone()
     optimizer = torch.optim.AdamW([parameters[rank]], lr=0.01, foreach=False)
+    if name.startswith("owner-left"):  # each rank sets the gradient of its own parameter to zero only
+        F.linear(F.gelu(F.linear(x.flip(1), model.up)), model.down).square().mean().backward()
+        optimizer.zero_grad()
     with optool_capture.record(directory, model=model):
         F.linear(F.gelu(F.linear(x, model.up)), model.down).square().mean().backward()
         for p in parameters:
             dist.all_reduce(p.grad)
             p.grad.div_({"owner-sum": 1, "owner-quarter": 4}.get(name, 2))
+            if name == "owner-left-half" and p is model.down:
+                p.grad.div_(2)
         if name in ("owner-clip", "owner-alone", "owner-quarter"):
             squares = parameters[rank].grad.square().sum()
             if name != "owner-alone":
