@@ -887,11 +887,20 @@ func TestApart(t *testing.T) {
 		}
 		return p
 	}
+	named := func(p *Process, names ...string) *Process {
+		for i, n := range names {
+			p.Calls[i].Inputs[0].named = n
+		}
+		return p
+	}
 	for _, tc := range []struct {
 		name           string
 		a, b           *Process
 		differ, shared int
 	}{
+		{"of one name", named(rank(1, 1, 2, 3), "a", "b", "c"), named(rank(2, 1, 2, 9), "a", "b", "c"), 1, 2},
+		{"an optimizer's own", named(rank(1, 1, 2, 3), "a", "b", ""), named(rank(2, 1, 2, 9), "a", "b", ""), 0, 2},
+		{"experts", named(rank(1, 1, 2, 3), "a", "b", "up0"), named(rank(2, 1, 2, 9), "a", "b", "up1"), 0, 2},
 		{"equal", rank(1, 1, 2, 3), rank(2, 1, 2, 3), 0, 3},
 		{"one differs", rank(1, 1, 2, 3), rank(2, 1, 9, 3), 1, 2},
 		{"parts of a model", rank(1, 1, 2, 3), rank(2, 4, 5, 6), 0, 0},

@@ -372,12 +372,16 @@ func (t *Trace) LeftOut(each func(why string, e *capture.Entry)) {
 const pairLeftOut = "a failure saved with both sides, judged by itself"
 
 // Apart names parameters that processes read at the same place of the same sequence
-// of calls, most of them with equal elements in all processes: those that differ.
+// of calls, most of them with equal elements in all processes: those that differ. Where the model's names are known,
+// parameters without one are an optimizer's own, and those of other names are others, such as experts.
 func (t *Trace) Apart() (differ []*Value, shared int) {
 	if len(t.Processes) < 2 || slices.ContainsFunc(t.Layouts, (*Layout).sharded) {
 		return nil, 0
 	}
 	first := t.Processes[0]
+	names := slices.ContainsFunc(first.Calls, func(c *Call) bool {
+		return slices.ContainsFunc(c.Inputs, func(v *Value) bool { return v.named != "" })
+	})
 	for _, p := range t.Processes[1:] {
 		for i, c := range p.Calls {
 			if i >= len(first.Calls) || first.Calls[i].Op != c.Op {
@@ -389,6 +393,7 @@ func (t *Trace) Apart() (differ []*Value, shared int) {
 				}
 				switch w := first.Calls[i].Inputs[k]; {
 				case w.From.Role != "parameter" || !w.like(v):
+				case names && (v.named == "" || v.named != w.named):
 				case w.equals(v):
 					shared++
 				default:
