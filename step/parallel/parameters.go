@@ -395,7 +395,7 @@ type judged struct {
 	factor  map[int]float64 // by rank: how often the right one the update reads itself; nil if it is another
 	differ  bool            // replicas read different gradients
 	earlier bool            // another call read it so before the update did
-	left    bool            // what some ranks gave has more in it than their calls made
+	left    bool            // some ranks gave more than their calls made
 	few     bool            // some ranks have so few elements of it that they are a multiple of anything
 	slack   float64         // how far a scale may be off by rounding
 	size    float64         // the sum of squares of the right one, of all ranks
