@@ -297,7 +297,8 @@ func (p *part) updates(tails map[int]*tail, factors []float64) {
 	p.flats(tails, factors, verdicts)
 	histories := p.histories(verdicts)
 	for name, v := range verdicts {
-		p.compared[name] = factors != nil && v.scale != nil && !v.left && !slices.ContainsFunc(p.ranks, func(r int) bool {
+		known := factors != nil && v.scale != nil && !v.left
+		p.compared[name] = known && !slices.ContainsFunc(p.ranks, func(r int) bool {
 			return math.Abs(v.scale[r]-1) > v.slack && !histories[v.update[r].Process.Rank].clipped(name, v.slack)
 		})
 	}
