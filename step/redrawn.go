@@ -44,6 +44,9 @@ type redraw struct {
 	set *capture.GeneratorSet
 	// own reports that both drew from one generator of the program's own, whose settings are not recorded.
 	own bool
+	// prev is the call of the pass that drew before, if that shows that the numbers of an earlier step are not meant; else
+	// nil.
+	prev *Call
 	// alike reports that both drew from one of torch's own, that the recording has what the functions of torch's
 	// modules set, and that the results show the same numbers: the first one did draw.
 	alike bool
@@ -54,17 +57,33 @@ type redraw struct {
 // itself put a state back (fork_rng), the draws repeat by design.
 func (s *Step) redrawn() (again, before []redraw) {
 	first := map[uint64]*Call{}
+	goesOn := map[[2]site]bool{} // lines that drew new numbers one after the other
 	for _, o := range s.root.Process.Steps[:s.Number+1] {
+		here := map[uint64]*Call{}
+		last := map[int]*Call{} // by generator
 		for _, c := range o.Calls {
 			if !c.drawsNumbers() {
 				continue
 			}
-			a := first[c.generator]
+			prev := last[c.Entry.DrawnFrom]
+			last[c.Entry.DrawnFrom] = c
+			if prev != nil && first[prev.generator] != prev {
+				prev = nil
+			}
+			a := cmp.Or(here[c.generator], first[c.generator])
+			if here[c.generator] == nil {
+				here[c.generator] = c
+			}
 			if a == nil {
-				first[c.generator] = c
+				if first[c.generator] = c; prev != nil {
+					goesOn[[2]site{prev.place(), c.place()}] = true
+				}
 				continue
 			}
 			r := redraw{call: c, first: a}
+			if prev != nil && a.Step != o && a.place() != c.place() && goesOn[[2]site{prev.place(), c.place()}] {
+				r.prev = prev
+			}
 			if sets := c.setsSince(a); len(sets) > 0 {
 				last := sets[len(sets)-1]
 				if byTorch(sets) {
@@ -153,9 +172,9 @@ func byTorch(sets []capture.GeneratorSet) bool {
 // findRedrawn are the findings about calls that drew the numbers of an earlier call since the program had set the
 // generator back: the first one behind each setting, and how many others follow from that.
 func (s *Step) findRedrawn() (all []*Finding) {
-	again, _ := s.redrawn()
+	again, before := s.redrawn()
 	by := map[string]*Finding{}
-	for _, r := range again {
+	for _, r := range slices.Concat(again, slices.DeleteFunc(before, redraw.mayBeMeant)) {
 		why, at := r.why()
 		if why == "" {
 			continue
@@ -166,7 +185,7 @@ func (s *Step) findRedrawn() (all []*Finding) {
 		}
 		from := r.first.Outputs[0]
 		by[at] = &Finding{Rule: verdict.Changed, Call: r.call, Target: r.call.Outputs[0].Target, From: from,
-			Reason:  fmt.Sprintf("it drew the same random numbers as %s: %s", r.first, why),
+			Reason:  fmt.Sprintf("it drew the same random numbers as %s%s: %s", r.first, r.earlier(), why),
 			redrawn: true, setBack: r.set != nil}
 		all = append(all, by[at])
 	}
@@ -199,9 +218,26 @@ func (r redraw) drewBefore() string {
 	return drewBefore + why
 }
 
+// earlier says that the first call was one of an earlier step, if it was.
+func (r redraw) earlier() string {
+	if r.first.Step == r.call.Step {
+		return ""
+	}
+	return " in an earlier step"
+}
+
 func (r redraw) between() string {
-	return fmt.Sprintf("between %s and %s", cmp.Or(r.first.Entry.Location, r.first.String()),
+	from := cmp.Or(r.prev, r.first)
+	return fmt.Sprintf("between %s and %s", cmp.Or(from.Entry.Location, from.String()),
 		cmp.Or(r.call.Entry.Location, r.call.String()))
+}
+
+// mayBeMeant reports whether the program may draw the numbers of an earlier step on purpose: as one does that sets a
+// seed in each step. It does not if it had gone on to new numbers in the pass, at a line behind which this one goes on
+// to new numbers in another step, and if another line drew these.
+func (r redraw) mayBeMeant() bool {
+	why, _ := r.why()
+	return r.prev == nil || why == ""
 }
 
 // errRedrawn is why the effect of repeated random numbers is not known.

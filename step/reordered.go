@@ -21,10 +21,34 @@ func (v *Value) mayBeReordered() bool {
 // counted is torch's count of writes behind the call that made or wrote a value: of an argument that the call changes
 // but does not return, it was recorded before.
 func (w *Value) counted() int {
-	if w.version >= 0 && w.after != nil {
+	if w = w.writtenLast(); w.version >= 0 && w.after != nil {
 		return w.version + 1
 	}
 	return w.version
+}
+
+// writtenLast is what the last of the calls wrote that made the call of w, where w lies, w itself if none did: each of
+// them counts its own write.
+func (w *Value) writtenLast() *Value {
+	if w.after == nil || w.Call == nil || w.Call.Process == nil {
+		return w
+	}
+	for _, c := range slices.Backward(w.Call.Process.Calls[w.Call.Order+1 : w.Call.lastInner()+1]) {
+		for _, u := range slices.Concat(c.Outputs, c.Inputs) {
+			if u.Address == w.Address && u.like(w) && u.overwrote() != nil {
+				return u
+			}
+		}
+	}
+	return w
+}
+
+// isUncounted reports whether torch has counted no write between the call that made or wrote w and the reading v of the
+// same memory. Fused optimizers do not count their own writes.
+func (v *Value) isUncounted(w *Value) bool {
+	last := w.writtenLast()
+	return v.version >= 0 && last.version >= 0 &&
+		(v.version == last.counted() || last.after != nil && v.version == last.version)
 }
 
 // compareReordered makes an input changed that has all elements of what lay there, at other places, or all of them so

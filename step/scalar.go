@@ -31,9 +31,8 @@ func (p *Process) findScalars() {
 			v.From, changed[v] = Link{How: IsChanged, Value: from}, true
 			v.reason = fmt.Sprintf("it is not what %s of %s has, the same tensor: no recorded call wrote there in between",
 				w.Target, w.Call)
-			if was, is := w.number(), v.number(); v.Numel() == 1 && w.after == nil && was == was && is == is {
-				v.reason = fmt.Sprintf("it is %.6g and was %.6g in %s of %s, the same tensor: no recorded call wrote there in "+
-					"between", is, was, w.Target, w.Call)
+			if w.after == nil {
+				v.reason = cmp.Or(v.otherNumber(w), v.reason)
 			}
 			from.readers = append(from.readers, v)
 		}
@@ -97,8 +96,7 @@ func (p *Process) updatedFrozen() map[int]bool {
 // the same phase, or of the loss before its backward pass, that nothing has read. Optimizers that are not recorded need
 // not count their writes.
 func (v *Value) isStill(w *Value) bool {
-	if counts := v.version - w.version; v.version < 0 || w.version < 0 || v.RequiresGrad && !w.made() || counts != 0 &&
-		(counts != 1 || w.after == nil) { // fused optimizers do not count their own writes
+	if v.RequiresGrad && !w.made() || !v.isUncounted(w) {
 		return false
 	}
 	return v.version > 0 || v.named != "" && v.named == w.named ||
@@ -115,5 +113,5 @@ func (c *Call) beforeBackwardOf(loss *Call) bool {
 // isStillNamed reports whether an input is the tensor w by its name in the model, and torch has not counted a write
 // since. A write that follows is one too many even where the call that left w may not have counted its own.
 func (v *Value) isStillNamed(w *Value) bool {
-	return v.named != "" && v.named == w.named && v.version == w.version && v.isStill(w)
+	return v.named != "" && v.named == w.named && v.version == w.writtenLast().version && v.isStill(w)
 }

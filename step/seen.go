@@ -113,7 +113,9 @@ func (t *Trace) Seen() *Seen {
 				}
 			}
 			for _, r := range before {
-				g.add(r.drewBefore(), r.call)
+				if r.mayBeMeant() {
+					g.add(r.drewBefore(), r.call)
+				}
 			}
 		}
 	}

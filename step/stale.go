@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -26,11 +27,14 @@ func (p *Process) findStale() {
 		}
 	}
 	for _, w := range order {
+		vs := suspects[w]
 		g := w.gradient()
+		if g == nil && w.isReadAs(vs) {
+			g = w.anyGradient()
+		}
 		if g == nil {
 			continue
 		}
-		vs := suspects[w]
 		readers := slices.Clone(w.readers)
 		for _, v := range vs {
 			readers = append(readers, v)
@@ -47,7 +51,7 @@ func (p *Process) findStale() {
 			v.unlink()
 			from := Link{How: IsChanged, Value: w}
 			if v == first {
-				v.reason = w.stale(v, ", whose gradient it has")
+				v.reason = cmp.Or(w.stale(v, ", whose gradient it has"), v.otherNumber(w))
 				v.From = from
 			} else {
 				v.From = from.again(first)
@@ -108,12 +112,65 @@ func (v *Value) unlink() {
 
 // gradient is the recorded gradient of a result, nil if there is none that tells it from others.
 func (v *Value) gradient() *Value {
+	if g := v.anyGradient(); g != nil && g.tellsApart() {
+		return g
+	}
+	return nil
+}
+
+// anyGradient is the recorded gradient of a result, nil if there is none.
+func (v *Value) anyGradient() *Value {
 	for _, g := range v.Call.GradOutputs {
-		if v.Call.result(g) == v && g.tellsApart() {
+		if v.Call.result(g) == v {
 			return g
 		}
 	}
 	return nil
+}
+
+// isReadAs reports whether a result is a number, such as a loss whose gradient is 1, that must be the one which calls
+// read where it lies before its backward pass, though it is another one there: torch has counted no write, and no
+// recorded call read the result. Calls that were not recorded may add constants to it one after the other, and the last
+// of them may give its sum the same memory. So the line must read the result of the same line in another pass, or the
+// number must be the result times a power of two.
+func (v *Value) isReadAs(readings []*Value) bool {
+	g := v.anyGradient()
+	return v.Numel() == 1 && v.RequiresGrad && g != nil && g.number() != 0 && len(v.readers) == 0 &&
+		!slices.ContainsFunc(readings, func(r *Value) bool {
+			at := r.Call.Entry.Order
+			return !r.RequiresGrad || !r.isUncounted(v) || at < 0 || v.Call.Entry.BackwardOrder <= at ||
+				!r.isShifted(v) && !r.readsElsewhere(v)
+		})
+}
+
+// isShifted reports whether a number is another one times a power of two, of either sign.
+func (v *Value) isShifted(w *Value) bool {
+	frac, _ := math.Frexp(v.number() / w.number())
+	return math.Abs(frac) == 0.5
+}
+
+// readsElsewhere reports whether the line that reads v reads, at the same argument, a result of the line that made w in
+// another pass.
+func (v *Value) readsElsewhere(w *Value) bool {
+	alike := func(a, b *Call) bool { return a.Op == b.Op && a.place() == b.place() && a.Entry.Location != "" }
+	return slices.ContainsFunc(v.Call.Process.Calls, func(c *Call) bool {
+		if c == v.Call || !alike(c, v.Call) {
+			return false
+		}
+		u := c.Value(v.Target)
+		return u != nil && u.From.Value != nil && u.From.How != IsChanged && u.From.Value.Target == w.Target &&
+			alike(u.From.Value.Call, w.Call)
+	})
+}
+
+// otherNumber says that a number is another one than the same tensor had; "" of other values, and of NaN.
+func (v *Value) otherNumber(w *Value) string {
+	is, was := v.number(), w.number()
+	if v.Numel() != 1 || w.Numel() != 1 || is != is || was != was {
+		return ""
+	}
+	return fmt.Sprintf("it is %.6g and was %.6g in %s of %s, the same tensor: no recorded call wrote there in between", is,
+		was, w.Target, w.Call)
 }
 
 // tellsApart reports whether equal gradients are gradients of one value: of a single number that is 0, 1 or -1, as

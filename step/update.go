@@ -381,10 +381,9 @@ func (u *updater) checkState(v *Value) {
 }
 
 // mayBeTensorOf reports whether torch's counts of writes let v be the tensor of w with no recorded write in between.
-// Fused optimizers do not count theirs. Where a count was not recorded, it may.
+// Where a count was not recorded, it may.
 func (v *Value) mayBeTensorOf(w *Value) bool {
-	writes := v.version - w.version
-	return v.version < 0 || w.version < 0 || writes == 0 || writes == 1 && w.after != nil
+	return v.version < 0 || w.version < 0 || v.isUncounted(w)
 }
 
 // isState reports whether v is state that an optimizer keeps from one step to the next: an earlier step read it at the
