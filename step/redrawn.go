@@ -44,8 +44,8 @@ type redraw struct {
 	set *capture.GeneratorSet
 	// own reports that both drew from one generator of the program's own, whose settings are not recorded.
 	own bool
-	// prev is the call of the pass that drew before, if that shows that the numbers of an earlier step are not meant; else
-	// nil.
+	// prev is the call of the pass that drew before, if that shows that the numbers of an earlier step are not meant;
+	// else nil.
 	prev *Call
 	// alike reports that both drew from one of torch's own, that the recording has what the functions of torch's
 	// modules set, and that the results show the same numbers: the first one did draw.

@@ -118,7 +118,8 @@ func (v *Value) fromSamePlace(w *Value) *Value {
 func (v *Value) copiedOver() *Value {
 	old := v.From.Value
 	if old == nil || old.Kind != outputKind || old.Address == v.Address || !v.telling() ||
-		v.latest.named != "" && v.named != v.latest.named || v.version != v.latest.writtenLast().version || !v.isStill(v.latest) {
+		v.latest.named != "" && v.named != v.latest.named || v.version != v.latest.writtenLast().version ||
+		!v.isStill(v.latest) {
 		return nil
 	}
 	return old

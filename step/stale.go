@@ -169,8 +169,8 @@ func (v *Value) otherNumber(w *Value) string {
 	if v.Numel() != 1 || w.Numel() != 1 || is != is || was != was {
 		return ""
 	}
-	return fmt.Sprintf("it is %.6g and was %.6g in %s of %s, the same tensor: no recorded call wrote there in between", is,
-		was, w.Target, w.Call)
+	return fmt.Sprintf("it is %.6g and was %.6g in %s of %s, the same tensor: no recorded call wrote there in between",
+		is, was, w.Target, w.Call)
 }
 
 // tellsApart reports whether equal gradients are gradients of one value: of a single number that is 0, 1 or -1, as
