@@ -15,9 +15,9 @@ func TestSetBack(t *testing.T) {
 		target     string
 		reason     string
 	}{
-		"momentum-set-back": {14, 22, "input[4]", "what the step before left in input[4] of torch.optim.sgd.sgd/14"},
-		"squares-set-back":  {29, 48, "input[6]", "what the step before left in input[6] of torch.optim.adam.adam/29"},
-		"loss-halved":       {16, 20, "input[0]", "it is 0.415147 and was 0.830294 in output[0] of torch.Tensor.mul/16"},
+		"momentum-set-back": {14, 22, "input[4]", "the step before left in input[4] of torch.optim.sgd.sgd/14"},
+		"squares-set-back":  {29, 48, "input[6]", "the step before left in input[6] of torch.optim.adam.adam/29"},
+		"loss-halved":       {16, 20, "input[0]", "is 0.415147 and was 0.830294 in output[0] of torch.Tensor.mul/16"},
 		"own-generator-set-back": {2, 19, "output[0]", "torch.randn/2 in an earlier step: the program's own generator was " +
 			"set back, or did not advance, between /tmp/model/s36z/train.py:32 and /tmp/model/s36z/train.py:35"},
 	} {
