@@ -194,6 +194,9 @@ func (c *Call) wrongs(fails []Result) []causes.Wrong {
 		if out[i].Target = fails[i].Target; ok {
 			out[i].Got, out[i].Want = got, want
 		}
+		if r := fails[i].Compared; ok && r != nil && r.Limit != nil && got.DType.IsFloat() {
+			out[i].Allowed = func(at int) float64 { return r.Limit(tensor.Unravel(at, got.Shape)).Allowed }
+		}
 	}
 	return out
 }

@@ -958,10 +958,17 @@ func TestCausesOfResults(t *testing.T) {
 				}
 				return v[i]
 			}), "in rows where the variance of input is above 2: weight is left out"},
+		{norm, []value.Value{x, size, nil, nil, 1e-5}, edited(run(norm, x, size, nil, nil, 1e-5),
+			func(i int, v []float64) float64 {
+				if i%20 >= 16 {
+					return 0.5 * v[i]
+				}
+				return v[i]
+			}), "at indices 16 to 19 of dimension 1: elements are multiplied by 0.5"},
 		{"torch.nn.functional.selu", []value.Value{narrow}, edited(run("torch.nn.functional.selu", narrow),
 			func(i int, v []float64) float64 {
 				return v[i] / max(1, math.Copysign(1.0507009873554805, -v[i]))
-			}).Rounded(), "results are multiplied by 0.952 where what is due is below 0"},
+			}).Rounded(), "scale is missing where x is negative"},
 		{"torch.heaviside", []value.Value{edited(x, func(i int, v []float64) float64 { return 2.5 * float64(i%3-1) }),
 			tensor.Full(tensor.Float32, nil, 0.5)}, edited(x, func(i int, v []float64) float64 {
 			return float64(i % 3 / 2)

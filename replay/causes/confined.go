@@ -21,8 +21,9 @@ type place struct {
 	from, to int     // of the run, to exclusive
 }
 
-// placeOf is where got is wrong, nil if nearly everywhere, or if the wrong elements lie among as many right ones.
-func placeOf(got, want *tensor.Tensor) *place {
+// placeOf is where got is wrong, by more than is allowed if that is known. It is nil if that is nearly everywhere, or if
+// the wrong elements lie among as many right ones.
+func placeOf(got, want *tensor.Tensor, allowed func(at int) float64) *place {
 	if !slices.Equal(got.Shape, want.Shape) || !got.DType.IsFloat() || got.Numel() > largestOperand {
 		return nil
 	}
@@ -38,7 +39,8 @@ func placeOf(got, want *tensor.Tensor) *place {
 	}
 	return placeHolding(got.Shape, 2, func(i int) bool {
 		e := math.Abs(x[i] - y[i])
-		return !(e <= 4*got.DType.ULP(y[i]) || e <= unimportant*largest || x[i] == y[i])
+		return !(e <= 4*got.DType.ULP(y[i]) || e <= unimportant*largest || x[i] == y[i] ||
+			allowed != nil && e <= allowed(i))
 	})
 }
 
@@ -224,7 +226,7 @@ func (c *Search) confined(fails []Wrong, sources []iter.Seq[Mistake]) iter.Seq[M
 			}
 			var p *place
 			if c.Guard(func() error {
-				if p = placeOf(got, want); p == nil {
+				if p = placeOf(got, want, r.Allowed); p == nil {
 					p = c.rowsOf(got, want)
 				}
 				return nil
@@ -239,7 +241,7 @@ func (c *Search) confined(fails []Wrong, sources []iter.Seq[Mistake]) iter.Seq[M
 		if first == nil {
 			return
 		}
-		sources := append([]iter.Seq[Mistake]{c.flipped(fails)}, sources...)
+		sources := append([]iter.Seq[Mistake]{c.flipped(fails), c.scaledAt(first, places[first.Target])}, sources...)
 		sources = append(sources, c.weightedParts([]Wrong{*first}, places[first.Target]))
 		for _, source := range sources {
 			for m := range source {

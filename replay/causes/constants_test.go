@@ -259,7 +259,7 @@ func TestCopiedAt(t *testing.T) {
 		}
 	}
 	r := &Wrong{Target: "output[0]", Got: tensor.New(tensor.Float32, x.Shape, got).Rounded(), Want: outs[0]}
-	p := placeOf(r.Got, r.Want)
+	p := placeOf(r.Got, r.Want, nil)
 	text := "at indices 12 to 15 of dimension 1: it is self"
 	same64(t, "copied", made(t, c.copiedAt(r, p), text, r.Target, outs[0]), got)
 	r.Got = rows(29, 3, 16)

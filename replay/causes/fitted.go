@@ -56,9 +56,10 @@ func near(x, was, share float64) bool { return math.Abs(x-was) <= share*math.Abs
 
 // fittedFactors yields factors of a wrong value; it is false when no more are wanted.
 func (c *Search) fittedFactors(r *Wrong, share float64, all bool, yield func(Mistake) bool) bool {
-	factors := c.factors(r)
+	factors := c.factors(r, nil)
+	about := factorError(r.Got)
 	if n := len(factors); n > 0 {
-		x, about := factors[n-1], factorError(r.Got)
+		x := factors[n-1]
 		k, ok := c.related(x, about)
 		plain := slices.ContainsFunc(factors[:n-1], func(y float64) bool { return plainNumber(y) && near(x, y, about) })
 		if ok && !plain && !near(k.x, 1, share) && !yield(Mistake{Like: "elements", Cost: min(digits(k.x), relatedBits),
@@ -68,7 +69,7 @@ func (c *Search) fittedFactors(r *Wrong, share float64, all bool, yield func(Mis
 		}
 	}
 	for _, x := range factors {
-		if near(x, 1, share) {
+		if near(x, 1, share) || !near(x, factors[len(factors)-1], about) {
 			continue
 		}
 		text := fmt.Sprintf("all elements are multiplied by %.7g", x) + c.equal(x, factors[len(factors)-1], r)
@@ -460,9 +461,22 @@ const (
 	SampleSize = 1 << 14 // elements of the result that are looked at
 )
 
-// factors are those of a value by which its elements are too large, first as short as they can
+// scaledAt are values of which the elements at a place are multiplied by a number.
+func (c *Search) scaledAt(r *Wrong, in *place) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		factors := c.factors(r, in)
+		for _, x := range factors {
+			if near(x, factors[len(factors)-1], factorError(r.Got)) && !yield(Mistake{Cost: digits(x), Rounds: true,
+				Text: fmt.Sprintf("elements are multiplied by %.7g", x), Make: c.altering(times(x))}) {
+				return
+			}
+		}
+	}
+}
+
+// factors are those of a value by which its elements in a place, nil for all, are too large, first as short as they can
 // be told; none of few elements, which some factor explains by chance.
-func (c *Search) factors(r *Wrong) []float64 {
+func (c *Search) factors(r *Wrong, in *place) []float64 {
 	got, want, ok := r.Pair()
 	if !ok || !got.DType.IsFloat() || !slices.Equal(got.Shape, want.Shape) || got.Numel() < fewestScaled {
 		return nil
@@ -470,6 +484,9 @@ func (c *Search) factors(r *Wrong) []float64 {
 	var up, down float64
 	if c.Guard(func() error {
 		x, y := sample(got), sample(want)
+		if in != nil {
+			x, y = in.elements(got), in.elements(want)
+		}
 		for i := range x {
 			if p := x[i] * y[i]; !math.IsInf(p, 0) && !math.IsNaN(p) {
 				up += p

@@ -168,7 +168,7 @@ func constant(x float64) string {
 // unwrittenPlace says of a value whose wrong elements lie together, and are all the same, that nothing is written
 // there. Parts of one dimension that are zero are told with their numbers: see misplaced.unwritten.
 func unwrittenPlace(got, want *tensor.Tensor) string {
-	p := placeOf(got, want)
+	p := placeOf(got, want, nil)
 	if p == nil || p.parts() < 2 && p.indices != nil {
 		return ""
 	}
@@ -232,7 +232,7 @@ func (c *Search) unwrittenAt(fails []Wrong) iter.Seq[Mistake] {
 				continue
 			}
 			var p *place
-			if c.Guard(func() error { p = placeOf(got, want); return nil }) != nil || p == nil ||
+			if c.Guard(func() error { p = placeOf(got, want, r.Allowed); return nil }) != nil || p == nil ||
 				slices.ContainsFunc(p.elements(got), func(x float64) bool { return x != 0 }) {
 				continue
 			}

@@ -41,6 +41,8 @@ type Search struct {
 type Wrong struct {
 	Target    string // "output[0]", "grad[1]", "input[0]"
 	Got, Want *tensor.Tensor
+	// Allowed is what an element may be off by; nil if that is not known. It can panic with a *tensor.ReadError.
+	Allowed func(at int) float64
 }
 
 // Pair is the recorded value and the one that is due, false if one of them is no tensor.

@@ -281,7 +281,7 @@ func (c *Search) copiedTiles(fails []Wrong) iter.Seq[Mistake] {
 		var p *place
 		var x, y []float64
 		if c.Guard(func() error {
-			p, x, y = placeOf(got, want), elements(got), elements(want)
+			p, x, y = placeOf(got, want, r.Allowed), elements(got), elements(want)
 			return nil
 		}) != nil || p == nil || p.indices == nil {
 			return
