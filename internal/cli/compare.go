@@ -218,6 +218,7 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 				r.tally.refused++
 				r.out.unread(c.err)
 				r.out.bar.warn(r.a, c.err)
+				held.unread = true
 			}
 			r.settings.Hide(c.hidden)
 			if len(c.results) == 0 {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/optool/optool/capture"
@@ -20,6 +21,7 @@ type holder struct {
 	rounding  *pairs.Rounding
 	held      []compared
 	differs   bool
+	unread    bool // a pair could not be read: what it gave may be why others differ
 	whole     bool // all pairs were judged, and no difference is left
 }
 
@@ -33,6 +35,9 @@ func (h *holder) add(c compared) error {
 	h.precision.Look(c.results, c.apart)
 	l := c.looked()
 	h.differs = h.differs || l.Differs()
+	h.unread = h.unread || slices.ContainsFunc(c.results, func(r *reports.Result) bool {
+		return r.Verdict == verdict.Error || r.Verdict == verdict.Invalid
+	})
 	h.held = append(h.held, c)
 	if h.differs && !h.precision.Known() && len(h.held) < mostPairs {
 		return nil
@@ -46,7 +51,7 @@ func (c *compared) looked() *pairs.Looked {
 
 // end releases the pairs that are held at the end of the recordings.
 func (h *holder) end() error {
-	if h.two && h.differs && !h.precision.Known() && len(h.held) < mostPairs {
+	if h.two && h.differs && !h.unread && !h.precision.Known() && len(h.held) < mostPairs {
 		var all []pairs.Looked
 		for _, c := range h.held {
 			all = append(all, *c.looked())

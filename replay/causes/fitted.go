@@ -57,16 +57,17 @@ func near(x, was, share float64) bool { return math.Abs(x-was) <= share*math.Abs
 // fittedFactors yields factors of a wrong value; it is false when no more are wanted.
 func (c *Search) fittedFactors(r *Wrong, share float64, all bool, yield func(Mistake) bool) bool {
 	factors := c.factors(r, nil)
-	about := factorError(r.Got)
-	if n := len(factors); n > 0 {
-		x := factors[n-1]
-		k, ok := c.related(x, about)
-		plain := slices.ContainsFunc(factors[:n-1], func(y float64) bool { return plainNumber(y) && near(x, y, about) })
-		if ok && !plain && !near(k.x, 1, share) && !yield(Mistake{Like: "elements", Cost: min(digits(k.x), relatedBits),
-			Text:   fmt.Sprintf("all elements are multiplied by %.7g, that is %s", k.x, k.text),
-			Rounds: true, All: all, Make: c.altering(times(k.x))}) {
-			return false
-		}
+	n := len(factors)
+	if n == 0 {
+		return true
+	}
+	x, about := factors[n-1], factorError(r.Got)
+	k, ok := c.related(x, about)
+	plain := slices.ContainsFunc(factors[:n-1], func(y float64) bool { return plainNumber(y) && near(x, y, about) })
+	if ok && !plain && !near(k.x, 1, share) && !yield(Mistake{Like: "elements", Cost: min(digits(k.x), relatedBits),
+		Text:   fmt.Sprintf("all elements are multiplied by %.7g, that is %s", k.x, k.text),
+		Rounds: true, All: all, Make: c.altering(times(k.x))}) {
+		return false
 	}
 	for _, x := range factors {
 		if near(x, 1, share) || !near(x, factors[len(factors)-1], about) {
