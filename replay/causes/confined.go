@@ -21,8 +21,8 @@ type place struct {
 	from, to int     // of the run, to exclusive
 }
 
-// placeOf is where got is wrong, by more than is allowed if that is known. It is nil if that is nearly everywhere, or if
-// the wrong elements lie among as many right ones.
+// placeOf is where got is wrong, by more than is allowed if that is known. It is nil if that is nearly everywhere, or
+// if the wrong elements lie among as many right ones.
 func placeOf(got, want *tensor.Tensor, allowed func(at int) float64) *place {
 	if !slices.Equal(got.Shape, want.Shape) || !got.DType.IsFloat() || got.Numel() > largestOperand {
 		return nil
