@@ -147,6 +147,35 @@ func (c *Call) passes(v *Value) *Value {
 	return nil
 }
 
+// returned is the argument that a call returned as v, as it was; nil if v is not such a result.
+func (v *Value) returned() *Value {
+	if v == nil || v.Kind != outputKind {
+		return nil
+	}
+	for _, u := range v.Call.Inputs {
+		if v.Call.passes(u) == v {
+			return u
+		}
+	}
+	return nil
+}
+
+// differentiated is the input that the gradient of the input v goes on from: v, or where calls without a gradient of
+// their own returned an argument as it was, such as float() of a float32, the argument of the first of them.
+func (v *Value) differentiated() *Value {
+	for {
+		w := v.From.origin()
+		if w == nil || w.Call.HasBackward() || w.Call.Order >= v.Call.Order {
+			return v
+		}
+		u := w.returned()
+		if u == nil || !w.RequiresGrad { // detach() ends the backward pass
+			return v
+		}
+		v = u
+	}
+}
+
 // nearest is the recorded gradient of c that has as many elements as g, perhaps in
 // another shape, and most of them equal; nil if none has.
 func (c *Call) nearest(g *Value) (best *Value) {

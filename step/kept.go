@@ -1,9 +1,6 @@
 package step
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // findUnkept finds values that are not what a recorded call left when it wrote there in place, also where another
 // recorded value equals them. Most others that the
@@ -138,12 +135,8 @@ func (v *Value) lay() *Value {
 
 // viewed is what was made or written where a call returned an argument as it was; v itself if it was none of these.
 func (v *Value) viewed() *Value {
-	if v == nil || v.Kind != outputKind {
-		return v
+	if u := v.returned(); u != nil && u.From.Value != nil {
+		return u.From.Value.viewed()
 	}
-	i := slices.IndexFunc(v.Call.Inputs, func(in *Value) bool { return v.Call.passes(in) == v })
-	if i < 0 || v.Call.Inputs[i].From.Value == nil {
-		return v
-	}
-	return v.Call.Inputs[i].From.Value.viewed()
+	return v
 }

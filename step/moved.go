@@ -597,7 +597,12 @@ func (b *backwards) begin(f *Finding, opt Options) error {
 			continue
 		}
 		begun = true
-		if err := g.with(opt, func(t *tensor.Tensor) { b.add(v, plus(want[k], t, -1)) }); err != nil {
+		var d *tensor.Tensor
+		err := g.with(opt, func(t *tensor.Tensor) { d = plus(want[k], t, -1) })
+		if err == nil {
+			err = b.add(v, d)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -614,8 +619,11 @@ func (c *Call) failsAt(target string) bool {
 	})
 }
 
-// add adds a difference to what the gradient of an input is passed on to.
-func (b *backwards) add(v *Value, d *tensor.Tensor) {
+// add adds a difference to what the gradient of an input is passed on to. Where that is not known, nobody knows what
+// the difference does.
+func (b *backwards) add(v *Value, d *tensor.Tensor) error {
+	read := v
+	v = v.differentiated()
 	switch w := v.From.Value; {
 	case v.isParameter():
 		if had := b.parameters[v.Address]; had != nil {
@@ -628,7 +636,12 @@ func (b *backwards) add(v *Value, d *tensor.Tensor) {
 			d = plus(had, d, 1)
 		}
 		b.of[w] = d
+	case v.RequiresGrad && w.RequiresGrad && slices.ContainsFunc(tensor.Data[float64](d), func(x float64) bool {
+		return x != 0
+	}):
+		return fmt.Errorf("no recorded call took the gradient of %s of %s on", read.Target, read.Call)
 	}
+	return nil
 }
 
 // through passes the differences at the results of a call to its inputs.
@@ -655,7 +668,12 @@ func (b *backwards) through(c *Call, opt Options) error {
 	}
 	out, wanted := make([]*tensor.Tensor, len(f.Outs)), map[int]bool{}
 	for i, o := range c.Outputs {
-		if d := b.of[o]; d != nil && i < len(out) && sameShape(d.Shape, f.Outs[i].Shape) {
+		d := b.of[o]
+		switch {
+		case d == nil:
+		case i >= len(out) || !sameShape(d.Shape, f.Outs[i].Shape):
+			return fmt.Errorf("the reference gives no result like %s", o.Target)
+		default:
 			out[i] = d
 		}
 	}
@@ -667,7 +685,9 @@ func (b *backwards) through(c *Call, opt Options) error {
 		return err
 	}
 	for k, d := range grads {
-		b.add(c.Inputs[k], d)
+		if err := b.add(c.Inputs[k], d); err != nil {
+			return err
+		}
 	}
 	return nil
 }

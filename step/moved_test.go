@@ -60,3 +60,19 @@ func TestOneKernel(t *testing.T) {
 		}
 	}
 }
+
+// TestGradientLost: where no recorded call took on the gradient that a fault made wrong, what the fault does to the next
+// loss is not told.
+func TestGradientLost(t *testing.T) {
+	tr := analyse(t, unpack(t, "argument-returned"))
+	for _, c := range tr.Processes[0].Steps[0].Calls {
+		if c.Entry.Module == "o" {
+			c.GradOutputs = nil
+		}
+	}
+	m := tr.Without(context.Background(), options(t))
+	if !strings.Contains(m.Why, "no recorded call took the gradient of input[0] of torch.Tensor.flatten/10 on") ||
+		m.Loss == m.Loss {
+		t.Errorf("%+v", m)
+	}
+}

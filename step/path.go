@@ -145,6 +145,7 @@ func (c *Call) sources() []*Call { return c.makersOf(c.Inputs) }
 // makersOf are the calls with gradients that made some inputs that have gradients.
 func (c *Call) makersOf(inputs []*Value) (out []*Call) {
 	for _, v := range inputs {
+		v = v.differentiated()
 		if w := v.From.origin(); w != nil && w.Kind == capture.Output && w.Call.HasBackward() && v.RequiresGrad {
 			out = append(out, w.Call)
 		}
