@@ -61,8 +61,8 @@ func TestOneKernel(t *testing.T) {
 	}
 }
 
-// TestGradientLost: where no recorded call took on the gradient that a fault made wrong, what the fault does to the next
-// loss is not told.
+// TestGradientLost: where no recorded call took on the gradient that a fault made wrong, what the fault does to the
+// next loss is not told.
 func TestGradientLost(t *testing.T) {
 	tr := analyse(t, unpack(t, "argument-returned"))
 	for _, c := range tr.Processes[0].Steps[0].Calls {
