@@ -25,18 +25,24 @@ func (p *Process) findReturned() {
 			if old == nil {
 				old = v.old
 			}
-			if old == nil || old.Call.Order > w.Call.Order || old.Call != w.Call && !old.made() && !w.Call.updates(v) {
+			switch {
+			case first[w] != nil && first[w].equals(v): // a further reading of it
+				old = w
+			case old != nil && w.Call.encloses(old.Call):
+				old = w.lostUpdate(v)
+			case old == nil || old.Call.Order > w.Call.Order || old.Call != w.Call && !old.made() && !w.Call.updates(v):
 				old = v.fromSamePlace(w)
 			}
-			still := false // w's tensor, whatever reads it later
 			if old == nil {
 				old = v.copiedOver()
-				still = old != nil && v.named != "" && v.named == v.latest.named
 			}
 			if old == nil || old.Call.encloses(w.Call) { // it was written when the outer call returned
 				continue
 			}
-			if !still && slices.ContainsFunc(w.readers, func(r *Value) bool { return r.Call.Order > c.Order }) {
+			// It is w's tensor, whatever reads that later, if its name and torch's count say so.
+			if !v.isStillNamed(v.latest) && slices.ContainsFunc(w.readers, func(r *Value) bool {
+				return r.Call.Order > c.Order
+			}) {
 				continue
 			}
 			v.unlink()
@@ -82,6 +88,16 @@ func (w *Value) before(v *Value) *Value {
 		}
 	}
 	return nil
+}
+
+// lostUpdate is w, an argument that a call changed by calls that it made, if v holds what w did before and torch has
+// counted no other write; else nil. The calls inside read the old value, too, and later than their outer call.
+func (w *Value) lostUpdate(v *Value) *Value {
+	if w.after == nil || !w.equals(v) || !w.made() && !w.Call.updates(v) ||
+		v.version >= 0 && w.writtenLast().version >= 0 && !v.isUncounted(w) {
+		return nil
+	}
+	return w
 }
 
 // encloses reports whether a call made another one, itself or by calls that it made.
