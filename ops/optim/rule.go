@@ -93,14 +93,22 @@ func (p power) of(g, m float64) float64 {
 	return g * g
 }
 
+// part is so many times x. A kernel leaves out what it takes 0 times, also where x is infinite.
+func part(times, x float64) float64 {
+	if times == 0 {
+		return 0
+	}
+	return times * x
+}
+
 // decayed is the gradient, with its magnitude, after weight decay, which may shrink v[0], too. It sets the scales of
 // both.
 func (r *rule) decayed(v, s []float64, g float64) (decayed, size float64) {
 	s[0], s[1] = math.Abs(v[0]), math.Abs(v[1])
-	size = math.Abs(g)*math.Abs(1+r.own) + math.Abs(r.coupled)*s[0]
-	g += r.own*g + r.coupled*v[0]
+	size = math.Abs(g)*math.Abs(1+r.own) + part(math.Abs(r.coupled), s[0])
+	g += part(r.own, g) + part(r.coupled, v[0])
 	if !r.after {
-		v[0] -= r.shrink * v[0]
+		v[0] -= part(r.shrink, v[0])
 	}
 	return g, size
 }
@@ -108,7 +116,7 @@ func (r *rule) decayed(v, s []float64, g float64) (decayed, size float64) {
 // update takes so many times x, of that magnitude, away from v[0].
 func (r *rule) update(v, s []float64, times, x, size float64) {
 	if v[0] -= times * x; r.after {
-		v[0] -= r.shrink * v[0]
+		v[0] -= part(r.shrink, v[0])
 	}
 	s[0] += math.Abs(times) * size
 }
