@@ -3,12 +3,14 @@ package step
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/tensor"
 )
 
 // A referenceDevice gives what the reference gives, but for the ops that it maps: to fail,
@@ -80,5 +82,21 @@ func TestReruns(t *testing.T) {
 	}
 	if _, n := open(t, "clean").Reruns(); n != nil {
 		t.Errorf("counts without a device: %+v", *n)
+	}
+}
+
+// TestRoundingKeepsSigns: recorded rounding takes no result of an imagined run below 0, such as an average of squares
+// whose gradients are 0 without the fault. A larger error does.
+func TestRoundingKeepsSigns(t *testing.T) {
+	of := func(x ...float64) []*tensor.Tensor {
+		return []*tensor.Tensor{tensor.New(tensor.Float32, []int{len(x)}, x)}
+	}
+	want := []float64{1, 1, 1, 1}
+	got := []float64{1 - 1e-7, 1 - 1e-7, 1 - 1e-7, 0.5}
+	outs := (&rerun{}).withErrors(of(got...), of(0, 1e-9, 1, 0.25), of(want...))
+	for i, v := range tensor.Data[float64](outs[0]) {
+		if w := []float64{0, 1e-9, 1 - 1e-7, -0.25}[i]; math.Abs(v-w) > 1e-12 {
+			t.Errorf("element %d is %v, want %v", i, v, w)
+		}
 	}
 }
