@@ -133,13 +133,13 @@ func (c *Call) showsDraw(a *Call) bool {
 		return false
 	}
 	kept, dropped := 0, 0
-	now, before := c.Inputs[0].content.samples, a.Inputs[0].content.samples
-	for i, out := range x.content.samples {
-		switch was := y.content.samples[i]; {
-		case now[i] == 0 || before[i] == 0:
-		case (out == 0) != (was == 0):
+	zero := func(v *Value, i int) bool { return v.DType.Number(v.content.samples[i]) == 0 } // -0, too
+	for i := range x.content.samples {
+		switch {
+		case zero(c.Inputs[0], i) || zero(a.Inputs[0], i):
+		case zero(x, i) != zero(y, i):
 			return false
-		case out == 0:
+		case zero(x, i):
 			dropped++
 		default:
 			kept++
