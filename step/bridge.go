@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/capture/collective"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
@@ -601,10 +600,13 @@ func (v *Value) settleSum(want, size *tensor.Tensor, readings []*Value, opt Opti
 // of the others, and torch has counted no more writes than these additions: no hook of the program changed it by torch.
 // Where ranks exchange values, a backward pass can add what others have, which is nothing in some elements.
 func (v *Value) addedInPlace(readings []*Value) bool {
-	return v.Kind == capture.GradOutputs && v.Address != 0 && slices.ContainsFunc(readings, func(r *Value) bool {
+	if v.Kind != capture.GradOutputs || v.Address == 0 || v.Call.Process.exchanges {
+		return false
+	}
+	return slices.ContainsFunc(readings, func(r *Value) bool {
 		g := r.Call.gradientOf(r)
 		return g != nil && g.Address == v.Address && g.version >= 0 && v.version == g.version+len(readings)-1
-	}) && !slices.ContainsFunc(v.Call.Process.Calls, func(c *Call) bool { return collective.Name(c.Op) != "" })
+	})
 }
 
 // farthest is the largest distance of elements.

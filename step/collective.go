@@ -15,6 +15,11 @@ import (
 // any other call.
 func (c *Call) collective() string { return collective.Name(c.Op) }
 
+// findExchanges notes whether the process exchanges values with other ranks.
+func (p *Process) findExchanges() {
+	p.exchanges = slices.ContainsFunc(p.Calls, func(c *Call) bool { return c.collective() != "" })
+}
+
 // outsideBy is the link to what another process may have changed through a call.
 func outsideBy(c *Call) (Link, bool) {
 	return Link{How: IsOutside, Role: "collective"}, c.collective() != ""

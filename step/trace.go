@@ -273,6 +273,7 @@ type Process struct {
 	Calls     []*Call
 	Steps     []*Step
 	coarse    []float64 // by order of the calls: the coarsest eps so far
+	exchanges bool      // with other ranks
 }
 
 // A Step is the calls that lead to one loss, and those up to the next step.
@@ -426,6 +427,7 @@ func New(calls []*Call) *Trace {
 		for _, c := range p.Calls {
 			c.findWriting()
 		}
+		p.findExchanges()
 		p.link()
 		p.findVacant()
 		p.findStale()
