@@ -51,7 +51,7 @@ func (c *Search) rowsOf(got, want *tensor.Tensor) *place {
 		v := elements(a.Tensor)
 		c.Work.Elements(len(v) * len(rowQuantities))
 		for _, q := range rowQuantities {
-			if r := side(wrong, func(i int) float64 { return q.of(v[i*s[last] : (i+1)*s[last]]) }); r != nil {
+			if r := side(wrong, nil, func(i int) float64 { return q.of(v[i*s[last] : (i+1)*s[last]]) }); r != nil {
 				text := fmt.Sprintf("in rows where %s of %s is %s", q.text, argName(a), r)
 				return &place{shape: got.Shape, rows: &toldRows{wrong, text, cost}}
 			}
@@ -61,10 +61,14 @@ func (c *Search) rowsOf(got, want *tensor.Tensor) *place {
 }
 
 // side is the side of some number on which a quantity of all that are wrong is, and of no other; nil if there is none.
-func side(wrong []bool, of func(i int) float64) *region {
+// Those that are skipped, nil for none, do not count.
+func side(wrong, skipped []bool, of func(i int) float64) *region {
 	below := region{below: true, wrong: math.Inf(-1), right: math.Inf(1)}
 	above := region{wrong: math.Inf(1), right: math.Inf(-1)}
 	for i, is := range wrong {
+		if skipped != nil && skipped[i] {
+			continue
+		}
 		x := of(i)
 		switch {
 		case math.IsNaN(x):

@@ -165,29 +165,7 @@ func (s *spotted) whereTwo(a, b string, x, y []float64) string {
 }
 
 // region is the range on one side of some number in which the value is wrong, nil if there is none.
-func (s *spotted) region(of func(i int) float64) *region {
-	below := region{below: true, wrong: math.Inf(-1), right: math.Inf(1)}
-	above := region{wrong: math.Inf(1), right: math.Inf(-1)}
-	for i, wrong := range s.wrong {
-		at := of(i)
-		switch {
-		case s.skipped[i]:
-		case math.IsNaN(at):
-			return nil
-		case wrong:
-			below.wrong, above.wrong = math.Max(below.wrong, at), math.Min(above.wrong, at)
-		default:
-			below.right, above.right = math.Min(below.right, at), math.Max(above.right, at)
-		}
-	}
-	switch {
-	case below.wrong < below.right:
-		return &below
-	case above.wrong > above.right:
-		return &above
-	}
-	return nil
-}
+func (s *spotted) region(of func(i int) float64) *region { return side(s.wrong, s.skipped, of) }
 
 // isOff reports whether an element of that dtype is not what is due.
 func isOff(dt tensor.DType, got, due float64) bool {
