@@ -189,9 +189,10 @@ func (p *Process) findings(opt Options) []*Finding {
 			}
 		}
 	}
+	redrawn := p.redrawn()
 	for _, s := range p.Steps {
 		all = append(all, s.repeats()...)
-		all = append(all, s.findRedrawn()...)
+		all = append(all, redrawn[s].findings()...)
 	}
 	for _, f := range all {
 		if f.Rule == verdict.Changed && !f.backward && !f.repeats && !f.redrawn {

@@ -52,13 +52,19 @@ type redraw struct {
 	alike bool
 }
 
-// redrawn are the calls of a step's forward pass that drew the random numbers of an earlier call, of this pass or of an
-// earlier step. What checkpointing runs again is behind the loss. Where torch
-// itself put a state back (fork_rng), the draws repeat by design.
-func (s *Step) redrawn() (again, before []redraw) {
+// redraws are the calls of a step's forward pass that drew the random numbers of an earlier call: of this pass, or of
+// an earlier step.
+type redraws struct{ again, before []redraw }
+
+// redrawn are the redraws of each step. What checkpointing runs again is behind the loss. Where torch itself put a
+// state back (fork_rng), the draws repeat by design.
+func (p *Process) redrawn() map[*Step]*redraws {
+	all := map[*Step]*redraws{}
 	first := map[uint64]*Call{}
 	goesOn := map[[2]site]bool{} // lines that drew new numbers one after the other
-	for _, o := range s.root.Process.Steps[:s.Number+1] {
+	for _, o := range p.Steps {
+		found := &redraws{}
+		all[o] = found
 		here := map[uint64]*Call{}
 		last := map[int]*Call{} // by generator
 		for _, c := range o.Calls {
@@ -93,16 +99,14 @@ func (s *Step) redrawn() (again, before []redraw) {
 			}
 			r.own = c.Entry.DrawnFrom > 0 && c.Entry.DrawnFrom == a.Entry.DrawnFrom
 			r.alike = c.Entry.DrawnFrom == 0 && a.Entry.DrawnFrom == 0 && c.Entry.GeneratorSets != nil && c.showsDraw(a)
-			switch {
-			case o != s:
-			case a.Step == s:
-				again = append(again, r)
-			default:
-				before = append(before, r)
+			if a.Step == o {
+				found.again = append(found.again, r)
+			} else {
+				found.before = append(found.before, r)
 			}
 		}
 	}
-	return again, before
+	return all
 }
 
 // drawsNumbers reports whether a call drew from a generator whose state is known, and not by calls that it made: these
@@ -169,12 +173,14 @@ func byTorch(sets []capture.GeneratorSet) bool {
 	return false
 }
 
-// findRedrawn are the findings about calls that drew the numbers of an earlier call since the program had set the
-// generator back: the first one behind each setting, and how many others follow from that.
-func (s *Step) findRedrawn() (all []*Finding) {
-	again, before := s.redrawn()
+// findings are those about calls that drew the numbers of an earlier call since the program had set the generator back:
+// the first one behind each setting, and how many others follow from that.
+func (d *redraws) findings() (all []*Finding) {
 	by := map[string]*Finding{}
-	for _, r := range slices.Concat(again, slices.DeleteFunc(before, redraw.mayBeMeant)) {
+	for _, r := range slices.Concat(d.again, d.before) {
+		if r.first.Step != r.call.Step && r.mayBeMeant() {
+			continue
+		}
 		why, at := r.why()
 		if why == "" {
 			continue

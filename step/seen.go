@@ -105,14 +105,14 @@ func (t *Trace) Seen() *Seen {
 		}
 	}
 	for _, p := range t.Processes {
+		redrawn := p.redrawn()
 		for _, s := range p.Steps {
-			again, before := s.redrawn()
-			for _, r := range again {
+			for _, r := range redrawn[s].again {
 				if why, _ := r.why(); why == "" {
 					g.add(drewAgain, r.call)
 				}
 			}
-			for _, r := range before {
+			for _, r := range redrawn[s].before {
 				if r.mayBeMeant() {
 					g.add(r.drewBefore(), r.call)
 				}
