@@ -172,6 +172,16 @@ func (l *linker) read(v *Value) {
 	}
 }
 
+// laid is the last of results with the elements of v that lay where v does; nil if there is none, or they tell nothing.
+func (v *Value) laid(same []*Value) *Value {
+	for _, w := range slices.Backward(same) {
+		if w.Address == v.Address && v.telling() {
+			return w
+		}
+	}
+	return nil
+}
+
 // telling reports whether the elements of a value tell it from others.
 func (v *Value) telling() bool { return !v.content.plain && v.DType.IsFloat() && v.Numel() > few }
 
@@ -181,6 +191,9 @@ func (l *linker) source(v *Value) Link {
 	r := l.memory.at(v.Address)
 	if v.Address != 0 && r != nil {
 		if w := r.named(v); w != nil {
+			return linkTo(w, len(same) > 1)
+		}
+		if w := v.laid(same); w != nil { // an inner call that wrote it late, such as irecv, has its name
 			return linkTo(w, len(same) > 1)
 		}
 		if w := r.last(func(w *Value) bool { return w.aliases(v) && !w.changedBefore(v) }); w != nil {

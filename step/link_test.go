@@ -39,3 +39,31 @@ func TestLeftByInner(t *testing.T) {
 		}
 	}
 }
+
+// TestResultAtItsAddress: a value is the result that has its elements and lies where it does, and not a transposed view
+// of it, also where an inner call that goes on behind its return is the one that wrote there last.
+func TestResultAtItsAddress(t *testing.T) {
+	value := func(c *Call, kind capture.Kind, sum uint64) *Value {
+		return &Value{Call: c, Kind: kind, Target: "input[0]", DType: tensor.Float32, Shape: []int{4, 4},
+			Stride: []int{4, 1}, Address: 64, content: fingerprint{sum: sum, block: 7, samples: []uint64{1, 2, 3, sum}}}
+	}
+	outer := &Call{Order: 0, Entry: &capture.Entry{}}
+	inner := &Call{Order: 1, Op: "torch.distributed.irecv", Entry: &capture.Entry{}, outer: outer}
+	transposed := &Call{Order: 2, Verdict: verdict.Pass, Entry: &capture.Entry{}}
+	reader := &Call{Order: 3, Verdict: verdict.Pass, Entry: &capture.Entry{}}
+	received := value(inner, inputKind, 5)
+	notYet := fingerprint{sum: 5, block: 5}
+	received.after = &notYet
+	inner.Inputs = []*Value{received}
+	outer.Outputs = []*Value{value(outer, outputKind, 8)}
+	transposed.Inputs = []*Value{value(transposed, inputKind, 8)}
+	transposed.Outputs = []*Value{value(transposed, outputKind, 9)}
+	transposed.Outputs[0].Stride = []int{1, 4}
+	v := value(reader, inputKind, 8)
+	reader.Inputs = []*Value{v}
+	p := &Process{Calls: []*Call{outer, inner, transposed, reader}}
+	p.link()
+	if w := v.From.Value; w == nil || w.Call != outer {
+		t.Errorf("it comes from %v, want the result of the outer call", w)
+	}
+}
