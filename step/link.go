@@ -142,6 +142,12 @@ func (l *linker) close(c *Call, changes []*Value) {
 			l.replace(w)
 		}
 	}
+	for _, o := range c.Outputs { // an inner call that goes on behind its return, such as irecv, left another value
+		r := l.memory.at(o.Address)
+		if o.Address != 0 && r != nil && r.base == o.Address && c.encloses(r.names[len(r.names)-1].Call) {
+			l.memory.name(o)
+		}
+	}
 }
 
 // read links an input.
@@ -172,16 +178,6 @@ func (l *linker) read(v *Value) {
 	}
 }
 
-// laid is the last of results with the elements of v that lay where v does; nil if there is none, or they tell nothing.
-func (v *Value) laid(same []*Value) *Value {
-	for _, w := range slices.Backward(same) {
-		if w.Address == v.Address && v.telling() {
-			return w
-		}
-	}
-	return nil
-}
-
 // telling reports whether the elements of a value tell it from others.
 func (v *Value) telling() bool { return !v.content.plain && v.DType.IsFloat() && v.Numel() > few }
 
@@ -191,9 +187,6 @@ func (l *linker) source(v *Value) Link {
 	r := l.memory.at(v.Address)
 	if v.Address != 0 && r != nil {
 		if w := r.named(v); w != nil {
-			return linkTo(w, len(same) > 1)
-		}
-		if w := v.laid(same); w != nil { // an inner call that wrote it late, such as irecv, has its name
 			return linkTo(w, len(same) > 1)
 		}
 		if w := r.last(func(w *Value) bool { return w.aliases(v) && !w.changedBefore(v) }); w != nil {
