@@ -175,8 +175,8 @@ func (j *JSONLines) Summary(s *Summary) error {
 	if s.Generated != nil {
 		m["generated"] = s.Generated
 	}
-	if s.First != nil {
-		m["first"] = s.First
+	if first := cmp.Or(s.First, s.FirstWrong); first != nil {
+		m["first"] = first
 	}
 	if s.Precision != nil {
 		m["precision"] = s.Precision

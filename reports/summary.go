@@ -36,9 +36,10 @@ type Summary struct {
 	Settings Settings
 	// FailOn are verdicts of captures that are no differences, but not wanted either.
 	FailOn []verdict.Verdict
-	// First is where two recordings part; nil where none were compared. For JSON lines it is the first wrong call of
-	// one.
+	// First is where two recordings part; nil where none were compared.
 	First *Place
+	// FirstWrong is the first wrong call of one recording, nil without one. The digest tells it to people.
+	FirstWrong *Place
 	// Precision is what another precision of one of two recordings explains; nil where they have one precision.
 	Precision *Precision
 	// Budget is what a run that was given a time looked at; nil if it was not.

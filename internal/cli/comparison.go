@@ -124,10 +124,8 @@ func (c *comparison) finish(a *app, t tally, start time.Time) error {
 		!s.Interrupted && s.Left() == 0 {
 		s.Exit = ExitOK
 	}
-	parted := s.First
-	s.First = cmp.Or(parted, c.digest.FirstWrong())
-	err := c.json.summary(s)
-	if s.First = parted; err != nil { // the digest tells the first wrong call to people
+	s.FirstWrong = c.digest.FirstWrong()
+	if err := c.json.summary(s); err != nil {
 		return failed(err)
 	}
 	if err := cmp.Or(s.WritePrograms(c.json.text(), c.style), c.digest.Write(c.json.text(), c.style)); err != nil {
