@@ -208,7 +208,7 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 	for _, note := range f.Notes() {
 		fmt.Fprintf(&b, "  note     %s\n", st.Wrap(OneLine(note), findingIndent))
 	}
-	if !brief || first.Repro == nil {
+	if alone := first.Capture == "."; !alone && (!brief || first.Repro == nil) { // the one call is the directory given
 		fmt.Fprintf(&b, "  capture  %s\n", OneLine(first.Capture))
 	}
 	f.writeValues(&b, st)
