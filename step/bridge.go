@@ -508,10 +508,11 @@ func vjp(rec *capture.Call, bound, run *opdef.Call, f *opdef.Forward, out []*ten
 			need[a.Name] = true
 		}
 	}
-	// Which of equal elements were chosen (topk, sort, max) the recorded indices say.
-	chosen := make([]*tensor.Tensor, len(f.Outs))
+	// Which of equal elements were chosen (topk, sort, max) the recorded indices say, and what was dropped all results.
+	chosen, random := make([]*tensor.Tensor, len(f.Outs)), bound.Random() != ""
 	for i, o := range rec.Outputs() {
-		if i < len(chosen) && !o.DType.IsFloat() && o.DType == f.Outs[i].DType && sameShape(o.Shape, f.Outs[i].Shape) {
+		if i < len(chosen) && (random || !o.DType.IsFloat()) && o.DType == f.Outs[i].DType &&
+			sameShape(o.Shape, f.Outs[i].Shape) {
 			chosen[i] = o
 		}
 	}
@@ -533,6 +534,24 @@ func vjp(rec *capture.Call, bound, run *opdef.Call, f *opdef.Forward, out []*ten
 		all[k] = t
 	}
 	return all, nil
+}
+
+// drawn is a call that was recorded as it can be differentiated: one that draws random numbers with those that its
+// results show. Of one whose results do not show them known is false: it is differentiated as without them, which is
+// right on average.
+func drawn(rec *capture.Call, c *opdef.Call) (run *opdef.Call, known bool) {
+	if c.Random() == "" {
+		return c, true
+	}
+	switch d := c.Drawn(rec.Outputs()); {
+	case d.Wrong == "" && d.Plan != nil:
+		if with, err := c.With(d.Plan); err == nil {
+			return with, true
+		}
+	case d.Wrong == "" && d.Shown: // vjp starts from the results
+		return c, true
+	}
+	return c, false
 }
 
 // coarsest is the dtype of fewest digits among those of v and of what the calls give that read it: their gradients were

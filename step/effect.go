@@ -123,7 +123,8 @@ func (s *Step) pullBackCall(c *Call, carries bool, wanted map[int]*Value, grads 
 	if err != nil {
 		return err
 	}
-	f, err := bound.Forward()
+	run, _ := drawn(rec, bound)
+	f, err := run.Forward()
 	if err != nil {
 		return err
 	}
@@ -148,7 +149,7 @@ func (s *Step) pullBackCall(c *Call, carries bool, wanted map[int]*Value, grads 
 		for k := range wanted {
 			numbers[k] = true
 		}
-		gs, err = vjp(rec, bound, bound, f, out, numbers)
+		gs, err = vjp(rec, bound, run, f, out, numbers)
 	}
 	if known { // now that nothing can stop it, to be run once more
 		c.Effect = effect

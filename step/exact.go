@@ -206,6 +206,10 @@ func (x *rerun) call(c *Call) error {
 		if bound.Entry.Random != "" {
 			return errors.New(why)
 		}
+		if out := shown(rec, args, x.opt); out != nil {
+			x.store(c, rec, []*tensor.Tensor{out})
+			return nil
+		}
 		// Attention with dropout inside: what its arguments differ by passes as it does on
 		// average, without dropout, and the rest is as recorded.
 		how = AsRecorded
@@ -271,6 +275,33 @@ func (x *rerun) keepRun(c *Call, rec *capture.Call, now ran, outs []*tensor.Tens
 	}
 	x.storeChanged(c, left)
 	return nil
+}
+
+// shown is the result of a call whose recorded result shows what it drew for each element, such as alpha_dropout: the
+// recorded one, with what its argument differs by passed through. nil if it does not show that.
+func shown(rec *capture.Call, args []value.Value, opt Options) *tensor.Tensor {
+	outs, was, now := rec.Outputs(), value.Tensors(value.NewTuple(rec.Args...)), value.Tensors(value.NewTuple(args...))
+	if len(outs) != 1 || len(was) != 1 || len(now) != 1 || !comparable(outs[0], was[0]) || !comparable(now[0], was[0]) {
+		return nil
+	}
+	bound, err := opt.Registry.Bind(rec.Op, rec.Args, rec.Kwargs)
+	if err != nil {
+		return nil
+	}
+	if d := bound.Drawn(outs); d.Wrong != "" || !d.Shown {
+		return nil
+	}
+	f, err := bound.Forward()
+	if err != nil {
+		return nil
+	}
+	// Each element depends on one: how it does is its gradient.
+	d := opdef.Zip(tensor.Float64, now[0], was[0], func(x, y float64) float64 { return x - y })
+	grads, err := vjp(rec, bound, bound, f, []*tensor.Tensor{d}, map[int]bool{0: true})
+	if err != nil || grads[0] == nil {
+		return nil
+	}
+	return plus(opdef.Cast(outs[0], tensor.Float64), undropped(rec, grads[0]), 1)
 }
 
 // dropped keeps what dropout leaves of its argument by the recorded mask.

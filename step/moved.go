@@ -35,6 +35,9 @@ type Moved struct {
 	// read what the fault made, or all calls of a step behind the update.
 	Rounding float64
 	Why      string // why it is not known; "" if it is, and where nothing is to be known
+	// Averaged are calls that drew random numbers which are not known: what the fault does passes
+	// through them on average, forward or backward. Bridged are those of unknown operators: it passes to first order.
+	Averaged, Bridged []*Call
 	// Calls is how many calls of the operator Op are wrong in the same way as the first fault: the run is without the
 	// errors of all. Kept is how many other faults there are up to the loss, whose errors the run keeps as recorded.
 	Op          string
@@ -151,10 +154,10 @@ func (f *Finding) IsBehind() bool { return f.InBackward() || f.Call.phase()%2 !=
 type faults []*Finding
 
 // without is what the faults did to the loss that the first of them moved.
-func (fs faults) without(ctx context.Context, opt Options) Moved {
+func (fs faults) without(ctx context.Context, opt Options) (m Moved) {
 	first := fs[0]
 	s, p := first.Call.Step, first.Call.Process
-	m := Moved{Step: s, Loss: math.NaN(), Update: math.NaN()}
+	m = Moved{Step: s, Loss: math.NaN(), Update: math.NaN()}
 	if s == nil || !first.IsFault() {
 		return m
 	}
@@ -162,7 +165,17 @@ func (fs faults) without(ctx context.Context, opt Options) Moved {
 		m.Why = errRedrawn.Error()
 		return m
 	}
-	w := WhatIf{}
+	var passed []*Call
+	defer func() {
+		for _, c := range passed {
+			if c.random != "" {
+				m.Averaged = append(m.Averaged, c)
+			} else {
+				m.Bridged = append(m.Bridged, c)
+			}
+		}
+	}()
+	w := WhatIf{averaged: &passed}
 	anew := map[*Call]bool{}
 	for _, f := range fs {
 		for c := f.Call; c != nil && f.Rule == verdict.Wrong && !f.backward; c = c.outer {
@@ -222,7 +235,7 @@ func (fs faults) moveNext(ctx context.Context, m *Moved, w WhatIf, opt Options) 
 	m.Step = p.Steps[n+1]
 	var err error
 	w.Carries = true
-	if w.With, err = fs.repaired(ctx, all[n], opt); err != nil {
+	if w.With, err = fs.repaired(ctx, all[n], w.averaged, opt); err != nil {
 		return err
 	}
 	var broken []Break
@@ -403,8 +416,10 @@ func (v *Value) readBefore() *Value {
 	return nil
 }
 
-// repaired are the inputs behind the loss as they would be without the faults.
-func (fs faults) repaired(ctx context.Context, u *updater, opt Options) (map[*Value]*tensor.Tensor, error) {
+// repaired are the inputs behind the loss as they would be without the faults. averaged is told of calls through which
+// the faults pass on average.
+func (fs faults) repaired(ctx context.Context, u *updater, averaged *[]*Call, opt Options) (map[*Value]*tensor.Tensor,
+	error) {
 	with := map[*Value]*tensor.Tensor{}
 	var inBackward faults
 	for _, f := range fs {
@@ -443,7 +458,7 @@ func (fs faults) repaired(ctx context.Context, u *updater, opt Options) (map[*Va
 	if len(inBackward) == 0 {
 		return with, nil
 	}
-	return with, inBackward.repairGradients(ctx, u, with, opt)
+	return with, inBackward.repairGradients(ctx, u, with, averaged, opt)
 }
 
 // left is what a call left in a value.
@@ -463,7 +478,8 @@ func (v *Value) left(opt Options) (t *tensor.Tensor, err error) {
 
 // repairGradients sets the gradients that an update reads, with what the faults did to them taken away: the difference
 // passes through the calls of the backward pass.
-func (fs faults) repairGradients(ctx context.Context, u *updater, with map[*Value]*tensor.Tensor, opt Options) error {
+func (fs faults) repairGradients(ctx context.Context, u *updater, with map[*Value]*tensor.Tensor, averaged *[]*Call,
+	opt Options) error {
 	b := backwards{of: map[*Value]*tensor.Tensor{}, parameters: map[uint64]*tensor.Tensor{}}
 	for _, f := range fs {
 		if err := opt.within(f.Call, "", func(opt Options) error { return b.begin(f, opt) }); err != nil {
@@ -474,6 +490,7 @@ func (fs faults) repairGradients(ctx context.Context, u *updater, with map[*Valu
 	if err := b.pass(ctx, fs[0].Call.Process.Steps[:u.step.Number+1], opt); err != nil {
 		return err
 	}
+	*averaged = append(*averaged, b.averaged...)
 	found := map[uint64]bool{}
 	for _, c := range u.step.Tail {
 		for _, v := range c.Inputs {
@@ -512,7 +529,7 @@ func (fs faults) repairGradients(ctx context.Context, u *updater, with map[*Valu
 // pass is the backward pass of steps, from the last call to the first.
 func (b *backwards) pass(ctx context.Context, steps []*Step, opt Options) error {
 	for _, s := range slices.Backward(steps) {
-		for _, c := range slices.Backward(s.Calls) {
+		for _, c := range slices.Backward(slices.Concat(s.Calls, s.Tail)) {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -523,6 +540,12 @@ func (b *backwards) pass(ctx context.Context, steps []*Step, opt Options) error 
 				return fmt.Errorf("the gradients of %s: %w", c, err)
 			}
 		}
+	}
+	left := slices.SortedFunc(maps.Keys(b.of), func(x, y *Value) int {
+		return cmp.Or(x.Call.Order-y.Call.Order, cmp.Compare(x.Target, y.Target))
+	})
+	if len(left) > 0 {
+		return fmt.Errorf("no recorded call took the gradient of %s of %s on", left[0].Target, left[0].Call)
 	}
 	return nil
 }
@@ -560,6 +583,7 @@ func (u *updater) unread(at uint64) error {
 type backwards struct {
 	of         map[*Value]*tensor.Tensor // by result
 	parameters map[uint64]*tensor.Tensor // by address
+	averaged   []*Call                   // calls that drew random numbers which are not known
 }
 
 // begin takes what the fault added to the gradients that it is about.
@@ -659,12 +683,19 @@ func (b *backwards) through(c *Call, opt Options) error {
 	if err != nil {
 		return err
 	}
-	run, f, err := forwardAs(rec, bound)
+	if !bound.Entry.HasGrad {
+		return errors.New("the reference does not differentiate the call")
+	}
+	drew, known := drawn(rec, bound)
+	run, f, err := forwardAs(rec, drew)
 	if err != nil {
 		return err
 	}
-	if f == nil || !bound.Entry.HasGrad {
-		return errors.New("the reference does not differentiate the call")
+	if f == nil {
+		return errors.New(bound.Random())
+	}
+	if !known {
+		b.averaged = append(b.averaged, c)
 	}
 	out, wanted := make([]*tensor.Tensor, len(f.Outs)), map[int]bool{}
 	for i, o := range c.Outputs {
@@ -684,12 +715,40 @@ func (b *backwards) through(c *Call, opt Options) error {
 	if err != nil {
 		return err
 	}
-	for k, d := range grads {
-		if err := b.add(c.Inputs[k], d); err != nil {
+	for k, v := range c.Inputs {
+		d := grads[k]
+		switch {
+		case d == nil && wanted[k] && c.gradientOf(v) != nil:
+			return fmt.Errorf("the reference does not give that of %s", v.Target)
+		case d == nil:
+			continue
+		case bound.Random() != "":
+			d = undropped(rec, d)
+		}
+		if err := b.add(v, d); err != nil {
 			return err
 		}
 	}
+	for _, o := range c.Outputs {
+		delete(b.of, o)
+	}
 	return nil
+}
+
+// undropped is the gradient of what a dropout was given, without the elements that the recorded gradients say were
+// dropped: of a 0 its result does not tell.
+func undropped(rec *capture.Call, d *tensor.Tensor) *tensor.Tensor {
+	said := passes(rec, d)
+	if !slices.Contains(said, droppedElement) {
+		return d
+	}
+	x := slices.Clone(tensor.Data[float64](d))
+	for i, s := range said {
+		if s == droppedElement {
+			x[i] = 0
+		}
+	}
+	return tensor.New(d.DType, d.Shape, x)
 }
 
 // plus is t plus so many times d.

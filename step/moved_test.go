@@ -76,3 +76,16 @@ func TestGradientLost(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 }
+
+// TestPassesOnAverage: what a wrong gradient does to the next loss passes through a call whose dropped elements are not
+// known on average only, and is said to.
+func TestPassesOnAverage(t *testing.T) {
+	m := analyse(t, unpack(t, "dropped-inside")).Without(context.Background(), options(t))
+	if len(m.Averaged) != 2 || len(m.Bridged) > 0 || math.Abs(m.Loss-1.3981523513793945) > 2e-5 {
+		t.Errorf("%+v", m)
+	}
+	m = analyse(t, unpack(t, "dropped-gradient")).Without(context.Background(), options(t))
+	if len(m.Averaged)+len(m.Bridged) > 0 {
+		t.Errorf("the results show what was dropped: %+v", m)
+	}
+}

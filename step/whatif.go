@@ -31,6 +31,8 @@ type WhatIf struct {
 	// Carries reports that a step begins with what the imagined run left behind the step before, such as a weight that
 	// the optimizer wrote, not with what was recorded.
 	Carries bool
+
+	averaged *[]*Call // if not nil, is told of calls through which the run passes only on average, or to first order
 }
 
 // Losses are the losses of the steps of p in an imagined run. Calls that it does
@@ -57,8 +59,12 @@ func (p *Process) losses(ctx context.Context, w WhatIf, calls []*Call, opt Optio
 // imagined is an imagined run. Calls that could not be computed anew are added to broken.
 func (p *Process) imagined(ctx context.Context, w WhatIf, broken *[]Break, opt Options) *rerun {
 	return &rerun{process: p, opt: opt, ctx: ctx, values: map[*Value]*tensor.Tensor{}, whatIf: &w,
-		broken:   func(c *Call, reason string) { *broken = append(*broken, Break{c, reason}) },
-		averaged: func(*Call) {}, loss: func(*Step, float64) {}}
+		broken: func(c *Call, reason string) { *broken = append(*broken, Break{c, reason}) },
+		averaged: func(c *Call) {
+			if w.averaged != nil && len(c.Outputs) > 0 {
+				*w.averaged = append(*w.averaged, c)
+			}
+		}, loss: func(*Step, float64) {}}
 }
 
 // An Imagination is a result in an imagined run.

@@ -599,6 +599,14 @@ func moved(b *strings.Builder, s *step.Step, m step.Moved, faults string) {
 		}
 		b.WriteString("\n")
 	}
+	if n := len(m.Averaged); n > 0 {
+		fmt.Fprintf(b, "that is an estimate: what %s passes on average through %s with random numbers inside, first %s\n",
+			verb("the fault does", "they do"), reports.Count(n, "call"), m.Averaged[0])
+	}
+	if n := len(m.Bridged); n > 0 {
+		fmt.Fprintf(b, "that is an estimate: what %s passes to first order through %s of unknown operators, first %s\n",
+			verb("the fault does", "they do"), reports.Count(n, "call"), m.Bridged[0])
+	}
 	if v := m.NotFinite; v != nil {
 		fmt.Fprintf(b, "how far %s moved the parameters has no number: %s of %s is not finite\n", verb("it", "they"),
 			reports.Name(v.Target), v.Call)
