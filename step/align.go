@@ -9,14 +9,70 @@ import (
 
 // align pairs the calls of two runs by sequence. Numbers of calls say nothing: one
 // more call shifts them all.
+//
+// A call that another one of its operator made, such as torch's own function inside one that took its place, is paired
+// only where those that made them are: its result may be the same in both runs, but is not what the program got.
 func align(a, b []*Call) alignment.Alignment {
-	inA, inB := operators(a), operators(b)
-	return alignment.Sequences(len(a), len(b), func(i, j int) int {
-		if inA[i] != inB[j] {
-			return 0
+	inA, inB := levels(a), levels(b)
+	partner := map[*Call]*Call{}
+	paired := map[[2]*Call]bool{}
+	for l := range min(len(inA), len(inB)) {
+		x, y := inA[l], inB[l]
+		opX, opY := operators(x), operators(y)
+		likely := func(i, j int) int {
+			if opX[i] != opY[j] || l > 0 && !paired[[2]*Call{x[i].around(), y[j].around()}] {
+				return 0
+			}
+			return likeness(x[i], y[j])
 		}
-		return likeness(a[i], b[j])
-	}, sure, anchors(a, b))
+		known := slices.DeleteFunc(anchors(x, y), func(at [2]int) bool { return likely(at[0], at[1]) == 0 })
+		for _, at := range alignment.Sequences(len(x), len(y), likely, sure, known).Pairs {
+			partner[y[at[1]]], paired[[2]*Call{x[at[0]], y[at[1]]}] = x[at[0]], true
+		}
+	}
+	at, had := map[*Call]int{}, map[*Call]bool{}
+	for i, c := range a {
+		at[c] = i
+	}
+	var out alignment.Alignment
+	for j, c := range b {
+		if p := partner[c]; p != nil {
+			out.Pairs, had[p] = append(out.Pairs, [2]int{at[p], j}), true
+		} else {
+			out.Inserted = append(out.Inserted, j)
+		}
+	}
+	for i, c := range a {
+		if !had[c] {
+			out.Missing = append(out.Missing, i)
+		}
+	}
+	return out
+}
+
+// around is the nearest call that made a call and has its operator, nil if there is none.
+func (c *Call) around() *Call {
+	for o := c.outer; o != nil; o = o.outer {
+		if pairs.Operator(o.Op) == pairs.Operator(c.Op) {
+			return o
+		}
+	}
+	return nil
+}
+
+// levels are calls by how many others of their operator made them.
+func levels(calls []*Call) (out [][]*Call) {
+	for _, c := range calls {
+		l := 0
+		for o := c.around(); o != nil; o = o.around() {
+			l++
+		}
+		for len(out) <= l {
+			out = append(out, nil)
+		}
+		out[l] = append(out[l], c)
+	}
+	return out
 }
 
 func operators(calls []*Call) []string {

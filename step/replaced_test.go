@@ -44,3 +44,24 @@ func TestReplaced(t *testing.T) {
 		})
 	}
 }
+
+// TestReplacedByOwnName: a function in the place of torch's that calls it is the other run's call, not the call inside
+// of it, which agrees.
+func TestReplacedByOwnName(t *testing.T) {
+	tr := analyse(t, unpack(t, "norm-replaced"))
+	if err := tr.Against(context.Background(), analyse(t, unpack(t, "norm")), options(t)); err != nil {
+		t.Fatal(err)
+	}
+	peers := 0
+	for _, f := range tr.Findings {
+		if f.Rule == verdict.Diverged {
+			t.Errorf("%s of %s: %s", f.Target, f.Call, f.Reason)
+		}
+		if f.Rule == verdict.Wrong && f.Call.Peer != nil && f.Call.Peer.Op == f.Call.Op {
+			peers++
+		}
+	}
+	if peers != 2 {
+		t.Errorf("%d wrong calls are calls of the other run, want 2: %+v", peers, tr.Findings)
+	}
+}
