@@ -70,7 +70,7 @@ func show(t *testing.T, rec *Recording) {
 	write(Trace(io.Discard, "host", rec.Timings))
 	write(GoBenchmark(io.Discard, "host", rec.Timings))
 	for _, cache := range []timing.Cache{timing.Cold, timing.Hot} {
-		write(WriteAverages(io.Discard, 80, Averages(rec.Timings, cache, true, "self"), true, 10))
+		write(WriteAverages(io.Discard, 80, Averages(rec.Timings, cache, true, "self", nil), true, 10))
 	}
 	for _, s := range rec.Timings {
 		write(Histogram(io.Discard, 80, s.Series))

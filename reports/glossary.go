@@ -17,7 +17,10 @@ var wordsOf = []Fact{
 
 // Glossary explains the words that the reports of the run use.
 func (rec *Recording) Glossary() (words []Fact) {
-	if len(rec.Timings) > 0 || rec.Overflow {
+	switch {
+	case len(rec.Timings) > 0:
+		return rec.timingWords()
+	case rec.Overflow:
 		return nil
 	}
 	used := rec.Summary.used()

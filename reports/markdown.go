@@ -159,13 +159,16 @@ func markdownSettings(b *bufio.Writer, settings Settings) {
 }
 
 func markdownTimings(b *bufio.Writer, rec *Recording) {
-	fmt.Fprintf(b, "### %s\n", rec.Line())
+	fmt.Fprintf(b, "### %s\n\n", rec.Line())
+	for _, f := range rec.Top() {
+		fmt.Fprintf(b, "- %s: **%s**\n", f.Name, escapeMarkdown(f.Text))
+	}
 	markdownSettings(b, rec.Summary.Settings)
 	var rows [][]string
-	cache := rec.Timings[len(rec.Timings)-1].Series.Cache
-	for _, a := range Averages(rec.Timings, cache, false, "self") {
+	cache := timing.Cache(rec.averaged())
+	for _, a := range Averages(rec.Timings, cache, false, "self", rec.recorded()) {
 		rows = append(rows, []string{escapeMarkdown(a.Op), a.Phase, timing.Format(a.Self),
-			fmt.Sprintf("%.1f", 100*a.Share), timing.Format(a.Mean()), fmt.Sprint(a.Calls)})
+			fmt.Sprintf("%.1f", 100*a.Share), timing.Format(a.Mean()), a.CallsText()})
 	}
 	markdownTable(b, []string{"op", "phase", "self", "self %", "avg", "calls"}, rows)
 }

@@ -30,10 +30,12 @@ type Recording struct {
 	Results *Results
 	Explanations
 	Timings []*Timing
-	Changes []TimingChange  // of Timings against another device
-	Last    json.RawMessage // the last line, kind "summary"; nil if the run did not end
-	Summary *Summary        // of Results, with the times of Last
-	Exit    *int            // exit code of the run, nil if it did not end
+	Changes []TimingChange // of Timings against another device
+	// Measured is what share of the recorded calls Timings are of; nil if the run did not end.
+	Measured *Measured
+	Last     json.RawMessage // the last line, kind "summary"; nil if the run did not end
+	Summary  *Summary        // of Results, with the times of Last
+	Exit     *int            // exit code of the run, nil if it did not end
 	// LastOrder is the largest Order of the results; Overflow says that they are of an overflow check.
 	LastOrder int
 	Overflow  bool
@@ -280,6 +282,12 @@ func (rec *Recording) summarize() error {
 	if s.First != nil && s.First.Verdict != "" { // the first wrong call, which the results tell
 		s.First = nil
 	}
+	if len(rec.Timings) > 0 {
+		rec.Measured = &Measured{}
+		if err := json.Unmarshal(rec.Last, rec.Measured); err != nil {
+			return fmt.Errorf("summary: %w", err)
+		}
+	}
 	s.Elapsed = time.Duration(last.Elapsed * float64(time.Second))
 	rec.Exit = last.Exit
 	if last.Settings != nil {
@@ -362,6 +370,9 @@ func (rec *Recording) Headlines() [][2]string {
 	lines := [][2]string{rec.subject()}
 	if text := rec.Summary.witnessText(); text != "" {
 		lines = append(lines, [2]string{witnessName, text})
+	}
+	if len(rec.Timings) > 0 {
+		lines = append(lines, rec.timingLeads()...)
 	}
 	return append(lines, rec.Leads()...)
 }
@@ -503,7 +514,10 @@ func (rec *Recording) Verdicts() map[string]verdict.Verdict {
 
 // Line is the run in one line.
 func (rec *Recording) Line() string {
-	if len(rec.Timings) > 0 {
+	switch {
+	case rec.Measured != nil && rec.Measured.Distinct > 0:
+		return rec.Measured.String()
+	case len(rec.Timings) > 0:
 		return fmt.Sprintf("%d series measured", len(rec.Timings))
 	}
 	return rec.Summary.Line()

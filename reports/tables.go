@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/timing"
 )
 
 // A Sheet is a table for a file: every row has a cell for each column. Cells are
@@ -238,13 +239,17 @@ func (rec *Recording) timingSheet() Sheet {
 // the times.
 func (rec *Recording) OpSheet() Sheet {
 	if len(rec.Timings) > 0 {
-		cache := rec.Timings[len(rec.Timings)-1].Series.Cache
+		cache := timing.Cache(rec.averaged())
 		return Sheet{
-			Name: "by op", Columns: []string{"op", "phase", "self_ns", "share", "avg_ns", "calls", "memory_peak_bytes",
+			Name: "by op", Columns: []string{"op", "phase", "self_ns", "share", "avg_ns", "calls", "recorded", "memory_peak_bytes",
 				"label"},
 			Rows: func(yield func([]any) bool) {
-				for _, a := range Averages(rec.Timings, cache, false, "self") {
-					if !yield([]any{a.Op, a.Phase, int(a.Self), a.Share, int(a.Mean()), a.Calls, cell(a.Memory),
+				for _, a := range Averages(rec.Timings, cache, false, "self", rec.recorded()) {
+					var known any
+					if a.Recorded > 0 {
+						known = a.Recorded
+					}
+					if !yield([]any{a.Op, a.Phase, int(a.Self), a.Share, int(a.Mean()), a.Calls, known, cell(a.Memory),
 						a.Op + " " + a.Phase}) {
 						return
 					}

@@ -314,7 +314,8 @@ func Trace(w io.Writer, device string, ts []*Timing) error {
 // series stands for.
 type Average struct {
 	Op, Phase, Shapes string
-	Calls             int
+	Calls             int           // recorded calls that do the work of a measured one
+	Recorded          int           // all recorded calls of the op; 0: not known
 	Self              time.Duration // median time of a call times the calls
 	Share             float64       // of the sum of Self over all rows
 	Memory            *int64        // the largest peak of its calls; nil: not known
@@ -322,6 +323,14 @@ type Average struct {
 
 // Mean is the average time of a call.
 func (a *Average) Mean() time.Duration { return a.Self / time.Duration(max(a.Calls, 1)) }
+
+// CallsText is the calls that were measured, of all that were recorded where these are more.
+func (a *Average) CallsText() string {
+	if a.Recorded > a.Calls {
+		return fmt.Sprintf("%d of %d", a.Calls, a.Recorded)
+	}
+	return fmt.Sprint(a.Calls)
+}
 
 // memory is the largest peak, -1 where none is known.
 func (a *Average) memory() int64 {
@@ -336,8 +345,8 @@ var AverageColumns = []string{"self", "avg", "calls", "memory", "name"}
 
 // Averages sums series of one state of the caches by op and phase, and by input
 // shapes too if byShape, in descending order of one of AverageColumns, by
-// name in ascending order.
-func Averages(ts []*Timing, cache timing.Cache, byShape bool, column string) []*Average {
+// name in ascending order. Recorded are the recorded calls by op, if they are known.
+func Averages(ts []*Timing, cache timing.Cache, byShape bool, column string, recorded map[string]int) []*Average {
 	rows := map[[3]string]*Average{}
 	total := time.Duration(0)
 	for _, t := range ts {
@@ -350,6 +359,9 @@ func Averages(ts []*Timing, cache timing.Cache, byShape bool, column string) []*
 		}
 		if rows[k] == nil {
 			rows[k] = &Average{Op: t.Op, Phase: t.Phase, Shapes: k[2]}
+			if !byShape {
+				rows[k].Recorded = recorded[t.Op]
+			}
 		}
 		self := t.Series.Summary().Median * time.Duration(t.Calls)
 		rows[k].Calls += t.Calls
@@ -405,7 +417,7 @@ func WriteAverages(w io.Writer, width int, rows []*Average, byShape bool, limit 
 	}
 	for _, a := range rows {
 		cells := []string{a.Op, a.Phase, timing.Format(a.Self), fmt.Sprintf("%.1f", 100*a.Share),
-			timing.Format(a.Mean()), fmt.Sprint(a.Calls)}
+			timing.Format(a.Mean()), a.CallsText()}
 		if memory {
 			cells = append(cells, optionalBytes(a.Memory))
 		}

@@ -183,19 +183,19 @@ func TestTrace(t *testing.T) {
 }
 
 func TestAverages(t *testing.T) {
-	rows := Averages(timings(), timing.Hot, false, "self")
+	rows := Averages(timings(), timing.Hot, false, "self", nil)
 	if len(rows) != 2 || rows[0].Op != "torch.mul" || rows[1].Calls != 4 || rows[1].Self != 60*time.Microsecond ||
 		rows[1].Mean() != 15*time.Microsecond || rows[0].Share != 0.7 {
 		t.Errorf("%+v %+v", *rows[0], *rows[1])
 	}
 	for column, want := range map[string]string{"calls": "torch.add", "name": "torch.add", "avg": "torch.mul",
 		"memory": "torch.add"} {
-		if got := Averages(timings(), timing.Hot, false, column)[0].Op; got != want {
+		if got := Averages(timings(), timing.Hot, false, column, nil)[0].Op; got != want {
 			t.Errorf("by %s: %s first, want %s", column, got, want)
 		}
 	}
 	var b strings.Builder
-	if err := WriteAverages(&b, 0, Averages(timings(), timing.Hot, true, "self"), true, 2); err != nil {
+	if err := WriteAverages(&b, 0, Averages(timings(), timing.Hot, true, "self", nil), true, 2); err != nil {
 		t.Fatal(err)
 	}
 	want := `name       phase         self  self %       avg  calls   memory  inputs

@@ -324,11 +324,11 @@ func (a *app) printTimings(w io.Writer, rec *reports.Recording) (int, error) {
 		}
 		fmt.Fprintf(w, "against the other device: %s\n", s.ChangeCounts)
 	}
-	if err := a.printAverages(w, rec.Timings, cache, false, "self", 0); err != nil {
+	if err := a.printAverages(w, rec.Timings, s.Measured, cache, false, "self", 0); err != nil {
 		return 0, err
 	}
 	if rec.Last != nil {
-		if _, err := fmt.Fprintln(w, s.text()); err != nil {
+		if err := a.printMeasured(w, &s.Measured, rec.Timings); err != nil {
 			return 0, err
 		}
 	}

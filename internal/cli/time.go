@@ -243,7 +243,7 @@ func (t *timer) run(ctx context.Context, paths []string, start time.Time) error 
 // finish prints the tables over all calls, writes the files and gives the exit
 // code.
 func (t *timer) finish(tasks []*timed.Task, start time.Time, interrupted bool) error {
-	s := timeSummary{Kind: "summary", Coverage: timed.Covered(tasks), Interrupted: interrupted, Settings: t.settings}
+	s := timeSummary{Kind: "summary", Measured: timed.Covered(tasks), Interrupted: interrupted, Settings: t.settings}
 	if err := t.printTables(&s, start); err != nil {
 		return failed(err)
 	}
@@ -274,7 +274,7 @@ func (t *timer) printTables(s *timeSummary, start time.Time) error {
 	}
 	if len(t.done) > 0 && !t.quiet {
 		cache := t.measuring.Caches[len(t.measuring.Caches)-1]
-		if err := t.printAverages(w, t.done, cache, t.o.byShape, t.o.sortBy, t.o.rowLimit); err != nil {
+		if err := t.printAverages(w, t.done, s.Measured, cache, t.o.byShape, t.o.sortBy, t.o.rowLimit); err != nil {
 			return err
 		}
 	}
@@ -292,8 +292,7 @@ func (t *timer) printTables(s *timeSummary, start time.Time) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintln(w, s.text())
-	return err
+	return t.printMeasured(w, &s.Measured, t.done)
 }
 
 // exit is the exit code of the run.
@@ -327,10 +326,28 @@ func (t *timer) printMeasuring(s timeSummary) {
 }
 
 // printAverages prints the times by op.
-func (a *app) printAverages(w io.Writer, ts []*reports.Timing, cache timing.Cache, byShape bool, column string,
-	limit int) error {
-	fmt.Fprintf(w, "\nby op, %s caches, median time of a call times the calls recorded\n", cache)
-	return reports.WriteAverages(w, a.outputWidth(), reports.Averages(ts, cache, byShape, column), byShape, limit)
+func (a *app) printAverages(w io.Writer, ts []*reports.Timing, m reports.Measured, cache timing.Cache, byShape bool,
+	column string, limit int) error {
+	fmt.Fprintf(w, "\nby op, %s caches, measured calls only: median time of a call times its calls\n", cache)
+	return reports.WriteAverages(w, a.outputWidth(), reports.Averages(ts, cache, byShape, column, m.Recorded), byShape,
+		limit)
+}
+
+// printMeasured prints what was measured, and what is in doubt.
+func (a *app) printMeasured(w io.Writer, m *reports.Measured, ts []*reports.Timing) error {
+	lines := []string{m.String()}
+	if left := m.Left(); left != "" {
+		lines = append(lines, "not measured: "+left)
+	}
+	if text := reports.Doubted(ts); text != "" {
+		lines = append(lines, "warning: "+text)
+	}
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(w, a.style().Wrap(line, 2)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // exports are the files of --bench, --trace and --plot.
@@ -360,7 +377,7 @@ func (t *timer) export() error {
 // A timeSummary is the last line of a run of time.
 type timeSummary struct {
 	Kind string `json:"kind"`
-	timed.Coverage
+	reports.Measured
 	Interrupted   bool    `json:"interrupted"`
 	Elapsed       float64 `json:"elapsed_s"`
 	PeakRSS       int64   `json:"peak_rss_bytes"`
@@ -381,11 +398,6 @@ func (t *timer) last(s timeSummary) any {
 	all := t.check.summary.Counts()
 	_ = json.Unmarshal(text, &all)
 	return all
-}
-
-func (s timeSummary) text() string {
-	return fmt.Sprintf("%d of %d distinct calls measured: %.1f %% of %d calls, %.1f %% of their bytes",
-		s.Measured, s.Distinct, 100*s.ShareOfCalls, s.Captures, 100*s.ShareOfBytes)
 }
 
 // clockText describes the host's clock, and how cold runs came about.

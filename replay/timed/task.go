@@ -63,24 +63,13 @@ func (ts *Tasks) Add(e *capture.Entry, opt replay.Options) error {
 	return nil
 }
 
-// A Coverage is what the tasks that were measured stand for.
-type Coverage struct {
-	Captures      int `json:"captures"`       // selected and understood
-	Distinct      int `json:"distinct"`       // kinds of work among them
-	Measured      int `json:"measured"`       // of the distinct
-	MeasuredCalls int `json:"measured_calls"` // recorded calls they stand for
-	// ShareOfCalls and ShareOfBytes are what share of the recorded calls, and of the bytes
-	// of their inputs, that is.
-	ShareOfCalls float64 `json:"share_of_calls"`
-	ShareOfBytes float64 `json:"share_of_bytes"`
-}
-
 // Covered sums tasks up.
-func Covered(tasks []*Task) Coverage {
-	c := Coverage{Distinct: len(tasks)}
+func Covered(tasks []*Task) reports.Measured {
+	c := reports.Measured{Distinct: len(tasks), Recorded: map[string]int{}}
 	var bytes, measured float64
 	for _, k := range tasks {
 		c.Captures += k.Calls
+		c.Recorded[k.Op] += k.Calls
 		bytes += k.Bytes
 		if len(k.Series) > 0 {
 			c.Measured++

@@ -71,6 +71,13 @@ func TestRun(t *testing.T) {
 			!(c.ShareOfCalls < 1) {
 			t.Errorf("%s: %+v", name, c)
 		}
+		recorded := 0
+		for _, n := range c.Recorded {
+			recorded += n
+		}
+		if recorded != c.Captures || recorded <= c.MeasuredCalls {
+			t.Errorf("%s: %d calls recorded by op, want all %d", name, recorded, c.Captures)
+		}
 	}
 }
 

@@ -87,6 +87,7 @@ type page struct {
 	Findings []finding
 	More     int // kinds of findings not shown
 	ByOp     table
+	ByOpNote string // how its times are summed
 	Matrix   *reports.DTypeMatrix
 	Sections []section
 	Results  table
@@ -112,6 +113,9 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 		Programs: rec.Summary.ProgramTable(), Answer: rec.Summary.ProgramsText(),
 		Facts: slices.Collect(printable(rec.SummarySheet())),
 		ByOp:  collect(rec.OpSheet()), Total: max(rec.Summary.Total(), len(rec.Timings)),
+	}
+	if len(rec.Timings) > 0 {
+		data.ByOpNote = rec.SumsNote()
 	}
 	if faults := rec.Faults(); len(faults) > 0 {
 		data.Faults, data.Wrong = reports.FaultsTitle(faults), reports.FaultTable(faults)
@@ -190,7 +194,7 @@ func state(rec *reports.Recording) string {
 	switch {
 	case s.Differs() || s.Unwanted():
 		return "fail"
-	case s.Interrupted || len(rec.Timings) == 0 && s.Doubtful():
+	case s.Interrupted || len(rec.Timings) == 0 && s.Doubtful() || len(rec.Timings) > 0 && rec.Doubtful():
 		return "warn"
 	}
 	return "pass"

@@ -149,6 +149,7 @@ const (
 	measure  = "[=0]0;[<0.001]0.00E+00;#,##0.0000"
 	cosine   = "0.000000"
 	large    = "[=0]0;[<100000]#,##0.##;0.00E+00"
+	duration = `[<1000]0" ns";[<1000000]0.00," us";#,##0.00,," ms"` // of nanoseconds
 )
 
 // formatOf is the number format of a column by its title, "" for any.
@@ -168,9 +169,17 @@ func formatOf(title string) string {
 		return thousand
 	}
 	if strings.HasSuffix(title, "_ns") {
-		return thousand
+		return duration
 	}
 	return ""
+}
+
+// titleOf is the title of a column on its sheet: times have their unit in the cells.
+func titleOf(title string) string {
+	if formatOf(title) == duration {
+		return strings.TrimSuffix(title, "_ns")
+	}
+	return title
 }
 
 func newBook(f *excelize.File) (*book, error) {
@@ -192,7 +201,7 @@ func newBook(f *excelize.File) (*book, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, format := range []string{percent, fine, measure, cosine, large, thousand} {
+	for _, format := range []string{percent, fine, measure, cosine, large, thousand, duration} {
 		if b.formats[format], err = f.NewStyle(&excelize.Style{CustomNumFmt: &format}); err != nil {
 			return nil, err
 		}
@@ -248,7 +257,7 @@ func (b *book) part(s reports.Sheet) error {
 	}
 	titles, styles := make([]any, len(s.Columns)), make([]int, len(s.Columns))
 	for i, title := range s.Columns {
-		titles[i], styles[i] = excelize.Cell{StyleID: b.header, Value: title}, b.formats[formatOf(title)]
+		titles[i], styles[i] = excelize.Cell{StyleID: b.header, Value: titleOf(title)}, b.formats[formatOf(title)]
 	}
 	for i, title := range slices.Backward(s.Columns) { // excelize writes the last one first: columns have to ascend
 		if err := sw.SetColWidth(i+1, i+1, width(title)); err != nil {
@@ -413,12 +422,13 @@ func (b *book) charts(x extent) error {
 	}
 	var series []excelize.ChartSeries
 	what, names, legend := "calls by op", 0, "bottom"
+	var axis excelize.ChartNumFmt
 	for i, title := range ops.columns {
 		fill := solid("8EB4E3")
 		if v := verdict.Verdict(title); colours[v] != "" {
 			fill = solid(inks[colours[v]])
 		} else if title == "self_ns" { // the only series; an op has a row for each phase
-			what, names, legend = "time by op and phase, in ns", slices.Index(ops.columns, "label"), "none"
+			what, names, legend, axis.CustomNumFmt = "self time by op and phase", slices.Index(ops.columns, "label"), "none", duration
 		} else {
 			continue
 		}
@@ -430,10 +440,14 @@ func (b *book) charts(x extent) error {
 		return nil
 	}
 	sameColour := false
-	return b.chart("D20", 120+uint(22*end), what, &excelize.Chart{Type: excelize.BarStacked, Series: series,
+	at := "D20"
+	if first == 0 { // nothing is above it
+		at = "D2"
+	}
+	return b.chart(at, 120+uint(22*end), what, &excelize.Chart{Type: excelize.BarStacked, Series: series,
 		Legend: excelize.ChartLegend{Position: legend}, VaryColors: &sameColour,
 		XAxis: excelize.ChartAxis{ReverseOrder: true, Font: excelize.Font{Color: "404040", Size: 8}},
-		YAxis: excelize.ChartAxis{Font: excelize.Font{Color: "404040", Size: 8}}})
+		YAxis: excelize.ChartAxis{NumFmt: axis, Font: excelize.Font{Color: "404040", Size: 8}}})
 }
 
 func (b *book) chart(at string, height uint, title string, c *excelize.Chart) error {
@@ -514,11 +528,11 @@ func width(title string) float64 {
 	switch {
 	case strings.HasSuffix(title, "reason"), strings.HasSuffix(title, "repro"), title == "value":
 		return 60
-	case strings.HasSuffix(title, "capture"), title == "op", title == "cause":
+	case strings.HasSuffix(title, "capture"), title == "op", title == "cause", title == "doubt":
 		return 36
 	case title == "name":
 		return 34
-	case title == "module":
+	case title == "module", title == "inputs":
 		return 24
 	}
 	return math.Max(10, float64(len(title)+4))

@@ -233,11 +233,14 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for ref, want := range map[string]string{"A2": "torch.add", "B2": "fail", "D2": "25.0%",
-		"E2": "1,234,567"} {
+	for ref, want := range map[string]string{"A2": "torch.add", "B2": "fail", "D2": "25.0%", "E1": "self"} {
 		if got, err := f.GetCellValue("results", ref); err != nil || got != want {
 			t.Errorf("%s: %q, %v, want %q", ref, got, err, want)
 		}
+	}
+	id, _ := f.GetCellStyle("results", "E2")
+	if s, err := f.GetStyle(id); err != nil || s.CustomNumFmt == nil || *s.CustomNumFmt != duration {
+		t.Errorf("a time in ns: %+v, %v, want the format %s", s, err, duration)
 	}
 	for sheet, want := range map[string][]string{"by op": {"D2:D3", "E2:E3"}, "results": {"B2:B2", "D2:D2"}} {
 		rules, err := f.GetConditionalFormats(sheet)
