@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unique"
 
 	"github.com/optool/optool/internal/files"
 	"github.com/optool/optool/pthformat"
@@ -254,9 +255,9 @@ func (r *hookRun) event(e *hookEvent, s span, byID map[int]*hookCall, position *
 		if !isOpName(e.Name) {
 			return fmt.Errorf("%q is not the name of an operator", e.Name)
 		}
-		c = &hookCall{run: r, id: e.ID, op: e.Name, order: *position, backward: -1, step: -1, within: -1,
-			module: e.Module, location: e.Location, group: e.Group, groupName: e.GroupOf, autocast: e.Autocast,
-			params: e.Params, replaced: e.Replaced, wrapped: e.Wrapped, begun: s}
+		c = &hookCall{run: r, id: e.ID, op: once(e.Name), order: *position, backward: -1, step: -1, within: -1,
+			module: once(e.Module), location: once(e.Location), group: e.Group, groupName: e.GroupOf,
+			autocast: e.Autocast, params: e.Params, replaced: e.Replaced, wrapped: e.Wrapped, begun: s}
 		if e.Step != nil {
 			c.step = *e.Step
 		}
@@ -294,6 +295,9 @@ func (r *hookRun) event(e *hookEvent, s span, byID map[int]*hookCall, position *
 	}
 	return nil // other events are for people
 }
+
+// once is a text that many calls have, which is kept once.
+func once(text string) string { return unique.Make(text).Value() }
 
 // countStep notes the number of a step that begins. If it is not higher than the last one, the program began to count
 // by itself: what an optimizer had counted before is one step.

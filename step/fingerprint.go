@@ -44,22 +44,22 @@ func newFingerprint(t *tensor.Tensor) fingerprint {
 		if err != nil {
 			panic(&tensor.ReadError{Err: err})
 		}
-		raw = b[t.Offset*size:]
+		raw = b
 	}
 	switch {
 	case n == 0:
 	case stored && t.IsContiguous():
-		f.sum = maphash.Bytes(seed, raw[:n*size])
+		f.sum = maphash.Bytes(seed, raw[t.Offset*size:][:n*size])
 		f.block = f.sum
 	default:
 		f.sum = hashElements(t)
 		if stored && dense(t.Shape, t.Stride) {
-			f.block = maphash.Bytes(seed, raw[:n*size])
+			f.block = maphash.Bytes(seed, raw[t.Offset*size:][:n*size])
 		} else if !stored {
 			f.block = f.sum
 		}
 	}
-	f.sample(t)
+	f.sample(t, raw)
 	return f
 }
 
@@ -95,8 +95,8 @@ func hashElements(t *tensor.Tensor) uint64 {
 	return h.Sum64()
 }
 
-// sample keeps elements of t.
-func (f *fingerprint) sample(t *tensor.Tensor) {
+// sample keeps elements of t. raw is its storage, nil if it has none.
+func (f *fingerprint) sample(t *tensor.Tensor, raw []byte) {
 	n := t.Numel()
 	if n == 0 {
 		return
@@ -104,19 +104,23 @@ func (f *fingerprint) sample(t *tensor.Tensor) {
 	f.samples = make([]uint64, 0, min(n, sampled))
 	one := *t
 	one.Shape, one.Stride = []int{1}, []int{1}
-	var buf []byte
+	size := t.DType.Size()
+	var element []byte
 	for k := range min(n, sampled) {
-		i := place(k, n)
-		off := t.Offset
+		i, at := place(k, n), t.Offset
 		for d := t.Dim() - 1; d >= 0; d-- {
-			off += i % t.Shape[d] * t.Stride[d]
+			at += i % t.Shape[d] * t.Stride[d]
 			i /= t.Shape[d]
 		}
-		one.Offset = off
-		buf = one.AppendBytes(buf[:0])
+		if raw != nil {
+			element = raw[at*size : (at+1)*size]
+		} else {
+			one.Offset = at
+			element = one.AppendBytes(element[:0])
+		}
 		word := uint64(0)
-		for j := min(len(buf), 16) - 1; j >= 0; j-- {
-			word = word<<8 ^ uint64(buf[j])
+		for j := min(len(element), 16) - 1; j >= 0; j-- {
+			word = word<<8 ^ uint64(element[j])
 		}
 		f.samples = append(f.samples, word)
 	}

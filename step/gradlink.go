@@ -1,9 +1,9 @@
 package step
 
 import (
-	"fmt"
 	"slices"
 
+	"github.com/optool/optool/capture"
 	"github.com/optool/optool/tensor"
 )
 
@@ -35,11 +35,7 @@ func (p *Process) linkGradients() {
 
 // result is the result that a recorded gradient belongs to, nil if there is none.
 func (c *Call) result(g *Value) *Value {
-	var i int
-	if _, err := fmt.Sscanf(g.Target, "grad_output[%d]", &i); err != nil {
-		return nil
-	}
-	if i < len(c.Outputs) && sameShape(c.Outputs[i].Shape, g.Shape) {
+	if i := g.leaf; g.Kind == capture.GradOutputs && i < len(c.Outputs) && sameShape(c.Outputs[i].Shape, g.Shape) {
 		return c.Outputs[i]
 	}
 	return nil

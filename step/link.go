@@ -1,7 +1,6 @@
 package step
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/optool/optool/ops/opdef"
@@ -10,24 +9,32 @@ import (
 
 // A contentKey identifies values that cannot be told from each other.
 type contentKey struct {
-	dtype tensor.DType
-	shape string
-	sum   uint64
+	form
+	sum uint64
 }
 
-func (v *Value) key() contentKey { return contentKey{v.DType, fmt.Sprint(v.Shape), v.content.sum} }
+func (v *Value) key() contentKey { return contentKey{v.form(), v.content.sum} }
 
 // A form is what two values have in common whose elements correspond.
 type form struct {
 	dtype tensor.DType
-	shape string
+	shape uint64 // see shapeSum
 }
 
-func (v *Value) form() form { return form{v.DType, fmt.Sprint(v.Shape)} }
+func (v *Value) form() form { return form{v.DType, shapeSum(v.Shape)} }
 
 // flatKey is the key without the shape: views that were not recorded have it too.
 func (v *Value) flatKey() contentKey {
-	return contentKey{v.DType, fmt.Sprint(v.Numel()), v.content.sum}
+	return contentKey{form{v.DType, shapeSum([]int{v.Numel()})}, v.content.sum}
+}
+
+// shapeSum is a hash of a shape. A key with it, not with a text, costs no memory and the garbage collector nothing.
+func shapeSum(shape []int) uint64 {
+	sum := uint64(len(shape))
+	for _, n := range shape {
+		sum = scramble(sum + uint64(n))
+	}
+	return sum
 }
 
 // equals reports whether two values have dtype, shape and elements in common.

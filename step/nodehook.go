@@ -20,7 +20,7 @@ const givenByHook = "a hook of the program gives the gradient, or the one that i
 // another incoming gradient than the tensor has. No recorder sees the hooks, but it has the calls that they make.
 func (p *Process) findNodeHooks(opt Options) {
 	for _, c := range p.Calls {
-		if c.byPass[replay.Backward] != verdict.Fail || c.Step == nil || len(c.GradOutputs) == 0 || !c.isTorchs() {
+		if c.byPass.backward != verdict.Fail || c.Step == nil || len(c.GradOutputs) == 0 || !c.isTorchs() {
 			continue
 		}
 		made := c.madeByNodeHooks()

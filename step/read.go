@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unique"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
@@ -184,8 +185,12 @@ func (c *Call) judge(o *replay.Outcome) {
 		}
 		if x := r.Compared; x != nil {
 			c.device = cmp.Or(c.device, r.Place)
-			c.Checks = append(c.Checks, Check{r.Phase, r.Target, r.Verdict, x.MaxULP, x.WorstULP, x.BoundRatio,
-				x.Actual, x.Expected})
+			check := Check{Phase: r.Phase, Target: once(r.Target), Verdict: r.Verdict, MaxULP: x.MaxULP,
+				WorstULP: x.WorstULP, BoundRatio: x.BoundRatio}
+			if r.Verdict != verdict.Pass {
+				check.Actual, check.Expected = x.Actual, x.Expected
+			}
+			c.Checks = append(c.Checks, check)
 		}
 		if r.Verdict == verdict.Invalid && !r.Unwritten {
 			c.Damaged = cmp.Or(c.Damaged, r.Reason)
@@ -216,48 +221,76 @@ func itemOf(path string) int {
 var targetNames = map[capture.Kind]string{capture.Input: "input", capture.Output: "output", capture.GradInputs: "grad",
 	capture.GradOutputs: "grad_output"}
 
-// index lists and hashes the tensors of the call.
+// index lists and hashes the tensors of the call. Their values lie side by side, and so do their shapes: the garbage
+// collector goes through two objects of a call, not through several of each value.
 func (c *Call) index(rec *capture.Call) error {
-	for _, k := range []capture.Kind{capture.Input, capture.Output, capture.GradInputs, capture.GradOutputs} {
+	var leaves [capture.After][]capture.Leaf // by kind
+	var failed error
+	n, dims := 0, 0
+	for _, k := range indexed {
 		if !rec.Has(k) {
 			continue
 		}
-		ls, err := rec.Leaves(k)
-		if err != nil {
-			return err
+		if leaves[k], failed = rec.Leaves(k); failed != nil {
+			break
 		}
-		at := rec.Memories(k)
-		for _, l := range ls {
-			t := l.Tensor
-			v := &Value{Call: c, Kind: k, Target: l.Target(targetNames[k]), DType: t.DType, Shape: t.Shape,
-				Stride: t.Stride, RequiresGrad: t.RequiresGrad, Parameter: t.Parameter, leaf: l.Number,
-				item: itemOf(l.Path), summary: t.Summary()}
-			m, known := at[l.Path]
-			v.Address, _ = strconv.ParseUint(m.Address, 10, 64)
-			if v.version, v.named = -1, m.Name; known {
-				v.version = m.Version
-			}
-			if m.Stride != "" && m.Stride != fmt.Sprint(t.Stride) {
-				for s := range strings.FieldsSeq(strings.Trim(m.Stride, "[]")) {
-					n, _ := strconv.Atoi(s)
-					v.lies = append(v.lies, n)
-				}
-			}
-			v.content = newFingerprint(t)
-			switch k {
-			case capture.Input:
-				c.Inputs = append(c.Inputs, v)
-			case capture.Output:
-				c.Outputs = append(c.Outputs, v)
-			case capture.GradInputs:
-				c.Grads = append(c.Grads, v)
-			case capture.GradOutputs:
-				c.GradOutputs = append(c.GradOutputs, v)
+		n += len(leaves[k])
+		for _, l := range leaves[k] {
+			dims += 2 * l.Tensor.Dim()
+		}
+	}
+	r := room{make([]Value, 0, n), make([]int, 0, dims)}
+	for i, of := range []*[]*Value{&c.Inputs, &c.Outputs, &c.Grads, &c.GradOutputs} {
+		if k := indexed[i]; len(leaves[k]) > 0 {
+			*of = make([]*Value, 0, len(leaves[k]))
+			at := rec.Memories(k)
+			for _, l := range leaves[k] {
+				*of = append(*of, r.value(c, k, l, at))
 			}
 		}
 	}
-	return nil
+	return failed
 }
+
+// indexed are the files that index reads.
+var indexed = [...]capture.Kind{capture.Input, capture.Output, capture.GradInputs, capture.GradOutputs}
+
+// A room is where the values of a call lie, and their shapes and strides.
+type room struct {
+	values []Value
+	dims   []int
+}
+
+// value is a leaf of a file of kind k, of whose tensors at is known.
+func (r *room) value(c *Call, k capture.Kind, l capture.Leaf, at map[string]capture.Memory) *Value {
+	t := l.Tensor
+	r.values = append(r.values, Value{Call: c, Kind: k, Target: once(l.Target(targetNames[k])), DType: t.DType,
+		Shape: r.copied(t.Shape), Stride: r.copied(t.Stride), RequiresGrad: t.RequiresGrad, Parameter: t.Parameter,
+		leaf: l.Number, item: itemOf(l.Path), summary: t.Summary(), version: -1})
+	v := &r.values[len(r.values)-1]
+	if m, known := at[l.Path]; known {
+		v.Address, _ = strconv.ParseUint(m.Address, 10, 64)
+		v.version, v.named = m.Version, once(m.Name)
+		if m.Stride != "" && m.Stride != fmt.Sprint(t.Stride) {
+			for s := range strings.FieldsSeq(strings.Trim(m.Stride, "[]")) {
+				n, _ := strconv.Atoi(s)
+				v.lies = append(v.lies, n)
+			}
+		}
+	}
+	v.content = newFingerprint(t)
+	return v
+}
+
+// copied is a copy of a shape or of strides.
+func (r *room) copied(of []int) []int {
+	from := len(r.dims)
+	r.dims = append(r.dims, of...)
+	return r.dims[from:len(r.dims):len(r.dims)]
+}
+
+// once is a text that many values have, which is kept once.
+func once(text string) string { return unique.Make(text).Value() }
 
 // after notes what arguments that the call changes, but does not return, hold after it: as they were recorded then, or
 // as the reference leaves them.

@@ -9,7 +9,6 @@ import (
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	found "github.com/optool/optool/reports/results"
-	"github.com/optool/optool/tensor"
 )
 
 // A Node is the record of one pass of a call.
@@ -354,8 +353,8 @@ func (c *Call) hasGradient(v *Value) bool {
 	if slices.ContainsFunc(c.Grads, like) || slices.ContainsFunc(c.later, like) {
 		return true
 	}
-	return c.Step != nil && (slices.ContainsFunc(c.Step.tailLike[tensor.ShapeString(v.Shape)], like) ||
-		slices.ContainsFunc(c.Step.tailLike[tensor.ShapeString(turned)], like))
+	return c.Step != nil && (slices.ContainsFunc(c.Step.tailLike[shapeSum(v.Shape)], like) ||
+		slices.ContainsFunc(c.Step.tailLike[shapeSum(turned)], like))
 }
 
 // NotRun counts the calls that could not be run again.

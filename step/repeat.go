@@ -6,7 +6,6 @@ import (
 
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/ops/opdef"
-	"github.com/optool/optool/replay"
 )
 
 // onLineOf reports whether a call that was perhaps run again is made where another one is: by the same line of the same
@@ -103,7 +102,7 @@ func (c *Call) gainsBackward(first *Call) bool {
 // failsBackward reports whether gradients of a call, or of the first calls with gradients that its results lead to, are
 // wrong.
 func (c *Call) failsBackward() bool {
-	wrong := func(c *Call) bool { return c.byPass[replay.Backward] == verdict.Fail }
+	wrong := func(c *Call) bool { return c.byPass.backward == verdict.Fail }
 	seen := map[*Call]bool{}
 	for todo := []*Call{c}; len(todo) > 0; todo = todo[1:] {
 		if seen[todo[0]] || todo[0].Step != c.Step {

@@ -59,12 +59,13 @@ func (c *Call) rerunOf(p replay.Phase) *Rerun {
 		return nil
 	}
 	results := onDevice(c.Rerun)
-	worst, ok := worstOf(results)[p]
-	if !ok {
+	all := worstOf(results)
+	worst := *all.of(p)
+	if worst == "" {
 		return nil
 	}
 	at := slices.IndexFunc(results, func(x replay.Result) bool { return passOf(x) == p && x.Verdict == worst })
-	r := &Rerun{Call: c, Phase: p, Recorded: c.byPass[p], Verdict: worst, Target: results[at].Target,
+	r := &Rerun{Call: c, Phase: p, Recorded: *c.byPass.of(p), Verdict: worst, Target: results[at].Target,
 		Reason: results[at].Reason}
 	switch right := worst == verdict.Pass || worst == verdict.Warn; {
 	case r.Recorded == verdict.Fail && worst.Finding():
@@ -90,11 +91,21 @@ func passOf(r replay.Result) replay.Phase {
 	return r.Phase
 }
 
-// worstOf are the worst verdicts of results, by pass.
-func worstOf(results []replay.Result) map[replay.Phase]verdict.Verdict {
-	worst := map[replay.Phase]verdict.Verdict{}
+// byPass has a verdict of each pass of a call, "" where there is none.
+type byPass struct{ forward, backward verdict.Verdict }
+
+func (b *byPass) of(p replay.Phase) *verdict.Verdict {
+	if p == replay.Backward {
+		return &b.backward
+	}
+	return &b.forward
+}
+
+// worstOf are the worst verdicts of results.
+func worstOf(results []replay.Result) (worst byPass) {
 	for _, r := range results {
-		worst[passOf(r)] = verdict.Worse(worst[passOf(r)], r.Verdict)
+		of := worst.of(passOf(r))
+		*of = verdict.Worse(*of, r.Verdict)
 	}
 	return worst
 }

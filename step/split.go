@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/optool/optool/capture"
-	"github.com/optool/optool/tensor"
 )
 
 const (
@@ -62,11 +61,11 @@ func (p *Process) split() {
 
 // indexTail finds the inputs behind the loss by address and by shape.
 func (s *Step) indexTail() {
-	s.tailAt, s.tailLike = map[uint64][]*Value{}, map[string][]*Value{}
+	s.tailAt, s.tailLike = map[uint64][]*Value{}, map[uint64][]*Value{}
 	for _, c := range s.Tail {
 		for _, v := range c.Inputs {
 			s.tailAt[v.Address] = append(s.tailAt[v.Address], v)
-			shape := tensor.ShapeString(v.Shape)
+			shape := shapeSum(v.Shape)
 			if like := s.tailLike[shape]; len(like) == 0 || len(like) == 1 && like[0].Address != v.Address {
 				s.tailLike[shape] = append(like, v)
 			}
@@ -229,20 +228,20 @@ func (c *Call) phase() int {
 // settle decides about inputs that lie where another value had been: whether part
 // of that was overwritten. In the part behind a loss it looks for gradients.
 func (p *Process) settle() {
-	var grads map[contentKey][]*Value
-	var byShape map[string][]*Value
+	var grads map[contentKey]*gradients
+	var byForm map[form]*gradients
 	made := map[*Value]*Value{} // the first reading of a gradient, by the result that it is
 	at := 0
 	for _, c := range p.Calls {
 		if c.phase()%2 == 1 {
 			for ; at <= c.Step.Number; at++ {
 				if grads == nil || p.Steps[at-1].updatesAny() { // their gradients have been read
-					grads, byShape = map[contentKey][]*Value{}, map[string][]*Value{}
+					grads, byForm = map[contentKey]*gradients{}, map[form]*gradients{}
 				}
 				for _, x := range slices.Concat(p.Steps[at].Calls, p.Steps[at].Tail) {
 					for _, g := range x.Grads {
-						grads[g.key()] = append(grads[g.key()], g)
-						byShape[shapeKey(g)] = append(byShape[shapeKey(g)], g)
+						group(grads, g.key(), g)
+						group(byForm, g.form(), g)
 					}
 				}
 			}
@@ -261,27 +260,15 @@ func (p *Process) settle() {
 			switch w := v.From.Value; {
 			case c.phase()%2 == 0 || v.From.Role == "collective":
 			case w == nil:
-				v.settleGradient(c.there(grads[v.key()]), c.there(byShape[shapeKey(v)]))
+				v.settleGradient(grads[v.key()].there(c), byForm[v.form()])
 			case made[w] != nil:
 				v.From = made[w].From.again(made[w])
 				v.From.Value.readers = append(v.From.Value.readers, v)
-			case v.settleMade(c.there(grads[v.key()])):
+			case v.settleMade(grads[v.key()].there(c)):
 				made[w] = v
 			}
 		}
 	}
-}
-
-// there are the gradients that backward passes had made when a call was made: the backward pass of a function of the
-// program's own makes calls before it has any.
-func (c *Call) there(grads []*Value) []*Value {
-	later := func(g *Value) bool { // 0 and -1: not known
-		return c.Entry.Order >= 0 && g.Call.Entry.GradientOrder > c.Entry.Order
-	}
-	if !slices.ContainsFunc(grads, later) {
-		return grads
-	}
-	return slices.DeleteFunc(slices.Clone(grads), later)
 }
 
 // updatesAny reports whether a call behind the loss writes in place, as optimizers do.
@@ -294,8 +281,6 @@ func (l Link) again(first *Value) Link {
 	l.first = first
 	return l
 }
-
-func shapeKey(v *Value) string { return v.DType.String() + tensor.ShapeString(v.Shape) }
 
 // settleMemory decides about an input that lies where another value is known to
 // have been.
@@ -382,8 +367,9 @@ func (v *Value) settleMade(same []*Value) bool {
 	return false
 }
 
-// settleGradient decides about an input of an optimizer: whether it is a gradient.
-func (v *Value) settleGradient(same, like []*Value) {
+// settleGradient decides about an input of an optimizer: whether it is a gradient. same are those with its content, and
+// like those of its dtype and shape.
+func (v *Value) settleGradient(same []*Value, like *gradients) {
 	if len(same) > 0 && (!v.content.plain || v.Numel() == 1 && len(same) == 1) {
 		w := same[len(same)-1]
 		v.From = Link{How: ByContent, Value: w}
@@ -395,7 +381,7 @@ func (v *Value) settleGradient(same, like []*Value) {
 	}
 	var best *Value
 	share := 0.0
-	for _, w := range like {
+	for _, w := range like.sharing(v) {
 		if !v.content.mayShare(&w.content, leastShare) {
 			continue
 		}

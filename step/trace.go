@@ -27,6 +27,15 @@ type Value struct {
 	Address      uint64 // where it lay in memory while the program ran, 0 if that was not recorded
 	RequiresGrad bool
 	Parameter    bool
+	// lacks, of a gradient that an update reads, says that it lacks those of a loss, which the program may have set to
+	// zero.
+	lacks bool
+	// uncompared: it is a gradient that an update reads, and not shown to be what the backward pass gave.
+	uncompared bool
+	// asGradient: the call that is given it takes it as a gradient, whatever is in it.
+	asGradient bool
+	// kept: it is a gradient that may hold what earlier backward passes left: no recorded call updates its parameter.
+	kept bool
 
 	lies    []int  // strides in the program's memory, nil if they are Stride: the file of a tensor with gaps has none
 	version int    // how many calls had written the tensor, as torch counts them; -1 if that was not recorded
@@ -55,17 +64,8 @@ type Value struct {
 	// old, of an input with a latest value, is what it equals among the values that lay at its address before; nil if
 	// there is none.
 	old *Value
-	// lacks, of a gradient that an update reads, says that it lacks those of a loss, which the program may have set to
-	// zero.
-	lacks bool
-	// uncompared: it is a gradient that an update reads, and not shown to be what the backward pass gave.
-	uncompared bool
-	// asGradient: the call that is given it takes it as a gradient, whatever is in it.
-	asGradient bool
-	// kept: it is a gradient that may hold what earlier backward passes left: no recorded call updates its parameter.
-	kept bool
-	// given, of such a gradient that is not what the calls give after several losses, is what they give, by loss; nil
-	// if that was not computed.
+	// given, of a kept gradient that is not what the calls give after several losses, is what they give, by loss;
+	// nil if that was not computed.
 	given [][]*Value
 	// wants, of such a gradient, is what they give, by its samples; nil if that was not computed.
 	wants *Value
@@ -120,23 +120,27 @@ type Link struct {
 	// view, of a value from outside, is the recorded one that lies where it does:
 	// that it is a part of, or that had been there.
 	view *Value
+	// rows, where the value was picked from view, are the numbers of its rows there.
+	rows []int
+	// first, of a leaf that was read before, is its first reading.
+	first *Value
+	// under, of a link that is written, is what lay in all of the value's memory before recorded calls wrote patches to
+	// parts of it, in this order; nil if the call wrote all of it.
+	under   *Value
+	patches []*Value
+
+	// Truth values stand together, so that a link is small.
+
 	// held reports that the memory of view still had the elements of the value; rewritten that
 	// a recorded call has written there since.
 	held, rewritten bool
 	// part reports that samples show a changed value to be the producer's, with a part overwritten.
 	part bool
-	// rows, where the value was picked from view, are the numbers of its rows there.
-	rows []int
-	// first, of a leaf that was read before, is its first reading.
-	first *Value
 	// written, of a link by storage, reports that a call changed the memory without
 	// returning it: the producer's file does not hold the value.
 	written bool
-	// under, of such a link, is what lay in all of the value's memory before recorded calls wrote patches to parts of
-	// it, in this order; nil if the call wrote all of it. unsure reports that what it should be is not known.
-	under   *Value
-	patches []*Value
-	unsure  bool
+	// unsure, of a link that has patches, reports that what the value should be is not known.
+	unsure bool
 }
 
 // unknown reports that no recorded call made the elements of a value, though it is no leaf.
@@ -161,9 +165,9 @@ type Call struct {
 	// Damaged says which of its files cannot be read, "" for none; files into which torch
 	// saved nothing are not damaged.
 	Damaged string
-	Results []Result                         // of values that are not a plain pass
-	Checks  []Check                          // of all values that were compared
-	byPass  map[replay.Phase]verdict.Verdict // the worst of each
+	Results []Result // of values that are not a plain pass
+	Checks  []Check  // of all values that were compared
+	byPass  byPass   // the worst of each
 	// Rerun is what Options.Rerun made of the call; nil if it was not run there.
 	Rerun *replay.Outcome
 	// Changed are the settings that gave a value of the call another verdict than it has
@@ -223,7 +227,7 @@ type Check struct {
 	Verdict verdict.Verdict
 	// MaxULP, WorstULP, BoundRatio, Actual and Expected are those of the compare.Result.
 	MaxULP, WorstULP, BoundRatio float64
-	Actual, Expected             any
+	Actual, Expected             any // nil where the verdict is Pass
 }
 
 // Outer is the call that made this one, nil if the program did.
@@ -247,12 +251,12 @@ func (c *Call) HasBackward() bool { return len(c.GradOutputs) > 0 }
 
 // ForwardVerdict is the worst verdict of the results of the call; Skipped where none was looked at.
 func (c *Call) ForwardVerdict() verdict.Verdict {
-	return cmp.Or(c.byPass[replay.Forward], verdict.Skipped)
+	return cmp.Or(c.byPass.forward, verdict.Skipped)
 }
 
 // BackwardVerdict is the worst verdict of its gradients; Skipped where none was looked at.
 func (c *Call) BackwardVerdict() verdict.Verdict {
-	return cmp.Or(c.byPass[replay.Backward], verdict.Skipped)
+	return cmp.Or(c.byPass.backward, verdict.Skipped)
 }
 
 // Value is the input, result or gradient with a target, nil if there is none.
@@ -285,9 +289,8 @@ type Step struct {
 	changed []*Value
 	// Calls are those up to the loss; Tail are those behind it, such as the optimizer's.
 	Calls, Tail []*Call
-	// tailAt and tailLike are the inputs of Tail by address, and by shape: of these no more than two addresses.
-	tailAt   map[uint64][]*Value
-	tailLike map[string][]*Value
+	// tailAt and tailLike are the inputs of Tail by address, and by shapeSum: of these no more than two addresses.
+	tailAt, tailLike map[uint64][]*Value
 	// behind are the results of Tail that no call wrote in place, the first of each content; nil if nobody asked.
 	behind map[contentKey]*Value
 	// hooks are what hooks of parameters made of their gradients in the backward pass, by the parameter's address.

@@ -45,7 +45,7 @@ func (v *Value) isKnown() bool { return v.RequiresGrad && (v.Parameter || v.name
 
 // dropMissing takes back the verdict of gradients that were not recorded.
 func (c *Call) dropMissing() {
-	if c.byPass[replay.Backward] != verdict.Fail {
+	if c.byPass.backward != verdict.Fail {
 		return
 	}
 	c.skipWrongGradients(c.lacksGradient, "no gradient was recorded: the backward pass gave none of a parameter")
@@ -71,7 +71,7 @@ func (c *Call) skipWrongGradients(some func(target string) bool, why string) {
 			worst = verdict.Worse(worst, x.Verdict)
 		}
 	}
-	c.byPass[replay.Backward] = worst
+	c.byPass.backward = worst
 	c.Verdict = verdict.Worse(c.ForwardVerdict(), worst)
 }
 

@@ -39,7 +39,11 @@ func TestSettleGradient(t *testing.T) {
 	for address, want := range map[uint64]Source{64: IsChanged, 0: IsOutside} {
 		g, v := floats(1, 2, 3, 4, 5, 6, 7, 8), floats(1, 2, 3, 4, 5, 6, 70, 80)
 		v.Address = address
-		v.settleGradient(nil, []*Value{g})
+		g.Call = &Call{Entry: &capture.Entry{}}
+		v.Call = g.Call
+		like := map[form]*gradients{}
+		group(like, g.form(), g)
+		v.settleGradient(nil, like[v.form()])
 		if v.From.How != want {
 			t.Errorf("at address %d: linked as %q, want %q", address, v.From.How, want)
 		}
