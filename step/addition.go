@@ -66,6 +66,16 @@ func (a *addition) near(elements []float64, dt tensor.DType) (telling int, ok bo
 	return telling, true
 }
 
+// exceeds reports whether the sum is more than one of its parts: what the others add is beyond rounding in some places.
+func (a *addition) exceeds(part []float64, dt tensor.DType) bool {
+	for i, x := range part {
+		if math.Abs(a.sums[i]-x) > a.n*(dt.Eps()*a.sizes[i]+dt.ULP(0)/2) {
+			return true
+		}
+	}
+	return false
+}
+
 // scaled is k times a sum, as far as rounding to a dtype leaves it.
 func (a *addition) scaled(k float64, dt tensor.DType) addition {
 	out := addition{make([]float64, len(a.sums)), make([]float64, len(a.sums)), 1}

@@ -480,7 +480,8 @@ func (v *Value) left(opt Options) (t *tensor.Tensor, err error) {
 // passes through the calls of the backward pass.
 func (fs faults) repairGradients(ctx context.Context, u *updater, with map[*Value]*tensor.Tensor, averaged *[]*Call,
 	opt Options) error {
-	b := backwards{of: map[*Value]*tensor.Tensor{}, parameters: map[uint64]*tensor.Tensor{}}
+	b := backwards{of: map[*Value]*tensor.Tensor{}, parameters: map[uint64]*tensor.Tensor{},
+		given: map[*Value]*tensor.Tensor{}}
 	for _, f := range fs {
 		if err := opt.within(f.Call, "", func(opt Options) error { return b.begin(f, opt) }); err != nil {
 			return err
@@ -501,6 +502,12 @@ func (fs faults) repairGradients(ctx context.Context, u *updater, with map[*Valu
 			d := b.parameters[at]
 			if d == nil {
 				continue
+			}
+			if g := v.From.Value; b.isPart(g, u.parameters[at]) { // the others are added to it
+				found[at] = true
+				if d = b.given[g]; d == nil {
+					continue
+				}
 			}
 			t, err := with[v], error(nil)
 			if t == nil {
@@ -583,7 +590,19 @@ func (u *updater) unread(at uint64) error {
 type backwards struct {
 	of         map[*Value]*tensor.Tensor // by result
 	parameters map[uint64]*tensor.Tensor // by address
+	given      map[*Value]*tensor.Tensor // by recorded gradient of a parameter, of which others may be parts
 	averaged   []*Call                   // calls that drew random numbers which are not known
+}
+
+// isPart reports whether a recorded gradient is that of one of several readings of a parameter, which are added up.
+func (b *backwards) isPart(g *Value, readings []*Value) bool {
+	own, others := false, false
+	for _, r := range readings {
+		h := r.Call.gradientOf(r)
+		own = own || h == g && g != nil
+		others = others || h != g && (h == nil || !h.content.zero())
+	}
+	return own && others
 }
 
 // begin takes what the fault added to the gradients that it is about.
@@ -650,6 +669,9 @@ func (b *backwards) add(v *Value, d *tensor.Tensor) error {
 	v = v.differentiated()
 	switch w := v.From.Value; {
 	case v.isParameter():
+		if g := read.Call.gradientOf(read); g != nil {
+			b.given[g] = d
+		}
 		if had := b.parameters[v.Address]; had != nil {
 			d = plus(had, d, 1)
 		}

@@ -123,10 +123,15 @@ func (u *updater) sumsBefore(at uint64) bool {
 	return false
 }
 
-// after looks for what the update before left where the gradient lies, and reports whether the calls added to it.
+// after looks for what the update before left where the gradient lies, and reports whether the calls added to it: what
+// is there now is the sum, and not just what was left.
 func (x unzeroed) after(before []*updater, at uint64, given addition) (unzeroed, bool) {
 	x.left = lastLeft(before, x.v, at)
-	return x, x.left != nil && given.addElements(x.left.leaves().numbers(x.v.DType)) && given.is(x.v)
+	if x.left == nil || x.left.leaves().sum == x.v.content.sum {
+		return x, false
+	}
+	was := x.left.leaves().numbers(x.v.DType)
+	return x, given.addElements(was) && given.is(x.v) && given.exceeds(was, x.v.DType)
 }
 
 // lastLeft is what the last update of a parameter before left where its gradient lies; nil if it had not used that, or
