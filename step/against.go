@@ -202,7 +202,8 @@ func (r *Runs) against(ctx context.Context, a, b *Process, opt Options) ([]*Find
 	for i := range min(len(a.Steps), len(b.Steps)) {
 		r.Losses = append(r.Losses, [2]*Step{a.Steps[i], b.Steps[i]})
 	}
-	w := walk{runs: r, argued: map[string]*argued{}, other: map[*Call]bool{}, backward: map[*Step]passed{}}
+	w := walk{runs: r, argued: map[string]*argued{}, other: map[*Call]bool{}, backward: map[*Step]passed{},
+		drawn: map[*Call]bool{}}
 	for _, at := range al.Pairs {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -238,6 +239,10 @@ type walk struct {
 	other  map[*Call]bool // calls that were given other arguments
 	// backward are the pairs up to each loss, until something differs.
 	backward map[*Step]passed
+	// drawn are the calls whose results follow from random numbers that differ, and from nothing else; draws is the
+	// phase of the first of them.
+	drawn map[*Call]bool
+	draws int
 }
 
 // add compares the next pair.
@@ -247,10 +252,17 @@ func (w *walk) add(p *pair) {
 	if x, y := p.a.DType(), p.b.DType(); x != y && x != tensor.Invalid && y != tensor.Invalid {
 		w.runs.Retyped = append(w.runs.Retyped, p.b)
 	}
-	w.runs.differ(p)
+	// What an update of other gradients writes cannot be told from what follows from other causes.
+	w.parted = w.parted || len(w.drawn) > 0 && p.b.phase() != w.draws
 	f, state := p.forward()
+	w.runs.differ(p)
 	if state != incomparable {
 		w.runs.Compared++
+	}
+	if w.follows(p, f, state) {
+		w.tell(p, f)
+		w.keep(p)
+		return
 	}
 	if state == inherited && !w.parted {
 		f = p.replaced(w.noise)
@@ -269,11 +281,31 @@ func (w *walk) add(p *pair) {
 	w.tell(p, p.backward())
 }
 
+// follows reports whether the results of a pair differ because random numbers do, and keeps that. Only the first
+// different ones are a finding.
+func (w *walk) follows(p *pair, f *Finding, s state) bool {
+	switch {
+	case f != nil && f.seeds:
+		if len(w.drawn) == 0 {
+			w.draws = p.b.phase()
+		}
+		w.drawn[p.b] = true
+		return true
+	case f == nil && s == inherited || s == otherLeaf:
+		drawn := func(v *Value) bool { return v.From.Value != nil && w.drawn[v.From.Value.Call] }
+		if slices.ContainsFunc(p.b.Inputs, drawn) {
+			w.drawn[p.b] = true
+			return f == nil
+		}
+	}
+	return false
+}
+
 // tell adds what was found in a pair, nil if nothing was. Of calls whose results differ by their arguments alone, it
 // adds the first of each operator.
 func (w *walk) tell(p *pair, f *Finding) {
 	switch {
-	case f == nil:
+	case f == nil || f.seeds && len(w.drawn) > 1:
 		return
 	case p.arguments != "":
 		if p.b.outer != nil && w.other[p.b.outer] {
@@ -294,7 +326,7 @@ func (w *walk) tell(p *pair, f *Finding) {
 
 // keep keeps what later pairs are compared with.
 func (w *walk) keep(p *pair) {
-	if !w.parted {
+	if !w.parted && len(w.drawn) == 0 {
 		w.noise = max(w.noise, p.in, p.results)
 		if s := p.b.Step; s != nil && len(p.a.GradOutputs) > 0 && len(p.b.GradOutputs) > 0 &&
 			p.a.Entry.ByOther() == p.b.Entry.ByOther() {
@@ -327,6 +359,12 @@ func (w *walk) end(p *Process) {
 		}
 	}
 }
+
+// otherNumbers and sameState are why random numbers differ that two runs drew.
+const (
+	otherNumbers = "different random numbers"
+	sameState    = "other numbers from the same state of the generator"
+)
 
 const givenOther = "the runs were given different ones"
 
@@ -379,6 +417,8 @@ func (p *pair) forward() (f *Finding, s state) {
 			}
 			return nil
 		}
+		a.spreadUnwritten()
+		b.spreadUnwritten()
 		out, at, err := apart(a.Outputs, b.Outputs, opt)
 		if err != nil {
 			return err
@@ -393,6 +433,7 @@ func (p *pair) forward() (f *Finding, s state) {
 		wrong := [2]bool{a.fails(false), b.fails(false)}
 		if why := p.reason(in, out, 8, wrong, a.judged() && b.judged()); why != "" {
 			f, s = p.diverged(at, in, out, "inputs", why), parting
+			f.seeds = why == otherNumbers
 		}
 		return nil
 	})
@@ -459,7 +500,12 @@ func (p *pair) reason(in, out, grow float64, wrong [2]bool, judged bool) string 
 		p.arguments = names
 		return what
 	case p.b.random != "" && out > 8*max(in, resolution):
-		return p.b.random
+		if p.a.generator != 0 && p.a.generator == p.b.generator {
+			return sameState
+		}
+		return otherNumbers
+	case out > max(in, resolution) && p.b.readsUnwritten() && p.a.readsUnwritten():
+		return "it reads memory that nothing wrote"
 	case in == 0 && out > 64*resolution, !judged && out > grow*max(in, resolution):
 		return "the arguments agree"
 	}
@@ -531,7 +577,13 @@ func apart(as, bs []*Value, opt Options) (worst float64, at *Value, err error) {
 			if err != nil {
 				return 0, nil, err
 			}
-			if d > worst {
+			if d <= worst {
+				continue
+			}
+			switch vacant, err := a.differsInUnwritten(b, opt); {
+			case err != nil:
+				return 0, nil, err
+			case !vacant:
 				worst, at = d, b
 			}
 		}

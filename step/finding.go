@@ -41,6 +41,7 @@ type Finding struct {
 	repeats  bool // it is about a call that was run again for the backward pass
 	redrawn  bool // it is about a call that drew the random numbers of another one
 	setBack  bool // and the recording has what set the generator back
+	seeds    bool // of two runs: they drew different random numbers
 	// unseen, of Changed, are calls that computed with the changed value though the recorder
 	// had copied it before it changed.
 	unseen []*Call
@@ -59,7 +60,11 @@ const (
 )
 
 // before orders findings by the time at which they show.
+// Different random numbers come behind what has a cause of its own.
 func (f *Finding) before(g *Finding) bool {
+	if f.seeds != g.seeds {
+		return g.seeds
+	}
 	a, b := f.Call, g.Call
 	if a.Process != b.Process {
 		return cmp.Or(a.Process.Rank-b.Process.Rank, a.Process.PID-b.Process.PID) < 0

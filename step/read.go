@@ -143,7 +143,7 @@ func Read(e *capture.Entry, opt Options) *Call {
 	err = replay.Guard(func() error {
 		b := call.Bound()
 		if b != nil {
-			c.random = b.Random()
+			c.random, c.moves = b.Random(), b.Entry.Moves || b.Uncast()
 			c.generator = c.readGenerator()
 			c.attributes = attributes(b)
 		}

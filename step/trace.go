@@ -36,6 +36,8 @@ type Value struct {
 	asGradient bool
 	// kept: it is a gradient that may hold what earlier backward passes left: no recorded call updates its parameter.
 	kept bool
+	// unwritten: its memory was made by empty or its like, and no recorded call wrote there.
+	unwritten bool
 
 	lies    []int  // strides in the program's memory, nil if they are Stride: the file of a tensor with gaps has none
 	version int    // how many calls had written the tensor, as torch counts them; -1 if that was not recorded
@@ -205,6 +207,8 @@ type Call struct {
 	Peer       *Call // the same call of another run, after Against
 	// random is why the reference cannot say what the results are, "" if it can.
 	random string
+	// moves reports that the results are elements of the arguments as they are.
+	moves bool
 	// generator is the hash of the state of the generator that the call drew from, before it did; 0: not known.
 	generator uint64
 	// writes reports that the call has no gradients and changes an argument.

@@ -204,12 +204,14 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 	r.begin("pair")
 	rounding := &pairs.Rounding{Judge: r.judged}
 	parted := pairs.Divergence{Noise: r.noise, Rounding: rounding}
-	held := holder{two: len(r.paths) == 2, rounding: rounding, next: func(c compared) error {
+	held := holder{two: len(r.paths) == 2, rounding: rounding}
+	held.undetermined.Registry = r.a.known()
+	held.next = func(c compared) error {
 		finding := reports.NewFinding(c.results)
 		finding.Inherits = parted.Add(c.pair, c.results, c.apart)
 		r.out.bar.add(finding.Bad(), 0)
 		return r.out.add(finding, false)
-	}}
+	}
 	err := ordered(r.ctx, r.a.jobs, all,
 		func(p pairs.Pair) compared { return r.o.compare(r.ctx, p, r.comparer) },
 		func(c compared) error {

@@ -15,14 +15,15 @@ import (
 // A holder holds back the pairs of two recordings from the first difference on until it is known whether the
 // recordings have different precisions, and judges them then.
 type holder struct {
-	two       bool
-	next      func(compared) error
-	precision pairs.Precision
-	rounding  *pairs.Rounding
-	held      []compared
-	differs   bool
-	unread    bool // a pair could not be read: what it gave may be why others differ
-	whole     bool // all pairs were judged, and no difference is left
+	two          bool
+	next         func(compared) error
+	undetermined pairs.Undetermined
+	precision    pairs.Precision
+	rounding     *pairs.Rounding
+	held         []compared
+	differs      bool
+	unread       bool // a pair could not be read: what it gave may be why others differ
+	whole        bool // all pairs were judged, and no difference is left
 }
 
 // mostPairs bounds the memory of a holder: so many pairs without another dtype have one precision.
@@ -32,6 +33,7 @@ func (h *holder) add(c compared) error {
 	if !h.two {
 		return h.next(c)
 	}
+	h.undetermined.Look(c.pair, c.results, c.apart)
 	h.precision.Look(c.results, c.apart)
 	l := c.looked()
 	h.differs = h.differs || l.Differs()

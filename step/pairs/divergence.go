@@ -152,12 +152,13 @@ func (c *compared) look(x *Rounding) {
 		switch d := c.apart[r]; {
 		case r.Phase == "forward":
 			further(&c.out, nil, r, d)
-			if c.result == nil && x.blames(r, d, growth*c.in, c.unit) {
+			if c.result == nil && x.blames(r, d, growth*c.in, c.unit, c.input != nil) {
 				c.result = r
 			}
 		case r.Phase == "backward" && !strings.HasPrefix(r.Target, "grad_output"):
 			further(&c.off, nil, r, d)
-			if c.gradient == nil && x.blames(r, d, gradientGrowth*max(c.in, c.out, c.back), c.unit) {
+			if c.gradient == nil && x.blames(r, d, gradientGrowth*max(c.in, c.out, c.back), c.unit,
+				c.input != nil || c.arrived != nil && c.arrived.Verdict == verdict.Fail) {
 				c.gradient = r
 			}
 		}
@@ -165,8 +166,8 @@ func (c *compared) look(x *Rounding) {
 }
 
 // blames reports whether a value that fails shows a wrong call: it is wrong by itself, or nobody can tell and it is
-// further apart than a limit.
-func (x *Rounding) blames(r *reports.Result, d *Difference, limit, unit float64) bool {
+// further apart than a limit. given says that what the call was given fails.
+func (x *Rounding) blames(r *reports.Result, d *Difference, limit, unit float64, given bool) bool {
 	if x != nil {
 		switch x.states[r] {
 		case isRight:
@@ -175,7 +176,7 @@ func (x *Rounding) blames(r *reports.Result, d *Difference, limit, unit float64)
 			return true
 		}
 	}
-	return beyond(r, d, limit, unit)
+	return beyond(r, d, limit, unit, given)
 }
 
 // further takes the larger distance of two. One that is not known counts if the value fails, as infinite.
@@ -195,15 +196,20 @@ func further(most *float64, at **reports.Result, r *reports.Result, d *Differenc
 	}
 }
 
-// beyond reports whether a value fails and is further apart than a limit, as a whole or in one element.
-func beyond(r *reports.Result, d *Difference, limit, unit float64) bool {
-	if r.Verdict != verdict.Fail {
+// beyond reports whether a value fails and is further apart than a limit, as a whole or in one element. Arguments that
+// agree explain nothing, those that fail at least the rounding of the dtype.
+func beyond(r *reports.Result, d *Difference, limit, unit float64, given bool) bool {
+	agree := limit <= growth*unit
+	switch {
+	case r.Verdict != verdict.Fail:
 		return false
+	case agree && !given:
+		return true
+	case d == nil || d.Relative != d.Relative: // such as integers: what is further apart than rounding may change any
+		return agree
 	}
-	if d == nil || d.Relative != d.Relative { // such as integers: what is further apart than rounding may change any
-		return limit <= growth*unit
-	}
-	return limit <= growth*unit || d.Relative > limit || d.Largest > standOut*limit
+	limit = max(limit, growth*unit)
+	return d.Relative > limit || d.Largest > standOut*limit
 }
 
 // Findings are the places where processes part, in order of execution, then what
@@ -218,12 +224,13 @@ func (d *Divergence) Findings() []reports.FindingRecord {
 func (d *Divergence) find() []reports.FindingRecord {
 	var found []*candidate
 	for key, p := range d.processes {
-		if c := d.first(key, p); c != nil && d.differs {
-			found = append(found, c)
+		if d.differs {
+			found = append(found, d.first(key, p)...)
 		}
 	}
 	slices.SortFunc(found, func(a, b *candidate) int {
-		return cmp.Or(a.key[0]-b.key[0], slices.Compare(a.at[:], b.at[:]), slices.Compare(a.key[:], b.key[:]))
+		return cmp.Or(rank(a.drawn)-rank(b.drawn), a.key[0]-b.key[0],
+			slices.Compare(a.at[:], b.at[:]), slices.Compare(a.key[:], b.key[:]))
 	})
 	var out []reports.FindingRecord
 	seen := map[[2]int]bool{} // processes that have parted: what a later step was given is a consequence
@@ -266,6 +273,7 @@ type candidate struct {
 	key   [3]int
 	at    [3]int // when: the position of a call or of its backward pass, in parts
 	given bool   // the runs were given different values
+	drawn bool   // the runs drew different random numbers
 	reports.FindingRecord
 }
 
@@ -278,8 +286,16 @@ func record(p Pair, rule verdict.Rule, target, reason string) reports.FindingRec
 	return f
 }
 
-// first is where one process parts, nil if it does not.
-func (d *Divergence) first(key [3]int, p *process) *candidate {
+func rank(last bool) int {
+	if last {
+		return 1
+	}
+	return 0
+}
+
+// first is where one process parts, and where it drew other random numbers first. These hide no difference that has a
+// cause of its own, and values that the runs were given may follow from them.
+func (d *Divergence) first(key [3]int, p *process) (out []*candidate) {
 	slices.SortStableFunc(p.calls, func(a, b *compared) int { return a.at - b.at })
 	w := walk{of: d, key: key, calls: p.calls, alone: map[bool][]Pair{}, last: -1}
 	for _, u := range d.unpaired {
@@ -292,18 +308,43 @@ func (d *Divergence) first(key [3]int, p *process) *candidate {
 		}
 	}
 	w.run()
-	var best *candidate
+	var own, drawn []*candidate
 	for _, c := range w.found {
+		if c.drawn {
+			drawn = append(drawn, c)
+		} else {
+			own = append(own, c)
+		}
+	}
+	other := earliest(drawn)
+	best := w.best(own)
+	if best != nil && (other == nil || !best.given || slices.Compare(best.at[:], other.at[:]) < 0) {
+		out = append(out, best)
+	}
+	if other != nil {
+		out = append(out, other)
+	}
+	return out
+}
+
+func earliest(all []*candidate) (best *candidate) {
+	for _, c := range all {
 		if best == nil || slices.Compare(c.at[:], best.at[:]) < 0 {
 			best = c
 		}
 	}
+	return best
+}
+
+// best is where the process parts, of the places found.
+func (w *walk) best(all []*candidate) *candidate {
+	best := earliest(all)
 	if best != w.given {
 		return best
 	}
 	// Other values that the runs were given do not hide another argument, nor a result that does not follow from equal
 	// inputs.
-	for _, c := range w.found {
+	for _, c := range all {
 		if c != w.given && c.at[1] == 0 && (w.last < 0 || c.at[0] <= w.last) {
 			return c
 		}
@@ -323,6 +364,8 @@ type walk struct {
 	parted bool
 	noise  float64
 	given  *candidate // that the runs were given different values
+	// drawn are the values that differ as the runs drew different random numbers: see differing.
+	drawn map[string]bool
 
 	// Of a backward pass: whether nothing had parted before it, whether it began, and how far gradients are apart that
 	// agree.
@@ -332,7 +375,7 @@ type walk struct {
 }
 
 func (w *walk) add(c *compared, at [3]int, r *reports.Result, reason string) *candidate {
-	f := &candidate{w.key, at, false, record(c.pair, verdict.Diverged, r.Target, reason)}
+	f := &candidate{key: w.key, at: at, FindingRecord: record(c.pair, verdict.Diverged, r.Target, reason)}
 	w.found = append(w.found, f)
 	return f
 }
@@ -392,11 +435,20 @@ func (w *walk) run() {
 func (w *walk) forward(e event) {
 	c, at := e.c, e.at
 	switch {
+	case w.follows(c):
+		return // what is wrong by itself is known
 	case c.plain != nil && (!w.parted || c.number < math.Inf(1)) && c.number > growth*max(w.noise, c.unit):
 		w.add(c, at, c.plain, "this argument differs: "+c.plain.Reason)
 	case c.result != nil && c.input == nil && w.names(c):
 		reason := "inputs agree, the result does not: "
-		if !c.pair.A.Has(capture.Device, capture.Input) {
+		switch {
+		case strings.HasPrefix(c.result.Reason, readsUnwritten):
+			reason = ""
+		case strings.HasPrefix(c.result.Reason, otherNumbers):
+			w.add(c, at, c.result, c.result.Reason).drawn = true
+			w.draw(c)
+			return
+		case !c.pair.A.Has(capture.Device, capture.Input):
 			reason = "the first value that differs: "
 		}
 		w.add(c, at, c.result, reason+c.result.Reason)
@@ -407,6 +459,41 @@ func (w *walk) forward(e event) {
 	if most := max(c.in, c.out); most < math.Inf(1) {
 		w.noise = max(w.noise, most)
 	}
+}
+
+// draw takes note of the results of a call that differ as random numbers do.
+func (w *walk) draw(c *compared) {
+	if w.drawn == nil {
+		w.drawn = map[string]bool{}
+	}
+	for _, r := range c.results[c.given:] {
+		if r.Verdict == verdict.Fail {
+			w.drawn[c.differing(r)] = true
+		}
+	}
+}
+
+// differing names a difference: the same for the same two values, whoever reads them.
+func (c *compared) differing(r *reports.Result) string {
+	if d := c.apart[r]; d != nil && d.Sums != [2]uint64{} {
+		return fmt.Sprint(d.Sums)
+	}
+	return fmt.Sprint(r.Shape, r.Reason[strings.LastIndex(r.Reason, ": ")+1:])
+}
+
+// follows reports whether what a call was given differs as random numbers do, and it is not wrong by itself. Its
+// results follow from them then.
+func (w *walk) follows(c *compared) bool {
+	if len(w.drawn) == 0 || w.of.Rounding != nil && c.result != nil && w.of.Rounding.states[c.result] == isWrong {
+		return false
+	}
+	for _, r := range c.results[:c.given] {
+		if r.Verdict == verdict.Fail && w.drawn[c.differing(r)] {
+			w.draw(c)
+			return true
+		}
+	}
+	return false
 }
 
 // entered says that an input of the i-th call differs first, and which calls before it only one recording has.
@@ -464,6 +551,8 @@ func (w *walk) written(c *compared, at [3]int) {
 func (w *walk) backward(e event) {
 	c := e.c
 	if e.begins {
+		// What an update of other gradients writes cannot be told from what follows from other causes.
+		w.parted = w.parted || len(w.drawn) > 0
 		w.agreed, w.began, w.arrives = !w.parted, false, 0
 	}
 	if w.faulty {

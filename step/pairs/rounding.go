@@ -238,6 +238,8 @@ func (x *Rounding) standings(c *compared, results []*reports.Result, in float64,
 		whyB, wrongB := b.Wrong[at]
 		switch {
 		case !differs(r, d):
+		case says(r):
+			x.states[r] = isWrong
 		case (wrongA != wrongB || wrongA && !near) && (r.Setting == "" || r.Verdict.Differs()):
 			x.states[r] = isWrong
 			x.wrong[reports.Place{Capture: r.Capture, Target: r.Target}] = [2]bool{wrongA, wrongB}

@@ -86,6 +86,37 @@ blocks = {
     "block-eps": (F.gelu, 1e-3),
 }
 
+
+def unwritten(tree, garbage, seed=1, eps=1e-5, computes=False):
+    """A buffer that nothing wrote, filled in part, moved, and filled; a seed drawn into another one; dropout."""
+    torch.manual_seed(0)
+    x, weight = torch.randn(4, 8), torch.randn(8, 8, requires_grad=True)
+    torch.manual_seed(seed)
+    for shape, dtype in (((4, 8), torch.float32), ((), torch.int64)):  # left in memory for the same sizes
+        torch.full(shape, garbage, dtype=dtype)
+    with optool_capture.record(tree):
+        buffer = torch.empty(4, 8)
+        torch.empty((), dtype=torch.int64).random_()
+        buffer[0].copy_(x[0])
+        moved = buffer.clone()
+        y = F.linear(F.layer_norm(x, (8,), eps=eps), weight)
+        if computes:
+            y = y + moved * 0.5
+        y = F.dropout(y, 0.5)
+        moved.copy_(y.detach())
+        (y * moved).sum().backward()
+
+
+# Two runs of one program, and what may be different: what lies in memory, the seed, eps, and whether that is computed with.
+unwrittens = {
+    "unwritten": (3,),
+    "unwritten-other": (5,),
+    "unwritten-seeds": (5, 2),
+    "unwritten-eps": (5, 2, 1e-2),
+    "unwritten-computes": (3, 1, 1e-5, True),
+    "unwritten-computes-other": (5, 1, 1e-5, True),
+}
+
 os.chdir(HERE)
 for tree in (tied, attention, clipped):
     torch.manual_seed(0)
@@ -93,3 +124,5 @@ for tree in (tied, attention, clipped):
 for tree, program in blocks.items():
     torch.manual_seed(0)
     block(tree, *program)
+for tree, program in unwrittens.items():
+    unwritten(tree, *program)
