@@ -23,12 +23,13 @@ func (p *Process) findNodeHooks(opt Options) {
 		if c.byPass.backward != verdict.Fail || c.Step == nil || len(c.GradOutputs) == 0 || !c.isTorchs() {
 			continue
 		}
-		made := c.madeByNodeHooks()
-		if len(made) == 0 {
+		hooks := c.nodeHooks()
+		if len(hooks) == 0 {
 			continue
 		}
 		// What cannot be computed stays wrong.
-		_ = opt.within(c, "", func(opt Options) error { return c.settleNodeHooks(made, opt) })
+		_ = opt.within(c, "", func(opt Options) error { return c.settleNodeHooks(hooks, opt) })
+		_ = opt.within(c, "", func(opt Options) error { return c.settleReadByHooks(hooks, opt) })
 	}
 }
 
@@ -43,21 +44,59 @@ func (c *Call) isTorchs() bool {
 	return true
 }
 
-// madeByNodeHooks are the results of the calls that were made while the backward pass was in a call.
-func (c *Call) madeByNodeHooks() (made []*Value) {
+// nodeHooks are the calls that were made while the backward pass was in a call.
+func (c *Call) nodeHooks() (hooks []*Call) {
 	begun, ended := c.Entry.BackwardOrder, c.Entry.GradientOrder
 	for _, o := range c.Step.Tail {
 		if at := o.Entry.Order; begun >= 0 && begun <= at && at <= ended && !c.encloses(o) {
-			made = append(made, o.Outputs...)
+			hooks = append(hooks, o)
 		}
 	}
-	return made
+	return hooks
 }
+
+// settleReadByHooks links what hooks behind a node read to the gradient that the node gave before them, which is not
+// recorded: it is what the reference gives.
+func (c *Call) settleReadByHooks(hooks []*Call, opt Options) error {
+	wanted := map[int]bool{}
+	for k := range c.Inputs {
+		wanted[k] = true
+	}
+	grads, err := c.pull(wanted, opt)
+	if err != nil || len(grads) == 0 {
+		return err
+	}
+	for _, o := range hooks {
+		for _, v := range o.Inputs {
+			if v.From.first != nil || v.content.plain || v.From.How == ByContent && v.From.Value != nil {
+				continue
+			}
+			for k, u := range c.Inputs {
+				if g := c.gradientOf(u); g == nil || grads[k] == nil || !g.like(v) || !v.follows(grads[k], opt) {
+					continue
+				}
+				gave := *computed(grads[k])
+				gave.Call, gave.Target, gave.leaf, gave.DType = c, u.gradientName(), u.leaf, v.DType
+				v.unlink()
+				v.From, v.reason = Link{How: ByContent, Value: &gave}, ""
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// gradientName is what the gradient of an input is called.
+func (v *Value) gradientName() string { return strings.Replace(v.Target, "input", "grad", 1) }
 
 // settleNodeHooks takes back that gradients of a call are wrong if they all follow from the result of such a call as
 // the incoming gradient, and that call read what comes in. Of other wrong gradients that such a call gave it says so: a
 // hook may have, or a kernel of the program's own that consists of calls of torch.
-func (c *Call) settleNodeHooks(made []*Value, opt Options) error {
+func (c *Call) settleNodeHooks(hooks []*Call, opt Options) error {
+	var made []*Value
+	for _, o := range hooks {
+		made = append(made, o.Outputs...)
+	}
 	for _, h := range made {
 		if len(c.GradOutputs) != 1 || !h.like(c.GradOutputs[0]) ||
 			!slices.ContainsFunc(h.Call.Inputs, c.GradOutputs[0].equals) {
