@@ -86,6 +86,7 @@ type Entry struct {
 	Torch         string    // version of torch that the program ran with, "" if it is not known
 	Params        []string  // names of the positional arguments, of a function of the program's own
 	Replaced      string    // the program's function that was in the place of torch's: "mymod.fast_gelu"
+	ReplacedAt    string    // where that is defined: "/src/mymod.py:4"; "" where it is not known
 	Wrapped       []Wrapper // functions of torch that the program wraps, and inside of which it made the call
 	Raised        string    // the error that the call raised: "ValueError: Expected more than 1 spatial element"
 	// Autocast has the dtypes that torch.autocast had by type of device ("cpu": "bfloat16"), none where it was off;

@@ -81,7 +81,7 @@ type hookCall struct {
 	step                   int
 	module, location, fail string
 	params                 []string
-	replaced               string
+	replaced, replacedAt   string
 	wrapped                []Wrapper
 	group                  []int
 	groupName              string
@@ -128,12 +128,13 @@ type hookEvent struct {
 	Error      string `json:"error"`
 	Pass       *int64 `json:"pass"`
 	// Dtypes by type of device; nil: autocast was off.
-	Autocast map[string]string `json:"autocast"`
-	Params   []string          `json:"params"`
-	Replaced string            `json:"replaced"`
-	Wrapped  []Wrapper         `json:"wrapped"`
-	After    json.RawMessage   `json:"after"`
-	Groups   []struct {
+	Autocast   map[string]string `json:"autocast"`
+	Params     []string          `json:"params"`
+	Replaced   string            `json:"replaced"`
+	ReplacedAt string            `json:"replaced_at"`
+	Wrapped    []Wrapper         `json:"wrapped"`
+	After      json.RawMessage   `json:"after"`
+	Groups     []struct {
 		Params []string `json:"params"`
 	} `json:"groups"`
 }
@@ -257,7 +258,8 @@ func (r *hookRun) event(e *hookEvent, s span, byID map[int]*hookCall, position *
 		}
 		c = &hookCall{run: r, id: e.ID, op: once(e.Name), order: *position, backward: -1, step: -1, within: -1,
 			module: once(e.Module), location: once(e.Location), group: e.Group, groupName: e.GroupOf,
-			autocast: e.Autocast, params: e.Params, replaced: e.Replaced, wrapped: e.Wrapped, begun: s}
+			autocast: e.Autocast, params: e.Params, replaced: once(e.Replaced), replacedAt: once(e.ReplacedAt),
+			wrapped: e.Wrapped, begun: s}
 		if e.Step != nil {
 			c.step = *e.Step
 		}
@@ -371,7 +373,7 @@ func (r *hookRun) entry(c *hookCall) *Entry {
 	e := newForeign(Hook, c.op+"."+strconv.Itoa(c.id), c)
 	e.Op, e.ID, e.PID, e.Rank = c.op, c.id, r.pid, r.rank
 	e.Step, e.Order, e.BackwardOrder, e.Module, e.Location = c.step, c.order, c.backward, c.module, c.location
-	e.Params, e.Replaced, e.Wrapped = c.params, c.replaced, c.wrapped
+	e.Params, e.Replaced, e.ReplacedAt, e.Wrapped = c.params, c.replaced, c.replacedAt, c.wrapped
 	e.Group, e.GroupName, e.Within, e.Raised = c.group, c.groupName, c.within, c.fail
 	e.LaterOrder, e.GradientOrder, e.Torch = c.later, c.gradient, r.torch
 	e.DrawnFrom, e.GeneratorSets, e.OptimizerSteps = c.drawnFrom, r.sets, r.updates

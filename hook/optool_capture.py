@@ -1748,6 +1748,8 @@ class _Recorder:
         about = {"params": list(names)}
         if entry is None:
             about["replaced"] = "%s.%s" % (original.__module__, original.__qualname__)
+            if code:
+                about["replaced_at"] = "%s:%d" % (os.path.abspath(code.co_filename), code.co_firstlineno)
 
         @functools.wraps(original)
         def wrapped(*args, **kwargs):

@@ -107,11 +107,23 @@ func (rec *Recording) Faults() (faults []Fault) {
 		if w.RelativeError != nil {
 			worst += ", by up to " + percentText(float64(*w.RelativeError)) + " of the largest value"
 		}
-		faults = append(faults, Fault{Op: Name(o.Op), Calls: o.callsText(rec.among[o.Op]), In: namesText(rec.in[o.Op]),
+		faults = append(faults, Fault{Op: Name(o.Op) + replacedBy(w),
+			Calls: o.callsText(rec.among[o.Op], rec.Summary.Reading() > 0), In: namesText(rec.in[o.Op]),
 			On: namesText(rec.on[o.Op]), Cause: rec.causesOf(o.Op), Known: !o.differs(),
 			Worst: strings.TrimSpace(OneLine(worst))})
 	}
 	return faults
+}
+
+// replacedBy names the program's function in the place of torch's, whose author has to look at it; "" if torch's ran.
+func replacedBy(r *Result) string {
+	switch {
+	case r.Replaced == "":
+		return ""
+	case r.ReplacedAt == "":
+		return ", replaced by " + Name(r.Replaced)
+	}
+	return ", replaced by " + Name(r.Replaced) + " of " + OneLine(r.ReplacedAt)
 }
 
 // size is the error of a value as a part of the largest correct one; infinite if it is not known.
@@ -135,16 +147,36 @@ func namesText(names []string) string {
 }
 
 // callsText says how many calls of the operator are wrong, and of how many in the folders of these; 0: of all.
-func (o *OpSummary) callsText(among int) string {
+// Calls that recorded calls of other functions made are told apart, as are those that only read other values where
+// others are wrong.
+func (o *OpSummary) callsText(among int, apart bool) string {
 	total, parts := 0, []string{}
+	reading := 0
+	if apart {
+		reading = o.reading
+	}
 	for _, v := range verdict.All() {
 		n := o.Counts[v]
-		if total += n; n > 0 && (v.Differs() || v == verdict.Known) {
+		total += n
+		if v == verdict.Fail {
+			n -= reading
+		}
+		if n > 0 && (v.Differs() || v == verdict.Known) {
 			parts = append(parts, fmt.Sprintf("%d %s", n, v))
 		}
 	}
 	slices.Reverse(parts)
-	return strings.Join(parts, ", ") + fmt.Sprintf(" of %d", cmp.Or(among, total))
+	if reading > 0 {
+		parts = append(parts, fmt.Sprintf("%d only read other values", reading))
+	}
+	text := strings.Join(parts, ", ")
+	if among == total { // no folder is left out
+		among = 0
+	}
+	if o.inside > 0 && among == 0 {
+		return text + fmt.Sprintf(" of %d, and %d made inside of other recorded calls", total-o.inside, o.inside)
+	}
+	return text + fmt.Sprintf(" of %d", cmp.Or(among, total))
 }
 
 // patternHead begins the text of a pattern where a cause is expected.

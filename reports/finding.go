@@ -39,7 +39,7 @@ type Finding struct {
 // which calls fail inside it.
 func (f *Finding) Notes() (notes []string) {
 	if first := f.Results[0]; first.Replaced != "" {
-		notes = append(notes, ReplacedText(first.Op, first.Replaced))
+		notes = append(notes, ReplacedText(first.Op, first.Replaced, first.ReplacedAt))
 	}
 	if len(f.Inside) > 0 {
 		text := "calls inside it fail too: " + strings.Join(f.Inside, ", ")
@@ -51,9 +51,13 @@ func (f *Finding) Notes() (notes []string) {
 	return notes
 }
 
-// ReplacedText says that a function of the program is in the place of torch's.
-func ReplacedText(op, by string) string {
-	return Name(op) + " is not torch's own here: replaced by " + Name(by)
+// ReplacedText says that a function of the program is in the place of torch's, and where it is defined.
+func ReplacedText(op, by, at string) string {
+	text := Name(op) + " is not torch's own here: replaced by " + Name(by)
+	if at != "" {
+		text += " of " + OneLine(at)
+	}
+	return text
 }
 
 // More says how many values of the call are not among the results; "" if all are.
@@ -128,7 +132,7 @@ func targetsText(targets []string) string {
 
 // NewFinding returns a finding with the rows that the results make.
 func NewFinding(results []*Result) *Finding {
-	f := &Finding{Results: results}
+	f := &Finding{Results: results, Inherits: len(results) > 0 && results[0].Inherits}
 	for _, r := range results {
 		if row, ok := r.CompareRow(); ok {
 			f.Rows = append(f.Rows, row)

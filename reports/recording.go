@@ -409,11 +409,11 @@ func (rec *Recording) Leads() (leads [][2]string) {
 	}
 	leads = append(leads, [2]string{name, r.Title() + ": " + strings.TrimSpace(r.target()+" "+
 		string(r.Verdict)+r.What()+": "+r.Reason)})
+	for _, note := range rec.First.Notes() { // whose function it is
+		leads = append(leads, [2]string{"note", note})
+	}
 	for _, c := range rec.First.Causes[:min(len(rec.First.Causes), shownCauses)] {
 		leads = append(leads, [2]string{c.Label(), c.String()})
-	}
-	for _, note := range rec.First.Notes() {
-		leads = append(leads, [2]string{"note", note})
 	}
 	return leads
 }

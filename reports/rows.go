@@ -137,10 +137,11 @@ type Result struct {
 	BackwardOrder *int    `json:"backward_order,omitempty"`
 	PID           *int    `json:"pid"`
 	Rank          *int    `json:"rank"`
-	Coverage      *Number `json:"coverage"`           // share of the elements compared one by one, 0 to 1
-	Module        string  `json:"module,omitempty"`   // path of the module that made the call
-	Location      string  `json:"location,omitempty"` // FILE:LINE of the user's program
-	Replaced      string  `json:"replaced,omitempty"` // the program's function in the place of torch's
+	Coverage      *Number `json:"coverage"`              // share of the elements compared one by one, 0 to 1
+	Module        string  `json:"module,omitempty"`      // path of the module that made the call
+	Location      string  `json:"location,omitempty"`    // FILE:LINE of the user's program
+	Replaced      string  `json:"replaced,omitempty"`    // the program's function in the place of torch's
+	ReplacedAt    string  `json:"replaced_at,omitempty"` // FILE:LINE of that function
 	// Wrapped are functions of torch that the program wraps, and inside of which it made the call.
 	Wrapped   []Wrapper `json:"wrapped,omitempty"`
 	Within    *int      `json:"within,omitempty"`     // ForwardID of the recorded call that made this one
@@ -171,6 +172,8 @@ type Result struct {
 	// Lacks names what a run lacks that an earlier run had: "folder modelX". Such a result counts for no call and no
 	// operator either. Op is OpMissing or OpUnseen then.
 	Lacks string `json:"lacks,omitempty"`
+	// Inherits says of two recordings that the call was given values that differ, and that these explain what it gave.
+	Inherits bool `json:"reads_other_values,omitempty"`
 	// Default is the verdict without settings, where the Setting of that name gives
 	// another.
 	Default verdict.Verdict `json:"default_verdict,omitempty"`
@@ -311,6 +314,9 @@ type OpSummary struct {
 	Op     string                  `json:"op"`
 	Counts map[verdict.Verdict]int `json:"counts"` // by verdict
 	Worst  *Result                 `json:"worst,omitempty"`
+
+	reading int // calls whose verdict only tells that they were given other values
+	inside  int // calls that a recorded call made
 
 	elements, checked int64 // of all results that were compared, and of these one by one
 }

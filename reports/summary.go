@@ -75,6 +75,9 @@ type Summary struct {
 	worst        verdict.Verdict
 	addedCapture bool
 	unsaved      bool // it has a file into which torch saved nothing
+	reads        bool // it only reads other values
+	inside       bool // a recorded call made it
+	reading      int  // calls whose verdict only tells that they were given other values
 }
 
 // A Fact is a line at the top of reports, with its name.
@@ -109,6 +112,7 @@ func (s *Summary) Add(r *Result) {
 		s.endCapture()
 		s.capture, s.op, s.worst, s.addedCapture = r.Capture, r.Op, r.Verdict, true
 		s.program = s.programs.of(r)
+		s.reads, s.inside = r.Inherits, r.Within != nil
 	}
 	s.Results[r.Verdict]++
 	s.addErrors(r)
@@ -232,7 +236,15 @@ func (s *Summary) endCapture() {
 	if s.addedCapture {
 		s.Captures[s.worst]++
 		s.program.counts[s.worst]++
-		s.opOf(s.op).Counts[s.worst]++
+		o := s.opOf(s.op)
+		o.Counts[s.worst]++
+		if s.inside {
+			o.inside++
+		}
+		if s.reads && s.worst.Differs() {
+			o.reading++
+			s.reading++
+		}
 		if s.unsaved {
 			s.unwritten[s.opOf(s.op).Op]++
 		}
@@ -251,6 +263,53 @@ func (s *Summary) Ops() []*OpSummary {
 		return cmp.Or(cmp.Compare(btoi(!a.differs()), btoi(!b.differs())),
 			cmp.Compare(b.Worst.Verdict.Rank(), a.Worst.Verdict.Rank()), cmp.Compare(a.Op, b.Op))
 	})
+}
+
+// Reading is how many captures that differ were only given other values, where others are wrong by themselves.
+func (s *Summary) Reading() int {
+	s.endCapture()
+	if s.reading < s.differing() {
+		return s.reading
+	}
+	return 0
+}
+
+// differing is how many captures differ.
+func (s *Summary) differing() (n int) {
+	for v, k := range s.Captures {
+		if v.Differs() {
+			n += k
+		}
+	}
+	return n
+}
+
+// readsOtherValues is the heading of a column for such captures of an op.
+const readsOtherValues = "reads other values"
+
+// columns are the headings of columns with the captures by verdict, and of one for those that only read other values.
+func (s *Summary) columns() []string {
+	columns := columnsOf(s.used())
+	if s.Reading() > 0 {
+		columns = append(columns, readsOtherValues)
+	}
+	return columns
+}
+
+// counts are the captures of an op for these columns.
+func (s *Summary) counts(o *OpSummary) (counts []int) {
+	apart := s.Reading() > 0
+	for _, v := range s.used() {
+		n := o.Counts[v]
+		if apart && v == verdict.Fail {
+			n -= o.reading
+		}
+		counts = append(counts, n)
+	}
+	if apart {
+		counts = append(counts, o.reading)
+	}
+	return counts
 }
 
 // differs reports whether some capture of the operator is wrong, or its device failed.
@@ -414,7 +473,7 @@ func (s *Summary) Write(w io.Writer, st Style) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintln(w, s.paintedLine(st))
+	_, err := fmt.Fprintln(w, st.Wrap(s.paintedLine(st), 2))
 	return err
 }
 
@@ -444,11 +503,11 @@ func (s *Summary) unsupported() string {
 }
 
 func (s *Summary) writeOps(w io.Writer, st Style) error {
-	ops, used := s.Ops(), s.used()
-	l := NewListing(w, st.Width, append(append([]string{"op"}, columnsOf(used)...), "worst")...)
+	ops, columns := s.Ops(), s.columns()
+	l := NewListing(w, st.Width, append(append([]string{"op"}, columns...), "worst")...)
 	l.Names(0)
 	l.Wrap()
-	for i := range used {
+	for i := range columns {
 		l.Right(i + 1)
 	}
 	shown, passed, captures := 0, 0, 0
@@ -468,10 +527,10 @@ func (s *Summary) writeOps(w io.Writer, st Style) error {
 		}
 		shown++
 		row := []string{opName(o.Op)}
-		for _, v := range used {
+		for _, k := range s.counts(o) {
 			n := ""
-			if o.Counts[v] > 0 {
-				n = strconv.Itoa(o.Counts[v])
+			if k > 0 {
+				n = strconv.Itoa(k)
 			}
 			row = append(row, n)
 		}
@@ -676,6 +735,11 @@ func (s *Summary) paintedLine(st Style) string {
 	total, parts := 0, []string{}
 	for _, v := range s.used() {
 		total += s.Captures[v]
+		if n := s.Reading(); n > 0 && v == verdict.Fail {
+			parts = append(parts, st.Paint(v, fmt.Sprintf("%d fail", s.Captures[v]-n)),
+				fmt.Sprintf("%d read other values", n))
+			continue
+		}
 		parts = append(parts, st.Paint(v, fmt.Sprintf("%d %s", s.Captures[v], v)))
 	}
 	end := ""

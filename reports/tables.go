@@ -257,10 +257,10 @@ func (rec *Recording) OpSheet() Sheet {
 			},
 		}
 	}
-	ops := rec.Summary.Ops()
-	used := rec.Summary.used()
+	s := rec.Summary
+	ops := s.Ops()
 	return Sheet{
-		Name: "by op", Columns: append(append([]string{"op", "captures"}, columnsOf(used)...), "worst_verdict",
+		Name: "by op", Columns: append(append([]string{"op", "captures"}, s.columns()...), "worst_verdict",
 			"worst_capture",
 			"worst_target", "worst_reason", "worst_index", "actual", "expected", "repro"),
 		Rows: func(yield func([]any) bool) {
@@ -270,8 +270,8 @@ func (rec *Recording) OpSheet() Sheet {
 					total += n
 				}
 				row := []any{opName(o.Op), total}
-				for _, v := range used {
-					row = append(row, o.Counts[v])
+				for _, n := range s.counts(o) {
+					row = append(row, n)
 				}
 				w := o.Worst
 				row = append(row, string(w.Verdict), w.Capture, w.Target, w.Reason, indexCell(w.Worst),

@@ -113,7 +113,14 @@ func (rec *Recording) overview() Sheet {
 	}
 	if len(rec.Timings) == 0 {
 		for _, v := range s.used() {
-			rows = append(rows, []any{CountOf + string(v), s.Captures[v]})
+			n := s.Captures[v]
+			if v == verdict.Fail {
+				n -= s.Reading()
+			}
+			rows = append(rows, []any{CountOf + string(v), n})
+		}
+		if n := s.Reading(); n > 0 {
+			rows = append(rows, []any{"calls that only read other values", n})
 		}
 		rows = append(rows, []any{"values compared", s.Compared()}, []any{"values not judged", s.NotJudged().NotJudged})
 	}
@@ -163,11 +170,16 @@ func (rec *Recording) sentence() string {
 			passed += n
 		}
 	}
+	reading := s.Reading()
+	wrong -= reading
 	text := fmt.Sprintf("%d of %s fail, %d pass", wrong, Count(total, "call"), passed)
+	if reading > 0 {
+		text += fmt.Sprintf(", %d only read other values", reading)
+	}
 	if listed > 0 {
 		text += fmt.Sprintf(", %d fail as known", listed)
 	}
-	if rest := total - wrong - passed - listed; rest > 0 {
+	if rest := total - wrong - reading - passed - listed; rest > 0 {
 		text += fmt.Sprintf(", %d could not be judged", rest)
 	}
 	if n := s.betweens; n > 0 {

@@ -298,7 +298,8 @@ func (c *Call) record(phase, target string, v verdict.Verdict, reason, repro str
 	r := &reports.Result{Capture: c.Entry.Rel, Op: c.Op, ForwardID: known(c.Entry.ID), Phase: phase,
 		Target: target, Verdict: v, Reason: reason, Repro: &repro, Order: &c.Order, PID: known(c.Entry.PID),
 		Rank: known(c.Process.Rank), Module: c.Entry.Module, Location: c.Entry.Location,
-		Replaced: c.Entry.Replaced, Wrapped: found.Wrapped(c.Entry), Within: known(c.Entry.Within),
+		Replaced: c.Entry.Replaced, ReplacedAt: c.Entry.ReplacedAt,
+		Wrapped: found.Wrapped(c.Entry), Within: known(c.Entry.Within),
 		RecordedOn: found.RecordedOn(c.Entry, c.device)}
 	if dt := c.DType(); dt.Computable() {
 		name := dt.String()

@@ -207,8 +207,11 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 	held := holder{two: len(r.paths) == 2, rounding: rounding}
 	held.undetermined.Registry = r.a.known()
 	held.next = func(c compared) error {
+		inherits := parted.Add(c.pair, c.results, c.apart)
+		for _, res := range c.results {
+			res.Inherits = inherits
+		}
 		finding := reports.NewFinding(c.results)
-		finding.Inherits = parted.Add(c.pair, c.results, c.apart)
 		r.out.bar.add(finding.Bad(), 0)
 		return r.out.add(finding, false)
 	}

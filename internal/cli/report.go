@@ -280,6 +280,9 @@ func (a *app) printRecording(w io.Writer, rec *reports.Recording, o *reportOptio
 			}
 		}
 	}
+	if first := rec.Summary.First; first != nil {
+		digest.Lead(first.Capture)
+	}
 	if err := cmp.Or(rec.Results.Err(), rec.Summary.WritePrograms(w, style), digest.Write(w, style)); err != nil {
 		return 0, err
 	}
@@ -287,6 +290,7 @@ func (a *app) printRecording(w io.Writer, rec *reports.Recording, o *reportOptio
 	if rec.Exit != nil {
 		exit = *rec.Exit
 	}
+	digest.Readers(rec.Summary)
 	return exit, cmp.Or(rec.Summary.Write(w, style), digest.WriteLast(w, style))
 }
 

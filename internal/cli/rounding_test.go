@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bytes"
+	"os"
 	"strings"
 	"testing"
 
@@ -66,6 +67,68 @@ func TestTwoSteps(t *testing.T) {
 			strings.Count(got, "FAIL ") != tc.code {
 			t.Errorf("compare %s %s: exit code %d, %d lines:\n%s%s", tc.a, tc.b, code, lines, out.String(),
 				errs.String())
+		}
+	}
+}
+
+// TestWrongInBothSteps: a layer_norm is wrong in both steps of one recording. In the second step it reads what the
+// first made wrong: that is no rounding, and what is wrong with it is told by its own inputs.
+func TestWrongInBothSteps(t *testing.T) {
+	t.Chdir(unpacked(t, "testdata/lnrows.tar.gz"))
+	run := func(args ...string) string {
+		var out, errs bytes.Buffer
+		code := cli.Main(args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+		if code != cli.ExitDiffers {
+			t.Errorf("%s: exit code %d: %s", args, code, errs.String())
+		}
+		return strings.Join(strings.Fields(out.String()), " ")
+	}
+	got := run("compare", "--json", "run.jsonl", "--markdown", "run.md", "faulty", "sound")
+	for _, want := range []string{"layer_norm.2 output[0] in 1 at /tmp/model/lnrows/train.py:25 inputs agree, the " +
+		"result does not: 16 of 96 elements differ",
+		"its inputs differ because of what differs before, and it is wrong: by the inputs of its own recording: 16 of 96 " +
+			"elements differ by more than rounding",
+		"35 captures: 3 pass, 2 fail, 22 read other values, 8 skipped"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("compare does not say %q:\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "differ here by rounding") {
+		t.Errorf("what follows from a fault is called rounding:\n%s", got)
+	}
+	md, err := os.ReadFile("run.md")
+	const want = "2 of 35 calls fail, 3 pass, 22 only read other values"
+	if err != nil || !strings.Contains(string(md), want) {
+		t.Errorf("the report does not say %q: %v\n%s", want, err, md)
+	}
+	again := run("report", "run.jsonl")
+	for _, want := range []string{"READS OTHER VALUES: 22 calls", "2 fail, 22 read other values"} {
+		if !strings.Contains(again, want) {
+			t.Errorf("report does not say %q:\n%s", want, again)
+		}
+	}
+}
+
+// TestWhoseFunction: reports say first which function of the program is in the place of torch's and where it is
+// defined. Calls that it made inside do not count among the program's own.
+func TestWhoseFunction(t *testing.T) {
+	t.Chdir(unpacked(t, "testdata/lnrows.tar.gz"))
+	var out, errs bytes.Buffer
+	code := cli.Main([]string{"replay", "--quiet", "--markdown", "run.md", "faulty"},
+		cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+	md, err := os.ReadFile("run.md")
+	if code != cli.ExitDiffers || err != nil {
+		t.Fatalf("exit code %d, %v: %s", code, err, errs.String())
+	}
+	const by = "replaced by __main__.chip_layer_norm of /tmp/model/lnrows/train.py:9"
+	if got := strings.Join(strings.Fields(out.String()), " "); !strings.Contains(got, by) {
+		t.Errorf("replay does not say %q:\n%s", by, got)
+	}
+	got := strings.ReplaceAll(string(md), "\\_", "_")
+	for _, want := range []string{"layer_norm, " + by + " | 2 fail of 2, and 2 made inside of other recorded calls |",
+		"\n- note: torch.nn.functional.layer_norm is not torch's own here: " + by + "\n- cause: "} {
+		if !strings.Contains(strings.ReplaceAll(strings.ReplaceAll(got, "**", ""), "&#58;", ":"), want) {
+			t.Errorf("the report does not say %q:\n%s", want, got)
 		}
 	}
 }

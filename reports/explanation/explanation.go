@@ -83,7 +83,8 @@ func (e *Explanation) Judgement(st reports.Style) string {
 		fmt.Fprintf(&b, "%s %s\n", st.Bold(label), st.Hang(label+" ", reports.OneLine(e.Causes[i].String()), 2))
 	}
 	if r.Replaced != "" {
-		fmt.Fprintf(&b, "note: %s\n", st.Hang("note: ", reports.OneLine(reports.ReplacedText(r.Op, r.Replaced)), 2))
+		text := reports.OneLine(reports.ReplacedText(r.Op, r.Replaced, r.ReplacedAt))
+		fmt.Fprintf(&b, "note: %s\n", st.Hang("note: ", text, 2))
 	}
 	if e.Unexplained && !slices.ContainsFunc(e.Causes, func(c reports.Cause) bool { return !c.Pattern }) {
 		fmt.Fprintf(&b, "%s none of the mistakes that optool tried reproduces it\n", st.Bold("cause:"))

@@ -15,7 +15,7 @@ func Locate(r *reports.Result, e *capture.Entry, op string) {
 		r.Occurrence = &e.Occurrence
 	}
 	r.PID, r.Rank, r.Module, r.Location = Known(e.PID), Known(e.Rank), e.Module, e.Location
-	r.Replaced, r.Wrapped, r.Within = e.Replaced, Wrapped(e), Known(e.Within)
+	r.Replaced, r.ReplacedAt, r.Wrapped, r.Within = e.Replaced, e.ReplacedAt, Wrapped(e), Known(e.Within)
 }
 
 // Wrapped are the functions of torch that the program wraps, and inside of which it made the call.

@@ -431,6 +431,9 @@ func (w *walk) run() {
 	}
 }
 
+// otherInputs begins the reason of a wrong call that reads what an earlier one made wrong.
+const otherInputs = "its inputs differ because of what differs before, and it is wrong: "
+
 // forward looks at arguments and results.
 func (w *walk) forward(e event) {
 	c, at := e.c, e.at
@@ -450,6 +453,8 @@ func (w *walk) forward(e event) {
 			return
 		case !c.pair.A.Has(capture.Device, capture.Input):
 			reason = "the first value that differs: "
+		case w.of.Rounding.readsOther(c, false):
+			reason = otherInputs
 		}
 		w.add(c, at, c.result, reason+c.result.Reason)
 	case c.input != nil && !w.parted && c.entry > growth*max(w.noise, c.unit):
@@ -560,7 +565,11 @@ func (w *walk) backward(e event) {
 	}
 	arrives := c.arrived != nil && c.arrived.Verdict == verdict.Fail
 	if c.gradient != nil && !arrives && c.input == nil && c.plain == nil && c.result == nil {
-		w.add(c, e.at, c.gradient, "what arrives agrees, the gradient does not: "+c.gradient.Reason)
+		reason := "what arrives agrees, the gradient does not: "
+		if w.of.Rounding.readsOther(c, true) {
+			reason = otherInputs
+		}
+		w.add(c, e.at, c.gradient, reason+c.gradient.Reason)
 		w.parted, w.faulty = true, true
 		return
 	}

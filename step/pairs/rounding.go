@@ -38,7 +38,9 @@ type Rounding struct {
 	states  map[*reports.Result]standing
 	wrong   map[reports.Place][2]bool // in which recordings values are wrong
 	excused map[*compared]bool
-	behind  int // calls that were judged behind the first wrong one
+	other   map[*reports.Result]bool   // values that differ because of what was wrong before, not by rounding
+	why     map[*reports.Result]string // what is wrong with a value by the inputs of its own recording
+	behind  int                        // calls that were judged behind the first wrong one
 }
 
 // A standing is what a value that differs shows.
@@ -90,6 +92,7 @@ type progress struct {
 func (x *Rounding) Explain(all []Looked) {
 	x.judged, x.states = map[*capture.Entry]Judgement{}, map[*reports.Result]standing{}
 	x.wrong, x.excused = map[reports.Place][2]bool{}, map[*compared]bool{}
+	x.other, x.why = map[*reports.Result]bool{}, map[*reports.Result]string{}
 	processes := map[[3]int][]*compared{}
 	for _, l := range all {
 		if l.Pair.B == nil {
@@ -141,6 +144,7 @@ func (x *Rounding) pass(e event, p *progress) {
 		p.stopped = true
 	}
 	x.standings(c, results, in, p)
+	behind := p.stopped
 	stop, unjudged := false, false
 	for _, r := range results {
 		d, s := c.apart[r], x.states[r]
@@ -176,8 +180,15 @@ func (x *Rounding) pass(e event, p *progress) {
 		}
 	}
 	counted := x.excused[c]
-	for _, r := range inputs { // what the first wrong call reads differs by rounding, too
-		x.excuse(c, r)
+	for _, r := range inputs {
+		if behind {
+			x.reads(c, r)
+		} else { // what the first wrong call reads differs by rounding, too
+			x.excuse(c, r)
+		}
+	}
+	if behind {
+		x.ownFaults(results)
 	}
 	if stop && !counted {
 		delete(x.excused, c)
@@ -241,13 +252,13 @@ func (x *Rounding) standings(c *compared, results []*reports.Result, in float64,
 		case says(r):
 			x.states[r] = isWrong
 		case (wrongA != wrongB || wrongA && !near) && (r.Setting == "" || r.Verdict.Differs()):
-			x.states[r] = isWrong
+			x.states[r], x.why[r] = isWrong, whyA
+			if !wrongA {
+				x.why[r] = whyB + " (in the second recording)"
+			}
 			x.wrong[reports.Place{Capture: r.Capture, Target: r.Target}] = [2]bool{wrongA, wrongB}
 			if !r.Verdict.Differs() {
-				r.Reason = whyA
-				if !wrongA {
-					r.Reason = whyB + " (in the second recording)"
-				}
+				r.Reason = x.why[r]
 			}
 		case a.Right[at] && b.Right[at]:
 			x.states[r] = isRight
@@ -301,6 +312,38 @@ func (x *Rounding) excuse(c *compared, r *reports.Result) {
 		r.Reason += fmt.Sprintf(": the root mean square of the differences is %.2g of the values", d.Relative)
 	}
 	x.excused[c] = true
+}
+
+// reads lets an input pass of a call that is wrong by itself, behind one that is wrong. Its values differ because of
+// that one, not by rounding.
+func (x *Rounding) reads(c *compared, r *reports.Result) {
+	if !r.Verdict.Differs() {
+		return
+	}
+	r.Verdict, r.Mismatch = verdict.Pass, new(int)
+	r.Reason = "other values, because of what differs before; each recording's call is judged by its own"
+	if d := c.apart[r]; d != nil && d.Relative < math.Inf(1) {
+		r.Reason += fmt.Sprintf(". The root mean square of the differences is %.2g of the values", d.Relative)
+	}
+	x.other[r] = true
+}
+
+// ownFaults says of values behind the first wrong call what is wrong with them by their own inputs: how far the
+// recordings are apart there tells more of the calls before.
+func (x *Rounding) ownFaults(results []*reports.Result) {
+	for _, r := range results {
+		if why := x.why[r]; why != "" && r.Verdict.Differs() && r.Reason != why {
+			r.Reason = "by the inputs of its own recording: " + why + "; between the recordings: " + r.Reason
+		}
+	}
+}
+
+// readsOther reports whether the forward pass of a call, or its backward pass, was given values that differ because of
+// what was wrong before.
+func (x *Rounding) readsOther(c *compared, backward bool) bool {
+	return x != nil && slices.ContainsFunc(c.results, func(r *reports.Result) bool {
+		return x.other[r] && (backward || r.Phase == "input")
+	})
 }
 
 // WrongIn are the recordings, of 0 and 1, in which a value is wrong by itself.

@@ -229,7 +229,7 @@ func replacedNote(f *step.Finding) string {
 	if f.Call.Entry.Replaced == "" {
 		return ""
 	}
-	return reports.OneLine("note: " + reports.ReplacedText(f.Call.Op, f.Call.Entry.Replaced))
+	return reports.OneLine("note: " + reports.ReplacedText(f.Call.Op, f.Call.Entry.Replaced, f.Call.Entry.ReplacedAt))
 }
 
 // whatToDo says of a value that changed between two calls where to look, whom to ask and what to send; nothing of other
