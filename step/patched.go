@@ -27,39 +27,14 @@ func (v *Value) comparePatched(opt Options) error {
 	if err != nil {
 		return err
 	}
-	differ, first := 0, 0
-	switch {
-	case exact:
-		for i := range x {
-			if x[i] != want[i] && (x[i] == x[i] || want[i] == want[i]) {
-				if differ == 0 {
-					first = i
-				}
-				differ++
-			}
-		}
-	default:
-		var ok bool
-		if first, differ, _, ok = outliers(x, want, want, v.DType, 0.5); !ok {
-			differ, first = len(x), 0
-		}
-	}
+	differ, first := v.differing(x, want, exact)
 	if differ == 0 {
 		return nil
 	}
 	w, under, patches := v.From.Value, v.From.under, v.From.patches
 	v.unlink()
-	same := v.version < 0 || v.version == w.counted()
-	part := len(x)-differ > few && float64(len(x)-differ) >= leastShare*float64(len(x)) && v.telling()
-	still := v.named != "" && v.named == under.named && v.version > 0 && v.version == w.counted() && w.lasts(v)
-	did := ""
-	switch {
-	case same && v.telling() && permuted(x, want):
-		did = "it has the elements in another order than they were left there"
-	case same && part, still:
-		did = fmt.Sprintf("%d of %d elements are not what was left there, the first %.6g instead of %.6g", differ,
-			len(x), x[first], want[first])
-	default:
+	did := v.changedSince(w, under, x, want, differ, first)
+	if did == "" {
 		v.From = Link{How: IsOutside, Role: v.role()}
 		return nil
 	}
@@ -73,6 +48,43 @@ func (v *Value) comparePatched(opt Options) error {
 	v.right = v.patchwork
 	w.readers = append(w.readers, v)
 	return nil
+}
+
+// differing counts the elements of v that are not those wanted, bit for bit where these are exact, and says which is
+// the first.
+func (v *Value) differing(x, want []float64, exact bool) (n, first int) {
+	if !exact {
+		first, n, _, ok := outliers(x, want, want, v.DType, 0.5)
+		if !ok {
+			return len(x), 0
+		}
+		return n, first
+	}
+	for i := range x {
+		if x[i] != want[i] && (x[i] == x[i] || want[i] == want[i]) {
+			if n == 0 {
+				first = i
+			}
+			n++
+		}
+	}
+	return n, first
+}
+
+// changedSince says how the elements of v changed since w wrote a part of its memory last, around which lay what under
+// has; "" if what v holds may be another value.
+func (v *Value) changedSince(w, under *Value, x, want []float64, differ, first int) string {
+	same := v.version < 0 || v.version == w.counted()
+	part := len(x)-differ > few && float64(len(x)-differ) >= leastShare*float64(len(x)) && v.telling()
+	still := v.named != "" && v.named == under.named && v.version > 0 && v.version == w.counted() && w.lasts(v)
+	switch {
+	case same && v.telling() && permuted(x, want):
+		return "it has the elements in another order than they were left there"
+	case same && part, still:
+		return fmt.Sprintf("%d of %d elements are not what was left there, the first %.6g instead of %.6g", differ,
+			len(x), x[first], want[first])
+	}
+	return ""
 }
 
 // patchwork is what recorded calls left where v lies, by what lay in all of its memory and the parts that they wrote.

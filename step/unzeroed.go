@@ -19,25 +19,16 @@ func (u *updater) findUnzeroed(before []*updater, opt Options) {
 	added := map[*Value]uint64{} // gradients of several losses behind the first of which a parameter was written
 	for _, c := range u.step.Tail {
 		for _, v := range c.Inputs {
-			if v.From.first != nil || v.From.Role == "collective" || !v.DType.IsFloat() || !v.tellsNumber() ||
-				v.Call.leavesState(v) {
-				continue
-			}
-			at := u.parameter(v)
-			if at == 0 || at == v.Address || hooked(u.since[at]) {
+			at, ok := u.gradientFor(v)
+			if !ok {
 				continue
 			}
 			if u.sumsBefore(at) {
 				added[v] = at
 			}
-			parts, ok := u.givenSince(v, at)
-			if !ok && !v.isGradient() && v.From.How != IsChanged && lastLeft(before, v, at) != nil {
-				parts, ok = computedFor(u.since[at], opt)
-			}
-			if !ok {
-				continue
-			}
-			sum, ok := sumOf(parts)
+			_, sum, ok := u.givenSince(v, at, opt, func() bool {
+				return !v.isGradient() && v.From.How != IsChanged && lastLeft(before, v, at) != nil
+			})
 			if !ok || sum.is(v) {
 				continue
 			}
@@ -57,15 +48,22 @@ func (u *updater) findUnzeroed(before []*updater, opt Options) {
 	}
 }
 
+// gradientFor is the address of the parameter whose gradient an input may be; ok is false if it is none.
+func (u *updater) gradientFor(v *Value) (at uint64, ok bool) {
+	if v.From.first != nil || v.From.Role == "collective" || !v.DType.IsFloat() || !v.tellsNumber() ||
+		v.Call.leavesState(v) {
+		return 0, false
+	}
+	at = u.parameter(v)
+	return at, at != 0 && at != v.Address && !hooked(u.since[at])
+}
+
 // addsUp reports whether one of the gradients is the sum of what the calls gave since its parameter was written.
 func (u *updater) addsUp(added map[*Value]uint64, opt Options) bool {
+	always := func() bool { return true }
 	for v, at := range added {
-		parts, ok := u.givenSince(v, at)
-		if !ok {
-			parts, ok = computedFor(u.since[at], opt)
-		}
-		sum, can := sumOf(parts)
-		if ok && can && (sum.is(v) || len(parts) == 1 && v.near(parts[0])) {
+		parts, sum, ok := u.givenSince(v, at, opt, always)
+		if ok && (sum.is(v) || len(parts) == 1 && v.near(parts[0])) {
 			return true
 		}
 	}
@@ -80,9 +78,22 @@ func (v *Value) tellsNumber() bool {
 	return !v.content.plain
 }
 
-// givenSince are the gradients that the calls gave for the parameter at an address since it was last written; not ok if
-// one is not known. What the reference gave for the same calls was kept.
-func (u *updater) givenSince(v *Value, at uint64) (parts []*Value, ok bool) {
+// givenSince are the gradients that the calls gave for the parameter at an address since it was last written, and their
+// sum. Where one is not known and compute says so, the reference computes what they give; else not ok.
+func (u *updater) givenSince(v *Value, at uint64, opt Options, compute func() bool) (parts []*Value, sum addition,
+	ok bool) {
+	if parts, ok = u.recordedSince(v, at); !ok && compute() {
+		parts, ok = computedFor(u.since[at], opt)
+	}
+	if ok {
+		sum, ok = sumOf(parts)
+	}
+	return parts, sum, ok
+}
+
+// recordedSince are those gradients as they were recorded; not ok if one is not known. What the reference gave for the
+// same calls was kept.
+func (u *updater) recordedSince(v *Value, at uint64) (parts []*Value, ok bool) {
 	for _, r := range u.since[at] {
 		g := r.Call.gradientOf(r)
 		if g == nil || !sameShape(g.Shape, v.Shape) || r.Call.failsAt(g.Target) {
