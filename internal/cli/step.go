@@ -16,6 +16,7 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare"
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/internal/collector"
 	"github.com/optool/optool/internal/rss"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/causes"
@@ -122,6 +123,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) (err error
 		return err
 	}
 	start := time.Now()
+	collector.Keep()
 	r.limits = o.limits()
 	r.opt = r.options(tol)
 	r.settings = append(a.operatorSettings(), o.tolerances.settings(tol)...)

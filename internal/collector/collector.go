@@ -7,6 +7,7 @@
 package collector
 
 import (
+	"cmp"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -25,7 +26,7 @@ const leastHeap = 4 << 20
 // a percentage is one of the heap in use, which may be large.
 type headroom struct {
 	mu        sync.Mutex
-	percent   int // as the runtime had it
+	percent   int // of later collections; 0: as the environment says
 	size      int64
 	collected bool
 	block     []byte
@@ -52,8 +53,21 @@ func (h *headroom) take() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.collected = true
-	h.block = make([]byte, h.size)
-	debug.SetGCPercent(h.percent)
+	h.set()
+}
+
+// set has the collector start by the size of the headroom later than the percentage says.
+func (h *headroom) set() {
+	if !h.collected {
+		debug.SetGCPercent(h.first())
+		return
+	}
+	if n := h.size * 100 / int64(cmp.Or(h.percent, 100)); int64(len(h.block)) != n {
+		h.block = make([]byte, n)
+	}
+	if h.percent > 0 {
+		debug.SetGCPercent(h.percent)
+	}
 }
 
 // Limit has the runtime keep the memory of this process within total bytes where it can, of
@@ -63,12 +77,24 @@ func Limit(total int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.size = min(int64(runtime.GOMAXPROCS(0))*perProcessor, total/16)
-	if !h.collected {
-		debug.SetGCPercent(h.first())
-	} else if int64(len(h.block)) != h.size {
-		h.block = make([]byte, h.size)
-	}
+	h.set()
 	debug.SetMemoryLimit(total + h.size)
+}
+
+// keeping is the percentage of a process that keeps much of what it makes.
+const keeping = 115
+
+// Keep says that the process keeps much of what it makes, such as what a step knows of each call. The collector goes
+// through all of that each time, so it waits until as much as 115 percent of it is new, not 100. It stays as it is
+// where the environment chose a percentage.
+func Keep() {
+	h := room
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.percent > 0 {
+		h.percent = keeping
+		h.set()
+	}
 }
 
 // Untouched is how many bytes of the heap the headroom has.
