@@ -512,6 +512,11 @@ func (a *sgdArgs) rule() rule {
 func (a *sgdArgs) slips(sound rule) []slip {
 	all := decaySlips(sound, a.WeightDecay, a.WeightDecay*sound.size)
 	add := func(text string, with func(r *rule)) { all = append(all, slip{text, with}) }
+	if a.Momentum != 0 && a.IsFirstStep && a.Dampening != 0 {
+		add("dampening applies in the first step, too", func(r *rule) {
+			r.first, r.averages[0].keep = true, 0
+		})
+	}
 	if a.Momentum != 0 && !a.IsFirstStep {
 		add("dampening is momentum", func(r *rule) { r.averages[0].take = 1 - a.Momentum })
 		add("lr is multiplied into the buffer", func(r *rule) { r.averages[0].take *= r.size; r.size = 1 })
@@ -552,7 +557,7 @@ func (a *sgdArgs) step(round func(dt tensor.DType, x float64) float64, rule rule
 			g = pass(g)
 			if a.Momentum != 0 {
 				buf, bs := g, gs
-				if !a.IsFirstStep {
+				if !a.IsFirstStep || rule.first {
 					w := rule.averages[0]
 					buf, bs = pass(pass(w.keep*v[2])+w.take*g), w.size(v[2], gs)
 				}

@@ -21,6 +21,7 @@ type rule struct {
 	old      [2]bool // the update is made of the averages before the step
 	raw      bool    // the update is made of the gradient
 	again    bool    // the update is made of the average to which the gradient is added once more, as by Nesterov
+	first    bool    // the first step of a buffer is as all others
 	limit    bool    // amsgrad's largest average is not looked at
 	early    bool    // amsgrad's largest average is that before the step
 	inverse  bool    // the gradient is multiplied by the scale of the loss
