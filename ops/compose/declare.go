@@ -269,6 +269,7 @@ func (c *Call) backward(up []*tensor.Tensor) map[int]*Value {
 			c.seeds[i] = c.graph.Const(t)
 		}
 	}
+	c.graph.lastComposed = len(c.graph.nodes) - 1 - len(c.seeds)
 	c.graph.deriving, c.graph.marks[1], c.graph.seeds = true, nil, c.seeds
 	defer func() { c.graph.deriving = false }()
 	c.grads = c.graph.gradients(c.outs, c.seeds)

@@ -244,7 +244,7 @@ func (g *Graph) clamp(x *Value, lo, hi float64) *Value {
 // Pow is x^p. Of p = 0 the gradient is 0 everywhere, as in torch.
 func (g *Graph) Pow(x *Value, p float64) *Value {
 	p = g.number("exponent", p)
-	return g.Unary("power", opdef.Unary{
+	return g.Unary(fmt.Sprintf(powerStep+"%.4g", p), opdef.Unary{
 		Error: elements.ElementwiseError,
 		F:     func(x float64) float64 { return math.Pow(x, p) },
 		Block: func(dst, src []float64) { kernel.PowBlock(dst, src, p) },

@@ -205,7 +205,7 @@ func applied[T number](g *Graph, num numbers[T], fn function, m maths[T], dt ten
 				continue
 			}
 			options := func() []option { return slopeOptions(fn.name) }
-			out[k] = g.varied("derivative of the "+fn.name, options, v.Shape(), dt, []*Value{up, x, v},
+			out[k] = g.varied(slopeStep+fn.name, options, v.Shape(), dt, []*Value{up, x, v},
 				func() *Value { return slope(g, num, fn, m, k, up, v, ts, in) })
 		}
 		return out
@@ -275,10 +275,11 @@ func throughAll[T number](g *Graph, num numbers[T], f func([]T) T, v []T, y T, e
 
 // slope is the gradient of operand k of the value of = m(ts), of its shape.
 func slope[T number](g *Graph, num numbers[T], fn function, m maths[T], k int, up, of *Value, ts []*tensor.Tensor,
-	in []*Value) *Value {
+	in []*Value) (d *Value) {
 	y, n := of.T, len(ts)
 	ops := append([]*tensor.Tensor{up.T, y}, ts...)
 	t := opdef.ZipN(y.DType, y.Shape, func(dst []T, src [][]T) { m.slopes(k, dst, src[0], src[1], src[2:]) }, ops...)
+	defer func() { d.what, d.operand = slopeStep+fn.name, k }()
 	own, stored := g.rounding(y.DType, fn.dulps), 0.0
 	if fn.saved {
 		stored = g.rounding(y.DType, 0.5)

@@ -46,12 +46,14 @@ type Graph struct {
 	formed  []formed
 	others  []otherForm
 
-	marks    [2][]mark  // of the composition, and of its derivation
-	variant  *variation // nil: none
-	muted    bool       // within a step that is done in another way
-	deriving bool
-	seeds    []*Value // the gradients that the derivation starts from
-	results  Values
+	marks        [2][]mark  // of the composition, and of its derivation
+	variant      *variation // nil: none
+	muted        bool       // within a step that is done in another way
+	deriving     bool
+	lastComposed int // the position of the last value before the derivation
+
+	seeds   []*Value // the gradients that the derivation starts from
+	results Values
 
 	// store, if set, replaces every value computed: tests round it, as devices do.
 	store func(*tensor.Tensor) *tensor.Tensor
@@ -81,6 +83,9 @@ type Value struct {
 	needs    bool                    // a gradient, some argument behind it asking for one
 
 	show func(t *tensor.Tensor) *tensor.Tensor // of a view: what it shows of in[0]
+
+	from    []*Value // what it is computed of, if in does not say it: of a gradient, the incoming one, the result, operands
+	operand int      // whose gradient it is
 
 	what string // "sum": what it is of in, for its description; empty if that is not said
 	is   *Value // the value that it stands for within a step, nil: none
@@ -230,7 +235,7 @@ func (g *Graph) computed(t *tensor.Tensor, from []*Value, errors func(t *tensor.
 			read = append(read, x.T)
 		}
 	}
-	v := &Value{T: g.works.keep(t, read...), in: in, vjp: vjp}
+	v := &Value{T: g.works.keep(t, read...), in: in, from: from, vjp: vjp}
 	if errors != nil && t.DType != tensor.Bool {
 		v.errors = sync.OnceValue(func() *tensor.Tensor {
 			read := append(slices.Clone(read), v.T)

@@ -13,6 +13,7 @@ import (
 type step struct {
 	name string // "logarithm"; empty if kernels do not leave it out
 	in   []*Value
+	out  *Value // nil: it is not known
 }
 
 // An omission is a step that a kernel leaves out. One operand replaces the result of the step, or the operand gets no
@@ -28,6 +29,8 @@ const (
 	factorStep   = "factor "
 	quotientStep = "division by "
 	additionStep = "addition of "
+	powerStep    = "power "
+	slopeStep    = "derivative of the "
 	mostFactors  = 10
 )
 
@@ -43,7 +46,7 @@ func (g *Graph) omitted(fn function, shape []int, dt tensor.DType, in []*Value) 
 	if !dt.Real().IsFloat() { // positions: without a step they point elsewhere, or nowhere
 		name = ""
 	}
-	g.steps = append(g.steps, step{name, in})
+	g.steps = append(g.steps, step{name: name, in: in})
 	o := g.omission(false)
 	if o == nil {
 		return nil
@@ -59,6 +62,9 @@ func (g *Graph) omitted(fn function, shape []int, dt tensor.DType, in []*Value) 
 
 // unlinked returns v, the result of the newest step. If the graph says so, one operand gets no gradient through it.
 func (g *Graph) unlinked(v *Value) *Value {
+	if n := len(g.steps); n > 0 && !g.planned && g.steps[n-1].out == nil {
+		g.steps[n-1].out = v
+	}
 	if o := g.omission(true); o != nil && !g.planned {
 		v.cut = o.operand + 1
 	}
@@ -86,7 +92,7 @@ func (c *Call) omissions() []opdef.Mistake[any] {
 	}
 	var left, gradients []opdef.Mistake[any]
 	add := func(to *[]opdef.Mistake[any], text string, os ...omission) {
-		*to = append(*to, opdef.Mistake[any]{Text: text, Gradients: os[0].gradient, Plan: func() (any, error) {
+		*to = append(*to, opdef.Mistake[any]{Text: text, Gradients: os[0].gradient, Step: true, Plan: func() (any, error) {
 			return c.again(&Graph{omit: os})
 		}})
 	}
@@ -116,6 +122,7 @@ func (c *Call) omissions() []opdef.Mistake[any] {
 				}
 			}
 			add(&left, text, omission{step: i, operand: k})
+			left[len(left)-1].Formula = c.graph.change(s.out, c.graph.written(s.in[k], nil, depthsOf))
 			add(&gradients, "the gradient lacks what flows through "+what+of,
 				omission{step: i, operand: k, gradient: true})
 		}

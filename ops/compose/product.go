@@ -46,13 +46,26 @@ func (g *Graph) Matmul(x, y *Value) *Value {
 	}, func(up *Value) []*Value {
 		var gx, gy *Value
 		if x.needs {
-			gx = g.Matmul(up, g.H(y))
+			gx = g.productWith(up, y, func(y *Value) *Value { return g.Matmul(up, y) })
 		}
 		if y.needs {
-			gy = g.Matmul(g.H(x), up)
+			gy = g.productWith(up, x, func(x *Value) *Value { return g.Matmul(x, up) })
 		}
 		return []*Value{gx, gy}
 	}, x, y)
+}
+
+// productWith is the product of a gradient and an operand that is transposed, or not if the graph does that instead.
+func (g *Graph) productWith(up, x *Value, product func(x *Value) *Value) *Value {
+	sound := func() *Value { return product(g.H(x)) }
+	n := x.Dim()
+	if !g.deriving || x.Shape()[n-1] != x.Shape()[n-2] {
+		return sound()
+	}
+	return g.varied("matrix product", func() []option {
+		return []option{{text: "in the %[3]s, %[2]s is not transposed",
+			of: func(*Graph, []*Value) *Value { return product(x) }}}
+	}, sound().Shape(), up.DType(), []*Value{up, x}, sound)
 }
 
 // matmul multiplies the matrices of a and b, batch by batch.

@@ -25,11 +25,13 @@ type mark struct {
 	name    string
 	in      []*Value
 	options func() []option
+	out     *Value // the step as it is due
 }
 
 // An option is a way to do a step. Its text has %[1]s for the first operand, %[2]s for the second, %[3]s for the step.
 type option struct {
 	text string
+	as   string // the formula of what is taken, with %[1]s and %[2]s likewise; empty if that is none
 	of   func(g *Graph, in []*Value) *Value
 	grid *opdef.Grid // to which the step is rounded; of is nil then
 	left bool        // the step is left out
@@ -50,14 +52,19 @@ func (g *Graph) varied(name string, options func() []option, shape []int, dt ten
 		side = 1
 	}
 	at := len(g.marks[side])
-	g.marks[side] = append(g.marks[side], mark{name, in, options})
+	g.marks[side] = append(g.marks[side], mark{name: name, in: in, options: options})
 	w := g.variant
+	due := func() *Value {
+		v := sound()
+		g.marks[side][at].out = v
+		return v
+	}
 	if w == nil || w.deriving != g.deriving || w.step != at && (w.step >= 0 || w.name != name) {
-		return sound()
+		return due()
 	}
 	all := options()
 	if w.option >= len(all) {
-		return sound()
+		return due()
 	}
 	o := all[w.option]
 	if o.of == nil {
@@ -71,6 +78,9 @@ func (g *Graph) varied(name string, options func() []option, shape []int, dt ten
 	v.fixed = true
 	return v
 }
+
+// formOf is a step with a number of another form of its operand.
+func formOf(step, form string) string { return stepWritten(step, stepWritten(form, "%[1]s")) }
 
 // named are functions that kernels take for others, with their names.
 func named() []namedFunction {
@@ -155,19 +165,21 @@ func stepOptions(name string, n int, dt tensor.DType, f func(v []float64) float6
 	case n == 2:
 		out = twoOptions(name)
 	case isFactor(name) || strings.HasPrefix(name, additionStep):
-		out = []option{{text: "the %[3]s is left out: %[1]s stays", of: first, left: true},
+		out = []option{{text: "the %[3]s is left out: %[1]s stays", as: "%[1]s", of: first, left: true},
 			{text: "the %[3]s of %[1]s has the other sign", of: func(g *Graph, in []*Value) *Value {
 				return withNumber(g, name, f, in[0], -1)
 			}}}
 		for _, form := range operandForms {
 			out = append(out, option{text: "in the %[3]s of %[1]s, the " + form + " of that is taken",
+				as: formOf(name, form),
 				of: func(g *Graph, in []*Value) *Value { return withNumber(g, name, f, form1(form)(g, in[0]), 1) }})
 		}
 	default:
-		out = append(out, option{text: "the %[3]s of %[1]s is left out", of: first, left: true})
+		out = append(out, option{text: "the %[3]s of %[1]s is left out", as: "%[1]s", of: first, left: true})
 		for _, f := range named() {
 			if f.name != name {
 				out = append(out, option{text: "the " + f.name + " of %[1]s is taken, not the %[3]s",
+					as: stepWritten(f.name, "%[1]s"),
 					of: func(g *Graph, in []*Value) *Value { return f.of(g, in[0]) }})
 			}
 		}
@@ -193,11 +205,12 @@ func second(_ *Graph, in []*Value) *Value { return in[1] }
 func twoOptions(name string) (out []option) {
 	for k, text := range []string{"the %[3]s of %[1]s and %[2]s is left out: %[1]s stays",
 		"the %[3]s of %[1]s and %[2]s is left out: %[2]s stays"} {
-		out = append(out, option{text: text, of: func(_ *Graph, in []*Value) *Value { return in[k] }, left: true})
+		out = append(out, option{text: text, as: fmt.Sprintf("%%[%d]s", k+1),
+			of: func(_ *Graph, in []*Value) *Value { return in[k] }, left: true})
 	}
 	for _, p := range pairs() {
 		if p.name != name || name == "" {
-			out = append(out, option{text: p.text + " is taken in the %[3]s of %[1]s and %[2]s",
+			out = append(out, option{text: p.text + " is taken in the %[3]s of %[1]s and %[2]s", as: p.text,
 				of: func(g *Graph, in []*Value) *Value { return p.of(g, in[0], in[1]) }})
 		}
 	}
@@ -208,7 +221,9 @@ func twoOptions(name string) (out []option) {
 	for k := range 2 {
 		for _, f := range operandForms {
 			text := fmt.Sprintf("in the %%[3]s of %%[1]s and %%[2]s, the %s of %%[%d]s is taken", f, k+1)
-			out = append(out, option{text: text,
+			names := []string{"%[1]s", "%[2]s"}
+			names[k] = stepWritten(f, names[k])
+			out = append(out, option{text: text, as: joinedWritten(name, names[0], names[1]),
 				of: func(g *Graph, in []*Value) *Value {
 					v := slices.Clone(in)
 					v[k] = form1(f)(g, in[k])
@@ -221,7 +236,11 @@ func twoOptions(name string) (out []option) {
 
 // gridOptions round a step to fewer bits.
 func gridOptions(dt tensor.DType) (out []option) {
-	for _, grid := range opdef.CoarserGrids(dt) {
+	grids := opdef.CoarserGrids(dt)
+	if dt.IsReduced() { // steps are computed with more bits than results have
+		grids = append([]opdef.Grid{opdef.GridOf(dt)}, grids...)
+	}
+	for _, grid := range grids {
 		out = append(out, option{text: "the %[3]s of %[1]s and %[2]s is " + grid.Rounded(), grid: &grid})
 	}
 	return out
@@ -249,6 +268,7 @@ func reduceOptions(name string, x *Value, keepdim bool, dims []int) (out []optio
 			continue
 		}
 		out = append(out, option{text: "the " + r.name + " of %[1]s is taken, not the %[3]s",
+			as: stepWritten(r.name, "%[1]s"),
 			of: func(g *Graph, in []*Value) *Value { return r.of(g, in[0], keepdim, dims...) }})
 	}
 	if name == "sum" && len(dims) > 0 {
@@ -371,7 +391,7 @@ func (c *Call) Variations() (out []opdef.Mistake[any]) {
 		for _, m := range marks {
 			count[m.name]++
 		}
-		add := func(text string, o option, w variation) {
+		add := func(text, formula string, o option, w variation) {
 			if side == 1 {
 				text = "in the gradient, " + text
 			}
@@ -380,8 +400,9 @@ func (c *Call) Variations() (out []opdef.Mistake[any]) {
 			if o.left {
 				to = &out
 			}
-			*to = append(*to, opdef.Mistake[any]{Text: text, Rounds: o.grid != nil, Gradients: side == 1,
-				Plan: func() (any, error) { return c.again(&Graph{nan: c.graph.nan, variant: &w}) }})
+			*to = append(*to, opdef.Mistake[any]{Text: text, Rounds: o.grid != nil, Gradients: side == 1, Step: true,
+				Formula: formula,
+				Plan:    func() (any, error) { return c.again(&Graph{nan: c.graph.nan, variant: &w}) }})
 		}
 		for i, m := range marks {
 			seen[m.name]++
@@ -390,14 +411,15 @@ func (c *Call) Variations() (out []opdef.Mistake[any]) {
 				which = ordinal(seen[m.name]) + " " + m.name
 			}
 			for k, o := range m.options() {
-				add(plain.graph.told(o, m, which), o, variation{step: i, option: k, name: m.name})
+				add(plain.graph.told(o, m, which), plain.graph.formula(o, m), o, variation{step: i, option: k, name: m.name})
 			}
 		}
 		for _, m := range marks {
 			if n := count[m.name]; n > 1 {
 				count[m.name] = 0
 				for k, o := range m.options() {
-					add(plain.graph.told(o, m, m.name)+fmt.Sprintf(", and likewise in all %d places", n), o,
+					add(plain.graph.told(o, m, m.name)+fmt.Sprintf(", and likewise in all %d places", n),
+						plain.graph.formula(o, m), o,
 						variation{step: -1, option: k, name: m.name})
 				}
 			}
@@ -418,8 +440,24 @@ func (g *Graph) told(o option, m mark, which string) string {
 			names[k] = bracketed(d)
 		}
 	}
+	text := fmt.Sprintf(o.text+"%.0[1]s%.0[2]s%.0[3]s", names...)
 	if o.grid != nil {
-		return "the " + which + " is " + o.grid.Rounded()
+		text = "the " + which + " is " + o.grid.Rounded()
 	}
-	return fmt.Sprintf(o.text+"%.0[1]s%.0[2]s%.0[3]s", names...)
+	return text
+}
+
+// formula is what an option computes, and what is due; empty if that takes long to say.
+func (g *Graph) formula(o option, m mark) string {
+	if o.as == "" {
+		return ""
+	}
+	formulas := []any{unwritten, unwritten}
+	for k, x := range m.in[:min(len(m.in), 2)] {
+		formulas[k] = g.written(x, nil, depthsOf)
+		if o.as != fmt.Sprintf("%%[%d]s", k+1) {
+			formulas[k] = inBrackets(g.written(x, nil, depthsOf))
+		}
+	}
+	return g.change(m.out, fmt.Sprintf(o.as+"%.0[1]s%.0[2]s", formulas...))
 }

@@ -150,7 +150,11 @@ func unary(doc string, f func(g *compose.Graph, x *compose.Value) *compose.Value
 
 // element is the function of one element that u declares.
 func element(doc string, u opdef.Unary) *function {
-	return unary(doc, func(g *compose.Graph, x *compose.Value) *compose.Value { return g.Unary("", u, x) })
+	return define("x", doc, true, func(g *compose.Graph, in *arguments) any {
+		var x tensorArg
+		in.unpack("x", &x)
+		return g.Unary("", u, x.v).Called(in.name)
+	})
 }
 
 // binary is a function of the elements of two operands, either of which may be a

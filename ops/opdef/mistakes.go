@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/tensor"
 )
@@ -17,14 +18,43 @@ type Mistake[P any] struct {
 	Rounds bool
 	// Gradients: kernels with the mistake give results as they are due. What Plan makes of results says nothing.
 	Gradients bool
-	Plan      func() (P, error)
+	// Step: a step is left out, or done otherwise, of a formula that is right as it is.
+	Step bool
+	// Formula is what is computed, and what is due: "x, not x^2"; empty if that takes long to say.
+	Formula string
+	Plan    func() (P, error)
+}
+
+// Said is the text with the formula, which says what stays and what operands are that have no name.
+func (m Mistake[P]) Said() string {
+	if m.Formula == "" {
+		return m.Text
+	}
+	text := m.Text
+	if strings.HasSuffix(text, " stays") {
+		text = text[:strings.LastIndex(text, ": ")]
+	}
+	text = strings.Replace(text, " of its first operand and its second operand", "", 1)
+	prefix := ""
+	if rest, is := strings.CutPrefix(text, "in the gradient, "); is {
+		prefix, text = "in the gradient, ", rest
+	}
+	step, _, named := strings.Cut(text, " of ")
+	switch unnamed := slices.ContainsFunc([]string{"its operand", "its first operand", "its second operand"},
+		func(name string) bool { return strings.Contains(text, name) }); {
+	case unnamed && named && strings.HasSuffix(text, " is left out"):
+		text = step + " is left out"
+	case unnamed:
+		return prefix + "it computes " + m.Formula
+	}
+	return prefix + text + ": it computes " + m.Formula
 }
 
 // MistakesOf are mistakes of a part of a plan as those of the plan, which of makes of the part.
 func MistakesOf[P any](ms []Mistake[P], of func(P) any) []Mistake[any] {
 	out := make([]Mistake[any], len(ms))
 	for i, m := range ms {
-		out[i] = Mistake[any]{m.Text, m.Rounds, m.Gradients, func() (any, error) {
+		out[i] = Mistake[any]{m.Text, m.Rounds, m.Gradients, m.Step, m.Formula, func() (any, error) {
 			p, err := m.Plan()
 			if err != nil {
 				return nil, err
@@ -40,7 +70,7 @@ func MistakesOf[P any](ms []Mistake[P], of func(P) any) []Mistake[any] {
 func (c *Call) Mistakes() []Mistake[*Call] {
 	var out []Mistake[*Call]
 	for _, m := range c.sound().mistakes() {
-		out = append(out, Mistake[*Call]{m.Text, m.Rounds, m.Gradients, func() (*Call, error) {
+		out = append(out, Mistake[*Call]{m.Text, m.Rounds, m.Gradients, m.Step, m.Formula, func() (*Call, error) {
 			plan, err := m.Plan()
 			return c.planned(plan, err)
 		}})
@@ -57,7 +87,7 @@ func (c *Call) Variations() []Mistake[*Call] {
 	}
 	var out []Mistake[*Call]
 	for _, m := range varied.Variations() {
-		out = append(out, Mistake[*Call]{m.Text, m.Rounds, m.Gradients, func() (*Call, error) {
+		out = append(out, Mistake[*Call]{m.Text, m.Rounds, m.Gradients, m.Step, m.Formula, func() (*Call, error) {
 			p, err := plan.made(m.Plan)
 			return c.planned(p, err)
 		}})
@@ -122,6 +152,9 @@ func CoarserGrids(dt tensor.DType) []Grid {
 	}
 	return out
 }
+
+// GridOf are the numbers of a dtype.
+func GridOf(dt tensor.DType) Grid { return Grid{dt.String(), dt.Eps(), dt.Round, false} }
 
 // FactorGrids are the grids to which kernels bring the factors of products in float32: CoarserGrids, and those
 // by whose bits they are cut off, as units for TF32 do that are given float32, and copies of the upper halves.
