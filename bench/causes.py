@@ -189,7 +189,7 @@ def plant():
     row("kl batchmean", fn + "kl_div", lambda: (x(20, 12), pos(20, 12)), lambda a, b, reduction: F.kl_div(a, b, reduction="mean"), "mean", "f", dict(reduction="batchmean"))
     row("clamp bounds swapped", "torch.clamp", lambda: (x(20, 12), -0.3, 0.8), lambda a, l, h: a.clamp(min=h).clamp(max=l) if 0 else torch.minimum(torch.maximum(a, torch.tensor(h, dtype=DT)), torch.tensor(l, dtype=DT)) * 1, "exchanged|swapped|all .*elements are")
     row("clamp max ignored", "torch.clamp", lambda: (x(20, 12), -0.3, 0.8), lambda a, l, h: a.clamp(min=l), "max is")
-    row("clamp gradient passed", "torch.clamp", lambda: (x(20, 12), -0.3, 0.8), lambda a, l, h: GradFix.apply(a.clamp(l, h).detach(), a, lambda g: g), "passed on")
+    row("clamp gradient passed", "torch.clamp", lambda: (x(20, 12), -0.3, 0.8), lambda a, l, h: GradFix.apply(a.clamp(l, h).detach(), a, lambda g: g), "passed on|passes everywhere")
     row("dropout scale missing", fn + "dropout", lambda: (x(40, 30), 0.25, True), lambda a, p, t: a * (torch.rand(40, 30, generator=G) > 0.25).to(DT), "scale|1 - p|1/\\(1-p\\)|1/\\(1|0.75|not scaled")
     # convolution, pooling, padding
     cv = lambda **k: (x(2, 4, 9, 9), x(6, 4, 3, 3), x(6))

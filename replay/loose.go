@@ -19,6 +19,8 @@ const (
 	looseShare  = 16 // how much smaller the squared error is under a mistake that explains it
 	fewestLoose = 8  // elements of results, and of gradients alone, of which a mistake may be told
 	fewestGrads = 64
+	fewestFar   = 4       // of those whose errors are so large a part of them
+	farOffShare = 64      // of their squares
 	looseFlops  = 1 << 27 // of calls that are run again under mistakes
 	allLoose    = 1 << 30 // of all these runs together
 	gradLoose   = 1 << 25 // of those for gradients alone,
@@ -95,8 +97,15 @@ func (c *Call) mistakable(o *Outcome) (loose []Result) {
 		return loose
 	}
 	return slices.DeleteFunc(loose, func(r Result) bool {
-		return r.Compared.Distribution.N < fewestGrads || !c.single() && !c.inRows(&r)
+		return !r.farOff() && r.Compared.Distribution.N < fewestGrads || !c.single() && !c.inRows(&r)
 	})
+}
+
+// farOff reports whether the errors of a value are a large part of it. Few elements may then show a mistake: it has to
+// explain as many bits as any.
+func (r *Result) farOff() bool {
+	d := r.Compared.Distribution
+	return d.N >= fewestFar && farOffShare*d.D2 >= d.R2
 }
 
 // single reports whether the first result is a function of single elements: see opdef.Bound.Single.
@@ -285,7 +294,7 @@ func short(v any) any {
 func (r *Result) loose() bool {
 	return r.Verdict == verdict.Warn && !r.Follows &&
 		r.Compared != nil && r.Compared.Loose > 0 && r.Compared.Distribution != nil &&
-		r.Compared.Distribution.N >= fewestLoose && r.Layout == "" && r.Device == "" && r.Sampled == nil
+		(r.Compared.Distribution.N >= fewestLoose || r.farOff()) && r.Layout == "" && r.Device == "" && r.Sampled == nil
 }
 
 // explainsLoose reports whether a value that was off by more than rounding is explained by r.

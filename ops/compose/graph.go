@@ -84,7 +84,7 @@ type Value struct {
 
 	show func(t *tensor.Tensor) *tensor.Tensor // of a view: what it shows of in[0]
 
-	from    []*Value // what it is computed of, if in does not say it: of a gradient, the incoming one, the result, operands
+	from    []*Value // what it is computed of, if in does not say it: the incoming gradient, the result, operands
 	operand int      // whose gradient it is
 
 	what string // "sum": what it is of in, for its description; empty if that is not said

@@ -411,7 +411,8 @@ func (c *Call) Variations() (out []opdef.Mistake[any]) {
 				which = ordinal(seen[m.name]) + " " + m.name
 			}
 			for k, o := range m.options() {
-				add(plain.graph.told(o, m, which), plain.graph.formula(o, m), o, variation{step: i, option: k, name: m.name})
+				add(plain.graph.told(o, m, which), plain.graph.formula(o, m), o,
+					variation{step: i, option: k, name: m.name})
 			}
 		}
 		for _, m := range marks {

@@ -40,7 +40,7 @@ func (c *Search) PlausibleGradients(loose []Wrong, most int) []iter.Seq[Mistake]
 		}
 	}
 	return []iter.Seq[Mistake]{c.declared(), ofGradients(c.formulas(loose)), ofIncoming, c.wrongArguments(),
-		c.takenFor()}
+		c.takenFor(), ofGradients(c.varied(loose))}
 }
 
 // ofGradients are those of the mistakes that show in gradients alone.
@@ -61,7 +61,7 @@ func (c *Search) declared() iter.Seq[Mistake] {
 			return
 		}
 		for _, m := range c.Bound.Mistakes() {
-			if !yield(Mistake{Text: m.Text, Rounds: m.Rounds, Gradients: m.Gradients,
+			if !yield(Mistake{Text: m.Said(), Rounds: m.Rounds, Gradients: m.Gradients,
 				Make: func() (Way, error) {
 					call, err := m.Plan()
 					return Way{Call: call, Mistaken: func(part *opdef.Call) (*opdef.Call, error) {
@@ -279,7 +279,7 @@ func requiredTypes(e *opdef.Entry) []string {
 func (c *Search) otherOperators(names []string) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		try := func(name string, alter Alteration) bool {
-			return yield(Mistake{Text: "it is computed as " + name[strings.LastIndexByte(name, '.')+1:],
+			return yield(Mistake{Text: "it is computed as " + name[strings.LastIndexByte(name, '.')+1:], Rounds: true,
 				Make: func() (Way, error) {
 					call, err := c.callOf(name)
 					if err == nil && call.Random() != "" {
@@ -896,12 +896,16 @@ func (c *Search) missingRows() iter.Seq[Mistake] {
 			return leaving("last", what, n, inner, n-part, n) && leaving("first", what, n, inner, 0, part)
 		}
 		for _, tail := range tails(rows, each, rows-each) {
-			if !without("rows", rows, shape[last], tail) {
+			if each > 1 && tail%each == 0 && rows%each == 0 {
+				if !without("indices of dimension 0", shape[0], tensor.Numel(shape[1:]), tail/each) {
+					return
+				}
+			} else if !without("rows", rows, shape[last], tail) {
 				return
 			}
 		}
 		for d := last - 1; d > 0; d-- { // of the first, all rows say it
-			for _, tail := range tails(shape[d]) {
+			for _, tail := range tails(shape[d], shape[d]-1) {
 				if !without(fmt.Sprintf("indices of dimension %d", d), shape[d], tensor.Numel(shape[d+1:]), tail) {
 					return
 				}

@@ -1,6 +1,7 @@
 package causes
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"math"
@@ -18,11 +19,31 @@ func (c *Search) ofComplex(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		r := &fails[0]
 		got, want, ok := r.Pair()
-		if !ok || !r.Forward() || !got.DType.IsComplex() || !slices.Equal(got.Shape, want.Shape) ||
+		if !ok || !got.DType.IsComplex() || !slices.Equal(got.Shape, want.Shape) ||
 			got.Numel() > largestOperand {
 			return
 		}
-		if !yield(Mistake{Text: "real and imaginary parts are computed by themselves", Rounds: true,
+		if r.Backward() && !c.conjugated(yield) {
+			return
+		}
+		if r.Forward() && !yield(Mistake{Text: "the complex conjugates of the operands are taken, and that of the " +
+			"result: exponents have the other sign", Rounds: true, Make: func() (Way, error) {
+			way, err := c.conjugate()
+			if err != nil {
+				return way, err
+			}
+			way.Call = cmp.Or(way.Call, c.Bound)
+			way.Alter = func(target string, t *tensor.Tensor) *tensor.Tensor {
+				if target != r.Target || !t.DType.IsComplex() {
+					return t
+				}
+				return opdef.Map(t.DType, t, cmplx.Conj)
+			}
+			return way, nil
+		}}) {
+			return
+		}
+		if r.Forward() && !yield(Mistake{Text: "real and imaginary parts are computed by themselves", Rounds: true,
 			Make: func() (Way, error) { return c.byParts(r.Target) }}) {
 			return
 		}
@@ -52,7 +73,7 @@ func (c *Search) ofComplex(fails []Wrong) iter.Seq[Mistake] {
 				}
 			}
 		}
-		if len(fit) == 2 {
+		if len(fit) == 2 && r.Forward() {
 			joined("the product of the imaginary parts is added, not subtracted",
 				func(due, x, y complex128) complex128 { return due + complex(2*imag(x)*imag(y), 0) },
 				fit[0].t, fit[1].t)
@@ -60,7 +81,24 @@ func (c *Search) ofComplex(fails []Wrong) iter.Seq[Mistake] {
 	}
 }
 
-// complexJoins are what a complex result may be of what is due and an operand.
+// conjugated yields gradients of complex operands that are taken as they are where their conjugates are due; it is
+// false when no more are wanted.
+func (c *Search) conjugated(yield func(Mistake) bool) bool {
+	return yield(Mistake{Text: "the gradient is taken without the complex conjugates", Rounds: true,
+		Make: c.conjugate})
+}
+
+// conjugate is the call of the complex conjugates of its operands.
+func (c *Search) conjugate() (Way, error) {
+	return c.replaced(func(a opdef.Arg) *tensor.Tensor {
+		if !a.Tensor.DType.IsComplex() {
+			return nil
+		}
+		return opdef.Map(a.Tensor.DType, a.Tensor, cmplx.Conj)
+	})
+}
+
+// complexJoins are what a complex result, or gradient, may be of what is due and an operand.
 var complexJoins = []struct {
 	text string
 	f    func(due, x, _ complex128) complex128

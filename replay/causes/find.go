@@ -94,13 +94,18 @@ func (c *Search) likeliest(fails []Wrong, causes []Cause, explains func(m Mistak
 		return append(causes, k)
 	}
 	tried := 0
+	results, judged := slices.ContainsFunc(fails, func(w Wrong) bool { return w.Forward() }), judgedTogether
+	if !results {
+		judged = judgedWithSteps
+	}
 	for i, source := range slices.Concat(sources, rest) {
 		if i >= len(sources) && slices.ContainsFunc(causes, Cause.ofResult) {
 			break // what is fitted explains much that has another cause
 		}
-		causes = append(causes, c.causesAmong(source, fails, causes, i < judgedTogether, &tried, explains)...)
+		causes = append(causes, c.causesAmong(source, fails, causes, i < judged, &tried, explains)...)
 		if c.Work.Over() || slices.ContainsFunc(causes, func(k Cause) bool {
-			return len(k.Targets) == len(fails) && (k.Exact || !k.Number || i >= judgedTogether-1)
+			return len(k.Targets) == len(fails) && (k.Exact && (results || !k.Number) || !k.Number ||
+				i >= judged-1)
 		}) {
 			break
 		}
@@ -163,7 +168,11 @@ const asMany = 0.01
 
 // judgedTogether is how many of the first kinds are tried although another number for an argument explains all, unless
 // exactly: it may be near to what a mistake makes that the operator declares.
-const judgedTogether = 8
+const judgedTogether = 10
+
+// judgedWithSteps is the same of gradients, up to derivedOtherwise: a limit that is not looked at is one that is beyond
+// all numbers there are.
+const judgedWithSteps = 16
 
 // mostAlternatives is how many mistakes of one kind may explain values without a number that was fitted, before the
 // rest of them is passed over. One that is exact ends it.
@@ -241,7 +250,11 @@ func Evidence(got, due, made *tensor.Tensor) float64 {
 		if b == a {
 			continue
 		}
-		if seen[x[i]]++; seen[x[i]] > mostEqual {
+		kind := x[i]
+		if math.IsNaN(kind) { // which equals nothing
+			kind = math.Inf(1)
+		}
+		if seen[kind]++; seen[kind] > mostEqual {
 			continue
 		}
 		most := min(most, significant(x[i]))

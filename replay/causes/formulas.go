@@ -60,6 +60,47 @@ func (c *Search) formula() *opdef.Call {
 	return c.form
 }
 
+// idle reports whether a step that is done otherwise changes nothing where the formula as it is gives what was
+// recorded, and not what is due: no step is to blame then.
+func (c *Search) idle(m opdef.Mistake[*opdef.Call], fails []Wrong) bool {
+	if !m.Step {
+		return false
+	}
+	for i := range fails {
+		r := &fails[i]
+		if _, _, ok := r.floats(); !ok {
+			continue
+		}
+		bare, known := c.bare[r.Target]
+		if !known {
+			sound := func() (Way, error) { return Way{Call: c.formula(), Original: c.Original}, nil }
+			if c.nearer(sound, r) {
+				_ = c.Guard(func() error { _, _, bare = c.few(sound, r.Target); return nil })
+			}
+			if c.bare == nil {
+				c.bare = map[string][]float64{}
+			}
+			c.bare[r.Target] = bare
+		}
+		if bare == nil {
+			continue
+		}
+		same := false
+		_ = c.Guard(func() error { // what cannot be read is not
+			_, _, made := c.few(func() (Way, error) {
+				call, err := m.Plan()
+				return Way{Call: call, Original: c.Original}, err
+			}, r.Target)
+			same = slices.EqualFunc(bare, made, alike)
+			return nil
+		})
+		if same {
+			return true
+		}
+	}
+	return false
+}
+
 // formulas are the mistakes that the formula of the call may have: a step that is left out, an operand through which no
 // gradient flows, and other formulas that kernels have for it. Where only gradients are wrong, these are what is
 // derived.
@@ -71,11 +112,14 @@ func (c *Search) formulas(fails []Wrong) iter.Seq[Mistake] {
 		}
 		results := slices.ContainsFunc(fails, func(w Wrong) bool { return w.Forward() })
 		for _, m := range call.Mistakes() {
-			text := m.Text
+			text := m.Said()
 			if !m.Gradients && !results {
 				text = "the gradient is that of another formula: " + text
 			}
 			c.Work.Elements(len(c.Bound.Tensors()))
+			if c.idle(m, fails) {
+				continue
+			}
 			if !yield(Mistake{Text: text, Rounds: true, Gradients: m.Gradients,
 				Make: func() (Way, error) {
 					call, err := m.Plan()

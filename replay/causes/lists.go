@@ -47,6 +47,44 @@ func (c *Search) listed() iter.Seq[Mistake] {
 	}
 }
 
+// incompleteTiles are calls of operators on lists that leave out what lies in each tensor behind the last whole tile of
+// so many elements.
+func (c *Search) incompleteTiles() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		var names []string
+		for _, a := range c.operands() {
+			if a.Index >= 0 && !slices.Contains(names, a.Name) {
+				names = append(names, a.Name)
+			}
+		}
+		for _, name := range names {
+			for tile := 4; tile <= 4096; tile *= 2 {
+				text := fmt.Sprintf("of each tensor of %s, what lies behind a multiple of %d elements is left out",
+					name, tile)
+				if !yield(Mistake{Text: text, Make: func() (Way, error) {
+					return c.replaced(func(a opdef.Arg) *tensor.Tensor {
+						n := a.Tensor.Numel()
+						if a.Name != name || a.Index < 0 || !a.Tensor.DType.IsFloat() || n < tile || n%tile == 0 {
+							return nil
+						}
+						return gathered(a.Tensor, func(i int) int { return cut(i, n-n%tile) })
+					})
+				}}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// cut is i, or -1 from n on.
+func cut(i, n int) int {
+	if i >= n {
+		return -1
+	}
+	return i
+}
+
 // listedResults are results of several, or gradients, that stand in another order: each in the place of a neighbour, or
 // backwards. Two of them: see exchanged.
 func (c *Search) listedResults(fails []Wrong) iter.Seq[Mistake] {

@@ -132,7 +132,7 @@ func (c *Search) exchanged(fails []Wrong) iter.Seq[Mistake] {
 					}
 					other := map[string]*tensor.Tensor{a: due[b], b: due[a]}
 					text := fmt.Sprintf("%s %s and %s are exchanged", pass.what, number(a), number(b))
-					if !yield(Mistake{Text: text, Make: c.altering(
+					if !yield(Mistake{Text: text, Rounds: true, Make: c.altering(
 						func(target string, t *tensor.Tensor) *tensor.Tensor { return cmp.Or(other[target], t) })}) {
 						return
 					}

@@ -95,6 +95,55 @@ func (c *Search) misranked(fails []Wrong) iter.Seq[Mistake] {
 	}
 }
 
+// byMagnitude are elements that are picked from an operand, with their positions, by their magnitudes.
+func (c *Search) byMagnitude(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		if !fails[0].Forward() || c.Ran == nil || len(c.Ran.Outs) != 2 || !c.Ran.Outs[1].DType.IsIntegral() ||
+			!slices.Equal(c.Ran.Outs[0].Shape, c.Ran.Outs[1].Shape) {
+			return
+		}
+		for _, a := range c.operands() {
+			if a.Tensor.Dim() != c.Ran.Outs[0].Dim() || a.Tensor.Numel() > mostReduced {
+				continue
+			}
+			text := "elements of " + argName(a) + " are picked by their magnitudes"
+			yield(Mistake{Text: text, Make: func() (Way, error) {
+				way, err := c.one(a, func() *tensor.Tensor {
+					return opdef.Map(a.Tensor.DType, a.Tensor, func(x float64) float64 { return max(x, -x) })
+				})()
+				if err != nil || way.Call == nil {
+					return way, err
+				}
+				f, err := way.Call.Forward()
+				if err != nil || len(f.Outs) != 2 {
+					return Way{}, errNoValue
+				}
+				at, made := f.Outs[1], f.Outs[0]
+				for d := range made.Shape {
+					values := c.readAt(a.Tensor, at, d, at.Shape)
+					if values == nil || !slices.EqualFunc(elements(values), elements(made), func(x, y float64) bool {
+						return max(x, -x) == y
+					}) {
+						continue
+					}
+					return c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+						switch {
+						case !slices.Equal(t.Shape, at.Shape):
+						case target == "output[0]":
+							return values
+						case target == "output[1]":
+							return at
+						}
+						return t
+					})()
+				}
+				return Way{}, errNoValue
+			}})
+			return
+		}
+	}
+}
+
 // tied are positions of which those further back come first among equal elements: of the call on an operand that is
 // read backwards along a dimension, counted from its other end.
 func (c *Search) tied(fails []Wrong) iter.Seq[Mistake] {

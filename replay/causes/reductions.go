@@ -25,8 +25,18 @@ var reductions = []struct {
 	{"the sum of squares", func(v []float64) float64 { return dot(v, v) }},
 	{"the mean of squares", func(v []float64) float64 { return dot(v, v) / float64(len(v)) }},
 	{"the sum of magnitudes", func(v []float64) float64 { return total(v, math.Abs) }},
+	{"the variance", func(v []float64) float64 { return variance(v, 0) }},
+	{"the variance of n - 1", func(v []float64) float64 { return variance(v, 1) }},
+	{"the standard deviation", func(v []float64) float64 { return math.Sqrt(variance(v, 0)) }},
+	{"the standard deviation of n - 1", func(v []float64) float64 { return math.Sqrt(variance(v, 1)) }},
 	{"the first", func(v []float64) float64 { return v[0] }},
 	{"the last", func(v []float64) float64 { return v[len(v)-1] }},
+}
+
+// variance is that of numbers, the sum of whose squares is divided by so many less than there are.
+func variance(v []float64, less int) float64 {
+	mean := total(v, func(x float64) float64 { return x }) / float64(len(v))
+	return total(v, func(x float64) float64 { return (x - mean) * (x - mean) }) / float64(len(v)-less)
 }
 
 func total(v []float64, f func(float64) float64) (sum float64) {

@@ -32,9 +32,10 @@ type Search struct {
 	// Guard runs what reads or computes tensors.
 	Guard func(f func() error) error
 
-	form   *opdef.Call // see formula
-	formed bool        // form is known
-	looked int         // mistakes that few elements refuted before they were tried
+	form   *opdef.Call          // see formula
+	formed bool                 // form is known
+	bare   map[string][]float64 // some elements that form gives of values that failed, where it explains them
+	looked int                  // mistakes that few elements refuted before they were tried
 }
 
 // A Wrong is a value that failed, with the one that is due; both are nil if there are no such tensors.
@@ -200,7 +201,7 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		all = []iter.Seq[Mistake]{c.declared(), c.formulas(fails), c.wrongArguments(), c.varied(fails)}
 	}
 	local := []iter.Seq[Mistake]{c.wrongArguments(), c.exchangedArguments(), c.declared(), c.listed(),
-		c.listedResults(fails), c.absentArguments(),
+		c.listedResults(fails), c.absentArguments(), c.incompleteTiles(),
 		c.movedTensors(), c.leftOut(), c.passedGradients(), c.derivedOtherwise(fails), c.takenFor(),
 		c.takenForOtherwise(), c.misderived(fails),
 		c.unsigned(), c.rounded(), c.gradientFactors(fails),
@@ -211,12 +212,15 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		c.misreadIncoming(alongDimensions), c.untransposed(fails)}
 	// The first judgedTogether kinds are those up to listedResults.
 	all = slices.Concat(all, []iter.Seq[Mistake]{c.negated(fails)}, local[:2],
-		[]iter.Seq[Mistake]{c.misplacedResults(fails), c.exchanged(fails)}, local[2:],
+		[]iter.Seq[Mistake]{c.passing(fails), c.gatheredIncoming(fails), c.misplacedResults(fails), c.exchanged(fails)},
+		local[2:],
 		[]iter.Seq[Mistake]{c.addedValues(fails), c.wrongSizes()})
 	return all, []iter.Seq[Mistake]{c.formulas(fails), c.ofComplex(fails), c.wholeTogether(),
+		c.croppedElsewhere(fails), c.chosenInPlace(fails), c.spreadSums(fails),
 		c.scaledTerms(fails), c.positioned(fails), c.otherwiseAdded(fails),
 		c.constants(fails, plainNamed), c.approximated(fails), c.strided(fails),
-		c.overflowed(fails), c.misranked(fails), c.tied(fails), c.inOtherOrder(fails), c.mispassed(fails),
+		c.overflowed(fails), c.misranked(fails), c.byMagnitude(fails), c.tied(fails), c.inOtherOrder(fails),
+		c.mispassed(fails),
 		c.overwritten(fails), c.movedFactors(), c.addedOperands(), c.relatives(fails), c.termed(fails),
 		c.varied(fails), c.expressed(fails),
 		c.reduced(fails), c.sectioned(fails), c.unwrittenAt(fails), c.displaced(fails), c.missingFactors(fails),
@@ -224,7 +228,8 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		c.averaged(), c.ofOneResult(fails), c.transposed(fails), c.copiedTiles(fails),
 		c.exchangedBlocks(), c.alteredBlocks(), c.twoArguments(), c.limited(fails), c.weightedParts(fails, nil),
 		c.misread(withinLimits), c.misread(inFewBits), c.together(inFewBits), c.altered(fails, inFewBits),
-		c.misread(inOtherLayouts), c.misreadIncoming(inOtherLayouts), c.confined(fails, local),
+		c.misread(inOtherLayouts), c.misreadIncoming(inOtherLayouts),
+		c.misreadIncoming(pushed), c.confined(fails, local),
 		c.scaledBesides(fails, local)}
 }
 

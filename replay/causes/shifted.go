@@ -15,11 +15,19 @@ import (
 func (c *Search) shifted() iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		var sizes []int
-		for _, a := range c.operands() {
-			for _, n := range a.Tensor.Shape {
+		add := func(shape []int) {
+			for _, n := range shape {
 				if n > 1 && !slices.Contains(sizes, n) && len(sizes) < mostDimensions {
 					sizes = append(sizes, n)
 				}
+			}
+		}
+		for _, a := range c.operands() {
+			add(a.Tensor.Shape)
+		}
+		if c.Ran != nil && len(sizes) == 0 {
+			for _, t := range c.Ran.Outs {
+				add(t.Shape)
 			}
 		}
 		for _, a := range c.readable() {
@@ -70,15 +78,34 @@ func (c *Search) twice() iter.Seq[Mistake] {
 	}
 }
 
-// ofOneResult are other arguments for one of several results alone.
+// ofOneResult are other arguments for the results alone that failed: of several, or of the tensors of a list that the
+// call changes.
 func (c *Search) ofOneResult(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
-		if c.Ran == nil || len(c.Ran.Outs) < 2 || !fails[0].Forward() {
+		if c.Ran == nil || !fails[0].Forward() {
 			return
 		}
-		target := fails[0].Target
+		var targets, results []string
+		for _, w := range fails {
+			if w.Forward() {
+				targets = append(targets, w.Target)
+				if strings.HasPrefix(w.Target, "output") {
+					results = append(results, w.Target)
+				}
+			}
+		}
+		if len(results) == 0 {
+			results = targets
+		}
+		several := len(c.Ran.Outs)
+		for _, changed := range c.Ran.After {
+			several = max(several, len(changed))
+		}
+		if several <= len(results) || len(results) > mostAlone {
+			return
+		}
 		for m := range c.wrongArguments() {
-			m.Text = "for " + target + " alone, " + m.Text
+			m.Text = "for " + strings.Join(results, " and ") + " alone, " + m.Text
 			inner := m.Make
 			m.Number = nil
 			m.Make = func() (Way, error) {
@@ -90,12 +117,21 @@ func (c *Search) ofOneResult(fails []Wrong) iter.Seq[Mistake] {
 				if err != nil {
 					return Way{}, err
 				}
-				made := resultOf(f, target)
+				made := map[string]*tensor.Tensor{}
+				for _, target := range targets {
+					switch made[target] = resultOf(f, target); {
+					case strings.HasPrefix(target, "input"):
+						made[target] = c.Changed(f, target)
+					case made[target] == nil: // the tensors that it changes are its results
+						made[target] = c.Changed(f, "input"+strings.TrimPrefix(target, "output"))
+					}
+				}
 				return c.altering(func(of string, t *tensor.Tensor) *tensor.Tensor {
-					if of != target || made == nil || !slices.Equal(made.Shape, t.Shape) || made.DType != t.DType {
+					x := made[of]
+					if x == nil || !slices.Equal(x.Shape, t.Shape) || x.DType != t.DType {
 						return t
 					}
-					return made
+					return x
 				})()
 			}
 			if !yield(m) {
@@ -104,6 +140,9 @@ func (c *Search) ofOneResult(fails []Wrong) iter.Seq[Mistake] {
 		}
 	}
 }
+
+// mostAlone is of how many results it is said that another argument is theirs alone.
+const mostAlone = 3
 
 // transposed are calls on matrices that work along the other dimension: of transposed operands, with results that are
 // transposed back.
@@ -114,7 +153,7 @@ func (c *Search) transposed(fails []Wrong) iter.Seq[Mistake] {
 		}) {
 			return
 		}
-		yield(Mistake{Text: "it works along the other dimension of its operands", Make: func() (Way, error) {
+		yield(Mistake{Text: "its operands are read as if transposed, column by column", Make: func() (Way, error) {
 			call := c.Bound.Map(func(a opdef.Arg) *tensor.Tensor {
 				if a.Tensor.Dim() != 2 {
 					return a.Tensor

@@ -190,6 +190,36 @@ func alongDimensions(t *tensor.Tensor) (all []transformation) {
 	return all
 }
 
+// pushed are a tensor's elements read a few indices further or back along one dimension, with zeros beyond its ends: as
+// where a padding is ignored.
+func pushed(t *tensor.Tensor) (all []transformation) {
+	for d, n := range t.Shape {
+		inner := tensor.Numel(t.Shape[d+1:])
+		for by := 1; by <= mostPushed && by < n; by++ {
+			for _, to := range []struct {
+				by   int
+				text string
+			}{{by, "further"}, {-by, "back"}} {
+				all = append(all, transformation{
+					text: fmt.Sprintf("%%s is read %d %s along dimension %d, with zeros beyond its end", by, to.text,
+						d),
+					of: func(t *tensor.Tensor) *tensor.Tensor {
+						return gathered(t, func(i int) int {
+							if at := i/inner%n + to.by; at < 0 || at >= n {
+								return -1
+							}
+							return i + to.by*inner
+						})
+					}})
+			}
+		}
+	}
+	return all
+}
+
+// mostPushed is by how many indices a tensor is read further.
+const mostPushed = 3
+
 // turns are the orders in which n parts are read by mistake, each once.
 func turns(n int) iter.Seq[permutation] {
 	return func(yield func(permutation) bool) {

@@ -34,7 +34,7 @@ func (c *Search) varied(fails []Wrong) iter.Seq[Mistake] {
 				if c.Work.Over() {
 					return
 				}
-				text := m.Text
+				text := m.Said()
 				if !m.Gradients && !results {
 					text = "the gradient is that of another formula: " + text
 				}
@@ -42,7 +42,8 @@ func (c *Search) varied(fails []Wrong) iter.Seq[Mistake] {
 					call, err := m.Plan()
 					return Way{Call: call, Original: c.Original}, err
 				}
-				if c.looked++; !c.nearer(make, &fails[of]) {
+				if c.looked++; !c.nearer(make, &fails[of]) ||
+					call == c.form && c.idle(m, fails) {
 					continue
 				}
 				if !yield(Mistake{Text: text, Rounds: true, Gradients: m.Gradients, Make: make}) {

@@ -23,7 +23,7 @@ func TestVaried(t *testing.T) {
 	fails = []Wrong{{Target: "output[0]", Got: made, Want: outs[0]}}
 	found := texts(c.varied(fails))
 	want := "in the product of tensor1 and tensor2, the magnitude of tensor1 is taken"
-	if len(found) == 0 || found[0] != want {
+	if len(found) == 0 || found[0] != want+": it computes self + abs(tensor1) * tensor2, not self + tensor1 * tensor2" {
 		t.Errorf("found %v, want %q", found, want)
 	}
 	noise := opdef.Zip(tensor.Float32, outs[0], rows(77, 9, 40), func(x, y float64) float64 { return x + y }).Rounded()

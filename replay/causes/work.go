@@ -80,8 +80,8 @@ func (w *Work) End() { w.allowed.Took = w.done }
 // more, since a search tells more than it costs there.
 type Budget struct{ compared, took float64 }
 
-// leastBudget is the work of the searches of a short run, about half a second.
-const leastBudget = 1 << 33
+// leastBudget is the work of the searches of a short run, about two seconds.
+const leastBudget = 1 << 35
 
 // Compared adds the work of comparing a call.
 func (b *Budget) Compared(work float64) { b.compared += work }
