@@ -374,6 +374,9 @@ func (rec *Recording) Headlines() [][2]string {
 	if len(rec.Timings) > 0 {
 		lines = append(lines, rec.timingLeads()...)
 	}
+	for _, f := range rec.Summary.Systematic() {
+		lines = append(lines, [2]string{"warning", f.String()})
+	}
 	return append(lines, rec.Leads()...)
 }
 

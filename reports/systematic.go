@@ -14,7 +14,7 @@ import (
 const (
 	fewestCalls = 8    // that tell a common error from chance
 	callsSigma  = 8    // standard errors that a mean is from 0
-	roundingULP = 0.25 // mean difference from the nearest value that rounding to one side has
+	roundingULP = 0.25 // mean difference from the nearest value that rounding to one side has, or a rounded factor
 	vaguest     = 256  // limits to which an estimate of one call is known, or it would hide the others
 	beyondShare = 0.02 // of the elements of a value whose rounding counts, those off by an ULP or more
 )
@@ -137,8 +137,9 @@ func (p *pool) judge(limit float64) (v verdict.Verdict, why string, values int) 
 		if f < 0 {
 			positive = negative
 		}
-		return fmt.Sprintf("rounded %s: inexact elements are %.2f ulp from the nearest value (standard error %.1g)",
-			positive, math.Abs(f), sigma), m.n
+		return fmt.Sprintf("off to one side: inexact elements are %.2f ulp %s from the nearest value "+
+			"(standard error %.1g). Rounding %[2]s does that, and so does a factor that was rounded itself",
+			math.Abs(f), positive, sigma), m.n
 	}
 	switch {
 	case p.factor.beyond(limit):

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -54,9 +55,9 @@ func TestSystematic(t *testing.T) {
 		{"shifted to both sides", calls("bfloat16", 150, offset(0.4*low), offset(-0.4*low)), verdict.Pass, ""},
 		{"shifted as sound kernels are", calls("bfloat16", 300, offset(0.2*low)), verdict.Pass, ""},
 		{"toward zero", calls("bfloat16", 100, rounding(-0.5, 0, 0)), verdict.Warn,
-			"warn: torch.nn.functional.linear: 100 bfloat16 results pass one by one, but all together they are rounded " +
-				"toward zero: inexact elements are 0.50 ulp from the nearest value"},
-		{"up", calls("float32", 100, rounding(0, 0.5, 2)), verdict.Warn, "rounded up"},
+			"warn: torch.nn.functional.linear: 100 bfloat16 results pass one by one, but all together they are off " +
+				"to one side: inexact elements are 0.50 ulp toward zero from the nearest value"},
+		{"up", calls("float32", 100, rounding(0, 0.5, 2)), verdict.Warn, "0.50 ulp up from"},
 		{"to either side", calls("bfloat16", 100, rounding(-0.5, 0, 0), rounding(0.5, 0, 0)), verdict.Pass, ""},
 		{"off by other errors too", calls("bfloat16", 100, rounding(-0.5, 0, 30)), verdict.Pass, ""},
 		{"a dtype without limits", calls("float64", 300, factor(2)), verdict.Pass, ""},
@@ -100,4 +101,21 @@ func TestCommonLimitsOfDTypes(t *testing.T) {
 			t.Errorf("commonLimits (systematic.go) has %g for %s, want %g", got, dt, want)
 		}
 	}
+}
+
+// TestSystematicInReports: what the calls of an operator say only together is among the first lines of reports.
+func TestSystematicInReports(t *testing.T) {
+	s := NewSummary()
+	for i := range 100 {
+		n, dt, ulp := 100, "bfloat16", 0.01
+		s.Add(&Result{Capture: fmt.Sprint(i), Op: "torch.mul", Phase: "forward", Verdict: verdict.Pass, DType: &dt,
+			Numel: &n, Errors: &Errors{Inexact: n, Away: Num(-0.4), Up: Num(0), ULPError: Num(ulp)}})
+	}
+	rec := &Recording{Summary: s, Results: &Results{}}
+	for _, f := range rec.Top() {
+		if f.Name == "warning" && strings.Contains(f.Text, "0.40 ulp toward zero") {
+			return
+		}
+	}
+	t.Errorf("no warning in %q", rec.Top())
 }

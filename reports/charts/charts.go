@@ -335,7 +335,13 @@ func (m *Margins) Draw(href func(capture string) string) template.HTML {
 			if r.verdict == verdict.Pass && r.ratio >= Near {
 				class = "fill-near"
 			}
-			p.rect(x(k)-2.5, y+4, 5, laneTall-8, class, r.title, href(r.capture))
+			at, line := x(k)-2.5, x(marginPlace(1))
+			if r.ratio <= 1 { // no mark of a value that passes touches the line
+				at = min(at, line-6)
+			} else {
+				at = max(at, line+1)
+			}
+			p.rect(at, y+4, 5, laneTall-8, class, r.title, href(r.capture))
 		}
 	}
 	switch {

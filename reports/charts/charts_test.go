@@ -183,3 +183,27 @@ func TestErrors(t *testing.T) {
 		t.Errorf("%d elements drawn, want %d", total, want)
 	}
 }
+
+// TestMarginsBesideTheLine: no mark of a value that passes touches the line of its bound, none of one that fails lies
+// left of it.
+func TestMarginsBesideTheLine(t *testing.T) {
+	draw := func(ratio float64, v verdict.Verdict) (line, from, to float64) {
+		m := NewMargins()
+		m.Add(&reports.Result{Op: "torch.add", Verdict: v, BoundRatio: reports.Num(ratio)})
+		svg := string(m.Draw(func(string) string { return "" }))
+		var y, wide float64
+		_, mark, _ := strings.Cut(strings.Replace(svg, `class="mark"`, "\x00", 1), "\x00")
+		before := strings.TrimSuffix(svg, `class="mark"`+mark)
+		fmt.Sscanf(before[strings.LastIndex(before, "<line"):], `<line x1="%f" y1="%f"`, &line, &y)
+		fmt.Sscanf(svg[strings.Index(svg, "<rect"):], `<rect x="%f" y="%f" width="%f"`, &from, &y, &wide)
+		return line, from, from + wide
+	}
+	for _, ratio := range []float64{0.95, 0.999, 1} {
+		if line, _, to := draw(ratio, verdict.Pass); line == 0 || to >= line {
+			t.Errorf("%g of the bound passes and is drawn up to %g, the line is at %g", ratio, to, line)
+		}
+	}
+	if line, from, _ := draw(1.001, verdict.Fail); from <= line {
+		t.Errorf("a failure is drawn from %g, the line is at %g", from, line)
+	}
+}
