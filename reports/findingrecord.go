@@ -29,9 +29,12 @@ type FindingRecord struct {
 	Peer     string `json:"peer,omitempty"` // the other run's call
 	Module   string `json:"module,omitempty"`
 	Location string `json:"location,omitempty"`
-	Side     string `json:"side,omitempty"`  // of two runs: this, or against
-	Phase    string `json:"phase,omitempty"` // forward or backward, of a step
-	Cause    string `json:"cause,omitempty"` // the likeliest mistake that reproduces the value
+	// Parameter is the name of the parameter that the value is, or whose gradient or state it is.
+	Parameter string `json:"parameter,omitempty"`
+
+	Side  string `json:"side,omitempty"`  // of two runs: this, or against
+	Phase string `json:"phase,omitempty"` // forward or backward, of a step
+	Cause string `json:"cause,omitempty"` // the likeliest mistake that reproduces the value
 	// Unfinished says that no cause was found and that the search ended before all mistakes were tried.
 	Unfinished bool `json:"unfinished,omitempty"`
 

@@ -2,6 +2,7 @@ package step
 
 import (
 	"fmt"
+	"path"
 	"slices"
 
 	"github.com/optool/optool/capture"
@@ -29,6 +30,12 @@ func (t *Trace) explain(opt Options) {
 	wrong := slices.DeleteFunc(slices.Clone(t.Findings), func(f *Finding) bool { return f.Rule != verdict.Wrong })
 	wrong = wrong[:min(len(wrong), explainedFindings)]
 	for i, f := range wrong {
+		if f.backward {
+			if k := f.Call.ofOverwritten(opt); k != nil && slices.Contains(k.Targets, f.Target) {
+				f.Causes = []reports.Cause{*k}
+				continue
+			}
+		}
 		allowed := budget.Allow(len(wrong) - i)
 		_ = opt.within(f.Call, "the cause of "+f.Target, func(opt Options) error {
 			call := replay.Open(f.Call.Entry, opt.Options)
@@ -77,6 +84,53 @@ func (c *Call) ofOldArgument(opt Options) *reports.Cause {
 		}
 	}
 	return nil
+}
+
+// ofOverwritten is the cause of wrong gradients of a call that are right with what a recorded call wrote where one of
+// its arguments or results lies, before the backward pass read it there: through data say, which torch's check of
+// versions does not see. It is nil if there is none.
+func (c *Call) ofOverwritten(opt Options) *reports.Cause {
+	if c.Step == nil || len(c.failing(replay.Backward)) == 0 || c.failing(replay.Forward) != nil {
+		return nil
+	}
+	for _, u := range slices.Concat(c.Inputs, c.Outputs) {
+		for _, w := range u.overwrittenBy() {
+			if !c.differentiates(map[*Value]*Value{u: w}, opt) {
+				continue
+			}
+			by := w.Call.String()
+			if at := w.Call.Entry.Location; at != "" {
+				by += " (" + path.Base(at) + ")"
+			}
+			text := fmt.Sprintf("%s was overwritten by %s before the backward pass read it", u.Target, by)
+			k := found.OfCause(c.Entry, causes.Cause{Targets: c.failing(replay.Backward), Share: 1, Text: text})
+			return &k
+		}
+	}
+	return nil
+}
+
+// overwrittenBy are the results of later calls of the forward pass that wrote in place where a value lies, and left
+// other elements there.
+func (u *Value) overwrittenBy() (all []*Value) {
+	const tried = 4
+	if u.Address == 0 || u.after != nil || !u.DType.IsFloat() {
+		return nil
+	}
+	for _, d := range u.Call.Process.Calls[u.Call.Order+1:] {
+		if d.phase() != u.Call.phase() || len(all) == tried {
+			break
+		}
+		if !d.writes {
+			continue
+		}
+		for _, w := range d.Outputs {
+			if w.Address == u.Address && w.like(u) && !w.equals(u) {
+				all = append(all, w)
+			}
+		}
+	}
+	return all
 }
 
 // ownCauses are the causes that the call shows by itself.

@@ -41,6 +41,7 @@ type Finding struct {
 	repeats  bool // it is about a call that was run again for the backward pass
 	redrawn  bool // it is about a call that drew the random numbers of another one
 	setBack  bool // and the recording has what set the generator back
+	told     bool // the reason names what the program did or left out
 	seeds    bool // of two runs: they drew different random numbers
 	// unseen, of Changed, are calls that computed with the changed value though the recorder
 	// had copied it before it changed.
@@ -323,6 +324,53 @@ func (f *Finding) Drawn() Drawn {
 	return NotDrawn
 }
 
+// Told reports whether the reason names what the program did or left out, so that nothing else is to be looked for.
+func (f *Finding) Told() bool { return f.told }
+
+// Parameter is the name of the parameter that the value of a finding is, or whose gradient or state it is in an update;
+// "" if it was not recorded, or in the forward pass, where the module tells.
+func (f *Finding) Parameter() string {
+	v := f.Call.Value(f.Target)
+	if v == nil || f.Call.phase()%2 != 1 {
+		return ""
+	}
+	for _, w := range []*Value{v, f.From} {
+		if w == nil {
+			continue
+		}
+		if name := w.parameterName(); name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// parameterName is the name of the parameter that a value is, or at whose place in a list it stands, there or where
+// another call of the update reads it.
+func (v *Value) parameterName() string {
+	if v.named != "" {
+		return v.named
+	}
+	readings := []*Value{v}
+	if v.Call.Step != nil && v.Address != 0 {
+		readings = append(readings, v.Call.Step.tailAt[v.Address]...)
+	}
+	for _, r := range readings {
+		if r.item < 0 || !sameShape(r.Shape, v.Shape) {
+			continue
+		}
+		for _, w := range r.Call.Inputs {
+			if w.item == r.item && w.named != "" && sameShape(w.Shape, r.Shape) {
+				return w.named
+			}
+		}
+	}
+	if g := v.From.Value; g != nil && g.Kind == capture.GradInputs && g.leaf < len(g.Call.Inputs) {
+		return g.Call.Inputs[g.leaf].named
+	}
+	return ""
+}
+
 // hasSpoilt reports whether a finding about a call is among those that this one explains.
 func (f *Finding) hasSpoilt(c *Call) bool {
 	return slices.ContainsFunc(f.spoilt, func(g *Finding) bool { return g.Call == c })
@@ -334,7 +382,7 @@ func changed(vs []*Value, opt Options) []*Finding {
 	by := map[*Value]*Finding{}
 	for _, v := range vs {
 		f := &Finding{Rule: verdict.Changed, Call: v.Call, Target: v.Target, From: v.From.Value,
-			Reason: v.reason, backward: v.Kind == capture.GradOutputs, spoils: v.spoils}
+			Reason: v.reason, backward: v.Kind == capture.GradOutputs, spoils: v.spoils, told: v.told}
 		all = append(all, f)
 		if f.Reason == "" {
 			f.Reason = fmt.Sprintf("it is not what %s of %s left: no recorded call wrote there in between",

@@ -346,7 +346,7 @@ func (t *Trace) Shares(ctx context.Context, m Moved, n int, opt Options) map[*St
 		switch {
 		case !slices.ContainsFunc(first.Call.Step.Calls, (*Call).HasBackward):
 		case first.IsBehind():
-			share.Before = fmt.Sprintf("only the loss of step %d was computed anew", m.Step.Recorded())
+			share.Before = "only " + m.Step.LossName() + " was computed anew"
 		default:
 			share.Before = fmt.Sprintf("the gradients that follow from %s were not computed anew", first.Call)
 		}

@@ -2,6 +2,7 @@ package step
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 
@@ -163,7 +164,7 @@ func inputs(vs []*Value) []Input {
 func (f *Finding) Record() *reports.FindingRecord {
 	r := &reports.FindingRecord{Kind: "finding", Rule: f.Rule, Capture: f.Call.Entry.Rel, Target: f.Target,
 		From: f.From.place(), Op: f.Call.Op, Module: f.Call.Entry.Module, Location: f.Call.Entry.Location,
-		Reason: f.Reason, Side: string(f.Side), Parallel: f.Parallel, Ranks: f.Ranks}
+		Reason: f.Reason, Side: string(f.Side), Parallel: f.Parallel, Ranks: f.Ranks, Parameter: f.Parameter()}
 	if f.Peer != nil {
 		r.Peer = f.Peer.Entry.Rel
 	}
@@ -188,19 +189,58 @@ func (t *Trace) First() *Finding {
 	return nil
 }
 
-// Recorded is the number that the recorder gave the step; its position in the recording where it gave none, or where
-// two losses have one number.
+// Recorded is the number that the recorder gave the step; its position in the recording where it gave none.
 func (s *Step) Recorded() int {
-	if s.Loss == nil {
-		return s.Number
+	n, _, _ := s.place()
+	return n
+}
+
+// Name is the step for people: "step 3", or "loss 1 of 2 of step 3" where several losses were recorded before
+// recording.step(), as of gradients that are added up.
+func (s *Step) Name() string {
+	n, nth, of := s.place()
+	if of < 2 {
+		return fmt.Sprintf("step %d", n)
 	}
-	n := s.Loss.Entry.Step
+	return fmt.Sprintf("loss %d of %d of step %d", nth, of, n)
+}
+
+// LossName is the loss of the step for people: "the loss of step 3", "loss 1 of 2 of step 3".
+func (s *Step) LossName() string {
+	if _, _, of := s.place(); of > 1 {
+		return s.Name()
+	}
+	return "the loss of " + s.Name()
+}
+
+// place is the number of the step, and which of its losses this is, from 1 on, of how many.
+func (s *Step) place() (number, nth, of int) {
+	if s.Loss == nil || s.Loss.Entry.Step < 0 {
+		return s.Number, 1, 1
+	}
+	number = s.Loss.Entry.Step
 	for _, o := range s.Loss.Process.Steps {
-		if o.Loss.Entry.Step < 0 || o != s && o.Loss.Entry.Step == n {
-			return s.Number
+		switch {
+		case o.Loss.Entry.Step < 0:
+			return s.Number, 1, 1
+		case o.Loss.Entry.Step != number:
+			continue
+		}
+		if of++; o == s {
+			nth = of
 		}
 	}
-	return n
+	return number, nth, of
+}
+
+// CountSteps counts the steps of a process as the recorder numbered them, and its losses.
+func (p *Process) CountSteps() (steps, losses int) {
+	for _, s := range p.Steps {
+		if _, nth, _ := s.place(); nth == 1 {
+			steps++
+		}
+	}
+	return steps, len(p.Steps)
 }
 
 // Alone reports whether the finding is no more than that one of two runs makes the call and the other does not.

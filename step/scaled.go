@@ -141,6 +141,7 @@ func (u *updater) blame(kind string, v, from *Value, times float64, reason strin
 		v.From.first = first
 	} else {
 		u.blamed[kind], v.reason = v, reason
+		v.told = slices.Contains([]string{"unzeroed", "clipped"}, kind) || kind == "scaled" && times != 0
 	}
 	for _, r := range u.again[v] {
 		r.From = v.From.again(v)
@@ -150,7 +151,15 @@ func (u *updater) blame(kind string, v, from *Value, times float64, reason strin
 // countBlamed says in each finding how many gradients it is about.
 func (u *updater) countBlamed() {
 	for _, v := range u.blamed {
-		switch n := len(v.alike); n {
+		gradients := map[uint64]bool{} // an update may read one several times
+		for _, w := range append(v.alike, v) {
+			gradients[w.Address] = true
+		}
+		n := len(gradients) - 1
+		if v.Address == 0 {
+			n = len(v.alike)
+		}
+		switch n {
 		case 0:
 		case 1:
 			v.reason += "; so is 1 other gradient"

@@ -9,6 +9,7 @@ import (
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/lazyregexp"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/reports"
 	found "github.com/optool/optool/reports/results"
 )
@@ -40,13 +41,18 @@ type Gap struct {
 	First string `json:"first"` // the first call
 }
 
-// urgency is 0 for gaps that may be a fault that the recording does not prove, so that they are shown first, and 1 for
-// the others.
+// urgency orders gaps: 0 are those that may be a fault that the recording does not prove, 1 are calls of operators that
+// nobody knows, such as the program's own, 3 are values that were compared though little follows.
 func (g Gap) urgency() int {
-	if strings.Contains(g.What, drewTheSame) {
+	switch {
+	case strings.Contains(g.What, drewTheSame):
 		return 0
+	case strings.Contains(g.What, " not judged: "+opdef.ErrUnknownOp.Error()):
+		return 1
+	case strings.HasSuffix(g.What, " not judged: zero on both sides"):
+		return 3
 	}
-	return 1
+	return 2
 }
 
 // partOfGradient is the gap of gradients that are not what the backward pass gave, as far as it was recorded.

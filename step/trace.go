@@ -34,6 +34,8 @@ type Value struct {
 	uncompared bool
 	// asGradient: the call that is given it takes it as a gradient, whatever is in it.
 	asGradient bool
+	// told, of a changed value, says that the reason names what the program did or left out.
+	told bool
 	// kept: it is a gradient that may hold what earlier backward passes left: no recorded call updates its parameter.
 	kept bool
 	// unwritten: its memory was made by empty or its like, and no recorded call wrote there.

@@ -106,6 +106,11 @@ func precision(ts []*tensor.Tensor) tensor.DType {
 	return least
 }
 
+// inWords are what the files of a call hold, in words.
+var inWords = map[capture.Kind]string{capture.Input: "its arguments", capture.Output: "its results",
+	capture.GradInputs: "its gradients", capture.GradOutputs: "the gradients that arrive",
+	capture.After: "its arguments after the call, which it changed there"}
+
 // kind compares one file of both sides.
 func (c *comparison) kind(k capture.Kind, a, b *capture.Call) {
 	phase, target := results.Phase(k)
@@ -114,10 +119,10 @@ func (c *comparison) kind(k capture.Kind, a, b *capture.Call) {
 	case noA && noB:
 		return
 	case noA:
-		c.whole(phase, verdict.Skipped, fmt.Sprintf("only the second call has %s", k))
+		c.whole(phase, verdict.Skipped, "only the second recording has "+inWords[k])
 		return
 	case noB:
-		c.whole(phase, verdict.Skipped, fmt.Sprintf("only the first call has %s", k))
+		c.whole(phase, verdict.Skipped, "only the first recording has "+inWords[k])
 		return
 	}
 	for _, err := range []error{a.Err(k), b.Err(k)} {

@@ -117,8 +117,17 @@ unwrittens = {
     "unwritten-computes-other": (5, 1, 1e-5, True),
 }
 
+def overwritten():
+    """A weight that is written through data between the forward and the backward pass."""
+    x, weight = torch.randn(4, 8, requires_grad=True), torch.randn(8, 8, requires_grad=True)
+    with optool_capture.record("weight-data"):
+        y = F.linear(x, weight)
+        weight.data.mul_(0.9)
+        F.cross_entropy(y, torch.tensor([1, 3, 5, 7])).backward()
+
+
 os.chdir(HERE)
-for tree in (tied, attention, clipped):
+for tree in (tied, attention, clipped, overwritten):
     torch.manual_seed(0)
     tree()
 for tree, program in blocks.items():

@@ -52,7 +52,7 @@ func boxesOf(t *step.Trace, p *step.Process, c *step.Call, repetition string) []
 		names = append(names, fmt.Sprintf("process %d", p.PID))
 	}
 	if len(p.Steps) > 1 && c.Step != nil {
-		names = append(names, fmt.Sprintf("step %d", c.Step.Recorded()))
+		names = append(names, c.Step.Name())
 	}
 	switch {
 	case c.Entry.Module != "":

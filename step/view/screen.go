@@ -90,13 +90,18 @@ func Screen(w io.Writer, t *step.Trace, x Extra) error {
 func counts(out *strings.Builder, t *step.Trace, st reports.Style) {
 	var b strings.Builder
 	defer func() { paragraphs(out, b.String(), st) }()
-	calls, steps := 0, 0
+	calls, steps, losses := 0, 0, 0
 	for _, p := range t.Processes {
 		calls += len(p.Calls)
-		steps += len(p.Steps)
+		n, of := p.CountSteps()
+		steps += n
+		losses += of
 	}
-	fmt.Fprintf(&b, "%s of %s, %s; %s\n", reports.Count(calls, "call"), processes(len(t.Processes)),
-		reports.Count(steps, "step"), t.Seen())
+	counted := reports.Count(steps, "step")
+	if losses != steps {
+		counted += fmt.Sprintf(" with %d losses", losses)
+	}
+	fmt.Fprintf(&b, "%s of %s, %s; %s\n", reports.Count(calls, "call"), processes(len(t.Processes)), counted, t.Seen())
 	for _, l := range t.Layouts {
 		fmt.Fprintf(&b, "layout: %s\n", l)
 	}
@@ -110,8 +115,8 @@ func counts(out *strings.Builder, t *step.Trace, st reports.Style) {
 		if len(t.Processes) > 1 {
 			rank = fmt.Sprintf(" of rank %d", s.Loss.Process.Rank)
 		}
-		fmt.Fprintf(&b, "step %d%s overflowed at the loss scale %g, and its update was skipped as it should be\n",
-			s.Recorded(), rank, s.LossScale())
+		fmt.Fprintf(&b, "%s%s overflowed at the loss scale %g, and its update was skipped as it should be\n",
+			s.Name(), rank, s.LossScale())
 	}
 	if given := t.GivenUp(); len(given) > 0 {
 		fmt.Fprintf(&b, "%s stopped at a limit, first of %s: %s\n", reports.Count(len(given), "check"),
@@ -212,6 +217,9 @@ func written(b *strings.Builder, t *step.Trace, f *step.Finding, x Extra) {
 	if note := replacedNote(f); note != "" {
 		fmt.Fprintf(b, "  %s\n", x.Style.Wrap(note, 4))
 	}
+	if name := f.Parameter(); name != "" {
+		fmt.Fprintf(b, "  parameter %s\n", reports.OneLine(name))
+	}
 	for _, place := range places(f.Call) {
 		fmt.Fprintf(b, "  %s\n", reports.OneLine(place)) // whole: it is there to be copied
 	}
@@ -235,7 +243,7 @@ func replacedNote(f *step.Finding) string {
 // whatToDo says of a value that changed between two calls where to look, whom to ask and what to send; nothing of other
 // findings, which have commands of their own.
 func whatToDo(f *step.Finding) (todo, send []string) {
-	if f.Rule != verdict.Changed || f.From == nil || f.From.Call == f.Call {
+	if f.Rule != verdict.Changed || f.From == nil || f.From.Call == f.Call || f.Told() {
 		return nil, nil
 	}
 	made, read := f.From.Call, f.Call
@@ -456,8 +464,8 @@ func nothingWrong(t *step.Trace) string {
 	}
 	switch n, given, l := t.Judged(), t.GivenUp(), t.Runs.LossesApart(); {
 	case l != nil:
-		return fmt.Sprintf("The losses of step %d differ, %.7g in the other run and %.7g in this one: optool did not find "+
-			"where the runs part, and no call is wrong by itself.", l[1].Recorded(), l[0].Captured, l[1].Captured)
+		return fmt.Sprintf("The losses of %s differ, %.7g in the other run and %.7g in this one: optool did not find "+
+			"where the runs part, and no call is wrong by itself.", l[1].Name(), l[0].Captured, l[1].Captured)
 	case n == 0 && t.Runs != nil && t.Runs.Compared > 0:
 		return "The runs do not diverge; no call could be run again and judged by itself."
 	case n == 0:
@@ -574,10 +582,10 @@ func moved(b *strings.Builder, s *step.Step, m step.Moved, faults string) {
 	}
 	of := "it"
 	if m.Step != s {
-		of = fmt.Sprintf("the loss of step %d", m.Step.Recorded())
+		of = m.Step.LossName()
 	}
 	if m.Loss == m.Step.Captured {
-		fmt.Fprintf(b, "%s %s not move the loss of step %d\n", faults, verb("does", "do"), m.Step.Recorded())
+		fmt.Fprintf(b, "%s %s not move %s\n", faults, verb("does", "do"), m.Step.LossName())
 		return
 	}
 	if m.Rounds() {
@@ -686,7 +694,7 @@ func lossesOfRuns(b *strings.Builder, t *step.Trace) {
 		}
 		name := "loss"
 		if len(t.Runs.Losses) > 1 {
-			name = fmt.Sprintf("loss of step %d", l[1].Recorded())
+			name = strings.TrimPrefix(l[1].LossName(), "the ")
 		}
 		fmt.Fprintf(b, "%s: other run %.7g, this run %.7g\n", name, l[0].Captured, l[1].Captured)
 	}
@@ -703,13 +711,17 @@ func others(b *strings.Builder, t *step.Trace, main *step.Step, x Extra) {
 			if n++; n > listed {
 				continue
 			}
-			fmt.Fprintf(b, "step %d", s.Recorded())
+			b.WriteString(s.Name())
 			if len(t.Processes) > 1 && p.Rank >= 0 {
 				fmt.Fprintf(b, " of rank %d", p.Rank)
 			} else if len(t.Processes) > 1 {
 				fmt.Fprintf(b, " of process %d", p.PID)
 			}
-			fmt.Fprintf(b, ": loss %.9g recorded", s.Captured)
+			b.WriteString(": ")
+			if !strings.HasPrefix(s.Name(), "loss") {
+				b.WriteString("loss ")
+			}
+			fmt.Fprintf(b, "%.9g recorded", s.Captured)
 			if !math.IsNaN(s.Exact) {
 				fmt.Fprintf(b, ", off by %+.3g", s.Captured-s.Exact)
 			}
@@ -725,8 +737,8 @@ func others(b *strings.Builder, t *step.Trace, main *step.Step, x Extra) {
 			moved(b, s, share.Moved, whose)
 			if share.Before != before {
 				before = share.Before
-				fmt.Fprintf(b, "what the faults before step %d did to its weights, and so to this loss and later ones, cannot be "+
-					"told: %s\n", s.Recorded(), before)
+				fmt.Fprintf(b, "what the faults before %s did to its weights, and so to this loss and later ones, cannot be "+
+					"told: %s\n", s.Name(), before)
 			}
 		}
 	}

@@ -69,12 +69,12 @@ func TestScreenOfTwoRuns(t *testing.T) {
 	}
 }
 
-// TestStepNumbers: a step has the number that the recorder gave it, unless two losses have one.
+// TestStepNumbers: a step has the number that the recorder gave it. Losses of one number are numbered within it.
 func TestStepNumbers(t *testing.T) {
 	for _, tc := range []struct {
 		recorded int
 		want     string
-	}{{4, "\nstep 4: loss "}, {3, "\nstep 1: loss "}, {-1, "\nstep 1: loss "}} {
+	}{{4, "\nstep 4: loss "}, {3, "\nloss 2 of 2 of step 3: 0."}, {-1, "\nstep 1: loss "}} {
 		tr := trace(t, "tied")
 		steps := tr.Processes[0].Steps
 		steps[0].Loss.Entry.Step, steps[1].Loss.Entry.Step, steps[2].Loss.Entry.Step = 3, tc.recorded, 5
