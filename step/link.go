@@ -85,6 +85,7 @@ type linker struct {
 	byFlat    map[contentKey][]*Value // the same without their shapes
 	writes    writes                  // results and arguments that changed memory in place
 	lay       map[spot]*Value         // the last value with some content that lay at an address
+	inner     map[uint64]*Value       // what calls that others made wrote in place last, by address
 	outer     *Call                   // the outermost judged call that makes the present one, nil if none does
 }
 
@@ -97,7 +98,8 @@ type spot struct {
 // link links the inputs of all calls to results of earlier ones. What no content
 // and no address explains is a leaf for now; settle decides about it.
 func (p *Process) link() {
-	l := linker{byContent: map[contentKey][]*Value{}, byFlat: map[contentKey][]*Value{}, lay: map[spot]*Value{}}
+	l := linker{byContent: map[contentKey][]*Value{}, byFlat: map[contentKey][]*Value{}, lay: map[spot]*Value{},
+		inner: map[uint64]*Value{}}
 	last := p.lastInner()
 	var open []*Call                // calls whose inner calls go on
 	changes := map[*Call][]*Value{} // what those of them wrote in place that were not judged
@@ -160,7 +162,8 @@ func (l *linker) close(c *Call, changes []*Value) {
 // read links an input.
 func (l *linker) read(v *Value) {
 	v.From = l.source(v)
-	if w := v.From.Value; w != nil && v.latest != nil && w.Address == v.Address && v.latest.Call.encloses(w.Call) {
+	if w := v.From.Value; w != nil && v.latest != nil && w.Address == v.Address && v.latest.Call.encloses(w.Call) &&
+		!l.overwrittenIn(v.latest.Call, w, v) {
 		v.latest = nil // the call left it there by one that it made
 	}
 	if v.telling() {
@@ -183,6 +186,14 @@ func (l *linker) read(v *Value) {
 	default:
 		l.memory.name(v)
 	}
+}
+
+// overwrittenIn reports whether a later one of the calls that a call made wrote something else than v where w, the
+// result of an earlier one, lies: it is not what the call left there.
+func (l *linker) overwrittenIn(c *Call, w, v *Value) bool {
+	x := l.inner[v.Address]
+	return x != nil && x.Call.Order > w.Call.Order && c.encloses(x.Call) && !w.Call.encloses(x.Call) && x.overlays(v) &&
+		x.leaves().sum != v.content.sum
 }
 
 // telling reports whether the elements of a value tell it from others.
@@ -339,6 +350,9 @@ func (l *linker) write(c *Call) {
 	changes := c.inPlace()
 	for _, w := range changes {
 		l.replace(w)
+		if c.outer != nil {
+			l.inner[w.Address] = w
+		}
 	}
 	l.results(c, changes)
 }

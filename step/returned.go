@@ -29,7 +29,9 @@ func (p *Process) findReturned() {
 			case first[w] != nil && first[w].equals(v): // a further reading of it
 				old = w
 			case old != nil && w.Call.encloses(old.Call):
-				old = w.lostUpdate(v)
+				if lost := w.lostUpdate(v); lost == nil || w.equals(v) {
+					old = lost
+				}
 			case old == nil || old.Call.Order > w.Call.Order || old.Call != w.Call && !old.made() && !w.Call.updates(v):
 				old = v.fromSamePlace(w)
 			}
@@ -90,10 +92,11 @@ func (w *Value) before(v *Value) *Value {
 	return nil
 }
 
-// lostUpdate is w, an argument that a call changed by calls that it made, if v holds what w did before and torch has
-// counted no other write; else nil. The calls inside read the old value, too, and later than their outer call.
+// lostUpdate is w, an argument that a call changed by calls that it made, if v holds what w did before, or what one of
+// these calls left there for the next, and torch has counted no other write; else nil. The calls inside read the old
+// value, too, and later than their outer call.
 func (w *Value) lostUpdate(v *Value) *Value {
-	if w.after == nil || !w.equals(v) || !w.made() && !w.Call.updates(v) ||
+	if w.after == nil || !w.made() && !w.Call.updates(v) ||
 		v.version >= 0 && w.writtenLast().version >= 0 && !v.isUncounted(w) {
 		return nil
 	}

@@ -20,7 +20,9 @@ func TestSetBack(t *testing.T) {
 		"squares-set-back":       {29, 48, "input[6]", "the step before left in input[6] of torch.optim.adam.adam/29"},
 		"update-lost":            {43, 63, "input[1]", "what lay there before input[0] of torch.optim.adam.adam/43"},
 		"update-lost-while-read": {43, 63, "input[1]", "what lay there before input[0] of torch.optim.adam.adam/43"},
-		"loss-halved":            {16, 20, "input[0]", "is 0.415147 and was 0.830294 in output[0] of torch.Tensor.mul/16"},
+		"update-half": {64, 106, "input[1]", "it holds what input[0] of torch.Tensor.addcdiv_/74 had left there before, not " +
+			"what input[0] of torch.optim.adam.adam/64 wrote there last"},
+		"loss-halved": {16, 20, "input[0]", "is 0.415147 and was 0.830294 in output[0] of torch.Tensor.mul/16"},
 		"own-generator-set-back": {2, 19, "output[0]", "torch.randn/2 in an earlier step: the program's own generator was " +
 			"set back, or did not advance, between /tmp/model/s36z/train.py:32 and /tmp/model/s36z/train.py:35"},
 	} {
