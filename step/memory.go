@@ -79,7 +79,8 @@ func (m *memory) around(address uint64) []*region {
 	return out
 }
 
-// overwrite forgets what lies where v does, and puts v there.
+// overwrite forgets what lies where v does, and puts v there. What begins before it and ends there stays: a region is
+// as long as what lay there first, which may have been freed.
 func (m *memory) overwrite(v *Value) {
 	if v.Address == 0 {
 		return
@@ -91,9 +92,23 @@ func (m *memory) overwrite(v *Value) {
 	}
 	m.regions = slices.Replace(m.regions, lo, hi, &region{base: v.Address, end: end, names: []*Value{v}})
 	for _, r := range m.around(v.Address) {
+		if r.cut(v.Address); len(r.names) > 0 {
+			continue
+		}
 		if i := m.search(r.base); i < len(m.regions) && m.regions[i] == r {
 			m.regions = slices.Delete(m.regions, i, i+1)
 		}
+	}
+}
+
+// cut forgets the values of a region that reach beyond an address.
+func (r *region) cut(address uint64) {
+	beyond := func(v *Value) bool { return v.end() > address }
+	r.names = slices.DeleteFunc(slices.Clone(r.names), beyond)
+	r.written = slices.DeleteFunc(slices.Clone(r.written), beyond)
+	r.end = r.base
+	for _, v := range r.names {
+		r.end = max(r.end, v.end())
 	}
 }
 

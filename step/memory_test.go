@@ -53,3 +53,18 @@ func TestWrittenMemory(t *testing.T) {
 		t.Error("what was written at 1000 was forgotten")
 	}
 }
+
+// TestMemoryOfShorter: what was read where something longer had been freed stays known when a call makes a value in the
+// rest of that memory.
+func TestMemoryOfShorter(t *testing.T) {
+	of := func(address uint64, n int) *Value {
+		return &Value{Address: address, DType: tensor.Float32, Shape: []int{n}, Stride: []int{1}}
+	}
+	m, gradient := &memory{}, of(64, 8)
+	m.overwrite(of(64, 32))
+	m.name(gradient)
+	m.overwrite(of(64+4*16, 4))
+	if r := m.at(64); r == nil || len(r.names) != 1 || r.names[0] != gradient || r.end != gradient.end() {
+		t.Errorf("what lies there is %+v, want the gradient alone", r)
+	}
+}
