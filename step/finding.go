@@ -43,6 +43,8 @@ type Finding struct {
 	setBack  bool // and the recording has what set the generator back
 	told     bool // the reason names what the program did or left out
 	seeds    bool // of two runs: they drew different random numbers
+	// setInside reports that the generator had gone on before the call.
+	setInside bool
 	// unseen, of Changed, are calls that computed with the changed value though the recorder
 	// had copied it before it changed.
 	unseen []*Call
@@ -309,6 +311,7 @@ const (
 	DrawnAnew               // a checkpoint ran the call again, and it drew other numbers
 	DrawnAgain              // it drew those of an earlier call, and nothing recorded set the generator back
 	SetBack                 // it drew those of an earlier call, behind what set the generator back
+	SetInside               // it drew those of an earlier call, though the generator had gone on before it
 )
 
 // Drawn says whether a finding is about random numbers.
@@ -316,6 +319,8 @@ func (f *Finding) Drawn() Drawn {
 	switch {
 	case f.repeats:
 		return DrawnAnew
+	case f.redrawn && f.setInside:
+		return SetInside
 	case f.redrawn && f.setBack:
 		return SetBack
 	case f.redrawn:

@@ -145,6 +145,7 @@ func Read(e *capture.Entry, opt Options) *Call {
 		if b != nil {
 			c.random, c.moves = b.Random(), b.Entry.Moves || b.Uncast()
 			c.generator = c.readGenerator()
+			c.drew(call.Record)
 			c.attributes = attributes(b)
 		}
 		c.after(call)

@@ -47,6 +47,13 @@ type redraw struct {
 	// prev is the call of the pass that drew before, if that shows that the numbers of an earlier step are not meant;
 	// else nil.
 	prev *Call
+	// inside reports that the generator had gone on before the call, and the results show that it drew the same numbers:
+	// the call itself set it back.
+	inside bool
+	// follows is the redraw that is a finding behind which the program drew on up to this call; nil if none did.
+	follows *redraw
+	due     bool // and these are the numbers that the first call should have drawn
+	found   *Finding
 	// alike reports that both drew from one of torch's own, that the recording has what the functions of torch's
 	// modules set, and that the results show the same numbers: the first one did draw.
 	alike bool
@@ -54,59 +61,142 @@ type redraw struct {
 
 // redraws are the calls of a step's forward pass that drew the random numbers of an earlier call: of this pass, or of
 // an earlier step.
-type redraws struct{ again, before []redraw }
+type redraws struct{ again, before []*redraw }
+
+// A drawLine is a line of the program that draws for the nth time in a step.
+type drawLine struct {
+	site
+	nth int
+}
+
+// draws goes through the calls of the forward passes that draw random numbers, in order.
+type draws struct {
+	first      map[uint64]*Call // by the state of the generator
+	last, next map[*Call]*Call  // the draws of the generator before and after a call
+	redraws    map[*Call]*redraw
+	goesOn     map[[2]site]bool       // lines that drew new numbers one after the other
+	fresh      map[drawLine]int       // steps in which the line drew new numbers
+	repeats    map[drawLine][]*redraw // of an earlier step, though new numbers had been drawn just before
+	here       map[string][]*Call     // by operator and shape, calls of this step whose results show the numbers
+	before     map[string][]*Call     // and of the step before
+}
 
 // redrawn are the redraws of each step. What checkpointing runs again is behind the loss. Where torch itself put a
 // state back (fork_rng), the draws repeat by design.
 func (p *Process) redrawn() map[*Step]*redraws {
 	all := map[*Step]*redraws{}
-	first := map[uint64]*Call{}
-	goesOn := map[[2]site]bool{} // lines that drew new numbers one after the other
+	d := draws{first: map[uint64]*Call{}, last: map[*Call]*Call{}, next: map[*Call]*Call{}, redraws: map[*Call]*redraw{},
+		goesOn: map[[2]site]bool{}, fresh: map[drawLine]int{}, repeats: map[drawLine][]*redraw{}}
+	last := map[int]*Call{} // by generator
 	for _, o := range p.Steps {
-		found := &redraws{}
-		all[o] = found
+		all[o] = &redraws{}
 		here := map[uint64]*Call{}
-		last := map[int]*Call{} // by generator
+		nth := map[site]int{}
+		d.here, d.before = map[string][]*Call{}, d.here
 		for _, c := range o.Calls {
 			if !c.drawsNumbers() {
 				continue
 			}
-			prev := last[c.Entry.DrawnFrom]
-			last[c.Entry.DrawnFrom] = c
-			if prev != nil && first[prev.generator] != prev {
-				prev = nil
+			line := drawLine{c.place(), nth[c.place()]}
+			nth[c.place()]++
+			if prev := last[c.Entry.DrawnFrom]; prev != nil {
+				d.last[c], d.next[prev] = prev, c
 			}
-			a := cmp.Or(here[c.generator], first[c.generator])
+			last[c.Entry.DrawnFrom] = c
+			r := d.redraw(c, here[c.generator], line)
 			if here[c.generator] == nil {
 				here[c.generator] = c
 			}
-			if a == nil {
-				if first[c.generator] = c; prev != nil {
-					goesOn[[2]site{prev.place(), c.place()}] = true
-				}
+			if r == nil {
 				continue
 			}
-			r := redraw{call: c, first: a}
-			if prev != nil && a.Step != o && a.place() != c.place() && goesOn[[2]site{prev.place(), c.place()}] {
-				r.prev = prev
-			}
-			if sets := c.setsSince(a); len(sets) > 0 {
-				last := sets[len(sets)-1]
-				if byTorch(sets) {
-					continue
-				}
-				r.set = &last
-			}
-			r.own = c.Entry.DrawnFrom > 0 && c.Entry.DrawnFrom == a.Entry.DrawnFrom
-			r.alike = c.Entry.DrawnFrom == 0 && a.Entry.DrawnFrom == 0 && c.Entry.GeneratorSets != nil && c.showsDraw(a)
-			if a.Step == o {
-				found.again = append(found.again, r)
+			if d.redraws[c] = r; r.first.Step == o {
+				all[o].again = append(all[o].again, r)
 			} else {
-				found.before = append(found.before, r)
+				all[o].before = append(all[o].before, r)
+			}
+		}
+	}
+	for line, rs := range d.repeats {
+		if r := rs[0]; len(rs) == 1 && d.fresh[line] > 1 && r.set == nil {
+			r.prev = d.last[r.call]
+		}
+	}
+	for _, o := range p.Steps {
+		for _, c := range o.Calls {
+			if r := d.redraws[c]; r != nil {
+				d.follow(r)
 			}
 		}
 	}
 	return all
+}
+
+// follow notes whether a call drew again what it did because the draw before had been set back: the program drew on.
+func (d *draws) follow(r *redraw) {
+	if prev := d.redraws[d.last[r.call]]; prev != nil && !r.inside && r.set == nil && d.next[prev.first] == r.first {
+		if r.follows = prev.follows; prev.isFinding() {
+			r.follows = prev
+		}
+		r.due = d.redraws[r.first] != nil
+	}
+}
+
+// sameNumbers is an earlier call of the operator, of this step or the one before, whose result shows the same numbers
+// although it began in another state of the generator, which nothing set since; nil if there is none.
+func (d *draws) sameNumbers(c *Call) *Call {
+	if c.drawn == nil || c.Entry.DrawnFrom == 0 && c.Entry.GeneratorSets == nil {
+		return nil
+	}
+	v := c.Outputs[0]
+	key := fmt.Sprint(c.Op, v.DType, v.Shape, c.device, c.Entry.DrawnFrom)
+	defer func() { d.here[key] = append(d.here[key], c) }()
+	for _, earlier := range [][]*Call{d.here[key], d.before[key]} {
+		for _, a := range slices.Backward(earlier) {
+			if a.generator != c.generator && c.drawn.same(a.drawn) && len(c.setsSince(a)) == 0 {
+				return a
+			}
+		}
+	}
+	return nil
+}
+
+// redraw is what a call drew again, nil if it drew new numbers; here is the call of the step that began in the same
+// state of the generator.
+func (d *draws) redraw(c, here *Call, line drawLine) *redraw {
+	prev := d.last[c]
+	if prev != nil && (prev.Step != c.Step || d.first[prev.generator] != prev) {
+		prev = nil
+	}
+	a := cmp.Or(here, d.first[c.generator])
+	from := d.sameNumbers(c)
+	if a == nil {
+		d.first[c.generator] = c
+		if from != nil {
+			return &redraw{call: c, first: from, inside: true}
+		}
+		d.fresh[line]++
+		if prev != nil {
+			d.goesOn[[2]site{prev.place(), c.place()}] = true
+		}
+		return nil
+	}
+	r := &redraw{call: c, first: a}
+	if sets := c.setsSince(a); len(sets) > 0 {
+		last := sets[len(sets)-1]
+		if byTorch(sets) {
+			return nil
+		}
+		r.set = &last
+	}
+	if prev != nil && a.Step != c.Step && d.goesOn[[2]site{prev.place(), c.place()}] {
+		if d.repeats[line] = append(d.repeats[line], r); a.place() != c.place() {
+			r.prev = prev
+		}
+	}
+	r.own = c.Entry.DrawnFrom > 0 && c.Entry.DrawnFrom == a.Entry.DrawnFrom
+	r.alike = c.Entry.DrawnFrom == 0 && a.Entry.DrawnFrom == 0 && c.Entry.GeneratorSets != nil && c.showsDraw(a)
+	return r
 }
 
 // drawsNumbers reports whether a call drew from a generator whose state is known, and not by calls that it made: these
@@ -178,13 +268,16 @@ func byTorch(sets []capture.GeneratorSet) bool {
 func (d *redraws) findings() (all []*Finding) {
 	by := map[string]*Finding{}
 	for _, r := range slices.Concat(d.again, d.before) {
-		if r.first.Step != r.call.Step && r.mayBeMeant() {
+		if r.follows != nil {
+			if r.follows.found != nil && !r.due {
+				r.follows.found.Behind++
+			}
+			continue
+		}
+		if !r.isFinding() {
 			continue
 		}
 		why, at := r.why()
-		if why == "" {
-			continue
-		}
 		if f := by[at]; f != nil {
 			f.Behind++
 			continue
@@ -192,7 +285,8 @@ func (d *redraws) findings() (all []*Finding) {
 		from := r.first.Outputs[0]
 		by[at] = &Finding{Rule: verdict.Changed, Call: r.call, Target: r.call.Outputs[0].Target, From: from,
 			Reason:  fmt.Sprintf("it drew the same random numbers as %s%s: %s", r.first, r.earlier(), why),
-			redrawn: true, setBack: r.set != nil}
+			redrawn: true, setBack: r.set != nil, setInside: r.inside}
+		r.found = by[at]
 		all = append(all, by[at])
 	}
 	return all
@@ -200,8 +294,11 @@ func (d *redraws) findings() (all []*Finding) {
 
 // why says how the generator came back to the state that it had before the first call, and where; "" if that is not
 // known.
-func (r redraw) why() (why, at string) {
+func (r *redraw) why() (why, at string) {
 	switch {
+	case r.inside:
+		return "the generator had gone on before the call, so the call itself set it back or drew from elsewhere",
+			r.call.String()
 	case r.set != nil:
 		at = cmp.Or(r.set.Location, "a line that is not known")
 		return fmt.Sprintf("%s set the generator back at %s", r.set.Name, at), at
@@ -216,7 +313,7 @@ func (r redraw) why() (why, at string) {
 }
 
 // drewBefore is the gap of a call that drew the numbers of an earlier step.
-func (r redraw) drewBefore() string {
+func (r *redraw) drewBefore() string {
 	if r.set == nil {
 		return drewBefore + setBack
 	}
@@ -225,23 +322,29 @@ func (r redraw) drewBefore() string {
 }
 
 // earlier says that the first call was one of an earlier step, if it was.
-func (r redraw) earlier() string {
+func (r *redraw) earlier() string {
 	if r.first.Step == r.call.Step {
 		return ""
 	}
 	return " in an earlier step"
 }
 
-func (r redraw) between() string {
+func (r *redraw) between() string {
 	from := cmp.Or(r.prev, r.first)
 	return fmt.Sprintf("between %s and %s", cmp.Or(from.Entry.Location, from.String()),
 		cmp.Or(r.call.Entry.Location, r.call.String()))
 }
 
+// isFinding reports whether it is known that the program did not mean to draw the numbers again.
+func (r *redraw) isFinding() bool {
+	why, _ := r.why()
+	return r.follows == nil && why != "" && (r.inside || r.first.Step == r.call.Step || !r.mayBeMeant())
+}
+
 // mayBeMeant reports whether the program may draw the numbers of an earlier step on purpose: as one does that sets a
 // seed in each step. It does not if it had gone on to new numbers in the pass, at a line behind which this one goes on
-// to new numbers in another step, and if another line drew these.
-func (r redraw) mayBeMeant() bool {
+// to new numbers in another step, and if another line drew these, or if the line drew new numbers in all other steps.
+func (r *redraw) mayBeMeant() bool {
 	why, _ := r.why()
 	return r.prev == nil || why == ""
 }

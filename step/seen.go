@@ -114,12 +114,12 @@ func (t *Trace) Seen() *Seen {
 		redrawn := p.redrawn()
 		for _, s := range p.Steps {
 			for _, r := range redrawn[s].again {
-				if why, _ := r.why(); why == "" {
+				if r.follows == nil && !r.isFinding() {
 					g.add(drewAgain, r.call)
 				}
 			}
 			for _, r := range redrawn[s].before {
-				if r.mayBeMeant() {
+				if r.follows == nil && !r.isFinding() {
 					g.add(r.drewBefore(), r.call)
 				}
 			}

@@ -35,3 +35,31 @@ func TestShowsDraw(t *testing.T) {
 		t.Error("the masks are not equal")
 	}
 }
+
+// TestSameNumbers: masks say which numbers were drawn only if they are so large that chance does not make them equal.
+func TestSameNumbers(t *testing.T) {
+	mask := func(n, every int) *numbers {
+		in, out := make([]float64, n), make([]float64, n)
+		for i := range n {
+			in[i] = 1
+			if i*i%every != 1 {
+				out[i] = 2
+			}
+		}
+		return maskOf(tensor.New(tensor.Float32, []int{n}, in), tensor.New(tensor.Float32, []int{n}, out), false)
+	}
+	for _, c := range []struct {
+		a, b *numbers
+		want bool
+	}{
+		{mask(256, 3), mask(256, 3), true},
+		{mask(256, 3), mask(256, 5), false},
+		{mask(16, 3), mask(16, 3), false}, // by chance
+		{mask(3*masked, 3), mask(3*masked, 3), true},
+		{mask(256, 3), nil, false},
+	} {
+		if got := c.a.same(c.b); got != c.want {
+			t.Errorf("got %v, want %v", got, c.want)
+		}
+	}
+}

@@ -213,6 +213,7 @@ type Call struct {
 	moves bool
 	// generator is the hash of the state of the generator that the call drew from, before it did; 0: not known.
 	generator uint64
+	drawn     *numbers // nil if the result does not show the numbers
 	// writes reports that the call has no gradients and changes an argument.
 	writes bool
 	vacant bool

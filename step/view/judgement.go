@@ -42,7 +42,7 @@ func faultText(t *step.Trace, f *step.Finding) string {
 		return "Different: the two runs part at " + call
 	case f.Drawn() == step.DrawnAnew:
 		return "Wrong: checkpointing ran " + f.From.Call.String() + " again with other random numbers"
-	case f.Drawn() == step.DrawnAgain, f.Drawn() == step.SetBack:
+	case f.Drawn() == step.DrawnAgain, f.Drawn() == step.SetBack, f.Drawn() == step.SetInside:
 		return "Wrong: " + call + " drew the random numbers of " + f.From.Call.String() + " again"
 	case f.Rule == verdict.Changed:
 		text = "Wrong: a value changed between " + f.Between()

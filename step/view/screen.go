@@ -253,6 +253,9 @@ func whatToDo(f *step.Finding) (todo, send []string) {
 			"numbers of the device, and send them what was recorded of both calls:"}, folders(made, read)
 	case step.SetBack: // the finding names the line
 		return nil, nil
+	case step.SetInside:
+		return []string{"ask those who maintain the random numbers of the device, and send them what was recorded of " +
+			"both calls:"}, folders(made, read)
 	case step.DrawnAgain:
 		return []string{"look between both calls for what sets the generator back; if nothing does, ask those who maintain " +
 			"the random numbers of the device, and send them what was recorded of both calls:"}, folders(made, read)
