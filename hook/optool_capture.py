@@ -2059,6 +2059,8 @@ class _Recorder:
                     python and ids.count(ids[i]) > 1):
                 continue
             view = torch.ops.aten.alias(t)  # its backward passes on what it gets, sparse gradients too
+            if not view.requires_grad:  # the call is made below autograd, as a mode sees those of compiled functions
+                continue
             call.aliases[id(view)] = (view, t)
             view.register_hook(functools.partial(self.on_gradient, "grad_input", call.id, i))
             views.setdefault(ids[i], []).append((i, view))

@@ -569,6 +569,23 @@ class Recording(unittest.TestCase):
         self.assertEqual(self.named("torch.Tensor.mul_")[0]["within"], call["id"])
         self.assertIs(torch._foreach_add_, add)
 
+    def test_compiled_below_mode(self):
+        """A mode sees the calls of compiled functions below autograd: no gradient flows there, and results count."""
+        if not hasattr(torch, "compile"):
+            self.skipTest("this torch compiles nothing")
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        class Mode(TorchDispatchMode):
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                return func(*args, **(kwargs or {}))
+
+        w = torch.ones(3, requires_grad=True)
+        f = torch.compile(lambda x: (x * w).exp().sum(), backend="aot_eager")
+        with Mode(), optool_capture.record(self.path):
+            f(torch.ones(3)).backward()
+        self.assertEqual([e for e in self.events() if e["event"] == "lost"], [])
+        self.assertEqual(len(self.named("torch.ops.aten.exp")), 1)
+
     def test_settings_of_generators(self):
         with contextlib.suppress(ImportError):  # it replaces torch.manual_seed
             importlib.import_module("torch._dynamo")
