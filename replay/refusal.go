@@ -67,6 +67,14 @@ func (r *comparison) raised() string {
 	return verdict.Raised + r.entry.Raised
 }
 
+// noResult says that the result was not recorded; op_tools would have written it to a file.
+func (r *comparison) noResult() string {
+	if r.entry != nil && r.entry.ByOther() {
+		return verdict.NoResult
+	}
+	return verdict.NoOutput
+}
+
 // torchRefuses reports whether the function itself refuses arguments that fit no overload: the forms
 // of torch's Python API are known, and a call that returned was not refused.
 func (r *comparison) torchRefuses() bool {

@@ -132,7 +132,7 @@ func (r *comparison) compareCall() {
 	}
 	if r.Record.Err(capture.Output) != nil {
 		if r.loadErr == nil {
-			r.addCall(verdict.Skipped, cmp.Or(r.raised(), verdict.NoOutput))
+			r.addCall(verdict.Skipped, cmp.Or(r.raised(), r.noResult()))
 		}
 	} else {
 		r.compareResults()

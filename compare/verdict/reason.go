@@ -10,6 +10,7 @@ import (
 // gradient, that what was recorded belongs to another operator.
 const (
 	NoOutput         = "no output.pth: nothing to compare"
+	NoResult         = "the recorder has no result: nothing to compare"
 	Raised           = "the call raised an error: " // and which
 	NothingReturned  = "returns nothing that could be compared"
 	ModuleCall       = "a module's call: those of its operators are judged"
