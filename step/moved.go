@@ -86,10 +86,16 @@ func (f *Finding) moves() *Step {
 func (p *Process) updateBehind(s *Step) int {
 	all := p.updaters()
 	n := s.Number
-	for n < len(all) && !all[n].updates {
+	for n < len(all) && !all[n].updates && !all[n].step.updatesCompiled() {
 		n++
 	}
 	return n
+}
+
+// updatesCompiled reports whether a call behind a loss that torch.compile made, whose calls have no gradients, writes a
+// parameter.
+func (s *Step) updatesCompiled() bool {
+	return !s.root.HasBackward() && slices.ContainsFunc(s.Tail, (*Call).updatesParameter)
 }
 
 // isLike reports whether two wrong results, or two wrong gradients, are from one kernel: calls of one operator, for

@@ -47,8 +47,8 @@ type redraw struct {
 	// prev is the call of the pass that drew before, if that shows that the numbers of an earlier step are not meant;
 	// else nil.
 	prev *Call
-	// inside reports that the generator had gone on before the call, and the results show that it drew the same numbers:
-	// the call itself set it back.
+	// inside reports that the generator had gone on before the call, and that the results show the same numbers: the call
+	// itself set it back.
 	inside bool
 	// follows is the redraw that is a finding behind which the program drew on up to this call; nil if none did.
 	follows *redraw
@@ -85,8 +85,9 @@ type draws struct {
 // state back (fork_rng), the draws repeat by design.
 func (p *Process) redrawn() map[*Step]*redraws {
 	all := map[*Step]*redraws{}
-	d := draws{first: map[uint64]*Call{}, last: map[*Call]*Call{}, next: map[*Call]*Call{}, redraws: map[*Call]*redraw{},
-		goesOn: map[[2]site]bool{}, fresh: map[drawLine]int{}, repeats: map[drawLine][]*redraw{}}
+	d := draws{first: map[uint64]*Call{}, last: map[*Call]*Call{}, next: map[*Call]*Call{},
+		redraws: map[*Call]*redraw{}, goesOn: map[[2]site]bool{}, fresh: map[drawLine]int{},
+		repeats: map[drawLine][]*redraw{}}
 	last := map[int]*Call{} // by generator
 	for _, o := range p.Steps {
 		all[o] = &redraws{}

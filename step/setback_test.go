@@ -9,8 +9,8 @@ import (
 
 // TestSetBack: what is set back or scaled in memory is found where several calls inside an optimizer's counted writes,
 // where the calls behind find the new value again, where the gradient of a loss is 1, and where a generator of the
-// program's own goes back to an earlier step's numbers. So is one that goes back inside a call, as its results show, and
-// torch's own if it goes back once, in the midst of a step.
+// program's own goes back to an earlier step's numbers. So is one that goes back inside a call, as its results show,
+// and torch's own if it goes back once, in the midst of a step.
 func TestSetBack(t *testing.T) {
 	for name, want := range map[string]struct {
 		from, call int
@@ -26,7 +26,8 @@ func TestSetBack(t *testing.T) {
 		"loss-halved": {16, 20, "input[0]", "is 0.415147 and was 0.830294 in output[0] of torch.Tensor.mul/16"},
 		"own-generator-set-back": {2, 19, "output[0]", "torch.randn/2 in an earlier step: the program's own generator was " +
 			"set back, or did not advance, between /tmp/model/s36z/train.py:32 and /tmp/model/s36z/train.py:35"},
-		"dropout-repeated-inside":  {51, 53, "output[0]", "torch.nn.functional.dropout/51: the generator had gone on before the call"},
+		"dropout-repeated-inside": {51, 53, "output[0]",
+			"torch.nn.functional.dropout/51: the generator had gone on before the call"},
 		"noise-of-the-step-before": {1, 9, "output[0]", "torch.randn_like/1 in an earlier step: the generator was set back"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -50,10 +51,12 @@ func TestSetBack(t *testing.T) {
 	}
 }
 
-// TestNotSetBack: a generator that the program seeds within each step, also for the second run of a line, a loss to which calls that are not recorded add
-// constants, and a weight that the program sets back by a call that only torch counts are no findings: there are gaps.
+// TestNotSetBack: a generator that the program seeds within each step, also for the second run of a line, a loss to
+// which calls that are not recorded add constants, and a weight that the program sets back by a call that only torch
+// counts are no findings: there are gaps.
 func TestNotSetBack(t *testing.T) {
-	for _, name := range []string{"own-generator-seeded", "noise-seeded-for-validation", "loss-added", "update-undone"} {
+	for _, name := range []string{"own-generator-seeded", "noise-seeded-for-validation", "loss-added",
+		"update-undone"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tr := analyse(t, unpack(t, name))

@@ -139,20 +139,35 @@ func (c *Call) isCompiled() bool { return strings.HasPrefix(c.Op, "torch.ops.ate
 
 // compiledLosses are the losses of a program whose forward and backward passes torch.compile made calls of, none of
 // which has gradients: the number that such a call computed last before one is given the 1 with which a backward pass
-// begins, which no call made.
+// begins, which no call made. What is computed from that 1 is a gradient and no loss; it may be read more than once.
 func (p *Process) compiledLosses() (roots []*Call) {
 	var last *Call
+	backward := map[*Call]bool{} // computed from a 1 with which a backward pass began
+	unknown := false             // the loss may be a number that was not recorded, or the pass has begun
 	for _, c := range p.Calls {
 		if !c.isCompiled() {
 			continue
 		}
-		begins := last != nil && slices.ContainsFunc(c.Inputs, func(v *Value) bool {
-			again := v.From.first != nil && v.From.first.Call.Order > last.Order
-			return v.From.Value == nil && !again && len(v.Shape) == 0 && v.number() == 1
-		})
-		if begins {
+		seeded := false
+		for _, v := range c.Inputs {
+			switch w := v.From.Value; {
+			case v.Parameter || v.RequiresGrad: // an update wrote it
+			case w != nil:
+				backward[c] = backward[c] || backward[w.Call] && !w.Call.writes
+			case len(v.Shape) == 0 && v.number() == 1:
+				seeded = true
+			}
+		}
+		switch {
+		case backward[c]:
+		case seeded && last != nil:
 			roots, last = append(roots, last), nil
-		} else if c.scalar() != nil {
+			backward[c], unknown = true, true
+		case seeded && unknown:
+			backward[c] = true
+		case len(c.Outputs) == 0:
+			last, unknown = nil, true
+		case c.scalar() != nil:
 			last = c
 		}
 	}
