@@ -10,7 +10,8 @@ import (
 func TestCompiledLoss(t *testing.T) {
 	tr := analyse(t, unpack(t, "compiled-seed-read-twice"))
 	steps := tr.Processes[0].Steps
-	if len(steps) != 2 || math.Abs(steps[0].Captured-0.917229176) > 1e-8 || math.Abs(steps[1].Captured-0.720969915) > 1e-8 {
+	if len(steps) != 2 || math.Abs(steps[0].Captured-0.917229176) > 1e-8 ||
+		math.Abs(steps[1].Captured-0.720969915) > 1e-8 {
 		t.Fatalf("got %d steps, want losses 0.917229176 and 0.720969915", len(steps))
 	}
 	f := tr.First()

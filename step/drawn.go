@@ -3,11 +3,11 @@ package step
 import (
 	"math"
 	"math/bits"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/internal/lazyregexp"
 	"github.com/optool/optool/tensor"
 )
 
@@ -23,7 +23,7 @@ type numbers struct {
 }
 
 // fillsFreely are the operators whose result depends on no element of an argument.
-var fillsFreely = regexp.MustCompile(`(^|\.)((rand|randn|randint)(_like)?|randperm|` +
+var fillsFreely = lazyregexp.New(`(^|\.)((rand|randn|randint)(_like)?|randperm|` +
 	`(uniform|normal|random|exponential|log_normal|cauchy|geometric|bernoulli)_)$`)
 
 // masked is how many places of a mask are compared.
@@ -41,8 +41,8 @@ func (c *Call) drew(rec *capture.Call) {
 		if err != nil || len(ins) == 0 || strings.Contains(name, "alpha") {
 			return
 		}
-		c.drawn = maskOf(ins[0].Tensor, outs[0], wholeChannels.MatchString(name))
-	case fillsFreely.MatchString(name) && len(c.Inputs) <= 1:
+		c.drawn = maskOf(ins[0].Tensor, outs[0], wholeChannels().MatchString(name))
+	case fillsFreely().MatchString(name) && len(c.Inputs) <= 1:
 		if same := c.Outputs[0].content.repeats(outs[0].DType); same < 1 {
 			c.drawn = &numbers{sum: c.Outputs[0].content.sum, chance: float64(outs[0].Numel()) * math.Log(same)}
 		}
@@ -50,9 +50,10 @@ func (c *Call) drew(rec *capture.Call) {
 }
 
 // wholeChannels are the dropouts that keep or drop all elements of a channel.
-var wholeChannels = regexp.MustCompile(`dropout[123]d|feature_dropout`)
+var wholeChannels = lazyregexp.New(`dropout[123]d|feature_dropout`)
 
-// repeats is the chance that two of the numbers are equal, or an upper bound of it where the samples have no equal ones.
+// repeats is the chance that two of the numbers are equal, or an upper bound of it where the samples have no equal
+// ones.
 func (f *fingerprint) repeats(dt tensor.DType) float64 {
 	n := map[uint64]int{}
 	for _, x := range f.samples {

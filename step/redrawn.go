@@ -47,8 +47,8 @@ type redraw struct {
 	// prev is the call of the pass that drew before, if that shows that the numbers of an earlier step are not meant;
 	// else nil.
 	prev *Call
-	// inside reports that the generator had gone on before the call, and that the results show the same numbers: the call
-	// itself set it back.
+	// inside reports that the generator had gone on before the call, and that the results show the same numbers: the
+	// call itself set it back.
 	inside bool
 	// follows is the redraw that is a finding behind which the program drew on up to this call; nil if none did.
 	follows *redraw
