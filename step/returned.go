@@ -65,7 +65,8 @@ func (p *Process) findReturned() {
 func (v *Value) overwritten() *Value {
 	w := v.latest
 	if w == nil || v.From.How == IsChanged || v.From.first != nil || v.From.written || v.From.Role == "collective" ||
-		!v.DType.IsFloat() || v.isGradient() && w.before(v) == nil {
+		!v.DType.IsFloat() || v.isGradient() && w.before(v) == nil ||
+		w.after == nil && w.Call.collective() != "" { // it wrote there after it was recorded
 		return nil
 	}
 	if w.Kind == inputKind && w.after == nil && w.From.How != IsChanged {

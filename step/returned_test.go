@@ -98,3 +98,21 @@ func TestCopiedOver(t *testing.T) {
 		})
 	}
 }
+
+// TestWrittenLater: what lies where a collective may write after it was recorded is not what the call before it wrote.
+func TestWrittenLater(t *testing.T) {
+	value := func(c *Call, kind capture.Kind, sum uint64) *Value {
+		return &Value{Call: c, Kind: kind, DType: tensor.Float32, Shape: []int{8}, Stride: []int{1}, Address: 64,
+			content: fingerprint{sum: sum, block: sum}}
+	}
+	for op, written := range map[string]bool{"torch.distributed.all_gather_into_tensor": false, "torch.Tensor.view": true} {
+		w := value(&Call{Order: 0, Op: "torch.Tensor.mul", Verdict: verdict.Pass, Entry: &capture.Entry{}}, outputKind, 5)
+		reads := value(&Call{Order: 1, Op: op, Entry: &capture.Entry{}}, inputKind, 5)
+		reads.From = Link{How: ByStorage, Value: w}
+		v := value(&Call{Order: 2, Op: "torch.Tensor.add", Entry: &capture.Entry{}}, inputKind, 9)
+		v.latest = reads
+		if got := v.overwritten() == w; got != written {
+			t.Errorf("behind %s: it is what a call overwrote: %t, want %t", op, got, written)
+		}
+	}
+}
