@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 
 	"github.com/optool/optool/pthformat"
@@ -50,6 +51,7 @@ type Call struct {
 	Unseen map[*tensor.Tensor]bool   // see Record.Unseen
 	Placed string                    // see Record.Placed
 	Names  map[*tensor.Tensor]string // of Args and Kwargs; see Record.Names
+	Terms  map[*tensor.Tensor][]int  // of Args, Kwargs and GradInputs; see Record.Terms
 
 	// Unknown are the files in which None may be a value that the producer does not know.
 	Unknown FileSet
@@ -129,6 +131,12 @@ func (c *Call) set(k Kind, r *Record) {
 	c.read.add(k)
 	c.names[k] = r.Name
 	c.Placed = cmp.Or(c.Placed, r.Placed)
+	if len(r.Terms) > 0 && (k == Input || k == GradInputs) {
+		if c.Terms == nil {
+			c.Terms = map[*tensor.Tensor][]int{}
+		}
+		maps.Copy(c.Terms, r.Terms)
+	}
 	if r.Unknown {
 		c.Unknown.add(k)
 	}

@@ -448,13 +448,13 @@ func (c hookDescription) record(k Kind, _ pthformat.ReadMode) (*Record, []io.Clo
 		l.Close()
 		return nil, nil, err
 	}
-	r.Placed, r.Names = l.placed, l.names
+	r.Placed, r.Names, r.Terms = l.placed, l.names, l.terms
 	return r, []io.Closer{l}, nil
 }
 
 func (c hookDescription) loader() *hookLoader {
 	return &hookLoader{run: c.run, open: map[int]*hookFile{}, memory: map[memoryOf]*tensor.Storage{},
-		names: map[*tensor.Tensor]string{}}
+		names: map[*tensor.Tensor]string{}, terms: map[*tensor.Tensor][]int{}}
 }
 
 func (c hookDescription) fill(l *hookLoader, r *Record, k Kind) error {
@@ -599,6 +599,7 @@ type hookLoader struct {
 	used    map[hookBlob]bool         // what holds them, unless nil
 	unseen  map[*tensor.Tensor]bool   // those that are not in instead, unless nil
 	names   map[*tensor.Tensor]string // in the model, unless nil
+	terms   map[*tensor.Tensor][]int  // see Record.Terms, unless nil
 }
 
 // Close releases the files that tensors are read from.
@@ -911,6 +912,10 @@ func (l *hookLoader) elements(o *object, at any) (value.Value, error) {
 	t.Parameter = named && t.RequiresGrad
 	if named && l.names != nil {
 		l.names[t] = o.text("name")
+	}
+	if placed, _ := o.get("placements"); placed != nil && l.terms != nil {
+		terms, _ := o.get("terms")
+		l.terms[t], _ = jsonShape(terms)
 	}
 	return t, nil
 }

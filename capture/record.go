@@ -25,6 +25,8 @@ type Record struct {
 	Unseen map[*tensor.Tensor]bool
 	// Names are the names of parameters and buffers in the model, as far as the producer knows them.
 	Names map[*tensor.Tensor]string
+	// Terms are the ranks whose parts add up to a DTensor that is a partial sum; a DTensor that is none has no ranks.
+	Terms map[*tensor.Tensor][]int
 }
 
 // ErrNotCapture is wrapped by the errors of ParseRecord for files that hold

@@ -513,6 +513,7 @@ class _Encoder:
         self.torch = torch
         self.channel = channel
         self.memo = None  # of one moment: id of a tensor -> what was said about it
+        self.awaits = False  # whether results of asynchronous collectives are waited for
         self.exact = False  # whether numbers of numpy are arrays without dimensions
         self.saved = {}  # id of a tensor -> _Saved
         self.exposed = set()  # where memory begins that can be written without torch's knowledge
@@ -576,14 +577,14 @@ class _Encoder:
             return None
         return {"array": self.channel.tensor(t), "dtype": str(t.dtype)[6:], "shape": list(t.shape)}
 
-    def at_once(self, values, exact=False):
+    def at_once(self, values, exact=False, awaits=False):
         """Encodes values of one moment: a tensor that occurs twice is copied once. With exact the dtype of numpy's numbers
-        is kept."""
-        self.memo, self.exact = {}, exact
+        is kept. With awaits the results of asynchronous collectives are waited for."""
+        self.memo, self.exact, self.awaits = {}, exact, awaits
         try:
             return [self.value(v) for v in values]
         finally:
-            self.memo, self.exact = None, False
+            self.memo, self.exact, self.awaits = None, False, False
 
     def tensor(self, t):
         if self.memo is None:
@@ -596,10 +597,22 @@ class _Encoder:
     def _tensor(self, t):
         torch = self.torch
         if not _readable(t, torch):
+            awaited = _awaited(t, torch, self.awaits)
+            if awaited is not None:
+                return dict(self._tensor(awaited), requires_grad=True) if t.requires_grad else self._tensor(awaited)
             local = _local(t)
-            if local is None or not _readable(local[0], torch):
+            if local is None:
                 return self._opaque(t)
-            e = dict(self._tensor(local[0]), placements=local[1], whole=list(t.shape))
+            self.saved.pop(id(local[0]), None)  # DTensor writes it without counting versions
+            e = self._tensor(local[0])
+            self.saved.pop(id(local[0]), None)
+            if "tensor" not in e:
+                return self._opaque(t)
+            e = dict(e, placements=local[1], whole=list(t.shape))
+            if t.requires_grad:
+                e["requires_grad"] = True
+            if any(p.startswith("P") for p in local[1]):
+                e["terms"] = _terms(t)
             name = self.name(t)
             if name:
                 e["name"] = name
@@ -773,6 +786,8 @@ IGNORED = {
 }
 EXPOSE = {"data_ptr", "storage", "untyped_storage", "_typed_storage", "numpy", "__array__", "__dlpack__", "to_dlpack",
           "set_", "share_memory_", "from_numpy", "frombuffer", "as_tensor", "asarray"}  # ways to memory past torch
+UNREAD = {  # views, for which the program does not wait for the elements of an asynchronous collective
+    "view_as", "view", "reshape", "reshape_as", "flatten", "unflatten", "_wrap_tensor_autograd", "wait_tensor"}
 FROM_DATA = {"tensor", "as_tensor", "asarray"}  # the dtype of the result is that of the data
 RANDOM = re.compile(r"(rand|randn|randint|randperm|multinomial|bernoulli|poisson|normal|dropout|uniform|exponential|"
                     r"geometric|cauchy|log_normal|random|rrelu|gumbel|trunc_normal|kaiming|xavier|orthogonal)")
@@ -1457,6 +1472,7 @@ class _Recorder:
         self.around = {}  # by code: functions that functools.wraps has put around torch's, with the names of torch's
         self.patches = _Patches()
         self.handles = []
+        self.leaves = {}  # by id: parameters that are DTensors, and the calls that read each since its last gradient
         self.modules = _Modules(self)
         self.active = False
 
@@ -2020,7 +2036,7 @@ class _Recorder:
             if generator is not None:  # one of the program's own, by a number
                 event["drawn_from"] = self.generators.setdefault(id(generator), (len(self.generators) + 1, generator))[0]
         call.args, call.kwargs = args, kwargs
-        values = self.encoder.at_once([*args, *kwargs.values()], p.last in FROM_DATA)
+        values = self.encoder.at_once([*args, *kwargs.values()], p.last in FROM_DATA, p.last not in UNREAD)
         event["args"], event["kwargs"] = values[:len(args)], dict(zip(kwargs, values[len(args):]))
         if tensors or p.foreign:
             self._begin(call)
@@ -2055,6 +2071,8 @@ class _Recorder:
         views = {}
         for i in reversed(range(len(ids))):
             t = call.tensors[i]
+            if t.requires_grad and t.is_leaf and _local(t) is not None:
+                self._watch_leaf(call, t, i)
             if t is call.changes or not t.requires_grad or t.layout != torch.strided or type(t) not in self.plain or (
                     python and ids.count(ids[i]) > 1):
                 continue
@@ -2074,6 +2092,20 @@ class _Recorder:
 
         call.args = _replace(call.args, torch, new)
         call.kwargs = _replace(call.kwargs, torch, new)
+
+    def _watch_leaf(self, call, t, i):
+        """Records the gradient of a parameter that is a DTensor, a view of which would cost a call of DTensor: where one
+        call read it since the last backward pass, it is that of this call."""
+        uses = self.leaves.get(id(t))
+        if uses is None:
+            def received(grad):
+                once, uses[1:] = uses[1:], []
+                if len(once) == 1:
+                    self.on_gradient("grad_input", *once[0], grad)
+
+            uses = self.leaves[id(t)] = [t]
+            self.handles.append(t.register_hook(received))
+        uses.append((call.id, i))
 
     def _watch_change(self, call):
         """The gradient of an argument that the call changed, from the node that the call made for it."""
@@ -2149,7 +2181,8 @@ class _Recorder:
         whose hooks see only what the program made of them. A view that the call changed is made anew from its base by
         each reader: its gradient is that part of the base's."""
         torch = self.torch
-        wanted = {id(t): i for i, t in enumerate(outputs) if t.requires_grad and not t.is_leaf and type(t) in self.plain}
+        wanted = {id(t): i for i, t in enumerate(outputs) if t.requires_grad and not t.is_leaf and (
+            type(t) in self.plain or _local(t) is not None)}
         several = len({t.grad_fn for t in outputs if id(t) in wanted}) > 1  # not their ids: torch makes each anew
 
         def watched(t):
@@ -2162,7 +2195,7 @@ class _Recorder:
                 base.grad_fn and base.grad_fn.register_hook(lambda _, received: self.on_gradient(
                     "grad_output", call.id, i, received[number], region))
                 return t
-            if several and all(t is not a for a in call.tensors):
+            if several and type(t) in self.plain and all(t is not a for a in call.tensors):
                 t = torch.ops.aten.alias(t)
             t.register_hook(functools.partial(self.on_gradient, "grad_output", call.id, i))
             return t
@@ -2352,6 +2385,26 @@ def _local(t):
     if local is None or spec is None:
         return None
     return local, ["Replicate()" if p.is_replicate() else str(p) for p in spec.placements]
+
+
+def _awaited(t, torch, wait):
+    """The elements of the result of an asynchronous collective, which the program waits for when it reads them; None if
+    t is none, or they are not there yet and we do not wait."""
+    if type(t).__name__ != "AsyncCollectiveTensor":
+        return None
+    if wait and not t.completed:  # the program's own wait then finds nothing to wait for
+        with torch.no_grad():
+            torch.ops._c10d_functional.wait_tensor(t.elem.detach())
+    return t.elem if wait or t.completed else None
+
+
+def _terms(t):
+    """The processes whose parts add up to a DTensor that is a partial sum."""
+    mesh, at = t.device_mesh.mesh, t.device_mesh.get_coordinate()
+    for i in reversed(range(mesh.ndim)):  # the last dimension first: the others keep their numbers
+        if not t.placements[i].is_partial():
+            mesh = mesh.select(i, at[i])
+    return mesh.flatten().tolist()
 
 
 def _held(root, names, torch):

@@ -1429,9 +1429,14 @@ class Recording(unittest.TestCase):
             dist.init_process_group("gloo", rank=0, world_size=1)
             mesh = init_device_mesh("cpu", (1,))
             shard, whole = (distribute_tensor(torch.arange(4.0), mesh, [p]) for p in (Shard(0), Replicate()))
+            weight = torch.nn.Parameter(distribute_tensor(torch.ones(4), mesh, [Shard(0)]))
+            last = distribute_tensor(torch.tensor([0.0, 0.0, 0.0, 1.0]), mesh, [Shard(0)])
             with optool_capture.record(sys.argv[1]):
                 torch._foreach_mul_([shard], 2.0)
                 torch.neg(whole)
+                (weight * last).sum().backward()
+                with torch.no_grad():
+                    weight.add_(last)
             dist.destroy_process_group()
         """, {"TEST_PORT": str(20010 + os.getpid() % 20000)})
         self.assertEqual(got.returncode, 0, got.stderr)
@@ -1440,10 +1445,13 @@ class Recording(unittest.TestCase):
         self.equal(calls["torch._foreach_mul_"]["args"][0][0], torch.arange(4.0))
         self.equal(calls["torch._foreach_mul_"]["after"][0], 2 * torch.arange(4.0))
         self.equal(calls["torch.neg"]["result"], -torch.arange(4.0))
+        last = torch.tensor([0.0, 0.0, 0.0, 1.0])
+        self.equal(calls["torch.Tensor.mul"]["grad_inputs"][0], last)
+        self.equal(calls["torch.Tensor.add_"]["result"], torch.ones(4) + last)
         (directory,) = self.directories(os.path.join(self.path, "out"))
         with open(os.path.join(directory, "calls.jsonl")) as f:
             text = f.read()
-        self.assertEqual(text.count('"placements":["Replicate()"],"whole":[4]'), 2)
+        self.assertGreaterEqual(text.count('"placements":["Replicate()"],"whole":[4]'), 2)
         self.assertGreaterEqual(text.count('"placements":["S'), 2)
 
     @unittest.skipUnless(hasattr(torch, "compile"), "torch.compile needs torch 2")

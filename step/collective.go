@@ -87,7 +87,7 @@ func checkExchange(x *collective.Exchange, calls map[*capture.Entry]*Call, opt O
 	for i := range at {
 		at[i] = i
 	}
-	settled := func(e *capture.Entry) []*tensor.Tensor { return calls[e].settled(opt) }
+	settled := func(e *capture.Entry) []*tensor.Tensor { return calls[e].Settled(opt) }
 	judgements, err := x.Judge(opt.Read, settled, at...)
 	if err != nil {
 		return err
@@ -113,9 +113,9 @@ func checkExchange(x *collective.Exchange, calls map[*capture.Entry]*Call, opt O
 	return nil
 }
 
-// settled is what the readers of an asynchronous collective find in its arguments, or as the result of a functional
+// Settled is what the readers of an asynchronous collective find in its arguments, or as the result of a functional
 // one: nil for what no recorded call read before it was written again.
-func (c *Call) settled(opt Options) []*tensor.Tensor {
+func (c *Call) Settled(opt Options) []*tensor.Tensor {
 	vs := c.Inputs
 	if functional(c) {
 		vs = c.Outputs

@@ -128,6 +128,10 @@ var trees = []struct {
 	{"both-sum", "scale", "__main__.Both.apply", "its backward pass makes the gradient 2 times as large", ""},
 	{"own-sum", "scale", "torch.Tensor.add_", "divides by the number of terms of one rank", ""},
 	{"own-whole", "", "", "", ""},
+	{"planned", "", "", "", "[2 (ranks 0-1); parameters: 4 replicated, 3 sharded along dimension 0, " +
+		"1 sharded along dimension 1]"},
+	{"planned-half", "scale", "torch.Tensor.div_", "the gradient of up.weight that torch.optim.sgd.sgd/64 reads", ""},
+	{"planned-positions", "shard", "torch.Tensor.add", "made of the positions 0 to 2, which torch.arange/0", ""},
 	{"pipeline", "", "", "", "[rank 0; parameters: 2 whole rank 1; parameters: 2 whole]"},
 	{"pipeline-one", "scale", "torch.Tensor.div_", "and those of rank 0's 1 times", ""},
 	{"ragged", "", "", "", ""},     // sequences of other lengths

@@ -103,7 +103,7 @@ func (p *part) kinds(g *gradient, places []place) []kind {
 	out := p.gradientKinds(g.sum, places)
 	for m, k := range out {
 		if k == replicated && places[m].kind == replicated && !slices.ContainsFunc(g.calls, func(c contribution) bool {
-			return !c.site.sharesOut(m, sharded, partial)
+			return c.whole || !c.site.sharesOut(m, sharded, partial)
 		}) {
 			out[m] = partial
 		}
@@ -351,7 +351,7 @@ func (p *part) collect(s *site, sides map[int]*side) {
 				g.sum[r] = g.sum[r].plus(values[r])
 			}
 		}
-		g.calls = append(g.calls, contribution{s, i, values})
+		g.calls = append(g.calls, contribution{s, i, values, i < len(lead.whole) && lead.whole[i]})
 	}
 }
 
@@ -371,6 +371,7 @@ type contribution struct {
 	site   *site
 	number int
 	values map[int]*array
+	whole  bool // DTensor says that they are no partial sum
 }
 
 // lossFactor is the factor by which the loss that the ranks have together is too large, by dimension of the mesh; nil

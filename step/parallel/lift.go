@@ -1027,10 +1027,17 @@ func (p *part) pass(s *site, sides map[int]*side) {
 		if all == nil {
 			continue
 		}
-		if ps := p.passedPlaces(n, r.values, all, tolerance); ps != nil {
+		ps := p.unstacked(n, r.values, tolerance)
+		if ps == nil {
+			ps = p.passedPlaces(n, r.values, all, tolerance)
+		}
+		if ps == nil {
+			ps = p.stacked(n, values, r.values, tolerance)
+		}
+		if ps != nil {
 			n.moves(ps)
 			r.keep(&info{places: ps, also: n.counts(ps), lost: n.lost, reduced: p.reduces(n.places, ps), made: s,
-				ragged: n.ragged, guess: n.guess, firm: n.firm, data: n.data})
+				ragged: n.ragged, guess: n.guess, firm: n.firm | dealt(n.places, ps), data: n.data})
 			continue
 		}
 		if p.checker.swaps(s.op, lead.call) {
@@ -1038,7 +1045,7 @@ func (p *part) pass(s *site, sides map[int]*side) {
 			continue
 		}
 		resized := len(all.x) != len(r.values[p.ranks[0]].x) && len(lead.outs) == 0
-		early := strings.Contains(s.op, "c10d_functional") && name != "wait_tensor" // recorded before it is there
+		early := isFunctional(s.op) // recorded before it is there
 		if early || !all.dtype.IsFloat() || !reducesPlainly(lead) || len(results) > 1 || resized {
 			continue
 		}
@@ -1052,6 +1059,50 @@ func (p *part) pass(s *site, sides map[int]*side) {
 				rankList(p.ranks))})
 		r.keep(&info{lost: true})
 	}
+}
+
+// A collective cuts or joins along the first dimension. For another one, DTensor stacks the chunks of a value before a
+// reduce_scatter, and chunks what an all_gather stacked.
+
+// unstacked are the places by which results make the value whose chunks were stacked as the argument of an exchange; nil
+// if it was made otherwise.
+func (p *part) unstacked(n *info, results map[int]*array, tolerance float64) []place {
+	if n.made == nil || method(n.made.op) != "cat" || len(n.made.in) == 0 || !n.made.in[0].sound() {
+		return nil
+	}
+	t := n.made.in[0].made
+	if t == nil || method(t.op) != "chunk" && method(t.op) != "split" || len(t.in) != 1 || !t.in[0].sound() ||
+		!slices.Equal(t.out, n.made.in) {
+		return nil
+	}
+	sides := p.read(t)
+	if sides == nil {
+		return nil
+	}
+	all := p.join(p.column(sides, func(d *side) *array { return d.ins[0].array }), t.in[0].places)
+	if all == nil {
+		return nil
+	}
+	return p.passedPlaces(t.in[0], results, all, tolerance)
+}
+
+// stacked are the places of the results of an exchange that stacks parts which lie along another dimension than the
+// first; nil if it does something else.
+func (p *part) stacked(n *info, values, results map[int]*array, tolerance float64) []place {
+	o := &info{places: slices.Clone(n.places)}
+	for m, q := range o.places {
+		if q.kind == sharded && q.outer == 0 {
+			o.places[m].dim = 0
+		}
+	}
+	if slices.Equal(o.places, n.places) {
+		return nil
+	}
+	all := p.join(values, o.places)
+	if all == nil || len(all.shape) != len(results[p.ranks[0]].shape) || all.shape[0] != results[p.ranks[0]].shape[0] {
+		return nil
+	}
+	return p.passedPlaces(o, results, all, tolerance)
 }
 
 // noteTotal notes a whole number that an exchange added up.
@@ -1069,6 +1120,11 @@ func (p *part) noteTotal(results []passed) {
 // replicates reports whether all ranks have the same value.
 func (p *part) replicates(values map[int]*array) bool {
 	return !slices.ContainsFunc(p.ranks, func(r int) bool { return !values[r].near(values[p.ranks[0]], 0) })
+}
+
+// isFunctional reports whether an operator is a functional collective, whose result is there when it is first read.
+func isFunctional(op string) bool {
+	return strings.Contains(op, "c10d_functional") && collective.Name(op) != "wait_tensor"
 }
 
 // gathering are the collectives that take the values to write to before the ones that they send.

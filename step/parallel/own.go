@@ -67,6 +67,16 @@ func (n *info) moves(to []place) {
 	}
 }
 
+// dealt are the dimensions of the mesh, as bits, along which an exchange deals out a sum: what the ranks have are parts.
+func dealt(from, to []place) (firm uint) {
+	for m, q := range from {
+		if q.kind == partial && to[m].kind == sharded {
+			firm |= 1 << m
+		}
+	}
+	return firm
+}
+
 // ownBusiness reports whether nothing says that the ranks mean a whole by a call whose results make none: along all
 // dimensions of the mesh, or along those of replicas, each of which makes a whole by itself.
 func (p *part) ownBusiness(s *site, sides map[int]*side, local *localRun) bool {

@@ -18,6 +18,7 @@ import (
 type update struct {
 	call     *step.Call
 	gradient *array // nil if it reads none
+	terms    []int  // the ranks whose gradients add up to it, of a DTensor that is a partial sum
 	before   *array // the parameter before it; nil if it is not known
 	result   *array // the parameter after it
 }
@@ -131,7 +132,7 @@ func (t *tail) noteUpdates(c *step.Call, d *side) {
 		}
 		u := update{call: c, before: a.array, result: d.after[i]}
 		if !copies {
-			u.gradient = d.gradientBeside(i, named)
+			u.gradient, u.terms = d.gradientBeside(i, named)
 		}
 		switch {
 		case u.result != nil:
@@ -149,13 +150,45 @@ func (t *tail) noteUpdates(c *step.Call, d *side) {
 
 // gradientBeside is the first argument that belongs to parameter i and has its shape; nil if there is none. Lists of
 // parameters come before those of gradients; weight decay has them the other way around.
-func (d *side) gradientBeside(i, named int) *array {
+func (d *side) gradientBeside(i, named int) (gradient *array, terms []int) {
 	for _, k := range beside(i, named, len(d.ins), adds(d.call.Op)) {
 		if b := d.ins[k]; b.name == "" && slices.Equal(b.array.shape, d.ins[i].array.shape) {
-			return b.array
+			return b.array, b.terms
 		}
 	}
-	return nil
+	return nil, nil
+}
+
+// addTerms makes the gradients whole that updates read as partial sums: DTensor adds them up inside of the update.
+func (p *part) addTerms(tails map[int]*tail) {
+	whole := map[*update]*array{}
+	for _, r := range p.ranks {
+		for n, us := range tails[r].updates {
+			for k := range us {
+				if us[k].terms != nil {
+					whole[&us[k]] = termsOf(tails, n, k, us[k].terms)
+				}
+			}
+		}
+	}
+	for u, a := range whole {
+		u.gradient = a
+	}
+}
+
+// termsOf is the sum of the gradients that update k of a parameter reads on some ranks; nil if one is not known.
+func termsOf(tails map[int]*tail, name string, k int, ranks []int) (sum *array) {
+	for _, r := range ranks {
+		if tails[r] == nil || k >= len(tails[r].updates[name]) || tails[r].updates[name][k].gradient == nil {
+			return nil
+		}
+		if g := tails[r].updates[name][k].gradient; sum == nil {
+			sum = g
+		} else if slices.Equal(sum.shape, g.shape) {
+			sum = sum.plus(g)
+		}
+	}
+	return sum
 }
 
 // noteOthers notes the arguments of a call that are no parameters, and gives the elements of the largest and where they
@@ -217,6 +250,7 @@ func (p *part) parameters() {
 	for _, r := range p.ranks {
 		tails[r] = p.tailOf(r)
 	}
+	p.addTerms(tails)
 	p.merge(tails)
 	for _, r := range p.ranks {
 		for _, n := range slices.Sorted(maps.Keys(tails[r].updates)) {

@@ -152,6 +152,7 @@ type side struct {
 	outs              []*array
 	after             []*array // of ins; nil where the call left it as it was
 	gradIns, gradOuts []*array // by the number of the tensor; nil where none was recorded
+	whole             []bool   // by the number of the argument: its gradient is a DTensor, and no partial sum
 }
 
 // An argument is a tensor among the arguments of a call.
@@ -160,6 +161,7 @@ type argument struct {
 	array   *array
 	name    string
 	address uint64
+	terms   []int // the ranks whose parts add up to it, of a DTensor that is a partial sum
 }
 
 func tensorsIn(v value.Value) []*tensor.Tensor {
@@ -197,7 +199,7 @@ func (c *checker) load(call *step.Call) (*side, error) {
 		now = value.Tensors(value.NewTuple(value.NewTuple(rec.After...), rec.AfterKwargs))
 	}
 	for i, t := range ts {
-		a := argument{tensor: t, array: newArray(t), name: rec.Names[t]}
+		a := argument{tensor: t, array: newArray(t), name: rec.Names[t], terms: rec.Terms[t]}
 		if a.array == nil {
 			return nil, fmt.Errorf("a tensor of %s", t.DType)
 		}
@@ -214,6 +216,15 @@ func (c *checker) load(call *step.Call) (*side, error) {
 	if s.outs = arraysOf(tensorsIn(value.NewTuple(rec.Output...))); s.outs == nil {
 		return nil, fmt.Errorf("a result has no numbers")
 	}
+	if isFunctional(call.Op) { // it was recorded before it was there
+		for j, t := range call.Settled(c.opt) {
+			if t != nil && j < len(s.outs) {
+				if a := newArray(t); a != nil {
+					s.outs[j] = a
+				}
+			}
+		}
+	}
 	gradients := func(vs []value.Value, n int) []*array {
 		out := make([]*array, n)
 		for i, v := range vs {
@@ -222,6 +233,11 @@ func (c *checker) load(call *step.Call) (*side, error) {
 			}
 		}
 		return out
+	}
+	for _, v := range rec.GradInputs {
+		t, ok := v.(*tensor.Tensor)
+		terms, placed := rec.Terms[t]
+		s.whole = append(s.whole, ok && placed && len(terms) == 0)
 	}
 	s.gradIns, s.gradOuts = gradients(rec.GradInputs, len(s.ins)), gradients(rec.GradOutputs, max(1, len(s.outs)))
 	return s, nil

@@ -1337,6 +1337,33 @@ def part(n, dim, *shape):
     return torch.nn.Parameter(t if dim is None else t.chunk(2, dim)[dist.get_rank()].clone())
 
 
+def planned(rank, name, directory):
+    """DTensors by a plan with sequence parallelism; the gradient of a sharded weight, or the positions, can be off."""
+    import optool_capture
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
+
+    torch.manual_seed(1)
+    model = torch.nn.ModuleDict({"table": torch.nn.Embedding(8, 4), "norm": torch.nn.LayerNorm(4),
+                                 "up": torch.nn.Linear(4, 6), "down": torch.nn.Linear(6, 4)})
+    places = model.places = torch.nn.Parameter(torch.randn(6, 4))
+    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+    parallelize_module(model, mesh, {
+        "table": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
+        "norm": SequenceParallel(use_local_output=True), "up": ColwiseParallel(input_layouts=Shard(1)),
+        "down": RowwiseParallel(output_layouts=Shard(1))})
+    ids = torch.randint(8, (2, 6))
+    with optool_capture.record(directory, model=model):
+        at = torch.arange(3) + (0 if name == "planned-positions" else 3 * rank)
+        h = model["table"](ids) + places[at]
+        h = h + model["down"](F.gelu(model["up"](model["norm"](h))))
+        (h.square().mean() / 2).backward()
+        dist.all_reduce(places.grad)
+        if name == "planned-half":
+            model["up"].weight.grad.to_local().div_(2)
+        torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9).step()
+
+
 def ranks(name):
     return 3 if name == "lead-three" else {"ring": 3, "grid": 4, "columns": 4, "masked": 4, "replicas": 4, "positions": 4,
             "factor": 4, "halves": 4}.get(name.split("-")[0], 2)
@@ -1349,7 +1376,7 @@ def work(rank, name, directory, port):
     programs = ring, context, zero, owner, clip, grid, losses, stages, table, columns, halo, fused, zigzag, ragged
     programs += masked, pipeline, kept, replicas, views, own, tokens, pooled, both, update, features
     programs += sequence, around, trust, counted, numbered, local, master, positions, factor, tied, gathered, halves
-    programs += statistics, binary, shards, outer, lead
+    programs += statistics, binary, shards, outer, lead, planned
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
