@@ -513,6 +513,7 @@ class _Encoder:
         self.torch = torch
         self.channel = channel
         self.memo = None  # of one moment: id of a tensor -> what was said about it
+        self.counted = {}  # by the id of the part of a DTensor: the version of the DTensor when the part was saved
         self.awaits = False  # whether results of asynchronous collectives are waited for
         self.exact = False  # whether numbers of numpy are arrays without dimensions
         self.saved = {}  # id of a tensor -> _Saved
@@ -603,9 +604,10 @@ class _Encoder:
             local = _local(t)
             if local is None:
                 return self._opaque(t)
-            self.saved.pop(id(local[0]), None)  # DTensor writes it without counting versions
+            if self.counted.get(id(local[0])) != t._version:  # its writes count as those of the whole
+                self.saved.pop(id(local[0]), None)
+                self.counted[id(local[0])] = t._version
             e = self._tensor(local[0])
-            self.saved.pop(id(local[0]), None)
             if "tensor" not in e:
                 return self._opaque(t)
             e = dict(e, placements=local[1], whole=list(t.shape))
@@ -666,6 +668,7 @@ class _Encoder:
         saved = self.saved.get(key)
         if saved is not None and saved.reference is reference:
             del self.saved[key]
+            self.counted.pop(key, None)
 
     def expose(self, tensors):
         """The memory of these can be written from now on without a new version of the tensor."""

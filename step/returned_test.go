@@ -105,8 +105,9 @@ func TestWrittenLater(t *testing.T) {
 		return &Value{Call: c, Kind: kind, DType: tensor.Float32, Shape: []int{8}, Stride: []int{1}, Address: 64,
 			content: fingerprint{sum: sum, block: sum}}
 	}
-	for op, written := range map[string]bool{"torch.distributed.all_gather_into_tensor": false, "torch.Tensor.view": true} {
-		w := value(&Call{Order: 0, Op: "torch.Tensor.mul", Verdict: verdict.Pass, Entry: &capture.Entry{}}, outputKind, 5)
+	for op, written := range map[string]bool{"torch.distributed.all_reduce": false, "torch.Tensor.view": true} {
+		mul := &Call{Order: 0, Op: "torch.Tensor.mul", Verdict: verdict.Pass, Entry: &capture.Entry{}}
+		w := value(mul, outputKind, 5)
 		reads := value(&Call{Order: 1, Op: op, Entry: &capture.Entry{}}, inputKind, 5)
 		reads.From = Link{How: ByStorage, Value: w}
 		v := value(&Call{Order: 2, Op: "torch.Tensor.add", Entry: &capture.Entry{}}, inputKind, 9)

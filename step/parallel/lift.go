@@ -1064,8 +1064,8 @@ func (p *part) pass(s *site, sides map[int]*side) {
 // A collective cuts or joins along the first dimension. For another one, DTensor stacks the chunks of a value before a
 // reduce_scatter, and chunks what an all_gather stacked.
 
-// unstacked are the places by which results make the value whose chunks were stacked as the argument of an exchange; nil
-// if it was made otherwise.
+// unstacked are the places by which results make the value whose chunks were stacked as the argument of an exchange.
+// It is nil if that was made otherwise.
 func (p *part) unstacked(n *info, results map[int]*array, tolerance float64) []place {
 	if n.made == nil || method(n.made.op) != "cat" || len(n.made.in) == 0 || !n.made.in[0].sound() {
 		return nil

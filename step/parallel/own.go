@@ -67,7 +67,7 @@ func (n *info) moves(to []place) {
 	}
 }
 
-// dealt are the dimensions of the mesh, as bits, along which an exchange deals out a sum: what the ranks have are parts.
+// dealt are the dimensions of the mesh, as bits, along which an exchange deals out a sum: the ranks have parts of it.
 func dealt(from, to []place) (firm uint) {
 	for m, q := range from {
 		if q.kind == partial && to[m].kind == sharded {
