@@ -228,7 +228,7 @@ func (at *attention) judgeGradients(i int, up, out, outSlack *tensor.Tensor, got
 	slack [3]*tensor.Tensor) []*draws.Sums {
 	items := tensor.Numel(at.batch)
 	js := []*draws.Sums{at.sums(items*at.l*at.e, "query"), at.sums(items*at.s*at.e, "key"),
-		at.sums(items*at.s*at.f, "key")}
+		at.sums(items*at.s*at.f, "value")}
 	p, h, placed := zeros(at.l, at.s), zeros(at.l, at.s), zeros(at.l, at.s)
 	q, k, v := rowsOf(at.q.T, i, at.l, at.e), rowsOf(at.k.T, i, at.s, at.e), rowsOf(at.v.T, i, at.s, at.f)
 	g, y, around := rowsOf(up, i, at.l, at.f), rowsOf(out, i, at.l, at.f), rowsOf(outSlack, i, at.l, at.f)

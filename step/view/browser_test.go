@@ -49,6 +49,7 @@ func TestMovedInBrowser(t *testing.T) {
 func TestInBrowser(t *testing.T) {
 	g := NewGraph(trace(t, "scaled"), repro)
 	at := g.Findings[0].Node
+	g.Findings[0].Parameter, g.Nodes[0].Values = "decoder.weight", nil
 	call := fmt.Sprintf(`[data-call="%d"]`, at)
 	p, want := opened(t, g)
 	want("h1.fail", "Wrong: torch.nn.functional.gelu/4 gave a wrong result")
@@ -59,11 +60,13 @@ func TestInBrowser(t *testing.T) {
 	p.Wait(fmt.Sprintf(`document.querySelector('.edge.way[data-from="%d"]') !== null`, at)) // to what read it
 	p.Wait(`[...document.querySelectorAll(".edge-label")].some(e => e.textContent === "float32 2×3×16")`)
 	want("#side .finding", "does not match its inputs")
+	want("#side .finding", "parameter decoder.weight")
 	want("#side .cmd code", "optool replay "+g.Nodes[at].Capture)
 	want("#side table", "times its bound")
 	p.Click(`[data-call="0"]`)
 	want("#side h2", "torch.nn.functional.embedding/1")
 	want("#side", "input[1] parameter float32 11×8")
+	want("#side", "judged as a whole, not value by value")
 	p.Click("#side a") // the overview
 	want("#side h2", "Findings")
 	p.Click("#jump button")

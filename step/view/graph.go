@@ -99,6 +99,8 @@ type Finding struct {
 	From    *int   `json:"from,omitempty"`
 	// Note says that a function of the program is in the place of torch's.
 	Note string `json:"note,omitempty"`
+	// Parameter is the name of the parameter that the value is about, "" for none.
+	Parameter string `json:"parameter,omitempty"`
 	// Effect, of a fault behind the loss, says what it does to losses.
 	Effect string `json:"effect,omitempty"`
 }
@@ -158,7 +160,7 @@ func NewGraph(t *step.Trace, repro func(*step.Call) string) *Graph {
 		}
 		text := explained(f)
 		found := Finding{Rule: string(f.Rule), Node: i, Target: f.Target, Reason: text, Between: f.Between(),
-			Note: replacedNote(f)}
+			Note: replacedNote(f), Parameter: f.Parameter()}
 		if found.Between != "" && f.From != nil {
 			if from, ok := at[f.From.Call]; ok && from != i {
 				found.From = &from

@@ -480,7 +480,7 @@ function page(i) {
   const n = N[i], s = $("side"), row = (k, v) => { if (v === undefined || v === "" || v === null) return; el("dt", k, dl); return el("dd", v, dl) }
   s.replaceChildren(); const a = el("a", "overview", el("p", undefined, s)); a.tabIndex = 0; a.onclick = () => pick(undefined)
   const h = el("h2", n.op + "/" + n.id + " ", s); chip(worse(n.verdict, n.backward || n.verdict), h)
-  for (const f of G.findings) if (f.node === i) { const d = el("div", undefined, s, "finding" + (isWarning(f) ? " warn" : "")); el("strong", f.rule + " " + f.target + ": ", d); d.append(f.reason); aside(f, d); if (f.note) el("div", f.note, d) }
+  for (const f of G.findings) if (f.node === i) { const d = el("div", undefined, s, "finding" + (isWarning(f) ? " warn" : "")); el("strong", f.rule + " " + f.target + ": ", d); d.append(f.reason); aside(f, d); if (f.note) el("div", f.note, d); if (f.parameter) el("div", "parameter " + f.parameter, d) }
   const dl = el("dl", undefined, s)
   row("module", n.module); row("line", n.location)
   if (![...G.findings].some(f => f.node === i)) row("why", n.reason)
@@ -490,7 +490,7 @@ function page(i) {
   row("local error", show(n.local_error, 3)); row("total error", show(n.total_error, 3)); el("dt", "capture", dl); el("code", n.capture, el("dd", undefined, dl))
   if (n.repro) { el("h2", "Run it again", s); command(n.repro, s) }
   el("h2", "Values and bounds", s); const t = el("table", undefined, s)
-  if (!n.values?.length) el("p", "nothing was compared", s, "dim")
+  if (!n.values?.length) el("p", worse(n.verdict, n.backward || n.verdict) === "pass" ? "its results were judged as a whole, not value by value" : "nothing was compared", s, "dim")
   for (const v of n.values || []) {
     const r = el("tr", undefined, t), c = el("td", undefined, r); el("strong", v.target, c); el("div", dims(v.type), c, "dim")
     const d = el("td", undefined, r); chip(v.verdict, d)

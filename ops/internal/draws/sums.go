@@ -363,7 +363,7 @@ func (s *Sums) judge() opdef.Drawn {
 	if s.wrong != "" {
 		return wrong("%s", s.wrong)
 	}
-	checked := fmt.Sprintf("elements, scale and scatter of %d %ss", s.rows, s.Named)
+	checked := fmt.Sprintf("elements, scale and scatter of %d %s rows", s.rows, s.Named)
 	if s.solved > 0 {
 		checked += fmt.Sprintf("; the mask of %d of them, its rate and order, which they show", s.solved)
 	}
