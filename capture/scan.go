@@ -205,6 +205,7 @@ const ahead = 64
 type listing struct {
 	err   error
 	own   bool    // written by optool
+	said  bool    // has a callFile
 	files FileSet // input.pth, ...
 	flat  [2]FileSet
 	loose []string
@@ -242,6 +243,7 @@ func (w *walker) read(rel string, depth int) *listing {
 			l.own = true
 			continue
 		}
+		l.said = l.said || name == callFile
 		if p, entries := producerOf(filepath.Join(w.root, rel), name); p != nil {
 			l.by = append(l.by, foreign{name, entries})
 			hidden = append(hidden, p.hidden...)
@@ -326,7 +328,11 @@ func (w *walker) visit(rel string, l *listing) bool {
 		return true
 	}
 	if l.files.Has(Input) || l.files.Has(Output) {
-		if !w.yield(w.entry(rel, plain, l.files, 0), nil) {
+		e := w.entry(rel, plain, l.files, 0)
+		if l.said {
+			e.readCallFile()
+		}
+		if !w.yield(e, nil) {
 			return false
 		}
 	}

@@ -2659,11 +2659,16 @@ def _described(v):
     return str(next(iter(v.values())))
 
 
+ABOUT_CALL = ("step", "within", "module", "location", "autocast", "params", "replaced", "replaced_at", "wrapped", "group",
+              "group_name")  # what export writes of a call beside op_tools' files
+
+
 def export(directory, out, taken=None):
     """Writes what was recorded as directories of .pth files, as op_tools does, with the addresses in the .pth.json files
     beside them. Those have the process and the second in their names: of recordings that have both in common, as `taken`
     tells, all but the first get a later second. after.pth, which op_tools does not write, holds the arguments after the
-    call, and None instead of tensors that the recorder did not look at."""
+    call, and None instead of tensors that the recorder did not look at. call.json, which op_tools does not write either, has
+    what op_tools does not know of a call, such as the call inside of which it was made."""
     import torch
 
     with open(os.path.join(directory, "calls.jsonl"), "rb") as lines:
@@ -2694,6 +2699,8 @@ def export(directory, out, taken=None):
         def changed(values, said):
             return _replace(values, torch, lambda t, n=iter(range(len(inputs))): said.get(next(n)))
 
+        with open(os.path.join(where, "call.json"), "w") as f:
+            json.dump(dict({k: call[k] for k in ABOUT_CALL if k in call}, torch=run.get("torch")), f)
         said = call["said"]
         save("input", call["args"], call["kwargs"], said["args"], said["kwargs"])
         if "result" in call:

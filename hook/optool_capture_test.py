@@ -1119,6 +1119,12 @@ class Recording(unittest.TestCase):
         self.assertEqual(optool_capture.export(self.directories()[0], out), len(self.calls()))
         files = glob.glob(os.path.join(out, "op_tools_results/op_capture_results/torch.nn.functional.linear/*/*/*/*.pth"))
         self.assertEqual(len(files), 8)
+        (update,) = [c["id"] for c in self.named("torch.optim.sgd.sgd")][:1]
+        within = []
+        for file in glob.glob(os.path.join(out, "*/*/torch*/*/*/*/call.json")):
+            with open(file) as f:
+                within.append(json.load(f).get("within"))
+        self.assertIn(update, within)
         inputs = []
         for file in files:
             self.assertEqual(torch.load(file, weights_only=True)["name"], "torch.nn.functional.linear")
