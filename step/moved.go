@@ -231,7 +231,7 @@ func (fs faults) moveNext(ctx context.Context, m *Moved, w WhatIf, opt Options) 
 	switch {
 	case s.skipped():
 		return fmt.Errorf("the update of step %d was skipped for it: without the fault it would have had calls that were "+
-			"not made", s.Number)
+			"not made", s.Recorded())
 	case n == len(all) && s.Number+1 < len(p.Steps):
 		return fmt.Errorf("no recorded call behind %s is known to update a parameter that a recorded forward pass read",
 			s.Loss)

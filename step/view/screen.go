@@ -156,7 +156,7 @@ func findings(b *strings.Builder, t *step.Trace, x Extra) {
 			continue
 		}
 		if i := slices.IndexFunc(list, func(g *step.Finding) bool { return recurs(f, g) }); i >= 0 {
-			again[list[i]] = append(again[list[i]], fmt.Sprintf("%s in step %d", f.Call, f.Call.Step.Number))
+			again[list[i]] = append(again[list[i]], fmt.Sprintf("%s in step %d", f.Call, f.Call.Step.Recorded()))
 			continue
 		}
 		list = append(list, f)
