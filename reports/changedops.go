@@ -20,7 +20,9 @@ const (
 	stillWrong    = "still wrong"
 	knownCalls    = "known"
 	newCalls      = "new"
+	newValues     = "with new values"
 	goneCalls     = "gone"
+	lackingWrong  = "with values gone that were wrong"
 	lackingCalls  = "with values gone"
 	unneededCalls = string(Unneeded)
 	unseenCalls   = "not looked at"
@@ -28,9 +30,12 @@ const (
 	readAgain     = "readable again"
 )
 
-var callChanges = []string{newlyWrong, farWorseCalls, lessJudged, goneWrong, repaired, betterCalls, stillWrong,
-	unreadCalls, knownCalls, readAgain, newCalls, goneCalls, lackingCalls, unneededCalls,
+var callChanges = []string{newlyWrong, farWorseCalls, lessJudged, goneWrong, lackingWrong, repaired, betterCalls,
+	stillWrong, unreadCalls, knownCalls, readAgain, newCalls, newValues, goneCalls, lackingCalls, unneededCalls,
 	unseenCalls}
+
+// asGood is the kind of the calls of a run that are as good as before.
+const asGood = "as good as before"
 
 // told reports whether ChangedOps has lines for a kind.
 func told(kind string) bool {
@@ -43,6 +48,7 @@ type changedCall struct {
 	kind         int // of callChanges: the least of its values
 	since, right string
 	old          bool // only the old run has it
+	ofNoCall     bool // it is what is said of no call
 }
 
 // changedCalls are the calls with changed values, in the order of changes.
@@ -52,7 +58,7 @@ func changedCalls(changes []ResultChange) (calls []*changedCall) {
 	for i := range changes {
 		c := &changes[i]
 		kind, r := slices.Index(callChanges, c.kind()), c.Result()
-		if c.Call != nil {
+		if c.New == nil && c.Call != nil {
 			if r = c.Call; c.Change == Unneeded { // the call is as it would be without
 				continue
 			}
@@ -60,7 +66,7 @@ func changedCalls(changes []ResultChange) (calls []*changedCall) {
 		at := call{r.Capture, r.Op}
 		was := of[at]
 		if was == nil {
-			was = &changedCall{op: r.Op, kind: kind, old: true}
+			was = &changedCall{op: r.Op, kind: kind, old: true, ofNoCall: r.ofNoCall()}
 			of[at] = was
 			calls = append(calls, was)
 		}
@@ -72,28 +78,38 @@ func changedCalls(changes []ResultChange) (calls []*changedCall) {
 	return calls
 }
 
-// CountCalls counts the calls of each kind, and those that are as good as before, of a run with so many calls:
-// "4 calls newly wrong, 1 known, 474 as good as before".
+// CountCalls counts the calls of each kind, and those that are as good as before, of a run with so many calls. Each
+// call of the run is of one kind. Calls that only the run before has are counted apart:
+// "479 calls: 4 newly wrong, 1 known, 474 as good as before; 2 calls only before: 2 gone".
 func CountCalls(changes []ResultChange, calls int) string {
-	count := make([]int, len(callChanges))
+	now, before := make([]int, len(callChanges)+1), make([]int, len(callChanges))
+	now[len(callChanges)] = calls
 	for _, c := range changedCalls(changes) {
-		count[c.kind]++
-		calls -= btoi(!c.old)
-	}
-	var parts []string
-	for i, kind := range append(slices.Clone(callChanges), "as good as before") {
-		n := calls
-		if i < len(count) {
-			n = count[i]
-		}
 		switch {
-		case n > 0 && len(parts) == 0:
-			parts = append(parts, Count(n, "call")+" "+kind)
-		case n > 0:
-			parts = append(parts, fmt.Sprintf("%d %s", n, kind))
+		case c.old:
+			before[c.kind]++
+		case !c.ofNoCall:
+			now[c.kind]++
+			now[len(callChanges)]--
 		}
 	}
-	return cmp.Or(strings.Join(parts, ", "), "no call")
+	kinds := append(slices.Clone(callChanges), asGood)
+	list := func(count []int) (total int, text string) {
+		var parts []string
+		for i, n := range count {
+			if n > 0 {
+				parts = append(parts, fmt.Sprintf("%d %s", n, kinds[i]))
+			}
+			total += n
+		}
+		return total, strings.Join(parts, ", ")
+	}
+	_, text := list(now)
+	text = Count(calls, "call") + ": " + cmp.Or(text, "none")
+	if n, gone := list(before); n > 0 {
+		text += fmt.Sprintf("; %s only before: %s", Count(n, "call"), gone)
+	}
+	return text
 }
 
 // maxChangedOps is how many lines ChangedOps has at most, and one that counts the others.
@@ -138,6 +154,8 @@ func ChangedOps(changes []ResultChange) (lines []Fact) {
 func (c *ResultChange) kind() string {
 	judged := func(r *Result) bool { return r.Verdict == verdict.Pass || r.Verdict == verdict.Warn }
 	switch {
+	case c.Change == Gone && c.Old.Finding() && c.Call != nil:
+		return lackingWrong
 	case c.Change == Gone && c.Old.Finding():
 		return goneWrong
 	case c.Change == Gone && c.Call != nil:
@@ -168,6 +186,8 @@ func (c *ResultChange) kind() string {
 		return lessJudged
 	case c.Change == Better:
 		return betterCalls
+	case c.Call != nil:
+		return newValues
 	}
 	return newCalls
 }

@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -30,7 +31,8 @@ func TestChangedOps(t *testing.T) {
 	if got := ChangedOps(ResultChanges(old, now)); !slices.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
-	const counts = "1 call newly wrong, 1 no longer judged, 1 gone, was wrong, 2 repaired, 1 still wrong, 1 new, 4 as good as before"
+	const counts = "10 calls: 1 newly wrong, 1 no longer judged, 2 repaired, 1 still wrong, 1 new, " +
+		"4 as good as before; 1 call only before: 1 gone, was wrong"
 	if got := CountCalls(ResultChanges(old, now), 10); got != counts {
 		t.Errorf("got  %q\nwant %q", got, counts)
 	}
@@ -49,7 +51,7 @@ func TestUnneeded(t *testing.T) {
 		result("1", "torch.exp", 6, "output", "", nil), result("1", "torch.mm", 7, "output", "", nil), result("1", "torch.mm", 7, "grad", "", nil)}
 	cur := []*Result{result("1", "torch.gelu", outer, "output", "", nil), result("1", "torch.mm", 7, "output", "", nil)}
 	changes := ResultChanges(old, cur)
-	want := "1 call gone, 1 with values gone, 2 gone with a replaced function, 1 as good as before"
+	want := "2 calls: 1 with values gone, 1 as good as before; 3 calls only before: 1 gone, 2 gone with a replaced function"
 	if got := CountCalls(changes, 2); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -70,6 +72,26 @@ func TestUnneeded(t *testing.T) {
 	cur[0].Replaced = "m.fast" // as before, but it makes no calls
 	if n := CountChanges(ResultChanges(old, cur), 2); n.Gone != 3 || n.Unneeded != 2 {
 		t.Errorf("%+v", n)
+	}
+}
+
+// TestCallsAddUp: a call of which only the new run has some value is no new call, and each call of the new run counts once.
+func TestCallsAddUp(t *testing.T) {
+	value := func(id int, target string, v verdict.Verdict) *Result {
+		return &Result{Capture: fmt.Sprintf("rank0/%d", id), Op: "gelu", ForwardID: &id, Target: target, Verdict: v}
+	}
+	old := []*Result{value(1, "output[0]", verdict.Pass), value(2, "output[0]", verdict.Pass),
+		value(3, "output[0]", verdict.Pass), value(4, "output[0]", verdict.Pass), value(4, "grad[0]", verdict.Fail)}
+	cur := []*Result{value(1, "output[0]", verdict.Pass), value(2, "output[0]", verdict.Pass),
+		value(2, "input[0]", verdict.Pass), value(3, "output[0]", verdict.Fail), value(3, "input[0]", verdict.Pass),
+		value(4, "output[0]", verdict.Pass), value(5, "output[0]", verdict.Pass)}
+	want := "5 calls: 1 newly wrong, 1 with values gone that were wrong, 1 new, 1 with new values, 1 as good as before"
+	if got := CountCalls(ResultChanges(old, cur), 5); got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	want = "0 calls: none; 4 calls only before: 1 gone, was wrong, 3 gone"
+	if got := CountCalls(ResultChanges(old, nil), 0); got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
 

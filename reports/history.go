@@ -19,7 +19,7 @@ type Night struct {
 // nightFormat is how the start of a run is written: names sort by time.
 const nightFormat = "2006-01-02 15:04"
 
-// Date is when the run began.
+// Date is when the run began, which judged the calls: they may have been recorded long before.
 func (n *Night) Date() string { return n.Start.Format(nightFormat) }
 
 func (c *ResultChange) fails() bool { return c.New != nil && c.New.fails() }
@@ -102,7 +102,7 @@ func sinceText(since, right string) string {
 	case since == "":
 		return ""
 	case right == "":
-		return "since " + since + ", not judged before"
+		return "judged wrong since " + since + ", not judged before"
 	}
-	return "since " + since + ", last right " + right
+	return "judged wrong since " + since + ", last judged right on " + right
 }

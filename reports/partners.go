@@ -55,7 +55,7 @@ type partners struct {
 	// unread are, of results of either run without a partner, the one that says that their call could not be read in
 	// the other run.
 	unread map[*Result]*Result
-	// call is, of an old result, one of the current results of the same call.
+	// call is, of a result of either run, one of the results of the same call in the other run.
 	call map[*Result]*Result
 }
 
@@ -74,9 +74,12 @@ func (p *partners) join(old, cur []*Result) {
 			p.taken[same[0]] = true
 		}
 	}
-	for _, r := range old {
-		if len(cur) > 0 {
+	if len(old) > 0 && len(cur) > 0 {
+		for _, r := range old {
 			p.call[r] = cur[0]
+		}
+		for _, r := range cur {
+			p.call[r] = old[0]
 		}
 	}
 	unread := func(results []*Result) *Result {

@@ -16,7 +16,7 @@ import (
 type ResultChange struct {
 	Old, New *Result
 	Change   Change
-	// Call is, of what is gone, a new result of the same call; nil if the call is gone.
+	// Call is, of what only one run has, a result of the same call in the other run; nil if that has no such call.
 	Call *Result
 	// Times is, of a finding in both, how many times as wrong the value is now; 0 if it cannot be told.
 	Times float64
@@ -64,7 +64,7 @@ func ResultChanges(old, cur []*Result) []ResultChange {
 		case o != nil && o.unread() && r.Finding():
 			c.Change = Worse
 		case o == nil || o.unread():
-			c.Change = Added
+			c.Change, c.Call = Added, p.call[r]
 		case o.Verdict == r.Verdict && !r.Finding():
 			continue
 		case o.Verdict == r.Verdict:

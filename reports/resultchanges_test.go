@@ -130,12 +130,12 @@ func TestHistory(t *testing.T) {
 		nights []*Night
 		want   string
 	}{
-		{"new today", []*Night{night(8, value(verdict.Pass))}, "since 2026-11-09 02:00, last right 2026-11-08 02:00"},
+		{"new today", []*Night{night(8, value(verdict.Pass))}, "judged wrong since 2026-11-09 02:00, last judged right on 2026-11-08 02:00"},
 		{"since two nights", []*Night{night(7, value(verdict.Fail)), night(5, value(verdict.Pass)),
 			night(6, value(verdict.Skipped)), night(8, nil), night(4, value(verdict.Fail))},
-			"since 2026-11-07 02:00, last right 2026-11-05 02:00"},
-		{"as known", []*Night{night(7, value(verdict.Known))}, "since 2026-11-07 02:00, not judged before"},
-		{"never seen", []*Night{night(7, nil)}, "since 2026-11-09 02:00, not judged before"},
+			"judged wrong since 2026-11-07 02:00, last judged right on 2026-11-05 02:00"},
+		{"as known", []*Night{night(7, value(verdict.Known))}, "judged wrong since 2026-11-07 02:00, not judged before"},
+		{"never seen", []*Night{night(7, nil)}, "judged wrong since 2026-11-09 02:00, not judged before"},
 	} {
 		changes := ResultChanges(slices.Collect(c.nights[0].Results), slices.Collect(now.Results))
 		History(changes, c.nights[0], now, c.nights[1:])
@@ -182,7 +182,7 @@ func TestHistoryOfShiftedCalls(t *testing.T) {
 	for i := range changes {
 		got[changes[i].Change] = changes[i].SinceText()
 	}
-	if want := "since 2026-01-05 02:00, last right 2026-01-04 02:00"; got[Worse] != want {
+	if want := "judged wrong since 2026-01-05 02:00, last judged right on 2026-01-04 02:00"; got[Worse] != want {
 		t.Errorf("got %q, want %q", got[Worse], want)
 	}
 	if want := "missing since 2026-01-03 02:00, last seen 2026-01-02 02:00"; got[Gone] != want {

@@ -30,7 +30,7 @@ func TestUnread(t *testing.T) {
 	whole := night("1-2026-01-01-00-00-00", func(int) bool { return false })
 	broken := night("2-2026-01-02-00-00-00", func(id int) bool { return id > 2 })
 	changes := ResultChanges(whole, broken)
-	if got := CountCalls(changes, 4); got != "2 calls could not be read, 2 as good as before" {
+	if got := CountCalls(changes, 4); got != "4 calls: 2 could not be read, 2 as good as before" {
 		t.Error(got)
 	}
 	if n := CountChanges(changes, len(broken)); n != (ChangeCount{Unread: 2, Same: 4}) {
@@ -39,12 +39,12 @@ func TestUnread(t *testing.T) {
 	if facts := ChangedOps(changes); len(facts) > 0 {
 		t.Errorf("%v", facts)
 	}
-	if got := CountCalls(ResultChanges(broken, whole), 4); got != "2 calls readable again, 2 as good as before" {
+	if got := CountCalls(ResultChanges(broken, whole), 4); got != "4 calls: 2 readable again, 2 as good as before" {
 		t.Error(got)
 	}
 	wrong := night("1-2026-01-01-00-00-00", func(int) bool { return false })
 	wrong[len(wrong)-1].Verdict = verdict.Fail
-	if got := CountCalls(ResultChanges(broken, wrong), 4); !strings.HasPrefix(got, "1 call newly wrong, ") {
+	if got := CountCalls(ResultChanges(broken, wrong), 4); !strings.HasPrefix(got, "4 calls: 1 newly wrong, ") {
 		t.Error(got)
 	}
 

@@ -217,7 +217,7 @@ func (a *app) changesOf(runs []*reports.Recording, paths []string, o *compareOpt
 	c.count = reports.CountChanges(c.changes, c.rec.Summary.Total())
 	c.others = reports.LookedAtOther(runs[0], c.rec, c.changes, paths[0], paths[n])
 	c.others = append(c.others, reports.OnlyFolders(before, now, c.changes, paths[0], paths[n])...)
-	c.facts = []reports.Fact{{Name: "compared with " + c.old + " of " + first.Date(),
+	c.facts = []reports.Fact{{Name: "compared with " + c.old + ", judged on " + first.Date(),
 		Text: reports.CountCalls(c.changes, c.rec.Summary.Calls())}}
 	c.facts = append(c.facts, reports.ChangedOps(c.changes)...)
 	if c.repaired > 0 {
