@@ -1,8 +1,10 @@
 package cli_test
 
 import (
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -126,5 +128,42 @@ func TestListedNamesAreWhole(t *testing.T) {
 	cli.Main([]string{"ls", "../../fixtures/tutorial"}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
 	if !strings.Contains(out.String(), "torch.nn.functional.layer_norm ") {
 		t.Errorf("no whole name in\n%s", out.String())
+	}
+}
+
+// TestExplainTogether: where no call is wrong by itself, explain tells the warning about all calls that replay tells.
+func TestExplainTogether(t *testing.T) {
+	dir, random := t.TempDir(), rand.New(rand.NewPCG(1, 2))
+	numbers := func() *tensor.Tensor {
+		v := make([]float64, 256)
+		for k := range v {
+			v[k] = random.NormFloat64()
+		}
+		return tensor.New(tensor.Float32, []int{8, 32}, v).Rounded()
+	}
+	for i := range 10 {
+		x, y := numbers(), numbers()
+		v := make([]float64, x.Numel())
+		for k := range v {
+			v[k] = tensor.At[float64](x, k) * tensor.At[float64](y, k) * (1 + 0x1p-25)
+		}
+		out := tensor.New(tensor.Float32, x.Shape, v).Rounded()
+		id := strconv.Itoa(i)
+		for name, vs := range map[string][]value.Value{"input": {x, y}, "output": {out}} {
+			rec := dict("name", "torch.mul", "args", value.NewTuple(vs...), "kwargs", dict(), "identifier", id+"/x/"+name)
+			save(t, rec, dir, "torch.mul", "7", id, "2026-11-22-10-00-0"+id, name+".pth")
+		}
+	}
+	run := func(command ...string) string {
+		var out strings.Builder
+		cli.Main(append(command, dir), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+		return out.String()
+	}
+	const told = "pass one by one, but all together they are"
+	if text := run("replay", "--out", t.TempDir()); !strings.Contains(text, told) {
+		t.Fatalf("replay: %s", text)
+	}
+	if text := run("explain"); !strings.Contains(text, told) || !strings.Contains(text, "none of 10 captures failed by itself") {
+		t.Errorf("explain: %s", text)
 	}
 }

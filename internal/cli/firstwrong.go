@@ -116,7 +116,7 @@ func inOrder(wrong []judged) (calls []*capture.Entry) {
 	return calls
 }
 
-// noneWrong prints that none of the calls failed, and what could not be judged. It returns the error to exit with.
+// noneWrong prints that none of the calls failed, what their errors say all together, and what was not judged. It returns the error to exit with.
 func (a *app) noneWrong(t tally, counted *reports.Summary, digest *reports.Digest) error {
 	if t.captures == 0 {
 		return exitWith(ExitFailed)
@@ -124,10 +124,17 @@ func (a *app) noneWrong(t tally, counted *reports.Summary, digest *reports.Diges
 	if err := digest.Write(a.Out, a.style()); err != nil {
 		return failed(err)
 	}
+	together := counted.Systematic()
+	for _, f := range together {
+		fmt.Fprintln(a.Out, a.style().Wrap(f.String(), 2))
+	}
 	for _, line := range counted.Told() {
 		fmt.Fprintln(a.Out, a.style().Wrap(line, 2))
 	}
 	line := fmt.Sprintf("none of %s failed", reports.Count(t.captures, "capture"))
+	if len(together) > 0 {
+		line += " by itself"
+	}
 	if counted.Judged() < counted.Total() {
 		line += fmt.Sprintf(", as far as they were judged: %d of %d values", counted.Judged(), counted.Total())
 	}

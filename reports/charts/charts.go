@@ -187,6 +187,24 @@ func (t *Timeline) Draw(href func(capture string) string) template.HTML {
 	return p.svg("timeline", "the calls of each process in order, coloured by verdict")
 }
 
+// Drawn are the verdicts of the places that Draw draws, as verdict.All orders them.
+func (t *Timeline) Drawn() (drawn []verdict.Verdict) {
+	has := map[verdict.Verdict]bool{}
+	for _, l := range t.lanes {
+		for _, m := range l.cells {
+			if m != nil {
+				has[m.verdict] = true
+			}
+		}
+	}
+	for _, v := range verdict.All() {
+		if has[v] {
+			drawn = append(drawn, v)
+		}
+	}
+	return drawn
+}
+
 // label is the name of a lane beside all others. If these have several folders, it has its own, which tells a process
 // from others if no other ran there.
 func (l *lane) label(all []*lane) string {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,6 +56,18 @@ func margins(all ...*reports.Result) string {
 		x.Add(r)
 	}
 	return string(x.Draw(func(string) string { return "" }))
+}
+
+// TestDrawn: the legend of a timeline has no verdict of a result behind a worse one.
+func TestDrawn(t *testing.T) {
+	x := NewTimeline(3)
+	for _, r := range []*reports.Result{result(0, 7, "forward", verdict.Pass, 0), result(1, 7, "forward", verdict.Mistrusted, 0),
+		result(1, 7, "forward", verdict.Pass, 0), result(9, 7, "forward", verdict.Fail, 0)} {
+		x.Add(r)
+	}
+	if got := x.Drawn(); !slices.Equal(got, []verdict.Verdict{verdict.Pass}) {
+		t.Errorf("got %v", got)
+	}
 }
 
 func TestTimeline(t *testing.T) {

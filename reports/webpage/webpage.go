@@ -160,10 +160,8 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 	place := func(capture string) string { return places[capture] }
 	data.Timeline, data.Margins = timeline.Draw(place), margins.Draw(place)
 	data.Quartiles, data.Roofline = charts.Quartiles(rec.Timings), charts.Roofline(rec.Timings)
-	for _, v := range verdict.All() {
-		if rec.Summary.Results[v] > 0 {
-			data.Key = append(data.Key, key{"fill-" + string(v), string(v)})
-		}
+	for _, v := range timeline.Drawn() {
+		data.Key = append(data.Key, key{"fill-" + string(v), string(v)})
 	}
 	if m := dtypes.Matrix(); len(m.Rows) > 0 {
 		data.Matrix = m
