@@ -75,7 +75,8 @@ func TestUnneeded(t *testing.T) {
 	}
 }
 
-// TestCallsAddUp: a call of which only the new run has some value is no new call, and each call of the new run counts once.
+// TestCallsAddUp: a call of which only the new run has some value is no new call, and each call of the new run counts
+// once.
 func TestCallsAddUp(t *testing.T) {
 	value := func(id int, target string, v verdict.Verdict) *Result {
 		return &Result{Capture: fmt.Sprintf("rank0/%d", id), Op: "gelu", ForwardID: &id, Target: target, Verdict: v}

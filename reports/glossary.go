@@ -10,7 +10,7 @@ import (
 var wordsOf = []Fact{
 	{string(verdict.Warn), "more than rounding usually does, but explained by a lower precision inside: look at it"},
 	{string(verdict.Known), "wrong, and already on the list of known failures or in the run before"},
-	{string(verdict.Mistrusted), "compared and no error seen, but it proves little: all zeros, or only rounding noise"},
+	{string(verdict.Mistrusted), "not judged: no error was seen, but that proves little: all zeros, or only rounding noise"},
 	{string(verdict.Unsupported), "not judged: optool has no reference for this operator, argument or dtype"},
 	{string(verdict.Skipped), "not judged for another reason, such as random numbers; the reason says which"},
 }

@@ -169,7 +169,7 @@ func (s *Summary) ProgramsText() string {
 		text = fmt.Sprintf("No wrong call in %d programs", len(list))
 	}
 	if unjudged > 0 {
-		text += fmt.Sprintf(", %d could not be judged", unjudged)
+		text += fmt.Sprintf(", %d not judged", unjudged)
 	}
 	return text
 }

@@ -46,7 +46,7 @@ func TestPrograms(t *testing.T) {
 	if diff := cmp.Diff(want, rec.Summary.ProgramTable()); diff != "" {
 		t.Error(diff)
 	}
-	const answer = "Wrong calls in 1 of 4 programs, 1 could not be judged"
+	const answer = "Wrong calls in 1 of 4 programs, 1 not judged"
 	var text bytes.Buffer
 	if err := errors.Join(rec.Summary.WritePrograms(&text, Style{Width: 80}), WriteMarkdown(&text, rec)); err != nil {
 		t.Fatal(err)

@@ -365,7 +365,7 @@ func (rec *Recording) Top() (top []Fact) {
 	return top
 }
 
-// Headlines are Leads after lines about whose values were judged or measured.
+// Headlines are Leads after lines about whose values were judged or measured, and before LookedAt.
 func (rec *Recording) Headlines() [][2]string {
 	lines := [][2]string{rec.subject()}
 	if text := rec.Summary.witnessText(); text != "" {
@@ -377,7 +377,11 @@ func (rec *Recording) Headlines() [][2]string {
 	for _, f := range rec.Summary.Systematic() {
 		lines = append(lines, [2]string{"warning", f.String()})
 	}
-	return append(lines, rec.Leads()...)
+	lines = append(lines, rec.Leads()...)
+	for _, f := range rec.LookedAt() {
+		lines = append(lines, [2]string{f.Name, f.Text})
+	}
+	return lines
 }
 
 // subject is whose values the run judged or measured: those of a device, or recorded ones.

@@ -130,11 +130,13 @@ func TestHistory(t *testing.T) {
 		nights []*Night
 		want   string
 	}{
-		{"new today", []*Night{night(8, value(verdict.Pass))}, "judged wrong since 2026-11-09 02:00, last judged right on 2026-11-08 02:00"},
+		{"new today", []*Night{night(8, value(verdict.Pass))},
+			"judged wrong since 2026-11-09 02:00, last judged right on 2026-11-08 02:00"},
 		{"since two nights", []*Night{night(7, value(verdict.Fail)), night(5, value(verdict.Pass)),
 			night(6, value(verdict.Skipped)), night(8, nil), night(4, value(verdict.Fail))},
 			"judged wrong since 2026-11-07 02:00, last judged right on 2026-11-05 02:00"},
-		{"as known", []*Night{night(7, value(verdict.Known))}, "judged wrong since 2026-11-07 02:00, not judged before"},
+		{"as known", []*Night{night(7, value(verdict.Known))},
+			"judged wrong since 2026-11-07 02:00, not judged before"},
 		{"never seen", []*Night{night(7, nil)}, "judged wrong since 2026-11-09 02:00, not judged before"},
 	} {
 		changes := ResultChanges(slices.Collect(c.nights[0].Results), slices.Collect(now.Results))

@@ -130,6 +130,8 @@ type Result struct {
 	Reference *string         `json:"reference"` // float64, int64, ...
 	Repro     *string         `json:"repro"`     // a command line
 	Order     *int            `json:"order"`     // position of the call in its process, from 0
+	// Step is the step of the program in which the call was made, nil where the recorder does not tell.
+	Step *int `json:"step,omitempty"`
 	// Occurrence is 1 for the first call of its operator in its process, 2 for the second, and so on: runs of one
 	// program on different days have it in common.
 	Occurrence *int `json:"occurrence,omitempty"`

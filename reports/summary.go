@@ -53,6 +53,7 @@ type Summary struct {
 	// Facts are what a command says first in reports, besides what results say.
 	Facts []Fact
 
+	steps        stepSet           // of the program
 	programs     programCount      // calls by program
 	program      *ProgramSummary   // of the capture being added
 	damaged      unreadFiles       // of results that could not be read
@@ -115,6 +116,7 @@ func (s *Summary) Add(r *Result) {
 		s.reads, s.inside = r.Inherits, r.Within != nil
 	}
 	s.Results[r.Verdict]++
+	s.steps.add(r)
 	s.addErrors(r)
 	if r.Generated != nil {
 		if s.Generated == nil {
@@ -322,7 +324,8 @@ func (o *OpSummary) differs() bool {
 	return false
 }
 
-// Compared is the number of results that compared something.
+// Compared is the number of results that compared something: those that were judged and the mistrusted ones, which are
+// compared and not judged. Reports for people have Judged, which adds up with NotJudged.
 func (s *Summary) Compared() int {
 	return s.Results[verdict.Pass] + s.Results[verdict.Warn] + s.Results[verdict.Fail] + s.Results[verdict.Mistrusted] +
 		s.Results[verdict.Known]
@@ -570,7 +573,10 @@ func (r *Result) gist() string {
 
 // notes are lines about what the calls of an operator say together, and about what was
 // not judged.
-func (s *Summary) notes() []string {
+func (s *Summary) notes() []string { return append(s.aside(), s.Told()...) }
+
+// aside are notes without Told.
+func (s *Summary) aside() []string {
 	var lines []string
 	for _, f := range s.Systematic() {
 		lines = append(lines, f.String())
@@ -580,14 +586,17 @@ func (s *Summary) notes() []string {
 			lines = append(lines, line)
 		}
 	}
-	return append(lines, s.Told()...)
+	return lines
 }
 
 // Told are lines about what was not judged and why, and for which captures the run fails besides
 // those that differ; none if there is nothing of the kind.
-func (s *Summary) Told() []string {
+func (s *Summary) Told() []string { return s.told(s.NotJudged().String()) }
+
+// told is Told with this line about what was not judged.
+func (s *Summary) told(unjudged string) []string {
 	lines := append(append(slices.Clone(s.Missing), s.unreadLines()...), s.wrappedLines()...)
-	for _, line := range []string{s.NotJudged().String(), s.failedOn()} {
+	for _, line := range []string{unjudged, s.failedOn()} {
 		if line != "" {
 			lines = append(lines, line)
 		}

@@ -309,7 +309,7 @@ func (rec *Recording) SummarySheet() Sheet {
 	if len(rec.Timings) > 0 {
 		rows = append(rows, []any{"series", len(rec.Timings)})
 	} else {
-		rows = append(rows, []any{"results", s.Total()}, []any{"compared", s.Compared()},
+		rows = append(rows, []any{"results", s.Total()}, []any{"compared", s.Compared()}, []any{"judged", s.Judged()},
 			[]any{"not_judged", s.NotJudged().NotJudged})
 		for _, v := range s.used() {
 			rows = append(rows, []any{"captures_" + v, s.Captures[v]})

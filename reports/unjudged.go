@@ -92,6 +92,11 @@ func (u *Unjudged) String() string {
 	if u.NotJudged == 0 {
 		return ""
 	}
+	return fmt.Sprintf("%s not judged: %s", Count(u.NotJudged, "value"), u.why())
+}
+
+// why are the most frequent reasons.
+func (u *Unjudged) why() string {
 	reasons := byCount(u.Reasons)
 	var parts []string
 	rest := 0
@@ -106,7 +111,7 @@ func (u *Unjudged) String() string {
 	if rest > 0 {
 		parts = append(parts, fmt.Sprintf("%d for %s", rest, Count(len(reasons)-shownReasons, "other reason")))
 	}
-	text := fmt.Sprintf("%s not judged: %s", Count(u.NotJudged, "value"), strings.Join(parts, ", "))
+	text := strings.Join(parts, ", ")
 	if u.Reasons[unknownOp] > 0 {
 		text += "; optool explain PATH prints a line that declares an unknown op for --ops FILE"
 	}

@@ -122,9 +122,9 @@ func (rec *Recording) overview() Sheet {
 		if n := s.Reading(); n > 0 {
 			rows = append(rows, []any{"calls that only read other values", n})
 		}
-		rows = append(rows, []any{"values compared", s.Compared()}, []any{"values not judged", s.NotJudged().NotJudged})
+		rows = append(rows, []any{"values judged", s.Judged()}, []any{"values not judged", s.NotJudged().NotJudged})
 	}
-	for _, line := range s.Told() {
+	for _, line := range rec.Told() {
 		rows = append(rows, []any{"note", line})
 	}
 	rows = append(rows, []any{"command", strings.Join(rec.Run.Command, " ")},
@@ -180,7 +180,7 @@ func (rec *Recording) sentence() string {
 		text += fmt.Sprintf(", %d fail as known", listed)
 	}
 	if rest := total - wrong - reading - passed - listed; rest > 0 {
-		text += fmt.Sprintf(", %d could not be judged", rest)
+		text += fmt.Sprintf(", %d not judged", rest)
 	}
 	if n := s.betweens; n > 0 {
 		text += fmt.Sprintf(". %s, where no operator is at fault", Count(n, "fault")+" between calls")
@@ -230,7 +230,7 @@ func (rec *Recording) allClear() string {
 		return ""
 	}
 	if s.NotJudged().NotJudged > 0 || s.lacks > 0 || s.Refused() || s.NotRead > 0 || s.Interrupted {
-		return ". Nothing wrong was found in what could be judged"
+		return ". Nothing wrong was found in what was judged"
 	}
 	return ". Nothing wrong was found"
 }

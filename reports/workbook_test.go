@@ -28,7 +28,7 @@ func TestWorkbook(t *testing.T) {
 		facts[row[0].(string)] = row[1]
 	}
 	for name, want := range map[string]any{
-		"result": "1 of 3 calls fail, 1 pass, 1 could not be judged. The run was interrupted.", "calls: fail": 1,
+		"result": "1 of 3 calls fail, 1 pass, 1 not judged. The run was interrupted.", "calls: fail": 1,
 		"calls: skipped": 1, "judged": "device torch:npu:0", "repeat it with": "optool replay c/3", "command": "optool replay c",
 	} {
 		if facts[name] != want {
@@ -82,8 +82,8 @@ func TestAllClear(t *testing.T) {
 	for text, want := range map[string]string{
 		line + `"pass","reason":""}` + end: "0 of 1 call fail, 1 pass. Nothing wrong was found.",
 		line + `"pass","reason":""}` + "\n" + strings.Replace(line, `"c"`, `"d"`, 1) + `"mistrusted","reason":"all elements are zero on both sides"}` + end: "0 of 2 calls fail, 1 pass, " +
-			"1 could not be judged. Nothing wrong was found in what could be judged.",
-		line + `"skipped","reason":"random"}` + end: "0 of 1 call fail, 0 pass, 1 could not be judged.",
+			"1 not judged. Nothing wrong was found in what was judged.",
+		line + `"skipped","reason":"random"}` + end: "0 of 1 call fail, 0 pass, 1 not judged.",
 		line + `"fail","reason":"off"}` + end:       "1 of 1 call fail, 0 pass.",
 	} {
 		rec := readRecorded(t, run+text)

@@ -150,7 +150,8 @@ func TestExplainTogether(t *testing.T) {
 		out := tensor.New(tensor.Float32, x.Shape, v).Rounded()
 		id := strconv.Itoa(i)
 		for name, vs := range map[string][]value.Value{"input": {x, y}, "output": {out}} {
-			rec := dict("name", "torch.mul", "args", value.NewTuple(vs...), "kwargs", dict(), "identifier", id+"/x/"+name)
+			rec := dict("name", "torch.mul", "args", value.NewTuple(vs...), "kwargs", dict(),
+				"identifier", id+"/x/"+name)
 			save(t, rec, dir, "torch.mul", "7", id, "2026-11-22-10-00-0"+id, name+".pth")
 		}
 	}
@@ -163,7 +164,8 @@ func TestExplainTogether(t *testing.T) {
 	if text := run("replay", "--out", t.TempDir()); !strings.Contains(text, told) {
 		t.Fatalf("replay: %s", text)
 	}
-	if text := run("explain"); !strings.Contains(text, told) || !strings.Contains(text, "none of 10 captures failed by itself") {
+	if text := run("explain"); !strings.Contains(text, told) ||
+		!strings.Contains(text, "none of 10 captures failed by itself") {
 		t.Errorf("explain: %s", text)
 	}
 }

@@ -116,7 +116,8 @@ func inOrder(wrong []judged) (calls []*capture.Entry) {
 	return calls
 }
 
-// noneWrong prints that none of the calls failed, what their errors say all together, and what was not judged. It returns the error to exit with.
+// noneWrong prints that none of the calls failed, what their errors say all together, and what was not judged. It
+// returns the error to exit with.
 func (a *app) noneWrong(t tally, counted *reports.Summary, digest *reports.Digest) error {
 	if t.captures == 0 {
 		return exitWith(ExitFailed)

@@ -101,7 +101,7 @@ func New(dir string, runs []Run, open Opener) (*Server, error) {
 		sheet.Name = table(i)
 		sheets = append(sheets, sheet, textSheet(texts(i), r.Recording))
 		x := &run{Name: r.Name, Line: r.Recording.Line(), Leads: r.Recording.Headlines(),
-			Told: r.Recording.Summary.Told(), columns: sheet.Columns,
+			Told: r.Recording.Told(), columns: sheet.Columns,
 			causes: r.Recording.Causes}
 		timeline, margins := charts.NewTimeline(r.Recording.LastOrder), charts.NewMargins()
 		for res := range r.Recording.Results.All() {

@@ -61,7 +61,8 @@ func margins(all ...*reports.Result) string {
 // TestDrawn: the legend of a timeline has no verdict of a result behind a worse one.
 func TestDrawn(t *testing.T) {
 	x := NewTimeline(3)
-	for _, r := range []*reports.Result{result(0, 7, "forward", verdict.Pass, 0), result(1, 7, "forward", verdict.Mistrusted, 0),
+	for _, r := range []*reports.Result{
+		result(0, 7, "forward", verdict.Pass, 0), result(1, 7, "forward", verdict.Mistrusted, 0),
 		result(1, 7, "forward", verdict.Pass, 0), result(9, 7, "forward", verdict.Fail, 0)} {
 		x.Add(r)
 	}

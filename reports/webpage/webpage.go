@@ -109,7 +109,7 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 		Title: "optool: " + rec.Headline(), Headline: rec.Headline(), Line: rec.Line(), Top: rec.Top(),
 		Words: rec.Glossary(),
 		Made:  strings.Join(rec.Run.Command, " ") + ", " + rec.Run.Start.Format("2006-01-02 15:04:05 -0700"),
-		Told:  rec.Summary.Told(), State: state(rec),
+		Told:  rec.Told(), State: state(rec),
 		Programs: rec.Summary.ProgramTable(), Answer: rec.Summary.ProgramsText(),
 		Facts: slices.Collect(printable(rec.SummarySheet())),
 		ByOp:  collect(rec.OpSheet()), Total: max(rec.Summary.Total(), len(rec.Timings)),

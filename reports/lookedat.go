@@ -1,0 +1,112 @@
+package reports
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// A stepSet is the steps of the program whose calls a run looked at; those that the recorder tells.
+type stepSet map[int]bool
+
+func (s *stepSet) add(r *Result) {
+	if r.Step == nil {
+		return
+	}
+	if *s == nil {
+		*s = stepSet{}
+	}
+	(*s)[*r.Step] = true
+}
+
+// shownSteps is how many runs of steps in a row are named.
+const shownSteps = 4
+
+// String names the steps: "steps 0-3, 8"; "" if none is known.
+func (s stepSet) String() string {
+	var runs [][2]int
+	for _, n := range slices.Sorted(maps.Keys(s)) {
+		if last := len(runs) - 1; last >= 0 && runs[last][1] == n-1 {
+			runs[last][1] = n
+		} else {
+			runs = append(runs, [2]int{n, n})
+		}
+	}
+	var parts []string
+	for i, r := range runs {
+		switch {
+		case i == shownSteps:
+			parts = append(parts, "and more")
+		case i > shownSteps:
+		case r[0] == r[1]:
+			parts = append(parts, fmt.Sprint(r[0]))
+		default:
+			parts = append(parts, fmt.Sprintf("%d-%d", r[0], r[1]))
+		}
+	}
+	switch len(s) {
+	case 0:
+		return ""
+	case 1:
+		return "step " + parts[0]
+	}
+	return "steps " + strings.Join(parts, ", ")
+}
+
+// LookedAt says what a replay looked at, why it did not judge some values, what it did not look at, and how to find out
+// how bad a wrong call is; none of another run.
+func (rec *Recording) LookedAt() (lines []Fact) {
+	s := rec.Summary
+	if !rec.lookedAt() {
+		return nil
+	}
+	text := fmt.Sprintf("%s of %s, %s: %d judged, %d not judged", Count(s.Calls(), "call"),
+		Count(len(s.ops), "operator"), Count(s.Judged()+s.NotJudged().NotJudged, "value"), s.Judged(),
+		s.NotJudged().NotJudged)
+	if steps := s.steps.String(); steps != "" {
+		text = steps + ", " + text
+	}
+	lines = append(lines, Fact{"looked at", text})
+	if u := s.NotJudged(); u.NotJudged > 0 {
+		lines = append(lines, Fact{"not judged", u.why()})
+	}
+	text = "other steps, other shapes, and values that changed between calls"
+	if !rec.onDevice() {
+		text += "; no device ran the calls"
+	}
+	lines = append(lines, Fact{"not looked at", text})
+	if rec.First != nil && !rec.onDevice() && s.Calls() > 1 {
+		lines = append(lines, Fact{"how bad", fmt.Sprintf("optool step --html step.html --xlsx step.xlsx %s shows "+
+			"what this did to the later calls and to the loss", rec.First.Results[0].path())})
+	}
+	return lines
+}
+
+// lookedAt reports whether the run has LookedAt: it replayed calls.
+func (rec *Recording) lookedAt() bool {
+	return slices.Contains(rec.Run.Command, "replay") && len(rec.Summary.Facts) == 0 && len(rec.Timings) == 0 &&
+		!rec.Overflow && rec.Summary.Generated == nil && rec.Summary.Total() > 0
+}
+
+func (rec *Recording) onDevice() bool { return rec.Run.Device != "" && rec.Run.Device != "none" }
+
+// path is the PATH of a call's recording, "PATH" where the command that repeats the call does not tell.
+func (r *Result) path() string {
+	if r.Repro == nil {
+		return "PATH"
+	}
+	path, is := strings.CutSuffix((*r.Repro)[strings.LastIndex(*r.Repro, " ")+1:], "/"+r.Capture)
+	if !is || path == "" || strings.ContainsAny(path, "'\"") {
+		return "PATH"
+	}
+	return path
+}
+
+// Told is Summary.Told without what LookedAt says.
+func (rec *Recording) Told() []string {
+	if rec.lookedAt() {
+		return rec.Summary.told("")
+	}
+	return rec.Summary.Told()
+}
