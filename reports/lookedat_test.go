@@ -51,6 +51,9 @@ func TestLookedAt(t *testing.T) {
 			t.Errorf("%d times %q in Markdown:\n%s", n, want, b.String())
 		}
 	}
+	if want := "what is wrong: torch.sin: calls: 1 fail of 2. Worst: "; !strings.Contains(sheet.String(), want) {
+		t.Errorf("no %q in the workbook:\n%s", want, sheet.String())
+	}
 	if n := rec.Summary.Judged() + rec.Summary.NotJudged().NotJudged; n != rec.Summary.Total() {
 		t.Errorf("judged and not judged are %d of %d values", n, rec.Summary.Total())
 	}

@@ -89,7 +89,7 @@ func (rec *Recording) overview() Sheet {
 	rows = append(rows, []any{"result", rec.sentence()})
 	rows = append(rows, s.programRows()...)
 	for _, f := range rec.Faults() {
-		text := f.Calls + " calls" + f.where() + ". Worst: " + f.Worst
+		text := "calls: " + f.Calls + f.where() + ". Worst: " + f.Worst
 		if f.Between {
 			text = f.Calls + ". " + f.Worst
 		}
