@@ -391,3 +391,30 @@ func TestSlips(t *testing.T) {
 		}
 	}
 }
+
+// TestDampenedFirstStep: dampening that applies in the first step of a buffer, too, which is the gradient then.
+func TestDampenedFirstStep(t *testing.T) {
+	one := func(x float64) []*tensor.Tensor {
+		return []*tensor.Tensor{tensor.New(tensor.Float64, []int{1}, []float64{x}).Rounded()}
+	}
+	call := optimizerEntry(t, "_fused_sgd_").NewCall(&sgdArgs{Self: one(0.7), Grads: one(-0.3),
+		MomentumBufferList: one(0), Lr: tensor.Wrap(0.1), Momentum: 0.8, Dampening: 0.25, IsFirstStep: true})
+	for _, m := range call.Mistakes() {
+		if m.Text != "dampening applies in the first step, too" {
+			continue
+		}
+		wrong, err := m.Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		fwd, err := wrong.Forward()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := tensor.At[float64](fwd.After["self"][0], 0), 0.7+0.1*0.75*0.3; math.Abs(got-want) > 1e-12 {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		return
+	}
+	t.Error("no such mistake")
+}
