@@ -12,6 +12,7 @@ import (
 
 const (
 	mostWritten = 72    // the longest formula
+	mostChanged = 80    // of two formulas, with what is around a step
 	unwritten   = "..." // what takes too long to say
 	place       = "\x00"
 	depthsOf    = 6 // of a formula
@@ -48,6 +49,8 @@ func stepWritten(step, x string) string {
 			return x
 		case s.prefix == powerStep:
 			x = asBase(x)
+		case s.prefix == additionStep && strings.HasPrefix(k, "-"):
+			return x + " - " + k[1:]
 		case s.prefix != additionStep:
 			x = factorWritten(x)
 		}
@@ -286,7 +289,11 @@ func (g *Graph) change(at *Value, instead string) string {
 			return ""
 		}
 		x := strings.NewReplacer(unwritten, "x")
-		return x.Replace(instead) + ", not " + x.Replace(due) + ", where x is what comes before"
+		from := "what comes before"
+		if names := g.madeOf(at, due); len(names) > 0 {
+			from = "made of " + strings.Join(names, " and ")
+		}
+		return x.Replace(instead) + ", not " + x.Replace(due) + ", where x is " + from
 	}
 	in := g.around(at)
 	fill := func(x string) string {
@@ -309,8 +316,45 @@ func (g *Graph) change(at *Value, instead string) string {
 		return before + x + after
 	}
 	a, b := fill(instead), fill(due)
+	if len(a)+len(b) > mostChanged { // the step itself says enough
+		a, b = instead, due
+	}
 	if a == b || len(a)+len(b) > 2*mostWritten {
 		return ""
 	}
 	return a + ", not " + b
+}
+
+// mostNames is of how many arguments it is said that a value is made of them.
+const mostNames = 3
+
+// madeOf are the names of what a value is made of, without those that a formula of it has in it; nil if there are none
+// or too many.
+func (g *Graph) madeOf(v *Value, formula string) (names []string) {
+	seen := map[*Value]bool{}
+	var visit func(v *Value)
+	visit = func(v *Value) {
+		if v == nil || seen[v] {
+			return
+		}
+		seen[v] = true
+		if name := g.leafText(v); name != "" {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+			return
+		}
+		visit(v.is)
+		for _, x := range slices.Concat(v.in, v.from) {
+			visit(x)
+		}
+	}
+	visit(v)
+	words := strings.FieldsFunc(formula, func(r rune) bool { return strings.ContainsRune(" ()+-*/^,", r) })
+	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(words, name) })
+	if len(names) > mostNames {
+		return nil
+	}
+	slices.Sort(names)
+	return names
 }
