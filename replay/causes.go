@@ -292,7 +292,7 @@ func (c *Call) explains(m causes.Mistake, fails []Result) causes.Cause {
 	}
 	c.work.Whole()
 	alt := c.ranAs(way)
-	unexplained := map[Phase]bool{}
+	unexplained, of := map[Phase]bool{}, map[string]float64{}
 	for _, f := range fails {
 		r := alt.out.explanation(m, f)
 		bits, nearer := 0.0, false
@@ -308,11 +308,14 @@ func (c *Call) explains(m causes.Mistake, fails []Result) causes.Cause {
 		if r.Verdict == verdict.Fail {
 			k.Share = min(k.Share, 1-float64(r.Compared.Mismatched)/float64(r.Compared.Numel))
 		}
-		k.Bits += bits
+		of[f.Target] = bits
 	}
 	k.Targets = slices.DeleteFunc(k.Targets, func(t string) bool { // part of a pass is no explanation of it
 		return slices.ContainsFunc(fails, func(f Result) bool { return f.Target == t && unexplained[f.Phase] })
 	})
+	for _, target := range k.Targets {
+		k.Bits, k.BitsOf = k.Bits+of[target], append(k.BitsOf, of[target])
+	}
 	return k
 }
 
@@ -413,10 +416,11 @@ func within(r, f Result) bool {
 }
 
 // mostly reports whether all elements but one in so many of those that were wrong in f are
-// explained by r. There are enough of both to tell. Integers and booleans are not rounded.
+// explained by r. There are enough of both to tell. Integers and booleans are not rounded, and no rounding gives a zero
+// the other sign.
 func mostly(r, f Result, few int) bool {
 	return r.Compared != nil && !r.DType.IsIntegral() && r.DType != tensor.Bool && f.Compared.Mismatched >= 2*few &&
-		few*r.Compared.Mismatched <= f.Compared.Mismatched
+		few*r.Compared.Mismatched <= f.Compared.Mismatched && (r.Compared.Mismatched == 0 || r.Compared.MaxULP > 0)
 }
 
 // SumOf is the cause of a value that failed that it is t, which text names, or that t is added to what is due; it has

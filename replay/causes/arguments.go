@@ -462,7 +462,11 @@ func (c *Search) ofAnother(a opdef.Argument, v value.Value) bool {
 // nor 0.
 func chosen(a opdef.Argument, v value.Value) bool {
 	x, is := v.(float64)
-	return is && x != 0 && (a.Required || a.Default != v)
+	due := a.Default
+	if s, scalar := due.(opdef.Scalar); scalar && s.Kind() != tensor.KindComplex {
+		due = s.Float64()
+	}
+	return is && x != 0 && (a.Required || due != v)
 }
 
 // negative reports whether v is the number that an argument is with the other sign, which is not written by mistake as

@@ -31,9 +31,10 @@ func (c *Search) Find(fails []Wrong, said []Cause, explains func(m Mistake, left
 	if len(fails) == 0 {
 		return plain
 	}
-	found := c.likeliest(fails, said, explains)
+	tried := 0
+	found := c.likeliest(fails, said, &tried, explains)
 	if rest := unexplainedGradients(fails, found); len(rest) > 0 && !c.Work.Over() {
-		found = merged(found, c.likeliest(rest, nil, explains))
+		found = merged(found, c.likeliest(rest, nil, &tried, explains))
 	}
 	if len(plain) > 0 && !plain[0].ofResult() && slices.ContainsFunc(found, Cause.ofResult) {
 		return found // from which gradients of zero follow
@@ -87,13 +88,13 @@ func unexplainedGradients(fails []Wrong, found []Cause) (out []Wrong) {
 // ofResult reports whether a cause explains a result.
 func (k Cause) ofResult() bool { return !strings.HasPrefix(k.Targets[0], "grad") }
 
-// likeliest are the causes of values that fail, the likeliest first.
-func (c *Search) likeliest(fails []Wrong, causes []Cause, explains func(m Mistake, left []Wrong) Cause) []Cause {
+// likeliest are the causes of values that fail, the likeliest first. tried counts the mistakes.
+func (c *Search) likeliest(fails []Wrong, causes []Cause, tried *int,
+	explains func(m Mistake, left []Wrong) Cause) []Cause {
 	sources, rest := c.Mistakes(fails)
 	if k, ok := c.again(sources, fails, explains); ok {
 		return append(causes, k)
 	}
-	tried := 0
 	results, judged := slices.ContainsFunc(fails, func(w Wrong) bool { return w.Forward() }), judgedTogether
 	if !results {
 		judged = judgedWithSteps
@@ -102,7 +103,7 @@ func (c *Search) likeliest(fails []Wrong, causes []Cause, explains func(m Mistak
 		if i >= len(sources) && slices.ContainsFunc(causes, Cause.ofResult) {
 			break // what is fitted explains much that has another cause
 		}
-		causes = append(causes, c.causesAmong(source, fails, causes, i < judged, &tried, explains)...)
+		causes = append(causes, c.causesAmong(source, fails, causes, i < judged, tried, explains)...)
 		if c.Work.Over() || slices.ContainsFunc(causes, func(k Cause) bool {
 			return len(k.Targets) == len(fails) && (k.Exact && (results || !k.Number) || !k.Number ||
 				i >= judged-1)
@@ -113,7 +114,8 @@ func (c *Search) likeliest(fails []Wrong, causes []Cause, explains func(m Mistak
 	slices.SortStableFunc(causes, Cause.compare)
 	var first []Cause
 	for _, k := range causes {
-		if !slices.ContainsFunc(first, func(b Cause) bool { return b.covers(k) || b.ofResult() && !k.ofResult() }) {
+		if (first == nil || k.besides(first) >= Required(*tried+c.looked)) &&
+			!slices.ContainsFunc(first, func(b Cause) bool { return b.covers(k) || b.ofResult() && !k.ofResult() }) {
 			first = append(first, k)
 		}
 	}
@@ -199,6 +201,20 @@ func (c *Search) again(sources []iter.Seq[Mistake], fails []Wrong,
 		}
 	}
 	return Cause{}, false
+}
+
+// besides is how many bits a cause explains of values that none of others, which are likelier, explains.
+func (k Cause) besides(others []Cause) (bits float64) {
+	for i, t := range k.Targets {
+		switch {
+		case slices.ContainsFunc(others, func(b Cause) bool { return slices.Contains(b.Targets, t) }):
+		case k.BitsOf == nil:
+			return Plenty
+		default:
+			bits += k.BitsOf[i]
+		}
+	}
+	return bits
 }
 
 // covers reports whether k explains all that l does.

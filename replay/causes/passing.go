@@ -11,9 +11,12 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// A passage is where a gradient is the incoming one, or a multiple of it: where an operand lies between two numbers.
-// Elsewhere it is 0.
-type passage struct{ lo, hi limit }
+// A passage is where a gradient is the incoming one, or a multiple of it: where an operand lies between two numbers, or
+// only where it does not. Elsewhere it is 0.
+type passage struct {
+	lo, hi  limit
+	outside bool
+}
 
 // A limit lies between two elements of an operand, of which one is inside and the other is outside; nothing is outside
 // of one that is infinite.
@@ -33,7 +36,7 @@ func (l limit) number(known []float64) float64 {
 }
 
 // holds reports whether the gradient passes at an element.
-func (p passage) holds(x float64) bool { return x >= p.lo.inside && x <= p.hi.inside }
+func (p passage) holds(x float64) bool { return (x >= p.lo.inside && x <= p.hi.inside) != p.outside }
 
 // text says where the gradient passes, by known numbers if it can.
 func (p passage) text(known []float64) string {
@@ -45,6 +48,8 @@ func (p passage) text(known []float64) string {
 		return fmt.Sprintf("below %.4g", hi)
 	case math.IsInf(hi, 0):
 		return fmt.Sprintf("above %.4g", lo)
+	case p.outside:
+		return fmt.Sprintf("below %.4g or above %.4g", lo, hi)
 	}
 	return fmt.Sprintf("from %.4g to %.4g", lo, hi)
 }
@@ -60,9 +65,18 @@ func passageOf(x []float64, order []int, passes []bool) (p passage, ok bool) {
 		last++
 	}
 	if slices.ContainsFunc(order[last+1:], func(i int) bool { return passes[i] }) {
-		return p, false
+		if first > 0 || !passes[order[len(order)-1]] {
+			return p, false
+		}
+		stops := slices.Clone(passes) // between two numbers
+		for i := range stops {
+			stops[i] = !stops[i]
+		}
+		p, ok = passageOf(x, order, stops)
+		p.outside = true
+		return p, ok
 	}
-	p = passage{limit{x[order[first]], math.Inf(-1)}, limit{x[order[last]], math.Inf(1)}}
+	p.lo, p.hi = limit{x[order[first]], math.Inf(-1)}, limit{x[order[last]], math.Inf(1)}
 	if first > 0 {
 		p.lo.outside = x[order[first-1]]
 	}

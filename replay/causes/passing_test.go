@@ -49,6 +49,13 @@ func TestGradientsInPlace(t *testing.T) {
 			due: due},
 		{want: "passes where self is from -1 to 0.75, not from -0.5 to 0.75", c: c, of: (*Search).passing, up: up,
 			got: passed(-1, 0.75), due: due},
+		{want: "passes where self is below -0.5 or above 0.75, not from -0.5 to 0.75", c: c, of: (*Search).passing, up: up,
+			got: opdef.Zip(tensor.Float32, x, up, func(x, g float64) float64 {
+				if x >= -0.5 && x <= 0.75 {
+					return 0
+				}
+				return g
+			}).Rounded(), due: due},
 		{want: "", c: c, of: (*Search).passing, up: up, got: rows(7, 9, 40), due: due},
 		{want: "it is cut from the incoming gradient at index 0 of dimension 1", c: c, of: (*Search).croppedElsewhere,
 			up: wide, got: cut(0), due: cut(2)},

@@ -188,8 +188,10 @@ type Cause struct {
 	Moot bool
 	// Number: see Mistake.Argument. Whatever else explains as much is likelier.
 	Number bool
-	// Bits is how much of what was recorded the mistake explains and the sound call does not: see Evidence.
-	Bits float64
+	// Bits is how much of what was recorded the mistake explains and the sound call does not: see Evidence. BitsOf is
+	// the same of each of Targets, nil if it is not counted.
+	Bits   float64
+	BitsOf []float64
 }
 
 // Mistakes are the kinds of what kernels get wrong, the likeliest first: arguments, results as

@@ -1,0 +1,207 @@
+package causes
+
+import (
+	"iter"
+	"math"
+	"math/cmplx"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/ops/opdef"
+	"github.com/optool/optool/tensor"
+	"github.com/optool/optool/tensor/value"
+)
+
+// TestBesides: a cause counts beside a likelier one by what it explains of other values, against all that was tried.
+func TestBesides(t *testing.T) {
+	x := rows(1, 9, 40)
+	c, outs := searched(t, "torch.sigmoid", x)
+	wrong := func(target string, seed uint64) Wrong {
+		return Wrong{Target: target, Got: rows(seed, 9, 40), Want: outs[0]}
+	}
+	fails := []Wrong{wrong("output[0]", 2), wrong("output[1]", 3), wrong("output[2]", 4)}
+	for _, bits := range []float64{leastBits, 400} {
+		n := 0
+		found := c.Find(fails, nil, func(Mistake, []Wrong) Cause {
+			k := Cause{Share: 1, Exact: true}
+			switch n++; n {
+			case 1:
+				k.Text, k.Targets, k.BitsOf, k.Bits = "one", []string{"output[0]", "output[1]"}, []float64{500, 500}, 1000
+			case 2: // its evidence is of what the first explains
+				k.Text, k.Targets, k.BitsOf, k.Bits = "two", []string{"output[1]", "output[2]"}, []float64{500, bits}, 500+bits
+			}
+			return k
+		})
+		if want := 1 + btoi(bits > leastBits); len(found) != want || found[0].Text != "one" {
+			t.Errorf("%g bits: %+v, want %d causes", bits, found, want)
+		}
+	}
+}
+
+// TestConjugatesOfOperands: the transform of the complex conjugates, conjugated, has exponents of the other sign.
+func TestConjugatesOfOperands(t *testing.T) {
+	const n = 6
+	z := make([]complex128, n)
+	for i := range z {
+		z[i] = complex(float64(i*i)-3, 2-float64(i))
+	}
+	x := tensor.New(tensor.Complex64, []int{n}, z).Rounded()
+	c, outs := searched(t, "torch.fft.fft", x)
+	for m := range c.ofComplex([]Wrong{{Target: "output[0]", Got: outs[0].Rounded(), Want: outs[0]}}) {
+		if !strings.Contains(m.Text, "exponents have the other sign") {
+			continue
+		}
+		way, err := m.Make()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := way.Call.Forward()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := way.Alter("output[0]", f.Outs[0])
+		for k := range n {
+			var want complex128
+			for i, v := range z {
+				want += v * cmplx.Exp(complex(0, 2*math.Pi*float64(i*k)/n))
+			}
+			if x := tensor.At[complex128](got, k); cmplx.Abs(x-want) > 1e-5 {
+				t.Errorf("element %d is %v, want %v", k, x, want)
+			}
+		}
+		return
+	}
+	t.Error("not found")
+}
+
+// TestPicks: elements picked by their magnitudes, and chosen by a mask in place.
+func TestPicks(t *testing.T) {
+	x := tensor.New(tensor.Float32, []int{2, 4}, []float64{1, -5, 3, 2, -1, 7, -9, 4}).Rounded()
+	c, outs := searched(t, "torch.topk", x, int64(2), int64(1))
+	fails := []Wrong{{Target: "output[0]", Got: outs[0].Rounded(), Want: outs[0]}}
+	got := made(t, c.byMagnitude(fails), "elements of self are picked by their magnitudes", "output[0]", outs[0])
+	if !slices.Equal(got, []float64{-5, 3, -9, 7}) {
+		t.Errorf("picked by magnitude: %v", got)
+	}
+	self, source := rows(5, 9, 40), rows(6, 9, 40)
+	bits := make([]int64, self.Numel())
+	for i := range bits {
+		bits[i] = int64(i * i % 3 % 2)
+	}
+	mask := tensor.New(tensor.Bool, self.Shape, bits)
+	c, outs = searched(t, "torch.masked_scatter", self, mask, source)
+	inPlace := func(with *tensor.Tensor) *tensor.Tensor {
+		return opdef.ZipN(tensor.Float32, self.Shape, func(dst []float64, src [][]float64) {
+			for i := range dst {
+				if dst[i] = src[1][i]; src[0][i] != 0 {
+					dst[i] = src[2][i]
+				}
+			}
+		}, opdef.Cast(mask, tensor.Float64), self, with).Rounded()
+	}
+	want := "where mask is true, it is the element of source at the same place, and that of self elsewhere"
+	for _, tc := range []struct {
+		with *tensor.Tensor
+		is   bool
+	}{{source, true}, {rows(7, 9, 40), false}} {
+		fails = []Wrong{{Target: "output[0]", Got: inPlace(tc.with), Want: outs[0]}}
+		if found := texts(c.chosenInPlace(fails)); slices.Contains(found, want) != tc.is {
+			t.Errorf("found %v, want %v", found, tc.is)
+		}
+	}
+}
+
+// TestPushed: elements are read a few indices further or back along a dimension.
+func TestPushed(t *testing.T) {
+	x := tensor.New(tensor.Float32, []int{2, 3}, []float64{1, 2, 3, 4, 5, 6}).Rounded()
+	all := pushed(x)
+	for text, want := range map[string][]float64{
+		"%s is read 1 further along dimension 1, with zeros beyond its end": {2, 3, 0, 5, 6, 0},
+		"%s is read 2 back along dimension 1, with zeros beyond its end":    {0, 0, 1, 0, 0, 4},
+		"%s is read 1 back along dimension 0, with zeros beyond its end":    {0, 0, 0, 1, 2, 3},
+	} {
+		i := slices.IndexFunc(all, func(r transformation) bool { return r.text == text })
+		if i < 0 || !slices.Equal(elements(all[i].of(x)), want) {
+			t.Errorf("%s: not %v", text, want)
+		}
+	}
+}
+
+// TestListsInParts: of each tensor of a list the last tile is left out, and one tensor has another argument.
+func TestListsInParts(t *testing.T) {
+	x, y := rows(8, 10), rows(9, 6)
+	c, _ := searched(t, "torch._foreach_neg", value.NewList(x, y))
+	text := "of each tensor of self, what lies behind a multiple of 4 elements is left out"
+	for i, t2 := range []*tensor.Tensor{x, y} {
+		want := elements(t2)
+		for j := range want {
+			want[j] *= -float64(btoi(j < t2.Numel()/4*4))
+		}
+		target := "output[" + string(rune('0'+i)) + "]"
+		got := made(t, c.incompleteTiles(), text, target, nil)
+		if !slices.EqualFunc(got, want, func(x, y float64) bool { return x == y }) {
+			t.Errorf("%s: got %v, want %v", target, got, want)
+		}
+	}
+	c, outs := searched(t, "torch._foreach_lerp", value.NewList(x, y), value.NewList(rows(1, 10), rows(2, 6)), 0.25)
+	fails := []Wrong{{Target: "output[1]", Got: y, Want: outs[1]}}
+	found := texts(c.ofOneResult(fails))
+	if !slices.ContainsFunc(found, func(s string) bool {
+		return strings.HasPrefix(s, "for output[1] alone, weight is ")
+	}) {
+		t.Errorf("of one tensor of a list: %v", found)
+	}
+	for m := range c.ofOneResult(fails) {
+		way, err := m.Make()
+		if err != nil || way.Alter == nil {
+			continue
+		}
+		if of := way.Alter("output[0]", outs[0]); of != outs[0] {
+			t.Errorf("%s: output[0] is another, too", m.Text)
+		}
+	}
+}
+
+// TestIdle: where the formula as it is gives what was recorded, a step that changes nothing is not to blame.
+func TestIdle(t *testing.T) {
+	x, y := rows(3, 9, 40), rows(4, 9, 40)
+	c, outs := searched(t, "torch.add", x, y)
+	form, _ := searched(t, "torch.sub", x, y)
+	other, _ := searched(t, "torch.mul", x, y)
+	got := opdef.Zip(tensor.Float32, x, y, func(x, y float64) float64 { return x - y }).Rounded()
+	c.formed, c.form = true, form.Bound
+	fails := []Wrong{{Target: "output[0]", Got: got, Want: outs[0]}}
+	c.Few = func(w Way, _ string) (recorded, due, made []float64) {
+		f, err := w.Call.Forward()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return elements(got), elements(outs[0]), elements(f.Outs[0])
+	}
+	for _, tc := range []struct {
+		call *opdef.Call
+		step bool
+		want bool
+	}{{form.Bound, true, true}, {form.Bound, false, false}, {other.Bound, true, false}} {
+		m := opdef.Mistake[*opdef.Call]{Step: tc.step, Plan: func() (*opdef.Call, error) { return tc.call, nil }}
+		if c.idle(m, fails) != tc.want {
+			t.Errorf("%+v: want idle %v", m, tc.want)
+		}
+	}
+}
+
+// TestDefaultIsNotChosen: an argument at its default is one that a kernel ignores, also where it may be any number.
+func TestDefaultIsNotChosen(t *testing.T) {
+	c, _ := searched(t, "torch.nn.functional.elu", rows(5, 20), 2.5)
+	var all iter.Seq[Mistake] = c.wrongArguments()
+	for m := range all {
+		if m.Text == "alpha is 1, not 2.5" {
+			if m.Argument {
+				t.Error("the default counts as chosen")
+			}
+			return
+		}
+	}
+	t.Errorf("found %v", texts(all))
+}
