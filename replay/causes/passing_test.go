@@ -49,7 +49,8 @@ func TestGradientsInPlace(t *testing.T) {
 			due: due},
 		{want: "passes where self is from -1 to 0.75, not from -0.5 to 0.75", c: c, of: (*Search).passing, up: up,
 			got: passed(-1, 0.75), due: due},
-		{want: "passes where self is below -0.5 or above 0.75, not from -0.5 to 0.75", c: c, of: (*Search).passing, up: up,
+		{want: "passes where self is below -0.5 or above 0.75, not from -0.5 to 0.75", c: c,
+			of: (*Search).passing, up: up,
 			got: opdef.Zip(tensor.Float32, x, up, func(x, g float64) float64 {
 				if x >= -0.5 && x <= 0.75 {
 					return 0

@@ -27,9 +27,11 @@ func TestBesides(t *testing.T) {
 			k := Cause{Share: 1, Exact: true}
 			switch n++; n {
 			case 1:
-				k.Text, k.Targets, k.BitsOf, k.Bits = "one", []string{"output[0]", "output[1]"}, []float64{500, 500}, 1000
+				k.Text, k.Targets = "one", []string{"output[0]", "output[1]"}
+				k.BitsOf, k.Bits = []float64{500, 500}, 1000
 			case 2: // its evidence is of what the first explains
-				k.Text, k.Targets, k.BitsOf, k.Bits = "two", []string{"output[1]", "output[2]"}, []float64{500, bits}, 500+bits
+				k.Text, k.Targets = "two", []string{"output[1]", "output[2]"}
+				k.BitsOf, k.Bits = []float64{500, bits}, 500+bits
 			}
 			return k
 		})
