@@ -51,6 +51,8 @@ type Finding struct {
 	// spoils, of Changed, are calls whose gradients follow from the changed value, and spoilt the findings about these.
 	spoils []*Call
 	spoilt []*Finding
+	// within, of a wrong gradient, are the findings that say where in the backward pass of the call it was changed.
+	within faults
 }
 
 // A Side is one of two runs that are compared.
@@ -286,6 +288,12 @@ func unexplained(all []*Finding) []*Finding {
 			}
 			continue
 		}
+		if g := f.shownBy(out); g != nil {
+			g.Reason += fmt.Sprintf("; %s gave the right one, and its memory was written before %s read it at %s",
+				f.From.Call, f.Call, cmp.Or(f.Call.Entry.Location, "a line that is not known"))
+			g.within = append(g.within, f)
+			continue
+		}
 		out = append(out, f)
 		faulty[f.Call] = f
 		for _, c := range f.spoils {
@@ -300,6 +308,23 @@ func unexplained(all []*Finding) []*Finding {
 		}
 	}
 	return out
+}
+
+// shownBy is the finding among others about a wrong gradient that a changed value is: a call within the backward pass of
+// the call that the gradient belongs to gave the right one, and what the next call read there is the gradient.
+func (f *Finding) shownBy(others []*Finding) *Finding {
+	v := f.Call.Value(f.Target)
+	if f.Rule != verdict.Changed || f.backward || f.From == nil || v == nil || v.content.sum == f.From.content.sum {
+		return nil
+	}
+	for _, g := range others {
+		w := g.Call.Value(g.Target)
+		if g.Rule == verdict.Wrong && g.backward && w != nil && w.equals(v) && g.Call.Process == f.Call.Process &&
+			slices.Contains(g.Call.nodeHooks(), f.From.Call) {
+			return g
+		}
+	}
+	return nil
 }
 
 // Drawn says how the random numbers came about that a finding is about.

@@ -332,6 +332,10 @@ func (t *Trace) Shares(ctx context.Context, m Moved, n int, opt Options) map[*St
 		return nil
 	}
 	shares := map[*Step]Share{}
+	updated := first.Call.Process.updateBehind(first.Call.Step)
+	if updated == len(first.Call.Process.Steps) { // no update is known
+		updated = first.Call.Step.Number
+	}
 	for _, s := range first.Call.Process.Steps[first.Call.Step.Number+1:] {
 		if s == m.Step {
 			continue
@@ -350,6 +354,7 @@ func (t *Trace) Shares(ctx context.Context, m Moved, n int, opt Options) map[*St
 			share.Moved = own.without(ctx, opt)
 		}
 		switch {
+		case s.Number <= updated: // with the weights that the faulty step had: a micro batch
 		case !slices.ContainsFunc(first.Call.Step.Calls, (*Call).HasBackward):
 		case first.IsBehind():
 			share.Before = "only " + m.Step.LossName() + " was computed anew"
@@ -434,6 +439,13 @@ func (fs faults) repaired(ctx context.Context, u *updater, averaged *[]*Call, op
 			return nil, errors.New("the gradients belong to another forward pass")
 		case len(f.spoilt) > 0:
 			inBackward = append(inBackward, f.spoilt...)
+			continue
+		case len(f.within) > 0: // the calls behind it in the backward pass were recorded, and are computed anew
+			asMade, err := f.within.repaired(ctx, u, averaged, opt)
+			if err != nil {
+				return nil, err
+			}
+			maps.Copy(with, asMade)
 			continue
 		case len(f.spoils) > 0 || f.reruns():
 			return nil, errRerun

@@ -565,6 +565,9 @@ func without(b *strings.Builder, s *step.Step, x Extra) {
 	}
 }
 
+// singleRounding is what the rounding of calls in float32 moves a loss by at most, relative to it.
+const singleRounding = 1e-6
+
 // moved says what faults did to a loss.
 func moved(b *strings.Builder, s *step.Step, m step.Moved, faults string) {
 	verb := func(one, more string) string {
@@ -605,7 +608,7 @@ func moved(b *strings.Builder, s *step.Step, m step.Moved, faults string) {
 		if m.Kept > 0 {
 			fmt.Fprintf(b, ", with the errors of %s as recorded", reports.Count(m.Kept, "other fault"))
 		}
-		if m.Rounding > math.Abs(by)/10 {
+		if m.Rounding > min(math.Abs(by)/10, singleRounding*math.Abs(m.Loss)) {
 			fmt.Fprintf(b, "; rounding alone may move it by %.2g", m.Rounding)
 		}
 		b.WriteString("\n")
