@@ -195,7 +195,7 @@ func (l *losses) add(u *updater) {
 			of := cycleOf(at, parts)
 			if first, n := lostRun(v, parts); n > 0 {
 				done[at] = true
-				if kept(parts[first : first+n]) {
+				if kept(parts[first:first+n]) || c.completes(parts) {
 					continue
 				}
 				l.lost = append(l.lost, lostGradient{v, parts, first, n, of})
@@ -236,6 +236,13 @@ func kept(parts [][]*Value) bool {
 			})
 		})
 	})
+}
+
+// completes reports whether a result of a call is the sum of all parts: it adds what the value that it reads lacks, as
+// autograd does where a dispatch mode sees its calls.
+func (c *Call) completes(parts [][]*Value) bool {
+	all, ok := sumOf(slices.Concat(parts...))
+	return ok && slices.ContainsFunc(c.Outputs, all.is)
 }
 
 // keeps reports whether a call writes something else with a value than the value.

@@ -266,7 +266,9 @@ func (fs faults) moveNext(ctx context.Context, m *Moved, w WhatIf, opt Options) 
 			"what the program made of it", x.escaped)
 	}
 	m.set(loss)
-	m.Rounding = rounding(m.Step.Calls)
+	if m.Rounding = rounding(m.Step.Calls); m.Rounding == 0 { // its loss is NaN: nobody knows what moves it
+		m.Rounding = rounding(s.Calls)
+	}
 	return nil
 }
 

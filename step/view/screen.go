@@ -608,7 +608,7 @@ func moved(b *strings.Builder, s *step.Step, m step.Moved, faults string) {
 		if m.Kept > 0 {
 			fmt.Fprintf(b, ", with the errors of %s as recorded", reports.Count(m.Kept, "other fault"))
 		}
-		if m.Rounding > min(math.Abs(by)/10, singleRounding*math.Abs(m.Loss)) {
+		if m.Rounding > math.Abs(by)/10 || m.Rounding > singleRounding*math.Abs(m.Loss) {
 			fmt.Fprintf(b, "; rounding alone may move it by %.2g", m.Rounding)
 		}
 		b.WriteString("\n")

@@ -1,0 +1,49 @@
+package step
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/optool/optool/compare/verdict"
+)
+
+// TestMemoryInBackward: a value that was overwritten between two calls of the backward pass is the wrong gradient that
+// it makes, and no finding of its own. Without it the next loss follows from what those calls read, also where they
+// leave gradients out. The second micro batch has the weights of the first.
+func TestMemoryInBackward(t *testing.T) {
+	for _, tc := range []struct {
+		name, reason string
+		loss         float64
+	}{
+		{"memory-in-backward", "torch.ops.aten.gelu_backward/21 gave the right one, and its memory was written before " +
+			"torch.ops.aten.t/22 read it at ", 1.549919605255127},
+		{"memory-in-backward-masked", "torch.ops.aten.silu_backward/23 gave the right one, and its memory was written " +
+			"before torch.ops.aten.convolution_backward/24 read it at ", 1.3514593839645386},
+	} {
+		tr := analyse(t, unpack(t, tc.name))
+		var got []string
+		for _, f := range tr.Findings {
+			got = append(got, string(f.Rule))
+		}
+		if want := "nonfinite wrong"; strings.Join(got, " ") != want {
+			t.Fatalf("%s: findings %q, want %q", tc.name, got, want)
+		}
+		if f := tr.Findings[1]; f.Rule != verdict.Wrong || !strings.Contains(f.Reason, tc.reason) {
+			t.Errorf("%s: %s", tc.name, f.Reason)
+		}
+		m := tr.Without(context.Background(), options(t))
+		if math.Abs(m.Loss-tc.loss) > 1e-6*tc.loss || m.Why != "" || !(m.Rounding > 0) || m.NotFinite == nil {
+			t.Errorf("%s: without the fault %+v, want %v", tc.name, m, tc.loss)
+		}
+		steps := tr.Processes[0].Steps
+		shares := tr.Shares(context.Background(), m, 5, options(t))
+		if s, ok := shares[steps[1]]; !ok || s.Before != "" {
+			t.Errorf("%s: the second micro batch: %+v", tc.name, s)
+		}
+		if s := shares[steps[3]]; s.Before == "" {
+			t.Errorf("%s: behind the update: %+v", tc.name, s)
+		}
+	}
+}
