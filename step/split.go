@@ -223,7 +223,8 @@ func (c *Call) findWriting() {
 	c.writes = !c.HasBackward() && (strings.HasSuffix(c.Op, "_") && !strings.HasSuffix(c.Op, "__") ||
 		slices.ContainsFunc(c.Inputs, func(v *Value) bool {
 			o := at[v.Address]
-			return v.after != nil || v.Address != 0 && o != nil && o.like(v) && !o.equals(v)
+			// A view in another layout, such as that of a square matrix transposed, is no write.
+			return v.after != nil || v.Address != 0 && o != nil && o.like(v) && !o.equals(v) && sameShape(o.Stride, v.Stride)
 		}))
 }
 

@@ -17,8 +17,8 @@ func TestMemoryInBackward(t *testing.T) {
 		name, reason string
 		loss         float64
 	}{
-		{"memory-in-backward", "torch.ops.aten.gelu_backward/21 gave the right one, and its memory was written before " +
-			"torch.ops.aten.t/22 read it at ", 1.549919605255127},
+		{"memory-in-backward", "torch.ops.aten.gelu_backward/21 gave the right one, and its memory was written " +
+			"before torch.ops.aten.t/22 read it at ", 1.549919605255127},
 		{"memory-in-backward-masked", "torch.ops.aten.silu_backward/23 gave the right one, and its memory was written " +
 			"before torch.ops.aten.convolution_backward/24 read it at ", 1.3514593839645386},
 	} {
@@ -44,6 +44,29 @@ func TestMemoryInBackward(t *testing.T) {
 		}
 		if s := shares[steps[3]]; s.Before == "" {
 			t.Errorf("%s: behind the update: %+v", tc.name, s)
+		}
+	}
+}
+
+// TestViewsWriteNothing: a square matrix transposed lies where the matrix does and has other elements, which nothing
+// wrote; what has the same layout and other elements was written.
+func TestViewsWriteNothing(t *testing.T) {
+	for _, tc := range []struct {
+		op     string
+		stride []int
+		writes bool
+	}{
+		{"torch.ops.aten.t", []int{1, 2}, false},
+		{"torch.ops.aten.mul.out", []int{2, 1}, true},
+		{"torch.ops.aten.t_", []int{1, 2}, true},
+	} {
+		c := &Call{Op: tc.op}
+		in := &Value{Call: c, Kind: inputKind, Address: 64, Shape: []int{2, 2}, Stride: []int{2, 1}}
+		out := &Value{Call: c, Kind: outputKind, Address: 64, Shape: []int{2, 2}, Stride: tc.stride}
+		out.content.sum = 7
+		c.Inputs, c.Outputs = []*Value{in}, []*Value{out}
+		if c.findWriting(); c.writes != tc.writes {
+			t.Errorf("%s writes: %v, want %v", tc.op, c.writes, tc.writes)
 		}
 	}
 }
