@@ -310,8 +310,8 @@ func unexplained(all []*Finding) []*Finding {
 	return out
 }
 
-// shownBy is the finding among others about a wrong gradient that a changed value is: a call within the backward pass of
-// the call that the gradient belongs to gave the right one, and what the next call read there is the gradient.
+// shownBy is the finding among others about a wrong gradient that a changed value is: a call within the backward pass
+// of the call that the gradient belongs to gave the right one, and what the next call read there is the gradient.
 func (f *Finding) shownBy(others []*Finding) *Finding {
 	v := f.Call.Value(f.Target)
 	if f.Rule != verdict.Changed || f.backward || f.From == nil || v == nil || v.content.sum == f.From.content.sum {
@@ -418,6 +418,14 @@ func changed(vs []*Value, opt Options) []*Finding {
 			f.Reason = fmt.Sprintf("it is not what %s of %s left: no recorded call wrote there in between",
 				f.From.Target, f.From.Call)
 			by[v] = f
+		}
+	}
+	for _, f := range all {
+		if v := f.Call.Value(f.Target); by[v] == nil && !f.told {
+			_ = opt.within(f.Call, "", func(opt Options) error {
+				f.Reason += v.moves(f.From, opt)
+				return nil
+			})
 		}
 	}
 	if len(by) == 0 {

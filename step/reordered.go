@@ -3,6 +3,7 @@ package step
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
@@ -83,6 +84,49 @@ func (v *Value) compareReordered(opt Options) error {
 	v.reason = did + ", and no recorded call wrote there in between"
 	w.readers = append(w.readers, v)
 	return nil
+}
+
+// moves says that a changed value has exactly the elements of w, at other places, and how they moved if they were
+// rolled; "" if it has others, or if the reason says so.
+func (v *Value) moves(w *Value, opt Options) string {
+	if w == nil || !v.like(w) || !v.telling() || strings.Contains(v.reason, "another order") {
+		return ""
+	}
+	var x []float64
+	if err := v.with(opt, func(t *tensor.Tensor) { x = slices.Clone(tensor.Data[float64](t)) }); err != nil {
+		return ""
+	}
+	t, err := w.left(opt)
+	if err != nil || t == nil {
+		return ""
+	}
+	y := tensor.Data[float64](opdef.Cast(t, v.DType))
+	if len(x) != len(y) || !permuted(x, y) || slices.Equal(x, y) {
+		return ""
+	}
+	for d, n := range v.Shape {
+		inner := tensor.Numel(v.Shape[d+1:])
+		for by := 1; by < n; by++ {
+			if rolled(x, y, n, inner, by) {
+				if by > n/2 {
+					by -= n
+				}
+				return fmt.Sprintf("; it has its elements in another order: rolled by %d along dimension %d", by, d)
+			}
+		}
+	}
+	return "; it has its elements in another order"
+}
+
+// rolled reports whether x is y moved by so many places along a dimension of n places, each of inner elements.
+func rolled(x, y []float64, n, inner, by int) bool {
+	for i := range y {
+		place := i / inner % n
+		if x[i+((place+by)%n-place)*inner] != y[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // permuted reports whether x has exactly the elements of y, of which many differ from each other.

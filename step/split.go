@@ -224,7 +224,8 @@ func (c *Call) findWriting() {
 		slices.ContainsFunc(c.Inputs, func(v *Value) bool {
 			o := at[v.Address]
 			// A view in another layout, such as that of a square matrix transposed, is no write.
-			return v.after != nil || v.Address != 0 && o != nil && o.like(v) && !o.equals(v) && sameShape(o.Stride, v.Stride)
+			return v.after != nil || v.Address != 0 && o != nil && o.like(v) && !o.equals(v) &&
+				sameShape(o.Stride, v.Stride)
 		}))
 }
 
@@ -342,6 +343,9 @@ func (v *Value) updated() bool {
 	}
 	return false
 }
+
+// Made reports whether a recorded call made or changed the elements of a value: others were only read.
+func (v *Value) Made() bool { return v.made() }
 
 // made reports whether a recorded call made or changed the elements of a value: a
 // view of a leaf is none.

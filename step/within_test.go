@@ -19,8 +19,8 @@ func TestMemoryInBackward(t *testing.T) {
 	}{
 		{"memory-in-backward", "torch.ops.aten.gelu_backward/21 gave the right one, and its memory was written " +
 			"before torch.ops.aten.t/22 read it at ", 1.549919605255127},
-		{"memory-in-backward-masked", "torch.ops.aten.silu_backward/23 gave the right one, and its memory was written " +
-			"before torch.ops.aten.convolution_backward/24 read it at ", 1.3514593839645386},
+		{"memory-in-backward-masked", "torch.ops.aten.silu_backward/23 gave the right one, and its memory was " +
+			"written before torch.ops.aten.convolution_backward/24 read it at ", 1.3514593839645386},
 	} {
 		tr := analyse(t, unpack(t, tc.name))
 		var got []string
@@ -68,5 +68,33 @@ func TestViewsWriteNothing(t *testing.T) {
 		if c.findWriting(); c.writes != tc.writes {
 			t.Errorf("%s writes: %v, want %v", tc.op, c.writes, tc.writes)
 		}
+	}
+}
+
+// TestRolled: elements that moved along a dimension, and those that did not.
+func TestRolled(t *testing.T) {
+	y := []float64{0, 1, 2, 3, 4, 5}
+	for _, tc := range []struct {
+		x            []float64
+		n, inner, by int
+		want         bool
+	}{
+		{[]float64{4, 5, 0, 1, 2, 3}, 3, 2, 1, true},
+		{[]float64{4, 5, 0, 1, 2, 3}, 3, 2, 2, false},
+		{[]float64{1, 0, 3, 2, 5, 4}, 2, 1, 1, true},
+		{[]float64{1, 0, 3, 2, 4, 5}, 2, 1, 1, false},
+	} {
+		if got := rolled(tc.x, y, tc.n, tc.inner, tc.by); got != tc.want {
+			t.Errorf("%v by %d: %v", tc.x, tc.by, got)
+		}
+	}
+}
+
+// TestBufferRolled: of a buffer that was rolled in memory it is told that, and by how far.
+func TestBufferRolled(t *testing.T) {
+	f := analyse(t, unpack(t, "buffer-rolled")).First()
+	want := "; it has its elements in another order: rolled by 1 along dimension 0"
+	if f == nil || f.Rule != verdict.Changed || !strings.HasSuffix(f.Reason, want) || f.From.Made() {
+		t.Errorf("got %+v", f)
 	}
 }

@@ -262,7 +262,13 @@ func whatToDo(f *step.Finding) (todo, send []string) {
 	}
 	between := "between these two calls"
 	if a, b := made.Entry.Location, read.Entry.Location; a != "" && b != "" {
-		between = fmt.Sprintf("between %s, which made the value, and %s, which reads it", a, b)
+		did := "made the value"
+		if v := read.Value(f.Target); v != nil && !f.From.Made() && f.From.Address != v.Address {
+			did = "read the parameter" // whose gradient is looked at
+		} else if !f.From.Made() {
+			did = "read the value"
+		}
+		between = fmt.Sprintf("between %s, which %s, and %s, which reads it", a, did, b)
 	}
 	return []string{
 		"look " + between + " for what writes without being recorded: a kernel of your own, a copy on another " +
