@@ -15,13 +15,26 @@ command -v "$optool" >/dev/null || { echo "$optool: not found" >&2; exit 3; }
 
 tonight=$history/night-$(date +%Y%m%d-%H%M%S)-$$
 mkdir -p "$tonight" || exit 3
+trap 'echo "reports of this night: $tonight"' EXIT
 touch "$known" || exit 3
+
+# A signal to this script goes to optool, which writes the reports of what it judged until then.
+pid=
+trap 'trap "" TERM INT; [ -z "$pid" ] || { kill "$pid"; wait "$pid"; }; exit 130' TERM INT
+run() {
+	"$optool" "$@" &
+	pid=$!
+	wait "$pid"
+	set -- $?
+	pid=
+	return "$1"
+}
 
 # Judge. The recordings may be deleted afterwards. Before the first good night, calls that optool cannot judge fail the
 # night, too. After it, the comparison says which calls are gone or no longer judged.
 set --
 [ -e "$history/good.jsonl" ] || set -- --fail-on unsupported
-"$optool" replay "$@" --quiet --budget "$budget" --known "$known" --out "$tonight" --json "$tonight/run.jsonl" \
+run replay "$@" --quiet --budget "$budget" --known "$known" --out "$tonight" --json "$tonight/run.jsonl" \
 	--junit "$tonight/junit.xml" --markdown "$tonight/summary.md" --html "$tonight/run.html" "$captures"
 judged=$?
 code=$judged
@@ -33,15 +46,19 @@ esac
 # Compare with the last good night. The nights since then tell since when a value fails, and what failed last night and
 # passes now. Calls that are gone, and findings that got far worse, fail the night too. What could not be read still
 # makes a 3. Before the first good night, the comparison with the oldest night only says what changed.
-set -- "$history"/night-*/run.jsonl
+set --
+for night in "$history"/night-*/run.jsonl; do
+	[ "$night" = "$tonight/run.jsonl" ] || [ ! -e "$night" ] || set -- "$@" "$night"
+done
+set -- "$@" "$tonight/run.jsonl" # the last one is compared with the first
 if [ -e "$history/good.jsonl" ]; then
-	"$optool" compare --results --known "$known" --fail-on "$fail_on" --json "$tonight/changes.jsonl" \
+	run compare --results --known "$known" --fail-on "$fail_on" --json "$tonight/changes.jsonl" \
 		--junit "$tonight/changes.xml" --markdown "$tonight/changes.md" \
 		"$history/good.jsonl" "$@"
 	code=$?
 	[ $code != 0 ] || [ $judged != 3 ] || code=3
 elif [ $# -gt 1 ]; then
-	"$optool" compare --results --known "$known" --json "$tonight/changes.jsonl" --markdown "$tonight/changes.md" "$@"
+	run compare --results --known "$known" --json "$tonight/changes.jsonl" --markdown "$tonight/changes.md" "$@"
 fi
 
 # Keep: the next night is compared with the last one that was good and looked at all that the one before looked at.
@@ -50,7 +67,7 @@ if [ $code = 0 ] && { [ ! -e "$history/good.jsonl" ] || grep -q '"not_looked_at"
 fi
 
 # Make room: the oldest nights go, then the saved failing calls of all but this night.
-ls -d "$history"/night-* | sort -r | tail -n +$((nights + 1)) | while read -r old; do rm -rf "$old"; done
+ls -d "$history"/night-* | grep -Fvx "$tonight" | sort -r | tail -n +"$nights" | while read -r old; do rm -rf "$old"; done
 for old in "$history"/night-*; do
 	[ "$(du -sm "$history" | cut -f1)" -gt "$disk" ] || break
 	[ "$old" = "$tonight" ] || rm -rf "$old/op_tools_results"

@@ -5,7 +5,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // TestNightly runs the script of docs/ci.md for some nights, each with another change.
@@ -96,5 +98,81 @@ func TestFirstNights(t *testing.T) {
 		if out, _ := cmd.CombinedOutput(); !strings.Contains(string(out), night.says) {
 			t.Errorf("%q is missing in\n%s", night.says, out)
 		}
+	}
+}
+
+// TestNightIsTheLast: the script judges this night, also if the folder of another one sorts behind it. It keeps this
+// night, and names it at the end.
+func TestNightIsTheLast(t *testing.T) {
+	dir := t.TempDir()
+	script, err := filepath.Abs("../../docs/nightly.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	captures, err := filepath.Abs("../../fixtures/captures")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, night := range []struct {
+		name, before, says string
+		code               int
+	}{
+		{"nothing wrong", "mkdir run && cp -R " + captures + "/v2 run", "reports of this night: history/night-2", 0},
+		{"a fault", "mv history/night-2* history/night-9; cp -R " + captures + "/autocompare run",
+			"newly wrong: torch", 1},
+	} {
+		cmd := exec.Command("sh", "-c", night.before+"; exec sh "+script+" run")
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "HISTORY=history", "KNOWN=known.txt", "NIGHTS=1")
+		out, _ := cmd.CombinedOutput()
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		tonight, _ := strings.CutPrefix(lines[len(lines)-1], "reports of this night: ")
+		if code := cmd.ProcessState.ExitCode(); code != night.code || !strings.Contains(string(out), night.says) {
+			t.Errorf("%s: exit code %d, want %d and %q:\n%s", night.name, code, night.code, night.says, out)
+		}
+		if nights, err := filepath.Glob(dir + "/history/night-*"); err != nil || len(nights) != 1 ||
+			nights[0] != filepath.Join(dir, tonight) {
+			t.Errorf("%s: kept %v, want only %s", night.name, nights, tonight)
+		}
+	}
+}
+
+// TestNightStopped: a signal to the script stops optool, too.
+func TestNightStopped(t *testing.T) {
+	dir := t.TempDir()
+	script, err := filepath.Abs("../../docs/nightly.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const optool = `#!/bin/sh
+trap 'sleep 0.3; echo >stopped; exit 130' TERM
+echo >started
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 0.2; done
+`
+	if err := os.WriteFile(dir+"/optool", []byte(optool), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	cmd := exec.Command("sh", script, "run")
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &out
+	cmd.Env = append(os.Environ(), "HISTORY=history", "KNOWN=known.txt", "OPTOOL="+dir+"/optool")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for range 500 {
+		if _, err := os.Stat(dir + "/started"); err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(out.String(), "reports of this night: ") {
+		t.Errorf("exit code %d, want 130:\n%s", code, out.String())
+	}
+	if _, err := os.Stat(dir + "/stopped"); err != nil {
+		t.Errorf("optool goes on: %v", err)
 	}
 }
