@@ -24,6 +24,7 @@ func (p *Process) compareMemory(ctx context.Context, opt Options) error {
 		// What cannot be read has a verdict that says so, and stays as it is.
 		_ = opt.within(c, "its arguments were not compared with what their memory held", c.compareMemory)
 	}
+	p.joinMultiplied()
 	return nil
 }
 

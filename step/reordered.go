@@ -83,6 +83,9 @@ func (v *Value) compareReordered(opt Options) error {
 	v.From = Link{How: IsChanged, Value: w}
 	v.reason = did + ", and no recorded call wrote there in between"
 	w.readers = append(w.readers, v)
+	if v.Call.phase()%2 == 1 && k != 0 && k != 1 {
+		v.Call.Process.multiplied = append(v.Call.Process.multiplied, multiple{v, w, k})
+	}
 	return nil
 }
 
@@ -127,6 +130,25 @@ func rolled(x, y []float64, n, inner, by int) bool {
 		}
 	}
 	return true
+}
+
+// joinMultiplied makes one finding of the values that an update reads and that are as many times what lay there as
+// others are.
+func (p *Process) joinMultiplied() {
+	var kinds []multiple
+	for _, m := range p.multiplied {
+		i := slices.IndexFunc(kinds, func(o multiple) bool { return m.as(o) && m.v.Call.phase() == o.v.Call.phase() })
+		if i < 0 {
+			kinds = append(kinds, m)
+			continue
+		}
+		first := kinds[i].v
+		first.alike, m.v.From.first, m.v.reason = append(first.alike, m.v), first, ""
+	}
+	for _, m := range kinds {
+		m.v.countAlike()
+	}
+	p.multiplied = nil
 }
 
 // permuted reports whether x has exactly the elements of y, of which many differ from each other.

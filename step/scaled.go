@@ -151,21 +151,26 @@ func (u *updater) blame(kind string, v, from *Value, times float64, reason strin
 // countBlamed says in each finding how many gradients it is about.
 func (u *updater) countBlamed() {
 	for _, v := range u.blamed {
-		gradients := map[uint64]bool{} // an update may read one several times
-		for _, w := range append(v.alike, v) {
-			gradients[w.Address] = true
-		}
-		n := len(gradients) - 1
-		if v.Address == 0 {
-			n = len(v.alike)
-		}
-		switch n {
-		case 0:
-		case 1:
-			v.reason += "; so is 1 other gradient"
-		default:
-			v.reason += fmt.Sprintf("; so are %d other gradients", n)
-		}
+		v.countAlike()
+	}
+}
+
+// countAlike adds to the reason how many other gradients changed in the same way.
+func (v *Value) countAlike() {
+	gradients := map[uint64]bool{} // an update may read one several times
+	for _, w := range append(v.alike, v) {
+		gradients[w.Address] = true
+	}
+	n := len(gradients) - 1
+	if v.Address == 0 {
+		n = len(v.alike)
+	}
+	switch n {
+	case 0:
+	case 1:
+		v.reason += "; so is 1 other gradient"
+	default:
+		v.reason += fmt.Sprintf("; so are %d other gradients", n)
 	}
 }
 

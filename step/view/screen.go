@@ -755,7 +755,11 @@ func others(b *strings.Builder, t *step.Trace, main *step.Step, x Extra) {
 		}
 	}
 	if n > listed {
-		fmt.Fprintf(b, "and %s more\n", reports.Count(n-listed, "step"))
+		noun := "losses"
+		if n == listed+1 {
+			noun = "loss"
+		}
+		fmt.Fprintf(b, "and %d more %s\n", n-listed, noun)
 	}
 }
 
