@@ -421,6 +421,9 @@ func (c *Search) mistakenText(name string, was, v value.Value) string {
 	if _, isTensor := was.(*tensor.Tensor); isTensor && v == nil {
 		return name + " is left out"
 	}
+	if v == nil {
+		return fmt.Sprintf("%s is ignored: it is None, not %s", name, shown(was))
+	}
 	text := fmt.Sprintf("%s is %s, not %s", name, shown(v), shown(was))
 	if x, y, ok := floats(v, was); ok {
 		if by := c.relatedToNumber(x/y, 1e-12, name); by != "" {

@@ -64,6 +64,7 @@ func (c *Search) argument(x, about float64) (text string, ok bool) {
 			all = append(all, relation{float64(k * k), "the square of " + a.Name})
 		}
 	}
+	all = append(all, c.notGiven()...)
 	for _, a := range c.operands() {
 		if a.Tensor.Numel() != 1 || !a.Tensor.DType.IsFloat() {
 			continue
@@ -84,6 +85,30 @@ func (c *Search) argument(x, about float64) (text string, ok bool) {
 		}
 	}
 	return "", false
+}
+
+// notGiven are numbers taken in place of an argument that may be None: 1/sqrt of the last size of an operand,
+// as the scale of attention, and none.
+func (c *Search) notGiven() (all []relation) {
+	sizes := map[int]bool{}
+	for _, a := range c.Bound.Arguments() {
+		y, is := a.Python().(float64)
+		if !is || !a.MayBeNone() || y == 0 {
+			continue
+		}
+		for _, o := range c.operands() {
+			d := o.Tensor.Dim() - 1
+			n := o.Tensor.Shape[d]
+			if sizes[n] || n < leastSize {
+				continue
+			}
+			sizes[n] = true
+			all = append(all, relation{1 / math.Sqrt(float64(n)) / y,
+				fmt.Sprintf("1/sqrt(%d) / %s, as if that were not given: dimension %d of %s has %d", n, a.Name, d,
+					argName(o), n)})
+		}
+	}
+	return all
 }
 
 // negated are gradients of the wrong sign, where only gradients are wrong. An operand that is negated, or another

@@ -73,6 +73,8 @@ func single(x float64) float64 { return float64(float32(x)) }
 
 func exactly(x float64) float64 { return x }
 
+const quotientOf = "%s / %s"
+
 // pairings are what is made of two numbers.
 var pairings = []struct {
 	text string
@@ -81,7 +83,7 @@ var pairings = []struct {
 	{"%s + %s", func(x, y float64) float64 { return x + y }},
 	{"%s - %s", func(x, y float64) float64 { return x - y }},
 	{"%s * %s", func(x, y float64) float64 { return x * y }},
-	{"%s / %s", func(x, y float64) float64 { return x / y }},
+	{quotientOf, func(x, y float64) float64 { return x / y }},
 	{"max(%s, %s)", math.Max},
 	{"min(%s, %s)", math.Min},
 }
@@ -259,7 +261,12 @@ func ofOne(all []function, x string, round func(float64) float64, yield func(exp
 func ofTwo(all []function, x, y string, round func(float64) float64, yield func(expression) bool) bool {
 	for _, p := range pairings {
 		for _, f := range all {
-			if !yield(expression{func() string { return fmt.Sprintf(f.text, paired(p.text, x, y)) },
+			if !yield(expression{func() string {
+				if p.text == quotientOf && f.text == "1 / (%s)" {
+					return paired(p.text, y, x)
+				}
+				return fmt.Sprintf(f.text, paired(p.text, x, y))
+			},
 				func(x, y float64) float64 { return f.f(round(p.f(x, y))) }}) {
 				return false
 			}

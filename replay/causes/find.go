@@ -40,7 +40,7 @@ func (c *Search) Find(fails []Wrong, said []Cause, explains func(m Mistake, left
 		return found // from which gradients of zero follow
 	}
 	if found = append(plain, found...); found == nil {
-		if k := c.atSpot(&fails[0]); k != nil {
+		if k := cmp.Or(c.atSpot(&fails[0]), c.nanAtZero(&fails[0])); k != nil {
 			return []Cause{*k}
 		}
 		return c.Dependence(fails)

@@ -105,6 +105,13 @@ func (m *misplaced) inOrder(d int, name string) []arrangement {
 	if order == nil {
 		return nil
 	}
+	if times := m.tiled(d); times > 0 {
+		return []arrangement{{fmt.Sprintf("its %s holds %d parts one after the other %d times, not each of them %d times",
+			name, n/times, times, times), math.Log2(float64(n)), true, func(j int) int {
+			at := j / inner % n
+			return j + (at%(n/times)*times-at)*inner
+		}}}
+	}
 	return []arrangement{{order.text(name), order.cost(), true, func(j int) int {
 		at := j / inner % n
 		return j + (order[at]-at)*inner
@@ -349,6 +356,25 @@ func (m *misplaced) order(d int) order {
 		return nil
 	}
 	return order
+}
+
+// tiled is how many times parts are due to be repeated, each by itself, that are repeated together; 0 if it is not so.
+func (m *misplaced) tiled(d int) int {
+	n := m.length(d)
+	for times := 2; times <= n/2; times++ {
+		if n%times != 0 {
+			continue
+		}
+		due, inner := *m, m.inner(d)
+		due.got = m.want
+		is := !slices.ContainsFunc(upTo(0, n), func(i int) bool {
+			return !m.same(d, i, i%(n/times)*times) || !due.same(d, i, i/times*times)
+		})
+		if is && inner > 0 {
+			return times
+		}
+	}
+	return 0
 }
 
 // emptied reports whether a part that an order moves holds zeros: of an order that is no permutation, that is a part

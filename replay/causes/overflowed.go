@@ -30,14 +30,16 @@ func (c *Search) overflowed(fails []Wrong) iter.Seq[Mistake] {
 		if got == nil {
 			return
 		}
-		infinite := 0
+		infinite := map[float64]bool{} // of one magnitude, that may be the largest, many bounds are the same
 		if c.Guard(func() error {
 			y := elements(want)
 			for i, x := range elements(got) {
-				infinite += btoi(math.IsInf(x, 0) && !math.IsInf(got.DType.Round(y[i]), 0))
+				if due := got.DType.Round(y[i]); math.IsInf(x, 0) && !math.IsInf(due, 0) {
+					infinite[math.Abs(due)] = true
+				}
 			}
 			return nil
-		}) != nil || infinite < leastInPart {
+		}) != nil || len(infinite) < leastInPart {
 			return
 		}
 		known := []knownValue{{"the result", nil}}

@@ -44,6 +44,9 @@ func (c *Search) Plain(fails []Wrong) (causes []Cause, rest []Wrong) {
 // notFinite says of a value whose wrong elements are all the same that this is what becomes of numbers that are not
 // finite, or are below the smallest normal one: of those that are due there, or of an operand's.
 func (c *Search) notFinite(r *Wrong, got, want *tensor.Tensor) string {
+	if text := c.staysNotFinite(got, want); text != "" {
+		return text
+	}
 	at, wrong, y := oneNumber(got, want)
 	if len(wrong) < 2 {
 		return ""
@@ -78,6 +81,42 @@ func (c *Search) notFinite(r *Wrong, got, want *tensor.Tensor) string {
 		return fmt.Sprintf("where %s is due, it is %s", due, constant(at))
 	}
 	return fmt.Sprintf("where %s is not finite, it is %s", of, constant(at))
+}
+
+// staysNotFinite says of a value that is wrong where an operand is infinite or NaN, and a number is due, that it is the
+// operand there.
+func (c *Search) staysNotFinite(got, want *tensor.Tensor) string {
+	if !got.DType.IsFloat() || !want.DType.IsFloat() || !slices.Equal(got.Shape, want.Shape) {
+		return ""
+	}
+	x, y := elements(got), elements(want)
+	for _, a := range c.operands() {
+		t, err := a.Tensor.Expand(got.Shape...)
+		if err != nil || !slices.Equal(t.Shape, got.Shape) {
+			continue
+		}
+		v, infinite, nans, stays := elements(t), 0, 0, true
+		for i := range x {
+			off := isOff(got.DType, x[i], got.DType.Round(y[i])) || finite(x[i]) != finite(y[i])
+			if !off {
+				continue
+			}
+			stays = stays && !finite(v[i]) && finite(got.DType.Round(y[i])) && alike(x[i], v[i])
+			infinite, nans = infinite+btoi(math.IsInf(x[i], 0)), nans+btoi(x[i] != x[i])
+		}
+		if !stays || infinite+nans < leastInPart {
+			continue
+		}
+		what := "infinite"
+		switch {
+		case infinite == 0:
+			what = "NaN"
+		case nans > 0:
+			what = "infinite or NaN"
+		}
+		return fmt.Sprintf("where %s is %s, it stays so: a number is due there", argName(a), what)
+	}
+	return ""
 }
 
 // oneNumber is the finite number that a value is wherever it is wrong, where that is, and what is due everywhere; wrong

@@ -89,6 +89,11 @@ func (c *Search) related(x, near float64) (found relation, ok bool) {
 			return found, true
 		}
 	}
+	for _, m := range c.means() {
+		if is(m.x, m.text) || is(1/m.x, "1 / ("+m.text+")") {
+			return found, true
+		}
+	}
 	for _, s := range c.sizes() {
 		n := float64(s.n)
 		padded := 1 << bits.Len(uint(s.n-1))
@@ -114,6 +119,23 @@ func (c *Search) related(x, near float64) (found relation, ok bool) {
 		}
 	}
 	return relation{}, false
+}
+
+// means are by what a mean is wrong that is divided by the number of all elements of an operand, where there are fewer
+// for each result.
+func (c *Search) means() (all []relation) {
+	if c.Ran == nil || len(c.Ran.Outs) != 1 || c.Ran.Outs[0].Numel() < leastSize {
+		return nil
+	}
+	outs := c.Ran.Outs[0].Numel()
+	for _, a := range c.operands() {
+		if n := a.Tensor.Numel(); n%outs == 0 && n/outs >= leastSize {
+			all = append(all, relation{1 / float64(outs), fmt.Sprintf(
+				"%d/%d, as if divided by the number of all elements of %s, not of those of each result", n/outs, n,
+				argName(a))})
+		}
+	}
+	return all
 }
 
 // relatedToNumber is what a fitted factor is of another floating argument of the call, within a relative error; empty

@@ -200,7 +200,8 @@ type Cause struct {
 // confined to the place of the errors, and others that take long, come apart.
 func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 	if !slices.ContainsFunc(fails, func(w Wrong) bool { return w.Numel() != 1 }) {
-		all = []iter.Seq[Mistake]{c.declared(), c.formulas(fails), c.wrongArguments(), c.varied(fails)}
+		// another argument comes first: one number has few bits to tell steps apart
+		all = []iter.Seq[Mistake]{c.wrongArguments(), c.declared(), c.formulas(fails), c.varied(fails)}
 	}
 	local := []iter.Seq[Mistake]{c.wrongArguments(), c.exchangedArguments(), c.declared(), c.listed(),
 		c.listedResults(fails), c.absentArguments(), c.incompleteTiles(),
@@ -225,7 +226,8 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		c.mispassed(fails),
 		c.overwritten(fails), c.movedFactors(), c.addedOperands(), c.relatives(fails), c.termed(fails),
 		c.varied(fails), c.expressed(fails),
-		c.reduced(fails), c.sectioned(fails), c.unwrittenAt(fails), c.displaced(fails), c.missingFactors(fails),
+		c.reduced(fails), c.sectioned(fails), c.lackingWhere(fails), c.unwrittenEdges(fails), c.unwrittenAt(fails),
+		c.displaced(fails), c.missingFactors(fails),
 		c.fittedNumbers(fails, 0), c.oddArguments(), c.constants(fails, plainGeneric), c.constants(fails, asIf),
 		c.averaged(), c.ofOneResult(fails), c.transposed(fails), c.copiedTiles(fails),
 		c.exchangedBlocks(), c.alteredBlocks(), c.twoArguments(), c.limited(fails), c.weightedParts(fails, nil),

@@ -241,7 +241,11 @@ func (c *Search) byResults(fails []Wrong) iter.Seq[Mistake] {
 		if want == nil || up == nil || !slices.Equal(up.Shape, at.Shape) || up.Dim() != want.Dim() {
 			return
 		}
+		along, given := c.dimension(want.Dim())
 		for d, n := range want.Shape {
+			if given && d != along {
+				continue
+			}
 			k := up.Shape[d]
 			removed := slices.Delete(slices.Clone(want.Shape), d, d+1)
 			if !slices.Equal(removed, slices.Delete(slices.Clone(up.Shape), d, d+1)) {
@@ -306,6 +310,16 @@ func (c *Search) byResults(fails []Wrong) iter.Seq[Mistake] {
 			}
 		}
 	}
+}
+
+// dimension is the one among so many that the call's dim says; false if it has none.
+func (c *Search) dimension(of int) (d int, ok bool) {
+	for _, a := range c.Bound.Arguments() {
+		if n, is := a.Python().(int64); is && a.Name == "dim" {
+			return int((n + int64(of)) % int64(max(of, 1))), true
+		}
+	}
+	return 0, false
 }
 
 // copiedTiles are values that hold in a box of indices what is due in another box of that size: a tile that was read

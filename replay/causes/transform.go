@@ -34,6 +34,9 @@ func (c *Search) misread(transformations transformer) iter.Seq[Mistake] {
 		for _, a := range c.readable() {
 			name := argName(a)
 			for _, f := range transformations(a.Tensor) {
+				if f.text == conjugateTaken && c.conjugates(a) {
+					f.text = "the complex conjugate of %s is not taken"
+				}
 				if !yield(Mistake{Text: fmt.Sprintf(f.text, name), Rounds: f.rounds, Numbers: f.numbers,
 					Scales: f.scales,
 					Like:   cond(f.like != "", name+f.like),
@@ -341,9 +344,12 @@ func ofIntegers(n int) []transformation {
 	return all
 }
 
+// conjugateTaken is said of a conjugate that is not due.
+const conjugateTaken = "the complex conjugate of %s is taken"
+
 // complexMaps are what complex numbers are taken for by mistake.
 var complexMaps = []elementMap[complex128]{
-	{"the complex conjugate of %s is taken", cmplx.Conj},
+	{conjugateTaken, cmplx.Conj},
 	{"the imaginary part of %s is taken for 0", func(x complex128) complex128 { return complex(real(x), 0) }},
 	{"the real part of %s is taken for 0", func(x complex128) complex128 { return complex(0, imag(x)) }},
 	{"real and imaginary part of %s are exchanged", func(x complex128) complex128 { return complex(imag(x), real(x)) }},
