@@ -454,12 +454,12 @@ func (d *Digest) writeReading(w io.Writer, st Style, reading []*kind) error {
 	if more := len(names) - shownReading; more > 0 {
 		names = append(names[:shownReading], fmt.Sprintf("%d other ops", more))
 	}
-	differ, given := Count(calls, "call")+" differ because values they", "were"
+	differ := Count(calls, "call") + " differ, and so do values they were"
 	if calls == 1 {
-		differ, given = "1 call differs because values it", "was"
+		differ = "1 call differs, and so do values it was"
 	}
 	_, err := fmt.Fprintf(w, "%s\n\n", st.Wrap(OneLine(fmt.Sprintf(
-		"READS OTHER VALUES: %s %s given differ: %s. --tables prints each.", differ, given,
+		"READS OTHER VALUES: %s given: %s. --tables prints each.", differ,
 		strings.Join(names, ", "))), 2))
 	return err
 }

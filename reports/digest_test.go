@@ -102,7 +102,7 @@ FAIL  torch.addmm, id 1, process 7
   output[0] fail: off
   again    optool replay 7/1
 
-READS OTHER VALUES: 3 calls differ because values they were given differ: torch.relu 2, torch.exp 1. --tables prints each.
+READS OTHER VALUES: 3 calls differ, and so do values they were given: torch.relu 2, torch.exp 1. --tables prints each.
 
 `, b.String())
 }

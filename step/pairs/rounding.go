@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
@@ -40,7 +41,7 @@ type Rounding struct {
 	excused map[*compared]bool
 	other   map[*reports.Result]bool   // values that differ because of what was wrong before, not by rounding
 	why     map[*reports.Result]string // what is wrong with a value by the inputs of its own recording
-	behind  int                        // calls that were judged behind the first wrong one
+	later   map[*reports.Result]bool   // values of passes that came when something was wrong already
 }
 
 // A standing is what a value that differs shows.
@@ -57,9 +58,6 @@ const (
 	// mostGrown is how many times as far apart as all results before it an input may be that no recorded call gave as
 	// it is: it may be a part of one, or a sum.
 	mostGrown = 8
-	// mostBehind bounds the calls that are judged behind the first wrong one. They only make the list of findings
-	// shorter.
-	mostBehind = 256
 	// mostApart bounds how far results of equal inputs may be apart if nobody can judge them.
 	mostApart = 0.125
 )
@@ -93,6 +91,7 @@ func (x *Rounding) Explain(all []Looked) {
 	x.judged, x.states = map[*capture.Entry]Judgement{}, map[*reports.Result]standing{}
 	x.wrong, x.excused = map[reports.Place][2]bool{}, map[*compared]bool{}
 	x.other, x.why = map[*reports.Result]bool{}, map[*reports.Result]string{}
+	x.later = map[*reports.Result]bool{}
 	processes := map[[3]int][]*compared{}
 	for _, l := range all {
 		if l.Pair.B == nil {
@@ -118,6 +117,9 @@ func (x *Rounding) Explain(all []Looked) {
 		for _, e := range inTime(processes[key]) {
 			x.pass(e, runs[run])
 		}
+		for _, c := range processes[key] {
+			x.follows(c)
+		}
 	}
 	x.Excused = len(x.excused)
 }
@@ -140,7 +142,11 @@ func (x *Rounding) pass(e event, p *progress) {
 			results = append(results, r)
 		}
 	}
-	if !p.stopped && !p.explains(c, inputs, e.backward) {
+	if p.stopped {
+		for _, r := range slices.Concat(inputs, results) {
+			x.later[r] = true
+		}
+	} else if !p.explains(c, inputs, e.backward) {
 		p.stopped = true
 	}
 	x.standings(c, results, in, p)
@@ -233,14 +239,13 @@ func (x *Rounding) standings(c *compared, results []*reports.Result, in float64,
 	limit := growth * max(in, c.unit)
 	asks := func(r *reports.Result) bool {
 		d := c.apart[r]
-		return r.Setting == "" && d != nil && d.Relative > max(in, c.unit) || r.Verdict.Differs()
+		// Behind the first wrong call, inputs may be so far apart that they would explain anything.
+		return r.Verdict.Differs() || r.Setting == "" && d != nil && d.Relative > 0 &&
+			(p.stopped || d.Relative > max(in, c.unit))
 	}
 	var a, b Judgement
-	if slices.ContainsFunc(results, asks) && x.Judge != nil && (!p.stopped || x.behind < mostBehind) {
-		if p.stopped {
-			x.behind++
-		}
-		a, b = x.judge(c.pair.A), x.judge(c.pair.B)
+	if slices.ContainsFunc(results, asks) && x.Judge != nil {
+		a, b = x.judge(c.pair)
 	}
 	for _, r := range results {
 		d, at := c.apart[r], ValueName{r.Phase, r.Target}
@@ -280,13 +285,22 @@ func mostOfEqual(r *reports.Result, c *compared) float64 {
 	return min(ReplacedForward*c.unit, mostApart)
 }
 
-func (x *Rounding) judge(e *capture.Entry) Judgement {
-	j, known := x.judged[e]
-	if !known {
-		j = x.Judge(e)
-		x.judged[e] = j
+// judge judges both calls of a pair, at the same time.
+func (x *Rounding) judge(p Pair) (a, b Judgement) {
+	calls, out := [2]*capture.Entry{p.A, p.B}, [2]Judgement{}
+	var wait sync.WaitGroup
+	for i, e := range calls {
+		if j, known := x.judged[e]; known {
+			out[i] = j
+			continue
+		}
+		wait.Go(func() { out[i] = x.Judge(e) })
 	}
-	return j
+	wait.Wait()
+	for i, e := range calls {
+		x.judged[e] = out[i]
+	}
+	return out[0], out[1]
 }
 
 // blame makes a value fail that is wrong by itself, though an absolute tolerance may allow it.
@@ -326,6 +340,18 @@ func (x *Rounding) reads(c *compared, r *reports.Result) {
 		r.Reason += fmt.Sprintf(". The root mean square of the differences is %.2g of the values", d.Relative)
 	}
 	x.other[r] = true
+}
+
+// follows lets values pass of a call that is wrong by itself in another value: inputs that came when something was
+// wrong already, and what is right by the inputs of its own recording.
+func (x *Rounding) follows(c *compared) {
+	wrong := slices.ContainsFunc(c.results, func(r *reports.Result) bool { return x.states[r] == isWrong })
+	for i, r := range c.results {
+		input := i < c.given || strings.HasPrefix(r.Target, "grad_output")
+		if wrong && x.later[r] && (input || x.states[r] == isRight) {
+			x.reads(c, r)
+		}
+	}
 }
 
 // ownFaults says of values behind the first wrong call what is wrong with them by their own inputs: how far the

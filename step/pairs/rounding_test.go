@@ -1,0 +1,65 @@
+package pairs
+
+import (
+	"testing"
+
+	"github.com/optool/optool/capture"
+	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/reports"
+	"github.com/optool/optool/tensor"
+)
+
+// TestJudgedByItself: every call behind the first wrong one is judged by its own inputs, however many there are, and
+// though a tolerance allows the difference. What it was given is not wrong, nor are results that are right by
+// themselves.
+func TestJudgedByItself(t *testing.T) {
+	const calls = 600
+	value := func(phase, target string, v verdict.Verdict) *reports.Result {
+		return &reports.Result{Phase: phase, Target: target, Verdict: v}
+	}
+	var all []Looked
+	for i := range calls {
+		l := Looked{Apart: map[*reports.Result]*Difference{}}
+		l.Pair.A = &capture.Entry{Order: i, BackwardOrder: -1}
+		l.Pair.B = &capture.Entry{Order: i, BackwardOrder: -1}
+		given, arrives := verdict.Fail, verdict.Fail
+		if i == 0 {
+			given = verdict.Pass
+		}
+		l.Results = []*reports.Result{value("input", "input[0]", given), value("forward", "output[0]", verdict.Fail),
+			value("backward", "grad[0]", verdict.Pass), value("backward", "grad_output[0]", arrives)}
+		for k, r := range l.Results {
+			if l.Apart[r] = (&Difference{DTypes: [2]tensor.DType{tensor.BFloat16, tensor.BFloat16}}); i > 0 || k > 0 {
+				l.Apart[r].Relative = []float64{0.5, 0.4, 0.1, 0.5}[k]
+			}
+		}
+		all = append(all, l)
+	}
+	output, grad := ValueName{"forward", "output[0]"}, ValueName{"backward", "grad[0]"}
+	x := Rounding{Judge: func(e *capture.Entry) Judgement {
+		first := e.Order == 0
+		j := Judgement{Right: map[ValueName]bool{output: true, grad: true}, Wrong: map[ValueName]string{}}
+		for _, l := range all {
+			if at := grad; l.Pair.A == e {
+				if first {
+					at = output
+				}
+				delete(j.Right, at)
+				j.Wrong[at] = "wrong"
+			}
+		}
+		return j
+	}}
+	x.Explain(all)
+	for i, l := range all {
+		want := []verdict.Verdict{verdict.Pass, verdict.Pass, verdict.Fail, verdict.Pass}
+		if i == 0 {
+			want = []verdict.Verdict{verdict.Pass, verdict.Fail, verdict.Pass, verdict.Pass}
+		}
+		for k, r := range l.Results {
+			if r.Verdict != want[k] {
+				t.Fatalf("call %d: %s is %q, want %q: %s", i, r.Target, r.Verdict, want[k], r.Reason)
+			}
+		}
+	}
+}
