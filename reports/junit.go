@@ -59,9 +59,10 @@ type junitNote struct {
 
 // WriteJUnit writes a run in JUnit's XML: a suite for each op, a case for each result or measured series. fail is a
 // failure; invalid, error, crash and timeout are errors, invalid ones of a known file one together; unsupported,
-// skipped and mistrusted are skipped, as are files into which torch saved nothing; warn passes and says why. What the
-// calls of an operator say together is a case too. The settings that were in force are properties, and what was not
-// judged is one. Values for which the run was told to fail are failures.
+// skipped and mistrusted are skipped, as are files into which torch saved nothing; warn passes and says why. What
+// the calls of an operator say together is a case too. A run that did not end, or lacks parts, has an error that
+// says so. The settings that were in force are properties, and what was not judged is one. Values for which the run
+// was told to fail are failures.
 //
 // A suite begins with its counts, so cases wait in a temporary file until all are known.
 func WriteJUnit(w io.Writer, rec *Recording) (err error) {
@@ -182,6 +183,13 @@ func junitCases(w io.Writer, rec *Recording, all *junitSuite) (suites []*junitSu
 		note := &junitNote{Type: string(verdict.Invalid), Message: OneLine("could not be read: " + f.String())}
 		if err := out.add(junitCase{Class: "could not be read", Of: inDirectory(f.File),
 			Name: names.of("could not be read", f.stable()), Error: note}); err != nil {
+			return nil, err
+		}
+	}
+	for _, text := range rec.Summary.unended() {
+		name, _, _ := strings.Cut(text, ": ")
+		if err := out.add(junitCase{Class: "the whole run", Name: Cell(name),
+			Error: &junitNote{Type: "interrupted", Message: OneLine(text)}}); err != nil {
 			return nil, err
 		}
 	}

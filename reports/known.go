@@ -33,7 +33,8 @@ type KnownList struct {
 	Lines []*KnownLine `json:"lines"`
 	// FailStale makes a run fail for lines that no longer fail.
 	FailStale bool `json:"fail_on_stale,omitempty"`
-	// Partial says that the run did not look at all calls: a part, one with too little time, or an interrupted one.
+	// Partial says that the run did not look at all calls: a part, one with too little time, an interrupted one, or one
+	// that could not read everything.
 	Partial bool `json:"partial,omitempty"`
 
 	byOp map[string][]*KnownLine // lines whose operator has no star

@@ -183,8 +183,9 @@ func TestKnownTwice(t *testing.T) {
 }
 
 // TestKnownStale: a line that no longer fails fails the run if that is asked for, and is a test case. A run that did
-// not look at all calls says of no line that it is not needed.
+// not look at all calls, or could not read all, says of no line that it is not needed.
 func TestKnownStale(t *testing.T) {
+	var unread []UnreadFile
 	run := func(fail, part bool) (*Recording, string) {
 		k, err := ParseKnown("k.txt", []byte("torch.mm output[0]\ntorch.mv output[0]\n"), time.Now())
 		if err != nil {
@@ -197,6 +198,7 @@ func TestKnownStale(t *testing.T) {
 		r.Verdict = verdict.Pass
 		k.Mark(r)
 		s.Add(r)
+		s.Unread = unread
 		s.LookedAtPart(part)
 		err = errors.Join(j.Run(Run{}), j.Result(r), j.Summary(s))
 		rec := readRecorded(t, b.String())
@@ -215,6 +217,12 @@ func TestKnownStale(t *testing.T) {
 			t.Errorf("%+v: unwanted %t, told %q\n%s", c, rec.Summary.Unwanted(), told, xml)
 		}
 	}
+	unread = []UnreadFile{{File: "calls.jsonl", Reason: "calls after id 9 are lost", Cut: true}}
+	if rec, xml := run(true, false); rec.Summary.Unwanted() || strings.Contains(xml, "no longer fails") ||
+		len(rec.Summary.ToldKnown()) > 0 {
+		t.Errorf("a recording that is not whole: %q\n%s", rec.Summary.ToldKnown(), xml)
+	}
+	unread = nil
 	rec, _ := run(false, false)
 	rec.Summary.Settings = Settings{{Kind: "flag", Name: "--op", Effect: Selects, Hidden: 1}}
 	if told := strings.Join(rec.Summary.ToldKnown(), "; "); strings.Contains(told, "no value") {

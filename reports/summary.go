@@ -610,10 +610,24 @@ func (s *Summary) ToldKnown() []string {
 	return s.Known.Told(!hid)
 }
 
-// LookedAtPart says of the list of known failures whether the run looked at all calls, which a part of one does not.
+// unended says why the run is not whole: which parts are missing, else that it was interrupted. It says nothing of a
+// run that ended.
+func (s *Summary) unended() []string {
+	switch {
+	case len(s.Missing) > 0:
+		return s.Missing
+	case s.Interrupted:
+		return []string{"interrupted: calls that are not listed here were not judged"}
+	}
+	return nil
+}
+
+// LookedAtPart says of the list of known failures whether the run looked at all calls. A part of one does not, nor does
+// a run that could not read everything.
 func (s *Summary) LookedAtPart(part bool) {
 	if s.Known != nil {
-		s.Known.Partial = part || s.Interrupted || s.Left() > 0
+		s.Known.Partial = part || s.Interrupted || s.Left() > 0 || s.NotRead > 0 || len(s.Unread) > 0 ||
+			len(s.damaged.files) > 0
 	}
 }
 

@@ -21,6 +21,8 @@ type UnreadFile struct {
 	Calls int `json:"calls,omitempty"`
 	// Cut says that the recording is not whole: the recorded program was killed, for example. What is there was read.
 	Cut bool `json:"cut,omitempty"`
+	// Absent says that there is nothing to read: File is a PATH that does not exist or holds no recording.
+	Absent bool `json:"absent,omitempty"`
 }
 
 // String is "FILE, 20 calls: why".
@@ -110,12 +112,19 @@ func (s *Summary) unreadLines() (lines []string) {
 
 // unreadParts count the files that gave only some of their calls.
 func (s *Summary) unreadParts() (parts []string) {
-	cut := 0
+	cut, absent := 0, 0
 	for _, f := range s.Unread {
 		cut += btoi(f.Cut)
+		absent += btoi(f.Absent)
 	}
-	if n := len(s.Unread) - cut; n > 0 {
+	if n := len(s.Unread) - cut - absent; n > 0 {
 		parts = append(parts, Count(n, "file")+" could not be read to the end")
+	}
+	switch {
+	case absent == 1:
+		parts = append(parts, "1 path has no recording")
+	case absent > 1:
+		parts = append(parts, fmt.Sprintf("%d paths have no recording", absent))
 	}
 	switch {
 	case cut == 1:

@@ -68,6 +68,11 @@ func TestUnread(t *testing.T) {
 		strings.Join(s.unreadParts(), ", ") != counts {
 		t.Errorf("%q is missing in %q", want, got)
 	}
+	s.Unread = append(s.Unread, UnreadFile{File: "o", Reason: "no such directory", Absent: true})
+	counts = "1 file could not be read to the end, 1 path has no recording, 1 recording is not whole"
+	if got := strings.Join(s.unreadParts(), ", "); got != counts {
+		t.Error(got)
+	}
 	s.Unread = s.Unread[:1]
 	rec := &Recording{Summary: s, Results: ResultsOf(broken...)}
 	var junit bytes.Buffer
@@ -93,6 +98,34 @@ func TestUnread(t *testing.T) {
 	NotLookedAt(changes, cut)
 	if n := CountChanges(changes, 4); n.Gone != 4 {
 		t.Errorf("of another folder: %+v", n)
+	}
+}
+
+// TestJUnitUnended: a run that was interrupted has an error in JUnit. So has each missing part of a run.
+func TestJUnitUnended(t *testing.T) {
+	for _, c := range []struct {
+		interrupted bool
+		missing     []string
+		want        []string
+	}{{false, nil, nil}, {true, nil, []string{"interrupted: calls that are not listed here were not judged"}},
+		{true, []string{"part 2/3 is missing", "part 3/3 is missing"},
+			[]string{"part 2/3 is missing", "part 3/3 is missing"}}} {
+		s := NewSummary()
+		r := &Result{Capture: "a", Op: "torch.mm", Target: "output[0]", Verdict: verdict.Pass}
+		s.Add(r)
+		s.Interrupted, s.Missing = c.interrupted, c.missing
+		var xml bytes.Buffer
+		if err := WriteJUnit(&xml, &Recording{Summary: s, Results: ResultsOf(r)}); err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range c.want {
+			if !strings.Contains(xml.String(), `<error type="interrupted" message="`+text) {
+				t.Errorf("%q is missing in\n%s", text, xml.String())
+			}
+		}
+		if n := strings.Count(xml.String(), "<error"); n != len(c.want) {
+			t.Errorf("%d errors, want %d:\n%s", n, len(c.want), xml.String())
+		}
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -106,6 +108,12 @@ func (c *comparison) unread(err error) {
 	if errors.As(err, &damaged) && damaged.Rel != "" {
 		c.Summary.Unread = append(c.Summary.Unread, reports.UnreadFile{File: damaged.Rel, Reason: damaged.Reason(),
 			Cut: damaged.Cut})
+		return
+	}
+	var path *fs.PathError // of a directory, or of PATH itself
+	if errors.As(err, &path) {
+		c.Summary.Unread = append(c.Summary.Unread, reports.UnreadFile{File: filepath.ToSlash(path.Path),
+			Reason: path.Err.Error(), Absent: errors.Is(err, fs.ErrNotExist)})
 	}
 }
 

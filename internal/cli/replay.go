@@ -355,7 +355,7 @@ func (r *replayRun) nothing(why error, paths []string) error {
 	where := strings.Join(paths, ", ")
 	r.tally.refused++
 	r.Summary.Unread = append(r.Summary.Unread, reports.UnreadFile{File: where,
-		Reason: strings.TrimPrefix(why.Error(), where+": ")})
+		Reason: strings.TrimPrefix(why.Error(), where+": "), Absent: true})
 	if err := r.finish(r.app, r.tally, r.start); exitCode(err) != ExitFailed || err.Error() != "" {
 		return err
 	}

@@ -11,6 +11,8 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -174,6 +176,10 @@ func (a *app) readRecording(paths ...string) (*reports.Recording, error) {
 		return rec, err
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		if below := runsBelow(path); len(below) > 0 {
+			return nil, fmt.Errorf("%s: is a directory without a run; for parts of one run below it: optool report %s",
+				path, strings.Join(below, " "))
+		}
 		return nil, fmt.Errorf("%s: is a directory without a run: want the file that `optool replay --json FILE %[1]s` "+
 			"writes", path)
 	}
@@ -190,6 +196,28 @@ func (a *app) readRecording(paths ...string) (*reports.Recording, error) {
 	}
 	rec.Own(f)
 	return rec, nil
+}
+
+// maxRunsBelow is how many runs below a directory are named.
+const maxRunsBelow = 20
+
+// runsBelow are the directories of --run one or two levels below dir, quoted for a command line.
+func runsBelow(dir string) (runs []string) {
+	root := os.DirFS(dir)
+	for _, pattern := range []string{"*", "*/*"} {
+		names, _ := fs.Glob(root, pattern) // the patterns are well-formed
+		for _, name := range names {
+			at := filepath.Join(dir, name)
+			if !rundir.Is(at) {
+				continue
+			}
+			if len(runs) == maxRunsBelow {
+				return append(runs, "...")
+			}
+			runs = append(runs, quotePath(at))
+		}
+	}
+	return runs
 }
 
 // open opens a file to be read more than once. What can be read only once, a pipe or - for
