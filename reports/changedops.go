@@ -172,6 +172,9 @@ func (c *ResultChange) kind() string {
 		return unseenCalls
 	case c.Change == IsKnown:
 		return knownCalls
+	case c.Regressed() && c.New.Finding() && c.Old != nil && c.Old.Verdict == verdict.Known &&
+		c.New.timesWorse(c.Old.extent()) >= farWorse:
+		return farWorseCalls
 	case c.Regressed() && c.New.Finding():
 		return newlyWrong
 	case c.FarWorse():

@@ -105,3 +105,15 @@ func TestLess(t *testing.T) {
 		}
 	}
 }
+
+// TestKnownFarWorse: a known failure that is far worse now is no new one.
+func TestKnownFarWorse(t *testing.T) {
+	const far = "1 call: 1 wrong before, far worse now"
+	for worse, want := range map[float64]string{20: far, 2: "1 call: 1 newly wrong"} {
+		old, now := failing("torch.mm", "output[0]", 1, 5), failing("torch.mm", "output[0]", 1, 5*worse)
+		old.Verdict = verdict.Known
+		if got := CountCalls(ResultChanges([]*Result{old}, []*Result{now}), 1); got != want {
+			t.Errorf("%g times worse: got %q, want %q", worse, got, want)
+		}
+	}
+}
