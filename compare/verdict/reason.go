@@ -42,8 +42,8 @@ func General(reason string) string {
 		}
 	}
 	name, why, ok := strings.Cut(reason, ": ")
-	if ok && strings.HasPrefix(name, "op ") && strings.Count(name, " ") == 1 {
-		return General(why) // "op add: why"
+	if ok && strings.Count(name, " ") == 1 && (strings.HasPrefix(name, "op ") || strings.HasPrefix(name, `argument "`)) {
+		return General(why) // `op add: why`, `argument "size": why`
 	}
 	reason = strings.Replace(reason, "the only element is", "all elements are", 1)
 	if at := strings.IndexAny(reason, ":;,("); at >= 0 {

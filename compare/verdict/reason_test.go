@@ -26,7 +26,9 @@ func TestGeneral(t *testing.T) {
 		`the keyword "x" of /a/b is not known`:          "the keyword of is not known",
 		"op add: DIOPI has no backward function for it": "DIOPI has no backward function for it",
 		"the library has no diopiLinearBackward":        "the library lacks a function",
-		"":                                              "",
+		`op a: argument "p": judged by parts: rounded`:  "judged by parts",
+		`op add: argument "other": complex numbers`:     "complex numbers",
+		"": "",
 	} {
 		if got := verdict.General(reason); got != want {
 			t.Errorf("General(%q) = %q, want %q", reason, got, want)

@@ -131,16 +131,16 @@ func wholeStep(numbers []*tensor.Tensor, lists ...[]*tensor.Tensor) error {
 		for _, t := range l {
 			for _, n := range numbers {
 				if n != nil && !n.Wrapped && n.DType.IsFloat() && n.DType.Eps() > t.DType.Eps() {
-					return opdef.Unsupported("params", "a number of the step is a tensor of %s, in which the calls "+
-						"round, so that it is judged call by call", n.DType)
+					return opdef.Unsupported("params", "the step is judged call by call: a number of it is a "+
+						"tensor of %s, in which the calls round", n.DType)
 				}
 			}
 			switch {
 			case t.DType.IsComplex():
-				return opdef.Unsupported("params", "the step of complex parameters is judged call by call")
+				return opdef.Unsupported("params", "the step is judged call by call: its parameters are complex")
 			case t.DType.IsFloat() && t.DType.Size() <= 2:
-				return opdef.Unsupported("params", "the values between the calls of the step are rounded to "+
-					"%s, so that it is judged call by call", t.DType)
+				return opdef.Unsupported("params", "the step is judged call by call: the values between its "+
+					"calls are rounded to %s", t.DType)
 			}
 		}
 	}
