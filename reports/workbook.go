@@ -160,26 +160,27 @@ func (rec *Recording) sentence() string {
 		return rec.Line()
 	}
 	s.endCapture()
-	total, wrong, passed, listed := 0, 0, 0, s.Captures[verdict.Known]
+	total, wrong, passed, warn := 0, 0, s.Captures[verdict.Pass], s.Captures[verdict.Warn]
+	listed := s.Captures[verdict.Known]
 	for v, n := range s.Captures {
 		total += n
-		switch {
-		case v.Differs():
+		if v.Differs() {
 			wrong += n
-		case v == verdict.Pass || v == verdict.Warn:
-			passed += n
 		}
 	}
 	reading := s.Reading()
 	wrong -= reading
 	text := fmt.Sprintf("%d of %s fail, %d pass", wrong, Count(total, "call"), passed)
+	if warn > 0 {
+		text += fmt.Sprintf(", %d with a warning", warn)
+	}
 	if reading > 0 {
 		text += fmt.Sprintf(", %d only read other values", reading)
 	}
 	if listed > 0 {
 		text += fmt.Sprintf(", %d fail as known", listed)
 	}
-	if rest := total - wrong - reading - passed - listed; rest > 0 {
+	if rest := total - wrong - reading - passed - warn - listed; rest > 0 {
 		text += fmt.Sprintf(", %d not judged", rest)
 	}
 	if n := s.betweens; n > 0 {

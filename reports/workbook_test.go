@@ -85,6 +85,7 @@ func TestAllClear(t *testing.T) {
 			"1 not judged. Nothing wrong was found in what was judged.",
 		line + `"skipped","reason":"random"}` + end: "0 of 1 call fail, 0 pass, 1 not judged.",
 		line + `"fail","reason":"off"}` + end:       "1 of 1 call fail, 0 pass.",
+		line + `"warn","reason":"off"}` + end:       "0 of 1 call fail, 0 pass, 1 with a warning. Nothing wrong was found.",
 	} {
 		rec := readRecorded(t, run+text)
 		if got := rec.Headline(); got != want {
