@@ -16,6 +16,7 @@ const (
 	lessJudged    = "no longer judged"
 	goneWrong     = "gone, was wrong"
 	repaired      = "repaired"
+	warnedCalls   = string(Warned)
 	betterCalls   = "better"
 	stillWrong    = "still wrong"
 	knownCalls    = "known"
@@ -30,9 +31,9 @@ const (
 	readAgain     = "readable again"
 )
 
-var callChanges = []string{newlyWrong, farWorseCalls, lessJudged, goneWrong, lackingWrong, repaired, betterCalls,
-	stillWrong, unreadCalls, knownCalls, readAgain, newCalls, newValues, goneCalls, lackingCalls, unneededCalls,
-	unseenCalls}
+var callChanges = []string{newlyWrong, farWorseCalls, lessJudged, goneWrong, lackingWrong, stillWrong, repaired,
+	warnedCalls, betterCalls, unreadCalls, knownCalls, readAgain, newCalls, newValues, goneCalls, lackingCalls,
+	unneededCalls, unseenCalls}
 
 // asGood is the kind of the calls of a run that are as good as before.
 const asGood = "as good as before"
@@ -49,6 +50,7 @@ type changedCall struct {
 	since, right string
 	old          bool // only the old run has it
 	ofNoCall     bool // it is what is said of no call
+	warned       bool // a value of it is a new warning
 }
 
 // changedCalls are the calls with changed values, in the order of changes.
@@ -70,6 +72,7 @@ func changedCalls(changes []ResultChange) (calls []*changedCall) {
 			of[at] = was
 			calls = append(calls, was)
 		}
+		was.warned = was.warned || c.Word() == Warned
 		was.kind, was.old = min(was.kind, kind), was.old && c.New == nil && c.Call == nil
 		if c.Since != "" && (was.since == "" || c.Since < was.since) {
 			was.since, was.right = c.Since, c.LastRight
@@ -84,6 +87,7 @@ func changedCalls(changes []ResultChange) (calls []*changedCall) {
 func CountCalls(changes []ResultChange, calls int) string {
 	now, before := make([]int, len(callChanges)+1), make([]int, len(callChanges))
 	now[len(callChanges)] = calls
+	warned := 0
 	for _, c := range changedCalls(changes) {
 		switch {
 		case c.old:
@@ -91,6 +95,7 @@ func CountCalls(changes []ResultChange, calls int) string {
 		case !c.ofNoCall:
 			now[c.kind]++
 			now[len(callChanges)]--
+			warned += btoi(c.warned && callChanges[c.kind] == repaired)
 		}
 	}
 	kinds := append(slices.Clone(callChanges), asGood)
@@ -99,6 +104,9 @@ func CountCalls(changes []ResultChange, calls int) string {
 		for i, n := range count {
 			if n > 0 {
 				parts = append(parts, fmt.Sprintf("%d %s", n, kinds[i]))
+				if kinds[i] == repaired && warned > 0 {
+					parts[len(parts)-1] += fmt.Sprintf(" (%d of them %s)", warned, Warned)
+				}
 			}
 			total += n
 		}
@@ -181,6 +189,8 @@ func (c *ResultChange) kind() string {
 		return farWorseCalls
 	case c.Change == StaysBad:
 		return stillWrong
+	case c.Word() == Warned:
+		return warnedCalls
 	case c.Regressed():
 		return lessJudged
 	case c.Change == Better && c.Old.fails() && judged(c.New):

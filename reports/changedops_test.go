@@ -27,14 +27,36 @@ func TestChangedOps(t *testing.T) {
 		value("7", "tan", "output[0]", verdict.Pass),
 	}
 	want := []Fact{{"newly wrong", "softmax, 1 call"}, {"no longer judged", "exp, 1 call"},
-		{"gone, was wrong", "sin, 1 call"}, {"repaired", "gelu, 2 calls"}, {"still wrong", "cos, 1 call"}}
+		{"gone, was wrong", "sin, 1 call"}, {"still wrong", "cos, 1 call"}, {"repaired", "gelu, 2 calls"}}
 	if got := ChangedOps(ResultChanges(old, now)); !slices.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
-	const counts = "10 calls: 1 newly wrong, 1 no longer judged, 2 repaired, 1 still wrong, 1 new, " +
+	const counts = "10 calls: 1 newly wrong, 1 no longer judged, 1 still wrong, 2 repaired, 1 new, " +
 		"4 as good as before; 1 call only before: 1 gone, was wrong"
 	if got := CountCalls(ResultChanges(old, now), 10); got != counts {
 		t.Errorf("got  %q\nwant %q", got, counts)
+	}
+}
+
+// TestRepairedWithWarnings: a call that failed and only warns now is repaired, though values of it that passed warn.
+// One that passed has a new warning: it is still judged. One of which another value still fails is not repaired.
+func TestRepairedWithWarnings(t *testing.T) {
+	run := func(verdicts ...verdict.Verdict) (rs []*Result) {
+		for i, v := range verdicts {
+			rs = append(rs, &Result{Capture: fmt.Sprint(i / 2), Op: "norm", Phase: "backward", Verdict: v,
+				Target: fmt.Sprintf("grad[%d]", i%2)})
+		}
+		return rs
+	}
+	const pass, warn, fail = verdict.Pass, verdict.Warn, verdict.Fail
+	changes := ResultChanges(run(fail, pass, fail, pass, pass, pass, fail, fail),
+		run(pass, warn, warn, pass, pass, warn, pass, fail))
+	const want = "4 calls: 1 still wrong, 2 repaired (1 of them with a new warning), 1 with a new warning"
+	if got := CountCalls(changes, 4); got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if less, warned := CountWord(changes, Less), CountWord(changes, Warned); less != 0 || warned != 2 {
+		t.Errorf("%d values are judged no longer, %d warn now", less, warned)
 	}
 }
 

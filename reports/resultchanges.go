@@ -98,18 +98,25 @@ func ResultChanges(old, cur []*Result) []ResultChange {
 // Less is the word for a value that is no finding and was judged before.
 const Less Change = "no longer judged"
 
-// Word names the change for readers: the direction, except that what is only not judged any more is Less, not Worse.
+// Warned is the word for a value that passed and is a warning now.
+const Warned Change = "with a new warning"
+
+// Word names the change for readers: the direction, except that what is only a warning is Warned, and what is only not
+// judged any more is Less, not Worse.
 func (c *ResultChange) Word() Change {
-	if c.Change == Worse && !c.New.Finding() {
+	switch {
+	case c.Change == Worse && c.New.Verdict == verdict.Warn:
+		return Warned
+	case c.Change == Worse && !c.New.Finding():
 		return Less
 	}
 	return c.Change
 }
 
-// CountLess counts the changes that are Less.
-func CountLess(changes []ResultChange) (n int) {
+// CountWord counts the changes of this word.
+func CountWord(changes []ResultChange, word Change) (n int) {
 	for i := range changes {
-		n += btoi(changes[i].Word() == Less)
+		n += btoi(changes[i].Word() == word)
 	}
 	return n
 }

@@ -42,7 +42,8 @@ func General(reason string) string {
 		}
 	}
 	name, why, ok := strings.Cut(reason, ": ")
-	if ok && strings.Count(name, " ") == 1 && (strings.HasPrefix(name, "op ") || strings.HasPrefix(name, `argument "`)) {
+	named := strings.HasPrefix(name, "op ") || strings.HasPrefix(name, `argument "`)
+	if ok && named && strings.Count(name, " ") == 1 {
 		return General(why) // `op add: why`, `argument "size": why`
 	}
 	reason = strings.Replace(reason, "the only element is", "all elements are", 1)

@@ -102,14 +102,15 @@ func (c *changedRun) exit(listed *reports.KnownList, name string) int {
 	case c.rec.Summary.Interrupted:
 		return ExitInterrupted
 	}
-	less := reports.CountLess(c.changes)
+	less, warned := reports.CountWord(c.changes, reports.Less), reports.CountWord(c.changes, reports.Warned)
 	why := func(n int, text string) {
 		if n > 0 {
 			c.fails = append(c.fails, reports.Count(n, "value")+" "+text)
 		}
 	}
-	why(n.Worse-less, "got worse")
+	why(n.Worse-less-warned, "got worse")
 	why(less, "passed and cannot be judged any more, or prove little")
+	why(warned, string(reports.Warned))
 	why(n.NewFindings, "new and wrong")
 	if c.failOn.on(reports.Worse, n.FarWorse) {
 		why(n.FarWorse, "at least ten times as wrong (--fail-on worse)")
@@ -315,7 +316,8 @@ func (a *app) listChanges(w io.Writer, of *changedRun, tables bool) error {
 		r := c.Result()
 		word := c.Word()
 		if most, ok := listed(c); ok {
-			if quiet[word]++; !tables && (a.quiet && word != reports.Less || quiet[word] > most) {
+			judged := word == reports.Less || word == reports.Warned // in both runs, or before
+			if quiet[word]++; !tables && (a.quiet && !judged || quiet[word] > most) {
 				left[word]++
 				continue
 			}
@@ -342,9 +344,10 @@ func (a *app) listChanges(w io.Writer, of *changedRun, tables bool) error {
 		fmt.Fprintf(w, "... and %d new and %d gone without a finding; --tables lists them\n",
 			left[reports.Added], left[reports.Gone])
 	}
-	for _, word := range []reports.Change{reports.Less, reports.Unread, reports.Unneeded, reports.Unseen} {
+	for _, word := range []reports.Change{reports.Warned, reports.Less, reports.Unread,
+		reports.Unneeded, reports.Unseen} {
 		more := ""
-		if word == reports.Less {
+		if word == reports.Less || word == reports.Warned {
 			more = "more "
 		}
 		if n := left[word]; n > 0 {
@@ -359,7 +362,8 @@ func listed(c *reports.ResultChange) (most int, bounded bool) {
 	switch word := c.Word(); {
 	case word == reports.Unseen || word == reports.Unread || word == reports.Unneeded:
 		return 0, true
-	case word == reports.Less, !c.Result().Finding() && (word == reports.Added || word == reports.Gone):
+	case word == reports.Less, word == reports.Warned,
+		!c.Result().Finding() && (word == reports.Added || word == reports.Gone):
 		return mostQuiet, true
 	}
 	return 0, false
