@@ -49,7 +49,7 @@ func (c *changedRun) judge(r *reports.Result) *reports.Result {
 		is.Default, is.Setting, is.Verdict, is.Reason = r.Verdict, "--results", verdict.Fail, as+is.Reason
 	}
 	if since := change.SinceText(); since != "" && (c.history || change.Regressed()) {
-		is.Reason += "; fails " + since
+		is.Reason += "; " + since
 	}
 	return &is
 }
