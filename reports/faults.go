@@ -173,7 +173,10 @@ func (o *OpSummary) callsText(among int, apart bool) string {
 	if among == total { // no folder is left out
 		among = 0
 	}
-	if o.inside > 0 && among == 0 {
+	switch {
+	case o.inside > 0 && among == 0 && o.inside == total:
+		return text + fmt.Sprintf(" of %d, all made inside of other recorded calls", total)
+	case o.inside > 0 && among == 0:
 		return text + fmt.Sprintf(" of %d, and %d made inside of other recorded calls", total-o.inside, o.inside)
 	}
 	return text + fmt.Sprintf(" of %d", cmp.Or(among, total))

@@ -73,7 +73,7 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 		fmt.Fprintf(b, "\n#### %s\n", FaultsTitle(faults))
 		markdownTable(b, table[0], table[1:])
 	}
-	for _, line := range append(s.aside(), rec.Told()...) {
+	for _, line := range append(s.aside()[len(s.Systematic()):], rec.Told()...) { // Top has the systematic ones
 		fmt.Fprintf(b, "\n%s\n", escapeMarkdown(line))
 	}
 	markdownSettings(b, s.Settings)

@@ -65,7 +65,7 @@ func (g *Graph) productWith(up, x *Value, product func(x *Value) *Value) *Value 
 	return g.varied("matrix product", func() []option {
 		return []option{{text: "in the %[3]s, %[2]s is not transposed",
 			of: func(*Graph, []*Value) *Value { return product(x) }}}
-	}, sound().Shape(), up.DType(), []*Value{up, x}, sound)
+	}, up.Shape(), up.DType(), []*Value{up, x}, sound)
 }
 
 // matmul multiplies the matrices of a and b, batch by batch.

@@ -559,7 +559,11 @@ func (a *sgdArgs) step(round func(dt tensor.DType, x float64) float64, rule rule
 				buf, bs := g, gs
 				if !a.IsFirstStep || rule.first {
 					w := rule.averages[0]
-					buf, bs = pass(pass(w.keep*v[2])+w.take*g), w.size(v[2], gs)
+					was := 0.0
+					if kept && !a.IsFirstStep { // in the first step there is none, or it was not initialised
+						was = v[2]
+					}
+					buf, bs = pass(pass(w.keep*was)+w.take*g), w.size(was, gs)
 				}
 				before := 0.0
 				if kept {

@@ -90,12 +90,12 @@ func (c *Search) argument(x, about float64) (text string, ok bool) {
 // notGiven are numbers taken in place of an argument that may be None: 1/sqrt of the last size of an operand,
 // as the scale of attention, and none.
 func (c *Search) notGiven() (all []relation) {
-	sizes := map[int]bool{}
 	for _, a := range c.Bound.Arguments() {
 		y, is := a.Python().(float64)
 		if !is || !a.MayBeNone() || y == 0 {
 			continue
 		}
+		sizes := map[int]bool{}
 		for _, o := range c.operands() {
 			d := o.Tensor.Dim() - 1
 			n := o.Tensor.Shape[d]

@@ -213,6 +213,9 @@ func edges(got, want *tensor.Tensor) (dims []int, first bool) {
 					case wrong[i]:
 						off++
 					}
+					if !is || off > 0 {
+						break
+					}
 				}
 				if is && off == 0 && min(on[0], on[1]) >= leastInPart {
 					return []int{a, b}, first

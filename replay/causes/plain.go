@@ -96,15 +96,18 @@ func (c *Search) staysNotFinite(got, want *tensor.Tensor) string {
 			continue
 		}
 		v, infinite, nans, stays := elements(t), 0, 0, true
+		mended, number := false, false // an infinite element, or a NaN, became the number that is due
 		for i := range x {
 			off := isOff(got.DType, x[i], got.DType.Round(y[i])) || finite(x[i]) != finite(y[i])
 			if !off {
+				mended = mended || finite(x[i]) && math.IsInf(v[i], 0)
+				number = number || finite(x[i]) && v[i] != v[i]
 				continue
 			}
 			stays = stays && !finite(v[i]) && finite(got.DType.Round(y[i])) && alike(x[i], v[i])
 			infinite, nans = infinite+btoi(math.IsInf(x[i], 0)), nans+btoi(x[i] != x[i])
 		}
-		if !stays || infinite+nans < leastInPart {
+		if !stays || infinite+nans < leastInPart || infinite > 0 && mended || nans > 0 && number {
 			continue
 		}
 		what := "infinite"
