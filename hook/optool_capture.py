@@ -604,9 +604,10 @@ class _Encoder:
             local = _local(t)
             if local is None:
                 return self._opaque(t)
-            if self.counted.get(id(local[0])) != t._version:  # its writes count as those of the whole
+            version = _version(t)  # None in inference mode
+            if self.counted.get(id(local[0])) != version:  # its writes count as those of the whole
                 self.saved.pop(id(local[0]), None)
-                self.counted[id(local[0])] = t._version
+                self.counted[id(local[0])] = version
             e = self._tensor(local[0])
             if "tensor" not in e:
                 return self._opaque(t)
@@ -2098,7 +2099,10 @@ class _Recorder:
 
     def _watch_leaf(self, call, t, i):
         """Records the gradient of a parameter that is a DTensor, a view of which would cost a call of DTensor: where one
-        call read it since the last backward pass, it is that of this call."""
+        call read it since the last backward pass, it is that of this call. Where calls are left out, nobody knows."""
+        owner = self.owner
+        if owner.only is not None or owner.never is not None or owner.repeats is not None:
+            return
         uses = self.leaves.get(id(t))
         if uses is None:
             def received(grad):
@@ -2404,6 +2408,8 @@ def _awaited(t, torch, wait):
 def _terms(t):
     """The processes whose parts add up to a DTensor that is a partial sum."""
     mesh, at = t.device_mesh.mesh, t.device_mesh.get_coordinate()
+    if at is None:  # this process is none of them
+        return []
     for i in reversed(range(mesh.ndim)):  # the last dimension first: the others keep their numbers
         if not t.placements[i].is_partial():
             mesh = mesh.select(i, at[i])

@@ -41,7 +41,14 @@ func (c *Call) drew(rec *capture.Call) {
 		if err != nil || len(ins) == 0 || strings.Contains(name, "alpha") {
 			return
 		}
-		c.drawn = maskOf(ins[0].Tensor, outs[0], wholeChannels().MatchString(name))
+		x, from := ins[0].Tensor, 0
+		if wholeChannels().MatchString(name) {
+			if from = 2; strings.Contains(name, "dropout1d") && x.Dim() == 2 || strings.Contains(name, "dropout3d") &&
+				x.Dim() == 4 {
+				from = 1 // there are no samples
+			}
+		}
+		c.drawn = maskOf(x, outs[0], from)
 	case fillsFreely().MatchString(name) && len(c.Inputs) <= 1:
 		if same := c.Outputs[0].content.repeats(outs[0].DType); same < 1 {
 			c.drawn = &numbers{sum: c.Outputs[0].content.sum, chance: float64(outs[0].Numel()) * math.Log(same)}
@@ -73,18 +80,17 @@ func (f *fingerprint) repeats(dt tensor.DType) float64 {
 	return max(float64(pairs)/float64(k*(k-1)), atLeast)
 }
 
-// maskOf is what a dropout shows of its mask; nil if it shows none.
-func maskOf(in, out *tensor.Tensor, channels bool) *numbers {
+// maskOf is what a dropout shows of its mask; nil if it shows none. Elements share a draw along the dimensions from the
+// given one on, unless that is 0.
+func maskOf(in, out *tensor.Tensor, from int) *numbers {
 	if !in.DType.IsFloat() || !out.DType.IsFloat() || !sameShape(in.Shape, out.Shape) {
 		return nil
 	}
-	if channels && in.Dim() > 2 {
-		for d := in.Dim() - 1; d >= 2; d-- {
-			if in.Shape[d] == 0 {
-				return nil
-			}
-			in, out = in.Select(d, 0), out.Select(d, 0)
+	for d := in.Dim() - 1; from > 0 && d >= from; d-- {
+		if in.Shape[d] == 0 {
+			return nil
 		}
+		in, out = in.Select(d, 0), out.Select(d, 0)
 	}
 	for in.Numel() > masked { // the first rows, if there are several
 		if in.Shape[0] == 1 {

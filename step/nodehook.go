@@ -46,6 +46,9 @@ func (c *Call) isTorchs() bool {
 
 // nodeHooks are the calls that were made while the backward pass was in a call.
 func (c *Call) nodeHooks() (hooks []*Call) {
+	if c.Step == nil {
+		return nil
+	}
 	begun, ended := c.Entry.BackwardOrder, c.Entry.GradientOrder
 	for _, o := range c.Step.Tail {
 		if at := o.Entry.Order; begun >= 0 && begun <= at && at <= ended && !c.encloses(o) {

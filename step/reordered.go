@@ -2,9 +2,11 @@ package step
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
+	"github.com/optool/optool/internal/quota"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
@@ -107,9 +109,20 @@ func (v *Value) moves(w *Value, opt Options) string {
 	if len(x) != len(y) || !permuted(x, y) || slices.Equal(x, y) {
 		return ""
 	}
+	tells := 0 // the largest element refuses nearly all other shifts at once
+	for i := range y {
+		if math.Abs(y[i]) > math.Abs(y[tells]) {
+			tells = i
+		}
+	}
 	for d, n := range v.Shape {
 		inner := tensor.Numel(v.Shape[d+1:])
+		place := tells / inner % n
 		for by := 1; by < n; by++ {
+			quota.Check()
+			if x[tells+((place+by)%n-place)*inner] != y[tells] {
+				continue
+			}
 			if rolled(x, y, n, inner, by) {
 				if by > n/2 {
 					by -= n

@@ -46,7 +46,7 @@ func TestSameNumbers(t *testing.T) {
 				out[i] = 2
 			}
 		}
-		return maskOf(tensor.New(tensor.Float32, []int{n}, in), tensor.New(tensor.Float32, []int{n}, out), false)
+		return maskOf(tensor.New(tensor.Float32, []int{n}, in), tensor.New(tensor.Float32, []int{n}, out), 0)
 	}
 	for _, c := range []struct {
 		a, b *numbers

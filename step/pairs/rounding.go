@@ -26,8 +26,8 @@ type ValueName [2]string
 
 // A Rounding tells what differs between two recordings of one precision by rounding from what is wrong. How far results
 // may be apart whose inputs differ does not follow from the sizes of the differences: terms cancel. So each call is
-// judged by itself, in both recordings, up to the first of a process that is wrong in one of them. Values that differ
-// before it pass.
+// judged by itself, in both recordings. Values that differ before the first of a process that is wrong in one of them
+// pass. Behind it, each recording's call is judged by its own inputs.
 type Rounding struct {
 	Judge func(e *capture.Entry) Judgement
 
