@@ -2,6 +2,7 @@ package pairs
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 	"strings"
 
@@ -52,7 +53,11 @@ func (v *Undetermined) memory(p Pair, rs []*reports.Result) {
 	}
 	if u == nil {
 		u = unwritten{}
-		v.of[processOf(p.A)] = u
+		at := processOf(p.A)
+		maps.DeleteFunc(v.of, func(old [3]int, _ unwritten) bool { // of the steps before
+			return old[1] == at[1] && old[2] == at[2]
+		})
+		v.of[at] = u
 	}
 	l := bothSides(p)
 	defer l.close()
@@ -87,6 +92,9 @@ func (u unwritten) may(r *reports.Result) bool { return r.Verdict.Differs() && l
 
 func (u unwritten) add(x *both, r *reports.Result) {
 	if form := formOf(r); x != nil && form != "" {
+		if x.at[0] != "" { // it lies where others lay that are gone
+			u[form] = slices.DeleteFunc(u[form], func(old *both) bool { return old.at == x.at })
+		}
 		u[form] = append(u[form], x)
 	}
 }
