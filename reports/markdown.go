@@ -77,24 +77,23 @@ func markdownResults(b *bufio.Writer, rec *Recording) {
 		fmt.Fprintf(b, "\n%s\n", escapeMarkdown(line))
 	}
 	markdownSettings(b, s.Settings)
-	used := s.used()
 	var rows [][]string
 	for _, o := range ops {
 		if o.passed() && o.Worst.Reason == "" {
 			continue
 		}
 		row := []string{escapeMarkdown(opName(o.Op))}
-		for _, v := range used {
+		for _, k := range s.counts(o) {
 			n := ""
-			if o.Counts[v] > 0 {
-				n = fmt.Sprint(o.Counts[v])
+			if k > 0 {
+				n = fmt.Sprint(k)
 			}
 			row = append(row, n)
 		}
 		rows = append(rows, append(row, escapeMarkdown(strings.TrimSpace(o.Worst.Target+" "+o.Worst.Reason))))
 	}
 	if len(rows) > 0 {
-		markdownTable(b, append(append([]string{"op"}, columnsOf(used)...), "worst"), rows)
+		markdownTable(b, append(append([]string{"op"}, s.columns()...), "worst"), rows)
 	}
 	digest := NewDigest(s.FailOn)
 	for f := range rec.Findings() {
