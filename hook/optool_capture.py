@@ -2543,7 +2543,7 @@ def _group(torch, group):
             return None
 
 
-_OURS = os.path.abspath(__file__)
+_OURS = sys._getframe().f_code.co_filename  # as frames have it, also if imported from "../lib"
 
 
 def _location():

@@ -1155,6 +1155,19 @@ class Recording(unittest.TestCase):
         return subprocess.run([sys.executable, file, os.path.join(self.path, out)], timeout=300, capture_output=True, text=True,
                               env=dict(os.environ, **{"PYTHONPATH": HERE, **(env or {})}))
 
+    def test_imported_from_above(self):
+        """The line of a call is the program's, however the recorder was found."""
+        got = self.run_program("""
+            import os, sys, torch
+            sys.path.insert(0, os.environ["ABOVE"])
+            import optool_capture
+            with optool_capture.record(sys.argv[1]):
+                torch.ones(2) + 1
+        """, env={"PYTHONPATH": "", "ABOVE": os.path.join(HERE, "..", os.path.basename(HERE))})
+        self.assertEqual(got.returncode, 0, got.stderr)
+        for call in self.calls(os.path.join(self.path, "out")):
+            self.assertRegex(call["location"], r"program\.py:\d+$")
+
     def test_a_crash(self):
         got = self.run_program("""
             import os, signal, sys, torch, optool_capture
