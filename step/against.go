@@ -12,6 +12,7 @@ import (
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/step/pairs"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
 )
@@ -360,12 +361,6 @@ func (w *walk) end(p *Process) {
 	}
 }
 
-// otherNumbers and sameState are why random numbers differ that two runs drew.
-const (
-	otherNumbers = "different random numbers"
-	sameState    = "other numbers from the same state of the generator"
-)
-
 const givenOther = "the runs were given different ones"
 
 // A pair is a call of another run and the same call of this one.
@@ -433,7 +428,7 @@ func (p *pair) forward() (f *Finding, s state) {
 		wrong := [2]bool{a.fails(false), b.fails(false)}
 		if why := p.reason(in, out, 8, wrong, a.judged() && b.judged()); why != "" {
 			f, s = p.diverged(at, in, out, "inputs", why), parting
-			f.seeds = why == otherNumbers
+			f.seeds = why == pairs.OtherNumbers
 		}
 		return nil
 	})
@@ -501,9 +496,9 @@ func (p *pair) reason(in, out, grow float64, wrong [2]bool, judged bool) string 
 		return what
 	case p.b.random != "" && out > 8*max(in, resolution):
 		if p.a.generator != 0 && p.a.generator == p.b.generator {
-			return sameState
+			return pairs.SameState
 		}
-		return otherNumbers
+		return pairs.OtherNumbers
 	case out > max(in, resolution) && p.b.readsUnwritten() && p.a.readsUnwritten():
 		return "it reads memory that nothing wrote"
 	case in == 0 && out > 64*resolution, !judged && out > grow*max(in, resolution):

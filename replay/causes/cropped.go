@@ -40,12 +40,7 @@ func (c *Search) croppedElsewhere(fails []Wrong) iter.Seq[Mistake] {
 					}
 					text := fmt.Sprintf("it is cut from %s at %s", from.text, strings.Join(where, " and "))
 					if !yield(Mistake{Text: text, Rounds: true, Cost: math.Log2(27),
-						Make: c.altering(func(target string, due *tensor.Tensor) *tensor.Tensor {
-							if target != r.Target || !slices.Equal(due.Shape, part.Shape) {
-								return due
-							}
-							return tensor.New(due.DType, due.Shape, elements(part))
-						})}) {
+						Make: c.valueHas(r.Target, part)}) {
 						return
 					}
 				}
@@ -130,13 +125,7 @@ func (c *Search) spreadSums(fails []Wrong) iter.Seq[Mistake] {
 						continue
 					}
 					text := fmt.Sprintf("each index of dimension %d holds %s of what is due along it", d, what.text)
-					if !yield(Mistake{Text: text, Rounds: true,
-						Make: c.altering(func(target string, due *tensor.Tensor) *tensor.Tensor {
-							if target != r.Target || !slices.Equal(due.Shape, t.Shape) {
-								return due
-							}
-							return tensor.New(due.DType, due.Shape, elements(t))
-						})}) {
+					if !yield(Mistake{Text: text, Rounds: true, Make: c.valueHas(r.Target, t)}) {
 						return
 					}
 				}

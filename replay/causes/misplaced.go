@@ -195,6 +195,16 @@ func (c *Search) resultIs(target string, from func(i int) int) func() (Way, erro
 	})
 }
 
+// valueHas is the call of which one value has the elements of a tensor, if that has its shape.
+func (c *Search) valueHas(target string, made *tensor.Tensor) func() (Way, error) {
+	return c.altering(func(of string, due *tensor.Tensor) *tensor.Tensor {
+		if of != target || !slices.Equal(due.Shape, made.Shape) {
+			return due
+		}
+		return tensor.New(due.DType, due.Shape, elements(made))
+	})
+}
+
 // A misplaced is a recorded value and the one that is due, of one shape.
 type misplaced struct {
 	shape     []int

@@ -447,7 +447,7 @@ func (w *walk) forward(e event) {
 		switch {
 		case strings.HasPrefix(c.result.Reason, readsUnwritten):
 			reason = ""
-		case strings.HasPrefix(c.result.Reason, otherNumbers):
+		case strings.HasPrefix(c.result.Reason, OtherNumbers):
 			w.add(c, at, c.result, c.result.Reason).drawn = true
 			w.draw(c)
 			return

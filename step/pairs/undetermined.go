@@ -161,15 +161,15 @@ func (v *Undetermined) kind(rec *capture.Call) (moves, random bool) {
 
 // says reports whether a result that differs is said to do so for a cause of its own.
 func says(r *reports.Result) bool {
-	return slices.ContainsFunc([]string{readsUnwritten, otherNumbers, sameState},
+	return slices.ContainsFunc([]string{readsUnwritten, OtherNumbers, SameState},
 		func(why string) bool { return strings.HasPrefix(r.Reason, why) })
 }
 
-// otherNumbers begins the reason of random numbers that differ, as of other seeds.
-const otherNumbers = "different random numbers"
+// OtherNumbers is, or begins, the reason of random numbers that differ, as of other seeds.
+const OtherNumbers = "different random numbers"
 
-// sameState begins the reason of other numbers of one seed.
-const sameState = "other numbers from the same state of the generator"
+// SameState is, or begins, the reason of other numbers of one seed.
+const SameState = "other numbers from the same state of the generator"
 
 // draws says of the results of a call that they are different random numbers, if its arguments agree.
 func (v *Undetermined) draws(p Pair, rs []*reports.Result) {
@@ -182,13 +182,13 @@ func (v *Undetermined) draws(p Pair, rs []*reports.Result) {
 	if _, random := v.kind(rec); !random {
 		return
 	}
-	why := otherNumbers
+	why := OtherNumbers
 	a, errA := p.A.Generator()
 	b, errB := p.B.Generator()
 	switch {
 	case errA != nil || errB != nil || len(a) == 0 || len(b) == 0:
 	case bytes.Equal(a, b): // so it is no matter of seeds
-		why = sameState
+		why = SameState
 	default:
 		why += ": the generators had other states"
 	}
