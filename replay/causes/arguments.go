@@ -712,25 +712,38 @@ func (c *Search) swappedOperands() iter.Seq[Mistake] {
 					return
 				}
 				text := argName(a) + " and " + argName(b) + " are swapped"
-				if !yield(Mistake{Text: text, Make: func() (Way, error) {
-					return c.replaced(func(x opdef.Arg) *tensor.Tensor {
-						var n tensor.Tensor
-						switch {
-						case x.Name == a.Name && x.Index == a.Index:
-							n = *b.Tensor
-						case x.Name == b.Name && x.Index == b.Index:
-							n = *a.Tensor
-						default:
-							return nil
-						}
-						return &n
-					})
-				}}) {
+				// A gradient is that of the tensor, or that of its place.
+				if a.Tensor.RequiresGrad == b.Tensor.RequiresGrad &&
+					!yield(Mistake{Text: text, Make: func() (Way, error) { return c.swapped(a, b, true) }}) ||
+					!yield(Mistake{Text: text, Make: func() (Way, error) { return c.swapped(a, b, false) }}) {
 					return
 				}
 			}
 		}
 	}
+}
+
+// swapped is the call with two operands exchanged; with their gradients, if so.
+func (c *Search) swapped(a, b opdef.Arg, gradients bool) (Way, error) {
+	of := map[*tensor.Tensor]*tensor.Tensor{}
+	way, err := c.replaced(func(x opdef.Arg) *tensor.Tensor {
+		var n tensor.Tensor
+		switch {
+		case x.Name == a.Name && x.Index == a.Index:
+			n, of[&n] = *b.Tensor, b.Tensor
+		case x.Name == b.Name && x.Index == b.Index:
+			n, of[&n] = *a.Tensor, a.Tensor
+		default:
+			return nil
+		}
+		return &n
+	})
+	if gradients {
+		for n, t := range of {
+			way.Original[n] = c.recorded(t)
+		}
+	}
+	return way, err
 }
 
 // missingParts leaves out the end of a dimension of an operand, an incomplete tile or

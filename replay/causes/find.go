@@ -34,7 +34,7 @@ func (c *Search) Find(fails []Wrong, said []Cause, explains func(m Mistake, left
 	tried := 0
 	found := c.likeliest(fails, said, &tried, explains)
 	if rest := unexplainedGradients(fails, found); len(rest) > 0 && !c.Work.Over() {
-		found = merged(found, c.likeliest(rest, nil, &tried, explains))
+		found = c.besidesResults(fails, rest, found, &tried, explains)
 	}
 	if len(plain) > 0 && !plain[0].ofResult() && slices.ContainsFunc(found, Cause.ofResult) {
 		return found // from which gradients of zero follow
@@ -50,6 +50,28 @@ func (c *Search) Find(fails []Wrong, said []Cause, explains func(m Mistake, left
 
 // infinite reports whether a cause says of a value that all of it is infinite.
 func (k Cause) infinite() bool { return strings.HasSuffix(k.Text, "Inf") }
+
+// besidesResults are the causes that were found, and those of gradients that none of them explains. A mistake of these
+// that explains the results, too, is the only cause.
+func (c *Search) besidesResults(fails, rest []Wrong, found []Cause, tried *int,
+	explains func(m Mistake, left []Wrong) Cause) []Cause {
+	var whole []Cause
+	others := c.likeliest(rest, nil, tried, func(m Mistake, left []Wrong) Cause {
+		k := explains(m, left)
+		if whole == nil && !m.Gradients && len(k.Targets) == len(rest) {
+			all := explains(m, fails)
+			all.Text = strings.TrimPrefix(all.Text, ofFormula)
+			if len(all.Targets) == len(fails) && all.Bits >= Required(*tried+c.looked)+m.Cost {
+				whole = []Cause{all}
+			}
+		}
+		return k
+	})
+	if whole != nil {
+		return whole
+	}
+	return merged(found, others)
+}
 
 // merged are causes, and others that are found for other values.
 func merged(found, others []Cause) []Cause {

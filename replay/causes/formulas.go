@@ -60,6 +60,9 @@ func (c *Search) formula() *opdef.Call {
 	return c.form
 }
 
+// ofFormula begins what is said of a formula where only gradients are wrong.
+const ofFormula = "the gradient is that of another formula: "
+
 // idle reports whether a step that is done otherwise changes nothing where the formula as it is gives what was
 // recorded, and not what is due: no step is to blame then.
 func (c *Search) idle(m opdef.Mistake[*opdef.Call], fails []Wrong) bool {
@@ -114,7 +117,7 @@ func (c *Search) formulas(fails []Wrong) iter.Seq[Mistake] {
 		for _, m := range call.Mistakes() {
 			text := m.Said()
 			if !m.Gradients && !results {
-				text = "the gradient is that of another formula: " + text
+				text = ofFormula + text
 			}
 			c.Work.Elements(len(c.Bound.Tensors()))
 			if c.idle(m, fails) {

@@ -41,6 +41,65 @@ func TestBesides(t *testing.T) {
 	}
 }
 
+// TestOneCauseForAll: a mistake that is found for the gradients, and explains the results, too, is the only cause.
+func TestOneCauseForAll(t *testing.T) {
+	c, outs := searched(t, "torch.sigmoid", rows(1, 9, 40))
+	fails := []Wrong{{Target: "output[0]", Got: rows(2, 9, 40), Want: outs[0]},
+		{Target: "grad[0]", Got: rows(3, 9, 40), Want: outs[0]}}
+	for _, all := range []bool{true, false} {
+		n, second := 0, false
+		found := c.Find(fails, nil, func(_ Mistake, left []Wrong) Cause {
+			k := Cause{Text: "one", Share: 1, Exact: true}
+			switch n++; {
+			case n == 1:
+				k.Targets, k.BitsOf, k.Bits = []string{"output[0]"}, []float64{500}, 500
+			case left[0].Target == "grad[0]":
+				second = true
+				k.Text, k.Targets, k.BitsOf, k.Bits = ofFormula+"two", []string{"grad[0]"}, []float64{500}, 500
+			case second && all:
+				k.Text, k.Targets = ofFormula+"two", []string{"output[0]", "grad[0]"}
+				k.BitsOf, k.Bits = []float64{500, 500}, 1000
+			}
+			return k
+		})
+		if want := 2 - btoi(all); len(found) != want || all && found[0].Text != "two" {
+			t.Errorf("%+v, want %d causes", found, want)
+		}
+	}
+}
+
+// TestBackwards: running sums of exponentials from the end.
+func TestBackwards(t *testing.T) {
+	x := rows(4, 5, 6)
+	c, outs := searched(t, "torch.logcumsumexp", x, int64(1))
+	v := elements(x)
+	for m := range c.backwards() {
+		if m.Text != "it runs along dimension 1 from the end" {
+			continue
+		}
+		way, err := m.Make()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := way.Call.Forward()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := elements(way.Alter("output[0]", f.Outs[0]))
+		for i := range got {
+			sum := 0.0
+			for k := i; k < i/6*6+6; k++ {
+				sum += math.Exp(v[k])
+			}
+			if math.Abs(got[i]-math.Log(sum)) > 1e-6 {
+				t.Errorf("element %d is %v, want %v", i, got[i], math.Log(sum))
+			}
+		}
+		return
+	}
+	t.Errorf("not found of %v", outs[0].Shape)
+}
+
 // TestConjugatesOfOperands: the transform of the complex conjugates, conjugated, has exponents of the other sign.
 func TestConjugatesOfOperands(t *testing.T) {
 	const n = 6

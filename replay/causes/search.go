@@ -225,7 +225,7 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		c.overflowed(fails), c.misranked(fails), c.byMagnitude(fails), c.tied(fails), c.inOtherOrder(fails),
 		c.mispassed(fails),
 		c.overwritten(fails), c.movedFactors(), c.addedOperands(), c.relatives(fails), c.termed(fails),
-		c.varied(fails), c.expressed(fails),
+		c.backwards(), c.varied(fails), c.expressed(fails),
 		c.reduced(fails), c.sectioned(fails), c.lackingWhere(fails), c.unwrittenEdges(fails), c.unwrittenAt(fails),
 		c.displaced(fails), c.missingFactors(fails),
 		c.fittedNumbers(fails, 0), c.oddArguments(), c.constants(fails, plainGeneric), c.constants(fails, asIf),

@@ -78,6 +78,36 @@ func (c *Search) twice() iter.Seq[Mistake] {
 	}
 }
 
+// backwards are calls that run along a dimension from its end, where the result has the shape of the operand.
+func (c *Search) backwards() iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		all := c.operands()
+		if c.Ran == nil || len(c.Ran.Outs) != 1 || len(all) != 1 ||
+			!slices.Equal(all[0].Tensor.Shape, c.Ran.Outs[0].Shape) {
+			return
+		}
+		a := all[0]
+		for d, n := range a.Tensor.Shape {
+			turned := func(t *tensor.Tensor) *tensor.Tensor {
+				return reordered(t, d, func(i, n int) int { return n - 1 - i })
+			}
+			if n > 1 && !yield(Mistake{Text: fmt.Sprintf("it runs along dimension %d from the end", d), Rounds: true,
+				Make: func() (Way, error) {
+					way, err := c.one(a, func() *tensor.Tensor { return turned(a.Tensor) })()
+					way.Alter = func(_ string, t *tensor.Tensor) *tensor.Tensor {
+						if !slices.Equal(t.Shape, a.Tensor.Shape) {
+							return t
+						}
+						return turned(t)
+					}
+					return way, err
+				}}) {
+				return
+			}
+		}
+	}
+}
+
 // ofOneResult are other arguments for the results alone that failed: of several, or of the tensors of a list that the
 // call changes.
 func (c *Search) ofOneResult(fails []Wrong) iter.Seq[Mistake] {

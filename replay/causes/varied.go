@@ -36,7 +36,7 @@ func (c *Search) varied(fails []Wrong) iter.Seq[Mistake] {
 				}
 				text := m.Said()
 				if !m.Gradients && !results {
-					text = "the gradient is that of another formula: " + text
+					text = ofFormula + text
 				}
 				make := func() (Way, error) {
 					call, err := m.Plan()
