@@ -36,6 +36,7 @@ func (c *Call) Causes(o *Outcome, allowed *causes.Allowance) []causes.Cause {
 	if c.opt.Device != nil {
 		return c.deviceCauses(fails, allowed)
 	}
+	c = c.requiring()
 	var said []causes.Cause
 	for _, f := range fails {
 		if f.Mistake != "" && !slices.ContainsFunc(said, func(k causes.Cause) bool { return k.Text == f.Mistake }) {
@@ -70,6 +71,42 @@ func (c *Call) Causes(o *Outcome, allowed *causes.Allowance) []causes.Cause {
 			return !slices.ContainsFunc(left, func(w causes.Wrong) bool { return w.Target == f.Target })
 		}))
 	})
+}
+
+// requiring is the call with arguments that require a gradient where one was recorded: see gradientsOf. What follows
+// from a formula of the call depends on it.
+func (c *Call) requiring() *Call {
+	inputs, saved := c.Record.Inputs(), flatten(c.values.RecordedGradInputs)
+	if c.sampler != nil || len(inputs) != len(saved) {
+		return c
+	}
+	detached := map[*tensor.Tensor]*tensor.Tensor{}
+	for i, t := range inputs {
+		if _, ok := saved[i].(*tensor.Tensor); ok && !t.RequiresGrad && (t.DType.IsFloat() || t.DType.IsComplex()) {
+			u := *t
+			u.RequiresGrad = true
+			detached[t] = &u
+		}
+	}
+	if len(detached) == 0 {
+		return c
+	}
+	way := reading{original: map[*tensor.Tensor]*tensor.Tensor{}, alter: c.alter, mixed: c.mixed}
+	way.call = c.bound.Map(func(a opdef.Arg) *tensor.Tensor {
+		t, recorded := a.Tensor, c.recorded(a.Tensor)
+		if d := detached[recorded]; d != nil && recorded == t {
+			t = d
+		}
+		if recorded != t {
+			way.original[t] = recorded
+		}
+		return t
+	})
+	call := c.readAs(way)
+	if call.start() != nil {
+		return c
+	}
+	return call
 }
 
 // deviceCauses are the causes of values that a device gave.
@@ -225,7 +262,12 @@ func (c *Call) ranAs(way causes.Way) *comparison {
 
 // under is a comparison, not yet done, of the call that runs another way. What the call gave is not computed again.
 func (c *Call) under(way causes.Way) *comparison {
-	alt := &comparison{Call: c.readAs(reading{call: way.Call, original: way.Original, alter: way.Alter}),
+	original := way.Original
+	if len(c.original) > 0 { // of what the way leaves as it is
+		original = maps.Clone(c.original)
+		maps.Copy(original, way.Original)
+	}
+	alt := &comparison{Call: c.readAs(reading{call: way.Call, original: original, alter: way.Alter}),
 		out: &Outcome{Op: c.Op}, mistaken: true}
 	if way.Call == c.bound && c.sampler == nil {
 		alt.fwd = c.fwd

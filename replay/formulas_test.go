@@ -117,10 +117,24 @@ func TestCausesOfFormulas(t *testing.T) {
 		if tc.grads != nil {
 			grads = []value.Value{value.NewTuple(tc.grads...), value.NewTuple(tc.up)}
 		}
-		found := explain(entries(t, record(t, tc.op, tc.args, tc.gave, grads...))[0], options(t))
-		if len(found) == 0 || !says(found[0], tc.want) {
-			t.Errorf("%s: causes %+v, want first %q", tc.op, found, tc.want)
+		check := func(kept string) {
+			found := explain(entries(t, record(t, tc.op, tc.args, tc.gave, grads...))[0], options(t))
+			if len(found) == 0 || !says(found[0], tc.want) {
+				t.Errorf("%s%s: causes %+v, want first %q", tc.op, kept, found, tc.want)
+			}
 		}
+		if check(""); grads == nil {
+			continue
+		}
+		args := slices.Clone(tc.args)
+		for i := range args { // as recorders keep them
+			if x, ok := args[i].(*tensor.Tensor); ok {
+				u := *x
+				u.RequiresGrad, args[i] = false, &u
+			}
+		}
+		tc.args = args
+		check(", no argument of which is said to require a gradient")
 	}
 }
 

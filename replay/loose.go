@@ -44,6 +44,7 @@ func (c *Call) retryWarnings(o *Outcome) {
 			loose = slices.DeleteFunc(loose, func(r Result) bool { return r.Phase == Backward })
 		}
 	}
+	as = as.requiring()
 	seen := slices.Clone(loose)
 	toRecorded(seen, place)
 	explained := func(m causes.Mistake, tried int) []string {
