@@ -646,9 +646,11 @@ func (s *Summary) refusedText() string {
 			parts = append(parts, Count(n, "capture")+" "+p.what)
 		}
 	}
-	parts = append(parts, s.unreadParts()...)
-	return "exit code 3: " + strings.Join(parts, ", ") +
-		`; --where 'not (path contains "FOLDER")' leaves those of a folder out`
+	hint := ""
+	if s.Refused() || slices.ContainsFunc(s.Unread, func(f UnreadFile) bool { return !f.Absent }) {
+		hint = `; --where 'not (path contains "FOLDER")' leaves those of a folder out`
+	}
+	return "exit code 3: " + strings.Join(append(parts, s.unreadParts()...), ", ") + hint
 }
 
 // failedOn says how many captures have a verdict of FailOn; "" if none has.

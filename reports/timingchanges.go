@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/optool/optool/compare/verdict"
@@ -74,6 +75,39 @@ func percent(ratio float64) string {
 		return "-"
 	}
 	return fmt.Sprintf("%+.1f %%", 100*(ratio-1))
+}
+
+// Result is the change as a result that reports can show: a failure if the call got slower by more than the threshold,
+// a share of the time. A change that cannot be told is skipped.
+func (c *TimingChange) Result(threshold float64) *Result {
+	cells := c.Cells()
+	r := &Result{Capture: c.Capture, Op: c.Op, Phase: c.Phase, Target: c.Cache + " cache", Verdict: verdict.Pass,
+		Reason: fmt.Sprintf("%s: %s, before %s (%s)", strings.ToLower(string(c.Verdict)), cells[1], cells[0], cells[2])}
+	switch {
+	case c.Verdict == timing.Slower && c.Ratio-1 > threshold:
+		r.Verdict = verdict.Fail
+	case c.Verdict == timing.Ambiguous:
+		r.Verdict = verdict.Skipped
+		if doubt := c.Doubt(); doubt != "" {
+			r.Reason += ", with " + doubt
+		}
+	}
+	return r
+}
+
+// TimingChangeSheet has a row for each change.
+func TimingChangeSheet(changes []TimingChange) Sheet {
+	return Sheet{Name: "times", Columns: []string{"op", "capture", "phase", "cache", "old_ns", "new_ns", "ratio", "verdict",
+		"accuracy"}, Rows: func(yield func([]any) bool) {
+		for i := range changes {
+			c := &changes[i]
+			old, cur := c.times()
+			if !yield([]any{c.Op, c.Capture, c.Phase, c.Cache, old.Nanoseconds(), cur.Nanoseconds(), c.Ratio,
+				string(c.Verdict), c.Accuracy}) {
+				return
+			}
+		}
+	}}
 }
 
 // A timingChangeLine is the JSON line of a TimingChange.

@@ -21,7 +21,8 @@ type UnreadFile struct {
 	Calls int `json:"calls,omitempty"`
 	// Cut says that the recording is not whole: the recorded program was killed, for example. What is there was read.
 	Cut bool `json:"cut,omitempty"`
-	// Absent says that there is nothing to read: File is a PATH that does not exist or holds no recording.
+	// Absent says that there is nothing to read: File is a PATH that does not exist, holds no recording, or has no call
+	// that the command's flags select.
 	Absent bool `json:"absent,omitempty"`
 }
 
@@ -122,9 +123,9 @@ func (s *Summary) unreadParts() (parts []string) {
 	}
 	switch {
 	case absent == 1:
-		parts = append(parts, "1 path has no recording")
+		parts = append(parts, "1 path gave no call")
 	case absent > 1:
-		parts = append(parts, fmt.Sprintf("%d paths have no recording", absent))
+		parts = append(parts, fmt.Sprintf("%d paths gave no call", absent))
 	}
 	switch {
 	case cut == 1:

@@ -69,7 +69,7 @@ func TestUnread(t *testing.T) {
 		t.Errorf("%q is missing in %q", want, got)
 	}
 	s.Unread = append(s.Unread, UnreadFile{File: "o", Reason: "no such directory", Absent: true})
-	counts = "1 file could not be read to the end, 1 path has no recording, 1 recording is not whole"
+	counts = "1 file could not be read to the end, 1 path gave no call, 1 recording is not whole"
 	if got := strings.Join(s.unreadParts(), ", "); got != counts {
 		t.Error(got)
 	}

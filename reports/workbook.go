@@ -171,6 +171,9 @@ func (rec *Recording) sentence() string {
 	reading := s.Reading()
 	wrong -= reading
 	text := fmt.Sprintf("%d of %s fail, %d pass", wrong, Count(total, "call"), passed)
+	if total == 0 {
+		text = "no call was judged"
+	}
 	if warn > 0 {
 		text += fmt.Sprintf(", %d with a warning", warn)
 	}

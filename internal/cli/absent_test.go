@@ -18,7 +18,7 @@ func TestAbsentPath(t *testing.T) {
 		for name, wants := range map[string][]string{
 			"r.jsonl": {`"unread":[{"file":"missing","reason":"no such file or directory","absent":true}]`},
 			"r.xml":   {`errors="1"`, `<error type="invalid" message="could not be read: missing: no such file or directory"`},
-			"r.md":    {"1 path has no recording", "missing: no such file or directory"},
+			"r.md":    {"1 path gave no call", "missing: no such file or directory"},
 			"r.html":  {"missing: no such file or directory"},
 		} {
 			b, err := os.ReadFile(in(name))
@@ -31,6 +31,20 @@ func TestAbsentPath(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestNothingSelected: the reports say that the flags select no call. A folder that could be left out is not advised.
+func TestNothingSelected(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "r.md")
+	out := run(t, 3, "replay", "--op", "nosuch", "--markdown", file, "../../fixtures/captures/v2")
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(b); !strings.Contains(got, "### ⚠️ no call was judged. 1 path gave no call.") ||
+		!strings.Contains(got, "is selected; nosuch matches no recorded op") || strings.Contains(out+got, "--where") {
+		t.Errorf("%s\n%s", out, got)
 	}
 }
 

@@ -56,11 +56,8 @@ explains: those whose results are not much further apart than their inputs.`,
   optool compare --results good.jsonl night1.jsonl night2.jsonl`,
 		Args: func(cmd *cobra.Command, args []string) error { return o.check(cmd, args) },
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			if o.times && o.records.files.any() {
-				return usageError("--time writes no reports but --json")
-			}
-			if o.results && o.records.files.path("write-known") != "" {
-				return usageError("--write-known does not go with --results: give it to replay or report")
+			if (o.results || o.times) && o.records.files.path("write-known") != "" {
+				return usageError("--write-known goes with neither --results nor --time: give it to replay or report")
 			}
 			switch {
 			case o.rows:

@@ -64,15 +64,15 @@ const (
 )
 
 // interruptible has a signal stop all computing and cancel what runs; what is not done
-// soon afterwards is cut off with the exit code that the command asked for, and a second signal ends the program
-// at once. It returns what ends that.
+// soon afterwards is cut off with the exit code that the command asked for. A later signal ends the program at once;
+// one within exitGrace is the same one, sent to the whole process group and passed on by a script. It returns what
+// ends that.
 func (a *app) interruptible(cancel context.CancelFunc) (end func()) {
 	signals, ended := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	go func() {
 		select {
 		case <-signals:
-			signal.Stop(signals)
 			quota.Stop()
 			files.Cancel()
 			cancel()
@@ -81,6 +81,7 @@ func (a *app) interruptible(cancel context.CancelFunc) (end func()) {
 		}
 		select {
 		case <-time.After(exitGrace):
+			signal.Stop(signals)
 		case <-ended:
 			return
 		}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -24,11 +25,18 @@ func (a *app) compareTimes(old, cur string, resolution, threshold float64, recor
 		return err
 	}
 	x, y := runs[0], runs[1]
-	j, err := a.openRecords(records, a.run("none"))
+	files := records.files
+	if err := cmp.Or(files.check(), failed(files.writable())); err != nil {
+		return err
+	}
+	j, err := a.openRecords(outputs{json: records.json}, a.run("none"))
 	if err != nil {
 		return err
 	}
 	defer j.close()
+	if files.stdout() {
+		j.out = io.Discard
+	}
 	changes := reports.TimingChanges(x, y, resolution)
 	for i := range changes {
 		if err := j.write(&changes[i]); err != nil {
@@ -57,13 +65,60 @@ func (a *app) compareTimes(old, cur string, resolution, threshold float64, recor
 	}{"summary", counts, append([]string{}, unlike...)}); err != nil {
 		return failed(err)
 	}
-	switch {
-	case len(changes) == 0:
+	if len(changes) == 0 {
 		return &exitError{ExitFailed, fmt.Errorf("%s, %s: no call was measured in both", old, cur)}
-	case counts.Beyond > 0:
-		return exitWith(ExitDiffers)
 	}
-	return nil
+	exit := 0
+	if counts.Beyond > 0 {
+		exit = ExitDiffers
+	}
+	facts := []reports.Fact{{Name: "times", Text: counts.String() + "; compared with " + old}}
+	for _, d := range unlike {
+		facts = append(facts, reports.Fact{Name: "runs differ", Text: d})
+	}
+	if counts.SameLibrary {
+		facts = append(facts, reports.Fact{Name: "library", Text: sameLibrary})
+	}
+	return a.unwritten(exit, a.writeTimes(y, changes, threshold, facts, files, exit))
+}
+
+// writeTimes writes reports of a comparison of times. A series that got slower by more than the threshold is a failure.
+func (a *app) writeTimes(now *reports.Recording, changes []reports.TimingChange, threshold float64,
+	facts []reports.Fact, files reportFiles, exit int) error {
+	if !files.any() {
+		return nil
+	}
+	device := now.Run.Device
+	if device == "" || device == "none" {
+		device = "none: the float64 reference on this CPU"
+	}
+	run, s := a.run(device), reports.NewSummary()
+	s.Exit, s.Facts, s.Elapsed = exit, facts, now.Summary.Elapsed
+	results := func(yield func(*reports.Result) bool) {
+		measured := map[string]int{} // calls of each operator
+		for i := range changes {
+			c := &changes[i]
+			if i == 0 || c.Op != changes[i-1].Op || c.Capture != changes[i-1].Capture {
+				measured[c.Op]++
+			}
+			r := c.Result(threshold)
+			r.Occurrence = new(int)
+			*r.Occurrence = measured[c.Op]
+			if !yield(r) {
+				return
+			}
+		}
+	}
+	shown, _, err := reread(func(w io.Writer) error {
+		return rewrite(w, &run, s, results, &reports.Explanations{}, func(lines *reports.JSONLines) error {
+			return lines.Summary(s)
+		})
+	})
+	if err != nil {
+		return err
+	}
+	defer shown.Close()
+	return writeReports(a.Out, shown, []reports.Sheet{reports.TimingChangeSheet(changes)}, files, a.tellPages(files))
 }
 
 const sameLibrary = "both measured the same device library"
