@@ -31,6 +31,20 @@ func TestNextNamesTheWrongPath(t *testing.T) {
 	}
 }
 
+// TestNextRunsTheCall: a wrong call can be computed anew where it was recorded, by the function that the program had in
+// the place of torch's; not by one that only the program itself has.
+func TestNextRunsTheCall(t *testing.T) {
+	for path, want := range map[string]string{"replaced": " replay --device torch:cpu --map-function " +
+		"torch.nn.functional.gelu=mymod:fast_gelu /", "rounding/c": ""} {
+		var out, errs bytes.Buffer
+		cli.Main([]string{"replay", "--out", t.TempDir(), "testdata/" + path},
+			cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+		if got := out.String(); !strings.Contains(got, want) || strings.Contains(got, "computed anew") != (want != "") {
+			t.Errorf("%s: got\n%s%s", path, got, errs.String())
+		}
+	}
+}
+
 // TestNextOfSoundCalls: where all calls are right by themselves, replay says what it did not look at; not where one is
 // wrong, and not where no step was recorded.
 func TestNextOfSoundCalls(t *testing.T) {

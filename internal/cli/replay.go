@@ -378,11 +378,34 @@ func (r *replayRun) next(paths []string) string {
 		next = append(next, "the errors of the first wrong call in full:\n  "+
 			strings.Join(append(args, quotePath(r.wrong)), " "))
 	}
+	if f := r.digest.First(); f != nil && len(r.fuse.ranges) == 0 {
+		if again := r.onDevice(f.Results[0]); again != "" {
+			next = append(next, "this call computed anew, after a change of its code:\n  "+again)
+		}
+	}
 	if r.step && len(r.folders) > 1 && len(paths) == 1 {
 		next = append(next, "values that changed between the calls of any program:\n  "+
 			strings.Join(r.command("step", quotePath(paths[0])), " "))
 	}
 	return strings.Join(next, "\nand ")
+}
+
+// onDevice is the command that runs a call, whose recorded results were judged, where it was recorded; "" where that is
+// not known, or the function that the program had in the place of torch's cannot be imported.
+func (r *replayRun) onDevice(of *reports.Result) string {
+	on, _, _ := strings.Cut(of.RecordedOn, " ")
+	if on == "" || collective.Name(of.Op) != "" {
+		return ""
+	}
+	args := append(r.command("replay"), "--device", "torch:"+on)
+	if by := of.Replaced; by != "" {
+		dot := strings.LastIndexByte(by, '.')
+		if dot < 0 || strings.HasPrefix(by, "__main__.") || strings.ContainsRune(by, '<') {
+			return ""
+		}
+		args = append(args, "--map-function", quote(of.Op+"="+by[:dot]+":"+by[dot+1:]))
+	}
+	return strings.Join(append(append(args, r.tolerances.repro()...), quotePath(r.wrong)), " ")
 }
 
 // between says that values between calls were not looked at, and the command that does; "" where something is wrong
