@@ -61,7 +61,11 @@ func Doubted(ts []*Timing) string {
 	if all == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d of %s are in doubt: %s", all, Count(len(ts), "measurement"), strings.Join(parts, ", "))
+	be := "are"
+	if len(ts) == 1 {
+		be = "is"
+	}
+	return fmt.Sprintf("%d of %s %s in doubt: %s", all, Count(len(ts), "measurement"), be, strings.Join(parts, ", "))
 }
 
 // timingLeads are what a reader of times needs first: what was not measured, and what is in doubt.

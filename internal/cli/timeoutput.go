@@ -95,7 +95,7 @@ func (t *timeTable) add(x *reports.Timing, worst verdict.Verdict) error {
 	}
 	if !t.narrow {
 		cells = append(append([]string{x.Op, id}, cells...), string(x.Series.Stop), strconv.Itoa(x.Calls),
-			x.Shapes, x.Doubt())
+			x.Shapes, brief(x.Doubt()))
 		if t.accuracy {
 			cells = append(cells, string(worst))
 		}
@@ -106,6 +106,14 @@ func (t *timeTable) add(x *reports.Timing, worst verdict.Verdict) error {
 		cells = append(cells, string(x.Series.Stop))
 	}
 	return t.list.Add(append(cells, t.mark(x.Doubt()))...)
+}
+
+// brief is a doubt as a cell of each line shows it: that there were few runs is the same for all, and n says how many.
+func brief(doubt string) string {
+	if kind, _, _ := strings.Cut(doubt, ":"); kind == "few" {
+		return kind
+	}
+	return doubt
 }
 
 // call prints the line of a call, and a second one where its inputs do not fit.
