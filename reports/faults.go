@@ -115,11 +115,14 @@ func (rec *Recording) Faults() (faults []Fault) {
 	return faults
 }
 
-// replacedBy names the program's function in the place of torch's, whose author has to look at it; "" if torch's ran.
+// replacedBy names the program's function in the place of torch's, whose author has to look at it unless a device ran
+// another one; "" if torch's was recorded.
 func replacedBy(r *Result) string {
 	switch {
 	case r.Replaced == "":
 		return ""
+	case r.Instead != "":
+		return ", recorded with " + Name(r.Replaced) + ", which was not run"
 	case r.ReplacedAt == "":
 		return ", replaced by " + Name(r.Replaced)
 	}

@@ -38,7 +38,9 @@ type Finding struct {
 // Notes say what one has to know of the call beside its values: that another function is in the place of torch's, and
 // which calls fail inside it.
 func (f *Finding) Notes() (notes []string) {
-	if first := f.Results[0]; first.Replaced != "" {
+	if first := f.Results[0]; first.Instead != "" {
+		notes = append(notes, first.Instead)
+	} else if first.Replaced != "" {
 		notes = append(notes, ReplacedText(first.Op, first.Replaced, first.ReplacedAt))
 	}
 	if len(f.Inside) > 0 {

@@ -91,7 +91,7 @@ func WriteJUnit(w io.Writer, rec *Recording) (err error) {
 	for _, lead := range rec.Leads() {
 		list.List = append(list.List, junitSetting{lead[0], lead[1]})
 	}
-	for _, text := range rec.Summary.wrappedLines() {
+	for _, text := range rec.Summary.notRunLines() {
 		list.List = append(list.List, junitSetting{"not judged", text})
 	}
 	if text := rec.Summary.NotJudged().String(); text != "" {

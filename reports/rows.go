@@ -144,6 +144,8 @@ type Result struct {
 	Location      string  `json:"location,omitempty"`    // FILE:LINE of the user's program
 	Replaced      string  `json:"replaced,omitempty"`    // the program's function in the place of torch's
 	ReplacedAt    string  `json:"replaced_at,omitempty"` // FILE:LINE of that function
+	// Instead says of a result of a device that it is not of the function Replaced, and how to run that; "" if it is.
+	Instead string `json:"instead,omitempty"`
 	// Wrapped are functions of torch that the program wraps, and inside of which it made the call.
 	Wrapped   []Wrapper `json:"wrapped,omitempty"`
 	Within    *int      `json:"within,omitempty"`     // ForwardID of the recorded call that made this one

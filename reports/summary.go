@@ -64,6 +64,7 @@ type Summary struct {
 	unexplained  int               // causes and profiles that are left out of reports
 	recordedOn   []string          // the first mostPlaces different ones of results
 	wrapped      []Wrapper         // the first maxOps different ones of results
+	instead      []string          // recorded functions that the device did not run, the first maxOps
 	unwritten    map[string]int    // calls into whose files torch saved nothing, by op
 	notSaved     int               // results of those
 	projected    int               // results of which not all elements were compared, but their projections
@@ -143,6 +144,7 @@ func (s *Summary) Add(r *Result) {
 		s.recordedOn = append(s.recordedOn, on)
 	}
 	s.addWrapped(r)
+	s.addInstead(r)
 	s.contest(r)
 	if r.Witness != "" && r.Layout == "" && r.Device == "" {
 		if s.Witness == nil {
@@ -595,7 +597,7 @@ func (s *Summary) Told() []string { return s.told(s.NotJudged().String()) }
 
 // told is Told with this line about what was not judged.
 func (s *Summary) told(unjudged string) []string {
-	lines := append(append(slices.Clone(s.Missing), s.unreadLines()...), s.wrappedLines()...)
+	lines := append(append(slices.Clone(s.Missing), s.unreadLines()...), s.notRunLines()...)
 	for _, line := range []string{unjudged, s.failedOn()} {
 		if line != "" {
 			lines = append(lines, line)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
+	found "github.com/optool/optool/reports/results"
 )
 
 // A Rerun is what a device made of one pass of a call, beside what was recorded of it.
@@ -17,6 +18,8 @@ type Rerun struct {
 	Target   string          `json:"target,omitempty"`   // of the first value with that verdict
 	Reason   string          `json:"reason,omitempty"`
 	Standing Standing        `json:"standing,omitempty"`
+	// Instead says that the device did not run the function that was recorded in the place of torch's.
+	Instead string `json:"instead,omitempty"`
 }
 
 // A Standing is how a device stands to what was recorded, where one of them is wrong.
@@ -33,6 +36,8 @@ const (
 type Reruns struct {
 	Run    int `json:"run"`     // calls
 	NotRun int `json:"not_run"` // calls: random ones, those that the reference or the device does not have
+	// Instead names recorded functions that the device did not run, but torch's own.
+	Instead []string `json:"instead,omitempty"`
 	// Passes by their standing.
 	Repeated    int `json:"repeated"`
 	NotRepeated int `json:"not_repeated"`
@@ -66,7 +71,7 @@ func (c *Call) rerunOf(p replay.Phase) *Rerun {
 	}
 	at := slices.IndexFunc(results, func(x replay.Result) bool { return passOf(x) == p && x.Verdict == worst })
 	r := &Rerun{Call: c, Phase: p, Recorded: *c.byPass.of(p), Verdict: worst, Target: results[at].Target,
-		Reason: results[at].Reason}
+		Reason: results[at].Reason, Instead: found.Instead(c.Entry, results[at].Functions)}
 	switch right := worst == verdict.Pass || worst == verdict.Warn; {
 	case r.Recorded == verdict.Fail && worst.Finding():
 		r.Standing = Repeated
@@ -122,6 +127,9 @@ func (t *Trace) Reruns() (wrong []*Rerun, n *Reruns) {
 		ran := false
 		for _, r := range c.Reruns() {
 			n.count(r)
+			if text := c.Op + " was " + r.Instead; r.Instead != "" && !slices.Contains(n.Instead, text) {
+				n.Instead = append(n.Instead, text)
+			}
 			ran = ran || r.Verdict != verdict.Skipped && r.Verdict != verdict.Unsupported
 			if r.Standing != "" {
 				wrong = append(wrong, r)
@@ -143,7 +151,8 @@ func (n *Reruns) Plus(o *Reruns) *Reruns {
 	}
 	return &Reruns{Run: n.Run + o.Run, NotRun: n.NotRun + o.NotRun, Repeated: n.Repeated + o.Repeated,
 		NotRepeated: n.NotRepeated + o.NotRepeated, New: n.New + o.New, Wrong: n.Wrong + o.Wrong,
-		Errors: n.Errors + o.Errors}
+		Errors:  n.Errors + o.Errors,
+		Instead: slices.Compact(slices.Sorted(slices.Values(slices.Concat(n.Instead, o.Instead))))}
 }
 
 func (n *Reruns) count(r *Rerun) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -75,7 +76,7 @@ func TestReruns(t *testing.T) {
 			if !slices.Equal(got, tc.want) {
 				t.Errorf("wrong %q, want %q", got, tc.want)
 			}
-			if *n != tc.counts {
+			if !reflect.DeepEqual(*n, tc.counts) {
 				t.Errorf("counts %+v, want %+v", *n, tc.counts)
 			}
 		})

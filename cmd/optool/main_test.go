@@ -31,7 +31,8 @@ func TestMain(m *testing.M) {
 }
 
 // TestScripts runs testdata/script/*.txtar. They find the fixtures in $CAPTURES, operators
-// of a project's own in $CUSTOM, whole steps in $STEPS, recordings without gradients in $METRIC
+// of a project's own in $CUSTOM, whole steps in $STEPS, recordings without gradients in $METRIC,
+// one of a program that puts its own functions in the place of torch's in $REPLACED,
 // and wrong devices, one fault each, in $FAULTY. The condition device says that this build has a
 // device, faulty that there are wrong ones too. The command objectstore serves a directory to
 // those that follow.
@@ -56,6 +57,10 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	replaced, err := filepath.Abs("../../internal/cli/testdata/replaced")
+	if err != nil {
+		t.Fatal(err)
+	}
 	objects, err := filepath.Abs("../../pthformat/testdata/objects")
 	if err != nil {
 		t.Fatal(err)
@@ -70,6 +75,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("METRIC", metric)
 			e.Setenv("OBJECTS", objects)
 			e.Setenv("FAULTY", faulty)
+			e.Setenv("REPLACED", replaced)
 			return nil
 		},
 		Condition: func(cond string) (bool, error) {

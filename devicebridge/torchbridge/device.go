@@ -4,6 +4,7 @@ package torchbridge
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -100,6 +101,9 @@ func (d *Device) Ready() error {
 
 // Info describes the device, once it is Ready.
 func (d *Device) Info() Info { return d.info }
+
+// Function is what the device runs for an operator: the user's "module:function", else the function of that name.
+func (d *Device) Function(op string) string { return cmp.Or(d.config.Map[op], op) }
 
 // Close ends the workers. Runs must have returned.
 func (d *Device) Close() error {

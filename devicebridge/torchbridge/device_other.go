@@ -24,6 +24,9 @@ func (*Device) Ready() error { return errors.New("devices of PyTorch: not on thi
 // Info describes nothing.
 func (*Device) Info() Info { return Info{} }
 
+// Function is never called.
+func (*Device) Function(op string) string { return op }
+
 // Close does nothing.
 func (*Device) Close() error { return nil }
 

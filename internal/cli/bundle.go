@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -117,6 +118,14 @@ func (o *bundleOptions) write(ctx context.Context, a *app, e *capture.Entry, opt
 	defer call.Close()
 	if err := call.Record.Err(capture.Input); err != nil {
 		return 0, fmt.Errorf("%s: %w", e.Rel, err)
+	}
+	if e.Replaced != "" {
+		report.Replaced = reports.OneLine(reports.ReplacedText(call.Op, e.Replaced, e.ReplacedAt))
+		report.Function = reports.FunctionPath(e.Replaced, e.ReplacedAt)
+	}
+	if function := o.torch.maps[call.Op]; function != "" {
+		report.Replaced = cmp.Or(report.Replaced, fmt.Sprintf("The verdict is about %s", function))
+		report.Function = function
 	}
 	outcome := call.Compare()
 	found := results.OfReplay(e, outcome, "", "")

@@ -23,6 +23,31 @@ func run(t *testing.T, code int, args ...string) string {
 	return text.String()
 }
 
+// TestBundleReplaced: a bundle says which function of the program was recorded in the place of torch's, and how to run
+// it: torch's own may be right.
+func TestBundleReplaced(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "b.zip")
+	run(t, 1, "bundle", "--op", "torch.nn.functional.gelu", "-o", file, "testdata/replaced")
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := unzipped(t, "b.zip", b)
+	for name, want := range map[string]string{
+		"README.md":           "repeat.py --device cpu --function mymod:fast_gelu\n",
+		"expected/names.json": `"function":"mymod:fast_gelu"`,
+		"repeat.py":           `runs torch's own" +`,
+	} {
+		found := false
+		for path, text := range files {
+			found = found || strings.HasSuffix(path, name) && strings.Contains(string(text), want)
+		}
+		if !found {
+			t.Errorf("%s: no %q", name, want)
+		}
+	}
+}
+
 // telltale is a copy of a recording in a directory whose name no file of a bundle may have. Its programs lie in such
 // directories, too, and one call is wrong.
 func telltale(t *testing.T) (recording string) {

@@ -46,7 +46,7 @@ func (d *Device) Run(c *replay.DeviceCall) *replay.DeviceRun {
 	case err != nil:
 		run.Forward = replay.DeviceStatus{Verdict: verdict.Error, Reason: err.Error()}
 	default:
-		run.Functions = []string{c.Call.Name}
+		run.Functions = []string{d.device.Function(c.Call.Name)}
 		p.fill(run, c, res)
 	}
 	return run

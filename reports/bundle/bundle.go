@@ -35,6 +35,9 @@ type Report struct {
 	Again    string   // the command that judges the call, from the directory of its files
 	// Imports are the Python modules that bring the operator, as far as they are known.
 	Imports []string
+	// Function is the program's that was recorded in the place of torch's, as "module:function"; "" for torch's own.
+	// Replaced says so, in a sentence, if torch's own is not what is repeated.
+	Function, Replaced string
 	// Directories are known ones of this machine. README.md names no directory that it recognises as one, nor these.
 	Directories []string
 	// Operators are the user's files that say what operators compute. Again names them.
@@ -138,7 +141,7 @@ func parts(c *replay.Call, r Report) ([]file, error) {
 	} else if due, err = expected(c, r.Outcome, add); err != nil {
 		return nil, err
 	} else {
-		files = append(files, file{"expected/names.json", due.names()})
+		files = append(files, file{"expected/names.json", due.names(r)})
 	}
 	if why == "" {
 		p, err := newProgram(c.DeviceCall(true), due)
@@ -210,8 +213,8 @@ func expected(c *replay.Call, o *replay.Outcome, add func(string, value.Value) e
 	return d, nil
 }
 
-// names are the names of values in the lists, for repeat.py.
-func (d *due) names() []byte {
+// names are the names of values in the lists, for repeat.py, and the recorded function.
+func (d *due) names(r Report) []byte {
 	of := func(due []replay.Due) []string {
 		names := []string{}
 		for _, v := range due {
@@ -230,10 +233,14 @@ func (d *due) names() []byte {
 		}
 		return limits
 	}
-	b, err := json.Marshal(map[string]any{"arguments": of(d.arguments), "gradients": of(d.gradients),
+	names := map[string]any{"arguments": of(d.arguments), "gradients": of(d.gradients),
 		"recorded_gradients": of(d.recorded), "together": map[string][]*[2]float64{"output": together(d.outputs),
 			"arguments": together(d.arguments), "gradients": together(d.gradients),
-			"recorded_gradients": together(d.recorded)}})
+			"recorded_gradients": together(d.recorded)}}
+	if r.Replaced != "" {
+		names["replaced"], names["function"] = withoutDirectories(r.Replaced, r.Directories), r.Function
+	}
+	b, err := json.Marshal(names)
 	return append(opdef.Must(b, err), '\n')
 }
 
@@ -254,13 +261,21 @@ func readme(c *replay.Call, r Report, why string) string {
 	fmt.Fprintf(&b, "# %s\n\n", c.Op)
 	judged(&b, r.Values)
 	arguments(&b, c)
-	fmt.Fprintf(&b, "## Repeat it\n\n```\npython repeat.py --device cpu%s\n", bringing(c.Op, r.Imports))
+	fmt.Fprintf(&b, "## Repeat it\n\n```\npython repeat.py --device cpu%s\n", bringing(c.Op, r))
 	if why == "" {
 		b.WriteString("cc -std=gnu11 -O1 -rdynamic -o repeat repeat.c -ldl -lm && ./repeat ./libdiopi_impl.so\n")
 	}
 	fmt.Fprintf(&b, "%s\n```\n\n", r.Again)
 	if unnamed(c.Op) && len(r.Imports) == 0 {
 		fmt.Fprintf(&b, "MODULE is the Python module that brings %s; it must be on PYTHONPATH or here.\n\n", c.Op)
+	}
+	if r.Replaced != "" {
+		fmt.Fprintf(&b, "%s. ", r.Replaced)
+		if module, _, _ := strings.Cut(r.Function, ":"); module != "" {
+			fmt.Fprintf(&b, "`--function` runs it. Its module, %s, must be on PYTHONPATH or here. ", module)
+		}
+		b.WriteString("Without `--function`, and in C, other functions run: that they are right says nothing of the " +
+			"recorded one.\n\n")
 	}
 	if why != "" {
 		fmt.Fprintf(&b, "There is no C program: %s.\n\n", why)
@@ -387,9 +402,12 @@ func unnamed(op string) bool {
 	return strings.HasPrefix(op, "__main__.") || strings.HasPrefix(op, "torch.ops.") && !strings.HasPrefix(op, "torch.ops.aten.")
 }
 
-// bringing are the flags of repeat.py for the modules that bring an operator.
-func bringing(op string, modules []string) (flags string) {
-	if unnamed(op) && len(modules) == 0 {
+// bringing are the flags of repeat.py for the function, and the modules that bring an operator.
+func bringing(op string, r Report) (flags string) {
+	modules := r.Imports
+	if r.Replaced != "" && r.Function != "" {
+		flags = " --function " + r.Function
+	} else if unnamed(op) && len(modules) == 0 {
 		modules = []string{"MODULE"}
 	}
 	for _, m := range modules {

@@ -387,6 +387,17 @@ func TestScript(t *testing.T) {
 	if out, code := run("--atol", "1e-3"); code != 0 || !strings.Contains(out, "recorded grad[1]: 0 of 3 ") {
 		t.Errorf("with a tolerance: exit code %d\n%s", code, out)
 	}
+	// The program's own function, which the user names.
+	if err := os.WriteFile(filepath.Join(dir, "mymod.py"), []byte("def mul(a, b):\n    return a * b + 1\n"),
+		0o666); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("python3", "repeat.py", "--trust", "--function", "mymod:mul")
+	cmd.Dir = dir
+	if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != 1 ||
+		!strings.Contains(string(out), "this runs mymod:mul") || !strings.Contains(string(out), "output[0]: 3 of 3 ") {
+		t.Errorf("--function: %s", out)
+	}
 	write := func(name string, v value.Value) {
 		if err := pthformat.WriteFile(filepath.Join(dir, name), v); err != nil {
 			t.Fatal(err)

@@ -1,8 +1,9 @@
 """Repeat the recorded call with PyTorch and compare with the expected results.
 
-    python repeat.py [--device cpu] [--import MODULE] [--atol A] [--rtol R] [--trust]
+    python repeat.py [--device cpu] [--function MODULE:FUNCTION] [--import MODULE] [--atol A] [--rtol R] [--trust]
 
-Needs torch 1.13 or newer. --import names a module that brings the operator. An element may be off by what
+Needs torch 1.13 or newer. --function runs this function, not the one that has the operator's name: a program may have
+put its own in the place of torch's. --import names a module that brings the operator. An element may be off by what
 expected/allowed_*.pth say; --atol and --rtol set another tolerance. Where the recorded values are wrong only all
 together, what they have in common is bounded, too (expected/names.json). Nothing in the files is executed (weights_only)
 unless --trust is given, which torch 1.13 needs for floats and devices among the arguments. Exit code 0: no element is
@@ -164,6 +165,8 @@ def main():
     p.add_argument("--rtol", type=float)
     p.add_argument("--import", dest="modules", metavar="MODULE", action="append", default=[],
                    help="a module that brings the operator, on PYTHONPATH or in this directory; may be repeated")
+    p.add_argument("--function", metavar="MODULE:FUNCTION",
+                   help="run this function; the module is on PYTHONPATH or in this directory")
     p.add_argument("--trust", action="store_true", help="load the files without weights_only")
     args = p.parse_args()
     global TRUSTED
@@ -180,6 +183,11 @@ def main():
     ok = True
     with open(os.path.join(HERE, "expected", "names.json")) as f:
         names = json.load(f)
+    if args.function:
+        print(f"this runs {args.function}")
+    elif names.get("replaced"):
+        print(f"note: {names['replaced']}. This runs torch's own" +
+              (f": --function {names['function']} runs the recorded one" if names["function"] else ""))
     expected, after, wanted = due("output", names), due("arguments", names) or [], due("gradients", names)
     for file, then, named in (
             ("output.pth", expected, [f"output[{i}]" for i in range(len(expected))]),
@@ -194,7 +202,7 @@ def main():
     up = load("call", "grad_outputs.pth")
     seen = {}
     try:
-        function = find(name, args.modules)
+        function = find(args.function.replace(":", ".") if args.function else name, args.modules)
         given = to_device((call["args"], call["kwargs"]), args.device, in_place, seen)
         with torch.set_grad_enabled(not after or wanted is not None):
             output = function(*given[0], **given[1])

@@ -42,6 +42,15 @@ func OfReplay(e *capture.Entry, o *replay.Outcome, repro, saved string) *reports
 	return found
 }
 
+// Instead says that a device ran other functions than the one that was recorded in the place of torch's; "" if it did
+// not.
+func Instead(e *capture.Entry, ran []string) string {
+	if e.Replaced == "" {
+		return ""
+	}
+	return reports.InsteadText(e.Replaced, e.ReplacedAt, ran)
+}
+
 // MarkNotFinite has the result of the value that n is in, or the call's first one, say so; n may be nil.
 func MarkNotFinite(found []*reports.Result, n *replay.NotFinite) {
 	if n == nil || len(found) == 0 {
@@ -103,6 +112,9 @@ func ofResult(e *capture.Entry, op string, r *replay.Result) *reports.Result {
 		out.RMSE, out.RecordedRMSE, out.Witness = reports.Num(w.Device), reports.Num(w.Recorded), w.Verdict
 	}
 	out.Device = r.Device
+	if out.Instead = Instead(e, r.Functions); out.Instead != "" && out.Reason == "" {
+		out.Reason = out.Instead
+	}
 	if r.Source == "" && r.Compared != nil {
 		out.RecordedOn = RecordedOn(e, r.Place)
 	}

@@ -44,6 +44,9 @@ func Facts(t *step.Trace, x Extra) (facts []reports.Fact) {
 	}
 	if _, n := t.Reruns(); n != nil {
 		add("device "+x.Device, rerunsText(n))
+		for _, text := range n.Instead {
+			add("device "+x.Device, text)
+		}
 	}
 	if s := t.MainStep(); s != nil {
 		name := "loss"

@@ -236,6 +236,9 @@ func node(c *step.Call) Node {
 		if r.Reason != "" {
 			n.Device += ": " + r.Reason
 		}
+		if r.Instead != "" {
+			n.Device += "; " + r.Instead
+		}
 	}
 	n.Device = strings.TrimPrefix(n.Device, ", ")
 	if c.HasBackward() {

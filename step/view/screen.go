@@ -769,8 +769,12 @@ func reruns(w io.Writer, t *step.Trace, x Extra) error {
 	if n == nil {
 		return nil
 	}
-	if _, err := fmt.Fprintln(w, "\n"+x.Style.Wrap(x.Device+": "+rerunsText(n), 2)); err != nil || len(wrong) == 0 {
-		return err
+	fmt.Fprintln(w, "\n"+x.Style.Wrap(x.Device+": "+rerunsText(n), 2))
+	for _, text := range n.Instead {
+		fmt.Fprintln(w, x.Style.Wrap("note: "+reports.OneLine(text), 2))
+	}
+	if len(wrong) == 0 {
+		return nil
 	}
 	l := reports.NewListing(w, x.Style.Width, "call", "pass", "recorded", "device", "standing", "why")
 	l.Names(0)
