@@ -74,6 +74,24 @@ func (p *Process) exact(ctx context.Context, decisions bool, opt Options) ([]Bre
 	return x.left, err
 }
 
+// untell takes the exact loss back where the exact step took wrong results as they were recorded.
+func (s *Step) untell() {
+	taken := slices.Clone(s.Breaks)
+	for _, c := range s.Averaged {
+		taken = append(taken, Break{c, errDrawn.Error()})
+	}
+	for _, c := range s.Bridged {
+		taken = append(taken, Break{c, "its operator is not known"})
+	}
+	slices.SortStableFunc(taken, func(a, b Break) int { return a.Call.Order - b.Call.Order })
+	for i, b := range taken {
+		if b.Call.ForwardVerdict() == verdict.Fail && s.reaches(b.Call) {
+			s.Exact, s.Untold = math.NaN(), &taken[i]
+			return
+		}
+	}
+}
+
 // A rerun runs the calls of a process on each other's results.
 type rerun struct {
 	process *Process
@@ -184,7 +202,9 @@ func (x *rerun) call(c *Call) error {
 		return err
 	}
 	bound, f, err := x.forward(rec, args, kwargs)
-	if errors.Is(err, opdef.ErrUnknownOp) {
+	// What an imagined run wants computed otherwise cannot be taken from the recording.
+	anew := x.whatIf != nil && how != AsRecorded
+	if errors.Is(err, opdef.ErrUnknownOp) && !anew {
 		outs, cause := x.bridged(c, rec, args, kwargs)
 		if outs == nil {
 			return cmp.Or(cause, err)
@@ -206,14 +226,19 @@ func (x *rerun) call(c *Call) error {
 		if bound.Entry.Random != "" {
 			return errors.New(why)
 		}
-		if out := shown(rec, args, x.opt); out != nil {
+		if anew {
+			if bound, f, err = x.asDrawn(c, rec, bound); err != nil {
+				return err
+			}
+		} else if out := shown(rec, args, x.opt); out != nil {
 			x.store(c, rec, []*tensor.Tensor{out})
 			return nil
+		} else {
+			// Attention with dropout inside: what its arguments differ by passes as it does on
+			// average, without dropout, and the rest is as recorded.
+			how = AsRecorded
+			x.averaged(c)
 		}
-		// Attention with dropout inside: what its arguments differ by passes as it does on
-		// average, without dropout, and the rest is as recorded.
-		how = AsRecorded
-		x.averaged(c)
 	}
 	if err = x.strays(c, f); err != nil {
 		return err
@@ -230,6 +255,21 @@ func (x *rerun) call(c *Call) error {
 	}
 	return x.keepRun(c, rec, ran{bound, f, args, kwargs}, outs, how, dt)
 }
+
+// asDrawn is a call that draws random numbers, run with those that its recorded results show. These are no others if it
+// reads what was recorded.
+func (x *rerun) asDrawn(c *Call, rec *capture.Call, bound *opdef.Call) (*opdef.Call, *opdef.Forward, error) {
+	run, known := drawn(rec, bound)
+	if !known || run == bound || x.touched(c) {
+		return nil, nil, errDrawn
+	}
+	f, err := run.Forward()
+	return run, f, err
+}
+
+// errDrawn is why it is not known what a call would have given that draws random numbers inside, such as attention with
+// dropout.
+var errDrawn = errors.New("it draws random numbers, and its recorded results do not show which it drew")
 
 // A ran is a call that was run on arguments.
 type ran struct {

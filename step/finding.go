@@ -139,6 +139,9 @@ func (t *Trace) Analyze(ctx context.Context, opt Options) error {
 		if err := both.Wait(); err != nil {
 			return err
 		}
+		for _, s := range p.Steps {
+			s.untell()
+		}
 		p.BridgeParameters(ctx, opt)
 		p.checkUpdates(opt)
 		if err := p.Effects(ctx, opt); err != nil {

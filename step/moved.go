@@ -172,15 +172,7 @@ func (fs faults) without(ctx context.Context, opt Options) (m Moved) {
 		return m
 	}
 	var passed []*Call
-	defer func() {
-		for _, c := range passed {
-			if c.random != "" {
-				m.Averaged = append(m.Averaged, c)
-			} else {
-				m.Bridged = append(m.Bridged, c)
-			}
-		}
-	}()
+	defer func() { m.Averaged, m.Bridged = byKind(passed) }()
 	w := WhatIf{averaged: &passed}
 	anew := map[*Call]bool{}
 	for _, f := range fs {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/optool/optool/reports"
+	"github.com/optool/optool/tensor"
 )
 
 // TestMovedNotFinite: where a wrong gradient is not finite, the screen has the reason why its effect is not known.
@@ -87,5 +88,39 @@ func TestPassesOnAverage(t *testing.T) {
 	m = analyse(t, unpack(t, "dropped-gradient")).Without(context.Background(), options(t))
 	if len(m.Averaged)+len(m.Bridged) > 0 {
 		t.Errorf("the results show what was dropped: %+v", m)
+	}
+}
+
+// TestDrawnUntold: nobody knows what a wrong attention with dropout inside would have given, nor what it did to the
+// loss. Its recorded result is not taken for the right one.
+func TestDrawnUntold(t *testing.T) {
+	ctx := context.Background()
+	for name, wrong := range map[string]bool{"attention-dropout": true, "attention-dropout-right": false} {
+		tr := analyse(t, unpack(t, name))
+		p := tr.Processes[0]
+		s := p.Steps[0]
+		if untold := s.Untold != nil; untold != wrong || math.IsNaN(s.Exact) != wrong {
+			t.Errorf("%s: the exact loss is %v, untold: %v", name, s.Exact, s.Untold)
+		}
+		if m := tr.Without(ctx, options(t)); wrong && (!math.IsNaN(m.Loss) ||
+			!strings.Contains(m.Why, "scaled_dot_product_attention/18 cannot be run again: it draws random numbers")) {
+			t.Errorf("%s: %+v", name, m)
+		}
+		for op, known := range map[string]bool{"scaled_dot_product_attention": false, "linear": true} {
+			losses, err := p.Losses(ctx, WhatIf{Choose: func(c *Call) (Choice, tensor.DType) {
+				if strings.HasSuffix(c.Op, op) {
+					return AsExact, tensor.Invalid
+				}
+				return AsRecorded, tensor.Invalid
+			}}, options(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := losses[0]
+			if (l.Why == "") != known || math.IsNaN(l.Loss) == known ||
+				known && (l.Loss == s.Captured || len(l.Averaged) != 1) {
+				t.Errorf("%s with %s exact: %+v", name, op, l)
+			}
+		}
 	}
 }

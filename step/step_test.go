@@ -185,8 +185,8 @@ func TestImagined(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, s := range p.Steps {
-			if math.Abs(got[i]-tc.want(s)) > 1e-12 {
-				t.Errorf("%s: loss of step %d is %v, want %v", tc.name, i, got[i], tc.want(s))
+			if math.Abs(got[i].Loss-tc.want(s)) > 1e-12 {
+				t.Errorf("%s: loss of step %d is %v, want %v", tc.name, i, got[i].Loss, tc.want(s))
 			}
 		}
 	}
@@ -207,7 +207,7 @@ func TestImaginedOne(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.Captured - losses[0]; math.Abs(got-sum.Effect) > 0.05*math.Abs(sum.Effect) {
+		if got := s.Captured - losses[0].Loss; math.Abs(got-sum.Effect) > 0.05*math.Abs(sum.Effect) {
 			t.Errorf("%s moved the loss by %g, its effect is %g", sum.Name, got, sum.Effect)
 		}
 	}
@@ -237,8 +237,8 @@ func TestImaginedSame(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, s := range p.Steps {
-			if math.Abs(losses[i]-s.Captured) > 1e-9 {
-				t.Errorf("%s: the loss of step %d is %.9g, want %.9g", name, i, losses[i], s.Captured)
+			if math.Abs(losses[i].Loss-s.Captured) > 1e-9 {
+				t.Errorf("%s: the loss of step %d is %.9g, want %.9g", name, i, losses[i].Loss, s.Captured)
 			}
 		}
 	}

@@ -310,8 +310,11 @@ type Step struct {
 	// batches is the number of batches that the loss was divided by, 1 if it was not.
 	batches int
 
-	Captured  float64 // the recorded loss
-	Exact     float64 // the loss of the exact step; NaN if it is not known
+	Captured float64 // the recorded loss
+	Exact    float64 // the loss of the exact step; NaN if it is not known
+	// Untold is a wrong call up to the loss whose recorded results the exact step took, so that Exact is not known; nil
+	// if there is none.
+	Untold    *Break
 	Predicted float64 // the sum of the effects
 	// Unlinked are inputs with a gradient whose producer was not recorded: the exact
 	// step goes on from what they hold.

@@ -35,12 +35,53 @@ type WhatIf struct {
 	averaged *[]*Call // if not nil, is told of calls through which the run passes only on average, or to first order
 }
 
+// An ImaginedLoss is the loss of a step in an imagined run.
+type ImaginedLoss struct {
+	Loss float64 // NaN if it is not known
+	Why  string  // why it is not known; "" if it is
+	// Averaged and Bridged are as those of Moved.
+	Averaged, Bridged []*Call
+}
+
 // Losses are the losses of the steps of p in an imagined run. Calls that it does
 // not touch give what was recorded; those behind it are computed anew, each with
 // the error that it had in the recording added, so that nothing else changes.
-func (p *Process) Losses(ctx context.Context, w WhatIf, opt Options) ([]float64, error) {
-	losses, _, err := p.losses(ctx, w, p.Calls, opt)
-	return losses, err
+func (p *Process) Losses(ctx context.Context, w WhatIf, opt Options) ([]ImaginedLoss, error) {
+	var passed []*Call
+	w.averaged = &passed
+	losses, broken, err := p.losses(ctx, w, p.Calls, opt)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]ImaginedLoss, len(p.Steps))
+	for i, s := range p.Steps {
+		out[i].Loss = losses[i]
+		if len(broken)+len(passed) == 0 {
+			continue
+		}
+		way := map[*Call]bool{}
+		for _, c := range coneOf([]*Call{s.Loss}) {
+			way[c] = w.Carries || c.Step == s && c.phase()%2 == 0
+		}
+		off := func(c *Call) bool { return !way[c] }
+		if left := slices.DeleteFunc(slices.Clone(broken), func(b Break) bool { return off(b.Call) }); len(left) > 0 {
+			out[i].Loss, out[i].Why = math.NaN(), why(left, nil)
+		}
+		out[i].Averaged, out[i].Bridged = byKind(slices.DeleteFunc(slices.Clone(passed), off))
+	}
+	return out, nil
+}
+
+// byKind are calls through which a run passes on average, and those through which it passes to first order.
+func byKind(passed []*Call) (averaged, bridged []*Call) {
+	for _, c := range passed {
+		if c.random != "" {
+			averaged = append(averaged, c)
+		} else {
+			bridged = append(bridged, c)
+		}
+	}
+	return averaged, bridged
 }
 
 // losses runs some of the calls. It also gives the calls to be computed anew that could not be.
@@ -70,7 +111,8 @@ func (p *Process) imagined(ctx context.Context, w WhatIf, broken *[]Break, opt O
 // An Imagination is a result in an imagined run.
 type Imagination struct {
 	Result *tensor.Tensor
-	Broken int // calls to be computed anew that could not be
+	// Broken are calls to be computed anew that could not be: what the result would be is not known then.
+	Broken []Break
 	// Rerouted counts rows of whole numbers that calls decide otherwise than recorded: tokens that go to other experts.
 	Rerouted int
 	// Ties are choices that rounding may decide otherwise in a real run; Kept is the result with the recorded
@@ -81,6 +123,9 @@ type Imagination struct {
 	// that were recorded; Rerouted is 0 then.
 	Strays []Break
 }
+
+// Why says why the result is not known, "" if it is.
+func (i Imagination) Why() string { return why(i.Broken, nil) }
 
 // Result is a result in an imagined run, the recorded one where the run does not touch it.
 func (w WhatIf) Result(ctx context.Context, of *Value, opt Options) (Imagination, error) {
@@ -101,7 +146,8 @@ func (w WhatIf) Result(ctx context.Context, of *Value, opt Options) (Imagination
 func (w WhatIf) result(ctx context.Context, of *Value, decisions bool, opt Options) (i Imagination, err error) {
 	x := &rerun{process: of.Call.Process, opt: opt, ctx: ctx, values: map[*Value]*tensor.Tensor{}, whatIf: &w,
 		keep: []*Value{of}, anew: true, decisions: decisions}
-	x.broken, x.averaged, x.loss = func(*Call, string) { i.Broken++ }, func(*Call) {}, func(*Step, float64) {}
+	x.broken = func(c *Call, reason string) { i.Broken = append(i.Broken, Break{c, reason}) }
+	x.averaged, x.loss = func(*Call) {}, func(*Step, float64) {}
 	x.each = func(c *Call, got, now *tensor.Tensor) {
 		if c.Decides() && got.DType.Kind() == tensor.KindInt {
 			i.Rerouted += otherRows(got, now)

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
 	"github.com/optool/optool/tensor"
 )
@@ -85,8 +86,18 @@ func (w imaginedRun) lines(cmd *cobra.Command, t *step.Trace, opt step.Options) 
 			return nil, err
 		}
 		for i, s := range p.Steps {
-			line := fmt.Sprintf("with %s the loss of %s would have been %.9g: %+.3g", w.text, s.Loss, losses[i],
-				losses[i]-s.Captured)
+			l := losses[i]
+			if l.Why != "" {
+				out = append(out, fmt.Sprintf("what the loss of %s would have been with %s cannot be told: %s", s.Loss,
+					w.text, l.Why))
+				continue
+			}
+			line := fmt.Sprintf("with %s the loss of %s would have been %.9g: %+.3g", w.text, s.Loss, l.Loss,
+				l.Loss-s.Captured)
+			if n := len(l.Averaged); n > 0 && l.Loss != s.Captured {
+				line += fmt.Sprintf(", on average of the random numbers that %s drew inside, first %s",
+					reports.Count(n, "call"), l.Averaged[0])
+			}
 			if i > 0 {
 				line += fmt.Sprintf(keptWeights, "the recorded "+w.list)
 			}

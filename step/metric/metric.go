@@ -127,7 +127,7 @@ type Imagined struct {
 	Text  string // "torch.matmul exact"
 	Calls int    // that are computed otherwise
 	Effect
-	Broken int // calls that could not be computed anew
+	Why string // why the effect is not known; "" if it is
 	// Rerouted counts tokens that go to other experts than recorded, in each layer. The effect is computed with them.
 	Rerouted int
 	// Kept is the effect with the recorded routes, nil if no token is rerouted; Ties are choices of experts that
@@ -150,9 +150,12 @@ func (m *Metric) Imagine(ctx context.Context, text string, w step.WhatIf, opt Op
 			calls++
 		}
 	}
-	out := Imagined{Text: text, Calls: calls, Effect: m.Exact.Effect(float64s(i.Result)), Broken: i.Broken,
+	out := Imagined{Text: text, Calls: calls, Effect: m.Exact.Effect(float64s(i.Result)), Why: i.Why(),
 		Rerouted: i.Rerouted, Ties: i.Ties, Strays: i.Strays}
-	if i.Kept != nil {
+	if out.Why != "" {
+		nan := math.NaN()
+		out.Effect = Effect{KL: nan, KLMax: nan, LogProb: nan, LogProbAbs: nan, MaxAbs: nan}
+	} else if i.Kept != nil {
 		e := m.Exact.Effect(float64s(i.Kept))
 		out.Kept = &e
 	}

@@ -56,6 +56,7 @@ type GroupRecord struct {
 	Capture string          `json:"capture,omitempty"`
 	DType   string          `json:"dtype,omitempty"`
 	With    string          `json:"with,omitempty"` // of an imagined run: what is computed otherwise
+	Why     string          `json:"why,omitempty"`  // why its numbers are not known
 	Calls   int             `json:"calls"`
 	KL      *reports.Number `json:"kl"`
 	LogProb *reports.Number `json:"logprob"`
@@ -112,7 +113,7 @@ func (m *Metric) Record() *Record {
 	}
 	for _, i := range m.Imagined {
 		x := record(&Group{Effect: i.Effect})
-		x.With, x.Calls, x.Rerouted, x.RoutesKept = i.Text, i.Calls, i.Rerouted, firstOf(i.Strays)
+		x.With, x.Why, x.Calls, x.Rerouted, x.RoutesKept = i.Text, i.Why, i.Calls, i.Rerouted, firstOf(i.Strays)
 		if i.Kept != nil {
 			x.KLRoutesKept = known(i.Kept.KL)
 		}

@@ -57,6 +57,10 @@ func Metric(w io.Writer, m *metric.Metric, st reports.Style) error {
 
 // imaginedTo writes what a run that might have been would differ by.
 func imaginedTo(b *strings.Builder, x metric.Imagined, positions int) {
+	if x.Why != "" {
+		fmt.Fprintf(b, "what it would have been with %s cannot be told: %s\n", x.Text, x.Why)
+		return
+	}
 	fmt.Fprintf(b, "with %s it would have been: %s\n", x.Text, effectText(x.Effect, positions))
 	if len(x.Strays) > 0 {
 		fmt.Fprintf(b, "  its routes would lead to calls that were not recorded (first at %s: %s); this keeps the "+
@@ -74,9 +78,6 @@ func imaginedTo(b *strings.Builder, x metric.Imagined, positions int) {
 		fmt.Fprintf(b, "  %s of experts within rounding, closest at %s, row %d (margin %.2g): a real run may decide "+
 			"otherwise, and its KL then differs by any factor\n",
 			reports.Count(n, "choice"), t.Call, t.Row, t.Margin)
-	}
-	if x.Broken > 0 {
-		fmt.Fprintf(b, "  %s could not be computed anew\n", reports.Count(x.Broken, "call"))
 	}
 }
 

@@ -641,9 +641,12 @@ func moved(b *strings.Builder, s *step.Step, m step.Moved, faults string) {
 func loss(t *step.Trace, s *step.Step, x Extra) string {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "loss %.9g recorded", s.Captured)
-	if math.IsNaN(s.Exact) {
+	switch {
+	case s.Untold != nil:
+		fmt.Fprintf(b, ", not known exactly, for what %s should give is not known: %s", s.Untold.Call, s.Untold.Reason)
+	case math.IsNaN(s.Exact):
 		b.WriteString(", not known exactly")
-	} else {
+	default:
 		fmt.Fprintf(b, ", %.9g exact, difference %+.3g; the errors of all calls add up to %+.3g", s.Exact,
 			s.Captured-s.Exact, s.Predicted)
 	}
