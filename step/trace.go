@@ -285,6 +285,8 @@ type Process struct {
 	Steps     []*Step
 	coarse    []float64 // by order of the calls: the coarsest eps so far
 	exchanges bool      // with other ranks
+	// allocated are results that nothing has written, by address, in order.
+	allocated map[uint64][]*Value
 	// multiplied are changed values of updates that are so many times what lay there, until they are joined.
 	multiplied []multiple
 }

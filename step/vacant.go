@@ -12,7 +12,13 @@ import (
 // findVacant finds the calls that make uninitialised memory, and those that compute with it though nothing was written
 // there. What stands in such memory stays unwritten where a call moves it.
 func (p *Process) findVacant() {
+	p.allocated = map[uint64][]*Value{}
 	for _, c := range p.Calls {
+		if c.random == opdef.Uninitialised {
+			for _, v := range c.Outputs {
+				p.allocated[v.Address] = append(p.allocated[v.Address], v)
+			}
+		}
 		reads := func(v *Value) bool {
 			w := v.From.Value
 			return w != nil && w.Call.vacant && w.Call != c && v.From.How != IsChanged && !v.From.written
@@ -58,14 +64,9 @@ func (v *Value) madeUnwritten() *Value {
 	if v.Address == 0 {
 		return nil
 	}
-	for _, c := range slices.Backward(v.Call.Process.Calls[:v.Call.Order]) {
-		if c.random != opdef.Uninitialised {
-			continue
-		}
-		for _, w := range c.Outputs {
-			if w.Address == v.Address && w.like(v) {
-				return w
-			}
+	for _, w := range slices.Backward(v.Call.Process.allocated[v.Address]) {
+		if w.Call.Order < v.Call.Order && w.like(v) {
+			return w
 		}
 	}
 	return nil
