@@ -123,7 +123,7 @@ func (r *comparison) changedArguments() map[*tensor.Tensor]changed {
 	}
 	for i, t := range written {
 		if i < len(r.fwd.Outs) {
-			change(t, changed{r.fwd.Outs[i], r.bound.OutBound(r.fwd, i)})
+			change(r.recorded(t), changed{r.fwd.Outs[i], r.bound.OutBound(r.fwd, i)})
 		}
 	}
 	for _, a := range r.bound.Tensors() {

@@ -323,6 +323,33 @@ func TestNothingIsWritten(t *testing.T) {
 	}
 }
 
+// TestMistakesOfSelf: an argument that a call changes is what the call makes of another one that is read in its place.
+func TestMistakesOfSelf(t *testing.T) {
+	const op, f32 = "torch.Tensor.sub_", tensor.Float32
+	r := rand.New(rand.NewPCG(5, 3))
+	x, y, v := normal(r, []int{8, 16}), normal(r, []int{8, 16}), make([]float64, 128)
+	for i := range v {
+		v[i] = 0.3*tensor.At[float64](x, i) - tensor.At[float64](y, i)
+	}
+	gave := stored(f32, []int{8, 16}, v...)
+	kwargs := &value.Dict{Items: []value.Item{{Key: "alpha", Value: 0.3}}}
+	dir := t.TempDir()
+	for name, args := range map[string][]value.Value{"input.pth": {x, y}, "output.pth": {gave}, "after.pth": {gave, y}} {
+		root := &value.Dict{Items: []value.Item{{Key: "name", Value: op}, {Key: "args", Value: value.NewTuple(args...)},
+			{Key: "kwargs", Value: kwargs}, {Key: "identifier", Value: op + "/1"}}}
+		if name == "output.pth" {
+			root.Items[2].Value = &value.Dict{}
+		}
+		if err := pthformat.WriteFile(filepath.Join(dir, name), root); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := explain(entries(t, dir)[0], options(t))
+	if len(found) != 1 || found[0].Text != "alpha multiplies self" || len(found[0].Targets) != 2 {
+		t.Errorf("causes %+v, want alpha multiplies self, of the result and the argument", found)
+	}
+}
+
 // TestRightResultRefutesCause: indices that are those of an operand of zeros have another cause where the values, which
 // would be zeros then, are right.
 func TestRightResultRefutesCause(t *testing.T) {
