@@ -334,7 +334,8 @@ func TestMistakesOfSelf(t *testing.T) {
 	gave := stored(f32, []int{8, 16}, v...)
 	kwargs := &value.Dict{Items: []value.Item{{Key: "alpha", Value: 0.3}}}
 	dir := t.TempDir()
-	for name, args := range map[string][]value.Value{"input.pth": {x, y}, "output.pth": {gave}, "after.pth": {gave, y}} {
+	for name, args := range map[string][]value.Value{"input.pth": {x, y}, "output.pth": {gave},
+		"after.pth": {gave, y}} {
 		root := &value.Dict{Items: []value.Item{{Key: "name", Value: op}, {Key: "args", Value: value.NewTuple(args...)},
 			{Key: "kwargs", Value: kwargs}, {Key: "identifier", Value: op + "/1"}}}
 		if name == "output.pth" {

@@ -81,6 +81,15 @@ func TestCausesOfFormulas(t *testing.T) {
 			}), []value.Value{each(shape, func(i int) float64 {
 				return v[i] - math.Exp(a[i]-logs[i/n])*total(i/n)/n
 			})}, g},
+		{"in the gradient, the sum of its operand runs over dimension 0, not 1", "torch.softmax",
+			[]value.Value{needsGrad(x), dim}, each(shape, func(i int) float64 { return math.Exp(a[i] - logs[i/n]) }),
+			[]value.Value{each(shape, func(i int) float64 {
+				sum := 0.0
+				for k := range rows {
+					sum += v[k*n+i%n] * math.Exp(a[k*n+i%n]-logs[k])
+				}
+				return math.Exp(a[i]-logs[i/n]) * (v[i] - sum)
+			})}, g},
 		{"it is multiplied by the result", "torch.hypot", []value.Value{needsGrad(x), needsGrad(y)},
 			each(shape, func(i int) float64 { return math.Hypot(a[i], b[i]) }),
 			[]value.Value{each(shape, func(i int) float64 { return v[i] * a[i] }),

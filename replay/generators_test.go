@@ -56,6 +56,14 @@ func TestCausesOfGenerators(t *testing.T) {
 	}
 	wholes, divisors := whole(-50, 50), whole(3, 9)
 	normed := []value.Value{m, value.NewList(int64(30)), gains}
+	few := make([]int64, 11*20)
+	for i := range few {
+		few[i] = int64(r.IntN(30))
+	}
+	far := edited(tensor.New(tensor.Float16, a.Shape, make([]float64, a.Numel())), func(i int, _ []float64) float64 {
+		return 8 * tensor.At[float64](a, i)
+	})
+	half := tensor.Float16.Round
 	for _, tc := range []struct {
 		want string
 		op   string
@@ -63,6 +71,16 @@ func TestCausesOfGenerators(t *testing.T) {
 		made []value.Value
 		then func(i int, v []float64) float64
 	}{
+		{"self is read with the strides of index", "torch.gather",
+			[]value.Value{m, int64(1), tensor.New(tensor.Int64, []int{11, 20}, few)}, nil,
+			func(i int, _ []float64) float64 { return tensor.At[float64](m, i/20*20+int(few[i])) }},
+		{"of dimension 1, index 0 is negated, index 2 is multiplied by 0.06667, that is 2 * 1/30: dimension 0 of " +
+			"self has 30", "torch.mul", []value.Value{random(30, 3), 0.7}, nil,
+			func(i int, v []float64) float64 { return []float64{-1, 1, 2. / 30}[i%3] * v[i] }},
+		{"it is log(1/(1 + exp(-x))), which overflows, in float16", "torch.nn.functional.logsigmoid",
+			[]value.Value{far}, nil, func(i int, _ []float64) float64 {
+				return math.Log(half(1 / half(1+half(math.Exp(-tensor.At[float64](far, i))))))
+			}},
 		{"all elements are written 1 further in memory", "torch.mul", []value.Value{a, b}, nil,
 			func(i int, v []float64) float64 { return v[(i+len(v)-1)%len(v)] }},
 		{"of each two blocks of 8 elements the second repeats the first", "torch.mul", []value.Value{a, b}, nil,

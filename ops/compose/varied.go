@@ -35,6 +35,7 @@ type option struct {
 	of   func(g *Graph, in []*Value) *Value
 	grid *opdef.Grid // to which the step is rounded; of is nil then
 	left bool        // the step is left out
+	wide bool        // it has another shape, with which steps after it broadcast
 }
 
 // mostVaried is the largest number of steps, of a composition or of its derivation, that are done in other ways.
@@ -74,7 +75,10 @@ func (g *Graph) varied(name string, options func() []option, shape []int, dt ten
 	}
 	g.muted = true
 	defer func() { g.muted = false }()
-	v := g.Expand(g.To(o.of(g, in), dt), shape...)
+	v := g.To(o.of(g, in), dt)
+	if !o.wide {
+		v = g.Expand(v, shape...)
+	}
 	v.fixed = true
 	return v
 }
@@ -306,6 +310,11 @@ func reduceOptions(name string, x *Value, keepdim bool, dims []int) (out []optio
 	for d := range x.Dim() {
 		if slices.Contains(dims, d) {
 			continue
+		}
+		if one := len(dims) == 1 && x.Shape()[d] > 1; one && (keepdim || x.Shape()[d] == x.Shape()[dims[0]]) {
+			text := fmt.Sprintf("the %%[3]s of %%[1]s runs over dimension %d, not %d", d, dims[0])
+			out = append(out, option{text: text, wide: keepdim,
+				of: func(g *Graph, in []*Value) *Value { return own(g, in[0], keepdim, d) }})
 		}
 		over(append(slices.Clone(dims), d), fmt.Sprintf("the %%[3]s of %%[1]s runs over dimension %d, too", d))
 		if kept[d] > 1 {

@@ -267,11 +267,25 @@ func (o *operator) mistakes(a *opdef.Arguments) (out []opdef.Mistake[any]) {
 	for _, w := range o.wrong {
 		if w.in.given {
 			out = append(out, compose.MistakeIn(w.in.dt, w.text, a, w.compose))
+			if half := halfOf(a); w.in.dt == tensor.Float32 && half != tensor.Invalid {
+				out = append(out, compose.MistakeIn(half, w.text+", in "+half.String(), a, w.compose))
+			}
 			continue
 		}
 		out = append(out, compose.Mistake(w.text, a, w.compose))
 	}
 	return out
+}
+
+// halfOf is the dtype of 16 bits that tensors among the arguments have: kernels that round to float32 may round to it,
+// too. Invalid if none has one.
+func halfOf(a *opdef.Arguments) tensor.DType {
+	for i := range a.Schema().Params {
+		if t, ok := a.At(i).(*tensor.Tensor); ok && t != nil && t.DType.IsHalf() {
+			return t.DType
+		}
+	}
+	return tensor.Invalid
 }
 
 // reasons are those of a dict from names of checks to why these do not hold.

@@ -52,7 +52,10 @@ func (a Argument) stead(was value.Value) (vs []value.Value) {
 		}
 	case float64:
 		vs = append(vs, values(oftenNumbers)...)
-		vs = append(vs, x*x, math.Sqrt(math.Abs(x)), -x, 2*x, x/2)
+		vs = append(vs, x*x, math.Sqrt(math.Abs(x)), -x, 2*x, x/2, 1-x)
+		if x != 0 {
+			vs = append(vs, 1/x)
+		}
 	case string:
 		for _, group := range oftenWords {
 			if slices.Contains(group, x) {

@@ -426,7 +426,15 @@ func (c *Search) mistakenText(name string, was, v value.Value) string {
 	}
 	text := fmt.Sprintf("%s is %s, not %s", name, shown(v), shown(was))
 	if x, y, ok := floats(v, was); ok {
-		if by := c.relatedToNumber(x/y, 1e-12, name); by != "" {
+		by := c.relatedToNumber(x/y, 1e-12, name)
+		switch {
+		case x == 1-y && x != y:
+			text += ", that is 1 - " + name
+		case x == 1/y && x != y && digits(x) > 2*math.Log2(10)+4:
+			text += ", that is 1/" + name
+		case x == y*y && x != y && digits(y) > 4:
+			text += ", that is the square of it"
+		case by != "":
 			text += fmt.Sprintf(", that is %s * %s", shown(was), by)
 		}
 	}

@@ -182,6 +182,35 @@ func inMemory(t *tensor.Tensor) (all []transformation) {
 	return all
 }
 
+// inOtherStrides are the elements of an operand read with the strides that another operand, or a result, has: the
+// length of a row is that of the other.
+func (c *Search) inOtherStrides(t *tensor.Tensor) (all []transformation) {
+	seen := [][]int{t.Stride, tensor.Contiguous(t.Shape)}
+	add := func(name string, other []int) {
+		stride := tensor.Contiguous(other)
+		if len(other) != t.Dim() || t.Dim() < 2 ||
+			slices.ContainsFunc(seen, func(s []int) bool { return slices.Equal(s, stride) }) {
+			return
+		}
+		seen = append(seen, stride)
+		all = append(all, transformation{text: "%s is read with the strides of " + name,
+			of: func(t *tensor.Tensor) *tensor.Tensor {
+				n, err := t.Strided(t.Shape, stride, t.Offset)
+				if err != nil {
+					return nil
+				}
+				return n
+			}})
+	}
+	for _, a := range c.readable() {
+		add(argName(a), a.Tensor.Shape)
+	}
+	if c.Ran != nil && len(c.Ran.Outs) == 1 {
+		add("the result", c.Ran.Outs[0].Shape)
+	}
+	return all
+}
+
 // alongDimensions are a tensor's elements read in another order along one dimension.
 func alongDimensions(t *tensor.Tensor) (all []transformation) {
 	for d, n := range t.Shape {
