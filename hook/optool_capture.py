@@ -1477,6 +1477,7 @@ class _Recorder:
         self.patches = _Patches()
         self.handles = []
         self.leaves = {}  # by id: parameters that are DTensors, and the calls that read each since its last gradient
+        self.leaf_handles = []
         self.modules = _Modules(self)
         self.active = False
 
@@ -1510,6 +1511,8 @@ class _Recorder:
         self.active = False
         self.patches.remove()
         self._end_seeing()
+        while self.leaf_handles:
+            self.leaf_handles.pop().remove()
 
     def _begin_seeing(self):
         """Puts the mode below those of the program, which take away what is on top when they end; watches modules."""
@@ -2111,7 +2114,10 @@ class _Recorder:
                     self.on_gradient("grad_input", *once[0], grad)
 
             uses = self.leaves[id(t)] = [t]
-            self.handles.append(t.register_hook(received))
+            self.leaf_handles.append(t.register_hook(received))
+            hooks = t._backward_hooks  # ours comes first: those of the program may change the gradient
+            earlier = [(k, hooks.pop(k)) for k in list(hooks)[:-1]]
+            hooks.update(earlier)
         uses.append((call.id, i))
 
     def _watch_change(self, call):

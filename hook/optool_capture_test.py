@@ -1450,12 +1450,17 @@ class Recording(unittest.TestCase):
             shard, whole = (distribute_tensor(torch.arange(4.0), mesh, [p]) for p in (Shard(0), Replicate()))
             weight = torch.nn.Parameter(distribute_tensor(torch.ones(4), mesh, [Shard(0)]))
             last = distribute_tensor(torch.tensor([0.0, 0.0, 0.0, 1.0]), mesh, [Shard(0)])
+            weight.register_hook(lambda grad: grad + grad)  # the call's gradient is what it was before
+            compiled = torch.compile(lambda x: x + 1, backend="eager")
             with optool_capture.record(sys.argv[1]):
                 torch._foreach_mul_([shard], 2.0)
                 torch.neg(whole)
-                (weight * last).sum().backward()
+                loss = (weight * last).sum()
+                compiled(torch.ones(2))  # leaves the hooks
+                loss.backward()
                 with torch.no_grad():
                     weight.add_(last)
+            assert torch.equal(weight.grad.to_local(), 2 * last.to_local()), weight.grad
             dist.destroy_process_group()
         """, {"TEST_PORT": str(20010 + os.getpid() % 20000)})
         self.assertEqual(got.returncode, 0, got.stderr)
