@@ -14,15 +14,17 @@ func TestDominating(t *testing.T) {
 		return &Call{Effect: effect, LocalError: 1e-7, Outputs: []*Value{{DType: tensor.Float32}}}
 	}
 	for _, tc := range []struct {
+		exact   float64
 		effects []float64
 		want    string
 	}{
-		{[]float64{1e-6, 2e-8}, "50 times as much as that of any other call"},
-		{[]float64{1e-6, 2e-7}, ""},
-		{[]float64{1e-7, 2e-9}, ""}, // it moves the loss by its own rounding
-		{[]float64{4e-6, 2e-6}, "amplifies it 40 times"},
+		{1, []float64{1e-6, 2e-8}, "50 times as much as that of any other call"},
+		{1, []float64{1e-6, 2e-7}, ""},
+		{1, []float64{1e-7, 2e-9}, ""},    // it moves the loss by its own rounding
+		{0.01, []float64{5e-8, 2e-9}, ""}, // terms of a divergence are larger than it
+		{1, []float64{4e-6, 2e-6}, "amplifies it 40 times"},
 	} {
-		s := &Step{Loss: call(0), Exact: 1, Captured: 1}
+		s := &Step{Loss: call(0), Exact: tc.exact, Captured: 1}
 		for _, e := range tc.effects {
 			s.Calls = append(s.Calls, call(e))
 		}

@@ -642,8 +642,10 @@ func (s *Step) drift(reads map[contentKey]int) []*Finding {
 		share = fmt.Sprintf(" of %+.3g in all", off)
 	}
 	f := &Finding{Rule: verdict.Drift, Call: c, Target: "output[0]"}
-	const small = 0.1 // a loss near zero has a large relative error by nature
-	factor := math.Abs(c.Effect) / (max(c.LocalError, unitRoundoff(c)) * max(math.Abs(s.Exact), small))
+	// A loss near zero has a large relative error by nature: what it is made of is larger.
+	const small, usual = 0.1, 1
+	rounded := math.Abs(c.Effect) / max(c.LocalError, unitRoundoff(c))
+	factor := rounded / max(math.Abs(s.Exact), small)
 	switch loss := s.Loss.DType(); {
 	case loss.Size() <= 2:
 		f.Reason = fmt.Sprintf("the loss is computed in %s, which cannot hold it: this call's rounding moves it by "+
@@ -652,7 +654,8 @@ func (s *Step) drift(reads map[contentKey]int) []*Finding {
 		f.Reason = fmt.Sprintf("the rounding of this call, %.2g of its result, moves the loss by %+.3g%s: what "+
 			"follows "+
 			"amplifies it %.0f times", c.LocalError, c.Effect, share, factor)
-	case factor > alone && len(top) > 1 && math.Abs(c.Effect) > dominates*math.Abs(top[1].Effect):
+	case rounded/max(math.Abs(s.Exact), usual) > alone && len(top) > 1 &&
+		math.Abs(c.Effect) > dominates*math.Abs(top[1].Effect):
 		f.Reason = fmt.Sprintf("the rounding of this call, %.2g of its result, moves the loss by %+.3g%s, %.0f "+
 			"times as much "+
 			"as that of any other call", c.LocalError, c.Effect, share, math.Abs(c.Effect/top[1].Effect))
