@@ -15,6 +15,7 @@ import (
 )
 
 type checker struct {
+	ctx   context.Context
 	opt   step.Options
 	trace *step.Trace
 	plan  *Plan
@@ -56,7 +57,7 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options, plan *Plan) err
 	if len(byRank) < 2 {
 		return nil
 	}
-	c := &checker{opt: opt, trace: t, plan: plan, named: map[*step.Call]string{}, inside: map[*step.Call][]*step.Call{},
+	c := &checker{ctx: ctx, opt: opt, trace: t, plan: plan, named: map[*step.Call]string{}, inside: map[*step.Call][]*step.Call{},
 		summed: map[*step.Call]bool{}, behind: map[*step.Call]bool{}, missing: map[int]bool{},
 		trained: map[int][]trained{}, numbers: map[*step.Call]int{}}
 	for _, p := range t.Processes {
@@ -87,7 +88,7 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options, plan *Plan) err
 		t.Layouts = append(t.Layouts, parts[i].layout(stage))
 		t.Unjoined = append(t.Unjoined, parts[i].gaps()...)
 	}
-	for _, across := range []func([]*part) []*violation{unlike, tied, ownNorms, unstepped} {
+	for _, across := range []func([]*part) []*violation{unlike, tied, ownNorms, unstepped, undivided} {
 		if len(found) == 0 {
 			found = across(parts)
 		}
@@ -301,7 +302,8 @@ next:
 				}
 			}
 			if depth[p.Rank] == depth[ps[0].Rank] && (all == 0 || 3*both > all ||
-				both > 0 && maps.Equal(reads[p], reads[ps[0]])) { // experts have numbers of their own
+				both > 0 && (maps.Equal(reads[p], reads[ps[0]]) || // experts have numbers of their own
+					len(next[p.Rank])+len(next[ps[0].Rank]) == 0 && sharesBatch(p, ps[0]))) {
 				out[i] = append(out[i], p)
 				continue next
 			}
@@ -309,6 +311,27 @@ next:
 		out = append(out, []*step.Process{p})
 	}
 	return out
+}
+
+// sharesBatch reports whether two processes exchange parts of what they have by one line, as those do that hold the
+// experts of each other's tokens. Stages of a pipeline pass values on.
+func sharesBatch(p, q *step.Process) bool {
+	lines := func(p *step.Process) map[string]bool {
+		out := map[string]bool{}
+		for _, c := range p.Calls {
+			if strings.HasPrefix(collective.Name(c.Op), "all_to_all") && slices.Contains(c.Entry.Group, q.Rank) {
+				out[c.Entry.Location] = true
+			}
+		}
+		return out
+	}
+	there := lines(q)
+	for l := range lines(p) {
+		if there[l] {
+			return true
+		}
+	}
+	return false
 }
 
 // receivers are the ranks with which a process first exchanged a message by sending one, and, as -1-rank, those from
@@ -385,13 +408,20 @@ func (p *part) check() {
 	for _, s := range p.sites {
 		call := s.first(p.ranks)
 		s.seam = isExchange(call.Op) || within[call] || p.checker.takesGroup(call)
-		if !p.unknown(call) {
+		switch {
+		case p.unknown(call):
+		case p.reachesOut(call):
+			p.forget(s)
+		default:
 			p.lift(s)
 		}
 	}
 	p.misfits()
 	p.strangers()
 	p.ringMasks()
+	p.ringValues()
+	p.unscaled()
+	p.misrouted()
 	if p.incomplete = p.cut(); p.incomplete {
 		return
 	}
@@ -497,6 +527,17 @@ func (p *part) unknown(call *step.Call) bool {
 			slices.ContainsFunc(call.Entry.Group, func(r int) bool { return !slices.Contains(p.ranks, r) })
 	}
 	return lacks(call) || slices.ContainsFunc(p.checker.inside[call], lacks)
+}
+
+// reachesOut reports whether a call exchanges values with ranks that run another program, such as experts that are
+// read by lines of their own: what it gives is nothing that the ranks of the part make together.
+func (p *part) reachesOut(call *step.Call) bool {
+	others := func(call *step.Call) bool {
+		return isExchange(call.Op) && slices.ContainsFunc(call.Entry.Group, func(r int) bool {
+			return !slices.Contains(p.ranks, r)
+		})
+	}
+	return others(call) || slices.ContainsFunc(p.checker.inside[call], others)
 }
 
 // cut reports whether other ranks take part in what the ranks of a part compute, of a program of which ranks were not

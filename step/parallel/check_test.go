@@ -108,6 +108,16 @@ var trees = []struct {
 	{"owner-source", "collective", "torch.distributed.broadcast", "the update is lost", ""},
 	{"owner-stale", "collective", "torch.distributed.broadcast", "before rank 1 updates it", ""},
 	{"owner-sum", "scale", "torch.Tensor.div_", "2 times that of the whole program", ""},
+	{"batch", "", "", "", "[2 (ranks 0-1); parameters: 1 replicated]"}, // experts that ranks call by lines of their own
+	{"blocks", "", "", "", ""},
+	{"blocks-kept", "shard", "torch.Tensor.div", "depends on the largest score", ""},
+	{"blocks-values", "shard", "torch.Tensor.matmul", "weighs the values of rank 0 by the scores of the keys of rank 2", ""},
+	{"routed", "", "", "", ""},
+	{"routed-other", "shard", "torch.Tensor.matmul", "the router chose no expert for all of them", ""},
+	{"micro", "", "", "", ""},
+	{"micro-one", "scale", "torch.Tensor.mean", "the others are divided by 3, and this one is not", ""},
+	{"turns", "", "", "", ""}, // rows of all ranks, one after another
+	{"turns-order", "shard", "__main__.Turns.apply", "the parts are in another order than the ranks", ""},
 	{"ring", "", "", "", "[3 (ranks 0-2); parameters: 1 replicated]"},
 	{"ring-on", "collective", "__main__.Shift.apply", "the backward pass sends gradients to other ranks", ""},
 	{"own-batch", "", "", "", "[2 (ranks 0-1); parameters: 1 of unknown placement, 1 replicated]"},

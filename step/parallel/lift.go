@@ -49,6 +49,7 @@ func (p *part) lift(s *site) {
 	} else if !s.seam && s.inner == nil {
 		p.liftOwn(s, sides)
 	}
+	p.inTurn(s, sides)
 	for j, o := range s.out {
 		if o != nil {
 			o.made, o.view = s, s.viewed(lead)
@@ -720,6 +721,10 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 			reason: fmt.Sprintf("%s differs between ranks %s, and what these have are no parts that fit the other "+
 				"arguments: the call fits only if all ranks have the same, or if the data were others (%s)",
 				strings.Join(names, ", "), rankList(p.ranks), text)})
+		return
+	}
+	if p.passesOn(s, sides) {
+		p.forget(s)
 		return
 	}
 	if p.ownBusiness(s, sides, local) {

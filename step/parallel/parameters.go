@@ -273,7 +273,7 @@ func (p *part) parameters() {
 			return
 		}
 		p.by.call, p.broken = first[0].call, nil
-		if p.updates(tails, factors); len(p.broken) > 0 {
+		if p.updates(tails, factors); len(p.broken) > 0 && p.broken[0].kind == "scale" {
 			p.broken, p.by = first, nil
 		}
 	}

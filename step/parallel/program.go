@@ -164,6 +164,16 @@ type argument struct {
 	terms   []int // the ranks whose parts add up to it, of a DTensor that is a partial sum
 }
 
+// wholeNumbers are the results of a call that hold whole numbers.
+func wholeNumbers(rec *capture.Call) (out []*array) {
+	for _, t := range tensorsIn(value.NewTuple(rec.Output...)) {
+		if a := newArray(t); a != nil && !a.dtype.IsFloat() && a.dtype != tensor.Bool {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
 func tensorsIn(v value.Value) []*tensor.Tensor {
 	var out []*tensor.Tensor
 	leaves, _ := value.Leaves([]value.Value{v})

@@ -65,6 +65,102 @@ func (p *part) ringMasks() {
 	}
 }
 
+// ringValues finds values of another rank than the keys whose scores they are weighed by: only one of both went on.
+func (p *part) ringValues() {
+	if len(p.broken) > 0 || len(p.dims) == 0 {
+		return
+	}
+	type pair struct {
+		rank         int
+		call         *step.Call
+		site         *site
+		keys, values uint64
+	}
+	var pairs []pair
+	keys, values := map[uint64]int{}, map[uint64]int{} // the ranks that made blocks; -1 where several did
+	note := func(owner map[uint64]int, sum uint64, rank int, own bool) {
+		if q, ok := owner[sum]; ok && own && q != rank {
+			owner[sum] = -1
+		} else if own {
+			owner[sum] = rank
+		}
+	}
+	for _, s := range p.flat() {
+		for _, r := range p.ranks {
+			call := s.calls[r]
+			if call == nil {
+				break
+			}
+			k, v := attends(call)
+			if k == nil {
+				break
+			}
+			one := pair{r, call, s, p.checker.content(k), p.checker.content(v)}
+			if one.keys == 0 || one.values == 0 {
+				break
+			}
+			note(keys, one.keys, r, p.checker.makes(k))
+			note(values, one.values, r, p.checker.makes(v))
+			pairs = append(pairs, one)
+		}
+	}
+	for _, o := range pairs {
+		a, known := keys[o.keys]
+		b, there := values[o.values]
+		if !known || !there || a < 0 || b < 0 || a == b {
+			continue
+		}
+		p.found(true, &violation{kind: "shard", call: o.call, site: o.site, ranks: []int{o.rank, a, b}, target: "output[0]",
+			reason: fmt.Sprintf("rank %d weighs the values of rank %d by the scores of the keys of rank %d: keys and values "+
+				"pass the ranks in another order", o.rank, b, a)})
+		return
+	}
+}
+
+// attends are the keys and values of a call that weighs values by scores of keys; nil if it is none.
+func attends(call *step.Call) (keys, values *step.Value) {
+	switch m := method(call.Op); {
+	case m == "scaled_dot_product_attention" && len(call.Inputs) >= 3:
+		return call.Inputs[1], call.Inputs[2]
+	case !products[m] || len(call.Inputs) != 2:
+		return nil, nil
+	}
+	if c := scores(call.Inputs[0], 24); c != nil && len(c.Inputs) == 2 {
+		return c.Inputs[1], call.Inputs[1]
+	}
+	return nil, nil
+}
+
+// scores is the product that weights were made of, within some calls that keep its shape; nil if there is none.
+func scores(v *step.Value, within int) *step.Call {
+	from := v.From.Value
+	if from == nil || within == 0 {
+		return nil
+	}
+	if products[method(from.Call.Op)] {
+		return from.Call
+	}
+	for _, in := range from.Call.Inputs {
+		if in.DType.IsFloat() && slices.Equal(in.Shape, v.Shape) {
+			return scores(in, within-1)
+		}
+	}
+	return nil
+}
+
+// content is the sum of the elements of an argument; 0 if it was not recorded or says nothing.
+func (c *checker) content(v *step.Value) uint64 {
+	d, err := c.load(v.Call)
+	if err != nil || len(d.ins) != len(v.Call.Inputs) {
+		return 0
+	}
+	a := d.ins[slices.Index(v.Call.Inputs, v)].array
+	if a.constant() {
+		return 0
+	}
+	return a.sum()
+}
+
 // flat are the calls of the forward pass with those inside of functions.
 func (p *part) flat() (out []*site) {
 	for _, s := range p.sites {

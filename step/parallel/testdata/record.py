@@ -112,6 +112,160 @@ def ring(rank, name, directory):
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
+def blocks(rank, name, directory):
+    """Attention to the keys and values of all ranks, which pass each rank; the sums over blocks are scaled anew."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up = part(2, None, 12, 4)
+    torch.manual_seed(5)
+    x = 2 * torch.randn(6, 4).chunk(3)[rank]
+    with optool_capture.record(directory, model=model):
+        q, k, v = F.linear(x, model.up).chunk(3, -1)
+        for i in range(3):
+            scores = q @ k.t()
+            largest = scores.amax(-1, keepdim=True).detach()
+            if i == 0:
+                top, total = largest, 0
+                p = (scores - top).exp()
+                total, out = p.sum(-1, keepdim=True), p @ v
+            else:
+                now = torch.maximum(top, largest)
+                p, scale, top = (scores - now).exp(), (top - now).exp(), now
+                total = total * scale + p.sum(-1, keepdim=True)
+                out = (out if name == "blocks-kept" else out * scale) + p @ v
+            if i < 2:
+                k = Shift.apply(k, True)
+                v = v if name == "blocks-values" else Shift.apply(v, True)
+        ((out / total).square().mean() / 3).backward()
+        dist.all_reduce(model.up.grad)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+def routed(rank, name, directory):
+    """Each rank has two experts; the rows that it gets may be told apart by other numbers."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.gate, model.up = part(1, None, 4, 4), part(2, 0, 4, 4, 4)
+    torch.manual_seed(5)
+    x = torch.randn(16, 4).chunk(2)[rank]
+    with optool_capture.record(directory, model=model):
+        weight, expert = F.linear(x, model.gate).softmax(-1).max(-1)
+        order = expert.argsort(stable=True)
+        give = torch.bincount(expert, minlength=4)
+        take = torch.empty_like(give)
+        dist.all_to_all_single(take, give)
+        sizes = give.view(2, 2).sum(1).tolist(), take.view(2, 2).sum(1).tolist()
+        rows = Exchange.apply(x[order], *sizes)
+        local = torch.arange(2).repeat(2)
+        if name == "routed-other":
+            local = torch.arange(2).repeat_interleave(2)
+        local = local.repeat_interleave(take)
+        at = local.argsort(stable=True)
+        n = int((local == 0).sum())
+        y = torch.cat([rows[at[:n]] @ model.up[0], rows[at[n:]] @ model.up[1]])[at.argsort()]
+        y = torch.zeros_like(x).index_copy(0, order, Exchange.apply(y, *sizes[::-1]))
+        ((x + y * weight[:, None]).square().mean() / 2).backward()
+        dist.all_reduce(model.gate.grad)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+def micro(rank, name, directory):
+    """Three losses of one line; the last may not be divided by their number."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up = part(2, None, 4, 4)
+    torch.manual_seed(5)
+    x = torch.randn(12, 4).chunk(2)[rank].chunk(3)
+    with optool_capture.record(directory, model=model):
+        for i in range(3):
+            loss = F.linear(x[i], model.up).square().mean()
+            if i < 2 or name == "micro":
+                loss = loss / 3
+            loss.backward()
+        dist.all_reduce(model.up.grad)
+        model.up.grad.div_(2)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+class Turns(torch.autograd.Function):
+    """The rows of all ranks times a weight; they pass the ranks while others are multiplied."""
+
+    @staticmethod
+    def forward(ctx, x, w, turned):
+        rank, parts, all = dist.get_rank(), [None] * 3, [None] * 3
+        x = x.contiguous()
+        for i in range(3):
+            at = (rank - i) % 3
+            all[at], parts[(rank + i) % 3 if turned else at] = x, x @ w.t()
+            if i < 2:
+                y = torch.empty_like(x)
+                ops = [dist.P2POp(dist.isend, x, (rank + 1) % 3), dist.P2POp(dist.irecv, y, (rank - 1) % 3)]
+                for r in dist.batch_isend_irecv(ops):
+                    r.wait()
+                x = y
+        ctx.save_for_backward(torch.cat(all), w)
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        d = g @ w
+        dist.all_reduce(d)
+        return d.chunk(3)[dist.get_rank()].contiguous(), g.t() @ x, None
+
+
+def turns(rank, name, directory):
+    """The parts of a weight that the ranks have are multiplied by the rows of all ranks in turn."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.norm = part(1, None, 4)
+    model.up = torch.nn.Parameter(part(2, None, 6, 4).detach().chunk(3)[rank].clone())
+    model.down = torch.nn.Parameter(part(3, None, 4, 6).detach().chunk(3, 1)[rank].clone())
+    torch.manual_seed(5)
+    x = torch.randn(6, 4).chunk(3)[rank]
+    with optool_capture.record(directory, model=model):
+        h = Turns.apply(F.layer_norm(x, (4,), model.norm), model.up, name == "turns-order")
+        h = F.linear(F.gelu(h), model.down)
+        Reduce.apply(h, dist.group.WORLD).square().mean().backward()
+        dist.all_reduce(model.norm.grad)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+def batch(rank, name, directory):
+    """Ranks with other experts, which they call by lines of their own, count the rows of all."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.gate = part(1, None, 2, 4)
+    experts = torch.nn.ModuleDict({str(rank): torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Linear(6, 4))})
+    model.experts = experts
+    torch.manual_seed(5)
+    x = torch.randn(10, 4).chunk(2)[rank]
+    with optool_capture.record(directory, model=model):
+        p = F.linear(x, model.gate).softmax(-1)
+        weight, expert = p.max(-1)
+        order = expert.argsort(stable=True)
+        give = torch.bincount(expert, minlength=2)
+        take = torch.empty_like(give)
+        dist.all_to_all_single(take, give)
+        rows = Exchange.apply(x[order], give.tolist(), take.tolist())
+        if rank:
+            rows = experts["1"](rows)
+        else:
+            rows = experts["0"](rows)
+        y = torch.zeros_like(x).index_copy(0, order, Exchange.apply(rows, take.tolist(), give.tolist()))
+        share = give.float()
+        dist.all_reduce(share)
+        loss = (x + y * weight[:, None]).square().mean() + (p.mean(0) * share / share.sum()).sum()
+        (loss / 2).backward()
+        dist.all_reduce(model.gate.grad)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
 def context(rank, name, directory):
     """Attention of each rank's tokens to all of the sequence; positions of the second rank may be one too far."""
     import optool_capture
@@ -1366,7 +1520,7 @@ def planned(rank, name, directory):
 
 def ranks(name):
     return 3 if name == "lead-three" else {"ring": 3, "grid": 4, "columns": 4, "masked": 4, "replicas": 4, "positions": 4,
-            "factor": 4, "halves": 4}.get(name.split("-")[0], 2)
+            "factor": 4, "halves": 4, "blocks": 3, "turns": 3}.get(name.split("-")[0], 2)
 
 
 def work(rank, name, directory, port):
@@ -1376,7 +1530,7 @@ def work(rank, name, directory, port):
     programs = ring, context, zero, owner, clip, grid, losses, stages, table, columns, halo, fused, zigzag, ragged
     programs += masked, pipeline, kept, replicas, views, own, tokens, pooled, both, update, features
     programs += sequence, around, trust, counted, numbered, local, master, positions, factor, tied, gathered, halves
-    programs += statistics, binary, shards, outer, lead, planned
+    programs += statistics, binary, shards, outer, lead, planned, blocks, routed, micro, turns, batch
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
