@@ -140,7 +140,7 @@ func (c *checker) depends(over, largest *step.Call) (k float64, ok bool) {
 	}
 	got, err := w.Result(c.ctx, over.Outputs[0], c.opt)
 	was, recorded := over.Outputs[0].Recorded(c.opt)
-	if err != nil || recorded != nil || got.Broken > 0 || got.Result == nil {
+	if err != nil || recorded != nil || len(got.Broken) > 0 || got.Result == nil {
 		return 0, false
 	}
 	x, y := newArray(was), newArray(got.Result)
