@@ -97,8 +97,8 @@ func (p *part) inTurn(s *site, sides map[int]*side) {
 				if nearly(block(made[r], k), block(want[0], o), bound) {
 					p.found(true, &violation{kind: "shard", site: s, ranks: []int{r}, target: "output[0]",
 						reason: fmt.Sprintf("it multiplies the blocks of all ranks in turn, and part %d of the result of rank "+
-							"%d is what the block of rank %d gives: the parts are in another order than the ranks", k, r,
-							p.ranks[o])})
+							"%d is what the block of rank %d gives: the parts are in another order than the ranks", k,
+							r, p.ranks[o])})
 					s.out[0] = &info{lost: true}
 					return
 				}

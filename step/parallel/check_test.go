@@ -111,7 +111,7 @@ var trees = []struct {
 	{"batch", "", "", "", "[2 (ranks 0-1); parameters: 1 replicated]"}, // experts that ranks call by lines of their own
 	{"blocks", "", "", "", ""},
 	{"blocks-kept", "shard", "torch.Tensor.div", "depends on the largest score", ""},
-	{"blocks-values", "shard", "torch.Tensor.matmul", "weighs the values of rank 0 by the scores of the keys of rank 2", ""},
+	{"blocks-values", "shard", "torch.Tensor.matmul", "the values of rank 0 by the scores of the keys of rank 2", ""},
 	{"routed", "", "", "", ""},
 	{"routed-other", "shard", "torch.Tensor.matmul", "the router chose no expert for all of them", ""},
 	{"micro", "", "", "", ""},

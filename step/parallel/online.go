@@ -46,7 +46,8 @@ func (p *part) unscaled() {
 				p.found(true, &violation{kind: "shard", call: over, site: p.siteOf(over), ranks: p.ranks, target: "output[0]",
 					reason: fmt.Sprintf("its result on rank %d depends on the largest score that exponents are shifted by, which "+
 						"must cancel out: with that of %s moved by %g, it changes by %.2g of its largest element. A sum over the "+
-						"blocks before is not scaled anew, or by another number than the other", q.Rank, largest, shift, k)})
+						"blocks before is not scaled anew, or by another number than the other", q.Rank, largest, shift,
+						k)})
 				return
 			}
 		}
@@ -122,8 +123,8 @@ func quotient(q *step.Process, of *step.Call) (last *step.Call) {
 	return last
 }
 
-// depends is how far the result of a call moves, relative to its largest element, when the scores of which another takes
-// the largest are moved for it; ok is false if that is no more than rounding, or is not known.
+// depends is how far the result of a call moves, relative to its largest element, when the scores of which another
+// takes the largest are moved for it; ok is false if that is no more than rounding, or is not known.
 func (c *checker) depends(over, largest *step.Call) (k float64, ok bool) {
 	given, err := largest.Inputs[0].Recorded(c.opt)
 	if err != nil || !given.DType.IsFloat() {

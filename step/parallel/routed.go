@@ -31,7 +31,9 @@ func (p *part) misrouted() {
 		if m := method(s.op); !products[m] && m != "linear" && m != "mm" && m != "addmm" {
 			continue
 		}
-		at := slices.IndexFunc(s.in, func(n *info) bool { return n != nil && n.rows != nil && n.rows.via != nil && !n.lost })
+		at := slices.IndexFunc(s.in, func(n *info) bool {
+			return n != nil && n.rows != nil && n.rows.via != nil && !n.lost
+		})
 		if at < 0 {
 			continue
 		}
@@ -129,7 +131,8 @@ func (p *part) choice(s *site) *choice {
 	}
 	c := &choice{of: map[int][][]float64{}}
 	for _, r := range p.ranks {
-		rec, err := s.calls[r].Entry.Load(capture.LoadOptions{Read: p.checker.opt.Read, Only: capture.Of(capture.Output)})
+		read := capture.LoadOptions{Read: p.checker.opt.Read, Only: capture.Of(capture.Output)}
+		rec, err := s.calls[r].Entry.Load(read)
 		if err != nil {
 			return nil
 		}
