@@ -58,8 +58,8 @@ func Check(ctx context.Context, t *step.Trace, opt step.Options, plan *Plan) err
 		return nil
 	}
 	c := &checker{ctx: ctx, opt: opt, trace: t, plan: plan, named: map[*step.Call]string{},
-		inside: map[*step.Call][]*step.Call{}, summed: map[*step.Call]bool{}, behind: map[*step.Call]bool{}, missing: map[int]bool{},
-		trained: map[int][]trained{}, numbers: map[*step.Call]int{}}
+		inside: map[*step.Call][]*step.Call{}, summed: map[*step.Call]bool{}, behind: map[*step.Call]bool{},
+		missing: map[int]bool{}, trained: map[int][]trained{}, numbers: map[*step.Call]int{}}
 	for _, p := range t.Processes {
 		for _, call := range p.Calls {
 			for _, r := range call.Entry.Group {
