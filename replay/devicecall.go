@@ -32,6 +32,8 @@ type DeviceCall struct {
 // A DeviceRun is what a Device did.
 type DeviceRun struct {
 	Functions []string // of the library that were called
+	// OfBackward are those of Functions that the backward pass calls.
+	OfBackward []string
 	// Forward and Backward say how the passes ended.
 	Forward, Backward DeviceStatus
 	Outputs           []*tensor.Tensor            // like Forward.Outs; nil for a result the device does not give
@@ -95,6 +97,8 @@ type CastRow struct{ Target, Action, Config string }
 type DeviceStatus struct {
 	Verdict verdict.Verdict // unsupported, fail, crash, timeout, error, skipped
 	Reason  string
+	// Refused says of an unsupported pass that the device has its functions, and that they did not take the arguments.
+	Refused bool
 }
 
 // A CallError says that a device does not carry out a call that is to be measured: it

@@ -9,11 +9,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/internal/lazyregexp"
 	"github.com/optool/optool/ops/opcheck"
-	"github.com/optool/optool/replay"
+	"github.com/optool/optool/ops/opdef"
+	"github.com/optool/optool/replay/causes"
 	"github.com/optool/optool/replay/devicecheck"
 	"github.com/optool/optool/reports"
 )
@@ -21,12 +23,16 @@ import (
 // A checkReport is what the generated cases said of a device.
 type checkReport struct {
 	Operators []*checkedOperator `json:"operators"` // of which the device has something, in the order of the table
-	Judged    int                `json:"judged"`    // operators of which some case ran
-	Cases     int                `json:"cases"`     // that ran
-	Findings  int                `json:"findings"`
-	Lacking   int                `json:"lacking"`  // operators of which the device has nothing
-	Outside   int                `json:"outside"`  // operators for which DIOPI has no function
-	Uncalled  []string           `json:"uncalled"` // functions that the library exports and no case called
+	// Functions of a library, in the order of the header. Those that it exports, or with --op those that were called.
+	Functions []*devicecheck.Function `json:"functions,omitempty"`
+	Judged    int                     `json:"judged"`   // operators of which some case ran
+	Cases     int                     `json:"cases"`    // that ran
+	Findings  int                     `json:"findings"` // of all cases
+	Lacking   int                     `json:"lacking"`  // operators of which the device has nothing
+	Outside   int                     `json:"outside"`  // operators for which DIOPI has no function
+	Uncalled  []string                `json:"uncalled"` // functions that the library exports and no case called
+
+	kinds []*checkedKind // findings that are alike
 }
 
 type checkedOperator struct {
@@ -35,14 +41,20 @@ type checkedOperator struct {
 	Cases     int             `json:"cases"`
 	Judged    int             `json:"judged"`
 	Unrun     int             `json:"not_run"` // after calls that did not return
-	Findings  []checkFinding  `json:"findings"`
+	Findings  []*checkFinding `json:"findings"`
 	Absent    []*checkAbsence `json:"absent"`
 }
 
 type checkFinding struct {
-	Check  string `json:"check"`
-	Case   string `json:"case"`
-	Detail string `json:"detail"`
+	Check     string   `json:"check"`
+	Case      string   `json:"case"`
+	Detail    string   `json:"detail"`
+	Functions string   `json:"functions,omitempty"` // that gave the wrong value
+	Causes    []string `json:"causes,omitempty"`    // of the first finding of its kind
+	Repro     string   `json:"repro,omitempty"`     // a command line that runs the case alone
+
+	op   string
+	made *opcheck.Made
 }
 
 // A checkAbsence is a reason why cases, or parts of them, were not judged.
@@ -53,33 +65,19 @@ type checkAbsence struct {
 	ops    []string
 }
 
-// A watchedDevice keeps which functions it was asked to call.
-type watchedDevice struct {
-	replay.Device
-	called []string
-}
-
-func (d *watchedDevice) Run(c *replay.DeviceCall) *replay.DeviceRun {
-	run := d.Device.Run(c)
-	for _, f := range run.Functions {
-		if !slices.Contains(d.called, f) {
-			d.called = append(d.called, f)
-		}
-	}
-	return run
-}
-
 // runChecks runs optool's cases on the device and prints what is wrong and what was not judged.
 func (o *deviceOptions) runChecks(ctx context.Context, a *app, d *target) error {
 	entries, err := o.operators(a, d)
 	if err != nil {
 		return err
 	}
-	watched := &watchedDevice{Device: d.Device}
-	suite := devicecheck.Suite(watched, a.known())
+	suite := devicecheck.Suite(d.Device, a.known())
 	suite.Limit = 20 * cmp.Or(o.timeout, deviceTimeout) // each call has its own
+	if o.only >= 0 {
+		suite.Case = func(i int) bool { return i == o.only }
+	}
 	r := &checkReport{Operators: []*checkedOperator{}}
-	called := map[string]bool{}
+	functions := devicecheck.Functions{}
 	bar := a.newProgress("check", "operator")
 	bar.expect(len(entries), 0)
 	defer bar.end()
@@ -91,41 +89,34 @@ func (o *deviceOptions) runChecks(ctx context.Context, a *app, d *target) error 
 		}
 		bar.begin(e.Names[0])
 		suite.Forms = slices.ContainsFunc(e.Names, func(name string) bool { return o.torch.maps[name] != "" })
-		watched.called = nil
-		op := newCheckedOperator(e.Names[0], suite.Judge(e))
+		out := suite.Judge(e)
 		if ctx.Err() != nil {
-			return failed(ctx.Err())
+			break
 		}
-		for _, f := range watched.called {
-			if d.has(f) {
-				op.Functions = append(op.Functions, f)
-				called[f] = true
-			}
-		}
+		op := o.checkedOperator(e, out)
+		op.Functions = append(op.Functions, functions.Add(out, d.has)...)
 		r.add(op)
 		bar.add(len(op.Findings) > 0, 0)
-		if !o.json {
-			if err := bar.print(func() error { return op.write(a) }); err != nil {
-				return failed(err)
-			}
-		}
 	}
 	bar.end()
-	if d.report.libraryReport != nil && o.filter.Ops == nil && o.filter.NotOps == nil {
-		r.Uncalled = slices.DeleteFunc(slices.Clone(d.report.Exported), func(f string) bool { return called[f] })
-	}
+	r.end(d, functions, o.filter.Ops == nil && o.filter.NotOps == nil && o.only < 0)
+	o.explain(ctx, a, d, r)
 	if o.json {
 		d.report.Check = r
 		err = reports.NewJSONLines(a.Out).Write(&d.report)
 	} else {
-		err = r.write(a, d.calledOf(len(called)))
-	}
-	if err != nil {
-		return failed(err)
+		err = r.write(a, d.calledOf(len(functions)))
 	}
 	switch {
+	case ctx.Err() != nil:
+		return failed(ctx.Err())
+	case err != nil:
+		return failed(err)
 	case r.Findings > 0:
 		return exitWith(ExitDiffers)
+	case r.Judged == 0 && o.only >= 0:
+		return &exitError{ExitFailed, fmt.Errorf("nothing was judged: there is no case %d, or the device does not take it",
+			o.only)}
 	case r.Judged == 0:
 		return &exitError{ExitFailed, errors.New("nothing was judged: the device lacks what these operators take")}
 	}
@@ -140,16 +131,30 @@ func (d *target) calledOf(called int) string {
 	return fmt.Sprintf("; %d of the %d functions the library exports were called", called, len(d.report.Exported))
 }
 
-func newCheckedOperator(name string, out *opcheck.Outcome) *checkedOperator {
-	op := &checkedOperator{Op: name, Functions: []string{}, Cases: out.Cases, Judged: out.Judged, Unrun: out.Unrun,
-		Findings: []checkFinding{}, Absent: []*checkAbsence{}}
+func (o *deviceOptions) checkedOperator(e *opdef.Entry, out *opcheck.Outcome) *checkedOperator {
+	op := &checkedOperator{Op: e.Names[0], Functions: []string{}, Cases: out.Cases, Judged: out.Judged,
+		Unrun: out.Unrun, Findings: []*checkFinding{}, Absent: []*checkAbsence{}}
 	for _, f := range out.Findings {
-		op.Findings = append(op.Findings, checkFinding{Check: f.Check, Case: f.Case, Detail: f.Detail})
+		found := &checkFinding{Check: f.Check, Case: f.Case, Detail: f.Detail, Functions: f.Functions, op: op.Op,
+			made: f.Call}
+		if number, _, ok := strings.Cut(f.Case, ":"); ok {
+			found.Repro = o.caseRepro(op.Op, number)
+		}
+		op.Findings = append(op.Findings, found)
 	}
 	for _, x := range out.Absent {
 		op.Absent = append(op.Absent, &checkAbsence{Reason: x.Reason, Cases: x.Cases, DTypes: x.DTypes})
 	}
 	return op
+}
+
+// caseRepro is the command that runs one case of an operator.
+func (o *deviceOptions) caseRepro(op, number string) string {
+	args := o.command("device", "--check", "--op", quote(op), "--case", number)
+	flags := o.deviceFlags
+	flags.device = noDevice // it is the argument
+	args = append(args, flags.repro()...)
+	return strings.Join(append(args, quoteDevice(o.device)), " ")
 }
 
 // add counts an operator.
@@ -162,43 +167,201 @@ func (r *checkReport) add(op *checkedOperator) {
 	r.Judged += min(op.Judged, 1)
 	r.Cases += op.Judged
 	r.Findings += len(op.Findings)
+	for _, f := range op.Findings {
+		r.file(f, op)
+	}
+}
+
+// end says what is known of the functions of a library, of all or only of those that were called.
+func (r *checkReport) end(d *target, functions devicecheck.Functions, all bool) {
+	if d.report.libraryReport == nil {
+		return
+	}
+	for _, name := range d.report.Exported {
+		f := functions.Of(name)
+		if f.Cases > 0 || all {
+			r.Functions = append(r.Functions, f)
+		}
+		if f.Cases == 0 && all {
+			r.Uncalled = append(r.Uncalled, name)
+		}
+	}
+}
+
+// A checkedKind is findings that are alike: the same functions give values that are wrong in the same way.
+type checkedKind struct {
+	key   string
+	first *checkFinding
+	some  []*checkFinding // of which causes are looked for
+	ops   []string
+	more  int
+	unrun int
 }
 
 // places matches what differs between cases that are wrong in the same way: numbers, the first wrong element.
 var places = lazyregexp.New(`: (at \[|got |element ).*|\d+`)
 
-// write prints the findings of an operator, those of one kind as one.
-func (op *checkedOperator) write(a *app) error {
-	if len(op.Findings) == 0 {
-		return nil
+// file puts a finding with those that are like it.
+func (r *checkReport) file(f *checkFinding, op *checkedOperator) {
+	key := cmp.Or(f.Functions, f.op) + "\n" + f.Check + places().ReplaceAllString(f.Detail, "#")
+	i := slices.IndexFunc(r.kinds, func(k *checkedKind) bool { return k.key == key })
+	if i < 0 {
+		r.kinds = append(r.kinds, &checkedKind{key: key, first: f, some: []*checkFinding{f}, ops: []string{f.op},
+			unrun: op.Unrun})
+		return
 	}
+	k := r.kinds[i]
+	if k.some = append(k.some, f); len(k.some) > explainedCases { // the first, and those that have most elements
+		slices.SortStableFunc(k.some[1:], func(x, y *checkFinding) int {
+			return cmp.Compare(y.elements(), x.elements())
+		})
+		k.some = k.some[:explainedCases]
+	}
+	if k.more++; !slices.Contains(k.ops, f.op) {
+		k.ops, k.unrun = append(k.ops, f.op), k.unrun+op.Unrun
+	}
+}
+
+// title names the functions of a kind, and the operators that call them.
+func (k *checkedKind) title() string {
+	if k.first.Functions == "" || k.first.Functions == k.first.op {
+		return k.first.op
+	}
+	ops := k.ops[:min(len(k.ops), shownOperators)]
+	text := k.first.Functions + " (" + strings.Join(ops, ", ")
+	if n := len(k.ops) - len(ops); n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	return text + ")"
+}
+
+const (
+	shownOperators = 3                // in the title of a finding
+	explainChecks  = 90 * time.Second // of looking for the causes of all findings
+)
+
+// explainedCases is how many cases of a kind are looked at for its cause.
+const explainedCases = 4
+
+// explain looks for the cause of each kind of findings. Some cases have too few elements to show it.
+func (o *deviceOptions) explain(ctx context.Context, a *app, d *target, r *checkReport) {
+	until := time.Now().Add(explainChecks)
+	for _, k := range r.kinds {
+		for i, f := range k.some {
+			if f.made == nil || ctx.Err() != nil || time.Now().After(until) {
+				continue
+			}
+			found := devicecheck.Causes(d.Device, a.known(), f.made, &causes.Allowance{Until: until})
+			known := slices.ContainsFunc(found, func(c causes.Cause) bool { return !c.Pattern })
+			if !known && i > 0 {
+				continue
+			}
+			k.first.Causes = nil
+			for _, c := range found {
+				x := reports.Cause{Targets: c.Targets, Text: c.Text, Exact: c.Exact, Pattern: c.Pattern}
+				text := x.Label() + ": " + x.String()
+				if number, _, ok := strings.Cut(f.Case, ":"); ok && i > 0 {
+					text = fmt.Sprintf("%s of case %s: %s", x.Label(), number, x.String())
+				}
+				k.first.Causes = append(k.first.Causes, text)
+			}
+			if known {
+				break
+			}
+		}
+	}
+}
+
+// elements is how many elements the tensors of the call have.
+func (f *checkFinding) elements() (n int) {
+	if f.made != nil {
+		for _, a := range f.made.Call.Tensors() {
+			n += a.Tensor.Numel()
+		}
+	}
+	return n
+}
+
+// writeFindings prints the findings, those of one kind as one, those of one function together.
+func (r *checkReport) writeFindings(a *app) {
 	st := a.style()
-	fmt.Fprintf(a.Out, "%s\n", st.Paint(verdict.Fail, "FAIL  "+op.Op))
-	kinds := map[string][]checkFinding{}
-	var order []string
-	for _, f := range op.Findings {
-		kind := f.Check + places().ReplaceAllString(f.Detail, "#")
-		if kinds[kind] == nil {
-			order = append(order, kind)
+	slices.SortStableFunc(r.kinds, func(x, y *checkedKind) int {
+		first := func(k *checkedKind) int {
+			return slices.IndexFunc(r.kinds, func(o *checkedKind) bool { return o.title() == k.title() })
 		}
-		kinds[kind] = append(kinds[kind], f)
-	}
-	for _, kind := range order {
-		all := kinds[kind]
-		text := all[0].Detail
-		if all[0].Case != "" {
-			text += "; case " + all[0].Case
+		return cmp.Compare(first(x), first(y))
+	})
+	title := ""
+	for i, k := range r.kinds {
+		if k.title() != title {
+			if i > 0 {
+				fmt.Fprintln(a.Out)
+			}
+			title = k.title()
+			fmt.Fprintf(a.Out, "%s\n", st.Paint(verdict.Fail, st.Wrap("FAIL  "+reports.OneLine(title), 6)))
 		}
-		if n := len(all) - 1; n > 0 {
-			text += fmt.Sprintf(", and %s like it", reports.Count(n, "other"))
+		f := k.first
+		text := f.Detail
+		if f.Case != "" {
+			text += "; case " + f.Case
+		}
+		if k.more > 0 {
+			text += fmt.Sprintf(", and %s like it", reports.Count(k.more, "other"))
 		}
 		fmt.Fprintf(a.Out, "  %s\n", st.Wrap(reports.OneLine(text), 4))
+		for _, c := range f.Causes[:min(len(f.Causes), shownCauses)] {
+			fmt.Fprintf(a.Out, "    %s\n", st.Wrap(reports.OneLine(c), 6))
+		}
+		if f.Repro != "" {
+			fmt.Fprintf(a.Out, "    again: %s\n", reports.Command(f.Repro))
+		}
+		if k.unrun > 0 {
+			fmt.Fprintf(a.Out, "  %s not run: calls before did not return\n", reports.Count(k.unrun, "case"))
+		}
 	}
-	if op.Unrun > 0 {
-		fmt.Fprintf(a.Out, "  %s not run: calls before did not return\n", reports.Count(op.Unrun, "case"))
+	if len(r.kinds) > 0 {
+		fmt.Fprintln(a.Out)
+	}
+}
+
+// shownCauses is how many causes of a finding are printed; --json has all.
+const shownCauses = 3
+
+// writeFunctions prints a row for each function of a library.
+func (r *checkReport) writeFunctions(a *app) error {
+	if len(r.Functions) == 0 || a.quiet {
+		return nil
+	}
+	l := reports.NewListing(a.Out, a.outputWidth(), "function", "judged", "wrong", "what was not judged")
+	l.Whole(0)
+	l.Right(1)
+	l.Right(2)
+	l.Wrap()
+	for _, f := range r.Functions {
+		if err := l.Add(f.Function, strconv.Itoa(f.Judged), strconv.Itoa(f.Wrong), unjudged(f)); err != nil {
+			return err
+		}
+	}
+	if err := l.Flush(); err != nil {
+		return err
 	}
 	_, err := fmt.Fprintln(a.Out)
 	return err
+}
+
+// unjudged says what was not judged of a function.
+func unjudged(f *devicecheck.Function) string {
+	if f.Cases == 0 {
+		return "no case calls it"
+	}
+	var parts []string
+	if len(f.Never) > 0 {
+		parts = append(parts, "never judged: "+strings.Join(f.Never, ", "))
+	}
+	if len(f.Refused) > 0 {
+		parts = append(parts, "refused: "+strings.Join(f.Refused, ", "))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // absences are the reasons why something was not judged, those of most cases first.
@@ -232,8 +395,12 @@ func (r *checkReport) absences() []*checkAbsence {
 // mostReasons is how many reasons the screen shows; --json has all.
 const mostReasons = 30
 
-// write prints what was not judged, and the totals.
+// write prints what is wrong, what was not judged, and the totals.
 func (r *checkReport) write(a *app, called string) error {
+	r.writeFindings(a)
+	if err := r.writeFunctions(a); err != nil {
+		return err
+	}
 	if absences := r.absences(); len(absences) > 0 && !a.quiet {
 		l := reports.NewListing(a.Out, a.outputWidth(), "not judged of", "cases", "why")
 		l.Names(0)
@@ -260,6 +427,10 @@ func (r *checkReport) write(a *app, called string) error {
 		}
 		fmt.Fprintln(a.Out)
 	}
+	return r.writeTotals(a, called)
+}
+
+func (r *checkReport) writeTotals(a *app, called string) error {
 	wrong := 0
 	for _, op := range r.Operators {
 		wrong += min(len(op.Findings), 1)
@@ -282,6 +453,22 @@ func (r *checkReport) write(a *app, called string) error {
 	} else {
 		text += fmt.Sprintf("%d wrong, %s", wrong, reports.Count(r.Findings, "finding"))
 	}
+	var never []string
+	for _, f := range r.Functions {
+		if len(f.Never) > 0 {
+			never = append(never, strings.Join(f.Never, ", ")+" of "+f.Function)
+		}
+	}
+	if n := len(never); n > shownNever {
+		more := reports.Count(n-shownNever, "other function")
+		never = append(never[:shownNever], "arguments of "+more)
+	}
+	if len(never) > 0 {
+		called = "; never judged: " + strings.Join(never, "; ") + called
+	}
 	_, err := fmt.Fprintln(a.Out, st.Wrap(text+called, 2))
 	return err
 }
+
+// shownNever is how many functions the last line names whose arguments were never judged.
+const shownNever = 4

@@ -35,6 +35,7 @@ type deviceOptions struct {
 	missing  bool
 	dtypes   bool
 	check    bool
+	only     int // the case of --check that is run, -1 for all
 	build    bool
 	csv      string
 	html     string
@@ -93,6 +94,7 @@ run a small example in each dtype; --dtypes does the same for libraries.
 	f.BoolVar(&o.check, "check", false,
 		"run every function of the device on generated arguments, and compare with the reference; "+
 			"--json prints everything")
+	f.IntVar(&o.only, "case", -1, "with --check and --op: run the case of this `NUMBER` alone, such as one of a finding")
 	f.BoolVar(&o.build, "build-worker", false,
 		"build device support with g++, once per user, for an optool that was installed without it (go "+
 			"install)")
@@ -258,6 +260,9 @@ func (o *deviceOptions) excluded(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
+	}
+	if cmd.Flags().Changed("case") && (!o.check || o.filter.Ops == nil || o.only < 0) {
+		return usageError("--case: it is the number of a case of --check --op NAME, such as --case 8")
 	}
 	if len(o.captures) == 0 {
 		return refuse("it selects recorded calls, so it needs --captures", "dtype", "where")

@@ -18,6 +18,8 @@ type UnsupportedError struct {
 	// Form says that the device's function does not take these arguments, such as out= of a function without it.
 	// With Suite.Forms that is a finding of the check "cases".
 	Form bool
+	// Refused says that the Runner has the function, and that it did not take the arguments. It may take other dtypes.
+	Refused bool
 }
 
 func (e *UnsupportedError) Error() string { return e.Reason }
@@ -49,6 +51,7 @@ func checkReference(x *subject) {
 
 // againstReference returns the first way in which the Runner is wrong.
 func (x *subject) againstReference(c *opdef.Call) error {
+	x.made = &Made{Call: c}
 	want, err := c.Forward()
 	if err != nil {
 		return err
@@ -74,6 +77,7 @@ func (x *subject) againstReference(c *opdef.Call) error {
 	if !differentiable(c) || !hasAny(out) {
 		return nil
 	}
+	x.made.Out = out
 	return x.sameGradients(c, got, want, out)
 }
 

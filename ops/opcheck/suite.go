@@ -45,6 +45,17 @@ type Finding struct {
 	Check  string // name in Checks
 	Case   string // the generated call: "3: add(float32[2, 3], 1.5, alpha=1)"
 	Detail string // one sentence
+	// Functions are those of the Runner that gave the values, as far as it names them: see Namer.
+	Functions string
+	// Call is the call that the reference judges otherwise; nil for findings of other checks.
+	Call *Made
+}
+
+// A Made is a call that a check made of a case, and the incoming gradients of its results; none where there are no
+// gradients to judge.
+type Made struct {
+	Call *opdef.Call
+	Out  []*tensor.Tensor
 }
 
 func (f Finding) String() string {
@@ -103,8 +114,9 @@ type Suite struct {
 	Forms    bool // a Runner's function that does not take the arguments of a case is a finding
 	Registry *opdef.Registry
 	Seed     uint64
-	Only     []string      // names of checks to run; nil: all
-	Limit    time.Duration // of one check of one case; 0: a minute
+	Only     []string         // names of checks to run; nil: all
+	Case     func(i int) bool // whether the case of that number is run; nil: all are
+	Limit    time.Duration    // of one check of one case; 0: a minute
 }
 
 // A subject is one case under check.
@@ -122,9 +134,11 @@ type subject struct {
 	absent []string
 	// unsupported: the Runner cannot run a call that the rest of the check needs.
 	unsupported bool
-	wrong       bool // the check "reference" found the results of this case wrong
-	ran         bool // some call gave results, or failed to
-	hung        bool // a call did not return in time; no other is made
+	refused     bool  // the Runner has the function, and it refused a call of the check: see UnsupportedError
+	made        *Made // of the call that is compared with the reference
+	wrong       bool  // the check "reference" found the results of this case wrong
+	ran         bool  // some call gave results, or failed to
+	hung        bool  // a call did not return in time; no other is made
 }
 
 // report adds a finding, unless it is an error of a call that the Runner cannot run, or of a form that it does not
@@ -160,6 +174,7 @@ func (x *subject) lacks(err error) bool {
 		return false
 	}
 	reason := u.Reason
+	x.refused = x.refused || u.Refused && x.check != "inplace"
 	if x.check == "inplace" { // of which nothing else depends
 		reason = formReason + reason
 	}
@@ -170,7 +185,18 @@ func (x *subject) lacks(err error) bool {
 }
 
 func (x *subject) finding(format string, args ...any) Finding {
-	return Finding{Op: x.entry.Op(), Check: x.check, Case: x.name, Detail: fmt.Sprintf(format, args...)}
+	f := Finding{Op: x.entry.Op(), Check: x.check, Case: x.name, Detail: fmt.Sprintf(format, args...), Call: x.made}
+	if x.suite == nil {
+		return f
+	}
+	if n, ok := x.suite.runner().(Namer); ok {
+		forward, backward := n.Last()
+		if len(backward) > 0 && strings.Contains(f.Detail, "gradient of ") {
+			forward = backward
+		}
+		f.Functions = strings.Join(forward, ", ")
+	}
+	return f
 }
 
 // runLimit is how long one check of one case may take unless the Suite says it; cases are small, so a
@@ -202,10 +228,38 @@ const mostHung = 2
 // An Outcome is what the checks of an op gave. Cases that are neither judged nor unrun are absent.
 type Outcome struct {
 	Findings []Finding
+	Tries    []*Try
 	Cases    int // that the op has
 	Judged   int // of which the Runner ran the forward pass, in any form, or failed in it
 	Unrun    int // left out because a call of an earlier one did not return
 	Absent   []*Absence
+}
+
+// A Try is a case in some dtypes, and what the checks gave. A case that a Runner refuses is tried in other dtypes.
+type Try struct {
+	Case      int
+	Call      *opdef.Call
+	Judged    bool // see Outcome.Judged
+	Refused   bool // the Runner has a function for a pass, and it refused the arguments
+	Findings  []Finding
+	Forward   []string // functions of the Runner that were called
+	Backward  []string
+	absent    []string
+	hung, cut bool // a call did not return, a check was abandoned
+}
+
+// DType names the dtype of the first tensor of the call; "" without tensors.
+func (t *Try) DType() string {
+	if first := firstTensor(t.Call); first != nil {
+		return first.DType.String()
+	}
+	return ""
+}
+
+// A Namer is a Runner that says which functions it called: since it was asked before, and for the last call.
+type Namer interface {
+	Called() (forward, backward []string)
+	Last() (forward, backward []string)
 }
 
 // formReason begins the reason why a form of a call was not judged. It says nothing of the dtypes of the cases.
@@ -272,34 +326,83 @@ func (s *Suite) Judge(e *opdef.Entry) *Outcome {
 	asked, hung := false, 0
 	for i, c := range cases {
 		asked = asked || slices.ContainsFunc(c.Tensors(), func(a opdef.Arg) bool { return a.Tensor.RequiresGrad })
-		stuck, ended := s.judgeCase(o, e, c, i, id)
-		if stuck {
+		if s.Case != nil && !s.Case(i) {
+			continue
+		}
+		t := s.try(e, c, i, id, false)
+		tries := []*Try{t}
+		if t.Refused && s.Rounds {
+			tries = append(tries, s.others(e, c, i, id)...)
+		}
+		last := tries[len(tries)-1]
+		o.add(tries)
+		if last.hung {
 			hung++
 		}
-		if !ended || hung == mostHung { // what runs on must not pile up
+		if last.cut || hung == mostHung { // what runs on must not pile up
 			o.Unrun = len(cases) - i - 1
 			return o
 		}
 	}
-	if e.HasGrad && !asked && len(cases) > 0 {
+	if e.HasGrad && !asked && len(cases) > 0 && s.Case == nil {
 		entryLevel("no case asks for a gradient")
 	}
 	return o
 }
 
-// judgeCase runs the checks on a case. hung says that a call did not return in time, ended is false if a check was
-// abandoned.
-func (s *Suite) judgeCase(o *Outcome, e *opdef.Entry, c *opdef.Call, i int, id uint64) (hung, ended bool) {
-	var absent []string
-	ran, without, wrong := false, false, false // the forward pass
-	defer func() {
-		o.absent(absent, c)
-		if ran {
-			o.Judged++
+// others tries a case that the Runner refused in other dtypes, until it takes one.
+func (s *Suite) others(e *opdef.Entry, c *opdef.Call, i int, id uint64) (tries []*Try) {
+	for _, d := range recasts(c) {
+		t := s.try(e, d, i, id, true)
+		tries = append(tries, t)
+		if !t.Refused || t.hung || t.cut {
+			break
 		}
+	}
+	return tries
+}
+
+// add counts a case. What it lacks is what the last try lacks if that was judged, else what the case itself does.
+func (o *Outcome) add(tries []*Try) {
+	o.Tries = append(o.Tries, tries...)
+	counts := tries[0]
+	if last := tries[len(tries)-1]; last.Judged && !last.Refused {
+		counts = last
+	}
+	o.absent(counts.absent, counts.Call)
+	judged := false
+	for _, t := range tries {
+		o.Findings = append(o.Findings, t.Findings...)
+		judged = judged || t.Judged
+	}
+	if judged {
+		o.Judged++
+	}
+}
+
+// try runs the checks on a case. If it is an attempt, nothing is run of a case that the Runner refuses but its forward
+// pass.
+func (s *Suite) try(e *opdef.Entry, c *opdef.Call, i int, id uint64, attempt bool) *Try {
+	t := &Try{Case: i, Call: c}
+	ran, without, wrong := false, false, false // the forward pass
+	named, names := s.runner().(Namer)
+	if names {
+		named.Called()
+	}
+	defer func() {
+		if names {
+			t.Forward, t.Backward = named.Called()
+		}
+		t.Judged = ran && (!names || len(t.Forward) > 0 || len(t.Findings) > 0)
+		t.absent = slices.DeleteFunc(t.absent, func(r string) bool { // a form that the whole call lacks
+			plain, form := strings.CutPrefix(r, formReason)
+			return form && slices.ContainsFunc(t.absent, func(of string) bool {
+				return of == plain || "op "+e.Op()+": "+of == plain
+			})
+		})
 	}()
 	for k, ch := range checks {
-		if !s.has(ch) || e.Exempt[ch.Name] != "" || without && ch.Name != "inplace" {
+		if !s.has(ch) || e.Exempt[ch.Name] != "" || without && (attempt || ch.Name != "inplace") {
 			continue
 		}
 		x := &subject{
@@ -307,24 +410,25 @@ func (s *Suite) judgeCase(o *Outcome, e *opdef.Entry, c *opdef.Call, i int, id u
 			rand: rand.New(rand.NewPCG(s.Seed+uint64(i), id+uint64(k))), wrong: wrong,
 		}
 		fs, ended := x.runCheck(ch.run, cmp.Or(s.Limit, runLimit))
-		o.Findings = append(o.Findings, fs...)
+		t.Findings = append(t.Findings, fs...)
 		if !ended {
-			ran = true
-			return true, false
+			ran, t.hung, t.cut = true, true, true
+			return t
 		}
-		ran = ran || x.ran
+		ran, t.Refused = ran || x.ran, t.Refused || x.refused
 		for _, r := range x.absent {
-			if !slices.Contains(absent, r) {
-				absent = append(absent, r)
+			if !slices.Contains(t.absent, r) {
+				t.absent = append(t.absent, r)
 			}
 		}
 		if x.hung || ch.Name == "cases" && len(fs) > 0 {
-			return x.hung, true // nothing else can be learnt from a case that does not run
+			t.hung = x.hung
+			return t // nothing else can be learnt from a case that does not run
 		}
 		wrong = wrong || ch.Name == "reference" && len(fs) > 0
 		without = without || ch.Name == "cases" && x.unsupported
 	}
-	return false, true
+	return t
 }
 
 // has reports whether a check is asked for and applies to results that are rounded, or that are not.

@@ -5,7 +5,9 @@ package devicecheck
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/ops/opcheck"
@@ -23,7 +25,56 @@ func Suite(d replay.Device, registry *opdef.Registry) *opcheck.Suite {
 
 // A Runner runs calls on a device. It is an opcheck.Runner: what the device cannot
 // run is an opcheck.UnsupportedError.
-type Runner struct{ Device replay.Device }
+type Runner struct {
+	Device replay.Device
+
+	mu                sync.Mutex // a check that takes too long runs on
+	last              *replay.DeviceRun
+	forward, backward []string // functions that were called: see Called
+}
+
+// Called implements opcheck.Namer. Of a call that was not sent to the device, no function was called.
+func (r *Runner) Called() (forward, backward []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	forward, backward = r.forward, r.backward
+	r.forward, r.backward = nil, nil
+	return forward, backward
+}
+
+// Last implements opcheck.Namer.
+func (r *Runner) Last() (forward, backward []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ofLast()
+}
+
+func (r *Runner) ofLast() (forward, backward []string) {
+	if r.last == nil {
+		return nil, nil
+	}
+	forward = slices.DeleteFunc(slices.Clone(r.last.Functions), func(f string) bool {
+		return slices.Contains(r.last.OfBackward, f)
+	})
+	return forward, r.last.OfBackward
+}
+
+// called takes note of the functions of a run.
+func (r *Runner) called(run *replay.DeviceRun) {
+	add := func(to *[]string, names []string) {
+		for _, f := range names {
+			if !slices.Contains(*to, f) {
+				*to = append(*to, f)
+			}
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = run
+	forward, backward := r.ofLast()
+	add(&r.forward, forward)
+	add(&r.backward, backward)
+}
 
 // Forward runs the call on the device; the results have its dtypes, values and
 // strides. Calls that torch refuses are refused by the reference.
@@ -84,6 +135,7 @@ func (r *Runner) Backward(c *opdef.Call, _ *opdef.Forward, out []*tensor.Tensor,
 
 func (r *Runner) run(c *replay.DeviceCall) (*replay.DeviceRun, error) {
 	run := r.Device.Run(c)
+	r.called(run)
 	if s := run.Forward; s.Verdict != "" {
 		return nil, statusError(s)
 	}
@@ -107,7 +159,7 @@ func (e hungError) Is(target error) bool { return target == opcheck.ErrHung }
 func statusError(s replay.DeviceStatus) error {
 	switch {
 	case s.Verdict == verdict.Unsupported || s.Verdict == verdict.Skipped:
-		return lacks("%s", s.Reason)
+		return &opcheck.UnsupportedError{Reason: s.Reason, Refused: s.Refused}
 	case lacksArgument(s.Reason):
 		return &opcheck.UnsupportedError{Reason: s.Reason, Form: true}
 	case s.Verdict == verdict.Timeout:

@@ -122,10 +122,13 @@ func Functions(c *replay.DeviceCall) ([]string, error) {
 	return functions(plan), nil
 }
 
-// functions are the C functions that a plan calls, each once.
-func functions(plan *diopi.Plan) []string {
+// functions are the C functions that a plan calls, each once, in some passes or in all.
+func functions(plan *diopi.Plan, of ...diopi.Phase) []string {
 	var names []string
 	for _, c := range plan.Calls {
+		if len(of) > 0 && !slices.Contains(of, c.Phase) {
+			continue
+		}
 		if !slices.Contains(names, c.Function) {
 			names = append(names, c.Function)
 		}
@@ -144,7 +147,7 @@ func columnMajor(shape []int) []int {
 
 // fill says in run what became of the plan.
 func (p *Prepared) fill(run *replay.DeviceRun, res *devicebridge.Result) {
-	run.Functions = functions(p.Plan)
+	run.Functions, run.OfBackward = functions(p.Plan), functions(p.Plan, diopi.Backward)
 	for i, c := range p.Plan.Calls {
 		status := &run.Forward
 		if c.Phase == diopi.Backward {
@@ -152,6 +155,7 @@ func (p *Prepared) fill(run *replay.DeviceRun, res *devicebridge.Result) {
 		}
 		if r := &res.Calls[i]; r.Status != devicebridge.OK && status.Verdict == "" {
 			status.Verdict, status.Reason = statusOf(r)
+			status.Refused = status.Verdict == verdict.Unsupported && r.Reason != "the library has no "+r.Function
 		}
 	}
 	if p.backward != "" {

@@ -16,7 +16,8 @@ var verdicts = map[torchbridge.Status]verdict.Verdict{
 
 // statusOf is what the end of a pass means.
 func statusOf(p torchbridge.Pass) replay.DeviceStatus {
-	return replay.DeviceStatus{Verdict: verdicts[p.Status], Reason: p.Reason}
+	return replay.DeviceStatus{Verdict: verdicts[p.Status], Reason: p.Reason,
+		Refused: p.Status == torchbridge.Unsupported}
 }
 
 // missing are sentences about results that are not there, or are too many.

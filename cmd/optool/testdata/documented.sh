@@ -19,6 +19,14 @@ cp -r "$REPO/step/metric/testdata/train" "$REPO/step/metric/testdata/rollout" .
 ls "$REPO"/devicebridge/native/dist/libdiopi_host.so >/dev/null 2>&1 &&
 	cp "$REPO/devicebridge/native/dist/libdiopi_host.so" libdiopi_impl.so
 
+# The library of docs/device.md, as the page builds it.
+sed -n '/^```cpp$/,/^```$/{/^```/d;p;}' "$REPO/docs/device.md" >libadd.cpp
+mkdir -p devicebridge/native
+ln -s "$REPO/devicebridge/native/include" devicebridge/native/include
+if command -v g++ >/dev/null; then
+	sh -ec "$(sed -n 's/^\$ \(g++ \)/\1/p' "$REPO/docs/device.md")"
+fi
+
 # Captures of a few operators, one of them where an example has it, and a saved pair.
 mkdir -p $below/torch.add/25021/4
 for op in torch.matmul torch.nn.functional.linear torch.nn.functional.softmax; do
