@@ -90,6 +90,9 @@ func TestCausesOfFormulas(t *testing.T) {
 				}
 				return math.Exp(a[i]-logs[i/n]) * (v[i] - sum)
 			})}, g},
+		{"the gradient is computed with self in place of tanh(self)", "torch.tanh", []value.Value{needsGrad(x)},
+			each(shape, func(i int) float64 { return math.Tanh(a[i]) }),
+			[]value.Value{each(shape, func(i int) float64 { return v[i] * (1 - a[i]*a[i]) })}, g},
 		{"it is multiplied by the result", "torch.hypot", []value.Value{needsGrad(x), needsGrad(y)},
 			each(shape, func(i int) float64 { return math.Hypot(a[i], b[i]) }),
 			[]value.Value{each(shape, func(i int) float64 { return v[i] * a[i] }),

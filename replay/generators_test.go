@@ -71,6 +71,21 @@ func TestCausesOfGenerators(t *testing.T) {
 		made []value.Value
 		then func(i int, v []float64) float64
 	}{
+		{"self is added, but does not count among the terms of the mean", "torch.scatter_reduce",
+			[]value.Value{m, int64(1), tensor.New(tensor.Int64, []int{11, 20}, few), random(11, 20),
+				"mean"}, nil,
+			func(i int, v []float64) float64 {
+				n := 0.0
+				for _, at := range few[i/30*20:][:20] {
+					if int(at) == i%30 {
+						n++
+					}
+				}
+				if n == 0 {
+					return v[i]
+				}
+				return v[i] * (n + 1) / n
+			}},
 		{"self is read with the strides of index", "torch.gather",
 			[]value.Value{m, int64(1), tensor.New(tensor.Int64, []int{11, 20}, few)}, nil,
 			func(i int, _ []float64) float64 { return tensor.At[float64](m, i/20*20+int(few[i])) }},

@@ -50,7 +50,8 @@ type Graph struct {
 	variant      *variation // nil: none
 	muted        bool       // within a step that is done in another way
 	deriving     bool
-	lastComposed int // the position of the last value before the derivation
+	explicit     bool // some gradient is given, not derived
+	lastComposed int  // the position of the last value before the derivation
 
 	seeds   []*Value // the gradients that the derivation starts from
 	results Values

@@ -93,7 +93,7 @@ func (c *Call) omissions() []opdef.Mistake[any] {
 	var left, gradients []opdef.Mistake[any]
 	add := func(to *[]opdef.Mistake[any], text string, os ...omission) {
 		*to = append(*to, opdef.Mistake[any]{Text: text, Gradients: os[0].gradient, Step: true,
-			Plan: func() (any, error) { return c.again(&Graph{omit: os}) }})
+			Kept: c.graph.explicit, Plan: func() (any, error) { return c.again(&Graph{omit: os}) }})
 	}
 	var factors []omission
 	var names []string

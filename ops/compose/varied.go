@@ -370,6 +370,7 @@ func slopeOptions(name string) (out []option) {
 
 // WithGradient is y, of whose gradient gradient makes those of the values in.
 func (g *Graph) WithGradient(y *Value, in []*Value, gradient func(up *Value) []*Value) *Value {
+	g.explicit = true
 	return g.add(&Value{T: y.T, errors: y.errors, in: in, is: y, vjp: gradient})
 }
 
@@ -410,8 +411,8 @@ func (c *Call) Variations() (out []opdef.Mistake[any]) {
 				to = &out
 			}
 			*to = append(*to, opdef.Mistake[any]{Text: text, Rounds: o.grid != nil, Gradients: side == 1, Step: true,
-				Formula: formula,
-				Plan:    func() (any, error) { return c.again(&Graph{nan: c.graph.nan, variant: &w}) }})
+				Kept: plain.graph.explicit, Formula: formula,
+				Plan: func() (any, error) { return c.again(&Graph{nan: c.graph.nan, variant: &w}) }})
 		}
 		for i, m := range marks {
 			seen[m.name]++

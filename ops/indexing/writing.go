@@ -42,6 +42,9 @@ type writing struct {
 	narrow    *tensor.Tensor // the argument that self is the broadcast of, nil if self itself
 	lost      bool           // a mistake: of several additions to one place the last alone counts
 
+	// times, if not nil, is a mistake: means of n values and self are multiplied by that of n, which is not 0.
+	times func(n float64) float64
+
 	// sum is self with src, scaled, added to it: what the call makes unless it combines otherwise or is a mistake.
 	sum func() *runs.Sum
 }
@@ -67,7 +70,8 @@ func multipleOf(t *tensor.Tensor, k opdef.Scalar) *tensor.Tensor {
 
 // Mistakes are what kernels that add get wrong where values go to one place.
 func (w *writing) Mistakes() []opdef.Mistake[any] {
-	if !w.adds() || !w.self.DType.IsFloat() || w.runs.Count == 0 {
+	means := w.how == runs.Mean && w.keep
+	if !w.adds() && !means || !w.self.DType.IsFloat() || w.runs.Count == 0 {
 		return nil
 	}
 	add := func(text string, with func(m *writing)) opdef.Mistake[any] {
@@ -76,6 +80,19 @@ func (w *writing) Mistakes() []opdef.Mistake[any] {
 			with(&m)
 			return &m, nil
 		}}
+	}
+	if means {
+		return []opdef.Mistake[any]{
+			add("self is added, but does not count among the terms of the mean", func(m *writing) {
+				m.times = func(n float64) float64 { return (n + 1) / n }
+			}),
+			add("the sum is not divided by the number of its terms", func(m *writing) {
+				m.times = func(n float64) float64 { return n + 1 }
+			}),
+			add("self is not added, but counts among the terms of the mean", func(m *writing) {
+				m.keep, m.times = false, func(n float64) float64 { return n / (n + 1) }
+			}),
+		}
 	}
 	return []opdef.Mistake[any]{
 		add("of several additions to one place the last alone counts", func(m *writing) { m.lost = true }),
@@ -93,6 +110,16 @@ func (w *writing) result() *tensor.Tensor {
 		return runs.Put(w.self, sum, w.runs, runs.Assign, true)
 	case w.adds():
 		return w.sum().Total
+	case w.times != nil:
+		none := tensor.Full(w.self.DType, w.self.Shape, 0.0)
+		counts := runs.Put(none, tensor.Full(w.self.DType, w.src.Shape, 1.0), w.runs, runs.Add, true)
+		return opdef.Zip(w.self.DType, runs.Put(w.self, w.src, w.runs, w.how, w.keep), counts,
+			func(x, n float64) float64 {
+				if n == 0 {
+					return x
+				}
+				return x * w.times(n)
+			})
 	}
 	return runs.Put(w.self, w.src, w.runs, w.how, w.keep)
 }

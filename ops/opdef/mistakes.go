@@ -20,6 +20,8 @@ type Mistake[P any] struct {
 	Gradients bool
 	// Step: a step is left out, or done otherwise, of a formula that is right as it is.
 	Step bool
+	// Kept: gradients are not derived of the steps, but computed of what these give.
+	Kept bool
 	// Formula is what is computed, and what is due: "x, not x^2"; empty if that takes long to say.
 	Formula string
 	Plan    func() (P, error)
@@ -54,7 +56,7 @@ func (m Mistake[P]) Said() string {
 func MistakesOf[P any](ms []Mistake[P], of func(P) any) []Mistake[any] {
 	out := make([]Mistake[any], len(ms))
 	for i, m := range ms {
-		out[i] = Mistake[any]{m.Text, m.Rounds, m.Gradients, m.Step, m.Formula, func() (any, error) {
+		out[i] = Mistake[any]{m.Text, m.Rounds, m.Gradients, m.Step, m.Kept, m.Formula, func() (any, error) {
 			p, err := m.Plan()
 			if err != nil {
 				return nil, err
@@ -70,10 +72,11 @@ func MistakesOf[P any](ms []Mistake[P], of func(P) any) []Mistake[any] {
 func (c *Call) Mistakes() []Mistake[*Call] {
 	var out []Mistake[*Call]
 	for _, m := range c.sound().mistakes() {
-		out = append(out, Mistake[*Call]{m.Text, m.Rounds, m.Gradients, m.Step, m.Formula, func() (*Call, error) {
+		run := func() (*Call, error) {
 			plan, err := m.Plan()
 			return c.planned(plan, err)
-		}})
+		}
+		out = append(out, Mistake[*Call]{m.Text, m.Rounds, m.Gradients, m.Step, m.Kept, m.Formula, run})
 	}
 	return out
 }
@@ -87,10 +90,11 @@ func (c *Call) Variations() []Mistake[*Call] {
 	}
 	var out []Mistake[*Call]
 	for _, m := range varied.Variations() {
-		out = append(out, Mistake[*Call]{m.Text, m.Rounds, m.Gradients, m.Step, m.Formula, func() (*Call, error) {
+		run := func() (*Call, error) {
 			p, err := plan.made(m.Plan)
 			return c.planned(p, err)
-		}})
+		}
+		out = append(out, Mistake[*Call]{m.Text, m.Rounds, m.Gradients, m.Step, m.Kept, m.Formula, run})
 	}
 	return out
 }

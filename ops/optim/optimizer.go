@@ -396,6 +396,7 @@ func (a *adamArgs) slips(sound rule) (all []slip) {
 	add("exp_avg is not corrected for its beginning", func(r *rule) { r.plain[0] = true })
 	add("exp_avg_sq is not corrected for its beginning", func(r *rule) { r.plain[1] = true })
 	add("neither average is corrected for its beginning", func(r *rule) { r.plain = [2]bool{true, true} })
+	add("the corrections of both averages are exchanged", func(r *rule) { r.turned = true })
 	all = append(all, countSlips...)
 	add("eps is added before the root is corrected", func(r *rule) { r.root = rootUncorrected })
 	add("eps is added under the root before that is corrected", func(r *rule) { r.root = rootBefore })
@@ -443,12 +444,15 @@ func (a *adamArgs) step(rule rule) (*fusedStep, error) {
 	}
 	f.rule = func(i int) func(v, s []float64) {
 		steps := elementOr(a.StateSteps[i], 1) + rule.late
-		size, root := rule.size, 1.0
+		size, root, betas := rule.size, 1.0, [2]float64{a.Beta1, a.Beta2}
+		if rule.turned {
+			slices.Reverse(betas[:])
+		}
 		if !rule.plain[0] {
-			size /= 1 - math.Pow(a.Beta1, steps)
+			size /= 1 - math.Pow(betas[0], steps)
 		}
 		if !rule.plain[1] {
-			root = math.Sqrt(1 - math.Pow(a.Beta2, steps))
+			root = math.Sqrt(1 - math.Pow(betas[1], steps))
 		}
 		return func(v, s []float64) {
 			old := [2]float64{v[2], v[3]}
@@ -521,6 +525,11 @@ func (a *sgdArgs) slips(sound rule) []slip {
 		add("dampening is momentum", func(r *rule) { r.averages[0].take = 1 - a.Momentum })
 		add("lr is multiplied into the buffer", func(r *rule) { r.averages[0].take *= r.size; r.size = 1 })
 		if a.Dampening != 0 {
+			add("lr is multiplied into the buffer, dampening is not looked at", func(r *rule) {
+				r.averages[0].take, r.size = r.size, 1
+			})
+		}
+		if a.Dampening != 0 {
 			add("momentum_buffer is multiplied by 1 - dampening, not the gradient", func(r *rule) {
 				r.averages[0] = weights{a.Momentum * (1 - a.Dampening), 1}
 			})
@@ -530,6 +539,7 @@ func (a *sgdArgs) slips(sound rule) []slip {
 		}
 		all = append(all, averageSlips(0, "momentum_buffer", weights{})...)
 		if a.Nesterov {
+			add("nesterov: the gradient is not added to momentum*momentum_buffer", func(r *rule) { r.alone = true })
 			add("nesterov: momentum_buffer is added without momentum", func(r *rule) { r.ahead = 1 })
 			add("nesterov: momentum_buffer is multiplied by 1 - dampening, not by momentum", func(r *rule) {
 				r.ahead = 1 - a.Dampening
@@ -575,6 +585,8 @@ func (a *sgdArgs) step(round func(dt tensor.DType, x float64) float64, rule rule
 				}
 				switch {
 				case rule.raw:
+				case a.Nesterov && rule.alone:
+					g, gs = pass(rule.ahead*buf), math.Abs(rule.ahead)*bs
 				case a.Nesterov:
 					g, gs = pass(g+rule.ahead*buf), gs+math.Abs(rule.ahead)*bs
 				default:

@@ -3,6 +3,7 @@ package optim
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/optool/optool/ops/opdef"
@@ -284,6 +285,7 @@ func TestMistakes(t *testing.T) {
 		"exp_avg is not corrected for its beginning":     adamw(first, second, 1, c2),
 		"exp_avg_sq is not corrected for its beginning":  adamw(first, second, c1, 1),
 		"neither average is corrected for its beginning": adamw(first, second, 1, 1),
+		"the corrections of both averages are exchanged": adamw(first, second, c2, c1),
 		"state_steps is one less":                        adamw(first, second, 1-b1*b1, 1-b2*b2),
 		"state_steps is one more":                        adamw(first, second, 1-b1*b1*b1*b1, 1-b2*b2*b2*b2),
 		"eps is added under the root":                    left - lr*first/c1/math.Sqrt(second/c2+eps),
@@ -310,9 +312,14 @@ func TestMistakes(t *testing.T) {
 		"exp_avg_sq is made of the gradient's magnitude, not of its square": adamw(first, b2*v-(1-b2)*g, c1, c2),
 		"_fused_sgd_ the update is not multiplied by lr":                    p - (b1*m + coupled),
 	}
+	ahead := &sgdArgs{Self: one(p), Grads: one(g), MomentumBufferList: one(m), Lr: tensor.Wrap(lr), Momentum: b1,
+		Dampening: 0.25, Nesterov: true}
+	want["nesterov: the gradient is not added to momentum*momentum_buffer"] = p - lr*b1*(b1*m+0.75*g)
+	want["lr is multiplied into the buffer, dampening is not looked at"] = p - g - b1*(b1*m+lr*g)
 	want["the gradient is added to exp_avg once more for the update, as in NAdam"] = adamw(b1*first+(1-b1)*g, second,
 		c1, c2)
-	for name, args := range map[string]any{"_fused_adamw_": adam, "_fused_sgd_": sgd} {
+	for name, args := range map[string]any{"_fused_adamw_": adam, "_fused_sgd_": sgd, "_fused_sgd_ ahead": ahead} {
+		name, _, _ := strings.Cut(name, " ")
 		for _, m := range optimizerEntry(t, name).NewCall(args).Mistakes() {
 			text := m.Text
 			if _, ok := want[text]; !ok {

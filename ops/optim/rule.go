@@ -26,6 +26,8 @@ type rule struct {
 	early    bool    // amsgrad's largest average is that before the step
 	inverse  bool    // the gradient is multiplied by the scale of the loss
 	whole    bool    // the square of the mean is not taken away from that of the squares
+	turned   bool    // each average is corrected as the other one is due to be
+	alone    bool    // with nesterov the gradient is not added to the buffer
 	ahead    float64 // times the buffer is added to the gradient with nesterov
 }
 

@@ -389,7 +389,9 @@ func (c *Search) oddArguments() iter.Seq[Mistake] {
 
 func isOdd(a opdef.Argument, v value.Value) bool {
 	x, is := v.(float64)
-	return is && !math.IsInf(x, 0) && x != 0 && !plainNumber(x) || negative(a, v)
+	y, _ := a.Python().(float64)
+	return is && !math.IsInf(x, 0) && x != 0 && !plainNumber(x) || negative(a, v) ||
+		is && chosen(a, v) && (x == 1-y || x == 1/y)
 }
 
 // mistakenArguments gives arguments those of their mistaken values that are asked for, and alters the results.

@@ -144,6 +144,8 @@ func (c *Search) fittedText(name string, x, was float64, dt tensor.DType) (text 
 	k, ok := c.related(x/was, nearness(dt))
 	by := c.relatedToNumber(x/was, nearness(dt), name)
 	switch {
+	case near(x, 1-was, nearness(dt)) && x != was:
+		return fmt.Sprintf("%s is %.7g, not %.7g, that is 1 - %s", name, 1-was, was, name), true
 	case by != "":
 		return text + fmt.Sprintf(", that is %.7g * %s", was, by), true
 	case ok && (!plainNumber(x) || k.x == math.Trunc(k.x)): // no plain number by chance

@@ -1,6 +1,7 @@
 package causes
 
 import (
+	"fmt"
 	"iter"
 	"math"
 	"slices"
@@ -63,6 +64,14 @@ func (c *Search) formula() *opdef.Call {
 // ofFormula begins what is said of a formula where only gradients are wrong.
 const ofFormula = "the gradient is that of another formula: "
 
+// derivedText is what is said of a mistake of a formula where only gradients are wrong.
+func derivedText(m opdef.Mistake[*opdef.Call]) string {
+	if made, due, ok := strings.Cut(m.Formula, ", not "); ok && m.Kept {
+		return fmt.Sprintf("the gradient is computed with %s in place of %s", made, due)
+	}
+	return ofFormula + m.Said()
+}
+
 // idle reports whether a step that is done otherwise changes nothing where the formula as it is gives what was
 // recorded, and not what is due: no step is to blame then.
 func (c *Search) idle(m opdef.Mistake[*opdef.Call], fails []Wrong) bool {
@@ -117,7 +126,7 @@ func (c *Search) formulas(fails []Wrong) iter.Seq[Mistake] {
 		for _, m := range call.Mistakes() {
 			text := m.Said()
 			if !m.Gradients && !results {
-				text = ofFormula + text
+				text = derivedText(m)
 			}
 			c.Work.Elements(len(c.Bound.Tensors()))
 			if c.idle(m, fails) {

@@ -36,7 +36,7 @@ func (c *Search) varied(fails []Wrong) iter.Seq[Mistake] {
 				}
 				text := m.Said()
 				if !m.Gradients && !results {
-					text = ofFormula + text
+					text = derivedText(m)
 				}
 				make := func() (Way, error) {
 					call, err := m.Plan()
