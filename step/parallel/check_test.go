@@ -68,8 +68,11 @@ var trees = []struct {
 	{"statistics-own", "scale", "torch.Tensor.div", "takes it with another count (10, 6)", ""},
 	{"binary", "", "", "", ""},
 	{"outer", "", "", "", ""}, // what changed is averaged
+	{"outer-none", "collective", "torch.distributed.all_reduce", "something else of rank 1", ""},
+	{"outer-third", "scale", "torch.Tensor.div", "added up, by 3: there are 2 ranks", ""},
 	{"outer-half", "replica", "torch.Tensor.copy_", "have the same down before the step, and another one", ""},
 	{"shards", "", "", "", ""},
+	{"shards-one", "scale", "torch.Tensor.mul_", "on rank 1 the update of 2.weight reads 0.5 times", ""},
 	{"shards-unreduced", "replica", "torch.nn.functional.linear", "set_requires_gradient_sync(False)", ""},
 	{"binary-rate", "replica", "torch.optim.sgd.sgd", "rank 1 updates parameters by one line with other numbers", ""},
 	{"features", "", "", "", ""}, // of all ranks, on each

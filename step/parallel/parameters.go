@@ -350,6 +350,7 @@ func (p *part) updates(tails map[int]*tail, factors []float64) {
 	p.unreducedShards(tails)
 	p.passedOn(tails)
 	p.givenApart(tails)
+	p.changes(tails)
 	p.swappedUpdates(tails, factors)
 	p.rates()
 	p.apart(tails, verdicts)
@@ -1158,7 +1159,13 @@ func (p *part) scales(tails map[int]*tail, names []string, verdicts map[string]*
 	if !apart && slices.ContainsFunc(p.ranks, func(r int) bool {
 		return math.Abs(verdicts[off[0]].scale[r]/k-1) > 2*verdicts[off[0]].slack
 	}) {
-		return // each rank makes something of its own of them
+		p.someScale(tails, off, verdicts)
+		return
+	}
+	if apart {
+		if p.someScale(tails, off, verdicts); len(p.broken) > 0 {
+			return
+		}
 	}
 	v := &violation{kind: "scale", call: call, site: p.grads[off[0]].calls[0].site, ranks: p.ranks, target: "output[0]"}
 	clipped := tails[first].norms
@@ -1185,6 +1192,35 @@ func (p *part) scales(tails map[int]*tail, names []string, verdicts map[string]*
 		}
 	}
 	p.found(true, v)
+}
+
+// someScale finds gradients that some ranks update with as they are, and others times a number. Where a program takes
+// norms, each rank can make something of its own of them.
+func (p *part) someScale(tails map[int]*tail, off []string, verdicts map[string]*judged) {
+	if slices.ContainsFunc(p.ranks, func(r int) bool { return tails[r].norms }) {
+		return
+	}
+	for _, n := range off {
+		v := verdicts[n]
+		var odd, right []int
+		for _, r := range p.ranks {
+			if math.Abs(v.scale[r]-1) > 4*v.slack {
+				odd = append(odd, r)
+			} else {
+				right = append(right, r)
+			}
+		}
+		if v.few || len(odd) == 0 || len(right) == 0 || slices.ContainsFunc(odd, func(r int) bool {
+			return math.Abs(v.scale[r]/v.scale[odd[0]]-1) > 4*v.slack
+		}) {
+			continue
+		}
+		p.found(true, &violation{kind: "scale", site: p.grads[n].calls[0].site, ranks: odd, target: "output[0]",
+			call: cmp.Or(tails[odd[0]].scaled(v.wants[odd[0]]), v.update[odd[0]]),
+			reason: fmt.Sprintf("on %s the update of %s reads %.4g times the gradient of the whole program, and on %s the "+
+				"gradient itself", ranksText(odd), n, v.scale[odd[0]], ranksText(right))})
+		return
+	}
 }
 
 // partNorms finds a parameter of which each rank scales its part of the gradient by another number, and takes the norm
@@ -1245,6 +1281,9 @@ func (p *part) together(names []string, first string, verdicts map[string]*judge
 		}
 		total += v.size
 		all += v.many
+		if v.few && !usual.few {
+			continue
+		}
 		for _, r := range p.ranks {
 			same = same && math.Abs(v.scale[r]/k-1) <= 2*v.slack
 			one = one && math.Abs(v.scale[r]/usual.scale[r]-1) <= 2*v.slack

@@ -1447,17 +1447,17 @@ def outer(rank, name, directory):
             for p in model.parameters():
                 dist.all_reduce(p.grad)
                 p.grad.div_(2)
-        if name == "outer":
+        if name != "outer-half":
             optimizer.step()
         with torch.no_grad():
             if name == "outer-half" and rank == 0:
                 for p in model.parameters():
                     p.sub_(0.1 * p.grad)
             for p, o in zip(model.parameters(), old):
-                if name == "outer":
-                    change = p - o
+                if name != "outer-half":
+                    change = o - o.clone() if name == "outer-none" and rank and p is model.down else p - o
                     dist.all_reduce(change)
-                    p.copy_(o + change / 2)
+                    p.copy_(o + change / (3 if name == "outer-third" else 2))
                 else:
                     passed = p.detach().clone()
                     some = passed[:2].clone() if p is model.down else passed
@@ -1482,6 +1482,9 @@ def shards(rank, name, directory):
         model[0].set_requires_gradient_sync(False)
     with optool_capture.record(directory, model=model):
         model(x).square().mean().backward()
+        if name == "shards-one" and rank:
+            for p in model.parameters():
+                p.grad.mul_(0.5)
         optimizer.step()
 
 
