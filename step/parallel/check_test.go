@@ -179,6 +179,7 @@ var trees = []struct {
 	{"zero-clip", "replica", "torch._foreach_norm", "lack an all_reduce", ""},
 	{"zero-global", "", "", "", ""},
 	{"zero-kept", "collective", "torch.Tensor.copy_", "no call writes it there", ""},
+	{"zero-early", "collective", "torch.distributed.all_gather_into_tensor", "no call gathers them behind", ""},
 	{"zero-late", "collective", "torch.distributed.all_gather_into_tensor", "gathered before the update", ""},
 	{"zero-order", "collective", "torch.distributed.all_gather_into_tensor", "in another order", ""},
 	{"trust", "", "", "", ""},

@@ -1,6 +1,7 @@
 package parallel
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -349,9 +350,40 @@ func (p *part) returned(b bucket, updates []*flatUpdate, tails map[int]*tail) {
 			return
 		}
 	}
-	if !some {
+	if early := p.gathersEarly(updates, tails); !some && early != nil {
+		p.found(true, &violation{kind: "collective", call: early, site: p.grads[b.names[0]].calls[0].site,
+			ranks: p.ranks, target: "input[0]", reason: fmt.Sprintf("it gathers the parts of %s and of what lies beside it before %s updates "+
+				"them, and no call gathers them behind: the update is lost", b.names[0], updates[0].call)})
+	} else if !some {
 		p.ungathered = append(p.ungathered, updates[0].call)
 	}
+}
+
+// gathersEarly is the exchange by which the first rank gives the others its part as it was before the update, where all
+// ranks do, and none gives what the update made of it; nil if that is not so.
+func (p *part) gathersEarly(updates []*flatUpdate, tails map[int]*tail) (first *step.Call) {
+	for _, u := range updates {
+		var early *step.Call
+		for _, e := range tails[u.call.Process.Rank].exchanges {
+			d, err := p.checker.load(e.call)
+			if err != nil || !strings.HasPrefix(collective.Name(e.call.Op), "all_gather") || len(d.ins) < 2 {
+				continue
+			}
+			given := d.ins[(&site{op: e.call.Op}).sends(d)].array
+			is := func(a *array) bool { return nearly(given.x, a.x, given.dtype.Eps()*a.largest()) }
+			switch {
+			case is(u.result):
+				return nil
+			case is(u.before) && e.call.Order < u.call.Order:
+				early = e.call
+			}
+		}
+		if early == nil {
+			return nil
+		}
+		first = cmp.Or(first, early)
+	}
+	return first
 }
 
 // gathered is the exchange that gave what a call wrote to a parameter: the last all_gather before it, else the call.

@@ -324,6 +324,9 @@ def zero(rank, name, directory):
     if name == "zero-late":
         dist.all_gather_into_tensor(whole, own.detach())
         own.data.mul_(1.5)  # a step before the recording, whose result was not gathered
+    if name == "zero-early":  # the parameters lie in the buffer
+        for p, data in zip(parameters, whole.split([p.numel() for p in parameters])):
+            p.data = data.view_as(p)
     with optool_capture.record(directory, model=model):
         F.linear(F.gelu(F.linear(x, model.up)), model.down, model.bias).square().mean().backward()
         gradient = torch.cat([p.grad.flatten() for p in parameters])
@@ -340,7 +343,11 @@ def zero(rank, name, directory):
             own.grad = own.grad.roll(2)
         if name == "zero-late":
             dist.all_gather_into_tensor(whole, own.detach())
+        if name == "zero-early":
+            work = dist.all_gather_into_tensor(whole, own.detach().clone(), async_op=True)
         optimizer.step()
+        if name == "zero-early":
+            return work.wait()
         with torch.no_grad():
             if name != "zero-late":
                 dist.all_gather_into_tensor(whole, own.detach())
