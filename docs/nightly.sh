@@ -9,13 +9,24 @@ known=${KNOWN:-known.txt}    # known failures: keep this file with the code, and
 budget=${BUDGET:-30m}        # time for judging; what is not looked at then is counted, and fails nothing
 nights=${NIGHTS:-14}         # so many nights are kept
 disk=${DISK_MIB:-2000}       # and saved failing calls of so many MiB
-fail_on=${FAIL_ON:-worse,gone} # what else than new faults fails a night. stale: also for lines of the known failures that no longer fail
+fail_on=${FAIL_ON:-worse,gone,unsupported} # what else than new faults fails a night; unsupported: new calls that optool cannot judge. stale: also for lines of the known failures that no longer fail
 
 command -v "$optool" >/dev/null || { echo "$optool: not found" >&2; exit 3; }
 
 tonight=$history/night-$(date +%Y%m%d-%H%M%S)-$$
 mkdir -p "$tonight" || exit 3
-trap 'echo "reports of this night: $tonight"' EXIT
+rm -f "$history/latest.xml" "$history/latest.md"
+publish() { # the reports for the CI system have one name every night
+	if [ -e "$tonight/changes.xml" ]; then
+		cp "$tonight/changes.xml" "$history/latest.xml"
+		cp "$tonight/changes.md" "$history/latest.md"
+	elif [ -e "$tonight/junit.xml" ]; then
+		cp "$tonight/junit.xml" "$history/latest.xml"
+		cp "$tonight/summary.md" "$history/latest.md"
+	fi
+	echo "reports of this night: $tonight"
+}
+trap publish EXIT
 touch "$known" || exit 3
 
 # A signal to this script goes to optool, which writes the reports of what it judged until then.
@@ -29,6 +40,10 @@ run() {
 	pid=
 	return "$1"
 }
+
+if [ -e "$history/good.jsonl" ] && [ -z "$(find "$captures" -type f -newer "$history/good.jsonl" 2>/dev/null | head -n 1)" ]; then
+	echo "warning: no file below $captures is newer than the last good night: were the steps recorded tonight?" >&2
+fi
 
 # Judge. The recordings may be deleted afterwards. Before the first good night, calls that optool cannot judge fail the
 # night, too. After it, the comparison says which calls are gone or no longer judged.

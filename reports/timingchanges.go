@@ -1,13 +1,16 @@
 package reports
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/internal/run/folder"
 	"github.com/optool/optool/timing"
 )
 
@@ -20,23 +23,68 @@ type TimingChange struct {
 	Accuracy string
 }
 
-// TimingChanges compares two runs series by series, in the order of old, to a resolution
-// that is a share of the time.
+// TimingChanges compares two runs series by series, in the order of old, to a resolution that is a share of the time.
+// Series of one call belong together. So do those of the same work in recordings of two days: see sameWork.
 func TimingChanges(old, cur *Recording, resolution float64) (changes []TimingChange) {
-	now := map[TimingKey]*Timing{}
-	for _, t := range cur.Timings {
-		now[t.Key()] = t
-	}
+	now := sameWork(old.Timings, cur.Timings)
 	oldVerdicts, newVerdicts := old.Verdicts(), cur.Verdicts()
 	for _, t := range old.Timings {
-		k := t.Key()
-		if now[k] != nil {
-			changes = append(changes, TimingChange{k,
-				timing.Compare(t.Series.Samples, now[k].Series.Samples, resolution),
-				accuracyChange(oldVerdicts[k.Capture], newVerdicts[k.Capture])})
+		if n := now[t]; n != nil {
+			changes = append(changes, TimingChange{n.Key(), timing.Compare(t.Series.Samples, n.Series.Samples, resolution),
+				accuracyChange(oldVerdicts[t.Capture], newVerdicts[n.Capture])})
 		}
 	}
 	return changes
+}
+
+// sameWork finds for series of the old run those of the new one: the same call or, of two recordings, whose paths differ
+// in process numbers and dates, the n-th call of its operator in its folder with inputs of these dtypes and shapes. If
+// one recording has more such calls than the other, it is not known which is which.
+func sameWork(old, cur []*Timing) map[*Timing]*Timing {
+	of := map[*Timing]*Timing{}
+	now := map[TimingKey]*Timing{}
+	for _, t := range cur {
+		now[t.Key()] = t
+	}
+	type work struct {
+		TimingKey // its Capture is the folder
+		shapes    string
+	}
+	left := func(ts []*Timing, found func(*Timing) bool) map[work][]*Timing {
+		groups := map[work][]*Timing{}
+		for _, t := range ts {
+			if !found(t) {
+				w := work{t.Key(), t.Shapes}
+				w.Capture = folder.Of(t.Capture, t.Op, -1, -1).Folder
+				groups[w] = append(groups[w], t)
+			}
+		}
+		for _, g := range groups {
+			slices.SortStableFunc(g, func(a, b *Timing) int {
+				if a.ForwardID == nil || b.ForwardID == nil {
+					return 0
+				}
+				return cmp.Compare(*a.ForwardID, *b.ForwardID)
+			})
+		}
+		return groups
+	}
+	taken := map[*Timing]bool{}
+	before := left(old, func(t *Timing) bool {
+		n := now[t.Key()]
+		if n != nil {
+			of[t], taken[n] = n, true
+		}
+		return n != nil
+	})
+	for w, news := range left(cur, func(t *Timing) bool { return taken[t] }) {
+		if len(before[w]) == len(news) {
+			for i, t := range before[w] {
+				of[t] = news[i]
+			}
+		}
+	}
+	return of
 }
 
 func accuracyChange(old, cur verdict.Verdict) string {

@@ -3,10 +3,13 @@ package reports
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/timing"
@@ -57,6 +60,41 @@ func TestTimingChanges(t *testing.T) {
 	}
 	if ops := ByOp(changes[:1]); len(ops) != 0 {
 		t.Errorf("an op of one capture is summed up: %+v", ops[0])
+	}
+}
+
+// TestTimingsOfTwoDays: two recordings of one program have other process numbers and dates in their paths. What one of
+// them measured more often is not compared.
+func TestTimingsOfTwoDays(t *testing.T) {
+	run := func(process string, elapsed ...time.Duration) *Recording {
+		rec := steady("", elapsed...)
+		for i, s := range rec.Timings {
+			id := 10 * i
+			s.Capture, s.ForwardID, s.Shapes = fmt.Sprintf("gpt/rank0/%s/torch.add.%d", process, id), &id, "float32[2]"
+			if i == 3 {
+				s.Shapes = "float32[3]"
+			}
+		}
+		return rec
+	}
+	const ms = time.Millisecond
+	monday := run("4711-2026-11-30-02-00-00", ms, 2*ms, 3*ms, 5*ms)
+	tuesday := run("4812-2026-12-01-02-00-00", ms, 4*ms, 3*ms, 5*ms)
+	slices.Reverse(tuesday.Timings)
+	var got []string
+	for _, c := range TimingChanges(monday, tuesday, timing.Resolution) {
+		got = append(got, string(c.Verdict))
+	}
+	if d := cmp.Diff([]string{"SAME", "SLOWER", "SAME", "SAME"}, got); d != "" {
+		t.Error(d)
+	}
+	tuesday.Timings = tuesday.Timings[1:]
+	if n := len(TimingChanges(monday, tuesday, timing.Resolution)); n != 3 {
+		t.Errorf("%d compared, want 3: nothing else has the shape of the fourth", n)
+	}
+	tuesday.Timings = tuesday.Timings[1:]
+	if n := len(TimingChanges(monday, tuesday, timing.Resolution)); n != 0 {
+		t.Errorf("%d compared, want none: three calls of a shape against two", n)
 	}
 }
 

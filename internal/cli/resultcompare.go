@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
 )
 
@@ -112,6 +113,9 @@ func (c *changedRun) exit(listed *reports.KnownList, name string) int {
 	why(less, "passed and cannot be judged any more, or prove little")
 	why(warned, string(reports.Warned))
 	why(n.NewFindings, "new and wrong")
+	for _, v := range c.failOn.verdicts {
+		why(c.newly(v), fmt.Sprintf("new and %s (--fail-on %s)", v, v))
+	}
 	if c.failOn.on(reports.Worse, n.FarWorse) {
 		why(n.FarWorse, "at least ten times as wrong (--fail-on worse)")
 	}
@@ -135,6 +139,16 @@ func (c *changedRun) exit(listed *reports.KnownList, name string) int {
 		return ExitFailed
 	}
 	return ExitOK
+}
+
+// newly counts the values of a verdict that only the new run has.
+func (c *changedRun) newly(v verdict.Verdict) (n int) {
+	for i := range c.changes {
+		if change := &c.changes[i]; change.Change == reports.Added && change.New.Verdict == v {
+			n++
+		}
+	}
+	return n
 }
 
 // regular reports whether a file, which cp can copy, has this name.

@@ -48,6 +48,10 @@ func (c *changedRun) judge(r *reports.Result) *reports.Result {
 		}
 		is.Default, is.Setting, is.Verdict, is.Reason = r.Verdict, "--results", verdict.Fail, as+is.Reason
 	}
+	if change.Change == reports.Added && slices.Contains(c.failOn.verdicts, r.Verdict) {
+		is.Default, is.Setting, is.Verdict, is.Reason = r.Verdict, "--fail-on", verdict.Fail, "new and "+
+			string(r.Verdict)+": "+is.Reason
+	}
 	if since := change.SinceText(); since != "" && (c.history || change.Regressed()) {
 		is.Reason += "; " + since
 	}

@@ -65,25 +65,32 @@ func (a *app) compareTimes(old, cur string, resolution, threshold float64, recor
 	}{"summary", counts, append([]string{}, unlike...)}); err != nil {
 		return failed(err)
 	}
-	if len(changes) == 0 {
-		return &exitError{ExitFailed, fmt.Errorf("%s, %s: no call was measured in both", old, cur)}
-	}
 	exit := 0
-	if counts.Beyond > 0 {
+	switch {
+	case len(changes) == 0:
+		exit = ExitFailed
+		a.warn("%s, %s: %s", old, cur, nothingInBoth)
+	case counts.Beyond > 0:
 		exit = ExitDiffers
 	}
 	facts := []reports.Fact{{Name: "times", Text: counts.String() + "; compared with " + old}}
+	if n, m := len(x.Timings)-len(changes), len(y.Timings)-len(changes); n+m > 0 {
+		facts = append(facts, reports.Fact{Name: "not compared", Text: fmt.Sprintf("%d only in %s, %d only in %s", n, old, m,
+			cur)})
+	}
 	for _, d := range unlike {
 		facts = append(facts, reports.Fact{Name: "runs differ", Text: d})
 	}
 	if counts.SameLibrary {
 		facts = append(facts, reports.Fact{Name: "library", Text: sameLibrary})
 	}
-	return a.unwritten(exit, a.writeTimes(y, changes, threshold, facts, files, exit))
+	return a.unwritten(exit, a.writeTimes(cur, y, changes, threshold, facts, files, exit))
 }
 
+const nothingInBoth = "no call was measured in both"
+
 // writeTimes writes reports of a comparison of times. A series that got slower by more than the threshold is a failure.
-func (a *app) writeTimes(now *reports.Recording, changes []reports.TimingChange, threshold float64,
+func (a *app) writeTimes(name string, now *reports.Recording, changes []reports.TimingChange, threshold float64,
 	facts []reports.Fact, files reportFiles, exit int) error {
 	if !files.any() {
 		return nil
@@ -94,6 +101,9 @@ func (a *app) writeTimes(now *reports.Recording, changes []reports.TimingChange,
 	}
 	run, s := a.run(device), reports.NewSummary()
 	s.Exit, s.Facts, s.Elapsed = exit, facts, now.Summary.Elapsed
+	if len(changes) == 0 {
+		s.Unread = []reports.UnreadFile{{File: name, Reason: nothingInBoth, Absent: true}}
+	}
 	results := func(yield func(*reports.Result) bool) {
 		measured := map[string]int{} // calls of each operator
 		for i := range changes {
