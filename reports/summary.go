@@ -343,10 +343,13 @@ func (s *Summary) NotJudged() *Unjudged {
 	if s.Left() == 0 {
 		return &s.Unjudged
 	}
-	all := s.Unjudged.clone()
+	all, why := s.Unjudged.clone(), "not looked at within the budget"
+	if s.Interrupted {
+		why = "not looked at, since the run was interrupted"
+	}
 	for _, o := range s.Budget.Ops {
 		if n := o.Left(); n > 0 {
-			all.Count("not looked at within the budget", o.Op, n)
+			all.Count(why, o.Op, n)
 		}
 	}
 	return all

@@ -30,16 +30,17 @@ func TimingChanges(old, cur *Recording, resolution float64) (changes []TimingCha
 	oldVerdicts, newVerdicts := old.Verdicts(), cur.Verdicts()
 	for _, t := range old.Timings {
 		if n := now[t]; n != nil {
-			changes = append(changes, TimingChange{n.Key(), timing.Compare(t.Series.Samples, n.Series.Samples, resolution),
+			changes = append(changes, TimingChange{n.Key(),
+				timing.Compare(t.Series.Samples, n.Series.Samples, resolution),
 				accuracyChange(oldVerdicts[t.Capture], newVerdicts[n.Capture])})
 		}
 	}
 	return changes
 }
 
-// sameWork finds for series of the old run those of the new one: the same call or, of two recordings, whose paths differ
-// in process numbers and dates, the n-th call of its operator in its folder with inputs of these dtypes and shapes. If
-// one recording has more such calls than the other, it is not known which is which.
+// sameWork finds for series of the old run those of the new one: the same call. The paths of two recordings differ in
+// process numbers and dates; there it is the n-th call of the operator in its folder with inputs of these dtypes and
+// shapes. If one recording has more such calls than the other, it is not known which is which.
 func sameWork(old, cur []*Timing) map[*Timing]*Timing {
 	of := map[*Timing]*Timing{}
 	now := map[TimingKey]*Timing{}

@@ -76,14 +76,14 @@ func TestNightly(t *testing.T) {
 			t.Errorf("%s: %s: %s", night.name, night.after, out)
 		}
 		// What is published shows why the night failed.
-		if out, code := sh("cd history && test -s latest.md && grep -Eq 'failures=\"[1-9]|errors=\"[1-9]' latest.xml"); (code == 0) !=
-			(night.code != 0) {
+		const shows = "cd history && test -s latest.md && grep -Eq 'failures=\"[1-9]|errors=\"[1-9]' latest.xml"
+		if out, code := sh(shows); (code == 0) != (night.code != 0) {
 			t.Errorf("%s: latest.xml and latest.md: %d %s", night.name, code, out)
 		}
 	}
 	for _, same := range []string{"2026-11-01", "2036-11-01"} { // recordings from before, and after, the good night
-		out, _ := sh("mkdir -p run && cp -R " + captures + "/v2 run && chmod -R u+w run && find run -exec touch -d " + same +
-			" {} + && sh $SCRIPT run")
+		out, _ := sh("mkdir -p run && cp -R " + captures + "/v2 run && chmod -R u+w run && find run -exec touch -d " +
+			same + " {} + && sh $SCRIPT run")
 		if warned := strings.Contains(out, "were the steps recorded tonight?"); warned != (same < "2027") {
 			t.Errorf("recorded on %s: warned %v:\n%s", same, warned, out)
 		}

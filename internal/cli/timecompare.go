@@ -75,8 +75,8 @@ func (a *app) compareTimes(old, cur string, resolution, threshold float64, recor
 	}
 	facts := []reports.Fact{{Name: "times", Text: counts.String() + "; compared with " + old}}
 	if n, m := len(x.Timings)-len(changes), len(y.Timings)-len(changes); n+m > 0 {
-		facts = append(facts, reports.Fact{Name: "not compared", Text: fmt.Sprintf("%d only in %s, %d only in %s", n, old, m,
-			cur)})
+		facts = append(facts, reports.Fact{Name: "not compared",
+			Text: fmt.Sprintf("%d only in %s, %d only in %s", n, old, m, cur)})
 	}
 	for _, d := range unlike {
 		facts = append(facts, reports.Fact{Name: "runs differ", Text: d})
