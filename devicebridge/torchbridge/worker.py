@@ -121,13 +121,14 @@ class Worker:
         except ImportError as e:
             raise Refusal("%s: this Python has no module %s (%s)" % (name, parts[0], e))
         for i, p in enumerate(parts[1:], 2):
+            module = None
             if not hasattr(f, p):
-                try:
-                    importlib.import_module(".".join(parts[:i]))
+                try:  # a module that its package deleted, as torch.optim.adam, is not an attribute of that again
+                    module = importlib.import_module(".".join(parts[:i]))
                 except Exception:
                     pass
             try:
-                f = getattr(f, p)
+                f = getattr(f, p, module) if module else getattr(f, p)
             except (AttributeError, RuntimeError):
                 hint = "" if parts[1:2] != ["ops"] else "; --torch-import names the module that brings it"
                 raise Refusal("this torch %s has no %s%s" % (self.torch.__version__, ".".join(parts[:i]), hint))
