@@ -19,7 +19,7 @@ func (c *Call) notFinite() (n *NotFinite) {
 		return n
 	}
 	_ = Guard(func() error { // of what cannot be computed nothing is known
-		if _, want, ok := c.Pair(&Result{Phase: n.Phase, Target: n.Target}); ok && want.Numel() > 0 {
+		if _, want, ok := c.pairOf(&Result{Phase: n.Phase, Target: n.Target}); ok && want.Numel() > 0 {
 			if at := tensor.Ravel(n.Index, want.Shape); at >= 0 {
 				n.Exact, n.Known = tensor.At[float64](want, at), true
 			}

@@ -124,6 +124,9 @@ func (o *Outcome) failed(p Phase) bool {
 // arranges them, nil where there are none.
 type Values struct {
 	Output, GradInputs []value.Value // of the reference, unrounded
+	// OnAverage: the call draws random numbers that its recorded results do not show, and Output is what it gives
+	// without them. No recorded element need be near.
+	OnAverage bool
 	// RecordedOutput, RecordedGradInputs and RecordedGradOutputs are the recorded ones.
 	RecordedOutput, RecordedGradInputs, RecordedGradOutputs []value.Value
 }

@@ -142,6 +142,9 @@ func parts(c *replay.Call, r Report) ([]file, error) {
 		return nil, err
 	} else {
 		files = append(files, file{"expected/names.json", due.names(r)})
+		if due.random != "" {
+			why = "it " + due.random
+		}
 	}
 	if why == "" {
 		p, err := newProgram(c.DeviceCall(true), due)
@@ -158,7 +161,7 @@ func parts(c *replay.Call, r Report) ([]file, error) {
 			files = append(files, file{pictureName(v.Target), charts.File(charts.ErrorMap(v.Profile.Map, "ulp"))})
 		}
 	}
-	files = append(files, file{"README.md", []byte(readme(c, r, why))})
+	files = append(files, file{"README.md", []byte(readme(c, r, due, why))})
 	return files, nil
 }
 
@@ -173,11 +176,25 @@ func untimed(r *capture.Record) string {
 }
 
 // A due is what a call should give.
-type due struct{ outputs, arguments, gradients, recorded []replay.Due }
+type due struct {
+	outputs, arguments, gradients, recorded []replay.Due
+	// random says that the call draws random numbers, so that it cannot be repeated; "" if it does not. Then nothing is
+	// due, or, if without is not nil, what the call gives with that argument, so that it draws none.
+	random  string
+	without *replay.Setting
+}
 
 // expected adds what the call should give, as far as the reference computes it.
 func expected(c *replay.Call, o *replay.Outcome, add func(string, value.Value) error) (*due, error) {
-	d := &due{outputs: c.DueOutputs(o), arguments: c.DueArguments(o)}
+	d := &due{random: c.Bound().Random()}
+	if d.random != "" {
+		undrawn, setting := c.Undrawn()
+		if undrawn == nil {
+			return d, nil
+		}
+		c, o, d.without = undrawn, nil, &setting
+	}
+	d.outputs, d.arguments = c.DueOutputs(o), c.DueArguments(o)
 	d.gradients, _ = c.DueGradients(o) // the verdict says why there are none
 	if o != nil {
 		d.recorded = c.DueRecordedGradients(o)
@@ -213,6 +230,20 @@ func expected(c *replay.Call, o *replay.Outcome, add func(string, value.Value) e
 	return d, nil
 }
 
+// repeats says what repeat.py does of a call that draws random numbers; "" if it draws none.
+func (d *due) repeats() string {
+	switch {
+	case d.random == "":
+		return ""
+	case d.without == nil:
+		return "repeat.py cannot repeat the call: it " + d.random + ", and another run draws others. optool judges the " +
+			"recorded values.\n\n"
+	}
+	return fmt.Sprintf("The call %s. repeat.py runs it with %s, so that it draws none, and compares it with what that "+
+		"gives. optool judges the recorded values, which have %[3]s=%[4]v.\n\n", d.random, d.without, d.without.Name,
+		d.without.Recorded)
+}
+
 // names are the names of values in the lists, for repeat.py, and the recorded function.
 func (d *due) names(r Report) []byte {
 	of := func(due []replay.Due) []string {
@@ -237,6 +268,9 @@ func (d *due) names(r Report) []byte {
 		"recorded_gradients": of(d.recorded), "together": map[string][]*[2]float64{"output": together(d.outputs),
 			"arguments": together(d.arguments), "gradients": together(d.gradients),
 			"recorded_gradients": together(d.recorded)}}
+	if d.random != "" {
+		names["random"], names["without"] = d.random, d.without
+	}
 	if r.Replaced != "" {
 		names["replaced"], names["function"] = withoutDirectories(r.Replaced, r.Directories), r.Function
 	}
@@ -256,7 +290,7 @@ func unrounded(t *tensor.Tensor) *tensor.Tensor {
 }
 
 // readme is README.md; why says why there is no C program, "" if there is one. What is wrong comes first.
-func readme(c *replay.Call, r Report, why string) string {
+func readme(c *replay.Call, r Report, d *due, why string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n", c.Op)
 	judged(&b, r.Values)
@@ -277,11 +311,15 @@ func readme(c *replay.Call, r Report, why string) string {
 		b.WriteString("Without `--function`, and in C, other functions run: that they are right says nothing of the " +
 			"recorded one.\n\n")
 	}
+	b.WriteString(d.repeats())
 	if why != "" {
 		fmt.Fprintf(&b, "There is no C program: %s.\n\n", why)
 	}
 	errorsOf(&b, r.Values)
 	listFiles(&b, c, r, why == "")
+	if d.without != nil {
+		fmt.Fprintf(&b, "\nThe files of expected/ are of the call with %s.\n", d.without)
+	}
 	b.WriteString("\n## Versions and settings\n\n")
 	for _, line := range slices.Concat(r.Versions, r.Settings) {
 		fmt.Fprintf(&b, "- %s\n", line)

@@ -3,6 +3,7 @@ package bundle_test
 import (
 	"archive/zip"
 	"bytes"
+	"cmp"
 	"io"
 	"os"
 	"os/exec"
@@ -407,5 +408,87 @@ func TestScript(t *testing.T) {
 		tensor.New(tensor.Float64, []int{3}, []float64{1, 2, 3.00001})))
 	if out, code := run(); code != 1 || !strings.Contains(out, "gradient of other: 1 of 3 elements are wrong; worst at [2]") {
 		t.Errorf("a wrong gradient: exit code %d\n%s", code, out)
+	}
+}
+
+// TestRandom: a call that draws random numbers is repeated without them where an argument says how many it drops, and
+// otherwise not at all: what was recorded, and another run, are not compared with a result without them.
+func TestRandom(t *testing.T) {
+	tol, err := compare.NewTolerances(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := tensor.New(tensor.Float32, []int{1, 1, 2, 2}, []float64{1, 2, 3, 4}).Rounded()
+	x.RequiresGrad = true
+	four := func(y float64) *tensor.Tensor { return tensor.New(tensor.Float32, x.Shape, []float64{y, y, y, y}) }
+	opened := func(op string, kwargs map[string]value.Value, args ...value.Value) *replay.Call {
+		kw := &value.Dict{}
+		for k, v := range kwargs {
+			kw.Items = append(kw.Items, value.Item{Key: k, Value: v})
+		}
+		rec := func(name string, args []value.Value, kwargs *value.Dict) *capture.Record {
+			return &capture.Record{Name: op, Args: args, Kwargs: kwargs, Identifier: op + "/" + name}
+		}
+		return replay.Of(capture.Made(map[capture.Kind]*capture.Record{
+			capture.Input:       rec("input", args, kw),
+			capture.Output:      rec("output", []value.Value{four(9)}, &value.Dict{}),
+			capture.GradOutputs: rec("grad_outputs", []value.Value{four(1)}, &value.Dict{}),
+		}), replay.Options{Registry: ops.Default(), Tolerances: tol})
+	}
+	const attention = "torch.nn.functional.scaled_dot_product_attention"
+	for _, tc := range []struct {
+		name    string
+		c       *replay.Call
+		without string // in names.json; "" for none
+	}{
+		{"keyword", opened(attention, map[string]value.Value{"dropout_p": 0.5}, x, x, x),
+			`"without":{"name":"dropout_p","place":-1,"recorded":0.5,"value":0}`},
+		{"place", opened(attention, nil, x, x, x, nil, 0.5),
+			`"without":{"name":"dropout_p","place":4,"recorded":0.5,"value":0}`},
+		{"dropout", opened("torch.nn.functional.dropout", map[string]value.Value{"p": 0.5}, x), ""},
+		{"rrelu", opened("torch.nn.functional.rrelu", map[string]value.Value{"training": true}, x), ""},
+	} {
+		r := report()
+		r.Outcome = tc.c.Compare()
+		for i := range r.Outcome.Results {
+			if of := &r.Outcome.Results[i]; of.Phase == replay.Forward && tc.c.Profile(of) != nil {
+				t.Errorf("%s: errors of %s are measured, but what it should be is not known", tc.name, of.Target)
+			}
+		}
+		dir := t.TempDir()
+		files := unpack(t, written(t, tc.c, r), dir)
+		read := func(name string) string {
+			text, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(text)
+		}
+		names := read("expected/names.json")
+		if !strings.Contains(names, `"random":"draws random numbers"`) ||
+			!strings.Contains(names, cmp.Or(tc.without, `"without":null`)) {
+			t.Errorf("%s: %s", tc.name, names)
+		}
+		want := map[bool]string{true: "repeat.py runs it with dropout_p=0.0, so that it draws none",
+			false: "repeat.py cannot repeat the call: it draws random numbers"}[tc.without != ""]
+		if text := read("README.md"); !strings.Contains(text, want) {
+			t.Errorf("%s: README.md has no %q:\n%s", tc.name, want, text)
+		}
+		for _, name := range []string{"expected/output.pth", "expected/gradients.pth"} {
+			if files[name] != (tc.without != "") {
+				t.Errorf("%s: %s is there: %t", tc.name, name, files[name])
+			}
+		}
+		if files["expected/recorded_gradients.pth"] {
+			t.Errorf("%s: recorded gradients are compared", tc.name)
+		}
+		if exec.Command("python3", "-c", "import torch").Run() == nil && tc.without == "" {
+			cmd := exec.Command("python3", filepath.Join(dir, "repeat.py"), "--trust")
+			out, _ := cmd.CombinedOutput()
+			code := cmd.ProcessState.ExitCode()
+			if code != 3 || !strings.Contains(string(out), "it cannot be repeated: it draws") {
+				t.Errorf("%s: exit code %d\n%s", tc.name, code, out)
+			}
+		}
 	}
 }

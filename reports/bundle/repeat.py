@@ -7,7 +7,8 @@ put its own in the place of torch's. --import names a module that brings the ope
 expected/allowed_*.pth say; --atol and --rtol set another tolerance. Where the recorded values are wrong only all
 together, what they have in common is bounded, too (expected/names.json). Nothing in the files is executed (weights_only)
 unless --trust is given, which torch 1.13 needs for floats and devices among the arguments. Exit code 0: no element is
-further off, 1: one is, or all together are, 3: the call cannot be run here.
+further off, 1: one is, or all together are, 3: the call cannot be run here, or it draws random numbers and nothing is
+wrong without them.
 """
 import argparse
 import importlib
@@ -188,13 +189,20 @@ def main():
     elif names.get("replaced"):
         print(f"note: {names['replaced']}. This runs torch's own" +
               (f": --function {names['function']} runs the recorded one" if names["function"] else ""))
+    without = names.get("without")
+    if without:
+        without["value"] = float(without["value"])
+    if names.get("random") and not without:
+        print(f"it cannot be repeated: it {names['random']}, and another run draws others; optool replay --tables call "
+              "judges what was recorded", file=sys.stderr)
+        return 3
     expected, after, wanted = due("output", names), due("arguments", names) or [], due("gradients", names)
     for file, then, named in (
             ("output.pth", expected, [f"output[{i}]" for i in range(len(expected))]),
             ("after.pth", after, [f"{n} after the call" for n in names["arguments"]]),
             ("grad_inputs.pth", due("recorded_gradients", names) or [], names["recorded_gradients"])):
         recorded = load("call", file)
-        if recorded is not None:
+        if recorded is not None and not without:
             for r, e, n in zip(tensors((recorded["args"], recorded["kwargs"])), then, named):
                 compare(f"recorded {n}", r, e, args)
     name = call["name"]
@@ -203,6 +211,14 @@ def main():
     seen = {}
     try:
         function = find(args.function.replace(":", ".") if args.function else name, args.modules)
+        if without:
+            print(f"the call {names['random']}: it is repeated with {without['name']}={without['value']}, not "
+                  f"{without['recorded']}, and draws none")
+            if without["place"] < 0:
+                call["kwargs"][without["name"]] = without["value"]
+            else:
+                call["args"] = list(call["args"])
+                call["args"][without["place"]] = without["value"]
         given = to_device((call["args"], call["kwargs"]), args.device, in_place, seen)
         with torch.set_grad_enabled(not after or wanted is not None):
             output = function(*given[0], **given[1])
@@ -226,6 +242,10 @@ def main():
         grads = torch.autograd.grad([o for o, _ in pairs], leaves, [u for _, u in pairs], allow_unused=True)
         for g, e, n in zip(grads, wanted, names["gradients"]):
             ok = compare(f"gradient of {n}", g, e, args) and ok
+    if ok and without:
+        print(f"nothing is wrong with {without['name']}={without['value']}; with {without['recorded']} it cannot be "
+              "repeated: optool replay --tables call judges what was recorded")
+        return 3
     return 0 if ok else 1
 
 
