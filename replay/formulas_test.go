@@ -66,7 +66,7 @@ func TestCausesOfFormulas(t *testing.T) {
 		return sum
 	}
 	softsign := func(i int) float64 { return a[i] / (1 + math.Abs(a[i])) }
-	one, dim := stored(f32, nil, 1), value.Value(int64(1))
+	one, dim, row := stored(f32, nil, 1), value.Value(int64(1)), random(1, n)
 	for _, tc := range []struct {
 		want  string
 		op    string
@@ -93,6 +93,16 @@ func TestCausesOfFormulas(t *testing.T) {
 		{"the gradient is computed with self in place of tanh(self)", "torch.tanh", []value.Value{needsGrad(x)},
 			each(shape, func(i int) float64 { return math.Tanh(a[i]) }),
 			[]value.Value{each(shape, func(i int) float64 { return v[i] * (1 - a[i]*a[i]) })}, g},
+		{"all elements are multiplied by 0.07142857, that is 1/14: dimension 0 of self has 14", "torch.mul",
+			[]value.Value{needsGrad(x), needsGrad(row)},
+			each(shape, func(i int) float64 { return a[i] * of(row)[i%n] }),
+			[]value.Value{each(shape, func(i int) float64 { return v[i] * of(row)[i%n] }), func() value.Value {
+				sums := make([]float64, n)
+				for i := range a {
+					sums[i%n] += a[i] * v[i] / rows
+				}
+				return stored(f32, []int{n}, sums...)
+			}()}, g},
 		{"it is multiplied by the result", "torch.hypot", []value.Value{needsGrad(x), needsGrad(y)},
 			each(shape, func(i int) float64 { return math.Hypot(a[i], b[i]) }),
 			[]value.Value{each(shape, func(i int) float64 { return v[i] * a[i] }),

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/optool/optool/ops/opdef"
+	"github.com/optool/optool/tensor"
 )
 
 // mostInFormula is the number of elements of operands up to which formulas are tried. They compute all of a call.
@@ -143,6 +144,37 @@ func (c *Search) formulas(fails []Wrong) iter.Seq[Mistake] {
 	}
 }
 
+// dividedGradients are those that are divided by a size of the call: a mean in place of a sum. That says more than what
+// else a kernel may have done to come to it.
+func (c *Search) dividedGradients(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		for i := range fails {
+			got, want, ok := fails[i].floats()
+			if !ok || got.Numel() < fewestScaled {
+				continue
+			}
+			x := 0.0
+			_ = c.Guard(func() error { x = multiple(Pieces(got), Pieces(want)); return nil }) // 0: it cannot be read
+			if !(x > 0 && x < 1) {
+				continue
+			}
+			k, ok := c.related(x, factorError(got))
+			target := fails[i].Target
+			if ok && strings.HasPrefix(k.text, fmt.Sprintf("1/%.0f: ", 1/k.x)) && !yield(Mistake{
+				Like: "elements of " + target, Cost: min(digits(k.x), relatedBits), Rounds: true,
+				Text: fmt.Sprintf("all elements are multiplied by %.7g, that is %s", k.x, k.text),
+				Make: c.altering(func(of string, t *tensor.Tensor) *tensor.Tensor {
+					if of != target {
+						return t
+					}
+					return times(k.x)(of, t)
+				})}) {
+				return
+			}
+		}
+	}
+}
+
 // derivedOtherwise are mistakes of the formula, and steps of it that are left out, where only gradients are wrong:
 // before those of other operators, which have the same gradient by chance.
 func (c *Search) derivedOtherwise(fails []Wrong) iter.Seq[Mistake] {
@@ -150,9 +182,9 @@ func (c *Search) derivedOtherwise(fails []Wrong) iter.Seq[Mistake] {
 		if slices.ContainsFunc(fails, func(w Wrong) bool { return w.Forward() }) {
 			return
 		}
-		for i, source := range []iter.Seq[Mistake]{c.formulas(fails), c.varied(fails)} {
+		for i, source := range []iter.Seq[Mistake]{c.dividedGradients(fails), c.formulas(fails), c.varied(fails)} {
 			for m := range source {
-				if (i == 0 || strings.Contains(m.Text, " is left out")) && !yield(m) {
+				if (i < 2 || strings.Contains(m.Text, " is left out")) && !yield(m) {
 					return
 				}
 			}
