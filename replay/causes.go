@@ -200,6 +200,7 @@ func (c *Call) search() *causes.Search {
 		}
 	}
 	s.Changed = c.changed
+	s.Elsewhere = c.elsewhere
 	s.Under = func(w causes.Way, target string) *tensor.Tensor {
 		alt := c.ranAs(w)
 		phase := Forward
@@ -213,6 +214,49 @@ func (c *Call) search() *causes.Search {
 		return want
 	}
 	return s
+}
+
+// elsewhere runs f while the operands of the call hold other numbers: see causes.Search.Elsewhere. Nothing else reads
+// them meanwhile.
+func (c *Call) elsewhere(like func(t *tensor.Tensor) []byte,
+	f func(under func(w causes.Way, target string) *tensor.Tensor)) {
+	fwd := c.fwd
+	defer func() { c.fwd = fwd }()
+	run := func() {
+		var err error
+		anew := c.bound.Map(func(a opdef.Arg) *tensor.Tensor { return a.Tensor }) // which has computed nothing yet
+		if c.fwd, err = anew.Forward(); err != nil {
+			return
+		}
+		f(func(w causes.Way, target string) *tensor.Tensor {
+			r := Result{Phase: Forward, Target: target}
+			switch {
+			case strings.HasPrefix(target, "grad"):
+				r.Phase = Backward
+			case strings.HasPrefix(target, "input"):
+				r.Phase = Input
+			}
+			c.work.Whole()
+			alt := c.ranAs(w)
+			want := alt.Call.wrongs([]Result{r})[0].Want
+			if want == nil {
+				return nil
+			}
+			return alt.altered(target, want).Rounded()
+		})
+	}
+	held := map[*tensor.Storage]bool{}
+	for _, a := range c.bound.Tensors() {
+		s := a.Tensor.Storage()
+		if s == nil || held[s] {
+			continue
+		}
+		held[s] = true
+		if data, inner := like(a.Tensor), run; data != nil {
+			run = func() { _ = s.Holding(data, inner) } // what cannot be read holds no other numbers
+		}
+	}
+	_ = Guard(func() error { run(); return nil })
 }
 
 // wrongs are values that failed, for the search for causes.

@@ -34,6 +34,22 @@ func OpenStorage(nbytes int64, open func() ([]byte, error)) *Storage {
 	return &Storage{nbytes: nbytes, open: open}
 }
 
+// Holding runs f while the storage holds other bytes, as many as it has. Nobody else may use it meanwhile, and what was
+// computed on demand from what it holds must not be read afterwards.
+func (s *Storage) Holding(data []byte, f func()) error {
+	was, err := s.Load()
+	if err != nil {
+		return err
+	}
+	if len(data) != len(was) {
+		return fmt.Errorf("storage %s: %d bytes for %d", s.Key, len(data), len(was))
+	}
+	s.data = data
+	defer func() { s.data = was }()
+	f()
+	return nil
+}
+
 // Len is the number of bytes, known without touching them.
 func (s *Storage) Len() int64 { return s.nbytes }
 

@@ -61,7 +61,7 @@ func (c *Search) declared() iter.Seq[Mistake] {
 			return
 		}
 		for _, m := range c.Bound.Mistakes() {
-			if !yield(Mistake{Text: m.Said(), Rounds: m.Rounds, Gradients: m.Gradients,
+			if !yield(Mistake{Text: m.Said(), Rounds: m.Rounds, Gradients: m.Gradients, OnlyHere: true,
 				Make: func() (Way, error) {
 					call, err := m.Plan()
 					return Way{Call: call, Mistaken: func(part *opdef.Call) (*opdef.Call, error) {

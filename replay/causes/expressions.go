@@ -361,7 +361,7 @@ func (c *Search) expressedBy(e *expressible, of []knownValue, where *region, yie
 			if where != nil {
 				text, cost = fmt.Sprintf("where %s is %s, %s", x.text, where, text), cost+regionBits
 			}
-			if !yield(Mistake{Text: text, Rounds: true, Cost: cost, Like: "expression", Unfitted: true,
+			if !yield(Mistake{Text: text, Rounds: true, Cost: cost, Like: "expression", Unfitted: true, OnlyHere: true,
 				Numbers: true,
 				Make:    c.altering(e.made(f.f, x.t, y.t, where))}) {
 				return false

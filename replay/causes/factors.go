@@ -314,6 +314,7 @@ func (c *Search) missingFactors(fails []Wrong) iter.Seq[Mistake] {
 							}
 						}
 						if !yield(Mistake{Text: fmt.Sprintf(p.text, k.text), Rounds: true, Cost: factorBits,
+							OnlyHere: k.computed(),
 							Make: c.altering(func(of string, due *tensor.Tensor) *tensor.Tensor {
 								t := by[of]
 								if t == nil || !slices.Equal(due.Shape, t.Shape) {

@@ -121,8 +121,9 @@ func (c *Search) likeliest(fails []Wrong, causes []Cause, tried *int,
 	if !results {
 		judged = judgedWithSteps
 	}
+	at := 0
 	for i, source := range slices.Concat(sources, rest) {
-		if i >= len(sources) && slices.ContainsFunc(causes, Cause.ofResult) {
+		if at = i; i >= len(sources) && slices.ContainsFunc(causes, Cause.ofResult) {
 			break // what is fitted explains much that has another cause
 		}
 		causes = append(causes, c.causesAmong(source, fails, causes, i < judged, tried, explains)...)
@@ -141,7 +142,7 @@ func (c *Search) likeliest(fails []Wrong, causes []Cause, tried *int,
 			first = append(first, k)
 		}
 	}
-	return first
+	return c.withRival(first, causes, fails, c.rivalKinds(fails, sources, at), tried, explains)
 }
 
 // causesAmong are the mistakes of a source that explain what none of the causes known before does, unless all are
@@ -169,6 +170,7 @@ func (c *Search) causesAmong(source iter.Seq[Mistake], fails []Wrong, known []Ca
 		if k.Number = m.Argument; m.Number != nil && !k.Exact && c.missesNumber(m.Number, fails, k) {
 			continue
 		}
+		k.mistake = &m
 		causes = append(causes, k)
 		if !m.Unfitted || k.Exact || len(causes) == mostAlternatives {
 			like = m.Like
@@ -192,11 +194,11 @@ const asMany = 0.01
 
 // judgedTogether is how many of the first kinds are tried although another number for an argument explains all, unless
 // exactly: it may be near to what a mistake makes that the operator declares.
-const judgedTogether = 10
+const judgedTogether = 11
 
 // judgedWithSteps is the same of gradients, up to derivedOtherwise: a limit that is not looked at is one that is beyond
 // all numbers there are.
-const judgedWithSteps = 16
+const judgedWithSteps = 17
 
 // mostAlternatives is how many mistakes of one kind may explain values without a number that was fitted, before the
 // rest of them is passed over. One that is exact ends it.

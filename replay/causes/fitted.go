@@ -82,6 +82,35 @@ func (c *Search) fittedFactors(r *Wrong, share float64, all bool, yield func(Mis
 	return true
 }
 
+// plainFactors are gradients, where only these are wrong, that are a few times as large as is due, or half as large:
+// before all that says how a kernel may have come to that.
+func (c *Search) plainFactors(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		if slices.ContainsFunc(fails, func(w Wrong) bool { return w.Forward() }) {
+			return
+		}
+		common, fitted := 0.0, 0.0
+		for i := range fails {
+			got, want, ok := fails[i].floats()
+			if !ok || got.Numel() < fewestScaled {
+				return
+			}
+			x := c.factorOf(got, want)
+			k := slices.IndexFunc(fewTimes, func(y float64) bool { return near(x, y, factorError(got)) })
+			if k < 0 || common != 0 && common != fewTimes[k] {
+				return
+			}
+			common, fitted = fewTimes[k], x
+		}
+		text := fmt.Sprintf("all elements are multiplied by %.7g", common) + c.equal(common, fitted, &fails[0])
+		yield(Mistake{Text: text, Like: "elements", Cost: digits(common), Rounds: true, All: true,
+			Make: c.altering(times(common))})
+	}
+}
+
+// fewTimes are factors that say no more than themselves: others are those of sizes or arguments.
+var fewTimes = []float64{2, 0.5, 3}
+
 // factorError is the relative error of a factor of all elements: less of many that are rounded to few bits.
 func factorError(t *tensor.Tensor) float64 {
 	near := nearness(t.DType)
@@ -394,7 +423,7 @@ func (c *Search) limited(fails []Wrong) iter.Seq[Mistake] {
 // scaledRegions are results that have a factor where an operand, or what is due, is on one side of some number.
 func (c *Search) scaledRegions(target string, got, want *tensor.Tensor) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
-		all := []knownValue{{"what is due", want}}
+		all := []knownValue{{whatIsDue, want}}
 		for _, a := range c.operands() {
 			all = append(all, knownValue{argName(a), a.Tensor})
 		}
@@ -434,7 +463,8 @@ func (c *Search) scaledRegions(target string, got, want *tensor.Tensor) iter.Seq
 			for _, x := range shortened(factor, 1) {
 				text := fmt.Sprintf("results are multiplied by %.7g where %s is %s", x, k.text, r)
 				if !yield(Mistake{Text: text, Rounds: true, Like: "results " + k.text, Cost: digits(x) + regionBits,
-					Number: &otherNumber{x, 1, with}, Make: func() (Way, error) { return with(x) }}) {
+					OnlyHere: true,
+					Number:   &otherNumber{x, 1, with}, Make: func() (Way, error) { return with(x) }}) {
 					return
 				}
 			}

@@ -133,7 +133,7 @@ func (c *Search) formulas(fails []Wrong) iter.Seq[Mistake] {
 			if c.idle(m, fails) {
 				continue
 			}
-			if !yield(Mistake{Text: text, Rounds: true, Gradients: m.Gradients,
+			if !yield(Mistake{Text: text, Rounds: true, Gradients: m.Gradients, OnlyHere: true,
 				Make: func() (Way, error) {
 					call, err := m.Plan()
 					return Way{Call: call, Original: c.Original}, err

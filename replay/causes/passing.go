@@ -179,7 +179,7 @@ func (c *Search) passingBy(r *Wrong, name string, t *tensor.Tensor, is, was []bo
 	if math.IsInf(p.lo.outside, 0) && math.IsInf(p.hi.outside, 0) {
 		text = fmt.Sprintf("the incoming gradient passes everywhere, not only where %s is %s", name, q.text(known))
 	}
-	return yield(Mistake{Text: text, Rounds: true, Cost: 2 * math.Log2(float64(len(x))),
+	return yield(Mistake{Text: text, Rounds: true, OnlyHere: true, Cost: 2 * math.Log2(float64(len(x))),
 		Make: c.altering(func(target string, due *tensor.Tensor) *tensor.Tensor {
 			if target != r.Target || !slices.Equal(due.Shape, t.Shape) {
 				return due

@@ -85,7 +85,8 @@ func (c *Search) reduced(fails []Wrong) iter.Seq[Mistake] {
 						if !yield(Mistake{Text: fmt.Sprintf(j.text, text), Rounds: true,
 							Cost: math.Log2(float64(tried)),
 							Make: c.altering(func(of string, due *tensor.Tensor) *tensor.Tensor {
-								if of != target || !slices.Equal(due.Shape, t.Shape) {
+								t := c.alongTo(a.Tensor, d, r.of, got.Shape)
+								if of != target || t == nil || !slices.Equal(due.Shape, t.Shape) {
 									return due
 								}
 								return opdef.ZipN(due.DType, due.Shape, func(dst []float64, src [][]float64) {

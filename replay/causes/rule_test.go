@@ -266,3 +266,45 @@ func TestDefaultIsNotChosen(t *testing.T) {
 	}
 	t.Errorf("found %v", texts(all))
 }
+
+// TestRival: where two mistakes give the same of numbers that are all positive, both are told, but not one in other
+// words; of three each is a guess.
+func TestRival(t *testing.T) {
+	for n, want := range map[int]string{1: "one", 2: "either one, or two", 3: ""} {
+		c, outs := searched(t, "torch.sigmoid", rows(1, 9, 40))
+		c.Elsewhere = func(_ func(*tensor.Tensor) []byte, f func(func(Way, string) *tensor.Tensor)) {
+			f(func(w Way, target string) *tensor.Tensor { return w.Alter(target, outs[0]) })
+		}
+		cause := func(text string, factor float64) Cause {
+			return Cause{Text: text, Targets: []string{"output[0]"}, Exact: true, Share: 1, Bits: 500,
+				mistake: &Mistake{Text: text, Make: c.altering(times(factor))}}
+		}
+		all := []Cause{cause("one", 1), cause("one again", 1)}
+		for i := 1; i < n; i++ {
+			all = append(all, cause([]string{"two", "three"}[i-1], float64(i+1)))
+		}
+		got := ""
+		tried := 0
+		for _, k := range c.withRival(all[:1:1], all, []Wrong{{Target: "output[0]"}}, nil, &tried, nil) {
+			got = k.Text
+		}
+		if got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}
+
+// TestPlainFactors: a gradient that is twice as large is that, before anything is said of how it came about.
+func TestPlainFactors(t *testing.T) {
+	c, outs := searched(t, "torch.sigmoid", rows(1, 9, 40))
+	for factor, want := range map[float64]int{2: 1, 1.7: 0} {
+		fails := []Wrong{{Target: "grad[0]", Got: times(factor)("grad[0]", outs[0]), Want: outs[0]}}
+		n := 0
+		for range c.plainFactors(fails) {
+			n++
+		}
+		if n != want {
+			t.Errorf("%d factors for %v, want %d", n, factor, want)
+		}
+	}
+}

@@ -24,6 +24,9 @@ type Search struct {
 	// Few are some elements of a value that failed, as they were recorded, as they are due, and as the call gives them
 	// that runs another way. Most of them are wrong. It computes little else, and gives nil if there is no such value.
 	Few func(w Way, target string) (got, due, made []float64)
+	// Elsewhere runs f while the memory of the operands holds other bytes: those that like gives for a tensor there, if
+	// that is not nil. under is a value of the call that runs another way then. nil: it cannot.
+	Elsewhere func(like func(t *tensor.Tensor) []byte, f func(under func(w Way, target string) *tensor.Tensor))
 	// Changed is an argument as a call that ran has changed it, by its target, nil if it has not.
 	Changed   func(f *opdef.Forward, target string) *tensor.Tensor
 	Work      *Work
@@ -147,6 +150,9 @@ type Mistake struct {
 	Scales bool
 	// Everywhere: it shows in all results and gradients, so that one that is right but would not be refutes it.
 	Everywhere bool
+	// OnlyHere: it holds numbers of the values of this call, or where they lie, or what was computed of them, and makes
+	// nothing of other operands.
+	OnlyHere bool
 	// Number is the value of an argument, or of something else that is a number.
 	Number *otherNumber
 	// Argument says that an argument has another number than its default or 0, which are those of an ignored one.
@@ -192,6 +198,8 @@ type Cause struct {
 	// the same of each of Targets, nil if it is not counted.
 	Bits   float64
 	BitsOf []float64
+
+	mistake *Mistake
 }
 
 // Mistakes are the kinds of what kernels get wrong, the likeliest first: arguments, results as
@@ -199,7 +207,7 @@ type Cause struct {
 // them left out. Those of which a number is fitted to what was recorded, those that are
 // confined to the place of the errors, and others that take long, come apart.
 func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
-	if !slices.ContainsFunc(fails, func(w Wrong) bool { return w.Numel() != 1 }) {
+	if onlyNumbers(fails) {
 		// another argument comes first: one number has few bits to tell steps apart
 		all = []iter.Seq[Mistake]{c.wrongArguments(), c.declared(), c.formulas(fails), c.varied(fails)}
 	}
@@ -216,6 +224,7 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		c.misreadIncoming(alongDimensions), c.untransposed(fails)}
 	// The first judgedTogether kinds are those up to listedResults.
 	all = slices.Concat(all, []iter.Seq[Mistake]{c.negated(fails)}, local[:2],
+		[]iter.Seq[Mistake]{c.plainFactors(fails)},
 		[]iter.Seq[Mistake]{c.passing(fails), c.gatheredIncoming(fails), c.misplacedResults(fails), c.exchanged(fails)},
 		local[2:],
 		[]iter.Seq[Mistake]{c.addedValues(fails), c.wrongSizes()})
@@ -238,6 +247,13 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		c.misreadIncoming(pushed), c.confined(fails, local),
 		c.scaledBesides(fails, local)}
 }
+
+// onlyNumbers reports whether all values that failed have one element. The first ofNumbers kinds are of these then.
+func onlyNumbers(fails []Wrong) bool {
+	return !slices.ContainsFunc(fails, func(w Wrong) bool { return w.Numel() != 1 })
+}
+
+const ofNumbers = 4
 
 // upTo are the numbers from lo to below hi.
 func upTo(lo, hi int) []int {

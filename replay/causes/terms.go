@@ -32,7 +32,7 @@ func (c *Search) termed(fails []Wrong) iter.Seq[Mistake] {
 					continue
 				}
 				add := func(due, t float64) float64 { return due + k*t }
-				if !yield(Mistake{Text: e.termText(k, term.text()), Rounds: true,
+				if !yield(Mistake{Text: e.termText(k, term.text()), Rounds: true, OnlyHere: true,
 					Cost: digits(k) + math.Log2(float64(n)), Make: c.altering(e.adding(term.f, add, x.t, y.t))}) {
 					return
 				}

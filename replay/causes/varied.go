@@ -46,7 +46,7 @@ func (c *Search) varied(fails []Wrong) iter.Seq[Mistake] {
 					call == c.form && c.idle(m, fails) {
 					continue
 				}
-				if !yield(Mistake{Text: text, Rounds: true, Gradients: m.Gradients, Make: make}) {
+				if !yield(Mistake{Text: text, Rounds: true, Gradients: m.Gradients, OnlyHere: true, Make: make}) {
 					return
 				}
 			}

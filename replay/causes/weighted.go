@@ -311,6 +311,13 @@ type knownValue struct {
 	t    *tensor.Tensor
 }
 
+const whatIsDue = "what is due"
+
+// computed reports whether it is something that the call gives.
+func (k knownValue) computed() bool {
+	return k.text == theResult || strings.HasPrefix(k.text, whatIsDue)
+}
+
 // known are what a kernel has at hand beside a value: arguments, the incoming gradient, the other gradients or results.
 func (c *Search) known(r *Wrong) (all []knownValue) {
 	for _, a := range c.operands() {
@@ -327,7 +334,7 @@ func (c *Search) known(r *Wrong) (all []knownValue) {
 	}
 	for target, t := range others {
 		if target != r.Target {
-			all = append(all, knownValue{"what is due of " + target, t})
+			all = append(all, knownValue{whatIsDue + " of " + target, t})
 		}
 	}
 	return all

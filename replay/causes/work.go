@@ -73,6 +73,17 @@ func (w *Work) Over() bool {
 	return over
 }
 
+// Aside reports from now on whether so much more was done, or all work.
+func (w *Work) Aside(most float64) (over func() bool) {
+	if w == nil {
+		return func() bool { return false }
+	}
+	most = min(w.most, w.done+most)
+	return func() bool {
+		return w.done >= most || !w.allowed.Until.IsZero() && time.Now().After(w.allowed.Until)
+	}
+}
+
 // End notes in the allowance how much was done.
 func (w *Work) End() { w.allowed.Took = w.done }
 
