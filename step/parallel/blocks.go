@@ -77,6 +77,9 @@ func (p *part) inTurn(s *site, sides map[int]*side) {
 	cands := p.outcomes(len(got[0].shape), in)
 	if ps, ok := p.match(made, got[0], cands, false, tolerance); ok {
 		s.out[0] = &info{places: ps}
+		if len(p.dims) == 1 && in[1][0].kind == sharded {
+			p.turnedBack(s, sides, reads, in[0], method(first.op) == "linear")
+		}
 		return
 	}
 	n := len(p.ranks)
@@ -105,4 +108,66 @@ func (p *part) inTurn(s *site, sides map[int]*side) {
 			}
 		}
 	}
+}
+
+// turnedBack checks the gradient of the blocks that a function multiplies in turn, which lie at some places: it is what
+// the products of all ranks give, added up.
+func (p *part) turnedBack(s *site, sides, reads map[int]*side, at []place, linear bool) {
+	i := slices.IndexFunc(sides[p.ranks[0]].ins, func(a argument) bool {
+		return a.array.near(reads[p.ranks[0]].ins[0].array, 0)
+	})
+	if i < 0 || len(p.broken) > 0 || !s.in[i].sound() || !slices.Equal(s.in[i].places, at) {
+		return
+	}
+	made := p.column(sides, func(d *side) *array { return d.gradIns[i] })
+	var want *array
+	for _, r := range p.ranks {
+		g, w := sides[r].gradOuts[0], reads[r].ins[1].array
+		if made == nil || g == nil || len(g.shape) != 2 || len(w.shape) != 2 {
+			return
+		}
+		if g = g.timesMatrix(w, !linear); g == nil {
+			return
+		}
+		if want == nil {
+			want = g
+		} else {
+			want = want.plus(g)
+		}
+	}
+	got := p.join(made, at)
+	if got == nil || len(got.x) != len(want.x) || want.zero() {
+		return
+	}
+	if bound := 2 * made[p.ranks[0]].rounding(len(p.ranks)) * want.largest(); nearly(got.x, want.x, bound) {
+		return
+	}
+	p.found(true, &violation{kind: "collective", site: s, ranks: p.ranks, backward: true,
+		target: fmt.Sprintf("grad[%d]", i), reason: fmt.Sprintf("it multiplies the blocks of all ranks by the parts of a "+
+			"weight, and the gradient of the blocks is not what %s make of it together: their parts are not added up, or go "+
+			"to other ranks", ranksText(p.ranks))})
+}
+
+// timesMatrix is the product with a matrix, or with its transpose; nil if they do not fit.
+func (a *array) timesMatrix(b *array, turned bool) *array {
+	n, k, m := a.shape[0], a.shape[1], b.shape[1]
+	if turned {
+		m = b.shape[0]
+	}
+	if turned && b.shape[1] != k || !turned && b.shape[0] != k {
+		return nil
+	}
+	out := &array{a.dtype, []int{n, m}, make([]float64, n*m)}
+	for i := range n {
+		for j := range m {
+			for l := range k {
+				at := l*m + j
+				if turned {
+					at = j*k + l
+				}
+				out.x[i*m+j] += a.x[i*k+l] * b.x[at]
+			}
+		}
+	}
+	return out
 }

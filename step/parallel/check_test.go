@@ -120,7 +120,10 @@ var trees = []struct {
 	{"micro", "", "", "", ""},
 	{"micro-one", "scale", "torch.Tensor.mean", "the others are divided by 3, and this one is not", ""},
 	{"turns", "", "", "", ""}, // rows of all ranks, one after another
+	{"turns-back", "collective", "__main__.Turns.apply", "their parts are not added up", ""},
 	{"turns-order", "shard", "__main__.Turns.apply", "the parts are in another order than the ranks", ""},
+	{"vocabulary", "", "", "", ""},
+	{"vocabulary-first", "shard", "__main__.Vocabulary.apply", "its gradient is not that of the cross entropy", ""},
 	{"ring", "", "", "", "[3 (ranks 0-2); parameters: 1 replicated]"},
 	{"ring-on", "collective", "__main__.Shift.apply", "the backward pass sends gradients to other ranks", ""},
 	{"own-batch", "", "", "", "[2 (ranks 0-1); parameters: 1 of unknown placement, 1 replicated]"},

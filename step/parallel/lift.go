@@ -50,6 +50,7 @@ func (p *part) lift(s *site) {
 		p.liftOwn(s, sides)
 	}
 	p.inTurn(s, sides)
+	p.labelLoss(s, sides)
 	for j, o := range s.out {
 		if o != nil {
 			o.made, o.view = s, s.viewed(lead)

@@ -194,7 +194,8 @@ class Turns(torch.autograd.Function):
     """The rows of all ranks times a weight; they pass the ranks while others are multiplied."""
 
     @staticmethod
-    def forward(ctx, x, w, turned):
+    def forward(ctx, x, w, turned, alone):
+        ctx.alone = alone
         rank, parts, all = dist.get_rank(), [None] * 3, [None] * 3
         x = x.contiguous()
         for i in range(3):
@@ -213,8 +214,9 @@ class Turns(torch.autograd.Function):
     def backward(ctx, g):
         x, w = ctx.saved_tensors
         d = g @ w
-        dist.all_reduce(d)
-        return d.chunk(3)[dist.get_rank()].contiguous(), g.t() @ x, None
+        if not ctx.alone:
+            dist.all_reduce(d)
+        return d.chunk(3)[dist.get_rank()].contiguous(), g.t() @ x, None, None
 
 
 def turns(rank, name, directory):
@@ -228,10 +230,51 @@ def turns(rank, name, directory):
     torch.manual_seed(5)
     x = torch.randn(6, 4).chunk(3)[rank]
     with optool_capture.record(directory, model=model):
-        h = Turns.apply(F.layer_norm(x, (4,), model.norm), model.up, name == "turns-order")
+        h = Turns.apply(F.layer_norm(x, (4,), model.norm), model.up, name == "turns-order", name == "turns-back")
         h = F.linear(F.gelu(h), model.down)
         Reduce.apply(h, dist.group.WORLD).square().mean().backward()
         dist.all_reduce(model.norm.grad)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+class Vocabulary(torch.autograd.Function):
+    """The cross entropy of scores of which each rank has a part."""
+
+    @staticmethod
+    def forward(ctx, z, labels, low, masked):
+        top = z.amax(-1)
+        dist.all_reduce(top, op=dist.ReduceOp.MAX)
+        z = z - top[:, None]
+        other = (labels < low) | (labels >= low + z.shape[1])
+        at = (labels - low).masked_fill(other, 0)
+        score = z.gather(1, at[:, None])[:, 0].masked_fill(other, 0.0)
+        dist.all_reduce(score)
+        e = z.exp()
+        total = e.sum(-1)
+        dist.all_reduce(total)
+        ctx.save_for_backward(e / total[:, None], at, other)
+        ctx.masked = masked
+        return total.log() - score
+
+    @staticmethod
+    def backward(ctx, g):
+        d, at, other = ctx.saved_tensors
+        d = d.clone()
+        d[torch.arange(len(at)), at] -= (~other).float() if ctx.masked else 1.0
+        return d * g[:, None], None, None, None
+
+
+def vocabulary(rank, name, directory):
+    """Scores of a sharded vocabulary; their gradient may take the labels of other ranks for its first."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up = part(2, 0, 8, 4)
+    torch.manual_seed(5)
+    x, labels = torch.randn(6, 4), torch.randint(8, (6,))
+    with optool_capture.record(directory, model=model):
+        z = F.linear(Copy.apply(x.requires_grad_(), dist.group.WORLD), model.up)
+        Vocabulary.apply(z, labels, 4 * rank, name == "vocabulary").mean().backward()
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
@@ -1541,6 +1584,7 @@ def work(rank, name, directory, port):
     programs += masked, pipeline, kept, replicas, views, own, tokens, pooled, both, update, features
     programs += sequence, around, trust, counted, numbered, local, master, positions, factor, tied, gathered, halves
     programs += statistics, binary, shards, outer, lead, planned, blocks, routed, micro, turns, batch
+    programs += (vocabulary,)
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
