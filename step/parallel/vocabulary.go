@@ -7,8 +7,8 @@ import (
 )
 
 // A loss over a vocabulary that ranks share out is often one function of the program: it exchanges the largest score,
-// the sum of the exponentials and the score of the label, and has a backward pass of its own. What it gives is the cross
-// entropy of the whole scores, if the numbers say so; then its gradient is that of the cross entropy.
+// the sum of the exponentials and the score of the label, and has a backward pass of its own. What it gives is the
+// cross entropy of the whole scores, if the numbers say so; then its gradient is that of the cross entropy.
 
 // labelLoss checks the gradient of a function that gives the cross entropy of scores of which each rank has a part.
 func (p *part) labelLoss(s *site, sides map[int]*side) {
@@ -19,9 +19,8 @@ func (p *part) labelLoss(s *site, sides map[int]*side) {
 	at, to := -1, -1
 	for i, a := range lead.ins {
 		switch n := len(a.array.shape); {
-		case a.array.dtype.IsFloat() && n > 1 && s.in[i].sound() && slices.ContainsFunc(s.in[i].places, func(q place) bool {
-			return q.kind == sharded && q.dim == n-1
-		}):
+		case a.array.dtype.IsFloat() && n > 1 && s.in[i].sound() &&
+			slices.ContainsFunc(s.in[i].places, func(q place) bool { return q.kind == sharded && q.dim == n-1 }):
 			at = i
 		case !a.array.dtype.IsFloat() && slices.Equal(a.array.shape, lead.outs[0].shape) && p.same(sides, i):
 			to = i
@@ -68,10 +67,10 @@ func (p *part) labelLoss(s *site, sides map[int]*side) {
 		}
 	}
 	part := width / len(p.ranks)
-	p.found(true, &violation{kind: "shard", site: s, ranks: p.ranks, backward: true, target: fmt.Sprintf("grad[%d]", at),
-		reason: fmt.Sprintf("it gives the cross entropy of the whole scores, and its gradient is not that of the cross "+
-			"entropy: by score %d of row %d, which is score %d of a part, it is %.4g and not %.4g", row%width, row/width,
-			row%width%max(part, 1), got.x[row], shares.x[row])})
+	p.found(true, &violation{kind: "shard", site: s, ranks: p.ranks, backward: true,
+		target: fmt.Sprintf("grad[%d]", at), reason: fmt.Sprintf("it gives the cross entropy of the whole scores, and its "+
+			"gradient is not that of the cross entropy: by score %d of row %d, which is score %d of a part, it is %.4g and "+
+			"not %.4g", row%width, row/width, row%width%max(part, 1), got.x[row], shares.x[row])})
 }
 
 // crossEntropy is the loss of each row of scores, and its derivative by the scores; nil if a label is none of them.
