@@ -32,7 +32,7 @@ type Moved struct {
 	// nil if there is none.
 	NotFinite *Value
 	// Rounding is how far the rounding of the calls moves the loss that would round anew without the fault: those that
-	// read what the fault made, or all calls of a step behind the update.
+	// read what the fault made, or all calls of a step behind the update. It is a standard deviation.
 	Rounding float64
 	Why      string // why it is not known; "" if it is, and where nothing is to be known
 	// Averaged are calls that drew random numbers which are not known: what the fault does passes
@@ -359,6 +359,9 @@ func (t *Trace) Shares(ctx context.Context, m Moved, n int, opt Options) map[*St
 	}
 	return shares
 }
+
+// RoundsBy is how far a run without the fault may be from Loss, since it rounds anew: two standard deviations.
+func (m Moved) RoundsBy() float64 { return 2 * m.Rounding }
 
 // Rounds reports whether the fault moves the loss by no more than rounding does, so that nobody can tell in which
 // direction.

@@ -615,7 +615,7 @@ func moved(b *strings.Builder, s *step.Step, m step.Moved, faults string) {
 			fmt.Fprintf(b, ", with the errors of %s as recorded", reports.Count(m.Kept, "other fault"))
 		}
 		if m.Rounding > math.Abs(by)/10 || m.Rounding > singleRounding*math.Abs(m.Loss) {
-			fmt.Fprintf(b, "; rounding alone may move it by %.2g", m.Rounding)
+			fmt.Fprintf(b, "; a run without it rounds anew, which may move it by %.2g", m.RoundsBy())
 		}
 		b.WriteString("\n")
 	}
