@@ -34,6 +34,29 @@ func TestOnlyRounding(t *testing.T) {
 	}
 }
 
+// TestDropoutInside: attention with dropout inside is wrong in one of two recordings of one seed. Different random
+// numbers do not explain that, and it is named first. Arguments that it left as they were are no difference.
+func TestDropoutInside(t *testing.T) {
+	programs := "../../step/testdata/programs/"
+	wrong := unpacked(t, programs+"attention-dropout.tar.gz") + "/attention-dropout"
+	right := unpacked(t, programs+"attention-dropout-right.tar.gz") + "/attention-dropout-right"
+	for _, paths := range [][2]string{{wrong, right}, {right, wrong}} {
+		got := strings.Join(strings.Fields(run(t, cli.ExitDiffers, "compare", paths[0], paths[1])), " ")
+		for _, want := range []string{"The first finding is wrong in " + wrong + ", not in " + right,
+			"inputs agree, the result does not: element 0 of query 0 is -0.141602, want 0.421875 give or take 0.447, " +
+				"whatever was dropped", "; between the recordings: 696 of 768 elements differ"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("no %q in\n%s", want, got)
+			}
+		}
+		for _, unwanted := range []string{"different random numbers", "which it changed there"} {
+			if strings.Contains(got, unwanted) {
+				t.Errorf("%q in\n%s", unwanted, got)
+			}
+		}
+	}
+}
+
 // TestTwoSteps: recordings of two steps as op_tools writes them, in bfloat16. Kernels with another rounding are no
 // finding, though updates of small gradients change their signs. A gradient of layer_norm of which a quarter is halved
 // is one, though it is so small that op_tools' tolerance allows any value: it is where the recordings part. What

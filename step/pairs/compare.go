@@ -118,6 +118,8 @@ func (c *comparison) kind(k capture.Kind, a, b *capture.Call) {
 	switch {
 	case noA && noB:
 		return
+	case k == capture.After && (noB && keeps(a) || noA && keeps(b)):
+		return // what it was given, which was compared
 	case noA:
 		c.whole(phase, verdict.Skipped, "only the second recording has "+inWords[k])
 		return
@@ -166,6 +168,25 @@ func (c *comparison) kind(k capture.Kind, a, b *capture.Call) {
 	case capture.After:
 		c.keywords(phase, a.AfterKwargs, b.AfterKwargs, true)
 	}
+}
+
+// keeps reports whether a call left all arguments that were recorded after it as they were.
+func keeps(rec *capture.Call) bool {
+	then, after := leaves(rec, capture.Input), leaves(rec, capture.After)
+	return len(then) > 0 && len(then) == len(after) && !slices.ContainsFunc(after, func(l leaf) bool {
+		i := slices.IndexFunc(then, func(t leaf) bool { return t.Path == l.Path })
+		if i < 0 {
+			return true
+		}
+		x, y := then[i].Tensor, l.Tensor
+		switch {
+		case x == y || rec.Unseen[y]:
+			return false
+		case x.Meta() != y.Meta() || x.Summary() != nil || y.Summary() != nil || readable(x, y) != nil:
+			return true
+		}
+		return !bytes.Equal(x.AppendBytes(nil), y.AppendBytes(nil))
+	})
 }
 
 // unwritten adds the result of a call that leaves its memory as it was, and reports whether it did: only the shape is

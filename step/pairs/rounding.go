@@ -254,17 +254,20 @@ func (x *Rounding) standings(c *compared, results []*reports.Result, in float64,
 		whyB, wrongB := b.Wrong[at]
 		switch {
 		case !differs(r, d):
-		case says(r):
-			x.states[r] = isWrong
 		case (wrongA != wrongB || wrongA && !near) && (r.Setting == "" || r.Verdict.Differs()):
 			x.states[r], x.why[r] = isWrong, whyA
 			if !wrongA {
 				x.why[r] = whyB + " (in the second recording)"
 			}
 			x.wrong[reports.Place{Capture: r.Capture, Target: r.Target}] = [2]bool{wrongA, wrongB}
-			if !r.Verdict.Differs() {
+			switch {
+			case !r.Verdict.Differs():
 				r.Reason = x.why[r]
+			case says(r): // no random number explains it
+				r.Reason = x.why[r] + "; between the recordings: " + ofNumbers(r.Reason)
 			}
+		case says(r):
+			x.states[r] = isWrong
 		case a.Right[at] && b.Right[at]:
 			x.states[r] = isRight
 		case near:
@@ -358,7 +361,7 @@ func (x *Rounding) follows(c *compared) {
 // recordings are apart there tells more of the calls before.
 func (x *Rounding) ownFaults(results []*reports.Result) {
 	for _, r := range results {
-		if why := x.why[r]; why != "" && r.Verdict.Differs() && r.Reason != why {
+		if why := x.why[r]; why != "" && r.Verdict.Differs() && !strings.HasPrefix(r.Reason, why) {
 			r.Reason = "by the inputs of its own recording: " + why + "; between the recordings: " + r.Reason
 		}
 	}

@@ -165,6 +165,18 @@ func says(r *reports.Result) bool {
 		func(why string) bool { return strings.HasPrefix(r.Reason, why) })
 }
 
+// ofNumbers is a reason without what it says of random numbers.
+func ofNumbers(reason string) string {
+	if !strings.HasPrefix(reason, OtherNumbers) && !strings.HasPrefix(reason, SameState) {
+		return reason
+	}
+	_, reason, _ = strings.Cut(reason, ": ")
+	return strings.TrimPrefix(reason, otherStates)
+}
+
+// otherStates is what shows that numbers are different random ones.
+const otherStates = "the generators had other states: "
+
 // OtherNumbers is, or begins, the reason of random numbers that differ, as of other seeds.
 const OtherNumbers = "different random numbers"
 
@@ -187,10 +199,11 @@ func (v *Undetermined) draws(p Pair, rs []*reports.Result) {
 	b, errB := p.B.Generator()
 	switch {
 	case errA != nil || errB != nil || len(a) == 0 || len(b) == 0:
+		why += " (the states of the generators were not recorded)"
 	case bytes.Equal(a, b): // so it is no matter of seeds
 		why = SameState
 	default:
-		why += ": the generators had other states"
+		why += ": " + strings.TrimSuffix(otherStates, ": ")
 	}
 	for _, r := range rs[len(behind):] {
 		if r.Verdict.Differs() && r.Phase != "backward" {
