@@ -39,7 +39,8 @@ type Run struct {
 	Version string    `json:"version"`
 	Host    string    `json:"host"`
 	Device  string    `json:"device"`
-	Shard   string    `json:"shard,omitempty"` // the part I/N of the calls that it took
+	Against string    `json:"against_device,omitempty"` // the second device of a measurement of two in turn
+	Shard   string    `json:"shard,omitempty"`          // the part I/N of the calls that it took
 	Start   time.Time `json:"start"`
 	Machine Machine   `json:"machine"`
 	// Settings are what the run was told about what to check; what they did is in the

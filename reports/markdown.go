@@ -170,6 +170,18 @@ func markdownTimings(b *bufio.Writer, rec *Recording) {
 			fmt.Sprintf("%.1f", 100*a.Share), timing.Format(a.Mean()), a.CallsText()})
 	}
 	markdownTable(b, []string{"op", "phase", "self", "self %", "avg", "calls"}, rows)
+	if len(rec.Changes) == 0 {
+		return
+	}
+	names := rec.Run.Rivals()
+	rows = nil
+	for i := range rec.Changes {
+		c := &rec.Changes[i]
+		cells := append([]string{escapeMarkdown(c.Op), escapeMarkdown(c.Capture), c.Phase, c.Cache}, c.Cells()[:5]...)
+		rows = append(rows, append(cells, escapeMarkdown(c.DoubtText(names))))
+	}
+	markdownTable(b, []string{"op", "capture", "phase", "cache", escapeMarkdown(names[0]), escapeMarkdown(names[1]), "change",
+		"within", "verdict", "doubt"}, rows)
 }
 
 func markdownTable(b *bufio.Writer, head []string, rows [][]string) {

@@ -45,9 +45,18 @@ var doubtsMeant = []Fact{
 
 // Doubted counts the measured series whose times should not be trusted, by the reason; "" if there are none.
 func Doubted(ts []*Timing) string {
-	counts, all := map[string]int{}, 0
+	var doubts []string
 	for _, t := range ts {
-		if kind, _, _ := strings.Cut(t.Doubt(), ":"); kind != "" {
+		doubts = append(doubts, t.Doubt())
+	}
+	return doubted(doubts)
+}
+
+// doubted is Doubted of series with these doubts, "" for none.
+func doubted(doubts []string) string {
+	counts, all := map[string]int{}, 0
+	for _, doubt := range doubts {
+		if kind, _, _ := strings.Cut(doubt, ":"); kind != "" {
 			counts[kind]++
 			all++
 		}
@@ -62,10 +71,11 @@ func Doubted(ts []*Timing) string {
 		return ""
 	}
 	be := "are"
-	if len(ts) == 1 {
+	if len(doubts) == 1 {
 		be = "is"
 	}
-	return fmt.Sprintf("%d of %s %s in doubt: %s", all, Count(len(ts), "measurement"), be, strings.Join(parts, ", "))
+	return fmt.Sprintf("%d of %s %s in doubt: %s", all, Count(len(doubts), "measurement"), be,
+		strings.Join(parts, ", "))
 }
 
 // timingLeads are what a reader of times needs first: what was not measured, and what is in doubt.
@@ -76,6 +86,7 @@ func (rec *Recording) timingLeads() (leads [][2]string) {
 	if text := Doubted(rec.Timings); text != "" {
 		leads = append(leads, [2]string{"warning", text})
 	}
+	leads = append(leads, rec.rivalFacts()...)
 	return leads
 }
 

@@ -21,6 +21,8 @@ type TimingChange struct {
 	// Accuracy says how the worst verdict of the capture changed, "" unless both runs have
 	// one.
 	Accuracy string
+	// Doubts are those of the old series and the new one, if they were measured in turn; "" for none.
+	Doubts [2]string
 }
 
 // TimingChanges compares two runs series by series, in the order of old, to a resolution that is a share of the time.
@@ -30,9 +32,9 @@ func TimingChanges(old, cur *Recording, resolution float64) (changes []TimingCha
 	oldVerdicts, newVerdicts := old.Verdicts(), cur.Verdicts()
 	for _, t := range old.Timings {
 		if n := now[t]; n != nil {
-			changes = append(changes, TimingChange{n.Key(),
-				timing.Compare(t.Series.Samples, n.Series.Samples, resolution),
-				accuracyChange(oldVerdicts[t.Capture], newVerdicts[n.Capture])})
+			changes = append(changes, TimingChange{TimingKey: n.Key(),
+				Change:   timing.Compare(t.Series.Samples, n.Series.Samples, resolution),
+				Accuracy: accuracyChange(oldVerdicts[t.Capture], newVerdicts[n.Capture])})
 		}
 	}
 	return changes
@@ -98,22 +100,29 @@ func accuracyChange(old, cur verdict.Verdict) string {
 	return string(old) + " -> " + string(cur)
 }
 
-// Cells are the cells of a table row: times, change, what rounds agree within or the
+// Cells are the cells of a table row: times, their change, what rounds agree within or the
 // interval of the change, verdict and accuracy.
 func (c *TimingChange) Cells() []string {
 	old, cur := c.times()
+	ratio := c.Ratio
+	if c.Interval != nil && old > 0 { // the estimate is not the ratio of the medians
+		ratio = float64(cur) / float64(old)
+	}
 	within := "-"
 	if i := c.Interval; i != nil && !math.IsInf(i.High, 1) {
 		within = percent(i.Low) + " to " + percent(i.High)
 	} else if spread := max(c.OldFloor.Spread, c.NewFloor.Spread); i == nil && !math.IsInf(spread, 1) {
 		within = fmt.Sprintf("%.1f %%", 100*spread)
 	}
-	return []string{timing.Format(old), timing.Format(cur), percent(c.Ratio), within, string(c.Verdict), c.Accuracy}
+	return []string{timing.Format(old), timing.Format(cur), percent(ratio), within, string(c.Verdict), c.Accuracy}
 }
 
-// times are what stands for the series: floors, or medians if they were measured in turn.
+// times are what stands for the series: floors, or medians of rounds if they were measured in turn.
 func (c *TimingChange) times() (old, cur time.Duration) {
-	if c.Interval != nil {
+	if c.OldRound > 0 && c.NewRound > 0 {
+		return c.OldRound, c.NewRound
+	}
+	if c.Interval != nil { // few rounds, or lines of an older optool
 		return c.Old.Median, c.New.Median
 	}
 	return c.OldFloor.Time, c.NewFloor.Time
@@ -144,15 +153,72 @@ func (c *TimingChange) Result(threshold float64) *Result {
 	return r
 }
 
-// TimingChangeSheet has a row for each change.
-func TimingChangeSheet(changes []TimingChange) Sheet {
-	return Sheet{Name: "times", Columns: []string{"op", "capture", "phase", "cache", "old_ns", "new_ns", "ratio", "verdict",
-		"accuracy"}, Rows: func(yield func([]any) bool) {
+// DoubtText names the sides that are in doubt, and why; "" for none. That there were few runs is the same for all.
+func (c *TimingChange) DoubtText(names [2]string) string {
+	var parts []string
+	for i, doubt := range c.Doubts {
+		if kind, _, _ := strings.Cut(doubt, ":"); kind != "" && kind != "few" {
+			parts = append(parts, names[i]+" "+kind)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// OldAndNew name the sides of two runs, one after the other.
+var OldAndNew = [2]string{"old", "new"}
+
+// Rivals name the two devices of a run that measured them in turn, the other first: by their files, and as many folders
+// as it takes to tell them apart.
+func (r *Run) Rivals() [2]string {
+	a, b := strings.Split(r.Against, "/"), strings.Split(r.Device, "/")
+	for n := 1; n <= max(len(a), len(b)); n++ {
+		x, y := strings.Join(a[max(0, len(a)-n):], "/"), strings.Join(b[max(0, len(b)-n):], "/")
+		if x != y {
+			return [2]string{x, y}
+		}
+	}
+	return OldAndNew
+}
+
+// ChangeSheets are the tables of how the two devices of a run compare; none for a run of one.
+func (rec *Recording) ChangeSheets() []Sheet {
+	if len(rec.Changes) == 0 {
+		return nil
+	}
+	return []Sheet{TimingChangeSheet(rec.Changes, rec.Run.Rivals())}
+}
+
+// rivalFacts say how the two devices of a run compare.
+func (rec *Recording) rivalFacts() (facts [][2]string) {
+	if len(rec.Changes) == 0 {
+		return nil
+	}
+	names, counts := rec.Run.Rivals(), map[timing.Verdict]int{}
+	for _, c := range rec.Changes {
+		counts[c.Verdict]++
+	}
+	facts = append(facts, [2]string{names[1] + " against " + names[0], fmt.Sprintf("%d compared: %d same, %d faster, "+
+		"%d slower, %d ambiguous", len(rec.Changes), counts[timing.Same], counts[timing.Faster], counts[timing.Slower],
+		counts[timing.Ambiguous])})
+	var other []string
+	for _, c := range rec.Changes {
+		other = append(other, c.Doubts[0])
+	}
+	if text := doubted(other); text != "" {
+		facts = append(facts, [2]string{"warning", "of " + names[0] + ", " + text})
+	}
+	return facts
+}
+
+// TimingChangeSheet has a row for each change; names are those of the two sides.
+func TimingChangeSheet(changes []TimingChange, names [2]string) Sheet {
+	return Sheet{Name: "times", Columns: []string{"op", "capture", "phase", "cache", names[0] + "_ns", names[1] + "_ns",
+		"ratio", "within", "verdict", "accuracy", "doubt"}, Rows: func(yield func([]any) bool) {
 		for i := range changes {
 			c := &changes[i]
 			old, cur := c.times()
 			if !yield([]any{c.Op, c.Capture, c.Phase, c.Cache, old.Nanoseconds(), cur.Nanoseconds(), c.Ratio,
-				string(c.Verdict), c.Accuracy}) {
+				c.Cells()[3], string(c.Verdict), c.Accuracy, c.DoubtText(names)}) {
 				return
 			}
 		}
@@ -179,13 +245,18 @@ type timingChangeLine struct {
 	// What the ratio of rounds measured in turn is certain to be between; null without such.
 	Interval []Number `json:"interval"`
 	Accuracy string   `json:"accuracy"`
+	// Medians of rounds measured in turn, and why a series should not be trusted.
+	OldRound time.Duration `json:"old_round_ns,omitempty"`
+	NewRound time.Duration `json:"new_round_ns,omitempty"`
+	OldDoubt string        `json:"old_doubt,omitempty"`
+	NewDoubt string        `json:"new_doubt,omitempty"`
 }
 
 // MarshalJSON gives the JSON line.
 func (c *TimingChange) MarshalJSON() ([]byte, error) {
 	l := timingChangeLine{"timing_change", c.Capture, c.Op, c.Phase, c.Cache, c.Verdict, c.Old.Median, c.New.Median,
 		c.OldFloor.Time, c.NewFloor.Time, Number(c.OldFloor.Spread), Number(c.NewFloor.Spread), Number(c.Ratio),
-		Number(c.P), nil, c.Accuracy}
+		Number(c.P), nil, c.Accuracy, c.OldRound, c.NewRound, c.Doubts[0], c.Doubts[1]}
 	if i := c.Interval; i != nil {
 		l.Interval = []Number{Number(i.Low), Number(i.High)}
 	}
@@ -199,11 +270,12 @@ func (c *TimingChange) UnmarshalJSON(line []byte) error {
 		return err
 	}
 	*c = TimingChange{TimingKey{l.Capture, l.Op, l.Phase, l.Cache}, timing.Change{
+		OldRound: l.OldRound, NewRound: l.NewRound,
 		Verdict: l.Verdict, Old: timing.Summary{Median: l.Old}, New: timing.Summary{Median: l.New},
 		OldFloor: timing.Floor{Time: l.OldFloor, Spread: float64(l.OldSpread)},
 		NewFloor: timing.Floor{Time: l.NewFloor, Spread: float64(l.NewSpread)},
 		Ratio:    float64(l.Ratio), P: float64(l.P),
-	}, l.Accuracy}
+	}, l.Accuracy, [2]string{l.OldDoubt, l.NewDoubt}}
 	switch len(l.Interval) {
 	case 0:
 	case 2:

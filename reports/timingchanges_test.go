@@ -125,6 +125,47 @@ func TestPairedChange(t *testing.T) {
 	}
 }
 
+// TestRivals: devices are named by their files, and by as many folders as tell them apart; the change that is printed
+// follows from the times that are, and each side's doubt is said.
+func TestRivals(t *testing.T) {
+	for _, c := range [][4]string{
+		{"./new/libdiopi_impl.so", "torch:cpu", "torch:cpu", "libdiopi_impl.so"},
+		{"new/libdiopi_impl.so", "old/libdiopi_impl.so", "old/libdiopi_impl.so", "new/libdiopi_impl.so"},
+		{"host", "host", "old", "new"},
+	} {
+		run := Run{Device: c[0], Against: c[1]}
+		if got := run.Rivals(); got != [2]string{c[2], c[3]} {
+			t.Errorf("%s against %s: %q", c[0], c[1], got)
+		}
+	}
+	change := TimingChange{TimingKey: TimingKey{Op: "torch.add", Phase: "forward", Cache: "hot"},
+		Change: timing.Change{Verdict: timing.Ambiguous, Ratio: 0.024,
+			Interval: &timing.Interval{Low: 0.001, High: 0.946}, OldRound: 54210, NewRound: 9694}, Doubts: [2]string{"noisy: it varies", ""}}
+	if got := strings.Join(change.Cells()[:4], " "); got != "54.21 us 9.694 us -82.1 % -99.9 % to -5.4 %" {
+		t.Errorf("cells %q", got)
+	}
+	if got := change.DoubtText([2]string{"torch:cpu", "lib.so"}); got != "torch:cpu noisy" {
+		t.Errorf("doubt %q", got)
+	}
+	rec := steady("add/", time.Millisecond)
+	rec.Run = Run{Device: "lib.so", Against: "torch:cpu"}
+	rec.Changes, rec.Summary, rec.Results = []TimingChange{change}, NewSummary(), &Results{}
+	var b strings.Builder
+	if err := WriteMarkdown(&b, rec); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"| torch&#58;cpu | lib.so | change |", "| 54.21 us | 9.694 us | -82.1 % |", "AMBIGUOUS",
+		"of torch&#58;cpu, 1 of 1 measurement is in doubt: 1 noisy"} {
+		if !strings.Contains(b.String(), want) &&
+			!strings.Contains(b.String(), strings.ReplaceAll(want, "&#58;", ":")) {
+			t.Errorf("no %q in\n%s", want, &b)
+		}
+	}
+	if sheets := rec.ChangeSheets(); len(sheets) != 1 || !slices.Contains(sheets[0].Columns, "torch:cpu_ns") {
+		t.Errorf("sheets %v", sheets)
+	}
+}
+
 func TestAccuracyChange(t *testing.T) {
 	for _, c := range [][3]string{{"pass", "pass", "pass"}, {"pass", "fail", "pass -> fail"}, {"", "fail", ""}} {
 		if got := accuracyChange(verdict.Verdict(c[0]), verdict.Verdict(c[1])); got != c[2] {

@@ -93,6 +93,8 @@ type Change struct {
 	P float64
 	// Interval of the ratio; nil unless the series were measured in turn (ComparePair).
 	Interval *Interval
+	// OldRound and NewRound are the medians of the rounds of series that were measured in turn.
+	OldRound, NewRound time.Duration
 }
 
 // Compare tells whether the thing measured as cur is slower or faster than old by more

@@ -94,11 +94,14 @@ const minPairRounds = 14
 //
 // Two are the same if the interval is within the resolution. One is slower if the interval
 // holds no ratio of 1 and the estimate is beyond the resolution. Everything else is
-// ambiguous, as are fewer than 14 rounds, which have no interval.
+// ambiguous, as are fewer than 14 rounds, which have no interval. So is an interval whose ends
+// are more than a factor of two apart: rounds that differ so much are of no one thing, and the
+// test takes them for independent. So are medians of rounds whose ratio is outside the interval.
 func ComparePair(old, cur []Sample, resolution float64) Change {
 	c := Change{Old: Summarize(old), New: Summarize(cur), OldFloor: FloorOf(old), NewFloor: FloorOf(cur), P: 1,
 		Verdict: Ambiguous, Interval: &Interval{0, math.Inf(1)}}
-	ratios := pairRatios(old, cur)
+	ratios, rounds := pairRatios(old, cur)
+	c.OldRound, c.NewRound = middle(rounds[0]), middle(rounds[1])
 	means := walshMeans(ratios)
 	n := len(means)
 	if n == 0 {
@@ -115,7 +118,9 @@ func ComparePair(old, cur []Sample, resolution float64) Change {
 	}
 	low, high, limit := means[beyond], means[n-1-beyond], math.Log1p(resolution)
 	c.Interval = &Interval{math.Exp(low), math.Exp(high)}
+	medians := math.Log(float64(c.NewRound) / float64(c.OldRound))
 	switch {
+	case high-low > math.Log(widest) || medians < low-limit || medians > high+limit:
 	case -limit <= low && high <= limit:
 		c.Verdict = Same
 	case low > 0 && estimate > limit:
@@ -157,16 +162,28 @@ func signedRank(n int) []float64 {
 	return p
 }
 
-// pairRatios are the logarithms of the ratios of the rounds that have calm runs on both sides.
-func pairRatios(old, cur []Sample) []float64 {
+// widest is how many times the low end of an interval its high end may be.
+const widest = 2
+
+// pairRatios are the logarithms of the ratios of the rounds that have calm runs on both sides, and these rounds.
+func pairRatios(old, cur []Sample) (ratios []float64, rounds [2][]float64) {
 	a, b := quickHalves(old), quickHalves(cur)
-	var ratios []float64
 	for round, x := range a {
 		if y := b[round]; x > 0 && y > 0 {
 			ratios = append(ratios, math.Log(y/x))
+			rounds[0], rounds[1] = append(rounds[0], x), append(rounds[1], y)
 		}
 	}
-	return ratios
+	return ratios, rounds
+}
+
+// middle is the median of times, 0 of none.
+func middle(times []float64) time.Duration {
+	if len(times) == 0 {
+		return 0
+	}
+	slices.Sort(times)
+	return time.Duration(math.Round((times[(len(times)-1)/2] + times[len(times)/2]) / 2))
 }
 
 // quickHalves are, by round, the means of the quicker half of the runs that did not wait.

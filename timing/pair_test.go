@@ -52,6 +52,30 @@ func TestComparePair(t *testing.T) {
 	}
 }
 
+// TestUnlikeRounds: one thing whose rounds take from a hundredth to a hundred times as long is called neither faster
+// nor slower, though the interval does not contain 1.
+func TestUnlikeRounds(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	apart := 0
+	for range 50 {
+		var a, b []Sample
+		for round := range 25 {
+			a = append(a, Sample{Elapsed: time.Duration(1e6 * math.Exp(1.5*r.NormFloat64())), Round: round})
+			b = append(b, Sample{Elapsed: 1e5, Round: round})
+		}
+		c := ComparePair(a, b, Resolution)
+		if c.Interval.High < 1 {
+			apart++
+		}
+		if c.Verdict != Ambiguous || c.Doubt() == "" {
+			t.Errorf("%s, ratio %g in %v, doubt %q", c.Verdict, c.Ratio, *c.Interval, c.Doubt())
+		}
+	}
+	if apart < 25 {
+		t.Errorf("the interval contains 1 in %d of 50 trials: they show nothing", 50-apart)
+	}
+}
+
 // TestPairsAreRarelyWrong looks at pairs as often as they are looked at while they are
 // measured, of things that take equally long or differ by the resolution.
 func TestPairsAreRarelyWrong(t *testing.T) {

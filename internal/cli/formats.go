@@ -191,7 +191,7 @@ func ownSheets(rec *reports.Recording, own []reports.Sheet) []reports.Sheet {
 	if own == nil {
 		own = []reports.Sheet{rec.OpSheet()}
 	}
-	return own
+	return append(slices.Clip(own), rec.ChangeSheets()...)
 }
 
 // allSheets are the tables of a database.

@@ -351,7 +351,7 @@ func (a *app) printTimings(w io.Writer, rec *reports.Recording) (int, error) {
 	}
 	if s.ChangeCounts != nil {
 		fmt.Fprintln(w)
-		if err := a.printChanges(w, rec.Changes); err != nil {
+		if err := a.printChanges(w, rec.Changes, rec.Run.Rivals()); err != nil {
 			return 0, err
 		}
 		fmt.Fprintf(w, "against the other device: %s\n", s.ChangeCounts)

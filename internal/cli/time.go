@@ -113,7 +113,7 @@ func runTime(cmd *cobra.Command, a *app, o *timeOptions, paths []string) error {
 	}
 	start := time.Now()
 	run := a.run(o.device)
-	run.TimingMethod = timing.Method
+	run.TimingMethod, run.Against = timing.Method, o.against
 	if !o.none() {
 		run.LibrarySHA256, _ = devicebridge.Digest(o.device) // opening it will say what is wrong with it
 	}
@@ -321,7 +321,13 @@ func (t *timer) printMeasuring(s timeSummary) {
 	if t.o.none() {
 		fmt.Fprintln(w, t.style().Wrap("measured: optool's float64 reference on this CPU; --device LIBRARY measures yours", 2))
 	}
-	fmt.Fprintln(w, clockText(cold))
+	for _, text := range t.insteads() {
+		fmt.Fprintln(w, t.style().Wrap("note: "+reports.OneLine(text), 2))
+	}
+	fmt.Fprintln(w, clockText())
+	if slices.Contains(t.measuring.Caches, timing.Cold) {
+		fmt.Fprintln(w, "cold: "+cold)
+	}
 	fmt.Fprintln(w, machineText(machine()))
 }
 
@@ -400,9 +406,9 @@ func (t *timer) last(s timeSummary) any {
 	return all
 }
 
-// clockText describes the host's clock, and how cold runs came about.
-func clockText(cold string) string {
+// clockText describes the host's clock.
+func clockText() string {
 	overhead, resolution := timing.ClockOverhead()
-	return fmt.Sprintf("host clock: reading it adds %s to a run, it ticks every %s\ncold: %s",
-		timing.Format(overhead), timing.Format(resolution), cold)
+	return fmt.Sprintf("host clock: reading it adds %s to a run, it ticks every %s", timing.Format(overhead),
+		timing.Format(resolution))
 }

@@ -43,7 +43,7 @@ func (a *app) compareTimes(old, cur string, resolution, threshold float64, recor
 			return failed(err)
 		}
 	}
-	if err := a.printChanges(j.text(), changes); err != nil {
+	if err := a.printChanges(j.text(), changes, reports.OldAndNew); err != nil {
 		return failed(err)
 	}
 	counts := countChanges(changes, threshold)
@@ -128,7 +128,8 @@ func (a *app) writeTimes(name string, now *reports.Recording, changes []reports.
 		return err
 	}
 	defer shown.Close()
-	return writeReports(a.Out, shown, []reports.Sheet{reports.TimingChangeSheet(changes)}, files, a.tellPages(files))
+	own := []reports.Sheet{reports.TimingChangeSheet(changes, reports.OldAndNew)}
+	return writeReports(a.Out, shown, own, files, a.tellPages(files))
 }
 
 const sameLibrary = "both measured the same device library"
@@ -186,9 +187,9 @@ func printDoubts(w io.Writer, changes []reports.TimingChange) {
 	}
 }
 
-// printChanges prints a table of all changes and one of the ops.
-func (a *app) printChanges(w io.Writer, changes []reports.TimingChange) error {
-	head := []string{"op", "capture", "phase", "cache", "old", "new", "change", "within", "verdict", "accuracy"}
+// printChanges prints a table of all changes and one of the ops; names are those of the two sides.
+func (a *app) printChanges(w io.Writer, changes []reports.TimingChange, names [2]string) error {
+	head := []string{"op", "capture", "phase", "cache", names[0], names[1], "change", "within", "verdict", "accuracy"}
 	named := true
 	width := a.outputWidth()
 	if width > 0 && width < timeWidth {
@@ -198,10 +199,16 @@ func (a *app) printChanges(w io.Writer, changes []reports.TimingChange) error {
 	for i := range 4 {
 		l.Right(len(head) - 6 + i)
 	}
+	marks := timeTable{w: w, marks: map[string]bool{}}
 	last := ""
 	for i := range changes {
 		c := &changes[i]
 		cells := append([]string{c.Phase, c.Cache}, c.Cells()...)
+		for side, doubt := range c.Doubts {
+			if mark := marks.mark(doubt); mark != "" && mark != "?" { // few runs are few in all lines
+				cells[2+side] += " " + mark
+			}
+		}
 		if named {
 			cells = append([]string{c.Op, c.Capture}, cells...)
 		} else if line := c.Op + "  " + c.Capture; line != last {
@@ -212,14 +219,15 @@ func (a *app) printChanges(w io.Writer, changes []reports.TimingChange) error {
 			return err
 		}
 	}
-	if err := l.Flush(); err != nil {
+	delete(marks.marks, "few")
+	if err := cmp.Or(l.Flush(), marks.legend()); err != nil {
 		return err
 	}
 	ops := reports.ByOp(changes)
 	if len(ops) > 0 {
 		fmt.Fprintln(w)
 	}
-	head = []string{"op", "captures", "old", "new", "change", "same", "faster", "slower", "ambiguous"}
+	head = []string{"op", "captures", names[0], names[1], "change", "same", "faster", "slower", "ambiguous"}
 	if !named {
 		head = head[1:]
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/optool/optool/capture"
 	"github.com/optool/optool/replay/ondevice"
 	"github.com/optool/optool/replay/timed"
 	"github.com/optool/optool/reports"
@@ -29,7 +30,9 @@ type timer struct {
 	digest    string // of the library that is measured, if it is one
 	left      leftOut
 	done      []*reports.Timing
-	// Of --against-device: how what is done compares with it, and the counts of that.
+	replaced  []*capture.Entry // measured calls of functions that the program put in the place of torch's
+	// Of --against-device: what was measured of it, how what is done compares with it, and the counts of that.
+	rival    []*reports.Timing
 	changes  []reports.TimingChange
 	compared *ChangeCounts
 }

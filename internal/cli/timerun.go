@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/optool/optool/capture"
@@ -90,18 +92,46 @@ func (t *timer) against(w io.Writer) error {
 			return err
 		}
 	}
-	if err := t.printChanges(w, t.changes); err != nil {
+	if err := t.printChanges(w, t.changes, t.rivals()); err != nil {
 		return err
 	}
 	n := countChanges(t.changes, t.o.threshold/100)
 	t.compared = &n
 	fmt.Fprintf(w, "%s against %s: %s\n", t.o.device, t.o.against, n)
 	printDoubts(w, t.changes)
+	if text := reports.Doubted(t.rival); text != "" {
+		fmt.Fprintln(w, t.style().Wrap(fmt.Sprintf("warning: of %s, %s", t.rivals()[0], text), 2))
+	}
 	other, _ := devicebridge.Digest(t.o.against)
 	if n.SameLibrary = other != "" && other == t.digest; n.SameLibrary {
 		fmt.Fprintln(w, sameLibrary)
 	}
 	return nil
+}
+
+// rivals name the other device and the one that is measured.
+func (t *timer) rivals() [2]string {
+	run := reports.Run{Device: t.o.device, Against: t.o.against}
+	return run.Rivals()
+}
+
+// insteads say of which functions of the program, recorded in the place of torch's, the devices ran torch's own or
+// theirs.
+func (t *timer) insteads() (texts []string) {
+	if t.o.none() {
+		return nil
+	}
+	for _, e := range t.replaced {
+		ran := []string{"the library's own function"}
+		if isTorch(t.o.device) || isTorch(t.o.against) {
+			ran = []string{cmp.Or(t.o.torch.maps[e.Op], e.Op)}
+		}
+		text := reports.Name(e.Op) + " was " + results.Instead(e, ran)
+		if results.Instead(e, ran) != "" && !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	return texts
 }
 
 // An accuracy compares the results of what is measured with the reference.
@@ -222,6 +252,9 @@ func (t *timer) report(k *timed.Task) error {
 	if len(k.Series) == 0 {
 		return nil
 	}
+	if k.Entry.Replaced != "" {
+		t.replaced = append(t.replaced, k.Entry)
+	}
 	if t.o.sync {
 		if err := t.opToolsTables(k); err != nil {
 			return err
@@ -245,8 +278,12 @@ func (t *timer) report(k *timed.Task) error {
 			}
 		}
 		if k.Against != nil {
+			other := *r
+			other.Series = k.Against[i]
+			t.rival = append(t.rival, &other)
 			t.changes = append(t.changes, reports.TimingChange{TimingKey: r.Key(), Accuracy: string(worst),
-				Change: timing.ComparePair(k.Against[i].Samples, r.Series.Samples, t.measuring.Resolution)})
+				Change: timing.ComparePair(k.Against[i].Samples, r.Series.Samples, t.measuring.Resolution),
+				Doubts: [2]string{other.Doubt(), r.Doubt()}})
 		} else if err := t.table.add(r, worst); err != nil {
 			return err
 		}

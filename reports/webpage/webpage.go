@@ -120,7 +120,7 @@ func Write(w io.Writer, rec *reports.Recording, more ...reports.Sheet) error {
 	if faults := rec.Faults(); len(faults) > 0 {
 		data.Faults, data.Wrong = reports.FaultsTitle(faults), reports.FaultTable(faults)
 	}
-	for _, m := range more {
+	for _, m := range append(rec.ChangeSheets(), more...) {
 		data.Sections = append(data.Sections, section{strings.ToUpper(m.Name[:1]) + m.Name[1:], collect(m)})
 	}
 	digest, dtypes := reports.NewDigest(rec.Summary.FailOn), reports.NewDTypeCount()
