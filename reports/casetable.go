@@ -53,6 +53,9 @@ func (t *CaseTable) Add(function string, dtypes []string, results []*Result, lef
 	}
 	for _, dt := range slices.Compact(slices.Sorted(slices.Values(dtypes))) {
 		countOf(t.dtypes, dt).add(worst, note, leftOut)
+		if worst == verdict.Unsupported {
+			countOf(t.dtypes, dt).partly(results, note)
+		}
 	}
 }
 
@@ -138,6 +141,7 @@ func (t *CaseTable) Total() *CaseCount {
 		sum.Failed += c.Failed
 		sum.LeftOut += c.LeftOut
 		sum.NotImplemented += c.NotImplemented
+		sum.Partly += c.Partly
 		sum.NotCompared += c.NotCompared
 	}
 	return sum
@@ -150,7 +154,7 @@ var caseColumns = []string{"cases", "passed", "failed", "skipped by rule", "not 
 // Sheets are the tables "by function" and "by dtype" for files.
 func (t *CaseTable) Sheets() []Sheet {
 	sheet := func(name, title string, counts []*CaseCount) Sheet {
-		return Sheet{Name: name, Columns: append(append([]string{title}, caseColumns...), "worst"),
+		return Sheet{Name: name, Columns: append(append([]string{title}, caseColumns...), "worst", "right in part"),
 			Rows: func(yield func([]any) bool) {
 				for _, c := range counts {
 					var rate any
@@ -158,7 +162,7 @@ func (t *CaseTable) Sheets() []Sheet {
 						rate = r
 					}
 					if !yield([]any{c.Name, c.Cases(), c.Passed, c.Failed, c.LeftOut, c.NotImplemented, c.NotCompared,
-						rate, textCell(c.Worst)}) {
+						rate, textCell(c.Worst), c.Partly}) {
 						return
 					}
 				}
@@ -213,6 +217,7 @@ func writeCounts(w io.Writer, width int, title string, counts []*CaseCount, tota
 		{"failed", func(c *CaseCount) int { return c.Failed }},
 		{"by rule", func(c *CaseCount) int { return c.LeftOut }},
 		{"not impl", func(c *CaseCount) int { return c.NotImplemented }},
+		{"of these right in part", func(c *CaseCount) int { return c.Partly }},
 		{"not compared", func(c *CaseCount) int { return c.NotCompared }},
 	}, func(c countColumn) bool { return c.count(total) == 0 })
 	head := []string{title}

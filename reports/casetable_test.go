@@ -29,6 +29,9 @@ func TestPartlyImplemented(t *testing.T) {
 		if err := table.Write(&b, 0); err != nil {
 			t.Fatal(err)
 		}
+		if got := b.String(); tc.name == "in part" && !strings.Contains(got, "relu          2         2                       1") {
+			t.Errorf("the row of relu does not say that a case is right in part:\n%s", got)
+		}
 		if got := b.String(); !strings.Contains(got, tc.want) || strings.Contains(got, "in part") != (tc.want != "") {
 			t.Errorf("%s: got\n%s", tc.name, got)
 		}

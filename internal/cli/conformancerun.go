@@ -42,7 +42,8 @@ type tested struct {
 // test is the mode run_test.
 func (o *conformanceOptions) test(cmd *cobra.Command, a *app) error {
 	ctx := cmd.Context()
-	run := &testRun{conformanceOptions: o, app: a, report: newConformanceReport(o), before: map[string]reports.Called{}}
+	run := &testRun{conformanceOptions: o, app: a, report: newConformanceReport(o), before: map[string]reports.Called{},
+		lacking: map[string]bool{}}
 	run.report.Settings = o.settings()
 	var err error
 	if run.dir, err = a.openRun(cmd, o.keep, []string{o.cacheDir}, "", run.recall); err != nil {
@@ -130,7 +131,8 @@ type testRun struct {
 	json   *jsonOutput
 	bar    *progress
 
-	failures []string // lines of the file of errors
+	failures []string        // lines of the file of errors
+	lacking  map[string]bool // reasons why cases of functions are not implemented that were logged
 }
 
 // choose reads the recorded cases and drops those that were not asked for, or belong to
@@ -300,8 +302,11 @@ func (run *testRun) emit(t tested) error {
 	run.bar.add(worst != nil, 0)
 	switch {
 	case worst != nil && worst.Verdict == verdict.Unsupported:
-		run.log(run.app, run.bar, "INFO", "Run diopi_functions.%s [%s] not implemented: %s", t.c.Function(), t.c.Name,
-			worst.Reason)
+		if alike := t.c.Function() + ": " + worst.Reason; !run.lacking[alike] {
+			run.lacking[alike] = true
+			run.log(run.app, run.bar, "INFO", "Run diopi_functions.%s [%s] not implemented: %s (and cases like it)",
+				t.c.Function(), t.c.Name, worst.Reason)
+		}
 	case worst != nil:
 		run.failure(run.app, run.bar, t.c.Case, run.store, records)
 	case !run.app.quiet && !run.bar.drawn() && ran(records):

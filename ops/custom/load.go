@@ -109,7 +109,7 @@ func execute(path string, src []byte, l sandbox.Limits, predeclared starlark.Str
 		return nil, err
 	}
 	globals, err := l.Exec(path, f, predeclared)
-	return globals, position(err)
+	return globals, position(undefined(err, predeclared))
 }
 
 // A loader collects the operators of a file.
