@@ -23,6 +23,7 @@ var notRun = map[string]string{
 	"optool time":                                         "names the command, in a sentence",
 	"optool device --build-worker":                        "compiles for a minute; a test of devicebridge builds, with less optimisation",
 	"optool conformance":                                  "names the command, in a sentence",
+	"optool replay --tables call":                         "runs in the folder of a bundle",
 }
 
 // excused returns the entry of notRun for a line, if there is one.
