@@ -70,7 +70,8 @@ func (f *Fault) where() (text string) {
 
 // Faults are what is wrong between calls and what is missing, then the operators some of whose calls are wrong: crashes
 // and the like, then those with the largest errors first, by the part of the largest correct value, and by the order of
-// their first wrong calls where errors are alike. Those of which only known failures are left come last.
+// their first wrong calls where errors are alike. Those of which only known failures are left come last. Where calls of
+// others are wrong by themselves, operators whose calls only read other values are none.
 func (rec *Recording) Faults() (faults []Fault) {
 	if rec.Overflow || len(rec.Timings) > 0 {
 		return nil
@@ -99,7 +100,8 @@ func (rec *Recording) Faults() (faults []Fault) {
 			cmp.Compare(b.Worst.size(), a.Worst.size()), cmp.Compare(place(a.Op), place(b.Op)))
 	})
 	for _, o := range ops {
-		if !o.differs() && o.Counts[verdict.Known] == 0 {
+		reads := rec.Summary.Reading() > 0 && o.onlyReads()
+		if (!o.differs() || reads) && o.Counts[verdict.Known] == 0 {
 			continue
 		}
 		w := o.Worst
@@ -113,6 +115,17 @@ func (rec *Recording) Faults() (faults []Fault) {
 			Worst: strings.TrimSpace(OneLine(worst))})
 	}
 	return faults
+}
+
+// onlyReads reports whether all calls of the operator that differ do so because they were given other values.
+func (o *OpSummary) onlyReads() bool {
+	n := 0
+	for v, k := range o.Counts {
+		if v.Differs() {
+			n += k
+		}
+	}
+	return n > 0 && n == o.reading
 }
 
 // replacedBy names the program's function in the place of torch's, whose author has to look at it unless a device ran

@@ -93,6 +93,27 @@ func TestFaultsPlaces(t *testing.T) {
 	}
 }
 
+// TestFaultsReading: operators whose calls only read other values are nothing that is wrong, and come behind those that
+// are, however large their differences are.
+func TestFaultsReading(t *testing.T) {
+	value := func(capture, op string, size float64, reads bool) *Result {
+		return &Result{Capture: capture, Op: op, Phase: "forward", Target: "output[0]", Verdict: verdict.Fail,
+			Reason: "off", RelativeError: Num(size), Inherits: reads}
+	}
+	rec := &Recording{Summary: NewSummary(), Results: ResultsOf(value("1", "torch.mm", 0.1, false),
+		value("2", "torch.add", 9, true), value("3", "torch.add", 8, true), value("4", "torch.mm", 7, true))}
+	if err := rec.Count(); err != nil {
+		t.Fatal(err)
+	}
+	rows := FaultTable(rec.Faults())
+	if len(rows) != 2 || rows[1][0] != "torch.mm" || rows[1][1] != "1 fail, 1 only read other values of 2" {
+		t.Errorf("%q", rows)
+	}
+	if ops := rec.Summary.Ops(); ops[0].Op != "torch.mm" {
+		t.Errorf("%s comes first", ops[0].Op)
+	}
+}
+
 // TestBetweenCalls: what is wrong between two calls fails the run, but no call and no operator.
 func TestBetweenCalls(t *testing.T) {
 	see := "optool step --html step.html run"

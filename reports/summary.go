@@ -263,8 +263,11 @@ func (s *Summary) endCapture() {
 // Ops returns the summaries by op: the worst first, then by name.
 func (s *Summary) Ops() []*OpSummary {
 	s.endCapture()
+	wrong := func(o *OpSummary) int {
+		return btoi(!o.differs()) + btoi(!o.differs() || s.reading > 0 && o.onlyReads())
+	}
 	return slices.SortedFunc(maps.Values(s.ops), func(a, b *OpSummary) int {
-		return cmp.Or(cmp.Compare(btoi(!a.differs()), btoi(!b.differs())),
+		return cmp.Or(cmp.Compare(wrong(a), wrong(b)),
 			cmp.Compare(b.Worst.Verdict.Rank(), a.Worst.Verdict.Rank()), cmp.Compare(a.Op, b.Op))
 	})
 }

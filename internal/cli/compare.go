@@ -121,6 +121,8 @@ type compareRun struct {
 	json     *jsonOutput
 	out      *comparison
 	tally    tally
+	searches searches
+	caused   map[string]bool // operators of calls for whose causes compare looked
 }
 
 func runCompare(cmd *cobra.Command, a *app, o *compareOptions, paths []string) error {
@@ -210,7 +212,18 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 		}
 		finding := reports.NewFinding(c.results)
 		r.out.bar.add(finding.Bad(), 0)
-		return r.out.add(finding, false)
+		if held.two && c.pair.B != nil && finding.Wrong() {
+			r.causes(c.pair, finding, rounding)
+		}
+		if err := r.out.add(finding, false); err != nil {
+			return err
+		}
+		for i := range finding.Causes {
+			if err := r.json.cause(&finding.Causes[i]); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	err := ordered(r.ctx, r.a.jobs, all,
 		func(p pairs.Pair) compared { return r.o.compare(r.ctx, p, r.comparer) },

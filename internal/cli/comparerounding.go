@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/replay/causes"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step/pairs"
 )
@@ -121,6 +123,44 @@ func differ(n int) string {
 		return "1 call differs"
 	}
 	return fmt.Sprintf("%d calls differ", n)
+}
+
+// mostCauses is of how many wrong calls compare looks for causes, and causeTime how long it does for each.
+const (
+	mostCauses = 4
+	causeTime  = 10 * time.Second
+)
+
+// causes looks for what went wrong in a call that is wrong by itself in one of two recordings: of few calls, the first
+// of each operator.
+func (r *compareRun) causes(p pairs.Pair, f *reports.Finding, x *pairs.Rounding) {
+	in := -1
+	for _, res := range f.Results {
+		if wrong := x.WrongIn(reports.Place{Capture: res.Capture, Target: res.Target}); len(wrong) == 1 && in < 0 {
+			in = wrong[0]
+		}
+	}
+	if in < 0 || len(r.caused) == mostCauses || r.caused[p.A.Op] {
+		return
+	}
+	if r.caused == nil {
+		r.caused = map[string]bool{}
+	}
+	r.caused[p.A.Op] = true
+	e := []*capture.Entry{p.A, p.B}[in]
+	_, _ = within(r.ctx, r.o.clock.limits, 0, func() (struct{}, error) { // without them nothing else is missing
+		call := replay.Open(e, replay.Options{Registry: r.a.known(), Read: r.o.read})
+		defer call.Close()
+		found, err := r.searches.causesOf(r.ctx, r.paths[in:in+1], e, call, call.Compare(),
+			&causes.Allowance{Until: time.Now().Add(causeTime)})
+		for i := range found {
+			if found[i].Capture = p.A.Rel; in == 1 {
+				found[i].Text += " (in the second recording)"
+			}
+		}
+		f.Causes = found
+		return struct{}{}, err
+	})
 }
 
 // judged says which results and gradients of a recorded call are within rounding of what they should be.

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -30,6 +31,22 @@ func TestOnlyRounding(t *testing.T) {
 			cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
 		if got := strings.Join(strings.Fields(out.String()), " "); code != tc.code || !strings.Contains(got, tc.says) {
 			t.Errorf("%s: exit code %d, want %d:\n%s%s", tc.paths, code, tc.code, out.String(), errs.String())
+		}
+	}
+}
+
+// TestCompareCause: a call that is wrong by itself in one of two recordings has the cause that replay finds there. The
+// reports say where the values were recorded.
+func TestCompareCause(t *testing.T) {
+	a, c := "testdata/rounding/a", "testdata/rounding/c"
+	for paths, want := range map[[2]string]string{{c, a}: "if it is computed as quick_gelu\n",
+		{a, c}: "if it is computed as quick_gelu (in the second recording)\n"} {
+		md := filepath.Join(t.TempDir(), "c.md")
+		got := run(t, cli.ExitDiffers, "compare", "--markdown", md, paths[0], paths[1])
+		text, err := os.ReadFile(md)
+		if err != nil || !strings.Contains(got, want) || !strings.Contains(string(text), "quick_gelu") ||
+			!strings.Contains(string(text), "- judged: **values recorded on cpu with torch 2.") {
+			t.Errorf("%v, no %q in\n%s\n%s", err, want, got, text)
 		}
 	}
 }

@@ -63,6 +63,11 @@ func (c Comparer) of(p Pair) *comparison {
 	r.locate = func(res *reports.Result) {
 		repro := c.Repro(p)
 		results.Locate(res, p.A, r.op)
+		if res.RecordedOn = results.RecordedOn(p.A, r.places[0]); p.B != nil && res.RecordedOn != "" {
+			if on := results.RecordedOn(p.B, r.places[1]); on != "" && on != res.RecordedOn {
+				res.RecordedOn += ", compared with " + on
+			}
+		}
 		res.Repro = &repro
 	}
 	return r
@@ -80,6 +85,7 @@ type comparison struct {
 	Comparer
 	op      string
 	locate  func(*reports.Result) // fills in what is compared
+	places  [2]string             // the devices of the values that are compared
 	results []*reports.Result
 	apart   map[*reports.Result]*Difference // nil if nobody asks
 
@@ -341,6 +347,7 @@ func (c *comparison) leaf(phase, target, label string, got, want value.Value) {
 	w, wantTensor := want.(*tensor.Tensor)
 	if isTensor && wantTensor {
 		dt, shape, reference = g.DType, g.Shape, w.DType.String()
+		c.places = [2]string{g.Device, w.Device}
 		res, plain = c.tensors(label, g, w)
 		if c.stored && res.Verdict == verdict.Mistrusted && res.OpTools.MaxAbs == 0 {
 			res.Verdict, res.Reason = verdict.Pass, "" // zeros that were saved are what they are
