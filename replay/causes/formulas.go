@@ -182,9 +182,10 @@ func (c *Search) derivedOtherwise(fails []Wrong) iter.Seq[Mistake] {
 		if slices.ContainsFunc(fails, func(w Wrong) bool { return w.Forward() }) {
 			return
 		}
-		for i, source := range []iter.Seq[Mistake]{c.dividedGradients(fails), c.formulas(fails), c.varied(fails)} {
+		for i, source := range []iter.Seq[Mistake]{c.averagedGradients(fails), c.dividedGradients(fails),
+			c.formulas(fails), c.varied(fails)} {
 			for m := range source {
-				if (i < 2 || strings.Contains(m.Text, " is left out")) && !yield(m) {
+				if (i < 3 || strings.Contains(m.Text, " is left out")) && !yield(m) {
 					return
 				}
 			}
