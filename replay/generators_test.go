@@ -56,6 +56,7 @@ func TestCausesOfGenerators(t *testing.T) {
 	}
 	wholes, divisors := whole(-50, 50), whole(3, 9)
 	normed := []value.Value{m, value.NewList(int64(30)), gains}
+	batches, vectors := random(3, 9, 7), random(3, 7, 5)
 	few := make([]int64, 11*20)
 	for i := range few {
 		few[i] = int64(r.IntN(30))
@@ -86,6 +87,9 @@ func TestCausesOfGenerators(t *testing.T) {
 				}
 				return v[i] * (n + 1) / n
 			}},
+		{"of dimension 0 of batch1 only the last index counts", "torch.addbmm",
+			[]value.Value{h, batches, vectors},
+			[]value.Value{h, batches.Slice(0, 2, 1, 1), vectors.Slice(0, 2, 1, 1)}, nil},
 		{"self is read with the strides of index", "torch.gather",
 			[]value.Value{m, int64(1), tensor.New(tensor.Int64, []int{11, 20}, few)}, nil,
 			func(i int, _ []float64) float64 { return tensor.At[float64](m, i/20*20+int(few[i])) }},

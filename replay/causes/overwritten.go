@@ -62,6 +62,30 @@ func (c *Search) overwritten(fails []Wrong) iter.Seq[Mistake] {
 	}
 }
 
+// overwrittenResults are results of which only the first or the last index of an operand's dimension counts: a loop
+// that overwrites what the indices before gave.
+func (c *Search) overwrittenResults(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		if !fails[0].Forward() {
+			return
+		}
+		for _, a := range c.operands() {
+			for d, n := range a.Tensor.Shape {
+				for k, which := range []string{"first", "last"} {
+					at := k * (n - 1)
+					if n > 2 && !yield(Mistake{
+						Text: fmt.Sprintf("of dimension %d of %s only the %s index counts", d, argName(a), which),
+						Make: c.one(a, func() *tensor.Tensor {
+							return without(without(a.Tensor, d, 0, at), d, at+1, n)
+						})}) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
 // losing is the call of whose value the elements of a source are taken away that are not kept.
 func (c *Search) losing(target string, source *tensor.Tensor, to []int, kept []bool) func() (Way, error) {
 	return c.altering(func(of string, t *tensor.Tensor) *tensor.Tensor {
