@@ -237,6 +237,9 @@ func (c *Call) elsewhere(like func(t *tensor.Tensor) []byte,
 				r.Phase = Input
 			}
 			c.work.Whole()
+			if w.Call == c.bound {
+				w.Call = anew
+			}
 			alt := c.ranAs(w)
 			want := alt.Call.wrongs([]Result{r})[0].Want
 			if want == nil {
@@ -383,7 +386,9 @@ func (c *Call) explains(m causes.Mistake, fails []Result) causes.Cause {
 		r := alt.out.explanation(m, f)
 		bits, nearer := 0.0, false
 		if r != nil {
-			bits, nearer = c.evidence(alt, &f, m)
+			// Where elements are equal but for rounding, a gradient goes to another one.
+			strict := r.Verdict == verdict.Fail && (f.Phase != Backward || m.Numbers)
+			bits, nearer = c.evidence(alt, &f, m, strict)
 		}
 		if !nearer || (f.Phase != Backward || m.Everywhere) && c.spoils(way, alt.out, m.Everywhere) {
 			unexplained[f.Phase] = true
@@ -418,8 +423,9 @@ func (o *Outcome) explanation(m causes.Mistake, f Result) *Result {
 	return nil
 }
 
-// evidence is how many bits of a value the call that runs another way explains, and whether it comes near to it.
-func (c *Call) evidence(alt *comparison, f *Result, m causes.Mistake) (bits float64, nearer bool) {
+// evidence is how many bits of a value the call that runs another way explains, and whether it comes near to it;
+// strict: no element may be far off.
+func (c *Call) evidence(alt *comparison, f *Result, m causes.Mistake, strict bool) (bits float64, nearer bool) {
 	got, want, ok := c.wrongs([]Result{*f})[0].Pair()
 	_, other, ok2 := alt.Call.wrongs([]Result{*f})[0].Pair()
 	if !ok || !ok2 {
@@ -431,7 +437,7 @@ func (c *Call) evidence(alt *comparison, f *Result, m causes.Mistake) (bits floa
 	}
 	if Guard(func() error {
 		made := alt.altered(f.Target, other)
-		nearer = causes.Nearer(got, want, made)
+		nearer = causes.Nearer(got, want, made) && !(strict && causes.Strays(got, made))
 		bits = min(causes.Evidence(got, want, made), causes.Picked(operands, got, want))
 		if m.Numbers {
 			bits = min(bits, c.search().AtSpot(&causes.Wrong{Target: f.Target, Got: got, Want: want}))

@@ -93,7 +93,7 @@ func TestCausesOfFormulas(t *testing.T) {
 		{"the gradient is computed with self in place of tanh(self)", "torch.tanh", []value.Value{needsGrad(x)},
 			each(shape, func(i int) float64 { return math.Tanh(a[i]) }),
 			[]value.Value{each(shape, func(i int) float64 { return v[i] * (1 - a[i]*a[i]) })}, g},
-		{"all elements are multiplied by 0.07142857, that is 1/14: dimension 0 of self has 14", "torch.mul",
+		{"all elements are multiplied by 0.07142857, that is 1/14: elements of the result for each of other: 14", "torch.mul",
 			[]value.Value{needsGrad(x), needsGrad(row)},
 			each(shape, func(i int) float64 { return a[i] * of(row)[i%n] }),
 			[]value.Value{each(shape, func(i int) float64 { return v[i] * of(row)[i%n] }), func() value.Value {

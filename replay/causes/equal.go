@@ -28,13 +28,22 @@ func (c *Search) equal(told, fitted float64, r *Wrong) string {
 		return ", that is " + k
 	}
 	k, ok := c.related(x, about)
-	if !ok || k.x < 0 || about == roundedNear && x < leastSize && 1/x < leastSize && strings.Contains(k.text, "sqrt(") {
+	if !ok || k.x < 0 || about == roundedNear && strings.Contains(k.text, "sqrt(") &&
+		(x < leastSize && 1/x < leastSize || x == math.Trunc(x) && !c.scales()) {
 		return ""
 	}
 	if rest, is := strings.CutPrefix(k.text, fmt.Sprintf("%.7g: ", told)); is {
 		return ": " + rest
 	}
 	return ", that is " + k.text
+}
+
+// scales reports whether the operator has a scale that is the root of a size unless it is given, as attention has. A
+// whole number is the root of one by chance elsewhere.
+func (c *Search) scales() bool {
+	return slices.ContainsFunc(c.Bound.Arguments(), func(a opdef.Argument) bool {
+		return a.Name == "scale" && a.MayBeNone()
+	})
 }
 
 // roundedNear is the relative error of a number that is told as it is.

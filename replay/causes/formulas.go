@@ -73,12 +73,13 @@ func derivedText(m opdef.Mistake[*opdef.Call]) string {
 	return ofFormula + m.Said()
 }
 
-// idle reports whether a step that is done otherwise changes nothing where the formula as it is gives what was
-// recorded, and not what is due: no step is to blame then.
+// idle reports whether a step that is done otherwise changes nothing of all values that failed, where the formula as it
+// is gives what was recorded, and not what is due: no step is to blame then.
 func (c *Search) idle(m opdef.Mistake[*opdef.Call], fails []Wrong) bool {
 	if !m.Step {
 		return false
 	}
+	all := false
 	for i := range fails {
 		r := &fails[i]
 		if _, _, ok := r.floats(); !ok {
@@ -96,7 +97,7 @@ func (c *Search) idle(m opdef.Mistake[*opdef.Call], fails []Wrong) bool {
 			c.bare[r.Target] = bare
 		}
 		if bare == nil {
-			continue
+			return false // which the step may explain
 		}
 		same := false
 		_ = c.Guard(func() error { // what cannot be read is not
@@ -107,11 +108,12 @@ func (c *Search) idle(m opdef.Mistake[*opdef.Call], fails []Wrong) bool {
 			same = slices.EqualFunc(bare, made, alike)
 			return nil
 		})
-		if same {
-			return true
+		if !same {
+			return false
 		}
+		all = true
 	}
-	return false
+	return all
 }
 
 // formulas are the mistakes that the formula of the call may have: a step that is left out, an operand through which no

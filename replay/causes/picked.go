@@ -43,6 +43,29 @@ func Nearer(got, due, made *tensor.Tensor) bool {
 	return rest*Nearness*Nearness <= min(size/16, was)
 }
 
+// Strays reports whether an element that is not what a mistake makes of it is a number of another size: no rounding on
+// the way does that. It is off by half of itself, or of the other, and by half of what elements are as a rule.
+func Strays(got, made *tensor.Tensor) bool {
+	if !slices.Equal(got.Shape, made.Shape) || !got.DType.IsFloat() || !made.DType.IsFloat() {
+		return false
+	}
+	x, z := Pieces(got), Pieces(made)
+	size, n := 0.0, 0
+	for _, v := range x {
+		if finite(v) {
+			size, n = size+v*v, n+1
+		}
+	}
+	usual := math.Sqrt(size / float64(max(n, 1)))
+	for i := range x {
+		off := math.Abs(x[i] - got.DType.Round(z[i]))
+		if finite(off) && off > max(usual, math.Abs(x[i]), math.Abs(z[i]))/2 {
+			return true
+		}
+	}
+	return false
+}
+
 // counted reports whether tensors hold whole numbers or booleans.
 func counted(ts ...*tensor.Tensor) bool {
 	return !slices.ContainsFunc(ts, func(t *tensor.Tensor) bool {

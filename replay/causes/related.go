@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
 )
@@ -39,6 +41,16 @@ func (c *Search) sizes() (all []size) {
 			seen[n], all = true, append(all, size{n, fmt.Sprintf(format, args...) + fmt.Sprintf(" %d", n)})
 		}
 	}
+	operands := c.operands()
+	for _, a := range operands { // how many terms there are says most
+		if c.Ran != nil && len(c.Ran.Outs) > 0 && c.Ran.Outs[0].Numel() > 0 {
+			if n := a.Tensor.Numel(); n%c.Ran.Outs[0].Numel() == 0 {
+				add(n/c.Ran.Outs[0].Numel(), "elements of %s for each of the result:", argName(a))
+			} else if n > 0 && c.Ran.Outs[0].Numel()%n == 0 {
+				add(c.Ran.Outs[0].Numel()/n, "elements of the result for each of %s:", argName(a))
+			}
+		}
+	}
 	for _, a := range c.Bound.Arguments() {
 		switch x := a.Python().(type) {
 		case int64:
@@ -51,20 +63,12 @@ func (c *Search) sizes() (all []size) {
 			}
 		}
 	}
-	operands := c.operands()
 	for _, a := range operands {
 		for d, n := range a.Tensor.Shape {
 			add(n, "dimension %d of %s has", d, argName(a))
 		}
 	}
 	for _, a := range operands {
-		if c.Ran != nil && len(c.Ran.Outs) > 0 && c.Ran.Outs[0].Numel() > 0 {
-			if n := a.Tensor.Numel(); n%c.Ran.Outs[0].Numel() == 0 {
-				add(n/c.Ran.Outs[0].Numel(), "elements of %s for each of the result:", argName(a))
-			} else if n > 0 && c.Ran.Outs[0].Numel()%n == 0 {
-				add(c.Ran.Outs[0].Numel()/n, "elements of the result for each of %s:", argName(a))
-			}
-		}
 		for d := range a.Tensor.Shape {
 			add(tensor.Numel(a.Tensor.Shape[d:]), "the dimensions from %d on of %s have", d, argName(a))
 		}
@@ -122,20 +126,38 @@ func (c *Search) related(x, near float64) (found relation, ok bool) {
 }
 
 // means are by what a mean is wrong that is divided by the number of all elements of an operand, where there are fewer
-// for each result.
+// for each result: of an operator that gives ones of ones.
 func (c *Search) means() (all []relation) {
 	if c.Ran == nil || len(c.Ran.Outs) != 1 || c.Ran.Outs[0].Numel() < leastSize {
 		return nil
 	}
 	outs := c.Ran.Outs[0].Numel()
 	for _, a := range c.operands() {
-		if n := a.Tensor.Numel(); n%outs == 0 && n/outs >= leastSize {
+		if n := a.Tensor.Numel(); n%outs == 0 && n/outs >= leastSize && c.averages(a) {
 			all = append(all, relation{1 / float64(outs), fmt.Sprintf(
 				"%d/%d, as if divided by the number of all elements of %s, not of those of each result", n/outs, n,
 				argName(a))})
 		}
 	}
 	return all
+}
+
+// averages reports whether the call gives a mean of the elements of an operand: all results are 1 if those are.
+func (c *Search) averages(a opdef.Arg) (is bool) {
+	_ = c.Guard(func() error { // what cannot be run gives none
+		way, err := c.one(a, func() *tensor.Tensor { return tensor.Full(a.Tensor.DType, a.Tensor.Shape, 1.0) })()
+		if err != nil || way.Call == nil {
+			return err
+		}
+		c.Work.Whole()
+		f, err := way.Call.Forward()
+		if err != nil || len(f.Outs) != 1 || !f.Outs[0].DType.IsFloat() {
+			return err
+		}
+		is = !slices.ContainsFunc(sample(f.Outs[0]), func(x float64) bool { return math.Abs(x-1) > roundedNear })
+		return nil
+	})
+	return is
 }
 
 // relatedToNumber is what a fitted factor is of another floating argument of the call, within a relative error; empty

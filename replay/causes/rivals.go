@@ -14,8 +14,7 @@ import (
 // none is told. at is the kind in which the first was found. Few looks at elements are spent on it.
 func (c *Search) withRival(first, all []Cause, fails []Wrong, kinds []iter.Seq[Mistake],
 	tried *int, explains func(m Mistake, left []Wrong) Cause) []Cause {
-	if len(first) != 1 || first[0].mistake == nil || len(first[0].Targets) < len(fails) || c.Elsewhere == nil ||
-		!first[0].ofResult() { // much of a gradient is read of the results that were recorded
+	if len(first) != 1 || first[0].mistake == nil || len(first[0].Targets) < len(fails) || c.Elsewhere == nil {
 		return first
 	}
 	k := &first[0]

@@ -308,3 +308,30 @@ func TestPlainFactors(t *testing.T) {
 		}
 	}
 }
+
+// TestStrays: an element of a mask that is 1, not 0, is no rounding; one that is off by a little is.
+func TestStrays(t *testing.T) {
+	mask := make([]float64, 200)
+	for i := range mask {
+		mask[i] = float64(i % 2)
+	}
+	of := func(v []float64) *tensor.Tensor { return tensor.New(tensor.Float32, []int{len(v)}, slices.Clone(v)) }
+	got := of(mask)
+	mask[7] = 0.75
+	if Strays(got, of(mask)) {
+		t.Error("0.75 for 1 strays")
+	}
+	if mask[7] = 0; !Strays(got, of(mask)) {
+		t.Error("0 for 1 does not stray")
+	}
+}
+
+// TestMeansOfMeans: only of a mean it is said that it is divided by the number of all elements.
+func TestMeansOfMeans(t *testing.T) {
+	for op, want := range map[string]int{"torch.mean": 1, "torch.sum": 0} {
+		c, _ := searched(t, op, rows(1, 9, 40), int64(1))
+		if got := len(c.means()); got != want {
+			t.Errorf("%s: %d, want %d", op, got, want)
+		}
+	}
+}
