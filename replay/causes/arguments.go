@@ -274,12 +274,15 @@ func requiredTypes(e *opdef.Entry) []string {
 	return types
 }
 
+// computedAs begins what is said of another operator.
+const computedAs = "it is computed as "
+
 // otherOperators are calls of operators of these names. Those whose booleans are whole numbers here, or the other way
 // round, come last.
 func (c *Search) otherOperators(names []string) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		try := func(name string, alter Alteration) bool {
-			return yield(Mistake{Text: "it is computed as " + name[strings.LastIndexByte(name, '.')+1:], Rounds: true,
+			return yield(Mistake{Text: computedAs + name[strings.LastIndexByte(name, '.')+1:], Rounds: true,
 				Make: func() (Way, error) {
 					call, err := c.callOf(name)
 					if err == nil && call.Random() != "" {

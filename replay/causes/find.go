@@ -68,6 +68,10 @@ func (c *Search) besidesResults(fails, rest []Wrong, found []Cause, tried *int,
 		return k
 	})
 	if whole != nil {
+		// What the results show says more than a name.
+		if strings.HasPrefix(whole[0].Text, computedAs) && len(found) == 1 {
+			whole[0].Text = found[0].Text
+		}
 		return whole
 	}
 	return merged(found, others)

@@ -335,3 +335,23 @@ func TestMeansOfMeans(t *testing.T) {
 		}
 	}
 }
+
+// TestWordsOfResults: what the results show is said, not the name of an operator that has these gradients, too.
+func TestWordsOfResults(t *testing.T) {
+	c, outs := searched(t, "torch.sigmoid", rows(1, 9, 40))
+	fails := []Wrong{{Target: "output[0]", Got: rows(2, 9, 40), Want: outs[0]},
+		{Target: "grad[0]", Got: rows(3, 9, 40), Want: outs[0]}}
+	tried := 0
+	said := []Cause{{Text: "the result is squared", Targets: []string{"output[0]"}}}
+	found := c.besidesResults(fails, fails[1:], said, &tried,
+		func(_ Mistake, left []Wrong) Cause {
+			k := Cause{Text: computedAs + "another", Exact: true, Share: 1}
+			for _, w := range left {
+				k.Targets, k.BitsOf, k.Bits = append(k.Targets, w.Target), append(k.BitsOf, 500), k.Bits+500
+			}
+			return k
+		})
+	if len(found) != 1 || found[0].Text != "the result is squared" || len(found[0].Targets) != 2 {
+		t.Errorf("%+v", found)
+	}
+}
