@@ -216,7 +216,7 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		c.movedTensors(), c.leftOut(), c.passedGradients(), c.derivedOtherwise(fails), c.takenFor(),
 		c.takenForOtherwise(), c.misderived(fails),
 		c.unsigned(), c.rounded(), c.gradientFactors(fails),
-		c.misread(inMemory), c.misread(c.inOtherStrides), c.constantOperands(), c.misread(ofElements),
+		c.misread(inMemory), c.misread(c.inOtherStrides()), c.constantOperands(), c.misread(ofElements),
 		c.misbroadcast(), c.misread(alongDimensions),
 		c.permutedTogether(), c.swappedOperands(), c.altered(fails, ofElements), c.missingIndices(), c.missingParts(),
 		c.missingRows(), c.lostDuplicates(fails), c.shifted(), c.twice(), c.averagedGradients(fails),

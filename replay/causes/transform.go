@@ -182,33 +182,52 @@ func inMemory(t *tensor.Tensor) (all []transformation) {
 	return all
 }
 
+// mostShapes is how many shapes of other operands an operand is read by: a list may have thousands.
+const mostShapes = 16
+
 // inOtherStrides are the elements of an operand read with the strides that another operand, or a result, has: the
 // length of a row is that of the other.
-func (c *Search) inOtherStrides(t *tensor.Tensor) (all []transformation) {
-	seen := [][]int{t.Stride, tensor.Contiguous(t.Shape)}
-	add := func(name string, other []int) {
-		stride := tensor.Contiguous(other)
-		if len(other) != t.Dim() || t.Dim() < 2 ||
-			slices.ContainsFunc(seen, func(s []int) bool { return slices.Equal(s, stride) }) {
-			return
+func (c *Search) inOtherStrides() func(*tensor.Tensor) []transformation {
+	type other struct {
+		name  string
+		shape []int
+	}
+	var others []other
+	add := func(name string, shape []int) {
+		if len(others) < mostShapes && len(shape) >= 2 &&
+			!slices.ContainsFunc(others, func(o other) bool { return slices.Equal(o.shape, shape) }) {
+			others = append(others, other{name, shape})
 		}
-		seen = append(seen, stride)
-		all = append(all, transformation{text: "%s is read with the strides of " + name,
-			of: func(t *tensor.Tensor) *tensor.Tensor {
-				n, err := t.Strided(t.Shape, stride, t.Offset)
-				if err != nil {
-					return nil
-				}
-				return n
-			}})
 	}
 	for _, a := range c.readable() {
+		if len(others) == mostShapes {
+			break
+		}
 		add(argName(a), a.Tensor.Shape)
 	}
 	if c.Ran != nil && len(c.Ran.Outs) == 1 {
 		add("the result", c.Ran.Outs[0].Shape)
 	}
-	return all
+	return func(t *tensor.Tensor) (all []transformation) {
+		seen := [][]int{t.Stride, tensor.Contiguous(t.Shape)}
+		for _, o := range others {
+			stride := tensor.Contiguous(o.shape)
+			if len(o.shape) != t.Dim() ||
+				slices.ContainsFunc(seen, func(s []int) bool { return slices.Equal(s, stride) }) {
+				continue
+			}
+			seen = append(seen, stride)
+			all = append(all, transformation{text: "%s is read with the strides of " + o.name,
+				of: func(t *tensor.Tensor) *tensor.Tensor {
+					n, err := t.Strided(t.Shape, stride, t.Offset)
+					if err != nil {
+						return nil
+					}
+					return n
+				}})
+		}
+		return all
+	}
 }
 
 // alongDimensions are a tensor's elements read in another order along one dimension.
