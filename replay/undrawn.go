@@ -3,12 +3,9 @@ package replay
 import (
 	"slices"
 
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor/value"
 )
-
-// drops are the arguments that say how much a call drops at random inside, each with the value by which it drops
-// nothing.
-var drops = map[string]float64{"dropout_p": 0, "p_dropout": 0, "dropout": 0, "keep_prob": 1}
 
 // A Setting is a number that an argument of a call has in place of the recorded one.
 type Setting struct {
@@ -28,7 +25,7 @@ func (c *Call) Undrawn() (*Call, Setting) {
 		return nil, Setting{}
 	}
 	for i, p := range c.bound.Entry.Schema.Params {
-		none, ok := drops[p.Name]
+		none, ok := opdef.Drops[p.Name]
 		if !ok {
 			continue
 		}
