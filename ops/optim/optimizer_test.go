@@ -3,7 +3,6 @@ package optim
 import (
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/optool/optool/ops/opdef"
@@ -318,9 +317,12 @@ func TestMistakes(t *testing.T) {
 	want["lr is multiplied into the buffer, dampening is not looked at"] = p - g - b1*(b1*m+lr*g)
 	want["the gradient is added to exp_avg once more for the update, as in NAdam"] = adamw(b1*first+(1-b1)*g, second,
 		c1, c2)
-	for name, args := range map[string]any{"_fused_adamw_": adam, "_fused_sgd_": sgd, "_fused_sgd_ ahead": ahead} {
-		name, _, _ := strings.Cut(name, " ")
-		for _, m := range optimizerEntry(t, name).NewCall(args).Mistakes() {
+	for _, step := range []struct {
+		name string
+		args any
+	}{{"_fused_adamw_", adam}, {"_fused_sgd_", sgd}, {"_fused_sgd_", ahead}} { // ahead has mistakes of sgd, too
+		name := step.name
+		for _, m := range optimizerEntry(t, name).NewCall(step.args).Mistakes() {
 			text := m.Text
 			if _, ok := want[text]; !ok {
 				text = name + " " + text
