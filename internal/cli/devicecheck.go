@@ -285,11 +285,14 @@ func (f *checkFinding) elements() (n int) {
 // writeFindings prints the findings, those of one kind as one, those of one function together.
 func (r *checkReport) writeFindings(a *app) {
 	st := a.style()
-	slices.SortStableFunc(r.kinds, func(x, y *checkedKind) int {
-		first := func(k *checkedKind) int {
-			return slices.IndexFunc(r.kinds, func(o *checkedKind) bool { return o.title() == k.title() })
+	first := map[string]int{} // by title, where it stands first
+	for i, k := range r.kinds {
+		if _, known := first[k.title()]; !known {
+			first[k.title()] = i
 		}
-		return cmp.Compare(first(x), first(y))
+	}
+	slices.SortStableFunc(r.kinds, func(x, y *checkedKind) int {
+		return cmp.Compare(first[x.title()], first[y.title()])
 	})
 	title := ""
 	for i, k := range r.kinds {
