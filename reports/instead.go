@@ -29,7 +29,7 @@ func InsteadText(by, at string, ran []string) string {
 		return text + ", since no flag can name the recorded one"
 	case !names().MatchString(ran[0]):
 		return text
-	case strings.HasPrefix(function, anyModule):
+	case strings.HasPrefix(function, AnyModule):
 		return fmt.Sprintf("%s: --map-function %s=%s runs the recorded one if it is in a module of that name", text,
 			ran[0], function)
 	default:
@@ -37,8 +37,8 @@ func InsteadText(by, at string, ran []string) string {
 	}
 }
 
-// anyModule stands for the module of a function that was defined in the program itself.
-const anyModule = "MODULE:"
+// AnyModule is in the place of the module of a function that was defined in the program itself.
+const AnyModule = "MODULE:"
 
 // names matches dotted names of Python.
 var names = lazyregexp.New(`^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$`)
@@ -50,7 +50,7 @@ func FunctionPath(by, at string) string {
 		return ""
 	}
 	if rest, ok := strings.CutPrefix(by, "__main__."); ok {
-		return anyModule + rest
+		return AnyModule + rest
 	}
 	parts := strings.Split(by, ".")
 	module := len(parts) - 1
@@ -59,6 +59,18 @@ func FunctionPath(by, at string) string {
 		module = i + 1
 	}
 	return strings.Join(parts[:module], ".") + ":" + strings.Join(parts[module:], ".")
+}
+
+// ImportDir is the directory from which Python imports the module of a function, MODULE:FUNCTION, that is defined at
+// FILE:LINE; "" if the file has not the module's name.
+func ImportDir(function, at string) string {
+	module, _, _ := strings.Cut(function, ":")
+	file, _, _ := strings.Cut(strings.ReplaceAll(at, `\`, "/"), ".py:")
+	dir, is := strings.CutSuffix(strings.TrimSuffix(file, "/__init__"), "/"+strings.ReplaceAll(module, ".", "/"))
+	if !is {
+		return ""
+	}
+	return dir
 }
 
 // notRunLines name functions of the program that were not judged: wrappers of torch's, and those that a device did not

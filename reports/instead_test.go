@@ -63,3 +63,15 @@ func TestInsteadLines(t *testing.T) {
 		t.Errorf("an author of a function that was not run is named: %q", by)
 	}
 }
+
+// TestImportDir: the directory above a module's package.
+func TestImportDir(t *testing.T) {
+	for _, tc := range [][3]string{
+		{"kernels:layer_norm", "/src/kernels.py:17", "/src"}, {"mylib.ops:swish", "/src/mylib/ops.py:4", "/src"},
+		{"mylib:gelu", "/src/mylib/__init__.py:4", "/src"}, {"mylib.ops:swish", "/src/other.py:4", ""}, {"m:f", "", ""},
+	} {
+		if got := ImportDir(tc[0], tc[1]); got != tc[2] {
+			t.Errorf("%s of %s: %q, want %q", tc[0], tc[1], got, tc[2])
+		}
+	}
+}

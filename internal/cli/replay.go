@@ -398,12 +398,16 @@ func (r *replayRun) onDevice(of *reports.Result) string {
 		return ""
 	}
 	args := append(r.command("replay"), "--device", "torch:"+on)
-	if by := of.Replaced; by != "" {
-		dot := strings.LastIndexByte(by, '.')
-		if dot < 0 || strings.HasPrefix(by, "__main__.") || strings.ContainsRune(by, '<') {
+	if of.Replaced != "" {
+		function := reports.FunctionPath(of.Replaced, of.ReplacedAt)
+		if function == "" || strings.HasPrefix(function, reports.AnyModule) {
 			return ""
 		}
-		args = append(args, "--map-function", quote(of.Op+"="+by[:dot]+":"+by[dot+1:]))
+		args = append(args, "--map-function", quote(of.Op+"="+function))
+		dir := reports.ImportDir(function, of.ReplacedAt)
+		if info, err := os.Stat(dir); err == nil && info.IsDir() { // the program was recorded here
+			args = slices.Insert(args, 0, "PYTHONPATH="+quotePath(dir))
+		}
 	}
 	return strings.Join(append(append(args, r.tolerances.repro()...), quotePath(r.wrong)), " ")
 }
