@@ -230,14 +230,7 @@ func TestLooksAt(t *testing.T) {
 		if m.Text != text {
 			continue
 		}
-		way, err := m.Make()
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := way.Call.Forward()
-		if err != nil {
-			t.Fatal(err)
-		}
+		way, f := forward(t, m)
 		same64(t, text, elements(f.Outs[0]), want)
 		grad := elements(way.Alter("grad[0]", tensor.Full(tensor.Float32, []int{2, 8}, 3.0)))
 		if len(grad) != 18 || grad[7] != 3 || grad[8] != 0 || grad[9] != 3 || grad[17] != 0 {

@@ -38,6 +38,20 @@ func searched(t *testing.T, op string, args ...value.Value) (*Search, []*tensor.
 	return c, f.Outs
 }
 
+// forward is the call that a mistake makes, and its forward pass.
+func forward(t *testing.T, m Mistake) (Way, *opdef.Forward) {
+	t.Helper()
+	way, err := m.Make()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := way.Call.Forward()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return way, f
+}
+
 // made is what the mistake with a text makes of a value, nil if there is no such mistake.
 func made(t *testing.T, ms iter.Seq[Mistake], text, target string, due *tensor.Tensor) []float64 {
 	t.Helper()

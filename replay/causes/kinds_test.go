@@ -119,14 +119,7 @@ func TestCasts(t *testing.T) {
 		if n++; n < 2 {
 			continue
 		}
-		way, err := m.Make()
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := way.Call.Forward()
-		if err != nil {
-			t.Fatal(err)
-		}
+		way, f := forward(t, m)
 		y := way.Alter("output[0]", f.Outs[0])
 		if y.DType != outs[0].DType {
 			t.Error("dtype", y.DType)

@@ -50,13 +50,7 @@ func Strays(got, made *tensor.Tensor) bool {
 		return false
 	}
 	x, z := Pieces(got), Pieces(made)
-	size, n := 0.0, 0
-	for _, v := range x {
-		if finite(v) {
-			size, n = size+v*v, n+1
-		}
-	}
-	usual := math.Sqrt(size / float64(max(n, 1)))
+	usual := rms(x)
 	for i := range x {
 		off := math.Abs(x[i] - got.DType.Round(z[i]))
 		if finite(off) && off > max(usual, math.Abs(x[i]), math.Abs(z[i]))/2 {
@@ -64,6 +58,17 @@ func Strays(got, made *tensor.Tensor) bool {
 		}
 	}
 	return false
+}
+
+// rms is the root of the mean square of the elements that are finite, 0 if none is.
+func rms(x []float64) float64 {
+	sum, n := 0.0, 0
+	for _, v := range x {
+		if finite(v) {
+			sum, n = sum+v*v, n+1
+		}
+	}
+	return math.Sqrt(sum / float64(max(n, 1)))
 }
 
 // counted reports whether tensors hold whole numbers or booleans.

@@ -9,9 +9,9 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// withRival are causes, of which the first may be told with another one: a mistake of a later kind, or of the same,
-// that explains as much, and that is not the same in other words. Where two others do, each of them is a guess, and
-// none is told. at is the kind in which the first was found. Few looks at elements are spent on it.
+// withRival are the causes to be told, if first has one: that alone, or with a rival. A rival is a mistake of the
+// same or a later kind that explains no less and is not the same in other words. If there are two rivals, each of the
+// three is a guess, and none is told. kinds are the later ones. At most rivalWork is spent on them.
 func (c *Search) withRival(first, all []Cause, fails []Wrong, kinds []iter.Seq[Mistake],
 	tried *int, explains func(m Mistake, left []Wrong) Cause) []Cause {
 	if len(first) != 1 || first[0].mistake == nil || len(first[0].Targets) < len(fails) || c.Elsewhere == nil {
@@ -30,10 +30,11 @@ func (c *Search) withRival(first, all []Cause, fails []Wrong, kinds []iter.Seq[M
 		is(&all[i])
 	}
 	done := c.Work.Aside(rivalWork)
+search:
 	for _, source := range kinds {
 		for m := range source {
 			if done() || len(others) > 1 {
-				break
+				break search
 			}
 			*tried++
 			r := explains(m, fails)
@@ -52,7 +53,7 @@ func (c *Search) withRival(first, all []Cause, fails []Wrong, kinds []iter.Seq[M
 	return nil
 }
 
-// rivalKinds are the kinds, of those that do not compose a mistake of many parts, that come after one.
+// rivalKinds are the kinds that come after one, without those that compose a mistake of many parts.
 func (c *Search) rivalKinds(fails []Wrong, kinds []iter.Seq[Mistake], at int) []iter.Seq[Mistake] {
 	if onlyNumbers(fails) {
 		at = max(at, ofNumbers-1)
@@ -61,7 +62,7 @@ func (c *Search) rivalKinds(fails []Wrong, kinds []iter.Seq[Mistake], at int) []
 		c.fittedNumbers(fails, 0), c.averaged(), c.limited(fails))
 }
 
-// asGood reports whether another cause explains as much as k, and as exactly.
+// asGood reports whether another cause explains no less than k, and as exactly.
 func (k *Cause) asGood(r *Cause) bool {
 	return len(r.Targets) >= len(k.Targets) && (r.Exact || !k.Exact) && r.Share >= k.Share &&
 		r.Bits >= (1-asMany)*k.Bits
@@ -117,13 +118,7 @@ func apartAnywhere(x, y []float64) bool {
 	if len(x) != len(y) {
 		return true
 	}
-	size, n := 0.0, 0
-	for _, v := range x {
-		if finite(v) {
-			size, n = size+v*v, n+1
-		}
-	}
-	near := 1e-3 * math.Sqrt(size/float64(max(n, 1)))
+	near := 1e-3 * rms(x)
 	for i := range x {
 		if finite(x[i]) && finite(y[i]) && math.Abs(x[i]-y[i]) > near+1e-2*math.Abs(x[i]) {
 			return true
@@ -132,7 +127,8 @@ func apartAnywhere(x, y []float64) bool {
 	return false
 }
 
-// probes is on how many sets of numbers two mistakes are compared: of both signs, and in the range of those recorded.
+// probes is on how many sets of numbers two mistakes are compared: numbers of both signs, and numbers in the recorded
+// range.
 const probes = 2
 
 // likeIt are numbers of the dtype and about the size of the elements of t, for all of its memory; nil if there are
@@ -170,8 +166,8 @@ func likeIt(t *tensor.Tensor, seed int) []byte {
 	return tensor.New(t.DType, []int{n}, v).AppendBytes(nil)
 }
 
-// mostProbed is the number of elements up to which memory is given other numbers.
+// mostProbed is how many elements memory may have to be given other numbers.
 const mostProbed = 1 << 18
 
-// rivalWork is the work of looking for a mistake that explains as much as a cause.
+// rivalWork is the work of looking for a rival of a cause.
 const rivalWork = 1 << 32

@@ -77,14 +77,7 @@ func TestBackwards(t *testing.T) {
 		if m.Text != "it runs along dimension 1 from the end" {
 			continue
 		}
-		way, err := m.Make()
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := way.Call.Forward()
-		if err != nil {
-			t.Fatal(err)
-		}
+		way, f := forward(t, m)
 		got := elements(way.Alter("output[0]", f.Outs[0]))
 		for i := range got {
 			sum := 0.0
@@ -113,14 +106,7 @@ func TestConjugatesOfOperands(t *testing.T) {
 		if !strings.Contains(m.Text, "exponents have the other sign") {
 			continue
 		}
-		way, err := m.Make()
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := way.Call.Forward()
-		if err != nil {
-			t.Fatal(err)
-		}
+		way, f := forward(t, m)
 		got := way.Alter("output[0]", f.Outs[0])
 		for k := range n {
 			var want complex128
