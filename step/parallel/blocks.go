@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"slices"
 
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+
 	"github.com/optool/optool/capture/collective"
 	"github.com/optool/optool/step"
 )
 
-// passesOn reports whether the ranks send each other an argument of a call as it is: each then computes with the blocks
-// of all ranks in turn, and what it makes of one is no part of a whole by itself.
+// passesOn reports whether the ranks send each other an argument of a call as it is. Each then computes with the
+// blocks of all ranks in turn, and the result for one block is no part of a whole by itself.
 func (p *part) passesOn(s *site, sides map[int]*side) bool {
 	for i := range sides[p.ranks[0]].ins {
 		if !slices.ContainsFunc(p.ranks, func(r int) bool { return !p.checker.travels(sides[r], i) }) {
@@ -36,7 +39,7 @@ func isMessage(call *step.Call) bool {
 }
 
 // inTurn lifts a function whose ranks multiply their own blocks of a value and then those of the others, which they
-// send on: together these are the product of the whole. It reports blocks of the result in another order.
+// send on. Together these are the product of the whole. It reports blocks of the result in another order.
 func (p *part) inTurn(s *site, sides map[int]*side) {
 	lead := sides[p.ranks[0]]
 	if len(s.inner) == 0 || len(lead.outs) != 1 {
@@ -157,17 +160,15 @@ func (a *array) timesMatrix(b *array, turned bool) *array {
 	if turned && b.shape[1] != k || !turned && b.shape[0] != k {
 		return nil
 	}
-	out := &array{a.dtype, []int{n, m}, make([]float64, n*m)}
-	for i := range n {
-		for j := range m {
-			for l := range k {
-				at := l*m + j
-				if turned {
-					at = j*k + l
-				}
-				out.x[i*m+j] += a.x[i*k+l] * b.x[at]
-			}
-		}
+	out, of := &array{a.dtype, []int{n, m}, make([]float64, n*m)}, blas.NoTrans
+	if turned {
+		of = blas.Trans
 	}
+	blas64.Gemm(blas.NoTrans, of, 1, a.matrix(), b.matrix(), 0, out.matrix())
 	return out
+}
+
+// matrix is an array of two dimensions for BLAS.
+func (a *array) matrix() blas64.General {
+	return blas64.General{Rows: a.shape[0], Cols: a.shape[1], Stride: max(a.shape[1], 1), Data: a.x}
 }

@@ -352,8 +352,9 @@ func (p *part) returned(b bucket, updates []*flatUpdate, tails map[int]*tail) {
 	}
 	if early := p.gathersEarly(updates, tails); !some && early != nil {
 		p.found(true, &violation{kind: "collective", call: early, site: p.grads[b.names[0]].calls[0].site,
-			ranks: p.ranks, target: "input[0]", reason: fmt.Sprintf("it gathers the parts of %s and of what lies beside it before %s updates "+
-				"them, and no call gathers them behind: the update is lost", b.names[0], updates[0].call)})
+			ranks: p.ranks, target: "input[0]",
+			reason: fmt.Sprintf("it gathers the parts of %s and of what lies beside it before %s updates them, and no call "+
+				"gathers them behind: the update is lost", b.names[0], updates[0].call)})
 	} else if !some {
 		p.ungathered = append(p.ungathered, updates[0].call)
 	}
