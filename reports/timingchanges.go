@@ -197,9 +197,8 @@ func (rec *Recording) rivalFacts() (facts [][2]string) {
 	for _, c := range rec.Changes {
 		counts[c.Verdict]++
 	}
-	facts = append(facts, [2]string{names[1] + " against " + names[0], fmt.Sprintf("%d compared: %d same, %d faster, "+
-		"%d slower, %d ambiguous", len(rec.Changes), counts[timing.Same], counts[timing.Faster], counts[timing.Slower],
-		counts[timing.Ambiguous])})
+	facts = append(facts, [2]string{names[1] + " against " + names[0], ChangesText(len(rec.Changes),
+		counts[timing.Same], counts[timing.Faster], counts[timing.Slower], counts[timing.Ambiguous])})
 	var other []string
 	for _, c := range rec.Changes {
 		other = append(other, c.Doubts[0])
@@ -208,6 +207,12 @@ func (rec *Recording) rivalFacts() (facts [][2]string) {
 		facts = append(facts, [2]string{"warning", "of " + names[0] + ", " + text})
 	}
 	return facts
+}
+
+// ChangesText counts changes by their verdicts, in a sentence.
+func ChangesText(compared, same, faster, slower, ambiguous int) string {
+	return fmt.Sprintf("%d compared: %d same, %d faster, %d slower, %d ambiguous", compared, same, faster, slower,
+		ambiguous)
 }
 
 // TimingChangeSheet has a row for each change; names are those of the two sides.

@@ -75,8 +75,8 @@ explains: those whose results are not much further apart than their inputs.`,
 	o.addFlags(cmd)
 	f := cmd.Flags()
 	o.records.addFlags(cmd)
-	o.failOn.addFlag(cmd, "; with --results these are values that only the new run has, and it may name worse (findings of both runs that "+
-		"got far worse) or gone (values that only A has)")
+	o.failOn.addFlag(cmd, "; with --results these are values that only the new run has, and it may name worse (findings "+
+		"of both runs that got far worse) or gone (values that only A has)")
 	o.known.addFlag(cmd)
 	o.tolerances.addFlag(cmd)
 	f.StringVar(&o.names, "map", "", "pair values by the names in `FILE`, with lines such as a.*.w -> b.*.w")

@@ -167,8 +167,7 @@ func countChanges(changes []reports.TimingChange, threshold float64) ChangeCount
 }
 
 func (n ChangeCounts) String() string {
-	return fmt.Sprintf("%d compared: %d same, %d faster, %d slower, %d ambiguous",
-		n.Compared, n.Same, n.Faster, n.Slower, n.Ambiguous)
+	return reports.ChangesText(n.Compared, n.Same, n.Faster, n.Slower, n.Ambiguous)
 }
 
 // printDoubts says why changes are ambiguous, and what helps.
