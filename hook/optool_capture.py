@@ -2115,7 +2115,9 @@ class _Recorder:
 
             uses = self.leaves[id(t)] = [t]
             self.leaf_handles.append(t.register_hook(received))
-            hooks = t._backward_hooks  # ours comes first: those of the program may change the gradient
+            # Ours comes first: those of the program may change the gradient. torch runs them in the order of their
+            # insertion into the dict, which move_to_end leaves as it is.
+            hooks = t._backward_hooks
             earlier = [(k, hooks.pop(k)) for k in list(hooks)[:-1]]
             hooks.update(earlier)
         uses.append((call.id, i))

@@ -29,7 +29,7 @@ type timeTable struct {
 // timeWidth is the width from which a series fits into one line with its call.
 const timeWidth = 180
 
-// doubtMarks stand for doubts where there is no room for them.
+// doubtMarks replace doubts where there is no room for them.
 var doubtMarks = []struct{ mark, kind, text string }{
 	{"!", "invalid", "invalid: faster than the peak"},
 	{"w", "disturbed", "disturbed: its threads waited for a processor, more than 2 % of the time"},
@@ -136,7 +136,7 @@ func (t *timeTable) call(x *reports.Timing, id string, worst verdict.Verdict) {
 	}
 }
 
-// mark is the mark that stands for a doubt.
+// mark is the mark of a doubt.
 func (t *timeTable) mark(doubt string) string {
 	kind, _, _ := strings.Cut(doubt, ":")
 	for _, d := range doubtMarks {

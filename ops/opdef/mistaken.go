@@ -10,7 +10,7 @@ import (
 // oftenNumbers are what eps, slopes, probabilities and scales often are.
 var oftenNumbers = []float64{0, 1, 1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.5, -1, 2, math.Inf(1)}
 
-// oftenWords are values of arguments that stand for each other.
+// oftenWords are values of arguments that are taken for each other.
 var oftenWords = [][]string{
 	{"none", "tanh"}, {"none", "mean", "sum", "batchmean"}, {"sum", "mean", "max"}, {"floor", "trunc"},
 	{"nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic", "area"},
@@ -19,9 +19,9 @@ var oftenWords = [][]string{
 	{"ij", "xy"}, {"forward", "backward", "ortho"}, // those of an argument that is None, too
 }
 
-// Mistaken lists the values that a kernel may have computed with instead: the default, a
-// flag turned, what numbers and words of this kind often are, None for a tensor that may
-// be absent, other integers in a list. Tensors have no others.
+// Mistaken lists the values that a kernel may have computed with instead. These are the default, a flag turned, and
+// numbers and words that arguments of this kind often have. They are also None for a tensor that may be absent, and
+// other integers in a list. Tensors have no others.
 func (a Argument) Mistaken() []value.Value {
 	was := a.Python()
 	seen := map[string]bool{value.Repr(was): true}
@@ -33,7 +33,7 @@ func (a Argument) Mistaken() []value.Value {
 	})
 }
 
-// stead are the values that may stand for one, which can be among them.
+// stead are the values that may be taken for one; it can be among them.
 func (a Argument) stead(was value.Value) (vs []value.Value) {
 	if !a.Required {
 		vs = append(vs, python(a.absent))
@@ -85,8 +85,8 @@ func values[T any](items []T) (vs []value.Value) {
 // mostVaried is how many numbers of a list are tried one by one.
 const mostVaried = 8
 
-// mistakenList are lists of numbers that stand for another: backwards, each the number of a neighbour, all the first
-// one; of integers, each or one a unit less or more, ones and zeros, too.
+// mistakenList are lists of numbers that are taken for another: backwards, each the number of a neighbour, all the
+// first one. Lists of integers are also taken with each or one a unit less or more, and as ones and zeros.
 func mistakenList(items []value.Value) (lists [][]value.Value) {
 	whole := true
 	for _, v := range items {

@@ -6,7 +6,7 @@ import (
 	"github.com/optool/optool/ops/opdef"
 )
 
-// A rule is the numbers and the forms that a step of an optimizer is made of. Kernels with a mistake have others.
+// A rule is the numbers and the forms of a step of an optimizer. Kernels with a mistake have others.
 type rule struct {
 	size     float64    // lr
 	averages [2]weights // of the gradient and of its square

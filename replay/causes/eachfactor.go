@@ -9,8 +9,8 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// factorsAlong are values of which the indices of a short dimension are multiplied, each by a number of its own that is
-// a size of the call, its reciprocal, or a plain number: components whose scale is missing.
+// factorsAlong are values with a factor for each index of a short dimension: components whose scale is missing. Each
+// factor is a size of the call, its reciprocal, or a plain number.
 func (c *Search) factorsAlong(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		for i := range fails {
@@ -75,8 +75,8 @@ func componentFactors(got, want *tensor.Tensor, d int) []float64 {
 	return up
 }
 
-// componentTexts are the numbers that factors are, what is said of them, and how many bits they hold; false if one of
-// them is none that a kernel may have. All are sizes, or reciprocals of sizes, or all twice or half of these.
+// componentTexts are the numbers that factors are, their text, and how many bits they hold; false if a kernel cannot
+// have one of them. All are sizes, or reciprocals of sizes, or all twice or half of these.
 func (c *Search) componentTexts(factors []float64, near float64) (exact []float64, text string, cost float64, ok bool) {
 	for _, by := range []float64{1, 2, 0.5} {
 		var said []string

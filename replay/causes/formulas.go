@@ -11,7 +11,7 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// mostInFormula is the number of elements of operands up to which formulas are tried. They compute all of a call.
+// mostInFormula is how many elements operands may have for formulas to be tried. They compute all of a call.
 const mostInFormula = 1 << 16
 
 // formula is the formula of the call, nil if there is none or if it does not give what is due.
@@ -62,10 +62,10 @@ func (c *Search) formula() *opdef.Call {
 	return c.form
 }
 
-// ofFormula begins what is said of a formula where only gradients are wrong.
+// ofFormula begins the text of a formula where only gradients are wrong.
 const ofFormula = "the gradient is that of another formula: "
 
-// derivedText is what is said of a mistake of a formula where only gradients are wrong.
+// derivedText is the text of a formula's mistake where only gradients are wrong.
 func derivedText(m opdef.Mistake[*opdef.Call]) string {
 	if made, due, ok := strings.Cut(m.Formula, ", not "); ok && m.Kept {
 		return fmt.Sprintf("the gradient is computed with %s in place of %s", made, due)
@@ -73,8 +73,8 @@ func derivedText(m opdef.Mistake[*opdef.Call]) string {
 	return ofFormula + m.Said()
 }
 
-// idle reports whether a step that is done otherwise changes nothing of all values that failed, where the formula as it
-// is gives what was recorded, and not what is due: no step is to blame then.
+// idle reports whether a step that is done otherwise changes none of the values that failed, though the formula as it
+// is gives what was recorded, and not what is due. No step is to blame then.
 func (c *Search) idle(m opdef.Mistake[*opdef.Call], fails []Wrong) bool {
 	if !m.Step {
 		return false
@@ -177,8 +177,8 @@ func (c *Search) dividedGradients(fails []Wrong) iter.Seq[Mistake] {
 	}
 }
 
-// derivedOtherwise are mistakes of the formula, and steps of it that are left out, where only gradients are wrong:
-// before those of other operators, which have the same gradient by chance.
+// derivedOtherwise are mistakes of the formula, and steps of it that are left out, where only gradients are wrong.
+// They come before those of other operators, which have the same gradient by chance.
 func (c *Search) derivedOtherwise(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		if slices.ContainsFunc(fails, func(w Wrong) bool { return w.Forward() }) {
@@ -195,7 +195,7 @@ func (c *Search) derivedOtherwise(fails []Wrong) iter.Seq[Mistake] {
 	}
 }
 
-// overflowing are the formulas that are said to overflow.
+// overflowing are the formulas whose text says that they overflow.
 func (c *Search) overflowing(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		for m := range c.formulas(fails) {

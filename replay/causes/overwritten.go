@@ -62,8 +62,8 @@ func (c *Search) overwritten(fails []Wrong) iter.Seq[Mistake] {
 	}
 }
 
-// overwrittenResults are results of which only the first or the last index of an operand's dimension counts: a loop
-// that overwrites what the indices before gave.
+// overwrittenResults are results where only the first or the last index of an operand's dimension counts: a loop
+// overwrites what the indices before gave.
 func (c *Search) overwrittenResults(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		if !fails[0].Forward() {
