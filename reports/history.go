@@ -102,7 +102,7 @@ func sinceText(since, right string) string {
 	case since == "":
 		return ""
 	case right == "":
-		return "judged wrong since " + since + ", not judged before"
+		return "judged wrong since " + since + ", the first of these runs that judged it"
 	}
 	return "judged wrong since " + since + ", last judged right on " + right
 }

@@ -43,6 +43,7 @@ func TestLookedAt(t *testing.T) {
 		"not judged: 1 mistrusted: all elements are zero on both sides (torch.exp), 1 random (torch.sin)",
 		"not looked at: other steps, other shapes, and values that changed between calls; no device ran the calls",
 		"how bad: optool step --html step.html --xlsx step.xlsx /data/run shows what this did",
+		"pass it on: optool bundle /data/run/",
 	} {
 		if n := strings.Count(sheet.String(), want); n != 1 {
 			t.Errorf("%d times %q in the workbook:\n%s", n, want, sheet.String())

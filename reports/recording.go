@@ -422,7 +422,26 @@ func (rec *Recording) Leads() (leads [][2]string) {
 	for _, c := range rec.First.Causes[:min(len(rec.First.Causes), shownCauses)] {
 		leads = append(leads, [2]string{c.Label(), c.String()})
 	}
+	if path := r.path(); rec.lookedAt() && rec.First.Wrong() && path != "PATH" {
+		leads = append(leads, [2]string{SendName, SendText("optool bundle "+path+"/"+r.Capture, r)})
+	}
 	return leads
+}
+
+// SendName is the name of the line that says how to pass on a wrong call.
+const SendName = "pass it on"
+
+// SendText says what the command does that packs a wrong call, and whose function it is if it is the program's own.
+func SendText(command string, r *Result) string {
+	text := command + " packs this call with its data into a zip, for whoever repairs "
+	if r.Replaced == "" || r.Instead != "" {
+		return text + "the operator"
+	}
+	text += "this function: it is not torch's but the program's own " + Name(r.Replaced)
+	if r.ReplacedAt != "" {
+		text += ", at " + OneLine(r.ReplacedAt)
+	}
+	return text
 }
 
 // maxResults is how many results of one capture are looked at together: a file of values has one for each.

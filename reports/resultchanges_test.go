@@ -136,8 +136,8 @@ func TestHistory(t *testing.T) {
 			night(6, value(verdict.Skipped)), night(8, nil), night(4, value(verdict.Fail))},
 			"judged wrong since 2026-11-07 02:00, last judged right on 2026-11-05 02:00"},
 		{"as known", []*Night{night(7, value(verdict.Known))},
-			"judged wrong since 2026-11-07 02:00, not judged before"},
-		{"never seen", []*Night{night(7, nil)}, "judged wrong since 2026-11-09 02:00, not judged before"},
+			"judged wrong since 2026-11-07 02:00, the first of these runs that judged it"},
+		{"never seen", []*Night{night(7, nil)}, "judged wrong since 2026-11-09 02:00, the first of these runs that judged it"},
 	} {
 		changes := ResultChanges(slices.Collect(c.nights[0].Results), slices.Collect(now.Results))
 		History(changes, c.nights[0], now, c.nights[1:])

@@ -181,7 +181,11 @@ func (rec *Recording) sentence() string {
 		text += fmt.Sprintf(", %d only read other values", reading)
 	}
 	if listed > 0 {
-		text += fmt.Sprintf(", %d fail as known", listed)
+		as := "known"
+		if s.Known == nil { // the run before tells, no list
+			as = "before"
+		}
+		text += fmt.Sprintf(", %d fail as %s", listed, as)
 	}
 	if rest := total - wrong - reading - passed - warn - listed; rest > 0 {
 		text += fmt.Sprintf(", %d not judged", rest)

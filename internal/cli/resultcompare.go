@@ -109,7 +109,11 @@ func (c *changedRun) exit(listed *reports.KnownList, name string) int {
 			c.fails = append(c.fails, reports.Count(n, "value")+" "+text)
 		}
 	}
-	why(n.Worse-less-warned, "got worse")
+	worse := "got worse"
+	if calls := c.worseCalls(); calls < n.Worse-less-warned {
+		worse += " in " + reports.Count(calls, "call")
+	}
+	why(n.Worse-less-warned, worse)
 	why(less, "passed and cannot be judged any more, or prove little")
 	why(warned, string(reports.Warned))
 	why(n.NewFindings, "new and wrong")
@@ -139,6 +143,17 @@ func (c *changedRun) exit(listed *reports.KnownList, name string) int {
 		return ExitFailed
 	}
 	return ExitOK
+}
+
+// worseCalls counts the calls with a value that got worse, not only a warning or no longer judged.
+func (c *changedRun) worseCalls() int {
+	calls := map[string]bool{}
+	for i := range c.changes {
+		if change := &c.changes[i]; change.Word() == reports.Worse {
+			calls[change.New.Capture] = true
+		}
+	}
+	return len(calls)
 }
 
 // newly counts the values of a verdict that only the new run has.
