@@ -28,7 +28,9 @@ func (t *Trace) explain(opt Options) {
 		budget.Compared(c.searchWork)
 	}
 	wrong := slices.DeleteFunc(slices.Clone(t.Findings), func(f *Finding) bool { return f.Rule != verdict.Wrong })
+	wrong = inTurn(wrong)
 	wrong = wrong[:min(len(wrong), explainedFindings)]
+	searched := map[*Finding]bool{} // to the end
 	for i, f := range wrong {
 		if f.backward {
 			if k := f.Call.ofOverwritten(opt); k != nil && slices.Contains(k.Targets, f.Target) {
@@ -54,8 +56,36 @@ func (t *Trace) explain(opt Options) {
 			}
 		}
 		budget.Spend(allowed.Took)
+		searched[f] = !allowed.Short
 		f.Causes = reports.Searched(f.Causes, allowed.Short, &reports.Result{Capture: f.Call.Entry.Rel, Op: f.Call.Op,
 			Target: f.Target})
+	}
+	forgetUnfinished(wrong, searched)
+}
+
+// inTurn are findings in turn by kind: the first of each, then the second of each, and so on, so that many alike do not
+// use up the work that another fault needs.
+func inTurn(findings []*Finding) (out []*Finding) {
+	kinds := KindsOf(findings)
+	for i := 0; len(out) < len(findings); i++ {
+		for _, k := range kinds {
+			if i < len(k) {
+				out = append(out, k[i])
+			}
+		}
+	}
+	return out
+}
+
+// forgetUnfinished takes back that a search was not finished where one of a like finding was: it found nothing more.
+func forgetUnfinished(findings []*Finding, searched map[*Finding]bool) {
+	for _, k := range KindsOf(findings) {
+		if !slices.ContainsFunc(k, func(f *Finding) bool { return searched[f] }) {
+			continue
+		}
+		for _, f := range k {
+			f.Causes = slices.DeleteFunc(f.Causes, func(c reports.Cause) bool { return c.Unfinished })
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/pthformat"
 	"github.com/optool/optool/replay"
+	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
 	"github.com/optool/optool/tensor/value"
 )
@@ -116,5 +117,30 @@ func TestPrepackedWeight(t *testing.T) {
 	if f == nil || f.Rule != verdict.Wrong || f.Call.Entry.ID != 27 || len(f.Causes) != 1 ||
 		!strings.HasPrefix(f.Causes[0].Text, "input[1] is what torch.Tensor.add_/20 read there before") {
 		t.Errorf("got %+v, want linear/27 with the weight of the step before", f)
+	}
+}
+
+// TestForgetUnfinished: that a search was cut short is not told of a finding that is like one whose search ended.
+func TestForgetUnfinished(t *testing.T) {
+	of := func(op string) *Finding {
+		return &Finding{Rule: verdict.Wrong, Call: &Call{Op: op}, Target: "output[0]", Reason: "3 elements differ",
+			Causes: []reports.Cause{{Pattern: true, Unfinished: true}}}
+	}
+	ended, like, other := of("torch.exp"), of("torch.exp"), of("torch.sin")
+	ended.Causes = nil
+	forgetUnfinished([]*Finding{ended, like, other}, map[*Finding]bool{ended: true})
+	if len(like.Causes) != 0 || len(other.Causes) != 1 {
+		t.Errorf("like: %v, other: %v", like.Causes, other.Causes)
+	}
+}
+
+// TestInTurn: causes are looked for in each kind of findings before a second one of a kind.
+func TestInTurn(t *testing.T) {
+	of := func(op string) *Finding {
+		return &Finding{Rule: verdict.Wrong, Call: &Call{Op: op}, Target: "output[0]", Reason: "differs"}
+	}
+	a, b, c := of("torch.exp"), of("torch.exp"), of("torch.sin")
+	if got := inTurn([]*Finding{a, b, c}); got[0] != a || got[1] != c || got[2] != b {
+		t.Errorf("got %v", got)
 	}
 }

@@ -167,11 +167,31 @@ func (s *Step) pullBackCall(c *Call, carries bool, wanted map[int]*Value, grads 
 	return nil
 }
 
+// largeError is the relative error of a call from which on an effect that was found by the gradient may be another one.
+const largeError = 0.01
+
+// EffectUnreliable reports whether Effect may have another size and another sign: the effects of the step do not add up
+// to what the loss is off by, to a tenth, and the error of the call is large.
+func (c *Call) EffectUnreliable() bool {
+	return c.Step != nil && c.counts() && c.Effect != 0 && c.LocalError >= largeError && !c.Step.addsUp()
+}
+
+// addsUp reports whether the effects of the calls explain what the loss is off by, to a tenth; also where that is not
+// known, or no more than rounding.
+func (s *Step) addsUp() bool {
+	const tenth, small = 0.1, 1e-5
+	off := s.Given() - s.Exact
+	rest := math.Abs(off - s.Predicted)
+	return !(rest > tenth*max(math.Abs(off), math.Abs(s.Predicted)) && rest > small*math.Abs(s.Exact))
+}
+
 // A Sum is the effect of several calls on the loss.
 type Sum struct {
 	Name   string
 	Calls  int
 	Effect float64
+	// Unreliable is that of one of the calls.
+	Unreliable bool
 }
 
 // Sums adds the effects of a step's calls by a name, the largest first.
@@ -189,6 +209,7 @@ func (s *Step) Sums(name func(*Call) string) []Sum {
 		}
 		byName[n].Calls++
 		byName[n].Effect += c.Effect
+		byName[n].Unreliable = byName[n].Unreliable || c.EffectUnreliable()
 	}
 	out := make([]Sum, 0, len(order))
 	for _, n := range order {

@@ -14,27 +14,29 @@ import (
 
 // A Node is the record of one pass of a call.
 type Node struct {
-	Kind       string          `json:"kind"` // "node"
-	Capture    string          `json:"capture"`
-	Op         string          `json:"op"`
-	ForwardID  *int            `json:"forward_id"`
-	PID        *int            `json:"pid"`
-	Rank       *int            `json:"rank"`
-	Order      int             `json:"order"`
-	Step       *int            `json:"step"`
-	Phase      string          `json:"phase"`
-	Verdict    string          `json:"verdict"`
-	DType      string          `json:"dtype,omitempty"`
-	Peer       string          `json:"peer,omitempty"` // the other run's call; this and the next after Against
-	PeerDType  string          `json:"peer_dtype,omitempty"`
-	Module     string          `json:"module,omitempty"`
-	Location   string          `json:"location,omitempty"`
-	Inputs     []Input         `json:"inputs"`
-	Impact     *reports.Number `json:"impact"`
-	Effect     any             `json:"effect,omitempty"` // on the result that --of names
-	LocalError *reports.Number `json:"local_error"`
-	TotalError *reports.Number `json:"total_error"`
-	Device     *Rerun          `json:"device,omitempty"` // with Options.Rerun: what became of the pass there
+	Kind      string          `json:"kind"` // "node"
+	Capture   string          `json:"capture"`
+	Op        string          `json:"op"`
+	ForwardID *int            `json:"forward_id"`
+	PID       *int            `json:"pid"`
+	Rank      *int            `json:"rank"`
+	Order     int             `json:"order"`
+	Step      *int            `json:"step"`
+	Phase     string          `json:"phase"`
+	Verdict   string          `json:"verdict"`
+	DType     string          `json:"dtype,omitempty"`
+	Peer      string          `json:"peer,omitempty"` // the other run's call; this and the next after Against
+	PeerDType string          `json:"peer_dtype,omitempty"`
+	Module    string          `json:"module,omitempty"`
+	Location  string          `json:"location,omitempty"`
+	Inputs    []Input         `json:"inputs"`
+	Impact    *reports.Number `json:"impact"`
+	// ImpactUnreliable says that the error is large, and Impact may have another size and another sign.
+	ImpactUnreliable bool            `json:"impact_unreliable,omitempty"`
+	Effect           any             `json:"effect,omitempty"` // on the result that --of names
+	LocalError       *reports.Number `json:"local_error"`
+	TotalError       *reports.Number `json:"total_error"`
+	Device           *Rerun          `json:"device,omitempty"` // with Options.Rerun: what became of the pass there
 }
 
 // An Input is the record of what a pass of a call read.
@@ -122,7 +124,7 @@ func (c *Call) node() *Node {
 		Rank: known(c.Process.Rank), Order: c.Order, Phase: "forward", Verdict: string(c.Verdict),
 		Module: c.Entry.Module, Location: c.Entry.Location,
 		Inputs: inputs(c.Inputs), Impact: number(c.Effect), Effect: c.OnResult, LocalError: number(c.LocalError),
-		TotalError: number(c.TotalError)}
+		TotalError: number(c.TotalError), ImpactUnreliable: c.EffectUnreliable()}
 	if c.Step != nil {
 		n.Step = &c.Step.Number
 	}
@@ -142,7 +144,7 @@ func (c *Call) node() *Node {
 func (c *Call) backwardNode() *Node {
 	n := c.node()
 	n.Phase, n.Inputs, n.Impact, n.LocalError, n.TotalError = "backward", inputs(c.GradOutputs), nil, nil, nil
-	n.Effect = nil
+	n.Effect, n.ImpactUnreliable = nil, false
 	n.Device = c.rerunOf(replay.Backward)
 	return n
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -156,7 +157,7 @@ func runStep(cmd *cobra.Command, a *app, o *stepOptions, path string) (err error
 	if err := r.write(t, rec); err != nil {
 		return err
 	}
-	graph := sync.OnceValue(func() *view.Graph { return o.graphOf(t, r.shown, path) })
+	graph := sync.OnceValue(func() *view.Graph { return o.graphOf(t, r.shown, rec, path) })
 	failures := o.drawings(graph).writeAll()
 	if failures == nil && o.html != "" {
 		a.tellPage(o.html)
@@ -242,10 +243,11 @@ func (r *stepRun) write(t *step.Trace, rec *reports.Recording) error {
 }
 
 // graphOf is the graph of the step, with what was measured.
-func (o *stepOptions) graphOf(t *step.Trace, shown view.Extra, path string) *view.Graph {
+func (o *stepOptions) graphOf(t *step.Trace, shown view.Extra, rec *reports.Recording, path string) *view.Graph {
 	g := view.NewGraph(t, func(c *step.Call) string { return o.repro(t, c, false) })
 	g.Title = "optool step " + reports.OneLine(filepath.Base(absolute(path))) + ": " + g.Judgement
 	g.AddMoved(t, shown)
+	g.AddRecording(rec)
 	if o.metric != nil {
 		g.AddMetric(o.metric)
 	}
@@ -327,6 +329,9 @@ func (o *stepOptions) shown(cmd *cobra.Command, a *app, t *step.Trace, opt step.
 	path string) (view.Extra, error) {
 	extra := view.Extra{Style: a.style(), Without: step.Moved{Loss: math.NaN()}, Next: o.next(t, path),
 		Device: o.device}
+	if i := slices.IndexFunc(t.Findings, (*step.Finding).IsWrong); i >= 0 {
+		extra.Send = o.command("bundle", quotePath(pathOf(t.Findings[i].Call.Entry)))
+	}
 	if f := t.First(); f != nil && f.Rule != verdict.Diverged {
 		extra.Without = t.Without(cmd.Context(), opt)
 		extra.Together, extra.Faults = t.Together(cmd.Context(), extra.Without, opt)

@@ -76,6 +76,21 @@ func TestInBrowser(t *testing.T) {
 		`(document.getElementById("color"))`)
 }
 
+// TestKindsInBrowser: the first screen has each wrong operator once: a button, and a card with the calls like it.
+func TestKindsInBrowser(t *testing.T) {
+	g := NewGraph(severalWrong(t), repro)
+	g.Faults, g.FaultsTitle = [][]string{{"operator", "calls"}, {"torch.gelu", "1 fail of 1"}}, "What is wrong"
+	g.Nodes[g.Findings[0].Node].EffectUnreliable = true
+	p, want := opened(t, g)
+	p.Wait(`document.querySelectorAll("#jump button").length === 2 && document.querySelectorAll("#side .finding").length === 2`)
+	want("#jump button:nth-child(2)", fmt.Sprintf(" and %d more", len(g.Findings)-2))
+	want("#side .finding:nth-of-type(2)", "like it: linear/")
+	want("#side table", "calls: 1 fail of 1")
+	want("#side", "about: an estimate from the gradient")
+	p.Click("#jump button")
+	want("#side dl", "effect on the lossabout ")
+}
+
 // TestManyInBrowser: of 5,000 calls the page draws the boxes, searches among all and opens the box of what is found.
 func TestManyInBrowser(t *testing.T) {
 	g := &Graph{Verdict: "Nothing is wrong.", Findings: []Finding{}, Edges: []Edge{}}

@@ -1,12 +1,19 @@
 package view
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
 )
+
+// sendText says how to pass on the first wrong call.
+func sendText(t *step.Trace, x Extra) string {
+	e := t.Findings[slices.IndexFunc(t.Findings, (*step.Finding).IsWrong)].Call.Entry
+	return reports.SendText(x.Send, &reports.Result{Replaced: e.Replaced, ReplacedAt: e.ReplacedAt})
+}
 
 // Facts are what reports of a step begin with, in the words of Screen: the first fault in order of execution and why,
 // or that none was found; what the device repeats; the loss, and what the fault does to it.
@@ -32,6 +39,9 @@ func Facts(t *step.Trace, x Extra) (facts []reports.Fact) {
 				line += " " + strings.Join(send, ", ")
 			}
 			add("what to do", line)
+		}
+		if x.Send != "" {
+			add(reports.SendName, sendText(t, x))
 		}
 		var b strings.Builder
 		behind(&b, first, x.Style)

@@ -31,6 +31,12 @@ type Graph struct {
 	// Effects say what the faults do to losses, and Unjudged which functions of the program were not judged.
 	Effects  []string `json:"effects,omitempty"`
 	Unjudged []string `json:"unjudged,omitempty"`
+	// Faults is a table of what is wrong, the titles first, and FaultsTitle its title.
+	Faults      [][]string `json:"faults,omitempty"`
+	FaultsTitle string     `json:"faults_title,omitempty"`
+	// Send is the command that packs the first wrong call for whoever repairs it, and SendText says what it does.
+	Send     string `json:"send,omitempty"`
+	SendText string `json:"send_text,omitempty"`
 	// Way is the shortest way of the first fault to the loss, as indices of nodes.
 	Way []int `json:"way,omitempty"`
 	// Bars and Tokens are what was measured on results that are no losses.
@@ -45,24 +51,27 @@ type Graph struct {
 
 // A Node is a call.
 type Node struct {
-	Capture    string          `json:"capture"`
-	Op         string          `json:"op"`
-	ID         int             `json:"id"`  // forward id
-	Box        int             `json:"box"` // the innermost box it is in, -1 for none
-	DType      string          `json:"dtype,omitempty"`
-	Shape      string          `json:"shape,omitempty"`
-	Module     string          `json:"module,omitempty"`
-	Location   string          `json:"location,omitempty"`
-	Verdict    string          `json:"verdict"`
-	Backward   string          `json:"backward,omitempty"` // the worst verdict of the gradients
-	Reason     string          `json:"reason,omitempty"`
-	Device     string          `json:"device,omitempty"` // what a device made of it: "forward pass, backward fail: ..."
-	Effect     *reports.Number `json:"effect,omitempty"`
-	LocalError *reports.Number `json:"local_error,omitempty"`
-	TotalError *reports.Number `json:"total_error,omitempty"`
-	Leaves     []string        `json:"leaves,omitempty"` // inputs that no call made: "input[1] parameter float32 [8 8]"
-	Values     []Value         `json:"values,omitempty"` // its results and gradients
-	Repro      string          `json:"repro,omitempty"`  // the command that runs it again
+	Capture  string          `json:"capture"`
+	Op       string          `json:"op"`
+	ID       int             `json:"id"`  // forward id
+	Box      int             `json:"box"` // the innermost box it is in, -1 for none
+	DType    string          `json:"dtype,omitempty"`
+	Shape    string          `json:"shape,omitempty"`
+	Module   string          `json:"module,omitempty"`
+	Location string          `json:"location,omitempty"`
+	Verdict  string          `json:"verdict"`
+	Backward string          `json:"backward,omitempty"` // the worst verdict of the gradients
+	Reason   string          `json:"reason,omitempty"`
+	Device   string          `json:"device,omitempty"` // what a device made of it: "forward pass, backward fail: ..."
+	Effect   *reports.Number `json:"effect,omitempty"`
+	// EffectUnreliable says that Effect may have another size and another sign.
+	EffectUnreliable bool            `json:"effect_unreliable,omitempty"`
+	LocalError       *reports.Number `json:"local_error,omitempty"`
+	TotalError       *reports.Number `json:"total_error,omitempty"`
+	// Leaves are inputs that no call made: "input[1] parameter float32 [8 8]".
+	Leaves []string `json:"leaves,omitempty"`
+	Values []Value  `json:"values,omitempty"` // its results and gradients
+	Repro  string   `json:"repro,omitempty"`  // the command that runs it again
 }
 
 // A Value is a result or a gradient of a call, and how it compares with the reference.
@@ -103,6 +112,8 @@ type Finding struct {
 	Parameter string `json:"parameter,omitempty"`
 	// Effect, of a fault behind the loss, says what it does to losses.
 	Effect string `json:"effect,omitempty"`
+	// Like is the finding that this one is like, as an index; nil of the first of its kind.
+	Like *int `json:"like,omitempty"`
 }
 
 // A Loss is what became of a step's loss.
@@ -153,14 +164,27 @@ func NewGraph(t *step.Trace, repro func(*step.Call) string) *Graph {
 		g.Unjudged = append(g.Unjudged, w.What)
 	}
 	g.addBoxes(t)
+	heads, kinds := map[*step.Finding]int{}, map[*step.Finding]step.Kind{}
+	for _, k := range t.Kinds() {
+		kinds[k[0]] = k
+		for _, f := range k[1:] {
+			heads[f] = slices.Index(t.Findings, k[0])
+		}
+	}
 	for _, f := range t.Findings {
 		i, ok := at[f.Call]
 		if !ok {
 			i = -1
 		}
 		text := explained(f)
+		var like *int
+		if n, ok := heads[f]; ok {
+			like = &n
+		} else {
+			text = explained(kinds[f].Explained())
+		}
 		found := Finding{Rule: string(f.Rule), Node: i, Target: f.Target, Reason: text, Between: f.Between(),
-			Note: replacedNote(f), Parameter: f.Parameter()}
+			Note: replacedNote(f), Parameter: f.Parameter(), Like: like}
 		if found.Between != "" && f.From != nil {
 			if from, ok := at[f.From.Call]; ok && from != i {
 				found.From = &from
@@ -178,10 +202,12 @@ func NewGraph(t *step.Trace, repro func(*step.Call) string) *Graph {
 
 // AddMoved says what the faults do to losses, and at each fault behind a loss what that does, in the words of Screen.
 func (g *Graph) AddMoved(t *step.Trace, x Extra) {
+	if g.Send = x.Send; g.Send != "" {
+		_, g.SendText, _ = strings.Cut(sendText(t, x), x.Send+" ")
+	}
 	if s := t.MainStep(); s != nil {
 		var b strings.Builder
-		without(&b, s, x)
-		others(&b, t, s, x)
+		b.WriteString(loss(t, s, x))
 		g.Effects = append(slices.Collect(strings.Lines(b.String())), x.Imagine...)
 	}
 	for i := range g.Effects {
@@ -201,13 +227,21 @@ func (g *Graph) AddMoved(t *step.Trace, x Extra) {
 	}
 }
 
+// AddRecording says which operators are wrong and what was not judged, in the words of other reports.
+func (g *Graph) AddRecording(rec *reports.Recording) {
+	if faults := rec.Faults(); len(faults) > 0 {
+		g.Faults, g.FaultsTitle = reports.FaultTable(faults), reports.FaultsTitle(faults)
+	}
+	g.Unjudged = append(g.Unjudged, rec.Told()...)
+}
+
 // typeOf is the dtype and shape of a value.
 func typeOf(v *step.Value) string { return v.DType.String() + " " + fmt.Sprint(v.Shape) }
 
 func node(c *step.Call) Node {
 	n := Node{Capture: c.Entry.Rel, Op: c.Op, ID: c.Entry.ID, Module: c.Entry.Module, Location: c.Entry.Location,
 		Verdict: string(c.Verdict), Effect: number(c.Effect), LocalError: number(c.LocalError),
-		TotalError: number(c.TotalError)}
+		TotalError: number(c.TotalError), EffectUnreliable: c.EffectUnreliable()}
 	if len(c.Outputs) > 0 {
 		n.DType = c.DType().String()
 		n.Shape = fmt.Sprint(c.Outputs[0].Shape)

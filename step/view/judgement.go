@@ -20,7 +20,7 @@ func judge(t *step.Trace) judgement {
 	_, device := t.Reruns()
 	switch saved := t.SavedWrong(); {
 	case t.First() != nil:
-		return judgement{verdict.Fail, faultText(t, t.First())}
+		return judgement{verdict.Fail, faultText(t, t.First()) + otherOperators(t)}
 	case len(saved) > 0:
 		return judgement{verdict.Fail, "Wrong: " + saved[0].String() + ", a failure saved beside the step"}
 	case device != nil && device.Wrong > 0:
@@ -46,13 +46,65 @@ func faultText(t *step.Trace, f *step.Finding) string {
 		return "Wrong: " + call + " drew the random numbers of " + f.From.Call.String() + " again"
 	case f.Rule == verdict.Changed:
 		text = "Wrong: a value changed between " + f.Between()
-	case f.Rule == verdict.Wrong && f.InBackward():
-		return "Wrong: " + call + " gave a wrong gradient"
 	case f.Rule == verdict.Wrong:
-		return "Wrong: " + call + " gave a wrong result"
+		return "Wrong: " + gaveWrong(t, f)
 	}
 	if !operatorWrong(t) {
 		text += "; no operator was found wrong"
+	}
+	return text
+}
+
+// gaveWrong says what a wrong call gave, and how many calls of its operator are wrong besides.
+func gaveWrong(t *step.Trace, f *step.Finding) string {
+	text := f.Call.String()
+	if f.Side == step.Other {
+		text += " in the other run"
+	}
+	if f.InBackward() {
+		text += " gave a wrong gradient"
+	} else {
+		text += " gave a wrong result"
+	}
+	calls := map[*step.Call]bool{}
+	for _, g := range t.Findings {
+		if g.Rule == verdict.Wrong && g.Call.Op == f.Call.Op && g.Side == f.Side && g.Parallel == "" {
+			calls[g.Call] = true
+		}
+	}
+	if n := len(calls) - 1; n > 0 {
+		text += ", as did " + reports.Count(n, "more call")
+	}
+	return text
+}
+
+// titleOperators is how many wrong operators a title has.
+const titleOperators = 3
+
+// otherOperators names the wrong operators apart from that of the first fault, as further clauses of a title.
+func otherOperators(t *step.Trace) (text string) {
+	type operator struct {
+		op   string
+		side step.Side
+	}
+	told := map[operator]bool{}
+	if f := t.First(); f.Rule == verdict.Wrong {
+		told[operator{f.Call.Op, f.Side}] = true
+	}
+	more := 0
+	for _, f := range t.Findings {
+		o := operator{f.Call.Op, f.Side}
+		if f.Rule != verdict.Wrong || f.Parallel != "" || told[o] {
+			continue
+		}
+		if told[o] = true; len(told) > titleOperators {
+			more++
+			continue
+		}
+		text += "; " + gaveWrong(t, f)
+	}
+	if more > 0 {
+		text += "; and " + reports.Count(more, "more wrong operator")
 	}
 	return text
 }

@@ -41,7 +41,7 @@ func (g *Graph) AddMetric(m *metric.Metric) {
 func (g *Graph) affect(calls []*step.Call, effect float64) {
 	for _, c := range calls {
 		if i := g.nodeOf(c); i >= 0 {
-			g.Nodes[i].Effect = number(effect)
+			g.Nodes[i].Effect, g.Nodes[i].EffectUnreliable = number(effect), false
 		}
 	}
 }

@@ -44,6 +44,9 @@ E.forEach((e, k) => {
 const rank = { pass: 0, skipped: 1, unsupported: 2, mistrusted: 3, warn: 4, known: 4.5, error: 5, invalid: 6, crash: 7, fail: 8 }
 const worse = (a, b) => (rank[a] ?? 1) >= (rank[b] ?? 1) ? a : b
 const paint = v => "var(--" + ({ pass: "pass", warn: "warn", fail: "fail", mistrusted: "mistrusted", error: "error", invalid: "error", crash: "error" }[v] || "skipped") + ")"
+const heads = G.findings.filter(f => f.like === undefined) // the first finding of each kind
+const likes = f => G.findings.filter(g => g.like !== undefined && G.findings[g.like] === f)
+const effectOf = (n, d = 4) => n.effect_unreliable ? "about " + Number(Math.abs(num(n.effect)).toPrecision(1)) : show(n.effect, d)
 const isWarning = f => f.rule === "drift" || f.rule === "nonfinite"
 const faults = new Map(), apart = new Set() // what is wrong at a call, and calls between which something is
 for (const f of G.findings) {
@@ -264,7 +267,7 @@ function recolor() {
   }
   const l = $("legend"); l.replaceChildren()
   const key = (c, text) => { const s = el("span", undefined, l); el("i", undefined, s).style.background = c; s.append(text) }
-  if (coloring === "verdict") for (const [v, text] of [["pass", "pass"], ["warn", "warn"], ["fail", "fail"], ["error", "could not be run"], ["mistrusted", "mistrusted: proves little"], ["skipped", "skipped: not compared"]]) { if (N.some(n => [n.verdict, n.backward].some(x => x && paint(x) === paint(v)))) key(paint(v), text) }
+  if (coloring === "verdict") for (const [v, text] of [["pass", "pass"], ["warn", "warn"], ["fail", "fail"], ["error", "could not be run"], ["mistrusted", "mistrusted: proves little"], ["skipped", N.some(n => n.verdict === "unsupported" || n.backward === "unsupported") ? "skipped or unsupported: not compared" : "skipped: not compared"]]) { if (N.some(n => [n.verdict, n.backward].some(x => x && paint(x) === paint(v)))) key(paint(v), text) }
   else { const c = { local: "local", total: "total", effect: "way" }[coloring]; key("var(--bg)", coloring === "effect" ? "none" : "≤ 1e-9"); key(`color-mix(in srgb, var(--${c}) 50%, var(--bg))`, coloring === "effect" ? "1e-3 of the largest" : "3e-5"); key(`var(--${c})`, coloring === "effect" ? show(most, 2) : "≥ 1") }
   if (N.some(n => n.backward)) el("span", "left bar: results, right bar: gradients", l)
   const outline = (cls, text) => { el("i", undefined, el("span", undefined, l)).className = cls; l.lastChild.append(text) }
@@ -407,7 +410,7 @@ const keys = {
   Enter: () => { const c = picked === undefined ? ROOT : parent(picked); if (c !== ROOT) { toggle(c); center(c) } }, f: fit, "+": () => zoom(1.25), "=": () => zoom(1.25), "-": () => zoom(0.8),
   o: () => { const before = open.size, seen = drawn.length; openSome(seen * 3 + 60); if (open.size > before) { laid.clear(); build(); fit() } },
   c: () => { open.clear(); openSome(0); laid.clear(); build(); fit() }, w: () => { for (const i of way) for (let c = parent(i); c !== ROOT; c = parent(c)) open.add(c); laid.clear(); build(); if (way.size) center(G.way[0]) },
-  e: () => { const fs = G.findings.filter(f => f.node >= 0); if (fs.length) pick(fs[nextFinding++ % fs.length].node, true) },
+  e: () => { const fs = [...heads, ...G.findings.filter(f => f.like !== undefined)].filter(f => f.node >= 0); if (fs.length) pick(fs[nextFinding++ % fs.length].node, true) },
   "/": () => $("find").focus(), "?": () => $("keys").showModal(), Escape: () => pick(undefined),
 }
 addEventListener("keydown", e => { if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|SELECT|BUTTON|A)$/.test(e.target.tagName) || $("keys").open) return; const f = keys[e.key]; if (f) { e.preventDefault(); moved = false; f() } })
@@ -438,6 +441,7 @@ addEventListener("pointerdown", e => { if (!e.target.closest(".search")) $("hits
 // ---- the side
 function el(tag, text, parent, cls) { const e = document.createElement(tag); if (text !== undefined) e.textContent = text; if (cls) e.className = cls; if (parent) parent.append(e); return e }
 function link(i, text, parent) { const a = el("a", text || name(N[i]), parent); a.tabIndex = 0; a.onclick = () => pick(i, true); a.onkeydown = ev => { if (ev.key === "Enter") pick(i, true) }; return a }
+const unreliable = "an estimate from the gradient. It is unreliable, since the error is large: the loss may move by more or less, and the other way."
 // What is between calls is the fault of neither.
 function aside(f, into) {
   if (!f.between) return
@@ -446,14 +450,24 @@ function aside(f, into) {
 }
 function overview() {
   const s = $("side"); s.replaceChildren()
-  el("h2", G.findings.length ? "Findings" : "No findings", s)
-  G.findings.slice(0, 50).forEach(f => { const d = el("div", undefined, s, "finding" + (isWarning(f) ? " warn" : "")); el("strong", f.rule + " ", d); if (f.node >= 0) link(f.node, name(N[f.node]) + " " + f.target, d); aside(f, d); el("div", f.reason, d); if (f.note) el("div", f.note, d) })
-  if (G.findings.length > 50) el("p", "and " + (G.findings.length - 50) + " more", s, "dim")
-  for (const line of G.unjudged || []) el("p", line, s)
+  el("h2", heads.length ? "Findings" : "No findings", s)
+  heads.slice(0, 50).forEach(f => {
+    const d = el("div", undefined, s, "finding" + (isWarning(f) ? " warn" : "")); el("strong", f.rule + " ", d); if (f.node >= 0) link(f.node, name(N[f.node]) + " " + f.target, d)
+    aside(f, d); el("div", f.reason, d); if (f.note) el("div", f.note, d)
+    const like = likes(f).filter(g => g.node >= 0); if (!like.length) return
+    const p = el("div", "like it: ", d); like.slice(0, 8).forEach((g, i) => { if (i) p.append(", "); link(g.node, undefined, p) }); if (like.length > 8) p.append(" and " + (like.length - 8) + " more")
+  })
+  if (heads.length > 50) el("p", "and " + (heads.length - 50) + " more", s, "dim")
+  if (G.faults?.length) {
+    el("h2", G.faults_title, s); const t = el("table", undefined, s), [titles, ...rows] = G.faults
+    for (const row of rows) { const c = el("td", undefined, el("tr", undefined, t)); el("strong", row[0], c); row.slice(1).forEach((x, i) => { if (x) el("div", titles[i + 1] + ": " + x, c) }) }
+  }
+  if (G.send) { el("h2", "Pass it on", s); command(G.send, s); el("p", G.send_text, s, "dim") }
+  if (G.unjudged?.length) { el("h2", "Not judged", s); for (const line of G.unjudged) el("p", line, s) }
   if (G.effects?.length) { el("h2", "Effect on the loss", s); for (const line of G.effects) el("p", line, s) }
   strip(s); bars(s)
   const large = N.map((n, i) => [size(n.effect), i]).filter(([f]) => f > 0).sort((a, b) => b[0] - a[0]).slice(0, 15)
-  if (large.length) { el("h2", "Largest: " + G.effect_title, s); const big = el("ul", undefined, s); large.forEach(([, i]) => { const li = el("li", undefined, big); link(i, undefined, li); el("span", " " + show(N[i].effect, 3) + " " + (N[i].dtype || ""), li, "dim") }) }
+  if (large.length) { el("h2", "Largest: " + G.effect_title, s); const big = el("ul", undefined, s); large.forEach(([, i]) => { const li = el("li", undefined, big); link(i, undefined, li); el("span", " " + effectOf(N[i], 3) + " " + (N[i].dtype || ""), li, "dim") }); if (large.some(([, i]) => N[i].effect_unreliable)) el("p", "about: " + unreliable, s, "dim") }
   el("p", "Click a box to open it, a call for its values. Drag to move, wheel or pinch to zoom. Press ? for keys.", s, "dim")
 }
 // Tokens of two runs, coloured by what their log-probabilities differ by; a click shows the calls that explain one.
@@ -486,7 +500,8 @@ function page(i) {
   if (![...G.findings].some(f => f.node === i)) row("why", n.reason)
   row("on the device", n.device)
   const moved = G.findings.filter(f => f.node === i && f.effect)
-  if (moved.length) { row(G.effect_title, moved[0].effect); row("effect of the errors of its results", show(n.effect)) } else row(G.effect_title, show(n.effect))
+  if (moved.length) { row(G.effect_title, moved[0].effect); row("effect of the errors of its results", effectOf(n)) } else row(G.effect_title, effectOf(n))
+  if (n.effect_unreliable) el("div", unreliable, dl.lastChild, "dim")
   row("local error", show(n.local_error, 3)); row("total error", show(n.total_error, 3)); el("dt", "capture", dl); el("code", n.capture, el("dd", undefined, dl))
   if (n.repro) { el("h2", "Run it again", s); command(n.repro, s) }
   el("h2", "Values and bounds", s); const t = el("table", undefined, s)
@@ -512,7 +527,10 @@ function pick(i, go) {
   marks(); place()
 }
 
-G.findings.filter(f => f.node >= 0).slice(0, 3).forEach(f => { const b = el("button", f.rule + ": " + (f.from === undefined ? "" : "between " + name(N[f.from]) + " and ") + name(N[f.node]), $("jump")); b.classList.toggle("warn", isWarning(f)); b.onclick = () => pick(f.node, true) })
+// A button for each kind of findings.
+const jumps = heads.filter(f => f.node >= 0), most_jumps = 6
+jumps.slice(0, most_jumps).forEach(f => { const n = likes(f).length, b = el("button", f.rule + ": " + (f.from === undefined ? "" : "between " + name(N[f.from]) + " and ") + name(N[f.node]) + (n ? " and " + n + " more" : ""), $("jump")); b.classList.toggle("warn", isWarning(f)); b.onclick = () => pick(f.node, true) })
+if (jumps.length > most_jumps) el("button", "and " + (jumps.length - most_jumps) + " more kinds", $("jump")).onclick = () => pick(undefined)
 $("losses").textContent = N.length + (N.length === 1 ? " call. " : " calls. ") + (G.losses || []).slice(0, 4).map(l => "Loss " + show(l.captured, 9) + " recorded, " + show(l.exact, 9) + " exact, off by " + show(num(l.captured) - num(l.exact), 3) + " (" + name(N[l.node]) + ")").join("; ")
 addEventListener("resize", () => { if (scale === fitted) fit(); else { bound(); place() } })
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { recolor(); place() })
@@ -520,6 +538,6 @@ const fault = G.findings.find(f => f.node >= 0)
 if (fault) for (let c = parent(fault.node); c !== ROOT; c = parent(c)) open.add(c)
 openSome(phone() ? 40 : 90); build(); fit()
 if (scale < 0.7) { if (fault) center(fault.node, Math.max(lowest, 1)); else fullest() }
-if (fault && !G.bars) pick(fault.node); else pick(undefined) // where bars are, the overview says more
+if (fault && !G.bars && heads.length === 1) pick(fault.node); else pick(undefined) // the overview has all kinds of findings
 drawMini(); drawLine()
 document.body.dataset.ready = Math.round(performance.now()) // milliseconds until it can be used

@@ -9,7 +9,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
@@ -27,6 +26,7 @@ type Extra struct {
 	Shares  map[*step.Step]step.Share
 	Imagine []string // losses of imagined runs, a line each
 	Next    []string // commands to run next
+	Send    string   // the command that packs the first wrong call; "" if no call is wrong
 	Device  string   // that the calls were run again on
 	// More, if not nil, writes further tables, before the commands.
 	More func(w io.Writer) error
@@ -149,59 +149,52 @@ func findings(b *strings.Builder, t *step.Trace, x Extra) {
 	if first == nil {
 		fmt.Fprintf(b, "\n%s\n", headline(nothing(t), t, x.Style))
 	}
-	var list []*step.Finding
-	again := map[*step.Finding][]string{}
-	for _, f := range own {
-		if f.Alone() { // counted by runs
-			continue
-		}
-		if i := slices.IndexFunc(list, func(g *step.Finding) bool { return recurs(f, g) }); i >= 0 {
-			again[list[i]] = append(again[list[i]], fmt.Sprintf("%s in step %d", f.Call, f.Call.Step.Recorded()))
-			continue
-		}
-		list = append(list, f)
-	}
-	for i, f := range list {
+	list := step.KindsOf(slices.DeleteFunc(slices.Clone(own), (*step.Finding).Alone)) // runs counts these
+	for i, k := range list {
 		if i == listed {
-			fmt.Fprintf(b, "... and %s\n", reports.Count(len(list)-i, "finding"))
+			n := 0
+			for _, k := range list[i:] {
+				n += len(k)
+			}
+			fmt.Fprintf(b, "... and %s\n", reports.Count(n, "finding"))
 			break
 		}
 		b.WriteString("\n")
-		written(b, t, f, x)
-		if like := again[f]; len(like) > 0 {
-			text := strings.Join(like[:min(len(like), shownLike)], ", ")
-			if more := len(like) - shownLike; more > 0 {
-				text += fmt.Sprintf(" and %d more", more)
-			}
-			fmt.Fprintf(b, "  like it: %s\n", x.Style.Wrap(text, 2))
+		written(b, t, k.Explained(), x)
+		if len(k) > 1 {
+			fmt.Fprintf(b, "  like it: %s\n", x.Style.Wrap(likeText(k), 2))
 		}
-		if f == first {
-			behind(b, f, x.Style)
+		if k[0] == first {
+			behind(b, first, x.Style)
 		}
 	}
 }
 
-// shownLike is how many calls of later steps are named that are wrong like one before.
+// shownLike is how many further calls of a kind are named.
 const shownLike = 4
 
-// recurs reports whether a wrong value is that of an earlier step once more: of a call of the same operator, with the
-// same causes and, apart from numbers, for the same reason.
-func recurs(f, g *step.Finding) bool {
-	if f.Rule != verdict.Wrong || g.Rule != verdict.Wrong || f.Call.Op != g.Call.Op || f.Target != g.Target ||
-		f.Side != g.Side || f.Call.Step == nil || g.Call.Step == nil || f.Call.Process != g.Call.Process ||
-		f.Call.Step == g.Call.Step {
-		return false
-	}
-	of := func(f *step.Finding) string {
-		text := f.Reason
-		for _, k := range f.Causes {
-			text += " " + k.Text
+// likeText names the further calls of a kind, with the steps and the ranks of those of others.
+func likeText(k step.Kind) string {
+	var like []string
+	at := k[0].Call
+	for _, f := range k[1:min(len(k), 1+shownLike)] {
+		c := f.Call
+		text := c.String()
+		if c.Step != nil && at.Step != nil && c.Step.Recorded() != at.Step.Recorded() {
+			text += fmt.Sprintf(" in step %d", c.Step.Recorded())
 		}
-		return strings.Join(slices.DeleteFunc(strings.Fields(text), func(word string) bool {
-			return strings.ContainsFunc(word, unicode.IsDigit)
-		}), " ")
+		if c.Process != at.Process && c.Process.Rank >= 0 {
+			text += fmt.Sprintf(" of rank %d", c.Process.Rank)
+		} else if c.Process != at.Process {
+			text += fmt.Sprintf(" of process %d", c.Process.PID)
+		}
+		like = append(like, text)
 	}
-	return of(f) == of(g)
+	text := strings.Join(like, ", ")
+	if more := len(k) - 1 - len(like); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // written writes a finding, its causes and where its call is.
@@ -624,7 +617,8 @@ func moved(b *strings.Builder, s *step.Step, m step.Moved, faults string) {
 			verb("the fault does", "they do"), reports.Count(n, "call"), m.Averaged[0])
 	}
 	if n := len(m.Bridged); n > 0 {
-		fmt.Fprintf(b, "that is an estimate: what %s passes to first order through %s of unknown operators, first %s\n",
+		fmt.Fprintf(b, "that is an estimate: what %s passes through %s of unknown operators by their "+
+			"recorded gradients, first %s\n",
 			verb("the fault does", "they do"), reports.Count(n, "call"), m.Bridged[0])
 	}
 	if v := m.NotFinite; v != nil {
@@ -632,8 +626,8 @@ func moved(b *strings.Builder, s *step.Step, m step.Moved, faults string) {
 			reports.Name(v.Target), v.Call)
 	}
 	if m.Update == m.Update {
-		fmt.Fprintf(b, "%s moved the parameters by %.3g of their whole way in the update\n", verb("it", "they"),
-			m.Update)
+		fmt.Fprintf(b, "%s left the parameters elsewhere, by %.3g %% of how far the update moved them\n",
+			verb("it", "they"), 100*m.Update)
 	}
 }
 
@@ -669,8 +663,8 @@ func loss(t *step.Trace, s *step.Step, x Extra) string {
 			"behind %s: %s\n", k.Call, k.Reason)
 	}
 	if n := len(s.Bridged); n > 0 && !math.IsNaN(s.Exact) {
-		fmt.Fprintf(b, "the exact run passes through %s of unknown operators by their recorded gradients, to first order, "+
-			"first %s\n", reports.Count(n, "call"), s.Bridged[0])
+		fmt.Fprintf(b, "the exact run passes through %s of unknown operators by their recorded gradients, which "+
+			"is exact for small errors only, first %s\n", reports.Count(n, "call"), s.Bridged[0])
 	}
 	if n := len(s.Averaged); n > 0 && !math.IsNaN(s.Exact) {
 		fmt.Fprintf(b, "%s drew random numbers inside, first %s: the exact run takes their average\n",
@@ -678,8 +672,8 @@ func loss(t *step.Trace, s *step.Step, x Extra) string {
 	}
 	if !math.IsNaN(s.Exact) {
 		if off, rest := s.Given()-s.Exact, s.Given()-s.Exact-s.Predicted; math.Abs(rest) > math.Abs(off)/2 &&
-			math.Abs(rest) > 1e-5*math.Abs(s.Exact) {
-			why := "an error is large, or a decision flipped"
+			math.Abs(rest) > 1e-5*math.Abs(s.Exact) || len(doubtful(s)) > 0 {
+			why := "an error is large, or a choice or comparison in the program came out otherwise"
 			if slices.ContainsFunc(t.Findings, func(f *step.Finding) bool { return f.Rule == verdict.Changed }) {
 				why = "a value that changed between calls is no error of a call"
 			}
@@ -812,14 +806,15 @@ func effects(w io.Writer, s *step.Step) error {
 	if len(calls) == 0 {
 		return nil
 	}
+	about := len(doubtful(s)) > 0
 	if _, err := fmt.Fprintln(w, "\nlargest effects on the loss, and the relative errors of these calls"); err != nil {
 		return err
 	}
 	l := reports.NewListing(w, 0, "effect", "call", "dtype", "local", "total")
 	l.Right(0)
 	for _, c := range calls {
-		if err := l.Add(fmt.Sprintf("%+.3g", c.Effect), c.String(), c.DType().String(), relative(c.LocalError),
-			relative(c.TotalError)); err != nil {
+		if err := l.Add(impactText(c.Effect, c.EffectUnreliable()), c.String(), c.DType().String(),
+			relative(c.LocalError), relative(c.TotalError)); err != nil {
 			return err
 		}
 	}
@@ -839,12 +834,35 @@ func effects(w io.Writer, s *step.Step) error {
 			if i == listed || sum.Name == "" {
 				break
 			}
-			if err := l.Add(fmt.Sprintf("%+.3g", sum.Effect), sum.Name, fmt.Sprint(sum.Calls)); err != nil {
+			if err := l.Add(impactText(sum.Effect, sum.Unreliable), sum.Name, fmt.Sprint(sum.Calls)); err != nil {
 				return err
 			}
 		}
 	}
-	return l.Flush()
+	if err := l.Flush(); err != nil || !about {
+		return err
+	}
+	_, err := fmt.Fprintln(w, "about: an estimate from the gradient. It is unreliable, since the error of the call is large: "+
+		"the loss may move\nby more or less, and the other way")
+	return err
+}
+
+// doubtful are the calls of a step whose effects on the loss cannot be relied on.
+func doubtful(s *step.Step) (calls []*step.Call) {
+	for _, c := range s.Calls {
+		if c.EffectUnreliable() {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+// impactText is an effect on the loss; of one that cannot be relied on no more than its order of magnitude.
+func impactText(x float64, unreliable bool) string {
+	if unreliable {
+		return fmt.Sprintf("about %.1g", math.Abs(x))
+	}
+	return fmt.Sprintf("%+.3g", x)
 }
 
 // relative is a relative error as a table shows it.

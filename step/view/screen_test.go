@@ -99,7 +99,7 @@ func TestUnadded(t *testing.T) {
 	}
 	tr.Findings = nil
 	if got := loss(tr, s, Extra{Without: step.Moved{Loss: math.NaN()}}); strings.Contains(got, why) ||
-		!strings.Contains(got, "or a decision flipped") {
+		!strings.Contains(got, "or a choice or comparison") {
 		t.Errorf("without: got\n%s", got)
 	}
 }
@@ -153,7 +153,7 @@ func TestTogether(t *testing.T) {
 				" is not finite\n"},
 		{"one", Extra{Without: at(1.5), Together: at(1.5), Faults: 1},
 			"without the first fault the loss of step 1 would have been 1.5: the fault moves it by +0.5\n" +
-				"it moved the parameters by 0.25 of their whole way in the update\n"},
+				"it left the parameters elsewhere, by 25 % of how far the update moved them\n"},
 		{"one kernel", Extra{Without: step.Moved{Step: next, Loss: 1.5, Update: math.NaN(), Op: "torch.relu", Calls: 4},
 			Faults: 4, Together: step.Moved{Step: next, Loss: 1.5, Update: math.NaN()}},
 			"without the first fault (torch.relu, 4 calls) the loss of step 1 would have been 1.5: the fault moves it by +0.5\n"},
@@ -162,13 +162,13 @@ func TestTogether(t *testing.T) {
 			"without the first fault the loss of step 1 would have been 1.5: the fault moves it by +0.5, with the errors of " +
 				"1 other fault as recorded\n" +
 				"without both faults the loss of step 1 would have been 1.25: they move it by +0.75\n" +
-				"they moved the parameters by 0.25 of their whole way in the update\n"},
+				"they left the parameters elsewhere, by 25 % of how far the update moved them\n"},
 		{"equal", Extra{Without: why, Together: why, Faults: 3},
 			"what the first fault does to the next loss cannot be told: linear/3 cannot be run again\n"},
 		{"more", Extra{Without: at(2), Together: at(1.25), Faults: 7},
 			"the first fault does not move the loss of step 1\n" +
 				"without all 7 faults the loss of step 1 would have been 1.25: they move it by +0.75\n" +
-				"they moved the parameters by 0.25 of their whole way in the update\n"},
+				"they left the parameters elsewhere, by 25 % of how far the update moved them\n"},
 		{"not known", Extra{Without: at(2), Together: why, Faults: 2},
 			"the first fault does not move the loss of step 1\n" +
 				"what both faults do to the next loss cannot be told: linear/3 cannot be run again\n"},
@@ -291,26 +291,90 @@ func TestLossCall(t *testing.T) {
 	}
 }
 
-// TestRecurs: a wrong value of a later step that is wrong like one before is no finding of its own on the screen.
-func TestRecurs(t *testing.T) {
-	p, steps := &step.Process{}, []*step.Step{{Number: 0}, {Number: 1}}
-	of := func(s int, op, target, reason string) *step.Finding {
-		return &step.Finding{Rule: verdict.Wrong, Target: target, Reason: reason,
-			Call: &step.Call{Op: op, Process: p, Step: steps[s]}}
+// TestLike: wrong values that are alike are one block of the screen, one title and one kind of the page.
+func TestLike(t *testing.T) {
+	p, steps := &step.Process{Rank: -1}, []*step.Step{{Number: 0}, {Number: 1}}
+	of := func(s, _ int, op, target, reason string) *step.Finding {
+		return &step.Finding{Rule: verdict.Wrong, Target: target, Reason: reason, Call: &step.Call{Op: op,
+			Entry: &capture.Entry{}, Process: p, Step: steps[s]}}
 	}
-	first := of(0, "torch.softmax", "output[0]", "7661 of 16384 elements differ: got 1.5 want 1.25; scaled")
+	first := of(0, 1, "torch.softmax", "output[0]", "7661 of 16384 elements differ: got 1.5 want 1.25; scaled")
 	for _, c := range []struct {
 		f    *step.Finding
 		want bool
 	}{
-		{of(1, "torch.softmax", "output[0]", "12 of 16384 elements differ: got 0.5 want 0.25; scaled"), true},
-		{of(0, "torch.softmax", "output[0]", "12 of 16384 elements differ: got 0.5 want 0.25; scaled"), false},
-		{of(1, "torch.softmax", "output[0]", "12 of 16384 elements differ: got 0.5 want 0.25; a row"), false},
-		{of(1, "torch.softmax", "grad[0]", "12 of 16384 elements differ: got 0.5 want 0.25; scaled"), false},
-		{of(1, "torch.exp", "output[0]", "12 of 16384 elements differ: got 0.5 want 0.25; scaled"), false},
+		{of(1, 2, "torch.softmax", "output[0]", "12 of 16384 elements differ: got 0.5 want 0.25; scaled"), true},
+		{of(0, 2, "torch.softmax", "output[0]", "12 of 16384 elements differ: got 0.5 want 0.25; scaled"), true},
+		{of(0, 2, "torch.softmax", "output[0]", "12 of 16384 elements differ: got 0.5 want 0.25; a row"), false},
+		{of(0, 2, "torch.softmax", "grad[0]", "12 of 16384 elements differ: got 0.5 want 0.25; scaled"), false},
+		{of(0, 2, "torch.exp", "output[0]", "12 of 16384 elements differ: got 0.5 want 0.25; scaled"), false},
 	} {
-		if got := recurs(c.f, first); got != c.want {
-			t.Errorf("%s %s: %s: recurs %t, want %t", c.f.Call.Op, c.f.Target, c.f.Reason, got, c.want)
+		if got := c.f.IsAlike(first); got != c.want {
+			t.Errorf("%s %s: %s: alike %t, want %t", c.f.Call.Op, c.f.Target, c.f.Reason, got, c.want)
 		}
+	}
+	cause := of(0, 2, "torch.softmax", "output[0]", "8 of 16384 elements differ: got 1.5 want 1.25; scaled")
+	cause.Causes = []reports.Cause{{Text: "twice"}}
+	if k := step.KindsOf([]*step.Finding{first, cause}); len(k) != 1 || len(k[0].Explained().Causes) != 1 {
+		t.Errorf("a cause that was found of one is not told of its kind: %v", k)
+	}
+}
+
+// severalWrong is a step in which a second operator is wrong in two calls.
+func severalWrong(t *testing.T) *step.Trace {
+	tr := trace(t, "scaled")
+	for _, c := range tr.Calls() {
+		if c.Op == "torch.nn.functional.linear" {
+			tr.Findings = append(tr.Findings, &step.Finding{Rule: verdict.Wrong, Call: c, Target: "output[0]",
+				Reason: fmt.Sprintf("%d elements differ", c.Entry.ID)})
+		}
+	}
+	return tr
+}
+
+// TestSeveralWrong: the title and the screen have all wrong operators, each once.
+func TestSeveralWrong(t *testing.T) {
+	tr := severalWrong(t)
+	n := len(tr.Findings) - 1
+	if n < 2 {
+		t.Fatalf("%d calls of linear", n)
+	}
+	linear := tr.Findings[1].Call
+	want := fmt.Sprintf("Wrong: torch.nn.functional.gelu/4 gave a wrong result; %s gave a wrong result, as did %s",
+		linear, reports.Count(n-1, "more call"))
+	if got := judge(tr).text; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	var b strings.Builder
+	if err := Screen(&b, tr, Extra{Without: step.Moved{Loss: math.NaN()}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(b.String(), "WRONG: "); got != 2 || !strings.Contains(b.String(), "\n  like it: ") {
+		t.Errorf("%d blocks, want 2, one of which names those like it:\n%s", got, b.String())
+	}
+}
+
+// TestUnreliable: the effect of a large error in a step whose effects do not add up is no fact.
+func TestUnreliable(t *testing.T) {
+	tr := trace(t, "scaled")
+	s := tr.MainStep()
+	c := s.Largest(1)[0]
+	c.LocalError = 0.2
+	s.Exact, s.Predicted = s.Given()-1, 1
+	if c.EffectUnreliable() {
+		t.Error("an effect is doubted though all add up")
+	}
+	s.Predicted = 3
+	var b strings.Builder
+	if err := effects(&b, s); err != nil {
+		t.Fatal(err)
+	}
+	if want := impactText(c.Effect, true) + "  " + c.String(); !strings.Contains(b.String(), want) ||
+		!strings.HasPrefix(want, "about ") || !strings.Contains(b.String(), "\nabout: an estimate") {
+		t.Errorf("no %q in\n%s", want, b.String())
+	}
+	g := NewGraph(tr, repro)
+	if !g.Nodes[g.at[c]].EffectUnreliable {
+		t.Error("the page tells the effect as a fact")
 	}
 }
