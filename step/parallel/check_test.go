@@ -56,6 +56,7 @@ var trees = []struct {
 	{"master-stale", "collective", "torch.distributed.all_gather_into_tensor", "the parts are gathered before", ""},
 	{"positions", "", "", "", ""},
 	{"positions-late", "shard", "torch.Tensor.mul", "made of the positions 0 to 3, which torch.arange/0", ""},
+	{"positions-labels", "shard", "torch.nn.functional.cross_entropy", "each rank shifted the labels of its own part", ""},
 	{"factor", "", "", "", ""},
 	{"factor-row", "replica", "torch.Tensor.mul", "it is a partial sum over ranks 0,2, too", ""},
 	{"tied", "", "", "", ""},
@@ -87,6 +88,7 @@ var trees = []struct {
 	{"grid", "", "", "", "[2 x 2 (ranks 0,2 1,3 | 0-1 2-3); parameters: 1 replicated]"},
 	{"grid-row", "replica", "torch.nn.functional.linear", "it is a partial sum over ranks 0,2, too", ""},
 	{"halo", "", "", "", ""},
+	{"halo-kept", "collective", "__main__.Halo.apply", "rank 1 got what rank 0 gave it, and the gradient that it has", ""},
 	{"owner", "", "", "", "[2 (ranks 0-1); parameters: 2 replicated]"},
 	{"lead", "", "", "", "[2 (ranks 0-1); parameters: 2 replicated]"}, // only rank 0 counts steps
 	{"lead-scaled", "scale", "torch.Tensor.div_", "is 0.5 times that of the whole program", ""},
@@ -194,6 +196,7 @@ var trees = []struct {
 	{"views-alone", "replica", "torch.Tensor.mul", "the gradient of gain is a partial sum", ""},
 	{"zigzag", "", "", "", "[2 (ranks 0-1); parameters: 3 replicated]"},
 	{"zigzag-inside", "", "", "", ""}, // a function puts the parts in order
+	{"zigzag-kept", "collective", "__main__.InOrder.apply", "its backward pass lacks a reduce_scatter", ""},
 	{"zigzag-alone", "replica", "torch.nn.functional.embedding", "the gradient of places is a partial sum", ""},
 	{"zero-rate", "replica", "torch.Tensor.mul_", "by one line with different numbers", ""},
 	{"zero-rolled", "collective", "torch.Tensor.addcdiv_", "the elements in another order", ""},

@@ -30,7 +30,7 @@ func (p *part) backward() {
 			continue
 		}
 		p.collect(s, sides)
-		p.rotates(s, sides)
+		p.transposed(s, sides)
 		if len(p.broken) > 0 && !p.broken[0].backward || len(p.dims) == 0 {
 			continue
 		}
@@ -277,30 +277,6 @@ func (p *part) lateOrigin(s *site) *site {
 		}
 	}
 	return nil
-}
-
-// rotates checks a call by which each rank gets the argument of another, as in a ring: the gradient of each argument is
-// that of the result that it became.
-func (p *part) rotates(s *site, sides map[int]*side) {
-	lead := sides[p.ranks[0]]
-	if len(lead.ins) != 1 || len(lead.outs) != 1 || len(p.broken) > 0 {
-		return
-	}
-	made, given := p.column(sides, func(d *side) *array { return d.gradIns[0] }),
-		p.column(sides, func(d *side) *array { return d.gradOuts[0] })
-	to := p.destinations(sides)
-	if made == nil || given == nil || to == nil {
-		return
-	}
-	for _, r := range p.ranks {
-		if got, want := made[r], given[to[r]]; !got.near(want, similar*got.dtype.Eps()) {
-			p.found(true, &violation{kind: "collective", site: s, ranks: p.ranks, backward: true, target: "grad[0]",
-				reason: fmt.Sprintf("rank %d sent its argument to rank %d; the gradient that it has of it is not the "+
-					"one that rank %d has of what it got: the backward pass sends gradients to other ranks", r, to[r],
-					to[r])})
-			return
-		}
-	}
 }
 
 // destinations says which rank got the argument of each as its result; nil if each kept its own, or it is not clear.

@@ -26,8 +26,10 @@ func (p *part) strangers() {
 					tokens[r] = append(tokens[r], sides[r].ins[i].array)
 				}
 			case i > 0:
+				labels := p.column(sides, func(d *side) *array { return d.ins[i].array })
 				p.countLabels(s, sides, i)
-				p.compareLabels(s, p.column(sides, func(d *side) *array { return d.ins[i].array }), tokens, i)
+				p.compareLabels(s, labels, tokens, i)
+				p.shiftedInside(s, labels, tokens, i)
 			}
 		}
 	}

@@ -632,7 +632,7 @@ def columns(rank, name, directory):
 
 
 class Halo(torch.autograd.Function):
-    """The rows of the other rank behind its own; the gradients of these go back and are added in place."""
+    """The rows of the other rank behind its own; the gradients of these go back and are added in place, or not."""
 
     @staticmethod
     def swap(x):
@@ -642,16 +642,19 @@ class Halo(torch.autograd.Function):
         return y
 
     @staticmethod
-    def forward(ctx, x):
+    def forward(ctx, x, kept):
+        ctx.kept = kept
         return torch.cat([x, Halo.swap(x[:2].contiguous()), Halo.swap(x[-2:].contiguous())])
 
     @staticmethod
     def backward(ctx, g):
+        if ctx.kept:
+            return g[:-4].clone(), None
         first, last = Halo.swap(g[-4:-2].contiguous()), Halo.swap(g[-2:].contiguous())
         g = g[:-4].clone()
         g[:2] += first
         g[-2:] += last
-        return g
+        return g, None
 
 
 def halo(rank, name, directory):
@@ -663,7 +666,7 @@ def halo(rank, name, directory):
     torch.manual_seed(5)
     x = torch.randn(64, 4).chunk(2)[rank].clone()
     with optool_capture.record(directory, model=model):
-        h = Halo.apply(F.linear(x, model.up)).tanh()
+        h = Halo.apply(F.linear(x, model.up), name == "halo-kept").tanh()
         (h * h.roll(1, 0)).mean().backward()
         dist.all_reduce(model.up.grad)
         model.up.grad.div_(2)
@@ -773,10 +776,11 @@ def views(rank, name, directory):
 
 
 class InOrder(torch.autograd.Function):
-    """The early parts of both ranks, then their late parts; the gradients are summed."""
+    """The early parts of both ranks, then their late parts; the gradients are summed, or not."""
 
     @staticmethod
-    def forward(ctx, x):
+    def forward(ctx, x, kept):
+        ctx.kept = kept
         parts = [torch.empty_like(x) for _ in range(2)]
         dist.all_gather(parts, x.contiguous())
         (a, d), (b, c) = (t.chunk(2, 1) for t in parts)
@@ -785,9 +789,10 @@ class InOrder(torch.autograd.Function):
     @staticmethod
     def backward(ctx, g):
         g = g.contiguous().clone()
-        dist.all_reduce(g)
+        if not ctx.kept:
+            dist.all_reduce(g)
         a, b, c, d = g.chunk(4, 1)
-        return torch.cat([a, d] if dist.get_rank() == 0 else [b, c], 1)
+        return torch.cat([a, d] if dist.get_rank() == 0 else [b, c], 1), None
 
 
 def zigzag(rank, name, directory):
@@ -802,8 +807,8 @@ def zigzag(rank, name, directory):
     with optool_capture.record(directory, model=model):
         at = torch.cat([torch.arange(4 * i, 4 * i + 4) for i in cut])
         h = F.embedding(ids, model.table) + F.embedding(at, model.places)
-        if name == "zigzag-inside":
-            keys = InOrder.apply(h)
+        if name in ("zigzag-inside", "zigzag-kept"):
+            keys = InOrder.apply(h, name == "zigzag-kept")
         else:
             keys = Join.apply(h, 1).chunk(4, 1)
             keys = torch.cat([keys[0], keys[2], keys[3], keys[1]], 1)
@@ -1306,7 +1311,7 @@ def master(rank, name, directory):
 
 
 def positions(rank, name, directory):
-    """Ranks share out sequences, and others the batch; positions may count from 0 on each rank."""
+    """Ranks share out sequences, and others the batch; positions or labels may be those of a part by itself."""
     import optool_capture
 
     model = torch.nn.Module()
@@ -1318,6 +1323,8 @@ def positions(rank, name, directory):
     mine = tokens.chunk(2, 0)[column]
     ids, labels = (t[:, 4 * row:4 * row + 4].clone() for t in (mine[:, :-1], mine[:, 1:]))
     at = 0 if name == "positions-late" else 4 * row
+    if name == "positions-labels":
+        labels = F.pad(ids[:, 1:], (0, 1), value=-100)
     with optool_capture.record(directory, model=model):
         place = torch.arange(at, at + 4)[:, None] / torch.tensor([1.0, 2.0, 4.0, 8.0])
         x = F.embedding(ids, model.table) * place.cos()
