@@ -79,6 +79,8 @@ var trees = []struct {
 	{"features", "", "", "", ""}, // of all ranks, on each
 	{"features-own", "", "", "", ""},
 	{"features-labels", "shard", "torch.nn.functional.cross_entropy", "name the rows of rank 0 on every rank", ""},
+	{"features-queue", "shard", "torch.nn.functional.cross_entropy", "lack the number of the rank's first row", ""},
+	{"features-older", "", "", "", ""}, // each rank's own rows, and older ones
 	{"features-sum", "scale", "__main__.Join.apply", "its backward pass makes the gradient 2 times as large", ""},
 	{"flat", "", "", "", "[2 (ranks 0-1); parameters: 4 replicated]"},
 	{"flat-stale", "collective", "torch.distributed.all_gather_into_tensor", "what ranks 0-1 made of their parts", ""},

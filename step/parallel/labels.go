@@ -3,6 +3,8 @@ package parallel
 import (
 	"fmt"
 	"slices"
+
+	"github.com/optool/optool/step"
 )
 
 // strangers finds a loss of which a rank compares its results with labels that continue the tokens of another rank. A
@@ -36,14 +38,22 @@ func (p *part) strangers() {
 }
 
 // countLabels finds labels that count the rows of each rank from 0 on, of scores against rows that all ranks joined:
-// they name the rows of the first rank on every rank.
+// they name the rows of the first rank on every rank. Scores against other rows, such as older ones, can lie behind.
 func (p *part) countLabels(s *site, sides map[int]*side, i int) {
 	lead := sides[p.ranks[0]]
 	scores, labels := lead.ins[0].array, lead.ins[i].array
 	n := len(labels.x)
 	if len(p.dims) != 1 || n < 2 || len(scores.shape) != 2 || scores.shape[0] != n ||
-		scores.shape[1] != n*len(p.ranks) || !p.same(sides, i) || p.same(sides, 0) || labels.x[0] != 0 ||
-		!counts(labels.x) || len(p.broken) > 0 || !p.joinsRows(s, n) {
+		scores.shape[1] < n*len(p.ranks) || !p.same(sides, i) || p.same(sides, 0) || labels.x[0] != 0 ||
+		!counts(labels.x) || len(p.broken) > 0 {
+		return
+	}
+	rows := p.joinedRows(s, n)
+	if !slices.ContainsFunc(rows, func(all *array) bool {
+		return scores.shape[1] == n*len(p.ranks) || !slices.ContainsFunc(p.ranks, func(r int) bool {
+			return !p.checker.scored(sides[r].call.Inputs, all)
+		})
+	}) {
 		return
 	}
 	p.found(true, &violation{kind: "shard", site: s, ranks: p.ranks, target: fmt.Sprintf("input[%d]", i),
@@ -52,22 +62,57 @@ func (p *part) countLabels(s *site, sides map[int]*side, i int) {
 			n-1, n, rankList(p.ranks), p.ranks[0])})
 }
 
-// joinsRows reports whether an exchange before a call joined n rows of each rank.
-func (p *part) joinsRows(s *site, n int) bool {
-	return slices.ContainsFunc(p.sites[:slices.Index(p.sites, s)], func(t *site) bool {
+// joinedRows are the rows of all ranks, n of each, that exchanges before a call joined.
+func (p *part) joinedRows(s *site, n int) (out []*array) {
+	for _, t := range p.sites[:slices.Index(p.sites, s)] {
 		if call := t.first(p.ranks); !isExchange(t.op) && len(p.checker.inside[call]) == 0 {
-			return false
+			continue
 		}
 		sides := p.read(t)
 		if sides == nil || len(sides[p.ranks[0]].ins) == 0 {
-			return false
+			continue
 		}
 		from := t.sends(sides[p.ranks[0]])
 		x := p.column(sides, func(d *side) *array { return d.ins[from].array })
-		first := x[p.ranks[0]]
-		return len(first.shape) > 0 && first.shape[0] == n && slices.ContainsFunc(p.joined(sides, x),
-			func(j joint) bool { return j.at.kind == sharded && j.at.dim == 0 })
-	})
+		if first := x[p.ranks[0]]; len(first.shape) == 0 || first.shape[0] != n {
+			continue
+		}
+		for _, j := range p.joined(sides, x) {
+			if all := p.join(x, p.everywhere(j.at)); all != nil && j.at.kind == sharded && j.at.dim == 0 {
+				out = append(out, all)
+			}
+		}
+	}
+	return out
+}
+
+// scored reports whether the first columns of scores, the first input of a loss, are those against some rows.
+func (c *checker) scored(of []*step.Value, rows *array) bool {
+	if len(of) == 0 || len(rows.shape) != 2 {
+		return false
+	}
+	product := scores(of[0], setOf("matmul", "mm", "linear"), 24)
+	if product == nil {
+		return false
+	}
+	d, err := c.load(product)
+	if err != nil || len(d.ins) != 2 || len(d.ins[1].array.shape) != 2 {
+		return false
+	}
+	keys := d.ins[1].array
+	n, width := rows.shape[0], rows.shape[1]
+	if method(product.Op) == "linear" {
+		return keys.shape[1] == width && keys.shape[0] >= n && slices.Equal(keys.x[:n*width], rows.x)
+	}
+	if keys.shape[0] != width || keys.shape[1] < n {
+		return false
+	}
+	for i, v := range rows.x {
+		if keys.x[i%width*keys.shape[1]+i/width] != v {
+			return false
+		}
+	}
+	return true
 }
 
 // compareLabels compares the labels of a loss with the tokens that the ranks look up.

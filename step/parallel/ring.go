@@ -125,24 +125,25 @@ func attends(call *step.Call) (keys, values *step.Value) {
 	case !products[m] || len(call.Inputs) != 2:
 		return nil, nil
 	}
-	if c := scores(call.Inputs[0], 24); c != nil && len(c.Inputs) == 2 {
+	if c := scores(call.Inputs[0], products, 24); c != nil && len(c.Inputs) == 2 {
 		return c.Inputs[1], call.Inputs[1]
 	}
 	return nil, nil
 }
 
-// scores is the product that weights were made of, within some calls that keep its shape; nil if there is none.
-func scores(v *step.Value, within int) *step.Call {
+// scores is the product, by one of some operators, that a value was made of within some calls that keep its shape; nil
+// if there is none.
+func scores(v *step.Value, by map[string]bool, within int) *step.Call {
 	from := v.From.Value
 	if from == nil || within == 0 {
 		return nil
 	}
-	if products[method(from.Call.Op)] {
+	if by[method(from.Call.Op)] {
 		return from.Call
 	}
 	for _, in := range from.Call.Inputs {
 		if in.DType.IsFloat() && slices.Equal(in.Shape, v.Shape) {
-			return scores(in, within-1)
+			return scores(in, by, within-1)
 		}
 	}
 	return nil

@@ -1107,7 +1107,8 @@ def both(rank, name, directory):
 
 
 def features(rank, name, directory):
-    """Each rank compares the features of all ranks, and the backward pass of the gather adds up gradients."""
+    """Each rank compares the features of all ranks, and the backward pass of the gather adds up gradients. There may be
+    older features."""
     import optool_capture
 
     model = torch.nn.Module()
@@ -1120,9 +1121,14 @@ def features(rank, name, directory):
         labels = torch.arange(6)
         if name in ("features-own", "features-labels"):  # each compares its own
             labels = torch.arange(3) + (3 * rank if name == "features-own" else 0)
+        elif name in ("features-queue", "features-older"):
+            labels = torch.arange(3)
         else:
             a = Join.apply(a, 0)
-        F.cross_entropy(model.warmth.exp() * a @ Join.apply(b, 0).t(), labels).backward()
+        all = Join.apply(b, 0)
+        if name in ("features-queue", "features-older"):
+            all = torch.cat([all if name == "features-queue" else b, part(7, None, 6, 4).detach()])
+        F.cross_entropy(model.warmth.exp() * a @ all.t(), labels).backward()
         for p in model.parameters():
             dist.all_reduce(p.grad)
             if name != "features-sum":
