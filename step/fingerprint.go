@@ -118,13 +118,20 @@ func (f *fingerprint) sample(t *tensor.Tensor, raw []byte) {
 			one.Offset = at
 			element = one.AppendBytes(element[:0])
 		}
-		word := uint64(0)
-		for j := min(len(element), 16) - 1; j >= 0; j-- {
-			word = word<<8 ^ uint64(element[j])
-		}
-		f.samples = append(f.samples, word)
+		f.samples = append(f.samples, bitsOf(t.DType, element))
 	}
 	f.plain = !slices.ContainsFunc(f.samples, func(x uint64) bool { return x != f.samples[0] })
+}
+
+// bitsOf is an element as bits; those of -0 are those of 0, which is the same number.
+func bitsOf(dt tensor.DType, element []byte) (word uint64) {
+	for _, b := range slices.Backward(element[:min(len(element), 16)]) {
+		word = word<<8 ^ uint64(b)
+	}
+	if dt.IsFloat() && word&(word-1) == 0 && dt.Number(word) == 0 {
+		return 0
+	}
+	return word
 }
 
 // zero reports whether all samples are zero.

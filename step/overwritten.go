@@ -144,15 +144,21 @@ type differences struct {
 	float       bool
 }
 
-// bitwise compares now with was, bit by bit.
+// bitwise compares now with was, bit by bit. Zeros of either sign are the same.
 func bitwise(now, was *tensor.Tensor) differences {
 	x, y := now.AppendBytes(nil), was.AppendBytes(nil)
 	size := now.DType.Size()
-	zero := string(make([]byte, size))
 	d := differences{of: now.Numel(), first: -1, float: now.DType.IsFloat()}
+	zero := string(make([]byte, size))
+	element := func(b []byte) string {
+		if d.float && bitsOf(now.DType, b) == 0 {
+			return zero
+		}
+		return string(b)
+	}
 	every := max(1, d.of/4096)
 	for i := 0; i < len(x) && i < len(y); i += size {
-		a, b := string(x[i:i+size]), string(y[i:i+size])
+		a, b := element(x[i:i+size]), element(y[i:i+size])
 		if i/size%every == 0 && (a != b || a != zero) {
 			d.some.add(maphash.String(seed, a), maphash.String(seed, b))
 		}

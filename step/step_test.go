@@ -336,6 +336,30 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
+// TestZerosOfEitherSign: products with zeros have zeros of both signs in places of their own. They say no more than other
+// zeros of whether one tensor is another with a part overwritten.
+func TestZerosOfEitherSign(t *testing.T) {
+	make := func(k float64) *tensor.Tensor {
+		data := make([]float64, 540)
+		for i := range data {
+			if data[i] = k * float64(i+1); i%18 > 6 {
+				data[i] = math.Copysign(0, float64(i%5-2)*k)
+			}
+		}
+		return tensor.New(tensor.Float32, []int{540}, data).Rounded()
+	}
+	for _, k := range []float64{3, -3} {
+		x, y := make(1), make(k)
+		a, b := newFingerprint(x), newFingerprint(y)
+		if got := a.alike(&b, tensor.Float32); got.same != 0 || got.n == sampled {
+			t.Errorf("times %v: %d of %d samples are equal", k, got.same, got.n)
+		}
+		if d := bitwise(y, x); d.n != 210 || d.same != 0 || d.some.same != 0 || d.isPart(tensor.Float32) {
+			t.Errorf("times %v: %d elements differ, %d are equal", k, d.n, d.same)
+		}
+	}
+}
+
 // TestSampledLayouts: the samples of a matrix and of its transpose are others, whatever its shape.
 func TestSampledLayouts(t *testing.T) {
 	for _, shape := range [][2]int{{16, 16}, {64, 64}, {128, 128}, {64, 32}, {512, 512}} {
