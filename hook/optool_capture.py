@@ -518,6 +518,7 @@ class _Encoder:
         self.exact = False  # whether numbers of numpy are arrays without dimensions
         self.saved = {}  # id of a tensor -> _Saved
         self.exposed = set()  # where memory begins that can be written without torch's knowledge
+        self.awaited = set()  # where results of asynchronous collectives begin that other threads may still write
         self.names = {}  # id of a parameter or buffer -> its name in the model
         self.owned = lambda t: None  # the name of a parameter that a module was given while it was called
 
@@ -600,6 +601,7 @@ class _Encoder:
         if not _readable(t, torch):
             awaited = _awaited(t, torch, self.awaits)
             if awaited is not None:
+                self.awaited.discard(_memory(awaited))
                 return dict(self._tensor(awaited), requires_grad=True) if t.requires_grad else self._tensor(awaited)
             local = _local(t)
             if local is None:
@@ -646,7 +648,7 @@ class _Encoder:
             e["tensor"] = saved.number
             return e
         e["tensor"] = self.channel.tensor(d)
-        if "version" in e and t.device.type == "cpu" and _memory(t) not in self.exposed:
+        if "version" in e and t.device.type == "cpu" and self._settled(t):
             self.saved[id(t)] = _Saved(t, e, functools.partial(self._forget, id(t)))
         return e
 
@@ -670,6 +672,17 @@ class _Encoder:
         if saved is not None and saved.reference is reference:
             del self.saved[key]
             self.counted.pop(key, None)
+
+    def _settled(self, t):
+        at = _memory(t)
+        return at not in self.exposed and at not in self.awaited
+
+    def begun(self, tensors):
+        """An asynchronous collective writes these until the program waits for it."""
+        self.awaited.update(_memory(t) for t in tensors if _readable(t, self.torch) and t.device.type == "cpu")
+
+    def ended(self, tensors):
+        self.awaited.difference_update([_memory(t) for t in tensors if _readable(t, self.torch)])
 
     def expose(self, tensors):
         """The memory of these can be written from now on without a new version of the tensor."""
@@ -803,7 +816,7 @@ class _Policy:
     """What the name of a function says about it."""
 
     __slots__ = ("name", "overload", "last", "skip", "in_place", "aliases", "foreign", "may_write", "random",
-                 "runs_backward", "exposes", "writes", "python", "function", "about")
+                 "runs_backward", "exposes", "begins", "writes", "python", "function", "about")
 
     def __init__(self, name, func, torch):
         self.name, self.overload, self.about = name, None, None
@@ -815,6 +828,7 @@ class _Policy:
         self.last = parts[-1]
         self.skip = self.last in IGNORED or "profiler" in parts
         self.exposes = self.last in EXPOSE or self.name.startswith("torch.Tensor.data.")
+        self.begins = "._c10d_functional." in self.name and self.last not in UNREAD  # an asynchronous collective
         self.runs_backward = self.name in ("torch.Tensor.backward", "torch.autograd.backward", "torch.autograd.grad")
         in_place = self.last.endswith("_") and not self.last.endswith("__") or self.last == "__setitem__" or (
             self.last.startswith("__i") and self.last.endswith("__") and self.last not in ("__invert__", "__index__"))
@@ -2170,6 +2184,10 @@ class _Recorder:
                 changed[str(i)] = t
         if p.exposes:
             self.encoder.expose(outputs)
+        if p.begins:
+            self.encoder.begun(outputs)
+        elif p.last == "wait_tensor":
+            self.encoder.ended(outputs)
         if result is None and call.changes is not None:  # x[i] = y
             outputs = [call.changes]
         if call.id is None:
