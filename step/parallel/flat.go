@@ -3,6 +3,7 @@ package parallel
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -175,16 +176,46 @@ func (p *part) buckets(t *tail) (out []bucket) {
 	return nil
 }
 
-// bucket finds the gradients of the first rank in a buffer.
+// bucket finds the gradients of the first rank in a buffer. Two of one size can be nearly the same, so that they fit at
+// each other's place: the closest fit counts first, and gradients do not overlap.
 func (p *part) bucket(x []float64, group []int) bucket {
 	b := bucket{size: len(x), at: map[string]int{}, group: group}
+	type fit struct {
+		name    string
+		at, end int
+		off     float64
+	}
+	var fits []fit
 	for _, n := range p.order {
-		if at := within(x, p.grads[n].sum[p.ranks[0]].x); at >= 0 {
-			b.at[n] = at
+		g := p.grads[n].sum[p.ranks[0]].x
+		for at, off := range within(x, g) {
+			fits = append(fits, fit{n, at, at + len(g), off})
+		}
+	}
+	slices.SortStableFunc(fits, func(a, b fit) int { return cmp.Compare(a.off, b.off) })
+	var taken []fit
+	for _, f := range fits {
+		if _, known := b.at[f.name]; !known && !slices.ContainsFunc(taken, func(t fit) bool {
+			return f.at < t.end && t.at < f.end
+		}) {
+			b.at[f.name] = f.at
+			taken = append(taken, f)
+		}
+	}
+	for _, n := range p.order {
+		if _, known := b.at[n]; known {
 			b.names = append(b.names, n)
 		}
 	}
 	return b
+}
+
+// twin reports whether another parameter of a buffer has the very same gradient: which lies where is not known.
+func (p *part) twin(b bucket, name string) bool {
+	x := p.grads[name].sum[p.ranks[0]].x
+	return slices.ContainsFunc(b.names, func(n string) bool {
+		return n != name && slices.Equal(p.grads[n].sum[p.ranks[0]].x, x)
+	})
 }
 
 // gathers are the group and the size of the parts of the last all_gather of flat ones.
@@ -199,31 +230,35 @@ func (t *tail) gathers() (group []int, size int) {
 
 func shorter(a, b *array) int { return len(a.x) - len(b.x) }
 
-// within is where numbers stand in a buffer, perhaps all times one factor; -1 if they do not.
-func within(buffer, x []float64) int {
+// within are the places where numbers stand in a buffer, perhaps all times one factor, with how far they are from those
+// that stand there, relative to the largest.
+func within(buffer, x []float64) iter.Seq2[int, float64] {
 	k := 0 // of the largest, which tells the factor
 	for i, v := range x {
 		if math.Abs(v) > math.Abs(x[k]) {
 			k = i
 		}
 	}
-	if len(x) < 2 || x[k] == 0 {
-		return -1
-	}
-next:
-	for at := 0; at+len(x) <= len(buffer); at++ {
-		f := buffer[at+k] / x[k]
-		if f == 0 || f-f != 0 {
-			continue
+	return func(yield func(int, float64) bool) {
+		if len(x) < 2 || x[k] == 0 {
+			return
 		}
-		for i, v := range x {
-			if math.Abs(buffer[at+i]-f*v) > 1e-5*math.Abs(f*x[k]) {
-				continue next
+	next:
+		for at := 0; at+len(x) <= len(buffer); at++ {
+			f, off := buffer[at+k]/x[k], 0.0
+			if f == 0 || f-f != 0 {
+				continue
+			}
+			for i, v := range x {
+				if off = max(off, math.Abs(buffer[at+i]/f-v)/math.Abs(x[k])); off > 1e-5 {
+					continue next
+				}
+			}
+			if !yield(at, off) {
+				return
 			}
 		}
-		return at
 	}
-	return -1
 }
 
 // A flatUpdate is what a rank does to its part of a buffer of parameters.
@@ -334,7 +369,7 @@ func (p *part) returned(b bucket, updates []*flatUpdate, tails map[int]*tail) {
 					got, call = u.result, gathered(tails[r], u.call)
 				}
 			}
-			if wrote == nil || nearly(got.x, want, 4*got.dtype.Eps()*max(got.largest(), value.largest())) {
+			if wrote == nil || p.twin(b, n) || nearly(got.x, want, 4*got.dtype.Eps()*max(got.largest(), value.largest())) {
 				continue
 			}
 			switch {

@@ -606,6 +606,7 @@ func (p *part) compare(v *judged, g *gradient, read, want map[int]*array, places
 		}
 		v.scale[r] = k
 	}
+	g.asOthers(v.scale, want)
 	if v.scale != nil {
 		p.fewElements(v, g, given, places)
 		return
@@ -616,6 +617,24 @@ func (p *part) compare(v *judged, g *gradient, read, want map[int]*array, places
 		}
 	}
 	p.explain(v, g, read, places)
+}
+
+// asOthers takes the scale of other ranks for ranks whose part of the gradient is nothing but rounding, as that of the
+// bias of keys before a softmax: it is near any multiple.
+func (g *gradient) asOthers(scale map[int]float64, want map[int]*array) {
+	tells, quiet := math.NaN(), []int(nil)
+	for _, r := range slices.Sorted(maps.Keys(scale)) {
+		if near(want[r].times(0), want[r], want[r].tolerance(), g) {
+			quiet = append(quiet, r)
+		} else if math.IsNaN(tells) {
+			tells = scale[r]
+		}
+	}
+	for _, r := range quiet {
+		if !math.IsNaN(tells) {
+			scale[r] = tells
+		}
+	}
 }
 
 // fewElements looks again at gradients of so few elements that anything is a multiple of them, where ranks that hold
