@@ -35,16 +35,27 @@ func TestDominating(t *testing.T) {
 	}
 }
 
+// TestLossOf16Bits: a loss that is rounded to 16 bits is no drift. One that rounding before it moves much more is.
+func TestLossOf16Bits(t *testing.T) {
+	for effect, want := range map[float64]int{0.0156: 0, -0.004: 0, 0.5: 1} {
+		loss := &Call{Effect: effect, LocalError: 0.002, Outputs: []*Value{{DType: tensor.BFloat16}}}
+		s := &Step{Loss: loss, Calls: []*Call{loss}, Exact: 3.6, Captured: 3.6}
+		if got := s.drift(nil); len(got) != want {
+			t.Errorf("moved by %v: got %d findings, want %d", effect, len(got), want)
+		}
+	}
+}
+
 // TestDifferentiated: a value whose gradient a later loss is computed from is no loss that drifts.
 func TestDifferentiated(t *testing.T) {
 	p := &Process{}
-	s := &Step{Loss: &Call{Order: 1, Process: p, Effect: 1e-3, Outputs: []*Value{{DType: tensor.BFloat16}}}, Exact: 1,
+	s := &Step{Loss: &Call{Order: 1, Process: p, Effect: 1e-3, Outputs: []*Value{{DType: tensor.Float32}}}, Exact: 1,
 		Captured: 1}
 	content := fingerprint{sum: 7}
 	s.Loss.Grads = []*Value{{DType: tensor.BFloat16, Shape: []int{8}, content: content}}
 	s.Calls = []*Call{s.Loss}
 	if len(s.drift(nil)) == 0 {
-		t.Error("a loss in bfloat16 does not drift")
+		t.Error("a loss that rounding moves by many times itself does not drift")
 	}
 	reader := &Call{Order: 2, GradOutputs: []*Value{{}}}
 	reader.Inputs = []*Value{{DType: tensor.BFloat16, Shape: []int{8}, content: content, RequiresGrad: true}}

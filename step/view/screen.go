@@ -645,6 +645,10 @@ func loss(t *step.Trace, s *step.Step, x Extra) string {
 			s.Captured-s.Exact, s.Predicted)
 	}
 	b.WriteString(lossCall(s))
+	if dt := s.Loss.DType(); dt.IsFloat() && dt.Size() <= 2 && !math.IsNaN(s.Exact) {
+		fmt.Fprintf(b, "the loss is in %s: rounding it alone moves it by up to %.2g\n", dt,
+			dt.Eps()/2*math.Abs(s.Exact))
+	}
 	lossesOfRuns(b, t)
 	without(b, s, x)
 	others(b, t, s, x)

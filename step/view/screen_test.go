@@ -16,6 +16,7 @@ import (
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
+	"github.com/optool/optool/tensor"
 )
 
 // trace reads and analyses a tree of package step's testdata.
@@ -85,6 +86,20 @@ func TestStepNumbers(t *testing.T) {
 		if !strings.Contains(b.String(), tc.want) {
 			t.Errorf("recorded as %d: got\n%s", tc.recorded, b.String())
 		}
+	}
+}
+
+// TestLossOf16Bits: that a loss is rounded to 16 bits is said beside it.
+func TestLossOf16Bits(t *testing.T) {
+	tr := trace(t, "clean")
+	s := tr.MainStep()
+	const note = "the loss is in bfloat16: rounding it alone moves it by up to 0.0"
+	if got := loss(tr, s, Extra{Without: step.Moved{Loss: math.NaN()}}); strings.Contains(got, "rounding it alone") {
+		t.Errorf("of 32 bits: got\n%s", got)
+	}
+	s.Loss.Outputs[0].DType = tensor.BFloat16
+	if got := loss(tr, s, Extra{Without: step.Moved{Loss: math.NaN()}}); !strings.Contains(got, note) {
+		t.Errorf("got\n%s", got)
 	}
 }
 
