@@ -336,8 +336,8 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-// TestZerosOfEitherSign: products with zeros have zeros of both signs in places of their own. They say no more than other
-// zeros of whether one tensor is another with a part overwritten.
+// TestZerosOfEitherSign: products with zeros have zeros of both signs in places of their own. They say no more than
+// other zeros of whether one tensor is another with a part overwritten.
 func TestZerosOfEitherSign(t *testing.T) {
 	make := func(k float64) *tensor.Tensor {
 		data := make([]float64, 540)

@@ -369,7 +369,8 @@ func (p *part) returned(b bucket, updates []*flatUpdate, tails map[int]*tail) {
 					got, call = u.result, gathered(tails[r], u.call)
 				}
 			}
-			if wrote == nil || p.twin(b, n) || nearly(got.x, want, 4*got.dtype.Eps()*max(got.largest(), value.largest())) {
+			if wrote == nil || p.twin(b, n) ||
+				nearly(got.x, want, 4*got.dtype.Eps()*max(got.largest(), value.largest())) {
 				continue
 			}
 			switch {
