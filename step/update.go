@@ -313,11 +313,12 @@ func (u *updater) checkGradient(v *Value) {
 	switch {
 	case v.From.How == IsChanged || v.From.Role == "collective" || v.From.first != nil || !v.DType.IsFloat():
 		return
-	case g != nil && (g.Kind != capture.GradInputs || v.From.How != ByContent):
+	case g == nil || g.Call.inBackward() && g.Kind != capture.GradInputs: // a function of the program wrote what it gave
+	case g.Kind != capture.GradInputs || v.From.How != ByContent:
 		return
 	}
 	of, at := uint64(0), u.parameter(v)
-	if g != nil {
+	if g != nil && g.Kind == capture.GradInputs {
 		of = g.argument().Address
 	}
 	if at == 0 || of == at {

@@ -531,7 +531,7 @@ function pick(i, go) {
 const jumps = heads.filter(f => f.node >= 0), most_jumps = 6
 jumps.slice(0, most_jumps).forEach(f => { const n = likes(f).length, b = el("button", f.rule + ": " + (f.from === undefined ? "" : "between " + name(N[f.from]) + " and ") + name(N[f.node]) + (n ? " and " + n + " more" : ""), $("jump")); b.classList.toggle("warn", isWarning(f)); b.onclick = () => pick(f.node, true) })
 if (jumps.length > most_jumps) el("button", "and " + (jumps.length - most_jumps) + " more kinds", $("jump")).onclick = () => pick(undefined)
-$("losses").textContent = N.length + (N.length === 1 ? " call. " : " calls. ") + (G.losses || []).slice(0, 4).map(l => "Loss " + show(l.captured, 9) + " recorded, " + show(l.exact, 9) + " exact, off by " + show(num(l.captured) - num(l.exact), 3) + " (" + name(N[l.node]) + ")").join("; ")
+$("losses").textContent = N.length + (N.length === 1 ? " call. " : " calls. ") + (G.losses || []).slice(0, 4).map(l => "Loss " + show(l.captured, 9) + " recorded, " + show(l.exact, 9) + " exact, difference " + show(num(l.captured) - num(l.exact), 3) + " (" + name(N[l.node]) + ")").join("; ")
 addEventListener("resize", () => { if (scale === fitted) fit(); else { bound(); place() } })
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { recolor(); place() })
 const fault = G.findings.find(f => f.node >= 0)

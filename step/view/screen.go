@@ -736,7 +736,7 @@ func others(b *strings.Builder, t *step.Trace, main *step.Step, x Extra) {
 			}
 			fmt.Fprintf(b, "%.9g recorded", s.Captured)
 			if !math.IsNaN(s.Exact) {
-				fmt.Fprintf(b, ", off by %+.3g", s.Captured-s.Exact)
+				fmt.Fprintf(b, ", %.9g exact, difference %+.3g", s.Exact, s.Captured-s.Exact)
 			}
 			b.WriteString(lossCall(s))
 			share, ok := x.Shares[s]

@@ -34,7 +34,7 @@ func TestShares(t *testing.T) {
 	at := -1
 	for _, want := range []string{
 		"without the first fault it would have been 2.06402588: the fault moves it by +1\n",
-		"step 1: loss 3.19560552 recorded, off by -3.6e-07 (torch.nn.functional.cross_entropy/23)\n",
+		"step 1: loss 3.19560552 recorded, 3.19560588 exact, difference -3.6e-07 (torch.nn.functional.cross_entropy/23)\n",
 		"without its own 2 faults it would have been 3.69560552: they move it by -0.5\n",
 		"what the faults before step 1 did to its weights, and so to this loss and later ones, cannot be told: so it is\n",
 	} {
