@@ -313,7 +313,8 @@ func (u *updater) checkGradient(v *Value) {
 	switch {
 	case v.From.How == IsChanged || v.From.Role == "collective" || v.From.first != nil || !v.DType.IsFloat():
 		return
-	case g == nil || g.Call.inBackward() && g.Kind != capture.GradInputs: // a function of the program wrote what it gave
+	case g == nil:
+	case g.Kind != capture.GradInputs && g.Call.inBackward() && !v.Call.inBackward(): // a function wrote what it returned
 	case g.Kind != capture.GradInputs || v.From.How != ByContent:
 		return
 	}
