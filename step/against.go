@@ -8,6 +8,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay"
@@ -63,7 +64,8 @@ type Runs struct {
 	Retyped []*Call
 	// Losses are the steps that both runs made, the other run's first.
 	Losses [][2]*Step
-	// Apart is the first value that is not the same in both runs, nil if there is none, and By its relative distance.
+	// Apart is the first value, in order of time, that is not the same in both runs, nil if there is none, and By its
+	// relative distance.
 	Apart *Value
 	By    float64
 	// Unjudged are the paired calls that were not compared in both runs with what they should give, or are wrong.
@@ -75,30 +77,46 @@ type Runs struct {
 // Rounding reports whether every compared call is within rounding of its exact result in both runs.
 func (r *Runs) Rounding() bool { return r.Unjudged == 0 && r.Compared == r.Paired && r.Other == nil }
 
-// differ takes note of the first values of a pair that are not the same: of the forward passes, or, if those are all
-// the same, of the backward passes.
+// differ takes note of the values of a pair that are not the same, if no value is known that differs earlier in time.
 func (r *Runs) differ(p *pair) {
 	if !p.a.sound() || !p.b.sound() {
 		r.Unjudged++
 	}
-	if r.Apart != nil && !strings.HasPrefix(r.Apart.Target, "grad") {
-		return
-	}
-	sides := [][2][]*Value{{p.a.Inputs, p.b.Inputs}, {p.a.Outputs, p.b.Outputs}}
-	if r.Apart == nil {
-		sides = append(sides, [2][]*Value{p.a.GradOutputs, p.b.GradOutputs}, [2][]*Value{p.a.Grads, p.b.Grads})
-	}
+	sides := [...]struct {
+		backward bool
+		a, b     []*Value
+	}{{false, p.a.Inputs, p.b.Inputs}, {false, p.a.Outputs, p.b.Outputs}, {true, p.a.GradOutputs, p.b.GradOutputs},
+		{true, p.a.Grads, p.b.Grads}}
 	_ = p.opt.within(p.b, "", func(opt Options) error {
 		for _, vs := range sides {
-			if d, at, err := apart(vs[0], vs[1], opt); err != nil {
+			if first := r.Apart; first != nil && (first.Call.Process != p.b.Process ||
+				!passedBefore(p.b.time(vs.backward), first.Call.time(first.inBackward()))) {
+				continue
+			}
+			if d, at, err := apart(vs.a, vs.b, opt); err != nil {
 				return err
 			} else if d > 0 {
 				r.Apart, r.By = at, d
-				return nil
 			}
 		}
 		return nil
 	})
+}
+
+// inBackward reports whether the backward pass of its call reads or gives the value.
+func (v *Value) inBackward() bool {
+	return v.Kind == capture.GradInputs || v.Kind == capture.GradOutputs
+}
+
+// Parted is the first finding about values that differ between the runs though what they follow from does not; nil if
+// there is none.
+func (t *Trace) Parted() *Finding {
+	for _, f := range t.Findings {
+		if f.fault() && f.Peer != nil {
+			return f
+		}
+	}
+	return nil
 }
 
 // sound reports whether the results of a call were compared with what they should be, and none is wrong.
@@ -244,6 +262,8 @@ type walk struct {
 	// phase of the first of them.
 	drawn map[*Call]bool
 	draws int
+	// gradients is the step in whose backward pass the runs part first, nil if they do not: what is behind it follows.
+	gradients *Step
 }
 
 // add compares the next pair.
@@ -254,7 +274,8 @@ func (w *walk) add(p *pair) {
 		w.runs.Retyped = append(w.runs.Retyped, p.b)
 	}
 	// What an update of other gradients writes cannot be told from what follows from other causes.
-	w.parted = w.parted || len(w.drawn) > 0 && p.b.phase() != w.draws
+	w.parted = w.parted || len(w.drawn) > 0 && p.b.phase() != w.draws ||
+		w.gradients != nil && p.b.phase() > 2*w.gradients.Number
 	f, state := p.forward()
 	w.runs.differ(p)
 	if state != incomparable {
@@ -279,7 +300,11 @@ func (w *walk) add(p *pair) {
 	w.tell(p, f)
 	w.parted = w.parted || state > agreeing
 	w.keep(p)
-	w.tell(p, p.backward())
+	f = p.backward()
+	if f != nil && w.gradients == nil && p.b.Step != nil {
+		w.gradients = p.b.differentiatedIn()
+	}
+	w.tell(p, f)
 }
 
 // follows reports whether the results of a pair differ because random numbers do, and keeps that. Only the first

@@ -74,9 +74,11 @@ func (f *Finding) before(g *Finding) bool {
 	if a.Process != b.Process {
 		return cmp.Or(a.Process.Rank-b.Process.Rank, a.Process.PID-b.Process.PID) < 0
 	}
-	ta, tb := f.time(), g.time()
-	return ta[0] < tb[0] || ta[0] == tb[0] && ta[1] < tb[1]
+	return passedBefore(f.time(), g.time())
 }
+
+// passedBefore reports whether the time of a pass, as Call.time gives it, is before another one.
+func passedBefore(a, b [2]float64) bool { return a[0] < b[0] || a[0] == b[0] && a[1] < b[1] }
 
 // time is when a finding shows. What the forward pass read and an update finds changed,
 // the backward pass may have read too.

@@ -273,7 +273,8 @@ func (f *Finding) Between() string {
 }
 
 // Results are the findings, and what replay had to say of each call, as records of a
-// comparison, which reports are made of: a fault is a failure, another finding a warning.
+// comparison, which reports are made of: a fault is a failure, another finding a warning. That only one of two runs makes
+// a call is none: the call has the verdict that it has by itself.
 // A fault between calls is a record of its own, which leaves the verdict of the call as it is.
 // The verdict of the call stands with no target where no value has it: that of one that
 // passed. What is no plain pass on a device comes behind, as of that source. repro is the
@@ -282,7 +283,9 @@ func (t *Trace) Results(repro func(c *Call, onDevice bool) string, see string) [
 	var out []*reports.Result
 	found := map[*Call][]*Finding{}
 	for _, f := range t.Findings {
-		found[f.Call] = append(found[f.Call], f)
+		if !f.Alone() { // says nothing of the values of the call
+			found[f.Call] = append(found[f.Call], f)
+		}
 	}
 	for _, c := range slices.Concat(t.Calls(), t.saved) {
 		again := repro(c, false)

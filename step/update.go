@@ -314,7 +314,7 @@ func (u *updater) checkGradient(v *Value) {
 	case v.From.How == IsChanged || v.From.Role == "collective" || v.From.first != nil || !v.DType.IsFloat():
 		return
 	case g == nil:
-	case g.Kind != capture.GradInputs && g.Call.inBackward() && !v.Call.inBackward(): // a function wrote what it returned
+	case g.Kind != capture.GradInputs && g.Call.inBackward() && !v.Call.inBackward(): // a function's own
 	case g.Kind != capture.GradInputs || v.From.How != ByContent:
 		return
 	}

@@ -52,6 +52,11 @@ func Facts(t *step.Trace, x Extra) (facts []reports.Fact) {
 	if own := t.Findings; len(own) > 0 && own[0].Rule == verdict.NonFinite && own[0] != first {
 		add("first value that is not finite", sentence(own[0]))
 	}
+	if t.Runs != nil {
+		for line := range strings.Lines(runsText(t)) {
+			add("two runs", strings.TrimSpace(line))
+		}
+	}
 	if _, n := t.Reruns(); n != nil {
 		add("device "+x.Device, rerunsText(n))
 		for _, text := range n.Instead {
@@ -59,10 +64,12 @@ func Facts(t *step.Trace, x Extra) (facts []reports.Fact) {
 		}
 	}
 	if s := t.MainStep(); s != nil {
-		name := "loss"
 		for line := range strings.Lines(loss(t, s, x)) {
-			add(name, strings.TrimPrefix(strings.TrimSpace(line), "loss "))
-			name = "effect on the loss"
+			name, text := "effect on the loss", strings.TrimSpace(line)
+			if rest, ok := strings.CutPrefix(text, "loss "); ok {
+				name, text = "loss", rest
+			}
+			add(name, text)
 		}
 	}
 	for _, line := range x.Imagine {

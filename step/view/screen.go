@@ -334,34 +334,62 @@ func headline(s string, t *step.Trace, st reports.Style) string {
 	return s
 }
 
-// runs says what two runs have in common, and which calls only one of them made.
+// runs says what two runs have in common, where they part, and which calls only one of them made.
 func runs(out *strings.Builder, t *step.Trace, st reports.Style) {
-	b := &strings.Builder{}
-	defer func() { paragraphs(out, b.String(), st) }()
-	byRule := map[verdict.Rule][]string{}
-	for _, f := range t.Findings {
-		byRule[f.Rule] = append(byRule[f.Rule], f.Call.Op)
+	if t.Runs != nil {
+		paragraphs(out, "\n"+runsText(t), st)
 	}
-	missing, inserted := byRule[verdict.Missing], byRule[verdict.Inserted]
-	fmt.Fprintf(b, "\n%s in both runs, %d only in the other, %d only in this one", reports.Count(t.Runs.Paired, "call"),
-		len(missing), len(inserted))
+}
+
+// runsText is a line for each fact about two runs.
+func runsText(t *step.Trace) string {
+	b := &strings.Builder{}
+	missing, inserted := only(t, verdict.Missing), only(t, verdict.Inserted)
+	fmt.Fprintf(b, "%s in both runs, %d only in the other, %d only in this one", reports.Count(t.Runs.Paired, "call"),
+		missing.n, inserted.n)
 	if n := t.Runs.Paired - t.Runs.Compared; n > 0 {
 		fmt.Fprintf(b, "; of %d the values were not recorded in both", n)
 	}
-	b.WriteString("\n")
-	if t.First() == nil {
-		b.WriteString(departure(t))
-	}
-	often(b, "only in the other run", missing)
-	often(b, "only in this run", inserted)
+	b.WriteString("\n" + departure(t))
+	missing.list(b, "only in the other run")
+	inserted.list(b, "only in this run")
 	var retyped []string
 	for _, c := range t.Runs.Retyped {
 		retyped = append(retyped, fmt.Sprintf("%s %s instead of %s", c.Op, c.DType(), c.Peer.DType()))
 	}
 	often(b, "in another dtype", retyped)
+	return b.String()
 }
 
-// departure says in which value two runs that have no finding differ first, and whether rounding explains it.
+// onlyCalls are the operators of the n calls that only one of two runs made: by the program itself, and inside other
+// recorded calls.
+type onlyCalls struct {
+	n           int
+	ops, within []string
+}
+
+func only(t *step.Trace, rule verdict.Rule) (o onlyCalls) {
+	for _, f := range t.Findings {
+		if f.Rule != rule {
+			continue
+		}
+		o.n++
+		if f.Call.Outer() != nil {
+			o.within = append(o.within, f.Call.Op)
+		} else {
+			o.ops = append(o.ops, f.Call.Op)
+		}
+	}
+	return o
+}
+
+func (o onlyCalls) list(b *strings.Builder, title string) {
+	often(b, title, o.ops)
+	often(b, title+", inside other calls", o.within)
+}
+
+// departure says where two runs part: the finding about it, the value that differs first, and whether rounding explains
+// it.
 func departure(t *step.Trace) string {
 	r := t.Runs
 	switch {
@@ -371,16 +399,25 @@ func departure(t *step.Trace) string {
 		return "the values that both runs recorded are the same\n"
 	}
 	first := fmt.Sprintf("%s of %s, by %.2g of the largest element", reports.Name(r.Apart.Target), r.Apart.Call, r.By)
+	if f := t.Parted(); f != nil {
+		if f.Call == r.Apart.Call && f.Target == r.Apart.Target {
+			return "the runs part at " + first + "\n"
+		}
+		return fmt.Sprintf("the runs part at %s of %s; before that, the first value that differs is %s\n",
+			reports.Name(f.Target), f.Call, first)
+	}
+	first = "the runs differ first in " + first
 	switch {
+	case t.First() != nil:
+		return first + "; no finding is about a value in which the runs part\n"
 	case r.Other != nil:
-		return fmt.Sprintf("the runs differ first in %s; the other run has a finding of its own: %s\n", first,
-			sentence(r.Other))
+		return fmt.Sprintf("%s; the other run has a finding of its own: %s\n", first, sentence(r.Other))
 	case r.Rounding() && t.Seen().Linked():
-		return "the runs differ only by rounding, first in " + first +
+		return strings.Replace(first, "differ first in", "differ only by rounding, first in", 1) +
 			": in both runs each of these calls is within rounding of what it should give\n"
 	}
-	return fmt.Sprintf("the runs differ first in %s; no call was found at which they part by more than rounding, but not "+
-		"every call was judged in both runs, or not every value is known to be the one that was made\n", first)
+	return first + "; no call was found at which they part by more than rounding, but not every call was judged in both " +
+		"runs, or not every value is known to be the one that was made\n"
 }
 
 // often lists what occurs most often.

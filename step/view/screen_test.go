@@ -119,7 +119,8 @@ func TestUnadded(t *testing.T) {
 	}
 }
 
-// TestDeparture: two runs without a finding differ nowhere, by rounding, or by what was not judged.
+// TestDeparture: two runs without a finding differ nowhere, by rounding, or by what was not judged. Those with a finding
+// part somewhere. Calls that only one run makes are counted once, and are no warnings.
 func TestDeparture(t *testing.T) {
 	run := func(b, a string, change func(t *step.Trace)) string {
 		tr := trace(t, b)
@@ -128,8 +129,23 @@ func TestDeparture(t *testing.T) {
 			t.Fatal(err)
 		}
 		var s strings.Builder
-		if err := Screen(&s, tr, Extra{Without: step.Moved{Loss: math.NaN()}}); err != nil {
+		x := Extra{Without: step.Moved{Loss: math.NaN()}}
+		if err := Screen(&s, tr, x); err != nil {
 			t.Fatal(err)
+		}
+		for _, r := range tr.Results(func(*step.Call, bool) string { return "" }, "") {
+			if r.Verdict == verdict.Warn {
+				t.Errorf("%s against %s: warning %s %s: %s", b, a, r.Capture, r.Target, r.Reason)
+			}
+		}
+		facts := ""
+		for _, f := range Facts(tr, x) {
+			facts += f.Text + "\n"
+		}
+		for line := range strings.Lines(runsText(tr)) {
+			if strings.Count(facts, line) != 1 || strings.Count(s.String(), line) != 1 {
+				t.Errorf("%s against %s: %q is not said once in\n%s\n%s", b, a, line, &s, facts)
+			}
 		}
 		return s.String()
 	}
@@ -143,6 +159,10 @@ func TestDeparture(t *testing.T) {
 		{"same", "clean", "clean", same, "the values that both runs recorded are the same\n"},
 		{"rounding", "block", "block-erf", same, "the runs differ only by rounding, first in "},
 		{"not judged", "block", "block-erf", unjudged, "part by more than rounding, but not every call was judged"},
+		{"parts", "block-sigmoid", "block", same, "the runs part at input[0] of torch.nn.functional.linear/6, by 0.0089 of the " +
+			"largest element\nonly in the other run (1): torch.nn.functional.gelu\nonly in this run (3): torch.Tensor.mul"},
+		{"backward", "block", "block-scaled", same, "the runs part at grad_output[0] of torch.nn.functional.gelu/3, by 0.0099 of " +
+			"the largest element\n"},
 	} {
 		if got := run(tc.b, tc.a, tc.change); !strings.Contains(got, tc.want) {
 			t.Errorf("%s: got\n%s", tc.name, got)
