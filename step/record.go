@@ -273,8 +273,8 @@ func (f *Finding) Between() string {
 }
 
 // Results are the findings, and what replay had to say of each call, as records of a
-// comparison, which reports are made of: a fault is a failure, another finding a warning. That only one of two runs makes
-// a call is none: the call has the verdict that it has by itself.
+// comparison, which reports are made of: a fault is a failure, another finding a warning. That only one of two runs
+// makes a call is none: the call has the verdict that it has by itself.
 // A fault between calls is a record of its own, which leaves the verdict of the call as it is.
 // The verdict of the call stands with no target where no value has it: that of one that
 // passed. What is no plain pass on a device comes behind, as of that source. repro is the

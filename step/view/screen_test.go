@@ -119,8 +119,8 @@ func TestUnadded(t *testing.T) {
 	}
 }
 
-// TestDeparture: two runs without a finding differ nowhere, by rounding, or by what was not judged. Those with a finding
-// part somewhere. Calls that only one run makes are counted once, and are no warnings.
+// TestDeparture: two runs without a finding differ nowhere, by rounding, or by what was not judged. Those with a
+// finding part somewhere. Calls that only one run makes are counted once, and are no warnings.
 func TestDeparture(t *testing.T) {
 	run := func(b, a string, change func(t *step.Trace)) string {
 		tr := trace(t, b)
@@ -159,8 +159,8 @@ func TestDeparture(t *testing.T) {
 		{"same", "clean", "clean", same, "the values that both runs recorded are the same\n"},
 		{"rounding", "block", "block-erf", same, "the runs differ only by rounding, first in "},
 		{"not judged", "block", "block-erf", unjudged, "part by more than rounding, but not every call was judged"},
-		{"parts", "block-sigmoid", "block", same, "the runs part at input[0] of torch.nn.functional.linear/6, by 0.0089 of the " +
-			"largest element\nonly in the other run (1): torch.nn.functional.gelu\nonly in this run (3): torch.Tensor.mul"},
+		{"parts", "block-sigmoid", "block", same, "the runs part at input[0] of torch.nn.functional.linear/6, by 0.0089 of " +
+			"the largest element\nonly in the other run (1): torch.nn.functional.gelu\nonly in this run (3): torch.Tensor.mul"},
 		{"backward", "block", "block-scaled", same, "the runs part at grad_output[0] of torch.nn.functional.gelu/3, by 0.0099 of " +
 			"the largest element\n"},
 	} {
