@@ -96,6 +96,8 @@ type Entry struct {
 	// GroupName tells groups of the same ranks apart, "" if the recorder does not know it.
 	GroupName string
 	Within    int // ID of the recorded call inside of which this one was made, -1 for none
+	// WithinBackward is the ID of the recorded call in whose backward pass this one was made, -1 for none.
+	WithinBackward int
 	// Unended says why the recording of the process is not whole, so that calls and gradients may be missing; "" if it
 	// is.
 	Unended   string
@@ -238,7 +240,7 @@ func (e *Entry) Bytes() int64 {
 // newSingle is the entry of one .pth file.
 func newSingle(dir, base, abs, rel string) *Entry {
 	e := &Entry{Rel: rel, Dir: dir, single: base, Name: parseName(abs, plain), Step: -1, Order: -1, BackwardOrder: -1,
-		Within: -1}
+		Within: -1, WithinBackward: -1}
 	e.Layout = File
 	e.Files.add(singleKind(base))
 	return e

@@ -151,8 +151,12 @@ func openHook(dir, name string) (iter.Seq2[*Entry, error], bool) {
 		if errors.As(err, new(cutError)) {
 			unended = err.Error()
 		}
+		within := withinBackward(r.calls)
 		for _, c := range r.calls {
 			e := r.entry(c)
+			if id, ok := within[c]; ok {
+				e.WithinBackward = id
+			}
 			if e.Unended = unended; !yield(e, nil) {
 				return
 			}
@@ -161,6 +165,28 @@ func openHook(dir, name string) (iter.Seq2[*Entry, error], bool) {
 			yield(nil, &FileError{Path: path, Err: err, Cut: unended != ""})
 		}
 	}, true
+}
+
+// withinBackward gives, of each call that was made in the backward pass of another one, the ID of that: between the
+// gradient that arrived there and the first that it gave. Of several it is the one whose backward pass began last.
+func withinBackward(calls []*hookCall) map[*hookCall]int {
+	passes := slices.DeleteFunc(slices.Clone(calls), func(c *hookCall) bool {
+		return c.backward < 0 || c.gradient <= c.backward+1 // nothing is between
+	})
+	slices.SortFunc(passes, func(a, b *hookCall) int { return a.backward - b.backward })
+	inOrder := slices.SortedFunc(slices.Values(calls), func(a, b *hookCall) int { return a.order - b.order })
+	out := map[*hookCall]int{}
+	var open []*hookCall
+	for _, c := range inOrder {
+		for len(passes) > 0 && passes[0].backward < c.order {
+			open, passes = append(open, passes[0]), passes[1:]
+		}
+		open = slices.DeleteFunc(open, func(o *hookCall) bool { return o.gradient <= c.order })
+		if len(open) > 0 {
+			out[c] = open[len(open)-1].id
+		}
+	}
+	return out
 }
 
 // looksLikeHook reports whether a file begins with the event of a run, its keys in any

@@ -81,7 +81,7 @@ func (e *Entry) place(dir, rel string) {
 // newForeign is an entry of a producer, of that name within its recording.
 func newForeign(l Layout, name string, r recording) *Entry {
 	return &Entry{Rel: name, Call: name, Name: Name{ID: -1, PID: -1, Rank: -1, Layout: l}, Step: -1, Order: -1,
-		BackwardOrder: -1, Within: -1, rec: r}
+		BackwardOrder: -1, Within: -1, WithinBackward: -1, rec: r}
 }
 
 // scanInside yields the call that a path names inside of a recording: a path that

@@ -416,7 +416,7 @@ func sideOf(name string) (Side, bool) {
 func (w *walker) entry(rel string, s sides, files, host FileSet) *Entry {
 	return &Entry{
 		Rel: w.relName(rel), Dir: filepath.Join(w.root, rel), Name: parseName(filepath.Join(w.abs, rel), s),
-		Files: files, Host: host, sides: s, Step: -1, Order: -1, BackwardOrder: -1, Within: -1,
+		Files: files, Host: host, sides: s, Step: -1, Order: -1, BackwardOrder: -1, Within: -1, WithinBackward: -1,
 	}
 }
 

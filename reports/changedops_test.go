@@ -91,6 +91,11 @@ func TestUnneeded(t *testing.T) {
 	if !slices.Equal(lacks, gone) {
 		t.Errorf("got %q, want %q", lacks, gone)
 	}
+	back := result("1", "torch.neg", 8, "output", "", nil)
+	back.WithinBackward = &outer
+	if n := CountChanges(ResultChanges(append(old, back), cur), 2); n.Gone != 2 || n.Unneeded != 4 {
+		t.Errorf("a call in the backward pass of the function: %+v", n)
+	}
 	cur[0].Replaced = "m.fast" // as before, but it makes no calls
 	if n := CountChanges(ResultChanges(old, cur), 2); n.Gone != 3 || n.Unneeded != 2 {
 		t.Errorf("%+v", n)

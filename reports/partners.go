@@ -107,8 +107,8 @@ func (p *partners) join(old, cur []*Result) {
 }
 
 // unneeded tells of old results that are gone whether they are Unneeded: they are of calls that a function of the
-// program made, which was in the place of torch's and whose own call is in both runs; or they are arguments after such
-// a call, and the function is gone.
+// program made, forward or backward, which was in the place of torch's and whose own call is in both runs; or they are
+// arguments after such a call, and the function is gone.
 func (p *partners) unneeded(old []*Result) func(*Result) bool {
 	type call struct {
 		process string
@@ -125,8 +125,12 @@ func (p *partners) unneeded(old []*Result) func(*Result) bool {
 			return true
 		}
 		at := call{process: path.Dir(r.Capture)}
-		for depth := 0; r != nil && r.Within != nil && depth < maxWithin; depth++ {
-			at.id = *r.Within
+		for depth := 0; r != nil && depth < maxWithin; depth++ {
+			outer := cmp.Or(r.Within, r.WithinBackward)
+			if outer == nil {
+				break
+			}
+			at.id = *outer
 			if r = byID[at]; r != nil && r.Replaced != "" && p.call[r] != nil {
 				return true
 			}

@@ -147,11 +147,13 @@ type Result struct {
 	// Instead says of a result of a device that it is not of the function Replaced, and how to run that; "" if it is.
 	Instead string `json:"instead,omitempty"`
 	// Wrapped are functions of torch that the program wraps, and inside of which it made the call.
-	Wrapped   []Wrapper `json:"wrapped,omitempty"`
-	Within    *int      `json:"within,omitempty"`     // ForwardID of the recorded call that made this one
-	Label     string    `json:"label,omitempty"`      // what op_tools' tables call the value: output, output[1]
-	ErrorInfo string    `json:"error_info,omitempty"` // op_tools' remark
-	Errors    *Errors   `json:"errors,omitempty"`     // of all elements together
+	Wrapped []Wrapper `json:"wrapped,omitempty"`
+	Within  *int      `json:"within,omitempty"` // ForwardID of the recorded call that made this one
+	// WithinBackward is the ForwardID of the recorded call in whose backward pass this one was made.
+	WithinBackward *int    `json:"within_backward,omitempty"`
+	Label          string  `json:"label,omitempty"`      // what op_tools' tables call the value: output, output[1]
+	ErrorInfo      string  `json:"error_info,omitempty"` // op_tools' remark
+	Errors         *Errors `json:"errors,omitempty"`     // of all elements together
 	// RecordedOn is the device of a recorded value and the version of torch: "cuda:0 with torch 2.9.0".
 	RecordedOn string `json:"recorded_on,omitempty"`
 	// BoundRatio is the error of the worst element over what its rule allows: at most 1 if

@@ -345,7 +345,8 @@ func (c *Call) record(phase, target string, v verdict.Verdict, reason, repro str
 		Rank: known(c.Process.Rank), Module: c.Entry.Module, Location: c.Entry.Location,
 		Replaced: c.Entry.Replaced, ReplacedAt: c.Entry.ReplacedAt,
 		Wrapped: found.Wrapped(c.Entry), Within: known(c.Entry.Within),
-		RecordedOn: found.RecordedOn(c.Entry, c.device)}
+		WithinBackward: known(c.Entry.WithinBackward),
+		RecordedOn:     found.RecordedOn(c.Entry, c.device)}
 	if dt := c.DType(); dt.Computable() {
 		name := dt.String()
 		r.DType = &name

@@ -16,6 +16,7 @@ func Locate(r *reports.Result, e *capture.Entry, op string) {
 	}
 	r.PID, r.Rank, r.Module, r.Location = Known(e.PID), Known(e.Rank), e.Module, e.Location
 	r.Replaced, r.ReplacedAt, r.Wrapped, r.Within = e.Replaced, e.ReplacedAt, Wrapped(e), Known(e.Within)
+	r.WithinBackward = Known(e.WithinBackward)
 	r.Step = Known(e.Step)
 }
 
