@@ -22,6 +22,7 @@ type reading struct {
 	mixed    tensor.DType      // see Call.mixed
 	verdict  verdict.Verdict   // of the values that failed as written
 	version  bool              // as another sound implementation computes it
+	forward  bool              // perhaps of the forward pass only: the kernels of the gradients are others
 	reason   string
 }
 
@@ -277,8 +278,8 @@ func (r *comparison) roundedNumbers(dt tensor.DType) []reading {
 	if !numbers { // torch converts operands to the dtype in which it computes
 		v, what = verdict.Pass, "tensors without dimensions"
 	}
-	return []reading{{call: call, original: original, verdict: v, reason: what + " were rounded to " + dt.String() +
-		" first"}}
+	return []reading{{call: call, original: original, verdict: v, forward: true,
+		reason: what + " were rounded to " + dt.String() + " first"}}
 }
 
 // tryReadings tries the other readings of a call that failed as written. It keeps the first under which nothing fails.
@@ -317,6 +318,10 @@ func (r *comparison) tryReadings() {
 			r.out, r.values = alt.out, alt.values
 			return
 		}
+		if mixed := r.out.withForwardOf(alt.out); way.forward && r.out.bad() && !mixed.bad() {
+			r.out, r.values.Output = mixed, alt.values.Output
+			return
+		}
 		if closer == nil && (alt.out.unexplained() < r.out.unexplained() ||
 			way.version && alt.out.failing() < r.out.failing()) {
 			closer = alt
@@ -326,6 +331,22 @@ func (r *comparison) tryReadings() {
 	if closer != nil {
 		r.out, r.values = closer.out, closer.values
 	}
+}
+
+// withForwardOf is an outcome with the forward results of another one: torch rounds the exponent of a power to the
+// dtype of the result, but not the exponent in the gradient.
+func (o *Outcome) withForwardOf(other *Outcome) *Outcome {
+	mixed := *o
+	mixed.Results = slices.Clone(o.Results)
+	for i := range mixed.Results {
+		r := &mixed.Results[i]
+		same := func(x Result) bool { return x.Phase == r.Phase && x.Target == r.Target }
+		j := slices.IndexFunc(other.Results, same)
+		if r.Phase == Forward && j >= 0 {
+			*r = other.Results[j]
+		}
+	}
+	return &mixed
 }
 
 // nearer reports whether an outcome under a reading that nothing recorded tells is nearer to what was recorded than
