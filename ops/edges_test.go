@@ -154,7 +154,6 @@ var edgeDeviations = slices.Concat(
 		"torch converts NaN and infinity to integers, which C leaves open"),
 	deviate("multi_dot pinv cond", "output 0", "another order of products, or none where all values are 0"),
 	deviate("polar", "gradient of angle", "torch multiplies complex numbers, infinity times 0"),
-	deviate("masked_var masked_std", "output 0", "torch 2.5 and later divide by n - 1, as we do not by default"),
 )
 
 func deviate(ops, problem, why string) (ds []goldenDeviation) {

@@ -153,8 +153,6 @@ var goldenDeviations = []goldenDeviation{
 	{"cond", "gradient of A", "the smallest singular value is small: torch is 70 ulp off, the bound has 4"},
 	{"cholesky_inverse", "gradient of self", "torch's gradient also reads the other triangle of a factor that has one"},
 	{"cholesky_solve", "gradient of input2", "torch's gradient also reads the other triangle of a factor that has one"},
-	{"masked_var", "", "torch 2 divides by n-1 unless told otherwise, torch 1 by n"},
-	{"masked_std", "", "torch 2 divides by n-1 unless told otherwise, torch 1 by n"},
 	{"rnn_tanh.packed", "gradient of params", "torch adds up the gradient of a bias in bfloat16, step by step"},
 	{"convolution_backward", "torch has a gradient", "gradients of gradients are not computed"},
 	{"silu", "gradient of self", "torch's gradient of the in-place form is another one for complex numbers"},

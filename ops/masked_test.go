@@ -35,7 +35,7 @@ func TestMasked(t *testing.T) {
 		{"median", []value.Value{x, int64(1)}, mask, []float64{1, nan}},
 		{"norm", []value.Value{x, math.Inf(-1), int64(1)}, mask, []float64{1, math.Inf(1)}},
 		{"var", []value.Value{x, int64(1), true}, some, []float64{2, 50}},
-		{"std", []value.Value{x, int64(1)}, some, []float64{1, 5}},
+		{"std", []value.Value{x, int64(1), false}, some, []float64{1, 5}},
 		{"cumsum", []value.Value{f(1, 2, 3), int64(0)}, some, []float64{1, 1, 4}},
 		{"softmax", []value.Value{f(0, 2, 0), int64(0)}, some, []float64{0.5, 0, 0.5}},
 		{"normalize", []value.Value{f(3, 2, 4), 2.0, int64(0)}, some, []float64{0.6, 0, 0.8}},
@@ -77,7 +77,7 @@ func TestMaskedNodes(t *testing.T) {
 		{"amax", []value.Value{x, int64(0)}, [][]float64{{0, 0, 1}}},
 		{"cumsum", []value.Value{x, int64(0)}, [][]float64{{3, 2, 1}}},
 		{"var", []value.Value{x, int64(0), true}, [][]float64{{1}, nil}},                  // of total / count
-		{"std", []value.Value{x, int64(0)}, [][]float64{{1}}},                             // 1 / (2*sqrt(0.25))
+		{"std", []value.Value{x, int64(0), false}, [][]float64{{1}}},                      // 1 / (2*sqrt(0.25))
 		{"normalize", []value.Value{x, 2.0, int64(0)}, [][]float64{{.2, .2, .2}, {-.28}}}, // of input / norm
 	} {
 		call, err := ops.Default().Bind("torch.masked."+c.name, c.args, keywords("mask", mask))

@@ -94,12 +94,24 @@ type maskedNormArgs struct {
 }
 
 type maskedSpreadArgs struct {
-	Input    *tensor.Tensor
-	Dim      []int
-	Unbiased bool
-	Keepdim  bool
-	Dtype    *tensor.DType
-	Mask     *tensor.Tensor
+	Input      *tensor.Tensor
+	Dim        []int
+	Unbiased   *bool
+	Correction *opdef.Scalar
+	Keepdim    bool
+	Dtype      *tensor.DType
+	Mask       *tensor.Tensor
+}
+
+// correction is what the sum of squares is divided by less than the number of elements.
+func (a *maskedSpreadArgs) correction() float64 {
+	switch {
+	case a.Correction != nil:
+		return a.Correction.Float64()
+	case a.Unbiased != nil:
+		return reduction.CorrectionOf(*a.Unbiased)
+	}
+	return 1
 }
 
 type maskedMedianArgs struct {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/ops/opdef"
-	"github.com/optool/optool/ops/reduction"
 	"github.com/optool/optool/tensor"
 )
 
@@ -26,16 +25,16 @@ func maskedSpread(name, summary string, root bool) *opdef.Entry {
 	type A = maskedSpreadArgs
 	return compose.Declare(compose.Op[A]{
 		Schema: "masked_" + name +
-			"(Tensor input, int[1]? dim=None, bool unbiased=False, *, bool keepdim=False, dtype? dtype=None, " +
-			"Tensor? mask=None) -> Tensor",
+			"(Tensor input, int[1]? dim=None, bool? unbiased=None, *, Scalar? correction=None, bool keepdim=False, " +
+			"dtype? dtype=None, Tensor? mask=None) -> Tensor",
 		Names: maskedNames(name),
 		Doc: opdef.Doc{Summary: summary,
-			Formula: "sum(|x - mean|^2) / (n - 1 if unbiased else n) over the kept elements",
-			Notes: "nan where the mask keeps none. The result of complex input is complex. Masked elements get no " +
+			Formula: "sum(|x - mean|^2) / (n - correction) over the kept elements; unbiased=True is a correction of 1, False of 0",
+			Notes: "The correction is 1 if neither is given, as in torch 2; torch 1 took 0. nan where the mask keeps none. The result of complex input is complex. Masked elements get no " +
 				"gradient."},
 		Cases: opdef.Calls[A](`
 			f64[3, 5], dim=[1], mask=bool[3, 5]{= 1 0 1 1 1 1 0 1 1 1 1 0 1 1 1}
-			f64[4, 3], unbiased=True, mask=bool[4, 3]{= 1 0 1 1 0 1 1 0 1 1 0 1}; f32[3, 5], dim=[-1], keepdim=True
+			f64[4, 3], unbiased=False, mask=bool[4, 3]{= 1 0 1 1 0 1 1 0 1 1 0 1}; f32[3, 5], dim=[-1], keepdim=True, correction=2
 			bf16[6], dim=[0], unbiased=True; c128[5], unbiased=True, mask=bool[5]{= 1 0 1 1 1}`),
 	}, compose.Unfused, func(g *compose.Graph, a *A) compose.Values {
 		dt := a.Input.DType
@@ -54,7 +53,7 @@ func maskedSpread(name, summary string, root bool) *opdef.Entry {
 		_, wide, err := masked("mask", a.Input, a.Mask, zeroNeutral)
 		g.Check(err)
 		n := opdef.Sum(tensor.Float64, maskOnes(wide, a.Input.Shape), dims, true)
-		x, correction := g.Arg("input", a.Input), reduction.CorrectionOf(a.Unbiased)
+		x, correction := g.Arg("input", a.Input), a.correction()
 		sum := func(x *compose.Value, dt tensor.DType, keepdim bool) *compose.Value {
 			return g.Sum(kept(g, g.To(x, dt), a.Mask, zeroNeutral), keepdim, dims...)
 		}
