@@ -325,6 +325,8 @@ class Worker:
         mode = floating_point_mode()
         with torch.set_grad_enabled(bool(r["need"])):
             result = call(*args, **kwargs)
+        if result is NotImplemented:  # an operator's method that leaves the arguments to the other operand
+            raise TypeError("NotImplemented: it does not take these arguments")
         self.sync()
         outs = self.results(result)
         answer = {"faults": []}

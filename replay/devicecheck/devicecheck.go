@@ -89,7 +89,7 @@ func (r *Runner) Forward(c *opdef.Call) (*opdef.Forward, error) {
 	}
 	got := *f
 	got.Outs, got.After = nil, nil
-	for i, t := range run.Outputs {
+	for i, t := range run.Outputs[:min(len(run.Outputs), len(f.Outs))] { // a setter has no results
 		if t == nil && f.Outs[i].Numel() == 0 {
 			return nil, lacks("the result has no elements, so no function was called")
 		}
@@ -171,8 +171,14 @@ func statusError(s replay.DeviceStatus) error {
 }
 
 // lacksArgument reports whether an error says that the function does not take an argument: Python's words, and those of
-// a schema of torch.library.
+// the schemas of torch.library and of torch.ops.
 func lacksArgument(reason string) bool {
-	return strings.HasPrefix(reason, "TypeError: ") && strings.Contains(reason, "argument") ||
-		strings.HasPrefix(reason, "RuntimeError: ") && strings.Contains(strings.ToLower(reason), "unknown keyword argument")
+	if of, ok := strings.CutPrefix(reason, "RuntimeError: "); ok {
+		of = strings.ToLower(of)
+		return slices.ContainsFunc([]string{"unknown keyword argument", "failed to match any schema",
+			"() expected at most", "() is missing value for argument"}, func(words string) bool {
+			return strings.Contains(of, words)
+		})
+	}
+	return strings.HasPrefix(reason, "TypeError: ") && strings.Contains(reason, "argument")
 }
