@@ -64,7 +64,20 @@ func TestCausesOfGenerators(t *testing.T) {
 	far := edited(tensor.New(tensor.Float16, a.Shape, make([]float64, a.Numel())), func(i int, _ []float64) float64 {
 		return 8 * tensor.At[float64](a, i)
 	})
-	half := tensor.Float16.Round
+	half, brain := tensor.Float16.Round, tensor.BFloat16.Round
+	beyond := edited(a, func(_ int, v []float64) float64 { return 3.2 + r.Float64() })
+	steps := edited(a, func(i int, v []float64) float64 { return 0.3 * math.Round(3*v[i]) })
+	long := tensor.New(tensor.BFloat16, []int{4, 900}, slices.Repeat([]float64{0}, 3600))
+	long = edited(long, func(int, []float64) float64 { return 0.3 * r.NormFloat64() })
+	growing := tensor.New(tensor.Float16, []int{9, 18}, slices.Repeat([]float64{0}, 162))
+	growing = edited(growing, func(i int, _ []float64) float64 {
+		return []float64{4 + r.Float64(), 0.2 + 0.05*r.Float64()}[i%18/9]
+	})
+	f16 := func(shape ...int) *tensor.Tensor {
+		return edited(tensor.New(tensor.Float16, shape, make([]float64, tensor.Numel(shape))),
+			func(int, []float64) float64 { return 0.8 * r.Float64() })
+	}
+	tallHalf, wideHalf := f16(6, 700), f16(700, 9)
 	for _, tc := range []struct {
 		want string
 		op   string
@@ -99,6 +112,34 @@ func TestCausesOfGenerators(t *testing.T) {
 		{"it is log(1/(1 + exp(-x))), which overflows, in float16", "torch.nn.functional.logsigmoid",
 			[]value.Value{far}, nil, func(i int, _ []float64) float64 {
 				return math.Log(half(1 / half(1+half(math.Exp(-tensor.At[float64](far, i))))))
+			}},
+		{"it is 1 - erf(x), which cancels", "torch.erfc", []value.Value{beyond}, nil,
+			func(i int, _ []float64) float64 {
+				return 1 - tensor.Float32.Round(math.Erf(tensor.At[float64](beyond, i)))
+			}},
+		{"it is sin(self * 3.142) / (self * 3.142), which is NaN where another number is due", "torch.sinc",
+			[]value.Value{steps}, nil, func(i int, v []float64) float64 {
+				return v[i] + 0/tensor.At[float64](steps, i)
+			}},
+		{"a partial product overflows float16", "torch.prod", []value.Value{growing, int64(1)}, nil,
+			func(int, []float64) float64 { return math.Inf(1) }},
+		{"the sum of exponentials is kept in bfloat16, rounded after each term", "torch.nn.functional.log_softmax",
+			[]value.Value{long, int64(1)}, nil, func(i int, _ []float64) float64 {
+				row, sum := make([]float64, 900), 0.0
+				tensor.Load(long, i/900*900, row)
+				top := slices.Max(row)
+				for _, x := range row {
+					sum = brain(sum + brain(math.Exp(x-top)))
+				}
+				return row[i%900] - top - math.Log(sum)
+			}},
+		{"products and their sums are kept in float16", "torch.matmul", []value.Value{tallHalf, wideHalf}, nil,
+			func(i int, _ []float64) (sum float64) {
+				for k := range 700 {
+					p, q := tensor.At[float64](tallHalf, i/9*700+k), tensor.At[float64](wideHalf, k*9+i%9)
+					sum = half(sum + half(p*q))
+				}
+				return sum
 			}},
 		{"all elements are written 1 further in memory", "torch.mul", []value.Value{a, b}, nil,
 			func(i int, v []float64) float64 { return v[(i+len(v)-1)%len(v)] }},

@@ -113,17 +113,18 @@ func (r *Result) farOff() bool {
 func (c *Call) single() bool { return len(c.fwd.Outs) > 0 && c.bound.OutBound(c.fwd, 0).Single() }
 
 // settleGradients is settle where results are right and gradients are warned of. Only a mistake of the gradient then
-// explains them, unless the result has no sum in which another mistake would show.
+// explains them, unless the result has no sum in which another mistake would show, or the errors are a large part of
+// the gradients: a backward pass may have another argument than the forward pass.
 func (c *Call) settleGradients(o *Outcome, loose []Result, sources []iter.Seq[causes.Mistake],
 	explained func(m causes.Mistake, tried int) []string) {
 	run := max(c.bound.Flops(c.fwd), elementRun*float64(c.elements()))
-	tried := 0
+	tried, far := 0, !slices.ContainsFunc(loose, func(r Result) bool { return !r.farOff() })
 	for _, source := range sources {
 		for m := range source {
 			if float64(tried+1)*run > gradLoose {
 				return
 			}
-			if !m.Gradients && !c.single() {
+			if !m.Gradients && !c.single() && !far {
 				continue
 			}
 			tried++

@@ -209,3 +209,61 @@ func TestGradientWitness(t *testing.T) {
 		}
 	}
 }
+
+// TestFarGradients: gradients that are warned of, and far from those due, have a failure if they are those of another
+// argument, though the result is right. Those of a coarse accumulator stay a warning.
+func TestFarGradients(t *testing.T) {
+	tol, err := compare.NewTolerances(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const op, dt = "torch.nn.functional.interpolate", tensor.BFloat16
+	r := rand.New(rand.NewPCG(4, 3))
+	draw := func(shape ...int) *tensor.Tensor {
+		v := make([]float64, tensor.Numel(shape))
+		for i := range v {
+			v[i] = r.NormFloat64()
+		}
+		return tensor.New(dt, shape, v).Rounded()
+	}
+	x, g := draw(2, 3, 5, 6), draw(2, 3, 9, 12)
+	x.RequiresGrad = true
+	args := func(corners bool) []value.Value {
+		return []value.Value{x, value.NewList(int64(9), int64(12)), nil, "bilinear", corners}
+	}
+	run := func(corners bool) (y, dx *tensor.Tensor) {
+		call, err := ops.Default().Bind(op, args(corners), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := call.Forward()
+		if err != nil {
+			t.Fatal(err)
+		}
+		grads, err := call.Backward(f, []*tensor.Tensor{g}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.Outs[0].Rounded(), grads["input"][0].Rounded()
+	}
+	y, right := run(false)
+	_, wrong := run(true)
+	for _, tc := range []struct {
+		grad *tensor.Tensor
+		want verdict.Verdict
+	}{{right, verdict.Pass}, {wrong, verdict.Fail}} {
+		rec := func(vs ...value.Value) *capture.Record {
+			return &capture.Record{Name: op, Args: vs, Kwargs: &value.Dict{}, Identifier: op + "/0"}
+		}
+		call := replay.Of(capture.Made(map[capture.Kind]*capture.Record{
+			capture.Input: rec(args(false)...), capture.Output: rec(y), capture.GradOutputs: rec(g),
+			capture.GradInputs: rec(tc.grad)}), replay.Options{Registry: ops.Default(), Tolerances: tol})
+		o := call.Compare()
+		call.Close()
+		last := o.Results[len(o.Results)-1]
+		if last.Target != "grad[0]" || last.Verdict != tc.want ||
+			tc.want == verdict.Fail && last.Mistake != "align_corners is True, not False" {
+			t.Errorf("%s is %s, want %s: %s", last.Target, last.Verdict, tc.want, last.Reason)
+		}
+	}
+}

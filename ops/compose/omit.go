@@ -173,6 +173,7 @@ func (c *Call) shortSums() (out []opdef.Mistake[any]) {
 	for _, n := range slices.Compact(sizes) {
 		for _, tail := range opdef.Tails(n) {
 			out = append(out, opdef.Mistake[any]{Text: opdef.ShortGradient(tail, n), Rounds: true, Gradients: true,
+				Step: true,
 				Plan: func() (any, error) { return c.again(&Graph{lack: lack{n, tail}}) }})
 		}
 	}

@@ -34,6 +34,7 @@ type option struct {
 	as   string // the formula of what is taken, with %[1]s and %[2]s likewise; empty if that is none
 	of   func(g *Graph, in []*Value) *Value
 	grid *opdef.Grid // to which the step is rounded; of is nil then
+	kept []int       // the dimensions of a sum that is kept on the grid, rounded after each term; nil: it is not
 	left bool        // the step is left out
 	wide bool        // it has another shape, with which steps after it broadcast
 }
@@ -70,7 +71,11 @@ func (g *Graph) varied(name string, options func() []option, shape []int, dt ten
 	o := all[w.option]
 	if o.of == nil {
 		v := sound()
-		v.T = g.works.keep(o.grid.OnGrid(v.T), v.T)
+		made := o.grid.OnGrid
+		if o.kept != nil {
+			made = func(t *tensor.Tensor) *tensor.Tensor { return keptSum(name, in[0].T, t, o.kept, o.grid.Round) }
+		}
+		v.T = g.works.keep(made(v.T), v.T)
 		return v
 	}
 	g.muted = true
@@ -328,7 +333,51 @@ func reduceOptions(name string, x *Value, keepdim bool, dims []int) (out []optio
 	if len(dims) < x.Dim()-1 {
 		over(elements.AllDims(x.Dim()), "the %[3]s of %[1]s runs over all dimensions")
 	}
+	if name == "sum" || name == "mean" {
+		for _, grid := range opdef.SumGrids(x.DType()) {
+			out = append(out, option{text: "the %[3]s of %[1]s is kept in " + grid.Name + ", rounded after each term",
+				grid: &grid, kept: dims})
+		}
+	}
 	return append(out, gridOptions(x.DType())...)
+}
+
+// KeptSum is the sum of x along dimensions, which stay as one element, of a kernel that keeps it in a dtype: the terms
+// and the sum with each of them are rounded.
+func (g *Graph) KeptSum(x *Value, dt tensor.DType, dims ...int) *Value {
+	ds, err := opdef.Dims("dim", dims, x.Dim())
+	g.Check(err)
+	v := g.Sum(x, true, ds...)
+	v.T = g.works.keep(keptSum("sum", x.T, v.T, ds, dt.Round), v.T)
+	return v
+}
+
+// keptSum is the sum, or mean, of x along dimensions, whose terms are rounded, and each sum with one of them. Its shape
+// is that of t.
+func keptSum(name string, x, t *tensor.Tensor, dims []int, round func(float64) float64) *tensor.Tensor {
+	terms := opdef.Scratch[float64](x.Numel())
+	tensor.Load(x, 0, *terms)
+	stride, n := make([]int, x.Dim()), 1
+	for d := x.Dim() - 1; d >= 0; d-- {
+		if !slices.Contains(dims, d) {
+			stride[d], n = n, n*x.Shape[d]
+		}
+	}
+	sums := tensor.Make[float64](n)
+	for i, term := range *terms {
+		at := 0
+		for d, rest := x.Dim()-1, i; d >= 0; d-- {
+			at += rest % x.Shape[d] * stride[d]
+			rest /= x.Shape[d]
+		}
+		sums[at] = round(sums[at] + round(term))
+	}
+	if name == "mean" {
+		for i := range sums {
+			sums[i] /= float64(len(*terms) / n)
+		}
+	}
+	return tensor.New(t.DType, t.Shape, sums)
 }
 
 // slopeOptions are what kernels take for the derivative of a function of one operand, times up.
@@ -401,7 +450,7 @@ func (c *Call) Variations() (out []opdef.Mistake[any]) {
 		for _, m := range marks {
 			count[m.name]++
 		}
-		add := func(text, formula string, o option, w variation) {
+		add := func(text, formula string, o option, m mark, w variation) {
 			if side == 1 {
 				text = "in the gradient, " + text
 			}
@@ -410,8 +459,10 @@ func (c *Call) Variations() (out []opdef.Mistake[any]) {
 			if o.left {
 				to = &out
 			}
-			*to = append(*to, opdef.Mistake[any]{Text: text, Rounds: o.grid != nil, Gradients: side == 1, Step: true,
-				Kept: plain.graph.explicit, Formula: formula,
+			*to = append(*to, opdef.Mistake[any]{Text: text, Rounds: o.grid != nil, Gradients: side == 1,
+				Step:      true,
+				Precision: o.grid != nil && len(m.in) > 0 && o.grid.Keeps(m.in[0].DType()),
+				Kept:      plain.graph.explicit, Formula: formula,
 				Plan: func() (any, error) { return c.again(&Graph{nan: c.graph.nan, variant: &w}) }})
 		}
 		for i, m := range marks {
@@ -421,7 +472,7 @@ func (c *Call) Variations() (out []opdef.Mistake[any]) {
 				which = ordinal(seen[m.name]) + " " + m.name
 			}
 			for k, o := range m.options() {
-				add(plain.graph.told(o, m, which), plain.graph.formula(o, m), o,
+				add(plain.graph.told(o, m, which), plain.graph.formula(o, m), o, m,
 					variation{step: i, option: k, name: m.name})
 			}
 		}
@@ -430,13 +481,29 @@ func (c *Call) Variations() (out []opdef.Mistake[any]) {
 				count[m.name] = 0
 				for k, o := range m.options() {
 					add(plain.graph.told(o, m, m.name)+fmt.Sprintf(", and likewise in all %d places", n),
-						plain.graph.formula(o, m), o,
+						plain.graph.formula(o, m), o, m,
 						variation{step: -1, option: k, name: m.name})
 				}
 			}
 		}
 	}
 	return append(out, rest...)
+}
+
+// Formula is that of the first result, empty if that takes long to say.
+func (c *Call) Formula() string {
+	if c.again == nil || c.graph.drawing != nil || c.graph.draws {
+		return ""
+	}
+	plain, err := c.again(&Graph{nan: c.graph.nan}) // whose results are no operands of a derivation
+	if err != nil || len(plain.outs) == 0 {
+		return ""
+	}
+	text := plain.graph.written(plain.outs[0], nil, depthsOf)
+	if strings.Contains(text, unwritten) || len(text) > mostChanged {
+		return ""
+	}
+	return text
 }
 
 // told is the text of an option.
@@ -452,7 +519,7 @@ func (g *Graph) told(o option, m mark, which string) string {
 		}
 	}
 	text := fmt.Sprintf(o.text+"%.0[1]s%.0[2]s%.0[3]s", names...)
-	if o.grid != nil {
+	if o.grid != nil && o.kept == nil {
 		text = "the " + which + " is " + o.grid.Rounded()
 	}
 	return text

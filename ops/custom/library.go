@@ -319,10 +319,18 @@ func selections() library {
 // reductions are functions over dimensions.
 func reductions() library {
 	return library{
-		"sum":    reduction("sum over dimensions, all of them by default", (*compose.Graph).Sum),
-		"mean":   reduction("mean over dimensions", (*compose.Graph).Mean),
-		"amax":   reduction("largest element; equal ones share the gradient", (*compose.Graph).Amax),
-		"amin":   reduction("smallest element; equal ones share the gradient", (*compose.Graph).Amin),
+		"sum":  reduction("sum over dimensions, all of them by default", (*compose.Graph).Sum),
+		"mean": reduction("mean over dimensions", (*compose.Graph).Mean),
+		"amax": reduction("largest element; equal ones share the gradient", (*compose.Graph).Amax),
+		"amin": reduction("smallest element; equal ones share the gradient", (*compose.Graph).Amin),
+		"kept_sum": define("x, dim, dtype", "sum over dimensions, which stay as one element, kept in a dtype: rounded "+
+			"after each term", true, func(g *compose.Graph, in *arguments) any {
+			var x tensorArg
+			var dims ints
+			var dt dtypeArg
+			in.unpack("x", &x, "dim", &dims, "dtype", &dt)
+			return g.KeptSum(x.v, dt.dt, dims...)
+		}),
 		"cumsum": along("running sum", (*compose.Graph).Cumsum),
 		"topk": define("x, k, dtype=\"int64\"", "the k largest along the last dimension, in falling order, and "+
 			"their places in a dtype of integers; others that are as large within rounding are accepted", true,

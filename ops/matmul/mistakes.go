@@ -58,9 +58,10 @@ func (p *Product) mistakes() []opdef.Mistake[*Product] {
 	for _, l := range p.Out {
 		elements *= size[l]
 	}
-	for _, g := range opdef.CoarserGrids(dt) {
+	for _, g := range opdef.SumGrids(dt) {
+		from := len(out)
 		for _, every := range opdef.Tiles {
-			if every < n && n/every*elements <= mostSteps && g.Name != "TF32" {
+			if every < n && n/every*elements <= mostSteps {
 				text := fmt.Sprintf("sums are kept in %s, rounded after every %d of %d terms", g.Name, every, n)
 				if every == 1 {
 					text = fmt.Sprintf("sums are kept in %s, rounded after each of %d terms", g.Name, n)
@@ -71,6 +72,9 @@ func (p *Product) mistakes() []opdef.Mistake[*Product] {
 						"products and their sums are kept in %s", g.Name)
 				}
 			}
+		}
+		for i := range out[from:] {
+			out[from+i].Precision = g.Keeps(dt)
 		}
 	}
 	return out

@@ -149,6 +149,8 @@ type Mistaken interface {
 type Varied interface {
 	// Variations have plans of the same type.
 	Variations() []Mistake[any]
+	// Formula is that of the first result: "sin(3.142 * self) / (3.142 * self)"; empty if it takes long to say.
+	Formula() string
 }
 
 // Numbered are plans that know the numbers in the operator's rule.

@@ -20,6 +20,8 @@ type Mistake[P any] struct {
 	Gradients bool
 	// Step: a step is left out, or done otherwise, of a formula that is right as it is.
 	Step bool
+	// Precision: results are rounded, or sums are kept, in the dtype of the result. A warning says so.
+	Precision bool
 	// Kept: gradients are not derived of the steps, but computed of what these give.
 	Kept bool
 	// Formula is what is computed, and what is due: "x, not x^2"; empty if that takes long to say.
@@ -52,17 +54,22 @@ func (m Mistake[P]) Said() string {
 	return prefix + text + ": it computes " + m.Formula
 }
 
+// planAs is a mistake that is another's but for its plan.
+func planAs[P, Q any](m Mistake[P], plan func() (Q, error)) Mistake[Q] {
+	return Mistake[Q]{m.Text, m.Rounds, m.Gradients, m.Step, m.Precision, m.Kept, m.Formula, plan}
+}
+
 // MistakesOf are mistakes of a part of a plan as those of the plan, which of makes of the part.
 func MistakesOf[P any](ms []Mistake[P], of func(P) any) []Mistake[any] {
 	out := make([]Mistake[any], len(ms))
 	for i, m := range ms {
-		out[i] = Mistake[any]{m.Text, m.Rounds, m.Gradients, m.Step, m.Kept, m.Formula, func() (any, error) {
+		out[i] = planAs(m, func() (any, error) {
 			p, err := m.Plan()
 			if err != nil {
 				return nil, err
 			}
 			return of(p), nil
-		}}
+		})
 	}
 	return out
 }
@@ -76,7 +83,7 @@ func (c *Call) Mistakes() []Mistake[*Call] {
 			plan, err := m.Plan()
 			return c.planned(plan, err)
 		}
-		out = append(out, Mistake[*Call]{m.Text, m.Rounds, m.Gradients, m.Step, m.Kept, m.Formula, run})
+		out = append(out, planAs(m, run))
 	}
 	return out
 }
@@ -94,9 +101,17 @@ func (c *Call) Variations() []Mistake[*Call] {
 			p, err := plan.made(m.Plan)
 			return c.planned(p, err)
 		}
-		out = append(out, Mistake[*Call]{m.Text, m.Rounds, m.Gradients, m.Step, m.Kept, m.Formula, run})
+		out = append(out, planAs(m, run))
 	}
 	return out
+}
+
+// Formula is that of the first result; empty if there is none, or if it takes long to say. The call must have run.
+func (c *Call) Formula() string {
+	if varied, ok := c.sound().plan.(Varied); ok {
+		return varied.Formula()
+	}
+	return ""
 }
 
 // WithTakenFor sets names of operators that kernels are known to compute in place of this
@@ -159,6 +174,19 @@ func CoarserGrids(dt tensor.DType) []Grid {
 
 // GridOf are the numbers of a dtype.
 func GridOf(dt tensor.DType) Grid { return Grid{dt.String(), dt.Eps(), dt.Round, false} }
+
+// SumGrids are the grids in which kernels keep the sums of a dtype: that of the dtype, if it has few bits, and coarser
+// ones.
+func SumGrids(dt tensor.DType) []Grid {
+	var out []Grid
+	if dt.IsReduced() {
+		out = []Grid{GridOf(dt)}
+	}
+	return append(out, slices.DeleteFunc(CoarserGrids(dt), func(g Grid) bool { return g.Name == "TF32" })...)
+}
+
+// Keeps reports whether the grid has all numbers of a dtype.
+func (g Grid) Keeps(dt tensor.DType) bool { return g.Name == dt.String() }
 
 // FactorGrids are the grids to which kernels bring the factors of products in float32: CoarserGrids, and those
 // by whose bits they are cut off, as units for TF32 do that are given float32, and copies of the upper halves.

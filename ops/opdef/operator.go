@@ -168,7 +168,7 @@ func (c planned) mistakes() []Mistake[planned] {
 	var out []Mistake[planned]
 	for _, m := range mistaken.Mistakes() {
 		plan := func() (planned, error) { return c.made(m.Plan) }
-		out = append(out, Mistake[planned]{m.Text, m.Rounds, m.Gradients, m.Step, m.Kept, m.Formula, plan})
+		out = append(out, planAs(m, plan))
 	}
 	return out
 }

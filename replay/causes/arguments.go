@@ -22,7 +22,7 @@ func (c *Search) Plausible(loose []Wrong) (first, rest []iter.Seq[Mistake]) {
 			eps = max(eps, w.Got.DType.Eps())
 		}
 	}
-	first = []iter.Seq[Mistake]{c.wrongArguments(), c.declared(), c.takenFor()}
+	first = []iter.Seq[Mistake]{c.wrongArguments(), exact(c.declared()), c.takenFor()}
 	return first, []iter.Seq[Mistake]{c.missingParts(), c.fittedNumbers(loose, eps),
 		c.constants(loose, plainNamed), c.misread(inFewBits)}
 }
@@ -39,8 +39,19 @@ func (c *Search) PlausibleGradients(loose []Wrong, most int) []iter.Seq[Mistake]
 			}
 		}
 	}
-	return []iter.Seq[Mistake]{c.declared(), ofGradients(c.formulas(loose)), ofIncoming, c.wrongArguments(),
-		c.takenFor(), ofGradients(c.varied(loose))}
+	return []iter.Seq[Mistake]{exact(c.declared()), ofGradients(c.formulas(loose)), ofIncoming, c.wrongArguments(),
+		c.takenFor(), exact(ofGradients(c.varied(loose)))}
+}
+
+// exact are the mistakes that are no roundings to the dtype of the result, which a warning is about.
+func exact(ms iter.Seq[Mistake]) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		for m := range ms {
+			if !m.Precision && !yield(m) {
+				return
+			}
+		}
+	}
 }
 
 // ofGradients are those of the mistakes that show in gradients alone.
@@ -61,7 +72,8 @@ func (c *Search) declared() iter.Seq[Mistake] {
 			return
 		}
 		for _, m := range c.Bound.Mistakes() {
-			if !yield(Mistake{Text: m.Said(), Rounds: m.Rounds, Gradients: m.Gradients, OnlyHere: true,
+			if !yield(Mistake{Text: m.Said(), Rounds: m.Rounds, Gradients: m.Gradients, Precision: m.Precision,
+				OnlyHere: true,
 				Make: func() (Way, error) {
 					call, err := m.Plan()
 					return Way{Call: call, Mistaken: func(part *opdef.Call) (*opdef.Call, error) {

@@ -263,8 +263,11 @@ func Required(tried int) float64 { return leastBits + math.Log2(float64(max(trie
 // Evidence is how many bits of a recorded value are explained by what a mistake makes of it, and not by what is due:
 // the logarithm of how much nearer each element comes, no more than its dtype has bits. An element cannot come nearer
 // than rounding, nor than nine of ten others do. Equal elements count a few times at most: zeros are what many
-// mistakes make.
-func Evidence(got, due, made *tensor.Tensor) float64 {
+// mistakes make. Elements that are not finite say by their places alone what made them: see ofPlaces.
+func Evidence(got, due, made *tensor.Tensor) float64 { return Mistake{}.Evidence(got, due, made) }
+
+// Evidence is that of a recorded value for a mistake.
+func (m Mistake) Evidence(got, due, made *tensor.Tensor) float64 {
 	if !slices.Equal(got.Shape, made.Shape) || got.DType.Kind() != made.DType.Kind() {
 		return 0
 	}
@@ -288,23 +291,84 @@ func Evidence(got, due, made *tensor.Tensor) float64 {
 		noise = after[len(after)*9/10]
 	}
 	most, seen, sum := -math.Log2(dt.Eps()), map[float64]int{}, 0.0
+	infinite, explained := 0, 0
 	for i := range x {
+		if !finite(x[i]) {
+			infinite++
+			explained += btoi(alike(x[i], dt.Round(z[i]))) - btoi(alike(x[i], dt.Round(y[i])))
+			continue
+		}
 		floor := max(dt.ULP(x[i])/2, noise)
 		b, a := apart(x[i], dt.Round(y[i]), floor), apart(x[i], dt.Round(z[i]), floor)
 		if b == a {
 			continue
 		}
-		kind := x[i]
-		if math.IsNaN(kind) { // which equals nothing
-			kind = math.Inf(1)
-		}
-		if seen[kind]++; seen[kind] > mostEqual {
+		if seen[x[i]]++; seen[x[i]] > mostEqual {
 			continue
 		}
 		most := min(most, significant(x[i]))
 		sum += max(-most, min(most, math.Log2(b/a)))
 	}
-	return sum
+	sum /= inCommon(dt, x, z, got.Shape)
+	if infinite == 0 {
+		return sum
+	}
+	each := ofPlaces(len(x), infinite) / float64(infinite)
+	if m.NotFinite {
+		each = max(each, min(4, 4*mostEqual/float64(infinite)))
+	}
+	return sum + each*float64(explained)
+}
+
+// InCommon is how many elements count as one, because what a mistake leaves of their errors is one number: a row whose
+// statistic is wrong is one observation. It is 1 where a mistake leaves roundings of single elements.
+func inCommon(dt tensor.DType, x, z []float64, shape []int) float64 {
+	left, squares, far := make([]float64, len(x)), 0.0, 0
+	for i := range x {
+		if e := x[i] - dt.Round(z[i]); finite(e) {
+			left[i] = e
+			squares += e * e
+			far += btoi(math.Abs(e) > 2*dt.ULP(x[i]))
+		}
+	}
+	if 10*far < len(x) {
+		return 1
+	}
+	n, most := tensor.Numel(shape), 1.0
+	place := func(i int) int { return i }
+	if len(x) < n {
+		place = func(i int) int { return pieceAt(i, n) }
+	}
+	inner := 1
+	for d := len(shape) - 1; d >= 0; d-- {
+		width := shape[d]
+		if width >= fewestInCommon && (inner == 1 || len(x) == n) {
+			sums, counts := map[int]float64{}, map[int]float64{}
+			for i, e := range left {
+				row := place(i)/(inner*width)*inner + place(i)%inner
+				sums[row], counts[row] = sums[row]+e, counts[row]+1
+			}
+			of := 0.0
+			for row, s := range sums {
+				of += s * s / counts[row]
+			}
+			if ratio := of / squares * float64(len(left)) / float64(len(sums)); ratio > 8 {
+				most = max(most, ratio)
+			}
+		}
+		inner *= width
+	}
+	return most
+}
+
+// fewestInCommon is the length of a row whose errors may have something in common.
+const fewestInCommon = 16
+
+// ofPlaces is how many bits say which k of n elements those are: none where all are. Any large factor makes all of a
+// value infinite.
+func ofPlaces(n, k int) float64 {
+	log := func(n int) float64 { l, _ := math.Lgamma(float64(n) + 1); return l / math.Ln2 }
+	return log(n) - log(k) - log(n-k)
 }
 
 // significant is how many bits say a number: few of a whole number, which results of other operators are by chance. A

@@ -738,16 +738,21 @@ func sample(t *tensor.Tensor) []float64 {
 // Pieces are some elements of t in runs, evenly spread: a run costs little more than an
 // element where whole rows are computed.
 func Pieces(t *tensor.Tensor) []float64 {
-	const runs = 16
 	n := t.Numel()
 	if n <= SampleSize {
 		return elements(t)
 	}
-	out := make([]float64, 0, SampleSize)
-	for k := range runs {
-		run := make([]float64, SampleSize/runs)
-		tensor.Load(t, k*((n-len(run))/(runs-1)), run)
-		out = append(out, run...)
+	out := make([]float64, SampleSize)
+	for i := 0; i < SampleSize; i += pieceSize {
+		tensor.Load(t, pieceAt(i, n), out[i:i+pieceSize])
 	}
 	return out
 }
+
+// pieceAt is where element i of the pieces of n elements, which are more, lies.
+func pieceAt(i, n int) int {
+	return i/pieceSize*((n-pieceSize)/(SampleSize/pieceSize-1)) + i%pieceSize
+}
+
+// pieceSize is how many neighbours a piece has.
+const pieceSize = SampleSize / 16

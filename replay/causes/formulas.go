@@ -73,8 +73,8 @@ func derivedText(m opdef.Mistake[*opdef.Call]) string {
 	return ofFormula + m.Said()
 }
 
-// idle reports whether a step that is done otherwise changes none of the values that failed, though the formula as it
-// is gives what was recorded, and not what is due. No step is to blame then.
+// idle reports whether a step that is done otherwise brings no value that failed nearer than the formula as it is,
+// which gives what was recorded, and not what is due. No step is to blame then.
 func (c *Search) idle(m opdef.Mistake[*opdef.Call], fails []Wrong) bool {
 	if !m.Step {
 		return false
@@ -85,35 +85,81 @@ func (c *Search) idle(m opdef.Mistake[*opdef.Call], fails []Wrong) bool {
 		if _, _, ok := r.floats(); !ok {
 			continue
 		}
-		bare, known := c.bare[r.Target]
-		if !known {
-			sound := func() (Way, error) { return Way{Call: c.formula(), Original: c.Original}, nil }
-			if c.nearer(sound, r) {
-				_ = c.Guard(func() error { _, _, bare = c.few(sound, r.Target); return nil })
-			}
-			if c.bare == nil {
-				c.bare = map[string][]float64{}
-			}
-			c.bare[r.Target] = bare
-		}
+		bare := c.bareOf(r)
 		if bare == nil {
 			return false // which the step may explain
 		}
-		same := false
-		_ = c.Guard(func() error { // what cannot be read is not
-			_, _, made := c.few(func() (Way, error) {
+		explains := true
+		_ = c.Guard(func() error { // what cannot be read explains nothing
+			got, _, made := c.few(func() (Way, error) {
 				call, err := m.Plan()
 				return Way{Call: call, Original: c.Original}, err
 			}, r.Target)
-			same = slices.EqualFunc(bare, made, alike)
+			dt := r.Got.DType
+			explains = slices.ContainsFunc(upTo(0, min(len(got), len(bare), len(made))), func(k int) bool {
+				x, near := got[k], 2*dt.ULP(got[k])
+				was, is := apart(x, dt.Round(bare[k]), near), apart(x, dt.Round(made[k]), near)
+				return was > 2*is
+			})
 			return nil
 		})
-		if !same {
+		if explains {
 			return false
 		}
 		all = true
 	}
 	return all
+}
+
+// bareOf are some elements of a value that failed as the formula gives them, if it gives what was recorded.
+func (c *Search) bareOf(r *Wrong) []float64 {
+	bare, known := c.bare[r.Target]
+	if known {
+		return bare
+	}
+	sound := func() (Way, error) { return Way{Call: c.formula(), Original: c.Original}, nil }
+	if c.nearer(sound, r) {
+		_ = c.Guard(func() error { _, _, bare = c.few(sound, r.Target); return nil })
+	}
+	if c.bare == nil {
+		c.bare = map[string][]float64{}
+	}
+	c.bare[r.Target] = bare
+	return bare
+}
+
+// bareText says of a formula that gives what was recorded, and no number where one is due, what it is. It is empty of
+// others, and of a formula that takes long to say.
+func (c *Search) bareText(call *opdef.Call, fails []Wrong, results bool) string {
+	formula := ""
+	for i := range fails {
+		got, _, ok := fails[i].floats()
+		if !ok || fails[i].Forward() != results || c.bareOf(&fails[i]) == nil {
+			continue
+		}
+		is := ""
+		_ = c.Guard(func() error { // what cannot be read is a number
+			v := elements(got)
+			switch {
+			case slices.ContainsFunc(v, math.IsNaN):
+				is = "NaN"
+			case slices.ContainsFunc(v, func(x float64) bool { return !finite(x) }):
+				is = "infinite"
+			}
+			return nil
+		})
+		if formula == "" {
+			formula = call.Formula()
+		}
+		switch {
+		case is == "" || formula == "":
+		case results:
+			return fmt.Sprintf("it is %s, which is %s where another number is due", formula, is)
+		default:
+			return fmt.Sprintf("the gradient is that of %s, which is %s where a number is due", formula, is)
+		}
+	}
+	return ""
 }
 
 // formulas are the mistakes that the formula of the call may have: a step that is left out, an operand through which no
@@ -126,6 +172,11 @@ func (c *Search) formulas(fails []Wrong) iter.Seq[Mistake] {
 			return
 		}
 		results := slices.ContainsFunc(fails, func(w Wrong) bool { return w.Forward() })
+		if text := c.bareText(call, fails, results); text != "" && !yield(Mistake{Text: text, Rounds: true,
+			OnlyHere: true, NotFinite: true,
+			Make: func() (Way, error) { return Way{Call: call, Original: c.Original}, nil }}) {
+			return
+		}
 		for _, m := range call.Mistakes() {
 			text := m.Said()
 			if !m.Gradients && !results {
@@ -135,7 +186,9 @@ func (c *Search) formulas(fails []Wrong) iter.Seq[Mistake] {
 			if c.idle(m, fails) {
 				continue
 			}
-			if !yield(Mistake{Text: text, Rounds: true, Gradients: m.Gradients, OnlyHere: true,
+			if !yield(Mistake{Text: text, Rounds: true, Gradients: m.Gradients, Precision: m.Precision,
+				OnlyHere:  true,
+				NotFinite: !m.Step && strings.Contains(text, "overflow") || strings.Contains(text, "NaN"),
 				Make: func() (Way, error) {
 					call, err := m.Plan()
 					return Way{Call: call, Original: c.Original}, err

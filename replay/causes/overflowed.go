@@ -57,7 +57,8 @@ func (c *Search) overflowed(fails []Wrong) iter.Seq[Mistake] {
 		for _, dt := range []tensor.DType{tensor.Float16, got.DType} {
 			for _, k := range known {
 				for _, s := range steps {
-					if !yield(Mistake{Text: fmt.Sprintf(s.text, k.text) + " overflows " + dt.String(), Rounds: true,
+					text := fmt.Sprintf(s.text, k.text) + " overflows " + dt.String()
+					if !yield(Mistake{Text: text, Rounds: true, NotFinite: true,
 						Make: c.altering(beyond(fails[0].Target, k.t, dt, s.f))}) {
 						return
 					}

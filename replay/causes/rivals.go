@@ -69,10 +69,11 @@ func (k *Cause) asGood(r *Cause) bool {
 }
 
 // rivals reports whether another cause may be meant in place of k: it is no more of a guess than that, and another one
-// than the same with other numbers.
+// than the same with other numbers. One that takes numbers for others, of which there are many, is a guess where an
+// argument or a step of the operator explains as much.
 func (k *Cause) rivals(r *Cause) bool {
 	a, b := k.mistake, r.mistake
-	return (a.Like == "" || a.Like != b.Like) && b.Cost <= a.Cost+rivalBits
+	return (a.Like == "" || a.Like != b.Like) && b.Cost <= a.Cost+rivalBits && (a.Numbers || !b.Numbers)
 }
 
 // rivalBits are those that were fitted to find one mistake, and not another that is as likely.

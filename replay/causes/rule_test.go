@@ -4,6 +4,7 @@ import (
 	"iter"
 	"math"
 	"math/cmplx"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -210,31 +211,96 @@ func TestListsInParts(t *testing.T) {
 	}
 }
 
-// TestIdle: where the formula as it is gives what was recorded, a step that changes nothing is not to blame.
+// TestIdle: where the formula as it is gives what was recorded, a step that brings nothing nearer is not to blame.
 func TestIdle(t *testing.T) {
 	x, y := rows(3, 9, 40), rows(4, 9, 40)
 	c, outs := searched(t, "torch.add", x, y)
 	form, _ := searched(t, "torch.sub", x, y)
 	other, _ := searched(t, "torch.mul", x, y)
-	got := opdef.Zip(tensor.Float32, x, y, func(x, y float64) float64 { return x - y }).Rounded()
-	c.formed, c.form = true, form.Bound
-	fails := []Wrong{{Target: "output[0]", Got: got, Want: outs[0]}}
-	c.Few = func(w Way, _ string) (recorded, due, made []float64) {
-		f, err := w.Call.Forward()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return elements(got), elements(outs[0]), elements(f.Outs[0])
-	}
+	larger := opdef.Map(tensor.Float32, y, func(v float64) float64 { return v * 1.01 })
+	exact, made := searched(t, "torch.sub", x, larger)
 	for _, tc := range []struct {
+		name string
+		got  *tensor.Tensor
 		call *opdef.Call
 		step bool
 		want bool
-	}{{form.Bound, true, true}, {form.Bound, false, false}, {other.Bound, true, false}} {
-		m := opdef.Mistake[*opdef.Call]{Step: tc.step, Plan: func() (*opdef.Call, error) { return tc.call, nil }}
-		if c.idle(m, fails) != tc.want {
-			t.Errorf("%+v: want idle %v", m, tc.want)
+	}{
+		{"the formula", outs[0], form.Bound, true, true}, {"no step", outs[0], form.Bound, false, false},
+		{"a worse step", outs[0], other.Bound, true, true}, {"a better step", made[0], exact.Bound, true, false},
+	} {
+		got := tc.got.Rounded()
+		if tc.name != "a better step" {
+			got = opdef.Zip(tensor.Float32, x, y, func(x, y float64) float64 { return x - y }).Rounded()
 		}
+		c.formed, c.form, c.bare = true, form.Bound, nil
+		c.Few = func(w Way, _ string) (recorded, due, made []float64) {
+			f, err := w.Call.Forward()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return elements(got), elements(outs[0]), elements(f.Outs[0])
+		}
+		m := opdef.Mistake[*opdef.Call]{Step: tc.step, Plan: func() (*opdef.Call, error) { return tc.call, nil }}
+		if c.idle(m, []Wrong{{Target: "output[0]", Got: got, Want: outs[0]}}) != tc.want {
+			t.Errorf("%s: want idle %v", tc.name, tc.want)
+		}
+	}
+}
+
+// TestEvidenceOfPlaces: elements that are not finite say by their places what made them, and nothing if all are so; a
+// mistake that says of numbers that they overflow is told by them, too.
+func TestEvidenceOfPlaces(t *testing.T) {
+	due := rows(1, 4, 10)
+	some := func(n int) *tensor.Tensor {
+		return opdef.ZipAt(tensor.Float32, due.Shape, func(lo int, dst []float64, src [][]float64) {
+			for i := range dst {
+				if dst[i] = src[0][i]; (lo+i)*n%40 < n {
+					dst[i] = math.Inf(1)
+				}
+			}
+		}, due).Rounded()
+	}
+	for _, tc := range []struct {
+		n        int
+		m        Mistake
+		from, to float64
+	}{
+		{40, Mistake{}, 0, 0}, {4, Mistake{}, 16, 17}, {10, Mistake{}, 29, 30}, {40, Mistake{NotFinite: true}, 32, 32},
+	} {
+		got := some(tc.n)
+		if bits := tc.m.Evidence(got, due, got); bits < tc.from-1e-9 || bits > tc.to+1e-9 {
+			t.Errorf("%d of 40 infinite, %+v: %.1f bits, want %v to %v", tc.n, tc.m, bits, tc.from, tc.to)
+		}
+	}
+}
+
+// TestEvidenceInCommon: where a mistake leaves one error for all elements of a row, the row is one observation.
+func TestEvidenceInCommon(t *testing.T) {
+	due := rows(1, 6, 400)
+	off := func(by func(i int) float64) *tensor.Tensor {
+		return opdef.ZipAt(tensor.BFloat16, due.Shape, func(lo int, dst []float64, src [][]float64) {
+			for i := range dst {
+				dst[i] = src[0][i] + by(lo+i)
+			}
+		}, due).Rounded()
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	got := off(func(int) float64 { return 8 })
+	common := off(func(i int) float64 { return 8 + 0.5*float64(i/400%2*2-1) })
+	single := off(func(int) float64 { return 8 + 0.5*float64(r.IntN(2)*2-1) })
+	one, many := Evidence(got, off(func(int) float64 { return 0 }), common),
+		Evidence(got, off(func(int) float64 { return 0 }), single)
+	if one > 40 || many < 1000 {
+		t.Errorf("errors in common: %.0f bits, want few; of single elements: %.0f bits, want many", one, many)
+	}
+}
+
+// TestRivalOfNumbers: numbers taken for others are a guess where a step of the operator explains as much.
+func TestRivalOfNumbers(t *testing.T) {
+	step, numbers := &Cause{mistake: &Mistake{}}, &Cause{mistake: &Mistake{Numbers: true}}
+	if step.rivals(numbers) || !numbers.rivals(step) || !numbers.rivals(numbers) {
+		t.Error("numbers taken for others are the rival of a step, or a step is not theirs")
 	}
 }
 

@@ -153,6 +153,10 @@ type Mistake struct {
 	// OnlyHere: it holds numbers of the values of this call, or where they lie, or what was computed of them, and makes
 	// nothing of other operands.
 	OnlyHere bool
+	// Precision: see opdef.Mistake.
+	Precision bool
+	// NotFinite: it says that numbers overflow on the way, or are NaN.
+	NotFinite bool
 	// Number is the value of an argument, or of something else that is a number.
 	Number *otherNumber
 	// Argument says that an argument has another number than its default or 0, which are those of an ignored one.
@@ -215,7 +219,7 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		c.listedResults(fails), c.absentArguments(), c.incompleteTiles(),
 		c.movedTensors(), c.leftOut(), c.passedGradients(), c.derivedOtherwise(fails), c.takenFor(),
 		c.takenForOtherwise(), c.misderived(fails),
-		c.unsigned(), c.rounded(), c.gradientFactors(fails),
+		c.unsigned(), c.rounded(fails), c.gradientFactors(fails),
 		c.misread(inMemory), c.misread(c.inOtherStrides()), c.constantOperands(), c.misread(ofElements),
 		c.misbroadcast(), c.misread(alongDimensions),
 		c.permutedTogether(), c.swappedOperands(), c.altered(fails, ofElements), c.missingIndices(), c.missingParts(),

@@ -598,8 +598,9 @@ func reordered(t *tensor.Tensor, d int, of func(i, n int) int) *tensor.Tensor {
 	})
 }
 
-// rounded rounds results, operands or both to coarser numbers.
-func (c *Search) rounded() iter.Seq[Mistake] {
+// rounded rounds results, operands or both to coarser numbers. Numbers that are subnormal in a dtype do not show it:
+// they are multiples of one number, as differences of larger ones are, too.
+func (c *Search) rounded(fails []Wrong) iter.Seq[Mistake] {
 	var finest tensor.DType
 	for _, a := range c.operands() {
 		if finest == tensor.Invalid || a.Tensor.DType.Eps() < finest.Eps() {
@@ -611,6 +612,9 @@ func (c *Search) rounded() iter.Seq[Mistake] {
 			return
 		}
 		for _, g := range opdef.CoarserGrids(finest) {
+			if c.subnormal(g, fails) {
+				continue
+			}
 			results := func(target string, t *tensor.Tensor) *tensor.Tensor {
 				if !t.DType.IsFloat() || target == Incoming {
 					return t
@@ -640,6 +644,21 @@ func (c *Search) rounded() iter.Seq[Mistake] {
 			}
 		}
 	}
+}
+
+// subnormal reports whether most elements of a value that failed are subnormal in a grid's dtype.
+func (c *Search) subnormal(g opdef.Grid, fails []Wrong) bool {
+	return g.Name == tensor.Float16.String() && slices.ContainsFunc(fails, func(w Wrong) bool {
+		got, _, ok := w.floats()
+		few, n := 0, 0
+		return ok && c.Guard(func() error {
+			for _, x := range elements(got) {
+				n += btoi(x != 0 && finite(x))
+				few += btoi(x != 0 && math.Abs(x) < tensor.Float16.SmallestNormal())
+			}
+			return nil
+		}) == nil && 2*few > n
+	})
 }
 
 // unsigned takes whole numbers for those without sign that have the same bits: negative ones are larger than all

@@ -46,7 +46,8 @@ func (c *Search) varied(fails []Wrong) iter.Seq[Mistake] {
 					call == c.form && c.idle(m, fails) {
 					continue
 				}
-				if !yield(Mistake{Text: text, Rounds: true, Gradients: m.Gradients, OnlyHere: true, Make: make}) {
+				if !yield(Mistake{Text: text, Rounds: true, Gradients: m.Gradients, Precision: m.Precision,
+					OnlyHere: true, Make: make}) {
 					return
 				}
 			}
@@ -64,9 +65,9 @@ func (c *Search) nearer(make func() (Way, error), r *Wrong) (is bool) {
 			due, made := r.Got.DType.Round(y[i]), r.Got.DType.Round(z[i])
 			was, now := apart(x[i], due, 0), apart(x[i], made, 0)
 			switch near := r.Got.DType.ULP(x[i]); {
-			case !alike(x[i], due) && !(was <= near):
+			case !alike(x[i], due) && (!finite(x[i]) || !(was <= near)):
 				were++
-				still += btoi(!alike(x[i], made) && !(now <= max(was/Nearness, near)))
+				still += btoi(!alike(x[i], made) && (!finite(x[i]) || !(now <= max(was/Nearness, near))))
 			default:
 				spoilt += btoi(!alike(x[i], made) && !(now <= 16*near))
 			}
