@@ -144,7 +144,8 @@ func (j *JSONLines) Summary(s *Summary) error {
 	m := map[string]any{
 		"kind": "summary", "captures": s.Calls(), "interrupted": s.Interrupted,
 		"elapsed_s": s.Elapsed.Seconds(), "peak_rss_bytes": s.PeakRSS, "ops": ops, "exit_code": s.Exit,
-		"refused": s.NotRead, "not_judged": unjudged.NotJudged, "reasons": unjudged.Reasons,
+		"refused": s.NotRead, "judged": s.Judged(), "not_judged": unjudged.NotJudged,
+		"reasons": unjudged.Reasons,
 	}
 	if len(s.Missing) > 0 {
 		m["missing"] = s.Missing

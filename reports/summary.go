@@ -50,6 +50,7 @@ type Summary struct {
 	Known *KnownList
 	// Unjudged are the values that were not judged.
 	Unjudged Unjudged
+	judged   int // values
 	// Facts are what a command says first in reports, besides what results say.
 	Facts []Fact
 
@@ -125,7 +126,9 @@ func (s *Summary) Add(r *Result) {
 		}
 		s.Generated.add(r)
 	}
-	s.Unjudged.Add(r)
+	if !s.Unjudged.Add(r) {
+		s.judged++
+	}
 	s.damaged.add(r)
 	switch {
 	case r.Projected != nil:
@@ -336,9 +339,9 @@ func (s *Summary) Compared() int {
 		s.Results[verdict.Known]
 }
 
-// Judged is the number of results that were judged: that passed or did not, and not only in a way
-// that proves little.
-func (s *Summary) Judged() int { return s.Total() - s.Unjudged.NotJudged }
+// Judged is the number of values that were judged: that passed or did not, and not only in a way that proves little. All
+// reports print it. What is about no call, such as a value that changed between two, is not in it.
+func (s *Summary) Judged() int { return s.judged }
 
 // NotJudged are the values that were not judged: those of Unjudged and, as one value each, the calls that
 // a run with a budget did not look at.

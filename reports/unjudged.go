@@ -37,11 +37,14 @@ const (
 	unknownOp     = "unknown op"
 )
 
-// Add counts r, unless it was judged. Cases whose data was only written are not judged by nature.
-func (u *Unjudged) Add(r *Result) {
-	if why := unjudged(r); why != "" && r.Generated == nil {
-		u.Count(why, r.Op, 1)
+// Add counts r and reports true, unless it was judged. Cases whose data was only written are not judged by nature.
+func (u *Unjudged) Add(r *Result) bool {
+	why := unjudged(r)
+	if why == "" || r.Generated != nil {
+		return false
 	}
+	u.Count(why, r.Op, 1)
+	return true
 }
 
 // Count counts n values of an operator, "" for none, that were not judged for this reason.

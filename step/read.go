@@ -185,6 +185,8 @@ func (c *Call) judge(o *replay.Outcome) {
 		}
 		if r.Verdict != verdict.Pass {
 			c.Results = append(c.Results, Result{r.Phase, r.Target, r.Verdict, r.Reason})
+		} else if r.Compared == nil {
+			c.passed = append(c.passed, Result{r.Phase, r.Target, r.Verdict, r.Reason})
 		}
 		if x := r.Compared; x != nil {
 			c.device = cmp.Or(c.device, r.Place)

@@ -69,7 +69,8 @@ type SummaryRecord struct {
 	Layout []*Layout      `json:"layout,omitempty"` // of the ranks of one program
 	Metric any            `json:"metric,omitempty"` // with --of: a record of package metric
 	Tokens any            `json:"tokens,omitempty"` // of two runs of the same tokens: a record of package metric
-	// Unjudged are the values that were not judged.
+	// Judged counts the values that were judged, Unjudged those that were not.
+	Judged int `json:"judged"`
 	reports.Unjudged
 	// Settings are what the run was told about what to check.
 	Settings reports.Settings `json:"settings,omitempty"`
@@ -276,9 +277,9 @@ func (f *Finding) Between() string {
 // comparison, which reports are made of: a fault is a failure, another finding a warning. That only one of two runs
 // makes a call is none: the call has the verdict that it has by itself.
 // A fault between calls is a record of its own, which leaves the verdict of the call as it is.
-// The verdict of the call stands with no target where no value has it: that of one that
-// passed. What is no plain pass on a device comes behind, as of that source. repro is the
-// command that runs a call again, on the device or not; see is the one that shows what is between calls.
+// There is a record for each value that was judged. The verdict of the call stands with no target where no value has it.
+// What is no plain pass on a device comes behind, as of that source. repro is the command that runs a call again, on the
+// device or not; see is the one that shows what is between calls.
 func (t *Trace) Results(repro func(c *Call, onDevice bool) string, see string) []*reports.Result {
 	var out []*reports.Result
 	found := map[*Call][]*Finding{}
@@ -315,9 +316,14 @@ func (t *Trace) Results(repro func(c *Call, onDevice bool) string, see string) [
 				add(string(r.Phase), r.Target, r.Verdict, r.Reason)
 			}
 		}
-		if v := cmp.Or(c.Verdict, verdict.Skipped); !slices.ContainsFunc(c.Results, func(r Result) bool {
-			return r.Verdict == v
-		}) {
+		v := cmp.Or(c.Verdict, verdict.Skipped)
+		has := slices.ContainsFunc(c.Results, func(r Result) bool { return r.Verdict == v })
+		for _, r := range c.valuesPassed() {
+			if has = has || v == verdict.Pass; !said[r.Target] {
+				add(string(r.Phase), r.Target, r.Verdict, r.Reason)
+			}
+		}
+		if !has {
 			add(string(replay.Forward), "", v, c.Failed)
 		}
 		for _, g := range c.givenUp {
@@ -338,16 +344,28 @@ func (t *Trace) Results(repro func(c *Call, onDevice bool) string, see string) [
 	return out
 }
 
+// valuesPassed are the values of the call that passed, one for each.
+func (c *Call) valuesPassed() []Result {
+	out := slices.Clone(c.passed)
+	for _, k := range c.Checks {
+		if k.Verdict == verdict.Pass {
+			out = append(out, Result{Phase: k.Phase, Target: k.Target, Verdict: k.Verdict})
+		}
+	}
+	return out
+}
+
 // record is about a value of the call.
 func (c *Call) record(phase, target string, v verdict.Verdict, reason, repro string) *reports.Result {
-	r := &reports.Result{Capture: c.Entry.Rel, Op: c.Op, ForwardID: known(c.Entry.ID), Phase: phase,
-		Target: target, Verdict: v, Reason: reason, Repro: &repro, Order: &c.Order, PID: known(c.Entry.PID),
-		Rank: known(c.Process.Rank), Module: c.Entry.Module, Location: c.Entry.Location,
-		Replaced: c.Entry.Replaced, ReplacedAt: c.Entry.ReplacedAt,
-		Wrapped: found.Wrapped(c.Entry), Within: known(c.Entry.Within),
-		WithinBackward: known(c.Entry.WithinBackward),
-		RecordedOn:     found.RecordedOn(c.Entry, c.device)}
-	if dt := c.DType(); dt.Computable() {
+	r := &reports.Result{Phase: phase, Target: target, Verdict: v, Reason: reason, Repro: &repro}
+	found.Locate(r, c.Entry, c.Op)
+	r.Order, r.Rank = cmp.Or(r.Order, &c.Order), known(c.Process.Rank)
+	r.RecordedOn = found.RecordedOn(c.Entry, c.device)
+	dt := c.DType()
+	if w := c.Value(target); w != nil {
+		dt = w.DType
+	}
+	if dt.Computable() {
 		name := dt.String()
 		r.DType = &name
 	}

@@ -172,6 +172,7 @@ type Call struct {
 	Results []Result // of values that are not a plain pass
 	Checks  []Check  // of all values that were compared
 	byPass  byPass   // the worst of each
+	passed  []Result // of values that passed and were not compared with a reference, such as random numbers
 	// Rerun is what Options.Rerun made of the call; nil if it was not run there.
 	Rerun *replay.Outcome
 	// Changed are the settings that gave a value of the call another verdict than it has

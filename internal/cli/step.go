@@ -392,7 +392,7 @@ func writeStep(j *jsonOutput, t *step.Trace, m measured, counted *reports.Summar
 		return err
 	}
 	s := t.Summary()
-	s.Unjudged, s.Settings = counted.Unjudged, counted.Settings
+	s.Judged, s.Unjudged, s.Settings = counted.Judged(), counted.Unjudged, counted.Settings
 	if m.metric != nil {
 		s.Metric = m.metric.Record()
 	}

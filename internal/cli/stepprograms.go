@@ -75,7 +75,7 @@ func (r *stepRun) writePrograms(shown []*view.Program, rec *reports.Recording) e
 			}
 		}
 		s := view.SummarizePrograms(shown)
-		s.Unjudged, s.Settings = rec.Summary.Unjudged, rec.Summary.Settings
+		s.Judged, s.Unjudged, s.Settings = rec.Summary.Judged(), rec.Summary.Unjudged, rec.Summary.Settings
 		if err := r.json.write(s); err != nil {
 			return err
 		}

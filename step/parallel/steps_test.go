@@ -84,7 +84,7 @@ func TestMultiplied(t *testing.T) {
 				order = -1
 			}
 			p.Calls = append(p.Calls, &step.Call{Op: "torch.Tensor.mul", Outputs: []*step.Value{{}},
-				Entry: &capture.Entry{Location: at, BackwardOrder: order, Within: -1}})
+				Entry: &capture.Entry{Location: at, BackwardOrder: order, Within: -1, WithinBackward: -1}})
 		}
 		return p
 	}
