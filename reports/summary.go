@@ -339,8 +339,8 @@ func (s *Summary) Compared() int {
 		s.Results[verdict.Known]
 }
 
-// Judged is the number of values that were judged: that passed or did not, and not only in a way that proves little. All
-// reports print it. What is about no call, such as a value that changed between two, is not in it.
+// Judged is the number of values that were judged: that passed or did not, and not only in a way that proves little.
+// All reports print it. What is about no call, such as a value that changed between two, is not in it.
 func (s *Summary) Judged() int { return s.judged }
 
 // NotJudged are the values that were not judged: those of Unjudged and, as one value each, the calls that

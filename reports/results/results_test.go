@@ -14,7 +14,8 @@ import (
 )
 
 func TestOfReplay(t *testing.T) {
-	e := &capture.Entry{Rel: "torch.add/1/7", Step: -1, Order: -1, Within: -1, WithinBackward: -1, Module: "a.b", Location: "x.py:3"}
+	e := &capture.Entry{Rel: "torch.add/1/7", Step: -1, Order: -1, Within: -1, WithinBackward: -1, Module: "a.b",
+		Location: "x.py:3"}
 	e.ID = 7
 	numbers := compare.OpTools{AllClose: true, Cosine: 1, Atol: 1e-3, Rtol: 1e-5, Note: " note"}
 	o := &replay.Outcome{
