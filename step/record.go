@@ -278,8 +278,8 @@ func (f *Finding) Between() string {
 // makes a call is none: the call has the verdict that it has by itself.
 // A fault between calls is a record of its own, which leaves the verdict of the call as it is.
 // There is a record for each value that was judged. The verdict of the call stands with no target where no value has
-// it. What is no plain pass on a device comes behind, as of that source. repro is the command that runs a call again, on
-// the device or not; see is the one that shows what is between calls.
+// it. What is no plain pass on a device comes behind, as of that source. repro is the command that runs a call again,
+// on the device or not; see is the one that shows what is between calls.
 func (t *Trace) Results(repro func(c *Call, onDevice bool) string, see string) []*reports.Result {
 	var out []*reports.Result
 	found := map[*Call][]*Finding{}
