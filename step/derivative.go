@@ -14,7 +14,8 @@ import (
 )
 
 // findOwnGradients judges the gradients of functions that the program differentiates itself (autograd.Function) and
-// that the reference does not know: the calls that such a function made in its forward pass have a derivative.
+// that the reference does not know: the calls that such a function made in its forward pass have a derivative. One
+// whose backward pass exchanges values with other ranks gives something else on purpose: package parallel judges it.
 func (p *Process) findOwnGradients(opt Options) {
 	inner := map[*Call][]*Call{}
 	for _, c := range p.Calls {
@@ -24,12 +25,26 @@ func (p *Process) findOwnGradients(opt Options) {
 		}
 	}
 	for _, c := range p.Calls {
-		if inner[c] == nil {
+		if inner[c] == nil || p.exchangesBack(c) {
 			continue
 		}
 		_ = opt.within(c, "its gradients were not compared with the derivative of the calls that it made",
 			func(opt Options) error { return c.checkOwnGradients(inner[c], opt) })
 	}
+}
+
+// exchangesBack reports whether a process exchanges values with others after the gradients of a call's results arrived,
+// and before those of another call's did.
+func (p *Process) exchangesBack(c *Call) bool {
+	next := math.MaxInt
+	for _, o := range p.Calls {
+		if at := o.Entry.BackwardOrder; at > c.Entry.BackwardOrder {
+			next = min(next, at)
+		}
+	}
+	return slices.ContainsFunc(p.Calls, func(o *Call) bool {
+		return o.collective() != "" && o.Entry.Order > c.Entry.BackwardOrder && o.Entry.Order < next
+	})
 }
 
 // inJudged reports whether a judged call made the call.
@@ -162,9 +177,7 @@ var notSmooth = []string{"round", "floor", "ceil", "trunc", "fix", "frac", "sign
 // an argument has none that its results alone tell.
 func (c *Call) isSmooth() bool {
 	name := c.Op[strings.LastIndexByte(c.Op, '.')+1:]
-	inPlace := strings.HasSuffix(name, "_") && !strings.HasSuffix(name, "__") ||
-		slices.ContainsFunc(c.Inputs, func(v *Value) bool { return v.after != nil || v.isOut() })
-	return !inPlace && !slices.Contains(notSmooth, name) && !strings.Contains(name, "quant")
+	return !c.writesArgument() && !slices.Contains(notSmooth, name) && !strings.Contains(name, "quant")
 }
 
 // derivative are the derivatives by the inputs of a function, by their number, that the calls which it made give
@@ -259,6 +272,28 @@ func (c *Call) innerSource(v *Value, inner []*Call) (number int, known bool) {
 	}
 	w := v.From.Value
 	return -1, w != nil && w.Call.Order < c.Order || v.named != "" || v.Parameter || v.From.first != nil
+}
+
+// Pull computes the gradients of the inputs of a call, by their number, from those of its results, by theirs; nil if
+// the reference does not, or if the call writes to its arguments.
+func (c *Call) Pull(of []*tensor.Tensor, opt Options) (map[int]*tensor.Tensor, error) {
+	if c.Failed != "" || c.writesArgument() {
+		return nil, nil
+	}
+	given := map[*Value]*tensor.Tensor{}
+	for i, t := range of {
+		if t != nil && i < len(c.Outputs) {
+			given[c.Outputs[i]] = t
+		}
+	}
+	return c.pullFrom(given, opt)
+}
+
+// writesArgument reports whether a call writes to its arguments.
+func (c *Call) writesArgument() bool {
+	name := c.Op[strings.LastIndexByte(c.Op, '.')+1:]
+	return strings.HasSuffix(name, "_") && !strings.HasSuffix(name, "__") ||
+		slices.ContainsFunc(c.Inputs, func(v *Value) bool { return v.after != nil || v.isOut() })
 }
 
 // pullFrom computes the gradients of the inputs of a call, by their number, from those of its results; nil if the

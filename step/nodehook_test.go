@@ -44,6 +44,15 @@ func TestColumnsCopied(t *testing.T) {
 	}
 }
 
+// TestColumnsReduced: a function whose backward pass adds up a gradient over the ranks has another one than the
+// derivative of its calls on one rank.
+func TestColumnsReduced(t *testing.T) {
+	tr := analyse(t, unpack(t, "columns-reduced"))
+	if f := tr.First(); f != nil {
+		t.Errorf("got %s of %s: %s", f.Target, f.Call, f.Reason)
+	}
+}
+
 // TestStateReloaded: the state of an optimizer that load_state_dict exchanged lies where a step had something else, and
 // is no state that changed.
 func TestStateReloaded(t *testing.T) {

@@ -34,6 +34,8 @@ type checker struct {
 	factors []float64
 	// numbers are the steps of the program that calls belong to.
 	numbers map[*step.Call]int
+	// exchanges are those of all calls; nil before they are looked for.
+	exchanges map[*capture.Entry]collective.Match
 	// apart is whether replicas moved apart on purpose in an earlier step.
 	apart bool
 }

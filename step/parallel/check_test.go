@@ -82,6 +82,12 @@ var trees = []struct {
 	{"features-queue", "shard", "torch.nn.functional.cross_entropy", "lack the number of the rank's first row", ""},
 	{"features-older", "", "", "", ""}, // each rank's own rows, and older ones
 	{"features-sum", "scale", "__main__.Join.apply", "its backward pass makes the gradient 2 times as large", ""},
+	{"joint", "", "", "", "[2 (ranks 0-1); parameters: 3 replicated]"}, // functions that compute and pass values in one
+	{"joint-alone", "collective", "__main__.Centre.apply", "lacks what came from other ranks", ""},
+	{"joint-columns", "", "", "", "[2 (ranks 0-1); parameters: 1 replicated, 1 sharded along dimension 0, " +
+		"1 sharded along dimension 1]"},
+	{"joint-ring", "", "", "", ""},
+	{"joint-ring-on", "collective", "__main__.Beside.apply", "what rank 0 has is that of rank 1, and so on", ""},
 	{"flat", "", "", "", "[2 (ranks 0-1); parameters: 4 replicated]"},
 	{"flat-stale", "collective", "torch.distributed.all_gather_into_tensor", "what ranks 0-1 made of their parts", ""},
 	{"flat-sum", "scale", "torch.Tensor.sub_", "is 2 times that of the whole program", ""},

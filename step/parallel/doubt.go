@@ -197,6 +197,35 @@ func (p *part) alternatives(s *site, sides map[int]*side, local *localRun, lists
 	}
 }
 
+// A turn is where a value can lie that a call shows in another shape, and where the result then does.
+type turn struct{ in, out []place }
+
+// turned notes where else the argument of a view can lie of which nothing is known yet, such as a weight that is
+// transposed before the call that tells which of its dimensions the ranks share out.
+func (p *part) turned(s *site, sides map[int]*side, local *localRun, lists [][][]place, chosen [][]place) {
+	if m := method(s.op); s.in[0] != nil || len(s.in) != 1 || len(s.out) != 1 || !moving[m] && !reshaping[m] {
+		return
+	}
+	for _, in := range lists[0] {
+		if outs, _ := p.try(s, sides, local, [][]place{in}); outs != nil && !slices.Equal(in, chosen[0]) {
+			s.turns = append(s.turns, turn{in, outs[0]})
+		}
+	}
+}
+
+// turn notes that a view lies as a call needs it, and the value that it shows accordingly.
+func (p *part) turn(n *info, places []place) {
+	at := slices.IndexFunc(n.made.turns, func(t turn) bool { return slices.Equal(t.out, places) })
+	if at < 0 || len(n.made.in) != 1 || n.made.in[0] == nil {
+		return
+	}
+	n.places, n.made.in[0].places = places, n.made.turns[at].in
+	if n.view != "" {
+		p.shards[n.view] = n.made.turns[at].in
+	}
+	n.made.turns = nil // it is known now
+}
+
 // certain settles where parameters of one number lie that a call reads beside a value of unknown places: they are whole
 // if they could not be parts wherever that value lies.
 func (p *part) certain(s *site, sides map[int]*side, local *localRun, lists [][][]place) {

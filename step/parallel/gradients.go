@@ -30,7 +30,9 @@ func (p *part) backward() {
 			continue
 		}
 		p.collect(s, sides)
-		p.transposed(s, sides)
+		if !p.transposed(s, sides) {
+			p.derived(s, sides)
+		}
 		if len(p.broken) > 0 && !p.broken[0].backward || len(p.dims) == 0 {
 			continue
 		}

@@ -181,6 +181,9 @@ func (p *part) candidates(i int, s *site, sides map[int]*side) [][]place {
 		}
 		if n.made != nil {
 			out = append(out, n.made.dealt...)
+			for _, t := range n.made.turns {
+				out = append(out, t.out)
+			}
 		}
 		if !n.guess {
 			return append(out, repetitions(n.places, values[p.ranks[0]], label)...)
@@ -257,6 +260,7 @@ func (p *part) liftTyped(s *site, sides map[int]*side, local *localRun) {
 	}
 	if found {
 		p.doubt(s, sides, local, chosen)
+		p.turned(s, sides, local, lists, chosen)
 		p.alternatives(s, sides, local, lists, chosen)
 		p.settle(s, sides, chosen)
 		p.certain(s, sides, local, lists)
@@ -438,6 +442,9 @@ func (p *part) settle(s *site, sides map[int]*side, in [][]place) {
 				s.in[i].guess = a.tensor.RequiresGrad && !p.same(sides, i) && !received(lead, i) // of an unknown call
 			}
 			p.know(sides, input(i), s.in[i])
+		}
+		if n := s.in[i]; n != nil && n.made != nil && !slices.Equal(n.places, in[i]) {
+			p.turn(n, in[i])
 		}
 		if n := s.in[i]; n != nil && n.made != nil && slices.ContainsFunc(n.made.dealt, func(ps []place) bool {
 			return slices.Equal(ps, in[i])

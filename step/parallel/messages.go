@@ -31,6 +31,19 @@ func (c *checker) departed() []*violation {
 	return nil
 }
 
+// exchange are the recordings of one exchange by all its ranks, or of a message by the one that sends and the one that
+// receives.
+func (c *checker) exchange(call *step.Call) []*capture.Entry {
+	if c.exchanges == nil {
+		ranks, _ := c.entries()
+		c.exchanges = collective.MatchAll(ranks, c.opt.Read)
+	}
+	if m := c.exchanges[call.Entry]; m.Exchange != nil {
+		return m.Exchange.Calls
+	}
+	return nil
+}
+
 // entries are the recorded calls by rank, and whose they are.
 func (c *checker) entries() (map[int][]*capture.Entry, map[*capture.Entry]*step.Call) {
 	ranks, calls := map[int][]*capture.Entry{}, map[*capture.Entry]*step.Call{}

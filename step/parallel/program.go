@@ -59,6 +59,7 @@ type site struct {
 	in    []*info            // of the tensor arguments, as far as they are known
 	out   []*info
 	dealt [][]place // where its result can lie, too
+	turns []turn    // where the value of which it is a view can lie, too, and it then
 	seam  bool
 	inner []*site // the calls inside of a function that were lifted in its place
 }

@@ -131,21 +131,22 @@ func added(x, y []float64) []float64 {
 }
 
 // transposed checks the backward pass of a call that only moves values between ranks. The gradients may all be a
-// multiple of what they should be: where each rank has the gradient of the whole, the others' are not added.
-func (p *part) transposed(s *site, sides map[int]*side) {
+// multiple of what they should be: where each rank has the gradient of the whole, the others' are not added. ok is
+// false if the call does something else.
+func (p *part) transposed(s *site, sides map[int]*side) (ok bool) {
 	lead := sides[p.ranks[0]]
 	if len(p.broken) > 0 || lead.rec.Placed != "" || !p.passesAlong(s) {
-		return
+		return false
 	}
 	for _, r := range p.ranks {
 		some := func(gs []*array) bool { return slices.ContainsFunc(gs, func(g *array) bool { return g != nil }) }
 		if d := sides[r]; !some(d.gradOuts) || !some(d.gradIns) || len(d.gradOuts) != len(d.outs) {
-			return
+			return false
 		}
 	}
 	a := p.arrivals(sides)
 	if a == nil {
-		return
+		return false
 	}
 	var got, want []float64
 	for _, e := range a.all {
@@ -169,10 +170,11 @@ func (p *part) transposed(s *site, sides map[int]*side) {
 	}
 	up, down := dot(got, want), dot(want, want)
 	if down == 0 || up-up != 0 || up > 0 && misses(got, want, up/down) <= max(0.02, 4*eps) {
-		return
+		return true
 	}
 	p.found(true, &violation{kind: "collective", site: s, ranks: p.ranks, backward: true, target: "grad[0]",
 		reason: p.untransposed(s, sides, a)})
+	return true
 }
 
 // misses is how far x is from k times y, relative to that.

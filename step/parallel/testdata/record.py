@@ -1106,6 +1106,106 @@ def both(rank, name, directory):
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
+class Column(torch.autograd.Function):
+    """A product with a rank's columns; the gradient is added up in the backward pass."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x.matmul(w.t())
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        d = g.matmul(w)
+        dist.all_reduce(d)
+        return d, g.t().matmul(x)
+
+
+class Row(torch.autograd.Function):
+    """A product with a rank's rows, added up over the ranks."""
+
+    @staticmethod
+    def forward(ctx, x, w, b):
+        ctx.save_for_backward(x, w)
+        y = x.matmul(w.t())
+        dist.all_reduce(y)
+        return y + b
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        return g.matmul(w), g.t().matmul(x), g.sum(0)
+
+
+class Centre(torch.autograd.Function):
+    """Rows less the mean of all ranks' rows; the backward pass adds up over the ranks, or does not."""
+
+    @staticmethod
+    def forward(ctx, x, alone):
+        total = x.sum(0)
+        dist.all_reduce(total)
+        y = (x - total / 8).tanh()
+        ctx.save_for_backward(y)
+        ctx.alone = alone
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        (y,) = ctx.saved_tensors
+        h = g * (1 - y * y)
+        total = h.sum(0)
+        if not ctx.alone:
+            dist.all_reduce(total)
+        return h - total / 8, None
+
+
+class Beside(torch.autograd.Function):
+    """The rows of a rank times those of the one before it; the gradient of these goes back, or on."""
+
+    @staticmethod
+    def forward(ctx, a, b, on):
+        rank, size = dist.get_rank(), dist.get_world_size()
+        ctx.peers = (rank - 1) % size, (rank + 1) % size
+        other = Shift.shift(b, *ctx.peers[::-1])
+        ctx.save_for_backward(a, other)
+        ctx.on = on
+        return a * other
+
+    @staticmethod
+    def backward(ctx, g):
+        a, other = ctx.saved_tensors
+        return g * other, Shift.shift(g * a, *(ctx.peers[::-1] if ctx.on else ctx.peers)), None
+
+
+def joint(rank, name, directory):
+    """Functions that compute and pass values between ranks in one: columns and rows, a mean, products in a ring."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up = part(2, 0 if name == "joint-columns" else None, 6, 4)
+    model.down, model.bias = part(3, 1 if name == "joint-columns" else None, 4, 6), part(4, None, 4)
+    torch.manual_seed(5)
+    x = torch.randn(12, 4)
+    if name != "joint-columns":
+        x = x.chunk(3)[rank].clone()
+    with optool_capture.record(directory, model=model):
+        if name == "joint-columns":
+            h = F.gelu(Column.apply(x, model.up))
+            Row.apply(h, model.down, model.bias).square().mean().backward()
+        else:
+            h = F.linear(x, model.up)
+            if name.startswith("joint-ring"):
+                h = Beside.apply(h, h.sin(), name == "joint-ring-on")
+            else:
+                h = Centre.apply(h, name == "joint-alone")
+            F.linear(h, model.down, model.bias).square().mean().backward()
+            for p in model.parameters():
+                dist.all_reduce(p.grad)
+                p.grad.div_(dist.get_world_size())
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
 def features(rank, name, directory):
     """Each rank compares the features of all ranks, and the backward pass of the gather adds up gradients. There may be
     older features."""
@@ -1585,7 +1685,7 @@ def planned(rank, name, directory):
 
 
 def ranks(name):
-    return 3 if name == "lead-three" else {"ring": 3, "grid": 4, "columns": 4, "masked": 4, "replicas": 4, "positions": 4,
+    return 3 if name in ("lead-three", "joint-ring", "joint-ring-on") else {"ring": 3, "grid": 4, "columns": 4, "masked": 4, "replicas": 4, "positions": 4,
             "factor": 4, "halves": 4, "blocks": 3, "turns": 3}.get(name.split("-")[0], 2)
 
 
@@ -1597,7 +1697,7 @@ def work(rank, name, directory, port):
     programs += masked, pipeline, kept, replicas, views, own, tokens, pooled, both, update, features
     programs += sequence, around, trust, counted, numbered, local, master, positions, factor, tied, gathered, halves
     programs += statistics, binary, shards, outer, lead, planned, blocks, routed, micro, turns, batch
-    programs += (vocabulary,)
+    programs += vocabulary, joint
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
