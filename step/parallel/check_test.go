@@ -82,6 +82,8 @@ var trees = []struct {
 	{"features-queue", "shard", "torch.nn.functional.cross_entropy", "lack the number of the rank's first row", ""},
 	{"features-older", "", "", "", ""}, // each rank's own rows, and older ones
 	{"features-sum", "scale", "__main__.Join.apply", "its backward pass makes the gradient 2 times as large", ""},
+	{"heads", "", "", "", "[2 (ranks 0-1); parameters: 4 replicated]"}, // an all_to_all shares out heads
+	{"heads-mask", "shard", "torch.Tensor.masked_fill", "input[0] is sharded along dimension 1", ""},
 	{"joint", "", "", "", "[2 (ranks 0-1); parameters: 3 replicated]"}, // functions that compute and pass values in one
 	{"joint-alone", "collective", "__main__.Centre.apply", "lacks what came from other ranks", ""},
 	{"joint-columns", "", "", "", "[2 (ranks 0-1); parameters: 1 replicated, 1 sharded along dimension 0, " +

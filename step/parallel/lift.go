@@ -43,6 +43,7 @@ func (p *part) lift(s *site) {
 	for i := range lead.ins {
 		s.in[i] = p.lookup(sides, input(i))
 	}
+	p.recast(s, sides)
 	s.out = make([]*info, len(lead.outs))
 	if s.seam && !p.descend(s, sides) {
 		p.pass(s, sides)
@@ -1014,6 +1015,9 @@ func (p *part) pass(s *site, sides map[int]*side) {
 			s.in[from] = &info{places: cands[0], orphan: true}
 			s.in[from].assume(lead.ins[from], lead.rec.Placed != "")
 		}
+	}
+	if p.checker.swaps(s.op, lead.call) {
+		p.noteSent(s, from, 6)
 	}
 	n := s.in[from]
 	if (n == nil || n.places == nil || n.guess) && p.addsBias(s, sides, from, results) {

@@ -22,6 +22,7 @@ type part struct {
 	sites      []*site // of the forward pass, in order
 	tail       []*site // behind the backward pass
 	env        map[key]*info
+	sent       []sent
 	shards     map[string][]place   // of the parameters, by name
 	names      []string             // of the parameters, in order of their first use
 	options    map[string][][]place // other places where a parameter can lie

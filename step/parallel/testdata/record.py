@@ -1206,6 +1206,52 @@ def joint(rank, name, directory):
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
+class Swap(torch.autograd.Function):
+    """Each rank gets its part of every other; the gradients go back."""
+
+    @staticmethod
+    def forward(ctx, x):
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        dist.all_to_all_single(y, x)
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        return Swap.forward(ctx, g)
+
+
+def heads(rank, name, directory):
+    """Ranks share out a sequence, and the heads of its attention; the mask may be that of a rank's own part, twice."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.table, model.places = part(1, None, 11, 8), part(2, None, 8, 8)
+    model.qkv, model.out = part(3, None, 24, 8), part(4, None, 8, 8)
+    torch.manual_seed(5)
+    ids, labels = torch.randint(11, (2, 2, 8))
+    keep = torch.ones(2, 8, dtype=torch.bool)
+    keep[0, 6:], keep[1, 3] = False, False
+    mine = slice(4 * rank, 4 * rank + 4)
+
+    def swap(x, cut, join):
+        return torch.cat(list(Swap.apply(torch.stack(x.chunk(2, cut))).unbind(0)), join)
+
+    with optool_capture.record(directory, model=model):
+        x = F.embedding(ids[:, mine], model.table) + model.places[mine]
+        q, k, v = F.linear(x, model.qkv).unflatten(-1, (3, 2, 4)).unbind(2)
+        q, k, v = (swap(t, 2, 1).transpose(1, 2) for t in (q, k, v))
+        mask = torch.cat([keep[:, mine]] * 2, 1) if name == "heads-mask" else keep
+        scores = (q @ k.transpose(-1, -2) / 2).masked_fill(~mask[:, None, None], -1e9)
+        y = swap((scores.softmax(-1) @ v).transpose(1, 2), 1, 2).flatten(2)
+        logits = F.linear(x + F.linear(y, model.out), model.table)
+        F.cross_entropy(logits.flatten(0, 1), labels[:, mine].flatten()).backward()
+        for p in model.parameters():
+            dist.all_reduce(p.grad)
+            p.grad.div_(2)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
 def features(rank, name, directory):
     """Each rank compares the features of all ranks, and the backward pass of the gather adds up gradients. There may be
     older features."""
@@ -1697,7 +1743,7 @@ def work(rank, name, directory, port):
     programs += masked, pipeline, kept, replicas, views, own, tokens, pooled, both, update, features
     programs += sequence, around, trust, counted, numbered, local, master, positions, factor, tied, gathered, halves
     programs += statistics, binary, shards, outer, lead, planned, blocks, routed, micro, turns, batch
-    programs += vocabulary, joint
+    programs += vocabulary, joint, heads
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
