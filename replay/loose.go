@@ -58,7 +58,8 @@ func (c *Call) retryWarnings(o *Outcome) {
 	case len(loose) == 0:
 		return
 	case !results:
-		c.settleGradients(o, loose, as.search().PlausibleGradients(c.wrongs(loose), looseNumel), explained)
+		as.lookAt(c.wrongs(loose))
+		c.settleGradients(o, loose, as, explained)
 		return
 	case !slices.ContainsFunc(loose, func(r Result) bool { return r.Phase == Backward }):
 		forward := *as
@@ -115,24 +116,64 @@ func (c *Call) single() bool { return len(c.fwd.Outs) > 0 && c.bound.OutBound(c.
 // settleGradients is settle where results are right and gradients are warned of. Only a mistake of the gradient then
 // explains them, unless the result has no sum in which another mistake would show, or the errors are a large part of
 // the gradients: a backward pass may have another argument than the forward pass.
-func (c *Call) settleGradients(o *Outcome, loose []Result, sources []iter.Seq[causes.Mistake],
+func (c *Call) settleGradients(o *Outcome, loose []Result, as *Call,
 	explained func(m causes.Mistake, tried int) []string) {
 	run := max(c.bound.Flops(c.fwd), elementRun*float64(c.elements()))
-	tried, far := 0, !slices.ContainsFunc(loose, func(r Result) bool { return !r.farOff() })
-	for _, source := range sources {
+	glance := run
+	if c.opt.Device == nil && (c.single() || c.bound.Axes() != nil) { // few elements can be computed by themselves
+		glance = min(run, elementRun*glancedRuns*glancedRun)
+	}
+	far := !slices.ContainsFunc(loose, func(r Result) bool { return !r.farOff() })
+	tried, work := 0, 0.0
+	for _, source := range as.search().PlausibleGradients(c.wrongs(loose), looseNumel) {
 		for m := range source {
-			if float64(tried+1)*run > gradLoose {
-				return
-			}
 			if !m.Gradients && !c.single() && !far {
 				continue
 			}
+			if work += glance; work > gradLoose {
+				return
+			}
 			tried++
+			if glance < run && !as.nearerAt(m, loose) {
+				continue
+			}
+			if work += run; work > gradLoose {
+				return
+			}
 			if c.blame(o, m.Text, explained(m, tried)) {
 				return
 			}
 		}
 	}
+}
+
+// lookAt keeps the values that nearerAt looks at.
+func (c *Call) lookAt(wrongs []causes.Wrong) {
+	c.wrong, c.faults = map[string]causes.Wrong{}, map[string]fault{}
+	for _, w := range wrongs {
+		c.wrong[w.Target] = w
+	}
+}
+
+// nearerAt reports whether a mistake brings some elements of a gradient nearer: most do not, which a look at few is
+// enough to see. Values that it knows nothing of may be.
+func (c *Call) nearerAt(m causes.Mistake, loose []Result) bool {
+	var way causes.Way
+	if err := Guard(func() (err error) { way, err = m.Make(); return err }); err != nil || way.Call == nil {
+		return false
+	}
+	return slices.ContainsFunc(loose, func(r Result) bool {
+		var x, due, made []float64
+		if Guard(func() error { x, due, made = c.few(way, &r); return nil }) != nil {
+			return false
+		}
+		before, after := 0.0, 0.0
+		for i := range x {
+			d, e := x[i]-r.DType.Round(due[i]), x[i]-r.DType.Round(made[i])
+			before, after = before+d*d, after+e*e
+		}
+		return looseShare*after <= before
+	})
 }
 
 // inRows reports whether the errors of a gradient are of many sums: what the elements of a row have in common is one

@@ -171,6 +171,55 @@ func TestLooseGradients(t *testing.T) {
 	}
 }
 
+// TestLooseElements: a gradient in 16 bits of a function of single elements is wrong if another argument explains it
+// better than intermediate results of 16 bits do, also where there are many elements.
+func TestLooseElements(t *testing.T) {
+	const n, k = 1 << 16, 0.7978845608028654 // sqrt(2/pi)
+	bf16 := tensor.BFloat16
+	r := rand.New(rand.NewPCG(7, 3))
+	x, y, g, tanh, coarse := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n),
+		make([]float64, n)
+	for i := range x {
+		x[i], g[i] = bf16.Round(2*r.NormFloat64()), bf16.Round(r.NormFloat64())
+		v := x[i]
+		cdf, pdf := (1+math.Erf(v/math.Sqrt2))/2, math.Exp(-v*v/2)/math.Sqrt(2*math.Pi)
+		y[i] = v * cdf
+		coarse[i] = g[i] * bf16.Round(bf16.Round(cdf)+bf16.Round(v*bf16.Round(pdf)))
+		u := math.Tanh(k * (v + 0.044715*v*v*v))
+		tanh[i] = g[i] * ((1+u)/2 + v*(1-u*u)*k*(1+3*0.044715*v*v)/2)
+	}
+	of := func(v []float64) *tensor.Tensor { return tensor.New(bf16, []int{n / 64, 64}, v).Rounded() }
+	rec := func(v value.Value) *capture.Record {
+		return &capture.Record{Name: "torch.nn.functional.gelu", Args: []value.Value{v}, Kwargs: &value.Dict{},
+			Identifier: "torch.nn.functional.gelu/0"}
+	}
+	for _, tc := range []struct {
+		name    string
+		grad    []float64
+		want    verdict.Verdict
+		mistake string
+	}{
+		{"by tanh", tanh, verdict.Fail, "approximate is 'tanh', not 'none'"},
+		{"every step rounded", coarse, verdict.Warn, ""},
+	} {
+		in := of(x)
+		in.RequiresGrad = true
+		tol, err := compare.NewTolerances(nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		call := replay.Of(capture.Made(map[capture.Kind]*capture.Record{capture.Input: rec(in),
+			capture.Output: rec(of(y)), capture.GradOutputs: rec(of(g)), capture.GradInputs: rec(of(tc.grad))}),
+			replay.Options{Registry: ops.Default(), Tolerances: tol})
+		o := call.Compare()
+		call.Close()
+		if last := o.Results[len(o.Results)-1]; last.Target != "grad[0]" || last.Verdict != tc.want ||
+			last.Mistake != tc.mistake {
+			t.Errorf("%s: %s is %s: %s", tc.name, last.Target, last.Verdict, last.Reason)
+		}
+	}
+}
+
 // giving is a device that gives a result and a gradient of the first argument.
 type giving struct{ result, grad *tensor.Tensor }
 
