@@ -6,6 +6,31 @@ import (
 	"github.com/optool/optool/step"
 )
 
+// addedMeans are losses of one line that are means, and whose gradients add up: that the program does not divide them by
+// their number can be meant, or forgotten.
+func (p *part) addedMeans() []step.Gap {
+	if p.by != nil {
+		return nil
+	}
+	byLine := map[string]int{}
+	for _, s := range p.losses() {
+		call := s.first(p.ranks).Step.Root()
+		if d := p.checker.reducing(call); d == nil || d.sums() ||
+			!near1(p.checker.divisor(call)/p.checker.divisor(d.call)) {
+			return nil
+		}
+		byLine[call.Op+"|"+call.Entry.Location]++
+	}
+	for _, s := range p.losses() {
+		call := s.first(p.ranks).Step.Root()
+		if n := byLine[call.Op+"|"+call.Entry.Location]; n > 1 {
+			return []step.Gap{{N: n, What: fmt.Sprintf("%d losses of one line that are means, and whose gradients %s add up: "+
+				"nothing says whether they should be divided by %d", n, ranksText(p.ranks), n), First: call.String()}}
+		}
+	}
+	return nil
+}
+
 // undivided finds a loss that is not divided by the number of the step's losses, though others of one line are.
 func undivided(parts []*part) []*violation {
 	for _, p := range parts {
