@@ -1,6 +1,7 @@
 package parallel
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -139,7 +140,7 @@ func (p *part) clips(histories map[int]history, tails map[int]*tail, verdicts ma
 	if len(p.broken) > 0 {
 		return
 	}
-	if p.lone(histories, verdicts, tails) || factors == nil {
+	if p.lone(histories, verdicts, tails) || p.clippedBefore(histories, verdicts) || factors == nil {
 		return
 	}
 	if p.beforeNorm(histories, verdicts, tails) {
@@ -148,6 +149,65 @@ func (p *part) clips(histories map[int]history, tails map[int]*tail, verdicts ma
 	if !p.clippedScaled(histories, verdicts) {
 		p.clipped(histories, verdicts, tails)
 	}
+}
+
+// clippedBefore finds gradients that each rank scales by a number that it makes of the norm of its own, before the ranks
+// add them up: a norm is none of the sum if it is taken of its terms. That the number is 1 in a step does not matter.
+func (p *part) clippedBefore(histories map[int]history, verdicts map[string]*judged) bool {
+	for _, n := range p.order {
+		v := verdicts[n]
+		if v == nil || v.alone || v.copies == nil {
+			continue
+		}
+		var norm, scales *step.Call
+		if slices.ContainsFunc(p.ranks, func(r int) bool {
+			ss := histories[r][n]
+			at := slices.IndexFunc(ss, func(s sighting) bool { return s.norm })
+			if at < 0 || !ss[at].own {
+				return true
+			}
+			call := p.scaledBy(r, ss[at])
+			norm, scales = cmp.Or(norm, ss[at].call), cmp.Or(scales, call)
+			return call == nil
+		}) {
+			continue
+		}
+		p.found(true, &violation{kind: "collective", call: norm, site: p.grads[n].calls[0].site, ranks: p.ranks,
+			target: "output[0]", reason: fmt.Sprintf("each of ranks %s takes the norm of its own gradient of %s, which is a "+
+				"partial sum, and %s scales the gradient by a number that is made of it: the all_reduce comes only behind "+
+				"that, and the sum is not clipped by its norm", rankList(p.ranks), n, scales)})
+		return true
+	}
+	return false
+}
+
+// scaledBy is the call by which a rank multiplies a gradient, where it lay when its norm was taken, by a number that it
+// makes of the norm; nil if there is none.
+func (p *part) scaledBy(rank int, taken sighting) *step.Call {
+	for _, c := range p.tailCalls(rank) {
+		if c.Order <= taken.call.Order || !multiplies(strings.ReplaceAll(c.Op, "foreach_", "")) {
+			continue
+		}
+		var at, by bool
+		for _, v := range c.Inputs {
+			at = at || v.Address == taken.address
+			by = by || numel(v.Shape) == 1 && madeOf(v, taken.call, map[*step.Call]bool{})
+		}
+		if at && by {
+			return c
+		}
+	}
+	return nil
+}
+
+// madeOf reports whether recorded calls made a value of what a call gave.
+func madeOf(v *step.Value, call *step.Call, seen map[*step.Call]bool) bool {
+	w := v.From.Value
+	if w == nil || seen[w.Call] || w.Call.Order < call.Order {
+		return false
+	}
+	seen[w.Call] = true
+	return w.Call == call || slices.ContainsFunc(w.Call.Inputs, func(v *step.Value) bool { return madeOf(v, call, seen) })
 }
 
 // clippedScaled finds gradients that are clipped by their norm while they are still multiplied by the loss scale.
