@@ -430,6 +430,7 @@ func (p *part) check() {
 	p.backward()
 	p.doublings()
 	p.parameters()
+	p.causes()
 }
 
 // fitsBetter reports whether more of a program fits one way to cut its data than another: more exchanges, which say

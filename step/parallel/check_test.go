@@ -32,6 +32,11 @@ var trees = []struct {
 	{"data-unreduced", "replica", "torch.nn.functional.linear", "the gradient of up is a partial sum over ranks " +
 		"0-1", ""},
 	{"clip", "", "", "", ""}, // the optimizer keeps the gradients of the first step
+	{"clip-before", "collective", "torch._foreach_norm", "takes the norm of its own gradient", ""},
+	{"clip-watched", "", "", "", ""}, // the norm of each rank's own gradients scales nothing
+	{"begun", "replica", "torch.nn.functional.linear", "up differs between ranks 0-1", ""},
+	{"begun-alone", "replica", "torch.nn.functional.linear", "the gradient of up is a partial sum over ranks 0-1", ""},
+	{"begun-dropout", "replica", "torch.nn.functional.dropout", "each drops other elements", ""},
 	{"clip-divided", "scale", "torch._foreach_norm", "torch.Tensor.div_/30 divides them later", ""},
 	{"clip-half", "", "", "", ""},
 	{"clip-outside", "", "", "", ""}, // a parameter outside the module is clipped with them
@@ -253,6 +258,8 @@ func TestGaps(t *testing.T) {
 			"2 calls with results of which it is not known how they lie on ranks 0-1"},
 		{"own-mean", ""},
 		{"own-micro", ""},
+		{"own-micro-added", "2 losses of one line that are means, and whose gradients ranks 0-1 add up: nothing says " +
+			"whether they should be divided by 2"},
 		{"own-micro-last", "2 losses of one line that are divided by different numbers (40, 20): the microbatches count " +
 			"with different weights"},
 		{"owner-left", "2 parameters whose gradient was not compared with what ranks 0-1 computed, " +

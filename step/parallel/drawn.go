@@ -88,11 +88,8 @@ func (p *part) drops(s *site, sides map[int]*side, i int) {
 	for m, q := range n.places {
 		same := p.equal(m, kept, 0)
 		switch {
-		case q.kind == replicated && !p.equal(m, outs, 0):
-			p.found(!n.lost, &violation{kind: "replica", site: s, ranks: p.ranks, target: "output[0]",
-				reason: fmt.Sprintf("its argument is the same on ranks %s, and each drops other elements: the "+
-					"replicas go on "+
-					"with different values", rankList(p.dims[m].groups[0]))})
+		case q.kind == replicated && (!n.lost && !p.equal(m, outs, 0) || n.lost && p.dropsApart(m, sides, i)):
+			p.found(!n.lost || p.begins(), p.dropsOther(s, m))
 			n.lost = true
 		case q.kind == sharded && same && dropped > 8*len(p.ranks):
 			p.found(!n.lost, &violation{kind: "replica", site: s, ranks: p.ranks, target: "output[0]",
@@ -102,4 +99,15 @@ func (p *part) drops(s *site, sides map[int]*side, i int) {
 		}
 	}
 	s.out[0] = &info{places: n.places, lost: n.lost}
+}
+
+// dropsOther is about a call that drops other elements of a value that the ranks along a dimension of the mesh have alike.
+func (p *part) dropsOther(s *site, m int) *violation {
+	is := "is"
+	if p.begins() {
+		is = "should be"
+	}
+	return &violation{kind: "replica", site: s, ranks: p.ranks, target: "output[0]", cause: true,
+		reason: fmt.Sprintf("its argument %s the same on ranks %s, and each drops other elements: the replicas go on "+
+			"with different values", is, rankList(p.dims[m].groups[0]))}
 }

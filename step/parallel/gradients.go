@@ -96,8 +96,12 @@ func (p *part) use(s *site, sides map[int]*side, i int, n *info) {
 // equal.
 func (s *site) sharesOut(m int, as ...kind) bool {
 	return !s.seam && s.inner == nil && slices.ContainsFunc(s.out, func(n *info) bool {
-		return n != nil && !n.lost && (n.own || n.places != nil && slices.Contains(as, n.places[m].kind))
+		return n != nil && !n.lost && n.sharedOut(m, as)
 	})
+}
+
+func (n *info) sharedOut(m int, as []kind) bool {
+	return n.own || n.places != nil && slices.Contains(as, n.places[m].kind)
 }
 
 // kinds says how the gradients lie that the ranks have of a parameter, by dimension of the mesh.

@@ -45,13 +45,23 @@ func (p *part) lift(s *site) {
 	}
 	p.recast(s, sides)
 	s.out = make([]*info, len(lead.outs))
-	if s.seam && !p.descend(s, sides) {
-		p.pass(s, sides)
+	typed := p.alignedSides(s, sides)
+	lost := p.begins() && slices.ContainsFunc(s.in, (*info).astray)
+	if s.seam && !p.descend(s, typed) {
+		p.loose = typed[p.ranks[0]].recorded != nil
+		p.pass(s, typed)
+		p.loose = false
 	} else if !s.seam && s.inner == nil {
-		p.liftOwn(s, sides)
+		p.liftOwn(s, typed)
+	}
+	for _, o := range s.out {
+		if o != nil && lost {
+			o.lost = true
+		}
 	}
 	p.inTurn(s, sides)
 	p.labelLoss(s, sides)
+	p.meetsDropped(s, sides)
 	for j, o := range s.out {
 		if o != nil {
 			o.made, o.view = s, s.viewed(lead)
@@ -76,7 +86,7 @@ func (p *part) liftOwn(s *site, sides map[int]*side) {
 	if p.meetsDrawn(s, sides) {
 		return
 	}
-	if slices.ContainsFunc(s.in, func(n *info) bool { return n.astray() && n.places == nil }) ||
+	if !p.begins() && slices.ContainsFunc(s.in, func(n *info) bool { return n.astray() && n.places == nil }) ||
 		p.unsummed(s) || !p.compares(s, sides) {
 		p.lose(s)
 		return
@@ -147,7 +157,11 @@ func (p *part) local(sides map[int]*side) *localRun {
 	text := lead.arguments()
 	for _, r := range p.ranks {
 		outs, err := sides[r].outs, error(nil)
-		if lead.rec.Placed == "" {
+		switch {
+		case lead.rec.Placed != "":
+		case sides[r].recorded != nil:
+			outs, err = p.checker.runOn(sides[r], sides[r].arrays())
+		default:
 			outs, err = p.checker.run(sides[r], nil, nil)
 		}
 		if err != nil {
@@ -158,6 +172,14 @@ func (p *part) local(sides map[int]*side) *localRun {
 		l.differ = l.differ || sides[r].arguments() != text
 	}
 	return l
+}
+
+// arrays are the arguments of a call.
+func (d *side) arrays() (out []*array) {
+	for _, a := range d.ins {
+		out = append(out, a.array)
+	}
+	return out
 }
 
 // outAddress is where a result lay.
@@ -726,7 +748,7 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 		return
 	}
 	if len(names) > 0 && p.fitsWith(s, mended) {
-		p.found(known, &violation{kind: "replica", site: s, ranks: p.ranks, target: p.target(lead, names),
+		p.found(known, &violation{kind: "replica", site: s, ranks: p.ranks, target: p.target(lead, names), begun: true,
 			reason: fmt.Sprintf("%s differs between ranks %s, and what these have are no parts that fit the other "+
 				"arguments: the call fits only if all ranks have the same, or if the data were others (%s)",
 				strings.Join(names, ", "), rankList(p.ranks), text)})
@@ -763,7 +785,7 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 	p.guess(s, sides)
 }
 
-// withFirst are the sides of a call with the parameters of the first rank on all, and the names of those that differed.
+// withFirst are the sides of a call with the parameters of the first replica on all, and the names of those that differed.
 func (p *part) withFirst(s *site, sides map[int]*side) (mended map[int]*side, names []string) {
 	mended = map[int]*side{}
 	for _, r := range p.ranks {
@@ -776,11 +798,26 @@ func (p *part) withFirst(s *site, sides map[int]*side) (mended map[int]*side, na
 			continue
 		}
 		names = append(names, nameOf(a, i))
-		for _, r := range p.ranks {
-			mended[r].ins[i].array = a.array
+		for r, a := range p.asReplicas(p.column(sides, func(d *side) *array { return d.ins[i].array })) {
+			mended[r].ins[i].array = a
 		}
 	}
 	return mended, names
+}
+
+// asReplicas are values of the ranks with that of the first of each group along the dimensions of the mesh where they go
+// together closely, and so were the same once; if there are none, with that of the first rank.
+func (p *part) asReplicas(values map[int]*array) map[int]*array {
+	places, some := p.everywhere(place{kind: sharded, factor: 1}), false
+	for m := range p.dims {
+		if !p.equal(m, values, 0) && p.alike(m, values) {
+			places[m], some = whole, true
+		}
+	}
+	if !some {
+		places = p.everywhere(whole)
+	}
+	return p.aligned(values, places)
 }
 
 // fitsWith reports whether a call fits with other arguments than the recorded ones; it notes the places if so.
@@ -811,11 +848,7 @@ func (p *part) fitsWith(s *site, sides map[int]*side) bool {
 func (p *part) rerun(sides map[int]*side) *localRun {
 	l := newLocalRun(sides[p.ranks[0]])
 	for _, r := range p.ranks {
-		var ins []*array
-		for _, a := range sides[r].ins {
-			ins = append(ins, a.array)
-		}
-		outs, err := p.checker.runOn(sides[r], ins)
+		outs, err := p.checker.runOn(sides[r], sides[r].arrays())
 		if err != nil {
 			l.err = err
 			return l

@@ -12,6 +12,7 @@ import (
 type mesh struct {
 	ranks []int // ascending
 	dims  []dimension
+	loose bool // replicated values can differ: something before them is wrong
 }
 
 // A dimension is the groups of ranks that differ only in this coordinate.

@@ -471,6 +471,9 @@ func (p *part) judge(name string, g *gradient, tails map[int]*tail, factors []fl
 		}
 		tails[r], read[r], v.update[r] = tails[owner], read[owner], v.update[owner]
 	}
+	if p.apartFrom && !p.sumsSurely(name, g) {
+		return nil
+	}
 	want, places, copies := p.wanted(name, g, factors)
 	for _, r := range p.ranks {
 		v.size += dot(want[r].x, want[r].x) / copies

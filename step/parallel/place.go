@@ -172,7 +172,7 @@ func (m *mesh) distance(values map[int]*array, whole *array, ps []place, flat bo
 		scale = max(scale, values[r].largest())
 	}
 	for i, p := range ps {
-		if p.kind != replicated {
+		if p.kind != replicated || m.loose {
 			continue
 		}
 		for _, g := range m.dims[i].groups {

@@ -41,6 +41,7 @@ type part struct {
 	partial    bool              // other stages hold the rest of the parameters
 	incomplete bool              // ranks of its groups were not recorded: gradients are not checked
 	own        []*site           // calls that give each replica something of its own data
+	apartFrom  bool              // parameters began with different values, and the cause is looked for
 	sizes      []*site           // those of them of which the whole arguments do not fit each other
 	totals     []float64         // whole numbers that the ranks added up, such as counts of labels
 	factors    []float64         // those of the loss; nil if they are not known
@@ -144,6 +145,9 @@ type violation struct {
 	reason   string
 	backward bool
 	call     *step.Call // to be named; the site's first if nil
+	// begun is whether parameters differ that a call reads for the first time: what made them differ lies before it.
+	begun bool
+	cause bool // it can be what made parameters differ in an earlier step
 }
 
 // A side is what one rank recorded of a call.
@@ -152,9 +156,10 @@ type side struct {
 	rec               *capture.Call
 	ins               []argument
 	outs              []*array
-	after             []*array // of ins; nil where the call left it as it was
-	gradIns, gradOuts []*array // by the number of the tensor; nil where none was recorded
-	whole             []bool   // by the number of the argument: its gradient is a DTensor, and no partial sum
+	after             []*array   // of ins; nil where the call left it as it was
+	gradIns, gradOuts []*array   // by the number of the tensor; nil where none was recorded
+	recorded          []argument // ins as they were recorded, where these were aligned; else nil
+	whole             []bool     // by the number of the argument: its gradient is a DTensor, and no partial sum
 }
 
 // An argument is a tensor among the arguments of a call.

@@ -37,6 +37,9 @@ func (p *part) rankwise(s *site, sides map[int]*side, local *localRun) (ok bool)
 			return true
 		}
 	}
+	if p.picks(s, lead, in) {
+		return true
+	}
 	if !a.dtype.IsFloat() {
 		s.out[0] = p.numbers(s, sides, outs)
 		return true
@@ -62,6 +65,14 @@ func (p *part) rankwise(s *site, sides map[int]*side, local *localRun) (ok bool)
 	}
 	s.out[0] = &info{}
 	return true
+}
+
+// picks reports whether each rank takes an element along a dimension of data that all have, as x[rank] does: that is
+// the data of the rank, as if it had been loaded so.
+func (p *part) picks(s *site, lead *side, in []place) bool {
+	return (method(s.op) == "getitem" || method(s.op) == "select") && len(lead.ins) == 1 &&
+		!lead.ins[0].tensor.RequiresGrad && len(lead.outs[0].shape) < len(lead.ins[0].array.shape) &&
+		!slices.ContainsFunc(in, func(q place) bool { return q != whole })
 }
 
 // number is the text of the number that a product or quotient is taken with.

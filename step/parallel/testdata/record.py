@@ -472,14 +472,15 @@ def clip(rank, name, directory):
         model.bfloat16()
     if name == "clip-half":
         fully_shard(model, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32))
-    if name in ("clip-outside", "clip-divided") or "scaled" in name:
+    before = name in ("clip-before", "clip-watched")
+    if name in ("clip-outside", "clip-divided") or "scaled" in name or before:
         optimizer = torch.optim.SGD([*model.parameters(), *outside], lr=0.1, momentum=0.9, nesterov=True)
     else:
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
     scaled = torch.amp.GradScaler("cpu", init_scale=1024.0) if "scaled" in name else None
     torch.manual_seed(5 + rank)
     with optool_capture.record(directory, model=model):
-        for _ in range(1 if scaled or name == "clip-divided" else 2):
+        for _ in range(1 if scaled or name == "clip-divided" or before else 2):
             x, y = torch.randn(5, 4), torch.randint(3, (5,))
             optimizer.zero_grad()
             h = model(x.bfloat16() if name == "clip-value" else x).float()
@@ -488,6 +489,10 @@ def clip(rank, name, directory):
                 loss = loss * 1024
             (scaled.scale(loss) if scaled else loss).backward()
             parameters = [*model.parameters(), *outside]
+            if name == "clip-before":
+                torch.nn.utils.clip_grad_norm_(parameters, 100.0)  # of each rank's own, and all are smaller
+            elif name == "clip-watched":
+                torch.nn.utils.get_total_norm([p.grad for p in parameters]).item()
             if name != "clip-half":
                 for p in parameters:
                     dist.all_reduce(p.grad)
@@ -496,7 +501,7 @@ def clip(rank, name, directory):
                 scaled.unscale_(optimizer)
             if name == "clip-value":
                 torch.nn.utils.clip_grad_value_(parameters, 0.02)
-            else:
+            elif name != "clip-before":
                 torch.nn.utils.clip_grad_norm_(parameters, 0.1)
             if name == "clip-divided":
                 for p in parameters:
@@ -506,6 +511,63 @@ def clip(rank, name, directory):
                 scaled.update()
             else:
                 optimizer.step()
+
+
+def begun(rank, name, directory):
+    """A step of replicas that earlier steps moved apart, as this one does by a gradient without an all_reduce, or by
+    dropout, or does not. Each rank takes its own rows of the data."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up, model.down = part(2, None, 6, 4), part(3, None, 6, 6)
+    for p in model.parameters():
+        p.data += rank * part(4, None, *p.shape).data / 50
+    torch.manual_seed(5)
+    data = torch.randn(2, 5, 4)
+    torch.manual_seed(rank)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with optool_capture.record(directory, model=model):
+        h = F.gelu(F.linear(data[0 if name == "begun-dropout" else rank], model.up))
+        y = F.linear(h, model.down)
+        if name == "begun-dropout":
+            y = F.dropout(y, 0.5)
+        (h + y).square().mean().backward()
+        for p in model.parameters():
+            if p is not model.up or name != "begun-alone":
+                dist.all_reduce(p.grad)
+                p.grad.div_(2)
+        optimizer.step()
+
+
+def bank(rank, name, directory):
+    """Two steps of contrasts with older keys, which a queue holds: the keys of all ranks, or each rank's own."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up = part(2, None, 4, 4)
+    queue, at = part(3, None, 12, 4).data, 0
+    torch.manual_seed(5)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    batches = torch.randn(2, 2, 3, 4)
+    with optool_capture.record(directory, model=model) as recording:
+        for batch in batches:
+            x = batch[rank]
+            q = F.linear(x, model.up)
+            with torch.no_grad():
+                own = F.normalize(q)
+                keys = [torch.empty_like(own) for _ in range(2)]
+                dist.all_gather(keys, own)
+                keys = torch.cat(keys)
+            loss = F.cross_entropy(q @ torch.cat([keys, queue]).t(), torch.arange(3) + 3 * rank)
+            optimizer.zero_grad()
+            loss.backward()
+            dist.all_reduce(model.up.grad)
+            model.up.grad.div_(2)
+            optimizer.step()
+            new = own if name == "bank-own" else keys
+            queue[at:at + len(new)] = new
+            at += len(new)
+            recording.step()
 
 
 def grid(rank, name, directory):
@@ -1029,7 +1091,7 @@ def own(rank, name, directory):
     model.up, model.gain, model.shift = part(2, None, 4, 4), part(3, None, 4), torch.nn.Parameter(torch.zeros(4))
     x = torch.randn(10, 4).chunk(2)[rank].clone()
     y = torch.randn(10, 4).chunk(2)[rank].clone()
-    micro = name in ("own-micro", "own-micro-last")
+    micro = name.startswith("own-micro")
     with optool_capture.record(directory, model=model):
         for i in range(2 if micro else 1):
             h = F.linear(torch.cat([x, y]) if name == "own-views" else x + i, model.up)
@@ -1055,11 +1117,11 @@ def own(rank, name, directory):
                 all_sums = sums.detach().clone()
                 dist.all_reduce(all_sums)
                 loss = sums[0] / all_sums[1] * 2
-            elif name in ("own-batch", "own-micro", "own-micro-last", "own-order", "own-some", "own-steps"):
+            elif micro or name in ("own-batch", "own-order", "own-some", "own-steps"):
                 loss = F.mse_loss(h, y)
             else:
                 loss = F.mse_loss(h, y, reduction="sum") / (40 if name == "own-whole" else 20)
-            if micro:
+            if micro and name != "own-micro-added":
                 loss = loss / (1 if i and name == "own-micro-last" else 2)
             loss.backward()
         for p in model.parameters():
@@ -1743,7 +1805,7 @@ def work(rank, name, directory, port):
     programs += masked, pipeline, kept, replicas, views, own, tokens, pooled, both, update, features
     programs += sequence, around, trust, counted, numbered, local, master, positions, factor, tied, gathered, halves
     programs += statistics, binary, shards, outer, lead, planned, blocks, routed, micro, turns, batch
-    programs += vocabulary, joint, heads
+    programs += vocabulary, joint, heads, begun, bank
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
