@@ -101,7 +101,8 @@ func (p *part) drops(s *site, sides map[int]*side, i int) {
 	s.out[0] = &info{places: n.places, lost: n.lost}
 }
 
-// dropsOther is about a call that drops other elements of a value that the ranks along a dimension of the mesh have alike.
+// dropsOther is about a call that drops other elements of a value that the ranks along a dimension of the mesh have
+// alike.
 func (p *part) dropsOther(s *site, m int) *violation {
 	is := "is"
 	if p.begins() {

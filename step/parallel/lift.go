@@ -785,7 +785,8 @@ func (p *part) violated(s *site, sides map[int]*side, local *localRun, why strin
 	p.guess(s, sides)
 }
 
-// withFirst are the sides of a call with the parameters of the first replica on all, and the names of those that differed.
+// withFirst are the sides of a call with the parameters of the first replica on all, and the names of those that
+// differed.
 func (p *part) withFirst(s *site, sides map[int]*side) (mended map[int]*side, names []string) {
 	mended = map[int]*side{}
 	for _, r := range p.ranks {
@@ -805,8 +806,8 @@ func (p *part) withFirst(s *site, sides map[int]*side) (mended map[int]*side, na
 	return mended, names
 }
 
-// asReplicas are values of the ranks with that of the first of each group along the dimensions of the mesh where they go
-// together closely, and so were the same once; if there are none, with that of the first rank.
+// asReplicas are values of the ranks with that of the first of each group along the dimensions of the mesh where they
+// go together closely, and so were the same once; if there are none, with that of the first rank.
 func (p *part) asReplicas(values map[int]*array) map[int]*array {
 	places, some := p.everywhere(place{kind: sharded, factor: 1}), false
 	for m := range p.dims {

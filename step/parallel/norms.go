@@ -151,8 +151,8 @@ func (p *part) clips(histories map[int]history, tails map[int]*tail, verdicts ma
 	}
 }
 
-// clippedBefore finds gradients that each rank scales by a number that it makes of the norm of its own, before the ranks
-// add them up: a norm is none of the sum if it is taken of its terms. That the number is 1 in a step does not matter.
+// clippedBefore finds gradients that each rank scales by a number that it makes of the norm of its own, before the
+// ranks add them up: a norm of the terms is none of the sum. That the number is 1 in a step does not matter.
 func (p *part) clippedBefore(histories map[int]history, verdicts map[string]*judged) bool {
 	for _, n := range p.order {
 		v := verdicts[n]
@@ -207,7 +207,9 @@ func madeOf(v *step.Value, call *step.Call, seen map[*step.Call]bool) bool {
 		return false
 	}
 	seen[w.Call] = true
-	return w.Call == call || slices.ContainsFunc(w.Call.Inputs, func(v *step.Value) bool { return madeOf(v, call, seen) })
+	return w.Call == call || slices.ContainsFunc(w.Call.Inputs, func(v *step.Value) bool {
+		return madeOf(v, call, seen)
+	})
 }
 
 // clippedScaled finds gradients that are clipped by their norm while they are still multiplied by the loss scale.

@@ -6,8 +6,8 @@ import (
 	"github.com/optool/optool/step"
 )
 
-// addedMeans are losses of one line that are means, and whose gradients add up: that the program does not divide them by
-// their number can be meant, or forgotten.
+// addedMeans are losses of one line that are means, and whose gradients add up: that the program does not divide them
+// by their number can be meant, or forgotten.
 func (p *part) addedMeans() []step.Gap {
 	if p.by != nil {
 		return nil
