@@ -68,7 +68,8 @@ func TestFormulas(t *testing.T) {
 		}
 	}
 	for text, n := range made {
-		if n == 0 && !strings.Contains(text, ": reduction is ") && !strings.Contains(text, "the other dimension") {
+		if n == 0 && !strings.Contains(text, ": reduction is ") && !strings.Contains(text, "the other dimension") &&
+			!strings.Contains(text, ": the sum of tiles of ") { // of any size
 			t.Errorf("%s is computed in no case", text)
 		}
 	}

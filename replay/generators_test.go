@@ -78,6 +78,30 @@ func TestCausesOfGenerators(t *testing.T) {
 			func(int, []float64) float64 { return 0.8 * r.Float64() })
 	}
 	tallHalf, wideHalf := f16(6, 700), f16(700, 9)
+	tiles, table := random(32, 40), random(300, 260)
+	at := make([]int64, 70)
+	for i := range at {
+		at[i] = int64(r.IntN(300))
+	}
+	inOrder := slices.Clone(few)
+	for row := range slices.Chunk(inOrder, 20) {
+		slices.Sort(row)
+	}
+	gaps := edited(a, func(int, []float64) float64 { return 0.5 + r.Float64() })
+	indexOf := func(v []int64) *tensor.Tensor { return tensor.New(tensor.Int64, []int{len(v)}, v) }
+	dividends := edited(a, func(i int, v []float64) float64 { return v[i] * math.Pow(10, float64(i%12)) })
+	rates := edited(a, func(int, []float64) float64 { return float64(r.IntN(6)) })
+	largeTiles := func(i int, _ []float64) float64 { // a softmax of b in tiles of 8, whose sums do not shrink
+		row, sum, top := make([]float64, 40), 0.0, math.Inf(-1)
+		tensor.Load(b, i/40*40, row)
+		for part := range slices.Chunk(row, 8) {
+			top = max(top, slices.Max(part))
+			for _, x := range part {
+				sum += math.Exp(x - top)
+			}
+		}
+		return math.Exp(row[i%40]-top) / sum
+	}
 	for _, tc := range []struct {
 		want string
 		op   string
@@ -140,6 +164,43 @@ func TestCausesOfGenerators(t *testing.T) {
 					sum = half(sum + half(p*q))
 				}
 				return sum
+			}},
+		{"each tile of 8 by 8 is transposed", "torch.neg", []value.Value{tiles}, nil,
+			func(i int, v []float64) float64 {
+				r, c := i/40, i%40
+				return v[(r-r%8+c%8)*40+c-c%8+r%8]
+			}},
+		{"the last 48 elements, behind a multiple of 64, hold what is due from the last 64 on", "torch.mul",
+			[]value.Value{a, b}, nil, func(i int, v []float64) float64 {
+				if i >= 1152 {
+					return v[i-16]
+				}
+				return v[i]
+			}},
+		{"index is sorted, and what belongs to it is not", "torch.gather",
+			[]value.Value{m, int64(1), tensor.New(tensor.Int64, []int{11, 20}, few)},
+			[]value.Value{m, int64(1), tensor.New(tensor.Int64, []int{11, 20}, inOrder)}, nil},
+		{"offsets in self wrap at 16 bits: elements from 65536 on are read from the beginning", "torch.index_select",
+			[]value.Value{table, int64(0), indexOf(at)}, nil, func(i int, _ []float64) float64 {
+				return tensor.At[float64](table, (int(at[i/260])*260+i%260)%65536)
+			}},
+		{"the sum of tiles of 8 elements is not multiplied where a later tile has a larger maximum",
+			"torch.nn.functional.softmax", []value.Value{b, int64(1)}, nil, largeTiles},
+		{"the quotient is limited to the numbers of int32", "torch.fmod", []value.Value{dividends, gaps}, nil,
+			func(i int, _ []float64) float64 {
+				x, y := tensor.At[float64](dividends, i), tensor.At[float64](gaps, i)
+				return x - min(max(math.Trunc(x/y), math.MinInt32), math.MaxInt32)*y
+			}},
+		{"Stirling's term is added for all targets, not only for those above 1", "torch.nn.functional.poisson_nll_loss",
+			[]value.Value{a, rates, true, true, nil, 1e-8, nil, "none"}, nil, func(i int, v []float64) float64 {
+				if t := max(tensor.At[float64](rates, i), 1e-8); t <= 1 {
+					return v[i] + t*math.Log(t) - t + math.Log(2*math.Pi*t)/2
+				}
+				return v[i]
+			}},
+		{"windows at the edges are divided by the size of whole ones", "torch.nn.functional.avg_pool2d",
+			[]value.Value{planes, int64(3), int64(3), int64(0), true}, nil, func(i int, v []float64) float64 {
+				return v[i] * []float64{1, 2. / 3}[i%2] * []float64{1, 1. / 3}[i/2%2]
 			}},
 		{"all elements are written 1 further in memory", "torch.mul", []value.Value{a, b}, nil,
 			func(i int, v []float64) float64 { return v[(i+len(v)-1)%len(v)] }},

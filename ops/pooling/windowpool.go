@@ -144,6 +144,9 @@ func (p *pooling) meanMistakes() []opdef.Mistake[any] {
 			return o * step, o*step + n - (count-1)*step
 		})
 	}
+	if whole := p.wholeDivisors(); !reflect.DeepEqual(whole, p.divide) {
+		add("windows at the edges are divided by the size of whole ones", func(m *pooling) { m.divide = whole })
+	}
 	for d := range 3 {
 		if p.largestAlong(d) < 2 {
 			continue
@@ -171,6 +174,16 @@ func (p *pooling) meanMistakes() []opdef.Mistake[any] {
 			func(m *pooling) { m.corner = true })
 	}
 	return out
+}
+
+// wholeDivisors are the divisors of windows as if all were as large as the largest.
+func (p *pooling) wholeDivisors() (divide [3][]int) {
+	for d, of := range p.divide {
+		if len(of) > 0 {
+			divide[d] = slices.Repeat([]int{slices.Max(of)}, len(of))
+		}
+	}
+	return divide
 }
 
 // largestAlong is the number of elements of the largest window along a dimension.

@@ -249,7 +249,7 @@ func (s *sampler) taps(d int, x float64, out []tap) []tap {
 		if !(math.Abs(f) < 1<<50) {
 			f = -100
 		}
-		w, dw := cubicWeights(pos-f), cubicSlopes(pos-f)
+		w, dw := cubicWeights(pos-f, cubicCoefficient), cubicSlopes(pos-f)
 		for j := range 4 {
 			add(int(f)-1+j, w[j], dw[j]*slope)
 		}
@@ -315,7 +315,7 @@ func (s *sampler) fold(d int, x float64) (float64, float64) {
 
 // cubicSlopes are the derivatives of cubicWeights.
 func cubicSlopes(t float64) [4]float64 {
-	const a = -0.75
+	const a = cubicCoefficient
 	near := func(x float64) float64 { return (3*(a+2)*x - 2*(a+3)) * x }
 	far := func(x float64) float64 { return (3*a*x-10*a)*x + 8*a }
 	return [4]float64{far(1 + t), near(t), -near(1 - t), -far(2 - t)}

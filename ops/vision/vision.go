@@ -1,6 +1,8 @@
 package vision
 
 import (
+	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -114,6 +116,10 @@ func (p *interpolation) Mistakes() []opdef.Mistake[any] {
 		}
 	}
 	add("element o lies at o * step in input, not at (o + 1/2) * step - 1/2", func(r *resizer) { r.edges = true })
+	for _, a := range []float64{-0.5, -1, -0.6} {
+		add(fmt.Sprintf("the coefficient of cubic weights is %g, not %g", a, cubicCoefficient),
+			func(r *resizer) { r.sharp = a })
+	}
 	add("scale_factor is taken for the quotient of the sizes", func(r *resizer) { r.factor = 0 })
 	return out
 }
@@ -385,6 +391,7 @@ type resizer struct {
 	factor  float64 // scale factor given by the caller, 0: out/in
 	corners bool    // align_corners
 	edges   bool    // a mistake: positions are those of the elements' edges
+	sharp   float64 // a mistake: the coefficient of cubic weights, 0 of the right one
 }
 
 // axis is the map of a mode.
@@ -477,16 +484,18 @@ func (r resizer) cubic(m *kernel.Axis) {
 	for o := range r.out {
 		x := r.source(step, o)
 		f := math.Floor(x)
-		w := cubicWeights(x - f)
+		w := cubicWeights(x-f, cmp.Or(r.sharp, cubicCoefficient))
 		m.Add(4, func(j int) (int, float64) { return min(max(int(f)-1+j, 0), r.in-1), w[j] })
 	}
 }
 
-// cubicWeights are the weights of the elements at distances 1+t, t, 1-t, 2-t.
+// cubicCoefficient is torch's, of cubic weights.
+const cubicCoefficient = -0.75
+
+// cubicWeights are the weights of the elements at distances 1+t, t, 1-t, 2-t, with a coefficient.
 // Source: Keys, "Cubic convolution interpolation for digital image
-// processing", 1981, with a = -0.75.
-func cubicWeights(t float64) [4]float64 {
-	const a = -0.75
+// processing", 1981.
+func cubicWeights(t, a float64) [4]float64 {
 	near := func(x float64) float64 { return ((a+2)*x-(a+3))*x*x + 1 }
 	far := func(x float64) float64 { return ((a*x-5*a)*x+8*a)*x - 4*a }
 	return [4]float64{far(1 + t), near(t), near(1 - t), far(2 - t)}

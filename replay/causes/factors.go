@@ -490,5 +490,31 @@ func flatMaps(shape []int) (out []flatMap) {
 			flatMap{permutation{fmt.Sprintf("each two blocks of %d elements are exchanged", s),
 				func(i, n int) int { return min(i+(1-2*(i/s%2))*s, n-1) }}, 2 * s})
 	}
+	for tile := 4; tile <= 4096 && tile < n; tile *= 2 {
+		if whole := n / tile * tile; whole < n {
+			out = append(out, flatMap{permutation{fmt.Sprintf("the last %d elements, behind a multiple of %d, hold what is "+
+				"due from the last %[2]d on", n-whole, tile),
+				func(i, n int) int { return i - btoi(i >= whole)*(tile-n+whole) }}, 0})
+		}
+	}
+	return append(out, transposedTiles(shape)...)
+}
+
+// transposedTiles are the square tiles of the last two dimensions, each of which is transposed by itself.
+func transposedTiles(shape []int) (out []flatMap) {
+	if len(shape) < 2 {
+		return nil
+	}
+	rows, cols := shape[len(shape)-2], shape[len(shape)-1]
+	for tile := 2; tile <= 128 && tile <= min(rows, cols); tile *= 2 {
+		if rows%tile != 0 || cols%tile != 0 || tile == rows && tile == cols {
+			continue
+		}
+		out = append(out, flatMap{permutation{fmt.Sprintf("each tile of %d by %[1]d is transposed", tile),
+			func(i, _ int) int {
+				r, c := i/cols, i%cols
+				return (r-r%tile+c%tile)*cols + c - c%tile + r%tile
+			}}, 0})
+	}
 	return out
 }

@@ -164,6 +164,14 @@ func inMemory(t *tensor.Tensor) (all []transformation) {
 		}
 	}
 	d := t.Dim()
+	for _, bits := range []int{15, 16} {
+		if n := 1 << bits; t.Numel() > n {
+			add(fmt.Sprintf("offsets in %%s wrap at %d bits: elements from %d on are read from the beginning", bits, n),
+				func(t *tensor.Tensor) *tensor.Tensor {
+					return gathered(t, func(i int) int { return i % n })
+				})
+		}
+	}
 	if d >= 2 && t.Shape[d-1] == t.Shape[d-2] && t.Shape[d-1] > 1 {
 		add("%s is transposed", exchanged(d-2, d-1))
 	}
@@ -363,6 +371,7 @@ func ofIntegers(n int) []transformation {
 		ofWhole("%s is taken for 0 1 2 ...", func(i int, _ int64) int64 { return int64(i % n) }),
 		ofWhole("negative elements of %s are set to 0", func(_ int, x int64) int64 { return max(x, 0) }),
 		ofWhole("%s is taken for 0", func(int, int64) int64 { return 0 }),
+		{text: "%s is sorted, and what belongs to it is not", numbers: true, of: sorted},
 		ofWhole("%s is negated", func(_ int, x int64) int64 { return -x }),
 	}
 	for _, through := range []tensor.DType{tensor.Float64, tensor.Float32, tensor.BFloat16, tensor.Float16} {
@@ -533,6 +542,24 @@ func ofWhole(text string, f func(i int, x int64) int64) transformation {
 		}
 		return tensor.New(t.DType, t.Shape, v)
 	}}
+}
+
+// sorted has the whole numbers of t in rising order along its last dimension, nil if they are.
+func sorted(t *tensor.Tensor) *tensor.Tensor {
+	if t.Dim() == 0 {
+		return nil
+	}
+	v := tensor.Make[int64](t.Numel())
+	tensor.Load(t, 0, v)
+	is := true
+	for row := range slices.Chunk(v, max(1, t.Shape[t.Dim()-1])) {
+		is = is && slices.IsSorted(row)
+		slices.Sort(row)
+	}
+	if is {
+		return nil
+	}
+	return tensor.New(t.DType, t.Shape, v)
 }
 
 // firstTrue has as many ones as t, at the beginning.
