@@ -592,7 +592,7 @@ func (x *rerun) made(w *Value) *tensor.Tensor {
 // seenAs is t, which has the elements of w, with the geometry of v, whose first
 // element lies offset elements behind that of w; nil if w's memory has gaps.
 func seenAs(t *tensor.Tensor, w, v *Value, offset int) *tensor.Tensor {
-	if !dense(w.Shape, w.Stride) {
+	if !dense(w.Shape, w.strides()) {
 		return nil
 	}
 	return lyingIn(lying(t, w), v, offset)
@@ -606,7 +606,7 @@ func lying(t *tensor.Tensor, w *Value) *tensor.Tensor {
 // lyingIn is the part of a memory with the geometry of v, from the element with number offset on;
 // nil if the memory ends before.
 func lyingIn(memory *tensor.Tensor, v *Value, offset int) *tensor.Tensor {
-	u, err := memory.Strided(v.Shape, v.Stride, memory.Offset+offset)
+	u, err := memory.Strided(v.Shape, v.strides(), memory.Offset+offset)
 	if err != nil {
 		return nil
 	}

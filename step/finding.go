@@ -206,7 +206,7 @@ func (p *Process) findings(opt Options) []*Finding {
 	}
 	redrawn := p.redrawn()
 	for _, s := range p.Steps {
-		all = append(all, s.repeats()...)
+		all = append(all, s.repeats(opt)...)
 		all = append(all, redrawn[s].findings()...)
 	}
 	for _, f := range all {

@@ -70,7 +70,7 @@ func (v *Value) overlays(w *Value) bool {
 func (v *Value) contiguous() bool {
 	next := 1
 	for d := len(v.Shape) - 1; d >= 0; d-- {
-		if v.Shape[d] != 1 && v.Stride[d] != next {
+		if v.Shape[d] != 1 && v.strides()[d] != next {
 			return false
 		}
 		next *= v.Shape[d]
@@ -178,6 +178,7 @@ func (l *linker) read(v *Value) {
 		w.readers = append(w.readers, v)
 	}
 	switch {
+	case v.From.written && l.memory.holds(v): // what is named there since then, such as views, stays
 	case v.From.written: // from here on this is what the memory holds
 		l.memory.replace(v)
 	case v.From.Value != nil || v.From.first != nil:

@@ -60,6 +60,12 @@ func (r *region) named(v *Value) (found *Value) {
 	return found
 }
 
+// holds reports whether v is another reading of what the memory is known to hold at its address.
+func (m *memory) holds(v *Value) bool {
+	r := m.at(v.Address)
+	return r != nil && r.last(func(w *Value) bool { return w.equals(v) && w.overlays(v) && !w.changedBefore(v) }) != nil
+}
+
 func (m *memory) search(address uint64) int {
 	return sort.Search(len(m.regions), func(i int) bool { return m.regions[i].base >= address })
 }

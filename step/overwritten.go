@@ -68,7 +68,7 @@ func (c *Call) compareMemory(opt Options) error {
 
 // comparePart compares v with that part of the recorded value w where it lies.
 func (v *Value) comparePart(w *Value, opt Options) error {
-	if w.after != nil || v.Address < w.Address || !dense(w.Shape, w.Stride) {
+	if w.after != nil || v.Address < w.Address || !dense(w.Shape, w.strides()) {
 		return nil // its file holds what was there before, or its memory has gaps
 	}
 	memory, err := opt.files.lying(w, opt)

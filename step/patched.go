@@ -99,7 +99,7 @@ func (v *Value) patchwork(opt Options) (*tensor.Tensor, error) {
 // patchedMemory is what the memory of v holds, in the order of addresses, by what lay under what was written there
 // since; nil if that is not known. It is exact if all of it was recorded, and the reference computed none.
 func (v *Value) patchedMemory(opt Options) (memory []float64, exact bool, err error) {
-	if !v.DType.Computable() || v.DType.IsComplex() || v.lies != nil || !dense(v.Shape, v.Stride) {
+	if !v.DType.Computable() || v.DType.IsComplex() || !dense(v.Shape, v.strides()) {
 		return nil, false, nil
 	}
 	exact = true
@@ -116,10 +116,7 @@ func (v *Value) patchedMemory(opt Options) (memory []float64, exact bool, err er
 		if w.after != nil {
 			t, exact = opdef.Cast(t, w.DType), false
 		}
-		x, stride := tensor.Data[float64](t), w.Stride
-		if w.lies != nil {
-			stride = w.lies
-		}
+		x, stride := tensor.Data[float64](t), w.strides()
 		if len(stride) != len(w.Shape) {
 			return nil, false, nil
 		}

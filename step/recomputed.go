@@ -87,7 +87,7 @@ func (p *Process) findRecomputed(opt Options) {
 			for _, v := range c.Inputs {
 				u := r.of[c].Value(v.Target)
 				if u == nil || !v.like(u) || v.equals(u) || v.From.first != nil && v.From.first.Call != r.of[c] ||
-					v.From.Value != nil && r.of[v.From.Value.Call] != nil {
+					v.From.Value != nil && v.From.Value.Call.inBackward() {
 					continue
 				}
 				if spoiled := r.spoiled(c, opt); len(spoiled) > 0 {
@@ -109,18 +109,7 @@ func (r recomputation) spoiled(c *Call, opt Options) (all []*Call) {
 		first := r.of[now]
 		all = append(all, first)
 		if !proven && first.failing(replay.Backward) != nil && first.failing(replay.Forward) == nil {
-			with := map[*Value]*Value{}
-			for _, v := range now.Inputs {
-				if u := first.Value(v.Target); u != nil && u.like(v) && !u.equals(v) {
-					with[u] = v
-				}
-			}
-			for _, v := range now.Outputs {
-				if u := first.Value(v.Target); u != nil && u.like(v) && !u.equals(v) {
-					with[u] = v
-				}
-			}
-			proven = first.differentiates(with, opt)
+			proven = first.differentiates(first.unlike(now), opt)
 		}
 		for _, next := range now.Readers() {
 			if r.of[next] != nil && !seen[next] {

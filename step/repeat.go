@@ -6,6 +6,7 @@ import (
 
 	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/ops/opdef"
+	"github.com/optool/optool/replay"
 )
 
 // onLineOf reports whether a call that was perhaps run again is made where another one is: by the same line of the same
@@ -15,17 +16,19 @@ func (c *Call) onLineOf(first *Call) bool {
 		(c.Entry.Module == first.Entry.Module || c.Entry.Module == "")
 }
 
-// inModuleOf reports whether a call that was perhaps run again is made in the module of another one that has no
-// gradients though it has, or wrong ones: where no line of the program lies inside (nn.Sequential), the recorder has
-// the line of the checkpoint of the first one, and that of backward() of the second.
-func (c *Call) inModuleOf(first *Call) bool {
-	return c.Op == first.Op && c.Entry.Module == first.Entry.Module && c.Entry.Module != "" &&
-		(c.HasBackward() && !first.HasBackward() || first.failsBackward())
+// mayRepeat reports whether a call is perhaps another one that was run again: on its line, or in its module. Where no
+// line of the program lies inside (nn.Sequential), the recorder has the line of the checkpoint of the first one, and
+// that of backward() of the second.
+func (c *Call) mayRepeat(first *Call) bool {
+	return c.onLineOf(first) ||
+		c.Op == first.Op && c.Entry.Module == first.Entry.Module && c.Entry.Module != ""
 }
 
 // repeats finds calls that checkpointing ran again, for the backward pass, with another result: random numbers that
-// were drawn anew. Such a call has the operator, module, line and arguments of a call of the forward pass.
-func (s *Step) repeats() (all []*Finding) {
+// were drawn anew. Such a call is made within the backward pass of the step, and has the operator, module, line and
+// arguments of a call of the forward pass. If a call of the forward pass drew the same numbers there, checkpointing ran
+// that one again, as it should.
+func (s *Step) repeats(opt Options) (all []*Finding) {
 	type draw struct {
 		op string
 		of uint64 // what the first argument holds
@@ -44,13 +47,28 @@ func (s *Step) repeats() (all []*Finding) {
 		}
 	}
 	for _, c := range s.Tail {
+		if !c.inBackward() {
+			continue
+		}
+		var firsts []*Call
 		for _, first := range drawn[key(c)] {
-			if !c.onLineOf(first) && !c.inModuleOf(first) ||
-				!slices.EqualFunc(c.Inputs, first.Inputs, (*Value).equals) || !c.repeats(first) {
+			if c.mayRepeat(first) && slices.EqualFunc(c.Inputs, first.Inputs, (*Value).equals) &&
+				(len(c.Outputs) == 0 || slices.EqualFunc(c.Outputs, first.Outputs, (*Value).like)) {
+				firsts = append(firsts, first)
+			}
+		}
+		if slices.ContainsFunc(firsts, c.drewAgain) {
+			continue
+		}
+		slices.SortStableFunc(firsts, func(a, b *Call) int { return c.shares(b) - c.shares(a) })
+		for _, first := range firsts {
+			spoils := c.explains(first, opt)
+			if len(spoils) == 0 && !c.isReentrant(first) {
 				continue
 			}
 			from := first.Outputs[0]
-			all = append(all, &Finding{Rule: verdict.Changed, Call: c, Target: from.Target, From: from, repeats: true,
+			all = append(all, &Finding{Rule: verdict.Changed, Call: c, Target: from.Target, From: from,
+				repeats: true, spoils: spoils,
 				Reason: fmt.Sprintf("checkpointing ran %s again and it drew other random numbers: the gradients belong to "+
 					"another forward pass than the loss (preserve_rng_state)", first)})
 			break
@@ -59,63 +77,90 @@ func (s *Step) repeats() (all []*Finding) {
 	return all
 }
 
-// repeats reports whether a call behind the loss is one of the forward pass that was run again, with another result. A
-// reentrant checkpoint runs the forward pass without gradients, and what is run again has them. Another one computes
-// gradients of the forward pass with what was run again, so that they do not follow from it; it stops once all is there
-// that it needs, so that the last result need not be recorded.
-func (c *Call) repeats(first *Call) bool {
+// drewAgain reports whether a call drew the numbers that a call of the forward pass had drawn. A checkpoint stops once
+// all is there that it needs, so that the last result need not be recorded: then the state of the generator tells.
+func (c *Call) drewAgain(first *Call) bool {
 	if len(c.Outputs) == 0 {
-		return first.failsBackward()
+		return c.generator == first.generator
 	}
-	return slices.EqualFunc(c.Outputs, first.Outputs, (*Value).like) && !c.Outputs[0].equals(first.Outputs[0]) &&
-		(c.gainsBackward(first) || first.failsBackward())
+	return c.Outputs[0].equals(first.Outputs[0])
 }
 
-// gainsBackward reports whether a call, or the first of those that it leads to, has gradients which the call of the
-// forward pass on the same line has not; or the other way round, if it ran within the backward pass, not behind it as
-// an evaluation does.
-func (c *Call) gainsBackward(first *Call) bool {
-	end := c.Step.backwardEnd()
-	behind := end >= 0 && c.Entry.Order > end
+// runAgain are the pairs of calls that read the results of a call within the backward pass, and those of the call of
+// the forward pass that it perhaps repeats, directly or through others: while each goes on.
+func (c *Call) runAgain(first *Call, each func(now, then *Call) (goOn bool)) {
 	pairs := [][2]*Call{{c, first}}
 	seen := map[[2]*Call]bool{}
-	for len(pairs) > 0 {
+	for ; len(pairs) > 0; pairs = pairs[1:] {
 		pair := pairs[0]
-		pairs = pairs[1:]
-		if now, then := pair[0].HasBackward(), pair[1].HasBackward(); now != then {
-			return now || !behind
-		} else if now || seen[pair] {
+		if seen[pair] || !each(pair[0], pair[1]) {
 			continue
 		}
 		seen[pair] = true
 		for _, r := range pair[0].Readers() {
 			for _, q := range pair[1].Readers() {
-				if q.Order < c.Order && c.Order < r.Order && r.onLineOf(q) {
+				if q.Order < c.Order && c.Order < r.Order && r.inBackward() && r.mayRepeat(q) {
 					pairs = append(pairs, [2]*Call{r, q})
 				}
 			}
 		}
 	}
-	return false
 }
 
-// failsBackward reports whether gradients of a call, or of the first calls with gradients that its results lead to, are
-// wrong.
-func (c *Call) failsBackward() bool {
-	wrong := func(c *Call) bool { return c.byPass.backward == verdict.Fail }
-	seen := map[*Call]bool{}
-	for todo := []*Call{c}; len(todo) > 0; todo = todo[1:] {
-		if seen[todo[0]] || todo[0].Step != c.Step {
-			continue
+// shares is 1 if a call that reads the results has an argument besides that the call of the forward pass has, too: of
+// several calls on one line, that one is run again. Else it is 0.
+func (c *Call) shares(first *Call) (n int) {
+	c.runAgain(first, func(now, then *Call) bool {
+		if now != c && slices.ContainsFunc(now.Inputs, func(v *Value) bool {
+			u := then.Value(v.Target)
+			return v.telling() && u != nil && u.equals(v)
+		}) {
+			n = 1
 		}
-		seen[todo[0]] = true
-		readers := todo[0].Readers()
-		if wrong(todo[0]) || todo[0] == c && slices.ContainsFunc(readers, wrong) {
-			return true
+		return n == 0
+	})
+	return n
+}
+
+// isReentrant reports whether a call within the backward pass, or the first of those that it leads to, has gradients
+// which the call of the forward pass has not: a reentrant checkpoint runs the forward pass without gradients, and what
+// is run again has them.
+func (c *Call) isReentrant(first *Call) (found bool) {
+	c.runAgain(first, func(now, then *Call) bool {
+		found = found || now.HasBackward() && !then.HasBackward()
+		return !found && !now.HasBackward() && !then.HasBackward()
+	})
+	return found
+}
+
+// explains are the calls of the forward pass whose wrong gradients are right with what was run again. A checkpoint that
+// is not reentrant computes them with that. A gradient that is wrong for another reason proves nothing. A checkpoint
+// may stop at the call, so that it has no result. Then it must have begun in another state of the generator, and the
+// gradients of the first one must be wrong.
+func (c *Call) explains(first *Call, opt Options) (all []*Call) {
+	if len(c.Outputs) == 0 {
+		if c.generator != 0 && first.generator != 0 && first.byPass.backward == verdict.Fail {
+			all = append(all, first)
 		}
-		if !todo[0].HasBackward() {
-			todo = append(todo, readers...)
+		return all
+	}
+	c.runAgain(first, func(now, then *Call) bool {
+		if then.failing(replay.Backward) != nil && then.failing(replay.Forward) == nil &&
+			then.differentiates(then.unlike(now), opt) {
+			all = append(all, then)
+		}
+		return true
+	})
+	return all
+}
+
+// unlike are the arguments and results of a call that another one of its operator has otherwise, by its own.
+func (c *Call) unlike(o *Call) map[*Value]*Value {
+	all := map[*Value]*Value{}
+	for _, v := range slices.Concat(o.Inputs, o.Outputs) {
+		if u := c.Value(v.Target); u != nil && u.like(v) && !u.equals(v) {
+			all[u] = v
 		}
 	}
-	return false
+	return all
 }

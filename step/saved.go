@@ -107,7 +107,8 @@ func (c *Call) differentiates(others map[*Value]*Value, opt Options) (right bool
 		}
 		n, wrong := 0, c.failing(replay.Backward)
 		for _, r := range replay.Of(rec, opt.Options).Compare().Results {
-			ok := r.Verdict == verdict.Pass || r.Verdict == verdict.Warn
+			ok := r.Verdict == verdict.Pass || r.Verdict == verdict.Warn ||
+				r.Compared != nil && r.Compared.Zeros
 			if ok && r.Phase == replay.Backward && slices.Contains(wrong, r.Target) {
 				n++
 			}

@@ -87,6 +87,14 @@ func (c *Call) Vacant() bool { return c.vacant }
 // Numel is the number of elements.
 func (v *Value) Numel() int { return tensor.Numel(v.Shape) }
 
+// strides are those in the program's memory.
+func (v *Value) strides() []int {
+	if len(v.lies) == len(v.Shape) {
+		return v.lies
+	}
+	return v.Stride
+}
+
 // end is the address behind the last element, 0 if the address is not known.
 func (v *Value) end() uint64 {
 	if v.Address == 0 || v.Numel() == 0 {
@@ -94,7 +102,7 @@ func (v *Value) end() uint64 {
 	}
 	last := 0
 	for i, n := range v.Shape {
-		last += (n - 1) * v.Stride[i]
+		last += (n - 1) * v.strides()[i]
 	}
 	return v.Address + uint64((last+1)*v.DType.Size())
 }
