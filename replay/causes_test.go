@@ -263,6 +263,37 @@ func TestCausesOfGradients(t *testing.T) {
 	}
 }
 
+// TestCausesBeyond: a gradient that is wrong only where the argument is beyond some number has the mistake there, or
+// the number if there is none. Far beyond it the mistake may be as small as rounding.
+func TestCausesBeyond(t *testing.T) {
+	const n, f32 = 2000, tensor.Float32
+	r := rand.New(rand.NewPCG(3, 5))
+	x, y, up, lacks, noise := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n),
+		make([]float64, n)
+	for i := range x {
+		x[i], up[i] = f32.Round(3*r.NormFloat64()), f32.Round(r.NormFloat64())
+		cdf, pdf := math.Erfc(-x[i]/math.Sqrt2)/2, math.Exp(-x[i]*x[i]/2)/math.Sqrt(2*math.Pi)
+		y[i] = x[i] * cdf
+		lacks[i] = up[i] * (cdf + x[i]*pdf)
+		if noise[i] = lacks[i]; math.Abs(x[i]) > 1.5 {
+			lacks[i], noise[i] = up[i]*cdf, lacks[i]*(1+r.Float64())
+		}
+	}
+	of := func(v []float64) *tensor.Tensor { return stored(f32, []int{40, 50}, v...) }
+	for _, tc := range []struct {
+		grad []float64
+		want string
+	}{{lacks, "where abs(self) is above 1.5: it is the incoming gradient times result / self: a term of the product " +
+		"rule is missing"}, {noise, "wrong only where abs(self) is above 1.5"}} {
+		dir := record(t, "torch.nn.functional.gelu", []value.Value{needsGrad(of(x))}, of(y),
+			value.NewTuple(of(tc.grad)), value.NewTuple(of(up)))
+		causes := explain(entries(t, dir)[0], options(t))
+		if len(causes) != 1 || !says(causes[0], tc.want) || causes[0].Pattern != strings.HasPrefix(tc.want, "wrong") {
+			t.Errorf("causes %+v, want %q", causes, tc.want)
+		}
+	}
+}
+
 // TestNoCauses: damage that no mistake makes has no cause, nor has a call that passes.
 func TestNoCauses(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))

@@ -15,7 +15,7 @@ import (
 // A place is the elements of a value that are wrong: those at some indices of each dimension, or a run
 // of them in row-major order, whichever holds fewer that are right; or the rows that some quantity tells.
 type place struct {
-	rows     *toldRows // nil: indices, or a run
+	rows     *toldRows // or elements; nil: indices, or a run
 	shape    []int
 	indices  [][]int // nil: a run
 	from, to int     // of the run, to exclusive
@@ -27,6 +27,11 @@ func placeOf(got, want *tensor.Tensor, allowed func(at int) float64) *place {
 	if !slices.Equal(got.Shape, want.Shape) || !got.DType.IsFloat() || got.Numel() > largestOperand {
 		return nil
 	}
+	return placeHolding(got.Shape, 2, wrongIn(got, want, allowed))
+}
+
+// wrongIn tells which elements of got are wrong, by more than is allowed if that is known.
+func wrongIn(got, want *tensor.Tensor, allowed func(at int) float64) func(i int) bool {
 	x, y := elements(got), elements(want)
 	largest := 0.0
 	for i := range x {
@@ -37,11 +42,11 @@ func placeOf(got, want *tensor.Tensor, allowed func(at int) float64) *place {
 			largest = e
 		}
 	}
-	return placeHolding(got.Shape, 2, func(i int) bool {
+	return func(i int) bool {
 		e := math.Abs(x[i] - y[i])
 		return !(e <= 4*got.DType.ULP(y[i]) || e <= unimportant*largest || x[i] == y[i] ||
 			allowed != nil && e <= allowed(i))
-	})
+	}
 }
 
 // placeHolding is the place in a shape of elements, at least one in so many of which is one of some; nil if it is more
@@ -131,7 +136,7 @@ const unimportant = 1e-3
 // holds reports whether element i lies there.
 func (p *place) holds(i int) bool {
 	if p.rows != nil {
-		return p.rows.wrong[i/p.shape[len(p.shape)-1]]
+		return p.rows.wrong[i/p.rows.width]
 	}
 	if p.indices == nil {
 		return i >= p.from && i < p.to
@@ -228,6 +233,9 @@ func (c *Search) confined(fails []Wrong, sources []iter.Seq[Mistake]) iter.Seq[M
 			if c.Guard(func() error {
 				if p = placeOf(got, want, r.Allowed); p == nil {
 					p = c.rowsOf(got, want)
+				}
+				if p == nil {
+					p = c.beyondOf(got, want, r.Allowed)
 				}
 				return nil
 			}) != nil || p == nil {

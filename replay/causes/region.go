@@ -85,12 +85,114 @@ func (r *region) between() float64 {
 	return r.wrong
 }
 
+// sides are those of a number on which elements of an operand may lie.
+var sides = []struct {
+	text  string
+	below bool
+	of    func(x float64) float64
+}{
+	{"%s", false, func(x float64) float64 { return x }},
+	{"%s", true, func(x float64) float64 { return x }},
+	{"abs(%s)", false, math.Abs},
+	{"abs(%s)", true, math.Abs},
+}
+
+const (
+	nearBorder  = 16 // elements of a region next to the number at which it begins,
+	wrongBorder = 14 // of which so many are wrong at least: it begins there
+)
+
+// beyondOf is the place of a value's elements where an operand, element for element, is beyond some number: all that
+// are wrong, among them nearly all next to that number; nil if there is none. Far from it a mistake may be as small as
+// rounding: the derivative of gelu at 6 is 1 without its second term, too.
+func (c *Search) beyondOf(got, want *tensor.Tensor, allowed func(at int) float64) *place {
+	if !slices.Equal(got.Shape, want.Shape) || !got.DType.IsFloat() || got.Numel() > largestOperand {
+		return nil
+	}
+	isWrong := wrongIn(got, want, allowed)
+	wrong := tensor.Make[bool](got.Numel())
+	for i := range wrong {
+		wrong[i] = isWrong(i)
+	}
+	operands := c.operands()
+	for _, a := range operands {
+		if !slices.Equal(a.Tensor.Shape, got.Shape) || !a.Tensor.DType.IsFloat() {
+			continue
+		}
+		v := elements(a.Tensor)
+		for _, s := range sides {
+			c.Work.Elements(len(v))
+			at := func(i int) float64 {
+				if s.below {
+					return -s.of(v[i])
+				}
+				return s.of(v[i])
+			}
+			r := border(wrong, at)
+			if r == nil {
+				continue
+			}
+			within, n := tensor.Make[bool](len(v)), 0
+			for i := range v {
+				within[i] = at(i) >= r.wrong
+				n += btoi(within[i])
+			}
+			if 4*n > 3*len(v) {
+				continue
+			}
+			if s.below {
+				r = &region{below: true, wrong: -r.wrong, right: -r.right}
+			}
+			return &place{shape: got.Shape, rows: &toldRows{within, 1,
+				"where " + fmt.Sprintf(s.text, argName(a)) + " is " + r.String(),
+				math.Log2(float64(len(v) * len(operands) * len(sides)))}}
+		}
+	}
+	return nil
+}
+
+// border is where a region begins in which elements are wrong: at the least quantity of a wrong one; nil if elements
+// next to it are right, or too few on either side.
+func border(wrong []bool, of func(i int) float64) *region {
+	r := region{wrong: math.Inf(1), right: math.Inf(-1)}
+	for i, is := range wrong {
+		if x := of(i); math.IsNaN(x) {
+			return nil
+		} else if is {
+			r.wrong = min(r.wrong, x)
+		}
+	}
+	var next []int // the nearest ones, in order
+	below := 0
+	for i := range wrong {
+		x := of(i)
+		if x < r.wrong {
+			r.right, below = max(r.right, x), below+1
+			continue
+		}
+		if len(next) == nearBorder && x >= of(next[nearBorder-1]) {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(next, x, func(k int, x float64) int { return cmp.Compare(of(k), x) })
+		next = slices.Insert(next, at, i)
+		next = next[:min(len(next), nearBorder)]
+	}
+	n := 0
+	for _, i := range next {
+		n += btoi(wrong[i])
+	}
+	if n < wrongBorder || below < fewestInRegion {
+		return nil
+	}
+	return &r
+}
+
 // Dependence says what the errors of a result depend on: parts that have factors of their own, or
 // one operand, element for element: where the result is wrong, or that it is another function.
 func (c *Search) Dependence(fails []Wrong) []Cause {
 	got, want := c.wrongResult(fails)
 	if got == nil {
-		return nil
+		return c.beyond(fails)
 	}
 	var found []Cause
 	_ = c.Guard(func() error {
@@ -113,9 +215,32 @@ func (c *Search) Dependence(fails []Wrong) []Cause {
 		return nil
 	})
 	for i := range found {
-		found[i].Targets, found[i].Share, found[i].Pattern = []string{"output[0]"}, 1, true
+		found[i].Targets = []string{"output[0]"}
+	}
+	return patterns(found)
+}
+
+// patterns are causes that only say where values are wrong.
+func patterns(found []Cause) []Cause {
+	for i := range found {
+		found[i].Share, found[i].Pattern = 1, true
 	}
 	return found
+}
+
+// beyond says of the first value that fails beyond which number of an operand it is wrong.
+func (c *Search) beyond(fails []Wrong) (found []Cause) {
+	got, want, ok := fails[0].floats()
+	if !ok {
+		return nil
+	}
+	_ = c.Guard(func() error {
+		if p := c.beyondOf(got, want, fails[0].Allowed); p != nil {
+			found = []Cause{{Text: "wrong only " + p.String(), Targets: []string{fails[0].Target}}}
+		}
+		return nil
+	})
+	return patterns(found)
 }
 
 // factorsOfParts says of a result whose parts are too large, each by a factor of its own, how large the

@@ -8,10 +8,12 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// toldRows are the rows of a value that are wrong, told by a quantity of each row of an operand.
+// toldRows are the rows of a value that are wrong, told by a quantity of each row of an operand; or its elements, told
+// by those of an operand.
 type toldRows struct {
 	wrong []bool
-	text  string // "in rows where the variance of input is below 0.1"
+	width int    // of a row; 1: elements
+	text  string // "in rows where the variance of input is below 0.1", "where abs(input) is above 1.5"
 	cost  float64
 }
 
@@ -53,7 +55,7 @@ func (c *Search) rowsOf(got, want *tensor.Tensor) *place {
 		for _, q := range rowQuantities {
 			if r := side(wrong, nil, func(i int) float64 { return q.of(v[i*s[last] : (i+1)*s[last]]) }); r != nil {
 				text := fmt.Sprintf("in rows where %s of %s is %s", q.text, argName(a), r)
-				return &place{shape: got.Shape, rows: &toldRows{wrong, text, cost}}
+				return &place{shape: got.Shape, rows: &toldRows{wrong, s[last], text, cost}}
 			}
 		}
 	}
