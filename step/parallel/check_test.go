@@ -139,6 +139,8 @@ var trees = []struct {
 	{"turns", "", "", "", ""}, // rows of all ranks, one after another
 	{"turns-back", "collective", "__main__.Turns.apply", "their parts are not added up", ""},
 	{"turns-order", "shard", "__main__.Turns.apply", "the parts are in another order than the ranks", ""},
+	{"unequal", "", "", "", ""}, // the ranks have other numbers of experts
+	{"unequal-back", "shard", "__main__.Exchange.apply", "gets back are those of other rows of the batch", ""},
 	{"vocabulary", "", "", "", ""},
 	{"vocabulary-first", "shard", "__main__.Vocabulary.apply", "its gradient is not that of the cross entropy", ""},
 	{"ring", "", "", "", "[3 (ranks 0-2); parameters: 1 replicated]"},

@@ -1044,6 +1044,11 @@ func (p *part) pass(s *site, sides map[int]*side) {
 		results[0].keep(&info{places: p.everywhere(whole), orphan: true}) // whatever it was before
 		return
 	}
+	if n := s.in[from]; (n == nil || n.places == nil && n.rows == nil) && p.checker.swaps(s.op, lead.call) {
+		if of := p.rowsBack(s, from); of != nil {
+			s.in[from] = &info{rows: of}
+		}
+	}
 	if s.in[from] == nil {
 		if cands := p.candidates(from, s, sides); len(cands) == 1 {
 			s.in[from] = &info{places: cands[0], orphan: true}

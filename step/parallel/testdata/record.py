@@ -1314,6 +1314,41 @@ def heads(rank, name, directory):
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
+def unequal(rank, name, directory):
+    """Two experts on the first rank and one on the second; the rows that come back may be put in order by its inverse."""
+    import optool_capture
+
+    own = [[0, 1], [2]][rank]
+    model = torch.nn.Module()
+    model.router, model.head = part(1, None, 3, 4), part(2, None, 5, 4)
+    model.experts = torch.nn.ParameterList(part(3 + i, None, 4, 4) for i in own)
+    torch.manual_seed(5)
+    x, y = torch.randn(18, 4).chunk(2)[rank].clone(), torch.randint(5, (18,)).chunk(2)[rank].clone()
+    with optool_capture.record(directory, model=model):
+        gain, to = F.linear(x, model.router).softmax(-1).max(-1)
+        order, counts = torch.argsort(to, stable=True), torch.bincount(to, minlength=3)
+        all = torch.empty(6, dtype=counts.dtype)
+        dist.all_gather_into_tensor(all, counts)
+        all = all.view(2, 3)
+        give, take = [int(counts[:2].sum()), int(counts[2])], [int(all[r, own].sum()) for r in range(2)]
+        h = Exchange.apply(x[order], give, take)
+        if rank == 0:
+            parts = h.split([int(all[r, i]) for r in range(2) for i in own])
+            outs = [F.linear(torch.cat(parts[i::2]), w).tanh() for i, w in enumerate(model.experts)]
+            h = torch.cat([o[s] for r in range(2) for i, o in enumerate(outs)
+                           for s in [slice(int(all[:r, i].sum()), int(all[: r + 1, i].sum()))]])
+        else:
+            h = F.linear(h, model.experts[0]).tanh()
+        h = Exchange.apply(h, take, give)
+        h = h[order] if name == "unequal-back" else torch.zeros_like(h).index_copy(0, order, h)
+        F.cross_entropy(F.linear(x + h * gain[:, None], model.head), y).backward()
+        for n, p in model.named_parameters():
+            if not n.startswith("experts"):
+                dist.all_reduce(p.grad)
+            p.grad.div_(2)
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
 def features(rank, name, directory):
     """Each rank compares the features of all ranks, and the backward pass of the gather adds up gradients. There may be
     older features."""
@@ -1805,7 +1840,7 @@ def work(rank, name, directory, port):
     programs += masked, pipeline, kept, replicas, views, own, tokens, pooled, both, update, features
     programs += sequence, around, trust, counted, numbered, local, master, positions, factor, tied, gathered, halves
     programs += statistics, binary, shards, outer, lead, planned, blocks, routed, micro, turns, batch
-    programs += vocabulary, joint, heads, begun, bank
+    programs += vocabulary, joint, heads, begun, bank, unequal
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
