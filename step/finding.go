@@ -128,6 +128,7 @@ func (t *Trace) Analyze(ctx context.Context, opt Options) error {
 		p.findUnkept()
 		p.findReread()
 		p.findSaved(opt)
+		p.findReceived(opt)
 		p.findRecomputed(opt)
 		p.findOwnGradients(opt)
 		p.findNodeHooks(opt)

@@ -53,6 +53,15 @@ func TestColumnsReduced(t *testing.T) {
 	}
 }
 
+// TestReceivedTwice: a message that was received where a call had saved its argument is named at its wrong gradients.
+func TestReceivedTwice(t *testing.T) {
+	f := analyse(t, unpack(t, "received-twice")).First()
+	if f == nil || !strings.Contains(f.Reason, "torch.distributed.recv/") ||
+		!strings.Contains(f.Reason, "wrote other elements where input[0] lies, and the gradient follows from these") {
+		t.Errorf("got %+v", f)
+	}
+}
+
 // TestStateReloaded: the state of an optimizer that load_state_dict exchanged lies where a step had something else, and
 // is no state that changed.
 func TestStateReloaded(t *testing.T) {

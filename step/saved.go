@@ -30,6 +30,59 @@ func (p *Process) findSaved(opt Options) {
 	}
 }
 
+// findReceived says of wrong gradients that a message or collective wrote where an argument or result of the call lies,
+// before its backward pass: into a buffer that is received into twice, say. The gradients prove that they follow from
+// that if they are right with what was written. They need not be: a norm has saved the statistics of what it read.
+func (p *Process) findReceived(opt Options) {
+	if !p.exchanges {
+		return
+	}
+	for _, c := range p.Calls {
+		if c.failing(replay.Backward) == nil || c.failing(replay.Forward) != nil {
+			continue
+		}
+		for _, u := range slices.Concat(c.Inputs, c.Outputs) {
+			w, v := u.receivedOver()
+			if v == nil {
+				continue
+			}
+			says := fmt.Sprintf("; before the backward pass %s wrote other elements where %s lies", w, u.Target)
+			if c.differentiates(map[*Value]*Value{u: v}, opt) {
+				says += ", and the gradient follows from these"
+			}
+			for i, r := range c.Results {
+				if r.Phase == replay.Backward && r.Verdict == verdict.Fail {
+					c.Results[i].Reason += says
+				}
+			}
+			break
+		}
+	}
+}
+
+// receivedOver is the last exchange between a call and its backward pass that wrote where the value lies, and what was
+// read there behind it; v is nil if there is none.
+func (u *Value) receivedOver() (w *Call, v *Value) {
+	if u.Address == 0 {
+		return nil, nil
+	}
+	for _, c := range u.Call.Process.Calls {
+		if c.Entry.Order <= u.Call.Entry.Order || c.Entry.Order >= u.Call.Entry.BackwardOrder {
+			continue
+		}
+		for _, i := range c.Inputs {
+			switch {
+			case i.Address != u.Address || !sameShape(i.Shape, u.Shape):
+			case c.collective() != "":
+				w, v = c, nil
+			case w != nil && v == nil && i.like(u) && !i.equals(u):
+				v = i
+			}
+		}
+	}
+	return w, v
+}
+
 // failing are the targets of a pass of a call that are wrong.
 func (c *Call) failing(phase replay.Phase) (targets []string) {
 	for _, r := range c.Results {
