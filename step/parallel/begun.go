@@ -16,6 +16,9 @@ func (p *part) begins() bool { return len(p.broken) > 0 && p.broken[0].begun }
 // causes puts what moves replicas apart before what they began with.
 func (p *part) causes() {
 	if !p.begins() {
+		if len(p.broken) > 0 {
+			p.neverAlike()
+		}
 		return
 	}
 	begun := p.broken
@@ -151,6 +154,43 @@ func (p *part) meetsDropped(s *site, sides map[int]*side) {
 				p.found(true, p.dropsOther(p.sites[at], m))
 				return
 			}
+		}
+	}
+}
+
+// neverAlike puts first that each replica began with parameters of its own, which look like parts of a whole: the
+// ranks add up the gradients of all parameters, have none of these alike, and pass no values on in the forward pass.
+func (p *part) neverAlike() {
+	for _, n := range p.order {
+		g := p.grads[n]
+		if !g.value[p.ranks[0]].constant() && p.replicates(g.value) ||
+			slices.ContainsFunc(p.ranks, func(r int) bool { return len(g.sum[r].x) != len(g.sum[p.ranks[0]].x) }) {
+			return
+		}
+	}
+	if slices.ContainsFunc(p.sites, func(s *site) bool { return s.seam && s.first(p.ranks).HasBackward() }) {
+		return
+	}
+	t := p.tailOf(p.ranks[0])
+	for _, s := range p.sites {
+		sides := p.read(s)
+		if sides == nil {
+			continue
+		}
+		for i, a := range sides[p.ranks[0]].ins {
+			if a.name == "" || p.grads[a.name] == nil || a.array.constant() {
+				continue
+			}
+			adds := t.took(p.grads[a.name].sum[p.ranks[0]])
+			if adds == nil || len(adds.Entry.Group) < len(p.ranks) {
+				return
+			}
+			p.broken = slices.Insert(p.broken, 0, &violation{kind: "replica", site: s, ranks: p.ranks,
+				target: sides[p.ranks[0]].call.Inputs[i].Target,
+				reason: fmt.Sprintf("%s differs between ranks %s, as all parameters do, though the ranks add up their "+
+					"gradients by %s: each began with its own, which lacks a broadcast", a.name, rankList(p.ranks),
+					adds)})
+			return
 		}
 	}
 }

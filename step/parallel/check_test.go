@@ -34,8 +34,11 @@ var trees = []struct {
 	{"clip", "", "", "", ""}, // the optimizer keeps the gradients of the first step
 	{"clip-before", "collective", "torch._foreach_norm", "takes the norm of its own gradient", ""},
 	{"clip-watched", "", "", "", ""}, // the norm of each rank's own gradients scales nothing
+	{"bank", "", "", "", ""},
+	{"bank-own", "replica", "torch.Tensor.__setitem__", "each writes what it has itself", ""},
 	{"begun", "replica", "torch.nn.functional.linear", "up differs between ranks 0-1", ""},
 	{"begun-alone", "replica", "torch.nn.functional.linear", "the gradient of up is a partial sum over ranks 0-1", ""},
+	{"begun-own", "replica", "torch.nn.functional.linear", "each began with its own", ""},
 	{"begun-dropout", "replica", "torch.nn.functional.dropout", "each drops other elements", ""},
 	{"clip-divided", "scale", "torch._foreach_norm", "torch.Tensor.div_/30 divides them later", ""},
 	{"clip-half", "", "", "", ""},
