@@ -41,6 +41,21 @@ func (c *Call) Memories(k Kind) map[string]Memory {
 	return c.beside(k)
 }
 
+// ParameterName is the name in the model of a tensor among the arguments, "" if it has none there or if that was not
+// recorded.
+func (c *Call) ParameterName(t *tensor.Tensor) string {
+	leaves, err := c.Leaves(Input)
+	if err != nil {
+		return ""
+	}
+	for _, l := range leaves {
+		if l.Tensor == t {
+			return c.Memories(Input)[l.Path].Name
+		}
+	}
+	return ""
+}
+
 // Addresses are the addresses of Memories. A file that is missing or unusable gives none.
 func (c *Call) Addresses(k Kind) Addresses {
 	a := Addresses{}

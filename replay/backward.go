@@ -60,6 +60,7 @@ func (r *comparison) compareGradients() {
 // there is nothing to compare.
 func (r *comparison) compareTargets(saved []value.Value, targets []opdef.Arg, out []*tensor.Tensor) {
 	need := map[string]bool{}
+	r.arguments = argumentsOf(targets)
 	for _, a := range targets {
 		if a.Tensor != nil {
 			need[a.Name] = true
@@ -95,6 +96,29 @@ func (r *comparison) compareTargets(saved []value.Value, targets []opdef.Arg, ou
 		r.orOfKept(res, kept, func(c *opdef.Call, grads opdef.Grads) *Result {
 			return r.compareGradient(l, got, grads[a.Name][k], arg.DType, c.GradBound(r.fwd, out, grads, a.Name, k))
 		})
+	}
+}
+
+// argumentsOf are the arguments whose gradients were recorded, by the targets of these.
+func argumentsOf(targets []opdef.Arg) map[string]opdef.Arg {
+	out := map[string]opdef.Arg{}
+	for i, a := range targets {
+		if a.Tensor != nil {
+			out[gradTarget(i)] = a
+		}
+	}
+	return out
+}
+
+// nameGradients says of each gradient whose it is, and of those that did not pass the name of the parameter.
+func (r *comparison) nameGradients() {
+	for i := range r.out.Results {
+		res := &r.out.Results[i]
+		if a, ok := r.arguments[res.Target]; ok && res.Phase == Backward {
+			if res.Argument = a.Name; res.Verdict != verdict.Pass {
+				res.Parameter = r.Record.ParameterName(r.recorded(a.Tensor))
+			}
+		}
 	}
 }
 

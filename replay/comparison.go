@@ -20,6 +20,8 @@ type comparison struct {
 	*Call
 	out    *Outcome
 	values Values
+	// arguments are those whose gradients were recorded, by target.
+	arguments map[string]opdef.Arg
 	// given are the results that were recorded, or that a device gave, by their place among the results of the
 	// operator, nil for those that cannot stand in their place; givenWrong: one of them failed, and all are given
 	// nevertheless.

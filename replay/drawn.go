@@ -112,7 +112,7 @@ func (r *comparison) judgeDrawn(saved []value.Value) bool {
 // drawnGradients are the recorded gradients by argument, and the place of the first, -1 if there is none. One that is
 // no gradient of its argument does not fit, and is reported.
 func (r *comparison) drawnGradients(saved []value.Value, targets []opdef.Arg) (got opdef.Grads, first int, fit bool) {
-	got, first = opdef.Grads{}, -1
+	got, first, r.arguments = opdef.Grads{}, -1, argumentsOf(targets)
 	for i, a := range targets {
 		t, ok := saved[i].(*tensor.Tensor)
 		if !ok || a.Tensor == nil {

@@ -139,6 +139,7 @@ func (r *comparison) compareCall() {
 	}
 	if !r.opt.ForwardOnly && r.Record.Has(capture.GradInputs) && r.Record.Has(capture.GradOutputs) {
 		r.guard(r.compareGradients)
+		r.nameGradients()
 	}
 	if len(r.out.Results) == 0 {
 		r.addCall(verdict.Skipped, verdict.NothingReturned)

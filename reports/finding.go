@@ -283,13 +283,28 @@ const findingIndent = 11
 
 // What is the dtype and the shape of the value and the size of its error, each after a comma, as far as they are known.
 func (r *Result) What() (text string) {
+	if of := GradientOf(r.Argument, r.Parameter); of != "" {
+		text = ", " + of
+	}
 	if r.DType != nil && r.Shape != nil {
-		text = ", " + *r.DType + " " + strings.ReplaceAll(fmt.Sprint(r.Shape), " ", ", ")
+		text += ", " + *r.DType + " " + strings.ReplaceAll(fmt.Sprint(r.Shape), " ", ", ")
 	}
 	if r.RelativeError != nil {
 		text += ", error " + percentText(float64(*r.RelativeError))
 	}
 	return text
+}
+
+// GradientOf names a gradient by the argument of the operator and the name of the parameter: "gradient of weight
+// (head.weight)". It is "" for other values.
+func GradientOf(argument, parameter string) string {
+	switch {
+	case argument == "":
+		return ""
+	case parameter == "":
+		return "gradient of " + argument
+	}
+	return "gradient of " + argument + " (" + parameter + ")"
 }
 
 // target is the name of the value that r is about, with the layout it had on a device.

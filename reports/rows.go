@@ -149,6 +149,10 @@ type Result struct {
 	// Wrapped are functions of torch that the program wraps, and inside of which it made the call.
 	Wrapped []Wrapper `json:"wrapped,omitempty"`
 	Within  *int      `json:"within,omitempty"` // ForwardID of the recorded call that made this one
+	// Argument is the operator's name of the argument whose gradient the value is, and Parameter the name in the model
+	// that this argument has, of gradients that did not pass.
+	Argument  string `json:"argument,omitempty"`
+	Parameter string `json:"parameter,omitempty"`
 	// WithinBackward is the ForwardID of the recorded call in whose backward pass this one was made.
 	WithinBackward *int    `json:"within_backward,omitempty"`
 	Label          string  `json:"label,omitempty"`      // what op_tools' tables call the value: output, output[1]

@@ -105,7 +105,8 @@ func checkExchange(x *collective.Exchange, calls map[*capture.Entry]*Call, opt O
 		for _, v := range j.Values {
 			if v.Reason != "" {
 				c.Verdict = verdict.Fail
-				c.Results = append(c.Results, Result{replay.Forward, v.Target, verdict.Fail, v.Reason})
+				c.Results = append(c.Results,
+					Result{Phase: replay.Forward, Target: v.Target, Verdict: verdict.Fail, Reason: v.Reason})
 				break
 			}
 		}

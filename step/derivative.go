@@ -109,8 +109,8 @@ func (c *Call) checkOwnGradients(inner []*Call, opt Options) error {
 		if close {
 			continue
 		}
-		c.Results = append(c.Results, Result{replay.Backward, o.g.Target, verdict.Fail,
-			"it is not the derivative of the calls that the function made: " + how})
+		c.Results = append(c.Results, Result{Phase: replay.Backward, Target: o.g.Target, Verdict: verdict.Fail,
+			Reason: "it is not the derivative of the calls that the function made: " + how})
 		c.Verdict = verdict.Fail
 	}
 	return nil

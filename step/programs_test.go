@@ -170,3 +170,11 @@ func TestPredicted(t *testing.T) {
 		t.Errorf("the effects add up to %g, want %g", s.Predicted, off)
 	}
 }
+
+// TestGradientOf: a wrong gradient is named by the operator's argument and the parameter.
+func TestGradientOf(t *testing.T) {
+	f := analyse(t, unpack(t, "embedding-function")).First()
+	if got, want := f.GradientOf(), "gradient of weight (tok.weight)"; got != want {
+		t.Errorf("%s of %s is the %q, want %q", f.Target, f.Call, got, want)
+	}
+}

@@ -184,9 +184,9 @@ func (c *Call) judge(o *replay.Outcome) {
 			c.Changed[r.Setting] = c.Changed[r.Setting] || r.Default == verdict.Fail
 		}
 		if r.Verdict != verdict.Pass {
-			c.Results = append(c.Results, Result{r.Phase, r.Target, r.Verdict, r.Reason})
+			c.Results = append(c.Results, Result{r.Phase, r.Target, r.Verdict, r.Reason, r.Argument, once(r.Parameter)})
 		} else if r.Compared == nil {
-			c.passed = append(c.passed, Result{r.Phase, r.Target, r.Verdict, r.Reason})
+			c.passed = append(c.passed, Result{Phase: r.Phase, Target: r.Target, Verdict: r.Verdict, Reason: r.Reason})
 		}
 		if x := r.Compared; x != nil {
 			c.device = cmp.Or(c.device, r.Place)

@@ -344,6 +344,19 @@ func (t *Trace) Results(repro func(c *Call, onDevice bool) string, see string) [
 	return out
 }
 
+// gradientNamed names the argument whose gradient a value is that did not pass, and its parameter; "" for other values.
+func (c *Call) gradientNamed(target string) (argument, parameter string) {
+	for _, r := range c.Results {
+		if r.Target == target && r.Argument != "" {
+			return r.Argument, r.Parameter
+		}
+	}
+	return "", ""
+}
+
+// GradientOf says whose gradient the value of a finding is: "gradient of weight (head.weight)". It is "" for others.
+func (f *Finding) GradientOf() string { return reports.GradientOf(f.Call.gradientNamed(f.Target)) }
+
 // valuesPassed are the values of the call that passed, one for each.
 func (c *Call) valuesPassed() []Result {
 	out := slices.Clone(c.passed)
@@ -361,6 +374,7 @@ func (c *Call) record(phase, target string, v verdict.Verdict, reason, repro str
 	found.Locate(r, c.Entry, c.Op)
 	r.Order, r.Rank = cmp.Or(r.Order, &c.Order), known(c.Process.Rank)
 	r.RecordedOn = found.RecordedOn(c.Entry, c.device)
+	r.Argument, r.Parameter = c.gradientNamed(target)
 	dt := c.DType()
 	if w := c.Value(target); w != nil {
 		dt = w.DType

@@ -234,6 +234,8 @@ type Result struct {
 	Target  string
 	Verdict verdict.Verdict
 	Reason  string
+	// Argument and Parameter say whose gradient it is, see replay.Result.
+	Argument, Parameter string
 }
 
 // A Check is the comparison of one value of a call with the reference.

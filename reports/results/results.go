@@ -96,6 +96,7 @@ func ofResult(e *capture.Entry, op string, r *replay.Result) *reports.Result {
 	out := OfComparison(r.Compared, r.DType, r.Shape)
 	Locate(out, e, op)
 	out.Phase, out.Target, out.Label = string(r.Phase), r.Target, r.Label
+	out.Argument, out.Parameter = r.Argument, r.Parameter
 	out.Verdict, out.Reason, out.Unwritten = r.Verdict, r.Reason, r.Unwritten
 	if out.File = r.File; out.File != "" && !strings.Contains(out.File, "/") { // beside the calls of a recording
 		out.File = path.Join(path.Dir(e.Rel), out.File)

@@ -210,7 +210,9 @@ func written(b *strings.Builder, t *step.Trace, f *step.Finding, x Extra) {
 	if note := replacedNote(f); note != "" {
 		fmt.Fprintf(b, "  %s\n", x.Style.Wrap(note, 4))
 	}
-	if name := f.Parameter(); name != "" {
+	if of := f.GradientOf(); of != "" {
+		fmt.Fprintf(b, "  %s\n", x.Style.Wrap(reports.OneLine(f.Target+": "+of), 4))
+	} else if name := f.Parameter(); name != "" {
 		fmt.Fprintf(b, "  parameter %s\n", reports.OneLine(name))
 	}
 	for _, place := range places(f.Call) {
