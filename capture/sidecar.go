@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/optool/optool/internal/files"
@@ -44,14 +45,21 @@ func (c *Call) Memories(k Kind) map[string]Memory {
 // ParameterName is the name in the model of a tensor among the arguments, "" if it has none there or if that was not
 // recorded.
 func (c *Call) ParameterName(t *tensor.Tensor) string {
+	return c.parameterName(func(l Leaf) bool { return l.Tensor == t })
+}
+
+// ParameterAt is ParameterName of the argument with a target: "input[1]", "input.out".
+func (c *Call) ParameterAt(target string) string {
+	return c.parameterName(func(l Leaf) bool { return l.Target("input") == target })
+}
+
+func (c *Call) parameterName(is func(Leaf) bool) string {
 	leaves, err := c.Leaves(Input)
 	if err != nil {
 		return ""
 	}
-	for _, l := range leaves {
-		if l.Tensor == t {
-			return c.Memories(Input)[l.Path].Name
-		}
+	if i := slices.IndexFunc(leaves, is); i >= 0 {
+		return c.Memories(Input)[leaves[i].Path].Name
 	}
 	return ""
 }

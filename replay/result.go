@@ -29,8 +29,8 @@ type Result struct {
 	Verdict verdict.Verdict
 	Reason  string // one sentence; empty on a plain pass
 
-	// Argument is the operator's name of the argument whose gradient the value is, "" for other values. Parameter is the
-	// name that this has in the model; "" where that was not recorded, and where the gradient passed.
+	// Argument is the operator's name of the argument whose gradient the value is, "" for other values. Parameter is
+	// the name that this has in the model; "" where that was not recorded, and where the gradient passed.
 	Argument, Parameter string
 
 	// Unwritten says that the verdict is invalid because torch saved nothing into a

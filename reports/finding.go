@@ -285,6 +285,8 @@ const findingIndent = 11
 func (r *Result) What() (text string) {
 	if of := GradientOf(r.Argument, r.Parameter); of != "" {
 		text = ", " + of
+	} else if r.Parameter != "" {
+		text = ", parameter " + r.Parameter
 	}
 	if r.DType != nil && r.Shape != nil {
 		text += ", " + *r.DType + " " + strings.ReplaceAll(fmt.Sprint(r.Shape), " ", ", ")

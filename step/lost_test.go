@@ -216,7 +216,8 @@ func TestUnlike(t *testing.T) {
 			r.Call, r.Address = &Call{Op: "torch.nn.functional.linear"}, uint64(64+i)
 			r.Call.Inputs, r.Call.Grads = []*Value{r}, []*Value{{Call: r.Call, Shape: r.Shape, leaf: 0, Target: "grad[0]"}}
 			if tc.mistrusted {
-				r.Call.Results = []Result{{replay.Backward, "grad[0]", verdict.Mistrusted, "within rounding of zero"}}
+				r.Call.Results = []Result{{Phase: replay.Backward, Target: "grad[0]",
+					Verdict: verdict.Mistrusted, Reason: "within rounding of zero"}}
 			}
 			v.Target, v.leaf, v.item = fmt.Sprintf("input[%d]", i), i, i
 			off := "all elements are 2 times as large"

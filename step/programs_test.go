@@ -171,8 +171,8 @@ func TestPredicted(t *testing.T) {
 	}
 }
 
-// TestGradientOf: a wrong gradient is named by the operator's argument and the parameter.
-func TestGradientOf(t *testing.T) {
+// TestGradientNamed: a wrong gradient is named by the operator's argument and the parameter.
+func TestGradientNamed(t *testing.T) {
 	f := analyse(t, unpack(t, "embedding-function")).First()
 	if got, want := f.GradientOf(), "gradient of weight (tok.weight)"; got != want {
 		t.Errorf("%s of %s is the %q, want %q", f.Target, f.Call, got, want)

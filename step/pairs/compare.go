@@ -41,7 +41,8 @@ func (c Comparer) Compare(p Pair) ([]*reports.Result, map[*reports.Result]*Diffe
 	b, _ := p.B.Load(capture.LoadOptions{Read: c.Read, Side: p.bSide, Only: capture.Of(p.kinds...)})
 	defer b.Close()
 	r.op, r.cut = a.Op, [2]bool{p.A.Unended != "", p.B.Unended != ""}
-	if x, y := r.bind(a), r.bind(b); x != nil && y != nil {
+	x, y := r.bind(a), r.bind(b)
+	if x != nil && y != nil {
 		r.vacant = x.Random() == opdef.Uninitialised && y.Random() == opdef.Uninitialised
 	}
 	for _, k := range p.kinds {
@@ -54,7 +55,33 @@ func (c Comparer) Compare(p Pair) ([]*reports.Result, map[*reports.Result]*Diffe
 	if len(r.results) == 0 {
 		r.whole("", verdict.Skipped, "the two sides have no file in common")
 	}
+	nameParameters(r.results, a, x)
 	return r.results, r.apart
+}
+
+// nameParameters names, of the results of a call that did not pass, the parameter that an argument is, and the argument
+// and the parameter that a gradient belongs to. op_tools records gradients of inner nodes, which are not named.
+func nameParameters(rs []*reports.Result, of *capture.Call, bound *opdef.Call) {
+	inputs := of.Inputs()
+	for _, r := range rs {
+		if r.Verdict == verdict.Pass {
+			continue
+		}
+		if r.Phase == "input" {
+			r.Parameter = of.ParameterAt(r.Target)
+			continue
+		}
+		n := 0
+		if _, err := fmt.Sscanf(r.Target, "grad[%d]", &n); err != nil || of.ByOpTools || bound == nil ||
+			n >= len(inputs) || len(inputs) != len(of.GradInputs) {
+			continue
+		}
+		for _, arg := range bound.Tensors() {
+			if arg.Tensor == inputs[n] {
+				r.Argument, r.Parameter = arg.Name, of.ParameterName(inputs[n])
+			}
+		}
+	}
 }
 
 // of is the comparison of a pair before anything was compared.
