@@ -105,17 +105,17 @@ func (r *hookRun) whole(last *hookCall) string {
 	delete(steps, at)
 	delete(steps, -1)
 	if all := slices.Sorted(maps.Keys(steps)); len(all) > 0 {
-		fmt.Fprintf(&text, "; %s whole", stepWords(all)+map[bool]string{true: " is", false: " are"}[len(all) == 1])
+		fmt.Fprintf(&text, "; %s whole", StepWords(all)+map[bool]string{true: " is", false: " are"}[len(all) == 1])
 	}
 	asked := slices.DeleteFunc(slices.Clone(r.end.asked), func(n int) bool { return n <= at })
 	if slices.Sort(asked); len(asked) > 0 {
-		fmt.Fprintf(&text, "; nothing of %s", stepWords(asked))
+		fmt.Fprintf(&text, "; nothing of %s", StepWords(asked))
 	}
 	return text.String()
 }
 
-// stepWords is "step 1" or "steps 0-2, 5" for ascending numbers.
-func stepWords(steps []int) string {
+// StepWords is "step 1" or "steps 0-2, 5" for ascending numbers.
+func StepWords(steps []int) string {
 	var spans []string
 	for i := 0; i < len(steps); {
 		j := i

@@ -62,6 +62,8 @@ type Runs struct {
 	Compared int // of these, those with values on both sides
 	// Retyped are the paired calls whose results have another dtype in the other run.
 	Retyped []*Call
+	// Steps are the numbers of the steps of this run and of the other one.
+	Steps pairs.Steps
 	// Losses are the steps that both runs made, the other run's first.
 	Losses [][2]*Step
 	// Apart is the first value, in order of time, that is not the same in both runs, nil if there is none, and By its
@@ -147,6 +149,11 @@ func (r *Runs) LossesApart() *[2]*Step {
 // is wrong with t by itself must have been found before.
 func (t *Trace) Against(ctx context.Context, a *Trace, opt Options) error {
 	t.Runs = &Runs{Other: a.First()}
+	for i, of := range [2]*Trace{t, a} {
+		for _, c := range of.Calls() {
+			t.Runs.Steps.Add(i, c.Entry.Step)
+		}
+	}
 	var all []*Finding
 	for i, p := range t.Processes {
 		if i >= len(a.Processes) {

@@ -205,7 +205,12 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 	parted := pairs.Divergence{Noise: r.noise, Rounding: rounding}
 	held := holder{two: len(r.paths) == 2, rounding: rounding}
 	held.undetermined.Registry = r.a.known()
+	var steps pairs.Steps
 	held.next = func(c compared) error {
+		if c.pair.B != nil {
+			steps.Add(0, c.pair.A.Step)
+			steps.Add(1, c.pair.B.Step)
+		}
 		inherits := parted.Add(c.pair, c.results, c.apart)
 		for _, res := range c.results {
 			res.Inherits = inherits
@@ -250,6 +255,10 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 		return err
 	}
 	if held.two {
+		if text := steps.String([2]string(r.paths)); text != "" {
+			r.out.Facts = append(r.out.Facts, reports.Fact{Name: "steps", Text: strings.TrimPrefix(text, "note: ")})
+			fmt.Fprintf(r.json.text(), "%s\n\n", r.a.style().Wrap(text, 2))
+		}
 		if text := held.says(r.paths, parted.First()); text != "" {
 			fmt.Fprintf(r.json.text(), "%s\n\n", r.a.style().Wrap(text, 2))
 		}

@@ -99,8 +99,15 @@ func partners(as, bs []*capture.Entry) map[*capture.Entry]*capture.Entry {
 	if givenItself(as) && givenItself(bs) {
 		join(as[0], bs[0])
 	}
-	callsB := byProcess(bs, rankB)
-	for process, a := range byProcess(as, rankA) {
+	var steps Steps
+	for i, entries := range [2][]*capture.Entry{as, bs} {
+		for _, e := range entries {
+			steps.Add(i, e.Step)
+		}
+	}
+	places := steps.places()
+	callsB := byProcess(bs, rankB, places[1])
+	for process, a := range byProcess(as, rankA, places[0]) {
 		for _, p := range sameCalls(a, callsB[process]) {
 			join(p[0], p[1])
 		}
@@ -119,11 +126,15 @@ func partners(as, bs []*capture.Entry) map[*capture.Entry]*capture.Entry {
 	return partner
 }
 
-// byProcess groups entries by step and process, in their order.
-func byProcess(entries []*capture.Entry, process map[*capture.Entry]int) map[[2]int][]*capture.Entry {
+// byProcess groups entries by step and process, in their order. place is another number for a step, if there is one.
+func byProcess(entries []*capture.Entry, process map[*capture.Entry]int,
+	place map[int]int) map[[2]int][]*capture.Entry {
 	out := map[[2]int][]*capture.Entry{}
 	for _, e := range entries {
 		k := [2]int{e.Step, process[e]}
+		if at, ok := place[e.Step]; ok {
+			k[0] = at
+		}
 		out[k] = append(out[k], e)
 	}
 	return out

@@ -53,6 +53,9 @@ func Facts(t *step.Trace, x Extra) (facts []reports.Fact) {
 		add("first value that is not finite", sentence(own[0]))
 	}
 	if t.Runs != nil {
+		if text := t.Runs.Steps.String(runNames); text != "" {
+			add("two runs", strings.TrimPrefix(text, "note: "))
+		}
 		for line := range strings.Lines(runsText(t)) {
 			add("two runs", strings.TrimSpace(line))
 		}

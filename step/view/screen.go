@@ -86,10 +86,18 @@ func Screen(w io.Writer, t *step.Trace, x Extra) error {
 	return nil
 }
 
+// runNames are what texts about two runs call them.
+var runNames = [2]string{"this run", "the other run"}
+
 // counts is the line that says what was read.
 func counts(out *strings.Builder, t *step.Trace, st reports.Style) {
 	var b strings.Builder
 	defer func() { paragraphs(out, b.String(), st) }()
+	if t.Runs != nil {
+		if text := t.Runs.Steps.String(runNames); text != "" {
+			b.WriteString(text + "\n\n")
+		}
+	}
 	calls, steps, losses := 0, 0, 0
 	for _, p := range t.Processes {
 		calls += len(p.Calls)
