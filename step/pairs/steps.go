@@ -42,8 +42,8 @@ func (s *Steps) String(names [2]string) string {
 		of[i] = fmt.Sprintf("%s in %s", capture.StepWords(slices.Sorted(maps.Keys(s[i]))), name)
 	}
 	return fmt.Sprintf("note: the recordings have no step in common: %s, %s. Another step reads other data and other "+
-		"weights, so its values differ without a fault. To see where two runs part, record the same steps in both", of[0],
-		of[1])
+		"weights, so its values differ without a fault. To see where two runs part, record the same steps in both",
+		of[0], of[1])
 }
 
 // places numbers the steps of each recording by their order if the two have none in common, so that the first of one
