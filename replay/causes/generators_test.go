@@ -303,3 +303,16 @@ func TestListsOfNumbers(t *testing.T) {
 		}
 	}
 }
+
+// TestLostInLanes: of equal indices among every four only the last, or the first, adds its element.
+func TestLostInLanes(t *testing.T) {
+	index := tensor.New(tensor.Int64, []int{8}, []int64{0, 1, 0, 2, 0, 2, 1, 2})
+	source := tensor.New(tensor.Float32, []int{8}, []float64{1, 2, 4, 8, 16, 32, 64, 128}).Rounded()
+	zero := tensor.Full(tensor.Float32, []int{3}, 0.0).Rounded()
+	c, outs := searched(t, "torch.index_add", zero, int64(0), index, source)
+	fails := wrong("output[0]", outs[0])
+	const last, first = "among each 4 of index, only the last of equal elements counts",
+		"among each 4 of index, only the first of equal elements counts"
+	same64(t, "last", made(t, c.lostDuplicates(fails), last, "output[0]", outs[0]), []float64{4 + 16, 2 + 64, 8 + 128})
+	same64(t, "first", made(t, c.lostDuplicates(fails), first, "output[0]", outs[0]), []float64{1 + 16, 2 + 64, 8 + 32})
+}

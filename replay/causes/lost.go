@@ -9,8 +9,11 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
+// lanes are how many indices kernels take at once, so that equal ones among these race; 0: all.
+var lanes = []int{0, 4, 8, 16, 32, 64, 128, 256}
+
 // lostDuplicates are sums over equal indices, as of embeddings' gradients, to which only the last of them contributes,
-// or the first: a race. The terms are an operand, or the incoming gradient.
+// or the first: a race, of all or of those that are taken at once. The terms are an operand, or the incoming gradient.
 func (c *Search) lostDuplicates(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		for _, index := range c.readable() {
@@ -22,14 +25,22 @@ func (c *Search) lostDuplicates(fails []Wrong) iter.Seq[Mistake] {
 			if c.Guard(func() error { tensor.Load(t, 0, v); return nil }) != nil {
 				continue
 			}
-			for _, first := range []bool{false, true} {
+			for k := range 2 * len(lanes) {
+				first, at := k%2 == 1, lanes[k/2]
+				if at >= t.Numel() {
+					break
+				}
 				which := "last"
 				if first {
 					which = "first"
 				}
 				text := fmt.Sprintf("of equal elements of %s only the %s counts", argName(index), which)
+				if at > 0 {
+					text = fmt.Sprintf("among each %d of %s, only the %s of equal elements counts", at, argName(index),
+						which)
+				}
 				for _, a := range c.operands() {
-					for kept := range masks(t.Shape, v, a.Tensor.Shape, first) {
+					for kept := range masks(t.Shape, v, a.Tensor.Shape, first, at) {
 						if !yield(Mistake{Text: text, Make: c.one(a, func() *tensor.Tensor {
 							return masked(a.Tensor, kept)
 						})}) {
@@ -41,7 +52,7 @@ func (c *Search) lostDuplicates(fails []Wrong) iter.Seq[Mistake] {
 					continue
 				}
 				shape := c.Incoming[0].Shape
-				for kept := range masks(t.Shape, v, shape, first) {
+				for kept := range masks(t.Shape, v, shape, first, at) {
 					lose := func(t *tensor.Tensor) *tensor.Tensor {
 						if !slices.Equal(t.Shape, shape) {
 							return t
@@ -58,12 +69,18 @@ func (c *Search) lostDuplicates(fails []Wrong) iter.Seq[Mistake] {
 }
 
 // masks are, for each way in which indices may belong to the elements of a shape, which elements belong to the last, or
-// the first, of equal indices; none if no indices are equal.
-func masks(index []int, v []int64, shape []int, first bool) iter.Seq[[]bool] {
+// the first, of equal indices among so many in turn (0: among all); none if no indices are equal.
+func masks(index []int, v []int64, shape []int, first bool, lanes int) iter.Seq[[]bool] {
 	return func(yield func([]bool) bool) {
 		type key struct {
-			at    int64
-			place int
+			at           int64
+			place, group int
+		}
+		group := func(k int) int { // of index k along its dimension
+			if lanes == 0 {
+				return 0
+			}
+			return k / lanes
 		}
 		mask := func(n int, of func(i int) key) []bool {
 			keeper, kept, some := map[key]int{}, tensor.Make[bool](n), false
@@ -88,7 +105,9 @@ func masks(index []int, v []int64, shape []int, first bool) iter.Seq[[]bool] {
 		if slices.Equal(index, shape) && len(shape) > 1 { // gather and scatter, along a dimension
 			for d := range shape {
 				n, inner := shape[d], tensor.Numel(shape[d+1:])
-				if !whole(mask(numel, func(i int) key { return key{v[i], i/(n*inner)*inner + i%inner} })) {
+				if !whole(mask(numel, func(i int) key {
+					return key{v[i], i/(n*inner)*inner + i%inner, group(i / inner % n)}
+				})) {
 					return
 				}
 			}
@@ -99,7 +118,10 @@ func masks(index []int, v []int64, shape []int, first bool) iter.Seq[[]bool] {
 				continue
 			}
 			n, inner := tensor.Numel(index), tensor.Numel(shape[d+len(index):])
-			if !whole(mask(numel, func(i int) key { return key{v[i/inner%n], i/(n*inner)*inner + i%inner} })) {
+			if !whole(mask(numel, func(i int) key {
+				k := i / inner % n
+				return key{v[k], i/(n*inner)*inner + i%inner, group(k)}
+			})) {
 				return
 			}
 		}
