@@ -52,6 +52,7 @@ type Call struct {
 	Placed string                    // see Record.Placed
 	Names  map[*tensor.Tensor]string // of Args and Kwargs; see Record.Names
 	Terms  map[*tensor.Tensor][]int  // of Args, Kwargs and GradInputs; see Record.Terms
+	Means  map[*tensor.Tensor]bool   // of the same; see Record.Means
 
 	// Unknown are the files in which None may be a value that the producer does not know.
 	Unknown FileSet
@@ -136,6 +137,10 @@ func (c *Call) set(k Kind, r *Record) {
 			c.Terms = map[*tensor.Tensor][]int{}
 		}
 		maps.Copy(c.Terms, r.Terms)
+		if c.Means == nil {
+			c.Means = map[*tensor.Tensor]bool{}
+		}
+		maps.Copy(c.Means, r.Means)
 	}
 	if r.Unknown {
 		c.Unknown.add(k)

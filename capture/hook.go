@@ -474,13 +474,14 @@ func (c hookDescription) record(k Kind, _ pthformat.ReadMode) (*Record, []io.Clo
 		l.Close()
 		return nil, nil, err
 	}
-	r.Placed, r.Names, r.Terms = l.placed, l.names, l.terms
+	r.Placed, r.Names, r.Terms, r.Means = l.placed, l.names, l.terms, l.means
 	return r, []io.Closer{l}, nil
 }
 
 func (c hookDescription) loader() *hookLoader {
 	return &hookLoader{run: c.run, open: map[int]*hookFile{}, memory: map[memoryOf]*tensor.Storage{},
-		names: map[*tensor.Tensor]string{}, terms: map[*tensor.Tensor][]int{}}
+		names: map[*tensor.Tensor]string{}, terms: map[*tensor.Tensor][]int{},
+		means: map[*tensor.Tensor]bool{}}
 }
 
 func (c hookDescription) fill(l *hookLoader, r *Record, k Kind) error {
@@ -626,6 +627,7 @@ type hookLoader struct {
 	unseen  map[*tensor.Tensor]bool   // those that are not in instead, unless nil
 	names   map[*tensor.Tensor]string // in the model, unless nil
 	terms   map[*tensor.Tensor][]int  // see Record.Terms, unless nil
+	means   map[*tensor.Tensor]bool   // see Record.Means, unless nil
 }
 
 // Close releases the files that tensors are read from.
@@ -942,6 +944,7 @@ func (l *hookLoader) elements(o *object, at any) (value.Value, error) {
 	if placed, _ := o.get("placements"); placed != nil && l.terms != nil {
 		terms, _ := o.get("terms")
 		l.terms[t], _ = jsonShape(terms)
+		l.means[t] = len(l.terms[t]) > 0 && strings.Contains(fmt.Sprint(placed), "avg")
 	}
 	return t, nil
 }

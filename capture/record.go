@@ -27,6 +27,8 @@ type Record struct {
 	Names map[*tensor.Tensor]string
 	// Terms are the ranks whose parts add up to a DTensor that is a partial sum; a DTensor that is none has no ranks.
 	Terms map[*tensor.Tensor][]int
+	// Means are those of these DTensors that are the mean of the parts.
+	Means map[*tensor.Tensor]bool
 }
 
 // ErrNotCapture is wrapped by the errors of ParseRecord for files that hold

@@ -18,7 +18,8 @@ import (
 type update struct {
 	call     *step.Call
 	gradient *array // nil if it reads none
-	terms    []int  // the ranks whose gradients add up to it, of a DTensor that is a partial sum
+	terms    []int  // the ranks whose gradients add up to it, of a DTensor that is a partial sum; nil if it is none
+	mean     bool   // it is the mean of these
 	before   *array // the parameter before it; nil if it is not known
 	result   *array // the parameter after it
 }
@@ -132,7 +133,9 @@ func (t *tail) noteUpdates(c *step.Call, d *side) {
 		}
 		u := update{call: c, before: a.array, result: d.after[i]}
 		if !copies {
-			u.gradient, u.terms = d.gradientBeside(i, named)
+			if g := d.gradientBeside(i, named); g != nil {
+				u.gradient, u.terms, u.mean = g.array, g.terms, g.mean
+			}
 		}
 		switch {
 		case u.result != nil:
@@ -150,13 +153,13 @@ func (t *tail) noteUpdates(c *step.Call, d *side) {
 
 // gradientBeside is the first argument that belongs to parameter i and has its shape; nil if there is none. Lists of
 // parameters come before those of gradients; weight decay has them the other way around.
-func (d *side) gradientBeside(i, named int) (gradient *array, terms []int) {
+func (d *side) gradientBeside(i, named int) *argument {
 	for _, k := range beside(i, named, len(d.ins), adds(d.call.Op)) {
 		if b := d.ins[k]; b.name == "" && slices.Equal(b.array.shape, d.ins[i].array.shape) {
-			return b.array, b.terms
+			return &b
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // addTerms makes the gradients whole that updates read as partial sums: DTensor adds them up inside of the update.
@@ -166,7 +169,11 @@ func (p *part) addTerms(tails map[int]*tail) {
 		for n, us := range tails[r].updates {
 			for k := range us {
 				if us[k].terms != nil {
-					whole[&us[k]] = termsOf(tails, n, k, us[k].terms)
+					all := termsOf(tails, n, k, us[k].terms)
+					if all != nil && us[k].mean {
+						all = all.times(1 / float64(len(us[k].terms)))
+					}
+					whole[&us[k]] = all
 				}
 			}
 		}

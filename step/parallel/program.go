@@ -169,6 +169,7 @@ type argument struct {
 	name    string
 	address uint64
 	terms   []int // the ranks whose parts add up to it, of a DTensor that is a partial sum
+	mean    bool  // it is their mean
 }
 
 // wholeNumbers are the results of a call that hold whole numbers.
@@ -216,7 +217,8 @@ func (c *checker) load(call *step.Call) (*side, error) {
 		now = value.Tensors(value.NewTuple(value.NewTuple(rec.After...), rec.AfterKwargs))
 	}
 	for i, t := range ts {
-		a := argument{tensor: t, array: newArray(t), name: rec.Names[t], terms: rec.Terms[t]}
+		a := argument{tensor: t, array: newArray(t), name: rec.Names[t], terms: rec.Terms[t],
+			mean: rec.Means[t]}
 		if a.array == nil {
 			return nil, fmt.Errorf("a tensor of %s", t.DType)
 		}
@@ -246,7 +248,9 @@ func (c *checker) load(call *step.Call) (*side, error) {
 		out := make([]*array, n)
 		for i, v := range vs {
 			if t, ok := v.(*tensor.Tensor); ok && i < n {
-				out[i] = newArray(t)
+				if out[i] = newArray(t); out[i] != nil && rec.Means[t] {
+					out[i] = out[i].times(1 / float64(len(rec.Terms[t])))
+				}
 			}
 		}
 		return out
