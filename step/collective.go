@@ -133,7 +133,9 @@ func (c *Call) Settled(opt Options) []*tensor.Tensor {
 }
 
 // readAfter is the first value other than v that a later call found where v lies, v again if none did until the memory
-// was written, or what wait_tensor returned there; nil if nobody read there. Calls before the wait find v.
+// was written, or what wait_tensor returned there; nil if nobody read there. Calls before the wait find v. The result
+// of a functional collective is there when a call reads its elements, as calls that return views of it do not: what
+// lies there later can be another value.
 func (v *Value) readAfter() (waited *Value) {
 	if v.Address == 0 {
 		return nil
@@ -158,15 +160,22 @@ func (v *Value) readAfter() (waited *Value) {
 			}
 			continue
 		}
+		there := slices.ContainsFunc(c.Outputs, func(w *Value) bool {
+			return w.Address < v.end() && v.Address < w.end()
+		})
+		view := there && !c.writes && functional(v.Call)
 		for _, w := range c.Inputs {
 			if w.Address != v.Address || !w.like(v) {
 				continue
 			}
-			if waited = w; complete || w.content.sum != v.content.sum {
+			if complete || w.content.sum != v.content.sum || !view && functional(v.Call) {
 				return w
 			}
+			if !view {
+				waited = w
+			}
 		}
-		if slices.ContainsFunc(c.Outputs, func(w *Value) bool { return w.Address < v.end() && v.Address < w.end() }) {
+		if there && !view {
 			return waited
 		}
 	}
