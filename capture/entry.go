@@ -84,6 +84,7 @@ type Entry struct {
 	Module        string    // path of the module that made the call: "blocks.0.mlp"
 	Location      string    // line of the user's that made the call: "train.py:67"
 	Torch         string    // version of torch that the program ran with, "" if it is not known
+	Python        string    // path of the Python that ran the program, "" if it is not known
 	Params        []string  // names of the positional arguments, of a function of the program's own
 	Replaced      string    // the program's function that was in the place of torch's: "mymod.fast_gelu"
 	ReplacedAt    string    // where that is defined: "/src/mymod.py:4"; "" where it is not known

@@ -46,6 +46,7 @@ type hookRun struct {
 	exchanging []int // calls of collectives that have not returned
 	dir, file  string
 	torch      string // its version
+	python     string // the program that ran it
 	rank, pid  int
 	end        hookEnd
 	blobs      map[int]hookBlob // by the number of the tensor
@@ -105,6 +106,7 @@ type hookEvent struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
 	Torch   string `json:"torch"`
+	Python  string `json:"executable"`
 	// Generators says that there is an event for each setting of torch's own generators.
 	Generators bool   `json:"generators"`
 	Rank       *int   `json:"rank"`
@@ -266,7 +268,7 @@ func (r *hookRun) event(e *hookEvent, s span, byID map[int]*hookCall, position *
 		if e.Version != 1 {
 			return fmt.Errorf("version %d of the format is not known", e.Version)
 		}
-		r.pid, r.torch, r.end.asked = e.PID, e.Torch, e.Steps
+		r.pid, r.torch, r.python, r.end.asked = e.PID, e.Torch, e.Python, e.Steps
 		if e.Generators {
 			r.sets = []GeneratorSet{}
 		}
@@ -401,7 +403,7 @@ func (r *hookRun) entry(c *hookCall) *Entry {
 	e.Step, e.Order, e.BackwardOrder, e.Module, e.Location = c.step, c.order, c.backward, c.module, c.location
 	e.Params, e.Replaced, e.ReplacedAt, e.Wrapped = c.params, c.replaced, c.replacedAt, c.wrapped
 	e.Group, e.GroupName, e.Within, e.Raised = c.group, c.groupName, c.within, c.fail
-	e.LaterOrder, e.GradientOrder, e.Torch = c.later, c.gradient, r.torch
+	e.LaterOrder, e.GradientOrder, e.Torch, e.Python = c.later, c.gradient, r.torch, r.python
 	e.DrawnFrom, e.GeneratorSets, e.OptimizerSteps = c.drawnFrom, r.sets, r.updates
 	if e.Autocast = c.autocast; e.Autocast == nil {
 		e.Autocast = noAutocast

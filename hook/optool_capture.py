@@ -1147,7 +1147,7 @@ class record:
         self.seen = collections.Counter()
         self.channel.line({
             "event": "run", "format": "optool-capture", "version": 1, "torch": torch.__version__,
-            "python": sys.version.split()[0], "pid": self.pid, "rank": self.rank, "world_size": _world(torch),
+            "python": sys.version.split()[0], "executable": sys.executable or None, "pid": self.pid, "rank": self.rank, "world_size": _world(torch),
             "argv": sys.argv, "directory": os.getcwd(), "start": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "backward": self.backward, "ops": _text(self.only), "not_ops": _text(self.never),
             "steps": sorted(self.steps) if self.steps is not None else None,

@@ -160,6 +160,8 @@ type Result struct {
 	Errors         *Errors `json:"errors,omitempty"`     // of all elements together
 	// RecordedOn is the device of a recorded value and the version of torch: "cuda:0 with torch 2.9.0".
 	RecordedOn string `json:"recorded_on,omitempty"`
+	// Python is the path of the Python that ran the recorded program, where it recorded that. It is in no report.
+	Python string `json:"-"`
 	// BoundRatio is the error of the worst element over what its rule allows: at most 1 if
 	// it passed; nil where values are equal or have to be.
 	BoundRatio *Number `json:"bound_ratio,omitempty"`

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bytes"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,6 +42,42 @@ func TestNextRunsTheCall(t *testing.T) {
 			cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
 		if got := out.String(); !strings.Contains(got, want) || strings.Contains(got, "computed anew") != (want != "") {
 			t.Errorf("%s: got\n%s%s", path, got, errs.String())
+		}
+	}
+}
+
+// TestNextNamesPython: the command that computes a call anew names the Python that ran the recorded program, where that
+// is on this machine and is not the default.
+func TestNextNamesPython(t *testing.T) {
+	python := filepath.Join(t.TempDir(), "python")
+	if err := os.WriteFile(python, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, executable := range []string{python, "/nowhere/python"} {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS("testdata/replaced")); err != nil {
+			t.Fatal(err)
+		}
+		if err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.Name() != "calls.jsonl" {
+				return err
+			}
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			const run = `"event":"run",`
+			raw = bytes.Replace(raw, []byte(run), []byte(run+`"executable":"`+executable+`",`), 1)
+			return os.WriteFile(path, raw, 0o644)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		var out, errs bytes.Buffer
+		cli.Main([]string{"replay", "--out", t.TempDir(), dir},
+			cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+		got := strings.Contains(out.String(), " replay --device torch:cpu --python "+python+" --map-function ")
+		if got != (executable == python) || !strings.Contains(out.String(), "computed anew") {
+			t.Errorf("%s: got\n%s%s", executable, out.String(), errs.String())
 		}
 	}
 }

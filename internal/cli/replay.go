@@ -398,6 +398,9 @@ func (r *replayRun) onDevice(of *reports.Result) string {
 		return ""
 	}
 	args := append(r.command("replay"), "--device", "torch:"+on)
+	if isOtherPython(of.Python) {
+		args = append(args, "--python", quotePath(of.Python))
+	}
 	if of.Replaced != "" {
 		function := reports.FunctionPath(of.Replaced, of.ReplacedAt)
 		if function == "" || strings.HasPrefix(function, reports.AnyModule) {

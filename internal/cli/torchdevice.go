@@ -5,6 +5,9 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -31,6 +34,16 @@ func (t *torchFlags) add(cmd *cobra.Command) {
 			"...)")
 	f.StringToStringVar(&t.maps, "map-function", nil,
 		"call another function for an operator on --device torch:DEVICE: `NAME=MODULE:FUNCTION`")
+}
+
+// isOtherPython reports whether a Python is on this machine, and is another one than --device runs by default: that may
+// have no torch.
+func isOtherPython(path string) bool {
+	if info, err := os.Stat(path); err != nil || info.IsDir() || !filepath.IsAbs(path) {
+		return false
+	}
+	found, err := exec.LookPath(defaultPython)
+	return err != nil || found != path
 }
 
 // repro are the flags that say the same in a command line.

@@ -117,7 +117,7 @@ func ofResult(e *capture.Entry, op string, r *replay.Result) *reports.Result {
 		out.Reason = out.Instead
 	}
 	if r.Source == "" && r.Compared != nil {
-		out.RecordedOn = RecordedOn(e, r.Place)
+		out.RecordedOn, out.Python = RecordedOn(e, r.Place), e.Python
 	}
 	if x := r.Against; x != nil {
 		out.RMSE, out.AgainstRMSE, out.ApartRMSE = reports.Num(x.RMSE), reports.Num(x.Other), reports.Num(x.Apart)
