@@ -575,14 +575,41 @@ func (m Mask) drops(dt tensor.DType, v, y []float64, group int) (drops []float64
 // Grad is the gradient of x where y shows what was kept and up is y's gradient. Where it does not
 // show, the element was kept. A dropped element whose gradient is NaN or infinite gets NaN: torch
 // multiplies by the mask.
-func (m Mask) Grad(x, y, up *tensor.Tensor) *tensor.Tensor { return m.grad(x, y, up, false, false) }
+func (m Mask) Grad(x, y, up *tensor.Tensor) *tensor.Tensor {
+	return m.shown(x, y).grad(x, y, up, false, false)
+}
+
+// shown is the mask with the scale that the results show. torch rounds it to the dtype for some devices, so that each
+// kept result is the nearest one to the argument times the rounded scale, and not each is that to the exact product.
+func (m Mask) shown(x, y *tensor.Tensor) Mask {
+	rounded := m
+	if rounded.Scale = x.DType.Round(m.Scale); m.Shift != 0 || rounded.Scale == m.Scale || !y.DType.IsFloat() {
+		return m
+	}
+	tells := false
+	in, out := tensor.Data[float64](x), tensor.Data[float64](y)
+	for i, v := range in {
+		switch {
+		case out[i] == 0 || v-v != 0:
+		case out[i] != y.DType.Round(rounded.Scale*v):
+			return m
+		default:
+			tells = tells || out[i] != y.DType.Round(m.Scale*v)
+		}
+	}
+	if !tells {
+		return m
+	}
+	return rounded
+}
 
 // Others are gradients that are as right as Grad: what does not show was dropped, the scale is rounded to
 // the dtype, as torch does, and dropped elements are 0 whatever their gradient, as from kernels that select.
 func (m Mask) Others(x, y, up *tensor.Tensor) []*tensor.Tensor {
 	rounded := m
 	rounded.Scale = x.DType.Round(m.Scale)
-	return []*tensor.Tensor{m.grad(x, y, up, true, false), rounded.Grad(x, y, up), m.grad(x, y, up, false, true)}
+	return []*tensor.Tensor{m.grad(x, y, up, true, false), rounded.grad(x, y, up, false, false),
+		m.grad(x, y, up, false, true)}
 }
 
 func (m Mask) grad(x, y, up *tensor.Tensor, other, selects bool) *tensor.Tensor {

@@ -360,3 +360,29 @@ func TestGammas(t *testing.T) {
 		}
 	}
 }
+
+// TestScaleShown: where the results show that the scale was rounded to the dtype, the gradient is that of the rounded
+// one; where they show the exact scale, or both fit, it is that of the exact one.
+func TestScaleShown(t *testing.T) {
+	m := Dropout(0.1)
+	rounded := tensor.BFloat16.Round(m.Scale)
+	x, up := []float64{1, 1.5, -3, 1.015625, 7, 0}, []float64{1, 1, 1, 1, 1, 1}
+	for _, tc := range []struct {
+		scale, want float64
+		odd         bool
+	}{{rounded, rounded, false}, {m.Scale, m.Scale, false}, {rounded, m.Scale, true}} {
+		y := make([]float64, len(x))
+		for i, v := range x {
+			y[i] = tensor.BFloat16.Round(tc.scale * v)
+		}
+		y[1] = 0 // dropped
+		if tc.odd {
+			y[4] += tensor.BFloat16.ULP(y[4]) // neither scale gives it
+		}
+		g := m.Grad(tensor.New(tensor.BFloat16, []int{6}, x), tensor.New(tensor.BFloat16, []int{6}, y),
+			tensor.New(tensor.BFloat16, []int{6}, up))
+		if got := tensor.Data[float64](g); got[0] != tc.want || got[1] != 0 {
+			t.Errorf("scale %v: gradients %v, want %v where kept", tc.scale, got, tc.want)
+		}
+	}
+}
