@@ -61,6 +61,9 @@ func (r *comparison) compareArgument(l label, t *tensor.Tensor, got value.Value,
 		r.add(l, verdict.Skipped, "what the call wrote into this argument was not recorded", t)
 		return
 	}
+	if !same {
+		after.value = r.altered(l.target, after.value)
+	}
 	res := r.compareValue(l, got, after.value, after.bound, tensor.Invalid)
 	switch {
 	case !same:

@@ -78,6 +78,8 @@ func TestCausesOfGenerators(t *testing.T) {
 			func(int, []float64) float64 { return 0.8 * r.Float64() })
 	}
 	tallHalf, wideHalf := f16(6, 700), f16(700, 9)
+	below := edited(random(24, 45), func(_ int, v []float64) float64 { return -2.2 + r.NormFloat64() })
+	kernels, offsets := random(7, 12, 3, 3), random(7)
 	tiles, table := random(32, 40), random(300, 260)
 	at := make([]int64, 70)
 	for i := range at {
@@ -164,6 +166,16 @@ func TestCausesOfGenerators(t *testing.T) {
 					sum = half(sum + half(p*q))
 				}
 				return sum
+			}},
+		{"a 0 counts along dimension 1 of self, as a start or a padding", "torch.amax",
+			[]value.Value{below, int64(1)}, nil,
+			func(i int, v []float64) float64 { return max(v[i], 0) }},
+		{"at the last index of dimension 2 and of dimension 3: bias is left out", "torch.nn.functional.conv2d",
+			[]value.Value{planes, kernels, offsets}, nil, func(i int, v []float64) float64 {
+				if i%3 == 2 || i/3%2 == 1 {
+					return v[i] - tensor.At[float64](offsets, i/6%7)
+				}
+				return v[i]
 			}},
 		{"each tile of 8 by 8 is transposed", "torch.neg", []value.Value{tiles}, nil,
 			func(i int, v []float64) float64 {

@@ -17,7 +17,8 @@ import (
 type place struct {
 	rows     *toldRows // or elements; nil: indices, or a run
 	shape    []int
-	indices  [][]int // nil: a run
+	indices  [][]int // nil: a run, or edges
+	edges    []int   // the dimensions whose last indices, each by itself, are the place; nil: it is another
 	from, to int     // of the run, to exclusive
 }
 
@@ -84,6 +85,37 @@ func placeHolding(shape []int, few int, holds func(i int) bool) *place {
 		p.indices, box = nil, run
 	}
 	if held == 0 || few*held < box || 4*box > 3*n || math.IsInf(p.cost(), 1) {
+		return atEdges(shape, few, holds)
+	}
+	return p
+}
+
+// atEdges is the place of the last indices of several dimensions, the last row and the last column; nil if elements
+// elsewhere are some, or too few of those there.
+func atEdges(shape []int, few int, holds func(i int) bool) *place {
+	p := &place{shape: shape}
+	n := tensor.Numel(shape)
+	for d, size := range shape {
+		held, inner := 0, tensor.Numel(shape[d+1:])
+		for i := range n {
+			held += btoi(i/inner%size == size-1 && holds(i))
+		}
+		if size > 1 && 4*held > 3*n/size {
+			p.edges = append(p.edges, d)
+		}
+	}
+	if len(p.edges) < 2 {
+		return nil
+	}
+	held, all := 0, 0
+	for i := range n {
+		there, is := p.holds(i), holds(i)
+		if is && !there {
+			return nil
+		}
+		all, held = all+btoi(there), held+btoi(is)
+	}
+	if few*held < all || 4*all > 3*n {
 		return nil
 	}
 	return p
@@ -94,6 +126,9 @@ func placeHolding(shape []int, few int, holds func(i int) bool) *place {
 func (p *place) cost() (bits float64) {
 	if p.rows != nil {
 		return p.rows.cost
+	}
+	if p.edges != nil {
+		return float64(len(p.shape))
 	}
 	if p.indices == nil {
 		return 2 * math.Log2(float64(tensor.Numel(p.shape)))
@@ -137,6 +172,11 @@ const unimportant = 1e-3
 func (p *place) holds(i int) bool {
 	if p.rows != nil {
 		return p.rows.wrong[i/p.rows.width]
+	}
+	if p.edges != nil {
+		return slices.ContainsFunc(p.edges, func(d int) bool {
+			return i/tensor.Numel(p.shape[d+1:])%p.shape[d] == p.shape[d]-1
+		})
 	}
 	if p.indices == nil {
 		return i >= p.from && i < p.to
@@ -187,6 +227,13 @@ func (p *place) parts() int {
 func (p *place) String() string {
 	if p.rows != nil {
 		return p.rows.text
+	}
+	if p.edges != nil {
+		text := ""
+		for k, d := range p.edges {
+			text += cond(k > 0, " and ") + fmt.Sprintf("of dimension %d", d)
+		}
+		return "at the last index " + text
 	}
 	if p.indices == nil {
 		return fmt.Sprintf("in elements %d to %d of %d", p.from, p.to-1, tensor.Numel(p.shape))

@@ -10,8 +10,8 @@ import (
 )
 
 // withRival are the causes to be told, if first has one: that alone, or with a rival. A rival is a mistake of the
-// same or a later kind that explains no less and is not the same in other words. If there are two rivals, each of the
-// three is a guess, and none is told. kinds are the later ones. At most rivalWork is spent on them.
+// same or a later kind that explains no less and is not the same in other words. If there are rivals of two kinds, each
+// of the three is a guess, and none is told. kinds are the later ones. At most rivalWork is spent on them.
 func (c *Search) withRival(first, all []Cause, fails []Wrong, kinds []iter.Seq[Mistake],
 	tried *int, explains func(m Mistake, left []Wrong) Cause) []Cause {
 	if len(first) != 1 || first[0].mistake == nil || len(first[0].Targets) < len(fails) || c.Elsewhere == nil {
@@ -39,7 +39,10 @@ search:
 			*tried++
 			r := explains(m, fails)
 			if r.mistake = &m; len(r.Targets) == len(fails) && r.Bits >= Required(*tried+c.looked)+m.Cost {
-				is(&r)
+				n := len(others)
+				if is(&r); len(others) > n { // one of each kind
+					continue search
+				}
 			}
 		}
 	}

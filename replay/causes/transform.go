@@ -656,6 +656,20 @@ func (c *Search) rounded(fails []Wrong) iter.Seq[Mistake] {
 					return g.OnGrid(a.Tensor).Rounded()
 				})
 			}
+			if !slices.ContainsFunc(fails, func(w Wrong) bool { return w.Forward() }) && !yield(Mistake{
+				Text: "operands and the incoming gradient are rounded to " + g.Name + " first", Rounds: true,
+				Numbers: true, Make: func() (Way, error) {
+					way, err := operands()
+					way.Alter = func(target string, t *tensor.Tensor) *tensor.Tensor {
+						if target != Incoming || !t.DType.IsFloat() {
+							return t
+						}
+						return g.OnGrid(t).Rounded()
+					}
+					return way, err
+				}}) {
+				return
+			}
 			for _, m := range []Mistake{
 				{Text: "results are rounded to " + g.Name, Make: c.altering(results), Rounds: true},
 				{Text: "operands are rounded to " + g.Name + " first", Make: operands, Rounds: true},
