@@ -75,3 +75,15 @@ func TestGradientOfRoundedOperands(t *testing.T) {
 		}
 	}
 }
+
+// TestRegionAtItsEnd: the number at which a region ends is in it if it is wrong itself.
+func TestRegionAtItsEnd(t *testing.T) {
+	for want, r := range map[string]region{
+		"at least 0": {wrong: 0, right: -0.5}, "above 0": {wrong: 0.5, right: 0},
+		"at most 0": {below: true, wrong: 0, right: 0.5}, "below 0": {below: true, wrong: -0.5, right: 0},
+	} {
+		if got := r.String(); got != want {
+			t.Errorf("%+v: %q, want %q", r, got, want)
+		}
+	}
+}

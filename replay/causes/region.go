@@ -62,10 +62,16 @@ func (r *region) holds(x float64) bool { return r.below && x <= r.wrong || !r.be
 
 // String says where the region is.
 func (r *region) String() string {
-	if r.below {
-		return fmt.Sprintf("below %.4g", r.between())
+	x := r.between()
+	switch {
+	case x == r.wrong && r.below: // which is wrong itself
+		return fmt.Sprintf("at most %.4g", x)
+	case x == r.wrong:
+		return fmt.Sprintf("at least %.4g", x)
+	case r.below:
+		return fmt.Sprintf("below %.4g", x)
 	}
-	return fmt.Sprintf("above %.4g", r.between())
+	return fmt.Sprintf("above %.4g", x)
 }
 
 // between is the number with the fewest digits between the elements that are right and wrong.
