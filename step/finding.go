@@ -51,6 +51,10 @@ type Finding struct {
 	// spoils, of Changed, are calls whose gradients follow from the changed value, and spoilt the findings about these.
 	spoils []*Call
 	spoilt []*Finding
+	// betweenPasses, of Changed, says that the value changed between the forward and the backward pass of its call;
+	// later is what a later call reads there, nil if none does.
+	betweenPasses bool
+	later         *Value
 	// within, of a wrong gradient, are the findings that say where in the backward pass of the call it was changed.
 	within faults
 }
@@ -130,6 +134,7 @@ func (t *Trace) Analyze(ctx context.Context, opt Options) error {
 		p.findSaved(opt)
 		p.findReceived(opt)
 		p.findRecomputed(opt)
+		p.findRefilled(opt)
 		p.findOwnGradients(opt)
 		p.findNodeHooks(opt)
 		// One asks for gradients, the other for arguments: they do not meet.
@@ -205,6 +210,7 @@ func (p *Process) findings(opt Options) []*Finding {
 			}
 		}
 	}
+	all = append(all, p.refilled...)
 	redrawn := p.redrawn()
 	for _, s := range p.Steps {
 		all = append(all, s.repeats(opt)...)
@@ -358,6 +364,15 @@ func (f *Finding) Drawn() Drawn {
 		return DrawnAgain
 	}
 	return NotDrawn
+}
+
+// BetweenPasses reports whether a value changed between the forward and the backward pass of its call, and gives the
+// later call that found what the backward pass read; nil if there is none.
+func (f *Finding) BetweenPasses() (changed bool, found *Call) {
+	if f.later != nil {
+		found = f.later.Call
+	}
+	return f.betweenPasses, found
 }
 
 // Told reports whether the reason names what the program did or left out, so that nothing else is to be looked for.

@@ -28,13 +28,17 @@ func KindsOf(findings []*Finding) (kinds []Kind) {
 }
 
 // IsAlike reports whether two findings are one kind: wrong values of calls of one operator, the same value for the same
-// reason apart from numbers, for which no different causes were found; or calls of one operator that one run lacks.
+// reason apart from numbers, for which no different causes were found; what was overwritten between the passes of
+// calls on one line; or calls of one operator that one run lacks.
 func (f *Finding) IsAlike(g *Finding) bool {
 	if f.Rule != g.Rule || f.Call.Op != g.Call.Op || f.Side != g.Side {
 		return false
 	}
 	if f.Alone() {
 		return true
+	}
+	if f.betweenPasses {
+		return g.betweenPasses && f.Target == g.Target && f.Call.onLineOf(g.Call)
 	}
 	return f.Rule == verdict.Wrong && f.Target == g.Target && f.isLike(g) && wordsOf(f.Reason) == wordsOf(g.Reason)
 }

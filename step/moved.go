@@ -670,9 +670,9 @@ func (b *backwards) begin(f *Finding, opt Options) error {
 	return nil
 }
 
-// failsAt reports whether a gradient of a call is wrong.
+// failsAt reports whether a gradient of a call is wrong, by itself or since memory was overwritten.
 func (c *Call) failsAt(target string) bool {
-	return slices.ContainsFunc(c.Results, func(r Result) bool {
+	return slices.Contains(c.spoilt, target) || slices.ContainsFunc(c.Results, func(r Result) bool {
 		return r.Phase == replay.Backward && r.Target == target && r.Verdict == verdict.Fail
 	})
 }

@@ -93,6 +93,9 @@ func (p *Process) findRecomputed(opt Options) {
 				if spoiled := r.spoiled(c, opt); len(spoiled) > 0 {
 					v.overwrites(u)
 					v.spoils = spoiled
+					for _, f := range spoiled {
+						f.gradientsTold = true
+					}
 				}
 			}
 		}

@@ -267,6 +267,10 @@ func (f *Finding) Between() string {
 		return "the ranks, at " + f.Call.String()
 	case f.Rule != verdict.Changed:
 		return ""
+	case f.later != nil:
+		return f.Call.String() + " and " + f.later.Call.String()
+	case f.betweenPasses:
+		return "the forward and the backward pass of " + f.Call.String()
 	case f.From == nil || f.From.Call == f.Call:
 		return "the calls before " + f.Call.String()
 	}

@@ -24,10 +24,128 @@ func (p *Process) findSaved(opt Options) {
 			for _, u := range slices.Concat(c.Inputs, c.Outputs) {
 				if v := u.readOtherwise(); v != nil && c.differentiates(map[*Value]*Value{u: v}, opt) {
 					v.overwrites(u)
+					c.gradientsTold = true
 				}
 			}
 		}
 	}
+}
+
+// findRefilled finds what was overwritten between the forward and the backward pass of a call, and not read again
+// before a later forward pass.
+func (p *Process) findRefilled(opt Options) {
+	var left []*Call
+	for _, s := range p.Steps {
+		for _, c := range s.Calls {
+			if c.failing(replay.Backward) != nil && c.failing(replay.Forward) == nil && !c.gradientsTold &&
+				!p.foundRefilled(c, opt) {
+				left = append(left, c)
+			}
+		}
+	}
+	for _, c := range left {
+		p.findRefilledAlike(c)
+	}
+}
+
+// overwrittenBefore says when a value changed.
+const overwrittenBefore = "it was overwritten between the forward and the backward pass"
+
+// foundRefilled reports whether wrong gradients of a call are right with what a later forward pass finds where an
+// argument or result of the call lies: a batch that was refilled before the backward pass, say. The value was right
+// when the call read it and when the later one did, so that neither is wrong.
+func (p *Process) foundRefilled(c *Call, opt Options) bool {
+	for _, u := range slices.Concat(c.Inputs, c.Outputs) {
+		if v := u.refilledAs(); v != nil && c.differentiates(map[*Value]*Value{u: v}, opt) {
+			c.overwrittenBetween(u, v, fmt.Sprintf("%s: the gradient is that of what %s reads there", overwrittenBefore,
+				v.Call))
+			return true
+		}
+	}
+	return false
+}
+
+// findRefilledAlike finds that memory of a call was overwritten before its backward pass, which that of all calls on
+// its line was of which it can be told: nothing reads there behind the last one.
+func (p *Process) findRefilledAlike(c *Call) {
+	for _, f := range p.refilled {
+		u := c.Value(f.Target)
+		if f.later == nil || !c.onLineOf(f.Call) || u == nil || u.Address != f.later.Address || !u.like(f.later) ||
+			u.readBehind() != nil || !slices.Equal(c.failing(replay.Backward), f.spoiltTargets()) {
+			continue
+		}
+		c.overwrittenBetween(u, nil, fmt.Sprintf("%s, as that of %s was: it lies in the same memory, which no recorded call reads "+
+			"later", overwrittenBefore, f.Call))
+		return
+	}
+}
+
+// overwrittenBetween says that a value of a call was overwritten between its passes: its wrong gradients follow from
+// that, and are not wrong themselves. later is what a later call reads there, nil if none does.
+func (c *Call) overwrittenBetween(u, later *Value, reason string) {
+	f := &Finding{Rule: verdict.Changed, Call: c, Target: u.Target, Reason: reason, backward: true, later: later,
+		betweenPasses: true, spoils: []*Call{c}}
+	follows := func(phase replay.Phase, v *verdict.Verdict) bool {
+		if phase != replay.Backward || *v != verdict.Fail {
+			return false
+		}
+		*v = verdict.Skipped
+		return true
+	}
+	for i := range c.Results {
+		r := &c.Results[i]
+		was := r.Reason
+		if follows(r.Phase, &r.Verdict) {
+			f.spoilt = append(f.spoilt, &Finding{Rule: verdict.Wrong, Call: c, Target: r.Target, Reason: was,
+				backward: true})
+			r.Reason = fmt.Sprintf("memory overwritten before the backward pass: %s", u.Target)
+			c.spoilt = append(c.spoilt, r.Target)
+		}
+	}
+	c.byPass.backward = verdict.Skipped
+	c.Verdict = c.ForwardVerdict()
+	for i := range c.Checks {
+		follows(c.Checks[i].Phase, &c.Checks[i].Verdict)
+	}
+	c.Process.refilled = append(c.Process.refilled, f)
+}
+
+// spoiltTargets are the gradients that follow from what a finding is about.
+func (f *Finding) spoiltTargets() (targets []string) {
+	for _, g := range f.spoilt {
+		targets = append(targets, g.Target)
+	}
+	return targets
+}
+
+// refilledAs is what the next call of a later forward pass finds where the value lies, if it has other elements, and no
+// recorded call made them; nil if not.
+func (u *Value) refilledAs() *Value {
+	v := u.readBehind()
+	if v == nil || v.equals(u) || v.content.zero() || v.From.written || v.made() {
+		return nil
+	}
+	return v
+}
+
+// readBehind is the first input behind the forward pass of a call that lies where a value of the call does: one that
+// was read before the backward pass only if it has other elements. It is nil if there is none.
+func (u *Value) readBehind() *Value {
+	if u.Address == 0 || u.after != nil {
+		return nil
+	}
+	for _, c := range u.Call.Process.Calls[u.Call.Order+1:] {
+		if c.phase() == u.Call.phase() || c.inBackward() {
+			continue
+		}
+		for _, v := range c.Inputs {
+			if v.Address == u.Address && v.like(u) &&
+				(!v.equals(u) || c.Entry.Order >= u.Call.Entry.BackwardOrder) {
+				return v
+			}
+		}
+	}
+	return nil
 }
 
 // findReceived says of wrong gradients that a message or collective wrote where an argument or result of the call lies,
@@ -55,6 +173,7 @@ func (p *Process) findReceived(opt Options) {
 					c.Results[i].Reason += says
 				}
 			}
+			c.gradientsTold = true
 			break
 		}
 	}

@@ -180,7 +180,11 @@ type Call struct {
 	Results []Result // of values that are not a plain pass
 	Checks  []Check  // of all values that were compared
 	byPass  byPass   // the worst of each
-	passed  []Result // of values that passed and were not compared with a reference, such as random numbers
+	// spoilt are gradients that follow from memory that was overwritten before the backward pass; gradientsTold says
+	// that wrong ones follow from a changed value.
+	spoilt        []string
+	gradientsTold bool
+	passed        []Result // of values that passed and were not compared with a reference, such as random numbers
 	// Rerun is what Options.Rerun made of the call; nil if it was not run there.
 	Rerun *replay.Outcome
 	// Changed are the settings that gave a value of the call another verdict than it has
@@ -300,6 +304,8 @@ type Process struct {
 	allocated map[uint64][]*Value
 	// multiplied are changed values of updates that are so many times what lay there, until they are joined.
 	multiplied []multiple
+	// refilled are the findings about memory that was overwritten between the forward and the backward pass of a call.
+	refilled []*Finding
 }
 
 // A Step is the calls that lead to one loss, and those up to the next step.

@@ -185,8 +185,15 @@ func NewGraph(t *step.Trace, repro func(*step.Call) string) *Graph {
 		}
 		found := Finding{Rule: string(f.Rule), Node: i, Target: f.Target, Reason: text, Between: f.Between(),
 			Note: replacedNote(f), Parameter: f.Parameter(), Like: like}
-		if found.Between != "" && f.From != nil {
-			if from, ok := at[f.From.Call]; ok && from != i {
+		var other *step.Call
+		if f.From != nil {
+			other = f.From.Call
+		}
+		if _, later := f.BetweenPasses(); later != nil {
+			other = later
+		}
+		if found.Between != "" && other != nil {
+			if from, ok := at[other]; ok && from != i {
 				found.From = &from
 			}
 		}

@@ -246,6 +246,14 @@ func replacedNote(f *step.Finding) string {
 // whatToDo says of a value that changed between two calls where to look, whom to ask and what to send; nothing of other
 // findings, which have commands of their own.
 func whatToDo(f *step.Finding) (todo, send []string) {
+	if changed, found := f.BetweenPasses(); changed {
+		calls := []*step.Call{f.Call}
+		if found != nil {
+			calls = append(calls, found)
+		}
+		return writesUnseen(fmt.Sprintf("between %s, which read the value, and the backward pass behind it",
+			cmp.Or(f.Call.Entry.Location, f.Call.String()))), folders(calls...)
+	}
 	if f.Rule != verdict.Changed || f.From == nil || f.From.Call == f.Call || f.Told() {
 		return nil, nil
 	}
@@ -273,12 +281,17 @@ func whatToDo(f *step.Finding) (todo, send []string) {
 		}
 		between = fmt.Sprintf("between %s, which %s, and %s, which reads it", a, did, b)
 	}
+	return writesUnseen(between), folders(made, read)
+}
+
+// writesUnseen says where to look for what writes a value without being recorded, and whom to ask.
+func writesUnseen(where string) []string {
 	return []string{
-		"look " + between + " for what writes without being recorded: a kernel of your own, a copy on another " +
+		"look " + where + " for what writes without being recorded: a kernel of your own, a copy on another " +
 			"stream, numpy or C++ code that has the memory",
 		"if your program writes nothing there, ask those who maintain the memory allocator and the streams of the " +
 			"device, and send them what was recorded of both calls:",
-	}, folders(made, read)
+	}
 }
 
 // folders are the directories that hold the files of calls, below the PATH of the step as far as that is known.
