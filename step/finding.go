@@ -14,6 +14,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/replay"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
@@ -461,8 +462,7 @@ func changed(vs []*Value, opt Options) []*Finding {
 			}
 			d, err := difference(v, f.From, opt)
 			otherwise := err == nil && v.From.part && d.some.beyondChance() < leastShare/2
-			if f.From.after == nil && (errors.Is(err, errEqual) || otherwise) ||
-				v.accumulates(f.From, opt) {
+			if errors.Is(err, errEqual) || otherwise || v.accumulates(f.From, opt) {
 				// Samples proposed it, the whole content does not confirm it, or autograd added a gradient.
 				v.From = Link{How: IsOutside, Role: v.role()}
 				all = slices.DeleteFunc(all, func(g *Finding) bool { return g == f })
@@ -474,7 +474,7 @@ func changed(vs []*Value, opt Options) []*Finding {
 			}
 			reason := fmt.Sprintf("%s since %s of %s, and no recorded call wrote there", d.text(v.Shape),
 				f.From.Target, f.From.Call)
-			if w := v.elsewhere(f.From, d.at, opt); w != nil {
+			if w := v.elsewhere(f.From, d, opt); w != nil {
 				reason += fmt.Sprintf("; they are those of %s of %s", w.Target, w.Call)
 			}
 			f.Reason = reason
@@ -487,22 +487,59 @@ func changed(vs []*Value, opt Options) []*Finding {
 // errEqual is why two values are no finding: nothing differs.
 var errEqual = errors.New("nothing differs")
 
-// difference compares an input with its producer's result.
+// difference compares an input with what its producer left.
 func difference(v, w *Value, opt Options) (d differences, err error) {
-	a, closeA, err := v.load(opt)
+	now, done, err := v.load(opt)
 	if err != nil {
 		return d, err
 	}
-	defer closeA()
-	b, closeB, err := w.load(opt)
+	defer done()
+	was, closeWas, err := w.leftThen(now, opt)
 	if err != nil {
 		return d, err
 	}
-	defer closeB()
-	if d = bitwise(a, b); d.n == 0 {
+	defer closeWas()
+	if d = bitwise(now, was); d.n == 0 {
 		return d, errEqual
 	}
 	return d, nil
+}
+
+// leftThen is what a call left in a value, as it was recorded, until release is called. Where that was not recorded, it
+// is what the reference left, with the elements of now in place of those that are theirs up to rounding.
+func (w *Value) leftThen(now *tensor.Tensor, opt Options) (t *tensor.Tensor, release func(), err error) {
+	if w.after == nil {
+		return w.load(opt)
+	}
+	rec, err := w.Call.Entry.Load(capture.LoadOptions{Read: opt.Read, Only: capture.Of(capture.Input, capture.After)})
+	if err == nil {
+		after := recordedAfter(rec)
+		if len(after) == len(w.Call.Inputs) && after[w.leaf] != nil {
+			return after[w.leaf], func() { rec.Close() }, nil
+		}
+	}
+	rec.Close()
+	left, err := w.left(opt)
+	if err != nil {
+		return nil, nil, err
+	}
+	if left == nil || left.Numel() != now.Numel() || !now.DType.IsFloat() {
+		return nil, nil, fmt.Errorf("what %s of %s left is not known", w.Target, w.Call)
+	}
+	return nearly(left, now), func() {}, nil
+}
+
+// nearly is what the reference left, with the elements of now in place of those that are theirs up to rounding.
+func nearly(left, now *tensor.Tensor) *tensor.Tensor {
+	x, y := tensor.Data[float64](now), slices.Clone(tensor.Data[float64](left))
+	const roundings = 512 // as outliers allows
+	eps := now.DType.Eps()
+	for i := range y {
+		if math.Abs(x[i]-y[i]) <= roundings*eps*math.Abs(y[i]) {
+			y[i] = x[i]
+		}
+	}
+	return solid(opdef.Map(now.DType, tensor.New(tensor.Float64, now.Shape, y), now.DType.Round))
 }
 
 // accumulates reports whether a value is w with a gradient of its shape added: autograd adds up the gradients of a
@@ -598,10 +635,9 @@ func adds(v *Value, now []float64, terms ...[]float64) bool {
 	return ok
 }
 
-// elsewhere is another recorded value of the same shape that has v's elements at
-// some places: what was written there in w's place. nil if there is none, or the
-// elements are equal to each other, as those of many values are.
-func (v *Value) elsewhere(w *Value, at []int, opt Options) *Value {
+// elsewhere is another recorded value of the same shape that has all elements of v that differ from w: what was written
+// there in w's place. nil if there is none, or the elements are equal to each other, as those of many values are.
+func (v *Value) elsewhere(w *Value, d differences, opt Options) *Value {
 	const near = 200 // calls before that are looked at
 	elements := func(x *Value) []float64 {
 		t, done, err := x.load(opt)
@@ -609,8 +645,8 @@ func (v *Value) elsewhere(w *Value, at []int, opt Options) *Value {
 			return nil
 		}
 		defer done()
-		out := make([]float64, len(at))
-		for i, k := range at {
+		out := make([]float64, len(d.at))
+		for i, k := range d.at {
 			out[i] = tensor.At[float64](t, k)
 		}
 		return out
@@ -622,10 +658,15 @@ func (v *Value) elsewhere(w *Value, at []int, opt Options) *Value {
 	if !slices.ContainsFunc(want, func(x float64) bool { return x != want[0] }) {
 		return nil
 	}
+	all := v.Floats(opt)
+	hasAll := func(o *Value) bool {
+		x := o.Floats(opt)
+		return len(x) == len(all) && d.all(func(i int) bool { return x[i] == all[i] })
+	}
 	calls := v.Call.Process.Calls
 	for i := v.Call.Order - 1; i >= max(0, v.Call.Order-near); i-- {
 		for _, o := range calls[i].Outputs {
-			if o != w && o.like(v) && slices.Equal(elements(o), want) {
+			if o != w && o.like(v) && slices.Equal(elements(o), want) && hasAll(o) {
 				return o
 			}
 		}

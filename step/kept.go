@@ -1,6 +1,9 @@
 package step
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // findUnkept finds values that are not what a recorded call left when it wrote there in place, also where another
 // recorded value equals them. Most others that the
@@ -124,13 +127,35 @@ func (w *Value) lasts(v *Value) bool {
 	return wrote == read || wrote%2 == 1 && read == wrote+1 || wrote%2 == 0 && w.after != nil
 }
 
-// lay is what was made or written last where an input lies, nil if that is not known.
+// lay is what was made or written last where an input lies, nil if that is not known. Another name of the memory, such
+// as x.data, is no write.
 func (v *Value) lay() *Value {
 	w := v.latest
-	if w != nil && w.Kind == inputKind && w.after == nil {
-		return w.From.Value
+	for w != nil {
+		switch u := w.namedAnew(); {
+		case w.Kind == inputKind && w.after == nil:
+			w = w.From.Value
+		case u != nil:
+			w = u
+		default:
+			return w
+		}
 	}
-	return w
+	return nil
+}
+
+// namedAnew is the argument whose memory a call gave another name, v, and left as it was; nil if v is no such result.
+func (v *Value) namedAnew() *Value {
+	if v.Kind != outputKind || v.Address == 0 || v.Call.writes || v.Call.HasBackward() {
+		return nil
+	}
+	i := slices.IndexFunc(v.Call.Inputs, func(u *Value) bool {
+		return u.Address == v.Address && u.after == nil && u.overlays(v) && u.content.sum == v.content.sum
+	})
+	if i < 0 {
+		return nil
+	}
+	return v.Call.Inputs[i]
 }
 
 // viewed is what was made or written where a call returned an argument as it was; v itself if it was none of these.

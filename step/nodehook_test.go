@@ -1,6 +1,7 @@
 package step
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -59,6 +60,35 @@ func TestReceivedTwice(t *testing.T) {
 	if f == nil || !strings.Contains(f.Reason, "torch.distributed.recv/") ||
 		!strings.Contains(f.Reason, "wrote other elements where input[0] lies, and the gradient follows from these") {
 		t.Errorf("got %+v", f)
+	}
+}
+
+// TestStateOverwritten: the state of an optimizer that is not what the step before left is changed, also where the
+// program has another name of its memory (x.data). A name, and numpy(), write nothing; a recorded call by it may.
+// What is compared is what the step before left, and it is said to be elsewhere only if all of it is.
+func TestStateOverwritten(t *testing.T) {
+	for _, tc := range []struct{ name, want string }{
+		{"state-aliased", "input[14] of torch.optim.adam.adam/76: it is not what the step before left in input[14] " +
+			"of torch.optim.adam.adam/6, and no recorded call wrote there in between"},
+		{"state-half", "input[20] of torch.optim.adam.adam/77: 128 of 256 elements changed, the first at [8, 0], the " +
+			"last at [15, 15]: from 6.11342e-08 to 0.985147 since input[20] of torch.optim.adam.adam/6, and no recorded call " +
+			"wrote there; they are those of output[0] of torch.Tensor.numpy/70"},
+		{"state-written-aliased", "input[14] of torch.optim.adam.adam/77: 256 of 256 elements changed, the first at " +
+			"[0, 0], the last at [15, 15]: from -0.000100695 to 0 since output[0] of torch.Tensor.mul_/69, and no " +
+			"recorded call wrote there"},
+		{"state-alias-read", ""},
+		{"state-written", ""},
+		{"state-new", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := ""
+			for _, f := range analyse(t, unpack(t, tc.name)).Findings {
+				got += fmt.Sprintf("%s of %s: %s", f.Target, f.Call, f.Reason)
+			}
+			if got != tc.want {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+		})
 	}
 }
 

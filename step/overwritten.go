@@ -139,6 +139,7 @@ type differences struct {
 	some        agreement // of pairs at even distances, zeros left out
 	first, last int       // in row-major order
 	at          []int     // some of them
+	differ      []bool    // whether each element does; nil if none does
 	same        int       // equal elements, zeros left out
 	was, now    float64   // the first of them
 	float       bool
@@ -169,8 +170,9 @@ func bitwise(now, was *tensor.Tensor) differences {
 			continue
 		}
 		if d.last = i / size; d.n == 0 {
-			d.first = d.last
+			d.first, d.differ = d.last, make([]bool, d.of)
 		}
+		d.differ[d.last] = true
 		if d.n++; d.n <= sampled {
 			d.at = append(d.at, d.last)
 		}
@@ -179,6 +181,16 @@ func bitwise(now, was *tensor.Tensor) differences {
 		d.was, d.now = tensor.At[float64](was, d.first), tensor.At[float64](now, d.first)
 	}
 	return d
+}
+
+// all reports whether something holds of each element that differs.
+func (d differences) all(holds func(i int) bool) bool {
+	for i, differs := range d.differ {
+		if differs && !holds(i) {
+			return false
+		}
+	}
+	return true
 }
 
 // few is how many elements small tensors have in common by chance.

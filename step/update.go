@@ -383,9 +383,18 @@ func (u *updater) checkState(v *Value) {
 }
 
 // mayBeTensorOf reports whether torch's counts of writes let v be the tensor of w with no recorded write in between.
-// Where a count was not recorded, it may.
+// Where a count was not recorded, it may. Another name of the memory, such as x.data, may have a count of its own: what
+// is written by it leaves that of x.
 func (v *Value) mayBeTensorOf(w *Value) bool {
-	return v.version < 0 || w.version < 0 || v.isUncounted(w)
+	if v.version < 0 || w.version < 0 || v.isUncounted(w) {
+		return true
+	}
+	for u := w.overwrote(); u != nil && u.From.Value != nil; u = u.From.Value.overwrote() {
+		if of := u.From.Value.namedAnew(); of != nil {
+			return of.version == v.version
+		}
+	}
+	return false
 }
 
 // isState reports whether v is state that an optimizer keeps from one step to the next: an earlier step read it at the
