@@ -1,6 +1,7 @@
 #!/bin/sh
 # nightly.sh CAPTURES judges the recordings of one night and compares the results with those of the last good night.
 # It exits with 0 if nothing is wrong that is not known, with 1 if something is, with 3 if it could not judge.
+# nightly.sh --begin goes before the program that records: the reports of last night make way.
 set -u
 captures=$1
 optool=${OPTOOL:-optool}
@@ -10,12 +11,27 @@ budget=${BUDGET:-30m}        # time for judging; what is not looked at then is c
 nights=${NIGHTS:-14}         # so many nights are kept
 disk=${DISK_MIB:-2000}       # and saved failing calls of so many MiB
 fail_on=${FAIL_ON:-worse,gone,unsupported} # what else than new faults fails a night; unsupported: new calls that optool cannot judge. stale: also for lines of the known failures that no longer fail
+stale=${STALE:-fail}         # ok: judge recordings again that are older than the last good night
 
-command -v "$optool" >/dev/null || { echo "$optool: not found" >&2; exit 3; }
+none() { # the reports say why nothing was judged
+	printf '### ❌ %s\n' "$1" >"$history/latest.md" &&
+		printf '<testsuites tests="1" errors="1"><testsuite name="the whole run" tests="1" errors="1">%s</testsuite></testsuites>\n' \
+			"<testcase classname=\"nightly.sh\" name=\"judged\"><error message=\"$1\"/></testcase>" >"$history/latest.xml"
+}
+mkdir -p "$history" && none "Nothing was judged tonight: the job ended before." || exit 3
+[ "$captures" != --begin ] || exit 0
+command -v "$optool" >/dev/null || { none "Nothing was judged tonight: optool was not found."; echo "$optool: not found" >&2; exit 3; }
+
+# The recordings of last night prove nothing about tonight.
+if [ "$stale" != ok ] && [ -e "$history/good.jsonl" ] && [ -n "$(find -L "$captures" -type f 2>/dev/null | head -n 1)" ] &&
+	[ -z "$(find -L "$captures" -type f -newer "$history/good.jsonl" 2>/dev/null | head -n 1)" ]; then
+	none "Nothing was judged tonight: no recording is newer than the last good night. Were the steps recorded? STALE=ok judges them."
+	echo "exit code 3: no file below $captures is newer than the last good night: were the steps recorded tonight? STALE=ok judges them" >&2
+	exit 3
+fi
 
 tonight=$history/night-$(date +%Y%m%d-%H%M%S)-$$
 mkdir -p "$tonight" || exit 3
-rm -f "$history/latest.xml" "$history/latest.md"
 publish() { # the reports for the CI system have one name every night
 	if [ -e "$tonight/changes.xml" ]; then
 		cp "$tonight/changes.xml" "$history/latest.xml"
@@ -40,10 +56,6 @@ run() {
 	pid=
 	return "$1"
 }
-
-if [ -e "$history/good.jsonl" ] && [ -z "$(find "$captures" -type f -newer "$history/good.jsonl" 2>/dev/null | head -n 1)" ]; then
-	echo "warning: no file below $captures is newer than the last good night: were the steps recorded tonight?" >&2
-fi
 
 # Judge. The recordings may be deleted afterwards. Before the first good night, calls that optool cannot judge fail the
 # night, too. After it, the comparison says which calls are gone or no longer judged.

@@ -42,6 +42,7 @@ func TestNightly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const recorded = "sleep 0.01; find run -type f -exec touch {} +"
 	const newest = "$(ls -d history/night-* | sort | tail -n 1)"
 	for _, night := range []struct {
 		name, before, after string
@@ -57,9 +58,9 @@ func TestNightly(t *testing.T) {
 		{"the fault comes back", "rm -r run/autocompare && cp -R " + captures + "/autocompare run", "", 1, "newly wrong: torch"},
 		{"it becomes known", "optool report --write-known known.txt " + newest + "/run.jsonl; test -s known.txt",
 			"grep -q softmax history/good.jsonl", 0, "known (known.txt)"},
-		{"it gets far worse", `sed -i.old 's/bound_ratio=[^ ]* max_abs_diff=[^ ]*/bound_ratio=1 max_abs_diff=1e-9/' known.txt`,
+		{"it gets far worse", `sed -i.old 's/bound_ratio=[^ ]* max_abs_diff=[^ ]*/bound_ratio=1 max_abs_diff=1e-9/' known.txt; ` + recorded,
 			"test -d " + newest + "/op_tools_results", 1, "times worse"},
-		{"calls are gone", "rm -r run/autocompare", "ls history | grep -c night- | grep -qx 2", 1, "gone"},
+		{"calls are gone", "rm -r run/autocompare; " + recorded, "ls history | grep -c night- | grep -qx 2", 1, "gone"},
 		{"the list of calls is cut", "rm -r run/* && cp -R " + hooked + " run && f=$(find run -name calls.jsonl) && " +
 			"chmod -R u+w run && head -c 9000 $f >cut && mv cut $f", "test $(grep -c '<error' " + newest +
 			"/junit.xml) = 1", 3, "the recording ends inside a line: calls after id"},
@@ -81,12 +82,33 @@ func TestNightly(t *testing.T) {
 			t.Errorf("%s: latest.xml and latest.md: %d %s", night.name, code, out)
 		}
 	}
-	for _, same := range []string{"2026-11-01", "2036-11-01"} { // recordings from before, and after, the good night
-		out, _ := sh("mkdir -p run && cp -R " + captures + "/v2 run && chmod -R u+w run && find run -exec touch -d " +
-			same + " {} + && sh $SCRIPT run")
-		if warned := strings.Contains(out, "were the steps recorded tonight?"); warned != (same < "2027") {
-			t.Errorf("recorded on %s: warned %v:\n%s", same, warned, out)
+	// Recordings from before the good night are not judged, unless that is wanted.
+	older := "cp history/good.jsonl good && cp known.txt.old known.txt && mkdir -p run && cp -R " + captures + "/v2 " +
+		captures + "/autocompare run && chmod -R u+w run && touch -d 2026-11-02 history/good.jsonl && "
+	for _, night := range []struct {
+		name, script string
+		code         int
+		says         string
+	}{
+		{"old recordings", "touch -d 2026-11-01 $(find run -type f) && sh $SCRIPT run", 3, "were the steps recorded tonight?"},
+		{"wanted", "STALE=ok sh $SCRIPT run", 0, "as good as before"},
+		{"new ones", "touch -d 2036-11-01 $(find run -type f) && sh $SCRIPT run", 0, "as good as before"},
+		{"a link", "touch -d 2046-11-01 $(find run -type f) && ln -s run link && sh $SCRIPT link", 0, "as good as before"},
+	} {
+		out, code := sh(older + night.script)
+		if code != night.code || !strings.Contains(out, night.says) {
+			t.Errorf("%s: exit code %d, want %d and %q:\n%s", night.name, code, night.code, night.says, out)
 		}
+		shows := "cmp good history/good.jsonl && grep -q 'Nothing was judged tonight: no recording is newer' history/latest.md" +
+			" && grep -q 'errors=\"1\".*no recording is newer' history/latest.xml"
+		if out, code := sh(shows); (code == 0) != (night.code == 3) {
+			t.Errorf("%s: %d %s", night.name, code, out)
+		}
+	}
+	// The program fails before the script can judge.
+	if out, code := sh("sh $SCRIPT --begin && grep 'Nothing was judged tonight' history/latest.md && " +
+		"grep -q 'errors=\"1\"' history/latest.xml"); code != 0 {
+		t.Errorf("--begin: %d %s", code, out)
 	}
 }
 
