@@ -3,6 +3,7 @@ package step
 import (
 	"fmt"
 	"math"
+	"path"
 	"slices"
 	"strings"
 
@@ -89,6 +90,9 @@ func (c *Call) checkOwnGradients(inner []*Call, opt Options) error {
 		one.right = c.nearDerivative(one.x, one.y)
 		all = append(all, one)
 	}
+	c.ownRight = len(all) == len(c.Grads) && !slices.ContainsFunc(all, func(o ownGradient) bool {
+		return !o.right || apartBy(o.x, o.y) > worthDoubt
+	})
 	someRight := slices.ContainsFunc(all, func(o ownGradient) bool { return o.right })
 	same := c.returnsArgument() || slices.ContainsFunc(c.Outputs, func(o *Value) bool {
 		return slices.ContainsFunc(c.Inputs, o.equals)
@@ -97,16 +101,15 @@ func (c *Call) checkOwnGradients(inner []*Call, opt Options) error {
 		if o.right {
 			continue
 		}
-		how, close := c.misplaced(o, all), apartBy(o.x, o.y) < far
+		apart := apartBy(o.x, o.y)
+		how, meant := c.misplaced(o, all), apart < far
 		if how == "" {
 			how = departs(o.x, o.y, o.shape)
 			unlike := strings.HasPrefix(how, differs)
-			if how == "" || !someRight && (same || unlike || how == allZero) {
-				continue
-			}
-			close = close && unlike
+			meant = how == "" || !someRight && (same || unlike || how == allZero) || meant && unlike
 		}
-		if close {
+		if meant {
+			c.doubted = append(c.doubted, doubt{o.g.Target, apart})
 			continue
 		}
 		c.Results = append(c.Results, Result{Phase: replay.Backward, Target: o.g.Target, Verdict: verdict.Fail,
@@ -114,6 +117,59 @@ func (c *Call) checkOwnGradients(inner []*Call, opt Options) error {
 		c.Verdict = verdict.Fail
 	}
 	return nil
+}
+
+// A doubt is a gradient of a function that is not the derivative of the calls that it made, perhaps on purpose.
+type doubt struct {
+	target string
+	apart  float64 // relative to the derivative
+}
+
+// worthDoubt is how far a gradient is from the derivative that is neither said to be it nor hardly explained by
+// rounding.
+const worthDoubt = 0.01
+
+// notDerivative is the gap of such gradients.
+const notDerivative = "not the derivative of the calls that it made"
+
+// Doubted are the gradients of functions of the program that are not the derivative of the calls that these made, by
+// function and line. That may be meant, so that they are no findings.
+func (t *Trace) Doubted() (all []Gap) {
+	type key struct{ op, at, target string }
+	type group struct {
+		Gap
+		key
+		apart float64
+	}
+	var groups []*group
+	for _, c := range t.Calls() {
+		for _, d := range c.doubted {
+			if !(d.apart > worthDoubt) {
+				continue
+			}
+			k := key{c.Op, c.Entry.Location, d.target}
+			i := slices.IndexFunc(groups, func(g *group) bool { return g.key == k })
+			if i < 0 {
+				i, groups = len(groups), append(groups, &group{Gap: Gap{First: c.String()}, key: k})
+			}
+			groups[i].N++
+			groups[i].apart = max(groups[i].apart, d.apart)
+		}
+	}
+	for _, g := range groups {
+		at, calls := "", ""
+		if g.at != "" {
+			at = " at " + path.Base(g.at)
+		}
+		if g.N > 1 {
+			calls = fmt.Sprintf(" in %d calls", g.N)
+		}
+		g.What = fmt.Sprintf("%s of %s%s is %s%s (error %.2g %%): that is right only if it is meant, as in a "+
+			"straight-through estimator; declare the function with --ops to have it judged", g.target, g.op, at,
+			notDerivative, calls, 100*g.apart)
+		all = append(all, g.Gap)
+	}
+	return all
 }
 
 // far is how far a gradient is from the derivative, relative to it, that is none of its approximations: an implicit

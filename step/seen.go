@@ -41,12 +41,17 @@ type Gap struct {
 	First string `json:"first"` // the first call
 }
 
+// String is the gap with its first call.
+func (g Gap) String() string { return g.What + " (first " + g.First + ")" }
+
 // urgency orders gaps: 0 are those that may be a fault that the recording does not prove, 1 are calls of operators that
 // nobody knows, such as the program's own, 3 are values that were compared though little follows.
 func (g Gap) urgency() int {
 	switch {
 	case strings.Contains(g.What, drewTheSame):
 		return 0
+	case strings.HasSuffix(g.What, derivativeRight):
+		return 3
 	case strings.Contains(g.What, " not judged: "+opdef.ErrUnknownOp.Error()):
 		return 1
 	case strings.HasSuffix(g.What, " not judged: zero on both sides"):
@@ -54,6 +59,9 @@ func (g Gap) urgency() int {
 	}
 	return 2
 }
+
+// derivativeRight says of calls of an unknown operator what was compared.
+const derivativeRight = ", but the gradients were compared and are the derivative of the calls that it made"
 
 // partOfGradient is the gap of gradients that are not what the backward pass gave, as far as it was recorded.
 const partOfGradient = "gradient%s read by an update, but not the sum of what the calls that read the parameter gave"
@@ -101,7 +109,11 @@ func (t *Trace) Seen() *Seen {
 				}
 			}
 		} else {
-			g.add("call%s not judged: "+general(c.unjudged()), c)
+			why := general(c.unjudged())
+			if c.ownRight {
+				why += derivativeRight
+			}
+			g.add("call%s not judged: "+why, c)
 		}
 		for _, v := range slices.Concat(c.Inputs, c.GradOutputs) {
 			s.link(v, g)
@@ -151,6 +163,7 @@ func (t *Trace) Seen() *Seen {
 	}
 	s.Gaps = slices.Concat(t.Wrapped(), t.Unjoined, s.Gaps)
 	s.leaveOut(t)
+	s.Gaps = append(t.Doubted(), s.Gaps...)
 	return s
 }
 

@@ -48,6 +48,9 @@ func Facts(t *step.Trace, x Extra) (facts []reports.Fact) {
 		for line := range strings.Lines(b.String()) {
 			add("what became of the first fault", strings.TrimSpace(line))
 		}
+		for _, g := range t.Doubted() {
+			add("not judged", g.String())
+		}
 	}
 	if own := t.Findings; len(own) > 0 && own[0].Rule == verdict.NonFinite && own[0] != first {
 		add("first value that is not finite", sentence(own[0]))

@@ -156,6 +156,8 @@ func findings(b *strings.Builder, t *step.Trace, x Extra) {
 	}
 	if first == nil {
 		fmt.Fprintf(b, "\n%s\n", headline(nothing(t), t, x.Style))
+	} else {
+		defer doubted(b, t, x.Style)
 	}
 	list := step.KindsOf(slices.DeleteFunc(slices.Clone(own), (*step.Finding).Alone)) // runs counts these
 	for i, k := range list {
@@ -175,6 +177,13 @@ func findings(b *strings.Builder, t *step.Trace, x Extra) {
 		if k[0] == first {
 			behind(b, first, x.Style)
 		}
+	}
+}
+
+// doubted names, beside findings, the gradients of the program's functions that are not derivatives.
+func doubted(b *strings.Builder, t *step.Trace, st reports.Style) {
+	for _, g := range t.Doubted() {
+		fmt.Fprintf(b, "\n%s\n", st.Wrap(reports.OneLine("not judged: "+g.String()), 2))
 	}
 }
 
@@ -503,7 +512,7 @@ func nothing(t *step.Trace) string {
 		} else {
 			said += "; "
 		}
-		said += g.What + " (first " + g.First + ")"
+		said += g.String()
 	}
 	if len(gaps) > gapsListed {
 		said += fmt.Sprintf("; and %d more kinds", len(gaps)-gapsListed)
