@@ -67,26 +67,33 @@ func TestReceivedTwice(t *testing.T) {
 // program has another name of its memory (x.data). A name, and numpy(), write nothing; a recorded call by it may.
 // What is compared is what the step before left, and it is said to be elsewhere only if all of it is.
 func TestStateOverwritten(t *testing.T) {
-	for _, tc := range []struct{ name, want string }{
+	for _, tc := range []struct{ name, want, wrote string }{
 		{"state-aliased", "input[14] of torch.optim.adam.adam/76: it is not what the step before left in input[14] " +
-			"of torch.optim.adam.adam/6, and no recorded call wrote there in between"},
+			"of torch.optim.adam.adam/6, and no recorded call wrote there in between", ""},
 		{"state-half", "input[20] of torch.optim.adam.adam/77: 128 of 256 elements changed, the first at [8, 0], the " +
 			"last at [15, 15]: from 6.11342e-08 to 0.985147 since input[20] of torch.optim.adam.adam/6, and no recorded call " +
-			"wrote there; they are those of output[0] of torch.Tensor.numpy/70"},
+			"wrote there; they are those of output[0] of torch.Tensor.numpy/70", ""},
 		{"state-written-aliased", "input[14] of torch.optim.adam.adam/77: 256 of 256 elements changed, the first at " +
 			"[0, 0], the last at [15, 15]: from -0.000100695 to 0 since output[0] of torch.Tensor.mul_/69, and no " +
-			"recorded call wrote there"},
-		{"state-alias-read", ""},
-		{"state-written", ""},
-		{"state-new", ""},
+			"recorded call wrote there", ""},
+		{"state-alias-read", "", ""},
+		{"state-written", "", "/tmp/model-s1/train.py:26 2.weight"},
+		{"state-new", "", "/tmp/model-s1/train.py:32 2.weight"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := ""
-			for _, f := range analyse(t, unpack(t, tc.name)).Findings {
+			got, wrote := "", ""
+			tr := analyse(t, unpack(t, tc.name))
+			for _, f := range tr.Findings {
 				got += fmt.Sprintf("%s of %s: %s", f.Target, f.Call, f.Reason)
 			}
 			if got != tc.want {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+			for _, w := range tr.StateWrites() {
+				wrote += w.Location + " " + strings.Join(w.Parameters, " ")
+			}
+			if wrote != tc.wrote {
+				t.Errorf("state is written at %q, want %q", wrote, tc.wrote)
 			}
 		})
 	}

@@ -55,6 +55,9 @@ func Facts(t *step.Trace, x Extra) (facts []reports.Fact) {
 	if own := t.Findings; len(own) > 0 && own[0].Rule == verdict.NonFinite && own[0] != first {
 		add("first value that is not finite", sentence(own[0]))
 	}
+	for _, line := range stateWrites(t.StateWrites()) {
+		add("note", line)
+	}
 	if t.Runs != nil {
 		if text := t.Runs.Steps.String(runNames); text != "" {
 			add("two runs", strings.TrimPrefix(text, "note: "))

@@ -118,6 +118,9 @@ func counts(out *strings.Builder, t *step.Trace, st reports.Style) {
 		fmt.Fprintf(&b, "%s differ between processes that have %d in common, first %s of %s of process %d\n",
 			reports.Count(len(differ), "parameter"), shared, reports.Name(v.Target), v.Call, v.Call.Process.PID)
 	}
+	for _, line := range stateWrites(t.StateWrites()) {
+		b.WriteString("note: " + line + "\n")
+	}
 	for _, s := range t.Skipped() {
 		rank := ""
 		if len(t.Processes) > 1 {
@@ -134,6 +137,18 @@ func counts(out *strings.Builder, t *step.Trace, st reports.Style) {
 		fmt.Fprintf(&b, "%s could not be run again: the calls that read their results take the recorded ones\n",
 			reports.Count(n, "call"))
 	}
+}
+
+// stateWrites says which lines of the program write the state of an optimizer, too.
+func stateWrites(all []*step.StateWrite) (lines []string) {
+	for _, w := range all {
+		of := w.Parameters[0]
+		if n := len(w.Parameters); n > 1 {
+			of = fmt.Sprintf("%d parameters, the first %s,", n, of)
+		}
+		lines = append(lines, reports.OneLine(fmt.Sprintf("state of %s is also written at %s", of, w.Location)))
+	}
+	return lines
 }
 
 func processes(n int) string {

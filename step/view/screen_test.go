@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +48,17 @@ func trace(t *testing.T, tree string) *step.Trace {
 }
 
 // TestScreenOfTwoRuns: both losses, and no all-clear where they differ.
+// TestStateWrites: a line for each line of the program that writes the state of an optimizer.
+func TestStateWrites(t *testing.T) {
+	got := stateWrites([]*step.StateWrite{{Location: "train.py:40", Parameters: []string{"head.weight"}},
+		{Location: "train.py:41", Parameters: []string{"a", "b"}}})
+	want := []string{"state of head.weight is also written at train.py:40",
+		"state of 2 parameters, the first a, is also written at train.py:41"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestScreenOfTwoRuns(t *testing.T) {
 	tr := trace(t, "block-sigmoid")
 	if err := tr.Against(context.Background(), trace(t, "block"), options(t)); err != nil {
