@@ -178,6 +178,8 @@ func (c *ResultChange) kind() string {
 		return readAgain
 	case c.Change == Unseen:
 		return unseenCalls
+	case c.FarWorse():
+		return farWorseCalls
 	case c.Change == IsKnown:
 		return knownCalls
 	case c.Regressed() && c.New.Finding() && c.Old != nil && c.Old.Verdict == verdict.Known &&
@@ -185,8 +187,6 @@ func (c *ResultChange) kind() string {
 		return farWorseCalls
 	case c.Regressed() && c.New.Finding():
 		return newlyWrong
-	case c.FarWorse():
-		return farWorseCalls
 	case c.Change == StaysBad:
 		return stillWrong
 	case c.Word() == Warned:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/optool/optool/compare/verdict"
 )
@@ -141,6 +142,40 @@ func TestKnownFarWorse(t *testing.T) {
 		old.Verdict = verdict.Known
 		if got := CountCalls(ResultChanges([]*Result{old}, []*Result{now}), 1); got != want {
 			t.Errorf("%g times worse: got %q, want %q", worse, got, want)
+		}
+	}
+}
+
+// TestKnownByNameFarWorse: a failure that is known by a line without numbers is compared with the run before. A line
+// with numbers says itself how wrong it may be.
+func TestKnownByNameFarWorse(t *testing.T) {
+	const far = "1 call: 1 wrong before, far worse now"
+	for _, x := range []struct {
+		line  string
+		worse float64
+		want  string
+		count int
+	}{
+		{"torch.mm * divides by n-1", 30, far, 1},
+		{"torch.mm * divides by n-1", 2, "1 call: 1 known", 0},
+		{"torch.mm * bound_ratio=100 max_abs_diff=100 as agreed", 30, "1 call: 1 known", 0},
+	} {
+		list, err := ParseKnown("k.txt", []byte(x.line), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		old, now := failing("torch.mm", "output[0]", 1, 5), failing("torch.mm", "output[0]", 1, 5*x.worse)
+		list.Mark(now)
+		if now.Verdict != verdict.Known {
+			t.Fatalf("%s: %s %s", x.line, now.Verdict, now.Reason)
+		}
+		for _, was := range []verdict.Verdict{verdict.Fail, verdict.Known} {
+			old.Verdict = was
+			changes := ResultChanges([]*Result{old}, []*Result{now})
+			n := CountChanges(changes, 1)
+			if got := CountCalls(changes, 1); got != x.want || n.FarWorse != x.count || n.Known != 1 {
+				t.Errorf("%s, %g times worse: got %q, %+v, want %q", x.line, x.worse, got, n, x.want)
+			}
 		}
 	}
 }

@@ -281,6 +281,7 @@ func (k *KnownList) Mark(r *Result) {
 		switch {
 		case r.Verdict == verdict.Known: // by the run that goes on
 			l.Known++
+			r.ListedBy = l
 			return
 		case r.Verdict == verdict.Pass || r.Verdict == verdict.Warn:
 			l.Passing++
@@ -305,12 +306,25 @@ func (k *KnownList) Mark(r *Result) {
 				at += " " + l.note
 			}
 			r.Reason = "known (" + at + "): " + r.Reason
-			r.Default, r.Setting, r.Verdict = r.Verdict, KnownSetting, verdict.Known
+			r.Default, r.Setting, r.Verdict, r.ListedBy = r.Verdict, KnownSetting, verdict.Known, l
 			return
 		}
 	}
 	if why = "; " + why; why != "; " && !strings.HasSuffix(r.Reason, why) { // as the run itself may have said
 		r.Reason += why
+	}
+}
+
+// limited reports whether the list says how wrong the known value r is.
+func (r *Result) limited() bool { return r.ListedBy != nil && r.ListedBy.was != extent{} }
+
+// CountFarWorse counts known values that are far worse than in another run as such in their lines.
+func CountFarWorse(changes []ResultChange) {
+	for i := range changes {
+		if c := &changes[i]; c.Change == IsKnown && c.FarWorse() && c.New.ListedBy != nil {
+			c.New.ListedBy.Known--
+			c.New.ListedBy.Worse++
+		}
 	}
 }
 

@@ -18,7 +18,8 @@ type ResultChange struct {
 	Change   Change
 	// Call is, of what only one run has, a result of the same call in the other run; nil if that has no such call.
 	Call *Result
-	// Times is, of a finding in both, how many times as wrong the value is now; 0 if it cannot be told.
+	// Times is, of a finding in both, how many times as wrong the value is now; 0 if it cannot be told, or if the line
+	// of the list that makes the value known says how wrong it is.
 	Times float64
 	// Since and LastRight are, of a failure, since when it fails and when it was right for the last time, as far as
 	// History knows; "" if it does not. Of what is gone, Since is since when, and LastSeen when it was there last.
@@ -59,6 +60,9 @@ func ResultChanges(old, cur []*Result) []ResultChange {
 		switch o := c.Old; {
 		case r.Verdict == verdict.Known:
 			c.Change = IsKnown
+			if o != nil && (o.Verdict == verdict.Known || o.Verdict.Differs()) && !r.limited() {
+				c.Times = r.timesWorse(o.extent())
+			}
 		case r.unread():
 			c.Change = Unread
 		case o != nil && o.unread() && r.Finding():
@@ -158,7 +162,7 @@ func (c *ResultChange) Regressed() bool {
 	return c.Change == Worse || c.Change == Added && c.New.Finding()
 }
 
-// FarWorse reports whether a finding in both got so much worse that it may be another one.
+// FarWorse reports whether a finding in both, or a known value, got so much worse that it may be another one.
 func (c *ResultChange) FarWorse() bool { return c.Times >= farWorse }
 
 // Now is the reason of the new run, behind how much worse the value got; "" if it is gone.
@@ -249,9 +253,11 @@ type ChangeCount struct {
 	Unseen      int `json:"not_looked_at"`
 	Unread      int `json:"could_not_be_read"`
 	StaysBad    int `json:"still"`
-	FarWorse    int `json:"far_worse"` // of StaysBad
+	FarWorse    int `json:"far_worse"` // of StaysBad and Known
 	Known       int `json:"known"`
 	Same        int `json:"same"`
+
+	knownFar int // FarWorse of Known
 }
 
 // CountChanges counts the changes of a run with so many results.
@@ -278,6 +284,8 @@ func CountChanges(changes []ResultChange, results int) (n ChangeCount) {
 			lost += btoi(c.New == nil)
 		case IsKnown:
 			n.Known++
+			n.FarWorse += btoi(c.FarWorse())
+			n.knownFar += btoi(c.FarWorse())
 		case StaysBad:
 			n.StaysBad++
 			n.FarWorse += btoi(c.FarWorse())
@@ -288,7 +296,7 @@ func CountChanges(changes []ResultChange, results int) (n ChangeCount) {
 }
 
 func (n ChangeCount) String() string {
-	found, far, listed, unseen := "", "", "", ""
+	found, listed, unseen := "", "", ""
 	if n.Unread > 0 {
 		unseen = fmt.Sprintf(", %d could not be read", n.Unread)
 	}
@@ -298,17 +306,21 @@ func (n ChangeCount) String() string {
 	if n.Unseen > 0 {
 		unseen += fmt.Sprintf(", %d not looked at", n.Unseen)
 	}
+	farText := func(n int) string {
+		if n == 0 {
+			return ""
+		}
+		return fmt.Sprintf(" (%d far worse)", n)
+	}
 	if n.Known > 0 {
-		listed = fmt.Sprintf(", %d known", n.Known)
+		listed = fmt.Sprintf(", %d known%s", n.Known, farText(n.knownFar))
 	}
 	if n.NewFindings > 0 {
 		found = " (" + Count(n.NewFindings, "finding") + ")"
 	}
-	if n.FarWorse > 0 {
-		far = fmt.Sprintf(" (%d far worse)", n.FarWorse)
-	}
 	return fmt.Sprintf("%d worse, %d better, %d new%s, %d gone%s, %d findings in both%s%s, %d as good as before",
-		n.Worse, n.Better, n.Added, found, n.Gone, unseen, n.StaysBad, far, listed, n.Same)
+		n.Worse, n.Better, n.Added, found, n.Gone, unseen, n.StaysBad,
+		farText(n.FarWorse-n.knownFar), listed, n.Same)
 }
 
 // LookedAtOther says what one of two runs was told about what to check and the other was not, and which operators only

@@ -190,6 +190,8 @@ type Result struct {
 	// another.
 	Default verdict.Verdict `json:"default_verdict,omitempty"`
 	Setting string          `json:"setting,omitempty"`
+	// ListedBy is the line of the list of known failures that makes this one known, where the list is at hand.
+	ListedBy *KnownLine `json:"-"`
 
 	// Of runs on a device; absent elsewhere.
 	Functions    []string `json:"functions,omitempty"`     // of the library

@@ -221,12 +221,15 @@ func (a *app) changesOf(runs []*reports.Recording, paths []string, o *compareOpt
 	for _, r := range now {
 		listed.Mark(r)
 	}
+	c.before, c.now, c.changes = before, now, reports.ResultChanges(before, now)
 	if listed != nil {
+		if slices.Contains(c.failOn.changes, reports.Worse) {
+			reports.CountFarWorse(c.changes)
+		}
 		c.rec.Summary.Known = listed
 		c.rec.Summary.LookedAtPart(c.rec.Run.Shard != "")
 		c.known = c.rec.Summary.ToldKnown()
 	}
-	c.before, c.now, c.changes = before, now, reports.ResultChanges(before, now)
 	reports.NotLookedAt(c.changes, c.rec)
 	var between []*reports.Night
 	for i := range runs[1:n] {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"io"
 	"slices"
 	"strings"
@@ -32,13 +33,16 @@ type changedRun struct {
 // also where it is only not judged any more.
 func (c *changedRun) judge(r *reports.Result) *reports.Result {
 	change := c.of[r]
-	if change == nil || r.Verdict == verdict.Known {
+	farWorse := change != nil && change.FarWorse() && slices.Contains(c.failOn.changes, reports.Worse)
+	if change == nil || r.Verdict == verdict.Known && !farWorse {
 		return r
 	}
 	is := *r
 	is.Reason = change.Now()
 	switch as := ""; {
-	case change.FarWorse() && slices.Contains(c.failOn.changes, reports.Worse):
+	case farWorse && r.Verdict == verdict.Known:
+		is.Default, is.Setting, is.Verdict = r.Default, "--fail-on", cmp.Or(r.Default, verdict.Fail)
+	case farWorse:
 	case change.Change == reports.StaysBad && r.Verdict.Differs():
 		is.Default, is.Setting, is.Verdict = r.Verdict, "--results", verdict.Known
 		is.Reason = "as in " + c.old + ": " + is.Reason
