@@ -1,6 +1,7 @@
 package step
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/optool/optool/compare/verdict"
@@ -32,6 +33,17 @@ func TestBetweenPasses(t *testing.T) {
 	for _, c := range tr.Calls() {
 		if c.Verdict.Differs() {
 			t.Errorf("%s is %s", c, c.Verdict)
+		}
+	}
+}
+
+// TestWrittenBetweenPasses: a recorded write to labels or a mask behind the loss is the cause of the wrong gradients.
+func TestWrittenBetweenPasses(t *testing.T) {
+	kinds := KindsOf(analyse(t, unpack(t, "buffers-written")).Findings)
+	for i, want := range []string{"torch.Tensor.copy_/5 (recorded.py:18)", "torch.Tensor.copy_/4 (recorded.py:17)"} {
+		want = "input[1] was overwritten by " + want
+		if f := kinds[i][0]; len(f.Causes) != 1 || !strings.Contains(f.Causes[0].String(), want) {
+			t.Errorf("the causes of %s of %s are %+v, want %q", f.Target, f.Call, f.Causes, want)
 		}
 	}
 }

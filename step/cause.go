@@ -140,15 +140,21 @@ func (c *Call) ofOverwritten(opt Options) *reports.Cause {
 	return nil
 }
 
-// overwrittenBy are the results of later calls of the forward pass that wrote in place where a value lies, and left
-// other elements there.
+// overwrittenBy are the results of later calls before the backward pass that wrote in place where a value lies, and
+// left other elements there.
 func (u *Value) overwrittenBy() (all []*Value) {
 	const tried = 4
-	if u.Address == 0 || u.after != nil || !u.DType.IsFloat() {
+	if u.Address == 0 || u.after != nil {
 		return nil
 	}
+	late := func(d *Call) bool {
+		if at := u.Call.Entry.BackwardOrder; at >= 0 && d.Entry.Order >= 0 {
+			return d.Entry.Order >= at
+		}
+		return d.phase() != u.Call.phase()
+	}
 	for _, d := range u.Call.Process.Calls[u.Call.Order+1:] {
-		if d.phase() != u.Call.phase() || len(all) == tried {
+		if late(d) || len(all) == tried {
 			break
 		}
 		if !d.writes {
