@@ -400,9 +400,10 @@ func apart(x, y, floor float64) float64 {
 	return max(d, floor)
 }
 
-// whole is the evidence of elements that are integers, booleans or complex numbers.
+// whole is the evidence of elements that are integers, booleans or complex numbers. A small integer that is hit counts
+// four bits, a larger one those that it has, as far as it is off.
 func whole(got, due, made *tensor.Tensor) (sum float64) {
-	n := got.Numel()
+	n, seen := got.Numel(), map[int64]int{}
 	for k := range min(n, SampleSize) {
 		i := k * max(1, n/SampleSize)
 		if got.DType.IsComplex() {
@@ -414,10 +415,14 @@ func whole(got, due, made *tensor.Tensor) (sum float64) {
 			continue
 		}
 		x := tensor.At[int64](got, i)
-		was, is := tensor.At[int64](due, i) == x, tensor.At[int64](made, i) == x
+		y := tensor.At[int64](due, i)
+		was, is := y == x, tensor.At[int64](made, i) == x
 		each := 4.0
-		if got.DType == tensor.Bool {
+		switch seen[x]++; {
+		case got.DType == tensor.Bool:
 			each = 1
+		case seen[x] <= mostEqual:
+			each = max(each, math.Log2(1+min(math.Abs(float64(x)), math.Abs(float64(x)-float64(y)))))
 		}
 		sum += each * float64(btoi(is)-btoi(was))
 	}

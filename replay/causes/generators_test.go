@@ -316,3 +316,27 @@ func TestLostInLanes(t *testing.T) {
 	same64(t, "last", made(t, c.lostDuplicates(fails), last, "output[0]", outs[0]), []float64{4 + 16, 2 + 64, 8 + 128})
 	same64(t, "first", made(t, c.lostDuplicates(fails), first, "output[0]", outs[0]), []float64{1 + 16, 2 + 64, 8 + 32})
 }
+
+// TestWholeEvidence: a large integer that is hit counts the bits that it has, a small one four.
+func TestWholeEvidence(t *testing.T) {
+	of := func(v ...int64) *tensor.Tensor { return tensor.New(tensor.Int64, []int{len(v)}, v) }
+	due := of(13335187024, 7)
+	for _, tc := range []struct {
+		got  *tensor.Tensor
+		want float64
+	}{{of(450285136, 7), 28}, {of(13335187024, 3), 4}} {
+		if bits := (Mistake{}).Evidence(tc.got, due, tc.got); bits < tc.want || bits > tc.want+1 {
+			t.Errorf("got %v bits, want %v", bits, tc.want)
+		}
+	}
+}
+
+// TestRepeatedParts: a third and a quarter are called so only where there are some.
+func TestRepeatedParts(t *testing.T) {
+	if i := repeated(3)(4, 6); i != 0 {
+		t.Errorf("got index %d, want 0", i)
+	}
+	if i := repeated(4)(4, 6); i != 4 {
+		t.Errorf("got index %d, want 4: six have no quarter", i)
+	}
+}

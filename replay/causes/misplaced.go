@@ -700,10 +700,21 @@ var permutations = []permutation{
 	{"read in the first half, each index twice", func(i, n int) int { return i / 2 }},
 	{"read in the first half, which is repeated", func(i, n int) int { return i % ((n + 1) / 2) }},
 	{"read in the first quarter, each index four times", func(i, n int) int { return i / 4 }},
-	{"read in the first quarter, which is repeated", func(i, n int) int { return i % ((n + 3) / 4) }},
+	{"read in the first third, which is repeated", repeated(3)},
+	{"read in the first quarter, which is repeated", repeated(4)},
 	{"read in the first eighth, each index eight times", func(i, n int) int { return i / 8 }},
 	{"read with pairs exchanged", func(i, n int) int { return min(i^2, n-1) }},
 	{"read with fours exchanged", func(i, n int) int { return min(i^4, n-1) }},
 	{"read with eights exchanged", func(i, n int) int { return min(i^8, n-1) }},
 	{"read with sixteens exchanged", func(i, n int) int { return min(i^16, n-1) }},
+}
+
+// repeated are the indices of the first of so many equal parts, again in each of the others; all where there are none.
+func repeated(parts int) func(i, n int) int {
+	return func(i, n int) int {
+		if n%parts != 0 {
+			return i
+		}
+		return i % (n / parts)
+	}
 }
