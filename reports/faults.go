@@ -23,10 +23,15 @@ type Fault struct {
 	// In are the folders of its failing calls, and On the devices that recorded them where the run has several; "" if
 	// there are none.
 	In, On string
+	// OfTwo says that some of its calls are repaired in the first of two recordings, or wrong in both.
+	OfTwo bool
 }
 
 // FaultsTitle is the title of a table of faults.
 func FaultsTitle(faults []Fault) string {
+	if slices.ContainsFunc(faults, func(f Fault) bool { return f.OfTwo }) {
+		return "What is wrong in one recording, or in both"
+	}
 	if !slices.ContainsFunc(faults, func(f Fault) bool { return !f.Known }) {
 		return "Known failures"
 	}
@@ -111,7 +116,7 @@ func (rec *Recording) Faults() (faults []Fault) {
 		}
 		faults = append(faults, Fault{Op: Name(o.Op) + replacedBy(w),
 			Calls: o.callsText(rec.among[o.Op], rec.Summary.Reading() > 0), In: namesText(rec.in[o.Op]),
-			On: namesText(rec.on[o.Op]), Cause: rec.causesOf(o.Op), Known: !o.differs(),
+			On: namesText(rec.on[o.Op]), Cause: rec.causesOf(o.Op), Known: !o.differs(), OfTwo: o.repaired+o.still > 0,
 			Worst: strings.TrimSpace(OneLine(worst))})
 	}
 	return faults
@@ -174,14 +179,23 @@ func (o *OpSummary) callsText(among int, apart bool) string {
 	for _, v := range verdict.All() {
 		n := o.Counts[v]
 		total += n
-		if v == verdict.Fail {
-			n -= reading
+		switch v {
+		case verdict.Fail:
+			n -= reading + o.repaired
+		case verdict.Known:
+			n -= o.still
 		}
 		if n > 0 && (v.Differs() || v == verdict.Known) {
 			parts = append(parts, fmt.Sprintf("%d %s", n, v))
 		}
 	}
 	slices.Reverse(parts)
+	if o.still > 0 {
+		parts = append(parts, fmt.Sprintf("%d %s", o.still, WrongInBoth.Word()))
+	}
+	if o.repaired > 0 {
+		parts = append(parts, fmt.Sprintf("%d %s", o.repaired, WrongInSecond.Word()))
+	}
 	if reading > 0 {
 		parts = append(parts, fmt.Sprintf("%d only read other values", reading))
 	}

@@ -35,9 +35,10 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	rec := readRecorded(t, b.String())
-	want := []Fault{{"torch.mm", "1 crash, 1 fail of 3", "output[0] off by one", "no bias", false, false, "", ""},
-		{"torch.add", "1 fail of 1", "output[0] off by one", "alpha is 2", false, false, "", ""},
-		{"torch.div", "1 known of 1", "output[0] off by one", "", true, false, "", ""}}
+	want := []Fault{
+		{"torch.mm", "1 crash, 1 fail of 3", "output[0] off by one", "no bias", false, false, "", "", false},
+		{"torch.add", "1 fail of 1", "output[0] off by one", "alpha is 2", false, false, "", "", false},
+		{"torch.div", "1 known of 1", "output[0] off by one", "", true, false, "", "", false}}
 	if diff := cmp.Diff(want, rec.Faults()); diff != "" {
 		t.Error(diff)
 	}

@@ -38,6 +38,9 @@ type Finding struct {
 // Notes say what one has to know of the call beside its values: that another function is in the place of torch's, and
 // which calls fail inside it.
 func (f *Finding) Notes() (notes []string) {
+	if note := f.wrongInNote(); note != "" {
+		notes = append(notes, note)
+	}
 	if first := f.Results[0]; first.Instead != "" {
 		notes = append(notes, first.Instead)
 	} else if first.Replaced != "" {
@@ -198,8 +201,11 @@ func (f *Finding) write(w io.Writer, st Style, like string, brief bool) error {
 	worst := f.Worst()
 	var b strings.Builder
 	head := strings.ToUpper(string(worst)) + "  "
-	if f.Inherits {
+	switch in := f.WrongIn(); {
+	case f.Inherits:
 		head = "READS OTHER VALUES  "
+	case in == WrongInSecond && f.onlyIn(in):
+		head = strings.ToUpper(in.Word()) + "  "
 	}
 	fmt.Fprintf(&b, "%s%s\n", st.Paint(worst, head), st.Bold(st.Wrap(OneLine(first.Title()), len(head))))
 	f.writeCauses(&b, st)

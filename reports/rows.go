@@ -186,6 +186,10 @@ type Result struct {
 	Lacks string `json:"lacks,omitempty"`
 	// Inherits says of two recordings that the call was given values that differ, and that these explain what it gave.
 	Inherits bool `json:"reads_other_values,omitempty"`
+	// WrongIn says of two recordings in which of them the value is wrong by itself, and Partner is the call of the
+	// second one; "" where the value is wrong in none, or nobody can tell.
+	WrongIn WrongIn `json:"wrong_in,omitempty"`
+	Partner string  `json:"partner,omitempty"`
 	// Default is the verdict without settings, where the Setting of that name gives
 	// another.
 	Default verdict.Verdict `json:"default_verdict,omitempty"`
@@ -331,6 +335,9 @@ type OpSummary struct {
 
 	reading int // calls whose verdict only tells that they were given other values
 	inside  int // calls that a recorded call made
+	// repaired are calls that fail since they are wrong in the second of two recordings only; still are calls that are
+	// wrong in both, and no further apart than what they were given.
+	repaired, still int
 
 	elements, checked int64 // of all results that were compared, and of these one by one
 }

@@ -77,10 +77,11 @@ type Summary struct {
 	capture, op  string // being added
 	worst        verdict.Verdict
 	addedCapture bool
-	unsaved      bool // it has a file into which torch saved nothing
-	reads        bool // it only reads other values
-	inside       bool // a recorded call made it
-	reading      int  // calls whose verdict only tells that they were given other values
+	unsaved      bool    // it has a file into which torch saved nothing
+	reads        bool    // it only reads other values
+	inside       bool    // a recorded call made it
+	wrongIn      WrongIn // in which of two recordings it is wrong
+	reading      int     // calls whose verdict only tells that they were given other values
 }
 
 // A Fact is a line at the top of reports, with its name.
@@ -115,8 +116,9 @@ func (s *Summary) Add(r *Result) {
 		s.endCapture()
 		s.capture, s.op, s.worst, s.addedCapture = r.Capture, r.Op, r.Verdict, true
 		s.program = s.programs.of(r)
-		s.reads, s.inside = r.Inherits, r.Within != nil
+		s.reads, s.inside, s.wrongIn = r.Inherits, r.Within != nil, ""
 	}
+	s.wrongIn = worseIn(s.wrongIn, r.WrongIn)
 	s.Results[r.Verdict]++
 	s.steps.add(r)
 	s.addErrors(r)
@@ -247,6 +249,9 @@ func (s *Summary) endCapture() {
 		o.Counts[s.worst]++
 		if s.inside {
 			o.inside++
+		}
+		if s.wrongIn != "" {
+			o.wrongIn(s.wrongIn, s.worst)
 		}
 		if s.reads && s.worst.Differs() {
 			o.reading++
@@ -393,14 +398,14 @@ func (s *Summary) Counts() map[string]any {
 }
 
 // Differs reports whether any result is a difference or a device's failure, or the
-// results of an operator are wrong all together.
+// results of an operator are wrong all together. Calls that differ between two recordings and are wrong in both count.
 func (s *Summary) Differs() bool {
 	for v, n := range s.Results {
 		if n > 0 && v.Differs() {
 			return true
 		}
 	}
-	return s.together(verdict.Fail)
+	return s.still() > 0 || s.together(verdict.Fail)
 }
 
 // Unwanted reports whether any capture's worst verdict, or that on all calls of an

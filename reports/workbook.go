@@ -171,6 +171,10 @@ func (rec *Recording) sentence() string {
 	reading := s.Reading()
 	wrong -= reading
 	text := fmt.Sprintf("%d of %s fail, %d pass", wrong, Count(total, "call"), passed)
+	if repaired := s.repaired(); repaired > 0 {
+		text = fmt.Sprintf("%d of %s fail, %d differ since they are repaired, %d pass", wrong-repaired,
+			Count(total, "call"), repaired, passed)
+	}
 	if total == 0 {
 		text = "no call was judged"
 	}
@@ -182,7 +186,9 @@ func (rec *Recording) sentence() string {
 	}
 	if listed > 0 {
 		as := "known"
-		if s.Known == nil { // the run before tells, no list
+		if s.still() == listed {
+			as = "in the other recording"
+		} else if s.Known == nil { // the run before tells, no list
 			as = "before"
 		}
 		text += fmt.Sprintf(", %d fail as %s", listed, as)

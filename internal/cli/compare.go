@@ -206,6 +206,7 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 	held := holder{two: len(r.paths) == 2, rounding: rounding}
 	held.undetermined.Registry = r.a.known()
 	var steps pairs.Steps
+	faulty := reports.Faulty{}
 	held.next = func(c compared) error {
 		if c.pair.B != nil {
 			steps.Add(0, c.pair.A.Step)
@@ -213,9 +214,12 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 		}
 		inherits := parted.Add(c.pair, c.results, c.apart)
 		for _, res := range c.results {
-			res.Inherits = inherits
+			if res.Inherits = inherits; res.WrongIn != "" {
+				res.Partner = c.pair.B.Rel
+			}
 		}
 		finding := reports.NewFinding(c.results)
+		faulty.Add(finding)
 		r.out.bar.add(finding.Bad(), 0)
 		if held.two && c.pair.B != nil && finding.Wrong() {
 			r.causes(c.pair, finding, rounding)
@@ -255,6 +259,11 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 		return err
 	}
 	if held.two {
+		if text := faulty.String(); text != "" {
+			r.out.Facts = append(r.out.Facts, reports.Fact{Name: "faults", Text: text})
+			fmt.Fprintf(r.json.text(), "%s\n\n", r.a.style().Wrap(fmt.Sprintf("Faults of %s, compared with those of %s: %s.",
+				r.paths[0], r.paths[1], text), 2))
+		}
 		if text := steps.String([2]string(r.paths)); text != "" {
 			r.out.Facts = append(r.out.Facts, reports.Fact{Name: "steps", Text: strings.TrimPrefix(text, "note: ")})
 			fmt.Fprintf(r.json.text(), "%s\n\n", r.a.style().Wrap(text, 2))

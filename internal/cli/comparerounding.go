@@ -63,7 +63,8 @@ func (h *holder) end() error {
 		h.rounding.Explain(all)
 		h.whole = true
 		for _, c := range h.held {
-			h.whole = h.whole && !reports.NewFinding(c.results).Wrong()
+			f := reports.NewFinding(c.results)
+			h.whole = h.whole && !f.Wrong() && f.WrongIn() == ""
 		}
 	}
 	return h.release()

@@ -88,10 +88,13 @@ func TestTwoSteps(t *testing.T) {
 		{"other", "torch", cli.ExitOK, []string{"The recordings differ only by rounding of bfloat16: 15 calls differ"}},
 		{"torch", "other", cli.ExitOK, []string{"The recordings differ only by rounding of bfloat16: 15 calls differ"}},
 		{"norm", "other", cli.ExitDiffers, []string{"The first finding is wrong in norm, not in other.",
-			"diverged torch.nn.functional.layer_norm torch.nn.functional.layer_norm/7/12/2026-01-01-00-00-00 grad[0] what " +
+			"diverged torch.nn.functional.layer_norm torch.nn.functional.layer_norm/7/12/2026-01-01-00-00-00 grad[0] new: what " +
 				"arrives agrees, the gradient does not", "READS OTHER VALUES: 55 calls differ"}},
 		{"torch", "norm", cli.ExitDiffers, []string{"The first finding is wrong in norm, not in torch.",
-			"FAIL torch.nn.functional.layer_norm, id 12,"}},
+			"Faults of torch, compared with those of norm: none new, none still wrong, 1 call repaired " +
+				"(torch.nn.functional.layer_norm).", "grad[0] repaired: what arrives agrees",
+			"REPAIRED torch.nn.functional.layer_norm, id 12,", "note repaired: right in the first recording, wrong in the " +
+				"second, torch.nn.functional.layer_norm/7/12/2026-01-01-00-00-00"}},
 	} {
 		var out, errs bytes.Buffer
 		t.Chdir(dir)
@@ -104,7 +107,7 @@ func TestTwoSteps(t *testing.T) {
 			}
 		}
 		if lines := strings.Count(out.String(), "\n"); code != tc.code || lines > 30 ||
-			strings.Count(got, "FAIL ") != tc.code {
+			strings.Count(got, "FAIL ")+strings.Count(got, "REPAIRED ") != tc.code {
 			t.Errorf("compare %s %s: exit code %d, %d lines:\n%s%s", tc.a, tc.b, code, lines, out.String(),
 				errs.String())
 		}
@@ -124,7 +127,7 @@ func TestWrongInBothSteps(t *testing.T) {
 		return strings.Join(strings.Fields(out.String()), " ")
 	}
 	got := run("compare", "--json", "run.jsonl", "--markdown", "run.md", "faulty", "sound")
-	for _, want := range []string{"layer_norm.2 output[0] in 1 at /tmp/model/lnrows/train.py:25 inputs agree, the " +
+	for _, want := range []string{"layer_norm.2 output[0] in 1 at /tmp/model/lnrows/train.py:25 new: inputs agree, the " +
 		"result does not: 16 of 96 elements differ",
 		"its inputs differ because of what differs before, and it is wrong: by the inputs of its own recording: 16 of 96 " +
 			"elements differ by more than rounding",

@@ -434,6 +434,14 @@ func (w *walk) run() {
 // otherInputs begins the reason of a wrong call that reads what an earlier one made wrong.
 const otherInputs = "its inputs differ because of what differs before, and it is wrong: "
 
+// became says what became of a fault between the recordings, as the begin of a reason; "" if nobody can tell.
+func became(r *reports.Result) string {
+	if word := r.WrongIn.Word(); word != "" {
+		return word + ": "
+	}
+	return ""
+}
+
 // forward looks at arguments and results.
 func (w *walk) forward(e event) {
 	c, at := e.c, e.at
@@ -456,7 +464,7 @@ func (w *walk) forward(e event) {
 		case w.of.Rounding.readsOther(c, false):
 			reason = otherInputs
 		}
-		w.add(c, at, c.result, reason+c.result.Reason)
+		w.add(c, at, c.result, became(c.result)+reason+c.result.Reason)
 	case c.input != nil && !w.parted && c.entry > growth*max(w.noise, c.unit):
 		w.entered(e.i, at)
 	}
@@ -569,7 +577,7 @@ func (w *walk) backward(e event) {
 		if w.of.Rounding.readsOther(c, true) {
 			reason = otherInputs
 		}
-		w.add(c, e.at, c.gradient, reason+c.gradient.Reason)
+		w.add(c, e.at, c.gradient, became(c.gradient)+reason+c.gradient.Reason)
 		w.parted, w.faulty = true, true
 		return
 	}

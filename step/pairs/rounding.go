@@ -252,6 +252,9 @@ func (x *Rounding) standings(c *compared, results []*reports.Result, in float64,
 		near := d != nil && d.Relative <= limit && d.Largest <= standOut*limit
 		whyA, wrongA := a.Wrong[at]
 		whyB, wrongB := b.Wrong[at]
+		if differs(r, d) {
+			r.WrongIn = wrongIn(wrongA, wrongB)
+		}
 		switch {
 		case !differs(r, d):
 		case (wrongA != wrongB || wrongA && !near) && (r.Setting == "" || r.Verdict.Differs()):
@@ -272,12 +275,33 @@ func (x *Rounding) standings(c *compared, results []*reports.Result, in float64,
 			x.states[r] = isRight
 		case near:
 			x.states[r] = isNear
+			if r.WrongIn == reports.WrongInBoth {
+				x.still(r, whyA)
+			}
 		case in == 0 && r.Verdict == verdict.Pass && r.Setting == "" && d != nil && d.Relative > mostOfEqual(r, c):
 			r.Verdict = verdict.Fail
 			r.Reason = fmt.Sprintf("the arguments are the same bit for bit; the root mean square of the differences is "+
 				"%.2g of the values", d.Relative)
 		}
 	}
+}
+
+// wrongIn says in which of two recordings a value is wrong.
+func wrongIn(a, b bool) reports.WrongIn {
+	switch {
+	case a && b:
+		return reports.WrongInBoth
+	case a:
+		return reports.WrongInFirst
+	case b:
+		return reports.WrongInSecond
+	}
+	return ""
+}
+
+// still keeps that a value is wrong in both recordings, and no further apart than its inputs: it is no difference.
+func (x *Rounding) still(r *reports.Result, why string) {
+	r.Verdict, r.Reason = verdict.Known, "wrong in both recordings: "+why
 }
 
 // mostOfEqual is how far apart a result of equal arguments may be that nobody can judge.
@@ -348,7 +372,9 @@ func (x *Rounding) reads(c *compared, r *reports.Result) {
 // follows lets values pass of a call that is wrong by itself in another value: inputs that came when something was
 // wrong already, and what is right by the inputs of its own recording.
 func (x *Rounding) follows(c *compared) {
-	wrong := slices.ContainsFunc(c.results, func(r *reports.Result) bool { return x.states[r] == isWrong })
+	wrong := slices.ContainsFunc(c.results, func(r *reports.Result) bool {
+		return x.states[r] == isWrong || r.Verdict == verdict.Known
+	})
 	for i, r := range c.results {
 		input := i < c.given || strings.HasPrefix(r.Target, "grad_output")
 		if wrong && x.later[r] && (input || x.states[r] == isRight) {

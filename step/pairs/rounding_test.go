@@ -63,3 +63,21 @@ func TestJudgedByItself(t *testing.T) {
 		}
 	}
 }
+
+// TestStillWrong: a call that is wrong in both recordings, and no further apart than what it was given, is told.
+func TestStillWrong(t *testing.T) {
+	r := &reports.Result{Phase: "forward", Target: "output[0]", Verdict: verdict.Fail}
+	in := &reports.Result{Phase: "input", Target: "input[0]", Verdict: verdict.Pass}
+	of := [2]tensor.DType{tensor.BFloat16, tensor.BFloat16}
+	l := Looked{Results: []*reports.Result{in, r}, Apart: map[*reports.Result]*Difference{
+		in: {DTypes: of, Relative: 0.1, Largest: 0.1}, r: {DTypes: of, Relative: 0.1, Largest: 0.1}}}
+	l.Pair.A, l.Pair.B = &capture.Entry{BackwardOrder: -1}, &capture.Entry{BackwardOrder: -1}
+	x := Rounding{Judge: func(*capture.Entry) Judgement {
+		return Judgement{Wrong: map[ValueName]string{{"forward", "output[0]"}: "off by one"}}
+	}}
+	x.Explain([]Looked{l})
+	if r.Verdict != verdict.Known || r.WrongIn != reports.WrongInBoth ||
+		r.Reason != "wrong in both recordings: off by one" {
+		t.Errorf("the result is %s, wrong in %q: %s", r.Verdict, r.WrongIn, r.Reason)
+	}
+}

@@ -1,0 +1,159 @@
+package reports
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/optool/optool/compare/verdict"
+)
+
+// WrongIn says in which of two recordings, of which the first is compared with the second, a value is wrong by itself.
+type WrongIn string
+
+// The recordings in which a value is wrong.
+const (
+	WrongInFirst  WrongIn = "first"  // a new fault
+	WrongInSecond WrongIn = "second" // a fault that the first recording has no more
+	WrongInBoth   WrongIn = "both"
+)
+
+// wrongInWords name what became of the faults, the worst first.
+var wrongInWords = []struct {
+	in   WrongIn
+	word string
+}{{WrongInFirst, "new"}, {WrongInBoth, "still wrong"}, {WrongInSecond, "repaired"}}
+
+// Word says what became of a fault: "repaired". It is "" if nobody can tell.
+func (in WrongIn) Word() string {
+	for _, w := range wrongInWords {
+		if w.in == in {
+			return w.word
+		}
+	}
+	return ""
+}
+
+// worseIn is the worse of what became of two values of a call, "" if nobody can tell of either.
+func worseIn(a, b WrongIn) WrongIn {
+	for _, w := range wrongInWords {
+		if a == w.in || b == w.in {
+			return w.in
+		}
+	}
+	return ""
+}
+
+// WrongIn says in which of two recordings the call is wrong: a value that only the first one has wrong makes it new,
+// one that both have wrong makes it still wrong.
+func (f *Finding) WrongIn() (in WrongIn) {
+	for _, r := range f.Results {
+		in = worseIn(in, r.WrongIn)
+	}
+	return in
+}
+
+// wrongIn counts a capture of the op whose worst verdict is v.
+func (o *OpSummary) wrongIn(in WrongIn, v verdict.Verdict) {
+	switch {
+	case in == WrongInSecond && v == verdict.Fail:
+		o.repaired++
+	case in == WrongInBoth && v == verdict.Known:
+		o.still++
+	}
+}
+
+// repaired is how many calls that differ do so because they are wrong in the second recording only.
+func (s *Summary) repaired() (n int) {
+	s.endCapture()
+	for _, o := range s.ops {
+		n += o.repaired
+	}
+	return n
+}
+
+// still is how many calls are wrong in both recordings, and no further apart than what they were given.
+func (s *Summary) still() (n int) {
+	s.endCapture()
+	for _, o := range s.ops {
+		n += o.still
+	}
+	return n
+}
+
+// onlyIn reports whether all values of the call that fail are wrong in that recording.
+func (f *Finding) onlyIn(in WrongIn) bool {
+	return !slices.ContainsFunc(f.Results, func(r *Result) bool { return r.Finding() && r.WrongIn != in })
+}
+
+// wrongInNote says in which of two recordings the call is wrong, and where the second one has it.
+func (f *Finding) wrongInNote() string {
+	in := f.WrongIn()
+	partner := ""
+	for _, r := range f.Results {
+		if r.Partner != "" {
+			partner = ", " + r.Partner
+		}
+	}
+	switch in {
+	case WrongInFirst:
+		return "new: wrong in the first recording, right in the second" + partner
+	case WrongInBoth:
+		return "still wrong: in the first recording and in the second" + partner
+	case WrongInSecond:
+		return "repaired: right in the first recording, wrong in the second" + partner
+	}
+	return ""
+}
+
+// Faulty counts the calls of two recordings that are wrong by themselves, by what became of them and by operator.
+type Faulty map[WrongIn]map[string]int
+
+// Add counts a call.
+func (n Faulty) Add(f *Finding) {
+	in := f.WrongIn()
+	if in == "" {
+		return
+	}
+	if n[in] == nil {
+		n[in] = map[string]int{}
+	}
+	n[in][f.Results[0].Op]++
+}
+
+// shownFaulty is how many operators are named.
+const shownFaulty = 4
+
+// String is what became of the calls: "none new, 8 calls still wrong (a.b), 4 calls repaired (c.d)". It is "" where no
+// call is wrong.
+func (n Faulty) String() string {
+	if len(n) == 0 {
+		return ""
+	}
+	var parts []string
+	for _, w := range wrongInWords {
+		total := 0
+		ops := slices.SortedFunc(maps.Keys(n[w.in]), func(a, b string) int {
+			if d := n[w.in][b] - n[w.in][a]; d != 0 {
+				return d
+			}
+			return strings.Compare(a, b)
+		})
+		for _, k := range n[w.in] {
+			total += k
+		}
+		text := "none " + w.word
+		if total > 0 {
+			names := ops[:min(len(ops), shownFaulty)]
+			more := ""
+			if k := len(ops) - len(names); k > 0 {
+				more = fmt.Sprintf(" and %d more", k)
+			}
+			text = fmt.Sprintf("%s %s (%s%s)", Count(total, "call"), w.word, OneLine(strings.Join(names, ", ")),
+				more)
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
+}
