@@ -1627,11 +1627,12 @@ def factor(rank, name, directory):
 
 
 def tied(rank, name, directory):
-    """The table of the first stage is the head of the second one; its gradient may be halved."""
+    """The table of the first stage is the head of the second one; its gradient may be halved, or each begin with its own."""
     import optool_capture
 
     model = torch.nn.Module()
-    model.table, up = part(1, None, 7, 4), part(2 + rank, None, 4, 4)
+    seed = 7 + rank if name == "tied-apart" else 1
+    model.table, up = part(seed, None, 7, 4), part(2 + rank, None, 4, 4)
     setattr(model, "up%d" % rank, up)
     torch.manual_seed(5)
     ids, labels = torch.randint(7, (6,)), torch.randint(7, (6,))
