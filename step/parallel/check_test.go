@@ -204,6 +204,8 @@ var trees = []struct {
 	{"zero-alone", "replica", "torch.nn.functional.linear", "the gradient of down is a partial sum", ""},
 	{"zero-clip", "replica", "torch._foreach_norm", "lack an all_reduce", ""},
 	{"zero-global", "", "", "", ""},
+	{"zero-decay", "", "", "", ""},
+	{"zero-decay-last", "shard", "torch.Tensor.mul", "at element 22: they change where parameters end in part 1", ""},
 	{"zero-kept", "collective", "torch.Tensor.copy_", "no call writes it there", ""},
 	{"zero-early", "collective", "torch.distributed.all_gather_into_tensor", "no call gathers them behind", ""},
 	{"zero-late", "collective", "torch.distributed.all_gather_into_tensor", "gathered before the update", ""},

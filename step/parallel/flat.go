@@ -98,6 +98,7 @@ func (p *part) flats(tails map[int]*tail, factors []float64, verdicts map[string
 			p.compared[n] = factors != nil && v.scale != nil
 		}
 		p.unlike(b, updates)
+		p.maskedOtherwise(b, updates, tails)
 		p.returned(b, updates, tails)
 	}
 }
@@ -268,6 +269,7 @@ type flatUpdate struct {
 	before   *array       // the part before the first call
 	result   *array       // the part after the last call
 	calls    []*step.Call // all that change the part
+	states   []*array     // the part before and behind each of these
 }
 
 // updateOf follows the calls that change a part of a buffer of parameters; nil if none reads another value of its size.
@@ -316,7 +318,9 @@ func (t *tail) updateFrom(size int, is func(before, after *array) bool) *flatUpd
 		}
 		if u.result == nil {
 			u.before = f.ins[k]
+			u.states = []*array{u.before}
 		}
+		u.states = append(u.states, f.result[k])
 		u.result = f.result[k]
 		u.calls = append(u.calls, f.call)
 		other := slices.IndexFunc(f.ins, func(a *array) bool { return a != f.ins[k] && len(a.x) == size })

@@ -386,6 +386,10 @@ def zero(rank, name, directory):
             own.grad = own.grad.roll(2)
         if name == "zero-late":
             dist.all_gather_into_tensor(whole, own.detach())
+        if name.startswith("zero-decay"):  # of the matrices
+            decay = torch.cat([torch.full((p.numel(),), 0.1 * (p.dim() > 1)) for p in parameters])
+            with torch.no_grad():
+                own.sub_(decay.chunk(2)[1 if name == "zero-decay-last" else rank].clone() * own)
         if name == "zero-early":
             work = dist.all_gather_into_tensor(whole, own.detach().clone(), async_op=True)
         optimizer.step()
