@@ -345,14 +345,25 @@ func (rec *Recording) Count() error {
 	return rec.Results.Err()
 }
 
-// Headline is the result of the run in a sentence: the first fact of its command, or counts of calls.
+// Headline is the result of the run in a sentence: the first fact of its command, or counts of calls. Inputs that could
+// not be read go before it if the exit code is 3 for them.
 func (rec *Recording) Headline() string {
-	if len(rec.Summary.Facts) > 0 {
-		f := rec.Summary.Facts[0]
-		return f.Name + ": " + f.Text
+	text, s := rec.sentence(), rec.Summary
+	if len(s.Facts) > 0 {
+		text = s.Facts[0].Name + ": " + s.Facts[0].Text
 	}
-	return rec.sentence()
+	exit := s.Exit
+	if rec.Exit != nil {
+		exit = *rec.Exit
+	}
+	if exit == exitRefused && s.refusedText() != "" {
+		text = fmt.Sprintf("exit code %d: %s. %s", exit, s.Refusal(), text)
+	}
+	return text
 }
+
+// exitRefused is the exit code of a run that could not read or run all inputs.
+const exitRefused = 3
 
 // Top are lines for the top of reports, below Headline: further facts, counts of calls, and Headlines.
 func (rec *Recording) Top() (top []Fact) {

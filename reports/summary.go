@@ -653,6 +653,15 @@ func (s *Summary) refusedText() string {
 	if s.Differs() || s.Unwanted() || !s.Refused() && len(s.Unread) == 0 || s.Total() == 0 || s.Interrupted {
 		return ""
 	}
+	hint := ""
+	if s.Refused() || slices.ContainsFunc(s.Unread, func(f UnreadFile) bool { return !f.Absent }) {
+		hint = `; --where 'not (path contains "FOLDER")' leaves those of a folder out`
+	}
+	return "exit code 3: " + s.Refusal() + hint
+}
+
+// Refusal counts the inputs that could not be read or run; "" if there are none.
+func (s *Summary) Refusal() string {
 	var parts []string
 	for _, p := range []struct {
 		v    verdict.Verdict
@@ -662,11 +671,7 @@ func (s *Summary) refusedText() string {
 			parts = append(parts, Count(n, "capture")+" "+p.what)
 		}
 	}
-	hint := ""
-	if s.Refused() || slices.ContainsFunc(s.Unread, func(f UnreadFile) bool { return !f.Absent }) {
-		hint = `; --where 'not (path contains "FOLDER")' leaves those of a folder out`
-	}
-	return "exit code 3: " + strings.Join(append(parts, s.unreadParts()...), ", ") + hint
+	return strings.Join(append(parts, s.unreadParts()...), ", ")
 }
 
 // failedOn says how many captures have a verdict of FailOn; "" if none has.

@@ -64,6 +64,11 @@ func TestNightly(t *testing.T) {
 		{"the list of calls is cut", "rm -r run/* && cp -R " + hooked + " run && f=$(find run -name calls.jsonl) && " +
 			"chmod -R u+w run && head -c 9000 $f >cut && mv cut $f", "test $(grep -c '<error' " + newest +
 			"/junit.xml) = 1", 3, "the recording ends inside a line: calls after id"},
+		{"cut, the first night", "mv history/good.jsonl kept; " + recorded, "grep -q '^### .*exit code 3: 1 recording is not whole' history/latest.md",
+			3, "exit code 3: 1 recording is not whole"},
+		{"cut, after a good night", "cp " + newest + "/run.jsonl history/good.jsonl; sleep 0.1; " + recorded,
+			"mv kept history/good.jsonl; grep -q '^### .*exit code 3: 1 recording is not whole. compared with' history/latest.md", 3,
+			"\nexit code 3: 1 recording is not whole\nreports of this night"},
 		{"nothing was recorded", "rm -r run/*", "", 3, "optool: "},
 	} {
 		if out, code := sh(night.before); code != 0 {

@@ -94,7 +94,7 @@ func (a *app) compareResults(paths []string, o *compareOptions) error {
 	return a.unwritten(exit, c.write(a, files, exit))
 }
 
-// exit is the exit code of the comparison with the new run of this name. It notes why it is 1.
+// exit is the exit code of the comparison with the new run of this name. It notes why it is 1 or 3.
 func (c *changedRun) exit(listed *reports.KnownList, name string) int {
 	n := c.count
 	switch {
@@ -139,7 +139,10 @@ func (c *changedRun) exit(listed *reports.KnownList, name string) int {
 		return ExitDiffers
 	case len(c.fails) > 0:
 		return ExitDiffers
-	case n.Unread > 0 || c.rec.Summary.Refused() || c.rec.Summary.NotRead > 0:
+	case n.Unread > 0 || c.rec.Summary.Refused() || c.rec.Summary.NotRead > 0 || len(c.rec.Summary.Unread) > 0:
+		if c.refused = c.rec.Summary.Refusal(); n.Unread > 0 {
+			c.refused = strings.TrimPrefix(c.refused+", "+reports.Count(n.Unread, "value")+" could not be read", ", ")
+		}
 		return ExitFailed
 	}
 	return ExitOK
@@ -172,8 +175,11 @@ func regular(name string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// tellExit prints why the exit code is 1, if it is.
+// tellExit prints why the exit code is 1, or 3 for what could not be read, if it is.
 func (a *app) tellExit(w io.Writer, c *changedRun) (err error) {
+	if c.refused != "" {
+		_, err = fmt.Fprintln(w, a.style().Wrap(fmt.Sprintf("exit code %d: %s", ExitFailed, c.refused), 2))
+	}
 	if len(c.fails) == 0 {
 		return nil
 	}

@@ -25,6 +25,7 @@ type changedRun struct {
 	facts       []reports.Fact // that the reports begin with: the counts, changed operators, others
 	known       []string       // what became of known failures
 	fails       []string       // why the exit code is 1
+	refused     string         // why it is 3: what could not be read
 	then        string         // what to do if that is meant
 	of          map[*reports.Result]*reports.ResultChange
 }
