@@ -179,6 +179,7 @@ func regular(name string) bool {
 func (a *app) tellExit(w io.Writer, c *changedRun) (err error) {
 	if c.refused != "" {
 		_, err = fmt.Fprintln(w, a.style().Wrap(fmt.Sprintf("exit code %d: %s", ExitFailed, c.refused), 2))
+		return err
 	}
 	if len(c.fails) == 0 {
 		return nil
