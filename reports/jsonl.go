@@ -145,7 +145,7 @@ func (j *JSONLines) Summary(s *Summary) error {
 		"kind": "summary", "captures": s.Calls(), "interrupted": s.Interrupted,
 		"elapsed_s": s.Elapsed.Seconds(), "peak_rss_bytes": s.PeakRSS, "ops": ops, "exit_code": s.Exit,
 		"refused": s.NotRead, "judged": s.Judged(), "not_judged": unjudged.NotJudged,
-		"reasons": unjudged.Reasons,
+		"reasons": unjudged.Reasons, "first": cmp.Or(s.First, s.FirstWrong),
 	}
 	if len(s.Missing) > 0 {
 		m["missing"] = s.Missing
@@ -176,9 +176,6 @@ func (j *JSONLines) Summary(s *Summary) error {
 	}
 	if s.Generated != nil {
 		m["generated"] = s.Generated
-	}
-	if first := cmp.Or(s.First, s.FirstWrong); first != nil {
-		m["first"] = first
 	}
 	if s.Precision != nil {
 		m["precision"] = s.Precision

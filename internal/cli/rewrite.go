@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"iter"
+	"maps"
 	"os"
 
 	"github.com/optool/optool/reports"
@@ -91,17 +92,18 @@ func writeSummary(lines *reports.JSONLines, s *reports.Summary, before json.RawM
 	if err := reports.NewJSONLines(&now).Summary(s); err != nil {
 		return err
 	}
-	all := map[string]json.RawMessage{}
+	all, is := map[string]json.RawMessage{}, map[string]json.RawMessage{}
 	if before != nil {
 		if err := json.Unmarshal(before, &all); err != nil {
 			return err
 		}
 	}
-	if anew {
-		delete(all, "first")
-	}
-	if err := json.Unmarshal(now.Bytes(), &all); err != nil {
+	if err := json.Unmarshal(now.Bytes(), &is); err != nil {
 		return err
 	}
+	if string(is["first"]) == "null" && all["first"] != nil && !anew {
+		delete(is, "first")
+	}
+	maps.Copy(all, is)
 	return lines.Write(all)
 }
