@@ -79,7 +79,7 @@ for night in "$history"/night-*/run.jsonl; do
 done
 set -- "$@" "$tonight/run.jsonl" # the last one is compared with the first
 if [ -e "$history/good.jsonl" ]; then
-	run compare --results --known "$known" --fail-on "$fail_on" --json "$tonight/changes.jsonl" \
+	run compare --results --quiet --known "$known" --fail-on "$fail_on" --json "$tonight/changes.jsonl" \
 		--junit "$tonight/changes.xml" --markdown "$tonight/changes.md" \
 		"$history/good.jsonl" "$@"
 	code=$?
@@ -88,7 +88,7 @@ if [ -e "$history/good.jsonl" ]; then
 		echo "exit code 3: not all of $captures could be judged; the lines before the comparison say why"
 	fi
 elif [ $# -gt 1 ]; then
-	run compare --results --known "$known" --json "$tonight/changes.jsonl" --markdown "$tonight/changes.md" "$@"
+	run compare --results --quiet --known "$known" --json "$tonight/changes.jsonl" --markdown "$tonight/changes.md" "$@"
 fi
 
 # Keep: the next night is compared with the last one that was good and looked at all that the one before looked at.

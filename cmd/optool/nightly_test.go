@@ -78,6 +78,9 @@ func TestNightly(t *testing.T) {
 		if code != night.code || !strings.Contains(out, night.says) {
 			t.Errorf("%s: exit code %d, want %d and %q:\n%s", night.name, code, night.code, night.says, out)
 		}
+		if strings.Contains(out, "\nknown ") {
+			t.Errorf("%s: known values are listed one by one:\n%s", night.name, out)
+		}
 		if out, code := sh(night.after); code != 0 {
 			t.Errorf("%s: %s: %s", night.name, night.after, out)
 		}
