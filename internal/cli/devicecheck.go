@@ -41,6 +41,7 @@ type checkedOperator struct {
 	Cases     int             `json:"cases"`
 	Judged    int             `json:"judged"`
 	Unrun     int             `json:"not_run"` // after calls that did not return
+	Longest   int             `json:"longest_row"` // the largest last dimension of an argument that was judged
 	Findings  []*checkFinding `json:"findings"`
 	Absent    []*checkAbsence `json:"absent"`
 }
@@ -133,7 +134,7 @@ func (d *target) calledOf(called int) string {
 
 func (o *deviceOptions) checkedOperator(e *opdef.Entry, out *opcheck.Outcome) *checkedOperator {
 	op := &checkedOperator{Op: e.Names[0], Functions: []string{}, Cases: out.Cases, Judged: out.Judged,
-		Unrun: out.Unrun, Findings: []*checkFinding{}, Absent: []*checkAbsence{}}
+		Unrun: out.Unrun, Longest: out.LongestRow(), Findings: []*checkFinding{}, Absent: []*checkAbsence{}}
 	for _, f := range out.Findings {
 		found := &checkFinding{Check: f.Check, Case: f.Case, Detail: f.Detail, Functions: f.Functions, op: op.Op,
 			made: f.Call}
@@ -452,7 +453,7 @@ func (r *checkReport) writeTotals(a *app, called string) error {
 	}
 	text := fmt.Sprintf("%s judged in %s: ", reports.Count(r.Judged, "operator"), reports.Count(r.Cases, "case"))
 	if r.Findings == 0 {
-		text += "no finding"
+		text += "no finding" + r.rows()
 	} else {
 		text += fmt.Sprintf("%d wrong, %s", wrong, reports.Count(r.Findings, "finding"))
 	}
@@ -471,6 +472,31 @@ func (r *checkReport) writeTotals(a *app, called string) error {
 	}
 	_, err := fmt.Fprintln(a.Out, st.Wrap(text+called, 2))
 	return err
+}
+
+// rows says how long the rows were in which nothing was found: a kernel that takes them in blocks may be wrong in longer
+// ones.
+func (r *checkReport) rows() string {
+	longest, ops := 0, []*checkedOperator{}
+	for _, op := range r.Operators {
+		if op.Judged > 0 {
+			longest, ops = max(longest, op.Longest), append(ops, op)
+		}
+	}
+	if longest == 0 {
+		return ""
+	}
+	text := fmt.Sprintf(" in rows of up to %s", reports.Count(longest, "element"))
+	few := 0
+	for _, op := range ops {
+		if op.Longest < opdef.LongRows[0] {
+			few++
+		}
+	}
+	if few > 0 && few < len(ops) {
+		text += fmt.Sprintf(" (of %s only below %d)", reports.Count(few, "operator"), opdef.LongRows[0])
+	}
+	return text
 }
 
 // shownNever is how many functions the last line names whose arguments were never judged.

@@ -148,7 +148,8 @@ func softmaxOp[A any](schema, names, source, arg string, v softmaxVariant,
 				args(g.Normal(f64), 0, nil), args(g.Normal(f32, 0, 3), 1, nil),
 				args(g.Int(tensor.Int64, -3, 3, 4), 0, &f32),
 				args(g.Uniform(f32, -200, 200, 2, 6), 1, nil),
-				args(g.Normal(f32, 2, 33), 1, nil), args(g.Normal(tensor.BFloat16, 2, 133), 1, nil), // see opdef.Tiles
+				args(g.Normal(f32, 2, 33), 1, nil), args(g.Rows(tensor.BFloat16, 3, 133), 1, nil), // see opdef.Tiles
+				args(g.Rows(f32, 3, 133), 1, nil), args(g.Rows(f32, 3, 1030), 1, nil),
 			}
 		},
 	}.Entry()

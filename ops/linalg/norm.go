@@ -109,7 +109,8 @@ var vectorNormOps = []*opdef.Entry{
 			f64[3, 4]{apart 0}, p=1, dim=[0]; f64[3, 4]{distinct}, p=inf, dim=[1]; f64[5]{distinct}, p=-inf
 			f64[3, 4], dim=[0, 1]; f64[3]{apart 0}, p=1.5; f64[3]{apart 0}, p=0.5; f64[3]{apart 0}, p=-1.0
 			f32[6], p=2; bf16[2, 3], p=2, dtype=f32; f32[], p=2; f32[0, 3], p=2, dim=[0]; c128[3, 2], p=2, dim=[0]
-			f64[3, 4], p=2.5, dim=[0]; f64[3, 4], p='nuc'; f64[3, 2, 4], p='nuc', dim=[2, 0], keepdim=True`),
+			f64[3, 4], p=2.5, dim=[0]; f64[3, 4], p='nuc'; f64[3, 2, 4], p='nuc', dim=[2, 0], keepdim=True
+			f32[3, 133]{rows}, dim=[1]; bf16[3, 133]{rows}, dim=[1]; f32[3, 1030]{rows}, dim=[1]`),
 	}, "self", (*normArgs).norm),
 	normOp(opdef.Planned[*linalgNormArgs, *normOf]{
 		Schema: "linalg_norm(Tensor A, any ord=None, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> " +
@@ -134,7 +135,8 @@ var vectorNormOps = []*opdef.Entry{
 			Notes: "ord may be inf, -inf and 0 (the number of non-zero elements)."},
 		Cases: opdef.Calls[VectorNormArgs](`
 			f64[3, 4]; f64[3, 4]{apart 0}, ord=1, dim=[1]; f64[3, 4]{apart 0}, ord=3.5, dim=[0], keepdim=True
-			f64[2, 3]{distinct}, ord=inf, dim=[1]; f32[5], ord=0; f16[5], dtype=f32; bf16[2, 5], dim=[-1]`),
+			f64[2, 3]{distinct}, ord=inf, dim=[1]; f32[5], ord=0; f16[5], dtype=f32; bf16[2, 5], dim=[-1]
+			f32[3, 133]{rows}, dim=[1]; bf16[3, 133]{rows}, dim=[1]; f32[3, 1030]{rows}, dim=[1]`),
 	}, "x", func(a *VectorNormArgs) (*normOf, error) {
 		return newNorm(a.X, "x", a.Ord.Float64(), a.Dim, a.Keepdim, a.Dtype)
 	}),

@@ -702,4 +702,6 @@ var crossEntropyCases = opdef.Calls[crossEntropyArgs](`
 	f64[2, 4, 2, 2], i64[2, 2, 2]{0..3}, reduction='none'; f32[5], i64[]{0..4}
 	bf16[3, 4], i64[3]{0..3}, reduction='sum'; f64[3, 4], f64[3, 4]{0.1..0.9}
 	f64[2, 4, 3], f64[2, 4, 3]{0.1..0.9}, weight=f64[4]{0.5..2 fixed}, reduction='none', label_smoothing=0.3
-	f32[0, 4], i64[0]{0..3}, reduction='none'; f32[3, 33], i64[3]{0..32}; bf16[3, 133], i64[3]{0..132}`)
+	f32[0, 4], i64[0]{0..3}, reduction='none'; f32[3, 33], i64[3]{0..32}
+	for T in f32 bf16: T[3, 133]{rows}, i64[3]{0..132}
+	f32[3, 1030]{rows}, i64[3]{0..1029}`)

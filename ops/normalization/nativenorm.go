@@ -24,7 +24,9 @@ var nativeNormOps = []*opdef.Entry{
 			Notes:   "The statistics take no gradient.", Source: "ATen/native/layer_norm.cpp"},
 		Cases: opdef.Calls[nativeLayerNormArgs](`
 			f64[3, 4], [4], f64[4], f64[4], 1e-05; f64[2, 3, 4], [3, 4], f64[3, 4], None, 0.001
-			for T in f32 bf16: T[2, 5], [5], None, None, 1e-05`),
+			for T in f32 bf16: T[2, 5], [5], None, None, 1e-05
+			for T in f32 bf16: T[3, 133]{rows}, [133], T[133], T[133], 1e-05
+			f32[3, 1030]{rows}, [1030], f32[1030], f32[1030], 1e-05`),
 		Plan: func(a *nativeLayerNormArgs) (*nativeNormalisation, error) {
 			n, err := (&layerNormArgs{Input: a.Input, NormalizedShape: a.NormalizedShape, Weight: a.Weight,
 				Bias: a.Bias, Eps: a.Eps}).norm()

@@ -29,7 +29,8 @@ var normOps = []*opdef.Entry{
 			bf16[2, 4], [4], weight=bf16[4], bias=bf16[4], cudnn_enable=False
 			f64[3, 4], [4], bias=f64[4], eps=0.1, cudnn_enable=False
 			f32[2, 33], [33], weight=f32[33], bias=f32[33], cudnn_enable=False
-			bf16[2, 133], [133], weight=bf16[133], bias=bf16[133], cudnn_enable=False`),
+			bf16[3, 133]{rows}, [133], weight=bf16[133], bias=bf16[133], cudnn_enable=False
+			for N in 133 1030: f32[3, N]{rows}, [N], weight=f32[N], bias=f32[N], cudnn_enable=False`),
 	}),
 	normEntry(opdef.Planned[*rmsNormArgs, *normalisation]{
 		Plan:   (*rmsNormArgs).norm,
@@ -43,7 +44,8 @@ var normOps = []*opdef.Entry{
 		Cases: opdef.Calls[rmsNormArgs](`
 			f64[3, 4], [4], weight=f64[4], eps=1e-06; f64[2, 3, 4], [3, 4], eps=0.001; f32[2, 5], [5], eps=1e-05
 			f64[3, 4], [4], eps=1e-05; f32[2, 33], [33], weight=f32[33], eps=1e-05
-			bf16[2, 133], [133], weight=bf16[133], eps=1e-05`),
+			bf16[3, 133]{rows}, [133], weight=bf16[133], eps=1e-05
+			for N in 133 1030: f32[3, N]{rows}, [N], weight=f32[N], eps=1e-05`),
 	}),
 	normEntry(opdef.Planned[*groupNormArgs, *normalisation]{
 		Plan: (*groupNormArgs).norm,
@@ -59,7 +61,9 @@ var normOps = []*opdef.Entry{
 			f64[2, 4, 3], 2, weight=f64[4], bias=f64[4], cudnn_enabled=False
 			f64[2, 4, 2, 2], 4, bias=f64[4], eps=0.001, cudnn_enabled=False; f32[3, 6], 2, cudnn_enabled=False
 			bf16[1, 4, 5], 1, weight=bf16[4], cudnn_enabled=False
-			f64[2, 4, 3], 2, weight=f64[4], cudnn_enabled=False`),
+			f64[2, 4, 3], 2, weight=f64[4], cudnn_enabled=False
+			for T in f32 bf16: T[3, 1, 133]{rows}, 1, weight=T[1], cudnn_enabled=False
+			f32[3, 1, 1030]{rows}, 1, bias=f32[1], cudnn_enabled=False`),
 	}),
 	batchNorm("batch_norm(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, Tensor? "+
 		"bias=None, bool training=False, float momentum=0.1, float eps=1e-05) -> Tensor", "F.batch_norm"),

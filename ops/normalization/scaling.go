@@ -20,7 +20,8 @@ var scalingOps = []*opdef.Entry{
 		Traits: opdef.Traits{Autocast: opdef.AutocastFloat32},
 		Cases: opdef.Calls[normalizeArgs](`
 			f64[3, 4]; f64[2, 3, 4]{apart 0}, p=3.0, dim=[0]; f64[3, 4]{apart 0}, p=1.0, dim=[-1]
-			f64[3, 4], eps=100.0; f32[5], dim=[0]; bf16[2, 3]; f32[0, 3]; c128[3, 4]; c128[3, 2], p=3.0, dim=[0]`),
+			f64[3, 4], eps=100.0; f32[5], dim=[0]; bf16[2, 3]; f32[0, 3]; c128[3, 4]; c128[3, 2], p=3.0, dim=[0]
+			f32[3, 133]{rows}; bf16[3, 133]{rows}; f32[3, 1030]{rows}`),
 	}, compose.Unfused, func(g *compose.Graph, a *normalizeArgs) compose.Values {
 		x := g.Arg("input", a.Input)
 		norm := g.Norm(x, a.P, true, a.Dim...)

@@ -248,6 +248,21 @@ type Try struct {
 	hung, cut bool // a call did not return, a check was abandoned
 }
 
+// LongestRow is the largest last dimension of the arguments of the cases that were judged, 0 of none.
+func (o *Outcome) LongestRow() (longest int) {
+	for _, t := range o.Tries {
+		if !t.Judged {
+			continue
+		}
+		for _, a := range t.Call.Tensors() {
+			if n := a.Tensor.Dim(); n > 0 {
+				longest = max(longest, a.Tensor.Shape[n-1])
+			}
+		}
+	}
+	return longest
+}
+
 // DType names the dtype of the first tensor of the call; "" without tensors.
 func (t *Try) DType() string {
 	if first := firstTensor(t.Call); first != nil {

@@ -17,6 +17,7 @@ import (
 //	f32[2, 3]             standard normal values (Gen.Normal)
 //	f64[3]{0.1..2}        evenly distributed values; integers include both ends (Gen.Uniform, Gen.Int)
 //	f32[4]{distinct}      values that differ by at least 0.1 (Gen.Distinct)
+//	f32[3, 9]{rows}       a row of rising values, one with a large value first, one of normal values (Gen.Rows)
 //	f32[4]{apart 0 1}     normal values at least 0.2 away from 0 and 1 (Gen.Apart)
 //	f64[2, 3, 3]{regular} matrices that are far from singular; {positive}: positive definite too (Gen.Regular)
 //	i64[3]{= 2 -1 0}      these values, without a gradient
@@ -205,6 +206,8 @@ func (g Gen) filled(dt tensor.DType, shape []int, how []string) (*tensor.Tensor,
 	switch {
 	case word == "distinct":
 		return g.Distinct(dt, shape...), nil
+	case word == "rows" && len(shape) > 0:
+		return g.Rows(dt, shape...), nil
 	case word == "apart":
 		return g.Apart(dt, ns, shape...), nil
 	case word == "regular" || word == "positive":
@@ -220,7 +223,7 @@ func (g Gen) filled(dt tensor.DType, shape []int, how []string) (*tensor.Tensor,
 	case word == "between":
 		return g.Uniform(dt, ns[0], ns[1], shape...), nil
 	}
-	return nil, fmt.Errorf("%v: want LOW..HIGH, distinct, apart, regular, positive, full or = and all values", how)
+	return nil, fmt.Errorf("%v: want LOW..HIGH, distinct, rows, apart, regular, positive, full or = and all values", how)
 }
 
 func given(dt tensor.DType, shape []int, values []float64) *tensor.Tensor {

@@ -84,6 +84,30 @@ func (g Gen) Distinct(dt tensor.DType, shape ...int) *tensor.Tensor {
 	return t
 }
 
+// LongRows are lengths of rows that kernels take in several blocks, none a multiple of a block: of each there is a part
+// after the last whole one.
+var LongRows = []int{133, 1030}
+
+// Rows returns rows (last dimension) of values in turn: rising, so that the largest are in the part after the last whole
+// block; a large one first; standard normal ones. A kernel that is wrong about a block is wrong about one of them.
+func (g Gen) Rows(dt tensor.DType, shape ...int) *tensor.Tensor {
+	v := make([]float64, tensor.Numel(shape))
+	n := shape[len(shape)-1]
+	for i := range v {
+		row, at := i/n, i%n
+		v[i] = g.R.NormFloat64()
+		switch {
+		case row%3 == 0:
+			v[i] = -4 + 12*float64(at)/float64(max(n-1, 1))
+		case row%3 == 1 && at == 0:
+			v[i] = 8
+		}
+	}
+	t := tensor.New(dt, shape, v).Rounded()
+	t.RequiresGrad = dt.IsFloat()
+	return t
+}
+
 // Apart returns standard normal values kept at least 0.2 away from the points:
 // for functions with a kink or a pole there.
 func (g Gen) Apart(dt tensor.DType, points []float64, shape ...int) *tensor.Tensor {

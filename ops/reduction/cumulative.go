@@ -32,7 +32,8 @@ var cumulativeOps = []*opdef.Entry{
 			}
 			return elements.GradOf("self", opdef.AlongDim(g.Outs[0].DType, g.Out[0], dim, SuffixSum[float64])), nil
 		},
-		Cases: cumulativeCases,
+		Cases: opdef.Calls[CumulativeArgs](cumulativeCases +
+			`; f32[3, 133]{rows}, 1; bf16[3, 133]{rows}, 1; f32[3, 1030]{rows}, 1`),
 	}.Entry(),
 	opdef.Planned[*CumulativeArgs, *scan]{
 		Schema: "cumprod(Tensor self, int dim, *, dtype? dtype=None) -> Tensor",
@@ -62,7 +63,8 @@ var cumulativeOps = []*opdef.Entry{
 		Cases: func(g opdef.Gen) []*CumulativeArgs {
 			zero := tensor.New(tensor.Float64, []int{2, 4}, []float64{1, 0, 2, 3, 4, -1, 0, 6}).Rounded()
 			zero.RequiresGrad = true
-			return append(cumulativeCases(g), &CumulativeArgs{Self: zero, Dim: 1})
+			return append(opdef.Calls[CumulativeArgs](cumulativeCases+`; f32[3, 133]{0.9..1.1}, 1`)(g),
+				&CumulativeArgs{Self: zero, Dim: 1})
 		},
 	}.Entry().AsSigned(),
 	runningExtremum("cummax", "Running maximum along a dimension and its indices", false),
@@ -107,7 +109,7 @@ var cumulativeOps = []*opdef.Entry{
 		},
 		Cases: opdef.Calls[opdef.DimArgs](`
 			f64[3, 4], 1; f64[3, 4], 0; f32[6], -1; bf16[2, 3], 1; f32[5]{-90..90}, 0; f64[], 0; f32[0, 2], 0
-			c128[3, 4], 1; c64[5], 0`),
+			c128[3, 4], 1; c64[5], 0; f32[3, 133]{rows}, 1; bf16[3, 133]{rows}, 1; f32[3, 1030]{rows}, 1`),
 	}.Entry(),
 }
 
@@ -406,7 +408,8 @@ func runningExtremum(name, summary string, least bool) *opdef.Entry {
 		},
 		Cases: opdef.Calls[opdef.DimArgs](`
 			f64[3, 4]{distinct}, 1; f64[3, 4]{distinct}, 0; f32[6]{distinct}, -1; i32[2, 5]{-3..3}, 1
-			bf16[5]{distinct}, 0; f64[]{distinct}, 0; f32[0, 2]{distinct}, 0`),
+			bf16[5]{distinct}, 0; f64[]{distinct}, 0; f32[0, 2]{distinct}, 0
+			f32[3, 133]{rows}, 1; bf16[3, 133]{rows}, 1; f32[3, 1030]{rows}, 1`),
 	}.Entry()
 }
 
@@ -472,6 +475,6 @@ func acceptRunning(a *runningExtrema, got, want *tensor.Tensor) opdef.Acceptance
 	return opdef.Acceptance{OK: true, Rule: "ties"}
 }
 
-var cumulativeCases = opdef.Calls[CumulativeArgs](`
+const cumulativeCases = `
 	f64[3, 4], 1; f64[2, 3, 2], -2; f32[5], 0; bf16[2, 4], 1, dtype=f32; i32[2, 3]{-3..3}, 0; bool[6]{0..1}, 0
-	f32[], -1; f32[0, 3], 1; c128[3], 0`)
+	f32[], -1; f32[0, 3], 1; c128[3], 0`

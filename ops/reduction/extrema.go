@@ -64,7 +64,8 @@ var extremaOps = []*opdef.Entry{
 		},
 		Cases: opdef.Calls[AminmaxArgs](`
 			f64[3, 4]{distinct}; f32[3, 4]{distinct}, dim=-1, keepdim=True; f64[2, 5]{distinct}, dim=0
-			i32[5]{-9..9}; bf16[]{distinct}; f32[0, 3]{distinct}, dim=1; bool[4]{0..1}`),
+			i32[5]{-9..9}; bf16[]{distinct}; f32[0, 3]{distinct}, dim=1; bool[4]{0..1}
+			f32[3, 133]{rows}, dim=1; bf16[3, 133]{rows}, dim=1; f32[3, 1030]{rows}, dim=1`),
 	}.Entry(),
 	wholeExtremum("max", "Largest element", false),
 	wholeExtremum("min", "Smallest element", true),
@@ -332,7 +333,7 @@ func extremum(name, summary string, least bool) *opdef.Entry {
 		Cases: opdef.Calls[ExtremumArgs](`
 			f64[3, 4]{distinct}; f64[2, 3, 4]{distinct}, dim=[0, -1]; f32[3, 4]{distinct}, dim=[1], keepdim=True
 			i64[2, 3]{-9..9}, dim=[0]; bf16[4]{distinct}; f32[]{distinct}; f32[0, 3]{distinct}, dim=[1]
-			bool[4]{0..1}`),
+			bool[4]{0..1}; f32[3, 133]{rows}, dim=[1]; bf16[3, 133]{rows}, dim=[1]; f32[3, 1030]{rows}, dim=[1]`),
 	}.Entry()
 }
 
@@ -350,7 +351,8 @@ func wholeExtremum(name, summary string, least bool) *opdef.Entry {
 			return elements.GradOf("self", SplitAmongTies(a.Self, g.Outs[0], g.Out[0], nil)), nil
 		},
 		Cases: opdef.Calls[opdef.UnaryArgs](`
-			f64[3, 4]{distinct}; f32[]{distinct}; i64[2, 3]{-9..9}; bf16[4]{distinct}; bool[4]{0..1}`),
+			f64[3, 4]{distinct}; f32[]{distinct}; i64[2, 3]{-9..9}; bf16[4]{distinct}; bool[4]{0..1}
+			f32[133]{rows}; bf16[133]{rows}; f32[1030]{rows}`),
 	}.Entry()
 }
 
@@ -375,7 +377,8 @@ func dimExtremum(name, summary string, least bool) *opdef.Entry {
 		},
 		Cases: opdef.Calls[dimExtremumArgs](`
 			f64[3, 4]{distinct}, 1; f64[2, 3, 4]{distinct}, -2, keepdim=True; f32[5]{distinct}, 0
-			i32[2, 3]{-9..9}, 0; bf16[4, 2]{distinct}, 0; f32[]{distinct}, -1; f32[0, 3]{distinct}, 1`),
+			i32[2, 3]{-9..9}, 0; bf16[4, 2]{distinct}, 0; f32[]{distinct}, -1; f32[0, 3]{distinct}, 1
+			f32[3, 133]{rows}, 1; bf16[3, 133]{rows}, 1; f32[3, 1030]{rows}, 1`),
 	}.Entry()
 }
 
@@ -429,7 +432,8 @@ func argExtremum(name, summary string, least bool) *opdef.Entry {
 			return elements.Single(indices), nil
 		},
 		Cases: opdef.Calls[AminmaxArgs](`
-			f64[3, 4]; f32[3, 4], dim=-1, keepdim=True; f64[2, 5], dim=0; i32[5]{-9..9}; bf16[]; f32[0, 3], dim=1`),
+			f64[3, 4]; f32[3, 4], dim=-1, keepdim=True; f64[2, 5], dim=0; i32[5]{-9..9}; bf16[]; f32[0, 3], dim=1
+			f32[3, 133]{rows}, dim=1; bf16[3, 133]{rows}, dim=1; f32[3, 1030]{rows}, dim=1`),
 	}.Entry()
 }
 

@@ -333,15 +333,18 @@ func (s spreadCall) grad(g *opdef.Grad, root, magnitudes bool) (opdef.Grads, err
 	}, x, mean, up[0], slope, up[1])), nil
 }
 
-var wholeMomentCases = opdef.Calls[wholeMomentArgs](`f64[3, 4]; f32[5], unbiased=False; bf16[2, 3]; c128[4]`)
+var wholeMomentCases = opdef.Calls[wholeMomentArgs](`
+	f64[3, 4]; f32[5], unbiased=False; bf16[2, 3]; c128[4]; f32[133]{rows}; bf16[133]{rows}; f32[1030]{rows}`)
 
 var dimMomentCases = opdef.Calls[dimMomentArgs](`
 	f64[3, 4], [1]; f64[2, 3, 4], [0, -1], unbiased=False, keepdim=True; f32[4, 2], [0], keepdim=True
-	f64[3, 4], None, unbiased=False; c64[3, 2], [0], unbiased=False`)
+	f64[3, 4], None, unbiased=False; c64[3, 2], [0], unbiased=False
+	f32[3, 133]{rows}, [1]; bf16[3, 133]{rows}, [1]; f32[3, 1030]{rows}, [1]`)
 
 var correctedMomentCases = opdef.Calls[correctedMomentArgs](`
 	f64[3, 5], dim=[1], correction=2; f64[3, 4], correction=0, keepdim=True; f32[3, 4], dim=[0]
-	f64[2, 6], dim=[-1], correction=0.5, keepdim=True`)
+	f64[2, 6], dim=[-1], correction=0.5, keepdim=True
+	f32[3, 133]{rows}, dim=[1]; bf16[3, 133]{rows}, dim=[1]; f32[3, 1030]{rows}, dim=[1]`)
 
 // Rms is the root of the mean of the squares.
 func (m *Moments) Rms() float64 { return RootMeanSquare(m.N, m.Mean*m.Mean, m.M2) }

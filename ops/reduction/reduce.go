@@ -78,7 +78,8 @@ var reduceOps = []*opdef.Entry{
 		Cases: opdef.Calls[ReduceArgs](`
 			f64[3, 4]; f64[3, 4], dim=[-1]; f64[2, 3, 4], dim=[0, 2], keepdim=True; f32[2, 3], dim=[0]
 			f32[], dim=[-1]; f32[0, 3], dim=[0]; bf16[4, 5], dim=[1]; f16[8], dtype=f32; i32[5]{-4..4}, dtype=f64
-			i8[2, 6]{-100..100}, dim=[1]; bool[7]{0..1}; f32[2, 3]{= 1 NaN 2 NaN NaN -4}, dim=[0]`),
+			i8[2, 6]{-100..100}, dim=[1]; bool[7]{0..1}; f32[2, 3]{= 1 NaN 2 NaN NaN -4}, dim=[0]
+			f32[3, 133]{rows}, dim=[1]; bf16[3, 133]{rows}, dim=[1]; f32[3, 1030]{rows}, dim=[1]`),
 	}.Entry(),
 	opdef.Op[ReduceArgs]{
 		Schema: "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
@@ -108,7 +109,8 @@ var reduceOps = []*opdef.Entry{
 		Cases: opdef.Calls[ReduceArgs](`
 			f64[3, 4]; f64[3, 4], dim=[-1]; f64[2, 3, 4], dim=[0, 2], keepdim=True; f32[2, 3], dim=[0]
 			f32[], dim=[-1]; f32[0, 3], dim=[0]; bf16[4, 5], dim=[1]; f16[8], dtype=f32
-			f32[2, 3]{= 1 NaN 2 NaN NaN -4}, dim=[0]`),
+			f32[2, 3]{= 1 NaN 2 NaN NaN -4}, dim=[0]
+			f32[3, 133]{rows}, dim=[1]; bf16[3, 133]{rows}, dim=[1]; f32[3, 1030]{rows}, dim=[1]`),
 	}.Entry(),
 	opdef.Op[OneDimArgs]{
 		Schema: "prod(Tensor self, int? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
@@ -133,6 +135,8 @@ var reduceOps = []*opdef.Entry{
 				{Self: g.Int(tensor.Int32, -3, 3, 5)}, {Self: g.Int(tensor.Bool, 0, 1, 2, 2), Dim: new(0)},
 				{Self: g.Int(tensor.Int64, 1, 3, 4), Dtype: new(tensor.Float32)},
 				{Self: g.Normal(tensor.Complex128, 3, 2), Dim: new(0)},
+				{Self: g.Uniform(tensor.Float32, 0.9, 1.1, 3, 133), Dim: new(1)},
+				{Self: g.Uniform(tensor.Float32, 0.9, 1.1, 3, 1030), Dim: new(1)},
 			}
 		},
 	}.Entry().AsSigned(),
@@ -216,7 +220,8 @@ var reduceOps = []*opdef.Entry{
 		Cases: opdef.Calls[LogSumExpArgs](`
 			f64[3, 4], [1]; f64[2, 3, 2], [0, -1], keepdim=True; f32[5], [0]; bf16[2, 3], [0]; f64[], [0]
 			f32[3, 0], [1]; f32[2, 2]{full -Inf}, [0]; i64[4]{-3..3}, [0]; c128[3, 4], [1]
-			c64[5], [0], keepdim=True`),
+			c64[5], [0], keepdim=True
+			f32[3, 133]{rows}, [1]; bf16[3, 133]{rows}, [1]; f32[3, 1030]{rows}, [1]`),
 	}.Entry(),
 	opdef.Op[opdef.UnaryArgs]{
 		Schema: "trace(Tensor self) -> Tensor",
@@ -525,7 +530,8 @@ func reduceCases(integers bool) func(opdef.Gen) []*ReduceArgs {
 				&ReduceArgs{Self: g.Int(tensor.Bool, 0, 1, 7)})
 		}
 		cs = append(cs, &ReduceArgs{Self: g.Normal(f32, 2, 33), Dim: []int{1}},
-			&ReduceArgs{Self: g.Normal(tensor.BFloat16, 2, 133), Dim: []int{1}})
+			&ReduceArgs{Self: g.Rows(tensor.BFloat16, 3, 133), Dim: []int{1}},
+			&ReduceArgs{Self: g.Rows(f32, 3, 133), Dim: []int{1}}, &ReduceArgs{Self: g.Rows(f32, 3, 1030), Dim: []int{1}})
 		return cs
 	}
 }

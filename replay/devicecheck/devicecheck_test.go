@@ -4,6 +4,7 @@ package devicecheck_test
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -212,5 +213,79 @@ func TestDeclaredForms(t *testing.T) {
 	o := suite.Judge(ops.Default().Lookup("torch.exp")[0])
 	if len(o.Absent) == 0 || len(o.Absent[0].DTypes) > 0 || !strings.HasPrefix(o.Absent[0].Reason, "in place or with out= only") {
 		t.Errorf("a form is missing: absent %v", o.Absent)
+	}
+}
+
+// A blocked device computes softmax of rows in blocks, as kernels do.
+type blocked struct {
+	row func(x []float64) []float64
+}
+
+func (d blocked) Run(c *replay.DeviceCall) *replay.DeviceRun {
+	want := c.Forward.Outs[0]
+	if len(c.GradOutputs) > 0 || want.Dim() != 2 || want.Shape[1] < 128 {
+		return &replay.DeviceRun{Forward: replay.DeviceStatus{Verdict: verdict.Unsupported, Reason: "only long rows"}}
+	}
+	in := tensor.Data[float64](c.Call.Tensors()[0].Tensor)
+	var out []float64
+	for n := want.Shape[1]; len(in) > 0; in = in[n:] {
+		out = append(out, d.row(in[:n])...)
+	}
+	return &replay.DeviceRun{Functions: []string{"softmax"},
+		Outputs: []*tensor.Tensor{tensor.New(want.DType, want.Shape, out).Rounded()}}
+}
+
+// blockwise is softmax in blocks of n elements: keep says of the block that begins at an element whether it is added at
+// all, and whether the sum before it is scaled to its maximum.
+func blockwise(n int, keep func(from, size int) (added, scaled bool)) func([]float64) []float64 {
+	return func(x []float64) []float64 {
+		largest, sum := math.Inf(-1), 0.0
+		for from := 0; from < len(x); from += n {
+			block := x[from:min(from+n, len(x))]
+			added, scaled := keep(from, len(block))
+			if !added {
+				continue
+			}
+			m := max(largest, slices.Max(block))
+			if scaled && from > 0 {
+				sum *= math.Exp(largest - m)
+			}
+			for _, v := range block {
+				sum += math.Exp(v - m)
+			}
+			largest = m
+		}
+		out := make([]float64, len(x))
+		for i, v := range x {
+			out[i] = math.Exp(v-largest) / sum
+		}
+		return out
+	}
+}
+
+// TestLongRows: kernels that are wrong only about rows of several blocks, or about what is left after the last whole
+// one, are found, in float32 too.
+func TestLongRows(t *testing.T) {
+	e := ops.Default().Lookup("torch.nn.functional.softmax")[0]
+	for name, tc := range map[string]struct {
+		keep func(from, size int) (added, scaled bool)
+		want bool
+	}{
+		"right":                    {func(int, int) (bool, bool) { return true, true }, false},
+		"the rest is not scaled":   {func(_, size int) (bool, bool) { return true, size == 128 }, true},
+		"nothing is scaled":        {func(int, int) (bool, bool) { return true, false }, true},
+		"the rest is left out":     {func(_, size int) (bool, bool) { return size == 128, true }, true},
+		"the first is left out":    {func(from, _ int) (bool, bool) { return from > 0, true }, true},
+		"the fourth is not scaled": {func(from, _ int) (bool, bool) { return true, from != 3*128 }, true},
+	} {
+		suite := devicecheck.Suite(blocked{blockwise(128, tc.keep)}, ops.Default())
+		suite.Only = []string{"cases", "reference"}
+		out := suite.Judge(e)
+		inFloat32 := slices.ContainsFunc(out.Findings, func(f opcheck.Finding) bool {
+			return strings.Contains(f.Case, "float32[3, ")
+		})
+		if inFloat32 != tc.want || out.LongestRow() != 1030 {
+			t.Errorf("%s: found %v, longest row %d", name, out.Findings, out.LongestRow())
+		}
 	}
 }
