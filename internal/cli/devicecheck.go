@@ -40,7 +40,7 @@ type checkedOperator struct {
 	Functions []string        `json:"functions"` // of the device that its cases called
 	Cases     int             `json:"cases"`
 	Judged    int             `json:"judged"`
-	Unrun     int             `json:"not_run"` // after calls that did not return
+	Unrun     int             `json:"not_run"`     // after calls that did not return
 	Longest   int             `json:"longest_row"` // the largest last dimension of an argument that was judged
 	Findings  []*checkFinding `json:"findings"`
 	Absent    []*checkAbsence `json:"absent"`
