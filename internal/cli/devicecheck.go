@@ -474,8 +474,8 @@ func (r *checkReport) writeTotals(a *app, called string) error {
 	return err
 }
 
-// rows says how long the rows were in which nothing was found: a kernel that takes them in blocks may be wrong in longer
-// ones.
+// rows says how long the rows were in which nothing was found: a kernel that takes them in blocks may be wrong in
+// longer ones.
 func (r *checkReport) rows() string {
 	longest, ops := 0, []*checkedOperator{}
 	for _, op := range r.Operators {

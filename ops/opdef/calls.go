@@ -223,7 +223,8 @@ func (g Gen) filled(dt tensor.DType, shape []int, how []string) (*tensor.Tensor,
 	case word == "between":
 		return g.Uniform(dt, ns[0], ns[1], shape...), nil
 	}
-	return nil, fmt.Errorf("%v: want LOW..HIGH, distinct, rows, apart, regular, positive, full or = and all values", how)
+	return nil, fmt.Errorf("%v: want LOW..HIGH, distinct, rows, apart, regular, positive, full or = and all values",
+		how)
 }
 
 func given(dt tensor.DType, shape []int, values []float64) *tensor.Tensor {

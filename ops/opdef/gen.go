@@ -84,7 +84,7 @@ func (g Gen) Distinct(dt tensor.DType, shape ...int) *tensor.Tensor {
 	return t
 }
 
-// LongRows are lengths of rows that kernels take in several blocks, none a multiple of a block: of each there is a part
+// LongRows are lengths of rows that kernels take in several blocks, none a multiple of a block: a part of each is left
 // after the last whole one.
 var LongRows = []int{133, 1030}
 

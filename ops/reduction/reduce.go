@@ -531,7 +531,8 @@ func reduceCases(integers bool) func(opdef.Gen) []*ReduceArgs {
 		}
 		cs = append(cs, &ReduceArgs{Self: g.Normal(f32, 2, 33), Dim: []int{1}},
 			&ReduceArgs{Self: g.Rows(tensor.BFloat16, 3, 133), Dim: []int{1}},
-			&ReduceArgs{Self: g.Rows(f32, 3, 133), Dim: []int{1}}, &ReduceArgs{Self: g.Rows(f32, 3, 1030), Dim: []int{1}})
+			&ReduceArgs{Self: g.Rows(f32, 3, 133), Dim: []int{1}},
+			&ReduceArgs{Self: g.Rows(f32, 3, 1030), Dim: []int{1}})
 		return cs
 	}
 }
