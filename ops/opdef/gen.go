@@ -88,8 +88,8 @@ func (g Gen) Distinct(dt tensor.DType, shape ...int) *tensor.Tensor {
 // after the last whole one.
 var LongRows = []int{133, 1030}
 
-// Rows returns rows (last dimension) of values in turn: rising, so that the largest are in the part after the last whole
-// block; a large one first; standard normal ones. A kernel that is wrong about a block is wrong about one of them.
+// Rows returns rows (last dimension) of values in turn: rising, so that the largest are in the part after the last
+// whole block; a large one first; standard normal ones. A kernel that is wrong about a block is wrong about a row.
 func (g Gen) Rows(dt tensor.DType, shape ...int) *tensor.Tensor {
 	v := make([]float64, tensor.Numel(shape))
 	n := shape[len(shape)-1]
