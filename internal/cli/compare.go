@@ -26,7 +26,9 @@ func newCompareCmd(a *app) *cobra.Command {
 		Short: "Compare two recordings, runs or files",
 		Long: `compare compares two captures, two trees of captures or two files of values, value by
 value. With A only, it compares the device and CPU results that op_tools saved in A.
-A (or the device) is checked; B (or the CPU) is the reference.
+A (or the device) is checked; B (or the CPU) is the reference. After a repair, judge both
+recordings by replay --json and compare the results (--results): what is repaired, what
+is still wrong, what is new.
 
 A value passes if op_tools' allclose passes, or if every element is within one unit
 in the last place of the reference in its dtype. Calls of two recordings whose results

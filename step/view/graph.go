@@ -28,6 +28,8 @@ type Graph struct {
 	Boxes     []Box     `json:"boxes"` // a box comes before those in it
 	Findings  []Finding `json:"findings"`
 	Losses    []Loss    `json:"losses"`
+	// Effect is the first of Effects that is about the first fault.
+	Effect string `json:"effect_of_fault,omitempty"`
 	// Effects say what the faults do to losses, and Unjudged which functions of the program were not judged.
 	Effects  []string `json:"effects,omitempty"`
 	Unjudged []string `json:"unjudged,omitempty"`
@@ -216,6 +218,12 @@ func (g *Graph) AddMoved(t *step.Trace, x Extra) {
 		var b strings.Builder
 		b.WriteString(loss(t, s, x))
 		g.Effects = append(slices.Collect(strings.Lines(b.String())), x.Imagine...)
+		if f := t.First(); f != nil {
+			b.Reset()
+			without(&b, s, x)
+			effect, _, _ := strings.Cut(b.String(), "\n")
+			g.Effect = reports.OneLine(effect)
+		}
 	}
 	for i := range g.Effects {
 		g.Effects[i] = reports.OneLine(strings.TrimSuffix(g.Effects[i], "\n"))

@@ -454,6 +454,7 @@ function overview() {
   heads.slice(0, 50).forEach(f => {
     const d = el("div", undefined, s, "finding" + (isWarning(f) ? " warn" : "")); el("strong", f.rule + " ", d); if (f.node >= 0) link(f.node, name(N[f.node]) + " " + f.target, d)
     aside(f, d); el("div", f.reason, d); if (f.note) el("div", f.note, d)
+    if (N[f.node]?.location) el("div", N[f.node].location, d, "dim")
     const like = likes(f).filter(g => g.node >= 0); if (!like.length) return
     const p = el("div", "like it: ", d); like.slice(0, 8).forEach((g, i) => { if (i) p.append(", "); link(g.node, undefined, p) }); if (like.length > 8) p.append(" and " + (like.length - 8) + " more")
   })
@@ -531,7 +532,7 @@ function pick(i, go) {
 const jumps = heads.filter(f => f.node >= 0), most_jumps = 6
 jumps.slice(0, most_jumps).forEach(f => { const n = likes(f).length, b = el("button", f.rule + ": " + (f.from === undefined ? "" : "between " + name(N[f.from]) + " and ") + name(N[f.node]) + (n ? " and " + n + " more" : ""), $("jump")); b.classList.toggle("warn", isWarning(f)); b.onclick = () => pick(f.node, true) })
 if (jumps.length > most_jumps) el("button", "and " + (jumps.length - most_jumps) + " more kinds", $("jump")).onclick = () => pick(undefined)
-$("losses").textContent = N.length + (N.length === 1 ? " call. " : " calls. ") + (G.losses || []).slice(0, 4).map(l => "Loss " + show(l.captured, 9) + " recorded, " + show(l.exact, 9) + " exact, difference " + show(num(l.captured) - num(l.exact), 3) + " (" + name(N[l.node]) + ")").join("; ")
+$("losses").textContent = (G.effect_of_fault ? G.effect_of_fault[0].toUpperCase() + G.effect_of_fault.slice(1) + ". " : "") + N.length + (N.length === 1 ? " call. " : " calls. ") + (G.losses || []).slice(0, 4).map(l => "Loss " + show(l.captured, 9) + " recorded, " + show(l.exact, 9) + " exact, difference " + show(num(l.captured) - num(l.exact), 3) + " (" + name(N[l.node]) + ")").join("; ")
 addEventListener("resize", () => { if (scale === fitted) fit(); else { bound(); place() } })
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { recolor(); place() })
 const fault = G.findings.find(f => f.node >= 0)

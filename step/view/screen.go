@@ -711,7 +711,7 @@ func moved(b *strings.Builder, s *step.Step, m step.Moved, faults string) {
 	}
 	if m.Update == m.Update {
 		fmt.Fprintf(b, "%s left the parameters elsewhere, by %.3g %% of how far the update moved them\n",
-			verb("it", "they"), 100*m.Update)
+			verb("the fault", "they"), 100*m.Update)
 	}
 }
 
