@@ -121,14 +121,14 @@ func Compare(old, cur []Sample, resolution float64) Change {
 	}
 	c.P = faster.missed(float64(a.Time+b.Time)/2, len(slower.rounds))
 	apart := slower.Time - faster.Time
-	unsure := float64(a.Time)*a.Spread + float64(b.Time)*b.Spread
+	unsure := math.Log1p(a.Spread) + math.Log1p(b.Spread) // of the logarithm of the ratio
 	settled := a.settled(resolution) && b.settled(resolution)
 	switch {
 	case float64(apart) <= resolution*float64(faster.Time):
 		if settled {
 			c.Verdict = Same
 		}
-	case !settled && float64(apart) <= farApart*unsure:
+	case !settled && math.Log(float64(slower.Time)/float64(faster.Time)) <= farApart*unsure:
 	case apart > 2*max(tick(old), tick(cur)) && c.P < significance:
 		c.Verdict = verdict
 	}

@@ -169,6 +169,7 @@ func TestCompare(t *testing.T) {
 		{"the same", seeded(1, ms, 0.005), seeded(2, ms, 0.005), Same},
 		{"the same, very noisy", seeded(1, ms, 0.5), seeded(2, ms, 0.5), Ambiguous},
 		{"100 times faster, noisy", seeded(1, 100*ms, 0.2), seeded(2, ms, 0.2), Faster},
+		{"500 times slower, very noisy", seeded(1, ms, 0.5), seeded(2, 500*ms, 0.5), Slower},
 		{"10 % faster, noisy", seeded(1, ms*110/100, 0.2), seeded(2, ms, 0.2), Ambiguous},
 		{"few rounds apart", same(6, 6, ms), same(6, 6, 2*ms), Ambiguous},
 		{"rounds enough", same(7, 7, ms), same(7, 7, 2*ms), Slower},
