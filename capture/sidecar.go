@@ -31,6 +31,9 @@ const sidecarLimit = 1 << 20
 
 // Memories are the addresses, and what the producer says beside them of the same tensors.
 func (c *Call) Memories(k Kind) map[string]Memory {
+	if c.entry == nil { // made, not recorded
+		return nil
+	}
 	if c.entry.rec != nil {
 		if d, err := c.described(); err == nil {
 			if d, ok := d.(addressed); ok {

@@ -343,7 +343,7 @@ func TestNothingIsWritten(t *testing.T) {
 	}{
 		{list(2, 4, 3), "nothing is written to self[2]: it is as it was before the call"},
 		{list(1, 2, 3), "nothing is written to self: it is as it was before the call"},
-		{list(3, 6, 9), "scalar is 3, not 2"},
+		{list(3, 6, 9), "all elements are multiplied by 1.5"}, // as of a result
 	} {
 		dir := record(t, op, []value.Value{list(1, 2, 3), 2.0}, nil)
 		write(t, filepath.Join(dir, "after.pth"), op, []value.Value{tc.after, 2.0})

@@ -3,6 +3,7 @@ package causes
 import (
 	"cmp"
 	"iter"
+	"maps"
 	"math"
 	"math/bits"
 	"math/cmplx"
@@ -349,8 +350,8 @@ func inCommon(dt tensor.DType, x, z []float64, shape []int) float64 {
 				sums[row], counts[row] = sums[row]+e, counts[row]+1
 			}
 			of := 0.0
-			for row, s := range sums {
-				of += s * s / counts[row]
+			for _, row := range slices.Sorted(maps.Keys(sums)) { // in one order, so that sums round alike
+				of += sums[row] * sums[row] / counts[row]
 			}
 			if ratio := of / squares * float64(len(left)) / float64(len(sums)); ratio > 8 {
 				most = max(most, ratio)

@@ -97,10 +97,10 @@ var sides = []struct {
 	below bool
 	of    func(x float64) float64
 }{
-	{"%s", false, func(x float64) float64 { return x }},
-	{"%s", true, func(x float64) float64 { return x }},
-	{"abs(%s)", false, math.Abs},
-	{"abs(%s)", true, math.Abs},
+	{"where %s is %s", false, func(x float64) float64 { return x }},
+	{"where %s is %s", true, func(x float64) float64 { return x }},
+	{"where abs(%s) is %s", false, math.Abs},
+	{"where abs(%s) is %s", true, math.Abs},
 }
 
 const (
@@ -150,7 +150,7 @@ func (c *Search) beyondOf(got, want *tensor.Tensor, allowed func(at int) float64
 				r = &region{below: true, wrong: -r.wrong, right: -r.right}
 			}
 			return &place{shape: got.Shape, rows: &toldRows{within, 1,
-				"where " + fmt.Sprintf(s.text, argName(a)) + " is " + r.String(),
+				fmt.Sprintf(s.text, argName(a), r),
 				math.Log2(float64(len(v) * len(operands) * len(sides)))}}
 		}
 	}
