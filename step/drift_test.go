@@ -35,14 +35,12 @@ func TestDominating(t *testing.T) {
 	}
 }
 
-// TestLossOf16Bits: a loss that is rounded to 16 bits is no drift. One that rounding before it moves much more is.
+// TestLossOf16Bits: a loss in 16 bits is a drift, since these cannot hold it.
 func TestLossOf16Bits(t *testing.T) {
-	for effect, want := range map[float64]int{0.0156: 0, -0.004: 0, 0.5: 1} {
-		loss := &Call{Effect: effect, LocalError: 0.002, Outputs: []*Value{{DType: tensor.BFloat16}}}
-		s := &Step{Loss: loss, Calls: []*Call{loss}, Exact: 3.6, Captured: 3.6}
-		if got := s.drift(nil); len(got) != want {
-			t.Errorf("moved by %v: got %d findings, want %d", effect, len(got), want)
-		}
+	loss := &Call{Effect: 0.0156, LocalError: 0.002, Outputs: []*Value{{DType: tensor.BFloat16}}}
+	s := &Step{Loss: loss, Calls: []*Call{loss}, Exact: 3.6, Captured: 3.6}
+	if got := s.drift(nil); len(got) != 1 {
+		t.Errorf("got %d findings, want 1", len(got))
 	}
 }
 

@@ -689,8 +689,8 @@ const (
 	alone     = 4  // amplification
 )
 
-// drift finds where precision is lost in a step in which nothing is wrong: a rounding that what follows amplifies. That
-// a loss of 16 bits is rounded is none: the screen says so beside it. reads are those of Process.lastReads.
+// drift finds where precision is lost in a step in which nothing is wrong: a
+// rounding that what follows amplifies, or a loss in a dtype that cannot hold it. reads are those of Process.lastReads.
 func (s *Step) drift(reads map[contentKey]int) []*Finding {
 	top := s.Largest(2)
 	if len(top) == 0 || math.IsNaN(s.Exact) || s.Captured-s.Captured != 0 || s.differentiated(reads) {
@@ -705,7 +705,10 @@ func (s *Step) drift(reads map[contentKey]int) []*Finding {
 	const small, usual = 0.1, 1
 	rounded := math.Abs(c.Effect) / max(c.LocalError, unitRoundoff(c))
 	factor := rounded / max(math.Abs(s.Exact), small)
-	switch {
+	switch loss := s.Loss.DType(); {
+	case loss.Size() <= 2:
+		f.Reason = fmt.Sprintf("the loss is computed in %s, which cannot hold it: this call's rounding moves it by "+
+			"%+.3g%s", loss, c.Effect, share)
 	case factor > amplified:
 		f.Reason = fmt.Sprintf("the rounding of this call, %.2g of its result, moves the loss by %+.3g%s: what "+
 			"follows "+
