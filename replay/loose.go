@@ -58,7 +58,6 @@ func (c *Call) retryWarnings(o *Outcome) {
 	case len(loose) == 0:
 		return
 	case !results:
-		as.lookAt(c.wrongs(loose))
 		c.settleGradients(o, loose, as, explained)
 		return
 	case !slices.ContainsFunc(loose, func(r Result) bool { return r.Phase == Backward }):
@@ -124,8 +123,10 @@ func (c *Call) settleGradients(o *Outcome, loose []Result, as *Call,
 		glance = min(run, elementRun*glancedRuns*glancedRun)
 	}
 	far := !slices.ContainsFunc(loose, func(r Result) bool { return !r.farOff() })
+	wrongs := c.wrongs(loose)
+	as.lookAt(wrongs)
 	tried, work := 0, 0.0
-	for _, source := range as.search().PlausibleGradients(c.wrongs(loose), looseNumel) {
+	for _, source := range as.search().PlausibleGradients(wrongs, looseNumel) {
 		for m := range source {
 			if !m.Gradients && !c.single() && !far {
 				continue

@@ -37,6 +37,9 @@ func (p *Process) findOwnGradients(opt Options) {
 // exchangesBack reports whether a process exchanges values with others after the gradients of a call's results arrived,
 // and before those of another call's did.
 func (p *Process) exchangesBack(c *Call) bool {
+	if !p.exchanges {
+		return false
+	}
 	next := math.MaxInt
 	for _, o := range p.Calls {
 		if at := o.Entry.BackwardOrder; at > c.Entry.BackwardOrder {

@@ -36,7 +36,7 @@ func (c *Call) unscales() bool {
 // gradients of the first: torch._fused_adamw_(params, grads, exp_avgs, ...), whatever is in it. They count as written
 // there: with a grad_scale it divides them.
 func (c *Call) givenAsGradients() (out []*Value) {
-	if !strings.Contains(c.Op, "_fused_") && !strings.HasPrefix(c.Op, "torch.optim.") {
+	if !c.isOptimizer() {
 		return nil
 	}
 	first := 0 // the length of the first list

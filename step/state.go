@@ -42,9 +42,12 @@ func (t *Trace) StateWrites() (all []*StateWrite) {
 	return all
 }
 
-// isUpdate reports whether a call is the update of an optimizer of torch.
-func (c *Call) isUpdate() bool {
-	return c.outer == nil && (strings.HasPrefix(c.Op, "torch.optim.") || strings.Contains(c.Op, "_fused_"))
+// isUpdate reports whether a call of the program is the update of an optimizer of torch.
+func (c *Call) isUpdate() bool { return c.outer == nil && c.isOptimizer() }
+
+// isOptimizer reports whether a call is a function of torch.optim, or a fused optimizer.
+func (c *Call) isOptimizer() bool {
+	return strings.HasPrefix(c.Op, "torch.optim.") || strings.Contains(c.Op, "_fused_")
 }
 
 // writer is the outermost call that made or wrote what an input holds, nil if it is not known. Another name of the
