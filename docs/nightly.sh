@@ -30,8 +30,11 @@ if [ "$stale" != ok ] && [ -e "$history/good.jsonl" ] && [ -n "$(find -L "$captu
 	exit 3
 fi
 
-tonight=$history/night-$(date +%Y%m%d-%H%M%S)-$$
-mkdir -p "$tonight" || exit 3
+begin() { # the names of the nights sort by time, so no two nights begin in one second
+	tonight=$history/night-$(date +%Y%m%d-%H%M%S)
+	mkdir "$tonight"
+}
+begin 2>/dev/null || { sleep 1 && begin; } || exit 3
 publish() { # the reports for the CI system have one name every night
 	if [ -e "$tonight/changes.xml" ]; then
 		cp "$tonight/changes.xml" "$history/latest.xml"
