@@ -14,6 +14,8 @@ type Contest struct {
 	Device string `json:"device"` // the second one
 	Standing
 	ByOp map[string]*Standing `json:"by_op"`
+	// Ran says of operators for which one of the devices called a function of the user's what both called.
+	Ran []string `json:"ran,omitempty"`
 }
 
 // A Standing counts values.
@@ -66,6 +68,11 @@ func (c *Contest) write(w io.Writer, st Style) error {
 		"%d of %d are equal", c.Device, c.Better, c.Same, c.Worse, c.Equal, c.Better+c.Same+c.Worse)
 	if _, err := fmt.Fprintln(w, st.Wrap(line, 2)); err != nil {
 		return err
+	}
+	for _, line := range c.Ran {
+		if _, err := fmt.Fprintln(w, st.Wrap(line, 2)); err != nil {
+			return err
+		}
 	}
 	l := NewListing(w, st.Width, "against "+c.Device, "nearer", "as near", "further", "equal")
 	l.Names(0)

@@ -41,8 +41,10 @@ type deviceFlags struct {
 	convert  string
 	fallback string
 	torch    torchFlags
-	// against is a second device, "" for none; againstPython is its Python, "" for the same.
+	// against is a second device, "" for none; againstPython is its Python, "" for the same. againstMaps are its
+	// functions: those of --map-function are of the first device only, else both would run the same kernel.
 	against, againstPython string
+	againstMaps            map[string]string
 	locked                 bool // this process holds the device already
 
 	fallbackSource string // the flag or variable that says what falls back
@@ -163,6 +165,9 @@ func (d *deviceFlags) addAgainst(cmd *cobra.Command, help string) {
 	f.StringVar(&d.against, "against-device", "", help)
 	f.StringVar(&d.againstPython, "against-python", "",
 		"run --against-device torch:DEVICE with this `PROGRAM` (default: that of --python)")
+	f.StringToStringVar(&d.againstMaps, "against-map-function", nil,
+		"call another function for an operator on --against-device torch:DEVICE (default: torch's own): "+
+			"`NAME=MODULE:FUNCTION`")
 }
 
 // deviceName is the one name of a device: the whole path of a library.
@@ -186,8 +191,36 @@ func (d *deviceFlags) second() *deviceFlags {
 	s := *d
 	s.device, s.against = d.against, d.device
 	s.locked = deviceName(d.device) == deviceName(d.against)
-	s.torch.python = cmp.Or(d.againstPython, d.torch.python)
+	s.torch.python, s.torch.maps = cmp.Or(d.againstPython, d.torch.python), d.againstMaps
 	return &s
+}
+
+// ranInstead says of each operator for which one of two devices called a function of the user's what both called.
+func (d *deviceFlags) ranInstead(names [2]string, measured func(op string) bool) (texts []string) {
+	all := maps.Clone(d.torch.maps)
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, d.againstMaps)
+	ran := func(device string, maps map[string]string, op string) string {
+		if !isTorch(device) {
+			return "the library's own function"
+		}
+		return cmp.Or(maps[op], "torch's own function")
+	}
+	for _, op := range slices.Sorted(maps.Keys(all)) {
+		if measured(op) {
+			texts = append(texts, reports.OneLine(fmt.Sprintf("%s: %s ran %s, %s ran %s", op, names[1],
+				ran(d.device, d.torch.maps, op), names[0], ran(d.against, d.againstMaps, op))))
+		}
+	}
+	return texts
+}
+
+// sameFunctions reports whether two devices of PyTorch are one, which runs the same functions.
+func (d *deviceFlags) sameFunctions() bool {
+	return isTorch(d.device) && d.device == d.against &&
+		cmp.Or(d.againstPython, d.torch.python) == d.torch.python && maps.Equal(d.torch.maps, d.againstMaps)
 }
 
 // isTorch reports whether a device is one of PyTorch.
@@ -205,6 +238,11 @@ func (d *deviceFlags) check() error {
 		return usageError("--against-device wants a second device beside --device")
 	case d.againstPython != "" && !isTorch(d.against):
 		return usageError("--against-python: --against-device is no device of PyTorch")
+	case len(d.againstMaps) > 0 && !isTorch(d.against):
+		return usageError("--against-map-function: --against-device is no device of PyTorch")
+	case len(d.torch.maps) > 0 && !isTorch(d.device) && isTorch(d.against):
+		return usageError("--map-function: --device is no device of PyTorch; --against-map-function names the functions " +
+			"of --against-device")
 	}
 	return nil
 }
@@ -260,6 +298,7 @@ func (d *deviceFlags) repro() []string {
 	if d.againstPython != "" {
 		args = append(args, "--against-python", quoteProgram(d.againstPython))
 	}
+	args = append(args, mapped("--against-map-function", d.againstMaps)...)
 	return args
 }
 

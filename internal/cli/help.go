@@ -27,7 +27,7 @@ var flagGroups = []flagGroup{
 		"filter_dtype", "case", "test_cases_path", "model_name", "all"}},
 	{"Verdict", []string{"acc_check", "tolerances", "strict", "fail-on", "known", "run_times", "sample", "full", "threshold"}},
 	{"Device", []string{"device", "against-device", "devices", "repeat", "stress", "adaptor", "fallback", "dtype-cast",
-		"convert-config", "python", "against-python", "torch-import", "map-function"}},
+		"convert-config", "python", "against-python", "torch-import", "map-function", "against-map-function"}},
 	{"Output", []string{"tables", "sort", "html", "json", "csv", "csv-bom", "xlsx", "junit", "markdown", "sqlite", "write-known",
 		"out", "save-reference", "graph", "dot", "mermaid", "plot", "trace", "bench", "html_report",
 		"test_result_path", "error_report", "db_path", "use_db"}},

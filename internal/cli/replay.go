@@ -343,6 +343,14 @@ func (r *replayRun) run(ctx context.Context, paths []string) error {
 	if r.csv.path != "" && !r.quiet {
 		fmt.Fprintf(r.Err, "op autocompare result saved to %s\n", reports.OneLine(r.csv.path))
 	}
+	if c := r.Summary.Against; c != nil {
+		run := reports.Run{Device: r.device, Against: r.against}
+		names := run.Rivals()
+		if names == reports.OldAndNew {
+			names = [2]string{"the second", "the first"}
+		}
+		c.Ran = r.ranInstead(names, func(op string) bool { return c.ByOp[op] != nil })
+	}
 	r.digest.Next, r.digest.Sound = r.next(paths), r.between(paths)
 	return r.finish(r.app, r.tally, r.start)
 }

@@ -232,6 +232,9 @@ func (t *timer) run(ctx context.Context, paths []string, start time.Time) error 
 		}
 		t.measuring.Budget, tasks = timed.NewBudget(start.Add(t.o.budget), tasks, rounds)
 	}
+	if t.o.none() {
+		fmt.Fprintln(t.json.text(), t.style().Wrap(onReference, 2))
+	}
 	err = t.measureAll(ctx, tasks)
 	interrupted := ctx.Err() != nil
 	if err != nil && !interrupted {
@@ -239,6 +242,10 @@ func (t *timer) run(ctx context.Context, paths []string, start time.Time) error 
 	}
 	return t.finish(tasks, start, interrupted)
 }
+
+// onReference says what is measured without a device.
+const onReference = "measures optool's own float64 reference on this CPU: it says nothing about your device. To time a " +
+	"device: --device torch:cuda:0 (PyTorch), --device LIBRARY (DIOPI)"
 
 // finish prints the tables over all calls, writes the files and gives the exit
 // code.
@@ -312,17 +319,17 @@ func (t *timer) exit(interrupted bool) int {
 func (t *timer) printMeasuring(s timeSummary) {
 	w := t.json.text()
 	if t.left.forward > 0 {
-		fmt.Fprintf(w, "%d of them forward alone: the device has no backward pass for them\n", t.left.forward)
+		fmt.Fprintf(w, "%d of them forward only: the device has no backward pass for them\n", t.left.forward)
 	}
 	cold := fmt.Sprintf("%d MiB written before each run", s.EvictedMiB)
 	if t.library != nil {
 		cold = "a call's tensors evicted before each run"
 	}
-	if t.o.none() {
-		fmt.Fprintln(w, t.style().Wrap("measured: optool's float64 reference on this CPU; --device LIBRARY measures yours", 2))
-	}
 	for _, text := range t.insteads() {
 		fmt.Fprintln(w, t.style().Wrap("note: "+reports.OneLine(text), 2))
+	}
+	if t.quiet {
+		return
 	}
 	fmt.Fprintln(w, clockText())
 	if slices.Contains(t.measuring.Caches, timing.Cold) {

@@ -186,8 +186,16 @@ func printDoubts(w io.Writer, changes []reports.TimingChange) {
 	}
 }
 
-// printChanges prints a table of all changes and one of the ops; names are those of the two sides.
+// printChanges prints a table of all changes and one of the ops; names are those of the two sides. With --quiet it
+// prints what got slower.
 func (a *app) printChanges(w io.Writer, changes []reports.TimingChange, names [2]string) error {
+	if a.quiet {
+		changes = slices.DeleteFunc(slices.Clone(changes),
+			func(c reports.TimingChange) bool { return c.Verdict != timing.Slower })
+		if len(changes) == 0 {
+			return nil
+		}
+	}
 	head := []string{"op", "capture", "phase", "cache", names[0], names[1], "change", "within", "verdict", "accuracy"}
 	named := true
 	width := a.outputWidth()
@@ -222,7 +230,13 @@ func (a *app) printChanges(w io.Writer, changes []reports.TimingChange, names [2
 	if err := cmp.Or(l.Flush(), marks.legend()); err != nil {
 		return err
 	}
+	for _, line := range columnsOfChanges(changes, names) {
+		fmt.Fprintln(w, a.style().Wrap(line, 2))
+	}
 	ops := reports.ByOp(changes)
+	if a.quiet {
+		return nil
+	}
 	if len(ops) > 0 {
 		fmt.Fprintln(w)
 	}
@@ -249,6 +263,21 @@ func (a *app) printChanges(w io.Writer, changes []reports.TimingChange, names [2
 		}
 	}
 	return l.Flush()
+}
+
+// columnsOfChanges say what the times and the column "within" of a table of changes are.
+func columnsOfChanges(changes []reports.TimingChange, names [2]string) (lines []string) {
+	inTurn := func(c reports.TimingChange) bool { return c.Interval != nil }
+	if slices.ContainsFunc(changes, inTurn) {
+		lines = append(lines, fmt.Sprintf("%s, %s: the median of the rounds; change: how much longer %s takes; within: the "+
+			"lowest and the highest change that the rounds allow", names[0], names[1], names[1]))
+	}
+	if slices.ContainsFunc(changes, func(c reports.TimingChange) bool { return !inTurn(c) }) {
+		lines = append(lines, fmt.Sprintf("%s, %s: the time of the fastest round, as one run of 20 reaches it (5 %% "+
+			"quantile); change: how much longer %s takes; within: how far the four fastest rounds of a side are apart",
+			names[0], names[1], names[1]))
+	}
+	return lines
 }
 
 // readRuns reads files of JSON lines; missing says what a run lacks, "" for nothing.

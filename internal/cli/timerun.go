@@ -106,6 +106,15 @@ func (t *timer) against(w io.Writer) error {
 	if n.SameLibrary = other != "" && other == t.digest; n.SameLibrary {
 		fmt.Fprintln(w, sameLibrary)
 	}
+	if t.o.sameFunctions() {
+		fmt.Fprintln(w, "both ran the same functions on the same device: what differs is noise")
+	}
+	measured := func(op string) bool {
+		return slices.ContainsFunc(t.changes, func(c reports.TimingChange) bool { return c.Op == op })
+	}
+	for _, text := range t.o.ranInstead(t.rivals(), measured) {
+		fmt.Fprintln(w, t.style().Wrap(text, 2))
+	}
 	return nil
 }
 
@@ -264,7 +273,11 @@ func (t *timer) report(k *timed.Task) error {
 		return err
 	}
 	if t.table == nil {
-		t.table = newTimeTable(t.json.text(), t.outputWidth(), t.peaks.Known(), t.check != nil)
+		w := t.json.text()
+		if t.quiet { // no call is a finding by its time
+			w = io.Discard
+		}
+		t.table = newTimeTable(w, t.outputWidth(), t.peaks.Known(), t.check != nil)
 	}
 	worst := verdict.Verdict("")
 	if t.check != nil {

@@ -55,8 +55,13 @@ func (t *torchFlags) repro() []string {
 	for _, m := range t.imports {
 		args = append(args, "--torch-import", quote(m))
 	}
-	for _, name := range slices.Sorted(maps.Keys(t.maps)) {
-		args = append(args, "--map-function", quote(name+"="+t.maps[name]))
+	return append(args, mapped("--map-function", t.maps)...)
+}
+
+// mapped are flags that say which functions a device calls for operators.
+func mapped(flag string, functions map[string]string) (args []string) {
+	for _, name := range slices.Sorted(maps.Keys(functions)) {
+		args = append(args, flag, quote(name+"="+functions[name]))
 	}
 	return args
 }
