@@ -32,9 +32,11 @@ type FindingRecord struct {
 	// Parameter is the name of the parameter that the value is, or whose gradient or state it is.
 	Parameter string `json:"parameter,omitempty"`
 
-	Side  string `json:"side,omitempty"`  // of two runs: this, or against
-	Phase string `json:"phase,omitempty"` // forward or backward, of a step
-	Cause string `json:"cause,omitempty"` // the likeliest mistake that reproduces the value
+	Side string `json:"side,omitempty"` // of two runs: this, or against
+	// WrongIn says of two runs in which the value is wrong by itself: first (this one), second (the other), both.
+	WrongIn WrongIn `json:"wrong_in,omitempty"`
+	Phase   string  `json:"phase,omitempty"` // forward or backward, of a step
+	Cause   string  `json:"cause,omitempty"` // the likeliest mistake that reproduces the value
 	// Unfinished says that no cause was found and that the search ended before all mistakes were tried.
 	Unfinished bool `json:"unfinished,omitempty"`
 

@@ -118,7 +118,7 @@ func (s *Summary) Add(r *Result) {
 		s.program = s.programs.of(r)
 		s.reads, s.inside, s.wrongIn = r.Inherits, r.Within != nil, ""
 	}
-	s.wrongIn = worseIn(s.wrongIn, r.WrongIn)
+	s.wrongIn = WorseIn(s.wrongIn, r.WrongIn)
 	s.Results[r.Verdict]++
 	s.steps.add(r)
 	s.addErrors(r)

@@ -25,6 +25,19 @@ var wrongInWords = []struct {
 	word string
 }{{WrongInFirst, "new"}, {WrongInBoth, "still wrong"}, {WrongInSecond, "repaired"}}
 
+// InWhich says in which of two recordings a value is wrong: in the first, the second, both or, "", none.
+func InWhich(first, second bool) WrongIn {
+	switch {
+	case first && second:
+		return WrongInBoth
+	case first:
+		return WrongInFirst
+	case second:
+		return WrongInSecond
+	}
+	return ""
+}
+
 // Word says what became of a fault: "repaired". It is "" if nobody can tell.
 func (in WrongIn) Word() string {
 	for _, w := range wrongInWords {
@@ -35,8 +48,8 @@ func (in WrongIn) Word() string {
 	return ""
 }
 
-// worseIn is the worse of what became of two values of a call, "" if nobody can tell of either.
-func worseIn(a, b WrongIn) WrongIn {
+// WorseIn is the worse of what became of two values of a call, "" if nobody can tell of either.
+func WorseIn(a, b WrongIn) WrongIn {
 	for _, w := range wrongInWords {
 		if a == w.in || b == w.in {
 			return w.in
@@ -49,7 +62,7 @@ func worseIn(a, b WrongIn) WrongIn {
 // one that both have wrong makes it still wrong.
 func (f *Finding) WrongIn() (in WrongIn) {
 	for _, r := range f.Results {
-		in = worseIn(in, r.WrongIn)
+		in = WorseIn(in, r.WrongIn)
 	}
 	return in
 }
@@ -111,15 +124,17 @@ func (f *Finding) wrongInNote() string {
 type Faulty map[WrongIn]map[string]int
 
 // Add counts a call.
-func (n Faulty) Add(f *Finding) {
-	in := f.WrongIn()
+func (n Faulty) Add(f *Finding) { n.Count(f.Results[0].Op, f.WrongIn()) }
+
+// Count counts a call of an operator; "" counts nothing.
+func (n Faulty) Count(op string, in WrongIn) {
 	if in == "" {
 		return
 	}
 	if n[in] == nil {
 		n[in] = map[string]int{}
 	}
-	n[in][f.Results[0].Op]++
+	n[in][op]++
 }
 
 // shownFaulty is how many operators are named.

@@ -72,6 +72,8 @@ type Runs struct {
 	By    float64
 	// Unjudged are the paired calls that were not compared in both runs with what they should give, or are wrong.
 	Unjudged int
+	// Faulty counts the passes of paired calls that are wrong by themselves in one run or in both.
+	Faulty reports.Faulty
 	// Other is the first finding of the other run by itself, nil if it has none.
 	Other *Finding
 }
@@ -175,6 +177,7 @@ func (t *Trace) Against(ctx context.Context, a *Trace, opt Options) error {
 		}
 	}
 	t.merge(all)
+	t.became(a)
 	for _, f := range t.Findings {
 		if f.Side = This; f.Rule == verdict.Missing {
 			f.Side = Other

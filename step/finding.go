@@ -28,7 +28,10 @@ type Finding struct {
 	From   *Value // of Changed: what wrote the value last, or read it before
 	Peer   *Call  // of two runs: the other run's call
 	Side   Side   // of two runs: whose call it is
-	Reason string
+	// WrongIn says of two runs in which of them, this one first, the pass that the finding is about is wrong by itself;
+	// "" if nobody can tell.
+	WrongIn reports.WrongIn
+	Reason  string
 	// Causes are mistakes that reproduce the value, of Wrong, the likeliest first.
 	Causes []reports.Cause
 	// Parallel, of what the ranks do together, says what kind of mistake it is; Ranks are those that it is about.

@@ -167,7 +167,8 @@ func inputs(vs []*Value) []Input {
 func (f *Finding) Record() *reports.FindingRecord {
 	r := &reports.FindingRecord{Kind: "finding", Rule: f.Rule, Capture: f.Call.Entry.Rel, Target: f.Target,
 		From: f.From.place(), Op: f.Call.Op, Module: f.Call.Entry.Module, Location: f.Call.Entry.Location,
-		Reason: f.Reason, Side: string(f.Side), Parallel: f.Parallel, Ranks: f.Ranks, Parameter: f.Parameter()}
+		Reason: f.Reason, Side: string(f.Side), WrongIn: f.WrongIn,
+		Parallel: f.Parallel, Ranks: f.Ranks, Parameter: f.Parameter()}
 	if f.Peer != nil {
 		r.Peer = f.Peer.Entry.Rel
 	}
@@ -182,14 +183,20 @@ func (f *Finding) Record() *reports.FindingRecord {
 	return r
 }
 
-// First is the first finding that is a fault, nil if there is none.
+// First is the first finding that is a fault, nil if there is none. A fault of the other run that this one has no more
+// is first only if there is no other: it is repaired.
 func (t *Trace) First() *Finding {
+	var repaired *Finding
 	for _, f := range t.Findings {
-		if f.fault() {
+		switch {
+		case !f.fault():
+		case f.WrongIn != reports.WrongInSecond:
 			return f
+		case repaired == nil:
+			repaired = f
 		}
 	}
-	return nil
+	return repaired
 }
 
 // Recorded is the number that the recorder gave the step; its position in the recording where it gave none.

@@ -299,6 +299,10 @@ func (o *stepOptions) diverge(cmd *cobra.Command, a *app, t *step.Trace, lim *li
 		o.pair.Merge(t)
 		return refused, nil
 	}
+	// What is wrong with the other run by itself tells a repaired fault from a new one.
+	if err := other.Analyze(cmd.Context(), alone); err != nil {
+		return refused, failed(err)
+	}
 	return refused, failed(t.Against(cmd.Context(), other, opt))
 }
 

@@ -253,7 +253,7 @@ func (x *Rounding) standings(c *compared, results []*reports.Result, in float64,
 		whyA, wrongA := a.Wrong[at]
 		whyB, wrongB := b.Wrong[at]
 		if differs(r, d) {
-			r.WrongIn = wrongIn(wrongA, wrongB)
+			r.WrongIn = reports.InWhich(wrongA, wrongB)
 		}
 		switch {
 		case !differs(r, d):
@@ -284,19 +284,6 @@ func (x *Rounding) standings(c *compared, results []*reports.Result, in float64,
 				"%.2g of the values", d.Relative)
 		}
 	}
-}
-
-// wrongIn says in which of two recordings a value is wrong.
-func wrongIn(a, b bool) reports.WrongIn {
-	switch {
-	case a && b:
-		return reports.WrongInBoth
-	case a:
-		return reports.WrongInFirst
-	case b:
-		return reports.WrongInSecond
-	}
-	return ""
 }
 
 // still keeps that a value is wrong in both recordings, and no further apart than its inputs: it is no difference.

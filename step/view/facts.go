@@ -21,6 +21,13 @@ func Facts(t *step.Trace, x Extra) (facts []reports.Fact) {
 	x.Style = reports.Style{}
 	add := func(name, text string) { facts = append(facts, reports.Fact{Name: name, Text: reports.OneLine(text)}) }
 	first := t.First()
+	if t.Runs != nil {
+		if text := t.Runs.Faulty.String(); text != "" {
+			defer func() {
+				facts = slices.Insert(facts, min(1, len(facts)), reports.Fact{Name: "faults", Text: text})
+			}()
+		}
+	}
 	for _, c := range t.SavedWrong() {
 		add("wrong", saved(c))
 	}

@@ -38,6 +38,8 @@ func faultText(t *step.Trace, f *step.Finding) string {
 	}
 	text := "Wrong: what the ranks do together is not what the whole program would do"
 	switch {
+	case f.Rule == verdict.Diverged && f.WrongIn == reports.WrongInSecond:
+		return "Repaired: " + call + " is wrong in the other run only"
 	case f.Rule == verdict.Diverged:
 		return "Different: the two runs part at " + call
 	case f.Drawn() == step.DrawnAnew:
@@ -129,6 +131,9 @@ func judgeRest(t *step.Trace) judgement {
 	}
 	judged, calls := t.Judged(), len(t.Calls())
 	switch {
+	case t.Runs.LossesApart() != nil && t.Runs.Other != nil:
+		return judgement{verdict.Warn, "Different: the other run has a fault that was not found in this one, at " +
+			t.Runs.Other.Call.String()}
 	case t.Runs.LossesApart() != nil:
 		return judgement{verdict.Warn, "Not explained: the losses of the two runs differ"}
 	case judged == 0:

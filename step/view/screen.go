@@ -169,6 +169,9 @@ func findings(b *strings.Builder, t *step.Trace, x Extra) {
 		text := x.Style.Wrap(rule+", "+saved(c), 2)
 		fmt.Fprintf(b, "\n%s%s\n", x.Style.Paint(verdict.Fail, rule), strings.TrimPrefix(text, rule))
 	}
+	if text := faultsOfRuns(t); text != "" {
+		fmt.Fprintf(b, "\n%s\n", x.Style.Wrap(text, 2))
+	}
 	if first == nil {
 		fmt.Fprintf(b, "\n%s\n", headline(nothing(t), t, x.Style))
 	} else {
@@ -200,6 +203,15 @@ func doubted(b *strings.Builder, t *step.Trace, st reports.Style) {
 	for _, g := range t.Doubted() {
 		fmt.Fprintf(b, "\n%s\n", st.Wrap(reports.OneLine("not judged: "+g.String()), 2))
 	}
+}
+
+// faultsOfRuns says which faults of two runs are new, remain or are repaired; "" without another run, or where no call
+// is wrong.
+func faultsOfRuns(t *step.Trace) string {
+	if t.Runs == nil || t.Runs.Faulty.String() == "" {
+		return ""
+	}
+	return "faults of this run, compared with those of the other run: " + t.Runs.Faulty.String()
 }
 
 // shownLike is how many further calls of a kind are named.
@@ -364,6 +376,9 @@ func paragraphs(b *strings.Builder, s string, st reports.Style) {
 // finding is a finding in a sentence, its rule coloured by how bad it is.
 func finding(f *step.Finding, st reports.Style) string {
 	rule := strings.ToUpper(string(f.Rule))
+	if f.WrongIn == reports.WrongInSecond {
+		rule = strings.ToUpper(f.WrongIn.Word())
+	}
 	v := verdict.Fail
 	if f.Rule == verdict.Drift || f.Rule == verdict.NonFinite {
 		v = verdict.Warn
@@ -458,7 +473,7 @@ func departure(t *step.Trace) string {
 	case t.First() != nil:
 		return first + "; no finding is about a value in which the runs part\n"
 	case r.Other != nil:
-		return fmt.Sprintf("%s; the other run has a finding of its own: %s\n", first, sentence(r.Other))
+		return fmt.Sprintf("%s; the other run has a fault of its own: %s\n", first, sentence(r.Other))
 	case r.Rounding() && t.Seen().Linked():
 		return strings.Replace(first, "differ first in", "differ only by rounding, first in", 1) +
 			": in both runs each of these calls is within rounding of what it should give\n"
@@ -549,6 +564,10 @@ func nothingWrong(t *step.Trace) string {
 		partly = "Nothing else found wrong in what could be judged"
 	}
 	switch n, given, l := t.Judged(), t.GivenUp(), t.Runs.LossesApart(); {
+	case l != nil && t.Runs.Other != nil:
+		return fmt.Sprintf("The losses of %s differ, %.7g in the other run and %.7g in this one: the other run has a fault "+
+			"that was not found in this one, %s at %s.", l[1].Name(), l[0].Captured, l[1].Captured, t.Runs.Other.Rule,
+			t.Runs.Other.Call)
 	case l != nil:
 		return fmt.Sprintf("The losses of %s differ, %.7g in the other run and %.7g in this one: optool did not find "+
 			"where the runs part, and no call is wrong by itself.", l[1].Name(), l[0].Captured, l[1].Captured)
@@ -581,8 +600,17 @@ func explained(f *step.Finding) string {
 // sentence says what a finding is about.
 func sentence(f *step.Finding) string {
 	call := f.Call.String()
-	if f.Side == step.Other {
+	switch {
+	case f.Side == step.Other:
 		call += " in the other run"
+	case f.Rule == verdict.Wrong && f.WrongIn == reports.WrongInBoth:
+		call += ", still wrong as in the other run,"
+	case f.Rule == verdict.Wrong && f.WrongIn == reports.WrongInFirst:
+		call += ", right in the other run,"
+	case f.Rule == verdict.Changed && f.WrongIn == reports.WrongInBoth:
+		call += ", as in the other run"
+	case f.Rule == verdict.Changed && f.WrongIn == reports.WrongInFirst:
+		call += ", not in the other run"
 	}
 	switch f.Rule {
 	case verdict.Wrong:
@@ -598,6 +626,9 @@ func sentence(f *step.Finding) string {
 
 // behind says what became of a fault.
 func behind(b *strings.Builder, f *step.Finding, st reports.Style) {
+	if f.WrongIn == reports.WrongInSecond { // its value is right here
+		return
+	}
 	if s := f.Call.Step; s != nil && !f.InBackward() {
 		if way := f.Way(s.Loss); len(way) > 1 {
 			names := make([]string, 0, 9)
