@@ -425,6 +425,7 @@ func (p *part) check() {
 	}
 	p.misfits()
 	p.strangers()
+	p.maskedOrder()
 	p.ringMasks()
 	p.ringValues()
 	p.unscaled()

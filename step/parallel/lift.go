@@ -17,8 +17,9 @@ import (
 const exact = 1e-7
 
 // method is the last component of an operator's name, without the marks of other forms: add for torch.Tensor.__iadd__
-// and add_.
+// and add_, mT for torch.Tensor.mT.__get__.
 func method(op string) string {
+	op = strings.TrimSuffix(op, ".__get__")
 	name := strings.Trim(op[strings.LastIndexByte(op, '.')+1:], "_")
 	if len(name) > 2 && name[0] == 'i' && slices.Contains([]string{"add", "sub", "mul", "truediv", "or", "and"},
 		name[1:]) {

@@ -151,12 +151,8 @@ func scores(v *step.Value, by map[string]bool, within int) *step.Call {
 
 // content is the sum of the elements of an argument; 0 if it was not recorded or says nothing.
 func (c *checker) content(v *step.Value) uint64 {
-	d, err := c.load(v.Call)
-	if err != nil || len(d.ins) != len(v.Call.Inputs) {
-		return 0
-	}
-	a := d.ins[slices.Index(v.Call.Inputs, v)].array
-	if a.constant() {
+	a := c.argument(v)
+	if a == nil || a.constant() {
 		return 0
 	}
 	return a.sum()
