@@ -28,3 +28,19 @@ func TestDifferSeveral(t *testing.T) {
 		}
 	}
 }
+
+// TestUnevenParts: rows are followed through a split into parts of other sizes on each rank.
+func TestUnevenParts(t *testing.T) {
+	p := &part{mesh: &mesh{ranks: []int{0, 1}}}
+	one := func() *side { return &side{ins: make([]argument, 1), outs: make([]*array, 2)} }
+	sides := map[int]*side{0: one(), 1: one()}
+	for _, tc := range []struct {
+		in *info
+		ok bool
+	}{{nil, true}, {&info{}, true}, {&info{rows: &rows{}}, false}} {
+		s := &site{op: "torch.Tensor.split", in: []*info{tc.in}}
+		if ok := p.rankwise(s, sides, nil); ok != tc.ok {
+			t.Errorf("%v: %t", tc.in, ok)
+		}
+	}
+}

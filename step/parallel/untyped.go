@@ -13,8 +13,11 @@ import (
 // false if it is something else.
 func (p *part) rankwise(s *site, sides map[int]*side, local *localRun) (ok bool) {
 	lead := sides[p.ranks[0]]
-	if len(lead.outs) != 1 || len(lead.ins) == 0 {
+	if len(lead.ins) == 0 {
 		return true
+	}
+	if len(lead.outs) != 1 { // the sizes of parts: each rank gets other numbers of rows for its experts
+		return s.in[0] == nil || s.in[0].rows == nil
 	}
 	if !p.triangles(s, sides) {
 		p.lose(s)
