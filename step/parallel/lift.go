@@ -1106,14 +1106,18 @@ func (p *part) pass(s *site, sides map[int]*side) {
 		if early || !all.dtype.IsFloat() || !reducesPlainly(lead) || len(results) > 1 || resized {
 			continue
 		}
-		if n.guess || n.ragged || p.rearranged(values, r.values, all) {
+		halo, apart := p.halo(n, values, r.values, all)
+		if n.guess || n.ragged || halo && apart == "" || p.rearranged(values, r.values, all) {
 			r.keep(&info{})
 			continue
 		}
+		reason := fmt.Sprintf("its argument is %s over ranks %s; what the ranks have after it does not make the same whole: "+
+			"parts are in another order, or others were added", placesText(n.places), rankList(p.ranks))
+		if apart != "" {
+			reason = apart
+		}
 		p.found(!n.lost && !n.orphan, &violation{kind: "collective", site: s, ranks: p.ranks, target: "output[0]",
-			reason: fmt.Sprintf("its argument is %s over ranks %s; what the ranks have after it does not make the "+
-				"same whole: parts are in another order, or others were added", placesText(n.places),
-				rankList(p.ranks))})
+			reason: reason})
 		r.keep(&info{lost: true})
 	}
 }
