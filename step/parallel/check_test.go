@@ -22,6 +22,10 @@ var trees = []struct {
 	layout               string
 }{
 	{"data", "", "", "", "[2 (ranks 0-1); parameters: 4 replicated]"},
+	{"packed", "", "", "", "[2 (ranks 0-1); parameters: 3 replicated]"},
+	{"packed-order", "collective", "torch.Tensor.copy_", "is taken from element 0 on: the buffer is unpacked in", ""},
+	{"edges", "", "", "", ""},
+	{"edges-first", "collective", "__main__.Before.apply", "puts rows 0-1 beside them, where rows 2-3 lie", ""},
 	{"data-alone", "scale", "torch.Tensor.mul", "it scales the loss on rank 1", ""},
 	{"data-grad", "scale", "torch.Tensor.mul_", "it scales the gradient of up on rank 1", ""},
 	{"data-lost", "scale", "torch.Tensor.add_", "were not reduced, were set to zero, or were added twice", ""},

@@ -36,6 +36,7 @@ type tail struct {
 	shape     map[string][]int  // of these
 	writes    map[string][]write
 	roots     []root
+	wrote     map[uint64][]*step.Call // that left a value in an argument, by its sum
 }
 
 // An exchanged is a call behind the backward pass and the largest value that it reads.
@@ -73,7 +74,7 @@ func (t *tail) noteRoots(c *step.Call, d *side) {
 // tailOf reads what a rank does behind its backward pass.
 func (p *part) tailOf(rank int) *tail {
 	t := &tail{updates: map[string][]update{}, others: map[string]map[uint64]*array{}, at: map[uint64]string{},
-		shape: map[string][]int{}, writes: map[string][]write{}}
+		shape: map[string][]int{}, writes: map[string][]write{}, wrote: map[uint64][]*step.Call{}}
 	for _, n := range p.order {
 		g := p.grads[n]
 		t.at[g.address[rank]], t.shape[g.names[rank]] = g.names[rank], g.value[rank].shape
@@ -89,6 +90,7 @@ func (p *part) tailOf(rank int) *tail {
 		t.noteUpdates(c, d)
 		t.noteWrites(c, d)
 		t.noteCovered(c, d)
+		t.noteWritten(c, d)
 		t.noteRoots(c, d)
 		largest, address := t.noteOthers(d)
 		switch m := method(c.Op); {
@@ -1039,6 +1041,16 @@ func (p *part) report(tails map[int]*tail, histories map[int]history, verdicts m
 			v := kind.say(t, verdicts[list[0]], p.grads[list[0]], list[0]+more(list))
 			v.reason += unexplained(names, verdicts)
 			v.site = cmp.Or(v.site, p.grads[list[0]].calls[0].site)
+			p.found(true, v)
+			return
+		}
+	}
+	for _, n := range names {
+		if verdicts[n].explained() {
+			continue
+		}
+		if v := p.unpacked(n, t, factors); v != nil {
+			v.call, v.site = cmp.Or(v.call, verdicts[n].update[p.ranks[0]]), p.grads[n].calls[0].site
 			p.found(true, v)
 			return
 		}

@@ -1834,6 +1834,68 @@ def planned(rank, name, directory):
         torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9).step()
 
 
+def packed(rank, name, directory):
+    """Gradients are packed into one buffer that is added up. They are unpacked in that order, or in another one."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up, model.shift, model.down = part(1, None, 6, 4), part(2, None, 6), part(3, None, 4, 6)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(5)
+    x = torch.randn(4, 4).chunk(2)[rank].clone()
+    with optool_capture.record(directory, model=model):
+        h = F.gelu(F.linear(x, model.up, model.shift))
+        (F.linear(h, model.down) - x).square().mean().backward()
+        order = list(model.parameters())
+        whole = torch.cat([p.grad.flatten() for p in order])
+        dist.all_reduce(whole)
+        whole.div_(2)
+        if name == "packed-order":
+            order.reverse()
+        for p, g in zip(order, whole.split([p.numel() for p in order])):
+            p.grad.copy_(g.view_as(p))
+        optimizer.step()
+
+
+class Before(torch.autograd.Function):
+    """The last rows of the rank before, or its first ones, before its own."""
+
+    @staticmethod
+    def forward(ctx, x, first):
+        ends = [torch.empty_like(x[:2]) for _ in range(2)]
+        dist.all_gather(ends, (x[:2] if first else x[-2:]).contiguous())
+        return torch.cat([ends[0] if dist.get_rank() else torch.zeros_like(ends[0]), x])
+
+    @staticmethod
+    def backward(ctx, g):
+        ends = [torch.empty_like(g[:2]) for _ in range(2)]
+        dist.all_gather(ends, g[:2].contiguous())
+        g = g[2:].clone()
+        if dist.get_rank() == 0:
+            g[-2:] += ends[1]
+        return g, None
+
+
+def edges(rank, name, directory):
+    """A causal convolution along a sequence of which each rank has a half: it reads the rows before its own."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.table, model.taps, model.head = part(1, None, 9, 4), part(2, None, 4, 4, 3), part(3, None, 9, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(5)
+    tokens = torch.randint(0, 9, (9,))
+    x, y = (t.chunk(2)[rank].clone() for t in (tokens[:-1], tokens[1:]))
+    with optool_capture.record(directory, model=model):
+        h = F.embedding(x, model.table)
+        rows = Before.apply(h, name == "edges-first")
+        h = h + F.silu(F.conv1d(rows.t(), model.taps).t())
+        (F.cross_entropy(F.linear(h, model.head), y, reduction="sum") / 8).backward()
+        for p in model.parameters():
+            dist.all_reduce(p.grad)
+        optimizer.step()
+
+
 def ranks(name):
     return 3 if name in ("lead-three", "joint-ring", "joint-ring-on") else {"ring": 3, "grid": 4, "columns": 4, "masked": 4, "replicas": 4, "positions": 4,
             "factor": 4, "halves": 4, "blocks": 3, "turns": 3}.get(name.split("-")[0], 2)
@@ -1847,7 +1909,7 @@ def work(rank, name, directory, port):
     programs += masked, pipeline, kept, replicas, views, own, tokens, pooled, both, update, features
     programs += sequence, around, trust, counted, numbered, local, master, positions, factor, tied, gathered, halves
     programs += statistics, binary, shards, outer, lead, planned, blocks, routed, micro, turns, batch
-    programs += vocabulary, joint, heads, begun, bank, unequal
+    programs += vocabulary, joint, heads, begun, bank, unequal, packed, edges
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
