@@ -114,12 +114,15 @@ func lossFirst(stages [][]*step.Process) (order []int) {
 // checkStage checks the recorded steps of processes that run the same program: first is the part of the first step.
 func (c *checker) checkStage(stage []*step.Process, partial bool) (first *part, found []*violation) {
 	var before []stored
+	var parts []ungathered
 	steps := bySteps(stage, c.numbers)
 	for i, ps := range steps {
 		p := c.checkStep(ps, groupsOf(stage), partial)
 		if p.storedApart(before); i+1 < len(steps) {
 			before = p.storeds(true)
 		}
+		p.neverGathered(parts)
+		parts = p.ungathered
 		found = append(found, p.broken...)
 		if first == nil {
 			first = p

@@ -396,7 +396,7 @@ func (p *part) returned(b bucket, updates []*flatUpdate, tails map[int]*tail) {
 			reason: fmt.Sprintf("it gathers the parts of %s and of what lies beside it before %s updates them, and no call "+
 				"gathers them behind: the update is lost", b.names[0], updates[0].call)})
 	} else if !some {
-		p.ungathered = append(p.ungathered, updates[0].call)
+		p.ungathered = append(p.ungathered, p.notGathered(b, updates[0].call, results))
 	}
 }
 

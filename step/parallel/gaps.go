@@ -37,7 +37,7 @@ func (p *part) gaps() (out []step.Gap) {
 	add(n, "parameter", fmt.Sprintf(" whose gradient was not compared with what %s computed", ranks), first)
 	if len(p.ungathered) > 0 {
 		add(len(p.ungathered), "buffer", fmt.Sprintf(" of parameters of which each of %s updates its part: no call was "+
-			"recorded that gives the others what it made", ranks), p.ungathered[0])
+			"recorded that gives the others what it made", ranks), p.ungathered[0].update)
 	}
 	n, first = 0, nil
 	for _, name := range p.order {

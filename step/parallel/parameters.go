@@ -95,12 +95,26 @@ func (p *part) tailOf(rank int) *tail {
 		largest, address := t.noteOthers(d)
 		switch m := method(c.Op); {
 		case isExchange(c.Op):
+			if all := listed(c, d); all != nil {
+				largest, address = all, 0
+			}
 			t.exchanges = append(t.exchanges, exchanged{c, largest, address})
 		case slices.Contains([]string{"div", "mul", "foreach_div", "foreach_mul", "truediv"}, m) && largest != nil:
 			t.scalings = append(t.scalings, exchanged{c, largest, address})
 		}
 	}
 	return t
+}
+
+// listed are the elements of the parts that a reduce_scatter is given as a list; nil of any other call.
+func listed(c *step.Call, d *side) (all []float64) {
+	if collective.Name(c.Op) != "reduce_scatter" || len(d.ins) != 1+len(c.Entry.Group) || len(d.ins) < 3 {
+		return nil
+	}
+	for _, a := range d.ins[1:] {
+		all = append(all, a.array.x...)
+	}
+	return all
 }
 
 // ofSquares reports whether a call reads what an optimizer keeps of the squares of a gradient: a call with two of them

@@ -45,7 +45,7 @@ type part struct {
 	sizes      []*site           // those of them of which the whole arguments do not fit each other
 	totals     []float64         // whole numbers that the ranks added up, such as counts of labels
 	factors    []float64         // those of the loss; nil if they are not known
-	ungathered []*step.Call      // that update parts of parameters of which no call gives others the result
+	ungathered []ungathered      // parameters of which ranks update parts, and no call gives others the result
 	means      *step.Call        // one that divides by the number of terms of one rank; nil if none does
 	alias      map[string]string // of a parameter that lies where another does: the name of that
 	compared   map[string]bool   // parameters of which the gradient was compared with what all ranks computed
