@@ -229,7 +229,8 @@ func (p *part) keyRows(keys *step.Value, group []int, seen map[int]*grid) (rows 
 	return nil, nil
 }
 
-// matchRows finds vectors of keys among those of the parts along a dimension; nil unless they say of each key which it is.
+// matchRows finds vectors of keys among those of the parts along a dimension; nil unless they say of each key which it
+// is.
 func matchRows(vectors [][]uint64, parts map[int]*array, group []int, dim, width int, seen map[int]*grid) []row {
 	made := map[uint64]row{}
 	twins := map[uint64]bool{}
@@ -316,7 +317,9 @@ func (c *checker) joins(v *step.Value) *step.Call {
 		made := v.From.Value.Call
 		m := method(made.Op)
 		switch {
-		case isExchange(made.Op) || slices.ContainsFunc(c.inside[made], func(c *step.Call) bool { return isExchange(c.Op) }):
+		case isExchange(made.Op), slices.ContainsFunc(c.inside[made], func(c *step.Call) bool {
+			return isExchange(c.Op)
+		}):
 			return made
 		case !moving[m] && !reshaping[m] && !cutting[m] && !forming[m] && !picking[m] || len(made.Inputs) == 0:
 			return nil

@@ -29,7 +29,8 @@ func TestPositionsOf(t *testing.T) {
 	}{
 		{"zigzag", [2][]int{{0, 3}, {1, 2}}, []int{0, 1, 2, 3}, causal, true},
 		{"keys by rank", [2][]int{{0, 3}, {1, 2}}, []int{0, 3, 1, 2}, causal, true},
-		{"window", [2][]int{{0, 1}, {2, 3}}, []int{0, 1, 2, 3}, func(q, k int) bool { return k <= q && k > q-2 }, false},
+		{"window", [2][]int{{0, 1}, {2, 3}}, []int{0, 1, 2, 3}, func(q, k int) bool { return q-k < 2 && k <= q },
+			false},
 		{"prefix", [2][]int{{0, 1}, {2, 3}}, []int{0, 1, 2, 3}, func(q, k int) bool { return k <= max(q, 1) }, false},
 		{"all queries", [2][]int{{0, 1, 2, 3}, {0, 1, 2, 3}}, []int{0, 1, 2, 3}, causal, false},
 	} {
@@ -67,8 +68,10 @@ func TestMatchRows(t *testing.T) {
 		x    []float64 // by head, position and element
 		want []row
 	}{
-		{"by rank", []float64{1, 2, 5, 6, 11, 12, 15, 16, 3, 4, 7, 8, 13, 14, 17, 18}, []row{{0, 0}, {0, 1}, {1, 0}, {1, 1}}},
-		{"reversed", []float64{15, 16, 11, 12, 5, 6, 1, 2, 17, 18, 13, 14, 7, 8, 3, 4}, []row{{1, 1}, {1, 0}, {0, 1}, {0, 0}}},
+		{"by rank", []float64{1, 2, 5, 6, 11, 12, 15, 16, 3, 4, 7, 8, 13, 14, 17, 18},
+			[]row{{0, 0}, {0, 1}, {1, 0}, {1, 1}}},
+		{"reversed", []float64{15, 16, 11, 12, 5, 6, 1, 2, 17, 18, 13, 14, 7, 8, 3, 4},
+			[]row{{1, 1}, {1, 0}, {0, 1}, {0, 0}}},
 		{"another element", []float64{1, 2, 5, 6, 11, 12, 15, 19, 3, 4, 7, 8, 13, 14, 17, 18}, nil},
 		{"heads apart", []float64{1, 2, 5, 6, 11, 12, 15, 16, 7, 8, 3, 4, 13, 14, 17, 18}, nil},
 	} {
@@ -79,7 +82,8 @@ func TestMatchRows(t *testing.T) {
 		}
 	}
 	transposed := &array{tensor.Float32, []int{2, 4}, []float64{1, 5, 11, 15, 2, 6, 12, 16}}
-	if got := matchRows(transposed.vectors(1, 4), parts, []int{0, 1}, 1, 2, seen); len(got) != 4 || got[1] != (row{0, 1}) {
+	got := matchRows(transposed.vectors(1, 4), parts, []int{0, 1}, 1, 2, seen)
+	if len(got) != 4 || got[1] != (row{0, 1}) {
 		t.Errorf("transposed: %v", got)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// A convolution of parts of a sequence or an image needs the rows beside each part, its halo: other ranks send them. What
-// a rank has then is its part with rows before and behind it.
+// A convolution of parts of a sequence or an image needs the rows beside each part, its halo: other ranks send them.
+// What a rank has then is its part with rows before and behind it.
 
 // halo reports whether each rank has its own part after an exchange, and rows of the whole or zeros before and behind
 // it. wrong says which rank has other rows of the whole there than those beside its part; "" if none.

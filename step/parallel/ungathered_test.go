@@ -25,7 +25,8 @@ func TestNeverGathered(t *testing.T) {
 	} {
 		s := &site{calls: map[int]*step.Call{0: call, 1: call}}
 		is := func(a *array) *gradient {
-			return &gradient{names: map[int]string{0: "w"}, value: map[int]*array{0: a, 1: a}, calls: []contribution{{site: s}}}
+			return &gradient{names: map[int]string{0: "w"}, value: map[int]*array{0: a, 1: a},
+				calls: []contribution{{site: s}}}
 		}
 		p := &part{mesh: &mesh{ranks: []int{0, 1}}, grads: map[string]*gradient{"w": is(tc.now)}}
 		u := ungathered{call, []string{"w"}, map[string]*array{"w": old}, map[string]*array{"w": tc.after}}

@@ -45,8 +45,8 @@ func (p *part) unpacked(name string, t *tail, factors []float64) *violation {
 		}
 		return &violation{kind: "collective", call: t.writer(g.read), ranks: p.ranks, target: "input[0]",
 			reason: fmt.Sprintf("the gradient of %s lies at element %d of the buffer that %s adds up; the one that %s reads "+
-				"is taken from element %d on: the buffer is unpacked in another order than it was packed", name, own, e.call,
-				g.update, found[0])}
+				"is taken from element %d on: the buffer is unpacked in another order than it was packed", name, own,
+				e.call, g.update, found[0])}
 	}
 	return nil
 }
