@@ -99,6 +99,9 @@ type DeviceStatus struct {
 	Reason  string
 	// Refused says of an unsupported pass that the device has its functions, and that they did not take the arguments.
 	Refused bool
+	// Absent says of an unsupported pass that the device has no function of the call's name. It may have another name
+	// of the operator.
+	Absent bool
 }
 
 // A CallError says that a device does not carry out a call that is to be measured: it

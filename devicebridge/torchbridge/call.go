@@ -69,6 +69,7 @@ type Pass struct {
 	Status Status
 	Reason string   // one sentence; "" when OK
 	Faults []string // what it did and must not do, a sentence each
+	Absent bool     // of Unsupported: there is no function of the name
 }
 
 // A Result is what a call yielded.

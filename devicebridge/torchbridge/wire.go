@@ -375,8 +375,9 @@ type answer struct {
 	Runs     []int64   `json:"runs"`  // nanoseconds of each
 	Clock    string    `json:"clock"` // host or device
 	Memory   *Memory   `json:"memory"`
-	Fatal    bool      `json:"fatal"` // the device is of no use to this process any more
-	Worn     bool      `json:"worn"`  // the process is of no use for other calls
+	Absent   bool      `json:"absent"` // of unsupported: there is no function of that name
+	Fatal    bool      `json:"fatal"`  // the device is of no use to this process any more
+	Worn     bool      `json:"worn"`   // the process is of no use for other calls
 
 	Info
 }
@@ -398,7 +399,7 @@ func decodeAnswer(line []byte) (*answer, error) {
 }
 
 func (a *answer) pass() Pass {
-	p := Pass{Reason: a.Reason, Faults: a.Faults}
+	p := Pass{Reason: a.Reason, Faults: a.Faults, Absent: a.Absent}
 	switch a.Status {
 	case "":
 	case "unsupported":

@@ -24,6 +24,10 @@ class Refusal(Exception):
     """A sentence about a request that cannot be carried out here."""
 
 
+class Absent(Refusal):
+    """There is no function of that name."""
+
+
 class Memory:
     """The file that both sides see. What was mapped before it grew stays valid."""
 
@@ -119,7 +123,7 @@ class Worker:
         try:
             f = importlib.import_module(parts[0])
         except ImportError as e:
-            raise Refusal("%s: this Python has no module %s (%s)" % (name, parts[0], e))
+            raise Absent("%s: this Python has no module %s (%s)" % (name, parts[0], e))
         for i, p in enumerate(parts[1:], 2):
             module = None
             if not hasattr(f, p):
@@ -131,7 +135,7 @@ class Worker:
                 f = getattr(f, p, module) if module else getattr(f, p)
             except (AttributeError, RuntimeError):
                 hint = "" if parts[1:2] != ["ops"] else "; --torch-import names the module that brings it"
-                raise Refusal("this torch %s has no %s%s" % (self.torch.__version__, ".".join(parts[:i]), hint))
+                raise Absent("this torch %s has no %s%s" % (self.torch.__version__, ".".join(parts[:i]), hint))
         if not callable(f):
             if not hasattr(f, "__get__"):
                 raise Refusal("%s is no function" % name)
@@ -463,7 +467,7 @@ def failure(e):
     """What an exception means: that something is not there, or an error."""
     text = " ".join(str(e).split("\n", 1)[0].split()) or type(e).__name__
     if isinstance(e, Refusal):
-        return {"status": "unsupported", "reason": text}
+        return {"status": "unsupported", "reason": text, "absent": isinstance(e, Absent)}
     low = str(e).lower()
     if isinstance(e, NotImplementedError) or any(s in low for s in UNSUPPORTED):
         return {"status": "unsupported", "reason": text}

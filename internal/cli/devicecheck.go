@@ -118,6 +118,8 @@ func (o *deviceOptions) runChecks(ctx context.Context, a *app, d *target) error 
 	case r.Judged == 0 && o.only >= 0:
 		return &exitError{ExitFailed, fmt.Errorf("nothing was judged: there is no case %d, or the device does not take it",
 			o.only)}
+	case r.Judged == 0 && len(r.Operators) > 0:
+		return &exitError{ExitFailed, errors.New("nothing was judged: the table says why")}
 	case r.Judged == 0:
 		return &exitError{ExitFailed, errors.New("nothing was judged: the device lacks what these operators take")}
 	}
@@ -155,12 +157,19 @@ func (o *deviceOptions) caseRepro(op, number string) string {
 	flags := o.deviceFlags
 	flags.device = noDevice // it is the argument
 	args = append(args, flags.repro()...)
-	return strings.Join(append(args, quoteDevice(o.device)), " ")
+	return o.withModules(append(args, quoteDevice(o.device)))
+}
+
+// refusedByReference reports whether the reference, not the device, is why a case was not judged.
+func (op *checkedOperator) refusedByReference() bool {
+	return slices.ContainsFunc(op.Absent, func(x *checkAbsence) bool {
+		return strings.HasPrefix(x.Reason, opcheck.ReferenceRefuses)
+	})
 }
 
 // add counts an operator.
 func (r *checkReport) add(op *checkedOperator) {
-	if op.Judged == 0 && len(op.Functions) == 0 && len(op.Findings) == 0 {
+	if op.Judged == 0 && len(op.Functions) == 0 && len(op.Findings) == 0 && !op.refusedByReference() {
 		r.Lacking++
 		return
 	}

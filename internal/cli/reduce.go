@@ -202,5 +202,5 @@ func (o *reduceOptions) print(w io.Writer, st reports.Style, e *capture.Entry, r
 func (o *reduceOptions) repro(command string, flags ...string) string {
 	args := append(o.command(command, flags...), o.tolerances.repro()...)
 	args = append(args, o.deviceFlags.repro()...)
-	return strings.Join(append(args, quotePath(o.out)), " ")
+	return o.withModules(append(args, quotePath(o.out)))
 }

@@ -704,16 +704,16 @@ func (o *replayOptions) repro(e *capture.Entry) string {
 		for _, p := range o.paths {
 			args = append(args, quotePath(p))
 		}
-		return strings.Join(args, " ")
+		return o.withModules(args)
 	}
 	if _, last := o.fuse.of(e); last { // what leaves it is known from all calls
 		args = append(args, o.fuse.repro()...)
 		for _, p := range o.paths {
 			args = append(args, quotePath(p))
 		}
-		return strings.Join(args, " ")
+		return o.withModules(args)
 	}
-	return strings.Join(append(args, quotePath(pathOf(e))), " ")
+	return o.withModules(append(args, quotePath(pathOf(e))))
 }
 
 // pathOf is the path that names one capture.

@@ -80,7 +80,11 @@ func (o *stepOptions) repro(t *step.Trace, c *step.Call, onDevice bool) string {
 	for _, e := range t.Exchange(c) {
 		paths = append(paths, quotePath(pathOf(e)))
 	}
-	return o.command(append(args, strings.Join(paths, " "))...)
+	text := o.command(append(args, strings.Join(paths, " "))...)
+	if onDevice {
+		return o.withModules([]string{text})
+	}
+	return text
 }
 
 // next are commands that show more.

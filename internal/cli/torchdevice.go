@@ -58,6 +58,20 @@ func (t *torchFlags) repro() []string {
 	return append(args, mapped("--map-function", t.maps)...)
 }
 
+// withModules is a command that runs on a device, in the environment in which Python finds the modules of this run.
+func (d *deviceFlags) withModules(args []string) string {
+	text := strings.Join(args, " ")
+	paths := os.Getenv("PYTHONPATH")
+	if paths == "" || !isTorch(d.device) && !isTorch(d.against) || strings.HasPrefix(text, "PYTHONPATH=") {
+		return text
+	}
+	all := filepath.SplitList(paths)
+	for i, p := range all {
+		all[i] = absolute(p)
+	}
+	return "PYTHONPATH=" + quote(strings.Join(all, string(filepath.ListSeparator))) + " " + text
+}
+
 // mapped are flags that say which functions a device calls for operators.
 func mapped(flag string, functions map[string]string) (args []string) {
 	for _, name := range slices.Sorted(maps.Keys(functions)) {

@@ -106,3 +106,16 @@ func TestColumnsOfChanges(t *testing.T) {
 		}
 	}
 }
+
+// TestRepeatedWithModules: a command that is printed to run a call again on a device of PyTorch finds the modules that
+// this run found.
+func TestRepeatedWithModules(t *testing.T) {
+	t.Setenv("PYTHONPATH", "/opt/kernels:/opt/more")
+	for device, want := range map[string]string{"torch:cpu": "PYTHONPATH=/opt/kernels:/opt/more optool",
+		"none": "optool", "./lib.so": "optool"} {
+		d := &deviceFlags{device: device}
+		if got := d.withModules([]string{"optool"}); got != want {
+			t.Errorf("%s: got %q, want %q", device, got, want)
+		}
+	}
+}

@@ -399,6 +399,10 @@ func (o *Outcome) add(tries []*Try) {
 // pass.
 func (s *Suite) try(e *opdef.Entry, c *opdef.Call, i int, id uint64, attempt bool) *Try {
 	t := &Try{Case: i, Call: c}
+	if why := s.refusedBy(c); why != "" {
+		t.absent = []string{why}
+		return t
+	}
 	ran, without, wrong := false, false, false // the forward pass
 	named, names := s.runner().(Namer)
 	if names {
@@ -444,6 +448,20 @@ func (s *Suite) try(e *opdef.Entry, c *opdef.Call, i int, id uint64, attempt boo
 		without = without || ch.Name == "cases" && x.unsupported
 	}
 	return t
+}
+
+// ReferenceRefuses begins the reason why a case of a device, or its gradient, was not judged: no device is wrong there.
+const ReferenceRefuses = "the reference does not compute"
+
+// refusedBy says why the reference does not compute the case of a device, "" if it does: then no device is wrong in it.
+func (s *Suite) refusedBy(c *opdef.Call) string {
+	if !s.Rounds {
+		return ""
+	}
+	if err := guard(func() error { _, err := c.Forward(); return err }); err != nil {
+		return fmt.Sprintf("%s the case: %v", ReferenceRefuses, sentence(err))
+	}
+	return ""
 }
 
 // has reports whether a check is asked for and applies to results that are rounded, or that are not.

@@ -30,7 +30,8 @@ type Runner struct {
 
 	mu                sync.Mutex // a check that takes too long runs on
 	last              *replay.DeviceRun
-	forward, backward []string // functions that were called: see Called
+	absent            map[string]bool // names of operators for which the device has no function
+	forward, backward []string        // functions that were called: see Called
 }
 
 // Called implements opcheck.Namer. Of a call that was not sent to the device, no function was called.
@@ -134,7 +135,7 @@ func (r *Runner) Backward(c *opdef.Call, _ *opdef.Forward, out []*tensor.Tensor,
 }
 
 func (r *Runner) run(c *replay.DeviceCall) (*replay.DeviceRun, error) {
-	run := r.Device.Run(c)
+	run := r.runNamed(c)
 	r.called(run)
 	if s := run.Forward; s.Verdict != "" {
 		return nil, statusError(s)
@@ -143,6 +144,55 @@ func (r *Runner) run(c *replay.DeviceCall) (*replay.DeviceRun, error) {
 		return nil, fmt.Errorf("%s", run.Faults[0].Reason)
 	}
 	return run, nil
+}
+
+// runNamed runs a call by its name, or by the first other name of its operator that the device has.
+func (r *Runner) runNamed(c *replay.DeviceCall) *replay.DeviceRun {
+	var first *replay.DeviceRun
+	for _, name := range otherNames(c.Call) {
+		if r.lacksName(name) && (name != c.Call.Name || len(c.Call.Entry.Names) > 1) {
+			continue
+		}
+		named := *c
+		named.Call = c.Call.As(name)
+		run := r.Device.Run(&named)
+		if !run.Forward.Absent {
+			return run
+		}
+		if first == nil {
+			first = run
+		}
+		r.mu.Lock()
+		if r.absent == nil {
+			r.absent = map[string]bool{}
+		}
+		r.absent[name] = true
+		r.mu.Unlock()
+	}
+	if first == nil {
+		first = r.Device.Run(c)
+	}
+	return first
+}
+
+func (r *Runner) lacksName(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.absent[name]
+}
+
+// otherNames are the name of a call, and those that mean the same: a form that writes in place has one name.
+func otherNames(c *opdef.Call) []string {
+	names := []string{c.Name}
+	if c.InPlace() || opdef.IsInPlaceName(c.Name) {
+		return names
+	}
+	for _, n := range c.Entry.Names {
+		if n != c.Name && !opdef.IsInPlaceName(n) {
+			names = append(names, n)
+		}
+	}
+	return names
 }
 
 func lacks(format string, args ...any) error {
@@ -161,7 +211,7 @@ func statusError(s replay.DeviceStatus) error {
 	case s.Verdict == verdict.Unsupported || s.Verdict == verdict.Skipped:
 		return &opcheck.UnsupportedError{Reason: s.Reason, Refused: s.Refused}
 	case lacksArgument(s.Reason):
-		return &opcheck.UnsupportedError{Reason: s.Reason, Form: true}
+		return &opcheck.UnsupportedError{Reason: "the function does not take the arguments so: " + s.Reason, Form: true}
 	case s.Verdict == verdict.Timeout:
 		return hungError(s.Reason)
 	case s.Verdict == verdict.Fail: // the reason says that it failed

@@ -17,7 +17,7 @@ var verdicts = map[torchbridge.Status]verdict.Verdict{
 // statusOf is what the end of a pass means.
 func statusOf(p torchbridge.Pass) replay.DeviceStatus {
 	return replay.DeviceStatus{Verdict: verdicts[p.Status], Reason: p.Reason,
-		Refused: p.Status == torchbridge.Unsupported}
+		Refused: p.Status == torchbridge.Unsupported && !p.Absent, Absent: p.Absent}
 }
 
 // missing are sentences about results that are not there, or are too many.
