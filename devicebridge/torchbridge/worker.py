@@ -210,6 +210,8 @@ class Worker:
             return [x for y in v.values() for x in self.flat(y)]
         if v is None or isinstance(v, self.torch.Tensor):
             return [v]
+        if hasattr(v, "__array_interface__"):  # of Tensor.numpy()
+            return [self.torch.as_tensor(v)]
         return []
 
     def results(self, v):

@@ -12,11 +12,14 @@ import (
 	"time"
 
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/devicebridge/torchbridge"
 	"github.com/optool/optool/internal/lazyregexp"
 	"github.com/optool/optool/ops/opcheck"
 	"github.com/optool/optool/ops/opdef"
+	"github.com/optool/optool/replay"
 	"github.com/optool/optool/replay/causes"
 	"github.com/optool/optool/replay/devicecheck"
+	"github.com/optool/optool/replay/ontorch"
 	"github.com/optool/optool/reports"
 )
 
@@ -73,6 +76,12 @@ func (o *deviceOptions) runChecks(ctx context.Context, a *app, d *target) error 
 		return err
 	}
 	suite := devicecheck.Suite(d.Device, a.known())
+	plain, release, err := o.plain(ctx, d)
+	if err != nil {
+		return err
+	}
+	defer release()
+	suite.Runner.(*devicecheck.Runner).Plain = plain
 	suite.Limit = 20 * cmp.Or(o.timeout, deviceTimeout) // each call has its own
 	if o.only >= 0 {
 		suite.Case = func(i int) bool { return i == o.only }
@@ -124,6 +133,25 @@ func (o *deviceOptions) runChecks(ctx context.Context, a *app, d *target) error 
 		return &exitError{ExitFailed, errors.New("nothing was judged: the device lacks what these operators take")}
 	}
 	return nil
+}
+
+// plain is the processor of PyTorch, of the Python of a device of PyTorch; nil for a library. The device itself is that
+// if nothing was imported that may replace functions.
+func (o *deviceOptions) plain(ctx context.Context, d *target) (plain replay.Device, release func(), err error) {
+	const cpu = torchbridge.Prefix + "cpu"
+	if !isTorch(o.device) {
+		return nil, func() {}, nil
+	}
+	if o.device == cpu && len(o.torch.imports)+len(o.torch.maps) == 0 {
+		return d.Device, func() {}, nil
+	}
+	other := o.deviceFlags
+	other.device, other.torch.imports, other.torch.maps = cpu, nil, nil
+	dev, err := other.openTorch(ctx, "cpu")
+	if err != nil {
+		return nil, nil, err
+	}
+	return ontorch.New(ctx, dev, ontorch.Options{}), func() { dev.Close() }, nil
 }
 
 // calledOf says how many of a library's functions were called.

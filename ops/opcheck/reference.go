@@ -53,6 +53,9 @@ func checkReference(x *subject) {
 func (x *subject) againstReference(c *opdef.Call) error {
 	x.made = &Made{Call: c}
 	want, err := c.Forward()
+	if err != nil && x.suite.Rounds {
+		return nil // a layout that torch refuses, too: the case itself was computed
+	}
 	if err != nil {
 		return err
 	}

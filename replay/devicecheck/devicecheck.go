@@ -27,6 +27,9 @@ func Suite(d replay.Device, registry *opdef.Registry) *opcheck.Suite {
 // run is an opcheck.UnsupportedError.
 type Runner struct {
 	Device replay.Device
+	// Plain is the processor of PyTorch with its own functions, nil if the device is none of PyTorch: what these
+	// refuse, too, is no fault of the device.
+	Plain replay.Device
 
 	mu                sync.Mutex // a check that takes too long runs on
 	last              *replay.DeviceRun
@@ -157,6 +160,7 @@ func (r *Runner) runNamed(c *replay.DeviceCall) *replay.DeviceRun {
 		named.Call = c.Call.As(name)
 		run := r.Device.Run(&named)
 		if !run.Forward.Absent {
+			r.excuse(run, &named)
 			return run
 		}
 		if first == nil {
@@ -173,6 +177,22 @@ func (r *Runner) runNamed(c *replay.DeviceCall) *replay.DeviceRun {
 		first = r.Device.Run(c)
 	}
 	return first
+}
+
+// excuse takes an error of a pass for a refusal of its arguments if PyTorch's own function gives one for them, too.
+func (r *Runner) excuse(run *replay.DeviceRun, c *replay.DeviceCall) {
+	failed := func(s replay.DeviceStatus) bool { return s.Verdict == verdict.Error && !lacksArgument(s.Reason) }
+	if r.Plain == nil || c.Call.Entry.Place != "" || !failed(run.Forward) && !failed(run.Backward) {
+		return
+	}
+	plain := r.Plain.Run(c)
+	for s, p := range map[*replay.DeviceStatus]replay.DeviceStatus{&run.Forward: plain.Forward,
+		&run.Backward: plain.Backward} {
+		if failed(*s) && (failed(p) || failed(plain.Forward)) {
+			*s = replay.DeviceStatus{Verdict: verdict.Unsupported, Refused: true,
+				Reason: "torch itself refuses it on the CPU: " + p.Reason}
+		}
+	}
 }
 
 func (r *Runner) lacksName(name string) bool {

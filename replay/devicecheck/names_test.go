@@ -128,3 +128,45 @@ func (r recorder) Run(c *replay.DeviceCall) *replay.DeviceRun {
 	}
 	return exact{}.Run(c)
 }
+
+// A refusing device is one of PyTorch whose functions refuse arguments with an error.
+type refusing struct{}
+
+func (refusing) Run(*replay.DeviceCall) *replay.DeviceRun {
+	return &replay.DeviceRun{Functions: []string{"f"}, Forward: replay.DeviceStatus{Verdict: verdict.Error,
+		Reason: "RuntimeError: want at least 2 dimensions"}}
+}
+
+// TestPlainRefuses: what PyTorch's own functions on the CPU refuse, too, is not judged; an error of the device alone is
+// a finding, and so is one of a kernel of a file.
+func TestPlainRefuses(t *testing.T) {
+	all, entries := declared(t, `op("a.star(Tensor x) -> Tensor", lambda x: 2 * x, cases=[dict(x=normal(3, 8))])`)
+	exp := ops.Default().Lookup("torch.exp")[0]
+	for name, c := range map[string]struct {
+		plain replay.Device
+		of    *opdef.Entry
+		found bool
+	}{
+		"both refuse":          {refusing{}, exp, false},
+		"the device alone":     {exact{}, exp, true},
+		"no device of PyTorch": {nil, exp, true},
+		"a kernel of a file":   {refusing{}, entries[0], true},
+	} {
+		suite := devicecheck.Suite(refusing{}, all)
+		suite.Runner.(*devicecheck.Runner).Plain = c.plain
+		o := suite.Judge(c.of)
+		refused := func(a *opcheck.Absence) bool { return strings.HasPrefix(a.Reason, "torch itself refuses") }
+		if got := len(o.Findings) > 0; got != c.found || got == slices.ContainsFunc(o.Absent, refused) {
+			t.Errorf("%s: findings %v, absent %+v", name, o.Findings, o.Absent)
+		}
+	}
+}
+
+// TestViewOfGaps: a layout that the reference refuses, as torch does, is no finding.
+func TestViewOfGaps(t *testing.T) {
+	for _, e := range ops.Default().Lookup("torch.Tensor.view") {
+		if found := devicecheck.Suite(exact{}, ops.Default()).Entry(e); len(found) > 0 {
+			t.Errorf("%s: %v", e.Op(), found[0])
+		}
+	}
+}
