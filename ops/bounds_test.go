@@ -450,3 +450,23 @@ func TestRunningStatisticsShare(t *testing.T) {
 		}
 	}
 }
+
+// TestSubnormalBound: a norm that float16 stores with few digits may be off by half of the last of these, and what is
+// divided by it as well. One with all digits is off by less.
+func TestSubnormalBound(t *testing.T) {
+	of := func(size float64) float64 {
+		x := tensor.New(tensor.Float16, []int{1, 4}, []float64{size, -0.8125 * size, 0.375 * size, 0.125 * size})
+		call, f, err := invoke(t, "torch.nn.functional.normalize", []value.Value{x})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tensor.Data[float64](call.OutBound(f, 0).Scale())[0] * 8 * 0x1p-24
+	}
+	if off := of(1); off > 0x1p-8 {
+		t.Errorf("norm above 1: error %g", off)
+	}
+	const digits = 8 // units in the last place of the norm, 2^-24, in a norm of 1.3 * 2^-21
+	if off := of(0x1p-21); off < 0.5/digits {
+		t.Errorf("norm of %d units in its last place: error %g", digits, off)
+	}
+}

@@ -1,6 +1,7 @@
 package attention
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/optool/optool/ops/compose"
@@ -70,6 +71,8 @@ type attentionArgs struct {
 	IsCausal                    bool
 	Scale                       *float64
 	EnableGqa                   bool
+
+	mask string // the name of attn_mask, if it has another
 }
 
 // products is what an element costs: query key^T costs E per pair, the weights' product with value F.
@@ -108,7 +111,7 @@ func (a *attentionArgs) axes() *opdef.Axes {
 	}
 	x.Out = labels(longest, queries)
 	if m := a.AttnMask; m != nil && m.DType.IsFloat() && m.Dim() >= 2 {
-		x.Args["attn_mask"] = [][]int{labels(m, queries)}
+		x.Args[cmp.Or(a.mask, "attn_mask")] = [][]int{labels(m, queries)}
 	}
 	return x
 }
@@ -129,7 +132,7 @@ func attentionWith(g *compose.Graph, a *attentionArgs, with func(x *attentionPar
 		if a.IsCausal {
 			g.Refuse("attn_mask", "no mask may be given with is_causal")
 		}
-		if s.Mask = g.Arg("attn_mask", a.AttnMask); a.AttnMask.DType == tensor.Bool {
+		if s.Mask = g.Arg(cmp.Or(a.mask, "attn_mask"), a.AttnMask); a.AttnMask.DType == tensor.Bool {
 			s.Mask = g.BoolMask(a.AttnMask)
 		}
 	}

@@ -1,9 +1,13 @@
 // Package attention declares scaled dot-product and multi-head attention.
 package attention
 
-import "github.com/optool/optool/ops/opdef"
+import (
+	"slices"
+
+	"github.com/optool/optool/ops/opdef"
+)
 
 // Table lists the operators of this package.
 func Table() []*opdef.Entry {
-	return attentionOps
+	return slices.Concat(attentionOps, kernelOps)
 }

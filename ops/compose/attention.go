@@ -29,6 +29,9 @@ type Scores struct {
 	// by what it leaves. See Call.Drawn.
 	Dropout float64
 
+	// Coarse is the relative error of the exponentials in AttentionSums; 0: that of float32.
+	Coarse float64
+
 	Wrong WrongScores // what a kernel gets wrong
 }
 
@@ -524,9 +527,9 @@ func (x *WrongScores) softmax(r []float64) {
 }
 
 // AttentionSums are the largest score of each query [..., l, 1] and the sum of the
-// exponentials of what the others are below it, in float32. No gradient passes. A query
+// exponentials of what the others are below it, in a dtype. No gradient passes. A query
 // that sees no key has -Inf and 0.
-func (g *Graph) AttentionSums(q, k *Value, s Scores) (top, sum *Value) {
+func (g *Graph) AttentionSums(q, k *Value, s Scores, in tensor.DType) (top, sum *Value) {
 	at := g.attention(q, k, k, s)
 	n := tensor.Numel(at.batch) * at.l
 	of := func(f func(w, d kernel.Matrix[float64], j int) (top, sum float64), bounds bool) [2]*tensor.Tensor {
@@ -542,7 +545,7 @@ func (g *Graph) AttentionSums(q, k *Value, s Scores) (top, sum *Value) {
 				out[0][b.i*at.l+b.r+j], out[1][b.i*at.l+b.r+j] = f(w, d, j)
 			}
 		})
-		dt := tensor.Float32
+		dt := in
 		if bounds {
 			dt = tensor.Float64
 		}
@@ -564,7 +567,7 @@ func (g *Graph) AttentionSums(q, k *Value, s Scores) (top, sum *Value) {
 		}
 		return top, sum
 	}, false)
-	rounds := g.rounding(tensor.Float32, 4)
+	rounds, coarse := g.rounding(in, 4), g.of(s.Coarse/g.unit())
 	bounds := sync.OnceValue(func() [2]*tensor.Tensor {
 		return of(func(w, d kernel.Matrix[float64], j int) (float64, float64) {
 			top, et, es := largest(row(w, j)), 0.0, 0.0
@@ -575,7 +578,7 @@ func (g *Graph) AttentionSums(q, k *Value, s Scores) (top, sum *Value) {
 			}
 			for c, x := range row(w, j) {
 				if x != math.Inf(-1) {
-					es += g.of(math.Exp(x-top)) * (row(d, j)[c] + et + at.keySum + rounds)
+					es += g.of(math.Exp(x-top)) * (row(d, j)[c] + et + at.keySum + rounds + coarse)
 				}
 			}
 			if et > 0 {
@@ -586,6 +589,19 @@ func (g *Graph) AttentionSums(q, k *Value, s Scores) (top, sum *Value) {
 	})
 	return g.value(values[0], func(*tensor.Tensor) *tensor.Tensor { return bounds()[0] }, nil, at.q, at.k),
 		g.value(values[1], func(*tensor.Tensor) *tensor.Tensor { return bounds()[1] }, nil, at.q, at.k)
+}
+
+// AttentionLogSums are the logarithms of the sums of the exponentials of the scores of each query [..., l, 1], in a dtype.
+// No gradient passes. A query that sees no key has the value unseeing.
+func (g *Graph) AttentionLogSums(q, k *Value, s Scores, in tensor.DType, unseeing float64) *Value {
+	top, sum := g.AttentionSums(q, k, s, in)
+	blind := opdef.Map(tensor.Bool, sum.T, func(x float64) int64 {
+		if x == 0 {
+			return 1
+		}
+		return 0
+	})
+	return g.Detach(g.MaskedFill(g.Add(g.Log(sum), top), blind, unseeing))
 }
 
 // blocks calls f for all blocks of queries, in parallel.

@@ -250,7 +250,7 @@ func appliedBound[T number](g *Graph, num numbers[T], fn function, m maths[T], y
 			if m.terms != nil {
 				size = max(size, math.Abs(m.terms(v, src[0][i])))
 			}
-			dst[i] = times(own, g.of(size)) + throughAll(g, num, m.f, v, src[0][i], src[1+n:], i)
+			dst[i] = times(own, g.digits(y.DType, g.of(size))) + throughAll(g, num, m.f, v, src[0][i], src[1+n:], i)
 		}
 	}, ops...)
 }
@@ -302,13 +302,13 @@ func slope[T number](g *Graph, num numbers[T], fn function, m maths[T], k int, u
 					func(v []T) T { return partial(v, m.f(v)) }, v, d, src[3+n:], i))
 				if stored > 0 {
 					sum += times(size, through(g, num, func(z T) T { return partial(v, z) }, src[1][i], d,
-						stored*g.of(num.abs(src[1][i]))))
+						stored*g.digits(y.DType, g.of(num.abs(src[1][i])))))
 				}
 				if m.dterms != nil {
 					m.dterms(v, src[1][i], magnitudes)
 					term = max(term, math.Abs(magnitudes[k]))
 				}
-				dst[i] = sum + times(own, times(size, g.of(term)))
+				dst[i] = sum + times(own, g.digits(y.DType, times(size, g.of(term))))
 			}
 		}, append(ops, es...)...)
 	}, nil)
@@ -388,7 +388,9 @@ func (g *Graph) To(x *Value, dt tensor.DType) *Value {
 		if x.DType().Real().Size() <= dt.Real().Size() { // widening is exact
 			own = 0
 		}
-		return opdef.Zip(tensor.Float64, x.bound(), g.magnitude(t), func(e, m float64) float64 { return e + own*m })
+		return opdef.Zip(tensor.Float64, x.bound(), g.magnitude(t), func(e, m float64) float64 {
+			return e + own*g.digits(dt, m)
+		})
 	}, func(up *Value) []*Value { return []*Value{g.To(up, x.DType())} }, x)
 	v.is = x
 	return v

@@ -54,6 +54,15 @@ func (g *Graph) rounding(dt tensor.DType, ulps float64) float64 {
 	return g.of(ulps * dt.Eps() / g.unit())
 }
 
+// digits is the magnitude m, as it enters bounds, of which the rounding of a number to dt is a part: at least that of the
+// smallest number that has all its digits there. 0 is exact.
+func (g *Graph) digits(dt tensor.DType, m float64) float64 {
+	if dt = dt.Real(); m == 0 || !dt.IsReduced() {
+		return m
+	}
+	return max(m, g.of(dt.ULP(0)/dt.Eps()))
+}
+
 // subnormal is the bound of the rounding of a number to dt that is too small to have all its digits there.
 func (g *Graph) subnormal(dt tensor.DType) float64 {
 	if !dt.IsReduced() {

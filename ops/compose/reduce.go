@@ -25,7 +25,7 @@ func (g *Graph) summing(t, sizes *tensor.Tensor, n int) *tensor.Tensor {
 	}
 	k, own := g.of(k), g.rounding(dt, 0.5)
 	return opdef.Zip(tensor.Float64, g.magnitude(t), sizes, func(m, s float64) float64 {
-		return k*g.of(s) + times(own, m)
+		return k*g.of(s) + times(own, g.digits(dt, m))
 	})
 }
 

@@ -38,7 +38,7 @@ func attentions() library {
 			func(g *compose.Graph, in *arguments) any {
 				var q, k tensorArg
 				s := scores(g, in, 2, []any{"q", &q, "k", &k})
-				top, sum := g.AttentionSums(q.v, k.v, s)
+				top, sum := g.AttentionSums(q.v, k.v, s, tensor.Float32)
 				return []*compose.Value{top, sum}
 			}),
 		"open_heads": define("x, layout, heads", "x in the layout BSH, SBH, BSND, SBND or BNSD as [batch, length, heads, "+

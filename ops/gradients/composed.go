@@ -64,19 +64,20 @@ var composed = []*opdef.Entry{
 			f32[4]{fixed}, [True, True, True]
 			f32[3, 4]{fixed}, f32[3, 4]{fixed}, [4], f32[3, 1]{fixed}, f32[3, 1]{0.5..2 fixed}, None, None, [True,
 			False, False]`),
-	}, func(g *compose.Graph, a *layerNormArgs) compose.Values {
-		lead := a.Input.Dim() - len(a.NormalizedShape)
-		if lead < 0 || !slices.Equal(a.Input.Shape[lead:], a.NormalizedShape) {
-			g.Refuse("normalized_shape", "input has shape %s", tensor.ShapeString(a.Input.Shape))
+	}, func(g *compose.Graph, a *layerNormArgs) compose.Values { return overLast(g, *a).gradients() }),
+	declare(compose.Op[rmsNormArgs]{
+		Schema: "_fused_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? " +
+			"weight, bool[] output_mask) -> (Tensor, Tensor)",
+		Doc: opdef.Doc{Summary: "Gradients of rms_norm by its statistics", Formula: ofNorm, Notes: maskNote},
+		Cases: opdef.Calls[rmsNormArgs](`
+			f32[3, 4]{fixed}, f32[3, 4]{fixed}, [4], f32[3, 1]{0.5..2 fixed}, f32[4]{fixed}, [True, True]
+			f32[3, 4]{fixed}, f32[3, 4]{fixed}, [4], f32[3, 1]{0.5..2 fixed}, None, [True, False]`),
+	}, func(g *compose.Graph, a *rmsNormArgs) compose.Values {
+		if len(a.OutputMask) != 2 {
+			g.Refuse("output_mask", "want 2 values, got %d", len(a.OutputMask))
 		}
-		all := elements.AllDims(a.Input.Dim())
-		per := slices.Clone(a.Input.Shape)
-		for d := lead; d < len(per); d++ {
-			per[d] = 1
-		}
-		return norm{g: g, input: a.Input, up: a.GradOut, weight: a.Weight, bias: a.Bias, mean: a.Mean, rstd: a.Rstd,
-			shape: a.Input.Shape, per: per, dims: all[lead:], affine: a.Input.Shape[lead:], others: all[:lead],
-			mask: a.OutputMask, moves: true, adds: a.Input.DType}.gradients()
+		return overLast(g, layerNormArgs{GradOut: a.GradOut, Input: a.Input, NormalizedShape: a.NormalizedShape,
+			Rstd: a.Rstd, Weight: a.Weight, OutputMask: append(slices.Clone(a.OutputMask), false)}).gradients()[:2]
 	}),
 	declare(compose.Op[groupNormArgs]{
 		Schema: "native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? " +
@@ -211,6 +212,13 @@ type layerNormArgs struct {
 	OutputMask               []bool
 }
 
+type rmsNormArgs struct {
+	GradOut, Input  *tensor.Tensor
+	NormalizedShape []int
+	Rstd, Weight    *tensor.Tensor
+	OutputMask      []bool
+}
+
 type groupNormArgs struct {
 	GradOut, Input, Mean, Rstd, Weight *tensor.Tensor
 	N, C, HxW, Group                   int
@@ -256,7 +264,7 @@ func batchNormBackward(g *compose.Graph, a *batchNormArgs) compose.Values {
 // norm is a normalisation with its statistics.
 type norm struct {
 	g                                         *compose.Graph
-	input, up, weight, bias, mean, rstd, vari *tensor.Tensor // vari instead of rstd
+	input, up, weight, bias, mean, rstd, vari *tensor.Tensor // vari instead of rstd; mean nil: 0
 	eps                                       float64
 	shape, per                                []int // of the input and of the statistics, for broadcasting
 	dims                                      []int // that the statistics are of
@@ -266,6 +274,22 @@ type norm struct {
 	moves                                     bool // gradients flow through the statistics
 	// adds is the dtype in which torch's CPU kernel adds row after row; Invalid: in float32.
 	adds tensor.DType
+}
+
+// overLast is a normalisation over the last dimensions, around 0 if there is no mean.
+func overLast(g *compose.Graph, a layerNormArgs) norm {
+	lead := a.Input.Dim() - len(a.NormalizedShape)
+	if lead < 0 || !slices.Equal(a.Input.Shape[lead:], a.NormalizedShape) {
+		g.Refuse("normalized_shape", "input has shape %s", tensor.ShapeString(a.Input.Shape))
+	}
+	all := elements.AllDims(a.Input.Dim())
+	per := slices.Clone(a.Input.Shape)
+	for d := lead; d < len(per); d++ {
+		per[d] = 1
+	}
+	return norm{g: g, input: a.Input, up: a.GradOut, weight: a.Weight, bias: a.Bias, mean: a.Mean, rstd: a.Rstd,
+		shape: a.Input.Shape, per: per, dims: all[lead:], affine: a.Input.Shape[lead:], others: all[:lead],
+		mask: a.OutputMask, moves: true, adds: a.Input.DType}
 }
 
 // gradients are those of input, weight and bias.
@@ -281,14 +305,17 @@ func (n norm) gradients() compose.Values {
 		return g.AtLeast(g.Reshape(g.Arg(name, t), shape...), tensor.Float32)
 	}
 	up := g.Reshape(wide(g, "grad_out", n.up, n.input.Shape), n.shape...)
-	x, mean := of("input", n.input, n.shape), of("mean", n.mean, n.per)
+	x := of("input", n.input, n.shape)
 	var rstd *compose.Value
 	if n.rstd != nil {
 		rstd = of("rstd", n.rstd, n.per)
 	} else {
 		rstd = g.Rsqrt(g.Shift(of("running_var", n.vari, n.per), n.eps))
 	}
-	xhat := g.Mul(g.Sub(x, mean), rstd)
+	if n.mean != nil {
+		x = g.Sub(x, of("mean", n.mean, n.per))
+	}
+	xhat := g.Mul(x, rstd)
 	h, dt := up, n.input.DType
 	if n.weight != nil {
 		h, dt = g.Mul(up, of("weight", n.weight, n.affine)), n.weight.DType
@@ -298,7 +325,10 @@ func (n norm) gradients() compose.Values {
 	if n.mask[0] {
 		d := h
 		if n.moves {
-			d = g.Sub(g.Sub(h, g.Mean(h, true, n.dims...)), g.Mul(xhat, g.Mean(g.Mul(h, xhat), true, n.dims...)))
+			d = g.Sub(h, g.Mul(xhat, g.Mean(g.Mul(h, xhat), true, n.dims...)))
+			if n.mean != nil {
+				d = g.Sub(d, g.Mean(h, true, n.dims...))
+			}
 		}
 		out[0] = g.To(g.Reshape(g.Mul(d, rstd), n.input.Shape...), n.input.DType)
 	}

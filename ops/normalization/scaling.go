@@ -28,6 +28,20 @@ var scalingOps = []*opdef.Entry{
 		norm = g.Clamp(norm, norm.DType().Round(a.Eps), math.Inf(1)) // 0 in float16
 		return compose.Values{g.Div(x, g.Expand(norm, x.Shape()...))}
 	}),
+	compose.Declare(compose.Op[rmsNormArgs]{
+		Schema: "_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)",
+		Names:  "torch.ops.aten._fused_rms_norm",
+		Doc: opdef.Doc{Summary: "Scaling by the root mean square over the last dimensions, with 1/sqrt(mean + eps)",
+			Formula: "input / sqrt(mean(input^2) + eps) * weight, 1 / sqrt(mean(input^2) + eps)",
+			Notes: "The second result is float32 at least and takes no gradient. eps is by default the machine epsilon of " +
+				"the dtype, of float32 for 16 bits.",
+			Source: "aten/src/ATen/native/layer_norm.cpp"},
+		Exempt: map[string]string{"dtypes": "the statistics are float32 at least", "gradients": "the statistics take no gradient"},
+		Error:  opdef.Error{Class: opdef.Composed, ULPs: 4},
+		Cases: opdef.Calls[rmsNormArgs](`
+			f64[3, 4], [4], f64[4], 1e-06; f64[2, 3, 4], [3, 4], None, 0.001; f32[2, 33], [33], f32[33], None
+			bf16[3, 133]{rows}, [133], bf16[133], 1e-05`),
+	}, compose.Fused, fusedRMSNorm),
 	compose.Declare(compose.Op[renormArgs]{
 		Schema: "renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor",
 		Traits: opdef.Traits{InPlace: true, Autocast: opdef.AutocastFloat32},
@@ -48,6 +62,18 @@ var scalingOps = []*opdef.Entry{
 		Cases: opdef.Calls[lrnArgs](`
 			f64[2, 5, 3], 3, alpha=0.5; f64[1, 4, 2, 2], 2, alpha=1.0, beta=0.5, k=2.0; f32[2, 6, 3], 5`),
 	}, compose.Unfused, localResponseNorm),
+}
+
+func fusedRMSNorm(g *compose.Graph, a *rmsNormArgs) compose.Values {
+	n, err := a.norm()
+	g.Check(err)
+	x := g.AtLeast(g.Arg("input", a.Input), tensor.Float32)
+	rstd := g.Rsqrt(g.Shift(g.Mean(g.Square(x), true, n.dims...), n.eps))
+	y := g.Mul(x, rstd)
+	if a.Weight != nil {
+		y = g.Mul(y, g.Arg("weight", a.Weight))
+	}
+	return compose.Values{g.To(y, a.Input.DType), g.Detach(rstd)}
 }
 
 type normalizeArgs struct {

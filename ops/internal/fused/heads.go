@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/optool/optool/ops/compose"
-	"github.com/optool/optool/ops/opdef"
 	"github.com/optool/optool/tensor"
 )
 
@@ -63,15 +62,8 @@ func LogSums(g *compose.Graph, q, k *compose.Value, slopes *tensor.Tensor, s com
 	CheckHeads(g, 4, q, k, k)
 	few := k.Shape()[2]
 	s.Slopes = slopesOf(g, q, slopes, few)
-	top, sum := g.AttentionSums(grouped(g, q, few), grouped(g, k, few), s)
-	blind := opdef.Map(tensor.Bool, sum.T, func(x float64) int64 {
-		if x == 0 {
-			return 1
-		}
-		return 0
-	})
-	lse := g.MaskedFill(g.Add(g.Log(sum), top), blind, math.Inf(1))
-	return g.Detach(g.Reshape(lse, q.Shape()[0], q.Shape()[2], q.Shape()[1]))
+	lse := g.AttentionLogSums(grouped(g, q, few), grouped(g, k, few), s, tensor.Float32, math.Inf(1))
+	return g.Reshape(lse, q.Shape()[0], q.Shape()[2], q.Shape()[1])
 }
 
 // grouped is x [batch, length, heads, size] as [batch, few, heads/few, length, size].

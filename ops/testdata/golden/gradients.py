@@ -133,6 +133,18 @@ def calls():
         image, w, b = numbers(16, 6, dtype=dtype), numbers(6), numbers(6)
         _, mean, rstd = aten.native_layer_norm(image, [6], w, b, 1e-5)
         yield call("native_layer_norm_backward", numbers(16, 6, dtype=dtype), image, [6], mean, rstd, w, b, [True, True, True])
+    # What returns what such operators need.
+    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
+        x = lambda *shape: numbers(*shape, dtype=dtype)
+        q, k, v = x(1, 4, 3, 4), x(1, 4, 5, 4), x(1, 4, 5, 4)
+        yield call("_scaled_dot_product_flash_attention_for_cpu", q, k, v)
+        yield call("_scaled_dot_product_flash_attention_for_cpu", q, k, v, 0., True, scale=.3)
+        hidden = torch.tensor([[0, 1, 1, 0, 0], [1, 1, 1, 1, 1], [0, 0, 1, 0, 1]], dtype=dtype)
+        hidden = torch.where(hidden == 1, -torch.inf, hidden)
+        yield call("_scaled_dot_product_flash_attention_for_cpu", q, k, v, attn_mask=hidden)
+        for shape in ([6], [3, 6]):
+            yield call("_fused_rms_norm", x(2, 3, 6), shape, x(*shape), 1e-3)
+            yield call("_fused_rms_norm", x(2, 3, 6), shape, None, None)
 
 
 if __name__ == "__main__":
