@@ -198,6 +198,11 @@ func (d *deformed) sampled(g *compose.Graph, groups int) *compose.Value {
 	}
 	dt := d.input.DType()
 	at := g.Add(g.Reshape(d.offset, where...), g.Const(tensor.New(dt, where[2:], base)))
+	// Where a point crosses a pixel, the gradient of its offset jumps.
+	if dt.IsReduced() && g.OtherVersion("points are where they are exactly", "points are rounded to "+dt.String()+
+		" (torchvision)") {
+		at = g.Add(at, g.Derived(opdef.Map(dt, at.T, func(x float64) float64 { return dt.Round(x) - x }), at))
+	}
 	floor := opdef.Map(dt, at.T, math.Floor)
 	frac := g.Chunk(g.Sub(at, g.Derived(floor, at)), 2, 3) // [N, groups, points, 1, cells], of y and of x
 	lo := tensor.Data[float64](floor)

@@ -200,6 +200,26 @@ func (f form) run(a args, find *opdef.Registry) (*result, error) {
 	return r, r.differentiate(a)
 }
 
+// Versions are those of the call.
+func (r *result) Versions() (own string, others []opdef.Version[any]) {
+	own, versions := r.call.Versions()
+	for _, v := range versions {
+		others = append(others, opdef.Version[any]{Text: v.Text, Plan: func() (any, error) {
+			again := *r
+			var err error
+			switch again.call, err = v.Plan(); {
+			case err != nil:
+			case r.up == nil:
+				again.forward, err = again.call.Forward()
+			default:
+				err = again.differentiate(args{r.given})
+			}
+			return &again, err
+		}})
+	}
+	return own, others
+}
+
 // differentiate computes the gradients of the arguments that are asked for.
 func (r *result) differentiate(a args) (err error) {
 	for i, p := range a.Schema().Params {
