@@ -54,8 +54,9 @@ func attentionKernel[A any](schema, cases string) *opdef.Entry {
 	return compose.Declare(compose.Op[A]{
 		Schema: schema, Exempt: exempt, Names: "torch.ops.aten." + name,
 		Doc: opdef.Doc{Summary: "Attention by one of torch's kernels, and what its backward pass needs",
-			Formula: "softmax(query key^T * scale + mask) value, log(sum(exp(query key^T * scale + mask)))", Notes: notes,
-			Source: "aten/src/ATen/native/native_functions.yaml"},
+			Formula: "softmax(query key^T * scale + mask) value, log(sum(exp(query key^T * scale + mask)))",
+			Notes:   notes,
+			Source:  "aten/src/ATen/native/native_functions.yaml"},
 		Error: opdef.Error{Class: opdef.Composed, ULPs: 4, Coarse: true, Grad: &opdef.Error{Class: opdef.Composed,
 			ULPs: 6, Coarse: true}},
 		Cases: opdef.Calls[A](cases),
@@ -81,8 +82,8 @@ func attentionKernel[A any](schema, cases string) *opdef.Entry {
 	})
 }
 
-// fastExponentials is the relative error of the exponentials of torch's CPU kernel in 16 bits: up to 6.1e-5 was measured
-// with torch 2.15.
+// fastExponentials is the relative error of the exponentials of torch's CPU kernel in 16 bits: up to 6.1e-5 was
+// measured with torch 2.15.
 const fastExponentials = 0x1p-13
 
 // unseeing is the logarithm that torch's CPU kernel gives of the sum of a query that sees no key. The mask of other

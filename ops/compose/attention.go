@@ -591,8 +591,8 @@ func (g *Graph) AttentionSums(q, k *Value, s Scores, in tensor.DType) (top, sum 
 		g.value(values[1], func(*tensor.Tensor) *tensor.Tensor { return bounds()[1] }, nil, at.q, at.k)
 }
 
-// AttentionLogSums are the logarithms of the sums of the exponentials of the scores of each query [..., l, 1], in a dtype.
-// No gradient passes. A query that sees no key has the value unseeing.
+// AttentionLogSums are the logarithms of the sums of the exponentials of the scores of each query [..., l, 1], in a
+// dtype. No gradient passes. A query that sees no key has the value unseeing.
 func (g *Graph) AttentionLogSums(q, k *Value, s Scores, in tensor.DType, unseeing float64) *Value {
 	top, sum := g.AttentionSums(q, k, s, in)
 	blind := opdef.Map(tensor.Bool, sum.T, func(x float64) int64 {

@@ -54,8 +54,8 @@ func (g *Graph) rounding(dt tensor.DType, ulps float64) float64 {
 	return g.of(ulps * dt.Eps() / g.unit())
 }
 
-// digits is the magnitude m, as it enters bounds, of which the rounding of a number to dt is a part: at least that of the
-// smallest number that has all its digits there. 0 is exact.
+// digits is the magnitude m, as it enters bounds, of which the rounding of a number to dt is a part: at least that of
+// the smallest number that has all its digits there. 0 is exact.
 func (g *Graph) digits(dt tensor.DType, m float64) float64 {
 	if dt = dt.Real(); m == 0 || !dt.IsReduced() {
 		return m

@@ -66,8 +66,8 @@ var composed = []*opdef.Entry{
 			False, False]`),
 	}, func(g *compose.Graph, a *layerNormArgs) compose.Values { return overLast(g, *a).gradients() }),
 	declare(compose.Op[rmsNormArgs]{
-		Schema: "_fused_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? " +
-			"weight, bool[] output_mask) -> (Tensor, Tensor)",
+		Schema: "_fused_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, " +
+			"Tensor? weight, bool[] output_mask) -> (Tensor, Tensor)",
 		Doc: opdef.Doc{Summary: "Gradients of rms_norm by its statistics", Formula: ofNorm, Notes: maskNote},
 		Cases: opdef.Calls[rmsNormArgs](`
 			f32[3, 4]{fixed}, f32[3, 4]{fixed}, [4], f32[3, 1]{0.5..2 fixed}, f32[4]{fixed}, [True, True]
