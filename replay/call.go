@@ -49,6 +49,7 @@ type Call struct {
 	// faults are how those failed, soundParts the parts of them that a glance cuts, as they are due.
 	faults     map[string]fault
 	soundParts map[target]fault
+	made       map[uint64]bool // what mistakes made of few elements that were refuted
 	work       *causes.Work
 	// autocasts is capture.Entry.Autocast.
 	autocasts map[string]string

@@ -376,7 +376,8 @@ func (c *Call) explains(m causes.Mistake, fails []Result) causes.Cause {
 		k.Moot = true
 		return k
 	}
-	if c.refuted(m, way, fails) {
+	if is, idle := c.refuted(m, way, fails); is {
+		k.Moot = idle
 		return k
 	}
 	c.work.Whole()

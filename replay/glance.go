@@ -2,6 +2,7 @@ package replay
 
 import (
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 
@@ -18,6 +19,8 @@ type glance struct {
 	rounds bool             // as Mistake.Rounds: some elements may still be wrong
 	fails  map[target]fault // what is looked at
 	parts  map[target]fault // the same of the parts that are cut
+	moved  bool             // an element is another one than is due
+	made   uint64           // tells apart what was looked at; 0: nothing
 	// seen, if not nil, is handed what would be compared.
 	seen func(of target, got, want *tensor.Tensor)
 }
@@ -149,6 +152,7 @@ func (g *glance) far(f fault, got, want *tensor.Tensor) bool {
 func (g *glance) apart(f fault, dt tensor.DType, got, want *tensor.Tensor,
 	some func(*tensor.Tensor) []float64, few int) bool {
 	x, z := some(got), some(want)
+	g.note(f, dt, z, some)
 	far := 0
 	for i := range x {
 		if f.isWrong(dt, x[i], z[i]) {
@@ -170,6 +174,21 @@ func (g *glance) apart(f fault, dt tensor.DType, got, want *tensor.Tensor,
 		}
 	}
 	return were >= fewestWrong && 8*still > were
+}
+
+// note keeps what a mistake makes of elements that are looked at: whether it changes any, and which numbers those are.
+func (g *glance) note(f fault, dt tensor.DType, made []float64, some func(*tensor.Tensor) []float64) {
+	var due []float64
+	if f.due != nil {
+		due = some(f.due)
+	}
+	hash := uint64(1)
+	for i, z := range made {
+		z = dt.Round(z)
+		g.moved = g.moved || i >= len(due) || z != dt.Round(due[i]) && (z == z || due[i] == due[i])
+		hash = bits.RotateLeft64((hash^math.Float64bits(z))*0x9e3779b97f4a7c15, 31)
+	}
+	g.made += hash // in any order of the values
 }
 
 // fewestWrong is how many elements that were wrong show that a mistake explains too few of them.

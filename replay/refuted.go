@@ -9,14 +9,15 @@ import (
 )
 
 // refuted reports whether a few elements show that a mistake explains no pass that failed. Gradients are not looked at
-// where a result failed that has more than one element.
-func (c *Call) refuted(m causes.Mistake, way causes.Way, fails []Result) bool {
+// where a result failed that has more than one element. Idle: it could explain none, since it changes nothing, or makes
+// what another mistake made that was refuted.
+func (c *Call) refuted(m causes.Mistake, way causes.Way, fails []Result) (is, idle bool) {
 	if way.Call.Plan() == nil && way.Call.Random() != "" && c.bound.Random() == "" {
-		return true // it gives no certain numbers
+		return true, false // it gives no certain numbers
 	}
 	results := slices.ContainsFunc(fails, func(r Result) bool { return r.Phase != Backward && r.numel() > 1 })
 	if results && (way.OnlyIncoming || m.Gradients) {
-		return true
+		return true, true
 	}
 	some := slices.ContainsFunc(fails, func(r Result) bool { // see mostly
 		return r.Compared != nil && r.Compared.Mismatched >= 2*m.Few()
@@ -31,10 +32,17 @@ func (c *Call) refuted(m causes.Mistake, way causes.Way, fails []Result) bool {
 		}
 	}
 	if len(g.fails) == 0 {
-		return false
+		return false, false
 	}
 	far, err := c.farOff(way, g, results)
-	return err == nil && !slices.ContainsFunc(fails, func(r Result) bool { return !far[r.Phase == Backward] })
+	if err != nil || slices.ContainsFunc(fails, func(r Result) bool { return !far[r.Phase == Backward] }) {
+		return false, false
+	}
+	if idle = g.made != 0 && (!g.moved || c.made[g.made]); c.made == nil {
+		c.made = map[uint64]bool{}
+	}
+	c.made[g.made] = true
+	return true, idle
 }
 
 // farOff tells of results (false) and of gradients (true) whether a way gives any of those that a glance is about far

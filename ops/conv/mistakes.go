@@ -26,8 +26,15 @@ var borders = []struct {
 		return i
 	}},
 	{"the border of input is taken from the other side, not 0", func(i, n, _ int) int { return ((i % n) + n) % n }},
-	{"all of input's padding is before it", func(i, _, pad int) int { return i - pad }},
-	{"all of input's padding is behind it", func(i, _, pad int) int { return i + pad }},
+}
+
+// sides are where kernels take all of the padding: how much of it is before the input, of the padding on each side.
+var sides = []struct {
+	text string
+	of   func(pad int) int
+}{
+	{"all of input's padding is before it", func(pad int) int { return 2 * pad }},
+	{"all of input's padding is behind it", func(int) int { return 0 }},
 }
 
 // Mistakes are borders that are not zero or lie on one side, kernels without their last element,
@@ -55,6 +62,24 @@ func (cc *convCall) Mistakes() []opdef.Mistake[any] {
 				m.c.Pad = [3]int{}
 				return m.finish()
 			})
+		}
+	}
+	for _, side := range sides {
+		with := func(dims ...int) func(m *convCall) error {
+			return func(m *convCall) error {
+				for _, d := range dims {
+					m.c.Pad[d] = side.of(c.Pad[d])
+				}
+				return nil
+			}
+		}
+		if plain && c.Pad != [3]int{} {
+			add(side.text, with(0, 1, 2))
+		}
+		for d := 3 - cc.nd; plain && cc.nd > 1 && d < 3; d++ {
+			if c.Pad[d] > 0 {
+				add(fmt.Sprintf("in dimension %d, %s", d-3+cc.input.Dim(), side.text), with(d))
+			}
 		}
 	}
 	if n := c.Kernel[0] * c.Kernel[1] * c.Kernel[2]; n > 1 {

@@ -396,6 +396,9 @@ func (a *adamArgs) slips(sound rule) (all []slip) {
 	add("exp_avg is not corrected for its beginning", func(r *rule) { r.plain[0] = true })
 	add("exp_avg_sq is not corrected for its beginning", func(r *rule) { r.plain[1] = true })
 	add("neither average is corrected for its beginning", func(r *rule) { r.plain = [2]bool{true, true} })
+	add("beta1 and beta2 are exchanged in both averages, not in their corrections", func(r *rule) {
+		r.averages[0], r.averages[1] = r.averages[1], r.averages[0]
+	})
 	add("the corrections of both averages are exchanged", func(r *rule) { r.turned = true })
 	all = append(all, countSlips...)
 	add("eps is added before the root is corrected", func(r *rule) { r.root = rootUncorrected })

@@ -73,7 +73,7 @@ func (c *Search) declared() iter.Seq[Mistake] {
 		}
 		for _, m := range c.Bound.Mistakes() {
 			if !yield(Mistake{Text: m.Said(), Rounds: m.Rounds, Gradients: m.Gradients, Precision: m.Precision,
-				OnlyHere: true,
+				OnlyHere: true, Known: true,
 				Make: func() (Way, error) {
 					call, err := m.Plan()
 					return Way{Call: call, Mistaken: func(part *opdef.Call) (*opdef.Call, error) {

@@ -168,7 +168,7 @@ func (c *Search) causesAmong(source iter.Seq[Mistake], fails []Wrong, known []Ca
 			*tried--
 			continue
 		}
-		if len(k.Targets) == 0 || m.All && len(k.Targets) < len(fails) || k.Bits < Required(*tried+c.looked)+m.Cost ||
+		if len(k.Targets) == 0 || m.All && len(k.Targets) < len(fails) || k.Bits < Required(*tried+c.looked)+m.cost() ||
 			!together && slices.ContainsFunc(known, func(b Cause) bool { return b.covers(k) }) {
 			continue
 		}
@@ -260,6 +260,18 @@ const Plenty = 1e6
 
 // Required is how many bits a cause has to explain after so many mistakes were tried.
 func Required(tried int) float64 { return leastBits + math.Log2(float64(max(tried, 1))) }
+
+// knownBits are by how many bits less a mistake has to explain that kernels are known to make of the operator: it was
+// likelier beforehand than those that any operator may have.
+const knownBits = 3
+
+// cost is how many bits a mistake has to explain besides.
+func (m Mistake) cost() float64 {
+	if m.Known {
+		return m.Cost - knownBits
+	}
+	return m.Cost
+}
 
 // Evidence is how many bits of a recorded value are explained by what a mistake makes of it, and not by what is due:
 // the logarithm of how much nearer each element comes, no more than its dtype has bits. An element cannot come nearer

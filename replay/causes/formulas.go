@@ -188,6 +188,7 @@ func (c *Search) formulas(fails []Wrong) iter.Seq[Mistake] {
 			}
 			if !yield(Mistake{Text: text, Rounds: true, Gradients: m.Gradients, Precision: m.Precision,
 				OnlyHere:  true,
+				Known:     !m.Step,
 				NotFinite: !m.Step && strings.Contains(text, "overflow") || strings.Contains(text, "NaN"),
 				Make: func() (Way, error) {
 					call, err := m.Plan()

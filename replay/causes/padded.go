@@ -58,14 +58,14 @@ func paddedTo(t *tensor.Tensor, d, n int) *tensor.Tensor {
 	return tensor.New(t.DType, shape, out)
 }
 
-// keptTails are the tensors of a list that a call changes in place, where nothing is written behind the last whole tile
-// of each.
+// keptTails are the tensors that a call changes in place, where nothing is written behind the last whole tile of each.
 func (c *Search) keptTails(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		before := c.before(fails)
-		if len(before) < 2 {
+		if len(before) == 0 {
 			return
 		}
+		each := cond(len(before) > 2 || before["input[0]"] == nil, " of each tensor")
 		cuts := func(tile int) (sum int) {
 			for _, t := range before {
 				sum += t.Numel() / tile * tile
@@ -77,8 +77,8 @@ func (c *Search) keptTails(fails []Wrong) iter.Seq[Mistake] {
 			for ; tile < 4096 && cuts(2*tile) == cuts(tile); tile *= 2 { // which no value tells apart
 				of += fmt.Sprint(" or ", 2*tile)
 			}
-			text := fmt.Sprintf("nothing is written behind a multiple of %s elements of each tensor: what was there "+
-				"before the call stays", of)
+			text := fmt.Sprintf("nothing is written behind a multiple of %s elements%s: what was there "+
+				"before the call stays", of, each)
 			if !yield(Mistake{Text: text, Rounds: true, All: true,
 				Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
 					was := before[target]
@@ -110,15 +110,12 @@ func (c *Search) before(fails []Wrong) map[string]*tensor.Tensor {
 			continue
 		}
 		if a := c.changes(r.Target); a != nil {
-			if a.Index < 0 {
-				return nil
-			}
 			of[r.Target] = a.Tensor
 			continue
 		}
 		for _, a := range c.operands() { // what a call in place returns is what it has changed
 			after := c.Ran.After[a.Name]
-			if i := a.Index; i >= 0 && i < len(after) && after[i] != nil && r.Target == fmt.Sprintf("output[%d]", i) {
+			if i := max(a.Index, 0); i < len(after) && after[i] != nil && r.Target == fmt.Sprintf("output[%d]", i) {
 				of[r.Target] = a.Tensor
 			}
 		}

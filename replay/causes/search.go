@@ -155,6 +155,7 @@ type Mistake struct {
 	OnlyHere bool
 	// Precision: see opdef.Mistake.
 	Precision bool
+	Known     bool // kernels are known to make it: see knownBits
 	// NotFinite: it says that numbers overflow on the way, or are NaN.
 	NotFinite bool
 	// Number is the value of an argument, or of something else that is a number.
@@ -232,7 +233,7 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		[]iter.Seq[Mistake]{c.plainFactors(fails)},
 		[]iter.Seq[Mistake]{c.passing(fails), c.gatheredIncoming(fails), c.misplacedResults(fails), c.exchanged(fails)},
 		local[2:],
-		[]iter.Seq[Mistake]{c.addedValues(fails), c.wrongSizes()})
+		[]iter.Seq[Mistake]{c.addedValues(fails), c.wrongSizes(), c.keptIndices(fails)})
 	return all, []iter.Seq[Mistake]{c.formulas(fails), c.ofComplex(fails), c.wholeTogether(),
 		c.croppedElsewhere(fails), c.chosenInPlace(fails), c.spreadSums(fails),
 		c.scaledTerms(fails), c.positioned(fails), c.otherwiseAdded(fails),
@@ -247,10 +248,12 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		c.displaced(fails), c.missingFactors(fails),
 		c.fittedNumbers(fails, 0), c.factorsAlong(fails), c.oddArguments(), c.constants(fails, plainGeneric),
 		c.constants(fails, asIf),
-		c.averaged(), c.ofOneResult(fails), c.transposed(fails), c.copiedTiles(fails),
+		c.averaged(), c.ofOneResult(fails), c.transposed(fails), c.copiedTiles(fails), c.repeatedRuns(fails),
+		c.joinedSections(fails),
 		c.exchangedBlocks(), c.alteredBlocks(), c.twoArguments(), c.limited(fails), c.weightedParts(fails, nil),
 		c.misread(withinLimits), c.misread(inFewBits), c.together(inFewBits), c.altered(fails, inFewBits),
-		c.misread(inOtherLayouts), c.misreadIncoming(inOtherLayouts),
+		c.misread(inOtherLayouts), c.misreadIncoming(inOtherLayouts), c.misread(offsetParts),
+		c.misreadIncoming(offsetParts),
 		c.misreadIncoming(pushed), c.confined(fails, local),
 		c.scaledBesides(fails, local)}
 }

@@ -276,6 +276,54 @@ func pushed(t *tensor.Tensor) (all []transformation) {
 	return all
 }
 
+// offsetParts are a tensor's elements of which the parts along a dimension begin elsewhere in memory: all but the first as
+// far, or each by as much more than the one before it, as where the length of a part is wrong.
+func offsetParts(t *tensor.Tensor) (all []transformation) {
+	for d, n := range t.Shape {
+		size := tensor.Numel(t.Shape[d+1:])
+		if n < 2 || size < 2 {
+			continue
+		}
+		for e := d + 1; e < t.Dim(); e++ {
+			if t.Shape[e] == 1 {
+				continue
+			}
+			step := tensor.Numel(t.Shape[e+1:])
+			for _, by := range []int{step, -step} {
+				way := []string{"further", "earlier"}[btoi(by < 0)]
+				for _, more := range []bool{false, true} {
+					text := fmt.Sprintf("from index 1 of dimension %d on, %%s is read one index of dimension %d %s in memory",
+						d, e, way)
+					if more {
+						text = fmt.Sprintf("each index of dimension %d of %%s is read one index of dimension %d %s in memory "+
+							"than the one before it", d, e, way)
+					}
+					for _, around := range []bool{true, false} {
+						all = append(all, transformation{like: " offset", text: text, of: func(t *tensor.Tensor) *tensor.Tensor {
+							whole := t.Numel()
+							return gathered(t, func(i int) int {
+								at := i / size % n
+								if !more {
+									at = min(at, 1)
+								}
+								j := i + at*by
+								if j >= 0 && j < whole {
+									return j
+								}
+								if around {
+									return (j%whole + whole) % whole
+								}
+								return -1
+							})
+						}})
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
 // mostPushed is by how many indices a tensor is read further.
 const mostPushed = 3
 

@@ -100,7 +100,9 @@ func unchanged(x, y *tensor.Tensor) bool {
 }
 
 // mostlySame reports whether all elements of two tensors but few are equal.
-func mostlySame(x, y *tensor.Tensor) bool { return x.Numel()-equals(x, y) < leastInPart }
+func mostlySame(x, y *tensor.Tensor) bool {
+	return x.Numel()-equals(x, y) < min(leastInPart, x.Numel())
+}
 
 // equals is the number of equal elements of two tensors of one size.
 func equals(x, y *tensor.Tensor) (n int) {

@@ -42,7 +42,7 @@ func (c *Search) varied(fails []Wrong) iter.Seq[Mistake] {
 					call, err := m.Plan()
 					return Way{Call: call, Original: c.Original}, err
 				}
-				if c.looked++; !c.nearer(make, &fails[of]) ||
+				if !c.nearer(make, &fails[of]) ||
 					call == c.form && c.idle(m, fails) {
 					continue
 				}
@@ -56,13 +56,15 @@ func (c *Search) varied(fails []Wrong) iter.Seq[Mistake] {
 }
 
 // nearer reports whether few elements of a value may be what a mistake makes of them: nearly all of those that are
-// wrong come near to what was recorded, and few others are farther off.
+// wrong come near to what was recorded, and few others are farther off. It counts as one that was looked at if it changes
+// any.
 func (c *Search) nearer(make func() (Way, error), r *Wrong) (is bool) {
 	_ = c.Guard(func() error { // what cannot be read is not
 		x, y, z := c.few(make, r.Target)
-		were, still, spoilt := 0, 0, 0
+		were, still, spoilt, moved := 0, 0, 0, len(x) == 0
 		for i := range x {
 			due, made := r.Got.DType.Round(y[i]), r.Got.DType.Round(z[i])
+			moved = moved || !alike(due, made)
 			was, now := apart(x[i], due, 0), apart(x[i], made, 0)
 			switch near := r.Got.DType.ULP(x[i]); {
 			case !alike(x[i], due) && (!finite(x[i]) || !(was <= near)):
@@ -72,6 +74,7 @@ func (c *Search) nearer(make func() (Way, error), r *Wrong) (is bool) {
 				spoilt += btoi(!alike(x[i], made) && !(now <= 16*near))
 			}
 		}
+		c.looked += btoi(moved)
 		is = were > 0 && 8*still <= were && 8*spoilt <= len(x)
 		return nil
 	})

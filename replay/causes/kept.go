@@ -1,0 +1,342 @@
+package causes
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+
+	"github.com/optool/optool/ops/opdef"
+	"github.com/optool/optool/tensor"
+)
+
+// A keeping says which of n indices count.
+type keeping struct {
+	text  string // "the first 4"
+	one   bool   // it is one index
+	holds func(i int) bool
+}
+
+// keepings are the indices that count where a loop ends early or begins late, or where some lanes are not added: the
+// first, the last, and the first or the last half of each block.
+func keepings(n int) (all []keeping) {
+	var sizes []int
+	for k := 1; k < n; k++ {
+		if n <= mostEndings || k&(k-1) == 0 || (n-k)&(n-k-1) == 0 || n-k == n%16 || n-k == n%32 {
+			sizes = append(sizes, k)
+		}
+	}
+	for _, k := range sizes {
+		number := cond(k > 1, fmt.Sprintf(" %d", k))
+		all = append(all, keeping{"the first" + number, k == 1, func(i int) bool { return i < k }},
+			keeping{"the last" + number, k == 1, func(i int) bool { return i >= n-k }})
+	}
+	for h := 1; h < n; h *= 2 {
+		if h > 1 && 2*h < n || h == 1 && n > 2 {
+			all = append(all, keeping{fmt.Sprintf("the first %d of each %d", h, 2*h), false,
+				func(i int) bool { return i%(2*h) < h }})
+			all = append(all, keeping{fmt.Sprintf("the last %d of each %d", h, 2*h), false,
+				func(i int) bool { return i%(2*h) >= h }})
+		}
+	}
+	return all
+}
+
+// mostEndings is of how many indices each number of first or last ones is tried.
+const mostEndings = 64
+
+// keptIndices are operands, or incoming gradients, of which only some indices count: the others are taken for 0.
+func (c *Search) keptIndices(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		r := &fails[0]
+		if _, _, ok := r.floats(); !ok {
+			return
+		}
+		try := func(what, name string, n int, make func(k keeping) func() (Way, error)) bool {
+			for _, k := range keepings(n) {
+				if c.Work.Over() {
+					return false
+				}
+				run := make(k)
+				if !c.nearer(run, r) {
+					continue
+				}
+				if !yield(Mistake{Text: fmt.Sprintf("of %s %s, only %s of %d", what, name, k.text, n) +
+					" counts"[:6+btoi(k.one)], Rounds: true,
+					Make: run}) {
+					return false
+				}
+			}
+			return true
+		}
+		some := func(n, inner int, k keeping) func(t *tensor.Tensor) *tensor.Tensor {
+			return func(t *tensor.Tensor) *tensor.Tensor {
+				return gathered(t, func(i int) int {
+					if k.holds(i / inner % n) {
+						return i
+					}
+					return -1
+				})
+			}
+		}
+		if r.Backward() {
+			if len(c.Incoming) == 0 || c.Incoming[0] == nil || c.Incoming[0].Numel() > largestOperand {
+				return
+			}
+			shape := c.Incoming[0].Shape
+			for d, n := range shape {
+				inner := tensor.Numel(shape[d+1:])
+				if !try(fmt.Sprintf("dimension %d of", d), "the incoming gradient", n, func(k keeping) func() (Way, error) {
+					of := some(n, inner, k)
+					return c.alteringIncoming(func(t *tensor.Tensor) *tensor.Tensor {
+						if !slices.Equal(t.Shape, shape) {
+							return t
+						}
+						return of(t)
+					})
+				}) {
+					return
+				}
+			}
+		}
+		seen := ""
+		for _, a := range c.operands() {
+			if a.Index >= 0 { // a list: the first elements of each tensor
+				if a.Name != seen && !c.keptOfEach(a.Name, try) {
+					return
+				}
+				seen = a.Name
+				continue
+			}
+			for d, n := range a.Tensor.Shape {
+				inner := tensor.Numel(a.Tensor.Shape[d+1:])
+				if !try(fmt.Sprintf("dimension %d of", d), argName(a), n, func(k keeping) func() (Way, error) {
+					return c.one(a, func() *tensor.Tensor { return some(n, inner, k)(a.Tensor) })
+				}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// keptOfEach tries the first elements of each tensor of a list.
+func (c *Search) keptOfEach(name string,
+	try func(what, name string, n int, make func(k keeping) func() (Way, error)) bool) bool {
+	most := 0
+	for _, a := range c.operands() {
+		if a.Name == name {
+			most = max(most, a.Tensor.Numel())
+		}
+	}
+	return try("the elements of each tensor of", name, min(most, 1<<12), func(k keeping) func() (Way, error) {
+		return func() (Way, error) {
+			return c.replaced(func(a opdef.Arg) *tensor.Tensor {
+				if a.Name != name || !a.Tensor.DType.IsFloat() {
+					return nil
+				}
+				return gathered(a.Tensor, func(i int) int {
+					if k.holds(i) {
+						return i
+					}
+					return -1
+				})
+			})
+		}
+	})
+}
+
+// A joining is how a kernel makes one result of those of sections.
+type joining struct {
+	text string
+	of   func(parts []float64) float64
+}
+
+var joinings = []joining{
+	{"the last of the results counts", func(v []float64) float64 { return v[len(v)-1] }},
+	{"the largest of the results is taken", func(v []float64) float64 { return slices.Max(v) }},
+	{"the smallest of the results is taken", func(v []float64) float64 { return slices.Min(v) }},
+	{"the results are added", sumOf},
+	{"the mean of the results is taken", func(v []float64) float64 { return sumOf(v) / float64(len(v)) }},
+}
+
+func sumOf(v []float64) (sum float64) {
+	for _, x := range v {
+		sum += x
+	}
+	return sum
+}
+
+// joinedSections are results of reductions whose operands are reduced in sections, and what is made of their results is
+// not what the operator makes: a mean of means of which one has fewer terms, a sum of norms, the count of the last block.
+func (c *Search) joinedSections(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		r := &fails[0]
+		got, want, ok := r.Pair()
+		if !ok || !r.Forward() || !slices.Equal(got.Shape, want.Shape) || got.DType.IsComplex() || c.Ran == nil ||
+			resultOf(c.Ran, r.Target) == nil {
+			return
+		}
+		for _, a := range c.readable() {
+			if a.Index >= 0 || a.Tensor.Numel() <= got.Numel() || a.Tensor.Numel() > mostSectioned {
+				continue
+			}
+			for d, n := range a.Tensor.Shape {
+				for _, size := range sections(n) {
+					if n/size > mostJoined {
+						continue
+					}
+					c.Work.Whole()
+					if c.Work.Over() {
+						return
+					}
+					parts := c.reducedSections(a, d, size, r.Target, got.Shape)
+					if parts == nil {
+						break // the operator does not reduce this dimension
+					}
+					for _, j := range joinings {
+						made := tensor.Make[float64](got.Numel())
+						one := tensor.Make[float64](len(parts))
+						for i := range made {
+							for k := range parts {
+								one[k] = parts[k][i]
+							}
+							made[i] = j.of(one)
+						}
+						if !yield(Mistake{Text: fmt.Sprintf("each %d indices of dimension %d of %s are reduced by themselves, and "+
+							"%s", size, d, argName(a), j.text), Rounds: true, Make: c.altering(
+							func(of string, t *tensor.Tensor) *tensor.Tensor {
+								if of != r.Target || t.Numel() != len(made) {
+									return t
+								}
+								return tensor.New(t.DType, t.Shape, made)
+							})}) {
+							return
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// mostJoined is in how many sections a dimension is cut.
+const mostJoined = 64
+
+// reducedSections are the results of the calls on sections of a dimension of an operand, and of all that have it; nil if
+// they have not the shape of the whole one. What is counted up to the largest element of a section has zeros behind it.
+func (c *Search) reducedSections(of opdef.Arg, d, size int, target string, shape []int) (parts [][]float64) {
+	n, dims := of.Tensor.Shape[d], of.Tensor.Dim()
+	if c.Guard(func() error { // a call that cannot be cut has no sections
+		for lo := 0; lo < n; lo += size {
+			call := c.Bound.Map(func(a opdef.Arg) *tensor.Tensor {
+				if a.Tensor.Dim() != dims || a.Tensor.Shape[d] != n {
+					return a.Tensor
+				}
+				return a.Tensor.Slice(d, lo, min(size, n-lo), 1)
+			})
+			f, err := call.Forward()
+			if err != nil {
+				return err
+			}
+			t := resultOf(f, target)
+			whole := tensor.Numel(shape)
+			if t == nil || t.Dim() != len(shape) || !slices.Equal(t.Shape, shape) && (t.Dim() != 1 ||
+				!t.DType.IsIntegral() || t.Numel() > whole) {
+				return errNoValue
+			}
+			parts = append(parts, append(elements(t), make([]float64, whole-t.Numel())...))
+		}
+		return nil
+	}) != nil {
+		return nil
+	}
+	return parts
+}
+
+// repeatedRuns are values whose wrong elements follow each other in row-major order, or nearly so, and hold what is due
+// in another run: that of the block before.
+func (c *Search) repeatedRuns(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		for i := range fails {
+			r := &fails[i]
+			got, want, ok := r.floats()
+			if !ok || got.Numel() > mostRepeated {
+				continue
+			}
+			var x, y []float64
+			if c.Guard(func() error { x, y = elements(got), elements(want); return nil }) != nil {
+				continue
+			}
+			isWrong := wrongIn(got, want, r.Allowed)
+			from, to := -1, 0
+			for k := range x {
+				if isWrong(k) {
+					if to = k + 1; from < 0 {
+						from = k
+					}
+				}
+			}
+			if from < 0 || 4*(to-from) > 3*len(x) {
+				continue
+			}
+			for _, b := range blocksOver(from, to, len(x)) {
+				if c.runElsewhere(r, x, y, b, yield) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// mostRepeated is the number of elements of a value in which a run is looked for elsewhere.
+const mostRepeated = 1 << 16
+
+// blocksOver are the runs that hold all elements from one to below another: blocks of a power of two, and these alone.
+func blocksOver(from, to, n int) (out [][2]int) {
+	for size := 4; size < n; size *= 2 {
+		if lo, hi := from/size*size, min((to+size-1)/size*size, n); hi-lo <= max(size, 2*(to-from)) && from/size == (to-1)/size {
+			out = append(out, [2]int{lo, hi})
+		}
+	}
+	return append(out, [2]int{from, to})
+}
+
+// runElsewhere yields that a run holds what is due in the nearest other one that fits; it is true when no more are wanted.
+func (c *Search) runElsewhere(r *Wrong, x, y []float64, run [2]int, yield func(Mistake) bool) (done bool) {
+	from, to := run[0], run[1]
+	if to-from < leastInPart || to-from >= len(x) {
+		return false
+	}
+	near := func(i, j int) bool {
+		z := r.Got.DType.Round(y[j])
+		return alike(x[i], z) || abs64(x[i]-z) <= 4*r.Got.DType.ULP(z)
+	}
+	c.Work.Elements(2 * len(x))
+	for away := 1; away < len(x); away++ {
+		for _, by := range []int{-away, away} {
+			if from+by < 0 || to+by > len(x) {
+				continue
+			}
+			off := 0
+			for i := from; i < to && 20*off <= to-from; i++ {
+				off += btoi(!near(i, i+by))
+			}
+			if 20*off > to-from {
+				continue
+			}
+			cost := math.Log2(float64(len(x))) + 2 // which other run, and which power of two
+			if (to-from)&(to-from-1) != 0 || from%(to-from) != 0 {
+				cost += math.Log2(float64(len(x)))
+			}
+			return !yield(Mistake{Text: fmt.Sprintf("elements %d to %d hold what is due at %d to %d", from, to-1, from+by,
+				to-1+by), Rounds: true, Cost: cost, Make: c.resultIs(r.Target, func(i int) int {
+				if i >= from && i < to {
+					return i + by
+				}
+				return i
+			})})
+		}
+	}
+	return false
+}
