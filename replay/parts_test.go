@@ -32,6 +32,13 @@ func TestCausesOfParts(t *testing.T) {
 	for i := range counted {
 		counted[i] = int64(r.IntN(10))
 	}
+	quarters := make([]float64, 330)
+	for i := range quarters {
+		quarters[i] = float64(r.IntN(40)-20) / 4
+	}
+	halves := tensor.New(tensor.Float32, []int{11, 30}, quarters)
+	mask, square, other := tensor.New(tensor.Bool, []int{7}, []int64{1, 0, 0, 1, 1, 0, 1}), normal(r, []int{7, 7}),
+		normal(r, []int{7, 7})
 	at := func(x *tensor.Tensor, i ...int) float64 { return tensor.At[float64](x, tensor.Ravel(i, x.Shape)) }
 	for _, tc := range []struct {
 		want string
@@ -103,6 +110,21 @@ func TestCausesOfParts(t *testing.T) {
 				}
 				return sum
 			}},
+		{"halves are rounded away from zero", "torch.round", []value.Value{halves},
+			func(i int, _ []float64) float64 { return math.Round(tensor.At[float64](halves, i)) }},
+		{"condition is read each element 7 times in a row", "torch.where", []value.Value{mask, square, other},
+			func(i int, _ []float64) float64 {
+				if tensor.At[int64](mask, i/7) != 0 {
+					return tensor.At[float64](square, i)
+				}
+				return tensor.At[float64](other, i)
+			}},
+		{"it is computed as 2^n * p(f), where n is the whole part of self/ln 2 and f the rest: p is a polynomial of degree " +
+			"2, about 1 + 0.6565*x + 0.3435*x^2", "torch.exp", []value.Value{m}, func(i int, _ []float64) float64 {
+			x := tensor.At[float64](m, i) * math.Log2E
+			f := x - math.Floor(x)
+			return math.Exp2(math.Floor(x)) * (1 + f*(0.6565+0.3435*f))
+		}},
 		{"it is divided by the number of images", "torch.nn.functional.nll_loss", []value.Value{logs, target},
 			func(_ int, due []float64) float64 { return due[0] * 24 }},
 	} {

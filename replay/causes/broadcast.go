@@ -19,7 +19,7 @@ func (c *Search) misbroadcast() iter.Seq[Mistake] {
 			return
 		}
 		shape := c.Ran.Outs[0].Shape
-		for _, a := range c.operands() {
+		for _, a := range c.readable() {
 			t := a.Tensor
 			n, total := t.Numel(), tensor.Numel(shape)
 			if full, err := t.Expand(shape...); err != nil || n < 2 || n >= total || full.Numel() != total {
@@ -27,11 +27,7 @@ func (c *Search) misbroadcast() iter.Seq[Mistake] {
 			}
 			for _, w := range readings(t.Shape, shape) {
 				if !yield(Mistake{Text: argName(a) + " is read " + w.text, Make: c.one(a, func() *tensor.Tensor {
-					v, out := elements(t), tensor.Make[float64](total)
-					for i := range out {
-						out[i] = v[w.at(i)]
-					}
-					return tensor.New(t.DType, shape, out)
+					return gatheredIn(t, shape, w.at)
 				})}) {
 					return
 				}

@@ -120,6 +120,14 @@ func (c *Search) keptIndices(fails []Wrong) iter.Seq[Mistake] {
 	}
 }
 
+// keptGradients are those of keptIndices where only gradients are wrong.
+func (c *Search) keptGradients(fails []Wrong) iter.Seq[Mistake] {
+	if fails[0].Backward() {
+		return c.keptIndices(fails)
+	}
+	return func(func(Mistake) bool) {}
+}
+
 // keptOfEach tries the first elements of each tensor of a list.
 func (c *Search) keptOfEach(name string,
 	try func(what, name string, n int, make func(k keeping) func() (Way, error)) bool) bool {

@@ -183,7 +183,7 @@ func (c *Search) transposed(fails []Wrong) iter.Seq[Mistake] {
 		}) {
 			return
 		}
-		yield(Mistake{Text: "its operands are read as if transposed, column by column", Make: func() (Way, error) {
+		yield(Mistake{Text: "its matrices are read as if transposed, column by column, and the result is written likewise", Make: func() (Way, error) {
 			call := c.Bound.Map(func(a opdef.Arg) *tensor.Tensor {
 				if a.Tensor.Dim() != 2 {
 					return a.Tensor

@@ -620,18 +620,23 @@ func firstTrue(t *tensor.Tensor) *tensor.Tensor {
 
 // gathered is t whose element i is that at from(i), 0 where that is negative, of any dtype.
 func gathered(t *tensor.Tensor, from func(i int) int) *tensor.Tensor {
-	switch {
-	case t.DType.IsComplex():
-		return gatheredAs[complex128](t, from)
-	case t.DType.IsFloat():
-		return gatheredAs[float64](t, from)
-	}
-	return gatheredAs[int64](t, from)
+	return gatheredIn(t, t.Shape, from)
 }
 
-func gatheredAs[T tensor.Elem](t *tensor.Tensor, from func(i int) int) *tensor.Tensor {
+// gatheredIn is a tensor of some shape whose element i is that of t at from(i), as of gathered.
+func gatheredIn(t *tensor.Tensor, shape []int, from func(i int) int) *tensor.Tensor {
+	switch {
+	case t.DType.IsComplex():
+		return gatheredAs[complex128](t, shape, from)
+	case t.DType.IsFloat():
+		return gatheredAs[float64](t, shape, from)
+	}
+	return gatheredAs[int64](t, shape, from)
+}
+
+func gatheredAs[T tensor.Elem](t *tensor.Tensor, shape []int, from func(i int) int) *tensor.Tensor {
 	read := reader[T](t)
-	return tensor.Lazy(t.DType, t.Shape, 1, func(lo int, dst []T) {
+	return tensor.Lazy(t.DType, shape, 1, func(lo int, dst []T) {
 		v, one := read(len(dst)), make([]T, 1)
 		for i := range dst {
 			switch j := from(lo + i); {
