@@ -15,7 +15,8 @@ import (
 func TestCausesOfParts(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 4))
 	opt := options(t)
-	m, rows, b1, b2 := normal(r, []int{11, 30}), normal(r, []int{4, 64}), normal(r, []int{3, 6, 8}), normal(r, []int{3, 8, 5})
+	m, rows := normal(r, []int{11, 30}), normal(r, []int{4, 64})
+	b1, b2 := normal(r, []int{3, 6, 8}), normal(r, []int{3, 8, 5})
 	long := tensor.New(tensor.BFloat16, []int{4, 24}, make([]float64, 96))
 	brain := make([]float64, 96)
 	for i := range brain {

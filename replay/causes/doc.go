@@ -12,8 +12,8 @@
 // the bits by which its distance shrinks: at most those of its dtype, and fewer where rounding hides them (Evidence).
 // If n mistakes were tried, one of them explains log2(n) bits by chance. A cause must explain 14 bits more. So one in
 // 16,000 values that are wrong at random gets a wrong cause. A number that was fitted to the value costs its own bits.
-// A mistake that changes nothing, or what another changed, is none that was tried. One that an operator lists, or another
-// formula of it, needs knownBits less.
+// A mistake that changes nothing, or what another changed, is none that was tried. One that an operator lists, or
+// another formula of it, needs knownBits less.
 //
 // # Non-goals
 //

@@ -86,7 +86,7 @@ func (c *Search) keptIndices(fails []Wrong) iter.Seq[Mistake] {
 			shape := c.Incoming[0].Shape
 			for d, n := range shape {
 				inner := tensor.Numel(shape[d+1:])
-				if !try(fmt.Sprintf("dimension %d of", d), "the incoming gradient", n, func(k keeping) func() (Way, error) {
+				make := func(k keeping) func() (Way, error) {
 					of := some(n, inner, k)
 					return c.alteringIncoming(func(t *tensor.Tensor) *tensor.Tensor {
 						if !slices.Equal(t.Shape, shape) {
@@ -94,7 +94,8 @@ func (c *Search) keptIndices(fails []Wrong) iter.Seq[Mistake] {
 						}
 						return of(t)
 					})
-				}) {
+				}
+				if !try(fmt.Sprintf("dimension %d of", d), "the incoming gradient", n, make) {
 					return
 				}
 			}
@@ -176,7 +177,8 @@ func sumOf(v []float64) (sum float64) {
 }
 
 // joinedSections are results of reductions whose operands are reduced in sections, and what is made of their results is
-// not what the operator makes: a mean of means of which one has fewer terms, a sum of norms, the count of the last block.
+// not what the operator makes: a mean of means of which one has fewer terms, a sum of norms, the count of the last
+// block.
 func (c *Search) joinedSections(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		r := &fails[0]
@@ -231,7 +233,8 @@ func (c *Search) joinedSections(fails []Wrong) iter.Seq[Mistake] {
 // mostJoined is in how many sections a dimension is cut.
 const mostJoined = 64
 
-// reducedSections are the results of the calls on sections of a dimension of an operand, and of all that have it; nil if
+// reducedSections are the results of the calls on sections of a dimension of an operand, and of all that have it; nil
+// if
 // they have not the shape of the whole one. What is counted up to the largest element of a section has zeros behind it.
 func (c *Search) reducedSections(of opdef.Arg, d, size int, target string, shape []int) (parts [][]float64) {
 	n, dims := of.Tensor.Shape[d], of.Tensor.Dim()
@@ -303,14 +306,15 @@ const mostRepeated = 1 << 16
 // blocksOver are the runs that hold all elements from one to below another: blocks of a power of two, and these alone.
 func blocksOver(from, to, n int) (out [][2]int) {
 	for size := 4; size < n; size *= 2 {
-		if lo, hi := from/size*size, min((to+size-1)/size*size, n); hi-lo <= max(size, 2*(to-from)) && from/size == (to-1)/size {
-			out = append(out, [2]int{lo, hi})
+		if from/size == (to-1)/size {
+			out = append(out, [2]int{from / size * size, min((to+size-1)/size*size, n)})
 		}
 	}
 	return append(out, [2]int{from, to})
 }
 
-// runElsewhere yields that a run holds what is due in the nearest other one that fits; it is true when no more are wanted.
+// runElsewhere yields that a run holds what is due in the nearest other one that fits; it is true when no more are
+// wanted.
 func (c *Search) runElsewhere(r *Wrong, x, y []float64, run [2]int, yield func(Mistake) bool) (done bool) {
 	from, to := run[0], run[1]
 	if to-from < leastInPart || to-from >= len(x) {
@@ -337,8 +341,8 @@ func (c *Search) runElsewhere(r *Wrong, x, y []float64, run [2]int, yield func(M
 			if (to-from)&(to-from-1) != 0 || from%(to-from) != 0 {
 				cost += math.Log2(float64(len(x)))
 			}
-			return !yield(Mistake{Text: fmt.Sprintf("elements %d to %d hold what is due at %d to %d", from, to-1, from+by,
-				to-1+by), Rounds: true, Cost: cost, Make: c.resultIs(r.Target, func(i int) int {
+			return !yield(Mistake{Text: fmt.Sprintf("elements %d to %d hold what is due at %d to %d", from, to-1,
+				from+by, to-1+by), Rounds: true, Cost: cost, Make: c.resultIs(r.Target, func(i int) int {
 				if i >= from && i < to {
 					return i + by
 				}

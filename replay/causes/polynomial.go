@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A rangeReduction is how an element is brought into a small range, in which kernels approximate a function by a polynomial:
-// the function is plus + times * p(at).
+// A rangeReduction is how an element is brought into a small range, in which kernels approximate a function by a
+// polynomial: the function is plus + times * p(at).
 type rangeReduction struct {
 	text string // "2^n * p(f), where n is the whole part of %s/ln 2 and f the rest"
 	of   func(x float64) (plus, times, at float64)
@@ -117,7 +117,8 @@ func (c *Search) polynomials(fails []Wrong) iter.Seq[Mistake] {
 					text := "it is computed as " + strings.ReplaceAll(r.text, "%s", x.text) +
 						fmt.Sprintf(": p is a polynomial of degree %d, %s", degree, p)
 					if !yield(Mistake{Text: text, Rounds: true, Numbers: true, OnlyHere: true,
-						Cost: float64(degree+1) * -math.Log2(e.got.DType.Eps()), Make: c.altering(e.made(f, x.t, x.t, nil))}) {
+						Cost: float64(degree+1) * -math.Log2(e.got.DType.Eps()),
+						Make: c.altering(e.made(f, x.t, x.t, nil))}) {
 						return
 					}
 					break
@@ -154,7 +155,8 @@ func (p polynomial) of(x float64, r rangeReduction) float64 {
 func (p polynomial) String() string {
 	text := fmt.Sprintf("about %.5g", p[0])
 	for i, k := range p[1:] {
-		text += fmt.Sprintf(" %s %.5g*x", []string{"+", "-"}[btoi(k < 0)], math.Abs(k)) + cond(i > 0, fmt.Sprintf("^%d", i+1))
+		text += fmt.Sprintf(" %s %.5g*x", []string{"+", "-"}[btoi(k < 0)], math.Abs(k)) +
+			cond(i > 0, fmt.Sprintf("^%d", i+1))
 	}
 	return text
 }
@@ -169,7 +171,8 @@ func (p polynomial) off(x, y []float64, r rangeReduction, near float64) bool {
 	return 50*off > len(x)
 }
 
-// fitted is the polynomial of a degree that is nearest to elements, relative to these; nil if there are too few of them.
+// fitted is the polynomial of a degree that is nearest to elements, relative to these; nil if there are too few of
+// them.
 func fitted(x, y []float64, r rangeReduction, degree int) polynomial {
 	n := degree + 1
 	a := make([][]float64, n)

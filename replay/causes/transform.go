@@ -276,8 +276,8 @@ func pushed(t *tensor.Tensor) (all []transformation) {
 	return all
 }
 
-// offsetParts are a tensor's elements of which the parts along a dimension begin elsewhere in memory: all but the first as
-// far, or each by as much more than the one before it, as where the length of a part is wrong.
+// offsetParts are a tensor's elements of which the parts along a dimension begin elsewhere in memory: all but the
+// first as far, or each by as much more than the one before it, as where the length of a part is wrong.
 func offsetParts(t *tensor.Tensor) (all []transformation) {
 	for d, n := range t.Shape {
 		size := tensor.Numel(t.Shape[d+1:])
@@ -299,7 +299,7 @@ func offsetParts(t *tensor.Tensor) (all []transformation) {
 							"than the one before it", d, e, way)
 					}
 					for _, around := range []bool{true, false} {
-						all = append(all, transformation{like: " offset", text: text, of: func(t *tensor.Tensor) *tensor.Tensor {
+						of := func(t *tensor.Tensor) *tensor.Tensor {
 							whole := t.Numel()
 							return gathered(t, func(i int) int {
 								at := i / size % n
@@ -315,7 +315,8 @@ func offsetParts(t *tensor.Tensor) (all []transformation) {
 								}
 								return -1
 							})
-						}})
+						}
+						all = append(all, transformation{like: " offset", text: text, of: of})
 					}
 				}
 			}

@@ -56,8 +56,8 @@ func (c *Search) varied(fails []Wrong) iter.Seq[Mistake] {
 }
 
 // nearer reports whether few elements of a value may be what a mistake makes of them: nearly all of those that are
-// wrong come near to what was recorded, and few others are farther off. It counts as one that was looked at if it changes
-// any.
+// wrong come near to what was recorded, and few others are farther off. It counts as one that was looked at if it
+// changes any.
 func (c *Search) nearer(make func() (Way, error), r *Wrong) (is bool) {
 	_ = c.Guard(func() error { // what cannot be read is not
 		x, y, z := c.few(make, r.Target)
