@@ -45,7 +45,9 @@ type candidate struct {
 	without map[string]bool         // keyword arguments left out, positional ones as their number
 	dtype   tensor.DType            // of floating tensors, Invalid as recorded
 	fill    fill
-	copied  bool // every tensor is a copy, also where nothing was cut
+	// renumbered says that indices are 0, 1, 2, ... in their order.
+	renumbered bool
+	copied     bool // every tensor is a copy, also where nothing was cut
 	// single is the argument whose recorded gradient is the only recorded value of the candidate, and the only gradient
 	// that it asks for. If it is nil, all recorded values are kept.
 	single *tensor.Tensor
@@ -167,12 +169,16 @@ func (e *editor) tensor(t *tensor.Tensor) *tensor.Tensor {
 	}
 	fills := e.fill != asRecorded && t.DType.IsFloat()
 	requires := t.RequiresGrad && (e.single == nil || e.single == t)
-	if !cut && !fills && to == t.DType && !e.copied && (!e.dense[t] || t.IsContiguous()) && requires == t.RequiresGrad {
+	renumbers := e.renumbered && isIndex(t)
+	if !cut && !fills && !renumbers && to == t.DType && !e.copied && (!e.dense[t] || t.IsContiguous()) && requires == t.RequiresGrad {
 		return t
 	}
 	n := opdef.Cast(taken(t, spans), to).Rounded()
 	if fills {
 		n = filled(n, e.fill)
+	}
+	if renumbers {
+		n = renumbered(n)
 	}
 	if e.dense[t] {
 		n = laid(n, tensor.Contiguous(n.Shape))
@@ -235,6 +241,27 @@ func filled(t *tensor.Tensor, f fill) *tensor.Tensor {
 		}
 	}
 	return tensor.New(t.DType, t.Shape, v).Rounded()
+}
+
+// isIndex reports whether a tensor may hold indices.
+func isIndex(t *tensor.Tensor) bool {
+	return (t.DType == tensor.Int64 || t.DType == tensor.Int32) && t.Numel() > 0
+}
+
+// renumbered has 0, 1, 2, ... in place of the different integers of t, in their order; negative ones stay.
+func renumbered(t *tensor.Tensor) *tensor.Tensor {
+	was := tensor.Data[int64](t)
+	all := slices.DeleteFunc(slices.Clone(was), func(i int64) bool { return i < 0 })
+	slices.Sort(all)
+	all = slices.Compact(all)
+	now := make([]int64, len(was))
+	for k, i := range was {
+		now[k] = i
+		if at, known := slices.BinarySearch(all, i); known {
+			now[k] = int64(at)
+		}
+	}
+	return tensor.New(t.DType, t.Shape, now)
 }
 
 // roundAway rounds to an integer that is not 0.

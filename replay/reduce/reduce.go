@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -75,6 +76,9 @@ func Of(ctx context.Context, rec *capture.Call, opt replay.Options, until time.T
 			return errors.New("the call does not fail once its tensors are copied")
 		}
 		out.Failure = res.Reason
+		if !r.recorded() {
+			out.Call = r.withResults(out.Call, call.Values())
+		}
 		if r.finding.cause != nil {
 			r.until = time.Now().Add(lastSearch)
 			known := r.finding.cause.Text
@@ -86,6 +90,28 @@ func Of(ctx context.Context, rec *capture.Call, opt replay.Options, until time.T
 	})
 	out.Was = described(r.full)
 	return out, err
+}
+
+// withResults is a call with what the device gave of it: others can read, explain and compare it like a recorded one.
+func (r *reducer) withResults(call *capture.Call, v replay.Values) *capture.Call {
+	records := map[capture.Kind]*capture.Record{}
+	for _, k := range capture.Kinds() {
+		if rec := call.Record(k); rec != nil {
+			records[k] = rec
+		}
+	}
+	in := records[capture.Input]
+	add := func(k capture.Kind, name string, vs []value.Value) {
+		if vs != nil {
+			records[k] = &capture.Record{Name: in.Name, Args: vs, Kwargs: &value.Dict{},
+				Identifier: path.Join(path.Dir(in.Identifier), name)}
+		}
+	}
+	add(capture.Output, "output", v.RecordedOutput)
+	if r.phase == replay.Backward {
+		add(capture.GradInputs, "grad_inputs", v.RecordedGradInputs)
+	}
+	return capture.Made(records)
 }
 
 // A reducer looks for a smaller call.
@@ -422,7 +448,25 @@ func (r *reducer) shrink() error {
 	if err := r.cut(); err != nil {
 		return err
 	}
+	if err := r.renumber(); err != nil {
+		return err
+	}
 	return r.cutSingle()
+}
+
+// renumber replaces the indices that are left by 0, 1, 2, ... in their order, and cuts again: what they choose from may
+// then be as short as there are different ones.
+func (r *reducer) renumber() error {
+	if r.recorded() || !slices.ContainsFunc(r.rec.Inputs(), isIndex) {
+		return nil
+	}
+	c := r.best.clone()
+	c.renumbered = true
+	if t, err := r.keep(c); !t.shows || err != nil {
+		return err
+	}
+	r.indifferent = append(r.indifferent, "for indices renumbered from 0")
+	return r.cut()
 }
 
 // cutSingle cuts further with the wrong gradient as the only recorded value: other recorded values may be sums that a
