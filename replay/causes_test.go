@@ -888,6 +888,12 @@ func TestCausesOfResults(t *testing.T) {
 			}
 			return v[i]
 		}), "of several additions to one place the last alone counts"},
+		{"torch.index_add", []value.Value{table, int64(0), rows, x}, edited(table, func(i int, v []float64) float64 {
+			if first, ok := map[int]int{3: 0, 0: 1, 8: 2, 2: 4, 7: 5}[i/20]; ok {
+				return v[i] + load(x)[first*20+i%20]
+			}
+			return v[i]
+		}), "of several additions to one place the 2nd is lost"},
 		{group, []value.Value{images, int64(2)}, normalised(func(i, j int) bool { return i/36 == j/36 }),
 			"each channel is a group"},
 		{"torch.softmax", []value.Value{x, int64(1)}, exponentials(0, 16, 20), "the sum lacks the last 4 of 20 elements"},

@@ -111,19 +111,35 @@ func (a *embedding) GradChain(g *opdef.Grad) (opdef.Grads, error) {
 }
 
 func (a *embedding) Mistakes() []opdef.Mistake[any] {
-	return []opdef.Mistake[any]{{Text: lostGradients, Plan: func() (any, error) {
-		m, l := *a, *a.lookup
-		l.lost, m.lookup = true, &l
-		return &m, nil
-	}}}
+	return a.mistakes(func(l *lookup) any {
+		m := *a
+		m.lookup = l
+		return &m
+	})
 }
 
 func (l *lookup) Mistakes() []opdef.Mistake[any] {
-	return []opdef.Mistake[any]{{Text: lostGradients, Plan: func() (any, error) {
-		m := *l
-		m.lost = true
-		return &m, nil
-	}}}
+	return l.mistakes(func(l *lookup) any { return l })
+}
+
+// mistakes are those of adding gradients, each with a plan of the lookup that makes it.
+func (l *lookup) mistakes(plan func(*lookup) any) []opdef.Mistake[any] {
+	add := func(text string, with func(*lookup)) opdef.Mistake[any] {
+		return opdef.Mistake[any]{Text: text, Plan: func() (any, error) {
+			m := *l
+			with(&m)
+			return plan(&m), nil
+		}}
+	}
+	all := []opdef.Mistake[any]{add(lostGradients, func(m *lookup) { m.lost = true })}
+	kept := l.idx
+	if l.padding >= 0 {
+		kept = slices.DeleteFunc(slices.Clone(kept), func(row int64) bool { return row == int64(l.padding) })
+	}
+	for _, t := range lostTurns(runs.AtStarts(1, kept), "gradients of one row") {
+		all = append(all, add(t.text, func(m *lookup) { m.lacks = t.lost }))
+	}
+	return all
 }
 
 var embeddingGradError = &opdef.Error{Class: opdef.Accumulated, ULPs: 2}
@@ -154,6 +170,8 @@ type lookup struct {
 	padding       int // -1: none
 	byFreq        bool
 	lost          bool // a mistake: of several gradients of one row the last alone counts
+	// lacks, if not nil, is a mistake: gradients of these turns at one row are lost.
+	lacks func(turn int) bool
 }
 
 const lostGradients = "of several gradients of one row the last alone counts"
@@ -268,6 +286,9 @@ func (l *lookup) grad(g *tensor.Tensor) *tensor.Tensor {
 	at := SlicesOf(l.weight.Shape, 0, kept)
 	if l.lost {
 		return runs.Put(elements.Zeros(g.DType, l.weight.Shape), g, at, runs.Assign, true)
+	}
+	if l.lacks != nil {
+		g = runs.Without(g, at, at.Turns(), l.lacks)
 	}
 	return runs.ScatterAdd(l.weight.Shape, g, at)
 }

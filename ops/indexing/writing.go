@@ -1,6 +1,7 @@
 package indexing
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 
@@ -41,6 +42,8 @@ type writing struct {
 	flat      bool           // src are the first elements of given
 	narrow    *tensor.Tensor // the argument that self is the broadcast of, nil if self itself
 	lost      bool           // a mistake: of several additions to one place the last alone counts
+	// lacks, if not nil, is a mistake: additions of these turns at one place are lost.
+	lacks func(turn int) bool
 
 	// times, if not nil, is a mistake: means of n values and self are multiplied by that of n, which is not 0.
 	times func(n float64) float64
@@ -94,12 +97,62 @@ func (w *writing) Mistakes() []opdef.Mistake[any] {
 			}),
 		}
 	}
-	return []opdef.Mistake[any]{
+	all := []opdef.Mistake[any]{
 		add("of several additions to one place the last alone counts", func(m *writing) { m.lost = true }),
 		add("values are written, not added", func(m *writing) {
 			m.src, m.how = multipleOf(w.src, w.alpha), runs.Assign
 		}),
 	}
+	for _, l := range lostTurns(w.runs, "additions to one place") {
+		all = append(all, add(l.text, func(m *writing) { m.lacks = l.lost }))
+	}
+	return all
+}
+
+// A lostTurn is a mistake of kernels that add several values to one place.
+type lostTurn struct {
+	text string
+	lost func(turn int) bool
+}
+
+// mostTurns is how many of the additions to one place are looked at one by one.
+const mostTurns = 8
+
+// lostTurns are the mistakes of adding at runs, of which some are added to one place: one of them is lost, or all
+// behind the first ones are.
+func lostTurns(r runs.Runs, what string) (all []lostTurn) {
+	most := 0
+	if turns := r.Turns(); len(turns) > 0 {
+		most = slices.Max(turns)
+	}
+	if most < 2 {
+		return nil
+	}
+	for k := 1; k <= min(most, mostTurns); k++ {
+		all = append(all, lostTurn{fmt.Sprintf("of several %s the %s is lost", what, ordinal(k)),
+			func(turn int) bool { return turn == k }})
+	}
+	for k := 1; k < min(most, mostTurns); k++ {
+		text := fmt.Sprintf("of several %s only the first %d count", what, k)
+		if k == 1 {
+			text = fmt.Sprintf("of several %s only the first counts", what)
+		}
+		all = append(all, lostTurn{text, func(turn int) bool { return turn > k }})
+	}
+	return all
+}
+
+// ordinal is 1st, 2nd, 3rd, 4th, ... of at most mostTurns.
+func ordinal(k int) string {
+	switch k {
+	case 1:
+		return "1st"
+	case 2:
+		return "2nd"
+	case 3:
+		return "3rd"
+	}
+	return fmt.Sprintf("%dth", k)
 }
 
 func (w *writing) result() *tensor.Tensor {
@@ -108,6 +161,9 @@ func (w *writing) result() *tensor.Tensor {
 		sum := opdef.Zip(w.self.DType, runs.Pick(w.self, w.shape, w.runs), multipleOf(w.src, w.alpha),
 			func(x, y float64) float64 { return x + y })
 		return runs.Put(w.self, sum, w.runs, runs.Assign, true)
+	case w.lacks != nil:
+		src := runs.Without(multipleOf(w.src, w.alpha), w.runs, w.runs.Turns(), w.lacks)
+		return runs.Put(w.self, src, w.runs, runs.Add, true)
 	case w.adds():
 		return w.sum().Total
 	case w.times != nil:

@@ -170,7 +170,8 @@ func (e *editor) tensor(t *tensor.Tensor) *tensor.Tensor {
 	fills := e.fill != asRecorded && t.DType.IsFloat()
 	requires := t.RequiresGrad && (e.single == nil || e.single == t)
 	renumbers := e.renumbered && isIndex(t)
-	if !cut && !fills && !renumbers && to == t.DType && !e.copied && (!e.dense[t] || t.IsContiguous()) && requires == t.RequiresGrad {
+	if !cut && !fills && !renumbers && to == t.DType && !e.copied && (!e.dense[t] || t.IsContiguous()) &&
+		requires == t.RequiresGrad {
 		return t
 	}
 	n := opdef.Cast(taken(t, spans), to).Rounded()

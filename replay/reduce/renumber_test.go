@@ -34,15 +34,16 @@ func (losing) Run(c *replay.DeviceCall) *replay.DeviceRun {
 	return &replay.DeviceRun{Functions: []string{"f"}, Outputs: []*tensor.Tensor{out.Rounded()}}
 }
 
-// TestRenumbered: the indices that are left of a call on a device are renumbered, so that what they choose from can be
-// cut. The call has what the device gave: explain has something to read.
+// TestRenumbered: the indices that are left of a call on a device are renumbered, so that what they choose from can
+// be cut. The call has what the device gave: explain has something to read.
 func TestRenumbered(t *testing.T) {
 	tol, err := compare.NewTolerances(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	index := tensor.New(tensor.Int64, []int{6}, []int64{40, 7, 23, 45, 45, 12})
-	in := &capture.Record{Name: "torch.index_add", Args: []value.Value{random(1, 50, 3), int64(0), index, random(2, 6, 3)},
+	in := &capture.Record{Name: "torch.index_add",
+		Args:   []value.Value{random(1, 50, 3), int64(0), index, random(2, 6, 3)},
 		Kwargs: &value.Dict{}, Identifier: "torch.index_add/0/input"}
 	rec := capture.Made(map[capture.Kind]*capture.Record{capture.Input: in})
 	opt := replay.Options{Registry: ops.Default(), Tolerances: tol, Device: losing{}}
@@ -51,7 +52,8 @@ func TestRenumbered(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "self float32[1, 1], index int64[2], source float32[2, 1]"
-	if got := strings.Join(r.Is, ", "); got != want || !slices.Contains(r.Indifferent, "for indices renumbered from 0") {
+	got := strings.Join(r.Is, ", ")
+	if got != want || !slices.Contains(r.Indifferent, "for indices renumbered from 0") {
 		t.Errorf("got %s, %q, want %s", got, r.Indifferent, want)
 	}
 	opt.Device = nil
