@@ -123,6 +123,7 @@ type extent struct {
 	rows    int            // with the header
 	at      map[string]int // row of each text of the first column, on the summary
 	order   []string       // of at
+	heights []float64      // of the rows below the titles, in points
 }
 
 // Colours of verdicts, for a cell and for a chart.
@@ -292,6 +293,7 @@ func (b *book) part(s reports.Sheet) error {
 			x.at[name], x.order = x.rows, append(x.order, name)
 		}
 		var opts []excelize.RowOpts
+		x.heights = append(x.heights, min(max(height, lineHeight), excelize.MaxRowHeight))
 		if height > lineHeight { // not every program makes such a row higher by itself
 			opts = append(opts, excelize.RowOpts{Height: min(height, excelize.MaxRowHeight)})
 		}
@@ -325,9 +327,12 @@ func (b *book) layout(s reports.Sheet, x extent) error {
 			return err
 		}
 	}
-	one, none, landscape, a4 := 1, 0, "landscape", 9
+	one, high, landscape, a4 := 1, 0, "landscape", 9
+	if s.Name == summary && x.rows <= summaryRows {
+		high = 1 // a chart is not cut in two
+	}
 	if err := b.f.SetPageLayout(s.Name, &excelize.PageLayoutOptions{Size: &a4, Orientation: &landscape,
-		FitToWidth: &one, FitToHeight: &none}); err != nil {
+		FitToWidth: &one, FitToHeight: &high}); err != nil {
 		return err
 	}
 	if err := b.f.SetHeaderFooter(s.Name, &excelize.HeaderFooterOptions{OddFooter: "&L&A&R&P / &N"}); err != nil {
@@ -342,6 +347,9 @@ func (b *book) layout(s reports.Sheet, x extent) error {
 	return b.f.SetDefinedName(&excelize.DefinedName{Name: "_xlnm.Print_Titles", Scope: s.Name,
 		RefersTo: reference(s.Name, "$1:$1")})
 }
+
+// summaryRows is how many rows of a summary are printed on one page, with its charts.
+const summaryRows = 60
 
 // printedColumns is how many columns are printed, from the first: of more, none can be
 // read on the width of a page.
@@ -406,7 +414,7 @@ func (b *book) charts(x extent) error {
 		}
 	}
 	if first > 0 {
-		err := b.chart("D2", 300, "calls by verdict", &excelize.Chart{Type: excelize.Doughnut, HoleSize: 55,
+		err := b.chart("D2", doughnutHeight, "calls by verdict", &excelize.Chart{Type: excelize.Doughnut, HoleSize: 55,
 			Legend: excelize.ChartLegend{Position: "right"}, Series: []excelize.ChartSeries{{
 				Name:       reference(summary, "$B$1"),
 				Categories: reference(summary, fmt.Sprintf("$A$%d:$A$%d", first, last)),
@@ -440,14 +448,31 @@ func (b *book) charts(x extent) error {
 		return nil
 	}
 	sameColour := false
-	at := "D20"
-	if first == 0 { // nothing is above it
-		at = "D2"
+	at := "D2"
+	if first > 0 {
+		at = fmt.Sprintf("D%d", x.below(doughnutHeight))
 	}
 	return b.chart(at, 120+uint(22*end), what, &excelize.Chart{Type: excelize.BarStacked, Series: series,
 		Legend: excelize.ChartLegend{Position: legend}, VaryColors: &sameColour,
 		XAxis: excelize.ChartAxis{ReverseOrder: true, Font: excelize.Font{Color: "404040", Size: 8}},
 		YAxis: excelize.ChartAxis{NumFmt: axis, Font: excelize.Font{Color: "404040", Size: 8}}})
+}
+
+// doughnutHeight is the height of the first chart in pixels.
+const doughnutHeight = 300
+
+// below is the row below a chart of that height in pixels that begins in the second row, with a line between.
+func (x *extent) below(pixels int) int {
+	const points = 0.75 // of a pixel
+	row, left := 2, points*float64(pixels)
+	for ; left > 0; row++ {
+		high := float64(lineHeight)
+		if i := row - 2; i < len(x.heights) {
+			high = x.heights[i]
+		}
+		left -= high
+	}
+	return row + 1
 }
 
 func (b *book) chart(at string, height uint, title string, c *excelize.Chart) error {

@@ -261,6 +261,11 @@ func TestReport(t *testing.T) {
 	if err != nil || props.FitToPage == nil || !*props.FitToPage {
 		t.Errorf("the sheet does not fit a page: %+v, %v", props, err)
 	}
+	// The charts of the summary are on its page: none is cut in two.
+	layout, err = f.GetPageLayout("summary")
+	if err != nil || layout.FitToHeight == nil || *layout.FitToHeight != 1 {
+		t.Errorf("layout of the summary %+v, %v", layout, err)
+	}
 	names := map[string]string{}
 	for _, n := range f.GetDefinedName() {
 		names[n.Scope+" "+n.Name] = n.RefersTo

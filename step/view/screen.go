@@ -671,9 +671,9 @@ func without(b *strings.Builder, s *step.Step, x Extra) {
 	moved(b, s, first, name)
 	other := all.Why != first.Why || all.Why == "" && !math.IsNaN(all.Loss) && all.Loss != first.Loss
 	if n := x.Faults; n > 1 && other {
-		faults := fmt.Sprintf("all %d faults", n)
+		faults := fmt.Sprintf("all %d wrong values", n) // of which several may be one operator's
 		if n == 2 {
-			faults = "both faults"
+			faults = "both wrong values"
 		}
 		moved(b, s, all, faults)
 	}
@@ -685,7 +685,7 @@ const singleRounding = 1e-6
 // moved says what faults did to a loss.
 func moved(b *strings.Builder, s *step.Step, m step.Moved, faults string) {
 	verb := func(one, more string) string {
-		if strings.HasSuffix(faults, "faults") {
+		if strings.HasSuffix(faults, "faults") || strings.HasSuffix(faults, "values") {
 			return more
 		}
 		return one

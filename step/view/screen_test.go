@@ -208,17 +208,17 @@ func TestTogether(t *testing.T) {
 			Together: at(1.25)},
 			"without the first fault the loss of step 1 would have been 1.5: the fault moves it by +0.5, with the errors of " +
 				"1 other fault as recorded\n" +
-				"without both faults the loss of step 1 would have been 1.25: they move it by +0.75\n" +
+				"without both wrong values the loss of step 1 would have been 1.25: they move it by +0.75\n" +
 				"they left the parameters elsewhere, by 25 % of how far the update moved them\n"},
 		{"equal", Extra{Without: why, Together: why, Faults: 3},
 			"what the first fault does to the next loss cannot be told: linear/3 cannot be run again\n"},
 		{"more", Extra{Without: at(2), Together: at(1.25), Faults: 7},
 			"the first fault does not move the loss of step 1\n" +
-				"without all 7 faults the loss of step 1 would have been 1.25: they move it by +0.75\n" +
+				"without all 7 wrong values the loss of step 1 would have been 1.25: they move it by +0.75\n" +
 				"they left the parameters elsewhere, by 25 % of how far the update moved them\n"},
 		{"not known", Extra{Without: at(2), Together: why, Faults: 2},
 			"the first fault does not move the loss of step 1\n" +
-				"what both faults do to the next loss cannot be told: linear/3 cannot be run again\n"},
+				"what both wrong values do to the next loss cannot be told: linear/3 cannot be run again\n"},
 	} {
 		var b strings.Builder
 		if without(&b, &step.Step{}, tc.x); b.String() != tc.want {
