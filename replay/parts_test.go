@@ -126,6 +126,16 @@ func TestCausesOfParts(t *testing.T) {
 			f := x - math.Floor(x)
 			return math.Exp2(math.Floor(x)) * (1 + f*(0.6565+0.3435*f))
 		}},
+		{"of dimension 1 of self, only the first 1 of each 2 of 30 are looked at", "torch.prod",
+			[]value.Value{m, int64(1)}, func(i int, _ []float64) float64 {
+				product := 1.0
+				for k := 0; k < 30; k += 2 {
+					product *= at(m, i, k)
+				}
+				return product
+			}},
+		{"each result is read with neighbours exchanged along dimension 0", "torch.cumsum",
+			[]value.Value{normal(r, []int{30}), int64(0)}, func(i int, due []float64) float64 { return due[i^1] }},
 		{"it is divided by the number of images", "torch.nn.functional.nll_loss", []value.Value{logs, target},
 			func(_ int, due []float64) float64 { return due[0] * 24 }},
 	} {

@@ -155,6 +155,95 @@ func (c *Search) keptOfEach(name string,
 	})
 }
 
+// pickedIndices are operands of reductions of which only some indices are looked at: their product, mean or largest is
+// the result.
+func (c *Search) pickedIndices(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		r := &fails[0]
+		got, _, ok := r.floats()
+		if !ok || !r.Forward() {
+			return
+		}
+		for _, a := range c.operands() {
+			t := a.Tensor
+			if a.Index >= 0 || t.Numel() <= got.Numel() {
+				continue
+			}
+			for d, n := range t.Shape {
+				for _, k := range keepings(n) {
+					kept := slices.DeleteFunc(upTo(0, n), func(i int) bool { return !k.holds(i) })
+					shape, inner := slices.Clone(t.Shape), tensor.Numel(t.Shape[d+1:])
+					shape[d] = len(kept)
+					run := c.one(a, func() *tensor.Tensor {
+						return gatheredIn(t, shape, func(i int) int {
+							row := i / inner / len(kept)
+							return (row*n+kept[i/inner%len(kept)])*inner + i%inner
+						})
+					})
+					if c.Work.Over() {
+						return
+					}
+					if c.nearer(run, r) && !yield(Mistake{Rounds: true, Make: run, Text: fmt.Sprintf(
+						"of dimension %d of %s, only %s of %d", d, argName(a), k.text, n) +
+						[]string{" are", " is"}[btoi(k.one)] + " looked at"}) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// resultsInOrder are results that all stand in another order along a dimension, with few elements at each index, or
+// gradients that do.
+func (c *Search) resultsInOrder(fails []Wrong) iter.Seq[Mistake] {
+	return func(yield func(Mistake) bool) {
+		r := &fails[0]
+		got, want, ok := r.floats()
+		if !ok || got.Numel() > mostRepeated {
+			return
+		}
+		name := "each result"
+		if r.Backward() {
+			name = "the gradient"
+		}
+		near := func(x, y *tensor.Tensor) (is bool) {
+			_ = c.Guard(func() error { // what cannot be read is not
+				v, w, size, off := elements(x), elements(y), 0.0, 0
+				for i := range v {
+					size = max(size, abs64(v[i]))
+				}
+				for i := range v {
+					off += btoi(!alike(v[i], w[i]) && !(abs64(v[i]-w[i]) <= 4*got.DType.Eps()*size))
+				}
+				is = 20*off <= len(v)
+				return nil
+			})
+			return is
+		}
+		for d, n := range got.Shape {
+			for p := range turns(n) {
+				c.Work.Elements(got.Numel())
+				if !near(got, reordered(want, d, p.of)) {
+					continue
+				}
+				if !yield(Mistake{Text: fmt.Sprintf("%s is %s along dimension %d", name, p.text, d), Rounds: true,
+					Cost: math.Log2(float64(len(permutations) * len(got.Shape))),
+					Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+						if !slices.ContainsFunc(fails, func(w Wrong) bool {
+							return w.Target == target && w.Forward() == r.Forward()
+						}) || !slices.Equal(t.Shape, got.Shape) {
+							return t
+						}
+						return reordered(t, d, p.of)
+					})}) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // A joining is how a kernel makes one result of those of sections.
 type joining struct {
 	text string

@@ -99,9 +99,9 @@ func (c *Search) polynomials(fails []Wrong) iter.Seq[Mistake] {
 			if !approximates(v.got, v.want) {
 				return
 			}
-			near := 4 * e.got.DType.Eps()
+			near, farther := 4*e.got.DType.Eps(), 8.0
 			if e.got.DType.IsReduced() {
-				near = e.got.DType.Eps()
+				near, farther = e.got.DType.Eps(), 2
 			}
 			for _, r := range rangeReductions {
 				for degree := 1; degree <= mostDegree; degree++ {
@@ -110,7 +110,7 @@ func (c *Search) polynomials(fails []Wrong) iter.Seq[Mistake] {
 					if p == nil || p.off(v.x, v.got, r, near) {
 						continue
 					}
-					if q := fitted(v.x, v.want, r, degree); q == nil || !q.off(v.x, v.want, r, 8*near) {
+					if q := fitted(v.x, v.want, r, degree); q == nil || !q.off(v.x, v.want, r, farther*near) {
 						break // as good for the function
 					}
 					f := func(x, _ float64) float64 { return p.of(x, r) }

@@ -241,6 +241,7 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		c.overflowed(fails), c.misranked(fails), c.byMagnitude(fails), c.tied(fails), c.inOtherOrder(fails),
 		c.mispassed(fails),
 		c.overwritten(fails), c.overwrittenResults(fails), c.keptIndices(fails),
+		c.pickedIndices(fails), c.resultsInOrder(fails),
 		c.movedFactors(), c.addedOperands(), c.relatives(fails), c.termed(fails),
 		c.backwards(), c.varied(fails), c.expressed(fails), c.polynomials(fails),
 		c.keptTails(fails), c.piledUp(fails),
