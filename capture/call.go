@@ -53,6 +53,7 @@ type Call struct {
 	Names  map[*tensor.Tensor]string // of Args and Kwargs; see Record.Names
 	Terms  map[*tensor.Tensor][]int  // of Args, Kwargs and GradInputs; see Record.Terms
 	Means  map[*tensor.Tensor]bool   // of the same; see Record.Means
+	Copies map[*tensor.Tensor]int    // of the same; see Record.Copies
 
 	// Unknown are the files in which None may be a value that the producer does not know.
 	Unknown FileSet
@@ -138,9 +139,10 @@ func (c *Call) set(k Kind, r *Record) {
 		}
 		maps.Copy(c.Terms, r.Terms)
 		if c.Means == nil {
-			c.Means = map[*tensor.Tensor]bool{}
+			c.Means, c.Copies = map[*tensor.Tensor]bool{}, map[*tensor.Tensor]int{}
 		}
 		maps.Copy(c.Means, r.Means)
+		maps.Copy(c.Copies, r.Copies)
 	}
 	if r.Unknown {
 		c.Unknown.add(k)

@@ -476,14 +476,14 @@ func (c hookDescription) record(k Kind, _ pthformat.ReadMode) (*Record, []io.Clo
 		l.Close()
 		return nil, nil, err
 	}
-	r.Placed, r.Names, r.Terms, r.Means = l.placed, l.names, l.terms, l.means
+	r.Placed, r.Names, r.Terms, r.Means, r.Copies = l.placed, l.names, l.terms, l.means, l.copies
 	return r, []io.Closer{l}, nil
 }
 
 func (c hookDescription) loader() *hookLoader {
 	return &hookLoader{run: c.run, open: map[int]*hookFile{}, memory: map[memoryOf]*tensor.Storage{},
 		names: map[*tensor.Tensor]string{}, terms: map[*tensor.Tensor][]int{},
-		means: map[*tensor.Tensor]bool{}}
+		means: map[*tensor.Tensor]bool{}, copies: map[*tensor.Tensor]int{}}
 }
 
 func (c hookDescription) fill(l *hookLoader, r *Record, k Kind) error {
@@ -630,6 +630,7 @@ type hookLoader struct {
 	names   map[*tensor.Tensor]string // in the model, unless nil
 	terms   map[*tensor.Tensor][]int  // see Record.Terms, unless nil
 	means   map[*tensor.Tensor]bool   // see Record.Means, unless nil
+	copies  map[*tensor.Tensor]int    // see Record.Copies
 }
 
 // Close releases the files that tensors are read from.
@@ -947,6 +948,11 @@ func (l *hookLoader) elements(o *object, at any) (value.Value, error) {
 		terms, _ := o.get("terms")
 		l.terms[t], _ = jsonShape(terms)
 		l.means[t] = len(l.terms[t]) > 0 && strings.Contains(fmt.Sprint(placed), "avg")
+		for _, p := range o.list("placements") {
+			if p == "Replicate()" {
+				l.copies[t]++
+			}
+		}
 	}
 	return t, nil
 }

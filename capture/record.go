@@ -29,6 +29,8 @@ type Record struct {
 	Terms map[*tensor.Tensor][]int
 	// Means are those of these DTensors that are the mean of the parts.
 	Means map[*tensor.Tensor]bool
+	// Copies are the numbers of mesh dimensions along which DTensors are said to be replicated.
+	Copies map[*tensor.Tensor]int
 }
 
 // ErrNotCapture is wrapped by the errors of ParseRecord for files that hold

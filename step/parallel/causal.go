@@ -125,12 +125,12 @@ func (p *part) ordered(s *site, group []int, keys map[int]*step.Value, seen map[
 		return
 	}
 	for _, r := range group {
-		rows, joined := p.keyRows(keys[r], group, seen)
+		rows, joined := p.joinedFrom(keys[r], group, products[method(keys[r].Call.Op)])
 		if len(rows) != len(of) {
 			continue
 		}
 		for j, k := range rows {
-			if queries[k] == of[j] {
+			if at, known := queries[k]; !known || at == of[j] {
 				continue
 			}
 			p.found(true, &violation{kind: "shard", call: s.calls[r], site: s, ranks: group, target: "output[0]",
@@ -189,21 +189,66 @@ func positionsOf(group []int, seen map[int]*grid) (queries map[row]int, keys []i
 	return queries, keys
 }
 
-// keyRows says of which row of the ranks each of some keys was made, and by which call they were joined. It is nil
-// if an operator that computes lies between, or if the elements do not tell.
-func (p *part) keyRows(keys *step.Value, group []int, seen map[int]*grid) (rows []row, joined *step.Call) {
-	n := seen[group[0]].columns
-	after := p.checker.argument(keys)
-	if joined = p.checker.joins(keys); joined == nil || after == nil || len(after.shape) < 2 {
+// valuesOrder finds joined values that lie in another order than the keys whose scores they are weighed by.
+func (p *part) valuesOrder() {
+	for _, s := range p.flat() {
+		if len(p.broken) > 0 || len(p.dims) == 0 {
+			return
+		}
+		for _, r := range p.owners(s) {
+			keys, values := attends(s.calls[r])
+			if keys == nil {
+				break
+			}
+			group := p.groupOf(r)
+			a, _ := p.joinedFrom(keys, group, products[method(keys.Call.Op)])
+			b, joined := p.joinedFrom(values, group, false)
+			if len(a) != len(b) {
+				continue
+			}
+			for j := range a {
+				if a[j] == b[j] {
+					continue
+				}
+				p.found(true, &violation{kind: "shard", call: s.calls[r], site: s, ranks: group, target: "output[0]",
+					reason: fmt.Sprintf("value %d of the %d that %s joined was made of row %d of rank %d, and the key "+
+						"whose score weighs it of row %d of rank %d: keys and values are joined in different orders",
+						j, len(b), joined, b[j].at, b[j].rank, a[j].at, a[j].rank)})
+				return
+			}
+		}
+	}
+}
+
+// groupOf is the largest group of a rank along one dimension of the mesh.
+func (p *part) groupOf(rank int) (group []int) {
+	for _, d := range p.dims {
+		for _, g := range d.groups {
+			if slices.Contains(g, rank) && len(g) > len(group) {
+				group = g
+			}
+		}
+	}
+	return group
+}
+
+// joinedFrom says of which row of the ranks each of some keys or values was made, and by which call they were joined.
+// It is nil if an operator that computes lies between, or if the elements do not tell. Turned keys lie along the last
+// dimension.
+func (p *part) joinedFrom(v *step.Value, group []int, turned bool) (rows []row, joined *step.Call) {
+	if joined = p.checker.joins(v); joined == nil {
 		return nil, nil
 	}
-	vectors := after.vectors(len(after.shape)-2, n)
-	if keys.Call != nil && products[method(keys.Call.Op)] {
-		vectors = after.vectors(len(after.shape)-1, n)
-	}
-	if vectors == nil {
+	after := p.checker.argument(v)
+	if after == nil || len(after.shape) < 2 {
 		return nil, nil
 	}
+	dim := len(after.shape) - 2
+	if turned {
+		dim++
+	}
+	n := after.shape[dim]
+	vectors := after.vectors(dim, n)
 	parts := map[int]*array{}
 	for _, s := range p.flat() {
 		if !slices.ContainsFunc(group, func(r int) bool { return s.calls[r] == joined }) {
@@ -217,12 +262,12 @@ func (p *part) keyRows(keys *step.Value, group []int, seen map[int]*grid) (rows 
 			parts[r] = sides[r].ins[s.sends(sides[r])].array
 		}
 	}
-	if len(parts) < len(group) {
+	if len(parts) < len(group) || len(vectors) == 0 {
 		return nil, nil
 	}
 	width := len(after.x) / max(len(vectors)*n, 1)
 	for dim := range len(parts[group[0]].shape) {
-		if rows := matchRows(vectors, parts, group, dim, width, seen); rows != nil {
+		if rows := matchRows(vectors, parts, group, dim, width); rows != nil {
 			return rows, joined
 		}
 	}
@@ -231,15 +276,17 @@ func (p *part) keyRows(keys *step.Value, group []int, seen map[int]*grid) (rows 
 
 // matchRows finds vectors of keys among those of the parts along a dimension; nil unless they say of each key which it
 // is.
-func matchRows(vectors [][]uint64, parts map[int]*array, group []int, dim, width int, seen map[int]*grid) []row {
+func matchRows(vectors [][]uint64, parts map[int]*array, group []int, dim, width int) []row {
 	made := map[uint64]row{}
 	twins := map[uint64]bool{}
+	total := 0
 	for _, r := range group {
 		a := parts[r]
 		k := len(a.shape)
-		if dim >= k || a.shape[dim] != seen[r].rows || width == 0 || a.shape[k-1]%width != 0 || dim == k-1 {
+		if dim >= k-1 || width == 0 || a.shape[k-1]%width != 0 {
 			return nil
 		}
+		total += a.shape[dim]
 		a = &array{a.dtype, append(slices.Clone(a.shape[:k-1]), a.shape[k-1]/width, width), a.x}
 		for _, column := range a.vectors(dim, a.shape[dim]) {
 			for i, h := range column {
@@ -249,6 +296,9 @@ func matchRows(vectors [][]uint64, parts map[int]*array, group []int, dim, width
 				made[h] = row{r, i}
 			}
 		}
+	}
+	if total != len(vectors[0]) {
+		return nil
 	}
 	var rows []row
 	for j := range vectors[0] {

@@ -62,7 +62,6 @@ func TestMatchRows(t *testing.T) {
 		0: {tensor.Float32, []int{1, 2, 4}, []float64{1, 2, 3, 4, 5, 6, 7, 8}}, // two rows of two heads of two elements
 		1: {tensor.Float32, []int{1, 2, 4}, []float64{11, 12, 13, 14, 15, 16, 17, 18}},
 	}
-	seen := map[int]*grid{0: {rows: 2}, 1: {rows: 2}}
 	for _, tc := range []struct {
 		name string
 		x    []float64 // by head, position and element
@@ -76,13 +75,13 @@ func TestMatchRows(t *testing.T) {
 		{"heads apart", []float64{1, 2, 5, 6, 11, 12, 15, 16, 7, 8, 3, 4, 13, 14, 17, 18}, nil},
 	} {
 		keys := &array{tensor.Float32, []int{2, 4, 2}, tc.x}
-		got := matchRows(keys.vectors(1, 4), parts, []int{0, 1}, 1, 2, seen)
+		got := matchRows(keys.vectors(1, 4), parts, []int{0, 1}, 1, 2)
 		if !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %v", tc.name, got)
 		}
 	}
 	transposed := &array{tensor.Float32, []int{2, 4}, []float64{1, 5, 11, 15, 2, 6, 12, 16}}
-	got := matchRows(transposed.vectors(1, 4), parts, []int{0, 1}, 1, 2, seen)
+	got := matchRows(transposed.vectors(1, 4), parts, []int{0, 1}, 1, 2)
 	if len(got) != 4 || got[1] != (row{0, 1}) {
 		t.Errorf("transposed: %v", got)
 	}

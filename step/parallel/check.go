@@ -429,6 +429,7 @@ func (p *part) check() {
 	p.misfits()
 	p.strangers()
 	p.maskedOrder()
+	p.valuesOrder()
 	p.ringMasks()
 	p.ringValues()
 	p.unscaled()

@@ -44,6 +44,7 @@ func (p *part) lift(s *site) {
 	for i := range lead.ins {
 		s.in[i] = p.lookup(sides, input(i))
 	}
+	p.declared(s, sides)
 	p.recast(s, sides)
 	s.out = make([]*info, len(lead.outs))
 	typed := p.alignedSides(s, sides)

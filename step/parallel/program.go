@@ -170,6 +170,7 @@ type argument struct {
 	address uint64
 	terms   []int // the ranks whose parts add up to it, of a DTensor that is a partial sum
 	mean    bool  // it is their mean
+	copies  int   // the dimensions of its mesh along which a DTensor is said to be replicated
 }
 
 // wholeNumbers are the results of a call that hold whole numbers.
@@ -218,7 +219,7 @@ func (c *checker) load(call *step.Call) (*side, error) {
 	}
 	for i, t := range ts {
 		a := argument{tensor: t, array: newArray(t), name: rec.Names[t], terms: rec.Terms[t],
-			mean: rec.Means[t]}
+			mean: rec.Means[t], copies: rec.Copies[t]}
 		if a.array == nil {
 			return nil, fmt.Errorf("a tensor of %s", t.DType)
 		}
