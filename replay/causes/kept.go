@@ -45,7 +45,8 @@ func keepings(n int) (all []keeping) {
 // mostEndings is of how many indices each number of first or last ones is tried.
 const mostEndings = 64
 
-// keptIndices are operands, or incoming gradients, of which only some indices count: the others are taken for 0.
+// keptIndices are operands, or incoming gradients if those of the call are wrong, of which only some indices count: the
+// others are taken for 0.
 func (c *Search) keptIndices(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		r := &fails[0]
@@ -99,6 +100,9 @@ func (c *Search) keptIndices(fails []Wrong) iter.Seq[Mistake] {
 					return
 				}
 			}
+		}
+		if r.Backward() {
+			return // a result that is right refutes that an operand is read so
 		}
 		seen := ""
 		for _, a := range c.operands() {
