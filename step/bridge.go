@@ -585,7 +585,7 @@ func (v *Value) settleSum(want, size *tensor.Tensor, readings []*Value, opt Opti
 	if v.addedInPlace(readings) {
 		most = leastShare
 	}
-	first, n, telling, ok := outliers(x, y, tensor.Data[float64](size), dt, most)
+	first, n, telling, ok := outliers(x, y, tensor.Data[float64](size), len(readings), dt, most)
 	if v.Kind == inputKind {
 		ok = ok && 4*n < telling // what else an optimizer reads may be next to zero in the same places
 	}
@@ -593,7 +593,7 @@ func (v *Value) settleSum(want, size *tensor.Tensor, readings []*Value, opt Opti
 	case !ok && farthest(x, y) <= float64(len(readings)+1)*dt.ULP(0):
 		// Rounding of the smallest numbers is all that there is.
 	case !ok:
-		if off = departs(x, y, v.Shape); off != "" && reordered(x, y, v.DType.Eps()) {
+		if off = departs(x, y, v.Shape); off != "" && reordered(x, y, v.DType) {
 			off = otherOrder
 		}
 	case n == 0:
@@ -641,9 +641,10 @@ func farthest(x, y []float64) (most float64) {
 // most tensors. dt is the coarsest dtype that the elements were rounded to.
 //
 // Near is relative to sizes, the magnitudes of the parts that y is the sum of, since parts may cancel, and to what the
-// other elements differ by.
-func outliers(x, y, sizes []float64, dt tensor.DType, most float64) (first, n, telling int, ok bool) {
-	eps, largest := dt.Eps(), dt.Max()
+// other elements differ by. It is also near by what parts and their sum, each rounded to the smallest numbers of dt,
+// may be off.
+func outliers(x, y, sizes []float64, parts int, dt tensor.DType, most float64) (first, n, telling int, ok bool) {
+	eps, largest, smallest := dt.Eps(), dt.Max(), float64(parts+1)*dt.ULP(0)
 	gap := func(i int) float64 {
 		if x[i]-x[i] != 0 && !(math.Abs(sizes[i]) <= largest*(1-eps)) {
 			return 0 // it overflows
@@ -675,8 +676,8 @@ func outliers(x, y, sizes []float64, dt tensor.DType, most float64) (first, n, t
 	}
 	first = -1
 	for i := range x {
-		may := max(near*(math.Abs(sizes[i])+rms), factor*usual)
-		if math.Abs(y[i]) > may || math.Abs(x[i]) > may {
+		may := max(near*(math.Abs(sizes[i])+rms), factor*usual) + smallest
+		if max(math.Abs(y[i]), math.Abs(x[i])) > may {
 			telling++
 		}
 		if g := gap(i); g == 0 || g <= may {

@@ -538,7 +538,7 @@ func nearly(left, now *tensor.Tensor) *tensor.Tensor {
 	const roundings = 512 // as outliers allows
 	eps := now.DType.Eps()
 	for i := range y {
-		if math.Abs(x[i]-y[i]) <= roundings*eps*math.Abs(y[i]) {
+		if math.Abs(x[i]-y[i]) <= roundings*eps*math.Abs(y[i])+2*now.DType.ULP(0) {
 			y[i] = x[i]
 		}
 	}

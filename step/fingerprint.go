@@ -275,7 +275,8 @@ func (f *fingerprint) near(g *fingerprint, dt tensor.DType) bool {
 	close := 0
 	for i := range f.samples {
 		a, b := dt.Number(f.samples[i]), dt.Number(g.samples[i])
-		if a == b || math.Abs(a-b) <= ulps*dt.Eps()*max(math.Abs(a), math.Abs(b)) || a != a && b != b {
+		may := max(ulps*dt.Eps()*max(math.Abs(a), math.Abs(b)), 2*dt.ULP(0))
+		if a == b || math.Abs(a-b) <= may || a != a && b != b {
 			close++
 		}
 	}

@@ -53,7 +53,8 @@ func (c *Call) findLostPart(g *Value) {
 	var parts [][]*Value
 	for _, n := range out.names(c) {
 		for _, r := range n.readers {
-			if r.Kind != inputKind || !r.Call.HasBackward() || r.Call.passes(r) != nil || r.Call.Step != c.Step {
+			if r.Kind != inputKind || !r.Call.HasBackward() || r.Call.passes(r) != nil || r.Call.Step != c.Step ||
+				!n.covers(r) {
 				continue
 			}
 			if part := r.Call.gradientOf(r); part != nil && sameShape(part.Shape, g.Shape) {
@@ -71,6 +72,12 @@ func (c *Call) findLostPart(g *Value) {
 	g.reason = fmt.Sprintf("it lacks %s of %s, which read the value too: it is the sum of what the other readers give",
 		lost.Target, lost.Call)
 	kept.readers = append(kept.readers, g)
+}
+
+// covers reports whether a reader may lie in the memory of v: one that lies elsewhere may be another tensor with the
+// same elements, such as a parameter that had the same initial values.
+func (v *Value) covers(r *Value) bool {
+	return v.Address == 0 || r.Address == 0 || v.Address <= r.Address && r.Address < v.end()
 }
 
 // twin reports whether another call made what out is: which of the two a reader took is not known.

@@ -246,17 +246,17 @@ func TestReordered(t *testing.T) {
 	y := []float64{1, -2, 3, 0.5, 7}
 	for _, tc := range []struct {
 		x    []float64
-		eps  float64
+		dt   tensor.DType
 		want bool
 	}{
-		{[]float64{7, 1, -2, 3, 0.5}, 1e-7, true},
-		{[]float64{7, 1.0000001, -2, 3, 0.5}, 1e-7, true},
-		{[]float64{7, 1.01, -2, 3, 0.5}, 1e-7, false},
-		{[]float64{2, -4, 6, 1, 14}, 1e-7, false},
-		{[]float64{7, 1, -2, 3, 0.5}, 1e-2, false},
+		{[]float64{7, 1, -2, 3, 0.5}, tensor.Float32, true},
+		{[]float64{7, 1.0000001, -2, 3, 0.5}, tensor.Float32, true},
+		{[]float64{7, 1.01, -2, 3, 0.5}, tensor.Float32, false},
+		{[]float64{2, -4, 6, 1, 14}, tensor.Float32, false},
+		{[]float64{7, 1, -2, 3, 0.5}, tensor.BFloat16, false},
 	} {
-		if got := reordered(tc.x, y, tc.eps); got != tc.want {
-			t.Errorf("%v with eps %g: got %v", tc.x, tc.eps, got)
+		if got := reordered(tc.x, y, tc.dt); got != tc.want {
+			t.Errorf("%v in %v: got %v", tc.x, tc.dt, got)
 		}
 	}
 }

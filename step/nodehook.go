@@ -162,7 +162,7 @@ func (v *Value) follows(want *tensor.Tensor, opt Options) (near bool) {
 			return
 		}
 		y := tensor.Data[float64](want)
-		_, n, _, ok := outliers(tensor.Data[float64](t), y, y, v.DType, 0.75)
+		_, n, _, ok := outliers(tensor.Data[float64](t), y, y, 1, v.DType, 0.75)
 		near = ok && n == 0
 	})
 	return near

@@ -122,7 +122,7 @@ func (v *Value) compareAfter(w *Value, opt Options) error {
 	}
 	defer done()
 	x, y := tensor.Data[float64](now), tensor.Data[float64](left)
-	first, n, _, ok := outliers(x, y, y, v.DType, 0.5) // as near does
+	first, n, _, ok := outliers(x, y, y, 1, v.DType, 0.5) // as near does
 	if !ok || n == 0 {
 		return nil
 	}

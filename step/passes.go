@@ -87,7 +87,7 @@ func (v *Value) settlePasses(readings []*Value, opt Options) (off string, want *
 			return
 		}
 		x, y := tensor.Data[float64](t), tensor.Data[float64](want)
-		if off = departs(x, y, v.Shape); off != "" && reordered(x, y, v.DType.Eps()) {
+		if off = departs(x, y, v.Shape); off != "" && reordered(x, y, v.DType) {
 			off = otherOrder
 		}
 	})

@@ -54,7 +54,7 @@ func (v *Value) comparePatched(opt Options) error {
 // the first.
 func (v *Value) differing(x, want []float64, exact bool) (n, first int) {
 	if !exact {
-		first, n, _, ok := outliers(x, want, want, v.DType, 0.5)
+		first, n, _, ok := outliers(x, want, want, 1, v.DType, 0.5)
 		if !ok {
 			return len(x), 0
 		}

@@ -3,6 +3,8 @@ package step
 import (
 	"cmp"
 	"fmt"
+	"math"
+	"slices"
 )
 
 // A use is where the program reads parameters.
@@ -63,12 +65,58 @@ func (v *Value) fromRerun() bool {
 	return w != nil && w.Call.phase() == v.Call.phase() && w.Call.HasBackward() && w.Kind == outputKind
 }
 
+// reverses reports whether an input is what a call of the backward pass computed again, up to rounding, of what the
+// forward pass read in w. Reversible layers do so: they keep their result and subtract from it what was added.
+func (v *Value) reverses(w *Value) bool {
+	made := v.computedAgain()
+	if made == nil {
+		return false
+	}
+	squares := func(x []float64) (sum float64) {
+		for _, x := range x {
+			sum += x * x
+		}
+		return sum / float64(max(1, len(x)))
+	}
+	now, then := v.content.numbers(v.DType), w.content.numbers(w.DType)
+	dt, size := v.DType, squares(then)
+	for _, u := range made.Inputs {
+		if !u.DType.IsFloat() {
+			continue
+		}
+		size = max(size, squares(u.content.numbers(u.DType)))
+		if u.DType.Eps() > dt.Eps() {
+			dt = u.DType
+		}
+	}
+	for i := range now {
+		now[i] -= then[i]
+	}
+	// Layer by layer, the roundings of one are in what the next is computed of.
+	return math.Sqrt(squares(now)) <= min(512*dt.Eps(), 0.125)*math.Sqrt(size)+2*dt.ULP(0)
+}
+
+// computedAgain is the call of the backward pass that computed an input, of which it may be a view or a copy; nil if
+// the input is older.
+func (v *Value) computedAgain() *Call {
+	for w := v.From.Value; w != nil && w.Kind == outputKind && w.Call.phase() == v.Call.phase(); {
+		i := slices.IndexFunc(w.Call.Inputs, func(u *Value) bool {
+			return u.flatKey() == w.flatKey() || u.Address != 0 && w.Address != 0 && u.covers(w) && !w.Call.writes
+		})
+		if i < 0 {
+			return w.Call
+		}
+		w = w.Call.Inputs[i].From.Value
+	}
+	return nil
+}
+
 // rereads makes an input changed that none of the calls of the forward pass read.
 func (v *Value) rereads(before []*Call) {
 	var then *Value
 	for _, c := range before {
 		w := c.Value(v.Target)
-		if w == nil || !w.like(v) || w.equals(v) {
+		if w == nil || !w.like(v) || w.equals(v) || v.reverses(w) {
 			return
 		}
 		then = w

@@ -63,7 +63,7 @@ func (b *weightBridge) settleRecorded(v *Value, readings []*Value, opt Options) 
 		if !sameShape(t.Shape, sum.parts[0].Shape) || !sum.fits(x) {
 			return
 		}
-		_, n, telling, ok := outliers(x, sum.sums, sum.sizes, v.coarsest(readings), 0.75)
+		_, n, telling, ok := outliers(x, sum.sums, sum.sizes, int(sum.n), v.coarsest(readings), 0.75)
 		done = ok && n == 0 && telling > 0
 	})
 	if done {

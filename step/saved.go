@@ -316,7 +316,7 @@ func (c *Call) differentiatesAt(rec *capture.Call, opt Options) (right bool, err
 		g := c.gradientOf(c.Inputs[k])
 		err := g.with(opt, func(t *tensor.Tensor) {
 			right = right && comparable(t, want) &&
-				allNear(tensor.Data[float64](t), tensor.Data[float64](want), t.DType.Eps())
+				allNear(tensor.Data[float64](t), tensor.Data[float64](want), t.DType)
 		})
 		if err != nil {
 			return false, err

@@ -411,13 +411,24 @@ func (v *Value) settleGradient(same []*Value, like *gradients) {
 		}
 	}
 	switch {
-	case best == nil || !v.partOf(best, (*agreement).beyondChance):
+	case best == nil || !v.partOf(best, (*agreement).beyondChance) || v.beside(best):
 	case v.Address == 0: // which parameter is updated with it is not known, and so what else read that
 		v.From.How = IsOutside
 	default:
 		v.From = Link{How: IsChanged, Value: best, part: true}
 		best.readers = append(best.readers, v)
 	}
+}
+
+// beside reports whether a call behind the loss, from that of v on, reads a value of the form of the gradient g where g
+// lies, and v lies elsewhere: v is not g, but state such as momentum, which is like the gradients of earlier steps.
+func (v *Value) beside(g *Value) bool {
+	return g.Address != 0 && v.Address != g.Address && v.Call.Step != nil &&
+		slices.ContainsFunc(v.Call.Step.Tail, func(c *Call) bool {
+			return c.Order >= v.Call.Order && slices.ContainsFunc(c.Inputs, func(u *Value) bool {
+				return u.Address == g.Address && u.like(g)
+			})
+		})
 }
 
 // The least share of equal elements, zeros left out, that shows that a tensor is

@@ -798,7 +798,7 @@ func TestOutliers(t *testing.T) {
 		{"scaled", change(func(i int, x float64) float64 { return 1.5 * x }), 0, false},
 		{"half of it", change(func(i int, x float64) float64 { return x + float64(i%2) }), 0, false},
 	} {
-		if _, n, _, ok := outliers(tc.x, exact, exact, tensor.Float32, 0.75); ok != tc.ok || ok && n != tc.n {
+		if _, n, _, ok := outliers(tc.x, exact, exact, 1, tensor.Float32, 0.75); ok != tc.ok || ok && n != tc.n {
 			t.Errorf("%s: got %d %v, want %d %v", tc.name, n, ok, tc.n, tc.ok)
 		}
 	}
@@ -815,7 +815,7 @@ func TestOutliersThatTell(t *testing.T) {
 			momentum[i], gradient[i] = 1+math.Cos(float64(i)), math.Sin(float64(i))-2
 		}
 	}
-	_, far, telling, ok := outliers(momentum, gradient, gradient, tensor.Float32, 0.75)
+	_, far, telling, ok := outliers(momentum, gradient, gradient, 1, tensor.Float32, 0.75)
 	if !ok || far != 32 || telling != 32 {
 		t.Errorf("%d stand out of %d that tell, %v; want 32 of 32", far, telling, ok)
 	}
@@ -823,7 +823,7 @@ func TestOutliersThatTell(t *testing.T) {
 		gradient[i] = 60000 + 100*float64(i)
 		momentum[i] = tensor.Float16.Round(gradient[i])
 	}
-	if _, far, _, ok := outliers(momentum, gradient, gradient, tensor.Float16, 0.75); !ok || far != 0 {
+	if _, far, _, ok := outliers(momentum, gradient, gradient, 1, tensor.Float16, 0.75); !ok || far != 0 {
 		t.Errorf("%d stand out of what overflows, %v; want none", far, ok)
 	}
 }
@@ -862,14 +862,14 @@ func TestOutliersOfCancellation(t *testing.T) {
 		x[i] = round(round(a) + round(b))
 		sum[i], sizes[i] = a+b, math.Abs(a)+math.Abs(b)
 	}
-	if _, n, _, ok := outliers(x, sum, sizes, tensor.BFloat16, 0.75); !ok || n != 0 {
+	if _, n, _, ok := outliers(x, sum, sizes, 1, tensor.BFloat16, 0.75); !ok || n != 0 {
 		t.Errorf("rounding: %d %v stand out, want none", n, ok)
 	}
 	x[5] = 2
-	if first, n, _, ok := outliers(x, sum, sizes, tensor.BFloat16, 0.75); !ok || n != 1 || first != 5 {
+	if first, n, _, ok := outliers(x, sum, sizes, 1, tensor.BFloat16, 0.75); !ok || n != 1 || first != 5 {
 		t.Errorf("an overwritten element: %d from %d, %v, want 1 at 5", n, first, ok)
 	}
-	if _, n, _, ok := outliers(x, sum, sum, tensor.BFloat16, 0.75); ok && n < 2 {
+	if _, n, _, ok := outliers(x, sum, sum, 1, tensor.BFloat16, 0.75); ok && n < 2 {
 		t.Errorf("against the sum %d stand out: nothing cancels here", n)
 	}
 }

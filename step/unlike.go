@@ -381,14 +381,14 @@ const otherOrder = "it has the elements in another order"
 
 // reordered reports whether x has the elements of y in another order. In 16 bits, tensors of the same distribution
 // have.
-func reordered(x, y []float64, eps float64) bool {
-	if eps > 1e-4 || len(x) <= few {
+func reordered(x, y []float64, dt tensor.DType) bool {
+	if dt.Eps() > 1e-4 || len(x) <= few {
 		return false
 	}
 	x, y = slices.Clone(x), slices.Clone(y)
 	slices.Sort(x)
 	slices.Sort(y)
-	return x[0] < x[len(x)-1] && allNear(x, y, eps)
+	return x[0] < x[len(x)-1] && allNear(x, y, dt)
 }
 
 // near reports whether a gradient is one that was computed, as far as the samples tell.
@@ -401,20 +401,29 @@ func (v *Value) near(computed *Value) bool {
 		x = append(x, v.DType.Number(s))
 		y = append(y, computed.DType.Number(computed.content.samples[i]))
 	}
-	return allNear(x, y, v.DType.Eps())
+	return allNear(x, y, v.DType)
 }
 
-// allNear reports whether each element of x is that of y, up to the rounding of a sum in a dtype with that eps.
-func allNear(x, y []float64, eps float64) bool {
+// allNear reports whether each element of x is that of y, up to the rounding of a sum in a dtype, and several are
+// further than that from zero.
+func allNear(x, y []float64, dt tensor.DType) bool {
 	square := 0.0
 	for _, v := range y {
 		square += v * v
 	}
 	rms := math.Sqrt(square / float64(max(1, len(y))))
+	telling, nonzero := 0, 0
 	for i := range x {
-		if !(math.Abs(x[i]-y[i]) <= min(512*eps, 0.0625)*(math.Abs(y[i])+rms)) {
+		may := min(512*dt.Eps(), 0.0625)*(math.Abs(y[i])+rms) + 2*dt.ULP(0)
+		if !(math.Abs(x[i]-y[i]) <= may) {
 			return false
 		}
+		if y[i] != 0 {
+			nonzero++
+		}
+		if math.Abs(y[i]) > may {
+			telling++
+		}
 	}
-	return rms > 0
+	return telling > 0 && telling >= min(few+1, nonzero)
 }
