@@ -18,4 +18,16 @@ func TestFirstIsOfThisRun(t *testing.T) {
 	if got := (&Trace{Findings: []*Finding{repaired}}).First(); got != repaired {
 		t.Errorf("got %+v", got)
 	}
+	// A difference of parameters is first in time, and no fault whose effect can be told.
+	given := &Finding{Rule: verdict.Diverged, Call: &Call{Op: "torch.add"}}
+	tr := &Trace{Findings: []*Finding{repaired, given, still}}
+	if got := tr.First(); got != given {
+		t.Errorf("first is %+v", got)
+	}
+	if got := tr.FirstFault(); got != still {
+		t.Errorf("the first fault is %+v", got)
+	}
+	if got := (&Trace{Findings: []*Finding{repaired, given}}).FirstFault(); got != nil {
+		t.Errorf("no fault of this run, and %+v", got)
+	}
 }

@@ -48,7 +48,7 @@ type Moved struct {
 // pass or in the update. The fault is the kernel: of the calls up to that loss, all that it made wrong alike are
 // repaired. Their errors would be others if some of them were not, and nobody knows which.
 func (t *Trace) Without(ctx context.Context, opt Options) Moved {
-	first := t.First()
+	first := t.FirstFault()
 	if first == nil {
 		return Moved{Loss: math.NaN(), Update: math.NaN()}
 	}
@@ -125,7 +125,7 @@ var numeral = lazyregexp.New(`[-+]?[0-9][0-9.]*(e[-+]?[0-9]+)?`)
 // faultsUpTo are the faults up to a loss, of the process of the first one: those that may move it. There are none if
 // the loss was not recorded.
 func (t *Trace) faultsUpTo(last *Step) (all faults) {
-	first := t.First()
+	first := t.FirstFault()
 	if first == nil || !first.IsFault() || last == nil {
 		return nil
 	}
@@ -321,7 +321,7 @@ type Share struct {
 
 // Shares are what faults did to the losses of up to n steps behind the first fault, other than the one that m is about.
 func (t *Trace) Shares(ctx context.Context, m Moved, n int, opt Options) map[*Step]Share {
-	first := t.First()
+	first := t.FirstFault()
 	if first == nil || !first.IsFault() || first.Call.Step == nil || m.Step == nil {
 		return nil
 	}

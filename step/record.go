@@ -199,6 +199,17 @@ func (t *Trace) First() *Finding {
 	return repaired
 }
 
+// FirstFault is the first finding that is a mistake of this run, whose effect on a loss can be told; nil if there is
+// none. Of two runs, First may be a difference before it, such as other parameters.
+func (t *Trace) FirstFault() *Finding {
+	for _, f := range t.Findings {
+		if f.IsFault() && f.WrongIn != reports.WrongInSecond {
+			return f
+		}
+	}
+	return nil
+}
+
 // Recorded is the number that the recorder gave the step; its position in the recording where it gave none.
 func (s *Step) Recorded() int {
 	n, _, _ := s.place()

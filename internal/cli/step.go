@@ -336,7 +336,10 @@ func (o *stepOptions) shown(cmd *cobra.Command, a *app, t *step.Trace, opt step.
 	if i := slices.IndexFunc(t.Findings, (*step.Finding).IsWrong); i >= 0 {
 		extra.Send = o.command("bundle", quotePath(pathOf(t.Findings[i].Call.Entry)))
 	}
-	if f := t.First(); f != nil && f.Rule != verdict.Diverged {
+	if f := t.FirstFault(); f != nil || t.First() != nil && t.First().Rule == verdict.Parallel {
+		if first := t.First(); f != nil && first.Rule == verdict.Diverged {
+			extra.Fault = "the fault of " + f.Call.String()
+		}
 		extra.Without = t.Without(cmd.Context(), opt)
 		extra.Together, extra.Faults = t.Together(cmd.Context(), extra.Without, opt)
 		extra.Shares = t.Shares(cmd.Context(), extra.Without, view.MostSteps, opt)

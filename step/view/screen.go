@@ -19,6 +19,8 @@ import (
 type Extra struct {
 	Style   reports.Style
 	Without step.Moved // what the first fault did to a loss
+	// Fault names what Without is about, if that is not the first finding.
+	Fault string
 	// Together is what all faults up to that loss did to it, and Faults is their number.
 	Together step.Moved
 	Faults   int
@@ -664,7 +666,7 @@ func behind(b *strings.Builder, f *step.Finding, st reports.Style) {
 // without says what the first fault did to a loss, and what all faults up to there did if that is something else.
 func without(b *strings.Builder, s *step.Step, x Extra) {
 	first, all := x.Without, x.Together
-	name := "the first fault"
+	name := cmp.Or(x.Fault, "the first fault")
 	if first.Calls > 1 {
 		name += fmt.Sprintf(" (%s, %s)", first.Op, reports.Count(first.Calls, "call"))
 	}

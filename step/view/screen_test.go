@@ -201,6 +201,10 @@ func TestTogether(t *testing.T) {
 		{"one", Extra{Without: at(1.5), Together: at(1.5), Faults: 1},
 			"without the first fault the loss of step 1 would have been 1.5: the fault moves it by +0.5\n" +
 				"the fault left the parameters elsewhere, by 25 % of how far the update moved them\n"},
+		{"behind a difference of two runs", Extra{Without: at(1.5), Together: at(1.5), Faults: 1,
+			Fault: "the fault of torch.relu/5"},
+			"without the fault of torch.relu/5 the loss of step 1 would have been 1.5: the fault moves it by +0.5\n" +
+				"the fault left the parameters elsewhere, by 25 % of how far the update moved them\n"},
 		{"one kernel", Extra{Without: step.Moved{Step: next, Loss: 1.5, Update: math.NaN(), Op: "torch.relu", Calls: 4},
 			Faults: 4, Together: step.Moved{Step: next, Loss: 1.5, Update: math.NaN()}},
 			"without the first fault (torch.relu, 4 calls) the loss of step 1 would have been 1.5: the fault moves it by +0.5\n"},
