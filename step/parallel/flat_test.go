@@ -25,7 +25,7 @@ func TestBucketOfNearlyEqualGradients(t *testing.T) {
 // nothing of how often it is the right one.
 func TestScaleOfRounding(t *testing.T) {
 	of := func(x ...float64) *array { return &array{tensor.Float32, []int{len(x)}, x} }
-	g := &gradient{sum: map[int]*array{0: of(3, -2, 1e-9, 2e-9), 1: of(1, 1, -2e-9, 1e-9)}}
+	g := &gradient{unit: 1, sum: map[int]*array{0: of(3, -2, 1e-9, 2e-9), 1: of(1, 1, -2e-9, 1e-9)}}
 	scale := map[int]float64{0: 0.8, 1: 1}
 	g.asOthers(scale, map[int]*array{0: of(4, -1), 1: of(-1e-9, 3e-9)})
 	if scale[0] != 0.8 || scale[1] != 0.8 {

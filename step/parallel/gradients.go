@@ -343,6 +343,7 @@ type gradient struct {
 	address map[int]uint64
 	value   map[int]*array
 	sum     map[int]*array
+	unit    float64 // how many times as large as sum the terms are that the right gradient is made of
 	calls   []contribution
 	// read is the gradient that the first rank's update reads.
 	read   *array

@@ -72,9 +72,11 @@ func (d *side) listed() int {
 	return 0
 }
 
-// note notes the arguments of a call that are multiples of a gradient.
+// note notes the argument of a call that is a multiple of a gradient, or the rank's own. Gradients of several parameters
+// can be multiples of one: that counts which lies where the update reads it, then the one that is nearest.
 func (h history) note(name string, v *judged, g *gradient, d *side, rank int, mixed map[uint64]bool) {
 	want, own := v.wants[rank], g.sum[rank]
+	var best *sighting
 	for _, a := range d.ins {
 		if a.name != "" || mixed[a.address] || !slices.Equal(a.array.shape, want.shape) {
 			continue
@@ -87,9 +89,22 @@ func (h history) note(name string, v *judged, g *gradient, d *side, rank int, mi
 				continue
 			}
 		}
-		h[name] = append(h[name], s)
-		return
+		if best == nil || s.before(*best, v.address[rank]) {
+			best = &s
+		}
 	}
+	if best != nil {
+		h[name] = append(h[name], *best)
+	}
+}
+
+// before reports whether a sighting is rather that of a gradient than another one of the same call. The gradient is
+// read at an address later.
+func (s sighting) before(o sighting, address uint64) bool {
+	if address != 0 && s.address != o.address && (s.address == address || o.address == address) {
+		return s.address == address
+	}
+	return math.Abs(math.Log(s.k)) < math.Abs(math.Log(o.k)) // false if one is something else
 }
 
 // multiple is ratio, with a look at the largest element first.

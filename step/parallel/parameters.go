@@ -18,6 +18,7 @@ import (
 type update struct {
 	call     *step.Call
 	gradient *array // nil if it reads none
+	address  uint64 // where the gradient lies
 	terms    []int  // the ranks whose gradients add up to it, of a DTensor that is a partial sum; nil if it is none
 	mean     bool   // it is the mean of these
 	before   *array // the parameter before it; nil if it is not known
@@ -150,7 +151,7 @@ func (t *tail) noteUpdates(c *step.Call, d *side) {
 		u := update{call: c, before: a.array, result: d.after[i]}
 		if !copies {
 			if g := d.gradientBeside(i, named); g != nil {
-				u.gradient, u.terms, u.mean = g.array, g.terms, g.mean
+				u.gradient, u.address, u.terms, u.mean = g.array, g.address, g.terms, g.mean
 			}
 		}
 		switch {
@@ -477,11 +478,13 @@ type judged struct {
 	factor  map[int]float64 // by rank: how often the right one the update reads itself; nil if it is another
 	differ  bool            // replicas read different gradients
 	earlier bool            // another call read it so before the update did
+	quiet   bool            // it is nothing but rounding on all ranks, and so near any multiple
 	left    bool            // some ranks gave more than their calls made
 	few     bool            // some ranks have so few elements of it that they are a multiple of anything
 	slack   float64         // how far a scale may be off by rounding
 	size    float64         // the sum of squares of the right one, of all ranks
 	update  map[int]*step.Call
+	address map[int]uint64 // by rank: where the gradient lies that the update reads
 }
 
 // tolerances of gradients: what the rounding of a sum over ranks may be, relative to the largest element.
@@ -496,7 +499,7 @@ func (p *part) judge(name string, g *gradient, tails map[int]*tail, factors []fl
 	}) && !p.replicates(g.value) {
 		return nil
 	}
-	v := &judged{update: map[int]*step.Call{}, many: 1}
+	v := &judged{update: map[int]*step.Call{}, address: map[int]uint64{}, many: 1}
 	read, owner, absent := map[int]*array{}, -1, []int(nil)
 	for _, r := range p.ranks {
 		us := tails[r].updates[g.names[r]]
@@ -505,7 +508,7 @@ func (p *part) judge(name string, g *gradient, tails map[int]*tail, factors []fl
 			absent = append(absent, r)
 			continue
 		}
-		owner, read[r], v.update[r] = r, us[i].gradient, us[i].call
+		owner, read[r], v.update[r], v.address[r] = r, us[i].gradient, us[i].call, us[i].address
 	}
 	if owner < 0 {
 		return nil
@@ -566,21 +569,25 @@ func (p *part) wanted(name string, g *gradient, factors []float64) (want map[int
 	for _, r := range p.ranks {
 		want[r] = g.sum[r]
 	}
-	copies = 1
+	copies, g.unit = 1, 1
 	for m, k := range kinds {
+		size, factor := float64(p.dims[m].size), 1.0
 		if places[m].kind == replicated {
-			copies *= float64(p.dims[m].size)
+			copies *= size
 		}
-		next, sums := map[int]*array{}, p.summed(m, want)
+		if factors != nil && k != 0 {
+			factor = 1 / factors[m]
+		}
+		next, sums, adds := map[int]*array{}, p.summed(m, want), k == partial && places[m].kind == replicated
 		for _, r := range p.ranks {
 			a := want[r]
-			if k == partial && places[m].kind == replicated {
+			if adds {
 				a = sums[r]
 			}
-			if factors != nil && k != 0 {
-				a = a.times(1 / factors[m])
-			}
-			next[r] = a
+			next[r] = a.times(factor)
+		}
+		if g.unit *= factor; adds {
+			g.unit *= size
 		}
 		want = next
 	}
@@ -588,6 +595,7 @@ func (p *part) wanted(name string, g *gradient, factors []float64) (want map[int
 		for r, a := range want {
 			want[r] = a.times(p.by.k)
 		}
+		g.unit *= p.by.k
 	}
 	return want, places, copies
 }
@@ -660,7 +668,7 @@ func (p *part) compare(v *judged, g *gradient, read, want map[int]*array, places
 		}
 		v.scale[r] = k
 	}
-	g.asOthers(v.scale, want)
+	v.quiet = g.asOthers(v.scale, want)
 	if v.scale != nil {
 		p.fewElements(v, g, given, places)
 		return
@@ -674,8 +682,8 @@ func (p *part) compare(v *judged, g *gradient, read, want map[int]*array, places
 }
 
 // asOthers takes the scale of other ranks for ranks whose part of the gradient is nothing but rounding, as that of the
-// bias of keys before a softmax: it is near any multiple.
-func (g *gradient) asOthers(scale map[int]float64, want map[int]*array) {
+// bias of keys before a softmax: it is near any multiple. It reports whether that is so on all ranks.
+func (g *gradient) asOthers(scale map[int]float64, want map[int]*array) (all bool) {
 	tells, quiet := math.NaN(), []int(nil)
 	for _, r := range slices.Sorted(maps.Keys(scale)) {
 		if near(want[r].times(0), want[r], want[r].tolerance(), g) {
@@ -689,6 +697,7 @@ func (g *gradient) asOthers(scale map[int]float64, want map[int]*array) {
 			scale[r] = tells
 		}
 	}
+	return len(scale) > 0 && math.IsNaN(tells)
 }
 
 // fewElements looks again at gradients of so few elements that anything is a multiple of them, where ranks that hold
@@ -790,7 +799,7 @@ func permuted(a, b *array) bool {
 
 // updated are the parts of gradients that the ranks update: all of them, or with FSDP its rows on each.
 func (p *part) updated(want, read map[int]*array) map[int]*array {
-	if r := p.ranks[0]; slices.Equal(read[r].shape, want[r].shape) {
+	if !slices.ContainsFunc(p.ranks, func(r int) bool { return !slices.Equal(read[r].shape, want[r].shape) }) {
 		return want
 	}
 	for _, d := range p.dims {
@@ -823,7 +832,7 @@ func (p *part) updated(want, read map[int]*array) map[int]*array {
 func near(got, want *array, tolerance float64, g *gradient) bool {
 	size := 0.0
 	for _, a := range g.sum {
-		size = max(size, a.largest())
+		size = max(size, g.unit*a.largest())
 	}
 	bound := tolerance * max(size, want.largest())
 	return slices.Equal(got.shape, want.shape) &&
@@ -836,7 +845,7 @@ func (g *gradient) cancels(want map[int]*array) float64 {
 	most, least := 0.0, math.Inf(1)
 	for _, c := range g.calls {
 		for _, a := range c.values {
-			most = max(most, a.largest())
+			most = max(most, g.unit*a.largest())
 		}
 	}
 	for _, a := range want {
@@ -1364,7 +1373,7 @@ func (p *part) together(names []string, first string, verdicts map[string]*judge
 		}
 		total += v.size
 		all += v.many
-		if v.few && !usual.few {
+		if v.quiet || v.few && !usual.few {
 			continue
 		}
 		for _, r := range p.ranks {
