@@ -72,8 +72,8 @@ func (d *side) listed() int {
 	return 0
 }
 
-// note notes the argument of a call that is a multiple of a gradient, or the rank's own. Gradients of several parameters
-// can be multiples of one: that counts which lies where the update reads it, then the one that is nearest.
+// note notes the argument of a call that is a multiple of a gradient, or the rank's own. Gradients of several
+// parameters can be multiples of one: that counts which lies where the update reads it, then the one that is nearest.
 func (h history) note(name string, v *judged, g *gradient, d *side, rank int, mixed map[uint64]bool) {
 	want, own := v.wants[rank], g.sum[rank]
 	var best *sighting
