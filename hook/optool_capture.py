@@ -910,7 +910,7 @@ class record:
     ranks       the ranks to record, in the same forms; a rank is torch.distributed's, or RANK of the environment
     ops, not_ops  names or regular expressions that match a whole name (a list, or text with commas), as in op_tools'
                 OP_CAPTURE_LIST and OP_CAPTURE_DISABLE_LIST, which are the defaults
-    model       a module whose parts and parameters are to be known by name (None: the first one that is called)
+    model       a module whose parts and parameters are to be known by name (None: those that are called by themselves)
     wrap        dotted names of functions of other packages to be recorded as one call, as "flash_attn.flash_attn_func";
                 "amp_C.*" stands for all functions of an extension module. A function of torch that the program has
                 replaced by its own when recording begins is recorded as one call without being named here
@@ -2323,17 +2323,24 @@ class _Modules:
         self.recorder = recorder
         self.names = {}
         self.prefixes = {}  # id of a module -> what the names of its parameters begin with
+        self.roots = {}  # by the name of a class: how many models of it are known
+        self.given = set()  # the names of parameters and buffers
         self.stack = threading.local()
         self.reducing = []  # modules of DistributedDataParallel whose next backward pass sums gradients
         recorder.encoder.owned = self.owned
 
     def learn(self, root):
+        of, names = type(getattr(root, "module", root)).__name__, self.recorder.encoder.names
+        self.roots[of] = self.roots.get(of, 0) + 1
+        held = [*root.named_parameters(), *root.named_buffers()]
+        prefix = ""
+        if any(name in self.given and id(t) not in names for name, t in held):  # one name is one parameter
+            prefix = of + "#%d." % self.roots[of] if self.roots[of] > 1 else of + "."
         for name, module in root.named_modules():
-            self.names[id(module)] = name or type(root).__name__
-            self.prefixes[id(module)] = name + "." if name else ""
-        for named in (root.named_parameters, root.named_buffers):
-            for name, t in named():
-                self.recorder.encoder.names.setdefault(id(t), name)
+            self.names[id(module)] = prefix + name if name else prefix[:-1] or type(root).__name__
+            self.prefixes[id(module)] = prefix + name + "." if name else prefix
+        for name, t in held:
+            self.given.add(names.setdefault(id(t), prefix + name))
         state = self.recorder.state
         busy, state.busy = getattr(state, "busy", False), True
         try:

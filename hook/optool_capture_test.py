@@ -315,6 +315,21 @@ class Recording(unittest.TestCase):
         call = [e for e in self.events() if e.get("name") == "torch.nn.functional.linear"][0]
         self.assertEqual([a["name"] for a in call["args"][1:]], ["0.0.weight", "0.0.bias"])
 
+    def test_a_name_is_one_parameter(self):
+        """Models that the program calls by themselves can have parameters of the same names."""
+        class Critic(nn.Sequential):
+            pass
+
+        a, b, critic = nn.Sequential(nn.Linear(2, 2)), nn.Sequential(nn.Linear(2, 2)), Critic(nn.Linear(2, 2))
+        tied = nn.Sequential(a[0], nn.Linear(2, 2))
+        with optool_capture.record(self.path):
+            for _ in range(2):
+                tied(critic(b(a(torch.ones(1, 2)))))
+        calls = [e for e in self.events() if e.get("name") == "torch.nn.functional.linear"]
+        self.assertEqual([[e["module"], e["args"][1]["name"]] for e in calls], 2 * [
+            ["0", "0.weight"], ["Sequential#2.0", "Sequential#2.0.weight"], ["Critic.0", "Critic.0.weight"],
+            ["0", "0.weight"], ["1", "1.weight"]])
+
     def test_arguments_after_the_call(self):
         x, out = torch.ones(3), torch.zeros(3)
         norm = nn.BatchNorm1d(2)
