@@ -418,7 +418,8 @@ func (o *Outcome) explanation(m causes.Mistake, f Result) *Result {
 		return nil
 	}
 	r := &o.Results[i]
-	if within(*r, f) || m.Rounds && f.Verdict == verdict.Fail && mostly(*r, f, m.Few()) {
+	if within(*r, f) || f.Verdict == verdict.Fail &&
+		(m.Rounds && mostly(*r, f, m.Few()) || asAWhole(*r, f) || butForZeros(*r, f)) {
 		return r
 	}
 	return nil
@@ -514,6 +515,31 @@ func within(r, f Result) bool {
 func mostly(r, f Result, few int) bool {
 	return r.Compared != nil && !r.DType.IsIntegral() && r.DType != tensor.Bool && f.Compared.Mismatched >= 2*few &&
 		few*r.Compared.Mismatched <= f.Compared.Mismatched && (r.Compared.Mismatched == 0 || r.Compared.MaxULP > 0)
+}
+
+// asAWhole reports whether r is what was recorded of f to the precision of its largest element, though a few elements are
+// off: those that are small because terms cancel, and that a kernel rounds at other places than the reference.
+func asAWhole(r, f Result) bool {
+	if r.Compared == nil || !r.DType.IsFloat() || f.Compared.Mismatched < fewestAsAWhole {
+		return false
+	}
+	off, was := r.Compared.RelativeError, f.Compared.RelativeError
+	return r.Compared.Mismatched*fewestAsAWhole <= f.Compared.Mismatched && off > 0 && off <= r.DType.Eps() &&
+		off*nearerAsAWhole <= was
+}
+
+// fewestAsAWhole is of how many elements that were wrong one may be off, nearerAsAWhole how much smaller the largest error
+// has to be.
+const (
+	fewestAsAWhole = 16
+	nearerAsAWhole = 256
+)
+
+// butForZeros reports whether all elements of r that are not those recorded of f are zeros of the other sign, of a kernel
+// that multiplies by 0 where another one writes it, while many of f were not.
+func butForZeros(r, f Result) bool {
+	return r.Compared != nil && r.DType.IsFloat() && r.Compared.MaxULP == 0 && f.Compared.MaxULP > 0 &&
+		r.Compared.Mismatched > 0 && f.Compared.Mismatched >= 2*r.Compared.Mismatched
 }
 
 // SumOf is the cause of a value that failed that it is t, which text names, or that t is added to what is due; it has

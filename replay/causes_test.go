@@ -135,7 +135,7 @@ func TestCauses(t *testing.T) {
 		{"torch.nn.functional.scaled_dot_product_attention",
 			args(heads.Slice(2, 0, 4, 1), keys, values, nil, 0.0, true),
 			args(heads.Slice(2, 0, 4, 1), keys, values, lower(4, 9)),
-			"the causal mask begins at the last key, not at the first"},
+			"the causal mask is aligned to the last key: query i sees the keys up to i + 5, not up to i"},
 		{"torch.matmul", args(p, q), args(tail(p, 1), q), "the last of the 37 terms of each sum is left out"},
 		{"torch.matmul", args(p, q), args(tail(p, 5), q), "the last 5 of the 37 terms of each sum are left out"},
 		{"torch.matmul", args(p, q), args(half, halfQ), "the factors are rounded to bfloat16 first"},

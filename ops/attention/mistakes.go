@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/optool/optool/ops/compose"
 	"github.com/optool/optool/ops/internal/elements"
@@ -54,7 +55,8 @@ func (m *mistakes) causal() {
 	if m.a.IsCausal {
 		if m.queries != m.keys {
 			m.add(func(x *attentionParts) { x.Offset = m.keys - m.queries },
-				"the causal mask begins at the last key, not at the first")
+				"the causal mask is aligned to the last key: query i sees the keys up to i %s, not up to i",
+				strings.Replace(fmt.Sprintf("%+d", m.keys-m.queries), "+", "+ ", 1))
 		}
 		m.add(func(x *attentionParts) { x.After = 1 }, "the causal mask lets each query see one key too many")
 		m.add(func(x *attentionParts) { x.Offset, x.After = -1, 0 }, "the causal mask hides each query's own key")
@@ -174,9 +176,12 @@ func (m *mistakes) grouped() {
 		first[h] = 1
 	}
 	alone := tensor.New(tensor.Bool, []int{heads, 1, 1}, first).Rounded()
-	m.add(func(x *attentionParts) {
-		x.k, x.v = x.g.Where(alone, x.k, x.g.Detach(x.k)), x.g.Where(alone, x.v, x.g.Detach(x.v))
-	}, "the gradients of key and value are those through the first of the %d heads that share them", heads/own)
+	through := func(x *attentionParts, v *compose.Value) *compose.Value { return x.g.Where(alone, v, x.g.Detach(v)) }
+	const one = "the gradient of %s is that through the first of the %d heads that share it"
+	m.gradients(func(x *attentionParts) { x.k = through(x, x.k) }, one, "key", heads/own)
+	m.gradients(func(x *attentionParts) { x.v = through(x, x.v) }, one, "value", heads/own)
+	m.gradients(func(x *attentionParts) { x.k, x.v = through(x, x.k), through(x, x.v) },
+		"the gradients of key and value are those through the first of the %d heads that share them", heads/own)
 }
 
 // mostTiles is in how many tiles keys are taken of which each may be lost.

@@ -55,13 +55,27 @@ func (cc *convCall) Mistakes() []opdef.Mistake[any] {
 	if plain && c.Pad != [3]int{} {
 		for _, b := range borders {
 			add(b.text, func(m *convCall) error {
-				m.input = cc.bordered(b.at)
+				m.input = cc.bordered(b.at, [3]bool{true, true, true})
 				for d := range 3 {
 					m.c.In[d] += 2 * c.Pad[d]
 				}
 				m.c.Pad = [3]int{}
 				return m.finish()
 			})
+			for d := range 3 { // of one of the dimensions that are padded
+				if c.Pad[d] == 0 || c.Pad[d] == c.Pad[0]+c.Pad[1]+c.Pad[2] {
+					continue
+				}
+				text := fmt.Sprintf("%s, along dimension %d", b.text, d-3)
+				add(text, func(m *convCall) error {
+					var only [3]bool
+					only[d] = true
+					m.input = cc.bordered(b.at, only)
+					m.c.In[d] += 2 * c.Pad[d]
+					m.c.Pad[d] = 0
+					return m.finish()
+				})
+			}
 		}
 	}
 	for _, side := range sides {
@@ -117,6 +131,23 @@ func (cc *convCall) Mistakes() []opdef.Mistake[any] {
 			add(x.name+" that of the last two dimensions exchanged", func(w *convCall) error { *w = m; return nil })
 		}
 	}
+	for d := range 3 { // in the gradient alone, where the result has its size
+		for _, x := range []struct {
+			name string
+			of   func(c *kernel.Conv) *[3]int
+		}{
+			{"stride", func(c *kernel.Conv) *[3]int { return &c.Stride }},
+			{"dilation", func(c *kernel.Conv) *[3]int { return &c.Dilation }},
+		} {
+			if n := x.of(c)[d]; plain && n > 1 {
+				add(fmt.Sprintf("in the gradient, %s is 1, not %d, along dimension %d", x.name, n, d-3), func(m *convCall) error {
+					x.of(&m.c)[d] = 1
+					return nil
+				})
+				out[len(out)-1].Gradients = true
+			}
+		}
+	}
 	for _, g := range opdef.FactorGrids(cc.input.DType) {
 		add("the factors are "+g.Rounded()+" first", func(m *convCall) error {
 			m.input, m.weight = g.OnGrid(cc.input), g.OnGrid(cc.weight)
@@ -127,19 +158,25 @@ func (cc *convCall) Mistakes() []opdef.Mistake[any] {
 	return out
 }
 
-// bordered is the input with its padding, whose elements are those at other places.
-func (cc *convCall) bordered(of func(i, n, pad int) int) *tensor.Tensor {
+// bordered is the input with its padding along some dimensions, whose elements are those at other places.
+func (cc *convCall) bordered(of func(i, n, pad int) int, along [3]bool) *tensor.Tensor {
 	c := &cc.c
-	var size [3]int
+	var size, pads [3]int
 	for d := range size {
-		size[d] = c.In[d] + 2*c.Pad[d]
+		if along[d] {
+			pads[d] = c.Pad[d]
+		}
+		size[d] = c.In[d] + 2*pads[d]
 	}
 	volume := c.In[0] * c.In[1] * c.In[2]
 	x := make([]float64, cc.input.Numel())
 	tensor.Load(cc.input, 0, x)
 	out := make([]float64, 0, len(x)/volume*size[0]*size[1]*size[2])
 	at := func(d, i int) int { // -1: of none
-		at := of(i-c.Pad[d], c.In[d], c.Pad[d])
+		at := i
+		if along[d] {
+			at = of(i-pads[d], c.In[d], pads[d])
+		}
 		if at >= c.In[d] {
 			return -1
 		}

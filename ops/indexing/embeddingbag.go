@@ -82,6 +82,49 @@ func (b *bagged) After([]*tensor.Tensor) (map[string][]*tensor.Tensor, error) {
 	return map[string][]*tensor.Tensor{"weight": {b.table}}, nil
 }
 
+// Mistakes are indices at one end of each bag that are left out, and count in the mean or do not.
+func (b *bagged) Mistakes() (out []opdef.Mistake[any]) {
+	if b.mode == "max" || len(b.bag) < 2 {
+		return nil
+	}
+	size := map[int64]float64{}
+	for _, bag := range b.bag {
+		size[bag]++
+	}
+	for _, end := range []struct {
+		text string
+		is   func(k int) bool
+	}{
+		{"the last index of each bag is left out", func(k int) bool { return k == len(b.bag)-1 || b.bag[k] != b.bag[k+1] }},
+		{"the first index of each bag is left out", func(k int) bool { return k == 0 || b.bag[k] != b.bag[k-1] }},
+	} {
+		for _, counts := range []bool{true, false} {
+			text := end.text
+			switch {
+			case b.mode != "mean" && !counts:
+				continue
+			case b.mode == "mean" && counts:
+				text += ", but counts in the number by which is divided"
+			case b.mode == "mean":
+				text += ", and does not count"
+			}
+			out = append(out, opdef.Mistake[any]{Text: text, Plan: func() (any, error) {
+				m := *b
+				m.scale = slices.Clone(b.scale)
+				for k := range m.scale {
+					if n := size[b.bag[k]]; end.is(k) {
+						m.scale[k] = 0
+					} else if !counts {
+						m.scale[k] *= n / (n - 1)
+					}
+				}
+				return &m, nil
+			}})
+		}
+	}
+	return out
+}
+
 func absSlice(v []float64) []float64 {
 	out := make([]float64, len(v))
 	for i, x := range v {

@@ -124,6 +124,9 @@ func mistakenList(items []value.Value) (lists [][]value.Value) {
 			list[i] = items[i].(int64) + by
 			lists = append(lists, list)
 		}
+		list := slices.Clone(items)
+		list[i] = -items[i].(int64)
+		lists = append(lists, list)
 	}
 	return lists
 }

@@ -401,6 +401,10 @@ func (a *adamArgs) slips(sound rule) (all []slip) {
 	})
 	add("the corrections of both averages are exchanged", func(r *rule) { r.turned = true })
 	all = append(all, countSlips...)
+	for k, name := range []string{"exp_avg", "exp_avg_sq"} {
+		add("the correction of "+name+" alone counts one step less", func(r *rule) { r.lateIn[k] = -1 })
+		add("the correction of "+name+" alone counts one step more", func(r *rule) { r.lateIn[k] = 1 })
+	}
 	add("eps is added before the root is corrected", func(r *rule) { r.root = rootUncorrected })
 	add("eps is added under the root before that is corrected", func(r *rule) { r.root = rootBefore })
 	add("the correction of exp_avg_sq is applied to its root", func(r *rule) { r.root = rootFirst })
@@ -452,10 +456,10 @@ func (a *adamArgs) step(rule rule) (*fusedStep, error) {
 			slices.Reverse(betas[:])
 		}
 		if !rule.plain[0] {
-			size /= 1 - math.Pow(betas[0], steps)
+			size /= 1 - math.Pow(betas[0], steps+rule.lateIn[0])
 		}
 		if !rule.plain[1] {
-			root = math.Sqrt(1 - math.Pow(betas[1], steps))
+			root = math.Sqrt(1 - math.Pow(betas[1], steps+rule.lateIn[1]))
 		}
 		return func(v, s []float64) {
 			old := [2]float64{v[2], v[3]}

@@ -16,19 +16,20 @@ type rule struct {
 	after    bool       // self shrinks after the step
 	root     root
 	power    power
-	late     float64 // is added to the number of the step
-	plain    [2]bool // the averages are not corrected for having begun as 0
-	old      [2]bool // the update is made of the averages before the step
-	raw      bool    // the update is made of the gradient
-	again    bool    // the update is made of the average to which the gradient is added once more, as by Nesterov
-	first    bool    // the first step of a buffer is as all others
-	limit    bool    // amsgrad's largest average is not looked at
-	early    bool    // amsgrad's largest average is that before the step
-	inverse  bool    // the gradient is multiplied by the scale of the loss
-	whole    bool    // the square of the mean is not taken away from that of the squares
-	turned   bool    // each average is corrected as the other one is due to be
-	alone    bool    // with nesterov the gradient is not added to the buffer
-	ahead    float64 // times the buffer is added to the gradient with nesterov
+	late     float64    // is added to the number of the step
+	lateIn   [2]float64 // the same, for the correction of one average
+	plain    [2]bool    // the averages are not corrected for having begun as 0
+	old      [2]bool    // the update is made of the averages before the step
+	raw      bool       // the update is made of the gradient
+	again    bool       // the update is made of the average to which the gradient is added once more, as by Nesterov
+	first    bool       // the first step of a buffer is as all others
+	limit    bool       // amsgrad's largest average is not looked at
+	early    bool       // amsgrad's largest average is that before the step
+	inverse  bool       // the gradient is multiplied by the scale of the loss
+	whole    bool       // the square of the mean is not taken away from that of the squares
+	turned   bool       // each average is corrected as the other one is due to be
+	alone    bool       // with nesterov the gradient is not added to the buffer
+	ahead    float64    // times the buffer is added to the gradient with nesterov
 }
 
 // weights are those of what is kept of an average, and of what is new in it.

@@ -139,6 +139,10 @@ func (p *pooling) meanMistakes() []opdef.Mistake[any] {
 		other("windows end where the next begins", func(o, count, n int) (lo, hi int) {
 			return o * n / count, max((o+1)*n/count, o*n/count+1)
 		})
+		other("windows end floor(size / output size) after they begin", func(o, count, n int) (lo, hi int) {
+			lo = o * n / count
+			return lo, min(lo+max(n/count, 1), n)
+		})
 		other("all windows have one size and one step", func(o, count, n int) (lo, hi int) {
 			step := n / count
 			return o * step, o*step + n - (count-1)*step

@@ -158,12 +158,35 @@ func (a *constantPadArgs) call() *padArgs { return &padArgs{a.Self, a.Pad, "cons
 // A Padding gives, for every dimension of the result, the index of the input
 // that each position takes, -1 for the constant.
 type Padding struct {
-	T     *tensor.Tensor
-	Shape []int
-	From  [][]int
-	fill  opdef.Scalar
-	mode  string
-	sides int // that are extended or cut
+	T      *tensor.Tensor
+	Shape  []int
+	From   [][]int
+	fill   opdef.Scalar
+	mode   string
+	sides  int   // that are extended or cut
+	before []int // how many indices are added before each dimension
+}
+
+// Mistakes is the border that is repeated where it is due to be left out.
+func (p *Padding) Mistakes() []opdef.Mistake[any] {
+	if p.mode != "reflect" {
+		return nil
+	}
+	return []opdef.Mistake[any]{{Text: "the border is repeated: index -1 is read at 0, not at 1", Plan: func() (any, error) {
+		m := *p
+		m.From = tensor.Make[[]int](len(p.From))
+		for d, from := range p.From {
+			m.From[d] = slices.Clone(from)
+			for o := range from {
+				if i, n := o-p.before[d], p.T.Shape[d]; i < 0 {
+					m.From[d][o] = -1 - i
+				} else if i >= n {
+					m.From[d][o] = 2*n - 1 - i
+				}
+			}
+		}
+		return &m, nil
+	}}}
 }
 
 func (a *padArgs) plan() (*Padding, error) {
@@ -191,6 +214,7 @@ func (a *padArgs) plan() (*Padding, error) {
 			return nil, err
 		}
 		p.Shape[d] = size + lo + hi
+		p.before = append(p.before, lo)
 		p.From[d] = tensor.Make[int](p.Shape[d])
 		for o := range p.From[d] {
 			p.From[d][o] = p.source(o, size, lo, hi)

@@ -120,6 +120,12 @@ func (p *interpolation) Mistakes() []opdef.Mistake[any] {
 		add(fmt.Sprintf("the coefficient of cubic weights is %g, not %g", a, cubicCoefficient),
 			func(r *resizer) { r.sharp = a })
 	}
+	add("neighbours beyond the border of input are dropped, not taken from it", func(r *resizer) { r.dropped = true })
+	if n := len(out); n > 0 && strings.HasPrefix(out[n-1].Text, "neighbours") {
+		back := out[n-1]
+		back.Text, back.Gradients = "the gradients of neighbours beyond the border are dropped, not added to it", true
+		out = slices.Insert(out, n-1, back)
+	}
 	add("scale_factor is taken for the quotient of the sizes", func(r *resizer) { r.factor = 0 })
 	return out
 }
@@ -392,6 +398,7 @@ type resizer struct {
 	corners bool    // align_corners
 	edges   bool    // a mistake: positions are those of the elements' edges
 	sharp   float64 // a mistake: the coefficient of cubic weights, 0 of the right one
+	dropped bool    // a mistake: neighbours beyond the border do not count
 }
 
 // axis is the map of a mode.
@@ -485,7 +492,14 @@ func (r resizer) cubic(m *kernel.Axis) {
 		x := r.source(step, o)
 		f := math.Floor(x)
 		w := cubicWeights(x-f, cmp.Or(r.sharp, cubicCoefficient))
-		m.Add(4, func(j int) (int, float64) { return min(max(int(f)-1+j, 0), r.in-1), w[j] })
+		m.Add(4, func(j int) (int, float64) {
+			i := int(f) - 1 + j
+			at := min(max(i, 0), r.in-1)
+			if r.dropped && at != i {
+				return at, 0
+			}
+			return at, w[j]
+		})
 	}
 }
 

@@ -784,9 +784,14 @@ func (c *Search) missingParts() iter.Seq[Mistake] {
 					if tail == 1 {
 						text = fmt.Sprintf("the last of dimension %d of %s is left out", d, name)
 					}
-					if !yield(Mistake{Text: text, Make: c.one(a, func() *tensor.Tensor {
-						return without(t, d, n-tail, n)
-					})}) {
+					zeros := c.one(a, func() *tensor.Tensor { return without(t, d, n-tail, n) })
+					truly := func() string {
+						if c.alikeForward(zeros, c.looksAt(a, d, n-tail)) {
+							return text
+						}
+						return strings.NewReplacer(" are left out", " are taken for 0", " is left out", " is taken for 0").Replace(text)
+					}
+					if !yield(Mistake{Text: text, Truly: truly, Make: zeros}) {
 						return
 					}
 				}
@@ -821,7 +826,29 @@ func (c *Search) missingParts() iter.Seq[Mistake] {
 	}
 }
 
-// missingIndices leaves out the last of whole numbers in a row: indices of a table that are added up.
+// alikeForward reports whether two ways give the same first result, or whether that cannot be told: the second gives none
+// of that shape. What is left out is taken for 0 then, as in a sum.
+func (c *Search) alikeForward(first, second func() (Way, error)) bool {
+	var outs [][]float64
+	err := c.Guard(func() error {
+		for _, of := range []func() (Way, error){first, second} {
+			way, err := of()
+			if err != nil || way.Call == nil {
+				return errNoValue
+			}
+			f, err := way.Call.Forward()
+			if err != nil || len(f.Outs) == 0 || !f.Outs[0].DType.IsFloat() {
+				return errNoValue
+			}
+			outs = append(outs, sample(f.Outs[0]))
+		}
+		return nil
+	})
+	return err != nil || len(outs[0]) != len(outs[1]) || !apartAnywhere(outs[0], outs[1])
+}
+
+// missingIndices leaves out the last of whole numbers in a row, or those in an incomplete tile: indices of a table that are
+// added up, numbers that are counted.
 func (c *Search) missingIndices() iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		for _, a := range c.readable() {
@@ -829,10 +856,16 @@ func (c *Search) missingIndices() iter.Seq[Mistake] {
 			if !t.DType.IsIntegral() || t.Dim() != 1 || t.Numel() < 2 {
 				continue
 			}
-			if !yield(Mistake{Text: "the last of " + argName(a) + " is left out", Make: c.one(a, func() *tensor.Tensor {
-				return t.Slice(0, 0, t.Numel()-1, 1)
-			})}) {
-				return
+			for _, tail := range opdef.Tails(t.Numel()) {
+				text := fmt.Sprintf("the last %d of the %d elements of %s are left out", tail, t.Numel(), argName(a))
+				if tail == 1 {
+					text = "the last of " + argName(a) + " is left out"
+				}
+				if !yield(Mistake{Text: text, Make: c.one(a, func() *tensor.Tensor {
+					return t.Slice(0, 0, t.Numel()-tail, 1)
+				})}) {
+					return
+				}
 			}
 		}
 	}

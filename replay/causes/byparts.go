@@ -47,6 +47,9 @@ func (c *Search) ofComplex(fails []Wrong) iter.Seq[Mistake] {
 			Make: func() (Way, error) { return c.byParts(r.Target) }}) {
 			return
 		}
+		if r.Forward() && !c.partsConjugated(r, yield) {
+			return
+		}
 		var fit []knownValue
 		for _, a := range c.readable() {
 			if x, err := a.Tensor.Expand(got.Shape...); err == nil && a.Tensor.DType.IsComplex() {
@@ -79,6 +82,55 @@ func (c *Search) ofComplex(fails []Wrong) iter.Seq[Mistake] {
 				fit[0].t, fit[1].t)
 		}
 	}
+}
+
+// partsConjugated yields complex results one part of which is that of the complex conjugate of an operand: a sign in the
+// formula of one part is wrong. It is false when no more are wanted.
+func (c *Search) partsConjugated(r *Wrong, yield func(Mistake) bool) bool {
+	for _, a := range c.readable() {
+		if !a.Tensor.DType.IsComplex() {
+			continue
+		}
+		for _, part := range []struct {
+			text string
+			of   func(due, made complex128) complex128
+		}{
+			{"its imaginary part is %sthat with the complex conjugate of %s",
+				func(due, made complex128) complex128 { return complex(real(due), imag(made)) }},
+			{"its real part is %sthat with the complex conjugate of %s",
+				func(due, made complex128) complex128 { return complex(real(made), imag(due)) }},
+		} {
+			for _, sign := range []struct {
+				text string
+				x    complex128
+			}{{"", 1}, {"the negative of ", -1}} {
+				if !yield(Mistake{Text: fmt.Sprintf(part.text, sign.text, argName(a)), Rounds: true, Make: func() (Way, error) {
+					way, err := c.one(a, func() *tensor.Tensor { return opdef.Map(a.Tensor.DType, a.Tensor, cmplx.Conj) })()
+					if err != nil || way.Call == nil {
+						return way, err
+					}
+					f, err := way.Call.Forward()
+					if err != nil || resultOf(f, r.Target) == nil {
+						return Way{}, errNoValue
+					}
+					made := resultOf(f, r.Target)
+					return c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+						if target != r.Target || !t.DType.IsComplex() || !slices.Equal(t.Shape, made.Shape) {
+							return t
+						}
+						return opdef.ZipN(t.DType, t.Shape, func(dst []complex128, src [][]complex128) {
+							for i := range dst {
+								dst[i] = part.of(src[0][i], sign.x*src[1][i])
+							}
+						}, t, made)
+					})()
+				}}) {
+					return false
+				}
+			}
+		}
+	}
+	return true
 }
 
 // conjugated yields gradients of complex operands that are taken as they are where their conjugates are due; it is

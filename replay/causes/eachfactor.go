@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/optool/optool/tensor"
@@ -64,10 +65,10 @@ func componentFactors(got, want *tensor.Tensor, d int) []float64 {
 		up[k] /= down[k]
 		apart = apart || math.Abs(up[k]-up[0]) > 16*got.DType.Eps()*math.Abs(up[0])
 	}
-	off := 0
+	off, size := 0, rms(x)/16 // of terms that cancel
 	for i := range x {
 		z := up[i/inner%n] * y[i]
-		off += btoi(!(math.Abs(x[i]-z) <= 16*got.DType.Eps()*math.Abs(z)))
+		off += btoi(!(math.Abs(x[i]-z) <= 16*got.DType.Eps()*max(math.Abs(z), size)))
 	}
 	if !apart || 20*off > len(x) {
 		return nil
@@ -76,29 +77,47 @@ func componentFactors(got, want *tensor.Tensor, d int) []float64 {
 }
 
 // componentTexts are the numbers that factors are, their text, and how many bits they hold; false if a kernel cannot
-// have one of them. All are sizes, or reciprocals of sizes, or all twice or half of these.
+// have one of them. All are sizes, or reciprocals of sizes, or all twice or half of these: those of one tensor, if there
+// are such. Of which tensors the sizes are is not said where it may be those of several.
 func (c *Search) componentTexts(factors []float64, near float64) (exact []float64, text string, cost float64, ok bool) {
 	for _, by := range []float64{1, 2, 0.5} {
-		var said []string
-		exact, cost, ok = nil, 0, true
+		var said, of []string
+		var numbers []float64
+		bits, all := 0.0, true
 		for k, x := range factors {
 			y, what := c.component(x, by, near)
-			exact = append(exact, y)
+			numbers = append(numbers, y)
 			switch {
 			case what == "":
-				ok = false
+				all = false
 			case y == 1:
-				cost++
+				bits++
 			default:
 				said = append(said, fmt.Sprintf("index %d is ", k)+what)
-				cost += relatedBits + 2
+				if _, rest, sized := strings.Cut(what, "dimension "); sized {
+					_, rest, _ = strings.Cut(rest, " of ")
+					name, _, _ := strings.Cut(rest, " has ")
+					of = append(of, name)
+				}
+				bits += relatedBits + 2
 			}
 		}
-		if ok && len(said) > 0 {
-			return exact, strings.Join(said, ", "), cost, true
+		if !all || len(said) == 0 {
+			continue
+		}
+		if of = slices.Compact(of); len(of) > 1 {
+			for i, what := range said {
+				said[i], _, _ = strings.Cut(what, ", that is ")
+			}
+		}
+		if !ok || len(of) == 1 {
+			exact, text, cost, ok = numbers, strings.Join(said, ", "), bits, true
+		}
+		if len(of) <= 1 {
+			return exact, text, cost, ok
 		}
 	}
-	return nil, "", 0, false
+	return exact, text, cost, ok
 }
 
 // component is the number that a factor is, and what it does; empty if it is none.

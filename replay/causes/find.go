@@ -29,6 +29,12 @@ func (c *Search) Find(fails []Wrong, said []Cause, explains func(m Mistake, left
 			}
 		}
 	}
+	if slices.ContainsFunc(plain, func(k Cause) bool { return k.oneNumber }) { // a sum that grows no more
+		tried := 0
+		if found := c.causesAmong(c.declared(), all, nil, false, &tried, explains); len(found) > 0 {
+			return found[:1]
+		}
+	}
 	if len(fails) == 0 {
 		return plain
 	}
@@ -175,7 +181,9 @@ func (c *Search) causesAmong(source iter.Seq[Mistake], fails []Wrong, known []Ca
 		if k.Number = m.Argument; m.Number != nil && !k.Exact && c.missesNumber(m.Number, fails, k) {
 			continue
 		}
-		k.mistake = &m
+		if k.mistake = &m; m.Truly != nil {
+			k.Text = m.Truly()
+		}
 		causes = append(causes, k)
 		if !m.Unfitted || k.Exact || len(causes) == mostAlternatives {
 			like = m.Like

@@ -197,7 +197,7 @@ func TestRanks(t *testing.T) {
 		"to each of them in full":        {0, 1, 0, 0, 8, 8, 0, 0},
 		"to all of them in equal shares": {0, 1, 0, 0, 4, 4, 0, 0},
 	} {
-		text = "where elements of self along dimension 1 are equal, the gradient goes " + text
+		text = "where several elements of self along dimension 1 equal the result, the gradient goes " + text
 		same64(t, text, made(t, c.mispassed(wrong("grad[0]", due)), text, "grad[0]", due), want)
 	}
 }

@@ -342,7 +342,7 @@ func (m *misplaced) order(d int) order {
 		return order // backwards, which parts of zeros do not hide either
 	}
 	for i := range n { // parts that are in place stay there
-		if order[i] = -1; m.same(d, i, i) {
+		if order[i] = -1; m.same(d, i, i) && !m.nearerElsewhere(d, i) {
 			order[i], used[i] = i, true
 		}
 	}
@@ -350,10 +350,14 @@ func (m *misplaced) order(d int) order {
 		if order[i] == i {
 			continue
 		}
-		for k := range n { // one that no other part is, if there is one
-			j := (i + k) % n
-			if (order[i] < 0 || used[order[i]] && !used[j]) && m.same(d, i, j) {
-				order[i] = j
+		nearest := math.Inf(1)
+		for j := range n { // the nearest, and of those as near one that no other part is
+			if !m.same(d, i, j) {
+				continue
+			}
+			away := m.distance(d, i, j)
+			if order[i] < 0 || 2*away < nearest || away <= 2*nearest && used[order[i]] && !used[j] {
+				order[i], nearest = j, away
 			}
 		}
 		if order[i] < 0 {
@@ -361,6 +365,13 @@ func (m *misplaced) order(d int) order {
 		}
 		used[order[i]] = true
 		moved = moved || order[i] != i
+	}
+	for i := 1; i < n && slices.Contains(used, false); i++ { // equal parts move with the one before them
+		by := order[i-1] - (i - 1)
+		if j := i + by; by != 0 && j >= 0 && j < n && order[i] != j && m.same(d, i, j) &&
+			m.distance(d, i, j) <= m.distance(d, i, order[i]) && (order[i] != i || i+1 < n && order[i+1] == j+1) {
+			order[i] = j
+		}
 	}
 	if !moved || slices.Contains(used, false) && m.emptied(d, order) {
 		return nil
@@ -474,6 +485,25 @@ func (m *misplaced) same(d, i, j int) bool {
 	return true
 }
 
+// nearerElsewhere reports whether another part that is due is nearer to the recorded part i than the one that is due there.
+func (m *misplaced) nearerElsewhere(d, i int) bool {
+	own := m.distance(d, i, i)
+	return own > 0 && slices.ContainsFunc(upTo(0, m.length(d)), func(j int) bool {
+		return j != i && m.same(d, i, j) && 2*m.distance(d, i, j) < own
+	})
+}
+
+// distance is how far the recorded part i along a dimension is from the part j that is due.
+func (m *misplaced) distance(d, i, j int) (away float64) {
+	n, inner := m.length(d), m.inner(d)
+	for base := 0; base < len(m.want); base += n * inner {
+		for k := range inner {
+			away = max(away, math.Abs(m.got[base+i*inner+k]-m.want[base+j*inner+k]))
+		}
+	}
+	return away
+}
+
 // An order are the indices at which the parts of a result are due.
 type order []int
 
@@ -539,12 +569,14 @@ func (o order) text(name string) string {
 		return fmt.Sprintf("its %s is backwards", name)
 	case turn != 0:
 		return fmt.Sprintf("its %s is rolled by %d", name, turn)
+	case permuted && first > 0:
+		return fmt.Sprintf("its %s is from %d on in the order %s", name, first, beginning(o[first:])) + o.asTransposed()
 	case permuted:
 		return fmt.Sprintf("its %s is in the order %s", name, beginning(o)) + o.asTransposed()
 	case run < len(moved) && len(moved) <= mostMoved && 2*len(moved) < n:
 		return fmt.Sprintf("its %s holds at %s what is due at %s", name, beginning(moved), beginning(due))
 	case run < len(moved):
-		return fmt.Sprintf("its %s holds what is due at %s", name, beginning(o))
+		return fmt.Sprintf("its %s holds from %d on what is due at %s", name, first, beginning(o[first:]))
 	case run == 1:
 		return fmt.Sprintf("its %s holds at %d what is due at %d", name, first, from)
 	}

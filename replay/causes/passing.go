@@ -41,15 +41,25 @@ func (p passage) holds(x float64) bool { return (x >= p.lo.inside && x <= p.hi.i
 // text says where the gradient passes, by known numbers if it can.
 func (p passage) text(known []float64) string {
 	lo, hi := p.lo.number(known), p.hi.number(known)
+	word := func(open, closed string, x, passes float64) string { // a limit that is an element passes or does not
+		if x == passes {
+			open = closed
+		}
+		return fmt.Sprintf("%s %.4g", open, x)
+	}
+	above := word("above", "at least", lo, p.lo.inside)
+	below := word("below", "at most", hi, p.hi.inside)
 	switch {
 	case math.IsInf(lo, 0) && math.IsInf(hi, 0):
 		return "everywhere"
 	case math.IsInf(lo, 0):
-		return fmt.Sprintf("below %.4g", hi)
+		return below
 	case math.IsInf(hi, 0):
-		return fmt.Sprintf("above %.4g", lo)
+		return above
 	case p.outside:
-		return fmt.Sprintf("below %.4g or above %.4g", lo, hi)
+		return word("below", "at most", lo, p.lo.outside) + " or " + word("above", "at least", hi, p.hi.outside)
+	case lo == p.lo.outside || hi == p.hi.outside:
+		return above + " and " + below
 	}
 	return fmt.Sprintf("from %.4g to %.4g", lo, hi)
 }

@@ -2,6 +2,7 @@ package causes
 
 import (
 	"iter"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -92,5 +93,26 @@ func TestNotFiniteCountFew(t *testing.T) {
 	due, got := tensor.New(tensor.Float32, []int{64}, v), tensor.New(tensor.Float32, []int{64}, nan)
 	if bits := Evidence(got, due, got); bits > mostEqual*24 {
 		t.Errorf("64 NaN explain %.0f bits", bits)
+	}
+}
+
+// TestPassageText: a limit that is an element passes or does not, which the text says.
+func TestPassageText(t *testing.T) {
+	inf := math.Inf(1)
+	for _, tc := range []struct {
+		want string
+		p    passage
+	}{
+		{"at least 0", passage{lo: limit{0, -0.1}, hi: limit{2, inf}}},
+		{"above 0", passage{lo: limit{0.1, 0}, hi: limit{2, inf}}},
+		{"at most 0", passage{lo: limit{-2, -inf}, hi: limit{0, 0.1}}},
+		{"below 0", passage{lo: limit{-2, -inf}, hi: limit{-0.1, 0}}},
+		{"above 0 and at most 1", passage{lo: limit{0.5, 0}, hi: limit{1, 2}}},
+		{"from 0 to 1", passage{lo: limit{0, -1}, hi: limit{1, 2}}},
+		{"below 0 or above 0.5", passage{lo: limit{0, -1}, hi: limit{0.5, 1}, outside: true}},
+	} {
+		if got := tc.p.text(nil); got != tc.want {
+			t.Errorf("%q, want %q", got, tc.want)
+		}
 	}
 }

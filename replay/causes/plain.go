@@ -31,7 +31,8 @@ func (c *Search) Plain(fails []Wrong) (causes []Cause, rest []Wrong) {
 		case i >= 0:
 			causes[i].Targets = append(causes[i].Targets, r.Target)
 		default:
-			causes = append(causes, Cause{Text: text, Targets: []string{r.Target}, Exact: true, Share: 1, Bits: Plenty})
+			causes = append(causes, Cause{Text: text, Targets: []string{r.Target}, Exact: true, Share: 1, Bits: Plenty,
+				oneNumber: isOneNumber(&r)})
 		}
 	}
 	if slices.ContainsFunc(causes, Cause.ofResult) {
@@ -180,6 +181,15 @@ func unwritten(got, want *tensor.Tensor) string {
 		return ""
 	}
 	return fmt.Sprintf("all %d elements are %s", n, constant(x[0]))
+}
+
+// isOneNumber reports whether all elements of a floating value are the same finite number but 0.
+func isOneNumber(r *Wrong) (is bool) {
+	if r.Got == nil || !r.Got.DType.IsFloat() || r.Got.Numel() > largestOperand {
+		return false
+	}
+	x := elements(r.Got)
+	return len(x) > 0 && x[0] != 0 && finite(x[0]) && !slices.ContainsFunc(x, func(y float64) bool { return y != x[0] })
 }
 
 // leastAlike is how many elements that are all x are no chance.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 
@@ -95,7 +96,29 @@ func (c *Search) misranked(fails []Wrong) iter.Seq[Mistake] {
 	}
 }
 
-// byMagnitude are elements that are picked from an operand, with their positions, by their magnitudes.
+// keys are by what elements are compared by mistake. 1/x keeps the order of numbers of one sign, turned round.
+var keys = []struct {
+	text string
+	of   func(x float64) float64
+}{
+	{"their magnitudes", math.Abs},
+	{"their bits as whole numbers with a sign: negative ones in the opposite order", func(x float64) float64 {
+		if math.Signbit(x) {
+			return -1 / math.Abs(x)
+		}
+		return x
+	}},
+	{"their bits as whole numbers without a sign: negative ones are beyond all others, in the opposite order",
+		func(x float64) float64 {
+			if math.Signbit(x) {
+				return math.Abs(x)
+			}
+			return -1 / x
+		}},
+}
+
+// byMagnitude are elements that are picked from an operand, with their positions, by their magnitudes, or by
+// their bits.
 func (c *Search) byMagnitude(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		if !fails[0].Forward() || c.Ran == nil || len(c.Ran.Outs) != 2 || !c.Ran.Outs[1].DType.IsIntegral() ||
@@ -106,39 +129,43 @@ func (c *Search) byMagnitude(fails []Wrong) iter.Seq[Mistake] {
 			if a.Tensor.Dim() != c.Ran.Outs[0].Dim() || a.Tensor.Numel() > mostReduced {
 				continue
 			}
-			text := "elements of " + argName(a) + " are picked by their magnitudes"
-			yield(Mistake{Text: text, Make: func() (Way, error) {
-				way, err := c.one(a, func() *tensor.Tensor {
-					return opdef.Map(a.Tensor.DType, a.Tensor, func(x float64) float64 { return max(x, -x) })
-				})()
-				if err != nil || way.Call == nil {
-					return way, err
-				}
-				f, err := way.Call.Forward()
-				if err != nil || len(f.Outs) != 2 {
-					return Way{}, errNoValue
-				}
-				at, made := f.Outs[1], f.Outs[0]
-				for d := range made.Shape {
-					values := c.readAt(a.Tensor, at, d, at.Shape)
-					if values == nil || !slices.EqualFunc(elements(values), elements(made), func(x, y float64) bool {
-						return max(x, -x) == y
-					}) {
-						continue
-					}
-					return c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
-						switch {
-						case !slices.Equal(t.Shape, at.Shape):
-						case target == "output[0]":
-							return values
-						case target == "output[1]":
-							return at
-						}
-						return t
+			for _, key := range keys {
+				text := "elements of " + argName(a) + " are picked by " + key.text
+				if !yield(Mistake{Text: text, Make: func() (Way, error) {
+					way, err := c.one(a, func() *tensor.Tensor {
+						return opdef.Map(tensor.Float64, a.Tensor, key.of)
 					})()
+					if err != nil || way.Call == nil {
+						return way, err
+					}
+					f, err := way.Call.Forward()
+					if err != nil || len(f.Outs) != 2 {
+						return Way{}, errNoValue
+					}
+					at, made := f.Outs[1], f.Outs[0]
+					for d := range made.Shape {
+						values := c.readAt(a.Tensor, at, d, at.Shape)
+						if values == nil || !slices.EqualFunc(elements(values), elements(made), func(x, y float64) bool {
+							return key.of(x) == y
+						}) {
+							continue
+						}
+						return c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
+							switch {
+							case !slices.Equal(t.Shape, at.Shape):
+							case target == "output[0]":
+								return values
+							case target == "output[1]":
+								return at
+							}
+							return t
+						})()
+					}
+					return Way{}, errNoValue
+				}}) {
+					return
 				}
-				return Way{}, errNoValue
-			}})
+			}
 			return
 		}
 	}
@@ -285,7 +312,7 @@ func (c *Search) mispassed(fails []Wrong) iter.Seq[Mistake] {
 				{"to all of them in equal shares", func(_, n int) float64 { return 1 / float64(n) }},
 			} {
 				made := p.shared(up, m.of)
-				text := fmt.Sprintf("where elements of %s along dimension %d are equal, the gradient goes %s",
+				text := fmt.Sprintf("where several elements of %s along dimension %d equal the result, the gradient goes %s",
 					argName(p.a), p.d, m.text)
 				if !yield(Mistake{Text: text, Rounds: true,
 					Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {

@@ -40,6 +40,9 @@ search:
 			r := explains(m, fails)
 			if r.mistake = &m; len(r.Targets) == len(fails) && r.Bits >= Required(*tried+c.looked)+m.Cost {
 				n := len(others)
+				if m.Truly != nil {
+					r.Text = m.Truly()
+				}
 				if is(&r); len(others) > n { // one of each kind
 					continue search
 				}

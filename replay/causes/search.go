@@ -135,8 +135,10 @@ func (c *Search) recorded(t *tensor.Tensor) *tensor.Tensor {
 
 // A Mistake is a way to run a call wrongly.
 type Mistake struct {
-	Text   string
-	Make   func() (Way, error)
+	Text string
+	Make func() (Way, error)
+	// Truly is the text, where that takes long to tell; it is asked for once the mistake explains something. nil: Text.
+	Truly  func() string
 	Rounds bool   // see opdef.Mistake
 	Like   string // what it is one value of: once one explains, others are not tried
 	// Unfitted: nothing in it was fitted, though others are like it.
@@ -204,7 +206,8 @@ type Cause struct {
 	Bits   float64
 	BitsOf []float64
 
-	mistake *Mistake
+	mistake   *Mistake
+	oneNumber bool // see isOneNumber
 }
 
 // Mistakes are the kinds of what kernels get wrong, the likeliest first: arguments, results as
@@ -239,7 +242,7 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		c.scaledTerms(fails), c.positioned(fails), c.otherwiseAdded(fails),
 		c.constants(fails, plainNamed), c.approximated(fails), c.strided(fails),
 		c.overflowed(fails), c.misranked(fails), c.byMagnitude(fails), c.tied(fails), c.inOtherOrder(fails),
-		c.mispassed(fails),
+		c.mispassed(fails), c.zeroTimes(fails), c.unfilledHalves(fails), c.keptSums(fails), c.together(ofWholeNumbers),
 		c.overwritten(fails), c.overwrittenResults(fails), c.keptIndices(fails),
 		c.pickedIndices(fails), c.resultsInOrder(fails),
 		c.movedFactors(), c.addedOperands(), c.relatives(fails), c.termed(fails),

@@ -549,6 +549,14 @@ func elementMaps(dt tensor.DType) []elementMap[float64] {
 	}
 }
 
+// ofWholeNumbers are a tensor's numbers taken for whole ones.
+func ofWholeNumbers(t *tensor.Tensor) []transformation {
+	if !t.DType.IsFloat() {
+		return nil
+	}
+	return slices.DeleteFunc(ofElements(t), func(f transformation) bool { return !strings.HasSuffix(f.text, " whole numbers") })
+}
+
 // withinLimits are a tensor's numbers that are limited to what kernels often limit them to: so that an exponential does
 // not overflow.
 func withinLimits(t *tensor.Tensor) (all []transformation) {
