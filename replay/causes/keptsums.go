@@ -39,7 +39,7 @@ func (c *Search) keptSums(fails []Wrong) iter.Seq[Mistake] {
 				c.Work.Elements(len(v))
 				for _, g := range opdef.SumGrids(got.DType) {
 					if !yield(Mistake{Text: "the sum of " + k.text + " is kept in " + g.Name + ", rounded after each term",
-						Rounds: true, Precision: g.Keeps(got.DType), Gradients: true, OnlyHere: true,
+						Rounds: true, Precision: g.Keeps(got.DType), Gradients: true, OnlyHere: true, Known: true,
 						Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
 							if target != r.Target || t.Numel() != want.Numel() {
 								return t

@@ -236,13 +236,13 @@ func (c *Search) Mistakes(fails []Wrong) (all, rest []iter.Seq[Mistake]) {
 		[]iter.Seq[Mistake]{c.plainFactors(fails)},
 		[]iter.Seq[Mistake]{c.passing(fails), c.gatheredIncoming(fails), c.misplacedResults(fails), c.exchanged(fails)},
 		local[2:],
-		[]iter.Seq[Mistake]{c.addedValues(fails), c.wrongSizes(), c.keptGradients(fails)})
+		[]iter.Seq[Mistake]{c.addedValues(fails), c.wrongSizes(), c.keptSums(fails), c.keptGradients(fails)})
 	return all, []iter.Seq[Mistake]{c.formulas(fails), c.ofComplex(fails), c.wholeTogether(),
 		c.croppedElsewhere(fails), c.chosenInPlace(fails), c.spreadSums(fails),
 		c.scaledTerms(fails), c.positioned(fails), c.otherwiseAdded(fails),
 		c.constants(fails, plainNamed), c.approximated(fails), c.strided(fails),
 		c.overflowed(fails), c.misranked(fails), c.byMagnitude(fails), c.tied(fails), c.inOtherOrder(fails),
-		c.mispassed(fails), c.zeroTimes(fails), c.unfilledHalves(fails), c.keptSums(fails), c.together(ofWholeNumbers),
+		c.mispassed(fails), c.zeroTimes(fails), c.unfilledHalves(fails), c.together(ofWholeNumbers),
 		c.overwritten(fails), c.overwrittenResults(fails), c.keptIndices(fails),
 		c.pickedIndices(fails), c.resultsInOrder(fails),
 		c.movedFactors(), c.addedOperands(), c.relatives(fails), c.termed(fails),
