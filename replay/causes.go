@@ -517,8 +517,8 @@ func mostly(r, f Result, few int) bool {
 		few*r.Compared.Mismatched <= f.Compared.Mismatched && (r.Compared.Mismatched == 0 || r.Compared.MaxULP > 0)
 }
 
-// asAWhole reports whether r is what was recorded of f to the precision of its largest element, though a few elements are
-// off: those that are small because terms cancel, and that a kernel rounds at other places than the reference.
+// asAWhole reports whether r is what was recorded of f to the precision of its largest element, though a few elements
+// are off: those that are small because terms cancel, and that a kernel rounds at other places than the reference.
 func asAWhole(r, f Result) bool {
 	if r.Compared == nil || !r.DType.IsFloat() || f.Compared.Mismatched < fewestAsAWhole {
 		return false
@@ -528,15 +528,15 @@ func asAWhole(r, f Result) bool {
 		off*nearerAsAWhole <= was
 }
 
-// fewestAsAWhole is of how many elements that were wrong one may be off, nearerAsAWhole how much smaller the largest error
-// has to be.
+// fewestAsAWhole is of how many elements that were wrong one may be off, nearerAsAWhole how much smaller the largest
+// error has to be.
 const (
 	fewestAsAWhole = 16
 	nearerAsAWhole = 256
 )
 
-// butForZeros reports whether all elements of r that are not those recorded of f are zeros of the other sign, of a kernel
-// that multiplies by 0 where another one writes it, while many of f were not.
+// butForZeros reports whether all elements of r that are not those recorded of f are zeros of the other sign, of a
+// kernel that multiplies by 0 where another one writes it, while many of f were not.
 func butForZeros(r, f Result) bool {
 	return r.Compared != nil && r.DType.IsFloat() && r.Compared.MaxULP == 0 && f.Compared.MaxULP > 0 &&
 		r.Compared.Mismatched > 0 && f.Compared.Mismatched >= 2*r.Compared.Mismatched

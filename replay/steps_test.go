@@ -147,7 +147,8 @@ func TestCausesOfSteps(t *testing.T) {
 			}), nil, nil},
 		{"elements of self are picked by their bits as whole numbers with a sign: negative ones in the opposite order",
 			"torch.sort", []value.Value{negatives}, value.NewTuple(
-				each(b16, []int{40}, func(i int) float64 { return v[order[i]] }), tensor.New(tensor.Int64, []int{40}, at)),
+				each(b16, []int{40}, func(i int) float64 { return v[order[i]] }),
+				tensor.New(tensor.Int64, []int{40}, at)),
 			nil, nil},
 		{"the border is repeated: index -1 is read at 0, not at 1", "torch.nn.functional.pad",
 			[]value.Value{planes, value.NewList(int64(2), int64(1), int64(1), int64(2)), "reflect"},

@@ -140,7 +140,8 @@ func (cc *convCall) Mistakes() []opdef.Mistake[any] {
 			{"dilation", func(c *kernel.Conv) *[3]int { return &c.Dilation }},
 		} {
 			if n := x.of(c)[d]; plain && n > 1 {
-				add(fmt.Sprintf("in the gradient, %s is 1, not %d, along dimension %d", x.name, n, d-3), func(m *convCall) error {
+				text := fmt.Sprintf("in the gradient, %s is 1, not %d, along dimension %d", x.name, n, d-3)
+				add(text, func(m *convCall) error {
 					x.of(&m.c)[d] = 1
 					return nil
 				})

@@ -95,7 +95,9 @@ func (b *bagged) Mistakes() (out []opdef.Mistake[any]) {
 		text string
 		is   func(k int) bool
 	}{
-		{"the last index of each bag is left out", func(k int) bool { return k == len(b.bag)-1 || b.bag[k] != b.bag[k+1] }},
+		{"the last index of each bag is left out", func(k int) bool {
+			return k == len(b.bag)-1 || b.bag[k] != b.bag[k+1]
+		}},
 		{"the first index of each bag is left out", func(k int) bool { return k == 0 || b.bag[k] != b.bag[k-1] }},
 	} {
 		for _, counts := range []bool{true, false} {

@@ -172,7 +172,8 @@ func (p *Padding) Mistakes() []opdef.Mistake[any] {
 	if p.mode != "reflect" {
 		return nil
 	}
-	return []opdef.Mistake[any]{{Text: "the border is repeated: index -1 is read at 0, not at 1", Plan: func() (any, error) {
+	const text = "the border is repeated: index -1 is read at 0, not at 1"
+	return []opdef.Mistake[any]{{Text: text, Plan: func() (any, error) {
 		m := *p
 		m.From = tensor.Make[[]int](len(p.From))
 		for d, from := range p.From {

@@ -789,7 +789,8 @@ func (c *Search) missingParts() iter.Seq[Mistake] {
 						if c.alikeForward(zeros, c.looksAt(a, d, n-tail)) {
 							return text
 						}
-						return strings.NewReplacer(" are left out", " are taken for 0", " is left out", " is taken for 0").Replace(text)
+						return strings.NewReplacer(" are left out", " are taken for 0",
+							" is left out", " is taken for 0").Replace(text)
 					}
 					if !yield(Mistake{Text: text, Truly: truly, Make: zeros}) {
 						return
@@ -826,8 +827,8 @@ func (c *Search) missingParts() iter.Seq[Mistake] {
 	}
 }
 
-// alikeForward reports whether two ways give the same first result, or whether that cannot be told: the second gives none
-// of that shape. What is left out is taken for 0 then, as in a sum.
+// alikeForward reports whether two ways give the same first result, or whether that cannot be told: the second gives
+// none of that shape. What is left out is taken for 0 then, as in a sum.
 func (c *Search) alikeForward(first, second func() (Way, error)) bool {
 	var outs [][]float64
 	err := c.Guard(func() error {
@@ -847,8 +848,8 @@ func (c *Search) alikeForward(first, second func() (Way, error)) bool {
 	return err != nil || len(outs[0]) != len(outs[1]) || !apartAnywhere(outs[0], outs[1])
 }
 
-// missingIndices leaves out the last of whole numbers in a row, or those in an incomplete tile: indices of a table that are
-// added up, numbers that are counted.
+// missingIndices leaves out the last of whole numbers in a row, or those in an incomplete tile: indices of a table
+// that are added up, numbers that are counted.
 func (c *Search) missingIndices() iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		for _, a := range c.readable() {

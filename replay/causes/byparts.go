@@ -84,8 +84,8 @@ func (c *Search) ofComplex(fails []Wrong) iter.Seq[Mistake] {
 	}
 }
 
-// partsConjugated yields complex results one part of which is that of the complex conjugate of an operand: a sign in the
-// formula of one part is wrong. It is false when no more are wanted.
+// partsConjugated yields complex results one part of which is that of the complex conjugate of an operand: a sign in
+// the formula of one part is wrong. It is false when no more are wanted.
 func (c *Search) partsConjugated(r *Wrong, yield func(Mistake) bool) bool {
 	for _, a := range c.readable() {
 		if !a.Tensor.DType.IsComplex() {
@@ -104,8 +104,11 @@ func (c *Search) partsConjugated(r *Wrong, yield func(Mistake) bool) bool {
 				text string
 				x    complex128
 			}{{"", 1}, {"the negative of ", -1}} {
-				if !yield(Mistake{Text: fmt.Sprintf(part.text, sign.text, argName(a)), Rounds: true, Make: func() (Way, error) {
-					way, err := c.one(a, func() *tensor.Tensor { return opdef.Map(a.Tensor.DType, a.Tensor, cmplx.Conj) })()
+				text := fmt.Sprintf(part.text, sign.text, argName(a))
+				if !yield(Mistake{Text: text, Rounds: true, Make: func() (Way, error) {
+					way, err := c.one(a, func() *tensor.Tensor {
+						return opdef.Map(a.Tensor.DType, a.Tensor, cmplx.Conj)
+					})()
 					if err != nil || way.Call == nil {
 						return way, err
 					}

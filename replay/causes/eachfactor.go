@@ -77,8 +77,8 @@ func componentFactors(got, want *tensor.Tensor, d int) []float64 {
 }
 
 // componentTexts are the numbers that factors are, their text, and how many bits they hold; false if a kernel cannot
-// have one of them. All are sizes, or reciprocals of sizes, or all twice or half of these: those of one tensor, if there
-// are such. Of which tensors the sizes are is not said where it may be those of several.
+// have one of them. All are sizes, or reciprocals of sizes, or all twice or half of these: those of one tensor, if
+// there are such. Of which tensors the sizes are is not said where it may be those of several.
 func (c *Search) componentTexts(factors []float64, near float64) (exact []float64, text string, cost float64, ok bool) {
 	for _, by := range []float64{1, 2, 0.5} {
 		var said, of []string

@@ -130,7 +130,8 @@ func (c *Search) bareOf(r *Wrong) []float64 {
 
 // ofPrecision reports whether a text says that numbers overflow, underflow or cancel.
 func ofPrecision(text string) bool {
-	return strings.Contains(text, "overflow") || strings.Contains(text, "underflow") || strings.Contains(text, " cancel")
+	return strings.Contains(text, "overflow") || strings.Contains(text, "underflow") ||
+		strings.Contains(text, " cancel")
 }
 
 // bareIsRecorded reports whether the formula gives what was recorded with all bits, so that few bits are not to blame.

@@ -7,8 +7,8 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// unfilledHalves are matrices of which only the part on one side of the diagonal is written: the other one holds what an
-// operand has there, or what is due on the other side.
+// unfilledHalves are matrices of which only the part on one side of the diagonal is written: the other one holds what
+// an operand has there, or what is due on the other side.
 func (c *Search) unfilledHalves(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		r := &fails[0]

@@ -38,7 +38,8 @@ func (c *Search) keptSums(fails []Wrong) iter.Seq[Mistake] {
 				}
 				c.Work.Elements(len(v))
 				for _, g := range opdef.SumGrids(got.DType) {
-					if !yield(Mistake{Text: "the sum of " + k.text + " is kept in " + g.Name + ", rounded after each term",
+					text := "the sum of " + k.text + " is kept in " + g.Name + ", rounded after each term"
+					if !yield(Mistake{Text: text,
 						Rounds: true, Precision: g.Keeps(got.DType), Gradients: true, OnlyHere: true, Known: true,
 						Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
 							if target != r.Target || t.Numel() != want.Numel() {
@@ -80,7 +81,9 @@ func summed(up, x, due *tensor.Tensor) (terms []float64, at []int) {
 			}
 			sums[at[i]] += terms[i]
 		}
-		if !slices.ContainsFunc(upTo(0, len(sums)), func(i int) bool { return !(math.Abs(sums[i]-want[i]) <= 1e-6*size) }) {
+		if !slices.ContainsFunc(upTo(0, len(sums)), func(i int) bool {
+			return !(math.Abs(sums[i]-want[i]) <= 1e-6*size)
+		}) {
 			return terms, at
 		}
 	}

@@ -485,7 +485,8 @@ func (m *misplaced) same(d, i, j int) bool {
 	return true
 }
 
-// nearerElsewhere reports whether another part that is due is nearer to the recorded part i than the one that is due there.
+// nearerElsewhere reports whether another part that is due is nearer to the recorded part i than the one that is due
+// there.
 func (m *misplaced) nearerElsewhere(d, i int) bool {
 	own := m.distance(d, i, i)
 	return own > 0 && slices.ContainsFunc(upTo(0, m.length(d)), func(j int) bool {

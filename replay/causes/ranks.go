@@ -145,9 +145,10 @@ func (c *Search) byMagnitude(fails []Wrong) iter.Seq[Mistake] {
 					at, made := f.Outs[1], f.Outs[0]
 					for d := range made.Shape {
 						values := c.readAt(a.Tensor, at, d, at.Shape)
-						if values == nil || !slices.EqualFunc(elements(values), elements(made), func(x, y float64) bool {
-							return key.of(x) == y
-						}) {
+						if values == nil ||
+							!slices.EqualFunc(elements(values), elements(made), func(x, y float64) bool {
+								return key.of(x) == y
+							}) {
 							continue
 						}
 						return c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {
@@ -312,7 +313,8 @@ func (c *Search) mispassed(fails []Wrong) iter.Seq[Mistake] {
 				{"to all of them in equal shares", func(_, n int) float64 { return 1 / float64(n) }},
 			} {
 				made := p.shared(up, m.of)
-				text := fmt.Sprintf("where several elements of %s along dimension %d equal the result, the gradient goes %s",
+				text := fmt.Sprintf("where several elements of %s along dimension %d equal the result, the gradient "+
+					"goes %s",
 					argName(p.a), p.d, m.text)
 				if !yield(Mistake{Text: text, Rounds: true,
 					Make: c.altering(func(target string, t *tensor.Tensor) *tensor.Tensor {

@@ -554,7 +554,9 @@ func ofWholeNumbers(t *tensor.Tensor) []transformation {
 	if !t.DType.IsFloat() {
 		return nil
 	}
-	return slices.DeleteFunc(ofElements(t), func(f transformation) bool { return !strings.HasSuffix(f.text, " whole numbers") })
+	return slices.DeleteFunc(ofElements(t), func(f transformation) bool {
+		return !strings.HasSuffix(f.text, " whole numbers")
+	})
 }
 
 // withinLimits are a tensor's numbers that are limited to what kernels often limit them to: so that an exponential does

@@ -8,8 +8,8 @@ import (
 	"github.com/optool/optool/tensor"
 )
 
-// zeroTimes are values to which 0 times an operand, or the incoming gradient, is added that is due to be left out: it is
-// NaN where that is not finite.
+// zeroTimes are values to which 0 times an operand, or the incoming gradient, is added that is due to be left out: it
+// is NaN where that is not finite.
 func (c *Search) zeroTimes(fails []Wrong) iter.Seq[Mistake] {
 	return func(yield func(Mistake) bool) {
 		for i := range fails {

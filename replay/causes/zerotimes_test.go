@@ -14,8 +14,10 @@ func TestZeroTimes(t *testing.T) {
 	c, outs := searched(t, "torch.nan_to_num", x)
 	fails := wrong("output[0]", outs[0])
 	fails[0].Got = tensor.New(tensor.Float32, []int{6}, []float64{1, nan, -3, nan, nan, 2}).Rounded()
-	got := made(t, c.zeroTimes(fails), "0 times self is added, which is NaN where that is not finite", "output[0]", outs[0])
-	if len(got) != 6 || got[0] != 1 || !math.IsNaN(got[1]) || !math.IsNaN(got[3]) || !math.IsNaN(got[4]) || got[5] != 2 {
+	got := made(t, c.zeroTimes(fails),
+		"0 times self is added, which is NaN where that is not finite", "output[0]", outs[0])
+	if len(got) != 6 || got[0] != 1 || !math.IsNaN(got[1]) || !math.IsNaN(got[3]) ||
+		!math.IsNaN(got[4]) || got[5] != 2 {
 		t.Error(got)
 	}
 	fails[0].Got = tensor.New(tensor.Float32, []int{6}, []float64{1, 5, -3, 4, 3, 2}).Rounded()
