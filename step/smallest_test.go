@@ -145,3 +145,29 @@ func TestCovers(t *testing.T) {
 		}
 	}
 }
+
+// TestUnzeroedBegins: a momentum that recorded calls made of what the update before left is no gradient that was not
+// set to zero, though it is a sum where 0.9 times a number is rounded to the number. One that a backward pass added to
+// is.
+func TestUnzeroedBegins(t *testing.T) {
+	dt := tensor.Float16
+	u := dt.ULP(0)
+	left, given, sum := in(dt, u, 2*u, 3*u, -u, 2*u), in(dt, u, u, 2*u, u, 0), in(dt, 2*u, 3*u, 5*u, 0, 2*u)
+	left.content.sum, sum.content.sum = 1, 2
+	for name, tc := range map[string]struct {
+		began *Value
+		want  bool
+	}{"momentum": {left, false}, "gradient": {sum, true}} {
+		step := &Step{}
+		was, first, v := *left, *tc.began, *sum
+		was.Kind, was.Address, first.Address, v.Address = outputKind, 64, 64, 64
+		was.Call, first.Call = &Call{}, &Call{Order: 1, Step: step}
+		v.Call = &Call{Order: 2, Step: step}
+		step.tailAt = map[uint64][]*Value{64: {&first, &v}}
+		x := unzeroed{v: &v, left: &was}
+		all, _ := sumOf([]*Value{given})
+		if got := x.addedTo(all); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}

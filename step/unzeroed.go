@@ -138,11 +138,28 @@ func (u *updater) sumsBefore(at uint64) bool {
 // is there now is the sum, and not just what was left.
 func (x unzeroed) after(before []*updater, at uint64, given addition) (unzeroed, bool) {
 	x.left = lastLeft(before, x.v, at)
-	if x.left == nil || x.left.leaves().sum == x.v.content.sum {
-		return x, false
+	return x, x.left != nil && x.addedTo(given)
+}
+
+// addedTo reports whether a backward pass added what calls gave to what was left.
+func (x unzeroed) addedTo(given addition) bool {
+	if x.left.leaves().sum == x.v.content.sum || x.v.began().content.sum == x.left.leaves().sum {
+		return false
 	}
 	was := x.left.leaves().numbers(x.v.DType)
-	return x, given.addElements(was) && given.is(x.v) && given.exceeds(was, x.v.DType)
+	return given.addElements(was) && given.is(x.v) && given.exceeds(was, x.v.DType)
+}
+
+// began is what the first call behind the loss read where a value lies: what recorded calls made of it since, no
+// backward pass did. A momentum begins as the update before left it.
+func (v *Value) began() *Value {
+	first := v
+	for _, w := range v.Call.Step.tailAt[v.Address] {
+		if w.like(v) && w.Call.Order < first.Call.Order {
+			first = w
+		}
+	}
+	return first
 }
 
 // lastLeft is what the last update of a parameter before left where its gradient lies; nil if it had not used that, or
