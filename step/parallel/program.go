@@ -300,6 +300,33 @@ func (p *part) column(sides map[int]*side, f func(*side) *array) map[int]*array 
 func (c *checker) run(d *side, now map[*tensor.Tensor]*tensor.Tensor,
 	change func(value.Value) value.Value) (outs []*array,
 	err error) {
+	if outs, err = c.runAs(d, now, change); err != nil && len(d.call.Entry.Autocast) > 0 {
+		if cast := d.cast(now); cast != nil {
+			return c.runAs(d, cast, change)
+		}
+	}
+	return outs, err
+}
+
+// cast are the tensors that a call is computed on, in one dtype as autocast makes them; nil if they have one.
+func (d *side) cast(now map[*tensor.Tensor]*tensor.Tensor) map[*tensor.Tensor]*tensor.Tensor {
+	out, dtypes := map[*tensor.Tensor]*tensor.Tensor{}, map[tensor.DType]bool{}
+	for _, a := range d.ins {
+		t := cmp.Or(now[a.tensor], a.tensor)
+		if out[a.tensor] = t; t.DType.IsFloat() && !t.Wrapped {
+			dtypes[t.DType] = true
+			out[a.tensor] = tensor.New(tensor.Float32, t.Shape, tensor.Data[float64](t))
+		}
+	}
+	if len(dtypes) < 2 {
+		return nil
+	}
+	return out
+}
+
+func (c *checker) runAs(d *side, now map[*tensor.Tensor]*tensor.Tensor,
+	change func(value.Value) value.Value) (outs []*array,
+	err error) {
 	err = replay.Guard(func() error {
 		args := make([]value.Value, len(d.rec.Args))
 		for i, v := range d.rec.Args {
