@@ -252,9 +252,23 @@ func (c *Call) completes(parts [][]*Value) bool {
 	return ok && slices.ContainsFunc(c.Outputs, all.is)
 }
 
-// keeps reports whether a call writes something else with a value than the value.
+// keeps reports whether a call writes something else with a value than the value, or packs it into a buffer.
 func (c *Call) keeps(v *Value) bool {
-	return slices.ContainsFunc(c.madeOf(v), func(w *Value) bool { return w.Address != v.Address })
+	return slices.ContainsFunc(c.madeOf(v), func(w *Value) bool { return w.Address != v.Address }) || c.packs(v)
+}
+
+// packs reports whether a call writes a buffer that has room for a value and all else that it reads, as FSDP2 does
+// before it reduces gradients.
+func (c *Call) packs(v *Value) bool {
+	return slices.ContainsFunc(c.Inputs, func(w *Value) bool {
+		room := tensor.Numel(w.Shape)
+		for _, x := range c.Inputs {
+			if x != w {
+				room -= tensor.Numel(x.Shape)
+			}
+		}
+		return w.after != nil && w != v && room >= 0
+	})
 }
 
 // settle decides about gradients of parameters that lack what some losses gave, though those of other parameters have

@@ -14,9 +14,9 @@ import (
 
 // LossScale is the power of two by which the program multiplied the loss before the backward pass; 1 if it did not.
 func (s *Step) LossScale() float64 {
-	scale := s.Scale * float64(s.batches)
-	if frac, _ := math.Frexp(scale); frac == 0.5 && scale > 1 {
-		return scale
+	scale := s.Scale * float64(s.batches) // a third of a scale is rounded
+	if power := math.Exp2(math.Round(math.Log2(scale))); power > 1 && math.Abs(scale/power-1) < 1e-6 {
+		return power
 	}
 	return 1
 }

@@ -478,6 +478,7 @@ type judged struct {
 	factor  map[int]float64 // by rank: how often the right one the update reads itself; nil if it is another
 	differ  bool            // replicas read different gradients
 	earlier bool            // another call read it so before the update did
+	parts   bool            // each rank updates its rows of the parameter
 	quiet   bool            // it is nothing but rounding on all ranks, and so near any multiple
 	left    bool            // some ranks gave more than their calls made
 	few     bool            // some ranks have so few elements of it that they are a multiple of anything
@@ -535,6 +536,7 @@ func (p *part) judge(name string, g *gradient, tails map[int]*tail, factors []fl
 		}
 	}
 	found := maps.Clone(read)
+	v.parts = p.partly(name, read)
 	p.compare(v, g, read, p.updated(want, read), places, tails)
 	if !v.explained() {
 		v = p.judgeGiven(v, name, g, found, factors, tails)
@@ -674,11 +676,33 @@ func (p *part) compare(v *judged, g *gradient, read, want map[int]*array, places
 		return
 	}
 	for m := range p.dims {
-		if places[m].kind == replicated && !p.equal(m, given, similar*given[first].dtype.Eps()) {
+		if !v.parts && places[m].kind == replicated && !p.equal(m, given, similar*given[first].dtype.Eps()) {
 			v.differ = true
 		}
 	}
+	if v.parts {
+		g = p.updatedRows(g, read)
+	}
 	p.explain(v, g, read, places)
+}
+
+// partly reports whether ranks update parts of a parameter that calls read in whole, as FSDP2 does.
+func (p *part) partly(name string, of map[int]*array) bool {
+	g := p.grads[name]
+	return g != nil && slices.ContainsFunc(p.ranks, func(r int) bool {
+		return of[r] != nil && g.value[r] != nil && !slices.Equal(of[r].shape, g.value[r].shape)
+	})
+}
+
+// updatedRows are the rows of a gradient that each rank updates.
+func (p *part) updatedRows(g *gradient, read map[int]*array) *gradient {
+	h := *g
+	h.sum, h.calls = p.updated(g.sum, read), nil
+	for _, c := range g.calls {
+		c.values = p.updated(c.values, read)
+		h.calls = append(h.calls, c)
+	}
+	return &h
 }
 
 // asOthers takes the scale of other ranks for ranks whose part of the gradient is nothing but rounding, as that of the
@@ -703,7 +727,7 @@ func (g *gradient) asOthers(scale map[int]float64, want map[int]*array) (all boo
 // fewElements looks again at gradients of so few elements that anything is a multiple of them, where ranks that hold
 // the same read different ones: these can be sums over some of the ranks only.
 func (p *part) fewElements(v *judged, g *gradient, given map[int]*array, places []place) {
-	if !v.few || v.right() {
+	if !v.few || v.parts || v.right() {
 		return
 	}
 	differ := false
