@@ -29,8 +29,8 @@ func (p *part) movedAway(tails map[int]*tail) {
 				}
 			}
 		}
-		if slices.ContainsFunc(p.ranks, func(r int) bool {
-			return p.partly(name, before) || before[r] == nil || after[r] == nil || len(before[r].x) != len(after[r].x) ||
+		if p.partly(name, before) || slices.ContainsFunc(p.ranks, func(r int) bool {
+			return before[r] == nil || after[r] == nil || len(before[r].x) != len(after[r].x) ||
 				before[r].constant() || len(before[r].x) != len(before[p.ranks[0]].x) || p.checker.later(last[r].call)
 		}) {
 			continue
