@@ -106,7 +106,8 @@ type compared struct {
 	pair    pairs.Pair
 	results []*reports.Result // empty if not selected
 	apart   map[*reports.Result]*pairs.Difference
-	hidden  string // the setting that left it out
+	judged  map[*capture.Entry]pairs.Judgement // of calls whose values have other dtypes
+	hidden  string                             // the setting that left it out
 	err     error
 }
 
@@ -237,7 +238,13 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 		return nil
 	}
 	err := ordered(r.ctx, r.a.jobs, all,
-		func(p pairs.Pair) compared { return r.o.compare(r.ctx, p, r.comparer) },
+		func(p pairs.Pair) compared {
+			c := r.o.compare(r.ctx, p, r.comparer)
+			if held.two && p.B != nil && c.looked().Retyped() {
+				c.judged = map[*capture.Entry]pairs.Judgement{p.A: r.judged(p.A), p.B: r.judged(p.B)}
+			}
+			return c
+		},
 		func(c compared) error {
 			r.tally.walked++
 			if c.err != nil {
@@ -276,6 +283,10 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 		r.out.Precision = held.precision.Record()
 		if r.out.Precision != nil {
 			fmt.Fprintf(r.json.text(), "%s\n\n", r.a.style().Wrap(reports.OneLine(held.precision.String()), 2))
+			if text := rounding.SaysAlone(); text != "" {
+				r.out.Facts = append(r.out.Facts, reports.Fact{Name: "judged by themselves", Text: text})
+				fmt.Fprintf(r.json.text(), "%s\n\n", r.a.style().Wrap(reports.OneLine(text), 2))
+			}
 		}
 		if err := r.a.parted(r.json, r.out.Summary, &parted); err != nil {
 			return failed(err)

@@ -73,6 +73,9 @@ func (h *holder) end() error {
 func (h *holder) release() error {
 	for _, c := range h.held {
 		h.precision.Explain(c.pair, c.results, c.apart)
+		if h.precision.Known() {
+			h.rounding.Besides(c.looked(), c.judged)
+		}
 		if err := h.next(c); err != nil {
 			return err
 		}

@@ -35,6 +35,18 @@ func TestOnlyRounding(t *testing.T) {
 	}
 }
 
+// TestWrongBesidesPrecision: of recordings of two precisions, calls are judged by themselves, too.
+func TestWrongBesidesPrecision(t *testing.T) {
+	const dir = "../../step/pairs/testdata/precision/"
+	got := strings.Join(strings.Fields(run(t, cli.ExitDiffers, "compare", dir+"leaky", dir+"float32")), " ")
+	for _, want := range []string{"none still wrong", "new (torch.nn.functional.relu)",
+		"Of 5 calls with other results, both recordings were judged by themselves, too."} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
 // TestCompareCause: a call that is wrong by itself in one of two recordings has the cause that replay finds there. The
 // reports say where the values were recorded.
 func TestCompareCause(t *testing.T) {

@@ -34,6 +34,8 @@ type Rounding struct {
 	Unit     tensor.DType // the coarsest dtype of values that differ; Invalid if none do
 	Excused  int          // calls that differ by rounding
 	Unjudged []string     // calls that differ no more than their inputs explain, but could not be judged
+	Alone    int          // calls that Besides judged
+	NotAlone []string     // those of them that could not be judged
 
 	judged  map[*capture.Entry]Judgement
 	states  map[*reports.Result]standing
@@ -86,12 +88,20 @@ type progress struct {
 	linked     map[[2]uint64]bool // the values that calls gave
 }
 
-// Explain judges pairs of two recordings, and lets values pass that differ by rounding.
-func (x *Rounding) Explain(all []Looked) {
+// begin makes room for what is known of values, once.
+func (x *Rounding) begin() {
+	if x.states != nil {
+		return
+	}
 	x.judged, x.states = map[*capture.Entry]Judgement{}, map[*reports.Result]standing{}
 	x.wrong, x.excused = map[reports.Place][2]bool{}, map[*compared]bool{}
 	x.other, x.why = map[*reports.Result]bool{}, map[*reports.Result]string{}
 	x.later = map[*reports.Result]bool{}
+}
+
+// Explain judges pairs of two recordings, and lets values pass that differ by rounding.
+func (x *Rounding) Explain(all []Looked) {
+	x.begin()
 	processes := map[[3]int][]*compared{}
 	for _, l := range all {
 		if l.Pair.B == nil {
