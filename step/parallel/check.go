@@ -434,6 +434,7 @@ func (p *part) check() {
 	p.ringValues()
 	p.unscaled()
 	p.misrouted()
+	p.padding()
 	if p.incomplete = p.cut(); p.incomplete {
 		return
 	}

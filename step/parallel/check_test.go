@@ -148,6 +148,8 @@ var trees = []struct {
 	{"turns-back", "collective", "__main__.Turns.apply", "their parts are not added up", ""},
 	{"turns-order", "shard", "__main__.Turns.apply", "the parts are in another order than the ranks", ""},
 	{"unequal", "", "", "", ""}, // the ranks have other numbers of experts
+	{"filled", "", "", "", ""}, // one part is filled up with zeros, and these are cut off again
+	{"filled-kept", "shard", "__main__.Fill.apply", "rank 1 gave 3 rows, and its part of the result is filled", ""},
 	{"unequal-back", "shard", "__main__.Exchange.apply", "gets back are those of other rows of the batch", ""},
 	{"vocabulary", "", "", "", ""},
 	{"vocabulary-first", "shard", "__main__.Vocabulary.apply", "its gradient is not that of the cross entropy", ""},

@@ -108,7 +108,13 @@ func (p *part) addsGradients(s *site) bool {
 		if given == nil || !p.replicates(given) || given[p.ranks[0]].zero() {
 			continue
 		}
-		want := p.column(sides, func(d *side) *array { return given[d.call.Process.Rank] })
+		want := p.column(sides, func(d *side) *array {
+			if g := given[d.call.Process.Rank]; t.filled == 0 {
+				return g
+			} else {
+				return p.given(g, x)
+			}
+		})
 		got := p.join(made, p.everywhere(t.at))
 		if t.at.kind == partial { // each has the sum of all
 			got = made[p.ranks[0]]
@@ -134,6 +140,7 @@ func (s *site) sends(lead *side) int {
 type joint struct {
 	results []result
 	at      place
+	filled  int // the rows of each part, if it is filled up with zeros to the size of the largest; else 0
 }
 
 // A result is the number of a result of a call, or of an argument that it wrote.
@@ -179,11 +186,14 @@ func (p *part) joined(sides map[int]*side, x map[int]*array) (out []joint) {
 		for dim := range first.shape {
 			at := place{kind: sharded, dim: dim, factor: 1}
 			if a := p.join(x, p.everywhere(at)); a != nil && len(p.dims) == 1 && a.near(y, 0) {
-				out = append(out, joint{[]result{r}, at})
+				out = append(out, joint{[]result{r}, at, 0})
 			}
 		}
+		if n := p.filledUp(x, y); n > 0 {
+			out = append(out, joint{[]result{r}, place{kind: sharded, factor: 1}, n})
+		}
 		if a := p.join(x, p.everywhere(sum(1))); a != nil && a.near(y, a.rounding(len(p.ranks))) {
-			out = append(out, joint{[]result{r}, sum(1)})
+			out = append(out, joint{[]result{r}, sum(1), 0})
 		}
 		if k+len(p.ranks) > len(all) || len(first.shape) == 0 {
 			continue
@@ -195,7 +205,7 @@ func (p *part) joined(sides map[int]*side, x map[int]*array) (out []joint) {
 			fits = fits && part != nil && part[q].near(x[q], 0)
 		}
 		if fits {
-			out = append(out, joint{parts, place{kind: sharded, factor: 1}})
+			out = append(out, joint{parts, place{kind: sharded, factor: 1}, 0})
 		}
 	}
 	return out

@@ -1355,6 +1355,44 @@ def unequal(rank, name, directory):
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
+class Fill(torch.autograd.Function):
+    """Joins five rows and three, filled up to five. The gradients of all ranks are added up."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.rows = x.shape[0]
+        x = F.pad(x, (0, 0, 0, 5 - x.shape[0]))
+        parts = [torch.empty_like(x) for _ in range(2)]
+        dist.all_gather(parts, x)
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx, g):
+        g = g.clone()
+        dist.all_reduce(g)
+        return g[5 * dist.get_rank():][: ctx.rows]
+
+
+def filled(rank, name, directory):
+    """All ranks compute the loss of all rows, perhaps with those that fill up the smaller part."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up, model.down = part(2, None, 6, 4), part(3, None, 4, 6)
+    torch.manual_seed(5)
+    x = torch.randn(8, 4).split([5, 3])[rank].clone()
+    with optool_capture.record(directory, model=model):
+        z = Fill.apply(F.linear(F.gelu(F.linear(x, model.up)), model.down))
+        if name != "filled-kept":
+            z = z[:8]
+        c = z - z.mean(0)
+        (c.t() @ c / z.shape[0] - torch.eye(4)).square().sum().backward()
+        for p in model.parameters():
+            dist.all_reduce(p.grad)
+            p.grad.div_(2)
+        torch.optim.SGD(model.parameters(), lr=0.1, foreach=False).step()
+
+
 def features(rank, name, directory):
     """Each rank compares the features of all ranks, and the backward pass of the gather adds up gradients. There may be
     older features."""
@@ -1909,7 +1947,7 @@ def work(rank, name, directory, port):
     programs += masked, pipeline, kept, replicas, views, own, tokens, pooled, both, update, features
     programs += sequence, around, trust, counted, numbered, local, master, positions, factor, tied, gathered, halves
     programs += statistics, binary, shards, outer, lead, planned, blocks, routed, micro, turns, batch
-    programs += vocabulary, joint, heads, begun, bank, unequal, packed, edges
+    programs += vocabulary, joint, heads, begun, bank, unequal, packed, edges, filled
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
