@@ -435,6 +435,7 @@ func (p *part) check() {
 	p.unscaled()
 	p.misrouted()
 	p.padding()
+	p.statistics()
 	if p.incomplete = p.cut(); p.incomplete {
 		return
 	}

@@ -78,6 +78,9 @@ var trees = []struct {
 	{"gathered-order", "collective", "torch.distributed.all_gather", "rank 0 made of the gradient of up", ""},
 	{"halves", "", "", "", ""},
 	{"halves-again", "collective", "torch.distributed.all_reduce", "these are parts of one sum", ""},
+	{"widths", "", "", "", ""},
+	{"widths-own", "scale", "torch.Tensor.div", "6 terms of each, and is divided by 6: the mean of all 12", ""},
+	{"widths-rows", "", "", "", ""}, // the terms are the same rows on both ranks, and each of them is a partial sum
 	{"statistics", "", "", "", ""},
 	{"statistics-own", "scale", "torch.Tensor.div", "takes it with another count (10, 6)", ""},
 	{"binary", "", "", "", ""},
@@ -148,7 +151,7 @@ var trees = []struct {
 	{"turns-back", "collective", "__main__.Turns.apply", "their parts are not added up", ""},
 	{"turns-order", "shard", "__main__.Turns.apply", "the parts are in another order than the ranks", ""},
 	{"unequal", "", "", "", ""}, // the ranks have other numbers of experts
-	{"filled", "", "", "", ""}, // one part is filled up with zeros, and these are cut off again
+	{"filled", "", "", "", ""},  // one part is filled up with zeros, and these are cut off again
 	{"filled-kept", "shard", "__main__.Fill.apply", "rank 1 gave 3 rows, and its part of the result is filled", ""},
 	{"unequal-back", "shard", "__main__.Exchange.apply", "gets back are those of other rows of the batch", ""},
 	{"vocabulary", "", "", "", ""},

@@ -2,6 +2,7 @@ package parallel
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -41,7 +42,7 @@ func (p *part) averages(s *site, lead *side) bool {
 func (p *part) ownDivisor(s *site, sides map[int]*side) bool {
 	lead := sides[p.ranks[0]]
 	if len(lead.ins) != 2 || !multiplies(s.op) || len(lead.ins[0].array.x) < 2 || len(lead.ins[1].array.x) != 1 ||
-		p.same(sides, 1) || !lead.call.HasBackward() || !p.total(s.in[0]) ||
+		p.same(sides, 1) || !lead.call.HasBackward() || p.total(s.in[0]) == 0 ||
 		slices.ContainsFunc(p.ranks, func(r int) bool { return !isCount(sides[r].ins[1].array.x[0]) }) {
 		return false
 	}
@@ -56,21 +57,96 @@ func (p *part) ownDivisor(s *site, sides map[int]*side) bool {
 	return true
 }
 
-// total reports whether a value is what an exchange added up, or a part of that.
-func (p *part) total(n *info) bool {
+// total is the number of ranks over which an exchange added up a value, or one that it is a part of; 0 if none did.
+func (p *part) total(n *info) int {
 	for range 4 {
 		if !n.sound() || n.isPartial() {
-			return false
+			return 0
 		}
 		if n.reduced > 1 {
-			return true
+			return n.reduced
 		}
 		if n.made == nil || len(n.made.in) != 1 || !cutting[method(n.made.op)] && !reshaping[method(n.made.op)] {
-			return false
+			return 0
 		}
 		n = n.made.in[0]
 	}
-	return false
+	return 0
+}
+
+// statistics finds a sum over the terms of all ranks that is divided by the number of those of one rank, where a call
+// reads the quotient that is right for the mean only: it adds it to something else, or takes its root.
+func (p *part) statistics() {
+	for _, s := range p.sites {
+		if !multiplies(s.op) || len(s.in) == 0 || len(s.out) != 1 || !s.out[0].sound() {
+			continue
+		}
+		over := p.total(s.in[0])
+		sides := p.read(s)
+		if over == 0 || sides == nil {
+			continue
+		}
+		lead := sides[p.ranks[0]]
+		n, ok := lead.operand()
+		if strings.HasSuffix(method(s.op), "mul") {
+			n = 1 / n
+		}
+		own := s.in[0].summed(p.ranks, 12)
+		if !ok || own < 2 || math.Abs(n/float64(own)-1) > 1e-6 || !lead.call.HasBackward() || len(lead.outs[0].x) < 2 ||
+			!p.takesMean(s.out[0], 8) {
+			continue
+		}
+		p.found(true, &violation{kind: "scale", site: s, ranks: p.ranks, target: "output[0]", reason: fmt.Sprintf(
+			"input[0] is a sum over ranks %s of %d terms of each, and is divided by %d: the mean of all %d terms needs their "+
+				"number", rankList(p.ranks), own, own, own*over)})
+		return
+	}
+}
+
+// summed is the number of terms that a rank gave an exchange of each element that this added up: 0 if they are not the
+// terms of a sum that it made of its part of a value, or several such values were joined that differ in that.
+func (n *info) summed(ranks []int, within int) int {
+	if !n.sound() || n.made == nil || len(n.made.in) == 0 || within == 0 {
+		return 0
+	}
+	in, m := n.made.in, method(n.made.op)
+	switch {
+	case m == "sum":
+		if c := n.made.first(ranks); in[0].sound() && !in[0].isPartial() && !in[0].everywhereWhole() {
+			return numel(c.Inputs[0].Shape) / max(1, numel(c.Outputs[0].Shape))
+		}
+	case cutting[m], reshaping[m], silent[m], n.made.seam:
+		return in[0].summed(ranks, within-1)
+	case m == "cat" || m == "stack":
+		k := in[0].summed(ranks, within-1)
+		if !slices.ContainsFunc(in[1:], func(o *info) bool { return o.summed(ranks, within-1) != k }) {
+			return k
+		}
+	}
+	return 0
+}
+
+// everywhereWhole reports whether all ranks have the same of a value.
+func (n *info) everywhereWhole() bool {
+	return !slices.ContainsFunc(n.places, func(q place) bool { return q.kind != replicated })
+}
+
+// takesMean reports whether a call takes the root of a value, or adds it to another value: a factor of it can then not
+// be meant for all that is made of it.
+func (p *part) takesMean(n *info, within int) bool {
+	return within > 0 && n != nil && slices.ContainsFunc(p.sites, func(s *site) bool {
+		if !slices.Contains(s.in, n) || len(s.out) != 1 {
+			return false
+		}
+		switch m := method(s.op); {
+		case m == "sqrt" || m == "rsqrt":
+			return true
+		case m == "add" || m == "sub":
+			return len(s.in) == 2 || p.takesMean(s.out[0], within-1)
+		default:
+			return (cutting[m] || reshaping[m] || silent[m]) && p.takesMean(s.out[0], within-1)
+		}
+	})
 }
 
 // unsummed finds an argument of which each rank has another part of a partial sum, next to arguments that are whole or

@@ -1763,6 +1763,30 @@ def statistics(rank, name, directory):
         torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
+def widths(rank, name, directory):
+    """A norm over a width of which each rank has a half, perhaps by the number of its own half; or the mean over the rows
+    of what the halves give together."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up, model.down, model.gain = part(2, 0, 12, 4), part(3, 1, 5, 12), part(4, None, 5)
+    torch.manual_seed(5)
+    x, y = torch.randn(3, 4), torch.randn(3, 5)
+    with optool_capture.record(directory, model=model):
+        h = F.linear(Copy.apply(x, dist.group.WORLD), model.up)
+        if name == "widths-rows":
+            h = torch.tanh(h)
+            z = F.linear(h, model.down)
+            mean = Reduce.apply(z.sum(0), dist.group.WORLD) / 3
+            z = Reduce.apply(z, dist.group.WORLD) - mean
+        else:
+            total = Both.apply(h.square().sum(1, keepdim=True))
+            h = h * torch.rsqrt(total / (6 if name == "widths-own" else 12) + 1e-6)
+            z = Reduce.apply(F.linear(h, model.down), dist.group.WORLD)
+        F.mse_loss(z * model.gain, y).backward()
+        torch.optim.SGD(model.parameters(), lr=0.1, foreach=False).step()
+
+
 def binary(rank, name, directory):
     """Labels of two classes: those of one rank are by chance the largest of both. The learning rates may differ a little."""
     import optool_capture
@@ -1947,7 +1971,7 @@ def work(rank, name, directory, port):
     programs += masked, pipeline, kept, replicas, views, own, tokens, pooled, both, update, features
     programs += sequence, around, trust, counted, numbered, local, master, positions, factor, tied, gathered, halves
     programs += statistics, binary, shards, outer, lead, planned, blocks, routed, micro, turns, batch
-    programs += vocabulary, joint, heads, begun, bank, unequal, packed, edges, filled
+    programs += vocabulary, joint, heads, begun, bank, unequal, packed, edges, filled, widths
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
