@@ -183,6 +183,9 @@ func (j *JSONLines) Summary(s *Summary) error {
 	if programs := s.Programs(); len(programs) > 0 {
 		m["programs"] = programs
 	}
+	if s.Undecided {
+		m["undecided"] = true
+	}
 	if len(s.Facts) > 0 {
 		m["facts"] = s.Facts
 	}

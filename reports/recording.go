@@ -258,6 +258,7 @@ type lastLine struct {
 	FailOn      []verdict.Verdict `json:"fail_on,omitempty"`
 	Budget      *Budget           `json:"budget,omitempty"`
 	Known       *KnownList        `json:"known_failures,omitempty"`
+	Undecided   bool              `json:"undecided,omitempty"`
 	Facts       []Fact            `json:"facts,omitempty"`
 	First       *Place            `json:"first,omitempty"`
 }
@@ -277,7 +278,7 @@ func (rec *Recording) summarize() error {
 	}
 	s := rec.Summary
 	s.Interrupted, s.PeakRSS, s.NotRead, s.FailOn = last.Interrupted, last.PeakRSS, last.Refused, last.FailOn
-	s.Unread, s.Missing = last.Unread, last.Missing
+	s.Unread, s.Missing, s.Undecided = last.Unread, last.Missing, last.Undecided
 	s.Budget, s.Known, s.Facts, s.First = last.Budget, last.Known, last.Facts, last.First
 	if s.First != nil && s.First.Verdict != "" { // the first wrong call, which the results tell
 		s.First = nil

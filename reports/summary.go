@@ -51,6 +51,8 @@ type Summary struct {
 	// Unjudged are the values that were not judged.
 	Unjudged Unjudged
 	judged   int // values
+	// Undecided says that most of what was compared could not be decided, which is no success.
+	Undecided bool
 	// Facts are what a command says first in reports, besides what results say.
 	Facts []Fact
 
@@ -425,7 +427,7 @@ func (s *Summary) together(v verdict.Verdict) bool {
 // did not look at all calls or judged none, or failures are known.
 func (s *Summary) Doubtful() bool {
 	return s.Refused() || s.NotRead > 0 || s.Interrupted || s.Left() > 0 || s.lacks > 0 || s.Judged() == 0 ||
-		s.Results[verdict.Known] > 0
+		s.Undecided || s.Results[verdict.Known] > 0
 }
 
 // Refused reports whether any input was unreadable or could not be run. Files into

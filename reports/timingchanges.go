@@ -40,6 +40,17 @@ func TimingChanges(old, cur *Recording, resolution float64) (changes []TimingCha
 	return changes
 }
 
+// GoneTimings are the series of the old run that TimingChanges pairs with none.
+func GoneTimings(old, cur *Recording) (gone []*Timing) {
+	now := sameWork(old.Timings, cur.Timings)
+	for _, t := range old.Timings {
+		if now[t] == nil {
+			gone = append(gone, t)
+		}
+	}
+	return gone
+}
+
 // sameWork finds for series of the old run those of the new one: the same call. The paths of two recordings differ in
 // process numbers and dates; there it is the n-th call of the operator in its folder with inputs of these dtypes and
 // shapes. If one recording has more such calls than the other, it is not known which is which.

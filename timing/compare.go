@@ -1,6 +1,7 @@
 package timing
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"math"
@@ -95,6 +96,8 @@ type Change struct {
 	Interval *Interval
 	// OldRound and NewRound are the medians of the rounds of series that were measured in turn.
 	OldRound, NewRound time.Duration
+
+	doubt string // why it is ambiguous, beside too few rounds
 }
 
 // Compare tells whether the thing measured as cur is slower or faster than old by more
@@ -115,6 +118,7 @@ func Compare(old, cur []Sample, resolution float64) Change {
 		return c
 	}
 	c.Ratio = float64(b.Time) / float64(a.Time)
+	c.doubt = differing
 	faster, slower, verdict := a, b, Slower
 	if b.Time < a.Time {
 		faster, slower, verdict = b, a, Faster
@@ -131,9 +135,17 @@ func Compare(old, cur []Sample, resolution float64) Change {
 	case !settled && math.Log(float64(slower.Time)/float64(faster.Time)) <= farApart*unsure:
 	case apart > 2*max(tick(old), tick(cur)) && c.P < significance:
 		c.Verdict = verdict
+	case settled:
+		c.doubt = between
 	}
 	return c
 }
+
+// Doubts of changes.
+const (
+	differing = "rounds that differ too much"
+	between   = "a change that is neither certain nor excluded"
+)
 
 // Doubt says why a change is ambiguous, "" of other verdicts.
 func (c *Change) Doubt() string {
@@ -147,7 +159,7 @@ func (c *Change) Doubt() string {
 	case min(old, cur) < fewest:
 		return fmt.Sprintf("fewer than %d undisturbed rounds", fewest)
 	}
-	return "rounds that differ too much"
+	return cmp.Or(c.doubt, differing)
 }
 
 func (s Sample) calm() bool { return float64(s.Waited) <= waitLimit*float64(s.Elapsed) }

@@ -119,8 +119,10 @@ func ComparePair(old, cur []Sample, resolution float64) Change {
 	low, high, limit := means[beyond], means[n-1-beyond], math.Log1p(resolution)
 	c.Interval = &Interval{math.Exp(low), math.Exp(high)}
 	medians := math.Log(float64(c.NewRound) / float64(c.OldRound))
+	c.doubt = between
 	switch {
 	case high-low > math.Log(widest) || medians < low-limit || medians > high+limit:
+		c.doubt = differing
 	case -limit <= low && high <= limit:
 		c.Verdict = Same
 	case low > 0 && estimate > limit:

@@ -185,6 +185,20 @@ func TestCompare(t *testing.T) {
 			t.Errorf("%s: %s, doubt %q", tc.name, tc.want, got.Doubt())
 		}
 	}
+	// Rounds that agree do not differ too much.
+	ticks := Compare(inRounds(Samples(10, 20, 10, 20, 10, 20, 10, 20, 10, 20, 10, 20, 10, 20, 10, 20), 8),
+		inRounds(Samples(20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20, 20), 8), Resolution)
+	if ticks.Doubt() != between {
+		t.Errorf("a tick of the clock apart: %s, doubt %q", ticks.Verdict, ticks.Doubt())
+	}
+	var a, b []Sample // in turn: longer by 0 to 6 %, so between SAME and SLOWER
+	for i := range 25 {
+		a = append(a, Sample{Elapsed: ms, Round: i})
+		b = append(b, Sample{Elapsed: ms + time.Duration(i%7)*ms/100, Round: i})
+	}
+	if c := ComparePair(a, b, Resolution); c.Doubt() != between {
+		t.Errorf("%s %v, doubt %q", c.Verdict, *c.Interval, c.Doubt())
+	}
 	c := Compare(same(70, 7, ms), same(70, 7, ms*5/4), Resolution)
 	if want := 1.0 / 3432; c.Ratio != 1.25 || math.Abs(c.P-want) > 1e-12 || c.OldFloor.Time != ms ||
 		c.NewFloor.Spread != 0 {

@@ -67,7 +67,7 @@ explains: those whose results are not much further apart than their inputs.`,
 			case o.results:
 				return a.compareResults(paths, &o)
 			case o.times:
-				return a.compareTimes(paths[0], paths[1], o.resolution/100, o.threshold/100, o.records)
+				return a.compareTimes(paths[0], paths[1], &o)
 			case comparesLogs(cmd.Context(), paths):
 				return a.compareLogs(cmd.Context(), paths, o.records)
 			}
@@ -78,7 +78,8 @@ explains: those whose results are not much further apart than their inputs.`,
 	f := cmd.Flags()
 	o.records.addFlags(cmd)
 	o.failOn.addFlag(cmd, "; with --results these are values that only the new run has, and it may name worse (findings "+
-		"of both runs that got far worse) or gone (values that only A has)")
+		"of both runs that got far worse) or gone (values that only A has); "+
+		"with --time it may name ambiguous or gone (times that only A has)")
 	o.known.addFlag(cmd)
 	o.tolerances.addFlag(cmd)
 	f.StringVar(&o.names, "map", "", "pair values by the names in `FILE`, with lines such as a.*.w -> b.*.w")

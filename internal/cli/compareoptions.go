@@ -36,7 +36,11 @@ type failing struct {
 	verdicts verdicts
 	stale    bool
 	changes  []reports.Change
+	unsure   bool // ambiguous was named: see ambiguous
 }
+
+// ambiguous is the word of --fail-on for times of which compare --time cannot tell whether they changed.
+const ambiguous = "ambiguous"
 
 // stale is the word of --fail-on for lines of --known that no longer fail.
 const stale = "stale"
@@ -51,10 +55,14 @@ func (v *failing) addFlag(cmd *cobra.Command, more string) {
 }
 
 func (v *failing) String() string {
-	if !v.stale {
-		return v.verdicts.String()
+	text := v.verdicts.String()
+	if v.stale {
+		text += "," + stale
 	}
-	return strings.TrimPrefix(v.verdicts.String()+","+stale, ",")
+	if v.unsure {
+		text += "," + ambiguous
+	}
+	return strings.TrimPrefix(text, ",")
 }
 
 // Type names the flag's values in the help.
@@ -66,6 +74,8 @@ func (v *failing) Set(s string) error {
 			v.changes = append(v.changes, c)
 		} else if name == stale {
 			v.stale = true
+		} else if name == ambiguous {
+			v.unsure = true
 		} else if err := v.verdicts.Set(name); err != nil {
 			return fmt.Errorf("%w, with --known %s or, with compare --results, %v", err, stale, failingChanges)
 		}
@@ -101,7 +111,11 @@ func (o *compareOptions) check(cmd *cobra.Command, paths []string) error {
 		return nil
 	}
 	switch {
-	case len(o.failOn.changes) > 0 && !o.results:
+	case o.failOn.unsure && !o.times:
+		return usageError("--fail-on %s needs --time", ambiguous)
+	case slices.Contains(o.failOn.changes, reports.Worse) && o.times:
+		return usageError("--fail-on %s needs --results; with --time, SLOWER makes the exit code 1", reports.Worse)
+	case len(o.failOn.changes) > 0 && !o.results && !o.times:
 		return usageError("--fail-on %s needs --results", o.failOn.changes[0])
 	case o.rows && (o.results || o.times):
 		return usageError("--rows, --results and --time exclude each other")

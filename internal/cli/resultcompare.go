@@ -281,31 +281,6 @@ func latest(nights []*reports.Night) (last *reports.Night) {
 	return last
 }
 
-// unseen says why a run did not look at all calls; "" if it did.
-func unseen(rec *reports.Recording) string {
-	switch n := rec.Summary.Left(); {
-	case n > 0:
-		return "the time of --budget ended before " + reports.Count(n, "call")
-	case rec.Summary.Interrupted:
-		return "the run did not end"
-	case rec.Run.Shard != "":
-		return "this is part " + rec.Run.Shard + " of a run"
-	}
-	return ""
-}
-
-// warnOfLess warns of a run that did not look at all calls; now says that it is the new one.
-func (a *app) warnOfLess(rec *reports.Recording, name string, now bool) {
-	why := unseen(rec)
-	if why == "" {
-		return
-	}
-	if !now {
-		why += "; what it did not look at is new in the comparison"
-	}
-	a.warn("%s: %s", name, why)
-}
-
 // printResultChanges prints the counts, what only one run looked at, what changed, and what became of known failures.
 func (a *app) printResultChanges(w io.Writer, c *changedRun, tables bool) error {
 	tell := func(lines ...string) {

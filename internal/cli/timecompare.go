@@ -7,14 +7,17 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/optool/optool/compare/verdict"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/timing"
 )
 
 // compareTimes compares two files of JSON lines that time wrote: series by
 // series, then op by op.
-func (a *app) compareTimes(old, cur string, resolution, threshold float64, records outputs) error {
+func (a *app) compareTimes(old, cur string, o *compareOptions) error {
+	resolution, threshold, records := o.resolution/100, o.threshold/100, o.records
 	runs, err := a.readRuns(func(rec *reports.Recording) string {
 		if len(rec.Timings) == 0 {
 			return "no timings in it: want the file of optool time --json"
@@ -25,6 +28,8 @@ func (a *app) compareTimes(old, cur string, resolution, threshold float64, recor
 		return err
 	}
 	x, y := runs[0], runs[1]
+	a.warnOfLess(x, old, false)
+	a.warnOfLess(y, cur, true)
 	files := records.files
 	if err := cmp.Or(files.check(), failed(files.writable())); err != nil {
 		return err
@@ -66,14 +71,30 @@ func (a *app) compareTimes(old, cur string, resolution, threshold float64, recor
 		return failed(err)
 	}
 	exit := 0
+	gone := reports.GoneTimings(x, y)
+	fails := o.failOn.times(counts.Ambiguous, len(gone))
 	switch {
 	case len(changes) == 0:
 		exit = ExitFailed
 		a.warn("%s, %s: %s", old, cur, nothingInBoth)
+	case y.Summary.Interrupted:
+		exit = ExitInterrupted
 	case counts.Beyond > 0:
 		exit = ExitDiffers
+	case len(fails) > 0:
+		exit = ExitDiffers
+		fmt.Fprintf(j.text(), "exit code 1: %s\n", strings.Join(fails, "; "))
 	}
 	facts := []reports.Fact{{Name: "times", Text: counts.String() + "; compared with " + old}}
+	if counts.undecided() {
+		facts[0].Name = "times undecided"
+	}
+	if exit == ExitInterrupted {
+		facts = append(facts, reports.Fact{Name: "interrupted", Text: cur + ": " + unseen(y)})
+	}
+	if len(fails) > 0 {
+		facts = append(facts, reports.Fact{Name: "fails", Text: strings.Join(fails, "; ")})
+	}
 	if n, m := len(x.Timings)-len(changes), len(y.Timings)-len(changes); n+m > 0 {
 		facts = append(facts, reports.Fact{Name: "not compared",
 			Text: fmt.Sprintf("%d only in %s, %d only in %s", n, old, m, cur)})
@@ -84,14 +105,15 @@ func (a *app) compareTimes(old, cur string, resolution, threshold float64, recor
 	if counts.SameLibrary {
 		facts = append(facts, reports.Fact{Name: "library", Text: sameLibrary})
 	}
-	return a.unwritten(exit, a.writeTimes(cur, y, changes, threshold, facts, files, exit))
+	return a.unwritten(exit, a.writeTimes(cur, y, changes, gone, o, facts, exit))
 }
 
 const nothingInBoth = "no call was measured in both"
 
 // writeTimes writes reports of a comparison of times. A series that got slower by more than the threshold is a failure.
-func (a *app) writeTimes(name string, now *reports.Recording, changes []reports.TimingChange, threshold float64,
-	facts []reports.Fact, files reportFiles, exit int) error {
+func (a *app) writeTimes(name string, now *reports.Recording, changes []reports.TimingChange, gone []*reports.Timing,
+	o *compareOptions, facts []reports.Fact, exit int) error {
+	files, threshold := o.records.files, o.threshold/100
 	if !files.any() {
 		return nil
 	}
@@ -100,11 +122,25 @@ func (a *app) writeTimes(name string, now *reports.Recording, changes []reports.
 		device = "none: the float64 reference on this CPU"
 	}
 	run, s := a.run(device), reports.NewSummary()
-	s.Exit, s.Facts, s.Elapsed = exit, facts, now.Summary.Elapsed
+	s.Exit, s.Facts, s.Elapsed, s.Interrupted = exit, facts, now.Summary.Elapsed, now.Summary.Interrupted
+	counts := countChanges(changes, threshold)
+	s.Undecided = counts.undecided()
+	if o.failOn.times(counts.Ambiguous, 0) != nil {
+		s.FailOn = []verdict.Verdict{verdict.Skipped}
+	}
 	if len(changes) == 0 {
 		s.Unread = []reports.UnreadFile{{File: name, Reason: nothingInBoth, Absent: true}}
 	}
 	results := func(yield func(*reports.Result) bool) {
+		if o.failOn.on(reports.Gone, len(gone)) {
+			for _, t := range gone {
+				if !yield(&reports.Result{Capture: t.Capture, Op: t.Op, ForwardID: t.ForwardID, Phase: t.Phase,
+					Target: t.Key().Cache + " cache", Verdict: verdict.Fail,
+					Reason: "gone: only the old run measured it"}) {
+					return
+				}
+			}
+		}
 		measured := map[string]int{} // calls of each operator
 		for i := range changes {
 			c := &changes[i]
@@ -143,6 +179,20 @@ type ChangeCounts struct {
 	Ambiguous   int  `json:"ambiguous"`
 	Beyond      int  `json:"beyond_threshold"` // slower by more than is no reason for exit code 1
 	SameLibrary bool `json:"same_library"`
+}
+
+// undecided reports whether most changes are ambiguous.
+func (n *ChangeCounts) undecided() bool { return 2*n.Ambiguous > n.Compared }
+
+// times says why so many ambiguous times and times that only the old run has fail the run; nil if they do not.
+func (v *failing) times(unsure, gone int) (why []string) {
+	if unsure > 0 && (v.unsure || slices.Contains(v.verdicts, verdict.Skipped)) {
+		why = append(why, fmt.Sprintf("%d ambiguous (--fail-on %s)", unsure, ambiguous))
+	}
+	if v.on(reports.Gone, gone) {
+		why = append(why, fmt.Sprintf("%d gone (--fail-on %s)", gone, reports.Gone))
+	}
+	return why
 }
 
 // countChanges counts; threshold is the share of the time up to which a slower one is let pass.
@@ -294,4 +344,29 @@ func (a *app) readRuns(missing func(*reports.Recording) string, paths ...string)
 		recs = append(recs, rec)
 	}
 	return recs, nil
+}
+
+// unseen says why a run did not look at all calls; "" if it did.
+func unseen(rec *reports.Recording) string {
+	switch n := rec.Summary.Left(); {
+	case n > 0:
+		return "the time of --budget ended before " + reports.Count(n, "call")
+	case rec.Summary.Interrupted:
+		return "the run did not end"
+	case rec.Run.Shard != "":
+		return "this is part " + rec.Run.Shard + " of a run"
+	}
+	return ""
+}
+
+// warnOfLess warns of a run that did not look at all calls; now says that it is the new one.
+func (a *app) warnOfLess(rec *reports.Recording, name string, now bool) {
+	why := unseen(rec)
+	if why == "" {
+		return
+	}
+	if !now {
+		why += "; what it did not look at is new in the comparison"
+	}
+	a.warn("%s: %s", name, why)
 }
