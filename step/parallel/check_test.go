@@ -38,6 +38,8 @@ var trees = []struct {
 	{"clip", "", "", "", ""}, // the optimizer keeps the gradients of the first step
 	{"clip-before", "collective", "torch._foreach_norm", "takes the norm of its own gradient", ""},
 	{"clip-watched", "", "", "", ""}, // the norm of each rank's own gradients scales nothing
+	{"weighed", "", "", "", ""},
+	{"weighed-twice", "scale", "torch.Tensor.div_", "0.25 times that of the whole program", ""},
 	{"bank", "", "", "", ""},
 	{"bank-own", "replica", "torch.Tensor.__setitem__", "each writes what it has itself", ""},
 	{"begun", "replica", "torch.nn.functional.linear", "up differs between ranks 0-1", ""},

@@ -661,19 +661,12 @@ func (p *part) scaling(s *site, lead *side, in [][]place) ([][]place, bool) {
 		}
 	}
 	for i, q := range ps {
-		if n, ok := rescaled(q.factor, k); ok {
-			ps[i].factor = n
+		if q.factor != 1 && q.factor*k == 1 { // any other k is a weight of the program's own
+			ps[i].factor = 1
 			return [][]place{ps}, true
 		}
 	}
 	return nil, false
-}
-
-// rescaled is what a product with k makes of a factor; ok is false where what is left is no number of ranks, so that k
-// is a weight of the program's own.
-func rescaled(factor, k float64) (n float64, ok bool) {
-	n = factor * k
-	return n, factor != 1 && (n == 1 || factor > n && n > 1 && n == math.Trunc(n))
 }
 
 // averagedOver are places after a product with k, the inverse of the factors of some dimensions together; nil if it is

@@ -103,15 +103,3 @@ func TestMatchCloser(t *testing.T) {
 		t.Errorf("got %v: the first that fits about as well counts", got)
 	}
 }
-
-// TestRescaled: a loss of three means that a program halves counts half: its weight is no number of ranks.
-func TestRescaled(t *testing.T) {
-	for _, tc := range []struct {
-		factor, k, want float64
-		ok              bool
-	}{{4, 0.25, 1, true}, {4, 0.5, 2, true}, {3, 0.5, 1.5, false}, {3, 2, 6, false}, {1, 0.5, 0.5, false}} {
-		if got, ok := rescaled(tc.factor, tc.k); got != tc.want || ok != tc.ok {
-			t.Errorf("%v times %v: got %v, %t", tc.factor, tc.k, got, ok)
-		}
-	}
-}

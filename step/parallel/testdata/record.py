@@ -545,6 +545,24 @@ def begun(rank, name, directory):
         optimizer.step()
 
 
+def weighed(rank, name, directory):
+    """A loss on four ranks of two means, each of which counts half."""
+    import optool_capture
+
+    model = torch.nn.Module()
+    model.up = part(2, None, 4, 4)
+    torch.manual_seed(5)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = torch.randn(2, 12, 4).chunk(4, 1)[rank]
+    with optool_capture.record(directory, model=model):
+        h = F.linear(x, model.up)
+        loss = 0.5 * F.mse_loss(h, y) + 0.5 * F.smooth_l1_loss(torch.tanh(h), y)
+        loss.backward()
+        dist.all_reduce(model.up.grad)
+        model.up.grad.div_(16 if name == "weighed-twice" else 4)
+        optimizer.step()
+
+
 def bank(rank, name, directory):
     """Two steps of contrasts with older keys, which a queue holds: the keys of all ranks, or each rank's own."""
     import optool_capture
@@ -1960,7 +1978,7 @@ def edges(rank, name, directory):
 
 def ranks(name):
     return 3 if name in ("lead-three", "joint-ring", "joint-ring-on") else {"ring": 3, "grid": 4, "columns": 4, "masked": 4, "replicas": 4, "positions": 4,
-            "factor": 4, "halves": 4, "blocks": 3, "turns": 3}.get(name.split("-")[0], 2)
+            "factor": 4, "halves": 4, "weighed": 4, "blocks": 3, "turns": 3}.get(name.split("-")[0], 2)
 
 
 def work(rank, name, directory, port):
@@ -1971,7 +1989,7 @@ def work(rank, name, directory, port):
     programs += masked, pipeline, kept, replicas, views, own, tokens, pooled, both, update, features
     programs += sequence, around, trust, counted, numbered, local, master, positions, factor, tied, gathered, halves
     programs += statistics, binary, shards, outer, lead, planned, blocks, routed, micro, turns, batch
-    programs += vocabulary, joint, heads, begun, bank, unequal, packed, edges, filled, widths
+    programs += vocabulary, joint, heads, begun, bank, unequal, packed, edges, filled, widths, weighed
     for program in programs:
         if name.split("-")[0] == program.__name__:
             program(rank, name, directory)
