@@ -27,6 +27,7 @@ func (c *Call) Compare() *Outcome {
 	r := &comparison{Call: c, out: &Outcome{Op: c.Op}}
 	r.guard(r.run)
 	r.skipParts()
+	_ = Guard(func() error { r.compareSides(); return nil }) // an unreadable copy is compare's to report
 	c.values = r.values
 	r.out.NotFinite = c.notFinite()
 	_ = Guard(func() error { c.retryWarnings(r.out); return nil })

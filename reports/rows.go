@@ -184,6 +184,9 @@ type Result struct {
 	// Lacks names what a run lacks that an earlier run had: "folder modelX". Such a result counts for no call and no
 	// operator either. Op is OpMissing or OpUnseen then.
 	Lacks string `json:"lacks,omitempty"`
+	// Sides are the files of the device and the CPU side that hold different values of an argument that the call does
+	// not write; nil of all other results.
+	Sides []string `json:"sides,omitempty"`
 	// Inherits says of two recordings that the call was given values that differ, and that these explain what it gave.
 	Inherits bool `json:"reads_other_values,omitempty"`
 	// WrongIn says of two recordings in which of them the value is wrong by itself, and Partner is the call of the
