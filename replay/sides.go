@@ -13,9 +13,9 @@ import (
 	"github.com/optool/optool/tensor/value"
 )
 
-// compareSides compares the arguments that a device/cpu pair recorded on both sides. op_tools copies them from the device
-// to the CPU, so those that the operator does not write are the same. A result is added for each that is not: the call is
-// judged by what the device side holds, and that may not be what the call read.
+// compareSides compares the arguments that a device/cpu pair recorded on both sides. op_tools copies them from the
+// device to the CPU, so those that the operator does not write are the same. It adds a result for each that is not: the
+// call is judged by what the device side holds, and that may not be what the call read.
 func (r *comparison) compareSides() {
 	if !r.pair || r.entry == nil || r.opt.Device != nil || r.fwd == nil || !r.entry.Has(capture.Host, capture.Input) {
 		return
@@ -58,8 +58,8 @@ func comparable(g, w *tensor.Tensor) bool {
 		slices.Equal(g.Shape, w.Shape) && !pthformat.IsTime(g) && !pthformat.IsTime(w)
 }
 
-// sidesOf is the result of an argument that differs between both sides by more than the rounding of a conversion, nil if
-// it does not.
+// sidesOf is the result of an argument that differs between both sides by more than the rounding of a conversion, nil
+// if it does not.
 func (r *comparison) sidesOf(l label, g, w *tensor.Tensor) *Result {
 	m := compare.Model{ULPs: 1, Cast: true}
 	if g.DType.IsFloat() && w.DType.IsFloat() && w.DType.Eps() > g.DType.Eps() {
@@ -76,15 +76,15 @@ func (r *comparison) sidesOf(l label, g, w *tensor.Tensor) *Result {
 	if m := strings.Index(c.Reason, ": at "); m >= 0 {
 		reason += c.Reason[m:]
 	}
-	reason += "; the call does not write this argument: something else changed it on one side. What the call gave is judged " +
-		"by " + files[0]
+	reason += "; the call does not write this argument: something else changed it on one side. What the call gave is" +
+		" judged by " + files[0]
 	for i := range r.out.Inputs {
 		if r.out.Inputs[i].Label == l.label {
 			r.out.Inputs[i].Numbers = c.OpTools
 		}
 	}
-	return &Result{Phase: l.phase, Target: l.target, Label: l.label, Verdict: verdict.Fail, Reason: reason, Compared: &c,
-		DType: g.DType, Shape: g.Shape, Reference: w.DType.String(), Place: g.Device, Sides: files}
+	return &Result{Phase: l.phase, Target: l.target, Label: l.label, Verdict: verdict.Fail, Reason: reason,
+		Compared: &c, DType: g.DType, Shape: g.Shape, Reference: w.DType.String(), Place: g.Device, Sides: files}
 }
 
 // sideFile is the file with the arguments of one side, within the capture.

@@ -12,8 +12,8 @@ import (
 	"github.com/optool/optool/tensor/value"
 )
 
-// TestSides: where the two sides of a pair hold different values of an argument, that is a failure of its own, unless the
-// call writes the argument. The results are judged by the device side.
+// TestSides: where the two sides of a pair hold different values of an argument, that is a failure of its own, unless
+// the call writes the argument. The results are judged by the device side.
 func TestSides(t *testing.T) {
 	f32 := func(v ...float64) *tensor.Tensor { return stored(tensor.Float32, []int{len(v)}, v...) }
 	for _, tc := range []struct {
@@ -26,9 +26,10 @@ func TestSides(t *testing.T) {
 		{"the same", "torch.abs", []value.Value{f32(-1, 2, 3)}, []value.Value{f32(-1, 2, 3)}, f32(1, 2, 3), false},
 		{"converted", "torch.abs", []value.Value{f32(-1, 2.001, 3)},
 			[]value.Value{stored(tensor.BFloat16, []int{3}, -1, 2, 3)}, f32(1, 2.001, 3), false},
-		{"written", "torch.Tensor.abs_", []value.Value{f32(-1, 2, 3)}, []value.Value{f32(1, 2, 3)}, f32(1, 2, 3), false},
-		{"second operand", "torch.Tensor.add_", []value.Value{f32(1, 2), f32(1, 1)}, []value.Value{f32(2, 3), f32(1, 7)},
-			f32(2, 3), true},
+		{"written", "torch.Tensor.abs_", []value.Value{f32(-1, 2, 3)}, []value.Value{f32(1, 2, 3)}, f32(1, 2, 3),
+			false},
+		{"second operand", "torch.Tensor.add_", []value.Value{f32(1, 2), f32(1, 1)},
+			[]value.Value{f32(2, 3), f32(1, 7)}, f32(2, 3), true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			root := filepath.Join(t.TempDir(), tc.op, "7", "autocompare", "3", "2024-01-01-00-00-00")

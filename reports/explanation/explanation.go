@@ -86,7 +86,8 @@ func (e *Explanation) Judgement(st reports.Style) string {
 		text := reports.OneLine(reports.ReplacedText(r.Op, r.Replaced, r.ReplacedAt))
 		fmt.Fprintf(&b, "note: %s\n", st.Hang("note: ", text, 2))
 	}
-	if e.Unexplained && len(r.Sides) == 0 && !slices.ContainsFunc(e.Causes, func(c reports.Cause) bool { return !c.Pattern }) {
+	caused := slices.ContainsFunc(e.Causes, func(c reports.Cause) bool { return !c.Pattern })
+	if e.Unexplained && len(r.Sides) == 0 && !caused {
 		fmt.Fprintf(&b, "%s none of the mistakes that optool tried reproduces it\n", st.Bold("cause:"))
 	}
 	return b.String()
