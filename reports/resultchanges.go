@@ -254,10 +254,12 @@ type ChangeCount struct {
 	Unread      int `json:"could_not_be_read"`
 	StaysBad    int `json:"still"`
 	FarWorse    int `json:"far_worse"` // of StaysBad and Known
-	Known       int `json:"known"`
-	Same        int `json:"same"`
+	// StillWorse are those of StaysBad and Known that got worse, FarWorse among them.
+	StillWorse int `json:"still_worse"`
+	Known      int `json:"known"`
+	Same       int `json:"same"`
 
-	knownFar int // FarWorse of Known
+	knownFar, knownWorse int // FarWorse and StillWorse of Known
 }
 
 // CountChanges counts the changes of a run with so many results.
@@ -265,6 +267,10 @@ func CountChanges(changes []ResultChange, results int) (n ChangeCount) {
 	lost := 0 // of Unread: only the old run has them
 	for i := range changes {
 		c := &changes[i]
+		if worseText(c.Times) != "" && (c.Change == IsKnown || c.Change == StaysBad) {
+			n.StillWorse++
+			n.knownWorse += btoi(c.Change == IsKnown)
+		}
 		switch c.Change {
 		case Worse:
 			n.Worse++
@@ -306,21 +312,28 @@ func (n ChangeCount) String() string {
 	if n.Unseen > 0 {
 		unseen += fmt.Sprintf(", %d not looked at", n.Unseen)
 	}
-	farText := func(n int) string {
-		if n == 0 {
+	grown := func(worse, far int) string {
+		var parts []string
+		if worse > far {
+			parts = append(parts, fmt.Sprintf("%d worse", worse-far))
+		}
+		if far > 0 {
+			parts = append(parts, fmt.Sprintf("%d far worse", far))
+		}
+		if parts == nil {
 			return ""
 		}
-		return fmt.Sprintf(" (%d far worse)", n)
+		return " (" + strings.Join(parts, ", ") + ")"
 	}
 	if n.Known > 0 {
-		listed = fmt.Sprintf(", %d known%s", n.Known, farText(n.knownFar))
+		listed = fmt.Sprintf(", %d known%s", n.Known, grown(n.knownWorse, n.knownFar))
 	}
 	if n.NewFindings > 0 {
 		found = " (" + Count(n.NewFindings, "finding") + ")"
 	}
 	return fmt.Sprintf("%d worse, %d better, %d new%s, %d gone%s, %d findings in both%s%s, %d as good as before",
 		n.Worse, n.Better, n.Added, found, n.Gone, unseen, n.StaysBad,
-		farText(n.FarWorse-n.knownFar), listed, n.Same)
+		grown(n.StillWorse-n.knownWorse, n.FarWorse-n.knownFar), listed, n.Same)
 }
 
 // LookedAtOther says what one of two runs was told about what to check and the other was not, and which operators only

@@ -69,6 +69,17 @@ func TestFarWorse(t *testing.T) {
 		if got := changes[0].Now(); got != c.want || changes[0].FarWorse() != c.far || n.FarWorse != btoi(c.far) {
 			t.Errorf("%s: got %q, %v, %d", c.name, got, changes[0].FarWorse(), n.FarWorse)
 		}
+		grown := ""
+		switch {
+		case c.far:
+			grown = " (1 far worse)"
+		case c.want != "":
+			grown = " (1 worse)"
+		}
+		want := "1 findings in both" + grown + ","
+		if n.StillWorse != btoi(c.want != "") || !strings.Contains(n.String(), want) {
+			t.Errorf("%s: no %q in %q, %d still worse", c.name, want, n, n.StillWorse)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/optool/optool/capture"
 	"github.com/optool/optool/compare/verdict"
+	"github.com/optool/optool/internal/lazyregexp"
 	"github.com/optool/optool/reports"
 	"github.com/optool/optool/tensor"
 )
@@ -270,6 +271,7 @@ func (x *Rounding) standings(c *compared, results []*reports.Result, in float64,
 		case (wrongA != wrongB || wrongA && !near) && (r.Setting == "" || r.Verdict.Differs()):
 			x.states[r], x.why[r] = isWrong, whyA
 			if !wrongA {
+				r.Reason = ofRepaired(r.Reason)
 				x.why[r] = whyB + " (in the second recording)"
 			}
 			x.wrong[reports.Place{Capture: r.Capture, Target: r.Target}] = [2]bool{wrongA, wrongB}
@@ -294,6 +296,14 @@ func (x *Rounding) standings(c *compared, results []*reports.Result, in float64,
 				"%.2g of the values", d.Relative)
 		}
 	}
+}
+
+var gotWant = lazyregexp.New(` got (.+?) want (.+?)( \(|;|$)`)
+
+// ofRepaired says of a value that only the second recording has wrong which recording holds which element: the one that
+// is compared is the right one.
+func ofRepaired(reason string) string {
+	return gotWant().ReplaceAllString(reason, " the second recording has $2, wrongly, this one $1$3")
 }
 
 // still keeps that a value is wrong in both recordings, and no further apart than its inputs: it is no difference.
