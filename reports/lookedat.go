@@ -76,7 +76,7 @@ func (rec *Recording) LookedAt() (lines []Fact) {
 		text += "; no device ran the calls"
 	}
 	lines = append(lines, Fact{"not looked at", text})
-	if rec.First != nil && !rec.onDevice() && s.Calls() > 1 {
+	if rec.First != nil && !rec.onDevice() && s.Calls() > 1 && !rec.First.Results[0].Pair {
 		lines = append(lines, Fact{"how bad", fmt.Sprintf("optool step --html step.html --xlsx step.xlsx %s shows "+
 			"what this did to the later calls and to the loss", rec.First.Results[0].path())})
 	}

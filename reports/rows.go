@@ -184,6 +184,8 @@ type Result struct {
 	// Lacks names what a run lacks that an earlier run had: "folder modelX". Such a result counts for no call and no
 	// operator either. Op is OpMissing or OpUnseen then.
 	Lacks string `json:"lacks,omitempty"`
+	// Pair says that the call is one of those that op_tools saves with a device and a CPU side: failures, not a step.
+	Pair bool `json:"pair,omitempty"`
 	// Sides are the files of the device and the CPU side that hold different values of an argument that the call does
 	// not write; nil of all other results.
 	Sides []string `json:"sides,omitempty"`

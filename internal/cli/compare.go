@@ -211,8 +211,10 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 	held.undetermined.Registry = r.a.known()
 	var steps pairs.Steps
 	faulty := reports.Faulty{}
+	whole := false // a call of both recordings is no failure that was saved by itself
 	held.next = func(c compared) error {
 		if c.pair.B != nil {
+			whole = whole || !c.pair.A.IsPair() && !c.pair.B.IsPair()
 			steps.Add(0, c.pair.A.Step)
 			steps.Add(1, c.pair.B.Step)
 		}
@@ -297,7 +299,7 @@ func (r *compareRun) pairs(all iter.Seq[pairs.Pair]) error {
 			where = at.Capture
 		}
 		r.out.digest.Lead(where)
-		if parted.Steps() {
+		if parted.Steps() && whole {
 			r.out.digest.Next = "the step as one program, and what this did to the loss:\n  " + strings.Join(
 				r.o.command("step", "--against", quotePath(r.paths[1]), quotePath(r.paths[0])), " ")
 		}

@@ -67,7 +67,7 @@ func (o *selection) wrongCalls(ctx context.Context, a *app, command string, lim 
 	if err := o.found(t, paths); err != nil {
 		return nil, err
 	}
-	return nil, a.noneWrong(t, counted, digest)
+	return nil, a.noneWrong(t, counted, digest, last != nil && !last.IsPair())
 }
 
 // A judged is a call that was run again; entry is nil for one that is not selected.
@@ -117,8 +117,8 @@ func inOrder(wrong []judged) (calls []*capture.Entry) {
 }
 
 // noneWrong prints that none of the calls failed, what their errors say all together, and what was not judged. It
-// returns the error to exit with.
-func (a *app) noneWrong(t tally, counted *reports.Summary, digest *reports.Digest) error {
+// returns the error to exit with. step says that the calls may be those of a step.
+func (a *app) noneWrong(t tally, counted *reports.Summary, digest *reports.Digest, step bool) error {
 	if t.captures == 0 {
 		return exitWith(ExitFailed)
 	}
@@ -139,7 +139,7 @@ func (a *app) noneWrong(t tally, counted *reports.Summary, digest *reports.Diges
 	if counted.Judged() < counted.Total() {
 		line += fmt.Sprintf(", as far as they were judged: %d of %d values", counted.Judged(), counted.Total())
 	}
-	if t.captures > 1 {
+	if t.captures > 1 && step {
 		line += "; each was judged by what it read: optool step finds values that changed between calls"
 	}
 	fmt.Fprintln(a.Out, line)

@@ -3,11 +3,13 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/optool/optool/capture"
+	"github.com/optool/optool/reports"
 	"github.com/optool/optool/step"
 )
 
@@ -125,8 +127,30 @@ func (a *app) readEach(cmd *cobra.Command, paths []string, lim *limits, opt step
 	if err != nil {
 		return nil, nil, refused, failed(err)
 	}
+	if len(calls) == 0 && slices.ContainsFunc(leftOut, func(c *stepCall) bool { return c.leftOut.IsPair() }) {
+		return nil, nil, refused, onlyPairs(leftOut, paths)
+	}
 	if len(calls) == 0 {
 		return nil, nil, refused, &exitError{ExitFailed, fmt.Errorf("%s: no captures found", strings.Join(paths, ", "))}
 	}
 	return calls, leftOut, refused, nil
+}
+
+// onlyPairs says that the paths hold no step, what they hold, and what to do.
+func onlyPairs(leftOut []*stepCall, paths []string) error {
+	n := 0
+	for _, c := range leftOut {
+		if c.leftOut.IsPair() {
+			n++
+		}
+	}
+	quoted := make([]string, len(paths))
+	for i, p := range paths {
+		quoted[i] = quotePath(p)
+	}
+	text := "%s: no step: %s of failed calls, which op_tools' OpAutoCompare saves; the other calls of the program were not " +
+		"recorded. `%s replay %s` judges these calls. For a step, record all of its calls: with `%s hook`, or with " +
+		"op_tools.OpCapture()"
+	return &exitError{ExitFailed, fmt.Errorf(text, strings.Join(paths, ", "), reports.Count(n, "device/CPU pair"),
+		program(), strings.Join(quoted, " "), program())}
 }

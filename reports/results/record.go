@@ -17,7 +17,7 @@ func Locate(r *reports.Result, e *capture.Entry, op string) {
 	r.PID, r.Rank, r.Module, r.Location = Known(e.PID), Known(e.Rank), e.Module, e.Location
 	r.Replaced, r.ReplacedAt, r.Wrapped, r.Within = e.Replaced, e.ReplacedAt, Wrapped(e), Known(e.Within)
 	r.WithinBackward = Known(e.WithinBackward)
-	r.Step = Known(e.Step)
+	r.Step, r.Pair = Known(e.Step), e.IsPair()
 }
 
 // Wrapped are the functions of torch that the program wraps, and inside of which it made the call.

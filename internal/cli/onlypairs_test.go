@@ -1,0 +1,73 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const savedPairs = "../../fixtures/captures/autocompare"
+
+// TestStepOfPairs: a tree of failures that op_tools saved one by one is no step. step says what it is and what to
+// record instead, and nothing leads a reader there.
+func TestStepOfPairs(t *testing.T) {
+	for _, args := range [][]string{{"step", savedPairs}, {"step", savedPairs, "--against", savedPairs}} {
+		got := run(t, 3, args...)
+		for _, want := range []string{"no step: 13 device/CPU pairs of failed calls", "fixtures/captures/autocompare` judges these",
+			"record all of its calls"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%q does not say %q: %s", args, want, got)
+			}
+		}
+	}
+	other := t.TempDir()
+	if err := os.CopyFS(other, os.DirFS(savedPairs)); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"output.pth", "grad_inputs.pth"} {
+		calls, err := filepath.Glob(other + "/op_tools_results/op_capture_results/torch.softmax/*/autocompare/12/*")
+		if err != nil || len(calls) != 1 {
+			t.Fatal(calls, err)
+		}
+		right, err := os.ReadFile(filepath.Join(calls[0], "cpu", kind))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(calls[0], "device", kind), right, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	repaired := run(t, 1, "compare", other, savedPairs)
+	want := "at [1, 4, 4] the second recording has -0.01511146, wrongly, this one 1.6356455e-06"
+	if !strings.Contains(repaired, want) {
+		t.Errorf("no %q in %s", want, repaired)
+	}
+	page := filepath.Join(t.TempDir(), "r.md")
+	for text, args := range map[string][]string{
+		"compare": {"compare", savedPairs, other},
+		"replay":  {"replay", "--out", t.TempDir(), "--markdown", page, savedPairs},
+		"explain": {"explain", savedPairs},
+	} {
+		if got := run(t, 1, args...); strings.Contains(got, "optool step") || strings.Contains(got, " step ") {
+			t.Errorf("%s leads to step: %s", text, got)
+		}
+	}
+	if b, err := os.ReadFile(page); err != nil || strings.Contains(string(b), "optool step") {
+		t.Errorf("the report leads to step: %s, %v", b, err)
+	}
+}
+
+// TestReplaySides: replay leads with the call one of whose operands differs between the sides of its pair.
+func TestReplaySides(t *testing.T) {
+	got := run(t, 1, "replay", "--out", t.TempDir(), savedPairs)
+	for _, want := range []string{"First wrong call:\n\nFAIL  torch.Tensor.permute, id 9", "22 of 96 elements differ between " +
+		"device/input.pth and cpu/input.pth, by up to 1.52: at", "first wrong call: torch.Tensor.permute, id 9"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in %s", want, got)
+		}
+	}
+	if strings.Contains(got, "torch:npu:0") {
+		t.Errorf("to compute permute anew tells nothing of its operand: %s", got)
+	}
+}
