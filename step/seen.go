@@ -48,7 +48,7 @@ func (g Gap) String() string { return g.What + " (first " + g.First + ")" }
 // nobody knows, such as the program's own, 3 are values that were compared though little follows.
 func (g Gap) urgency() int {
 	switch {
-	case strings.Contains(g.What, drewTheSame):
+	case strings.Contains(g.What, drewTheSame), strings.HasSuffix(g.What, innerUnlinked):
 		return 0
 	case strings.HasSuffix(g.What, derivativeRight):
 		return 3
@@ -65,6 +65,9 @@ const derivativeRight = ", but the gradients were compared and are the derivativ
 
 // partOfGradient is the gap of gradients that are not what the backward pass gave, as far as it was recorded.
 const partOfGradient = "gradient%s read by an update, but not the sum of what the calls that read the parameter gave"
+
+// innerUnlinked is the gap of gradients that no recorded gradient is: what gave them may have been changed on the way.
+const innerUnlinked = " of inner nodes not linked to what gave them"
 
 // All reports whether every call was judged and everything that was read is known.
 func (s *Seen) All() bool { return len(s.Gaps) == 0 }
@@ -252,7 +255,7 @@ func (s *Seen) link(v *Value, g *gaps) {
 			v.Call)
 	case from.How == IsLeaf && from.Role == "inner":
 		s.Links++
-		g.add("gradient%s of inner nodes not linked to what gave them", v.Call)
+		g.add("gradient%s"+innerUnlinked, v.Call)
 	case from.How == IsLeaf:
 		s.Leaves++
 	case from.How == IsOutside && !from.unknown():

@@ -45,8 +45,8 @@ func TestAllClear(t *testing.T) {
 	tr := trace(t, "picked")
 	text := nothing(tr)
 	for _, want := range []string{
-		"Nothing found wrong in what could be judged. Largest gaps: 19 values read without a recorded address",
-		"; 2 gradients of inner nodes not linked", "; and 1 more kinds.",
+		"Nothing found wrong in what could be judged. Largest gaps: 2 gradients of inner nodes not linked",
+		"; 19 values read without a recorded address", "; and 1 more kind.",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %q", want, text)

@@ -547,7 +547,7 @@ func nothing(t *step.Trace) string {
 		said += g.String()
 	}
 	if len(gaps) > gapsListed {
-		said += fmt.Sprintf("; and %d more kinds", len(gaps)-gapsListed)
+		said += "; and " + reports.Count(len(gaps)-gapsListed, "more kind")
 	}
 	if len(gaps) > 0 {
 		said += "."
