@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/optool/optool/internal/lazyregexp"
 )
 
 // A stepSet is the steps of the program whose calls a run looked at; those that the recorder tells.
@@ -77,8 +79,9 @@ func (rec *Recording) LookedAt() (lines []Fact) {
 	}
 	lines = append(lines, Fact{"not looked at", text})
 	if rec.First != nil && !rec.onDevice() && s.Calls() > 1 && !rec.First.Results[0].Pair {
-		lines = append(lines, Fact{"how bad", fmt.Sprintf("optool step --html step.html --xlsx step.xlsx %s shows "+
-			"what this did to the later calls and to the loss", rec.First.Results[0].path())})
+		r := rec.First.Results[0]
+		lines = append(lines, Fact{"how bad", fmt.Sprintf("optool step%s --html step.html --xlsx step.xlsx %s shows "+
+			"what this did to the later calls and to the loss", r.ownOps(), r.path())})
 	}
 	return lines
 }
@@ -101,6 +104,17 @@ func (r *Result) path() string {
 		return "PATH"
 	}
 	return path
+}
+
+// opsFlag is a file of operators in a command.
+var opsFlag = lazyregexp.New(` --ops ('[^']*'|[^ ']+)`)
+
+// ownOps are the files of operators of the command that repeats a call, as flags: " --ops my.star".
+func (r *Result) ownOps() string {
+	if r.Repro == nil {
+		return ""
+	}
+	return strings.Join(opsFlag().FindAllString(*r.Repro, -1), "")
 }
 
 // Told is Summary.Told without what LookedAt says.

@@ -13,7 +13,8 @@ func TestLookedAt(t *testing.T) {
 		`"op":"torch.exp","step":0,"target":"output[0]","verdict":"pass"`,
 		`"op":"torch.exp","step":0,"target":"grad[0]","verdict":"mistrusted",` +
 			`"reason":"all elements are zero on both sides"`,
-		`"op":"torch.sin","step":1,"target":"output[0]","verdict":"fail","repro":"optool replay /data/run/rank0/1"`,
+		`"op":"torch.sin","step":1,"target":"output[0]","verdict":"fail",` +
+			`"repro":"optool replay --ops my.star --ops 'a b.star' --tables /data/run/rank0/1"`,
 		`"op":"torch.sin","step":4,"target":"output[0]","verdict":"skipped","reason":"random"`,
 	} {
 		lines += fmt.Sprintf(`{"kind":"result","capture":"rank0/%d",%s}`, max(i-1, 0), more) + "\n"
@@ -42,8 +43,8 @@ func TestLookedAt(t *testing.T) {
 		"looked at: steps 0-1, 4, 3 calls of 2 operators, 4 values: 2 judged, 2 not judged",
 		"not judged: 1 mistrusted: all elements are zero on both sides (torch.exp), 1 random (torch.sin)",
 		"not looked at: other steps, other shapes, and values that changed between calls; no device ran the calls",
-		"how bad: optool step --html step.html --xlsx step.xlsx /data/run shows what this did",
-		"pass it on: optool bundle /data/run/",
+		"how bad: optool step --ops my.star --ops 'a b.star' --html step.html --xlsx step.xlsx /data/run shows what this did",
+		"pass it on: optool bundle --ops my.star --ops 'a b.star' /data/run/",
 	} {
 		if n := strings.Count(sheet.String(), want); n != 1 {
 			t.Errorf("%d times %q in the workbook:\n%s", n, want, sheet.String())

@@ -435,7 +435,7 @@ func (rec *Recording) Leads() (leads [][2]string) {
 		leads = append(leads, [2]string{c.Label(), c.String()})
 	}
 	if path := r.path(); rec.lookedAt() && rec.First.Wrong() && path != "PATH" {
-		leads = append(leads, [2]string{SendName, SendText("optool bundle "+path+"/"+r.Capture, r)})
+		leads = append(leads, [2]string{SendName, SendText("optool bundle"+r.ownOps()+" "+path+"/"+r.Capture, r)})
 	}
 	return leads
 }
