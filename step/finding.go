@@ -85,13 +85,21 @@ func (f *Finding) before(g *Finding) bool {
 	return passedBefore(f.time(), g.time())
 }
 
+// ofGradient reports whether the value is the gradient of a parameter, which an update reads: the backward passes gave
+// it.
+func (f *Finding) ofGradient() bool {
+	v := f.Call.Value(f.Target)
+	return v != nil && v.reason != "" && v.Address != 0 && f.From.Address != 0 && v.Address != f.From.Address
+}
+
 // passedBefore reports whether the time of a pass, as Call.time gives it, is before another one.
 func passedBefore(a, b [2]float64) bool { return a[0] < b[0] || a[0] == b[0] && a[1] < b[1] }
 
 // time is when a finding shows. What the forward pass read and an update finds changed,
 // the backward pass may have read too.
 func (f *Finding) time() [2]float64 {
-	if f.Rule == verdict.Changed && !f.backward && f.From != nil && !f.From.made() && f.Call.phase()%2 == 1 {
+	if f.Rule == verdict.Changed && !f.backward && f.From != nil && !f.From.made() && f.Call.phase()%2 == 1 &&
+		!f.ofGradient() {
 		return [2]float64{f.Call.Step.end() + 0.25, float64(f.Call.Order)}
 	}
 	if f.repeats || len(f.spoils) > 0 {
@@ -377,6 +385,15 @@ func (f *Finding) BetweenPasses() (changed bool, found *Call) {
 		found = f.later.Call
 	}
 	return f.betweenPasses, found
+}
+
+// MayBeLeft reports whether the value is a gradient that may hold what was there before the recorded steps began, and
+// gives the argument of the recorder by which it records the step before, too; "" if steps have no numbers.
+func (f *Finding) MayBeLeft() (may bool, record string) {
+	if v := f.Call.Value(f.Target); f.Rule != verdict.Changed || v == nil || !v.leftover {
+		return false, ""
+	}
+	return true, f.Call.Process.oneBefore()
 }
 
 // Told reports whether the reason names what the program did or left out, so that nothing else is to be looked for.

@@ -29,7 +29,8 @@ func KindsOf(findings []*Finding) (kinds []Kind) {
 
 // IsAlike reports whether two findings are one kind: wrong values of calls of one operator, the same value for the same
 // reason apart from numbers, for which no different causes were found; what was overwritten between the passes of
-// calls on one line; or calls of one operator that one run lacks.
+// calls on one line; values that calls on one line read and that changed for the same reason apart from numbers; or
+// calls of one operator that one run lacks.
 func (f *Finding) IsAlike(g *Finding) bool {
 	if f.Rule != g.Rule || f.Call.Op != g.Call.Op || f.Side != g.Side {
 		return false
@@ -39,6 +40,10 @@ func (f *Finding) IsAlike(g *Finding) bool {
 	}
 	if f.betweenPasses {
 		return g.betweenPasses && f.Target == g.Target && f.Call.onLineOf(g.Call)
+	}
+	if f.Rule == verdict.Changed {
+		return !g.betweenPasses && f.Drawn() == NotDrawn && g.Drawn() == NotDrawn && f.backward == g.backward &&
+			f.told == g.told && f.Call.onLineOf(g.Call) && wordsOf(f.Reason) == wordsOf(g.Reason)
 	}
 	return f.Rule == verdict.Wrong && f.Target == g.Target && f.isLike(g) && wordsOf(f.Reason) == wordsOf(g.Reason)
 }

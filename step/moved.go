@@ -274,17 +274,39 @@ func (m *Moved) set(loss float64) {
 // oneMore is the argument of the recorder by which it records the step behind those that it recorded, "" if the
 // recording does not number them.
 func (p *Process) oneMore() string {
-	var numbers []string
+	steps := p.recordedSteps()
+	if len(steps) == 0 {
+		return ""
+	}
+	return stepsArgument(append(steps, steps[len(steps)-1]+1))
+}
+
+// oneBefore is the one by which it records the step before those, "" if there is none.
+func (p *Process) oneBefore() string {
+	steps := p.recordedSteps()
+	if len(steps) == 0 || steps[0] == 0 {
+		return ""
+	}
+	return stepsArgument(slices.Insert(steps, 0, steps[0]-1))
+}
+
+// recordedSteps are the numbers of the steps that were recorded, of those with numbers.
+func (p *Process) recordedSteps() (steps []int) {
 	last := -1
 	for _, c := range p.Calls {
 		if n := c.Entry.Step; n > last {
-			numbers, last = append(numbers, strconv.Itoa(n)), n
+			steps, last = append(steps, n), n
 		}
 	}
-	if last < 0 {
-		return ""
+	return steps
+}
+
+func stepsArgument(steps []int) string {
+	var numbers []string
+	for _, n := range steps {
+		numbers = append(numbers, strconv.Itoa(n))
 	}
-	return fmt.Sprintf(": steps=[%s]", strings.Join(append(numbers, strconv.Itoa(last+1)), ", "))
+	return fmt.Sprintf(": steps=[%s]", strings.Join(numbers, ", "))
 }
 
 // rounding is how far the rounding of calls moves the loss of their step, if they round independently of each other.

@@ -36,6 +36,8 @@ type Value struct {
 	asGradient bool
 	// told, of a changed value, says that the reason names what the program did or left out.
 	told bool
+	// leftover: it is a changed gradient that may hold what was there before the first step that was recorded.
+	leftover bool
 	// kept: it is a gradient that may hold what earlier backward passes left: no recorded call updates its parameter.
 	kept bool
 	// unwritten: its memory was made by empty or its like, and no recorded call wrote there.

@@ -144,10 +144,36 @@ func (u unlike) settle() {
 			if n := u.like[at]; n > 0 {
 				o.v.reason += fmt.Sprintf(". Those of %d other parameters are", n)
 			}
+			o.v.leftover = o.mayBeLeft()
 			r.readers = append(r.readers, o.v)
 			o.v.spread()
 		}
 	}
+}
+
+// mayBeLeft reports whether a gradient may hold what was there before the recording, to which the backward pass added:
+// no update of its parameter was recorded before, and nothing that was recorded up to the loss lay in its memory. What
+// sets gradients to zero writes there, and what sets them to None leaves the memory to others.
+func (o other) mayBeLeft() bool {
+	s, at := o.v.Call.Step, o.readings[0].Address
+	if s == nil || o.v.Address == 0 || !strings.HasPrefix(o.off, differs) || s.Recorded() == 0 {
+		return false
+	}
+	forward := o.readings[0].Call.Step.Loss.Order
+	for _, c := range s.Loss.Process.Calls {
+		if c.Order >= o.v.Call.Order {
+			break
+		}
+		for _, vs := range [...][]*Value{c.Inputs, c.Outputs} {
+			for _, v := range vs {
+				if v.Address == o.v.Address && c.Order <= forward ||
+					v.Address == at && c.Step != s && c.phase()%2 == 1 && c.returns(v) {
+					return false
+				}
+			}
+		}
+	}
+	return true
 }
 
 // leaveGradient takes back that a value is a gradient with a part overwritten: it is state, near the gradient as what a

@@ -20,7 +20,7 @@ func judge(t *step.Trace) judgement {
 	_, device := t.Reruns()
 	switch saved := t.SavedWrong(); {
 	case t.First() != nil:
-		return judgement{verdict.Fail, faultText(t, t.First()) + otherOperators(t)}
+		return judgement{verdict.Fail, faultText(t, t.First()) + otherFaults(t)}
 	case len(saved) > 0:
 		return judgement{verdict.Fail, "Wrong: " + saved[0].String() + ", a failure saved beside the step"}
 	case device != nil && device.Wrong > 0:
@@ -80,11 +80,12 @@ func gaveWrong(t *step.Trace, f *step.Finding) string {
 	return text
 }
 
-// titleOperators is how many wrong operators a title has.
+// titleOperators is how many wrong operators and kinds of changed values a title has.
 const titleOperators = 3
 
-// otherOperators names the wrong operators apart from that of the first fault, as further clauses of a title.
-func otherOperators(t *step.Trace) (text string) {
+// otherFaults names the wrong operators and the changed values apart from the first fault, as further clauses of a
+// title.
+func otherFaults(t *step.Trace) (text string) {
 	type operator struct {
 		op   string
 		side step.Side
@@ -107,6 +108,29 @@ func otherOperators(t *step.Trace) (text string) {
 	}
 	if more > 0 {
 		text += "; and " + reports.Count(more, "more wrong operator")
+	}
+	return text + otherChanges(t)
+}
+
+// otherChanges names the changed values apart from the first fault, as further clauses of a title.
+func otherChanges(t *step.Trace) (text string) {
+	n := 0
+	for _, k := range t.Kinds() {
+		f := k[0]
+		if f.Rule != verdict.Changed || f.Drawn() != step.NotDrawn || f.Side == step.Other ||
+			slices.Contains(k, t.First()) {
+			continue
+		}
+		if n++; n > titleOperators {
+			continue
+		}
+		text += "; a value changed between " + f.Between()
+		if more := len(k) - 1; more > 0 {
+			text += ", as did " + reports.Count(more, "more value")
+		}
+	}
+	if n > titleOperators {
+		text += "; and " + reports.Count(n-titleOperators, "more kind") + " of changed values"
 	}
 	return text
 }

@@ -182,11 +182,7 @@ func findings(b *strings.Builder, t *step.Trace, x Extra) {
 	list := step.KindsOf(slices.DeleteFunc(slices.Clone(own), (*step.Finding).Alone)) // runs counts these
 	for i, k := range list {
 		if i == listed {
-			n := 0
-			for _, k := range list[i:] {
-				n += len(k)
-			}
-			fmt.Fprintf(b, "... and %s\n", reports.Count(n, "finding"))
+			furtherKinds(b, list[i:], x.Style)
 			break
 		}
 		b.WriteString("\n")
@@ -197,6 +193,29 @@ func findings(b *strings.Builder, t *step.Trace, x Extra) {
 		if k[0] == first {
 			behind(b, first, x.Style)
 		}
+	}
+}
+
+// titled is how many kinds of findings have a line where they have no paragraph.
+const titled = 20
+
+// furtherKinds has a line for each of further kinds of findings, and says how to see them in full.
+func furtherKinds(b *strings.Builder, list []step.Kind, st reports.Style) {
+	fmt.Fprintf(b, "\nfurther findings, a line for each kind; --markdown FILE or --html FILE has them in full:\n")
+	for i, k := range list {
+		if i == titled {
+			n := 0
+			for _, k := range list[i:] {
+				n += len(k)
+			}
+			fmt.Fprintf(b, "  ... and %s\n", reports.Count(n, "finding"))
+			return
+		}
+		text := strings.ToUpper(string(k[0].Rule)) + ": " + sentence(k.Explained())
+		if n := len(k) - 1; n > 0 {
+			text = fmt.Sprintf("%s (and %d like it)", text, n)
+		}
+		fmt.Fprintf(b, "  %s\n", st.Wrap(reports.OneLine(text), 4))
 	}
 }
 
@@ -226,6 +245,12 @@ func likeText(k step.Kind) string {
 	for _, f := range k[1:min(len(k), 1+shownLike)] {
 		c := f.Call
 		text := c.String()
+		if c == at { // further values of one call
+			text = f.Target
+			if name := f.Parameter(); name != "" {
+				text += " (" + name + ")"
+			}
+		}
 		if c.Step != nil && at.Step != nil && c.Step.Recorded() != at.Step.Recorded() {
 			text += fmt.Sprintf(" in step %d", c.Step.Recorded())
 		}
@@ -318,6 +343,12 @@ func whatToDo(f *step.Finding) (todo, send []string) {
 			did = "read the value"
 		}
 		between = fmt.Sprintf("between %s, which %s, and %s, which reads it", a, did, b)
+	}
+	if may, record := f.MayBeLeft(); may {
+		return append([]string{"it may hold what an earlier step left, which is not recorded, and to which this step's " +
+			"backward pass added: is it set to zero before that (optimizer.zero_grad(), which passes over parameters that the " +
+			"optimizer does not have)? To be sure, record the step before, too" + record,
+			"if it is set to zero:"}, writesUnseen(between)...), folders(made, read)
 	}
 	return writesUnseen(between), folders(made, read)
 }

@@ -429,3 +429,31 @@ func TestUnreliable(t *testing.T) {
 		t.Error("the page tells the effect as a fact")
 	}
 }
+
+// TestFurtherKinds: kinds of findings for which a screen has no paragraph have a line each, and the screen says how to
+// see them in full. A title has changed values, too.
+func TestFurtherKinds(t *testing.T) {
+	tr := trace(t, "scaled")
+	calls := tr.Calls()
+	for i := range 7 {
+		tr.Findings = append(tr.Findings, &step.Finding{Rule: verdict.Wrong, Call: calls[0],
+			Target: fmt.Sprintf("grad[%d]", i), Reason: "it differs"})
+	}
+	tr.Findings = append(tr.Findings, &step.Finding{Rule: verdict.Changed, Call: calls[1], Target: "input[0]",
+		Reason: "it changed"})
+	var b strings.Builder
+	if err := Screen(&b, tr, Extra{Without: step.Moved{Loss: math.NaN()}}); err != nil {
+		t.Fatal(err)
+	}
+	got := b.String()
+	for _, want := range []string{"a line for each kind; --markdown FILE or --html FILE has them in full:\n",
+		"\n  WRONG: grad[6] of ", "\n  CHANGED: input[0] of "} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	want := "; a value changed between the calls before " + calls[1].String()
+	if got := judge(tr).text; !strings.Contains(got, want) {
+		t.Errorf("no %q in %q", want, got)
+	}
+}
